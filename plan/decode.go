@@ -1,0 +1,234 @@
+package plan
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"muster/job"
+)
+
+// Decode reads a file that Encode wrote, and nothing else: it accepts exactly the bytes that Encode would write for what
+// it returns. Every other file is ErrDamaged or ErrVersion, with a sentence that says what is wrong. The digest finds
+// accidents and careless edits; it is no signature.
+func Decode(file []byte) (Saved, error) {
+	if len(file) > MaxFile {
+		return Saved{}, damaged("it has %d bytes; a plan file has at most %d", len(file), MaxFile)
+	}
+	var version struct {
+		FormatVersion *string `json:"format_version"`
+	}
+	if err := json.Unmarshal(file, &version); err != nil {
+		return Saved{}, syntax(file, err)
+	}
+	switch v := version.FormatVersion; {
+	case v == nil:
+		return Saved{}, damaged("it has no format_version, so it is not a plan of muster")
+	case *v != FormatVersion:
+		return Saved{}, fmt.Errorf("%w: its format_version is %.20q; this muster reads %q", ErrVersion, *v, FormatVersion)
+	}
+	s, err := decode(file)
+	if err == nil {
+		return s, nil
+	}
+	// What a file says twice it says unclearly, whatever else is wrong with it.
+	if key := duplicateKey(file); key != "" {
+		return Saved{}, damaged("it holds the key %.80q twice in one object", key)
+	}
+	return Saved{}, err
+}
+
+func decode(file []byte) (Saved, error) {
+	dec := json.NewDecoder(bytes.NewReader(file))
+	dec.DisallowUnknownFields()
+	var doc document
+	if err := dec.Decode(&doc); err != nil {
+		return Saved{}, shape(err)
+	}
+	created, err := time.Parse(time.RFC3339, doc.Created)
+	if err != nil {
+		return Saved{}, damaged("created is %.40q, which is not a time such as 2006-01-02T15:04:05Z", doc.Created)
+	}
+	s := Saved{
+		Created: created.UTC(), MusterVersion: doc.MusterVersion, Servers: doc.Servers, Home: doc.Home, ACL: doc.ACL,
+		SessionTimeout: doc.SessionTimeout, ConfigDigest: doc.ConfigDigest,
+		Plan: Plan{
+			ID: doc.ID, Stack: doc.Stack, Ensemble: doc.Ensemble, Roots: doc.Roots, Unlisted: doc.Unlisted,
+			Partial: !doc.Complete,
+		},
+	}
+	if doc.TLS != nil {
+		s.TLS = *doc.TLS
+	}
+	if err := s.check(); err != nil {
+		return Saved{}, damaged("%w", err)
+	}
+	if s.Plan.Rows, err = rows(doc); err != nil {
+		return Saved{}, err
+	}
+	if err := doc.checkDigest(file); err != nil {
+		return Saved{}, err
+	}
+	same := &comparer{rest: file}
+	if err := s.write(same, doc.Digest); err != nil || len(same.rest) > 0 {
+		return Saved{}, damaged("its text is not as plan wrote it (a key was added, left out, moved or formatted anew)")
+	}
+	return s, nil
+}
+
+// check says what in the head of s would lead an apply to znodes that are none of muster's, or cannot be.
+func (s Saved) check() error {
+	const token = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
+	if id := s.Plan.ID; id == "" || len(id) > 64 || strings.Trim(id, token) != "" {
+		return fmt.Errorf("id: %.80q is not 1 to 64 letters, digits, '_' and '-'", id)
+	}
+	if err := job.CheckName(s.Plan.Stack); err != nil {
+		return fmt.Errorf("stack: %w", err)
+	}
+	if s.Home != "" {
+		if err := job.CheckHome(s.Home); err != nil {
+			return fmt.Errorf("home: %w", err)
+		}
+	}
+	for _, root := range slices.Concat(s.Plan.Roots, s.Plan.Unlisted) {
+		if err := job.CheckRoot(root); err != nil {
+			return fmt.Errorf("roots: %w", err)
+		}
+	}
+	if t := s.SessionTimeout; t != 0 && (t < job.MinSessionTimeout || t > job.MaxSessionTimeout) {
+		return fmt.Errorf("session_timeout: %s is not between %s and %s", t, job.MinSessionTimeout, job.MaxSessionTimeout)
+	}
+	return nil
+}
+
+// rows checks every row and that they stand in a plan's order, each path once.
+func rows(doc document) ([]Row, error) {
+	var rs []Row
+	paths := map[string]bool{}
+	for i, c := range doc.Rows {
+		if err := c.check(doc.Stack); err != nil {
+			return nil, damaged("row %.200q: %w", c.Address, err)
+		}
+		r := c.row()
+		if paths[r.Path] {
+			return nil, damaged("two rows have the path %.200q", r.Path)
+		}
+		paths[r.Path] = true
+		if i > 0 && compareRows(rs[i-1], r) > 0 {
+			return nil, damaged("row %.200q is out of order", c.Address)
+		}
+		rs = append(rs, r)
+	}
+	return rs, nil
+}
+
+// checkDigest compares the digest with the file. A file in another layout than Encode's has no digest that could match.
+func (d document) checkDigest(file []byte) error {
+	at := digestAt(file)
+	if at+len(noDigest) > len(file) || string(file[at:at+len(noDigest)]) != d.Digest {
+		return damaged("its digest is not where plan wrote it: the file was formatted anew or edited")
+	}
+	sum := sha256.New()
+	sum.Write(file[:at])
+	sum.Write([]byte(noDigest))
+	sum.Write(file[at+len(noDigest):])
+	if hex.EncodeToString(sum.Sum(nil)) != d.Digest {
+		return damaged("its digest does not match its content: the file was edited or damaged after plan wrote it")
+	}
+	return nil
+}
+
+// comparer is a writer that accepts exactly the bytes of rest.
+type comparer struct{ rest []byte }
+
+func (c *comparer) Write(p []byte) (int, error) {
+	if !bytes.HasPrefix(c.rest, p) {
+		return 0, ErrDamaged
+	}
+	c.rest = c.rest[len(p):]
+	return len(p), nil
+}
+
+func damaged(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", ErrDamaged, fmt.Errorf(format, args...))
+}
+
+// syntax explains why file is not one JSON object.
+func syntax(file []byte, err error) error {
+	var at *json.SyntaxError
+	if !errors.As(err, &at) {
+		return shape(err)
+	}
+	dec := json.NewDecoder(bytes.NewReader(file))
+	var first json.RawMessage
+	switch first := dec.Decode(&first); {
+	case len(bytes.TrimSpace(file)) == 0:
+		return damaged("it is empty")
+	case first == nil:
+		return damaged("something follows the end of the plan, at byte %d", dec.InputOffset()+1)
+	case errors.Is(first, io.ErrUnexpectedEOF):
+		return damaged("it ends in the middle: it was cut short")
+	}
+	return damaged("it is not JSON: %v, at byte %d", at, at.Offset)
+}
+
+// shape explains why JSON is not a plan file.
+func shape(err error) error {
+	var mismatch *json.UnmarshalTypeError
+	if errors.As(err, &mismatch) {
+		if mismatch.Field == "" {
+			return damaged("it holds a JSON %s, not a plan", mismatch.Value)
+		}
+		return damaged("%s has the wrong type: a JSON %s", mismatch.Field, mismatch.Value)
+	}
+	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+		return damaged("it holds the unknown key %s", name)
+	}
+	return damaged("%w", err)
+}
+
+// duplicateKey finds a key that one object of valid JSON holds twice, also in another case; "" if there is none.
+func duplicateKey(file []byte) string {
+	dec := json.NewDecoder(bytes.NewReader(file))
+	dec.UseNumber()
+	type level struct {
+		keys  map[string]bool // nil: an array
+		value bool            // the next string is a value
+	}
+	var stack []level
+	for {
+		token, err := dec.Token()
+		if err != nil {
+			return ""
+		}
+		top := len(stack) - 1
+		if key, ok := token.(string); ok && top >= 0 && stack[top].keys != nil && !stack[top].value {
+			if stack[top].keys[strings.ToLower(key)] {
+				return key
+			}
+			stack[top].keys[strings.ToLower(key)] = true
+			stack[top].value = true
+			continue
+		}
+		if token == json.Delim('}') || token == json.Delim(']') {
+			stack = stack[:top]
+			continue
+		}
+		if top >= 0 {
+			stack[top].value = false
+		}
+		switch token {
+		case json.Delim('{'):
+			stack = append(stack, level{keys: map[string]bool{}})
+		case json.Delim('['):
+			stack = append(stack, level{})
+		}
+	}
+}

@@ -1,0 +1,216 @@
+package plan_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"muster/job"
+	"muster/plan"
+)
+
+// TestActionTable has at least one case for each row of the action table, in its order; where two rows would match, the
+// case shows which one is tried first.
+func TestActionTable(t *testing.T) {
+	undeclared := func(o *plan.Observed) (*job.Job, *plan.Observed) { return nil, o }
+	with := func(o *plan.Observed, edits ...func(*job.Job)) (*job.Job, *plan.Observed) {
+		j := declared(edits...)
+		return &j, o
+	}
+	type c struct {
+		name   string
+		reason plan.Reason
+		action plan.Action
+		new    *job.Job
+		old    *plan.Observed
+	}
+	mk := func(name string, reason plan.Reason, action plan.Action) func(*job.Job, *plan.Observed) c {
+		return func(j *job.Job, o *plan.Observed) c { return c{name, reason, action, j, o} }
+	}
+	four, retained := declared(), declared(onComplete(job.Retain))
+	live, forming, degraded := counts(4, 0, 4), counts(2, 0, 2), counts(4, 0, 3)
+	for _, c := range []c{
+		mk("declared_foreign", plan.IsForeign, plan.Blocked)(with(foreign())),
+		mk("declared_unreadable", plan.IsUnreadable, plan.Blocked)(with(unreadable())),
+		mk("foreign_before_protect", plan.IsForeign, plan.Blocked)(with(foreign(), protect)),
+		mk("other_stack", plan.OtherStack, plan.Blocked)(with(recorded(four, owner("x")))),
+		mk("other_stack_before_terminating", plan.OtherStack, plan.Blocked)(with(recorded(four, owner("x"), live, terminating))),
+		mk("other_stack_before_protect", plan.OtherStack, plan.Blocked)(with(recorded(four, owner("x"), counts(4, 0, 0)), protect)),
+		mk("stopping", plan.WorkersStopping, plan.Blocked)(with(recorded(four, live, terminating))),
+		mk("stopping_before_on_running", plan.WorkersStopping, plan.Blocked)(with(recorded(four, live, terminating), failIfRunning)),
+		mk("stopping_undeclared", plan.WorkersStopping, plan.Blocked)(undeclared(recorded(four, live, terminating))),
+		mk("protected_stale", plan.IsProtected, plan.Blocked)(with(recorded(four, counts(4, 0, 0)), protect)),
+		mk("protected_ready_immutable", plan.IsProtected, plan.Blocked)(with(recorded(four), workers(5), protect)),
+		mk("protected_completed", plan.IsProtected, plan.Blocked)(with(recorded(four, counts(4, 4, 0)), protect)),
+		mk("protected_terminated", plan.IsProtected, plan.Blocked)(with(recorded(four, counts(4, 0, 0), terminating), protect)),
+		mk("protected_classic", plan.IsProtected, plan.Blocked)(with(classic(4, 0), protect)),
+		mk("protect_declared_off_wins_over_recorded", plan.StaleLeftover, plan.Replace)(with(recorded(declared(protect), counts(4, 0, 0)))),
+		mk("protected_undeclared", plan.IsProtected, plan.Blocked)(undeclared(recorded(declared(protect)))),
+		mk("protect_does_not_stop_update", plan.MutableDiffers, plan.Update)(with(recorded(four), protect)),
+		mk("protect_does_not_stop_create", plan.NoJob, plan.Create)(with(nil, protect)),
+		mk("protected_live_undeclared", plan.UndeclaredLive, plan.LeftRunning)(undeclared(recorded(declared(protect), live))),
+		mk("missing", plan.NoJob, plan.Create)(with(nil)),
+		mk("on_running_fail_running", plan.AlreadyRunning, plan.Blocked)(with(recorded(declared(failIfRunning), live), failIfRunning)),
+		mk("on_running_fail_forming", plan.AlreadyRunning, plan.Blocked)(with(recorded(declared(failIfRunning), forming), failIfRunning)),
+		mk("on_running_fail_degraded", plan.AlreadyRunning, plan.Blocked)(with(recorded(declared(failIfRunning), degraded), failIfRunning)),
+		mk("on_running_fail_classic", plan.AlreadyRunning, plan.Blocked)(with(classic(4, 4), failIfRunning)),
+		mk("on_running_fail_ready", plan.Equal, plan.None)(with(recorded(declared(failIfRunning)), failIfRunning)),
+		mk("classic_live", plan.ClassicLive, plan.Blocked)(with(classic(4, 4))),
+		mk("classic_stale", plan.ClassicLeftover, plan.Replace)(with(classic(4, 0))),
+		mk("classic_ready", plan.ClassicLeftover, plan.Replace)(with(classic(0, 0))),
+		mk("ready_equal", plan.Equal, plan.None)(with(recorded(four))),
+		mk("running_equal", plan.Equal, plan.None)(with(recorded(four, live))),
+		mk("degraded_equal", plan.Equal, plan.None)(with(recorded(four, degraded))),
+		mk("forming_none_live_equal", plan.Equal, plan.None)(with(recorded(four, counts(2, 2, 0)))),
+		mk("address_is_not_compared", plan.Equal, plan.None)(with(recorded(four), func(j *job.Job) { j.Address = "job.b" })),
+		mk("ready_label", plan.MutableDiffers, plan.Update)(with(recorded(four), label("team", "data"))),
+		mk("running_timeout", plan.MutableDiffers, plan.Update)(with(recorded(four, live), func(j *job.Job) { j.Timeouts.Join++ })),
+		mk("forming_label", plan.MutableDiffers, plan.Update)(with(recorded(four, forming), label("team", "data"))),
+		mk("completed_retain_label", plan.MutableDiffers, plan.Update)(with(recorded(retained, counts(4, 4, 0)), onComplete(job.Retain), label("k", "v"))),
+		mk("record_edited", plan.RecordEdited, plan.Update)(with(recorded(four, otherACL))),
+		mk("record_edited_live", plan.RecordEdited, plan.Update)(with(recorded(four, otherACL, live))),
+		mk("taken_over", plan.OwnerDiffers, plan.Update)(with(recorded(four, owner("old")))),
+		mk("taken_over_live", plan.OwnerDiffers, plan.Update)(with(recorded(four, owner("old"), live))),
+		mk("taken_over_completed_retain", plan.OwnerDiffers, plan.Update)(with(recorded(retained, owner("old"), counts(4, 4, 0)), onComplete(job.Retain))),
+		mk("taken_over_stale", plan.StaleLeftover, plan.Replace)(with(recorded(four, owner("old"), counts(4, 0, 0)))),
+		mk("ready_workers", plan.ReadyDiffers, plan.Replace)(with(recorded(four), workers(5))),
+		mk("ready_roll_format", plan.ReadyDiffers, plan.Replace)(with(recorded(four), func(j *job.Job) { j.RollFormat = job.Text })),
+		mk("running_workers", plan.LiveDiffers, plan.Blocked)(with(recorded(four, live), workers(5))),
+		mk("forming_none_live_workers", plan.LiveDiffers, plan.Blocked)(with(recorded(four, counts(2, 2, 0)), workers(5))),
+		mk("stale_equal", plan.StaleLeftover, plan.Replace)(with(recorded(four, counts(4, 3, 0)))),
+		mk("stale_workers", plan.StaleLeftover, plan.Replace)(with(recorded(four, counts(4, 0, 0)), workers(5))),
+		mk("terminated", plan.TerminatedIdle, plan.Replace)(with(recorded(four, counts(4, 0, 0), terminating))),
+		mk("completed_retain_equal", plan.CompletedKept, plan.None)(with(recorded(retained, counts(4, 4, 0)), onComplete(job.Retain))),
+		mk("completed_reset", plan.CompletedDone, plan.Replace)(with(recorded(four, counts(4, 4, 0)))),
+		mk("completed_retain_no_longer", plan.CompletedDone, plan.Replace)(with(recorded(retained, counts(4, 4, 0)))),
+		mk("completed_retain_workers", plan.CompletedDone, plan.Replace)(with(recorded(retained, counts(4, 4, 0)), onComplete(job.Retain), workers(5))),
+		mk("undeclared_ready", plan.Undeclared, plan.Delete)(undeclared(recorded(four))),
+		mk("undeclared_stale", plan.Undeclared, plan.Delete)(undeclared(recorded(four, counts(4, 1, 0)))),
+		mk("undeclared_completed", plan.Undeclared, plan.Delete)(undeclared(recorded(retained, counts(4, 4, 0)))),
+		mk("undeclared_terminated", plan.Undeclared, plan.Delete)(undeclared(recorded(four, counts(4, 0, 0), terminating))),
+		mk("undeclared_live", plan.UndeclaredLive, plan.LeftRunning)(undeclared(recorded(four, live))),
+		mk("undeclared_forming_none_live", plan.UndeclaredLive, plan.LeftRunning)(undeclared(recorded(four, counts(2, 2, 0)))),
+		mk("undeclared_other_stack", plan.NotOurs, plan.Unmanaged)(undeclared(recorded(four, owner("x")))),
+		mk("undeclared_take_over_stack", plan.NotOurs, plan.Unmanaged)(undeclared(recorded(four, owner("old")))),
+		mk("undeclared_foreign", plan.NotOurs, plan.Unmanaged)(undeclared(foreign())),
+		mk("undeclared_unreadable", plan.NotOurs, plan.Unmanaged)(undeclared(unreadable())),
+		mk("undeclared_classic", plan.NotOurs, plan.Unmanaged)(undeclared(classic(4, 0))),
+		mk("stranger_among_workers", plan.LiveDiffers, plan.Blocked)(with(recorded(four, live, strangers("notes")), workers(5))),
+		mk("stranger_alone_blocks_a_change", plan.StrangerChildren, plan.Blocked)(with(recorded(four, strangers("notes")), workers(5))),
+		mk("stranger_alone_blocks_a_delete", plan.StrangerChildren, plan.Blocked)(undeclared(recorded(four, strangers("notes")))),
+		mk("stranger_among_undeclared_workers", plan.UndeclaredLive, plan.LeftRunning)(undeclared(recorded(four, live, strangers("notes")))),
+		mk("stranger_below_terminated", plan.StrangerChildren, plan.Blocked)(undeclared(recorded(four, counts(4, 4, 0), terminating, strangers("notes")))),
+		mk("stranger_does_not_block_update", plan.MutableDiffers, plan.Update)(with(recorded(four, live, strangers("notes")), label("k", "v"))),
+		mk("completed_with_child_is_not_replaced", plan.StrangerChildren, plan.Blocked)(with(recorded(four, counts(4, 4, 1)))),
+		mk("completed_with_child_is_not_deleted", plan.StrangerChildren, plan.Blocked)(undeclared(recorded(four, counts(4, 4, 1)))),
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			want := plan.Want{Stack: stack, TakeOver: []string{"old"}}
+			if c.new != nil {
+				want.Jobs = append(want.Jobs, *c.new)
+			}
+			have := plan.State{Jobs: map[string]plan.Observed{}}
+			if c.old != nil {
+				have.Jobs[path] = *c.old
+			}
+			p := plan.Diff(want, have)
+			wantRows := []plan.Row{{Path: path, Old: c.old, New: c.new, Reason: c.reason}}
+			if d := cmp.Diff(wantRows, p.Rows); d != "" {
+				t.Errorf("rows (-want +got):\n%s", d)
+			}
+			if got := p.Rows[0].Action(); got != c.action {
+				t.Errorf("action = %q, want %q", got, c.action)
+			}
+			for _, r := range plan.Diff(want, p.After(have)).Rows {
+				if r.Action().Changes() {
+					t.Errorf("a second apply would %s", r.Title())
+				}
+			}
+		})
+	}
+}
+
+func TestEveryReasonHasWords(t *testing.T) {
+	old := recorded(declared(), counts(4, 0, 2))
+	for _, reason := range plan.Reasons() {
+		j := declared(workers(5))
+		r := plan.Row{Path: path, Old: old, New: &j, Reason: reason}
+		if r.Title() == "" || r.Because() == "" {
+			t.Errorf("%s: title %q, because %q", reason, r.Title(), r.Because())
+		}
+		if blocked := r.Action() == plan.Blocked; blocked && r.Proceed() == "" {
+			t.Errorf("%s: blocked, and nothing says how to proceed", reason)
+		}
+		for _, text := range []string{r.Title(), r.Because(), r.Proceed()} {
+			if i := slices.Index([]byte(text), '{'); i >= 0 {
+				t.Errorf("%s: %q keeps a fact unfilled", reason, text)
+			}
+		}
+	}
+	if got := plan.Reason("no such reason").Action(); got != plan.Unmanaged {
+		t.Errorf("an unknown reason's action is %q, want one that changes nothing", got)
+	}
+}
+
+func TestRowsAreListedByActionThenAddress(t *testing.T) {
+	want := plan.Want{Stack: stack}
+	have := plan.State{Jobs: map[string]plan.Observed{}}
+	add := func(name string, o *plan.Observed, edits ...func(*job.Job)) {
+		j := declared(edits...)
+		j.Name, j.Address = name, "job."+name
+		want.Jobs = append(want.Jobs, j)
+		if o != nil {
+			have.Jobs[j.Path()] = *o
+		}
+	}
+	add("f", recorded(declared(), counts(4, 0, 4)))
+	add("e", recorded(declared(), counts(4, 0, 4)), workers(5))
+	add("d", recorded(declared()), label("k", "v"))
+	add("c", recorded(declared(), counts(4, 0, 0)))
+	add("b", nil)
+	add("a", nil)
+	have.Jobs["/jobs/z"] = *recorded(declared())
+	have.Jobs["/jobs/y"] = *recorded(declared(), counts(4, 0, 4))
+	have.Jobs["/jobs/x"] = *foreign()
+	var got []string
+	for _, r := range plan.Diff(want, have).Rows {
+		got = append(got, string(r.Action())+" "+r.Address())
+	}
+	wantOrder := []string{
+		"create job.a", "create job.b", "replace job.c", "delete /jobs/z", "update job.d", "blocked job.e",
+		"left running /jobs/y", "unchanged job.f", "unmanaged /jobs/x",
+	}
+	if d := cmp.Diff(wantOrder, got); d != "" {
+		t.Errorf("order (-want +got):\n%s", d)
+	}
+}
+
+func TestOnlyAStaleJobGetsGrace(t *testing.T) {
+	quick := func(j *job.Job) { j.Timeouts.Stale = 5 }
+	j := declared(quick)
+	for _, c := range []struct {
+		name  string
+		row   plan.Row
+		stale bool
+		grace job.Duration
+	}{
+		{"stale_declared", plan.Row{Old: recorded(declared(), counts(4, 0, 0)), New: &j, Reason: plan.StaleLeftover}, true, 5},
+		{"stale_undeclared", plan.Row{Old: recorded(declared(quick), counts(4, 0, 0)), Reason: plan.Undeclared}, true, 5},
+		{"stale_classic", plan.Row{Old: classic(4, 0), New: &j, Reason: plan.ClassicLeftover}, true, 5},
+		{"stale_protected", plan.Row{Old: recorded(declared(), counts(4, 0, 0)), New: &j, Reason: plan.IsProtected}, false, 5},
+		{"ready", plan.Row{Old: recorded(declared()), New: &j, Reason: plan.ReadyDiffers}, false, 5},
+		{"terminated", plan.Row{Old: recorded(declared(), terminating), New: &j, Reason: plan.TerminatedIdle}, false, 5},
+		{"missing", plan.Row{New: &j, Reason: plan.NoJob}, false, 5},
+		{"unknown_grace", plan.Row{Old: classic(4, 0), Reason: plan.NotOurs}, false, job.DefaultStaleTimeout},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := c.row.Stale(); got != c.stale {
+				t.Errorf("stale = %v, want %v", got, c.stale)
+			}
+			if got := c.row.Grace(); got != c.grace {
+				t.Errorf("grace = %v, want %v", got, c.grace)
+			}
+		})
+	}
+}

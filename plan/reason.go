@@ -1,0 +1,148 @@
+package plan
+
+// Action is what a row asks apply to do.
+type Action string
+
+// The actions, in the order in which a plan lists them. The first four change ZooKeeper.
+const (
+	Create      Action = "create"
+	Replace     Action = "replace"
+	Delete      Action = "delete"
+	Update      Action = "update"
+	Blocked     Action = "blocked"
+	LeftRunning Action = "left running"
+	None        Action = "unchanged"
+	Unmanaged   Action = "unmanaged"
+)
+
+// Actions lists every action in the order in which a plan lists them.
+func Actions() []Action {
+	return []Action{Create, Replace, Delete, Update, Blocked, LeftRunning, None, Unmanaged}
+}
+
+// Changes reports whether apply has something to commit.
+func (a Action) Changes() bool { return a == Create || a == Replace || a == Delete || a == Update }
+
+// Symbol is the ASCII mark of an action; empty where nothing is to be seen.
+func (a Action) Symbol() string {
+	switch a {
+	case Create:
+		return "+"
+	case Replace:
+		return "-/+"
+	case Delete:
+		return "-"
+	case Update:
+		return "~"
+	case Blocked:
+		return "!"
+	case LeftRunning:
+		return "?"
+	}
+	return ""
+}
+
+// Reason is why a row is what it is: one for each line of the action table. Everything else about a row is derived
+// from it. The value is also the action_reason of a saved plan.
+type Reason string
+
+// The reasons, in the order in which they are tried.
+const (
+	IsForeign        Reason = "foreign"
+	IsUnreadable     Reason = "unreadable"
+	OtherStack       Reason = "other_stack"
+	WorkersStopping  Reason = "workers_stopping"
+	IsProtected      Reason = "protected"
+	NoJob            Reason = "missing"
+	AlreadyRunning   Reason = "already_running"
+	ClassicLive      Reason = "classic_live"
+	ClassicLeftover  Reason = "classic_leftover"
+	Equal            Reason = "equal"
+	MutableDiffers   Reason = "mutable_differs"
+	OwnerDiffers     Reason = "owner_differs"
+	RecordEdited     Reason = "record_edited"
+	ReadyDiffers     Reason = "immutable_differs_ready"
+	LiveDiffers      Reason = "immutable_differs_live"
+	StaleLeftover    Reason = "stale"
+	TerminatedIdle   Reason = "terminated"
+	CompletedKept    Reason = "completed_retained"
+	CompletedDone    Reason = "completed"
+	Undeclared       Reason = "undeclared"
+	UndeclaredLive   Reason = "undeclared_live"
+	NotOurs          Reason = "unmanaged"
+	StrangerChildren Reason = "strangers"
+)
+
+// Reasons lists every reason in the order in which they are tried.
+func Reasons() []Reason {
+	return []Reason{
+		IsForeign, IsUnreadable, OtherStack, WorkersStopping, IsProtected, NoJob, AlreadyRunning, ClassicLive,
+		ClassicLeftover, Equal, MutableDiffers, OwnerDiffers, RecordEdited, ReadyDiffers, LiveDiffers, StaleLeftover,
+		TerminatedIdle, CompletedKept, CompletedDone, Undeclared, UndeclaredLive, NotOurs, StrangerChildren,
+	}
+}
+
+// columns is what follows from a reason: what apply would do, how (in parentheses after the action's word), why, and what
+// a user can do about it. Words in braces are facts of the row; Row.fill puts them in.
+type columns struct {
+	action                Action
+	how, because, proceed string
+}
+
+// columns is the one switch on reasons, so that no two properties of a row can contradict each other.
+func (r Reason) columns() columns {
+	switch r {
+	case IsForeign:
+		return columns{Blocked, "", "a znode is there that is not a job{problem}",
+			"choose another name or root, or remove the znode yourself; muster explain {address} shows it"}
+	case IsUnreadable:
+		return columns{Blocked, "", "it cannot be read{problem}", "muster explain {address} lists what is there"}
+	case OtherStack:
+		return columns{Blocked, "", "owned by stack {owner}",
+			"choose another name or root, or name {owner} in take_over"}
+	case WorkersStopping:
+		return columns{Blocked, "", "asked to stop, and {live}", "apply again when they have left; muster status {name} shows them"}
+	case IsProtected:
+		return columns{Blocked, "", "protected", "{unprotect}"}
+	case StrangerChildren:
+		return columns{Blocked, "", "the job znode has a child that is no worker",
+			"find out whose it is, remove it yourself, apply again"}
+	case NoJob:
+		return columns{Create, "", "no job znode", ""}
+	case AlreadyRunning:
+		return columns{Blocked, "", "already running, {live}",
+			`on_running = "fail": apply again after the run{or terminate}`}
+	case ClassicLive:
+		return columns{Blocked, "", "a classic job, {live}", "apply again after the run"}
+	case ClassicLeftover:
+		return columns{Replace, "delete of the classic job, then create", "made by classic workers, and none is live{sure}", ""}
+	case Equal:
+		return columns{None, "", "equal", ""}
+	case MutableDiffers:
+		return columns{Update, "in place", "only what may change during a run differs", ""}
+	case OwnerDiffers:
+		return columns{Update, "in place", "take_over names its owner, stack {owner}", ""}
+	case RecordEdited:
+		return columns{Update, "in place", "its record was edited by hand: the digest does not verify", ""}
+	case ReadyDiffers:
+		return columns{Replace, "delete, then create", "nobody has joined yet (a worker that joins first wins)", ""}
+	case LiveDiffers:
+		return columns{Blocked, "", "{live}", "muster terminate {name} && muster apply, or apply again after the run"}
+	case StaleLeftover:
+		return columns{Replace, "stale delete, then create", "workers have joined and none is live{sure}", ""}
+	case TerminatedIdle:
+		return columns{Replace, "delete, then create", "terminated, and no worker is live", ""}
+	case CompletedKept:
+		return columns{None, "", "completed and retained", ""}
+	case CompletedDone:
+		return columns{Replace, "delete, then create", "the run has completed", ""}
+	case Undeclared:
+		return columns{Delete, "", "owned by stack {owner}, {status}", ""}
+	case UndeclaredLive:
+		return columns{LeftRunning, "", "owned by stack {owner}, {live}", "muster terminate {name}, or apply again after the run"}
+	}
+	return columns{Unmanaged, "", "{unmanaged}", ""}
+}
+
+// Action is the one thing that follows from a reason.
+func (r Reason) Action() Action { return r.columns().action }

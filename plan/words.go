@@ -1,0 +1,120 @@
+package plan
+
+import (
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Name is the job's znode name.
+func (r Row) Name() string { return path.Base(r.Path) }
+
+// Title is the action in words: "replace (stale delete, then create)", "blocked: 5 workers are live".
+func (r Row) Title() string {
+	c := r.Reason.columns()
+	switch {
+	case c.action == Blocked:
+		return string(c.action) + ": " + r.Because()
+	case c.action == Update:
+		return string(c.action) + " " + c.how
+	case c.how != "":
+		return string(c.action) + " (" + c.how + ")"
+	}
+	return string(c.action)
+}
+
+// Because is why the row is what it is.
+func (r Row) Because() string { return r.fill(r.Reason.columns().because) }
+
+// Proceed is what a user can do next where muster itself does nothing; empty otherwise.
+func (r Row) Proceed() string { return r.fill(r.Reason.columns().proceed) }
+
+// fill puts the facts of r into a text of Reason.columns.
+func (r Row) fill(text string) string {
+	if !strings.Contains(text, "{") {
+		return text
+	}
+	return strings.NewReplacer(
+		"{address}", shellWord(r.Address()), "{name}", r.Name(), "{owner}", r.owner(), "{status}", string(r.Old.Status()),
+		"{live}", r.liveText(), "{or terminate}", r.orTerminate(), "{problem}", r.problem(), "{sure}", r.sure(),
+		"{unprotect}", r.unprotect(), "{unmanaged}", r.unmanaged(),
+	).Replace(text)
+}
+
+// shellWord is an argument as one types it: an address may hold brackets and quotes.
+func shellWord(s string) string {
+	if !strings.ContainsAny(s, "[]\"'\\ $&|;<>()*?#~`") {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+func (r Row) owner() string {
+	if r.Old == nil || r.Old.Record == nil {
+		return ""
+	}
+	return r.Old.Record.Stack
+}
+
+// liveText counts who is live. A run that has begun may have nobody live just now: all who joined have completed.
+func (r Row) liveText() string {
+	o := r.Old
+	if o == nil {
+		return ""
+	}
+	switch n := o.Live - len(o.Strangers); {
+	case n == 1:
+		return "1 worker is live"
+	case n == 0 && o.Record != nil:
+		return fmt.Sprintf("the run has begun (%d of %d joined and completed)", o.Joined, o.Record.Job.Workers)
+	default:
+		return fmt.Sprintf("%d workers are live", n)
+	}
+}
+
+func (r Row) problem() string {
+	if r.Old == nil || r.Old.Problem == "" {
+		return ""
+	}
+	return ": " + r.Old.Problem
+}
+
+func (r Row) sure() string {
+	if !r.Stale() {
+		return ""
+	}
+	seconds := strconv.FormatFloat(time.Duration(r.Grace()).Seconds(), 'f', -1, 64)
+	return " (apply makes sure for " + seconds + " s)"
+}
+
+// orTerminate: classic workers do not listen.
+func (r Row) orTerminate() string {
+	if r.Old == nil || r.Old.Classic {
+		return ""
+	}
+	return ", or muster terminate " + r.Name() + " && muster apply"
+}
+
+func (r Row) unprotect() string {
+	if r.New == nil {
+		return "declare it with protect = false, apply, and remove the declaration again"
+	}
+	return "write protect = false, and apply"
+}
+
+func (r Row) unmanaged() string {
+	switch o := r.Old; {
+	case o == nil:
+		return ""
+	case o.Status() == Foreign:
+		return "not a job" + r.problem()
+	case o.Status() == Unreadable:
+		return "it cannot be read" + r.problem()
+	case o.Classic:
+		return "made by classic workers, " + string(o.Status())
+	default:
+		return "owned by stack " + r.owner() + ", " + string(o.Status())
+	}
+}
