@@ -1,0 +1,205 @@
+package zkserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+)
+
+const (
+	startLimit = time.Minute // when ctx has no earlier end: more than a busy machine needs
+	attempts   = 5           // other programs take ports too
+)
+
+// Options say what to start. The zero value is one plain server in a temporary directory on a free port.
+type Options struct {
+	Servers  int           // 1 or 3; 0 is 1
+	Dir      string        // where the servers keep their data and find what is there from before; "" is a temporary directory, which Stop removes
+	TickTime time.Duration // ZooKeeper's unit of time; 0 is 500 ms. Session timeouts from 300 ms to 10 min are granted whatever it is
+	Ports    []int         // what clients dial, one per server; nil, or 0 in it, is a free port
+
+	Netty      bool // serve with Netty instead of NIO: twice the requests a second, 0.1 s more to start
+	TLS        bool // clients dial TLS, see Ensemble.Certs; implies Netty
+	ClientCert bool // turn away clients without a certificate; implies TLS
+
+	Heap          string // of each server, as java's -Xmx has it; "" is 512m
+	Jute          int    // jute.maxbuffer in bytes, the largest request; 0 is ZooKeeper's default, 1 MiB - 1
+	SuperPassword string // lets "super:<SuperPassword>" with scheme digest do everything; "" is nobody
+}
+
+// An Ensemble is a running set of servers.
+type Ensemble struct {
+	dir       string
+	temporary bool
+	servers   []*Server
+	certs     Certs
+}
+
+// Start returns when every server serves; of three servers one then leads. Cancelling ctx stops the start, not a started ensemble. After an
+// error nothing is left running.
+func Start(ctx context.Context, o Options) (*Ensemble, error) {
+	o, err := o.complete()
+	if err != nil {
+		return nil, err
+	}
+	found, err := machine{root: "/", goos: runtime.GOOS, getenv: os.Getenv}.locate(o.Netty)
+	if err != nil {
+		return nil, err
+	}
+	e := &Ensemble{dir: o.Dir, temporary: o.Dir == ""}
+	if err := e.prepare(o); err != nil {
+		return nil, errors.Join(err, e.Stop())
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("gave up after %s", startLimit))
+	defer cancel()
+	for range attempts {
+		var places []place
+		if places, err = choosePlaces(o); err != nil {
+			break
+		}
+		if err = e.run(ctx, places, o, found); !errors.Is(err, errPortTaken) {
+			break
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, e.Stop())
+	}
+	return e, nil
+}
+
+func (o Options) complete() (Options, error) {
+	if o.Servers == 0 {
+		o.Servers = 1
+	}
+	if o.Servers != 1 && o.Servers != 3 {
+		return o, fmt.Errorf("zookeeper: %d servers, can start 1 or 3", o.Servers)
+	}
+	if len(o.Ports) != 0 && len(o.Ports) != o.Servers {
+		return o, fmt.Errorf("zookeeper: %d ports for %d servers", len(o.Ports), o.Servers)
+	}
+	if o.TickTime == 0 {
+		o.TickTime = 500 * time.Millisecond
+	}
+	if o.Heap == "" {
+		o.Heap = "512m"
+	}
+	o.TLS = o.TLS || o.ClientCert
+	o.Netty = o.Netty || o.TLS
+	return o, nil
+}
+
+func (e *Ensemble) prepare(o Options) error {
+	var err error
+	if e.temporary {
+		e.dir, err = os.MkdirTemp("", "zkserver-")
+	} else if e.dir, err = filepath.Abs(e.dir); err == nil {
+		err = os.MkdirAll(e.dir, 0o755)
+	}
+	if err == nil && o.TLS {
+		e.certs, err = makeCerts(filepath.Join(e.dir, "tls"))
+	}
+	return err
+}
+
+// run returns when every server serves. The first that fails ends the others.
+func (e *Ensemble) run(ctx context.Context, places []place, o Options, found installation) error {
+	e.servers = nil
+	for i := range places {
+		s, err := e.configure(i, places, o, found)
+		if err != nil {
+			return err
+		}
+		e.servers = append(e.servers, s)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	results := make(chan error)
+	for _, s := range e.servers {
+		go func() { results <- s.start(ctx) }()
+	}
+	var first error
+	for range e.servers {
+		if err := <-results; err != nil && first == nil {
+			first = err
+			cancel()
+		}
+	}
+	if first != nil {
+		return errors.Join(first, e.kill())
+	}
+	return nil
+}
+
+// Addrs are the addresses that clients dial, one per server.
+func (e *Ensemble) Addrs() []string {
+	addrs := make([]string, len(e.servers))
+	for i, s := range e.servers {
+		addrs[i] = s.addr
+	}
+	return addrs
+}
+
+// Connect is Addrs as one comma-separated string.
+func (e *Ensemble) Connect() string { return strings.Join(e.Addrs(), ",") }
+
+// Server is the i-th server, from 0.
+func (e *Ensemble) Server(i int) *Server { return e.servers[i] }
+
+// Certs are the files that a client of an ensemble with TLS needs; they are empty without TLS.
+func (e *Ensemble) Certs() Certs { return e.certs }
+
+// Leader is the index of the server that leads, or is alone. It waits for the end of an election; dead and paused servers are passed over.
+func (e *Ensemble) Leader(ctx context.Context) (int, error) {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		answers := make(chan int)
+		for i, s := range e.servers {
+			go func() { answers <- leads(ctx, i, s) }()
+		}
+		leader := -1
+		for range e.servers {
+			leader = max(leader, <-answers)
+		}
+		if leader >= 0 {
+			return leader, nil
+		}
+		select {
+		case <-ctx.Done():
+			return -1, fmt.Errorf("zookeeper has no leader: %w", ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+func leads(ctx context.Context, i int, s *Server) int {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	stat, err := s.Stat(ctx)
+	if mode := stat["Mode"]; err != nil || mode != "leader" && mode != "standalone" {
+		return -1
+	}
+	return i
+}
+
+// Stop kills the servers, waits until they are gone and removes the directory if Start made it. A second Stop does nothing.
+func (e *Ensemble) Stop() error {
+	err := e.kill()
+	if e.temporary && e.dir != "" {
+		err = errors.Join(err, os.RemoveAll(e.dir))
+	}
+	return err
+}
+
+func (e *Ensemble) kill() error {
+	var errs []error
+	for _, s := range e.servers {
+		errs = append(errs, s.stop())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,128 @@
+package zkserver
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const parentDir = "ZKSERVER_TEST_PARENT_DIR"
+
+// TestMain is also the parent that TestServersDieWithTheirParent kills.
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(parentDir); dir != "" {
+		e, err := Start(context.Background(), Options{Dir: dir})
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		fmt.Println(e.Server(0).Pid())
+		select {}
+	}
+	os.Exit(m.Run())
+}
+
+func TestServersDieWithTheirParent(t *testing.T) {
+	dir := t.TempDir()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	parent := exec.Command(self)
+	parent.Env = append(os.Environ(), parentDir+"="+dir)
+	stdout, err := parent.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := parent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer parent.Wait()
+	defer parent.Process.Kill()
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil || !runs(t, strings.TrimSpace(line)) {
+		t.Fatalf("server %q of the parent: %v", line, err)
+	}
+	if err := parent.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		if runs(t, strings.TrimSpace(line)) {
+			return fmt.Errorf("server %s runs", line)
+		}
+		return nil
+	})
+}
+
+// The death signal is tied to a thread; here the one that asked for the process ends first.
+func TestProcessOutlivesTheThreadThatLaunchedIt(t *testing.T) {
+	dir := t.TempDir()
+	var p *process
+	var err error
+	thread := make(chan int)
+	var inThread func()
+	inThread = func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		if syscall.Gettid() == os.Getpid() {
+			go inThread() // elsewhere: the main thread is held here, for it would not end
+			<-t.Context().Done()
+			runtime.UnlockOSThread()
+			return
+		}
+		p, err = launch(dir, "sleep", "600")
+		thread <- syscall.Gettid()
+	}
+	go inThread()
+	task := filepath.Join("/proc/self/task", strconv.Itoa(<-thread))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.kill()
+	eventually(t, func() error {
+		if _, err := os.Stat(task); err == nil {
+			return fmt.Errorf("%s exists", task)
+		}
+		return nil
+	})
+	select {
+	case <-p.done:
+		t.Errorf("ended with the thread: %v", p.err)
+	case <-time.After(100 * time.Millisecond):
+	}
+}
+
+func TestStopLeavesNoProcess(t *testing.T) {
+	e := start(t, Options{Servers: 3})
+	var pids []string
+	for i := range 3 {
+		pids = append(pids, fmt.Sprint(e.Server(i).Pid()))
+	}
+	if err := e.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range pids {
+		if _, err := os.Stat(filepath.Join("/proc", pid)); err == nil {
+			t.Errorf("process %s is left", pid)
+		}
+	}
+}
+
+// runs is false for a process that is gone or waits only to be buried.
+func runs(t *testing.T, pid string) bool {
+	t.Helper()
+	stat, err := os.ReadFile(filepath.Join("/proc", pid, "stat"))
+	if err != nil {
+		return false
+	}
+	_, state, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(state, "Z")
+}

@@ -1,0 +1,41 @@
+package zkserver
+
+import (
+	"strings"
+	"sync"
+)
+
+const outputLimit = 64 << 10
+
+// output keeps the end of what a process wrote.
+type output struct {
+	mu  sync.Mutex
+	end []byte
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.end = append(o.end, b...)
+	if over := len(o.end) - outputLimit; over > 0 {
+		o.end = append(o.end[:0], o.end[over:]...)
+	}
+	return len(b), nil
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return string(o.end)
+}
+
+// lines are the last n that were written, without the indented rest of stack traces.
+func (o *output) lines(n int) string {
+	var kept []string
+	for line := range strings.Lines(o.String()) {
+		if line = strings.TrimRight(line, "\n"); line != "" && line[0] != '\t' {
+			kept = append(kept, line)
+		}
+	}
+	return strings.Join(kept[max(0, len(kept)-n):], "\n")
+}
