@@ -1,0 +1,113 @@
+package zkstate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// ErrApplied means that this saved plan was applied before, wholly or in part. It is spent: make a new plan.
+var ErrApplied = errors.New("this plan was already applied")
+
+// Ensemble is the random id of the ensemble; empty before its first apply.
+func (r *Reader) Ensemble(ctx context.Context) (string, error) {
+	body, _, err := r.session.Get(ctx, znode.Ensemble(r.home))
+	if errors.Is(err, zkconn.ErrNoNode) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	if znode.CheckToken(string(body)) != nil {
+		return "", fmt.Errorf("%s does not hold the id of an ensemble: delete it, and the next apply makes one", znode.Ensemble(r.home))
+	}
+	return string(body), nil
+}
+
+// MakeEnsemble gives the ensemble its id if it has none, and returns the id it has.
+func (s *Store) MakeEnsemble(ctx context.Context) (string, error) {
+	if err := s.makeFolder(ctx, s.home); err != nil {
+		return "", err
+	}
+	for {
+		id, err := s.Ensemble(ctx)
+		if id != "" || err != nil {
+			return id, err
+		}
+		err = s.createOnce(ctx, znode.Ensemble(s.home), []byte(NewID()))
+		if err != nil && !errors.Is(err, zkconn.ErrNodeExists) {
+			return "", err
+		}
+	}
+}
+
+// MarkApplied records that the saved plan with this id is about to be applied. Of any number of callers with one id,
+// one gets nil and the others ErrApplied.
+func (s *Store) MarkApplied(ctx context.Context, planID string) error {
+	path := znode.Applied(s.home, planID)
+	if err := s.makeFolder(ctx, znode.AppliedDir(s.home)); err != nil {
+		return err
+	}
+	body, err := znode.EncodeMark(znode.Mark{Who: s.cfg.By, What: "apply", Since: s.cfg.At, Plan: planID, Op: NewID()})
+	if err != nil {
+		return err
+	}
+	err = s.createOnce(ctx, path, body)
+	if !errors.Is(err, zkconn.ErrNodeExists) {
+		return err
+	}
+	if h, ok := s.holder(ctx, path); ok {
+		return fmt.Errorf("%w by %s", ErrApplied, since(h))
+	}
+	return ErrApplied
+}
+
+// createOnce creates a znode whose body nobody else writes, so that after a lost reply the body tells whose it is.
+func (s *Store) createOnce(ctx context.Context, path string, body []byte) error {
+	_, err := s.session.Create(ctx, path, body, zkconn.Persistent, s.acl)
+	if !errors.Is(err, zkconn.ErrUnknown) {
+		return err
+	}
+	if err := s.session.Settled(ctx); err != nil {
+		return err
+	}
+	found, _, err := s.session.Get(ctx, path)
+	switch {
+	case err == nil && string(found) == string(body):
+		return nil
+	case err == nil:
+		return &zkconn.Error{Op: "create", Path: path, Err: zkconn.ErrNodeExists}
+	case errors.Is(err, zkconn.ErrNoNode):
+		return s.createOnce(ctx, path, body)
+	}
+	return err
+}
+
+// PruneApplied forgets plans that were applied more than maxAge before now: they are refused for their age already.
+func (s *Store) PruneApplied(ctx context.Context, maxAge time.Duration, now time.Time) error {
+	dir := znode.AppliedDir(s.home)
+	names, _, err := s.session.Children(ctx, dir)
+	if errors.Is(err, zkconn.ErrNoNode) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = each(ctx, names, func(ctx context.Context, name string) (struct{}, error) {
+		path := dir + "/" + name
+		stat, ok, err := s.session.Exists(ctx, path)
+		if err != nil || !ok || now.Sub(stat.Ctime) < maxAge {
+			return struct{}{}, err
+		}
+		err = s.session.Delete(ctx, path, stat.Version)
+		if errors.Is(err, zkconn.ErrNoNode) || errors.Is(err, zkconn.ErrUnknown) {
+			err = nil // gone, or for the next apply
+		}
+		return struct{}{}, err
+	})
+	return err
+}

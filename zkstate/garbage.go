@@ -1,0 +1,142 @@
+package zkstate
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// batch is how many deletes go into one transaction: small enough that one lost reply costs little.
+const batch = 500
+
+// Collect removes what removed generations left below the roots: run folders without a gate that no Record names. No
+// worker can write there any more, since every write checks the gate, so order and versions do not matter, and a
+// collection that was cut short is taken up by the next. It returns how many generations it removed in roots that it
+// finished.
+func (s *Store) Collect(ctx context.Context, roots []string) (int, error) {
+	total := 0
+	for _, root := range slices.Compact(slices.Sorted(slices.Values(roots))) {
+		garbage, err := s.garbage(ctx, root)
+		if err != nil {
+			return total, err
+		}
+		if _, err := each(ctx, garbage, func(ctx context.Context, g string) (struct{}, error) {
+			return struct{}{}, s.removeTree(ctx, znode.Run(root, g))
+		}); err != nil {
+			return total, err
+		}
+		total += len(garbage)
+	}
+	return total, nil
+}
+
+// garbage lists the generations below root that have neither a gate nor a Record. Generations are looked at before
+// Records: a new generation comes with its gate, so one that had none at the first look never gets one.
+func (s *Store) garbage(ctx context.Context, root string) ([]string, error) {
+	names, _, err := s.session.Children(ctx, znode.RunDir(root))
+	if errors.Is(err, zkconn.ErrNoNode) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	open, err := each(ctx, names, func(ctx context.Context, g string) (bool, error) {
+		return s.exists(znode.Gate(root, g))(ctx)
+	})
+	if err != nil {
+		return nil, err
+	}
+	closed := map[string]bool{}
+	for i, g := range names {
+		if !open[i] {
+			closed[g] = true
+		}
+	}
+	if len(closed) == 0 {
+		return nil, nil
+	}
+	recorded, err := s.infos(ctx, znode.RecordDir(root))
+	if errors.Is(err, zkconn.ErrNoAuth) {
+		return nil, nil // as for a record that is damaged
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range recorded {
+		rec, err := znode.DecodeRecord(e.body)
+		if err != nil {
+			return nil, nil // which generation it names cannot be told, so nothing is certainly garbage
+		}
+		delete(closed, rec.Generation)
+	}
+	return slices.DeleteFunc(names, func(g string) bool { return !closed[g] }), nil
+}
+
+// removeTree deletes path and everything below it, children first.
+func (s *Store) removeTree(ctx context.Context, path string) error {
+	names, _, err := s.session.Children(ctx, path)
+	if errors.Is(err, zkconn.ErrNoNode) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	stats, err := each(ctx, names, func(ctx context.Context, name string) (zkconn.Stat, error) {
+		stat, _, err := s.session.Exists(ctx, path+"/"+name)
+		return stat, err
+	})
+	if err != nil {
+		return err
+	}
+	var leaves []string
+	for i, name := range names {
+		child := path + "/" + name
+		if stats[i].NumChildren == 0 {
+			leaves = append(leaves, child)
+			continue
+		}
+		if err := s.removeTree(ctx, child); err != nil {
+			return err
+		}
+	}
+	for chunk := range slices.Chunk(leaves, batch) {
+		if err := s.removeAll(ctx, chunk); err != nil {
+			return err
+		}
+	}
+	return s.remove(ctx, path)
+}
+
+// removeAll deletes leaves in one transaction, or one by one where another collector was faster.
+func (s *Store) removeAll(ctx context.Context, paths []string) error {
+	ops := make([]zkconn.Op, len(paths))
+	for i, p := range paths {
+		ops[i] = zkconn.DeleteOp(p, -1)
+	}
+	if _, err := s.session.Multi(ctx, ops...); err == nil {
+		return nil
+	}
+	_, err := each(ctx, paths, func(ctx context.Context, p string) (struct{}, error) {
+		return struct{}{}, s.remove(ctx, p)
+	})
+	return err
+}
+
+// remove deletes one znode of garbage; that it is gone is as good, also after a lost reply.
+func (s *Store) remove(ctx context.Context, path string) error {
+	for {
+		err := s.session.Delete(ctx, path, -1)
+		switch {
+		case errors.Is(err, zkconn.ErrNoNode):
+			return nil
+		case !errors.Is(err, zkconn.ErrUnknown):
+			return err
+		}
+		if err := s.session.Settled(ctx); err != nil {
+			return err
+		}
+	}
+}

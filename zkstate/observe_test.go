@@ -1,0 +1,316 @@
+package zkstate_test
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"muster/job"
+	"muster/plan"
+	"muster/worker"
+	"muster/zkstate"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// write makes or overwrites a persistent znode.
+func (b *bed) write(path string, body []byte, mode zkconn.Mode, acl ...string) {
+	b.t.Helper()
+	list, err := zkstate.ParseACL(acl)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if _, ok, err := b.session.Exists(b.t.Context(), path); err != nil {
+		b.t.Fatal(err)
+	} else if ok {
+		_, err = b.session.Set(b.t.Context(), path, body, -1)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		return
+	}
+	if _, err := b.session.Create(b.t.Context(), path, body, mode, list); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bed) remove(path string) {
+	b.t.Helper()
+	if err := b.session.Delete(b.t.Context(), path, -1); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// TestDamagedAndForeign: what is not a sound job is named, blocks its own row, and leaves the rest of the plan alone.
+func TestDamagedAndForeign(t *testing.T) {
+	for name, test := range map[string]struct {
+		damage func(b *bed, j job.Job, g string)
+		reason plan.Reason
+		says   string
+	}{
+		"record is no JSON":            {func(b *bed, j job.Job, _ string) { b.write(znode.Record(j.Root, j.Name), []byte("{"), 0) }, plan.IsUnreadable, "is damaged"},
+		"record of another job":        {func(b *bed, j job.Job, _ string) { b.copyRecord("other", j.Name) }, plan.IsUnreadable, "belongs to"},
+		"gate removed":                 {func(b *bed, j job.Job, g string) { b.remove(znode.Gate(j.Root, g)) }, plan.IsUnreadable, "gate is gone"},
+		"gate removed after joins":     {func(b *bed, j job.Job, g string) { b.join(j, "w"); b.remove(znode.Gate(j.Root, g)) }, plan.IsUnreadable, "gate is gone"},
+		"job znode removed":            {func(b *bed, j job.Job, _ string) { b.remove(j.Path()) }, plan.IsUnreadable, "no job znode"},
+		"record and job znode foreign": {func(b *bed, j job.Job, _ string) { b.remove(znode.Record(j.Root, j.Name)) }, plan.IsForeign, "no record"},
+		"classic roll damaged": {func(b *bed, j job.Job, _ string) {
+			b.remove(znode.Record(j.Root, j.Name))
+			b.write(j.Path(), []byte{0, 0, 9, 9, 1}, 0)
+			b.write(j.Path()+"/10.0.0.1:9000", nil, zkconn.Ephemeral)
+		}, plan.IsUnreadable, "roll is damaged"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			j, other := b.declare("a", 2), b.declare("other", 2)
+			b.apply(j, other)
+			o, err := b.store.Look(t.Context(), j.Path())
+			if err != nil {
+				t.Fatal(err)
+			}
+			test.damage(b, j, o.Record.Generation)
+			p := b.expect(map[string]plan.Reason{"a": test.reason, "other": plan.Equal}, j, other)
+			if got := p.Rows[0].Old.Problem; !strings.Contains(got, test.says) {
+				t.Errorf("the problem is %q; want something about %q", got, test.says)
+			}
+			b.expect(map[string]plan.Reason{"a": plan.NotOurs, "other": plan.Equal}, other)
+		})
+	}
+}
+
+func (b *bed) copyRecord(from, to string) {
+	b.t.Helper()
+	body, _, err := b.session.Get(b.t.Context(), znode.Record(b.root+"/jobs", from))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.write(znode.Record(b.root+"/jobs", to), body, 0)
+}
+
+// TestPermissions: what may not be read blocks its row, and a root that may not be listed is named.
+func TestPermissions(t *testing.T) {
+	b := newBed(t)
+	secret := zkconn.Auth{Scheme: "digest", Data: []byte("owner:secret")}
+	owner := b.newStore(b.dial(secret), "auth::cdrwa")
+	j := b.declare("a", 2)
+	if err := owner.Commit(t.Context(), plan.Row{Path: j.Path(), New: &j, Reason: plan.NoJob}); err != nil {
+		t.Fatal(err)
+	}
+	state, err := b.store.Read(t.Context(), []string{j.Root}, j.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]string{j.Root}, state.Unlisted); d != "" {
+		t.Errorf("unlisted roots (-want +got):\n%s", d)
+	}
+	o := state.Jobs[j.Path()]
+	if o.Status() != plan.Unreadable || !strings.Contains(o.Problem, "no permission") {
+		t.Errorf("observed %+v, want no permission", o)
+	}
+	state, err = owner.Read(t.Context(), []string{j.Root})
+	if got := state.Jobs[j.Path()]; err != nil || got.Status() != plan.Ready {
+		t.Errorf("the owner reads %+v, %v", got, err)
+	}
+	more := b.declare("b", 2)
+	if err := b.store.Commit(t.Context(), plan.Row{Path: more.Path(), New: &more, Reason: plan.NoJob}); err == nil {
+		t.Error("a stranger created a job below an owned root")
+	}
+}
+
+// TestStrangers: a persistent child of a job znode is not a worker; it is named and blocks.
+func TestStrangers(t *testing.T) {
+	b := newBed(t)
+	j := b.declare("a", 2)
+	b.apply(j)
+	m, _ := b.join(j, "w0")
+	b.write(j.Path()+"/note", nil, zkconn.Persistent)
+	j.Workers = 3
+	look := func(workers []string, want plan.Reason) {
+		t.Helper()
+		state, err := b.store.Read(t.Context(), []string{j.Root})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := state.Jobs[j.Path()]
+		if err := b.store.Name(t.Context(), j.Path(), &o); err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(workers, o.Workers); d != "" {
+			t.Errorf("workers (-want +got):\n%s", d)
+		}
+		if d := cmp.Diff([]string{"note"}, o.Strangers); d != "" {
+			t.Errorf("strangers (-want +got):\n%s", d)
+		}
+		state.Jobs[j.Path()] = o
+		if got := plan.Diff(plan.Want{Stack: "tests", Jobs: []job.Job{j}}, state).Rows[0].Reason; got != want {
+			t.Errorf("the row is %s, want %s", got, want)
+		}
+	}
+	look([]string{"w0"}, plan.LiveDiffers)
+	if err := m.Leave(t.Context(), worker.End{}); err != nil {
+		t.Fatal(err)
+	}
+	look(nil, plan.StrangerChildren)
+}
+
+// TestRootsInsideRoots: a folder that leads to another searched root, or to home, is not a foreign job.
+func TestRootsInsideRoots(t *testing.T) {
+	b := newBed(t)
+	deep := b.declare("a", 1, func(j *job.Job) { j.Root += "/prod/eu" })
+	flat := b.declare("a", 1)
+	b.apply(flat)
+	if err := b.store.Commit(t.Context(), plan.Row{Path: deep.Path(), New: &deep, Reason: plan.NoJob}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.store.MakeEnsemble(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	state, err := b.store.Read(t.Context(), []string{b.root, flat.Root, deep.Root})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]plan.Status{}
+	for path, o := range state.Jobs {
+		got[path] = o.Status()
+	}
+	if d := cmp.Diff(map[string]plan.Status{flat.Path(): plan.Ready, deep.Path(): plan.Ready}, got); d != "" {
+		t.Errorf("observed (-want +got):\n%s", d)
+	}
+}
+
+func TestWorkersAreListedWithTheirIDs(t *testing.T) {
+	b := newBed(t)
+	j := b.declare("a", 3)
+	b.apply(j)
+	m0, leave0 := b.join(j, "w-zero")
+	b.join(j, "w-one")
+	_, leave2 := b.join(j, "w-two")
+	b.complete(m0)
+	leave0()
+	leave2()
+	ws, err := b.store.Workers(t.Context(), j.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	type line struct {
+		Identity string
+		ID       int
+		Live     bool
+		State    znode.ClaimState
+		Address  string
+	}
+	var got []line
+	for _, w := range ws {
+		got = append(got, line{w.Identity, w.ID, w.Live, w.Claim.State, w.Info.Address()})
+	}
+	want := []line{
+		{"w-zero", 0, false, znode.Done, "127.0.0.1:7000"},
+		{"w-one", 1, true, znode.In, "127.0.0.1:7000"},
+		{"w-two", 2, false, znode.In, "127.0.0.1:7000"},
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("workers (-want +got):\n%s", d)
+	}
+}
+
+// TestReadWhileEverythingMoves reads while jobs are made, replaced and deleted, and workers come and go: nothing is ever
+// seen as damaged, foreign or, with a worker in it, as stale.
+func TestReadWhileEverythingMoves(t *testing.T) {
+	b := newBed(t)
+	keeper := b.declare("keeper", 1)
+	b.apply(keeper)
+	b.join(keeper, "w")
+	stop := make(chan struct{})
+	var writers sync.WaitGroup
+	for _, name := range []string{"x", "y", "z"} {
+		store, session := b.newStore(b.dial()), b.dial()
+		writers.Go(func() {
+			for !closed(stop) {
+				b.churn(store, session, b.declare(name, 1))
+			}
+		})
+	}
+	reader := zkstate.NewReader(b.dial(), "")
+	seen := map[plan.Status]int{}
+	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); {
+		state, err := reader.Read(t.Context(), []string{keeper.Root})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for path, o := range state.Jobs {
+			status := o.Status()
+			seen[status]++
+			if status == plan.Unreadable || status == plan.Foreign {
+				t.Fatalf("%s is %s: %s", path, status, o.Problem)
+			}
+			if path == keeper.Path() && status != plan.Running {
+				t.Fatalf("the running job is seen as %s: %+v", status, o)
+			}
+		}
+	}
+	close(stop)
+	writers.Wait()
+	t.Logf("seen: %v", seen)
+	for _, must := range []plan.Status{plan.Ready, plan.Running, plan.Stale} {
+		if seen[must] == 0 {
+			t.Errorf("never saw a job %s: nothing moved", must)
+		}
+	}
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// churn makes a job, lets a worker come and go, replaces and deletes it. Refusals are part of the game.
+func (b *bed) churn(store *zkstate.Store, session *zkconn.Session, j job.Job) {
+	ctx := b.t.Context()
+	bigger := j
+	bigger.Workers = 2
+	if err := b.only(ctx, j); err != nil {
+		return
+	}
+	m, err := worker.Join(ctx, session, worker.Config{Root: j.Root, Job: j.Name, Identity: "w", Info: znode.Worker{IP: "::1", Port: 1}})
+	if err != nil {
+		b.t.Error(err)
+		return
+	}
+	if err := m.Leave(ctx, worker.End{}); err != nil {
+		b.t.Error(err)
+	}
+	for _, row := range []plan.Row{{New: &bigger, Reason: plan.StaleLeftover}, {Reason: plan.Undeclared}} {
+		row.Path = j.Path()
+		if row.Old, _ = store.Look(ctx, j.Path()); row.Old != nil {
+			store.Commit(ctx, row)
+		}
+	}
+}
+
+func TestParseACL(t *testing.T) {
+	acl, err := zkstate.ParseACL([]string{"digest:ops:aGFzaA==:cdrwa", "ip:127.0.0.1:r", "auth::crw"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []zkconn.ACL{{Perms: 31, Scheme: "digest", ID: "ops:aGFzaA=="}, {Perms: 1, Scheme: "ip", ID: "127.0.0.1"}, {Perms: 7, Scheme: "auth"}}
+	if d := cmp.Diff(want, acl); d != "" {
+		t.Errorf("acl (-want +got):\n%s", d)
+	}
+	for _, bad := range []string{"", "world", "world:anyone", "world:anyone:", "world:anyone:x", ":a:r"} {
+		if _, err := zkstate.ParseACL([]string{bad}); err == nil {
+			t.Errorf("%q was accepted", bad)
+		}
+	}
+	if world, err := zkstate.ParseACL(nil); err != nil || !slices.Equal(world, zkconn.World(zkconn.PermAll)) {
+		t.Errorf("no entries are %v, %v; want world", world, err)
+	}
+}

@@ -1,0 +1,151 @@
+package zkstate_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"muster/job"
+	"muster/plan"
+	"muster/worker"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// snapshot lists every znode below path with the transaction that last wrote it.
+func (b *bed) snapshot(path string) []string {
+	b.t.Helper()
+	var all []string
+	for _, name := range b.tree(path) {
+		stat, _, err := b.session.Exists(b.t.Context(), path+"/"+name)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		all = append(all, fmt.Sprintf("%s written by %x", name, stat.Mzxid))
+	}
+	return all
+}
+
+// TestEveryPreconditionIsInTheTransaction moves the job after a commit has checked it and before its transaction reaches the
+// server, in every way that an operation of the transaction guards against. Nothing may be written.
+func TestEveryPreconditionIsInTheTransaction(t *testing.T) {
+	type move = func(ctx context.Context, b *bed, o *plan.Observed) error
+	setRecord := func(ctx context.Context, b *bed, o *plan.Observed) error {
+		rec := *o.Record
+		rec.Op = "edited"
+		body, err := znode.EncodeRecord(rec)
+		if err == nil {
+			_, err = b.session.Set(ctx, znode.Record(rec.Job.Root, rec.Job.Name), body, -1)
+		}
+		return err
+	}
+	writeRoll := func(ctx context.Context, b *bed, o *plan.Observed) error {
+		_, err := b.session.Set(ctx, o.Record.Job.Path(), []byte("\n10.0.0.1,1,0;null,null,null"), -1)
+		return err
+	}
+	closeGate := func(ctx context.Context, b *bed, o *plan.Observed) error {
+		return b.session.Delete(ctx, znode.Gate(o.Record.Job.Root, o.Record.Generation), -1)
+	}
+	join := func(ctx context.Context, b *bed, o *plan.Observed) error {
+		_, err := worker.Join(ctx, b.session, worker.Config{
+			Root: o.Record.Job.Root, Job: o.Record.Job.Name, Identity: "w", Info: znode.Worker{IP: "127.0.0.1", Port: 1},
+		})
+		return err
+	}
+	makeJob := func(ctx context.Context, b *bed, _ *plan.Observed) error {
+		_, err := b.session.Create(ctx, b.root+"/jobs/a", nil, zkconn.Persistent, zkconn.World(zkconn.PermAll))
+		return err
+	}
+	makeRecord := func(ctx context.Context, b *bed, _ *plan.Observed) error {
+		_, err := b.session.Create(ctx, znode.Record(b.root+"/jobs", "a"), nil, zkconn.Persistent, zkconn.World(zkconn.PermAll))
+		return err
+	}
+	for _, c := range []struct {
+		change string
+		reason plan.Reason
+		moves  map[string]move
+	}{
+		{"create", plan.NoJob, map[string]move{"job made": makeJob, "record made": makeRecord}},
+		{"update", plan.MutableDiffers, map[string]move{"record set": setRecord, "gate closed": closeGate}},
+		{"replace", plan.ReadyDiffers, map[string]move{"record set": setRecord, "gate closed": closeGate, "roll written": writeRoll, "worker joined": join}},
+		{"delete", plan.Undeclared, map[string]move{"record set": setRecord, "gate closed": closeGate, "roll written": writeRoll, "worker joined": join}},
+	} {
+		for name, move := range c.moves {
+			t.Run(c.change+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				committing, proxy := newProxyBed(t)
+				b := newBed(t)
+				b.root = committing.root
+				b.store = b.newStore(b.session)
+				b.apply(b.declare("other", 1), b.declare("a", 2))
+				var declared []job.Job
+				switch c.change {
+				case "create":
+					b.apply(b.declare("other", 1))
+					declared = []job.Job{b.declare("a", 2)}
+				case "update":
+					declared = []job.Job{b.declare("a", 2, func(j *job.Job) { j.Lifecycle.Protect = true })}
+				case "replace":
+					declared = []job.Job{b.declare("a", 3)}
+				}
+				row := b.row("a", append(declared, b.declare("other", 1)))
+				if row.Reason != c.reason {
+					t.Fatalf("the row is %s, want %s", row.Reason, c.reason)
+				}
+				var moved error
+				var before []string
+				at := 0
+				proxy.BeforeSend(func(op int32, _ []byte) bool {
+					if op == opMulti {
+						if at++; at == 1 {
+							moved = move(context.Background(), b, row.Old)
+							before = b.snapshot(b.root)
+						}
+					}
+					return false
+				})
+				err := committing.store.Commit(t.Context(), row)
+				if moved != nil || at == 0 {
+					t.Fatalf("the job was not moved: %v, %d transactions", moved, at)
+				}
+				if !errors.Is(err, plan.ErrMoved) {
+					t.Errorf("commit: %v, want moved", err)
+				}
+				if d := cmp.Diff(before, b.snapshot(b.root)); d != "" {
+					t.Errorf("a refused commit wrote (-before +after):\n%s", d)
+				}
+			})
+		}
+	}
+}
+
+// row is the row of a job in a plan.
+func (b *bed) row(name string, declared []job.Job) plan.Row {
+	b.t.Helper()
+	for _, r := range b.plan(declared...).Rows {
+		if strings.HasSuffix(r.Path, "/"+name) {
+			return r
+		}
+	}
+	b.t.Fatalf("no row for %s", name)
+	return plan.Row{}
+}
+
+// TestARowOfTwoJobsIsRefused: a row that observed one job and names another changes neither.
+func TestARowOfTwoJobsIsRefused(t *testing.T) {
+	b := newBed(t)
+	b.apply(b.declare("a", 2), b.declare("other", 2))
+	row := b.row("a", nil)
+	row.Old.Record.Job.Name = "other"
+	before := b.snapshot(b.root)
+	if err := b.store.Commit(t.Context(), row); err == nil {
+		t.Error("it was committed")
+	}
+	if d := cmp.Diff(before, b.snapshot(b.root)); d != "" {
+		t.Errorf("it wrote (-before +after):\n%s", d)
+	}
+}

@@ -1,0 +1,167 @@
+package zkstate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"muster/job"
+	"muster/plan"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// What Terminate may answer besides plan's errors. Nothing was changed then, but for ErrStillLive.
+var (
+	// ErrProtected means that the job's declaration says protect. Apply it without, and terminate then.
+	ErrProtected = errors.New("the job is protected")
+	// ErrOtherStack means that the job belongs to another stack, which the error names. Make sure, and terminate as that
+	// stack.
+	ErrOtherStack = errors.New("the job belongs to another stack")
+	// ErrNotTerminable means that nobody can be asked to stop: the znode is not a job with a Record, or cannot be read.
+	ErrNotTerminable = errors.New("no job of muster")
+	// ErrStillLive means that workers, whom the error names, did not leave in time. The job is open again, but those who left
+	// are gone. Find out what keeps the others, and terminate again.
+	ErrStillLive = errors.New("workers are still live")
+)
+
+// undoLimit is how long Terminate tries to take its request back after its context has ended.
+const undoLimit = 10 * time.Second
+
+// Terminate asks the workers of the job at path to stop, waits until none is live, and deletes the job. It never deletes under
+// a live worker: when the timeout or ctx is over, it takes the request back. waiting, unless nil, is told who is live, again
+// whenever that changes. A job that nobody works for is deleted at once.
+//
+// plan.ErrAlreadyDone means that there is no such job; plan.ErrUnknown that the connection was lost and a look tells.
+func (s *Store) Terminate(ctx context.Context, path string, timeout time.Duration, waiting func(live []string)) error {
+	o, err := s.Look(ctx, path)
+	if err == nil {
+		err = s.terminable(o)
+	}
+	if err == nil {
+		err = s.terminate(ctx, path, o.Record.Generation, timeout, waiting)
+	}
+	if err != nil {
+		return fmt.Errorf("terminate %s: %w", path, err)
+	}
+	s.sweep(ctx, path, o.Record.Generation)
+	return nil
+}
+
+// terminable says why Terminate refuses.
+func (s *Store) terminable(o *plan.Observed) error {
+	switch {
+	case o == nil:
+		return fmt.Errorf("%w: there is no such job", plan.ErrAlreadyDone)
+	case o.Problem != "":
+		return fmt.Errorf("%w: %s", ErrNotTerminable, o.Problem)
+	case o.Record == nil:
+		return fmt.Errorf("%w: classic workers take no requests", ErrNotTerminable)
+	case o.Record.Stack != s.cfg.Stack:
+		return fmt.Errorf("%w: %s", ErrOtherStack, o.Record.Stack)
+	case o.Record.Job.Lifecycle.Protect:
+		return ErrProtected
+	}
+	return nil
+}
+
+func (s *Store) terminate(ctx context.Context, path, g string, timeout time.Duration, waiting func([]string)) error {
+	patience, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("waited %s", timeout))
+	defer cancel()
+	requested := false
+	for {
+		err := s.deleteIdle(patience, path, g)
+		if errors.Is(err, ErrStillLive) {
+			requested = true
+			if err = s.request(patience, path, g, job.Terminating); err == nil {
+				err = s.awaitIdle(patience, path, waiting)
+			}
+			if err == nil {
+				continue
+			}
+		}
+		if err != nil && requested {
+			err = s.takeBack(ctx, path, g, err)
+		}
+		return err
+	}
+}
+
+// deleteIdle deletes the job if nobody is live, or answers ErrStillLive.
+func (s *Store) deleteIdle(ctx context.Context, path, g string) error {
+	return s.change(ctx, path, func(o *plan.Observed) (*transaction, error) {
+		switch {
+		case o == nil || o.Record == nil || o.Record.Generation != g:
+			return nil, nil // its last worker, or somebody else, has ended the generation
+		case o.Live > 0:
+			return nil, ErrStillLive
+		}
+		if err := s.terminable(o); err != nil {
+			return nil, err
+		}
+		t := s.delete(o)
+		return &t, nil
+	})
+}
+
+// request writes the state into the Record.
+func (s *Store) request(ctx context.Context, path, g string, state job.RecordState) error {
+	return s.change(ctx, path, func(o *plan.Observed) (*transaction, error) {
+		if o == nil || o.Record == nil || o.Record.Generation != g || o.Record.State == state {
+			return nil, nil
+		}
+		if err := s.terminable(o); err != nil && state == job.Terminating {
+			return nil, err
+		}
+		rec := *o.Record
+		rec.State, rec.Op = state, NewID()
+		body, err := znode.EncodeRecord(rec)
+		return &transaction{
+			ops: []zkconn.Op{
+				zkconn.CheckOp(znode.Gate(rec.Job.Root, g), 0),
+				zkconn.SetOp(znode.Record(rec.Job.Root, rec.Job.Name), body, o.RecordVersion),
+			},
+			done: func(ctx context.Context) (bool, error) {
+				now, err := s.Look(ctx, path)
+				return now != nil && now.Record != nil && now.Record.Op == rec.Op, err
+			},
+		}, err
+	})
+}
+
+// awaitIdle returns when nobody is live.
+func (s *Store) awaitIdle(ctx context.Context, path string, waiting func([]string)) error {
+	for {
+		live, _, event, err := s.session.ChildrenW(ctx, path)
+		if errors.Is(err, zkconn.ErrNoNode) || err == nil && len(live) == 0 {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if waiting != nil {
+			waiting(live)
+		}
+		select {
+		case <-event:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// takeBack opens the job again after a termination that failed with cause. Time that is up is ErrStillLive, with names.
+func (s *Store) takeBack(ctx context.Context, path, g string, cause error) error {
+	left, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
+	defer cancel()
+	if err := s.request(left, path, g, job.Open); err != nil {
+		return fmt.Errorf("%w: the request to stop may stand: %w: %w", plan.ErrUnknown, cause, err)
+	}
+	live, _, err := s.session.Children(left, path)
+	if err != nil || len(live) == 0 {
+		return fmt.Errorf("%w: the job is open again, and its workers have left: terminate it again: %w", plan.ErrMoved, cause)
+	}
+	return fmt.Errorf("%w: %s: %w", ErrStillLive, strings.Join(first(live, 5), ", "), cause)
+}

@@ -1,0 +1,175 @@
+package zkstate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"path"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"muster/plan"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// Worker is one worker of a job, as its znodes tell.
+type Worker struct {
+	Identity string       `json:"identity"`
+	ID       int          `json:"id"` // -1: has no id (yet), or is a worker of a classic job that the roll does not name
+	Live     bool         `json:"live"`
+	Info     znode.Worker `json:"info"`
+	Claim    znode.Claim  `json:"claim"`
+}
+
+// Name lists the children of the job znode into o: who is live, and which children are not workers at all. It is asked for
+// where live matters to a decision; a job without children costs nothing.
+func (r *Reader) Name(ctx context.Context, jobPath string, o *plan.Observed) error {
+	if o == nil || o.Live == 0 {
+		return nil
+	}
+	names, _, err := r.session.Children(ctx, jobPath)
+	if errors.Is(err, zkconn.ErrNoNode) || errors.Is(err, zkconn.ErrNoAuth) {
+		return nil // gone meanwhile, or not ours to list: the count stays
+	}
+	if err != nil {
+		return err
+	}
+	stats, err := each(ctx, names, func(ctx context.Context, name string) (zkconn.Stat, error) {
+		stat, _, err := r.session.Exists(ctx, jobPath+"/"+name)
+		return stat, err
+	})
+	if err != nil {
+		return err
+	}
+	o.Workers, o.Strangers = nil, nil
+	for i, name := range names {
+		switch stat := stats[i]; {
+		case stat.EphemeralOwner != 0:
+			worker, _ := znode.StripProtected(name)
+			o.Workers = append(o.Workers, worker)
+		case stat.Czxid != 0: // a znode that is gone again is neither
+			o.Strangers = append(o.Strangers, name)
+		}
+	}
+	slices.Sort(o.Workers)
+	slices.Sort(o.Strangers)
+	return nil
+}
+
+// Workers lists everybody who ever joined the present generation of a job, in the order of their ids, then those
+// without one. It costs three reads a worker. A job without a Record has only its live workers.
+func (r *Reader) Workers(ctx context.Context, jobPath string) ([]Worker, error) {
+	if err := r.session.Sync(ctx, jobPath); err != nil {
+		return nil, err
+	}
+	live, err := r.infos(ctx, jobPath)
+	if err != nil {
+		return nil, err
+	}
+	byIdentity := map[string]Worker{}
+	for _, l := range live {
+		if l.stat.EphemeralOwner == 0 {
+			continue
+		}
+		info, err := znode.DecodeWorker(l.body)
+		if err != nil {
+			info = znode.Worker{ID: -1}
+		}
+		name, _ := znode.StripProtected(l.name)
+		byIdentity[name] = Worker{Identity: name, ID: info.ID, Live: true, Info: info}
+	}
+	o, err := r.Look(ctx, jobPath)
+	if err != nil {
+		return nil, err
+	}
+	if o != nil && o.Record != nil && o.Joined > 0 {
+		if err := r.joined(ctx, o, byIdentity); err != nil {
+			return nil, err
+		}
+	}
+	workers := make([]Worker, 0, len(byIdentity))
+	for _, w := range byIdentity {
+		workers = append(workers, w)
+	}
+	slices.SortFunc(workers, func(a, b Worker) int {
+		return cmp.Or(cmp.Compare(uint(a.ID), uint(b.ID)), cmp.Compare(a.Identity, b.Identity)) // -1 sorts last
+	})
+	return workers, nil
+}
+
+// joined adds claims and ids. A claim and its id were created by one transaction, so their czxid is the same number.
+func (r *Reader) joined(ctx context.Context, o *plan.Observed, workers map[string]Worker) error {
+	root, g := o.Record.Job.Root, o.Record.Generation
+	claims, err := r.infos(ctx, znode.By(root, g))
+	if err != nil {
+		return err
+	}
+	ids, err := r.infos(ctx, znode.IDs(root, g))
+	if err != nil {
+		return err
+	}
+	byCzxid := map[int64]entry{}
+	for _, e := range ids {
+		byCzxid[e.stat.Czxid] = e
+	}
+	for _, c := range claims {
+		w := workers[c.name]
+		w.Identity, w.ID = c.name, -1
+		if w.Claim, err = znode.DecodeClaim(c.body); err != nil {
+			w.Claim = znode.Claim{}
+		}
+		if e, ok := byCzxid[c.stat.Czxid]; ok {
+			if info, err := znode.DecodeWorker(e.body); err == nil {
+				w.Info = info
+			}
+			if n, err := znode.IDNumber(e.name); err == nil {
+				w.ID, w.Info.ID = n, n
+			}
+		}
+		workers[c.name] = w
+	}
+	return nil
+}
+
+// entry is one child with its body.
+type entry struct {
+	name string
+	body []byte
+	stat zkconn.Stat
+}
+
+// infos reads every child of dir; a dir that does not exist has none.
+func (r *Reader) infos(ctx context.Context, dir string) ([]entry, error) {
+	names, _, err := r.session.Children(ctx, dir)
+	if errors.Is(err, zkconn.ErrNoNode) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	entries, err := each(ctx, names, func(ctx context.Context, name string) (entry, error) {
+		body, stat, err := r.session.Get(ctx, path.Join(dir, name))
+		if errors.Is(err, zkconn.ErrNoNode) {
+			return entry{}, nil
+		}
+		return entry{name, body, stat}, err
+	})
+	return slices.DeleteFunc(entries, func(e entry) bool { return e.name == "" }), err
+}
+
+// each calls f for every name, pipelined, and returns the answers in the order of names.
+func each[T any](ctx context.Context, names []string, f func(context.Context, string) (T, error)) ([]T, error) {
+	answers := make([]T, len(names))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(reads)
+	for i, name := range names {
+		g.Go(func() error {
+			var err error
+			answers[i], err = f(ctx, name)
+			return err
+		})
+	}
+	return answers, g.Wait()
+}

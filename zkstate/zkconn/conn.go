@@ -1,0 +1,260 @@
+package zkconn
+
+import (
+	"bufio"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Operation codes and sizes of ZooKeeper's wire format: every frame is a big-endian length and that many bytes. A
+// request begins with xid and code (4 bytes each), a reply with xid (4), zxid (8) and error (4).
+const (
+	opExists     = 3
+	opGetData    = 4
+	opChildren   = 12
+	opClose      = -11
+	opPing       = 11
+	opAuth       = 100
+	opSetWatches = 101
+
+	xidEvent    = -1
+	xidPing     = -2
+	replyHeader = 16
+	codeNoNode  = -101
+)
+
+var errNotZooKeeper = errors.New("answers, but not like a ZooKeeper server")
+
+// conn stands between the library and the network. It sees every frame, which gives it five duties: to cap the
+// handshake; to keep the session id; to know when each request was sent and answered; to replace a reply that is too
+// large by an error; and to send watches after a reconnection before anything else. It never reports a write error,
+// since the library can deadlock on one: it hangs up instead, and the reading side reports that.
+type conn struct {
+	net.Conn
+	session *Session
+	server  server
+
+	// Used by the library's reading goroutine.
+	in    *bufio.Reader
+	ready []byte // to be given to the library before anything from in
+	left  int    // bytes of the frame being read that the library has not seen
+	xid   int32  // of that frame
+	code  int32
+
+	mu      sync.Mutex
+	begun   time.Time // when the handshake was sent; zero before
+	greeted bool      // the handshake was answered
+	sent    []request // unanswered, oldest first
+	holding bool      // until the watches are sent
+	held    [][]byte
+	closed  bool
+}
+
+// Close hangs up; nothing that was sent can be answered any more.
+func (c *conn) Close() error {
+	c.mu.Lock()
+	c.closed, c.sent, c.held = true, nil, nil
+	c.mu.Unlock()
+	if t, ok := c.Conn.(*tls.Conn); ok {
+		return t.NetConn().Close() // no farewell, which would wait for a frozen server
+	}
+	return c.Conn.Close()
+}
+
+// request is one that was handed to the network.
+type request struct {
+	xid, op int32
+	at      time.Time
+	watch   string // path, if it sets a watch
+}
+
+// Write takes exactly one frame: the library writes each with one call.
+func (c *conn) Write(frame []byte) (int, error) {
+	c.mu.Lock()
+	if c.begun.IsZero() {
+		defer c.mu.Unlock()
+		return c.writeHandshake(frame)
+	}
+	if c.closed {
+		c.mu.Unlock()
+		return len(frame), nil
+	}
+	r := request{at: time.Now()}
+	r.xid, r.op = int32(binary.BigEndian.Uint32(frame[4:])), int32(binary.BigEndian.Uint32(frame[8:]))
+	r.watch = watchedPath(r.op, frame)
+	c.sent = append(c.sent, r)
+	if c.holding && r.op != opAuth && r.op != opPing && r.op != opSetWatches {
+		c.held = append(c.held, slices.Clone(frame))
+		c.mu.Unlock()
+		return len(frame), nil
+	}
+	var after [][]byte
+	if r.op == opSetWatches {
+		after, c.held, c.holding = c.held, nil, false
+	}
+	c.mu.Unlock()
+	c.send(frame)
+	for _, f := range after {
+		c.send(f)
+	}
+	return len(frame), nil
+}
+
+func (c *conn) send(frame []byte) {
+	if _, err := c.Conn.Write(frame); err != nil {
+		c.Close()
+	}
+}
+
+// writeHandshake refuses to ask for any session but ours. It may return an error: nothing is in flight yet.
+func (c *conn) writeHandshake(frame []byte) (int, error) {
+	if len(frame) < 28 {
+		return 0, errors.New("handshake too short")
+	}
+	asked := int64(binary.BigEndian.Uint64(frame[20:]))
+	if ours := c.session.ID(); ours != 0 && asked != ours {
+		return 0, ErrSessionLost
+	}
+	c.begun = time.Now()
+	return c.Conn.Write(frame)
+}
+
+// watchedPath is the path in a request that sets a watch: path and flag are all that these requests hold.
+func watchedPath(op int32, frame []byte) string {
+	if op != opExists && op != opGetData && op != opChildren || frame[len(frame)-1] == 0 {
+		return ""
+	}
+	return string(frame[16 : len(frame)-1])
+}
+
+// Read gives the library one frame after the other.
+func (c *conn) Read(b []byte) (int, error) {
+	if c.left == 0 && len(c.ready) == 0 {
+		if err := c.nextFrame(); err != nil {
+			return 0, err
+		}
+	}
+	if len(c.ready) > 0 {
+		n := copy(b, c.ready)
+		c.ready = c.ready[n:]
+		return n, nil
+	}
+	n, err := c.in.Read(b[:min(len(b), c.left)])
+	c.left -= n
+	if c.left == 0 && n > 0 {
+		c.answer(c.xid, c.code)
+	}
+	return n, err
+}
+
+func (c *conn) nextFrame() error {
+	if !c.greeted {
+		err := c.readHandshake()
+		if err != nil {
+			c.session.blame(c.server, err)
+		}
+		return err
+	}
+	head, err := c.in.Peek(4 + replyHeader)
+	if err != nil {
+		return err
+	}
+	length := int(int32(binary.BigEndian.Uint32(head)))
+	if length < replyHeader {
+		return fmt.Errorf("reply of %d bytes", length)
+	}
+	c.xid, c.code = int32(binary.BigEndian.Uint32(head[4:])), int32(binary.BigEndian.Uint32(head[16:]))
+	if length <= c.session.cfg.ReadBuffer {
+		c.left = 4 + length
+		return nil
+	}
+	c.ready = slices.Clone(head)
+	binary.BigEndian.PutUint32(c.ready, replyHeader)
+	refusal := int32(tooLarge)
+	binary.BigEndian.PutUint32(c.ready[16:], uint32(refusal))
+	if _, err := c.in.Discard(4 + length); err != nil {
+		return err
+	}
+	c.answer(c.xid, refusal)
+	return nil
+}
+
+// readHandshake reads the whole answer: protocol version (4 bytes), timeout in ms (4), session id (8), password (4+16)
+// and perhaps a flag.
+func (c *conn) readHandshake() error {
+	if err := c.SetReadDeadline(time.Now().Add(c.session.handshakeCap())); err != nil {
+		return err
+	}
+	head := make([]byte, 4)
+	if _, err := io.ReadFull(c.in, head); err != nil {
+		return err
+	}
+	length := binary.BigEndian.Uint32(head)
+	if length < 36 || length > 64 {
+		if head[0] == 0x15 && head[1] == 0x03 {
+			return fmt.Errorf("%w: it speaks TLS", errNotZooKeeper)
+		}
+		return errNotZooKeeper
+	}
+	frame := append(head, make([]byte, length)...)
+	if _, err := io.ReadFull(c.in, frame[4:]); err != nil {
+		return err
+	}
+	timeout := time.Duration(binary.BigEndian.Uint32(frame[8:])) * time.Millisecond
+	id := int64(binary.BigEndian.Uint64(frame[12:]))
+	if id == 0 && c.session.ID() == 0 {
+		return errors.New("grants no session")
+	}
+	c.ready = frame
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.greeted, c.holding = true, c.session.watches.connected()
+	if id != 0 {
+		c.session.granted(c, id, timeout, c.begun)
+	}
+	return nil
+}
+
+// answer notes that the reply to xid has been read completely.
+func (c *conn) answer(xid, code int32) {
+	if xid == xidEvent {
+		return
+	}
+	c.mu.Lock()
+	i := slices.IndexFunc(c.sent, func(r request) bool { return r.xid == xid })
+	if i < 0 {
+		c.mu.Unlock()
+		return
+	}
+	r := c.sent[i]
+	c.sent = slices.Delete(c.sent, i, i+1)
+	c.mu.Unlock()
+	c.session.beat(r)
+	c.session.watches.answered(r, code)
+}
+
+// oldest is when the oldest unanswered request was sent, pings aside; zero if there is none.
+func (c *conn) oldest() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range c.sent {
+		if r.xid != xidPing {
+			return r.at
+		}
+	}
+	return time.Time{}
+}
+
+// stuck says that requests still wait for the watches to be sent first.
+func (c *conn) stuck() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.holding && len(c.held) > 0
+}

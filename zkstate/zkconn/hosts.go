@@ -1,0 +1,176 @@
+package zkconn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	defaultPort   = "2181"
+	shortestPause = 20 * time.Millisecond
+	longestPause  = time.Second
+	lookupLimit   = 2 * time.Second
+)
+
+// server is one entry of Config.Servers.
+type server struct{ host, port string }
+
+func (s server) String() string { return net.JoinHostPort(s.host, s.port) }
+
+func parseServers(list []string) ([]server, error) {
+	if len(list) == 0 {
+		return nil, errors.New("no zookeeper server given")
+	}
+	var servers []server
+	for _, entry := range list {
+		s, err := parseServer(strings.TrimSpace(entry))
+		if err != nil {
+			return nil, fmt.Errorf("zookeeper server %q: %w", entry, err)
+		}
+		servers = append(servers, s)
+	}
+	return servers, nil
+}
+
+func parseServer(entry string) (server, error) {
+	if scheme, _, found := strings.Cut(entry, "://"); found {
+		return server{}, fmt.Errorf("an address has no scheme: leave out %s://", scheme)
+	}
+	if _, path, found := strings.Cut(entry, "/"); found {
+		return server{}, fmt.Errorf("a path after the address (chroot) is not supported: write /%s in front of the roots (root and "+
+			"home in the configuration, --root elsewhere)", strings.TrimSuffix(path, "/"))
+	}
+	host, port, err := net.SplitHostPort(entry)
+	if err != nil { // no port, or an IPv6 address without brackets
+		host, port = strings.TrimSuffix(strings.TrimPrefix(entry, "["), "]"), defaultPort
+		if strings.Contains(host, ":") && net.ParseIP(host) == nil {
+			return server{}, errors.New("must be host:port")
+		}
+	}
+	if host == "" || port == "" || strings.ContainsAny(host, " ,[]") {
+		return server{}, errors.New("must be host:port")
+	}
+	if _, err := net.LookupPort("tcp", port); err != nil {
+		return server{}, fmt.Errorf("%q is not a port", port)
+	}
+	return server{host, port}, nil
+}
+
+// endpoint is one address of a server; err is set if its name did not resolve.
+type endpoint struct {
+	server server
+	addr   string
+	err    error
+}
+
+// hosts chooses the server to connect to next. Names are resolved again in every round, since addresses of containers
+// change, and between two rounds of failure it pauses with full jitter: many sessions then return spread out.
+//
+// The library calls Init, Next and Connected from one goroutine; the reasons are shared.
+type hosts struct {
+	ctx     context.Context // the session's
+	servers []server
+	longest time.Duration // pause
+
+	round     []endpoint
+	at        int // in round
+	failures  int // since a connection last stood
+	rounds    int // of failures
+	connected time.Time
+
+	mu      sync.Mutex
+	reasons map[server]string // why a server did not work, last time it was tried
+}
+
+func newHosts(ctx context.Context, servers []server, timeout time.Duration) *hosts {
+	return &hosts{
+		ctx: ctx, servers: servers,
+		longest: max(shortestPause, min(longestPause, timeout/8)),
+		reasons: map[server]string{},
+	}
+}
+
+// Init does nothing: the servers are known.
+func (h *hosts) Init([]string) error { return nil }
+
+// Len is part of the library's interface.
+func (h *hosts) Len() int { return len(h.servers) }
+
+// Connected is called after each handshake. Only a connection that stands for a second counts as a success: a server
+// that accepts everybody and then hangs up must not be tried without a pause.
+func (h *hosts) Connected() { h.connected = time.Now() }
+
+// Next may sleep. Its second result makes the library stop, if the session has ended.
+func (h *hosts) Next() (string, bool) {
+	if !h.connected.IsZero() && time.Since(h.connected) > time.Second {
+		h.failures, h.rounds = 0, 0
+	}
+	h.connected = time.Time{}
+	if h.failures >= len(h.round) {
+		if h.round != nil {
+			h.pause()
+		}
+		h.resolve()
+	}
+	h.failures++
+	h.at = (h.at + 1) % len(h.round)
+	return h.current().addr, h.ctx.Err() != nil
+}
+
+// current is the endpoint that Next chose.
+func (h *hosts) current() endpoint { return h.round[h.at] }
+
+func (h *hosts) pause() {
+	most := min(h.longest, shortestPause<<min(h.rounds, 10))
+	h.rounds++
+	t := time.NewTimer(rand.N(most))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-h.ctx.Done():
+	}
+}
+
+func (h *hosts) resolve() {
+	ctx, cancel := context.WithTimeout(h.ctx, lookupLimit)
+	defer cancel()
+	h.round, h.failures = nil, 0
+	for _, s := range h.servers {
+		addrs, err := net.DefaultResolver.LookupHost(ctx, s.host)
+		if err != nil {
+			h.round = append(h.round, endpoint{s, s.String(), err})
+		}
+		for _, a := range addrs {
+			h.round = append(h.round, endpoint{s, net.JoinHostPort(a, s.port), nil})
+		}
+	}
+	rand.Shuffle(len(h.round), func(i, j int) { h.round[i], h.round[j] = h.round[j], h.round[i] })
+}
+
+// note remembers why a server did not work; "" forgets it.
+func (h *hosts) note(s server, reason string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.reasons[s] = reason
+}
+
+// unreachable names every server and what is wrong with it.
+func (h *hosts) unreachable(cause error) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var all []string
+	for _, s := range h.servers {
+		reason := h.reasons[s]
+		if reason == "" {
+			reason = "no answer yet"
+		}
+		all = append(all, fmt.Sprintf("%s: %s", s, reason))
+	}
+	return fmt.Errorf("%w: %s: %w", ErrUnreachable, strings.Join(all, "; "), cause)
+}

@@ -1,0 +1,237 @@
+package zkconn_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"muster/zkserver"
+	"muster/zkstate/zkconn"
+)
+
+// queueWrites starts n ephemeral creates once the session knows that no server is in reach; the result gives their errors.
+func queueWrites(t testing.TB, s *zkconn.Session, dir string, n int) func() []error {
+	t.Helper()
+	for err := error(nil); !errors.Is(err, zkconn.ErrNotSent); {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		err = s.Delete(ctx, dir+"/nothing", 0)
+		cancel()
+	}
+	var all, started sync.WaitGroup
+	errs := make([]error, n)
+	started.Add(n)
+	defer started.Wait()
+	for i := range n {
+		all.Go(func() {
+			started.Done()
+			_, errs[i] = s.Create(t.Context(), fmt.Sprintf("%s/%d", dir, i), nil, zkconn.Ephemeral, open)
+		})
+	}
+	return func() []error { all.Wait(); return errs }
+}
+
+func TestNoQueuedWriteRunsInANewSession(t *testing.T) {
+	dir := root(t)
+	sight := newRelay(t, one.Connect())
+	a, b := proxy(t, sight.Addr().String()), proxy(t, sight.Addr().String())
+	s := dial(t, zkconn.Config{Servers: []string{a.Addr(), b.Addr()}})
+	for _, p := range []*zkserver.Proxy{a, b} {
+		p.Refuse(true)
+		p.Cut()
+	}
+	errs := queueWrites(t, s, dir, 30)
+	endSession(t, one.Connect(), sight.granted())
+	for _, p := range []*zkserver.Proxy{a, b} {
+		p.Refuse(false)
+	}
+	for _, err := range errs() {
+		if !errors.Is(err, zkconn.ErrSessionLost) {
+			t.Errorf("%v, want %v", err, zkconn.ErrSessionLost)
+		}
+	}
+	closes(t, s.Context().Done(), 5*time.Second)
+	if err := context.Cause(s.Context()); !errors.Is(err, zkconn.ErrSessionLost) {
+		t.Error(err)
+	}
+	names, _, err := dial(t, zkconn.Config{}).Children(t.Context(), dir)
+	if len(names) != 0 || err != nil {
+		t.Errorf("created after the session was gone: %v %v", names, err)
+	}
+	if err := s.Settled(t.Context()); !errors.Is(err, zkconn.ErrSessionLost) {
+		t.Errorf("settled: %v", err)
+	}
+	s.Close()
+	if id := binary.BigEndian.Uint64(sight.granted()[12:]); id != 0 {
+		t.Errorf("the server granted session %#x after the refusal of %#x", id, s.ID())
+	}
+}
+
+func TestSessionEndsAtItsOwnDeadlineWithoutAServer(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"silent", "refused"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := proxy(t, one.Connect())
+			s := dial(t, zkconn.Config{Servers: []string{p.Addr()}, Timeout: time.Second})
+			if got := s.Timeout(); got != time.Second {
+				t.Fatalf("timeout %s", got)
+			}
+			begin := time.Now()
+			if name == "silent" {
+				p.Hang(true)
+			} else {
+				p.Refuse(true)
+				p.Cut()
+			}
+			closes(t, s.Context().Done(), 5*time.Second)
+			if took := time.Since(begin); took < 300*time.Millisecond || took > 2*time.Second {
+				t.Errorf("took %s, want at most the timeout of 1s, and that less one ping", took)
+			}
+			if err := context.Cause(s.Context()); !errors.Is(err, zkconn.ErrSessionLost) {
+				t.Error(err)
+			}
+			if _, _, err := s.Get(t.Context(), "/"); !errors.Is(err, zkconn.ErrSessionLost) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestIdleSessionStays(t *testing.T) {
+	t.Parallel()
+	s := dial(t, zkconn.Config{Timeout: 600 * time.Millisecond})
+	select {
+	case <-s.Context().Done():
+		t.Error(context.Cause(s.Context()))
+	case <-time.After(2 * time.Second):
+	}
+}
+
+func TestFrozenServerCostsNoSession(t *testing.T) {
+	t.Parallel()
+	ctx := within(t, time.Minute)
+	// The others give up on their leader after 8 ticks: sooner than the sessions give up on them.
+	e := must(zkserver.Start(ctx, zkserver.Options{Servers: 3, TickTime: 200 * time.Millisecond}))(t)
+	defer e.Stop()
+	var sessions []*zkconn.Session
+	lost := make(chan error, 12)
+	for range cap(lost) {
+		s := dial(t, zkconn.Config{Servers: e.Addrs(), Timeout: 5 * time.Second})
+		context.AfterFunc(s.Context(), func() { lost <- context.Cause(s.Context()) })
+		sessions = append(sessions, s)
+	}
+	leader := must(e.Leader(ctx))(t)
+	if err := e.Server(leader).Pause(); err != nil {
+		t.Fatal(err)
+	}
+	defer e.Server(leader).Resume()
+	select {
+	case err := <-lost:
+		t.Fatal(err)
+	case <-time.After(7 * time.Second):
+	}
+	for i, s := range sessions {
+		if _, err := s.Create(ctx, fmt.Sprintf("/frozen-%d", i), nil, zkconn.Ephemeral, open); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestCredentialsSurviveAFailedWriteAfterTheHandshake(t *testing.T) {
+	t.Parallel()
+	ctx, dir := within(t, 30*time.Second), root(t)
+	r := newRelay(t, one.Connect())
+	p := proxy(t, r.Addr().String())
+	auth := []zkconn.Auth{{Scheme: "digest", Data: []byte("a:b")}, {Scheme: "digest", Data: []byte("c:d")}}
+	s := dial(t, zkconn.Config{Servers: []string{p.Addr()}, Auth: auth})
+	mine := must(s.Create(ctx, dir+"/mine", nil, zkconn.Persistent, []zkconn.ACL{{Perms: zkconn.PermAll, Scheme: "auth"}}))(t)
+	r.set(func(r *relay) { r.resets = 8 })
+	p.Cut()
+	if _, _, err := s.Get(ctx, mine); err != nil {
+		t.Error(err)
+	}
+	lost := p.BeforeSend(about(zkserver.OpAuth, "c:d"))
+	p.Cut()
+	closes(t, lost, 10*time.Second)
+	if _, _, err := s.Get(ctx, mine); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWatchesSurviveReconnection(t *testing.T) {
+	ctx, dir := within(t, 30*time.Second), root(t)
+	p := proxy(t, one.Connect())
+	s, other := dial(t, zkconn.Config{Servers: []string{p.Addr()}}), dial(t, zkconn.Config{})
+	const n = 50
+	for i := range n {
+		must(other.Create(ctx, fmt.Sprintf("%s/%d", dir, i), nil, zkconn.Persistent, open))(t)
+	}
+	for round := range int32(5) {
+		var changed []<-chan struct{}
+		for i := range n {
+			_, _, ch, err := s.GetW(ctx, fmt.Sprintf("%s/%d", dir, i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			changed = append(changed, ch)
+		}
+		_, _, created, err := s.ExistsW(ctx, fmt.Sprintf("%s/new-%d", dir, round))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, child, err := s.ChildrenW(ctx, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Refuse(true)
+		p.Cut()
+		var reads sync.WaitGroup
+		for range 64 { // queued reads must not overtake the watches
+			reads.Go(func() {
+				if _, _, err := s.Get(ctx, dir); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		for i := range n {
+			must(other.Set(ctx, fmt.Sprintf("%s/%d", dir, i), nil, round))(t)
+		}
+		must(other.Create(ctx, fmt.Sprintf("%s/new-%d", dir, round), nil, zkconn.Persistent, open))(t)
+		p.Refuse(false)
+		for _, ch := range append(changed, created, child) {
+			closes(t, ch, 10*time.Second)
+		}
+		reads.Wait()
+	}
+}
+
+func TestCloseSaysWhenNoServerWasTold(t *testing.T) {
+	ctx, dir := within(t, 20*time.Second), root(t)
+	p := proxy(t, one.Connect())
+	told := dial(t, zkconn.Config{Servers: []string{p.Addr()}})
+	alone := dial(t, zkconn.Config{Servers: []string{p.Addr()}, Timeout: time.Second})
+	other := dial(t, zkconn.Config{})
+	for name, s := range map[string]*zkconn.Session{"told": told, "alone": alone} {
+		must(s.Create(ctx, dir+"/"+name, nil, zkconn.Ephemeral, open))(t)
+	}
+	if err := told.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, ok, err := other.Exists(ctx, dir+"/told"); ok || err != nil {
+		t.Errorf("left behind: %v", err)
+	}
+	p.Refuse(true)
+	p.Cut()
+	_, _, gone, err := other.ExistsW(ctx, dir+"/alone")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := alone.Close(); err == nil {
+		t.Error("closed without a server, and said nothing")
+	}
+	closes(t, gone, 10*time.Second)
+}

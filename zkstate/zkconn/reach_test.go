@@ -1,0 +1,243 @@
+package zkconn_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"muster/zkserver"
+	"muster/zkstate/zkconn"
+)
+
+func TestUnreachableNamesEachServerAndWhy(t *testing.T) {
+	t.Parallel()
+	closed := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	closed.Close()
+	web := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer web.Close()
+	go answer(web, "HTTP/1.1 400 Bad Request\r\n\r\n")
+	mute := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer mute.Close()
+	rude := proxy(t, one.Connect())
+	rude.Refuse(true)
+
+	want := map[string]string{
+		closed.Addr().String(): "connection refused",
+		"nowhere.invalid:2181": "no such host",
+		web.Addr().String():    "answers, but not like a ZooKeeper server",
+		mute.Addr().String():   "no answer within 250ms",
+		rude.Addr():            "hangs up: ",
+	}
+	var servers []string
+	for s := range want {
+		servers = append(servers, s)
+	}
+	begin := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	_, err := zkconn.Dial(ctx, zkconn.Config{Servers: servers, Timeout: time.Second})
+	if !errors.Is(err, zkconn.ErrUnreachable) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	if took := time.Since(begin); took > 2500*time.Millisecond {
+		t.Errorf("took %s", took)
+	}
+	for s, why := range want {
+		if text := s + ": " + why; !strings.Contains(err.Error(), text) {
+			t.Errorf("%v\nlacks %q", err, text)
+		}
+	}
+}
+
+// answer says the same to everybody.
+func answer(l net.Listener, text string) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		c.Write([]byte(text))
+	}
+}
+
+func TestServerListIsChecked(t *testing.T) {
+	for servers, want := range map[string]string{
+		"":              "must be host:port",
+		"a:2181/jobs":   "write /jobs in front of the roots",
+		"http://a:2181": "leave out http://",
+		"a:b:c":         "must be host:port",
+		"a:99999":       `"99999" is not a port`,
+		":2181":         "must be host:port",
+		"a:2181,b:2181": "must be host:port",
+	} {
+		_, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: []string{servers}})
+		if err == nil || errors.Is(err, zkconn.ErrUnreachable) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", servers, err, want)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for servers, want := range map[string]string{"zk.invalid": "zk.invalid:2181: ", "::1": "[::1]:2181: ", "[::1]": "[::1]:2181: ", "[::1]:9": "[::1]:9: "} {
+		_, err := zkconn.Dial(ctx, zkconn.Config{Servers: []string{servers}})
+		if !errors.Is(err, zkconn.ErrUnreachable) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", servers, err, want)
+		}
+	}
+}
+
+func TestSessionTimeoutMustFitTheProtocol(t *testing.T) {
+	for _, d := range []time.Duration{-time.Second, time.Microsecond, 25 * 24 * time.Hour} {
+		if _, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: one.Addrs(), Timeout: d}); err == nil {
+			t.Errorf("%s was accepted", d)
+		}
+	}
+	if got := dial(t, zkconn.Config{Timeout: time.Hour}).Timeout(); got != 10*time.Minute {
+		t.Errorf("granted %s, want the server's greatest", got)
+	}
+}
+
+func TestDialWaitsForAServer(t *testing.T) {
+	p := proxy(t, one.Connect())
+	p.Refuse(true)
+	time.AfterFunc(300*time.Millisecond, func() { p.Refuse(false) })
+	dial(t, zkconn.Config{Servers: []string{p.Addr()}})
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	ctx := within(t, time.Minute)
+	e := must(zkserver.Start(ctx, zkserver.Options{TLS: true, ClientCert: true}))(t)
+	t.Cleanup(func() { e.Stop() })
+	good := must(e.Certs().Config())(t)
+	_, port, _ := strings.Cut(e.Connect(), ":")
+	byName, byIP := "localhost:"+port, "127.0.0.1:"+port
+	with := func(change func(*tls.Config)) *tls.Config {
+		c := good.Clone()
+		change(c)
+		return c
+	}
+
+	for _, server := range []string{byName, byIP} { // the name in the list is the one that is verified
+		s := dial(t, zkconn.Config{Servers: []string{server}, TLS: with(func(c *tls.Config) { c.ServerName = "" })})
+		acl := []zkconn.ACL{{Perms: zkconn.PermAll, Scheme: "x509", ID: "CN=client"}}
+		path := must(s.Create(ctx, "/x509-", []byte("secret"), zkconn.PersistentSequential, acl))(t)
+		if data, _, err := s.Get(ctx, path); err != nil || string(data) != "secret" {
+			t.Errorf("%q %v", data, err)
+		}
+	}
+	for name, c := range map[string]struct {
+		server string
+		tls    *tls.Config
+		want   string
+	}{
+		"unknown_ca":      {byName, with(func(c *tls.Config) { c.RootCAs = x509.NewCertPool() }), "certificate signed by unknown authority"},
+		"wrong_name":      {byIP, with(func(c *tls.Config) { c.ServerName = "other.example" }), "certificate is valid for localhost, not other.example"},
+		"no_client_cert":  {byName, with(func(c *tls.Config) { c.Certificates = nil }), "tls: "},
+		"no_tls_at_all":   {byIP, nil, "127.0.0.1:" + port + ": hangs up: "},
+		"server_is_plain": {one.Connect(), with(func(c *tls.Config) { c.ServerName = "" }), "hangs up during the TLS handshake"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			_, err := zkconn.Dial(ctx, zkconn.Config{Servers: []string{c.server}, TLS: c.tls})
+			if !errors.Is(err, zkconn.ErrUnreachable) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestCredentialsDecideAndAreNeverPrinted(t *testing.T) {
+	ctx, dir := within(t, 10*time.Second), root(t)
+	secret := func(password string) zkconn.Config {
+		return zkconn.Config{Servers: one.Addrs(), Auth: []zkconn.Auth{{Scheme: "digest", Data: []byte("ann:" + password)}}}
+	}
+	acl := []zkconn.ACL{{Perms: zkconn.PermAll, Scheme: "auth"}}
+	path := must(dial(t, secret("hunter2")).Create(ctx, dir+"/a", []byte("x"), zkconn.Persistent, acl))(t)
+	if data, _, err := dial(t, secret("hunter2")).Get(ctx, path); err != nil || string(data) != "x" {
+		t.Errorf("right password: %q %v", data, err)
+	}
+	for name, c := range map[string]zkconn.Config{"wrong password": secret("guess"), "no password": {}} {
+		s := dial(t, c)
+		_, _, get := s.Get(ctx, path)
+		_, set := s.Set(ctx, path, nil, -1)
+		_, multi := s.Multi(ctx, zkconn.SetOp(path, nil, -1))
+		for _, err := range []error{get, set, multi} {
+			if !errors.Is(err, zkconn.ErrNoAuth) {
+				t.Errorf("%s: %v, want %v", name, err, zkconn.ErrNoAuth)
+			}
+		}
+	}
+	c := secret("hunter2")
+	c.Auth[0].Scheme = "nonsense"
+	_, err := zkconn.Dial(ctx, c)
+	if !errors.Is(err, zkconn.ErrAuthFailed) || !strings.Contains(err.Error(), "nonsense") {
+		t.Errorf("%v, want %v", err, zkconn.ErrAuthFailed)
+	}
+	for _, text := range []string{err.Error(), fmt.Sprintf("%v %+v %#v %s %x", c, c, c, c.Auth, c.Auth[0])} {
+		if strings.Contains(text, "hunter2") || strings.Contains(text, fmt.Sprintf("%x", "hunter2")) || strings.Contains(text, "104, 117") {
+			t.Errorf("tells the secret: %s", text)
+		}
+	}
+}
+
+func TestDeadServerIsNeitherHammeredNorLoggedWithoutEnd(t *testing.T) {
+	t.Parallel()
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	var tries atomic.Int32
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			tries.Add(1)
+			c.Close()
+		}
+	}()
+	defer l.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	var warnings counter
+	logger := slog.New(slog.NewTextHandler(&warnings, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	_, err := zkconn.Dial(ctx, zkconn.Config{Servers: []string{l.Addr().String()}, Logger: logger})
+	if !errors.Is(err, zkconn.ErrUnreachable) {
+		t.Fatal(err)
+	}
+	if n := tries.Load(); n < 4 || n > 60 {
+		t.Errorf("%d tries in 2s", n)
+	}
+	if n := warnings.Load(); n < 1 || n > 3 {
+		t.Errorf("%d warnings in 2s", n)
+	}
+}
+
+// counter counts the lines that are written to it.
+type counter struct{ atomic.Int32 }
+
+func (c *counter) Write(line []byte) (int, error) {
+	c.Add(1)
+	return len(line), nil
+}
+
+// TestSlowAuthenticationIsUnreachable: a server that opens a session and then does not answer credentials is a server that does not answer.
+func TestSlowAuthenticationIsUnreachable(t *testing.T) {
+	r := newRelay(t, one.Connect())
+	r.set(func(r *relay) { r.swallow = func([]byte) bool { return true } })
+	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("no answer within 1s"))
+	defer cancel()
+	_, err := zkconn.Dial(ctx, zkconn.Config{Servers: []string{r.Addr().String()}, Auth: []zkconn.Auth{{Scheme: "digest", Data: []byte("me:secret")}}})
+	if !errors.Is(err, zkconn.ErrUnreachable) || strings.Contains(err.Error(), "secret") {
+		t.Errorf("dial: %v, want unreachable", err)
+	}
+}

@@ -1,0 +1,121 @@
+package zkconn_test
+
+import (
+	"encoding/binary"
+	"io"
+	"net"
+	"sync"
+	"testing"
+)
+
+// relay stands between a session and a server for the faults that zkserver.Proxy does not know: it can swallow replies and
+// leave the connection standing, and it can reset a connection just after the handshake.
+type relay struct {
+	net.Listener
+	target string
+
+	mu        sync.Mutex
+	handshake []byte                  // newest answer to one
+	swallow   func(reply []byte) bool // replies that disappear
+	resets    int                     // connections yet to be reset
+}
+
+func newRelay(t testing.TB, target string) *relay {
+	t.Helper()
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	r := &relay{Listener: l, target: target}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go r.serve(c.(*net.TCPConn))
+		}
+	}()
+	return r
+}
+
+func (r *relay) set(change func(r *relay)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change(r)
+}
+
+// granted is the newest answer to a handshake.
+func (r *relay) granted() []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.handshake
+}
+
+func (r *relay) serve(client *net.TCPConn) {
+	defer client.Close()
+	server, err := net.Dial("tcp", r.target)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	go func() {
+		io.Copy(server, client)
+		server.Close()
+	}()
+	for first := true; ; first = false {
+		frame, err := readFrame(server)
+		if err != nil {
+			return
+		}
+		r.mu.Lock()
+		reset := false
+		if first {
+			r.handshake = frame
+			if reset = r.resets > 0; reset {
+				r.resets--
+			}
+		}
+		swallow := !first && r.swallow != nil && r.swallow(frame)
+		r.mu.Unlock()
+		if swallow {
+			continue
+		}
+		if _, err := client.Write(frame); err != nil {
+			return
+		}
+		if reset {
+			client.SetLinger(0)
+			return
+		}
+	}
+}
+
+func readFrame(r io.Reader) ([]byte, error) {
+	head := make([]byte, 4)
+	if _, err := io.ReadFull(r, head); err != nil {
+		return nil, err
+	}
+	frame := append(head, make([]byte, binary.BigEndian.Uint32(head))...)
+	_, err := io.ReadFull(r, frame[4:])
+	return frame, err
+}
+
+// endSession makes the server end the session of a handshake, as if it had expired: it attaches to the session from elsewhere and
+// closes it.
+func endSession(t testing.TB, server string, handshake []byte) {
+	t.Helper()
+	c := must(net.Dial("tcp", server))(t)
+	defer c.Close()
+	hello := binary.BigEndian.AppendUint32(nil, 44)
+	hello = append(hello, make([]byte, 12)...)                // protocol version, last zxid
+	hello = append(hello, handshake[8:20]...)                 // timeout, session id
+	hello = append(hello, handshake[20:40]...)                // password
+	bye := []byte{0, 0, 0, 8, 0, 0, 0, 1, 255, 255, 255, 245} // xid 1, code -11
+	for _, frame := range [][]byte{hello, bye} {
+		if _, err := c.Write(frame); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := readFrame(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package znode
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestRoundIsWrittenAndRead(t *testing.T) {
+	for want, r := range map[string]Round{
+		`{"n":8,"mode":"durable"}`:                                       {Workers: 8, Mode: Durable},
+		`{"n":3,"mode":"live","aborted":"waited 1m40s","missing":[0,2]}`: {Workers: 3, Mode: LiveRound, Aborted: "waited 1m40s", Missing: []int{0, 2}},
+	} {
+		got, err := EncodeRound(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, string(got)); d != "" {
+			t.Errorf("JSON (-want +got):\n%s", d)
+		}
+		back, err := DecodeRound(got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(r, back); d != "" {
+			t.Errorf("round (-written +read):\n%s", d)
+		}
+	}
+}
+
+func TestDecodeRoundSaysWhatIsDamaged(t *testing.T) {
+	for body, want := range map[string]string{
+		"":                                    "empty",
+		"[]":                                  "array",
+		"{}":                                  "n: 0",
+		`{"n":20001}`:                         "n: 20001",
+		`{"n":2}`:                             `mode: ""`,
+		`{"n":2,"mode":"any"}`:                `mode: "any"`,
+		`{"n":2,"mode":"live","missing":[1]}`: "not aborted",
+		`{"n":2,"mode":"live","aborted":"x","missing":[2]}`:    "missing: 2",
+		`{"n":2,"mode":"live","aborted":"x","missing":[-1]}`:   "missing: -1",
+		`{"n":2,"mode":"live","aborted":"x","missing":[1,0]}`:  "missing: 0",
+		`{"n":2,"mode":"live","aborted":"x","missing":["0"]}`:  "missing",
+		`{"n":2,"mode":"durable","aborted":"x","missing":null`: "unexpected end",
+	} {
+		if _, err := DecodeRound([]byte(body)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want one with %q", body, err, want)
+		}
+	}
+}
+
+func TestFloorIsANumber(t *testing.T) {
+	for _, n := range []int{0, 7, MaxRound} {
+		if got, err := DecodeFloor(EncodeFloor(n)); err != nil || got != n {
+			t.Errorf("%d reads as %d, %v", n, got, err)
+		}
+	}
+	for _, s := range []string{"", "-1", "+1", "01", " 1", "2147483648", "x"} {
+		if got, err := DecodeFloor([]byte(s)); err == nil {
+			t.Errorf("%q reads as %d", s, got)
+		}
+	}
+}
+
+func TestArrivalsAreNumbered(t *testing.T) {
+	dir := Barrier("/r", "g", "load", 3)
+	if d := cmp.Diff("/r/.muster/run/g/barrier/load/3/c/c-0000000011", Counted(dir, 11)); d != "" {
+		t.Errorf("path (-want +got):\n%s", d)
+	}
+	if n, err := CountNumber(Counted(dir, 11)); err != nil || n != 11 {
+		t.Errorf("the number reads as %d, %v", n, err)
+	}
+}
+
+func FuzzDecodeRound(f *testing.F) {
+	f.Add([]byte(`{"n":8,"mode":"durable"}`))
+	f.Add([]byte(`{"n":3,"mode":"live","aborted":"waited","missing":[0,2],"more":{}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := DecodeRound(data)
+		if err != nil || len(data) > maxJSON/8 {
+			return
+		}
+		again, err := EncodeRound(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := DecodeRound(again)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(r.Missing) == 0 {
+			r.Missing = nil
+		}
+		if d := cmp.Diff(r, back); d != "" {
+			t.Errorf("round (-first +again):\n%s", d)
+		}
+	})
+}

@@ -1,0 +1,57 @@
+package znode
+
+import (
+	"fmt"
+	"unicode"
+	"unicode/utf8"
+
+	"muster/job"
+)
+
+// maxIdentity is in characters.
+const maxIdentity = 255
+
+// maxToken is in characters.
+const maxToken = 64
+
+// CheckIdentity says why s cannot be a worker's identity, which is the name of a znode, or returns nil: 1 to 255
+// printable characters without a slash. "[::1]:7000" is one.
+func CheckIdentity(s string) error {
+	switch n := utf8.RuneCountInString(s); {
+	case s == "":
+		return fmt.Errorf("an identity must not be empty")
+	case s == "." || s == ".." || s == job.Reserved:
+		return fmt.Errorf("%q cannot be an identity", s)
+	case n > maxIdentity:
+		return fmt.Errorf("an identity has at most %d characters; this one has %d", maxIdentity, n)
+	case !utf8.ValidString(s):
+		return fmt.Errorf("an identity must be UTF-8; %q is not", s)
+	}
+	for _, r := range s {
+		if r == '/' || !unicode.IsPrint(r) || !inZooKeeper(r) {
+			return fmt.Errorf("an identity may hold printable characters but '/', not %q", r)
+		}
+	}
+	return nil
+}
+
+// inZooKeeper reports whether the server takes r in a path: it looks at UTF-16 units, and refuses surrogates, the private
+// area and the specials.
+func inZooKeeper(r rune) bool { return r < 0xd800 || 0xf8ff < r && r < 0xfff0 }
+
+// CheckToken says why s cannot be one of muster's random names (a generation, a plan id), or returns nil: 1 to 64 of
+// A-Z a-z 0-9 _ -.
+func CheckToken(s string) error {
+	if s == "" {
+		return fmt.Errorf("it is empty")
+	}
+	if len(s) > maxToken {
+		return fmt.Errorf("it has %d characters; at most %d are allowed", len(s), maxToken)
+	}
+	for _, r := range s {
+		if !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '_' || r == '-') {
+			return fmt.Errorf("%q may hold letters, digits, '_' and '-', not %q", s, r)
+		}
+	}
+	return nil
+}

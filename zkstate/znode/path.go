@@ -1,0 +1,121 @@
+package znode
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"muster/job"
+)
+
+// Prefixes of the sequential znodes: ZooKeeper appends ten digits, which Seq reads back.
+const (
+	idPrefix   = "n-"
+	endPrefix  = "d-"
+	lockPrefix = "lock-"
+)
+
+// Job is the znode of the job itself: its body is the roll, its children are exactly its live workers.
+func Job(root, name string) string { return job.Join(root, name) }
+
+// Live is the ephemeral znode of a live worker.
+func Live(root, name, identity string) string { return job.Join(root, name, identity) }
+
+// RecordDir is the folder of all Records below root.
+func RecordDir(root string) string { return job.Join(root, job.Reserved, "job") }
+
+// Record is where the job's Record lives.
+func Record(root, name string) string { return job.Join(RecordDir(root), name) }
+
+// RunDir is the folder of all generations below root.
+func RunDir(root string) string { return job.Join(root, job.Reserved, "run") }
+
+// Run is the folder of generation g. With the gate as its only child, nobody has ever joined.
+func Run(root, g string) string { return job.Join(RunDir(root), g) }
+
+// Gate exists while generation g is open. Every transaction of a worker checks it.
+func Gate(root, g string) string { return job.Join(Run(root, g), "gate") }
+
+// IDs is the folder of worker ids. Nothing but id znodes is ever created in it: each number given out is the count
+// of creates before it.
+func IDs(root, g string) string { return job.Join(Run(root, g), "id") }
+
+// ID is the znode of worker id n.
+func ID(root, g string, n int) string { return fmt.Sprintf("%s%010d", NewID(root, g), n) }
+
+// NewID is the path to create, sequential, for the next worker id.
+func NewID(root, g string) string { return job.Join(IDs(root, g), idPrefix) }
+
+// IDNumber reads the worker id in the name or path of an id znode.
+func IDNumber(name string) (int, error) { return number(name, idPrefix) }
+
+// By is the folder of claims.
+func By(root, g string) string { return job.Join(Run(root, g), "by") }
+
+// ByIdentity is where the claim of an identity lives. Its data version is the worker's fencing token.
+func ByIdentity(root, g, identity string) string { return job.Join(By(root, g), identity) }
+
+// End is the folder of completions.
+func End(root, g string) string { return job.Join(Run(root, g), "end") }
+
+// NewEnd is the path to create, sequential, for the next completion.
+func NewEnd(root, g string) string { return job.Join(End(root, g), endPrefix) }
+
+// EndNumber reads the number in the name or path of a completion: N-1 is the last.
+func EndNumber(name string) (int, error) { return number(name, endPrefix) }
+
+// Barriers is the folder of all barriers.
+func Barriers(root, g string) string { return job.Join(Run(root, g), "barrier") }
+
+// BarrierFloor is the folder of one barrier's rounds; it holds the number below which rounds may be gone.
+func BarrierFloor(root, g, name string) string { return job.Join(Barriers(root, g), name) }
+
+// Barrier is the folder of one round of a barrier.
+func Barrier(root, g, name string, round int) string {
+	return job.Join(BarrierFloor(root, g, name), strconv.Itoa(round))
+}
+
+// Ensemble holds the random id of the ensemble, made once by its first apply.
+func Ensemble(home string) string { return job.Join(home, "ensemble") }
+
+// LockDir is the folder of the stacks' apply locks.
+func LockDir(home string) string { return job.Join(home, "lock") }
+
+// Lock is the queue of one stack's apply lock.
+func Lock(home, stack string) string { return job.Join(LockDir(home), stack) }
+
+// NewLock is the path to create, ephemeral and sequential, to queue for the lock.
+func NewLock(home, stack string) string { return job.Join(Lock(home, stack), lockPrefix) }
+
+// LockNumber reads the place in the queue from the name or path of a lock's child. Numbers wrap below zero after
+// 2^31 creates: compare two by the sign of their int32 difference.
+func LockNumber(name string) (int32, error) { return Seq(base(name), lockPrefix) }
+
+// AppliedDir is the folder of applied plans.
+func AppliedDir(home string) string { return job.Join(home, "applied") }
+
+// Applied exists once the plan with this id has begun to be applied.
+func Applied(home, plan string) string { return job.Join(AppliedDir(home), plan) }
+
+// Seq reads the number that ZooKeeper appended to prefix: the parent's counter, an int32 written with %010d, which
+// turns negative after 2147483647.
+func Seq(name, prefix string) (int32, error) {
+	digits, ok := strings.CutPrefix(name, prefix)
+	n, err := strconv.ParseInt(digits, 10, 32)
+	if !ok || err != nil || fmt.Sprintf("%010d", n) != digits {
+		return 0, fmt.Errorf("%q is not %q and a sequence number", name, prefix)
+	}
+	return int32(n), nil
+}
+
+// number is Seq for counters that can never have wrapped.
+func number(path, prefix string) (int, error) {
+	n, err := Seq(base(path), prefix)
+	if err == nil && n < 0 {
+		err = fmt.Errorf("%q: the sequence number has overflowed", path)
+	}
+	return int(n), err
+}
+
+// base is the last part of a path, or a bare name itself.
+func base(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }

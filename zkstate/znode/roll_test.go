@@ -1,0 +1,215 @@
+package znode
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"muster/job"
+)
+
+func TestProtobufRollBytesAreTheClassicOnes(t *testing.T) {
+	got, err := EncodeRoll(job.Protobuf, []Worker{{ID: 0, IP: "10.0.0.1", Port: 9000}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff("00000011"+vector, hex.EncodeToString(got)); d != "" {
+		t.Errorf("bytes (-want +got):\n%s", d)
+	}
+}
+
+func TestTextRollBytesAreTheClassicOnes(t *testing.T) {
+	got, err := EncodeRoll(job.Text, []Worker{
+		{ID: 0, IP: "10.0.0.1", Port: 9000},
+		{ID: 1, IP: "::1", Port: 9001, Node: Node{"10.1.0.1", "r7", "paris"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff("\n10.0.0.1,9000,0;null,null,null\n::1,9001,1;10.1.0.1,r7,paris", string(got)); d != "" {
+		t.Errorf("text (-want +got):\n%s", d)
+	}
+}
+
+// frame is one row of a protobuf roll.
+func frame(t testing.TB, message string) string {
+	m := unhex(t, message)
+	return fmt.Sprintf("%08x%x", len(m), m)
+}
+
+func TestDecodeProtobufRoll(t *testing.T) {
+	w := func(id int, ip string) Worker { return Worker{ID: id, IP: ip, Port: 1} }
+	a, b := frame(t, "0800 1201 61 1801"), frame(t, "0801 1201 62 1801")
+	for name, c := range map[string]struct {
+		bytes    string
+		workers  []Worker
+		problems []string
+	}{
+		"complete":        {a + b, []Worker{w(0, "a"), w(1, "b")}, nil},
+		"other_order":     {b + a, []Worker{w(1, "b"), w(0, "a")}, nil},
+		"cut_in_message":  {a + b[:len(b)-2], []Worker{w(0, "a")}, []string{"row 2: it says 7 bytes and 6 follow"}},
+		"cut_in_length":   {a + "0000", []Worker{w(0, "a")}, []string{"row 2: cut short within its length"}},
+		"negative_length": {a + "ffffffff00", []Worker{w(0, "a")}, []string{"row 2: it says -1 bytes and 1 follow"}},
+		"bad_message":     {a + frame(t, "1205 61") + b, []Worker{w(0, "a"), w(1, "b")}, []string{"row 2: worker: it is no WorkerInfo message"}},
+		"empty_message":   {a + "00000000", []Worker{w(0, "a")}, []string{"row 2: it is empty"}},
+		"no_id": {a + frame(t, "1201 62 1801") + frame(t, "08ffffffffffffffffff01 1201 63 1801"),
+			[]Worker{w(0, "a"), w(NoID, "b"), w(NoID, "c")}, []string{"2 of 3 workers have no id"}},
+		"gap": {b + frame(t, "0804 1201 63 1801"), []Worker{w(1, "b"), w(4, "c")},
+			[]string{"ids reach 4, but these are missing: 0, 2-3"}},
+		"duplicates": {a + a + b, []Worker{w(0, "a"), w(0, "a"), w(1, "b")},
+			[]string{"id 0 is held by 2 workers", `"a:1" is the address of 2 workers`}},
+		"resources": {frame(t, "0800 1201 61 1801 2a02 1008") + frame(t, "0801 1201 62 1801 2a04 1008 3801"), []Worker{w(0, "a"), w(1, "b")}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			format, workers, problems := DecodeRoll(unhex(t, c.bytes))
+			if d := cmp.Diff(c.workers, workers); d != "" {
+				t.Errorf("workers (-want +got):\n%s", d)
+			}
+			if d := cmp.Diff(c.problems, problems); d != "" {
+				t.Errorf("problems (-want +got):\n%s", d)
+			}
+			if format != job.Protobuf {
+				t.Errorf("format %q", format)
+			}
+		})
+	}
+}
+
+func TestDecodeTextRoll(t *testing.T) {
+	node := Node{"n", "r", "d"}
+	w := func(id int, n Node) Worker { return Worker{ID: id, IP: "a", Port: 1 + id, Node: n} }
+	for name, c := range map[string]struct {
+		text     string
+		workers  []Worker
+		problems []string
+	}{
+		"leading_newline": {"\na,1,0;n,r,d\na,2,1;n,r,d", []Worker{w(0, node), w(1, node)}, nil},
+		"no_newline":      {"a,1,0;n,r,d", []Worker{w(0, node)}, nil},
+		"empty_lines":     {"\n\n\na,1,0;n,r,d\n\na,2,1;n,r,d\n\n", []Worker{w(0, node), w(1, node)}, nil},
+		"nulls":           {"\na,1,0;null,NULL,Null\na,2,1;n,null,d", []Worker{w(0, Node{}), w(1, Node{IP: "n", Datacenter: "d"})}, nil},
+		"short_node":      {"\na,1,0;n,r", []Worker{w(0, Node{})}, []string{`row 1: no node: "n,r" is not nodeIP,rackName,datacenterName`}},
+		"empty_node":      {"\na,1,0;", []Worker{w(0, Node{})}, []string{`row 1: no node: "" is not nodeIP,rackName,datacenterName`}},
+		"no_semicolon":    {"\na,1,0", []Worker{w(0, Node{})}, []string{`row 1: no node: "" is not nodeIP,rackName,datacenterName`}},
+		"node_not_utf8":   {"\na,1,0;n,\xe9,d", []Worker{w(0, Node{})}, []string{`row 1: no node: worker: rack: "\xe9" is not UTF-8`}},
+		"third_part":      {"\na,1,0;n,r,d;x", []Worker{w(0, node)}, []string{`row 1: "x" after its second part was ignored`}},
+		"bad_rows": {"\na,1\na,x,0;n,r,d\na,1,y;n,r,d\na,1,0;n,r,d\na,99999,2;n,r,d", []Worker{w(0, node)}, []string{
+			`row 1: "a,1" is not ip,port,workerID`, `row 2: "x" is not a port`, `row 3: "y" is not an id`,
+			"row 5: worker: port: 99999 is not between 0 and 65535",
+		}},
+		"no_id":     {"\na,1,-1;n,r,d", []Worker{{ID: NoID, IP: "a", Port: 1, Node: node}}, []string{"1 of 1 workers have no id"}},
+		"prototype": {"a:1=0;a:2=1;", []Worker{w(0, Node{}), w(1, Node{})}, nil},
+		"control":   {"\n\x1b[2J,1,0;n,r,d\na,1,0;n,r,d", []Worker{w(0, node)}, []string{`row 1: worker: ip: it may hold printable characters, not '\x1b'`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			format, workers, problems := DecodeRoll([]byte(c.text))
+			if d := cmp.Diff(c.workers, workers); d != "" {
+				t.Errorf("workers (-want +got):\n%s", d)
+			}
+			if d := cmp.Diff(c.problems, problems); d != "" {
+				t.Errorf("problems (-want +got):\n%s", d)
+			}
+			if format != job.Text {
+				t.Errorf("format %q", format)
+			}
+		})
+	}
+}
+
+func TestRollWithoutWorkersHasNoFormat(t *testing.T) {
+	for body, wantProblem := range map[string]bool{
+		"": false, "\n\n": false, "127.0.1.1": true, "{}": true, "\x00": true, "\x00\x00\x00\x00": true, "\x00\x00\x00\x07STARTED\x08\x01": true,
+		strings.Repeat("\na,1,0;", maxRoll): true,
+	} {
+		format, workers, problems := DecodeRoll([]byte(body))
+		if format != "" || workers != nil || (len(problems) > 0) != wantProblem {
+			t.Errorf("%.40q: format %q, %d workers, problems %q", body, format, len(workers), problems)
+		}
+	}
+}
+
+func TestProblemsAreFew(t *testing.T) {
+	_, _, problems := DecodeRoll([]byte(strings.Repeat("\nx", maxRoll/2)))
+	if len(problems) != maxOddities+1 || problems[maxOddities] != "and 524268 more" {
+		t.Errorf("%d problems, the last %q", len(problems), problems[len(problems)-1])
+	}
+	var spread []Worker
+	for i := range 40 {
+		spread = append(spread, Worker{ID: 2 * i, IP: fmt.Sprint(i)})
+	}
+	data, err := EncodeRoll(job.Text, spread)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, problems = DecodeRoll(data)
+	if d := cmp.Diff([]string{"ids reach 78, but these are missing: 1, 3, 5, 7, 9, and 34 more gaps"}, problems); d != "" {
+		t.Errorf("problems (-want +got):\n%s", d)
+	}
+}
+
+func TestRollOverTheLimitIsNotWritten(t *testing.T) {
+	ws := make([]Worker, job.MaxWorkers)
+	for i := range ws {
+		ws[i] = Worker{ID: i, IP: "10.100.100.100", Port: 17000, Node: Node{IP: "10.100.100.200", Rack: "r"}}
+	}
+	for _, f := range []job.RollFormat{job.Protobuf, job.Text} {
+		if _, err := EncodeRoll(f, ws); !errors.Is(err, ErrRollTooLarge) {
+			t.Errorf("%s: %v, want ErrRollTooLarge", f, err)
+		}
+	}
+}
+
+func TestEncodeRollRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		format job.RollFormat
+		w      Worker
+	}{
+		"unknown_format":    {"xml", Worker{}},
+		"separator_in_text": {job.Text, Worker{Node: Node{Rack: "a,b"}}},
+		"newline_in_text":   {job.Text, Worker{IP: "a\nb"}},
+		"bad_worker":        {job.Protobuf, Worker{Port: -1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if data, err := EncodeRoll(c.format, []Worker{c.w}); err == nil {
+				t.Errorf("encoded as %q", data)
+			}
+		})
+	}
+}
+
+func TestRollOfRandomWorkersIsReadAsWritten(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	text := func() string { return []string{"", "a", "::1", "10.0.0.1", "rack 7", "作業", "x=y:z"}[rnd.IntN(7)] }
+	for range 200 {
+		ws := make([]Worker, 1+rnd.IntN(30))
+		for i := range ws {
+			ws[i] = Worker{ID: rnd.IntN(40) - 1, IP: text(), Port: rnd.IntN(65536), Node: Node{text(), text(), text()}}
+		}
+		for _, f := range []job.RollFormat{job.Protobuf, job.Text} {
+			if f == job.Protobuf {
+				ws[0].Ports = map[string]int{text(): rnd.IntN(65536), "http": 80}
+			} else {
+				ws[0].Ports = nil
+			}
+			checkRoll(t, f, ws)
+		}
+	}
+}
+
+// checkRoll writes and reads ws.
+func checkRoll(t *testing.T, f job.RollFormat, ws []Worker) {
+	t.Helper()
+	data, err := EncodeRoll(f, ws)
+	if err != nil {
+		t.Fatalf("%s of %+v: %v", f, ws, err)
+	}
+	format, back, problems := DecodeRoll(data)
+	if d := cmp.Diff(ws, back, cmpopts.EquateEmpty()); d != "" || format != f {
+		t.Fatalf("format %q, want %q; problems %q; workers (-written +read):\n%s", format, f, problems, d)
+	}
+}

@@ -1,0 +1,130 @@
+package znode
+
+import (
+	"encoding/hex"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// vector is a WorkerInfo made by hand from the field numbers: id 0, ip 10.0.0.1, port 9000, an empty NodeInfo.
+const vector = "0800" + "120831302e302e302e31" + "18a846" + "2200"
+
+func unhex(t testing.TB, s string) []byte {
+	t.Helper()
+	b, err := hex.DecodeString(strings.ReplaceAll(s, " ", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestWorkerBytesAreTheClassicOnes(t *testing.T) {
+	got, err := EncodeWorker(Worker{ID: 0, IP: "10.0.0.1", Port: 9000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(vector, hex.EncodeToString(got)); d != "" {
+		t.Errorf("bytes (-want +got):\n%s", d)
+	}
+}
+
+func TestDecodeWorker(t *testing.T) {
+	for name, c := range map[string]struct {
+		bytes string
+		want  Worker
+	}{
+		"hand_made_vector": {vector, Worker{ID: 0, IP: "10.0.0.1", Port: 9000}},
+		"no_id":            {"1201 61 1801", Worker{ID: NoID, IP: "a", Port: 1}},
+		"id_minus_one":     {"08ffffffffffffffffff01 1201 61 1801", Worker{ID: NoID, IP: "a", Port: 1}},
+		"node":             {"0801 1201 61 1801 2209 0a01 62 1201 63 1a01 64", Worker{ID: 1, IP: "a", Port: 1, Node: Node{"b", "c", "d"}}},
+		"first_resource":   {"0801 1201 61 1801 2a0d 09 000000000000f03f 1008 3001", Worker{ID: 1, IP: "a", Port: 1}},
+		"later_resource":   {"0801 1201 61 1801 2a0f 09 000000000000f03f 1008 3001 3801", Worker{ID: 1, IP: "a", Port: 1}},
+		"additional_ports": {"0801 1201 61 1801 3206 0a02 7570 1002", Worker{ID: 1, IP: "a", Port: 1, Ports: map[string]int{"up": 2}}},
+		"unknown_field":    {"0801 1201 61 1801 ba0603 787878", Worker{ID: 1, IP: "a", Port: 1}},
+		"empty":            {"", Worker{ID: NoID}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := DecodeWorker(unhex(t, c.bytes))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(c.want, got); d != "" {
+				t.Errorf("worker (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+func TestDecodeWorkerRefuses(t *testing.T) {
+	for name, c := range map[string]struct{ bytes, want string }{
+		"cut_short":         {"0801 1205 61", "no WorkerInfo"},
+		"wrong_type":        {"0a0100", ""}, // the id as bytes is an unknown field: it reads as no id
+		"port_too_high":     {"0801 18ffffff7f", "is not between 0 and 65535"},
+		"port_negative":     {"18ffffffffffffffffff01", "-1 is not between"},
+		"control_character": {"1204 1b5b326a", `'\x1b'`},
+		"not_utf8":          {"1201ff", "no WorkerInfo"},
+		"extra_port_high":   {"3207 0a01 78 10ffff7f", `port "x": 2097151`},
+		"too_long":          {hex.EncodeToString(make([]byte, maxWorker+1)), "more than the 16384 allowed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, err := DecodeWorker(unhex(t, c.bytes))
+			if c.want == "" {
+				if d := cmp.Diff(Worker{ID: NoID}, w); err != nil || d != "" {
+					t.Errorf("%v, worker (-want +got):\n%s", err, d)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, want one with %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestEncodeWorkerRefusesWhatDecodeWould(t *testing.T) {
+	for name, w := range map[string]Worker{
+		"id":       {ID: -2},
+		"id_high":  {ID: 1 << 31},
+		"ip":       {IP: "10.0.0.1\n"},
+		"ip_long":  {IP: strings.Repeat("x", maxField+1)},
+		"port":     {Port: 65536},
+		"rack":     {Node: Node{Rack: "\xff"}},
+		"too_many": {Ports: manyPorts(2000)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if data, err := EncodeWorker(w); err == nil {
+				t.Errorf("encoded as %x", data)
+			}
+		})
+	}
+}
+
+func manyPorts(n int) map[string]int {
+	ports := map[string]int{}
+	for i := range n {
+		ports[strings.Repeat("p", 1+i%200)+string(rune('a'+i/200))] = i
+	}
+	return ports
+}
+
+func TestWorkerWithManyPortsAlwaysHasTheSameBytes(t *testing.T) {
+	w := Worker{ID: 1, Ports: manyPorts(20)}
+	first, err := EncodeWorker(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		again, _ := EncodeWorker(w)
+		if d := cmp.Diff(first, again); d != "" {
+			t.Fatalf("bytes (-first +again):\n%s", d)
+		}
+	}
+}
+
+func TestAddressOfIPv6HasBrackets(t *testing.T) {
+	if d := cmp.Diff("[::1]:7000", Worker{IP: "::1", Port: 7000}.Address()); d != "" {
+		t.Error(d)
+	}
+}
