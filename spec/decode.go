@@ -1,0 +1,279 @@
+package spec
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
+
+	"muster/job"
+)
+
+// decode evaluates an argument and converts it. An argument that is null counts as not written: ok is false, without a
+// finding.
+func (s *scope) decode(a *hcl.Attribute, want cty.Type, must string) (v cty.Value, ok bool) {
+	v, ok = s.eval(a.Expr)
+	if !ok || v.IsNull() {
+		return cty.DynamicVal, false
+	}
+	out, err := convert.Convert(v, want)
+	if err != nil {
+		rng, path := narrow(a.Expr, errorPath(err))
+		d := s.wrong(codeType, a, v, "%s%s must be %s", a.Name, path, must)
+		d.Range, d.Snippet = s.place(rng)
+		if path != "" {
+			d.Summary = fmt.Sprintf("%s must be %s", a.Name, must)
+			d.Detail, d.Note = a.Name+path+": "+err.Error(), ""
+		}
+		return cty.DynamicVal, false
+	}
+	return out, true
+}
+
+// wrong reports the value of an argument, with what it is and what it was made of.
+func (s *scope) wrong(code string, a *hcl.Attribute, v cty.Value, format string, args ...any) *Diagnostic {
+	rng := a.Expr.Range()
+	d := s.add(code, &rng, format, args...)
+	d.Values = s.values(a.Expr, s.ctx)
+	if !perInstance(a.Expr) {
+		d.Address = ""
+	}
+	if v != cty.NilVal && !constant(a.Expr) {
+		d.Note = "this is " + render(v)
+	}
+	return d
+}
+
+// perInstance reports whether an expression can have another value in another instance of a for_each.
+func perInstance(expr hcl.Expression) bool {
+	return slices.ContainsFunc(expr.Variables(), func(t hcl.Traversal) bool { return t.RootName() == "each" })
+}
+
+// constant reports whether the value of an expression is what stands there.
+func constant(expr hcl.Expression) bool {
+	switch e := expr.(type) {
+	case *hclsyntax.LiteralValueExpr:
+		return true
+	case *hclsyntax.TemplateExpr:
+		return e.IsStringLiteral()
+	case hclsyntax.Expression:
+		return false
+	}
+	return len(expr.Variables()) == 0 // JSON
+}
+
+func (s *scope) text(a *hcl.Attribute) (string, bool) {
+	v, ok := s.decode(a, cty.String, "a string")
+	if !ok {
+		return "", false
+	}
+	return v.AsString(), true
+}
+
+// required is text for an argument that must not be null.
+func (s *scope) required(a *hcl.Attribute) (string, bool) {
+	was := s.failed
+	s.failed = false
+	text, ok := s.text(a)
+	if !ok && !s.failed {
+		s.wrong(codeNull, a, cty.NilVal, "%s must not be null", a.Name).Help = "write a string"
+	}
+	s.failed = s.failed || was
+	return text, ok
+}
+
+func (s *scope) boolean(a *hcl.Attribute) (value, ok bool) {
+	v, ok := s.decode(a, cty.Bool, "true or false")
+	if !ok {
+		return false, false
+	}
+	return v.True(), true
+}
+
+// texts decodes a list of strings and returns those that pass a check; findings point to the element.
+func (s *scope) texts(a *hcl.Attribute, check func(text string, at *hcl.Attribute) bool) ([]string, bool) {
+	v, ok := s.decode(a, cty.List(cty.String), "a list of strings")
+	if !ok {
+		return nil, false
+	}
+	out := []string{}
+	for i, e := range v.AsValueSlice() {
+		rng, _ := narrow(a.Expr, cty.Path{cty.IndexStep{Key: cty.NumberIntVal(int64(i))}})
+		at := &hcl.Attribute{Name: a.Name, Expr: element{a.Expr, rng}, NameRange: a.NameRange, Range: a.Range}
+		if e.IsNull() {
+			s.wrong(codeNull, at, cty.NilVal, "an element of %s is null", a.Name)
+			ok = false
+			continue
+		}
+		if check(e.AsString(), at) {
+			out = append(out, e.AsString())
+		} else {
+			ok = false
+		}
+	}
+	return out, ok
+}
+
+// element is a list's expression with the place of one element.
+type element struct {
+	hcl.Expression
+	rng hcl.Range
+}
+
+func (e element) Range() hcl.Range { return e.rng }
+
+// workers decodes the number of workers.
+func (s *scope) workers(a *hcl.Attribute) (int, bool) {
+	v, ok := s.eval(a.Expr)
+	if !ok {
+		return 0, false
+	}
+	const must = "%s must be a whole number from %d to %d"
+	if v.IsNull() {
+		d := s.wrong(codeNull, a, v, must, a.Name, job.MinWorkers, job.MaxWorkers)
+		d.Help = "a job has no default number of workers: write one"
+		return 0, false
+	}
+	n, err := convert.Convert(v, cty.Number)
+	if err != nil {
+		d := s.wrong(codeWorkers, a, v, must, a.Name, job.MinWorkers, job.MaxWorkers)
+		if d.Note == "" {
+			d.Note = "this is " + aKind(v)
+		}
+		return 0, false
+	}
+	f := n.AsBigFloat()
+	if f.IsInt() {
+		if i, acc := f.Int64(); acc == 0 && i >= job.MinWorkers && i <= job.MaxWorkers {
+			return int(i), true
+		}
+	}
+	d := s.wrong(codeWorkers, a, n, must, a.Name, job.MinWorkers, job.MaxWorkers)
+	switch {
+	case f.IsInf():
+		d.Help = "do not divide by zero"
+	case !f.IsInt() && constant(a.Expr):
+		d.Help = "write a whole number"
+	case !f.IsInt():
+		d.Help = "wrap it: " + wrap("ceil", s.source(a.Expr))
+	case f.Sign() > 0:
+		d.Help = fmt.Sprintf("a job has at most %d workers: split it into several jobs", job.MaxWorkers)
+	default:
+		d.Help = "a job needs at least one worker; to have none, remove the job"
+	}
+	return 0, false
+}
+
+// source is the text of an expression in one line.
+func (s *scope) source(expr hcl.Expression) string {
+	r := expr.Range()
+	return strings.Join(strings.Fields(s.textAt(&r)), " ")
+}
+
+// wrap is a call around the text of an expression, which in JSON stands in a template.
+func wrap(function, text string) string {
+	if inner, ok := strings.CutPrefix(text, "${"); ok && strings.HasSuffix(inner, "}") {
+		return fmt.Sprintf("\"${%s(%s)}\"", function, strings.TrimSuffix(inner, "}"))
+	}
+	return function + "(" + text + ")"
+}
+
+// enum decodes a string that is one of a few.
+func (s *scope) enum(a *hcl.Attribute, known ...string) (string, bool) {
+	text, ok := s.text(a)
+	if !ok || slices.Contains(known, text) {
+		return text, ok
+	}
+	quoted := make([]string, len(known))
+	for i, k := range known {
+		quoted[i] = quote(k)
+	}
+	d := s.wrong(codeEnum, a, cty.StringVal(text), "%s must be %s", a.Name, alternatives(quoted))
+	if best := nearest(text, known); best != "" {
+		d.Help = "did you mean " + quote(best) + "?"
+	}
+	return "", false
+}
+
+// alternatives lists a few words: "a", "b" or "c".
+func alternatives(words []string) string {
+	n := len(words) - 1
+	return strings.Join(words[:n], ", ") + " or " + words[n]
+}
+
+// znodePath decodes a root.
+func (s *scope) znodePath(a *hcl.Attribute, check func(string) error) (string, bool) {
+	text, ok := s.text(a)
+	if !ok {
+		return "", false
+	}
+	return text, s.checked(codePath, a, text, check)
+}
+
+// checked reports what check says about a text; its error may end with a remedy: "…: write …".
+func (s *scope) checked(code string, a *hcl.Attribute, text string, check func(string) error) bool {
+	err := check(text)
+	if err == nil {
+		return true
+	}
+	why, help := err.Error(), ""
+	for _, verb := range []string{": write ", ": choose "} {
+		if i := strings.LastIndex(why, verb); i >= 0 {
+			why, help = why[:i], why[i+2:]
+		}
+	}
+	if !strings.HasPrefix(why, "a ") && !strings.HasPrefix(why, a.Name) {
+		why = a.Name + ": " + why
+	}
+	s.wrong(code, a, cty.StringVal(text), "%s", why).Help = help
+	return false
+}
+
+// Bounds of labels: a job's record is one znode.
+const (
+	maxLabels     = 64
+	maxLabelKey   = 128
+	maxLabelValue = 1024
+)
+
+// labels decodes labels; nil, from null, takes a default label away.
+func (s *scope) labels(a *hcl.Attribute) (map[string]*string, bool) {
+	v, ok := s.decode(a, cty.Map(cty.String), "a map of strings")
+	if !ok {
+		return nil, false
+	}
+	out := map[string]*string{}
+	for it := v.ElementIterator(); it.Next(); {
+		key, val := it.Element()
+		name := key.AsString()
+		at := cty.Path{cty.GetAttrStep{Name: name}}
+		switch {
+		case !labelKey(name):
+			rng := keyRange(a.Expr, at)
+			d := s.add(codeLabels, &rng, "a label's key may hold letters, digits, '.', '_', '-' and '/', at most %d", maxLabelKey)
+			d.Note = "this is " + render(key)
+			ok = false
+		case val.IsNull():
+			out[name] = nil
+		case len(val.AsString()) > maxLabelValue || strings.ContainsFunc(val.AsString(), unicode.IsControl):
+			rng, _ := narrow(a.Expr, at)
+			s.add(codeLabels, &rng, "a label's value has at most %d characters and no control characters", maxLabelValue)
+			ok = false
+		default:
+			text := val.AsString()
+			out[name] = &text
+		}
+	}
+	return out, ok
+}
+
+func labelKey(k string) bool {
+	return k != "" && len(k) <= maxLabelKey && !strings.ContainsFunc(k, func(r rune) bool {
+		return r >= 0x80 || !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("._-/", r)
+	})
+}

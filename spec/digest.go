@@ -1,0 +1,38 @@
+package spec
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"muster/job"
+)
+
+// digest sums what the configuration means: not where things stand, nor how they are spelled, nor who may connect.
+func (c *Config) digest() string {
+	jobs := slices.Clone(c.Jobs)
+	slices.SortFunc(jobs, func(a, b job.Job) int { return cmp.Compare(a.Address, b.Address) })
+	type ignore struct {
+		Address string   `json:"address"`
+		Fields  []string `json:"fields"`
+		Until   string   `json:"until"`
+		Reason  string   `json:"reason"`
+	}
+	ignores := []ignore{}
+	for _, i := range c.Ignores {
+		ignores = append(ignores, ignore{i.Address, i.Fields, i.Until.Format(time.DateOnly), i.Reason})
+	}
+	sum := sha256.New()
+	_ = json.NewEncoder(sum).Encode(map[string]any{ // plain data into a hash: neither can fail
+		"stack": c.Stack, "home": c.Home, "roots": sorted(c.Roots), "take_over": sorted(c.TakeOver),
+		"servers": c.ZooKeeper.Servers, "session_timeout": c.ZooKeeper.SessionTimeout, "acl": sorted(c.ZooKeeper.ACL),
+		"tls": c.ZooKeeper.TLS, "jobs": jobs, "ignores": ignores,
+	})
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
+// sorted copies a list whose order means nothing; none and empty are the same.
+func sorted(list []string) []string { return slices.Sorted(slices.Values(list)) }

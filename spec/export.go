@@ -1,0 +1,123 @@
+package spec
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2/hclwrite"
+	"github.com/zclconf/go-cty/cty"
+
+	"muster/job"
+)
+
+// Export writes a configuration that declares exactly these jobs, as a start for people who have jobs already. Values
+// that are the default are left out. Load reads it back to the same jobs; a number of workers that is not known (a
+// classic job without a roll) becomes 1 with a comment that says so.
+func Export(jobs []job.Job, stack string) []byte {
+	jobs = slices.Clone(jobs)
+	slices.SortFunc(jobs, func(a, b job.Job) int { return cmp.Compare(a.Path(), b.Path()) })
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "# %s as found in ZooKeeper. Read it, put it under version control, then: muster plan\n\n", plural(len(jobs), "job"))
+	fmt.Fprintf(&b, "muster {\n# The owner mark: apply changes only jobs of this stack.\nstack = %s\n}\n", literal(stack))
+
+	base := job.Default()
+	if root, same := oneRoot(jobs); same && root != base.Root {
+		base.Root = root
+		fmt.Fprintf(&b, "\ndefaults {\nroot = %s\n}\n", literal(root))
+	}
+	used := map[string]bool{}
+	for _, j := range jobs {
+		exportJob(&b, j, base, label(j.Name, used))
+	}
+	return hclwrite.Format(b.Bytes())
+}
+
+// oneRoot is the root of all jobs, if they have the same.
+func oneRoot(jobs []job.Job) (root string, same bool) {
+	for i, j := range jobs {
+		if i > 0 && j.Root != root {
+			return "", false
+		}
+		root = j.Root
+	}
+	return root, len(jobs) > 0
+}
+
+// label is a block label that no other job has: the name, or with the names of two roots a number behind it.
+func label(name string, used map[string]bool) string {
+	l := name
+	for i := 2; used[l]; i++ {
+		suffix := "-" + strconv.Itoa(i)
+		l = name[:min(len(name), job.MaxName-len(suffix))] + suffix
+	}
+	used[l] = true
+	return l
+}
+
+func exportJob(b *bytes.Buffer, j, base job.Job, label string) {
+	fmt.Fprintf(b, "\njob %s {\n", literal(label))
+	if label != j.Name {
+		argument(b, "name", j.Name)
+	}
+	if j.Root != base.Root {
+		argument(b, "root", j.Root)
+	}
+	if j.Workers < job.MinWorkers {
+		b.WriteString("workers = 1 # not recorded: how many workers does this job have?\n")
+	} else {
+		fmt.Fprintf(b, "workers = %d\n", j.Workers)
+	}
+	if j.RollFormat != base.RollFormat && j.RollFormat != "" {
+		argument(b, "roll_format", string(j.RollFormat))
+	}
+	exportSections(b, j, base)
+	if len(j.Labels) > 0 {
+		b.WriteString("\nlabels = {\n")
+		for _, k := range sortedKeys(j.Labels) {
+			fmt.Fprintf(b, "%s = %s\n", literal(k), literal(j.Labels[k]))
+		}
+		b.WriteString("}\n")
+	}
+	b.WriteString("}\n")
+}
+
+// exportSections writes the timeouts and lifecycle blocks, as far as they differ from the default.
+func exportSections(b *bytes.Buffer, j, base job.Job) {
+	was := map[string]string{}
+	for _, f := range base.Fields() {
+		was[f.Name] = f.Value
+	}
+	open := ""
+	for _, f := range j.Fields() {
+		section, name, nested := strings.Cut(f.Name, ".")
+		if !nested || section == "labels" || f.Value == was[f.Name] || f.Value == "" || f.Value == "0s" {
+			continue
+		}
+		if section != open {
+			if open != "" {
+				b.WriteString("}\n")
+			}
+			fmt.Fprintf(b, "\n%s {\n", section)
+			open = section
+		}
+		if f.Name == "lifecycle.protect" {
+			fmt.Fprintf(b, "%s = %s\n", name, f.Value)
+		} else {
+			argument(b, name, f.Value)
+		}
+	}
+	if open != "" {
+		b.WriteString("}\n")
+	}
+}
+
+func argument(b *bytes.Buffer, name, value string) { fmt.Fprintf(b, "%s = %s\n", name, literal(value)) }
+
+// literal is a string in quotes that HCL reads back unchanged: ${ and %{ are escaped too.
+func literal(s string) string {
+	return string(hclwrite.TokensForValue(cty.StringVal(s)).Bytes())
+}

@@ -1,0 +1,171 @@
+package spec
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/hashicorp/hcl/v2"
+)
+
+// maxFile bounds one source file. It keeps a wrong file (a log, a core dump) from being parsed.
+const maxFile = 32 << 20
+
+// listing is what a configuration directory holds, each in name order.
+type listing struct {
+	config   []string // *.hcl, *.hcl.json
+	autoVars []string // *.auto.vars.hcl, *.auto.vars.hcl.json
+}
+
+// scan looks through dir. Variable files that are not automatic are read only when they are asked for.
+func (f *findings) scan(dir string) (listing, bool) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		f.directory(dir, err)
+		return listing{}, false
+	}
+	var l listing
+	var folders []string
+	for _, e := range entries {
+		name := e.Name()
+		switch {
+		case leftover(name):
+		case e.IsDir():
+			folders = append(folders, name)
+		case hasSuffix(name, ".auto.vars.hcl"):
+			l.autoVars = append(l.autoVars, name)
+		case hasSuffix(name, ".vars.hcl"):
+		case hasSuffix(name, ".hcl"):
+			if info, err := os.Stat(filepath.Join(dir, name)); err == nil && info.IsDir() {
+				continue // a link to a folder
+			}
+			l.config = append(l.config, name)
+		}
+	}
+	if len(l.config) == 0 {
+		f.noFiles(dir, folders)
+		return listing{}, false
+	}
+	return l, true
+}
+
+// hasSuffix also knows the JSON spelling of a file name.
+func hasSuffix(name, suffix string) bool {
+	return strings.HasSuffix(strings.TrimSuffix(name, ".json"), suffix)
+}
+
+// leftover reports whether name is hidden or was left by an editor.
+func leftover(name string) bool {
+	return strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") ||
+		strings.HasPrefix(name, "#") && strings.HasSuffix(name, "#")
+}
+
+func (f *findings) directory(dir string, err error) {
+	d := f.add(codeDirectory, nil, "%s cannot be read", dir)
+	var info fs.FileInfo
+	if stat, e := os.Stat(dir); e == nil {
+		info = stat
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		d.Summary = fmt.Sprintf("there is no directory %s", dir)
+		d.Help = "give the directory that holds the *.hcl files"
+	case info != nil && !info.IsDir():
+		d.Summary = fmt.Sprintf("%s is a file; a configuration is a directory", dir)
+		d.Help = "give the directory: " + filepath.Dir(dir)
+	default:
+		d.Detail = cause(err)
+	}
+}
+
+// noFiles points to the folders that the user may have meant: a configuration is not read recursively.
+func (f *findings) noFiles(dir string, folders []string) {
+	d := f.add(codeNoFiles, nil, "%s holds no *.hcl file", dir)
+	var meant []string
+	for _, name := range folders {
+		entries, err := os.ReadDir(filepath.Join(dir, name))
+		if err == nil && slices.ContainsFunc(entries, func(e os.DirEntry) bool { return hasSuffix(e.Name(), ".hcl") }) {
+			meant = append(meant, filepath.Join(dir, name))
+		}
+	}
+	if d.Help = "declare the jobs in a file such as jobs.hcl"; len(meant) > 0 {
+		d.Help = "folders are not searched; did you mean " + enumerate(meant, 3) + "?"
+	}
+}
+
+// read returns the text of a file, without its byte order mark, and remembers it under name for the snippets.
+func (f *findings) read(path, name, code string) ([]byte, bool) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		f.file(name, code, cause(err))
+		return nil, false
+	case !info.Mode().IsRegular():
+		f.file(name, code, "it is not a regular file")
+		return nil, false
+	case info.Size() > maxFile:
+		f.file(name, codeTooLarge, fmt.Sprintf("it has %d MiB; a configuration file has at most %d", info.Size()>>20, maxFile>>20))
+		return nil, false
+	}
+	src, err := os.ReadFile(path)
+	if err != nil {
+		f.file(name, code, cause(err))
+		return nil, false
+	}
+	return f.accept(src, name)
+}
+
+func (f *findings) file(name, code, why string) {
+	d := f.add(code, nil, "%s cannot be read: %s", name, why)
+	d.Range = &Range{Filename: name, Start: Pos{Line: 1, Column: 1}, End: Pos{Line: 1, Column: 1}}
+}
+
+// accept remembers the text of a file, and checks that it is UTF-8.
+func (f *findings) accept(src []byte, name string) ([]byte, bool) {
+	src = bytes.TrimPrefix(src, []byte("\ufeff"))
+	f.sources[name] = src
+	if utf8.Valid(src) {
+		return src, true
+	}
+	d := f.add(codeEncoding, place(src, name, invalid(src)), "%s is not UTF-8 text", name)
+	if d.Help = "save the file as UTF-8"; len(src) > 1 && (src[0] == 0xff && src[1] == 0xfe || src[0] == 0xfe && src[1] == 0xff) {
+		d.Help = "the file is UTF-16: save it as UTF-8"
+	}
+	return nil, false
+}
+
+// place is one byte of a file.
+func place(src []byte, name string, offset int) *hcl.Range {
+	line := bytes.LastIndexByte(src[:offset], '\n') + 1
+	start := hcl.Pos{Line: 1 + bytes.Count(src[:offset], []byte("\n")), Column: 1 + utf8.RuneCount(src[line:offset]), Byte: offset}
+	end := start
+	end.Byte, end.Column = end.Byte+1, end.Column+1
+	return &hcl.Range{Filename: name, Start: start, End: end}
+}
+
+// invalid is the offset of the first byte that is not UTF-8.
+func invalid(src []byte) int {
+	for i := 0; i < len(src); {
+		r, size := utf8.DecodeRune(src[i:])
+		if r == utf8.RuneError && size == 1 {
+			return i
+		}
+		i += size
+	}
+	return 0
+}
+
+// cause is the reason in an error of the file system, without its operation and path.
+func cause(err error) string {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		err = pe.Err
+	}
+	return err.Error()
+}

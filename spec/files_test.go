@@ -1,0 +1,141 @@
+package spec_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"muster/spec"
+)
+
+const one = head + "job \"a\" {\n  workers = 1\n}\n"
+
+// TestDirectory: what is read of a directory, and what is left out.
+func TestDirectory(t *testing.T) {
+	junk := "this is not HCL ((("
+	c := load(t, map[string]string{
+		"b.hcl": "job \"b\" {\n  workers = 2\n}\n", "a.hcl": one, "c.hcl.json": `{"job": {"c": {"workers": 3}}}`,
+		".hidden.hcl": junk, "a.hcl~": junk, "#a.hcl#": junk, ".#a.hcl": junk, "a.hcl.orig": junk, "readme.md": junk,
+		"prod.vars.hcl": junk, "prod.vars.hcl.json": junk, "sub/x.hcl": junk, "dir.hcl/x": junk,
+	}, spec.Options{})
+	var names []string
+	for _, j := range c.Jobs {
+		names = append(names, j.Name+" "+j.At)
+	}
+	if want := []string{"a a.hcl:4", "b b.hcl:1", "c c.hcl.json:1"}; !slices.Equal(names, want) {
+		t.Errorf("jobs %q, want %q", names, want)
+	}
+}
+
+// TestSymbolicLinks: files may be links, as in a mounted Kubernetes ConfigMap; file() does not leave the directory.
+func TestSymbolicLinks(t *testing.T) {
+	dir := write(t, map[string]string{"..data/jobs": one, "..data/text": "inside", "secret": "outside"})
+	conf := filepath.Join(dir, "..data")
+	for _, link := range [][2]string{
+		{"jobs", filepath.Join(conf, "jobs.hcl")}, {"text", filepath.Join(conf, "inside.txt")},
+		{"../secret", filepath.Join(conf, "outside.txt")},
+	} {
+		if err := os.Symlink(link[0], link[1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c, ds := spec.Load(conf, spec.Options{}); c == nil || len(c.Jobs) != 1 {
+		t.Errorf("a linked file: %v", ds)
+	}
+	more := filepath.Join(conf, "more.hcl")
+	put(t, more, "job \"b\" {\n  workers = 1\n  labels = { x = file(\"inside.txt\") }\n}\n")
+	if c, ds := spec.Load(conf, spec.Options{}); c == nil || c.Jobs[1].Labels["x"] != "inside" {
+		t.Errorf("a link inside: %v", ds)
+	}
+	put(t, more, "job \"b\" {\n  workers = 1\n  labels = { x = file(\"outside.txt\"), y = fileexists(\"outside.txt\") }\n}\n")
+	c, ds := spec.Load(conf, spec.Options{})
+	if c != nil || len(ds) != 2 || ds[0].Code != "M1504" || ds[1].Code != "M1504" {
+		t.Errorf("a link to the outside: %+v", ds)
+	}
+}
+
+func put(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestUnreadable: each way in which a directory or a file cannot be read, with what to do.
+func TestUnreadable(t *testing.T) {
+	dir := write(t, map[string]string{
+		"empty/readme.md": "", "nested/prod/jobs.hcl": one, "file.hcl": one,
+		"utf16/a.hcl": "\xff\xfem\x00", "latin1/a.hcl": head + "job \"\xe9\" {\n}\n", "vars/a.vars.hcl": "x = 1\n",
+		"deep/a.hcl": "a = " + strings.Repeat("[", 300) + "\n",
+	})
+	for _, name := range []string{"dangling", "fifo"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("nothing", filepath.Join(dir, "dangling/a.hcl")); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(filepath.Join(dir, "fifo/a.hcl"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ path, code, says, help string }{
+		{"missing", "M1001", "there is no directory", "give the directory"},
+		{"file.hcl", "M1001", "is a file", "give the directory: "},
+		{"empty", "M1002", "holds no *.hcl file", "jobs.hcl"},
+		{"vars", "M1002", "holds no *.hcl file", "jobs.hcl"},
+		{"nested", "M1002", "holds no *.hcl file", "nested/prod"},
+		{"dangling", "M1003", "a.hcl cannot be read", ""},
+		{"fifo", "M1003", "not a regular file", ""},
+		{"utf16", "M1004", "not UTF-8", "UTF-16"},
+		{"latin1", "M1004", "not UTF-8", "UTF-8"},
+		{"deep", "M1005", "nested deeper", ""},
+	} {
+		c, ds := spec.Load(filepath.Join(dir, test.path), spec.Options{})
+		if c != nil || len(ds) != 1 {
+			t.Errorf("%s: %d findings: %+v", test.path, len(ds), ds)
+			continue
+		}
+		if d := ds[0]; d.Code != test.code || !strings.Contains(d.Summary, test.says) || !strings.Contains(d.Help, test.help) {
+			t.Errorf("%s: %s %s; help: %s", test.path, d.Code, d.Summary, d.Help)
+		}
+	}
+}
+
+// TestUnreadableValues: what a file of values that is not text would give is not reported as missing.
+func TestUnreadableValues(t *testing.T) {
+	dir := write(t, map[string]string{
+		"a.hcl": one + "variable \"v\" {\n  type = string\n}\n", "values": "v = \"\xe9\"\n",
+	})
+	_, ds := spec.Load(dir, spec.Options{Vars: []spec.VarInput{{File: filepath.Join(dir, "values")}}})
+	if len(ds) != 1 || ds[0].Code != "M1004" {
+		t.Errorf("%+v", ds)
+	}
+}
+
+// TestByteOrderMark: some editors write one; it is neither an error nor lost by the formatter.
+func TestByteOrderMark(t *testing.T) {
+	c := load(t, map[string]string{"a.hcl": "\ufeff" + one, "b.hcl.json": "\ufeff{}"}, spec.Options{})
+	if len(c.Jobs) != 1 || c.Jobs[0].At != "a.hcl:4" {
+		t.Errorf("%+v", c.Jobs)
+	}
+	if out, ds := spec.Format([]byte("\ufeffa=1\n"), "a.hcl"); string(out) != "\ufeffa = 1\n" {
+		t.Errorf("%q %v", out, ds)
+	}
+}
+
+// TestExpiry: an ignore counts to the end of its last day; without a clock it is not checked.
+func TestExpiry(t *testing.T) {
+	files := map[string]string{"a.hcl": one + "drift {\n  ignore {\n    address = \"/jobs/x\"\n    until = \"2027-01-31\"\n    reason = \"x\"\n  }\n}\n"}
+	dir := write(t, files)
+	last := time.Date(2027, 1, 31, 23, 59, 59, 0, time.UTC)
+	for now, want := range map[time.Time]bool{last: true, last.Add(time.Second): false, {}: true} {
+		if c, _ := spec.Load(dir, spec.Options{Now: now}); (c != nil) != want {
+			t.Errorf("at %s: accepted %v", now, c != nil)
+		}
+	}
+}

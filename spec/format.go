@@ -1,0 +1,29 @@
+package spec
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2/hclwrite"
+)
+
+// Format arranges the white space of an HCL file and changes nothing else: not the order, the line endings, nor a byte
+// order mark. A file that does not parse gets diagnostics instead. JSON is checked and left as it is.
+func Format(src []byte, filename string) ([]byte, Diagnostics) {
+	l := &loader{findings: findings{sources: map[string][]byte{}}}
+	text, ok := l.accept(src, filename)
+	if ok {
+		_, ok = l.parse(text, filename)
+	}
+	if !ok {
+		return nil, l.sorted()
+	}
+	if strings.HasSuffix(filename, ".json") {
+		return src, nil
+	}
+	out := hclwrite.Format(text)
+	if mark := []byte("\ufeff"); bytes.HasPrefix(src, mark) {
+		out = append(mark, out...)
+	}
+	return out, nil
+}

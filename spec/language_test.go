@@ -1,0 +1,325 @@
+package spec_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"muster/job"
+	"muster/spec"
+)
+
+const head = "muster {\n  stack = \"etl\"\n}\n"
+
+// everything uses each block and argument of the language once.
+var everything = map[string]string{"main.hcl": `
+muster {
+  stack            = "etl-prod"
+  required_version = ">= 0.1, < 2"
+  roots            = ["/jobs/old"]
+  take_over        = ["etl-old"]
+  home             = "/ops/.muster"
+}
+zookeeper {
+  servers         = var.zk
+  session_timeout = "15s"
+  acl             = ["auth::cdrwa", "digest:me:omHNdNC4yTDmMuU4WLRCMsPiS0Y=:r", "ip:::1:r", "x509:CN=a:b:r"]
+  tls {
+    ca_file   = "ca.pem"
+    cert_file = "${path.dir}/me.pem"
+    key_file  = "me.key"
+  }
+}
+variable "zk" {
+  type        = list(string)
+  description = "host:port list"
+  validation {
+    condition     = length(var.zk) > 0
+    error_message = "Give at least one host:port."
+  }
+}
+locals {
+  regions = { eu = 12, us = 24 }
+}
+`, "defaults.hcl": `
+defaults {
+  root = "/jobs/prod"
+  timeouts {
+    join = "2m"
+  }
+  labels = { team = "data", tier = "1" }
+}
+`, "jobs.hcl": `
+job "ingest" {
+  for_each    = local.regions
+  name        = "ingest-${each.key}"
+  workers     = each.value
+  roll_format = "text"
+  timeouts {
+    session = "40s"
+    barrier = "60s"
+    stale   = "1m30s"
+  }
+  lifecycle {
+    on_complete = "retain"
+    on_running  = "fail"
+    protect     = true
+  }
+  labels = { team = null, region = each.key }
+  precondition {
+    condition     = each.value <= 64
+    error_message = "At most 64 workers a region."
+  }
+}
+drift {
+  ignore {
+    address = "job.ingest[\"us\"]"
+    fields  = ["labels"]
+    until   = "2027-01-31"
+    reason  = "OPS-1412 relabelling"
+  }
+}
+`}
+
+func TestEverything(t *testing.T) {
+	o := spec.Options{
+		Vars: []spec.VarInput{{Flag: `zk=["zk1:2181", "[::1]:2182"]`}}, Version: "1.0.0-rc1", HasCredentials: true,
+	}
+	c := load(t, everything, o)
+	ingest := func(region string, workers int) job.Job {
+		return job.Job{
+			Name: "ingest-" + region, Root: "/jobs/prod", Address: `job.ingest["` + region + `"]`, At: "jobs.hcl:2",
+			Workers: workers, RollFormat: job.Text,
+			Timeouts: job.Timeouts{
+				Session: job.Duration(40 * time.Second), Join: job.Duration(2 * time.Minute),
+				Barrier: job.Duration(time.Minute), Stale: job.Duration(90 * time.Second),
+			},
+			Lifecycle: job.Lifecycle{OnComplete: job.Retain, OnRunning: job.Fail, Protect: true},
+			Labels:    map[string]string{"region": region, "tier": "1"},
+		}
+	}
+	origins := map[string]string{
+		"name": "jobs.hcl:4", "root": "defaults at defaults.hcl:3", "workers": "jobs.hcl:5", "roll_format": "jobs.hcl:6",
+		"timeouts.session": "jobs.hcl:8", "timeouts.join": "defaults at defaults.hcl:5", "timeouts.barrier": "jobs.hcl:9",
+		"timeouts.stale": "jobs.hcl:10", "lifecycle.on_complete": "jobs.hcl:13", "lifecycle.on_running": "jobs.hcl:14",
+		"lifecycle.protect": "jobs.hcl:15", "labels.region": "jobs.hcl:17", "labels.tier": "defaults at defaults.hcl:7",
+	}
+	want := &spec.Config{
+		Stack: "etl-prod", StackAt: "main.hcl:3", Home: "/ops/.muster", Roots: []string{"/jobs/old"}, Default: "/jobs/prod", TakeOver: []string{"etl-old"},
+		ZooKeeper: spec.ZooKeeper{
+			Servers: []string{"zk1:2181", "[::1]:2182"}, SessionTimeout: job.Duration(15 * time.Second),
+			ACL: []string{"auth::cdrwa", "digest:me:omHNdNC4yTDmMuU4WLRCMsPiS0Y=:r", "ip:::1:r", "x509:CN=a:b:r"},
+			TLS: spec.TLS{CAFile: "ca.pem", CertFile: "./me.pem", KeyFile: "me.key"},
+		},
+		Jobs: []job.Job{ingest("eu", 12), ingest("us", 24)},
+		Ignores: []spec.Ignore{{
+			Address: `job.ingest["us"]`, Fields: []string{"labels"}, Until: time.Date(2027, 1, 31, 0, 0, 0, 0, time.UTC),
+			Reason: "OPS-1412 relabelling", At: "jobs.hcl:24",
+		}},
+		Origins: map[string]map[string]string{`job.ingest["eu"]`: origins, `job.ingest["us"]`: origins},
+		Digest:  c.Digest,
+	}
+	if d := cmp.Diff(want, c); d != "" {
+		t.Errorf("config (-want +got):\n%s", d)
+	}
+	if d := cmp.Diff([]string{"/jobs/old", "/jobs/prod"}, c.Searched()); d != "" {
+		t.Errorf("searched (-want +got):\n%s", d)
+	}
+}
+
+// TestSearched: the root of a job that was taken out is still looked at, as far as the configuration can tell.
+func TestSearched(t *testing.T) {
+	for name, c := range map[string]struct {
+		hcl  string
+		want []string
+	}{
+		"nothing": {head, []string{"/muster"}},
+		"roots": {`muster {
+  stack = "s"
+  roots = ["/b", "/a"]
+}`, []string{"/a", "/b"}},
+		"defaults_without_job": {head + `defaults { root = "/d" }`, []string{"/d"}},
+		"defaults_beside_a_job": {head + `defaults { root = "/d" }
+job "a" {
+  root    = "/j"
+  workers = 1
+}`, []string{"/d", "/j"}},
+		"job_elsewhere": {head + `job "a" {
+  root    = "/j"
+  workers = 1
+}`, []string{"/j"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if d := cmp.Diff(c.want, load(t, map[string]string{"a.hcl": c.hcl}, spec.Options{}).Searched()); d != "" {
+				t.Errorf("searched (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	c := load(t, map[string]string{"a.hcl": head + "job \"a\" {\n  workers = 1\n  root = null\n}\n"}, spec.Options{})
+	want := spec.ZooKeeper{Servers: []string{"127.0.0.1:2181"}, SessionTimeout: job.Duration(10 * time.Second)}
+	if d := cmp.Diff(want, c.ZooKeeper); d != "" {
+		t.Errorf("zookeeper (-want +got):\n%s", d)
+	}
+	from := c.Origins["job.a"]
+	if from["root"] != "default" || from["name"] != "a.hcl:4" || from["workers"] != "a.hcl:5" || c.Jobs[0].Root != "/muster" {
+		t.Errorf("origins %v", from)
+	}
+}
+
+// TestPrecedence: each source of values beats the ones before it.
+func TestPrecedence(t *testing.T) {
+	files := map[string]string{
+		"a.hcl": head + "variable \"n\" {\n  type = number\n  default = 1\n}\njob \"a\" {\n  workers = var.n\n}\n",
+	}
+	o := spec.Options{}
+	check := func(source string, want int) {
+		t.Helper()
+		if c := load(t, files, o); c.Jobs[0].Workers != want {
+			t.Errorf("%s: %d workers, want %d", source, c.Jobs[0].Workers, want)
+		}
+	}
+	check("default", 1)
+	o.Environ = []string{"PATH=/bin", "MUSTER_VAR_n=2"}
+	check("environment", 2)
+	files["a.auto.vars.hcl"] = "n = 3\n"
+	check("automatic file", 3)
+	files["b.auto.vars.hcl.json"] = `{"n": 4}`
+	check("later automatic file", 4)
+	files["x.vars.hcl"] = "n = 99\n"
+	check("file that was not asked for", 4)
+	file := filepath.Join(write(t, map[string]string{"x.vars.hcl": "n = 5\n"}), "x.vars.hcl")
+	o.Vars = []spec.VarInput{{File: file}}
+	check("--var-file", 5)
+	o.Vars = append(o.Vars, spec.VarInput{Flag: "n=6"})
+	check("--var", 6)
+	o.Vars = append(o.Vars, spec.VarInput{File: file})
+	check("later --var-file", 5)
+}
+
+// TestValues evaluates an expression as a label.
+func TestValues(t *testing.T) {
+	dir := map[string]string{"rules.txt": "x\n", "sub/y.txt": "why"}
+	for expr, want := range map[string]string{
+		`"${1 + 2}"`:   "3",
+		`var.obj.root`: "/jobs", // optional(string, "/jobs")
+		`join(",", [for k, v in var.m : "${k}${v}"])`: "a1,b2",
+		`join(",", var.l[*].n)`:                       "1,2",
+		`true ? "yes" : "no"`:                         "yes",
+		`chomp(file("rules.txt"))`:                    "x",
+		`file("${path.dir}/sub/y.txt")`:               "why",
+		`fileexists("nope") ? "yes" : "no"`:           "no",
+		`sum([1, 2, 3])`:                              "6",
+		`one(["a"])`:                                  "a",
+		`index(["a", "b"], "b")`:                      "1",
+		`length("abc") + length([1]) + length({})`:    "4",
+		`alltrue([true, startswith("ab", "a"), endswith("ab", "b"), strcontains("abc", "b")])`: "true",
+		`anytrue([false])`:                  "false",
+		`alltrue([])`:                       "true",
+		`base64decode(base64encode("hé"))`:  "hé",
+		`md5("a")`:                          "0cc175b9c0f1b6a831c399e269772661",
+		`substr(sha256("a"), 0, 8)`:         "ca978112",
+		`jsondecode("{\"a\": 1}").a`:        "1",
+		`try(var.obj.nope, "else")`:         "else",
+		`can(var.obj.nope) ? "yes" : "no"`:  "no",
+		`lookup({ a = "x" }, "b", "y")`:     "y",
+		`tostring(max(1, 2))`:               "2",
+		`replace("a-b", "-", "_")`:          "a_b",
+		`regexreplace("a1b2", "[0-9]", "")`: "ab",
+		`reverse(sort(["b", "a"]))[0]`:      "b",
+	} {
+		files := map[string]string{"a.hcl": head + `
+variable "obj" {
+  type    = object({ root = optional(string, "/jobs") })
+  default = {}
+}
+variable "m" {
+  type    = map(number)
+  default = { b = 2, a = 1 }
+}
+variable "l" {
+  default = [{ n = 1 }, { n = 2 }]
+}
+job "a" {
+  workers = 1
+  labels  = { x = (` + expr + `) }
+}
+`}
+		for name, text := range dir {
+			files[name] = text
+		}
+		if got := load(t, files, spec.Options{}).Jobs[0].Labels["x"]; got != want {
+			t.Errorf("%s is %q, want %q", expr, got, want)
+		}
+	}
+}
+
+// TestJSON: the JSON syntax declares the same as the native one.
+func TestJSON(t *testing.T) {
+	native := load(t, map[string]string{"a.hcl": head + `
+locals {
+  r = { eu = 1 }
+}
+job "a" {
+  for_each = local.r
+  name     = "a-${each.key}"
+  workers  = each.value
+  timeouts {
+    join = "5s"
+  }
+  labels = { team = "x" }
+}
+`}, spec.Options{})
+	json := load(t, map[string]string{"a.hcl.json": `{
+  "//": "a comment",
+  "muster": { "stack": "etl" },
+  "locals": { "r": { "eu": 1 } },
+  "job": { "a": {
+    "for_each": "${local.r}", "name": "a-${each.key}", "workers": "${each.value}",
+    "timeouts": { "join": "5s" }, "labels": { "team": "x" }
+  } }
+}`}, spec.Options{})
+	if native.Digest != json.Digest {
+		t.Errorf("native %+v\nJSON %+v", native, json)
+	}
+}
+
+// TestDigest: places, spelling, order and file names mean nothing; what is declared does.
+func TestDigest(t *testing.T) {
+	digest := func(files map[string]string) string { return load(t, files, spec.Options{}).Digest }
+	one := digest(map[string]string{"a.hcl": head + "job \"a\" {\n  workers = 1\n  timeouts {\n    join = \"60s\"\n  }\n}\njob \"b\" {\n  workers = 2\n}\n"})
+	same := digest(map[string]string{
+		"z.hcl": head, "b.hcl": "# comment\njob \"b\" {\n  workers = 1 + 1\n}\n",
+		"c.hcl": "job \"a\" {\n  timeouts {\n    join = \"1m\"\n  }\n  workers = \"1\"\n}\n",
+	})
+	other := digest(map[string]string{"a.hcl": head + "job \"a\" {\n  workers = 1\n}\njob \"b\" {\n  workers = 2\n}\n"})
+	if one != same || one == other || len(one) != 64 {
+		t.Errorf("%s, %s, %s", one, same, other)
+	}
+}
+
+// TestLargeFile: a file that is parsed in pieces has the same jobs and places as one that is not.
+func TestLargeFile(t *testing.T) {
+	text := large(3000)["literal"]["jobs.hcl"]
+	whole := "/*\n}\n*/\n" + text // the comment keeps it from being cut
+	a := load(t, map[string]string{"jobs.hcl": text}, spec.Options{})
+	b := load(t, map[string]string{"jobs.hcl": whole}, spec.Options{})
+	if len(a.Jobs) != 3000 || a.Digest != b.Digest || a.Jobs[2999].At != "jobs.hcl:26996" || b.Jobs[2999].At != "jobs.hcl:26999" {
+		t.Errorf("%d jobs, the last at %s and %s", len(a.Jobs), a.Jobs[2999].At, b.Jobs[2999].At)
+	}
+	windows := strings.ReplaceAll(text, "\n", "\r\n")
+	if c := load(t, map[string]string{"jobs.hcl": windows}, spec.Options{}); c.Digest != a.Digest || c.Jobs[2999].At != a.Jobs[2999].At {
+		t.Errorf("with CRLF the last is at %s", c.Jobs[2999].At)
+	}
+	_, ds := spec.Load(write(t, map[string]string{"jobs.hcl": text + "job \"x\" {\n  workers = \n}\n"}), spec.Options{})
+	if len(ds) != 1 || ds[0].Range.Start.Line != 27005 {
+		_ = ds.Text(os.Stderr, false)
+		t.Errorf("%d findings", len(ds))
+	}
+}

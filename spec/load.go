@@ -1,0 +1,144 @@
+package spec
+
+import (
+	"github.com/hashicorp/hcl/v2"
+	"os"
+	"path/filepath"
+	"time"
+
+	"muster/job"
+)
+
+// Options are the inputs besides the files. The zero value loads a configuration as `validate` on a bare machine would.
+type Options struct {
+	Vars           []VarInput // in command-line order
+	Environ        []string   // as os.Environ; only MUSTER_VAR_name is looked at
+	Version        string     // of muster, for required_version; not a version: not checked
+	Now            time.Time  // for the expiry of drift ignores; zero: not checked
+	HasCredentials bool       // whether the session will authenticate; without, an open ACL is worth a warning
+}
+
+// VarInput is one --var or --var-file. Exactly one field is set.
+type VarInput struct {
+	Flag string // name=value
+	File string // path
+}
+
+// Config is what a configuration declares, with every default filled in.
+type Config struct {
+	Stack     string
+	StackAt   string // "main.hcl:2"
+	Home      string
+	Roots     []string // also searched; see Searched
+	Default   string   // root that the defaults block names; "" if it names none
+	TakeOver  []string
+	ZooKeeper ZooKeeper
+	Jobs      []job.Job // in source order, for_each in key order; no two paths equal or nested. They may share label maps
+	Ignores   []Ignore
+	Digest    string // of everything above but the places; the same on every machine
+	// Origins says where each value of a job came from, by address and field ("workers", "timeouts.join",
+	// "labels.team", also "name" and "root"): "jobs.hcl:31", "defaults at jobs.hcl:12" or "default". Jobs may share a map.
+	Origins map[string]map[string]string
+}
+
+// ZooKeeper is where and how to connect.
+type ZooKeeper struct {
+	Servers        []string // host:port
+	SessionTimeout job.Duration
+	ACL            []string // scheme:id:perms; nil: not declared
+	TLS            TLS
+}
+
+// TLS holds file names as declared: relative ones are relative to the configuration directory.
+type TLS struct{ CAFile, CertFile, KeyFile string }
+
+// Ignore is drift that is known and tolerated for a while.
+type Ignore struct {
+	Address string    // of a declared job, or the path of an undeclared one
+	Fields  []string  // "workers", "labels", "labels.team", "timeouts"; none: whatever is found
+	Until   time.Time // the last day, 00:00 UTC
+	Reason  string
+	At      string // "drift.hcl:3"
+}
+
+// Defaults of the muster and zookeeper blocks.
+const (
+	DefaultHome           = "/.muster"
+	DefaultServer         = "127.0.0.1:2181"
+	DefaultSessionTimeout = job.Duration(10 * time.Second)
+)
+
+// Load reads the configuration in dir. Config is nil if there are errors; warnings may stand beside one.
+func Load(dir string, o Options) (*Config, Diagnostics) {
+	if dir == "" {
+		dir = "."
+	}
+	l := &loader{
+		findings: findings{sources: map[string][]byte{}},
+		dir:      dir,
+		opts:     o,
+		vars:     map[string]*variable{},
+		locals:   map[string]*local{},
+		badRefs:  map[any]bool{},
+	}
+	c := l.load()
+	ds := l.sorted()
+	if ds.HasErrors() {
+		return nil, ds
+	}
+	return c, ds
+}
+
+// loader holds one run of Load.
+type loader struct {
+	findings
+	dir        string
+	opts       Options
+	incomplete bool // a file or block could not be read: what is not declared elsewhere may be declared there
+	valueless  bool // a value could not be read: a variable without one may have it there
+	blocks     blocks
+	vars       map[string]*variable
+	locals     map[string]*local
+	held       extent // of all locals
+	funcs      functions
+	ctx        *hcl.EvalContext // see global
+	badRefs    map[any]bool     // expressions whose references have been reported
+}
+
+func (l *loader) load() *Config {
+	files, ok := l.scan(l.dir)
+	if !ok {
+		return nil
+	}
+	for _, name := range files.config {
+		l.parseFile(filepath.Join(l.dir, name), name)
+	}
+	if !l.checkVersion() {
+		return nil // whatever else is wrong may be right for the version that is asked for
+	}
+	root, err := os.OpenRoot(l.dir)
+	if err != nil {
+		l.directory(l.dir, err)
+		return nil
+	}
+	defer root.Close()
+	l.funcs = newFunctions(root)
+
+	l.declareVariables()
+	l.readValues(files.autoVars)
+	l.settleVariables()
+	l.settleLocals()
+	l.validateVariables()
+
+	c := &Config{Origins: map[string]map[string]string{}}
+	l.readMuster(c)
+	l.readZooKeeper(c)
+	d := l.readJobs(c)
+	l.readDrift(c, d)
+	l.checkPaths(c, d)
+	if len(l.list) == 0 {
+		l.warnOpen(c)
+	}
+	c.Digest = c.digest()
+	return c
+}

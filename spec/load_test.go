@@ -1,0 +1,65 @@
+package spec_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"muster/job"
+	"muster/spec"
+)
+
+// write makes a configuration directory.
+func write(t testing.TB, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// load is Load of files that must be right.
+func load(t testing.TB, files map[string]string, o spec.Options) *spec.Config {
+	t.Helper()
+	c, ds := spec.Load(write(t, files), o)
+	if c == nil {
+		_ = ds.Text(os.Stderr, false)
+		t.Fatal("the configuration was rejected")
+	}
+	return c
+}
+
+func TestPlainJob(t *testing.T) {
+	c := load(t, map[string]string{"jobs.hcl": `
+muster {
+  stack = "etl"
+}
+
+job "ingest" {
+  workers = 4
+  timeouts {
+    join = "60s"
+  }
+}
+`}, spec.Options{})
+	want := job.Default()
+	want.Name, want.Address, want.At = "ingest", "job.ingest", "jobs.hcl:6"
+	want.Workers = 4
+	want.Timeouts.Join = job.Duration(time.Minute)
+	if d := cmp.Diff([]job.Job{want}, c.Jobs); d != "" {
+		t.Errorf("jobs (-want +got):\n%s", d)
+	}
+	if c.Stack != "etl" || c.StackAt != "jobs.hcl:3" || c.Home != "/.muster" {
+		t.Errorf("stack %q at %q, home %q", c.Stack, c.StackAt, c.Home)
+	}
+}

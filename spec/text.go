@@ -1,0 +1,224 @@
+package spec
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/width"
+)
+
+// JSON writes the diagnostics as one object, for tools.
+func (ds Diagnostics) JSON(w io.Writer) error {
+	out := struct {
+		FormatVersion string      `json:"format_version"`
+		Valid         bool        `json:"valid"`
+		Errors        int         `json:"error_count"`
+		Warnings      int         `json:"warning_count"`
+		Diagnostics   Diagnostics `json:"diagnostics"`
+	}{FormatVersion: "1.0", Valid: !ds.HasErrors(), Diagnostics: append(Diagnostics{}, ds...)}
+	for _, d := range ds {
+		if d.Severity == Error {
+			out.Errors++
+		} else {
+			out.Warnings++
+		}
+	}
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(out)
+}
+
+// Text writes the diagnostics for eyes. Where a finding stands is marked with carets on a line of their own, so it is
+// seen without colour too. No control character of the source gets through.
+func (ds Diagnostics) Text(w io.Writer, color bool) error {
+	var b bytes.Buffer
+	p := printer{out: &b, color: color}
+	for i, d := range ds {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		p.diagnostic(d)
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+type printer struct {
+	out   *bytes.Buffer
+	color bool
+}
+
+// The colours of a diagnostic.
+const (
+	red, yellow, blue, bold = "31", "33", "34", "1"
+)
+
+func (p *printer) paint(sgr, s string) string {
+	if !p.color || s == "" {
+		return s
+	}
+	return "\x1b[" + sgr + "m" + s + "\x1b[0m"
+}
+
+func (p *printer) printf(format string, args ...any) { fmt.Fprintf(p.out, format, args...) }
+
+func (p *printer) diagnostic(d Diagnostic) {
+	tone := red
+	if d.Severity == Warning {
+		tone = yellow
+	}
+	p.printf("%s%s\n", p.paint(bold+";"+tone, string(d.Severity)+"["+d.Code+"]"), p.paint(bold, ": "+clean(d.Summary)))
+
+	gutter := 2 // digits of the largest line number
+	for _, r := range d.Related {
+		gutter = max(gutter, len(strconv.Itoa(r.Range.Start.Line)))
+	}
+	in := ""
+	if d.Range != nil {
+		gutter = max(gutter, len(strconv.Itoa(d.Range.Start.Line)))
+		if d.In != "" {
+			in = ", in " + clean(d.In)
+		}
+		if strings.Contains(d.Address, "[") { // one instance of several
+			in = ", in " + clean(d.Address)
+		}
+		p.place("-->", gutter, *d.Range, d.Snippet, in, tone, '^', d.Note)
+	}
+	bar := strings.Repeat(" ", gutter+1)
+	for _, v := range d.Values {
+		from := ""
+		if v.From != "" {
+			from = "  (" + clean(v.From) + ")"
+		}
+		p.printf("%s%s %s %s%s\n", bar, p.paint(blue, "|"), clean(v.Traversal), clean(v.Statement), from)
+	}
+	for _, r := range d.Related {
+		p.place(":::", gutter, r.Range, r.Snippet, "", blue, '-', r.Message)
+	}
+	for _, line := range []struct{ word, text string }{{"note", d.Detail}, {"help", d.Help}} {
+		if line.text != "" {
+			text := strings.ReplaceAll(clean(line.text), "\n", "\n"+bar+"        ")
+			p.printf("%s%s %s: %s\n", bar, p.paint(blue, "="), p.paint(bold, line.word), text)
+		}
+	}
+}
+
+// place prints where, the source line, and the marks below it.
+func (p *printer) place(arrow string, gutter int, r Range, s *Snippet, in, tone string, mark rune, note string) {
+	bar := strings.Repeat(" ", gutter+1)
+	p.printf("%*s%s %s:%d:%d%s\n", gutter, "", p.paint(blue, arrow), clean(r.Filename), r.Start.Line, r.Start.Column, in)
+	if s == nil {
+		if note != "" {
+			p.printf("%s%s %s\n", bar, p.paint(blue, "="), clean(note))
+		}
+		return
+	}
+	before, marked, after := window(*s)
+	pad := strings.Repeat(" ", columns(before))
+	marks := strings.Repeat(string(mark), max(1, columns(before+marked)-columns(before)))
+	if note != "" {
+		marks += " " + clean(note)
+	}
+	p.printf("%s%s\n", bar, p.paint(blue, "|"))
+	p.printf("%s %s %s\n", p.paint(blue, fmt.Sprintf("%*d", gutter, r.Start.Line)), p.paint(blue, "|"),
+		visible(before+marked+after))
+	p.printf("%s%s %s%s\n", bar, p.paint(blue, "|"), pad, p.paint(tone, marks))
+}
+
+// maxLine is how much of a source line is shown before and behind the place: generated files can have long lines.
+const maxLine = 120
+
+// window cuts a source line in three around the marked part, and long lines to what can be read.
+func window(s Snippet) (before, marked, after string) {
+	before, marked, after = s.Code[:s.Start], s.Code[s.Start:s.End], s.Code[s.End:]
+	if runes := []rune(before); len(runes) > maxLine {
+		before = "..." + string(runes[len(runes)-maxLine/2:])
+	}
+	if runes := []rune(marked); len(runes) > maxLine {
+		return before, string(runes[:maxLine]), "..."
+	}
+	if runes := []rune(after); len(runes) > maxLine {
+		after = string(runes[:maxLine/2]) + "..."
+	}
+	return before, marked, after
+}
+
+// tabWidth is what a tab at the terminal advances to a multiple of, here and in visible.
+const tabWidth = 4
+
+// visible is a source line as it is printed: tabs as spaces, control characters as escapes.
+func visible(line string) string {
+	var b strings.Builder
+	at := 0
+	for _, r := range line {
+		shown := show(r, at)
+		b.WriteString(shown)
+		at += cells(shown)
+	}
+	return b.String()
+}
+
+// columns is how many terminal cells visible(line) takes.
+func columns(line string) int { return cells(visible(line)) }
+
+func show(r rune, at int) string {
+	if r == '\t' {
+		return strings.Repeat(" ", tabWidth-at%tabWidth)
+	}
+	return clean(string(r))
+}
+
+// clean escapes what could steer a terminal or reorder its text. Newlines stay.
+func clean(s string) string {
+	if isPlain(s) {
+		return s
+	}
+	var b strings.Builder
+	for i, r := range s {
+		_, size := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		case r == '\n' || r == '\u200d':
+			b.WriteRune(r)
+		case r < 0x80 && unicode.IsControl(r):
+			fmt.Fprintf(&b, `\x%02x`, r)
+		case unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp):
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+func isPlain(s string) bool {
+	for i := range len(s) {
+		if s[i] < 0x20 && s[i] != '\n' || s[i] >= 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// cells is how many terminal cells s takes: two for wide East Asian characters and emoji, none for combining marks.
+func cells(s string) int {
+	n := 0
+	for _, r := range s {
+		switch kind := width.LookupRune(r).Kind(); {
+		case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf):
+		case kind == width.EastAsianWide || kind == width.EastAsianFullwidth:
+			n += 2
+		default:
+			n++
+		}
+	}
+	return n
+}
