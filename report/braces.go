@@ -1,0 +1,148 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// expression names n paths at once.
+type expression struct {
+	text string
+	n    int
+}
+
+// braceExpressions writes paths as a shell would expand them: /jobs/{nightly,tmp-{0001..0400}}. An expression stays within one
+// folder and is short enough to be read, or left out.
+func braceExpressions(paths []string) []expression {
+	const most = 100 // ranges and names
+	byFolder := map[string][]string{}
+	for _, p := range paths {
+		at := strings.LastIndexByte(p, '/') + 1
+		byFolder[p[:at]] = append(byFolder[p[:at]], p[at:])
+	}
+	folders := make([]string, 0, len(byFolder))
+	for f := range byFolder {
+		folders = append(folders, f)
+	}
+	slices.Sort(folders)
+	var all []expression
+	for _, f := range folders {
+		for chunk := range slices.Chunk(numberRanges(byFolder[f]), most) {
+			e := expression{}
+			texts := make([]string, len(chunk))
+			for i, c := range chunk {
+				texts[i] = c.text
+				e.n += c.n
+			}
+			e.text = f + braced(texts)
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// pattern is names that differ in one number only, which has so many digits.
+type pattern struct {
+	before, after string
+	digits        int
+}
+
+// patterns of name: one for each number in it.
+func patterns(name string) (ps []pattern, numbers []int) {
+	const longest = 9
+	for i := 0; i < len(name); i++ {
+		n := len(name[i:]) - len(strings.TrimLeft(name[i:], "0123456789"))
+		if n == 0 {
+			continue
+		}
+		if number, err := strconv.Atoi(name[i : i+n]); err == nil && n <= longest {
+			ps = append(ps, pattern{name[:i], name[i+n:], n})
+			numbers = append(numbers, number)
+		}
+		i += n
+	}
+	return ps, numbers
+}
+
+// numberRanges puts names together whose numbers follow each other, n{0001..0400}.eu, and returns all sorted. Of several numbers
+// in a name the one counts that most names share the rest of.
+func numberRanges(names []string) []expression {
+	sizes := map[pattern]int{}
+	for _, n := range names {
+		ps, _ := patterns(n)
+		for _, p := range ps {
+			sizes[p]++
+		}
+	}
+	var out []expression
+	numbers := map[pattern][]int{}
+	for _, n := range names {
+		ps, values := patterns(n)
+		best := -1
+		for i, p := range ps {
+			if best < 0 || sizes[p] >= sizes[ps[best]] {
+				best = i
+			}
+		}
+		if best < 0 {
+			out = append(out, expression{n, 1})
+			continue
+		}
+		numbers[ps[best]] = append(numbers[ps[best]], values[best])
+	}
+	for p, values := range numbers {
+		slices.Sort(values)
+		for len(values) > 0 {
+			n := 1
+			for n < len(values) && values[n] == values[0]+n {
+				n++
+			}
+			middle := fmt.Sprintf("%0*d", p.digits, values[0])
+			if n > 2 {
+				middle = fmt.Sprintf("{%0*d..%0*d}", p.digits, values[0], p.digits, values[n-1])
+			} else {
+				n = 1
+			}
+			out = append(out, expression{p.before + middle + p.after, n})
+			values = values[n:]
+		}
+	}
+	slices.SortFunc(out, func(a, b expression) int { return strings.Compare(a.text, b.text) })
+	return out
+}
+
+// braced is sorted texts as one: what they start with in common, and the rest in braces. A range in a text stays whole.
+func braced(texts []string) string {
+	if len(texts) == 1 {
+		return texts[0]
+	}
+	common := texts[0]
+	for _, t := range texts[1:] {
+		n := 0
+		for n < min(len(common), len(t)) && common[n] == t[n] && t[n] != '{' {
+			n++
+		}
+		common = common[:n]
+	}
+	var parts []string
+	for start := 0; start < len(texts); {
+		rest := texts[start][len(common):]
+		end := start + 1
+		for rest != "" && rest[0] != '{' && end < len(texts) && texts[end][len(common):][0] == rest[0] {
+			end++
+		}
+		group := make([]string, end-start)
+		for i := range group {
+			group[i] = texts[start+i][len(common):]
+		}
+		part := strings.Join(group, ",")
+		if factored := braced(group); len(factored) < len(part) {
+			part = factored
+		}
+		parts = append(parts, part)
+		start = end
+	}
+	return common + "{" + strings.Join(parts, ",") + "}"
+}

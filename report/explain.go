@@ -1,0 +1,116 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+
+	"muster/plan"
+)
+
+// Part is a znode of a job that cannot be read as a whole.
+type Part struct{ Name, Path, State string }
+
+// Explanation is what is known about a row beyond the row itself. All of it may be zero.
+type Explanation struct {
+	Origins map[string]string // by field, such as "jobs.hcl:31" or "default"
+	Parts   []Part
+	Mend    string // how to mend what Parts show
+}
+
+// Explain writes why a row is what it is: every fact that its status rests on, and every declared value with the place it
+// came from.
+func Explain(w io.Writer, r plan.Row, stack string, e Explanation, o Options) error {
+	p := newPage(w, o)
+	p.wrap(bold, r.Address(), 2)
+	p.newline()
+	fs := []field{{"path", r.Path}, {"status", string(r.Old.Status()) + ": " + meaning(r.Old)}, {"action", r.Title()}}
+	if r.Action() != plan.Blocked {
+		fs = append(fs, field{"because", r.Because()})
+	}
+	next, _, _ := strings.Cut(r.Proceed(), "muster explain ") // which is being read
+	if next = cmp.Or(e.Mend, strings.TrimSuffix(next, "; ")); next != "" {
+		fs = append(fs, field{"to proceed", next})
+	}
+	if r.Stale() {
+		fs = append(fs, field{"grace", "committed only after nobody joined or left for " + r.Grace().String()})
+	}
+	p.fields(fs)
+	if len(e.Parts) > 0 {
+		var there []field
+		for _, part := range e.Parts {
+			there = append(there, field{part.Name, part.Path}, field{"", part.State})
+		}
+		p.section("what is there", there)
+	}
+	p.section("observed in ZooKeeper", observed(r.Old))
+	if r.New == nil {
+		p.section("not declared by stack "+stack, nil)
+		return p.flush()
+	}
+	fs = nil
+	for _, f := range r.New.Fields() {
+		value := f.Value
+		if from := e.Origins[f.Name]; from != "" {
+			value += "  (" + from + ")"
+		}
+		fs = append(fs, field{f.Name, value})
+	}
+	p.section("declared at "+r.New.At, fs)
+	p.section("differs", changes(r, stack))
+	return p.flush()
+}
+
+// section writes a heading and its lines; a section that should have lines and has none is left out.
+func (p *page) section(heading string, fs []field) {
+	if len(fs) == 0 && heading == "differs" {
+		return
+	}
+	p.newline()
+	p.wrap(bold, "  "+heading, 4)
+	p.newline()
+	p.fields(fs)
+}
+
+// observed lists every fact.
+func observed(o *plan.Observed) []field {
+	if o == nil {
+		return []field{{"job znode", "none"}}
+	}
+	var fs []field
+	if counted(o) || o.Pzxid != 0 { // else it was not read
+		fs = append(fs, field{"job znode", fmt.Sprintf("version %d, last join or leave %#x", o.Version, o.Pzxid)})
+	}
+	if rec := o.Record; rec != nil {
+		fs = append(fs,
+			field{"record", fmt.Sprintf("version %d, state %s", o.RecordVersion, rec.State)},
+			field{"stack", rec.Stack}, field{"generation", rec.Generation})
+		if rec.By != "" {
+			fs = append(fs, field{"applied", "by " + rec.By + " at " + rec.Applied})
+		}
+		if rec.Job.Address != "" {
+			fs = append(fs, field{"declared as", rec.Job.Address})
+		}
+		if rec.Edited() {
+			fs = append(fs, field{"digest", "does not verify: somebody other than muster changed the record"})
+		}
+		if len(rec.ACL) > 0 {
+			fs = append(fs, field{"acl", strings.Join(rec.ACL, " ")})
+		}
+		fs = append(fs, field{"last run", lastRun(o)})
+	} else if o.Classic || o.Foreign {
+		fs = append(fs, field{"record", "none"})
+	}
+	fs = append(fs,
+		field{"joined", ofN(o.Joined, o)}, field{"completed", number(o.Done, o)}, field{"live", number(o.Live, o)})
+	for _, f := range []field{
+		{"workers", strings.Join(o.Workers, ", ")}, {"not workers", strings.Join(o.Strangers, ", ")},
+		{"companions", strings.Join(o.Companions, ", ")}, {"problem", o.Problem},
+	} {
+		if f.value != "" {
+			fs = append(fs, f)
+		}
+	}
+	return fs
+}

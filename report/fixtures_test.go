@@ -1,0 +1,66 @@
+package report_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"muster/job"
+	"muster/plan"
+)
+
+const stack = "etl-prod"
+
+func declared(name string, workers int, edits ...func(*job.Job)) job.Job {
+	j := job.Default()
+	j.Name, j.Root, j.Workers = name, "/jobs/prod", workers
+	j.Address, j.At = "job."+name, "jobs.hcl:52"
+	for _, edit := range edits {
+		edit(&j)
+	}
+	return j
+}
+
+func recorded(j job.Job, joined, done, live int) plan.Observed {
+	rec := job.Record{Job: j, Stack: stack, Generation: "g1", State: job.Open, Op: "op1"}
+	rec.Digest = rec.Sum()
+	return plan.Observed{Record: &rec, Joined: joined, Done: done, Live: live}
+}
+
+// sample is the plan of the design's example: one row of each kind, and fifteen that need nothing.
+func sample() plan.Plan {
+	ingest := declared("ingest-us", 24, func(j *job.Job) { j.Address, j.At = `job.ingest["us"]`, "jobs.hcl:29" })
+	want := plan.Want{Stack: stack, Jobs: []job.Job{
+		ingest, declared("nightly", 12), declared("report", 16, func(j *job.Job) { j.At = "jobs.hcl:71" }),
+	}}
+	live := recorded(declared("report", 8), 8, 0, 5)
+	for i := range 5 {
+		live.Workers = append(live.Workers, fmt.Sprintf("10.0.3.%d:7000", 11+i))
+	}
+	have := plan.State{Jobs: map[string]plan.Observed{
+		"/jobs/prod/nightly":      recorded(declared("nightly", 8), 8, 5, 0),
+		"/jobs/prod/report":       live,
+		"/jobs/prod/tmp-backfill": recorded(declared("tmp-backfill", 2, func(j *job.Job) { j.Address = "job.tmp" }), 2, 0, 0),
+	}}
+	for i := range 15 {
+		j := declared(fmt.Sprintf("same-%02d", i), 4)
+		want.Jobs = append(want.Jobs, j)
+		have.Jobs[j.Path()] = recorded(j, 0, 0, 0)
+	}
+	p := plan.Diff(want, have)
+	p.Roots = []string{"/jobs/prod"}
+	return p
+}
+
+// text is what f writes.
+func text(t *testing.T, f func(*strings.Builder) error) string {
+	t.Helper()
+	var b strings.Builder
+	if err := f(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+var took = 41 * time.Millisecond

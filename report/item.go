@@ -1,0 +1,165 @@
+package report
+
+import (
+	"muster/apply"
+	"muster/plan"
+)
+
+// item is one job in a report, or one finding about it: what plan, apply and drift have to say, in one shape.
+type item struct {
+	row     plan.Row
+	word    string // the group it is counted in: "delete", "refused", "missing"
+	symbol  string
+	title   string // the word, and how
+	because string
+	next    string // what a user can type; may be empty
+	fields  []field
+	level   level
+	verdict verdict
+	outcome *apply.Outcome // of apply
+}
+
+// level is how much of a reader's attention an item deserves.
+type level int
+
+const (
+	quiet level = iota // nothing to do
+	note
+	warning
+	failure
+)
+
+// verdict is what a test report makes of an item.
+type verdict int
+
+const (
+	passed verdict = iota
+	failed
+	skipped // it was not evaluated, or somebody decided not to look
+)
+
+// place is where the job is declared: "jobs.hcl:29".
+func (it item) place() string {
+	if it.row.New == nil {
+		return "not declared"
+	}
+	return it.row.New.At
+}
+
+// group is the items of one word, in the order of a plan.
+type group struct {
+	word  string
+	items []item
+}
+
+// grouped sorts items by word. Every word has its group, also without items: all counts are always shown.
+func grouped(words []string, items []item) []group {
+	of := map[string][]item{}
+	for _, it := range items {
+		of[it.word] = append(of[it.word], it)
+	}
+	groups := make([]group, len(words))
+	for i, word := range words {
+		groups[i] = group{word, of[word]}
+	}
+	return groups
+}
+
+// planItems has one item a row.
+func planItems(p plan.Plan) []item {
+	from := movedFrom(p)
+	items := make([]item, len(p.Rows))
+	for i, r := range p.Rows {
+		a := r.Action()
+		items[i] = item{
+			row: r, word: string(a), symbol: a.Symbol(), title: r.Title(), because: r.Because(), next: r.Proceed(),
+			fields: fields(r, p.Stack, from[r.Address()]),
+		}
+		items[i].level, items[i].verdict = weigh(r)
+	}
+	return items
+}
+
+func weigh(r plan.Row) (level, verdict) {
+	switch a := r.Action(); {
+	case a == plan.Blocked:
+		return warning, failed
+	case r.Old.Status() == plan.Unreadable:
+		return warning, skipped
+	case a == plan.Delete:
+		return warning, passed
+	case attention(r):
+		return note, passed
+	}
+	return quiet, passed
+}
+
+func planWords() []string {
+	var words []string
+	for _, a := range plan.Actions() {
+		words = append(words, string(a))
+	}
+	return words
+}
+
+// applyItems has one item for each change that apply dealt with, and one for each row that it left alone.
+func applyItems(p plan.Plan, outcomes []apply.Outcome) []item {
+	was := map[string]*apply.Outcome{}
+	for i := range outcomes {
+		was[outcomes[i].Row.Path] = &outcomes[i]
+	}
+	items := planItems(p)
+	for i := range items {
+		it := &items[i]
+		o := was[it.row.Path]
+		if o == nil {
+			continue
+		}
+		it.outcome = o
+		it.word, it.title, it.because, it.next = string(o.Result), string(o.Result), advice(*o), ""
+		it.level, it.verdict = weighOutcome(*o)
+		switch o.Result {
+		case apply.Applied:
+			it.word, it.title, it.because = past(o.Row.Action()), past(o.Row.Action()), o.Row.Because()
+		case apply.Refused, apply.Unknown, apply.NotStarted, apply.Waiting:
+			it.next = "muster plan"
+		}
+		if o.Err != nil && o.Result != apply.Failed { // whose advice says it
+			it.because = cause(*o) + "; " + it.because
+		}
+		it.fields = append(it.fields, outcomeFields(*o)...)
+	}
+	return items
+}
+
+func weighOutcome(o apply.Outcome) (level, verdict) {
+	switch o.Result {
+	case apply.Refused, apply.Failed, apply.Unknown:
+		return failure, failed
+	case apply.Waiting, apply.NotStarted:
+		return warning, skipped
+	}
+	return note, passed
+}
+
+func outcomeFields(o apply.Outcome) []field {
+	fs := []field{{"result", string(o.Result)}}
+	if d := detail(o); d != "" {
+		fs = append(fs, field{"detail", d})
+	}
+	if o.Result != apply.Applied {
+		fs = append(fs, field{"what now", advice(o)})
+	}
+	return fs
+}
+
+func applyWords() []string {
+	var words []string
+	for _, a := range []plan.Action{plan.Create, plan.Replace, plan.Delete, plan.Update} {
+		words = append(words, past(a))
+	}
+	for _, r := range apply.Results()[1:] {
+		words = append(words, string(r))
+	}
+	return append(words, planWords()[4:]...)
+}

@@ -1,0 +1,190 @@
+package report
+
+import (
+	"slices"
+
+	"muster/apply"
+	"muster/job"
+	"muster/plan"
+)
+
+// FormatVersion of the JSON reports of apply and drift. A reader accepts any minor version.
+const FormatVersion = "1.0"
+
+// json is the plan file for plan; apply and drift have a document of their own. A plan that did not come to be leaves what
+// every document has in common: why.
+func (r Run) json() ([]byte, error) {
+	doc := document{
+		FormatVersion: FormatVersion, Command: r.Command, MusterVersion: r.Version, Servers: r.Servers, ExitCode: r.ExitCode,
+		Problems: append([]Problem{}, r.Problems...),
+	}
+	if r.Plan != nil {
+		doc.Stack, doc.Ensemble, doc.Roots, doc.Unlisted = r.Plan.Stack, r.Plan.Ensemble, r.Plan.Roots, r.Plan.Unlisted
+	}
+	var v any = doc
+	switch {
+	case r.Command == "plan" && r.Saved != nil:
+		return plan.Encode(*r.Saved)
+	case r.Drift != nil:
+		v = driftJSON(doc, *r.Drift, r.FailOn)
+	case r.Command == "apply" && r.Plan != nil:
+		v = applyJSON(doc, *r.Plan, r.Outcomes)
+	}
+	text, err := plan.CanonicalJSON(v)
+	return append(text, '\n'), err
+}
+
+// document is what the JSON reports have in common.
+type document struct {
+	FormatVersion string    `json:"format_version"`
+	Command       string    `json:"command"`
+	MusterVersion string    `json:"muster_version"`
+	Stack         string    `json:"stack,omitempty"`
+	Ensemble      string    `json:"ensemble,omitempty"`
+	Servers       []string  `json:"servers,omitempty"`
+	Roots         []string  `json:"roots,omitempty"`
+	Unlisted      []string  `json:"unlisted,omitempty"`
+	Problems      []Problem `json:"problems"`
+	ExitCode      int       `json:"exit_code"`
+}
+
+// subject names the job of a finding or an outcome, with the keys of a plan file.
+type subject struct {
+	Address    string      `json:"address"`
+	Type       string      `json:"type"` // "job"
+	Name       string      `json:"name"`
+	Path       string      `json:"path"`
+	DeclaredAt string      `json:"declared_at,omitempty"`
+	Status     plan.Status `json:"status"` // as it was read
+}
+
+func subjectOf(r plan.Row) subject {
+	s := subject{r.Address(), "job", r.Name(), r.Path, "", r.Old.Status()}
+	if r.New != nil {
+		s.DeclaredAt = r.New.At
+	}
+	return s
+}
+
+type driftDocument struct {
+	document
+	Findings   []findingJSON `json:"findings"`
+	Unreadable []unseenJSON  `json:"unreadable"`
+	Summary    driftSummary  `json:"summary"`
+}
+
+type findingJSON struct {
+	subject
+	Kind      plan.Kind    `json:"kind"`
+	Counts    bool         `json:"counts"` // --fail-on names its kind, and no ignore block hides it
+	Because   string       `json:"because"`
+	ToProceed string       `json:"to_proceed,omitempty"`
+	Changes   []changeJSON `json:"changes"`
+	Ignored   *ignoreJSON  `json:"ignored,omitempty"`
+}
+
+type changeJSON struct {
+	Field    string  `json:"field"`
+	Recorded *string `json:"recorded"`
+	Declared *string `json:"declared"`
+}
+
+type ignoreJSON struct {
+	At     string `json:"at"`
+	Until  string `json:"until"`
+	Reason string `json:"reason"`
+}
+
+type unseenJSON struct {
+	subject
+	Problem string `json:"problem"`
+}
+
+type driftSummary struct {
+	Declared   int               `json:"declared"`
+	Kinds      map[plan.Kind]int `json:"kinds"`
+	Counted    int               `json:"counted"`
+	Ignored    int               `json:"ignored"`
+	Unreadable int               `json:"unreadable"`
+	Unlisted   int               `json:"unlisted"`
+}
+
+func driftJSON(doc document, d plan.Drift, failOn []plan.Kind) driftDocument {
+	out := driftDocument{document: doc, Findings: []findingJSON{}, Unreadable: []unseenJSON{}, Summary: driftSummary{
+		Declared: d.Jobs, Kinds: map[plan.Kind]int{}, Ignored: len(d.Ignored), Unreadable: len(d.Unreadable), Unlisted: len(d.Unlisted),
+	}}
+	for _, k := range plan.Kinds() {
+		out.Summary.Kinds[k] = len(d.Of(k))
+	}
+	for _, k := range failOn {
+		out.Summary.Counted += out.Summary.Kinds[k]
+	}
+	for _, f := range append(d.Findings[:len(d.Findings):len(d.Findings)], d.Ignored...) {
+		j := findingJSON{subject: subjectOf(f.Row), Kind: f.Kind, Because: f.Because(), ToProceed: f.Proceed(), Changes: changesJSON(f.Changes)}
+		if f.Ignore != nil {
+			j.Ignored = &ignoreJSON{f.Ignore.At, f.Ignore.Until, f.Ignore.Reason}
+		} else {
+			j.Counts = slices.Contains(failOn, f.Kind)
+		}
+		out.Findings = append(out.Findings, j)
+	}
+	for _, r := range d.Unreadable {
+		out.Unreadable = append(out.Unreadable, unseenJSON{subjectOf(r), r.Old.Problem})
+	}
+	return out
+}
+
+func changesJSON(changes []job.Change) []changeJSON {
+	all := []changeJSON{}
+	for _, c := range changes {
+		all = append(all, changeJSON{c.Name, c.Old, c.New})
+	}
+	return all
+}
+
+type applyDocument struct {
+	document
+	ID       string               `json:"id"`
+	Outcomes []outcomeJSON        `json:"outcomes"`
+	Blocked  []blockedJSON        `json:"blocked"`
+	Summary  map[apply.Result]int `json:"summary"`
+}
+
+type outcomeJSON struct {
+	subject
+	Action  plan.Action  `json:"action"`
+	Result  apply.Result `json:"result"`
+	Error   string       `json:"error,omitempty"`
+	TookMS  int64        `json:"took_ms"`
+	WhatNow string       `json:"what_now,omitempty"`
+}
+
+type blockedJSON struct {
+	subject
+	Because   string `json:"because"`
+	ToProceed string `json:"to_proceed"`
+}
+
+func applyJSON(doc document, p plan.Plan, outcomes []apply.Outcome) applyDocument {
+	out := applyDocument{document: doc, ID: p.ID, Outcomes: []outcomeJSON{}, Blocked: []blockedJSON{}, Summary: map[apply.Result]int{}}
+	for _, res := range apply.Results() {
+		out.Summary[res] = 0
+	}
+	for _, o := range outcomes {
+		out.Summary[o.Result]++
+		j := outcomeJSON{subject: subjectOf(o.Row), Action: o.Row.Action(), Result: o.Result, TookMS: o.Took.Milliseconds()}
+		if o.Err != nil {
+			j.Error = cause(o)
+		}
+		if o.Result != apply.Applied {
+			j.WhatNow = advice(o)
+		}
+		out.Outcomes = append(out.Outcomes, j)
+	}
+	for _, r := range p.Rows {
+		if r.Action() == plan.Blocked {
+			out.Blocked = append(out.Blocked, blockedJSON{subjectOf(r), r.Because(), r.Proceed()})
+		}
+	}
+	return out
+}

@@ -1,0 +1,165 @@
+package report
+
+import (
+	"cmp"
+	"encoding/xml"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// junit maps a run to tests: a suite is a file of declarations, a test case a job. Blocked, refused, failed and drifted jobs are
+// failures; what was not evaluated is skipped; what kept the run from its end is an error. Unmanaged znodes are nobody's test.
+func (r Run) junit() ([]byte, error) {
+	doc := testSuites{Name: clean("muster " + r.Command), Time: seconds(r.Took)}
+	items, _ := r.items()
+	cases := r.problemCases()
+	cases = append(cases, r.jobCases(items)...)
+	for _, c := range cases {
+		if len(doc.Suites) == 0 || doc.Suites[len(doc.Suites)-1].Name != c.suite {
+			doc.Suites = append(doc.Suites, testSuite{Name: c.suite})
+		}
+		s := &doc.Suites[len(doc.Suites)-1]
+		s.Cases = append(s.Cases, c)
+		s.add(c)
+		doc.add(c)
+	}
+	body, err := xml.MarshalIndent(doc, "", "  ")
+	return slices.Concat([]byte(xml.Header), body, []byte("\n")), err
+}
+
+type testSuites struct {
+	XMLName xml.Name `xml:"testsuites"`
+	Name    string   `xml:"name,attr"`
+	tally
+	Time   string      `xml:"time,attr"`
+	Suites []testSuite `xml:"testsuite"`
+}
+
+type testSuite struct {
+	Name string `xml:"name,attr"`
+	tally
+	Cases []testCase `xml:"testcase"`
+}
+
+type tally struct {
+	Tests    int `xml:"tests,attr"`
+	Failures int `xml:"failures,attr"`
+	Errors   int `xml:"errors,attr"`
+	Skipped  int `xml:"skipped,attr"`
+}
+
+type testCase struct {
+	suite   string
+	Class   string      `xml:"classname,attr"`
+	Name    string      `xml:"name,attr"`
+	File    string      `xml:"file,attr,omitempty"`
+	Line    string      `xml:"line,attr,omitempty"`
+	Time    string      `xml:"time,attr,omitempty"`
+	Failure *testResult `xml:"failure"`
+	Error   *testResult `xml:"error"`
+	Skipped *testResult `xml:"skipped"`
+}
+
+type testResult struct {
+	Type    string `xml:"type,attr,omitempty"`
+	Message string `xml:"message,attr"`
+	Text    string `xml:",chardata"`
+}
+
+func (c *tally) add(t testCase) {
+	c.Tests++
+	switch {
+	case t.Failure != nil:
+		c.Failures++
+	case t.Error != nil:
+		c.Errors++
+	case t.Skipped != nil:
+		c.Skipped++
+	}
+}
+
+// problemCases is one test that the run came to its end, and one for each root that could not be listed.
+func (r Run) problemCases() []testCase {
+	name := "muster " + r.Command
+	whole := testCase{suite: name, Class: name, Name: "configuration and connection"}
+	for _, p := range r.Problems {
+		if p.Warning {
+			continue
+		}
+		lines := nonEmpty(strings.TrimSpace(p.At+" "+p.Code), p.Summary, p.Detail, nextLine(p.Next))
+		if whole.Error == nil {
+			whole.Error = &testResult{Type: cmp.Or(clean(p.Code), "error"), Message: cleanLines(p.Summary)}
+		} else {
+			whole.Error.Text += "\n\n"
+		}
+		whole.Error.Text += cleanLines(strings.Join(lines, "\n"))
+	}
+	cases := []testCase{whole}
+	for _, s := range r.caveats() {
+		cases = append(cases, testCase{suite: name, Class: name, Name: clean(s), Skipped: &testResult{Message: clean(s)}})
+	}
+	return cases
+}
+
+// jobCases has one test a job, also where there are two findings about it.
+func (r Run) jobCases(items []item) []testCase {
+	at := map[string]int{}
+	var cases []testCase
+	for _, it := range items {
+		if it.verdict == passed && it.row.New == nil && it.level == quiet {
+			continue // unmanaged
+		}
+		i, ok := at[it.row.Path]
+		if !ok {
+			i = len(cases)
+			at[it.row.Path] = i
+			cases = append(cases, r.jobCase(it))
+		}
+		cases[i].result(it)
+	}
+	slices.SortStableFunc(cases, func(a, b testCase) int { return cmp.Or(cmp.Compare(a.suite, b.suite), cmp.Compare(a.Name, b.Name)) })
+	return cases
+}
+
+func (r Run) jobCase(it item) testCase {
+	c := testCase{suite: "not declared", Class: clean(cmp.Or(r.stack(), "muster")), Name: clean(it.row.Address())}
+	if it.row.New != nil {
+		file, line := split(it.row.New.At)
+		c.suite, c.File, c.Line = clean(cmp.Or(file, "declared")), clean(file), clean(line)
+	}
+	if it.outcome != nil {
+		c.Time = seconds(it.outcome.Took)
+	}
+	return c
+}
+
+// result puts the result of one item into its test; a failure says more than a skip.
+func (c *testCase) result(it item) {
+	var text []string
+	for _, f := range it.fields {
+		text = append(text, clean(fmt.Sprintf("%-14s  %s", f.key, f.value)))
+	}
+	res := &testResult{Type: it.word, Message: clean(it.word + ": " + it.because), Text: strings.Join(text, "\n")}
+	switch {
+	case it.verdict == failed && c.Failure != nil:
+		c.Failure.Message += "; " + res.Message
+		c.Failure.Text += "\n\n" + res.Text
+	case it.verdict == failed:
+		c.Failure, c.Skipped = res, nil
+	case it.verdict == skipped && c.Failure == nil:
+		c.Skipped = &testResult{Message: res.Message}
+	}
+}
+
+func cleanLines(s string) string {
+	lines := strings.Split(s, "\n")
+	for i := range lines {
+		lines[i] = clean(lines[i])
+	}
+	return strings.Join(lines, "\n")
+}
+
+func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 3, 64) }

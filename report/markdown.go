@@ -1,0 +1,256 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"muster/plan"
+)
+
+// MaxMarkdown is how many bytes a markdown report has at most: GitHub takes 65,536 characters, and whoever posts a report adds some.
+const MaxMarkdown = 60_000
+
+// markdown writes a comment for a pull request: the counts and the names first, the details folded. Where they do not fit, details go
+// first, then names; the jobs that are or would be deleted are named to the last. The hidden first line lets whoever posts it find
+// and replace the comment before.
+func (r Run) markdown() []byte {
+	var head bytes.Buffer
+	fmt.Fprintf(&head, "<!-- muster:%s:%s -->\n### muster %s", marker(r.Command), marker(r.stack()), r.Command)
+	if s := r.stack(); s != "" {
+		head.WriteString(" of stack " + code(s))
+	}
+	fmt.Fprintf(&head, "\n\n**%s** (exit code %d: %s)\n", prose(r.headline()), r.ExitCode, r.verdict())
+	groups := r.groups()
+	writeCounts(&head, groups)
+	for _, s := range r.caveats() {
+		fmt.Fprintf(&head, "\n> %s\n", prose(s))
+	}
+	writeProblems(&head, r.Problems)
+
+	const forDetails = 2_000 // without room for a few, there are none
+	for _, form := range forms() {
+		names := namesOf(groups, form)
+		if head.Len()+len(names)+forDetails <= MaxMarkdown || form.last {
+			head.WriteString(names)
+			break
+		}
+	}
+	writeDetails(&head, groups, MaxMarkdown-head.Len())
+	return head.Bytes()
+}
+
+// writeCounts writes a table of all counts.
+func writeCounts(b *bytes.Buffer, groups []group) {
+	if len(groups) == 0 {
+		return
+	}
+	b.WriteString("\n|")
+	for _, g := range groups {
+		b.WriteString(" " + g.word + " |")
+	}
+	b.WriteString("\n|" + strings.Repeat("---:|", len(groups)) + "\n|")
+	for _, g := range groups {
+		fmt.Fprintf(b, " %d |", len(g.items))
+	}
+	b.WriteString("\n")
+}
+
+// writeProblems writes what kept the run from a good end; a long text is cut.
+func writeProblems(b *bytes.Buffer, problems []Problem) {
+	const most, longest = 20, 1_000
+	for i, p := range problems {
+		if i == most {
+			fmt.Fprintf(b, "\n%s and more, which the other reports name.\n", plural(len(problems)-most, "problem", "problems"))
+			return
+		}
+		kind := map[bool]string{true: "warning", false: "error"}[p.Warning]
+		if p.Code != "" {
+			kind += "[" + p.Code + "]"
+		}
+		at := p.At
+		if strings.Contains(p.Detail, at) {
+			at = "" // it says more than the line
+		}
+		text := cleanLines(strings.Join(nonEmpty(kind+": "+p.Summary, at, p.Detail, nextLine(p.Next)), "\n"))
+		if len(text) > longest {
+			text = strings.ToValidUTF8(text[:longest], "") + " ..."
+		}
+		b.WriteString("\n" + fenced("", text))
+	}
+}
+
+// form is how names are written: as they are, a few of those that are not deleted, or the deleted ones as a shell's
+// brace expression.
+type form struct {
+	others  int // how many names of a group that are not deleted
+	because bool
+	braces  bool
+	last    bool
+}
+
+func forms() []form {
+	const all = 1 << 30
+	return []form{
+		{others: all, because: true}, {others: all}, {others: 100}, {others: 20}, {others: 5}, {others: 5, braces: true, last: true},
+	}
+}
+
+// namesOf lists the items that deserve attention, a group a paragraph.
+func namesOf(groups []group, f form) string {
+	var b strings.Builder
+	for _, g := range groups {
+		var deleted, others []item
+		for _, it := range g.items {
+			switch {
+			case it.level == quiet:
+			case it.row.Action() == plan.Delete:
+				deleted = append(deleted, it)
+			default:
+				others = append(others, it)
+			}
+		}
+		if len(deleted)+len(others) == 0 {
+			continue
+		}
+		fmt.Fprintf(&b, "\n**%s (%d)**\n\n", g.word, len(g.items))
+		if f.braces {
+			b.WriteString(inBraces(deleted))
+		} else {
+			bullets(&b, deleted, f.because)
+		}
+		few := others[:min(len(others), f.others)]
+		bullets(&b, few, f.because)
+		if more := len(others) - len(few); more > 0 {
+			fmt.Fprintf(&b, "- and %d more\n", more)
+		}
+	}
+	return b.String()
+}
+
+func bullets(b *strings.Builder, items []item, because bool) {
+	for _, it := range items {
+		b.WriteString("- " + code(it.row.Address()))
+		if because && it.because != "" {
+			b.WriteString(": " + prose(it.because))
+		}
+		b.WriteString("\n")
+	}
+}
+
+// inBraces names paths within a budget; what does not fit is counted, so that nobody takes the list for all.
+func inBraces(items []item) string {
+	if len(items) == 0 {
+		return ""
+	}
+	const room = 50_000
+	paths := make([]string, len(items))
+	for i, it := range items {
+		paths[i] = it.row.Path
+	}
+	var b strings.Builder
+	named := 0
+	for _, e := range braceExpressions(paths) {
+		line := "- " + code(e.text) + "\n"
+		if b.Len()+len(line) > room {
+			break
+		}
+		b.WriteString(line)
+		named += e.n
+	}
+	if more := len(items) - named; more > 0 {
+		fmt.Fprintf(&b, "- **and %d more, which there is no room to name: the json report does**\n", more)
+	}
+	return b.String()
+}
+
+// writeDetails writes the blocks of a plan's text into folds, as many as there is room for.
+func writeDetails(b *bytes.Buffer, groups []group, room int) {
+	const frame = 200
+	var text strings.Builder
+	shown, all := 0, 0
+	for _, g := range groups {
+		for _, it := range g.items {
+			if it.level == quiet {
+				continue
+			}
+			if shown == all { // none was left out yet
+				if block := detailsOf(it); text.Len()+len(block)+frame <= room {
+					text.WriteString(block)
+					shown++
+				}
+			}
+			all++
+		}
+	}
+	title := "Details"
+	switch {
+	case all == 0:
+		return
+	case shown == 0:
+		fmt.Fprintf(b, "\nNo room for details of %s.\n", plural(all, "job", "jobs"))
+		return
+	case shown < all:
+		title = fmt.Sprintf("Details of the first %d; no room for %d more", shown, all-shown)
+	}
+	fmt.Fprintf(b, "\n<details><summary>%s</summary>\n\n%s\n</details>\n", title, fenced("diff", strings.TrimRight(text.String(), "\n")))
+}
+
+func detailsOf(it item) string {
+	var b strings.Builder
+	pg := newPage(&b, Options{Width: 100})
+	pg.blocks([]item{it})
+	_ = pg.flush() // a strings.Builder takes everything
+	return b.String()
+}
+
+// code is s as a code span: nothing in it is markup, a mention or a link.
+func code(s string) string {
+	s = clean(s)
+	fence := strings.Repeat("`", longestRun(s)+1)
+	if s == "" || strings.HasPrefix(s, "`") || strings.HasSuffix(s, "`") || s[0] == ' ' {
+		s = " " + s + " "
+	}
+	return fence + s + fence
+}
+
+// fenced is text as a code block.
+func fenced(language, text string) string {
+	fence := strings.Repeat("`", max(3, longestRun(text)+1))
+	return fence + language + "\n" + text + "\n" + fence + "\n"
+}
+
+// longestRun of backticks in s.
+func longestRun(s string) int {
+	longest, run := 0, 0
+	for _, c := range s {
+		if c != '`' {
+			run = 0
+			continue
+		}
+		run++
+		longest = max(longest, run)
+	}
+	return longest
+}
+
+// prose is s as text in which nothing is markup, a mention or a reference to an issue.
+func prose(s string) string {
+	return strings.NewReplacer(
+		"&", "&amp;", "<", "&lt;", ">", "&gt;", "@", "@<!-- -->", "#", "#<!-- -->", `\`, `\\`, "|", `\|`, "`", "\\`", "*", `\*`, "_", `\_`,
+		"[", `\[`, "]", `\]`, "~", `\~`, "$", `\$`,
+	).Replace(clean(s))
+}
+
+// marker is a word in an HTML comment, which must not hold two hyphens in a row.
+func marker(s string) string {
+	var b strings.Builder
+	for _, c := range clean(s) {
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '.' || c == '-' && !strings.HasSuffix(b.String(), "-") {
+			b.WriteRune(c)
+		} else {
+			fmt.Fprintf(&b, "=%x", c)
+		}
+	}
+	return strings.TrimSuffix(b.String(), "-")
+}

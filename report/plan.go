@@ -1,0 +1,218 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"muster/job"
+	"muster/plan"
+)
+
+// Plan writes what apply would do and what stands in its way: a header, the rows that need attention (with o.All every
+// row), and the summary.
+func Plan(w io.Writer, p plan.Plan, o Options) error {
+	pg := newPage(w, o)
+	pg.header("plan", p, o)
+	var items []item
+	for _, it := range planItems(p) {
+		if o.All || attention(it.row) {
+			items = append(items, it)
+		}
+	}
+	pg.blocks(items)
+	pg.summary(p, o)
+	return pg.flush()
+}
+
+// attention reports whether a row is shown without being asked for.
+func attention(r plan.Row) bool { return r.Action() != plan.None && r.Action() != plan.Unmanaged }
+
+// header says what was compared. It is the one part of a plan that may differ between two runs.
+func (p *page) header(command string, pl plan.Plan, o Options) {
+	declared, found := 0, 0
+	for _, r := range pl.Rows {
+		if r.New != nil {
+			declared++
+		}
+		if r.Old != nil {
+			found++
+		}
+	}
+	parts := []string{"muster " + command, "stack " + pl.Stack}
+	if len(o.Servers) > 0 {
+		parts = append(parts, strings.Join(o.Servers, ","))
+	}
+	if len(pl.Roots) > 0 {
+		parts = append(parts, "roots "+strings.Join(pl.Roots, " "))
+	}
+	counts := fmt.Sprintf("%d declared, %d found", declared, found)
+	if o.Took > 0 {
+		counts += ", " + took(o.Took)
+	}
+	for i, part := range append(parts, counts) {
+		if i > 0 {
+			p.write(plain, " ·")
+			if p.col+1+utf8.RuneCountInString(part) > p.width {
+				p.newline()
+				p.write(plain, " ")
+			}
+			p.write(plain, " ")
+		}
+		p.wrap(plain, part, 2)
+	}
+	p.newline()
+	for _, s := range caveats(command, pl) {
+		p.wrap(yellow, s, 0)
+		p.newline()
+	}
+	p.newline()
+}
+
+// caveats say what a comparison does not cover.
+func caveats(command string, p plan.Plan) []string {
+	var cs []string
+	if p.Partial {
+		cs = append(cs, "Incomplete: --only or --skip left jobs out of this plan.")
+	}
+	what := map[bool]string{true: "this plan", false: "this report"}[command == "plan"]
+	for _, root := range p.Unlisted {
+		cs = append(cs, root+" could not be listed: undeclared jobs there are not in "+what+".")
+	}
+	return cs
+}
+
+// movedFrom finds, by address, our own jobs that are declared somewhere else now.
+func movedFrom(p plan.Plan) map[string]string {
+	from := map[string]string{}
+	for _, r := range p.Rows {
+		if r.New == nil && r.Old.Record != nil && r.Old.Record.Stack == p.Stack && r.Old.Record.Job.Address != "" {
+			from[r.Old.Record.Job.Address] = r.Path
+		}
+	}
+	return from
+}
+
+// fields are the lines below a row's head.
+func fields(r plan.Row, stack, movedFrom string) []field {
+	var fs []field
+	add := func(key, value string) {
+		if value != "" {
+			fs = append(fs, field{key, value})
+		}
+	}
+	action := r.Action()
+	if action == plan.Create {
+		add("path", r.Path)
+		fs = append(fs, declared(*r.New)...)
+		if movedFrom != "" {
+			add("moved from", movedFrom+", which has a row of its own")
+		}
+	}
+	add("joined", joined(r))
+	fs = append(fs, changes(r, stack)...)
+	if attention(r) && r.Old != nil {
+		add("companions", companions(r))
+		if action == plan.Blocked || action == plan.LeftRunning {
+			add("live", names(r.Old.Workers))
+			add("not a worker", names(r.Old.Strangers))
+		}
+	}
+	switch action {
+	case plan.None:
+		add("status", health(r.Old))
+	case plan.Blocked:
+		add("to proceed", r.Proceed())
+	default:
+		add("because", r.Because())
+		add("to proceed", r.Proceed())
+	}
+	return fs
+}
+
+// declared is the workers of a job and what else of it is not the default.
+func declared(j job.Job) []field {
+	usual := map[string]string{}
+	for _, f := range job.Default().Fields() {
+		usual[f.Name] = f.Value
+	}
+	var fs []field
+	for _, f := range j.Fields() {
+		if value, ok := usual[f.Name]; !ok || value != f.Value {
+			fs = append(fs, field{f.Name, f.Value})
+		}
+	}
+	return fs
+}
+
+// joined tells what a run leaves behind: for a replace always, for a delete where somebody's work is forgotten.
+func joined(r plan.Row) string {
+	o := r.Old
+	action := r.Action()
+	if o == nil || o.Record == nil || o.Joined == 0 || action != plan.Replace && (action != plan.Delete || o.Done == 0) {
+		return ""
+	}
+	s := fmt.Sprintf("%d of %d, none live", o.Joined, o.Record.Job.Workers)
+	if o.Done > 0 {
+		s += fmt.Sprintf(", %d completed (will be forgotten)", o.Done)
+	}
+	return s
+}
+
+// changes are "8 -> 12", owner first.
+func changes(r plan.Row, stack string) []field {
+	var fs []field
+	if r.Action().Changes() && r.New != nil && r.Old != nil && r.Old.Record != nil && r.Old.Record.Stack != stack {
+		fs = append(fs, field{"stack", r.Old.Record.Stack + " -> " + stack})
+	}
+	for _, c := range r.Changes() {
+		value := side(c.Old) + " -> " + side(c.New)
+		if c.Immutable && r.Reason == plan.LiveDiffers {
+			value += "  cannot change while they run"
+		}
+		fs = append(fs, field{c.Name, value})
+	}
+	return fs
+}
+
+func side(value *string) string {
+	switch {
+	case value == nil:
+		return "(none)"
+	case *value == "":
+		return `""`
+	}
+	return *value
+}
+
+func companions(r plan.Row) string {
+	if len(r.Old.Companions) == 0 {
+		return ""
+	}
+	all := strings.Join(r.Old.Companions, ", ")
+	if r.Action() == plan.Replace {
+		all += " (the childless ones go with it)"
+	}
+	return all
+}
+
+// names lists a few and counts the rest.
+func names(all []string) string {
+	if len(all) > 3 {
+		all = append(all[:2:2], fmt.Sprintf("%d more", len(all)-2))
+	}
+	return strings.Join(all, ", ")
+}
+
+// health is the status of a job with its counts.
+func health(o *plan.Observed) string {
+	s := string(o.Status())
+	if o != nil && o.Record != nil && o.Joined > 0 {
+		s += fmt.Sprintf(", %d of %d joined, %d live, %d completed", o.Joined, o.Record.Job.Workers, o.Live, o.Done)
+		if left := o.Left(); left > 0 {
+			s += fmt.Sprintf(", %d left", left)
+		}
+	}
+	return s
+}

@@ -1,0 +1,230 @@
+package report_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"muster/plan"
+	"muster/report"
+)
+
+var update = flag.Bool("update", false, "rewrite the expected reports in testdata")
+
+func extension(kind string) string {
+	return map[string]string{"github": "github", "html": "html", "json": "json", "junit": "xml", "markdown": "md", "prometheus": "prom"}[kind]
+}
+
+func TestReportsAreAsRecorded(t *testing.T) {
+	for name, r := range runs() {
+		for _, kind := range report.Kinds() {
+			t.Run(name+"_"+kind, func(t *testing.T) {
+				got := made(t, r, kind)
+				file := filepath.Join("testdata", name+"."+extension(kind))
+				if *update {
+					if err := os.WriteFile(file, got, 0o666); err != nil {
+						t.Fatal(err)
+					}
+				}
+				want, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if d := cmp.Diff(string(want), string(got)); d != "" {
+					t.Errorf("report (-want +got); -update rewrites it:\n%s", d)
+				}
+				if again := made(t, runs()[name], kind); !bytes.Equal(got, again) {
+					t.Error("a second report of the same run is another")
+				}
+			})
+		}
+	}
+}
+
+func made(t *testing.T, r report.Run, kind string) []byte {
+	t.Helper()
+	b, err := r.Make(kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestUnknownKind(t *testing.T) {
+	if _, err := planRun().Make("pdf"); err == nil || !strings.Contains(err.Error(), "markdown") {
+		t.Errorf("error = %v", err)
+	}
+}
+
+func TestNoControlCharacterGetsIntoAReport(t *testing.T) {
+	for name, r := range runs() {
+		for _, kind := range report.Kinds() {
+			for i, c := range string(made(t, r, kind)) {
+				if c < 0x20 && c != '\n' || c >= 0x7f && c < 0xa0 || c == '\u202e' || c == '\ufffd' {
+					t.Errorf("%s %s: %q at byte %d", name, kind, c, i)
+				}
+			}
+		}
+	}
+}
+
+func TestJUnitIsXMLAndItsCountsAreRight(t *testing.T) {
+	type counts struct {
+		Tests    int `xml:"tests,attr"`
+		Failures int `xml:"failures,attr"`
+		Errors   int `xml:"errors,attr"`
+		Skipped  int `xml:"skipped,attr"`
+	}
+	want := map[string]counts{
+		"plan": {20, 1, 0, 0}, "apply": {20, 2, 0, 1}, "drift": {12, 4, 0, 3}, "failed": {1, 0, 1, 0},
+	}
+	for name, r := range runs() {
+		body := made(t, r, "junit")
+		var doc struct {
+			counts
+			Suites []struct {
+				counts
+				Cases []struct {
+					Failure []string `xml:"failure"`
+					Error   []string `xml:"error"`
+					Skipped []string `xml:"skipped"`
+				} `xml:"testcase"`
+			} `xml:"testsuite"`
+		}
+		dec := xml.NewDecoder(bytes.NewReader(body))
+		if err := dec.Decode(&doc); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if rest := body[dec.InputOffset():]; string(rest) != "\n" {
+			t.Errorf("%s: something follows the document: %q", name, rest)
+		}
+		var sum counts
+		for _, s := range doc.Suites {
+			var suite counts
+			for _, c := range s.Cases {
+				suite.Tests++
+				suite.Failures += len(c.Failure)
+				suite.Errors += len(c.Error)
+				suite.Skipped += len(c.Skipped)
+			}
+			if suite != s.counts {
+				t.Errorf("%s: a suite says %+v and has %+v", name, s.counts, suite)
+			}
+			sum = counts{sum.Tests + suite.Tests, sum.Failures + suite.Failures, sum.Errors + suite.Errors, sum.Skipped + suite.Skipped}
+		}
+		if sum != doc.counts {
+			t.Errorf("%s: the document says %+v and has %+v", name, doc.counts, sum)
+		}
+		if w, ok := want[name]; ok && doc.counts != w {
+			t.Errorf("%s: %+v, want %+v", name, doc.counts, w)
+		}
+	}
+}
+
+// TestPrometheusFormat checks what node-exporter's textfile collector asks for.
+func TestPrometheusFormat(t *testing.T) {
+	sample := regexp.MustCompile(`^([a-z_]+)\{(([a-z_]+="(\\\\|\\"|\\n|[^"\\\n])*")(,[a-z_]+="(\\\\|\\"|\\n|[^"\\\n])*")*)\} (-?[0-9.]+)$`)
+	for name, r := range runs() {
+		body := string(made(t, r, "prometheus"))
+		if !strings.HasSuffix(body, "\n") {
+			t.Errorf("%s: it does not end with a newline", name)
+		}
+		families, series, family := map[string]bool{}, map[string]bool{}, ""
+		for line := range strings.Lines(body) {
+			line = strings.TrimSuffix(line, "\n")
+			if help, ok := strings.CutPrefix(line, "# HELP "); ok {
+				family, _, _ = strings.Cut(help, " ")
+				if families[family] {
+					t.Errorf("%s: %s comes twice", name, family)
+				}
+				families[family] = true
+				continue
+			}
+			if line == "# TYPE "+family+" gauge" {
+				continue
+			}
+			m := sample.FindStringSubmatch(line)
+			if m == nil || m[1] != family {
+				t.Errorf("%s: not a sample of %s: %s", name, family, line)
+				continue
+			}
+			if series[m[1]+m[2]] {
+				t.Errorf("%s: the same series twice: %s", name, line)
+			}
+			series[m[1]+m[2]] = true
+		}
+	}
+}
+
+func TestGitHubCommandsAreWholeLines(t *testing.T) {
+	command := regexp.MustCompile(`^::(error|warning|notice) (file=[^:,]+,(line=\d+,)?)?title=[^:,]*::`)
+	for name, r := range runs() {
+		perKind := map[string]int{}
+		for line := range strings.Lines(string(made(t, r, "github"))) {
+			m := command.FindStringSubmatch(line)
+			if m == nil {
+				t.Errorf("%s: not an annotation: %q", name, line)
+				continue
+			}
+			perKind[m[1]]++
+		}
+		for kind, n := range perKind {
+			if n > 10 {
+				t.Errorf("%s: %d annotations of kind %s; GitHub shows 10", name, n, kind)
+			}
+		}
+	}
+}
+
+func TestPageIsSelfContained(t *testing.T) {
+	outside := regexp.MustCompile(`(?i)\b(src|href)\s*=|url\(|@import|https?://|fetch\(|XMLHttp`)
+	for name, r := range runs() {
+		page := string(made(t, r, "html"))
+		if at := outside.FindString(page); at != "" {
+			t.Errorf("%s: the page refers to something outside: %s", name, at)
+		}
+		if n := strings.Count(page, "<script"); n > 1 {
+			t.Errorf("%s: %d scripts: something was not escaped", name, n)
+		}
+	}
+}
+
+func TestJSONReports(t *testing.T) {
+	for name, r := range runs() {
+		var doc map[string]any
+		if err := json.Unmarshal(made(t, r, "json"), &doc); err != nil || doc["format_version"] != "1.0" {
+			t.Errorf("%s: %v, %v", name, err, doc["format_version"])
+		}
+	}
+	if _, err := plan.Decode(made(t, planRun(), "json")); err != nil {
+		t.Errorf("the report of a plan is no plan file: %v", err)
+	}
+}
+
+func TestDriftText(t *testing.T) {
+	r := driftRun()
+	got := text(t, func(b *strings.Builder) error {
+		return report.Drift(b, *r.Plan, *r.Drift, r.FailOn, report.Options{Servers: r.Servers, Took: r.Took})
+	})
+	file := filepath.Join("testdata", "drift.txt")
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), got); d != "" {
+		t.Errorf("text (-want +got):\n%s", d)
+	}
+}

@@ -1,0 +1,148 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"muster/plan"
+)
+
+// JobStatus is one job of a status table.
+type JobStatus struct {
+	Path     string
+	Observed plan.Observed
+	Restarts *int // lives of its workers beyond their first; nil: not read
+}
+
+// Worker is one worker of one job.
+type Worker struct {
+	ID        int    `json:"id"` // -1: none, or not known
+	Identity  string `json:"identity"`
+	Address   string `json:"address"`
+	Live      bool   `json:"live"`
+	Completed bool   `json:"completed"`
+	Lives     int    `json:"lives"`
+	Exit      string `json:"exit,omitempty"` // of its last life: a code, or a signal
+}
+
+// Status writes one line a job.
+func Status(w io.Writer, jobs []JobStatus, o Options) error {
+	p := newPage(w, o)
+	rows := [][]string{{"job", "status", "joined", "live", "done", "restarts", "last run"}}
+	for _, j := range jobs {
+		rows = append(rows, []string{
+			j.Path, statusWord(&j.Observed), ofN(j.Observed.Joined, &j.Observed), number(j.Observed.Live, &j.Observed),
+			number(j.Observed.Done, &j.Observed), restarts(j.Restarts), lastRun(&j.Observed),
+		})
+	}
+	p.table(rows)
+	return p.flush()
+}
+
+// table writes rows in aligned columns, the first row as a heading.
+func (p *page) table(rows [][]string) {
+	t := tabwriter.NewWriter(p.w, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		for i, cell := range row {
+			row[i] = clean(cell)
+		}
+		fmt.Fprintln(t, strings.TrimRight(strings.Join(row, "\t"), "\t"))
+	}
+	t.Flush() // an error of the writer sticks to p.w
+}
+
+func statusWord(o *plan.Observed) string {
+	if o.Classic {
+		return string(o.Status()) + " (classic)"
+	}
+	return string(o.Status())
+}
+
+// counted reports whether the counts of o are facts: children of what is not a job are no workers, and what could not be
+// read was not counted.
+func counted(o *plan.Observed) bool {
+	return o.Status() != plan.Foreign && o.Status() != plan.Unreadable
+}
+
+// number is a count, or a dash where there is none.
+func number(n int, o *plan.Observed) string {
+	if !counted(o) {
+		return "-"
+	}
+	return fmt.Sprint(n)
+}
+
+// ofN is "3 of 8"; what is not a job of muster tells no N.
+func ofN(n int, o *plan.Observed) string {
+	if o.Record == nil || !counted(o) {
+		return number(n, o)
+	}
+	return fmt.Sprintf("%d of %d", n, o.Record.Job.Workers)
+}
+
+func restarts(n *int) string {
+	if n == nil {
+		return "-"
+	}
+	return fmt.Sprint(*n)
+}
+
+func lastRun(o *plan.Observed) string {
+	if o.Record == nil || o.Record.Last == nil {
+		return "-"
+	}
+	if id := o.Record.Last.ID; id != "" {
+		return o.Record.Last.Completed + " (" + id + ")"
+	}
+	return o.Record.Last.Completed
+}
+
+// jobJSON is one job in the JSON of a status.
+type jobJSON struct {
+	Path       string      `json:"path"`
+	Address    string      `json:"address,omitempty"`
+	Status     plan.Status `json:"status"`
+	Classic    bool        `json:"classic"`
+	Stack      string      `json:"stack,omitempty"`
+	Generation string      `json:"generation,omitempty"`
+	N          int         `json:"n,omitempty"`
+	Joined     *int        `json:"joined,omitempty"` // this and the next two: absent where they are not known
+	Live       *int        `json:"live,omitempty"`
+	Done       *int        `json:"done,omitempty"`
+	Restarts   *int        `json:"restarts,omitempty"`
+	LastRun    string      `json:"last_run,omitempty"`
+	LastRunID  string      `json:"last_run_id,omitempty"`
+	Problem    string      `json:"problem,omitempty"`
+	Workers    []Worker    `json:"workers,omitempty"`
+}
+
+// StatusJSON writes the jobs as one JSON document. Workers, by path, may be nil.
+func StatusJSON(w io.Writer, jobs []JobStatus, workers map[string][]Worker) error {
+	doc := struct {
+		FormatVersion string    `json:"format_version"`
+		Jobs          []jobJSON `json:"jobs"`
+	}{"1.0", []jobJSON{}}
+	for _, j := range jobs {
+		o := j.Observed
+		out := jobJSON{
+			Path: j.Path, Status: o.Status(), Classic: o.Classic, Restarts: j.Restarts, Problem: o.Problem, Workers: workers[j.Path],
+		}
+		if counted(&o) {
+			out.Joined, out.Live, out.Done = &o.Joined, &o.Live, &o.Done
+		}
+		if rec := o.Record; rec != nil {
+			out.Address, out.Stack, out.Generation, out.N = rec.Job.Address, rec.Stack, rec.Generation, rec.Job.Workers
+			if rec.Last != nil {
+				out.LastRun, out.LastRunID = rec.Last.Completed, rec.Last.ID
+			}
+		}
+		doc.Jobs = append(doc.Jobs, out)
+	}
+	text, err := plan.CanonicalJSON(doc)
+	if err == nil {
+		_, err = w.Write(append(text, '\n'))
+	}
+	return err
+}

@@ -1,0 +1,171 @@
+package report_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"muster/job"
+	"muster/plan"
+	"muster/report"
+)
+
+func jobs() []report.JobStatus {
+	last := recorded(declared("nightly", 8), 8, 0, 7)
+	last.Record.Last = &job.Run{ID: "n-7", Generation: "g0", Completed: "2026-01-02T03:04:05Z"}
+	two := 2
+	return []report.JobStatus{
+		{Path: "/jobs/prod/nightly", Observed: last, Restarts: &two},
+		{Path: "/jobs/prod/ready", Observed: recorded(declared("ready", 4), 0, 0, 0)},
+		{Path: "/twister2/old", Observed: plan.Observed{Classic: true, Joined: 3, Live: 3}},
+		{Path: "/jobs/prod/odd\x1b[2J", Observed: plan.Observed{Foreign: true, Problem: "no roll"}},
+	}
+}
+
+func TestStatusTable(t *testing.T) {
+	got := text(t, func(b *strings.Builder) error { return report.Status(b, jobs(), report.Options{}) })
+	want := `job                    status             joined  live  done  restarts  last run
+/jobs/prod/nightly     degraded           8 of 8  7     0     2         2026-01-02T03:04:05Z (n-7)
+/jobs/prod/ready       ready              0 of 4  0     0     -         -
+/twister2/old          running (classic)  3       3     0     -         -
+/jobs/prod/odd\x1b[2J  foreign            -       -     -     -         -
+`
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("status (-want +got):\n%s", d)
+	}
+	if err := report.Status(&full{20}, jobs(), report.Options{}); !errors.Is(err, errFull) {
+		t.Errorf("full disk: error = %v", err)
+	}
+}
+
+func TestStatusJSON(t *testing.T) {
+	got := text(t, func(b *strings.Builder) error {
+		return report.StatusJSON(b, jobs(), map[string][]report.Worker{"/twister2/old": {{ID: 1, Identity: "a", Live: true, Lives: 1}}})
+	})
+	var doc struct {
+		Jobs []struct {
+			Path, Status string
+			Restarts     *int
+			LastRun      string `json:"last_run"`
+			Workers      []report.Worker
+		}
+	}
+	if err := json.Unmarshal([]byte(got), &doc); err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, j := range doc.Jobs {
+		lines = append(lines, fmt.Sprint(j.Path, " ", j.Status, " ", j.Restarts != nil, " ", j.LastRun, " ", len(j.Workers)))
+	}
+	want := []string{
+		"/jobs/prod/nightly degraded true 2026-01-02T03:04:05Z 0", "/jobs/prod/ready ready false  0",
+		"/twister2/old running false  1", "/jobs/prod/odd\x1b[2J foreign false  0",
+	}
+	if d := cmp.Diff(want, lines); d != "" {
+		t.Errorf("jobs (-want +got):\n%s", d)
+	}
+}
+
+func TestWorkersNamesWhoIsMissing(t *testing.T) {
+	j := report.JobStatus{Path: "/jobs/prod/nightly", Observed: recorded(declared("nightly", 9), 5, 1, 1)}
+	workers := []report.Worker{
+		{ID: 0, Identity: "w-0", Address: "10.0.0.1:7000", Live: true, Lives: 1},
+		{ID: 1, Identity: "w-1", Completed: true, Lives: 2, Exit: "0"},
+		{ID: 2, Identity: "w-2", Lives: 1, Exit: "137"}, {ID: 3, Identity: "w-3", Lives: 1},
+		{ID: 6, Identity: "w-6\u202e", Lives: 1, Exit: "signal 9"}, {ID: -1, Identity: "late", Live: true, Lives: 1},
+	}
+	got := text(t, func(b *strings.Builder) error { return report.Workers(b, j, workers, report.Options{}) })
+	want := `/jobs/prod/nightly  forming
+fewer than all have joined: 5 of 9 joined, 1 live, 1 completed, 3 left without
+  completing
+
+id  identity   address        state      lives  exit
+0   w-0        10.0.0.1:7000  live       1      -
+1   w-1        -              completed  2      0
+2   w-2        -              left       1      137
+3   w-3        -              left       1      -
+6   w-6\u202e  -              left       1      signal 9
+-   late       -              live       1      -
+
+3 workers left without completing: id 2-3, 6
+4 workers have not joined yet: id 4-5, 7-8
+next: muster status /jobs/prod/nightly --watch, or start the workers that have
+      not joined
+`
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("workers (-want +got):\n%s", d)
+	}
+}
+
+func TestExplain(t *testing.T) {
+	r := sample().Rows[1]
+	r.Old.Record.By, r.Old.Record.Applied, r.Old.Pzxid = "ann@host", "2026-01-02T03:04:05Z", 0x1f
+	got := text(t, func(b *strings.Builder) error {
+		return report.Explain(b, r, stack, report.Explanation{Origins: map[string]string{"workers": "jobs.hcl:53", "timeouts.join": "default"}}, report.Options{})
+	})
+	want := `job.nightly
+      path          /jobs/prod/nightly
+      status        stale: nobody is live and somebody left without completing:
+                    8 of 8 joined, 0 live, 5 completed, 3 left without
+                    completing
+      action        replace (stale delete, then create)
+      because       workers have joined and none is live (apply makes sure for
+                    30 s)
+      grace         committed only after nobody joined or left for 30s
+
+  observed in ZooKeeper
+      job znode     version 0, last join or leave 0x1f
+      record        version 0, state open
+      stack         etl-prod
+      generation    g1
+      applied       by ann@host at 2026-01-02T03:04:05Z
+      declared as   job.nightly
+      last run      -
+      joined        8 of 8
+      completed     5
+      live          0
+
+  declared at jobs.hcl:52
+      workers                12  (jobs.hcl:53)
+      roll_format            protobuf
+      timeouts.session       30s
+      timeouts.join          1m40s  (default)
+      timeouts.barrier       1m40s
+      timeouts.stale         30s
+      lifecycle.on_complete  reset
+      lifecycle.on_running   keep
+      lifecycle.protect      false
+
+  differs
+      workers       8 -> 12
+`
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("explanation (-want +got):\n%s", d)
+	}
+}
+
+// TestEveryStatusIsExplained: each has a meaning, with the job znode missing too.
+func TestEveryStatusIsExplained(t *testing.T) {
+	for name, r := range map[string]plan.Row{
+		"missing":     {Path: "/j/a", New: sample().Rows[0].New, Reason: plan.NoJob},
+		"foreign":     {Path: "/j/a", Old: &plan.Observed{Foreign: true, Problem: "no roll"}, Reason: plan.NotOurs},
+		"unreadable":  {Path: "/j/a", Old: &plan.Observed{Problem: "no permission"}, Reason: plan.NotOurs},
+		"classic":     {Path: "/j/a", Old: &plan.Observed{Classic: true, Live: 2}, Reason: plan.NotOurs},
+		"ready":       {Path: "/j/a", Old: sample().Rows[8].Old, Reason: plan.Undeclared},
+		"undeclared":  sample().Rows[2],
+		"live_differ": sample().Rows[3],
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := text(t, func(b *strings.Builder) error {
+				return report.Explain(b, r, stack, report.Explanation{}, report.Options{})
+			})
+			if !strings.Contains(got, "status        "+string(r.Old.Status())+": ") {
+				t.Errorf("explanation:\n%s", got)
+			}
+		})
+	}
+}

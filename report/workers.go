@@ -1,0 +1,178 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	"muster/job"
+	"muster/plan"
+)
+
+// Workers writes one job in full: its status, each of its workers, who is missing, and the command to type next.
+func Workers(w io.Writer, j JobStatus, workers []Worker, o Options) error {
+	p := newPage(w, o)
+	obs := &j.Observed
+	p.wrap(bold, j.Path+"  "+statusWord(obs), 2)
+	p.newline()
+	p.wrap(plain, meaning(obs), 2)
+	p.newline()
+	if len(workers) > 0 {
+		p.newline()
+		rows := [][]string{{"id", "identity", "address", "state", "lives", "exit"}}
+		for _, w := range workers {
+			rows = append(rows, []string{workerID(w), w.Identity, orDash(w.Address), state(w), fmt.Sprint(w.Lives), orDash(w.Exit)})
+		}
+		p.table(rows)
+	}
+	p.newline()
+	if n := len(obs.Strangers); n > 0 {
+		p.wrap(plain, plural(n, "child of the job znode is", "children of the job znode are")+" no worker: "+names(obs.Strangers)+
+			"; find out whose, and remove it yourself", 2)
+		p.newline()
+	}
+	for _, line := range missing(obs, workers) {
+		p.wrap(plain, line, 2)
+		p.newline()
+	}
+	if next := next(obs, j.Path); next != "" {
+		p.wrap(plain, "next: "+next, 6)
+		p.newline()
+	}
+	return p.flush()
+}
+
+func workerID(w Worker) string {
+	if w.ID < 0 {
+		return "-"
+	}
+	return fmt.Sprint(w.ID)
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func state(w Worker) string {
+	switch {
+	case w.Live:
+		return "live"
+	case w.Completed:
+		return "completed"
+	}
+	return "left"
+}
+
+// missing names the ids that nobody has and those whose worker left without completing.
+func missing(o *plan.Observed, workers []Worker) []string {
+	if o.Record == nil || o.Status() == plan.Unreadable {
+		return nil
+	}
+	taken := map[int]bool{}
+	var left []int
+	for _, w := range workers {
+		taken[w.ID] = true
+		if w.ID >= 0 && !w.Live && !w.Completed {
+			left = append(left, w.ID)
+		}
+	}
+	var open []int
+	for id := range o.Record.Job.Workers {
+		if !taken[id] {
+			open = append(open, id)
+		}
+	}
+	slices.Sort(left)
+	var lines []string
+	if len(left) > 0 {
+		lines = append(lines, plural(len(left), "worker", "workers")+" left without completing: id "+ranges(left))
+	}
+	if len(open) > 0 {
+		lines = append(lines, plural(len(open), "worker has", "workers have")+" not joined yet: id "+ranges(open))
+	}
+	return lines
+}
+
+// ranges is "0, 3-5, 9" for sorted ids.
+func ranges(ids []int) string {
+	var parts []string
+	for len(ids) > 0 {
+		n := 1
+		for n < len(ids) && ids[n] == ids[0]+n {
+			n++
+		}
+		part := fmt.Sprint(ids[0])
+		if n > 1 {
+			part = fmt.Sprintf("%d-%d", ids[0], ids[n-1])
+		}
+		parts = append(parts, part)
+		ids = ids[n:]
+	}
+	return strings.Join(parts, ", ")
+}
+
+// meaning says which of the facts make the status.
+func meaning(o *plan.Observed) string {
+	switch o.Status() {
+	case plan.Missing:
+		return "there is no job znode"
+	case plan.Foreign:
+		return "a znode is there that is not a job: " + o.Problem
+	case plan.Unreadable:
+		return "it cannot be read: " + o.Problem
+	case plan.Terminating:
+		return fmt.Sprintf("its record says that the workers have been asked to stop; %d live", o.Live)
+	case plan.Ready:
+		return "nobody has joined this generation"
+	case plan.Completed:
+		return fmt.Sprintf("all %d workers completed", o.Record.Job.Workers)
+	}
+	if o.Classic {
+		return fmt.Sprintf("made by workers of the classic controller: %d in the roll, %d live", o.Joined, o.Live)
+	}
+	counts := fmt.Sprintf("%s joined, %d live, %d completed, %d left without completing", ofN(o.Joined, o), o.Live, o.Done, o.Left())
+	switch o.Status() {
+	case plan.Forming:
+		return "fewer than all have joined: " + counts
+	case plan.Stale:
+		return "nobody is live and somebody left without completing: " + counts
+	case plan.Degraded:
+		return "all have joined, and some left without completing: " + counts
+	}
+	return "all have joined and none is missing: " + counts
+}
+
+// next is the command to type, by status. It names the job so that it is found without a configuration too.
+func next(o *plan.Observed, at string) string {
+	join := "--job " + path.Base(at)
+	if root := path.Dir(at); root != job.DefaultRoot {
+		join += " --root " + root
+	}
+	switch o.Status() {
+	case plan.Missing:
+		return "muster apply makes it if it is declared"
+	case plan.Foreign, plan.Unreadable:
+		return "muster explain " + at
+	case plan.Ready:
+		return "muster worker " + join + " -- CMD joins it"
+	case plan.Forming:
+		return "muster status " + at + " --watch, or start the workers that have not joined"
+	case plan.Degraded:
+		return "start the workers that left again (they keep their ids), or muster terminate " + at
+	case plan.Stale:
+		return "start the workers that left again (they keep their ids), or muster apply replaces it"
+	case plan.Terminating:
+		if o.Live > 0 {
+			return "muster status " + at + " --watch, until all have left"
+		}
+		return "muster apply makes it anew if it is declared, and deletes it otherwise"
+	case plan.Completed:
+		return "muster plan tells whether it will be made anew"
+	}
+	return ""
+}
