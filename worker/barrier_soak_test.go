@@ -1,0 +1,315 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"muster/job"
+	"muster/plan"
+	"muster/worker"
+	"muster/zkserver"
+	"muster/zkstate"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// TestBarrierSoak passes rounds with random timeouts while connections break, replies get lost and processes die: no round is
+// released early, all learn the same outcome, nobody hangs, and an aborted round names exactly who is missing. With
+// MUSTER_SOAK=1 there are 1,000 rounds of either mode on three servers, whose leader is killed on the way.
+func TestBarrierSoak(t *testing.T) {
+	t.Parallel()
+	rounds, limit := 80, time.Minute
+	ensemble := servers
+	if os.Getenv("MUSTER_SOAK") != "" {
+		rounds, limit = 1000, 30*time.Minute
+		var err error
+		if ensemble, err = zkserver.Start(t.Context(), zkserver.Options{Servers: 3}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { ensemble.Stop() })
+	}
+	for _, live := range []bool{false, true} {
+		t.Run(fmt.Sprint("live=", live), func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			newDrill(t, ctx, ensemble, live, rounds).run(ctx)
+		})
+	}
+}
+
+const drillWorkers = 5
+
+// drill is one job's workers that pass rounds.
+type drill struct {
+	t        *testing.T
+	ensemble *zkserver.Ensemble
+	job      job.Job
+	live     bool
+	observer *zkconn.Session
+	soldiers []*soldier
+
+	mu       sync.Mutex
+	begun    [][]bool               // round, id: has called
+	outcomes []*worker.AbortedError // by round; Name is "" for a release
+	faults   map[string]int
+}
+
+// soldier is one worker, in whatever life.
+type soldier struct {
+	*drill
+	id      int
+	proxies []*zkserver.Proxy // one per server
+
+	mu     sync.Mutex
+	s      *zkconn.Session
+	member *worker.Member
+}
+
+func newDrill(t *testing.T, ctx context.Context, ensemble *zkserver.Ensemble, live bool, rounds int) *drill {
+	t.Helper()
+	d := &drill{t: t, ensemble: ensemble, live: live, observer: dial(t, ensemble.Addrs()...), faults: map[string]int{}}
+	d.job = job.Default()
+	d.job.Root, d.job.Name, d.job.Workers = "/drill-"+zkstate.NewID(), "j", drillWorkers
+	store, err := zkstate.NewStore(d.observer, zkstate.Config{Home: d.job.Root + "/home", Stack: "tests"})
+	if err == nil {
+		err = store.Commit(ctx, plan.Row{Path: d.job.Path(), New: &d.job, Reason: plan.NoJob})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.outcomes = make([]*worker.AbortedError, rounds)
+	for range rounds {
+		d.begun = append(d.begun, make([]bool, drillWorkers))
+	}
+	for i := range drillWorkers {
+		one := &soldier{drill: d}
+		for _, addr := range ensemble.Addrs() {
+			p, err := zkserver.NewProxy(addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { p.Close() })
+			one.proxies = append(one.proxies, p)
+		}
+		if err := one.revive(ctx, i); err != nil {
+			t.Fatal(err)
+		}
+		one.id = one.member.ID
+		d.soldiers = append(d.soldiers, one)
+	}
+	return d
+}
+
+func (d *drill) run(ctx context.Context) {
+	harm, peace := context.WithCancel(ctx)
+	var faults, all sync.WaitGroup
+	faults.Go(func() { d.disturb(harm) })
+	for i, one := range d.soldiers {
+		all.Go(func() {
+			for round := range d.outcomes {
+				if err := one.pass(ctx, i, round); err != nil {
+					d.t.Errorf("worker %d, round %d: %v", one.id, round, err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	peace()
+	faults.Wait()
+	released := 0
+	for _, o := range d.outcomes {
+		if o != nil && o.Name == "" {
+			released++
+		}
+	}
+	d.t.Logf("%d rounds, %d of them released; faults %v", len(d.outcomes), released, d.faults)
+	if released == 0 || released == len(d.outcomes) {
+		d.t.Errorf("%d of %d rounds were released: the timeouts are badly chosen", released, len(d.outcomes))
+	}
+}
+
+// pass calls for a round until its outcome is known, through as many lives as it takes.
+func (o *soldier) pass(ctx context.Context, i, round int) error {
+	o.drill.mu.Lock()
+	o.begun[round][o.id] = true
+	o.drill.mu.Unlock()
+	for {
+		b := worker.Barrier{Name: "b", Round: &round, Live: o.live, Timeout: 20 * time.Second}
+		if rand.IntN(6) == 0 {
+			b.Timeout = time.Duration(1+rand.IntN(80)) * time.Millisecond
+		}
+		err := o.member.Barrier(ctx, b)
+		var abort *worker.AbortedError
+		switch {
+		case err == nil:
+			return o.compare(ctx, round, worker.AbortedError{})
+		case errors.As(err, &abort):
+			return o.compare(ctx, round, *abort)
+		case ctx.Err() != nil, errors.Is(err, worker.ErrFenced):
+			return err
+		case o.member.Context().Err() == nil:
+			return fmt.Errorf("while a member: %w", err)
+		}
+		if err := o.revive(ctx, i); err != nil {
+			return err
+		}
+	}
+}
+
+// compare checks an outcome against what the others learned, and against what is there.
+func (o *soldier) compare(ctx context.Context, round int, got worker.AbortedError) error {
+	o.drill.mu.Lock()
+	first := o.outcomes[round]
+	if first == nil {
+		o.outcomes[round] = &got
+	}
+	begun := slices.Clone(o.begun[round])
+	o.drill.mu.Unlock()
+	if first != nil {
+		if d := cmp.Diff(*first, got); d != "" {
+			return fmt.Errorf("two outcomes (-first +this):\n%s", d)
+		}
+		return nil
+	}
+	if got.Name == "" {
+		if slices.Contains(begun, false) {
+			return fmt.Errorf("released early: %v", begun)
+		}
+		return nil
+	}
+	if o.live { // who had arrived then may be dead by now
+		return nil
+	}
+	missing, err := o.missing(ctx, round)
+	if d := cmp.Diff(missing, got.Missing); err == nil && d != "" {
+		err = fmt.Errorf("missing (-want +got):\n%s", d)
+	}
+	return err
+}
+
+// missing lists who had not arrived when the round was aborted.
+func (o *soldier) missing(ctx context.Context, round int) ([]int, error) {
+	dir := roundDir(o.member, "b", round)
+	if err := o.observer.Sync(ctx, dir); err != nil {
+		return nil, err
+	}
+	st, _, err := o.observer.Exists(ctx, znode.RoundState(dir))
+	if err != nil {
+		return nil, err
+	}
+	var ids []int
+	for id := range drillWorkers {
+		a, there, err := o.observer.Exists(ctx, znode.Arrival(dir, id))
+		if err != nil {
+			return nil, err
+		}
+		if !there || a.Czxid > st.Mzxid { // a mark of having been told
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}
+
+// revive is a new life: of the same process, or of another one.
+func (o *soldier) revive(ctx context.Context, i int) error {
+	var addrs []string
+	for _, p := range o.proxies {
+		addrs = append(addrs, p.Addr())
+	}
+	for {
+		s, err := zkconn.Dial(ctx, zkconn.Config{Servers: addrs, Timeout: time.Second})
+		if err != nil {
+			return err
+		}
+		var m *worker.Member
+		if o.member != nil && rand.IntN(2) == 0 {
+			m, err = o.member.Rejoin(ctx, s)
+		} else {
+			m, err = worker.Join(ctx, s, config(o.job, fmt.Sprint("w-", i)))
+		}
+		if err == nil {
+			o.mu.Lock()
+			o.s, o.member = s, m
+			o.mu.Unlock()
+			return nil
+		}
+		lost := s.Context().Err() != nil
+		s.Close()
+		if !lost {
+			return err
+		}
+	}
+}
+
+// die ends a life without a word to the servers.
+func (o *soldier) die() {
+	for _, p := range o.proxies {
+		p.Refuse(true)
+		p.Cut()
+	}
+	o.mu.Lock()
+	o.s.Close()
+	o.mu.Unlock()
+	for _, p := range o.proxies {
+		p.Refuse(false)
+	}
+}
+
+// disturb breaks things until ctx ends.
+func (d *drill) disturb(ctx context.Context) {
+	requests := []int32{zkserver.OpMulti, zkserver.OpExists, zkserver.OpGetData, zkserver.OpGetChildren2}
+	kinds := []string{"before", "reply lost", "after", "cut", "death"}
+	leaderDies := time.NewTimer(20 * time.Second)
+	defer leaderDies.Stop()
+	for ctx.Err() == nil {
+		o := d.soldiers[rand.IntN(len(d.soldiers))]
+		p := o.proxies[rand.IntN(len(o.proxies))]
+		kind := kinds[rand.IntN(len(kinds))]
+		if kind == "death" && rand.IntN(5) > 0 {
+			kind = "cut"
+		}
+		d.faults[kind]++
+		switch kind {
+		case "cut":
+			p.Cut()
+		case "death":
+			o.die()
+		default:
+			cutNth(p, arms[kind], 1+rand.Int32N(3), requests[rand.IntN(len(requests))])
+		}
+		select {
+		case <-ctx.Done():
+		case <-leaderDies.C:
+			d.killLeader(ctx)
+		case <-time.After(time.Duration(rand.IntN(120)) * time.Millisecond):
+		}
+	}
+}
+
+func (d *drill) killLeader(ctx context.Context) {
+	if d.ensemble == servers || d.live { // once is enough
+		return
+	}
+	leader, err := d.ensemble.Leader(ctx)
+	if err == nil {
+		d.faults["leader"]++
+		s := d.ensemble.Server(leader)
+		if err = s.Kill(); err == nil {
+			err = s.Restart(ctx)
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		d.t.Error(err)
+	}
+}

@@ -1,0 +1,351 @@
+package worker_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"muster/job"
+	"muster/worker"
+	"muster/zkserver"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// team is all workers of a job, joined in the order of their ids.
+func team(t *testing.T, n int) (job.Job, []*worker.Member) {
+	t.Helper()
+	j, _ := newJob(t, n)
+	ms := make([]*worker.Member, n)
+	for i := range ms {
+		ms[i] = join(t, j, fmt.Sprint("w-", i))
+	}
+	return j, ms
+}
+
+// call calls f in the background; its result can be received.
+func call(f func() error) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	return done
+}
+
+// at calls Barrier in the background.
+func at(t *testing.T, m *worker.Member, b worker.Barrier) <-chan error {
+	return call(func() error { return m.Barrier(t.Context(), b) })
+}
+
+// result receives what call will return; a call that hangs fails the test.
+func result(t *testing.T, done <-chan error) error {
+	t.Helper()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(30 * time.Second):
+		t.Fatal("the call hangs")
+		return nil
+	}
+}
+
+// released fails unless all calls return nil.
+func released(t *testing.T, calls ...<-chan error) {
+	t.Helper()
+	for i, c := range calls {
+		if err := result(t, c); err != nil {
+			t.Errorf("call %d: %v; want a release", i, err)
+		}
+	}
+}
+
+// aborted fails unless all calls return this abort.
+func aborted(t *testing.T, name string, round int, missing []int, calls ...<-chan error) {
+	t.Helper()
+	for i, c := range calls {
+		err := result(t, c)
+		var a *worker.AbortedError
+		if !errors.As(err, &a) {
+			t.Errorf("call %d: %v; want an abort", i, err)
+			continue
+		}
+		want := worker.AbortedError{Name: name, Round: round, Why: a.Why, Missing: missing}
+		if d := cmp.Diff(want, *a); d != "" || a.Why == "" {
+			t.Errorf("call %d: abort (-want +got):\n%s", i, d)
+		}
+	}
+}
+
+func num(n int) *int { return &n }
+
+func roundDir(m *worker.Member, name string, round int) string {
+	return znode.Barrier(m.Job.Root, m.Generation, name, round)
+}
+
+// arrivals lists the ids that arrived at a round.
+func arrivals(t *testing.T, s *zkconn.Session, dir string) []int {
+	t.Helper()
+	names, _, err := s.Children(t.Context(), znode.Arrivals(dir))
+	if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
+		t.Fatal(err)
+	}
+	ids := []int{}
+	for _, name := range names {
+		id, err := strconv.Atoi(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+func awaitArrivals(t *testing.T, s *zkconn.Session, dir string, n int) {
+	t.Helper()
+	await(t, fmt.Sprintf("%d arrivals at %s", n, dir), func() bool { return len(arrivals(t, s, dir)) == n })
+}
+
+func TestBarrierIsNeverEarly(t *testing.T) {
+	const n, rounds = 5, 4
+	for _, live := range []bool{false, true} {
+		t.Run(fmt.Sprint("live=", live), func(t *testing.T) {
+			_, ms := team(t, n)
+			var mu sync.Mutex
+			began := make([]int, rounds)
+			var all sync.WaitGroup
+			for _, m := range ms {
+				all.Go(func() {
+					for round := range rounds {
+						mu.Lock()
+						began[round]++
+						mu.Unlock()
+						if err := m.Barrier(t.Context(), worker.Barrier{Name: "b", Live: live}); err != nil {
+							t.Error(err)
+							return
+						}
+						mu.Lock()
+						if began[round] != n {
+							t.Errorf("round %d was released with %d workers", round, began[round])
+						}
+						mu.Unlock()
+					}
+				})
+			}
+			all.Wait()
+		})
+	}
+}
+
+func TestTimeoutAbortsForAllAndNamesWhoIsMissing(t *testing.T) {
+	_, ms := team(t, 4)
+	s := dial(t)
+	for _, live := range []bool{false, true} {
+		name := fmt.Sprint("live-", live)
+		patient := worker.Barrier{Name: name, Live: live}
+		first := at(t, ms[0], patient)
+		awaitArrivals(t, s, roundDir(ms[0], name, 0), 1)
+		hasty := patient
+		hasty.Timeout = 10 * time.Millisecond
+		aborted(t, name, 0, []int{1, 3}, first, at(t, ms[2], hasty))
+		// Who comes late learns the same, each once; then all meet in the next round.
+		aborted(t, name, 0, []int{1, 3}, at(t, ms[1], patient), at(t, ms[3], worker.Barrier{Name: name, Live: live, Round: num(0)}))
+		next := []<-chan error{at(t, ms[0], patient), at(t, ms[1], patient), at(t, ms[2], patient)}
+		next = append(next, at(t, ms[3], worker.Barrier{Name: name, Live: live, Round: num(1)}))
+		released(t, next...)
+	}
+}
+
+func TestCancelledCallOnlyStopsWaiting(t *testing.T) {
+	_, ms := team(t, 2)
+	ctx, cancel := context.WithCancel(t.Context())
+	first := call(func() error { return ms[0].Barrier(ctx, worker.Barrier{Name: "b"}) })
+	awaitArrivals(t, dial(t), roundDir(ms[0], "b", 0), 1)
+	cancel()
+	if err := result(t, first); !errors.Is(err, context.Canceled) {
+		t.Errorf("the cancelled call: %v", err)
+	}
+	released(t, at(t, ms[1], worker.Barrier{Name: "b"}))
+	released(t, at(t, ms[0], worker.Barrier{Name: "b", Round: num(0)}))
+}
+
+func TestReleasedRoundsAreCleared(t *testing.T) {
+	_, ms := team(t, 3)
+	s := dial(t)
+	const rounds = 6
+	for round := range rounds {
+		b := worker.Barrier{Name: "b"}
+		if round == 2 {
+			b.Timeout = 10 * time.Millisecond
+			aborted(t, "b", 2, []int{1, 2}, at(t, ms[0], b))
+			aborted(t, "b", 2, []int{1, 2}, at(t, ms[1], b), at(t, ms[2], b))
+			continue
+		}
+		released(t, at(t, ms[0], b), at(t, ms[1], b), at(t, ms[2], b))
+	}
+	// The last two, the one that the first of round 5 made, and what tells of the abort.
+	kept, _, err := s.Children(t.Context(), znode.BarrierFloor(ms[0].Job.Root, ms[0].Generation, "b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]string{"2", "4", "5", "6"}, kept); d != "" {
+		t.Errorf("rounds that are kept (-want +got):\n%s", d)
+	}
+	left, _, err := s.Children(t.Context(), roundDir(ms[0], "b", 2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]string{"st"}, left); d != "" {
+		t.Errorf("what is kept of the aborted round (-want +got):\n%s", d)
+	}
+	// Whoever repeats a round after a crash gets the old answer.
+	aborted(t, "b", 2, []int{1, 2}, at(t, ms[1], worker.Barrier{Name: "b", Round: num(2)}))
+	for _, round := range []int{0, 1, 3, 4, 5} {
+		released(t, at(t, ms[1], worker.Barrier{Name: "b", Round: num(round)}))
+	}
+}
+
+// TestSkippedRoundsAreCleared: explicit rounds may have gaps.
+func TestSkippedRoundsAreCleared(t *testing.T) {
+	_, ms := team(t, 2)
+	for _, round := range []int{3, 7, 20, 21} {
+		b := worker.Barrier{Name: "b", Round: num(round)}
+		released(t, at(t, ms[0], b), at(t, ms[1], b))
+	}
+	kept, _, err := dial(t).Children(t.Context(), znode.BarrierFloor(ms[0].Job.Root, ms[0].Generation, "b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]string{"20", "21", "22"}, kept); d != "" {
+		t.Errorf("rounds that are kept (-want +got):\n%s", d)
+	}
+}
+
+func TestBarrierRefuses(t *testing.T) {
+	_, ms := team(t, 2)
+	for _, b := range []worker.Barrier{{}, {Name: "a/b"}, {Name: znode.StartBarrier}, {Name: "b", Round: num(-1)}, {Name: "b", Round: num(1 << 40)}} {
+		if err := ms[0].Barrier(t.Context(), b); err == nil {
+			t.Errorf("%+v was accepted", b)
+		}
+	}
+	first := at(t, ms[0], worker.Barrier{Name: "b"})
+	awaitArrivals(t, dial(t), roundDir(ms[0], "b", 0), 1)
+	if err := ms[1].Barrier(t.Context(), worker.Barrier{Name: "b", Live: true}); err == nil || !strings.Contains(err.Error(), "durable") {
+		t.Errorf("a live call of a durable round: %v", err)
+	}
+	released(t, at(t, ms[1], worker.Barrier{Name: "b"}), first)
+}
+
+// TestArrivalSurvivesTheProcess: a durable arrival counts though the process dies, and its next life learns the outcome.
+func TestArrivalSurvivesTheProcess(t *testing.T) {
+	j, _ := newJob(t, 2)
+	s := dial(t)
+	m, err := worker.Join(t.Context(), s, config(j, "w-0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := join(t, j, "w-1")
+	first := at(t, m, worker.Barrier{Name: "b"})
+	awaitArrivals(t, dial(t), roundDir(m, "b", 0), 1)
+	s.Close()
+	if err := result(t, first); !errors.Is(err, zkconn.ErrSessionLost) {
+		t.Errorf("the call of who died: %v", err)
+	}
+	released(t, at(t, other, worker.Barrier{Name: "b"}))
+	again := join(t, j, "w-0")
+	released(t, at(t, again, worker.Barrier{Name: "b", Round: num(0)}))
+	released(t, at(t, again, worker.Barrier{Name: "b"}), at(t, other, worker.Barrier{Name: "b"}))
+	if got := arrivals(t, dial(t), roundDir(m, "b", 1)); len(got) != 2 {
+		t.Errorf("the implicit round after the return was not 1, where %v arrived", got)
+	}
+}
+
+// TestLiveArrivalEndsWithTheSession: nobody passes while one of them is dead.
+func TestLiveArrivalEndsWithTheSession(t *testing.T) {
+	j, _ := newJob(t, 3)
+	s, observer := dial(t), dial(t)
+	m, err := worker.Join(t.Context(), s, config(j, "w-0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ms := []*worker.Member{m, join(t, j, "w-1"), join(t, j, "w-2")}
+	dir := roundDir(m, znode.StartBarrier, 0)
+	start := func(m *worker.Member) <-chan error {
+		return call(func() error { return m.StartBarrier(t.Context()) })
+	}
+	dead := start(m)
+	awaitArrivals(t, observer, dir, 1)
+	s.Close()
+	if err := result(t, dead); !errors.Is(err, zkconn.ErrSessionLost) {
+		t.Errorf("the call of who died: %v", err)
+	}
+	second := start(ms[1])
+	awaitArrivals(t, observer, dir, 1)
+	third := start(ms[2])
+	awaitArrivals(t, observer, dir, 2)
+	if _, there, err := observer.Exists(t.Context(), znode.Counted(dir, 2)); err != nil || there {
+		t.Errorf("released without a dead worker: %v, %v", there, err)
+	}
+	back, err := m.Rejoin(t.Context(), dial(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	released(t, start(back), second, third)
+	released(t, start(back)) // the start barrier is passed once: who comes later passes at once
+}
+
+// TestLiveArrivalOfAnOlderSessionDoesNotCount: it is replaced, not taken for one's own.
+func TestLiveArrivalOfAnOlderSessionDoesNotCount(t *testing.T) {
+	_, ms := team(t, 2)
+	old := dial(t)
+	b := worker.Barrier{Name: "b", Live: true}
+	first := at(t, ms[0], b)
+	dir := roundDir(ms[0], "b", 0)
+	await(t, "the first to have counted itself alone, and made the next round", func() bool {
+		_, made, err := old.Exists(t.Context(), znode.RoundState(roundDir(ms[0], "b", 1)))
+		return err == nil && made
+	})
+	if _, err := old.Create(t.Context(), znode.Arrival(dir, 1), nil, zkconn.Ephemeral, zkconn.World(zkconn.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	released(t, at(t, ms[1], b), first)
+	old.Close()
+	if got := arrivals(t, dial(t), dir); len(got) != 2 {
+		t.Errorf("arrivals %v: that of the older session was counted", got)
+	}
+}
+
+// tap calls see with every request that passes the proxy from now on.
+func tap(p *zkserver.Proxy, see func(op int32, req []byte)) {
+	p.BeforeSend(func(op int32, req []byte) bool {
+		see(op, req)
+		return false
+	})
+}
+
+// hold keeps the nth request that mentions the path from the server until release is closed, if it is not nil. held is closed when
+// the request is there.
+// mentions reports whether a request names a znode, or one below it.
+func mentions(req []byte, path string) bool { return bytes.Contains(req, []byte(path)) }
+
+func hold(p *zkserver.Proxy, path string, nth int, release <-chan struct{}) (held <-chan struct{}) {
+	ch := make(chan struct{})
+	seen := 0
+	tap(p, func(_ int32, req []byte) {
+		if !mentions(req, path) {
+			return
+		}
+		if seen++; seen == nth {
+			close(ch)
+			if release != nil {
+				<-release
+			}
+		}
+	})
+	return ch
+}

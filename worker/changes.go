@@ -1,0 +1,174 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"muster/job"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// Who is there is read from the children of the job znode, which are exactly the live workers, and from id/n-<id>, where
+// each worker keeps its newest address. Nothing is written here.
+
+// lookups is how many reads of one call are on their way at once.
+const lookups = 64
+
+// ErrNoWorker means that nobody has joined under this id yet. Wait for all, or look again later.
+var ErrNoWorker = errors.New("no such worker")
+
+// Worker is a worker as its peers see it.
+type Worker struct {
+	Identity string `json:"identity,omitempty"` // known of the live
+	znode.Worker
+}
+
+// Live returns the workers that are live now, in the order of their ids. It costs a read for each of them.
+func (m *Member) Live(ctx context.Context) ([]Worker, error) {
+	names, _, err := m.session.Children(ctx, m.Job.Path())
+	if err != nil {
+		return nil, fmt.Errorf("the live workers: %w", m.gone(err))
+	}
+	return m.describe(ctx, names)
+}
+
+// Changes yields the live workers now, and again after every change of who is live; changes that follow each other closely
+// may come as one. It ends when the loop does, or with an error: ctx's, or why the membership ended.
+func (m *Member) Changes(ctx context.Context) iter.Seq2[[]Worker, error] {
+	return func(yield func([]Worker, error) bool) {
+		for {
+			names, _, changed, err := m.session.ChildrenW(ctx, m.Job.Path())
+			var ws []Worker
+			if err == nil {
+				ws, err = m.describe(ctx, names)
+			}
+			if err != nil {
+				yield(nil, fmt.Errorf("the live workers: %w", m.gone(err)))
+				return
+			}
+			if !yield(ws, nil) {
+				return
+			}
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				yield(nil, context.Cause(ctx))
+				return
+			case <-m.ctx.Done():
+				yield(nil, context.Cause(m.ctx))
+				return
+			}
+		}
+	}
+}
+
+// Joined returns everybody who has joined, whether live or not, in the order of their ids, each with its newest address.
+// It costs a read for each of them.
+func (m *Member) Joined(ctx context.Context) ([]Worker, error) {
+	stat, _, err := m.session.Exists(ctx, znode.IDs(m.Job.Root, m.Generation))
+	if err != nil {
+		return nil, fmt.Errorf("the joined workers: %w", err)
+	}
+	ws := make([]Worker, min(int(stat.NumChildren), m.Job.Workers))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(lookups)
+	for id := range ws {
+		group.Go(func() error {
+			var err error
+			ws[id], err = m.Lookup(ctx, id)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, fmt.Errorf("the joined workers: %w", err)
+	}
+	return ws, nil
+}
+
+// Lookup returns the worker with this id, by its newest address. It costs one read.
+func (m *Member) Lookup(ctx context.Context, id int) (Worker, error) {
+	if id < 0 || id >= m.Job.Workers {
+		return Worker{}, fmt.Errorf("worker %d: %w: the job has %d", id, ErrNoWorker, m.Job.Workers)
+	}
+	body, _, err := m.session.Get(ctx, znode.ID(m.Job.Root, m.Generation, id))
+	if errors.Is(err, zkconn.ErrNoNode) {
+		err = ErrNoWorker
+	}
+	if err != nil {
+		return Worker{}, fmt.Errorf("worker %d: %w", id, err)
+	}
+	w, err := znode.DecodeWorker(body)
+	if err != nil {
+		return Worker{}, fmt.Errorf("worker %d: %w", id, err)
+	}
+	w.ID = id
+	return Worker{Worker: w}, nil
+}
+
+// describe reads the live znodes with these names. Who is gone meanwhile, and what is not a worker's, is left out.
+func (m *Member) describe(ctx context.Context, names []string) ([]Worker, error) {
+	ws := make([]*Worker, len(names))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(lookups)
+	for i, name := range names {
+		group.Go(func() error {
+			var err error
+			ws[i], err = m.readLive(ctx, name)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	live := make([]Worker, 0, len(ws))
+	for _, w := range ws {
+		if w != nil {
+			live = append(live, *w)
+		}
+	}
+	slices.SortFunc(live, func(a, b Worker) int {
+		return cmp.Or(cmp.Compare(uint(a.ID), uint(b.ID)), cmp.Compare(a.Identity, b.Identity)) // NoID sorts last
+	})
+	return live, nil
+}
+
+// readLive reads one live znode; nil if there is none.
+func (m *Member) readLive(ctx context.Context, identity string) (*Worker, error) {
+	body, stat, err := m.session.Get(ctx, znode.Live(m.Job.Root, m.Job.Name, identity))
+	switch {
+	case errors.Is(err, zkconn.ErrNoNode), err == nil && stat.EphemeralOwner == 0:
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	w, err := znode.DecodeWorker(body)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", identity, err)
+	}
+	if w.ID == znode.NoID { // it has not yet told: its id was created by the same transaction
+		search := join{s: m.session, rec: job.Record{Job: m.Job, Generation: m.Generation}}
+		id, err := search.find(ctx, stat.Czxid)
+		if err != nil && !errors.Is(err, errAgain) {
+			return nil, err
+		}
+		if err == nil {
+			w.ID = id
+		}
+	}
+	return &Worker{identity, w}, nil
+}
+
+// gone says why the job znode may be missing: the generation has ended.
+func (m *Member) gone(err error) error {
+	if errors.Is(err, zkconn.ErrNoNode) && m.ctx.Err() != nil {
+		return context.Cause(m.ctx)
+	}
+	return err
+}

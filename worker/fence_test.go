@@ -1,0 +1,148 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"muster/plan"
+	"muster/worker"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// fenced waits for the end of a membership and checks its cause.
+func fenced(t *testing.T, m *worker.Member) {
+	t.Helper()
+	select {
+	case <-m.Context().Done():
+	case <-time.After(30 * time.Second):
+		t.Fatal("still a member")
+	}
+	if cause := context.Cause(m.Context()); !errors.Is(cause, worker.ErrFenced) {
+		t.Errorf("the membership ended with %v, want %v", cause, worker.ErrFenced)
+	}
+	if err := m.Barrier(t.Context(), worker.Barrier{Name: "b"}); !errors.Is(err, worker.ErrFenced) {
+		t.Errorf("barrier: %v, want %v", err, worker.ErrFenced)
+	}
+	if err := m.Complete(t.Context(), 0); !errors.Is(err, worker.ErrFenced) {
+		t.Errorf("complete: %v, want %v", err, worker.ErrFenced)
+	}
+	if err := m.Leave(t.Context(), worker.End{}); !errors.Is(err, worker.ErrFenced) {
+		t.Errorf("leave: %v, want %v", err, worker.ErrFenced)
+	}
+	if _, err := m.Rejoin(t.Context(), dial(t)); !errors.Is(err, worker.ErrFenced) {
+		t.Errorf("rejoin: %v, want %v", err, worker.ErrFenced)
+	}
+}
+
+// TestLiveZnodeDeletedByHandIsMadeAgain, with the id in it as before.
+func TestLiveZnodeDeletedByHandIsMadeAgain(t *testing.T) {
+	j, _ := newJob(t, 1)
+	m := join(t, j, "w0")
+	admin := dial(t)
+	live := znode.Live(j.Root, j.Name, "w0")
+	told := func() bool {
+		body, _, err := admin.Get(t.Context(), live)
+		if errors.Is(err, zkconn.ErrNoNode) {
+			return false
+		}
+		w, decodeErr := znode.DecodeWorker(body)
+		if err != nil || decodeErr != nil {
+			t.Fatal(err, decodeErr)
+		}
+		return w.ID == 0
+	}
+	await(t, "the live znode has the id", told)
+	for range 3 {
+		if err := admin.Delete(t.Context(), live, -1); err != nil {
+			t.Fatal(err)
+		}
+		await(t, "the live znode is back", told)
+	}
+	if m.Context().Err() != nil {
+		t.Error(context.Cause(m.Context()))
+	}
+	if err := m.Complete(t.Context(), 0); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTakenOverWorkerIsFenced: somebody deletes the live znode by hand, and another process of the identity is faster.
+func TestTakenOverWorkerIsFenced(t *testing.T) {
+	j, store := newJob(t, 2)
+	proxy := newProxy(t)
+	old, err := worker.Join(t.Context(), dial(t, proxy.Addr()), config(j, "w0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy.Hang(true)
+	if err := dial(t).Delete(t.Context(), znode.Live(j.Root, j.Name, "w0"), -1); err != nil {
+		t.Fatal(err)
+	}
+	now := join(t, j, "w0")
+	proxy.Hang(false)
+	fenced(t, old)
+	if o := look(t, store, j); now.ID != 0 || o.Live != 1 || o.Joined != 1 {
+		t.Errorf("the other is %d, observed %+v", now.ID, o)
+	}
+}
+
+// TestWorkerOfAnEndedGenerationIsFenced, however it ended.
+func TestWorkerOfAnEndedGenerationIsFenced(t *testing.T) {
+	j, store := newJob(t, 1)
+	proxy := newProxy(t)
+	m, err := worker.Join(t.Context(), dial(t, proxy.Addr()), config(j, "w0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Deleted by hand while the worker cannot see it, and then replaced: no worker is live.
+	proxy.Hang(true)
+	if err := dial(t).Delete(t.Context(), znode.Live(j.Root, j.Name, "w0"), -1); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Commit(t.Context(), plan.Row{Path: j.Path(), Old: look(t, store, j), New: &j, Reason: plan.StaleLeftover}); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Hang(false)
+	fenced(t, m)
+	if o := look(t, store, j); o.Status() != plan.Ready {
+		t.Errorf("the new generation is %s", o.Status())
+	}
+
+	m = join(t, j, "w0")
+	if err := dial(t).Delete(t.Context(), znode.Gate(j.Root, m.Generation), -1); err != nil {
+		t.Fatal(err)
+	}
+	fenced(t, m)
+}
+
+// TestJobZnodeDeletedByHandFences: with the job znode gone nobody can be live, though the gate is still open. The member, and one
+// that has lost its session, cannot come back.
+func TestJobZnodeDeletedByHandFences(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		j, _ := newJob(t, 1)
+		s, admin := dial(t), dial(t)
+		m, err := worker.Join(t.Context(), s, config(j, "w0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lost {
+			s.Close()
+			<-m.Context().Done()
+			if err := admin.Delete(t.Context(), j.Path(), -1); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := m.Rejoin(t.Context(), dial(t)); !errors.Is(err, worker.ErrFenced) {
+				t.Errorf("rejoin: %v, want %v", err, worker.ErrFenced)
+			}
+			continue
+		}
+		live := znode.Live(j.Root, j.Name, "w0")
+		if _, err := admin.Multi(t.Context(), zkconn.DeleteOp(live, -1), zkconn.DeleteOp(j.Path(), -1)); err != nil {
+			t.Fatal(err)
+		}
+		fenced(t, m)
+	}
+}

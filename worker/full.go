@@ -1,0 +1,113 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// namedVacancies is how many identities the error of a full job names.
+const namedVacancies = 5
+
+// full is ErrFull with the ids that are not live, and the identities that may take them up again.
+func (j *join) full(ctx context.Context) error {
+	root, g, n := j.rec.Job.Root, j.rec.Generation, j.rec.Job.Workers
+	claimed, _, err := j.s.Children(ctx, znode.By(root, g))
+	if err != nil {
+		return err
+	}
+	live, _, err := j.s.Children(ctx, j.rec.Job.Path())
+	if err != nil {
+		return err
+	}
+	var vacant []string
+	for _, identity := range claimed {
+		if _, is := slices.BinarySearch(live, identity); is {
+			continue
+		}
+		if len(vacant) == namedVacancies {
+			vacant = append(vacant, "others")
+			break
+		}
+		who, err := j.vacancy(ctx, identity)
+		if err != nil {
+			return err
+		}
+		if who != "" {
+			vacant = append(vacant, who)
+		}
+	}
+	if len(vacant) == 0 {
+		return fmt.Errorf("%w: %d of %d workers have joined, and each is live or has completed", ErrFull, n, n)
+	}
+	return fmt.Errorf("%w: %d of %d workers have joined; not live, and free for who joins under the same identity: %s",
+		ErrFull, n, n, strings.Join(vacant, ", "))
+}
+
+// vacancy describes who is not live and may come back; it is empty for who has completed.
+func (j *join) vacancy(ctx context.Context, identity string) (string, error) {
+	body, stat, err := j.s.Get(ctx, znode.ByIdentity(j.rec.Job.Root, j.rec.Generation, identity))
+	if errors.Is(err, zkconn.ErrNoNode) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	claim, err := znode.DecodeClaim(body)
+	if err != nil || claim.State == znode.Done {
+		return "", nil
+	}
+	id, err := j.find(ctx, stat.Czxid)
+	if errors.Is(err, errAgain) || err == nil && id >= j.rec.Job.Workers {
+		return "", nil
+	}
+	return fmt.Sprintf("id %d (%s)", id, identity), err
+}
+
+// withdraw undoes, in one transaction, a join that came too late: two joined at once where one place was left. The claim is
+// at this version.
+func (j *join) withdraw(ctx context.Context, id int, version int32) error {
+	root, g := j.rec.Job.Root, j.rec.Generation
+	ops := []zkconn.Op{
+		zkconn.CheckOp(znode.Gate(root, g), 0),
+		zkconn.DeleteOp(znode.ID(root, g, id), 0),
+		zkconn.DeleteOp(znode.ByIdentity(root, g, j.c.Identity), version),
+	}
+	live, exists, err := j.s.Exists(ctx, j.live())
+	switch {
+	case err != nil:
+		return err
+	case exists && live.EphemeralOwner != j.s.ID():
+		return j.held(ctx)
+	case exists:
+		ops = append(ops, zkconn.DeleteOp(j.live(), live.Version))
+	}
+	if _, err := j.s.Multi(ctx, ops...); err != nil {
+		return j.refused(ctx, err)
+	}
+	return j.full(ctx)
+}
+
+// findBeyond looks for an id of N or above: that of a join that came too late and has not withdrawn.
+func (j *join) findBeyond(ctx context.Context, czxid int64) (int, error) {
+	root, g := j.rec.Job.Root, j.rec.Generation
+	names, _, err := j.s.Children(ctx, znode.IDs(root, g))
+	if err != nil {
+		return 0, err
+	}
+	for _, name := range names {
+		id, err := znode.IDNumber(name)
+		if err != nil || id < j.rec.Job.Workers {
+			continue
+		}
+		if stat, _, err := j.s.Exists(ctx, znode.ID(root, g, id)); err != nil || stat.Czxid == czxid {
+			return id, err
+		}
+	}
+	return 0, fmt.Errorf("%w: no id was created together with the claim of %s", errAgain, j.c.Identity)
+}

@@ -1,0 +1,233 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"muster/job"
+	"muster/plan"
+	"muster/zkstate"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// Joining writes, in the generation g that the Record names:
+//
+//	run/<g>/{id,by,end,barrier}   persistent   by the first worker, one transaction; removed with the generation
+//	run/<g>/by/<identity>         persistent   the claim
+//	run/<g>/id/n-<10>             persistent   sequential: the suffix is the id
+//	<job>/<identity>              ephemeral    live
+//
+// The last three are one transaction that checks the gate: a process that dies at any moment has either joined or
+// written nothing. Only this transaction creates below id, nothing below N is ever deleted there, and an aborted
+// transaction gives its number back; so ids have no gap, and the claim makes an identity take one only once. The id
+// itself is put into the live znode afterwards, by the member, for those who list it.
+
+// errAgain means that what was read no longer holds: start again from the Record.
+var errAgain = errors.New("the job's znodes do not fit together")
+
+// maxAttempts is how often a join starts again without a wait in between. Changes by others do not come near it;
+// damage does.
+const maxAttempts = 100
+
+// Join makes the process behind s a worker of the job, the one that it was in an earlier life if it had one.
+//
+// While the job does not exist or takes no worker like this one, it waits: until ctx's deadline, or without one for the
+// job's join timeout. The error then is both the reason and context.DeadlineExceeded.
+func Join(ctx context.Context, s *zkconn.Session, c Config) (*Member, error) {
+	if err := znode.CheckIdentity(c.Identity); err != nil {
+		return nil, err
+	}
+	j := &join{s: s, c: c, nonce: zkstate.NewID(), begun: time.Now()}
+	for {
+		m, err := j.attempt(ctx)
+		if err == nil {
+			return m.start(), nil
+		}
+		moved := errors.Is(err, errAgain) || errors.Is(err, zkconn.ErrNoNode) // the generation may end at any moment
+		if moved && j.attempts < maxAttempts {
+			j.attempts++
+			err = s.Sync(ctx, znode.Record(c.Root, c.Job))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("join %s as %s: %w", job.Join(c.Root, c.Job), c.Identity, err)
+		}
+	}
+}
+
+// join is a Join under way.
+type join struct {
+	s     *zkconn.Session
+	c     Config
+	nonce string // in every claim that it writes
+
+	begun    time.Time
+	told     string // what Waiting was told last
+	attempts int    // since the last wait
+
+	rec   job.Record // as read by this attempt
+	mzxid int64      // of the Record
+	acl   []zkconn.ACL
+}
+
+// attempt joins in the generation that the Record names now.
+func (j *join) attempt(ctx context.Context) (*Member, error) {
+	if err := j.read(ctx); err != nil {
+		return nil, err
+	}
+	if err := j.admit(ctx); err != nil {
+		return nil, err
+	}
+	return j.claim(ctx)
+}
+
+// read reads the Record.
+func (j *join) read(ctx context.Context) error {
+	body, stat, err := j.s.Get(ctx, znode.Record(j.c.Root, j.c.Job))
+	if errors.Is(err, zkconn.ErrNoNode) {
+		j.rec, j.mzxid = job.Record{}, 0
+		return j.awaitRecord(ctx, ErrNoJob, "the job to be created", nil)
+	}
+	if err != nil {
+		return err
+	}
+	rec, err := znode.DecodeRecordAt(job.Join(j.c.Root, j.c.Job), body)
+	if err != nil {
+		return err
+	}
+	j.rec, j.mzxid = rec, stat.Mzxid
+	if j.acl, err = zkstate.ParseACL(rec.ACL); err != nil {
+		return err
+	}
+	switch {
+	case j.c.Run != "" && rec.Last != nil && rec.Last.ID == j.c.Run:
+		return fmt.Errorf("%w: %s, on %s", ErrCompleted, rec.Last.ID, rec.Last.Completed)
+	case rec.State == job.Terminating:
+		return j.awaitRecord(ctx, ErrNotOpen, "a new generation: the workers of this one were asked to stop", nil)
+	}
+	return nil
+}
+
+// admit makes the folders if nobody has joined. It keeps those who have no claim out of a job that is full or a leftover.
+func (j *join) admit(ctx context.Context) error {
+	root, g := j.rec.Job.Root, j.rec.Generation
+	ids, joined, err := j.s.Exists(ctx, znode.IDs(root, g))
+	if err != nil {
+		return err
+	}
+	if !joined {
+		return j.makeFolders(ctx)
+	}
+	full := int(ids.NumChildren) >= j.rec.Job.Workers
+	if !full {
+		jobs, _, err := j.s.Exists(ctx, j.rec.Job.Path())
+		if err != nil || jobs.NumChildren > 0 {
+			return err
+		}
+	}
+	_, mine, err := j.s.Exists(ctx, znode.ByIdentity(root, g, j.c.Identity))
+	switch {
+	case err != nil || mine:
+		return err
+	case full:
+		return j.full(ctx)
+	}
+	return j.avoidLeftover(ctx)
+}
+
+// avoidLeftover waits while nobody is live and somebody left without completing: an apply may be about to replace the job.
+func (j *join) avoidLeftover(ctx context.Context) error {
+	path := j.rec.Job.Path()
+	o, err := zkstate.NewReader(j.s, "").Look(ctx, path)
+	if err != nil || o.Status() != plan.Stale {
+		return err
+	}
+	live, _, event, err := j.s.ChildrenW(ctx, path)
+	switch {
+	case errors.Is(err, zkconn.ErrNoNode), err == nil && len(live) > 0:
+		return errAgain
+	case err != nil:
+		return err
+	}
+	what := fmt.Sprintf("a new generation, or an old worker of this one: nobody is live, and %d left without completing", o.Left())
+	return j.awaitRecord(ctx, ErrNotOpen, what, event)
+}
+
+func (j *join) makeFolders(ctx context.Context) error {
+	root, g := j.rec.Job.Root, j.rec.Generation
+	ops := []zkconn.Op{zkconn.CheckOp(znode.Gate(root, g), 0)}
+	for _, dir := range []string{znode.IDs(root, g), znode.By(root, g), znode.End(root, g), znode.Barriers(root, g)} {
+		ops = append(ops, zkconn.CreateOp(dir, nil, zkconn.Persistent, j.acl))
+	}
+	_, err := j.s.Multi(ctx, ops...)
+	switch {
+	case errors.Is(err, zkconn.ErrNodeExists), errors.Is(err, zkconn.ErrUnknown): // the claim tells
+		return nil
+	case errors.Is(err, zkconn.ErrNoNode):
+		return fmt.Errorf("%w: %w", errAgain, err)
+	}
+	return err
+}
+
+// claim is the transaction of who joins for the first time.
+func (j *join) claim(ctx context.Context) (*Member, error) {
+	root, g := j.rec.Job.Root, j.rec.Generation
+	claim := znode.Claim{Nonce: j.nonce, Lives: 1, State: znode.In, Run: j.c.Run}
+	mark, err := znode.EncodeClaim(claim)
+	if err != nil {
+		return nil, err
+	}
+	info := j.c.Info
+	info.ID = znode.NoID
+	body, err := znode.EncodeWorker(info)
+	if err != nil {
+		return nil, err
+	}
+	by := znode.ByIdentity(root, g, j.c.Identity)
+	results, err := j.s.Multi(ctx,
+		zkconn.CheckOp(znode.Gate(root, g), 0),
+		zkconn.CreateOp(by, mark, zkconn.Persistent, j.acl),
+		zkconn.CreateOp(znode.NewID(root, g), body, zkconn.PersistentSequential, j.acl),
+		zkconn.CreateOp(j.live(), body, zkconn.Ephemeral, j.acl),
+	)
+	var refused *zkconn.Error
+	switch {
+	case err == nil:
+		id, err := znode.IDNumber(results[2].Path)
+		if err != nil {
+			return nil, err
+		}
+		return j.seat(ctx, id, claim, 0)
+	case errors.Is(err, zkconn.ErrNodeExists) && errors.As(err, &refused) && refused.Path == by:
+		return j.rejoin(ctx)
+	}
+	return nil, j.refused(ctx, err)
+}
+
+// seat makes a member of who has an id, unless there was one place and two joined at once.
+func (j *join) seat(ctx context.Context, id int, claim znode.Claim, version int32) (*Member, error) {
+	if id >= j.rec.Job.Workers {
+		return nil, j.withdraw(ctx, id, version)
+	}
+	return newMember(j, id, claim, version), nil
+}
+
+// refused says what follows from the error of a transaction that would have made us a member.
+func (j *join) refused(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(err, zkconn.ErrUnknown): // if it was committed, the next attempt finds our nonce
+		if settle := j.s.Settled(ctx); settle != nil {
+			return fmt.Errorf("%w: %w", settle, err)
+		}
+	case errors.Is(err, zkconn.ErrNodeExists): // of all that is created, only the live znode can be somebody else's
+		return j.held(ctx)
+	case errors.Is(err, zkconn.ErrNoNode), errors.Is(err, zkconn.ErrBadVersion):
+	default:
+		return err
+	}
+	return fmt.Errorf("%w: %w", errAgain, err)
+}
+
+func (j *join) live() string { return znode.Live(j.rec.Job.Root, j.rec.Job.Name, j.c.Identity) }

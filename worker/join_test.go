@@ -1,0 +1,233 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"muster/job"
+	"muster/plan"
+	"muster/worker"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// TestIDsHaveNoGap: workers that join at once get the ids 0 to N-1, and those too many are turned away without a trace.
+func TestIDsHaveNoGap(t *testing.T) {
+	const n, extra = 40, 10
+	j, store := newJob(t, n)
+	s := dial(t, servers.Addrs()...)
+	var mu sync.Mutex
+	var ids []int
+	full := 0
+	var all sync.WaitGroup
+	for i := range n + extra {
+		all.Go(func() {
+			m, err := worker.Join(t.Context(), s, config(j, fmt.Sprint("w", i)))
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil:
+				ids = append(ids, m.ID)
+			case errors.Is(err, worker.ErrFull):
+				full++
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	slices.Sort(ids)
+	var want []int
+	for i := range n {
+		want = append(want, i)
+	}
+	if d := cmp.Diff(want, ids); d != "" {
+		t.Errorf("ids (-want +got):\n%s", d)
+	}
+	if full != extra {
+		t.Errorf("%d were turned away, want %d", full, extra)
+	}
+	ws, err := store.Workers(t.Context(), j.Path())
+	if err != nil || len(ws) != n {
+		t.Errorf("%d workers are recorded, %v; want %d", len(ws), err, n)
+	}
+}
+
+// TestJoinRefuses what cannot be waited for, and says why it would wait.
+func TestJoinRefuses(t *testing.T) {
+	j, store := newJob(t, 2)
+	missing := j
+	missing.Name = "nobody"
+	if _, err := tryJoin(t, config(missing, "w0")); !errors.Is(err, worker.ErrNoJob) || !errors.Is(err, context.Canceled) {
+		t.Errorf("no such job: %v", err)
+	}
+	if _, err := tryJoin(t, config(j, "a/b")); err == nil {
+		t.Error("an identity with a slash was accepted")
+	}
+	crash(t, j, "w0")
+	if _, err := tryJoin(t, config(j, "w1")); !errors.Is(err, worker.ErrNotOpen) {
+		t.Errorf("a newcomer in a stale job: %v", err)
+	}
+	if d := cmp.Diff(map[string]int{"w0": 0}, ids(t, store, j)); d != "" {
+		t.Errorf("refused joins left something (-want +got):\n%s", d)
+	}
+}
+
+// TestJoinWaitsForTheJob: by watch, no longer than the deadline, and for the job's own timeout without one.
+func TestJoinWaitsForTheJob(t *testing.T) {
+	j, store := newJob(t, 1)
+	later := j
+	later.Name = "later"
+	c := config(later, "w0")
+	c.Waiting = func(what string) {
+		if what != "the job to be created" {
+			t.Errorf("waits for %q", what)
+		}
+		create(t, store, later)
+	}
+	if m, err := worker.Join(t.Context(), dial(t), c); err != nil || m.ID != 0 {
+		t.Errorf("joined as %+v, %v", m, err)
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	never := j
+	never.Name = "never"
+	if _, err := worker.Join(ctx, dial(t), config(never, "w0")); !errors.Is(err, worker.ErrNoJob) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("at the deadline: %v", err)
+	}
+
+	hasty, _ := newJob(t, 2, func(j *job.Job) { j.Timeouts.Join = job.Duration(50 * time.Millisecond) })
+	crash(t, hasty, "w0")
+	if _, err := worker.Join(t.Context(), dial(t), config(hasty, "w1")); !errors.Is(err, worker.ErrNotOpen) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("after the job's join timeout: %v", err)
+	}
+}
+
+// TestJoinOfALeftover: a newcomer waits until an old worker is back, or until there is a new generation.
+func TestJoinOfALeftover(t *testing.T) {
+	for name, revive := range map[string]func(job.Job){
+		"old worker": func(j job.Job) { join(t, j, "w0") },
+		"new generation": func(j job.Job) {
+			store := newStore(t, j)
+			o, err := store.Look(t.Context(), j.Path())
+			if err == nil {
+				err = store.Commit(t.Context(), plan.Row{Path: j.Path(), Old: o, New: &j, Reason: plan.StaleLeftover})
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j, store := newJob(t, 2)
+			crash(t, j, "w0")
+			c := config(j, "w1")
+			c.Waiting = func(string) { revive(j) }
+			m, err := worker.Join(t.Context(), dial(t), c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := map[string]int{"w0": 0, "w1": 1}
+			if name == "new generation" {
+				want = map[string]int{"w1": 0}
+			}
+			if d := cmp.Diff(want, ids(t, store, j)); d != "" || m.ID != want["w1"] {
+				t.Errorf("joined as %d, ids (-want +got):\n%s", m.ID, d)
+			}
+		})
+	}
+}
+
+// TestJoinOfATerminatingJob waits for the next generation.
+func TestJoinOfATerminatingJob(t *testing.T) {
+	j, store := newJob(t, 2)
+	m := join(t, j, "w0")
+	asked := make(chan struct{})
+	var once sync.Once
+	terminated := make(chan error, 1)
+	go func() {
+		terminated <- store.Terminate(t.Context(), j.Path(), time.Minute, func([]string) { once.Do(func() { close(asked) }) })
+	}()
+	<-asked
+	c := config(j, "w1")
+	c.Waiting = func(what string) {
+		switch {
+		case strings.Contains(what, "asked to stop"):
+			if err := m.Leave(t.Context(), worker.End{}); err != nil {
+				t.Error(err)
+			}
+			if err := <-terminated; err != nil {
+				t.Error(err)
+			}
+		case strings.Contains(what, "created"):
+			create(t, store, j)
+		}
+	}
+	again, err := worker.Join(t.Context(), dial(t), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again.ID != 0 || again.Generation == m.Generation {
+		t.Errorf("joined as %d, in the old generation: %v", again.ID, again.Generation == m.Generation)
+	}
+}
+
+// TestFullJobNamesWhoIsMissing: the ids that are not live and the identities that may take them up; nothing is written.
+func TestFullJobNamesWhoIsMissing(t *testing.T) {
+	j, store := newJob(t, 3, onComplete(job.Retain))
+	join(t, j, "w0")
+	crash(t, j, "w1")
+	if err := join(t, j, "w2").Complete(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	before := look(t, store, j)
+	_, err := tryJoin(t, config(j, "late"))
+	if !errors.Is(err, worker.ErrFull) || !strings.HasSuffix(err.Error(), "under the same identity: id 1 (w1)") {
+		t.Errorf("a full job: %v", err)
+	}
+	if d := cmp.Diff(before, look(t, store, j)); d != "" {
+		t.Errorf("the job changed (-before +after):\n%s", d)
+	}
+}
+
+// TestTooLateJoinWithdraws: after a lost reply, or in its next life, a join that got an id of N takes back all it wrote.
+func TestTooLateJoinWithdraws(t *testing.T) {
+	j, store := newJob(t, 1)
+	m := join(t, j, "w0")
+	late := config(j, "late")
+	writeLateJoin(t, m, late.Identity)
+	if o := look(t, store, j); o.Live != 1 {
+		t.Fatalf("observed %+v", o)
+	}
+	if _, err := tryJoin(t, late); !errors.Is(err, worker.ErrFull) {
+		t.Errorf("the next life of a late join: %v", err)
+	}
+	if d := cmp.Diff(map[string]int{"w0": 0}, ids(t, store, j)); d != "" {
+		t.Errorf("ids (-want +got):\n%s", d)
+	}
+}
+
+// writeLateJoin writes what a join leaves behind that got id N and died before it could withdraw.
+func writeLateJoin(t *testing.T, m *worker.Member, identity string) {
+	t.Helper()
+	claim, err := znode.EncodeClaim(znode.Claim{Nonce: "dead", Lives: 1, State: znode.In})
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, g, all := m.Job.Root, m.Generation, zkconn.World(zkconn.PermAll)
+	if _, err := dial(t).Multi(t.Context(),
+		zkconn.CreateOp(znode.ByIdentity(root, g, identity), claim, zkconn.Persistent, all),
+		zkconn.CreateOp(znode.NewID(root, g), nil, zkconn.PersistentSequential, all),
+	); err != nil {
+		t.Fatal(err)
+	}
+}

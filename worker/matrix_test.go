@@ -1,0 +1,252 @@
+package worker_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"muster/job"
+	"muster/plan"
+	"muster/worker"
+	"muster/zkserver"
+	"muster/zkstate"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+func isMulti(op int32, _ []byte) bool { return op == zkserver.OpMulti }
+
+// completes recognises the transaction of Complete.
+func completes(req []byte) bool { return bytes.Contains(req, []byte("/end/d-")) }
+
+// matched arms a fault for a request that match accepts.
+type matched = func(p *zkserver.Proxy, match func(op int32, req []byte) bool) <-chan struct{}
+
+func faults() map[string]matched {
+	return map[string]matched{
+		"before it is sent": (*zkserver.Proxy).BeforeSend,
+		"before its reply":  (*zkserver.Proxy).DropReply,
+		"after its reply":   (*zkserver.Proxy).AfterReply,
+	}
+}
+
+// nth accepts the nth request, from 0, that is not a ping.
+func nth(n int) func(int32, []byte) bool {
+	var mu sync.Mutex
+	seen := -1
+	return func(op int32, _ []byte) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if op == zkserver.OpPing || op == zkserver.OpCloseSession {
+			return false
+		}
+		seen++
+		return seen == n
+	}
+}
+
+func happened(fired <-chan struct{}) bool {
+	select {
+	case <-fired:
+		return true
+	default:
+		return false
+	}
+}
+
+// recipe is a worker's way through a job of which it is w1; w0 is there already, unless there is one place.
+type recipe struct {
+	name    string
+	workers int
+	lived   bool   // it is not w1's first life
+	script  string // after the join: what a child process understands
+	cuts    int    // more than there are operations
+	// How its next life joins, and the job's status then.
+	next   error
+	status plan.Status
+}
+
+func recipes() []recipe {
+	return []recipe{
+		{name: "join first", cuts: 16, workers: 1, script: "stay", status: plan.Running},
+		{name: "join", cuts: 14, workers: 3, script: "stay", status: plan.Forming},
+		{name: "rejoin", cuts: 20, workers: 3, lived: true, script: "stay", status: plan.Forming},
+		{name: "leave", cuts: 9, workers: 3, script: "leave", status: plan.Forming},
+		{name: "complete", cuts: 9, workers: 3, script: "complete", next: worker.ErrDone, status: plan.Forming},
+		{name: "complete last", cuts: 48, workers: 1, script: "complete", status: plan.Running},
+	}
+}
+
+// prepare creates the job and its earlier lives, and says who must have which id. Who is not w1 works in session s.
+func (r recipe) prepare(t *testing.T, s *zkconn.Session) (j job.Job, store *zkstate.Store, want map[string]int) {
+	t.Helper()
+	j = declare(r.workers)
+	store = storeIn(t, s, j)
+	create(t, store, j)
+	want = map[string]int{"w1": 0}
+	if r.workers > 1 {
+		if _, err := worker.Join(t.Context(), s, config(j, "w0")); err != nil {
+			t.Fatal(err)
+		}
+		want = map[string]int{"w0": 0, "w1": 1}
+	}
+	if r.lived {
+		crash(t, j, "w1")
+	}
+	return j, store, want
+}
+
+// verify joins as w1 once more: it is who it was, and nobody else came to be. A process that was killed may not have got as
+// far as its script says.
+func (r recipe) verify(t *testing.T, s *zkconn.Session, j job.Job, store *zkstate.Store, want map[string]int, killed bool) error {
+	m, err := worker.Join(t.Context(), s, config(j, "w1"))
+	o := look(t, store, j)
+	wantErr, status, done := r.next, r.status, 0
+	switch {
+	case killed && errors.Is(err, worker.ErrDone) && r.script == "complete":
+		wantErr = worker.ErrDone
+		if r.workers == 1 {
+			status = plan.Completed // the next apply resets it
+		}
+	case killed:
+		wantErr = nil
+	}
+	if errors.Is(wantErr, worker.ErrDone) {
+		done = 1
+	}
+	switch {
+	case !errors.Is(err, wantErr):
+		return fmt.Errorf("the next life joined with %v, want %v", err, wantErr)
+	case m != nil && m.ID != want["w1"]:
+		return fmt.Errorf("the next life is %d, want %d", m.ID, want["w1"])
+	case o.Status() != status || o.Joined != len(want) || o.Done != done || o.Live != len(want)-done:
+		return fmt.Errorf("the job is %s: %d joined, %d completed, %d live; want %s", o.Status(), o.Joined, o.Done, o.Live, status)
+	}
+	if d := cmp.Diff(want, ids(t, store, j)); d != "" {
+		return fmt.Errorf("ids (-want +got):\n%s", d)
+	}
+	return nil
+}
+
+// eachMoment runs f for every operation of every recipe and every fault, several at a time.
+func eachMoment(t *testing.T, f func(r recipe, others *zkconn.Session, arm matched, i int) error) {
+	t.Helper()
+	others := dial(t)
+	const atOnce = 12
+	places := make(chan struct{}, atOnce)
+	var all sync.WaitGroup
+	for _, r := range recipes() {
+		for fault, arm := range faults() {
+			for i := range r.cuts {
+				all.Go(func() {
+					places <- struct{}{}
+					defer func() { <-places }()
+					if err := f(r, others, arm, i); err != nil {
+						t.Errorf("%s, operation %d, %s: %v", r.name, i, fault, err)
+					}
+				})
+			}
+		}
+	}
+	all.Wait()
+}
+
+// TestCutConnection cuts every operation of each recipe before it is sent, after it was executed and before its reply, and after
+// its reply. The process goes on, and does what it would have done.
+func TestCutConnection(t *testing.T) {
+	t.Parallel()
+	eachMoment(t, func(r recipe, others *zkconn.Session, arm matched, i int) error {
+		fired, err := r.cutAt(t, others, arm, i)
+		if err == nil && fired && i == r.cuts-1 {
+			err = errors.New("there may be more operations: raise the recipe's cuts")
+		}
+		return err
+	})
+}
+
+func (r recipe) cutAt(t *testing.T, others *zkconn.Session, arm matched, i int) (fired bool, err error) {
+	j, store, want := r.prepare(t, others)
+	proxy := newProxy(t)
+	s := dial(t, proxy.Addr())
+	cut := arm(proxy, nth(i))
+	m, err := worker.Join(t.Context(), s, config(j, "w1"))
+	if err != nil {
+		return false, err
+	}
+	if m.ID != want["w1"] {
+		return false, fmt.Errorf("id %d, want %d", m.ID, want["w1"])
+	}
+	switch r.script {
+	case "leave":
+		err = m.Leave(t.Context(), worker.End{})
+	case "complete":
+		err = m.Complete(t.Context(), 0)
+	case "stay":
+		revive(t, others, m)
+	}
+	if err != nil {
+		return false, err
+	}
+	fired = happened(cut)
+	s.Close()
+	return fired, r.verify(t, others, j, store, want, false)
+}
+
+// revive deletes the live znode, and returns when the member has made it again.
+func revive(t *testing.T, admin *zkconn.Session, m *worker.Member) {
+	t.Helper()
+	live := znode.Live(m.Job.Root, m.Job.Name, m.Identity)
+	if err := admin.Delete(t.Context(), live, -1); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the live znode is back", func() bool {
+		_, exists, err := admin.Exists(t.Context(), live)
+		return err == nil && exists
+	})
+}
+
+// TestKilledProcess is TestCutConnection with kill -9 at the same moments: the next life finds what a worker must have left that
+// may have done the operation, or may not.
+func TestKilledProcess(t *testing.T) {
+	t.Parallel()
+	eachMoment(t, func(r recipe, others *zkconn.Session, arm matched, i int) error {
+		if r.script == "stay" && i > 12 || i > 28 { // it has joined, or reset the job
+			return nil
+		}
+		return r.killAt(t, others, arm, i)
+	})
+}
+
+func (r recipe) killAt(t *testing.T, others *zkconn.Session, arm matched, i int) error {
+	j, store, want := r.prepare(t, others)
+	proxy := newProxy(t)
+	cut := arm(proxy, nth(i))
+	c := spawn(t, j, r.script, "w1", proxy.Addr())
+	joined := fmt.Sprint("joined ", want["w1"])
+	over := map[string]string{"stay": joined, "leave": "leave ok", "complete": "complete ok"}[r.script]
+	var said []string
+	for alive := true; alive && !slices.Contains(said, over); {
+		select {
+		case line, more := <-c.lines:
+			said = append(said, line)
+			alive = more // on a busy machine its session may be lost: it dies of that
+		case <-cut:
+			alive = false
+		case <-time.After(30 * time.Second):
+			return errors.New("nothing happened")
+		}
+	}
+	for _, line := range append(said, c.kill()...) {
+		if strings.HasPrefix(line, "joined ") && line != joined {
+			return fmt.Errorf("it said %q, want %q", line, joined)
+		}
+	}
+	return r.verify(t, others, j, store, want, true)
+}

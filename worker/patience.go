@@ -1,0 +1,57 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"muster/job"
+	"muster/zkstate/znode"
+)
+
+// awaitRecord waits until the Record is no longer as this attempt read it, or until the other event, if there is one.
+func (j *join) awaitRecord(ctx context.Context, why error, what string, other <-chan struct{}) error {
+	stat, _, event, err := j.s.ExistsW(ctx, znode.Record(j.c.Root, j.c.Job))
+	if err != nil {
+		return err
+	}
+	if stat.Mzxid != j.mzxid {
+		return errAgain
+	}
+	return j.await(ctx, why, what, event, other)
+}
+
+// await returns errAgain at an event, or why when patience is over.
+func (j *join) await(ctx context.Context, why error, what string, event, other <-chan struct{}) error {
+	if j.c.Waiting != nil && what != j.told {
+		j.c.Waiting(what)
+		j.told = what
+	}
+	limit := j.patience()
+	var timeUp <-chan time.Time
+	if _, own := ctx.Deadline(); !own {
+		timer := time.NewTimer(time.Until(j.begun.Add(limit)))
+		defer timer.Stop()
+		timeUp = timer.C
+	}
+	select {
+	case <-event:
+	case <-other:
+	case <-timeUp:
+		return fmt.Errorf("%w: waited %s for %s: %w", why, limit, what, context.DeadlineExceeded)
+	case <-ctx.Done():
+		return fmt.Errorf("%w: waited for %s: %w", why, what, context.Cause(ctx))
+	case <-j.s.Context().Done():
+		return context.Cause(j.s.Context())
+	}
+	j.attempts = 0
+	return errAgain
+}
+
+// patience is how long a join waits in all, unless its caller's context has a deadline.
+func (j *join) patience() time.Duration {
+	if t := j.rec.Job.Timeouts.Join; t > 0 {
+		return time.Duration(t)
+	}
+	return time.Duration(job.DefaultJoinTimeout)
+}

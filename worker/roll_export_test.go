@@ -1,0 +1,6 @@
+package worker
+
+import "context"
+
+// WriteRoll is what the last to join does.
+func (m *Member) WriteRoll(ctx context.Context) error { return m.writeRoll(ctx) }

@@ -1,0 +1,185 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"muster/job"
+	"muster/plan"
+	"muster/worker"
+	"muster/zkserver"
+	"muster/zkstate"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// servers is the one ensemble of this test binary; every test has a root of its own.
+var servers *zkserver.Ensemble
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childScript) != "" {
+		os.Exit(childMain())
+	}
+	var err error
+	if servers, err = zkserver.Start(context.Background(), zkserver.Options{}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	if err := servers.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func dial(t *testing.T, addrs ...string) *zkconn.Session {
+	t.Helper()
+	return dialFor(t, 10*time.Second, addrs...)
+}
+
+// dialFor asks for a session timeout.
+func dialFor(t *testing.T, timeout time.Duration, addrs ...string) *zkconn.Session {
+	t.Helper()
+	if len(addrs) == 0 {
+		addrs = servers.Addrs()
+	}
+	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: addrs, Timeout: timeout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// proxy stands before the server.
+func newProxy(t *testing.T) *zkserver.Proxy {
+	t.Helper()
+	p, err := zkserver.NewProxy(servers.Addrs()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// newJob creates a job of n workers in a root of its own and returns it with the store that made it.
+func newJob(t *testing.T, n int, edits ...func(*job.Job)) (job.Job, *zkstate.Store) {
+	t.Helper()
+	j := declare(n, edits...)
+	store := newStore(t, j)
+	create(t, store, j)
+	return j, store
+}
+
+func declare(n int, edits ...func(*job.Job)) job.Job {
+	j := job.Default()
+	j.Root, j.Name, j.Workers = "/test-"+zkstate.NewID(), "j", n
+	for _, edit := range edits {
+		edit(&j)
+	}
+	return j
+}
+
+func newStore(t *testing.T, j job.Job) *zkstate.Store {
+	t.Helper()
+	return storeIn(t, dial(t), j)
+}
+
+func storeIn(t *testing.T, s *zkconn.Session, j job.Job) *zkstate.Store {
+	t.Helper()
+	store, err := zkstate.NewStore(s, zkstate.Config{Home: j.Root + "/home", Stack: "tests"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+func create(t *testing.T, store *zkstate.Store, j job.Job) {
+	t.Helper()
+	if err := store.Commit(t.Context(), plan.Row{Path: j.Path(), New: &j, Reason: plan.NoJob}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func onComplete(do job.OnComplete) func(*job.Job) {
+	return func(j *job.Job) { j.Lifecycle.OnComplete = do }
+}
+
+func config(j job.Job, identity string) worker.Config {
+	return worker.Config{Root: j.Root, Job: j.Name, Identity: identity, Info: znode.Worker{IP: "127.0.0.1", Port: 7000}}
+}
+
+// join joins in a session of its own.
+func join(t *testing.T, j job.Job, identity string) *worker.Member {
+	t.Helper()
+	m, err := worker.Join(t.Context(), dial(t), config(j, identity))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// crash joins in a session of its own, which then ends.
+func crash(t *testing.T, j job.Job, identity string) *worker.Member {
+	t.Helper()
+	s := dial(t)
+	m, err := worker.Join(t.Context(), s, config(j, identity))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	<-m.Context().Done()
+	return m
+}
+
+// tryJoin joins without waiting for anything.
+func tryJoin(t *testing.T, c worker.Config) (*worker.Member, error) {
+	t.Helper()
+	ctx, giveUp := context.WithCancel(t.Context())
+	defer giveUp()
+	c.Waiting = func(string) { giveUp() }
+	return worker.Join(ctx, dial(t), c)
+}
+
+func look(t *testing.T, store *zkstate.Store, j job.Job) *plan.Observed {
+	t.Helper()
+	o, err := store.Look(t.Context(), j.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// ids maps every identity that joined to its id.
+func ids(t *testing.T, store *zkstate.Store, j job.Job) map[string]int {
+	t.Helper()
+	ws, err := store.Workers(t.Context(), j.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]int{}
+	for _, w := range ws {
+		all[w.Identity] = w.ID
+	}
+	return all
+}
+
+// await looks at a fact until it holds.
+func await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	limit, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-limit.Done():
+			t.Fatalf("never happened: %s", what)
+		}
+	}
+}

@@ -1,0 +1,259 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"muster/job"
+	"muster/plan"
+	"muster/worker"
+	"muster/zkserver"
+	"muster/zkstate"
+	"muster/zkstate/zkconn"
+)
+
+// soakSize is how much of a soak is run.
+type soakSize struct {
+	workers, extra int // places, and identities beyond
+	joins          int
+	processes      int
+}
+
+func size() soakSize {
+	if os.Getenv("MUSTER_SOAK") != "" {
+		return soakSize{workers: 1000, extra: 20, joins: 5000, processes: 6}
+	}
+	return soakSize{workers: 60, extra: 6, joins: 300, processes: 3}
+}
+
+// childMany joins as all its identities, over and over, until it is killed. It says each id it gets.
+func childMany(ctx context.Context, cfg zkconn.Config, root, name string) int {
+	const atOnce = 16
+	cfg.Timeout = 2 * time.Second
+	identities := strings.Fields(os.Getenv(childWorkers))
+	queue := make(chan string, len(identities))
+	for _, i := range rand.Perm(len(identities)) {
+		queue <- identities[i]
+	}
+	var say sync.Mutex
+	for range atOnce {
+		go func() {
+			for identity := range queue {
+				said, again := joinOnce(ctx, cfg, config(job.Job{Root: root, Name: name}, identity))
+				say.Lock()
+				fmt.Println(said)
+				say.Unlock()
+				if again {
+					queue <- identity
+				}
+			}
+		}()
+	}
+	<-ctx.Done()
+	return 0
+}
+
+// joinOnce joins and ends the membership in some way.
+func joinOnce(ctx context.Context, cfg zkconn.Config, c worker.Config) (said string, again bool) {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	s, err := zkconn.Dial(ctx, cfg)
+	if err != nil {
+		return "error " + err.Error(), true
+	}
+	defer s.Close()
+	m, err := worker.Join(ctx, s, c)
+	switch {
+	case errors.Is(err, worker.ErrFull):
+		return "full " + c.Identity, false
+	case err != nil:
+		return "error " + err.Error(), true
+	}
+	if rand.IntN(2) == 0 {
+		if err := m.Leave(ctx, worker.End{}); errors.Is(err, worker.ErrFenced) {
+			return "error " + err.Error(), true
+		}
+	}
+	return fmt.Sprint("id ", m.Identity, " ", m.ID), true
+}
+
+// soak is an ensemble of three behind proxies, and processes that join.
+type soak struct {
+	t        *testing.T
+	size     soakSize
+	ensemble *zkserver.Ensemble
+	proxies  []*zkserver.Proxy
+	addrs    []string
+	job      job.Job
+	children []*child
+	said     chan string
+	ids      map[string]int // as each identity was told
+	joins    int
+}
+
+// TestIDsUnderFaults: workers join on an ensemble of three while their processes are killed, replies are dropped and the leader
+// dies. Ids are 0 to N-1, without a gap or a duplicate, and every identity keeps its own. With MUSTER_SOAK=1 there are 5,000 joins.
+func TestIDsUnderFaults(t *testing.T) {
+	t.Parallel()
+	k := newSoak(t)
+	for i := range k.size.processes {
+		k.spawn(i)
+	}
+	next, leaderDied := 0, false
+	limit := time.After(5 * time.Minute)
+	for k.joins < k.size.joins || k.places() < k.size.workers {
+		select {
+		case line := <-k.said:
+			k.hear(line)
+		case <-limit:
+			t.Fatalf("%d joins, %d of %d places taken", k.joins, k.places(), k.size.workers)
+		}
+		if k.joins >= next {
+			next = k.joins + 1 + rand.IntN(k.size.joins/20)
+			k.dropReply()
+			k.kill(rand.IntN(len(k.children)))
+		}
+		if !leaderDied && k.joins > k.size.joins/2 {
+			leaderDied = true
+			k.killLeader()
+		}
+	}
+	for _, c := range k.children {
+		c.kill()
+	}
+	k.verify()
+}
+
+func newSoak(t *testing.T) *soak {
+	t.Helper()
+	k := &soak{t: t, size: size(), said: make(chan string, 10000), ids: map[string]int{}}
+	var err error
+	if k.ensemble, err = zkserver.Start(t.Context(), zkserver.Options{Servers: 3}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { k.ensemble.Stop() })
+	for _, addr := range k.ensemble.Addrs() {
+		p, err := zkserver.NewProxy(addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { p.Close() })
+		k.proxies, k.addrs = append(k.proxies, p), append(k.addrs, p.Addr())
+	}
+	k.children = make([]*child, k.size.processes)
+	k.job = job.Default()
+	k.job.Root, k.job.Name, k.job.Workers = "/soak", "j", k.size.workers
+	if err := k.store().Commit(t.Context(), plan.Row{Path: k.job.Path(), New: &k.job, Reason: plan.NoJob}); err != nil {
+		t.Fatal(err)
+	}
+	// Somebody is always live, so that the job is never a leftover that newcomers keep out of.
+	m, err := worker.Join(t.Context(), dial(t, k.ensemble.Addrs()...), config(k.job, "keeper"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.ids["keeper"] = m.ID
+	return k
+}
+
+func (k *soak) store() *zkstate.Store {
+	k.t.Helper()
+	store, err := zkstate.NewStore(dial(k.t, k.ensemble.Addrs()...), zkstate.Config{Home: "/soak/home", Stack: "tests"})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	return store
+}
+
+// spawn starts process i with its share of the identities.
+func (k *soak) spawn(i int) {
+	var share []string
+	for w := i; w < k.size.workers+k.size.extra; w += k.size.processes {
+		share = append(share, fmt.Sprint("w", w))
+	}
+	c := spawn(k.t, k.job, "many", strings.Join(share, " "), k.addrs...)
+	k.children[i] = c
+	go func() {
+		for line := range c.lines {
+			k.said <- line
+		}
+	}()
+}
+
+// hear checks what a process said: an identity that had an id has it again.
+func (k *soak) hear(line string) {
+	var identity string
+	var id int
+	if n, _ := fmt.Sscanf(line, "id %s %d", &identity, &id); n != 2 {
+		if strings.Contains(line, worker.ErrFenced.Error()) {
+			k.t.Error(line) // nobody else is this identity
+		}
+		return
+	}
+	k.joins++
+	if before, known := k.ids[identity]; known && before != id {
+		k.t.Errorf("%s is %d, was %d", identity, id, before)
+	}
+	k.ids[identity] = id
+}
+
+func (k *soak) places() int { return len(k.ids) }
+
+func (k *soak) kill(i int) {
+	k.children[i].cmd.Process.Kill()
+	k.spawn(i)
+}
+
+func (k *soak) dropReply() { k.proxies[rand.IntN(len(k.proxies))].DropReply(isMulti) }
+
+func (k *soak) killLeader() {
+	leader, err := k.ensemble.Leader(k.t.Context())
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	if err := k.ensemble.Server(leader).Kill(); err != nil {
+		k.t.Fatal(err)
+	}
+	if err := k.ensemble.Server(leader).Restart(k.t.Context()); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// verify compares what was said with what is there. A late join that was killed before it could withdraw withdraws now.
+func (k *soak) verify() {
+	store := k.store()
+	for identity, id := range ids(k.t, store, k.job) {
+		if id < k.size.workers {
+			continue
+		}
+		s := dial(k.t, k.ensemble.Addrs()...)
+		if _, err := worker.Join(k.t.Context(), s, config(k.job, identity)); !errors.Is(err, worker.ErrFull) {
+			k.t.Errorf("%s has id %d of %d, and joins with %v", identity, id, k.size.workers, err)
+		}
+	}
+	holder := map[int]string{}
+	for identity, id := range ids(k.t, store, k.job) {
+		if told, ok := k.ids[identity]; ok && told != id {
+			k.t.Errorf("%s is %d, was told %d", identity, id, told)
+		}
+		if other, twice := holder[id]; twice {
+			k.t.Errorf("%s and %s both have id %d", identity, other, id)
+		}
+		holder[id] = identity
+	}
+	for id := range k.size.workers {
+		if holder[id] == "" {
+			k.t.Errorf("nobody has id %d", id)
+		}
+	}
+	if len(holder) != k.size.workers {
+		k.t.Errorf("%d ids for %d workers", len(holder), k.size.workers)
+	}
+	k.t.Logf("%d joins, %d identities", k.joins, len(k.ids))
+}

@@ -1,0 +1,139 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"muster/job"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// Waiting for all needs no znode of its own: id/n-<N-1> exists as soon as all N have joined, and is never deleted while the
+// generation lives. Each waiter watches that one znode. It writes nothing, so that it may die at any time.
+
+// named bounds how many workers the text of an error names.
+const named = 8
+
+// AbsentError means that not everybody joined in time. It is a context.DeadlineExceeded. Start the workers that are missing,
+// then wait again.
+type AbsentError struct {
+	Workers int      // how many have to join
+	Joined  int      // how many did
+	NotLive []string // identities that joined and are not live now: they may have left, completed or crashed
+	Missing []string // identities that never joined, if those that did end in the indexes 0 to N-1
+}
+
+func (e *AbsentError) Error() string {
+	s := fmt.Sprintf("%d of %d workers have joined", e.Joined, e.Workers)
+	if len(e.Missing) > 0 {
+		s += "; missing: " + some(e.Missing)
+	}
+	if len(e.NotLive) > 0 {
+		s += "; joined, but not live: " + some(e.NotLive)
+	}
+	return s
+}
+
+// Unwrap makes it a context.DeadlineExceeded.
+func (e *AbsentError) Unwrap() error { return context.DeadlineExceeded }
+
+// WaitAll waits until all N workers have joined, whether or not they are live now. It fails with AbsentError after the
+// job's join timeout, or at the deadline of ctx if that is earlier.
+func (m *Member) WaitAll(ctx context.Context) error {
+	err := m.waitAll(ctx)
+	if err == nil || !errors.Is(err, context.DeadlineExceeded) || m.ctx.Err() != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.session.Timeout())
+	defer cancel()
+	absent, e := m.absent(ctx)
+	if e != nil {
+		return fmt.Errorf("not all of %d workers have joined: %w", m.Job.Workers, err)
+	}
+	return absent
+}
+
+func (m *Member) waitAll(ctx context.Context) error {
+	limit := m.Job.Timeouts.Join
+	if limit <= 0 {
+		limit = job.DefaultJoinTimeout
+	}
+	timer := time.NewTimer(time.Duration(limit))
+	defer timer.Stop()
+	last := znode.ID(m.Job.Root, m.Generation, m.Job.Workers-1)
+	for {
+		_, joined, changed, created, err := m.session.CreatedW(ctx, last)
+		if err != nil || joined {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			return context.DeadlineExceeded
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-m.ctx.Done():
+			return context.Cause(m.ctx)
+		}
+		if created() {
+			return nil
+		}
+	}
+}
+
+// absent reads who is not there: three reads, however many workers.
+func (m *Member) absent(ctx context.Context) (*AbsentError, error) {
+	joined, _, err := m.session.Children(ctx, znode.By(m.Job.Root, m.Generation))
+	if err != nil {
+		return nil, err
+	}
+	live, _, err := m.session.Children(ctx, m.Job.Path())
+	if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
+		return nil, err
+	}
+	e := &AbsentError{Workers: m.Job.Workers, Joined: min(len(joined), m.Job.Workers), Missing: missing(joined, m.Job.Workers)}
+	for _, identity := range joined {
+		if _, is := slices.BinarySearch(live, identity); !is {
+			e.NotLive = append(e.NotLive, identity)
+		}
+	}
+	return e, nil
+}
+
+// missing lists the identities that are not among joined, if all of those are one prefix and an index below n.
+func missing(joined []string, n int) []string {
+	var prefix string
+	there := make([]bool, n)
+	for i, identity := range joined {
+		p := strings.TrimRight(identity, "0123456789")
+		index, err := strconv.Atoi(identity[len(p):])
+		if err != nil || index >= n || p+strconv.Itoa(index) != identity || i > 0 && p != prefix {
+			return nil
+		}
+		prefix, there[index] = p, true
+	}
+	if prefix == "" {
+		return nil
+	}
+	var absent []string
+	for i, is := range there {
+		if !is {
+			absent = append(absent, prefix+strconv.Itoa(i))
+		}
+	}
+	return absent
+}
+
+// some is the beginning of a list that may be long.
+func some(names []string) string {
+	if extra := len(names) - named; extra > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:named], ", "), extra)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,228 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"muster/job"
+	"muster/worker"
+	"muster/zkserver"
+	"muster/zkstate/znode"
+)
+
+func joinTimeout(d time.Duration) func(*job.Job) {
+	return func(j *job.Job) { j.Timeouts.Join = job.Duration(d) }
+}
+
+func TestWaitAllWaitsForTheLast(t *testing.T) {
+	j, _ := newJob(t, 3)
+	ms := []*worker.Member{join(t, j, "w-0"), join(t, j, "w-1")}
+	var waits []<-chan error
+	for _, m := range ms {
+		waits = append(waits, call(func() error { return m.WaitAll(t.Context()) }))
+	}
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	var absent *worker.AbsentError
+	if err := ms[0].WaitAll(short); !errors.As(err, &absent) {
+		t.Errorf("with one missing: %v", err)
+	}
+	last := join(t, j, "w-2")
+	released(t, append(waits, call(func() error { return last.WaitAll(t.Context()) }))...)
+}
+
+// TestWaitAllDoesNotPoll: how many messages a waiter costs does not depend on how long it waits, nor on how many come.
+func TestWaitAllDoesNotPoll(t *testing.T) {
+	const n = 12
+	proxy := newProxy(t)
+	j, _ := newJob(t, n)
+	m, err := worker.Join(t.Context(), dial(t, proxy.Addr()), config(j, "w-0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := znode.ID(j.Root, m.Generation, n-1)
+	reads := make(chan int32, 100)
+	tap(proxy, func(op int32, req []byte) {
+		if op != zkserver.OpMulti && (mentions(req, last) || mentions(req, znode.By(j.Root, m.Generation))) {
+			reads <- op
+		}
+	})
+	wait := call(func() error { return m.WaitAll(t.Context()) })
+	got := []int32{<-reads} // it waits, once this is answered
+	for i := 1; i < n; i++ {
+		join(t, j, fmt.Sprint("w-", i))
+	}
+	released(t, wait)
+	close(reads)
+	for op := range reads {
+		got = append(got, op)
+	}
+	// The read that sets the watch; then there is one event.
+	if d := cmp.Diff([]int32{zkserver.OpExists}, got); d != "" {
+		t.Errorf("requests of a waiter (-want +got):\n%s", d)
+	}
+}
+
+func TestWaitAllSaysWhoIsAbsent(t *testing.T) {
+	j, _ := newJob(t, 5, joinTimeout(50*time.Millisecond))
+	m := join(t, j, "w-0")
+	crash(t, j, "w-3")
+	err := m.WaitAll(t.Context())
+	var absent *worker.AbsentError
+	if !errors.As(err, &absent) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("WaitAll: %v", err)
+	}
+	want := worker.AbsentError{Workers: 5, Joined: 2, NotLive: []string{"w-3"}, Missing: []string{"w-1", "w-2", "w-4"}}
+	if d := cmp.Diff(want, *absent); d != "" {
+		t.Errorf("absent (-want +got):\n%s", d)
+	}
+	if d := cmp.Diff("2 of 5 workers have joined; missing: w-1, w-2, w-4; joined, but not live: w-3", err.Error()); d != "" {
+		t.Errorf("text (-want +got):\n%s", d)
+	}
+	// An identity without an index leaves nothing to tell apart.
+	join(t, j, "another")
+	if err := m.WaitAll(t.Context()); !errors.As(err, &absent) || absent.Joined != 3 || absent.Missing != nil {
+		t.Errorf("WaitAll: %v", err)
+	}
+}
+
+func TestWaitAllEndsWithItsCaller(t *testing.T) {
+	j, _ := newJob(t, 2)
+	s := dial(t)
+	m, err := worker.Join(t.Context(), s, config(j, "w-0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	wait := call(func() error { return m.WaitAll(ctx) })
+	cancel()
+	if err := result(t, wait); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	wait = call(func() error { return m.WaitAll(t.Context()) })
+	s.Close()
+	if err := result(t, wait); err == nil || !errors.Is(err, context.Cause(m.Context())) {
+		t.Errorf("without a session: %v", err)
+	}
+}
+
+// TestWaitAllWithEveryOperationCut: an event that is missed during an outage is found by looking.
+func TestWaitAllWithEveryOperationCut(t *testing.T) {
+	for kind, fault := range arms {
+		for n := int32(1); n <= 2; n++ {
+			t.Run(fmt.Sprint(kind, " ", n), func(t *testing.T) {
+				t.Parallel()
+				j, _ := newJob(t, 2)
+				proxy := newProxy(t)
+				m, err := worker.Join(t.Context(), dial(t, proxy.Addr()), config(j, "w-0"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				seen := int32(0)
+				fired := fault(proxy, func(_ int32, req []byte) bool {
+					if mentions(req, znode.ID(j.Root, m.Generation, 1)) {
+						seen++
+					}
+					return seen == n
+				})
+				wait := call(func() error { return m.WaitAll(t.Context()) })
+				join(t, j, "w-1")
+				released(t, wait)
+				if n == 1 {
+					<-fired
+				}
+			})
+		}
+	}
+}
+
+func TestPeersAreFound(t *testing.T) {
+	j, _ := newJob(t, 3)
+	m := join(t, j, "a")
+	s := dial(t)
+	c := config(j, "b")
+	c.Info.Port = 7001
+	other, err := worker.Join(t.Context(), s, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []worker.Worker{
+		{Identity: "a", Worker: znode.Worker{ID: 0, IP: "127.0.0.1", Port: 7000}},
+		{Identity: "b", Worker: znode.Worker{ID: 1, IP: "127.0.0.1", Port: 7001}},
+	}
+	live, err := m.Live(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(want, live); d != "" {
+		t.Errorf("live (-want +got):\n%s", d)
+	}
+	s.Close()
+	<-other.Context().Done()
+	await(t, "b is not live", func() bool { live, err = m.Live(t.Context()); return err == nil && len(live) == 1 })
+	joined, err := m.Joined(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want[0].Identity, want[1].Identity = "", ""
+	if d := cmp.Diff(want, joined); d != "" {
+		t.Errorf("joined (-want +got):\n%s", d)
+	}
+	c.Info.Port = 7002 // it comes back elsewhere
+	if _, err := worker.Join(t.Context(), dial(t), c); err != nil {
+		t.Fatal(err)
+	}
+	if w, err := m.Lookup(t.Context(), 1); err != nil || w.Address() != "127.0.0.1:7002" {
+		t.Errorf("worker 1 is at %s, %v", w.Address(), err)
+	}
+	for _, id := range []int{-1, 2, 3} {
+		if _, err := m.Lookup(t.Context(), id); !errors.Is(err, worker.ErrNoWorker) {
+			t.Errorf("worker %d: %v", id, err)
+		}
+	}
+}
+
+func TestChangesFollowsWhoIsLive(t *testing.T) {
+	j, _ := newJob(t, 3)
+	m := join(t, j, "w-0")
+	ctx, cancel := context.WithCancel(t.Context())
+	s := dial(t)
+	steps := []func(){
+		func() {
+			if _, err := worker.Join(t.Context(), s, config(j, "w-1")); err != nil {
+				t.Error(err)
+			}
+		},
+		func() { s.Close() },
+		cancel,
+	}
+	want := [][]int{{0}, {0, 1}, {0}}
+	var got [][]int
+	var last error
+	for ws, err := range m.Changes(ctx) {
+		if last = err; err != nil {
+			break
+		}
+		ids := make([]int, len(ws))
+		for i, w := range ws {
+			ids[i] = w.ID
+		}
+		if len(got) > 0 && slices.Equal(ids, got[len(got)-1]) {
+			continue // one change can be seen twice
+		}
+		got = append(got, ids)
+		go steps[min(len(got), len(steps))-1]()
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("live (-want +got):\n%s", d)
+	}
+	if !errors.Is(last, context.Canceled) {
+		t.Errorf("it ended with %v", last)
+	}
+}

@@ -1,0 +1,93 @@
+package wrap
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+)
+
+// Client asks a worker, from inside its command.
+type Client struct {
+	socket string
+	http   *http.Client
+}
+
+// NewClient asks the worker whose socket this is: the value of MUSTER_SOCKET.
+func NewClient(socket string) *Client {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}
+	return &Client{socket, &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
+}
+
+// Self is who the worker is.
+func (c *Client) Self(ctx context.Context) (Self, error) {
+	var s Self
+	return s, c.ask(ctx, http.MethodGet, "/self", nil, &s)
+}
+
+// Members lists who has joined, or who is live, in the order of ids.
+func (c *Client) Members(ctx context.Context, live bool) (Members, error) {
+	var m Members
+	path := "/members"
+	if live {
+		path += "?live"
+	}
+	return m, c.ask(ctx, http.MethodGet, path, nil, &m)
+}
+
+// Wait waits until all have joined; the end of ctx ends it.
+func (c *Client) Wait(ctx context.Context, w Wait) error {
+	return c.ask(ctx, http.MethodPost, "/wait", w, &struct{}{})
+}
+
+// Barrier waits at a barrier; the end of ctx ends the waiting, and an arrival stands.
+func (c *Client) Barrier(ctx context.Context, b Barrier) error {
+	return c.ask(ctx, http.MethodPost, "/barrier", b, &struct{}{})
+}
+
+// ask makes one request. The error is a Refusal, or wraps ErrUnavailable, or is why ctx ended.
+func (c *Client) ask(ctx context.Context, method, path string, question, into any) error {
+	var body []byte
+	if question != nil {
+		var err error
+		if body, err = json.Marshal(question); err != nil {
+			return err
+		}
+	}
+	q, err := http.NewRequestWithContext(ctx, method, "http://worker"+path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	answer, err := c.http.Do(q)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		return c.unavailable(err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode == http.StatusOK {
+		err = json.NewDecoder(answer.Body).Decode(into)
+		if err != nil {
+			return c.unavailable(err)
+		}
+		return nil
+	}
+	text, err := io.ReadAll(answer.Body)
+	var r Refusal
+	if err == nil && json.Unmarshal(text, &r) == nil && r.Text != "" {
+		return &r
+	}
+	return c.unavailable(errors.Join(err, fmt.Errorf("%s: %s", answer.Status, strings.TrimSpace(string(text)))))
+}
+
+func (c *Client) unavailable(err error) error {
+	return fmt.Errorf("%w: nobody answers at %s: %w", ErrUnavailable, c.socket, err)
+}

@@ -1,0 +1,48 @@
+package wrap
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+	"unsafe"
+)
+
+// attributes of a command: it leads a group, and is killed if this process dies.
+func attributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
+
+// foreground gives a command whose standard input is this process's terminal that terminal: the kernel stops who reads from
+// one in the background.
+func foreground(how *syscall.SysProcAttr, files []*os.File) {
+	if len(files) == 0 || files[0] == nil {
+		return
+	}
+	if group, err := terminalGroup(files[0]); err == nil && group == syscall.Getpgrp() {
+		how.Foreground, how.Ctty = true, int(files[0].Fd())
+	}
+}
+
+// background takes the terminal back.
+func background(files []*os.File) {
+	if len(files) == 0 || files[0] == nil {
+		return
+	}
+	if _, err := terminalGroup(files[0]); err != nil {
+		return
+	}
+	signal.Ignore(syscall.SIGTTOU) // the penalty for taking it
+	defer signal.Reset(syscall.SIGTTOU)
+	group := int32(syscall.Getpgrp())
+	_, _, _ = syscall.Syscall(syscall.SYS_IOCTL, files[0].Fd(), syscall.TIOCSPGRP, uintptr(unsafe.Pointer(&group)))
+}
+
+// terminalGroup is the group in the foreground of the terminal f. It fails if f is none, or not this process's.
+func terminalGroup(f *os.File) (int, error) {
+	var group int32
+	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), syscall.TIOCGPGRP, uintptr(unsafe.Pointer(&group)))
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(group), nil
+}

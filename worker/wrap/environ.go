@@ -1,0 +1,90 @@
+package wrap
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"muster/worker"
+)
+
+// The variables that a command is given. The last four are what launchers of distributed training and of MPI programs set.
+const (
+	JobVariable        = "MUSTER_JOB"
+	IDVariable         = "MUSTER_ID"
+	WorkersVariable    = "MUSTER_WORKERS"
+	IdentityVariable   = "MUSTER_IDENTITY"
+	GenerationVariable = "MUSTER_GENERATION"
+	SocketVariable     = "MUSTER_SOCKET"
+	RollVariable       = "MUSTER_ROLL"
+	rankVariable       = "RANK"
+	sizeVariable       = "WORLD_SIZE"
+	addrVariable       = "MASTER_ADDR"
+	portVariable       = "MASTER_PORT"
+)
+
+// environment is that of the command: Config's with what concerns the worker.
+func (r *run) environment(ctx context.Context) ([]string, error) {
+	var first worker.Worker // id 0 has joined: ids are given in order
+	var m *worker.Member
+	err := r.seat.do(ctx, func(ctx context.Context, current *worker.Member) (err error) {
+		m = current
+		first, err = m.Lookup(ctx, 0)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	roll := ""
+	if r.c.Start != StartJoined {
+		if roll, err = r.writeRoll(ctx); err != nil {
+			return nil, err
+		}
+	}
+	id, size := strconv.Itoa(m.ID), strconv.Itoa(m.Job.Workers)
+	return with(r.c.Environ, [][2]string{
+		{JobVariable, m.Job.Name}, {IDVariable, id}, {WorkersVariable, size}, {IdentityVariable, m.Identity},
+		{GenerationVariable, m.Generation}, {SocketVariable, r.socket.path}, {RollVariable, roll},
+		{rankVariable, id}, {sizeVariable, size}, {addrVariable, first.IP}, {portVariable, strconv.Itoa(first.Port)},
+	}), nil
+}
+
+// with is an environment with these variables instead of what it said of them. An empty value removes the variable.
+func with(environ []string, variables [][2]string) []string {
+	all := slices.DeleteFunc(slices.Clone(environ), func(s string) bool {
+		name, _, _ := strings.Cut(s, "=")
+		return slices.ContainsFunc(variables, func(v [2]string) bool { return v[0] == name })
+	})
+	for _, v := range variables {
+		if v[1] != "" {
+			all = append(all, v[0]+"="+v[1])
+		}
+	}
+	return all
+}
+
+// writeRoll writes everybody who joined to a file, as JSON in the order of ids.
+func (r *run) writeRoll(ctx context.Context) (string, error) {
+	var roll []worker.Worker
+	err := r.seat.do(ctx, func(ctx context.Context, m *worker.Member) (err error) {
+		roll, err = m.Roll(ctx)
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	body, err := json.MarshalIndent(roll, "", "  ")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(filepath.Dir(r.socket.path), "roll.json")
+	if err := os.WriteFile(path, append(body, '\n'), 0o600); err != nil {
+		return "", fmt.Errorf("the roll: %w", err)
+	}
+	return path, nil
+}

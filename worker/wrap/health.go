@@ -1,0 +1,60 @@
+package wrap
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// health is for whoever supervises the worker: a container platform, a Prometheus.
+//
+//	/live     200 as long as the process is there
+//	/ready    200 while the command runs and the worker is a member; 503 and why not
+//	/metrics  in Prometheus' text format
+type health struct {
+	server *http.Server
+	served sync.WaitGroup
+}
+
+// openHealth serves at address until it is closed.
+func openHealth(address string, p *progress) (*health, error) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("health: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /live", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "live\n") })
+	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
+		ready, why := p.ready()
+		if !ready {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		fmt.Fprintln(w, why)
+	})
+	mux.Handle("GET /metrics", promhttp.HandlerFor(p.registry(), promhttp.HandlerOpts{}))
+	h := &health{server: &http.Server{Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second}}
+	h.served.Go(func() { _ = h.server.Serve(listener) }) // it always ends with an error
+	return h, nil
+}
+
+func (h *health) close() {
+	_ = h.server.Close()
+	h.served.Wait()
+}
+
+// ready says whether the command runs as a member.
+func (p *progress) ready() (bool, string) {
+	at, seat := p.now()
+	if at != stageRunning {
+		return false, string(at)
+	}
+	if _, member, _ := seat.state(); !member {
+		return false, "degraded: the session is lost"
+	}
+	return true, "running"
+}

@@ -1,0 +1,177 @@
+package wrap
+
+import (
+	"bytes"
+	"errors"
+	"syscall"
+	"testing"
+	"time"
+
+	"muster/worker"
+	"muster/zkserver"
+	"muster/zkstate/zkconn"
+)
+
+// newProxy stands between a worker and the server.
+func newProxy(t *testing.T) *zkserver.Proxy {
+	t.Helper()
+	p, err := zkserver.NewProxy(servers.Addrs()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// lose keeps a worker from the server until its session has expired there.
+func lose(p *zkserver.Proxy, f *field) {
+	f.t.Helper()
+	p.Refuse(true)
+	p.Cut()
+	await(f.t, "the session expires", func() bool { return f.look().Live == 0 })
+	p.Refuse(false)
+}
+
+// TestRejoinKeepsTheCommand: the same process is the same worker, under a new session.
+func TestRejoinKeepsTheCommand(t *testing.T) {
+	t.Parallel()
+	f, p := newField(t, 1), newProxy(t)
+	w := wearAt(f, "w0", "environ obeys:0", p.Addr())
+	c := w.client()
+	w.says("ready")
+	lose(p, f)
+	await(t, "it joins again", func() bool { return f.look().Live == 1 })
+	if err := c.Barrier(t.Context(), Barrier{Name: "after"}); err != nil {
+		t.Errorf("a barrier after the loss: %v", err)
+	}
+	w.signals <- syscall.SIGHUP
+	w.says("got SIGHUP") // it has been told nothing else
+	w.signals <- syscall.SIGTERM
+	if e := w.ends(); e.Code != 0 || e.Err != nil || f.claim("w0") != "left 0" {
+		t.Errorf("%+v, claim %s", e, f.claim("w0"))
+	}
+}
+
+// TestAWaitingRequestOutlivesTheSession at a barrier and while waiting for all.
+func TestAWaitingRequestOutlivesTheSession(t *testing.T) {
+	t.Parallel()
+	f, p := newField(t, 2), newProxy(t)
+	c0 := wearAt(f, "w0", "environ obeys:0", p.Addr()).client()
+	waits, passes := make(chan error, 1), make(chan error, 1)
+	go func() { waits <- c0.Wait(t.Context(), Wait{}) }()
+	go func() { passes <- c0.Barrier(t.Context(), Barrier{Name: "b"}) }()
+	lose(p, f)
+	c1 := wear(f, "w1", "environ obeys:0").client()
+	if err := c1.Barrier(t.Context(), Barrier{Name: "b"}); err != nil {
+		t.Error(err)
+	}
+	if err := <-waits; err != nil {
+		t.Errorf("waiting for all: %v", err)
+	}
+	if err := <-passes; err != nil {
+		t.Errorf("at the barrier: %v", err)
+	}
+}
+
+// TestReleasedWhileTheSessionWasLost: the round that a request waits at stays the same one.
+func TestReleasedWhileTheSessionWasLost(t *testing.T) {
+	t.Parallel()
+	f, p := newField(t, 2), newProxy(t)
+	c0 := wearAt(f, "w0", "environ obeys:0", p.Addr()).client()
+	c1 := wear(f, "w1", "environ obeys:0").client()
+	arrived := p.AfterReply(func(op int32, req []byte) bool { return bytes.Contains(req, []byte("/barrier/b/0/c/c-")) })
+	passes := make(chan error, 1)
+	go func() { passes <- c0.Barrier(t.Context(), Barrier{Name: "b"}) }()
+	<-arrived
+	p.Refuse(true)
+	p.Cut()
+	await(t, "the session expires", func() bool { return f.look().Live == 1 })
+	if err := c1.Barrier(t.Context(), Barrier{Name: "b"}); err != nil {
+		t.Error(err)
+	}
+	p.Refuse(false)
+	select {
+	case err := <-passes:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("it waits at another round")
+	}
+}
+
+// TestALossWhileWaitingToStart does not end the waiting.
+func TestALossWhileWaitingToStart(t *testing.T) {
+	t.Parallel()
+	f, p := newField(t, 2), newProxy(t)
+	w := wearAt(f, "w0", "obeys:0", p.Addr(), starting(StartBarrier))
+	await(t, "it joins", func() bool { return f.look().Live == 1 })
+	lose(p, f)
+	wear(f, "w1", "obeys:0", starting(StartBarrier)).says("ready")
+	w.says("ready")
+}
+
+// TestLossStopStopsTheCommand before anybody else can be live under the identity for long.
+func TestLossStopStopsTheCommand(t *testing.T) {
+	t.Parallel()
+	f, p := newField(t, 1), newProxy(t)
+	w := wearAt(f, "w0", "obeys:0", p.Addr(), func(c *Config) { c.OnLoss = LossStop })
+	w.says("ready")
+	p.Refuse(true)
+	p.Cut()
+	w.says("got SIGTERM")
+	if e := w.ends(); !errors.Is(e.Err, zkconn.ErrSessionLost) || e.Code != 0 {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestTakenOverWhileTheSessionWasLost: the old process stops its command as soon as it can know.
+func TestTakenOverWhileTheSessionWasLost(t *testing.T) {
+	t.Parallel()
+	f, p := newField(t, 1), newProxy(t)
+	w := wearAt(f, "w0", "obeys:0", p.Addr())
+	w.says("ready")
+	p.Refuse(true)
+	p.Cut()
+	next := wear(f, "w0", "obeys:0") // waits for the old session to expire
+	next.says("ready")
+	p.Refuse(false)
+	w.says("got SIGTERM")
+	if e := w.ends(); !errors.Is(e.Err, worker.ErrFenced) {
+		t.Errorf("%+v", e)
+	}
+	next.signals <- syscall.SIGHUP
+	next.says("got SIGHUP")
+}
+
+// TestACommandThatEndsWithoutAServer: the exit code is its own, and the completion is made up for when there is one again.
+func TestACommandThatEndsWithoutAServer(t *testing.T) {
+	t.Parallel()
+	f, p := newField(t, 1), newProxy(t)
+	w := wearAt(f, "w0", "ends:0", p.Addr())
+	w.says("ready")
+	p.Refuse(true)
+	p.Cut()
+	w.signals <- syscall.SIGUSR1 // at which it exits with 0
+	await(t, "the session expires", func() bool { return f.look().Live == 0 })
+	p.Refuse(false)
+	if e := w.ends(); e.Code != 0 || e.Err != nil || f.claim("w0") != "done 0" {
+		t.Errorf("%+v, claim %s", e, f.claim("w0"))
+	}
+}
+
+// TestACommandThatEndsWithoutAServerForLong: the code is the command's, and the text says what is not known.
+func TestACommandThatEndsWithoutAServerForLong(t *testing.T) {
+	t.Parallel()
+	f, p := newField(t, 1), newProxy(t)
+	w := wearAt(f, "w0", "ends:7", p.Addr())
+	w.says("ready")
+	p.Refuse(true)
+	p.Cut()
+	begun := time.Now()
+	w.signals <- syscall.SIGUSR1
+	w.signals <- syscall.SIGTERM // hurries
+	if e := w.ends(); e.Code != 7 || e.Err != nil || time.Since(begun) > 20*time.Second {
+		t.Errorf("%+v after %s", e, time.Since(begun))
+	}
+}

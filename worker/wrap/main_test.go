@@ -1,0 +1,133 @@
+package wrap
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"muster/job"
+	"muster/plan"
+	"muster/zkserver"
+	"muster/zkstate"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// servers is the one ensemble of this test binary; every test has a root of its own.
+var servers *zkserver.Ensemble
+
+func TestMain(m *testing.M) {
+	if behaviour, ok := os.LookupEnv(childVariable); ok {
+		child(behaviour)
+		return
+	}
+	if script, ok := os.LookupEnv(initVariable); ok {
+		asInit(script)
+	}
+	var err error
+	if servers, err = zkserver.Start(context.Background(), zkserver.Options{}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	if err := servers.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// dial opens a session of this length.
+func dial(ctx context.Context, timeout time.Duration, addrs ...string) (*zkconn.Session, error) {
+	return zkconn.Dial(ctx, zkconn.Config{Servers: addrs, Timeout: timeout})
+}
+
+// field is a job and a session to look at it with.
+type field struct {
+	t     *testing.T
+	s     *zkconn.Session
+	store *zkstate.Store
+	job   job.Job
+}
+
+// newField makes a job of n workers in a root of its own, unless n is 0: then there is only the root's name.
+func newField(t *testing.T, n int) *field {
+	t.Helper()
+	s, err := dial(t.Context(), 10*time.Second, servers.Addrs()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	f := &field{t: t, s: s, job: job.Default()}
+	f.job.Root, f.job.Name, f.job.Workers = "/test-"+zkstate.NewID(), "j", max(n, 1)
+	f.job.Lifecycle.OnComplete = job.Retain
+	if f.store, err = zkstate.NewStore(s, zkstate.Config{Home: f.job.Root + "/home", Stack: "tests"}); err != nil {
+		t.Fatal(err)
+	}
+	if n > 0 {
+		f.create()
+	}
+	return f
+}
+
+func (f *field) create() {
+	f.t.Helper()
+	if err := f.store.Commit(f.t.Context(), plan.Row{Path: f.job.Path(), New: &f.job, Reason: plan.NoJob}); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *field) look() *plan.Observed {
+	f.t.Helper()
+	o, err := f.store.Look(f.t.Context(), f.job.Path())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return o
+}
+
+// claim says how an identity stands: "in", "left 1", "left SIGKILL", "done 0"; empty if it never joined.
+func (f *field) claim(identity string) string {
+	f.t.Helper()
+	path := znode.ByIdentity(f.job.Root, f.look().Record.Generation, identity)
+	_, there, err := f.s.Exists(f.t.Context(), path)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if !there {
+		return ""
+	}
+	body, _, err := f.s.Get(f.t.Context(), path)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	c, err := znode.DecodeClaim(body)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	switch {
+	case c.Exit != nil:
+		return fmt.Sprint(c.State, " ", *c.Exit)
+	case c.Signal != "":
+		return fmt.Sprint(c.State, " ", c.Signal)
+	}
+	return string(c.State)
+}
+
+// await looks at a fact until it holds.
+func await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	limit, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-limit.Done():
+			t.Fatalf("never happened: %s", what)
+		}
+	}
+}

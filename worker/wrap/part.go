@@ -1,0 +1,87 @@
+package wrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"time"
+
+	"muster/worker"
+)
+
+// How long a worker tries to part: a completion should be known, while a worker that leaves is gone with its session
+// anyway. A signal makes it hurry.
+const (
+	leavePatience    = 5 * time.Second
+	completePatience = 10 * time.Second // and a session timeout, to see the end of an old one
+	hurry            = 2 * time.Second
+)
+
+// part completes if the command has ended well by itself, and leaves otherwise. It returns what became of the membership.
+func (r *run) part(ctx context.Context, completes bool, end worker.End) string {
+	r.progress.enter(stageLeaving)
+	m, _, _ := r.seat.now()
+	patience, parting := leavePatience, func(ctx context.Context, m *worker.Member) error { return m.Leave(ctx, end) }
+	if completes {
+		patience = completePatience + time.Duration(m.Job.Timeouts.Session)
+		parting = func(ctx context.Context, m *worker.Member) error { return m.Complete(ctx, 0) }
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no answer within %s", patience))
+	defer cancel()
+	err := r.attend(ctx, hurry, func(ctx context.Context) error { return r.seat.do(ctx, parting) })
+	who := fmt.Sprintf("worker %d (%s) of %s", m.ID, m.Identity, m.Job.Path())
+	switch {
+	case errors.Is(err, worker.ErrFenced):
+		return who + " was no member any more"
+	case err != nil && !errors.Is(err, worker.ErrDone):
+		r.c.Log.Warn("parting is not confirmed", "job", m.Job.Path(), "id", m.ID, "error", err)
+		return fmt.Sprintf("it is not known whether ZooKeeper learnt that %s has ended: %v", who, err)
+	case completes:
+		return who + " has completed"
+	}
+	return who + " has left, and may come back"
+}
+
+// completes reports whether the command has ended well by itself.
+func (e *ending) completes() bool { return e.asked == 0 && e.code() == 0 }
+
+// end is what the claim is to say of the command.
+func (e *ending) end() worker.End {
+	switch {
+	case e.err != nil:
+		return worker.End{}
+	case e.status.Signaled():
+		return bySignal(e.status.Signal())
+	}
+	code := e.code()
+	return worker.End{Exit: &code}
+}
+
+// String is how the command ended, for people.
+func (e *ending) String() string {
+	s := "the command "
+	switch {
+	case e.err != nil:
+		return s + "cannot be waited for: " + e.err.Error()
+	case e.killed:
+		s += "did not end when it was asked to, and was killed"
+	case e.status.Signaled():
+		s += "was ended by " + signalName(e.status.Signal())
+	default:
+		s += fmt.Sprintf("exited with %d", e.status.ExitStatus())
+	}
+	if e.asked != 0 && !(e.status.Signaled() && e.asked == e.status.Signal()) {
+		s += " after " + signalName(e.asked)
+	}
+	if e.rest {
+		s += ", and what it had left behind was killed"
+	}
+	return s
+}
+
+// bySignal is the end of a life that a signal ended.
+func bySignal(sig syscall.Signal) worker.End {
+	return worker.End{Signal: strings.TrimPrefix(signalName(sig), "SIG")}
+}

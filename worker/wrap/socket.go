@@ -1,0 +1,223 @@
+package wrap
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"muster/worker"
+)
+
+// The socket is how a command takes part: HTTP and JSON on a unix socket that only its own user can reach.
+//
+//	GET  /self                                 who this worker is
+//	GET  /members[?live]                       who has joined, or who is live
+//	POST /wait     {timeout}                   until all have joined
+//	POST /barrier  {name, round, live, timeout}
+//
+// Durations are Go's ("30s"); all but name may be absent. A request that is given up stops waiting, and no more. An answer other
+// than 200 is a Refusal.
+
+// Self is a worker as its command may know it.
+type Self struct {
+	Job        string `json:"job"`
+	Root       string `json:"root"`
+	ID         int    `json:"id"`
+	Workers    int    `json:"workers"`
+	Identity   string `json:"identity"`
+	Generation string `json:"generation"`
+	Stage      stage  `json:"stage"`
+	Member     bool   `json:"member"` // false while it joins again after a lost session
+}
+
+// Members are workers, in the order of their ids.
+type Members struct {
+	Members []worker.Worker `json:"members"`
+}
+
+// Wait asks to wait until all have joined.
+type Wait struct {
+	Timeout string `json:"timeout,omitempty"` // the job's if it is empty, and never longer
+}
+
+// Barrier asks to wait at one; see worker.Barrier.
+type Barrier struct {
+	Name    string `json:"name"`
+	Round   *int   `json:"round,omitempty"`
+	Live    bool   `json:"live,omitempty"`
+	Timeout string `json:"timeout,omitempty"`
+}
+
+// maxRequest bounds the body of a request.
+const maxRequest = 64 << 10
+
+// socket serves the command. Until there is a seat its socket exists, and nobody knows its name.
+type socket struct {
+	path     string
+	listener net.Listener
+	server   *http.Server
+	progress *progress
+	served   sync.WaitGroup
+}
+
+// openSocket makes the socket in a fresh directory that only this user can enter.
+func openSocket(p *progress) (*socket, error) {
+	dir, err := privateDir()
+	if err != nil {
+		return nil, fmt.Errorf("a directory for the command's socket (TMPDIR says where): %w", err)
+	}
+	s := &socket{path: filepath.Join(dir, "socket"), progress: p}
+	if s.listener, err = net.Listen("unix", s.path); err == nil {
+		err = os.Chmod(s.path, 0o600)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("the command's socket: %w", err), os.RemoveAll(dir))
+	}
+	return s, nil
+}
+
+// longestPath is what the name of a unix socket may have everywhere.
+const longestPath = 100
+
+func privateDir() (string, error) {
+	base := os.TempDir()
+	if len(base) > longestPath-len("/muster-1234567890/socket") {
+		base = "/tmp"
+	}
+	return os.MkdirTemp(base, "muster-")
+}
+
+// serve answers until ctx ends; what is being answered then ends with it.
+func (s *socket) serve(ctx context.Context, seat *seat) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /self", answer(func(_ context.Context, _ *http.Request) (any, error) {
+		m, member, _ := seat.state()
+		at, _ := s.progress.now()
+		return Self{m.Job.Name, m.Job.Root, m.ID, m.Job.Workers, m.Identity, m.Generation, at, member}, nil
+	}))
+	mux.HandleFunc("GET /members", answer(func(ctx context.Context, q *http.Request) (any, error) { return members(ctx, seat, q) }))
+	mux.HandleFunc("POST /wait", answer(func(ctx context.Context, q *http.Request) (any, error) { return wait(ctx, seat, q) }))
+	mux.HandleFunc("POST /barrier", answer(func(ctx context.Context, q *http.Request) (any, error) {
+		begun := time.Now()
+		body, err := barrier(ctx, seat, q)
+		s.progress.meters.passed(time.Since(begun), err)
+		return body, err
+	}))
+	s.server = &http.Server{
+		Handler:           mux,
+		ReadHeaderTimeout: 10 * time.Second,
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+	}
+	s.served.Go(func() { _ = s.server.Serve(s.listener) }) // it always ends with an error
+}
+
+// close removes the socket and its directory.
+func (s *socket) close() {
+	if s.server != nil {
+		_ = s.server.Close()
+	}
+	_ = s.listener.Close()
+	s.served.Wait()
+	_ = os.RemoveAll(filepath.Dir(s.path))
+}
+
+// answer is a handler that writes what f returns.
+func answer(f func(context.Context, *http.Request) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, q *http.Request) {
+		body, err := f(q.Context(), q)
+		code := http.StatusOK
+		if err != nil {
+			refusal := refuse(err)
+			body, code = refusal, refusal.status()
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		_ = json.NewEncoder(w).Encode(body) // who asked may be gone
+	}
+}
+
+// decode reads a request strictly: a mistyped field must not become a default. An empty body is an empty object.
+func decode(q *http.Request, into any) error {
+	d := json.NewDecoder(io.LimitReader(q.Body, maxRequest))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil && !errors.Is(err, io.EOF) {
+		return badRequest("%v", err)
+	}
+	return nil
+}
+
+// duration reads one; empty is 0.
+func duration(s string) (time.Duration, error) {
+	if s == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(s)
+	if err == nil && d <= 0 {
+		err = fmt.Errorf("it is not above 0")
+	}
+	if err != nil {
+		return 0, badRequest("timeout %q: %v", s, err)
+	}
+	return d, nil
+}
+
+func members(ctx context.Context, seat *seat, q *http.Request) (any, error) {
+	read := (*worker.Member).Joined
+	if q.URL.Query().Has("live") {
+		read = (*worker.Member).Live
+	}
+	found := Members{Members: []worker.Worker{}}
+	err := seat.do(ctx, func(ctx context.Context, m *worker.Member) error {
+		ws, err := read(m, ctx)
+		found.Members = append(found.Members[:0], ws...)
+		return err
+	})
+	return found, err
+}
+
+func wait(ctx context.Context, seat *seat, q *http.Request) (any, error) {
+	var w Wait
+	if err := decode(q, &w); err != nil {
+		return nil, err
+	}
+	limit, err := duration(w.Timeout)
+	if err != nil {
+		return nil, err
+	}
+	if limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
+	return struct{}{}, seat.do(ctx, func(ctx context.Context, m *worker.Member) error { return m.WaitAll(ctx) })
+}
+
+func barrier(ctx context.Context, seat *seat, q *http.Request) (any, error) {
+	var b Barrier
+	if err := decode(q, &b); err != nil {
+		return nil, err
+	}
+	limit, err := duration(b.Timeout)
+	if err != nil {
+		return nil, err
+	}
+	at := worker.Barrier{Name: b.Name, Round: b.Round, Live: b.Live, Timeout: limit}
+	return struct{}{}, seat.do(ctx, func(ctx context.Context, m *worker.Member) error {
+		if at.Round == nil { // chosen once: what is repeated after a lost session is the same round
+			next, err := m.NextRound(ctx, at.Name)
+			if err != nil {
+				return err
+			}
+			at.Round = &next
+		}
+		return m.Barrier(ctx, at)
+	})
+}

@@ -1,0 +1,233 @@
+package wrap
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"muster/worker"
+)
+
+// ask is a client of a running worker: its command prints its environment.
+func (w *worn) client() *Client {
+	w.t.Helper()
+	return NewClient(w.says(SocketVariable + "="))
+}
+
+func TestSelfAndMembers(t *testing.T) {
+	f := newField(t, 3)
+	w0 := wear(f, "w0", "environ obeys:0")
+	c := w0.client()
+	self, err := c.Self(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Self{
+		Job: "j", Root: f.job.Root, Workers: 3, Identity: "w0", Generation: f.look().Record.Generation, Stage: stageRunning, Member: true,
+	}
+	if d := cmp.Diff(want, self); d != "" {
+		t.Errorf("self (-want +got):\n%s", d)
+	}
+	w1 := wear(f, "w1", "exits:1")
+	w1.ends()
+	joined, err := c.Members(t.Context(), false)
+	if err != nil || len(joined.Members) != 2 || joined.Members[1].ID != 1 {
+		t.Errorf("joined: %+v, %v", joined, err)
+	}
+	live, err := c.Members(t.Context(), true)
+	if err != nil || len(live.Members) != 1 || live.Members[0].Identity != "w0" || live.Members[0].Port != 7000 {
+		t.Errorf("live: %+v, %v", live, err)
+	}
+}
+
+func TestBarriersThroughTheSocket(t *testing.T) {
+	f := newField(t, 2)
+	c0 := wear(f, "w0", "environ obeys:0").client()
+	c1 := wear(f, "w1", "environ obeys:0").client()
+	both := func(b Barrier) [2]error {
+		other := make(chan error, 1)
+		go func() { other <- c1.Barrier(t.Context(), b) }()
+		return [2]error{c0.Barrier(t.Context(), b), <-other}
+	}
+	for range 3 { // one round after the other
+		if errs := both(Barrier{Name: "loaded"}); errs != [2]error{} {
+			t.Fatal(errs)
+		}
+	}
+	if errs := both(Barrier{Name: "alive", Live: true}); errs != [2]error{} {
+		t.Error(errs)
+	}
+	five := 5
+	for range 2 { // an explicit round may be repeated
+		if errs := both(Barrier{Name: "explicit", Round: &five}); errs != [2]error{} {
+			t.Error(errs)
+		}
+	}
+	err := c0.Barrier(t.Context(), Barrier{Name: "alone", Timeout: "50ms"})
+	var aborted *worker.AbortedError
+	if !errors.As(err, &aborted) {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]int{1}, aborted.Missing); d != "" || aborted.Name != "alone" {
+		t.Errorf("missing (-want +got):\n%s%v", d, err)
+	}
+	if err := c1.Barrier(t.Context(), Barrier{Name: "alone"}); !errors.As(err, &aborted) {
+		t.Errorf("the other one was told %v", err)
+	}
+}
+
+// TestGivingUpARequestStopsWaiting: the arrival stands, the round is not aborted.
+func TestGivingUpARequestStopsWaiting(t *testing.T) {
+	f := newField(t, 2)
+	c0 := wear(f, "w0", "environ obeys:0").client()
+	c1 := wear(f, "w1", "environ obeys:0").client()
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	zero := 0
+	b := Barrier{Name: "loaded", Round: &zero}
+	if err := c0.Barrier(ctx, b); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	if err := c1.Barrier(t.Context(), b); err != nil {
+		t.Errorf("the round was not released: %v", err)
+	}
+	if err := c0.Barrier(t.Context(), b); err != nil {
+		t.Errorf("asking again: %v", err)
+	}
+}
+
+func TestWaitThroughTheSocket(t *testing.T) {
+	f := newField(t, 2)
+	c0 := wear(f, "worker-0", "environ obeys:0").client()
+	var absent *worker.AbsentError
+	if err := c0.Wait(t.Context(), Wait{Timeout: "50ms"}); !errors.As(err, &absent) {
+		t.Fatal(err)
+	}
+	want := &worker.AbsentError{Workers: 2, Joined: 1, Missing: []string{"worker-1"}}
+	if d := cmp.Diff(want, absent); d != "" {
+		t.Errorf("who is absent (-want +got):\n%s", d)
+	}
+	wear(f, "worker-1", "obeys:0").says("ready")
+	if err := c0.Wait(t.Context(), Wait{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRequestsThatMakeNoSense(t *testing.T) {
+	f := newField(t, 1)
+	c := wear(f, "w0", "environ obeys:0").client()
+	for name, err := range map[string]error{
+		"unknown_field":    c.ask(t.Context(), "POST", "/barrier", map[string]any{"nmae": "x"}, nil),
+		"timeout":          c.Barrier(t.Context(), Barrier{Name: "x", Timeout: "soon"}),
+		"negative_timeout": c.Wait(t.Context(), Wait{Timeout: "-1s"}),
+	} {
+		if !errors.Is(err, ErrRequest) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, b := range []Barrier{{Name: ""}, {Name: "a/b"}, {Name: ".start"}} {
+		if err := c.Barrier(t.Context(), b); err == nil {
+			t.Errorf("there is a barrier %q", b.Name)
+		}
+	}
+	if err := c.ask(t.Context(), "GET", "/nothing", nil, nil); err == nil || !strings.Contains(err.Error(), "404") {
+		t.Error(err)
+	}
+	if _, err := NewClient("/no/such/socket").Self(t.Context()); !errors.Is(err, ErrUnavailable) {
+		t.Error(err)
+	}
+}
+
+// TestTheSocketIsPrivateAndGoesWithTheWorker, and whoever waits for an answer gets one.
+func TestTheSocketIsPrivateAndGoesWithTheWorker(t *testing.T) {
+	f := newField(t, 2)
+	w := wear(f, "w0", "environ obeys:0")
+	path := w.says(SocketVariable + "=")
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("socket: %v, %v", info, err)
+	}
+	dir, _, _ := strings.Cut(path, "/socket")
+	if info, err = os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("its directory: %v, %v", info, err)
+	}
+	waiting := make(chan error, 1)
+	go func() { waiting <- NewClient(path).Wait(t.Context(), Wait{}) }()
+	w.says("ready")
+	w.signals <- named(t, "TERM")
+	w.ends()
+	if err := <-waiting; !errors.Is(err, ErrUnavailable) {
+		t.Errorf("who waited was told %v", err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the directory is left: %v", err)
+	}
+}
+
+func TestEnvironmentOfTheCommand(t *testing.T) {
+	f := newField(t, 2)
+	inherited := func(c *Config) {
+		c.Environ = append(c.Environ, "MUSTER_ID=77", "MUSTER_ROLL=/old", "RANK=9", "KEPT=yes")
+	}
+	w0 := wear(f, "w0", "environ obeys:0", inherited, starting(StartAll))
+	await(t, "w0 joins", func() bool { return f.look().Live == 1 })
+	w1 := wear(f, "w1", "environ obeys:0", inherited)
+	for _, c := range []struct {
+		w    *worn
+		want map[string]string
+	}{
+		{w0, map[string]string{"MUSTER_ID": "0", "RANK": "0", "MUSTER_IDENTITY": "w0"}},
+		{w1, map[string]string{"MUSTER_ID": "1", "RANK": "1", "MUSTER_IDENTITY": "w1"}},
+	} {
+		got := c.w.environ()
+		for name, value := range map[string]string{
+			"MUSTER_JOB": "j", "MUSTER_WORKERS": "2", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "7000",
+			"MUSTER_GENERATION": f.look().Record.Generation, "KEPT": "yes",
+		} {
+			c.want[name] = value
+		}
+		roll, socket := got["MUSTER_ROLL"], got["MUSTER_SOCKET"]
+		delete(got, "MUSTER_ROLL")
+		delete(got, "MUSTER_SOCKET")
+		if d := cmp.Diff(c.want, got); d != "" || socket == "" {
+			t.Errorf("environment (-want +got):\n%s", d)
+		}
+		if c.w == w1 {
+			if roll != "" {
+				t.Errorf("a roll without waiting for all: %s", roll)
+			}
+			continue
+		}
+		var ws []worker.Worker
+		body, err := os.ReadFile(roll)
+		if err == nil {
+			err = json.Unmarshal(body, &ws)
+		}
+		if err != nil || len(ws) != 2 || ws[1].ID != 1 || ws[1].Port != 7000 {
+			t.Errorf("roll %s: %v", body, err)
+		}
+	}
+}
+
+// environ is what a child that was told to prints of its environment.
+func (w *worn) environ() map[string]string {
+	w.t.Helper()
+	all := map[string]string{}
+	for {
+		line, err := w.out.ReadString('\n')
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		name, value, ok := strings.Cut(strings.TrimSpace(line), "=")
+		if !ok {
+			return all
+		}
+		all[name] = value
+	}
+}

@@ -1,0 +1,82 @@
+package wrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"syscall"
+	"time"
+
+	"muster/worker"
+)
+
+// Start says what a worker waits for between its join and its command.
+type Start string
+
+// A command starts as soon as its worker has joined; when all have joined; when all are live at one moment.
+const (
+	StartJoined  Start = "joined"
+	StartAll     Start = "all"
+	StartBarrier Start = "barrier"
+)
+
+// OnLoss says what becomes of a command whose worker lost its session.
+type OnLoss string
+
+// LossRejoin lets it go on while the worker joins again: if another process took the identity over, both run until then.
+// LossStop stops it at once.
+const (
+	LossRejoin OnLoss = "rejoin"
+	LossStop   OnLoss = "stop"
+)
+
+// Config says what to run, and as which member.
+type Config struct {
+	Command []string   // with its arguments
+	Dir     string     // where it runs; empty is where this process does
+	Environ []string   // NAME=value; Run adds its own
+	Files   []*os.File // its standard streams
+
+	// Idle, without a Command, takes its place: it should return when ctx ends.
+	Idle func(ctx context.Context, m *worker.Member) error
+
+	Start       Start
+	OnLoss      OnLoss
+	JoinTimeout time.Duration // for the join and for all to join; 0 leaves it to the job
+	Grace       time.Duration // for a command that was asked to end
+	HTTP        string        // address of the health server; empty: none
+
+	Join   func(ctx context.Context) (*worker.Member, error)
+	Rejoin func(ctx context.Context, m *worker.Member) (*worker.Member, error) // after a lost session, under a new one
+
+	Signals <-chan os.Signal // see Signals
+	Log     *slog.Logger
+}
+
+// Ending is how a worker ended.
+type Ending struct {
+	// Code is the command's, if Err is nil. With an Err it is to be used unless it is 0, and is the caller's choice then.
+	Code int
+	Err  error  // why the command did not run, or was stopped
+	Text string // what became of the command and of the membership, for people
+}
+
+// What keeps a worker from starting its command, or stops it, besides the errors of package worker.
+var (
+	// ErrLate means that the time to join was over before the worker had joined.
+	ErrLate = errors.New("the time to join is over")
+	// ErrTerminated means that the workers of the job were asked to stop. Exit as after SIGTERM.
+	ErrTerminated = errors.New("the workers of the job were asked to stop")
+	// ErrSignal means that a signal came before the command was started. Exit as if it had ended the process.
+	ErrSignal = errors.New("stopped before the command was started")
+)
+
+// signalError is ErrSignal.
+type signalError syscall.Signal
+
+func (e signalError) Error() string {
+	return fmt.Sprintf("%v by %s", ErrSignal, signalName(syscall.Signal(e)))
+}
+func (e signalError) Unwrap() error { return ErrSignal }
