@@ -1,0 +1,120 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"muster/job"
+	"muster/zkstate"
+)
+
+// known is a job that a name may mean.
+type known struct{ address, path string }
+
+// find is the path of the job that is meant: by path; by the address or name of a declaration; by the address or name of
+// a job in the roots that are searched; else by name below the one such root.
+func (w where) find(ctx context.Context, name string) (string, error) {
+	if strings.HasPrefix(name, "/") {
+		// What is there may be a stranger's znode, which need not have a job's name.
+		if err := cmp.Or(job.CheckRoot(strings.TrimSuffix(path.Dir(name), "/")), job.CheckRoot(name)); err != nil {
+			return "", usagef("muster status shows all jobs", "%q is not the path of a job: %w", name, err)
+		}
+		return name, nil
+	}
+	var jobs []known
+	if w.cfg != nil {
+		for _, j := range w.cfg.Jobs {
+			jobs = append(jobs, known{j.Address, j.Path()})
+		}
+	}
+	found := named(name, jobs)
+	if len(found) == 0 {
+		have, err := zkstate.NewReader(w.session, w.home).Read(ctx, w.roots)
+		if err != nil {
+			return "", err
+		}
+		for at, o := range have.Jobs {
+			address := at
+			if o.Record != nil {
+				address = cmp.Or(o.Record.Job.Address, at)
+			}
+			jobs = append(jobs, known{address, at})
+		}
+		found = named(name, jobs)
+	}
+	switch len(found) {
+	case 0:
+		return w.unknown(name, jobs)
+	case 1:
+		return found[0], nil
+	}
+	return "", usagef("muster explain "+found[0], "%q may be any of %s", name, strings.Join(found, ", "))
+}
+
+// named are the paths, sorted, of the jobs with an address, or else with a name.
+func named(name string, jobs []known) []string {
+	var byAddress, byName []string
+	for _, j := range jobs {
+		switch name {
+		case j.address:
+			byAddress = append(byAddress, j.path)
+		case path.Base(j.path):
+			byName = append(byName, j.path)
+		}
+	}
+	if len(byAddress) > 0 {
+		byName = byAddress
+	}
+	slices.Sort(byName)
+	return slices.Compact(byName)
+}
+
+// unknown says what may have been meant. What could be the name of a job that is gone is one.
+func (w where) unknown(name string, jobs []known) (string, error) {
+	var all, instances []string
+	for _, j := range jobs {
+		block, _, _ := strings.Cut(j.address, "[")
+		all = append(all, j.address, block, path.Base(j.path))
+		if strings.HasPrefix(j.address, name+"[") {
+			instances = append(instances, j.address)
+		}
+	}
+	slices.Sort(instances)
+	instances = slices.Compact(instances)
+	near := nearest(name, all)
+	if bare, key, ok := strings.Cut(strings.TrimSuffix(name, "]"), "["); ok { // the shell ate the quotes
+		if quoted := fmt.Sprintf("%s[%q]", bare, strings.Trim(key, `"'`)); slices.Contains(all, quoted) {
+			near = quoted
+		}
+	}
+	switch {
+	case len(instances) > 0:
+		return "", usagef("muster explain "+shellWord(instances[0]), "%q is %s: %s", name, count(len(instances), "job"), enumerate(instances))
+	case near != "":
+		return "", usagef("muster explain "+shellWord(near), "no job is declared as %q: did you mean %s?", name, near)
+	case job.CheckName(name) == nil && len(w.roots) == 1:
+		return job.Join(w.roots[0], name), nil
+	}
+	return "", usagef("muster explain PATH, or muster plan --all to see the addresses", "no job is declared as %q", name)
+}
+
+// enumerate names a few, and says how many more there are.
+func enumerate(names []string) string {
+	const few = 5
+	if len(names) <= few {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
+}
+
+// shellWord is an argument as one types it: an address may hold brackets and quotes.
+func shellWord(s string) string {
+	if !strings.ContainsAny(s, "[]\"'\\ $&|;<>()*?#~`") {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

@@ -1,0 +1,39 @@
+package cli_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"muster/plan"
+)
+
+// TestPlanIsRefusedByItsDate: before any connection. A plan from the future would pass every --max-age.
+func TestPlanIsRefusedByItsDate(t *testing.T) {
+	for name, c := range map[string]struct {
+		age    time.Duration
+		code   int
+		stderr string
+	}{
+		"old":        {25 * time.Hour, 5, "the plan is 25h"},
+		"future":     {-6 * time.Minute, 5, "which is in the future: the clock here or there is wrong; nothing was written"},
+		"far_future": {-290 * 365 * 24 * time.Hour, 5, "in the future"},
+		"clock_skew": {-4 * time.Minute, 8, "connection refused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file, err := plan.Encode(plan.Saved{Created: time.Now().Add(-c.age), Plan: plan.Plan{ID: "p1", Stack: "tests"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := filepath.Join(t.TempDir(), "plan.json")
+			if err := os.WriteFile(at, file, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if got := run(t, []string{"MUSTER_SERVERS=127.0.0.1:1"}, "apply", at); got.code != c.code || !strings.Contains(got.stderr, c.stderr) {
+				t.Errorf("got %+v, want code %d and %q", got, c.code, c.stderr)
+			}
+		})
+	}
+}

@@ -1,0 +1,173 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"muster/apply"
+	"muster/report"
+	"muster/zkstate"
+)
+
+// applyOptions of "muster apply".
+type applyOptions struct {
+	planFlags
+	reports               reportFlags
+	yes, noWait, detailed bool
+	lockTimeout, maxAge   time.Duration
+	parallel              int
+}
+
+func newApplyCmd(p *process) *cobra.Command {
+	var o applyOptions
+	cmd := &cobra.Command{
+		Use:   "apply [PLANFILE | DIR]",
+		Short: "Make the changes of a plan, after asking",
+		Long: `Plans, shows the plan, asks, and makes every change in a transaction of its own
+that holds only if the job is still as it was read. A plan saved by "muster plan
+--out" is applied as it is, without asking: what was approved is what runs.`,
+		Example: `  muster apply
+  muster apply --yes prod/
+  muster plan --out plan.json && muster apply plan.json`,
+		Args: between(0, 1, "one plan file or directory"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			file, err := p.isFile(first(args))
+			switch {
+			case err != nil:
+				return err
+			case file:
+				run := p.newRun("apply", args[0])
+				run.Dir = "" // the declarations may be anywhere
+				return p.reporting(cmd.Context(), o.reports, run, func() error { return runApplyFile(cmd, p, o, p.path(args[0]), run) })
+			}
+			run := p.newRun("apply", first(args))
+			return p.reporting(cmd.Context(), o.reports, run, func() error { return runApply(cmd.Context(), p, o, first(args), run) })
+		},
+	}
+	o.planFlags.addTo(cmd.Flags())
+	o.reports.addTo(cmd)
+	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVar(&o.noWait, "no-wait", false, "leave out jobs that may only be restarting")
+	cmd.Flags().BoolVar(&o.detailed, "detailed-exitcode", false, "exit 2 if something was changed")
+	cmd.Flags().DurationVar(&o.lockTimeout, "lock-timeout", 30*time.Second, "wait so long for another apply of the stack")
+	cmd.Flags().DurationVar(&o.maxAge, "max-age", 24*time.Hour, "refuse a saved plan that is older")
+	cmd.Flags().IntVar(&o.parallel, "parallel", apply.DefaultParallel, "make `N` changes at a time")
+	return cmd
+}
+
+// isFile tells a saved plan from a directory; no argument is the directory where muster was started.
+func (p *process) isFile(arg string) (bool, error) {
+	if arg == "" {
+		return false, nil
+	}
+	info, err := os.Stat(p.path(arg))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, &problem{nil, fmt.Errorf("%s: no such file or directory", arg), "name a saved plan (muster plan --out FILE makes one) or a directory of *.hcl files"}
+	case err != nil || info.IsDir():
+		return false, err
+	case strings.HasSuffix(arg, ".hcl"), strings.HasSuffix(arg, ".hcl.json"):
+		return false, notDirectory(arg)
+	}
+	return true, nil
+}
+
+// maxPlanAge is how long the marks of applied plans are kept: no plan that is older is applied, so none is applied twice.
+const maxPlanAge = 30 * 24 * time.Hour
+
+// argument is dir as one types it behind a command.
+func argument(dir string) string {
+	if dir == "" {
+		return ""
+	}
+	return " " + shellWord(dir)
+}
+
+func (o applyOptions) check() error {
+	if err := o.planFlags.check(); err != nil {
+		return err
+	}
+	switch {
+	case o.maxAge > maxPlanAge:
+		return usagef("muster apply --max-age 720h", "--max-age is at most 720h: that is how long it is known which plans were applied")
+	case o.parallel < 1:
+		return usagef("muster apply --parallel 64", "--parallel %d leaves nobody to make the changes", o.parallel)
+	case o.lockTimeout < 0 || o.maxAge < 0:
+		return usagef("muster apply --help", "a duration is not negative")
+	}
+	return nil
+}
+
+func runApply(ctx context.Context, p *process, o applyOptions, dir string, run *report.Run) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	if why := p.mayNotAsk(); why != "" && !o.yes {
+		return usagef(fmt.Sprintf("muster apply --yes%[1]s, or muster plan --out FILE%[1]s && muster apply FILE", argument(dir)), "%s, and --yes was not given", why)
+	}
+	cfg, err := p.load(dir, o.vars)
+	if err != nil {
+		return err
+	}
+	t := p.target(p.declaredTarget(cfg, dir))
+	if err := p.authenticated(t, cfg.ZooKeeper.ACL); err != nil {
+		return err
+	}
+	s, err := p.connect(ctx, t)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	store, err := zkstate.NewStore(s, p.storeConfig(cfg.Home, cfg.Stack, cfg.ZooKeeper.ACL))
+	if err != nil {
+		return err
+	}
+	c, err := compare(ctx, cfg, t, store.Reader, o.filter)
+	if err != nil {
+		return err
+	}
+	run.Plan, run.Servers = &c.plan, c.saved.Servers
+	refusal := o.guard(cfg, c.plan)
+	if !p.flags.quiet || !o.yes || refusal != nil {
+		if err := p.showPlan(c, o.all); err != nil {
+			return err
+		}
+	}
+	if refusal != nil {
+		return refusal
+	}
+	if !o.yes && len(changes(c.plan)) > 0 {
+		if err := p.confirm(ctx, changes(c.plan)); err != nil {
+			return err
+		}
+	}
+	a := &applier{p: p, o: o, session: s, store: store, plan: c.plan, firstLook: c.started, told: run}
+	return a.run(ctx)
+}
+
+// storeConfig is what this apply writes into records. Without an ACL, credentials mean: only who has them.
+func (p *process) storeConfig(home, stack string, acl []string) zkstate.Config {
+	if auth, _ := p.credentials(); len(acl) == 0 && len(auth) > 0 {
+		acl = []string{"auth::cdrwa"}
+	}
+	return zkstate.Config{Home: home, Stack: stack, By: p.user(), At: time.Now(), ACL: acl}
+}
+
+// user is user@host, for people who read a record or wait for a lock.
+func (p *process) user() string {
+	name := cmp.Or(p.environ.value("USER"), p.environ.value("LOGNAME"))
+	if u, err := user.Current(); name == "" && err == nil {
+		name = u.Username
+	}
+	host, _ := os.Hostname()
+	return cmp.Or(name, "unknown") + "@" + cmp.Or(host, "unknown")
+}

@@ -1,0 +1,217 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"time"
+
+	"muster/job"
+	"muster/plan"
+	"muster/spec"
+	"muster/worker"
+	"muster/zkstate"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// badge is what a worker shows when it joins, and the session that it joined in.
+type badge struct {
+	p       *process
+	target  target
+	config  worker.Config
+	quiet   bool         // there is no command whose standard error this would be
+	cfg     *spec.Config // nil: the job is not created if it is missing
+	job     job.Job      // as declared there
+	session *zkconn.Session
+}
+
+// newBadge finds out who this worker is, and what for.
+func (p *process) newBadge(o workerOptions) (*badge, error) {
+	b := &badge{p: p, quiet: p.flags.quiet || len(o.command) == 0}
+	root := cmp.Or(o.root, p.environ.value("MUSTER_ROOT"))
+	if root != "" {
+		if err := job.CheckRoot(root); err != nil {
+			return nil, usagef("muster worker --root "+job.DefaultRoot, "root: %w", err)
+		}
+	}
+	if o.declared {
+		if err := b.declare(o, root); err != nil {
+			return nil, err
+		}
+		root = b.job.Root
+		b.target = p.target(p.declaredTarget(b.cfg, o.dir))
+	} else {
+		b.target = p.target(target{})
+	}
+	info, err := b.address(o.advertise)
+	if err != nil {
+		return nil, err
+	}
+	host, _ := os.Hostname() // without a name it is not a stable identity
+	identity, stable, err := worker.Identify(o.identity, p.environ.value, host, info.Address())
+	if err != nil {
+		return nil, usagef("muster worker --identity NAME", "%w", err)
+	}
+	if !stable && !p.flags.quiet {
+		fmt.Fprintf(p.err, "the identity is %s, which a restart may change: give --identity\n", identity)
+	}
+	b.config = worker.Config{
+		Root: cmp.Or(root, job.DefaultRoot), Job: o.job, Identity: identity, Info: info, Run: cmp.Or(o.run, p.environ.value("MUSTER_RUN")),
+		Waiting: func(what string) { fmt.Fprintf(p.err, "waiting for %s\n", printable(what)) },
+	}
+	if o.takeover == "fail" {
+		b.config.Takeover = worker.TakeoverFail
+	}
+	return b, nil
+}
+
+// declare finds the job in the configuration.
+func (b *badge) declare(o workerOptions, root string) (err error) {
+	if b.cfg, err = b.p.load(o.dir, o.vars); err != nil {
+		return err
+	}
+	var found []job.Job
+	for _, j := range b.cfg.Jobs {
+		if j.Name == o.job && (root == "" || j.Root == root) {
+			found = append(found, j)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return usagef("muster validate lists what it declares", "the configuration declares no job %q%s", o.job, below(root))
+	case 1:
+		b.job = found[0]
+		return nil
+	}
+	return usagef("muster worker --root "+found[0].Root, "the configuration declares %d jobs %q: say below which root", len(found), o.job)
+}
+
+func below(root string) string {
+	if root == "" {
+		return ""
+	}
+	return " below " + root
+}
+
+// join opens a session, creates the job if it is declared and missing, and joins.
+func (b *badge) join(ctx context.Context) (*worker.Member, error) {
+	s, err := b.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b.session = s
+	if b.cfg != nil {
+		if err := b.create(ctx); err != nil {
+			return nil, err
+		}
+	}
+	m, err := worker.Join(ctx, s, b.config)
+	if err == nil && !b.quiet {
+		fmt.Fprintln(b.p.err, joinedAs(m))
+	}
+	return m, err
+}
+
+// create commits what a plan would for the missing job alone. A job that is there stays as it is.
+func (b *badge) create(ctx context.Context) error {
+	store, err := zkstate.NewStore(b.session, b.p.storeConfig(b.cfg.Home, b.cfg.Stack, b.cfg.ZooKeeper.ACL))
+	if err != nil {
+		return err
+	}
+	o, err := store.Look(ctx, b.job.Path())
+	if err != nil || o != nil {
+		return err
+	}
+	err = store.Commit(ctx, plan.Row{Path: b.job.Path(), New: &b.job, Reason: plan.NoJob})
+	switch {
+	case errors.Is(err, plan.ErrMoved), errors.Is(err, plan.ErrAlreadyDone): // another worker did
+		return nil
+	case err == nil && !b.quiet:
+		fmt.Fprintf(b.p.err, "created %s as %s declares it\n", b.job.Path(), b.job.At)
+	}
+	return err
+}
+
+// rejoin joins again in a new session.
+func (b *badge) rejoin(ctx context.Context, m *worker.Member) (*worker.Member, error) {
+	b.target.timeout = time.Duration(m.Job.Timeouts.Session)
+	s, err := b.p.connect(ctx, b.target)
+	if err != nil {
+		return nil, err
+	}
+	next, err := m.Rejoin(ctx, s)
+	if err != nil {
+		_ = s.Close() // what it held goes with it
+		return nil, err
+	}
+	b.close()
+	b.session = s
+	return next, nil
+}
+
+// close ends the session.
+func (b *badge) close() {
+	if b.session == nil {
+		return
+	}
+	if err := b.session.Close(); err != nil {
+		b.p.log.Warn("the end of the session", "error", err)
+	}
+}
+
+// connect opens the session of a worker: a crashed one is gone after the time that the job's record says.
+func (b *badge) connect(ctx context.Context) (*zkconn.Session, error) {
+	t := b.target
+	s, err := b.p.connect(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	o, err := zkstate.NewReader(s, "").Look(ctx, job.Join(b.config.Root, b.config.Job))
+	switch {
+	case err != nil || o == nil && b.cfg == nil:
+		return s, err // Join says what is wrong
+	case o == nil:
+		t.timeout = time.Duration(b.job.Timeouts.Session)
+	case o.Record == nil:
+		return s, nil
+	default:
+		t.timeout = time.Duration(o.Record.Job.Timeouts.Session)
+	}
+	if t.timeout == s.Timeout() {
+		return s, nil
+	}
+	if err := s.Close(); err != nil {
+		b.p.log.Warn("the session that read the record", "error", err)
+	}
+	return b.p.connect(ctx, t)
+}
+
+// address is where peers reach this worker: as told, or the address of this machine that faces the ensemble and a free
+// port.
+func (b *badge) address(advertise string) (znode.Worker, error) {
+	if advertise != "" {
+		host, text, err := net.SplitHostPort(advertise)
+		port, convErr := strconv.ParseUint(text, 10, 16)
+		if err != nil || convErr != nil || net.ParseIP(host) == nil {
+			return znode.Worker{}, usagef("muster worker --advertise 10.0.0.1:7000", "--advertise %q is not IP:PORT", advertise)
+		}
+		return znode.Worker{IP: host, Port: int(port)}, nil
+	}
+	facing, err := net.Dial("udp", b.target.servers[0]) // sends nothing
+	if err != nil {
+		return znode.Worker{}, err
+	}
+	defer facing.Close()
+	ip := facing.LocalAddr().(*net.UDPAddr).IP
+	free, err := net.ListenTCP("tcp", &net.TCPAddr{IP: ip})
+	if err != nil {
+		return znode.Worker{}, err
+	}
+	defer free.Close()
+	return znode.Worker{IP: ip.String(), Port: free.Addr().(*net.TCPAddr).Port}, nil
+}

@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"muster/job"
+	"muster/worker/wrap"
+)
+
+// barrierOptions of "muster barrier".
+type barrierOptions struct {
+	round   int
+	chosen  bool // --round was given
+	live    bool
+	timeout time.Duration
+}
+
+func newBarrierCmd(p *process) *cobra.Command {
+	var o barrierOptions
+	cmd := &cobra.Command{
+		Use:   "barrier NAME",
+		Short: "Inside a worker's command: wait until all workers are here",
+		Long: `Returns when every worker of the job has come to the barrier of this name; with
+exit code 71 when the round was aborted, for everybody, naming who is missing.
+Each call is the next round; --round makes repeating it after a crash safe.`,
+		Example: `  load && muster barrier loaded && compute
+  muster barrier epoch --round 7 --timeout 5m`,
+		Args: between(1, 1, "the name of a barrier"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.chosen = cmd.Flags().Changed("round")
+			return runBarrier(cmd.Context(), p, o, args[0])
+		},
+	}
+	cmd.Flags().IntVar(&o.round, "round", 0, "this round: a number that only grows; default the next one")
+	cmd.Flags().BoolVar(&o.live, "live", false, "wait until all are here and alive at one moment")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "abort the round for everybody after this time; default the job's barrier timeout")
+	return cmd
+}
+
+func runBarrier(ctx context.Context, p *process, o barrierOptions, name string) error {
+	if err := job.CheckName(name); err != nil || o.round < 0 {
+		return usagef("muster barrier NAME --round 0", "%q --round %d: a barrier is named like a job, and rounds count from 0", name, o.round)
+	}
+	c, err := p.inside("barrier")
+	if err != nil {
+		return err
+	}
+	b := wrap.Barrier{Name: name, Live: o.live, Timeout: written(o.timeout)}
+	if o.chosen {
+		b.Round = &o.round
+	}
+	return answered(c.Barrier(ctx, b))
+}

@@ -1,0 +1,106 @@
+package cli_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"muster/zkserver"
+	"muster/zkstate"
+)
+
+// bed is a directory with a configuration of n jobs j0… in a root of its own.
+type bed struct {
+	dir, root string
+}
+
+func newBed(t *testing.T, n int, more string) bed {
+	t.Helper()
+	b := bed{dir: t.TempDir(), root: "/t-" + zkstate.NewID()[:12]}
+	b.write(t, n, more)
+	return b
+}
+
+func (b bed) write(t *testing.T, n int, more string) {
+	t.Helper()
+	hcl := fmt.Sprintf(`muster {
+  stack = "tests"
+  home  = "%[1]s-home"
+  roots = ["%[1]s"]
+}
+job "j" {
+  for_each = toset([for i in range(%[2]d) : "j${i}"])
+  root     = "%[1]s"
+  name     = each.key
+  workers  = 2
+}
+%[3]s`, b.root, n, more)
+	if err := os.WriteFile(filepath.Join(b.dir, "main.hcl"), []byte(hcl), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// command is the real binary, started in the bed.
+func (b bed) command(servers string, args ...string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(bin, "muster"), args...)
+	cmd.Dir = b.dir
+	cmd.Env = []string{"MUSTER_SERVERS=" + servers, "USER=tester", "TERM=xterm"}
+	return cmd
+}
+
+// slowProxy delays every reply, so that an apply takes long enough to be watched.
+func slowProxy(t *testing.T, by time.Duration) *zkserver.Proxy {
+	t.Helper()
+	proxy, err := zkserver.NewProxy(servers.Addrs()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { proxy.Close() })
+	proxy.Delay(by)
+	return proxy
+}
+
+// screen is what a command has written so far. It may be given to exec as both streams.
+type screen struct {
+	mu   sync.Mutex
+	seen bytes.Buffer
+	more chan struct{} // has room for one: something was written
+}
+
+func newScreen() *screen { return &screen{more: make(chan struct{}, 1)} }
+
+func (s *screen) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen.Write(b)
+	select {
+	case s.more <- struct{}{}:
+	default:
+	}
+	return len(b), nil
+}
+
+func (s *screen) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.ReplaceAll(s.seen.String(), "\r\n", "\n")
+}
+
+// await waits until text was written.
+func (s *screen) await(tb testing.TB, text string) {
+	tb.Helper()
+	late := time.After(20 * time.Second)
+	for !strings.Contains(s.String(), text) {
+		select {
+		case <-s.more:
+		case <-late:
+			tb.Fatalf("never saw %q in:\n%s", text, s)
+		}
+	}
+}

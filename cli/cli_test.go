@@ -1,0 +1,212 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"muster/cli"
+)
+
+// outcome of one run in process.
+type outcome struct {
+	code           int
+	stdout, stderr string
+}
+
+// run calls cli.Run as main does, with nothing in the environment but env.
+func run(t *testing.T, env []string, args ...string) outcome {
+	t.Helper()
+	return runIn(t.Context(), strings.NewReader(""), env, args...)
+}
+
+func runIn(ctx context.Context, stdin *strings.Reader, env []string, args ...string) outcome {
+	var stdout, stderr bytes.Buffer
+	code := cli.Run(ctx, args, env, stdin, &stdout, &stderr)
+	return outcome{code, stdout.String(), stderr.String()}
+}
+
+func TestUsageErrorsNameTheNextCommand(t *testing.T) {
+	for name, c := range map[string]struct {
+		args   []string
+		stderr string
+	}{
+		"mistyped_command":       {[]string{"dve"}, "muster: unknown command \"dve\": did you mean \"dev\"?\n  next: muster dev\n"},
+		"mistyped_command_flags": {[]string{"-C", "x", "verzion", "--json"}, "muster: unknown command \"verzion\": did you mean \"version\"?\n  next: muster version\n"},
+		"unknown_command":        {[]string{"deploy"}, "muster: unknown command \"deploy\"\n  next: muster --help\n"},
+		"mistyped_flag":          {[]string{"version", "--jsno"}, "muster: unknown flag --jsno: did you mean --json?\n  next: muster version --help\n"},
+		"mistyped_global_flag":   {[]string{"version", "--colour", "never"}, "muster: unknown flag --colour: did you mean --color?\n  next: muster version --help\n"},
+		"unknown_flag":           {[]string{"version", "--frobnicate"}, "muster: unknown flag --frobnicate\n  next: muster version --help\n"},
+		"unknown_short_flag":     {[]string{"version", "-x"}, "muster: unknown flag -x\n  next: muster version --help\n"},
+		"too_many_arguments":     {[]string{"version", "1"}, "muster: muster version takes no argument, and \"1\" is one\n  next: muster version --help\n"},
+		"too_few_arguments":      {[]string{"completion"}, "muster: muster completion needs the name of a shell: bash, zsh, fish or powershell\n  next: muster completion --help\n"},
+		"unknown_shell":          {[]string{"completion", "tcsh"}, "muster: \"tcsh\" is not a shell that muster knows: bash, zsh, fish or powershell\n  next: muster completion --help\n"},
+		"bad_color":              {[]string{"version", "--color", "blue"}, "muster: --color \"blue\" is not a way to colour\n  next: --color auto, always or never\n"},
+		"bad_log_level":          {[]string{"version", "--log-level", "loud"}, "muster: log level \"loud\" is not known\n  next: --log-level off, error, warn, info or debug\n"},
+		"bad_log_format":         {[]string{"version", "--log-format", "xml"}, "muster: log format \"xml\" is not known\n  next: --log-format text or json\n"},
+		"bad_number_of_servers":  {[]string{"dev", "--servers", "2"}, "muster: an ensemble has 1 or 3 servers here, not 2\n  next: muster dev --servers 3\n"},
+		"bad_port":               {[]string{"dev", "--port", "70000"}, "muster: 70000 is not a port\n  next: muster dev --port 2181\n"},
+		"not_a_number":           {[]string{"plan", "--max-delete", "x"}, "muster: --max-delete \"x\": write a whole number\n  next: muster plan --help\n"},
+		"not_a_duration":         {[]string{"apply", "--lock-timeout", "5"}, "muster: --lock-timeout \"5\": write a number and a unit, such as 30s or 2m\n  next: muster apply --help\n"},
+		"not_a_bool":             {[]string{"plan", "--all=maybe"}, "muster: --all \"maybe\": write true or false\n  next: muster plan --help\n"},
+		"no_value":               {[]string{"plan", "--out"}, "muster: --out needs a value\n  next: muster plan --help\n"},
+		"no_assignment":          {[]string{"plan", "--var", "x"}, "muster: --var \"x\": write NAME=VALUE\n  next: muster plan --help\n"},
+		"not_a_server":           {[]string{"status", "--root", "/x", "--servers", "a:b:c"}, "muster: zookeeper server \"a:b:c\": must be host:port\n  next: write host:port,host:port in --servers or MUSTER_SERVERS\n"},
+		"empty_argument":         {[]string{"apply", "--yes", ""}, "muster: an argument is empty\n  next: is a variable of the shell not set? muster apply --help\n"},
+		"empty_command":          {[]string{""}, "muster: an argument is empty\n  next: is a variable of the shell not set? muster --help\n"},
+		"empty_pattern":          {[]string{"status", ""}, "muster: an argument is empty\n  next: is a variable of the shell not set? muster status --help\n"},
+		"empty_out":              {[]string{"plan", "--out", ""}, "muster: the value of --out is empty\n  next: is a variable of the shell not set? muster plan --help\n"},
+		"empty_only":             {[]string{"plan", "--only", "a", "--only="}, "muster: the value of --only is empty\n  next: is a variable of the shell not set? muster plan --help\n"},
+		"empty_var_file":         {[]string{"plan", "--var-file", ""}, "muster: --var-file \"\": write the name of a file\n  next: muster plan --help\n"},
+		"empty_chdir":            {[]string{"apply", "-C", ""}, "muster: the value of --chdir is empty\n  next: is a variable of the shell not set? muster apply --help\n"},
+		"empty_servers":          {[]string{"apply", "--servers", ""}, "muster: the value of --servers is empty\n  next: is a variable of the shell not set? muster apply --help\n"},
+		"empty_server":           {[]string{"plan", "--servers", ","}, "muster: the value of --servers is empty\n  next: is a variable of the shell not set? muster plan --help\n"},
+		"negative_max_delete":    {[]string{"plan", "--max-delete", "-1"}, "muster: --max-delete -1 is negative\n  next: muster plan --max-delete 10\n"},
+		"help_of_nothing":        {[]string{"help", "dve"}, "muster: unknown command \"dve\": did you mean \"dev\"?\n  next: muster dev\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := outcome{code: 64, stderr: c.stderr}
+			if d := cmp.Diff(want, run(t, nil, c.args...), cmp.AllowUnexported(outcome{})); d != "" {
+				t.Errorf("outcome (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+func TestNoCommandShowsHelp(t *testing.T) {
+	got := run(t, nil)
+	if got.code != 64 || !strings.Contains(got.stderr, "Commands:\n") || got.stdout != "" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestHelpFitsATerminalAndNamesEveryFlag(t *testing.T) {
+	for _, args := range append([][]string{{"--help"}}, helpOfEveryCommand(t)...) {
+		got := run(t, nil, args...)
+		if got.code != 0 || got.stderr != "" {
+			t.Errorf("%v: %+v", args, got)
+		}
+		for line := range strings.Lines(got.stdout) {
+			if len([]rune(strings.TrimSuffix(line, "\n"))) > 80 {
+				t.Errorf("%v: wider than 80 columns: %s", args, line)
+			}
+		}
+		for _, flag := range []string{"--chdir", "--servers", "--tls-ca", "--tls-cert", "--tls-key", "--color", "--log-level", "--log-format", "--no-input", "--quiet"} {
+			if !strings.Contains(got.stdout, flag) {
+				t.Errorf("%v does not show %s", args, flag)
+			}
+		}
+	}
+}
+
+// helpOfEveryCommand reads the commands out of the help itself.
+func helpOfEveryCommand(t *testing.T) [][]string {
+	_, list, _ := strings.Cut(run(t, nil, "--help").stdout, "Commands:\n")
+	list, _, _ = strings.Cut(list, "\n\n")
+	var all [][]string
+	for line := range strings.Lines(list) {
+		all = append(all, []string{"help", strings.Fields(line)[0]})
+	}
+	if len(all) < 3 {
+		t.Fatalf("commands in the help: %v", all)
+	}
+	return all
+}
+
+func TestCompletionForEveryShell(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		if got := run(t, nil, "completion", shell); got.code != 0 || !strings.Contains(got.stdout, "muster") {
+			t.Errorf("%s: %+v", shell, got)
+		}
+	}
+}
+
+func TestCompletionOfFlagValues(t *testing.T) {
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"global":  {[]string{"status", "--color", "a"}, "auto\nalways\nnever\n:4\n"},
+		"command": {[]string{"plan", "--format", ""}, "human\njson\n:4\n"},
+		"number":  {[]string{"dev", "--servers", ""}, "1\n3\n:4\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if d := cmp.Diff(c.want, run(t, nil, append([]string{"__complete"}, c.args...)...).stdout); d != "" {
+				t.Errorf("completions (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+func TestVersion(t *testing.T) {
+	if got := run(t, nil, "version"); got.code != 0 || !strings.HasPrefix(got.stdout, "muster "+cli.Version+" ") {
+		t.Errorf("got %+v", got)
+	}
+	if got := run(t, nil, "version", "--json"); got.code != 0 || !strings.Contains(got.stdout, `"version": "`+cli.Version+`"`) {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// TestMakeBuildKnowsItsRevision: a binary made by make says which commit it is from, where there is one.
+func TestMakeBuildKnowsItsRevision(t *testing.T) {
+	line, err := exec.Command("make", "-n", "-C", "..", "build").Output()
+	if err != nil {
+		t.Fatalf("make -n build: %v", err)
+	}
+	revision, gitErr := exec.Command("git", "rev-parse", "HEAD").Output()
+	if want := fmt.Sprintf("-buildvcs=%v ", gitErr == nil); !strings.Contains(string(line), want) {
+		t.Errorf("make build is %s, want %s in it", line, want)
+	}
+	out, err := exec.Command(filepath.Join(bin, "muster"), "version", "--json").Output()
+	var got struct{ Revision string }
+	if err := errors.Join(err, json.Unmarshal(out, &got)); err != nil {
+		t.Fatal(err)
+	}
+	if want := strings.TrimSpace(string(revision)); got.Revision != want {
+		t.Errorf("revision %q, want %q", got.Revision, want)
+	}
+}
+
+// failing is a stream that cannot be written to.
+type failing struct{ err error }
+
+func (f failing) Write([]byte) (int, error) { return 0, f.err }
+
+func TestOutputThatCannotBeWrittenIsAnError(t *testing.T) {
+	var stderr bytes.Buffer
+	full := failing{&os.PathError{Op: "write", Path: "/dev/stdout", Err: syscall.ENOSPC}}
+	code := cli.Run(t.Context(), []string{"version"}, nil, strings.NewReader(""), full, &stderr)
+	want := "muster: standard output: write /dev/stdout: no space left on device\n  next: free some space, then run the same command again\n"
+	if d := cmp.Diff(want, stderr.String()); code != 1 || d != "" {
+		t.Errorf("code %d, stderr (-want +got):\n%s", code, d)
+	}
+}
+
+func TestClosedPipeIsQuiet(t *testing.T) {
+	var stderr bytes.Buffer
+	code := cli.Run(t.Context(), []string{"version"}, nil, strings.NewReader(""), failing{syscall.EPIPE}, &stderr)
+	if code != 1 || stderr.Len() > 0 {
+		t.Errorf("code %d, stderr %q", code, stderr.String())
+	}
+}
+
+func TestSignalDecidesTheCode(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM} {
+		ctx, stop := context.WithCancelCause(t.Context())
+		stop(cli.Stopped{Signal: sig})
+		got := runIn(ctx, strings.NewReader(""), nil, "version", "--frobnicate")
+		if want := 128 + int(sig); got.code != want {
+			t.Errorf("%v: code %d, want %d", sig, got.code, want)
+		}
+	}
+}

@@ -1,0 +1,35 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+)
+
+func newCompletionCmd(p *process) *cobra.Command {
+	shells := []string{"bash", "zsh", "fish", "powershell"}
+	return &cobra.Command{
+		Use:   "completion bash|zsh|fish|powershell",
+		Short: "Print a script that completes muster's commands in a shell",
+		Long: `Prints a script that completes commands, flags and their values. The one for
+bash needs the package bash-completion.`,
+		Example: `  source <(muster completion bash)                           in ~/.bashrc
+  muster completion zsh > "${fpath[1]}/_muster"
+  muster completion fish > ~/.config/fish/completions/muster.fish`,
+		ValidArgs: shells,
+		Args:      between(1, 1, "the name of a shell: bash, zsh, fish or powershell"),
+		RunE:      func(cmd *cobra.Command, args []string) error { return runCompletion(p, cmd.Root(), args[0]) },
+	}
+}
+
+func runCompletion(p *process, root *cobra.Command, shell string) error {
+	switch shell {
+	case "bash":
+		return root.GenBashCompletionV2(p.out, true)
+	case "zsh":
+		return root.GenZshCompletion(p.out)
+	case "fish":
+		return root.GenFishCompletion(p.out, true)
+	case "powershell":
+		return root.GenPowerShellCompletionWithDesc(p.out)
+	}
+	return usagef("muster completion --help", "%q is not a shell that muster knows: bash, zsh, fish or powershell", shell)
+}

@@ -1,0 +1,210 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"muster/job"
+	"muster/plan"
+	"muster/spec"
+	"muster/zkstate/zkconn"
+)
+
+// defaultServer is where a ZooKeeper on this machine listens.
+const defaultServer = "127.0.0.1:2181"
+
+// target is a ZooKeeper ensemble and how to speak to it, as flags, environment and declarations say, the first of them
+// that says anything.
+type target struct {
+	servers []string
+	timeout time.Duration
+	tls     plan.TLS // as declared, seen from where muster was started
+	files   plan.TLS // as they are opened
+}
+
+// target of a command whose configuration (or saved plan) says declared.
+func (p *process) target(declared target) target {
+	t := declared
+	switch env := p.environ.value("MUSTER_SERVERS"); {
+	case len(p.flags.servers) > 0:
+		t.servers = p.flags.servers
+	case env != "":
+		t.servers = strings.Split(env, ",")
+	case len(t.servers) == 0:
+		t.servers = []string{defaultServer}
+	}
+	for i, s := range t.servers {
+		t.servers[i] = strings.TrimSpace(s)
+	}
+	pick := func(flag, env, declared string) string {
+		if name := cmp.Or(flag, p.environ.value(env)); name != "" {
+			return p.path(name)
+		}
+		if declared == "" {
+			return ""
+		}
+		return p.path(declared)
+	}
+	t.files = plan.TLS{
+		CAFile:   pick(p.flags.tlsCA, "MUSTER_TLS_CA", t.tls.CAFile),
+		CertFile: pick(p.flags.tlsCert, "MUSTER_TLS_CERT", t.tls.CertFile),
+		KeyFile:  pick(p.flags.tlsKey, "MUSTER_TLS_KEY", t.tls.KeyFile),
+	}
+	return t
+}
+
+// declaredTarget is what the configuration in dir says about ZooKeeper.
+func (p *process) declaredTarget(cfg *spec.Config, dir string) target {
+	z := cfg.ZooKeeper
+	return target{servers: slices.Clone(z.Servers), timeout: time.Duration(z.SessionTimeout), tls: plan.TLS{
+		CAFile: p.below(dir, z.TLS.CAFile), CertFile: p.below(dir, z.TLS.CertFile), KeyFile: p.below(dir, z.TLS.KeyFile),
+	}}
+}
+
+// below is a file named in the configuration in dir, seen from where muster was started: a saved plan must mean something on
+// a machine that has the same files elsewhere.
+func (p *process) below(dir, name string) string {
+	if name == "" || filepath.IsAbs(name) {
+		return name
+	}
+	name = filepath.Join(dir, name)
+	here, err := filepath.Abs(p.path("."))
+	if rel, relErr := filepath.Rel(here, name); filepath.IsAbs(name) && err == nil && relErr == nil {
+		return rel
+	}
+	return name
+}
+
+// savedTarget is what a saved plan says about ZooKeeper.
+func savedTarget(s plan.Saved) target {
+	return target{servers: s.Servers, timeout: time.Duration(s.SessionTimeout), tls: s.TLS}
+}
+
+// patience is how long a command waits for a first session: long enough for an ensemble to choose a leader.
+const patience = 5 * time.Second
+
+// connect opens a session, or says which servers could not be reached. The session outlives ctx: a signal must not
+// cut off the writes in flight.
+func (p *process) connect(ctx context.Context, t target) (*zkconn.Session, error) {
+	auth, err := p.credentials()
+	if err != nil {
+		return nil, err
+	}
+	tlsConfig, err := t.tlsConfig()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("gave up after %s", patience))
+	defer cancel()
+	s, err := zkconn.Dial(ctx, zkconn.Config{
+		Servers: t.servers, Timeout: t.timeout, Auth: auth, TLS: tlsConfig, Logger: p.log,
+	})
+	if err != nil && !unreachable(err) { // refused before it was tried
+		return nil, &problem{errUsage, err, "write host:port,host:port in --servers or MUSTER_SERVERS"}
+	}
+	return s, err
+}
+
+// tlsConfig is nil without TLS files. Server names are verified.
+func (t target) tlsConfig() (*tls.Config, error) {
+	if t.files == (plan.TLS{}) {
+		return nil, nil
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if t.files.CAFile != "" {
+		pem, err := readBounded(t.files.CAFile, maxTLSFile)
+		if err != nil {
+			return nil, fmt.Errorf("certificates to trust: %w", err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("%s holds no certificate in PEM format", t.files.CAFile)
+		}
+	}
+	if (t.files.CertFile == "") != (t.files.KeyFile == "") {
+		return nil, usagef("give both --tls-cert and --tls-key", "a certificate without its key, or a key without its certificate")
+	}
+	if t.files.CertFile != "" {
+		pair, err := keyPair(t.files.CertFile, t.files.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("my certificate: %w", err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}
+
+func keyPair(certFile, keyFile string) (tls.Certificate, error) {
+	cert, err := readBounded(certFile, maxTLSFile)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	key, err := readBounded(keyFile, maxTLSFile)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.X509KeyPair(cert, key)
+}
+
+// credentials come from the environment or a file it names, one scheme:data a line. No message repeats them.
+func (p *process) credentials() ([]zkconn.Auth, error) {
+	source, text := "MUSTER_ZK_AUTH", []byte(p.environ.value("MUSTER_ZK_AUTH"))
+	if name := p.environ.value("MUSTER_ZK_AUTH_FILE"); name != "" && len(text) == 0 {
+		var err error
+		if text, err = readBounded(p.path(name), maxCredentials); err != nil {
+			return nil, fmt.Errorf("MUSTER_ZK_AUTH_FILE: %w", err)
+		}
+		source = name
+	}
+	var auth []zkconn.Auth
+	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		scheme, data, ok := strings.Cut(line, ":")
+		if !ok || scheme == "" || scheme == "digest" && !strings.Contains(data, ":") {
+			return nil, usagef("write digest:USER:PASSWORD", "%s holds something that is not a credential", source)
+		}
+		auth = append(auth, zkconn.Auth{Scheme: scheme, Data: []byte(data)})
+	}
+	return auth, nil
+}
+
+// authenticated refuses an ACL that means whoever has authenticated where nobody does: ZooKeeper would refuse every
+// write. A client certificate authenticates too.
+func (p *process) authenticated(t target, acl []string) error {
+	auth, err := p.credentials()
+	if err != nil || len(auth) > 0 || t.files.CertFile != "" {
+		return err
+	}
+	for _, entry := range acl {
+		if strings.HasPrefix(entry, "auth:") {
+			return fmt.Errorf("acl %q means who has authenticated, and there are no credentials: %w", entry, zkconn.ErrInvalidACL)
+		}
+	}
+	return nil
+}
+
+// unreachable reports an error that says: no ZooKeeper, no session any more, or not for you.
+func unreachable(err error) bool {
+	for _, kind := range []error{zkconn.ErrUnreachable, zkconn.ErrSessionLost, zkconn.ErrNoAuth, zkconn.ErrAuthFailed, zkconn.ErrInvalidACL} {
+		if errors.Is(err, kind) {
+			return true
+		}
+	}
+	return false
+}
+
+// sessionTimeout is for the commands that have no configuration.
+const sessionTimeout = job.Duration(10 * time.Second)

@@ -1,0 +1,57 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestDemo runs the README's first command to its end, on a ZooKeeper of its own: in less than a minute, and without leaving
+// a process or a file.
+func TestDemo(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	temp := t.TempDir()
+	cmd := exec.CommandContext(ctx, "../examples/demo.sh")
+	cmd.Env = []string{
+		"MUSTER=" + filepath.Join(bin, "muster"), "PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + temp,
+		"ZOOKEEPER_HOME=" + os.Getenv("ZOOKEEPER_HOME"),
+	}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // it cleans up then
+	cmd.WaitDelay = 20 * time.Second
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "\n# done: no process and no file is left\n") {
+		t.Errorf("demo: %v\n%s", err, out)
+	}
+	if left := processesOf(t, temp); len(left) > 0 {
+		t.Errorf("processes left:\n%s", strings.Join(left, "\n"))
+	}
+	left, err := os.ReadDir(temp)
+	if err != nil || len(left) > 0 {
+		t.Errorf("files left: %v, %v", left, err)
+	}
+}
+
+// processesOf lists the processes that were started with dir as their TMPDIR, or with a file below it as an argument.
+func processesOf(t *testing.T, dir string) []string {
+	var found []string
+	all, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil || len(all) == 0 {
+		t.Fatalf("no process in /proc: %v", err)
+	}
+	for _, proc := range all {
+		env, _ := os.ReadFile(filepath.Join(proc, "environ")) // unreadable: not ours
+		args, _ := os.ReadFile(filepath.Join(proc, "cmdline"))
+		if bytes.Contains(env, []byte("TMPDIR="+dir+"\x00")) || bytes.Contains(args, []byte(dir)) {
+			found = append(found, fmt.Sprintf("%s: %s", filepath.Base(proc), bytes.ReplaceAll(args, []byte{0}, []byte{' '})))
+		}
+	}
+	return found
+}

@@ -1,0 +1,93 @@
+package cli_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"muster/plan"
+	"muster/report"
+)
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestEveryExitCodeIsDocumented compares the constants with the table.
+func TestEveryExitCodeIsDocumented(t *testing.T) {
+	table := read(t, "../docs/exit-codes.md")
+	codes := regexp.MustCompile(`(?m)^\tcode\w+ += (\d+)`).FindAllStringSubmatch(read(t, "exit.go"), -1)
+	if len(codes) < 14 {
+		t.Fatalf("only %d codes found in exit.go", len(codes))
+	}
+	for _, code := range append(codes, []string{"", "129, 130, 143"}) {
+		if !strings.Contains(table, "\n| "+code[1]+" | ") {
+			t.Errorf("docs/exit-codes.md has no row for %s", code[1])
+		}
+	}
+}
+
+func TestEveryKindIsDocumented(t *testing.T) {
+	drift, reports := read(t, "../docs/drift.md"), read(t, "../docs/reports.md")
+	for _, k := range plan.Kinds() {
+		if !strings.Contains(drift, "\n| `"+string(k)+"` | ") {
+			t.Errorf("docs/drift.md has no row for %s", k)
+		}
+	}
+	for _, k := range report.Kinds() {
+		if !strings.Contains(reports, "\n| `"+k+"` | ") {
+			t.Errorf("docs/reports.md has no row for %s", k)
+		}
+	}
+	metric := regexp.MustCompile(`(?m)^# HELP (\w+)`)
+	for _, file := range []string{"plan.prom", "apply.prom", "drift.prom"} {
+		for _, m := range metric.FindAllStringSubmatch(read(t, "../report/testdata/"+file), -1) {
+			if !strings.Contains(reports, "`"+m[1]+"`") {
+				t.Errorf("docs/reports.md does not explain %s", m[1])
+			}
+		}
+	}
+}
+
+// TestExamplesUseFlagsThatExist looks at every call of muster in the pipelines and in the documentation.
+func TestExamplesUseFlagsThatExist(t *testing.T) {
+	var files []string
+	for _, pattern := range []string{"../examples/pipelines/*", "../examples/pipelines/*/*", "../docs/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, found...)
+	}
+	joined := regexp.MustCompile(`\\\n\s*|\n\s+(--)`)
+	call := regexp.MustCompile("muster (apply|drift|plan|schema|show|status|terminate|validate)\\b([^\n|`&]*)")
+	flag := regexp.MustCompile(`(?:^|\s)(--[a-z][a-z-]*)`)
+	flags := map[string]string{}
+	checked := 0
+	for _, file := range files {
+		if info, err := os.Stat(file); err != nil || info.IsDir() {
+			continue
+		}
+		for _, c := range call.FindAllStringSubmatch(joined.ReplaceAllString(read(t, file), " $1"), -1) {
+			if flags[c[1]] == "" {
+				flags[c[1]] = run(t, nil, c[1], "--help").stdout
+			}
+			for _, f := range flag.FindAllStringSubmatch(c[2], -1) {
+				checked++
+				if !regexp.MustCompile(f[1] + `\b[^-]`).MatchString(flags[c[1]]) {
+					t.Errorf("%s: muster %s has no flag %s", file, c[1], f[1])
+				}
+			}
+		}
+	}
+	if checked < 30 {
+		t.Errorf("only %d flags were found in %d files", checked, len(files))
+	}
+}

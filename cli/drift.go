@@ -1,0 +1,190 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"muster/plan"
+	"muster/report"
+	"muster/spec"
+	"muster/zkstate"
+	"muster/zkstate/znode"
+)
+
+// driftOptions of "muster drift".
+type driftOptions struct {
+	vars     varFlags
+	reports  reportFlags
+	failOn   []string
+	waitLock time.Duration
+	all      bool
+}
+
+func newDriftCmd(p *process) *cobra.Command {
+	var o driftOptions
+	cmd := &cobra.Command{
+		Use:   "drift [DIR]",
+		Short: "Check that ZooKeeper still is as it was applied",
+		Long: `Compares like "muster plan" and sorts what differs by who must act. It never
+writes, and waits until no apply of the stack is under way. Exits 2 for drift of
+the kinds in --fail-on, 3 when it could not see everything.
+
+  missing    declared, and there is no job znode
+  stale      a run died and left its job behind
+  changed    somebody other than muster edited the record
+  pending    nobody touched the job; an apply is due
+  orphan     this stack's, and no longer declared
+  degraded   running with fewer workers than joined
+  foreign    declared, and what is there is not this stack's
+  unmanaged  neither declared nor this stack's`,
+		Example: `  muster drift -q                               for cron: silent when clean
+  muster drift --fail-on missing,stale,degraded
+  muster drift --report prometheus=/var/lib/node_exporter/muster.prom`,
+		Args: between(0, 1, "one directory"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			run := p.newRun("drift", first(args))
+			return p.reporting(cmd.Context(), o.reports, run, func() error { return runDrift(cmd.Context(), p, o, first(args), run) })
+		},
+	}
+	o.vars.addTo(cmd.Flags())
+	cmd.Flags().StringSliceVar(&o.failOn, "fail-on", kindNames(plan.FailingKinds()), "exit 2 for these kinds, a `LIST` with commas; empty for none")
+	cmd.Flags().DurationVar(&o.waitLock, "wait-lock", time.Minute, "wait so long for an apply of the stack")
+	cmd.Flags().BoolVar(&o.all, "all", false, "list what is ignored and what is unmanaged too")
+	_ = cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(kindNames(plan.Kinds()), cobra.ShellCompDirectiveNoFileComp))
+	o.reports.addTo(cmd)
+	return cmd
+}
+
+func runDrift(ctx context.Context, p *process, o driftOptions, dir string, run *report.Run) error {
+	failOn, err := o.kinds()
+	if err != nil {
+		return err
+	}
+	cfg, err := p.loadAt(dir, o.vars, time.Now())
+	if err != nil {
+		return err
+	}
+	t := p.target(p.declaredTarget(cfg, dir))
+	s, err := p.connect(ctx, t)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	// From here on there is only a Reader, which has no method that writes.
+	w := &watch{p: p, o: o, cfg: cfg, target: t, reader: zkstate.NewReader(s, cfg.Home)}
+	c, err := w.undisturbed(ctx)
+	if err != nil {
+		return err
+	}
+	d := c.plan.Drift(ignores(cfg))
+	run.Plan, run.Drift, run.FailOn, run.Servers = &c.plan, &d, failOn, t.servers
+	found := driftFinding(d, failOn)
+	if found == nil && p.flags.quiet {
+		return nil
+	}
+	opts := report.Options{Color: p.color(p.out), Width: width(p.out), All: o.all, Servers: t.servers, Took: c.took}
+	if err := report.Drift(p.out, c.plan, d, failOn, opts); err != nil {
+		return err
+	}
+	return found
+}
+
+// kinds are those of --fail-on.
+func (o driftOptions) kinds() ([]plan.Kind, error) {
+	if o.waitLock < 0 {
+		return nil, usagef("muster drift --help", "a duration is not negative")
+	}
+	all := kindNames(plan.Kinds())
+	var kinds []plan.Kind
+	for _, name := range o.failOn {
+		switch name = strings.TrimSpace(name); {
+		case slices.Contains(all, name):
+			kinds = append(kinds, plan.Kind(name))
+		case nearest(name, all) != "":
+			return nil, usagef("muster drift --help", "--fail-on: %q is no kind of drift: did you mean %s?", name, nearest(name, all))
+		default:
+			return nil, usagef("muster drift --help", "--fail-on: %q is no kind of drift: %s", name, strings.Join(all, ", "))
+		}
+	}
+	return slices.Compact(slices.Sorted(slices.Values(kinds))), nil
+}
+
+func kindNames(kinds []plan.Kind) []string {
+	names := make([]string, len(kinds))
+	for i, k := range kinds {
+		names[i] = string(k)
+	}
+	return names
+}
+
+// driftFinding is what a check found: differences before what could not be seen.
+func driftFinding(d plan.Drift, failOn []plan.Kind) error {
+	switch {
+	case len(d.Of(failOn...)) > 0:
+		return foundDifferences
+	case d.Blind():
+		return foundAttention
+	}
+	return nil
+}
+
+func ignores(cfg *spec.Config) []plan.Ignore {
+	var all []plan.Ignore
+	for _, ig := range cfg.Ignores {
+		all = append(all, plan.Ignore{
+			Address: ig.Address, Fields: ig.Fields, Reason: ig.Reason, Until: ig.Until.Format(time.DateOnly), At: ig.At,
+		})
+	}
+	return all
+}
+
+// watch is one check.
+type watch struct {
+	p      *process
+	o      driftOptions
+	cfg    *spec.Config
+	target target
+	reader *zkstate.Reader
+}
+
+// undisturbed compares while no apply of the stack is under way: what an apply is just doing is no drift. A comparison
+// during which one took the lock is thrown away.
+func (w *watch) undisturbed(ctx context.Context) (comparison, error) {
+	deadline := time.Now().Add(w.o.waitLock)
+	before, err := w.quiet(ctx, deadline)
+	for err == nil {
+		var c comparison
+		var after int64
+		if c, err = compare(ctx, w.cfg, w.target, w.reader, filter{}); err != nil {
+			return c, err
+		}
+		if after, err = w.quiet(ctx, deadline); err == nil && after == before {
+			return c, nil
+		}
+		if before = after; err == nil && time.Now().After(deadline) {
+			err = fmt.Errorf("%w: one apply follows the other", zkstate.ErrLocked)
+		}
+	}
+	if errors.Is(err, zkstate.ErrLocked) {
+		err = &problem{nil, fmt.Errorf("drift waited %s for an apply: %w", w.o.waitLock, err), "wait for it, or give more patience with --wait-lock"}
+	}
+	return comparison{}, err
+}
+
+// quiet waits until nobody applies, at least for a moment and at most until the deadline.
+func (w *watch) quiet(ctx context.Context, deadline time.Time) (int64, error) {
+	if soon := time.Now().Add(time.Second); deadline.Before(soon) {
+		deadline = soon
+	}
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	return w.reader.Quiet(ctx, w.cfg.Stack, func(m znode.Mark) {
+		fmt.Fprintf(w.p.err, "waiting up to %s for an apply of stack %s: %s\n", w.o.waitLock, w.cfg.Stack, holder(m))
+	})
+}

@@ -1,0 +1,182 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"muster/zkserver"
+	"muster/zkstate"
+)
+
+// TestDriftLoopBesideApplies: while applies replace and update every job over and over, no check finds anything but that the
+// declarations differ, and none fails to see something. MUSTER_SOAK makes it five minutes.
+func TestDriftLoopBesideApplies(t *testing.T) {
+	b := newBed(t, 20, "")
+	long := 4 * time.Second
+	if os.Getenv("MUSTER_SOAK") != "" {
+		long = 5 * time.Minute
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), long)
+	defer cancel()
+	b.must(t, "apply", "--yes")
+	applies := make(chan string)
+	go func() {
+		n := 0
+		for ; ctx.Err() == nil; n++ {
+			// Its own directory: what drift compares with stays what it is.
+			dir := b.variant(n)
+			if out, err := b.command(servers.Connect(), "apply", "--yes", "-C", dir).CombinedOutput(); err != nil {
+				applies <- fmt.Sprintf("apply: %v\n%s", err, out)
+				return
+			}
+		}
+		applies <- ""
+	}()
+	checks := 0
+	for ; ctx.Err() == nil; checks++ {
+		cmd := b.command(servers.Connect(), "drift", "-q")
+		var stdout, stderr bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &stdout, &stderr
+		if err := cmd.Run(); err != nil || stdout.Len() > 0 {
+			t.Errorf("drift: %v\n%s%s", err, stdout.String(), stderr.String())
+			break
+		}
+	}
+	cancel()
+	if failure := <-applies; failure != "" {
+		t.Error(failure)
+	}
+	if checks < 3 {
+		t.Errorf("only %d checks in %s", checks, long)
+	}
+}
+
+// variant writes the bed's jobs with other workers and labels into a directory of its own.
+func (b bed) variant(n int) string {
+	dir := filepath.Join(b.dir, "variant")
+	text, err := os.ReadFile(filepath.Join(b.dir, "main.hcl"))
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	if err == nil {
+		other := strings.Replace(string(text), "workers  = 2", fmt.Sprintf("workers  = %d\n  labels = { n = \"%d\" }", 2+n/2%2, n), 1)
+		err = os.WriteFile(filepath.Join(dir, "main.hcl"), []byte(other), 0o644)
+	}
+	if err != nil {
+		panic(err) // a temporary directory that cannot be written to
+	}
+	return dir
+}
+
+func (b bed) must(t *testing.T, args ...string) {
+	t.Helper()
+	if out, err := b.command(servers.Connect(), args...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", args, err, out)
+	}
+}
+
+// TestDriftWritesNothing counts the server's transactions: a session is opened and closed, and that is all.
+func TestDriftWritesNothing(t *testing.T) {
+	b := newBed(t, 20, "")
+	b.must(t, "apply", "--yes")
+	b.write(t, 10, "") // ten orphans
+	report := filepath.Join(t.TempDir(), "drift.json")
+	const checks = 5
+	before := transactions(t)
+	for range checks {
+		cmd := b.command(servers.Connect(), "drift", "--report", "json="+report)
+		if err := cmd.Run(); cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != 2 {
+			t.Fatalf("drift: %v", err)
+		}
+	}
+	if n := transactions(t) - before; n != 2*checks {
+		t.Errorf("%d transactions in %d checks; opening and closing the sessions are %d", n, checks, 2*checks)
+	}
+}
+
+// transactions is the number of the server's last one.
+func transactions(t *testing.T) int64 {
+	t.Helper()
+	stat, err := servers.Server(0).Stat(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, value := range stat {
+		if strings.EqualFold(key, "zxid") {
+			n, err := strconv.ParseInt(strings.TrimPrefix(strings.TrimSpace(value), "0x"), 16, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+	}
+	t.Fatalf("no zxid in %v", stat)
+	return 0
+}
+
+// TestServersLostDuringDrift: in the middle of reading, every server is gone. That is neither clean nor drift, the code says so, and
+// so do the reports.
+func TestServersLostDuringDrift(t *testing.T) {
+	b := newBed(t, 20, `zookeeper {
+  session_timeout = "1s"
+}
+`)
+	b.must(t, "apply", "--yes")
+	proxy := slowProxy(t, 0)
+	gone := proxy.AfterReply(func(op int32, _ []byte) bool {
+		if op == zkserver.OpGetData {
+			proxy.Refuse(true)
+			return true
+		}
+		return false
+	})
+	report := filepath.Join(b.dir, "drift")
+	got := result(b.command(proxy.Addr(), "drift", "-q", "--report", "json="+report+".json", "--report", "prometheus="+report+".prom"))
+	<-gone
+	expect(t, got, 8, "zookeeper session lost")
+	for file, text := range map[string]string{
+		report + ".json": `"exit_code": 8`, report + ".prom": "muster_last_check_success{",
+	} {
+		if body := read(t, file); !strings.Contains(body, text) {
+			t.Errorf("no %s in\n%s", text, body)
+		}
+	}
+}
+
+// TestDriftsReaderHasNoMethodThatWrites: after it has connected, drift holds a Reader and nothing else. A method that is not in
+// this list must be shown to write nothing before it is added.
+func TestDriftsReaderHasNoMethodThatWrites(t *testing.T) {
+	var methods []string
+	for m := range reflect.TypeFor[*zkstate.Reader]().Methods() {
+		methods = append(methods, m.Name)
+	}
+	want := []string{"Ensemble", "Holder", "Look", "Name", "Parts", "Quiet", "Read", "Workers"}
+	if d := cmp.Diff(want, methods); d != "" {
+		t.Errorf("methods of a Reader (-want +got):\n%s", d)
+	}
+}
+
+func TestCompletionOfKinds(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"drift", "--fail-on", ""}, "missing\nstale\nchanged\npending\norphan\ndegraded\nforeign\nunmanaged\n:4\n"},
+		{[]string{"plan", "--report", ""}, "github=\nhtml=\njson=\njunit=\nmarkdown=\nprometheus=\n:2\n"},
+		{[]string{"schema", ""}, "apply\ndrift\nplan\n:4\n"},
+	} {
+		if got := run(t, nil, append([]string{"__complete"}, c.args...)...); got.code != 0 || got.stdout != c.want {
+			t.Errorf("%v: %+v", c.args, got)
+		}
+	}
+}

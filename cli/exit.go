@@ -1,0 +1,181 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"syscall"
+
+	"muster/report"
+	"muster/worker"
+	"muster/worker/wrap"
+	"muster/zkserver"
+	"muster/zkstate"
+	"muster/zkstate/zkconn"
+)
+
+// The exit codes: one meaning each, in every command.
+const (
+	codeDone        = 0
+	codeError       = 1
+	codeDifferences = 2 // or, for apply, something was changed
+	codeAttention   = 3
+	codeIncomplete  = 4
+	codeRefused     = 5
+	codeLocked      = 6
+	codeDeclined    = 7
+	codeUnreachable = 8
+	codeUsage       = 64
+	codeNotJoined   = 70
+	codeAborted     = 71
+	codeFenced      = 72
+	codeFull        = 73
+	codeNoJob       = 74
+)
+
+// finding is an outcome that is no error: the output has said it, and only the exit code is left to tell.
+type finding int
+
+func (f finding) Error() string { return fmt.Sprintf("finding %d", int(f)) }
+
+// The findings.
+const (
+	foundDifferences = finding(codeDifferences)
+	foundAttention   = finding(codeAttention)
+	foundIncomplete  = finding(codeIncomplete)
+)
+
+// The kinds of problem that this package itself meets. A problem carries one; the kind decides the exit code.
+var (
+	errUsage      = errors.New("bad usage")
+	errDeclined   = errors.New("declined")
+	errRefused    = errors.New("saved plan refused")
+	errIncomplete = errors.New("incomplete")
+	errSaid       = errors.New("already printed") // an error whose text is on the screen: only the code is left
+)
+
+// problem is an error as a user meets it: what is wrong, and what to type next.
+type problem struct {
+	kind error // one of the kinds above, or nil
+	err  error
+	next string // a command or a flag; may be empty
+}
+
+func (p *problem) Error() string { return p.err.Error() }
+
+func (p *problem) Unwrap() []error {
+	if p.kind == nil {
+		return []error{p.err}
+	}
+	return []error{p.err, p.kind}
+}
+
+// usagef is a problem with the arguments.
+func usagef(next, format string, args ...any) error {
+	return &problem{errUsage, fmt.Errorf(format, args...), next}
+}
+
+// exitCode is the one switch from what happened to the code. A command that has several things to say returns the one that
+// comes first here: signal, 8, 1, 4, 3, 2, 0 (plan and drift: 2 before 3).
+func exitCode(ctx context.Context, err error) int {
+	var stopped Stopped
+	var found finding
+	var done *worker.DoneError
+	var absent *worker.AbsentError
+	var aborted *worker.AbortedError
+	switch {
+	case errors.As(context.Cause(ctx), &stopped):
+		return stopped.ExitCode()
+	case err == nil:
+		return codeDone
+	case errors.As(err, &found):
+		return int(found)
+	case unreachable(err):
+		return codeUnreachable
+	case errors.Is(err, errUsage):
+		return codeUsage
+	case errors.Is(err, errDeclined):
+		return codeDeclined
+	case errors.Is(err, errRefused):
+		return codeRefused
+	case errors.Is(err, zkstate.ErrLocked):
+		return codeLocked
+	case errors.Is(err, errIncomplete):
+		return codeIncomplete
+	case errors.As(err, &done):
+		return done.Exit
+	case errors.Is(err, worker.ErrCompleted):
+		return codeDone
+	case errors.Is(err, worker.ErrNotOpen), errors.Is(err, worker.ErrHeld), errors.As(err, &absent):
+		return codeNotJoined
+	case errors.As(err, &aborted):
+		return codeAborted
+	case errors.Is(err, worker.ErrFenced):
+		return codeFenced
+	case errors.Is(err, worker.ErrFull):
+		return codeFull
+	case errors.Is(err, worker.ErrNoJob):
+		return codeNoJob
+	case errors.Is(err, wrap.ErrLate):
+		return codeNotJoined
+	}
+	return codeError
+}
+
+// complain prints err and the next thing to type on standard error: two lines at most, the first for the eye, the second for
+// the hand.
+func (p *process) complain(ctx context.Context, err error) {
+	var found finding
+	var stopped Stopped
+	if errors.As(context.Cause(ctx), &stopped) && errors.Is(err, context.Canceled) {
+		err = stopped
+	}
+	if err == nil || errors.As(err, &found) || errors.Is(err, errSaid) || errors.Is(err, syscall.EPIPE) {
+		return
+	}
+	fmt.Fprintf(p.err, "muster: %s\n", printable(err.Error()))
+	if next := nextStep(err); next != "" {
+		fmt.Fprintf(p.err, "  next: %s\n", printable(next))
+	}
+}
+
+// nextStep is what the problem itself advises, or what its nature suggests.
+func nextStep(err error) string {
+	var prob *problem
+	var stopped Stopped
+	switch {
+	case errors.As(err, &stopped):
+		return ""
+	case errors.As(err, &prob) && prob.next != "":
+		return prob.next
+	case errors.Is(err, zkconn.ErrUnreachable):
+		return "check --servers and MUSTER_SERVERS, or start a ZooKeeper to try things on: muster dev"
+	case errors.Is(err, zkconn.ErrSessionLost):
+		return "muster plan shows what is left to do"
+	case errors.Is(err, zkconn.ErrNoAuth), errors.Is(err, zkconn.ErrAuthFailed), errors.Is(err, zkconn.ErrInvalidACL):
+		return "set MUSTER_ZK_AUTH=digest:USER:PASSWORD, or MUSTER_ZK_AUTH_FILE, or correct what they hold"
+	case errors.Is(err, zkstate.ErrLocked):
+		return "wait for it, or give more patience with --lock-timeout"
+	case errors.Is(err, worker.ErrNoJob):
+		return "declare it, then: muster apply"
+	case errors.Is(err, worker.ErrFenced), errors.As(err, new(*worker.AbsentError)), errors.As(err, new(*worker.AbortedError)):
+		return "muster status NAME shows who is live"
+	case errors.Is(err, worker.ErrFull), errors.Is(err, worker.ErrNotOpen), errors.Is(err, worker.ErrHeld):
+		return "muster status NAME shows who has joined"
+	case errors.Is(err, syscall.ENOSPC):
+		return "free some space, then run the same command again"
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENOTDIR):
+		return "check the name, and where -C leads"
+	case errors.Is(err, syscall.EADDRINUSE):
+		return "muster dev without --port takes a free one"
+	case errors.Is(err, fs.ErrPermission):
+		return "check who owns the file (ls -l)"
+	case errors.Is(err, zkserver.ErrNotInstalled):
+		return "" // the error names the command
+	}
+	return "muster --help"
+}
+
+// printable is s as a terminal may be given it.
+func printable(s string) string { return report.Printable(s) }

@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"muster/plan"
+	"muster/report"
+	"muster/zkstate"
+)
+
+func newExplainCmd(p *process) *cobra.Command {
+	var f searchFlags
+	cmd := &cobra.Command{
+		Use:   "explain ADDRESS | PATH",
+		Short: "Explain a job: every fact, and where every value came from",
+		Long: `Explains one job, by the address of its declaration or by its znode path: why a
+plan says what it says, what was observed, and where each declared value came
+from.`,
+		Example: `  muster explain job.nightly
+  muster explain 'job.ingest["us"]'
+  muster explain /jobs/prod/tmp-backfill`,
+		Args: between(1, 1, "one address or path"),
+		RunE: func(cmd *cobra.Command, args []string) error { return runExplain(cmd.Context(), p, f, args[0]) },
+	}
+	f.addTo(cmd.Flags())
+	return cmd
+}
+
+func runExplain(ctx context.Context, p *process, f searchFlags, name string) error {
+	f.named = strings.HasPrefix(name, "/")
+	w, err := p.search(ctx, f)
+	if err != nil {
+		return err
+	}
+	defer w.session.Close()
+	at, err := w.find(ctx, name)
+	if err != nil {
+		return err
+	}
+	r := zkstate.NewReader(w.session, w.home)
+	have, err := r.Read(ctx, []string{path.Dir(at)}, at)
+	if err != nil {
+		return err
+	}
+	if o, ok := have.Jobs[at]; ok {
+		if err := r.Name(ctx, at, &o); err != nil {
+			return err
+		}
+		have.Jobs[at] = o
+	}
+	want := plan.Want{Stack: "(no configuration here)"}
+	origins := map[string]map[string]string{}
+	if w.cfg != nil {
+		want = plan.Want{Stack: w.cfg.Stack, TakeOver: w.cfg.TakeOver, Jobs: w.cfg.Jobs}
+		origins = w.cfg.Origins
+	}
+	for _, row := range plan.Diff(want, have).Rows {
+		if row.Path == at {
+			e := report.Explanation{Origins: origins[row.Address()]}
+			if row.Old.Status() == plan.Unreadable {
+				if e.Parts, e.Mend, err = parts(ctx, r, at); err != nil {
+					return err
+				}
+			}
+			return report.Explain(p.out, row, want.Stack, e, p.layout())
+		}
+	}
+	return &problem{err: fmt.Errorf("there is no job at %s, and none is declared", at), next: "muster status shows what is there"}
+}
+
+// parts are the znodes of a job that cannot be read, and how to mend it.
+func parts(ctx context.Context, r *zkstate.Reader, at string) (there []report.Part, mend string, err error) {
+	found, mend, err := r.Parts(ctx, at)
+	for _, part := range found {
+		there = append(there, report.Part(part))
+	}
+	return there, mend, err
+}

@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"muster/job"
+	"muster/plan"
+	"muster/spec"
+	"muster/zkstate"
+)
+
+// exportOptions of "muster export".
+type exportOptions struct {
+	searchFlags
+	stack string
+}
+
+func newExportCmd(p *process) *cobra.Command {
+	var o exportOptions
+	cmd := &cobra.Command{
+		Use:   "export [--root PATH]",
+		Short: "Write HCL that declares the jobs found in ZooKeeper",
+		Long: `Writes HCL that declares the jobs found below a root. A plan of it has nothing
+to change, except that classic jobs become muster's.`,
+		Example: `  muster export --root /jobs/prod > jobs.hcl`,
+		Args:    between(0, 0, ""),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return runExport(cmd.Context(), p, o) },
+	}
+	o.searchFlags.addTo(cmd.Flags())
+	cmd.Flags().StringVar(&o.stack, "stack", "", "the jobs of stack `NAME` only")
+	return cmd
+}
+
+// classic is the stack name under which the jobs of the classic controller are exported.
+const classic = "classic"
+
+// classicJob declares a job that has no record: its roll tells how many workers it had.
+func classicJob(at string, o plan.Observed) job.Job {
+	j := job.Default()
+	j.Root, j.Name, j.Workers = path.Dir(at), path.Base(at), o.Joined
+	return j
+}
+
+func runExport(ctx context.Context, p *process, o exportOptions) error {
+	w, err := p.search(ctx, o.searchFlags)
+	if err != nil {
+		return err
+	}
+	defer w.session.Close()
+	have, err := zkstate.NewReader(w.session, w.home).Read(ctx, w.roots)
+	if err != nil {
+		return err
+	}
+	byStack := map[string][]job.Job{}
+	var left []string // out
+	for _, at := range slices.Sorted(maps.Keys(have.Jobs)) {
+		switch o := have.Jobs[at]; {
+		case o.Status() == plan.Unreadable, o.Foreign:
+			left = append(left, at)
+		case o.Classic:
+			byStack[classic] = append(byStack[classic], classicJob(at, o))
+		default:
+			byStack[o.Record.Stack] = append(byStack[o.Record.Stack], o.Record.Job)
+		}
+	}
+	if len(left) > 0 {
+		fmt.Fprintf(p.err, "left out, because they cannot be read or are no jobs: %s\n", printable(strings.Join(left, ", ")))
+	}
+	stacks := slices.Sorted(maps.Keys(byStack))
+	switch {
+	case o.stack == "" && len(stacks) == 1:
+		o.stack = stacks[0]
+	case o.stack == "" && len(stacks) > 1:
+		return usagef("muster export --stack NAME", "several stacks have jobs there: %s", printable(strings.Join(stacks, ", ")))
+	}
+	if len(byStack[o.stack]) == 0 {
+		return &problem{err: fmt.Errorf("no job to export below %s", strings.Join(w.roots, ", ")), next: "muster status --root PATH shows what is there"}
+	}
+	_, err = p.out.Write(spec.Export(byStack[o.stack], o.stack))
+	return err
+}

@@ -1,0 +1,145 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"muster/zkserver"
+	"muster/zkstate/zkconn"
+)
+
+// result of a run of the real binary.
+func result(cmd *exec.Cmd) outcome {
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		return outcome{-1, "", err.Error()}
+	}
+	return outcome{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
+}
+
+// expect fails the test unless got has the code and its output holds each text.
+func expect(t *testing.T, got outcome, code int, texts ...string) {
+	t.Helper()
+	if got.code != code {
+		t.Fatalf("code %d, want %d\n%s%s", got.code, code, got.stdout, got.stderr)
+	}
+	for _, text := range texts {
+		if !strings.Contains(got.stdout+got.stderr, text) {
+			t.Fatalf("no %q in\n%s%s", text, got.stdout, got.stderr)
+		}
+	}
+}
+
+func TestLostReplyOfACommitIsNoError(t *testing.T) {
+	b := newBed(t, 5, "")
+	proxy := slowProxy(t, 0)
+	dropped := proxy.DropReply(func(op int32, _ []byte) bool { return op == zkserver.OpMulti })
+	expect(t, result(b.command(proxy.Addr(), "apply", "--yes")), 0, "Applied 5 of 5: 5 created")
+	select {
+	case <-dropped:
+	default:
+		t.Error("no reply was dropped")
+	}
+	expect(t, result(b.command(proxy.Addr(), "plan", "--detailed-exitcode")), 0, "5 jobs match")
+}
+
+func TestSessionLostDuringAnApply(t *testing.T) {
+	b := newBed(t, 20, `zookeeper {
+  session_timeout = "1s"
+}
+`)
+	proxy := slowProxy(t, 0)
+	hung := proxy.AfterReply(func(op int32, _ []byte) bool {
+		if op == zkserver.OpMulti {
+			proxy.Refuse(true)
+			return true
+		}
+		return false
+	})
+	got := result(b.command(proxy.Addr(), "apply", "--yes", "--parallel", "1"))
+	<-hung
+	expect(t, got, 8, "Applied ", "not started", "zookeeper session lost", "next: muster plan")
+	proxy.Refuse(false)
+	expect(t, result(b.command(proxy.Addr(), "apply", "--yes")), 0)
+	expect(t, result(b.command(proxy.Addr(), "plan", "--detailed-exitcode")), 0, "20 jobs match")
+}
+
+func TestLostLockStopsTheApply(t *testing.T) {
+	b := newBed(t, 100, "")
+	proxy := slowProxy(t, 20*time.Millisecond)
+	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	seen := newScreen()
+	cmd := b.command(proxy.Addr(), "apply", "--yes", "--parallel", "1")
+	cmd.Stdout, cmd.Stderr = seen, seen
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	seen.await(t, "[  3/100] ")
+	places, _, err := s.Children(t.Context(), b.root+"-home/lock/tests")
+	if err != nil || len(places) != 1 {
+		t.Fatalf("%v %v", places, err)
+	}
+	if err := s.Delete(t.Context(), b.root+"-home/lock/tests/"+places[0], 0); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // the code tells
+	expect(t, outcome{cmd.ProcessState.ExitCode(), seen.String(), ""}, 4, "not started", "was removed", "next: muster plan")
+}
+
+func TestTLS(t *testing.T) {
+	e, err := zkserver.Start(context.Background(), zkserver.Options{TLS: true, ClientCert: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Stop()
+	certs := e.Certs()
+	server := strings.Replace(e.Connect(), "127.0.0.1", "localhost", 1) // the name in the certificate
+	b := newBed(t, 1, "")
+	flags := []string{"--tls-ca", certs.CAFile, "--tls-cert", certs.CertFile, "--tls-key", certs.KeyFile}
+	expect(t, result(b.command(server, append(flags, "plan")...)), 0, "Plan: 1 to create")
+	expect(t, result(b.command(server, "plan", "--tls-ca", certs.CAFile, "--tls-cert", certs.CertFile)), 64, "without its key")
+	expect(t, result(b.command(server, "plan", "--tls-ca", certs.KeyFile)), 1, "holds no certificate")
+	expect(t, result(b.command(server, "plan", "--tls-ca", "nowhere")), 1, "nowhere")
+	expect(t, result(b.command(server, "plan")), 8, "unreachable")
+
+	cmd := b.command(server, "apply", "--yes")
+	cmd.Env = append(cmd.Env, "MUSTER_TLS_CA="+certs.CAFile, "MUSTER_TLS_CERT="+certs.CertFile, "MUSTER_TLS_KEY="+certs.KeyFile)
+	expect(t, result(cmd), 0, "Applied 1 of 1")
+
+	for name, from := range map[string]string{"ca.pem": certs.CAFile, "me.pem": certs.CertFile, "me.key": certs.KeyFile} {
+		body, err := os.ReadFile(from)
+		if err == nil {
+			err = os.WriteFile(b.dir+"/"+name, body, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.write(t, 2, `zookeeper {
+  tls {
+    ca_file   = "ca.pem"
+    cert_file = "me.pem"
+    key_file  = "me.key"
+  }
+}
+`)
+	cmd = b.command(server, "plan", "--out", "p.json", b.dir)
+	expect(t, result(cmd), 0, "Plan: 1 to create")
+	expect(t, result(b.command(server, "apply", "p.json")), 0, "Applied 1 of 1")
+	if saved, err := os.ReadFile(b.dir + "/p.json"); err != nil || bytes.Contains(saved, []byte(b.dir)) {
+		t.Errorf("the plan file names a local path: %v\n%s", err, saved)
+	}
+}

@@ -1,0 +1,131 @@
+package cli
+
+import (
+	"cmp"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"muster/report"
+)
+
+// globalFlags are those that every command takes.
+type globalFlags struct {
+	dir                    string
+	servers                []string
+	tlsCA, tlsCert, tlsKey string
+	color                  string
+	logLevel, logFormat    string
+	noInput, quiet         bool
+}
+
+func (g *globalFlags) addTo(fs *pflag.FlagSet) {
+	fs.StringVarP(&g.dir, "chdir", "C", "", "work as if started in `DIR`")
+	fs.StringSliceVar(&g.servers, "servers", nil, "ZooKeeper as `LIST` of host:port, with commas (MUSTER_SERVERS)")
+	fs.StringVar(&g.tlsCA, "tls-ca", "", "trust the certificates in `FILE` (MUSTER_TLS_CA)")
+	fs.StringVar(&g.tlsCert, "tls-cert", "", "my certificate is in `FILE` (MUSTER_TLS_CERT)")
+	fs.StringVar(&g.tlsKey, "tls-key", "", "my key is in `FILE` (MUSTER_TLS_KEY)")
+	fs.StringVar(&g.color, "color", "auto", "use colour: `WHEN` is auto, always or never")
+	fs.StringVar(&g.logLevel, "log-level", "", "log from `LEVEL` on: off, error, warn, info or debug; default error (MUSTER_LOG)")
+	fs.StringVar(&g.logFormat, "log-format", "text", "log in `FORMAT` text or json")
+	fs.BoolVar(&g.noInput, "no-input", false, "never ask (MUSTER_INPUT=0)")
+	fs.BoolVarP(&g.quiet, "quiet", "q", false, "say nothing when all is well")
+}
+
+// completeGlobals registers the words that a global flag takes.
+func completeGlobals(root *cobra.Command) {
+	for flag, words := range map[string][]string{
+		"color": {"auto", "always", "never"}, "log-level": {"off", "error", "warn", "info", "debug"}, "log-format": {"text", "json"},
+	} {
+		completeWith(root, flag, words...)
+	}
+}
+
+// completeWith registers the words that a flag of cmd takes.
+func completeWith(cmd *cobra.Command, flag string, words ...string) {
+	// It fails for a flag that does not exist, which the test of completion would find.
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// start checks what all commands have in common and opens the log. It runs before every command.
+func (p *process) start(cmd *cobra.Command, args []string) error {
+	if err := nothingEmpty(cmd, args); err != nil {
+		return err
+	}
+	g := &p.flags
+	if info, err := os.Stat(cmp.Or(g.dir, ".")); g.dir != "" && (err != nil || !info.IsDir()) {
+		return usagef("give -C a directory that is there", "-C %s: there is no such directory", g.dir)
+	}
+	if !slices.Contains([]string{"auto", "always", "never"}, g.color) {
+		return usagef("--color auto, always or never", "--color %q is not a way to colour", g.color)
+	}
+	if g.logLevel == "" {
+		g.logLevel = p.environ.value("MUSTER_LOG")
+	}
+	level, ok := map[string]slog.Level{
+		"off": slog.LevelError + 100, "": slog.LevelError, "error": slog.LevelError, "warn": slog.LevelWarn,
+		"info": slog.LevelInfo, "debug": slog.LevelDebug,
+	}[strings.ToLower(g.logLevel)]
+	if !ok {
+		return usagef("--log-level off, error, warn, info or debug", "log level %q is not known", g.logLevel)
+	}
+	opts := &slog.HandlerOptions{Level: level}
+	switch g.logFormat {
+	case "text":
+		p.log = slog.New(slog.NewTextHandler(p.err, opts))
+	case "json":
+		p.log = slog.New(slog.NewJSONHandler(p.err, opts))
+	default:
+		return usagef("--log-format text or json", "log format %q is not known", g.logFormat)
+	}
+	return nil
+}
+
+// color decides for one stream: --color, then NO_COLOR, then FORCE_COLOR, then TERM=dumb, then whether it is a terminal.
+func (p *process) color(w io.Writer) bool {
+	switch {
+	case p.flags.color != "auto":
+		return p.flags.color == "always"
+	case p.environ.value("NO_COLOR") != "":
+		return false
+	case p.environ.value("FORCE_COLOR") != "":
+		return true
+	case p.environ.value("TERM") == "dumb":
+		return false
+	}
+	return isTerminal(w)
+}
+
+// layout is how a report looks on standard output.
+func (p *process) layout() report.Options {
+	return report.Options{Color: p.color(p.out), Width: width(p.out)}
+}
+
+// mayNotAsk says why there is nobody to ask; empty if there is somebody.
+func (p *process) mayNotAsk() string {
+	switch ci := strings.ToLower(p.environ.value("CI")); {
+	case p.flags.noInput:
+		return "--no-input forbids asking"
+	case p.environ.value("MUSTER_INPUT") == "0":
+		return "MUSTER_INPUT=0 forbids asking"
+	case ci != "" && ci != "0" && ci != "false":
+		return "CI is set, which forbids asking"
+	case !isTerminal(p.in):
+		return "there is no terminal to ask at"
+	}
+	return ""
+}
+
+// path is a file named on the command line or in the environment, as seen from -C.
+func (p *process) path(name string) string {
+	if filepath.IsAbs(name) || p.flags.dir == "" {
+		return name
+	}
+	return filepath.Join(p.flags.dir, name)
+}

@@ -1,0 +1,240 @@
+package cli_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"muster/plan"
+	"muster/zkstate"
+	"muster/zkstate/zkconn"
+)
+
+// TestKillApply kills apply with SIGKILL at random moments of a large change (creates, updates, replaces and deletes), 104 times.
+// Each time every job is whole, the next plan names exactly what is left, and the next apply finishes it.
+func TestKillApply(t *testing.T) {
+	const lanes, runs, jobs = 8, 13, 300
+	var mu sync.Mutex
+	midway := 0
+	var all sync.WaitGroup
+	for range lanes {
+		l := newLane(t, jobs)
+		all.Go(func() {
+			for run := range runs {
+				left, err := l.killOnce(t.Context(), run)
+				if err != nil {
+					t.Errorf("run %d of %s: %v", run, l.root, err)
+					return
+				}
+				mu.Lock()
+				if left > 0 && left < l.changes {
+					midway++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	t.Logf("%d kills, %d of them in the middle of the changes", lanes*runs, midway)
+	if midway < lanes*runs/4 {
+		t.Errorf("only %d of %d kills hit the middle of the changes", midway, lanes*runs)
+	}
+}
+
+// lane is one configuration in a root and a home of its own, applied again and again.
+type lane struct {
+	dir, root string
+	jobs      int
+	changes   int           // in the present run
+	aim       time.Duration // the kill comes within this
+	reader    *zkstate.Reader
+}
+
+func newLane(t *testing.T, jobs int) *lane {
+	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs(), Timeout: 30 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	l := &lane{dir: t.TempDir(), root: "/kill-" + zkstate.NewID()[:12], jobs: jobs, aim: 200 * time.Millisecond}
+	l.reader = zkstate.NewReader(s, l.root+"/home")
+	return l
+}
+
+// declared maps the names of the jobs of a run to what is declared of them: every run changes every job.
+func (l *lane) declared(run int) map[string]string {
+	want := map[string]string{}
+	for i := range l.jobs {
+		if i%3 == run%3 { // deleted, to be created again by the next run
+			continue
+		}
+		want[fmt.Sprintf("j%03d", i)] = fmt.Sprintf("workers = %d, join = %dm", 1+(run+i)%2, 1+run%5)
+	}
+	return want
+}
+
+func (l *lane) write(run int) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "muster {\n  stack = \"kill\"\n  home = %q\n}\n", l.root+"/home")
+	fmt.Fprintf(&b, "zookeeper {\n  session_timeout = \"2s\"\n}\n")
+	want := l.declared(run)
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		workers, join, _ := strings.Cut(want[name], ", ")
+		fmt.Fprintf(&b, "job %q {\n  root = %q\n  %s\n  timeouts {\n    join = %q\n  }\n}\n",
+			name, l.root+"/jobs", workers, strings.TrimPrefix(join, "join = "))
+	}
+	return os.WriteFile(filepath.Join(l.dir, "jobs.hcl"), []byte(b.String()), 0o600)
+}
+
+// muster runs the binary and returns what it printed and its exit code.
+func (l *lane) muster(ctx context.Context, args ...string) (string, int, error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(bin, "muster"), append(args, l.dir)...)
+	cmd.Env = append(os.Environ(), "MUSTER_SERVERS="+servers.Connect())
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return string(out) + stderr.String(), exit.ExitCode(), nil
+	}
+	return string(out), 0, err
+}
+
+// killOnce starts an apply of the run's declarations, kills it, checks, and finishes. It returns how many changes were left.
+func (l *lane) killOnce(ctx context.Context, run int) (left int, err error) {
+	if err := l.write(run); err != nil {
+		return 0, err
+	}
+	before, err := l.differing(ctx, run)
+	if err != nil {
+		return 0, err
+	}
+	l.changes = len(before)
+	if err := l.killApply(ctx); err != nil {
+		return 0, err
+	}
+	want, err := l.differing(ctx, run)
+	if err != nil {
+		return 0, err
+	}
+	got, err := l.planned(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		return 0, fmt.Errorf("the plan after the kill (-left +planned):\n%s", d)
+	}
+	switch len(want) { // aim at the middle
+	case 0:
+		l.aim = l.aim * 3 / 4
+	case l.changes:
+		l.aim = l.aim * 3 / 2
+	}
+	if out, code, err := l.muster(ctx, "apply", "--yes", "--max-delete", "1000"); code != 0 || err != nil {
+		return 0, fmt.Errorf("the next apply ended with %d, %v:\n%s", code, err, out)
+	}
+	if out, code, err := l.muster(ctx, "plan", "--detailed-exitcode"); code != 0 || err != nil {
+		return 0, fmt.Errorf("the plan after the next apply ended with %d, %v:\n%s", code, err, out)
+	}
+	return len(want), nil
+}
+
+// killApply lets an apply run for a random while.
+func (l *lane) killApply(ctx context.Context) error {
+	cmd := exec.CommandContext(ctx, filepath.Join(bin, "muster"), "apply", "--yes", "--max-delete", "1000", l.dir)
+	cmd.Env = append(os.Environ(), "MUSTER_SERVERS="+servers.Connect())
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	// Its first line tells that it has connected and planned; the moment of the kill counts from there.
+	one := make([]byte, 1)
+	if _, err := out.Read(one); err != nil {
+		cmd.Wait()
+		return fmt.Errorf("apply ended before it printed anything: %w", err)
+	}
+	go func() { // a full pipe must not stop it
+		buf := make([]byte, 1<<16)
+		for {
+			if _, err := out.Read(buf); err != nil {
+				return
+			}
+		}
+	}()
+	timer := time.NewTimer(rand.N(l.aim))
+	defer timer.Stop()
+	<-timer.C
+	cmd.Process.Kill()
+	cmd.Wait()
+	return nil
+}
+
+// differing reads ZooKeeper and names the jobs that are not as the run declares them; the comparison is the test's own. A job
+// that is not whole is an error.
+func (l *lane) differing(ctx context.Context, run int) ([]string, error) {
+	state, err := l.reader.Read(ctx, []string{l.root + "/jobs"})
+	if err != nil {
+		return nil, err
+	}
+	want := l.declared(run)
+	names := map[string]bool{}
+	for name := range want {
+		names[name] = true
+	}
+	for path, o := range state.Jobs {
+		name := strings.TrimPrefix(path, l.root+"/jobs/")
+		if status := o.Status(); status != plan.Ready {
+			return nil, fmt.Errorf("%s is %s: %s", name, status, o.Problem)
+		}
+		have := fmt.Sprintf("workers = %d, join = %s", o.Record.Job.Workers, o.Record.Job.Timeouts.Join)
+		if want[name] == have {
+			delete(names, name)
+		} else {
+			names[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names)), nil
+}
+
+// planned names the jobs that a plan would change.
+func (l *lane) planned(ctx context.Context) ([]string, error) {
+	out, code, err := l.muster(ctx, "plan", "--format", "json")
+	if code != 0 || err != nil {
+		return nil, fmt.Errorf("plan ended with %d, %v:\n%s", code, err, out)
+	}
+	var doc struct {
+		Changes []struct {
+			Name   string `json:"name"`
+			Change struct {
+				Actions []string `json:"actions"`
+			} `json:"change"`
+		} `json:"resource_changes"`
+	}
+	if err := json.Unmarshal([]byte(out), &doc); err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, c := range doc.Changes {
+		if !slices.Equal(c.Change.Actions, []string{"no-op"}) {
+			names = append(names, c.Name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}

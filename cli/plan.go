@@ -1,0 +1,163 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"muster/plan"
+	"muster/report"
+	"muster/spec"
+	"muster/zkstate"
+)
+
+// planOptions of "muster plan".
+type planOptions struct {
+	planFlags
+	reports     reportFlags
+	out, format string
+	detailed    bool
+}
+
+func newPlanCmd(p *process) *cobra.Command {
+	var o planOptions
+	cmd := &cobra.Command{
+		Use:   "plan [DIR]",
+		Short: "Show how ZooKeeper differs from the declarations",
+		Long: `Compares the jobs that the *.hcl files of a directory declare with what is in
+ZooKeeper, and shows what "muster apply" would do. It changes nothing.`,
+		Example: `  muster plan
+  muster plan --out plan.json prod/     once approved: muster apply plan.json
+  muster plan --only 'job.ingest*'`,
+		Args: between(0, 1, "one directory"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			run := p.newRun("plan", first(args))
+			return p.reporting(cmd.Context(), o.reports, run, func() error { return runPlan(cmd.Context(), p, o, first(args), run) })
+		},
+	}
+	o.planFlags.addTo(cmd.Flags())
+	o.reports.addTo(cmd)
+	cmd.Flags().StringVar(&o.out, "out", "", "save the plan in `FILE`, for apply")
+	cmd.Flags().StringVar(&o.format, "format", "human", "print as `KIND` human or json")
+	completeWith(cmd, "format", "human", "json")
+	cmd.Flags().BoolVar(&o.detailed, "detailed-exitcode", false, "exit 2 if there is something to change, 3 if something needs attention")
+	return cmd
+}
+
+func runPlan(ctx context.Context, p *process, o planOptions, dir string, run *report.Run) error {
+	if o.format != "human" && o.format != "json" {
+		return usagef("muster plan --format json", "--format %q is not known: human or json", o.format)
+	}
+	if o.format == "json" && o.reports.toStdout() {
+		return usagef("give the report a file", "--format json and a report cannot both go to standard output")
+	}
+	if err := o.planFlags.check(); err != nil {
+		return err
+	}
+	cfg, err := p.load(dir, o.vars)
+	if err != nil {
+		return err
+	}
+	t := p.target(p.declaredTarget(cfg, dir))
+	if err := p.authenticated(t, cfg.ZooKeeper.ACL); err != nil { // who plans need not be who applies
+		fmt.Fprintf(p.err, "muster: warning: apply will fail: %s\n  next: %s\n", err, nextStep(err))
+	}
+	s, err := p.connect(ctx, t)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	c, err := compare(ctx, cfg, t, zkstate.NewReader(s, cfg.Home), o.filter)
+	if err != nil {
+		return err
+	}
+	run.Plan, run.Saved, run.Servers = &c.plan, &c.saved, c.saved.Servers
+	if err := p.present(cfg, c, o); err != nil || !o.detailed {
+		return err
+	}
+	return differences(c.plan)
+}
+
+// present shows a plan, then saves it: a plan that a guard refuses or that no disk takes has been seen.
+func (p *process) present(cfg *spec.Config, c comparison, o planOptions) error {
+	if o.format == "json" {
+		return errors.Join(p.printSaved(c.saved), p.save(cfg, c, o))
+	}
+	show := !p.flags.quiet || differences(c.plan) != nil
+	if show {
+		if err := p.showPlan(c, o.all); err != nil {
+			return err
+		}
+	}
+	if err := p.save(cfg, c, o); err != nil {
+		return err
+	}
+	if show {
+		p.showNext(cfg, c, o)
+	}
+	return nil
+}
+
+// showNext says what apply would refuse about a plan, or how to apply a saved one.
+func (p *process) showNext(cfg *spec.Config, c comparison, o planOptions) {
+	if err := o.guard(cfg, c.plan); err != nil {
+		fmt.Fprintf(p.out, "\nA guard refuses this plan: %s (%s).\n", err, nextStep(err))
+	}
+	if o.out != "" {
+		fmt.Fprintf(p.out, "\nSaved. To make exactly these changes: muster apply %s\n", o.out)
+	}
+}
+
+// save writes the plan file, if one is asked for and no guard objects.
+func (p *process) save(cfg *spec.Config, c comparison, o planOptions) error {
+	if o.out == "" {
+		return nil
+	}
+	if err := o.guard(cfg, c.plan); err != nil {
+		return err
+	}
+	file, err := plan.Encode(c.saved)
+	if err != nil {
+		return err
+	}
+	return writeFile(p.path(o.out), file)
+}
+
+// showPlan prints a plan just made.
+func (p *process) showPlan(c comparison, all bool) error {
+	return report.Plan(p.out, c.plan, report.Options{Color: p.color(p.out), Width: width(p.out), All: all, Servers: c.saved.Servers, Took: c.took})
+}
+
+// printSaved prints a plan as the JSON of a plan file.
+func (p *process) printSaved(s plan.Saved) error {
+	file, err := plan.Encode(s)
+	if err != nil {
+		return err
+	}
+	_, err = p.out.Write(file)
+	return err
+}
+
+// differences is what a plan finds, changes before what needs attention.
+func differences(pl plan.Plan) error {
+	if len(changes(pl)) > 0 {
+		return foundDifferences
+	}
+	return attention(pl)
+}
+
+// attention is what neither a plan nor an apply can settle by itself: a declared job is blocked, or something could not
+// be read.
+func attention(pl plan.Plan) error {
+	if len(pl.Unlisted) > 0 {
+		return foundAttention
+	}
+	for _, r := range pl.Rows {
+		if r.New != nil && r.Action() == plan.Blocked || r.Old.Status() == plan.Unreadable {
+			return foundAttention
+		}
+	}
+	return nil
+}

@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"muster/plan"
+)
+
+// confirm asks whether to apply p: the full word yes, or, when jobs would be deleted, how many. Anything else declines.
+func (p *process) confirm(ctx context.Context, changes []plan.Row) error {
+	deletes := 0
+	for _, r := range changes {
+		if r.Action() == plan.Delete {
+			deletes++
+		}
+	}
+	want := "yes"
+	if deletes > 0 {
+		want = strconv.Itoa(deletes)
+		fmt.Fprintf(p.err, "\n%s would be deleted. To apply %s, type the number of deletes: ", count(deletes, "job"), count(len(changes), "change"))
+	} else {
+		fmt.Fprintf(p.err, "\nTo apply %s, type yes: ", count(len(changes), "change"))
+	}
+	answer, err := p.ask(ctx)
+	switch {
+	case err != nil:
+		return err
+	case answer != want:
+		return &problem{errDeclined, fmt.Errorf("declined: %q is not %q; nothing was changed", answer, want), "muster apply asks again; --yes does not ask"}
+	}
+	return nil
+}
+
+// ask reads one line from standard input, until ctx ends. The reading itself cannot be stopped; the process ends soon.
+func (p *process) ask(ctx context.Context) (string, error) {
+	type reply struct {
+		line string
+		err  error
+	}
+	replies := make(chan reply, 1)
+	go func() {
+		line, err := bufio.NewReader(p.in).ReadString('\n')
+		replies <- reply{line, err}
+	}()
+	select {
+	case r := <-replies:
+		if r.err != nil { // no line end was typed
+			fmt.Fprintln(p.err)
+		}
+		if r.err != nil && !errors.Is(r.err, io.EOF) {
+			return "", r.err
+		}
+		return strings.TrimSpace(r.line), nil
+	case <-ctx.Done():
+		fmt.Fprintln(p.err)
+		return "", context.Cause(ctx)
+	}
+}

@@ -1,0 +1,158 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"muster/report"
+	"muster/spec"
+)
+
+// reportFlags are --report and --report-required.
+type reportFlags struct {
+	targets  []reportTarget
+	required bool
+}
+
+// reportTarget is one report and where it goes; "-" is standard output.
+type reportTarget struct{ kind, path string }
+
+func (f *reportFlags) addTo(cmd *cobra.Command) {
+	cmd.Flags().Var((*reportValue)(f), "report", "also write a report, `KIND=PATH`: "+strings.Join(report.Kinds(), ", ")+"; PATH - is standard output; may be repeated")
+	cmd.Flags().BoolVar(&f.required, "report-required", false, "a report that cannot be written is an error")
+	_ = cmd.RegisterFlagCompletionFunc("report", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		kinds := report.Kinds()
+		for i := range kinds {
+			kinds[i] += "="
+		}
+		return kinds, cobra.ShellCompDirectiveNoSpace
+	})
+}
+
+// reportValue is the value of --report.
+type reportValue reportFlags
+
+func (v *reportValue) String() string { return "" }
+func (v *reportValue) Type() string   { return "report" }
+
+func (v *reportValue) Set(s string) error {
+	kind, path, ok := strings.Cut(s, "=")
+	switch {
+	case !ok || path == "":
+		return errors.New("write KIND=PATH, such as markdown=plan.md")
+	case !slices.Contains(report.Kinds(), kind):
+		if near := nearest(kind, report.Kinds()); near != "" {
+			return fmt.Errorf("%q is no kind of report: did you mean %s?", kind, near)
+		}
+		return fmt.Errorf("%q is no kind of report: %s", kind, strings.Join(report.Kinds(), ", "))
+	case path == "-" && slices.ContainsFunc(v.targets, func(t reportTarget) bool { return t.path == "-" }):
+		return errors.New("only one report can go to standard output")
+	}
+	v.targets = append(v.targets, reportTarget{kind, path})
+	return nil
+}
+
+func (f reportFlags) toStdout() bool {
+	return slices.ContainsFunc(f.targets, func(t reportTarget) bool { return t.path == "-" })
+}
+
+// newRun is what the reports of a command start from: about is its directory or plan file.
+func (p *process) newRun(command, about string) *report.Run {
+	run := &report.Run{Command: command, Version: Version, Started: time.Now(), Config: filepath.Clean(p.path(about))}
+	if whole, err := filepath.Abs(run.Config); err == nil {
+		run.Config = whole
+	}
+	if dir := filepath.ToSlash(filepath.Clean(p.path(about))); dir != "." {
+		run.Dir = dir
+	}
+	return run
+}
+
+// reporting runs a command and writes its reports, whatever became of it. The command tells run what it knows; how it ended
+// is added here. What it prints goes to standard error where a report goes to standard output.
+func (p *process) reporting(ctx context.Context, f reportFlags, run *report.Run, command func() error) error {
+	if len(f.targets) == 0 {
+		return command()
+	}
+	screen := p.out
+	if f.toStdout() {
+		p.out = p.err
+	}
+	err := command()
+	p.out = screen
+	run.Took = time.Since(run.Started)
+	run.ExitCode, run.Problems = exitCode(ctx, p.settled(err)), problems(ctx, err)
+	unwritten := p.writeReports(f, *run)
+	if len(unwritten) == 0 {
+		return err
+	}
+	if !f.required {
+		for _, u := range unwritten {
+			fmt.Fprintf(p.err, "muster: warning: %s\n", printable(u.Error()))
+		}
+		return err
+	}
+	if errors.As(err, new(finding)) {
+		err = nil // an error comes before any finding
+	}
+	return errors.Join(append([]error{err}, unwritten...)...)
+}
+
+// writeReports writes each report and returns an error for each that could not be.
+func (p *process) writeReports(f reportFlags, run report.Run) []error {
+	var errs []error
+	for _, t := range f.targets {
+		body, err := run.Make(t.kind)
+		switch {
+		case err != nil:
+		case t.path == "-":
+			_, err = p.out.Write(body)
+		default:
+			err = writeFile(p.path(t.path), body)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("the %s report was not written: %w", t.kind, err))
+		}
+	}
+	return errs
+}
+
+// problems are what is to be said about err, for eyes that will not see standard error.
+func problems(ctx context.Context, err error) []report.Problem {
+	var found finding
+	var stopped Stopped
+	var diags diagnosed
+	switch {
+	case errors.As(err, &diags):
+		var all []report.Problem
+		for _, d := range diags {
+			all = append(all, diagnosticProblem(d))
+		}
+		return all
+	case errors.As(context.Cause(ctx), &stopped):
+		return []report.Problem{{Summary: stopped.Error()}}
+	case err == nil || errors.As(err, &found):
+		return nil
+	}
+	return []report.Problem{{Summary: strings.TrimSpace(err.Error()), Next: nextStep(err)}}
+}
+
+// diagnosticProblem is d with its place; the detail is the source line with its carets, as on the screen.
+func diagnosticProblem(d spec.Diagnostic) report.Problem {
+	var text bytes.Buffer
+	_ = spec.Diagnostics{d}.Text(&text, false) // a buffer takes everything
+	_, detail, _ := strings.Cut(text.String(), "\n")
+	prob := report.Problem{Warning: d.Severity == spec.Warning, Code: d.Code, Summary: d.Summary, Detail: strings.Trim(detail, "\n")}
+	if d.Range != nil && strings.Contains(d.Range.Filename, ".hcl") { // not --var, nor MUSTER_VAR_x
+		prob.At = fmt.Sprintf("%s:%d", d.Range.Filename, d.Range.Start.Line)
+	}
+	return prob
+}

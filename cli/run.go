@@ -1,0 +1,180 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+// Stopped is the cause of a context that a signal ended.
+type Stopped struct{ Signal syscall.Signal }
+
+func (s Stopped) Error() string { return "stopped by a signal: " + s.Signal.String() }
+
+// ExitCode is 129 after a hang-up, 130 after an interrupt and 143 after a request to terminate.
+func (s Stopped) ExitCode() int { return 128 + int(s.Signal) }
+
+// process is what a command may touch of the world outside ZooKeeper: the environment, the three streams, and what the
+// global flags say about them.
+type process struct {
+	environ environ
+	in      io.Reader
+	out     *stream
+	err     *stream
+	flags   globalFlags
+	log     *slog.Logger
+}
+
+// Run is one run of muster: args without the program's name, env as NAME=value. It returns the exit code. When ctx ends
+// with a Stopped, the command finishes the writes in flight, reports what is left, and the code is that of the signal.
+func Run(ctx context.Context, args, env []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	p := &process{
+		environ: env,
+		in:      stdin,
+		out:     &stream{w: stdout},
+		err:     &stream{w: stderr},
+		log:     slog.New(slog.DiscardHandler),
+	}
+	root := newRootCmd(p, args)
+	root.SetArgs(args)
+	return p.finish(ctx, root.ExecuteContext(ctx))
+}
+
+// finish prints what is to be said about err and returns the exit code. Output that could not be written is an error
+// like any other, except that a closed pipe is not worth a word: its reader has seen enough.
+func (p *process) finish(ctx context.Context, err error) int {
+	err = p.settled(err)
+	p.complain(ctx, err)
+	return exitCode(ctx, err)
+}
+
+// settled is err, or that the output could not be written where nothing worse happened.
+func (p *process) settled(err error) error {
+	var found finding
+	if p.out.err != nil && (err == nil || errors.As(err, &found)) {
+		return fmt.Errorf("standard output: %w", p.out.err)
+	}
+	return err
+}
+
+// stream is standard output or standard error. It remembers the first failure to write and drops everything after it:
+// losing the reader must not change what a command does to ZooKeeper.
+type stream struct {
+	w   io.Writer
+	err error
+}
+
+func (s *stream) Write(b []byte) (int, error) {
+	if s.err != nil {
+		return len(b), nil
+	}
+	if _, err := s.w.Write(b); err != nil {
+		s.err = err
+	}
+	return len(b), nil
+}
+
+// isTerminal reports whether f, one of the streams given to Run, is a terminal.
+func isTerminal(f any) bool {
+	if s, ok := f.(*stream); ok {
+		f = s.w
+	}
+	file, ok := f.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+// width is the columns of the terminal that s is; 0 if it is none, or does not say.
+func width(s *stream) int {
+	file, ok := s.w.(*os.File)
+	if !ok {
+		return 0
+	}
+	columns, _, err := term.GetSize(int(file.Fd()))
+	if err != nil {
+		return 0
+	}
+	return columns
+}
+
+// environ is the environment, as NAME=value.
+type environ []string
+
+// value is that of the last NAME=value, as a shell would have it; empty if there is none.
+func (e environ) value(name string) string {
+	for i := len(e) - 1; i >= 0; i-- {
+		if v, ok := strings.CutPrefix(e[i], name+"="); ok {
+			return v
+		}
+	}
+	return ""
+}
+
+// newRootCmd puts the commands together.
+func newRootCmd(p *process, args []string) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "muster",
+		Short: "Distributed jobs in ZooKeeper: declare, plan, apply, join",
+		Long: `muster keeps distributed jobs in ZooKeeper. Declare jobs in HCL files; "muster
+plan" shows how ZooKeeper differs, "muster apply" makes only the changes that
+are provably safe, and "muster worker" joins a job from inside its container.`,
+		Example: `  muster dev                    a throw-away ZooKeeper to try things on
+  muster plan                   what would change
+  muster apply                  change it, after asking
+  muster status                 who is live, who is missing`,
+		Version:           Version,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		DisableAutoGenTag: true,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		Args:              cobra.ArbitraryArgs,
+		RunE:              runRoot,
+		PersistentPreRunE: p.start,
+	}
+	root.SetIn(p.in)
+	root.SetOut(p.out)
+	root.SetErr(p.err)
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { help(p.out, cmd) })
+	root.SetHelpCommand(newHelpCmd(p))
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return flagError(cmd, args, err) })
+	p.flags.addTo(root.PersistentFlags())
+	completeGlobals(root)
+	root.AddCommand(
+		newApplyCmd(p),
+		newBarrierCmd(p),
+		newCompletionCmd(p),
+		newDevCmd(p),
+		newDriftCmd(p),
+		newExplainCmd(p),
+		newExportCmd(p),
+		newFmtCmd(p),
+		newMembersCmd(p),
+		newPlanCmd(p),
+		newSchemaCmd(p),
+		newSelfCmd(p),
+		newShowCmd(p),
+		newStatusCmd(p),
+		newTerminateCmd(p),
+		newValidateCmd(p),
+		newVersionCmd(p),
+		newWaitCmd(p),
+		newWorkerCmd(p),
+	)
+	return root
+}
+
+// runRoot answers "muster" without a command, or with one that does not exist.
+func runRoot(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return unknownCommand(cmd, args[0])
+	}
+	help(cmd.ErrOrStderr(), cmd)
+	return usagef("muster --help", "no command given")
+}

@@ -1,0 +1,55 @@
+package cli_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"muster/zkstate"
+)
+
+// maxMemory is what plan and apply may use at most for 10,000 jobs, in bytes.
+const maxMemory = 200 << 20
+
+// TestTenThousandJobs creates 10,000 jobs, plans them again without a change, and deletes them, each in a process of its own whose
+// peak memory is measured.
+func TestTenThousandJobs(t *testing.T) {
+	dir, root := t.TempDir(), "/scale-"+zkstate.NewID()[:12]
+	config := filepath.Join(dir, "jobs.hcl")
+	write := func(jobs string) {
+		t.Helper()
+		text := fmt.Sprintf("muster {\n  stack = \"scale\"\n  home = %q\n  roots = [%q]\n}\n%s", root+"/home", root+"/jobs", jobs)
+		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := func(name, says string, args ...string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "muster"), append(args, dir)...)
+		cmd.Env = append(os.Environ(), "MUSTER_SERVERS="+servers.Connect())
+		var stderr strings.Builder
+		cmd.Stderr = &stderr
+		start := time.Now()
+		out, err := cmd.Output()
+		if err != nil || !strings.Contains(string(out), says) {
+			t.Fatalf("%s: %v, %s; want it to say %q in:\n%.2000s", name, err, stderr.String(), says, out)
+		}
+		peak := cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss << 10 // Linux counts in KiB
+		t.Logf("%s: %s, %d MB", name, time.Since(start).Round(10*time.Millisecond), peak>>20)
+		if peak > maxMemory {
+			t.Errorf("%s used %d MB, more than %d", name, peak>>20, maxMemory>>20)
+		}
+	}
+	write(fmt.Sprintf("job \"many\" {\n  for_each = toset(flatten([for a in range(100) : [for b in range(100) : format(\"%%02d%%02d\", a, b)]]))\n  name = \"many-${each.key}\"\n  root = %q\n  workers = 8\n  labels = { team = \"data\" }\n}\n", root+"/jobs"))
+	run("validate", "10000 jobs", "validate")
+	run("plan of creates", "Plan: 10000 to create", "plan", "--out", filepath.Join(t.TempDir(), "plan.json"))
+	run("apply of creates", "10000 created", "apply", "--yes")
+	run("plan without changes", "No changes. 10000 jobs", "plan", "--detailed-exitcode")
+	write("")
+	run("apply of deletes", "10000 deleted", "apply", "--yes", "--allow-empty", "--max-delete", "10000")
+}

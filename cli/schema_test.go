@@ -1,0 +1,143 @@
+package cli_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// schemaOf compiles a schema that muster prints. Strict, it also refuses keys that the schema does not describe, which readers
+// must accept: what muster writes today is described to the last key.
+func schemaOf(t *testing.T, name string, strict bool) *jsonschema.Schema {
+	t.Helper()
+	got := run(t, nil, "schema", name)
+	if got.code != 0 || got.stderr != "" {
+		t.Fatalf("schema %s: %+v", name, got)
+	}
+	doc := parsed(t, []byte(got.stdout))
+	if strict {
+		doc = closed(doc)
+	}
+	c := jsonschema.NewCompiler()
+	c.AssertFormat()
+	if err := c.AddResource("muster:"+name, doc); err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Compile("muster:" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// closed forbids what is not described in every object of a schema.
+func closed(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for key, value := range v {
+			v[key] = closed(value)
+		}
+		if _, object := v["properties"].(map[string]any); object && v["type"] == "object" {
+			v["additionalProperties"] = false
+		}
+	case []any:
+		for i := range v {
+			v[i] = closed(v[i])
+		}
+	}
+	return v
+}
+
+func parsed(t *testing.T, text []byte) any {
+	t.Helper()
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		t.Fatalf("%v in\n%.500s", err, text)
+	}
+	return doc
+}
+
+// TestGoldenReportsFitTheSchemas holds reports of every kind of row, outcome and finding against the schemas.
+func TestGoldenReportsFitTheSchemas(t *testing.T) {
+	for file, schema := range map[string]string{
+		"../report/testdata/plan.json": "plan", "../report/testdata/nasty.json": "plan", "../report/testdata/apply.json": "apply",
+		"../report/testdata/nasty_apply.json": "apply", "../report/testdata/drift.json": "drift",
+	} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := schemaOf(t, schema, true).Validate(parsed(t, text)); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+	plans, err := filepath.Glob("../golden/*/plan.json")
+	if err != nil || len(plans) < 10 {
+		t.Fatalf("%d plans, %v", len(plans), err)
+	}
+	schema := schemaOf(t, "plan", true)
+	for _, file := range plans {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := schema.Validate(parsed(t, text)); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+}
+
+// TestRealOutputFitsTheSchemas runs the commands against a real server, also where they fail.
+func TestRealOutputFitsTheSchemas(t *testing.T) {
+	b := newBed(t, 2, `defaults {
+  labels = { team = "data" }
+}`)
+	file := filepath.Join(t.TempDir(), "out.json")
+	for _, c := range []struct {
+		schema string
+		code   int
+		args   []string
+	}{
+		{"plan", 0, []string{"plan", "--report", "json=" + file}},
+		{"plan", 0, []string{"plan", "--out", file}},
+		{"drift", 2, []string{"drift", "--report", "json=" + file}},
+		{"apply", 0, []string{"apply", "--yes", "--report", "json=" + file}},
+		{"apply", 0, []string{"apply", "--yes", "--report", "json=" + file}},
+		{"drift", 0, []string{"drift", "--report", "json=" + file}},
+		{"drift", 8, []string{"drift", "--servers", "127.0.0.1:1", "--report", "json=" + file}},
+		{"apply", 8, []string{"apply", "--yes", "--servers", "127.0.0.1:1", "--report", "json=" + file}},
+	} {
+		if got := run(t, []string{"MUSTER_SERVERS=" + servers.Connect()}, append([]string{"-C", b.dir}, c.args...)...); got.code != c.code {
+			t.Fatalf("%v: %+v", c.args, got)
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := schemaOf(t, c.schema, true).Validate(parsed(t, text)); err != nil {
+			t.Errorf("%v: %v\n%s", c.args, err, text)
+		}
+	}
+	got := run(t, []string{"MUSTER_SERVERS=" + servers.Connect()}, "-C", b.dir, "plan", "--format", "json")
+	if err := schemaOf(t, "plan", true).Validate(parsed(t, []byte(got.stdout))); err != nil {
+		t.Errorf("plan --format json: %v", err)
+	}
+}
+
+// TestSchemasRefuseWhatIsNotADocument: a schema that accepts everything would pass the tests above.
+func TestSchemasRefuseWhatIsNotADocument(t *testing.T) {
+	for _, name := range []string{"plan", "apply", "drift"} {
+		s := schemaOf(t, name, false)
+		for _, text := range []string{`{}`, `[]`, `{"format_version":"2.0"}`, `{"format_version":"1.0","command":"` + name + `","muster_version":"","problems":[],"exit_code":"0"}`} {
+			if s.Validate(parsed(t, []byte(text))) == nil {
+				t.Errorf("the schema of %s accepts %s", name, text)
+			}
+		}
+	}
+	if got := run(t, nil, "schema", "plna"); got.code != 64 {
+		t.Errorf("got %+v", got)
+	}
+}

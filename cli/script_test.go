@@ -1,0 +1,272 @@
+package cli_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"muster/zkserver"
+	"muster/zkstate"
+	"muster/zkstate/zkconn"
+)
+
+// servers is the one ensemble of this test binary; every test has a root and a home of its own.
+var servers *zkserver.Ensemble
+
+// bin is the directory of the real binary.
+var bin string
+
+func TestMain(m *testing.M) { os.Exit(testMain(m)) }
+
+func testMain(m *testing.M) int {
+	complain := func(err error) int { fmt.Fprintln(os.Stderr, err); return 1 }
+	var err error
+	if bin, err = os.MkdirTemp("", "muster-bin-"); err != nil {
+		return complain(err)
+	}
+	defer os.RemoveAll(bin)
+	stamp := fmt.Sprintf("-buildvcs=%v", exec.Command("git", "rev-parse", "HEAD").Run() == nil) // as make build does
+	if out, err := exec.Command("go", "build", stamp, "-o", filepath.Join(bin, "muster"), "..").CombinedOutput(); err != nil {
+		return complain(fmt.Errorf("go build: %w\n%s", err, out))
+	}
+	if servers, err = zkserver.Start(context.Background(), zkserver.Options{}); err != nil {
+		return complain(err)
+	}
+	code := m.Run()
+	if err := servers.Stop(); err != nil {
+		return complain(err)
+	}
+	return code
+}
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:   "testdata/script",
+		Setup: setup,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits":      exits,
+			"start":      start,
+			"signal":     sendSignal,
+			"ends":       ends,
+			"eventually": eventually,
+			"zk":         zkCommand,
+		},
+		RequireExplicitExec: true,
+	})
+}
+
+// setup gives a script the ensemble, a root of its own as $ROOT and var.root, and a short session for its own znodes.
+func setup(env *testscript.Env) error {
+	root := "/t-" + zkstate.NewID()[:12]
+	env.Setenv("PATH", bin+string(os.PathListSeparator)+env.Getenv("PATH"))
+	env.Setenv("SERVERS", servers.Connect())
+	env.Setenv("PORT", servers.Connect()[strings.LastIndex(servers.Connect(), ":")+1:])
+	env.Setenv("MUSTER_SERVERS", servers.Connect())
+	env.Setenv("ROOT", root)
+	env.Setenv("MUSTER_VAR_root", root)
+	env.Setenv("USER", "tester")
+	s, err := zkconn.Dial(context.Background(), zkconn.Config{Servers: servers.Addrs(), Timeout: 10 * time.Second})
+	if err != nil {
+		return err
+	}
+	env.Defer(func() { s.Close() })
+	env.Values[sessionKey{}] = s
+	env.Values[backgroundKey{}] = map[string]*background{}
+	return nil
+}
+
+type sessionKey struct{}
+
+// exits runs a command that must end with a code: exits 7 muster plan --out p.json.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND [ARGS]")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	var exit *exec.ExitError
+	got := 0
+	if errors.As(err, &exit) {
+		got = exit.ExitCode()
+	} else if err != nil {
+		ts.Fatalf("%v", err)
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d\n%s%s", got, want, ts.ReadFile("stdout"), ts.ReadFile("stderr"))
+	}
+}
+
+// inherited is what a background command finds in its environment, besides everything of muster's.
+var inherited = []string{
+	"PATH", "HOME", "TMPDIR", "USER", "WORK", "ROOT", "MUSTER_SERVERS", "MUSTER_ROOT", "MUSTER_VAR_root", "MUSTER_ZK_AUTH",
+}
+
+// start runs a command in the background, its output in NAME.out and NAME.err: start w0 muster worker --job a. Testscript's
+// own background commands can be neither sent SIGTERM nor asked for their exit code.
+func start(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: start NAME COMMAND [ARGS]")
+	}
+	cmd := command(ts, args[1:])
+	for stream, to := range map[string]*io.Writer{".out": &cmd.Stdout, ".err": &cmd.Stderr} {
+		f, err := os.Create(ts.MkAbs(args[0] + stream))
+		ts.Check(err)
+		ts.Defer(func() { f.Close() })
+		*to = f
+	}
+	ts.Check(cmd.Start())
+	b := &background{cmd: cmd, ended: make(chan struct{})}
+	go func() {
+		defer close(b.ended)
+		_ = cmd.Wait() // ends reads the state
+	}()
+	ts.Value(backgroundKey{}).(map[string]*background)[args[0]] = b
+	ts.Defer(func() {
+		_ = cmd.Process.Kill()
+		<-b.ended
+	})
+}
+
+// command is a program with the script's environment.
+func command(ts *testscript.TestScript, args []string) *exec.Cmd {
+	program := args[0]
+	if program == "muster" {
+		program = filepath.Join(bin, program)
+	}
+	cmd := exec.Command(program, args[1:]...)
+	cmd.Dir = ts.MkAbs(".")
+	for _, name := range inherited {
+		if v := ts.Getenv(name); v != "" {
+			cmd.Env = append(cmd.Env, name+"="+v)
+		}
+	}
+	return cmd
+}
+
+// background is a command that start started.
+type background struct {
+	cmd   *exec.Cmd
+	ended chan struct{}
+}
+
+type backgroundKey struct{}
+
+func (b *background) signal(ts *testscript.TestScript, name string) {
+	sig := map[string]os.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP, "KILL": syscall.SIGKILL}[name]
+	if sig == nil {
+		ts.Fatalf("signal %s is not known", name)
+	}
+	ts.Check(b.cmd.Process.Signal(sig))
+}
+
+func find(ts *testscript.TestScript, name string) *background {
+	b := ts.Value(backgroundKey{}).(map[string]*background)[name]
+	if b == nil {
+		ts.Fatalf("nothing was started as %s", name)
+	}
+	return b
+}
+
+// sendSignal sends a signal to a command in the background: signal w0 TERM.
+func sendSignal(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: signal NAME INT|TERM|HUP|KILL")
+	}
+	find(ts, args[0]).signal(ts, args[1])
+}
+
+// ends waits for a command in the background, after sending it a signal if one is named, and checks its code:
+// ends w0 INT 130.
+func ends(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 || len(args) > 3 {
+		ts.Fatalf("usage: ends NAME [SIGNAL] CODE")
+	}
+	b := find(ts, args[0])
+	if len(args) == 3 {
+		b.signal(ts, args[1])
+	}
+	want, err := strconv.Atoi(args[len(args)-1])
+	ts.Check(err)
+	select {
+	case <-b.ended:
+	case <-time.After(30 * time.Second):
+		ts.Fatalf("%s does not end", args[0])
+	}
+	if got := b.cmd.ProcessState.ExitCode(); got != want {
+		ts.Fatalf("%s: exit code %d, want %d\n%s%s", args[0], got, want, ts.ReadFile(args[0]+".out"), ts.ReadFile(args[0]+".err"))
+	}
+}
+
+// eventually repeats a command until its output fits: eventually 'forming' muster status.
+func eventually(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: eventually REGEXP COMMAND [ARGS]")
+	}
+	want, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	var out []byte
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
+		if out, err = command(ts, args[1:]).CombinedOutput(); want.Match(out) {
+			return
+		}
+	}
+	ts.Fatalf("never saw %s: %v\n%s", args[0], err, out)
+}
+
+// zkCommand looks at znodes and changes them as somebody else would:
+//
+//	zk tree PATH                       the znodes below it
+//	zk set|create|ephemeral PATH TEXT  TEXT is a Go string without its quotes
+//	zk edit PATH OLD NEW               in its data
+//	zk delete PATH                     with everything below it
+//	zk forbid PATH                     to everybody
+//	zk closed PATH                     an empty one that everybody may only read
+//	zk complete PATH IDENTITY          as a worker whose command ended well; its live znode may be gone
+func zkCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: zk tree|set|create|ephemeral|edit|delete|forbid|complete PATH [ARGS]")
+	}
+	z := znodes{ts, ts.Value(sessionKey{}).(*zkconn.Session)}
+	text := ""
+	if len(args) > 2 {
+		var err error
+		text, err = strconv.Unquote(`"` + strings.ReplaceAll(args[2], `"`, `\"`) + `"`)
+		ts.Check(err)
+	}
+	switch path := args[1]; args[0] {
+	case "tree":
+		fmt.Fprint(ts.Stdout(), z.tree(path, ""))
+	case "set":
+		_, err := z.s.Set(context.Background(), path, []byte(text), -1)
+		ts.Check(err)
+	case "create":
+		z.create(path, text, zkconn.Persistent)
+	case "ephemeral":
+		z.create(path, text, zkconn.Ephemeral)
+	case "edit":
+		z.edit(path, args[2], args[3])
+	case "delete":
+		z.delete(path)
+	case "closed":
+		z.create(path, "", zkconn.Persistent, zkconn.World(zkconn.PermRead)...)
+	case "forbid":
+		z.forbid(path)
+	case "complete":
+		z.complete(path, args[2])
+	default:
+		ts.Fatalf("zk %s is not known", args[0])
+	}
+}

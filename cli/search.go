@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"muster/job"
+	"muster/spec"
+	"muster/zkstate/zkconn"
+)
+
+// searchFlags are those of the commands that look at jobs whether they are declared or not.
+type searchFlags struct {
+	vars  varFlags
+	root  string
+	named bool // an argument is the path of a job
+}
+
+func (f *searchFlags) addTo(fs *pflag.FlagSet) {
+	f.vars.addTo(fs)
+	fs.StringVar(&f.root, "root", "", "look below znode `PATH` (MUSTER_ROOT); default: the roots of the configuration here, else "+job.DefaultRoot)
+}
+
+// where is what such a command looks at.
+type where struct {
+	session *zkconn.Session
+	cfg     *spec.Config // nil: no configuration was needed, or there is none
+	roots   []string
+	paths   []string // declared jobs
+	home    string
+	servers []string
+}
+
+// search finds out where to look, and connects. The configuration where muster was started is read unless everything is
+// said without it, and a broken one is left aside when the place is named: it must not keep an operator from looking.
+func (p *process) search(ctx context.Context, f searchFlags) (where, error) {
+	var w where
+	root := cmp.Or(f.root, p.environ.value("MUSTER_ROOT"))
+	if root != "" {
+		if err := job.CheckRoot(root); err != nil {
+			return w, usagef("--root "+job.DefaultRoot, "root: %w", err)
+		}
+	}
+	enough := root != "" && (len(p.flags.servers) > 0 || p.environ.value("MUSTER_SERVERS") != "")
+	declared := target{timeout: time.Duration(sessionTimeout)}
+	if !enough && p.configured() {
+		cfg, err := p.load("", f.vars)
+		switch {
+		case err == nil:
+			w.cfg, declared, w.home = cfg, p.declaredTarget(cfg, ""), cfg.Home
+			w.roots, w.paths = cfg.Searched(), declaredPaths(cfg)
+		case errors.Is(err, errSaid) && (root != "" || f.named):
+			fmt.Fprintf(p.err, "\nThe configuration is left aside; ZooKeeper is looked for at %s.\n", strings.Join(p.target(declared).servers, ","))
+		default:
+			return w, err
+		}
+	}
+	if root != "" {
+		w.roots, w.paths = []string{root}, nil
+	}
+	if len(w.roots) == 0 {
+		w.roots = []string{job.DefaultRoot}
+	}
+	t := p.target(declared)
+	w.servers = slices.Clone(t.servers)
+	var err error
+	w.session, err = p.connect(ctx, t)
+	return w, err
+}

@@ -1,0 +1,67 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"muster/worker/wrap"
+)
+
+func newSelfCmd(p *process) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "self",
+		Short: "Inside a worker's command: say which worker this is",
+		Long:  `Says which worker of which job this is, asking the worker that runs the command.`,
+		Args:  between(0, 0, ""),
+		RunE:  func(cmd *cobra.Command, _ []string) error { return runSelf(cmd.Context(), p, asJSON) },
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	return cmd
+}
+
+func runSelf(ctx context.Context, p *process, asJSON bool) error {
+	c, err := p.inside("self")
+	if err != nil {
+		return err
+	}
+	self, err := c.Self(ctx)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return p.printJSON(self)
+	}
+	fmt.Fprintf(p.out, "worker %d of %d of %s/%s: %s\n", self.ID, self.Workers, self.Root, self.Job, printable(self.Identity))
+	return nil
+}
+
+// inside is the worker that runs this command.
+func (p *process) inside(command string) (*wrap.Client, error) {
+	socket := p.environ.value(wrap.SocketVariable)
+	if socket == "" {
+		return nil, usagef("muster worker --job NAME -- COMMAND", "muster %s works inside a worker's command, and there is no %s here", command, wrap.SocketVariable)
+	}
+	return wrap.NewClient(socket), nil
+}
+
+// answered is what a worker answered a request, with what to do about it.
+func answered(err error) error {
+	switch {
+	case errors.Is(err, wrap.ErrRequest):
+		return &problem{errUsage, err, "muster barrier --help"}
+	case errors.Is(err, wrap.ErrUnavailable):
+		return &problem{nil, err, "the worker that ran this command is gone; its own last line says why"}
+	}
+	return err
+}
+
+func (p *process) printJSON(v any) error {
+	e := json.NewEncoder(p.out)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}

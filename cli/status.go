@@ -1,0 +1,252 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"muster/plan"
+	"muster/report"
+	"muster/zkstate"
+	"muster/zkstate/znode"
+)
+
+// statusOptions of "muster status".
+type statusOptions struct {
+	searchFlags
+	watch, json bool
+}
+
+// watchEvery is how often a watched status is read again. It is drawn only when something changed.
+const watchEvery = time.Second
+
+// countedWorkers bounds for how many workers in all a table counts restarts: that costs three reads a worker.
+const countedWorkers = 1000
+
+func newStatusCmd(p *process) *cobra.Command {
+	var o statusOptions
+	cmd := &cobra.Command{
+		Use:   "status [GLOB | JOB]",
+		Short: "Show jobs and who of their workers is live",
+		Long: `Shows the jobs below a root, declared or not; of a single job that is named, its
+workers too, and which are missing.`,
+		Example: `  muster status
+  muster status 'ingest-*' --watch
+  muster status nightly --root /jobs/prod`,
+		Args: between(0, 1, "one name or pattern"),
+		RunE: func(cmd *cobra.Command, args []string) error { return runStatus(cmd.Context(), p, o, first(args)) },
+	}
+	o.searchFlags.addTo(cmd.Flags())
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "show it again whenever it changes, until interrupted")
+	cmd.Flags().BoolVar(&o.json, "json", false, "as JSON")
+	return cmd
+}
+
+func runStatus(ctx context.Context, p *process, o statusOptions, pattern string) error {
+	o.named = strings.HasPrefix(pattern, "/")
+	w, err := p.search(ctx, o.searchFlags)
+	if err != nil {
+		return err
+	}
+	defer w.session.Close()
+	if strings.HasPrefix(pattern, "/") && !special(pattern) {
+		w.roots, w.paths = []string{path.Dir(pattern)}, []string{pattern}
+	}
+	r := zkstate.NewReader(w.session, w.home)
+	if !o.watch {
+		return p.status(ctx, p.out, r, w, o, pattern)
+	}
+	return p.watchStatus(ctx, func(to io.Writer) error { return p.status(ctx, to, r, w, o, pattern) })
+}
+
+// watchStatus shows what show writes whenever it differs from before: a terminal is redrawn, a pipe gets one block after the
+// other. It ends with ctx, or when nobody reads any more.
+func (p *process) watchStatus(ctx context.Context, show func(io.Writer) error) error {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	var shown []byte
+	for p.out.err == nil {
+		var now bytes.Buffer
+		var found finding
+		err := show(&now)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil && !errors.As(err, &found) && now.Len() == 0 {
+			return err
+		}
+		if !bytes.Equal(shown, now.Bytes()) {
+			switch {
+			case isTerminal(p.out):
+				fmt.Fprint(p.out, "\x1b[H\x1b[2J")
+			case shown != nil:
+				fmt.Fprintln(p.out)
+			}
+			shown = now.Bytes()
+			_, _ = p.out.Write(shown)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return nil
+}
+
+// status reads and writes once.
+func (p *process) status(ctx context.Context, to io.Writer, r *zkstate.Reader, w where, o statusOptions, pattern string) error {
+	have, err := r.Read(ctx, w.roots, w.paths...)
+	if err != nil {
+		return err
+	}
+	jobs := selected(have, pattern)
+	if pattern != "" && len(jobs) == 0 {
+		return &problem{err: fmt.Errorf("no job %q below %s", pattern, strings.Join(w.roots, ", ")), next: "muster status shows all jobs; --root PATH looks elsewhere"}
+	}
+	detail := pattern != "" && !special(pattern) && len(jobs) == 1
+	workers := map[string][]report.Worker{}
+	if total(jobs) <= countedWorkers || detail {
+		if workers, err = readWorkers(ctx, r, jobs); err != nil {
+			return err
+		}
+	}
+	opts := p.layout()
+	switch {
+	case o.json && detail:
+		err = report.StatusJSON(to, jobs, workers)
+	case o.json:
+		err = report.StatusJSON(to, jobs, nil)
+	case detail:
+		err = report.Workers(to, jobs[0], workers[jobs[0].Path], opts)
+	case len(jobs) == 0:
+		fmt.Fprintf(to, "No jobs below %s.\n", strings.Join(w.roots, ", "))
+	default:
+		err = report.Status(to, jobs, opts)
+	}
+	if err != nil {
+		return err
+	}
+	return unread(o.notes(p, to), have.Unlisted, jobs)
+}
+
+// notes is where a remark goes: a watched status is drawn as a whole, and its remarks are drawn with it.
+func (o statusOptions) notes(p *process, to io.Writer) io.Writer {
+	switch {
+	case !o.watch:
+		return p.err
+	case o.json:
+		return io.Discard
+	}
+	return to
+}
+
+// unread says which roots could not be listed. Whatever could not be read needs attention.
+func unread(to io.Writer, roots []string, jobs []report.JobStatus) error {
+	for _, root := range roots {
+		fmt.Fprintf(to, "%s could not be listed: check the credentials in MUSTER_ZK_AUTH\n", root)
+	}
+	if len(roots) > 0 || slices.ContainsFunc(jobs, func(j report.JobStatus) bool { return j.Observed.Status() == plan.Unreadable }) {
+		return foundAttention
+	}
+	return nil
+}
+
+// special reports whether a pattern can fit more than one name.
+func special(pattern string) bool { return strings.ContainsAny(pattern, "*?") }
+
+// selected are the jobs that fit the pattern by path, name or recorded address; without a pattern, all.
+func selected(have plan.State, pattern string) []report.JobStatus {
+	var jobs []report.JobStatus
+	if pattern == "" {
+		pattern = "*"
+	}
+	fits := newGlobs([]string{pattern})
+	for _, at := range slices.Sorted(maps.Keys(have.Jobs)) {
+		o := have.Jobs[at]
+		names := []string{at, path.Base(at)}
+		if o.Record != nil {
+			names = append(names, o.Record.Job.Address)
+		}
+		if fits.match(names...) {
+			jobs = append(jobs, report.JobStatus{Path: at, Observed: o})
+		}
+	}
+	return jobs
+}
+
+func total(jobs []report.JobStatus) int {
+	n := 0
+	for _, j := range jobs {
+		n += max(j.Observed.Joined, j.Observed.Live)
+	}
+	return n
+}
+
+// readWorkers reads the workers of jobs, and counts their restarts.
+func readWorkers(ctx context.Context, r *zkstate.Reader, jobs []report.JobStatus) (map[string][]report.Worker, error) {
+	all := map[string][]report.Worker{}
+	for i, j := range jobs {
+		if j.Observed.Status() == plan.Unreadable || j.Observed.Foreign || j.Observed.Joined+j.Observed.Live == 0 {
+			continue
+		}
+		ws, err := r.Workers(ctx, j.Path)
+		if err != nil {
+			return nil, err
+		}
+		if err := leaveOutStrangers(ctx, r, j.Path, &jobs[i].Observed, ws); err != nil {
+			return nil, err
+		}
+		restarts := 0
+		for _, w := range ws {
+			all[j.Path] = append(all[j.Path], shownWorker(w))
+			restarts += max(0, w.Claim.Lives-1)
+		}
+		if !j.Observed.Classic {
+			jobs[i].Restarts = &restarts
+		}
+	}
+	return all, nil
+}
+
+// leaveOutStrangers names the children of a job znode that are no workers, and does not count them as live.
+func leaveOutStrangers(ctx context.Context, r *zkstate.Reader, at string, o *plan.Observed, ws []zkstate.Worker) error {
+	live := 0
+	for _, w := range ws {
+		if w.Live {
+			live++
+		}
+	}
+	if live >= o.Live {
+		return nil
+	}
+	if err := r.Name(ctx, at, o); err != nil {
+		return err
+	}
+	o.Live = max(0, o.Live-len(o.Strangers))
+	return nil
+}
+
+func shownWorker(w zkstate.Worker) report.Worker {
+	shown := report.Worker{ID: w.ID, Identity: w.Identity, Live: w.Live, Completed: w.Claim.State == znode.Done, Lives: w.Claim.Lives}
+	if w.Info.IP != "" {
+		shown.Address = w.Info.Address()
+	}
+	switch {
+	case w.Claim.Signal != "":
+		shown.Exit = w.Claim.Signal
+	case w.Claim.Exit != nil:
+		shown.Exit = strconv.Itoa(*w.Claim.Exit)
+	}
+	return shown
+}

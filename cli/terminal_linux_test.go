@@ -1,0 +1,211 @@
+package cli_test
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// terminal is a pseudo terminal and what was written to it.
+type terminal struct {
+	*screen
+	user, tty *os.File // what a user types into, and what muster is given
+}
+
+func newTerminal(t *testing.T) terminal {
+	t.Helper()
+	user, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(int(user.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.IoctlSetPointerInt(int(user.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	tty, err := os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	term := terminal{newScreen(), user, tty}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		_, _ = io.Copy(term.screen, user) // ends with an error when the last tty is closed
+	}()
+	t.Cleanup(func() { tty.Close(); <-read; user.Close() })
+	return term
+}
+
+func TestApplyAtATerminalAsksAndShowsABarWhenItTakesLong(t *testing.T) {
+	b := newBed(t, 30, "")
+	proxy := slowProxy(t, 40*time.Millisecond)
+	term := newTerminal(t)
+	cmd := b.command(proxy.Addr(), "apply", "--parallel", "1")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = term.tty, term.tty, term.tty
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	term.await(t, "To apply 30 changes, type yes: ")
+	fmt.Fprintln(term.user, "yes")
+	term.await(t, "] 25 of 30")
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	term.await(t, "Applied 30 of 30")
+	text := term.String()
+	for _, want := range []string{"\x1b[32m+\x1b[0m", "[######", "\r\x1b[K"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q on the terminal:\n%q", want, text)
+		}
+	}
+	if bar := strings.LastIndex(text, "of 30\r\x1b[K"); bar < 0 || strings.Contains(text[strings.Index(text, "Applied"):], "###") {
+		t.Errorf("the bar is left on the screen:\n%q", text)
+	}
+}
+
+// TestPlanFitsTheTerminal: also the line of counts, which is whole in a pipe.
+func TestPlanFitsTheTerminal(t *testing.T) {
+	b := newBed(t, 1, "")
+	term := newTerminal(t)
+	const columns = 60
+	if err := unix.IoctlSetWinsize(int(term.tty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: columns}); err != nil {
+		t.Fatal(err)
+	}
+	cmd := b.command(servers.Connect(), "plan", "--color", "never")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = term.tty, term.tty, term.tty
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v\n%s", err, term)
+	}
+	term.await(t, " 0 unchanged.\n")
+	for line := range strings.Lines(term.String()) {
+		if len([]rune(line)) > columns+1 {
+			t.Errorf("wider than %d columns: %s", columns, line)
+		}
+	}
+}
+
+// TestEndOfInputAtThePromptEndsTheLine: the answer is missing, and the message has a line of its own.
+func TestEndOfInputAtThePromptEndsTheLine(t *testing.T) {
+	b := newBed(t, 1, "")
+	term := newTerminal(t)
+	cmd := b.command(servers.Connect(), "apply")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = term.tty, term.tty, term.tty
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	term.await(t, "type yes: ")
+	fmt.Fprint(term.user, "\x04")
+	_ = cmd.Wait() // the code tells
+	if got := cmd.ProcessState.ExitCode(); got != 7 {
+		t.Errorf("code %d, want 7", got)
+	}
+	term.await(t, "type yes: \nmuster: declined")
+}
+
+func TestInterruptAtThePromptChangesNothing(t *testing.T) {
+	b := newBed(t, 1, "")
+	term := newTerminal(t)
+	cmd := b.command(servers.Connect(), "apply")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = term.tty, term.tty, term.tty
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	term.await(t, "type yes: ")
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // the code tells
+	if got := cmd.ProcessState.ExitCode(); got != 130 {
+		t.Errorf("code %d, want 130\n%s", got, term)
+	}
+	if out, err := b.command(servers.Connect(), "plan").Output(); err != nil || !strings.Contains(string(out), "Plan: 1 to create") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func TestWatchRedrawsATerminal(t *testing.T) {
+	b := newBed(t, 1, "")
+	if out, err := b.command(servers.Connect(), "apply", "--yes").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	term := newTerminal(t)
+	cmd := b.command(servers.Connect(), "status", "--watch")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = term.tty, term.tty, term.tty
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	term.await(t, "/j0  ready")
+	b.write(t, 2, "")
+	if out, err := b.command(servers.Connect(), "apply", "--yes").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	term.await(t, "/j1  ready")
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // the code tells
+	if got := cmd.ProcessState.ExitCode(); got != 143 {
+		t.Errorf("code %d, want 143", got)
+	}
+	if n := strings.Count(term.String(), "\x1b[H\x1b[2J"); n != 2 {
+		t.Errorf("drawn %d times, want 2:\n%q", n, term)
+	}
+}
+
+func TestColourIsDecidedPerStream(t *testing.T) {
+	b := newBed(t, 1, "")
+	for name, c := range map[string]struct {
+		env  []string
+		args []string
+		tty  bool
+		want bool
+	}{
+		"terminal":                     {tty: true, want: true},
+		"pipe":                         {},
+		"pipe_always":                  {args: []string{"--color", "always"}, want: true},
+		"terminal_never":               {args: []string{"--color=never"}, tty: true},
+		"terminal_no_color":            {env: []string{"NO_COLOR=1"}, tty: true},
+		"terminal_no_color_empty":      {env: []string{"NO_COLOR="}, tty: true, want: true},
+		"pipe_force_color":             {env: []string{"FORCE_COLOR=1"}, want: true},
+		"no_color_beats_force_color":   {env: []string{"FORCE_COLOR=1", "NO_COLOR=1"}, tty: true},
+		"always_beats_no_color":        {env: []string{"NO_COLOR=1"}, args: []string{"--color", "always"}, want: true},
+		"terminal_dumb":                {env: []string{"TERM=dumb"}, tty: true},
+		"force_color_beats_dumb":       {env: []string{"TERM=dumb", "FORCE_COLOR=1"}, tty: true, want: true},
+		"stderr_terminal_stdout_piped": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := b.command(servers.Connect(), append([]string{"plan"}, c.args...)...)
+			cmd.Env = append(cmd.Env, c.env...)
+			var out string
+			if c.tty {
+				term := newTerminal(t)
+				cmd.Stdout = term.tty
+				if err := cmd.Run(); err != nil {
+					t.Fatal(err)
+				}
+				term.await(t, "  create  job.j")
+				out = term.String()
+			} else {
+				cmd.Stderr = newTerminal(t).tty
+				piped, err := cmd.Output()
+				if err != nil {
+					t.Fatal(err)
+				}
+				out = string(piped)
+			}
+			if got := strings.Contains(out, "\x1b["); got != c.want {
+				t.Errorf("colour: %v, want %v\n%q", got, c.want, out)
+			}
+		})
+	}
+}

@@ -1,0 +1,132 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"muster/plan"
+	"muster/zkstate"
+)
+
+// terminateOptions of "muster terminate".
+type terminateOptions struct {
+	searchFlags
+	stack   string
+	timeout time.Duration
+	yes     bool
+}
+
+func newTerminateCmd(p *process) *cobra.Command {
+	var o terminateOptions
+	cmd := &cobra.Command{
+		Use:   "terminate JOB",
+		Short: "Ask the workers of a job to stop, then delete it",
+		Long: `Asks the workers of a job to stop their commands and to leave, waits until none
+is live, and deletes the job. It never deletes under live workers: when the time
+is over it takes the request back and names them.`,
+		Example: `  muster terminate nightly
+  muster terminate nightly --root /jobs/prod --stack etl-prod --yes`,
+		Args: between(1, 1, "the name, address or path of one job"),
+		RunE: func(cmd *cobra.Command, args []string) error { return runTerminate(cmd.Context(), p, o, args[0]) },
+	}
+	o.searchFlags.addTo(cmd.Flags())
+	cmd.Flags().StringVar(&o.stack, "stack", "", "`NAME` of the stack that owns the job; default that of the configuration here")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", time.Minute, "wait so long for the workers to leave")
+	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+	return cmd
+}
+
+func runTerminate(ctx context.Context, p *process, o terminateOptions, name string) error {
+	if why := p.mayNotAsk(); why != "" && !o.yes {
+		return usagef("muster terminate --yes", "%s, and --yes was not given", why)
+	}
+	w, err := p.search(ctx, o.searchFlags)
+	if err != nil {
+		return err
+	}
+	defer w.session.Close()
+	at, err := w.find(ctx, name)
+	if err != nil {
+		return err
+	}
+	if err := p.ownStack(&w, &o); err != nil {
+		return err
+	}
+	store, err := zkstate.NewStore(w.session, p.storeConfig(w.home, o.stack, nil))
+	if err != nil {
+		return err
+	}
+	if !o.yes {
+		if err := p.confirmTermination(ctx, store, at); err != nil {
+			return err
+		}
+	}
+	waiting := func(live []string) {
+		fmt.Fprintf(p.err, "waiting up to %s for %s to leave\n", o.timeout, count(len(live), "worker"))
+	}
+	if err := store.Terminate(ctx, at, o.timeout, waiting); err != nil {
+		return terminated(err, at, o.stack)
+	}
+	if !p.flags.quiet {
+		fmt.Fprintf(p.out, "%s is deleted; nobody works for it.\n", at)
+	}
+	return nil
+}
+
+// ownStack is the stack of the configuration here, if none is named. It is read even where everything else was said.
+func (p *process) ownStack(w *where, o *terminateOptions) error {
+	if o.stack != "" {
+		return nil
+	}
+	if w.cfg == nil && p.configured() {
+		cfg, err := p.load("", o.vars)
+		if err != nil {
+			return err
+		}
+		w.cfg, w.home = cfg, cfg.Home
+	}
+	if w.cfg == nil {
+		return usagef("muster terminate JOB --stack NAME", "there is no configuration here that says whose job it is")
+	}
+	o.stack = w.cfg.Stack
+	return nil
+}
+
+// confirmTermination asks, saying how many workers it would stop.
+func (p *process) confirmTermination(ctx context.Context, store *zkstate.Store, at string) error {
+	o, err := store.Look(ctx, at)
+	if err != nil {
+		return err
+	}
+	if o == nil {
+		return terminated(plan.ErrAlreadyDone, at, "")
+	}
+	fmt.Fprintf(p.err, "%s: %d live would be asked to stop, and the job deleted. To do so, type yes: ", at, o.Live)
+	answer, err := p.ask(ctx)
+	if err == nil && answer != "yes" {
+		err = &problem{errDeclined, fmt.Errorf("declined: %q is not %q; nothing was changed", answer, "yes"), "muster terminate asks again; --yes does not ask"}
+	}
+	return err
+}
+
+// terminated gives a refusal its kind, and says what to do.
+func terminated(err error, at, stack string) error {
+	switch {
+	case errors.Is(err, plan.ErrAlreadyDone):
+		return &problem{err: fmt.Errorf("there is no job at %s", at), next: "muster status shows what is there"}
+	case errors.Is(err, zkstate.ErrStillLive):
+		return &problem{errIncomplete, err, "muster status " + at + " shows them; the job is open again"}
+	case errors.Is(err, zkstate.ErrOtherStack):
+		return &problem{errDeclined, err, fmt.Sprintf("this is stack %s; to terminate it all the same, name its owner: --stack NAME", cmp.Or(stack, "(none)"))}
+	case errors.Is(err, zkstate.ErrProtected):
+		return &problem{errDeclined, err, "apply it without protect first"}
+	case errors.Is(err, plan.ErrMoved), errors.Is(err, plan.ErrUnknown):
+		return &problem{errIncomplete, err, "muster status " + at + " shows what is left"}
+	}
+	return err
+}

@@ -1,0 +1,226 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// helpWidth is the width that every help text fits.
+const helpWidth = 80
+
+// help prints what cmd is for, how it is called, and every flag it takes.
+func help(w io.Writer, cmd *cobra.Command) {
+	text := cmd.Long
+	if text == "" {
+		text = cmd.Short + "."
+	}
+	fmt.Fprintf(w, "%s\n\nUsage:\n", strings.TrimSpace(text))
+	if cmd.Runnable() && cmd.HasParent() {
+		fmt.Fprintf(w, "  %s\n", cmd.UseLine())
+	}
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprintf(w, "  %s COMMAND [flags]\n\nCommands:\n", cmd.CommandPath())
+		for _, c := range cmd.Commands() {
+			if c.IsAvailableCommand() {
+				fmt.Fprintf(w, "  %-11s %s\n", c.Name(), c.Short)
+			}
+		}
+	}
+	if cmd.HasExample() {
+		fmt.Fprintf(w, "\nExamples:\n%s\n", cmd.Example)
+	}
+	if cmd.HasAvailableLocalFlags() {
+		fmt.Fprintf(w, "\nFlags:\n%s", cmd.LocalFlags().FlagUsagesWrapped(helpWidth))
+	}
+	if cmd.HasAvailableInheritedFlags() {
+		fmt.Fprintf(w, "\nGlobal flags:\n%s", cmd.InheritedFlags().FlagUsagesWrapped(helpWidth))
+	}
+}
+
+// newHelpCmd is "muster help COMMAND".
+func newHelpCmd(p *process) *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Explain a command",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			topic, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return unknownCommand(cmd.Root(), args[len(args)-1])
+			}
+			help(p.out, topic)
+			return nil
+		},
+	}
+}
+
+// unknownCommand is a usage problem that names the command that was probably meant.
+func unknownCommand(root *cobra.Command, name string) error {
+	root.SuggestionsMinimumDistance = 2
+	if near := root.SuggestionsFor(name); len(near) > 0 {
+		return usagef("muster "+near[0], "unknown command %q: did you mean %q?", name, near[0])
+	}
+	return usagef("muster --help", "unknown command %q", name)
+}
+
+// flagError is a usage problem with a flag: it names the flag that was probably meant, and where to look.
+func flagError(cmd *cobra.Command, args []string, err error) error {
+	if !cmd.HasParent() { // "muster plna --out x": the command is what is wrong
+		if name := firstWord(cmd, args); name != "" {
+			return unknownCommand(cmd, name)
+		}
+	}
+	next := cmd.CommandPath() + " --help"
+	var unknown *pflag.NotExistError
+	var missing *pflag.ValueRequiredError
+	var invalid *pflag.InvalidValueError
+	switch {
+	case errors.As(err, &unknown):
+		if short := unknown.GetSpecifiedShortnames(); short != "" {
+			return usagef(next, "unknown flag -%s", short)
+		}
+		return unknownFlag(cmd, unknown.GetSpecifiedName())
+	case errors.As(err, &missing):
+		return usagef(next, "--%s needs a value", missing.GetFlag().Name)
+	case errors.As(err, &invalid):
+		return usagef(next, "--%s %q: %s", invalid.GetFlag().Name, invalid.GetValue(), remedy(invalid))
+	}
+	return usagef(next, "%s", err)
+}
+
+// unknownFlag names the flag of cmd that was probably meant.
+func unknownFlag(cmd *cobra.Command, name string) error {
+	next := cmd.CommandPath() + " --help"
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	if near := nearest(name, names); near != "" {
+		return usagef(next, "unknown flag --%s: did you mean --%s?", name, near)
+	}
+	return usagef(next, "unknown flag --%s", name)
+}
+
+// remedy says how a value of the flag is written.
+func remedy(e *pflag.InvalidValueError) string {
+	switch e.GetFlag().Value.Type() {
+	case "int":
+		return "write a whole number"
+	case "duration":
+		return "write a number and a unit, such as 30s or 2m"
+	case "bool":
+		return "write true or false"
+	}
+	return e.Unwrap().Error()
+}
+
+// firstWord is the first of args that is not a flag of root or its value.
+func firstWord(root *cobra.Command, args []string) string {
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	fs.ParseErrorsAllowlist.UnknownFlags = true
+	fs.AddFlagSet(root.PersistentFlags())
+	_ = fs.Parse(args) // only the words are wanted
+	return fs.Arg(0)
+}
+
+// between is a check of positional arguments: between low and high of them, called what.
+func between(low, high int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		next := cmd.CommandPath() + " --help"
+		switch {
+		case len(args) < low:
+			return usagef(next, "%s needs %s", cmd.CommandPath(), what)
+		case len(args) > high && high == 0:
+			return usagef(next, "%s takes no argument, and %q is one", cmd.CommandPath(), args[0])
+		case len(args) > high:
+			return usagef(next, "%s takes %s and nothing more: %q is too much", cmd.CommandPath(), what, args[high])
+		}
+		return nil
+	}
+}
+
+// nothingEmpty refuses arguments and values of flags that are empty: that is what a shell makes of a variable that is not
+// set, and a default would be something else than was meant. A command after -- is none of our business, and a shell that asks
+// for completions may have nothing of the last word yet.
+func nothingEmpty(cmd *cobra.Command, args []string) error {
+	if cmd.Name() == cobra.ShellCompRequestCmd || cmd.Name() == cobra.ShellCompNoDescRequestCmd {
+		return nil
+	}
+	next := "is a variable of the shell not set? " + cmd.CommandPath() + " --help"
+	if n := cmd.ArgsLenAtDash(); n >= 0 {
+		args = args[:n]
+	}
+	if slices.Contains(args, "") {
+		return usagef(next, "an argument is empty")
+	}
+	var err error
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		values := []string{f.Value.String()}
+		switch list, _ := f.Value.(pflag.SliceValue); f.Value.Type() {
+		case "string":
+		case "stringArray":
+			values = list.GetSlice()
+		case "stringSlice":
+			if values = list.GetSlice(); len(values) == 0 && f.Name == "servers" {
+				values = []string{""}
+			}
+		default:
+			return
+		}
+		if slices.Contains(values, "") {
+			err = usagef(next, "the value of --%s is empty", f.Name)
+		}
+	})
+	return err
+}
+
+// nearest is the one of names within two typing errors of name that is nearest; empty if there is none.
+func nearest(name string, names []string) string {
+	best, at := "", 3
+	for _, n := range slices.Sorted(slices.Values(names)) {
+		if d := distance(name, n); d < at && d < len(name) {
+			best, at = n, d
+		}
+	}
+	return best
+}
+
+// distance is the Levenshtein distance.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			substitute := diagonal
+			if a[i] != b[j] {
+				substitute++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(substitute, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// first is the only argument, or "".
+func first(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return args[0]
+}
+
+// count is "1 job" or "2 jobs".
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,50 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// validateOptions of "muster validate".
+type validateOptions struct {
+	vars varFlags
+	json bool
+}
+
+func newValidateCmd(p *process) *cobra.Command {
+	var o validateOptions
+	cmd := &cobra.Command{
+		Use:   "validate [DIR]",
+		Short: "Check a configuration without touching ZooKeeper",
+		Long:  `Checks the *.hcl files of a directory and reports every error in one run.`,
+		Args:  between(0, 1, "one directory"),
+		RunE:  func(_ *cobra.Command, args []string) error { return runValidate(p, o, first(args)) },
+	}
+	o.vars.addTo(cmd.Flags())
+	cmd.Flags().BoolVar(&o.json, "json", false, "print the findings as JSON")
+	return cmd
+}
+
+func runValidate(p *process, o validateOptions, dir string) error {
+	cfg, diags, err := p.parse(dir, o.vars, time.Time{})
+	if err != nil {
+		return err
+	}
+	switch {
+	case o.json:
+		err = diags.JSON(p.out)
+	case len(diags) > 0:
+		err = seenFrom(p.path(dir), diags).Text(p.err, p.color(p.err))
+	}
+	switch {
+	case err != nil:
+		return err
+	case diags.HasErrors():
+		return errSaid
+	case !o.json && !p.flags.quiet:
+		fmt.Fprintf(p.out, "Valid: stack %s, %s.\n", cfg.Stack, count(len(cfg.Jobs), "job"))
+	}
+	return nil
+}

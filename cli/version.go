@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// Version is of this source tree. Which commit of it a binary is from, the go command has written into it.
+const Version = "0.1.0"
+
+// versionInfo is what "version --json" prints.
+type versionInfo struct {
+	FormatVersion string `json:"format_version"`
+	Version       string `json:"version"`
+	Revision      string `json:"revision,omitempty"` // of git; empty: built outside of it
+	Modified      bool   `json:"modified,omitempty"` // there were changes that are not in the revision
+	Go            string `json:"go"`
+	Platform      string `json:"platform"`
+}
+
+func newVersionCmd(p *process) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  between(0, 0, ""),
+		RunE:  func(*cobra.Command, []string) error { return runVersion(p, asJSON) },
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	return cmd
+}
+
+func runVersion(p *process, asJSON bool) error {
+	v := version()
+	if asJSON {
+		return printJSON(p.out, v)
+	}
+	if v.Revision != "" {
+		v.Version += " " + v.Revision[:min(12, len(v.Revision))]
+	}
+	if v.Modified {
+		v.Version += " modified"
+	}
+	fmt.Fprintf(p.out, "muster %s (%s, %s)\n", v.Version, v.Go, v.Platform)
+	return nil
+}
+
+func version() versionInfo {
+	v := versionInfo{FormatVersion: "1.0", Version: Version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			switch s.Key {
+			case "vcs.revision":
+				v.Revision = s.Value
+			case "vcs.modified":
+				v.Modified = s.Value == "true"
+			}
+		}
+	}
+	return v
+}
+
+// printJSON prints v indented, with a line end.
+func printJSON(p *stream, v any) error {
+	enc := json.NewEncoder(p)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}

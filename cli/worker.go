@@ -1,0 +1,202 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"muster/job"
+	"muster/worker"
+	"muster/worker/wrap"
+)
+
+// workerOptions of "muster worker".
+type workerOptions struct {
+	job, root           string
+	dir                 string // of a configuration that declares the job; declared says whether there is one
+	declared            bool
+	vars                varFlags
+	identity, advertise string
+	run                 string
+	start, takeover     string
+	onLoss              string
+	grace, joinTimeout  time.Duration
+	http                string
+	command             []string
+}
+
+func newWorkerCmd(p *process) *cobra.Command {
+	var o workerOptions
+	cmd := &cobra.Command{
+		Use:   "worker --job NAME [-- COMMAND ARGS...]",
+		Short: "Join a job as one of its workers, and run a command as that",
+		Long: `Joins the job and runs the command as one of its workers: signals are passed
+on, the exit code is the command's, and when the command has ended by itself
+with 0 the worker has completed. The command is told who it is by MUSTER_ID and
+other variables, and takes part with "muster barrier" and its like. Without a
+command the worker prints its id and who has joined, and stays until it is
+interrupted.
+
+The last line on standard error says whose the exit code is.`,
+		Example: `  muster worker --job ingest -- ./ingest.sh
+  muster worker --job train -- sh -c 'load && muster barrier loaded && compute'
+  muster worker --job ingest --root /jobs/prod --identity worker-0`,
+		Args: afterDash,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.command, o.declared = args, cmd.Flags().Changed("file")
+			return p.verdict(cmd.Context(), o, runWorker(cmd.Context(), p, o))
+		},
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&o.job, "job", "", "`NAME` of the job")
+	fs.StringVar(&o.root, "root", "", "znode `PATH` that the job is below (MUSTER_ROOT); default "+job.DefaultRoot)
+	fs.StringVarP(&o.dir, "file", "f", "", "create the job as the configuration in `DIR` declares it, if it is missing")
+	o.vars.addTo(fs)
+	fs.StringVar(&o.identity, "identity", "", "`NAME` that survives a restart (MUSTER_IDENTITY); default the index of a container, else the address")
+	fs.StringVar(&o.advertise, "advertise", "", "`IP:PORT` at which other workers reach this one; default this machine and a free port")
+	fs.StringVar(&o.run, "run", "", "`NAME` of this run, which is not joined again once it has completed (MUSTER_RUN)")
+	fs.StringVar(&o.start, "start", string(wrap.StartJoined), "start the command `WHEN`: joined, all (have joined) or barrier (all are live)")
+	fs.StringVar(&o.takeover, "takeover", "wait", "`DO` that while an older process is this worker: wait or fail")
+	fs.StringVar(&o.onLoss, "on-loss", string(wrap.LossRejoin), "`DO` that when the session is lost: rejoin, or stop the command")
+	fs.DurationVar(&o.grace, "grace", 30*time.Second, "kill the command if it has not ended so long after it was asked to")
+	fs.DurationVar(&o.joinTimeout, "join-timeout", 0, "wait so long for the job, for a place and for all; default: what the job says")
+	fs.StringVar(&o.http, "http", "", "serve /live, /ready and /metrics at `ADDR`")
+	return cmd
+}
+
+// afterDash takes the arguments after --, and no others: flags before a command and its own would be one heap.
+func afterDash(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
+		return usagef("muster worker --job NAME -- "+args[0], "put -- before the command: %q stands before it", args[0])
+	}
+	return nil
+}
+
+func (o workerOptions) check() error {
+	for _, c := range []struct {
+		flag, value string
+		known       []string
+	}{
+		{"start", o.start, []string{string(wrap.StartJoined), string(wrap.StartAll), string(wrap.StartBarrier)}},
+		{"takeover", o.takeover, []string{"wait", "fail"}},
+		{"on-loss", o.onLoss, []string{string(wrap.LossRejoin), string(wrap.LossStop)}},
+	} {
+		if !slices.Contains(c.known, c.value) {
+			return usagef(fmt.Sprintf("--%s %s", c.flag, c.known[0]), "--%s %q is none of %q", c.flag, c.value, c.known)
+		}
+	}
+	if o.grace < 0 || o.joinTimeout < 0 {
+		return usagef("muster worker --help", "a duration is not negative")
+	}
+	if err := job.CheckName(o.job); err != nil {
+		return usagef("muster worker --job NAME", "--job: %w", err)
+	}
+	return nil
+}
+
+// ended is a worker that came as far as joining, and how it ended.
+type ended struct{ wrap.Ending }
+
+func (e *ended) Error() string { return e.Text }
+
+func runWorker(ctx context.Context, p *process, o workerOptions) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	b, err := p.newBadge(o)
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	files, closeFiles, err := p.files()
+	if err != nil {
+		return err
+	}
+	defer closeFiles()
+	signals, release := takeSignals()
+	defer release()
+	return &ended{wrap.Run(ctx, wrap.Config{
+		Command: o.command, Dir: p.flags.dir, Environ: p.environ, Files: files, Idle: p.idle,
+		Start: wrap.Start(o.start), OnLoss: wrap.OnLoss(o.onLoss), JoinTimeout: o.joinTimeout, Grace: o.grace, HTTP: o.http,
+		Join: b.join, Rejoin: b.rejoin, Signals: signals, Log: p.log,
+	})}
+}
+
+// takeSignals makes signals the worker's business. Whoever else was told of them is not any more: a second SIGTERM must not
+// end this process before it has killed the command.
+func takeSignals() (<-chan os.Signal, func()) {
+	signals := make(chan os.Signal, 16)
+	caught := slices.DeleteFunc(wrap.Signals(), func(sig os.Signal) bool {
+		return sig == syscall.SIGHUP && signal.Ignored(sig) // nohup stays in force
+	})
+	signal.Reset(caught...)
+	signal.Notify(signals, caught...)
+	return signals, func() { signal.Stop(signals) }
+}
+
+// files are the standard streams as a command can inherit them.
+func (p *process) files() ([]*os.File, func(), error) {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	files := []*os.File{null, null, null}
+	for i, stream := range []any{p.in, p.out.w, p.err.w} {
+		if f, ok := stream.(*os.File); ok {
+			files[i] = f
+		}
+	}
+	return files, func() { _ = null.Close() }, nil
+}
+
+// idle is a worker without a command.
+func (p *process) idle(ctx context.Context, m *worker.Member) error {
+	fmt.Fprintln(p.out, joinedAs(m))
+	ws, err := m.Joined(ctx)
+	if err != nil {
+		return err
+	}
+	for _, w := range ws {
+		fmt.Fprintf(p.out, "  %-5d %s\n", w.ID, printable(w.Address()))
+	}
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+func joinedAs(m *worker.Member) string {
+	return fmt.Sprintf("joined %s as worker %d of %d: %s", m.Job.Path(), m.ID, m.Job.Workers, m.Identity)
+}
+
+// verdict says on the last line of standard error whose the exit code is: a command's can be equal to one of muster's.
+func (p *process) verdict(ctx context.Context, o workerOptions, err error) error {
+	e := new(ended)
+	if !errors.As(err, &e) {
+		e = &ended{wrap.Ending{Err: err}}
+	}
+	code := e.Code
+	if code == 0 && e.Err != nil {
+		code = exitCode(ctx, e.Err)
+	}
+	over := errors.Is(e.Err, worker.ErrDone) || errors.Is(e.Err, worker.ErrCompleted)
+	whose, text := "muster's", cmp.Or(e.Text, "no command was started")
+	switch {
+	case e.Err == nil:
+		whose = "the command's"
+	case over || e.Code != 0: // one line says it all
+		text = e.Err.Error() + "; " + text
+	default:
+		p.complain(ctx, e.Err)
+	}
+	if over || len(o.command) > 0 && !(p.flags.quiet && code == 0) {
+		fmt.Fprintf(p.err, "muster: exit %d is %s: %s\n", code, whose, printable(text))
+	}
+	return finding(code)
+}

@@ -1,0 +1,76 @@
+package cli_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// ready applies the bed's configuration.
+func (b bed) ready(t *testing.T) {
+	t.Helper()
+	if out, err := b.command(servers.Connect(), "apply", "--yes").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// TestACommandAtATerminalOwnsIt: it can read what a user types, is interrupted by the keyboard, and muster has the terminal
+// back afterwards.
+func TestACommandAtATerminalOwnsIt(t *testing.T) {
+	b := newBed(t, 1, "")
+	b.ready(t)
+	term := newTerminal(t)
+	script := fmt.Sprintf(`%s worker --job j0 --root %s --identity w0 -- sh -c 'read x; echo "it reads $x"; exec sleep 1000'
+echo "code $?"; read y; echo "the shell reads $y"`, filepath.Join(bin, "muster"), b.root)
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", script) // its end hangs up on all that are at the terminal
+	cmd.Dir, cmd.Env = b.dir, append(os.Environ(), "MUSTER_SERVERS="+servers.Connect())
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = term.tty, term.tty, term.tty
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	term.await(t, "as worker 0 of 2: w0")
+	fmt.Fprintln(term.user, "typed")
+	term.await(t, "it reads typed")
+	fmt.Fprint(term.user, "\x03") // Ctrl-C
+	term.await(t, "ended by SIGINT")
+	term.await(t, "code 130")
+	fmt.Fprintln(term.user, "more")
+	term.await(t, "the shell reads more")
+	_ = cmd.Wait() // the text tells
+}
+
+// TestAWorkerAsProcessOne: zombies are reaped, the exit code is the command's, and a signal reaches it.
+func TestAWorkerAsProcessOne(t *testing.T) {
+	b := newBed(t, 1, "")
+	b.ready(t)
+	flags := []string{"--pid", "--fork", "--mount-proc", "--kill-child"}
+	if os.Getuid() != 0 {
+		flags = append(flags, "--user", "--map-root-user")
+	}
+	if out, err := exec.Command("unshare", append(flags, "true")...).CombinedOutput(); err != nil {
+		t.Fatalf("this test needs a pid namespace: %v\n%s"+
+			"install unshare (apt-get install util-linux); without root, allow user namespaces (sysctl kernel.unprivileged_userns_clone=1)", err, out)
+	}
+	script := `for i in 1 2 3 4 5; do (sh -c 'exit 3' &) ; done
+while grep -ls '^State:[[:space:]]*Z' /proc/[0-9]*/status; do :; done
+muster self && echo "process $PPID"
+kill -TERM 1
+sleep 1000`
+	args := append(flags, filepath.Join(bin, "muster"), "worker", "--job", "j0", "--root", b.root, "--identity", "w0", "--",
+		"sh", "-c", "trap 'exit 6' TERM; "+strings.Replace(script, "sleep 1000", "sleep 1000 & wait", 1))
+	cmd := exec.Command("unshare", args...)
+	cmd.Dir = b.dir
+	cmd.Env = append(os.Environ(), "MUSTER_SERVERS="+servers.Connect(), "PATH="+bin+":"+os.Getenv("PATH"))
+	var out, stderr strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &stderr
+	_ = cmd.Run() // the code tells
+	want := fmt.Sprintf("worker 0 of 2 of %s/j0: w0\nprocess 1\n", b.root)
+	if code := cmd.ProcessState.ExitCode(); code != 6 || out.String() != want {
+		t.Errorf("code %d, want 6; output %q, want %q\n%s", code, out.String(), want, stderr.String())
+	}
+}

@@ -1,0 +1,101 @@
+package cli_test
+
+import (
+	"context"
+	"errors"
+	"path"
+	"strings"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// znodes changes ZooKeeper beside muster, for one script.
+type znodes struct {
+	ts *testscript.TestScript
+	s  *zkconn.Session
+}
+
+var anyone = zkconn.World(zkconn.PermAll)
+
+func (z znodes) tree(dir, indent string) string {
+	names, _, err := z.s.Children(context.Background(), dir)
+	if errors.Is(err, zkconn.ErrNoAuth) {
+		return indent + "(closed)\n"
+	}
+	z.ts.Check(err)
+	var b strings.Builder
+	for _, name := range names {
+		b.WriteString(indent + name + "\n" + z.tree(path.Join(dir, name), indent+"  "))
+	}
+	return b.String()
+}
+
+func (z znodes) create(p, text string, mode zkconn.Mode, acl ...zkconn.ACL) {
+	if acl == nil {
+		acl = anyone
+	}
+	if parent := path.Dir(p); parent != "/" {
+		if _, ok, err := z.s.Exists(context.Background(), parent); err == nil && !ok {
+			z.create(parent, "", zkconn.Persistent)
+		}
+	}
+	_, err := z.s.Create(context.Background(), p, []byte(text), mode, acl)
+	z.ts.Check(err)
+}
+
+func (z znodes) read(p string) (string, zkconn.Stat) {
+	body, stat, err := z.s.Get(context.Background(), p)
+	z.ts.Check(err)
+	return string(body), stat
+}
+
+func (z znodes) edit(p, old, new string) {
+	body, stat := z.read(p)
+	if !strings.Contains(body, old) {
+		z.ts.Fatalf("%s does not hold %q: %s", p, old, body)
+	}
+	_, err := z.s.Set(context.Background(), p, []byte(strings.Replace(body, old, new, 1)), stat.Version)
+	z.ts.Check(err)
+}
+
+func (z znodes) delete(p string) {
+	names, stat, err := z.s.Children(context.Background(), p)
+	z.ts.Check(err)
+	for _, name := range names {
+		z.delete(path.Join(p, name))
+	}
+	z.ts.Check(z.s.Delete(context.Background(), p, stat.Version))
+}
+
+// forbid makes a childless znode anew so that nobody may read it.
+func (z znodes) forbid(p string) {
+	body := ""
+	if _, ok, err := z.s.Exists(context.Background(), p); err == nil && ok {
+		body, _ = z.read(p)
+		z.delete(p)
+	}
+	z.create(p, body, zkconn.Persistent, zkconn.ACL{Perms: zkconn.PermDelete | zkconn.PermCreate, Scheme: "world", ID: "anyone"})
+}
+
+// complete does what a worker does whose command ended well.
+func (z znodes) complete(jobPath, identity string) {
+	root, name := path.Split(jobPath)
+	root = path.Clean(root)
+	body, _ := z.read(znode.Record(root, name))
+	rec, err := znode.DecodeRecord([]byte(body))
+	z.ts.Check(err)
+	claim := znode.ByIdentity(root, rec.Generation, identity)
+	_, stat := z.read(claim)
+	zero := 0
+	done, err := znode.EncodeClaim(znode.Claim{Nonce: "n", Lives: 1, State: znode.Done, Exit: &zero})
+	z.ts.Check(err)
+	_, err = z.s.Multi(context.Background(),
+		zkconn.CheckOp(znode.Gate(root, rec.Generation), 0),
+		zkconn.SetOp(claim, done, stat.Version),
+		zkconn.CreateOp(znode.NewEnd(root, rec.Generation), nil, zkconn.PersistentSequential, anyone),
+	)
+	z.ts.Check(err)
+}

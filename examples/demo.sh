@@ -1,0 +1,163 @@
+#!/usr/bin/env bash
+# The main job of muster, on a throw-away ZooKeeper: declare, plan, apply, what happens when a worker is in the way, and a run of
+# four workers of which one dies. Every command it shows is the one it runs. It leaves no process and no file behind; with MUSTER_SERVERS it uses that
+# ensemble below a root of its own, where only empty folders are left at the end.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+muster=${MUSTER:-$PWD/muster} # make demo builds it
+dir=$(mktemp -d)
+pids=()
+
+cleanup() {
+	for pid in ${pids[@]+"${pids[@]}"}; do
+		kill "$pid" 2>/dev/null || true
+	done
+	wait 2>/dev/null || true
+	rm -rf "$dir"
+}
+trap cleanup EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+say() { printf '\n\033[1m# %s\033[0m\n' "$*" | if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then cat; else sed 's/\x1b\[[0-9]*m//g'; fi; }
+
+# run CODE COMMAND...: shows a command, runs it, and checks the exit code that the demo promises.
+run() {
+	local want=$1 code=0
+	shift
+	printf '$'
+	for word in "${@//$muster/muster}"; do
+		case $word in
+		*[!A-Za-z0-9_./=-]*) printf " '%s'" "$word" ;;
+		*) printf ' %s' "$word" ;;
+		esac
+	done
+	echo
+	"$@" || code=$?
+	if [ "$code" != "$want" ]; then
+		echo "demo: expected exit code $want and got $code" >&2
+		exit 1
+	fi
+	[ "$code" = 0 ] || echo "[exit code $code]"
+}
+
+# until_says TEXT COMMAND...: waits, at most 20 s, until a command's output holds a text.
+until_says() {
+	local text=$1 end=$((SECONDS + 20))
+	shift
+	until "$@" 2>/dev/null | grep -q "$text"; do
+		if [ $SECONDS -ge $end ]; then
+			echo "demo: waited 20 s for: $text" >&2
+			exit 1
+		fi
+		sleep 0.1
+	done
+}
+
+if [ -n "${MUSTER_SERVERS:-}" ]; then
+	say "ZooKeeper: $MUSTER_SERVERS"
+else
+	say "a throw-away ZooKeeper"
+	echo '$ muster dev &'
+	"$muster" dev >"$dir/dev" &
+	pids+=($!)
+	until_says MUSTER_SERVERS cat "$dir/dev"
+	head -n 1 "$dir/dev"
+	eval "$(grep MUSTER_SERVERS "$dir/dev")"
+fi
+export MUSTER_SERVERS
+export TMPDIR=$dir # a worker that is killed with -9 leaves its socket behind
+root=/muster-demo-$$
+cp examples/one-job/* "$dir/"
+export MUSTER_VAR_root=$root
+cd "$dir"
+
+say "what is declared (examples/one-job)"
+run 0 sed -n '/^job/,$p' jobs.hcl
+run 0 "$muster" validate -q
+say "plan: what ZooKeeper lacks; apply: make it so"
+run 0 "$muster" plan
+run 0 "$muster" apply --yes
+run 0 "$muster" plan --detailed-exitcode
+
+say "a worker joins"
+echo "\$ muster worker --job hello --root $root --identity worker-0 &"
+"$muster" worker --job hello --root "$root" --identity worker-0 >"$dir/worker" 2>&1 &
+worker=$!
+pids+=("$worker")
+until_says joined cat "$dir/worker"
+cat "$dir/worker"
+run 0 "$muster" status --root "$root"
+
+say "somebody wants six workers instead of four, while one is at work: blocked"
+run 0 sed -i 's/workers = 4/workers = 6/' jobs.hcl
+run 3 "$muster" plan --detailed-exitcode
+
+say "the worker crashes: after its session (2 s) the job is the leftover of a run that died"
+echo "\$ kill -9 $worker"
+kill -9 "$worker"
+wait "$worker" 2>/dev/null || true
+until_says stale "$muster" status --root "$root"
+run 2 "$muster" plan --detailed-exitcode
+
+say "apply waits until the job has been stale for a while (3 s), and replaces it"
+run 0 "$muster" apply --yes
+run 0 "$muster" plan --detailed-exitcode
+
+say "four workers run a script that meets the others at a barrier (examples/one-job/load.sh)"
+run 0 sed -i 's/workers = 6/workers = 4/' jobs.hcl
+run 0 "$muster" apply --yes
+"$muster" status --root "$root" --watch >"$dir/watch" &
+pids+=($!)
+PATH=$(dirname "$muster"):$PATH # the script calls muster
+
+# start N [NAME=VALUE]: one worker in the background; its pid is left in $started.
+start() {
+	echo "\$ ${2:+$2 }muster worker --job hello --root $root --identity worker-$1 -- ./load.sh &"
+	env ${2:+"$2"} "$muster" worker --job hello --root "$root" --identity "worker-$1" -- ./load.sh >>"$dir/worker-$1.log" 2>&1 &
+	started=$!
+	pids+=("$started")
+}
+
+workers=()
+for n in 0 1 3; do
+	start $n
+	workers+=("$started")
+done
+start 2 SLOW=1
+until_says loading cat "$dir/worker-2.log"
+for n in 0 1 3; do
+	until_says loading cat "$dir/worker-$n.log"
+done
+run 0 "$muster" status --root "$root" hello
+
+say "one of them dies before the barrier and is started again: it gets its old id, and nobody has noticed"
+echo "\$ kill -9 $started"
+kill -9 "$started"
+wait "$started" 2>/dev/null || true
+start 2
+workers+=("$started")
+for worker in "${workers[@]}"; do
+	code=0
+	wait "$worker" || code=$?
+	if [ "$code" != 0 ]; then
+		cat "$dir"/worker-?.log >&2
+		echo "demo: a worker ended with $code" >&2
+		exit 1
+	fi
+done
+run 0 cat worker-0.log worker-1.log worker-2.log worker-3.log
+
+say "all have completed: the last one made the job ready for its next run"
+run 0 "$muster" status --root "$root"
+run 0 "$muster" plan --detailed-exitcode
+until_says 'ready .* 20' cat "$dir/watch"
+echo "what muster status --watch saw on the way:"
+sed -n "s#^$root/hello *#  #p" "$dir/watch" | uniq
+
+say "nothing is declared any more: apply deletes what is ours"
+run 0 sed -i '/^job/,$d' jobs.hcl
+run 7 "$muster" apply --yes
+run 0 "$muster" apply --yes --allow-empty
+say "done: no process and no file is left"

@@ -1,0 +1,27 @@
+# Two teams, one ZooKeeper, one root: each directory is a configuration with a stack of its own.
+#
+#   muster apply examples/many-stacks/team-a
+#   muster apply examples/many-stacks/team-b
+#
+# Jobs of the other stack are counted as unmanaged and never changed. Should both declare a job with one path, the second
+# plan says "blocked: owned by stack team-a".
+
+muster {
+  stack = "team-a"
+}
+
+defaults {
+  root = "/jobs/shared"
+
+  labels = {
+    team = "a"
+  }
+}
+
+job "clicks" {
+  workers = 8
+}
+
+job "sessions" {
+  workers = 4
+}

@@ -1,0 +1,29 @@
+# The other half of examples/many-stacks: see team-a/jobs.hcl.
+
+muster {
+  stack = "team-b"
+
+  # To take jobs over from a stack that is given up, name it here and declare the jobs below:
+  # take_over = ["team-old"]
+}
+
+defaults {
+  root = "/jobs/shared"
+
+  labels = {
+    team = "b"
+  }
+}
+
+job "billing" {
+  workers = 2
+}
+
+# Nightly: the last worker that completes makes the job ready for the next night. That is the default.
+job "report" {
+  workers = 6
+
+  lifecycle {
+    on_complete = "reset"
+  }
+}

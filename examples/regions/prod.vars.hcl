@@ -1,0 +1,9 @@
+# Read only when it is asked for: --var-file examples/regions/prod.vars.hcl
+
+environment = "prod"
+
+regions = {
+  ap = 8
+  eu = 12
+  us = 24
+}

@@ -1,0 +1,41 @@
+// Command muster keeps distributed jobs in ZooKeeper: declare, plan, apply, join.
+//
+// This file is the process: arguments, environment, standard streams, signals and the exit code. Everything else is
+// package cli.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"muster/cli"
+)
+
+func main() {
+	ctx, stop := context.WithCancelCause(context.Background())
+	go drainThenStop(caught(), stop) // caught at once: "muster worker" takes signals over
+	os.Exit(cli.Run(ctx, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
+}
+
+// caught are the signals that stop a command.
+func caught() <-chan os.Signal {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // nohup stays in force
+		signal.Notify(signals, syscall.SIGHUP)
+	}
+	// Asked for and never read: a closed pipe is then an error of Write, not the death of an apply half-way.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	return signals
+}
+
+// drainThenStop ends the context at the first signal, so that a command finishes what it has begun, and the process at
+// the second.
+func drainThenStop(signals <-chan os.Signal, stop context.CancelCauseFunc) {
+	first := cli.Stopped{Signal: (<-signals).(syscall.Signal)}
+	stop(first)
+	second := cli.Stopped{Signal: (<-signals).(syscall.Signal)}
+	os.Exit(second.ExitCode())
+}
