@@ -1,0 +1,149 @@
+package golden
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "muster"
+
+// room is what one package may import besides the standard library: ours by path below the module, others by the start
+// of their import path. Tests may import more, but of others only what testRoom adds.
+type room struct{ ours, others []string }
+
+// everything stands for all of our packages.
+const everything = "*"
+
+// floorPlan has a row for every package. A new package needs a row first: what is it for, and what may it know?
+func floorPlan() map[string]room {
+	const (
+		hcl      = "github.com/hashicorp/hcl/v2"
+		cty      = "github.com/zclconf/go-cty"
+		protobuf = "google.golang.org/protobuf"
+		sync     = "golang.org/x/sync"
+	)
+	return map[string]room{
+		"":       {ours: []string{"cli"}},
+		"cli":    {ours: []string{everything}, others: []string{"github.com/spf13/", "golang.org/x/term", "golang.org/x/sys", sync}},
+		"job":    {},
+		"plan":   {ours: []string{"job"}},
+		"report": {ours: []string{"job", "plan", "apply"}},
+		"apply":  {ours: []string{"plan"}},
+		// What hcl itself uses for suggestions and for the width of a character costs nothing more.
+		"spec":           {ours: []string{"job"}, others: []string{hcl, cty, "github.com/agext/levenshtein", "golang.org/x/text/width"}},
+		"zkstate":        {ours: []string{"job", "plan", "zkstate/zkconn", "zkstate/znode"}, others: []string{sync}},
+		"zkstate/zkconn": {others: []string{"github.com/go-zookeeper/zk"}},
+		"zkstate/znode":  {ours: []string{"job", "zkstate/znode/internal/jobmaster"}, others: []string{protobuf}},
+		// The generated code of the classic messages.
+		"zkstate/znode/internal/jobmaster": {others: []string{protobuf}},
+		// plan only for the status of what zkstate observed: a worker does not plan.
+		"worker":      {ours: []string{"job", "plan", "zkstate", "zkstate/zkconn", "zkstate/znode"}, others: []string{sync}},
+		"worker/wrap": {ours: []string{"worker"}, others: []string{"github.com/prometheus/client_golang"}},
+		"zkserver":    {},
+		"golden":      {ours: []string{"job", "spec", "plan", "report"}},
+	}
+}
+
+// testRoom is what every package's tests may import of others. The raw client is there to be measured against, the library of
+// JSON Schemas to hold what muster writes against the schemas it ships.
+func testRoom() []string {
+	return []string{
+		"github.com/google/go-cmp", "github.com/rogpeppe/go-internal", "github.com/go-zookeeper/zk", "golang.org/x/sys",
+		"github.com/santhosh-tekuri/jsonschema/v6", "go.yaml.in/yaml/v3",
+	}
+}
+
+// listed is what go list says of a package.
+type listed struct {
+	ImportPath                         string
+	Standard                           bool
+	Imports, TestImports, XTestImports []string
+}
+
+// goList runs go list in the module.
+func goList(t *testing.T, args ...string) []listed {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json=ImportPath,Standard,Imports,TestImports,XTestImports"}, args...)...)
+	cmd.Dir = ".."
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, stderr.String())
+	}
+	var all []listed
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var l listed
+		if err := dec.Decode(&l); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, l)
+	}
+}
+
+// ours is the path below the module.
+func ours(importPath string) (string, bool) {
+	if importPath == module {
+		return "", true
+	}
+	return strings.CutPrefix(importPath, module+"/")
+}
+
+func TestFloorPlan(t *testing.T) {
+	standard := map[string]bool{"C": true}
+	for _, l := range goList(t, "std") {
+		standard[l.ImportPath] = true
+	}
+	rooms := floorPlan()
+	for _, l := range goList(t, "./...") {
+		name, _ := ours(l.ImportPath)
+		r, ok := rooms[name]
+		if !ok {
+			t.Errorf("package %s has no row in the floor plan", l.ImportPath)
+			continue
+		}
+		for _, path := range l.Imports {
+			if !standard[path] && !r.allows(path) {
+				t.Errorf("%s imports %s, which its row in the floor plan does not allow", l.ImportPath, path)
+			}
+		}
+		r.ours, r.others = []string{everything}, append(r.others, testRoom()...)
+		for _, path := range slices.Concat(l.TestImports, l.XTestImports) {
+			if !standard[path] && !r.allows(path) {
+				t.Errorf("tests of %s import %s, which the floor plan does not allow", l.ImportPath, path)
+			}
+		}
+	}
+}
+
+func (r room) allows(path string) bool {
+	if name, ok := ours(path); ok {
+		return slices.Contains(r.ours, everything) || slices.Contains(r.ours, name)
+	}
+	return slices.ContainsFunc(r.others, func(start string) bool { return strings.HasPrefix(path, start) })
+}
+
+// TestWhatIsNotLinked: a worker's binary and the library packages carry no HCL, and a plan needs no ZooKeeper.
+func TestWhatIsNotLinked(t *testing.T) {
+	for _, c := range []struct{ packages, never []string }{
+		{[]string{"./plan", "./apply", "./zkstate", "./worker"}, []string{"github.com/hashicorp/hcl", "github.com/zclconf/go-cty"}},
+		{[]string{"./plan", "./apply", "./report", "./spec"}, []string{"github.com/go-zookeeper/zk", module + "/zkstate"}},
+		{[]string{"./zkserver"}, []string{"testing"}},
+	} {
+		for _, l := range goList(t, append([]string{"-deps"}, c.packages...)...) {
+			for _, never := range c.never {
+				if l.ImportPath == never || strings.HasPrefix(l.ImportPath, never+"/") {
+					t.Errorf("%q link %s", c.packages, l.ImportPath)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,4 @@
+# Neither declarations nor jobs: the plan says so in one sentence.
+muster {
+  stack = "etl"
+}

@@ -1,0 +1,5 @@
+# Without a stack muster cannot know which jobs it may change.
+job "a" {
+  root    = "/jobs"
+  workers = 4
+}

@@ -1,0 +1,8 @@
+# A required value must not be null.
+muster {
+  stack = "etl"
+}
+
+job "a" {
+  workers = null
+}

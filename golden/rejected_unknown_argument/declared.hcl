@@ -1,0 +1,8 @@
+# A mistyped argument gets a suggestion.
+muster {
+  stack = "etl"
+}
+
+job "a" {
+  wokers = 4
+}

@@ -1,0 +1,8 @@
+# A mistyped block gets a suggestion.
+muster {
+  stack = "etl"
+}
+
+jbo "a" {
+  workers = 4
+}
