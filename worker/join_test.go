@@ -81,6 +81,28 @@ func TestJoinRefuses(t *testing.T) {
 	}
 }
 
+// TestJoinCancelled says that there was no job even where the job appears at that moment.
+func TestJoinCancelled(t *testing.T) {
+	j, store := newJob(t, 1)
+	s := dial(t)
+	for i := range 20 {
+		later := j
+		later.Name = fmt.Sprint("later-", i)
+		ctx, giveUp := context.WithCancel(t.Context())
+		c := config(later, "w0")
+		c.Waiting = func(string) {
+			create(t, store, later)
+			if err := s.Sync(ctx, later.Path()); err != nil { // now the event is here too
+				t.Error(err)
+			}
+			giveUp()
+		}
+		if _, err := worker.Join(ctx, s, c); !errors.Is(err, worker.ErrNoJob) || !errors.Is(err, context.Canceled) {
+			t.Fatalf("attempt %d: %v", i, err)
+		}
+	}
+}
+
 // TestJoinWaitsForTheJob: by watch, no longer than the deadline, and for the job's own timeout without one.
 func TestJoinWaitsForTheJob(t *testing.T) {
 	j, store := newJob(t, 1)

@@ -37,12 +37,14 @@ func (j *join) await(ctx context.Context, why error, what string, event, other <
 	select {
 	case <-event:
 	case <-other:
+	case <-ctx.Done():
 	case <-timeUp:
 		return fmt.Errorf("%w: waited %s for %s: %w", why, limit, what, context.DeadlineExceeded)
-	case <-ctx.Done():
-		return fmt.Errorf("%w: waited for %s: %w", why, what, context.Cause(ctx))
 	case <-j.s.Context().Done():
 		return context.Cause(j.s.Context())
+	}
+	if ctx.Err() != nil { // also where an event came at the same time
+		return fmt.Errorf("%w: waited for %s: %w", why, what, context.Cause(ctx))
 	}
 	j.attempts = 0
 	return errAgain
