@@ -1,4 +1,5 @@
-# The README's two commands are `make demo` and `make test`. Both install ZooKeeper when it is missing.
+# The README's two commands are `make demo` and `make test`. Both install ZooKeeper when it is missing; `make test` also the linters
+# that it runs on scripts and manifests.
 
 GO ?= go
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.6.1
@@ -29,6 +30,8 @@ lint:
 	$(GO) vet ./...
 	$(GO) mod tidy -diff
 	$(GO) run $(STATICCHECK) ./...
+	$(GO) test -count=1 -run 'Clean$$' ./golden
+	@if command -v systemd-analyze >/dev/null; then ./.ci/verify-units examples/pipelines/systemd; fi
 
 generate:
 	$(GO) generate ./zkstate/znode/...

@@ -74,6 +74,7 @@ export MUSTER_VAR_root=$root
 cd "$dir"
 
 say "what is declared (examples/one-job)"
+# shellcheck disable=SC2016 # the last line, for sed
 run 0 sed -n '/^job/,$p' jobs.hcl
 run 0 "$muster" validate -q
 say "plan: what ZooKeeper lacks; apply: make it so"
@@ -157,6 +158,7 @@ echo "what muster status --watch saw on the way:"
 sed -n "s#^$root/hello *#  #p" "$dir/watch" | uniq
 
 say "nothing is declared any more: apply deletes what is ours"
+# shellcheck disable=SC2016 # the last line, for sed
 run 0 sed -i '/^job/,$d' jobs.hcl
 run 7 "$muster" apply --yes
 run 0 "$muster" apply --yes --allow-empty
