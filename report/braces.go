@@ -16,7 +16,6 @@ type expression struct {
 // braceExpressions writes paths as a shell would expand them: /jobs/{nightly,tmp-{0001..0400}}. An expression stays within one
 // folder and is short enough to be read, or left out.
 func braceExpressions(paths []string) []expression {
-	const most = 100 // ranges and names
 	byFolder := map[string][]string{}
 	for _, p := range paths {
 		at := strings.LastIndexByte(p, '/') + 1
@@ -29,18 +28,31 @@ func braceExpressions(paths []string) []expression {
 	slices.Sort(folders)
 	var all []expression
 	for _, f := range folders {
-		for chunk := range slices.Chunk(numberRanges(byFolder[f]), most) {
+		for rest := numberRanges(byFolder[f]); len(rest) > 0; {
+			n := readable(rest)
 			e := expression{}
-			texts := make([]string, len(chunk))
-			for i, c := range chunk {
+			texts := make([]string, n)
+			for i, c := range rest[:n] {
 				texts[i] = c.text
 				e.n += c.n
 			}
 			e.text = f + braced(texts)
 			all = append(all, e)
+			rest = rest[n:]
 		}
 	}
 	return all
+}
+
+// readable is how many of these, at least one, make an expression that eyes can still follow.
+func readable(parts []expression) int {
+	const most, longest = 100, 4_000
+	n, size := 1, len(parts[0].text)
+	for n < min(len(parts), most) && size+len(parts[n].text) <= longest {
+		size += len(parts[n].text)
+		n++
+	}
+	return n
 }
 
 // pattern is names that differ in one number only, which has so many digits.

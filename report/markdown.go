@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
-
-	"muster/plan"
 )
 
 // MaxMarkdown is how many bytes a markdown report has at most: GitHub takes 65,536 characters, and whoever posts a report adds some.
@@ -23,21 +21,29 @@ func (r Run) markdown() []byte {
 	fmt.Fprintf(&head, "\n\n**%s** (exit code %d: %s)\n", prose(r.headline()), r.ExitCode, r.verdict())
 	groups := r.groups()
 	writeCounts(&head, groups)
-	for _, s := range r.caveats() {
-		fmt.Fprintf(&head, "\n> %s\n", prose(s))
-	}
+	writeCaveats(&head, r.caveats())
 	writeProblems(&head, r.Problems)
-
-	const forDetails = 2_000 // without room for a few, there are none
-	for _, form := range forms() {
-		names := namesOf(groups, form)
-		if head.Len()+len(names)+forDetails <= MaxMarkdown || form.last {
-			head.WriteString(names)
-			break
-		}
-	}
+	head.WriteString(namesWithin(groups, MaxMarkdown-head.Len()))
 	writeDetails(&head, groups, MaxMarkdown-head.Len())
 	return head.Bytes()
+}
+
+// How long a page may be when its caveats and its problems are written: the names have the rest.
+const (
+	untilCaveats  = 10_000
+	untilProblems = 30_000
+)
+
+// writeCaveats writes what the report does not cover; of very many the first.
+func writeCaveats(b *bytes.Buffer, caveats []string) {
+	for i, s := range caveats {
+		line := "\n> " + prose(s) + "\n"
+		if b.Len()+len(line) > untilCaveats {
+			fmt.Fprintf(b, "\n> and %s\n", plural(len(caveats)-i, "more restriction", "more restrictions"))
+			return
+		}
+		b.WriteString(line)
+	}
 }
 
 // writeCounts writes a table of all counts.
@@ -60,10 +66,6 @@ func writeCounts(b *bytes.Buffer, groups []group) {
 func writeProblems(b *bytes.Buffer, problems []Problem) {
 	const most, longest = 20, 1_000
 	for i, p := range problems {
-		if i == most {
-			fmt.Fprintf(b, "\n%s and more, which the other reports name.\n", plural(len(problems)-most, "problem", "problems"))
-			return
-		}
 		kind := map[bool]string{true: "warning", false: "error"}[p.Warning]
 		if p.Code != "" {
 			kind += "[" + p.Code + "]"
@@ -76,106 +78,29 @@ func writeProblems(b *bytes.Buffer, problems []Problem) {
 		if len(text) > longest {
 			text = strings.ToValidUTF8(text[:longest], "") + " ..."
 		}
-		b.WriteString("\n" + fenced("", text))
-	}
-}
-
-// form is how names are written: as they are, a few of those that are not deleted, or the deleted ones as a shell's
-// brace expression.
-type form struct {
-	others  int // how many names of a group that are not deleted
-	because bool
-	braces  bool
-	last    bool
-}
-
-func forms() []form {
-	const all = 1 << 30
-	return []form{
-		{others: all, because: true}, {others: all}, {others: 100}, {others: 20}, {others: 5}, {others: 5, braces: true, last: true},
-	}
-}
-
-// namesOf lists the items that deserve attention, a group a paragraph.
-func namesOf(groups []group, f form) string {
-	var b strings.Builder
-	for _, g := range groups {
-		var deleted, others []item
-		for _, it := range g.items {
-			switch {
-			case it.level == quiet:
-			case it.row.Action() == plan.Delete:
-				deleted = append(deleted, it)
-			default:
-				others = append(others, it)
-			}
+		block := "\n" + fenced("", text)
+		if i == most || b.Len()+len(block) > untilProblems {
+			fmt.Fprintf(b, "\n%s more, which the other reports name.\n", plural(len(problems)-i, "problem", "problems"))
+			return
 		}
-		if len(deleted)+len(others) == 0 {
-			continue
-		}
-		fmt.Fprintf(&b, "\n**%s (%d)**\n\n", g.word, len(g.items))
-		if f.braces {
-			b.WriteString(inBraces(deleted))
-		} else {
-			bullets(&b, deleted, f.because)
-		}
-		few := others[:min(len(others), f.others)]
-		bullets(&b, few, f.because)
-		if more := len(others) - len(few); more > 0 {
-			fmt.Fprintf(&b, "- and %d more\n", more)
-		}
+		b.WriteString(block)
 	}
-	return b.String()
-}
-
-func bullets(b *strings.Builder, items []item, because bool) {
-	for _, it := range items {
-		b.WriteString("- " + code(it.row.Address()))
-		if because && it.because != "" {
-			b.WriteString(": " + prose(it.because))
-		}
-		b.WriteString("\n")
-	}
-}
-
-// inBraces names paths within a budget; what does not fit is counted, so that nobody takes the list for all.
-func inBraces(items []item) string {
-	if len(items) == 0 {
-		return ""
-	}
-	const room = 50_000
-	paths := make([]string, len(items))
-	for i, it := range items {
-		paths[i] = it.row.Path
-	}
-	var b strings.Builder
-	named := 0
-	for _, e := range braceExpressions(paths) {
-		line := "- " + code(e.text) + "\n"
-		if b.Len()+len(line) > room {
-			break
-		}
-		b.WriteString(line)
-		named += e.n
-	}
-	if more := len(items) - named; more > 0 {
-		fmt.Fprintf(&b, "- **and %d more, which there is no room to name: the json report does**\n", more)
-	}
-	return b.String()
 }
 
 // writeDetails writes the blocks of a plan's text into folds, as many as there is room for.
 func writeDetails(b *bytes.Buffer, groups []group, room int) {
-	const frame = 200
+	const frame = 120
 	var text strings.Builder
-	shown, all := 0, 0
+	shown, all, fence := 0, 0, 3
 	for _, g := range groups {
 		for _, it := range g.items {
 			if it.level == quiet {
 				continue
 			}
 			if shown == all { // none was left out yet
-				if block := detailsOf(it); text.Len()+len(block)+frame <= room {
+				block := detailsOf(it)
+				fence = max(fence, longestRun(block)+1)
+				if text.Len()+len(block)+2*fence+frame <= room {
 					text.WriteString(block)
 					shown++
 				}

@@ -1,0 +1,145 @@
+package report_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"muster/apply"
+	"muster/job"
+	"muster/plan"
+	"muster/report"
+)
+
+// TestMarkdownOfAnyRunFitsAndCountsEveryDelete makes runs of up to 5,000 jobs with names, roots, keys and errors of any length. Each
+// page is small enough; every job that is or would be deleted is named, or counted among those for which there was no room; and
+// there was none: nothing else took it.
+func TestMarkdownOfAnyRunFitsAndCountsEveryDelete(t *testing.T) {
+	left := regexp.MustCompile(`(?m)^- \*\*and (\d+) more, which there is no room to name: the json report does\*\*$`)
+	other := regexp.MustCompile("(?m)^- `+ ?job\\.")
+	full := 0
+	for seed := range uint64(48) {
+		r, deletes := randomRun(rand.New(rand.NewPCG(seed, 0)), seed)
+		got := string(made(t, r, "markdown"))
+		if len(got) > report.MaxMarkdown {
+			t.Errorf("run %d: %d bytes, more than %d", seed, len(got), report.MaxMarkdown)
+		}
+		if strings.Count(got, "<details>") != strings.Count(got, "</details>") {
+			t.Errorf("run %d: a fold is left open", seed)
+		}
+		more := 0
+		for _, m := range left.FindAllStringSubmatch(got, -1) {
+			n, _ := strconv.Atoi(m[1])
+			more += n
+		}
+		named := expand(got)
+		missing := 0
+		for _, path := range deletes {
+			if !named[path] {
+				missing++
+			}
+		}
+		if missing != more {
+			t.Errorf("run %d: of %d deletes %d are not named, and it says %d", seed, len(deletes), missing, more)
+		}
+		if more == 0 {
+			continue
+		}
+		full++
+		const oneExpression = 6_000
+		if len(got) < report.MaxMarkdown-oneExpression || other.MatchString(got) {
+			t.Errorf("run %d: %d deletes are not named in %d bytes, and others are: %v", seed, more, len(got), other.MatchString(got))
+		}
+	}
+	if full == 0 || full == 48 {
+		t.Errorf("%d of 48 runs had too many deletes to name: the test is to see both", full)
+	}
+}
+
+// randomRun is a run of plan, apply or drift, and the paths of what it deletes.
+func randomRun(rnd *rand.Rand, seed uint64) (report.Run, []string) {
+	r := run([]string{"plan", "apply", "drift"}[seed%3], rnd.IntN(9))
+	root := "/" + strings.Repeat("deep/", rnd.IntN(50)) + "jobs"
+	name := randomNames(rnd)
+	want := plan.Want{Stack: stack}
+	have := plan.State{Jobs: map[string]plan.Observed{}}
+	for range rnd.IntN(30) {
+		have.Unlisted = append(have.Unlisted, "/"+strings.Repeat("@", rnd.IntN(500)))
+	}
+	n := rnd.IntN(many)
+	undeclared := rnd.Float64()
+	for i := range n {
+		j := declared(name(i), 1+rnd.IntN(9), func(j *job.Job) {
+			j.Root = root
+			j.Address = fmt.Sprintf("job.x[%q]", strings.Repeat([]string{"k", "`", "_"}[rnd.IntN(3)], rnd.IntN(60))+strconv.Itoa(i))
+		})
+		if rnd.Float64() > undeclared {
+			want.Jobs = append(want.Jobs, j)
+		}
+		if rnd.IntN(3) > 0 {
+			j.Workers = 4
+			have.Jobs[j.Path()] = recorded(j, 4, 0, rnd.IntN(2)*rnd.IntN(4))
+		}
+	}
+	p := plan.Diff(want, have)
+	r.Plan = &p
+	for range rnd.IntN(25) {
+		r.Problems = append(r.Problems, report.Problem{Summary: strings.Repeat([]string{"x", "`"}[rnd.IntN(2)], rnd.IntN(5_000))})
+	}
+	switch r.Command {
+	case "apply":
+		r.Outcomes = randomOutcomes(rnd, p)
+	case "drift":
+		d := p.Drift(nil)
+		r.Drift, r.FailOn = &d, plan.FailingKinds()
+	}
+	var deletes []string
+	for _, row := range p.Rows {
+		if row.Action() == plan.Delete {
+			deletes = append(deletes, row.Path)
+		}
+	}
+	return r, deletes
+}
+
+// randomNames are all numbered, numbered with gaps, or of letters; and as long as names may be, or short.
+func randomNames(rnd *rand.Rand) func(i int) string {
+	style, width := rnd.IntN(3), 1+rnd.IntN(job.MaxName-10)
+	return func(i int) string {
+		switch style {
+		case 0:
+			return fmt.Sprintf("n%s%d", strings.Repeat("x", width), i)
+		case 1:
+			return fmt.Sprintf("n%s%d", strings.Repeat("x", width), 3*i)
+		}
+		b := make([]byte, width)
+		for i := range b {
+			b[i] = "abcdefghijklmnopqrstuvwxyz._-"[rnd.IntN(29)]
+		}
+		return fmt.Sprintf("n%s%d", b, i)
+	}
+}
+
+// randomOutcomes has one for each change, each with a result of its own; errors may be very long.
+func randomOutcomes(rnd *rand.Rand, p plan.Plan) []apply.Outcome {
+	var all []apply.Outcome
+	for _, row := range p.Rows {
+		if !row.Action().Changes() {
+			continue
+		}
+		o := apply.Outcome{Row: row, Result: apply.Results()[rnd.IntN(len(apply.Results()))], Took: time.Duration(rnd.IntN(1e9))}
+		switch o.Result {
+		case apply.Refused:
+			o.Err = fmt.Errorf("job %s: %w: a worker joined", row.Path, plan.ErrMoved)
+		case apply.Failed, apply.Unknown:
+			o.Err = errors.New(strings.Repeat("`*", rnd.IntN(40)*rnd.IntN(40)))
+		}
+		all = append(all, o)
+	}
+	return all
+}
