@@ -40,17 +40,18 @@ that holds only if the job is still as it was read. A plan saved by "muster plan
   muster plan --out plan.json && muster apply plan.json`,
 		Args: between(0, 1, "one plan file or directory"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			file, err := p.isFile(first(args))
-			switch {
-			case err != nil:
-				return err
-			case file:
-				run := p.newRun("apply", args[0])
-				run.Dir = "" // the declarations may be anywhere
-				return p.reporting(cmd.Context(), o.reports, run, func() error { return runApplyFile(cmd, p, o, p.path(args[0]), run) })
-			}
 			run := p.newRun("apply", first(args))
-			return p.reporting(cmd.Context(), o.reports, run, func() error { return runApply(cmd.Context(), p, o, first(args), run) })
+			return p.reporting(cmd.Context(), o.reports, run, func() error {
+				file, err := p.isFile(first(args))
+				switch {
+				case err != nil:
+					return err
+				case file:
+					run.Dir = "" // the declarations may be anywhere
+					return runApplyFile(cmd, p, o, p.path(args[0]), run)
+				}
+				return runApply(cmd.Context(), p, o, first(args), run)
+			})
 		},
 	}
 	o.planFlags.addTo(cmd.Flags())

@@ -65,8 +65,8 @@ func (a *applier) verdict(outcomes []apply.Outcome, err error) error {
 	had := map[apply.Result]bool{}
 	for _, o := range outcomes {
 		had[o.Result] = true
-		if err == nil && unreachable(o.Err) {
-			err = o.Err // one of many speaks for all: the lines above name each
+		if unreachable(o.Err) && !unreachable(err) {
+			err = errors.Join(err, o.Err) // one of many speaks for all: the lines above name each
 		}
 	}
 	switch {

@@ -52,6 +52,7 @@ var (
 	errDeclined   = errors.New("declined")
 	errRefused    = errors.New("saved plan refused")
 	errIncomplete = errors.New("incomplete")
+	errUnwritten  = errors.New("not written")     // standard output, or a report that was required
 	errSaid       = errors.New("already printed") // an error whose text is on the screen: only the code is left
 )
 
@@ -76,8 +77,9 @@ func usagef(next, format string, args ...any) error {
 	return &problem{errUsage, fmt.Errorf(format, args...), next}
 }
 
-// exitCode is the one switch from what happened to the code. A command that has several things to say returns the one that
-// comes first here: signal, 8, 1, 4, 3, 2, 0 (plan and drift: 2 before 3).
+// exitCode is the one switch from what happened to the code. Of several things that happened the one that comes first here
+// decides: signal, 8, 1, 4, 3, 2, 0. A command itself picks among 4, 3 and 2 (plan and drift: 2 before 3). The codes between 8
+// and 1 end a command before it did anything; nothing that could not be written hides them.
 func exitCode(ctx context.Context, err error) int {
 	var stopped Stopped
 	var found finding
@@ -89,7 +91,7 @@ func exitCode(ctx context.Context, err error) int {
 		return stopped.ExitCode()
 	case err == nil:
 		return codeDone
-	case errors.As(err, &found):
+	case errors.As(err, &found) && found > foundIncomplete: // a worker's
 		return int(found)
 	case unreachable(err):
 		return codeUnreachable
@@ -101,8 +103,12 @@ func exitCode(ctx context.Context, err error) int {
 		return codeRefused
 	case errors.Is(err, zkstate.ErrLocked):
 		return codeLocked
+	case errors.Is(err, errUnwritten):
+		return codeError
 	case errors.Is(err, errIncomplete):
 		return codeIncomplete
+	case errors.As(err, &found):
+		return int(found)
 	case errors.As(err, &done):
 		return done.Exit
 	case errors.Is(err, worker.ErrCompleted):
@@ -131,7 +137,7 @@ func (p *process) complain(ctx context.Context, err error) {
 	if errors.As(context.Cause(ctx), &stopped) && errors.Is(err, context.Canceled) {
 		err = stopped
 	}
-	if err == nil || errors.As(err, &found) || errors.Is(err, errSaid) || errors.Is(err, syscall.EPIPE) {
+	if err == nil || errors.As(err, &found) || errors.Is(err, errSaid) {
 		return
 	}
 	fmt.Fprintf(p.err, "muster: %s\n", printable(err.Error()))
@@ -163,7 +169,7 @@ func nextStep(err error) string {
 		return "muster status NAME shows who is live"
 	case errors.Is(err, worker.ErrFull), errors.Is(err, worker.ErrNotOpen), errors.Is(err, worker.ErrHeld):
 		return "muster status NAME shows who has joined"
-	case errors.Is(err, syscall.ENOSPC):
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
 		return "free some space, then run the same command again"
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENOTDIR):
 		return "check the name, and where -C leads"

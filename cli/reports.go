@@ -89,40 +89,43 @@ func (p *process) reporting(ctx context.Context, f reportFlags, run *report.Run,
 	err := command()
 	p.out = screen
 	run.Took = time.Since(run.Started)
-	run.ExitCode, run.Problems = exitCode(ctx, p.settled(err)), problems(ctx, err)
-	unwritten := p.writeReports(f, *run)
-	if len(unwritten) == 0 {
-		return err
+	unwritten := p.writeReports(ctx, f, run, err, false)
+	if exitCode(ctx, p.settled(err)) != run.ExitCode { // what could not be written changed it, and the others are to tell
+		unwritten = p.writeReports(ctx, f, run, err, true)
 	}
-	if !f.required {
-		for _, u := range unwritten {
+	for _, u := range unwritten {
+		if !f.required {
 			fmt.Fprintf(p.err, "muster: warning: %s\n", printable(u.Error()))
 		}
-		return err
 	}
-	if errors.As(err, new(finding)) {
-		err = nil // an error comes before any finding
-	}
-	return errors.Join(append([]error{err}, unwritten...)...)
+	return err
 }
 
-// writeReports writes each report and returns an error for each that could not be.
-func (p *process) writeReports(f reportFlags, run report.Run) []error {
-	var errs []error
+// writeReports tells run how the command ended, writes each report, and returns an error for each that could not be. What is on
+// standard output cannot be written anew.
+func (p *process) writeReports(ctx context.Context, f reportFlags, run *report.Run, err error, anew bool) []error {
+	run.ExitCode, run.Problems = exitCode(ctx, p.settled(err)), problems(ctx, err)
+	for _, lost := range p.lost() {
+		run.Problems = append(run.Problems, report.Problem{Summary: lost.Error(), Next: nextStep(lost)})
+	}
+	var unwritten []error
 	for _, t := range f.targets {
 		body, err := run.Make(t.kind)
 		switch {
 		case err != nil:
-		case t.path == "-":
+		case t.path == "-" && !anew:
 			_, err = p.out.Write(body)
-		default:
+		case t.path != "-":
 			err = writeFile(p.path(t.path), body)
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("the %s report was not written: %w", t.kind, err))
+			unwritten = append(unwritten, &problem{kind: errUnwritten, err: fmt.Errorf("the %s report was not written: %w", t.kind, err)})
 		}
 	}
-	return errs
+	if f.required {
+		p.unwritten = unwritten
+	}
+	return unwritten
 }
 
 // problems are what is to be said about err, for eyes that will not see standard error.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -31,6 +32,8 @@ type process struct {
 	err     *stream
 	flags   globalFlags
 	log     *slog.Logger
+
+	unwritten []error // reports that were required
 }
 
 // Run is one run of muster: args without the program's name, env as NAME=value. It returns the exit code. When ctx ends
@@ -48,21 +51,36 @@ func Run(ctx context.Context, args, env []string, stdin io.Reader, stdout, stder
 	return p.finish(ctx, root.ExecuteContext(ctx))
 }
 
-// finish prints what is to be said about err and returns the exit code. Output that could not be written is an error
-// like any other, except that a closed pipe is not worth a word: its reader has seen enough.
+// finish prints what is to be said about err and about output that could not be written, and returns the exit code. A closed
+// pipe is not worth a word: its reader has seen enough.
 func (p *process) finish(ctx context.Context, err error) int {
-	err = p.settled(err)
 	p.complain(ctx, err)
-	return exitCode(ctx, err)
+	for _, lost := range p.unwritten {
+		p.complain(ctx, lost)
+	}
+	if lost := p.unprinted(); lost != nil && !errors.Is(lost, syscall.EPIPE) {
+		p.complain(ctx, lost)
+	}
+	return exitCode(ctx, p.settled(err))
 }
 
-// settled is err, or that the output could not be written where nothing worse happened.
-func (p *process) settled(err error) error {
-	var found finding
-	if p.out.err != nil && (err == nil || errors.As(err, &found)) {
-		return fmt.Errorf("standard output: %w", p.out.err)
+// settled is err and all that could not be written.
+func (p *process) settled(err error) error { return errors.Join(append(p.lost(), err)...) }
+
+// lost is what was to be written and could not be.
+func (p *process) lost() []error {
+	if lost := p.unprinted(); lost != nil {
+		return append(slices.Clip(p.unwritten), lost)
 	}
-	return err
+	return slices.Clip(p.unwritten)
+}
+
+// unprinted is why standard output could not be written to, or nil.
+func (p *process) unprinted() error {
+	if p.out.err == nil {
+		return nil
+	}
+	return &problem{kind: errUnwritten, err: fmt.Errorf("standard output: %w", p.out.err)}
 }
 
 // stream is standard output or standard error. It remembers the first failure to write and drops everything after it:

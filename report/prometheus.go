@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -80,7 +81,9 @@ func (r Run) blind() bool {
 	if r.Drift != nil {
 		return r.Drift.Blind()
 	}
-	return r.Plan != nil && len(r.Plan.Unlisted) > 0
+	return r.Plan != nil && (len(r.Plan.Unlisted) > 0 || slices.ContainsFunc(r.Plan.Rows, func(row plan.Row) bool {
+		return row.Old.Status() == plan.Unreadable
+	}))
 }
 
 type label struct{ name, value string }

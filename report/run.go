@@ -133,7 +133,7 @@ func (r Run) verdict() string {
 		return "ZooKeeper could not be reached, or did not allow it"
 	case 64:
 		return "bad usage"
-	case 130, 143:
+	case 129, 130, 143:
 		return "stopped by a signal"
 	}
 	return fmt.Sprintf("exit code %d", r.ExitCode)
