@@ -1,5 +1,5 @@
-# The README's two commands are `make demo` and `make test`. Both install ZooKeeper when it is missing; `make test` also the linters
-# that it runs on scripts and manifests.
+# The README's two commands are `make demo` and `make test`. Both install ZooKeeper when it is missing; `make test` also what
+# single tests need: linters of scripts and manifests, and bash's completion.
 
 GO ?= go
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.6.1

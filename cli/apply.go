@@ -56,6 +56,7 @@ that holds only if the job is still as it was read. A plan saved by "muster plan
 	}
 	o.planFlags.addTo(cmd.Flags())
 	o.reports.addTo(cmd)
+	p.completePlan(cmd, &o.planFlags)
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	cmd.Flags().BoolVar(&o.noWait, "no-wait", false, "leave out jobs that may only be restarting")
 	cmd.Flags().BoolVar(&o.detailed, "detailed-exitcode", false, "exit 2 if something was changed")

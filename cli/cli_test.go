@@ -123,31 +123,6 @@ func helpOfEveryCommand(t *testing.T) [][]string {
 	return all
 }
 
-func TestCompletionForEveryShell(t *testing.T) {
-	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
-		if got := run(t, nil, "completion", shell); got.code != 0 || !strings.Contains(got.stdout, "muster") {
-			t.Errorf("%s: %+v", shell, got)
-		}
-	}
-}
-
-func TestCompletionOfFlagValues(t *testing.T) {
-	for name, c := range map[string]struct {
-		args []string
-		want string
-	}{
-		"global":  {[]string{"status", "--color", "a"}, "auto\nalways\nnever\n:4\n"},
-		"command": {[]string{"plan", "--format", ""}, "human\njson\n:4\n"},
-		"number":  {[]string{"dev", "--servers", ""}, "1\n3\n:4\n"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if d := cmp.Diff(c.want, run(t, nil, append([]string{"__complete"}, c.args...)...).stdout); d != "" {
-				t.Errorf("completions (-want +got):\n%s", d)
-			}
-		})
-	}
-}
-
 func TestVersion(t *testing.T) {
 	if got := run(t, nil, "version"); got.code != 0 || !strings.HasPrefix(got.stdout, "muster "+cli.Version+" ") {
 		t.Errorf("got %+v", got)

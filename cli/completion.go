@@ -1,8 +1,16 @@
 package cli
 
 import (
+	_ "embed"
+	"io"
+
 	"github.com/spf13/cobra"
 )
+
+// afterBash is what bash needs to know besides what cobra tells it.
+//
+//go:embed completion.bash
+var afterBash string
 
 func newCompletionCmd(p *process) *cobra.Command {
 	shells := []string{"bash", "zsh", "fish", "powershell"}
@@ -23,7 +31,11 @@ bash needs the package bash-completion.`,
 func runCompletion(p *process, root *cobra.Command, shell string) error {
 	switch shell {
 	case "bash":
-		return root.GenBashCompletionV2(p.out, true)
+		if err := root.GenBashCompletionV2(p.out, true); err != nil {
+			return err
+		}
+		_, err := io.WriteString(p.out, afterBash)
+		return err
 	case "zsh":
 		return root.GenZshCompletion(p.out)
 	case "fish":

@@ -56,7 +56,8 @@ the kinds in --fail-on, 3 when it could not see everything.
 	cmd.Flags().StringSliceVar(&o.failOn, "fail-on", kindNames(plan.FailingKinds()), "exit 2 for these kinds, a `LIST` with commas; empty for none")
 	cmd.Flags().DurationVar(&o.waitLock, "wait-lock", time.Minute, "wait so long for an apply of the stack")
 	cmd.Flags().BoolVar(&o.all, "all", false, "list what is ignored and what is unmanaged too")
-	_ = cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(kindNames(plan.Kinds()), cobra.ShellCompDirectiveNoFileComp))
+	completeList(cmd, "fail-on", kindNames(plan.Kinds()))
+	cmd.ValidArgsFunction = completeDir
 	o.reports.addTo(cmd)
 	return cmd
 }

@@ -165,18 +165,3 @@ func TestDriftsReaderHasNoMethodThatWrites(t *testing.T) {
 		t.Errorf("methods of a Reader (-want +got):\n%s", d)
 	}
 }
-
-func TestCompletionOfKinds(t *testing.T) {
-	for _, c := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"drift", "--fail-on", ""}, "missing\nstale\nchanged\npending\norphan\ndegraded\nforeign\nunmanaged\n:4\n"},
-		{[]string{"plan", "--report", ""}, "github=\nhtml=\njson=\njunit=\nmarkdown=\nprometheus=\n:2\n"},
-		{[]string{"schema", ""}, "apply\ndrift\nplan\n:4\n"},
-	} {
-		if got := run(t, nil, append([]string{"__complete"}, c.args...)...); got.code != 0 || got.stdout != c.want {
-			t.Errorf("%v: %+v", c.args, got)
-		}
-	}
-}

@@ -28,6 +28,8 @@ from.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return runExplain(cmd.Context(), p, f, args[0]) },
 	}
 	f.addTo(cmd.Flags())
+	p.completeSearch(cmd, &f)
+	cmd.ValidArgsFunction = p.completeJob(&f)
 	return cmd
 }
 

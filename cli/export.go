@@ -35,6 +35,8 @@ to change, except that classic jobs become muster's.`,
 	}
 	o.searchFlags.addTo(cmd.Flags())
 	cmd.Flags().StringVar(&o.stack, "stack", "", "the jobs of stack `NAME` only")
+	p.completeSearch(cmd, &o.searchFlags)
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	return cmd
 }
 

@@ -45,6 +45,7 @@ func completeGlobals(root *cobra.Command) {
 	} {
 		completeWith(root, flag, words...)
 	}
+	_ = root.MarkPersistentFlagDirname("chdir")
 }
 
 // completeWith registers the words that a flag of cmd takes.

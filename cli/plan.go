@@ -42,6 +42,8 @@ ZooKeeper, and shows what "muster apply" would do. It changes nothing.`,
 	cmd.Flags().StringVar(&o.out, "out", "", "save the plan in `FILE`, for apply")
 	cmd.Flags().StringVar(&o.format, "format", "human", "print as `KIND` human or json")
 	completeWith(cmd, "format", "human", "json")
+	p.completePlan(cmd, &o.planFlags)
+	cmd.ValidArgsFunction = completeDir
 	cmd.Flags().BoolVar(&o.detailed, "detailed-exitcode", false, "exit 2 if there is something to change, 3 if something needs attention")
 	return cmd
 }

@@ -28,13 +28,7 @@ type reportTarget struct{ kind, path string }
 func (f *reportFlags) addTo(cmd *cobra.Command) {
 	cmd.Flags().Var((*reportValue)(f), "report", "also write a report, `KIND=PATH`: "+strings.Join(report.Kinds(), ", ")+"; PATH - is standard output; may be repeated")
 	cmd.Flags().BoolVar(&f.required, "report-required", false, "a report that cannot be written is an error")
-	_ = cmd.RegisterFlagCompletionFunc("report", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		kinds := report.Kinds()
-		for i := range kinds {
-			kinds[i] += "="
-		}
-		return kinds, cobra.ShellCompDirectiveNoSpace
-	})
+	completeReports(cmd)
 }
 
 // reportValue is the value of --report.

@@ -49,6 +49,8 @@ workers too, and which are missing.`,
 	o.searchFlags.addTo(cmd.Flags())
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "show it again whenever it changes, until interrupted")
 	cmd.Flags().BoolVar(&o.json, "json", false, "as JSON")
+	p.completeSearch(cmd, &o.searchFlags)
+	cmd.ValidArgsFunction = p.completeJob(&o.searchFlags)
 	return cmd
 }
 

@@ -38,6 +38,8 @@ is over it takes the request back and names them.`,
 	cmd.Flags().StringVar(&o.stack, "stack", "", "`NAME` of the stack that owns the job; default that of the configuration here")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", time.Minute, "wait so long for the workers to leave")
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+	p.completeSearch(cmd, &o.searchFlags)
+	cmd.ValidArgsFunction = p.completeJob(&o.searchFlags)
 	return cmd
 }
 

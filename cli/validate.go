@@ -23,6 +23,7 @@ func newValidateCmd(p *process) *cobra.Command {
 		RunE:  func(_ *cobra.Command, args []string) error { return runValidate(p, o, first(args)) },
 	}
 	o.vars.addTo(cmd.Flags())
+	cmd.ValidArgsFunction = completeDir
 	cmd.Flags().BoolVar(&o.json, "json", false, "print the findings as JSON")
 	return cmd
 }

@@ -69,6 +69,7 @@ The last line on standard error says whose the exit code is.`,
 	fs.DurationVar(&o.grace, "grace", 30*time.Second, "kill the command if it has not ended so long after it was asked to")
 	fs.DurationVar(&o.joinTimeout, "join-timeout", 0, "wait so long for the job, for a place and for all; default: what the job says")
 	fs.StringVar(&o.http, "http", "", "serve /live, /ready and /metrics at `ADDR`")
+	p.completeWorker(cmd, &o)
 	return cmd
 }
 

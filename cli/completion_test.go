@@ -1,0 +1,167 @@
+package cli_test
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"muster/zkstate/zkconn"
+)
+
+func TestCompletionForEveryShell(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		if got := run(t, nil, "completion", shell); got.code != 0 || !strings.Contains(got.stdout, "muster") {
+			t.Errorf("%s: %+v", shell, got)
+		}
+	}
+}
+
+func TestCompletionOfWordsThatAreAlwaysTheSame(t *testing.T) {
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"global":           {[]string{"status", "--color", "a"}, "auto\nalways\nnever\n:4\n"},
+		"command":          {[]string{"plan", "--format", ""}, "human\njson\n:4\n"},
+		"number":           {[]string{"dev", "--servers", ""}, "1\n3\n:4\n"},
+		"kinds_of_drift":   {[]string{"drift", "--fail-on", ""}, "missing\nstale\nchanged\npending\norphan\ndegraded\nforeign\nunmanaged\n:36\n"},
+		"more_kinds":       {[]string{"drift", "--fail-on", "missing,stale,m"}, ":36\n"},
+		"another_kind":     {[]string{"drift", "--fail-on", "missing,s"}, "missing,stale\n:36\n"},
+		"kinds_of_reports": {[]string{"plan", "--report", ""}, "github=\nhtml=\njson=\njunit=\nmarkdown=\nprometheus=\n:6\n"},
+		"a_report":         {[]string{"apply", "--report", "m"}, "markdown=\n:6\n"},
+		"file_of_a_report": {[]string{"drift", "--report", "markdown=x"}, ":0\n"},
+		"schema":           {[]string{"schema", ""}, "apply\ndrift\nplan\n:4\n"},
+		"start":            {[]string{"worker", "--start", ""}, "joined\nall\nbarrier\n:4\n"},
+		"directory":        {[]string{"plan", ""}, ":16\n"},
+		"one_directory":    {[]string{"drift", "prod", ""}, ":4\n"},
+		"plan_file":        {[]string{"apply", ""}, ":0\n"},
+		"one_job":          {[]string{"explain", "a", ""}, ":4\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := run(t, nil, append([]string{"__complete"}, c.args...)...)
+			if d := cmp.Diff(c.want, got.stdout); d != "" || got.code != 0 {
+				t.Errorf("code %d, completions (-want +got):\n%s", got.code, d)
+			}
+		})
+	}
+}
+
+// completed is what the binary offers for the last of args, without the directive.
+func (b bed) completed(servers string, args ...string) string {
+	got := result(b.command(servers, append([]string{"__complete"}, args...)...))
+	words, _, _ := strings.Cut(got.stdout, ":")
+	return strings.TrimSpace(strings.ReplaceAll(words, "\n", " "))
+}
+
+// TestCompletionOfJobs: those declared here and those in ZooKeeper, by address, name and path, wherever a job can be named.
+func TestCompletionOfJobs(t *testing.T) {
+	b := newBed(t, 2, "job \"extra\" {\n  root = \"/elsewhere\"\n  workers = 1\n}\n")
+	other := bed{t.TempDir(), b.root}
+	other.write(t, 0, `job "theirs" {
+  root    = "`+b.root+`"
+  workers = 1
+}
+`)
+	text := strings.Replace(read(t, filepath.Join(other.dir, "main.hcl")), `"tests"`, `"others"`, 1)
+	if err := os.WriteFile(filepath.Join(other.dir, "main.hcl"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	other.must(t, "apply", "--yes")
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"explain", ""}, `job.extra job.j["j0"] job.j["j1"] job.theirs`},
+		{[]string{"explain", "job.t"}, "job.theirs"},
+		{[]string{"status", "th"}, "theirs"},
+		{[]string{"terminate", "/"}, "/elsewhere/extra " + b.root + "/j0 " + b.root + "/j1 " + b.root + "/theirs"},
+		{[]string{"terminate", "j", "--stack", ""}, "others tests"},
+		{[]string{"terminate", "--root", b.root, ""}, `job.j["j0"] job.j["j1"] job.theirs`},
+		{[]string{"export", "--stack", "o"}, "others"},
+		{[]string{"status", "--root", "/e"}, "/elsewhere"},
+		{[]string{"plan", "--only", "job.j"}, `job.j["j0"] job.j["j1"]`},
+		{[]string{"plan", b.dir, "--skip", "j"}, `j0 j1 job.extra job.j["j0"] job.j["j1"] job.theirs`},
+		{[]string{"apply", "--skip", "the"}, "theirs"},
+		{[]string{"worker", "--root", b.root, "--job", ""}, "theirs"},
+		{[]string{"worker", "--file", b.dir, "--job", "j"}, "j0 j1"},
+	} {
+		// Within its second a completion may not get an answer from a server that is busy.
+		got, late := "", time.Now().Add(30*time.Second)
+		for time.Now().Before(late) {
+			if got = b.completed(servers.Connect(), c.args...); got == c.want {
+				break
+			}
+		}
+		if got != c.want {
+			t.Errorf("%v: %q, want %q", c.args, got, c.want)
+		}
+	}
+}
+
+// TestCompletionLeavesOutWhatIsNoName: what is in ZooKeeper goes onto a command line, and anybody may have put it there.
+func TestCompletionLeavesOutWhatIsNoName(t *testing.T) {
+	b := newBed(t, 1, "")
+	b.must(t, "apply", "--yes")
+	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for _, name := range []string{"$(reboot)", "a b", "\u202eevil", "`x`", "x;y", "plain"} {
+		if _, err := s.Create(t.Context(), b.root+"/"+name, nil, zkconn.Persistent, zkconn.World(zkconn.PermAll)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := b.root + "/j0 " + b.root + "/plain"
+	got, late := "", time.Now().Add(30*time.Second)
+	for got != want && time.Now().Before(late) {
+		got = b.completed(servers.Connect(), "explain", "/")
+	}
+	if got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestCompletionIsQuickAndSilent: without a server, with one that never answers, and with a configuration that is broken.
+func TestCompletionIsQuickAndSilent(t *testing.T) {
+	mute, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mute.Close()
+	b := newBed(t, 1, "")
+	broken := newBed(t, 1, "job {")
+	for name, c := range map[string]struct {
+		bed     bed
+		servers string
+		want    string
+	}{
+		"no_server":            {b, "127.0.0.1:1", `job.j["j0"]`},
+		"mute_server":          {b, mute.Addr().String(), `job.j["j0"]`},
+		"no_address":           {b, "a:b:c", `job.j["j0"]`},
+		"broken_configuration": {broken, "127.0.0.1:1", ""},
+		"no_configuration":     {bed{t.TempDir(), ""}, "127.0.0.1:1", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			best := time.Hour
+			for range 10 { // the machine may be busy
+				start := time.Now()
+				got := result(c.bed.command(c.servers, "__complete", "explain", "job"))
+				best = min(best, time.Since(start))
+				lines := strings.TrimSpace(c.want + "\n:4")
+				if got.code != 0 || strings.TrimSpace(got.stdout) != lines || strings.Contains(got.stderr, "muster:") || strings.Contains(got.stderr, "error") {
+					t.Fatalf("%+v", got)
+				}
+				if best < 2500*time.Millisecond {
+					return
+				}
+			}
+			t.Errorf("takes %s", best)
+		})
+	}
+}
