@@ -47,7 +47,14 @@ func (s *Store) checkCreate(row plan.Row, now *plan.Observed) error {
 	case now.Status() == plan.Ready && now.Record != nil && now.Record.Stack == s.cfg.Stack && len(job.Changes(now.Record.Job, *row.New)) == 0:
 		return fmt.Errorf("%w: the job exists, ready and as declared", plan.ErrAlreadyDone)
 	}
-	return fmt.Errorf("%w: the job exists now (%s)", plan.ErrMoved, now.Status())
+	what := fmt.Sprintf("the job exists now (%s)", now.Status())
+	if rec := now.Record; rec != nil {
+		what += ", applied" + by(rec)
+		if rec.Stack != s.cfg.Stack {
+			what += " for stack " + rec.Stack
+		}
+	}
+	return fmt.Errorf("%w: %s", plan.ErrMoved, what)
 }
 
 func checkUpdate(row plan.Row, now *plan.Observed) error {
@@ -70,10 +77,10 @@ func moved(old, now *plan.Observed) error {
 	switch {
 	case now.Problem != "":
 		add("%s", now.Problem)
-	case now.Record != nil && old.Record != nil && now.Record.Generation != old.Record.Generation:
+	case now.Record != nil && old.Record == nil:
 		add("the job was made anew%s", by(now.Record))
-	case now.RecordVersion != old.RecordVersion:
-		add("its record was changed%s", by(now.Record))
+	case now.Record != nil && (now.Record.Generation != old.Record.Generation || now.RecordVersion != old.RecordVersion):
+		add("%s", recordMoved(*old.Record, *now.Record))
 	}
 	switch {
 	case now.Live > old.Live && len(now.Workers) > 0:
@@ -94,6 +101,43 @@ func moved(old, now *plan.Observed) error {
 		add("its znode was changed")
 	}
 	return fmt.Errorf("%w: %s", plan.ErrMoved, strings.Join(what, "; "))
+}
+
+// recordMoved says what became of a record. Only applies sign it: who edits it, asks workers to stop or completes a run leaves the
+// name of the last apply there.
+func recordMoved(old, now job.Record) string {
+	var fields []string
+	if now.Stack != old.Stack {
+		fields = append(fields, "stack "+old.Stack+" -> "+now.Stack)
+	}
+	for _, c := range job.Changes(old.Job, now.Job) {
+		fields = append(fields, fmt.Sprintf("%s %s -> %s", c.Name, orNone(c.Old), orNone(c.New)))
+	}
+	signed := now.By != old.By || now.Applied != old.Applied
+	what := "its record was changed"
+	switch {
+	case now.Edited():
+		what = "its record was edited, not by muster"
+	case now.State == job.Terminating && old.State != now.State:
+		what = "its workers were asked to stop"
+	case now.Generation != old.Generation && !signed && now.Last != nil && now.Last.Generation == old.Generation:
+		what = "a run was completed at " + now.Last.Completed
+	case now.Generation != old.Generation:
+		what = "the job was made anew" + by(&now)
+	case signed || now.Op != old.Op && len(fields) > 0:
+		what += by(&now)
+	}
+	if len(fields) > 0 {
+		what += ": " + strings.Join(first(fields, 3), ", ")
+	}
+	return what
+}
+
+func orNone(value *string) string {
+	if value == nil {
+		return "none"
+	}
+	return *value
 }
 
 func by(rec *job.Record) string {

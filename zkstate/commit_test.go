@@ -1,6 +1,7 @@
 package zkstate_test
 
 import (
+	"bytes"
 	"errors"
 	"strings"
 	"testing"
@@ -107,7 +108,17 @@ func TestCommitRefusesWhatMoved(t *testing.T) {
 		"somebody updated": {3, func(b *bed, j job.Job) {
 			j.Labels = map[string]string{"by": "me"}
 			b.apply(j)
-		}, "its record was changed by tester@here"},
+		}, "its record was changed by tester@here at 2023-11-14T22:13:20Z: labels.by none -> me"},
+		"somebody edited": {3, func(b *bed, j job.Job) {
+			at := znode.Record(j.Root, j.Name)
+			body, _, err := b.session.Get(b.t.Context(), at)
+			if err == nil {
+				_, err = b.session.Set(b.t.Context(), at, bytes.Replace(body, []byte(`"workers":2`), []byte(`"workers":7`), 1), -1)
+			}
+			if err != nil {
+				b.t.Fatal(err)
+			}
+		}, "its record was edited, not by muster: workers 2 -> 7"},
 		"somebody deleted and created": {3, func(b *bed, j job.Job) {
 			b.apply()
 			b.apply(j)
