@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -32,10 +33,11 @@ func caught() <-chan os.Signal {
 }
 
 // drainThenStop ends the context at the first signal, so that a command finishes what it has begun, and the process at
-// the second.
+// the second: it says so because nothing else will.
 func drainThenStop(signals <-chan os.Signal, stop context.CancelCauseFunc) {
 	first := cli.Stopped{Signal: (<-signals).(syscall.Signal)}
 	stop(first)
 	second := cli.Stopped{Signal: (<-signals).(syscall.Signal)}
+	fmt.Fprintf(os.Stderr, "muster: stopped at once by a second signal: %s; no report was written\n  next: muster plan shows what is left\n", second.Signal)
 	os.Exit(second.ExitCode())
 }

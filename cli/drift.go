@@ -14,6 +14,7 @@ import (
 	"muster/report"
 	"muster/spec"
 	"muster/zkstate"
+	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
 
@@ -185,7 +186,11 @@ func (w *watch) quiet(ctx context.Context, deadline time.Time) (int64, error) {
 	}
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	return w.reader.Quiet(ctx, w.cfg.Stack, func(m znode.Mark) {
+	last, err := w.reader.Quiet(ctx, w.cfg.Stack, func(m znode.Mark) {
 		fmt.Fprintf(w.p.err, "waiting up to %s for an apply of stack %s: %s\n", w.o.waitLock, w.cfg.Stack, holder(m))
 	})
+	if errors.Is(err, context.DeadlineExceeded) { // nobody answered, so nobody is known to apply
+		err = fmt.Errorf("%w: no answer whether an apply is under way: %w", zkconn.ErrUnreachable, err)
+	}
+	return last, err
 }

@@ -13,15 +13,15 @@ import (
 // mode of an existing file is kept, a link stays a link, and what is not a regular file (a pipe, /dev/stdout) is
 // written to as it stands.
 func writeFile(path string, data []byte) error {
-	path = followed(path)
 	old, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return err
-	case !old.Mode().IsRegular():
+	case !old.Mode().IsRegular(): // the name of a pipe in /dev/fd leads nowhere, and yet can be opened
 		return overwrite(path, data)
 	}
+	path = followed(path)
 	temp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"."+rand.Text()[:8]+".tmp")
 	if err := create(temp, data, old); err != nil {
 		_ = os.Remove(temp)

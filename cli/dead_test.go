@@ -1,0 +1,104 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"muster/zkserver"
+)
+
+// TestDeadServer kills and pauses the real server in the middle of each command: the code is 8, every report says why, and once the
+// server is back the next apply does what is left.
+func TestDeadServer(t *testing.T) {
+	e, err := zkserver.Start(context.Background(), zkserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Stop()
+	s := e.Server(0)
+	const short = `zookeeper {
+  session_timeout = "1s"
+}
+`
+	for name, args := range commandsOfReports {
+		for fault, c := range map[string]struct{ end, back func() error }{
+			"killed": {s.Kill, func() error { return s.Restart(t.Context()) }},
+			"paused": {s.Pause, s.Resume},
+		} {
+			t.Run(name+"_"+fault, func(t *testing.T) {
+				b := newBed(t, 10, short)
+				expect(t, result(b.command(e.Connect(), "apply", "--yes")), 0)
+				b.write(t, 30, short)
+				proxy, err := zkserver.NewProxy(s.Addr())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer proxy.Close()
+				ended := inTheMiddle(proxy, name, c.end)
+				got := result(b.command(proxy.Addr(), append(args, b.everyReport(t)...)...))
+				if err := <-ended; err != nil {
+					t.Fatal(err)
+				}
+				if err := c.back(); err != nil {
+					t.Fatal(err)
+				}
+				expect(t, got, 8, "muster: ", "zookeeper ", "  next: ")
+				b.told(t, 8, "zookeeper ")
+				if name == "apply" {
+					expect(t, got, 8, "Applied ", "  not started  job.j", "next: muster plan")
+				}
+				expect(t, result(b.command(e.Connect(), "apply", "--yes")), 0)
+				expect(t, result(b.command(e.Connect(), "plan", "--detailed-exitcode")), 0, "30 jobs match")
+			})
+		}
+	}
+}
+
+// inTheMiddle calls f once a command has made its tenth request, or an apply its fifth change, and before the server has seen it.
+func inTheMiddle(proxy *zkserver.Proxy, command string, f func() error) <-chan error {
+	done := make(chan error, 1)
+	var once sync.Once
+	n := 0
+	proxy.BeforeSend(func(op int32, _ []byte) bool {
+		switch {
+		case command == "apply" && op == zkserver.OpMulti:
+			n += 2
+		case command != "apply" && op != zkserver.OpPing:
+			n++
+		}
+		if n >= 10 {
+			once.Do(func() { done <- f() })
+		}
+		return false
+	})
+	return done
+}
+
+// TestDriftOfAServerThatHangsIsNotAnApplyInTheWay: patience for an apply that ends before the session does is no reason to think of one.
+func TestDriftOfAServerThatHangsIsNotAnApplyInTheWay(t *testing.T) {
+	for _, patience := range []string{"0s", "2s"} {
+		for look := range 2 { // at the lock: before the comparison, and after it
+			t.Run(fmt.Sprintf("%s_%d", patience, look), func(t *testing.T) {
+				b := newBed(t, 5, "")
+				b.ready(t)
+				proxy := slowProxy(t, 0)
+				looks := 0
+				proxy.BeforeSend(func(_ int32, request []byte) bool {
+					if bytes.Contains(request, []byte(b.root+"-home/lock/tests")) {
+						if looks == look {
+							proxy.Hang(true)
+						}
+						looks++
+					}
+					return false
+				})
+				got := result(b.command(proxy.Addr(), append([]string{"drift", "--wait-lock", patience}, b.everyReport(t)...)...))
+				expect(t, got, 8, "muster: ", "zookeeper ", "  next: ")
+				b.told(t, 8, "zookeeper ")
+			})
+		}
+	}
+}
