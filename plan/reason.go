@@ -139,7 +139,7 @@ func (r Reason) columns() columns {
 	case Undeclared:
 		return columns{Delete, "", "owned by stack {owner}, {status}", ""}
 	case UndeclaredLive:
-		return columns{LeftRunning, "", "owned by stack {owner}, {live}", "muster terminate {name}, or apply again after the run"}
+		return columns{LeftRunning, "", "owned by stack {owner}, {live}", "muster terminate {address}, or apply again after the run"}
 	}
 	return columns{Unmanaged, "", "{unmanaged}", ""}
 }
