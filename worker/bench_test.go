@@ -1,8 +1,12 @@
 package worker_test
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"os"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -32,28 +36,32 @@ type fleet struct {
 
 // BenchmarkTenThousandWorkers opens 10,000 sessions, which join a job, wait for all and pass barriers. Costs are ratios to the
 // rate at which the same sessions commit the transaction of a join by itself, in the same run; growth is the cost per
-// worker with 10,000 over that with 1,000.
+// worker with 10,000 over that with 1,000. What ends in -cpu compares processor time of client and server together, which
+// says the same and depends less on what else the machine does.
 func BenchmarkTenThousandWorkers(b *testing.B) {
 	f := newFleet(b, many)
 	f.round(few) // the server warms up
+	f.round(many)
 	for range b.N {
 		small, large := f.round(few), f.round(many)
-		b.ReportMetric(large.join.Seconds(), "join-s")
-		b.ReportMetric(float64(large.raw)/float64(large.join), "join/raw")
-		b.ReportMetric(large.wait.Seconds(), "wait-s")
-		b.ReportMetric(large.woken.Seconds()*1000, "wait-fanout-ms")
-		b.ReportMetric(large.barrier.Seconds(), "barrier-s")
-		b.ReportMetric(float64(large.raw)/float64(large.barrier), "barrier/raw")
-		b.ReportMetric(float64(large.raw)/float64(large.first), "first-barrier/raw")
-		b.ReportMetric(float64(large.raw)/float64(large.next), "next-barriers/raw")
-		b.ReportMetric(100*float64(large.release)/float64(large.barrier), "fanout-%-of-barrier")
-		growth := func(name string, f func(costs) time.Duration) {
-			b.ReportMetric(float64(f(large))/many/(float64(f(small))/few), name+"-growth")
+		ratio := func(name string, x, y cost) {
+			b.ReportMetric(float64(x.wall)/float64(y.wall), name)
+			b.ReportMetric(float64(x.cpu)/float64(y.cpu), name+"-cpu")
 		}
-		growth("join", func(c costs) time.Duration { return c.join })
-		growth("wait", func(c costs) time.Duration { return c.wait })
-		growth("barrier", func(c costs) time.Duration { return c.barrier })
-		growth("raw", func(c costs) time.Duration { return c.raw })
+		ratio("join/raw", large.raw, large.join) // rates
+		ratio("join/bare", large.bare, large.join)
+		ratio("barrier/raw", large.raw, large.barrier)
+		ratio("first-barrier/raw", large.raw, large.first)
+		ratio("next-barriers/raw", large.raw, large.next)
+		ratio("release-of-barrier", large.release, large.barrier)
+		ratio("raw-events-of-barrier", large.events, large.barrier)
+		growth := func(name string, of func(costs) cost) {
+			ratio(name+"-growth", of(large).by(many), of(small).by(few))
+		}
+		growth("raw", func(c costs) cost { return c.raw })
+		growth("join", func(c costs) cost { return c.join })
+		growth("wait", func(c costs) cost { return c.wait })
+		growth("barrier", func(c costs) cost { return c.barrier })
 	}
 }
 
@@ -108,16 +116,31 @@ func raiseFileLimit(b *testing.B, n int) {
 	}
 }
 
-// costs are how long it took all workers together.
+// cost is what all workers together took.
+type cost struct {
+	wall time.Duration
+	cpu  time.Duration // of this process and the server's
+}
+
+func (c cost) by(n int) cost        { return cost{c.wall / time.Duration(n), c.cpu / time.Duration(n)} }
+func (c cost) plus(other cost) cost { return cost{c.wall + other.wall, c.cpu + other.cpu} }
+func (c cost) String() string {
+	return fmt.Sprintf("%v (cpu %v)", c.wall.Round(time.Millisecond), c.cpu.Round(time.Millisecond))
+}
+
+// costs are those of one round.
 type costs struct {
-	raw     time.Duration // the transaction of a join by itself
-	join    time.Duration
-	wait    time.Duration // to set the watch, for all but one
-	woken   time.Duration // from the last join until all know
-	first   time.Duration // a barrier that nobody has made yet: all try
-	barrier time.Duration // to arrive, and until all know
-	release time.Duration // the last arrival, and until all know: part of barrier
-	next    time.Duration // a barrier without the pause before the last arrival, with the clearing of an older round
+	raw     cost // the transaction of a join by itself
+	bare    cost // that, and before it the two reads of a join
+	join    cost
+	settle  cost // after join, until the members have done what nobody waits for
+	wait    cost // to set the watch, for all but one
+	woken   cost // from the last join until all know
+	events  cost // an event for each session, by itself: no barrier can be released for less
+	first   cost // a barrier that nobody has made yet: all try
+	barrier cost // to arrive, and until all know
+	release cost // the last arrival, and until all know: part of barrier
+	next    cost // a barrier without the pause before the last arrival, with the clearing of an older round
 }
 
 // round does everything once with n workers of a new job.
@@ -132,7 +155,7 @@ func (f *fleet) round(n int) costs {
 	if err != nil {
 		f.b.Fatal(err)
 	}
-	c := costs{raw: f.raw(n, j.Root+"/raw")}
+	raw := f.raw(n, j.Root+"/raw-0", false)
 	ms := make([]*worker.Member, n)
 	join := func(i int) (err error) {
 		ms[i], err = worker.Join(f.b.Context(), f.sessions[i], config(j, fmt.Sprint("w-", i)))
@@ -141,60 +164,120 @@ func (f *fleet) round(n int) costs {
 	if err := join(n - 2); err != nil { // makes the folders, which otherwise all would try
 		f.b.Fatal(err)
 	}
+	standing := f.watches() // the first one's among them, or not yet
+	var c costs
 	c.join = f.all(n-2, join)
+	// Each looks after its live znode and its gate.
+	c.settle = f.timed(func() error { f.armed(standing + 2*(n-2)); return nil })
+	c.raw = raw.plus(f.raw(n, j.Root+"/raw-1", false)).by(2) // the machine changes while we measure
+	c.bare = f.raw(n, j.Root+"/bare", true)
+	c.bare = f.raw(n, j.Root+"/bare", true)
 
-	c.wait, c.woken = f.held(n-1, func(i int) error { return ms[i].WaitAll(f.b.Context()) }, func() error { return join(n - 1) })
+	c.wait, c.woken = f.held(n-1, 1, func(i int) error { return ms[i].WaitAll(f.b.Context()) }, func() error { return join(n - 1) })
+	c.events = f.events(n, j.Root+"/event")
 	pass := func(round int) func(i int) error {
 		return func(i int) error { return ms[i].Barrier(f.b.Context(), worker.Barrier{Name: "b", Round: &round}) }
 	}
 	c.first = f.all(n, pass(0))
-	arrive, release := f.held(n-1, pass(1), func() error { return pass(1)(n - 1) })
-	c.barrier, c.release = arrive+release, release
+	arrive, release := f.held(n-1, 2, pass(1), func() error { return pass(1)(n - 1) })
+	c.barrier, c.release = arrive.plus(release), release
 	const more = 3
 	for round := 2; round < 2+more; round++ {
-		c.next += f.all(n, pass(round)) / more
+		c.next = c.next.plus(f.all(n, pass(round)).by(more))
 	}
 	for _, m := range ms {
 		if err := m.Leave(f.b.Context(), worker.End{}); err != nil {
 			f.b.Fatal(err)
 		}
 	}
-	f.b.Logf("%d workers: raw %v, join %v, wait %v, woken %v, first barrier %v, second %v, of which release %v, next ones %v", n,
-		c.raw.Round(time.Millisecond), c.join.Round(time.Millisecond), c.wait.Round(time.Millisecond),
-		c.woken.Round(time.Millisecond), c.first.Round(time.Millisecond), c.barrier.Round(time.Millisecond), c.release.Round(time.Millisecond), c.next.Round(time.Millisecond))
+	f.b.Logf("%d workers:\n raw %v, bare %v, events %v\n join %v, settled %v\n wait %v, woken %v\n first barrier %v\n second %v, of which release %v\n next ones %v", n,
+		c.raw, c.bare, c.events, c.join, c.settle, c.wait, c.woken, c.first, c.barrier, c.release, c.next)
 	return c
 }
 
-// held calls wait for 0 to n-1, and release when the server has that many watches more. It returns how long either took; the
-// latter until all waits have returned.
-func (f *fleet) held(n int, wait func(i int) error, release func() error) (armed, woken time.Duration) {
+// events wakes all of n sessions by one znode.
+func (f *fleet) events(n int, path string) cost {
+	f.b.Helper()
+	_, woken := f.held(n-1, 1, func(i int) error {
+		_, exists, event, err := f.sessions[i].ExistsW(f.b.Context(), path)
+		if err == nil && !exists {
+			<-event
+		}
+		return err
+	}, func() error {
+		_, err := f.sessions[n-1].Create(f.b.Context(), path, nil, zkconn.Persistent, zkconn.World(zkconn.PermAll))
+		return err
+	})
+	return woken
+}
+
+// held calls wait for 0 to n-1, which sets that many watches each, and release when the server has them all. It returns what
+// either took; the latter until all waits have returned.
+func (f *fleet) held(n, each int, wait func(i int) error, release func() error) (armed, woken cost) {
 	f.b.Helper()
 	before := f.watches()
-	start := time.Now()
 	var waits errgroup.Group
-	for i := range n {
-		waits.Go(func() error { return wait(i) })
+	armed = f.timed(func() error {
+		for i := range n {
+			waits.Go(func() error { return wait(i) })
+		}
+		f.armed(before + n*each)
+		return nil
+	})
+	var released <-chan error
+	woken = f.timed(func() error {
+		released = call(release)
+		return waits.Wait()
+	})
+	if err := <-released; err != nil { // it may have more to do: the roll, or clearing up
+		f.b.Fatal(err)
 	}
+	return armed, woken
+}
+
+// timed is what do costs.
+func (f *fleet) timed(do func() error) cost {
+	f.b.Helper()
+	start, cpu := time.Now(), f.cpu()
+	if err := do(); err != nil {
+		f.b.Fatal(err)
+	}
+	return cost{time.Since(start), f.cpu() - cpu}
+}
+
+// cpu is how much processor time this process and the server have had.
+func (f *fleet) cpu() time.Duration {
+	f.b.Helper()
+	var own syscall.Rusage
+	err := syscall.Getrusage(syscall.RUSAGE_SELF, &own)
+	stat, e := os.ReadFile(fmt.Sprintf("/proc/%d/stat", f.server.Pid()))
+	if err = errors.Join(err, e); err != nil {
+		f.b.Fatal(err)
+	}
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // from the third, the state
+	ticks := 0
+	for _, s := range fields[11:13] { // utime and stime, in hundredths of a second
+		n, err := strconv.Atoi(s)
+		if err != nil {
+			f.b.Fatal(err)
+		}
+		ticks += n
+	}
+	return time.Duration(own.Utime.Nano()+own.Stime.Nano()) + time.Duration(ticks)*10*time.Millisecond
+}
+
+// armed returns when the server has n watches.
+func (f *fleet) armed(n int) {
+	f.b.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for f.watches() < before+n {
+	for f.watches() < n {
 		select {
 		case <-tick.C:
 		case <-f.b.Context().Done():
 			f.b.Fatal("not all wait")
 		}
 	}
-	armed = time.Since(start)
-	start = time.Now()
-	released := call(release)
-	if err := waits.Wait(); err != nil {
-		f.b.Fatal(err)
-	}
-	woken = time.Since(start)
-	if err := <-released; err != nil { // it may have more to do: the roll, or clearing up
-		f.b.Fatal(err)
-	}
-	return armed, woken
 }
 
 // watches is how many watches the server keeps.
@@ -212,21 +295,19 @@ func (f *fleet) watches() int {
 }
 
 // all calls do for 0 to n-1, all at once.
-func (f *fleet) all(n int, do func(i int) error) time.Duration {
+func (f *fleet) all(n int, do func(i int) error) cost {
 	f.b.Helper()
-	start := time.Now()
-	var calls errgroup.Group
-	for i := range n {
-		calls.Go(func() error { return do(i) })
-	}
-	if err := calls.Wait(); err != nil {
-		f.b.Fatal(err)
-	}
-	return time.Since(start)
+	return f.timed(func() error {
+		var calls errgroup.Group
+		for i := range n {
+			calls.Go(func() error { return do(i) })
+		}
+		return calls.Wait()
+	})
 }
 
-// raw commits the transaction of a join n times, without a recipe around it.
-func (f *fleet) raw(n int, dir string) time.Duration {
+// raw commits the transaction of a join n times, without a recipe around it; with reads, after those of a join.
+func (f *fleet) raw(n int, dir string, reads bool) cost {
 	acl := zkconn.World(zkconn.PermAll)
 	for _, p := range []string{dir, dir + "/gate", dir + "/by", dir + "/id", dir + "/live"} {
 		if _, err := f.observer.Create(f.b.Context(), p, nil, zkconn.Persistent, acl); err != nil {
@@ -235,6 +316,13 @@ func (f *fleet) raw(n int, dir string) time.Duration {
 	}
 	body := make([]byte, 60)
 	return f.all(n, func(i int) error {
+		if reads {
+			_, _, e := f.sessions[i].Get(f.b.Context(), dir+"/gate")
+			_, _, err := f.sessions[i].Exists(f.b.Context(), dir+"/live")
+			if err = errors.Join(e, err); err != nil {
+				return err
+			}
+		}
 		_, err := f.sessions[i].Multi(f.b.Context(),
 			zkconn.CheckOp(dir+"/gate", 0),
 			zkconn.CreateOp(fmt.Sprintf("%s/by/w-%d", dir, i), body, zkconn.Persistent, acl),

@@ -233,7 +233,7 @@ func TestJ10JoiningCostsTheSameForEachWorker(t *testing.T) {
 					requests += n
 				}
 			}
-			return all[zkserver.OpMulti] == 2 && all[zkserver.OpExists] >= 4
+			return all[zkserver.OpMulti] == 2 && all[zkserver.OpExists] == 3
 		})
 		return requests
 	}

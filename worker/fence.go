@@ -3,6 +3,8 @@ package worker
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"time"
 
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -45,24 +47,40 @@ func (m *Member) replaced() error {
 	return fmt.Errorf("%w: another process is worker %d (%s) now", ErrFenced, m.ID, m.Identity)
 }
 
+// calm is how much time there is, for each worker of a job, for what members do after they have joined and nobody waits for.
+// Thousands join the sooner if they do not begin with that at once.
+const calm, longestCalm = 500 * time.Microsecond, 5 * time.Second
+
 // start watches until the membership ends, or until Leave, Complete or Rejoin, which wait for it.
 func (m *Member) start() *Member {
 	m.watching.Go(func() {
+		if !m.calmed() {
+			return
+		}
 		m.tellID()
+		m.watching.Go(func() { m.follow(m.gate(), m.keepOpen) })
 		m.follow(m.live(), m.keepLive)
 	})
-	m.watching.Go(func() {
-		m.follow(m.gate(), func(_ zkconn.Stat, open bool) error {
-			if !open {
-				return m.generationEnded()
-			}
-			return nil
-		})
-	})
 	if m.ID == m.Job.Workers-1 || !m.untold { // nobody else can find that all have joined
-		m.watching.Go(func() { _ = m.writeRoll(m.watch) }) // for those who read it; a later joiner makes up for an error
+		m.rolled = make(chan struct{})
+		m.watching.Go(func() {
+			defer close(m.rolled)
+			_ = m.writeRoll(m.watch) // for those who read it; a later joiner makes up for an error
+		})
 	}
 	return m
+}
+
+// calmed waits for this worker's turn, at random. It is false if the membership ended first.
+func (m *Member) calmed() bool {
+	turn := time.NewTimer(rand.N(min(calm*time.Duration(m.Job.Workers), longestCalm)))
+	defer turn.Stop()
+	select {
+	case <-turn.C:
+		return true
+	case <-m.watch.Done():
+		return false
+	}
 }
 
 // halt ends what start began.
@@ -109,6 +127,14 @@ func (m *Member) follow(path string, look func(zkconn.Stat, bool) error) {
 			return
 		}
 	}
+}
+
+// keepOpen ends the membership with the generation.
+func (m *Member) keepOpen(_ zkconn.Stat, open bool) error {
+	if !open {
+		return m.generationEnded()
+	}
+	return nil
 }
 
 // keepLive makes the live znode again if it is gone.

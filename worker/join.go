@@ -110,8 +110,21 @@ func (j *join) read(ctx context.Context) error {
 	return nil
 }
 
-// admit makes the folders if nobody has joined. It keeps those who have no claim out of a job that is full or a leftover.
+// admit keeps those who have no claim out of a job that is full or a leftover. Its one read tells in nearly every case: the
+// job znode has children while somebody is live, and a body from when the last has joined.
 func (j *join) admit(ctx context.Context) error {
+	top, _, err := j.s.Exists(ctx, j.rec.Job.Path())
+	if err != nil {
+		return err
+	}
+	if top.NumChildren > 0 && top.Version == 0 && j.rec.NoRoll != j.rec.Generation {
+		return nil
+	}
+	return j.admitBy(ctx, top.NumChildren > 0)
+}
+
+// admitBy looks at who has joined. It makes the folders if that is nobody.
+func (j *join) admitBy(ctx context.Context, live bool) error {
 	root, g := j.rec.Job.Root, j.rec.Generation
 	ids, joined, err := j.s.Exists(ctx, znode.IDs(root, g))
 	if err != nil {
@@ -121,11 +134,8 @@ func (j *join) admit(ctx context.Context) error {
 		return j.makeFolders(ctx)
 	}
 	full := int(ids.NumChildren) >= j.rec.Job.Workers
-	if !full {
-		jobs, _, err := j.s.Exists(ctx, j.rec.Job.Path())
-		if err != nil || jobs.NumChildren > 0 {
-			return err
-		}
+	if !full && live {
+		return nil
 	}
 	_, mine, err := j.s.Exists(ctx, znode.ByIdentity(root, g, j.c.Identity))
 	switch {

@@ -226,7 +226,7 @@ func TestTooLateJoinWithdraws(t *testing.T) {
 	j, store := newJob(t, 1)
 	m := join(t, j, "w0")
 	late := config(j, "late")
-	writeLateJoin(t, m, late.Identity)
+	writeDeadJoin(t, m, late.Identity)
 	if o := look(t, store, j); o.Live != 1 {
 		t.Fatalf("observed %+v", o)
 	}
@@ -238,8 +238,24 @@ func TestTooLateJoinWithdraws(t *testing.T) {
 	}
 }
 
-// writeLateJoin writes what a join leaves behind that got id N and died before it could withdraw.
-func writeLateJoin(t *testing.T, m *worker.Member, identity string) {
+// TestFullJobWithoutRoll: whoever joined last died before it wrote the roll, which tells that the job is full.
+func TestFullJobWithoutRoll(t *testing.T) {
+	j, store := newJob(t, 2)
+	m := join(t, j, "w0")
+	writeDeadJoin(t, m, "w1")
+	if _, err := tryJoin(t, config(j, "late")); !errors.Is(err, worker.ErrFull) || !strings.HasSuffix(err.Error(), "under the same identity: id 1 (w1)") {
+		t.Errorf("a full job: %v", err)
+	}
+	if d := cmp.Diff(map[string]int{"w0": 0, "w1": 1}, ids(t, store, j)); d != "" {
+		t.Errorf("ids (-want +got):\n%s", d)
+	}
+	if back := join(t, j, "w1"); back.ID != 1 {
+		t.Errorf("w1 is back as %d", back.ID)
+	}
+}
+
+// writeDeadJoin writes what a join leaves behind whose process died, perhaps before it could withdraw.
+func writeDeadJoin(t *testing.T, m *worker.Member, identity string) {
 	t.Helper()
 	claim, err := znode.EncodeClaim(znode.Claim{Nonce: "dead", Lives: 1, State: znode.In})
 	if err != nil {

@@ -58,6 +58,13 @@ func (m *Member) Complete(ctx context.Context, exit int) error {
 
 // part writes claim, which ends the membership. Last says that with it all N have completed.
 func (m *Member) part(ctx context.Context, claim znode.Claim) (last bool, err error) {
+	if m.rolled != nil { // those who stay read it
+		select {
+		case <-m.rolled:
+		case <-m.ctx.Done():
+		case <-ctx.Done():
+		}
+	}
 	m.halt()
 	if m.ctx.Err() != nil {
 		return false, context.Cause(m.ctx)

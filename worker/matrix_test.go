@@ -80,7 +80,7 @@ func recipes() []recipe {
 		{name: "rejoin", cuts: 20, workers: 3, lived: true, script: "stay", status: plan.Forming},
 		{name: "leave", cuts: 9, workers: 3, script: "leave", status: plan.Forming},
 		{name: "complete", cuts: 9, workers: 3, script: "complete", next: worker.ErrDone, status: plan.Forming},
-		{name: "complete last", cuts: 48, workers: 1, script: "complete", status: plan.Running},
+		{name: "complete last", cuts: 60, workers: 1, script: "complete", status: plan.Running},
 	}
 }
 

@@ -33,6 +33,7 @@ type Member struct {
 	watch    context.Context // of what runs in the background
 	stop     context.CancelFunc
 	watching sync.WaitGroup
+	rolled   chan struct{} // closed when this member has tried to write the roll; nil if that is not up to it
 }
 
 // newMember is the member that j's transaction made, which wrote claim as this version.

@@ -11,9 +11,9 @@ import (
 )
 
 // The roll is the body of <job>: every worker by id, with the address it first joined under. It is written once, as version
-// 1, by whoever joins as the last, or joins again and finds the job full and the roll empty: a process that dies
-// between its join and this write leaves it to its next life, or to another's. A roll that does not fit is not written;
-// the Record then says so, and peers are found by id.
+// 1, by whoever joins as the last, before that leaves, or joins again and finds the job full and the roll empty: a process
+// that dies between its join and this write leaves it to its next life, or to another's. A roll that does not fit is not
+// written; the Record then says so, and peers are found by id.
 
 // writeRoll writes the roll if all have joined and nobody has written it. That somebody else does meanwhile is as good.
 func (m *Member) writeRoll(ctx context.Context) error {
