@@ -101,6 +101,8 @@ var codeCases = []codeCase{
 	{code: 8, over: 1, what: "no server, and a required report is not written", run: "muster drift --servers 127.0.0.1:1 " + unwritable + "one"},
 	{code: 8, over: 4, what: "no permission, and another job moved", given: world, run: "muster apply --yes --only closed --only a all",
 		with: (*codeBed).lock, steps: moved},
+	{code: 8, over: 4, what: "no permission, and the lock was lost", given: world, run: "muster apply --yes --only closed --only late all",
+		steps: []step{{"stale job", (*codeBed).breakLock}}},
 	{code: 8, over: 3, what: "no permission, and another job is blocked", given: world, run: "muster apply --yes --only closed --only b all"},
 	{code: 8, over: 2, what: "no permission, and something was changed", given: world, run: "muster apply --yes --detailed-exitcode --only closed --only new all"},
 

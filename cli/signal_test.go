@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"bytes"
+	"fmt"
 	"net"
 	"os/exec"
 	"path/filepath"
@@ -96,8 +97,18 @@ func TestSignalInTheMiddleOfReading(t *testing.T) {
 				r.signal(t, sig)
 				expect(t, r.end(t), 128+int(sig), "stopped by a signal: "+sig.String()+"\n")
 				b.told(t, 128+int(sig), "stopped by a signal")
+				b.markdownEnds(t, sig)
 			})
 		}
+	}
+}
+
+// markdownEnds fails the test unless the markdown report has the code's meaning beside it.
+func (b bed) markdownEnds(t *testing.T, sig syscall.Signal) {
+	t.Helper()
+	want := fmt.Sprintf("(exit code %d: stopped by a signal)", 128+int(sig))
+	if got := read(t, filepath.Join(b.dir, "r.markdown")); !strings.Contains(got, want) {
+		t.Errorf("no %q in\n%s", want, got)
 	}
 }
 
