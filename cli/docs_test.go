@@ -59,7 +59,7 @@ func TestEveryKindIsDocumented(t *testing.T) {
 // TestExamplesUseFlagsThatExist looks at every call of muster in the pipelines and in the documentation.
 func TestExamplesUseFlagsThatExist(t *testing.T) {
 	var files []string
-	for _, pattern := range []string{"../examples/pipelines/*", "../examples/pipelines/*/*", "../docs/*.md"} {
+	for _, pattern := range []string{"../examples/pipelines/*", "../examples/pipelines/*/*", "../docs/*.md", "../docs/*/*.md"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

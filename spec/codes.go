@@ -113,7 +113,7 @@ func Codes() []Code {
 		{codeBlockOrArg, "a block is written as an argument, or an argument as a block"},
 		{codeNoMuster, "there is no muster block"},
 		{codeVarTwice, "a variable is declared twice"},
-		{codeVarName, "a variable's name is not an identifier, or is reserved"},
+		{codeVarName, "the name of a variable or local is not an identifier"},
 		{codeVarType, "a variable's type constraint is malformed"},
 		{codeVarDefault, "a variable's default does not fit its type"},
 		{codeVarValue, "a variable's value does not fit its type"},

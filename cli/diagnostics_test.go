@@ -1,0 +1,127 @@
+package cli_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"muster/spec"
+)
+
+const diagnostics = "../docs/diagnostics"
+
+var (
+	aCode   = regexp.MustCompile(`\bM1\d{3}\b`)
+	finding = regexp.MustCompile(`(?m)^(?:error|warning)\[(M\d+)\]: `)
+)
+
+// TestEveryDiagnosticHasAPage: each code in the source is in the list of codes and has a page, and no page is of another.
+func TestEveryDiagnosticHasAPage(t *testing.T) {
+	var listed, paged, used []string
+	for _, c := range spec.Codes() {
+		listed = append(listed, c.Code)
+	}
+	pages, err := filepath.Glob(diagnostics + "/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range pages {
+		paged = append(paged, strings.TrimSuffix(filepath.Base(file), ".md"))
+	}
+	sources, err := filepath.Glob("../spec/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range sources {
+		if !strings.HasSuffix(file, "_test.go") {
+			used = append(used, aCode.FindAllString(read(t, file), -1)...)
+		}
+	}
+	slices.Sort(used)
+	if d := cmp.Diff(listed, slices.Compact(used)); d != "" {
+		t.Errorf("codes (-in spec.Codes +in the source of spec):\n%s", d)
+	}
+	if d := cmp.Diff(listed, paged); d != "" {
+		t.Errorf("codes (-in spec.Codes +with a page in docs/diagnostics):\n%s", d)
+	}
+}
+
+// TestDiagnosticPages: what a page shows first gives its code and no other, as printed there, and what it shows last is valid.
+func TestDiagnosticPages(t *testing.T) {
+	for _, c := range spec.Codes() {
+		t.Run(c.Code, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(diagnostics, c.Code+".md")
+			p := readPage(t, file)
+			printed := p.run(t, servers.Connect())
+			if title := "# " + c.Code + ": " + c.Meaning; p.lines[0] != title {
+				t.Errorf("%s begins with %q, want %q", file, p.lines[0], title)
+			}
+			var codes []string
+			for _, m := range finding.FindAllStringSubmatch(strings.Join(printed, "\n"), -1) {
+				codes = append(codes, m[1])
+			}
+			if !slices.Equal(slices.Compact(codes), []string{c.Code}) {
+				t.Errorf("%s shows %v", file, codes)
+			}
+			if last := strings.TrimSpace(printed[len(p.parts)-1]); !strings.HasPrefix(last, "Valid: ") || strings.Contains(last, "\n") {
+				t.Errorf("%s ends with something that is not valid:\n%s", file, last)
+			}
+			p.checkFormatted(t, file)
+			p.check(t, file, printed)
+		})
+	}
+}
+
+// checkFormatted looks at the last of each file: it is as muster fmt writes it.
+func (p page) checkFormatted(t *testing.T, file string) {
+	t.Helper()
+	last := map[string]part{}
+	for _, s := range p.parts {
+		if strings.HasSuffix(s.file, ".hcl") {
+			last[s.file] = s
+		}
+	}
+	for _, s := range last {
+		formatted, diags := spec.Format([]byte(s.text), s.file)
+		if d := cmp.Diff(s.text, string(formatted)); d != "" || diags.HasErrors() {
+			t.Errorf("%s:%d: not as muster fmt writes it (-shown +formatted):\n%s%v", file, s.from, d, diags)
+		}
+	}
+}
+
+// TestIndexOfDiagnostics: docs/diagnostics.md lists the codes, no more and no fewer.
+func TestIndexOfDiagnostics(t *testing.T) {
+	const file = diagnostics + ".md"
+	groups := map[string]string{
+		"M10": "Files", "M11": "Syntax", "M12": "Jobs and their values", "M13": "Blocks and arguments", "M14": "Variables",
+		"M15": "Expressions", "M16": "The blocks muster and zookeeper", "M17": "Ignored drift", "M18": "Warnings",
+	}
+	have := read(t, file)
+	intro, _, _ := strings.Cut(have, "\n## ")
+	var b strings.Builder
+	b.WriteString(intro)
+	group := ""
+	for _, c := range spec.Codes() {
+		if g := groups[c.Code[:3]]; g != group {
+			group = g
+			fmt.Fprintf(&b, "\n## %s\n\n| code | meaning |\n|---|---|\n", group)
+		}
+		fmt.Fprintf(&b, "| [%s](diagnostics/%[1]s.md) | %s |\n", c.Code, c.Meaning)
+	}
+	if *update {
+		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if d := cmp.Diff(b.String(), have); d != "" {
+		t.Errorf("%s (-want +got):\n%s", file, d)
+	}
+}

@@ -1,0 +1,65 @@
+package cli_test
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+
+	"muster/zkserver"
+	"muster/zkstate/zkconn"
+)
+
+// TestHowTo runs the worked examples of docs/howto, on servers of their own: they show the roots and the home that people use.
+func TestHowTo(t *testing.T) {
+	e, err := zkserver.Start(t.Context(), zkserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	classicJobs(t, e)
+	files, err := filepath.Glob("../docs/howto/*.md")
+	if err != nil || len(files) < 5 {
+		t.Fatalf("%d worked examples: %v", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			p := readPage(t, file)
+			p.checkFormatted(t, file)
+			p.check(t, file, p.run(t, e.Connect()))
+		})
+	}
+}
+
+// classicJobs makes what take-over-classic-jobs.md starts from: terasort, whose three workers are gone, and wordcount with two
+// that are live until the test ends.
+func classicJobs(t *testing.T, e *zkserver.Ensemble) {
+	t.Helper()
+	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: e.Addrs()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	create := func(path, text string, mode zkconn.Mode) {
+		if _, err := s.Create(context.Background(), path, []byte(text), mode, zkconn.World(zkconn.PermAll)); err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+	}
+	create("/twister2", "", zkconn.Persistent)
+	for _, j := range []struct{ name, roll, next string }{
+		{"terasort", "\n10.0.0.1,7000,0;null,null,null\n10.0.0.2,7000,1;null,null,null\n10.0.0.3,7000,2;null,null,null", "\x00\x00\x00\x03"},
+		{"wordcount", "\n10.0.0.4,7000,0;null,null,null\n10.0.0.5,7000,1;null,null,null", "\x00\x00\x00\x02"},
+	} {
+		path := "/twister2/" + j.name
+		create(path+"-dai-for-worker-id", j.next, zkconn.Persistent)
+		create(path+"-dai-for-barrier", "\x00\x00\x00\x00", zkconn.Persistent)
+		create(path+"-lock", "", zkconn.Persistent)
+		create(path, j.roll, zkconn.Persistent)
+	}
+	for _, worker := range []string{"10.0.0.4,7000,0", "10.0.0.5,7000,1"} {
+		create("/twister2/wordcount/_c_"+worker[7:8]+"1111111-2222-3333-4444-555555555555-"+worker[:8]+":7000", worker+";null,null,null", zkconn.Ephemeral)
+	}
+}
