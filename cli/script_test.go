@@ -57,6 +57,7 @@ func TestScripts(t *testing.T) {
 		Setup: setup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits":      exits,
+			"plain":      plain,
 			"start":      start,
 			"signal":     sendSignal,
 			"ends":       ends,
@@ -107,6 +108,30 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if got != want {
 		ts.Fatalf("exit code %d, want %d\n%s%s", got, want, ts.ReadFile("stdout"), ts.ReadFile("stderr"))
 	}
+	if args[1] == "muster" {
+		ts.Check(namesNext(ts.ReadFile("stderr")))
+	}
+}
+
+// plain is exits, and nothing that steers a terminal or hides text may be in the output: plain 2 muster drift.
+func plain(ts *testscript.TestScript, neg bool, args []string) {
+	exits(ts, neg, args)
+	for _, stream := range []string{"stdout", "stderr"} {
+		if at := regexp.MustCompile(`[\x00-\x08\x0b-\x1f\x7f-\x{9f}\x{202a}-\x{202e}].*`).FindString(ts.ReadFile(stream)); at != "" {
+			ts.Fatalf("%q reached %s", at, stream)
+		}
+	}
+}
+
+// namesNext checks that an error names the next command. The last line of a worker is none, and neither is a warning.
+func namesNext(stderr string) error {
+	an := regexp.MustCompile(`(?m)^muster: (.*)$`).FindAllStringSubmatch(stderr, -1)
+	for _, e := range an {
+		if worker := regexp.MustCompile(`^(exit \d+ is|warning:)`); !worker.MatchString(e[1]) && !strings.Contains(stderr, "\n  next: ") && !strings.Contains(e[1], "; run: ") {
+			return fmt.Errorf("point 18: this error does not name the next command: %s", stderr)
+		}
+	}
+	return nil
 }
 
 // inherited is what a background command finds in its environment, besides everything of muster's.
@@ -229,6 +254,7 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 // zkCommand looks at znodes and changes them as somebody else would:
 //
 //	zk tree PATH                       the znodes below it
+//	zk writes PATH                     the same, each with the transactions that last wrote it and its children
 //	zk set|create|ephemeral PATH TEXT  TEXT is a Go string without its quotes
 //	zk edit PATH OLD NEW               in its data
 //	zk delete PATH                     with everything below it
@@ -237,7 +263,7 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 //	zk complete PATH IDENTITY          as a worker whose command ended well; its live znode may be gone
 func zkCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
-		ts.Fatalf("usage: zk tree|set|create|ephemeral|edit|delete|forbid|complete PATH [ARGS]")
+		ts.Fatalf("usage: zk tree|writes|set|create|ephemeral|edit|delete|forbid|complete PATH [ARGS]")
 	}
 	z := znodes{ts, ts.Value(sessionKey{}).(*zkconn.Session)}
 	text := ""
@@ -249,6 +275,8 @@ func zkCommand(ts *testscript.TestScript, neg bool, args []string) {
 	switch path := args[1]; args[0] {
 	case "tree":
 		fmt.Fprint(ts.Stdout(), z.tree(path, ""))
+	case "writes":
+		fmt.Fprint(ts.Stdout(), z.writes(path))
 	case "set":
 		_, err := z.s.Set(context.Background(), path, []byte(text), -1)
 		ts.Check(err)

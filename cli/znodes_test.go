@@ -3,6 +3,7 @@ package cli_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path"
 	"strings"
 
@@ -31,6 +32,21 @@ func (z znodes) tree(dir, indent string) string {
 		b.WriteString(indent + name + "\n" + z.tree(path.Join(dir, name), indent+"  "))
 	}
 	return b.String()
+}
+
+func (z znodes) writes(p string) string {
+	stat, ok, err := z.s.Exists(context.Background(), p)
+	if err == nil && !ok {
+		return ""
+	}
+	z.ts.Check(err)
+	lines := fmt.Sprintf("%s %x %x\n", p, stat.Mzxid, stat.Pzxid)
+	names, _, err := z.s.Children(context.Background(), p)
+	z.ts.Check(err)
+	for _, name := range names {
+		lines += z.writes(path.Join(p, name))
+	}
+	return lines
 }
 
 func (z znodes) create(p, text string, mode zkconn.Mode, acl ...zkconn.ACL) {
