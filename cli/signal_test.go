@@ -175,12 +175,15 @@ func TestSecondSignal(t *testing.T) {
 	r.signal(t, syscall.SIGTERM)
 	again := time.NewTicker(100 * time.Millisecond) // the first may still be on its way, and two of a kind become one
 	defer again.Stop()
+	late := time.After(time.Minute)
 	for ended := false; !ended; {
 		select {
 		case <-again.C:
 			_ = r.cmd.Process.Signal(syscall.SIGINT) // it may just have ended
 		case <-r.ended:
 			ended = true
+		case <-late:
+			t.Fatal("it does not end")
 		}
 	}
 	expect(t, r.end(t), 130, "muster: stopped at once by a second signal: interrupt; no report was written\n  next: muster plan shows what is left\n")
