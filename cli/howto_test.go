@@ -9,7 +9,7 @@ import (
 	"muster/zkstate/zkconn"
 )
 
-// TestHowTo runs the worked examples of docs/howto, on servers of their own: they show the roots and the home that people use.
+// TestHowTo runs the worked examples in docs, on servers of their own: they show the roots and the home that people use.
 func TestHowTo(t *testing.T) {
 	e, err := zkserver.Start(t.Context(), zkserver.Options{})
 	if err != nil {
@@ -25,7 +25,7 @@ func TestHowTo(t *testing.T) {
 	if err != nil || len(files) < 5 {
 		t.Fatalf("%d worked examples: %v", len(files), err)
 	}
-	for _, file := range files {
+	for _, file := range append(files, "../docs/drift.md", "../docs/pipelines.md") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			p := readPage(t, file)
 			p.checkFormatted(t, file)

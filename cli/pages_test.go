@@ -21,9 +21,9 @@ import (
 var update = flag.Bool("update", false, "write what the commands of the pages of docs print, and the index of diagnostics")
 
 // page is a page of docs that can be run. The files that it shows are written and the commands that it shows are run, in its
-// order and by one shell. A file of HCL is jobs.hcl, unless its name stands before it in backticks, with a colon. A comment that
-// starts with "situation" holds commands that make what the page begins with; they print nothing. The processes in $workers are
-// stopped at the end.
+// order and by one shell. A file's name stands before it in backticks, with a colon; HCL with a muster block and no name is jobs.hcl.
+// A comment that starts with "situation" holds commands that make what the page begins with; they print nothing. The processes in
+// $workers are stopped at the end.
 type page struct {
 	lines []string
 	parts []part
@@ -62,7 +62,7 @@ func readPage(t *testing.T, file string) page {
 			p.addCommands(first, i)
 		case name != "":
 			p.parts = append(p.parts, part{file: name, text: text + "\n", from: first, to: i})
-		case kind == "hcl":
+		case kind == "hcl" && strings.Contains(text, "muster {"):
 			p.parts = append(p.parts, part{file: "jobs.hcl", text: text + "\n", from: first, to: i})
 		}
 	}
@@ -85,7 +85,8 @@ func (p *page) addCommands(from, to int) {
 
 const mark = "--- end of a part ---"
 
-// run does what the page shows, in an empty directory, and returns what each part printed. Pages have ZooKeeper at 127.0.0.1:2181.
+// run does what the page shows, in an empty directory, and returns what each part printed. In a page ZooKeeper is
+// at 127.0.0.1:2181, and ann sits at a laptop.
 func (p page) run(t *testing.T, connect string) []string {
 	t.Helper()
 	shown, dir := t.TempDir(), t.TempDir()
@@ -112,7 +113,8 @@ func (p page) run(t *testing.T, connect string) []string {
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = time.Minute
 	out, err := cmd.CombinedOutput()
-	printed := strings.Split(strings.ReplaceAll(string(bytes.TrimSpace(out)), connect, "127.0.0.1:2181"), mark)
+	host, _ := os.Hostname() // as muster: what has no name is not printed
+	printed := strings.Split(strings.NewReplacer(connect, "127.0.0.1:2181", "ann@"+host, "ann@laptop").Replace(string(bytes.TrimSpace(out))), mark)
 	if len(printed) != len(p.parts)+1 {
 		t.Fatalf("the shell ended early: %v\n%s", err, out)
 	}
@@ -152,14 +154,16 @@ func (p page) check(t *testing.T, file string, printed []string) {
 }
 
 var (
+	unique  = regexp.MustCompile(`\b(\d{4}-\d\d-\d\dT[\d:]+Z|[0-9a-f]{32})\b`)
 	elapsed = regexp.MustCompile(` +[\d.]+ (ms|s|days ago)\b`)
 	nth     = regexp.MustCompile(`^  \[\d+(/\d+\])`)
 )
 
-// steady is a command's output without what differs each time: how long it took, where that made a line too long, and in
-// which order several changes were made.
+// steady is a command's output without what differs each time: when it was, how long it took, where that made a line too
+// long, and in which order several changes were made.
 func steady(text string) string {
-	lines := strings.Split(elapsed.ReplaceAllString(strings.ReplaceAll(text, "·\n  ", "· "), " N $1"), "\n")
+	text = unique.ReplaceAllString(strings.ReplaceAll(text, "·\n  ", "· "), "*")
+	lines := strings.Split(elapsed.ReplaceAllString(text, " N $1"), "\n")
 	for from := 0; from < len(lines); from++ {
 		to := from
 		for ; to < len(lines) && nth.MatchString(lines[to]); to++ {
