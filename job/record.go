@@ -4,6 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Record is what ZooKeeper remembers of a job: the declaration as it was applied, and the facts about this life
@@ -36,6 +39,28 @@ type Run struct {
 	ID         string `json:"id,omitempty"` // the workers' --run, if they gave one
 	Generation string `json:"generation"`
 	Completed  string `json:"completed"` // RFC 3339
+}
+
+// maxRun bounds the name of a run, in characters.
+const maxRun = 128
+
+// CheckRun says why id cannot be the name of a run, or returns nil: 1 to 128 printable characters without spaces. It is
+// no znode's name, so that 2026-11-21T10:00:00Z and build/1234 are names of runs.
+func CheckRun(id string) error {
+	switch n := utf8.RuneCountInString(id); {
+	case id == "":
+		return fmt.Errorf("the name of a run must not be empty")
+	case n > maxRun:
+		return fmt.Errorf("the name of a run has at most %d characters; this one has %d", maxRun, n)
+	case !utf8.ValidString(id):
+		return fmt.Errorf("the name of a run must be UTF-8; %q is not", id)
+	}
+	for _, r := range id {
+		if r == ' ' || !unicode.IsPrint(r) {
+			return fmt.Errorf("the name of a run may hold printable characters without spaces, not %q", r)
+		}
+	}
+	return nil
 }
 
 // Sum digests what a declaration and its owner decide: job, stack and ACL.
