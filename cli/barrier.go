@@ -52,5 +52,5 @@ func runBarrier(ctx context.Context, p *process, o barrierOptions, name string) 
 	if o.chosen {
 		b.Round = &o.round
 	}
-	return answered(c.Barrier(ctx, b))
+	return answered("barrier", c.Barrier(ctx, b))
 }

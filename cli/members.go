@@ -35,7 +35,7 @@ func runMembers(ctx context.Context, p *process, o membersOptions) error {
 	}
 	found, err := c.Members(ctx, o.live)
 	if err != nil {
-		return answered(err)
+		return answered("members", err)
 	}
 	if o.json {
 		return p.printJSON(found)

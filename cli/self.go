@@ -31,7 +31,7 @@ func runSelf(ctx context.Context, p *process, asJSON bool) error {
 	}
 	self, err := c.Self(ctx)
 	if err != nil {
-		return err
+		return answered("self", err)
 	}
 	if asJSON {
 		return p.printJSON(self)
@@ -49,13 +49,19 @@ func (p *process) inside(command string) (*wrap.Client, error) {
 	return wrap.NewClient(socket), nil
 }
 
-// answered is what a worker answered a request, with what to do about it.
-func answered(err error) error {
+// answered is what a worker answered the request of a command, with what to do about it.
+func answered(command string, err error) error {
 	switch {
 	case errors.Is(err, wrap.ErrRequest):
-		return &problem{errUsage, err, "muster barrier --help"}
+		return &problem{errUsage, err, "muster " + command + " --help"}
+	case errors.Is(err, wrap.ErrLate):
+		next := "check the worker's connection to ZooKeeper and ask again"
+		if command == "barrier" {
+			next += ", with --round, for an arrival stands"
+		}
+		return &problem{nil, err, next}
 	case errors.Is(err, wrap.ErrUnavailable):
-		return &problem{nil, err, "the worker that ran this command is gone; its own last line says why"}
+		return &problem{nil, err, "inside a worker's command: the worker has ended, and its own last line says why; anywhere else: muster status"}
 	}
 	return err
 }

@@ -29,7 +29,7 @@ func runWait(ctx context.Context, p *process, timeout time.Duration) error {
 	if err != nil {
 		return err
 	}
-	return answered(c.Wait(ctx, wrap.Wait{Timeout: written(timeout)}))
+	return answered("wait", c.Wait(ctx, wrap.Wait{Timeout: written(timeout)}))
 }
 
 // written is a duration as the socket takes it; 0 is the worker's choice.

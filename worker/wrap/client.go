@@ -9,7 +9,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
+	"syscall"
 )
 
 // Client asks a worker, from inside its command.
@@ -89,5 +91,13 @@ func (c *Client) ask(ctx context.Context, method, path string, question, into an
 }
 
 func (c *Client) unavailable(err error) error {
-	return fmt.Errorf("%w: nobody answers at %s: %w", ErrUnavailable, c.socket, err)
+	var request *url.Error
+	if errors.As(err, &request) { // whose URL is made up
+		err = request.Err
+	}
+	var number syscall.Errno
+	if errors.As(err, &number) { // which needs no second socket's name
+		err = number
+	}
+	return fmt.Errorf("%w at %s (%s): %w", ErrUnavailable, c.socket, SocketVariable, err)
 }

@@ -25,7 +25,7 @@ type health struct {
 func openHealth(address string, p *progress) (*health, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("health: %w", err)
+		return nil, fmt.Errorf("%w: %w", ErrHealth, err)
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /live", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "live\n") })

@@ -10,7 +10,7 @@ import (
 )
 
 // Refusal is what the socket answers instead of what was asked for. As an error it is what the worker met: a
-// worker.AbortedError, a worker.AbsentError, worker.ErrFenced, ErrRequest or ErrUnavailable.
+// worker.AbortedError, a worker.AbsentError, worker.ErrFenced, ErrRequest, ErrLate or ErrUnavailable.
 type Refusal struct {
 	Text    string   `json:"error"`
 	Kind    kind     `json:"kind"`
@@ -50,6 +50,7 @@ const (
 	kindAborted     kind = "aborted"
 	kindAbsent      kind = "absent"
 	kindFenced      kind = "fenced"
+	kindLate        kind = "late"
 	kindUnavailable kind = "unavailable"
 	kindFailed      kind = "failed"
 )
@@ -72,6 +73,8 @@ func refuse(err error) *Refusal {
 		r.Kind = kindFenced
 	case errors.Is(err, ErrRequest):
 		r.Kind = kindRequest
+	case errors.Is(err, ErrLate):
+		r.Kind = kindLate
 	case errors.Is(err, context.Canceled):
 		r.Kind, r.Text = kindUnavailable, "the worker ends"
 	}
@@ -84,7 +87,7 @@ func (r *Refusal) status() int {
 		return http.StatusBadRequest
 	case kindAborted:
 		return http.StatusConflict
-	case kindAbsent:
+	case kindAbsent, kindLate:
 		return http.StatusGatewayTimeout
 	case kindFenced:
 		return http.StatusGone
@@ -107,6 +110,8 @@ func (r *Refusal) Unwrap() error {
 		return worker.ErrFenced
 	case r.Kind == kindRequest:
 		return ErrRequest
+	case r.Kind == kindLate:
+		return ErrLate
 	case r.Kind == kindUnavailable:
 		return ErrUnavailable
 	}

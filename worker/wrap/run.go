@@ -180,7 +180,7 @@ func (r *run) await(ctx context.Context) ([]string, error) {
 	if r.c.Start != StartJoined {
 		limited, cancel := r.limited(ctx)
 		defer cancel()
-		if err := r.seat.do(limited, func(ctx context.Context, m *worker.Member) error { return m.WaitAll(ctx) }); err != nil {
+		if err := r.seat.waitAll(limited, 0); err != nil {
 			return nil, err
 		}
 	}

@@ -192,12 +192,7 @@ func wait(ctx context.Context, seat *seat, q *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if limit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, limit)
-		defer cancel()
-	}
-	return struct{}{}, seat.do(ctx, func(ctx context.Context, m *worker.Member) error { return m.WaitAll(ctx) })
+	return struct{}{}, seat.waitAll(ctx, limit)
 }
 
 func barrier(ctx context.Context, seat *seat, q *http.Request) (any, error) {
@@ -209,15 +204,5 @@ func barrier(ctx context.Context, seat *seat, q *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	at := worker.Barrier{Name: b.Name, Round: b.Round, Live: b.Live, Timeout: limit}
-	return struct{}{}, seat.do(ctx, func(ctx context.Context, m *worker.Member) error {
-		if at.Round == nil { // chosen once: what is repeated after a lost session is the same round
-			next, err := m.NextRound(ctx, at.Name)
-			if err != nil {
-				return err
-			}
-			at.Round = &next
-		}
-		return m.Barrier(ctx, at)
-	})
+	return struct{}{}, seat.barrier(ctx, worker.Barrier{Name: b.Name, Round: b.Round, Live: b.Live, Timeout: limit})
 }

@@ -65,8 +65,10 @@ type Ending struct {
 
 // What keeps a worker from starting its command, or stops it, besides the errors of package worker.
 var (
-	// ErrLate means that the time to join was over before the worker had joined.
+	// ErrLate means that time was over before the worker had joined, or while it had no session in which to ask.
 	ErrLate = errors.New("the time to join is over")
+	// ErrHealth means that the health server cannot listen at its address. Give it another one.
+	ErrHealth = errors.New("nothing can be served there")
 	// ErrTerminated means that the workers of the job were asked to stop. Exit as after SIGTERM.
 	ErrTerminated = errors.New("the workers of the job were asked to stop")
 	// ErrSignal means that a signal came before the command was started. Exit as if it had ended the process.

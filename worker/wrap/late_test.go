@@ -1,0 +1,89 @@
+package wrap
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"muster/worker"
+)
+
+// answeredSoon fails the test if no answer comes while the session stays lost.
+func answeredSoon(t *testing.T, what string, answers <-chan error) error {
+	t.Helper()
+	select {
+	case err := <-answers:
+		return err
+	case <-time.After(time.Minute):
+		t.Fatalf("%s: no answer", what)
+		return nil
+	}
+}
+
+// TestTimeRunsOutWhileTheSessionIsLost, for what was asked before the loss and after it. An arrival stands, and the
+// round is aborted for nobody.
+func TestTimeRunsOutWhileTheSessionIsLost(t *testing.T) {
+	t.Parallel()
+	f, p := newField(t, 3), newProxy(t)
+	c0 := wearAt(f, "w0", "environ obeys:0", p.Addr()).client()
+	c1 := wear(f, "w1", "environ obeys:0").client()
+	arrived := p.AfterReply(func(_ int32, req []byte) bool {
+		if !bytes.Contains(req, []byte("/barrier/before/0/c/c-")) {
+			return false
+		}
+		p.Refuse(true)
+		return true
+	})
+	answers := map[string]chan error{"wait": make(chan error, 1), "before": make(chan error, 1), "after": make(chan error, 1)}
+	go func() { answers["wait"] <- c0.Wait(t.Context(), Wait{Timeout: "3s"}) }()
+	go func() { answers["before"] <- c0.Barrier(t.Context(), Barrier{Name: "before", Timeout: "3s"}) }()
+	<-arrived
+	await(t, "the session expires", func() bool { return f.look().Live == 1 })
+	go func() { answers["after"] <- c0.Barrier(t.Context(), Barrier{Name: "after", Timeout: "200ms"}) }()
+	for what, text := range map[string]string{
+		"wait": "it is not known whether all 3 workers have joined", "before": "at round 0 of barrier before", "after": "at barrier after",
+	} {
+		err := answeredSoon(t, what, answers[what])
+		if !errors.Is(err, ErrLate) || !strings.Contains(err.Error(), text) || !strings.Contains(err.Error(), "no session with ZooKeeper") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	c2 := wear(f, "w2", "environ obeys:0").client()
+	others := make(chan error, 2)
+	for _, c := range []*Client{c1, c2} {
+		go func() { others <- c.Barrier(t.Context(), Barrier{Name: "before"}) }()
+	}
+	for range 2 {
+		if err := answeredSoon(t, "the others", others); err != nil {
+			t.Errorf("the arrival did not stand: %v", err)
+		}
+	}
+	p.Refuse(false)
+	zero := 0
+	if err := c0.Barrier(t.Context(), Barrier{Name: "before", Round: &zero}); err != nil {
+		t.Errorf("asking again: %v", err)
+	}
+}
+
+// TestTheTimeOfABarrierIsOneTime, in however many sessions: what remains of it after a loss aborts the round.
+func TestTheTimeOfABarrierIsOneTime(t *testing.T) {
+	t.Parallel()
+	f, p := newField(t, 2), newProxy(t)
+	c0 := wearAt(f, "w0", "environ obeys:0", p.Addr()).client()
+	arrived := p.AfterReply(func(_ int32, req []byte) bool { return bytes.Contains(req, []byte("/barrier/b/0/c/c-")) })
+	answers := make(chan error, 1)
+	begun := time.Now()
+	go func() { answers <- c0.Barrier(t.Context(), Barrier{Name: "b", Timeout: "15s"}) }()
+	<-arrived
+	lose(p, f)
+	var aborted *worker.AbortedError
+	if err := answeredSoon(t, "the barrier", answers); !errors.As(err, &aborted) {
+		t.Fatal(err)
+	}
+	await(t, "it joins again", func() bool { return f.look().Live == 1 })
+	if remained, err := time.ParseDuration(aborted.Why[strings.LastIndex(aborted.Why, " ")+1:]); err != nil || remained >= 15*time.Second {
+		t.Errorf("%s after %s: %v, %v", aborted.Why, time.Since(begun), remained, err)
+	}
+}
