@@ -28,11 +28,15 @@ type badge struct {
 	cfg     *spec.Config // nil: the job is not created if it is missing
 	job     job.Job      // as declared there
 	session *zkconn.Session
+
+	patience time.Duration // --join-timeout
+	begun    time.Time
+	told     bool // that the job is missing
 }
 
 // newBadge finds out who this worker is, and what for.
 func (p *process) newBadge(o workerOptions) (*badge, error) {
-	b := &badge{p: p, quiet: p.flags.quiet || len(o.command) == 0}
+	b := &badge{p: p, quiet: p.flags.quiet || len(o.command) == 0, patience: o.joinTimeout, begun: time.Now()}
 	root := cmp.Or(o.root, p.environ.value("MUSTER_ROOT"))
 	if root != "" {
 		if err := job.CheckRoot(root); err != nil {
@@ -60,8 +64,17 @@ func (p *process) newBadge(o workerOptions) (*badge, error) {
 	if !stable && !p.flags.quiet {
 		fmt.Fprintf(p.err, "the identity is %s, which a restart may change: give --identity\n", identity)
 	}
+	run, source := o.run, "--run"
+	if run == "" {
+		run, source = p.environ.value("MUSTER_RUN"), "MUSTER_RUN"
+	}
+	if run != "" {
+		if err := job.CheckRun(run); err != nil {
+			return nil, usagef("muster worker --run 2026-11-21", "%s %q: %w", source, run, err)
+		}
+	}
 	b.config = worker.Config{
-		Root: cmp.Or(root, job.DefaultRoot), Job: o.job, Identity: identity, Info: info, Run: cmp.Or(o.run, p.environ.value("MUSTER_RUN")),
+		Root: cmp.Or(root, job.DefaultRoot), Job: o.job, Identity: identity, Info: info, Run: run,
 		Waiting: func(what string) { fmt.Fprintf(p.err, "waiting for %s\n", printable(what)) },
 	}
 	if o.takeover == "fail" {
@@ -111,6 +124,9 @@ func (b *badge) join(ctx context.Context) (*worker.Member, error) {
 		}
 	}
 	m, err := worker.Join(ctx, s, b.config)
+	if err == nil && time.Duration(m.Job.Timeouts.Session) != b.target.timeout { // it waited, and joined another generation
+		m, err = b.rejoin(ctx, m)
+	}
 	if err == nil && !b.quiet {
 		fmt.Fprintln(b.p.err, joinedAs(m))
 	}
@@ -135,60 +151,6 @@ func (b *badge) create(ctx context.Context) error {
 		fmt.Fprintf(b.p.err, "created %s as %s declares it\n", b.job.Path(), b.job.At)
 	}
 	return err
-}
-
-// rejoin joins again in a new session.
-func (b *badge) rejoin(ctx context.Context, m *worker.Member) (*worker.Member, error) {
-	b.target.timeout = time.Duration(m.Job.Timeouts.Session)
-	s, err := b.p.connect(ctx, b.target)
-	if err != nil {
-		return nil, err
-	}
-	next, err := m.Rejoin(ctx, s)
-	if err != nil {
-		_ = s.Close() // what it held goes with it
-		return nil, err
-	}
-	b.close()
-	b.session = s
-	return next, nil
-}
-
-// close ends the session.
-func (b *badge) close() {
-	if b.session == nil {
-		return
-	}
-	if err := b.session.Close(); err != nil {
-		b.p.log.Warn("the end of the session", "error", err)
-	}
-}
-
-// connect opens the session of a worker: a crashed one is gone after the time that the job's record says.
-func (b *badge) connect(ctx context.Context) (*zkconn.Session, error) {
-	t := b.target
-	s, err := b.p.connect(ctx, t)
-	if err != nil {
-		return nil, err
-	}
-	o, err := zkstate.NewReader(s, "").Look(ctx, job.Join(b.config.Root, b.config.Job))
-	switch {
-	case err != nil || o == nil && b.cfg == nil:
-		return s, err // Join says what is wrong
-	case o == nil:
-		t.timeout = time.Duration(b.job.Timeouts.Session)
-	case o.Record == nil:
-		return s, nil
-	default:
-		t.timeout = time.Duration(o.Record.Job.Timeouts.Session)
-	}
-	if t.timeout == s.Timeout() {
-		return s, nil
-	}
-	if err := s.Close(); err != nil {
-		b.p.log.Warn("the session that read the record", "error", err)
-	}
-	return b.p.connect(ctx, t)
 }
 
 // address is where peers reach this worker: as told, or the address of this machine that faces the ensemble and a free

@@ -47,14 +47,16 @@ interrupted.
 
 The last line on standard error says whose the exit code is.`,
 		Example: `  muster worker --job ingest -- ./ingest.sh
-  muster worker --job train -- sh -c 'load && muster barrier loaded && compute'
+  muster worker --job etl -- sh -c 'load && muster barrier go --round 1 && run'
   muster worker --job ingest --root /jobs/prod --identity worker-0`,
-		Args: afterDash,
+		Args:              func(cmd *cobra.Command, args []string) error { return p.unless(cmd, afterDash(cmd, args)) },
+		PersistentPreRunE: func(cmd *cobra.Command, args []string) error { return p.unless(cmd, p.start(cmd, args)) },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.command, o.declared = args, cmd.Flags().Changed("file")
 			return p.verdict(cmd.Context(), o, runWorker(cmd.Context(), p, o))
 		},
 	}
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return p.unless(cmd, flagError(cmd, nil, err)) })
 	fs := cmd.Flags()
 	fs.StringVar(&o.job, "job", "", "`NAME` of the job")
 	fs.StringVar(&o.root, "root", "", "znode `PATH` that the job is below (MUSTER_ROOT); default "+job.DefaultRoot)
@@ -62,7 +64,7 @@ The last line on standard error says whose the exit code is.`,
 	o.vars.addTo(fs)
 	fs.StringVar(&o.identity, "identity", "", "`NAME` that survives a restart (MUSTER_IDENTITY); default the index of a container, else the address")
 	fs.StringVar(&o.advertise, "advertise", "", "`IP:PORT` at which other workers reach this one; default this machine and a free port")
-	fs.StringVar(&o.run, "run", "", "`NAME` of this run, which is not joined again once it has completed (MUSTER_RUN)")
+	fs.StringVar(&o.run, "run", "", "`NAME` of this run, such as build/1234: it is not joined again once it has completed (MUSTER_RUN)")
 	fs.StringVar(&o.start, "start", string(wrap.StartJoined), "start the command `WHEN`: joined, all (have joined) or barrier (all are live)")
 	fs.StringVar(&o.takeover, "takeover", "wait", "`DO` that while an older process is this worker: wait or fail")
 	fs.StringVar(&o.onLoss, "on-loss", string(wrap.LossRejoin), "`DO` that when the session is lost: rejoin, or stop the command")
@@ -94,8 +96,11 @@ func (o workerOptions) check() error {
 			return usagef(fmt.Sprintf("--%s %s", c.flag, c.known[0]), "--%s %q is none of %q", c.flag, c.value, c.known)
 		}
 	}
-	if o.grace < 0 || o.joinTimeout < 0 {
-		return usagef("muster worker --help", "a duration is not negative")
+	switch {
+	case o.grace < 0:
+		return usagef("muster worker --grace 30s", "--grace %s: a duration is not negative", o.grace)
+	case o.joinTimeout < 0:
+		return usagef("muster worker --join-timeout 2m", "--join-timeout %s: a duration is not negative", o.joinTimeout)
 	}
 	if err := job.CheckName(o.job); err != nil {
 		return usagef("muster worker --job NAME", "--job: %w", err)
@@ -124,11 +129,15 @@ func runWorker(ctx context.Context, p *process, o workerOptions) error {
 	defer closeFiles()
 	signals, release := takeSignals()
 	defer release()
-	return &ended{wrap.Run(ctx, wrap.Config{
+	ending := wrap.Run(ctx, wrap.Config{
 		Command: o.command, Dir: p.flags.dir, Environ: p.environ, Files: files, Idle: p.idle,
 		Start: wrap.Start(o.start), OnLoss: wrap.OnLoss(o.onLoss), JoinTimeout: o.joinTimeout, Grace: o.grace, HTTP: o.http,
 		Join: b.join, Rejoin: b.rejoin, Signals: signals, Log: p.log,
-	})}
+	})
+	if errors.Is(ending.Err, wrap.ErrHealth) {
+		ending.Err = usagef("give --http an address of this machine that is free, such as 127.0.0.1:8080", "--http %s: %w", o.http, ending.Err)
+	}
+	return &ended{ending}
 }
 
 // takeSignals makes signals the worker's business. Whoever else was told of them is not any more: a second SIGTERM must not
@@ -176,6 +185,14 @@ func joinedAs(m *worker.Member) string {
 	return fmt.Sprintf("joined %s as worker %d of %d: %s", m.Job.Path(), m.ID, m.Job.Workers, m.Identity)
 }
 
+// unless is err's verdict where a worker's arguments were not even understood: whoever reads the last line finds it there too.
+func (p *process) unless(cmd *cobra.Command, err error) error {
+	if err == nil {
+		return nil
+	}
+	return p.verdict(cmd.Context(), workerOptions{}, err)
+}
+
 // verdict says on the last line of standard error whose the exit code is: a command's can be equal to one of muster's.
 func (p *process) verdict(ctx context.Context, o workerOptions, err error) error {
 	e := new(ended)
@@ -196,7 +213,7 @@ func (p *process) verdict(ctx context.Context, o workerOptions, err error) error
 	default:
 		p.complain(ctx, e.Err)
 	}
-	if over || len(o.command) > 0 && !(p.flags.quiet && code == 0) {
+	if over || code == codeUsage || len(o.command) > 0 && !(p.flags.quiet && code == 0) {
 		fmt.Fprintf(p.err, "muster: exit %d is %s: %s\n", code, whose, printable(text))
 	}
 	return finding(code)

@@ -1,0 +1,174 @@
+package cli_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"muster/zkserver"
+	"muster/zkstate/zkconn"
+)
+
+// onScreen starts a command with its output on a screen.
+func onScreen(t *testing.T, cmd *exec.Cmd) *screen {
+	t.Helper()
+	seen := newScreen()
+	cmd.Stdout, cmd.Stderr = seen, seen
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // the kill is why
+	})
+	return seen
+}
+
+// owner is the session of a live worker.
+func owner(t *testing.T, s *zkconn.Session, live string) int64 {
+	t.Helper()
+	stat, there, err := s.Exists(t.Context(), live)
+	if err != nil || !there {
+		t.Fatalf("%s: %v, %v", live, there, err)
+	}
+	return stat.EphemeralOwner
+}
+
+// agreed is what the server says of a session, as "cons" prints it.
+func agreed(t *testing.T, session int64) string {
+	t.Helper()
+	conn, err := net.DialTimeout("tcp", servers.Addrs()[0], 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	var all []byte
+	if _, err = io.WriteString(conn, "cons"); err == nil {
+		all, err = io.ReadAll(conn)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(all)) {
+		if strings.Contains(line, fmt.Sprintf("sid=0x%x,", session)) {
+			return line
+		}
+	}
+	t.Fatalf("no session 0x%x in\n%s", session, all)
+	return ""
+}
+
+// job is a block of two workers, in the bed's root.
+func (b bed) job(name, session string) string {
+	return fmt.Sprintf(`job %q {
+  root    = %q
+  workers = 2
+  timeouts {
+    session = %q
+    stale   = "1s"
+  }
+}
+`, name, b.root, session)
+}
+
+// TestAWorkerThatWaitedTakesTheSessionTimeoutOfTheRecord, which was not there when it came, or was another one.
+func TestAWorkerThatWaitedTakesTheSessionTimeoutOfTheRecord(t *testing.T) {
+	b := newBed(t, 0, "")
+	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	worker := func(identity string) *exec.Cmd {
+		return b.command(servers.Connect(), "worker", "--job", "a", "--root", b.root, "--identity", identity, "--advertise", "127.0.0.1:7000")
+	}
+	first := worker("first")
+	seen := onScreen(t, first)
+	seen.await(t, "waiting for the job to be created: "+b.root+"/a (--root "+b.root+"), for 1m40s at most\n")
+	b.write(t, 0, b.job("a", "7s"))
+	b.ready(t)
+	seen.await(t, "as worker 0 of 2: first")
+	if line := agreed(t, owner(t, s, b.root+"/a/first")); !strings.Contains(line, "to=7000,") {
+		t.Errorf("the record says 7 s: %s", line)
+	}
+	if err := first.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_ = first.Wait() // it has left a job behind that is stale
+	seen = onScreen(t, worker("other"))
+	seen.await(t, "waiting for a new generation")
+	b.write(t, 0, b.job("a", "6s"))
+	b.ready(t)
+	seen.await(t, "as worker 0 of 2: other")
+	if line := agreed(t, owner(t, s, b.root+"/a/other")); !strings.Contains(line, "to=6000,") {
+		t.Errorf("the record says 6 s now: %s", line)
+	}
+}
+
+// TestASessionThatIsOfNoUseIsClosed: whoever waits for it to expire would wait for nothing.
+func TestASessionThatIsOfNoUseIsClosed(t *testing.T) {
+	b := newBed(t, 1, "")
+	b.ready(t)
+	for name, c := range map[string]struct {
+		job   string
+		delay func(op int32, req []byte) bool
+		code  int
+		says  string
+	}{
+		"no_job":    {"nope", nil, 74, "waited 5s for"},
+		"no_record": {"j0", func(op int32, _ []byte) bool { return op == zkserver.OpGetData }, 70, "the time to join is over"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			proxy := slowProxy(t, 0)
+			if c.delay != nil {
+				proxy.AfterReply(func(op int32, req []byte) bool {
+					if c.delay(op, req) {
+						proxy.Delay(time.Minute)
+					}
+					return false
+				})
+			}
+			cmd := b.command(proxy.Addr(), "worker", "--job", c.job, "--root", b.root, "--identity", "w", "--join-timeout", "5s", "--", "/bin/true")
+			expect(t, result(cmd), c.code, c.says)
+			if n := proxy.Requests()[zkserver.OpCloseSession]; n != 1 {
+				t.Errorf("%d sessions were closed", n)
+			}
+		})
+	}
+}
+
+// TestTimeRunsOutInTheCommand while its worker has no session: 70, and nobody has to wait for a server.
+func TestTimeRunsOutInTheCommand(t *testing.T) {
+	b := newBed(t, 0, "")
+	b.write(t, 0, b.job("a", "4s"))
+	b.ready(t)
+	proxy := slowProxy(t, 0)
+	script := `echo begun; read line; muster barrier x --timeout 1s; echo "barrier $?"; muster wait --timeout 1s; echo "wait $?"`
+	cmd := b.command(proxy.Addr(), "worker", "--job", "a", "--root", b.root, "--identity", "w", "--", "sh", "-c", script)
+	cmd.Env = append(cmd.Env, "PATH="+bin+":"+os.Getenv("PATH"))
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := onScreen(t, cmd)
+	seen.await(t, "begun")
+	proxy.Refuse(true)
+	proxy.Cut()
+	fmt.Fprintln(input, "go on")
+	seen.await(t, "wait 70")
+	for _, text := range []string{
+		"s at barrier x, and its outcome is not known: this worker has no session with ZooKeeper",
+		"  next: check the worker's connection to ZooKeeper and ask again, with --round, for an arrival stands",
+		"barrier 70\n", "and it is not known whether all 2 workers have joined",
+	} {
+		if !strings.Contains(seen.String(), text) {
+			t.Errorf("no %q in\n%s", text, seen)
+		}
+	}
+	proxy.Refuse(false)
+}
