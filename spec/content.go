@@ -70,13 +70,13 @@ func (l *loader) structure(d *hcl.Diagnostic, s schema, in string) {
 		out.Help = "to make several jobs of one block, use for_each"
 	case d.Summary == "Unsupported argument":
 		out = l.add(codeArgument, d.Subject, "there is no argument %q %s", name, place)
-		out.Help = meant(name, append(slices.Clone(s.args), names...), "known here")
+		out.Help = argumentMeant(name, s.args, names)
 	case d.Summary == "Unsupported block type":
 		out = l.add(codeBlock, d.Subject, "there is no block %q %s", name, place)
 		out.Help = meant(name, append(names, s.args...), "known here")
 	case d.Summary == "Extraneous JSON object property":
 		out = l.add(codeArgument, d.Subject, "there is no argument or block %q %s", name, place)
-		out.Help = meant(name, append(slices.Clone(s.args), names...), "known here")
+		out.Help = argumentMeant(name, s.args, names)
 	case strings.HasPrefix(d.Summary, "Extraneous label"):
 		kind := d.Summary[strings.LastIndex(d.Summary, " ")+1:]
 		out = l.add(codeBlockLabel, d.Subject, "a %s block has no such label", kind)
@@ -101,6 +101,16 @@ func (l *loader) textAt(r *hcl.Range) string {
 		return ""
 	}
 	return strings.Trim(string(src[r.Start.Byte:r.End.Byte]), `"`)
+}
+
+// argumentMeant is the help for an argument that is not known here: the block that it belongs in, or what meant says.
+func argumentMeant(given string, args, blocks []string) string {
+	for _, b := range blocks {
+		if slices.Contains(sections()[b], given) {
+			return fmt.Sprintf("it belongs in a %[1]s block: %[1]s { %[2]s = ... }", b, given)
+		}
+	}
+	return meant(given, append(slices.Clone(args), blocks...), "known here")
 }
 
 // meant is the help for a name that is not known: the nearest one within two edits, else the known ones.
