@@ -39,9 +39,9 @@ the kinds in --fail-on, 3 when it could not see everything.
   missing    declared, and there is no job znode
   stale      a run died and left its job behind
   changed    somebody other than muster edited the record
-  pending    nobody touched the job; an apply is due
+  pending    the declaration differs, or workers were asked to stop
   orphan     this stack's, and no longer declared
-  degraded   running with fewer workers than joined
+  degraded   all have joined, and some left without completing
   foreign    declared, and what is there is not this stack's
   unmanaged  neither declared nor this stack's`,
 		Example: `  muster drift -q                               for cron: silent when clean

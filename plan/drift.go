@@ -17,9 +17,9 @@ const (
 	DriftMissing   Kind = "missing"   // declared, and there is no job znode
 	DriftStale     Kind = "stale"     // a run died and left its job behind
 	DriftChanged   Kind = "changed"   // somebody other than muster edited the Record
-	DriftPending   Kind = "pending"   // nobody touched the job; an apply is due
+	DriftPending   Kind = "pending"   // the declaration differs, or workers were asked to stop; nobody touched the record
 	DriftOrphan    Kind = "orphan"    // ours, and no longer declared
-	DriftDegraded  Kind = "degraded"  // running with fewer workers than joined
+	DriftDegraded  Kind = "degraded"  // all have joined, and some left without completing
 	DriftForeign   Kind = "foreign"   // declared, and what is there is not ours
 	DriftUnmanaged Kind = "unmanaged" // neither declared nor ours
 )
