@@ -39,7 +39,7 @@ the kinds in --fail-on, 3 when it could not see everything.
   missing    declared, and there is no job znode
   stale      a run died and left its job behind
   changed    somebody other than muster edited the record
-  pending    the declaration differs, or workers were asked to stop
+  pending    the declaration or the stack differs, or workers were asked to stop
   orphan     this stack's, and no longer declared
   degraded   all have joined, and some left without completing
   foreign    declared, and what is there is not this stack's

@@ -17,7 +17,7 @@ const (
 	DriftMissing   Kind = "missing"   // declared, and there is no job znode
 	DriftStale     Kind = "stale"     // a run died and left its job behind
 	DriftChanged   Kind = "changed"   // somebody other than muster edited the Record
-	DriftPending   Kind = "pending"   // the declaration differs, or workers were asked to stop; nobody touched the record
+	DriftPending   Kind = "pending"   // the declaration or the stack differs, or workers were asked to stop
 	DriftOrphan    Kind = "orphan"    // ours, and no longer declared
 	DriftDegraded  Kind = "degraded"  // all have joined, and some left without completing
 	DriftForeign   Kind = "foreign"   // declared, and what is there is not ours
