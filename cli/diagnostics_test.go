@@ -75,6 +75,9 @@ func TestDiagnosticPages(t *testing.T) {
 			}
 			p.checkFormatted(t, file)
 			p.check(t, file, printed)
+			if d := cmp.Diff(read(t, file), run(t, nil, "explain", c.Code).stdout); d != "" && !*update {
+				t.Errorf("muster explain %s (-page +printed):\n%s", c.Code, d)
+			}
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"muster/docs"
 	"muster/plan"
 	"muster/report"
 	"muster/zkstate"
@@ -16,16 +17,23 @@ import (
 func newExplainCmd(p *process) *cobra.Command {
 	var f searchFlags
 	cmd := &cobra.Command{
-		Use:   "explain ADDRESS | PATH",
-		Short: "Explain a job: every fact, and where every value came from",
+		Use:   "explain ADDRESS | PATH | CODE",
+		Short: "Explain a job, or the code of a diagnostic",
 		Long: `Explains one job, by the address of its declaration or by its znode path: why a
 plan says what it says, what was observed, and where each declared value came
-from.`,
+from. Or explains a diagnostic by its code: what gives it, and how to mend it.`,
 		Example: `  muster explain job.nightly
   muster explain 'job.ingest["us"]'
-  muster explain /jobs/prod/tmp-backfill`,
-		Args: between(1, 1, "one address or path"),
-		RunE: func(cmd *cobra.Command, args []string) error { return runExplain(cmd.Context(), p, f, args[0]) },
+  muster explain /jobs/prod/tmp-backfill
+  muster explain M1203`,
+		Args: between(1, 1, "one address, path or code"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if page, err := docs.Diagnostics.ReadFile("diagnostics/" + args[0] + ".md"); err == nil {
+				_, err = p.out.Write(page)
+				return err
+			}
+			return runExplain(cmd.Context(), p, f, args[0])
+		},
 	}
 	f.addTo(cmd.Flags())
 	p.completeSearch(cmd, &f)

@@ -18,9 +18,10 @@ func newValidateCmd(p *process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate [DIR]",
 		Short: "Check a configuration without touching ZooKeeper",
-		Long:  `Checks the *.hcl files of a directory and reports every error in one run.`,
-		Args:  between(0, 1, "one directory"),
-		RunE:  func(_ *cobra.Command, args []string) error { return runValidate(p, o, first(args)) },
+		Long: `Checks the *.hcl files of a directory and reports every error in one run.
+"muster explain M1203" says more about one, by its code.`,
+		Args: between(0, 1, "one directory"),
+		RunE: func(_ *cobra.Command, args []string) error { return runValidate(p, o, first(args)) },
 	}
 	o.vars.addTo(cmd.Flags())
 	cmd.ValidArgsFunction = completeDir

@@ -31,6 +31,7 @@ func floorPlan() map[string]room {
 	return map[string]room{
 		"":       {ours: []string{"cli"}},
 		"cli":    {ours: []string{everything}, others: []string{"github.com/spf13/", "golang.org/x/term", "golang.org/x/sys", sync}},
+		"docs":   {}, // the pages that muster prints
 		"job":    {},
 		"plan":   {ours: []string{"job"}},
 		"report": {ours: []string{"job", "plan", "apply"}},
