@@ -110,14 +110,14 @@ func (j *join) read(ctx context.Context) error {
 	return nil
 }
 
-// admit keeps those who have no claim out of a job that is full or a leftover. Its one read tells in nearly every case: the
-// job znode has children while somebody is live, and a body from when the last has joined.
+// admit keeps those who have no claim out of a job that is full or a leftover. At first it trusts one read, which tells in
+// nearly every case: the job znode has children while somebody is live, and a body from when the last has joined.
 func (j *join) admit(ctx context.Context) error {
 	top, _, err := j.s.Exists(ctx, j.rec.Job.Path())
 	if err != nil {
 		return err
 	}
-	if top.NumChildren > 0 && top.Version == 0 && j.rec.NoRoll != j.rec.Generation {
+	if j.attempts == 0 && top.NumChildren > 0 && top.Version == 0 && j.rec.NoRoll != j.rec.Generation {
 		return nil
 	}
 	return j.admitBy(ctx, top.NumChildren > 0)

@@ -254,6 +254,17 @@ func TestFullJobWithoutRoll(t *testing.T) {
 	}
 }
 
+// TestFirstJoinBesideAStranger: a child of the job znode that is no worker does not keep the first worker out.
+func TestFirstJoinBesideAStranger(t *testing.T) {
+	j, _ := newJob(t, 2)
+	if _, err := dial(t).Create(t.Context(), j.Path()+"/lost+found", nil, zkconn.Persistent, zkconn.World(zkconn.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	if m := join(t, j, "w0"); m.ID != 0 {
+		t.Errorf("joined as %d", m.ID)
+	}
+}
+
 // writeDeadJoin writes what a join leaves behind whose process died, perhaps before it could withdraw.
 func writeDeadJoin(t *testing.T, m *worker.Member, identity string) {
 	t.Helper()

@@ -75,11 +75,11 @@ type recipe struct {
 
 func recipes() []recipe {
 	return []recipe{
-		{name: "join first", cuts: 16, workers: 1, script: "stay", status: plan.Running},
-		{name: "join", cuts: 14, workers: 3, script: "stay", status: plan.Forming},
-		{name: "rejoin", cuts: 20, workers: 3, lived: true, script: "stay", status: plan.Forming},
-		{name: "leave", cuts: 9, workers: 3, script: "leave", status: plan.Forming},
-		{name: "complete", cuts: 9, workers: 3, script: "complete", next: worker.ErrDone, status: plan.Forming},
+		{name: "join first", cuts: 24, workers: 1, script: "stay", status: plan.Running},
+		{name: "join", cuts: 20, workers: 3, script: "stay", status: plan.Forming},
+		{name: "rejoin", cuts: 28, workers: 3, lived: true, script: "stay", status: plan.Forming},
+		{name: "leave", cuts: 14, workers: 3, script: "leave", status: plan.Forming},
+		{name: "complete", cuts: 14, workers: 3, script: "complete", next: worker.ErrDone, status: plan.Forming},
 		{name: "complete last", cuts: 60, workers: 1, script: "complete", status: plan.Running},
 	}
 }
