@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -27,10 +28,9 @@ func (j *join) await(ctx context.Context, why error, what string, event, other <
 		j.c.Waiting(what)
 		j.told = what
 	}
-	limit := j.patience()
 	var timeUp <-chan time.Time
 	if _, own := ctx.Deadline(); !own {
-		timer := time.NewTimer(time.Until(j.begun.Add(limit)))
+		timer := time.NewTimer(time.Until(j.begun.Add(j.patience())))
 		defer timer.Stop()
 		timeUp = timer.C
 	}
@@ -39,12 +39,12 @@ func (j *join) await(ctx context.Context, why error, what string, event, other <
 	case <-other:
 	case <-ctx.Done():
 	case <-timeUp:
-		return fmt.Errorf("%w: waited %s for %s: %w", why, limit, what, context.DeadlineExceeded)
+		return &impatience{why, time.Since(j.begun), what, context.DeadlineExceeded}
 	case <-j.s.Context().Done():
 		return context.Cause(j.s.Context())
 	}
 	if ctx.Err() != nil { // also where an event came at the same time
-		return fmt.Errorf("%w: waited for %s: %w", why, what, context.Cause(ctx))
+		return &impatience{why, time.Since(j.begun), what, context.Cause(ctx)}
 	}
 	j.attempts = 0
 	return errAgain
@@ -57,3 +57,21 @@ func (j *join) patience() time.Duration {
 	}
 	return time.Duration(job.DefaultJoinTimeout)
 }
+
+// impatience is why a join did not wait any longer: it is both the reason to wait and what ended that.
+type impatience struct {
+	why    error
+	waited time.Duration
+	what   string
+	ended  error
+}
+
+func (e *impatience) Error() string {
+	s := fmt.Sprintf("%v: waited %s for %s", e.why, e.waited.Round(100*time.Millisecond), e.what)
+	if errors.Is(e.ended, context.DeadlineExceeded) {
+		return s
+	}
+	return fmt.Sprintf("%s: %v", s, e.ended)
+}
+
+func (e *impatience) Unwrap() []error { return []error{e.why, e.ended} }
