@@ -35,7 +35,7 @@ func TestCompletionOfWordsThatAreAlwaysTheSame(t *testing.T) {
 		"kinds_of_reports": {[]string{"plan", "--report", ""}, "github=\nhtml=\njson=\njunit=\nmarkdown=\nprometheus=\n:6\n"},
 		"a_report":         {[]string{"apply", "--report", "m"}, "markdown=\n:6\n"},
 		"file_of_a_report": {[]string{"drift", "--report", "markdown=x"}, ":0\n"},
-		"schema":           {[]string{"schema", ""}, "apply\ndrift\nplan\n:4\n"},
+		"schema":           {[]string{"schema", ""}, "apply\ndrift\nplan\nvalidate\n:4\n"},
 		"start":            {[]string{"worker", "--start", ""}, "joined\nall\nbarrier\n:4\n"},
 		"directory":        {[]string{"plan", ""}, ":16\n"},
 		"one_directory":    {[]string{"drift", "prod", ""}, ":4\n"},

@@ -23,9 +23,9 @@ import (
 	"muster/zkstate/zkconn"
 )
 
-// TestKillApply kills apply with SIGKILL at random moments of a large change (creates, updates, replaces and deletes), 104 times.
+// TestPoint04KillApply kills apply with SIGKILL at random moments of a large change (creates, updates, replaces and deletes), 104 times.
 // Each time every job is whole, the next plan names exactly what is left, and the next apply finishes it.
-func TestKillApply(t *testing.T) {
+func TestPoint04KillApply(t *testing.T) {
 	const lanes, runs, jobs = 8, 13, 300
 	var mu sync.Mutex
 	midway := 0

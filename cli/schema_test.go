@@ -60,8 +60,8 @@ func parsed(t *testing.T, text []byte) any {
 	return doc
 }
 
-// TestGoldenReportsFitTheSchemas holds reports of every kind of row, outcome and finding against the schemas.
-func TestGoldenReportsFitTheSchemas(t *testing.T) {
+// TestPoint12GoldenReportsFitTheSchemas holds reports of every kind of row, outcome and finding against the schemas.
+func TestPoint12GoldenReportsFitTheSchemas(t *testing.T) {
 	for file, schema := range map[string]string{
 		"../report/testdata/plan.json": "plan", "../report/testdata/nasty.json": "plan", "../report/testdata/apply.json": "apply",
 		"../report/testdata/nasty_apply.json": "apply", "../report/testdata/drift.json": "drift",
@@ -90,8 +90,8 @@ func TestGoldenReportsFitTheSchemas(t *testing.T) {
 	}
 }
 
-// TestRealOutputFitsTheSchemas runs the commands against a real server, also where they fail.
-func TestRealOutputFitsTheSchemas(t *testing.T) {
+// TestPoint12RealOutputFitsTheSchemas runs the commands against a real server, also where they fail.
+func TestPoint12RealOutputFitsTheSchemas(t *testing.T) {
 	b := newBed(t, 2, `defaults {
   labels = { team = "data" }
 }`)
@@ -127,9 +127,9 @@ func TestRealOutputFitsTheSchemas(t *testing.T) {
 	}
 }
 
-// TestSchemasRefuseWhatIsNotADocument: a schema that accepts everything would pass the tests above.
-func TestSchemasRefuseWhatIsNotADocument(t *testing.T) {
-	for _, name := range []string{"plan", "apply", "drift"} {
+// TestPoint12SchemasRefuseWhatIsNotADocument: a schema that accepts everything would pass the tests above.
+func TestPoint12SchemasRefuseWhatIsNotADocument(t *testing.T) {
+	for _, name := range []string{"plan", "apply", "drift", "validate"} {
 		s := schemaOf(t, name, false)
 		for _, text := range []string{`{}`, `[]`, `{"format_version":"2.0"}`, `{"format_version":"1.0","command":"` + name + `","muster_version":"","problems":[],"exit_code":"0"}`} {
 			if s.Validate(parsed(t, []byte(text))) == nil {

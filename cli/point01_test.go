@@ -1,0 +1,114 @@
+package cli_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"muster/zkstate"
+	"muster/zkstate/zkconn"
+)
+
+// TestPoint01ProcessesJoinAgainstDelete races a worker's process against an apply that deletes its job. Either the worker joined
+// and the job stands with it, or the job is gone and nobody joined it. TestPoint01RaceJoinAgainstDelete of zkstate does so 3,000
+// times, without processes and on an ensemble of three.
+func TestPoint01ProcessesJoinAgainstDelete(t *testing.T) {
+	const lanes, rounds = 4, 8
+	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs(), Timeout: 30 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var mu sync.Mutex
+	var won, lost int
+	var all sync.WaitGroup
+	for range lanes {
+		b := newBed(t, rounds, "")
+		b.must(t, "apply", "--yes")
+		b.write(t, 0, "")
+		r := zkstate.NewReader(s, b.root+"-home")
+		all.Go(func() {
+			lead, step := 20*time.Millisecond, 10*time.Millisecond // of the worker; aimed on the way
+			before := false
+			for i := range rounds {
+				joined, err := b.joinAgainstDelete(t, r, fmt.Sprint("j", i), lead)
+				if err != nil {
+					t.Errorf("round %d below %s: %v", i, b.root, err)
+					return
+				}
+				if step *= 2; joined != before {
+					step = 10 * time.Millisecond
+				}
+				mu.Lock()
+				if before = joined; joined {
+					won++
+					lead -= step
+				} else {
+					lost++
+					lead += step
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	t.Logf("the worker won %d times, the delete %d times", won, lost)
+	if !t.Failed() && (won == 0 || lost == 0) {
+		t.Error("the race was not a race")
+	}
+}
+
+// joinAgainstDelete starts a worker and, so much later, or earlier if lead is negative, the apply that deletes its job. An error is
+// a broken promise.
+func (b bed) joinAgainstDelete(t *testing.T, r *zkstate.Reader, name string, lead time.Duration) (joined bool, err error) {
+	worker := b.command(servers.Connect(), "worker", "--root", b.root, "--job", name, "--identity", "w", "--advertise", "127.0.0.1:7000", "--", "/bin/cat")
+	seen := newScreen()
+	worker.Stderr = seen
+	hold, err := worker.StdinPipe()
+	if err != nil {
+		return false, err
+	}
+	done := make(chan outcome, 1)
+	apply := func() {
+		done <- result(b.command(servers.Connect(), "apply", "--yes", "--allow-empty", "--only", "*/"+name))
+	}
+	if lead < 0 {
+		go apply()
+		<-time.After(-lead)
+	}
+	if err := worker.Start(); err != nil {
+		return false, err
+	}
+	defer worker.Process.Kill()
+	if lead >= 0 {
+		<-time.After(lead)
+		go apply()
+	}
+	applied := <-done
+	o, err := r.Look(t.Context(), b.root+"/"+name)
+	switch {
+	case err != nil:
+		return false, err
+	case applied.code != 0 && applied.code != 4:
+		return false, fmt.Errorf("apply ended with %d\n%s%s", applied.code, applied.stdout, applied.stderr)
+	case o == nil: // nobody can join any more
+		err := worker.Process.Signal(syscall.SIGINT)
+		_ = worker.Wait() // the code tells: 130, or -1 of a process that had not begun yet
+		if code := worker.ProcessState.ExitCode(); code != 130 && code != -1 || strings.Contains(seen.String(), "joined ") {
+			return false, fmt.Errorf("the job was deleted, and the worker ended with %d, not 130\n%s\n%s", code, seen, applied.stdout)
+		}
+		return false, err
+	case o.Problem != "":
+		return false, fmt.Errorf("half a job: %s", o.Problem)
+	case o.Live != 1:
+		return false, fmt.Errorf("the job stands, and %d workers are live\n%s", o.Live, applied.stdout)
+	}
+	if err := errors.Join(hold.Close(), worker.Wait()); err != nil {
+		return false, fmt.Errorf("the worker whose job stands: %w\n%s", err, seen)
+	}
+	return true, nil
+}

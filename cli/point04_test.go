@@ -1,0 +1,45 @@
+package cli_test
+
+import (
+	"testing"
+	"time"
+
+	"muster/zkstate/zkconn"
+)
+
+// TestPoint04LockGoesWithAKilledApply: within its session's timeout and a tick of the server. That the next plan names what is
+// left is TestPoint04KillApply.
+func TestPoint04LockGoesWithAKilledApply(t *testing.T) {
+	const timeout, tick, slack = 2 * time.Second, 2 * time.Second, 3 * time.Second // slack for a busy machine
+	b := newBed(t, 100, "zookeeper {\n  session_timeout = \"2s\"\n}\n")
+	proxy := slowProxy(t, 20*time.Millisecond)
+	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	seen := newScreen()
+	cmd := b.command(proxy.Addr(), "apply", "--yes", "--parallel", "1")
+	cmd.Stdout, cmd.Stderr = seen, seen
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	seen.await(t, "[  3/100] ")
+	places, _, gone, err := s.ChildrenW(t.Context(), b.root+"-home/lock/tests")
+	if err != nil || len(places) != 1 {
+		t.Fatalf("%v %v", places, err)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	_ = cmd.Wait() // killed
+	select {
+	case <-gone:
+		t.Logf("gone after %s", time.Since(start).Round(time.Millisecond))
+	case <-time.After(timeout + tick + slack):
+		t.Fatalf("the lock is still there %s after its holder was killed", time.Since(start))
+	}
+	expect(t, result(b.command(servers.Connect(), "apply", "--yes", "--lock-timeout", "0s")), 0, "0 refused, 0 failed")
+	expect(t, result(b.command(servers.Connect(), "plan", "--detailed-exitcode")), 0, "100 jobs match")
+}

@@ -1,0 +1,131 @@
+package cli_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+)
+
+// rejected are the cases of spec that can be given to the binary as they are: those without options, and those whose options are
+// flags and the environment.
+func rejected(t *testing.T) map[string]*txtar.Archive {
+	t.Helper()
+	files, err := filepath.Glob("../spec/testdata/rejected/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := map[string]*txtar.Archive{}
+	for _, file := range files {
+		ar, err := txtar.ParseFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(ar.Files, func(f txtar.File) bool {
+			return f.Name == "options" && regexp.MustCompile(`(?m)^(now|version|open|file$|var oops$)`).Match(f.Data)
+		}) {
+			cases[strings.TrimSuffix(filepath.Base(file), ".txtar")] = ar
+		}
+	}
+	if len(cases) < 100 {
+		t.Fatalf("only %d cases", len(cases))
+	}
+	return cases
+}
+
+// validated is what the binary says about a case, and what it should say.
+func validated(t *testing.T, ar *txtar.Archive, env []string, flags ...string) (got outcome, want string) {
+	t.Helper()
+	b := bed{dir: t.TempDir()}
+	args := append([]string{"validate"}, flags...)
+	for _, f := range ar.Files {
+		switch f.Name {
+		case "diags.txt":
+			want = string(f.Data)
+			continue
+		case "options":
+			for line := range strings.Lines(string(f.Data)) {
+				switch word, rest, _ := strings.Cut(strings.TrimSpace(line), " "); word {
+				case "var":
+					args = append(args, "--var", rest)
+				case "file":
+					args = append(args, "--var-file", rest)
+				case "env":
+					env = append(env, rest)
+				}
+			}
+			continue
+		}
+		at := filepath.Join(b.dir, f.Name)
+		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(at, f.Data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := b.command("", args...)
+	cmd.Env = append(append(cmd.Env, "MUSTER_ZK_AUTH=digest:a:b"), env...)
+	return result(cmd), want
+}
+
+// TestPoint05EveryErrorShowsItsPlaceWithoutColour: each of more than 200 errors, in a pipe, and with NO_COLOR where colour is
+// forced. What stands in no source, such as a file that is not there, has no line to show.
+func TestPoint05EveryErrorShowsItsPlaceWithoutColour(t *testing.T) {
+	place := regexp.MustCompile(`(?m)^ *--> [^:\n]+:[1-9]\d*:[1-9]\d*(,|$)`)
+	carets := regexp.MustCompile(`(?m)^ +\| .*\^`)
+	noSource := []string{"M1307", "M1409", "M1410"} // no muster block anywhere; a malformed flag; a file that cannot be read
+	shown := 0
+	for name, ar := range rejected(t) {
+		t.Run(name, func(t *testing.T) {
+			piped, want := validated(t, ar, nil)
+			forced, _ := validated(t, ar, []string{"NO_COLOR=1", "FORCE_COLOR=1"})
+			for _, got := range []outcome{piped, forced} {
+				if d := cmp.Diff(want, got.stderr); d != "" || got.code != 1 || got.stdout != "" {
+					t.Errorf("code %d, standard output %q, diagnostics (-want +got):\n%s", got.code, got.stdout, d)
+				}
+			}
+			for _, d := range regexp.MustCompile(`\n\n(error|warning)\[`).Split("\n\n"+piped.stderr, -1)[1:] {
+				shown++
+				if !slices.Contains(noSource, d[:5]) && (!place.MatchString(d) || !carets.MatchString(d)) {
+					t.Errorf("no file:line:column, or no carets:\n%s", d)
+				}
+			}
+		})
+	}
+	if shown < 200 {
+		t.Errorf("only %d diagnostics", shown)
+	}
+}
+
+// TestPoint07NoErrorIsRepeated: all are told in one run (the expectations of the cases are complete), none twice. Neither is one that
+// merely follows from another: script point_07 has the whole output of a file with many of those.
+func TestPoint07NoErrorIsRepeated(t *testing.T) {
+	for name, ar := range rejected(t) {
+		got, _ := validated(t, ar, nil)
+		all := strings.Split(strings.TrimSpace(got.stderr), "\n\n")
+		slices.Sort(all)
+		if once := slices.Compact(slices.Clone(all)); len(once) < len(all) {
+			t.Errorf("%s: %d of %d diagnostics are repeated\n%s", name, len(all)-len(once), len(all), got.stderr)
+		}
+	}
+}
+
+// TestPoint12DiagnosticsFitTheSchema: those of every case.
+func TestPoint12DiagnosticsFitTheSchema(t *testing.T) {
+	schema := schemaOf(t, "validate", true)
+	for name, ar := range rejected(t) {
+		got, _ := validated(t, ar, nil, "--json")
+		if err := schema.Validate(parsed(t, []byte(got.stdout))); err != nil || got.code != 1 || got.stderr != "" {
+			t.Errorf("%s: code %d, %v\n%s%s", name, got.code, err, got.stdout, got.stderr)
+		}
+	}
+	if got := run(t, nil, "validate", "--json", newBed(t, 1, "").dir); got.code != 0 || schema.Validate(parsed(t, []byte(got.stdout))) != nil {
+		t.Errorf("%+v", got)
+	}
+}

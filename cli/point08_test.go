@@ -1,0 +1,120 @@
+package cli_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"muster/zkstate"
+)
+
+// thousand is a bed with 1,000 jobs, applied.
+func thousand(tb testing.TB) bed {
+	b := bed{tb.TempDir(), "/t-" + zkstate.NewID()[:12]}
+	var hcl strings.Builder
+	fmt.Fprintf(&hcl, "muster {\n  stack = \"tests\"\n  home  = \"%s-home\"\n}\n", b.root)
+	for i := range 1000 {
+		fmt.Fprintf(&hcl, "job \"plain%d\" {\n  root    = %q\n  workers = %d\n  labels  = { team = \"data\" }\n}\n", i, b.root, 1+i%9)
+	}
+	if err := os.WriteFile(filepath.Join(b.dir, "main.hcl"), []byte(hcl.String()), 0o644); err != nil {
+		tb.Fatal(err)
+	}
+	if out, err := b.command(servers.Connect(), "apply", "--yes", "-q").CombinedOutput(); err != nil {
+		tb.Fatalf("%v\n%s", err, out)
+	}
+	return b
+}
+
+// TestPoint08ThousandJobsAreQuick bounds the processor time of a plan, a check and a validate of 1,000 jobs. How long they take depends on
+// what else the machine does; BenchmarkPoint08 tells.
+func TestPoint08ThousandJobsAreQuick(t *testing.T) {
+	b := thousand(t)
+	for _, c := range []struct {
+		limit time.Duration
+		args  []string
+		says  string
+	}{
+		{time.Second, []string{"plan", "--detailed-exitcode"}, "No changes. 1000 jobs"},
+		{time.Second, []string{"drift"}, "No drift. 1000 jobs"},
+		{400 * time.Millisecond, []string{"validate"}, "1000 jobs"},
+	} {
+		best := time.Hour
+		for range 10 {
+			cmd := b.command(servers.Connect(), c.args...)
+			expect(t, result(cmd), 0, c.says)
+			if best = min(best, cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime()); best < c.limit {
+				break
+			}
+		}
+		t.Logf("%s: %s", c.args[0], best.Round(time.Millisecond))
+		if best > c.limit {
+			t.Errorf("%s takes %s of a processor, more than %s", c.args[0], best, c.limit)
+		}
+	}
+}
+
+// BenchmarkPoint08 runs the same from start to exit: a plan should take less than a second, validate less than a tenth.
+func BenchmarkPoint08(b *testing.B) {
+	bed := thousand(b)
+	for _, command := range []string{"plan", "drift", "validate"} {
+		b.Run(command, func(b *testing.B) {
+			for b.Loop() {
+				if out, err := bed.command(servers.Connect(), command).CombinedOutput(); err != nil {
+					b.Fatalf("%v\n%s", err, out)
+				}
+			}
+		})
+	}
+}
+
+// TestPoint08NoNetwork: validate, fmt, show, schema, version and help work without the servers that they could ask, and do not
+// try to reach them.
+func TestPoint08NoNetwork(t *testing.T) {
+	b := newBed(t, 3, "")
+	plan := filepath.Join(b.dir, "plan.json")
+	b.must(t, "plan", "--out", plan)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var calls atomic.Int32
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			calls.Add(1)
+			c.Close()
+		}
+	}()
+	addr := l.Addr().String()
+	b.write(t, 3, fmt.Sprintf("zookeeper {\n  servers = [%q]\n}\n", addr))
+	saved, err := os.ReadFile(plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"validate"}, {"validate", "--json"}, {"fmt"}, {"fmt", "--check"}, {"show", plan}, {"show", "--json", plan}, {"schema", "plan"},
+		{"version"}, {"help", "apply"}, {"completion", "bash"},
+	} {
+		expect(t, result(b.command(addr, append(args, "--servers", addr)...)), 0)
+	}
+	if n := calls.Load(); n > 0 {
+		t.Errorf("%d connections were made", n)
+	}
+	// The listener counts: a plan does try.
+	got := result(b.command(addr, "plan"))
+	if got.code != 8 || calls.Load() == 0 {
+		t.Errorf("plan: %+v, %d connections", got, calls.Load())
+	}
+	if after, err := os.ReadFile(plan); err != nil || string(after) != string(saved) {
+		t.Errorf("the plan file was changed: %v", err)
+	}
+}

@@ -1,0 +1,43 @@
+package cli_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestPoint10MarkdownOfFiveThousandJobs: 60,000 bytes at most, and every delete by its name.
+func TestPoint10MarkdownOfFiveThousandJobs(t *testing.T) {
+	const most, deletes, all = 60_000, 300, 5000
+	b := newBed(t, 0, "")
+	jobs := func(n int, prefix string) string {
+		return fmt.Sprintf(`job %q {
+  for_each = toset(flatten([for a in range(%d / 100) : [for i in range(100) : "%s-${a * 100 + i}"]]))
+  root     = %q
+  name     = each.key
+  workers  = 8
+  labels   = { team = "data", purpose = "a text that takes some room in every row" }
+}
+`, prefix, n, prefix, b.root)
+	}
+	b.write(t, 0, jobs(deletes, "gone"))
+	b.must(t, "apply", "--yes")
+	b.write(t, 0, jobs(all-deletes, "new"))
+	report := filepath.Join(t.TempDir(), "plan.md")
+	expect(t, result(b.command(servers.Connect(), "plan", "--report", "markdown="+report)), 0, fmt.Sprintf("Plan: %d to create, 0 to replace, %d to delete", all-deletes, deletes))
+	text, err := os.ReadFile(report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(text) > most || len(text) < most/2 {
+		t.Errorf("%d bytes, want up to %d", len(text), most)
+	}
+	for i := range deletes {
+		name := fmt.Sprintf("%s/gone-%d", b.root, i)
+		if !strings.Contains(string(text)+" ", name) {
+			t.Errorf("%s is not named", name)
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package cli_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"muster/zkserver"
+)
+
+// TestPoint15PlanFilesHoldNoSecret: neither credentials, nor what is in the environment, nor a path of this machine; the same for
+// its markdown, which goes into a comment, and for what show prints. Only the servers, and what a variable puts into a declaration, are meant to be in the file.
+func TestPoint15PlanFilesHoldNoSecret(t *testing.T) {
+	e, err := zkserver.Start(t.Context(), zkserver.Options{TLS: true, ClientCert: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Stop()
+	certs := e.Certs()
+	connect := strings.Replace(e.Connect(), "127.0.0.1", "localhost", 1)
+	b := newBed(t, 1, `variable "label" {
+  type = string
+}
+variable "unused" {
+  type    = string
+  default = ""
+}
+zookeeper {
+  acl = ["auth::cdrwa"]
+  tls {
+    ca_file   = "certs/ca.pem"
+    cert_file = "certs/me.pem"
+    key_file  = "certs/me.key"
+  }
+}
+defaults {
+  labels = { team = var.label }
+}
+`)
+	if err := os.Mkdir(filepath.Join(b.dir, "certs"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, from := range map[string]string{"ca.pem": certs.CAFile, "me.pem": certs.CertFile, "me.key": certs.KeyFile} {
+		if err := os.WriteFile(filepath.Join(b.dir, "certs", name), []byte(read(t, from)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	home := t.TempDir()
+	secrets := []string{
+		"open-sesame", "SECRET-user", "SECRET-unused", "SECRET-identity", "SECRET-run", "SECRET-token", "PRIVATE KEY", "BEGIN CERT", b.dir, home, os.TempDir() + "/",
+	}
+	cmd := b.command(connect, "plan", "--out", "plan.json", "--report", "markdown=plan.md", b.dir)
+	cmd.Env = append(cmd.Env, "HOME="+home, "MUSTER_ZK_AUTH=digest:SECRET-user:open-sesame", "MUSTER_VAR_label=wanted", "MUSTER_VAR_unused=SECRET-unused",
+		"MUSTER_IDENTITY=SECRET-identity", "MUSTER_RUN=SECRET-run", "GITHUB_TOKEN=SECRET-token", "MUSTER_LOG=debug")
+	got := result(cmd)
+	expect(t, got, 0, "Plan: 1 to create")
+	shown := result(b.command("", "show", "plan.json"))
+	expect(t, shown, 0, "wanted")
+	texts := map[string]string{"standard output": got.stdout, "show": shown.stdout}
+	for _, name := range []string{"plan.json", "plan.md"} {
+		texts[name] = read(t, filepath.Join(b.dir, name))
+	}
+	for name, text := range texts {
+		if !strings.Contains(text, "wanted") {
+			t.Errorf("%s does not show the label", name)
+		}
+		for _, secret := range secrets {
+			if strings.Contains(text, secret) {
+				t.Errorf("%s holds %s", name, secret)
+			}
+		}
+	}
+	if !strings.Contains(texts["plan.json"], `"ca_file": "certs/ca.pem"`) {
+		t.Errorf("the names of the TLS files are not relative:\n%s", texts["plan.json"])
+	}
+	// Elsewhere, with the same files and credentials, it can be applied.
+	apply := b.command(connect, "apply", "plan.json")
+	apply.Env = append(apply.Env, "MUSTER_ZK_AUTH=digest:SECRET-user:open-sesame")
+	expect(t, result(apply), 0, "1 created")
+}
+
+// TestPoint15AbsolutePathsAreRefused: a plan that would name one is not saved.
+func TestPoint15AbsolutePathsAreRefused(t *testing.T) {
+	b := newBed(t, 1, "zookeeper {\n  tls {\n    ca_file = \"/etc/muster/ca.pem\"\n  }\n}\n")
+	e, err := zkserver.Start(t.Context(), zkserver.Options{TLS: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Stop()
+	cmd := b.command(strings.Replace(e.Connect(), "127.0.0.1", "localhost", 1), "plan", "--out", "p.json", "--tls-ca", e.Certs().CAFile)
+	expect(t, result(cmd), 1, "/etc/muster/ca.pem is an absolute path")
+	if _, err := os.Stat(filepath.Join(b.dir, "p.json")); err == nil {
+		t.Error("it was saved")
+	}
+}
