@@ -19,7 +19,7 @@ type variable struct {
 	checks   []*hcl.Block   // validation
 	bad      bool           // the declaration is wrong, which has been reported
 	input    *input         // the value given last; nil: none
-	mistyped bool           // a value was given to a name like this one, which has been reported
+	mistyped bool           // it may have no value for a reason that has been reported
 	value    cty.Value      // unknown: there is none, which has been reported
 	origin   string         // where value was given
 }
@@ -30,6 +30,7 @@ func (l *loader) declareVariables() {
 		if first := l.vars[name]; first != nil {
 			d := l.add(codeVarTwice, &b.LabelRanges[0], "variable %q is declared twice", name)
 			l.relate(d, first.decl.LabelRanges[0], "first declared here")
+			first.mistyped = true
 			continue
 		}
 		l.vars[name] = l.declareVariable(b)

@@ -85,7 +85,12 @@ func (s *scope) server(text string, a *hcl.Attribute) bool {
 		return false
 	}
 	if strings.Contains(text, ",") {
-		return bad("this holds several", "write a list: "+listOf(strings.Split(text, ",")))
+		servers, path, _ := strings.Cut(text, "/")
+		help := "write a list: " + listOf(strings.Split(servers, ","))
+		if path != "" {
+			help += ", and put the jobs below the path: root = " + quote("/"+path+"/jobs")
+		}
+		return bad("this holds several", help)
 	}
 	if i := strings.IndexByte(text, '/'); i >= 0 {
 		return bad("it has no path", "leave the path away and put the jobs below it: root = "+quote(text[i:]+"/jobs"))

@@ -61,7 +61,7 @@ func (s *Store) MarkApplied(ctx context.Context, planID string) error {
 		return err
 	}
 	if h, ok := s.holder(ctx, path); ok {
-		return fmt.Errorf("%w by %s", ErrApplied, since(h))
+		return fmt.Errorf("%w by %s", ErrApplied, signed(h, "at"))
 	}
 	return ErrApplied
 }

@@ -104,7 +104,7 @@ func (s *Store) await(ctx context.Context, dir, mine string, patience time.Durat
 		select {
 		case <-event:
 		case <-timer.C:
-			return fmt.Errorf("%w: %s", ErrLocked, since(holder))
+			return fmt.Errorf("%w: %s", ErrLocked, signed(holder, "since"))
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-s.session.Context().Done():
@@ -113,12 +113,12 @@ func (s *Store) await(ctx context.Context, dir, mine string, patience time.Durat
 	}
 }
 
-// since says for whom an apply waits.
-func since(m znode.Mark) string {
+// signed says whose mark it is, and from when; word comes before the time.
+func signed(m znode.Mark, word string) string {
 	if m.Since.IsZero() {
 		return m.Who
 	}
-	return fmt.Sprintf("%s since %s", m.Who, m.Since.Format(time.RFC3339))
+	return fmt.Sprintf("%s %s %s", m.Who, word, m.Since.Format(time.RFC3339))
 }
 
 // watchLock ends the lock when our znode is gone while the session lives: somebody deleted it by hand.

@@ -23,7 +23,7 @@ func (r *Reader) Quiet(ctx context.Context, stack string, waiting func(znode.Mar
 		case errors.Is(err, zkconn.ErrNoNode): // no apply yet
 			return 0, nil
 		case err != nil && holder.Who != "" && errors.Is(context.Cause(ctx), context.DeadlineExceeded) && !errors.Is(err, zkconn.ErrUnreachable):
-			return 0, fmt.Errorf("%w: %s", ErrLocked, since(holder))
+			return 0, fmt.Errorf("%w: %s", ErrLocked, signed(holder, "since"))
 		case err != nil:
 			return 0, err
 		}
@@ -41,7 +41,7 @@ func (r *Reader) Quiet(ctx context.Context, stack string, waiting func(znode.Mar
 		case <-event:
 		case <-ctx.Done():
 			if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-				return 0, fmt.Errorf("%w: %s", ErrLocked, since(holder))
+				return 0, fmt.Errorf("%w: %s", ErrLocked, signed(holder, "since"))
 			}
 			return 0, context.Cause(ctx)
 		case <-r.session.Context().Done():
