@@ -8,6 +8,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"muster/zkstate/zkconn"
 )
 
 // codeCase is a command that ends with a code, because of one condition or in spite of another.
@@ -160,6 +163,11 @@ func TestExitCodes(t *testing.T) {
 		"set_-o_pipefail": "set -euo pipefail\n%s | cat\necho went on",
 		"PIPESTATUS":      "set -eu\n%s | cat\nexit \"${PIPESTATUS[0]}\"",
 	}
+	beside, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs(), Timeout: 30 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { beside.Close() }) // after all that run side by side
 	for _, c := range codeCases {
 		for pipe, script := range pipes {
 			if c.over > 0 && pipe != "set_-o_pipefail" {
@@ -168,7 +176,7 @@ func TestExitCodes(t *testing.T) {
 			name := fmt.Sprintf("%d_%s_%s", c.code, strings.NewReplacer(" ", "_", ",", "").Replace(c.what), pipe)
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				b := newCodeBed(t)
+				b := newCodeBed(t, beside)
 				code, text := b.end(c, fmt.Sprintf(script, c.run))
 				if code != c.code {
 					t.Fatalf("code %d, want %d\n%s", code, c.code, text)

@@ -26,14 +26,8 @@ type codeBed struct {
 	pid       int    // of muster
 }
 
-func newCodeBed(t *testing.T) *codeBed {
-	b := &codeBed{t: t, dir: t.TempDir(), root: "/t-" + zkstate.NewID()[:12]}
-	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs(), Timeout: 30 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	b.session = s
+func newCodeBed(t *testing.T, s *zkconn.Session) *codeBed {
+	b := &codeBed{t: t, dir: t.TempDir(), root: "/t-" + zkstate.NewID()[:12], session: s}
 	archive, err := txtar.ParseFile("testdata/codes.txtar")
 	b.check(err)
 	shared := archive.Files[0]
