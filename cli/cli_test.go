@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -36,7 +37,7 @@ func runIn(ctx context.Context, stdin *strings.Reader, env []string, args ...str
 	return outcome{code, stdout.String(), stderr.String()}
 }
 
-func TestUsageErrorsNameTheNextCommand(t *testing.T) {
+func TestPoint18UsageErrorsNameTheNextCommand(t *testing.T) {
 	for name, c := range map[string]struct {
 		args   []string
 		stderr string
@@ -90,7 +91,7 @@ func TestNoCommandShowsHelp(t *testing.T) {
 	}
 }
 
-func TestHelpFitsATerminalAndNamesEveryFlag(t *testing.T) {
+func TestPoint18HelpFitsATerminalAndNamesEveryFlag(t *testing.T) {
 	for _, args := range append([][]string{{"--help"}}, helpOfEveryCommand(t)...) {
 		got := run(t, nil, args...)
 		if got.code != 0 || got.stderr != "" {
@@ -99,6 +100,11 @@ func TestHelpFitsATerminalAndNamesEveryFlag(t *testing.T) {
 		for line := range strings.Lines(got.stdout) {
 			if len([]rune(strings.TrimSuffix(line, "\n"))) > 80 {
 				t.Errorf("%v: wider than 80 columns: %s", args, line)
+			}
+		}
+		for _, flag := range regexp.MustCompile(`(?m)^--[a-z-]+`).FindAllString(run(t, nil, "__complete", args[len(args)-1], "--").stdout, -1) {
+			if !strings.Contains(got.stdout, flag+" ") && args[0] == "help" {
+				t.Errorf("%v does not show %s", args, flag)
 			}
 		}
 		for _, flag := range []string{"--chdir", "--servers", "--tls-ca", "--tls-cert", "--tls-key", "--color", "--log-level", "--log-format", "--no-input", "--quiet"} {

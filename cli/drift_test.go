@@ -85,8 +85,8 @@ func (b bed) must(t *testing.T, args ...string) {
 	}
 }
 
-// TestDriftWritesNothing counts the server's transactions: a session is opened and closed, and that is all.
-func TestDriftWritesNothing(t *testing.T) {
+// TestPoint14DriftWritesNothing counts the server's transactions: a session is opened and closed, and that is all.
+func TestPoint14DriftWritesNothing(t *testing.T) {
 	b := newBed(t, 20, "")
 	b.must(t, "apply", "--yes")
 	b.write(t, 10, "") // ten orphans
@@ -153,9 +153,9 @@ func TestServersLostDuringDrift(t *testing.T) {
 	}
 }
 
-// TestDriftsReaderHasNoMethodThatWrites: after it has connected, drift holds a Reader and nothing else. A method that is not in
+// TestPoint14DriftsReaderHasNoMethodThatWrites: after it has connected, drift holds a Reader and nothing else. A method that is not in
 // this list must be shown to write nothing before it is added.
-func TestDriftsReaderHasNoMethodThatWrites(t *testing.T) {
+func TestPoint14DriftsReaderHasNoMethodThatWrites(t *testing.T) {
 	var methods []string
 	for m := range reflect.TypeFor[*zkstate.Reader]().Methods() {
 		methods = append(methods, m.Name)

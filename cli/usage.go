@@ -16,6 +16,7 @@ const helpWidth = 80
 
 // help prints what cmd is for, how it is called, and every flag it takes.
 func help(w io.Writer, cmd *cobra.Command) {
+	cmd.InitDefaultHelpFlag() // which "muster help COMMAND" lacks otherwise
 	text := cmd.Long
 	if text == "" {
 		text = cmd.Short + "."
