@@ -155,9 +155,9 @@ func locked(sig syscall.Signal) []step {
 	return []step{{"waiting up to", func(b *codeBed) { b.signal(sig) }}}
 }
 
-// TestExitCodes runs the real binary: a code alone as it is, then both kinds of pipe that docs/exit-codes.md shows; two at once in
+// TestPoint11ExitCodes runs the real binary: a code alone as it is, then both kinds of pipe that docs/exit-codes.md shows; two at once in
 // the strict one.
-func TestExitCodes(t *testing.T) {
+func TestPoint11ExitCodes(t *testing.T) {
 	pipes := map[string]string{
 		"as_it_is":        "%s",
 		"set_-o_pipefail": "set -euo pipefail\n%s | cat\necho went on",
@@ -189,8 +189,8 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// TestEveryExitCodeHasATest compares docs/exit-codes.md with the table above: each code alone, and each two that are ordered there.
-func TestEveryExitCodeHasATest(t *testing.T) {
+// TestPoint11EveryExitCodeHasATest compares docs/exit-codes.md with the table above: each code alone, and each two that are ordered there.
+func TestPoint11EveryExitCodeHasATest(t *testing.T) {
 	doc := read(t, "../docs/exit-codes.md")
 	has := func(code, over int) bool {
 		return slices.ContainsFunc(codeCases, func(c codeCase) bool { return c.code == code && c.over == over })
