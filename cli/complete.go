@@ -15,6 +15,7 @@ import (
 	"muster/job"
 	"muster/plan"
 	"muster/report"
+	"muster/spec"
 	"muster/zkstate"
 )
 
@@ -115,6 +116,20 @@ func (p *process) completeJob(f *searchFlags) cobra.CompletionFunc {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		return p.glance(cmd.Context(), ".", *f).names(typed), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeExplained completes a job or, once its M was typed, the code of a diagnostic.
+func (p *process) completeExplained(f *searchFlags) cobra.CompletionFunc {
+	job := p.completeJob(f)
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		words, directive := job(cmd, args, typed)
+		for _, c := range spec.Codes() {
+			if len(args) == 0 && typed != "" && strings.HasPrefix(c.Code, typed) {
+				words = append(words, cobra.CompletionWithDesc(c.Code, c.Meaning))
+			}
+		}
+		return words, directive
 	}
 }
 

@@ -40,7 +40,9 @@ func TestCompletionOfWordsThatAreAlwaysTheSame(t *testing.T) {
 		"directory":        {[]string{"plan", ""}, ":16\n"},
 		"one_directory":    {[]string{"drift", "prod", ""}, ":4\n"},
 		"plan_file":        {[]string{"apply", ""}, ":0\n"},
-		"one_job":          {[]string{"explain", "a", ""}, ":4\n"},
+		"code": {[]string{"explain", "--servers", "127.0.0.1:1", "M1002"},
+			"M1002\tthe directory holds no *.hcl or *.hcl.json file\n:4\n"},
+		"one_job": {[]string{"explain", "a", ""}, ":4\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := run(t, nil, append([]string{"__complete"}, c.args...)...)

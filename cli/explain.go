@@ -37,7 +37,7 @@ from. Or explains a diagnostic by its code: what gives it, and how to mend it.`,
 	}
 	f.addTo(cmd.Flags())
 	p.completeSearch(cmd, &f)
-	cmd.ValidArgsFunction = p.completeJob(&f)
+	cmd.ValidArgsFunction = p.completeExplained(&f)
 	return cmd
 }
 
