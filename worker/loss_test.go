@@ -119,11 +119,13 @@ func TestRejoinLearnsOfAnUnansweredCompletion(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			observer := dial(t)
 			await(t, "the id is told", func() bool {
-				body, _, err := dial(t).Get(t.Context(), znode.Live(j.Root, j.Name, "w0"))
+				body, _, err := observer.Get(t.Context(), znode.Live(j.Root, j.Name, "w0"))
 				w, _ := znode.DecodeWorker(body)
 				return err == nil && w.ID == 0
 			})
+			await(t, "the roll is written", func() bool { return n > 1 || look(t, store, j).Version > 0 })
 			fired := proxy.DropReply(isMulti)
 			go func() { <-fired; proxy.Refuse(true) }()
 			if err := m.Complete(t.Context(), 3); !errors.Is(err, zkconn.ErrUnknown) {
