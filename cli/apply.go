@@ -121,6 +121,7 @@ func runApply(ctx context.Context, p *process, o applyOptions, dir string, run *
 		return err
 	}
 	t := p.target(p.declaredTarget(cfg, dir))
+	run.Stack, run.Servers = cfg.Stack, t.servers
 	if err := p.authenticated(t, cfg.ZooKeeper.ACL); err != nil {
 		return err
 	}

@@ -73,6 +73,7 @@ func runDrift(ctx context.Context, p *process, o driftOptions, dir string, run *
 		return err
 	}
 	t := p.target(p.declaredTarget(cfg, dir))
+	run.Stack, run.Servers = cfg.Stack, t.servers
 	s, err := p.connect(ctx, t)
 	if err != nil {
 		return err

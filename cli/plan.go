@@ -63,6 +63,7 @@ func runPlan(ctx context.Context, p *process, o planOptions, dir string, run *re
 		return err
 	}
 	t := p.target(p.declaredTarget(cfg, dir))
+	run.Stack, run.Servers = cfg.Stack, t.servers
 	if err := p.authenticated(t, cfg.ZooKeeper.ACL); err != nil { // who plans need not be who applies
 		fmt.Fprintf(p.err, "muster: warning: apply will fail: %s\n  next: %s\n", err, nextStep(err))
 	}

@@ -49,6 +49,8 @@ func (v *reportValue) Set(s string) error {
 		return fmt.Errorf("%q is no kind of report: %s", kind, strings.Join(report.Kinds(), ", "))
 	case path == "-" && slices.ContainsFunc(v.targets, func(t reportTarget) bool { return t.path == "-" }):
 		return errors.New("only one report can go to standard output")
+	case slices.ContainsFunc(v.targets, func(t reportTarget) bool { return filepath.Clean(t.path) == filepath.Clean(path) }):
+		return fmt.Errorf("only one report can go to %s", path)
 	}
 	v.targets = append(v.targets, reportTarget{kind, path})
 	return nil

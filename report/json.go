@@ -16,10 +16,10 @@ const FormatVersion = "1.0"
 func (r Run) json() ([]byte, error) {
 	doc := document{
 		FormatVersion: FormatVersion, Command: r.Command, MusterVersion: r.Version, Servers: r.Servers, ExitCode: r.ExitCode,
-		Problems: append([]Problem{}, r.Problems...),
+		Stack: r.stack(), Problems: append([]Problem{}, r.Problems...),
 	}
 	if r.Plan != nil {
-		doc.Stack, doc.Ensemble, doc.Roots, doc.Unlisted = r.Plan.Stack, r.Plan.Ensemble, r.Plan.Roots, r.Plan.Unlisted
+		doc.Ensemble, doc.Roots, doc.Unlisted = r.Plan.Ensemble, r.Plan.Roots, r.Plan.Unlisted
 	}
 	var v any = doc
 	switch {

@@ -15,6 +15,7 @@ type Run struct {
 	Command  string // plan, apply or drift
 	Config   string // the directory or plan file that it was about
 	Dir      string // the directory of the declarations, as an editor or a pipeline finds it; "" is the current one
+	Stack    string // of the configuration; Plan has its own
 	Version  string
 	Servers  []string
 	Started  time.Time
@@ -63,7 +64,7 @@ func (r Run) Make(kind string) ([]byte, error) {
 
 func (r Run) stack() string {
 	if r.Plan == nil {
-		return ""
+		return r.Stack
 	}
 	return r.Plan.Stack
 }
