@@ -175,3 +175,37 @@ func TestACommandThatEndsWithoutAServerForLong(t *testing.T) {
 		t.Errorf("%+v after %s", e, time.Since(begun))
 	}
 }
+
+// TestWhatIsLostWhileItPartsIsNotTheCommands: it had ended before, so that the code is its own.
+func TestWhatIsLostWhileItPartsIsNotTheCommands(t *testing.T) {
+	for _, name := range []string{"the_session", "the_identity"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, p := newField(t, 1), newProxy(t)
+			w := wearAt(f, "w0", "obeys:7", p.Addr(), func(c *Config) { c.OnLoss = LossStop })
+			w.says("ready")
+			leaves, usurped := make(chan struct{}), make(chan struct{})
+			p.BeforeSend(func(_ int32, req []byte) bool {
+				if !bytes.Contains(req, []byte(`"state":"left"`)) {
+					return false
+				}
+				if name == "the_session" {
+					p.Refuse(true)
+					return true
+				}
+				close(leaves)
+				<-usurped
+				return false
+			})
+			w.signals <- syscall.SIGTERM
+			if name == "the_identity" {
+				<-leaves
+				f.usurp("w0")
+				close(usurped)
+			}
+			if e := w.ends(); e.Code != 7 || e.Err != nil {
+				t.Errorf("%+v", e)
+			}
+		})
+	}
+}

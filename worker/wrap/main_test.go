@@ -116,6 +116,18 @@ func (f *field) claim(identity string) string {
 	return string(c.State)
 }
 
+// usurp writes the claim of an identity as another process would.
+func (f *field) usurp(identity string) {
+	f.t.Helper()
+	claim, err := znode.EncodeClaim(znode.Claim{Nonce: "another", Lives: 2, State: znode.In})
+	if err == nil {
+		_, err = f.s.Set(f.t.Context(), znode.ByIdentity(f.job.Root, f.look().Record.Generation, identity), claim, -1)
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
 // await looks at a fact until it holds.
 func await(t *testing.T, what string, holds func() bool) {
 	t.Helper()

@@ -17,6 +17,7 @@ const unkillable = 5 * time.Second
 type ending struct {
 	ended
 	asked  syscall.Signal // the first that asked it to end; 0 if it ended by itself
+	why    error          // that it was stopped for, if the context ended before it did
 	killed bool           // the grace was over, or somebody asked twice
 	rest   bool           // it left processes behind that had to be killed
 }
@@ -54,7 +55,7 @@ func (o *overseer) run(ctx context.Context, signals <-chan os.Signal) ending {
 		case sig := <-signals:
 			o.pass(sig)
 		case <-stop:
-			stop = nil
+			stop, o.ending.why = nil, context.Cause(ctx)
 			o.ask(syscall.SIGTERM)
 		case <-o.kill:
 			o.killGroup()

@@ -126,8 +126,8 @@ func (r *run) command(work, life context.Context, environ []string) Ending {
 	e := o.run(work, r.c.Signals)
 	background(r.c.Files)
 	text := e.String() + "; " + r.part(life, e.completes(), e.end())
-	if cause := context.Cause(work); e.asked != 0 && r.seat.isLost(cause) {
-		return Ending{Err: cause, Text: text}
+	if r.seat.isLost(e.why) { // not if that is only found while it parts: the command had ended
+		return Ending{Err: e.why, Text: text}
 	}
 	return Ending{Code: e.code(), Text: text}
 }

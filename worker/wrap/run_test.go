@@ -240,14 +240,7 @@ func TestFencedStopsTheCommand(t *testing.T) {
 	f := newField(t, 1)
 	w := wear(f, "w0", "obeys:0")
 	w.says("ready")
-	g := f.look().Record.Generation
-	claim, err := znode.EncodeClaim(znode.Claim{Nonce: "another", Lives: 2, State: znode.In})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.s.Set(t.Context(), znode.ByIdentity(f.job.Root, g, "w0"), claim, -1); err != nil {
-		t.Fatal(err)
-	}
+	f.usurp("w0")
 	if err := f.s.Delete(t.Context(), znode.Live(f.job.Root, f.job.Name, "w0"), -1); err != nil { // which it watches
 		t.Fatal(err)
 	}
