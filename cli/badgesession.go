@@ -68,10 +68,14 @@ func (b *badge) await(ctx context.Context, s *zkconn.Session, created <-chan str
 		b.told = true
 		b.config.Waiting(fmt.Sprintf("the job to be created: %s (--root %s), for %s at most", path, b.config.Root, job.Duration(limit)))
 	}
+	var timeUp <-chan time.Time
+	if b.patience == 0 { // else ctx ends then
+		timeUp = time.After(time.Until(b.begun.Add(limit)))
+	}
 	select {
 	case <-created:
 		return nil
-	case <-time.After(time.Until(b.begun.Add(limit))):
+	case <-timeUp:
 	case <-ctx.Done():
 		if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return context.Cause(ctx)
