@@ -240,15 +240,32 @@ func leaveOutStrangers(ctx context.Context, r *zkstate.Reader, at string, o *pla
 }
 
 func shownWorker(w zkstate.Worker) report.Worker {
-	shown := report.Worker{ID: w.ID, Identity: w.Identity, Live: w.Live, Completed: w.Claim.State == znode.Done, Lives: w.Claim.Lives}
+	shown := report.Worker{ID: w.ID, Identity: w.Identity, State: workerState(w)}
+	if w.Claim.Lives > 0 {
+		restarts := w.Claim.Lives - 1
+		shown.Restarts = &restarts
+	}
 	if w.Info.IP != "" {
 		shown.Address = w.Info.Address()
 	}
 	switch {
 	case w.Claim.Signal != "":
-		shown.Exit = w.Claim.Signal
+		shown.LastExit = w.Claim.Signal
 	case w.Claim.Exit != nil:
-		shown.Exit = strconv.Itoa(*w.Claim.Exit)
+		shown.LastExit = strconv.Itoa(*w.Claim.Exit)
 	}
 	return shown
+}
+
+// workerState: the claim of who left says so; that of who was killed still says that it is in.
+func workerState(w zkstate.Worker) report.WorkerState {
+	switch {
+	case w.Live:
+		return report.Live
+	case w.Claim.State == znode.Done:
+		return report.Completed
+	case w.Claim.State == znode.In:
+		return report.Lost
+	}
+	return report.Left
 }

@@ -83,7 +83,8 @@ func cause(o apply.Outcome) string {
 	return s
 }
 
-// Applied is the line of all counts, in an order and with words that do not change: tools may read it.
+// Applied is the line of the counts, in an order and with words that do not change: tools may read it. Those behind the semicolon
+// are named only if they are not zero.
 func Applied(outcomes []apply.Outcome) string {
 	results := map[apply.Result]int{}
 	done := map[plan.Action]int{}
@@ -99,10 +100,12 @@ func Applied(outcomes []apply.Outcome) string {
 	}
 	var rest []string
 	for _, r := range apply.Results()[1:] {
-		rest = append(rest, fmt.Sprintf("%d %s", results[r], r))
+		if results[r] > 0 {
+			rest = append(rest, fmt.Sprintf("%d %s", results[r], r))
+		}
 	}
-	return fmt.Sprintf("Applied %d of %d: %s; %s.", results[apply.Applied], len(outcomes),
-		strings.Join(parts, ", "), strings.Join(rest, ", "))
+	line := fmt.Sprintf("Applied %d of %d: %s", results[apply.Applied], len(outcomes), strings.Join(parts, ", "))
+	return strings.Join(nonEmpty(line, strings.Join(rest, ", ")), "; ") + "."
 }
 
 // ApplySummary writes the counts and, below them, what was not applied, by name and with what to do about it.

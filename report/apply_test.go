@@ -86,3 +86,15 @@ func TestApplySummary(t *testing.T) {
 		t.Errorf("summary (-want +got):\n%s", d)
 	}
 }
+
+func TestApplySummaryLeavesOutWhatDidNotHappen(t *testing.T) {
+	_, all := outcomes()
+	for n, want := range map[int]string{
+		2: "Applied 2 of 2: 1 created, 1 replaced, 0 deleted, 0 updated.",
+		3: "Applied 2 of 3: 1 created, 1 replaced, 0 deleted, 0 updated; 1 refused.",
+	} {
+		if got := report.Applied(all[:n]); got != want {
+			t.Errorf("%d outcomes: %s, want %s", n, got, want)
+		}
+	}
+}

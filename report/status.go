@@ -18,14 +18,25 @@ type JobStatus struct {
 
 // Worker is one worker of one job.
 type Worker struct {
-	ID        int    `json:"id"` // -1: none, or not known
-	Identity  string `json:"identity"`
-	Address   string `json:"address"`
-	Live      bool   `json:"live"`
-	Completed bool   `json:"completed"`
-	Lives     int    `json:"lives"`
-	Exit      string `json:"exit,omitempty"` // of its last life: a code, or a signal
+	ID       int         `json:"id"` // -1: none, or not known
+	Identity string      `json:"identity"`
+	Address  string      `json:"address"`
+	State    WorkerState `json:"state"`
+	Restarts *int        `json:"restarts,omitempty"`  // lives beyond its first; nil: not known
+	LastExit string      `json:"last_exit,omitempty"` // of the latest life that ended with one: a code, or a signal
 }
+
+// WorkerState is where a worker stands.
+type WorkerState string
+
+// The states of a worker. Left and Lost are those that left without completing: one that left said so, and one that is lost was
+// killed, or cut off until its session had ended.
+const (
+	Live      WorkerState = "live"
+	Completed WorkerState = "completed"
+	Left      WorkerState = "left"
+	Lost      WorkerState = "lost"
+)
 
 // Status writes one line a job.
 func Status(w io.Writer, jobs []JobStatus, o Options) error {

@@ -44,7 +44,7 @@ func TestStatusTable(t *testing.T) {
 
 func TestStatusJSON(t *testing.T) {
 	got := text(t, func(b *strings.Builder) error {
-		return report.StatusJSON(b, jobs(), map[string][]report.Worker{"/twister2/old": {{ID: 1, Identity: "a", Live: true, Lives: 1}}})
+		return report.StatusJSON(b, jobs(), map[string][]report.Worker{"/twister2/old": {{ID: 1, Identity: "a", State: report.Live}}})
 	})
 	var doc struct {
 		Jobs []struct {
@@ -72,26 +72,30 @@ func TestStatusJSON(t *testing.T) {
 
 func TestWorkersNamesWhoIsMissing(t *testing.T) {
 	j := report.JobStatus{Path: "/jobs/prod/nightly", Observed: recorded(declared("nightly", 9), 5, 1, 1)}
+	never, once := 0, 1
 	workers := []report.Worker{
-		{ID: 0, Identity: "w-0", Address: "10.0.0.1:7000", Live: true, Lives: 1},
-		{ID: 1, Identity: "w-1", Completed: true, Lives: 2, Exit: "0"},
-		{ID: 2, Identity: "w-2", Lives: 1, Exit: "137"}, {ID: 3, Identity: "w-3", Lives: 1},
-		{ID: 6, Identity: "w-6\u202e", Lives: 1, Exit: "signal 9"}, {ID: -1, Identity: "late", Live: true, Lives: 1},
+		{ID: 0, Identity: "w-0", Address: "10.0.0.1:7000", State: report.Live, Restarts: &once, LastExit: "1"},
+		{ID: 1, Identity: "w-1", State: report.Completed, Restarts: &once, LastExit: "0"},
+		{ID: 2, Identity: "w-2", State: report.Left, Restarts: &never, LastExit: "137"},
+		{ID: 3, Identity: "w-3", State: report.Lost, Restarts: &never},
+		{ID: 6, Identity: "w-6\u202e", State: report.Left, Restarts: &never, LastExit: "signal 9"},
+		{ID: -1, Identity: "late", State: report.Live},
 	}
 	got := text(t, func(b *strings.Builder) error { return report.Workers(b, j, workers, report.Options{}) })
 	want := `/jobs/prod/nightly  forming
 fewer than all have joined: 5 of 9 joined, 1 live, 1 completed, 3 left without
   completing
 
-id  identity   address        state      lives  exit
-0   w-0        10.0.0.1:7000  live       1      -
-1   w-1        -              completed  2      0
-2   w-2        -              left       1      137
-3   w-3        -              left       1      -
-6   w-6\u202e  -              left       1      signal 9
--   late       -              live       1      -
+id  identity   address        state      restarts  last exit
+0   w-0        10.0.0.1:7000  live       1         1
+1   w-1        -              completed  1         0
+2   w-2        -              left       0         137
+3   w-3        -              lost       0         -
+6   w-6\u202e  -              left       0         signal 9
+-   late       -              live       -         -
 
 3 workers left without completing: id 2-3, 6
+1 of these was lost, killed or cut off: id 3
 4 workers have not joined yet: id 4-5, 7-8
 next: muster status /jobs/prod/nightly --watch, or start the workers that have
       not joined
@@ -145,6 +149,25 @@ func TestExplain(t *testing.T) {
 `
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("explanation (-want +got):\n%s", d)
+	}
+}
+
+// TestWorkersTellsTheLastRun also of a job that nobody has joined since.
+func TestWorkersTellsTheLastRun(t *testing.T) {
+	o := recorded(declared("nightly", 8), 0, 0, 0)
+	o.Record.Last = &job.Run{ID: "n-7", Generation: "g0", Completed: "2026-01-02T03:04:05Z"}
+	got := text(t, func(b *strings.Builder) error {
+		return report.Workers(b, report.JobStatus{Path: "/jobs/prod/nightly", Observed: o}, nil, report.Options{})
+	})
+	want := `/jobs/prod/nightly  ready
+nobody has joined this generation
+
+8 workers have not joined yet: id 0-7
+the last run completed 2026-01-02T03:04:05Z (n-7)
+next: muster worker --job nightly --root /jobs/prod -- CMD joins it
+`
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("job (-want +got):\n%s", d)
 	}
 }
 

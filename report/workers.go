@@ -21,9 +21,9 @@ func Workers(w io.Writer, j JobStatus, workers []Worker, o Options) error {
 	p.newline()
 	if len(workers) > 0 {
 		p.newline()
-		rows := [][]string{{"id", "identity", "address", "state", "lives", "exit"}}
+		rows := [][]string{{"id", "identity", "address", "state", "restarts", "last exit"}}
 		for _, w := range workers {
-			rows = append(rows, []string{workerID(w), w.Identity, orDash(w.Address), state(w), fmt.Sprint(w.Lives), orDash(w.Exit)})
+			rows = append(rows, []string{workerID(w), w.Identity, orDash(w.Address), string(w.State), restarts(w.Restarts), orDash(w.LastExit)})
 		}
 		p.table(rows)
 	}
@@ -35,6 +35,10 @@ func Workers(w io.Writer, j JobStatus, workers []Worker, o Options) error {
 	}
 	for _, line := range missing(obs, workers) {
 		p.wrap(plain, line, 2)
+		p.newline()
+	}
+	if run := lastRun(obs); run != "-" {
+		p.wrap(plain, "the last run completed "+run, 2)
 		p.newline()
 	}
 	if next := next(obs, j.Path); next != "" {
@@ -58,27 +62,20 @@ func orDash(s string) string {
 	return s
 }
 
-func state(w Worker) string {
-	switch {
-	case w.Live:
-		return "live"
-	case w.Completed:
-		return "completed"
-	}
-	return "left"
-}
-
-// missing names the ids that nobody has and those whose worker left without completing.
+// missing names the ids that nobody has and those whose worker left without completing, with or without saying so.
 func missing(o *plan.Observed, workers []Worker) []string {
 	if o.Record == nil || o.Status() == plan.Unreadable {
 		return nil
 	}
 	taken := map[int]bool{}
-	var left []int
+	var left, lost []int
 	for _, w := range workers {
 		taken[w.ID] = true
-		if w.ID >= 0 && !w.Live && !w.Completed {
+		if w.ID >= 0 && (w.State == Left || w.State == Lost) {
 			left = append(left, w.ID)
+		}
+		if w.ID >= 0 && w.State == Lost {
+			lost = append(lost, w.ID)
 		}
 	}
 	var open []int
@@ -88,9 +85,13 @@ func missing(o *plan.Observed, workers []Worker) []string {
 		}
 	}
 	slices.Sort(left)
+	slices.Sort(lost)
 	var lines []string
 	if len(left) > 0 {
 		lines = append(lines, plural(len(left), "worker", "workers")+" left without completing: id "+ranges(left))
+	}
+	if len(lost) > 0 {
+		lines = append(lines, plural(len(lost), "of these was", "of these were")+" lost, killed or cut off: id "+ranges(lost))
 	}
 	if len(open) > 0 {
 		lines = append(lines, plural(len(open), "worker has", "workers have")+" not joined yet: id "+ranges(open))
@@ -163,9 +164,9 @@ func next(o *plan.Observed, at string) string {
 	case plan.Forming:
 		return "muster status " + at + " --watch, or start the workers that have not joined"
 	case plan.Degraded:
-		return "start the workers that left again (they keep their ids), or muster terminate " + at
+		return "restart the workers that left (they keep their ids), or muster terminate " + at
 	case plan.Stale:
-		return "start the workers that left again (they keep their ids), or muster apply replaces it"
+		return "restart the workers that left (they keep their ids), or muster apply replaces it"
 	case plan.Terminating:
 		if o.Live > 0 {
 			return "muster status " + at + " --watch, until all have left"
