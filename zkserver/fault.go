@@ -12,7 +12,11 @@ const (
 	dropReply faultKind = iota
 	beforeSend
 	afterReply
+	throttle
 )
+
+// throttled is the error of a server that has too much to do.
+const throttled = -127
 
 // A fault waits for its request; then a link has caught it.
 type fault struct {
@@ -67,12 +71,25 @@ func (p *Proxy) request(l *link, frame []byte) message {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if f.kind == throttle { // the server answers another request in its place
+		l.pending[xid] = f
+		return message{bytes: existsRoot(xid)}
+	}
 	l.caught = append(l.caught, f)
 	if f.kind == beforeSend {
 		return message{last: true}
 	}
 	l.pending[xid] = f
 	return message{bytes: frame}
+}
+
+// existsRoot asks whether there is "/", without a watch.
+func existsRoot(xid int32) []byte {
+	frame := binary.BigEndian.AppendUint32(nil, 4+4+4+1+1)
+	frame = binary.BigEndian.AppendUint32(frame, uint32(xid))
+	frame = binary.BigEndian.AppendUint32(frame, uint32(OpExists))
+	frame = binary.BigEndian.AppendUint32(frame, 1)
+	return append(frame, '/', 0)
 }
 
 // reply is a server's frame: length, xid, zxid, error, record.
@@ -88,6 +105,12 @@ func (p *Proxy) reply(l *link, frame []byte) message {
 		return message{bytes: frame}
 	case f.kind == dropReply:
 		return message{last: true}
+	case f.kind == throttle:
+		close(f.done)
+		code := int32(throttled)
+		binary.BigEndian.PutUint32(frame, 16) // nothing follows the header
+		binary.BigEndian.PutUint32(frame[16:], uint32(code))
+		return message{bytes: frame[:20]}
 	default:
 		return message{bytes: frame, last: true}
 	}

@@ -122,6 +122,12 @@ func (p *Proxy) AfterReply(match func(op int32, req []byte) bool) <-chan struct{
 	return p.arm(afterReply, match)
 }
 
+// Throttle is like BeforeSend, but instead of a cut the client is told that the server has too much to do. The channel is closed
+// with that.
+func (p *Proxy) Throttle(match func(op int32, req []byte) bool) <-chan struct{} {
+	return p.arm(throttle, match)
+}
+
 // Requests are the numbers of requests that clients sent, by opcode, whatever became of them. Handshakes are not requests.
 func (p *Proxy) Requests() map[int32]int {
 	p.mu.Lock()

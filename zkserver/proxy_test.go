@@ -175,6 +175,23 @@ func TestFaultOnOneRequest(t *testing.T) {
 	}
 }
 
+// TestThrottle: the request is not executed, the client is told so, and its connection goes on.
+func TestThrottle(t *testing.T) {
+	e := start(t, Options{})
+	p := proxied(t, e.Connect())
+	c := dialRaw(t, p.Addr())
+	happened := p.Throttle(onPath(OpCreate, "/throttled"))
+	c.create("/throttled")
+	if got := c.receive(1); got[0][1] != throttled {
+		t.Errorf("answered %v, want the error %d", got, throttled)
+	}
+	<-happened
+	wantExists(t, c, "/throttled", false)
+	c.create("/throttled")
+	c.receive(1)
+	wantExists(t, c, "/throttled", true)
+}
+
 func TestFaultsAreSpentOneByOne(t *testing.T) {
 	e := start(t, Options{})
 	p := proxied(t, e.Connect())
