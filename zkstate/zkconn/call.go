@@ -109,39 +109,43 @@ func pause(ctx context.Context) {
 	}
 }
 
-// write runs f once. size is that of the encoded request.
+// write runs f, and again only while it is certain that the server has not executed it. size is that of the encoded
+// request.
 func write[T any](ctx context.Context, s *Session, op, path string, size int, f func(*zk.Conn) (T, error)) (v T, err error) {
 	if size > s.cfg.maxRequest() {
 		return v, &Error{op, path, fmt.Errorf("%w: %d bytes in one request, at most %d", ErrTooLarge, size, s.cfg.maxRequest())}
 	}
-	if err := s.enter(ctx); err != nil {
-		if !errors.Is(err, ErrSessionLost) {
-			err = fmt.Errorf("%w: %w", ErrNotSent, err)
+	for {
+		if err := s.enter(ctx); err != nil {
+			if !errors.Is(err, ErrSessionLost) {
+				err = fmt.Errorf("%w: %w", ErrNotSent, err)
+			}
+			return v, &Error{op, path, err}
 		}
-		return v, &Error{op, path, err}
-	}
-	got, done, err := run(ctx, s, f)
-	if err == nil {
-		return got, nil
-	}
-	if errors.Is(err, errLeft) {
-		s.strays.add(done)
-		cause := context.Cause(ctx)
-		if s.ctx.Err() != nil {
-			cause = errors.New("the session ended")
+		got, done, err := run(ctx, s, f)
+		if err == nil {
+			return got, nil
 		}
-		return v, &Error{op, path, fmt.Errorf("%w: %w", ErrUnknown, cause)}
+		if errors.Is(err, errLeft) {
+			s.strays.add(done)
+			cause := context.Cause(ctx)
+			if s.ctx.Err() != nil {
+				cause = errors.New("the session ended")
+			}
+			return v, &Error{op, path, fmt.Errorf("%w: %w", ErrUnknown, cause)}
+		}
+		fate, why := fateOf(err)
+		switch fate {
+		case notSent:
+			pause(ctx)
+			continue
+		case cutOff, unclear:
+			why = fmt.Errorf("%w: %v", ErrUnknown, why)
+		case sessGone:
+			s.end(why)
+		}
+		return got, &Error{op, path, why}
 	}
-	fate, why := fateOf(err)
-	switch {
-	case fate == cutOff, fate == unclear:
-		why = fmt.Errorf("%w: %v", ErrUnknown, why)
-	case fate == sessGone:
-		s.end(why)
-	case fate == notSent && s.ctx.Err() != nil:
-		why = context.Cause(s.ctx)
-	}
-	return got, &Error{op, path, why}
 }
 
 // Settled is for after an ErrUnknown. It returns nil when nothing that this session has sent can happen any more and

@@ -28,7 +28,7 @@ var (
 	// ErrUnknown means the write may have happened or may still happen. Call Settled, then read what is there; never
 	// repeat the write blindly.
 	ErrUnknown = errors.New("outcome unknown")
-	// ErrNotSent means the write was certainly not executed: it may be repeated.
+	// ErrNotSent means that the context ended before the write was sent: it was certainly not executed.
 	ErrNotSent = errors.New("not sent")
 	// ErrSessionLost means the session is gone with its ephemeral znodes and watches; this call was not executed. Dial
 	// again, and start from what is there.

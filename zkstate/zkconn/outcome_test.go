@@ -133,6 +133,31 @@ func TestWriteThatItsCallerLeftIsSettledBeforeAReadTells(t *testing.T) {
 	}
 }
 
+// TestThrottledRequestIsRepeated: the server had too much to do, and executed nothing.
+func TestThrottledRequestIsRepeated(t *testing.T) {
+	dir := root(t)
+	p := proxy(t, one.Addrs()[0])
+	s := dial(t, zkconn.Config{Servers: []string{p.Addr()}})
+	for _, op := range []int32{zkserver.OpMulti, zkserver.OpGetData} {
+		throttled := p.Throttle(func(o int32, _ []byte) bool { return o == op })
+		var err error
+		if op == zkserver.OpMulti {
+			_, err = s.Multi(t.Context(), zkconn.CreateOp(dir+"/n", nil, zkconn.Persistent, open))
+		} else {
+			_, _, err = s.Get(t.Context(), dir+"/n")
+		}
+		if err != nil {
+			t.Errorf("operation %d: %v", op, err)
+		}
+		<-throttled
+	}
+	over, cancel := context.WithCancel(t.Context())
+	p.Throttle(func(o int32, _ []byte) bool { cancel(); return o == zkserver.OpMulti })
+	if _, err := s.Multi(over, zkconn.CreateOp(dir+"/m", nil, zkconn.Persistent, open)); !errors.Is(err, zkconn.ErrNotSent) && !errors.Is(err, zkconn.ErrUnknown) {
+		t.Errorf("given up while the server is busy: %v", err)
+	}
+}
+
 func TestContextThatEndsAtTheGateIsNotSent(t *testing.T) {
 	dir := root(t)
 	p := proxy(t, one.Connect())

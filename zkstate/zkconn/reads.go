@@ -57,7 +57,7 @@ func (s *Session) Sync(ctx context.Context, path string) error {
 }
 
 // GetW is Get with a channel that is closed when the znode has changed or is gone, or when the session has ended: look
-// again then. Keep at most one open channel of a kind for each path: a watch cannot be taken back.
+// again then. A watch cannot be taken back: a channel that nobody waits for any more stays until its event.
 func (s *Session) GetW(ctx context.Context, path string) ([]byte, Stat, <-chan struct{}, error) {
 	r, w, err := watched(ctx, s, "get", watchKey{path, onData}, func(c *zk.Conn) (found[[]byte], error) {
 		data, stat, _, err := c.GetW(path)

@@ -2,9 +2,9 @@
 // whose outcome cannot be known says so (ErrUnknown).
 //
 // A Session is one session id for ever. When the session is gone — expired, past its own deadline, or closed — its
-// context ends, nothing that waited is sent, and the owner dials a new one deliberately. The package refuses to retry a
-// write, to reconnect under another session id, to send what is too large for a server, and to print a secret. SASL and
-// chroots are not supported.
+// context ends, nothing that waited is sent, and the owner dials a new one deliberately. The package refuses to repeat a
+// write that may have happened, to reconnect under another session id, to send what is too large for a server, and to print a
+// secret. SASL and chroots are not supported.
 package zkconn
 
 import (

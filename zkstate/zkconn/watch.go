@@ -37,6 +37,7 @@ type watches struct {
 // watcher is one channel.
 type watcher struct {
 	ch      chan struct{}
+	users   int  // who got it from add, and did not remove it
 	conn    int  // the connection at the time of add
 	created bool // set before ch is closed
 }
@@ -58,11 +59,16 @@ func (w *watches) init(c Config) {
 }
 
 // add returns a channel that the next event on key closes. It comes before the read that sets the watch, so that no
-// event falls between; an event of an older watch may close it early, which costs the caller one look.
+// event falls between; an event of an older watch may close it early, which costs the caller one look. Where the server
+// keeps the watch already, whoever waits for it gets the same channel: nobody knows which of them have given up.
 func (w *watches) add(key watchKey) (*watcher, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	one := &watcher{ch: make(chan struct{}), conn: w.conns}
+	if all := w.chans[key]; len(all) > 0 && all[len(all)-1].conn == w.conns && w.kept(key) {
+		all[len(all)-1].users++
+		return all[len(all)-1], nil
+	}
+	one := &watcher{ch: make(chan struct{}), users: 1, conn: w.conns}
 	if w.over {
 		close(one.ch)
 		return one, nil
@@ -75,12 +81,17 @@ func (w *watches) add(key watchKey) (*watcher, error) {
 	return one, nil
 }
 
+// kept says that the server keeps this watch. That on the existence of a znode that is there is one on its data.
+func (w *watches) kept(key watchKey) bool {
+	return w.armed[key] || key.kind == onExistence && w.armed[watchKey{key.path, onData}]
+}
+
 // remove takes back a channel whose read has failed.
 func (w *watches) remove(key watchKey, one *watcher) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	i := slices.Index(w.chans[key], one)
-	if i < 0 {
+	if one.users--; i < 0 || one.users > 0 {
 		return
 	}
 	w.bytes -= 4 + len(key.path)
