@@ -83,9 +83,6 @@ func (m *Member) barrier(ctx context.Context, b Barrier) error {
 	if limit <= 0 {
 		limit = time.Duration(m.Job.Timeouts.Barrier)
 	}
-	if limit <= 0 {
-		limit = time.Duration(job.DefaultBarrierTimeout)
-	}
 	timer, cancel := context.WithTimeout(context.Background(), limit) // not ctx's child: its end means something else
 	defer cancel()
 	number, err := 0, error(nil)

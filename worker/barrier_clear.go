@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"time"
 
 	"muster/job"
 	"muster/zkstate/zkconn"
@@ -17,8 +18,13 @@ import (
 // clearing is how many znodes one transaction deletes: as many as a session with small buffers can send.
 const clearing = 100
 
+// tidying is how long the last to arrive may be kept by that: 10,000 arrivals are deleted in a fraction of it.
+const tidying = 5 * time.Second
+
 // tidy clears up after a release. What it cannot do, the next release does: the round is released whatever happens here.
 func (r *round) tidy(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, tidying)
+	defer cancel()
 	floor := r.number - 1
 	if floor < 1 || r.m.raiseFloor(ctx, r.name, floor) != nil {
 		return

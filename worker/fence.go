@@ -115,7 +115,7 @@ func (m *Member) follow(path string, look func(zkconn.Stat, bool) error) {
 			return
 		}
 		switch {
-		case errors.Is(err, zkconn.ErrUnknown), errors.Is(err, zkconn.ErrNotSent):
+		case errors.Is(err, zkconn.ErrUnknown):
 			continue
 		case err != nil:
 			m.end(err)

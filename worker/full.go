@@ -11,8 +11,8 @@ import (
 	"muster/zkstate/znode"
 )
 
-// namedVacancies is how many identities the error of a full job names.
-const namedVacancies = 5
+// The error of a full job names so many identities, and is made with at most so many reads.
+const namedVacancies, soughtVacancies = 5, 100
 
 // full is ErrFull with the ids that are not live, and the identities that may take them up again.
 func (j *join) full(ctx context.Context) error {
@@ -25,13 +25,14 @@ func (j *join) full(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	absent := slices.DeleteFunc(claimed, func(identity string) bool {
+		_, is := slices.BinarySearch(live, identity)
+		return is
+	})
 	var vacant []string
-	for _, identity := range claimed {
-		if _, is := slices.BinarySearch(live, identity); is {
-			continue
-		}
-		if len(vacant) == namedVacancies {
-			vacant = append(vacant, "others")
+	for i, identity := range absent {
+		if len(vacant) == namedVacancies || i == soughtVacancies {
+			vacant = append(vacant, "perhaps others")
 			break
 		}
 		who, err := j.vacancy(ctx, identity)

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,7 +88,7 @@ func (j *join) attempt(ctx context.Context) (*Member, error) {
 func (j *join) read(ctx context.Context) error {
 	body, stat, err := j.s.Get(ctx, znode.Record(j.c.Root, j.c.Job))
 	if errors.Is(err, zkconn.ErrNoNode) {
-		j.rec, j.mzxid = job.Record{}, 0
+		j.rec, j.mzxid = job.Record{Job: job.Default()}, 0
 		return j.awaitRecord(ctx, ErrNoJob, "the job to be created", nil)
 	}
 	if err != nil {
@@ -97,6 +98,8 @@ func (j *join) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	t := &rec.Job.Timeouts // other programs may write none
+	t.Join, t.Barrier = cmp.Or(t.Join, job.DefaultJoinTimeout), cmp.Or(t.Barrier, job.DefaultBarrierTimeout)
 	j.rec, j.mzxid = rec, stat.Mzxid
 	if j.acl, err = zkstate.ParseACL(rec.ACL); err != nil {
 		return err

@@ -21,6 +21,10 @@ import (
 // A process that dies before the commit has crashed as any other; if the last one dies after it, the job stays completed until
 // the next apply.
 
+// ErrUnfinished means that this worker has completed, as the last of all, but could not do what on_complete says. Apply does
+// it.
+var ErrUnfinished = errors.New("completed as the last, but could not put the job back; the next apply does")
+
 // End is how the command of a worker that leaves has ended, as far as it is known.
 type End struct {
 	Exit   *int   // exit code
@@ -29,7 +33,8 @@ type End struct {
 
 // Leave ends the membership without completing. The id stays reserved for the identity, which may join again.
 //
-// An error that is zkconn.ErrUnknown leaves open whether it did; the live znode ends with the session anyway.
+// ErrFenced means that nothing was written. An error that is zkconn.ErrUnknown leaves open whether it was; the live znode ends
+// with the session anyway.
 func (m *Member) Leave(ctx context.Context, e End) error {
 	claim := m.claim
 	claim.State, claim.Exit, claim.Signal = znode.Left, e.Exit, e.Signal
@@ -39,32 +44,32 @@ func (m *Member) Leave(ctx context.Context, e End) error {
 	return nil
 }
 
-// Complete ends the membership of a worker whose command ended well, with this exit code. Who completes last of all N
-// also does what on_complete says.
+// Complete ends the membership of a worker whose command ended well, with this exit code, 0 to 255. Who completes last of all N
+// also does what on_complete says, or returns ErrUnfinished.
 //
-// An error that is zkconn.ErrUnknown leaves open whether the completion counts; Rejoin under another session tells.
+// ErrFenced means that it does not count. An error that is zkconn.ErrUnknown leaves that open; Rejoin under another
+// session tells.
 func (m *Member) Complete(ctx context.Context, exit int) error {
 	claim := m.claim
 	claim.State, claim.Exit, claim.Signal = znode.Done, &exit, ""
 	last, err := m.part(ctx, claim)
-	if err == nil && last {
-		err = m.finish(ctx, m.session)
-	}
 	if err != nil {
 		return fmt.Errorf("complete %s as %s: %w", m.Job.Path(), m.Identity, err)
+	}
+	if !last {
+		return nil
+	}
+	if err := m.finish(ctx, m.session); err != nil {
+		return fmt.Errorf("%w: %v", ErrUnfinished, err)
 	}
 	return nil
 }
 
 // part writes claim, which ends the membership. Last says that with it all N have completed.
 func (m *Member) part(ctx context.Context, claim znode.Claim) (last bool, err error) {
-	if m.rolled != nil { // those who stay read it
-		select {
-		case <-m.rolled:
-		case <-m.ctx.Done():
-		case <-ctx.Done():
-		}
-	}
+	m.parts.Lock()
+	defer m.parts.Unlock()
+	m.awaitRoll(ctx)
 	m.halt()
 	if m.ctx.Err() != nil {
 		return false, context.Cause(m.ctx)

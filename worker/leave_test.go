@@ -36,6 +36,24 @@ func generations(t *testing.T, j job.Job) []string {
 }
 
 // TestLeaveKeepsTheID and how the command ended; the membership is over.
+// TestLastCannotPutTheJobBack: that it has completed is not in doubt.
+func TestLastCannotPutTheJobBack(t *testing.T) {
+	j, store := newJob(t, 1)
+	proxy := newProxy(t)
+	m, err := worker.Join(t.Context(), dialFor(t, 2*time.Second, proxy.Addr()), config(j, "w0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut := proxy.AfterReply(func(_ int32, req []byte) bool { return completes(req) })
+	go func() { <-cut; proxy.Refuse(true) }()
+	if err := m.Complete(t.Context(), 0); !errors.Is(err, worker.ErrUnfinished) || errors.Is(err, zkconn.ErrUnknown) {
+		t.Errorf("complete: %v, want %v", err, worker.ErrUnfinished)
+	}
+	if o := look(t, store, j); o.Status() != plan.Completed {
+		t.Errorf("the job is %s", o.Status())
+	}
+}
+
 func TestLeaveKeepsTheID(t *testing.T) {
 	j, store := newJob(t, 2)
 	m := join(t, j, "w0")

@@ -34,6 +34,7 @@ func faults() map[string]matched {
 		"before it is sent": (*zkserver.Proxy).BeforeSend,
 		"before its reply":  (*zkserver.Proxy).DropReply,
 		"after its reply":   (*zkserver.Proxy).AfterReply,
+		"throttled":         (*zkserver.Proxy).Throttle,
 	}
 }
 
@@ -159,7 +160,7 @@ func eachMoment(t *testing.T, f func(r recipe, others *zkconn.Session, arm match
 }
 
 // TestCutConnection cuts every operation of each recipe before it is sent, after it was executed and before its reply, and after
-// its reply. The process goes on, and does what it would have done.
+// its reply; or the server is too busy for it. The process goes on, and does what it would have done.
 func TestCutConnection(t *testing.T) {
 	t.Parallel()
 	eachMoment(t, func(r recipe, others *zkconn.Session, arm matched, i int) error {

@@ -22,6 +22,7 @@ type Member struct {
 	claim   znode.Claim  // as this process last wrote it
 	version int32        // of the claim: the fencing token
 	untold  bool         // the live znode was made before the id was known
+	parts   sync.Mutex   // held while it leaves, completes or rejoins
 	parting *znode.Claim // of a Leave or Complete whose outcome is unknown
 
 	resuming string  // nonce of every Rejoin
@@ -54,8 +55,8 @@ func (m *Member) in(s *zkconn.Session) *Member {
 	return m
 }
 
-// Context ends when the membership does. Its cause is ErrFenced, zkconn.ErrSessionLost (then Rejoin), or context.Canceled
-// after Leave or Complete.
+// Context ends when the membership does. Its cause is ErrFenced, ErrSessionLost (then Rejoin), context.Canceled after Leave or
+// Complete, or an error of zkconn if ZooKeeper refuses what a member needs, such as ErrNoAuth.
 func (m *Member) Context() context.Context { return m.ctx }
 
 // write performs ops in one transaction, if this process still is the member: the generation is open, and the claim is as

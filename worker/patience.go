@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"muster/job"
 	"muster/zkstate/znode"
 )
 
@@ -30,7 +29,7 @@ func (j *join) await(ctx context.Context, why error, what string, event, other <
 	}
 	var timeUp <-chan time.Time
 	if _, own := ctx.Deadline(); !own {
-		timer := time.NewTimer(time.Until(j.begun.Add(j.patience())))
+		timer := time.NewTimer(time.Until(j.begun.Add(time.Duration(j.rec.Job.Timeouts.Join))))
 		defer timer.Stop()
 		timeUp = timer.C
 	}
@@ -48,14 +47,6 @@ func (j *join) await(ctx context.Context, why error, what string, event, other <
 	}
 	j.attempts = 0
 	return errAgain
-}
-
-// patience is how long a join waits in all, unless its caller's context has a deadline.
-func (j *join) patience() time.Duration {
-	if t := j.rec.Job.Timeouts.Join; t > 0 {
-		return time.Duration(t)
-	}
-	return time.Duration(job.DefaultJoinTimeout)
 }
 
 // impatience is why a join did not wait any longer: it is both the reason to wait and what ended that.

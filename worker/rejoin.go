@@ -4,126 +4,138 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
+	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
 
-// An identity that has a claim joins again under its old id, in one transaction that checks the gate:
+// After the loss of its session a member goes on under a new one with one transaction that checks the gate:
 //
-//	run/<g>/by/<identity>   set, at the version read   one of several who try wins; who held it before is fenced
-//	run/<g>/id/n-<id>       set                        the newest address
-//	<job>/<identity>        created, ephemeral         refused while an older process is live
+//	run/<g>/by/<identity>   set, at the version that this process last wrote: if somebody took over, it is fenced
+//	<job>/<identity>        deleted if the lost session's is still there, and created, ephemeral
 //
-// The id is found by the claim's czxid: both were created by one transaction. A process that dies before the commit has
-// changed nothing, and after it has joined; the next life sees which by the nonce in the claim, or takes over from it.
+// If the process dies before the commit, the next life of the identity finds the claim as it was, and after it one that it
+// can take over.
 
-// rejoin is for who has a claim already.
-func (j *join) rejoin(ctx context.Context) (*Member, error) {
-	root, g := j.rec.Job.Root, j.rec.Generation
-	by := znode.ByIdentity(root, g, j.c.Identity)
-	if err := j.s.Sync(ctx, by); err != nil {
+// Rejoin makes m a member again, under a new session, after its Context ended with zkconn.ErrSessionLost. It is for a process
+// whose command has gone on; m itself stays ended. ErrFenced means that the identity was taken over in between, ErrDone
+// that a Complete which got no answer had been committed.
+func (m *Member) Rejoin(ctx context.Context, s *zkconn.Session) (*Member, error) {
+	m.parts.Lock()
+	defer m.parts.Unlock()
+	m.halt()
+	if cause := context.Cause(m.ctx); cause != nil && !errors.Is(cause, zkconn.ErrSessionLost) {
+		return nil, cause
+	}
+	if m.resuming == "" {
+		m.resuming = zkstate.NewID()
+	}
+	m.owners = append(m.owners, s.ID())
+	var err error
+	for range maxAttempts {
+		var next *Member
+		if next, err = m.resume(ctx, s); err == nil {
+			m.end(nil)
+			return next.start(), nil
+		}
+		if !errors.Is(err, errAgain) {
+			break
+		}
+	}
+	return nil, fmt.Errorf("rejoin %s as %s: %w", m.Job.Path(), m.Identity, err)
+}
+
+// resume reads who wrote the claim last, and goes on from there. That may have been an earlier Rejoin or a Leave of this process
+// which got no answer.
+func (m *Member) resume(ctx context.Context, s *zkconn.Session) (*Member, error) {
+	if err := s.Sync(ctx, m.by()); err != nil {
 		return nil, err
 	}
-	body, stat, err := j.s.Get(ctx, by)
-	if errors.Is(err, zkconn.ErrNoNode) {
-		return nil, fmt.Errorf("%w: %w", errAgain, err)
-	}
-	if err != nil {
+	claim, stat, err := readClaim(ctx, s, m.by())
+	gone := errors.Is(err, zkconn.ErrNoNode)
+	if err != nil && !gone {
 		return nil, err
 	}
-	claim, err := znode.DecodeClaim(body)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", by, err)
-	}
-	mine := claim.Nonce == j.nonce // our own commit, whose reply was lost
-	if claim.State == znode.Done && !mine {
-		return nil, j.done(ctx, claim)
-	}
-	id, err := j.find(ctx, stat.Czxid)
+	parted := m.parting != nil && (gone || claim.Nonce == m.parting.Nonce)
+	resumed := claim.Nonce == m.resuming
 	switch {
-	case err != nil:
+	case parted && m.parting.State == znode.Done:
+		return nil, errors.Join(&DoneError{Exit: *m.parting.Exit}, m.finish(ctx, s))
+	case gone:
+		return nil, m.generationEnded()
+	case stat.Version != m.version && !parted && !resumed:
+		return nil, m.replaced()
+	}
+	live, exists, err := s.Exists(ctx, m.live())
+	if err != nil {
 		return nil, err
-	case mine:
-		return j.seat(ctx, id, claim, stat.Version)
-	case id >= j.rec.Job.Workers: // too late in an earlier life, which did not get to withdraw
-		return nil, j.withdraw(ctx, id, stat.Version)
 	}
-	return j.takeOver(ctx, id, claim, stat.Version)
+	if resumed && live.EphemeralOwner == s.ID() {
+		return m.under(s, claim, stat.Version), nil
+	}
+	var remove []zkconn.Op
+	if exists {
+		if !slices.Contains(m.owners, live.EphemeralOwner) { // somebody took over since the claim was read
+			return nil, fmt.Errorf("%w: %w", errAgain, ErrHeld)
+		}
+		remove = append(remove, zkconn.DeleteOp(m.live(), live.Version))
+	}
+	return m.moveTo(ctx, s, stat.Version, remove)
 }
 
-// done answers who completed in an earlier life. A worker of another run came before the generation of its own.
-func (j *join) done(ctx context.Context, claim znode.Claim) error {
-	if j.c.Run != "" && claim.Run != "" && j.c.Run != claim.Run {
-		return j.awaitRecord(ctx, ErrNotOpen, fmt.Sprintf("a new generation: this one is of run %s", claim.Run), nil)
-	}
-	return &DoneError{Exit: *claim.Exit}
-}
-
-// takeOver is the transaction of who joins again. old is the claim as read at version.
-func (j *join) takeOver(ctx context.Context, id int, old znode.Claim, version int32) (*Member, error) {
-	root, g := j.rec.Job.Root, j.rec.Generation
-	claim := old // keeps how the last life that ended has ended
-	claim.Nonce, claim.Lives, claim.State, claim.Run = j.nonce, old.Lives+1, znode.In, j.c.Run
+// moveTo is the transaction, for a claim that is ours at this version. remove takes the old live znode away, if there is one.
+func (m *Member) moveTo(ctx context.Context, s *zkconn.Session, version int32, remove []zkconn.Op) (*Member, error) {
+	claim := m.claim
+	claim.Nonce = m.resuming
 	mark, err := znode.EncodeClaim(claim)
 	if err != nil {
 		return nil, err
 	}
-	info := j.c.Info
-	info.ID = id
-	body, err := znode.EncodeWorker(info)
+	body, err := znode.EncodeWorker(m.info)
 	if err != nil {
 		return nil, err
 	}
-	results, err := j.s.Multi(ctx,
-		zkconn.CheckOp(znode.Gate(root, g), 0),
-		zkconn.SetOp(znode.ByIdentity(root, g, j.c.Identity), mark, version),
-		zkconn.SetOp(znode.ID(root, g, id), body, -1), // only who sets the claim writes here
-		zkconn.CreateOp(j.live(), body, zkconn.Ephemeral, j.acl),
-	)
-	if err != nil {
-		return nil, j.refused(ctx, err)
-	}
-	return newMember(j, id, claim, results[1].Stat.Version), nil
-}
-
-// held is for who finds its identity live.
-func (j *join) held(ctx context.Context) error {
-	if j.c.Takeover == TakeoverFail {
-		return ErrHeld
-	}
-	_, exists, event, err := j.s.ExistsW(ctx, j.live())
-	if err != nil {
-		return err
-	}
-	if !exists {
-		return errAgain
-	}
-	return j.await(ctx, ErrHeld, fmt.Sprintf("the session of an older process that is %s to end", j.c.Identity), event, nil)
-}
-
-// find looks for the id that was created by the transaction with this czxid. Commit order is id order, so a binary search
-// does: 15 reads for 20,000 workers.
-func (j *join) find(ctx context.Context, czxid int64) (int, error) {
-	root, g := j.rec.Job.Root, j.rec.Generation
-	ids, _, err := j.s.Exists(ctx, znode.IDs(root, g))
-	if err != nil {
-		return 0, err
-	}
-	lo, hi := 0, min(j.rec.Job.Workers, int(ids.NumChildren)) // numbers from N on have gaps: some have withdrawn
-	for lo < hi {
-		mid := (lo + hi) / 2
-		stat, _, err := j.s.Exists(ctx, znode.ID(root, g, mid))
-		switch {
-		case err != nil:
-			return 0, err
-		case stat.Czxid == czxid:
-			return mid, nil
-		case stat.Czxid < czxid:
-			lo = mid + 1
-		default:
-			hi = mid
+	results, err := s.Multi(ctx, slices.Concat(
+		[]zkconn.Op{zkconn.CheckOp(m.gate(), 0), zkconn.SetOp(m.by(), mark, version)},
+		remove,
+		[]zkconn.Op{zkconn.CreateOp(m.live(), body, zkconn.Ephemeral, m.acl)},
+	)...)
+	var refused *zkconn.Error
+	switch {
+	case err == nil:
+		return m.under(s, claim, results[1].Stat.Version), nil
+	case errors.Is(err, zkconn.ErrUnknown):
+		if settle := s.Settled(ctx); settle != nil {
+			return nil, fmt.Errorf("%w: %w", settle, err)
 		}
+	case errors.Is(err, zkconn.ErrNoNode) && errors.As(err, &refused) && refused.Path == m.live() && refused.Op == "create":
+		return nil, m.generationEnded() // the job znode itself is gone
+	case errors.Is(err, zkconn.ErrNodeExists), errors.Is(err, zkconn.ErrNoNode), errors.Is(err, zkconn.ErrBadVersion):
+	default:
+		return nil, err
 	}
-	return j.findBeyond(ctx, czxid)
+	return nil, fmt.Errorf("%w: %w", errAgain, err)
+}
+
+// under is the same member in another session.
+func (m *Member) under(s *zkconn.Session, claim znode.Claim, version int32) *Member {
+	next := &Member{
+		ID: m.ID, Identity: m.Identity, Generation: m.Generation, Job: m.Job,
+		acl: m.acl, info: m.info, claim: claim, version: version,
+	}
+	return next.in(s)
+}
+
+func readClaim(ctx context.Context, s *zkconn.Session, path string) (znode.Claim, zkconn.Stat, error) {
+	body, stat, err := s.Get(ctx, path)
+	if err != nil {
+		return znode.Claim{}, stat, err
+	}
+	claim, err := znode.DecodeClaim(body)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", path, err)
+	}
+	return claim, stat, err
 }

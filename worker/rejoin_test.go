@@ -1,143 +1,165 @@
 package worker_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"strings"
-	"sync"
-	"sync/atomic"
+	"syscall"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
+	"time"
 
 	"muster/worker"
-	"muster/zkserver"
+	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
 
-// TestRejoinKeepsTheID, finds it by a binary search, and gives the newest address.
-func TestRejoinKeepsTheID(t *testing.T) {
-	const n = 60
-	j, store := newJob(t, n)
-	s := dial(t)
-	want := map[string]int{}
-	for i := range n {
-		m, err := worker.Join(t.Context(), s, config(j, fmt.Sprint("w", i)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		want[m.Identity] = m.ID
-	}
-	s.Close()
+// lose joins and then loses the session, which the server does not know yet: it still holds the live znode.
+func lose(t *testing.T, c worker.Config) *worker.Member {
+	t.Helper()
 	proxy := newProxy(t)
-	s = dial(t, proxy.Addr())
-	var searched atomic.Int64
-	proxy.BeforeSend(func(op int32, req []byte) bool {
-		if op == zkserver.OpExists && bytes.Contains(req, []byte("/id/n-")) {
-			searched.Add(1)
-		}
-		return false
-	})
-	for i := range n {
-		searched.Store(0)
-		c := config(j, fmt.Sprint("w", i))
-		c.Info.Port = 8000 + i
-		m, err := worker.Join(t.Context(), s, c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if m.ID != want[m.Identity] {
-			t.Errorf("%s came back as %d, was %d", m.Identity, m.ID, want[m.Identity])
-		}
-		if reads := searched.Load(); reads < 1 || reads > 6 {
-			t.Errorf("%s: found among %d in %d reads", m.Identity, n, reads)
-		}
+	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: []string{proxy.Addr()}, Timeout: 2 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := worker.Join(t.Context(), s, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy.Refuse(true)
+	proxy.Cut()
+	s.Close()
+	<-m.Context().Done()
+	return m
+}
+
+// TestRejoinAfterTheLossOfTheSession: the same worker goes on at once, although the lost session is still there.
+func TestRejoinAfterTheLossOfTheSession(t *testing.T) {
+	j, store := newJob(t, 2)
+	m := lose(t, config(j, "w0"))
+	if cause := context.Cause(m.Context()); !errors.Is(cause, zkconn.ErrSessionLost) {
+		t.Errorf("the membership ended with %v", cause)
+	}
+	again, err := m.Rejoin(t.Context(), dial(t))
+	if err != nil {
+		t.Fatal(err)
 	}
 	ws, err := store.Workers(t.Context(), j.Path())
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || len(ws) != 1 || !ws[0].Live || ws[0].Claim.Lives != 1 || ws[0].Info.ID != 0 || again.ID != 0 {
+		t.Errorf("rejoined as %d, recorded %+v, %v", again.ID, ws, err)
 	}
-	for _, w := range ws {
-		if c := w.Claim; !w.Live || c.Lives != 2 || c.State != znode.In || w.Info.Port < 8000 {
-			t.Errorf("recorded: %+v", w)
-		}
+	if err := m.Leave(t.Context(), worker.End{}); err == nil {
+		t.Error("the membership of the lost session could still write")
 	}
-	if d := cmp.Diff(want, ids(t, store, j)); d != "" {
-		t.Errorf("ids (-want +got):\n%s", d)
+	if err := again.Complete(t.Context(), 0); err != nil {
+		t.Error(err)
 	}
 }
 
-// TestTakeover: who finds its identity live says at once what it waits for, and joins when the other is gone; or fails at
-// once, if told so.
-func TestTakeover(t *testing.T) {
-	j, _ := newJob(t, 1)
-	s := dial(t)
-	old, err := worker.Join(t.Context(), s, config(j, "w0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := config(j, "w0")
-	c.Takeover = worker.TakeoverFail
-	if _, err := worker.Join(t.Context(), dial(t), c); !errors.Is(err, worker.ErrHeld) {
-		t.Errorf("told to fail: %v", err)
-	}
-	c = config(j, "w0")
-	c.Waiting = func(what string) {
-		if !strings.Contains(what, "older process that is w0") {
-			t.Errorf("waits for %q", what)
-		}
-		s.Close()
-	}
-	m, err := worker.Join(t.Context(), dial(t), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if m.ID != old.ID {
-		t.Errorf("id %d, was %d", m.ID, old.ID)
-	}
-}
-
-// TestOneOfManyProcessesOfOneIdentityIsMember, at any time: each waits for the one before it.
-func TestOneOfManyProcessesOfOneIdentityIsMember(t *testing.T) {
-	const processes = 12
+// TestRejoinAfterAnUnansweredRejoin: the first attempt was committed, and then that session was lost too.
+func TestRejoinAfterAnUnansweredRejoin(t *testing.T) {
 	j, store := newJob(t, 2)
-	var mu sync.Mutex
-	holders, most := 0, 0
-	var all sync.WaitGroup
-	for range processes {
-		s := dial(t)
-		all.Go(func() {
+	m := lose(t, config(j, "w0"))
+	proxy := newProxy(t)
+	fired := proxy.DropReply(isMulti)
+	go func() { <-fired; proxy.Refuse(true) }()
+	if _, err := m.Rejoin(t.Context(), dialFor(t, time.Second, proxy.Addr())); !errors.Is(err, zkconn.ErrSessionLost) {
+		t.Fatalf("rejoin: %v, want %v", err, zkconn.ErrSessionLost)
+	}
+	again, err := m.Rejoin(t.Context(), dial(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := look(t, store, j); again.ID != 0 || o.Live != 1 || o.Joined != 1 {
+		t.Errorf("rejoined as %d, observed %+v", again.ID, o)
+	}
+}
+
+func TestRejoinWithEveryOperationCut(t *testing.T) {
+	for fault, arm := range faults() {
+		for i := range 5 { // sync, claim, live znode, transaction, and watching
+			t.Run(fmt.Sprint(fault, "/", i), func(t *testing.T) {
+				j, store := newJob(t, 2)
+				m := lose(t, config(j, "w0"))
+				proxy := newProxy(t)
+				s := dial(t, proxy.Addr())
+				cut := arm(proxy, nth(i))
+				again, err := m.Rejoin(t.Context(), s)
+				if err != nil {
+					t.Fatal(err)
+				}
+				<-cut
+				revive(t, dial(t), again)
+				if o := look(t, store, j); again.ID != 0 || o.Live != 1 || o.Joined != 1 {
+					t.Errorf("rejoined as %d, observed %+v", again.ID, o)
+				}
+			})
+		}
+	}
+}
+
+func TestRejoinAfterATakeoverIsFenced(t *testing.T) {
+	j, store := newJob(t, 2)
+	m := lose(t, config(j, "w0"))
+	now := join(t, j, "w0")
+	if _, err := m.Rejoin(t.Context(), dial(t)); !errors.Is(err, worker.ErrFenced) {
+		t.Errorf("rejoin: %v, want %v", err, worker.ErrFenced)
+	}
+	if o := look(t, store, j); o.Live != 1 || now.Context().Err() != nil {
+		t.Errorf("the other was disturbed: %+v, %v", o, context.Cause(now.Context()))
+	}
+}
+
+func TestRejoinLearnsOfAnUnansweredCompletion(t *testing.T) {
+	for name, n := range map[string]int{"one of two": 2, "the last": 1} {
+		t.Run(name, func(t *testing.T) {
+			j, store := newJob(t, n)
+			proxy := newProxy(t)
+			s := dialFor(t, time.Second, proxy.Addr())
 			m, err := worker.Join(t.Context(), s, config(j, "w0"))
 			if err != nil {
-				t.Error(err)
-				return
+				t.Fatal(err)
 			}
-			mu.Lock()
-			holders++
-			most = max(most, holders)
-			mu.Unlock()
-			if m.ID != 0 {
-				t.Errorf("id %d", m.ID)
+			observer := dial(t)
+			await(t, "the id is told", func() bool {
+				body, _, err := observer.Get(t.Context(), znode.Live(j.Root, j.Name, "w0"))
+				w, _ := znode.DecodeWorker(body)
+				return err == nil && w.ID == 0
+			})
+			await(t, "the roll is written", func() bool { return n > 1 || look(t, store, j).Version > 0 })
+			fired := proxy.DropReply(isMulti)
+			go func() { <-fired; proxy.Refuse(true) }()
+			if err := m.Complete(t.Context(), 3); !errors.Is(err, zkconn.ErrUnknown) {
+				t.Fatalf("complete: %v, want an unknown outcome", err)
 			}
-			if err := m.Context().Err(); err != nil {
-				t.Errorf("fenced while holding: %v", context.Cause(m.Context()))
+			var done *worker.DoneError
+			if _, err := m.Rejoin(t.Context(), dial(t)); !errors.As(err, &done) || done.Exit != 3 {
+				t.Errorf("rejoin: %v, want %v with code 3", err, worker.ErrDone)
 			}
-			mu.Lock()
-			holders--
-			mu.Unlock()
-			if err := m.Leave(t.Context(), worker.End{}); err != nil {
-				t.Error(err)
+			if o := look(t, store, j); n == 1 && o.Record.Last == nil || n == 2 && o.Done != 1 {
+				t.Errorf("observed %+v", o)
 			}
 		})
 	}
-	all.Wait()
-	if most != 1 {
-		t.Errorf("%d processes held one identity at once", most)
+}
+
+// TestStoppedProcessIsFenced: a process that was stopped for longer than its session lives cannot write when it goes on, and
+// learns that it was replaced.
+func TestStoppedProcessIsFenced(t *testing.T) {
+	j, store := newJob(t, 2)
+	c := spawn(t, j, "patient stay rejoin leave", "w0", servers.Addrs()...)
+	c.expect(t, "joined 0")
+	if err := c.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
 	}
+	now := join(t, j, "w0") // waits until the session has expired
+	if err := c.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	c.expect(t, "stay lost")
+	c.expect(t, "rejoin fenced")
+	c.expect(t, "leave lost")
 	ws, err := store.Workers(t.Context(), j.Path())
-	if err != nil || len(ws) != 1 || ws[0].Claim.Lives != processes || ws[0].Claim.State != znode.Left {
-		t.Errorf("recorded %+v, %v", ws, err)
+	if err != nil || len(ws) != 1 || !ws[0].Live || ws[0].Claim.Lives != 2 || now.Context().Err() != nil {
+		t.Errorf("recorded %+v, %v; the new member: %v", ws, err, context.Cause(now.Context()))
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"muster/zkstate/znode"
 )
 
-// The roll is the body of <job>: every worker by id, with the address it first joined under. It is written once, as version
+// The roll is the body of <job>: every worker by id, with its address at that time. It is written once, as version
 // 1, by whoever joins as the last, before that leaves, or joins again and finds the job full and the roll empty: a process
 // that dies between its join and this write leaves it to its next life, or to another's. A roll that does not fit is not
 // written; the Record then says so, and peers are found by id.
@@ -93,15 +93,13 @@ func (m *Member) recordNoRoll(ctx context.Context) error {
 }
 
 // again decides after a transaction of a member failed: nil means to look and decide anew. Refusals in expected are of
-// that kind; so are a lost reply, once its outcome can be read, and a request that was not sent.
+// that kind; so is a lost reply, once its outcome can be read.
 func (m *Member) again(ctx context.Context, err error, expected ...error) error {
 	switch {
 	case errors.Is(err, ErrFenced):
 		return err
 	case errors.Is(err, zkconn.ErrUnknown):
 		return m.session.Settled(ctx)
-	case errors.Is(err, zkconn.ErrNotSent) && ctx.Err() == nil:
-		return nil
 	}
 	for _, e := range expected {
 		if errors.Is(err, e) {
@@ -111,10 +109,29 @@ func (m *Member) again(ctx context.Context, err error, expected ...error) error 
 	return err
 }
 
+// awaitRoll lets whoever has to write the roll do so before it leaves, but not for longer than half of the time that there is.
+func (m *Member) awaitRoll(ctx context.Context) {
+	if m.rolled == nil {
+		return
+	}
+	limit := unwritten
+	if end, ok := ctx.Deadline(); ok {
+		limit = min(limit, time.Until(end)/2)
+	}
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-m.rolled:
+	case <-timer.C:
+	case <-ctx.Done():
+	case <-m.ctx.Done():
+	}
+}
+
 // unwritten is how long Roll waits for a roll once all have joined: whoever was to write it may have died.
 const unwritten = 10 * time.Second
 
-// Roll returns all N workers by id, each under the address that it first joined with; it waits until all have joined. It costs one
+// Roll returns all N workers by id, each under the address that it had when all had joined; it waits until all have joined. It costs one
 // read, of what the last to join has written. Only where that is too large, or was never written, it is Joined.
 func (m *Member) Roll(ctx context.Context) ([]Worker, error) {
 	if err := m.WaitAll(ctx); err != nil {

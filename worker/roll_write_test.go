@@ -31,6 +31,18 @@ func roll(t *testing.T, j job.Job) (job.RollFormat, []znode.Worker, int32) {
 	return format, ws, stat.Version
 }
 
+// TestLastToJoinWritesTheRollBeforeItLeaves, though it leaves at once.
+func TestLastToJoinWritesTheRollBeforeItLeaves(t *testing.T) {
+	j, store := newJob(t, 2, onComplete(job.Retain))
+	join(t, j, "w0")
+	if err := join(t, j, "w1").Complete(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if o := look(t, store, j); o.Version != 1 {
+		t.Errorf("the job znode has version %d, want 1: the roll", o.Version)
+	}
+}
+
 func TestRollIsWrittenOnceAllHaveJoined(t *testing.T) {
 	for _, format := range []job.RollFormat{job.Protobuf, job.Text} {
 		t.Run(string(format), func(t *testing.T) {

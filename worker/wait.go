@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"muster/job"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -60,11 +59,7 @@ func (m *Member) WaitAll(ctx context.Context) error {
 }
 
 func (m *Member) waitAll(ctx context.Context) error {
-	limit := m.Job.Timeouts.Join
-	if limit <= 0 {
-		limit = job.DefaultJoinTimeout
-	}
-	timer := time.NewTimer(time.Duration(limit))
+	timer := time.NewTimer(time.Duration(m.Job.Timeouts.Join))
 	defer timer.Stop()
 	last := znode.ID(m.Job.Root, m.Generation, m.Job.Workers-1)
 	for {

@@ -13,6 +13,7 @@ import (
 	"muster/job"
 	"muster/worker"
 	"muster/zkserver"
+	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
 
@@ -185,6 +186,51 @@ func TestPeersAreFound(t *testing.T) {
 		if _, err := m.Lookup(t.Context(), id); !errors.Is(err, worker.ErrNoWorker) {
 			t.Errorf("worker %d: %v", id, err)
 		}
+	}
+}
+
+// TestALateJoinIsNoPeer: between the join that came too late and its withdrawal nobody sees it.
+func TestALateJoinIsNoPeer(t *testing.T) {
+	j, _ := newJob(t, 1)
+	m := join(t, j, "w0")
+	writeDeadJoin(t, m, "late")
+	body, err := znode.EncodeWorker(znode.Worker{ID: 1, IP: "127.0.0.1", Port: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dial(t).Create(t.Context(), znode.Live(j.Root, j.Name, "late"), body, zkconn.Ephemeral, zkconn.World(zkconn.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	ws, err := m.Live(t.Context())
+	if err != nil || len(ws) != 1 || ws[0].ID != 0 {
+		t.Errorf("live: %+v, %v", ws, err)
+	}
+}
+
+// TestWaitingAgainAndAgain costs the session one watch, however often the waiter gives up.
+func TestWaitingAgainAndAgain(t *testing.T) {
+	j, _ := newJob(t, 2)
+	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs(), Small: true}) // room for about 80 watches
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	m, err := worker.Join(t.Context(), s, config(j, "w0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 200 {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+		err := m.WaitAll(ctx)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("attempt %d: %v", i, err)
+		}
+	}
+	wait := call(func() error { return m.WaitAll(t.Context()) })
+	join(t, j, "w1")
+	if err := result(t, wait); err != nil {
+		t.Error(err)
 	}
 }
 

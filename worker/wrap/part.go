@@ -35,6 +35,9 @@ func (r *run) part(ctx context.Context, completes bool, end worker.End) string {
 	switch {
 	case errors.Is(err, worker.ErrFenced):
 		return who + " was no member any more"
+	case errors.Is(err, worker.ErrUnfinished):
+		r.c.Log.Warn("the job is left as it is", "job", m.Job.Path(), "id", m.ID, "error", err)
+		return fmt.Sprintf("%s has %v", who, worker.ErrUnfinished)
 	case err != nil && !errors.Is(err, worker.ErrDone):
 		r.c.Log.Warn("parting is not confirmed", "job", m.Job.Path(), "id", m.ID, "error", err)
 		return fmt.Sprintf("it is not known whether ZooKeeper learnt that %s has ended: %v", who, err)
