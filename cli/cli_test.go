@@ -44,6 +44,10 @@ func TestPoint18UsageErrorsNameTheNextCommand(t *testing.T) {
 	}{
 		"mistyped_command":       {[]string{"dve"}, "muster: unknown command \"dve\": did you mean \"dev\"?\n  next: muster dev\n"},
 		"mistyped_command_flags": {[]string{"-C", "x", "verzion", "--json"}, "muster: unknown command \"verzion\": did you mean \"version\"?\n  next: muster version\n"},
+		"init_of_other_tools":    {[]string{"init"}, "muster: unknown command \"init\": no init is needed\n  next: muster plan\n"},
+		"destroy_of_other_tools": {[]string{"destroy", "--auto"}, "muster: unknown command \"destroy\"\n  next: remove the job's block and: muster apply; or: muster terminate JOB\n"},
+		"unknown_diagnostic":     {[]string{"explain", "M9999"}, "muster: no diagnostic has the code M9999\n  next: docs/diagnostics.md lists them, and muster validate names those of a configuration\n"},
+		"terminate_unasked":      {[]string{"terminate", "hello", "--root", "/jobs/prod"}, "muster: there is no terminal to ask at, and --yes was not given\n  next: muster terminate hello --root /jobs/prod --yes\n"},
 		"unknown_command":        {[]string{"deploy"}, "muster: unknown command \"deploy\"\n  next: muster --help\n"},
 		"mistyped_flag":          {[]string{"version", "--jsno"}, "muster: unknown flag --jsno: did you mean --json?\n  next: muster version --help\n"},
 		"mistyped_global_flag":   {[]string{"version", "--colour", "never"}, "muster: unknown flag --colour: did you mean --color?\n  next: muster version --help\n"},

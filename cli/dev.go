@@ -23,8 +23,11 @@ func newDevCmd(p *process) *cobra.Command {
 		Use:   "dev",
 		Short: "Run a throw-away ZooKeeper on this machine",
 		Long: `Runs a real ZooKeeper, the one installed on this machine, on loopback until it
-is interrupted. Nothing of it is left behind.`,
-		Example: `  muster dev
+is interrupted: on a free port, unless --port names one. It prints the line to
+paste where other commands are to find it; at port 2181 they do without. Nothing
+of it is left behind.`,
+		Example: `  muster dev                               one server on a free port
+  muster dev --port 2181                   one where the others look for it
   muster dev --servers 3 --port 2181       an ensemble on 2181, 2182 and 2183`,
 		Args: between(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error { return runDev(cmd.Context(), p, o) },

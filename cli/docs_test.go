@@ -58,6 +58,15 @@ func TestEveryKindIsDocumented(t *testing.T) {
 	}
 }
 
+// TestTheExampleFindsItsZooKeeper: without MUSTER_SERVERS, the commands at the head of the example look where its first one serves.
+func TestTheExampleFindsItsZooKeeper(t *testing.T) {
+	port := regexp.MustCompile(`defaultServer = "127\.0\.0\.1:(\d+)"`).FindStringSubmatch(read(t, "connect.go"))
+	first := regexp.MustCompile(`(?m)^#   (.*)$`).FindStringSubmatch(read(t, "../examples/one-job/jobs.hcl"))
+	if port == nil || first == nil || !strings.HasPrefix(first[1], "muster dev --port "+port[1]+" ") {
+		t.Errorf("default port %q; the example begins with %q", port, first)
+	}
+}
+
 // TestExamplesUseFlagsThatExist looks at every call of muster in the pipelines and in the documentation.
 func TestExamplesUseFlagsThatExist(t *testing.T) {
 	var files []string

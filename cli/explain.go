@@ -32,6 +32,9 @@ from. Or explains a diagnostic by its code: what gives it, and how to mend it.`,
 				_, err = p.out.Write(page)
 				return err
 			}
+			if isCode(args[0]) {
+				return usagef("docs/diagnostics.md lists them, and muster validate names those of a configuration", "no diagnostic has the code %s", args[0])
+			}
 			return runExplain(cmd.Context(), p, f, args[0])
 		},
 	}
@@ -39,6 +42,11 @@ from. Or explains a diagnostic by its code: what gives it, and how to mend it.`,
 	p.completeSearch(cmd, &f)
 	cmd.ValidArgsFunction = p.completeExplained(&f)
 	return cmd
+}
+
+// isCode reports whether an argument is written as the code of a diagnostic.
+func isCode(arg string) bool {
+	return len(arg) == len("M1203") && arg[0] == 'M' && strings.Trim(arg[1:], "0123456789") == ""
 }
 
 func runExplain(ctx context.Context, p *process, f searchFlags, name string) error {

@@ -80,7 +80,7 @@ func runExport(ctx context.Context, p *process, o exportOptions) error {
 	case o.stack == "" && len(stacks) == 1:
 		o.stack = stacks[0]
 	case o.stack == "" && len(stacks) > 1:
-		return usagef("muster export --stack NAME", "several stacks have jobs there: %s", printable(strings.Join(stacks, ", ")))
+		return usagef("the same command with --stack NAME", "several stacks have jobs there: %s", printable(strings.Join(stacks, ", ")))
 	}
 	if len(byStack[o.stack]) == 0 {
 		return &problem{err: fmt.Errorf("no job to export below %s", strings.Join(w.roots, ", ")), next: "muster status --root PATH shows what is there"}

@@ -32,7 +32,7 @@ func (p *process) confirm(ctx context.Context, changes []plan.Row) error {
 	case err != nil:
 		return err
 	case answer != want:
-		return &problem{errDeclined, fmt.Errorf("declined: %q is not %q; nothing was changed", answer, want), "muster apply asks again; --yes does not ask"}
+		return &problem{errDeclined, fmt.Errorf("declined: %q is not %q; nothing was changed", answer, want), "the same command asks again; --yes does not ask"}
 	}
 	return nil
 }

@@ -143,7 +143,7 @@ func newRootCmd(p *process, args []string) *cobra.Command {
 		Long: `muster keeps distributed jobs in ZooKeeper. Declare jobs in HCL files; "muster
 plan" shows how ZooKeeper differs, "muster apply" makes only the changes that
 are provably safe, and "muster worker" joins a job from inside its container.`,
-		Example: `  muster dev                    a throw-away ZooKeeper to try things on
+		Example: `  muster dev --port 2181        a throw-away ZooKeeper to try things on
   muster plan                   what would change
   muster apply                  change it, after asking
   muster status                 who is live, who is missing`,

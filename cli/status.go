@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,9 @@ type statusOptions struct {
 
 // watchEvery is how often a watched status is read again. It is drawn only when something changed.
 const watchEvery = time.Second
+
+// elsewhere is how to look below other roots.
+const elsewhere = "--root PATH, or -C DIR with the configuration"
 
 // countedWorkers bounds for how many workers in all a table counts restarts: that costs three reads a worker.
 const countedWorkers = 1000
@@ -114,7 +118,7 @@ func (p *process) status(ctx context.Context, to io.Writer, r *zkstate.Reader, w
 	}
 	jobs := selected(have, pattern)
 	if pattern != "" && len(jobs) == 0 {
-		return &problem{err: fmt.Errorf("no job %q below %s", pattern, strings.Join(w.roots, ", ")), next: "muster status shows all jobs; --root PATH looks elsewhere"}
+		return &problem{err: fmt.Errorf("no job %q below %s", pattern, strings.Join(w.roots, ", ")), next: "muster status shows all jobs; to look elsewhere: " + elsewhere}
 	}
 	detail := pattern != "" && !special(pattern) && len(jobs) == 1
 	workers := map[string][]report.Worker{}
@@ -133,6 +137,9 @@ func (p *process) status(ctx context.Context, to io.Writer, r *zkstate.Reader, w
 		err = report.Workers(to, jobs[0], workers[jobs[0].Path], opts)
 	case len(jobs) == 0:
 		fmt.Fprintf(to, "No jobs below %s.\n", strings.Join(w.roots, ", "))
+		if w.cfg == nil && cmp.Or(o.root, p.environ.value("MUSTER_ROOT")) == "" { // nobody said where
+			fmt.Fprintf(o.notes(p, to), "  next: %s\n", elsewhere)
+		}
 	default:
 		err = report.Status(to, jobs, opts)
 	}

@@ -45,7 +45,7 @@ is over it takes the request back and names them.`,
 
 func runTerminate(ctx context.Context, p *process, o terminateOptions, name string) error {
 	if why := p.mayNotAsk(); why != "" && !o.yes {
-		return usagef("muster terminate --yes", "%s, and --yes was not given", why)
+		return usagef(o.again(name)+" --yes", "%s, and --yes was not given", why)
 	}
 	w, err := p.search(ctx, o.searchFlags)
 	if err != nil {
@@ -56,15 +56,24 @@ func runTerminate(ctx context.Context, p *process, o terminateOptions, name stri
 	if err != nil {
 		return err
 	}
-	if err := p.ownStack(&w, &o); err != nil {
+	if err := p.ownStack(&w, &o, name); err != nil {
 		return err
 	}
 	store, err := zkstate.NewStore(w.session, p.storeConfig(w.home, o.stack, nil))
 	if err != nil {
 		return err
 	}
+	found, err := store.Look(ctx, at)
+	switch {
+	case err != nil:
+		return err
+	case found == nil:
+		return terminated(plan.ErrAlreadyDone, at, o.stack)
+	case found.Classic:
+		return &problem{err: fmt.Errorf("%s: classic workers take no requests", at), next: "end its workers where they run, then: muster apply"}
+	}
 	if !o.yes {
-		if err := p.confirmTermination(ctx, store, at); err != nil {
+		if err := p.confirmTermination(ctx, found, at); err != nil {
 			return err
 		}
 	}
@@ -80,8 +89,20 @@ func runTerminate(ctx context.Context, p *process, o terminateOptions, name stri
 	return nil
 }
 
+// again is the command that asks for the same, as one types it.
+func (o terminateOptions) again(name string) string {
+	line := "muster terminate " + shellWord(name)
+	if o.root != "" {
+		line += " --root " + shellWord(o.root)
+	}
+	if o.stack != "" {
+		line += " --stack " + shellWord(o.stack)
+	}
+	return line
+}
+
 // ownStack is the stack of the configuration here, if none is named. It is read even where everything else was said.
-func (p *process) ownStack(w *where, o *terminateOptions) error {
+func (p *process) ownStack(w *where, o *terminateOptions, name string) error {
 	if o.stack != "" {
 		return nil
 	}
@@ -93,25 +114,22 @@ func (p *process) ownStack(w *where, o *terminateOptions) error {
 		w.cfg, w.home = cfg, cfg.Home
 	}
 	if w.cfg == nil {
-		return usagef("muster terminate JOB --stack NAME", "there is no configuration here that says whose job it is")
+		return usagef(o.again(name)+" --stack NAME", "there is no configuration here that says whose job it is")
 	}
 	o.stack = w.cfg.Stack
 	return nil
 }
 
 // confirmTermination asks, saying how many workers it would stop.
-func (p *process) confirmTermination(ctx context.Context, store *zkstate.Store, at string) error {
-	o, err := store.Look(ctx, at)
-	if err != nil {
-		return err
+func (p *process) confirmTermination(ctx context.Context, found *plan.Observed, at string) error {
+	what := "No worker is live; the job would be deleted."
+	if found.Live > 0 {
+		what = fmt.Sprintf("%d live would be asked to stop, and the job deleted.", found.Live)
 	}
-	if o == nil {
-		return terminated(plan.ErrAlreadyDone, at, "")
-	}
-	fmt.Fprintf(p.err, "%s: %d live would be asked to stop, and the job deleted. To do so, type yes: ", at, o.Live)
+	fmt.Fprintf(p.err, "%s: %s To do so, type yes: ", at, what)
 	answer, err := p.ask(ctx)
 	if err == nil && answer != "yes" {
-		err = &problem{errDeclined, fmt.Errorf("declined: %q is not %q; nothing was changed", answer, "yes"), "muster terminate asks again; --yes does not ask"}
+		err = &problem{errDeclined, fmt.Errorf("declined: %q is not %q; nothing was changed", answer, "yes"), "the same command asks again; --yes does not ask"}
 	}
 	return err
 }
@@ -125,6 +143,8 @@ func terminated(err error, at, stack string) error {
 		return &problem{errIncomplete, err, "muster status " + at + " shows them; the job is open again"}
 	case errors.Is(err, zkstate.ErrOtherStack):
 		return &problem{errDeclined, err, fmt.Sprintf("this is stack %s; to terminate it all the same, name its owner: --stack NAME", cmp.Or(stack, "(none)"))}
+	case errors.Is(err, zkstate.ErrNotTerminable):
+		return &problem{err: err, next: "muster explain " + shellWord(at) + " lists what is there"}
 	case errors.Is(err, zkstate.ErrProtected):
 		return &problem{errDeclined, err, "apply it without protect first"}
 	case errors.Is(err, plan.ErrMoved), errors.Is(err, plan.ErrUnknown):

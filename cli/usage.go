@@ -62,6 +62,12 @@ func newHelpCmd(p *process) *cobra.Command {
 
 // unknownCommand is a usage problem that names the command that was probably meant.
 func unknownCommand(root *cobra.Command, name string) error {
+	switch name { // what other tools call it
+	case "init":
+		return usagef("muster plan", "unknown command %q: no init is needed", name)
+	case "destroy":
+		return usagef("remove the job's block and: muster apply; or: muster terminate JOB", "unknown command %q", name)
+	}
 	root.SuggestionsMinimumDistance = 2
 	if near := root.SuggestionsFor(name); len(near) > 0 {
 		return usagef("muster "+near[0], "unknown command %q: did you mean %q?", name, near[0])

@@ -1,6 +1,6 @@
 # One job: four workers that find each other below /jobs/hello. `make demo` walks through it.
 #
-#   muster dev                      in another terminal: a throw-away ZooKeeper
+#   muster dev --port 2181          in another terminal: a throw-away ZooKeeper, where muster looks for one
 #   muster plan                     what would change
 #   muster apply                    change it
 #   muster worker --job hello --root /jobs --identity worker-0
