@@ -3,6 +3,9 @@ package wrap
 import (
 	"bytes"
 	"errors"
+	"os/exec"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -111,18 +114,59 @@ func TestALossWhileWaitingToStart(t *testing.T) {
 	w.says("ready")
 }
 
-// TestLossStopStopsTheCommand before anybody else can be live under the identity for long.
-func TestLossStopStopsTheCommand(t *testing.T) {
-	t.Parallel()
-	f, p := newField(t, 1), newProxy(t)
-	w := wearAt(f, "w0", "obeys:0", p.Addr(), func(c *Config) { c.OnLoss = LossStop })
-	w.says("ready")
-	p.Refuse(true)
-	p.Cut()
-	w.says("got SIGTERM")
-	if e := w.ends(); !errors.Is(e.Err, zkconn.ErrSessionLost) || e.Code != 0 {
-		t.Errorf("%+v", e)
+// TestLossStopLeavesNothing of the command when another process is the worker, whatever that command was doing: it gets no
+// grace, not even the rest of one.
+func TestLossStopLeavesNothing(t *testing.T) {
+	for name, first := range map[string]syscall.Signal{"running": syscall.SIGUSR1, "draining": syscall.SIGTERM} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, p := newField(t, 1), newProxy(t)
+			w := wearAt(f, "w0", "leaves:ignores ignores", p.Addr(), func(c *Config) { c.OnLoss = LossStop })
+			rest := w.pid("left")
+			leader := w.pid("ready")
+			w.signals <- first
+			w.says("got " + signalName(first))
+			p.Refuse(true)
+			p.Cut()
+			wear(f, "w0", "obeys:0").says("ready")
+			for _, pid := range []int{leader, rest} {
+				if lives(t, pid) {
+					t.Errorf("process %d of the old command is there", pid)
+				}
+			}
+			if e := w.ends(); !errors.Is(e.Err, zkconn.ErrSessionLost) || e.Code != 0 {
+				t.Errorf("%+v", e)
+			}
+		})
 	}
+}
+
+// pid is what the child says after start.
+func (w *wrapped) pid(start string) int {
+	w.t.Helper()
+	pid, err := strconv.Atoi(w.says(start))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return pid
+}
+
+// lives reports whether a process can still do anything. A zombie cannot, nor one that SIGKILL was sent to.
+func lives(t *testing.T, pid int) bool {
+	t.Helper()
+	out, err := exec.Command("ps", "-o", "stat=,pending=", "-p", strconv.Itoa(pid)).Output()
+	if errors.Is(err, exec.ErrNotFound) {
+		t.Fatalf("ps (apt-get install procps): %v", err)
+	}
+	if err != nil || strings.HasPrefix(string(out), "Z") {
+		return false
+	}
+	_, mask, _ := strings.Cut(strings.TrimSpace(string(out)), " ")
+	pending, err := strconv.ParseUint(strings.TrimSpace(mask), 16, 64)
+	if err != nil {
+		t.Fatalf("ps: %q: %v", out, err)
+	}
+	return pending&(1<<(syscall.SIGKILL-1)) == 0
 }
 
 // TestTakenOverWhileTheSessionWasLost: the old process stops its command as soon as it can know.

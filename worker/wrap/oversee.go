@@ -17,8 +17,8 @@ const unkillable = 5 * time.Second
 type ending struct {
 	ended
 	asked  syscall.Signal // the first that asked it to end; 0 if it ended by itself
-	why    error          // that it was stopped for, if the context ended before it did
-	killed bool           // the grace was over, or somebody asked twice
+	why    error          // that it was stopped for, if the context or the membership ended before it did
+	killed bool           // the grace was over, somebody asked twice, or the membership was lost
 	rest   bool           // it left processes behind that had to be killed
 }
 
@@ -28,6 +28,7 @@ type overseer struct {
 	command *command
 	grace   time.Duration // between being asked to end and SIGKILL
 	asked   func()        // called when the command is asked to end, unless nil
+	lost    <-chan error  // why the whole group is to be killed at once; the context may end as well, but not before
 
 	ending ending
 	over   bool // the command has ended; its group may have not
@@ -55,8 +56,17 @@ func (o *overseer) run(ctx context.Context, signals <-chan os.Signal) ending {
 		case sig := <-signals:
 			o.pass(sig)
 		case <-stop:
-			stop, o.ending.why = nil, context.Cause(ctx)
-			o.ask(syscall.SIGTERM)
+			stop = nil
+			if len(o.lost) == 0 {
+				o.ending.why = context.Cause(ctx)
+				o.ask(syscall.SIGTERM)
+			}
+		case why := <-o.lost:
+			stop = nil
+			if !o.over {
+				o.ending.why = why
+			}
+			o.killGroup()
 		case <-o.kill:
 			o.killGroup()
 		case <-o.limit:

@@ -2,6 +2,7 @@ package wrap
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strconv"
 	"strings"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"muster/worker"
 )
 
 // oversight is what a test can tell of an ending.
@@ -17,10 +20,11 @@ type oversight struct {
 	code         int
 	asked        string
 	killed, rest bool
+	lost         bool
 }
 
-// oversee runs a child. Each step is a signal, or "stop" for the end of the context; it is sent when the child has said that
-// it is ready, and the next one when it has said that it got the one before.
+// oversee runs a child. Each step is a signal, "stop" for the end of the context, or "lose" for that of the membership; it is
+// sent when the child has said that it is ready, and the next one when it has said that it got the one before.
 func oversee(t *testing.T, behaviour string, grace time.Duration, steps string) oversight {
 	t.Helper()
 	w := prepare(t, behaviour)
@@ -30,10 +34,10 @@ func oversee(t *testing.T, behaviour string, grace time.Duration, steps string) 
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	signals := make(chan os.Signal)
+	signals, lost := make(chan os.Signal), make(chan error, 1)
 	finished := make(chan ending)
 	go func() {
-		o := overseer{command: c, grace: grace}
+		o := overseer{command: c, grace: grace, lost: lost}
 		finished <- o.run(ctx, signals)
 	}()
 	if steps != "" {
@@ -43,14 +47,18 @@ func oversee(t *testing.T, behaviour string, grace time.Duration, steps string) 
 		if i > 0 {
 			w.says("got")
 		}
-		if step == "stop" {
+		switch step {
+		case "lose":
+			lost <- worker.ErrSessionLost
+			fallthrough
+		case "stop":
 			stop()
-			continue
+		default:
+			signals <- named(t, step)
 		}
-		signals <- named(t, step)
 	}
 	e := <-finished
-	got := oversight{code: e.code(), killed: e.killed, rest: e.rest}
+	got := oversight{code: e.code(), killed: e.killed, rest: e.rest, lost: errors.Is(e.why, worker.ErrSessionLost)}
 	if e.asked != 0 {
 		got.asked = signalName(e.asked)
 	}
@@ -96,6 +104,10 @@ func TestSignalsAndHowTheCommandEnds(t *testing.T) {
 		"stop_and_term_is_asked_once":   {"ignores", short, "stop TERM", oversight{code: 137, asked: "SIGTERM", killed: true}},
 		"stop_and_two_terms":            {"ignores", long, "stop TERM TERM", oversight{code: 137, asked: "SIGTERM", killed: true}},
 		"signals_do_not_kill_by_grace":  {"obeys:9", short, "HUP USR1 USR2 TERM", oversight{code: 9, asked: "SIGTERM"}},
+		"loses_its_membership":          {"obeys:9", long, "lose", oversight{code: 137, killed: true, lost: true}},
+		"loses_it_while_it_ends":        {"ignores", long, "TERM lose", oversight{code: 137, asked: "SIGTERM", killed: true, lost: true}},
+		"loses_it_after_the_context":    {"ignores", long, "stop lose", oversight{code: 137, asked: "SIGTERM", killed: true, lost: true}},
+		"loses_it_with_one_that_stays":  {"leaves:ignores obeys:9", long, "lose", oversight{code: 137, killed: true, lost: true}},
 		"exits_leaving_an_obedient":     {"leaves:obeys exits:0", long, "", oversight{}},
 		"exits_leaving_one_that_stays":  {"leaves:ignores exits:3", short, "", oversight{code: 3, rest: true}},
 		"is_told_leaving_one_that_goes": {"leaves:obeys:0 obeys:4", long, "TERM", oversight{code: 4, asked: "SIGTERM"}},
@@ -132,22 +144,36 @@ func TestNothingOfTheGroupIsLeft(t *testing.T) {
 	}
 }
 
-func TestASignalWhileTheGroupEndsMeansAtOnce(t *testing.T) {
+// TestWhatEndsTheRestOfTheGroupAtOnce: a second thought of who asked, or the loss of the membership.
+func TestWhatEndsTheRestOfTheGroupAtOnce(t *testing.T) {
+	for name, end := range map[string]func(chan<- os.Signal, chan<- error){
+		"a_signal": func(signals chan<- os.Signal, _ chan<- error) { signals <- syscall.SIGTERM },
+		"a_loss":   func(_ chan<- os.Signal, lost chan<- error) { lost <- worker.ErrSessionLost },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			endsTheRest(t, end)
+		})
+	}
+}
+
+func endsTheRest(t *testing.T, end func(chan<- os.Signal, chan<- error)) {
+	t.Helper()
 	w := prepare(t, "leaves:ignores exits:0")
 	c, err := start(w.launch)
 	if err != nil {
 		t.Fatal(err)
 	}
-	signals := make(chan os.Signal)
+	signals, lost := make(chan os.Signal), make(chan error, 1)
 	finished := make(chan ending)
 	go func() {
-		o := overseer{command: c, grace: long}
+		o := overseer{command: c, grace: long, lost: lost}
 		finished <- o.run(t.Context(), signals)
 	}()
 	w.says("left")
 	w.says("got SIGTERM") // from who sweeps the group
-	signals <- syscall.SIGTERM
-	if e := <-finished; e.code() != 0 || e.killed || e.asked != 0 || !e.rest {
+	end(signals, lost)
+	if e := <-finished; e.code() != 0 || e.killed || e.asked != 0 || !e.rest || e.why != nil {
 		t.Errorf("ending %+v: the command ended by itself", e)
 	}
 }

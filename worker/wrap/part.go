@@ -68,6 +68,8 @@ func (e *ending) String() string {
 	switch {
 	case e.err != nil:
 		return s + "cannot be waited for: " + e.err.Error()
+	case e.killed && e.asked == 0:
+		s += "was killed at once"
 	case e.killed:
 		s += "did not end when it was asked to, and was killed"
 	case e.status.Signaled():

@@ -13,7 +13,7 @@ import (
 
 // Run joins, runs the command, and parts. The end of ctx is like SIGTERM.
 func Run(ctx context.Context, c Config) Ending {
-	r := &run{c: c, begun: time.Now(), progress: newProgress()}
+	r := &run{c: c, begun: time.Now(), progress: newProgress(), lost: make(chan error, 1)}
 	err := r.open()
 	defer r.close()
 	if err != nil {
@@ -41,6 +41,7 @@ type run struct {
 	path     string // of the command
 	progress *progress
 	seat     *seat
+	lost     chan error // why the membership is over, if the command must not outlive it
 	socket   *socket
 	health   *health
 }
@@ -81,6 +82,9 @@ func (r *run) asMember(ctx context.Context, m *worker.Member, err error) Ending 
 	defer end()
 	beside.Go(func() {
 		if err := r.seat.keep(life); err != nil {
+			if r.c.OnLoss == LossStop {
+				r.lost <- err
+			}
 			stop(err)
 		}
 	})
@@ -122,7 +126,7 @@ func (r *run) command(work, life context.Context, environ []string) Ending {
 		return Ending{Code: exited.code(), Err: err, Text: r.part(life, false, exited.end())}
 	}
 	r.progress.enter(stageRunning)
-	o := overseer{command: c, grace: r.c.Grace, asked: func() { r.progress.enter(stageDraining) }}
+	o := overseer{command: c, grace: r.c.Grace, asked: func() { r.progress.enter(stageDraining) }, lost: r.lost}
 	e := o.run(work, r.c.Signals)
 	background(r.c.Files)
 	text := e.String() + "; " + r.part(life, e.completes(), e.end())

@@ -25,8 +25,11 @@ const (
 // OnLoss says what becomes of a command whose worker lost its session.
 type OnLoss string
 
-// LossRejoin lets it go on while the worker joins again: if another process took the identity over, both run until then.
-// LossStop stops it at once.
+// LossRejoin lets it go on while the worker joins again: if another process took the identity over, both run until then, and
+// then this one is asked to end within the grace.
+//
+// LossStop kills it, and all of its process group, as soon as the membership has ended. There is no grace, and nobody asks
+// first: from then on ZooKeeper may make another process this worker.
 const (
 	LossRejoin OnLoss = "rejoin"
 	LossStop   OnLoss = "stop"
