@@ -169,11 +169,11 @@ func (p *process) files() ([]*os.File, func(), error) {
 
 // idle is a worker without a command.
 func (p *process) idle(ctx context.Context, m *worker.Member) error {
-	fmt.Fprintln(p.out, joinedAs(m))
 	ws, err := m.Joined(ctx)
 	if err != nil {
 		return err
 	}
+	fmt.Fprintln(p.out, joinedAs(m))
 	for _, w := range ws {
 		fmt.Fprintf(p.out, "  %-5d %s\n", w.ID, printable(w.Address()))
 	}

@@ -2,6 +2,7 @@ package wrap
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os/exec"
 	"strconv"
@@ -112,6 +113,37 @@ func TestALossWhileWaitingToStart(t *testing.T) {
 	lose(p, f)
 	wear(f, "w1", "obeys:0", starting(StartBarrier)).says("ready")
 	w.says("ready")
+}
+
+// TestALossBeforeItIsIdle: a worker without a command goes on as who it is now.
+func TestALossBeforeItIsIdle(t *testing.T) {
+	t.Parallel()
+	f, p := newField(t, 2), newProxy(t)
+	found := make(chan int, 1)
+	w := wearAt(f, "w0", "", p.Addr(), starting(StartAll), func(c *Config) {
+		c.Command = nil
+		c.Idle = func(ctx context.Context, m *worker.Member) error {
+			joined, err := m.Joined(ctx)
+			if err != nil {
+				return err
+			}
+			found <- len(joined)
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}
+	})
+	await(t, "it joins", func() bool { return f.look().Live == 1 })
+	lose(p, f)
+	await(t, "it joins again", func() bool { return f.look().Live == 1 })
+	wear(f, "w1", "obeys:0").says("ready")
+	select {
+	case n := <-found:
+		if n != 2 {
+			t.Errorf("it finds %d", n)
+		}
+	case e := <-w.ending:
+		t.Errorf("it ends: %+v", e)
+	}
 }
 
 // TestLossStopLeavesNothing of the command when another process is the worker, whatever that command was doing: it gets no

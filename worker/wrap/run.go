@@ -104,7 +104,7 @@ func (r *run) asMember(ctx context.Context, m *worker.Member, err error) Ending 
 	}
 	if err == nil && r.path == "" {
 		r.progress.enter(stageRunning)
-		err = r.attend(work, 0, func(ctx context.Context) error { return r.c.Idle(ctx, m) })
+		err = r.attend(work, 0, func(ctx context.Context) error { return r.seat.do(ctx, r.c.Idle) })
 	}
 	if err != nil || r.path == "" {
 		e := beforeStart(err)

@@ -42,7 +42,8 @@ type Config struct {
 	Environ []string   // NAME=value; Run adds its own
 	Files   []*os.File // its standard streams
 
-	// Idle, without a Command, takes its place: it should return when ctx ends.
+	// Idle, without a Command, takes its place: it should return when ctx ends. If it fails after m has lost its session, it
+	// is called again with the next Member.
 	Idle func(ctx context.Context, m *worker.Member) error
 
 	Start       Start
