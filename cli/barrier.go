@@ -26,7 +26,7 @@ func newBarrierCmd(p *process) *cobra.Command {
 		Long: `Returns when every worker of the job has come to the barrier of this name; with
 exit code 71 when the round was aborted, for everybody, naming who is missing.
 Each call is the next round; --round makes repeating it after a crash safe.`,
-		Example: `  load && muster barrier loaded && compute
+		Example: `  load && muster barrier loaded --round 1 && compute
   muster barrier epoch --round 7 --timeout 5m`,
 		Args: between(1, 1, "the name of a barrier"),
 		RunE: func(cmd *cobra.Command, args []string) error {

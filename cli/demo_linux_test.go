@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -29,6 +30,14 @@ func TestDemo(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "\n# done: no process and no file is left\n") {
 		t.Errorf("demo: %v\n%s", err, out)
+	}
+	if strings.Contains(string(out), "demo.sh: line ") {
+		t.Errorf("the shell itself has something to say:\n%s", out)
+	}
+	for _, seen := range []string{`degraded +4 of 4 +3 +0 +0 `, `running +4 of 4 +4 +0 +1 `} { // the death, and the restart
+		if !regexp.MustCompile(`(?m)^  ` + seen).Match(out) {
+			t.Errorf("status --watch did not see %s:\n%s", seen, out)
+		}
 	}
 	if left := processesOf(t, temp); len(left) > 0 {
 		t.Errorf("processes left:\n%s", strings.Join(left, "\n"))

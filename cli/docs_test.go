@@ -67,6 +67,35 @@ func TestTheExampleFindsItsZooKeeper(t *testing.T) {
 	}
 }
 
+// TestEveryBarrierHasARound: a script that is started again after a crash must not come to the next round.
+func TestEveryBarrierHasARound(t *testing.T) {
+	texts := map[string]string{"README.md": read(t, "../README.md"), "barrier --help": run(t, nil, "barrier", "--help").stdout,
+		"worker --help": run(t, nil, "worker", "--help").stdout}
+	for _, pattern := range []string{"../docs/*.md", "../docs/*/*.md", "../examples/*/*"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range found {
+			if info, err := os.Stat(file); err == nil && !info.IsDir() {
+				texts[file] = read(t, file)
+			}
+		}
+	}
+	barrier := regexp.MustCompile(`muster barrier [a-z].*`)
+	checked := 0
+	for name, text := range texts {
+		for _, call := range barrier.FindAllString(text, -1) {
+			if checked++; !strings.Contains(call, " --round ") {
+				t.Errorf("%s: %s", name, call)
+			}
+		}
+	}
+	if checked < 6 {
+		t.Errorf("only %d barriers were found", checked)
+	}
+}
+
 // TestExamplesUseFlagsThatExist looks at every call of muster in the pipelines and in the documentation.
 func TestExamplesUseFlagsThatExist(t *testing.T) {
 	var files []string

@@ -68,9 +68,14 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// setup gives a script the ensemble, a root of its own as $ROOT and var.root, and a short session for its own znodes.
+// setup gives a script the ensemble, the examples, a root of its own as $ROOT and var.root, and a short session for its own znodes.
 func setup(env *testscript.Env) error {
 	root := "/t-" + zkstate.NewID()[:12]
+	examples, err := filepath.Abs("../examples")
+	if err != nil {
+		return err
+	}
+	env.Setenv("EXAMPLES", examples)
 	env.Setenv("PATH", bin+string(os.PathListSeparator)+env.Getenv("PATH"))
 	env.Setenv("SERVERS", servers.Connect())
 	env.Setenv("PORT", servers.Connect()[strings.LastIndex(servers.Connect(), ":")+1:])

@@ -55,6 +55,14 @@ until_says() {
 	done
 }
 
+# crash PID: kills a worker with SIGKILL, and waits until it is gone. Disowned, or else bash reports the death of its job.
+crash() {
+	echo "\$ kill -9 $1"
+	disown "$1"
+	kill -9 "$1"
+	while kill -0 "$1" 2>/dev/null; do sleep 0.1; done
+}
+
 if [ -n "${MUSTER_SERVERS:-}" ]; then
 	say "ZooKeeper: $MUSTER_SERVERS"
 else
@@ -96,9 +104,7 @@ run 0 sed -i 's/workers = 4/workers = 6/' jobs.hcl
 run 3 "$muster" plan --detailed-exitcode
 
 say "the worker crashes: after its session (2 s) the job is the leftover of a run that died"
-echo "\$ kill -9 $worker"
-kill -9 "$worker"
-wait "$worker" 2>/dev/null || true
+crash "$worker"
 until_says stale "$muster" status --root "$root"
 run 2 "$muster" plan --detailed-exitcode
 
@@ -126,19 +132,22 @@ for n in 0 1 3; do
 	start $n
 	workers+=("$started")
 done
-start 2 SLOW=1
+touch slow
+start 2 SLOW=slow
 until_says loading cat "$dir/worker-2.log"
 for n in 0 1 3; do
 	until_says loading cat "$dir/worker-$n.log"
 done
 run 0 "$muster" status --root "$root" hello
 
-say "one of them dies before the barrier and is started again: it gets its old id, and nobody has noticed"
-echo "\$ kill -9 $started"
-kill -9 "$started"
-wait "$started" 2>/dev/null || true
-start 2
+say "one of them dies before the barrier; it is started again, gets its old id, and the others have only waited"
+crash "$started"
+until_says degraded cat "$dir/watch"
+run 0 "$muster" status --root "$root" hello
+start 2 SLOW=slow
 workers+=("$started")
+until_says 'running .* 4  *0  *1 ' cat "$dir/watch"
+rm slow
 for worker in "${workers[@]}"; do
 	code=0
 	wait "$worker" || code=$?

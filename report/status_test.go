@@ -94,8 +94,8 @@ id  identity   address        state      restarts  last exit
 6   w-6\u202e  -              left       0         signal 9
 -   late       -              live       -         -
 
-3 workers left without completing: id 2-3, 6
-1 of these was lost, killed or cut off: id 3
+2 workers left without completing: id 2, 6
+1 worker was lost without completing (killed or cut off): id 3
 4 workers have not joined yet: id 4-5, 7-8
 next: muster status /jobs/prod/nightly --watch, or start the workers that have
       not joined

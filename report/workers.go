@@ -71,10 +71,11 @@ func missing(o *plan.Observed, workers []Worker) []string {
 	var left, lost []int
 	for _, w := range workers {
 		taken[w.ID] = true
-		if w.ID >= 0 && (w.State == Left || w.State == Lost) {
+		switch {
+		case w.ID < 0:
+		case w.State == Left:
 			left = append(left, w.ID)
-		}
-		if w.ID >= 0 && w.State == Lost {
+		case w.State == Lost:
 			lost = append(lost, w.ID)
 		}
 	}
@@ -91,7 +92,7 @@ func missing(o *plan.Observed, workers []Worker) []string {
 		lines = append(lines, plural(len(left), "worker", "workers")+" left without completing: id "+ranges(left))
 	}
 	if len(lost) > 0 {
-		lines = append(lines, plural(len(lost), "of these was", "of these were")+" lost, killed or cut off: id "+ranges(lost))
+		lines = append(lines, plural(len(lost), "worker was", "workers were")+" lost without completing (killed or cut off): id "+ranges(lost))
 	}
 	if len(open) > 0 {
 		lines = append(lines, plural(len(open), "worker has", "workers have")+" not joined yet: id "+ranges(open))
