@@ -141,6 +141,31 @@ func TestComposeWorkersHaveIdentities(t *testing.T) {
 	}
 }
 
+// TestTheEntryPointRefusesWhatIsMissing with the code of bad usage, whichever shell runs it.
+func TestTheEntryPointRefusesWhatIsMissing(t *testing.T) {
+	for missing, c := range map[string]struct{ env, args []string }{
+		"MUSTER_SERVERS": {[]string{"JOB=j0"}, []string{"true"}},
+		"JOB":            {[]string{"MUSTER_SERVERS=127.0.0.1:1"}, []string{"true"}},
+		"command":        {[]string{"MUSTER_SERVERS=127.0.0.1:1", "JOB=j0"}, nil},
+	} {
+		cmd := exec.Command("sh", append([]string{containers + "entrypoint.sh"}, c.args...)...)
+		cmd.Env = append(c.env, "PATH="+bin+":"+os.Getenv("PATH"))
+		out, _ := cmd.CombinedOutput()
+		if cmd.ProcessState.ExitCode() != 64 || !strings.HasPrefix(string(out), "entrypoint: ") || !strings.Contains(string(out), missing) {
+			t.Errorf("without %s: %v\n%s", missing, cmd.ProcessState, out)
+		}
+	}
+}
+
+// TestContainersNameTheirRun, or say how.
+func TestContainersNameTheirRun(t *testing.T) {
+	for _, file := range []string{"entrypoint.sh", "compose.yaml", "kubernetes.yaml"} {
+		if !strings.Contains(read(t, containers+file), "MUSTER_RUN") {
+			t.Errorf("%s does not speak of MUSTER_RUN", file)
+		}
+	}
+}
+
 // TestTheEntryPointRunsAJob with two of them, started as containers would be.
 func TestTheEntryPointRunsAJob(t *testing.T) {
 	b := newBed(t, 1, "")
