@@ -1,0 +1,63 @@
+package cli_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestTheGoPage compiles what docs/go.md shows, as a module of its own beside muster's, and runs it as both workers of a job. It
+// needs no network: what muster needs is on this machine already.
+func TestTheGoPage(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	b := newBed(t, 1, "")
+	b.ready(t)
+	dir := t.TempDir()
+	repo, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := regexp.MustCompile("(?ms)^`([a-z.]+)`:\n\n```\\w*\n(.*?)^```$").FindAllStringSubmatch(read(t, "../docs/go.md"), -1)
+	if len(shown) != 2 {
+		t.Fatalf("docs/go.md shows %d files, not go.mod and main.go", len(shown))
+	}
+	here := strings.NewReplacer("=> ../muster\n", "=> "+repo+"\n", `"/jobs"`, `"`+b.root+`"`, `"hello"`, `"j0"`)
+	for _, file := range shown {
+		text := here.Replace(file[2])
+		if text == file[2] {
+			t.Errorf("%s does not name a place that the test can put its own for", file[1])
+		}
+		if err := os.WriteFile(filepath.Join(dir, file[1]), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	build := exec.CommandContext(ctx, "go", "build", "-o", "hello", ".")
+	build.Dir = dir
+	build.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOSUMDB=off", "GOWORK=off")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	first, second := exec.CommandContext(ctx, filepath.Join(dir, "hello"), "worker-0"), exec.CommandContext(ctx, filepath.Join(dir, "hello"), "worker-1")
+	var outs [2]strings.Builder
+	for i, cmd := range []*exec.Cmd{first, second} {
+		cmd.Env = []string{"MUSTER_SERVERS=" + servers.Connect()}
+		cmd.Stdout, cmd.Stderr = &outs[i], &outs[i]
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, cmd := range []*exec.Cmd{first, second} {
+		if err := cmd.Wait(); err != nil || !regexp.MustCompile(`^worker [01] of 2: all have loaded\n$`).MatchString(outs[i].String()) {
+			t.Errorf("worker-%d: %v\n%s", i, err, outs[i].String())
+		}
+	}
+	if got := result(b.command(servers.Connect(), "status", "--root", b.root, "j0")); !strings.Contains(got.stdout, "\nthe last run completed ") {
+		t.Errorf("the job after the run: %+v", got)
+	}
+}
