@@ -162,7 +162,7 @@ func TestTimeRunsOutInTheCommand(t *testing.T) {
 	fmt.Fprintln(input, "go on")
 	seen.await(t, "wait 70")
 	for _, text := range []string{
-		"s at barrier x, and its outcome is not known: this worker has no session with ZooKeeper",
+		"s at barrier x, and its outcome is not known: this worker lost its session with ZooKeeper",
 		"  next: check the worker's connection to ZooKeeper and ask again, with --round, for an arrival stands",
 		"barrier 70\n", "and it is not known whether all 2 workers have joined",
 	} {

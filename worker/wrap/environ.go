@@ -32,11 +32,11 @@ const (
 func (r *run) environment(ctx context.Context) ([]string, error) {
 	var first worker.Worker // id 0 has joined: ids are given in order
 	var m *worker.Member
-	err := r.seat.do(ctx, func(ctx context.Context, current *worker.Member) (err error) {
+	err := r.seat.within(ctx, 0, func(ctx context.Context, current *worker.Member) (err error) {
 		m = current
 		first, err = m.Lookup(ctx, 0)
 		return err
-	})
+	}, "where worker 0 is")
 	if err != nil {
 		return nil, err
 	}
@@ -71,10 +71,10 @@ func with(environ []string, variables [][2]string) []string {
 // writeRoll writes everybody who joined to a file, as JSON in the order of ids.
 func (r *run) writeRoll(ctx context.Context) (string, error) {
 	var roll []worker.Worker
-	err := r.seat.do(ctx, func(ctx context.Context, m *worker.Member) (err error) {
+	err := r.seat.within(ctx, 0, func(ctx context.Context, m *worker.Member) (err error) {
 		roll, err = m.Roll(ctx)
 		return err
-	})
+	}, "who has joined")
 	if err != nil {
 		return "", err
 	}

@@ -25,6 +25,14 @@ func (e lateError) Unwrap() error { return ErrLate }
 // waitAll waits until all have joined, no longer than the job's join timeout, nor than limit unless that is 0.
 func (s *seat) waitAll(ctx context.Context, limit time.Duration) error {
 	m, _, _ := s.now()
+	return s.within(ctx, limit, func(ctx context.Context, m *worker.Member) error { return m.WaitAll(ctx) },
+		fmt.Sprintf("whether all %d workers have joined", m.Job.Workers))
+}
+
+// within calls f as the member. A session is waited for no longer than the job's join timeout, nor than limit unless that is 0;
+// what is what f would have told.
+func (s *seat) within(ctx context.Context, limit time.Duration, f func(context.Context, *worker.Member) error, what string) error {
+	m, _, _ := s.now()
 	most := cmp.Or(time.Duration(m.Job.Timeouts.Join), unsaid)
 	if limit == 0 || limit > most {
 		limit = most
@@ -32,23 +40,14 @@ func (s *seat) waitAll(ctx context.Context, limit time.Duration) error {
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	err := s.do(ctx, func(ctx context.Context, m *worker.Member) error { return m.WaitAll(ctx) })
-	return late(ctx, err, func() string {
-		return fmt.Sprintf("waited %s, and it is not known whether all %d workers have joined: this worker has no session with ZooKeeper",
-			since(begun), m.Job.Workers)
+	return late(ctx, s.do(ctx, f), func() string {
+		return fmt.Sprintf("waited %s, and it is not known %s: this worker has no session with ZooKeeper", since(begun), what)
 	})
 }
 
-// barrier waits at a barrier. Without a session it cannot abort the round when its time is over: it gives up alone.
+// barrier waits at a barrier.
 func (s *seat) barrier(ctx context.Context, b worker.Barrier) error {
-	first, _, _ := s.now()
-	limit := cmp.Or(b.Timeout, time.Duration(first.Job.Timeouts.Barrier), unsaid)
-	b.Timeout = limit
-	begun := time.Now()
-	// It ends the waiting for a session, and no call: what ends that is b.Timeout, which aborts the round.
-	patience, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	err := s.do(patience, func(_ context.Context, m *worker.Member) error {
+	return s.arrive(ctx, b.Timeout, func(_ context.Context, m *worker.Member, remains time.Duration) error {
 		if b.Round == nil { // chosen once: what is repeated after a lost session is the same round
 			next, err := m.NextRound(ctx, b.Name)
 			if err != nil {
@@ -56,18 +55,49 @@ func (s *seat) barrier(ctx context.Context, b worker.Barrier) error {
 			}
 			b.Round = &next
 		}
-		if m != first { // in a later session, what remains
-			b.Timeout = max(limit-since(begun), precision)
-		}
+		b.Timeout = remains
 		return m.Barrier(ctx, b)
+	}, func() string {
+		if b.Round == nil {
+			return "barrier " + b.Name
+		}
+		return fmt.Sprintf("round %d of barrier %s", *b.Round, b.Name)
+	})
+}
+
+// startBarrier waits at the start barrier. It aborts it in its first session only: in a later one the whole of the job's barrier
+// timeout would begin anew, so that it gives up alone.
+func (s *seat) startBarrier(ctx context.Context) error {
+	first, _, _ := s.now()
+	return s.arrive(ctx, 0, func(patience context.Context, m *worker.Member, _ time.Duration) error {
+		if m == first {
+			return m.StartBarrier(ctx)
+		}
+		return m.StartBarrier(patience)
+	}, func() string { return "the start barrier" })
+}
+
+// arrive calls f, which waits at the barrier that is called which. Its patience ends with the limit, and so does the waiting for
+// a session; f aborts the round when what remains of the limit has passed. Without a session nobody can do that: then it
+// gives up alone.
+func (s *seat) arrive(ctx context.Context, limit time.Duration,
+	f func(patience context.Context, m *worker.Member, remains time.Duration) error, which func() string,
+) error {
+	first, _, _ := s.now()
+	limit = cmp.Or(limit, time.Duration(first.Job.Timeouts.Barrier), unsaid)
+	begun := time.Now()
+	patience, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err := s.do(patience, func(patience context.Context, m *worker.Member) error {
+		remains := limit
+		if m != first {
+			remains = max(limit-since(begun), precision)
+		}
+		return f(patience, m, remains)
 	})
 	return late(patience, err, func() string {
-		which := "barrier " + b.Name
-		if b.Round != nil {
-			which = fmt.Sprintf("round %d of %s", *b.Round, which)
-		}
-		return fmt.Sprintf("waited %s at %s, and its outcome is not known: this worker has no session with ZooKeeper, "+
-			"so it could not abort the round, which the others may still pass", since(begun), which)
+		return fmt.Sprintf("waited %s at %s, and its outcome is not known: this worker lost its session with ZooKeeper, "+
+			"so it could not abort the round, which the others may still pass", since(begun), which())
 	})
 }
 

@@ -2,12 +2,15 @@ package wrap
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"strings"
 	"testing"
 	"time"
 
+	"muster/job"
 	"muster/worker"
+	"muster/zkserver"
 )
 
 // answeredSoon fails the test if no answer comes while the session stays lost.
@@ -37,8 +40,8 @@ func TestTimeRunsOutWhileTheSessionIsLost(t *testing.T) {
 		return true
 	})
 	answers := map[string]chan error{"wait": make(chan error, 1), "before": make(chan error, 1), "after": make(chan error, 1)}
-	go func() { answers["wait"] <- c0.Wait(t.Context(), Wait{Timeout: "3s"}) }()
-	go func() { answers["before"] <- c0.Barrier(t.Context(), Barrier{Name: "before", Timeout: "3s"}) }()
+	go func() { answers["wait"] <- c0.Wait(t.Context(), Wait{Timeout: "15s"}) }()
+	go func() { answers["before"] <- c0.Barrier(t.Context(), Barrier{Name: "before", Timeout: "15s"}) }()
 	<-arrived
 	await(t, "the session expires", func() bool { return f.look().Live == 1 })
 	go func() { answers["after"] <- c0.Barrier(t.Context(), Barrier{Name: "after", Timeout: "200ms"}) }()
@@ -46,7 +49,7 @@ func TestTimeRunsOutWhileTheSessionIsLost(t *testing.T) {
 		"wait": "it is not known whether all 3 workers have joined", "before": "at round 0 of barrier before", "after": "at barrier after",
 	} {
 		err := answeredSoon(t, what, answers[what])
-		if !errors.Is(err, ErrLate) || !strings.Contains(err.Error(), text) || !strings.Contains(err.Error(), "no session with ZooKeeper") {
+		if !errors.Is(err, ErrLate) || !strings.Contains(err.Error(), text) || !strings.Contains(err.Error(), "session with ZooKeeper") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -85,5 +88,50 @@ func TestTheTimeOfABarrierIsOneTime(t *testing.T) {
 	await(t, "it joins again", func() bool { return f.look().Live == 1 })
 	if remained, err := time.ParseDuration(aborted.Why[strings.LastIndex(aborted.Why, " ")+1:]); err != nil || remained >= 15*time.Second {
 		t.Errorf("%s after %s: %v, %v", aborted.Why, time.Since(begun), remained, err)
+	}
+}
+
+// TestTheWayToTheStartHasALimit while nobody can be asked, and at the start barrier also where it leads through many sessions.
+func TestTheWayToTheStartHasALimit(t *testing.T) {
+	const address, roll, barrier = "it is not known where worker 0 is: this worker has no session",
+		"it is not known who has joined: this worker has no session", "at the start barrier, and its outcome is not known"
+	for name, c := range map[string]struct {
+		start Start
+		op    int32
+		path  string // of the first request that does not reach the server, or the job's
+		back  bool   // there is a server again, for another session
+		text  string
+	}{
+		"address":                 {StartJoined, zkserver.OpGetData, "/id/n-0000000000", false, address},
+		"roll":                    {StartAll, zkserver.OpGetData, "", false, roll},
+		"barrier":                 {StartBarrier, zkserver.OpMulti, "/barrier/.start/0/a/", false, barrier},
+		"barrier_in_two_sessions": {StartBarrier, zkserver.OpMulti, "/barrier/.start/0/a/", true, barrier},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, p := newField(t, 0), newProxy(t)
+			f.job.Workers = 2
+			f.job.Timeouts.Join, f.job.Timeouts.Barrier = job.Duration(10*time.Second), job.Duration(10*time.Second)
+			f.create()
+			path := cmp.Or(c.path, f.job.Path())
+			gone := p.BeforeSend(func(op int32, req []byte) bool {
+				if op != c.op || !bytes.Contains(req, []byte(path)) {
+					return false
+				}
+				p.Refuse(true)
+				return true
+			})
+			w := wearAt(f, "w0", "obeys:0", p.Addr(), starting(c.start))
+			<-w.joined
+			wear(f, "w1", "obeys:0").says("ready")
+			<-gone
+			if c.back {
+				await(t, "the session expires", func() bool { return f.look().Live == 1 })
+				p.Refuse(false)
+			}
+			if e := w.ends(); !errors.Is(e.Err, ErrLate) || !strings.Contains(e.Err.Error(), c.text) {
+				t.Errorf("%+v", e)
+			}
+		})
 	}
 }

@@ -189,7 +189,7 @@ func (r *run) await(ctx context.Context) ([]string, error) {
 		}
 	}
 	if r.c.Start == StartBarrier {
-		if err := r.seat.do(ctx, func(ctx context.Context, m *worker.Member) error { return m.StartBarrier(ctx) }); err != nil {
+		if err := r.seat.startBarrier(ctx); err != nil {
 			return nil, err
 		}
 	}

@@ -175,11 +175,11 @@ func members(ctx context.Context, seat *seat, q *http.Request) (any, error) {
 		read = (*worker.Member).Live
 	}
 	found := Members{Members: []worker.Worker{}}
-	err := seat.do(ctx, func(ctx context.Context, m *worker.Member) error {
+	err := seat.within(ctx, 0, func(ctx context.Context, m *worker.Member) error {
 		ws, err := read(m, ctx)
 		found.Members = append(found.Members[:0], ws...)
 		return err
-	})
+	}, "who the members are")
 	return found, err
 }
 
