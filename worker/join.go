@@ -16,13 +16,13 @@ import (
 
 // Joining writes, in the generation g that the Record names:
 //
-//	run/<g>/{id,by,end,barrier}   persistent   by the first worker, one transaction; removed with the generation
+//	run/<g>/{id,by,end,barrier}   persistent   by the first worker; removed with the generation. id names the run
 //	run/<g>/by/<identity>         persistent   the claim
 //	run/<g>/id/n-<10>             persistent   sequential: the suffix is the id
 //	<job>/<identity>              ephemeral    live
 //
-// The last three are one transaction that checks the gate: a process that dies at any moment has either joined or
-// written nothing. Only this transaction creates below id, nothing below N is ever deleted there, and an aborted
+// That is one transaction, which checks the gate: a process that dies at any moment has either joined or written
+// nothing. The first worker also makes the folders in it, so that a generation is of the run that its first worker has named. Only this transaction creates below id, nothing below N is ever deleted there, and an aborted
 // transaction gives its number back; so ids have no gap, and the claim makes an identity take one only once. The id
 // itself is put into the live znode afterwards, by the member, for those who list it.
 
@@ -69,12 +69,14 @@ type join struct {
 	attempts int    // since the last wait
 
 	rec   job.Record // as read by this attempt
+	first bool       // nobody has joined, as read by this attempt
 	mzxid int64      // of the Record
 	acl   []zkconn.ACL
 }
 
 // attempt joins in the generation that the Record names now.
 func (j *join) attempt(ctx context.Context) (*Member, error) {
+	j.first = false
 	if err := j.read(ctx); err != nil {
 		return nil, err
 	}
@@ -113,28 +115,37 @@ func (j *join) read(ctx context.Context) error {
 	return nil
 }
 
-// admit keeps those who have no claim out of a job that is full or a leftover. At first it trusts one read, which tells in
-// nearly every case: the job znode has children while somebody is live, and a body from when the last has joined.
+// admit keeps those who have no claim out of a job that is full or a leftover, and everybody out of another run. Who names no run
+// trusts one read at first, which tells in nearly every case: the job znode has children while somebody is live, and a
+// body from when the last has joined.
 func (j *join) admit(ctx context.Context) error {
 	top, _, err := j.s.Exists(ctx, j.rec.Job.Path())
 	if err != nil {
 		return err
 	}
-	if j.attempts == 0 && top.NumChildren > 0 && top.Version == 0 && j.rec.NoRoll != j.rec.Generation {
+	if j.attempts == 0 && j.c.Run == "" && top.NumChildren > 0 && top.Version == 0 && j.rec.NoRoll != j.rec.Generation {
 		return nil
 	}
 	return j.admitBy(ctx, top.NumChildren > 0)
 }
 
-// admitBy looks at who has joined. It makes the folders if that is nobody.
+// admitBy looks at who has joined, and for which run.
 func (j *join) admitBy(ctx context.Context, live bool) error {
 	root, g := j.rec.Job.Root, j.rec.Generation
-	ids, joined, err := j.s.Exists(ctx, znode.IDs(root, g))
+	run, ids, err := j.s.Get(ctx, znode.IDs(root, g))
+	if errors.Is(err, zkconn.ErrNoNode) {
+		j.first = true
+		return nil
+	}
 	if err != nil {
 		return err
 	}
-	if !joined {
-		return j.makeFolders(ctx)
+	if j.c.Run != "" && j.c.Run != string(run) {
+		what := "a new generation: this one is of run " + string(run)
+		if len(run) == 0 {
+			what = "a new generation: the first worker of this one named no run"
+		}
+		return j.awaitRecord(ctx, ErrNotOpen, what, nil)
 	}
 	full := int(ids.NumChildren) >= j.rec.Job.Workers
 	if !full && live {
@@ -168,26 +179,20 @@ func (j *join) avoidLeftover(ctx context.Context) error {
 	return j.awaitRecord(ctx, ErrNotOpen, what, event)
 }
 
-func (j *join) makeFolders(ctx context.Context) error {
+// folders are what the first worker makes.
+func (j *join) folders() []zkconn.Op {
 	root, g := j.rec.Job.Root, j.rec.Generation
-	ops := []zkconn.Op{zkconn.CheckOp(znode.Gate(root, g), 0)}
-	for _, dir := range []string{znode.IDs(root, g), znode.By(root, g), znode.End(root, g), znode.Barriers(root, g)} {
+	ops := []zkconn.Op{zkconn.CreateOp(znode.IDs(root, g), []byte(j.c.Run), zkconn.Persistent, j.acl)}
+	for _, dir := range []string{znode.By(root, g), znode.End(root, g), znode.Barriers(root, g)} {
 		ops = append(ops, zkconn.CreateOp(dir, nil, zkconn.Persistent, j.acl))
 	}
-	_, err := j.s.Multi(ctx, ops...)
-	switch {
-	case errors.Is(err, zkconn.ErrNodeExists), errors.Is(err, zkconn.ErrUnknown): // the claim tells
-		return nil
-	case errors.Is(err, zkconn.ErrNoNode):
-		return fmt.Errorf("%w: %w", errAgain, err)
-	}
-	return err
+	return ops
 }
 
 // claim is the transaction of who joins for the first time.
 func (j *join) claim(ctx context.Context) (*Member, error) {
 	root, g := j.rec.Job.Root, j.rec.Generation
-	claim := znode.Claim{Nonce: j.nonce, Lives: 1, State: znode.In, Run: j.c.Run}
+	claim := znode.Claim{Nonce: j.nonce, Lives: 1, State: znode.In}
 	mark, err := znode.EncodeClaim(claim)
 	if err != nil {
 		return nil, err
@@ -199,22 +204,28 @@ func (j *join) claim(ctx context.Context) (*Member, error) {
 		return nil, err
 	}
 	by := znode.ByIdentity(root, g, j.c.Identity)
-	results, err := j.s.Multi(ctx,
-		zkconn.CheckOp(znode.Gate(root, g), 0),
+	ops := []zkconn.Op{zkconn.CheckOp(znode.Gate(root, g), 0)}
+	if j.first {
+		ops = append(ops, j.folders()...)
+	}
+	at := len(ops) + 1 // of the id's
+	results, err := j.s.Multi(ctx, append(ops,
 		zkconn.CreateOp(by, mark, zkconn.Persistent, j.acl),
 		zkconn.CreateOp(znode.NewID(root, g), body, zkconn.PersistentSequential, j.acl),
 		zkconn.CreateOp(j.live(), body, zkconn.Ephemeral, j.acl),
-	)
+	)...)
 	var refused *zkconn.Error
 	switch {
 	case err == nil:
-		id, err := znode.IDNumber(results[2].Path)
+		id, err := znode.IDNumber(results[at].Path)
 		if err != nil {
 			return nil, err
 		}
 		return j.seat(ctx, id, claim, 0)
 	case errors.Is(err, zkconn.ErrNodeExists) && errors.As(err, &refused) && refused.Path == by:
 		return j.rejoin(ctx)
+	case errors.Is(err, zkconn.ErrNodeExists) && errors.As(err, &refused) && refused.Path == znode.IDs(root, g): // another was first
+		return nil, fmt.Errorf("%w: %w", errAgain, err)
 	}
 	return nil, j.refused(ctx, err)
 }

@@ -153,5 +153,5 @@ func (m *Member) finish(ctx context.Context, s *zkconn.Session) error {
 	if err != nil {
 		return err
 	}
-	return store.Finish(ctx, m.Job.Path(), m.Generation, m.claim.Run)
+	return store.Finish(ctx, m.Job.Path(), m.Generation)
 }

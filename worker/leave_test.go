@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -182,6 +183,73 @@ func TestRestartAfterCompletion(t *testing.T) {
 	complete(t, join(t, kept, "w0"))
 	if _, err := tryJoin(t, config(kept, "w0")); !errors.Is(err, worker.ErrDone) {
 		t.Errorf("in a retained job: %v", err)
+	}
+}
+
+// TestRunsDoNotMix: the first worker says which run a generation is of. Another run waits for its own, also under an identity
+// that is expected here, and does not complete this one.
+func TestRunsDoNotMix(t *testing.T) {
+	j, store := newJob(t, 2)
+	of := func(run, identity string) worker.Config {
+		c := config(j, identity)
+		c.Run = run
+		return c
+	}
+	first, err := worker.Join(t.Context(), dial(t), of("monday", "w0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, err := worker.Join(t.Context(), dial(t), of("monday", "w1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	complete(t, first)
+	if err := left.Leave(t.Context(), worker.End{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, identity := range []string{"w0", "w1", "w2"} {
+		_, err := tryJoin(t, of("tuesday", identity))
+		if !errors.Is(err, worker.ErrNotOpen) || !strings.Contains(err.Error(), "this one is of run monday") {
+			t.Errorf("%s of the next run: %v", identity, err)
+		}
+	}
+	back, err := worker.Join(t.Context(), dial(t), of("monday", "w1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	complete(t, back)
+	if last := look(t, store, j).Record.Last; last == nil || last.ID != "monday" {
+		t.Errorf("the last run: %+v", last)
+	}
+
+	join(t, j, "w0") // of the generation that follows; it names no run
+	if _, err := tryJoin(t, of("tuesday", "w1")); !errors.Is(err, worker.ErrNotOpen) || !strings.Contains(err.Error(), "named no run") {
+		t.Errorf("after a worker without a run: %v", err)
+	}
+	join(t, j, "w1")
+}
+
+// TestRunsThatBeginAtOnce: of several runs one gets the generation.
+func TestRunsThatBeginAtOnce(t *testing.T) {
+	for range 20 {
+		j, store := newJob(t, 4)
+		var all sync.WaitGroup
+		joined := make([]bool, 4)
+		for i := range joined {
+			all.Go(func() {
+				c := config(j, fmt.Sprint("w", i))
+				c.Run = []string{"monday", "tuesday"}[i%2]
+				m, err := tryJoin(t, c)
+				if err != nil && !errors.Is(err, worker.ErrNotOpen) {
+					t.Error(err)
+				}
+				joined[i] = m != nil
+			})
+		}
+		all.Wait()
+		if o := look(t, store, j); o.Joined != 2 || joined[0] != joined[2] || joined[1] != joined[3] || joined[0] == joined[1] {
+			t.Fatalf("joined: %v, observed %+v", joined, o)
+		}
 	}
 }
 

@@ -38,7 +38,7 @@ func (j *join) rejoin(ctx context.Context) (*Member, error) {
 	}
 	mine := claim.Nonce == j.nonce // our own commit, whose reply was lost
 	if claim.State == znode.Done && !mine {
-		return nil, j.done(ctx, claim)
+		return nil, &DoneError{Exit: *claim.Exit}
 	}
 	id, err := j.find(ctx, stat.Czxid)
 	switch {
@@ -52,19 +52,11 @@ func (j *join) rejoin(ctx context.Context) (*Member, error) {
 	return j.takeOver(ctx, id, claim, stat.Version)
 }
 
-// done answers who completed in an earlier life. A worker of another run came before the generation of its own.
-func (j *join) done(ctx context.Context, claim znode.Claim) error {
-	if j.c.Run != "" && claim.Run != "" && j.c.Run != claim.Run {
-		return j.awaitRecord(ctx, ErrNotOpen, fmt.Sprintf("a new generation: this one is of run %s", claim.Run), nil)
-	}
-	return &DoneError{Exit: *claim.Exit}
-}
-
 // takeOver is the transaction of who joins again. old is the claim as read at version.
 func (j *join) takeOver(ctx context.Context, id int, old znode.Claim, version int32) (*Member, error) {
 	root, g := j.rec.Job.Root, j.rec.Generation
 	claim := old // keeps how the last life that ended has ended
-	claim.Nonce, claim.Lives, claim.State, claim.Run = j.nonce, old.Lives+1, znode.In, j.c.Run
+	claim.Nonce, claim.Lives, claim.State = j.nonce, old.Lives+1, znode.In
 	mark, err := znode.EncodeClaim(claim)
 	if err != nil {
 		return nil, err

@@ -194,25 +194,13 @@ func (s *Store) anew(rec job.Record, old *plan.Observed, acl []zkconn.ACL) (tran
 	}, err
 }
 
-// runName is the name that the workers of a generation gave to their run; any claim tells.
+// runName is the name that the first worker of a generation gave to its run; empty if it gave none.
 func (s *Store) runName(ctx context.Context, rec *job.Record) (string, error) {
-	by := znode.By(rec.Job.Root, rec.Generation)
-	names, _, err := s.session.Children(ctx, by)
-	if errors.Is(err, zkconn.ErrNoNode) || err == nil && len(names) == 0 {
-		return "", nil // swept with its generation: the transaction will tell
+	name, _, err := s.session.Get(ctx, znode.IDs(rec.Job.Root, rec.Generation))
+	if errors.Is(err, zkconn.ErrNoNode) { // swept with its generation: the transaction will tell
+		return "", nil
 	}
-	if err != nil {
-		return "", err
-	}
-	body, _, err := s.session.Get(ctx, by+"/"+names[0])
-	if err != nil {
-		return "", err
-	}
-	claim, err := znode.DecodeClaim(body)
-	if err != nil {
-		return "", nil // damaged claims do not stop a replace
-	}
-	return claim.Run, nil
+	return string(name), err
 }
 
 // replaceClassic takes a classic leftover away with its childless companions. There is no gate: the job znode's version and

@@ -14,16 +14,15 @@ import (
 
 // Finish does what the Record says about the end of a run, once all workers of generation g have completed: it puts the job
 // back to ready in a new generation, deletes it, or leaves it. That is one transaction, so that of several who try one does
-// it. Before all have completed, and for a job that is being terminated, it does nothing. run is the name of the
-// completed run; it may be empty.
-func (s *Store) Finish(ctx context.Context, path, g, run string) error {
+// it. Before all have completed, and for a job that is being terminated, it does nothing.
+func (s *Store) Finish(ctx context.Context, path, g string) error {
 	err := s.change(ctx, path, func(o *plan.Observed) (*transaction, error) {
 		if o.Status() != plan.Completed || o.Record.Generation != g {
 			return nil, nil
 		}
 		switch o.Record.Job.Lifecycle.OnComplete {
 		case job.Reset:
-			return s.reset(o, run)
+			return s.reset(ctx, o)
 		case job.Remove:
 			t := s.delete(o)
 			return &t, nil
@@ -38,7 +37,11 @@ func (s *Store) Finish(ctx context.Context, path, g, run string) error {
 }
 
 // reset makes a completed job ready again, as it is recorded.
-func (s *Store) reset(o *plan.Observed, run string) (*transaction, error) {
+func (s *Store) reset(ctx context.Context, o *plan.Observed) (*transaction, error) {
+	run, err := s.runName(ctx, o.Record)
+	if err != nil {
+		return nil, err
+	}
 	rec := *o.Record
 	rec.Generation, rec.Op = NewID(), NewID()
 	rec.Last = &job.Run{ID: run, Generation: o.Record.Generation, Completed: s.cfg.At.UTC().Format(time.RFC3339)}

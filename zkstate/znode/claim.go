@@ -11,7 +11,6 @@ type Claim struct {
 	// Exit and Signal say how the command of the latest finished life ended; both are absent if it has not ended.
 	Exit   *int   `json:"exit_code,omitempty"`
 	Signal string `json:"signal,omitempty"`
-	Run    string `json:"run,omitempty"` // the worker's --run, if it gave one
 }
 
 // ClaimState is where a worker stands.

@@ -99,7 +99,7 @@ func FuzzDecodeRecord(f *testing.F) {
 }
 
 func FuzzDecodeClaim(f *testing.F) {
-	f.Add([]byte(`{"nonce":"a1","lives":3,"state":"done","exit_code":0,"run":"r-20"}`))
+	f.Add([]byte(`{"nonce":"a1","lives":3,"state":"done","exit_code":0}`))
 	f.Add([]byte(`{"nonce":"a1","lives":2,"state":"left","signal":"TERM","more":[]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, err := DecodeClaim(data)
