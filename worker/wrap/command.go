@@ -18,7 +18,8 @@ type launch struct {
 	files   []*os.File // its standard streams
 }
 
-// command is a process that leads a process group of its own. On Linux it is killed if this process dies.
+// command is a process that leads a process group of its own. On Linux it is killed if this process dies, and it alone: what it
+// has started goes on, for there is nobody left to kill a group, unless this process was the first of a container.
 type command struct {
 	process *os.Process
 	ended   <-chan ended // one value, when the process itself has ended

@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// attributes of a command: it leads a group, and is killed if this process dies.
+// attributes of a command: it leads a group, and is killed if this process dies; the others in the group are not.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// TestTheCommandDiesWithItsWorker: nothing runs as a member whose worker was killed.
+// TestTheCommandDiesWithItsWorker: the process that a worker started ends if the worker is killed. What that process started
+// itself does not.
 func TestTheCommandDiesWithItsWorker(t *testing.T) {
 	parent := exec.Command(os.Args[0])
 	parent.Env = append(os.Environ(), initVariable+"=echo $$; exec sleep 1000")
