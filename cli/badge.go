@@ -96,7 +96,7 @@ func (b *badge) declare(o workerOptions, root string) (err error) {
 	}
 	switch len(found) {
 	case 0:
-		return usagef("muster validate lists what it declares", "the configuration declares no job %q%s", o.job, below(root))
+		return usagef("declare it there, or take one of: "+cmp.Or(enumerate(declaredPaths(b.cfg)), "none"), "the configuration declares no job %q%s", o.job, below(root))
 	case 1:
 		b.job = found[0]
 		return nil
