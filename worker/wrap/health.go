@@ -50,7 +50,7 @@ func (h *health) close() {
 // ready says whether the command runs as a member.
 func (p *progress) ready() (bool, string) {
 	at, seat := p.now()
-	if at != stageRunning {
+	if at != StageRunning {
 		return false, string(at)
 	}
 	if _, member, _ := seat.state(); !member {

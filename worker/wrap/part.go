@@ -21,7 +21,7 @@ const (
 
 // part completes if the command has ended well by itself, and leaves otherwise. It returns what became of the membership.
 func (r *run) part(ctx context.Context, completes bool, end worker.End) string {
-	r.progress.enter(stageLeaving)
+	r.progress.enter(StageLeaving)
 	m, _, _ := r.seat.now()
 	patience, parting := leavePatience, func(ctx context.Context, m *worker.Member) error { return m.Leave(ctx, end) }
 	if completes {

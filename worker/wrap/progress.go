@@ -2,20 +2,20 @@ package wrap
 
 import "sync"
 
-// stage is how far a worker has come.
-type stage string
+// Stage is how far a worker has come.
+type Stage string
 
 // The stages, in order.
 const (
-	stageJoining  stage = "joining"
-	stageWaiting  stage = "waiting"
-	stageRunning  stage = "running"
-	stageDraining stage = "draining"
-	stageLeaving  stage = "leaving"
+	StageJoining  Stage = "joining"
+	StageWaiting  Stage = "waiting"
+	StageRunning  Stage = "running"
+	StageDraining Stage = "draining"
+	StageLeaving  Stage = "leaving"
 )
 
-func stages() []stage {
-	return []stage{stageJoining, stageWaiting, stageRunning, stageDraining, stageLeaving}
+func stages() []Stage {
+	return []Stage{StageJoining, StageWaiting, StageRunning, StageDraining, StageLeaving}
 }
 
 // progress is what those who ask are told of a run.
@@ -23,13 +23,13 @@ type progress struct {
 	meters *meters
 
 	mu    sync.Mutex
-	stage stage
+	stage Stage
 	seat  *seat
 }
 
-func newProgress() *progress { return &progress{stage: stageJoining, meters: newMeters()} }
+func newProgress() *progress { return &progress{stage: StageJoining, meters: newMeters()} }
 
-func (p *progress) enter(s stage) {
+func (p *progress) enter(s Stage) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stage = s
@@ -42,7 +42,7 @@ func (p *progress) sit(s *seat) {
 }
 
 // now is the stage and, once it has joined, the seat.
-func (p *progress) now() (stage, *seat) {
+func (p *progress) now() (Stage, *seat) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.stage, p.seat

@@ -13,20 +13,20 @@ import (
 // worker.AbortedError, a worker.AbsentError, worker.ErrFenced, ErrRequest, ErrLate or ErrUnavailable.
 type Refusal struct {
 	Text    string   `json:"error"`
-	Kind    kind     `json:"kind"`
-	Aborted *aborted `json:"aborted,omitempty"`
-	Absent  *absent  `json:"absent,omitempty"`
+	Kind    Kind     `json:"kind"`
+	Aborted *Aborted `json:"aborted,omitempty"`
+	Absent  *Absent  `json:"absent,omitempty"`
 }
 
-// aborted is a worker.AbortedError, and absent a worker.AbsentError, as JSON.
+// Aborted is a worker.AbortedError, and Absent a worker.AbsentError, as JSON.
 type (
-	aborted struct {
+	Aborted struct {
 		Name    string `json:"name"`
 		Round   int    `json:"round"`
 		Why     string `json:"why"`
 		Missing []int  `json:"missing"`
 	}
-	absent struct {
+	Absent struct {
 		Workers int      `json:"workers"`
 		Joined  int      `json:"joined"`
 		NotLive []string `json:"not_live"`
@@ -42,17 +42,18 @@ var (
 	ErrUnavailable = errors.New("the worker does not answer")
 )
 
-// kind is a Refusal's, for programs.
-type kind string
+// Kind is a Refusal's, for programs.
+type Kind string
 
+// The kinds; KindFailed is whatever has no other.
 const (
-	kindRequest     kind = "request"
-	kindAborted     kind = "aborted"
-	kindAbsent      kind = "absent"
-	kindFenced      kind = "fenced"
-	kindLate        kind = "late"
-	kindUnavailable kind = "unavailable"
-	kindFailed      kind = "failed"
+	KindRequest     Kind = "request"
+	KindAborted     Kind = "aborted"
+	KindAbsent      Kind = "absent"
+	KindFenced      Kind = "fenced"
+	KindLate        Kind = "late"
+	KindUnavailable Kind = "unavailable"
+	KindFailed      Kind = "failed"
 )
 
 func badRequest(format string, args ...any) error {
@@ -61,37 +62,37 @@ func badRequest(format string, args ...any) error {
 
 // refuse is the Refusal for an error.
 func refuse(err error) *Refusal {
-	r := &Refusal{Text: err.Error(), Kind: kindFailed}
+	r := &Refusal{Text: err.Error(), Kind: KindFailed}
 	var byAbort *worker.AbortedError
 	var byAbsence *worker.AbsentError
 	switch {
 	case errors.As(err, &byAbort):
-		r.Kind, r.Aborted = kindAborted, (*aborted)(byAbort)
+		r.Kind, r.Aborted = KindAborted, (*Aborted)(byAbort)
 	case errors.As(err, &byAbsence):
-		r.Kind, r.Absent = kindAbsent, (*absent)(byAbsence)
+		r.Kind, r.Absent = KindAbsent, (*Absent)(byAbsence)
 	case errors.Is(err, worker.ErrFenced):
-		r.Kind = kindFenced
+		r.Kind = KindFenced
 	case errors.Is(err, ErrRequest):
-		r.Kind = kindRequest
+		r.Kind = KindRequest
 	case errors.Is(err, ErrLate):
-		r.Kind = kindLate
+		r.Kind = KindLate
 	case errors.Is(err, context.Canceled):
-		r.Kind, r.Text = kindUnavailable, "the worker ends"
+		r.Kind, r.Text = KindUnavailable, "the worker ends"
 	}
 	return r
 }
 
 func (r *Refusal) status() int {
 	switch r.Kind {
-	case kindRequest:
+	case KindRequest:
 		return http.StatusBadRequest
-	case kindAborted:
+	case KindAborted:
 		return http.StatusConflict
-	case kindAbsent, kindLate:
+	case KindAbsent, KindLate:
 		return http.StatusGatewayTimeout
-	case kindFenced:
+	case KindFenced:
 		return http.StatusGone
-	case kindUnavailable:
+	case KindUnavailable:
 		return http.StatusServiceUnavailable
 	}
 	return http.StatusInternalServerError
@@ -106,13 +107,13 @@ func (r *Refusal) Unwrap() error {
 		return (*worker.AbortedError)(r.Aborted)
 	case r.Absent != nil:
 		return (*worker.AbsentError)(r.Absent)
-	case r.Kind == kindFenced:
+	case r.Kind == KindFenced:
 		return worker.ErrFenced
-	case r.Kind == kindRequest:
+	case r.Kind == KindRequest:
 		return ErrRequest
-	case r.Kind == kindLate:
+	case r.Kind == KindLate:
 		return ErrLate
-	case r.Kind == kindUnavailable:
+	case r.Kind == KindUnavailable:
 		return ErrUnavailable
 	}
 	return nil

@@ -103,7 +103,7 @@ func (r *run) asMember(ctx context.Context, m *worker.Member, err error) Ending 
 		})
 	}
 	if err == nil && r.path == "" {
-		r.progress.enter(stageRunning)
+		r.progress.enter(StageRunning)
 		err = r.attend(work, 0, func(ctx context.Context) error { return r.seat.do(ctx, r.c.Idle) })
 	}
 	if err != nil || r.path == "" {
@@ -125,8 +125,8 @@ func (r *run) command(work, life context.Context, environ []string) Ending {
 		exited := ending{ended: ended{status: syscall.WaitStatus(startCode(err) << 8)}}
 		return Ending{Code: exited.code(), Err: err, Text: r.part(life, false, exited.end())}
 	}
-	r.progress.enter(stageRunning)
-	o := overseer{command: c, grace: r.c.Grace, asked: func() { r.progress.enter(stageDraining) }, lost: r.lost}
+	r.progress.enter(StageRunning)
+	o := overseer{command: c, grace: r.c.Grace, asked: func() { r.progress.enter(StageDraining) }, lost: r.lost}
 	e := o.run(work, r.c.Signals)
 	background(r.c.Files)
 	text := e.String() + "; " + r.part(life, e.completes(), e.end())
@@ -180,7 +180,7 @@ func beforeStart(err error) Ending {
 
 // await waits for whom the command is to wait for, and then makes the command's environment.
 func (r *run) await(ctx context.Context) ([]string, error) {
-	r.progress.enter(stageWaiting)
+	r.progress.enter(StageWaiting)
 	if r.c.Start != StartJoined {
 		limited, cancel := r.limited(ctx)
 		defer cancel()

@@ -34,7 +34,7 @@ type Self struct {
 	Workers    int    `json:"workers"`
 	Identity   string `json:"identity"`
 	Generation string `json:"generation"`
-	Stage      stage  `json:"stage"`
+	Stage      Stage  `json:"stage"`
 	Member     bool   `json:"member"` // false while it joins again after a lost session
 }
 

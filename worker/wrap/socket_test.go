@@ -29,7 +29,7 @@ func TestSelfAndMembers(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Self{
-		Job: "j", Root: f.job.Root, Workers: 3, Identity: "w0", Generation: f.look().Record.Generation, Stage: stageRunning, Member: true,
+		Job: "j", Root: f.job.Root, Workers: 3, Identity: "w0", Generation: f.look().Record.Generation, Stage: StageRunning, Member: true,
 	}
 	if d := cmp.Diff(want, self); d != "" {
 		t.Errorf("self (-want +got):\n%s", d)
