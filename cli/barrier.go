@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"muster/job"
+	"muster/worker"
 	"muster/worker/wrap"
 )
 
@@ -41,8 +41,8 @@ Each call is the next round; --round makes repeating it after a crash safe.`,
 }
 
 func runBarrier(ctx context.Context, p *process, o barrierOptions, name string) error {
-	if err := job.CheckName(name); err != nil || o.round < 0 {
-		return usagef("muster barrier NAME --round 0", "%q --round %d: a barrier is named like a job, and rounds count from 0", name, o.round)
+	if err := (worker.Barrier{Name: name, Round: &o.round}).Check(); err != nil {
+		return usagef("muster barrier NAME --round 0", "%w", err)
 	}
 	c, err := p.inside("barrier")
 	if err != nil {

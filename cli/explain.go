@@ -50,7 +50,7 @@ func isCode(arg string) bool {
 }
 
 func runExplain(ctx context.Context, p *process, f searchFlags, name string) error {
-	f.named = strings.HasPrefix(name, "/")
+	f.named, f.whole = strings.HasPrefix(name, "/"), true
 	w, err := p.search(ctx, f)
 	if err != nil {
 		return err

@@ -21,6 +21,7 @@ type searchFlags struct {
 	vars  varFlags
 	root  string
 	named bool // an argument is the path of a job
+	whole bool // the configuration is part of the answer
 }
 
 func (f *searchFlags) addTo(fs *pflag.FlagSet) {
@@ -39,7 +40,7 @@ type where struct {
 }
 
 // search finds out where to look, and connects. The configuration where muster was started is read unless everything is
-// said without it, and a broken one is left aside when the place is named: it must not keep an operator from looking.
+// said without it and it is not part of the answer, and a broken one is left aside when the place is named: it must not keep an operator from looking.
 func (p *process) search(ctx context.Context, f searchFlags) (where, error) {
 	var w where
 	root := cmp.Or(f.root, p.environ.value("MUSTER_ROOT"))
@@ -50,7 +51,7 @@ func (p *process) search(ctx context.Context, f searchFlags) (where, error) {
 	}
 	enough := root != "" && (len(p.flags.servers) > 0 || p.environ.value("MUSTER_SERVERS") != "")
 	declared := target{timeout: time.Duration(sessionTimeout)}
-	if !enough && p.configured() {
+	if (!enough || f.whole) && p.configured() {
 		cfg, err := p.load("", f.vars)
 		switch {
 		case err == nil:

@@ -36,6 +36,17 @@ type Barrier struct {
 	Timeout time.Duration
 }
 
+// Check says what is wrong with the name or the round.
+func (b Barrier) Check() error {
+	if err := job.CheckName(b.Name); err != nil {
+		return fmt.Errorf("barrier: %w", err)
+	}
+	if b.Round != nil && (*b.Round < 0 || *b.Round > znode.MaxRound) {
+		return fmt.Errorf("barrier %s: %d is not the number of a round, 0 to %d", b.Name, *b.Round, znode.MaxRound)
+	}
+	return nil
+}
+
 // AbortedError means that the round was not released, for anybody. Go on with another round, or give up.
 type AbortedError struct {
 	Name    string
@@ -63,11 +74,8 @@ func roundTitle(name string, round int) string {
 // the same, whenever it asks. The rounds of one name may only increase for a member, and all have the same mode; call for one
 // name at a time.
 func (m *Member) Barrier(ctx context.Context, b Barrier) error {
-	if err := job.CheckName(b.Name); err != nil {
-		return fmt.Errorf("barrier: %w", err)
-	}
-	if b.Round != nil && (*b.Round < 0 || *b.Round > znode.MaxRound) {
-		return fmt.Errorf("barrier %s: %d is not the number of a round", b.Name, *b.Round)
+	if err := b.Check(); err != nil {
+		return err
 	}
 	return m.barrier(ctx, b)
 }

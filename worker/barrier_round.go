@@ -33,7 +33,7 @@ func (r *round) look(ctx context.Context) (open bool, err error) {
 		case st.Aborted != "":
 			return false, &AbortedError{r.name, r.number, st.Aborted, st.Missing}
 		case st.Mode != r.mode:
-			return false, fmt.Errorf("another worker made it %s, this one wants it %s", st.Mode, r.mode)
+			return false, fmt.Errorf("another worker made it %s, this one wants it %s: all rounds of a name are of one mode, so use another name", st.Mode, r.mode)
 		}
 		r.n, r.changed = st.Workers, changed
 		return true, nil

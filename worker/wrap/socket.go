@@ -204,5 +204,9 @@ func barrier(ctx context.Context, seat *seat, q *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return struct{}{}, seat.barrier(ctx, worker.Barrier{Name: b.Name, Round: b.Round, Live: b.Live, Timeout: limit})
+	at := worker.Barrier{Name: b.Name, Round: b.Round, Live: b.Live, Timeout: limit}
+	if err := at.Check(); err != nil {
+		return nil, badRequest("%w", err)
+	}
+	return struct{}{}, seat.barrier(ctx, at)
 }

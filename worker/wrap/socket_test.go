@@ -131,9 +131,10 @@ func TestRequestsThatMakeNoSense(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for _, b := range []Barrier{{Name: ""}, {Name: "a/b"}, {Name: ".start"}} {
-		if err := c.Barrier(t.Context(), b); err == nil {
-			t.Errorf("there is a barrier %q", b.Name)
+	below, above := -1, 1<<31
+	for _, b := range []Barrier{{Name: ""}, {Name: "a/b"}, {Name: ".start"}, {Name: "x", Round: &below}, {Name: "x", Round: &above}} {
+		if err := c.Barrier(t.Context(), b); !errors.Is(err, ErrRequest) {
+			t.Errorf("barrier %+v: %v", b, err)
 		}
 	}
 	if err := c.ask(t.Context(), "GET", "/nothing", nil, nil); err == nil || !strings.Contains(err.Error(), "404") {
