@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"muster/job"
@@ -27,7 +28,7 @@ type badge struct {
 	quiet   bool         // there is no command whose standard error this would be
 	cfg     *spec.Config // nil: the job is not created if it is missing
 	job     job.Job      // as declared there
-	session *zkconn.Session
+	session atomic.Pointer[zkconn.Session]
 
 	patience time.Duration // --join-timeout
 	begun    time.Time
@@ -117,7 +118,7 @@ func (b *badge) join(ctx context.Context) (*worker.Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.session = s
+	b.session.Store(s)
 	if b.cfg != nil {
 		if err := b.create(ctx); err != nil {
 			return nil, err
@@ -135,7 +136,7 @@ func (b *badge) join(ctx context.Context) (*worker.Member, error) {
 
 // create commits what a plan would for the missing job alone. A job that is there stays as it is.
 func (b *badge) create(ctx context.Context) error {
-	store, err := zkstate.NewStore(b.session, b.p.storeConfig(b.cfg.Home, b.cfg.Stack, b.cfg.ZooKeeper.ACL))
+	store, err := zkstate.NewStore(b.session.Load(), b.p.storeConfig(b.cfg.Home, b.cfg.Stack, b.cfg.ZooKeeper.ACL))
 	if err != nil {
 		return err
 	}

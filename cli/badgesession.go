@@ -100,16 +100,23 @@ func (b *badge) rejoin(ctx context.Context, m *worker.Member) (*worker.Member, e
 		return nil, err
 	}
 	b.close()
-	b.session = s
+	b.session.Store(s)
 	return next, nil
+}
+
+// connected reports whether a server can be asked.
+func (b *badge) connected() bool {
+	s := b.session.Load()
+	return s != nil && s.Connected()
 }
 
 // close ends the session.
 func (b *badge) close() {
-	if b.session == nil {
+	s := b.session.Load()
+	if s == nil {
 		return
 	}
-	if err := b.session.Close(); err != nil {
+	if err := s.Close(); err != nil {
 		b.p.log.Warn("the end of the session", "error", err)
 	}
 }

@@ -132,7 +132,7 @@ func runWorker(ctx context.Context, p *process, o workerOptions) error {
 	ending := wrap.Run(ctx, wrap.Config{
 		Command: o.command, Dir: p.flags.dir, Environ: p.environ, Files: files, Idle: p.idle,
 		Start: wrap.Start(o.start), OnLoss: wrap.OnLoss(o.onLoss), JoinTimeout: o.joinTimeout, Grace: o.grace, HTTP: o.http,
-		Join: b.join, Rejoin: b.rejoin, Signals: signals, Log: p.log,
+		Join: b.join, Rejoin: b.rejoin, Connected: b.connected, Signals: signals, Log: p.log,
 	})
 	if errors.Is(ending.Err, wrap.ErrHealth) {
 		ending.Err = usagef("give --http an address of this machine that is free, such as 127.0.0.1:8080", "--http %s: %w", o.http, ending.Err)

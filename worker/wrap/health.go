@@ -14,7 +14,7 @@ import (
 // health is for whoever supervises the worker: a container platform, a Prometheus.
 //
 //	/live     200 as long as the process is there
-//	/ready    200 while the command runs and the worker is a member; 503 and why not
+//	/ready    200 while the command runs and the worker is a member that reaches ZooKeeper; 503 and why not
 //	/metrics  in Prometheus' text format
 type health struct {
 	server *http.Server
@@ -47,7 +47,7 @@ func (h *health) close() {
 	h.served.Wait()
 }
 
-// ready says whether the command runs as a member.
+// ready says whether the command runs as a member, and whether that can take part.
 func (p *progress) ready() (bool, string) {
 	at, seat := p.now()
 	if at != StageRunning {
@@ -55,6 +55,9 @@ func (p *progress) ready() (bool, string) {
 	}
 	if _, member, _ := seat.state(); !member {
 		return false, "degraded: the session is lost"
+	}
+	if !seat.connected() {
+		return false, "degraded: no connection to ZooKeeper"
 	}
 	return true, "running"
 }

@@ -7,19 +7,19 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 )
 
-func TestHealth(t *testing.T) {
-	t.Parallel()
+// serving makes a worker serve its health, which the second result reads: "200 live".
+func serving(t *testing.T) (func(*Config), func(path string) string) {
+	t.Helper()
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	address := free.Addr().String()
 	free.Close()
-	f := newField(t, 2)
-	w := wear(f, "w0", "environ obeys:0", starting(StartAll), func(c *Config) { c.HTTP = address })
-	get := func(path string) string {
+	return func(c *Config) { c.HTTP = address }, func(path string) string {
 		answer, err := http.Get("http://" + address + path)
 		if err != nil {
 			return err.Error()
@@ -27,10 +27,17 @@ func TestHealth(t *testing.T) {
 		defer answer.Body.Close()
 		body, err := io.ReadAll(answer.Body)
 		if err != nil {
-			t.Fatal(err)
+			t.Error(err)
 		}
 		return fmt.Sprint(answer.StatusCode, " ", strings.TrimSpace(string(body)))
 	}
+}
+
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	serve, get := serving(t)
+	f := newField(t, 2)
+	w := wear(f, "w0", "environ obeys:0", starting(StartAll), serve)
 	await(t, "it waits", func() bool { return get("/ready") == "503 waiting" })
 	if got := get("/live"); got != "200 live" {
 		t.Errorf("/live: %s", got)
@@ -52,7 +59,7 @@ func TestHealth(t *testing.T) {
 	}
 	page := get("/metrics")
 	for _, line := range []string{
-		`muster_worker_stage{stage="running"} 1`, `muster_worker_stage{stage="waiting"} 0`, `muster_worker_member 1`, `muster_worker_rejoins_total 0`,
+		`muster_worker_stage{stage="running"} 1`, `muster_worker_stage{stage="waiting"} 0`, `muster_worker_member 1`, `muster_worker_connected 1`, `muster_worker_rejoins_total 0`,
 		`muster_worker_barrier_seconds_count{outcome="released"} 1`, `muster_worker_barrier_seconds_count{outcome="aborted"} 1`,
 		fmt.Sprintf(`muster_worker_info{generation="%s",id="0",identity="w0",job="j",root="%s",workers="2"} 1`, f.look().Record.Generation, f.job.Root),
 	} {
@@ -75,5 +82,38 @@ func TestAnAddressThatCannotBeServed(t *testing.T) {
 	w := wear(f, "w0", "obeys:0", func(c *Config) { c.HTTP = "127.0.0.1:http-no-port" })
 	if e := w.ends(); e.Err == nil || f.claim("w0") != "" {
 		t.Errorf("%+v", e)
+	}
+}
+
+// TestHealthWithoutAServer: who cannot be coordinated is not ready, and lives.
+func TestHealthWithoutAServer(t *testing.T) {
+	for name, c := range map[string]struct {
+		session time.Duration
+		ready   string
+		member  string
+	}{
+		"while_the_session_may_return": {time.Minute, "503 degraded: no connection to ZooKeeper", "muster_worker_member 1\n"},
+		"after_it_is_lost":             {2 * time.Second, "503 degraded: the session is lost", "muster_worker_member 0\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			serve, get := serving(t)
+			f, p := newField(t, 1), newProxy(t)
+			f.session = c.session
+			w := wearAt(f, "w0", "obeys:0", p.Addr(), serve)
+			w.says("ready")
+			await(t, "it is ready", func() bool { return get("/ready") == "200 running" })
+			p.Refuse(true)
+			p.Cut()
+			await(t, c.ready, func() bool { return get("/ready") == c.ready })
+			if got := get("/live"); got != "200 live" {
+				t.Errorf("/live: %s", got)
+			}
+			if page := get("/metrics"); !strings.Contains(page, "muster_worker_connected 0\n") || !strings.Contains(page, c.member) {
+				t.Errorf("/metrics does not say both of connected 0 and %s%s", c.member, page)
+			}
+			p.Refuse(false)
+			await(t, "it is ready again", func() bool { return get("/ready") == "200 running" })
+		})
 	}
 }

@@ -44,12 +44,13 @@ func dial(ctx context.Context, timeout time.Duration, addrs ...string) (*zkconn.
 	return zkconn.Dial(ctx, zkconn.Config{Servers: addrs, Timeout: timeout})
 }
 
-// field is a job and a session to look at it with.
+// field is a job, and a session to look at it with.
 type field struct {
-	t     *testing.T
-	s     *zkconn.Session
-	store *zkstate.Store
-	job   job.Job
+	t       *testing.T
+	s       *zkconn.Session
+	store   *zkstate.Store
+	job     job.Job
+	session time.Duration // timeout of a worker's
 }
 
 // newField makes a job of n workers in a root of its own, unless n is 0: then there is only the root's name.
@@ -60,7 +61,7 @@ func newField(t *testing.T, n int) *field {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	f := &field{t: t, s: s, job: job.Default()}
+	f := &field{t: t, s: s, job: job.Default(), session: 2 * time.Second}
 	f.job.Root, f.job.Name, f.job.Workers = "/test-"+zkstate.NewID(), "j", max(n, 1)
 	f.job.Lifecycle.OnComplete = job.Retain
 	if f.store, err = zkstate.NewStore(s, zkstate.Config{Home: f.job.Root + "/home", Stack: "tests"}); err != nil {

@@ -45,6 +45,7 @@ func (p *progress) registry() *prometheus.Registry {
 			p,
 			prometheus.NewDesc("muster_worker_stage", "1 for the stage that the worker is at.", []string{"stage"}, nil),
 			prometheus.NewDesc("muster_worker_member", "1 while the worker is a member of its job, 0 while its session is lost.", nil, nil),
+			prometheus.NewDesc("muster_worker_connected", "1 while its session has a connection to a ZooKeeper server.", nil, nil),
 			prometheus.NewDesc("muster_worker_rejoins_total", "How often it joined again after a lost session.", nil, nil),
 			prometheus.NewDesc("muster_worker_info", "Which worker it is.", []string{"job", "root", "identity", "id", "workers", "generation"}, nil),
 		},
@@ -56,13 +57,13 @@ func (p *progress) registry() *prometheus.Registry {
 
 // facts reads progress when it is asked.
 type facts struct {
-	progress                     *progress
-	stage, member, rejoins, info *prometheus.Desc
+	progress                                *progress
+	stage, member, connected, rejoins, info *prometheus.Desc
 }
 
 // Describe implements prometheus.Collector.
 func (f facts) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{f.stage, f.member, f.rejoins, f.info} {
+	for _, d := range []*prometheus.Desc{f.stage, f.member, f.connected, f.rejoins, f.info} {
 		to <- d
 	}
 }
@@ -82,10 +83,12 @@ func (f facts) Collect(to chan<- prometheus.Metric) {
 	}
 	if seat == nil {
 		gauge(f.member, false)
+		gauge(f.connected, false)
 		return
 	}
 	m, member, rejoins := seat.state()
 	gauge(f.member, member)
+	gauge(f.connected, seat.connected())
 	gauge(f.info, true, m.Job.Name, m.Job.Root, m.Identity, strconv.Itoa(m.ID), strconv.Itoa(m.Job.Workers), m.Generation)
 	to <- prometheus.MustNewConstMetric(f.rejoins, prometheus.CounterValue, float64(rejoins))
 }

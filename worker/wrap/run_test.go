@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -37,18 +38,21 @@ func wearAt(f *field, identity, behaviour, server string, edits ...func(*Config)
 	f.t.Helper()
 	w := &worn{prepare(f.t, behaviour), f, make(chan os.Signal, 8), make(chan string, 8), make(chan struct{}), make(chan Ending, 1)}
 	var sessions []*zkconn.Session
+	var newest atomic.Pointer[zkconn.Session]
 	session := func(ctx context.Context) (*zkconn.Session, error) {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
-		s, err := dial(ctx, 2*time.Second, server)
+		s, err := dial(ctx, f.session, server)
 		if err == nil {
 			sessions = append(sessions, s)
+			newest.Store(s)
 		}
 		return s, err
 	}
 	c := Config{
 		Command: w.launch.argv, Environ: w.launch.environ, Files: w.launch.files,
-		Start: StartJoined, OnLoss: LossRejoin, Grace: long, Signals: w.signals, Log: slog.New(slog.DiscardHandler),
+		Connected: func() bool { return newest.Load().Connected() },
+		Start:     StartJoined, OnLoss: LossRejoin, Grace: long, Signals: w.signals, Log: slog.New(slog.DiscardHandler),
 		Join: func(ctx context.Context) (*worker.Member, error) {
 			s, err := session(ctx)
 			if err != nil {

@@ -16,8 +16,9 @@ const rejoinPause = time.Second
 // seat is the membership of this process over all the sessions that it takes: one Member after the other, until it has
 // parted or another process sits there.
 type seat struct {
-	rejoin func(context.Context, *worker.Member) (*worker.Member, error) // nil: the first loss is the last
-	log    *slog.Logger
+	rejoin    func(context.Context, *worker.Member) (*worker.Member, error) // nil: the first loss is the last
+	connected func() bool
+	log       *slog.Logger
 
 	mu      sync.Mutex
 	member  *worker.Member // the newest
@@ -28,7 +29,7 @@ type seat struct {
 }
 
 func newSeat(m *worker.Member, c Config) *seat {
-	s := &seat{member: m, log: c.Log, changed: make(chan struct{})}
+	s := &seat{member: m, connected: c.Connected, log: c.Log, changed: make(chan struct{})}
 	if c.OnLoss == LossRejoin {
 		s.rejoin = c.Rejoin
 	}

@@ -55,6 +55,9 @@ type Config struct {
 	Join   func(ctx context.Context) (*worker.Member, error)
 	Rejoin func(ctx context.Context, m *worker.Member) (*worker.Member, error) // after a lost session, under a new one
 
+	// Connected reports whether the newest member's session has a connection to a server. Health and metrics ask.
+	Connected func() bool
+
 	Signals <-chan os.Signal // see Signals
 	Log     *slog.Logger
 }

@@ -34,6 +34,15 @@ func (g *gate) shut() bool {
 	}
 }
 
+func (g *gate) isOpen() bool {
+	select {
+	case <-g.opened():
+		return true
+	default:
+		return false
+	}
+}
+
 // opened is closed while the gate is open.
 func (g *gate) opened() <-chan struct{} {
 	g.mu.Lock()

@@ -235,3 +235,33 @@ func TestCloseSaysWhenNoServerWasTold(t *testing.T) {
 	}
 	closes(t, gone, 10*time.Second)
 }
+
+// TestASessionKnowsWhetherItIsConnected: it is not while no server is in reach, and is again under the same session.
+func TestASessionKnowsWhetherItIsConnected(t *testing.T) {
+	t.Parallel()
+	p := proxy(t, one.Connect())
+	s := dial(t, zkconn.Config{Servers: []string{p.Addr()}, Timeout: time.Minute})
+	if !s.Connected() {
+		t.Error("not connected after Dial")
+	}
+	becomes := func(want bool) {
+		t.Helper()
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for ctx := within(t, 30*time.Second); s.Connected() != want; {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				t.Fatalf("connected never becomes %v", want)
+			}
+		}
+	}
+	p.Refuse(true)
+	p.Cut()
+	becomes(false)
+	p.Refuse(false)
+	becomes(true)
+	if err := s.Close(); err != nil || s.Connected() {
+		t.Errorf("after Close: %v, connected %v", err, s.Connected())
+	}
+}

@@ -210,6 +210,9 @@ func (s *Session) event(e zk.Event) {
 // Context ends when the session is gone; context.Cause then is ErrSessionLost with the reason.
 func (s *Session) Context() context.Context { return s.ctx }
 
+// Connected reports whether the session has a connection to a server. Without one it is not lost yet: calls wait.
+func (s *Session) Connected() bool { return s.ctx.Err() == nil && s.gate.isOpen() }
+
 // ID is the session id: the EphemeralOwner of every ephemeral znode that this session creates.
 func (s *Session) ID() int64 {
 	s.mu.Lock()
