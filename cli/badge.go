@@ -165,12 +165,10 @@ func (b *badge) address(advertise string) (znode.Worker, error) {
 		}
 		return znode.Worker{IP: host, Port: int(port)}, nil
 	}
-	facing, err := net.Dial("udp", b.target.servers[0]) // sends nothing
+	ip, err := zkconn.LocalIP(b.target.servers)
 	if err != nil {
-		return znode.Worker{}, err
+		return znode.Worker{}, undialled(err)
 	}
-	defer facing.Close()
-	ip := facing.LocalAddr().(*net.UDPAddr).IP
 	free, err := net.ListenTCP("tcp", &net.TCPAddr{IP: ip})
 	if err != nil {
 		return znode.Worker{}, err

@@ -109,10 +109,15 @@ func (p *process) connect(ctx context.Context, t target) (*zkconn.Session, error
 	s, err := zkconn.Dial(ctx, zkconn.Config{
 		Servers: t.servers, Timeout: t.timeout, Auth: auth, TLS: tlsConfig, Logger: p.log,
 	})
-	if err != nil && !unreachable(err) { // refused before it was tried
-		return nil, &problem{errUsage, err, "write host:port,host:port in --servers or MUSTER_SERVERS"}
+	return s, undialled(err)
+}
+
+// undialled gives its kind to an error of zkconn.Dial that came before anything was tried.
+func undialled(err error) error {
+	if err == nil || unreachable(err) {
+		return err
 	}
-	return s, err
+	return &problem{errUsage, err, "write host:port,host:port in --servers or MUSTER_SERVERS"}
 }
 
 // tlsConfig is nil without TLS files. Server names are verified.

@@ -44,6 +44,9 @@ is over it takes the request back and names them.`,
 }
 
 func runTerminate(ctx context.Context, p *process, o terminateOptions, name string) error {
+	if o.timeout <= 0 {
+		return usagef(o.again(name)+" --timeout 1m", "--timeout %s gives the workers no time to leave", o.timeout)
+	}
 	if why := p.mayNotAsk(); why != "" && !o.yes {
 		return usagef(o.again(name)+" --yes", "%s, and --yes was not given", why)
 	}
@@ -140,7 +143,7 @@ func terminated(err error, at, stack string) error {
 	case errors.Is(err, plan.ErrAlreadyDone):
 		return &problem{err: fmt.Errorf("there is no job at %s", at), next: "muster status shows what is there"}
 	case errors.Is(err, zkstate.ErrStillLive):
-		return &problem{errIncomplete, err, "muster status " + at + " shows them; the job is open again"}
+		return &problem{errIncomplete, err, "muster status " + at + " shows them; the job is open again, but workers that were asked end when their grace is over"}
 	case errors.Is(err, zkstate.ErrOtherStack):
 		return &problem{errDeclined, err, fmt.Sprintf("this is stack %s; to terminate it all the same, name its owner: --stack NAME", cmp.Or(stack, "(none)"))}
 	case errors.Is(err, zkstate.ErrNotTerminable):

@@ -62,6 +62,23 @@ func parseServer(entry string) (server, error) {
 	return server{host, port}, nil
 }
 
+// LocalIP is the address of this machine that faces the first of the servers whose name resolves. Nothing is sent. Errors are those
+// of Dial.
+func LocalIP(list []string) (net.IP, error) {
+	servers, err := parseServers(list)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range servers {
+		var facing net.Conn
+		if facing, err = net.Dial("udp", s.String()); err == nil {
+			defer facing.Close()
+			return facing.LocalAddr().(*net.UDPAddr).IP, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
+}
+
 // endpoint is one address of a server; err is set if its name did not resolve.
 type endpoint struct {
 	server server

@@ -94,6 +94,24 @@ func TestServerListIsChecked(t *testing.T) {
 	}
 }
 
+// TestLocalIP takes the list of servers as Dial does, and needs nobody to listen there.
+func TestLocalIP(t *testing.T) {
+	for list, want := range map[string]string{
+		"127.0.0.1":                          "127.0.0.1",
+		"nobody.invalid:2181,127.0.0.1:2181": "127.0.0.1",
+	} {
+		if ip, err := zkconn.LocalIP(strings.Split(list, ",")); err != nil || ip.String() != want {
+			t.Errorf("%s: %v, %v; want %s", list, ip, err, want)
+		}
+	}
+	if _, err := zkconn.LocalIP([]string{"nobody.invalid:2181"}); !errors.Is(err, zkconn.ErrUnreachable) {
+		t.Errorf("a name that nobody has: %v", err)
+	}
+	if _, err := zkconn.LocalIP([]string{"127.0.0.1:2181/chroot"}); err == nil || errors.Is(err, zkconn.ErrUnreachable) {
+		t.Errorf("a path: %v", err)
+	}
+}
+
 func TestSessionTimeoutMustFitTheProtocol(t *testing.T) {
 	for _, d := range []time.Duration{-time.Second, time.Microsecond, 25 * 24 * time.Hour} {
 		if _, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: one.Addrs(), Timeout: d}); err == nil {
