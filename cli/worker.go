@@ -213,7 +213,7 @@ func (p *process) verdict(ctx context.Context, o workerOptions, err error) error
 	default:
 		p.complain(ctx, e.Err)
 	}
-	if over || code == codeUsage || len(o.command) > 0 && !(p.flags.quiet && code == 0) {
+	if over || code != 0 || !p.flags.quiet {
 		fmt.Fprintf(p.err, "muster: exit %d is %s: %s\n", code, whose, printable(text))
 	}
 	return finding(code)

@@ -78,14 +78,15 @@ var (
 	ErrHealth = errors.New("nothing can be served there")
 	// ErrTerminated means that the workers of the job were asked to stop. Exit as after SIGTERM.
 	ErrTerminated = errors.New("the workers of the job were asked to stop")
-	// ErrSignal means that a signal came before the command was started. Exit as if it had ended the process.
-	ErrSignal = errors.New("stopped before the command was started")
+	// ErrSignal means that a signal came before the command was started, or to a worker that has none. Exit as if it had ended
+	// the process.
+	ErrSignal = errors.New("stopped while no command ran")
 )
 
 // signalError is ErrSignal.
 type signalError syscall.Signal
 
 func (e signalError) Error() string {
-	return fmt.Sprintf("%v by %s", ErrSignal, signalName(syscall.Signal(e)))
+	return fmt.Sprintf("stopped by %s while no command ran", signalName(syscall.Signal(e)))
 }
 func (e signalError) Unwrap() error { return ErrSignal }
