@@ -9,7 +9,8 @@
 #
 # MUSTER_SERVERS and JOB say what to join; ROOT, START, GRACE, ADVERTISE and HTTP are optional. Who the worker is comes from
 # MUSTER_IDENTITY, or from the index that Kubernetes or Slurm gives the container. MUSTER_RUN names the run, if it has a name: a
-# container that is started again after that run has completed ends with 0, and does not join the next.
+# container that is started again after that run has completed ends with 0, and does not join the next. A run that failed is
+# cleared away by muster apply; until then workers of another run wait.
 set -eu
 
 usage() {
