@@ -67,7 +67,7 @@ The last line on standard error says whose the exit code is.`,
 	fs.StringVar(&o.run, "run", "", "`NAME` of this run, such as build/1234: it is not joined again once it has completed (MUSTER_RUN)")
 	fs.StringVar(&o.start, "start", string(wrap.StartJoined), "start the command `WHEN`: joined, all (have joined) or barrier (all are live)")
 	fs.StringVar(&o.takeover, "takeover", "wait", "`DO` that while an older process is this worker: wait or fail")
-	fs.StringVar(&o.onLoss, "on-loss", string(wrap.LossRejoin), "`DO` that when the session is lost: rejoin, or stop the command")
+	fs.StringVar(&o.onLoss, "on-loss", string(wrap.LossRejoin), "`DO` that when the session is lost: rejoin, or stop, which kills the command at once")
 	fs.DurationVar(&o.grace, "grace", 30*time.Second, "kill the command if it has not ended so long after it was asked to")
 	fs.DurationVar(&o.joinTimeout, "join-timeout", 0, "wait so long for the job, for a place and for all; default: what the job says")
 	fs.StringVar(&o.http, "http", "", "serve /live, /ready and /metrics at `ADDR`")
