@@ -72,10 +72,10 @@ func (s *Store) terminate(ctx context.Context, path, g string, timeout time.Dura
 	defer cancel()
 	requested := false
 	for {
-		err := s.deleteIdle(patience, path, g)
+		err := s.deleteIdle(ctx, path, g)
 		if errors.Is(err, ErrStillLive) {
 			requested = true
-			if err = s.request(patience, path, g, job.Terminating); err == nil {
+			if err = s.request(ctx, path, g, job.Terminating); err == nil {
 				err = s.awaitIdle(patience, path, waiting)
 			}
 			if err == nil {

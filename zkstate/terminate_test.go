@@ -76,6 +76,9 @@ func TestTerminateGivesUp(t *testing.T) {
 	if err := <-left; err != nil {
 		t.Error(err)
 	}
+	if err := b.store.Terminate(t.Context(), j.Path(), time.Nanosecond, nil); !errors.Is(err, zkstate.ErrStillLive) {
+		t.Errorf("terminate without time: %v", err)
+	}
 	o, err := b.store.Look(t.Context(), j.Path())
 	if err != nil || o.Record.State != job.Open || o.Status() != plan.Degraded {
 		t.Errorf("observed %+v, %v; want an open, degraded job", o, err)

@@ -64,30 +64,32 @@ func (r *Reader) Workers(ctx context.Context, jobPath string) ([]Worker, error) 
 	if err := r.session.Sync(ctx, jobPath); err != nil {
 		return nil, err
 	}
-	live, err := r.infos(ctx, jobPath)
+	byIdentity := map[string]Worker{}
+	o, err := r.Look(ctx, jobPath)
+	if err == nil && o != nil && o.Record != nil && o.Joined > 0 {
+		err = r.joined(ctx, o, byIdentity)
+	}
 	if err != nil {
 		return nil, err
 	}
-	byIdentity := map[string]Worker{}
+	live, err := r.infos(ctx, jobPath) // last: else who joins meanwhile would seem to be lost
+	if err != nil {
+		return nil, err
+	}
 	for _, l := range live {
 		if l.stat.EphemeralOwner == 0 {
 			continue
 		}
-		info, err := znode.DecodeWorker(l.body)
-		if err != nil {
-			info = znode.Worker{ID: -1}
-		}
 		name, _ := znode.StripProtected(l.name)
-		byIdentity[name] = Worker{Identity: name, ID: info.ID, Live: true, Info: info}
-	}
-	o, err := r.Look(ctx, jobPath)
-	if err != nil {
-		return nil, err
-	}
-	if o != nil && o.Record != nil && o.Joined > 0 {
-		if err := r.joined(ctx, o, byIdentity); err != nil {
-			return nil, err
+		w, known := byIdentity[name]
+		if !known || w.ID == -1 {
+			if w.Info, err = znode.DecodeWorker(l.body); err != nil {
+				w.Info = znode.Worker{ID: -1}
+			}
+			w.Identity, w.ID = name, w.Info.ID
 		}
+		w.Live = true
+		byIdentity[name] = w
 	}
 	workers := make([]Worker, 0, len(byIdentity))
 	for _, w := range byIdentity {
@@ -115,8 +117,7 @@ func (r *Reader) joined(ctx context.Context, o *plan.Observed, workers map[strin
 		byCzxid[e.stat.Czxid] = e
 	}
 	for _, c := range claims {
-		w := workers[c.name]
-		w.Identity, w.ID = c.name, -1
+		w := Worker{Identity: c.name, ID: -1}
 		if w.Claim, err = znode.DecodeClaim(c.body); err != nil {
 			w.Claim = znode.Claim{}
 		}
