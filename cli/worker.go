@@ -137,6 +137,9 @@ func runWorker(ctx context.Context, p *process, o workerOptions) error {
 	if errors.Is(ending.Err, wrap.ErrHealth) {
 		ending.Err = usagef("give --http an address of this machine that is free, such as 127.0.0.1:8080", "--http %s: %w", o.http, ending.Err)
 	}
+	if errors.Is(ending.Err, worker.ErrSessionLost) {
+		ending.Err = &problem{nil, ending.Err, "start the worker again: it takes up its id"}
+	}
 	return &ended{ending}
 }
 

@@ -81,9 +81,9 @@ func (m *Member) Barrier(ctx context.Context, b Barrier) error {
 }
 
 // StartBarrier is passed once in a generation, when all N workers are alive at one instant. Who is restarted later passes at
-// once.
-func (m *Member) StartBarrier(ctx context.Context) error {
-	return m.barrier(ctx, Barrier{Name: znode.StartBarrier, Round: new(int), Live: true})
+// once. After timeout, from the call, it is aborted for everybody and for good; 0 is the job's barrier timeout.
+func (m *Member) StartBarrier(ctx context.Context, timeout time.Duration) error {
+	return m.barrier(ctx, Barrier{Name: znode.StartBarrier, Round: new(int), Live: true, Timeout: timeout})
 }
 
 func (m *Member) barrier(ctx context.Context, b Barrier) error {

@@ -276,7 +276,7 @@ func TestLiveArrivalEndsWithTheSession(t *testing.T) {
 	ms := []*worker.Member{m, join(t, j, "w-1"), join(t, j, "w-2")}
 	dir := roundDir(m, znode.StartBarrier, 0)
 	start := func(m *worker.Member) <-chan error {
-		return call(func() error { return m.StartBarrier(t.Context()) })
+		return call(func() error { return m.StartBarrier(t.Context(), 0) })
 	}
 	dead := start(m)
 	awaitArrivals(t, observer, dir, 1)

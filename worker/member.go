@@ -14,7 +14,7 @@ type Member struct {
 	ID         int
 	Identity   string
 	Generation string
-	Job        job.Job // as recorded when it joined
+	Job        job.Job // as recorded when it joined, with the defaults of what the record does not say
 
 	session *zkconn.Session
 	acl     []zkconn.ACL

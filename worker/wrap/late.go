@@ -13,9 +13,6 @@ import (
 // What the members wait for together has one time limit, in however many sessions: it passes also while the session is lost
 // and nobody can be asked. What then became of it is not known.
 
-// unsaid is the limit where the job's record says none.
-const unsaid = 100 * time.Second
-
 // lateError is ErrLate of a request, and says what is not known.
 type lateError string
 
@@ -33,7 +30,7 @@ func (s *seat) waitAll(ctx context.Context, limit time.Duration) error {
 // what is what f would have told.
 func (s *seat) within(ctx context.Context, limit time.Duration, f func(context.Context, *worker.Member) error, what string) error {
 	m, _, _ := s.now()
-	most := cmp.Or(time.Duration(m.Job.Timeouts.Join), unsaid)
+	most := time.Duration(m.Job.Timeouts.Join)
 	if limit == 0 || limit > most {
 		limit = most
 	}
@@ -47,7 +44,7 @@ func (s *seat) within(ctx context.Context, limit time.Duration, f func(context.C
 
 // barrier waits at a barrier.
 func (s *seat) barrier(ctx context.Context, b worker.Barrier) error {
-	return s.arrive(ctx, b.Timeout, func(_ context.Context, m *worker.Member, remains time.Duration) error {
+	return s.arrive(ctx, b.Timeout, func(m *worker.Member, remains time.Duration) error {
 		if b.Round == nil { // chosen once: what is repeated after a lost session is the same round
 			next, err := m.NextRound(ctx, b.Name)
 			if err != nil {
@@ -65,35 +62,29 @@ func (s *seat) barrier(ctx context.Context, b worker.Barrier) error {
 	})
 }
 
-// startBarrier waits at the start barrier. It aborts it in its first session only: in a later one the whole of the job's barrier
-// timeout would begin anew, so that it gives up alone.
+// startBarrier waits at the start barrier.
 func (s *seat) startBarrier(ctx context.Context) error {
-	first, _, _ := s.now()
-	return s.arrive(ctx, 0, func(patience context.Context, m *worker.Member, _ time.Duration) error {
-		if m == first {
-			return m.StartBarrier(ctx)
-		}
-		return m.StartBarrier(patience)
-	}, func() string { return "the start barrier" })
+	return s.arrive(ctx, 0, func(m *worker.Member, remains time.Duration) error { return m.StartBarrier(ctx, remains) },
+		func() string { return "the start barrier" })
 }
 
 // arrive calls f, which waits at the barrier that is called which. Its patience ends with the limit, and so does the waiting for
 // a session; f aborts the round when what remains of the limit has passed. Without a session nobody can do that: then it
 // gives up alone.
 func (s *seat) arrive(ctx context.Context, limit time.Duration,
-	f func(patience context.Context, m *worker.Member, remains time.Duration) error, which func() string,
+	f func(m *worker.Member, remains time.Duration) error, which func() string,
 ) error {
 	first, _, _ := s.now()
-	limit = cmp.Or(limit, time.Duration(first.Job.Timeouts.Barrier), unsaid)
+	limit = cmp.Or(limit, time.Duration(first.Job.Timeouts.Barrier))
 	begun := time.Now()
 	patience, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	err := s.do(patience, func(patience context.Context, m *worker.Member) error {
+	err := s.do(patience, func(_ context.Context, m *worker.Member) error {
 		remains := limit
 		if m != first {
 			remains = max(limit-since(begun), precision)
 		}
-		return f(patience, m, remains)
+		return f(m, remains)
 	})
 	return late(patience, err, func() string {
 		return fmt.Sprintf("waited %s at %s, and its outcome is not known: this worker lost its session with ZooKeeper, "+
