@@ -171,7 +171,6 @@ func (f *fleet) round(n int) costs {
 	c.settle = f.timed(func() error { f.armed(standing + 2*(n-2)); return nil })
 	c.raw = raw.plus(f.raw(n, j.Root+"/raw-1", false)).by(2) // the machine changes while we measure
 	c.bare = f.raw(n, j.Root+"/bare", true)
-	c.bare = f.raw(n, j.Root+"/bare", true)
 
 	c.wait, c.woken = f.held(n-1, 1, func(i int) error { return ms[i].WaitAll(f.b.Context()) }, func() error { return join(n - 1) })
 	c.events = f.events(n, j.Root+"/event")

@@ -47,8 +47,8 @@ func (m *Member) replaced() error {
 	return fmt.Errorf("%w: another process is worker %d (%s) now", ErrFenced, m.ID, m.Identity)
 }
 
-// calm is how much time there is, for each worker of a job, for what members do after they have joined and nobody waits for.
-// Thousands join the sooner if they do not begin with that at once.
+// calm is how long members wait with what nobody waits for, for each worker of the job, and again how long they take to begin with
+// it one after the other. Thousands who join at once have joined by then.
 const calm, longestCalm = 500 * time.Microsecond, 5 * time.Second
 
 // start watches until the membership ends, or until Leave, Complete or Rejoin, which wait for it.
@@ -73,7 +73,8 @@ func (m *Member) start() *Member {
 
 // calmed waits for this worker's turn, at random. It is false if the membership ended first.
 func (m *Member) calmed() bool {
-	turn := time.NewTimer(rand.N(min(calm*time.Duration(m.Job.Workers), longestCalm)))
+	all := min(calm*time.Duration(m.Job.Workers), longestCalm)
+	turn := time.NewTimer(all + rand.N(all))
 	defer turn.Stop()
 	select {
 	case <-turn.C:
