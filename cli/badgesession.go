@@ -54,7 +54,7 @@ func (b *badge) sessionTimeout(ctx context.Context, s *zkconn.Session) (time.Dur
 		case err != nil:
 			return 0, err
 		case o != nil && o.Record != nil:
-			return time.Duration(o.Record.Job.Timeouts.Session), nil
+			return time.Duration(cmp.Or(o.Record.Job.Timeouts.Session, job.DefaultSessionTimeout)), nil
 		case o != nil:
 			return s.Timeout(), nil // Join says what is wrong
 		}

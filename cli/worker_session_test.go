@@ -121,7 +121,7 @@ func TestASessionThatIsOfNoUseIsClosed(t *testing.T) {
 		says  string
 	}{
 		"no_job":    {"nope", nil, 74, "waited 5s for"},
-		"no_record": {"j0", func(op int32, _ []byte) bool { return op == zkserver.OpGetData }, 70, "the time to join is over"},
+		"no_record": {"j0", func(op int32, _ []byte) bool { return op == zkserver.OpGetData }, 70, "time is over"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			proxy := slowProxy(t, 0)

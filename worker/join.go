@@ -22,9 +22,10 @@ import (
 //	<job>/<identity>              ephemeral    live
 //
 // That is one transaction, which checks the gate: a process that dies at any moment has either joined or written
-// nothing. The first worker also makes the folders in it, so that a generation is of the run that its first worker has named. Only this transaction creates below id, nothing below N is ever deleted there, and an aborted
-// transaction gives its number back; so ids have no gap, and the claim makes an identity take one only once. The id
-// itself is put into the live znode afterwards, by the member, for those who list it.
+// nothing. The first worker also makes the folders in it, so that a generation is of the run that its first worker has
+// named. Only this transaction creates below id, nothing below N is ever deleted there, and an aborted transaction gives
+// its number back; so ids have no gap, and the claim makes an identity take one only once. The id itself is put into the
+// live znode afterwards, by the member, for those who list it.
 
 // errAgain means that what was read no longer holds: start again from the Record.
 var errAgain = errors.New("the job's znodes do not fit together")
@@ -101,6 +102,7 @@ func (j *join) read(ctx context.Context) error {
 		return err
 	}
 	t := &rec.Job.Timeouts // other programs may write none
+	t.Session = cmp.Or(t.Session, job.DefaultSessionTimeout)
 	t.Join, t.Barrier = cmp.Or(t.Join, job.DefaultJoinTimeout), cmp.Or(t.Barrier, job.DefaultBarrierTimeout)
 	j.rec, j.mzxid = rec, stat.Mzxid
 	if j.acl, err = zkstate.ParseACL(rec.ACL); err != nil {

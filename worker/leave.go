@@ -21,9 +21,9 @@ import (
 // A process that dies before the commit has crashed as any other; if the last one dies after it, the job stays completed until
 // the next apply.
 
-// ErrUnfinished means that this worker has completed, as the last of all, but could not do what on_complete says. Apply does
-// it.
-var ErrUnfinished = errors.New("completed as the last, but could not put the job back; the next apply does")
+// ErrUnfinished means that this worker has completed, but could not see to it that what on_complete says is done, if all have.
+// Apply does it.
+var ErrUnfinished = errors.New("completed, but could not do what on_complete says; the next apply does")
 
 // End is how the command of a worker that leaves has ended, as far as it is known.
 type End struct {
@@ -59,10 +59,7 @@ func (m *Member) Complete(ctx context.Context, exit int) error {
 	if !last {
 		return nil
 	}
-	if err := m.finish(ctx, m.session); err != nil {
-		return fmt.Errorf("%w: %v", ErrUnfinished, err)
-	}
-	return nil
+	return m.finish(ctx, m.session)
 }
 
 // part writes claim, which ends the membership. Last says that with it all N have completed.
@@ -147,11 +144,14 @@ func (m *Member) parted(ctx context.Context) (last bool, err error) {
 	return false, err
 }
 
-// finish does what on_complete says, if all have completed and nobody did it before.
+// finish does what on_complete says, if all have completed and nobody did it before. Its error is ErrUnfinished.
 func (m *Member) finish(ctx context.Context, s *zkconn.Session) error {
 	store, err := zkstate.NewStore(s, zkstate.Config{At: time.Now()})
-	if err != nil {
-		return err
+	if err == nil {
+		err = store.Finish(ctx, m.Job.Path(), m.Generation)
 	}
-	return store.Finish(ctx, m.Job.Path(), m.Generation)
+	if err != nil {
+		return fmt.Errorf("%w: %v", ErrUnfinished, err)
+	}
+	return nil
 }

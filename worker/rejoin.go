@@ -62,7 +62,11 @@ func (m *Member) resume(ctx context.Context, s *zkconn.Session) (*Member, error)
 	resumed := claim.Nonce == m.resuming
 	switch {
 	case parted && m.parting.State == znode.Done:
-		return nil, errors.Join(&DoneError{Exit: *m.parting.Exit}, m.finish(ctx, s))
+		done := &DoneError{Exit: *m.parting.Exit}
+		if err := m.finish(ctx, s); err != nil {
+			return nil, fmt.Errorf("%w: %w", done, err)
+		}
+		return nil, done
 	case gone:
 		return nil, m.generationEnded()
 	case stat.Version != m.version && !parted && !resumed:

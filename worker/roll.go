@@ -131,8 +131,8 @@ func (m *Member) awaitRoll(ctx context.Context) {
 // unwritten is how long Roll waits for a roll once all have joined: whoever was to write it may have died.
 const unwritten = 10 * time.Second
 
-// Roll returns all N workers by id, each under the address that it had when all had joined; it waits until all have joined. It costs one
-// read, of what the last to join has written. Only where that is too large, or was never written, it is Joined.
+// Roll returns all N workers by id, each under the address that it had when all had joined; it waits until all have joined. It
+// costs one read, of what the last to join has written. Only where that is too large, or was never written, it is Joined.
 func (m *Member) Roll(ctx context.Context) ([]Worker, error) {
 	if err := m.WaitAll(ctx); err != nil {
 		return nil, err

@@ -55,7 +55,7 @@ type Config struct {
 	Join   func(ctx context.Context) (*worker.Member, error)
 	Rejoin func(ctx context.Context, m *worker.Member) (*worker.Member, error) // after a lost session, under a new one
 
-	// Connected reports whether the newest member's session has a connection to a server. Health and metrics ask.
+	// Connected reports whether the newest member's session has a connection to a server. It must be there if HTTP is.
 	Connected func() bool
 
 	Signals <-chan os.Signal // see Signals
@@ -73,7 +73,7 @@ type Ending struct {
 // What keeps a worker from starting its command, or stops it, besides the errors of package worker.
 var (
 	// ErrLate means that time was over before the worker had joined, or while it had no session in which to ask.
-	ErrLate = errors.New("the time to join is over")
+	ErrLate = errors.New("time is over")
 	// ErrHealth means that the health server cannot listen at its address. Give it another one.
 	ErrHealth = errors.New("nothing can be served there")
 	// ErrTerminated means that the workers of the job were asked to stop. Exit as after SIGTERM.
