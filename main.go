@@ -38,6 +38,6 @@ func drainThenStop(signals <-chan os.Signal, stop context.CancelCauseFunc) {
 	first := cli.Stopped{Signal: (<-signals).(syscall.Signal)}
 	stop(first)
 	second := cli.Stopped{Signal: (<-signals).(syscall.Signal)}
-	fmt.Fprintf(os.Stderr, "muster: stopped at once by a second signal: %s; no report was written\n  next: muster plan shows what is left\n", second.Signal)
+	fmt.Fprintf(os.Stderr, "muster: stopped at once by a second signal: %s; reports may be missing\n  next: muster plan shows what is left, if this was an apply\n", second.Signal)
 	os.Exit(second.ExitCode())
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"muster/job"
+	"muster/plan"
 	"muster/zkstate"
 )
 
@@ -93,9 +94,9 @@ func (w where) unknown(name string, jobs []known) (string, error) {
 	}
 	switch {
 	case len(instances) > 0:
-		return "", usagef("muster explain "+shellWord(instances[0]), "%q is %s: %s", name, count(len(instances), "job"), enumerate(instances))
+		return "", usagef("muster explain "+plan.ShellWord(instances[0]), "%q is %s: %s", name, count(len(instances), "job"), enumerate(instances))
 	case near != "":
-		return "", usagef("muster explain "+shellWord(near), "no job is declared as %q: did you mean %s?", name, near)
+		return "", usagef("muster explain "+plan.ShellWord(near), "no job is declared as %q: did you mean %s?", name, near)
 	case job.CheckName(name) == nil && len(w.roots) == 1:
 		return job.Join(w.roots[0], name), nil
 	}
@@ -109,12 +110,4 @@ func enumerate(names []string) string {
 		return strings.Join(names, ", ")
 	}
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
-}
-
-// shellWord is an argument as one types it: an address may hold brackets and quotes.
-func shellWord(s string) string {
-	if !strings.ContainsAny(s, "[]\"'\\ $&|;<>()*?#~`") {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"muster/apply"
+	"muster/plan"
 	"muster/report"
 	"muster/zkstate"
 )
@@ -91,7 +92,7 @@ func argument(dir string) string {
 	if dir == "" {
 		return ""
 	}
-	return " " + shellWord(dir)
+	return " " + plan.ShellWord(dir)
 }
 
 func (o applyOptions) check() error {

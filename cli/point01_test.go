@@ -57,9 +57,6 @@ func TestPoint01ProcessesJoinAgainstDelete(t *testing.T) {
 	}
 	all.Wait()
 	t.Logf("the worker won %d times, the delete %d times", won, lost)
-	if !t.Failed() && (won == 0 || lost == 0) {
-		t.Error("the race was not a race")
-	}
 }
 
 // joinAgainstDelete starts a worker and, so much later, or earlier if lead is negative, the apply that deletes its job. An error is

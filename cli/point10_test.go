@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
+	"regexp"
 	"testing"
 )
 
@@ -35,8 +35,8 @@ func TestPoint10MarkdownOfFiveThousandJobs(t *testing.T) {
 		t.Errorf("%d bytes, want up to %d", len(text), most)
 	}
 	for i := range deletes {
-		name := fmt.Sprintf("%s/gone-%d", b.root, i)
-		if !strings.Contains(string(text)+" ", name) {
+		name := regexp.MustCompile(fmt.Sprintf(`%s/gone-%d\D`, regexp.QuoteMeta(b.root), i))
+		if !name.Match(text) {
 			t.Errorf("%s is not named", name)
 		}
 	}

@@ -118,7 +118,7 @@ func (p *process) writeReports(ctx context.Context, f reportFlags, run *report.R
 			unwritten = append(unwritten, &problem{kind: errUnwritten, err: fmt.Errorf("the %s report was not written: %w", t.kind, err)})
 		}
 	}
-	if f.required {
+	if f.required && !anew {
 		p.unwritten = unwritten
 	}
 	return unwritten

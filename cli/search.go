@@ -40,7 +40,8 @@ type where struct {
 }
 
 // search finds out where to look, and connects. The configuration where muster was started is read unless everything is
-// said without it and it is not part of the answer, and a broken one is left aside when the place is named: it must not keep an operator from looking.
+// said without it and it is not part of the answer, and a broken one is left aside when the place is named: it must not
+// keep an operator from looking.
 func (p *process) search(ctx context.Context, f searchFlags) (where, error) {
 	var w where
 	root := cmp.Or(f.root, p.environ.value("MUSTER_ROOT"))

@@ -94,12 +94,12 @@ func runTerminate(ctx context.Context, p *process, o terminateOptions, name stri
 
 // again is the command that asks for the same, as one types it.
 func (o terminateOptions) again(name string) string {
-	line := "muster terminate " + shellWord(name)
+	line := "muster terminate " + plan.ShellWord(name)
 	if o.root != "" {
-		line += " --root " + shellWord(o.root)
+		line += " --root " + plan.ShellWord(o.root)
 	}
 	if o.stack != "" {
-		line += " --stack " + shellWord(o.stack)
+		line += " --stack " + plan.ShellWord(o.stack)
 	}
 	return line
 }
@@ -147,7 +147,7 @@ func terminated(err error, at, stack string) error {
 	case errors.Is(err, zkstate.ErrOtherStack):
 		return &problem{errDeclined, err, fmt.Sprintf("this is stack %s; to terminate it all the same, name its owner: --stack NAME", cmp.Or(stack, "(none)"))}
 	case errors.Is(err, zkstate.ErrNotTerminable):
-		return &problem{err: err, next: "muster explain " + shellWord(at) + " lists what is there"}
+		return &problem{err: err, next: "muster explain " + plan.ShellWord(at) + " lists what is there"}
 	case errors.Is(err, zkstate.ErrProtected):
 		return &problem{errDeclined, err, "apply it without protect first"}
 	case errors.Is(err, plan.ErrMoved), errors.Is(err, plan.ErrUnknown):

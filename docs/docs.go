@@ -1,4 +1,4 @@
-// Package docs holds the pages of this folder that muster itself can print. It reads nothing else.
+// Package docs holds the pages of this folder that muster itself can print.
 package docs
 
 import "embed"

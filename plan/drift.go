@@ -273,7 +273,7 @@ func (f Finding) Proceed() string {
 		}
 		return "muster apply"
 	case DriftChanged:
-		explain := "muster explain " + shellWord(r.Address()) + " shows it"
+		explain := "muster explain " + ShellWord(r.Address()) + " shows it"
 		if len(r.Changes()) > 0 {
 			return explain + "; muster apply writes what is declared"
 		}

@@ -37,14 +37,14 @@ func (r Row) fill(text string) string {
 		return text
 	}
 	return strings.NewReplacer(
-		"{address}", shellWord(r.Address()), "{name}", r.Name(), "{owner}", r.owner(), "{status}", string(r.Old.Status()),
+		"{address}", ShellWord(r.Address()), "{name}", r.Name(), "{owner}", r.owner(), "{status}", string(r.Old.Status()),
 		"{live}", r.liveText(), "{or terminate}", r.orTerminate(), "{problem}", r.problem(), "{sure}", r.sure(),
 		"{unprotect}", r.unprotect(), "{unmanaged}", r.unmanaged(),
 	).Replace(text)
 }
 
-// shellWord is an argument as one types it: an address may hold brackets and quotes.
-func shellWord(s string) string {
+// ShellWord is an argument as one types it: an address may hold brackets and quotes.
+func ShellWord(s string) string {
 	if !strings.ContainsAny(s, "[]\"'\\ $&|;<>()*?#~`") {
 		return s
 	}
