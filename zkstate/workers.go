@@ -64,32 +64,33 @@ func (r *Reader) Workers(ctx context.Context, jobPath string) ([]Worker, error) 
 	if err := r.session.Sync(ctx, jobPath); err != nil {
 		return nil, err
 	}
+	live, err := r.infos(ctx, jobPath)
+	if err != nil {
+		return nil, err
+	}
 	byIdentity := map[string]Worker{}
-	o, err := r.Look(ctx, jobPath)
-	if err == nil && o != nil && o.Record != nil && o.Joined > 0 {
-		err = r.joined(ctx, o, byIdentity)
-	}
-	if err != nil {
-		return nil, err
-	}
-	live, err := r.infos(ctx, jobPath) // last: else who joins meanwhile would seem to be lost
-	if err != nil {
-		return nil, err
-	}
 	for _, l := range live {
 		if l.stat.EphemeralOwner == 0 {
 			continue
 		}
-		name, _ := znode.StripProtected(l.name)
-		w, known := byIdentity[name]
-		if !known || w.ID == -1 {
-			if w.Info, err = znode.DecodeWorker(l.body); err != nil {
-				w.Info = znode.Worker{ID: -1}
-			}
-			w.Identity, w.ID = name, w.Info.ID
+		info, err := znode.DecodeWorker(l.body)
+		if err != nil {
+			info = znode.Worker{ID: -1}
 		}
-		w.Live = true
-		byIdentity[name] = w
+		name, _ := znode.StripProtected(l.name)
+		byIdentity[name] = Worker{Identity: name, ID: info.ID, Live: true, Info: info}
+	}
+	o, err := r.Look(ctx, jobPath)
+	if err != nil {
+		return nil, err
+	}
+	if o != nil && o.Record != nil && o.Joined > 0 {
+		if err := r.joined(ctx, o, byIdentity); err != nil {
+			return nil, err
+		}
+		if err := r.revive(ctx, jobPath, byIdentity); err != nil {
+			return nil, err
+		}
 	}
 	workers := make([]Worker, 0, len(byIdentity))
 	for _, w := range byIdentity {
@@ -99,6 +100,21 @@ func (r *Reader) Workers(ctx context.Context, jobPath string) ([]Worker, error) 
 		return cmp.Or(cmp.Compare(uint(a.ID), uint(b.ID)), cmp.Compare(a.Identity, b.Identity)) // -1 sorts last
 	})
 	return workers, nil
+}
+
+// revive looks again for who seems to be lost: it may have joined after the live were read.
+func (r *Reader) revive(ctx context.Context, jobPath string, workers map[string]Worker) error {
+	now, _, err := r.session.Children(ctx, jobPath)
+	if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
+		return err
+	}
+	for _, name := range now {
+		if w := workers[name]; w.Claim.State == znode.In {
+			w.Live = true
+			workers[name] = w
+		}
+	}
+	return nil
 }
 
 // joined adds claims and ids. A claim and its id were created by one transaction, so their czxid is the same number.
@@ -117,7 +133,8 @@ func (r *Reader) joined(ctx context.Context, o *plan.Observed, workers map[strin
 		byCzxid[e.stat.Czxid] = e
 	}
 	for _, c := range claims {
-		w := Worker{Identity: c.name, ID: -1}
+		w := workers[c.name]
+		w.Identity, w.ID = c.name, -1
 		if w.Claim, err = znode.DecodeClaim(c.body); err != nil {
 			w.Claim = znode.Claim{}
 		}
