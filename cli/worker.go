@@ -49,14 +49,14 @@ The last line on standard error says whose the exit code is.`,
 		Example: `  muster worker --job ingest -- ./ingest.sh
   muster worker --job etl -- sh -c 'load && muster barrier go --round 1 && run'
   muster worker --job ingest --root /jobs/prod --identity worker-0`,
-		Args:              func(cmd *cobra.Command, args []string) error { return p.unless(cmd, afterDash(cmd, args)) },
-		PersistentPreRunE: func(cmd *cobra.Command, args []string) error { return p.unless(cmd, p.start(cmd, args)) },
+		Args:              func(cmd *cobra.Command, args []string) error { return p.refusal(cmd, afterDash(cmd, args)) },
+		PersistentPreRunE: func(cmd *cobra.Command, args []string) error { return p.refusal(cmd, p.start(cmd, args)) },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.command, o.declared = args, cmd.Flags().Changed("file")
 			return p.verdict(cmd.Context(), o, runWorker(cmd.Context(), p, o))
 		},
 	}
-	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return p.unless(cmd, flagError(cmd, nil, err)) })
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return p.refusal(cmd, flagError(cmd, nil, err)) })
 	fs := cmd.Flags()
 	fs.StringVar(&o.job, "job", "", "`NAME` of the job")
 	fs.StringVar(&o.root, "root", "", "znode `PATH` that the job is below (MUSTER_ROOT); default "+job.DefaultRoot)
@@ -188,8 +188,8 @@ func joinedAs(m *worker.Member) string {
 	return fmt.Sprintf("joined %s as worker %d of %d: %s", m.Job.Path(), m.ID, m.Job.Workers, m.Identity)
 }
 
-// unless is err's verdict where a worker's arguments were not even understood: whoever reads the last line finds it there too.
-func (p *process) unless(cmd *cobra.Command, err error) error {
+// refusal is err's verdict where a worker's arguments were not even understood: whoever reads the last line finds it there too.
+func (p *process) refusal(cmd *cobra.Command, err error) error {
 	if err == nil {
 		return nil
 	}
