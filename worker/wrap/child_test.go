@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // childVariable makes this test binary a command to be wrapped; its value is a behaviour, see child.
@@ -91,7 +92,8 @@ func leaveBehind(behaviour string) {
 // wrapped is a child under an overseer.
 type wrapped struct {
 	t      *testing.T
-	out    *bufio.Reader
+	pipe   *os.File
+	out    *bufio.Reader // of the pipe
 	launch launch
 }
 
@@ -108,19 +110,25 @@ func prepare(t *testing.T, behaviour string) *wrapped {
 		t.Fatal(err)
 	}
 	environ := append(os.Environ(), childVariable+"="+behaviour, "GORACE=atexit_sleep_ms=0") // it would sleep for a second
-	return &wrapped{t, bufio.NewReader(r), launch{self, []string{self}, environ, "", []*os.File{nil, w, os.Stderr}}}
+	return &wrapped{t, r, bufio.NewReader(r), launch{self, []string{self}, environ, "", []*os.File{nil, w, os.Stderr}}}
 }
 
 // says waits for a line of the child's output that starts so, and returns the rest.
 func (w *wrapped) says(start string) string {
 	w.t.Helper()
+	if err := w.pipe.SetReadDeadline(time.Now().Add(long)); err != nil {
+		w.t.Fatal(err)
+	}
+	var said []string
 	for {
 		line, err := w.out.ReadString('\n')
-		if err != nil && err != io.EOF || line == "" {
-			w.t.Fatalf("the command never said %q: %v", start, err)
-		}
-		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), start); ok {
+		line = strings.TrimSpace(line)
+		if rest, ok := strings.CutPrefix(line, start); ok {
 			return strings.TrimSpace(rest)
+		}
+		said = append(said, line)
+		if err != nil {
+			w.t.Fatalf("the command never said %q, only %q: %v", start, said, err)
 		}
 	}
 }

@@ -109,7 +109,7 @@ func TestALossWhileWaitingToStart(t *testing.T) {
 	t.Parallel()
 	f, p := newField(t, 2), newProxy(t)
 	w := wearAt(f, "w0", "obeys:0", p.Addr(), starting(StartBarrier))
-	await(t, "it joins", func() bool { return f.look().Live == 1 })
+	<-w.joined
 	lose(p, f)
 	wear(f, "w1", "obeys:0", starting(StartBarrier)).says("ready")
 	w.says("ready")
@@ -132,7 +132,7 @@ func TestALossBeforeItIsIdle(t *testing.T) {
 			return context.Cause(ctx)
 		}
 	})
-	await(t, "it joins", func() bool { return f.look().Live == 1 })
+	<-w.joined
 	lose(p, f)
 	await(t, "it joins again", func() bool { return f.look().Live == 1 })
 	wear(f, "w1", "obeys:0").says("ready")

@@ -3,6 +3,7 @@ package wrap
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"strings"
@@ -81,7 +82,10 @@ func wearAt(f *field, identity, behaviour, server string, edits ...func(*Config)
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		w.ending <- Run(f.t.Context(), c)
+		e := Run(f.t.Context(), c)
+		w.ending <- e
+		fmt.Fprintf(w.launch.files[1], "over: %+v\n", e)
+		w.launch.files[1].Close() // so that who waits for the command to say something is told
 		for _, s := range sessions {
 			s.Close()
 		}
