@@ -112,28 +112,6 @@ func below(root string) string {
 	return " below " + root
 }
 
-// join opens a session, creates the job if it is declared and missing, and joins.
-func (b *badge) join(ctx context.Context) (*worker.Member, error) {
-	s, err := b.connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	b.session.Store(s)
-	if b.cfg != nil {
-		if err := b.create(ctx); err != nil {
-			return nil, err
-		}
-	}
-	m, err := worker.Join(ctx, s, b.config)
-	if err == nil && time.Duration(m.Job.Timeouts.Session) != b.target.timeout { // it waited, and joined another generation
-		m, err = b.rejoin(ctx, m)
-	}
-	if err == nil && !b.quiet {
-		fmt.Fprintln(b.p.err, joinedAs(m))
-	}
-	return m, err
-}
-
 // create commits what a plan would for the missing job alone. A job that is there stays as it is.
 func (b *badge) create(ctx context.Context) error {
 	store, err := zkstate.NewStore(b.session.Load(), b.p.storeConfig(b.cfg.Home, b.cfg.Stack, b.cfg.ZooKeeper.ACL))

@@ -14,6 +14,50 @@ import (
 	"muster/zkstate/znode"
 )
 
+// join joins, anew if the session is lost on the way. It then has as much time to find a server again as the job has to be
+// created.
+func (b *badge) join(ctx context.Context) (*worker.Member, error) {
+	var limit time.Time
+	for {
+		m, err := b.attempt(ctx)
+		lost := errors.Is(err, zkconn.ErrSessionLost)
+		if !lost && !(errors.Is(err, zkconn.ErrUnreachable) && time.Now().Before(limit)) || ctx.Err() != nil {
+			return m, err
+		}
+		if lost {
+			limit = time.Now().Add(b.limit())
+		}
+		b.p.log.Warn("the session is lost; joining again", "job", job.Join(b.config.Root, b.config.Job), "reason", err)
+	}
+}
+
+// attempt opens a session, creates the job if it is declared and missing, and joins.
+func (b *badge) attempt(ctx context.Context) (*worker.Member, error) {
+	s, err := b.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b.session.Store(s)
+	if b.cfg != nil {
+		if err := b.create(ctx); err != nil {
+			return nil, err
+		}
+	}
+	m, err := worker.Join(ctx, s, b.config)
+	if err == nil && time.Duration(m.Job.Timeouts.Session) != b.target.timeout { // it waited, and joined another generation
+		m, err = b.rejoin(ctx, m)
+	}
+	if err == nil && !b.quiet {
+		fmt.Fprintln(b.p.err, joinedAs(m))
+	}
+	return m, err
+}
+
+// limit is for how long a worker waits for a job that is not there.
+func (b *badge) limit() time.Duration {
+	return cmp.Or(b.patience, time.Duration(job.DefaultJoinTimeout))
+}
+
 // connect opens the session of a worker: a crashed one is gone after the time that the job says.
 func (b *badge) connect(ctx context.Context) (*zkconn.Session, error) {
 	s, err := b.p.connect(ctx, b.target)
@@ -63,7 +107,7 @@ func (b *badge) sessionTimeout(ctx context.Context, s *zkconn.Session) (time.Dur
 
 // await waits until somebody creates the job, or says what to do if nobody does.
 func (b *badge) await(ctx context.Context, s *zkconn.Session, created <-chan struct{}) error {
-	path, limit := job.Join(b.config.Root, b.config.Job), cmp.Or(b.patience, time.Duration(job.DefaultJoinTimeout))
+	path, limit := job.Join(b.config.Root, b.config.Job), b.limit()
 	if !b.told {
 		b.told = true
 		b.config.Waiting(fmt.Sprintf("the job to be created: %s (--root %s), for %s at most", path, b.config.Root, job.Duration(limit)))

@@ -110,6 +110,48 @@ func TestAWorkerThatWaitedTakesTheSessionTimeoutOfTheRecord(t *testing.T) {
 	}
 }
 
+// TestALossBeforeItHasJoined does not end the waiting, nor does it matter that no server is there for longer than a first connection
+// may take.
+func TestALossBeforeItHasJoined(t *testing.T) {
+	b := newBed(t, 0, "")
+	b.write(t, 0, b.job("a", "1s"))
+	b.ready(t)
+	first := b.command(servers.Connect(), "worker", "-q", "--job", "a", "--root", b.root, "--identity", "first", "--advertise", "127.0.0.1:7000", "--", "/bin/false")
+	expect(t, result(first), 1, "")
+	proxy := slowProxy(t, 0)
+	other := b.command(proxy.Addr(), "worker", "--job", "a", "--root", b.root, "--identity", "other", "--advertise", "127.0.0.1:7000")
+	other.Env = append(other.Env, "MUSTER_LOG=warn")
+	seen := onScreen(t, other)
+	seen.await(t, "waiting for a new generation")
+	proxy.Refuse(true)
+	proxy.Cut()
+	seen.await(t, "the session is lost; joining again")
+	seen.await(t, "gave up after 5s")
+	proxy.Refuse(false)
+	b.write(t, 0, b.job("a", "2s"))
+	b.ready(t)
+	seen.await(t, "as worker 0 of 2: other")
+}
+
+// TestATimeToJoinHoldsForAllSessions, also where none can be had any more.
+func TestATimeToJoinHoldsForAllSessions(t *testing.T) {
+	b := newBed(t, 0, "")
+	b.write(t, 0, b.job("a", "1s"))
+	b.ready(t)
+	first := b.command(servers.Connect(), "worker", "-q", "--job", "a", "--root", b.root, "--identity", "first", "--advertise", "127.0.0.1:7000", "--", "/bin/false")
+	expect(t, result(first), 1, "")
+	proxy := slowProxy(t, 0)
+	other := b.command(proxy.Addr(), "worker", "--job", "a", "--root", b.root, "--identity", "other", "--advertise", "127.0.0.1:7000", "--join-timeout", "9s")
+	seen := onScreen(t, other)
+	seen.await(t, "waiting for a new generation")
+	proxy.Refuse(true)
+	proxy.Cut()
+	_ = other.Wait() // the code tells
+	if code := other.ProcessState.ExitCode(); code != 8 || !strings.Contains(seen.String(), "time is over: zookeeper is unreachable") {
+		t.Errorf("code %d\n%s", code, seen)
+	}
+}
+
 // TestASessionThatIsOfNoUseIsClosed: whoever waits for it to expire would wait for nothing.
 func TestASessionThatIsOfNoUseIsClosed(t *testing.T) {
 	b := newBed(t, 1, "")
