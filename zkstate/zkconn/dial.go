@@ -16,8 +16,14 @@ import (
 )
 
 // handshakeCap is how long one server may take to accept a connection, and again to answer the handshake. The library
-// would wait nearly seven session timeouts for a server that is frozen.
-func (s *Session) handshakeCap() time.Duration { return max(s.Timeout()/4, 250*time.Millisecond) }
+// would wait nearly seven session timeouts for a server that is frozen. Of the time that Dial has, none takes more than its share.
+func (s *Session) handshakeCap() time.Duration {
+	limit := s.Timeout() / 4
+	if s.share > 0 && s.ID() == 0 {
+		limit = min(limit, s.share)
+	}
+	return max(limit, 250*time.Millisecond)
+}
 
 // dial is called by the library, after hosts.Next and from the same goroutine.
 func (s *Session) dial(string, string, time.Duration) (net.Conn, error) {

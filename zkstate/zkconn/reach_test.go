@@ -248,6 +248,22 @@ func (c *counter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
+// TestAFrozenServerLeavesTimeForTheOthers, whatever the session timeout.
+func TestAFrozenServerLeavesTimeForTheOthers(t *testing.T) {
+	t.Parallel()
+	frozen := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer frozen.Close()
+	for range 10 { // it is tried first in half of them
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		s, err := zkconn.Dial(ctx, zkconn.Config{Servers: []string{frozen.Addr().String(), one.Connect()}, Timeout: 30 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Close()
+	}
+}
+
 // TestSlowAuthenticationIsUnreachable: a server that opens a session and then does not answer credentials is a server that does not answer.
 func TestSlowAuthenticationIsUnreachable(t *testing.T) {
 	r := newRelay(t, one.Connect())

@@ -65,6 +65,7 @@ type Session struct {
 	cfg    Config
 	log    *limited
 	hosts  *hosts
+	share  time.Duration // of the time that Dial has, for each server; 0 if that is without end
 
 	zk     *zk.Conn
 	events <-chan zk.Event // closed when the library's goroutines have ended; never read before
@@ -108,6 +109,9 @@ func Dial(ctx context.Context, c Config) (*Session, error) {
 	s.watches.init(c)
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.hosts = newHosts(s.ctx, servers, c.Timeout)
+	if end, ok := ctx.Deadline(); ok {
+		s.share = (time.Until(end) / time.Duration(len(servers))).Round(10 * time.Millisecond)
+	}
 	if err := s.open(ctx); err != nil {
 		return nil, err
 	}
