@@ -27,17 +27,15 @@ type badge struct {
 	config  worker.Config
 	quiet   bool         // there is no command whose standard error this would be
 	cfg     *spec.Config // nil: the job is not created if it is missing
-	job     job.Job      // as declared there
+	job     job.Job      // as declared there, or defaults
 	session atomic.Pointer[zkconn.Session]
 
 	patience time.Duration // --join-timeout
-	begun    time.Time
-	told     bool // that the job is missing
 }
 
 // newBadge finds out who this worker is, and what for.
 func (p *process) newBadge(o workerOptions) (*badge, error) {
-	b := &badge{p: p, quiet: p.flags.quiet || len(o.command) == 0, patience: o.joinTimeout, begun: time.Now()}
+	b := &badge{p: p, job: job.Default(), quiet: p.flags.quiet || len(o.command) == 0, patience: o.joinTimeout}
 	root := cmp.Or(o.root, p.environ.value("MUSTER_ROOT"))
 	if root != "" {
 		if err := job.CheckRoot(root); err != nil {
@@ -53,6 +51,7 @@ func (p *process) newBadge(o workerOptions) (*badge, error) {
 	} else {
 		b.target = p.target(target{})
 	}
+	b.target.timeout = time.Duration(b.job.Timeouts.Session) // until the Record says so
 	info, err := b.address(o.advertise)
 	if err != nil {
 		return nil, err

@@ -9,15 +9,13 @@ import (
 
 	"muster/job"
 	"muster/worker"
-	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
 
-// join joins, anew if the session is lost on the way. It then has as much time to find a server again as the job has to be
-// created.
+// join joins, anew if the session is lost on the way.
 func (b *badge) join(ctx context.Context) (*worker.Member, error) {
-	var limit time.Time
+	var limit time.Time // to find a server again
 	for {
 		m, err := b.attempt(ctx)
 		lost := errors.Is(err, zkconn.ErrSessionLost)
@@ -25,7 +23,7 @@ func (b *badge) join(ctx context.Context) (*worker.Member, error) {
 			return m, err
 		}
 		if lost {
-			limit = time.Now().Add(b.limit())
+			limit = time.Now().Add(cmp.Or(b.patience, time.Duration(job.DefaultJoinTimeout)))
 		}
 		b.p.log.Warn("the session is lost; joining again", "job", job.Join(b.config.Root, b.config.Job), "reason", err)
 	}
@@ -53,19 +51,14 @@ func (b *badge) attempt(ctx context.Context) (*worker.Member, error) {
 	return m, err
 }
 
-// limit is for how long a worker waits for a job that is not there.
-func (b *badge) limit() time.Duration {
-	return cmp.Or(b.patience, time.Duration(job.DefaultJoinTimeout))
-}
-
 // connect opens the session of a worker: a crashed one is gone after the time that the job says.
 func (b *badge) connect(ctx context.Context) (*zkconn.Session, error) {
 	s, err := b.p.connect(ctx, b.target)
 	if err != nil {
 		return nil, err
 	}
-	b.target.timeout, err = b.sessionTimeout(ctx, s)
-	if err == nil && b.target.timeout == s.Timeout() {
+	timeout, err := b.sessionTimeout(ctx, s)
+	if err == nil && timeout == b.target.timeout {
 		return s, nil
 	}
 	if err := s.Close(); err != nil {
@@ -74,61 +67,22 @@ func (b *badge) connect(ctx context.Context) (*zkconn.Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	b.target.timeout = timeout
 	return b.p.connect(ctx, b.target)
 }
 
-// sessionTimeout is what the job says. Unless this worker is to create the job, it waits for its record.
+// sessionTimeout is what the Record says. Where there is none that can be read it stays: worker.Join waits for one, or says what is
+// wrong with it.
 func (b *badge) sessionTimeout(ctx context.Context, s *zkconn.Session) (time.Duration, error) {
-	for {
-		_, exists, created, err := s.ExistsW(ctx, znode.Record(b.config.Root, b.config.Job))
-		if err != nil {
-			return 0, err
-		}
-		if !exists {
-			if b.cfg != nil {
-				return time.Duration(b.job.Timeouts.Session), nil
-			}
-			if err := b.await(ctx, s, created); err != nil {
-				return 0, err
-			}
-			continue
-		}
-		o, err := zkstate.NewReader(s, "").Look(ctx, job.Join(b.config.Root, b.config.Job))
-		switch {
-		case err != nil:
-			return 0, err
-		case o != nil && o.Record != nil:
-			return time.Duration(cmp.Or(o.Record.Job.Timeouts.Session, job.DefaultSessionTimeout)), nil
-		case o != nil:
-			return s.Timeout(), nil // Join says what is wrong
-		}
+	body, _, err := s.Get(ctx, znode.Record(b.config.Root, b.config.Job))
+	if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
+		return 0, err
 	}
-}
-
-// await waits until somebody creates the job, or says what to do if nobody does.
-func (b *badge) await(ctx context.Context, s *zkconn.Session, created <-chan struct{}) error {
-	path, limit := job.Join(b.config.Root, b.config.Job), b.limit()
-	if !b.told {
-		b.told = true
-		b.config.Waiting(fmt.Sprintf("the job to be created: %s (--root %s), for %s at most", path, b.config.Root, job.Duration(limit)))
+	rec, unreadable := znode.DecodeRecordAt(job.Join(b.config.Root, b.config.Job), body)
+	if err != nil || unreadable != nil {
+		return b.target.timeout, nil
 	}
-	var timeUp <-chan time.Time
-	if b.patience == 0 { // else ctx ends then
-		timeUp = time.After(time.Until(b.begun.Add(limit)))
-	}
-	select {
-	case <-created:
-		return nil
-	case <-timeUp:
-	case <-ctx.Done():
-		if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return context.Cause(ctx)
-		}
-	case <-s.Context().Done():
-		return context.Cause(s.Context())
-	}
-	return &problem{nil, fmt.Errorf("%w: waited %s for %s to be created", worker.ErrNoJob, job.Duration(limit), path),
-		"muster status --root " + b.config.Root + " lists the jobs there; if this one is missing, declare it, then: muster apply"}
+	return time.Duration(cmp.Or(rec.Job.Timeouts.Session, job.DefaultSessionTimeout)), nil
 }
 
 // rejoin joins again in a new session.

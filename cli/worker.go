@@ -140,6 +140,10 @@ func runWorker(ctx context.Context, p *process, o workerOptions) error {
 	if errors.Is(ending.Err, worker.ErrSessionLost) {
 		ending.Err = &problem{nil, ending.Err, "start the worker again: it takes up its id"}
 	}
+	if errors.Is(ending.Err, worker.ErrNoJob) {
+		ending.Err = &problem{nil, ending.Err, "muster status --root " + b.config.Root +
+			" lists the jobs there; if this one is missing, declare it, then: muster apply"}
+	}
 	return &ended{ending}
 }
 

@@ -89,7 +89,7 @@ func TestAWorkerThatWaitedTakesTheSessionTimeoutOfTheRecord(t *testing.T) {
 	}
 	first := worker("first")
 	seen := onScreen(t, first)
-	seen.await(t, "waiting for the job to be created: "+b.root+"/a (--root "+b.root+"), for 1m40s at most\n")
+	seen.await(t, "waiting for the job to be created: "+b.root+"/a (1m40s at most)\n")
 	b.write(t, 0, b.job("a", "7s"))
 	b.ready(t)
 	seen.await(t, "as worker 0 of 2: first")

@@ -14,7 +14,7 @@ type Config struct {
 	Info      znode.Worker // the address its peers reach it at; its ID is ignored
 	Run       string       // name of this run, if it has one: a run that has completed is not joined again
 	Takeover  Takeover
-	// Waiting, unless nil, is told at once what Join waits for, and again when that changes.
+	// Waiting, unless nil, is told at once what Join waits for and how long at most, and again when the former changes.
 	Waiting func(what string)
 }
 

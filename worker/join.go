@@ -92,7 +92,8 @@ func (j *join) read(ctx context.Context) error {
 	body, stat, err := j.s.Get(ctx, znode.Record(j.c.Root, j.c.Job))
 	if errors.Is(err, zkconn.ErrNoNode) {
 		j.rec, j.mzxid = job.Record{Job: job.Default()}, 0
-		return j.awaitRecord(ctx, ErrNoJob, "the job to be created", nil)
+		j.rec.Job.Root, j.rec.Job.Name = j.c.Root, j.c.Job
+		return j.awaitRecord(ctx, ErrNoJob, "the job to be created: "+j.rec.Job.Path(), nil)
 	}
 	if err != nil {
 		return err

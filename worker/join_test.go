@@ -110,7 +110,7 @@ func TestJoinWaitsForTheJob(t *testing.T) {
 	later.Name = "later"
 	c := config(later, "w0")
 	c.Waiting = func(what string) {
-		if what != "the job to be created" {
+		if what != "the job to be created: "+later.Path()+" (1m40s at most)" {
 			t.Errorf("waits for %q", what)
 		}
 		create(t, store, later)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"muster/job"
 	"muster/zkstate/znode"
 )
 
@@ -23,15 +24,17 @@ func (j *join) awaitRecord(ctx context.Context, why error, what string, other <-
 
 // await returns errAgain at an event, or why when patience is over.
 func (j *join) await(ctx context.Context, why error, what string, event, other <-chan struct{}) error {
-	if j.c.Waiting != nil && what != j.told {
-		j.c.Waiting(what)
-		j.told = what
-	}
 	var timeUp <-chan time.Time
-	if _, own := ctx.Deadline(); !own {
-		timer := time.NewTimer(time.Until(j.begun.Add(time.Duration(j.rec.Job.Timeouts.Join))))
+	end, given := ctx.Deadline()
+	if !given {
+		end = j.begun.Add(time.Duration(j.rec.Job.Timeouts.Join))
+		timer := time.NewTimer(time.Until(end))
 		defer timer.Stop()
 		timeUp = timer.C
+	}
+	if j.c.Waiting != nil && what != j.told {
+		j.c.Waiting(fmt.Sprintf("%s (%s at most)", what, roughly(time.Until(end))))
+		j.told = what
 	}
 	select {
 	case <-event:
@@ -49,6 +52,14 @@ func (j *join) await(ctx context.Context, why error, what string, event, other <
 	return errAgain
 }
 
+// roughly is a time as people are told it.
+func roughly(d time.Duration) job.Duration {
+	if d > 10*time.Second {
+		return job.Duration(d.Round(time.Second))
+	}
+	return job.Duration(d.Round(100 * time.Millisecond))
+}
+
 // impatience is why a join did not wait any longer: it is both the reason to wait and what ended that.
 type impatience struct {
 	why    error
@@ -58,7 +69,7 @@ type impatience struct {
 }
 
 func (e *impatience) Error() string {
-	s := fmt.Sprintf("%v: waited %s for %s", e.why, e.waited.Round(100*time.Millisecond), e.what)
+	s := fmt.Sprintf("%v: waited %s for %s", e.why, roughly(e.waited), e.what)
 	if errors.Is(e.ended, context.DeadlineExceeded) {
 		return s
 	}
