@@ -85,6 +85,8 @@ func (b *codeBed) end(c codeCase, script string) (int, string) {
 		b.check(err)
 		s.then(b)
 	}
+	limit := time.AfterFunc(2*time.Minute, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	defer limit.Stop()
 	_ = cmd.Wait() // the code tells
 	return cmd.ProcessState.ExitCode(), seen.String()
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -32,6 +33,7 @@ func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
 func testMain(m *testing.M) int {
 	complain := func(err error) int { fmt.Fprintln(os.Stderr, err); return 1 }
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // under nohup every muster would ignore it
 	var err error
 	if bin, err = os.MkdirTemp("", "muster-bin-"); err != nil {
 		return complain(err)
