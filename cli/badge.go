@@ -34,7 +34,7 @@ type badge struct {
 }
 
 // newBadge finds out who this worker is, and what for.
-func (p *process) newBadge(o workerOptions) (*badge, error) {
+func (p *process) newBadge(ctx context.Context, o workerOptions) (*badge, error) {
 	b := &badge{p: p, job: job.Default(), quiet: p.flags.quiet || len(o.command) == 0, patience: o.joinTimeout}
 	root := cmp.Or(o.root, p.environ.value("MUSTER_ROOT"))
 	if root != "" {
@@ -52,7 +52,7 @@ func (p *process) newBadge(o workerOptions) (*badge, error) {
 		b.target = p.target(target{})
 	}
 	b.target.timeout = time.Duration(b.job.Timeouts.Session) // until the Record says so
-	info, err := b.address(o.advertise)
+	info, err := b.address(ctx, o.advertise)
 	if err != nil {
 		return nil, err
 	}
@@ -75,13 +75,16 @@ func (p *process) newBadge(o workerOptions) (*badge, error) {
 	}
 	b.config = worker.Config{
 		Root: cmp.Or(root, job.DefaultRoot), Job: o.job, Identity: identity, Info: info, Run: run,
-		Waiting: func(what string) { fmt.Fprintf(p.err, "waiting for %s\n", printable(what)) },
+		Waiting: b.waiting,
 	}
 	if o.takeover == "fail" {
 		b.config.Takeover = worker.TakeoverFail
 	}
 	return b, nil
 }
+
+// waiting tells what this worker waits for.
+func (b *badge) waiting(what string) { fmt.Fprintf(b.p.err, "waiting for %s\n", printable(what)) }
 
 // declare finds the job in the configuration.
 func (b *badge) declare(o workerOptions, root string) (err error) {
@@ -133,7 +136,7 @@ func (b *badge) create(ctx context.Context) error {
 
 // address is where peers reach this worker: as told, or the address of this machine that faces the ensemble and a free
 // port.
-func (b *badge) address(advertise string) (znode.Worker, error) {
+func (b *badge) address(ctx context.Context, advertise string) (znode.Worker, error) {
 	if advertise != "" {
 		host, text, err := net.SplitHostPort(advertise)
 		port, convErr := strconv.ParseUint(text, 10, 16)
@@ -142,7 +145,11 @@ func (b *badge) address(advertise string) (znode.Worker, error) {
 		}
 		return znode.Worker{IP: host, Port: int(port)}, nil
 	}
-	ip, err := zkconn.LocalIP(b.target.servers)
+	var ip net.IP
+	err := b.patiently(ctx, func() (err error) {
+		ip, err = zkconn.LocalIP(b.target.servers)
+		return err
+	})
 	if err != nil {
 		return znode.Worker{}, undialled(err)
 	}

@@ -14,18 +14,40 @@ import (
 )
 
 // join joins, anew if the session is lost on the way.
-func (b *badge) join(ctx context.Context) (*worker.Member, error) {
-	var limit time.Time // to find a server again
+func (b *badge) join(ctx context.Context) (m *worker.Member, err error) {
 	for {
-		m, err := b.attempt(ctx)
-		lost := errors.Is(err, zkconn.ErrSessionLost)
-		if !lost && !(errors.Is(err, zkconn.ErrUnreachable) && time.Now().Before(limit)) || ctx.Err() != nil {
+		err = b.patiently(ctx, func() error {
+			m, err = b.attempt(ctx)
+			return err
+		})
+		if !errors.Is(err, zkconn.ErrSessionLost) || ctx.Err() != nil {
 			return m, err
 		}
-		if lost {
-			limit = time.Now().Add(cmp.Or(b.patience, time.Duration(job.DefaultJoinTimeout)))
-		}
 		b.p.log.Warn("the session is lost; joining again", "job", job.Join(b.config.Root, b.config.Job), "reason", err)
+	}
+}
+
+// retryPause is between two attempts to find a server. Those that open a session have a patience of their own.
+const retryPause = time.Second
+
+// patiently calls f until a server can be reached, for as long as a worker waits for its job.
+func (b *badge) patiently(ctx context.Context, f func() error) error {
+	limit := cmp.Or(b.patience, time.Duration(job.DefaultJoinTimeout))
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for told := false; ; told = true {
+		err := f()
+		if !errors.Is(err, zkconn.ErrUnreachable) || ctx.Err() != nil {
+			return err
+		}
+		if !told {
+			b.waiting(fmt.Sprintf("ZooKeeper (%s at most): %v", job.Duration(limit), err))
+		}
+		select {
+		case <-time.After(retryPause):
+		case <-ctx.Done():
+			return err
+		}
 	}
 }
 

@@ -95,12 +95,17 @@ func (s *screen) String() string {
 // await waits until text was written.
 func (s *screen) await(tb testing.TB, text string) {
 	tb.Helper()
+	s.awaitTimes(tb, text, 1)
+}
+
+func (s *screen) awaitTimes(tb testing.TB, text string, n int) {
+	tb.Helper()
 	late := time.After(20 * time.Second)
-	for !strings.Contains(s.String(), text) {
+	for strings.Count(s.String(), text) < n {
 		select {
 		case <-s.more:
 		case <-late:
-			tb.Fatalf("never saw %q in:\n%s", text, s)
+			tb.Fatalf("never saw %q (%d times) in:\n%s", text, n, s)
 		}
 	}
 }

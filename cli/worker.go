@@ -69,7 +69,7 @@ The last line on standard error says whose the exit code is.`,
 	fs.StringVar(&o.takeover, "takeover", "wait", "`DO` that while an older process is this worker: wait or fail")
 	fs.StringVar(&o.onLoss, "on-loss", string(wrap.LossRejoin), "`DO` that when the session is lost: rejoin, or stop, which kills the command at once")
 	fs.DurationVar(&o.grace, "grace", 30*time.Second, "kill the command if it has not ended so long after it was asked to")
-	fs.DurationVar(&o.joinTimeout, "join-timeout", 0, "wait so long for the job, for a place and for all; default: what the job says")
+	fs.DurationVar(&o.joinTimeout, "join-timeout", 0, "wait so long for ZooKeeper, the job, a place and for all; default: what the job says")
 	fs.StringVar(&o.http, "http", "", "serve /live, /ready and /metrics at `ADDR`")
 	p.completeWorker(cmd, &o)
 	return cmd
@@ -117,7 +117,7 @@ func runWorker(ctx context.Context, p *process, o workerOptions) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	b, err := p.newBadge(o)
+	b, err := p.newBadge(ctx, o)
 	if err != nil {
 		return err
 	}

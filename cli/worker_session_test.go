@@ -110,27 +110,37 @@ func TestAWorkerThatWaitedTakesTheSessionTimeoutOfTheRecord(t *testing.T) {
 	}
 }
 
-// TestALossBeforeItHasJoined does not end the waiting, nor does it matter that no server is there for longer than a first connection
-// may take.
-func TestALossBeforeItHasJoined(t *testing.T) {
+// TestAWorkerWaitsForZooKeeper as for its job, from the beginning and where the session is lost before it has joined, and tells
+// what is wrong.
+func TestAWorkerWaitsForZooKeeper(t *testing.T) {
+	const told = "waiting for ZooKeeper (1m40s at most): zookeeper is unreachable: "
 	b := newBed(t, 0, "")
 	b.write(t, 0, b.job("a", "1s"))
 	b.ready(t)
-	first := b.command(servers.Connect(), "worker", "-q", "--job", "a", "--root", b.root, "--identity", "first", "--advertise", "127.0.0.1:7000", "--", "/bin/false")
-	expect(t, result(first), 1, "")
+	leaveOver(t, b)
 	proxy := slowProxy(t, 0)
+	proxy.Refuse(true)
 	other := b.command(proxy.Addr(), "worker", "--job", "a", "--root", b.root, "--identity", "other", "--advertise", "127.0.0.1:7000")
 	other.Env = append(other.Env, "MUSTER_LOG=warn")
 	seen := onScreen(t, other)
+	seen.await(t, told+proxy.Addr()+": hangs up")
+	proxy.Refuse(false)
 	seen.await(t, "waiting for a new generation")
 	proxy.Refuse(true)
 	proxy.Cut()
 	seen.await(t, "the session is lost; joining again")
-	seen.await(t, "gave up after 5s")
+	seen.awaitTimes(t, told, 2)
 	proxy.Refuse(false)
 	b.write(t, 0, b.job("a", "2s"))
 	b.ready(t)
 	seen.await(t, "as worker 0 of 2: other")
+}
+
+// leaveOver makes job a the leftover of a worker that failed.
+func leaveOver(t *testing.T, b bed) {
+	t.Helper()
+	first := b.command(servers.Connect(), "worker", "-q", "--job", "a", "--root", b.root, "--identity", "first", "--advertise", "127.0.0.1:7000", "--", "/bin/false")
+	expect(t, result(first), 1, "")
 }
 
 // TestATimeToJoinHoldsForAllSessions, also where none can be had any more.
@@ -138,8 +148,7 @@ func TestATimeToJoinHoldsForAllSessions(t *testing.T) {
 	b := newBed(t, 0, "")
 	b.write(t, 0, b.job("a", "1s"))
 	b.ready(t)
-	first := b.command(servers.Connect(), "worker", "-q", "--job", "a", "--root", b.root, "--identity", "first", "--advertise", "127.0.0.1:7000", "--", "/bin/false")
-	expect(t, result(first), 1, "")
+	leaveOver(t, b)
 	proxy := slowProxy(t, 0)
 	other := b.command(proxy.Addr(), "worker", "--job", "a", "--root", b.root, "--identity", "other", "--advertise", "127.0.0.1:7000", "--join-timeout", "9s")
 	seen := onScreen(t, other)
