@@ -147,7 +147,7 @@ func (b *badge) address(ctx context.Context, advertise string) (znode.Worker, er
 	}
 	var ip net.IP
 	err := b.patiently(ctx, func() (err error) {
-		ip, err = zkconn.LocalIP(b.target.servers)
+		ip, err = zkconn.LocalIP(ctx, b.target.servers)
 		return err
 	})
 	if err != nil {

@@ -95,6 +95,8 @@ func (s *Session) reason(err error) string {
 	switch {
 	case errors.As(err, &dns) && dns.IsNotFound:
 		return "no such host"
+	case dns != nil && dns.IsTimeout:
+		return "the name service does not answer"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "connection refused"
 	case errors.Is(err, errNotZooKeeper):

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -62,16 +63,19 @@ func parseServer(entry string) (server, error) {
 	return server{host, port}, nil
 }
 
-// LocalIP is the address of this machine that faces the first of the servers whose name resolves. Nothing is sent. Errors are those
-// of Dial.
-func LocalIP(list []string) (net.IP, error) {
+// LocalIP is the address of this machine that faces the first of the servers whose name resolves. Nothing is sent to them. Errors are
+// those of Dial.
+func LocalIP(ctx context.Context, list []string) (net.IP, error) {
 	servers, err := parseServers(list)
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range servers {
+	for _, e := range lookup(ctx, servers) {
+		if err = e.err; err != nil {
+			continue
+		}
 		var facing net.Conn
-		if facing, err = net.Dial("udp", s.String()); err == nil {
+		if facing, err = net.Dial("udp", e.addr); err == nil {
 			defer facing.Close()
 			return facing.LocalAddr().(*net.UDPAddr).IP, nil
 		}
@@ -154,20 +158,43 @@ func (h *hosts) pause() {
 	}
 }
 
+// resolve makes a new round. A name service that does not answer takes nothing away that it has answered before.
 func (h *hosts) resolve() {
-	ctx, cancel := context.WithTimeout(h.ctx, lookupLimit)
-	defer cancel()
+	before := h.round
 	h.round, h.failures = nil, 0
-	for _, s := range h.servers {
-		addrs, err := net.DefaultResolver.LookupHost(ctx, s.host)
-		if err != nil {
-			h.round = append(h.round, endpoint{s, s.String(), err})
+	for _, e := range lookup(h.ctx, h.servers) {
+		var dns *net.DNSError
+		if errors.As(e.err, &dns) && !dns.IsNotFound {
+			old := slices.DeleteFunc(slices.Clone(before), func(o endpoint) bool { return o.server != e.server || o.err != nil })
+			h.round = append(h.round, old...)
+			if len(old) > 0 {
+				continue
+			}
 		}
-		for _, a := range addrs {
-			h.round = append(h.round, endpoint{s, net.JoinHostPort(a, s.port), nil})
-		}
+		h.round = append(h.round, e)
 	}
 	rand.Shuffle(len(h.round), func(i, j int) { h.round[i], h.round[j] = h.round[j], h.round[i] })
+}
+
+// lookup resolves the names all at once: one that nobody answers for does not take the time of the others.
+func lookup(ctx context.Context, servers []server) []endpoint {
+	ctx, cancel := context.WithTimeout(ctx, lookupLimit)
+	defer cancel()
+	found := make([][]endpoint, len(servers))
+	var all sync.WaitGroup
+	for i, s := range servers {
+		all.Go(func() {
+			addrs, err := net.DefaultResolver.LookupHost(ctx, s.host)
+			if err != nil {
+				found[i] = []endpoint{{s, s.String(), err}}
+			}
+			for _, a := range addrs {
+				found[i] = append(found[i], endpoint{s, net.JoinHostPort(a, s.port), nil})
+			}
+		})
+	}
+	all.Wait()
+	return slices.Concat(found...)
 }
 
 // note remembers why a server did not work; "" forgets it.

@@ -20,6 +20,10 @@ func TestMain(m *testing.M) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		var err error
+		if names, err = startNames(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
 		if one, err = zkserver.Start(ctx, zkserver.Options{}); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1

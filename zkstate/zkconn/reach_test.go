@@ -100,14 +100,14 @@ func TestLocalIP(t *testing.T) {
 		"127.0.0.1":                          "127.0.0.1",
 		"nobody.invalid:2181,127.0.0.1:2181": "127.0.0.1",
 	} {
-		if ip, err := zkconn.LocalIP(strings.Split(list, ",")); err != nil || ip.String() != want {
+		if ip, err := zkconn.LocalIP(t.Context(), strings.Split(list, ",")); err != nil || ip.String() != want {
 			t.Errorf("%s: %v, %v; want %s", list, ip, err, want)
 		}
 	}
-	if _, err := zkconn.LocalIP([]string{"nobody.invalid:2181"}); !errors.Is(err, zkconn.ErrUnreachable) {
+	if _, err := zkconn.LocalIP(t.Context(), []string{"nobody.invalid:2181"}); !errors.Is(err, zkconn.ErrUnreachable) {
 		t.Errorf("a name that nobody has: %v", err)
 	}
-	if _, err := zkconn.LocalIP([]string{"127.0.0.1:2181/chroot"}); err == nil || errors.Is(err, zkconn.ErrUnreachable) {
+	if _, err := zkconn.LocalIP(t.Context(), []string{"127.0.0.1:2181/chroot"}); err == nil || errors.Is(err, zkconn.ErrUnreachable) {
 		t.Errorf("a path: %v", err)
 	}
 }
