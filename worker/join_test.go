@@ -127,6 +127,16 @@ func TestJoinWaitsForTheJob(t *testing.T) {
 		t.Errorf("at the deadline: %v", err)
 	}
 
+	proxy := newProxy(t)
+	hung := config(never, "w0")
+	hung.Waiting = func(string) { proxy.Hang(true) }
+	ctx, cancel = context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	if _, err := worker.Join(ctx, dial(t, proxy.Addr()), hung); !errors.Is(err, zkconn.ErrUnreachable) || errors.Is(err, worker.ErrNoJob) {
+		t.Errorf("where no server answers: %v", err)
+	}
+	proxy.Hang(false)
+
 	hasty, _ := newJob(t, 2, func(j *job.Job) { j.Timeouts.Join = job.Duration(50 * time.Millisecond) })
 	crash(t, hasty, "w0")
 	if _, err := worker.Join(t.Context(), dial(t), config(hasty, "w1")); !errors.Is(err, worker.ErrNotOpen) || !errors.Is(err, context.DeadlineExceeded) {

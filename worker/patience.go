@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"muster/job"
+	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
 
@@ -41,15 +42,28 @@ func (j *join) await(ctx context.Context, why error, what string, event, other <
 	case <-other:
 	case <-ctx.Done():
 	case <-timeUp:
-		return &impatience{why, time.Since(j.begun), what, context.DeadlineExceeded}
+		return j.impatient(ctx, why, what)
 	case <-j.s.Context().Done():
 		return context.Cause(j.s.Context())
 	}
-	if ctx.Err() != nil { // also where an event came at the same time
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return j.impatient(ctx, why, what)
+	case ctx.Err() != nil: // also where an event came at the same time
 		return &impatience{why, time.Since(j.begun), what, context.Cause(ctx)}
 	}
 	j.attempts = 0
 	return errAgain
+}
+
+// impatient is for when the time is over. A server that does not answer may have kept back what was waited for.
+func (j *join) impatient(ctx context.Context, why error, what string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLook)
+	defer cancel()
+	if err := j.s.Sync(ctx, znode.Record(j.c.Root, j.c.Job)); err != nil {
+		why, what = zkconn.ErrUnreachable, what+", and no server answers"
+	}
+	return &impatience{why, time.Since(j.begun), what, context.DeadlineExceeded}
 }
 
 // roughly is a time as people are told it.

@@ -38,6 +38,37 @@ func TestWaitAllWaitsForTheLast(t *testing.T) {
 	released(t, append(waits, call(func() error { return last.WaitAll(t.Context()) }))...)
 }
 
+// TestWaitAllThatIsNotTold by a server that hangs, while the last joins elsewhere. It asks when the time is over; where nobody answers,
+// nothing is known.
+func TestWaitAllThatIsNotTold(t *testing.T) {
+	for name, answers := range map[string]bool{"answers_later": true, "never_answers": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			proxy := newProxy(t)
+			j, _ := newJob(t, 2)
+			m, err := worker.Join(t.Context(), dial(t, proxy.Addr()), config(j, "w-0"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			proxy.Hang(true)
+			short, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			wait := call(func() error { return m.WaitAll(short) })
+			join(t, j, "w-1")
+			<-short.Done()
+			if answers {
+				proxy.Hang(false)
+			}
+			err = <-wait
+			var absent *worker.AbsentError
+			if answers && err != nil || !answers && (!errors.Is(err, context.DeadlineExceeded) || errors.As(err, &absent)) {
+				t.Error(err)
+			}
+			proxy.Hang(false)
+		})
+	}
+}
+
 // TestWaitAllDoesNotPoll: how many messages a waiter costs does not depend on how long it waits, nor on how many come.
 func TestWaitAllDoesNotPoll(t *testing.T) {
 	const n = 12

@@ -38,7 +38,7 @@ func (s *seat) within(ctx context.Context, limit time.Duration, f func(context.C
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return late(ctx, s.do(ctx, f), func() string {
-		return fmt.Sprintf("waited %s, and it is not known %s: this worker has no session with ZooKeeper", since(begun), what)
+		return fmt.Sprintf("waited %s, and it is not known %s: ZooKeeper does not answer this worker", since(begun), what)
 	})
 }
 

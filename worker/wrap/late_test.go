@@ -93,8 +93,8 @@ func TestTheTimeOfABarrierIsOneTime(t *testing.T) {
 
 // TestTheWayToTheStartHasALimit while nobody can be asked, and at the start barrier also where it leads through many sessions.
 func TestTheWayToTheStartHasALimit(t *testing.T) {
-	const address, roll, barrier = "it is not known where worker 0 is: this worker has no session",
-		"it is not known who has joined: this worker has no session", "at the start barrier, and its outcome is not known"
+	const address, roll, barrier = "it is not known where worker 0 is: ZooKeeper does not answer",
+		"it is not known who has joined: ZooKeeper does not answer", "at the start barrier, and its outcome is not known"
 	for name, c := range map[string]struct {
 		start Start
 		op    int32
