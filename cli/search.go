@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -36,7 +35,7 @@ type where struct {
 	roots   []string
 	paths   []string // declared jobs
 	home    string
-	servers []string
+	target  target // of session
 }
 
 // search finds out where to look, and connects. The configuration where muster was started is read unless everything is
@@ -70,9 +69,8 @@ func (p *process) search(ctx context.Context, f searchFlags) (where, error) {
 	if len(w.roots) == 0 {
 		w.roots = []string{job.DefaultRoot}
 	}
-	t := p.target(declared)
-	w.servers = slices.Clone(t.servers)
+	w.target = p.target(declared)
 	var err error
-	w.session, err = p.connect(ctx, t)
+	w.session, err = p.connect(ctx, w.target)
 	return w, err
 }

@@ -1,10 +1,8 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -12,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -27,9 +24,6 @@ type statusOptions struct {
 	searchFlags
 	watch, json bool
 }
-
-// watchEvery is how often a watched status is read again. It is drawn only when something changed.
-const watchEvery = time.Second
 
 // elsewhere is how to look below other roots.
 const elsewhere = "--root PATH, or -C DIR with the configuration"
@@ -64,54 +58,19 @@ func runStatus(ctx context.Context, p *process, o statusOptions, pattern string)
 	if err != nil {
 		return err
 	}
-	defer w.session.Close()
+	defer func() { w.session.Close() }() // of the last one, which may be another
 	if strings.HasPrefix(pattern, "/") && !special(pattern) {
 		w.roots, w.paths = []string{path.Dir(pattern)}, []string{pattern}
 	}
-	r := zkstate.NewReader(w.session, w.home)
 	if !o.watch {
-		return p.status(ctx, p.out, r, w, o, pattern)
+		return p.status(ctx, p.out, w, o, pattern)
 	}
-	return p.watchStatus(ctx, func(to io.Writer) error { return p.status(ctx, to, r, w, o, pattern) })
-}
-
-// watchStatus shows what show writes whenever it differs from before: a terminal is redrawn, a pipe gets one block after the
-// other. It ends with ctx, or when nobody reads any more.
-func (p *process) watchStatus(ctx context.Context, show func(io.Writer) error) error {
-	tick := time.NewTicker(watchEvery)
-	defer tick.Stop()
-	var shown []byte
-	for p.out.err == nil {
-		var now bytes.Buffer
-		var found finding
-		err := show(&now)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil && !errors.As(err, &found) && now.Len() == 0 {
-			return err
-		}
-		if !bytes.Equal(shown, now.Bytes()) {
-			switch {
-			case isTerminal(p.out):
-				fmt.Fprint(p.out, "\x1b[H\x1b[2J")
-			case shown != nil:
-				fmt.Fprintln(p.out)
-			}
-			shown = now.Bytes()
-			_, _ = p.out.Write(shown)
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil
-		}
-	}
-	return nil
+	return p.watchStatus(ctx, &w, o, pattern)
 }
 
 // status reads and writes once.
-func (p *process) status(ctx context.Context, to io.Writer, r *zkstate.Reader, w where, o statusOptions, pattern string) error {
+func (p *process) status(ctx context.Context, to io.Writer, w where, o statusOptions, pattern string) error {
+	r := zkstate.NewReader(w.session, w.home)
 	have, err := r.Read(ctx, w.roots, w.paths...)
 	if err != nil {
 		return err

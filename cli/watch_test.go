@@ -1,0 +1,48 @@
+package cli_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestAWatchedStatusOutlivesAnOutage: it says of when it is, and goes on in another session.
+func TestAWatchedStatusOutlivesAnOutage(t *testing.T) {
+	const remark = "\nZooKeeper does not answer. This is how it was at "
+	for name, c := range map[string]struct {
+		flags        []string
+		ready, stale string
+		remarks      int
+	}{
+		"text": {nil, "/j0  ready", "/j0  stale", 1},
+		"json": {[]string{"--json"}, `"ready"`, `"stale"`, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t, 1, `zookeeper {
+  session_timeout = "1s"
+}
+`)
+			b.ready(t)
+			proxy := slowProxy(t, 0)
+			watch := b.command(proxy.Addr(), append([]string{"status", "--watch"}, c.flags...)...)
+			watch.Env = append(watch.Env, "MUSTER_LOG=warn")
+			seen := onScreen(t, watch)
+			seen.await(t, c.ready)
+			proxy.Refuse(true)
+			proxy.Cut()
+			seen.await(t, "zookeeper session ended")
+			seen.awaitTimes(t, remark, c.remarks)
+			worker := b.command(servers.Connect(), "worker", "-q", "--job", "j0", "--root", b.root, "--identity", "w", "--", "/bin/false")
+			expect(t, result(worker), 1, "")
+			proxy.Refuse(false)
+			seen.await(t, c.stale)
+			if err := watch.Process.Signal(os.Interrupt); err != nil {
+				t.Fatal(err)
+			}
+			_ = watch.Wait() // the code tells
+			if code := watch.ProcessState.ExitCode(); code != 130 || strings.Count(seen.String(), remark) != c.remarks {
+				t.Errorf("code %d\n%s", code, seen)
+			}
+		})
+	}
+}
