@@ -25,17 +25,17 @@ type badge struct {
 	p       *process
 	target  target
 	config  worker.Config
-	quiet   bool         // there is no command whose standard error this would be
+	quiet   bool         // -q, or there is no command whose standard error this would be
 	cfg     *spec.Config // nil: the job is not created if it is missing
 	job     job.Job      // as declared there, or defaults
 	session atomic.Pointer[zkconn.Session]
 
-	patience time.Duration // --join-timeout
+	joinTimeout time.Duration // 0: what the job says
 }
 
 // newBadge finds out who this worker is, and what for.
-func (p *process) newBadge(ctx context.Context, o workerOptions) (*badge, error) {
-	b := &badge{p: p, job: job.Default(), quiet: p.flags.quiet || len(o.command) == 0, patience: o.joinTimeout}
+func (p *process) newBadge(o workerOptions) (*badge, error) {
+	b := &badge{p: p, job: job.Default(), quiet: p.flags.quiet || len(o.command) == 0, joinTimeout: o.joinTimeout}
 	root := cmp.Or(o.root, p.environ.value("MUSTER_ROOT"))
 	if root != "" {
 		if err := job.CheckRoot(root); err != nil {
@@ -52,17 +52,17 @@ func (p *process) newBadge(ctx context.Context, o workerOptions) (*badge, error)
 		b.target = p.target(target{})
 	}
 	b.target.timeout = time.Duration(b.job.Timeouts.Session) // until the Record says so
-	info, err := b.address(ctx, o.advertise)
+	info, err := advertised(o.advertise)
 	if err != nil {
 		return nil, err
 	}
 	host, _ := os.Hostname() // without a name it is not a stable identity
 	identity, stable, err := worker.Identify(o.identity, p.environ.value, host, info.Address())
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, usagef("muster worker --identity NAME", "%w", err)
-	}
-	if !stable && !p.flags.quiet {
-		fmt.Fprintf(p.err, "the identity is %s, which a restart may change: give --identity\n", identity)
+	case !stable:
+		identity = "" // the address that is advertised
 	}
 	run, source := o.run, "--run"
 	if run == "" {
@@ -134,29 +134,15 @@ func (b *badge) create(ctx context.Context) error {
 	return err
 }
 
-// address is where peers reach this worker: as told, or the address of this machine that faces the ensemble and a free
-// port.
-func (b *badge) address(ctx context.Context, advertise string) (znode.Worker, error) {
-	if advertise != "" {
-		host, text, err := net.SplitHostPort(advertise)
-		port, convErr := strconv.ParseUint(text, 10, 16)
-		if err != nil || convErr != nil || net.ParseIP(host) == nil {
-			return znode.Worker{}, usagef("muster worker --advertise 10.0.0.1:7000", "--advertise %q is not IP:PORT", advertise)
-		}
-		return znode.Worker{IP: host, Port: int(port)}, nil
+// advertised is where peers reach this worker, as told; without an IP if nobody says.
+func advertised(address string) (znode.Worker, error) {
+	if address == "" {
+		return znode.Worker{}, nil
 	}
-	var ip net.IP
-	err := b.patiently(ctx, func() (err error) {
-		ip, err = zkconn.LocalIP(ctx, b.target.servers)
-		return err
-	})
-	if err != nil {
-		return znode.Worker{}, undialled(err)
+	host, text, err := net.SplitHostPort(address)
+	port, convErr := strconv.ParseUint(text, 10, 16)
+	if err != nil || convErr != nil || net.ParseIP(host) == nil {
+		return znode.Worker{}, usagef("muster worker --advertise 10.0.0.1:7000", "--advertise %q is not IP:PORT", address)
 	}
-	free, err := net.ListenTCP("tcp", &net.TCPAddr{IP: ip})
-	if err != nil {
-		return znode.Worker{}, err
-	}
-	defer free.Close()
-	return znode.Worker{IP: ip.String(), Port: free.Addr().(*net.TCPAddr).Port}, nil
+	return znode.Worker{IP: host, Port: int(port)}, nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"muster/job"
@@ -14,25 +15,54 @@ import (
 )
 
 // join joins, anew if the session is lost on the way.
-func (b *badge) join(ctx context.Context) (m *worker.Member, err error) {
+func (b *badge) join(ctx context.Context) (*worker.Member, error) {
+	if err := b.introduce(ctx); err != nil {
+		return nil, err
+	}
 	for {
-		err = b.patiently(ctx, func() error {
-			m, err = b.attempt(ctx)
-			return err
-		})
+		m, err := b.attempt(ctx)
 		if !errors.Is(err, zkconn.ErrSessionLost) || ctx.Err() != nil {
 			return m, err
 		}
 		b.p.log.Warn("the session is lost; joining again", "job", job.Join(b.config.Root, b.config.Job), "reason", err)
+		b.config.Takeover = worker.TakeoverWait // who holds the identity may be this process
 	}
+}
+
+// introduce takes the address of this machine that faces the ensemble and a free port, if nobody says where peers reach this worker, and that
+// as its identity, if nothing else is one.
+func (b *badge) introduce(ctx context.Context) error {
+	if b.config.Info.IP == "" {
+		var ip net.IP
+		err := b.patiently(ctx, func() (err error) {
+			ip, err = zkconn.LocalIP(ctx, b.target.servers)
+			return err
+		})
+		if err != nil {
+			return undialled(err)
+		}
+		free, err := net.ListenTCP("tcp", &net.TCPAddr{IP: ip})
+		if err != nil {
+			return err
+		}
+		defer free.Close()
+		b.config.Info = znode.Worker{IP: ip.String(), Port: free.Addr().(*net.TCPAddr).Port}
+	}
+	if b.config.Identity == "" {
+		b.config.Identity = b.config.Info.Address()
+		if !b.p.flags.quiet {
+			fmt.Fprintf(b.p.err, "the identity is %s, which a restart may change: give --identity\n", b.config.Identity)
+		}
+	}
+	return nil
 }
 
 // retryPause is between two attempts to find a server. Those that open a session have a patience of their own.
 const retryPause = time.Second
 
-// patiently calls f until a server can be reached, for as long as a worker waits for its job.
+// patiently calls f until a server can be reached, for as long as a worker waits for its job to be created.
 func (b *badge) patiently(ctx context.Context, f func() error) error {
-	limit := cmp.Or(b.patience, time.Duration(job.DefaultJoinTimeout))
+	limit := cmp.Or(b.joinTimeout, time.Duration(job.DefaultJoinTimeout))
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for told := false; ; told = true {
@@ -51,26 +81,40 @@ func (b *badge) patiently(ctx context.Context, f func() error) error {
 	}
 }
 
-// attempt opens a session, creates the job if it is declared and missing, and joins.
-func (b *badge) attempt(ctx context.Context) (*worker.Member, error) {
-	s, err := b.connect(ctx)
-	if err != nil {
-		return nil, err
+// attempt opens a session, creates the job if it is declared and missing, and joins. If it fails it leaves no session behind.
+func (b *badge) attempt(ctx context.Context) (m *worker.Member, err error) {
+	var s *zkconn.Session
+	if err := b.patiently(ctx, func() (err error) { s, err = b.connect(ctx); return err }); err != nil {
+		return nil, unanswered(err)
 	}
 	b.session.Store(s)
+	defer func() {
+		if err != nil {
+			b.close()
+		}
+	}()
 	if b.cfg != nil {
 		if err := b.create(ctx); err != nil {
-			return nil, err
+			return nil, unanswered(err)
 		}
 	}
-	m, err := worker.Join(ctx, s, b.config)
+	m, err = worker.Join(ctx, s, b.config)
 	if err == nil && time.Duration(m.Job.Timeouts.Session) != b.target.timeout { // it waited, and joined another generation
-		m, err = b.rejoin(ctx, m)
+		first := m
+		err = b.patiently(ctx, func() (err error) { m, err = b.rejoin(ctx, first); return err })
 	}
 	if err == nil && !b.quiet {
 		fmt.Fprintln(b.p.err, joinedAs(m))
 	}
 	return m, err
+}
+
+// unanswered says of a request whose time was over that no server has answered it.
+func unanswered(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, zkconn.ErrUnreachable) {
+		return fmt.Errorf("%w: %w", zkconn.ErrUnreachable, err)
+	}
+	return err
 }
 
 // connect opens the session of a worker: a crashed one is gone after the time that the job says.

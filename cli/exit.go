@@ -170,7 +170,7 @@ func nextStep(err error) string {
 	case errors.Is(err, worker.ErrFull), errors.Is(err, worker.ErrNotOpen), errors.Is(err, worker.ErrHeld):
 		return "muster status NAME shows who has joined"
 	case errors.Is(err, wrap.ErrLate):
-		return "check the worker's connection to ZooKeeper, then start it again: it takes up its id"
+		return "check the worker's connection to ZooKeeper, then start it again"
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
 		return "free some space, then run the same command again"
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENOTDIR):

@@ -117,7 +117,7 @@ func runWorker(ctx context.Context, p *process, o workerOptions) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	b, err := p.newBadge(ctx, o)
+	b, err := p.newBadge(o)
 	if err != nil {
 		return err
 	}

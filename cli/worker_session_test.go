@@ -161,6 +161,21 @@ func TestATimeToJoinHoldsForAllSessions(t *testing.T) {
 	}
 }
 
+// TestAnOutageWhenTheJobComes: a worker that has joined, and now needs a session of the job's own length, waits for a server too, and
+// does not take itself for another process.
+func TestAnOutageWhenTheJobComes(t *testing.T) {
+	b := newBed(t, 0, "")
+	proxy := slowProxy(t, 0)
+	seen := onScreen(t, b.command(proxy.Addr(), "worker", "--job", "a", "--root", b.root, "--identity", "w", "--takeover", "fail", "--advertise", "127.0.0.1:7000"))
+	seen.await(t, "waiting for the job to be created")
+	proxy.Refuse(true)
+	b.write(t, 0, b.job("a", "7s"))
+	b.ready(t)
+	seen.await(t, "waiting for ZooKeeper (")
+	proxy.Refuse(false)
+	seen.await(t, "as worker 0 of 2: w\n")
+}
+
 // TestASessionThatIsOfNoUseIsClosed: whoever waits for it to expire would wait for nothing.
 func TestASessionThatIsOfNoUseIsClosed(t *testing.T) {
 	b := newBed(t, 1, "")
@@ -172,7 +187,7 @@ func TestASessionThatIsOfNoUseIsClosed(t *testing.T) {
 		says  string
 	}{
 		"no_job":    {"nope", nil, 74, "waited 5s for"},
-		"no_record": {"j0", func(op int32, _ []byte) bool { return op == zkserver.OpGetData }, 70, "time is over"},
+		"no_record": {"j0", func(op int32, _ []byte) bool { return op == zkserver.OpGetData }, 8, "time is over: zookeeper is unreachable: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			proxy := slowProxy(t, 0)

@@ -37,7 +37,8 @@ const maxAttempts = 100
 // Join makes the process behind s a worker of the job, the one that it was in an earlier life if it had one.
 //
 // While the job does not exist or takes no worker like this one, it waits: until ctx's deadline, or without one for the
-// job's join timeout. The error then is both the reason and context.DeadlineExceeded.
+// job's join timeout. The error then is both the reason and context.DeadlineExceeded; if no server answers the reason is
+// zkconn.ErrUnreachable.
 func Join(ctx context.Context, s *zkconn.Session, c Config) (*Member, error) {
 	if err := znode.CheckIdentity(c.Identity); err != nil {
 		return nil, err
@@ -53,6 +54,9 @@ func Join(ctx context.Context, s *zkconn.Session, c Config) (*Member, error) {
 			j.attempts++
 			err = s.Sync(ctx, znode.Record(c.Root, c.Job))
 		}
+		if errors.Is(err, context.DeadlineExceeded) && !errors.As(err, new(*impatience)) {
+			err = fmt.Errorf("%w: %w", zkconn.ErrUnreachable, err) // a request that got no answer
+		}
 		if err != nil {
 			return nil, fmt.Errorf("join %s as %s: %w", job.Join(c.Root, c.Job), c.Identity, err)
 		}
@@ -66,6 +70,7 @@ type join struct {
 	nonce string // in every claim that it writes
 
 	begun    time.Time
+	missing  bool   // the job, when it was looked for last
 	told     string // what Waiting was told last
 	attempts int    // since the last wait
 
@@ -91,12 +96,16 @@ func (j *join) attempt(ctx context.Context) (*Member, error) {
 func (j *join) read(ctx context.Context) error {
 	body, stat, err := j.s.Get(ctx, znode.Record(j.c.Root, j.c.Job))
 	if errors.Is(err, zkconn.ErrNoNode) {
+		j.missing = true
 		j.rec, j.mzxid = job.Record{Job: job.Default()}, 0
 		j.rec.Job.Root, j.rec.Job.Name = j.c.Root, j.c.Job
 		return j.awaitRecord(ctx, ErrNoJob, "the job to be created: "+j.rec.Job.Path(), nil)
 	}
 	if err != nil {
 		return err
+	}
+	if j.missing {
+		j.missing, j.begun = false, time.Now() // the job's time begins with the job
 	}
 	rec, err := znode.DecodeRecordAt(job.Join(j.c.Root, j.c.Job), body)
 	if err != nil {

@@ -137,6 +137,17 @@ func TestJoinWaitsForTheJob(t *testing.T) {
 	}
 	proxy.Hang(false)
 
+	s := dial(t, proxy.Addr())
+	ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	late := call(func() error { _, err := worker.Join(ctx, s, hung); return err })
+	<-ctx.Done()
+	create(t, store, never)
+	proxy.Hang(false)
+	if err := <-late; !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, worker.ErrNoJob) || errors.Is(err, zkconn.ErrUnreachable) {
+		t.Errorf("where the server tells too late: %v", err)
+	}
+
 	hasty, _ := newJob(t, 2, func(j *job.Job) { j.Timeouts.Join = job.Duration(50 * time.Millisecond) })
 	crash(t, hasty, "w0")
 	if _, err := worker.Join(t.Context(), dial(t), config(hasty, "w1")); !errors.Is(err, worker.ErrNotOpen) || !errors.Is(err, context.DeadlineExceeded) {

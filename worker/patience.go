@@ -11,6 +11,9 @@ import (
 	"muster/zkstate/znode"
 )
 
+// lastLook is how long a server may take to say how things stand when the time of a wait is over.
+const lastLook = 2 * time.Second
+
 // awaitRecord waits until the Record is no longer as this attempt read it, or until the other event, if there is one.
 func (j *join) awaitRecord(ctx context.Context, why error, what string, other <-chan struct{}) error {
 	stat, _, event, err := j.s.ExistsW(ctx, znode.Record(j.c.Root, j.c.Job))
@@ -34,7 +37,7 @@ func (j *join) await(ctx context.Context, why error, what string, event, other <
 		timeUp = timer.C
 	}
 	if j.c.Waiting != nil && what != j.told {
-		j.c.Waiting(fmt.Sprintf("%s (%s at most)", what, roughly(time.Until(end))))
+		j.c.Waiting(fmt.Sprintf("%s (%s at most)", what, roughly(max(0, time.Until(end)))))
 		j.told = what
 	}
 	select {
@@ -42,13 +45,13 @@ func (j *join) await(ctx context.Context, why error, what string, event, other <
 	case <-other:
 	case <-ctx.Done():
 	case <-timeUp:
-		return j.impatient(ctx, why, what)
+		return j.impatient(ctx, why, what, event, other)
 	case <-j.s.Context().Done():
 		return context.Cause(j.s.Context())
 	}
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return j.impatient(ctx, why, what)
+		return j.impatient(ctx, why, what, event, other)
 	case ctx.Err() != nil: // also where an event came at the same time
 		return &impatience{why, time.Since(j.begun), what, context.Cause(ctx)}
 	}
@@ -56,12 +59,21 @@ func (j *join) await(ctx context.Context, why error, what string, event, other <
 	return errAgain
 }
 
-// impatient is for when the time is over. A server that does not answer may have kept back what was waited for.
-func (j *join) impatient(ctx context.Context, why error, what string) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLook)
+// errToldLate is the reason where the server had kept back what was waited for.
+var errToldLate = errors.New("the server told too late")
+
+// impatient is for when the time is over. It asks for what the server may have kept back.
+func (j *join) impatient(ctx context.Context, why error, what string, event, other <-chan struct{}) error {
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLook)
 	defer cancel()
-	if err := j.s.Sync(ctx, znode.Record(j.c.Root, j.c.Job)); err != nil {
+	switch err := j.s.Sync(last, znode.Record(j.c.Root, j.c.Job)); {
+	case err != nil:
 		why, what = zkconn.ErrUnreachable, what+", and no server answers"
+	case !closed(event) && !closed(other):
+	case ctx.Err() == nil:
+		return errAgain
+	default:
+		why = errToldLate
 	}
 	return &impatience{why, time.Since(j.begun), what, context.DeadlineExceeded}
 }

@@ -19,7 +19,7 @@ import (
 // If the process dies before the commit, the next life of the identity finds the claim as it was, and after it one that it
 // can take over.
 
-// Rejoin makes m a member again, under a new session, after its Context ended with zkconn.ErrSessionLost. It is for a process
+// Rejoin makes m a member again, under a new session, after its Context ended with zkconn.ErrSessionLost, or to give it another session. It is for a process
 // whose command has gone on; m itself stays ended. ErrFenced means that the identity was taken over in between, ErrDone
 // that a Complete which got no answer had been committed.
 func (m *Member) Rejoin(ctx context.Context, s *zkconn.Session) (*Member, error) {

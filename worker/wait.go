@@ -16,9 +16,6 @@ import (
 // Waiting for all needs no znode of its own: id/n-<N-1> exists as soon as all N have joined, and is never deleted while the
 // generation lives. Each waiter watches that one znode. It writes nothing, so that it may die at any time.
 
-// lastLook is how long a server may take to say how things stand when the time of a wait is over.
-const lastLook = 2 * time.Second
-
 // named bounds how many workers the text of an error names.
 const named = 8
 
@@ -46,7 +43,7 @@ func (e *AbsentError) Error() string {
 func (e *AbsentError) Unwrap() error { return context.DeadlineExceeded }
 
 // WaitAll waits until all N workers have joined, whether or not they are live now. It fails with AbsentError after the
-// job's join timeout, or at the deadline of ctx if that is earlier.
+// job's join timeout, or at the deadline of ctx if that is earlier; if no server then says who is absent, with context.DeadlineExceeded.
 func (m *Member) WaitAll(ctx context.Context) error {
 	err := m.waitAll(ctx)
 	if err == nil || !errors.Is(err, context.DeadlineExceeded) || m.ctx.Err() != nil {
@@ -88,7 +85,7 @@ func (m *Member) waitAll(ctx context.Context) error {
 	}
 }
 
-// absent reads who is not there: three reads, however many workers.
+// absent reads who is not there: two reads, however many workers.
 func (m *Member) absent(ctx context.Context) (*AbsentError, error) {
 	joined, _, err := m.session.Children(ctx, znode.By(m.Job.Root, m.Generation))
 	if err != nil {

@@ -49,7 +49,7 @@ func TestTimeRunsOutWhileTheSessionIsLost(t *testing.T) {
 		"wait": "it is not known whether all 3 workers have joined", "before": "at round 0 of barrier before", "after": "at barrier after",
 	} {
 		err := answeredSoon(t, what, answers[what])
-		if !errors.Is(err, ErrLate) || !strings.Contains(err.Error(), text) || !strings.Contains(err.Error(), "session with ZooKeeper") {
+		if !errors.Is(err, ErrLate) || !strings.Contains(err.Error(), text) || !strings.Contains(err.Error(), "ZooKeeper") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -89,8 +89,12 @@ func (r *run) asMember(ctx context.Context, m *worker.Member, err error) Ending 
 		}
 	})
 	beside.Go(func() {
-		if r.seat.do(work, func(ctx context.Context, m *worker.Member) error { return m.StopRequested(ctx) }) == nil {
+		err := r.seat.do(work, func(ctx context.Context, m *worker.Member) error { return m.StopRequested(ctx) })
+		switch {
+		case err == nil:
 			stop(ErrTerminated)
+		case work.Err() == nil:
+			r.c.Log.Warn("requests to stop are not heard any more", "reason", err)
 		}
 	})
 	defer stop(nil)

@@ -72,7 +72,7 @@ type Ending struct {
 
 // What keeps a worker from starting its command, or stops it, besides the errors of package worker.
 var (
-	// ErrLate means that time was over before the worker had joined, or while it had no session in which to ask.
+	// ErrLate means that time was over before the worker had joined, or while no server answered it.
 	ErrLate = errors.New("time is over")
 	// ErrHealth means that the health server cannot listen at its address. Give it another one.
 	ErrHealth = errors.New("nothing can be served there")

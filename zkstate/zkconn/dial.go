@@ -16,11 +16,11 @@ import (
 )
 
 // handshakeCap is how long one server may take to accept a connection, and again to answer the handshake. The library
-// would wait nearly seven session timeouts for a server that is frozen. Of the time that Dial has, none takes more than its share.
+// would wait nearly seven session timeouts for a server that is frozen. Of the time that Dial has, no address takes more than its share. Only the library's connecting goroutine may ask.
 func (s *Session) handshakeCap() time.Duration {
 	limit := s.Timeout() / 4
-	if s.share > 0 && s.ID() == 0 {
-		limit = min(limit, s.share)
+	if s.first > 0 && s.ID() == 0 {
+		limit = min(limit, (s.first / time.Duration(len(s.hosts.round))).Round(10*time.Millisecond))
 	}
 	return max(limit, 250*time.Millisecond)
 }

@@ -17,6 +17,7 @@ const (
 	shortestPause = 20 * time.Millisecond
 	longestPause  = time.Second
 	lookupLimit   = 2 * time.Second
+	lookupGrace   = 500 * time.Millisecond // after another name
 )
 
 // server is one entry of Config.Servers.
@@ -176,7 +177,7 @@ func (h *hosts) resolve() {
 	rand.Shuffle(len(h.round), func(i, j int) { h.round[i], h.round[j] = h.round[j], h.round[i] })
 }
 
-// lookup resolves the names all at once: one that nobody answers for does not take the time of the others.
+// lookup resolves the names all at once. One that nobody answers for is not waited for long when there are others.
 func lookup(ctx context.Context, servers []server) []endpoint {
 	ctx, cancel := context.WithTimeout(ctx, lookupLimit)
 	defer cancel()
@@ -185,6 +186,12 @@ func lookup(ctx context.Context, servers []server) []endpoint {
 	for i, s := range servers {
 		all.Go(func() {
 			addrs, err := net.DefaultResolver.LookupHost(ctx, s.host)
+			switch {
+			case err == nil:
+				time.AfterFunc(lookupGrace, cancel)
+			case ctx.Err() != nil:
+				err = &net.DNSError{Err: "no answer", Name: s.host, IsTimeout: true}
+			}
 			if err != nil {
 				found[i] = []endpoint{{s, s.String(), err}}
 			}

@@ -16,7 +16,8 @@ import (
 // names is the name service of these tests.
 var names *nameService
 
-// nameService answers queries (RFC 1035) that end in .test with 127.0.0.1, and denies that any other name exists.
+// nameService answers queries (RFC 1035) that end in .test with 127.0.0.1, two.test also with 127.0.0.2, and denies that any other name
+// exists.
 type nameService struct {
 	conn  net.PacketConn
 	mu    sync.Mutex
@@ -71,8 +72,14 @@ func (n *nameService) answer(query []byte) []byte {
 	case labels[len(labels)-1] != "test":
 		answer[3] |= 3 // no such name
 	case typeA:
-		answer[7] = 1
-		answer = append(answer, 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4, 127, 0, 0, 1)
+		last := []byte{1}
+		if labels[0] == "two" {
+			last = []byte{1, 2}
+		}
+		answer[7] = byte(len(last))
+		for _, b := range last {
+			answer = append(answer, 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4, 127, 0, 0, b)
+		}
 	}
 	return answer
 }

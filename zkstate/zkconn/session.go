@@ -65,7 +65,7 @@ type Session struct {
 	cfg    Config
 	log    *limited
 	hosts  *hosts
-	share  time.Duration // of the time that Dial has, for each server; 0 if that is without end
+	first  time.Duration // that Dial has for all servers; 0 if that is without end
 
 	zk     *zk.Conn
 	events <-chan zk.Event // closed when the library's goroutines have ended; never read before
@@ -110,7 +110,7 @@ func Dial(ctx context.Context, c Config) (*Session, error) {
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.hosts = newHosts(s.ctx, servers, c.Timeout)
 	if end, ok := ctx.Deadline(); ok {
-		s.share = (time.Until(end) / time.Duration(len(servers))).Round(10 * time.Millisecond)
+		s.first = time.Until(end)
 	}
 	if err := s.open(ctx); err != nil {
 		return nil, err

@@ -34,7 +34,7 @@ func (p *process) watchStatus(ctx context.Context, w *where, o statusOptions, pa
 			now.Reset()
 			now.Write(last)
 			fmt.Fprintf(o.notes(p, &now), "ZooKeeper does not answer. This is how it was at %s.\n", at.Format(time.TimeOnly))
-		case err != nil && !errors.As(err, &found) && now.Len() == 0:
+		case err != nil && !errors.As(err, &found):
 			return err
 		default:
 			last, at = bytes.Clone(now.Bytes()), time.Now()
