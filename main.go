@@ -10,8 +10,10 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"muster/cli"
+	"muster/worker/wrap"
 )
 
 func main() {
@@ -33,11 +35,15 @@ func caught() <-chan os.Signal {
 }
 
 // drainThenStop ends the context at the first signal, so that a command finishes what it has begun, and the process at
-// the second: it says so because nothing else will.
+// the second, unless that is the first one's echo. It says so because nothing else will.
 func drainThenStop(signals <-chan os.Signal, stop context.CancelCauseFunc) {
 	first := cli.Stopped{Signal: (<-signals).(syscall.Signal)}
+	at := time.Now()
 	stop(first)
 	second := cli.Stopped{Signal: (<-signals).(syscall.Signal)}
+	for second == first && time.Since(at) < wrap.Echo {
+		second.Signal = (<-signals).(syscall.Signal)
+	}
 	fmt.Fprintf(os.Stderr, "muster: stopped at once by a second signal: %s; reports may be missing\n  next: muster plan shows what is left, if this was an apply\n", second.Signal)
 	os.Exit(second.ExitCode())
 }

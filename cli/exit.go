@@ -173,6 +173,10 @@ func nextStep(err error) string {
 		return "check the worker's connection to ZooKeeper, then start it again"
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
 		return "free some space, then run the same command again"
+	case errors.Is(err, syscall.EROFS):
+		return "name a directory that can be written to; for temporary files TMPDIR does"
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		return "raise the limit of open files (ulimit -n)"
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENOTDIR):
 		return "check the name, and where -C leads"
 	case errors.Is(err, syscall.EADDRINUSE):

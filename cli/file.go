@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // writeFile puts data into the file at path, or leaves the file as it was: it writes a neighbour and renames it. The
@@ -52,6 +53,21 @@ func followed(path string) string {
 		link = filepath.Join(dir, link)
 	}
 	return followed(link)
+}
+
+// isSource reports whether a file of this name would be read as configuration.
+func isSource(path string) bool { return strings.HasSuffix(strings.TrimSuffix(path, ".json"), ".hcl") }
+
+// oneFile reports whether what is written to one of two paths would take the place of what was written to the other.
+func oneFile(a, b string) bool {
+	for _, path := range []string{a, b} {
+		if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+			return false
+		}
+	}
+	whole, errA := filepath.Abs(followed(a))
+	other, errB := filepath.Abs(followed(b))
+	return errA == nil && errB == nil && whole == other
 }
 
 // create writes a new file that is on the disk when it returns. It takes the mode of old, if there is one.

@@ -15,7 +15,7 @@ type globs []*regexp.Regexp
 func newGlobs(patterns []string) globs {
 	var gs globs
 	for _, p := range patterns {
-		p = regexp.QuoteMeta(p)
+		p = regexp.QuoteMeta(strings.ToValidUTF8(p, "\uFFFD")) // no name has such bytes
 		p = strings.ReplaceAll(p, `\*`, `.*`)
 		p = strings.ReplaceAll(p, `\?`, `.`)
 		gs = append(gs, regexp.MustCompile(`^(?s:`+p+`)$`))

@@ -88,7 +88,7 @@ func (p *process) start(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// color decides for one stream: --color, then NO_COLOR, then FORCE_COLOR, then TERM=dumb, then whether it is a terminal.
+// color decides for one stream: --color, then NO_COLOR, then FORCE_COLOR, then TERM=dumb or none, then whether it is a terminal.
 func (p *process) color(w io.Writer) bool {
 	switch {
 	case p.flags.color != "auto":
@@ -97,7 +97,7 @@ func (p *process) color(w io.Writer) bool {
 		return false
 	case p.environ.value("FORCE_COLOR") != "":
 		return true
-	case p.environ.value("TERM") == "dumb":
+	case slices.Contains([]string{"", "dumb"}, p.environ.value("TERM")):
 		return false
 	}
 	return isTerminal(w)

@@ -33,6 +33,9 @@ ZooKeeper, and shows what "muster apply" would do. It changes nothing.`,
   muster plan --only 'job.ingest*'`,
 		Args: between(0, 1, "one directory"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := p.checkOut(o); err != nil { // before a report is written
+				return err
+			}
 			run := p.newRun("plan", first(args))
 			return p.reporting(cmd.Context(), o.reports, run, func() error { return runPlan(cmd.Context(), p, o, first(args), run) })
 		},
@@ -99,6 +102,19 @@ func (p *process) present(cfg *spec.Config, c comparison, o planOptions) error {
 	}
 	if show {
 		p.showNext(cfg, c, o)
+	}
+	return nil
+}
+
+// checkOut refuses a plan file that would take the place of configuration, or that a report would take the place of.
+func (p *process) checkOut(o planOptions) error {
+	if isSource(o.out) {
+		return usagef("muster plan --out plan.json", "--out %s is the name of configuration, which a saved plan is not", o.out)
+	}
+	for _, t := range o.reports.targets {
+		if o.out != "" && t.path != "-" && oneFile(p.path(o.out), p.path(t.path)) {
+			return usagef("give one of them another name", "--out %s and --report %s=%s are one file", o.out, t.kind, t.path)
+		}
 	}
 	return nil
 }

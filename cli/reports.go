@@ -47,6 +47,8 @@ func (v *reportValue) Set(s string) error {
 			return fmt.Errorf("%q is no kind of report: did you mean %s?", kind, near)
 		}
 		return fmt.Errorf("%q is no kind of report: %s", kind, strings.Join(report.Kinds(), ", "))
+	case isSource(path):
+		return fmt.Errorf("%s is the name of configuration", path)
 	case path == "-" && slices.ContainsFunc(v.targets, func(t reportTarget) bool { return t.path == "-" }):
 		return errors.New("only one report can go to standard output")
 	case slices.ContainsFunc(v.targets, func(t reportTarget) bool { return filepath.Clean(t.path) == filepath.Clean(path) }):

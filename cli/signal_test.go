@@ -82,6 +82,19 @@ func hangs(proxy *zkserver.Proxy, at func(op int32) bool) (hung <-chan struct{},
 	return c, func() { proxy.Hang(false) }
 }
 
+// finish lets go of whatever hangs until it has ended.
+func (r *running) finish(hung <-chan struct{}, release func()) {
+	release()
+	for {
+		select {
+		case <-hung:
+			release()
+		case <-r.ended:
+			return
+		}
+	}
+}
+
 // TestSignalInTheMiddleOfReading: nothing is in flight that would have to be finished, so a plan and a check end at once.
 func TestSignalInTheMiddleOfReading(t *testing.T) {
 	for name, sig := range stopSignals {
@@ -145,15 +158,7 @@ func TestSignalInTheMiddleOfAnApply(t *testing.T) {
 			r := begin(t, b.command(proxy.Addr(), append(commandsOfReports["apply"], b.everyReport(t)...)...))
 			r.until(t, hung)
 			r.signal(t, sig)
-			release()
-			for waiting := true; waiting; { // until it has seen the signal
-				select {
-				case <-hung:
-					release()
-				case <-r.ended:
-					waiting = false
-				}
-			}
+			r.finish(hung, release)
 			expect(t, r.end(t), 128+int(sig), "Applied ", "  not started  job.j[")
 			b.told(t, 128+int(sig), "stopped by a signal")
 			if made := strings.Count(read(t, filepath.Join(b.dir, "r.json")), `"result": "applied"`); made < 4 || made == jobs {
@@ -163,6 +168,21 @@ func TestSignalInTheMiddleOfAnApply(t *testing.T) {
 			expect(t, result(b.command(servers.Connect(), "plan", "--detailed-exitcode")), 0, "100 jobs match")
 		})
 	}
+}
+
+// TestEchoOfASignal: a signal that comes several times at once, as from timeout(1), is one.
+func TestEchoOfASignal(t *testing.T) {
+	b := newBed(t, 10, "")
+	proxy := slowProxy(t, 0)
+	hung, release := hangs(proxy, func(op int32) bool { return op == zkserver.OpMulti })
+	r := begin(t, b.command(proxy.Addr(), append(commandsOfReports["apply"], b.everyReport(t)...)...))
+	r.until(t, hung)
+	for range 5 {
+		r.signal(t, syscall.SIGTERM)
+	}
+	r.finish(hung, release)
+	expect(t, r.end(t), 143, "Applied ", "  not started  job.j[")
+	b.told(t, 143, "stopped by a signal")
 }
 
 // TestSecondSignal ends an apply at once: older reports are as they were, and it says that there is no other.

@@ -97,8 +97,11 @@ func (e *Ensemble) prepare(o Options) error {
 	var err error
 	if e.temporary {
 		e.dir, err = os.MkdirTemp("", "zkserver-")
-	} else if e.dir, err = filepath.Abs(e.dir); err == nil {
+	} else {
 		err = os.MkdirAll(e.dir, 0o755)
+	}
+	if err == nil {
+		e.dir, err = filepath.Abs(e.dir) // a server is started elsewhere
 	}
 	if err == nil && o.TLS {
 		e.certs, err = makeCerts(filepath.Join(e.dir, "tls"))

@@ -1,11 +1,15 @@
 package wrap
 
 import (
+	"bufio"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 )
 
@@ -116,7 +120,29 @@ func lookUp(name string) (string, error) {
 	if err != nil && !errors.Is(err, exec.ErrDot) { // a "." in PATH is the user's decision
 		return "", &startError{err}
 	}
+	if err := interpreted(path); err != nil {
+		return "", &startError{err}
+	}
 	return path, nil
+}
+
+// interpreted is why a script cannot be run, if that is because the program of its first line is not there.
+func interpreted(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil // who may not read a program may still run it
+	}
+	defer f.Close()
+	line, _ := bufio.NewReaderSize(f, 256).ReadSlice('\n') // as much as Linux reads
+	program, found := strings.CutPrefix(string(line), "#!")
+	fields := strings.Fields(program)
+	if !found || len(fields) == 0 || !filepath.IsAbs(fields[0]) {
+		return nil
+	}
+	if _, err := os.Stat(fields[0]); err != nil {
+		return fmt.Errorf("what is to run the script %s: %w", path, err)
+	}
+	return nil
 }
 
 // startError is why a command cannot be started.

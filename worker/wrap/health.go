@@ -3,6 +3,7 @@ package wrap
 import (
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"sync"
@@ -22,7 +23,7 @@ type health struct {
 }
 
 // openHealth serves at address until it is closed.
-func openHealth(address string, p *progress) (*health, error) {
+func openHealth(address string, p *progress, to *slog.Logger) (*health, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrHealth, err)
@@ -37,7 +38,7 @@ func openHealth(address string, p *progress) (*health, error) {
 		fmt.Fprintln(w, why)
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(p.registry(), promhttp.HandlerOpts{}))
-	h := &health{server: &http.Server{Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second}}
+	h := &health{server: &http.Server{Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, ErrorLog: warnings(to)}}
 	h.served.Go(func() { _ = h.server.Serve(listener) }) // it always ends with an error
 	return h, nil
 }

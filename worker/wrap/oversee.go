@@ -27,12 +27,16 @@ type ending struct {
 type overseer struct {
 	command *command
 	grace   time.Duration // between being asked to end and SIGKILL
+	echo    time.Duration // in which the same signal is the same request
 	asked   func()        // called when the command is asked to end, unless nil
 	lost    <-chan error  // why the whole group is to be killed at once; the context may end as well, but not before
 
 	ending ending
-	over   bool // the command has ended; its group may have not
-	passed bool // a signal that asks to end was passed on
+	over   bool     // the command has ended; its group may have not
+	passed struct { // the signal that asks to end that was passed on, if any was
+		sig os.Signal
+		at  time.Time
+	}
 
 	kill  <-chan time.Time // the end of the grace
 	empty <-chan time.Time // time to look at the group
@@ -80,10 +84,11 @@ func (o *overseer) pass(sig os.Signal) {
 	switch {
 	case !stops(sig):
 		o.command.signal(sig)
-	case o.passed || o.over:
+	case sig == o.passed.sig && time.Since(o.passed.at) < o.echo:
+	case o.passed.sig != nil || o.over:
 		o.killGroup()
 	default:
-		o.passed = true
+		o.passed.sig, o.passed.at = sig, time.Now()
 		o.ask(sig.(syscall.Signal))
 	}
 }

@@ -38,13 +38,16 @@ func oversee(t *testing.T, behaviour string, grace time.Duration, steps string) 
 	finished := make(chan ending)
 	go func() {
 		o := overseer{command: c, grace: grace, lost: lost}
+		if strings.HasPrefix(steps, "echo ") {
+			o.echo = long
+		}
 		finished <- o.run(ctx, signals)
 	}()
 	if steps != "" {
 		w.says("ready")
 	}
-	for i, step := range strings.Fields(steps) {
-		if i > 0 {
+	for i, step := range strings.Fields(strings.TrimPrefix(steps, "echo ")) {
+		if i > 0 && !(step == "TERM" && strings.HasPrefix(steps, "echo ")) {
 			w.says("got")
 		}
 		switch step {
@@ -99,6 +102,7 @@ func TestSignalsAndHowTheCommandEnds(t *testing.T) {
 		"ignores_int":                   {"ignores", short, "INT", oversight{code: 137, asked: "SIGINT", killed: true}},
 		"ignores_the_end_of_a_context":  {"ignores", short, "stop", oversight{code: 137, asked: "SIGTERM", killed: true}},
 		"ignores_two_terms":             {"ignores", long, "TERM TERM", oversight{code: 137, asked: "SIGTERM", killed: true}},
+		"is_told_twice_at_once":         {"ends:0", long, "echo TERM TERM USR1", oversight{asked: "SIGTERM"}},
 		"ignores_term_and_int":          {"ignores", long, "TERM INT", oversight{code: 137, asked: "SIGTERM", killed: true}},
 		"is_stopped_and_then_told_once": {"obeys:9", long, "USR1 stop", oversight{code: 9, asked: "SIGTERM"}},
 		"stop_and_term_is_asked_once":   {"ignores", short, "stop TERM", oversight{code: 137, asked: "SIGTERM", killed: true}},

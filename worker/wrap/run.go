@@ -57,7 +57,7 @@ func (r *run) open() (err error) {
 		return err
 	}
 	if r.c.HTTP != "" {
-		r.health, err = openHealth(r.c.HTTP, r.progress)
+		r.health, err = openHealth(r.c.HTTP, r.progress, r.c.Log)
 	}
 	return err
 }
@@ -130,7 +130,7 @@ func (r *run) command(work, life context.Context, environ []string) Ending {
 		return Ending{Code: exited.code(), Err: err, Text: r.part(life, false, exited.end())}
 	}
 	r.progress.enter(StageRunning)
-	o := overseer{command: c, grace: r.c.Grace, asked: func() { r.progress.enter(StageDraining) }, lost: r.lost}
+	o := overseer{command: c, grace: r.c.Grace, echo: Echo, asked: func() { r.progress.enter(StageDraining) }, lost: r.lost}
 	e := o.run(work, r.c.Signals)
 	background(r.c.Files)
 	text := e.String() + "; " + r.part(life, e.completes(), e.end())

@@ -116,8 +116,8 @@ func TestStagesSignalsAndBehaviours(t *testing.T) {
 	running := func(w *worn) { w.says("ready") }
 	draining := func(w *worn) {
 		w.says("ready")
-		w.signals <- syscall.SIGTERM
-		w.says("got SIGTERM")
+		w.signals <- syscall.SIGINT
+		w.says("got SIGINT")
 	}
 	all := starting(StartAll)
 	for name, c := range map[string]struct {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"syscall"
+	"time"
 )
 
 // Signals are those that a worker passes on to its command. Whoever calls Run catches them all, from before it joins: what
@@ -37,3 +38,6 @@ func signalName(sig syscall.Signal) string {
 	}
 	return fmt.Sprintf("signal %d", int(sig))
 }
+
+// Echo is how soon the same signal again is no second request: timeout(1) signals its child, and then the child's whole group.
+const Echo = 200 * time.Millisecond

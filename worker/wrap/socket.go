@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -88,7 +90,10 @@ func openSocket(p *progress) (*socket, error) {
 const longestPath = 100
 
 func privateDir() (string, error) {
-	base := os.TempDir()
+	base, err := filepath.Abs(os.TempDir()) // the command may change its directory
+	if err != nil {
+		return "", err
+	}
 	if len(base) > longestPath-len("/muster-1234567890/socket") {
 		base = "/tmp"
 	}
@@ -115,9 +120,13 @@ func (s *socket) serve(ctx context.Context, seat *seat) {
 		Handler:           mux,
 		ReadHeaderTimeout: 10 * time.Second,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ErrorLog:          warnings(seat.log),
 	}
 	s.served.Go(func() { _ = s.server.Serve(s.listener) }) // it always ends with an error
 }
+
+// warnings is where a server tells what it cannot tell its client: standard error is the command's.
+func warnings(to *slog.Logger) *log.Logger { return slog.NewLogLogger(to.Handler(), slog.LevelWarn) }
 
 // close removes the socket and its directory.
 func (s *socket) close() {
