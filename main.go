@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"muster/cli"
-	"muster/worker/wrap"
 )
 
 func main() {
@@ -41,7 +40,7 @@ func drainThenStop(signals <-chan os.Signal, stop context.CancelCauseFunc) {
 	at := time.Now()
 	stop(first)
 	second := cli.Stopped{Signal: (<-signals).(syscall.Signal)}
-	for second == first && time.Since(at) < wrap.Echo {
+	for second == first && time.Since(at) < cli.Echo {
 		second.Signal = (<-signals).(syscall.Signal)
 	}
 	fmt.Fprintf(os.Stderr, "muster: stopped at once by a second signal: %s; reports may be missing\n  next: muster plan shows what is left, if this was an apply\n", second.Signal)

@@ -13,7 +13,12 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+
+	"muster/worker/wrap"
 )
+
+// Echo is how soon the same signal again is no second request.
+const Echo = wrap.Echo
 
 // Stopped is the cause of a context that a signal ended.
 type Stopped struct{ Signal syscall.Signal }
