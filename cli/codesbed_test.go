@@ -39,7 +39,10 @@ func newCodeBed(t *testing.T, s *zkconn.Session) *codeBed {
 	}
 	// What the tests run as muster writes down its process id first: in a pipe nobody else knows it.
 	script := "#!/bin/sh\necho $$ > \"$PIDS\"\nexec " + filepath.Join(bin, "muster") + " \"$@\"\n"
-	b.check(os.WriteFile(filepath.Join(b.dir, "muster"), []byte(script), 0o777))
+	syscall.ForkLock.RLock() // a process that another test forks now would hold the file open for writing: it could not be run
+	err = os.WriteFile(filepath.Join(b.dir, "muster"), []byte(script), 0o777)
+	syscall.ForkLock.RUnlock()
+	b.check(err)
 	return b
 }
 

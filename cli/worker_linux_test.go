@@ -57,7 +57,7 @@ func TestAWorkerAsProcessOne(t *testing.T) {
 			"install unshare (apt-get install util-linux); without root, allow user namespaces (sysctl kernel.unprivileged_userns_clone=1)", err, out)
 	}
 	script := `for i in 1 2 3 4 5; do (sh -c 'exit 3' &) ; done
-while grep -ls '^State:[[:space:]]*Z' /proc/[0-9]*/status; do :; done
+while grep -ls '^State:[[:space:]]*Z' /proc/[0-9]*/status >/dev/null; do :; done
 muster self && echo "process $PPID"
 kill -TERM 1
 sleep 1000`
