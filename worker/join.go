@@ -70,7 +70,6 @@ type join struct {
 	nonce string // in every claim that it writes
 
 	begun    time.Time
-	missing  bool   // the job, when it was looked for last
 	told     string // what Waiting was told last
 	attempts int    // since the last wait
 
@@ -96,7 +95,6 @@ func (j *join) attempt(ctx context.Context) (*Member, error) {
 func (j *join) read(ctx context.Context) error {
 	body, stat, err := j.s.Get(ctx, znode.Record(j.c.Root, j.c.Job))
 	if errors.Is(err, zkconn.ErrNoNode) {
-		j.missing = true
 		j.rec, j.mzxid = job.Record{Job: job.Default()}, 0
 		j.rec.Job.Root, j.rec.Job.Name = j.c.Root, j.c.Job
 		return j.awaitRecord(ctx, ErrNoJob, "the job to be created: "+j.rec.Job.Path(), nil)
@@ -104,8 +102,8 @@ func (j *join) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if j.missing {
-		j.missing, j.begun = false, time.Now() // the job's time begins with the job
+	if j.mzxid == 0 {
+		j.begun = time.Now() // the job's time begins with the job
 	}
 	rec, err := znode.DecodeRecordAt(job.Join(j.c.Root, j.c.Job), body)
 	if err != nil {
