@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"os/user"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -78,7 +77,7 @@ func (p *process) isFile(arg string) (bool, error) {
 		return false, &problem{nil, fmt.Errorf("%s: no such file or directory", arg), "name a saved plan (muster plan --out FILE makes one) or a directory of *.hcl files"}
 	case err != nil || info.IsDir():
 		return false, err
-	case strings.HasSuffix(arg, ".hcl"), strings.HasSuffix(arg, ".hcl.json"):
+	case isSource(arg):
 		return false, notDirectory(arg)
 	}
 	return true, nil

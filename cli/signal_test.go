@@ -170,13 +170,20 @@ func TestSignalInTheMiddleOfAnApply(t *testing.T) {
 	}
 }
 
+// applyHangs begins an apply that reports, and returns while its first change is in flight.
+func applyHangs(t *testing.T) (b bed, r *running, hung <-chan struct{}, release func()) {
+	t.Helper()
+	b = newBed(t, 10, "")
+	proxy := slowProxy(t, 0)
+	hung, release = hangs(proxy, func(op int32) bool { return op == zkserver.OpMulti })
+	r = begin(t, b.command(proxy.Addr(), append(commandsOfReports["apply"], b.everyReport(t)...)...))
+	r.until(t, hung)
+	return b, r, hung, release
+}
+
 // TestEchoOfASignal: a signal that comes several times at once, as from timeout(1), is one.
 func TestEchoOfASignal(t *testing.T) {
-	b := newBed(t, 10, "")
-	proxy := slowProxy(t, 0)
-	hung, release := hangs(proxy, func(op int32) bool { return op == zkserver.OpMulti })
-	r := begin(t, b.command(proxy.Addr(), append(commandsOfReports["apply"], b.everyReport(t)...)...))
-	r.until(t, hung)
+	b, r, hung, release := applyHangs(t)
 	for range 5 {
 		r.signal(t, syscall.SIGTERM)
 	}
@@ -187,11 +194,7 @@ func TestEchoOfASignal(t *testing.T) {
 
 // TestSecondSignal ends an apply at once: older reports are as they were, and it says that there is no other.
 func TestSecondSignal(t *testing.T) {
-	b := newBed(t, 10, "")
-	proxy := slowProxy(t, 0)
-	hung, _ := hangs(proxy, func(op int32) bool { return op == zkserver.OpMulti })
-	r := begin(t, b.command(proxy.Addr(), append(commandsOfReports["apply"], b.everyReport(t)...)...))
-	r.until(t, hung)
+	b, r, _, _ := applyHangs(t)
 	r.signal(t, syscall.SIGTERM)
 	again := time.NewTicker(100 * time.Millisecond) // the first may still be on its way, and two of a kind become one
 	defer again.Stop()
