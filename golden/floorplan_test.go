@@ -13,14 +13,14 @@ import (
 
 const module = "muster"
 
-// room is what one package may import besides the standard library: ours by path below the module, others by the start
-// of their import path. Tests may import more, but of others only what testRoom adds.
+// room is what one package may import besides the standard library: ours by their path below the module, others by the
+// start of their import path. Tests may import all of ours, and of others also those of testRoom.
 type room struct{ ours, others []string }
 
 // everything stands for all of our packages.
 const everything = "*"
 
-// floorPlan has a row for every package. A new package needs a row first: what is it for, and what may it know?
+// floorPlan has a row for every package. Before you add a package, add its row: what is it for, and what may it know?
 func floorPlan() map[string]room {
 	const (
 		hcl      = "github.com/hashicorp/hcl/v2"
@@ -51,8 +51,8 @@ func floorPlan() map[string]room {
 	}
 }
 
-// testRoom is what every package's tests may import of others. The raw client is there to be measured against, the library of
-// JSON Schemas to hold what muster writes against the schemas it ships.
+// testRoom is what the tests of every package may import of others. Benchmarks compare with the raw client. The library
+// of JSON Schemas checks that what muster writes fits the schemas that it ships.
 func testRoom() []string {
 	return []string{
 		"github.com/google/go-cmp", "github.com/rogpeppe/go-internal", "github.com/go-zookeeper/zk", "golang.org/x/sys",
@@ -70,7 +70,8 @@ type listed struct {
 // goList runs go list in the module.
 func goList(t *testing.T, args ...string) []listed {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json=ImportPath,Standard,Imports,TestImports,XTestImports"}, args...)...)
+	const fields = "-json=ImportPath,Standard,Imports,TestImports,XTestImports"
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", fields}, args...)...)
 	cmd.Dir = ".."
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -135,9 +136,15 @@ func (r room) allows(path string) bool {
 // TestWhatIsNotLinked: a worker's binary and the library packages carry no HCL, and a plan needs no ZooKeeper.
 func TestWhatIsNotLinked(t *testing.T) {
 	for _, c := range []struct{ packages, never []string }{
-		{[]string{"./plan", "./apply", "./zkstate", "./worker"}, []string{"github.com/hashicorp/hcl", "github.com/zclconf/go-cty"}},
-		{[]string{"./plan", "./apply", "./report", "./spec"}, []string{"github.com/go-zookeeper/zk", module + "/zkstate"}},
-		{[]string{"./zkserver"}, []string{"testing"}},
+		{
+			packages: []string{"./plan", "./apply", "./zkstate", "./worker"},
+			never:    []string{"github.com/hashicorp/hcl", "github.com/zclconf/go-cty"},
+		},
+		{
+			packages: []string{"./plan", "./apply", "./report", "./spec"},
+			never:    []string{"github.com/go-zookeeper/zk", module + "/zkstate"},
+		},
+		{packages: []string{"./zkserver"}, never: []string{"testing"}},
 	} {
 		for _, l := range goList(t, append([]string{"-deps"}, c.packages...)...) {
 			for _, never := range c.never {

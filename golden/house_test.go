@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestHouseRules: files that one can read, and tests that neither sleep nor skip.
+// TestHouseRules: no file of Go is too long to read, and no test sleeps or skips itself.
 func TestHouseRules(t *testing.T) {
 	const longest = 400
 	sleeps, skips := regexp.MustCompile(`\btime\.Sleep\(`), regexp.MustCompile(`\b[tbf]\.(Skip|SkipNow|Skipf)\(`)

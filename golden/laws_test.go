@@ -41,10 +41,10 @@ func checkLaws(t *testing.T, want plan.Want, have plan.State) {
 	checkSafety(t, want, have, p)
 }
 
-// survivesJSON: nothing that a plan or a state says is lost on its way through a file.
+// survivesJSON: a plan and a state that were written to a file are read back as they were.
 func survivesJSON(t *testing.T, p plan.Plan, have plan.State) {
 	t.Helper()
-	p.ID = "p1" // which is stamped on a plan that is saved
+	p.ID = "p1" // a saved plan needs an id
 	file, err := plan.Encode(plan.Saved{Plan: p})
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func survivesJSON(t *testing.T, p plan.Plan, have plan.State) {
 	if err := json.Unmarshal(body, &state); err != nil {
 		t.Fatal(err)
 	}
-	// A record does not keep the place of its declaration.
+	// The record of a job does not say where the job was declared.
 	if d := cmp.Diff(have, state, cmpopts.EquateEmpty(), everyFact(), cmpopts.IgnoreFields(job.Job{}, "At")); d != "" {
 		t.Errorf("state (-written +read):\n%s", d)
 	}
@@ -76,7 +76,7 @@ func everyFact() cmp.Option {
 	return cmp.Transformer("fields", func(o plan.Observed) fields { return fields(o) })
 }
 
-// checkSafety: the promises that a plan must keep whatever the tables say.
+// checkSafety checks what no plan may do, whatever the tables of actions say.
 func checkSafety(t *testing.T, want plan.Want, have plan.State, p plan.Plan) {
 	t.Helper()
 	rows := map[string]plan.Row{}
@@ -95,7 +95,7 @@ func checkSafety(t *testing.T, want plan.Want, have plan.State, p plan.Plan) {
 			t.Errorf("%s has %d children and would be deleted: %s", r.Path, r.Old.Live, r.Title())
 		case deletes && r.New != nil && r.New.Lifecycle.Protect:
 			t.Errorf("%s is protected and would be deleted: %s", r.Path, r.Title())
-		case r.Action() == plan.Update && slices.ContainsFunc(r.Changes(), func(c job.Change) bool { return c.Immutable }):
+		case r.Action() == plan.Update && slices.ContainsFunc(r.Changes(), immutable):
 			t.Errorf("%s would have an immutable field changed", r.Path)
 		case r.Action() == plan.Blocked && r.Proceed() == "":
 			t.Errorf("%s is blocked (%s) and nothing says how to proceed", r.Path, r.Reason)
@@ -116,7 +116,9 @@ func checkSafety(t *testing.T, want plan.Want, have plan.State, p plan.Plan) {
 	}
 }
 
-// TestLawsHoldForAnything checks the laws on random declarations and observations. Repeat a failure with -seed.
+func immutable(c job.Change) bool { return c.Immutable }
+
+// TestLawsHoldForAnything checks the laws on random declarations and observations. The flag -seed repeats a failure.
 func TestLawsHoldForAnything(t *testing.T) {
 	const rounds = 3000
 	if *seed == 0 {
@@ -132,14 +134,14 @@ func TestLawsHoldForAnything(t *testing.T) {
 	t.Logf("%d rounds with -seed %d", rounds, *seed)
 }
 
-// dice throws declarations and observations that meet each other often.
+// dice makes random declarations and observations. They have so few names and values that many of them meet.
 type dice struct{ *rand.Rand }
 
 func (r dice) one(in int) bool { return r.IntN(in) == 0 }
 
 func pick[T any](r dice, from ...T) T { return from[r.IntN(len(from))] }
 
-// job throws one of few jobs: a name that others have too, and fields that are equal as often as not.
+// job makes a job whose address others may have too, and whose fields often have the usual values.
 func (r dice) job(name string) job.Job {
 	j := job.Default()
 	j.Name, j.Root, j.Address = name, "/r", fmt.Sprintf("job.%s[%q]", name, pick(r, "a", "b"))
@@ -147,7 +149,8 @@ func (r dice) job(name string) job.Job {
 	j.RollFormat = pick(r, job.Protobuf, job.Protobuf, job.Protobuf, job.Text)
 	j.Timeouts.Stale = pick(r, job.DefaultStaleTimeout, job.DefaultStaleTimeout, job.Duration(time.Minute))
 	j.Lifecycle = job.Lifecycle{
-		OnComplete: pick(r, job.Reset, job.Remove, job.Retain), OnRunning: pick(r, job.Keep, job.Keep, job.Fail), Protect: r.one(5),
+		OnComplete: pick(r, job.Reset, job.Remove, job.Retain),
+		OnRunning:  pick(r, job.Keep, job.Keep, job.Fail), Protect: r.one(5),
 	}
 	if r.one(3) {
 		j.Labels = map[string]string{pick(r, "team", "env"): pick(r, "", "data", "-> \x1b[2J\u202e\u2028 </script>")}
@@ -180,7 +183,7 @@ func (r dice) have() plan.State {
 	return s
 }
 
-// observed throws any mixture of facts, also those that no reader should report.
+// observed makes any mixture of facts, also some that no reader should report.
 func (r dice) observed(name string) plan.Observed {
 	n := pick(r, 1, 3, 3)
 	o := plan.Observed{Version: int32(r.IntN(3)), Pzxid: r.Int64(), Joined: pick(r, 0, 0, r.IntN(n+1), n)}
@@ -204,8 +207,9 @@ func (r dice) observed(name string) plan.Observed {
 		return o
 	}
 	rec := job.Record{
-		Job: r.job(name), Stack: pick(r, "ours", "ours", "ours", "old", "theirs"), Generation: fmt.Sprint("g", r.IntN(1000)),
-		State: pick(r, job.Open, job.Open, job.Open, job.Terminating), Op: "op", By: pick(r, "", "ann@host"),
+		Job: r.job(name), Stack: pick(r, "ours", "ours", "ours", "old", "theirs"),
+		Generation: fmt.Sprint("g", r.IntN(1000)), State: pick(r, job.Open, job.Open, job.Open, job.Terminating),
+		Op: "op", By: pick(r, "", "ann@host"),
 	}
 	rec.Job.Workers = pick(r, n, n, rec.Job.Workers)
 	rec.Digest = rec.Sum()

@@ -15,7 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// lint runs a linter on what it is given, also on standard input, and returns what it says.
+// lint runs a linter with these arguments and this standard input, and returns what it prints and how it fails.
 func lint(t *testing.T, stdin string, name string, args ...string) string {
 	t.Helper()
 	if _, err := exec.LookPath(name); err != nil {
@@ -33,7 +33,7 @@ func lint(t *testing.T, stdin string, name string, args ...string) string {
 	return string(out)
 }
 
-// shared lists the files that people copy, and those that CI runs, for which fits says yes.
+// shared lists the files of examples, which people copy, and of .ci for which fits is true.
 func shared(t *testing.T, fits func(path string, body []byte) bool) []string {
 	t.Helper()
 	var files []string
@@ -83,7 +83,7 @@ func TestYAMLIsClean(t *testing.T) {
 	}
 }
 
-// TestShellInsideOtherFilesIsClean: steps of GitHub Actions, scripts of GitLab CI, and lines of a crontab.
+// TestShellInsideOtherFilesIsClean looks at steps of GitHub Actions, scripts of GitLab CI and lines of a crontab.
 func TestShellInsideOtherFilesIsClean(t *testing.T) {
 	found := map[string]int{}
 	check := func(file, shell, script string) {
@@ -114,7 +114,8 @@ func TestShellInsideOtherFilesIsClean(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range regexp.MustCompile(`(?m)^[\d*](?:\S+\s+){5}\w+\s+(.*)$`).FindAllStringSubmatch(string(body), -1) {
+	entry := regexp.MustCompile(`(?m)^[\d*](?:\S+\s+){5}\w+\s+(.*)$`)
+	for _, line := range entry.FindAllStringSubmatch(string(body), -1) {
 		check(crontab, "sh", line[1])
 	}
 	for file, least := range map[string]int{"github.yml": 5, "gitlab-ci.yml": 3, "crontab": 1} {
@@ -124,7 +125,7 @@ func TestShellInsideOtherFilesIsClean(t *testing.T) {
 	}
 }
 
-// shellIn finds what GitHub and GitLab hand to a shell.
+// shellIn calls each with every script below n that GitHub or GitLab gives to a shell.
 func shellIn(n *yaml.Node, each func(shell, script string)) {
 	if n.Kind != yaml.MappingNode {
 		for _, c := range n.Content {
