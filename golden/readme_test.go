@@ -6,19 +6,17 @@ import (
 	"testing"
 )
 
-// TestReadmeShowsWhatHappens: the example of the README is a case, and what the README prints is its plan.
+// TestReadmeShowsWhatHappens: the configuration in the README is that of a case, and the plan there is the case's plan.
 func TestReadmeShowsWhatHappens(t *testing.T) {
 	readme, err := os.ReadFile("../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"readme/declared.hcl", "readme/plan.txt"} {
-		part, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !strings.Contains(string(readme), strings.TrimSpace(string(part))) {
-			t.Errorf("README.md does not show golden/%s as it is", name)
+	c := readCase(t, "readme")
+	for _, name := range []string{declared, planTxt} {
+		part, ok := c.section(name)
+		if !ok || !strings.Contains(string(readme), strings.TrimSpace(part)) {
+			t.Errorf("README.md does not show section %s of golden/%s as it is", name, c.file())
 		}
 	}
 }

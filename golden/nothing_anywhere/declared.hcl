@@ -1,4 +1,0 @@
-# Neither declarations nor jobs: the plan says so in one sentence.
-muster {
-  stack = "etl"
-}

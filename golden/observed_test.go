@@ -1,0 +1,139 @@
+package golden
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"muster/job"
+	"muster/plan"
+	"muster/spec"
+)
+
+// facts is what the section "observed" says of one path. The section is YAML: facts by path. A fact that is left out
+// has its default, so that no facts at all are a job that was applied as it is declared and that nobody has joined. A
+// path that is not listed does not exist.
+type facts struct {
+	// Record holds the fields of the recorded job that are not as declared: {workers: 8, timeouts: {stale: 2m}}. Labels
+	// are given all or not at all. The record of a job that is not declared has the defaults and needs its workers.
+	Record     map[string]any
+	Stack      string          // that owns the job; default: that of the configuration
+	State      job.RecordState // default: open
+	Generation string
+	ACL        []string
+	Last       *job.Run // the last completed run
+	Edited     bool     // somebody changed the record: its digest does not verify
+
+	Joined, Done int
+	Live         int      // workers; they are called 10.0.3.11:7000, 10.0.3.12:7000 and so on
+	Names        []string // of workers that are live and called otherwise
+	Strangers    []string // children of the job znode that are no workers
+	Version      int32    // of the job znode
+	Pzxid        int64
+
+	// A path with one of these has no record, unless Record stands beside it.
+	Classic bool
+	Foreign string // what a znode looks like that is no job
+	Problem string // why the job cannot be read
+
+	Companions []string // of a classic job: full paths
+	Unlisted   bool     // the path is a root that could not be listed; no other fact is read
+}
+
+// readObserved reads the section "observed" of a case whose configuration is c. Only this file knows both the section
+// and the types that a plan is made of.
+func readObserved(text string, c *spec.Config) (plan.State, error) {
+	keys := map[string]any{}
+	if err := yaml.Unmarshal([]byte(text), &keys); err != nil {
+		return plan.State{}, err
+	}
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		if !strings.HasPrefix(key, "/") {
+			return plan.State{}, fmt.Errorf("key %q is not the path of a znode", key)
+		}
+	}
+	dec := yaml.NewDecoder(strings.NewReader(text))
+	dec.KnownFields(true)
+	said := map[string]facts{}
+	if err := dec.Decode(&said); err != nil && !errors.Is(err, io.EOF) {
+		return plan.State{}, err
+	}
+	have := plan.State{Ensemble: "e0c3b1", Jobs: map[string]plan.Observed{}}
+	for _, at := range slices.Sorted(maps.Keys(said)) {
+		if said[at].Unlisted {
+			have.Unlisted = append(have.Unlisted, at)
+			continue
+		}
+		o, err := said[at].observed(at, c)
+		if err != nil {
+			return plan.State{}, fmt.Errorf("%s: %w", at, err)
+		}
+		have.Jobs[at] = o
+	}
+	return have, nil
+}
+
+func (f facts) observed(at string, c *spec.Config) (plan.Observed, error) {
+	o := plan.Observed{
+		Version: f.Version, Pzxid: cmp.Or(f.Pzxid, 8589934615), Joined: f.Joined, Done: f.Done, Workers: f.Names,
+		Strangers: f.Strangers, Classic: f.Classic, Companions: f.Companions, Foreign: f.Foreign != "",
+		Problem: cmp.Or(f.Foreign, f.Problem),
+	}
+	for len(o.Workers) < f.Live {
+		o.Workers = append(o.Workers, fmt.Sprintf("10.0.3.%d:7000", 11+len(o.Workers)))
+	}
+	o.Live = len(o.Workers) + len(o.Strangers)
+	if f.Record == nil && (o.Classic || o.Problem != "") {
+		return o, nil
+	}
+	j, err := f.job(at, c)
+	if err != nil {
+		return o, fmt.Errorf("record: %w", err)
+	}
+	o.Record = &job.Record{
+		Job: j, Stack: cmp.Or(f.Stack, c.Stack), Generation: cmp.Or(f.Generation, "4f1c9a02"),
+		State: cmp.Or(f.State, job.Open), By: "ann@deploy-1", Applied: "2026-11-20T21:00:00Z", Op: "b7d20e51",
+		ACL: f.ACL, Last: f.Last,
+	}
+	if o.Record.Digest = o.Record.Sum(); f.Edited {
+		o.Record.Digest = strings.Repeat("0", len(o.Record.Digest))
+	}
+	return o, nil
+}
+
+// job is the recorded job.
+func (f facts) job(at string, c *spec.Config) (job.Job, error) {
+	j := job.Default()
+	j.Root, j.Name = path.Dir(at), path.Base(at)
+	j.Address = "job." + j.Name
+	if i := slices.IndexFunc(c.Jobs, func(d job.Job) bool { return d.Path() == at }); i >= 0 {
+		j = c.Jobs[i]
+		j.At = "" // which is not recorded
+		j.Labels = maps.Clone(j.Labels)
+	}
+	if _, ok := f.Record["labels"]; ok {
+		j.Labels = nil
+	}
+	body, err := json.Marshal(f.Record)
+	if err != nil {
+		return j, err
+	}
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&j); err != nil {
+		return j, err
+	}
+	if j.Path() != at {
+		return j, fmt.Errorf("its path is %s", j.Path())
+	}
+	return j, j.Check()
+}

@@ -1,8 +1,0 @@
-# A required value must not be null.
-muster {
-  stack = "etl"
-}
-
-job "a" {
-  workers = null
-}

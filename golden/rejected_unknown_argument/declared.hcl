@@ -1,8 +1,0 @@
-# A mistyped argument gets a suggestion.
-muster {
-  stack = "etl"
-}
-
-job "a" {
-  wokers = 4
-}

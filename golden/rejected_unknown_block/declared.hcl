@@ -1,8 +1,0 @@
-# A mistyped block gets a suggestion.
-muster {
-  stack = "etl"
-}
-
-jbo "a" {
-  workers = 4
-}

@@ -1,8 +1,0 @@
-# A value that did not decode is not also checked for its range.
-muster {
-  stack = "etl"
-}
-
-job "a" {
-  workers = "many"
-}
