@@ -2,6 +2,7 @@ package golden
 
 import (
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -17,6 +18,23 @@ func TestReadmeShowsWhatHappens(t *testing.T) {
 		part, ok := c.section(name)
 		if !ok || !strings.Contains(string(readme), strings.TrimSpace(part)) {
 			t.Errorf("README.md does not show section %s of golden/%s as it is", name, c.file())
+		}
+	}
+}
+
+// TestContributingShowsFacts: what CONTRIBUTING.md says to write in the section "observed" can be read.
+func TestContributingShowsFacts(t *testing.T) {
+	page, err := os.ReadFile("../CONTRIBUTING.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := regexp.MustCompile("`(/[^`]+: {[^`]*})`").FindAllStringSubmatch(string(page), -1)
+	if len(shown) < 10 {
+		t.Errorf("only %q", shown)
+	}
+	for _, facts := range shown {
+		if _, err := readObserved(facts[1], oneJob()); err != nil {
+			t.Errorf("CONTRIBUTING.md shows %s: %v", facts[1], err)
 		}
 	}
 }
