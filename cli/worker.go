@@ -15,7 +15,7 @@ import (
 
 	"muster/job"
 	"muster/worker"
-	"muster/worker/wrap"
+	"muster/wrap"
 )
 
 // workerOptions of "muster worker".
