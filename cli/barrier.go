@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"muster/worker"
-	"muster/worker/wrap"
+	"muster/wrap"
 )
 
 // barrierOptions of "muster barrier".

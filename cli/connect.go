@@ -109,11 +109,11 @@ func (p *process) connect(ctx context.Context, t target) (*zkconn.Session, error
 	s, err := zkconn.Dial(ctx, zkconn.Config{
 		Servers: t.servers, Timeout: t.timeout, Auth: auth, TLS: tlsConfig, Logger: p.log,
 	})
-	return s, undialled(err)
+	return s, wrapDialError(err)
 }
 
-// undialled gives its kind to an error of zkconn.Dial that came before anything was tried.
-func undialled(err error) error {
+// wrapDialError makes a usage error of an error of zkconn that came before any server was tried.
+func wrapDialError(err error) error {
 	if err == nil || unreachable(err) {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 
 	"muster/report"
 	"muster/worker"
-	"muster/worker/wrap"
+	"muster/wrap"
 	"muster/zkserver"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"

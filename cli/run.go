@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"muster/worker/wrap"
+	"muster/wrap"
 )
 
 // Echo is how soon the same signal again is no second request.

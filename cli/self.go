@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"muster/worker/wrap"
+	"muster/wrap"
 )
 
 func newSelfCmd(p *process) *cobra.Command {

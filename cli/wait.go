@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"muster/worker/wrap"
+	"muster/wrap"
 )
 
 func newWaitCmd(p *process) *cobra.Command {

@@ -15,7 +15,7 @@ import (
 
 	"muster/job"
 	"muster/worker"
-	"muster/worker/wrap"
+	"muster/wrap"
 )
 
 // workerOptions of "muster worker".
@@ -117,11 +117,10 @@ func runWorker(ctx context.Context, p *process, o workerOptions) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	b, err := p.newBadge(o)
+	c, err := p.workerConfig(o)
 	if err != nil {
 		return err
 	}
-	defer b.close()
 	files, closeFiles, err := p.files()
 	if err != nil {
 		return err
@@ -129,11 +128,11 @@ func runWorker(ctx context.Context, p *process, o workerOptions) error {
 	defer closeFiles()
 	signals, release := takeSignals()
 	defer release()
-	ending := wrap.Run(ctx, wrap.Config{
-		Command: o.command, Dir: p.flags.dir, Environ: p.environ, Files: files, Idle: p.idle,
-		Start: wrap.Start(o.start), OnLoss: wrap.OnLoss(o.onLoss), JoinTimeout: o.joinTimeout, Grace: o.grace, HTTP: o.http,
-		Join: b.join, Rejoin: b.rejoin, Connected: b.connected, Signals: signals, Log: p.log,
-	})
+	c.Command, c.Dir, c.Environ, c.Files, c.Idle = o.command, p.flags.dir, p.environ, files, p.idle
+	c.Start, c.OnLoss = wrap.Start(o.start), wrap.OnLoss(o.onLoss)
+	c.JoinTimeout, c.Grace, c.HTTP = o.joinTimeout, o.grace, o.http
+	c.Signals, c.Log = signals, p.log
+	ending := wrap.Run(ctx, c)
 	if errors.Is(ending.Err, wrap.ErrHealth) {
 		ending.Err = usagef("give --http an address of this machine that is free, such as 127.0.0.1:8080", "--http %s: %w", o.http, ending.Err)
 	}
@@ -141,7 +140,7 @@ func runWorker(ctx context.Context, p *process, o workerOptions) error {
 		ending.Err = &problem{nil, ending.Err, "start the worker again: it takes up its id"}
 	}
 	if errors.Is(ending.Err, worker.ErrNoJob) {
-		ending.Err = &problem{nil, ending.Err, "muster status --root " + b.config.Root +
+		ending.Err = &problem{nil, ending.Err, "muster status --root " + c.Worker.Root +
 			" lists the jobs there; if this one is missing, declare it, then: muster apply"}
 	}
 	return &ended{ending}

@@ -50,14 +50,14 @@ func (h *health) close() {
 
 // ready says whether the command runs as a member, and whether that can take part.
 func (p *progress) ready() (bool, string) {
-	at, seat := p.now()
+	at, membership := p.now()
 	if at != StageRunning {
 		return false, string(at)
 	}
-	if _, member, _ := seat.state(); !member {
+	if _, member, _ := membership.state(); !member {
 		return false, "degraded: the session is lost"
 	}
-	if !seat.connected() {
+	if !membership.sessions.connected() {
 		return false, "degraded: no connection to ZooKeeper"
 	}
 	return true, "running"

@@ -61,7 +61,7 @@ type Barrier struct {
 // maxRequest bounds the body of a request.
 const maxRequest = 64 << 10
 
-// socket serves the command. Until there is a seat its socket exists, and nobody knows its name.
+// socket serves the command. Until the worker has joined the socket exists, and nobody knows its name.
 type socket struct {
 	path     string
 	listener net.Listener
@@ -101,18 +101,18 @@ func privateDir() (string, error) {
 }
 
 // serve answers until ctx ends; what is being answered then ends with it.
-func (s *socket) serve(ctx context.Context, seat *seat) {
+func (s *socket) serve(ctx context.Context, ms *membership) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /self", answer(func(_ context.Context, _ *http.Request) (any, error) {
-		m, member, _ := seat.state()
+		m, member, _ := ms.state()
 		at, _ := s.progress.now()
 		return Self{m.Job.Name, m.Job.Root, m.ID, m.Job.Workers, m.Identity, m.Generation, at, member}, nil
 	}))
-	mux.HandleFunc("GET /members", answer(func(ctx context.Context, q *http.Request) (any, error) { return members(ctx, seat, q) }))
-	mux.HandleFunc("POST /wait", answer(func(ctx context.Context, q *http.Request) (any, error) { return wait(ctx, seat, q) }))
+	mux.HandleFunc("GET /members", answer(func(ctx context.Context, q *http.Request) (any, error) { return members(ctx, ms, q) }))
+	mux.HandleFunc("POST /wait", answer(func(ctx context.Context, q *http.Request) (any, error) { return wait(ctx, ms, q) }))
 	mux.HandleFunc("POST /barrier", answer(func(ctx context.Context, q *http.Request) (any, error) {
 		begun := time.Now()
-		body, err := barrier(ctx, seat, q)
+		body, err := barrier(ctx, ms, q)
 		s.progress.meters.passed(time.Since(begun), err)
 		return body, err
 	}))
@@ -120,7 +120,7 @@ func (s *socket) serve(ctx context.Context, seat *seat) {
 		Handler:           mux,
 		ReadHeaderTimeout: 10 * time.Second,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
-		ErrorLog:          warnings(seat.log),
+		ErrorLog:          warnings(ms.c.Log),
 	}
 	s.served.Go(func() { _ = s.server.Serve(s.listener) }) // it always ends with an error
 }
@@ -178,13 +178,13 @@ func duration(s string) (time.Duration, error) {
 	return d, nil
 }
 
-func members(ctx context.Context, seat *seat, q *http.Request) (any, error) {
+func members(ctx context.Context, ms *membership, q *http.Request) (any, error) {
 	read := (*worker.Member).Joined
 	if q.URL.Query().Has("live") {
 		read = (*worker.Member).Live
 	}
 	found := Members{Members: []worker.Worker{}}
-	err := seat.within(ctx, 0, func(ctx context.Context, m *worker.Member) error {
+	err := ms.within(ctx, 0, func(ctx context.Context, m *worker.Member) error {
 		ws, err := read(m, ctx)
 		found.Members = append(found.Members[:0], ws...)
 		return err
@@ -192,7 +192,7 @@ func members(ctx context.Context, seat *seat, q *http.Request) (any, error) {
 	return found, err
 }
 
-func wait(ctx context.Context, seat *seat, q *http.Request) (any, error) {
+func wait(ctx context.Context, ms *membership, q *http.Request) (any, error) {
 	var w Wait
 	if err := decode(q, &w); err != nil {
 		return nil, err
@@ -201,10 +201,10 @@ func wait(ctx context.Context, seat *seat, q *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return struct{}{}, seat.waitAll(ctx, limit)
+	return struct{}{}, ms.waitAll(ctx, limit)
 }
 
-func barrier(ctx context.Context, seat *seat, q *http.Request) (any, error) {
+func barrier(ctx context.Context, ms *membership, q *http.Request) (any, error) {
 	var b Barrier
 	if err := decode(q, &b); err != nil {
 		return nil, err
@@ -217,5 +217,5 @@ func barrier(ctx context.Context, seat *seat, q *http.Request) (any, error) {
 	if err := at.Check(); err != nil {
 		return nil, badRequest("%w", err)
 	}
-	return struct{}{}, seat.barrier(ctx, at)
+	return struct{}{}, ms.barrier(ctx, at)
 }

@@ -22,7 +22,7 @@ const (
 // part completes if the command has ended well by itself, and leaves otherwise. It returns what became of the membership.
 func (r *run) part(ctx context.Context, completes bool, end worker.End) string {
 	r.progress.enter(StageLeaving)
-	m, _, _ := r.seat.now()
+	m, _, _ := r.membership.now()
 	patience, parting := leavePatience, func(ctx context.Context, m *worker.Member) error { return m.Leave(ctx, end) }
 	if completes {
 		patience = completePatience + time.Duration(m.Job.Timeouts.Session)
@@ -30,7 +30,7 @@ func (r *run) part(ctx context.Context, completes bool, end worker.End) string {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no answer within %s", patience))
 	defer cancel()
-	err := r.attend(ctx, hurry, func(ctx context.Context) error { return r.seat.do(ctx, parting) })
+	err := r.attend(ctx, hurry, func(ctx context.Context) error { return r.membership.do(ctx, parting) })
 	who := fmt.Sprintf("worker %d (%s) of %s", m.ID, m.Identity, m.Job.Path())
 	switch {
 	case errors.Is(err, worker.ErrFenced):

@@ -13,37 +13,30 @@ import (
 
 // Run joins, runs the command, and parts. The end of ctx is like SIGTERM.
 func Run(ctx context.Context, c Config) Ending {
-	r := &run{c: c, begun: time.Now(), progress: newProgress(), lost: make(chan error, 1)}
+	r := &run{c: c, begun: time.Now(), progress: newProgress(), membership: newMembership(c), lost: make(chan error, 1)}
+	defer r.membership.sessions.close()
 	err := r.open()
 	defer r.close()
 	if err != nil {
 		return Ending{Code: startCode(err), Err: err}
 	}
-	var m *worker.Member
-	err = r.attend(ctx, 0, func(ctx context.Context) (err error) {
-		limited, cancel := r.limited(ctx)
-		defer cancel()
-		if m, err = c.Join(limited); err != nil && limited.Err() != nil && ctx.Err() == nil {
-			err = fmt.Errorf("%w: %w", ErrLate, err)
-		}
-		return err
-	})
-	if m == nil {
+	err = r.attend(ctx, 0, r.join)
+	if m, _, _ := r.membership.now(); m == nil {
 		return beforeStart(err)
 	}
-	return r.asMember(ctx, m, err)
+	return r.asMember(ctx, err)
 }
 
 // run is one Run.
 type run struct {
-	c        Config
-	begun    time.Time
-	path     string // of the command
-	progress *progress
-	seat     *seat
-	lost     chan error // why the membership is over, if the command must not outlive it
-	socket   *socket
-	health   *health
+	c          Config
+	begun      time.Time
+	path       string // of the command
+	progress   *progress
+	membership *membership
+	lost       chan error // why the membership is over, if the command must not outlive it
+	socket     *socket
+	health     *health
 }
 
 // open does first what may fail for other reasons than the job: who cannot run its command must not take a place.
@@ -71,17 +64,27 @@ func (r *run) close() {
 	}
 }
 
-// asMember is everything after the join. An err is what came up meanwhile.
-func (r *run) asMember(ctx context.Context, m *worker.Member, err error) Ending {
-	r.seat = newSeat(m, r.c)
-	r.progress.sit(r.seat)
+// join joins, if that is possible in time.
+func (r *run) join(ctx context.Context) error {
+	limited, cancel := r.limited(ctx)
+	defer cancel()
+	err := r.membership.join(limited)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		return fmt.Errorf("%w: %w", ErrLate, err)
+	}
+	return err
+}
+
+// asMember is everything after the join. err, unless nil, came up during the join: then the worker leaves.
+func (r *run) asMember(ctx context.Context, err error) Ending {
+	r.progress.joined(r.membership)
 	life, end := context.WithCancel(context.WithoutCancel(ctx)) // of the membership
 	work, stop := context.WithCancelCause(ctx)                  // of the command
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	defer end()
 	beside.Go(func() {
-		if err := r.seat.keep(life); err != nil {
+		if err := r.membership.keep(life); err != nil {
 			if r.c.OnLoss == LossStop {
 				r.lost <- err
 			}
@@ -89,7 +92,7 @@ func (r *run) asMember(ctx context.Context, m *worker.Member, err error) Ending 
 		}
 	})
 	beside.Go(func() {
-		err := r.seat.do(work, func(ctx context.Context, m *worker.Member) error { return m.StopRequested(ctx) })
+		err := r.membership.do(work, func(ctx context.Context, m *worker.Member) error { return m.StopRequested(ctx) })
 		switch {
 		case err == nil:
 			stop(ErrTerminated)
@@ -98,7 +101,7 @@ func (r *run) asMember(ctx context.Context, m *worker.Member, err error) Ending 
 		}
 	})
 	defer stop(nil)
-	r.socket.serve(life, r.seat)
+	r.socket.serve(life, r.membership)
 	var environ []string
 	if err == nil {
 		err = r.attend(work, 0, func(ctx context.Context) (err error) {
@@ -108,7 +111,7 @@ func (r *run) asMember(ctx context.Context, m *worker.Member, err error) Ending 
 	}
 	if err == nil && r.path == "" {
 		r.progress.enter(StageRunning)
-		err = r.attend(work, 0, func(ctx context.Context) error { return r.seat.do(ctx, r.c.Idle) })
+		err = r.attend(work, 0, func(ctx context.Context) error { return r.membership.do(ctx, r.c.Idle) })
 	}
 	if err != nil || r.path == "" {
 		e := beforeStart(err)
@@ -134,7 +137,7 @@ func (r *run) command(work, life context.Context, environ []string) Ending {
 	e := o.run(work, r.c.Signals)
 	background(r.c.Files)
 	text := e.String() + "; " + r.part(life, e.completes(), e.end())
-	if r.seat.isLost(e.why) { // not if that is only found while it parts: the command had ended
+	if r.membership.lostTo(e.why) { // not if that is only found while it parts: the command had ended
 		return Ending{Err: e.why, Text: text}
 	}
 	return Ending{Code: e.code(), Text: text}
@@ -188,12 +191,12 @@ func (r *run) await(ctx context.Context) ([]string, error) {
 	if r.c.Start != StartJoined {
 		limited, cancel := r.limited(ctx)
 		defer cancel()
-		if err := r.seat.waitAll(limited, 0); err != nil {
+		if err := r.membership.waitAll(limited, 0); err != nil {
 			return nil, err
 		}
 	}
 	if r.c.Start == StartBarrier {
-		if err := r.seat.startBarrier(ctx); err != nil {
+		if err := r.membership.startBarrier(ctx); err != nil {
 			return nil, err
 		}
 	}

@@ -20,16 +20,16 @@ func (e lateError) Error() string { return string(e) }
 func (e lateError) Unwrap() error { return ErrLate }
 
 // waitAll waits until all have joined, no longer than the job's join timeout, nor than limit unless that is 0.
-func (s *seat) waitAll(ctx context.Context, limit time.Duration) error {
-	m, _, _ := s.now()
-	return s.within(ctx, limit, func(ctx context.Context, m *worker.Member) error { return m.WaitAll(ctx) },
+func (ms *membership) waitAll(ctx context.Context, limit time.Duration) error {
+	m, _, _ := ms.now()
+	return ms.within(ctx, limit, func(ctx context.Context, m *worker.Member) error { return m.WaitAll(ctx) },
 		fmt.Sprintf("whether all %d workers have joined", m.Job.Workers))
 }
 
 // within calls f as the member. A session is waited for no longer than the job's join timeout, nor than limit unless that is 0;
 // what is what f would have told.
-func (s *seat) within(ctx context.Context, limit time.Duration, f func(context.Context, *worker.Member) error, what string) error {
-	m, _, _ := s.now()
+func (ms *membership) within(ctx context.Context, limit time.Duration, f func(context.Context, *worker.Member) error, what string) error {
+	m, _, _ := ms.now()
 	most := time.Duration(m.Job.Timeouts.Join)
 	if limit == 0 || limit > most {
 		limit = most
@@ -37,14 +37,14 @@ func (s *seat) within(ctx context.Context, limit time.Duration, f func(context.C
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	return late(ctx, s.do(ctx, f), func() string {
+	return late(ctx, ms.do(ctx, f), func() string {
 		return fmt.Sprintf("waited %s, and it is not known %s: ZooKeeper does not answer this worker", since(begun), what)
 	})
 }
 
 // barrier waits at a barrier.
-func (s *seat) barrier(ctx context.Context, b worker.Barrier) error {
-	return s.arrive(ctx, b.Timeout, func(m *worker.Member, remains time.Duration) error {
+func (ms *membership) barrier(ctx context.Context, b worker.Barrier) error {
+	return ms.arrive(ctx, b.Timeout, func(m *worker.Member, remains time.Duration) error {
 		if b.Round == nil { // chosen once: what is repeated after a lost session is the same round
 			next, err := m.NextRound(ctx, b.Name)
 			if err != nil {
@@ -63,23 +63,23 @@ func (s *seat) barrier(ctx context.Context, b worker.Barrier) error {
 }
 
 // startBarrier waits at the start barrier.
-func (s *seat) startBarrier(ctx context.Context) error {
-	return s.arrive(ctx, 0, func(m *worker.Member, remains time.Duration) error { return m.StartBarrier(ctx, remains) },
+func (ms *membership) startBarrier(ctx context.Context) error {
+	return ms.arrive(ctx, 0, func(m *worker.Member, remains time.Duration) error { return m.StartBarrier(ctx, remains) },
 		func() string { return "the start barrier" })
 }
 
 // arrive calls f, which waits at the barrier that is called which. Its patience ends with the limit, and so does the waiting for
 // a session; f aborts the round when what remains of the limit has passed. Without a session nobody can do that: then it
 // gives up alone.
-func (s *seat) arrive(ctx context.Context, limit time.Duration,
+func (ms *membership) arrive(ctx context.Context, limit time.Duration,
 	f func(m *worker.Member, remains time.Duration) error, which func() string,
 ) error {
-	first, _, _ := s.now()
+	first, _, _ := ms.now()
 	limit = cmp.Or(limit, time.Duration(first.Job.Timeouts.Barrier))
 	begun := time.Now()
 	patience, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	err := s.do(patience, func(_ context.Context, m *worker.Member) error {
+	err := ms.do(patience, func(_ context.Context, m *worker.Member) error {
 		remains := limit
 		if m != first {
 			remains = max(limit-since(begun), precision)

@@ -32,7 +32,7 @@ const (
 func (r *run) environment(ctx context.Context) ([]string, error) {
 	var first worker.Worker // id 0 has joined: ids are given in order
 	var m *worker.Member
-	err := r.seat.within(ctx, 0, func(ctx context.Context, current *worker.Member) (err error) {
+	err := r.membership.within(ctx, 0, func(ctx context.Context, current *worker.Member) (err error) {
 		m = current
 		first, err = m.Lookup(ctx, 0)
 		return err
@@ -71,7 +71,7 @@ func with(environ []string, variables [][2]string) []string {
 // writeRoll writes everybody who joined to a file, as JSON in the order of ids.
 func (r *run) writeRoll(ctx context.Context) (string, error) {
 	var roll []worker.Worker
-	err := r.seat.within(ctx, 0, func(ctx context.Context, m *worker.Member) (err error) {
+	err := r.membership.within(ctx, 0, func(ctx context.Context, m *worker.Member) (err error) {
 		roll, err = m.Roll(ctx)
 		return err
 	}, "who has joined")

@@ -50,7 +50,7 @@ type field struct {
 	s       *zkconn.Session
 	store   *zkstate.Store
 	job     job.Job
-	session time.Duration // timeout of a worker's
+	session time.Duration // timeout of a worker's session: shorter than the job's, so that one is soon lost
 }
 
 // newField makes a job of n workers in a root of its own, unless n is 0: then there is only the root's name.

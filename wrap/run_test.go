@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -38,43 +37,20 @@ func wear(f *field, identity, behaviour string, edits ...func(*Config)) *worn {
 func wearAt(f *field, identity, behaviour, server string, edits ...func(*Config)) *worn {
 	f.t.Helper()
 	w := &worn{prepare(f.t, behaviour), f, make(chan os.Signal, 8), make(chan string, 8), make(chan struct{}), make(chan Ending, 1)}
-	var sessions []*zkconn.Session
-	var newest atomic.Pointer[zkconn.Session]
-	session := func(ctx context.Context) (*zkconn.Session, error) {
-		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-		defer cancel()
-		s, err := dial(ctx, f.session, server)
-		if err == nil {
-			sessions = append(sessions, s)
-			newest.Store(s)
-		}
-		return s, err
-	}
 	c := Config{
 		Command: w.launch.argv, Environ: w.launch.environ, Files: w.launch.files,
-		Connected: func() bool { return newest.Load().Connected() },
-		Start:     StartJoined, OnLoss: LossRejoin, Grace: long, Signals: w.signals, Log: slog.New(slog.DiscardHandler),
-		Join: func(ctx context.Context) (*worker.Member, error) {
-			s, err := session(ctx)
-			if err != nil {
-				return nil, err
-			}
-			m, err := worker.Join(ctx, s, worker.Config{
-				Root: f.job.Root, Job: f.job.Name, Identity: identity, Info: znode.Worker{IP: "127.0.0.1", Port: 7000},
-				Waiting: func(what string) { w.waiting <- what },
-			})
-			if err == nil {
-				close(w.joined)
-			}
-			return m, err
+		Start: StartJoined, OnLoss: LossRejoin, Grace: long, Signals: w.signals, Log: slog.New(slog.DiscardHandler),
+		Worker: worker.Config{
+			Root: f.job.Root, Job: f.job.Name, Identity: identity, Info: znode.Worker{IP: "127.0.0.1", Port: 7000},
+			Waiting: func(what string) { w.waiting <- what },
 		},
-		Rejoin: func(ctx context.Context, m *worker.Member) (*worker.Member, error) {
-			s, err := session(ctx)
-			if err != nil {
-				return nil, err
-			}
-			return m.Rejoin(ctx, s)
+		Connect: func(ctx context.Context, _ time.Duration) (*zkconn.Session, error) {
+			ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+			defer cancel()
+			return dial(ctx, f.session, server)
 		},
+		SessionTimeout: time.Duration(f.job.Timeouts.Session),
+		Joined:         func(*worker.Member) { close(w.joined) },
 	}
 	for _, edit := range edits {
 		edit(&c)
@@ -86,9 +62,6 @@ func wearAt(f *field, identity, behaviour, server string, edits ...func(*Config)
 		w.ending <- e
 		fmt.Fprintf(w.launch.files[1], "over: %+v\n", e)
 		w.launch.files[1].Close() // so that who waits for the command to say something is told
-		for _, s := range sessions {
-			s.Close()
-		}
 	}()
 	f.t.Cleanup(func() { <-over }) // the end of the test's context has ended it
 	return w

@@ -22,9 +22,9 @@ func stages() []Stage {
 type progress struct {
 	meters *meters
 
-	mu    sync.Mutex
-	stage Stage
-	seat  *seat
+	mu         sync.Mutex
+	stage      Stage
+	membership *membership // nil before the join
 }
 
 func newProgress() *progress { return &progress{stage: StageJoining, meters: newMeters()} }
@@ -35,15 +35,15 @@ func (p *progress) enter(s Stage) {
 	p.stage = s
 }
 
-func (p *progress) sit(s *seat) {
+func (p *progress) joined(ms *membership) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.seat = s
+	p.membership = ms
 }
 
-// now is the stage and, once it has joined, the seat.
-func (p *progress) now() (Stage, *seat) {
+// now is the stage, and the membership once it has joined.
+func (p *progress) now() (Stage, *membership) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.stage, p.seat
+	return p.stage, p.membership
 }

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"syscall"
 	"time"
 
 	"muster/worker"
+	"muster/zkstate/zkconn"
 )
 
 // Start says what a worker waits for between its join and its command.
@@ -48,15 +50,24 @@ type Config struct {
 
 	Start       Start
 	OnLoss      OnLoss
-	JoinTimeout time.Duration // for the join and for all to join; 0 leaves it to the job
+	JoinTimeout time.Duration // for ZooKeeper, the join and for all to join; 0 leaves it to the job
 	Grace       time.Duration // for a command that was asked to end
 	HTTP        string        // address of the health server; empty: none
 
-	Join   func(ctx context.Context) (*worker.Member, error)
-	Rejoin func(ctx context.Context, m *worker.Member) (*worker.Member, error) // after a lost session, under a new one
+	// Worker says who joins which job. Without an Info.IP the address is what LocalIP returns, and a free port. Without an
+	// Identity the address is the identity.
+	Worker  worker.Config
+	LocalIP func(ctx context.Context) (net.IP, error)
+	// Connect opens a session, or fails with zkconn.ErrUnreachable after a few seconds: then it is called again. Its sessions
+	// are closed before Run returns.
+	Connect func(ctx context.Context, sessionTimeout time.Duration) (*zkconn.Session, error)
+	// SessionTimeout is that of the first session. If the job's Record says another one, the session is replaced.
+	SessionTimeout time.Duration
+	// Create, unless nil, creates the job if it is missing. Without it a missing job is waited for.
+	Create func(ctx context.Context, s *zkconn.Session) error
 
-	// Connected reports whether the newest member's session has a connection to a server. It must be there if HTTP is.
-	Connected func() bool
+	Unstable func(identity string)  // unless nil, is told an identity that is only the address
+	Joined   func(m *worker.Member) // unless nil, is told of the first join
 
 	Signals <-chan os.Signal // see Signals
 	Log     *slog.Logger

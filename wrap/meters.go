@@ -77,18 +77,18 @@ func (f facts) Collect(to chan<- prometheus.Metric) {
 		}
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}
-	at, seat := f.progress.now()
+	at, membership := f.progress.now()
 	for _, s := range stages() {
 		gauge(f.stage, s == at, string(s))
 	}
-	if seat == nil {
+	if membership == nil {
 		gauge(f.member, false)
 		gauge(f.connected, false)
 		return
 	}
-	m, member, rejoins := seat.state()
+	m, member, rejoins := membership.state()
 	gauge(f.member, member)
-	gauge(f.connected, seat.connected())
+	gauge(f.connected, membership.sessions.connected())
 	gauge(f.info, true, m.Job.Name, m.Job.Root, m.Identity, strconv.Itoa(m.ID), strconv.Itoa(m.Job.Workers), m.Generation)
 	to <- prometheus.MustNewConstMetric(f.rejoins, prometheus.CounterValue, float64(rejoins))
 }

@@ -1,0 +1,166 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"time"
+
+	"muster/job"
+	"muster/plan"
+	"muster/spec"
+	"muster/worker"
+	"muster/wrap"
+	"muster/zkstate"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// workerConfig is what the flags, the environment and a configuration say about a worker: who it is, which job it joins,
+// how it reaches ZooKeeper, and what it tells the user.
+func (p *process) workerConfig(o workerOptions) (c wrap.Config, err error) {
+	root, err := p.workerRoot(o)
+	if err != nil {
+		return c, err
+	}
+	quiet := p.flags.quiet || len(o.command) == 0 // standard error is a command's, or standard output says it
+	declared, t := job.Default(), p.target(target{})
+	if o.declared {
+		cfg, err := p.load(o.dir, o.vars)
+		if err != nil {
+			return c, err
+		}
+		if declared, err = declaredJob(cfg, o.job, root); err != nil {
+			return c, err
+		}
+		root, t = declared.Root, p.target(p.declaredTarget(cfg, o.dir))
+		c.Create = func(ctx context.Context, s *zkconn.Session) error { return p.createJob(ctx, s, cfg, declared, quiet) }
+	}
+	c.SessionTimeout = time.Duration(declared.Timeouts.Session)
+	c.Connect = func(ctx context.Context, timeout time.Duration) (*zkconn.Session, error) {
+		t := t
+		t.timeout = timeout
+		return p.connect(ctx, t)
+	}
+	c.LocalIP = func(ctx context.Context) (net.IP, error) {
+		ip, err := zkconn.LocalIP(ctx, t.servers)
+		return ip, wrapDialError(err)
+	}
+	c.Unstable = func(identity string) {
+		if !p.flags.quiet {
+			fmt.Fprintf(p.err, "the identity is %s, which a restart may change: give --identity\n", identity)
+		}
+	}
+	c.Joined = func(m *worker.Member) {
+		if !quiet {
+			fmt.Fprintln(p.err, joinedAs(m))
+		}
+	}
+	c.Worker, err = p.workerIdentity(o)
+	c.Worker.Root, c.Worker.Job = cmp.Or(root, job.DefaultRoot), o.job
+	c.Worker.Waiting = func(what string) { fmt.Fprintf(p.err, "waiting for %s\n", printable(what)) }
+	return c, err
+}
+
+// workerRoot is the root that the flag or the environment names; empty if neither does.
+func (p *process) workerRoot(o workerOptions) (string, error) {
+	root := cmp.Or(o.root, p.environ.value("MUSTER_ROOT"))
+	if root != "" {
+		if err := job.CheckRoot(root); err != nil {
+			return "", usagef("muster worker --root "+job.DefaultRoot, "root: %w", err)
+		}
+	}
+	return root, nil
+}
+
+// workerIdentity is who joins. The identity is empty if it is to be the address, and so is an address that nobody gave.
+func (p *process) workerIdentity(o workerOptions) (c worker.Config, err error) {
+	if c.Info, err = advertised(o.advertise); err != nil {
+		return c, err
+	}
+	host, _ := os.Hostname() // without a name it is not a stable identity
+	identity, stable, err := worker.Identify(o.identity, p.environ.value, host, c.Info.Address())
+	switch {
+	case err != nil:
+		return c, usagef("muster worker --identity NAME", "%w", err)
+	case stable:
+		c.Identity = identity
+	}
+	run, source := o.run, "--run"
+	if run == "" {
+		run, source = p.environ.value("MUSTER_RUN"), "MUSTER_RUN"
+	}
+	if run != "" {
+		if err := job.CheckRun(run); err != nil {
+			return c, usagef("muster worker --run 2026-11-21", "%s %q: %w", source, run, err)
+		}
+	}
+	c.Run = run
+	if o.takeover == "fail" {
+		c.Takeover = worker.TakeoverFail
+	}
+	return c, nil
+}
+
+// declaredJob finds the job of this name in the configuration, below root unless that is empty.
+func declaredJob(cfg *spec.Config, name, root string) (job.Job, error) {
+	var found []job.Job
+	for _, j := range cfg.Jobs {
+		if j.Name == name && (root == "" || j.Root == root) {
+			found = append(found, j)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return job.Job{}, usagef("declare it there, or take one of: "+cmp.Or(enumerate(declaredPaths(cfg)), "none"),
+			"the configuration declares no job %q%s", name, below(root))
+	case 1:
+		return found[0], nil
+	}
+	return job.Job{}, usagef("muster worker --root "+found[0].Root,
+		"the configuration declares %d jobs %q: say below which root", len(found), name)
+}
+
+func below(root string) string {
+	if root == "" {
+		return ""
+	}
+	return " below " + root
+}
+
+// createJob commits what a plan would commit for the missing job alone. A job that is there stays as it is.
+func (p *process) createJob(ctx context.Context, s *zkconn.Session, cfg *spec.Config, j job.Job, quiet bool) error {
+	store, err := zkstate.NewStore(s, p.storeConfig(cfg.Home, cfg.Stack, cfg.ZooKeeper.ACL))
+	if err != nil {
+		return err
+	}
+	o, err := store.Look(ctx, j.Path())
+	if err != nil || o != nil {
+		return err
+	}
+	err = store.Commit(ctx, plan.Row{Path: j.Path(), New: &j, Reason: plan.NoJob})
+	switch {
+	case errors.Is(err, plan.ErrMoved), errors.Is(err, plan.ErrAlreadyDone): // another worker has created it
+		return nil
+	case err == nil && !quiet:
+		fmt.Fprintf(p.err, "created %s as %s declares it\n", j.Path(), j.At)
+	}
+	return err
+}
+
+// advertised is the address that --advertise gives; without an IP if it is not given.
+func advertised(address string) (znode.Worker, error) {
+	if address == "" {
+		return znode.Worker{}, nil
+	}
+	host, text, err := net.SplitHostPort(address)
+	port, convErr := strconv.ParseUint(text, 10, 16)
+	if err != nil || convErr != nil || net.ParseIP(host) == nil {
+		return znode.Worker{}, usagef("muster worker --advertise 10.0.0.1:7000", "--advertise %q is not IP:PORT", address)
+	}
+	return znode.Worker{IP: host, Port: int(port)}, nil
+}

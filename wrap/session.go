@@ -1,0 +1,127 @@
+package wrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"muster/job"
+	"muster/zkstate/zkconn"
+)
+
+// retryPause is between two attempts to reach a server, or to join again. An attempt to open a session takes its own time in addition.
+const retryPause = time.Second
+
+// sessions are the ZooKeeper sessions of this process, one after the other. They know nothing of what the process is a
+// member of.
+type sessions struct {
+	connect func(ctx context.Context, timeout time.Duration) (*zkconn.Session, error)
+	timeout time.Duration     // of the next session
+	limit   time.Duration     // for waiting until a server can be reached
+	waiting func(what string) // unless nil, is told that no server can be reached
+	log     *slog.Logger
+
+	newest atomic.Pointer[zkconn.Session]
+}
+
+// waitForServer calls f until a server can be reached, or the limit has passed.
+func (s *sessions) waitForServer(ctx context.Context, f func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, s.limit)
+	defer cancel()
+	for first := true; ; first = false {
+		err := f()
+		if !errors.Is(err, zkconn.ErrUnreachable) || ctx.Err() != nil {
+			return err
+		}
+		if first && s.waiting != nil {
+			s.waiting(fmt.Sprintf("ZooKeeper (%s at most): %v", job.Duration(s.limit), err))
+		}
+		select {
+		case <-time.After(retryPause):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// open waits for ZooKeeper and opens a session with the timeout that recorded reads in ZooKeeper.
+func (s *sessions) open(
+	ctx context.Context, recorded func(context.Context, *zkconn.Session) (time.Duration, error),
+) (opened *zkconn.Session, err error) {
+	err = s.waitForServer(ctx, func() (err error) {
+		opened, err = s.openOnce(ctx, recorded)
+		return err
+	})
+	if err != nil {
+		return nil, unanswered(err)
+	}
+	s.newest.Store(opened)
+	return opened, nil
+}
+
+// openOnce opens a second session if the first, which read the timeout, has another one: a session keeps its timeout.
+func (s *sessions) openOnce(
+	ctx context.Context, recorded func(context.Context, *zkconn.Session) (time.Duration, error),
+) (*zkconn.Session, error) {
+	first, err := s.connect(ctx, s.timeout)
+	if err != nil {
+		return nil, err
+	}
+	timeout, err := recorded(ctx, first)
+	if err == nil && timeout == s.timeout {
+		return first, nil
+	}
+	s.end(first)
+	if err != nil {
+		return nil, err
+	}
+	s.timeout = timeout
+	return s.connect(ctx, timeout)
+}
+
+// replace opens another session. If move succeeds in moving there what the process holds, the old session is closed, and
+// otherwise the new one.
+func (s *sessions) replace(ctx context.Context, timeout time.Duration, move func(*zkconn.Session) error) error {
+	s.timeout = timeout
+	next, err := s.connect(ctx, timeout)
+	if err != nil {
+		return err
+	}
+	if err := move(next); err != nil {
+		_ = next.Close() // what the process holds in it ends in any case
+		return err
+	}
+	s.close()
+	s.newest.Store(next)
+	return nil
+}
+
+// connected reports whether the newest session has a connection to a server.
+func (s *sessions) connected() bool {
+	newest := s.newest.Load()
+	return newest != nil && newest.Connected()
+}
+
+// close ends the newest session. It may be called again.
+func (s *sessions) close() {
+	if newest := s.newest.Load(); newest != nil {
+		s.end(newest)
+	}
+}
+
+func (s *sessions) end(session *zkconn.Session) {
+	if err := session.Close(); err != nil {
+		s.log.Warn("the end of the session", "error", err)
+	}
+}
+
+// unanswered adds zkconn.ErrUnreachable to the error of a request that got no answer in time.
+func unanswered(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, zkconn.ErrUnreachable) {
+		return fmt.Errorf("%w: %w", zkconn.ErrUnreachable, err)
+	}
+	return err
+}
