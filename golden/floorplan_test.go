@@ -39,7 +39,7 @@ func floorPlan() map[string]room {
 		// What hcl itself uses for suggestions and for the width of a character costs nothing more.
 		"spec":           {ours: []string{"job"}, others: []string{hcl, cty, "github.com/agext/levenshtein", "golang.org/x/text/width"}},
 		"election":       {ours: []string{"zkstate/zkconn"}},
-		"zkstate":        {ours: []string{"job", "plan", "zkstate/zkconn", "zkstate/znode"}, others: []string{sync}},
+		"zkstate":        {ours: []string{"job", "plan", "election", "zkstate/zkconn", "zkstate/znode"}, others: []string{sync}},
 		"zkstate/zkconn": {others: []string{"github.com/go-zookeeper/zk"}},
 		"zkstate/znode":  {ours: []string{"job", "zkstate/znode/internal/jobmaster"}, others: []string{protobuf}},
 		// The generated code of the classic messages.
