@@ -27,6 +27,9 @@ func floorPlan() map[string]room {
 		cty      = "github.com/zclconf/go-cty"
 		protobuf = "google.golang.org/protobuf"
 		sync     = "golang.org/x/sync"
+
+		levenshtein = "github.com/agext/levenshtein"
+		width       = "golang.org/x/text/width"
 	)
 	return map[string]room{
 		"":       {ours: []string{"cli"}},
@@ -37,7 +40,8 @@ func floorPlan() map[string]room {
 		"report": {ours: []string{"job", "plan", "apply"}},
 		"apply":  {ours: []string{"plan"}},
 		// What hcl itself uses for suggestions and for the width of a character costs nothing more.
-		"spec":           {ours: []string{"job"}, others: []string{hcl, cty, "github.com/agext/levenshtein", "golang.org/x/text/width"}},
+		"spec":           {ours: []string{"job"}, others: []string{hcl, cty, levenshtein, width}},
+		"text":           {others: []string{levenshtein, width}},
 		"election":       {ours: []string{"zkstate/zkconn"}},
 		"zkstate":        {ours: []string{"job", "plan", "election", "zkstate/zkconn", "zkstate/znode"}, others: []string{sync}},
 		"zkstate/zkconn": {others: []string{"github.com/go-zookeeper/zk"}},
