@@ -14,6 +14,7 @@ import (
 	"muster/job"
 	"muster/plan"
 	"muster/spec"
+	"muster/text"
 	"muster/worker"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
@@ -84,7 +85,9 @@ func (p *process) newBadge(o workerOptions) (*badge, error) {
 }
 
 // waiting tells what this worker waits for.
-func (b *badge) waiting(what string) { fmt.Fprintf(b.p.err, "waiting for %s\n", printable(what)) }
+func (b *badge) waiting(what string) {
+	fmt.Fprintf(b.p.err, "waiting for %s\n", text.Escape(what))
+}
 
 // declare finds the job in the configuration.
 func (b *badge) declare(o workerOptions, root string) (err error) {
@@ -99,7 +102,8 @@ func (b *badge) declare(o workerOptions, root string) (err error) {
 	}
 	switch len(found) {
 	case 0:
-		return usagef("declare it there, or take one of: "+cmp.Or(enumerate(declaredPaths(b.cfg)), "none"), "the configuration declares no job %q%s", o.job, below(root))
+		return usagef("declare it there, or take one of: "+cmp.Or(text.List(declaredPaths(b.cfg), few), "none"),
+			"the configuration declares no job %q%s", o.job, below(root))
 	case 1:
 		b.job = found[0]
 		return nil

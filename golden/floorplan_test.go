@@ -36,8 +36,8 @@ func floorPlan() map[string]room {
 		"cli":    {ours: []string{everything}, others: []string{"github.com/spf13/", "golang.org/x/term", "golang.org/x/sys", sync}},
 		"docs":   {}, // the pages that muster prints
 		"job":    {},
-		"plan":   {ours: []string{"job"}},
-		"report": {ours: []string{"job", "plan", "apply"}},
+		"plan":   {ours: []string{"job", "text"}},
+		"report": {ours: []string{"job", "plan", "apply", "text"}},
 		"apply":  {ours: []string{"plan"}},
 		// What hcl itself uses for suggestions and for the width of a character costs nothing more.
 		"spec":           {ours: []string{"job"}, others: []string{hcl, cty, levenshtein, width}},

@@ -15,9 +15,9 @@ import (
 // the holder, whom the error names, has finished; its lock dies with its session.
 var ErrLocked = errors.New("another apply holds the lock")
 
-// Lock takes the apply lock of the Store's stack: first come, first served. It waits for others as long as patience, and
-// tells waiting who holds the lock, again whenever that changes. The returned context ends, with a cause, when the lock
-// is lost; the caller calls release when it is done.
+// Lock takes the apply lock of the Store's stack: first come, first served. It waits for others as long as patience,
+// and tells waiting who holds the lock, again whenever that changes. The returned context ends, with a cause, when the
+// lock is lost; the caller calls release when it is done.
 func (s *Store) Lock(
 	ctx context.Context, self znode.Mark, patience time.Duration, waiting func(znode.Mark),
 ) (held context.Context, release func() error, err error) {

@@ -8,8 +8,8 @@ import (
 	"muster/zkstate/znode"
 )
 
-// Quiet returns as soon as nobody holds or waits for the apply lock of a stack. While it waits it tells waiting who holds
-// the lock, again whenever that changes. When ctx's deadline passes first, that is ErrLocked.
+// Quiet returns as soon as nobody holds or waits for the apply lock of a stack. While it waits it tells waiting who
+// holds the lock, again whenever that changes. When ctx's deadline passes first, that is ErrLocked.
 //
 // The number it returns stays the same for as long as no apply takes the lock: whatever was read between two calls that
 // return the same number, no apply of the stack was writing meanwhile.
