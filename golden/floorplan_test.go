@@ -49,7 +49,10 @@ func floorPlan() map[string]room {
 		// The generated code of the classic messages.
 		"zkstate/znode/internal/jobmaster": {others: []string{protobuf}},
 		// plan only for the status of what zkstate observed: a worker does not plan.
-		"worker":      {ours: []string{"job", "plan", "zkstate", "zkstate/zkconn", "zkstate/znode"}, others: []string{sync}},
+		"worker": {
+			ours:   []string{"job", "plan", "text", "zkstate", "zkstate/zkconn", "zkstate/znode"},
+			others: []string{sync},
+		},
 		"worker/wrap": {ours: []string{"worker"}, others: []string{"github.com/prometheus/client_golang"}},
 		"zkserver":    {},
 		"golden":      {ours: []string{"job", "spec", "plan", "report"}},
