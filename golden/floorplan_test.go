@@ -32,8 +32,10 @@ func floorPlan() map[string]room {
 		width       = "golang.org/x/text/width"
 	)
 	return map[string]room{
-		"":       {ours: []string{"cli"}},
-		"cli":    {ours: []string{everything}, others: []string{"github.com/spf13/", "golang.org/x/term", "golang.org/x/sys", sync}},
+		"": {ours: []string{"cli"}},
+		"cli": {ours: []string{everything}, others: []string{
+			"github.com/rogpeppe/go-internal/diff", "github.com/spf13/", "golang.org/x/term", "golang.org/x/sys", sync,
+		}},
 		"docs":   {}, // the pages that muster prints
 		"job":    {},
 		"plan":   {ours: []string{"job", "text"}},
