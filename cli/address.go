@@ -9,9 +9,12 @@ import (
 	"strings"
 
 	"muster/job"
-	"muster/plan"
+	"muster/text"
 	"muster/zkstate"
 )
+
+// few names give an idea of a list.
+const few = 5
 
 // known is a job that a name may mean.
 type known struct{ address, path string }
@@ -86,7 +89,8 @@ func (w where) unknown(name string, jobs []known) (string, error) {
 	}
 	slices.Sort(instances)
 	instances = slices.Compact(instances)
-	near := nearest(name, all)
+	slices.Sort(all) // found jobs come in any order
+	near := text.Nearest(name, all)
 	if bare, key, ok := strings.Cut(strings.TrimSuffix(name, "]"), "["); ok { // the shell ate the quotes
 		if quoted := fmt.Sprintf("%s[%q]", bare, strings.Trim(key, `"'`)); slices.Contains(all, quoted) {
 			near = quoted
@@ -94,20 +98,12 @@ func (w where) unknown(name string, jobs []known) (string, error) {
 	}
 	switch {
 	case len(instances) > 0:
-		return "", usagef("muster explain "+plan.ShellWord(instances[0]), "%q is %s: %s", name, count(len(instances), "job"), enumerate(instances))
+		return "", usagef("muster explain "+text.ShellWord(instances[0]), "%q is %s: %s",
+			name, text.Count(len(instances), "job"), text.List(instances, few))
 	case near != "":
-		return "", usagef("muster explain "+plan.ShellWord(near), "no job is declared as %q: did you mean %s?", name, near)
+		return "", usagef("muster explain "+text.ShellWord(near), "no job is declared as %q: did you mean %s?", name, near)
 	case job.CheckName(name) == nil && len(w.roots) == 1:
 		return job.Join(w.roots[0], name), nil
 	}
 	return "", usagef("muster explain PATH, or muster plan --all to see the addresses", "no job is declared as %q", name)
-}
-
-// enumerate names a few, and says how many more there are.
-func enumerate(names []string) string {
-	const few = 5
-	if len(names) <= few {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
 }

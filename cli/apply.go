@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"muster/apply"
-	"muster/plan"
 	"muster/report"
+	"muster/text"
 	"muster/zkstate"
 )
 
@@ -91,7 +91,7 @@ func argument(dir string) string {
 	if dir == "" {
 		return ""
 	}
-	return " " + plan.ShellWord(dir)
+	return " " + text.ShellWord(dir)
 }
 
 func (o applyOptions) check() error {

@@ -16,6 +16,7 @@ import (
 	"muster/job"
 	"muster/plan"
 	"muster/report"
+	"muster/text"
 	"muster/zkstate"
 	"muster/zkstate/znode"
 )
@@ -133,7 +134,7 @@ func (a *applier) stillHolds(ctx, held context.Context) error {
 	}
 	if len(moved) > 0 {
 		return &problem{errRefused, fmt.Errorf("saved plan refused: %s moved since it was made; nothing was written\n  %s",
-			count(len(moved), "job"), strings.Join(moved, "\n  ")), planAnew}
+			text.Count(len(moved), "job"), strings.Join(moved, "\n  ")), planAnew}
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -174,7 +175,7 @@ func (a *applier) movedRows(ctx context.Context) ([]string, error) {
 			err := a.store.Check(ctx, r)
 			switch {
 			case errors.Is(err, plan.ErrMoved):
-				moved[i] = fmt.Sprintf("%s: %s", r.Address(), printable(err.Error()))
+				moved[i] = fmt.Sprintf("%s: %s", r.Address(), text.EscapeLines(err.Error()))
 			case !errors.Is(err, plan.ErrAlreadyDone):
 				return err
 			}

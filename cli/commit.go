@@ -11,6 +11,7 @@ import (
 	"muster/job"
 	"muster/plan"
 	"muster/report"
+	"muster/text"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -93,7 +94,7 @@ func (a *applier) lock(ctx context.Context) (held context.Context, release func(
 }
 
 func holder(m znode.Mark) string {
-	return printable(fmt.Sprintf("%s holds it since %s (%s)", m.Who, m.Since.Format(time.RFC3339), m.What))
+	return text.Escape(fmt.Sprintf("%s holds it since %s (%s)", m.Who, m.Since.Format(time.RFC3339), m.What))
 }
 
 // commit makes the changes. Nothing is written to a job before check has passed.
@@ -124,6 +125,6 @@ func (a *applier) tidy(ctx context.Context) {
 		err = a.store.PruneApplied(ctx, maxPlanAge, time.Now())
 	}
 	if err != nil {
-		fmt.Fprintf(a.p.err, "some garbage is left for the next apply: %s\n", printable(err.Error()))
+		fmt.Fprintf(a.p.err, "some garbage is left for the next apply: %s\n", text.EscapeLines(err.Error()))
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"muster/apply"
 	"muster/plan"
 	"muster/spec"
+	"muster/text"
 	"muster/zkstate"
 )
 
@@ -109,8 +110,8 @@ func (f planFlags) guard(cfg *spec.Config, p plan.Plan) error {
 		return &problem{errDeclined, fmt.Errorf("the configuration declares no job"), "give --allow-empty if that is meant"}
 	}
 	if n := len(rowsOf(p, plan.Delete)); n > f.maxDelete {
-		return &problem{errDeclined, fmt.Errorf("the plan deletes %s, more than --max-delete %d", count(n, "job"), f.maxDelete),
-			fmt.Sprintf("give --max-delete %d if that is meant", n)}
+		err := fmt.Errorf("the plan deletes %s, more than --max-delete %d", text.Count(n, "job"), f.maxDelete)
+		return &problem{errDeclined, err, fmt.Sprintf("give --max-delete %d if that is meant", n)}
 	}
 	return nil
 }

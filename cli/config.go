@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"muster/spec"
+	"muster/text"
 )
 
 // varFlags are --var and --var-file, in the order in which they were given: a later one wins.
@@ -134,7 +135,7 @@ func seenFrom(dir string, diags spec.Diagnostics) spec.Diagnostics {
 // diagnosed is diagnostics that are on the screen.
 type diagnosed spec.Diagnostics
 
-func (d diagnosed) Error() string { return count(len(d), "diagnostic") }
+func (d diagnosed) Error() string { return text.Count(len(d), "diagnostic") }
 func (d diagnosed) Unwrap() error { return errSaid }
 
 // configured reports whether there is a configuration where muster was started. An empty file is none: a shell makes one

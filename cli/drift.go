@@ -13,6 +13,7 @@ import (
 	"muster/plan"
 	"muster/report"
 	"muster/spec"
+	"muster/text"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -106,14 +107,15 @@ func (o driftOptions) kinds() ([]plan.Kind, error) {
 	all := kindNames(plan.Kinds())
 	var kinds []plan.Kind
 	for _, name := range o.failOn {
-		switch name = strings.TrimSpace(name); {
-		case slices.Contains(all, name):
-			kinds = append(kinds, plan.Kind(name))
-		case nearest(name, all) != "":
-			return nil, usagef("muster drift --help", "--fail-on: %q is no kind of drift: did you mean %s?", name, nearest(name, all))
-		default:
-			return nil, usagef("muster drift --help", "--fail-on: %q is no kind of drift: %s", name, strings.Join(all, ", "))
+		name = strings.TrimSpace(name)
+		if !slices.Contains(all, name) {
+			meant := strings.Join(all, ", ")
+			if near := text.Nearest(name, all); near != "" {
+				meant = "did you mean " + near + "?"
+			}
+			return nil, usagef("muster drift --help", "--fail-on: %q is no kind of drift: %s", name, meant)
 		}
+		kinds = append(kinds, plan.Kind(name))
 	}
 	return slices.Compact(slices.Sorted(slices.Values(kinds))), nil
 }

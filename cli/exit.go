@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"syscall"
 
-	"muster/report"
+	"muster/text"
 	"muster/worker"
 	"muster/wrap"
 	"muster/zkserver"
@@ -140,9 +140,9 @@ func (p *process) complain(ctx context.Context, err error) {
 	if err == nil || errors.As(err, &found) || errors.Is(err, errSaid) {
 		return
 	}
-	fmt.Fprintf(p.err, "muster: %s\n", printable(err.Error()))
+	fmt.Fprintf(p.err, "muster: %s\n", text.EscapeLines(err.Error()))
 	if next := nextStep(err); next != "" {
-		fmt.Fprintf(p.err, "  next: %s\n", printable(next))
+		fmt.Fprintf(p.err, "  next: %s\n", text.EscapeLines(next))
 	}
 }
 
@@ -188,6 +188,3 @@ func nextStep(err error) string {
 	}
 	return "muster --help"
 }
-
-// printable is s as a terminal may be given it.
-func printable(s string) string { return report.Printable(s) }

@@ -13,6 +13,7 @@ import (
 	"muster/job"
 	"muster/plan"
 	"muster/spec"
+	"muster/text"
 	"muster/zkstate"
 )
 
@@ -73,14 +74,16 @@ func runExport(ctx context.Context, p *process, o exportOptions) error {
 		}
 	}
 	if len(left) > 0 {
-		fmt.Fprintf(p.err, "left out, because they cannot be read or are no jobs: %s\n", printable(strings.Join(left, ", ")))
+		names := text.Escape(strings.Join(left, ", "))
+		fmt.Fprintf(p.err, "left out, because they cannot be read or are no jobs: %s\n", names)
 	}
 	stacks := slices.Sorted(maps.Keys(byStack))
 	switch {
 	case o.stack == "" && len(stacks) == 1:
 		o.stack = stacks[0]
 	case o.stack == "" && len(stacks) > 1:
-		return usagef("the same command with --stack NAME", "several stacks have jobs there: %s", printable(strings.Join(stacks, ", ")))
+		names := text.Escape(strings.Join(stacks, ", "))
+		return usagef("the same command with --stack NAME", "several stacks have jobs there: %s", names)
 	}
 	if len(byStack[o.stack]) == 0 {
 		return &problem{err: fmt.Errorf("no job to export below %s", strings.Join(w.roots, ", ")), next: "muster status --root PATH shows what is there"}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/rogpeppe/go-internal/diff"
 	"github.com/spf13/cobra"
 
 	"muster/spec"
@@ -82,7 +83,7 @@ func (p *process) formatFile(name string, o fmtOptions) error {
 	}
 	switch {
 	case o.check && !bytes.Equal(src, out):
-		fmt.Fprint(p.out, unifiedDiff(shown, src, out))
+		fmt.Fprintf(p.out, "%s", diff.Diff(shown, src, shown+" (formatted)", out))
 		return foundDifferences
 	case o.check:
 	case name == "-":

@@ -6,6 +6,8 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+
+	"muster/text"
 )
 
 // membersOptions of "muster members".
@@ -42,9 +44,9 @@ func runMembers(ctx context.Context, p *process, o membersOptions) error {
 	}
 	t := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
 	for _, w := range found.Members {
-		fmt.Fprintf(t, "%d\t%s", w.ID, printable(w.Address()))
+		fmt.Fprintf(t, "%d\t%s", w.ID, text.Escape(w.Address()))
 		if w.Identity != "" {
-			fmt.Fprintf(t, "\t%s", printable(w.Identity))
+			fmt.Fprintf(t, "\t%s", text.Escape(w.Identity))
 		}
 		fmt.Fprintln(t)
 	}

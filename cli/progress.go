@@ -9,6 +9,7 @@ import (
 	"muster/job"
 	"muster/plan"
 	"muster/report"
+	"muster/text"
 )
 
 // progress shows an apply under way: one line a change on standard output and, when it takes longer than a second and
@@ -58,7 +59,7 @@ func (g *progress) outcome(o apply.Outcome) {
 func (g *progress) waiting(n int, d time.Duration) {
 	g.clear()
 	fmt.Fprintf(g.p.err, "waiting %s: %s may only be restarting (--no-wait leaves them out)\n",
-		job.Duration(d.Round(time.Second)), count(n, "stale job"))
+		job.Duration(d.Round(time.Second)), text.Count(n, "stale job"))
 }
 
 // clear takes the bar off the screen, so that a line can take its place.

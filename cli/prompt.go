@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"muster/plan"
+	"muster/text"
 )
 
 // confirm asks whether to apply p: the full word yes, or, when jobs would be deleted, how many. Anything else declines.
@@ -20,12 +21,13 @@ func (p *process) confirm(ctx context.Context, changes []plan.Row) error {
 			deletes++
 		}
 	}
-	want := "yes"
+	want, all := "yes", text.Count(len(changes), "change")
 	if deletes > 0 {
 		want = strconv.Itoa(deletes)
-		fmt.Fprintf(p.err, "\n%s would be deleted. To apply %s, type the number of deletes: ", count(deletes, "job"), count(len(changes), "change"))
+		some := text.Count(deletes, "job")
+		fmt.Fprintf(p.err, "\n%s would be deleted. To apply %s, type the number of deletes: ", some, all)
 	} else {
-		fmt.Fprintf(p.err, "\nTo apply %s, type yes: ", count(len(changes), "change"))
+		fmt.Fprintf(p.err, "\nTo apply %s, type yes: ", all)
 	}
 	answer, err := p.ask(ctx)
 	switch {

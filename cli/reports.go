@@ -14,6 +14,7 @@ import (
 
 	"muster/report"
 	"muster/spec"
+	"muster/text"
 )
 
 // reportFlags are --report and --report-required.
@@ -43,7 +44,7 @@ func (v *reportValue) Set(s string) error {
 	case !ok || path == "":
 		return errors.New("write KIND=PATH, such as markdown=plan.md")
 	case !slices.Contains(report.Kinds(), kind):
-		if near := nearest(kind, report.Kinds()); near != "" {
+		if near := text.Nearest(kind, report.Kinds()); near != "" {
 			return fmt.Errorf("%q is no kind of report: did you mean %s?", kind, near)
 		}
 		return fmt.Errorf("%q is no kind of report: %s", kind, strings.Join(report.Kinds(), ", "))
@@ -93,7 +94,7 @@ func (p *process) reporting(ctx context.Context, f reportFlags, run *report.Run,
 	}
 	for _, u := range unwritten {
 		if !f.required {
-			fmt.Fprintf(p.err, "muster: warning: %s\n", printable(u.Error()))
+			fmt.Fprintf(p.err, "muster: warning: %s\n", text.EscapeLines(u.Error()))
 		}
 	}
 	return err

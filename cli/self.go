@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"muster/text"
 	"muster/wrap"
 )
 
@@ -36,7 +37,8 @@ func runSelf(ctx context.Context, p *process, asJSON bool) error {
 	if asJSON {
 		return p.printJSON(self)
 	}
-	fmt.Fprintf(p.out, "worker %d of %d of %s/%s: %s\n", self.ID, self.Workers, self.Root, self.Job, printable(self.Identity))
+	me := text.Escape(self.Identity)
+	fmt.Fprintf(p.out, "worker %d of %d of %s/%s: %s\n", self.ID, self.Workers, self.Root, self.Job, me)
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"muster/plan"
 	"muster/report"
+	"muster/text"
 )
 
 // showOptions of "muster show".
@@ -40,6 +41,7 @@ func runShow(p *process, o showOptions, file string) error {
 
 // showSaved prints a saved plan, and when it was made.
 func (p *process) showSaved(s plan.Saved, all bool) error {
-	fmt.Fprintf(p.out, "Saved %s by muster %s as plan %s.\n", s.Created.Format(time.RFC3339), printable(s.MusterVersion), s.Plan.ID)
+	created, version := s.Created.Format(time.RFC3339), text.Escape(s.MusterVersion)
+	fmt.Fprintf(p.out, "Saved %s by muster %s as plan %s.\n", created, version, s.Plan.ID)
 	return report.Plan(p.out, s.Plan, report.Options{Color: p.color(p.out), Width: width(p.out), All: all, Servers: s.Servers})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"muster/plan"
+	"muster/text"
 	"muster/zkstate"
 )
 
@@ -81,7 +82,7 @@ func runTerminate(ctx context.Context, p *process, o terminateOptions, name stri
 		}
 	}
 	waiting := func(live []string) {
-		fmt.Fprintf(p.err, "waiting up to %s for %s to leave\n", o.timeout, count(len(live), "worker"))
+		fmt.Fprintf(p.err, "waiting up to %s for %s to leave\n", o.timeout, text.Count(len(live), "worker"))
 	}
 	if err := store.Terminate(ctx, at, o.timeout, waiting); err != nil {
 		return terminated(err, at, o.stack)
@@ -94,12 +95,12 @@ func runTerminate(ctx context.Context, p *process, o terminateOptions, name stri
 
 // again is the command that asks for the same, as one types it.
 func (o terminateOptions) again(name string) string {
-	line := "muster terminate " + plan.ShellWord(name)
+	line := "muster terminate " + text.ShellWord(name)
 	if o.root != "" {
-		line += " --root " + plan.ShellWord(o.root)
+		line += " --root " + text.ShellWord(o.root)
 	}
 	if o.stack != "" {
-		line += " --stack " + plan.ShellWord(o.stack)
+		line += " --stack " + text.ShellWord(o.stack)
 	}
 	return line
 }
@@ -147,7 +148,7 @@ func terminated(err error, at, stack string) error {
 	case errors.Is(err, zkstate.ErrOtherStack):
 		return &problem{errDeclined, err, fmt.Sprintf("this is stack %s; to terminate it all the same, name its owner: --stack NAME", cmp.Or(stack, "(none)"))}
 	case errors.Is(err, zkstate.ErrNotTerminable):
-		return &problem{err: err, next: "muster explain " + plan.ShellWord(at) + " lists what is there"}
+		return &problem{err: err, next: "muster explain " + text.ShellWord(at) + " lists what is there"}
 	case errors.Is(err, zkstate.ErrProtected):
 		return &problem{errDeclined, err, "apply it without protect first"}
 	case errors.Is(err, plan.ErrMoved), errors.Is(err, plan.ErrUnknown):

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"muster/text"
 )
 
 // helpWidth is the width that every help text fits.
@@ -105,7 +107,7 @@ func unknownFlag(cmd *cobra.Command, name string) error {
 	next := cmd.CommandPath() + " --help"
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-	if near := nearest(name, names); near != "" {
+	if near := text.Nearest(name, names); near != "" {
 		return usagef(next, "unknown flag --%s: did you mean --%s?", name, near)
 	}
 	return usagef(next, "unknown flag --%s", name)
@@ -184,50 +186,10 @@ func nothingEmpty(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// nearest is the one of names within two typing errors of name that is nearest; empty if there is none.
-func nearest(name string, names []string) string {
-	best, at := "", 3
-	for _, n := range slices.Sorted(slices.Values(names)) {
-		if d := distance(name, n); d < at && d < len(name) {
-			best, at = n, d
-		}
-	}
-	return best
-}
-
-// distance is the Levenshtein distance.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			substitute := diagonal
-			if a[i] != b[j] {
-				substitute++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(substitute, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
-}
-
 // first is the only argument, or "".
 func first(args []string) string {
 	if len(args) == 0 {
 		return ""
 	}
 	return args[0]
-}
-
-// count is "1 job" or "2 jobs".
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

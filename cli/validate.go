@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"muster/text"
 )
 
 // validateOptions of "muster validate".
@@ -46,7 +48,7 @@ func runValidate(p *process, o validateOptions, dir string) error {
 	case diags.HasErrors():
 		return errSaid
 	case !o.json && !p.flags.quiet:
-		fmt.Fprintf(p.out, "Valid: stack %s, %s.\n", cfg.Stack, count(len(cfg.Jobs), "job"))
+		fmt.Fprintf(p.out, "Valid: stack %s, %s.\n", cfg.Stack, text.Count(len(cfg.Jobs), "job"))
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"muster/job"
+	"muster/text"
 	"muster/worker"
 	"muster/wrap"
 )
@@ -181,7 +182,7 @@ func (p *process) idle(ctx context.Context, m *worker.Member) error {
 	}
 	fmt.Fprintln(p.out, joinedAs(m))
 	for _, w := range ws {
-		fmt.Fprintf(p.out, "  %-5d %s\n", w.ID, printable(w.Address()))
+		fmt.Fprintf(p.out, "  %-5d %s\n", w.ID, text.Escape(w.Address()))
 	}
 	<-ctx.Done()
 	return context.Cause(ctx)
@@ -210,17 +211,17 @@ func (p *process) verdict(ctx context.Context, o workerOptions, err error) error
 		code = exitCode(ctx, e.Err)
 	}
 	over := errors.Is(e.Err, worker.ErrDone) || errors.Is(e.Err, worker.ErrCompleted)
-	whose, text := "muster's", cmp.Or(e.Text, "no command was started")
+	whose, why := "muster's", cmp.Or(e.Text, "no command was started")
 	switch {
 	case e.Err == nil:
 		whose = "the command's"
 	case over || e.Code != 0: // one line says it all
-		text = e.Err.Error() + "; " + text
+		why = e.Err.Error() + "; " + why
 	default:
 		p.complain(ctx, e.Err)
 	}
 	if over || code != 0 || !p.flags.quiet {
-		fmt.Fprintf(p.err, "muster: exit %d is %s: %s\n", code, whose, printable(text))
+		fmt.Fprintf(p.err, "muster: exit %d is %s: %s\n", code, whose, text.EscapeLines(why))
 	}
 	return finding(code)
 }

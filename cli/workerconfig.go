@@ -13,6 +13,7 @@ import (
 	"muster/job"
 	"muster/plan"
 	"muster/spec"
+	"muster/text"
 	"muster/worker"
 	"muster/wrap"
 	"muster/zkstate"
@@ -62,7 +63,7 @@ func (p *process) workerConfig(o workerOptions) (c wrap.Config, err error) {
 	}
 	c.Worker, err = p.workerIdentity(o)
 	c.Worker.Root, c.Worker.Job = cmp.Or(root, job.DefaultRoot), o.job
-	c.Worker.Waiting = func(what string) { fmt.Fprintf(p.err, "waiting for %s\n", printable(what)) }
+	c.Worker.Waiting = func(what string) { fmt.Fprintf(p.err, "waiting for %s\n", text.Escape(what)) }
 	return c, err
 }
 
@@ -116,7 +117,7 @@ func declaredJob(cfg *spec.Config, name, root string) (job.Job, error) {
 	}
 	switch len(found) {
 	case 0:
-		return job.Job{}, usagef("declare it there, or take one of: "+cmp.Or(enumerate(declaredPaths(cfg)), "none"),
+		return job.Job{}, usagef("declare it there, or take one of: "+cmp.Or(text.List(declaredPaths(cfg), few), "none"),
 			"the configuration declares no job %q%s", name, below(root))
 	case 1:
 		return found[0], nil

@@ -27,25 +27,38 @@ func floorPlan() map[string]room {
 		cty      = "github.com/zclconf/go-cty"
 		protobuf = "google.golang.org/protobuf"
 		sync     = "golang.org/x/sync"
+
+		levenshtein = "github.com/agext/levenshtein"
+		width       = "golang.org/x/text/width"
 	)
 	return map[string]room{
-		"":       {ours: []string{"cli"}},
-		"cli":    {ours: []string{everything}, others: []string{"github.com/spf13/", "golang.org/x/term", "golang.org/x/sys", sync}},
+		"": {ours: []string{"cli"}},
+		"cli": {ours: []string{everything}, others: []string{
+			"github.com/rogpeppe/go-internal/diff", "github.com/spf13/", "golang.org/x/term", "golang.org/x/sys", sync,
+		}},
 		"docs":   {}, // the pages that muster prints
 		"job":    {},
-		"plan":   {ours: []string{"job"}},
-		"report": {ours: []string{"job", "plan", "apply"}},
+		"plan":   {ours: []string{"job", "text"}},
+		"report": {ours: []string{"job", "plan", "apply", "text"}},
 		"apply":  {ours: []string{"plan"}},
 		// What hcl itself uses for suggestions and for the width of a character costs nothing more.
-		"spec":           {ours: []string{"job"}, others: []string{hcl, cty, "github.com/agext/levenshtein", "golang.org/x/text/width"}},
-		"zkstate":        {ours: []string{"job", "plan", "zkstate/zkconn", "zkstate/znode"}, others: []string{sync}},
+		"spec":           {ours: []string{"job"}, others: []string{hcl, cty, levenshtein, width}},
+		"text":           {others: []string{levenshtein, width}},
+		"election":       {ours: []string{"zkstate/zkconn"}},
+		"zkstate":        {ours: []string{"job", "plan", "election", "zkstate/zkconn", "zkstate/znode"}, others: []string{sync}},
 		"zkstate/zkconn": {others: []string{"github.com/go-zookeeper/zk"}},
 		"zkstate/znode":  {ours: []string{"job", "zkstate/znode/internal/jobmaster"}, others: []string{protobuf}},
 		// The generated code of the classic messages.
 		"zkstate/znode/internal/jobmaster": {others: []string{protobuf}},
 		// plan only for the status of what zkstate observed: a worker does not plan.
-		"worker":   {ours: []string{"job", "plan", "zkstate", "zkstate/zkconn", "zkstate/znode"}, others: []string{sync}},
-		"wrap":     {ours: []string{"job", "worker", "zkstate/zkconn", "zkstate/znode"}, others: []string{"github.com/prometheus/client_golang"}},
+		"worker": {
+			ours:   []string{"job", "plan", "text", "zkstate", "zkstate/zkconn", "zkstate/znode"},
+			others: []string{sync},
+		},
+		"wrap": {
+			ours:   []string{"job", "worker", "zkstate/zkconn", "zkstate/znode"},
+			others: []string{"github.com/prometheus/client_golang"},
+		},
 		"zkserver": {},
 		"golden":   {ours: []string{"job", "spec", "plan", "report"}},
 	}

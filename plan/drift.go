@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"muster/job"
+	"muster/text"
 )
 
 // Kind is one way in which ZooKeeper may have drifted from what is declared.
@@ -273,7 +274,7 @@ func (f Finding) Proceed() string {
 		}
 		return "muster apply"
 	case DriftChanged:
-		explain := "muster explain " + ShellWord(r.Address()) + " shows it"
+		explain := "muster explain " + text.ShellWord(r.Address()) + " shows it"
 		if len(r.Changes()) > 0 {
 			return explain + "; muster apply writes what is declared"
 		}

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"muster/text"
 )
 
 // Name is the job's znode name.
@@ -31,24 +33,16 @@ func (r Row) Because() string { return r.fill(r.Reason.columns().because) }
 // Proceed is what a user can do next where muster itself does nothing; empty otherwise.
 func (r Row) Proceed() string { return r.fill(r.Reason.columns().proceed) }
 
-// fill puts the facts of r into a text of Reason.columns.
-func (r Row) fill(text string) string {
-	if !strings.Contains(text, "{") {
-		return text
+// fill puts the facts of r into a sentence of Reason.columns.
+func (r Row) fill(sentence string) string {
+	if !strings.Contains(sentence, "{") {
+		return sentence
 	}
 	return strings.NewReplacer(
-		"{address}", ShellWord(r.Address()), "{name}", r.Name(), "{owner}", r.owner(), "{status}", string(r.Old.Status()),
-		"{live}", r.liveText(), "{or terminate}", r.orTerminate(), "{problem}", r.problem(), "{sure}", r.sure(),
-		"{unprotect}", r.unprotect(), "{unmanaged}", r.unmanaged(),
-	).Replace(text)
-}
-
-// ShellWord is an argument as one types it: an address may hold brackets and quotes.
-func ShellWord(s string) string {
-	if !strings.ContainsAny(s, "[]\"'\\ $&|;<>()*?#~`") {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+		"{address}", text.ShellWord(r.Address()), "{name}", r.Name(), "{owner}", r.owner(),
+		"{status}", string(r.Old.Status()), "{live}", r.liveText(), "{or terminate}", r.orTerminate(),
+		"{problem}", r.problem(), "{sure}", r.sure(), "{unprotect}", r.unprotect(), "{unmanaged}", r.unmanaged(),
+	).Replace(sentence)
 }
 
 func (r Row) owner() string {

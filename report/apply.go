@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode/utf8"
 
 	"muster/apply"
 	"muster/plan"
+	"muster/text"
 )
 
 // Progress writes one line for each change that apply has dealt with. It is for one goroutine at a time.
@@ -23,7 +23,7 @@ func NewProgress(w io.Writer, p plan.Plan, o Options) *Progress {
 	for _, r := range p.Rows {
 		if r.Action().Changes() {
 			progress.of++
-			progress.address = max(progress.address, min(utf8.RuneCountInString(clean(r.Address())), widest))
+			progress.address = max(progress.address, min(text.Width(text.Escape(r.Address())), widest))
 		}
 	}
 	return progress
@@ -116,7 +116,7 @@ func ApplySummary(w io.Writer, outcomes []apply.Outcome, o Options) error {
 	for _, o := range outcomes {
 		if o.Result != apply.Applied {
 			result = max(result, len(o.Result))
-			address = max(address, min(utf8.RuneCountInString(clean(o.Row.Address())), 40))
+			address = max(address, min(text.Width(text.Escape(o.Row.Address())), 40))
 		}
 	}
 	for _, r := range apply.Results()[1:] {

@@ -1,7 +1,7 @@
 package report
 
 import (
-	"unicode/utf8"
+	"muster/text"
 )
 
 // blocks writes one block an item: a head, and its fields below. The columns are as wide as the widest address and
@@ -10,8 +10,8 @@ func (p *page) blocks(items []item) {
 	const widestAddress, widestTitle = 40, 36
 	address, title := 0, 0
 	for _, it := range items {
-		address = max(address, min(utf8.RuneCountInString(clean(it.row.Address())), widestAddress))
-		title = max(title, min(utf8.RuneCountInString(clean(it.title)), widestTitle))
+		address = max(address, min(text.Width(text.Escape(it.row.Address())), widestAddress))
+		title = max(title, min(text.Width(text.Escape(it.title)), widestTitle))
 	}
 	columns := columns{title: 4 + address + 2}
 	columns.right = columns.title + title + 2
@@ -36,7 +36,7 @@ func (p *page) head(it item, at columns) {
 	right := it.place()
 	switch start := max(at.right, p.col+2); {
 	case right == "":
-	case start+utf8.RuneCountInString(clean(right)) > p.width:
+	case start+text.Width(text.Escape(right)) > p.width:
 		p.newline()
 		p.to(6)
 	default:

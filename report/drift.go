@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"muster/plan"
+	"muster/text"
 )
 
 // Words of drift besides its kinds.
@@ -67,7 +68,7 @@ func noDrift(p plan.Plan, d plan.Drift) string {
 			clean++
 		}
 	}
-	return what + plural(clean, "job is", "jobs are") + " as declared."
+	return what + text.Plural(clean, "job is", "jobs are") + " as declared."
 }
 
 // driftItems has an item for each finding, for what was ignored or not seen, and for each declared job without any.

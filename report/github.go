@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"path"
 	"strings"
+
+	"muster/text"
 )
 
 // annotations is how many of one kind GitHub shows for a step.
@@ -76,7 +78,7 @@ func (a annotation) write(b *bytes.Buffer, command, dir string) {
 // message escapes what would end a workflow command. Line breaks within it are ours; all other control characters are
 // shown.
 func message(s string) string {
-	return strings.NewReplacer("%", "%25", "\n", "%0A").Replace(cleanLines(s))
+	return strings.NewReplacer("%", "%25", "\n", "%0A").Replace(text.EscapeLines(s))
 }
 
 // property escapes also what would end a property.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"html/template"
 	"strings"
+
+	"muster/text"
 )
 
 // pageHTML is the page: style and script are in it, and nothing else is fetched.
@@ -49,14 +51,15 @@ type viewField struct{ Key, Value string }
 
 func (r Run) view() view {
 	v := view{
-		Title: "muster " + r.Command, Stack: clean(r.stack()), Headline: clean(r.headline()), ExitCode: r.ExitCode, Verdict: r.verdict(),
-		Facts: clean(r.facts()),
+		Title: "muster " + r.Command, Stack: text.Escape(r.stack()), Headline: text.Escape(r.headline()),
+		ExitCode: r.ExitCode, Verdict: r.verdict(), Facts: text.Escape(r.facts()),
 	}
 	for _, s := range r.caveats() {
-		v.Caveats = append(v.Caveats, clean(s))
+		v.Caveats = append(v.Caveats, text.Escape(s))
 	}
 	for _, p := range r.Problems {
-		p.Code, p.At, p.Summary, p.Detail, p.Next = clean(p.Code), clean(p.At), cleanLines(p.Summary), cleanLines(p.Detail), clean(p.Next)
+		p.Code, p.At, p.Next = text.Escape(p.Code), text.Escape(p.At), text.Escape(p.Next)
+		p.Summary, p.Detail = text.EscapeLines(p.Summary), text.EscapeLines(p.Detail)
 		v.Problems = append(v.Problems, p)
 	}
 	for _, g := range r.groups() {
@@ -73,15 +76,15 @@ func (r Run) view() view {
 
 func (it item) view() viewRow {
 	row := viewRow{
-		Symbol: it.symbol, Word: it.word, Class: class(it.level), Address: clean(it.row.Address()), Because: clean(it.because),
-		Next: clean(it.next), Place: clean(it.place()),
+		Symbol: it.symbol, Word: it.word, Class: class(it.level), Address: text.Escape(it.row.Address()),
+		Because: text.Escape(it.because), Next: text.Escape(it.next), Place: text.Escape(it.place()),
 	}
 	if it.row.Address() != it.row.Path {
-		row.Details = append(row.Details, viewField{"path", clean(it.row.Path)})
+		row.Details = append(row.Details, viewField{"path", text.Escape(it.row.Path)})
 	}
 	for _, f := range it.fields {
 		if f.key != "because" && f.key != "to proceed" && f.key != "path" { // they have places of their own
-			row.Details = append(row.Details, viewField{clean(f.key), clean(f.value)})
+			row.Details = append(row.Details, viewField{text.Escape(f.key), text.Escape(f.value)})
 		}
 	}
 	return row

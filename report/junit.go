@@ -8,12 +8,14 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"muster/text"
 )
 
 // junit maps a run to tests: a suite is a file of declarations, a test case a job. Blocked, refused, failed and drifted jobs are
 // failures; what was not evaluated is skipped; what kept the run from its end is an error. Unmanaged znodes are nobody's test.
 func (r Run) junit() ([]byte, error) {
-	doc := testSuites{Name: clean("muster " + r.Command), Time: seconds(r.Took)}
+	doc := testSuites{Name: text.Escape("muster " + r.Command), Time: seconds(r.Took)}
 	items, _ := r.items()
 	cases := r.problemCases()
 	cases = append(cases, r.jobCases(items)...)
@@ -91,15 +93,16 @@ func (r Run) problemCases() []testCase {
 		}
 		lines := nonEmpty(strings.TrimSpace(p.At+" "+p.Code), p.Summary, p.Detail, nextLine(p.Next))
 		if whole.Error == nil {
-			whole.Error = &testResult{Type: cmp.Or(clean(p.Code), "error"), Message: cleanLines(p.Summary)}
+			whole.Error = &testResult{Type: cmp.Or(text.Escape(p.Code), "error"), Message: text.EscapeLines(p.Summary)}
 		} else {
 			whole.Error.Text += "\n\n"
 		}
-		whole.Error.Text += cleanLines(strings.Join(lines, "\n"))
+		whole.Error.Text += text.EscapeLines(strings.Join(lines, "\n"))
 	}
 	cases := []testCase{whole}
 	for _, s := range r.caveats() {
-		cases = append(cases, testCase{suite: name, Class: name, Name: clean(s), Skipped: &testResult{Message: clean(s)}})
+		s = text.Escape(s)
+		cases = append(cases, testCase{suite: name, Class: name, Name: s, Skipped: &testResult{Message: s}})
 	}
 	return cases
 }
@@ -125,10 +128,11 @@ func (r Run) jobCases(items []item) []testCase {
 }
 
 func (r Run) jobCase(it item) testCase {
-	c := testCase{suite: "not declared", Class: clean(cmp.Or(r.stack(), "muster")), Name: clean(it.row.Address())}
+	class := text.Escape(cmp.Or(r.stack(), "muster"))
+	c := testCase{suite: "not declared", Class: class, Name: text.Escape(it.row.Address())}
 	if it.row.New != nil {
 		file, line := split(it.row.New.At)
-		c.suite, c.File, c.Line = clean(cmp.Or(file, "declared")), clean(file), clean(line)
+		c.suite, c.File, c.Line = text.Escape(cmp.Or(file, "declared")), text.Escape(file), text.Escape(line)
 	}
 	if it.outcome != nil {
 		c.Time = seconds(it.outcome.Took)
@@ -138,11 +142,11 @@ func (r Run) jobCase(it item) testCase {
 
 // result puts the result of one item into its test; a failure says more than a skip.
 func (c *testCase) result(it item) {
-	var text []string
+	var lines []string
 	for _, f := range it.fields {
-		text = append(text, clean(fmt.Sprintf("%-14s  %s", f.key, f.value)))
+		lines = append(lines, text.Escape(fmt.Sprintf("%-14s  %s", f.key, f.value)))
 	}
-	res := &testResult{Type: it.word, Message: clean(it.word + ": " + it.because), Text: strings.Join(text, "\n")}
+	res := &testResult{Type: it.word, Message: text.Escape(it.word + ": " + it.because), Text: strings.Join(lines, "\n")}
 	switch {
 	case it.verdict == failed && c.Failure != nil:
 		c.Failure.Message += "; " + res.Message
@@ -152,14 +156,6 @@ func (c *testCase) result(it item) {
 	case it.verdict == skipped && c.Failure == nil:
 		c.Skipped = &testResult{Message: res.Message}
 	}
-}
-
-func cleanLines(s string) string {
-	lines := strings.Split(s, "\n")
-	for i := range lines {
-		lines[i] = clean(lines[i])
-	}
-	return strings.Join(lines, "\n")
 }
 
 func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 3, 64) }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
+
+	"muster/text"
 )
 
 // MaxMarkdown is how many bytes a markdown report has at most: GitHub takes 65,536 characters, and whoever posts a report adds some.
@@ -39,7 +41,7 @@ func writeCaveats(b *bytes.Buffer, caveats []string) {
 	for i, s := range caveats {
 		line := "\n> " + prose(s) + "\n"
 		if b.Len()+len(line) > untilCaveats {
-			fmt.Fprintf(b, "\n> and %s\n", plural(len(caveats)-i, "more restriction", "more restrictions"))
+			fmt.Fprintf(b, "\n> and %s\n", text.Count(len(caveats)-i, "more restriction"))
 			return
 		}
 		b.WriteString(line)
@@ -74,13 +76,13 @@ func writeProblems(b *bytes.Buffer, problems []Problem) {
 		if strings.Contains(p.Detail, at) {
 			at = "" // it says more than the line
 		}
-		text := cleanLines(strings.Join(nonEmpty(kind+": "+p.Summary, at, p.Detail, nextLine(p.Next)), "\n"))
-		if len(text) > longest {
-			text = strings.ToValidUTF8(text[:longest], "") + " ..."
+		said := text.EscapeLines(strings.Join(nonEmpty(kind+": "+p.Summary, at, p.Detail, nextLine(p.Next)), "\n"))
+		if len(said) > longest {
+			said = strings.ToValidUTF8(said[:longest], "") + " ..."
 		}
-		block := "\n" + fenced("", text)
+		block := "\n" + fenced("", said)
 		if i == most || b.Len()+len(block) > untilProblems {
-			fmt.Fprintf(b, "\n%s more, which the other reports name.\n", plural(len(problems)-i, "problem", "problems"))
+			fmt.Fprintf(b, "\n%s more, which the other reports name.\n", text.Count(len(problems)-i, "problem"))
 			return
 		}
 		b.WriteString(block)
@@ -90,7 +92,7 @@ func writeProblems(b *bytes.Buffer, problems []Problem) {
 // writeDetails writes the blocks of a plan's text into folds, as many as there is room for.
 func writeDetails(b *bytes.Buffer, groups []group, room int) {
 	const frame = 120
-	var text strings.Builder
+	var blocks strings.Builder
 	shown, all, fence := 0, 0, 3
 	for _, g := range groups {
 		for _, it := range g.items {
@@ -100,8 +102,8 @@ func writeDetails(b *bytes.Buffer, groups []group, room int) {
 			if shown == all { // none was left out yet
 				block := detailsOf(it)
 				fence = max(fence, longestRun(block)+1)
-				if text.Len()+len(block)+2*fence+frame <= room {
-					text.WriteString(block)
+				if blocks.Len()+len(block)+2*fence+frame <= room {
+					blocks.WriteString(block)
 					shown++
 				}
 			}
@@ -113,12 +115,13 @@ func writeDetails(b *bytes.Buffer, groups []group, room int) {
 	case all == 0:
 		return
 	case shown == 0:
-		fmt.Fprintf(b, "\nNo room for details of %s.\n", plural(all, "job", "jobs"))
+		fmt.Fprintf(b, "\nNo room for details of %s.\n", text.Count(all, "job"))
 		return
 	case shown < all:
 		title = fmt.Sprintf("Details of the first %d; no room for %d more", shown, all-shown)
 	}
-	fmt.Fprintf(b, "\n<details><summary>%s</summary>\n\n%s\n</details>\n", title, fenced("diff", strings.TrimRight(text.String(), "\n")))
+	body := fenced("diff", strings.TrimRight(blocks.String(), "\n"))
+	fmt.Fprintf(b, "\n<details><summary>%s</summary>\n\n%s\n</details>\n", title, body)
 }
 
 func detailsOf(it item) string {
@@ -131,7 +134,7 @@ func detailsOf(it item) string {
 
 // code is s as a code span: nothing in it is markup, a mention or a link.
 func code(s string) string {
-	s = clean(s)
+	s = text.Escape(s)
 	fence := strings.Repeat("`", longestRun(s)+1)
 	if s == "" || strings.HasPrefix(s, "`") || strings.HasSuffix(s, "`") || s[0] == ' ' {
 		s = " " + s + " "
@@ -164,13 +167,13 @@ func prose(s string) string {
 	return strings.NewReplacer(
 		"&", "&amp;", "<", "&lt;", ">", "&gt;", "@", "@<!-- -->", "#", "#<!-- -->", `\`, `\\`, "|", `\|`, "`", "\\`", "*", `\*`, "_", `\_`,
 		"[", `\[`, "]", `\]`, "~", `\~`, "$", `\$`,
-	).Replace(clean(s))
+	).Replace(text.Escape(s))
 }
 
 // marker is a word in an HTML comment, which must not hold two hyphens in a row.
 func marker(s string) string {
 	var b strings.Builder
-	for _, c := range clean(s) {
+	for _, c := range text.Escape(s) {
 		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '.' || c == '-' && !strings.HasSuffix(b.String(), "-") {
 			b.WriteRune(c)
 		} else {

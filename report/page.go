@@ -6,8 +6,8 @@ import (
 	"io"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
+
+	"muster/text"
 )
 
 // Options of a text.
@@ -55,8 +55,8 @@ func (p *page) flush() error { return p.w.Flush() }
 
 // write writes s, escaped, in a style.
 func (p *page) write(st style, s string) {
-	s = clean(s)
-	p.col += utf8.RuneCountInString(s)
+	s = text.Escape(s)
+	p.col += text.Width(s)
 	if p.color && st != plain && s != "" {
 		s = string(st) + s + reset
 	}
@@ -79,7 +79,7 @@ func (p *page) to(col int) {
 
 // wrap writes s from here on, broken at spaces where the line is full; the next lines start at column hang.
 func (p *page) wrap(st style, s string, hang int) {
-	for s = clean(s); ; {
+	for s = text.Escape(s); ; {
 		n := fit(s, p.width-p.col)
 		p.write(st, s[:n])
 		s = strings.TrimLeft(s[n:], " ")
@@ -108,7 +108,7 @@ func fit(s string, columns int) int {
 		if i < len(s) && s[i] != ' ' || i > 0 && s[i-1] == ' ' {
 			continue
 		}
-		if n > 0 && utf8.RuneCountInString(s[:i]) > columns {
+		if n > 0 && text.Width(s[:i]) > columns {
 			break
 		}
 		n = i
@@ -124,7 +124,7 @@ func (p *page) fields(fs []field) {
 	const indent, usual = 6, 14
 	column := indent + usual
 	for _, f := range fs {
-		column = max(column, indent+utf8.RuneCountInString(clean(f.key))+2)
+		column = max(column, indent+text.Width(text.Escape(f.key))+2)
 	}
 	for _, f := range fs {
 		p.to(indent)
@@ -133,50 +133,6 @@ func (p *page) fields(fs []field) {
 		p.wrap(plain, f.value, column)
 		p.newline()
 	}
-}
-
-// Printable is text of any origin as a terminal may be given it: every character that is not printable is escaped. Line
-// ends stay.
-func Printable(s string) string {
-	lines := strings.Split(s, "\n")
-	for i, line := range lines {
-		lines[i] = clean(line)
-	}
-	return strings.Join(lines, "\n")
-}
-
-// clean escapes every character that is not printable: control characters, also those of C1, bidirectional overrides,
-// invisible ones, bytes that are no UTF-8.
-func clean(s string) string {
-	if strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }) < 0 {
-		return s
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); {
-		r, size := utf8.DecodeRuneInString(s[i:])
-		switch {
-		case r == utf8.RuneError && size == 1:
-			fmt.Fprintf(&b, `\x%02x`, s[i])
-		case unicode.IsPrint(r):
-			b.WriteRune(r)
-		case r < 0x100:
-			fmt.Fprintf(&b, `\x%02x`, r)
-		case r < 0x10000:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		default:
-			fmt.Fprintf(&b, `\U%08x`, r)
-		}
-		i += size
-	}
-	return b.String()
-}
-
-// plural is "1 job" or "2 jobs".
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }
 
 // took is a duration for eyes.

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode/utf8"
 
 	"muster/job"
 	"muster/plan"
+	"muster/text"
 )
 
 // Plan writes what apply would do and what stands in its way: a header, the rows that need attention (with o.All every
@@ -54,7 +54,7 @@ func (p *page) header(command string, pl plan.Plan, o Options) {
 	for i, part := range append(parts, counts) {
 		if i > 0 {
 			p.write(plain, " ·")
-			if p.col+1+utf8.RuneCountInString(part) > p.width {
+			if p.col+1+text.Width(part) > p.width {
 				p.newline()
 				p.write(plain, " ")
 			}

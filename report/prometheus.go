@@ -9,6 +9,7 @@ import (
 
 	"muster/apply"
 	"muster/plan"
+	"muster/text"
 )
 
 // prometheus writes a file for node-exporter's textfile collector: gauges without timestamps. It is written after failures too,
@@ -109,7 +110,7 @@ func (m *metrics) sample(value float64, own ...label) {
 }
 
 func labelEscapes(s string) string {
-	return strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(clean(s))
+	return strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text.Escape(s))
 }
 
 func oneIf(b bool) float64 {

@@ -7,6 +7,7 @@ import (
 	"text/tabwriter"
 
 	"muster/plan"
+	"muster/text"
 )
 
 // JobStatus is one job of a status table.
@@ -57,7 +58,7 @@ func (p *page) table(rows [][]string) {
 	t := tabwriter.NewWriter(p.w, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
 		for i, cell := range row {
-			row[i] = clean(cell)
+			row[i] = text.Escape(cell)
 		}
 		fmt.Fprintln(t, strings.TrimRight(strings.Join(row, "\t"), "\t"))
 	}
@@ -151,9 +152,9 @@ func StatusJSON(w io.Writer, jobs []JobStatus, workers map[string][]Worker) erro
 		}
 		doc.Jobs = append(doc.Jobs, out)
 	}
-	text, err := plan.CanonicalJSON(doc)
+	body, err := plan.CanonicalJSON(doc)
 	if err == nil {
-		_, err = w.Write(append(text, '\n'))
+		_, err = w.Write(append(body, '\n'))
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"muster/plan"
+	"muster/text"
 )
 
 // Summary is the line of all counts, in an order and with words that do not change: tools may read it.
@@ -104,14 +105,16 @@ func notes(p plan.Plan, o Options) []string {
 	}
 	var notes []string
 	if len(degraded) > 0 {
-		notes = append(notes, plural(len(degraded), "unchanged job is", "unchanged jobs are")+" degraded: "+names(degraded))
+		which := text.Plural(len(degraded), "unchanged job is", "unchanged jobs are")
+		notes = append(notes, which+" degraded: "+names(degraded))
 	}
 	if unmanaged > 0 && !o.All {
-		notes = append(notes, plural(unmanaged, "znode is", "znodes are")+" unmanaged: not this stack's, never changed (--all lists them)")
+		which := text.Plural(unmanaged, "znode is", "znodes are")
+		notes = append(notes, which+" unmanaged: not this stack's, never changed (--all lists them)")
 	}
 	if len(unreadable) > 0 {
-		notes = append(notes, plural(len(unreadable), "unmanaged znode", "unmanaged znodes")+" could not be read: "+names(unreadable)+
-			"; muster explain lists what is there")
+		which := text.Count(len(unreadable), "unmanaged znode") + " could not be read: " + names(unreadable)
+		notes = append(notes, which+"; muster explain lists what is there")
 	}
 	return notes
 }

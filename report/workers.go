@@ -9,6 +9,7 @@ import (
 
 	"muster/job"
 	"muster/plan"
+	"muster/text"
 )
 
 // Workers writes one job in full: its status, each of its workers, who is missing, and the command to type next.
@@ -29,8 +30,8 @@ func Workers(w io.Writer, j JobStatus, workers []Worker, o Options) error {
 	}
 	p.newline()
 	if n := len(obs.Strangers); n > 0 {
-		p.wrap(plain, plural(n, "child of the job znode is", "children of the job znode are")+" no worker: "+names(obs.Strangers)+
-			"; find out whose, and remove it yourself", 2)
+		which := text.Plural(n, "child of the job znode is", "children of the job znode are")
+		p.wrap(plain, which+" no worker: "+names(obs.Strangers)+"; find out whose, and remove it yourself", 2)
 		p.newline()
 	}
 	for _, line := range missing(obs, workers) {
@@ -89,13 +90,14 @@ func missing(o *plan.Observed, workers []Worker) []string {
 	slices.Sort(lost)
 	var lines []string
 	if len(left) > 0 {
-		lines = append(lines, plural(len(left), "worker", "workers")+" left without completing: id "+ranges(left))
+		lines = append(lines, text.Count(len(left), "worker")+" left without completing: id "+ranges(left))
 	}
 	if len(lost) > 0 {
-		lines = append(lines, plural(len(lost), "worker was", "workers were")+" lost without completing (killed or cut off): id "+ranges(lost))
+		who := text.Plural(len(lost), "worker was", "workers were")
+		lines = append(lines, who+" lost without completing (killed or cut off): id "+ranges(lost))
 	}
 	if len(open) > 0 {
-		lines = append(lines, plural(len(open), "worker has", "workers have")+" not joined yet: id "+ranges(open))
+		lines = append(lines, text.Plural(len(open), "worker has", "workers have")+" not joined yet: id "+ranges(open))
 	}
 	return lines
 }

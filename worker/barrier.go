@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"muster/job"
+	"muster/text"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -58,7 +59,7 @@ type AbortedError struct {
 func (e *AbortedError) Error() string {
 	s := fmt.Sprintf("%s was aborted: %s", roundTitle(e.Name, e.Round), e.Why)
 	if len(e.Missing) > 0 {
-		s += "; missing: " + someIDs(e.Missing)
+		s += "; missing: " + text.List(e.Missing, named)
 	}
 	return s
 }

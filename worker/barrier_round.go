@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -176,17 +174,4 @@ func (r *round) acknowledge(ctx context.Context) {
 		mode = zkconn.Ephemeral
 	}
 	_, _ = r.m.write(ctx, zkconn.CheckOp(r.state(), 1), zkconn.CreateOp(r.arrival(), nil, mode, r.m.acl))
-}
-
-// someIDs is the beginning of a list that may be long.
-func someIDs(ids []int) string {
-	names := make([]string, min(len(ids), named))
-	for i := range names {
-		names[i] = strconv.Itoa(ids[i])
-	}
-	s := strings.Join(names, ", ")
-	if extra := len(ids) - len(names); extra > 0 {
-		s += fmt.Sprintf(" and %d more", extra)
-	}
-	return s
 }

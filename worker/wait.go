@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"muster/text"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -31,10 +32,10 @@ type AbsentError struct {
 func (e *AbsentError) Error() string {
 	s := fmt.Sprintf("%d of %d workers have joined", e.Joined, e.Workers)
 	if len(e.Missing) > 0 {
-		s += "; missing: " + some(e.Missing)
+		s += "; missing: " + text.List(e.Missing, named)
 	}
 	if len(e.NotLive) > 0 {
-		s += "; joined, but not live: " + some(e.NotLive)
+		s += "; joined, but not live: " + text.List(e.NotLive, named)
 	}
 	return s
 }
@@ -126,12 +127,4 @@ func missing(joined []string, n int) []string {
 		}
 	}
 	return absent
-}
-
-// some is the beginning of a list that may be long.
-func some(names []string) string {
-	if extra := len(names) - named; extra > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:named], ", "), extra)
-	}
-	return strings.Join(names, ", ")
 }

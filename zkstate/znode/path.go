@@ -10,9 +10,10 @@ import (
 
 // Prefixes of the sequential znodes: ZooKeeper appends ten digits, which Seq reads back.
 const (
-	idPrefix   = "n-"
-	endPrefix  = "d-"
-	lockPrefix = "lock-"
+	idPrefix  = "n-"
+	endPrefix = "d-"
+
+	LockPrefix = "lock-" // of a place in the queue for an apply lock
 )
 
 // Job is the znode of the job itself: its body is the roll, its children are exactly its live workers.
@@ -83,13 +84,6 @@ func LockDir(home string) string { return job.Join(home, "lock") }
 
 // Lock is the queue of one stack's apply lock.
 func Lock(home, stack string) string { return job.Join(LockDir(home), stack) }
-
-// NewLock is the path to create, ephemeral and sequential, to queue for the lock.
-func NewLock(home, stack string) string { return job.Join(Lock(home, stack), lockPrefix) }
-
-// LockNumber reads the place in the queue from the name or path of a lock's child. Numbers wrap below zero after
-// 2^31 creates: compare two by the sign of their int32 difference.
-func LockNumber(name string) (int32, error) { return Seq(base(name), lockPrefix) }
 
 // AppliedDir is the folder of applied plans.
 func AppliedDir(home string) string { return job.Join(home, "applied") }

@@ -20,7 +20,7 @@ func TestPaths(t *testing.T) {
 		BarrierFloor("/jobs", "g", "load"): "/jobs/.muster/run/g/barrier/load",
 		Barrier("/jobs", "g", "load", 12):  "/jobs/.muster/run/g/barrier/load/12",
 		Ensemble("/.muster"):               "/.muster/ensemble",
-		NewLock("/.muster", "etl"):         "/.muster/lock/etl/lock-",
+		Lock("/.muster", "etl"):            "/.muster/lock/etl",
 		Applied("/.muster", "p1"):          "/.muster/applied/p1",
 	} {
 		if got != want {
@@ -55,9 +55,6 @@ func TestNumbersOfIDsAndCompletions(t *testing.T) {
 	}
 	if n, err := EndNumber("d-0000000003"); n != 3 || err != nil {
 		t.Errorf("end %d, %v", n, err)
-	}
-	if n, err := LockNumber("/.muster/lock/s/lock--2147483648"); n != -1<<31 || err != nil {
-		t.Errorf("lock %d, %v", n, err)
 	}
 	if n, err := IDNumber("n--2147483648"); err == nil {
 		t.Errorf("an overflowed id read as %d", n)
