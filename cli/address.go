@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"muster/job"
+	"muster/resource"
 	"muster/text"
 	"muster/zkstate"
 )
@@ -24,7 +24,7 @@ type known struct{ address, path string }
 func (w where) find(ctx context.Context, name string) (string, error) {
 	if strings.HasPrefix(name, "/") {
 		// What is there may be a stranger's znode, which need not have a job's name.
-		if err := cmp.Or(job.CheckRoot(strings.TrimSuffix(path.Dir(name), "/")), job.CheckRoot(name)); err != nil {
+		if err := cmp.Or(resource.CheckRoot(strings.TrimSuffix(path.Dir(name), "/")), resource.CheckRoot(name)); err != nil {
 			return "", usagef("muster status shows all jobs", "%q is not the path of a job: %w", name, err)
 		}
 		return name, nil
@@ -37,14 +37,14 @@ func (w where) find(ctx context.Context, name string) (string, error) {
 	}
 	found := named(name, jobs)
 	if len(found) == 0 {
-		have, err := zkstate.NewReader(w.session, w.home).Read(ctx, w.roots)
+		have, err := zkstate.NewReader(w.session, w.home, kinds()...).Read(ctx, w.roots)
 		if err != nil {
 			return "", err
 		}
-		for at, o := range have.Jobs {
+		for at, o := range have.Found {
 			address := at
 			if o.Record != nil {
-				address = cmp.Or(o.Record.Job.Address, at)
+				address = cmp.Or(o.Record.Declaration.ID().Address, at)
 			}
 			jobs = append(jobs, known{address, at})
 		}
@@ -102,8 +102,8 @@ func (w where) unknown(name string, jobs []known) (string, error) {
 			name, text.Count(len(instances), "job"), text.List(instances, few))
 	case near != "":
 		return "", usagef("muster explain "+text.ShellWord(near), "no job is declared as %q: did you mean %s?", name, near)
-	case job.CheckName(name) == nil && len(w.roots) == 1:
-		return job.Join(w.roots[0], name), nil
+	case resource.CheckName("job", name) == nil && len(w.roots) == 1:
+		return resource.Join(w.roots[0], name), nil
 	}
 	return "", usagef("muster explain PATH, or muster plan --all to see the addresses", "no job is declared as %q", name)
 }

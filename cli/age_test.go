@@ -7,7 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"muster/job"
 	"muster/plan"
+	"muster/planfile"
+	"muster/resource"
 )
 
 // TestPlanIsRefusedByItsDate: before any connection. A plan from the future would pass every --max-age.
@@ -23,7 +26,9 @@ func TestPlanIsRefusedByItsDate(t *testing.T) {
 		"clock_skew": {-4 * time.Minute, 8, "connection refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			file, err := plan.Encode(plan.Saved{Created: time.Now().Add(-c.age), Plan: plan.Plan{ID: "p1", Stack: "tests"}})
+			file, err := planfile.Encode([]resource.Kind{job.Kind()}, planfile.Saved{
+				Created: time.Now().Add(-c.age), Plan: plan.Plan{ID: "p1", Stack: "tests"},
+			})
 			if err != nil {
 				t.Fatal(err)
 			}

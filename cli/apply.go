@@ -83,9 +83,6 @@ func (p *process) isFile(arg string) (bool, error) {
 	return true, nil
 }
 
-// maxPlanAge is how long the marks of applied plans are kept: no plan that is older is applied, so none is applied twice.
-const maxPlanAge = 30 * 24 * time.Hour
-
 // argument is dir as one types it behind a command.
 func argument(dir string) string {
 	if dir == "" {
@@ -99,7 +96,7 @@ func (o applyOptions) check() error {
 		return err
 	}
 	switch {
-	case o.maxAge > maxPlanAge:
+	case o.maxAge > apply.MaxPlanAge:
 		return usagef("muster apply --max-age 720h", "--max-age is at most 720h: that is how long it is known which plans were applied")
 	case o.parallel < 1:
 		return usagef("muster apply --parallel 64", "--parallel %d leaves nobody to make the changes", o.parallel)
@@ -148,13 +145,12 @@ func runApply(ctx context.Context, p *process, o applyOptions, dir string, run *
 	if refusal != nil {
 		return refusal
 	}
-	if !o.yes && len(changes(c.plan)) > 0 {
-		if err := p.confirm(ctx, changes(c.plan)); err != nil {
+	if rows := c.plan.Changes(); !o.yes && len(rows) > 0 {
+		if err := p.confirm(ctx, rows); err != nil {
 			return err
 		}
 	}
-	a := &applier{p: p, o: o, session: s, store: store, plan: c.plan, firstLook: c.started, told: run}
-	return a.run(ctx)
+	return p.commit(ctx, store, c.plan, o, c.started, false, run)
 }
 
 // storeConfig is what this apply writes into records. Without an ACL, credentials mean: only who has them.
@@ -162,7 +158,7 @@ func (p *process) storeConfig(home, stack string, acl []string) zkstate.Config {
 	if auth, _ := p.credentials(); len(acl) == 0 && len(auth) > 0 {
 		acl = []string{"auth::cdrwa"}
 	}
-	return zkstate.Config{Home: home, Stack: stack, By: p.user(), At: time.Now(), ACL: acl}
+	return zkstate.Config{Home: home, Stack: stack, By: p.user(), At: time.Now(), ACL: acl, Kinds: kinds()}
 }
 
 // user is user@host, for people who read a record or wait for a lock.

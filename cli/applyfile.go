@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,14 +9,12 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/sync/errgroup"
 
-	"muster/job"
-	"muster/plan"
+	"muster/apply"
+	"muster/planfile"
 	"muster/report"
-	"muster/text"
+	"muster/resource"
 	"muster/zkstate"
-	"muster/zkstate/znode"
 )
 
 // runApplyFile applies a saved plan as it is.
@@ -43,21 +39,34 @@ func runApplyFile(cmd *cobra.Command, p *process, o applyOptions, file string, r
 		return err
 	}
 	defer s.Close()
-	store, err := zkstate.NewStore(s, p.storeConfig(saved.Home, saved.Plan.Stack, saved.ACL))
+	store, err := zkstate.NewStore(s, p.storeConfig(saved.Plan.Home, saved.Plan.Stack, saved.ACL))
 	if err != nil {
 		return err
 	}
-	a := &applier{p: p, o: o, session: s, home: cmp.Or(saved.Home, zkstate.DefaultHome), store: store, plan: saved.Plan, firstLook: saved.Created, told: run}
-	if err := a.admit(cmd.Context()); err != nil {
+	if err := sameServers(saved, t); err != nil {
 		return err
+	}
+	if err := apply.Admit(cmd.Context(), store, saved.Plan); err != nil {
+		return refusal(err)
 	}
 	if !p.flags.quiet {
 		if err := p.showSaved(saved, o.all); err != nil {
 			return err
 		}
 	}
-	a.check = a.stillHolds
-	return a.run(cmd.Context())
+	return p.commit(cmd.Context(), store, saved.Plan, o, saved.Created, true, run)
+}
+
+// sameServers refuses a plan that was made before its ensemble had an id, unless it goes to the servers that it was made
+// from: nothing else tells one empty ensemble from another.
+func sameServers(saved planfile.Saved, t target) error {
+	made, now := slices.Sorted(slices.Values(saved.Servers)), slices.Sorted(slices.Values(t.servers))
+	if saved.Plan.Ensemble != "" || slices.Equal(made, now) {
+		return nil
+	}
+	return refusal(&apply.RefusedError{Why: fmt.Sprintf(
+		"it was made before anything was applied to %s, so it is for these servers only, and not for %s",
+		strings.Join(saved.Servers, ","), strings.Join(t.servers, ","))})
 }
 
 // clockSkew is how far the clock of the machine that made a plan may be ahead of ours.
@@ -67,7 +76,7 @@ const clockSkew = 5 * time.Minute
 func (o applyOptions) checkAge(made time.Time) error {
 	switch age := time.Since(made); {
 	case age > o.maxAge:
-		return refused("the plan is %s old, older than --max-age %s", job.Duration(age.Round(time.Second)), job.Duration(o.maxAge))
+		return refused("the plan is %s old, older than --max-age %s", resource.Duration(age.Round(time.Second)), resource.Duration(o.maxAge))
 	case age < -clockSkew:
 		return refused("the plan was made at %s, which is in the future: the clock here or there is wrong", made.Format(time.RFC3339))
 	}
@@ -86,12 +95,12 @@ func noPlanFlags(cmd *cobra.Command) error {
 }
 
 // readPlan reads a saved plan, strictly.
-func readPlan(file string) (plan.Saved, error) {
-	data, err := readBounded(file, plan.MaxFile)
+func readPlan(file string) (planfile.Saved, error) {
+	data, err := readBounded(file, planfile.MaxFile)
 	if err != nil {
-		return plan.Saved{}, err
+		return planfile.Saved{}, err
 	}
-	saved, err := plan.Decode(data)
+	saved, err := planfile.Decode(declarable(), data)
 	if err != nil {
 		return saved, &problem{errRefused, fmt.Errorf("%s: %w", file, err), planAnew}
 	}
@@ -103,85 +112,13 @@ const planAnew = "muster plan --out FILE makes a new one"
 
 // refused is a saved plan that is not applied, and of which nothing was written.
 func refused(format string, args ...any) error {
-	return &problem{errRefused, fmt.Errorf("saved plan refused: "+format+"; nothing was written", args...), planAnew}
+	return refusal(&apply.RefusedError{Why: fmt.Sprintf(format, args...)})
 }
 
-// sameEnsemble refuses a plan that was made for another ensemble. One made before the ensemble had an id is good only
-// while it has none.
-func (a *applier) sameEnsemble(ctx context.Context) error {
-	id, err := a.store.Ensemble(ctx)
-	p := a.plan
-	switch {
-	case err != nil:
-		return err
-	case id == p.Ensemble:
-		return nil
-	case p.Ensemble == "":
-		return refused("it was made before anything was applied to this ensemble, and that has happened since")
-	}
-	return refused("it was made for the ensemble %s, and this is %s", p.Ensemble, cmp.Or(id, "one to which nothing was applied yet"))
-}
-
-// stillHolds checks that the plan was not applied before and that no row has moved, and then marks it as applied.
-// A signal in the meantime leaves the plan unspent.
-func (a *applier) stillHolds(ctx, held context.Context) error {
-	if err := a.admit(held); err != nil { // again: another apply may have held the lock meanwhile
-		return err
-	}
-	moved, err := a.movedRows(held)
-	if err != nil {
-		return err
-	}
-	if len(moved) > 0 {
-		return &problem{errRefused, fmt.Errorf("saved plan refused: %s moved since it was made; nothing was written\n  %s",
-			text.Count(len(moved), "job"), strings.Join(moved, "\n  ")), planAnew}
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return a.mark(held)
-}
-
-// admit refuses a plan that was applied before, wholly or in part, or that was made for another ensemble. It writes
-// nothing.
-func (a *applier) admit(ctx context.Context) error {
-	_, spent, err := a.session.Exists(ctx, znode.Applied(a.home, a.plan.ID))
-	if err != nil {
-		return err
-	}
-	if spent {
-		return a.mark(ctx) // refuses, and names who applied it
-	}
-	return a.sameEnsemble(ctx)
-}
-
-// mark records that this plan is being applied, or refuses because somebody did so before.
-func (a *applier) mark(ctx context.Context) error {
-	err := a.store.MarkApplied(ctx, a.plan.ID)
-	if errors.Is(err, zkstate.ErrApplied) {
-		return refused("%w", err)
+// refusal gives its kind to an apply.RefusedError.
+func refusal(err error) error {
+	if errors.As(err, new(*apply.RefusedError)) {
+		return &problem{errRefused, err, planAnew}
 	}
 	return err
-}
-
-// movedRows checks every change against ZooKeeper and names those that no longer hold, in the order of the plan.
-func (a *applier) movedRows(ctx context.Context) ([]string, error) {
-	rows := changes(a.plan)
-	moved := make([]string, len(rows))
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(a.o.parallel)
-	for i, r := range rows {
-		g.Go(func() error {
-			err := a.store.Check(ctx, r)
-			switch {
-			case errors.Is(err, plan.ErrMoved):
-				moved[i] = fmt.Sprintf("%s: %s", r.Address(), text.EscapeLines(err.Error()))
-			case !errors.Is(err, plan.ErrAlreadyDone):
-				return err
-			}
-			return nil
-		})
-	}
-	err := g.Wait()
-	return slices.DeleteFunc(moved, func(s string) bool { return s == "" }), err
 }

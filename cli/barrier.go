@@ -13,7 +13,7 @@ import (
 // barrierOptions of "muster barrier".
 type barrierOptions struct {
 	round   int
-	chosen  bool // --round was given
+	chosen  bool // whether --round was given
 	live    bool
 	timeout time.Duration
 }
@@ -36,7 +36,8 @@ Each call is the next round; --round makes repeating it after a crash safe.`,
 	}
 	cmd.Flags().IntVar(&o.round, "round", 0, "this round: a number that only grows; default the next one")
 	cmd.Flags().BoolVar(&o.live, "live", false, "wait until all are here and alive at one moment")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "abort the round for everybody after this time; default the job's barrier timeout")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 0,
+		"abort the round for everybody after this time; default the job's barrier timeout")
 	return cmd
 }
 
@@ -44,13 +45,13 @@ func runBarrier(ctx context.Context, p *process, o barrierOptions, name string) 
 	if err := (worker.Barrier{Name: name, Round: &o.round}).Check(); err != nil {
 		return usagef("muster barrier NAME --round 0", "%w", err)
 	}
-	c, err := p.inside("barrier")
+	c, err := p.outerWorker("barrier")
 	if err != nil {
 		return err
 	}
-	b := wrap.Barrier{Name: name, Live: o.live, Timeout: written(o.timeout)}
+	b := wrap.Barrier{Name: name, Live: o.live, Timeout: socketTimeout(o.timeout)}
 	if o.chosen {
 		b.Round = &o.round
 	}
-	return answered("barrier", c.Barrier(ctx, b))
+	return workerError("barrier", c.Barrier(ctx, b))
 }

@@ -14,7 +14,6 @@ import (
 
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
-	"muster/zkstate/znode"
 )
 
 // codeBed is a directory with the configurations of testdata/codes.txtar, a root of its own, and a session beside muster.
@@ -98,9 +97,11 @@ func (b *codeBed) signal(sig syscall.Signal) { b.check(syscall.Kill(b.pid, sig))
 
 // lock takes the apply lock of stack "tests".
 func (b *codeBed) lock() {
-	store, err := zkstate.NewStore(b.session, zkstate.Config{Home: b.root + "-home", Stack: "tests", By: "somebody@else", At: time.Now()})
+	store, err := zkstate.NewStore(b.session, zkstate.Config{
+		Home: b.root + "-home", Stack: "tests", By: "somebody@else", At: time.Now(), Kinds: []zkstate.Kind{zkstate.Job()},
+	})
 	b.check(err)
-	_, release, err := store.Lock(b.t.Context(), znode.Mark{Who: "somebody@else", What: "apply", Since: time.Now()}, time.Minute, nil)
+	_, release, err := store.Lock(b.t.Context(), "", time.Minute, nil)
 	b.check(err)
 	b.unlock = func() { b.check(release()) }
 }

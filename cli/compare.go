@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -12,9 +13,11 @@ import (
 
 	"muster/apply"
 	"muster/plan"
+	"muster/planfile"
 	"muster/spec"
 	"muster/text"
 	"muster/zkstate"
+	"muster/zkstate/zkconn"
 )
 
 // planFlags are those of every command that makes a plan.
@@ -45,33 +48,58 @@ func (f planFlags) check() error {
 // comparison is a plan and what it was made from.
 type comparison struct {
 	plan    plan.Plan
-	saved   plan.Saved // plan, with all that is needed to apply it elsewhere
-	started time.Time  // before anything was read
+	saved   planfile.Saved // plan, with all that is needed to apply it elsewhere
+	started time.Time      // before anything was read
 	took    time.Duration
 }
 
 // compare reads what is declared and observed, and compares. The plan has an id of its own.
 func compare(ctx context.Context, cfg *spec.Config, t target, r *zkstate.Reader, f filter) (comparison, error) {
 	c := comparison{started: time.Now()}
-	want := plan.Want{Stack: cfg.Stack, TakeOver: cfg.TakeOver, Jobs: cfg.Jobs}
-	have, err := r.Read(ctx, cfg.Searched(), declaredPaths(cfg)...)
+	want := wanted(cfg)
+	roots, unindexed, err := searched(ctx, cfg, r)
 	if err != nil {
 		return c, err
 	}
+	have, err := r.Read(ctx, roots, declaredPaths(cfg)...)
+	if err != nil {
+		return c, err
+	}
+	have.Unindexed = unindexed
 	if err := nameLive(ctx, r, plan.Diff(want, have), have); err != nil {
 		return c, err
 	}
 	c.plan = plan.Diff(want, have)
-	c.plan.ID, c.plan.Roots = zkstate.NewID(), cfg.Searched()
+	c.plan.ID, c.plan.Roots = zkstate.NewID(), roots
 	if c.plan, err = f.apply(c.plan); err != nil {
 		return c, err
 	}
 	c.took = time.Since(c.started)
-	c.saved = plan.Saved{
-		Created: c.started.UTC().Truncate(time.Second), MusterVersion: Version, Servers: t.servers, Home: cfg.Home,
+	c.saved = planfile.Saved{
+		Created: c.started.UTC().Truncate(time.Second), MusterVersion: Version, Servers: t.servers,
 		ACL: cfg.ZooKeeper.ACL, SessionTimeout: cfg.ZooKeeper.SessionTimeout, ConfigDigest: cfg.Digest, TLS: t.tls, Plan: c.plan,
 	}
 	return c, nil
+}
+
+// wanted is what a configuration declares.
+func wanted(cfg *spec.Config) plan.Want {
+	return plan.Want{Stack: cfg.Stack, Home: cfg.Home, TakeOver: cfg.TakeOver, Declared: cfg.Declared()}
+}
+
+// searched are the roots of a configuration, and those in which its stack has declared something before. An index that
+// cannot be read is no reason to see nothing: unindexed says why.
+func searched(ctx context.Context, cfg *spec.Config, r *zkstate.Reader) (roots []string, unindexed string, err error) {
+	roots, err = r.Roots(ctx, cfg.Stack)
+	switch {
+	case errors.Is(err, zkconn.ErrNoAuth), err != nil && !unreachable(err):
+		unindexed = err.Error()
+	case err != nil:
+		return nil, "", err
+	}
+	roots = slices.Concat(cfg.Searched(), roots)
+	slices.Sort(roots)
+	return slices.Compact(roots), unindexed, nil
 }
 
 // declaredPaths lists the declared jobs.
@@ -97,7 +125,7 @@ func nameLive(ctx context.Context, r *zkstate.Reader, p plan.Plan, have plan.Sta
 			err := r.Name(ctx, row.Path, &o)
 			mu.Lock()
 			defer mu.Unlock()
-			have.Jobs[row.Path] = o
+			have.Found[row.Path] = o
 			return err
 		})
 	}
@@ -125,9 +153,4 @@ func rowsOf(p plan.Plan, actions ...plan.Action) []plan.Row {
 		}
 	}
 	return rows
-}
-
-// changes lists the rows that apply would commit.
-func changes(p plan.Plan) []plan.Row {
-	return rowsOf(p, plan.Create, plan.Replace, plan.Delete, plan.Update)
 }

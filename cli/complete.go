@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"muster/job"
 	"muster/plan"
 	"muster/report"
+	"muster/resource"
 	"muster/spec"
 	"muster/zkstate"
 )
@@ -38,7 +38,7 @@ func (p *process) glance(ctx context.Context, dir string, f searchFlags) glance 
 	var g glance
 	var home string
 	var paths []string
-	declared := target{timeout: time.Duration(sessionTimeout)}
+	declared := target{timeout: time.Duration(spec.DefaultSessionTimeout)}
 	if dir != "" {
 		if cfg, diags, err := p.parse(dir, f.vars, time.Time{}); err == nil && !diags.HasErrors() {
 			declared, home = p.declaredTarget(cfg, dir), cfg.Home
@@ -48,19 +48,19 @@ func (p *process) glance(ctx context.Context, dir string, f searchFlags) glance 
 			}
 		}
 	}
-	if root := cmp.Or(f.root, p.environ.value("MUSTER_ROOT")); job.CheckRoot(root) == nil {
+	if root := cmp.Or(f.root, p.environ.value("MUSTER_ROOT")); resource.CheckRoot(root) == nil {
 		g.roots, paths = []string{root}, nil
 		g.jobs = slices.DeleteFunc(g.jobs, func(j known) bool { return path.Dir(j.path) != root })
 	}
 	if len(g.roots) == 0 {
-		g.roots = []string{job.DefaultRoot}
+		g.roots = []string{resource.DefaultRoot}
 	}
 	s, err := p.connect(ctx, p.target(declared))
 	if err != nil {
 		return g
 	}
 	defer s.Close()
-	if have, err := zkstate.NewReader(s, home).Read(ctx, g.roots, paths...); err == nil {
+	if have, err := zkstate.NewReader(s, home, kinds()...).Read(ctx, g.roots, paths...); err == nil {
 		g.add(have)
 	}
 	return g
@@ -68,10 +68,10 @@ func (p *process) glance(ctx context.Context, dir string, f searchFlags) glance 
 
 // add adds the jobs that were found.
 func (g *glance) add(have plan.State) {
-	for at, o := range have.Jobs {
+	for at, o := range have.Found {
 		address := at
 		if o.Record != nil {
-			address = cmp.Or(o.Record.Job.Address, at)
+			address = cmp.Or(o.Record.Declaration.ID().Address, at)
 			g.stacks = append(g.stacks, o.Record.Stack)
 		}
 		g.jobs = append(g.jobs, known{address, at})

@@ -29,7 +29,7 @@ func TestCompletionOfWordsThatAreAlwaysTheSame(t *testing.T) {
 		"global":           {[]string{"status", "--color", "a"}, "auto\nalways\nnever\n:4\n"},
 		"command":          {[]string{"plan", "--format", ""}, "human\njson\n:4\n"},
 		"number":           {[]string{"dev", "--servers", ""}, "1\n3\n:4\n"},
-		"kinds_of_drift":   {[]string{"drift", "--fail-on", ""}, "missing\nstale\nchanged\npending\norphan\ndegraded\nforeign\nunmanaged\n:36\n"},
+		"kinds_of_drift":   {[]string{"drift", "--fail-on", ""}, "missing\nstale\ndamaged\nchanged\npending\norphan\ndegraded\nforeign\nunmanaged\n:36\n"},
 		"more_kinds":       {[]string{"drift", "--fail-on", "missing,stale,m"}, ":36\n"},
 		"another_kind":     {[]string{"drift", "--fail-on", "missing,s"}, "missing,stale\n:36\n"},
 		"kinds_of_reports": {[]string{"plan", "--report", ""}, "github=\nhtml=\njson=\njunit=\nmarkdown=\nprometheus=\n:6\n"},

@@ -14,22 +14,18 @@ import (
 	"strings"
 	"time"
 
-	"muster/job"
-	"muster/plan"
+	"muster/planfile"
 	"muster/spec"
 	"muster/zkstate/zkconn"
 )
-
-// defaultServer is where a ZooKeeper on this machine listens.
-const defaultServer = "127.0.0.1:2181"
 
 // target is a ZooKeeper ensemble and how to speak to it, as flags, environment and declarations say, the first of them
 // that says anything.
 type target struct {
 	servers []string
 	timeout time.Duration
-	tls     plan.TLS // as declared, seen from where muster was started
-	files   plan.TLS // as they are opened
+	tls     planfile.TLS // as declared, seen from where muster was started
+	files   planfile.TLS // as they are opened
 }
 
 // target of a command whose configuration (or saved plan) says declared.
@@ -41,7 +37,7 @@ func (p *process) target(declared target) target {
 	case env != "":
 		t.servers = strings.Split(env, ",")
 	case len(t.servers) == 0:
-		t.servers = []string{defaultServer}
+		t.servers = []string{spec.DefaultServer}
 	}
 	for i, s := range t.servers {
 		t.servers[i] = strings.TrimSpace(s)
@@ -55,7 +51,7 @@ func (p *process) target(declared target) target {
 		}
 		return p.path(declared)
 	}
-	t.files = plan.TLS{
+	t.files = planfile.TLS{
 		CAFile:   pick(p.flags.tlsCA, "MUSTER_TLS_CA", t.tls.CAFile),
 		CertFile: pick(p.flags.tlsCert, "MUSTER_TLS_CERT", t.tls.CertFile),
 		KeyFile:  pick(p.flags.tlsKey, "MUSTER_TLS_KEY", t.tls.KeyFile),
@@ -66,7 +62,7 @@ func (p *process) target(declared target) target {
 // declaredTarget is what the configuration in dir says about ZooKeeper.
 func (p *process) declaredTarget(cfg *spec.Config, dir string) target {
 	z := cfg.ZooKeeper
-	return target{servers: slices.Clone(z.Servers), timeout: time.Duration(z.SessionTimeout), tls: plan.TLS{
+	return target{servers: slices.Clone(z.Servers), timeout: time.Duration(z.SessionTimeout), tls: planfile.TLS{
 		CAFile: p.below(dir, z.TLS.CAFile), CertFile: p.below(dir, z.TLS.CertFile), KeyFile: p.below(dir, z.TLS.KeyFile),
 	}}
 }
@@ -86,7 +82,7 @@ func (p *process) below(dir, name string) string {
 }
 
 // savedTarget is what a saved plan says about ZooKeeper.
-func savedTarget(s plan.Saved) target {
+func savedTarget(s planfile.Saved) target {
 	return target{servers: s.Servers, timeout: time.Duration(s.SessionTimeout), tls: s.TLS}
 }
 
@@ -122,7 +118,7 @@ func wrapDialError(err error) error {
 
 // tlsConfig is nil without TLS files. Server names are verified.
 func (t target) tlsConfig() (*tls.Config, error) {
-	if t.files == (plan.TLS{}) {
+	if t.files == (planfile.TLS{}) {
 		return nil, nil
 	}
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
@@ -210,6 +206,3 @@ func unreachable(err error) bool {
 	}
 	return false
 }
-
-// sessionTimeout is for the commands that have no configuration.
-const sessionTimeout = job.Duration(10 * time.Second)

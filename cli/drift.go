@@ -16,7 +16,6 @@ import (
 	"muster/text"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
-	"muster/zkstate/znode"
 )
 
 // driftOptions of "muster drift".
@@ -39,6 +38,7 @@ the kinds in --fail-on, 3 when it could not see everything.
 
   missing    declared, and there is no job znode
   stale      a run died and left its job behind
+  damaged    a part of it was deleted by hand
   changed    somebody other than muster edited the record
   pending    the declaration or the stack differs, or workers were asked to stop
   orphan     this stack's, and no longer declared
@@ -81,7 +81,7 @@ func runDrift(ctx context.Context, p *process, o driftOptions, dir string, run *
 	}
 	defer s.Close()
 	// From here on there is only a Reader, which has no method that writes.
-	w := &watch{p: p, o: o, cfg: cfg, target: t, reader: zkstate.NewReader(s, cfg.Home)}
+	w := &watch{p: p, o: o, cfg: cfg, target: t, reader: zkstate.NewReader(s, cfg.Home, kinds()...)}
 	c, err := w.undisturbed(ctx)
 	if err != nil {
 		return err
@@ -189,8 +189,8 @@ func (w *watch) quiet(ctx context.Context, deadline time.Time) (int64, error) {
 	}
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	last, err := w.reader.Quiet(ctx, w.cfg.Stack, func(m znode.Mark) {
-		fmt.Fprintf(w.p.err, "waiting up to %s for an apply of stack %s: %s\n", w.o.waitLock, w.cfg.Stack, holder(m))
+	last, err := w.reader.Quiet(ctx, w.cfg.Stack, func(holder string) {
+		fmt.Fprintf(w.p.err, "waiting up to %s for an apply of stack %s: %s\n", w.o.waitLock, w.cfg.Stack, text.Escape(holder))
 	})
 	if errors.Is(err, context.DeadlineExceeded) { // nobody answered, so nobody is known to apply
 		err = fmt.Errorf("%w: no answer whether an apply is under way: %w", zkconn.ErrUnreachable, err)

@@ -7,31 +7,13 @@ import (
 	"io/fs"
 	"syscall"
 
+	"muster/exitcode"
 	"muster/text"
 	"muster/worker"
 	"muster/wrap"
 	"muster/zkserver"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
-)
-
-// The exit codes: one meaning each, in every command.
-const (
-	codeDone        = 0
-	codeError       = 1
-	codeDifferences = 2 // or, for apply, something was changed
-	codeAttention   = 3
-	codeIncomplete  = 4
-	codeRefused     = 5
-	codeLocked      = 6
-	codeDeclined    = 7
-	codeUnreachable = 8
-	codeUsage       = 64
-	codeNotJoined   = 70
-	codeAborted     = 71
-	codeFenced      = 72
-	codeFull        = 73
-	codeNoJob       = 74
 )
 
 // finding is an outcome that is no error: the output has said it, and only the exit code is left to tell.
@@ -41,9 +23,9 @@ func (f finding) Error() string { return fmt.Sprintf("finding %d", int(f)) }
 
 // The findings.
 const (
-	foundDifferences = finding(codeDifferences)
-	foundAttention   = finding(codeAttention)
-	foundIncomplete  = finding(codeIncomplete)
+	foundDifferences = finding(exitcode.Differences)
+	foundAttention   = finding(exitcode.Attention)
+	foundIncomplete  = finding(exitcode.Incomplete)
 )
 
 // The kinds of problem that this package itself meets. A problem carries one; the kind decides the exit code.
@@ -90,43 +72,43 @@ func exitCode(ctx context.Context, err error) int {
 	case errors.As(context.Cause(ctx), &stopped):
 		return stopped.ExitCode()
 	case err == nil:
-		return codeDone
+		return exitcode.Done
 	case errors.As(err, &found) && found > foundIncomplete: // a worker's
 		return int(found)
 	case unreachable(err):
-		return codeUnreachable
+		return exitcode.Unreachable
 	case errors.Is(err, errUsage):
-		return codeUsage
+		return exitcode.Usage
 	case errors.Is(err, errDeclined):
-		return codeDeclined
+		return exitcode.Declined
 	case errors.Is(err, errRefused):
-		return codeRefused
+		return exitcode.Refused
 	case errors.Is(err, zkstate.ErrLocked):
-		return codeLocked
+		return exitcode.Locked
 	case errors.Is(err, errUnwritten):
-		return codeError
+		return exitcode.Error
 	case errors.Is(err, errIncomplete):
-		return codeIncomplete
+		return exitcode.Incomplete
 	case errors.As(err, &found):
 		return int(found)
 	case errors.As(err, &done):
 		return done.Exit
 	case errors.Is(err, worker.ErrCompleted):
-		return codeDone
+		return exitcode.Done
 	case errors.Is(err, worker.ErrNotOpen), errors.Is(err, worker.ErrHeld), errors.As(err, &absent):
-		return codeNotJoined
+		return exitcode.NotJoined
 	case errors.As(err, &aborted):
-		return codeAborted
+		return exitcode.Aborted
 	case errors.Is(err, worker.ErrFenced):
-		return codeFenced
+		return exitcode.Fenced
 	case errors.Is(err, worker.ErrFull):
-		return codeFull
+		return exitcode.Full
 	case errors.Is(err, worker.ErrNoJob):
-		return codeNoJob
+		return exitcode.NoJob
 	case errors.Is(err, wrap.ErrLate):
-		return codeNotJoined
+		return exitcode.NotJoined
 	}
-	return codeError
+	return exitcode.Error
 }
 
 // complain prints err and the next thing to type on standard error: two lines at most, the first for the eye, the second for

@@ -10,7 +10,9 @@ import (
 
 	"muster/docs"
 	"muster/plan"
+	"muster/planfile"
 	"muster/report"
+	"muster/resource"
 	"muster/zkstate"
 )
 
@@ -60,28 +62,28 @@ func runExplain(ctx context.Context, p *process, f searchFlags, name string) err
 	if err != nil {
 		return err
 	}
-	r := zkstate.NewReader(w.session, w.home)
+	r := zkstate.NewReader(w.session, w.home, kinds()...)
 	have, err := r.Read(ctx, []string{path.Dir(at)}, at)
 	if err != nil {
 		return err
 	}
-	if o, ok := have.Jobs[at]; ok {
+	if o, ok := have.Found[at]; ok {
 		if err := r.Name(ctx, at, &o); err != nil {
 			return err
 		}
-		have.Jobs[at] = o
+		have.Found[at] = o
 	}
 	want := plan.Want{Stack: "(no configuration here)"}
 	origins := map[string]map[string]string{}
 	if w.cfg != nil {
-		want = plan.Want{Stack: w.cfg.Stack, TakeOver: w.cfg.TakeOver, Jobs: w.cfg.Jobs}
+		want = wanted(w.cfg)
 		origins = w.cfg.Origins
 	}
 	for _, row := range plan.Diff(want, have).Rows {
 		if row.Path == at {
 			e := report.Explanation{Origins: origins[row.Address()]}
-			if row.Old.Status() == plan.Unreadable {
-				if e.Parts, e.Mend, err = parts(ctx, r, at); err != nil {
+			if row.Old.Class() == resource.Unreadable || row.Old.Class() == resource.Damaged {
+				if e.Parts, e.Mend, err = parts(ctx, r, planfile.KindOf(row, declarable()), at); err != nil {
 					return err
 				}
 			}
@@ -92,8 +94,8 @@ func runExplain(ctx context.Context, p *process, f searchFlags, name string) err
 }
 
 // parts are the znodes of a job that cannot be read, and how to mend it.
-func parts(ctx context.Context, r *zkstate.Reader, at string) (there []report.Part, mend string, err error) {
-	found, mend, err := r.Parts(ctx, at)
+func parts(ctx context.Context, r *zkstate.Reader, kind resource.Kind, at string) (there []report.Part, mend string, err error) {
+	found, mend, err := r.Parts(ctx, kind, at)
 	for _, part := range found {
 		there = append(there, report.Part(part))
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"muster/job"
-	"muster/plan"
+	"muster/resource"
 	"muster/spec"
 	"muster/text"
 	"muster/zkstate"
@@ -45,9 +45,9 @@ to change, except that classic jobs become muster's.`,
 const classic = "classic"
 
 // classicJob declares a job that has no record: its roll tells how many workers it had.
-func classicJob(at string, o plan.Observed) job.Job {
+func classicJob(at string, o resource.Observed) job.Job {
 	j := job.Default()
-	j.Root, j.Name, j.Workers = path.Dir(at), path.Base(at), o.Joined
+	j.Root, j.Name, j.Workers = path.Dir(at), path.Base(at), job.Joined(&o)
 	return j
 }
 
@@ -57,20 +57,21 @@ func runExport(ctx context.Context, p *process, o exportOptions) error {
 		return err
 	}
 	defer w.session.Close()
-	have, err := zkstate.NewReader(w.session, w.home).Read(ctx, w.roots)
+	have, err := zkstate.NewReader(w.session, w.home, kinds()...).Read(ctx, w.roots)
 	if err != nil {
 		return err
 	}
-	byStack := map[string][]job.Job{}
+	byStack, homes := map[string][]job.Job{}, map[string][]string{}
 	var left []string // out
-	for _, at := range slices.Sorted(maps.Keys(have.Jobs)) {
-		switch o := have.Jobs[at]; {
-		case o.Status() == plan.Unreadable, o.Foreign:
+	for _, at := range slices.Sorted(maps.Keys(have.Found)) {
+		switch o := have.Found[at]; {
+		case o.Class() == resource.Unreadable, o.Foreign, o.Record == nil && !o.Classic:
 			left = append(left, at)
 		case o.Classic:
 			byStack[classic] = append(byStack[classic], classicJob(at, o))
 		default:
-			byStack[o.Record.Stack] = append(byStack[o.Record.Stack], o.Record.Job)
+			stack := o.Record.Stack
+			byStack[stack], homes[stack] = append(byStack[stack], job.Of(o.Record)), append(homes[stack], o.Record.Home)
 		}
 	}
 	if len(left) > 0 {
@@ -88,6 +89,7 @@ func runExport(ctx context.Context, p *process, o exportOptions) error {
 	if len(byStack[o.stack]) == 0 {
 		return &problem{err: fmt.Errorf("no job to export below %s", strings.Join(w.roots, ", ")), next: "muster status --root PATH shows what is there"}
 	}
-	_, err = p.out.Write(spec.Export(byStack[o.stack], o.stack))
+	home := slices.Max(append(homes[o.stack], "")) // of two homes, those of one are blocked in a plan, which says so
+	_, err = p.out.Write(spec.Export(byStack[o.stack], o.stack, home))
 	return err
 }

@@ -18,7 +18,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/plan"
+	"muster/job"
+	"muster/resource"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 )
@@ -70,7 +71,7 @@ func newLane(t *testing.T, jobs int) *lane {
 	}
 	t.Cleanup(func() { s.Close() })
 	l := &lane{dir: t.TempDir(), root: "/kill-" + zkstate.NewID()[:12], jobs: jobs, aim: 200 * time.Millisecond}
-	l.reader = zkstate.NewReader(s, l.root+"/home")
+	l.reader = zkstate.NewReader(s, l.root+"/home", zkstate.Job())
 	return l
 }
 
@@ -197,12 +198,12 @@ func (l *lane) differing(ctx context.Context, run int) ([]string, error) {
 	for name := range want {
 		names[name] = true
 	}
-	for path, o := range state.Jobs {
+	for path, o := range state.Found {
 		name := strings.TrimPrefix(path, l.root+"/jobs/")
-		if status := o.Status(); status != plan.Ready {
+		if status := o.Status(); status != resource.StatusReady {
 			return nil, fmt.Errorf("%s is %s: %s", name, status, o.Problem)
 		}
-		have := fmt.Sprintf("workers = %d, join = %s", o.Record.Job.Workers, o.Record.Job.Timeouts.Join)
+		have := fmt.Sprintf("workers = %d, join = %s", job.Of(o.Record).Workers, job.Of(o.Record).Timeouts.Join)
 		if want[name] == have {
 			delete(names, name)
 		} else {

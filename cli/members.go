@@ -31,13 +31,13 @@ in the order of the ids.`,
 }
 
 func runMembers(ctx context.Context, p *process, o membersOptions) error {
-	c, err := p.inside("members")
+	c, err := p.outerWorker("members")
 	if err != nil {
 		return err
 	}
 	found, err := c.Members(ctx, o.live)
 	if err != nil {
-		return answered("members", err)
+		return workerError("members", err)
 	}
 	if o.json {
 		return p.printJSON(found)

@@ -8,7 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"muster/plan"
+	"muster/planfile"
 	"muster/report"
+	"muster/resource"
 	"muster/spec"
 	"muster/zkstate"
 )
@@ -75,7 +77,7 @@ func runPlan(ctx context.Context, p *process, o planOptions, dir string, run *re
 		return err
 	}
 	defer s.Close()
-	c, err := compare(ctx, cfg, t, zkstate.NewReader(s, cfg.Home), o.filter)
+	c, err := compare(ctx, cfg, t, zkstate.NewReader(s, cfg.Home, kinds()...), o.filter)
 	if err != nil {
 		return err
 	}
@@ -137,7 +139,7 @@ func (p *process) save(cfg *spec.Config, c comparison, o planOptions) error {
 	if err := o.guard(cfg, c.plan); err != nil {
 		return err
 	}
-	file, err := plan.Encode(c.saved)
+	file, err := planfile.Encode(declarable(), c.saved)
 	if err != nil {
 		return err
 	}
@@ -150,8 +152,8 @@ func (p *process) showPlan(c comparison, all bool) error {
 }
 
 // printSaved prints a plan as the JSON of a plan file.
-func (p *process) printSaved(s plan.Saved) error {
-	file, err := plan.Encode(s)
+func (p *process) printSaved(s planfile.Saved) error {
+	file, err := planfile.Encode(declarable(), s)
 	if err != nil {
 		return err
 	}
@@ -161,7 +163,7 @@ func (p *process) printSaved(s plan.Saved) error {
 
 // differences is what a plan finds, changes before what needs attention.
 func differences(pl plan.Plan) error {
-	if len(changes(pl)) > 0 {
+	if len(pl.Changes()) > 0 {
 		return foundDifferences
 	}
 	return attention(pl)
@@ -170,11 +172,11 @@ func differences(pl plan.Plan) error {
 // attention is what neither a plan nor an apply can settle by itself: a declared job is blocked, or something could not
 // be read.
 func attention(pl plan.Plan) error {
-	if len(pl.Unlisted) > 0 {
+	if len(pl.Unlisted) > 0 || pl.Unindexed != "" {
 		return foundAttention
 	}
 	for _, r := range pl.Rows {
-		if r.New != nil && r.Action() == plan.Blocked || r.Old.Status() == plan.Unreadable {
+		if r.New != nil && r.Action() == plan.Blocked || r.Old.Class() == resource.Unreadable {
 			return foundAttention
 		}
 	}

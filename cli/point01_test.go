@@ -30,7 +30,7 @@ func TestPoint01ProcessesJoinAgainstDelete(t *testing.T) {
 		b := newBed(t, rounds, "")
 		b.must(t, "apply", "--yes")
 		b.write(t, 0, "")
-		r := zkstate.NewReader(s, b.root+"-home")
+		r := zkstate.NewReader(s, b.root+"-home", zkstate.Job())
 		all.Go(func() {
 			lead, step := 20*time.Millisecond, 10*time.Millisecond // of the worker; aimed on the way
 			before := false

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"muster/apply"
-	"muster/job"
 	"muster/plan"
 	"muster/report"
+	"muster/resource"
 	"muster/text"
 )
 
@@ -32,7 +32,7 @@ const (
 func newProgress(p *process, pl plan.Plan) *progress {
 	return &progress{
 		p: p, lines: report.NewProgress(p.out, pl, p.layout()),
-		started: time.Now(), all: len(changes(pl)),
+		started: time.Now(), all: len(pl.Changes()),
 	}
 }
 
@@ -59,7 +59,7 @@ func (g *progress) outcome(o apply.Outcome) {
 func (g *progress) waiting(n int, d time.Duration) {
 	g.clear()
 	fmt.Fprintf(g.p.err, "waiting %s: %s may only be restarting (--no-wait leaves them out)\n",
-		job.Duration(d.Round(time.Second)), text.Count(n, "stale job"))
+		resource.Duration(d.Round(time.Second)), text.Count(n, "stale job"))
 }
 
 // clear takes the bar off the screen, so that a line can take its place.

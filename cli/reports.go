@@ -65,7 +65,7 @@ func (f reportFlags) toStdout() bool {
 
 // newRun is what the reports of a command start from: about is its directory or plan file.
 func (p *process) newRun(command, about string) *report.Run {
-	run := &report.Run{Command: command, Version: Version, Started: time.Now(), Config: filepath.Clean(p.path(about))}
+	run := &report.Run{Command: command, Version: Version, Started: time.Now(), Kinds: declarable(), Config: filepath.Clean(p.path(about))}
 	if whole, err := filepath.Abs(run.Config); err == nil {
 		run.Config = whole
 	}

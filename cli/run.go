@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"muster/exitcode"
 	"muster/wrap"
 )
 
@@ -26,7 +27,7 @@ type Stopped struct{ Signal syscall.Signal }
 func (s Stopped) Error() string { return "stopped by a signal: " + s.Signal.String() }
 
 // ExitCode is 129 after a hang-up, 130 after an interrupt and 143 after a request to terminate.
-func (s Stopped) ExitCode() int { return 128 + int(s.Signal) }
+func (s Stopped) ExitCode() int { return exitcode.Signal + int(s.Signal) }
 
 // process is what a command may touch of the world outside ZooKeeper: the environment, the three streams, and what the
 // global flags say about them.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"muster/plan"
+	"muster/planfile"
 )
 
 // TestAnyChangedByteOfAPlanIsRefused: before any connection, and so is a file that was cut short or has something behind it.
@@ -62,7 +62,7 @@ func TestPoint12ReleasedPlanFilesAreStillRead(t *testing.T) {
 	present := false
 	for _, file := range files {
 		version := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "plan-"), ".json")
-		present = present || version == plan.FormatVersion
+		present = present || version == planfile.FormatVersion
 		text := read(t, file)
 		if !strings.Contains(text, `"format_version": "`+version+`"`) {
 			t.Errorf("%s is of another version", file)
@@ -74,6 +74,6 @@ func TestPoint12ReleasedPlanFilesAreStillRead(t *testing.T) {
 		expect(t, result(show.command("", "show", file)), 0, "Plan: 1 to create, 1 to replace, 1 to delete, 1 to update;")
 	}
 	if !present {
-		t.Errorf("there is no file of version %s, which is what plan writes", plan.FormatVersion)
+		t.Errorf("there is no file of version %s, which is what plan writes", planfile.FormatVersion)
 	}
 }

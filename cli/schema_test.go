@@ -4,10 +4,15 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"muster/job"
+	"muster/plan"
 )
 
 // schemaOf compiles a schema that muster prints. Strict, it also refuses keys that the schema does not describe, which readers
@@ -135,6 +140,39 @@ func TestPoint12RealOutputFitsTheSchemas(t *testing.T) {
 	got := run(t, []string{"MUSTER_SERVERS=" + servers.Connect()}, "-C", b.dir, "plan", "--format", "json")
 	if err := schemaOf(t, "plan", true).Validate(parsed(t, []byte(got.stdout))); err != nil {
 		t.Errorf("plan --format json: %v", err)
+	}
+}
+
+// TestSchemasNameEveryWord of a plan and a check, and no other.
+func TestSchemasNameEveryWord(t *testing.T) {
+	words := func(name string, at ...string) []string {
+		v := parsed(t, []byte(run(t, nil, "schema", name).stdout))
+		for _, key := range append(at, "enum") {
+			v = v.(map[string]any)[key]
+		}
+		var all []string
+		for _, word := range v.([]any) {
+			all = append(all, word.(string))
+		}
+		slices.Sort(all)
+		return all
+	}
+	same(t, "action_reason", words("plan", "$defs", "row", "properties", "action_reason"), plan.Reasons())
+	same(t, "kind", words("drift", "$defs", "finding", "properties", "kind"), plan.Kinds())
+	same(t, "status", words("plan", "$defs", "row", "properties", "status"), job.Statuses())
+	same(t, "status", words("apply", "$defs", "outcome", "properties", "status"), job.Statuses())
+	same(t, "status", words("drift", "$defs", "finding", "properties", "status"), job.Statuses())
+}
+
+func same[T ~string](t *testing.T, what string, got []string, words []T) {
+	t.Helper()
+	var want []string
+	for _, word := range words {
+		want = append(want, string(word))
+	}
+	slices.Sort(want)
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("%s (-want +got):\n%s", what, d)
 	}
 }
 

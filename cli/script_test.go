@@ -265,12 +265,13 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 //	zk set|create|ephemeral PATH TEXT  TEXT is a Go string without its quotes
 //	zk edit PATH OLD NEW               in its data
 //	zk delete PATH                     with everything below it
+//	zk remove PATH                     a job, as muster deletes it
 //	zk forbid PATH                     to everybody
 //	zk closed PATH                     an empty one that everybody may only read
 //	zk complete PATH IDENTITY          as a worker whose command ended well; its live znode may be gone
 func zkCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
-		ts.Fatalf("usage: zk tree|writes|set|create|ephemeral|edit|delete|forbid|complete PATH [ARGS]")
+		ts.Fatalf("usage: zk tree|writes|set|create|ephemeral|edit|delete|remove|forbid|closed|complete PATH [ARGS]")
 	}
 	z := znodes{ts, ts.Value(sessionKey{}).(*zkconn.Session)}
 	text := ""
@@ -295,6 +296,8 @@ func zkCommand(ts *testscript.TestScript, neg bool, args []string) {
 		z.edit(path, args[2], args[3])
 	case "delete":
 		z.delete(path)
+	case "remove":
+		z.remove(path)
 	case "closed":
 		z.create(path, "", zkconn.Persistent, zkconn.World(zkconn.PermRead)...)
 	case "forbid":

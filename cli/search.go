@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"muster/job"
+	"muster/resource"
 	"muster/spec"
 	"muster/zkstate/zkconn"
 )
@@ -25,7 +25,7 @@ type searchFlags struct {
 
 func (f *searchFlags) addTo(fs *pflag.FlagSet) {
 	f.vars.addTo(fs)
-	fs.StringVar(&f.root, "root", "", "look below znode `PATH` (MUSTER_ROOT); default: the roots of the configuration here, else "+job.DefaultRoot)
+	fs.StringVar(&f.root, "root", "", "look below znode `PATH` (MUSTER_ROOT); default: the roots of the configuration here, else "+resource.DefaultRoot)
 }
 
 // where is what such a command looks at.
@@ -45,12 +45,12 @@ func (p *process) search(ctx context.Context, f searchFlags) (where, error) {
 	var w where
 	root := cmp.Or(f.root, p.environ.value("MUSTER_ROOT"))
 	if root != "" {
-		if err := job.CheckRoot(root); err != nil {
-			return w, usagef("--root "+job.DefaultRoot, "root: %w", err)
+		if err := resource.CheckRoot(root); err != nil {
+			return w, usagef("--root "+resource.DefaultRoot, "root: %w", err)
 		}
 	}
 	enough := root != "" && (len(p.flags.servers) > 0 || p.environ.value("MUSTER_SERVERS") != "")
-	declared := target{timeout: time.Duration(sessionTimeout)}
+	declared := target{timeout: time.Duration(spec.DefaultSessionTimeout)}
 	if (!enough || f.whole) && p.configured() {
 		cfg, err := p.load("", f.vars)
 		switch {
@@ -67,7 +67,7 @@ func (p *process) search(ctx context.Context, f searchFlags) (where, error) {
 		w.roots, w.paths = []string{root}, nil
 	}
 	if len(w.roots) == 0 {
-		w.roots = []string{job.DefaultRoot}
+		w.roots = []string{resource.DefaultRoot}
 	}
 	w.target = p.target(declared)
 	var err error

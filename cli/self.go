@@ -26,13 +26,13 @@ func newSelfCmd(p *process) *cobra.Command {
 }
 
 func runSelf(ctx context.Context, p *process, asJSON bool) error {
-	c, err := p.inside("self")
+	c, err := p.outerWorker("self")
 	if err != nil {
 		return err
 	}
 	self, err := c.Self(ctx)
 	if err != nil {
-		return answered("self", err)
+		return workerError("self", err)
 	}
 	if asJSON {
 		return p.printJSON(self)
@@ -42,17 +42,18 @@ func runSelf(ctx context.Context, p *process, asJSON bool) error {
 	return nil
 }
 
-// inside is the worker that runs this command.
-func (p *process) inside(command string) (*wrap.Client, error) {
+// outerWorker is the worker whose command runs this process.
+func (p *process) outerWorker(command string) (*wrap.Client, error) {
 	socket := p.environ.value(wrap.SocketVariable)
 	if socket == "" {
-		return nil, usagef("muster worker --job NAME -- COMMAND", "muster %s works inside a worker's command, and there is no %s here", command, wrap.SocketVariable)
+		return nil, usagef("muster worker --job NAME -- COMMAND",
+			"muster %s works inside a worker's command, and there is no %s here", command, wrap.SocketVariable)
 	}
 	return wrap.NewClient(socket), nil
 }
 
-// answered is what a worker answered the request of a command, with what to do about it.
-func answered(command string, err error) error {
+// workerError is the error with which a worker answered a command's request, and what to do about it.
+func workerError(command string, err error) error {
 	switch {
 	case errors.Is(err, wrap.ErrRequest):
 		return &problem{errUsage, err, "muster " + command + " --help"}
@@ -63,7 +64,8 @@ func answered(command string, err error) error {
 		}
 		return &problem{nil, err, next}
 	case errors.Is(err, wrap.ErrUnavailable):
-		return &problem{nil, err, "inside a worker's command: the worker has ended, and its own last line says why; anywhere else: muster status"}
+		return &problem{nil, err, "inside a worker's command: the worker has ended, and its own last line says why; " +
+			"anywhere else: muster status"}
 	}
 	return err
 }

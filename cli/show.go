@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"muster/plan"
+	"muster/planfile"
 	"muster/report"
 	"muster/text"
 )
@@ -40,7 +40,7 @@ func runShow(p *process, o showOptions, file string) error {
 }
 
 // showSaved prints a saved plan, and when it was made.
-func (p *process) showSaved(s plan.Saved, all bool) error {
+func (p *process) showSaved(s planfile.Saved, all bool) error {
 	created, version := s.Created.Format(time.RFC3339), text.Escape(s.MusterVersion)
 	fmt.Fprintf(p.out, "Saved %s by muster %s as plan %s.\n", created, version, s.Plan.ID)
 	return report.Plan(p.out, s.Plan, report.Options{Color: p.color(p.out), Width: width(p.out), All: all, Servers: s.Servers})

@@ -13,8 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"muster/job"
 	"muster/plan"
 	"muster/report"
+	"muster/resource"
 	"muster/zkstate"
 	"muster/zkstate/znode"
 )
@@ -70,7 +72,7 @@ func runStatus(ctx context.Context, p *process, o statusOptions, pattern string)
 
 // status reads and writes once.
 func (p *process) status(ctx context.Context, to io.Writer, w where, o statusOptions, pattern string) error {
-	r := zkstate.NewReader(w.session, w.home)
+	r := zkstate.NewReader(w.session, w.home, kinds()...)
 	have, err := r.Read(ctx, w.roots, w.paths...)
 	if err != nil {
 		return err
@@ -124,7 +126,7 @@ func unread(to io.Writer, roots []string, jobs []report.JobStatus) error {
 	for _, root := range roots {
 		fmt.Fprintf(to, "%s could not be listed: check the credentials in MUSTER_ZK_AUTH\n", root)
 	}
-	if len(roots) > 0 || slices.ContainsFunc(jobs, func(j report.JobStatus) bool { return j.Observed.Status() == plan.Unreadable }) {
+	if len(roots) > 0 || slices.ContainsFunc(jobs, func(j report.JobStatus) bool { return j.Observed.Class() == resource.Unreadable }) {
 		return foundAttention
 	}
 	return nil
@@ -140,11 +142,11 @@ func selected(have plan.State, pattern string) []report.JobStatus {
 		pattern = "*"
 	}
 	fits := newGlobs([]string{pattern})
-	for _, at := range slices.Sorted(maps.Keys(have.Jobs)) {
-		o := have.Jobs[at]
+	for _, at := range slices.Sorted(maps.Keys(have.Found)) {
+		o := have.Found[at]
 		names := []string{at, path.Base(at)}
 		if o.Record != nil {
-			names = append(names, o.Record.Job.Address)
+			names = append(names, o.Record.Declaration.ID().Address)
 		}
 		if fits.match(names...) {
 			jobs = append(jobs, report.JobStatus{Path: at, Observed: o})
@@ -156,7 +158,7 @@ func selected(have plan.State, pattern string) []report.JobStatus {
 func total(jobs []report.JobStatus) int {
 	n := 0
 	for _, j := range jobs {
-		n += max(j.Observed.Joined, j.Observed.Live)
+		n += max(job.Joined(&j.Observed), j.Observed.Live)
 	}
 	return n
 }
@@ -165,7 +167,7 @@ func total(jobs []report.JobStatus) int {
 func readWorkers(ctx context.Context, r *zkstate.Reader, jobs []report.JobStatus) (map[string][]report.Worker, error) {
 	all := map[string][]report.Worker{}
 	for i, j := range jobs {
-		if j.Observed.Status() == plan.Unreadable || j.Observed.Foreign || j.Observed.Joined+j.Observed.Live == 0 {
+		if j.Observed.Class() == resource.Unreadable || j.Observed.Foreign || job.Joined(&j.Observed)+j.Observed.Live == 0 {
 			continue
 		}
 		ws, err := r.Workers(ctx, j.Path)
@@ -188,7 +190,7 @@ func readWorkers(ctx context.Context, r *zkstate.Reader, jobs []report.JobStatus
 }
 
 // leaveOutStrangers names the children of a job znode that are no workers, and does not count them as live.
-func leaveOutStrangers(ctx context.Context, r *zkstate.Reader, at string, o *plan.Observed, ws []zkstate.Worker) error {
+func leaveOutStrangers(ctx context.Context, r *zkstate.Reader, at string, o *resource.Observed, ws []zkstate.Worker) error {
 	live := 0
 	for _, w := range ws {
 		if w.Live {

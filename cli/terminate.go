@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"muster/plan"
+	"muster/resource"
 	"muster/text"
 	"muster/zkstate"
 )
@@ -125,7 +126,7 @@ func (p *process) ownStack(w *where, o *terminateOptions, name string) error {
 }
 
 // confirmTermination asks, saying how many workers it would stop.
-func (p *process) confirmTermination(ctx context.Context, found *plan.Observed, at string) error {
+func (p *process) confirmTermination(ctx context.Context, found *resource.Observed, at string) error {
 	what := "No worker is live; the job would be deleted."
 	if found.Live > 0 {
 		what = fmt.Sprintf("%d live would be asked to stop, and the job deleted.", found.Live)

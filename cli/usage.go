@@ -151,9 +151,9 @@ func between(low, high int, what string) cobra.PositionalArgs {
 	}
 }
 
-// nothingEmpty refuses arguments and values of flags that are empty: that is what a shell makes of a variable that is not
-// set, and a default would be something else than was meant. A command after -- is none of our business, and a shell that asks
-// for completions may have nothing of the last word yet.
+// nothingEmpty refuses arguments and values of flags that are empty: that is what a shell makes of a variable that is
+// not set, and a default would be something else than was meant. A command after -- is none of our business, and a
+// shell that asks for completions may have nothing of the last word yet.
 func nothingEmpty(cmd *cobra.Command, args []string) error {
 	if cmd.Name() == cobra.ShellCompRequestCmd || cmd.Name() == cobra.ShellCompNoDescRequestCmd {
 		return nil

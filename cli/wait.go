@@ -25,15 +25,15 @@ live; with exit code 70 when they have not in time, naming who is missing.`,
 }
 
 func runWait(ctx context.Context, p *process, timeout time.Duration) error {
-	c, err := p.inside("wait")
+	c, err := p.outerWorker("wait")
 	if err != nil {
 		return err
 	}
-	return answered("wait", c.Wait(ctx, wrap.Wait{Timeout: written(timeout)}))
+	return workerError("wait", c.Wait(ctx, wrap.Wait{Timeout: socketTimeout(timeout)}))
 }
 
-// written is a duration as the socket takes it; 0 is the worker's choice.
-func written(d time.Duration) string {
+// socketTimeout is a duration as the worker's socket takes it. 0 leaves the choice to the worker.
+func socketTimeout(d time.Duration) string {
 	if d == 0 {
 		return ""
 	}

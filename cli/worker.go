@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"muster/job"
+	"muster/resource"
 	"muster/text"
 	"muster/worker"
 	"muster/wrap"
@@ -22,8 +22,8 @@ import (
 // workerOptions of "muster worker".
 type workerOptions struct {
 	job, root           string
-	dir                 string // of a configuration that declares the job; declared says whether there is one
-	declared            bool
+	dir                 string // of a configuration
+	declared            bool   // whether the job is created as that configuration declares it
 	vars                varFlags
 	identity, advertise string
 	run                 string
@@ -50,36 +50,50 @@ The last line on standard error says whose the exit code is.`,
 		Example: `  muster worker --job ingest -- ./ingest.sh
   muster worker --job etl -- sh -c 'load && muster barrier go --round 1 && run'
   muster worker --job ingest --root /jobs/prod --identity worker-0`,
-		Args:              func(cmd *cobra.Command, args []string) error { return p.refusal(cmd, afterDash(cmd, args)) },
-		PersistentPreRunE: func(cmd *cobra.Command, args []string) error { return p.refusal(cmd, p.start(cmd, args)) },
+		Args: func(cmd *cobra.Command, args []string) error {
+			return p.argumentError(cmd.Context(), afterDash(cmd, args))
+		},
+		PersistentPreRunE: func(cmd *cobra.Command, args []string) error {
+			return p.argumentError(cmd.Context(), p.start(cmd, args))
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.command, o.declared = args, cmd.Flags().Changed("file")
-			return p.verdict(cmd.Context(), o, runWorker(cmd.Context(), p, o))
+			return p.endWorker(cmd.Context(), runWorker(cmd.Context(), p, o))
 		},
 	}
-	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return p.refusal(cmd, flagError(cmd, nil, err)) })
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return p.argumentError(cmd.Context(), flagError(cmd, nil, err))
+	})
 	fs := cmd.Flags()
 	fs.StringVar(&o.job, "job", "", "`NAME` of the job")
-	fs.StringVar(&o.root, "root", "", "znode `PATH` that the job is below (MUSTER_ROOT); default "+job.DefaultRoot)
+	fs.StringVar(&o.root, "root", "", "znode `PATH` that the job is below (MUSTER_ROOT); default "+resource.DefaultRoot)
 	fs.StringVarP(&o.dir, "file", "f", "", "create the job as the configuration in `DIR` declares it, if it is missing")
 	o.vars.addTo(fs)
-	fs.StringVar(&o.identity, "identity", "", "`NAME` that survives a restart (MUSTER_IDENTITY); default the index of a container, else the address")
-	fs.StringVar(&o.advertise, "advertise", "", "`IP:PORT` at which other workers reach this one; default this machine and a free port")
-	fs.StringVar(&o.run, "run", "", "`NAME` of this run, such as build/1234: it is not joined again once it has completed (MUSTER_RUN)")
-	fs.StringVar(&o.start, "start", string(wrap.StartJoined), "start the command `WHEN`: joined, all (have joined) or barrier (all are live)")
+	fs.StringVar(&o.identity, "identity", "",
+		"`NAME` that survives a restart (MUSTER_IDENTITY); default the index of a container, else the address")
+	fs.StringVar(&o.advertise, "advertise", "",
+		"`IP:PORT` at which other workers reach this one; default this machine and a free port")
+	fs.StringVar(&o.run, "run", "",
+		"`NAME` of this run, such as build/1234: it is not joined again once it has completed (MUSTER_RUN)")
+	fs.StringVar(&o.start, "start", string(wrap.StartJoined),
+		"start the command `WHEN`: joined, all (have joined) or barrier (all are live)")
 	fs.StringVar(&o.takeover, "takeover", "wait", "`DO` that while an older process is this worker: wait or fail")
-	fs.StringVar(&o.onLoss, "on-loss", string(wrap.LossRejoin), "`DO` that when the session is lost: rejoin, or stop, which kills the command at once")
-	fs.DurationVar(&o.grace, "grace", 30*time.Second, "kill the command if it has not ended so long after it was asked to")
-	fs.DurationVar(&o.joinTimeout, "join-timeout", 0, "wait so long for ZooKeeper, the job, a place and for all; default: what the job says")
+	fs.StringVar(&o.onLoss, "on-loss", string(wrap.LossRejoin),
+		"`DO` that when the session is lost: rejoin, or stop, which kills the command at once")
+	fs.DurationVar(&o.grace, "grace", 30*time.Second,
+		"kill the command if it has not ended so long after it was asked to")
+	fs.DurationVar(&o.joinTimeout, "join-timeout", 0,
+		"wait so long for ZooKeeper, the job, a place and for all; default: what the job says")
 	fs.StringVar(&o.http, "http", "", "serve /live, /ready and /metrics at `ADDR`")
 	p.completeWorker(cmd, &o)
 	return cmd
 }
 
-// afterDash takes the arguments after --, and no others: flags before a command and its own would be one heap.
+// afterDash accepts only arguments after --: without it nobody could tell muster's flags from those of the command.
 func afterDash(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
-		return usagef("muster worker --job NAME -- "+args[0], "put -- before the command: %q stands before it", args[0])
+		return usagef("muster worker --job NAME -- "+args[0],
+			"put -- before the command: %q stands before it", args[0])
 	}
 	return nil
 }
@@ -94,25 +108,27 @@ func (o workerOptions) check() error {
 		{"on-loss", o.onLoss, []string{string(wrap.LossRejoin), string(wrap.LossStop)}},
 	} {
 		if !slices.Contains(c.known, c.value) {
-			return usagef(fmt.Sprintf("--%s %s", c.flag, c.known[0]), "--%s %q is none of %q", c.flag, c.value, c.known)
+			return usagef(fmt.Sprintf("--%s %s", c.flag, c.known[0]),
+				"--%s %q is none of %q", c.flag, c.value, c.known)
 		}
 	}
 	switch {
 	case o.grace < 0:
 		return usagef("muster worker --grace 30s", "--grace %s: a duration is not negative", o.grace)
 	case o.joinTimeout < 0:
-		return usagef("muster worker --join-timeout 2m", "--join-timeout %s: a duration is not negative", o.joinTimeout)
+		return usagef("muster worker --join-timeout 2m",
+			"--join-timeout %s: a duration is not negative", o.joinTimeout)
 	}
-	if err := job.CheckName(o.job); err != nil {
+	if err := resource.CheckName("job", o.job); err != nil {
 		return usagef("muster worker --job NAME", "--job: %w", err)
 	}
 	return nil
 }
 
-// ended is a worker that came as far as joining, and how it ended.
-type ended struct{ wrap.Ending }
+// workerEnd is the end of a worker whose arguments were understood.
+type workerEnd struct{ wrap.Result }
 
-func (e *ended) Error() string { return e.Text }
+func (e *workerEnd) Error() string { return e.Text }
 
 func runWorker(ctx context.Context, p *process, o workerOptions) error {
 	if err := o.check(); err != nil {
@@ -133,22 +149,22 @@ func runWorker(ctx context.Context, p *process, o workerOptions) error {
 	c.Start, c.OnLoss = wrap.Start(o.start), wrap.OnLoss(o.onLoss)
 	c.JoinTimeout, c.Grace, c.HTTP = o.joinTimeout, o.grace, o.http
 	c.Signals, c.Log = signals, p.log
-	ending := wrap.Run(ctx, c)
-	if errors.Is(ending.Err, wrap.ErrHealth) {
-		ending.Err = usagef("give --http an address of this machine that is free, such as 127.0.0.1:8080", "--http %s: %w", o.http, ending.Err)
-	}
-	if errors.Is(ending.Err, worker.ErrSessionLost) {
-		ending.Err = &problem{nil, ending.Err, "start the worker again: it takes up its id"}
-	}
-	if errors.Is(ending.Err, worker.ErrNoJob) {
-		ending.Err = &problem{nil, ending.Err, "muster status --root " + c.Worker.Root +
+	result := wrap.Run(ctx, c)
+	switch {
+	case errors.Is(result.Err, wrap.ErrHealth):
+		result.Err = usagef("give --http an address of this machine that is free, such as 127.0.0.1:8080",
+			"--http %s: %w", o.http, result.Err)
+	case errors.Is(result.Err, worker.ErrSessionLost):
+		result.Err = &problem{nil, result.Err, "start the worker again: it takes up its id"}
+	case errors.Is(result.Err, worker.ErrNoJob):
+		result.Err = &problem{nil, result.Err, "muster status --root " + c.Worker.Root +
 			" lists the jobs there; if this one is missing, declare it, then: muster apply"}
 	}
-	return &ended{ending}
+	return &workerEnd{result}
 }
 
-// takeSignals makes signals the worker's business. Whoever else was told of them is not any more: a second SIGTERM must not
-// end this process before it has killed the command.
+// takeSignals sends signals to the worker and to nobody else: a second SIGTERM must not end this process before it has
+// killed the command.
 func takeSignals() (<-chan os.Signal, func()) {
 	signals := make(chan os.Signal, 16)
 	caught := slices.DeleteFunc(wrap.Signals(), func(sig os.Signal) bool {
@@ -174,7 +190,7 @@ func (p *process) files() ([]*os.File, func(), error) {
 	return files, func() { _ = null.Close() }, nil
 }
 
-// idle is a worker without a command.
+// idle prints who has joined, and waits: it is what a worker without a command does.
 func (p *process) idle(ctx context.Context, m *worker.Member) error {
 	ws, err := m.Joined(ctx)
 	if err != nil {
@@ -192,19 +208,20 @@ func joinedAs(m *worker.Member) string {
 	return fmt.Sprintf("joined %s as worker %d of %d: %s", m.Job.Path(), m.ID, m.Job.Workers, m.Identity)
 }
 
-// refusal is err's verdict where a worker's arguments were not even understood: whoever reads the last line finds it there too.
-func (p *process) refusal(cmd *cobra.Command, err error) error {
+// argumentError is for arguments that were not understood: the last line says whose the exit code is then too.
+func (p *process) argumentError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	return p.verdict(cmd.Context(), workerOptions{}, err)
+	return p.endWorker(ctx, err)
 }
 
-// verdict says on the last line of standard error whose the exit code is: a command's can be equal to one of muster's.
-func (p *process) verdict(ctx context.Context, o workerOptions, err error) error {
-	e := new(ended)
+// endWorker says on the last line of standard error whose the exit code is: a command's code can be equal to one of
+// muster's.
+func (p *process) endWorker(ctx context.Context, err error) error {
+	e := new(workerEnd)
 	if !errors.As(err, &e) {
-		e = &ended{wrap.Ending{Err: err}}
+		e = &workerEnd{wrap.Result{Err: err}}
 	}
 	code := e.Code
 	if code == 0 && e.Err != nil {

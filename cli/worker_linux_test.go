@@ -18,13 +18,14 @@ func (b bed) ready(t *testing.T) {
 	}
 }
 
-// TestACommandAtATerminalOwnsIt: it can read what a user types, is interrupted by the keyboard, and muster has the terminal
-// back afterwards.
+// TestACommandAtATerminalOwnsIt: it can read what a user types, is interrupted by the keyboard, and muster has the
+// terminal back afterwards.
 func TestACommandAtATerminalOwnsIt(t *testing.T) {
 	b := newBed(t, 1, "")
 	b.ready(t)
 	term := newTerminal(t)
-	script := fmt.Sprintf(`%s worker --job j0 --root %s --identity w0 -- sh -c 'read x; echo "it reads $x"; exec sleep 1000'
+	script := fmt.Sprintf(`%s worker --job j0 --root %s --identity w0 -- \
+	sh -c 'read x; echo "it reads $x"; exec sleep 1000'
 echo "code $?"; read y; echo "the shell reads $y"`, filepath.Join(bin, "muster"), b.root)
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", script) // its end hangs up on all that are at the terminal
 	cmd.Dir, cmd.Env = b.dir, append(os.Environ(), "MUSTER_SERVERS="+servers.Connect())
@@ -54,15 +55,17 @@ func TestAWorkerAsProcessOne(t *testing.T) {
 	}
 	if out, err := exec.Command("unshare", append(flags, "true")...).CombinedOutput(); err != nil {
 		t.Fatalf("this test needs a pid namespace: %v\n%s"+
-			"install unshare (apt-get install util-linux); without root, allow user namespaces (sysctl kernel.unprivileged_userns_clone=1)", err, out)
+			"install unshare (apt-get install util-linux); "+
+			"without root, allow user namespaces (sysctl kernel.unprivileged_userns_clone=1)", err, out)
 	}
 	script := `for i in 1 2 3 4 5; do (sh -c 'exit 3' &) ; done
 while grep -ls '^State:[[:space:]]*Z' /proc/[0-9]*/status >/dev/null; do :; done
 muster self && echo "process $PPID"
 kill -TERM 1
 sleep 1000`
-	args := append(flags, filepath.Join(bin, "muster"), "worker", "--job", "j0", "--root", b.root, "--identity", "w0", "--",
-		"sh", "-c", "trap 'exit 6' TERM; "+strings.Replace(script, "sleep 1000", "sleep 1000 & wait", 1))
+	args := append(flags,
+		filepath.Join(bin, "muster"), "worker", "--job", "j0", "--root", b.root, "--identity", "w0", "--", "sh", "-c",
+		"trap 'exit 6' TERM; "+strings.Replace(script, "sleep 1000", "sleep 1000 & wait", 1))
 	cmd := exec.Command("unshare", args...)
 	cmd.Dir = b.dir
 	cmd.Env = append(os.Environ(), "MUSTER_SERVERS="+servers.Connect(), "PATH="+bin+":"+os.Getenv("PATH"))

@@ -14,6 +14,13 @@ import (
 	"muster/zkstate/zkconn"
 )
 
+// worker is a worker of a job in the bed's root.
+func (b bed) worker(servers, job, identity string, more ...string) *exec.Cmd {
+	return b.command(servers, append([]string{
+		"worker", "--job", job, "--root", b.root, "--identity", identity, "--advertise", "127.0.0.1:7000",
+	}, more...)...)
+}
+
 // onScreen starts a command with its output on a screen.
 func onScreen(t *testing.T, cmd *exec.Cmd) *screen {
 	t.Helper()
@@ -39,7 +46,7 @@ func owner(t *testing.T, s *zkconn.Session, live string) int64 {
 	return stat.EphemeralOwner
 }
 
-// agreed is what the server says of a session, as "cons" prints it.
+// agreed is what the server says of a session in its answer to "cons", such as its timeout.
 func agreed(t *testing.T, session int64) string {
 	t.Helper()
 	conn, err := net.DialTimeout("tcp", servers.Addrs()[0], 10*time.Second)
@@ -63,7 +70,7 @@ func agreed(t *testing.T, session int64) string {
 	return ""
 }
 
-// job is a block of two workers, in the bed's root.
+// job is the declaration of a job of two workers, in the bed's root.
 func (b bed) job(name, session string) string {
 	return fmt.Sprintf(`job %q {
   root    = %q
@@ -76,7 +83,7 @@ func (b bed) job(name, session string) string {
 `, name, b.root, session)
 }
 
-// TestAWorkerThatWaitedTakesTheSessionTimeoutOfTheRecord, which was not there when it came, or was another one.
+// TestAWorkerThatWaitedTakesTheSessionTimeoutOfTheRecord: there was no record when it started, or another one.
 func TestAWorkerThatWaitedTakesTheSessionTimeoutOfTheRecord(t *testing.T) {
 	b := newBed(t, 0, "")
 	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs()})
@@ -84,10 +91,7 @@ func TestAWorkerThatWaitedTakesTheSessionTimeoutOfTheRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	worker := func(identity string) *exec.Cmd {
-		return b.command(servers.Connect(), "worker", "--job", "a", "--root", b.root, "--identity", identity, "--advertise", "127.0.0.1:7000")
-	}
-	first := worker("first")
+	first := b.worker(servers.Connect(), "a", "first")
 	seen := onScreen(t, first)
 	seen.await(t, "waiting for the job to be created: "+b.root+"/a (1m40s at most)\n")
 	b.write(t, 0, b.job("a", "7s"))
@@ -99,8 +103,8 @@ func TestAWorkerThatWaitedTakesTheSessionTimeoutOfTheRecord(t *testing.T) {
 	if err := first.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	_ = first.Wait() // it has left a job behind that is stale
-	seen = onScreen(t, worker("other"))
+	_ = first.Wait() // the job is stale now
+	seen = onScreen(t, b.worker(servers.Connect(), "a", "other"))
 	seen.await(t, "waiting for a new generation")
 	b.write(t, 0, b.job("a", "6s"))
 	b.ready(t)
@@ -110,8 +114,8 @@ func TestAWorkerThatWaitedTakesTheSessionTimeoutOfTheRecord(t *testing.T) {
 	}
 }
 
-// TestAWorkerWaitsForZooKeeper as for its job, from the beginning and where the session is lost before it has joined, and tells
-// what is wrong.
+// TestAWorkerWaitsForZooKeeper as for its job, from the beginning and where the session is lost before it has joined,
+// and tells what is wrong.
 func TestAWorkerWaitsForZooKeeper(t *testing.T) {
 	const told = "waiting for ZooKeeper (1m40s at most): zookeeper is unreachable: "
 	b := newBed(t, 0, "")
@@ -120,7 +124,7 @@ func TestAWorkerWaitsForZooKeeper(t *testing.T) {
 	leaveOver(t, b)
 	proxy := slowProxy(t, 0)
 	proxy.Refuse(true)
-	other := b.command(proxy.Addr(), "worker", "--job", "a", "--root", b.root, "--identity", "other", "--advertise", "127.0.0.1:7000")
+	other := b.worker(proxy.Addr(), "a", "other")
 	other.Env = append(other.Env, "MUSTER_LOG=warn")
 	seen := onScreen(t, other)
 	seen.await(t, told+proxy.Addr()+": hangs up")
@@ -139,34 +143,34 @@ func TestAWorkerWaitsForZooKeeper(t *testing.T) {
 // leaveOver makes job a the leftover of a worker that failed.
 func leaveOver(t *testing.T, b bed) {
 	t.Helper()
-	first := b.command(servers.Connect(), "worker", "-q", "--job", "a", "--root", b.root, "--identity", "first", "--advertise", "127.0.0.1:7000", "--", "/bin/false")
-	expect(t, result(first), 1, "")
+	expect(t, result(b.worker(servers.Connect(), "a", "first", "-q", "--", "/bin/false")), 1, "")
 }
 
-// TestATimeToJoinHoldsForAllSessions, also where none can be had any more.
+// TestATimeToJoinHoldsForAllSessions, also when no other session can be opened.
 func TestATimeToJoinHoldsForAllSessions(t *testing.T) {
 	b := newBed(t, 0, "")
 	b.write(t, 0, b.job("a", "1s"))
 	b.ready(t)
 	leaveOver(t, b)
 	proxy := slowProxy(t, 0)
-	other := b.command(proxy.Addr(), "worker", "--job", "a", "--root", b.root, "--identity", "other", "--advertise", "127.0.0.1:7000", "--join-timeout", "9s")
+	other := b.worker(proxy.Addr(), "a", "other", "--join-timeout", "9s")
 	seen := onScreen(t, other)
 	seen.await(t, "waiting for a new generation")
 	proxy.Refuse(true)
 	proxy.Cut()
 	_ = other.Wait() // the code tells
-	if code := other.ProcessState.ExitCode(); code != 8 || !strings.Contains(seen.String(), "time is over: zookeeper is unreachable") {
+	code := other.ProcessState.ExitCode()
+	if code != 8 || !strings.Contains(seen.String(), "time is over: zookeeper is unreachable") {
 		t.Errorf("code %d\n%s", code, seen)
 	}
 }
 
-// TestAnOutageWhenTheJobComes: a worker that has joined, and now needs a session of the job's own length, waits for a server too, and
-// does not take itself for another process.
+// TestAnOutageWhenTheJobComes: a worker that has joined, and now needs a session of the job's own length, waits for a
+// server too, and does not take itself for another process.
 func TestAnOutageWhenTheJobComes(t *testing.T) {
 	b := newBed(t, 0, "")
 	proxy := slowProxy(t, 0)
-	seen := onScreen(t, b.command(proxy.Addr(), "worker", "--job", "a", "--root", b.root, "--identity", "w", "--takeover", "fail", "--advertise", "127.0.0.1:7000"))
+	seen := onScreen(t, b.worker(proxy.Addr(), "a", "w", "--takeover", "fail"))
 	seen.await(t, "waiting for the job to be created")
 	proxy.Refuse(true)
 	b.write(t, 0, b.job("a", "7s"))
@@ -176,7 +180,7 @@ func TestAnOutageWhenTheJobComes(t *testing.T) {
 	seen.await(t, "as worker 0 of 2: w\n")
 }
 
-// TestASessionThatIsOfNoUseIsClosed: whoever waits for it to expire would wait for nothing.
+// TestASessionThatIsOfNoUseIsClosed: its worker ends, and nobody should wait until the session expires.
 func TestASessionThatIsOfNoUseIsClosed(t *testing.T) {
 	b := newBed(t, 1, "")
 	b.ready(t)
@@ -186,8 +190,11 @@ func TestASessionThatIsOfNoUseIsClosed(t *testing.T) {
 		code  int
 		says  string
 	}{
-		"no_job":    {"nope", nil, 74, "waited 5s for"},
-		"no_record": {"j0", func(op int32, _ []byte) bool { return op == zkserver.OpGetData }, 8, "time is over: zookeeper is unreachable: "},
+		"no_job": {"nope", nil, 74, "waited 5s for"},
+		"no_record": {
+			"j0", func(op int32, _ []byte) bool { return op == zkserver.OpGetData },
+			8, "time is over: zookeeper is unreachable: ",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			proxy := slowProxy(t, 0)
@@ -199,7 +206,7 @@ func TestASessionThatIsOfNoUseIsClosed(t *testing.T) {
 					return false
 				})
 			}
-			cmd := b.command(proxy.Addr(), "worker", "--job", c.job, "--root", b.root, "--identity", "w", "--join-timeout", "5s", "--", "/bin/true")
+			cmd := b.worker(proxy.Addr(), c.job, "w", "--join-timeout", "5s", "--", "/bin/true")
 			expect(t, result(cmd), c.code, c.says)
 			if n := proxy.Requests()[zkserver.OpCloseSession]; n != 1 {
 				t.Errorf("%d sessions were closed", n)
@@ -208,14 +215,16 @@ func TestASessionThatIsOfNoUseIsClosed(t *testing.T) {
 	}
 }
 
-// TestTimeRunsOutInTheCommand while its worker has no session: 70, and nobody has to wait for a server.
+// TestTimeRunsOutInTheCommand while its worker has no session: the code is 70, as soon as the time is over.
 func TestTimeRunsOutInTheCommand(t *testing.T) {
 	b := newBed(t, 0, "")
 	b.write(t, 0, b.job("a", "4s"))
 	b.ready(t)
 	proxy := slowProxy(t, 0)
-	script := `echo begun; read line; muster barrier x --timeout 1s; echo "barrier $?"; muster wait --timeout 1s; echo "wait $?"`
-	cmd := b.command(proxy.Addr(), "worker", "--job", "a", "--root", b.root, "--identity", "w", "--", "sh", "-c", script)
+	script := `echo begun; read line
+muster barrier x --timeout 1s; echo "barrier $?"
+muster wait --timeout 1s; echo "wait $?"`
+	cmd := b.worker(proxy.Addr(), "a", "w", "--", "sh", "-c", script)
 	cmd.Env = append(cmd.Env, "PATH="+bin+":"+os.Getenv("PATH"))
 	input, err := cmd.StdinPipe()
 	if err != nil {

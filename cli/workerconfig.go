@@ -12,6 +12,7 @@ import (
 
 	"muster/job"
 	"muster/plan"
+	"muster/resource"
 	"muster/spec"
 	"muster/text"
 	"muster/worker"
@@ -21,14 +22,14 @@ import (
 	"muster/zkstate/znode"
 )
 
-// workerConfig is what the flags, the environment and a configuration say about a worker: who it is, which job it joins,
-// how it reaches ZooKeeper, and what it tells the user.
+// workerConfig is what the flags, the environment and a configuration say about a worker: who it is, which job it
+// joins, how it reaches ZooKeeper, and what it tells the user.
 func (p *process) workerConfig(o workerOptions) (c wrap.Config, err error) {
 	root, err := p.workerRoot(o)
 	if err != nil {
 		return c, err
 	}
-	quiet := p.flags.quiet || len(o.command) == 0 // standard error is a command's, or standard output says it
+	quiet := p.flags.quiet || len(o.command) == 0 // without a command, standard output says it
 	declared, t := job.Default(), p.target(target{})
 	if o.declared {
 		cfg, err := p.load(o.dir, o.vars)
@@ -39,7 +40,9 @@ func (p *process) workerConfig(o workerOptions) (c wrap.Config, err error) {
 			return c, err
 		}
 		root, t = declared.Root, p.target(p.declaredTarget(cfg, o.dir))
-		c.Create = func(ctx context.Context, s *zkconn.Session) error { return p.createJob(ctx, s, cfg, declared, quiet) }
+		c.Create = func(ctx context.Context, s *zkconn.Session) error {
+			return p.createJob(ctx, s, cfg, declared, quiet)
+		}
 	}
 	c.SessionTimeout = time.Duration(declared.Timeouts.Session)
 	c.Connect = func(ctx context.Context, timeout time.Duration) (*zkconn.Session, error) {
@@ -62,7 +65,7 @@ func (p *process) workerConfig(o workerOptions) (c wrap.Config, err error) {
 		}
 	}
 	c.Worker, err = p.workerIdentity(o)
-	c.Worker.Root, c.Worker.Job = cmp.Or(root, job.DefaultRoot), o.job
+	c.Worker.Root, c.Worker.Job = cmp.Or(root, resource.DefaultRoot), o.job
 	c.Worker.Waiting = func(what string) { fmt.Fprintf(p.err, "waiting for %s\n", text.Escape(what)) }
 	return c, err
 }
@@ -71,8 +74,8 @@ func (p *process) workerConfig(o workerOptions) (c wrap.Config, err error) {
 func (p *process) workerRoot(o workerOptions) (string, error) {
 	root := cmp.Or(o.root, p.environ.value("MUSTER_ROOT"))
 	if root != "" {
-		if err := job.CheckRoot(root); err != nil {
-			return "", usagef("muster worker --root "+job.DefaultRoot, "root: %w", err)
+		if err := resource.CheckRoot(root); err != nil {
+			return "", usagef("muster worker --root "+resource.DefaultRoot, "root: %w", err)
 		}
 	}
 	return root, nil
@@ -143,7 +146,7 @@ func (p *process) createJob(ctx context.Context, s *zkconn.Session, cfg *spec.Co
 	if err != nil || o != nil {
 		return err
 	}
-	err = store.Commit(ctx, plan.Row{Path: j.Path(), New: &j, Reason: plan.NoJob})
+	err = store.Commit(ctx, plan.Row{Path: j.Path(), New: j, Reason: plan.NotThere})
 	switch {
 	case errors.Is(err, plan.ErrMoved), errors.Is(err, plan.ErrAlreadyDone): // another worker has created it
 		return nil
@@ -161,7 +164,8 @@ func advertised(address string) (znode.Worker, error) {
 	host, text, err := net.SplitHostPort(address)
 	port, convErr := strconv.ParseUint(text, 10, 16)
 	if err != nil || convErr != nil || net.ParseIP(host) == nil {
-		return znode.Worker{}, usagef("muster worker --advertise 10.0.0.1:7000", "--advertise %q is not IP:PORT", address)
+		return znode.Worker{}, usagef("muster worker --advertise 10.0.0.1:7000",
+			"--advertise %q is not IP:PORT", address)
 	}
 	return znode.Worker{IP: host, Port: int(port)}, nil
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"muster/job"
+	"muster/resource"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -96,13 +98,27 @@ func (z znodes) forbid(p string) {
 	z.create(p, body, zkconn.Persistent, zkconn.ACL{Perms: zkconn.PermDelete | zkconn.PermCreate, Scheme: "world", ID: "anyone"})
 }
 
+// record reads the Record of a job.
+func (z znodes) record(jobPath string) (root, at string, rec resource.Record) {
+	root, name := path.Dir(jobPath), path.Base(jobPath)
+	at = znode.Record(job.KindName, root, name)
+	body, _ := z.read(at)
+	rec, err := znode.DecodeRecord(job.Kind(), []byte(body))
+	z.ts.Check(err)
+	return root, at, rec
+}
+
+// remove does what apply does with a job that is no longer declared.
+func (z znodes) remove(jobPath string) {
+	root, at, rec := z.record(jobPath)
+	_, err := z.s.Multi(context.Background(),
+		zkconn.DeleteOp(jobPath, -1), zkconn.DeleteOp(at, -1), zkconn.DeleteOp(znode.Gate(root, rec.Generation), -1))
+	z.ts.Check(err)
+}
+
 // complete does what a worker does whose command ended well.
 func (z znodes) complete(jobPath, identity string) {
-	root, name := path.Split(jobPath)
-	root = path.Clean(root)
-	body, _ := z.read(znode.Record(root, name))
-	rec, err := znode.DecodeRecord([]byte(body))
-	z.ts.Check(err)
+	root, _, rec := z.record(jobPath)
 	claim := znode.ByIdentity(root, rec.Generation, identity)
 	_, stat := z.read(claim)
 	zero := 0

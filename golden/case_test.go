@@ -14,8 +14,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"muster/job"
 	"muster/plan"
+	"muster/planfile"
 	"muster/report"
+	"muster/resource"
 	"muster/spec"
 )
 
@@ -163,7 +166,7 @@ func today() time.Time { return time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC) }
 
 // want is what a configuration declares.
 func want(cfg *spec.Config) plan.Want {
-	return plan.Want{Stack: cfg.Stack, TakeOver: cfg.TakeOver, Jobs: cfg.Jobs}
+	return plan.Want{Stack: cfg.Stack, Home: cfg.Home, TakeOver: cfg.TakeOver, Declared: cfg.Declared()}
 }
 
 // have is what was observed. As in a real run, children of a job znode have names only where a row is blocked or left
@@ -181,8 +184,8 @@ func (c testCase) have(t *testing.T, cfg *spec.Config) plan.State {
 	for _, r := range plan.Diff(want(cfg), have).Rows {
 		if a := r.Action(); r.Old != nil && a != plan.Blocked && a != plan.LeftRunning {
 			o := *r.Old
-			o.Workers, o.Strangers = nil, nil
-			have.Jobs[r.Path] = o
+			o.Members, o.Strangers = nil, nil
+			have.Found[r.Path] = o
 		}
 	}
 	return have
@@ -210,7 +213,8 @@ func (c testCase) outputs(t *testing.T) map[string]string {
 	if err := report.Plan(&text, p, report.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	file, err := plan.Encode(plan.Saved{Created: today(), MusterVersion: "0.1.0", Plan: p})
+	p.Home = "" // of a file that says only what a case is about
+	file, err := planfile.Encode([]resource.Kind{job.Kind()}, planfile.Saved{Created: today(), MusterVersion: "0.1.0", Plan: p})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,3 +261,6 @@ func (c testCase) rewritten(got map[string]string) testCase {
 	}
 	return testCase{c.name, &txtar.Archive{Comment: c.archive.Comment, Files: files}}
 }
+
+// kinds are those that cases declare.
+func kinds() []resource.Kind { return []resource.Kind{job.Kind()} }

@@ -17,7 +17,9 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"muster/job"
 	"muster/plan"
+	"muster/resource"
 	"muster/spec"
 )
 
@@ -65,8 +67,8 @@ func TestEveryPlanFitsTheSchema(t *testing.T) {
 
 // TestEveryRowOfBothTablesHasACase: some case shows each status, and some case shows each reason.
 func TestEveryRowOfBothTablesHasACase(t *testing.T) {
-	statuses, reasons, refused := map[plan.Status]bool{}, map[plan.Reason]bool{}, 0
-	classic := map[plan.Status]bool{}
+	statuses, reasons, refused := map[resource.Status]bool{}, map[plan.Reason]bool{}, 0
+	classic := map[resource.Status]bool{}
 	for _, c := range cases(t) {
 		cfg, _ := c.load(t)
 		if cfg == nil {
@@ -81,12 +83,12 @@ func TestEveryRowOfBothTablesHasACase(t *testing.T) {
 			}
 		}
 	}
-	for _, s := range plan.Statuses() {
+	for _, s := range job.Statuses() {
 		if !statuses[s] {
 			t.Errorf("no case has a job whose status is %q", s)
 		}
 	}
-	for _, s := range []plan.Status{plan.Running, plan.Stale, plan.Ready} {
+	for _, s := range []resource.Status{job.Running, resource.StatusStale, resource.StatusReady} {
 		if !classic[s] {
 			t.Errorf("no case has a classic job whose status is %q", s)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"muster/job"
 	"muster/plan"
+	"muster/resource"
 	"muster/spec"
 )
 
@@ -26,11 +27,12 @@ type facts struct {
 	// Record holds the fields of the recorded job that are not as declared: {workers: 8, timeouts: {stale: 2m}}. Labels
 	// are given all or not at all. The record of a job that is not declared has the defaults and needs its workers.
 	Record     map[string]any
-	Stack      string          // that owns the job; default: that of the configuration
-	State      job.RecordState // default: open
+	Stack      string         // that owns the job; default: that of the configuration
+	State      resource.State // default: open
 	Generation string
 	ACL        []string
 	Last       *job.Run // the last completed run
+	Home       string   // of the stack; default: not recorded
 	Edited     bool     // somebody changed the record: its digest does not verify
 
 	Joined, Done int
@@ -39,6 +41,9 @@ type facts struct {
 	Strangers    []string // children of the job znode that are no workers
 	Version      int32    // of the job znode
 	Pzxid        int64
+
+	Lost     []string // parts that somebody deleted: record, gate, znode, generation, id, by, end, barrier
+	Hopeless string   // why not all of them can be put back
 
 	// A path with one of these has no record, unless Record stands beside it.
 	Classic bool
@@ -67,7 +72,7 @@ func readObserved(text string, c *spec.Config) (plan.State, error) {
 	if err := dec.Decode(&said); err != nil && !errors.Is(err, io.EOF) {
 		return plan.State{}, err
 	}
-	have := plan.State{Ensemble: "e0c3b1", Jobs: map[string]plan.Observed{}}
+	have := plan.State{Ensemble: "e0c3b1", Found: map[string]resource.Observed{}}
 	for _, at := range slices.Sorted(maps.Keys(said)) {
 		if said[at].Unlisted {
 			have.Unlisted = append(have.Unlisted, at)
@@ -77,37 +82,47 @@ func readObserved(text string, c *spec.Config) (plan.State, error) {
 		if err != nil {
 			return plan.State{}, fmt.Errorf("%s: %w", at, err)
 		}
-		have.Jobs[at] = o
+		have.Found[at] = o
 	}
 	return have, nil
 }
 
-func (f facts) observed(at string, c *spec.Config) (plan.Observed, error) {
-	o := plan.Observed{
-		Version: f.Version, Pzxid: cmp.Or(f.Pzxid, 8589934615), Joined: f.Joined, Done: f.Done, Workers: f.Names,
+func (f facts) observed(at string, c *spec.Config) (resource.Observed, error) {
+	o := resource.Observed{
+		Version: f.Version, Pzxid: cmp.Or(f.Pzxid, 8589934615), Counts: job.Counts(f.Joined, f.Done), Members: f.Names,
 		Strangers: f.Strangers, Classic: f.Classic, Companions: f.Companions, Foreign: f.Foreign != "",
 		Problem: cmp.Or(f.Foreign, f.Problem),
 	}
-	for len(o.Workers) < f.Live {
-		o.Workers = append(o.Workers, fmt.Sprintf("10.0.3.%d:7000", 11+len(o.Workers)))
+	for _, part := range f.Lost {
+		o.Lost = append(o.Lost, resource.Part(part))
 	}
-	o.Live = len(o.Workers) + len(o.Strangers)
-	if f.Record == nil && (o.Classic || o.Problem != "") {
+	o.Hopeless = f.Hopeless
+	for len(o.Members) < f.Live {
+		o.Members = append(o.Members, fmt.Sprintf("10.0.3.%d:7000", 11+len(o.Members)))
+	}
+	o.Live = len(o.Members) + len(o.Strangers)
+	if f.Record == nil && (o.Classic || o.Problem != "" || f.Hopeless != "" && slices.Contains(f.Lost, "record")) {
 		return o, nil
 	}
 	j, err := f.job(at, c)
 	if err != nil {
 		return o, fmt.Errorf("record: %w", err)
 	}
-	o.Record = &job.Record{
-		Job: j, Stack: cmp.Or(f.Stack, c.Stack), Generation: cmp.Or(f.Generation, "4f1c9a02"),
-		State: cmp.Or(f.State, job.Open), By: "ann@deploy-1", Applied: "2026-11-20T21:00:00Z", Op: "b7d20e51",
-		ACL: f.ACL, Last: f.Last,
+	o.Record = &resource.Record{
+		Stack: cmp.Or(f.Stack, c.Stack), Home: f.Home, Generation: cmp.Or(f.Generation, "4f1c9a02"),
+		State: cmp.Or(f.State, resource.StateOpen), By: "ann@deploy-1", Applied: "2026-11-20T21:00:00Z", Op: "b7d20e51",
+		ACL: f.ACL,
 	}
-	if o.Record.Digest = o.Record.Sum(); f.Edited {
+	if err := o.Record.Declare(j); err != nil {
+		return o, err
+	}
+	if f.Last != nil {
+		err = job.SetLastRun(o.Record, *f.Last)
+	}
+	if f.Edited {
 		o.Record.Digest = strings.Repeat("0", len(o.Record.Digest))
 	}
-	return o, nil
+	return o, err
 }
 
 // job is the recorded job.

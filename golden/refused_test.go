@@ -9,7 +9,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"muster/job"
-	"muster/plan"
+	"muster/resource"
 	"muster/spec"
 )
 
@@ -80,26 +80,26 @@ func oneJob() *spec.Config {
 // TestFactsThatAreLeftOut have their defaults: a path alone is a job as it was declared, and its record verifies.
 func TestFactsThatAreLeftOut(t *testing.T) {
 	cfg := oneJob()
-	observe := func(text string) plan.Observed {
+	observe := func(text string) resource.Observed {
 		have, err := readObserved(text, cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return have.Jobs["/jobs/a"]
+		return have.Found["/jobs/a"]
 	}
 	o := observe("/jobs/a:")
 	recorded := cfg.Jobs[0]
 	recorded.At = ""
-	if d := cmp.Diff(recorded, o.Record.Job); d != "" {
+	if d := cmp.Diff(recorded, job.Of(o.Record)); d != "" {
 		t.Errorf("the recorded job (-declared +recorded):\n%s", d)
 	}
-	if o.Status() != plan.Ready || o.Record.Stack != "etl" || o.Record.Edited() {
+	if o.Status() != resource.StatusReady || o.Record.Stack != "etl" || o.Record.Edited() {
 		t.Errorf("%+v is not a ready job of the stack etl", o)
 	}
 	if !observe("/jobs/a: {edited: true}").Record.Edited() {
 		t.Error("a record that was edited verifies")
 	}
-	if o := observe("/jobs/a: {joined: 4, live: 2, strangers: [notes]}"); len(o.Workers) != 2 || o.Live != 3 {
+	if o := observe("/jobs/a: {joined: 4, live: 2, strangers: [notes]}"); len(o.Members) != 2 || o.Live != 3 {
 		t.Errorf("two workers and a stranger are %+v", o)
 	}
 	observe("/jobs/a: {record: {labels: {env: prod}}}")

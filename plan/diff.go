@@ -3,109 +3,169 @@ package plan
 import (
 	"cmp"
 	"maps"
+	"path"
 	"slices"
 
-	"muster/job"
+	"muster/resource"
 )
 
 // Want is what is declared.
 type Want struct {
-	Stack    string    `json:"stack"`     // owner mark of these declarations
-	TakeOver []string  `json:"take_over"` // stacks whose jobs become ours where they are declared here
-	Jobs     []job.Job `json:"jobs"`      // no two with one path; in any order
+	Stack    string   // owner mark of these declarations
+	Home     string   // of the stack: a stack of another home is another stack
+	TakeOver []string // stacks whose things become ours where they are declared here
+	Declared []resource.Declaration
 }
 
-// Plan is every row of one comparison, changes first. Its JSON is the plan file's: see Encode.
+// Plan is every row of one comparison, changes first.
 type Plan struct {
-	ID       string // random; stamped by whoever shows or saves the plan
-	Stack    string
-	Ensemble string
-	Roots    []string
-	Unlisted []string // see State
-	Rows     []Row
-	Partial  bool // some jobs were left out on purpose (--only, --skip)
+	ID        string // random; stamped by whoever shows or saves the plan
+	Stack     string
+	Home      string
+	Ensemble  string
+	Roots     []string
+	Unlisted  []string // see State
+	Unindexed string   // see State
+	Rows      []Row
+	Partial   bool // some things were left out on purpose (--only, --skip)
 }
 
-// Row is one job in a plan. Old is what was observed (nil: missing) and also the precondition of the commit; New is
+// Row is one thing in a plan. Old is what was observed (nil: missing) and also the precondition of the commit; New is
 // what is declared (nil: not declared).
 type Row struct {
 	Path   string
-	Old    *Observed
-	New    *job.Job
+	Old    *resource.Observed
+	New    resource.Declaration
 	Reason Reason
 }
 
 // Action is what apply would do.
 func (r Row) Action() Action { return r.Reason.Action() }
 
-// Address names the row: that of the declaration, or the path of an undeclared job.
+// Address names the row: that of the declaration, or the path of what is not declared.
 func (r Row) Address() string {
-	if r.New != nil && r.New.Address != "" {
-		return r.New.Address
+	if r.New != nil && r.New.ID().Address != "" {
+		return r.New.ID().Address
 	}
 	return r.Path
 }
 
-// Changes lists the fields in which the declaration differs from what is recorded; nil unless both exist.
-func (r Row) Changes() []job.Change {
-	if r.Old == nil || r.Old.Record == nil || r.New == nil {
+// At is where the row is declared: "jobs.hcl:29"; empty if it is not.
+func (r Row) At() string {
+	if r.New == nil {
+		return ""
+	}
+	return r.New.ID().At
+}
+
+// Kind is that of the declaration, or else of the Record; its zero value where neither tells.
+func (r Row) Kind() resource.Kind {
+	switch {
+	case r.New != nil:
+		return r.New.Kind()
+	case r.recorded() != nil:
+		return r.recorded().Declaration.Kind()
+	}
+	return resource.Kind{}
+}
+
+// recorded is the Record; nil if there is none.
+func (r Row) recorded() *resource.Record {
+	if r.Old == nil {
 		return nil
 	}
-	return job.Changes(r.Old.Record.Job, *r.New)
+	return r.Old.Record
+}
+
+// Changes lists the fields in which the declaration differs from what is recorded; nil unless both exist. A repair changes
+// none of them.
+func (r Row) Changes() []resource.Change {
+	if r.recorded() == nil || r.New == nil || r.otherKind() || r.Reason == IsDamaged {
+		return nil
+	}
+	return resource.Changes(r.recorded().Declaration, r.New)
 }
 
 // Stale reports whether the commit of r deletes what may only be waiting for its containers to come back. Such a row is
-// committed only after the job has been seen unchanged for Grace.
+// committed only after it has been seen unchanged for Grace.
 func (r Row) Stale() bool {
-	a := r.Action()
-	return (a == Replace || a == Delete) && r.Old.Status() == Stale
+	a, class := r.Action(), r.Old.Class()
+	return (a == Replace || a == Delete) && (class == resource.Stale || class == resource.Damaged)
 }
 
-// Grace is how long a stale job must have been stale before it is deleted or replaced: the declaration's, else the
-// recorded one.
-func (r Row) Grace() job.Duration {
+// defaultGrace is that of a thing without a Record.
+const defaultGrace = resource.Duration(30e9)
+
+// Grace is how long nobody must have been live before a stale thing is deleted or replaced: as declared, else as
+// recorded.
+func (r Row) Grace() resource.Duration {
 	switch {
 	case r.New != nil:
-		return r.New.Timeouts.Stale
-	case r.Old != nil && r.Old.Record != nil:
-		return r.Old.Record.Job.Timeouts.Stale
+		return r.New.Policy().Grace
+	case r.recorded() != nil:
+		return r.recorded().Declaration.Policy().Grace
 	}
-	return job.DefaultStaleTimeout
+	return defaultGrace
 }
 
-// Diff compares. It is total: whatever is declared and observed has a row and a reason. The caller has checked
-// the declarations; of two with one path the one with the smaller address counts.
+// Diff compares. It is total: whatever is declared and observed has a row and a reason. The caller has checked the
+// declarations; of two with one path the one with the smaller address counts.
 func Diff(want Want, have State) Plan {
-	declared := map[string]*job.Job{}
-	for i := range want.Jobs {
-		j := &want.Jobs[i]
-		if prev, ok := declared[j.Path()]; !ok || j.Address < prev.Address {
-			declared[j.Path()] = j
+	declared := map[string]resource.Declaration{}
+	for _, d := range want.Declared {
+		id := d.ID()
+		if prev, ok := declared[id.Path()]; !ok || id.Address < prev.ID().Address {
+			declared[id.Path()] = d
 		}
 	}
-	p := Plan{Stack: want.Stack, Ensemble: have.Ensemble, Unlisted: have.Unlisted}
-	for path, j := range declared {
-		row := Row{Path: path, New: j}
-		if o, ok := have.Jobs[path]; ok {
+	p := Plan{
+		Stack: want.Stack, Home: want.Home, Ensemble: have.Ensemble, Unlisted: have.Unlisted, Unindexed: have.Unindexed,
+	}
+	for at, d := range declared {
+		row := Row{Path: at, New: d}
+		if o, ok := have.Found[at]; ok {
 			row.Old = &o
 		}
-		row.Reason = want.reason(row)
+		row.Reason = want.Reason(row)
 		p.Rows = append(p.Rows, row)
 	}
-	for path := range maps.Keys(have.Jobs) {
-		if declared[path] == nil {
-			o := have.Jobs[path]
-			row := Row{Path: path, Old: &o}
-			row.Reason = want.reason(row)
+	for at := range maps.Keys(have.Found) {
+		if declared[at] == nil {
+			o := have.Found[at]
+			row := Row{Path: at, Old: &o}
+			row.Reason = want.Reason(row)
 			p.Rows = append(p.Rows, row)
 		}
 	}
-	slices.SortFunc(p.Rows, compareRows)
+	slices.SortFunc(p.Rows, CompareRows)
 	return p
 }
 
-// compareRows: by action in the order of Actions, then address, then path.
-func compareRows(a, b Row) int {
+// Changes lists the rows that apply would commit.
+func (p Plan) Changes() []Row {
+	return slices.DeleteFunc(slices.Clone(p.Rows), func(r Row) bool { return !r.Action().Changes() })
+}
+
+// Own lists the rows of what is, or will be, the plan's stack's.
+func (p Plan) Own() []Row {
+	w := Want{Stack: p.Stack, Home: p.Home}
+	return slices.DeleteFunc(slices.Clone(p.Rows), func(r Row) bool {
+		return !w.Owns(r.recorded()) && (r.New == nil || !r.Action().Changes())
+	})
+}
+
+// OwnRoots lists the roots in which the plan's stack has something, or will have.
+func (p Plan) OwnRoots() []string {
+	var roots []string
+	for _, r := range p.Own() {
+		roots = append(roots, path.Dir(r.Path))
+	}
+	slices.Sort(roots)
+	return slices.Compact(roots)
+}
+
+// CompareRows is the order of a plan: by action in the order of Actions, then address, then path.
+func CompareRows(a, b Row) int {
 	return cmp.Or(
 		cmp.Compare(slices.Index(Actions(), a.Action()), slices.Index(Actions(), b.Action())),
 		cmp.Compare(a.Address(), b.Address()),
@@ -113,136 +173,41 @@ func compareRows(a, b Row) int {
 	)
 }
 
-// reason is the action table. Protection is asked last because it matters only to a row that would delete or replace.
-// Whatever the tables say, no row deletes a job znode that has children.
-func (w Want) reason(r Row) Reason {
-	table := w.declaredReason
-	if r.New == nil {
-		table = w.undeclaredReason
-	}
-	reason := table(r)
-	action := reason.Action()
-	deletes := action == Replace || action == Delete
-	switch {
-	case deletes && r.protected():
-		return IsProtected
-	case deletes && r.Old.Live > 0: // all have completed, so the children are nobody's workers
-		return StrangerChildren
-	case reason.aboutLive() && len(r.Old.Strangers) > 0 && len(r.Old.Strangers) >= r.Old.Live: // nobody is live after all
-		return StrangerChildren
-	}
-	return reason
-}
-
-// aboutLive reports whether a row is left alone because somebody is live.
-func (r Reason) aboutLive() bool {
-	return r == WorkersStopping || r == AlreadyRunning || r == ClassicLive || r == LiveDiffers || r == UndeclaredLive
-}
-
-// protected: the declaration decides, or the record where nothing is declared any more.
-func (r Row) protected() bool {
-	if r.New != nil {
-		return r.New.Lifecycle.Protect
-	}
-	return r.Old.Record != nil && r.Old.Record.Job.Lifecycle.Protect
-}
-
-func (w Want) declaredReason(r Row) Reason {
-	status := r.Old.Status()
-	switch status {
-	case Foreign:
-		return IsForeign
-	case Unreadable:
-		return IsUnreadable
-	case Missing:
-		return NoJob
-	}
-	if rec := r.Old.Record; rec != nil && rec.Stack != w.Stack && !slices.Contains(w.TakeOver, rec.Stack) {
-		return OtherStack
-	}
-	if status == Terminating {
-		if r.Old.Live > 0 {
-			return WorkersStopping
-		}
-		return TerminatedIdle
-	}
-	if status.live() && r.New.Lifecycle.OnRunning == job.Fail {
-		return AlreadyRunning
-	}
-	if r.Old.Classic {
-		if status.live() {
-			return ClassicLive
-		}
-		return ClassicLeftover
-	}
-	if status == Stale {
-		return StaleLeftover
-	}
-	return w.compare(r, status)
-}
-
-// compare decides a ready, live or completed job of ours by what differs.
-func (w Want) compare(r Row, status Status) Reason {
-	changes := r.Changes()
-	immutable := slices.ContainsFunc(changes, func(c job.Change) bool { return c.Immutable })
-	owner := r.Old.Record.Stack != w.Stack
-	retained := status == Completed && r.New.Lifecycle.OnComplete == job.Retain
-	switch {
-	case status == Completed && (immutable || !retained):
-		return CompletedDone
-	case immutable && status == Ready:
-		return ReadyDiffers
-	case immutable:
-		return LiveDiffers
-	case len(changes) > 0:
-		return MutableDiffers
-	case owner:
-		return OwnerDiffers
-	case r.Old.Record.Edited():
-		return RecordEdited
-	case retained:
-		return CompletedKept
-	}
-	return Equal
-}
-
-func (w Want) undeclaredReason(r Row) Reason {
-	status := r.Old.Status()
-	if status == Foreign || status == Unreadable || r.Old.Record == nil || r.Old.Record.Stack != w.Stack {
-		return NotOurs
-	}
-	switch {
-	case status.live():
-		return UndeclaredLive
-	case status == Terminating && r.Old.Live > 0:
-		return WorkersStopping
-	}
-	return Undeclared
-}
-
 // After is the state that committing every change of p would leave behind. Generations, versions and times are the
-// committer's, so they are empty here.
+// committer's, so they are empty here. What a repaired thing turns out to be is not known before: it is taken to be as it was
+// counted, without its damage.
 func (p Plan) After(s State) State {
-	after := State{Ensemble: s.Ensemble, Jobs: maps.Clone(s.Jobs), Unlisted: s.Unlisted}
-	if after.Jobs == nil {
-		after.Jobs = map[string]Observed{}
+	after := State{Ensemble: s.Ensemble, Found: maps.Clone(s.Found), Unlisted: s.Unlisted, Unindexed: s.Unindexed}
+	if after.Found == nil {
+		after.Found = map[string]resource.Observed{}
 	}
 	for _, r := range p.Rows {
 		switch r.Action() {
 		case Create, Replace:
-			rec := job.Record{Job: *r.New, Stack: p.Stack, State: job.Open}
-			rec.Digest = rec.Sum()
-			after.Jobs[r.Path] = Observed{Record: &rec}
+			rec := resource.Record{Stack: p.Stack, Home: p.Home, State: resource.StateOpen}
+			_ = rec.Declare(r.New) // plain data: it always encodes
+			after.Found[r.Path] = resource.Observed{Record: &rec}
 		case Update:
-			o := *r.Old
-			rec := *o.Record
-			rec.Job, rec.Stack = *r.New, p.Stack
-			rec.Digest = rec.Sum()
-			o.Record = &rec
-			after.Jobs[r.Path] = o
+			after.Found[r.Path] = p.updated(r)
 		case Delete:
-			delete(after.Jobs, r.Path)
+			delete(after.Found, r.Path)
 		}
 	}
 	return after
+}
+
+// updated is what an update of r leaves behind.
+func (p Plan) updated(r Row) resource.Observed {
+	o := *r.Old
+	rec := *o.Record
+	o.Record = &rec
+	if r.Reason == IsDamaged {
+		o.Lost = slices.DeleteFunc(slices.Clone(o.Lost), func(p resource.Part) bool {
+			return p == resource.PartRecord || p == resource.PartGate || p == resource.PartObject
+		})
+		return o
+	}
+	rec.Stack, rec.Home = p.Stack, p.Home
+	_ = rec.Declare(r.New) // as above
+	return o
 }

@@ -8,13 +8,14 @@ import (
 
 	"muster/job"
 	"muster/plan"
+	"muster/resource"
 )
 
 // TestActionTable has at least one case for each row of the action table, in its order; where two rows would match, the
 // case shows which one is tried first.
 func TestActionTable(t *testing.T) {
-	undeclared := func(o *plan.Observed) (*job.Job, *plan.Observed) { return nil, o }
-	with := func(o *plan.Observed, edits ...func(*job.Job)) (*job.Job, *plan.Observed) {
+	undeclared := func(o *resource.Observed) (*job.Job, *resource.Observed) { return nil, o }
+	with := func(o *resource.Observed, edits ...func(*job.Job)) (*job.Job, *resource.Observed) {
 		j := declared(edits...)
 		return &j, o
 	}
@@ -23,10 +24,10 @@ func TestActionTable(t *testing.T) {
 		reason plan.Reason
 		action plan.Action
 		new    *job.Job
-		old    *plan.Observed
+		old    *resource.Observed
 	}
-	mk := func(name string, reason plan.Reason, action plan.Action) func(*job.Job, *plan.Observed) c {
-		return func(j *job.Job, o *plan.Observed) c { return c{name, reason, action, j, o} }
+	mk := func(name string, reason plan.Reason, action plan.Action) func(*job.Job, *resource.Observed) c {
+		return func(j *job.Job, o *resource.Observed) c { return c{name, reason, action, j, o} }
 	}
 	four, retained := declared(), declared(onComplete(job.Retain))
 	live, forming, degraded := counts(4, 0, 4), counts(2, 0, 2), counts(4, 0, 3)
@@ -37,9 +38,9 @@ func TestActionTable(t *testing.T) {
 		mk("other_stack", plan.OtherStack, plan.Blocked)(with(recorded(four, owner("x")))),
 		mk("other_stack_before_terminating", plan.OtherStack, plan.Blocked)(with(recorded(four, owner("x"), live, terminating))),
 		mk("other_stack_before_protect", plan.OtherStack, plan.Blocked)(with(recorded(four, owner("x"), counts(4, 0, 0)), protect)),
-		mk("stopping", plan.WorkersStopping, plan.Blocked)(with(recorded(four, live, terminating))),
-		mk("stopping_before_on_running", plan.WorkersStopping, plan.Blocked)(with(recorded(four, live, terminating), failIfRunning)),
-		mk("stopping_undeclared", plan.WorkersStopping, plan.Blocked)(undeclared(recorded(four, live, terminating))),
+		mk("stopping", plan.MembersStopping, plan.Blocked)(with(recorded(four, live, terminating))),
+		mk("stopping_before_on_running", plan.MembersStopping, plan.Blocked)(with(recorded(four, live, terminating), failIfRunning)),
+		mk("stopping_undeclared", plan.MembersStopping, plan.Blocked)(undeclared(recorded(four, live, terminating))),
 		mk("protected_stale", plan.IsProtected, plan.Blocked)(with(recorded(four, counts(4, 0, 0)), protect)),
 		mk("protected_ready_immutable", plan.IsProtected, plan.Blocked)(with(recorded(four), workers(5), protect)),
 		mk("protected_completed", plan.IsProtected, plan.Blocked)(with(recorded(four, counts(4, 4, 0)), protect)),
@@ -48,9 +49,9 @@ func TestActionTable(t *testing.T) {
 		mk("protect_declared_off_wins_over_recorded", plan.StaleLeftover, plan.Replace)(with(recorded(declared(protect), counts(4, 0, 0)))),
 		mk("protected_undeclared", plan.IsProtected, plan.Blocked)(undeclared(recorded(declared(protect)))),
 		mk("protect_does_not_stop_update", plan.MutableDiffers, plan.Update)(with(recorded(four), protect)),
-		mk("protect_does_not_stop_create", plan.NoJob, plan.Create)(with(nil, protect)),
+		mk("protect_does_not_stop_create", plan.NotThere, plan.Create)(with(nil, protect)),
 		mk("protected_live_undeclared", plan.UndeclaredLive, plan.LeftRunning)(undeclared(recorded(declared(protect), live))),
-		mk("missing", plan.NoJob, plan.Create)(with(nil)),
+		mk("missing", plan.NotThere, plan.Create)(with(nil)),
 		mk("on_running_fail_running", plan.AlreadyRunning, plan.Blocked)(with(recorded(declared(failIfRunning), live), failIfRunning)),
 		mk("on_running_fail_forming", plan.AlreadyRunning, plan.Blocked)(with(recorded(declared(failIfRunning), forming), failIfRunning)),
 		mk("on_running_fail_degraded", plan.AlreadyRunning, plan.Blocked)(with(recorded(declared(failIfRunning), degraded), failIfRunning)),
@@ -108,14 +109,14 @@ func TestActionTable(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			want := plan.Want{Stack: stack, TakeOver: []string{"old"}}
 			if c.new != nil {
-				want.Jobs = append(want.Jobs, *c.new)
+				want.Declared = append(want.Declared, *c.new)
 			}
-			have := plan.State{Jobs: map[string]plan.Observed{}}
+			have := plan.State{Found: map[string]resource.Observed{}}
 			if c.old != nil {
-				have.Jobs[path] = *c.old
+				have.Found[path] = *c.old
 			}
 			p := plan.Diff(want, have)
-			wantRows := []plan.Row{{Path: path, Old: c.old, New: c.new, Reason: c.reason}}
+			wantRows := []plan.Row{{Path: path, Old: c.old, New: declaration(c.new), Reason: c.reason}}
 			if d := cmp.Diff(wantRows, p.Rows); d != "" {
 				t.Errorf("rows (-want +got):\n%s", d)
 			}
@@ -155,13 +156,13 @@ func TestEveryReasonHasWords(t *testing.T) {
 
 func TestRowsAreListedByActionThenAddress(t *testing.T) {
 	want := plan.Want{Stack: stack}
-	have := plan.State{Jobs: map[string]plan.Observed{}}
-	add := func(name string, o *plan.Observed, edits ...func(*job.Job)) {
+	have := plan.State{Found: map[string]resource.Observed{}}
+	add := func(name string, o *resource.Observed, edits ...func(*job.Job)) {
 		j := declared(edits...)
 		j.Name, j.Address = name, "job."+name
-		want.Jobs = append(want.Jobs, j)
+		want.Declared = append(want.Declared, j)
 		if o != nil {
-			have.Jobs[j.Path()] = *o
+			have.Found[j.Path()] = *o
 		}
 	}
 	add("f", recorded(declared(), counts(4, 0, 4)))
@@ -170,9 +171,9 @@ func TestRowsAreListedByActionThenAddress(t *testing.T) {
 	add("c", recorded(declared(), counts(4, 0, 0)))
 	add("b", nil)
 	add("a", nil)
-	have.Jobs["/jobs/z"] = *recorded(declared())
-	have.Jobs["/jobs/y"] = *recorded(declared(), counts(4, 0, 4))
-	have.Jobs["/jobs/x"] = *foreign()
+	have.Found["/jobs/z"] = *recorded(declared())
+	have.Found["/jobs/y"] = *recorded(declared(), counts(4, 0, 4))
+	have.Found["/jobs/x"] = *foreign()
 	var got []string
 	for _, r := range plan.Diff(want, have).Rows {
 		got = append(got, string(r.Action())+" "+r.Address())
@@ -193,7 +194,7 @@ func TestOnlyAStaleJobGetsGrace(t *testing.T) {
 		name  string
 		row   plan.Row
 		stale bool
-		grace job.Duration
+		grace resource.Duration
 	}{
 		{"stale_declared", plan.Row{Old: recorded(declared(), counts(4, 0, 0)), New: &j, Reason: plan.StaleLeftover}, true, 5},
 		{"stale_undeclared", plan.Row{Old: recorded(declared(quick), counts(4, 0, 0)), Reason: plan.Undeclared}, true, 5},
@@ -201,8 +202,8 @@ func TestOnlyAStaleJobGetsGrace(t *testing.T) {
 		{"stale_protected", plan.Row{Old: recorded(declared(), counts(4, 0, 0)), New: &j, Reason: plan.IsProtected}, false, 5},
 		{"ready", plan.Row{Old: recorded(declared()), New: &j, Reason: plan.ReadyDiffers}, false, 5},
 		{"terminated", plan.Row{Old: recorded(declared(), terminating), New: &j, Reason: plan.TerminatedIdle}, false, 5},
-		{"missing", plan.Row{New: &j, Reason: plan.NoJob}, false, 5},
-		{"unknown_grace", plan.Row{Old: classic(4, 0), Reason: plan.NotOurs}, false, job.DefaultStaleTimeout},
+		{"missing", plan.Row{New: &j, Reason: plan.NotThere}, false, 5},
+		{"unknown_grace", plan.Row{Old: classic(4, 0), Reason: plan.NotOurs}, false, job.Default().Timeouts.Stale},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := c.row.Stale(); got != c.stale {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"muster/job"
+	"muster/resource"
 	"muster/text"
 )
 
@@ -17,6 +17,7 @@ type Kind string
 const (
 	DriftMissing   Kind = "missing"   // declared, and there is no job znode
 	DriftStale     Kind = "stale"     // a run died and left its job behind
+	DriftDamaged   Kind = "damaged"   // a part of it was deleted by hand
 	DriftChanged   Kind = "changed"   // somebody other than muster edited the Record
 	DriftPending   Kind = "pending"   // the declaration or the stack differs, or workers were asked to stop
 	DriftOrphan    Kind = "orphan"    // ours, and no longer declared
@@ -28,12 +29,15 @@ const (
 // Kinds lists every kind in the order in which drift lists them.
 func Kinds() []Kind {
 	return []Kind{
-		DriftMissing, DriftStale, DriftChanged, DriftPending, DriftOrphan, DriftDegraded, DriftForeign, DriftUnmanaged,
+		DriftMissing, DriftStale, DriftDamaged, DriftChanged, DriftPending, DriftOrphan, DriftDegraded, DriftForeign,
+		DriftUnmanaged,
 	}
 }
 
 // FailingKinds are the kinds that make a check fail unless its caller says otherwise.
-func FailingKinds() []Kind { return []Kind{DriftMissing, DriftStale, DriftChanged, DriftOrphan} }
+func FailingKinds() []Kind {
+	return []Kind{DriftMissing, DriftStale, DriftDamaged, DriftChanged, DriftOrphan}
+}
 
 // Ignore is drift that is known and tolerated. Whether it has expired is for its reader to say.
 type Ignore struct {
@@ -48,38 +52,39 @@ type Ignore struct {
 type Finding struct {
 	Row     Row
 	Kind    Kind
-	Changes []job.Change // of changed and pending: the fields that differ and are not ignored
-	Ignore  *Ignore      // what hides this finding; nil among Findings
+	Changes []resource.Change // of changed and pending: the fields that differ and are not ignored
+	Ignore  *Ignore           // what hides this finding; nil among Findings
 }
 
 // Drift is what a comparison says about a configuration that should already be in force.
 type Drift struct {
 	Stack, Ensemble string
 	Roots           []string
-	Jobs            int       // declared
+	Declared        int
 	Findings        []Finding // by kind, then in the order of the plan's rows by address
 	Ignored         []Finding // the same, hidden by an Ignore
 
 	// What could not be seen, so that a clean result does not mean a clean ZooKeeper.
 	Unlisted   []string
+	Unindexed  string
 	Unreadable []Row
 }
 
 // Drift tells what differs in p from the declarations, sorted out by who must do something about it. Completed work is
 // never drift, and a missing job that removes itself when it has completed cannot be told from one that did.
 func (p Plan) Drift(ignores []Ignore) Drift {
-	d := Drift{Stack: p.Stack, Ensemble: p.Ensemble, Roots: p.Roots, Unlisted: p.Unlisted}
+	d := Drift{Stack: p.Stack, Ensemble: p.Ensemble, Roots: p.Roots, Unlisted: p.Unlisted, Unindexed: p.Unindexed}
 	for _, r := range p.Rows {
 		if r.New != nil {
-			d.Jobs++
+			d.Declared++
 		}
-		if r.Old.Status() == Unreadable {
+		if r.Old.Class() == resource.Unreadable {
 			if hidden(r, ignores) == nil {
 				d.Unreadable = append(d.Unreadable, r)
 			}
 			continue
 		}
-		for _, f := range r.drift(p.Stack) {
+		for _, f := range r.drift(Want{Stack: p.Stack, Home: p.Home}) {
 			if f = f.without(ignores, p.Stack); f.Ignore != nil {
 				d.Ignored = append(d.Ignored, f)
 			} else {
@@ -113,49 +118,56 @@ func (d Drift) Of(kinds ...Kind) []Finding {
 }
 
 // Blind reports that something could not be seen.
-func (d Drift) Blind() bool { return len(d.Unlisted) > 0 || len(d.Unreadable) > 0 }
+func (d Drift) Blind() bool { return len(d.Unlisted) > 0 || d.Unindexed != "" || len(d.Unreadable) > 0 }
 
-// drift is what happened to the job's run, if anything, and what happened to its Record.
-func (r Row) drift(stack string) []Finding {
+// drift is what happened to what works for it, if anything, and what happened to its Record.
+func (r Row) drift(w Want) []Finding {
 	if r.New == nil {
-		return []Finding{{Row: r, Kind: r.undeclaredDrift(stack)}}
+		return []Finding{{Row: r, Kind: r.undeclaredDrift(w)}}
+	}
+	if r.Reason == OtherKind {
+		return []Finding{{Row: r, Kind: DriftForeign}}
 	}
 	var fs []Finding
-	switch r.Old.Status() {
-	case Missing:
-		if r.New.Lifecycle.OnComplete == job.Remove {
+	switch r.Old.Class() {
+	case resource.Missing:
+		if r.New.Policy().RemovesSelf {
 			return nil
 		}
 		return []Finding{{Row: r, Kind: DriftMissing}}
-	case Foreign:
+	case resource.Foreign:
 		return []Finding{{Row: r, Kind: DriftForeign}}
-	case Stale:
+	case resource.Damaged:
+		fs = append(fs, Finding{Row: r, Kind: DriftDamaged})
+	case resource.Stale:
 		fs = append(fs, Finding{Row: r, Kind: DriftStale})
-	case Degraded:
+	case resource.Degraded:
 		fs = append(fs, Finding{Row: r, Kind: DriftDegraded})
 	}
-	rec := r.Old.Record
+	rec := r.recorded()
 	changes := r.Changes()
 	switch {
+	case rec == nil && len(fs) > 0:
 	case rec == nil: // classic
-		if len(fs) == 0 {
-			fs = append(fs, Finding{Row: r, Kind: DriftForeign})
-		}
+		fs = append(fs, Finding{Row: r, Kind: DriftForeign})
 	case rec.Edited():
 		fs = append(fs, Finding{Row: r, Kind: DriftChanged, Changes: changes})
-	case r.Reason == OtherStack:
+	case r.Reason == OtherStack, r.Reason == OtherHome:
 		fs = []Finding{{Row: r, Kind: DriftForeign}} // what its owner's run does is no drift of ours
-	case len(changes) > 0, rec.Stack != stack, rec.State == job.Terminating:
+	case len(changes) > 0, !w.Owns(rec), rec.State == resource.StateTerminating:
 		fs = append(fs, Finding{Row: r, Kind: DriftPending, Changes: changes})
 	}
 	return fs
 }
 
-func (r Row) undeclaredDrift(stack string) Kind {
-	if rec := r.Old.Record; rec != nil && rec.Stack == stack && !r.Old.Foreign {
-		return DriftOrphan
+func (r Row) undeclaredDrift(w Want) Kind {
+	switch {
+	case r.Old.Foreign || !w.Owns(r.recorded()):
+		return DriftUnmanaged
+	case r.Old.Class() == resource.Damaged:
+		return DriftDamaged
 	}
-	return DriftUnmanaged
+	return DriftOrphan
 }
 
 // without takes the ignored fields out of f, or marks f as ignored.
@@ -164,7 +176,7 @@ func (f Finding) without(ignores []Ignore, stack string) Finding {
 		return f
 	}
 	var last *Ignore
-	var left []job.Change
+	var left []resource.Change
 	for _, c := range f.Changes {
 		if ig := hides(f.Row, ignores, c.Name); ig != nil {
 			last = ig
@@ -174,7 +186,7 @@ func (f Finding) without(ignores []Ignore, stack string) Finding {
 	}
 	// A job that is also to be taken over, or was terminated, is pending whatever its fields are.
 	rec := f.Row.Old.Record
-	pending := f.Kind == DriftPending && (rec.Stack != stack || rec.State == job.Terminating)
+	pending := f.Kind == DriftPending && (rec.Stack != stack || rec.State == resource.StateTerminating)
 	if len(left) == 0 && !pending {
 		f.Ignore = last
 		return f
@@ -210,9 +222,11 @@ func (f Finding) Because() string {
 	r := f.Row
 	switch f.Kind {
 	case DriftMissing:
-		return "no job znode"
+		return "no " + r.Kind().Name + " znode"
 	case DriftStale:
-		return "workers have joined and none is live: " + r.health()
+		return r.Kind().Member + "s have joined and none is live: " + r.health()
+	case DriftDamaged:
+		return "deleted by hand: " + r.lost()
 	case DriftDegraded:
 		return r.health()
 	case DriftChanged:
@@ -227,6 +241,10 @@ func (f Finding) Because() string {
 			return "a znode is there that is not a job" + r.problem()
 		case r.Old.Classic:
 			return "made by classic workers, " + string(r.Old.Status())
+		case r.Reason == OtherKind:
+			return "a " + r.recordedKind() + " has this name"
+		case r.Reason == OtherHome:
+			return "owned by stack " + r.owner() + " of home " + r.home()
 		}
 		return "owned by stack " + r.owner()
 	}
@@ -236,8 +254,8 @@ func (f Finding) Because() string {
 func (f Finding) pending() string {
 	rec := f.Row.Old.Record
 	switch {
-	case rec.State == job.Terminating:
-		return "its workers were asked to stop; nobody can join before the next apply" + differs(f.Changes)
+	case rec.State == resource.StateTerminating:
+		return "its " + f.Row.Kind().Member + "s were asked to stop; nobody can join before the next apply" + differs(f.Changes)
 	case len(f.Changes) == 0:
 		return "owned by stack " + rec.Stack + " until the next apply"
 	}
@@ -245,7 +263,7 @@ func (f Finding) pending() string {
 }
 
 // differs: an edited record may still say what is declared.
-func differs(changes []job.Change) string {
+func differs(changes []resource.Change) string {
 	switch len(changes) {
 	case 0:
 		return ""
@@ -255,20 +273,19 @@ func differs(changes []job.Change) string {
 	return fmt.Sprintf("; %d fields differ from the declaration", len(changes))
 }
 
-// health counts the workers of a run.
+// health counts who works for it.
 func (r Row) health() string {
-	o := r.Old
-	if o.Record == nil {
-		return fmt.Sprintf("%d joined, %d live", o.Joined, o.Live)
+	if r.recorded() == nil {
+		return fmt.Sprintf("%d joined, %d live", r.Old.Count(resource.CountJoined), r.Old.Live)
 	}
-	return fmt.Sprintf("%d of %d joined, %d live, %d completed, %d left", o.Joined, o.Record.Job.Workers, o.Live, o.Done, o.Left())
+	return r.recorded().Declaration.Health(r.Old)
 }
 
 // Proceed is what a user can type next; empty where nothing needs to be done.
 func (f Finding) Proceed() string {
 	r := f.Row
 	switch f.Kind {
-	case DriftMissing, DriftStale, DriftPending:
+	case DriftMissing, DriftStale, DriftDamaged, DriftPending:
 		if next := r.Proceed(); next != "" {
 			return next
 		}
@@ -285,7 +302,7 @@ func (f Finding) Proceed() string {
 		}
 		return "muster apply deletes it; or declare it again"
 	case DriftDegraded:
-		return "muster status " + r.Name() + " names the missing workers"
+		return "muster status " + r.Name() + " names the missing " + r.Kind().Member + "s"
 	case DriftForeign:
 		if next := r.Proceed(); next != "" {
 			return next

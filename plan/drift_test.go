@@ -8,21 +8,22 @@ import (
 
 	"muster/job"
 	"muster/plan"
+	"muster/resource"
 )
 
 // edited is what somebody with zkCli.sh does to a Record: the digest stays behind.
-func edited(edit func(*job.Record)) func(*plan.Observed) {
-	return func(o *plan.Observed) { edit(o.Record) }
+func edited(edit func(*resource.Record)) func(*resource.Observed) {
+	return func(o *resource.Observed) { edit(o.Record) }
 }
 
 // at is a diff of one path: what is declared there, if anything, and what is observed there.
-func at(want *job.Job, have *plan.Observed) plan.Plan {
-	w, s := plan.Want{Stack: stack, TakeOver: []string{"old"}}, plan.State{Jobs: map[string]plan.Observed{}}
+func at(want *job.Job, have *resource.Observed) plan.Plan {
+	w, s := plan.Want{Stack: stack, TakeOver: []string{"old"}}, plan.State{Found: map[string]resource.Observed{}}
 	if want != nil {
-		w.Jobs = []job.Job{*want}
+		w.Declared = declarations(*want)
 	}
 	if have != nil {
-		s.Jobs[path] = *have
+		s.Found[path] = *have
 	}
 	return plan.Diff(w, s)
 }
@@ -39,11 +40,11 @@ func lines(fs []plan.Finding) []string {
 }
 
 func TestDriftKinds(t *testing.T) {
-	moreWorkers := edited(func(r *job.Record) { r.Job.Workers = 40 })
+	moreWorkers := edited(editJob(workers(40)))
 	for _, c := range []struct {
 		name string
 		want *job.Job
-		have *plan.Observed
+		have *resource.Observed
 		find []string
 	}{
 		{"missing", ptr(declared()), nil, []string{"missing: no job znode"}},
@@ -65,9 +66,9 @@ func TestDriftKinds(t *testing.T) {
 		{"changed_to_what_is_declared", ptr(declared(workers(40))), recorded(declared(), moreWorkers),
 			[]string{"changed: somebody other than muster changed its record"}},
 		{"changed_owner", ptr(declared()), recorded(declared(), owner("thief")), []string{"changed: somebody other than muster changed its record"}},
-		{"changed_acl", ptr(declared()), recorded(declared(), edited(func(r *job.Record) { r.ACL = []string{"world:anyone:r"} })),
+		{"changed_acl", ptr(declared()), recorded(declared(), edited(func(r *resource.Record) { r.ACL = []string{"world:anyone:r"} })),
 			[]string{"changed: somebody other than muster changed its record"}},
-		{"degraded_and_changed", ptr(declared()), recorded(declared(), counts(4, 0, 3), edited(func(r *job.Record) { r.Job.Lifecycle.Protect = true })), []string{
+		{"degraded_and_changed", ptr(declared()), recorded(declared(), counts(4, 0, 3), edited(editJob(func(j *job.Job) { j.Lifecycle.Protect = true }))), []string{
 			"changed: somebody other than muster changed its record; 1 field differs from the declaration",
 			"degraded: 4 of 4 joined, 3 live, 0 completed, 1 left"}},
 		{"pending", ptr(declared(label("a", "b"), protect)), recorded(declared()),
@@ -104,18 +105,18 @@ func TestDriftKinds(t *testing.T) {
 }
 
 // recordedBy is what another stack applied.
-func recordedBy(stack string, j job.Job, edits ...func(*plan.Observed)) *plan.Observed {
+func recordedBy(stack string, j job.Job, edits ...func(*resource.Observed)) *resource.Observed {
 	o := recorded(j, append(edits, owner(stack))...)
-	o.Record.Digest = o.Record.Sum()
+	o.Record.Sign()
 	return o
 }
 
 func TestDriftSaysWhatItCouldNotSee(t *testing.T) {
-	want := plan.Want{Stack: stack, Jobs: []job.Job{declared()}}
-	have := plan.State{Unlisted: []string{"/jobs"}, Jobs: map[string]plan.Observed{path: *unreadable(), "/jobs/b": *unreadable()}}
+	want := plan.Want{Stack: stack, Declared: declarations(declared())}
+	have := plan.State{Unlisted: []string{"/jobs"}, Found: map[string]resource.Observed{path: *unreadable(), "/jobs/b": *unreadable()}}
 	p := plan.Diff(want, have)
 	d := p.Drift(nil)
-	if len(d.Findings) > 0 || !d.Blind() || len(d.Unreadable) != 2 || len(d.Unlisted) != 1 || d.Jobs != 1 {
+	if len(d.Findings) > 0 || !d.Blind() || len(d.Unreadable) != 2 || len(d.Unlisted) != 1 || d.Declared != 1 {
 		t.Errorf("got %+v", d)
 	}
 	d = p.Drift([]plan.Ignore{{Address: "job.a"}, {Address: "/jobs/b"}})
@@ -126,7 +127,7 @@ func TestDriftSaysWhatItCouldNotSee(t *testing.T) {
 
 func TestIgnores(t *testing.T) {
 	two := at(ptr(declared(label("team", "data"), workers(8))), recorded(declared()))
-	edited := at(ptr(declared()), recorded(declared(), edited(func(r *job.Record) { r.Job.Labels = map[string]string{"x": "y"} })))
+	edited := at(ptr(declared()), recorded(declared(), edited(editJob(func(j *job.Job) { j.Labels = map[string]string{"x": "y"} }))))
 	for _, c := range []struct {
 		name          string
 		p             plan.Plan
@@ -179,9 +180,9 @@ func names(fs []plan.Finding) string {
 
 func TestDriftIsInOrderOfKindsThenAddresses(t *testing.T) {
 	want := plan.Want{Stack: stack}
-	have := plan.State{Jobs: map[string]plan.Observed{"/jobs/z": *foreign(), "/jobs/y": *recorded(declared(func(j *job.Job) { j.Name = "y" }))}}
+	have := plan.State{Found: map[string]resource.Observed{"/jobs/z": *foreign(), "/jobs/y": *recorded(declared(func(j *job.Job) { j.Name = "y" }))}}
 	for _, n := range []string{"c", "b"} {
-		want.Jobs = append(want.Jobs, declared(func(j *job.Job) { j.Name, j.Address = n, "job."+n }))
+		want.Declared = append(want.Declared, declared(func(j *job.Job) { j.Name, j.Address = n, "job."+n }))
 	}
 	d := plan.Diff(want, have).Drift(nil)
 	var got []string

@@ -12,4 +12,6 @@ var (
 	// ErrAlreadyDone means ZooKeeper already is as the row wants it and nothing was written: the job to delete is gone, or
 	// the job to create exists, is ours, ready and equal. Count it as done.
 	ErrAlreadyDone = errors.New("already done")
+	// ErrApplied means that this saved plan was applied before, wholly or in part. It is spent: make a new plan.
+	ErrApplied = errors.New("this plan was already applied")
 )

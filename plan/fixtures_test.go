@@ -2,7 +2,7 @@ package plan_test
 
 import (
 	"muster/job"
-	"muster/plan"
+	"muster/resource"
 )
 
 const (
@@ -22,31 +22,31 @@ func declared(edits ...func(*job.Job)) job.Job {
 }
 
 // recorded is an observation of job "a" as stack applied it.
-func recorded(j job.Job, edits ...func(*plan.Observed)) *plan.Observed {
+func recorded(j job.Job, edits ...func(*resource.Observed)) *resource.Observed {
 	j.At = ""
-	rec := job.Record{Job: j, Stack: stack, Generation: "g1", State: job.Open, Op: "op1"}
-	rec.Digest = rec.Sum()
-	o := &plan.Observed{Record: &rec}
+	rec := resource.Record{Stack: stack, Generation: "g1", State: resource.StateOpen, Op: "op1"}
+	declare(&rec, j)
+	o := &resource.Observed{Record: &rec}
 	for _, edit := range edits {
 		edit(o)
 	}
 	return o
 }
 
-func counts(joined, done, live int) func(*plan.Observed) {
-	return func(o *plan.Observed) { o.Joined, o.Done, o.Live = joined, done, live }
+func counts(joined, done, live int) func(*resource.Observed) {
+	return func(o *resource.Observed) { o.Counts, o.Live = job.Counts(joined, done), live }
 }
 
-func owner(stack string) func(*plan.Observed) {
-	return func(o *plan.Observed) { o.Record.Stack = stack }
+func owner(stack string) func(*resource.Observed) {
+	return func(o *resource.Observed) { o.Record.Stack = stack }
 }
 
-func otherACL(o *plan.Observed) { o.Record.ACL = []string{"world:anyone:r"} }
+func otherACL(o *resource.Observed) { o.Record.ACL = []string{"world:anyone:r"} }
 
-func terminating(o *plan.Observed) { o.Record.State = job.Terminating }
+func terminating(o *resource.Observed) { o.Record.State = resource.StateTerminating }
 
-func strangers(names ...string) func(*plan.Observed) {
-	return func(o *plan.Observed) { o.Strangers, o.Live = names, o.Live+len(names) }
+func strangers(names ...string) func(*resource.Observed) {
+	return func(o *resource.Observed) { o.Strangers, o.Live = names, o.Live+len(names) }
 }
 
 func workers(n int) func(*job.Job) { return func(j *job.Job) { j.Workers = n } }
@@ -63,12 +63,46 @@ func failIfRunning(j *job.Job) { j.Lifecycle.OnRunning = job.Fail }
 
 func protect(j *job.Job) { j.Lifecycle.Protect = true }
 
-func classic(joined, live int) *plan.Observed {
-	return &plan.Observed{Classic: true, Joined: joined, Live: live}
+func classic(joined, live int) *resource.Observed {
+	return &resource.Observed{Classic: true, Counts: job.Counts(joined, 0), Live: live}
 }
 
-func foreign() *plan.Observed {
-	return &plan.Observed{Foreign: true, Problem: "12 bytes that are no roll"}
+func foreign() *resource.Observed {
+	return &resource.Observed{Foreign: true, Problem: "12 bytes that are no roll"}
 }
 
-func unreadable() *plan.Observed { return &plan.Observed{Problem: "no permission to read it"} }
+func unreadable() *resource.Observed { return &resource.Observed{Problem: "no permission to read it"} }
+
+// declare puts j into rec as apply does.
+func declare(rec *resource.Record, j job.Job) {
+	if err := rec.Declare(j); err != nil {
+		panic(err) // plain data
+	}
+}
+
+// declarations are jobs as a plan wants them.
+func declarations(jobs ...job.Job) []resource.Declaration {
+	var ds []resource.Declaration
+	for _, j := range jobs {
+		ds = append(ds, j)
+	}
+	return ds
+}
+
+// declaration is j as a row has it; nil is nothing declared.
+func declaration(j *job.Job) resource.Declaration {
+	if j == nil {
+		return nil
+	}
+	return *j
+}
+
+// editJob changes what a record declares, and leaves the digest behind.
+func editJob(edit func(*job.Job)) func(*resource.Record) {
+	return func(r *resource.Record) {
+		digest, j := r.Digest, job.Of(r)
+		edit(&j)
+		declare(r, j)
+		r.Digest = digest
+	}
+}

@@ -50,10 +50,16 @@ type Reason string
 const (
 	IsForeign        Reason = "foreign"
 	IsUnreadable     Reason = "unreadable"
+	OtherKind        Reason = "other_kind"
 	OtherStack       Reason = "other_stack"
-	WorkersStopping  Reason = "workers_stopping"
+	OtherHome        Reason = "other_home"
+	IsDamaged        Reason = "damaged"
+	IsHopeless       Reason = "damaged_beyond_repair"
+	DamagedLive      Reason = "damaged_live"
+	DamagedLeftover  Reason = "damaged_leftover"
+	MembersStopping  Reason = "workers_stopping"
 	IsProtected      Reason = "protected"
-	NoJob            Reason = "missing"
+	NotThere         Reason = "missing"
 	AlreadyRunning   Reason = "already_running"
 	ClassicLive      Reason = "classic_live"
 	ClassicLeftover  Reason = "classic_leftover"
@@ -76,9 +82,10 @@ const (
 // Reasons lists every reason in the order in which they are tried.
 func Reasons() []Reason {
 	return []Reason{
-		IsForeign, IsUnreadable, OtherStack, WorkersStopping, IsProtected, NoJob, AlreadyRunning, ClassicLive,
-		ClassicLeftover, Equal, MutableDiffers, OwnerDiffers, RecordEdited, ReadyDiffers, LiveDiffers, StaleLeftover,
-		TerminatedIdle, CompletedKept, CompletedDone, Undeclared, UndeclaredLive, NotOurs, StrangerChildren,
+		IsForeign, IsUnreadable, OtherKind, OtherStack, OtherHome, IsDamaged, IsHopeless, DamagedLive, DamagedLeftover,
+		MembersStopping, IsProtected, NotThere, AlreadyRunning, ClassicLive, ClassicLeftover, Equal, MutableDiffers,
+		OwnerDiffers, RecordEdited, ReadyDiffers, LiveDiffers, StaleLeftover, TerminatedIdle, CompletedKept, CompletedDone,
+		Undeclared, UndeclaredLive, NotOurs, StrangerChildren,
 	}
 }
 
@@ -93,22 +100,36 @@ type columns struct {
 func (r Reason) columns() columns {
 	switch r {
 	case IsForeign:
-		return columns{Blocked, "", "a znode is there that is not a job{problem}",
+		return columns{Blocked, "", "a znode is there that is not a {kind}{problem}",
 			"choose another name or root, or remove the znode yourself; muster explain {address} shows it"}
 	case IsUnreadable:
 		return columns{Blocked, "", "it cannot be read{problem}", "muster explain {address} lists what is there"}
+	case OtherKind:
+		return columns{Blocked, "", "a {recorded kind} has this name", "choose another name or root"}
 	case OtherStack:
 		return columns{Blocked, "", "owned by stack {owner}",
 			"choose another name or root, or name {owner} in take_over"}
-	case WorkersStopping:
+	case OtherHome:
+		return columns{Blocked, "", "owned by stack {owner} of home {home}",
+			"write home = \"{home}\" in the muster block again, or choose another name or root"}
+	case IsDamaged:
+		return columns{Update, "in place: put back what was deleted", "deleted by hand: {lost}", ""}
+	case IsHopeless:
+		return columns{Blocked, "", "deleted by hand: {lost}; {hopeless}", "muster explain {address} lists what is there"}
+	case DamagedLive:
+		return columns{Blocked, "", "deleted by hand: {lost}; {hopeless}, and {live}",
+			"apply again after the run, or muster terminate {name} && muster apply"}
+	case DamagedLeftover:
+		return columns{Replace, "delete of what is left, then create", "deleted by hand: {lost}; {hopeless}, and none is live{sure}", ""}
+	case MembersStopping:
 		return columns{Blocked, "", "asked to stop, and {live}", "apply again when they have left; muster status {name} shows them"}
 	case IsProtected:
 		return columns{Blocked, "", "protected", "{unprotect}"}
 	case StrangerChildren:
-		return columns{Blocked, "", "the job znode has a child that is no worker",
+		return columns{Blocked, "", "the {kind} znode has a child that is no {member}",
 			"find out whose it is, remove it yourself, apply again"}
-	case NoJob:
-		return columns{Create, "", "no job znode", ""}
+	case NotThere:
+		return columns{Create, "", "no {kind} znode", ""}
 	case AlreadyRunning:
 		return columns{Blocked, "", "already running, {live}",
 			`on_running = "fail": apply again after the run{or terminate}`}
@@ -129,9 +150,9 @@ func (r Reason) columns() columns {
 	case LiveDiffers:
 		return columns{Blocked, "", "{live}", "muster terminate {name} && muster apply, or apply again after the run"}
 	case StaleLeftover:
-		return columns{Replace, "stale delete, then create", "workers have joined and none is live{sure}", ""}
+		return columns{Replace, "stale delete, then create", "{member}s have joined and none is live{sure}", ""}
 	case TerminatedIdle:
-		return columns{Replace, "delete, then create", "terminated, and no worker is live", ""}
+		return columns{Replace, "delete, then create", "terminated, and no {member} is live", ""}
 	case CompletedKept:
 		return columns{None, "", "completed and retained", ""}
 	case CompletedDone:

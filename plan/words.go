@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"muster/resource"
 	"muster/text"
 )
 
@@ -42,30 +43,67 @@ func (r Row) fill(sentence string) string {
 		"{address}", text.ShellWord(r.Address()), "{name}", r.Name(), "{owner}", r.owner(),
 		"{status}", string(r.Old.Status()), "{live}", r.liveText(), "{or terminate}", r.orTerminate(),
 		"{problem}", r.problem(), "{sure}", r.sure(), "{unprotect}", r.unprotect(), "{unmanaged}", r.unmanaged(),
+		"{kind}", r.Kind().Name, "{member}", r.Kind().Member, "{recorded kind}", r.recordedKind(),
+		"{home}", r.home(), "{lost}", r.lost(), "{hopeless}", r.hopeless(),
 	).Replace(sentence)
 }
 
 func (r Row) owner() string {
-	if r.Old == nil || r.Old.Record == nil {
+	if r.recorded() == nil {
 		return ""
 	}
-	return r.Old.Record.Stack
+	return r.recorded().Stack
 }
 
-// liveText counts who is live. A run that has begun may have nobody live just now: all who joined have completed.
-func (r Row) liveText() string {
-	o := r.Old
-	if o == nil {
+func (r Row) home() string {
+	if r.recorded() == nil {
 		return ""
 	}
-	switch n := o.Live - len(o.Strangers); {
-	case n == 1:
-		return "1 worker is live"
-	case n == 0 && o.Record != nil:
-		return fmt.Sprintf("the run has begun (%d of %d joined and completed)", o.Joined, o.Record.Job.Workers)
-	default:
-		return fmt.Sprintf("%d workers are live", n)
+	return r.recorded().Home
+}
+
+func (r Row) recordedKind() string {
+	if r.recorded() == nil {
+		return ""
 	}
+	return r.recorded().Declaration.Kind().Name
+}
+
+// liveText says who is live. Nobody knows how many a classic thing needs.
+func (r Row) liveText() string {
+	switch {
+	case r.Old == nil:
+		return ""
+	case r.recorded() != nil:
+		return r.recorded().Declaration.Live(r.Old)
+	}
+	n := r.Old.Live - len(r.Old.Strangers)
+	if n == 1 {
+		return "1 worker is live"
+	}
+	return fmt.Sprintf("%d workers are live", n)
+}
+
+// lost names the parts that somebody deleted.
+func (r Row) lost() string {
+	if r.Old == nil {
+		return ""
+	}
+	names := make([]string, len(r.Old.Lost))
+	for i, p := range r.Old.Lost {
+		names[i] = string(p)
+		if p == resource.PartObject {
+			names[i] = r.Kind().Name + " znode"
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+func (r Row) hopeless() string {
+	if r.Old == nil {
+		return ""
+	}
+	return r.Old.Hopeless
 }
 
 func (r Row) problem() string {
@@ -102,12 +140,14 @@ func (r Row) unmanaged() string {
 	switch o := r.Old; {
 	case o == nil:
 		return ""
-	case o.Status() == Foreign:
+	case o.Class() == resource.Foreign:
 		return "not a job" + r.problem()
-	case o.Status() == Unreadable:
+	case o.Class() == resource.Unreadable:
 		return "it cannot be read" + r.problem()
 	case o.Classic:
 		return "made by classic workers, " + string(o.Status())
+	case r.recorded() == nil:
+		return "deleted by hand: " + r.lost() + "; " + o.Hopeless
 	default:
 		return "owned by stack " + r.owner() + ", " + string(o.Status())
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"muster/plan"
+	"muster/resource"
 	"muster/text"
 )
 
@@ -87,6 +88,9 @@ func driftItems(p plan.Plan, d plan.Drift, failOn []plan.Kind) []item {
 		case f.Kind != plan.DriftUnmanaged:
 			it.symbol, it.level = "?", note
 		}
+		if f.Kind == plan.DriftDamaged {
+			it.verdict = failed
+		}
 		add(it)
 	}
 	for _, f := range d.Ignored {
@@ -97,13 +101,13 @@ func driftItems(p plan.Plan, d plan.Drift, failOn []plan.Kind) []item {
 		add(it)
 	}
 	for _, r := range d.Unreadable {
-		it := item{row: r, word: wordUnreadable, title: wordUnreadable, symbol: "!", level: warning, verdict: skipped}
+		it := item{row: r, word: wordUnreadable, title: wordUnreadable, symbol: "!", level: warning, verdict: failed}
 		it.because, it.next = r.Because(), cmp.Or(r.Proceed(), "muster explain "+r.Path)
 		it.fields = []field{{"because", it.because}, {"to proceed", it.next}}
 		add(it)
 	}
 	for _, r := range p.Rows {
-		if r.New != nil && !told[r.Path] && r.Old.Status() != plan.Unreadable { // an ignored one is not clean either
+		if r.New != nil && !told[r.Path] && r.Old.Class() != resource.Unreadable { // an ignored one is not clean either
 			items = append(items, item{row: r, word: wordClean, title: wordClean, fields: []field{{"status", health(r.Old)}}})
 		}
 	}

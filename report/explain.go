@@ -6,7 +6,9 @@ import (
 	"io"
 	"strings"
 
+	"muster/job"
 	"muster/plan"
+	"muster/resource"
 )
 
 // Part is a znode of a job that cannot be read as a whole.
@@ -57,7 +59,7 @@ func Explain(w io.Writer, r plan.Row, stack string, e Explanation, o Options) er
 		}
 		fs = append(fs, field{f.Name, value})
 	}
-	p.section("declared at "+r.New.At, fs)
+	p.section("declared at "+r.At(), fs)
 	p.section("differs", changes(r, stack))
 	return p.flush()
 }
@@ -74,7 +76,7 @@ func (p *page) section(heading string, fs []field) {
 }
 
 // observed lists every fact.
-func observed(o *plan.Observed) []field {
+func observed(o *resource.Observed) []field {
 	if o == nil {
 		return []field{{"job znode", "none"}}
 	}
@@ -89,8 +91,8 @@ func observed(o *plan.Observed) []field {
 		if rec.By != "" {
 			fs = append(fs, field{"applied", "by " + rec.By + " at " + rec.Applied})
 		}
-		if rec.Job.Address != "" {
-			fs = append(fs, field{"declared as", rec.Job.Address})
+		if address := rec.Declaration.ID().Address; address != "" {
+			fs = append(fs, field{"declared as", address})
 		}
 		if rec.Edited() {
 			fs = append(fs, field{"digest", "does not verify: somebody other than muster changed the record"})
@@ -103,9 +105,9 @@ func observed(o *plan.Observed) []field {
 		fs = append(fs, field{"record", "none"})
 	}
 	fs = append(fs,
-		field{"joined", ofN(o.Joined, o)}, field{"completed", number(o.Done, o)}, field{"live", number(o.Live, o)})
+		field{"joined", ofN(job.Joined(o), o)}, field{"completed", number(job.Done(o), o)}, field{"live", number(o.Live, o)})
 	for _, f := range []field{
-		{"workers", strings.Join(o.Workers, ", ")}, {"not workers", strings.Join(o.Strangers, ", ")},
+		{"workers", strings.Join(o.Members, ", ")}, {"not workers", strings.Join(o.Strangers, ", ")},
 		{"companions", strings.Join(o.Companions, ", ")}, {"problem", o.Problem},
 	} {
 		if f.value != "" {

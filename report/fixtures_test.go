@@ -8,6 +8,7 @@ import (
 
 	"muster/job"
 	"muster/plan"
+	"muster/resource"
 )
 
 const stack = "etl-prod"
@@ -22,31 +23,31 @@ func declared(name string, workers int, edits ...func(*job.Job)) job.Job {
 	return j
 }
 
-func recorded(j job.Job, joined, done, live int) plan.Observed {
-	rec := job.Record{Job: j, Stack: stack, Generation: "g1", State: job.Open, Op: "op1"}
-	rec.Digest = rec.Sum()
-	return plan.Observed{Record: &rec, Joined: joined, Done: done, Live: live}
+func recorded(j job.Job, joined, done, live int) resource.Observed {
+	rec := resource.Record{Stack: stack, Generation: "g1", State: resource.StateOpen, Op: "op1"}
+	declare(&rec, j)
+	return resource.Observed{Record: &rec, Counts: job.Counts(joined, done), Live: live}
 }
 
 // sample is the plan of the design's example: one row of each kind, and fifteen that need nothing.
 func sample() plan.Plan {
 	ingest := declared("ingest-us", 24, func(j *job.Job) { j.Address, j.At = `job.ingest["us"]`, "jobs.hcl:29" })
-	want := plan.Want{Stack: stack, Jobs: []job.Job{
+	want := plan.Want{Stack: stack, Declared: declarations(
 		ingest, declared("nightly", 12), declared("report", 16, func(j *job.Job) { j.At = "jobs.hcl:71" }),
-	}}
+	)}
 	live := recorded(declared("report", 8), 8, 0, 5)
 	for i := range 5 {
-		live.Workers = append(live.Workers, fmt.Sprintf("10.0.3.%d:7000", 11+i))
+		live.Members = append(live.Members, fmt.Sprintf("10.0.3.%d:7000", 11+i))
 	}
-	have := plan.State{Jobs: map[string]plan.Observed{
+	have := plan.State{Found: map[string]resource.Observed{
 		"/jobs/prod/nightly":      recorded(declared("nightly", 8), 8, 5, 0),
 		"/jobs/prod/report":       live,
 		"/jobs/prod/tmp-backfill": recorded(declared("tmp-backfill", 2, func(j *job.Job) { j.Address = "job.tmp" }), 2, 0, 0),
 	}}
 	for i := range 15 {
 		j := declared(fmt.Sprintf("same-%02d", i), 4)
-		want.Jobs = append(want.Jobs, j)
-		have.Jobs[j.Path()] = recorded(j, 0, 0, 0)
+		want.Declared = append(want.Declared, j)
+		have.Found[j.Path()] = recorded(j, 0, 0, 0)
 	}
 	p := plan.Diff(want, have)
 	p.Roots = []string{"/jobs/prod"}
@@ -64,3 +65,29 @@ func text(t *testing.T, f func(*strings.Builder) error) string {
 }
 
 var took = 41 * time.Millisecond
+
+// editJob changes what a record declares, and leaves the digest behind.
+func editJob(edit func(*job.Job)) func(*resource.Record) {
+	return func(r *resource.Record) {
+		digest, j := r.Digest, job.Of(r)
+		edit(&j)
+		declare(r, j)
+		r.Digest = digest
+	}
+}
+
+// declare puts j into rec as apply does.
+func declare(rec *resource.Record, j job.Job) {
+	if err := rec.Declare(j); err != nil {
+		panic(err) // plain data
+	}
+}
+
+// declarations are jobs as a plan wants them.
+func declarations(jobs ...job.Job) []resource.Declaration {
+	var ds []resource.Declaration
+	for _, j := range jobs {
+		ds = append(ds, j)
+	}
+	return ds
+}

@@ -33,7 +33,7 @@ func (r Run) github() []byte {
 		}
 		at := ""
 		if it.row.New != nil {
-			at = it.row.New.At
+			at = it.row.At()
 		}
 		text := strings.Join(nonEmpty(it.row.Address()+": "+it.because, nextLine(it.next)), "\n")
 		add(command, annotation{at, "muster " + r.Command + ": " + it.word + " " + it.row.Address(), text})

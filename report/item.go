@@ -3,6 +3,7 @@ package report
 import (
 	"muster/apply"
 	"muster/plan"
+	"muster/resource"
 )
 
 // item is one job in a report, or one finding about it: what plan, apply and drift have to say, in one shape.
@@ -43,7 +44,7 @@ func (it item) place() string {
 	if it.row.New == nil {
 		return "not declared"
 	}
-	return it.row.New.At
+	return it.row.At()
 }
 
 // group is the items of one word, in the order of a plan.
@@ -84,8 +85,8 @@ func weigh(r plan.Row) (level, verdict) {
 	switch a := r.Action(); {
 	case a == plan.Blocked:
 		return warning, failed
-	case r.Old.Status() == plan.Unreadable:
-		return warning, skipped
+	case r.Old.Class() == resource.Unreadable, r.Old.Class() == resource.Damaged:
+		return warning, failed
 	case a == plan.Delete:
 		return warning, passed
 	case attention(r):

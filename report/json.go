@@ -4,8 +4,9 @@ import (
 	"slices"
 
 	"muster/apply"
-	"muster/job"
 	"muster/plan"
+	"muster/planfile"
+	"muster/resource"
 )
 
 // FormatVersion of the JSON reports of apply and drift. A reader accepts any minor version.
@@ -19,18 +20,19 @@ func (r Run) json() ([]byte, error) {
 		Stack: r.stack(), Problems: append([]Problem{}, r.Problems...),
 	}
 	if r.Plan != nil {
-		doc.Ensemble, doc.Roots, doc.Unlisted = r.Plan.Ensemble, r.Plan.Roots, r.Plan.Unlisted
+		doc.Ensemble, doc.Roots = r.Plan.Ensemble, r.Plan.Roots
+		doc.Unlisted, doc.Unindexed = r.Plan.Unlisted, r.Plan.Unindexed
 	}
 	var v any = doc
 	switch {
 	case r.Command == "plan" && r.Saved != nil:
-		return plan.Encode(*r.Saved)
+		return planfile.Encode(r.Kinds, *r.Saved)
 	case r.Drift != nil:
-		v = driftJSON(doc, *r.Drift, r.FailOn)
+		v = r.driftJSON(doc, *r.Drift)
 	case r.Command == "apply" && r.Plan != nil:
-		v = applyJSON(doc, *r.Plan, r.Outcomes)
+		v = r.applyJSON(doc, *r.Plan)
 	}
-	text, err := plan.CanonicalJSON(v)
+	text, err := planfile.CanonicalJSON(v)
 	return append(text, '\n'), err
 }
 
@@ -44,26 +46,24 @@ type document struct {
 	Servers       []string  `json:"servers,omitempty"`
 	Roots         []string  `json:"roots,omitempty"`
 	Unlisted      []string  `json:"unlisted,omitempty"`
+	Unindexed     string    `json:"unindexed,omitempty"` // why the index of stacks could not be read
 	Problems      []Problem `json:"problems"`
 	ExitCode      int       `json:"exit_code"`
 }
 
 // subject names the job of a finding or an outcome, with the keys of a plan file.
 type subject struct {
-	Address    string      `json:"address"`
-	Type       string      `json:"type"` // "job"
-	Name       string      `json:"name"`
-	Path       string      `json:"path"`
-	DeclaredAt string      `json:"declared_at,omitempty"`
-	Status     plan.Status `json:"status"` // as it was read
+	Address    string          `json:"address"`
+	Type       string          `json:"type"` // the kind: "job"
+	Name       string          `json:"name"`
+	Path       string          `json:"path"`
+	DeclaredAt string          `json:"declared_at,omitempty"`
+	Status     resource.Status `json:"status"` // as it was read
 }
 
-func subjectOf(r plan.Row) subject {
-	s := subject{r.Address(), "job", r.Name(), r.Path, "", r.Old.Status()}
-	if r.New != nil {
-		s.DeclaredAt = r.New.At
-	}
-	return s
+func (r Run) subject(row plan.Row) subject {
+	kind := planfile.KindOf(row, r.Kinds).Name
+	return subject{row.Address(), kind, row.Name(), row.Path, row.At(), row.Old.Status()}
 }
 
 type driftDocument struct {
@@ -109,9 +109,10 @@ type driftSummary struct {
 	Unlisted   int               `json:"unlisted"`
 }
 
-func driftJSON(doc document, d plan.Drift, failOn []plan.Kind) driftDocument {
+func (r Run) driftJSON(doc document, d plan.Drift) driftDocument {
+	failOn := r.FailOn
 	out := driftDocument{document: doc, Findings: []findingJSON{}, Unreadable: []unseenJSON{}, Summary: driftSummary{
-		Declared: d.Jobs, Kinds: map[plan.Kind]int{}, Ignored: len(d.Ignored), Unreadable: len(d.Unreadable), Unlisted: len(d.Unlisted),
+		Declared: d.Declared, Kinds: map[plan.Kind]int{}, Ignored: len(d.Ignored), Unreadable: len(d.Unreadable), Unlisted: len(d.Unlisted),
 	}}
 	for _, k := range plan.Kinds() {
 		out.Summary.Kinds[k] = len(d.Of(k))
@@ -120,7 +121,7 @@ func driftJSON(doc document, d plan.Drift, failOn []plan.Kind) driftDocument {
 		out.Summary.Counted += out.Summary.Kinds[k]
 	}
 	for _, f := range append(d.Findings[:len(d.Findings):len(d.Findings)], d.Ignored...) {
-		j := findingJSON{subject: subjectOf(f.Row), Kind: f.Kind, Because: f.Because(), ToProceed: f.Proceed(), Changes: changesJSON(f.Changes)}
+		j := findingJSON{subject: r.subject(f.Row), Kind: f.Kind, Because: f.Because(), ToProceed: f.Proceed(), Changes: changesJSON(f.Changes)}
 		if f.Ignore != nil {
 			j.Ignored = &ignoreJSON{f.Ignore.At, f.Ignore.Until, f.Ignore.Reason}
 		} else {
@@ -128,13 +129,13 @@ func driftJSON(doc document, d plan.Drift, failOn []plan.Kind) driftDocument {
 		}
 		out.Findings = append(out.Findings, j)
 	}
-	for _, r := range d.Unreadable {
-		out.Unreadable = append(out.Unreadable, unseenJSON{subjectOf(r), r.Old.Problem})
+	for _, row := range d.Unreadable {
+		out.Unreadable = append(out.Unreadable, unseenJSON{r.subject(row), row.Old.Problem})
 	}
 	return out
 }
 
-func changesJSON(changes []job.Change) []changeJSON {
+func changesJSON(changes []resource.Change) []changeJSON {
 	all := []changeJSON{}
 	for _, c := range changes {
 		all = append(all, changeJSON{c.Name, c.Old, c.New})
@@ -165,14 +166,15 @@ type blockedJSON struct {
 	ToProceed string `json:"to_proceed"`
 }
 
-func applyJSON(doc document, p plan.Plan, outcomes []apply.Outcome) applyDocument {
+func (r Run) applyJSON(doc document, p plan.Plan) applyDocument {
+	outcomes := r.Outcomes
 	out := applyDocument{document: doc, ID: p.ID, Outcomes: []outcomeJSON{}, Blocked: []blockedJSON{}, Summary: map[apply.Result]int{}}
 	for _, res := range apply.Results() {
 		out.Summary[res] = 0
 	}
 	for _, o := range outcomes {
 		out.Summary[o.Result]++
-		j := outcomeJSON{subject: subjectOf(o.Row), Action: o.Row.Action(), Result: o.Result, TookMS: o.Took.Milliseconds()}
+		j := outcomeJSON{subject: r.subject(o.Row), Action: o.Row.Action(), Result: o.Result, TookMS: o.Took.Milliseconds()}
 		if o.Err != nil {
 			j.Error = cause(o)
 		}
@@ -181,9 +183,9 @@ func applyJSON(doc document, p plan.Plan, outcomes []apply.Outcome) applyDocumen
 		}
 		out.Outcomes = append(out.Outcomes, j)
 	}
-	for _, r := range p.Rows {
-		if r.Action() == plan.Blocked {
-			out.Blocked = append(out.Blocked, blockedJSON{subjectOf(r), r.Because(), r.Proceed()})
+	for _, row := range p.Rows {
+		if row.Action() == plan.Blocked {
+			out.Blocked = append(out.Blocked, blockedJSON{r.subject(row), row.Because(), row.Proceed()})
 		}
 	}
 	return out

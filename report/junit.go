@@ -131,7 +131,7 @@ func (r Run) jobCase(it item) testCase {
 	class := text.Escape(cmp.Or(r.stack(), "muster"))
 	c := testCase{suite: "not declared", Class: class, Name: text.Escape(it.row.Address())}
 	if it.row.New != nil {
-		file, line := split(it.row.New.At)
+		file, line := split(it.row.At())
 		c.suite, c.File, c.Line = text.Escape(cmp.Or(file, "declared")), text.Escape(file), text.Escape(line)
 	}
 	if it.outcome != nil {

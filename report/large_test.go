@@ -13,6 +13,7 @@ import (
 	"muster/job"
 	"muster/plan"
 	"muster/report"
+	"muster/resource"
 )
 
 const many = 5000
@@ -22,18 +23,18 @@ const many = 5000
 func largeRun(deletes int, name func(i int) string) report.Run {
 	r := run("plan", 2)
 	want := plan.Want{Stack: stack}
-	have := plan.State{Jobs: map[string]plan.Observed{}}
+	have := plan.State{Found: map[string]resource.Observed{}}
 	for i := range deletes {
 		j := declared(name(i), 3)
-		have.Jobs[j.Path()] = recorded(j, 3, 0, 0)
+		have.Found[j.Path()] = recorded(j, 3, 0, 0)
 	}
 	for i := range many - deletes {
 		j := declared(fmt.Sprintf("team-%d-customer-facing-ingest-%04d", i%7, i), 8, func(j *job.Job) {
 			j.Address = fmt.Sprintf("job.ingest[%q]", fmt.Sprintf("customer-facing-%04d", i))
 			j.At = "jobs.hcl:" + strconv.Itoa(i)
 		})
-		want.Jobs = append(want.Jobs, j)
-		have.Jobs[j.Path()] = recorded(declared(j.Name, 4), 4, 0, 4)
+		want.Declared = append(want.Declared, j)
+		have.Found[j.Path()] = recorded(declared(j.Name, 4), 4, 0, 4)
 	}
 	p := plan.Diff(want, have)
 	r.Plan = &p

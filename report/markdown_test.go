@@ -14,6 +14,7 @@ import (
 	"muster/job"
 	"muster/plan"
 	"muster/report"
+	"muster/resource"
 )
 
 // TestMarkdownOfAnyRunFitsAndCountsEveryDelete makes runs of up to 5,000 jobs with names, roots, keys and errors of any length. Each
@@ -67,7 +68,7 @@ func randomRun(rnd *rand.Rand, seed uint64) (report.Run, []string) {
 	root := "/" + strings.Repeat("deep/", rnd.IntN(50)) + "jobs"
 	name := randomNames(rnd)
 	want := plan.Want{Stack: stack}
-	have := plan.State{Jobs: map[string]plan.Observed{}}
+	have := plan.State{Found: map[string]resource.Observed{}}
 	for range rnd.IntN(30) {
 		have.Unlisted = append(have.Unlisted, "/"+strings.Repeat("@", rnd.IntN(500)))
 	}
@@ -79,11 +80,11 @@ func randomRun(rnd *rand.Rand, seed uint64) (report.Run, []string) {
 			j.Address = fmt.Sprintf("job.x[%q]", strings.Repeat([]string{"k", "`", "_"}[rnd.IntN(3)], rnd.IntN(60))+strconv.Itoa(i))
 		})
 		if rnd.Float64() > undeclared {
-			want.Jobs = append(want.Jobs, j)
+			want.Declared = append(want.Declared, j)
 		}
 		if rnd.IntN(3) > 0 {
 			j.Workers = 4
-			have.Jobs[j.Path()] = recorded(j, 4, 0, rnd.IntN(2)*rnd.IntN(4))
+			have.Found[j.Path()] = recorded(j, 4, 0, rnd.IntN(2)*rnd.IntN(4))
 		}
 	}
 	p := plan.Diff(want, have)
@@ -109,7 +110,7 @@ func randomRun(rnd *rand.Rand, seed uint64) (report.Run, []string) {
 
 // randomNames are all numbered, numbered with gaps, or of letters; and as long as names may be, or short.
 func randomNames(rnd *rand.Rand) func(i int) string {
-	style, width := rnd.IntN(3), 1+rnd.IntN(job.MaxName-10)
+	style, width := rnd.IntN(3), 1+rnd.IntN(resource.MaxName-10)
 	return func(i int) string {
 		switch style {
 		case 0:

@@ -7,8 +7,8 @@ import (
 	"muster/plan"
 )
 
-// namesWithin lists the items that deserve attention, a group a paragraph, in so many bytes: as much about each as there is room
-// for. Jobs that are or would be deleted are named before any other.
+// namesWithin lists the items that deserve attention, a group a paragraph, in so many bytes: as much about each as
+// there is room for. Jobs that are or would be deleted are named before any other.
 func namesWithin(groups []group, room int) string {
 	const forDetails = 2_000 // without room for a few, there are none
 	for _, f := range forms() {
@@ -89,8 +89,8 @@ func unnamed(n int) string {
 	return fmt.Sprintf("- **and %d more, which there is no room to name: the json report does**\n", n)
 }
 
-// squeezed names deletes as a shell would expand them. All groups share the room: first everything that is deleted, then, where
-// nothing of that is left out, a few of the rest.
+// squeezed names deletes as a shell would expand them. All groups share the room: first everything that is deleted,
+// then, where nothing of that is left out, a few of the rest.
 func squeezed(groups []group, room int) string {
 	const forNote = 100 // that there is no room for details
 	deleted, others := make([][]item, len(groups)), make([][]item, len(groups))

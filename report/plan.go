@@ -5,8 +5,8 @@ import (
 	"io"
 	"strings"
 
-	"muster/job"
 	"muster/plan"
+	"muster/resource"
 	"muster/text"
 )
 
@@ -80,15 +80,19 @@ func caveats(command string, p plan.Plan) []string {
 	for _, root := range p.Unlisted {
 		cs = append(cs, root+" could not be listed: undeclared jobs there are not in "+what+".")
 	}
+	if p.Unindexed != "" {
+		cs = append(cs, p.Unindexed+": jobs below a root that nothing here names are not in "+what+".")
+	}
 	return cs
 }
 
-// movedFrom finds, by address, our own jobs that are declared somewhere else now.
+// movedFrom finds, by address, what is our own and is declared somewhere else now.
 func movedFrom(p plan.Plan) map[string]string {
+	w := plan.Want{Stack: p.Stack, Home: p.Home}
 	from := map[string]string{}
 	for _, r := range p.Rows {
-		if r.New == nil && r.Old.Record != nil && r.Old.Record.Stack == p.Stack && r.Old.Record.Job.Address != "" {
-			from[r.Old.Record.Job.Address] = r.Path
+		if r.New == nil && w.Owns(r.Old.Record) && r.Old.Record.Declaration.ID().Address != "" {
+			from[r.Old.Record.Declaration.ID().Address] = r.Path
 		}
 	}
 	return from
@@ -105,7 +109,7 @@ func fields(r plan.Row, stack, movedFrom string) []field {
 	action := r.Action()
 	if action == plan.Create {
 		add("path", r.Path)
-		fs = append(fs, declared(*r.New)...)
+		fs = append(fs, declared(r.New)...)
 		if movedFrom != "" {
 			add("moved from", movedFrom+", which has a row of its own")
 		}
@@ -115,7 +119,7 @@ func fields(r plan.Row, stack, movedFrom string) []field {
 	if attention(r) && r.Old != nil {
 		add("companions", companions(r))
 		if action == plan.Blocked || action == plan.LeftRunning {
-			add("live", names(r.Old.Workers))
+			add("live", names(r.Old.Members))
 			add("not a worker", names(r.Old.Strangers))
 		}
 	}
@@ -131,33 +135,28 @@ func fields(r plan.Row, stack, movedFrom string) []field {
 	return fs
 }
 
-// declared is the workers of a job and what else of it is not the default.
-func declared(j job.Job) []field {
-	usual := map[string]string{}
-	for _, f := range job.Default().Fields() {
-		usual[f.Name] = f.Value
-	}
+// declared is what of a declaration has no default, or is not the default.
+func declared(d resource.Declaration) []field {
 	var fs []field
-	for _, f := range j.Fields() {
-		if value, ok := usual[f.Name]; !ok || value != f.Value {
+	for _, f := range d.Fields() {
+		if !f.Usual {
 			fs = append(fs, field{f.Name, f.Value})
 		}
 	}
 	return fs
 }
 
-// joined tells what a run leaves behind: for a replace always, for a delete where somebody's work is forgotten.
+// joined tells what goes with a change: for a replace always, for a delete where somebody's work is forgotten.
 func joined(r plan.Row) string {
-	o := r.Old
-	action := r.Action()
-	if o == nil || o.Record == nil || o.Joined == 0 || action != plan.Replace && (action != plan.Delete || o.Done == 0) {
+	o, action := r.Old, r.Action()
+	if o == nil || o.Record == nil || action != plan.Replace && action != plan.Delete {
 		return ""
 	}
-	s := fmt.Sprintf("%d of %d, none live", o.Joined, o.Record.Job.Workers)
-	if o.Done > 0 {
-		s += fmt.Sprintf(", %d completed (will be forgotten)", o.Done)
+	what, work := o.Record.Declaration.Forgotten(o)
+	if action == plan.Delete && !work {
+		return ""
 	}
-	return s
+	return what
 }
 
 // changes are "8 -> 12", owner first.
@@ -205,14 +204,14 @@ func names(all []string) string {
 	return strings.Join(all, ", ")
 }
 
-// health is the status of a job with its counts.
-func health(o *plan.Observed) string {
+// health is the status with its counts.
+func health(o *resource.Observed) string {
 	s := string(o.Status())
-	if o != nil && o.Record != nil && o.Joined > 0 {
-		s += fmt.Sprintf(", %d of %d joined, %d live, %d completed", o.Joined, o.Record.Job.Workers, o.Live, o.Done)
-		if left := o.Left(); left > 0 {
-			s += fmt.Sprintf(", %d left", left)
-		}
+	if o == nil || o.Record == nil {
+		return s
+	}
+	if what, _ := o.Record.Declaration.Forgotten(o); what != "" { // somebody has begun
+		s += ", " + o.Record.Declaration.Health(o)
 	}
 	return s
 }

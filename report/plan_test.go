@@ -15,6 +15,7 @@ import (
 	"muster/job"
 	"muster/plan"
 	"muster/report"
+	"muster/resource"
 )
 
 func planText(t *testing.T, p plan.Plan, o report.Options) string {
@@ -60,14 +61,14 @@ Plan: 1 to create, 1 to replace, 1 to delete, 0 to update; 1 blocked, 0 left run
 
 func TestPlanWithoutChanges(t *testing.T) {
 	want := plan.Want{Stack: stack}
-	have := plan.State{Jobs: map[string]plan.Observed{}}
+	have := plan.State{Found: map[string]resource.Observed{}}
 	for i, counts := range [][3]int{{4, 0, 4}, {4, 1, 3}, {4, 0, 3}, {0, 0, 0}} {
 		j := declared(fmt.Sprint("j", i), 4)
-		want.Jobs = append(want.Jobs, j)
-		have.Jobs[j.Path()] = recorded(j, counts[0], counts[1], counts[2])
+		want.Declared = append(want.Declared, j)
+		have.Found[j.Path()] = recorded(j, counts[0], counts[1], counts[2])
 	}
-	have.Jobs["/jobs/prod/theirs"] = plan.Observed{Foreign: true, Problem: "it holds neither a record nor a roll"}
-	have.Jobs["/jobs/prod/secret"] = plan.Observed{Problem: "no permission to read /jobs/prod/secret"}
+	have.Found["/jobs/prod/theirs"] = resource.Observed{Foreign: true, Problem: "it holds neither a record nor a roll"}
+	have.Found["/jobs/prod/secret"] = resource.Observed{Problem: "no permission to read /jobs/prod/secret"}
 	p := plan.Diff(want, have)
 	p.Partial, p.Unlisted = true, []string{"/old"}
 	quiet := `muster plan · stack etl-prod · 4 declared, 6 found
@@ -121,10 +122,10 @@ func TestNothingDeclaredNothingFound(t *testing.T) {
 // TestPlanFitsItsWidth: no line passes the width unless a single word does, or it is the line that tools read.
 func TestPlanFitsItsWidth(t *testing.T) {
 	p := sample()
-	longest := declared(strings.Repeat("n", job.MaxName), 3, func(j *job.Job) {
+	longest := declared(strings.Repeat("n", resource.MaxName), 3, func(j *job.Job) {
 		j.Labels = map[string]string{"team": strings.Repeat("a word and ", 20)}
 	})
-	p.Rows = append(p.Rows, plan.Row{Path: longest.Path(), New: &longest, Reason: plan.NoJob})
+	p.Rows = append(p.Rows, plan.Row{Path: longest.Path(), New: &longest, Reason: plan.NotThere})
 	for _, width := range []int{1, 20, 40, 60, 80, 120, 200} {
 		for line := range strings.Lines(planText(t, p, report.Options{All: true, Width: width})) {
 			line = strings.TrimSuffix(line, "\n")
@@ -164,11 +165,12 @@ func TestNothingReachesTheTerminalRaw(t *testing.T) {
 		j.Address, j.At, j.Labels = evil, evil, map[string]string{evil: evil}
 	})
 	o := recorded(j, 4, 0, 2)
-	o.Record.Stack, o.Record.Job.Labels = evil, nil
-	o.Workers, o.Strangers, o.Companions, o.Problem = []string{evil}, []string{evil}, []string{evil}, evil
+	editJob(func(j *job.Job) { j.Labels = nil })(o.Record)
+	o.Record.Stack = evil
+	o.Members, o.Strangers, o.Companions, o.Problem = []string{evil}, []string{evil}, []string{evil}, evil
 	for _, reason := range plan.Reasons() {
 		p := plan.Plan{Stack: evil, Roots: []string{evil}, Unlisted: []string{evil}, Rows: []plan.Row{
-			{Path: "/x/" + evil, Old: &o, New: &j, Reason: reason}, {Path: "/y/" + evil, Old: &o, Reason: plan.Undeclared},
+			{Path: "/x/" + evil, Old: &o, New: j, Reason: reason}, {Path: "/y/" + evil, Old: &o, Reason: plan.Undeclared},
 		}}
 		got := planText(t, p, report.Options{All: true, Servers: []string{evil}})
 		for _, r := range got {

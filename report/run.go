@@ -6,7 +6,10 @@ import (
 	"time"
 
 	"muster/apply"
+	"muster/exitcode"
 	"muster/plan"
+	"muster/planfile"
+	"muster/resource"
 )
 
 // Run is one run of plan, apply or drift, as its reports tell it. What did not come to be is zero: a run that failed early has
@@ -23,11 +26,12 @@ type Run struct {
 	ExitCode int
 	Problems []Problem
 
+	Kinds    []resource.Kind // what plan files and counts by status are about
 	Plan     *plan.Plan
 	Outcomes []apply.Outcome
 	Drift    *plan.Drift
-	FailOn   []plan.Kind // the kinds of drift that count
-	Saved    *plan.Saved // Plan with all that its file holds: the json report of plan is a plan file
+	FailOn   []plan.Kind     // the kinds of drift that count
+	Saved    *planfile.Saved // Plan with all that its file holds: the json report of plan is a plan file
 }
 
 // Problem is why a run did not end well, or a warning about its configuration.
@@ -57,7 +61,7 @@ func (r Run) Make(kind string) ([]byte, error) {
 	case "markdown":
 		return r.markdown(), nil
 	case "prometheus":
-		return r.prometheus(), nil
+		return r.prometheus()
 	}
 	return nil, fmt.Errorf("a report of kind %q is not known: %s", kind, strings.Join(Kinds(), ", "))
 }
@@ -108,36 +112,12 @@ func (r Run) caveats() []string {
 	return caveats(r.Command, *r.Plan)
 }
 
-// verdict is how the run ended, in words; the codes have one meaning in every command.
+// verdict is how the run ended, in words.
 func (r Run) verdict() string {
-	switch r.ExitCode {
-	case 0:
-		return "done"
-	case 1:
-		return "error"
-	case 2:
-		if r.Command == "apply" {
-			return "something was changed"
-		}
-		return "differences"
-	case 3:
-		return "something needs attention"
-	case 4:
-		return "incomplete"
-	case 5:
-		return "saved plan refused"
-	case 6:
-		return "an apply was in the way"
-	case 7:
-		return "declined"
-	case 8:
-		return "ZooKeeper could not be reached, or did not allow it"
-	case 64:
-		return "bad usage"
-	case 129, 130, 143:
-		return "stopped by a signal"
+	if r.Command == "apply" && r.ExitCode == exitcode.Differences {
+		return "something was changed"
 	}
-	return fmt.Sprintf("exit code %d", r.ExitCode)
+	return exitcode.Name(r.ExitCode)
 }
 
 // split takes "jobs.hcl:29" apart.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,9 +13,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 
-	"muster/plan"
+	"muster/job"
+	"muster/planfile"
 	"muster/report"
+	"muster/resource"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected reports in testdata")
@@ -84,7 +90,7 @@ func TestJUnitIsXMLAndItsCountsAreRight(t *testing.T) {
 		Skipped  int `xml:"skipped,attr"`
 	}
 	want := map[string]counts{
-		"plan": {20, 1, 0, 0}, "apply": {20, 2, 0, 1}, "drift": {12, 4, 0, 3}, "failed": {1, 0, 1, 0},
+		"plan": {20, 1, 0, 0}, "apply": {20, 2, 0, 1}, "drift": {12, 5, 0, 2}, "failed": {1, 0, 1, 0},
 	}
 	for name, r := range runs() {
 		body := made(t, r, "junit")
@@ -129,37 +135,29 @@ func TestJUnitIsXMLAndItsCountsAreRight(t *testing.T) {
 	}
 }
 
-// TestPrometheusFormat checks what node-exporter's textfile collector asks for.
+// TestPrometheusFormat reads the metrics as node-exporter's textfile collector does.
 func TestPrometheusFormat(t *testing.T) {
-	sample := regexp.MustCompile(`^([a-z_]+)\{(([a-z_]+="(\\\\|\\"|\\n|[^"\\\n])*")(,[a-z_]+="(\\\\|\\"|\\n|[^"\\\n])*")*)\} (-?[0-9.]+)$`)
 	for name, r := range runs() {
-		body := string(made(t, r, "prometheus"))
-		if !strings.HasSuffix(body, "\n") {
-			t.Errorf("%s: it does not end with a newline", name)
+		parser := expfmt.NewTextParser(model.LegacyValidation)
+		families, err := parser.TextToMetricFamilies(bytes.NewReader(made(t, r, "prometheus")))
+		if err != nil || len(families) < 5 {
+			t.Errorf("%s: %d families, %v", name, len(families), err)
 		}
-		families, series, family := map[string]bool{}, map[string]bool{}, ""
-		for line := range strings.Lines(body) {
-			line = strings.TrimSuffix(line, "\n")
-			if help, ok := strings.CutPrefix(line, "# HELP "); ok {
-				family, _, _ = strings.Cut(help, " ")
-				if families[family] {
-					t.Errorf("%s: %s comes twice", name, family)
+		for _, f := range families {
+			if f.GetHelp() == "" || f.GetType() != dto.MetricType_GAUGE {
+				t.Errorf("%s: %s is a %s, help %q", name, f.GetName(), f.GetType(), f.GetHelp())
+			}
+			series := map[string]bool{}
+			for _, m := range f.Metric {
+				labels := ""
+				for _, l := range m.Label {
+					labels += fmt.Sprintf("%s=%q,", l.GetName(), l.GetValue())
 				}
-				families[family] = true
-				continue
+				if series[labels] || m.TimestampMs != nil {
+					t.Errorf("%s: %s{%s} comes twice, or with a time", name, f.GetName(), labels)
+				}
+				series[labels] = true
 			}
-			if line == "# TYPE "+family+" gauge" {
-				continue
-			}
-			m := sample.FindStringSubmatch(line)
-			if m == nil || m[1] != family {
-				t.Errorf("%s: not a sample of %s: %s", name, family, line)
-				continue
-			}
-			if series[m[1]+m[2]] {
-				t.Errorf("%s: the same series twice: %s", name, line)
-			}
-			series[m[1]+m[2]] = true
 		}
 	}
 }
@@ -204,7 +202,7 @@ func TestJSONReports(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, err, doc["format_version"])
 		}
 	}
-	if _, err := plan.Decode(made(t, planRun(), "json")); err != nil {
+	if _, err := planfile.Decode([]resource.Kind{job.Kind()}, made(t, planRun(), "json")); err != nil {
 		t.Errorf("the report of a plan is no plan file: %v", err)
 	}
 }

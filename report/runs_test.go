@@ -8,12 +8,15 @@ import (
 	"muster/apply"
 	"muster/job"
 	"muster/plan"
+	"muster/planfile"
 	"muster/report"
+	"muster/resource"
 )
 
 // run is what every run of the tests has in common.
 func run(command string, code int) report.Run {
 	return report.Run{
+		Kinds:   []resource.Kind{job.Kind()},
 		Command: command, Config: "prod", Dir: "deploy/prod", Version: "0.1.0", Servers: []string{"zk1:2181", "zk2:2181"},
 		Started: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC), Took: 41 * time.Millisecond, ExitCode: code,
 	}
@@ -25,7 +28,7 @@ func planRun() report.Run {
 	p.ID = "1234"
 	r.Plan = &p
 	r.Problems = []report.Problem{{Warning: true, Code: "M1405", At: "jobs.hcl:3", Summary: "everything is open to anyone", Detail: "3 | acl", Next: "acl = [...]"}}
-	r.Saved = &plan.Saved{Created: r.Started, Plan: p}
+	r.Saved = &planfile.Saved{Created: r.Started, Plan: p}
 	return r
 }
 
@@ -47,7 +50,7 @@ func driftRun() report.Run {
 	named := func(name string, at int) job.Job {
 		return declared(name, 4, func(j *job.Job) { j.At = fmt.Sprintf("jobs.hcl:%d", at) })
 	}
-	old := func(name string, joined, done, live int, edits ...func(*job.Record)) plan.Observed {
+	old := func(name string, joined, done, live int, edits ...func(*resource.Record)) resource.Observed {
 		o := recorded(named(name, 0), joined, done, live)
 		o.Record.By, o.Record.Applied = "ci@runner", "2026-03-01T00:00:00Z"
 		for _, edit := range edits {
@@ -55,19 +58,22 @@ func driftRun() report.Run {
 		}
 		return o
 	}
-	p := plan.Diff(plan.Want{Stack: stack, Jobs: []job.Job{
+	p := plan.Diff(plan.Want{Stack: stack, Declared: declarations(
 		named("clean", 1), named("gone", 2), named("died", 3), named("edited", 4), named("limping", 5), named("covered", 6),
 		named("relabelled", 7), named("hidden", 8),
 		declared("due", 8, func(j *job.Job) { j.Labels = map[string]string{"team": "data"} }),
-	}}, plan.State{Ensemble: "e1", Unlisted: []string{"/jobs/old"}, Jobs: map[string]plan.Observed{
+	)}, plan.State{Ensemble: "e1", Unlisted: []string{"/jobs/old"}, Found: map[string]resource.Observed{
 		"/jobs/prod/clean": old("clean", 4, 0, 4), "/jobs/prod/died": old("died", 4, 1, 0), "/jobs/prod/limping": old("limping", 4, 0, 3),
-		"/jobs/prod/edited":     old("edited", 0, 0, 0, func(r *job.Record) { r.Job.Workers = 40 }),
-		"/jobs/prod/due":        old("due", 0, 0, 0),
-		"/jobs/prod/relabelled": old("relabelled", 0, 0, 0, func(r *job.Record) { r.Job.Labels = map[string]string{"a": "b"}; r.Digest = r.Sum() }),
-		"/jobs/prod/covered":    {Foreign: true, Problem: "12 bytes that are no roll"},
-		"/jobs/prod/left":       old("left", 0, 0, 0),
-		"/jobs/prod/theirs":     old("theirs", 0, 0, 0, func(r *job.Record) { r.Stack = "other"; r.Digest = r.Sum() }),
-		"/jobs/prod/hidden":     {Problem: "no permission to read it"},
+		"/jobs/prod/edited": old("edited", 0, 0, 0, editJob(func(j *job.Job) { j.Workers = 40 })),
+		"/jobs/prod/due":    old("due", 0, 0, 0),
+		"/jobs/prod/relabelled": old("relabelled", 0, 0, 0, func(r *resource.Record) {
+			editJob(func(j *job.Job) { j.Labels = map[string]string{"a": "b"} })(r)
+			r.Sign()
+		}),
+		"/jobs/prod/covered": {Foreign: true, Problem: "12 bytes that are no roll"},
+		"/jobs/prod/left":    old("left", 0, 0, 0),
+		"/jobs/prod/theirs":  old("theirs", 0, 0, 0, func(r *resource.Record) { r.Stack = "other"; r.Sign() }),
+		"/jobs/prod/hidden":  {Problem: "no permission to read it"},
 	}})
 	p.Roots = []string{"/jobs/old", "/jobs/prod"}
 	d := p.Drift([]plan.Ignore{{Address: "job.relabelled", Fields: []string{"labels"}, Until: "2027-01-31", Reason: "OPS-1412 | relabelling", At: "drift.hcl:3"}})
@@ -94,7 +100,7 @@ func nastyRun() report.Run {
 		j.Address, j.At = `job.x["`+nasty+`"]`, "a,b:%\n.hcl:7"
 		j.Labels = map[string]string{"k|" + nasty: nasty}
 	})
-	p := plan.Diff(plan.Want{Stack: stack, Jobs: []job.Job{evil}}, plan.State{Jobs: map[string]plan.Observed{
+	p := plan.Diff(plan.Want{Stack: stack, Declared: declarations(evil)}, plan.State{Found: map[string]resource.Observed{
 		"/jobs/prod/evil":     {Foreign: true, Problem: nasty},
 		"/jobs/prod/" + nasty: recorded(declared("tmp", 2), 0, 0, 0),
 	}})
@@ -103,7 +109,7 @@ func nastyRun() report.Run {
 	r.Config, r.Servers, r.Dir = nasty, []string{nasty}, nasty
 	r.Plan = &p
 	r.Problems = []report.Problem{{Code: nasty, At: nasty, Summary: nasty, Detail: nasty, Next: nasty}}
-	r.Saved = &plan.Saved{Created: r.Started, Plan: p}
+	r.Saved = &planfile.Saved{Created: r.Started, Plan: p}
 	return r
 }
 

@@ -6,14 +6,16 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"muster/plan"
+	"muster/job"
+	"muster/planfile"
+	"muster/resource"
 	"muster/text"
 )
 
 // JobStatus is one job of a status table.
 type JobStatus struct {
 	Path     string
-	Observed plan.Observed
+	Observed resource.Observed
 	Restarts *int // lives of its workers beyond their first; nil: not read
 }
 
@@ -45,8 +47,8 @@ func Status(w io.Writer, jobs []JobStatus, o Options) error {
 	rows := [][]string{{"job", "status", "joined", "live", "done", "restarts", "last run"}}
 	for _, j := range jobs {
 		rows = append(rows, []string{
-			j.Path, statusWord(&j.Observed), ofN(j.Observed.Joined, &j.Observed), number(j.Observed.Live, &j.Observed),
-			number(j.Observed.Done, &j.Observed), restarts(j.Restarts), lastRun(&j.Observed),
+			j.Path, statusWord(&j.Observed), ofN(job.Joined(&j.Observed), &j.Observed), number(j.Observed.Live, &j.Observed),
+			number(job.Done(&j.Observed), &j.Observed), restarts(j.Restarts), lastRun(&j.Observed),
 		})
 	}
 	p.table(rows)
@@ -65,7 +67,7 @@ func (p *page) table(rows [][]string) {
 	t.Flush() // an error of the writer sticks to p.w
 }
 
-func statusWord(o *plan.Observed) string {
+func statusWord(o *resource.Observed) string {
 	if o.Classic {
 		return string(o.Status()) + " (classic)"
 	}
@@ -74,12 +76,12 @@ func statusWord(o *plan.Observed) string {
 
 // counted reports whether the counts of o are facts: children of what is not a job are no workers, and what could not be
 // read was not counted.
-func counted(o *plan.Observed) bool {
-	return o.Status() != plan.Foreign && o.Status() != plan.Unreadable
+func counted(o *resource.Observed) bool {
+	return o.Class() != resource.Foreign && o.Class() != resource.Unreadable
 }
 
 // number is a count, or a dash where there is none.
-func number(n int, o *plan.Observed) string {
+func number(n int, o *resource.Observed) string {
 	if !counted(o) {
 		return "-"
 	}
@@ -87,11 +89,11 @@ func number(n int, o *plan.Observed) string {
 }
 
 // ofN is "3 of 8"; what is not a job of muster tells no N.
-func ofN(n int, o *plan.Observed) string {
+func ofN(n int, o *resource.Observed) string {
 	if o.Record == nil || !counted(o) {
 		return number(n, o)
 	}
-	return fmt.Sprintf("%d of %d", n, o.Record.Job.Workers)
+	return fmt.Sprintf("%d of %d", n, job.Of(o.Record).Workers)
 }
 
 func restarts(n *int) string {
@@ -101,33 +103,34 @@ func restarts(n *int) string {
 	return fmt.Sprint(*n)
 }
 
-func lastRun(o *plan.Observed) string {
-	if o.Record == nil || o.Record.Last == nil {
+func lastRun(o *resource.Observed) string {
+	last := job.LastRun(o.Record)
+	switch {
+	case last == nil:
 		return "-"
+	case last.ID != "":
+		return last.Completed + " (" + last.ID + ")"
 	}
-	if id := o.Record.Last.ID; id != "" {
-		return o.Record.Last.Completed + " (" + id + ")"
-	}
-	return o.Record.Last.Completed
+	return last.Completed
 }
 
 // jobJSON is one job in the JSON of a status.
 type jobJSON struct {
-	Path       string      `json:"path"`
-	Address    string      `json:"address,omitempty"`
-	Status     plan.Status `json:"status"`
-	Classic    bool        `json:"classic"`
-	Stack      string      `json:"stack,omitempty"`
-	Generation string      `json:"generation,omitempty"`
-	N          int         `json:"n,omitempty"`
-	Joined     *int        `json:"joined,omitempty"` // this and the next two: absent where they are not known
-	Live       *int        `json:"live,omitempty"`
-	Done       *int        `json:"done,omitempty"`
-	Restarts   *int        `json:"restarts,omitempty"`
-	LastRun    string      `json:"last_run,omitempty"`
-	LastRunID  string      `json:"last_run_id,omitempty"`
-	Problem    string      `json:"problem,omitempty"`
-	Workers    []Worker    `json:"workers,omitempty"`
+	Path       string          `json:"path"`
+	Address    string          `json:"address,omitempty"`
+	Status     resource.Status `json:"status"`
+	Classic    bool            `json:"classic"`
+	Stack      string          `json:"stack,omitempty"`
+	Generation string          `json:"generation,omitempty"`
+	N          int             `json:"n,omitempty"`
+	Joined     *int            `json:"joined,omitempty"` // this and the next two: absent where they are not known
+	Live       *int            `json:"live,omitempty"`
+	Done       *int            `json:"done,omitempty"`
+	Restarts   *int            `json:"restarts,omitempty"`
+	LastRun    string          `json:"last_run,omitempty"`
+	LastRunID  string          `json:"last_run_id,omitempty"`
+	Problem    string          `json:"problem,omitempty"`
+	Workers    []Worker        `json:"workers,omitempty"`
 }
 
 // StatusJSON writes the jobs as one JSON document. Workers, by path, may be nil.
@@ -142,17 +145,19 @@ func StatusJSON(w io.Writer, jobs []JobStatus, workers map[string][]Worker) erro
 			Path: j.Path, Status: o.Status(), Classic: o.Classic, Restarts: j.Restarts, Problem: o.Problem, Workers: workers[j.Path],
 		}
 		if counted(&o) {
-			out.Joined, out.Live, out.Done = &o.Joined, &o.Live, &o.Done
+			joined, done := job.Joined(&o), job.Done(&o)
+			out.Joined, out.Live, out.Done = &joined, &o.Live, &done
 		}
 		if rec := o.Record; rec != nil {
-			out.Address, out.Stack, out.Generation, out.N = rec.Job.Address, rec.Stack, rec.Generation, rec.Job.Workers
-			if rec.Last != nil {
-				out.LastRun, out.LastRunID = rec.Last.Completed, rec.Last.ID
+			out.Address, out.Stack, out.Generation = rec.Declaration.ID().Address, rec.Stack, rec.Generation
+			out.N = job.Of(rec).Workers
+			if last := job.LastRun(rec); last != nil {
+				out.LastRun, out.LastRunID = last.Completed, last.ID
 			}
 		}
 		doc.Jobs = append(doc.Jobs, out)
 	}
-	body, err := plan.CanonicalJSON(doc)
+	body, err := planfile.CanonicalJSON(doc)
 	if err == nil {
 		_, err = w.Write(append(body, '\n'))
 	}

@@ -12,17 +12,18 @@ import (
 	"muster/job"
 	"muster/plan"
 	"muster/report"
+	"muster/resource"
 )
 
 func jobs() []report.JobStatus {
 	last := recorded(declared("nightly", 8), 8, 0, 7)
-	last.Record.Last = &job.Run{ID: "n-7", Generation: "g0", Completed: "2026-01-02T03:04:05Z"}
+	_ = job.SetLastRun(last.Record, job.Run{ID: "n-7", Generation: "g0", Completed: "2026-01-02T03:04:05Z"})
 	two := 2
 	return []report.JobStatus{
 		{Path: "/jobs/prod/nightly", Observed: last, Restarts: &two},
 		{Path: "/jobs/prod/ready", Observed: recorded(declared("ready", 4), 0, 0, 0)},
-		{Path: "/twister2/old", Observed: plan.Observed{Classic: true, Joined: 3, Live: 3}},
-		{Path: "/jobs/prod/odd\x1b[2J", Observed: plan.Observed{Foreign: true, Problem: "no roll"}},
+		{Path: "/twister2/old", Observed: resource.Observed{Classic: true, Counts: job.Counts(3, 0), Live: 3}},
+		{Path: "/jobs/prod/odd\x1b[2J", Observed: resource.Observed{Foreign: true, Problem: "no roll"}},
 	}
 }
 
@@ -155,7 +156,7 @@ func TestExplain(t *testing.T) {
 // TestWorkersTellsTheLastRun also of a job that nobody has joined since.
 func TestWorkersTellsTheLastRun(t *testing.T) {
 	o := recorded(declared("nightly", 8), 0, 0, 0)
-	o.Record.Last = &job.Run{ID: "n-7", Generation: "g0", Completed: "2026-01-02T03:04:05Z"}
+	_ = job.SetLastRun(o.Record, job.Run{ID: "n-7", Generation: "g0", Completed: "2026-01-02T03:04:05Z"})
 	got := text(t, func(b *strings.Builder) error {
 		return report.Workers(b, report.JobStatus{Path: "/jobs/prod/nightly", Observed: o}, nil, report.Options{})
 	})
@@ -174,10 +175,10 @@ next: muster worker --job nightly --root /jobs/prod -- CMD joins it
 // TestEveryStatusIsExplained: each has a meaning, with the job znode missing too.
 func TestEveryStatusIsExplained(t *testing.T) {
 	for name, r := range map[string]plan.Row{
-		"missing":     {Path: "/j/a", New: sample().Rows[0].New, Reason: plan.NoJob},
-		"foreign":     {Path: "/j/a", Old: &plan.Observed{Foreign: true, Problem: "no roll"}, Reason: plan.NotOurs},
-		"unreadable":  {Path: "/j/a", Old: &plan.Observed{Problem: "no permission"}, Reason: plan.NotOurs},
-		"classic":     {Path: "/j/a", Old: &plan.Observed{Classic: true, Live: 2}, Reason: plan.NotOurs},
+		"missing":     {Path: "/j/a", New: sample().Rows[0].New, Reason: plan.NotThere},
+		"foreign":     {Path: "/j/a", Old: &resource.Observed{Foreign: true, Problem: "no roll"}, Reason: plan.NotOurs},
+		"unreadable":  {Path: "/j/a", Old: &resource.Observed{Problem: "no permission"}, Reason: plan.NotOurs},
+		"classic":     {Path: "/j/a", Old: &resource.Observed{Classic: true, Live: 2}, Reason: plan.NotOurs},
 		"ready":       {Path: "/j/a", Old: sample().Rows[8].Old, Reason: plan.Undeclared},
 		"undeclared":  sample().Rows[2],
 		"live_differ": sample().Rows[3],

@@ -2,9 +2,11 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"muster/plan"
+	"muster/resource"
 	"muster/text"
 )
 
@@ -53,16 +55,22 @@ func (p *page) summary(pl plan.Plan, o Options) {
 
 // noChanges is the sentence for a plan in which nothing is to be done or looked at.
 func noChanges(p plan.Plan) string {
-	byStatus := map[plan.Status]int{}
+	byStatus := map[resource.Status]int{}
+	var order []resource.Status // the liveliest first
 	n := 0
 	for _, r := range p.Rows {
-		if r.Action() == plan.None {
-			byStatus[r.Old.Status()]++
-			n++
+		if r.Action() != plan.None {
+			continue
 		}
+		if kind := r.Kind(); !slices.Contains(order, r.Old.Status()) {
+			order = append(slices.DeleteFunc(order, func(s resource.Status) bool { return slices.Contains(kind.Statuses, s) }),
+				backward(kind.Statuses)...)
+		}
+		byStatus[r.Old.Status()]++
+		n++
 	}
 	var parts []string
-	for _, s := range []plan.Status{plan.Running, plan.Degraded, plan.Forming, plan.Ready, plan.Completed} {
+	for _, s := range order {
 		if byStatus[s] > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", byStatus[s], s))
 		}
@@ -74,6 +82,13 @@ func noChanges(p plan.Plan) string {
 		return "No changes. 1 job matches its declaration (" + parts[0] + ")."
 	}
 	return fmt.Sprintf("No changes. %d jobs match their declarations (%s).", n, strings.Join(parts, ", "))
+}
+
+// backward is all from the last to the first.
+func backward[T any](all []T) []T {
+	all = slices.Clone(all)
+	slices.Reverse(all)
+	return all
 }
 
 // nothing is the sentence for a plan without a job, which is no proof that there is none.
@@ -94,9 +109,9 @@ func notes(p plan.Plan, o Options) []string {
 	unmanaged := 0
 	for _, r := range p.Rows {
 		switch {
-		case r.Action() == plan.None && r.Old.Status() == plan.Degraded:
+		case r.Action() == plan.None && r.Old.Class() == resource.Degraded:
 			degraded = append(degraded, r.Address())
-		case r.Action() == plan.Unmanaged && r.Old.Status() == plan.Unreadable:
+		case r.Action() == plan.Unmanaged && r.Old.Class() == resource.Unreadable:
 			unreadable = append(unreadable, r.Address())
 			unmanaged++
 		case r.Action() == plan.Unmanaged:

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"muster/job"
-	"muster/plan"
+	"muster/resource"
 	"muster/text"
 )
 
@@ -64,8 +64,8 @@ func orDash(s string) string {
 }
 
 // missing names the ids that nobody has and those whose worker left without completing, with or without saying so.
-func missing(o *plan.Observed, workers []Worker) []string {
-	if o.Record == nil || o.Status() == plan.Unreadable {
+func missing(o *resource.Observed, workers []Worker) []string {
+	if o.Record == nil || o.Class() == resource.Unreadable {
 		return nil
 	}
 	taken := map[int]bool{}
@@ -81,7 +81,7 @@ func missing(o *plan.Observed, workers []Worker) []string {
 		}
 	}
 	var open []int
-	for id := range o.Record.Job.Workers {
+	for id := range job.Of(o.Record).Workers {
 		if !taken[id] {
 			open = append(open, id)
 		}
@@ -121,61 +121,79 @@ func ranges(ids []int) string {
 }
 
 // meaning says which of the facts make the status.
-func meaning(o *plan.Observed) string {
+func meaning(o *resource.Observed) string {
 	switch o.Status() {
-	case plan.Missing:
+	case resource.StatusMissing:
 		return "there is no job znode"
-	case plan.Foreign:
+	case resource.StatusDamaged:
+		return "deleted by hand: " + lost(o)
+	case resource.StatusForeign:
 		return "a znode is there that is not a job: " + o.Problem
-	case plan.Unreadable:
+	case resource.StatusUnreadable:
 		return "it cannot be read: " + o.Problem
-	case plan.Terminating:
+	case resource.StatusTerminating:
 		return fmt.Sprintf("its record says that the workers have been asked to stop; %d live", o.Live)
-	case plan.Ready:
+	case resource.StatusReady:
 		return "nobody has joined this generation"
-	case plan.Completed:
-		return fmt.Sprintf("all %d workers completed", o.Record.Job.Workers)
+	case job.Completed:
+		return fmt.Sprintf("all %d workers completed", job.Of(o.Record).Workers)
 	}
 	if o.Classic {
-		return fmt.Sprintf("made by workers of the classic controller: %d in the roll, %d live", o.Joined, o.Live)
+		return fmt.Sprintf("made by workers of the classic controller: %d in the roll, %d live", job.Joined(o), o.Live)
 	}
-	counts := fmt.Sprintf("%s joined, %d live, %d completed, %d left without completing", ofN(o.Joined, o), o.Live, o.Done, o.Left())
+	if _, ok := o.Record.Declaration.(job.Job); !ok {
+		return o.Record.Declaration.Health(o)
+	}
+	counts := fmt.Sprintf("%s joined, %d live, %d completed, %d left without completing", ofN(job.Joined(o), o), o.Live, job.Done(o), job.Left(o))
 	switch o.Status() {
-	case plan.Forming:
+	case job.Forming:
 		return "fewer than all have joined: " + counts
-	case plan.Stale:
+	case resource.StatusStale:
 		return "nobody is live and somebody left without completing: " + counts
-	case plan.Degraded:
+	case job.Degraded:
 		return "all have joined, and some left without completing: " + counts
 	}
 	return "all have joined and none is missing: " + counts
 }
 
+// lost names what somebody deleted, and says if it cannot be put back.
+func lost(o *resource.Observed) string {
+	names := make([]string, len(o.Lost))
+	for i, p := range o.Lost {
+		names[i] = string(p)
+	}
+	if s := strings.Join(names, ", "); o.Hopeless == "" {
+		return s
+	} else {
+		return s + "; " + o.Hopeless
+	}
+}
+
 // next is the command to type, by status. It names the job so that it is found without a configuration too.
-func next(o *plan.Observed, at string) string {
+func next(o *resource.Observed, at string) string {
 	join := "--job " + path.Base(at)
-	if root := path.Dir(at); root != job.DefaultRoot {
+	if root := path.Dir(at); root != resource.DefaultRoot {
 		join += " --root " + root
 	}
 	switch o.Status() {
-	case plan.Missing:
+	case resource.StatusMissing:
 		return "muster apply makes it if it is declared"
-	case plan.Foreign, plan.Unreadable:
+	case resource.StatusForeign, resource.StatusUnreadable, resource.StatusDamaged:
 		return "muster explain " + at
-	case plan.Ready:
+	case resource.StatusReady:
 		return "muster worker " + join + " -- CMD joins it"
-	case plan.Forming:
+	case job.Forming:
 		return "muster status " + at + " --watch, or start the workers that have not joined"
-	case plan.Degraded:
+	case job.Degraded:
 		return "restart the workers that left (they keep their ids), or muster terminate " + at
-	case plan.Stale:
+	case resource.StatusStale:
 		return "restart the workers that left (they keep their ids), or muster apply replaces it"
-	case plan.Terminating:
+	case resource.StatusTerminating:
 		if o.Live > 0 {
 			return "muster status " + at + " --watch, until all have left"
 		}
 		return "muster apply makes it anew if it is declared, and deletes it otherwise"
-	case plan.Completed:
+	case job.Completed:
 		return "muster plan tells whether it will be made anew"
 	}
 	return ""

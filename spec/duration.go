@@ -9,19 +9,19 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 
-	"muster/job"
+	"muster/resource"
 )
 
 // Bounds of durations. A session that is shorter dies of a pause; a longer one keeps a dead worker alive for a day.
 const (
 	minDuration = time.Millisecond
 	maxDuration = 30 * 24 * time.Hour
-	minSession  = time.Duration(job.MinSessionTimeout)
-	maxSession  = time.Duration(job.MaxSessionTimeout)
+	minSession  = time.Duration(resource.MinSessionTimeout)
+	maxSession  = time.Duration(resource.MaxSessionTimeout)
 )
 
 // duration decodes a Go duration between two bounds.
-func (s *scope) duration(a *hcl.Attribute, least, most time.Duration) (job.Duration, bool) {
+func (s *scope) duration(a *hcl.Attribute, least, most time.Duration) (resource.Duration, bool) {
 	v, ok := s.eval(a.Expr)
 	if !ok || v.IsNull() {
 		return 0, false
@@ -50,13 +50,13 @@ func (s *scope) duration(a *hcl.Attribute, least, most time.Duration) (job.Durat
 		return 0, false
 	}
 	if length < least || length > most {
-		d := s.wrong(codeDuration, a, v, "%s must be from %s to %s", a.Name, job.Duration(least), job.Duration(most))
+		d := s.wrong(codeDuration, a, v, "%s must be from %s to %s", a.Name, resource.Duration(least), resource.Duration(most))
 		if length <= 0 {
 			d.Help = "a duration is positive; to use the default, remove the argument"
 		}
 		return 0, false
 	}
-	return job.Duration(length), true
+	return resource.Duration(length), true
 }
 
 // durationMeant reads what people write for a duration: "30 seconds", "1 min", "2 days", "30".
@@ -92,5 +92,5 @@ func durationMeant(text string) (string, bool) {
 	if total <= 0 || total > maxDuration {
 		return "", false
 	}
-	return job.Duration(total).String(), true
+	return resource.Duration(total).String(), true
 }

@@ -12,17 +12,22 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"muster/job"
+	"muster/resource"
 )
 
 // Export writes a configuration that declares exactly these jobs, as a start for people who have jobs already. Values
 // that are the default are left out. Load reads it back to the same jobs; a number of workers that is not known (a
-// classic job without a roll) becomes 1 with a comment that says so.
-func Export(jobs []job.Job, stack string) []byte {
+// classic job without a roll) becomes 1 with a comment that says so. Home is that of the stack; "" is the default.
+func Export(jobs []job.Job, stack, home string) []byte {
 	jobs = slices.Clone(jobs)
 	slices.SortFunc(jobs, func(a, b job.Job) int { return cmp.Compare(a.Path(), b.Path()) })
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# %s as found in ZooKeeper. Read it, put it under version control, then: muster plan\n\n", plural(len(jobs), "job"))
-	fmt.Fprintf(&b, "muster {\n# The owner mark: apply changes only jobs of this stack.\nstack = %s\n}\n", literal(stack))
+	fmt.Fprintf(&b, "muster {\n# The owner mark: apply changes only jobs of this stack.\nstack = %s\n", literal(stack))
+	if home != "" && home != resource.DefaultHome {
+		argument(&b, "home", home)
+	}
+	b.WriteString("}\n")
 
 	base := job.Default()
 	if root, same := oneRoot(jobs); same && root != base.Root {
@@ -52,7 +57,7 @@ func label(name string, used map[string]bool) string {
 	l := name
 	for i := 2; used[l]; i++ {
 		suffix := "-" + strconv.Itoa(i)
-		l = name[:min(len(name), job.MaxName-len(suffix))] + suffix
+		l = name[:min(len(name), resource.MaxName-len(suffix))] + suffix
 	}
 	used[l] = true
 	return l

@@ -12,6 +12,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"muster/job"
+	"muster/resource"
 	"muster/spec"
 )
 
@@ -111,7 +112,7 @@ func TestExport(t *testing.T) {
 				}
 			}
 		}
-		out := spec.Export(jobs, "etl-prod")
+		out := spec.Export(jobs, "etl-prod", "/home of ${y}")
 		if formatted, ds := spec.Format(out, "a.hcl"); len(ds) > 0 || !bytes.Equal(formatted, out) {
 			t.Fatalf("not formatted: %v\n%s", ds, out)
 		}
@@ -125,7 +126,7 @@ func TestExport(t *testing.T) {
 		for _, j := range jobs {
 			want[j.Path()] = j
 		}
-		if d := cmp.Diff(want, got); d != "" || c.Stack != "etl-prod" {
+		if d := cmp.Diff(want, got); d != "" || c.Stack != "etl-prod" || c.Home != "/home of ${y}" {
 			t.Fatalf("read back (-want +got):\n%s\nfrom\n%s", d, out)
 		}
 	}
@@ -136,7 +137,7 @@ func randomJob(random *rand.Rand, root, name string) job.Job {
 	j.Root, j.Name, j.Workers = root, name, 1+random.IntN(job.MaxWorkers)
 	if random.IntN(2) == 0 {
 		j.RollFormat = job.Text
-		j.Timeouts.Join = job.Duration(1e6 * (1 + random.Int64N(1e6)))
+		j.Timeouts.Join = resource.Duration(1e6 * (1 + random.Int64N(1e6)))
 		j.Lifecycle.Protect = true
 	}
 	if random.IntN(2) == 0 {
@@ -150,7 +151,7 @@ func randomJob(random *rand.Rand, root, name string) job.Job {
 func TestExportOfUnknownWorkers(t *testing.T) {
 	j := job.Default()
 	j.Name, j.Workers = "old", 0
-	out := string(spec.Export([]job.Job{j}, "s"))
+	out := string(spec.Export([]job.Job{j}, "s", ""))
 	if !strings.Contains(out, "workers = 1 # not recorded") {
 		t.Errorf("%s", out)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"muster/job"
+	"muster/resource"
 )
 
 // declared is what the other checks need to know of the jobs besides the jobs themselves.
@@ -80,7 +81,7 @@ func (l *loader) readJob(b *hcl.Block) *jobBlock {
 	jb := &jobBlock{label: b.Labels[0], block: b, at: at(b.DefRange)}
 	in := "job " + quote(jb.label)
 	ok := true
-	if err := job.CheckName(jb.label); err != nil {
+	if err := resource.CheckName("job", jb.label); err != nil {
 		d := l.add(codeName, &b.LabelRanges[0], "%s", err)
 		d.In, ok = in, false
 	}
@@ -206,7 +207,7 @@ func (s *scope) forEach(a *hcl.Attribute) ([]instanceKey, bool) {
 
 // addressKey keeps addresses readable, and easy to quote in a shell.
 func addressKey(k string) bool {
-	return k != "" && len(k) <= job.MaxName && !strings.ContainsFunc(k, func(r rune) bool {
+	return k != "" && len(k) <= resource.MaxName && !strings.ContainsFunc(k, func(r rune) bool {
 		return !unicode.IsPrint(r) || r == ' ' || r == '"' || r == '\\'
 	})
 }

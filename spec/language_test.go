@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"muster/job"
+	"muster/resource"
 	"muster/spec"
 )
 
@@ -95,8 +96,8 @@ func TestEverything(t *testing.T) {
 			Name: "ingest-" + region, Root: "/jobs/prod", Address: `job.ingest["` + region + `"]`, At: "jobs.hcl:2",
 			Workers: workers, RollFormat: job.Text,
 			Timeouts: job.Timeouts{
-				Session: job.Duration(40 * time.Second), Join: job.Duration(2 * time.Minute),
-				Barrier: job.Duration(time.Minute), Stale: job.Duration(90 * time.Second),
+				Session: resource.Duration(40 * time.Second), Join: resource.Duration(2 * time.Minute),
+				Barrier: resource.Duration(time.Minute), Stale: resource.Duration(90 * time.Second),
 			},
 			Lifecycle: job.Lifecycle{OnComplete: job.Retain, OnRunning: job.Fail, Protect: true},
 			Labels:    map[string]string{"region": region, "tier": "1"},
@@ -111,7 +112,7 @@ func TestEverything(t *testing.T) {
 	want := &spec.Config{
 		Stack: "etl-prod", StackAt: "main.hcl:3", Home: "/ops/.muster", Roots: []string{"/jobs/old"}, Default: "/jobs/prod", TakeOver: []string{"etl-old"},
 		ZooKeeper: spec.ZooKeeper{
-			Servers: []string{"zk1:2181", "[::1]:2182"}, SessionTimeout: job.Duration(15 * time.Second),
+			Servers: []string{"zk1:2181", "[::1]:2182"}, SessionTimeout: resource.Duration(15 * time.Second),
 			ACL: []string{"auth::cdrwa", "digest:me:omHNdNC4yTDmMuU4WLRCMsPiS0Y=:r", "ip:::1:r", "x509:CN=a:b:r"},
 			TLS: spec.TLS{CAFile: "ca.pem", CertFile: "./me.pem", KeyFile: "me.key"},
 		},
@@ -163,7 +164,7 @@ job "a" {
 
 func TestDefaults(t *testing.T) {
 	c := load(t, map[string]string{"a.hcl": head + "job \"a\" {\n  workers = 1\n  root = null\n}\n"}, spec.Options{})
-	want := spec.ZooKeeper{Servers: []string{"127.0.0.1:2181"}, SessionTimeout: job.Duration(10 * time.Second)}
+	want := spec.ZooKeeper{Servers: []string{"127.0.0.1:2181"}, SessionTimeout: resource.Duration(10 * time.Second)}
 	if d := cmp.Diff(want, c.ZooKeeper); d != "" {
 		t.Errorf("zookeeper (-want +got):\n%s", d)
 	}

@@ -1,12 +1,14 @@
 package spec
 
 import (
-	"github.com/hashicorp/hcl/v2"
 	"os"
 	"path/filepath"
 	"time"
 
+	"github.com/hashicorp/hcl/v2"
+
 	"muster/job"
+	"muster/resource"
 )
 
 // Options are the inputs besides the files. The zero value loads a configuration as `validate` on a bare machine would.
@@ -41,10 +43,19 @@ type Config struct {
 	Origins map[string]map[string]string
 }
 
+// Declared lists everything that is declared.
+func (c *Config) Declared() []resource.Declaration {
+	all := make([]resource.Declaration, len(c.Jobs))
+	for i, j := range c.Jobs {
+		all[i] = j
+	}
+	return all
+}
+
 // ZooKeeper is where and how to connect.
 type ZooKeeper struct {
 	Servers        []string // host:port
-	SessionTimeout job.Duration
+	SessionTimeout resource.Duration
 	ACL            []string // scheme:id:perms; nil: not declared
 	TLS            TLS
 }
@@ -65,7 +76,7 @@ type Ignore struct {
 const (
 	DefaultHome           = "/.muster"
 	DefaultServer         = "127.0.0.1:2181"
-	DefaultSessionTimeout = job.Duration(10 * time.Second)
+	DefaultSessionTimeout = resource.Duration(10 * time.Second)
 )
 
 // Load reads the configuration in dir. Config is nil if there are errors; warnings may stand beside one.

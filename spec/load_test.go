@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"muster/job"
+	"muster/resource"
 	"muster/spec"
 )
 
@@ -55,7 +56,7 @@ job "ingest" {
 	want := job.Default()
 	want.Name, want.Address, want.At = "ingest", "job.ingest", "jobs.hcl:6"
 	want.Workers = 4
-	want.Timeouts.Join = job.Duration(time.Minute)
+	want.Timeouts.Join = resource.Duration(time.Minute)
 	if d := cmp.Diff([]job.Job{want}, c.Jobs); d != "" {
 		t.Errorf("jobs (-want +got):\n%s", d)
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 
-	"muster/job"
+	"muster/resource"
 )
 
 // readMuster decodes the muster block, without which there is no owner mark.
@@ -34,13 +34,13 @@ func (l *loader) readMuster(c *Config) {
 		d.Help = "add: stack = \"a-name-for-these-jobs\""
 	}
 	if a := m.args["home"]; a != nil {
-		if home, ok := s.znodePath(a, job.CheckHome); ok {
+		if home, ok := s.znodePath(a, resource.CheckHome); ok {
 			c.Home = home
 		}
 	}
 	if a := m.args["roots"]; a != nil {
 		c.Roots, _ = s.texts(a, func(text string, at *hcl.Attribute) bool {
-			return s.checked(codePath, at, text, job.CheckRoot)
+			return s.checked(codePath, at, text, resource.CheckRoot)
 		})
 	}
 	if a := m.args["take_over"]; a != nil {
@@ -60,7 +60,7 @@ func musterSchema() schema {
 
 // checkStack says why a stack cannot have this name: it is the name of a znode too.
 func checkStack(name string) error {
-	if err := job.CheckName(name); err != nil {
+	if err := resource.CheckName("stack", name); err != nil {
 		return fmt.Errorf("%s", strings.Replace(err.Error(), "job name", "stack name", 1))
 	}
 	return nil
@@ -80,7 +80,7 @@ func (c *Config) Searched() []string {
 		roots[j.Root] = true
 	}
 	if len(roots) == 0 {
-		roots[job.DefaultRoot] = true
+		roots[resource.DefaultRoot] = true
 	}
 	return sortedKeys(roots)
 }

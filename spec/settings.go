@@ -7,6 +7,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"muster/job"
+	"muster/resource"
 )
 
 // settings are the arguments that a job and the defaults block share, and name and workers of a job, under the names
@@ -100,7 +101,7 @@ func (s *scope) field(name string, a *hcl.Attribute, j *job.Job) (ok bool) {
 	case "name":
 		return set(s.jobName(a))(&j.Name)
 	case "root":
-		return set(s.znodePath(a, job.CheckRoot))(&j.Root)
+		return set(s.znodePath(a, resource.CheckRoot))(&j.Root)
 	case "workers":
 		return set(s.workers(a))(&j.Workers)
 	case "roll_format":
@@ -141,5 +142,5 @@ func (s *scope) jobName(a *hcl.Attribute) (string, bool) {
 	if !ok {
 		return "", false
 	}
-	return text, s.checked(codeName, a, text, job.CheckName)
+	return text, s.checked(codeName, a, text, func(name string) error { return resource.CheckName("job", name) })
 }

@@ -8,38 +8,40 @@ import (
 	"slices"
 	"time"
 
-	"muster/job"
+	"muster/resource"
 	"muster/text"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
 
-// A barrier's rounds are folders <dir> = run/<g>/barrier/<name>/<round>, and its folder holds the floor: the rounds below were
-// released and may be gone.
+// A round of a barrier is a folder <dir> = run/<g>/barrier/<name>/<round>. The barrier's own folder holds the floor:
+// rounds below it were released and may be gone.
 //
 //	<dir>/st       n, mode      version 0 from the round's start; set once, by an abort
 //	<dir>/a/<id>                who arrived
 //	<dir>/c/c-<10> sequential   the order of arrivals; T is number n-1
 //
-// Arriving is one transaction: check st 0 · create a/<id> · create c/c-. Everybody watches T. The n-th arrival is T, so that
-// there is no releaser that could crash; an abort creates T in the transaction that sets st. Only one of them can create
-// it, so the outcome is the same for all. The first to arrive makes the next round, so that its members need not contend for
-// that when all of them are released at once. A process that dies before its arrival has written nothing; after it, the
-// arrival counts, and its next life finds it by a/<id>. barrier_live.go has the mode in which it does not count.
+// Arriving is one transaction: check st 0 · create a/<id> · create c/c-. Everybody watches T. The n-th arrival is T,
+// so no process has to release the others and could crash before it does. An abort creates T in the transaction that
+// sets st. Only one of release and abort can create T, so the outcome is the same for all.
+//
+// The first worker to arrive also makes the next round: otherwise all would try that at once when they are released. A
+// process that dies before its arrival has written nothing. If it dies after it, the arrival counts, and the next life
+// finds it by a/<id>. In a live round it does not count: see barrier_live.go.
 
 // Barrier says what to wait at. Of the zero value only Name has to be set.
 type Barrier struct {
 	Name  string
 	Round *int // nil: the one after this member's last. Only an explicit round is safe to repeat after a crash
-	Live  bool // release only when all are alive at one instant; a durable arrival counts even if its process dies
-	// Timeout, from the call, after which the round is aborted for everybody; 0 is the job's barrier timeout. A context that
-	// ends only stops this call; an arrival stands.
+	Live  bool // release only when all are alive at one instant; without it an arrival counts even if its process dies
+	// Timeout, counted from the call, after which the round is aborted for everybody; 0 is the job's barrier timeout.
+	// The end of a context only ends this call: an arrival still counts.
 	Timeout time.Duration
 }
 
-// Check says what is wrong with the name or the round.
+// Check reports what is wrong with the name or the round.
 func (b Barrier) Check() error {
-	if err := job.CheckName(b.Name); err != nil {
+	if err := resource.CheckName("barrier", b.Name); err != nil {
 		return fmt.Errorf("barrier: %w", err)
 	}
 	if b.Round != nil && (*b.Round < 0 || *b.Round > znode.MaxRound) {
@@ -48,18 +50,18 @@ func (b Barrier) Check() error {
 	return nil
 }
 
-// AbortedError means that the round was not released, for anybody. Go on with another round, or give up.
+// AbortedError means that the round was not released for any worker. Go on with another round, or give up.
 type AbortedError struct {
 	Name    string
 	Round   int
 	Why     string
-	Missing []int // ids of those who had not arrived
+	Missing []int // ids of the workers that had not arrived
 }
 
 func (e *AbortedError) Error() string {
 	s := fmt.Sprintf("%s was aborted: %s", roundTitle(e.Name, e.Round), e.Why)
 	if len(e.Missing) > 0 {
-		s += "; missing: " + text.List(e.Missing, named)
+		s += "; missing: " + text.List(e.Missing, maxNamed)
 	}
 	return s
 }
@@ -71,9 +73,9 @@ func roundTitle(name string, round int) string {
 	return fmt.Sprintf("round %d of barrier %s", round, name)
 }
 
-// Barrier returns nil once all N workers have arrived at the round, and AbortedError if it was aborted. Every member learns
-// the same, whenever it asks. The rounds of one name may only increase for a member, and all have the same mode; call for one
-// name at a time.
+// Barrier returns nil once all N workers have arrived at the round, and AbortedError if it was aborted. Every member
+// gets the same answer, whenever it asks. For a member the rounds of one name may only increase, and all have the
+// same mode. One call at a time may be under way for a name.
 func (m *Member) Barrier(ctx context.Context, b Barrier) error {
 	if err := b.Check(); err != nil {
 		return err
@@ -81,8 +83,9 @@ func (m *Member) Barrier(ctx context.Context, b Barrier) error {
 	return m.barrier(ctx, b)
 }
 
-// StartBarrier is passed once in a generation, when all N workers are alive at one instant. Who is restarted later passes at
-// once. After timeout, from the call, it is aborted for everybody and for good; 0 is the job's barrier timeout.
+// StartBarrier waits at the start barrier. It is passed once in a generation, when all N workers are alive at one
+// instant; a worker that is restarted later passes at once. After timeout, counted from the call, it is aborted for
+// everybody and for good; 0 is the job's barrier timeout.
 func (m *Member) StartBarrier(ctx context.Context, timeout time.Duration) error {
 	return m.barrier(ctx, Barrier{Name: znode.StartBarrier, Round: new(int), Live: true, Timeout: timeout})
 }
@@ -92,7 +95,7 @@ func (m *Member) barrier(ctx context.Context, b Barrier) error {
 	if limit <= 0 {
 		limit = time.Duration(m.Job.Timeouts.Barrier)
 	}
-	timer, cancel := context.WithTimeout(context.Background(), limit) // not ctx's child: its end means something else
+	timer, cancel := context.WithTimeout(context.Background(), limit) // not a child of ctx, whose end aborts nothing
 	defer cancel()
 	number, err := 0, error(nil)
 	if b.Round != nil {
@@ -137,7 +140,13 @@ func (r *round) token() string   { return znode.Counted(r.dir, r.n-1) }
 // pass returns when the round is decided.
 func (r *round) pass(ctx context.Context, timeUp <-chan struct{}) error {
 	for {
-		open, err := r.look(ctx)
+		open, err := r.read(ctx)
+		if errors.Is(err, ErrDamaged) && !closed(timeUp) {
+			if err := r.awaitPart(ctx, timeUp, err); err != nil {
+				return err
+			}
+			continue
+		}
 		if err != nil || !open {
 			return err
 		}
@@ -148,16 +157,39 @@ func (r *round) pass(ctx context.Context, timeUp <-chan struct{}) error {
 		last, err := arrive(ctx)
 		switch {
 		case err == nil && last:
-			r.tidy(ctx)
+			r.clearOlder(ctx)
 			return nil
 		case err == nil:
 			return r.await(ctx, timeUp)
 		}
-		// Refused by st: it was aborted, or released and cleared. Or an older session's live arrival came or went.
-		if err := r.m.again(ctx, err, zkconn.ErrBadVersion, zkconn.ErrNoNode, zkconn.ErrNodeExists); err != nil {
+		if errors.Is(err, ErrDamaged) && !closed(timeUp) {
+			if err := r.awaitPart(ctx, timeUp, err); err != nil {
+				return err
+			}
+			continue
+		}
+		// st refused it: the round was aborted, or released and cleared. Or a live arrival of an older session came
+		// or went.
+		if err := r.m.mayRetry(ctx, err, zkconn.ErrBadVersion, zkconn.ErrNoNode, zkconn.ErrNodeExists); err != nil {
 			return err
 		}
 	}
+}
+
+// awaitPart waits until the part of the job that is missing may be there again, or until the round's time is up.
+func (r *round) awaitPart(ctx context.Context, timeUp <-chan struct{}, damaged error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() {
+		select {
+		case <-timeUp:
+			cancel()
+		case <-stop:
+		}
+	}()
+	return awaitPart(ctx, r.m.session, damaged)
 }
 
 // arrive counts this worker, once. It reports whether it is the n-th.
@@ -168,7 +200,7 @@ func (r *round) arrive(ctx context.Context) (last bool, err error) {
 		zkconn.CreateOp(znode.NewCount(r.dir), nil, zkconn.PersistentSequential, r.m.acl),
 	)
 	if errors.Is(err, zkconn.ErrNodeExists) {
-		return false, nil // it arrived before: the reply was lost, or it is back
+		return false, nil // it has arrived before: the reply was lost, or this is its next life
 	}
 	if err != nil {
 		return false, damaged(err, znode.Arrivals(r.dir), znode.Count(r.dir))
@@ -180,7 +212,7 @@ func (r *round) arrive(ctx context.Context) (last bool, err error) {
 	return number == r.n-1, err
 }
 
-// damaged makes a refusal final that no recipe can cause: one of these folders is gone while st is there.
+// damaged makes a refusal final that no recipe can cause: one of these folders is gone although st is there.
 func damaged(err error, folders ...string) error {
 	var refused *zkconn.Error
 	if !errors.Is(err, zkconn.ErrNoNode) || !errors.As(err, &refused) || refused.Op != "create" {
@@ -192,7 +224,7 @@ func damaged(err error, folders ...string) error {
 	return err
 }
 
-// await waits for T and says what it means. When time is up it aborts the round.
+// await waits for T and returns what it means. When the time is up it aborts the round.
 func (r *round) await(ctx context.Context, timeUp <-chan struct{}) error {
 	for {
 		stat, decided, changed, created, err := r.m.session.CreatedW(ctx, r.token())
@@ -203,11 +235,11 @@ func (r *round) await(ctx context.Context, timeUp <-chan struct{}) error {
 			if err := r.wait(ctx, changed, timeUp); err != nil {
 				return err
 			}
-			if closed(changed) && created() && !closed(r.changed) { // an abort sets st first, so it would have been told first
+			if closed(changed) && created() && !closed(r.changed) { // an abort sets st first, whose event would be here
 				return nil
 			}
 		}
-		if open, err := r.look(ctx); err != nil || !open {
+		if open, err := r.read(ctx); err != nil || !open {
 			return err
 		}
 	}

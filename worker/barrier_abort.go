@@ -9,12 +9,13 @@ import (
 	"muster/zkstate/znode"
 )
 
-// An abort is one transaction: set st 0 · create the next number of c · create T. The first ends all arriving. The second
-// proves that nobody arrived after a's children were listed, so that exactly those are missing who are named; in a live
-// round, which has no numbers, the list is that of one moment. The third is refused if the round was released. Everybody
-// whose time is up tries; one succeeds, and a process that dies before leaves it to the others.
+// An abort is one transaction: set st 0 · create the next number of c · create T. The first operation keeps everybody
+// from arriving. The second proves that nobody has arrived since a's children were listed, so the workers that are
+// named are exactly those that are missing; a live round has no numbers, and its list is that of one moment. The
+// third is refused if the round was released. Every worker whose time is up tries, and one succeeds; if a process
+// dies before, the others try.
 
-// abort returns nil when the round is decided, by whomever.
+// abort returns nil when the round is decided, by whatever worker.
 func (r *round) abort(ctx context.Context, why string) error {
 	for {
 		missing, err := r.missing(ctx)
@@ -28,7 +29,7 @@ func (r *round) abort(ctx context.Context, why string) error {
 		case len(missing) > 0:
 			err = r.tryAbort(ctx, why, missing)
 		case r.mode == znode.LiveRound:
-			_, err = r.releaseLive(ctx) // whoever counted last may have died
+			_, err = r.releaseLive(ctx) // the last worker to arrive may have died
 		}
 		var refused *zkconn.Error
 		switch {
@@ -37,7 +38,7 @@ func (r *round) abort(ctx context.Context, why string) error {
 		case errors.As(err, &refused) && (refused.Path == r.state() || refused.Path == r.token()):
 			return nil // aborted, released, or released and cleared
 		}
-		if err := r.m.again(ctx, err, zkconn.ErrNodeExists); err != nil {
+		if err := r.m.mayRetry(ctx, err, zkconn.ErrNodeExists); err != nil {
 			return err
 		}
 	}

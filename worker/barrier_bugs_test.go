@@ -13,8 +13,8 @@ import (
 	"muster/zkstate/znode"
 )
 
-// The classic worker controller's barrier was a counter and a znode that the last of N removed. These are the bugs of that
-// design, by the numbers under which they are known.
+// The classic worker controller's barrier was a counter and a znode that the last of N removed. These are the bugs of
+// that design, by the numbers under which they are known.
 
 // slowTeam is a team whose first worker speaks to the server through a proxy.
 func slowTeam(t *testing.T, n int, timeout time.Duration) (*zkserver.Proxy, []*worker.Member) {
@@ -123,8 +123,8 @@ func TestB5LastArrivalNeedsNoReleaser(t *testing.T) {
 	released(t, last)
 }
 
-// TestB6ErrorWhileWaitingDoesNotCountAgain, and TestB7LostReplyDoesNotCountAgain: whatever happens to the connection around an
-// arrival, it is one.
+// TestB6ErrorWhileWaitingDoesNotCountAgain, and TestB7LostReplyDoesNotCountAgain: whatever happens to the connection
+// around an arrival, it is one.
 func TestB6ErrorWhileWaitingDoesNotCountAgain(t *testing.T) {
 	oneArrival(t, (*zkserver.Proxy).AfterReply)
 }
@@ -221,7 +221,8 @@ func TestB10OldBarrierOfTheSameNameIsNotHonoured(t *testing.T) {
 		s.Close()
 	}
 	await(t, "nobody is live", func() bool { return look(t, store, j).Live == 0 })
-	if err := store.Commit(t.Context(), plan.Row{Path: j.Path(), Old: look(t, store, j), New: &j, Reason: plan.StaleLeftover}); err != nil {
+	replace := plan.Row{Path: j.Path(), Old: look(t, store, j), New: j, Reason: plan.StaleLeftover}
+	if err := store.Commit(t.Context(), replace); err != nil {
 		t.Fatal(err)
 	}
 	ms := generation()

@@ -5,25 +5,26 @@ import (
 	"errors"
 	"time"
 
-	"muster/job"
+	"muster/resource"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
 
-// Whoever releases round r raises the floor to r-1 and deletes the released rounds below: all have arrived at r, so that
-// nobody needs those any more, and who asks for one learns from the floor that it was released. An aborted round keeps st. A
-// round's st goes first, so that nobody takes a half-deleted round for an open one; if the process dies, the next
-// release goes on where it stopped.
+// The worker that releases round r raises the floor to r-1 and deletes the released rounds below it. All workers have
+// arrived at r, so none needs those any more; one that asks for such a round learns from the floor that it was
+// released. An aborted round keeps its st. The st of a released round is deleted first, so that nobody takes a round
+// that is half deleted for an open one. If the process dies, the next release goes on where it stopped.
 
-// clearing is how many znodes one transaction deletes: as many as a session with small buffers can send.
-const clearing = 100
+// clearBatch is how many znodes one transaction deletes: as many as a session with small buffers can send.
+const clearBatch = 100
 
-// tidying is how long the last to arrive may be kept by that: 10,000 arrivals are deleted in a fraction of it.
-const tidying = 5 * time.Second
+// clearLimit is how long clearing may keep the last worker to arrive. 10,000 arrivals are deleted in a fraction of it.
+const clearLimit = 5 * time.Second
 
-// tidy clears up after a release. What it cannot do, the next release does: the round is released whatever happens here.
-func (r *round) tidy(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, tidying)
+// clearOlder deletes older rounds after a release. The round is released whatever happens here: the next release does
+// what is left.
+func (r *round) clearOlder(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, clearLimit)
 	defer cancel()
 	floor := r.number - 1
 	if floor < 1 || r.m.raiseFloor(ctx, r.name, floor) != nil {
@@ -44,12 +45,13 @@ func (m *Member) raiseFloor(ctx context.Context, name string, to int) error {
 	if err != nil || floor >= to {
 		return err
 	}
-	_, err = m.write(ctx, zkconn.SetOp(znode.BarrierFloor(m.Job.Root, m.Generation, name), znode.EncodeFloor(to), version))
+	path := znode.BarrierFloor(m.Job.Root, m.Generation, name)
+	_, err = m.write(ctx, zkconn.SetOp(path, znode.EncodeFloor(to), version))
 	return err
 }
 
-// clearRound deletes a released round, and of an aborted one all but st. Of those that are undecided it deletes one that
-// everybody skipped.
+// clearRound deletes a released round, and all of an aborted one but its st. It deletes an undecided round if nobody
+// has arrived: everybody has skipped it.
 func (m *Member) clearRound(ctx context.Context, dir string) error {
 	released, aborted, err := m.decided(ctx, dir)
 	if err != nil {
@@ -58,12 +60,13 @@ func (m *Member) clearRound(ctx context.Context, dir string) error {
 	state := zkconn.DeleteOp(znode.RoundState(dir), 0)
 	switch {
 	case aborted:
-		if stat, _, err := m.session.Exists(ctx, dir); err != nil || stat.NumChildren == 1 { // cleared before
+		if stat, _, err := m.session.Exists(ctx, dir); err != nil || stat.NumChildren == 1 { // cleared already
 			return err
 		}
 	case !released:
-		_, err := m.write(ctx, state, zkconn.DeleteOp(znode.Arrivals(dir), 0), zkconn.DeleteOp(znode.Count(dir), 0), zkconn.DeleteOp(dir, 0))
-		if errors.Is(err, zkconn.ErrNotEmpty) { // somebody arrived: it may be aborted yet
+		arrivals, count := zkconn.DeleteOp(znode.Arrivals(dir), 0), zkconn.DeleteOp(znode.Count(dir), 0)
+		_, err := m.write(ctx, state, arrivals, count, zkconn.DeleteOp(dir, 0))
+		if errors.Is(err, zkconn.ErrNotEmpty) { // somebody has arrived: it may still be aborted
 			return nil
 		}
 		return err
@@ -93,10 +96,10 @@ func (m *Member) clearFolder(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	ops := make([]zkconn.Op, 0, clearing)
+	ops := make([]zkconn.Op, 0, clearBatch)
 	for i, name := range names {
-		ops = append(ops, zkconn.DeleteOp(job.Join(dir, name), 0))
-		if len(ops) < clearing && i < len(names)-1 {
+		ops = append(ops, zkconn.DeleteOp(resource.Join(dir, name), 0))
+		if len(ops) < clearBatch && i < len(names)-1 {
 			continue
 		}
 		if _, err := m.write(ctx, ops...); err != nil {

@@ -18,8 +18,8 @@ import (
 	"muster/zkstate/znode"
 )
 
-// A part is what one of three workers, the victim, does at a barrier; the other two do theirs. Every request that the victim
-// sends meanwhile is cut in turn.
+// A part is what one of three workers, the victim, does at a barrier; the other two do theirs. Every request that the
+// victim sends meanwhile is cut in turn.
 type part struct {
 	live    bool
 	prepare func(ctx context.Context, p *play) error // before the victim calls
@@ -79,12 +79,13 @@ func others(_ context.Context, p *play) error {
 func othersArrive(ctx context.Context, p *play) error { return p.arrive(ctx, p.rest...) }
 func oneArrives(ctx context.Context, p *play) error   { return p.arrive(ctx, p.rest[0]) }
 
-// earlierRounds makes rounds that the victim's round will clear, though nobody has cleared them yet: they were released by a
-// worker that died at once.
+// earlierRounds makes rounds that the victim's round will clear, though nobody has cleared them yet: they were
+// released by a worker that died at once.
 func earlierRounds(ctx context.Context, p *play) error {
 	m := p.rest[0]
 	world := zkconn.World(zkconn.PermAll)
-	ops := []zkconn.Op{zkconn.CreateOp(znode.BarrierFloor(m.Job.Root, m.Generation, p.name), znode.EncodeFloor(0), zkconn.Persistent, world)}
+	floor := znode.BarrierFloor(m.Job.Root, m.Generation, p.name)
+	ops := []zkconn.Op{zkconn.CreateOp(floor, znode.EncodeFloor(0), zkconn.Persistent, world)}
 	for round := range p.round {
 		dir := roundDir(m, p.name, round)
 		st := znode.Round{Workers: 3, Mode: znode.Durable}
@@ -147,8 +148,8 @@ func (p *play) expect(err error) error {
 	return nil
 }
 
-// cutNth arms a fault for the nth request with one of these opcodes from now on. cut is closed when its connection is gone. disarm
-// ends that, and reports whether there was such a request.
+// cutNth arms a fault for the nth request with one of these opcodes from now on. cut is closed when its connection is
+// gone. disarm ends that, and reports whether there was such a request.
 func cutNth(proxy *zkserver.Proxy, fault arm, n int32, ops ...int32) (cut <-chan struct{}, disarm func() bool) {
 	var seen atomic.Int32
 	var over atomic.Bool
@@ -169,7 +170,8 @@ var arms = map[string]arm{
 	"after":      (*zkserver.Proxy).AfterReply,
 }
 
-// TestBarrierWithEveryOperationCut: the connection breaks at any request of the victim, which goes on in the same session.
+// TestBarrierWithEveryOperationCut: the connection breaks at any request of the victim, which goes on in the same
+// session.
 func TestBarrierWithEveryOperationCut(t *testing.T) {
 	for title, part := range parts {
 		for kind, fault := range arms {
@@ -198,7 +200,9 @@ func TestBarrierWithEveryOperationCut(t *testing.T) {
 }
 
 // perform reports whether there was an nth request.
-func (p *play) perform(ctx context.Context, proxy *zkserver.Proxy, victim *worker.Member, fault arm, n int32) (cut bool, err error) {
+func (p *play) perform(
+	ctx context.Context, proxy *zkserver.Proxy, victim *worker.Member, fault arm, n int32,
+) (cut bool, err error) {
 	if p.prepare != nil {
 		if err := p.prepare(ctx, p); err != nil {
 			return false, err
@@ -222,8 +226,9 @@ func (p *play) perform(ctx context.Context, proxy *zkserver.Proxy, victim *worke
 	return disarm(), nil
 }
 
-// TestBarrierWithADeathAtEveryOperation: the victim's process dies once the server has executed any of its transactions, which
-// for the server is as dying at the reads that follow, or before the next; its next life calls for the same round.
+// TestBarrierWithADeathAtEveryOperation: the victim's process dies once the server has executed any of its
+// transactions, which for the server is as dying at the reads that follow, or before the next; its next life calls
+// for the same round.
 func TestBarrierWithADeathAtEveryOperation(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
@@ -297,7 +302,9 @@ func (p *play) die(ctx context.Context, j job.Job, proxy *zkserver.Proxy, n int3
 }
 
 // live is a life of the victim, in a session that ends that soon without it.
-func live(ctx context.Context, j job.Job, timeout time.Duration, addrs ...string) (*zkconn.Session, *worker.Member, error) {
+func live(
+	ctx context.Context, j job.Job, timeout time.Duration, addrs ...string,
+) (*zkconn.Session, *worker.Member, error) {
 	for {
 		s, err := zkconn.Dial(ctx, zkconn.Config{Servers: addrs, Timeout: timeout})
 		if err != nil {

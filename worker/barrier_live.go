@@ -8,12 +8,12 @@ import (
 	"muster/zkstate/znode"
 )
 
-// In a live round an arrival is an ephemeral znode, so that it ends with the session, and counts only for the session that
-// owns it. There is no sequence. After its own arrival each worker counts a's children, and creates T if there are N:
-// the count comes after the worker's own create, so the last to arrive sees all, unless somebody died, who will
-// arrive again. If the process dies before it creates T, its arrival dies too, and its next life counts again.
+// In a live round an arrival is an ephemeral znode: it ends with the session that owns it, and counts for that session
+// only. There is no sequence. After its own arrival each worker counts a's children, and creates T if there are N. It
+// counts after its own create, so the last worker to arrive sees all of them, unless one has died, which will arrive
+// again. If a process dies before it creates T, its arrival ends too, and its next life counts again.
 
-// arriveLive makes this session's arrival, and T if everybody is there now. It reports whether it did the latter.
+// arriveLive makes this session's arrival, and T if everybody is there now. It reports whether it made T.
 func (r *round) arriveLive(ctx context.Context) (last bool, err error) {
 	arrive := []zkconn.Op{zkconn.CheckOp(r.state(), 0), zkconn.CreateOp(r.arrival(), nil, zkconn.Ephemeral, r.m.acl)}
 	_, err = r.m.write(ctx, arrive...)
@@ -40,7 +40,8 @@ func (r *round) replaceArrival(ctx context.Context) error {
 	return err
 }
 
-// releaseLive creates T if n workers are alive here. If somebody else decides at the same moment, T tells.
+// releaseLive creates T if n workers are alive here, and reports whether it did. If another worker decides the round
+// at the same moment, T tells the outcome.
 func (r *round) releaseLive(ctx context.Context) (done bool, err error) {
 	stat, _, err := r.m.session.Exists(ctx, znode.Arrivals(r.dir))
 	if stat.NumChildren == 1 {

@@ -10,9 +10,9 @@ import (
 	"muster/zkstate/znode"
 )
 
-// look reads st, and makes the round if there is none. It reports whether the round is open, and if not, nil for released
-// or AbortedError. An open round may have been released this moment; T tells.
-func (r *round) look(ctx context.Context) (open bool, err error) {
+// read reads st, and makes the round if there is none. It reports whether the round is open; if it is not, the error
+// is nil after a release, or AbortedError. A round that is open here may be released already: T tells.
+func (r *round) read(ctx context.Context) (open bool, err error) {
 	for {
 		body, _, changed, err := r.m.session.GetW(ctx, r.state())
 		if errors.Is(err, zkconn.ErrNoNode) {
@@ -31,15 +31,16 @@ func (r *round) look(ctx context.Context) (open bool, err error) {
 		case st.Aborted != "":
 			return false, &AbortedError{r.name, r.number, st.Aborted, st.Missing}
 		case st.Mode != r.mode:
-			return false, fmt.Errorf("another worker made it %s, this one wants it %s: all rounds of a name are of one mode, so use another name", st.Mode, r.mode)
+			return false, fmt.Errorf("another worker made it %s, this one wants it %s: "+
+				"all rounds of a name are of one mode, so use another name", st.Mode, r.mode)
 		}
 		r.n, r.changed = st.Workers, changed
 		return true, nil
 	}
 }
 
-// make makes the round, or reports that it was released before and is gone. It checks the floor at the version read, so
-// that a round that was cleared cannot be made again.
+// make makes the round, or reports that it was released and is gone. It checks the floor at the version read, so that a
+// round that was cleared cannot be made again.
 func (r *round) make(ctx context.Context) (released bool, err error) {
 	m := r.m
 	path := znode.BarrierFloor(m.Job.Root, m.Generation, r.name)
@@ -60,13 +61,14 @@ func (r *round) make(ctx context.Context) (released bool, err error) {
 		return false, err
 	}
 	if _, err = m.write(ctx, append([]zkconn.Op{first}, ops...)...); err != nil {
-		err = m.again(ctx, err, zkconn.ErrNodeExists, zkconn.ErrBadVersion) // somebody else did, or the floor rose
+		// Another worker may have made it, or the floor may have risen.
+		err = m.mayRetry(ctx, err, zkconn.ErrNodeExists, zkconn.ErrBadVersion)
 	}
 	return false, err
 }
 
-// makeNext makes the round after this one, which is open, so that neither can be below the floor. If that fails, whoever
-// needs it makes it.
+// makeNext makes the round after this one. This one is open, so neither can be below the floor. If it fails, a worker
+// that needs the round makes it.
 func (r *round) makeNext(ctx context.Context) {
 	if r.n == 1 || r.number == znode.MaxRound || r.name == znode.StartBarrier {
 		return
@@ -83,7 +85,10 @@ func (r *round) creates(dir string, n int) ([]zkconn.Op, error) {
 	create := func(path string, data []byte) zkconn.Op {
 		return zkconn.CreateOp(path, data, zkconn.Persistent, r.m.acl)
 	}
-	return []zkconn.Op{create(dir, nil), create(znode.RoundState(dir), st), create(znode.Arrivals(dir), nil), create(znode.Count(dir), nil)}, err
+	return []zkconn.Op{
+		create(dir, nil), create(znode.RoundState(dir), st),
+		create(znode.Arrivals(dir), nil), create(znode.Count(dir), nil),
+	}, err
 }
 
 // floor reads the floor of a barrier; the version is -1 if nobody has made the barrier.
@@ -99,12 +104,12 @@ func (m *Member) floor(ctx context.Context, name string) (floor int, version int
 	return floor, stat.Version, err
 }
 
-// NextRound is the round that Barrier takes if it is not given one. Who may have to call Barrier again, because the session was
-// lost on the way, asks once and names it: the round could have been released meanwhile, and the next one would then be
-// another.
+// NextRound is the round that Barrier takes if it is not given one. A caller that may have to call Barrier again,
+// because the session can be lost on the way, asks for it once and names it in each call: the round can be released
+// meanwhile, and then the next one is another.
 //
-// It is the round after the last one that was decided with this worker, in whatever life: the one that it arrived
-// at, if that is undecided.
+// If this worker has arrived at a round that is undecided, in whatever life, it is that round. Otherwise it is the
+// round after the last one that was decided with this worker.
 func (m *Member) NextRound(ctx context.Context, name string) (int, error) {
 	kept, err := m.keptRounds(ctx, name)
 	if err != nil {
@@ -116,7 +121,7 @@ func (m *Member) NextRound(ctx context.Context, name string) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		if released { // which nothing is without this worker, though its live arrival may be gone
+		if released { // with this worker, as every release, though its live arrival may be gone
 			return number + 1, nil
 		}
 		_, arrived, err := m.session.Exists(ctx, znode.Arrival(dir, m.ID))
@@ -149,7 +154,7 @@ func (m *Member) keptRounds(ctx context.Context, name string) ([]int, error) {
 	return numbers, err
 }
 
-// decided reads what became of a round, if anything did. One without st is being cleared, so it was released.
+// decided reads whether a round was released or aborted. A round without st is being cleared, so it was released.
 func (m *Member) decided(ctx context.Context, dir string) (released, aborted bool, err error) {
 	body, _, err := m.session.Get(ctx, znode.RoundState(dir))
 	if errors.Is(err, zkconn.ErrNoNode) {
@@ -166,8 +171,8 @@ func (m *Member) decided(ctx context.Context, dir string) (released, aborted boo
 	return there && token.DataLength == 0, there && token.DataLength > 0, err
 }
 
-// acknowledge leaves a mark that this worker has been told of an abort that it was missing in, so that its next round is the
-// one after. If that fails it is told again.
+// acknowledge makes an arrival that says: this worker was missing, and has been told of the abort. Its next round
+// then is the one after it. If that fails the worker is told of the abort again.
 func (r *round) acknowledge(ctx context.Context) {
 	mode := zkconn.Persistent
 	if r.mode == znode.LiveRound {

@@ -22,9 +22,10 @@ import (
 	"muster/zkstate/znode"
 )
 
-// TestBarrierSoak passes rounds with random timeouts while connections break, replies get lost and processes die: no round is
-// released early, all learn the same outcome, nobody hangs, and an aborted round names exactly who is missing. With
-// MUSTER_SOAK=1 there are 1,000 rounds of either mode on three servers, whose leader is killed on the way.
+// TestBarrierSoak passes rounds with random timeouts while connections break, replies get lost and processes die: no
+// round is released early, all learn the same outcome, nobody hangs, and an aborted round names exactly who is
+// missing. With MUSTER_SOAK=1 there are 1,000 rounds of either mode on three servers, whose leader is killed on the
+// way.
 func TestBarrierSoak(t *testing.T) {
 	t.Parallel()
 	rounds, limit := 80, time.Minute
@@ -80,9 +81,11 @@ func newDrill(t *testing.T, ctx context.Context, ensemble *zkserver.Ensemble, li
 	d := &drill{t: t, ensemble: ensemble, live: live, observer: dial(t, ensemble.Addrs()...), faults: map[string]int{}}
 	d.job = job.Default()
 	d.job.Root, d.job.Name, d.job.Workers = "/drill-"+zkstate.NewID(), "j", drillWorkers
-	store, err := zkstate.NewStore(d.observer, zkstate.Config{Home: d.job.Root + "/home", Stack: "tests"})
+	store, err := zkstate.NewStore(d.observer, zkstate.Config{
+		Home: d.job.Root + "/home", Stack: "tests", Kinds: []zkstate.Kind{zkstate.Job()},
+	})
 	if err == nil {
-		err = store.Commit(ctx, plan.Row{Path: d.job.Path(), New: &d.job, Reason: plan.NoJob})
+		err = store.Commit(ctx, plan.Row{Path: d.job.Path(), New: d.job, Reason: plan.NotThere})
 	}
 	if err != nil {
 		t.Fatal(err)

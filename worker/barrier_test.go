@@ -154,7 +154,8 @@ func TestTimeoutAbortsForAllAndNamesWhoIsMissing(t *testing.T) {
 		hasty.Timeout = 10 * time.Millisecond
 		aborted(t, name, 0, []int{1, 3}, first, at(t, ms[2], hasty))
 		// Who comes late learns the same, each once; then all meet in the next round.
-		aborted(t, name, 0, []int{1, 3}, at(t, ms[1], patient), at(t, ms[3], worker.Barrier{Name: name, Live: live, Round: num(0)}))
+		again := worker.Barrier{Name: name, Live: live, Round: num(0)}
+		aborted(t, name, 0, []int{1, 3}, at(t, ms[1], patient), at(t, ms[3], again))
 		next := []<-chan error{at(t, ms[0], patient), at(t, ms[1], patient), at(t, ms[2], patient)}
 		next = append(next, at(t, ms[3], worker.Barrier{Name: name, Live: live, Round: num(1)}))
 		released(t, next...)
@@ -228,20 +229,24 @@ func TestSkippedRoundsAreCleared(t *testing.T) {
 
 func TestBarrierRefuses(t *testing.T) {
 	_, ms := team(t, 2)
-	for _, b := range []worker.Barrier{{}, {Name: "a/b"}, {Name: znode.StartBarrier}, {Name: "b", Round: num(-1)}, {Name: "b", Round: num(1 << 40)}} {
+	for _, b := range []worker.Barrier{
+		{}, {Name: "a/b"}, {Name: znode.StartBarrier}, {Name: "b", Round: num(-1)}, {Name: "b", Round: num(1 << 40)},
+	} {
 		if err := ms[0].Barrier(t.Context(), b); err == nil {
 			t.Errorf("%+v was accepted", b)
 		}
 	}
 	first := at(t, ms[0], worker.Barrier{Name: "b"})
 	awaitArrivals(t, dial(t), roundDir(ms[0], "b", 0), 1)
-	if err := ms[1].Barrier(t.Context(), worker.Barrier{Name: "b", Live: true}); err == nil || !strings.Contains(err.Error(), "durable") {
+	err := ms[1].Barrier(t.Context(), worker.Barrier{Name: "b", Live: true})
+	if err == nil || !strings.Contains(err.Error(), "durable") {
 		t.Errorf("a live call of a durable round: %v", err)
 	}
 	released(t, at(t, ms[1], worker.Barrier{Name: "b"}), first)
 }
 
-// TestArrivalSurvivesTheProcess: a durable arrival counts though the process dies, and its next life learns the outcome.
+// TestArrivalSurvivesTheProcess: a durable arrival counts though the process dies, and its next life learns the
+// outcome.
 func TestArrivalSurvivesTheProcess(t *testing.T) {
 	j, _ := newJob(t, 2)
 	s := dial(t)
@@ -310,7 +315,8 @@ func TestLiveArrivalOfAnOlderSessionDoesNotCount(t *testing.T) {
 		_, made, err := old.Exists(t.Context(), znode.RoundState(roundDir(ms[0], "b", 1)))
 		return err == nil && made
 	})
-	if _, err := old.Create(t.Context(), znode.Arrival(dir, 1), nil, zkconn.Ephemeral, zkconn.World(zkconn.PermAll)); err != nil {
+	world := zkconn.World(zkconn.PermAll)
+	if _, err := old.Create(t.Context(), znode.Arrival(dir, 1), nil, zkconn.Ephemeral, world); err != nil {
 		t.Fatal(err)
 	}
 	released(t, at(t, ms[1], b), first)
@@ -328,11 +334,11 @@ func tap(p *zkserver.Proxy, see func(op int32, req []byte)) {
 	})
 }
 
-// hold keeps the nth request that mentions the path from the server until release is closed, if it is not nil. held is closed when
-// the request is there.
 // mentions reports whether a request names a znode, or one below it.
 func mentions(req []byte, path string) bool { return bytes.Contains(req, []byte(path)) }
 
+// hold keeps the nth request that mentions the path from the server until release is closed, if it is not nil. held
+// is closed when the request is there.
 func hold(p *zkserver.Proxy, path string, nth int, release <-chan struct{}) (held <-chan struct{}) {
 	ch := make(chan struct{})
 	seen := 0

@@ -15,6 +15,7 @@ import (
 
 	"muster/job"
 	"muster/plan"
+	"muster/resource"
 	"muster/worker"
 	"muster/zkserver"
 	"muster/zkstate"
@@ -34,10 +35,10 @@ type fleet struct {
 	sessions []*zkconn.Session
 }
 
-// BenchmarkTenThousandWorkers opens 10,000 sessions, which join a job, wait for all and pass barriers. Costs are ratios to the
-// rate at which the same sessions commit the transaction of a join by itself, in the same run; growth is the cost per
-// worker with 10,000 over that with 1,000. What ends in -cpu compares processor time of client and server together, which
-// says the same and depends less on what else the machine does.
+// BenchmarkTenThousandWorkers opens 10,000 sessions, which join a job, wait for all and pass barriers. Costs are
+// ratios to the rate at which the same sessions commit the transaction of a join by itself, in the same run; growth
+// is the cost per worker with 10,000 over that with 1,000. What ends in -cpu compares processor time of client and
+// server together, which says the same and depends less on what else the machine does.
 func BenchmarkTenThousandWorkers(b *testing.B) {
 	f := newFleet(b, many)
 	f.round(few) // the server warms up
@@ -147,10 +148,12 @@ type costs struct {
 func (f *fleet) round(n int) costs {
 	j := job.Default()
 	j.Root, j.Name, j.Workers = "/bench-"+zkstate.NewID(), "j", n
-	j.Timeouts.Barrier, j.Timeouts.Join = job.Duration(5*time.Minute), job.Duration(5*time.Minute)
-	store, err := zkstate.NewStore(f.observer, zkstate.Config{Home: j.Root + "/home", Stack: "bench"})
+	j.Timeouts.Barrier, j.Timeouts.Join = resource.Duration(5*time.Minute), resource.Duration(5*time.Minute)
+	store, err := zkstate.NewStore(f.observer, zkstate.Config{
+		Home: j.Root + "/home", Stack: "bench", Kinds: []zkstate.Kind{zkstate.Job()},
+	})
 	if err == nil {
-		err = store.Commit(f.b.Context(), plan.Row{Path: j.Path(), New: &j, Reason: plan.NoJob})
+		err = store.Commit(f.b.Context(), plan.Row{Path: j.Path(), New: j, Reason: plan.NotThere})
 	}
 	if err != nil {
 		f.b.Fatal(err)
@@ -172,7 +175,8 @@ func (f *fleet) round(n int) costs {
 	c.raw = raw.plus(f.raw(n, j.Root+"/raw-1", false)).by(2) // the machine changes while we measure
 	c.bare = f.raw(n, j.Root+"/bare", true)
 
-	c.wait, c.woken = f.held(n-1, 1, func(i int) error { return ms[i].WaitAll(f.b.Context()) }, func() error { return join(n - 1) })
+	wait := func(i int) error { return ms[i].WaitAll(f.b.Context()) }
+	c.wait, c.woken = f.held(n-1, 1, wait, func() error { return join(n - 1) })
 	c.events = f.events(n, j.Root+"/event")
 	pass := func(round int) func(i int) error {
 		return func(i int) error { return ms[i].Barrier(f.b.Context(), worker.Barrier{Name: "b", Round: &round}) }
@@ -189,7 +193,8 @@ func (f *fleet) round(n int) costs {
 			f.b.Fatal(err)
 		}
 	}
-	f.b.Logf("%d workers:\n raw %v, bare %v, events %v\n join %v, settled %v\n wait %v, woken %v\n first barrier %v\n second %v, of which release %v\n next ones %v", n,
+	f.b.Logf("%d workers:\n raw %v, bare %v, events %v\n join %v, settled %v\n wait %v, woken %v\n"+
+		" first barrier %v\n second %v, of which release %v\n next ones %v", n,
 		c.raw, c.bare, c.events, c.join, c.settle, c.wait, c.woken, c.first, c.barrier, c.release, c.next)
 	return c
 }
@@ -210,8 +215,8 @@ func (f *fleet) events(n int, path string) cost {
 	return woken
 }
 
-// held calls wait for 0 to n-1, which sets that many watches each, and release when the server has them all. It returns what
-// either took; the latter until all waits have returned.
+// held calls wait for 0 to n-1, which sets that many watches each, and release when the server has them all. It
+// returns what either took; the latter until all waits have returned.
 func (f *fleet) held(n, each int, wait func(i int) error, release func() error) (armed, woken cost) {
 	f.b.Helper()
 	before := f.watches()

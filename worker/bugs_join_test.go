@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/plan"
+	"muster/job"
 	"muster/worker"
 	"muster/zkserver"
 	"muster/zkstate/zkconn"
@@ -20,8 +20,8 @@ import (
 
 // Each test here is named after a bug of the classic worker controllers' way to join.
 
-// TestJ1DeathWhileJoiningLeavesNoGap: a worker that dies before, in or after its join transaction takes an id that it gets back,
-// or none.
+// TestJ1DeathWhileJoiningLeavesNoGap: a worker that dies before, in or after its join transaction takes an id that it
+// gets back, or none.
 func TestJ1DeathWhileJoiningLeavesNoGap(t *testing.T) {
 	for fault, arm := range faults() {
 		t.Run(fault, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestJ4FirstWorkersRaceHarmlessly(t *testing.T) {
 			})
 		}
 		both.Wait()
-		if o := look(t, store, j); o.Status() != plan.Running {
+		if o := look(t, store, j); o.Status() != job.Running {
 			t.Fatalf("the job is %s: %s", o.Status(), o.Problem)
 		}
 	}
@@ -137,8 +137,8 @@ func TestJ5WhoIsLiveHasAnID(t *testing.T) {
 	all.Wait()
 }
 
-// TestJ6J7StoppedJoinerHoldsNobodyUp: there is no lock that it could hold, or come back to after it lost it. What it had sent
-// happens late, as a whole.
+// TestJ6J7StoppedJoinerHoldsNobodyUp: there is no lock that it could hold, or come back to after it lost it. What it
+// had sent happens late, as a whole.
 func TestJ6J7StoppedJoinerHoldsNobodyUp(t *testing.T) {
 	j, store := newJob(t, 4)
 	join(t, j, "w0")
@@ -162,7 +162,7 @@ func TestJ6J7StoppedJoinerHoldsNobodyUp(t *testing.T) {
 	join(t, j, "w1")
 	join(t, j, "w2")
 	proxy.Hang(false)
-	await(t, "the late join", func() bool { return look(t, store, j).Joined == 4 })
+	await(t, "the late join", func() bool { return job.Joined(look(t, store, j)) == 4 })
 	if err := c.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
@@ -191,13 +191,13 @@ func TestJ8RejoinBesideTheOldSession(t *testing.T) {
 	if _, err := worker.Join(t.Context(), dial(t), c); err != nil {
 		t.Fatal(err)
 	}
-	if o := look(t, store, j); o.Live != 1 || o.Joined != 1 {
-		t.Errorf("%d are live, %d have joined", o.Live, o.Joined)
+	if o := look(t, store, j); o.Live != 1 || job.Joined(o) != 1 {
+		t.Errorf("%d are live, %d have joined", o.Live, job.Joined(o))
 	}
 }
 
-// TestJ9IdentityIsNotTheAddress: a new worker with a recycled address inherits nothing, and an old one with a new address keeps
-// its id.
+// TestJ9IdentityIsNotTheAddress: a new worker with a recycled address inherits nothing, and an old one with a new
+// address keeps its id.
 func TestJ9IdentityIsNotTheAddress(t *testing.T) {
 	j, store := newJob(t, 2)
 	crash(t, j, "w0")

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"muster/job"
-	"muster/plan"
+	"muster/resource"
 	"muster/worker"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -38,7 +38,7 @@ func TestC2CrashedNeighbourDoesNotKeepTheJob(t *testing.T) {
 	j, store := newJob(t, 2, onComplete(job.Remove))
 	crashed := lose(t, config(j, "w0")) // the server still holds its session
 	complete(t, join(t, j, "w1"))
-	if o := look(t, store, j); o == nil || o.Done != 1 {
+	if o := look(t, store, j); o == nil || job.Done(o) != 1 {
 		t.Fatalf("observed %+v", o)
 	}
 	again, err := crashed.Rejoin(t.Context(), dial(t))
@@ -64,7 +64,7 @@ func TestC3CompletionRightAfterTheJoin(t *testing.T) {
 func TestC4FinishingAloneDoesNotEndTheJob(t *testing.T) {
 	j, store := newJob(t, 3, onComplete(job.Remove))
 	complete(t, join(t, j, "w0"))
-	if o := look(t, store, j); o.Status() != plan.Forming {
+	if o := look(t, store, j); o.Status() != job.Forming {
 		t.Fatalf("the job is %s", o.Status())
 	}
 	if m := join(t, j, "w1"); m.ID != 1 {
@@ -72,8 +72,8 @@ func TestC4FinishingAloneDoesNotEndTheJob(t *testing.T) {
 	}
 }
 
-// TestC5JoinAgainstTheEndOfAJob: who joins while the last worker resets the job is in the next generation with its znodes, or not
-// at all.
+// TestC5JoinAgainstTheEndOfAJob: who joins while the last worker resets the job is in the next generation with its
+// znodes, or not at all.
 func TestC5JoinAgainstTheEndOfAJob(t *testing.T) {
 	for range 20 {
 		j, store := newJob(t, 1)
@@ -92,7 +92,7 @@ func TestC5JoinAgainstTheEndOfAJob(t *testing.T) {
 		})
 		both.Wait()
 		o := look(t, store, j)
-		if s := o.Status(); s != plan.Ready && s != plan.Running {
+		if s := o.Status(); s != resource.StatusReady && s != job.Running {
 			t.Fatalf("the job is %s: %+v", s, o)
 		}
 	}
@@ -108,8 +108,8 @@ func TestC6RejoinsDoNotCountTwice(t *testing.T) {
 	if _, err := tryJoin(t, config(j, "w0")); !errors.Is(err, worker.ErrDone) {
 		t.Errorf("joined again with %v", err)
 	}
-	if o := look(t, store, j); o.Done != 1 || o.Joined != 1 {
-		t.Errorf("%d completed, %d joined", o.Done, o.Joined)
+	if o := look(t, store, j); job.Done(o) != 1 || job.Joined(o) != 1 {
+		t.Errorf("%d completed, %d joined", job.Done(o), job.Joined(o))
 	}
 }
 
@@ -121,13 +121,13 @@ func TestC7LiveWorkerDoesNotResurrectAJob(t *testing.T) {
 	if _, err := admin.Multi(t.Context(),
 		zkconn.DeleteOp(znode.Live(j.Root, j.Name, "w0"), -1),
 		zkconn.DeleteOp(j.Path(), -1),
-		zkconn.DeleteOp(znode.Record(j.Root, j.Name), -1),
+		zkconn.DeleteOp(znode.Record(job.KindName, j.Root, j.Name), -1),
 		zkconn.DeleteOp(znode.Gate(j.Root, m.Generation), -1),
 	); err != nil {
 		t.Fatal(err)
 	}
 	fenced(t, m)
-	for _, path := range []string{j.Path(), znode.Record(j.Root, j.Name), znode.Gate(j.Root, m.Generation)} {
+	for _, path := range []string{j.Path(), znode.Record(job.KindName, j.Root, j.Name), znode.Gate(j.Root, m.Generation)} {
 		if _, exists, err := admin.Exists(t.Context(), path); err != nil || exists {
 			t.Errorf("%s is there: %v, %v", path, exists, err)
 		}
@@ -148,8 +148,8 @@ func TestC8AllWorkersDownAtOnce(t *testing.T) {
 		want[m.Identity] = m.ID
 	}
 	s.Close()
-	if o := look(t, store, j); o.Status() != plan.Stale || o.Joined != n {
-		t.Errorf("with all down: %s, %d joined", o.Status(), o.Joined)
+	if o := look(t, store, j); o.Class() != resource.Stale || job.Joined(o) != n {
+		t.Errorf("with all down: %s, %d joined", o.Status(), job.Joined(o))
 	}
 	for identity, id := range want {
 		if m := join(t, j, identity); m.ID != id {

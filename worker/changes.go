@@ -10,38 +10,39 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"muster/job"
+	"muster/resource"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
 
-// Who is there is read from the children of the job znode, which are exactly the live workers, and from id/n-<id>, where
-// each worker keeps its newest address. Nothing is written here.
+// The live workers are exactly the children of the job znode. Each worker keeps its newest address in id/n-<id>.
+// Nothing is written here.
 
-// lookups is how many reads of one call are on their way at once.
-const lookups = 64
+// maxReads is how many reads of one call are under way at once.
+const maxReads = 64
 
-// ErrNoWorker means that nobody has joined under this id yet. Wait for all, or look again later.
+// ErrNoWorker means that nobody has joined under this id yet. Wait for all, or ask again later.
 var ErrNoWorker = errors.New("no such worker")
 
 // Worker is a worker as its peers see it.
 type Worker struct {
-	Identity string `json:"identity,omitempty"` // known of the live
+	Identity string `json:"identity,omitempty"` // only of a live worker
 	znode.Worker
 }
 
-// Live returns the workers that are live now, in the order of their ids. It costs a read for each of them, and about 14 for one that
-// joined in these seconds. The error is ErrFenced or ErrSessionLost if the membership has ended.
+// Live returns the workers that are live now, in the order of their ids. It costs a read for each of them, and about
+// 14 for one that has joined a few seconds ago. The error is ErrFenced or ErrSessionLost if the membership has ended.
 func (m *Member) Live(ctx context.Context) ([]Worker, error) {
 	names, _, err := m.session.Children(ctx, m.Job.Path())
 	if err != nil {
-		return nil, fmt.Errorf("the live workers: %w", m.gone(err))
+		return nil, fmt.Errorf("the live workers: %w", m.whyMissing(err))
 	}
 	return m.describe(ctx, names)
 }
 
-// Changes yields the live workers now, and again after every change of who is live; changes that follow each other closely
-// may come as one. It ends when the loop does, or with an error: ctx's, or why the membership ended.
+// Changes yields the live workers now, and again whenever a worker has become live or has gone. Changes that follow
+// each other closely may come as one. It ends when the loop does, or with an error: ctx's, or why the membership
+// ended.
 func (m *Member) Changes(ctx context.Context) iter.Seq2[[]Worker, error] {
 	return func(yield func([]Worker, error) bool) {
 		for {
@@ -51,7 +52,7 @@ func (m *Member) Changes(ctx context.Context) iter.Seq2[[]Worker, error] {
 				ws, err = m.describe(ctx, names)
 			}
 			if err != nil {
-				yield(nil, fmt.Errorf("the live workers: %w", m.gone(err)))
+				yield(nil, fmt.Errorf("the live workers: %w", m.whyMissing(err)))
 				return
 			}
 			if !yield(ws, nil) {
@@ -70,8 +71,8 @@ func (m *Member) Changes(ctx context.Context) iter.Seq2[[]Worker, error] {
 	}
 }
 
-// Joined returns everybody who has joined, whether live or not, in the order of their ids, each with its newest address.
-// It costs a read for each of them.
+// Joined returns everybody who has joined, whether live or not, in the order of their ids, each with its newest
+// address. It costs a read for each of them.
 func (m *Member) Joined(ctx context.Context) ([]Worker, error) {
 	stat, _, err := m.session.Exists(ctx, znode.IDs(m.Job.Root, m.Generation))
 	if err != nil {
@@ -79,7 +80,7 @@ func (m *Member) Joined(ctx context.Context) ([]Worker, error) {
 	}
 	ws := make([]Worker, min(int(stat.NumChildren), m.Job.Workers))
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(lookups)
+	group.SetLimit(maxReads)
 	for id := range ws {
 		group.Go(func() error {
 			var err error
@@ -113,11 +114,11 @@ func (m *Member) Lookup(ctx context.Context, id int) (Worker, error) {
 	return Worker{Worker: w}, nil
 }
 
-// describe reads the live znodes with these names. Who is gone meanwhile, and what is not a worker's, is left out.
+// describe reads the live znodes with these names. It leaves out those that are gone meanwhile or no worker's.
 func (m *Member) describe(ctx context.Context, names []string) ([]Worker, error) {
 	ws := make([]*Worker, len(names))
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(lookups)
+	group.SetLimit(maxReads)
 	for i, name := range names {
 		group.Go(func() error {
 			var err error
@@ -140,7 +141,7 @@ func (m *Member) describe(ctx context.Context, names []string) ([]Worker, error)
 	return live, nil
 }
 
-// readLive reads one live znode; nil if there is none, or if it is not a member's.
+// readLive reads one live znode. It is nil if there is none, or if it is not a member's.
 func (m *Member) readLive(ctx context.Context, identity string) (*Worker, error) {
 	body, stat, err := m.session.Get(ctx, znode.Live(m.Job.Root, m.Job.Name, identity))
 	switch {
@@ -153,8 +154,8 @@ func (m *Member) readLive(ctx context.Context, identity string) (*Worker, error)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", identity, err)
 	}
-	if w.ID == znode.NoID { // it has not yet told: its id was created by the same transaction
-		search := join{s: m.session, rec: job.Record{Job: m.Job, Generation: m.Generation}}
+	if w.ID == znode.NoID { // not written yet: the transaction that made the live znode also made the id
+		search := join{s: m.session, job: m.Job, rec: resource.Record{Generation: m.Generation}}
 		id, err := search.find(ctx, stat.Czxid)
 		if err != nil && !errors.Is(err, errAgain) {
 			return nil, err
@@ -163,14 +164,14 @@ func (m *Member) readLive(ctx context.Context, identity string) (*Worker, error)
 			w.ID = id
 		}
 	}
-	if w.ID >= m.Job.Workers { // it came too late, and is about to withdraw
+	if w.ID >= m.Job.Workers { // its join came too late: it is about to withdraw
 		return nil, nil
 	}
 	return &Worker{identity, w}, nil
 }
 
-// gone says why the job znode may be missing: the generation has ended.
-func (m *Member) gone(err error) error {
+// whyMissing is err, or why the job znode is missing: the generation has ended.
+func (m *Member) whyMissing(err error) error {
 	if !errors.Is(err, zkconn.ErrNoNode) {
 		return err
 	}

@@ -21,7 +21,9 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer s.Close()
-	me := worker.Config{Root: ingest.Root, Job: ingest.Name, Identity: "worker-0", Info: znode.Worker{IP: "10.0.0.1", Port: 7000}}
+	me := worker.Config{
+		Root: ingest.Root, Job: ingest.Name, Identity: "worker-0", Info: znode.Worker{IP: "10.0.0.1", Port: 7000},
+	}
 	m, err := worker.Join(ctx, s, me)
 	if err != nil {
 		log.Fatal(err)
@@ -43,9 +45,9 @@ func applyIngest() job.Job {
 		log.Fatal(err)
 	}
 	defer s.Close()
-	store, err := zkstate.NewStore(s, zkstate.Config{Stack: "examples"})
+	store, err := zkstate.NewStore(s, zkstate.Config{Stack: "examples", Kinds: []zkstate.Kind{zkstate.Job()}})
 	if err == nil {
-		err = store.Commit(ctx, plan.Row{Path: ingest.Path(), New: &ingest, Reason: plan.NoJob})
+		err = store.Commit(ctx, plan.Row{Path: ingest.Path(), New: ingest, Reason: plan.NotThere})
 	}
 	if err != nil {
 		log.Fatal(err)

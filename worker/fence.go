@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -10,32 +11,37 @@ import (
 	"muster/zkstate/znode"
 )
 
-// A member watches two znodes, its own live znode and its gate. It writes its live znode: with its id after the first join,
-// and anew if somebody deleted it by hand. Each write is guarded, so a member that was replaced cannot come back by it.
-// If the process dies, the live znode goes with its session.
+// A member watches two znodes: its own live znode and its gate. It writes its live znode twice: it adds its id after
+// the first join, and it makes the znode again if somebody has deleted it by hand. Each write is guarded, so a member
+// that was replaced cannot come back. If the process dies, the live znode goes with its session.
 
-// ErrFenced means that this process is no longer a member: another one took its identity over, or the generation has ended.
-// Stop the command; nothing that this member does can be written any more.
+// ErrFenced means that this process is no longer a member: another one took its identity over, or the generation has
+// ended. Stop the command. This member cannot write anything any more.
 var ErrFenced = errors.New("fenced")
 
-// ErrSessionLost means that the session under a member has ended. Rejoin under another one.
+// ErrSessionLost means that the session of a member has ended. Rejoin in another one.
 var ErrSessionLost = zkconn.ErrSessionLost
 
-// fence recognises in the refusal of a transaction that the membership has ended.
-func (m *Member) fence(err error) error {
+// fence ends the membership if the refusal of a transaction shows that it has ended. It returns ErrFenced then, and
+// ErrDamaged if somebody deleted the gate or the claim by hand.
+func (m *Member) fence(ctx context.Context, err error) error {
 	var refused *zkconn.Error
-	if !errors.As(err, &refused) || !errors.Is(err, zkconn.ErrNoNode) && !errors.Is(err, zkconn.ErrBadVersion) {
+	if !errors.As(err, &refused) || refused.Path != m.gate() && refused.Path != m.by() {
 		return err
 	}
-	switch refused.Path {
-	case m.gate():
-		err = m.generationEnded()
-	case m.by():
+	switch {
+	case errors.Is(err, zkconn.ErrNoNode):
+		err = m.gone(ctx, m.session, refused.Path)
+	case !errors.Is(err, zkconn.ErrBadVersion):
+		return err
+	case refused.Path == m.by():
 		err = m.replaced()
 	default:
-		return err
+		err = m.generationEnded()
 	}
-	m.end(err)
+	if errors.Is(err, ErrFenced) {
+		m.end(err)
+	}
 	return err
 }
 
@@ -47,121 +53,128 @@ func (m *Member) replaced() error {
 	return fmt.Errorf("%w: another process is worker %d (%s) now", ErrFenced, m.ID, m.Identity)
 }
 
-// calm is how long members wait with what nobody waits for, for each worker of the job, and again how long they take to begin with
-// it one after the other. Thousands who join at once have joined by then.
-const calm, longestCalm = 500 * time.Microsecond, 5 * time.Second
+// startDelay, for each worker of the job, is how long a member waits before it writes its id and sets its watches: no
+// other worker waits for these, and thousands that join at once have joined by then. The members then begin at random
+// within the same time again.
+const startDelay, maxStartDelay = 500 * time.Microsecond, 5 * time.Second
 
-// start watches until the membership ends, or until Leave, Complete or Rejoin, which wait for it.
+// start watches in the background until the membership ends, or until Leave, Complete or Rejoin stops it.
 func (m *Member) start() *Member {
-	m.watching.Go(func() {
-		if !m.calmed() {
+	m.watchers.Go(func() {
+		if !m.awaitTurn() {
 			return
 		}
-		m.tellID()
-		m.watching.Go(func() { m.follow(m.gate(), m.keepOpen) })
-		m.follow(m.live(), m.keepLive)
+		m.writeID()
+		m.watchers.Go(func() { m.follow(m.gate(), m.checkGate) })
+		m.follow(m.live(), m.checkLive)
 	})
-	if m.ID == m.Job.Workers-1 || !m.untold { // nobody else can find that all have joined
-		m.rolled = make(chan struct{})
-		m.watching.Go(func() {
-			defer close(m.rolled)
-			_ = m.writeRoll(m.watch) // for those who read it; a later joiner makes up for an error
+	if m.ID == m.Job.Workers-1 || !m.noID { // the last worker, or one that is back: see roll.go
+		m.rollTried = make(chan struct{})
+		m.watchers.Go(func() {
+			defer close(m.rollTried)
+			_ = m.writeRoll(m.watchCtx) // after an error a later joiner writes it
 		})
 	}
 	return m
 }
 
-// calmed waits for this worker's turn, at random. It is false if the membership ended first.
-func (m *Member) calmed() bool {
-	all := min(calm*time.Duration(m.Job.Workers), longestCalm)
-	turn := time.NewTimer(all + rand.N(all))
+// awaitTurn waits for the delay at the start. It is false if the membership ended first.
+func (m *Member) awaitTurn() bool {
+	delay := min(startDelay*time.Duration(m.Job.Workers), maxStartDelay)
+	turn := time.NewTimer(delay + rand.N(delay))
 	defer turn.Stop()
 	select {
 	case <-turn.C:
 		return true
-	case <-m.watch.Done():
+	case <-m.watchCtx.Done():
 		return false
 	}
 }
 
-// halt ends what start began.
-func (m *Member) halt() {
-	m.stop()
-	m.watching.Wait()
+// stop ends what start began.
+func (m *Member) stop() {
+	m.stopWatch()
+	m.watchers.Wait()
 }
 
-// tellID puts the id into a live znode that was created before there was one. It is for who lists the live; nothing depends
-// on it.
-func (m *Member) tellID() {
-	if !m.untold {
+// writeID adds the id to a live znode that was created before the id was known. It helps those that list the live
+// workers; nothing depends on it.
+func (m *Member) writeID() {
+	if !m.noID {
 		return
 	}
 	body, err := znode.EncodeWorker(m.info)
 	for err == nil || errors.Is(err, zkconn.ErrUnknown) {
-		if _, err = m.write(m.watch, zkconn.SetOp(m.live(), body, 0)); err == nil {
+		if _, err = m.write(m.watchCtx, zkconn.SetOp(m.live(), body, 0)); err == nil {
 			return
 		}
 	}
 }
 
-// follow looks at a znode now and after each of its events. An error of look ends the membership, but for a write that must be
-// made again.
-func (m *Member) follow(path string, look func(zkconn.Stat, bool) error) {
+// follow checks a znode now and after each of its events. An error of check ends the membership, unless it is a write
+// whose outcome is unknown: then follow checks again; or ErrDamaged: then it checks again when the part is back.
+func (m *Member) follow(path string, check func(zkconn.Stat, bool) error) {
 	for {
-		stat, exists, event, err := m.session.ExistsW(m.watch, path)
+		stat, exists, event, err := m.session.ExistsW(m.watchCtx, path)
 		if err == nil {
-			err = look(stat, exists)
+			err = check(stat, exists)
 		}
-		if m.watch.Err() != nil {
+		if m.watchCtx.Err() != nil {
 			return
 		}
 		switch {
 		case errors.Is(err, zkconn.ErrUnknown):
 			continue
+		case errors.Is(err, ErrDamaged):
+			if err = awaitPart(m.watchCtx, m.session, err); err == nil {
+				continue
+			}
+			return // the session's end, or ours
 		case err != nil:
 			m.end(err)
 			return
 		}
 		select {
 		case <-event:
-		case <-m.watch.Done():
+		case <-m.watchCtx.Done():
 			return
 		}
 	}
 }
 
-// keepOpen ends the membership with the generation.
-func (m *Member) keepOpen(_ zkconn.Stat, open bool) error {
+// checkGate ends the membership with the generation.
+func (m *Member) checkGate(_ zkconn.Stat, open bool) error {
 	if !open {
-		return m.generationEnded()
+		return m.gone(m.watchCtx, m.session, m.gate())
 	}
 	return nil
 }
 
-// keepLive makes the live znode again if it is gone.
-func (m *Member) keepLive(stat zkconn.Stat, exists bool) error {
+// checkLive makes the live znode again if it is gone.
+func (m *Member) checkLive(stat zkconn.Stat, exists bool) error {
 	if exists {
-		return m.ownLive(stat)
+		return m.checkOwner(stat)
 	}
 	body, err := znode.EncodeWorker(m.info)
 	if err != nil {
 		return err
 	}
-	_, err = m.write(m.watch, zkconn.CreateOp(m.live(), body, zkconn.Ephemeral, m.acl))
+	_, err = m.write(m.watchCtx, zkconn.CreateOp(m.live(), body, zkconn.Ephemeral, m.acl))
 	switch {
 	case errors.Is(err, zkconn.ErrNodeExists):
-		return nil // that is an event
-	case errors.Is(err, zkconn.ErrNoNode) && !errors.Is(err, ErrFenced): // the job znode itself is gone, though the gate is not
-		return m.generationEnded()
+		return nil // somebody made it: follow checks again
+	case errors.Is(err, zkconn.ErrNoNode): // the job znode is gone, and the gate is not
+		return m.gone(m.watchCtx, m.session, m.Job.Path())
 	}
 	return err
 }
 
-// ownLive is for a live znode that may be another session's: then the claim has moved, or somebody made it by hand.
-func (m *Member) ownLive(stat zkconn.Stat) error {
+// checkOwner ends the membership if another process owns the live znode: then the claim has changed. If the claim is
+// as it was, somebody made the live znode by hand.
+func (m *Member) checkOwner(stat zkconn.Stat) error {
 	if stat.EphemeralOwner == m.session.ID() {
 		return nil
 	}
-	_, err := m.write(m.watch)
+	_, err := m.write(m.watchCtx)
 	return err
 }

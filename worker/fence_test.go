@@ -6,7 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"muster/job"
 	"muster/plan"
+	"muster/resource"
 	"muster/worker"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -84,7 +86,7 @@ func TestTakenOverWorkerIsFenced(t *testing.T) {
 	now := join(t, j, "w0")
 	proxy.Hang(false)
 	fenced(t, old)
-	if o := look(t, store, j); now.ID != 0 || o.Live != 1 || o.Joined != 1 {
+	if o := look(t, store, j); now.ID != 0 || o.Live != 1 || job.Joined(o) != 1 {
 		t.Errorf("the other is %d, observed %+v", now.ID, o)
 	}
 }
@@ -102,12 +104,13 @@ func TestWorkerOfAnEndedGenerationIsFenced(t *testing.T) {
 	if err := dial(t).Delete(t.Context(), znode.Live(j.Root, j.Name, "w0"), -1); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Commit(t.Context(), plan.Row{Path: j.Path(), Old: look(t, store, j), New: &j, Reason: plan.StaleLeftover}); err != nil {
+	replace := plan.Row{Path: j.Path(), Old: look(t, store, j), New: j, Reason: plan.StaleLeftover}
+	if err := store.Commit(t.Context(), replace); err != nil {
 		t.Fatal(err)
 	}
 	proxy.Hang(false)
 	fenced(t, m)
-	if o := look(t, store, j); o.Status() != plan.Ready {
+	if o := look(t, store, j); o.Status() != resource.StatusReady {
 		t.Errorf("the new generation is %s", o.Status())
 	}
 
@@ -118,8 +121,8 @@ func TestWorkerOfAnEndedGenerationIsFenced(t *testing.T) {
 	fenced(t, m)
 }
 
-// TestJobZnodeDeletedByHandFences: with the job znode gone nobody can be live, though the gate is still open. The member, and one
-// that has lost its session, cannot come back.
+// TestJobZnodeDeletedByHandFences: with the job znode gone nobody can be live, though the gate is still open. The
+// member, and one that has lost its session, cannot come back.
 func TestJobZnodeDeletedByHandFences(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		j, _ := newJob(t, 1)

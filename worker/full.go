@@ -11,17 +11,17 @@ import (
 	"muster/zkstate/znode"
 )
 
-// The error of a full job names so many identities, and is made with at most so many reads.
-const namedVacancies, soughtVacancies = 5, 100
+// The error of a full job names at most maxVacancies identities, and at most maxVacancyReads claims are read for it.
+const maxVacancies, maxVacancyReads = 5, 100
 
-// full is ErrFull with the ids that are not live, and the identities that may take them up again.
+// full is ErrFull with the ids whose workers are not live, and the identities that may join as them again.
 func (j *join) full(ctx context.Context) error {
-	root, g, n := j.rec.Job.Root, j.rec.Generation, j.rec.Job.Workers
+	root, g, n := j.job.Root, j.rec.Generation, j.job.Workers
 	claimed, _, err := j.s.Children(ctx, znode.By(root, g))
 	if err != nil {
 		return err
 	}
-	live, _, err := j.s.Children(ctx, j.rec.Job.Path())
+	live, _, err := j.s.Children(ctx, j.job.Path())
 	if err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func (j *join) full(ctx context.Context) error {
 	})
 	var vacant []string
 	for i, identity := range absent {
-		if len(vacant) == namedVacancies || i == soughtVacancies {
+		if len(vacant) == maxVacancies || i == maxVacancyReads {
 			vacant = append(vacant, "perhaps others")
 			break
 		}
@@ -50,9 +50,9 @@ func (j *join) full(ctx context.Context) error {
 		ErrFull, n, n, strings.Join(vacant, ", "))
 }
 
-// vacancy describes who is not live and may come back; it is empty for who has completed.
+// vacancy describes a worker that is not live and may come back. It is empty for one that has completed.
 func (j *join) vacancy(ctx context.Context, identity string) (string, error) {
-	body, stat, err := j.s.Get(ctx, znode.ByIdentity(j.rec.Job.Root, j.rec.Generation, identity))
+	body, stat, err := j.s.Get(ctx, znode.ByIdentity(j.job.Root, j.rec.Generation, identity))
 	if errors.Is(err, zkconn.ErrNoNode) {
 		return "", nil
 	}
@@ -64,16 +64,16 @@ func (j *join) vacancy(ctx context.Context, identity string) (string, error) {
 		return "", nil
 	}
 	id, err := j.find(ctx, stat.Czxid)
-	if errors.Is(err, errAgain) || err == nil && id >= j.rec.Job.Workers {
+	if errors.Is(err, errAgain) || err == nil && id >= j.job.Workers {
 		return "", nil
 	}
 	return fmt.Sprintf("id %d (%s)", id, identity), err
 }
 
-// withdraw undoes, in one transaction, a join that came too late: two joined at once where one place was left. The claim is
-// at this version.
+// withdraw undoes, in one transaction, a join that came too late: two joined at once, and one place was left. The
+// claim is at this version.
 func (j *join) withdraw(ctx context.Context, id int, version int32) error {
-	root, g := j.rec.Job.Root, j.rec.Generation
+	root, g := j.job.Root, j.rec.Generation
 	ops := []zkconn.Op{
 		zkconn.CheckOp(znode.Gate(root, g), 0),
 		zkconn.DeleteOp(znode.ID(root, g, id), 0),
@@ -84,7 +84,7 @@ func (j *join) withdraw(ctx context.Context, id int, version int32) error {
 	case err != nil:
 		return err
 	case exists && live.EphemeralOwner != j.s.ID():
-		return j.held(ctx)
+		return j.awaitHolder(ctx)
 	case exists:
 		ops = append(ops, zkconn.DeleteOp(j.live(), live.Version))
 	}
@@ -94,16 +94,16 @@ func (j *join) withdraw(ctx context.Context, id int, version int32) error {
 	return j.full(ctx)
 }
 
-// findBeyond looks for an id of N or above: that of a join that came too late and has not withdrawn.
+// findBeyond looks for an id of N or above: its join came too late and has not withdrawn.
 func (j *join) findBeyond(ctx context.Context, czxid int64) (int, error) {
-	root, g := j.rec.Job.Root, j.rec.Generation
+	root, g := j.job.Root, j.rec.Generation
 	names, _, err := j.s.Children(ctx, znode.IDs(root, g))
 	if err != nil {
 		return 0, err
 	}
 	for _, name := range names {
 		id, err := znode.IDNumber(name)
-		if err != nil || id < j.rec.Job.Workers {
+		if err != nil || id < j.job.Workers {
 			continue
 		}
 		if stat, _, err := j.s.Exists(ctx, znode.ID(root, g, id)); err != nil || stat.Czxid == czxid {

@@ -7,11 +7,13 @@ import (
 	"muster/zkstate/znode"
 )
 
-// Identify chooses the identity of a worker: the flag; MUSTER_IDENTITY; the index of an indexed container job, as
-// worker-<index>; in Kubernetes a host name that ends in a number, which a StatefulSet gives; else the address that
-// the worker advertises, ip:port. Only the address is not stable: a worker that restarts under another one is a new worker.
-// An error names the source whose value cannot be an identity.
-func Identify(flag string, getenv func(string) string, hostname, advertise string) (identity string, stable bool, err error) {
+// Identify chooses the identity of a worker. It is the first of these: the flag; MUSTER_IDENTITY; the index of an
+// indexed container job, as worker-<index>; in Kubernetes a host name that ends in a number, as a StatefulSet gives
+// it; the address that the worker advertises, ip:port. Only the address is not stable: a worker that restarts with
+// another address is a new worker. An error names the source whose value cannot be an identity.
+func Identify(
+	flag string, getenv func(string) string, hostname, advertise string,
+) (identity string, stable bool, err error) {
 	if flag != "" {
 		return flag, true, from("--identity", znode.CheckIdentity(flag))
 	}
@@ -36,7 +38,7 @@ func from(source string, err error) error {
 	return nil
 }
 
-// checkIndex refuses what is not a number in its shortest form, since 1 and 01 would be two workers.
+// checkIndex refuses an index that is not a number in its shortest form: 1 and 01 would be two workers.
 func checkIndex(s string) error {
 	if !digits(s) || len(s) > 9 || len(s) > 1 && s[0] == '0' {
 		return fmt.Errorf("%q is not an index such as 0 or 12", s)

@@ -14,7 +14,9 @@ func TestIdentify(t *testing.T) {
 		Identity string
 		Stable   bool
 	}
-	const kubernetes = "KUBERNETES_SERVICE_HOST"
+	const kubernetes, address = "KUBERNETES_SERVICE_HOST", "10.0.0.1:1"
+	both := map[string]string{"MUSTER_IDENTITY": "env", "JOB_COMPLETION_INDEX": "1"}
+	indexed := map[string]string{"JOB_COMPLETION_INDEX": "0", kubernetes: "x"}
 	for name, c := range map[string]struct {
 		flag      string
 		env       map[string]string
@@ -22,17 +24,18 @@ func TestIdentify(t *testing.T) {
 		advertise string
 		want      choice
 	}{
-		"flag_before_all": {"me", map[string]string{"MUSTER_IDENTITY": "env", "JOB_COMPLETION_INDEX": "1"}, "h", "10.0.0.1:1", choice{"me", true}},
-		"environment":     {"", map[string]string{"MUSTER_IDENTITY": "env", "JOB_COMPLETION_INDEX": "1"}, "h", "10.0.0.1:1", choice{"env", true}},
-		"indexed_job":     {"", map[string]string{"JOB_COMPLETION_INDEX": "0", kubernetes: "x"}, "job-x7k2p", "10.0.0.1:1", choice{"worker-0", true}},
-		"slurm":           {"", map[string]string{"SLURM_PROCID": "12"}, "node7", "10.0.0.1:1", choice{"worker-12", true}},
-		"stateful_set":    {"", map[string]string{kubernetes: "x"}, "ingest-3", "10.0.0.1:1", choice{"ingest-3", true}},
-		"deployment":      {"", map[string]string{kubernetes: "x"}, "ingest-7d9f-x2x", "10.0.0.1:1", choice{"10.0.0.1:1", false}},
-		"other_machine":   {"", nil, "node-3", "10.0.0.1:1", choice{"10.0.0.1:1", false}},
+		"flag_before_all": {"me", both, "h", address, choice{"me", true}},
+		"environment":     {"", both, "h", address, choice{"env", true}},
+		"indexed_job":     {"", indexed, "job-x7k2p", address, choice{"worker-0", true}},
+		"slurm":           {"", map[string]string{"SLURM_PROCID": "12"}, "node7", address, choice{"worker-12", true}},
+		"stateful_set":    {"", map[string]string{kubernetes: "x"}, "ingest-3", address, choice{"ingest-3", true}},
+		"deployment":      {"", map[string]string{kubernetes: "x"}, "ingest-7d9f-x2x", address, choice{address, false}},
+		"other_machine":   {"", nil, "node-3", address, choice{address, false}},
 		"ipv6":            {"", nil, "node-3", "[fe80::1]:7000", choice{"[fe80::1]:7000", false}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			identity, stable, err := worker.Identify(c.flag, func(k string) string { return c.env[k] }, c.host, c.advertise)
+			getenv := func(k string) string { return c.env[k] }
+			identity, stable, err := worker.Identify(c.flag, getenv, c.host, c.advertise)
 			if err != nil {
 				t.Fatal(err)
 			}

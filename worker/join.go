@@ -1,14 +1,13 @@
 package worker
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"muster/job"
-	"muster/plan"
+	"muster/resource"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -22,23 +21,25 @@ import (
 //	<job>/<identity>              ephemeral    live
 //
 // That is one transaction, which checks the gate: a process that dies at any moment has either joined or written
-// nothing. The first worker also makes the folders in it, so that a generation is of the run that its first worker has
-// named. Only this transaction creates below id, nothing below N is ever deleted there, and an aborted transaction gives
-// its number back; so ids have no gap, and the claim makes an identity take one only once. The id itself is put into the
-// live znode afterwards, by the member, for those who list it.
+// nothing. The first worker also makes the folders in it, so a generation belongs to the run that its first worker
+// named.
+//
+// Ids have no gap: only this transaction creates below id, nothing below N is ever deleted there, and an aborted
+// transaction gives its number back. The claim makes an identity take an id only once. Afterwards the member writes
+// its id into the live znode, for those that list the live workers.
 
-// errAgain means that what was read no longer holds: start again from the Record.
+// errAgain means that what was read has changed: start again from the Record.
 var errAgain = errors.New("the job's znodes do not fit together")
 
-// maxAttempts is how often a join starts again without a wait in between. Changes by others do not come near it;
-// damage does.
+// maxAttempts is how often a join starts again without a wait in between. Changes by other workers need far fewer; a
+// job that is damaged needs more.
 const maxAttempts = 100
 
-// Join makes the process behind s a worker of the job, the one that it was in an earlier life if it had one.
+// Join makes the process behind s a worker of the job: the one that it was in an earlier life, if it had one.
 //
-// While the job does not exist or takes no worker like this one, it waits: until ctx's deadline, or without one for the
-// job's join timeout. The error then is both the reason and context.DeadlineExceeded; if no server answers the reason is
-// zkconn.ErrUnreachable.
+// While the job does not exist or takes no worker like this one, Join waits: until ctx's deadline, or without one for
+// the job's join timeout. The error then wraps the reason and context.DeadlineExceeded. If no server answers, the
+// reason is zkconn.ErrUnreachable.
 func Join(ctx context.Context, s *zkconn.Session, c Config) (*Member, error) {
 	if err := znode.CheckIdentity(c.Identity); err != nil {
 		return nil, err
@@ -52,13 +53,13 @@ func Join(ctx context.Context, s *zkconn.Session, c Config) (*Member, error) {
 		moved := errors.Is(err, errAgain) || errors.Is(err, zkconn.ErrNoNode) // the generation may end at any moment
 		if moved && j.attempts < maxAttempts {
 			j.attempts++
-			err = s.Sync(ctx, znode.Record(c.Root, c.Job))
+			err = s.Sync(ctx, znode.Record(job.KindName, c.Root, c.Job))
 		}
-		if errors.Is(err, context.DeadlineExceeded) && !errors.As(err, new(*impatience)) {
+		if errors.Is(err, context.DeadlineExceeded) && !errors.As(err, new(*waitError)) {
 			err = fmt.Errorf("%w: %w", zkconn.ErrUnreachable, err) // a request that got no answer
 		}
 		if err != nil {
-			return nil, fmt.Errorf("join %s as %s: %w", job.Join(c.Root, c.Job), c.Identity, err)
+			return nil, fmt.Errorf("join %s as %s: %w", resource.Join(c.Root, c.Job), c.Identity, err)
 		}
 	}
 }
@@ -70,12 +71,13 @@ type join struct {
 	nonce string // in every claim that it writes
 
 	begun    time.Time
-	told     string // what Waiting was told last
+	waitsFor string // what Waiting was told last
 	attempts int    // since the last wait
 
-	rec   job.Record // as read by this attempt
-	first bool       // nobody has joined, as read by this attempt
-	mzxid int64      // of the Record
+	rec   resource.Record // as read by this attempt
+	job   job.Job         // which that declares
+	first bool            // nobody has joined, as read by this attempt
+	mzxid int64           // of the Record
 	acl   []zkconn.ACL
 }
 
@@ -93,11 +95,11 @@ func (j *join) attempt(ctx context.Context) (*Member, error) {
 
 // read reads the Record.
 func (j *join) read(ctx context.Context) error {
-	body, stat, err := j.s.Get(ctx, znode.Record(j.c.Root, j.c.Job))
+	body, stat, err := j.s.Get(ctx, znode.Record(job.KindName, j.c.Root, j.c.Job))
 	if errors.Is(err, zkconn.ErrNoNode) {
-		j.rec, j.mzxid = job.Record{Job: job.Default()}, 0
-		j.rec.Job.Root, j.rec.Job.Name = j.c.Root, j.c.Job
-		return j.awaitRecord(ctx, ErrNoJob, "the job to be created: "+j.rec.Job.Path(), nil)
+		j.rec, j.job, j.mzxid = resource.Record{}, job.Default(), 0
+		j.job.Root, j.job.Name = j.c.Root, j.c.Job
+		return j.awaitRecord(ctx, ErrNoJob, "the job to be created: "+j.job.Path(), nil)
 	}
 	if err != nil {
 		return err
@@ -105,47 +107,50 @@ func (j *join) read(ctx context.Context) error {
 	if j.mzxid == 0 {
 		j.begun = time.Now() // the job's time begins with the job
 	}
-	rec, err := znode.DecodeRecordAt(job.Join(j.c.Root, j.c.Job), body)
+	rec, err := znode.DecodeRecordAt(job.Kind(), resource.Join(j.c.Root, j.c.Job), body)
 	if err != nil {
 		return err
 	}
-	t := &rec.Job.Timeouts // other programs may write none
-	t.Session = cmp.Or(t.Session, job.DefaultSessionTimeout)
-	t.Join, t.Barrier = cmp.Or(t.Join, job.DefaultJoinTimeout), cmp.Or(t.Barrier, job.DefaultBarrierTimeout)
-	j.rec, j.mzxid = rec, stat.Mzxid
+	j.rec, j.job, j.mzxid = rec, job.Of(&rec), stat.Mzxid
 	if j.acl, err = zkstate.ParseACL(rec.ACL); err != nil {
 		return err
 	}
+	last := job.LastRun(&rec)
 	switch {
-	case j.c.Run != "" && rec.Last != nil && rec.Last.ID == j.c.Run:
-		return fmt.Errorf("%w: %s, on %s", ErrCompleted, rec.Last.ID, rec.Last.Completed)
-	case rec.State == job.Terminating:
+	case j.c.Run != "" && last != nil && last.ID == j.c.Run:
+		return fmt.Errorf("%w: %s, on %s", ErrCompleted, last.ID, last.Completed)
+	case rec.State == resource.StateTerminating:
 		return j.awaitRecord(ctx, ErrNotOpen, "a new generation: the workers of this one were asked to stop", nil)
 	}
 	return nil
 }
 
-// admit keeps those who have no claim out of a job that is full or a leftover, and everybody out of another run. Who names no run
-// trusts one read at first, which tells in nearly every case: the job znode has children while somebody is live, and a
-// body from when the last has joined.
+// admit keeps every worker of another run out. It keeps a worker that has no claim out of a job that is full, and of
+// one that a dead run has left behind.
+//
+// At its first attempt a joiner without a run name relies on one read, which nearly always suffices: the job znode has
+// children while somebody is live, and a body once all have joined.
 func (j *join) admit(ctx context.Context) error {
-	top, _, err := j.s.Exists(ctx, j.rec.Job.Path())
+	top, _, err := j.s.Exists(ctx, j.job.Path())
 	if err != nil {
 		return err
 	}
-	if j.attempts == 0 && j.c.Run == "" && top.NumChildren > 0 && top.Version == 0 && j.rec.NoRoll != j.rec.Generation {
+	if j.attempts == 0 && j.c.Run == "" && top.NumChildren > 0 && top.Version == 0 && job.NoRoll(&j.rec) != j.rec.Generation {
 		return nil
 	}
 	return j.admitBy(ctx, top.NumChildren > 0)
 }
 
-// admitBy looks at who has joined, and for which run.
+// admitBy decides by who has joined, and for which run.
 func (j *join) admitBy(ctx context.Context, live bool) error {
-	root, g := j.rec.Job.Root, j.rec.Generation
+	root, g := j.job.Root, j.rec.Generation
 	run, ids, err := j.s.Get(ctx, znode.IDs(root, g))
 	if errors.Is(err, zkconn.ErrNoNode) {
-		j.first = true
-		return nil
+		generation, _, err := j.s.Exists(ctx, znode.Run(root, g))
+		if j.first = generation.NumChildren == 1; j.first || err != nil { // the gate
+			return err
+		}
+		return j.awaitRepair(ctx, znode.IDs(root, g))
 	}
 	if err != nil {
 		return err
@@ -157,7 +162,7 @@ func (j *join) admitBy(ctx context.Context, live bool) error {
 		}
 		return j.awaitRecord(ctx, ErrNotOpen, what, nil)
 	}
-	full := int(ids.NumChildren) >= j.rec.Job.Workers
+	full := int(ids.NumChildren) >= j.job.Workers
 	if !full && live {
 		return nil
 	}
@@ -171,11 +176,12 @@ func (j *join) admitBy(ctx context.Context, live bool) error {
 	return j.avoidLeftover(ctx)
 }
 
-// avoidLeftover waits while nobody is live and somebody left without completing: an apply may be about to replace the job.
+// avoidLeftover waits while nobody is live and somebody has left without completing: an apply may be about to replace
+// the job.
 func (j *join) avoidLeftover(ctx context.Context) error {
-	path := j.rec.Job.Path()
-	o, err := zkstate.NewReader(j.s, "").Look(ctx, path)
-	if err != nil || o.Status() != plan.Stale {
+	path := j.job.Path()
+	o, err := zkstate.NewReader(j.s, "", zkstate.Job()).Look(ctx, path)
+	if err != nil || o.Class() != resource.Stale {
 		return err
 	}
 	live, _, event, err := j.s.ChildrenW(ctx, path)
@@ -185,13 +191,13 @@ func (j *join) avoidLeftover(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	what := fmt.Sprintf("a new generation, or an old worker of this one: nobody is live, and %d left without completing", o.Left())
+	what := fmt.Sprintf("a new generation, or an old worker of this one: nobody is live, and %d left without completing", job.Left(o))
 	return j.awaitRecord(ctx, ErrNotOpen, what, event)
 }
 
-// folders are what the first worker makes.
+// folders are the operations of the first worker only.
 func (j *join) folders() []zkconn.Op {
-	root, g := j.rec.Job.Root, j.rec.Generation
+	root, g := j.job.Root, j.rec.Generation
 	ops := []zkconn.Op{zkconn.CreateOp(znode.IDs(root, g), []byte(j.c.Run), zkconn.Persistent, j.acl)}
 	for _, dir := range []string{znode.By(root, g), znode.End(root, g), znode.Barriers(root, g)} {
 		ops = append(ops, zkconn.CreateOp(dir, nil, zkconn.Persistent, j.acl))
@@ -199,9 +205,9 @@ func (j *join) folders() []zkconn.Op {
 	return ops
 }
 
-// claim is the transaction of who joins for the first time.
+// claim is the transaction of an identity that joins for the first time.
 func (j *join) claim(ctx context.Context) (*Member, error) {
-	root, g := j.rec.Job.Root, j.rec.Generation
+	root, g := j.job.Root, j.rec.Generation
 	claim := znode.Claim{Nonce: j.nonce, Lives: 1, State: znode.In}
 	mark, err := znode.EncodeClaim(claim)
 	if err != nil {
@@ -218,7 +224,7 @@ func (j *join) claim(ctx context.Context) (*Member, error) {
 	if j.first {
 		ops = append(ops, j.folders()...)
 	}
-	at := len(ops) + 1 // of the id's
+	at := len(ops) + 1 // index of the operation that creates the id
 	results, err := j.s.Multi(ctx, append(ops,
 		zkconn.CreateOp(by, mark, zkconn.Persistent, j.acl),
 		zkconn.CreateOp(znode.NewID(root, g), body, zkconn.PersistentSequential, j.acl),
@@ -231,37 +237,42 @@ func (j *join) claim(ctx context.Context) (*Member, error) {
 		if err != nil {
 			return nil, err
 		}
-		return j.seat(ctx, id, claim, 0)
+		return j.becomeMember(ctx, id, claim, 0)
 	case errors.Is(err, zkconn.ErrNodeExists) && errors.As(err, &refused) && refused.Path == by:
 		return j.rejoin(ctx)
-	case errors.Is(err, zkconn.ErrNodeExists) && errors.As(err, &refused) && refused.Path == znode.IDs(root, g): // another was first
+	case errors.Is(err, zkconn.ErrNodeExists) && errors.As(err, &refused) && refused.Path == znode.IDs(root, g):
+		// Another worker was the first.
 		return nil, fmt.Errorf("%w: %w", errAgain, err)
 	}
 	return nil, j.refused(ctx, err)
 }
 
-// seat makes a member of who has an id, unless there was one place and two joined at once.
-func (j *join) seat(ctx context.Context, id int, claim znode.Claim, version int32) (*Member, error) {
-	if id >= j.rec.Job.Workers {
+// becomeMember is for a join that has committed and got this id. It withdraws if another one took the last place at the
+// same time.
+func (j *join) becomeMember(ctx context.Context, id int, claim znode.Claim, version int32) (*Member, error) {
+	if id >= j.job.Workers {
 		return nil, j.withdraw(ctx, id, version)
 	}
 	return newMember(j, id, claim, version), nil
 }
 
-// refused says what follows from the error of a transaction that would have made us a member.
+// refused decides what to do about the error of a transaction that would have made this process a member.
 func (j *join) refused(ctx context.Context, err error) error {
+	var refused *zkconn.Error
 	switch {
-	case errors.Is(err, zkconn.ErrUnknown): // if it was committed, the next attempt finds our nonce
+	case errors.Is(err, zkconn.ErrUnknown): // if it was committed, the next attempt finds this join's nonce
 		if settle := j.s.Settled(ctx); settle != nil {
 			return fmt.Errorf("%w: %w", settle, err)
 		}
-	case errors.Is(err, zkconn.ErrNodeExists): // of all that is created, only the live znode can be somebody else's
-		return j.held(ctx)
-	case errors.Is(err, zkconn.ErrNoNode), errors.Is(err, zkconn.ErrBadVersion):
+	case errors.Is(err, zkconn.ErrNodeExists): // the live znode: nothing else can be somebody else's
+		return j.awaitHolder(ctx)
+	case errors.Is(err, zkconn.ErrNoNode) && errors.As(err, &refused):
+		return j.awaitRepair(ctx, missingPart(refused))
+	case errors.Is(err, zkconn.ErrBadVersion):
 	default:
 		return err
 	}
 	return fmt.Errorf("%w: %w", errAgain, err)
 }
 
-func (j *join) live() string { return znode.Live(j.rec.Job.Root, j.rec.Job.Name, j.c.Identity) }
+func (j *join) live() string { return znode.Live(j.job.Root, j.job.Name, j.c.Identity) }

@@ -14,6 +14,7 @@ import (
 
 	"muster/job"
 	"muster/plan"
+	"muster/resource"
 	"muster/worker"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -66,7 +67,8 @@ func TestJoinRefuses(t *testing.T) {
 	j, store := newJob(t, 2)
 	missing := j
 	missing.Name = "nobody"
-	if _, err := tryJoin(t, config(missing, "w0")); !errors.Is(err, worker.ErrNoJob) || !errors.Is(err, context.Canceled) {
+	_, err := tryJoin(t, config(missing, "w0"))
+	if !errors.Is(err, worker.ErrNoJob) || !errors.Is(err, context.Canceled) {
 		t.Errorf("no such job: %v", err)
 	}
 	if _, err := tryJoin(t, config(j, "a/b")); err == nil {
@@ -123,7 +125,8 @@ func TestJoinWaitsForTheJob(t *testing.T) {
 	defer cancel()
 	never := j
 	never.Name = "never"
-	if _, err := worker.Join(ctx, dial(t), config(never, "w0")); !errors.Is(err, worker.ErrNoJob) || !errors.Is(err, context.DeadlineExceeded) {
+	_, err := worker.Join(ctx, dial(t), config(never, "w0"))
+	if !errors.Is(err, worker.ErrNoJob) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("at the deadline: %v", err)
 	}
 
@@ -132,7 +135,8 @@ func TestJoinWaitsForTheJob(t *testing.T) {
 	hung.Waiting = func(string) { proxy.Hang(true) }
 	ctx, cancel = context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
-	if _, err := worker.Join(ctx, dial(t, proxy.Addr()), hung); !errors.Is(err, zkconn.ErrUnreachable) || errors.Is(err, worker.ErrNoJob) {
+	_, err = worker.Join(ctx, dial(t, proxy.Addr()), hung)
+	if !errors.Is(err, zkconn.ErrUnreachable) || errors.Is(err, worker.ErrNoJob) {
 		t.Errorf("where no server answers: %v", err)
 	}
 	proxy.Hang(false)
@@ -144,13 +148,16 @@ func TestJoinWaitsForTheJob(t *testing.T) {
 	<-ctx.Done()
 	create(t, store, never)
 	proxy.Hang(false)
-	if err := <-late; !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, worker.ErrNoJob) || errors.Is(err, zkconn.ErrUnreachable) {
+	err = <-late
+	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, worker.ErrNoJob) ||
+		errors.Is(err, zkconn.ErrUnreachable) {
 		t.Errorf("where the server tells too late: %v", err)
 	}
 
-	hasty, _ := newJob(t, 2, func(j *job.Job) { j.Timeouts.Join = job.Duration(50 * time.Millisecond) })
+	hasty, _ := newJob(t, 2, func(j *job.Job) { j.Timeouts.Join = resource.Duration(50 * time.Millisecond) })
 	crash(t, hasty, "w0")
-	if _, err := worker.Join(t.Context(), dial(t), config(hasty, "w1")); !errors.Is(err, worker.ErrNotOpen) || !errors.Is(err, context.DeadlineExceeded) {
+	_, err = worker.Join(t.Context(), dial(t), config(hasty, "w1"))
+	if !errors.Is(err, worker.ErrNotOpen) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("after the job's join timeout: %v", err)
 	}
 }
@@ -163,7 +170,7 @@ func TestJoinOfALeftover(t *testing.T) {
 			store := newStore(t, j)
 			o, err := store.Look(t.Context(), j.Path())
 			if err == nil {
-				err = store.Commit(t.Context(), plan.Row{Path: j.Path(), Old: o, New: &j, Reason: plan.StaleLeftover})
+				err = store.Commit(t.Context(), plan.Row{Path: j.Path(), Old: o, New: j, Reason: plan.StaleLeftover})
 			}
 			if err != nil {
 				t.Error(err)
@@ -198,7 +205,8 @@ func TestJoinOfATerminatingJob(t *testing.T) {
 	var once sync.Once
 	terminated := make(chan error, 1)
 	go func() {
-		terminated <- store.Terminate(t.Context(), j.Path(), time.Minute, func([]string) { once.Do(func() { close(asked) }) })
+		tell := func([]string) { once.Do(func() { close(asked) }) }
+		terminated <- store.Terminate(t.Context(), j.Path(), time.Minute, tell)
 	}()
 	<-asked
 	c := config(j, "w1")
@@ -242,7 +250,8 @@ func TestFullJobNamesWhoIsMissing(t *testing.T) {
 	}
 }
 
-// TestTooLateJoinWithdraws: after a lost reply, or in its next life, a join that got an id of N takes back all it wrote.
+// TestTooLateJoinWithdraws: after a lost reply, or in its next life, a join that got an id of N takes back all it
+// wrote.
 func TestTooLateJoinWithdraws(t *testing.T) {
 	j, store := newJob(t, 1)
 	m := join(t, j, "w0")
@@ -264,7 +273,8 @@ func TestFullJobWithoutRoll(t *testing.T) {
 	j, store := newJob(t, 2)
 	m := join(t, j, "w0")
 	writeDeadJoin(t, m, "w1")
-	if _, err := tryJoin(t, config(j, "late")); !errors.Is(err, worker.ErrFull) || !strings.HasSuffix(err.Error(), "under the same identity: id 1 (w1)") {
+	_, err := tryJoin(t, config(j, "late"))
+	if !errors.Is(err, worker.ErrFull) || !strings.HasSuffix(err.Error(), "under the same identity: id 1 (w1)") {
 		t.Errorf("a full job: %v", err)
 	}
 	if d := cmp.Diff(map[string]int{"w0": 0, "w1": 1}, ids(t, store, j)); d != "" {
@@ -278,7 +288,8 @@ func TestFullJobWithoutRoll(t *testing.T) {
 // TestFirstJoinBesideAStranger: a child of the job znode that is no worker does not keep the first worker out.
 func TestFirstJoinBesideAStranger(t *testing.T) {
 	j, _ := newJob(t, 2)
-	if _, err := dial(t).Create(t.Context(), j.Path()+"/lost+found", nil, zkconn.Persistent, zkconn.World(zkconn.PermAll)); err != nil {
+	world := zkconn.World(zkconn.PermAll)
+	if _, err := dial(t).Create(t.Context(), j.Path()+"/lost+found", nil, zkconn.Persistent, world); err != nil {
 		t.Fatal(err)
 	}
 	if m := join(t, j, "w0"); m.ID != 0 {

@@ -17,12 +17,12 @@ import (
 //	run/<g>/end/d-<10>      created, sequential, by Complete only; removed with the generation
 //	<job>/<identity>        deleted, if it is still there
 //
-// Exactly one worker gets d-<N-1>: the last. It puts the job back to ready, deletes it or leaves it, as on_complete says now.
-// A process that dies before the commit has crashed as any other; if the last one dies after it, the job stays completed until
-// the next apply.
+// Exactly one worker gets d-<N-1>: the last. It makes the job ready again, deletes it or leaves it, as on_complete
+// says at that time. A process that dies before the commit is one that crashed. If the last one dies after it, the
+// job stays completed until the next apply.
 
-// ErrUnfinished means that this worker has completed, but could not see to it that what on_complete says is done, if all have.
-// Apply does it.
+// ErrUnfinished means that this worker has completed, but could not make sure that what on_complete says was done if
+// all have completed. Apply does it.
 var ErrUnfinished = errors.New("completed, but could not do what on_complete says; the next apply does")
 
 // End is how the command of a worker that leaves has ended, as far as it is known.
@@ -33,26 +33,26 @@ type End struct {
 
 // Leave ends the membership without completing. The id stays reserved for the identity, which may join again.
 //
-// ErrFenced means that nothing was written. An error that is zkconn.ErrUnknown leaves open whether it was; the live znode ends
-// with the session anyway.
+// ErrFenced means that nothing was written. After zkconn.ErrUnknown it is not known whether anything was; the live
+// znode ends with the session anyway.
 func (m *Member) Leave(ctx context.Context, e End) error {
 	claim := m.claim
 	claim.State, claim.Exit, claim.Signal = znode.Left, e.Exit, e.Signal
-	if _, err := m.part(ctx, claim); err != nil {
+	if _, err := m.writeFinal(ctx, claim); err != nil {
 		return fmt.Errorf("leave %s as %s: %w", m.Job.Path(), m.Identity, err)
 	}
 	return nil
 }
 
-// Complete ends the membership of a worker whose command ended well, with this exit code, 0 to 255. Who completes last of all N
-// also does what on_complete says, or returns ErrUnfinished.
+// Complete ends the membership of a worker whose command ended well, with this exit code, 0 to 255. The last of all N
+// workers to complete also does what on_complete says, or returns ErrUnfinished.
 //
-// ErrFenced means that it does not count. An error that is zkconn.ErrUnknown leaves that open; Rejoin under another
-// session tells.
+// ErrFenced means that the completion does not count. After zkconn.ErrUnknown it is not known whether it counts;
+// Rejoin in another session finds out.
 func (m *Member) Complete(ctx context.Context, exit int) error {
 	claim := m.claim
 	claim.State, claim.Exit, claim.Signal = znode.Done, &exit, ""
-	last, err := m.part(ctx, claim)
+	last, err := m.writeFinal(ctx, claim)
 	if err != nil {
 		return fmt.Errorf("complete %s as %s: %w", m.Job.Path(), m.Identity, err)
 	}
@@ -62,25 +62,31 @@ func (m *Member) Complete(ctx context.Context, exit int) error {
 	return m.finish(ctx, m.session)
 }
 
-// part writes claim, which ends the membership. Last says that with it all N have completed.
-func (m *Member) part(ctx context.Context, claim znode.Claim) (last bool, err error) {
-	m.parts.Lock()
-	defer m.parts.Unlock()
+// writeFinal writes the last claim of this membership and ends it. last reports whether all N have completed now.
+func (m *Member) writeFinal(ctx context.Context, claim znode.Claim) (last bool, err error) {
+	m.leaving.Lock()
+	defer m.leaving.Unlock()
 	m.awaitRoll(ctx)
-	m.halt()
+	m.stop()
 	if m.ctx.Err() != nil {
 		return false, context.Cause(m.ctx)
 	}
 	claim.Nonce = zkstate.NewID()
-	for range maxAttempts {
-		if m.parting != nil {
-			last, err = m.parted(ctx)
+	for attempts := 0; attempts < maxAttempts; {
+		if m.unconfirmed != nil {
+			last, err = m.findOutcome(ctx)
 		} else {
-			last, err = m.partOnce(ctx, claim)
+			last, err = m.tryWriteFinal(ctx, claim)
+		}
+		if errors.Is(err, ErrDamaged) {
+			if err = awaitPart(ctx, m.session, err); err == nil {
+				continue
+			}
 		}
 		if !errors.Is(err, errAgain) {
 			break
 		}
+		attempts++
 	}
 	if err == nil {
 		m.end(nil)
@@ -88,14 +94,15 @@ func (m *Member) part(ctx context.Context, claim znode.Claim) (last bool, err er
 	return last, err
 }
 
-func (m *Member) partOnce(ctx context.Context, claim znode.Claim) (last bool, err error) {
+func (m *Member) tryWriteFinal(ctx context.Context, claim znode.Claim) (last bool, err error) {
 	mark, err := znode.EncodeClaim(claim)
 	if err != nil {
 		return false, err
 	}
 	ops := []zkconn.Op{zkconn.CheckOp(m.gate(), 0), zkconn.SetOp(m.by(), mark, m.version)}
 	if claim.State == znode.Done {
-		ops = append(ops, zkconn.CreateOp(znode.NewEnd(m.Job.Root, m.Generation), nil, zkconn.PersistentSequential, m.acl))
+		end := znode.NewEnd(m.Job.Root, m.Generation)
+		ops = append(ops, zkconn.CreateOp(end, nil, zkconn.PersistentSequential, m.acl))
 	}
 	live, exists, err := m.session.Exists(ctx, m.live())
 	if err != nil {
@@ -108,12 +115,12 @@ func (m *Member) partOnce(ctx context.Context, claim znode.Claim) (last bool, er
 	var refused *zkconn.Error
 	switch {
 	case errors.Is(err, zkconn.ErrUnknown):
-		m.parting = &claim
+		m.unconfirmed = &claim
 		return false, fmt.Errorf("%w: %w", errAgain, err)
 	case errors.As(err, &refused) && refused.Path == m.live(): // deleted or written meanwhile
 		return false, fmt.Errorf("%w: %w", errAgain, err)
 	case err != nil:
-		return false, m.fence(err)
+		return false, m.fence(ctx, err)
 	case claim.State != znode.Done:
 		return false, nil
 	}
@@ -121,9 +128,9 @@ func (m *Member) partOnce(ctx context.Context, claim znode.Claim) (last bool, er
 	return n == m.Job.Workers-1, err
 }
 
-// parted learns what became of a parting whose reply was lost. A generation that is gone counts: it does not end while a
-// worker is missing.
-func (m *Member) parted(ctx context.Context) (last bool, err error) {
+// findOutcome finds out whether a final claim was written whose reply was lost. If the generation is gone it was: a
+// generation does not end while a worker is missing.
+func (m *Member) findOutcome(ctx context.Context) (last bool, err error) {
 	if err := m.session.Settled(ctx); err != nil {
 		return false, fmt.Errorf("%w: %w", zkconn.ErrUnknown, err)
 	}
@@ -133,10 +140,10 @@ func (m *Member) parted(ctx context.Context) (last bool, err error) {
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("%w: %w", zkconn.ErrUnknown, err)
-	case claim.Nonce == m.parting.Nonce: // whether it was the last one is lost; if all have completed, somebody must finish
+	case claim.Nonce == m.unconfirmed.Nonce: // finish finds out whether all have completed
 		return claim.State == znode.Done, nil
 	case stat.Version == m.version:
-		m.parting = nil
+		m.unconfirmed = nil
 		return false, errAgain
 	}
 	err = m.replaced()
@@ -144,9 +151,9 @@ func (m *Member) parted(ctx context.Context) (last bool, err error) {
 	return false, err
 }
 
-// finish does what on_complete says, if all have completed and nobody did it before. Its error is ErrUnfinished.
+// finish does what on_complete says if all have completed and nobody has done it yet. Its error is ErrUnfinished.
 func (m *Member) finish(ctx context.Context, s *zkconn.Session) error {
-	store, err := zkstate.NewStore(s, zkstate.Config{At: time.Now()})
+	store, err := zkstate.NewStore(s, zkstate.Config{At: time.Now(), Kinds: []zkstate.Kind{zkstate.Job()}})
 	if err == nil {
 		err = store.Finish(ctx, m.Job.Path(), m.Generation)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"muster/job"
 	"muster/plan"
+	"muster/resource"
 	"muster/worker"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
@@ -47,7 +48,7 @@ func TestLeaveKeepsTheID(t *testing.T) {
 	if cause := context.Cause(m.Context()); !errors.Is(cause, context.Canceled) {
 		t.Errorf("the membership ended with %v", cause)
 	}
-	if o := look(t, store, j); o.Status() != plan.Degraded || o.Live != 1 {
+	if o := look(t, store, j); o.Status() != job.Degraded || o.Live != 1 {
 		t.Errorf("observed %s, %d live", o.Status(), o.Live)
 	}
 	again := join(t, j, "w0")
@@ -63,7 +64,7 @@ func TestLeaveKeepsTheID(t *testing.T) {
 
 // TestLastToCompleteDoesWhatOnCompleteSays: who of N that is is decided by ZooKeeper, when all complete at once.
 func TestLastToCompleteDoesWhatOnCompleteSays(t *testing.T) {
-	for do, want := range map[job.OnComplete]plan.Status{job.Reset: plan.Ready, job.Remove: plan.Missing, job.Retain: plan.Completed} {
+	for do, want := range map[job.OnComplete]resource.Status{job.Reset: resource.StatusReady, job.Remove: resource.StatusMissing, job.Retain: job.Completed} {
 		t.Run(string(do), func(t *testing.T) {
 			const n = 8
 			j, store := newJob(t, n, onComplete(do))
@@ -86,7 +87,7 @@ func TestLastToCompleteDoesWhatOnCompleteSays(t *testing.T) {
 			if o.Status() != want {
 				t.Fatalf("the job is %s, want %s", o.Status(), want)
 			}
-			left := map[plan.Status]int{plan.Ready: 1, plan.Missing: 0, plan.Completed: 1}[want]
+			left := map[resource.Status]int{resource.StatusReady: 1, resource.StatusMissing: 0, job.Completed: 1}[want]
 			if g := generations(t, j); len(g) != left {
 				t.Errorf("generations %v, want %d", g, left)
 			}
@@ -94,11 +95,16 @@ func TestLastToCompleteDoesWhatOnCompleteSays(t *testing.T) {
 				return
 			}
 			g := members[0].Generation
-			at, err := time.Parse(time.RFC3339, o.Record.Last.Completed)
-			if d := cmp.Diff(&job.Run{ID: "monday", Generation: g, Completed: o.Record.Last.Completed}, o.Record.Last); d != "" || err != nil || at.IsZero() {
+			last := job.LastRun(o.Record)
+			if last == nil {
+				t.Fatal("the record does not name the run")
+			}
+			at, err := time.Parse(time.RFC3339, last.Completed)
+			want := &job.Run{ID: "monday", Generation: g, Completed: last.Completed}
+			if d := cmp.Diff(want, last); d != "" || err != nil || at.IsZero() {
 				t.Errorf("last run (-want +got), %v:\n%s", err, d)
 			}
-			if o.Record.Edited() || o.Record.Generation == g || len(job.Changes(o.Record.Job, j)) > 0 {
+			if o.Record.Edited() || o.Record.Generation == g || len(resource.Changes(o.Record.Declaration, j)) > 0 {
 				t.Errorf("the record after the run: %+v", o.Record)
 			}
 		})
@@ -114,12 +120,12 @@ func TestFinishingBeforeOthersJoined(t *testing.T) {
 			t.Errorf("id %d, want %d", m.ID, i)
 		}
 		complete(t, m)
-		if o := look(t, store, j); o.Status() != plan.Forming || o.Live != 0 {
+		if o := look(t, store, j); o.Status() != job.Forming || o.Live != 0 {
 			t.Errorf("after %d of 3: %s, %d live", i+1, o.Status(), o.Live)
 		}
 	}
 	complete(t, join(t, j, "w2"))
-	if o := look(t, store, j); o.Status() != plan.Ready {
+	if o := look(t, store, j); o.Status() != resource.StatusReady {
 		t.Errorf("after all: %s", o.Status())
 	}
 }
@@ -137,18 +143,18 @@ func TestLastCannotPutTheJobBack(t *testing.T) {
 	if err := m.Complete(t.Context(), 0); !errors.Is(err, worker.ErrUnfinished) || errors.Is(err, zkconn.ErrUnknown) {
 		t.Errorf("complete: %v, want %v", err, worker.ErrUnfinished)
 	}
-	if o := look(t, store, j); o.Status() != plan.Completed {
+	if o := look(t, store, j); o.Status() != job.Completed {
 		t.Errorf("the job is %s", o.Status())
 	}
 }
 
-// TestCrashedLastWorker: the one that is missing comes back, and completes the job; if it dies between its completion and the
-// reset, the next apply does that.
+// TestCrashedLastWorker: the one that is missing comes back, and completes the job; if it dies between its completion
+// and the reset, the next apply does that.
 func TestCrashedLastWorker(t *testing.T) {
 	j, store := newJob(t, 2)
 	complete(t, join(t, j, "w0"))
 	crash(t, j, "w1")
-	if o := look(t, store, j); o.Status() != plan.Stale {
+	if o := look(t, store, j); o.Class() != resource.Stale {
 		t.Errorf("after the crash: %s", o.Status())
 	}
 	again := join(t, j, "w1")
@@ -156,7 +162,7 @@ func TestCrashedLastWorker(t *testing.T) {
 		t.Errorf("id %d, want 1", again.ID)
 	}
 	complete(t, again)
-	if o := look(t, store, j); o.Status() != plan.Ready {
+	if o := look(t, store, j); o.Status() != resource.StatusReady {
 		t.Errorf("after all: %s", o.Status())
 	}
 
@@ -180,13 +186,13 @@ func TestCrashedLastWorker(t *testing.T) {
 		t.Error("a reset that was cut off is no error")
 	}
 	o := look(t, store, j)
-	if o.Status() != plan.Completed {
+	if o.Status() != job.Completed {
 		t.Fatalf("after the cut: %s", o.Status())
 	}
-	if err := store.Commit(t.Context(), plan.Row{Path: j.Path(), Old: o, New: &j, Reason: plan.CompletedDone}); err != nil {
+	if err := store.Commit(t.Context(), plan.Row{Path: j.Path(), Old: o, New: j, Reason: plan.CompletedDone}); err != nil {
 		t.Error(err)
 	}
-	if o := look(t, store, j); o.Status() != plan.Ready {
+	if o := look(t, store, j); o.Status() != resource.StatusReady {
 		t.Errorf("after the next apply: %s", o.Status())
 	}
 }
@@ -213,15 +219,16 @@ func TestExpiryInEachPhase(t *testing.T) {
 		t.Fatal(err)
 	}
 	m2 := join(t, j, "w2")
-	if err := dial(t).Delete(t.Context(), znode.Live(j.Root, j.Name, "w2"), -1); err != nil { // between its end and its completion
+	// Between the end of its command and its completion.
+	if err := dial(t).Delete(t.Context(), znode.Live(j.Root, j.Name, "w2"), -1); err != nil {
 		t.Fatal(err)
 	}
 	complete(t, m2)
-	if o := look(t, store, j); o.Done != 2 || o.Status() != plan.Running {
-		t.Errorf("with 1 of 3 at work: %s, %d completed", o.Status(), o.Done)
+	if o := look(t, store, j); job.Done(o) != 2 || o.Status() != job.Running {
+		t.Errorf("with 1 of 3 at work: %s, %d completed", o.Status(), job.Done(o))
 	}
 	complete(t, m1)
-	if o := look(t, store, j); o.Status() != plan.Ready {
+	if o := look(t, store, j); o.Status() != resource.StatusReady {
 		t.Errorf("after all: %s", o.Status())
 	}
 }
@@ -254,7 +261,9 @@ func TestACLOfTheJob(t *testing.T) {
 	defer s.Close()
 	j := job.Default()
 	j.Root, j.Name, j.Workers = "/test-"+zkstate.NewID(), "j", 1
-	store, err := zkstate.NewStore(s, zkstate.Config{Home: j.Root + "/home", Stack: "tests", ACL: []string{"auth::cdrwa"}})
+	store, err := zkstate.NewStore(s, zkstate.Config{
+		Home: j.Root + "/home", Stack: "tests", ACL: []string{"auth::cdrwa"}, Kinds: []zkstate.Kind{zkstate.Job()},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +273,11 @@ func TestACLOfTheJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	stranger := dial(t)
-	for _, path := range []string{znode.Live(j.Root, j.Name, "w0"), znode.ByIdentity(j.Root, m.Generation, "w0"), znode.ID(j.Root, m.Generation, 0)} {
+	for _, path := range []string{
+		znode.Live(j.Root, j.Name, "w0"),
+		znode.ByIdentity(j.Root, m.Generation, "w0"),
+		znode.ID(j.Root, m.Generation, 0),
+	} {
 		if _, err := stranger.Set(t.Context(), path, nil, -1); !errors.Is(err, zkconn.ErrNoAuth) {
 			t.Errorf("%s: %v, want %v", path, err, zkconn.ErrNoAuth)
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"muster/job"
-	"muster/plan"
+	"muster/resource"
 	"muster/worker"
 	"muster/zkserver"
 	"muster/zkstate"
@@ -71,17 +71,17 @@ type recipe struct {
 	cuts    int    // more than there are operations
 	// How its next life joins, and the job's status then.
 	next   error
-	status plan.Status
+	status resource.Status
 }
 
 func recipes() []recipe {
 	return []recipe{
-		{name: "join first", cuts: 24, workers: 1, script: "stay", status: plan.Running},
-		{name: "join", cuts: 20, workers: 3, script: "stay", status: plan.Forming},
-		{name: "rejoin", cuts: 28, workers: 3, lived: true, script: "stay", status: plan.Forming},
-		{name: "leave", cuts: 14, workers: 3, script: "leave", status: plan.Forming},
-		{name: "complete", cuts: 14, workers: 3, script: "complete", next: worker.ErrDone, status: plan.Forming},
-		{name: "complete last", cuts: 60, workers: 1, script: "complete", status: plan.Running},
+		{name: "join first", cuts: 24, workers: 1, script: "stay", status: job.Running},
+		{name: "join", cuts: 20, workers: 3, script: "stay", status: job.Forming},
+		{name: "rejoin", cuts: 28, workers: 3, lived: true, script: "stay", status: job.Forming},
+		{name: "leave", cuts: 14, workers: 3, script: "leave", status: job.Forming},
+		{name: "complete", cuts: 14, workers: 3, script: "complete", next: worker.ErrDone, status: job.Forming},
+		{name: "complete last", cuts: 60, workers: 1, script: "complete", status: job.Running},
 	}
 }
 
@@ -104,9 +104,11 @@ func (r recipe) prepare(t *testing.T, s *zkconn.Session) (j job.Job, store *zkst
 	return j, store, want
 }
 
-// verify joins as w1 once more: it is who it was, and nobody else came to be. A process that was killed may not have got as
-// far as its script says.
-func (r recipe) verify(t *testing.T, s *zkconn.Session, j job.Job, store *zkstate.Store, want map[string]int, killed bool) error {
+// verify joins as w1 once more: it is who it was, and nobody else came to be. A process that was killed may not have
+// got as far as its script says.
+func (r recipe) verify(
+	t *testing.T, s *zkconn.Session, j job.Job, store *zkstate.Store, want map[string]int, killed bool,
+) error {
 	m, err := worker.Join(t.Context(), s, config(j, "w1"))
 	o := look(t, store, j)
 	wantErr, status, done := r.next, r.status, 0
@@ -114,7 +116,7 @@ func (r recipe) verify(t *testing.T, s *zkconn.Session, j job.Job, store *zkstat
 	case killed && errors.Is(err, worker.ErrDone) && r.script == "complete":
 		wantErr = worker.ErrDone
 		if r.workers == 1 {
-			status = plan.Completed // the next apply resets it
+			status = job.Completed // the next apply resets it
 		}
 	case killed:
 		wantErr = nil
@@ -127,8 +129,9 @@ func (r recipe) verify(t *testing.T, s *zkconn.Session, j job.Job, store *zkstat
 		return fmt.Errorf("the next life joined with %v, want %v", err, wantErr)
 	case m != nil && m.ID != want["w1"]:
 		return fmt.Errorf("the next life is %d, want %d", m.ID, want["w1"])
-	case o.Status() != status || o.Joined != len(want) || o.Done != done || o.Live != len(want)-done:
-		return fmt.Errorf("the job is %s: %d joined, %d completed, %d live; want %s", o.Status(), o.Joined, o.Done, o.Live, status)
+	case o.Status() != status || job.Joined(o) != len(want) || job.Done(o) != done || o.Live != len(want)-done:
+		return fmt.Errorf("the job is %s: %d joined, %d completed, %d live; want %s",
+			o.Status(), job.Joined(o), job.Done(o), o.Live, status)
 	}
 	if d := cmp.Diff(want, ids(t, store, j)); d != "" {
 		return fmt.Errorf("ids (-want +got):\n%s", d)
@@ -159,8 +162,9 @@ func eachMoment(t *testing.T, f func(r recipe, others *zkconn.Session, arm match
 	all.Wait()
 }
 
-// TestCutConnection cuts every operation of each recipe before it is sent, after it was executed and before its reply, and after
-// its reply; or the server is too busy for it. The process goes on, and does what it would have done.
+// TestCutConnection cuts every operation of each recipe before it is sent, after it was executed and before its
+// reply, and after its reply; or the server is too busy for it. The process goes on, and does what it would have
+// done.
 func TestCutConnection(t *testing.T) {
 	t.Parallel()
 	eachMoment(t, func(r recipe, others *zkconn.Session, arm matched, i int) error {
@@ -213,8 +217,8 @@ func revive(t *testing.T, admin *zkconn.Session, m *worker.Member) {
 	})
 }
 
-// TestKilledProcess is TestCutConnection with kill -9 at the same moments: the next life finds what a worker must have left that
-// may have done the operation, or may not.
+// TestKilledProcess is TestCutConnection with kill -9 at the same moments: the next life finds what a worker must
+// have left that may have done the operation, or may not.
 func TestKilledProcess(t *testing.T) {
 	t.Parallel()
 	eachMoment(t, func(r recipe, others *zkconn.Session, arm matched, i int) error {

@@ -11,45 +11,53 @@ import (
 	"muster/zkstate/znode"
 )
 
-// After the loss of its session a member goes on under a new one with one transaction that checks the gate:
+// After the loss of its session a member goes on in a new one by one transaction that checks the gate:
 //
 //	run/<g>/by/<identity>   set, at the version that this process last wrote: if somebody took over, it is fenced
 //	<job>/<identity>        deleted if the lost session's is still there, and created, ephemeral
 //
-// If the process dies before the commit, the next life of the identity finds the claim as it was, and after it one that it
-// can take over.
+// If the process dies before the commit, the next life of the identity finds the claim as it was. If it dies after
+// it, the next life can take the claim over.
 
-// Rejoin makes m a member again, under a new session, after its Context ended with zkconn.ErrSessionLost, or to give it another session. It is for a process
-// whose command has gone on; m itself stays ended. ErrFenced means that the identity was taken over in between, ErrDone
-// that a Complete which got no answer had been committed.
+// Rejoin makes m a member again in a new session: after m's Context ended with ErrSessionLost, or to give it another
+// session. It is for a process whose command has gone on. It returns another Member; m itself has ended.
+//
+// ErrFenced means that the identity was taken over meanwhile, and ErrDone that a Complete which got no answer was
+// committed. While a part of the job is missing that somebody deleted, it waits; the end of ctx is ErrDamaged then.
 func (m *Member) Rejoin(ctx context.Context, s *zkconn.Session) (*Member, error) {
-	m.parts.Lock()
-	defer m.parts.Unlock()
-	m.halt()
+	m.leaving.Lock()
+	defer m.leaving.Unlock()
+	m.stop()
 	if cause := context.Cause(m.ctx); cause != nil && !errors.Is(cause, zkconn.ErrSessionLost) {
 		return nil, cause
 	}
-	if m.resuming == "" {
-		m.resuming = zkstate.NewID()
+	if m.rejoinNonce == "" {
+		m.rejoinNonce = zkstate.NewID()
 	}
-	m.owners = append(m.owners, s.ID())
+	m.sessionIDs = append(m.sessionIDs, s.ID())
 	var err error
-	for range maxAttempts {
+	for attempts := 0; attempts < maxAttempts; {
 		var next *Member
-		if next, err = m.resume(ctx, s); err == nil {
+		if next, err = m.rejoinOnce(ctx, s); err == nil {
 			m.end(nil)
 			return next.start(), nil
+		}
+		if errors.Is(err, ErrDamaged) {
+			if err = awaitPart(ctx, s, err); err == nil {
+				continue
+			}
 		}
 		if !errors.Is(err, errAgain) {
 			break
 		}
+		attempts++
 	}
 	return nil, fmt.Errorf("rejoin %s as %s: %w", m.Job.Path(), m.Identity, err)
 }
 
-// resume reads who wrote the claim last, and goes on from there. That may have been an earlier Rejoin or a Leave of this process
-// which got no answer.
-func (m *Member) resume(ctx context.Context, s *zkconn.Session) (*Member, error) {
+// rejoinOnce reads the claim, which tells who wrote it last. That may have been this process: in an earlier Rejoin,
+// or in a Leave or Complete that got no answer.
+func (m *Member) rejoinOnce(ctx context.Context, s *zkconn.Session) (*Member, error) {
 	if err := s.Sync(ctx, m.by()); err != nil {
 		return nil, err
 	}
@@ -58,30 +66,30 @@ func (m *Member) resume(ctx context.Context, s *zkconn.Session) (*Member, error)
 	if err != nil && !gone {
 		return nil, err
 	}
-	parted := m.parting != nil && (gone || claim.Nonce == m.parting.Nonce)
-	resumed := claim.Nonce == m.resuming
+	left := m.unconfirmed != nil && (gone || claim.Nonce == m.unconfirmed.Nonce)
+	rejoined := claim.Nonce == m.rejoinNonce
 	switch {
-	case parted && m.parting.State == znode.Done:
-		done := &DoneError{Exit: *m.parting.Exit}
+	case left && m.unconfirmed.State == znode.Done:
+		done := &DoneError{Exit: *m.unconfirmed.Exit}
 		if err := m.finish(ctx, s); err != nil {
 			return nil, fmt.Errorf("%w: %w", done, err)
 		}
 		return nil, done
 	case gone:
-		return nil, m.generationEnded()
-	case stat.Version != m.version && !parted && !resumed:
+		return nil, m.gone(ctx, s, m.by())
+	case stat.Version != m.version && !left && !rejoined:
 		return nil, m.replaced()
 	}
 	live, exists, err := s.Exists(ctx, m.live())
 	if err != nil {
 		return nil, err
 	}
-	if resumed && live.EphemeralOwner == s.ID() {
-		return m.under(s, claim, stat.Version), nil
+	if rejoined && live.EphemeralOwner == s.ID() {
+		return m.inSession(s, claim, stat.Version), nil
 	}
 	var remove []zkconn.Op
 	if exists {
-		if !slices.Contains(m.owners, live.EphemeralOwner) { // somebody took over since the claim was read
+		if !slices.Contains(m.sessionIDs, live.EphemeralOwner) { // somebody took over since the claim was read
 			return nil, fmt.Errorf("%w: %w", errAgain, ErrHeld)
 		}
 		remove = append(remove, zkconn.DeleteOp(m.live(), live.Version))
@@ -89,10 +97,11 @@ func (m *Member) resume(ctx context.Context, s *zkconn.Session) (*Member, error)
 	return m.moveTo(ctx, s, stat.Version, remove)
 }
 
-// moveTo is the transaction, for a claim that is ours at this version. remove takes the old live znode away, if there is one.
+// moveTo is the transaction that rejoins. The claim is ours at this version. remove deletes the old live znode if
+// there is one.
 func (m *Member) moveTo(ctx context.Context, s *zkconn.Session, version int32, remove []zkconn.Op) (*Member, error) {
 	claim := m.claim
-	claim.Nonce = m.resuming
+	claim.Nonce = m.rejoinNonce
 	mark, err := znode.EncodeClaim(claim)
 	if err != nil {
 		return nil, err
@@ -109,13 +118,13 @@ func (m *Member) moveTo(ctx context.Context, s *zkconn.Session, version int32, r
 	var refused *zkconn.Error
 	switch {
 	case err == nil:
-		return m.under(s, claim, results[1].Stat.Version), nil
+		return m.inSession(s, claim, results[1].Stat.Version), nil
 	case errors.Is(err, zkconn.ErrUnknown):
 		if settle := s.Settled(ctx); settle != nil {
 			return nil, fmt.Errorf("%w: %w", settle, err)
 		}
-	case errors.Is(err, zkconn.ErrNoNode) && errors.As(err, &refused) && refused.Path == m.live() && refused.Op == "create":
-		return nil, m.generationEnded() // the job znode itself is gone
+	case errors.Is(err, zkconn.ErrNoNode) && errors.As(err, &refused) && (refused.Op == "create" || refused.Path == m.gate()):
+		return nil, m.gone(ctx, s, missingPart(refused))
 	case errors.Is(err, zkconn.ErrNodeExists), errors.Is(err, zkconn.ErrNoNode), errors.Is(err, zkconn.ErrBadVersion):
 	default:
 		return nil, err
@@ -123,13 +132,13 @@ func (m *Member) moveTo(ctx context.Context, s *zkconn.Session, version int32, r
 	return nil, fmt.Errorf("%w: %w", errAgain, err)
 }
 
-// under is the same member in another session.
-func (m *Member) under(s *zkconn.Session, claim znode.Claim, version int32) *Member {
+// inSession is the same member in another session.
+func (m *Member) inSession(s *zkconn.Session, claim znode.Claim, version int32) *Member {
 	next := &Member{
 		ID: m.ID, Identity: m.Identity, Generation: m.Generation, Job: m.Job,
 		acl: m.acl, info: m.info, claim: claim, version: version,
 	}
-	return next.in(s)
+	return next.bindTo(s)
 }
 
 func readClaim(ctx context.Context, s *zkconn.Session, path string) (znode.Claim, zkconn.Stat, error) {

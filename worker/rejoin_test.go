@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/job"
 	"muster/worker"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -69,7 +70,7 @@ func TestRejoinAfterAnUnansweredRejoin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o := look(t, store, j); again.ID != 0 || o.Live != 1 || o.Joined != 1 {
+	if o := look(t, store, j); again.ID != 0 || o.Live != 1 || job.Joined(o) != 1 {
 		t.Errorf("rejoined as %d, observed %+v", again.ID, o)
 	}
 }
@@ -89,7 +90,7 @@ func TestRejoinWithEveryOperationCut(t *testing.T) {
 				}
 				<-cut
 				revive(t, dial(t), again)
-				if o := look(t, store, j); again.ID != 0 || o.Live != 1 || o.Joined != 1 {
+				if o := look(t, store, j); again.ID != 0 || o.Live != 1 || job.Joined(o) != 1 {
 					t.Errorf("rejoined as %d, observed %+v", again.ID, o)
 				}
 			})
@@ -135,15 +136,15 @@ func TestRejoinLearnsOfAnUnansweredCompletion(t *testing.T) {
 			if _, err := m.Rejoin(t.Context(), dial(t)); !errors.As(err, &done) || done.Exit != 3 {
 				t.Errorf("rejoin: %v, want %v with code 3", err, worker.ErrDone)
 			}
-			if o := look(t, store, j); n == 1 && o.Record.Last == nil || n == 2 && o.Done != 1 {
+			if o := look(t, store, j); n == 1 && job.LastRun(o.Record) == nil || n == 2 && job.Done(o) != 1 {
 				t.Errorf("observed %+v", o)
 			}
 		})
 	}
 }
 
-// TestStoppedProcessIsFenced: a process that was stopped for longer than its session lives cannot write when it goes on, and
-// learns that it was replaced.
+// TestStoppedProcessIsFenced: a process that was stopped for longer than its session lives cannot write when it goes
+// on, and learns that it was replaced.
 func TestStoppedProcessIsFenced(t *testing.T) {
 	j, store := newJob(t, 2)
 	c := spawn(t, j, "patient stay rejoin leave", "w0", servers.Addrs()...)

@@ -6,16 +6,19 @@ import (
 	"fmt"
 	"time"
 
+	"muster/job"
+	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
 
-// The roll is the body of <job>: every worker by id, with its address at that time. It is written once, as version
-// 1, by whoever joins as the last, before that leaves, or joins again and finds the job full and the roll empty: a process
-// that dies between its join and this write leaves it to its next life, or to another's. A roll that does not fit is not
-// written; the Record then says so, and peers are found by id.
+// The roll is the body of <job>: every worker by id, with its address at that time. It is written once, as version 1,
+// by the last worker to join, before it leaves. If that process dies before it, any worker that joins again and finds
+// the job full and the roll empty writes it. A roll that does not fit is not written: the Record then says so, and
+// peers are looked up by id.
 
-// writeRoll writes the roll if all have joined and nobody has written it. That somebody else does meanwhile is as good.
+// writeRoll writes the roll if all have joined and nobody has written it. It is content if another worker does
+// meanwhile.
 func (m *Member) writeRoll(ctx context.Context) error {
 	for {
 		written, err := m.rollWritten(ctx)
@@ -36,7 +39,7 @@ func (m *Member) writeRoll(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		if err = m.again(ctx, err, zkconn.ErrBadVersion); err != nil {
+		if err = m.mayRetry(ctx, err, zkconn.ErrBadVersion); err != nil {
 			return fmt.Errorf("the roll: %w", err)
 		}
 	}
@@ -68,33 +71,36 @@ func (m *Member) makeRoll(ctx context.Context) ([]byte, error) {
 
 // recordNoRoll notes in the Record that the roll of this generation is too large for one znode.
 func (m *Member) recordNoRoll(ctx context.Context) error {
-	path := znode.Record(m.Job.Root, m.Job.Name)
+	path := znode.Record(job.KindName, m.Job.Root, m.Job.Name)
 	for {
 		body, stat, err := m.session.Get(ctx, path)
 		if err != nil {
 			return err
 		}
-		rec, err := znode.DecodeRecordAt(m.Job.Path(), body)
-		if err != nil || rec.Generation != m.Generation || rec.NoRoll == m.Generation {
+		rec, err := znode.DecodeRecordAt(job.Kind(), m.Job.Path(), body)
+		if err != nil || rec.Generation != m.Generation || job.NoRoll(&rec) == m.Generation {
 			return err
 		}
-		rec.NoRoll = m.Generation
-		if body, err = znode.EncodeRecord(rec); err != nil {
+		if err := job.SetNoRoll(&rec, m.Generation); err != nil {
 			return err
 		}
-		_, err = m.write(ctx, zkconn.SetOp(path, body, stat.Version))
+		ops, err := zkstate.SetRecordOps(rec, stat.Version)
+		if err != nil {
+			return err
+		}
+		_, err = m.write(ctx, ops...)
 		if err == nil {
 			return nil
 		}
-		if err = m.again(ctx, err, zkconn.ErrBadVersion); err != nil {
+		if err = m.mayRetry(ctx, err, zkconn.ErrBadVersion); err != nil {
 			return fmt.Errorf("the record: %w", err)
 		}
 	}
 }
 
-// again decides after a transaction of a member failed: nil means to look and decide anew. Refusals in expected are of
-// that kind; so is a lost reply, once its outcome can be read.
-func (m *Member) again(ctx context.Context, err error, expected ...error) error {
+// mayRetry is nil if a caller whose transaction failed with err should read and decide again: after a refusal that is
+// one of expected, and after a lost reply, as soon as its outcome can be read.
+func (m *Member) mayRetry(ctx context.Context, err error, expected ...error) error {
 	switch {
 	case errors.Is(err, ErrFenced):
 		return err
@@ -109,41 +115,43 @@ func (m *Member) again(ctx context.Context, err error, expected ...error) error 
 	return err
 }
 
-// awaitRoll lets whoever has to write the roll do so before it leaves, but not for longer than half of the time that there is.
+// awaitRoll waits before a member leaves until it has tried to write the roll, if that is up to it, but for at most
+// half of the time that is left.
 func (m *Member) awaitRoll(ctx context.Context) {
-	if m.rolled == nil {
+	if m.rollTried == nil {
 		return
 	}
-	limit := unwritten
+	limit := rollWait
 	if end, ok := ctx.Deadline(); ok {
 		limit = min(limit, time.Until(end)/2)
 	}
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
-	case <-m.rolled:
+	case <-m.rollTried:
 	case <-timer.C:
 	case <-ctx.Done():
 	case <-m.ctx.Done():
 	}
 }
 
-// unwritten is how long Roll waits for a roll once all have joined: whoever was to write it may have died.
-const unwritten = 10 * time.Second
+// rollWait is how long Roll waits for a roll once all have joined: the worker that should write it may have died.
+const rollWait = 10 * time.Second
 
-// Roll returns all N workers by id, each under the address that it had when all had joined; it waits until all have joined. It
-// costs one read, of what the last to join has written. Only where that is too large, or was never written, it is Joined.
+// Roll waits until all N workers have joined, and returns them by id, each with the address that it had then. It
+// costs one read of what the last worker to join has written. If that is too large, or was never written, it is what
+// Joined returns.
 func (m *Member) Roll(ctx context.Context) ([]Worker, error) {
 	if err := m.WaitAll(ctx); err != nil {
 		return nil, err
 	}
-	patience, cancel := context.WithTimeout(ctx, unwritten)
+	patience, cancel := context.WithTimeout(ctx, rollWait)
 	defer cancel()
 	var changed <-chan struct{}
 	for {
 		body, stat, err := m.session.Get(ctx, m.Job.Path())
 		if err != nil {
-			return nil, fmt.Errorf("the roll: %w", m.gone(err))
+			return nil, fmt.Errorf("the roll: %w", m.whyMissing(err))
 		}
 		if stat.Version > 0 || patience.Err() != nil {
 			return m.readRoll(ctx, body)
@@ -156,7 +164,7 @@ func (m *Member) Roll(ctx context.Context) ([]Worker, error) {
 			_, stat, changed, err = m.session.GetW(ctx, m.Job.Path())
 		}
 		if err != nil {
-			return nil, fmt.Errorf("the roll: %w", m.gone(err))
+			return nil, fmt.Errorf("the roll: %w", m.whyMissing(err))
 		}
 		if stat.Version > 0 {
 			continue
@@ -170,7 +178,7 @@ func (m *Member) Roll(ctx context.Context) ([]Worker, error) {
 	}
 }
 
-// readRoll falls back on Joined for what no worker of muster writes.
+// readRoll reads a roll. It falls back on Joined for one that no worker of muster can have written.
 func (m *Member) readRoll(ctx context.Context, body []byte) ([]Worker, error) {
 	_, rows, odd := znode.DecodeRoll(body)
 	if len(odd) > 0 || len(rows) != m.Job.Workers {
@@ -183,12 +191,12 @@ func (m *Member) readRoll(ctx context.Context, body []byte) ([]Worker, error) {
 	return ws, nil
 }
 
-// noRoll reads whether the roll of this generation did not fit.
+// noRoll reads whether the roll of this generation was too large.
 func (m *Member) noRoll(ctx context.Context) (bool, error) {
-	body, _, err := m.session.Get(ctx, znode.Record(m.Job.Root, m.Job.Name))
+	body, _, err := m.session.Get(ctx, znode.Record(job.KindName, m.Job.Root, m.Job.Name))
 	if err != nil {
 		return false, err
 	}
-	rec, err := znode.DecodeRecordAt(m.Job.Path(), body)
-	return rec.NoRoll == m.Generation, err
+	rec, err := znode.DecodeRecordAt(job.Kind(), m.Job.Path(), body)
+	return job.NoRoll(&rec) == m.Generation, err
 }

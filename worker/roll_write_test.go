@@ -145,8 +145,8 @@ func TestRollThatDoesNotFit(t *testing.T) {
 		t.Errorf("%d workers are in the roll, version %d", len(ws), version)
 	}
 	o := look(t, store, j)
-	if o.Record.NoRoll != last.Generation || o.RecordVersion != 1 || o.Record.Edited() {
-		t.Errorf("the record says %q, version %d", o.Record.NoRoll, o.RecordVersion)
+	if job.NoRoll(o.Record) != last.Generation || o.RecordVersion != 1 || o.Record.Edited() {
+		t.Errorf("the record says %q, version %d", job.NoRoll(o.Record), o.RecordVersion)
 	}
 	if w, err := last.Lookup(t.Context(), 7); err != nil || len(w.Ports) != 60 {
 		t.Errorf("worker 7 is %v, %v", w, err)

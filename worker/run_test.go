@@ -11,8 +11,8 @@ import (
 	"muster/worker"
 )
 
-// TestRestartAfterCompletion: a container that is started again does not run its command again: while others still work,
-// after the run has ended, and in a job that is retained.
+// TestRestartAfterCompletion: a container that is started again does not run its command again: while others still
+// work, after the run has ended, and in a job that is retained.
 func TestRestartAfterCompletion(t *testing.T) {
 	j, _ := newJob(t, 2)
 	c := config(j, "w0")
@@ -54,8 +54,8 @@ func TestRestartAfterCompletion(t *testing.T) {
 	}
 }
 
-// TestRunsDoNotMix: the first worker says which run a generation is of. Another run waits for its own, also under an identity
-// that is expected here, and does not complete this one.
+// TestRunsDoNotMix: the first worker says which run a generation is of. Another run waits for its own, also under an
+// identity that is expected here, and does not complete this one.
 func TestRunsDoNotMix(t *testing.T) {
 	j, store := newJob(t, 2)
 	of := func(run, identity string) worker.Config {
@@ -86,12 +86,13 @@ func TestRunsDoNotMix(t *testing.T) {
 		t.Fatal(err)
 	}
 	complete(t, back)
-	if last := look(t, store, j).Record.Last; last == nil || last.ID != "monday" {
+	if last := job.LastRun(look(t, store, j).Record); last == nil || last.ID != "monday" {
 		t.Errorf("the last run: %+v", last)
 	}
 
 	join(t, j, "w0") // of the generation that follows; it names no run
-	if _, err := tryJoin(t, of("tuesday", "w1")); !errors.Is(err, worker.ErrNotOpen) || !strings.Contains(err.Error(), "named no run") {
+	_, err = tryJoin(t, of("tuesday", "w1"))
+	if !errors.Is(err, worker.ErrNotOpen) || !strings.Contains(err.Error(), "named no run") {
 		t.Errorf("after a worker without a run: %v", err)
 	}
 	join(t, j, "w1")
@@ -115,7 +116,8 @@ func TestRunsThatBeginAtOnce(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if o := look(t, store, j); o.Joined != 2 || joined[0] != joined[2] || joined[1] != joined[3] || joined[0] == joined[1] {
+		o := look(t, store, j)
+		if job.Joined(o) != 2 || joined[0] != joined[2] || joined[1] != joined[3] || joined[0] == joined[1] {
 			t.Fatalf("joined: %v, observed %+v", joined, o)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"muster/job"
 	"muster/plan"
+	"muster/resource"
 	"muster/worker"
 	"muster/zkserver"
 	"muster/zkstate"
@@ -91,7 +92,9 @@ func newStore(t *testing.T, j job.Job) *zkstate.Store {
 
 func storeIn(t *testing.T, s *zkconn.Session, j job.Job) *zkstate.Store {
 	t.Helper()
-	store, err := zkstate.NewStore(s, zkstate.Config{Home: j.Root + "/home", Stack: "tests"})
+	store, err := zkstate.NewStore(s, zkstate.Config{
+		Home: j.Root + "/home", Stack: "tests", Kinds: []zkstate.Kind{zkstate.Job()},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +103,7 @@ func storeIn(t *testing.T, s *zkconn.Session, j job.Job) *zkstate.Store {
 
 func create(t *testing.T, store *zkstate.Store, j job.Job) {
 	t.Helper()
-	if err := store.Commit(t.Context(), plan.Row{Path: j.Path(), New: &j, Reason: plan.NoJob}); err != nil {
+	if err := store.Commit(t.Context(), plan.Row{Path: j.Path(), New: j, Reason: plan.NotThere}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -145,7 +148,7 @@ func tryJoin(t *testing.T, c worker.Config) (*worker.Member, error) {
 	return worker.Join(ctx, dial(t), c)
 }
 
-func look(t *testing.T, store *zkstate.Store, j job.Job) *plan.Observed {
+func look(t *testing.T, store *zkstate.Store, j job.Job) *resource.Observed {
 	t.Helper()
 	o, err := store.Look(t.Context(), j.Path())
 	if err != nil {

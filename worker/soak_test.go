@@ -98,8 +98,9 @@ type soak struct {
 	joins    int
 }
 
-// TestIDsUnderFaults: workers join on an ensemble of three while their processes are killed, replies are dropped and the leader
-// dies. Ids are 0 to N-1, without a gap or a duplicate, and every identity keeps its own. With MUSTER_SOAK=1 there are 5,000 joins.
+// TestIDsUnderFaults: workers join on an ensemble of three while their processes are killed, replies are dropped and
+// the leader dies. Ids are 0 to N-1, without a gap or a duplicate, and every identity keeps its own. With
+// MUSTER_SOAK=1 there are 5,000 joins.
 func TestIDsUnderFaults(t *testing.T) {
 	t.Parallel()
 	k := newSoak(t)
@@ -150,7 +151,7 @@ func newSoak(t *testing.T) *soak {
 	k.children = make([]*child, k.size.processes)
 	k.job = job.Default()
 	k.job.Root, k.job.Name, k.job.Workers = "/soak", "j", k.size.workers
-	if err := k.store().Commit(t.Context(), plan.Row{Path: k.job.Path(), New: &k.job, Reason: plan.NoJob}); err != nil {
+	if err := k.store().Commit(t.Context(), plan.Row{Path: k.job.Path(), New: k.job, Reason: plan.NotThere}); err != nil {
 		t.Fatal(err)
 	}
 	// Somebody is always live, so that the job is never a leftover that newcomers keep out of.
@@ -164,7 +165,9 @@ func newSoak(t *testing.T) *soak {
 
 func (k *soak) store() *zkstate.Store {
 	k.t.Helper()
-	store, err := zkstate.NewStore(dial(k.t, k.ensemble.Addrs()...), zkstate.Config{Home: "/soak/home", Stack: "tests"})
+	store, err := zkstate.NewStore(dial(k.t, k.ensemble.Addrs()...), zkstate.Config{
+		Home: "/soak/home", Stack: "tests", Kinds: []zkstate.Kind{zkstate.Job()},
+	})
 	if err != nil {
 		k.t.Fatal(err)
 	}

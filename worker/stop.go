@@ -5,25 +5,29 @@ import (
 	"errors"
 
 	"muster/job"
+	"muster/resource"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
 
-// StopRequested waits until terminate asks the workers of the job to stop, and returns nil then: stop the command and Leave.
-// It writes nothing; it watches the Record.
+// StopRequested waits until terminate asks the workers of the job to stop. It returns nil then: stop the command and
+// Leave. It watches the Record and writes nothing.
 func (m *Member) StopRequested(ctx context.Context) error {
+	at := znode.Record(job.KindName, m.Job.Root, m.Job.Name)
 	for {
-		body, _, event, err := m.session.GetW(ctx, znode.Record(m.Job.Root, m.Job.Name))
+		body, _, event, err := m.session.GetW(ctx, at)
 		switch {
 		case m.ctx.Err() != nil:
 			return context.Cause(m.ctx)
-		case errors.Is(err, zkconn.ErrNoNode): // with the job its generation ends, which the gate tells
-			event = nil
+		case errors.Is(err, zkconn.ErrNoNode): // the generation has ended, as the gate tells, or apply puts the Record back
+			if _, _, event, err = m.session.ExistsW(ctx, at); err != nil {
+				return err
+			}
 		case err != nil:
 			return err
 		}
-		rec, err := znode.DecodeRecord(body)
-		if err == nil && rec.Generation == m.Generation && rec.State == job.Terminating {
+		rec, err := znode.DecodeRecord(job.Kind(), body)
+		if err == nil && rec.Generation == m.Generation && rec.State == resource.StateTerminating {
 			return nil
 		}
 		select {

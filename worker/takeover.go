@@ -11,16 +11,16 @@ import (
 
 // An identity that has a claim joins again under its old id, in one transaction that checks the gate:
 //
-//	run/<g>/by/<identity>   set, at the version read   one of several who try wins; who held it before is fenced
+//	run/<g>/by/<identity>   set, at the version read   one of several processes wins; the holder before it is fenced
 //	run/<g>/id/n-<id>       set                        the newest address
 //	<job>/<identity>        created, ephemeral         refused while an older process is live
 //
-// The id is found by the claim's czxid: both were created by one transaction. A process that dies before the commit has
-// changed nothing, and after it has joined; the next life sees which by the nonce in the claim, or takes over from it.
+// The id is found by the claim's czxid: one transaction created both. A process that dies before the commit has changed
+// nothing; one that dies after it has joined, and its next life takes over from it.
 
-// rejoin is for who has a claim already.
+// rejoin is for an identity that has a claim already.
 func (j *join) rejoin(ctx context.Context) (*Member, error) {
-	root, g := j.rec.Job.Root, j.rec.Generation
+	root, g := j.job.Root, j.rec.Generation
 	by := znode.ByIdentity(root, g, j.c.Identity)
 	if err := j.s.Sync(ctx, by); err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func (j *join) rejoin(ctx context.Context) (*Member, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", by, err)
 	}
-	mine := claim.Nonce == j.nonce // our own commit, whose reply was lost
+	mine := claim.Nonce == j.nonce // this join has committed; the reply was lost
 	if claim.State == znode.Done && !mine {
 		return nil, &DoneError{Exit: *claim.Exit}
 	}
@@ -45,17 +45,17 @@ func (j *join) rejoin(ctx context.Context) (*Member, error) {
 	case err != nil:
 		return nil, err
 	case mine:
-		return j.seat(ctx, id, claim, stat.Version)
-	case id >= j.rec.Job.Workers: // too late in an earlier life, which did not get to withdraw
+		return j.becomeMember(ctx, id, claim, stat.Version)
+	case id >= j.job.Workers: // too late in an earlier life, which did not get to withdraw
 		return nil, j.withdraw(ctx, id, stat.Version)
 	}
 	return j.takeOver(ctx, id, claim, stat.Version)
 }
 
-// takeOver is the transaction of who joins again. old is the claim as read at version.
+// takeOver is the transaction of an identity that joins again. old is the claim as read at this version.
 func (j *join) takeOver(ctx context.Context, id int, old znode.Claim, version int32) (*Member, error) {
-	root, g := j.rec.Job.Root, j.rec.Generation
-	claim := old // keeps how the last life that ended has ended
+	root, g := j.job.Root, j.rec.Generation
+	claim := old // it keeps how the last life ended
 	claim.Nonce, claim.Lives, claim.State = j.nonce, old.Lives+1, znode.In
 	mark, err := znode.EncodeClaim(claim)
 	if err != nil {
@@ -70,7 +70,7 @@ func (j *join) takeOver(ctx context.Context, id int, old znode.Claim, version in
 	results, err := j.s.Multi(ctx,
 		zkconn.CheckOp(znode.Gate(root, g), 0),
 		zkconn.SetOp(znode.ByIdentity(root, g, j.c.Identity), mark, version),
-		zkconn.SetOp(znode.ID(root, g, id), body, -1), // only who sets the claim writes here
+		zkconn.SetOp(znode.ID(root, g, id), body, -1), // only the process that sets the claim writes here
 		zkconn.CreateOp(j.live(), body, zkconn.Ephemeral, j.acl),
 	)
 	if err != nil {
@@ -79,8 +79,8 @@ func (j *join) takeOver(ctx context.Context, id int, old znode.Claim, version in
 	return newMember(j, id, claim, results[1].Stat.Version), nil
 }
 
-// held is for who finds its identity live.
-func (j *join) held(ctx context.Context) error {
+// awaitHolder waits until the older process that is live as this identity has ended, or fails if Takeover says so.
+func (j *join) awaitHolder(ctx context.Context) error {
 	if j.c.Takeover == TakeoverFail {
 		return ErrHeld
 	}
@@ -91,18 +91,22 @@ func (j *join) held(ctx context.Context) error {
 	if !exists {
 		return errAgain
 	}
-	return j.await(ctx, ErrHeld, fmt.Sprintf("the session of an older process that is %s to end", j.c.Identity), event, nil)
+	what := fmt.Sprintf("the session of an older process that is %s to end", j.c.Identity)
+	return j.await(ctx, ErrHeld, what, event, nil)
 }
 
-// find looks for the id that was created by the transaction with this czxid. Commit order is id order, so a binary search
-// does: 15 reads for 20,000 workers.
+// find looks for the id that the transaction with this czxid created. Ids are in the order of commits, so it is a
+// binary search: 15 reads for 20,000 workers.
 func (j *join) find(ctx context.Context, czxid int64) (int, error) {
-	root, g := j.rec.Job.Root, j.rec.Generation
-	ids, _, err := j.s.Exists(ctx, znode.IDs(root, g))
+	root, g := j.job.Root, j.rec.Generation
+	ids, there, err := j.s.Exists(ctx, znode.IDs(root, g))
 	if err != nil {
 		return 0, err
 	}
-	lo, hi := 0, min(j.rec.Job.Workers, int(ids.NumChildren)) // numbers from N on have gaps: some have withdrawn
+	if !there {
+		return 0, j.awaitRepair(ctx, znode.IDs(root, g))
+	}
+	lo, hi := 0, min(j.job.Workers, int(ids.NumChildren)) // numbers from N on have gaps: some have withdrawn
 	for lo < hi {
 		mid := (lo + hi) / 2
 		stat, _, err := j.s.Exists(ctx, znode.ID(root, g, mid))

@@ -69,8 +69,8 @@ func TestRejoinKeepsTheID(t *testing.T) {
 	}
 }
 
-// TestTakeover: who finds its identity live says at once what it waits for, and joins when the other is gone; or fails at
-// once, if told so.
+// TestTakeover: who finds its identity live says at once what it waits for, and joins when the other is gone; or
+// fails at once, if told so.
 func TestTakeover(t *testing.T) {
 	j, _ := newJob(t, 1)
 	s := dial(t)

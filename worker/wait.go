@@ -14,28 +14,29 @@ import (
 	"muster/zkstate/znode"
 )
 
-// Waiting for all needs no znode of its own: id/n-<N-1> exists as soon as all N have joined, and is never deleted while the
-// generation lives. Each waiter watches that one znode. It writes nothing, so that it may die at any time.
+// Waiting for all needs no znode of its own: id/n-<N-1> exists as soon as all N have joined, and is never deleted
+// while the generation lives. Each worker that waits watches that one znode. It writes nothing, so it may die at any
+// time.
 
-// named bounds how many workers the text of an error names.
-const named = 8
+// maxNamed is how many workers the text of an error names.
+const maxNamed = 8
 
-// AbsentError means that not everybody joined in time. It is a context.DeadlineExceeded. Start the workers that are missing,
-// then wait again.
+// AbsentError means that not all workers joined in time. It is a context.DeadlineExceeded. Start the workers that are
+// missing, then wait again.
 type AbsentError struct {
 	Workers int      // how many have to join
 	Joined  int      // how many did
 	NotLive []string // identities that joined and are not live now: they may have left, completed or crashed
-	Missing []string // identities that never joined, if those that did end in the indexes 0 to N-1
+	Missing []string // identities that never joined; known if those that did share a prefix before an index below N
 }
 
 func (e *AbsentError) Error() string {
 	s := fmt.Sprintf("%d of %d workers have joined", e.Joined, e.Workers)
 	if len(e.Missing) > 0 {
-		s += "; missing: " + text.List(e.Missing, named)
+		s += "; missing: " + text.List(e.Missing, maxNamed)
 	}
 	if len(e.NotLive) > 0 {
-		s += "; joined, but not live: " + text.List(e.NotLive, named)
+		s += "; joined, but not live: " + text.List(e.NotLive, maxNamed)
 	}
 	return s
 }
@@ -44,19 +45,20 @@ func (e *AbsentError) Error() string {
 func (e *AbsentError) Unwrap() error { return context.DeadlineExceeded }
 
 // WaitAll waits until all N workers have joined, whether or not they are live now. It fails with AbsentError after the
-// job's join timeout, or at the deadline of ctx if that is earlier; if no server then says who is absent, with context.DeadlineExceeded.
+// job's join timeout, or at the deadline of ctx if that is earlier. If no server answers then, the error is only
+// context.DeadlineExceeded.
 func (m *Member) WaitAll(ctx context.Context) error {
 	err := m.waitAll(ctx)
 	if err == nil || !errors.Is(err, context.DeadlineExceeded) || m.ctx.Err() != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLook)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastRead)
 	defer cancel()
 	absent, e := m.absent(ctx)
 	switch {
 	case e != nil:
 		return fmt.Errorf("it is not known whether all %d workers have joined: %w", m.Job.Workers, err)
-	case absent.Joined == m.Job.Workers: // the server had not told
+	case absent.Joined == m.Job.Workers: // the event had not come yet
 		return nil
 	}
 	return absent
@@ -86,7 +88,7 @@ func (m *Member) waitAll(ctx context.Context) error {
 	}
 }
 
-// absent reads who is not there: two reads, however many workers.
+// absent finds out who is not there. It costs two reads, however many workers there are.
 func (m *Member) absent(ctx context.Context) (*AbsentError, error) {
 	joined, _, err := m.session.Children(ctx, znode.By(m.Job.Root, m.Generation))
 	if err != nil {
@@ -96,7 +98,8 @@ func (m *Member) absent(ctx context.Context) (*AbsentError, error) {
 	if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
 		return nil, err
 	}
-	e := &AbsentError{Workers: m.Job.Workers, Joined: min(len(joined), m.Job.Workers), Missing: missing(joined, m.Job.Workers)}
+	n := m.Job.Workers
+	e := &AbsentError{Workers: n, Joined: min(len(joined), n), Missing: missing(joined, n)}
 	for _, identity := range joined {
 		if _, is := slices.BinarySearch(live, identity); !is {
 			e.NotLive = append(e.NotLive, identity)

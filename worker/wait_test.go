@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"muster/job"
+	"muster/resource"
 	"muster/worker"
 	"muster/zkserver"
 	"muster/zkstate/zkconn"
@@ -18,7 +19,7 @@ import (
 )
 
 func joinTimeout(d time.Duration) func(*job.Job) {
-	return func(j *job.Job) { j.Timeouts.Join = job.Duration(d) }
+	return func(j *job.Job) { j.Timeouts.Join = resource.Duration(d) }
 }
 
 func TestWaitAllWaitsForTheLast(t *testing.T) {
@@ -38,8 +39,8 @@ func TestWaitAllWaitsForTheLast(t *testing.T) {
 	released(t, append(waits, call(func() error { return last.WaitAll(t.Context()) }))...)
 }
 
-// TestWaitAllThatIsNotTold by a server that hangs, while the last joins elsewhere. It asks when the time is over; where nobody answers,
-// nothing is known.
+// TestWaitAllThatIsNotTold by a server that hangs, while the last joins elsewhere. It asks when the time is over;
+// where nobody answers, nothing is known.
 func TestWaitAllThatIsNotTold(t *testing.T) {
 	for name, answers := range map[string]bool{"answers_later": true, "never_answers": false} {
 		t.Run(name, func(t *testing.T) {
@@ -61,7 +62,8 @@ func TestWaitAllThatIsNotTold(t *testing.T) {
 			}
 			err = <-wait
 			var absent *worker.AbsentError
-			if answers && err != nil || !answers && (!errors.Is(err, context.DeadlineExceeded) || errors.As(err, &absent)) {
+			unknown := errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &absent)
+			if answers && err != nil || !answers && !unknown {
 				t.Error(err)
 			}
 			proxy.Hang(false)
@@ -114,7 +116,8 @@ func TestWaitAllSaysWhoIsAbsent(t *testing.T) {
 	if d := cmp.Diff(want, *absent); d != "" {
 		t.Errorf("absent (-want +got):\n%s", d)
 	}
-	if d := cmp.Diff("2 of 5 workers have joined; missing: w-1, w-2, w-4; joined, but not live: w-3", err.Error()); d != "" {
+	text := "2 of 5 workers have joined; missing: w-1, w-2, w-4; joined, but not live: w-3"
+	if d := cmp.Diff(text, err.Error()); d != "" {
 		t.Errorf("text (-want +got):\n%s", d)
 	}
 	// An identity without an index leaves nothing to tell apart.
@@ -229,7 +232,8 @@ func TestALateJoinIsNoPeer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := dial(t).Create(t.Context(), znode.Live(j.Root, j.Name, "late"), body, zkconn.Ephemeral, zkconn.World(zkconn.PermAll)); err != nil {
+	live, world := znode.Live(j.Root, j.Name, "late"), zkconn.World(zkconn.PermAll)
+	if _, err := dial(t).Create(t.Context(), live, body, zkconn.Ephemeral, world); err != nil {
 		t.Fatal(err)
 	}
 	ws, err := m.Live(t.Context())
@@ -241,7 +245,8 @@ func TestALateJoinIsNoPeer(t *testing.T) {
 // TestWaitingAgainAndAgain costs the session one watch, however often the waiter gives up.
 func TestWaitingAgainAndAgain(t *testing.T) {
 	j, _ := newJob(t, 2)
-	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs(), Small: true}) // room for about 80 watches
+	// It has room for about 80 watches.
+	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs(), Small: true})
 	if err != nil {
 		t.Fatal(err)
 	}

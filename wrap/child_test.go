@@ -47,7 +47,8 @@ func child(behaviour string) {
 			ends = &n
 		case "environ":
 			for _, s := range os.Environ() {
-				if name, _, _ := strings.Cut(s, "="); strings.HasPrefix(name, "MUSTER_") || strings.HasPrefix(name, "MASTER_") ||
+				name, _, _ := strings.Cut(s, "=")
+				if strings.HasPrefix(name, "MUSTER_") || strings.HasPrefix(name, "MASTER_") ||
 					name == "RANK" || name == "WORLD_SIZE" || name == "KEPT" {
 					fmt.Println(s)
 				}
@@ -64,7 +65,7 @@ func child(behaviour string) {
 	}
 	for sig := range signals {
 		fmt.Println("got", signalName(sig.(syscall.Signal)))
-		if obeys != nil && stops(sig) {
+		if obeys != nil && asksToEnd(sig) {
 			os.Exit(*obeys)
 		}
 		if ends != nil && sig == syscall.SIGUSR1 {
@@ -89,16 +90,16 @@ func leaveBehind(behaviour string) {
 	_, _ = io.ReadAll(r) // until the other one closes its end
 }
 
-// wrapped is a child under an overseer.
-type wrapped struct {
+// testCommand is a child under a supervisor.
+type testCommand struct {
 	t      *testing.T
 	pipe   *os.File
 	out    *bufio.Reader // of the pipe
 	launch launch
 }
 
-// prepare makes a launch of a child whose output the test can read.
-func prepare(t *testing.T, behaviour string) *wrapped {
+// newTestCommand makes a launch of a child whose output the test can read.
+func newTestCommand(t *testing.T, behaviour string) *testCommand {
 	t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -109,12 +110,13 @@ func prepare(t *testing.T, behaviour string) *wrapped {
 	if err != nil {
 		t.Fatal(err)
 	}
-	environ := append(os.Environ(), childVariable+"="+behaviour, "GORACE=atexit_sleep_ms=0") // it would sleep for a second
-	return &wrapped{t, r, bufio.NewReader(r), launch{self, []string{self}, environ, "", []*os.File{nil, w, os.Stderr}}}
+	noSleep := "GORACE=atexit_sleep_ms=0" // the race detector sleeps for a second at the end
+	environ, files := append(os.Environ(), childVariable+"="+behaviour, noSleep), []*os.File{nil, w, os.Stderr}
+	return &testCommand{t, r, bufio.NewReader(r), launch{self, []string{self}, environ, "", files}}
 }
 
 // says waits for a line of the child's output that starts so, and returns the rest.
-func (w *wrapped) says(start string) string {
+func (w *testCommand) says(start string) string {
 	w.t.Helper()
 	if err := w.pipe.SetReadDeadline(time.Now().Add(long)); err != nil {
 		w.t.Fatal(err)

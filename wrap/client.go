@@ -20,7 +20,7 @@ type Client struct {
 	http   *http.Client
 }
 
-// NewClient asks the worker whose socket this is: the value of MUSTER_SOCKET.
+// NewClient returns a Client of the worker with this socket: the value of MUSTER_SOCKET.
 func NewClient(socket string) *Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
@@ -28,7 +28,7 @@ func NewClient(socket string) *Client {
 	return &Client{socket, &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
 }
 
-// Self is who the worker is.
+// Self returns which worker it is.
 func (c *Client) Self(ctx context.Context) (Self, error) {
 	var s Self
 	return s, c.ask(ctx, http.MethodGet, "/self", nil, &s)
@@ -49,7 +49,7 @@ func (c *Client) Wait(ctx context.Context, w Wait) error {
 	return c.ask(ctx, http.MethodPost, "/wait", w, &struct{}{})
 }
 
-// Barrier waits at a barrier; the end of ctx ends the waiting, and an arrival stands.
+// Barrier waits at a barrier. The end of ctx ends only the waiting: an arrival still counts.
 func (c *Client) Barrier(ctx context.Context, b Barrier) error {
 	return c.ask(ctx, http.MethodPost, "/barrier", b, &struct{}{})
 }
@@ -92,11 +92,11 @@ func (c *Client) ask(ctx context.Context, method, path string, question, into an
 
 func (c *Client) unavailable(err error) error {
 	var request *url.Error
-	if errors.As(err, &request) { // whose URL is made up
+	if errors.As(err, &request) { // its URL is an invention of ask
 		err = request.Err
 	}
 	var number syscall.Errno
-	if errors.As(err, &number) { // which needs no second socket's name
+	if errors.As(err, &number) { // the texts around it name the socket, as this one does
 		err = number
 	}
 	return fmt.Errorf("%w at %s (%s): %w", ErrUnavailable, c.socket, SocketVariable, err)

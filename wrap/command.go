@@ -22,21 +22,21 @@ type launch struct {
 	files   []*os.File // its standard streams
 }
 
-// command is a process that leads a process group of its own. On Linux it is killed if this process dies, and it alone: what it
-// has started goes on, for there is nobody left to kill a group, unless this process was the first of a container.
+// command is a process that leads a process group of its own. On Linux it is killed if this process dies. The rest of
+// its group goes on then, because nobody is left to kill it, unless this process was the first of a container.
 type command struct {
 	process *os.Process
-	ended   <-chan ended // one value, when the process itself has ended
+	exited  <-chan exitStatus // one value, when the process itself has ended
 }
 
-// ended is how a process ended.
-type ended struct {
+// exitStatus is how a process ended.
+type exitStatus struct {
 	status syscall.WaitStatus
-	err    error // it cannot be told
+	err    error // why the status is not known
 }
 
 // code is the exit code that a shell would show: 128 and the number of the signal that killed the process.
-func (e ended) code() int {
+func (e exitStatus) code() int {
 	switch {
 	case e.err != nil:
 		return 1
@@ -46,18 +46,19 @@ func (e ended) code() int {
 	return e.status.ExitStatus()
 }
 
-// start starts the process. It is waited for by a thread of its own, because the kernel sends the parent-death signal when
-// the thread that started a process ends, not when its process does.
+// start starts the process. A thread of its own starts it and waits for it: the kernel sends the parent-death signal
+// when the thread that started the process ends, not when this process ends.
 func start(l launch) (*command, error) {
 	how := attributes()
-	foreground(how, l.files)
-	started, end := make(chan error), make(chan ended, 1)
-	c := &command{ended: end}
+	giveTerminal(how, l.files)
+	started, end := make(chan error), make(chan exitStatus, 1)
+	c := &command{exited: end}
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		var err error
-		c.process, err = os.StartProcess(l.path, l.argv, &os.ProcAttr{Dir: l.dir, Env: l.environ, Files: l.files, Sys: how})
+		attr := &os.ProcAttr{Dir: l.dir, Env: l.environ, Files: l.files, Sys: how}
+		c.process, err = os.StartProcess(l.path, l.argv, attr)
 		started <- err
 		switch {
 		case err != nil:
@@ -74,18 +75,18 @@ func start(l launch) (*command, error) {
 }
 
 // wait waits for the process.
-func (c *command) wait(end chan<- ended) {
+func (c *command) wait(end chan<- exitStatus) {
 	state, err := c.process.Wait()
 	if err != nil {
-		end <- ended{err: err}
+		end <- exitStatus{err: err}
 		return
 	}
-	end <- ended{status: state.Sys().(syscall.WaitStatus)}
+	end <- exitStatus{status: state.Sys().(syscall.WaitStatus)}
 }
 
-// reap waits for the process, and for every orphan that the kernel gives to pid 1, until there are no more. One loop for
-// both, so that nobody can take the status of the other.
-func (c *command) reap(end chan<- ended) {
+// reap waits for the process, and for every orphan that the kernel gives to process 1, until there are no more. One
+// loop waits for both, because two would take each other's statuses.
+func (c *command) reap(end chan<- exitStatus) {
 	for {
 		var status syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &status, 0, nil)
@@ -94,16 +95,16 @@ func (c *command) reap(end chan<- ended) {
 		case err != nil: // no children are left
 			return
 		case pid == c.process.Pid:
-			end <- ended{status: status}
+			end <- exitStatus{status: status}
 		}
 	}
 }
 
-// signal is for the process alone: some signals end whoever does not expect them, and a shell that gets one decides what
-// becomes of its children.
+// signal signals the process alone: some signals end a process that does not expect them, and a shell decides itself
+// what becomes of its children.
 func (c *command) signal(sig os.Signal) { _ = c.process.Signal(sig) } // it may have ended by now
 
-// signalGroup is for all that is in the group, and reports whether there is anything.
+// signalGroup signals every process of the group, and reports whether there is one.
 func (c *command) signalGroup(sig syscall.Signal) bool {
 	return !errors.Is(syscall.Kill(-c.process.Pid, sig), syscall.ESRCH)
 }
@@ -120,17 +121,17 @@ func lookUp(name string) (string, error) {
 	if err != nil && !errors.Is(err, exec.ErrDot) { // a "." in PATH is the user's decision
 		return "", &startError{err}
 	}
-	if err := interpreted(path); err != nil {
+	if err := checkInterpreter(path); err != nil {
 		return "", &startError{err}
 	}
 	return path, nil
 }
 
-// interpreted is why a script cannot be run, if that is because the program of its first line is not there.
-func interpreted(path string) error {
+// checkInterpreter is an error if path is a script and the program that its first line names is not there.
+func checkInterpreter(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil // who may not read a program may still run it
+		return nil // a program that may not be read may still be run
 	}
 	defer f.Close()
 	line, _ := bufio.NewReaderSize(f, 256).ReadSlice('\n') // as much as Linux reads

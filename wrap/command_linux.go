@@ -7,14 +7,14 @@ import (
 	"unsafe"
 )
 
-// attributes of a command: it leads a group, and is killed if this process dies; the others in the group are not.
+// attributes of a command: it leads a group. It is killed if this process dies; the others in the group are not.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// foreground gives a command whose standard input is this process's terminal that terminal: the kernel stops who reads from
-// one in the background.
-func foreground(how *syscall.SysProcAttr, files []*os.File) {
+// giveTerminal puts the command in the foreground if its standard input is this process's terminal: the kernel stops a
+// process in the background that reads from its terminal.
+func giveTerminal(how *syscall.SysProcAttr, files []*os.File) {
 	if len(files) == 0 || files[0] == nil {
 		return
 	}
@@ -23,21 +23,21 @@ func foreground(how *syscall.SysProcAttr, files []*os.File) {
 	}
 }
 
-// background takes the terminal back.
-func background(files []*os.File) {
+// takeTerminal puts this process in the foreground again.
+func takeTerminal(files []*os.File) {
 	if len(files) == 0 || files[0] == nil {
 		return
 	}
 	if _, err := terminalGroup(files[0]); err != nil {
 		return
 	}
-	signal.Ignore(syscall.SIGTTOU) // the penalty for taking it
+	signal.Ignore(syscall.SIGTTOU) // sent to a process in the background that does this
 	defer signal.Reset(syscall.SIGTTOU)
 	group := int32(syscall.Getpgrp())
 	_, _, _ = syscall.Syscall(syscall.SYS_IOCTL, files[0].Fd(), syscall.TIOCSPGRP, uintptr(unsafe.Pointer(&group)))
 }
 
-// terminalGroup is the group in the foreground of the terminal f. It fails if f is none, or not this process's.
+// terminalGroup is the group in the foreground of the terminal f. It fails if f is no terminal, or not this process's.
 func terminalGroup(f *os.File) (int, error) {
 	var group int32
 	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), syscall.TIOCGPGRP, uintptr(unsafe.Pointer(&group)))

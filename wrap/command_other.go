@@ -10,7 +10,7 @@ import (
 // attributes of a command: it leads a group. Only Linux kills it if this process dies.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// foreground leaves the terminal where it is: a command that reads from it is stopped by the kernel.
-func foreground(*syscall.SysProcAttr, []*os.File) {}
+// giveTerminal does nothing: the kernel stops a command that reads from the terminal.
+func giveTerminal(*syscall.SysProcAttr, []*os.File) {}
 
-func background([]*os.File) {}
+func takeTerminal([]*os.File) {}

@@ -53,8 +53,8 @@ func TestCommandsThatCannotRun(t *testing.T) {
 // initVariable makes this test binary process 1 of a pid namespace that wraps a shell.
 const initVariable = "WRAP_TEST_INIT"
 
-// zombies are made by a shell whose children leave their own children behind. Process 1 gets those, and the shell waits until
-// it has reaped them all: none is left whose state is Z. Its own exit status must still arrive.
+// zombies is a shell script whose children leave their own children behind. Process 1 gets those, and the shell
+// waits until it has reaped them all: none is left whose state is Z. Its own exit status must still arrive.
 const zombies = `
 for i in 1 2 3 4 5 6 7 8 9; do (sh -c 'exit 3' &) ; done
 while grep -ls '^State:[[:space:]]*Z' /proc/[0-9]*/status >/dev/null; do :; done
@@ -73,8 +73,8 @@ func asInit(script string) {
 	}
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, Signals()...)
-	o := overseer{command: c, grace: short}
-	os.Exit(o.run(context.Background(), signals).code())
+	s := supervisor{command: c, grace: short}
+	os.Exit(s.run(context.Background(), signals).code())
 }
 
 func TestProcessOneReapsOrphansAndKeepsTheStatus(t *testing.T) {
@@ -113,7 +113,8 @@ func inNamespace(t *testing.T, script string) *exec.Cmd {
 	}
 	if out, err := exec.Command("unshare", append(flags, "true")...).CombinedOutput(); err != nil {
 		t.Fatalf("this test needs a pid namespace: %v\n%s"+
-			"install unshare (apt-get install util-linux); without root, allow user namespaces (sysctl kernel.unprivileged_userns_clone=1)", err, out)
+			"install unshare (apt-get install util-linux); "+
+			"without root, allow user namespaces (sysctl kernel.unprivileged_userns_clone=1)", err, out)
 	}
 	cmd := exec.CommandContext(t.Context(), "unshare", append(append(flags, "--kill-child"), os.Args[0])...)
 	cmd.Env = append(os.Environ(), initVariable+"="+script)

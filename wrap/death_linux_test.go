@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// TestTheCommandDiesWithItsWorker: the process that a worker started ends if the worker is killed. What that process started
-// itself does not.
+// TestTheCommandDiesWithItsWorker: the process that a worker started ends if the worker is killed. What that process
+// started itself does not.
 func TestTheCommandDiesWithItsWorker(t *testing.T) {
 	parent := exec.Command(os.Args[0])
 	parent.Env = append(os.Environ(), initVariable+"=echo $$; exec sleep 1000")
@@ -41,7 +41,7 @@ func TestTheCommandDiesWithItsWorker(t *testing.T) {
 
 // TestTheCommandOutlivesThreads: the kernel's parent is a thread, and those come and go.
 func TestTheCommandOutlivesThreads(t *testing.T) {
-	w := prepare(t, "obeys:5")
+	w := newTestCommand(t, "obeys:5")
 	var all sync.WaitGroup
 	started := make(chan *command)
 	all.Go(func() {
@@ -58,10 +58,10 @@ func TestTheCommandOutlivesThreads(t *testing.T) {
 	}
 	all.Wait()
 	w.says("ready")
-	o := overseer{command: c, grace: long}
+	s := supervisor{command: c, grace: long}
 	signals := make(chan os.Signal, 1)
 	signals <- syscall.SIGTERM
-	if e := o.run(t.Context(), signals); e.code() != 5 {
+	if e := s.run(t.Context(), signals); e.code() != 5 {
 		t.Errorf("%s", e.String())
 	}
 }

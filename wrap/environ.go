@@ -13,7 +13,7 @@ import (
 	"muster/worker"
 )
 
-// The variables that a command is given. The last four are what launchers of distributed training and of MPI programs set.
+// The variables that a command is given. Launchers of distributed training and of MPI programs set the last four.
 const (
 	JobVariable        = "MUSTER_JOB"
 	IDVariable         = "MUSTER_ID"
@@ -28,7 +28,7 @@ const (
 	portVariable       = "MASTER_PORT"
 )
 
-// environment is that of the command: Config's with what concerns the worker.
+// environment is the command's: Config's, with what it should know about its worker.
 func (r *run) environment(ctx context.Context) ([]string, error) {
 	var first worker.Worker // id 0 has joined: ids are given in order
 	var m *worker.Member
@@ -47,15 +47,15 @@ func (r *run) environment(ctx context.Context) ([]string, error) {
 		}
 	}
 	id, size := strconv.Itoa(m.ID), strconv.Itoa(m.Job.Workers)
-	return with(r.c.Environ, [][2]string{
+	return setVariables(r.c.Environ, [][2]string{
 		{JobVariable, m.Job.Name}, {IDVariable, id}, {WorkersVariable, size}, {IdentityVariable, m.Identity},
 		{GenerationVariable, m.Generation}, {SocketVariable, r.socket.path}, {RollVariable, roll},
 		{rankVariable, id}, {sizeVariable, size}, {addrVariable, first.IP}, {portVariable, strconv.Itoa(first.Port)},
 	}), nil
 }
 
-// with is an environment with these variables instead of what it said of them. An empty value removes the variable.
-func with(environ []string, variables [][2]string) []string {
+// setVariables returns the environment with these variables set. An empty value removes the variable.
+func setVariables(environ []string, variables [][2]string) []string {
 	all := slices.DeleteFunc(slices.Clone(environ), func(s string) bool {
 		name, _, _ := strings.Cut(s, "=")
 		return slices.ContainsFunc(variables, func(v [2]string) bool { return v[0] == name })
@@ -68,7 +68,7 @@ func with(environ []string, variables [][2]string) []string {
 	return all
 }
 
-// writeRoll writes everybody who joined to a file, as JSON in the order of ids.
+// writeRoll writes all workers to a file, as JSON in the order of their ids.
 func (r *run) writeRoll(ctx context.Context) (string, error) {
 	var roll []worker.Worker
 	err := r.membership.within(ctx, 0, func(ctx context.Context, m *worker.Member) (err error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// health is for whoever supervises the worker: a container platform, a Prometheus.
+// health is a server for what supervises the worker: a container platform, Prometheus.
 //
 //	/live     200 as long as the process is there
 //	/ready    200 while the command runs and the worker is a member that reaches ZooKeeper; 503 and why not
@@ -38,7 +38,9 @@ func openHealth(address string, p *progress, to *slog.Logger) (*health, error) {
 		fmt.Fprintln(w, why)
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(p.registry(), promhttp.HandlerOpts{}))
-	h := &health{server: &http.Server{Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, ErrorLog: warnings(to)}}
+	h := &health{server: &http.Server{
+		Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, ErrorLog: warnings(to),
+	}}
 	h.served.Go(func() { _ = h.server.Serve(listener) }) // it always ends with an error
 	return h, nil
 }
@@ -48,13 +50,13 @@ func (h *health) close() {
 	h.served.Wait()
 }
 
-// ready says whether the command runs as a member, and whether that can take part.
+// ready says whether the command runs as a member that reaches ZooKeeper, and if not, why not.
 func (p *progress) ready() (bool, string) {
-	at, membership := p.now()
-	if at != StageRunning {
-		return false, string(at)
+	stage, membership := p.now()
+	if stage != StageRunning {
+		return false, string(stage)
 	}
-	if _, member, _ := membership.state(); !member {
+	if _, isMember, _ := membership.state(); !isMember {
 		return false, "degraded: the session is lost"
 	}
 	if !membership.sessions.connected() {

@@ -36,13 +36,13 @@ func serving(t *testing.T) (func(*Config), func(path string) string) {
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	serve, get := serving(t)
-	f := newField(t, 2)
-	w := wear(f, "w0", "environ obeys:0", starting(StartAll), serve)
+	f := newTestJob(t, 2)
+	w := startWorker(f, "w0", "environ obeys:0", starting(StartAll), serve)
 	await(t, "it waits", func() bool { return get("/ready") == "503 waiting" })
 	if got := get("/live"); got != "200 live" {
 		t.Errorf("/live: %s", got)
 	}
-	w1 := wear(f, "w1", "environ obeys:0")
+	w1 := startWorker(f, "w1", "environ obeys:0")
 	c0, c1 := w.client(), w1.client()
 	w.says("ready")
 	if got := get("/ready"); got != "200 running" {
@@ -59,9 +59,12 @@ func TestHealth(t *testing.T) {
 	}
 	page := get("/metrics")
 	for _, line := range []string{
-		`muster_worker_stage{stage="running"} 1`, `muster_worker_stage{stage="waiting"} 0`, `muster_worker_member 1`, `muster_worker_connected 1`, `muster_worker_rejoins_total 0`,
-		`muster_worker_barrier_seconds_count{outcome="released"} 1`, `muster_worker_barrier_seconds_count{outcome="aborted"} 1`,
-		fmt.Sprintf(`muster_worker_info{generation="%s",id="0",identity="w0",job="j",root="%s",workers="2"} 1`, f.look().Record.Generation, f.job.Root),
+		`muster_worker_stage{stage="running"} 1`, `muster_worker_stage{stage="waiting"} 0`,
+		`muster_worker_member 1`, `muster_worker_connected 1`, `muster_worker_rejoins_total 0`,
+		`muster_worker_barrier_seconds_count{outcome="released"} 1`,
+		`muster_worker_barrier_seconds_count{outcome="aborted"} 1`,
+		fmt.Sprintf(`muster_worker_info{generation="%s",id="0",identity="w0",job="j",root="%s",workers="2"} 1`,
+			f.look().Record.Generation, f.job.Root),
 	} {
 		if !strings.Contains(page, line+"\n") {
 			t.Errorf("/metrics does not say %s", line)
@@ -70,7 +73,7 @@ func TestHealth(t *testing.T) {
 	if t.Failed() {
 		t.Log(page)
 	}
-	w.signals <- named(t, "TERM")
+	w.signals <- signalNamed(t, "TERM")
 	w.ends()
 	if got := get("/live"); !strings.Contains(got, "refused") {
 		t.Errorf("after the end: %s", got)
@@ -78,29 +81,29 @@ func TestHealth(t *testing.T) {
 }
 
 func TestAnAddressThatCannotBeServed(t *testing.T) {
-	f := newField(t, 1)
-	w := wear(f, "w0", "obeys:0", func(c *Config) { c.HTTP = "127.0.0.1:http-no-port" })
+	f := newTestJob(t, 1)
+	w := startWorker(f, "w0", "obeys:0", func(c *Config) { c.HTTP = "127.0.0.1:http-no-port" })
 	if e := w.ends(); e.Err == nil || f.claim("w0") != "" {
 		t.Errorf("%+v", e)
 	}
 }
 
-// TestHealthWithoutAServer: who cannot be coordinated is not ready, and lives.
+// TestHealthWithoutAServer: a worker that reaches no server is not ready, and lives.
 func TestHealthWithoutAServer(t *testing.T) {
 	for name, c := range map[string]struct {
 		session time.Duration
 		ready   string
-		member  string
+		member  int
 	}{
-		"while_the_session_may_return": {time.Minute, "503 degraded: no connection to ZooKeeper", "muster_worker_member 1\n"},
-		"after_it_is_lost":             {2 * time.Second, "503 degraded: the session is lost", "muster_worker_member 0\n"},
+		"while_the_session_may_return": {time.Minute, "503 degraded: no connection to ZooKeeper", 1},
+		"after_it_is_lost":             {2 * time.Second, "503 degraded: the session is lost", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			serve, get := serving(t)
-			f, p := newField(t, 1), newProxy(t)
+			f, p := newTestJob(t, 1), newProxy(t)
 			f.session = c.session
-			w := wearAt(f, "w0", "obeys:0", p.Addr(), serve)
+			w := startWorkerAt(f, "w0", "obeys:0", p.Addr(), serve)
 			w.says("ready")
 			await(t, "it is ready", func() bool { return get("/ready") == "200 running" })
 			p.Refuse(true)
@@ -109,8 +112,10 @@ func TestHealthWithoutAServer(t *testing.T) {
 			if got := get("/live"); got != "200 live" {
 				t.Errorf("/live: %s", got)
 			}
-			if page := get("/metrics"); !strings.Contains(page, "muster_worker_connected 0\n") || !strings.Contains(page, c.member) {
-				t.Errorf("/metrics does not say both of connected 0 and %s%s", c.member, page)
+			page := get("/metrics")
+			member := fmt.Sprintf("muster_worker_member %d\n", c.member)
+			if !strings.Contains(page, "muster_worker_connected 0\n") || !strings.Contains(page, member) {
+				t.Errorf("/metrics does not say both of connected 0 and %s%s", member, page)
 			}
 			p.Refuse(false)
 			await(t, "it is ready again", func() bool { return get("/ready") == "200 running" })

@@ -1,13 +1,13 @@
 package wrap
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net"
 	"time"
 
 	"muster/job"
+	"muster/resource"
 	"muster/worker"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -27,14 +27,14 @@ func (ms *membership) join(ctx context.Context) error {
 		if !errors.Is(err, zkconn.ErrSessionLost) || ctx.Err() != nil {
 			return err
 		}
-		path := job.Join(ms.c.Worker.Root, ms.c.Worker.Job)
+		path := resource.Join(ms.c.Worker.Root, ms.c.Worker.Job)
 		ms.c.Log.Warn("the session is lost; joining again", "job", path, "reason", err)
 		ms.c.Worker.Takeover = worker.TakeoverWait // the process that holds the identity may be this one
 	}
 }
 
-// chooseAddress takes this machine's address and a free port if the configuration has no address, and the address as the
-// identity if it has none.
+// chooseAddress takes this machine's address and a free port if the configuration has no address, and the address as
+// the identity if it has none.
 func (ms *membership) chooseAddress(ctx context.Context) error {
 	w := &ms.c.Worker
 	if w.Info.IP == "" {
@@ -94,17 +94,17 @@ func (ms *membership) joinOnce(ctx context.Context) (m *worker.Member, err error
 	return m, err
 }
 
-// recordedTimeout is the session timeout that the Record says. Without a Record that can be read the timeout stays as it
-// is: worker.Join waits for the Record, or says what is wrong with it.
+// recordedTimeout is the session timeout that the Record says. Without a Record that can be read the timeout stays as
+// it is: worker.Join waits for the Record, or says what is wrong with it.
 func (ms *membership) recordedTimeout(ctx context.Context, s *zkconn.Session) (time.Duration, error) {
 	root, name := ms.c.Worker.Root, ms.c.Worker.Job
-	body, _, err := s.Get(ctx, znode.Record(root, name))
+	body, _, err := s.Get(ctx, znode.Record(job.KindName, root, name))
 	if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
 		return 0, err
 	}
-	rec, unreadable := znode.DecodeRecordAt(job.Join(root, name), body)
+	rec, unreadable := znode.DecodeRecordAt(job.Kind(), resource.Join(root, name), body)
 	if err != nil || unreadable != nil {
 		return ms.sessions.timeout, nil
 	}
-	return time.Duration(cmp.Or(rec.Job.Timeouts.Session, job.DefaultSessionTimeout)), nil
+	return time.Duration(job.Of(&rec).Timeouts.Session), nil
 }

@@ -4,13 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/job"
+	"muster/resource"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -20,13 +19,13 @@ func TestTheSessionHasTheTimeoutOfTheRecord(t *testing.T) {
 	for name, early := range map[string]bool{"the_job_is_there": true, "the_job_comes_later": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newField(t, 0)
-			f.job.Timeouts.Session = job.Duration(7 * time.Second)
+			f := newTestJob(t, 0)
+			f.job.Timeouts.Session = resource.Duration(7 * time.Second)
 			if early {
 				f.create()
 			}
 			var timeouts []time.Duration
-			w := wear(f, "w0", "obeys:0", func(c *Config) {
+			w := startWorker(f, "w0", "obeys:0", func(c *Config) {
 				c.SessionTimeout = 11 * time.Second
 				c.Connect = func(ctx context.Context, timeout time.Duration) (*zkconn.Session, error) {
 					timeouts = append(timeouts, timeout)
@@ -50,9 +49,9 @@ func TestTheSessionHasTheTimeoutOfTheRecord(t *testing.T) {
 
 // TestAWorkerWithoutAnAddress waits until it can find one, and is known by it.
 func TestAWorkerWithoutAnAddress(t *testing.T) {
-	f := newField(t, 1)
+	f := newTestJob(t, 1)
 	refusals, told := 1, make(chan string, 1)
-	w := wear(f, "", "environ obeys:0", func(c *Config) {
+	w := startWorker(f, "", "environ obeys:0", func(c *Config) {
 		c.Worker.Info = znode.Worker{}
 		c.Unstable = func(identity string) { told <- identity }
 		c.LocalIP = func(context.Context) (net.IP, error) {
@@ -70,7 +69,7 @@ func TestAWorkerWithoutAnAddress(t *testing.T) {
 	if err != nil || len(live.Members) != 1 {
 		t.Fatalf("%+v, %v", live, err)
 	}
-	if m := live.Members[0]; m.Identity != identity || m.Address() != identity || !strings.HasPrefix(identity, "127.0.0.1:") {
+	if m := live.Members[0]; m.Identity != identity || m.Address() != identity || m.IP != "127.0.0.1" {
 		t.Errorf("it is told %s, and is %+v", identity, m)
 	}
 }

@@ -11,26 +11,27 @@ import (
 	"muster/worker"
 )
 
-// How long a worker tries to part: a completion should be known, while a worker that leaves is gone with its session
-// anyway. A signal makes it hurry.
+// How long a worker tries to leave or complete. Completing gets longer: the job waits for it, while a worker that
+// leaves is gone with its session anyway. After a signal it tries no longer than signalLimit.
 const (
-	leavePatience    = 5 * time.Second
-	completePatience = 10 * time.Second // and a session timeout, to see the end of an old one
-	hurry            = 2 * time.Second
+	leaveLimit    = 5 * time.Second
+	completeLimit = 10 * time.Second // and a session timeout, in which an old session ends
+	signalLimit   = 2 * time.Second
 )
 
-// part completes if the command has ended well by itself, and leaves otherwise. It returns what became of the membership.
-func (r *run) part(ctx context.Context, completes bool, end worker.End) string {
+// leave completes if the command has ended well by itself, and leaves otherwise. It returns what became of the
+// membership.
+func (r *run) leave(ctx context.Context, completes bool, end worker.End) string {
 	r.progress.enter(StageLeaving)
 	m, _, _ := r.membership.now()
-	patience, parting := leavePatience, func(ctx context.Context, m *worker.Member) error { return m.Leave(ctx, end) }
+	limit, leave := leaveLimit, func(ctx context.Context, m *worker.Member) error { return m.Leave(ctx, end) }
 	if completes {
-		patience = completePatience + time.Duration(m.Job.Timeouts.Session)
-		parting = func(ctx context.Context, m *worker.Member) error { return m.Complete(ctx, 0) }
+		limit = completeLimit + time.Duration(m.Job.Timeouts.Session)
+		leave = func(ctx context.Context, m *worker.Member) error { return m.Complete(ctx, 0) }
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no answer within %s", patience))
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %s", limit))
 	defer cancel()
-	err := r.attend(ctx, hurry, func(ctx context.Context) error { return r.membership.do(ctx, parting) })
+	err := r.step(ctx, signalLimit, func(ctx context.Context) error { return r.membership.do(ctx, leave) })
 	who := fmt.Sprintf("worker %d (%s) of %s", m.ID, m.Identity, m.Job.Path())
 	switch {
 	case errors.Is(err, worker.ErrFenced):
@@ -39,7 +40,7 @@ func (r *run) part(ctx context.Context, completes bool, end worker.End) string {
 		r.c.Log.Warn("the job is left as it is", "job", m.Job.Path(), "id", m.ID, "error", err)
 		return fmt.Sprintf("%s has %v", who, worker.ErrUnfinished)
 	case err != nil && !errors.Is(err, worker.ErrDone):
-		r.c.Log.Warn("parting is not confirmed", "job", m.Job.Path(), "id", m.ID, "error", err)
+		r.c.Log.Warn("leaving is not confirmed", "job", m.Job.Path(), "id", m.ID, "error", err)
 		return fmt.Sprintf("it is not known whether ZooKeeper learnt that %s has ended: %v", who, err)
 	case completes:
 		return who + " has completed"
@@ -48,10 +49,10 @@ func (r *run) part(ctx context.Context, completes bool, end worker.End) string {
 }
 
 // completes reports whether the command has ended well by itself.
-func (e *ending) completes() bool { return e.asked == 0 && e.code() == 0 }
+func (e *commandEnd) completes() bool { return e.asked == 0 && e.code() == 0 }
 
-// end is what the claim is to say of the command.
-func (e *ending) end() worker.End {
+// record is what the claim is to say of the command.
+func (e *commandEnd) record() worker.End {
 	switch {
 	case e.err != nil:
 		return worker.End{}
@@ -63,7 +64,7 @@ func (e *ending) end() worker.End {
 }
 
 // String is how the command ended, for people.
-func (e *ending) String() string {
+func (e *commandEnd) String() string {
 	s := "the command "
 	switch {
 	case e.err != nil:
@@ -80,13 +81,13 @@ func (e *ending) String() string {
 	if e.asked != 0 && !(e.status.Signaled() && e.asked == e.status.Signal()) {
 		s += " after " + signalName(e.asked)
 	}
-	if e.rest {
+	if e.restKilled {
 		s += ", and what it had left behind was killed"
 	}
 	return s
 }
 
-// bySignal is the end of a life that a signal ended.
+// bySignal is the end of a command that a signal ended.
 func bySignal(sig syscall.Signal) worker.End {
 	return worker.End{Signal: strings.TrimPrefix(signalName(sig), "SIG")}
 }

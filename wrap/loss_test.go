@@ -28,7 +28,7 @@ func newProxy(t *testing.T) *zkserver.Proxy {
 }
 
 // lose keeps a worker from the server until its session has expired there.
-func lose(p *zkserver.Proxy, f *field) {
+func lose(p *zkserver.Proxy, f *testJob) {
 	f.t.Helper()
 	p.Refuse(true)
 	p.Cut()
@@ -39,8 +39,8 @@ func lose(p *zkserver.Proxy, f *field) {
 // TestRejoinKeepsTheCommand: the same process is the same worker, under a new session.
 func TestRejoinKeepsTheCommand(t *testing.T) {
 	t.Parallel()
-	f, p := newField(t, 1), newProxy(t)
-	w := wearAt(f, "w0", "environ obeys:0", p.Addr())
+	f, p := newTestJob(t, 1), newProxy(t)
+	w := startWorkerAt(f, "w0", "environ obeys:0", p.Addr())
 	c := w.client()
 	w.says("ready")
 	lose(p, f)
@@ -59,13 +59,13 @@ func TestRejoinKeepsTheCommand(t *testing.T) {
 // TestAWaitingRequestOutlivesTheSession at a barrier and while waiting for all.
 func TestAWaitingRequestOutlivesTheSession(t *testing.T) {
 	t.Parallel()
-	f, p := newField(t, 2), newProxy(t)
-	c0 := wearAt(f, "w0", "environ obeys:0", p.Addr()).client()
+	f, p := newTestJob(t, 2), newProxy(t)
+	c0 := startWorkerAt(f, "w0", "environ obeys:0", p.Addr()).client()
 	waits, passes := make(chan error, 1), make(chan error, 1)
 	go func() { waits <- c0.Wait(t.Context(), Wait{}) }()
 	go func() { passes <- c0.Barrier(t.Context(), Barrier{Name: "b"}) }()
 	lose(p, f)
-	c1 := wear(f, "w1", "environ obeys:0").client()
+	c1 := startWorker(f, "w1", "environ obeys:0").client()
 	if err := c1.Barrier(t.Context(), Barrier{Name: "b"}); err != nil {
 		t.Error(err)
 	}
@@ -80,9 +80,9 @@ func TestAWaitingRequestOutlivesTheSession(t *testing.T) {
 // TestReleasedWhileTheSessionWasLost: the round that a request waits at stays the same one.
 func TestReleasedWhileTheSessionWasLost(t *testing.T) {
 	t.Parallel()
-	f, p := newField(t, 2), newProxy(t)
-	c0 := wearAt(f, "w0", "environ obeys:0", p.Addr()).client()
-	c1 := wear(f, "w1", "environ obeys:0").client()
+	f, p := newTestJob(t, 2), newProxy(t)
+	c0 := startWorkerAt(f, "w0", "environ obeys:0", p.Addr()).client()
+	c1 := startWorker(f, "w1", "environ obeys:0").client()
 	arrived := p.AfterReply(func(op int32, req []byte) bool { return bytes.Contains(req, []byte("/barrier/b/0/c/c-")) })
 	passes := make(chan error, 1)
 	go func() { passes <- c0.Barrier(t.Context(), Barrier{Name: "b"}) }()
@@ -107,20 +107,20 @@ func TestReleasedWhileTheSessionWasLost(t *testing.T) {
 // TestALossWhileWaitingToStart does not end the waiting.
 func TestALossWhileWaitingToStart(t *testing.T) {
 	t.Parallel()
-	f, p := newField(t, 2), newProxy(t)
-	w := wearAt(f, "w0", "obeys:0", p.Addr(), starting(StartBarrier))
+	f, p := newTestJob(t, 2), newProxy(t)
+	w := startWorkerAt(f, "w0", "obeys:0", p.Addr(), starting(StartBarrier))
 	<-w.joined
 	lose(p, f)
-	wear(f, "w1", "obeys:0", starting(StartBarrier)).says("ready")
+	startWorker(f, "w1", "obeys:0", starting(StartBarrier)).says("ready")
 	w.says("ready")
 }
 
-// TestALossBeforeItIsIdle: a worker without a command goes on as who it is now.
+// TestALossBeforeItIsIdle: a worker without a command goes on as its newest Member.
 func TestALossBeforeItIsIdle(t *testing.T) {
 	t.Parallel()
-	f, p := newField(t, 2), newProxy(t)
+	f, p := newTestJob(t, 2), newProxy(t)
 	found := make(chan int, 1)
-	w := wearAt(f, "w0", "", p.Addr(), starting(StartAll), func(c *Config) {
+	w := startWorkerAt(f, "w0", "", p.Addr(), starting(StartAll), func(c *Config) {
 		c.Command = nil
 		c.Idle = func(ctx context.Context, m *worker.Member) error {
 			joined, err := m.Joined(ctx)
@@ -135,32 +135,32 @@ func TestALossBeforeItIsIdle(t *testing.T) {
 	<-w.joined
 	lose(p, f)
 	await(t, "it joins again", func() bool { return f.look().Live == 1 })
-	wear(f, "w1", "obeys:0").says("ready")
+	startWorker(f, "w1", "obeys:0").says("ready")
 	select {
 	case n := <-found:
 		if n != 2 {
 			t.Errorf("it finds %d", n)
 		}
-	case e := <-w.ending:
+	case e := <-w.result:
 		t.Errorf("it ends: %+v", e)
 	}
 }
 
-// TestLossStopLeavesNothing of the command when another process is the worker, whatever that command was doing: it gets no
-// grace, not even the rest of one.
+// TestLossStopLeavesNothing of the command when another process is the worker, whatever that command was doing: it
+// gets no grace, not even the rest of one.
 func TestLossStopLeavesNothing(t *testing.T) {
 	for name, first := range map[string]syscall.Signal{"running": syscall.SIGUSR1, "draining": syscall.SIGTERM} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f, p := newField(t, 1), newProxy(t)
-			w := wearAt(f, "w0", "leaves:ignores ignores", p.Addr(), func(c *Config) { c.OnLoss = LossStop })
+			f, p := newTestJob(t, 1), newProxy(t)
+			w := startWorkerAt(f, "w0", "leaves:ignores ignores", p.Addr(), func(c *Config) { c.OnLoss = LossStop })
 			rest := w.pid("left")
 			leader := w.pid("ready")
 			w.signals <- first
 			w.says("got " + signalName(first))
 			p.Refuse(true)
 			p.Cut()
-			wear(f, "w0", "obeys:0").says("ready")
+			startWorker(f, "w0", "obeys:0").says("ready")
 			for _, pid := range []int{leader, rest} {
 				if lives(t, pid) {
 					t.Errorf("process %d of the old command is there", pid)
@@ -174,7 +174,7 @@ func TestLossStopLeavesNothing(t *testing.T) {
 }
 
 // pid is what the child says after start.
-func (w *wrapped) pid(start string) int {
+func (w *testCommand) pid(start string) int {
 	w.t.Helper()
 	pid, err := strconv.Atoi(w.says(start))
 	if err != nil {
@@ -204,12 +204,12 @@ func lives(t *testing.T, pid int) bool {
 // TestTakenOverWhileTheSessionWasLost: the old process stops its command as soon as it can know.
 func TestTakenOverWhileTheSessionWasLost(t *testing.T) {
 	t.Parallel()
-	f, p := newField(t, 1), newProxy(t)
-	w := wearAt(f, "w0", "obeys:0", p.Addr())
+	f, p := newTestJob(t, 1), newProxy(t)
+	w := startWorkerAt(f, "w0", "obeys:0", p.Addr())
 	w.says("ready")
 	p.Refuse(true)
 	p.Cut()
-	next := wear(f, "w0", "obeys:0") // waits for the old session to expire
+	next := startWorker(f, "w0", "obeys:0") // waits for the old session to expire
 	next.says("ready")
 	p.Refuse(false)
 	w.says("got SIGTERM")
@@ -220,11 +220,12 @@ func TestTakenOverWhileTheSessionWasLost(t *testing.T) {
 	next.says("got SIGHUP")
 }
 
-// TestACommandThatEndsWithoutAServer: the exit code is its own, and the completion is made up for when there is one again.
+// TestACommandThatEndsWithoutAServer: the exit code is its own, and the completion is made up for when there is one
+// again.
 func TestACommandThatEndsWithoutAServer(t *testing.T) {
 	t.Parallel()
-	f, p := newField(t, 1), newProxy(t)
-	w := wearAt(f, "w0", "ends:0", p.Addr())
+	f, p := newTestJob(t, 1), newProxy(t)
+	w := startWorkerAt(f, "w0", "ends:0", p.Addr())
 	w.says("ready")
 	p.Refuse(true)
 	p.Cut()
@@ -239,8 +240,8 @@ func TestACommandThatEndsWithoutAServer(t *testing.T) {
 // TestACommandThatEndsWithoutAServerForLong: the code is the command's, and the text says what is not known.
 func TestACommandThatEndsWithoutAServerForLong(t *testing.T) {
 	t.Parallel()
-	f, p := newField(t, 1), newProxy(t)
-	w := wearAt(f, "w0", "ends:7", p.Addr())
+	f, p := newTestJob(t, 1), newProxy(t)
+	w := startWorkerAt(f, "w0", "ends:7", p.Addr())
 	w.says("ready")
 	p.Refuse(true)
 	p.Cut()
@@ -257,10 +258,10 @@ func TestWhatIsLostWhileItPartsIsNotTheCommands(t *testing.T) {
 	for _, name := range []string{"the_session", "the_identity"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f, p := newField(t, 1), newProxy(t)
-			w := wearAt(f, "w0", "obeys:7", p.Addr(), func(c *Config) { c.OnLoss = LossStop })
+			f, p := newTestJob(t, 1), newProxy(t)
+			w := startWorkerAt(f, "w0", "obeys:7", p.Addr(), func(c *Config) { c.OnLoss = LossStop })
 			w.says("ready")
-			leaves, usurped := make(chan struct{}), make(chan struct{})
+			leaves, takenOver := make(chan struct{}), make(chan struct{})
 			p.BeforeSend(func(_ int32, req []byte) bool {
 				if !bytes.Contains(req, []byte(`"state":"left"`)) {
 					return false
@@ -270,14 +271,14 @@ func TestWhatIsLostWhileItPartsIsNotTheCommands(t *testing.T) {
 					return true
 				}
 				close(leaves)
-				<-usurped
+				<-takenOver
 				return false
 			})
 			w.signals <- syscall.SIGTERM
 			if name == "the_identity" {
 				<-leaves
-				f.usurp("w0")
-				close(usurped)
+				f.takeOver("w0")
+				close(takenOver)
 			}
 			if e := w.ends(); e.Code != 7 || e.Err != nil {
 				t.Errorf("%+v", e)

@@ -9,6 +9,7 @@ import (
 
 	"muster/job"
 	"muster/plan"
+	"muster/resource"
 	"muster/zkserver"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
@@ -44,8 +45,8 @@ func dial(ctx context.Context, timeout time.Duration, addrs ...string) (*zkconn.
 	return zkconn.Dial(ctx, zkconn.Config{Servers: addrs, Timeout: timeout})
 }
 
-// field is a job, and a session to look at it with.
-type field struct {
+// testJob is a job, and a session to look at it with.
+type testJob struct {
 	t       *testing.T
 	s       *zkconn.Session
 	store   *zkstate.Store
@@ -53,18 +54,19 @@ type field struct {
 	session time.Duration // timeout of a worker's session: shorter than the job's, so that one is soon lost
 }
 
-// newField makes a job of n workers in a root of its own, unless n is 0: then there is only the root's name.
-func newField(t *testing.T, n int) *field {
+// newTestJob makes a job of n workers in a root of its own, unless n is 0: then there is only the root's name.
+func newTestJob(t *testing.T, n int) *testJob {
 	t.Helper()
 	s, err := dial(t.Context(), 10*time.Second, servers.Addrs()...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	f := &field{t: t, s: s, job: job.Default(), session: 2 * time.Second}
+	f := &testJob{t: t, s: s, job: job.Default(), session: 2 * time.Second}
 	f.job.Root, f.job.Name, f.job.Workers = "/test-"+zkstate.NewID(), "j", max(n, 1)
 	f.job.Lifecycle.OnComplete = job.Retain
-	if f.store, err = zkstate.NewStore(s, zkstate.Config{Home: f.job.Root + "/home", Stack: "tests"}); err != nil {
+	c := zkstate.Config{Home: f.job.Root + "/home", Stack: "tests", Kinds: []zkstate.Kind{zkstate.Job()}}
+	if f.store, err = zkstate.NewStore(s, c); err != nil {
 		t.Fatal(err)
 	}
 	if n > 0 {
@@ -73,14 +75,14 @@ func newField(t *testing.T, n int) *field {
 	return f
 }
 
-func (f *field) create() {
+func (f *testJob) create() {
 	f.t.Helper()
-	if err := f.store.Commit(f.t.Context(), plan.Row{Path: f.job.Path(), New: &f.job, Reason: plan.NoJob}); err != nil {
+	if err := f.store.Commit(f.t.Context(), plan.Row{Path: f.job.Path(), New: f.job, Reason: plan.NotThere}); err != nil {
 		f.t.Fatal(err)
 	}
 }
 
-func (f *field) look() *plan.Observed {
+func (f *testJob) look() *resource.Observed {
 	f.t.Helper()
 	o, err := f.store.Look(f.t.Context(), f.job.Path())
 	if err != nil {
@@ -90,7 +92,7 @@ func (f *field) look() *plan.Observed {
 }
 
 // claim says how an identity stands: "in", "left 1", "left SIGKILL", "done 0"; empty if it never joined.
-func (f *field) claim(identity string) string {
+func (f *testJob) claim(identity string) string {
 	f.t.Helper()
 	path := znode.ByIdentity(f.job.Root, f.look().Record.Generation, identity)
 	_, there, err := f.s.Exists(f.t.Context(), path)
@@ -117,8 +119,8 @@ func (f *field) claim(identity string) string {
 	return string(c.State)
 }
 
-// usurp writes the claim of an identity as another process would.
-func (f *field) usurp(identity string) {
+// takeOver writes the claim of an identity as another process would.
+func (f *testJob) takeOver(identity string) {
 	f.t.Helper()
 	claim, err := znode.EncodeClaim(znode.Claim{Nonce: "another", Lives: 2, State: znode.In})
 	if err == nil {

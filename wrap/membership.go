@@ -120,13 +120,14 @@ func (ms *membership) state() (m *worker.Member, isMember bool, rejoins int) {
 	return ms.member, !ms.sessionLost, ms.rejoins
 }
 
-// lostTo reports whether cause is why the membership was lost for good.
-func (ms *membership) lostTo(cause error) bool {
+// lostBecause reports whether cause is why the membership was lost for good.
+func (ms *membership) lostBecause(cause error) bool {
 	_, _, lost := ms.now()
 	return lost != nil && lost == cause
 }
 
-// do calls f as the Member, and again as the next one whenever the session is lost on the way: f must bear to be repeated.
+// do calls f as the Member, and again as the next one whenever the session is lost on the way: f must bear to be
+// repeated.
 func (ms *membership) do(ctx context.Context, f func(context.Context, *worker.Member) error) error {
 	for {
 		m, changed, lost := ms.now()

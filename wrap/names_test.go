@@ -2,17 +2,19 @@ package wrap
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 	"unicode"
 	"unicode/utf8"
 )
 
-// TestWhoeverReadsAFieldCanNameItsType: a program that asks for a kind or a stage has to be able to write it down.
-func TestWhoeverReadsAFieldCanNameItsType(t *testing.T) {
-	for _, v := range []any{Config{}, Ending{}, Self{}, Members{}, Wait{}, Barrier{}, Refusal{}} {
+// TestTypesOfExportedFieldsAreExported: a program that reads a kind or a stage must be able to write down its type.
+func TestTypesOfExportedFieldsAreExported(t *testing.T) {
+	for _, v := range []any{Config{}, Result{}, Self{}, Members{}, Wait{}, Barrier{}, Refusal{}} {
 		for _, field := range reflect.VisibleFields(reflect.TypeOf(v)) {
 			typ := field.Type
-			for typ.Name() == "" && (typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Slice || typ.Kind() == reflect.Chan) {
+			holds := []reflect.Kind{reflect.Pointer, reflect.Slice, reflect.Chan}
+			for typ.Name() == "" && slices.Contains(holds, typ.Kind()) {
 				typ = typ.Elem()
 			}
 			first, _ := utf8.DecodeRuneInString(typ.Name())

@@ -18,16 +18,16 @@ func stages() []Stage {
 	return []Stage{StageJoining, StageWaiting, StageRunning, StageDraining, StageLeaving}
 }
 
-// progress is what those who ask are told of a run.
+// progress is what the socket and the health server tell of a run.
 type progress struct {
-	meters *meters
+	metrics *metrics
 
 	mu         sync.Mutex
 	stage      Stage
 	membership *membership // nil before the join
 }
 
-func newProgress() *progress { return &progress{stage: StageJoining, meters: newMeters()} }
+func newProgress() *progress { return &progress{stage: StageJoining, metrics: newMetrics()} }
 
 func (p *progress) enter(s Stage) {
 	p.mu.Lock()

@@ -9,7 +9,7 @@ import (
 	"muster/worker"
 )
 
-// Refusal is what the socket answers instead of what was asked for. As an error it is what the worker met: a
+// Refusal is the socket's answer to a request that failed. As an error it wraps what the worker met: a
 // worker.AbortedError, a worker.AbsentError, worker.ErrFenced, ErrRequest, ErrLate or ErrUnavailable.
 type Refusal struct {
 	Text    string   `json:"error"`
@@ -34,18 +34,19 @@ type (
 	}
 )
 
-// What a Refusal may be, besides the errors of package worker.
+// What a Refusal may wrap, besides the errors of package worker.
 var (
-	// ErrRequest means that the request makes no sense. Correct it.
+	// ErrRequest means that the request is not understood. Correct it.
 	ErrRequest = errors.New("bad request")
-	// ErrUnavailable means that there is no worker to ask, or that it ends. Ask again if it is to live longer.
+	// ErrUnavailable means that there is no worker to ask, or that it is about to end. Ask again only if it should be
+	// there.
 	ErrUnavailable = errors.New("the worker does not answer")
 )
 
-// Kind is a Refusal's, for programs.
+// Kind is the kind of a Refusal, for programs.
 type Kind string
 
-// The kinds; KindFailed is whatever has no other.
+// The kinds. KindFailed is every error that has no other.
 const (
 	KindRequest     Kind = "request"
 	KindAborted     Kind = "aborted"
@@ -60,8 +61,8 @@ func badRequest(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrRequest, fmt.Errorf(format, args...))
 }
 
-// refuse is the Refusal for an error.
-func refuse(err error) *Refusal {
+// refusalOf is the Refusal for an error.
+func refusalOf(err error) *Refusal {
 	r := &Refusal{Text: err.Error(), Kind: KindFailed}
 	var byAbort *worker.AbortedError
 	var byAbsence *worker.AbsentError
@@ -100,7 +101,7 @@ func (r *Refusal) status() int {
 
 func (r *Refusal) Error() string { return r.Text }
 
-// Unwrap is what the worker met; nil if it has no name.
+// Unwrap is what the worker met; nil if that is none of the errors that have a kind.
 func (r *Refusal) Unwrap() error {
 	switch {
 	case r.Aborted != nil:

@@ -18,25 +18,27 @@ import (
 	"muster/zkstate/znode"
 )
 
-// worn is a Run under test.
-type worn struct {
-	*wrapped
-	field   *field
+// testWorker is a Run under test.
+type testWorker struct {
+	*testCommand
 	signals chan os.Signal
 	waiting chan string   // what Join waits for
 	joined  chan struct{} // closed when it has
-	ending  chan Ending
+	result  chan Result
 }
 
-// wear runs a child as identity of the field's job. Tests edit the configuration.
-func wear(f *field, identity, behaviour string, edits ...func(*Config)) *worn {
+// startWorker runs a child as identity of the job. Tests edit the configuration.
+func startWorker(f *testJob, identity, behaviour string, edits ...func(*Config)) *testWorker {
 	f.t.Helper()
-	return wearAt(f, identity, behaviour, servers.Addrs()[0], edits...)
+	return startWorkerAt(f, identity, behaviour, servers.Addrs()[0], edits...)
 }
 
-func wearAt(f *field, identity, behaviour, server string, edits ...func(*Config)) *worn {
+func startWorkerAt(f *testJob, identity, behaviour, server string, edits ...func(*Config)) *testWorker {
 	f.t.Helper()
-	w := &worn{prepare(f.t, behaviour), f, make(chan os.Signal, 8), make(chan string, 8), make(chan struct{}), make(chan Ending, 1)}
+	w := &testWorker{
+		testCommand: newTestCommand(f.t, behaviour), signals: make(chan os.Signal, 8),
+		waiting: make(chan string, 8), joined: make(chan struct{}), result: make(chan Result, 1),
+	}
 	c := Config{
 		Command: w.launch.argv, Environ: w.launch.environ, Files: w.launch.files,
 		Start: StartJoined, OnLoss: LossRejoin, Grace: long, Signals: w.signals, Log: slog.New(slog.DiscardHandler),
@@ -59,9 +61,9 @@ func wearAt(f *field, identity, behaviour, server string, edits ...func(*Config)
 	go func() {
 		defer close(over)
 		e := Run(f.t.Context(), c)
-		w.ending <- e
+		w.result <- e
 		fmt.Fprintf(w.launch.files[1], "over: %+v\n", e)
-		w.launch.files[1].Close() // so that who waits for the command to say something is told
+		w.launch.files[1].Close() // ends says, if the command has not said what a test waits for
 	}()
 	f.t.Cleanup(func() { <-over }) // the end of the test's context has ended it
 	return w
@@ -71,23 +73,23 @@ func starting(s Start) func(*Config)       { return func(c *Config) { c.Start = 
 func within(d time.Duration) func(*Config) { return func(c *Config) { c.Grace = d } }
 
 // ends waits for the end.
-func (w *worn) ends() Ending {
+func (w *testWorker) ends() Result {
 	w.t.Helper()
 	select {
-	case e := <-w.ending:
+	case e := <-w.result:
 		return e
 	case <-time.After(30 * time.Second):
 		w.t.Fatal("it does not end")
 	}
-	return Ending{}
+	return Result{}
 }
 
 // TestStagesSignalsAndBehaviours: what the code is, and what the claim says afterwards.
 func TestStagesSignalsAndBehaviours(t *testing.T) {
-	beforeJoin := func(w *worn) { <-w.waiting }
-	joined := func(w *worn) { <-w.joined }
-	running := func(w *worn) { w.says("ready") }
-	draining := func(w *worn) {
+	beforeJoin := func(w *testWorker) { <-w.waiting }
+	joined := func(w *testWorker) { <-w.joined }
+	running := func(w *testWorker) { w.says("ready") }
+	draining := func(w *testWorker) {
 		w.says("ready")
 		w.signals <- syscall.SIGINT
 		w.says("got SIGINT")
@@ -97,7 +99,7 @@ func TestStagesSignalsAndBehaviours(t *testing.T) {
 		workers   int // 0: there is no job
 		behaviour string
 		edit      func(*Config)
-		until     func(*worn)
+		until     func(*testWorker)
 		signals   string
 		code      int
 		claim     string
@@ -126,13 +128,13 @@ func TestStagesSignalsAndBehaviours(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newField(t, c.workers)
-			w := wear(f, "w0", c.behaviour, c.edit)
+			f := newTestJob(t, c.workers)
+			w := startWorker(f, "w0", c.behaviour, c.edit)
 			if c.until != nil {
 				c.until(w)
 			}
 			for _, name := range strings.Fields(c.signals) {
-				w.signals <- named(t, name)
+				w.signals <- signalNamed(t, name)
 			}
 			e := w.ends()
 			if e.Code != c.code {
@@ -153,11 +155,11 @@ func TestStagesSignalsAndBehaviours(t *testing.T) {
 
 // TestTheCommandDoesNotRunTwice: a worker that completed in an earlier life says so instead.
 func TestTheCommandDoesNotRunTwice(t *testing.T) {
-	f := newField(t, 2)
-	if e := wear(f, "w0", "exits:0").ends(); e.Code != 0 || e.Err != nil {
+	f := newTestJob(t, 2)
+	if e := startWorker(f, "w0", "exits:0").ends(); e.Code != 0 || e.Err != nil {
 		t.Fatalf("first life: %+v", e)
 	}
-	e := wear(f, "w0", "exits:9").ends()
+	e := startWorker(f, "w0", "exits:9").ends()
 	var done *worker.DoneError
 	if !errors.As(e.Err, &done) || done.Exit != 0 || e.Code != 0 {
 		t.Errorf("second life: %+v", e)
@@ -165,20 +167,20 @@ func TestTheCommandDoesNotRunTwice(t *testing.T) {
 }
 
 func TestACommandThatCannotStartTakesNoPlace(t *testing.T) {
-	f := newField(t, 1)
-	w := wear(f, "w0", "", func(c *Config) { c.Command = []string{"no-such-command-anywhere"} })
+	f := newTestJob(t, 1)
+	w := startWorker(f, "w0", "", func(c *Config) { c.Command = []string{"no-such-command-anywhere"} })
 	if e := w.ends(); e.Code != 127 || e.Err == nil || f.claim("w0") != "" {
 		t.Errorf("%+v, claim %q", e, f.claim("w0"))
 	}
 }
 
 func TestACommandThatCannotBeExecutedLeaves(t *testing.T) {
-	f := newField(t, 1)
+	f := newTestJob(t, 1)
 	noise := t.TempDir() + "/noise"
 	if err := os.WriteFile(noise, []byte("\x7fNOT"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	w := wear(f, "w0", "", func(c *Config) { c.Command = []string{noise} })
+	w := startWorker(f, "w0", "", func(c *Config) { c.Command = []string{noise} })
 	if e := w.ends(); e.Code != 126 || e.Err == nil || f.claim("w0") != "left 126" {
 		t.Errorf("%+v, claim %q", e, f.claim("w0"))
 	}
@@ -196,8 +198,8 @@ func TestTerminateStopsTheCommand(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newField(t, 2)
-			w := wear(f, "w0", c.behaviour, starting(c.start))
+			f := newTestJob(t, 2)
+			w := startWorker(f, "w0", c.behaviour, starting(c.start))
 			if name == "running" {
 				w.says("ready")
 			} else {
@@ -218,10 +220,10 @@ func TestTerminateStopsTheCommand(t *testing.T) {
 
 // TestFencedStopsTheCommand: somebody else wrote the claim.
 func TestFencedStopsTheCommand(t *testing.T) {
-	f := newField(t, 1)
-	w := wear(f, "w0", "obeys:0")
+	f := newTestJob(t, 1)
+	w := startWorker(f, "w0", "obeys:0")
 	w.says("ready")
-	f.usurp("w0")
+	f.takeOver("w0")
 	if err := f.s.Delete(t.Context(), znode.Live(f.job.Root, f.job.Name, "w0"), -1); err != nil { // which it watches
 		t.Fatal(err)
 	}

@@ -8,11 +8,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"muster/job"
+	"muster/resource"
 	"muster/zkstate/zkconn"
 )
 
-// retryPause is between two attempts to reach a server, or to join again. An attempt to open a session takes its own time in addition.
+// retryPause is between two attempts to reach a server, or to join again. An attempt to open a session takes its own
+// time in addition.
 const retryPause = time.Second
 
 // sessions are the ZooKeeper sessions of this process, one after the other. They know nothing of what the process is a
@@ -37,7 +38,7 @@ func (s *sessions) waitForServer(ctx context.Context, f func() error) error {
 			return err
 		}
 		if first && s.waiting != nil {
-			s.waiting(fmt.Sprintf("ZooKeeper (%s at most): %v", job.Duration(s.limit), err))
+			s.waiting(fmt.Sprintf("ZooKeeper (%s at most): %v", resource.Duration(s.limit), err))
 		}
 		select {
 		case <-time.After(retryPause):
@@ -82,8 +83,8 @@ func (s *sessions) openOnce(
 	return s.connect(ctx, timeout)
 }
 
-// replace opens another session. If move succeeds in moving there what the process holds, the old session is closed, and
-// otherwise the new one.
+// replace opens another session. If move succeeds in moving there what the process holds, the old session is closed,
+// and otherwise the new one.
 func (s *sessions) replace(ctx context.Context, timeout time.Duration, move func(*zkconn.Session) error) error {
 	s.timeout = timeout
 	next, err := s.connect(ctx, timeout)

@@ -25,10 +25,10 @@ import (
 //	POST /wait     {timeout}                   until all have joined
 //	POST /barrier  {name, round, live, timeout}
 //
-// Durations are Go's ("30s"); all but name may be absent. A request that is given up stops waiting, and no more. An answer other
-// than 200 is a Refusal.
+// Durations are Go's ("30s"). Every field but name may be absent. A client that hangs up only stops waiting. An answer
+// other than 200 is a Refusal.
 
-// Self is a worker as its command may know it.
+// Self is what a command may know of its worker.
 type Self struct {
 	Job        string `json:"job"`
 	Root       string `json:"root"`
@@ -47,10 +47,10 @@ type Members struct {
 
 // Wait asks to wait until all have joined.
 type Wait struct {
-	Timeout string `json:"timeout,omitempty"` // the job's if it is empty, and never longer
+	Timeout string `json:"timeout,omitempty"` // empty: the job's join timeout, which is also the longest
 }
 
-// Barrier asks to wait at one; see worker.Barrier.
+// Barrier asks to wait at a barrier; see worker.Barrier.
 type Barrier struct {
 	Name    string `json:"name"`
 	Round   *int   `json:"round,omitempty"`
@@ -61,7 +61,7 @@ type Barrier struct {
 // maxRequest bounds the body of a request.
 const maxRequest = 64 << 10
 
-// socket serves the command. Until the worker has joined the socket exists, and nobody knows its name.
+// socket serves the command. It exists before the worker has joined; the command is told its path.
 type socket struct {
 	path     string
 	listener net.Listener
@@ -86,34 +86,38 @@ func openSocket(p *progress) (*socket, error) {
 	return s, nil
 }
 
-// longestPath is what the name of a unix socket may have everywhere.
-const longestPath = 100
+// maxSocketPath is the length of a unix socket's path that every system allows.
+const maxSocketPath = 100
 
 func privateDir() (string, error) {
-	base, err := filepath.Abs(os.TempDir()) // the command may change its directory
+	base, err := filepath.Abs(os.TempDir()) // the command may run in another directory
 	if err != nil {
 		return "", err
 	}
-	if len(base) > longestPath-len("/muster-1234567890/socket") {
+	if len(base) > maxSocketPath-len("/muster-1234567890/socket") {
 		base = "/tmp"
 	}
 	return os.MkdirTemp(base, "muster-")
 }
 
-// serve answers until ctx ends; what is being answered then ends with it.
+// serve answers until ctx ends, which also ends the requests that wait.
 func (s *socket) serve(ctx context.Context, ms *membership) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /self", answer(func(_ context.Context, _ *http.Request) (any, error) {
-		m, member, _ := ms.state()
-		at, _ := s.progress.now()
-		return Self{m.Job.Name, m.Job.Root, m.ID, m.Job.Workers, m.Identity, m.Generation, at, member}, nil
+		m, isMember, _ := ms.state()
+		stage, _ := s.progress.now()
+		return Self{m.Job.Name, m.Job.Root, m.ID, m.Job.Workers, m.Identity, m.Generation, stage, isMember}, nil
 	}))
-	mux.HandleFunc("GET /members", answer(func(ctx context.Context, q *http.Request) (any, error) { return members(ctx, ms, q) }))
-	mux.HandleFunc("POST /wait", answer(func(ctx context.Context, q *http.Request) (any, error) { return wait(ctx, ms, q) }))
+	mux.HandleFunc("GET /members", answer(func(ctx context.Context, q *http.Request) (any, error) {
+		return members(ctx, ms, q)
+	}))
+	mux.HandleFunc("POST /wait", answer(func(ctx context.Context, q *http.Request) (any, error) {
+		return wait(ctx, ms, q)
+	}))
 	mux.HandleFunc("POST /barrier", answer(func(ctx context.Context, q *http.Request) (any, error) {
 		begun := time.Now()
 		body, err := barrier(ctx, ms, q)
-		s.progress.meters.passed(time.Since(begun), err)
+		s.progress.metrics.barrierWait(time.Since(begun), err)
 		return body, err
 	}))
 	s.server = &http.Server{
@@ -125,7 +129,7 @@ func (s *socket) serve(ctx context.Context, ms *membership) {
 	s.served.Go(func() { _ = s.server.Serve(s.listener) }) // it always ends with an error
 }
 
-// warnings is where a server tells what it cannot tell its client: standard error is the command's.
+// warnings is where a server logs what it cannot tell its client. Standard error is the command's.
 func warnings(to *slog.Logger) *log.Logger { return slog.NewLogLogger(to.Handler(), slog.LevelWarn) }
 
 // close removes the socket and its directory.
@@ -144,12 +148,12 @@ func answer(f func(context.Context, *http.Request) (any, error)) http.HandlerFun
 		body, err := f(q.Context(), q)
 		code := http.StatusOK
 		if err != nil {
-			refusal := refuse(err)
+			refusal := refusalOf(err)
 			body, code = refusal, refusal.status()
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(code)
-		_ = json.NewEncoder(w).Encode(body) // who asked may be gone
+		_ = json.NewEncoder(w).Encode(body) // the client may be gone
 	}
 }
 
@@ -163,8 +167,8 @@ func decode(q *http.Request, into any) error {
 	return nil
 }
 
-// duration reads one; empty is 0.
-func duration(s string) (time.Duration, error) {
+// parseTimeout reads the timeout of a request; empty is 0.
+func parseTimeout(s string) (time.Duration, error) {
 	if s == "" {
 		return 0, nil
 	}
@@ -197,7 +201,7 @@ func wait(ctx context.Context, ms *membership, q *http.Request) (any, error) {
 	if err := decode(q, &w); err != nil {
 		return nil, err
 	}
-	limit, err := duration(w.Timeout)
+	limit, err := parseTimeout(w.Timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +213,7 @@ func barrier(ctx context.Context, ms *membership, q *http.Request) (any, error) 
 	if err := decode(q, &b); err != nil {
 		return nil, err
 	}
-	limit, err := duration(b.Timeout)
+	limit, err := parseTimeout(b.Timeout)
 	if err != nil {
 		return nil, err
 	}

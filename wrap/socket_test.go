@@ -15,26 +15,27 @@ import (
 )
 
 // ask is a client of a running worker: its command prints its environment.
-func (w *worn) client() *Client {
+func (w *testWorker) client() *Client {
 	w.t.Helper()
 	return NewClient(w.says(SocketVariable + "="))
 }
 
 func TestSelfAndMembers(t *testing.T) {
-	f := newField(t, 3)
-	w0 := wear(f, "w0", "environ obeys:0")
+	f := newTestJob(t, 3)
+	w0 := startWorker(f, "w0", "environ obeys:0")
 	c := w0.client()
 	self, err := c.Self(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := Self{
-		Job: "j", Root: f.job.Root, Workers: 3, Identity: "w0", Generation: f.look().Record.Generation, Stage: StageRunning, Member: true,
+		Job: "j", Root: f.job.Root, Workers: 3, Identity: "w0", Generation: f.look().Record.Generation,
+		Stage: StageRunning, Member: true,
 	}
 	if d := cmp.Diff(want, self); d != "" {
 		t.Errorf("self (-want +got):\n%s", d)
 	}
-	w1 := wear(f, "w1", "exits:1")
+	w1 := startWorker(f, "w1", "exits:1")
 	w1.ends()
 	joined, err := c.Members(t.Context(), false)
 	if err != nil || len(joined.Members) != 2 || joined.Members[1].ID != 1 {
@@ -47,9 +48,9 @@ func TestSelfAndMembers(t *testing.T) {
 }
 
 func TestBarriersThroughTheSocket(t *testing.T) {
-	f := newField(t, 2)
-	c0 := wear(f, "w0", "environ obeys:0").client()
-	c1 := wear(f, "w1", "environ obeys:0").client()
+	f := newTestJob(t, 2)
+	c0 := startWorker(f, "w0", "environ obeys:0").client()
+	c1 := startWorker(f, "w1", "environ obeys:0").client()
 	both := func(b Barrier) [2]error {
 		other := make(chan error, 1)
 		go func() { other <- c1.Barrier(t.Context(), b) }()
@@ -82,11 +83,11 @@ func TestBarriersThroughTheSocket(t *testing.T) {
 	}
 }
 
-// TestGivingUpARequestStopsWaiting: the arrival stands, the round is not aborted.
+// TestGivingUpARequestStopsWaiting: the arrival counts, and the round is not aborted.
 func TestGivingUpARequestStopsWaiting(t *testing.T) {
-	f := newField(t, 2)
-	c0 := wear(f, "w0", "environ obeys:0").client()
-	c1 := wear(f, "w1", "environ obeys:0").client()
+	f := newTestJob(t, 2)
+	c0 := startWorker(f, "w0", "environ obeys:0").client()
+	c1 := startWorker(f, "w1", "environ obeys:0").client()
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	zero := 0
@@ -103,8 +104,8 @@ func TestGivingUpARequestStopsWaiting(t *testing.T) {
 }
 
 func TestWaitThroughTheSocket(t *testing.T) {
-	f := newField(t, 2)
-	c0 := wear(f, "worker-0", "environ obeys:0").client()
+	f := newTestJob(t, 2)
+	c0 := startWorker(f, "worker-0", "environ obeys:0").client()
 	var absent *worker.AbsentError
 	if err := c0.Wait(t.Context(), Wait{Timeout: "50ms"}); !errors.As(err, &absent) {
 		t.Fatal(err)
@@ -113,15 +114,15 @@ func TestWaitThroughTheSocket(t *testing.T) {
 	if d := cmp.Diff(want, absent); d != "" {
 		t.Errorf("who is absent (-want +got):\n%s", d)
 	}
-	wear(f, "worker-1", "obeys:0").says("ready")
+	startWorker(f, "worker-1", "obeys:0").says("ready")
 	if err := c0.Wait(t.Context(), Wait{}); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestRequestsThatMakeNoSense(t *testing.T) {
-	f := newField(t, 1)
-	c := wear(f, "w0", "environ obeys:0").client()
+	f := newTestJob(t, 1)
+	c := startWorker(f, "w0", "environ obeys:0").client()
 	for name, err := range map[string]error{
 		"unknown_field":    c.ask(t.Context(), "POST", "/barrier", map[string]any{"nmae": "x"}, nil),
 		"timeout":          c.Barrier(t.Context(), Barrier{Name: "x", Timeout: "soon"}),
@@ -132,7 +133,9 @@ func TestRequestsThatMakeNoSense(t *testing.T) {
 		}
 	}
 	below, above := -1, 1<<31
-	for _, b := range []Barrier{{Name: ""}, {Name: "a/b"}, {Name: ".start"}, {Name: "x", Round: &below}, {Name: "x", Round: &above}} {
+	for _, b := range []Barrier{
+		{Name: ""}, {Name: "a/b"}, {Name: ".start"}, {Name: "x", Round: &below}, {Name: "x", Round: &above},
+	} {
 		if err := c.Barrier(t.Context(), b); !errors.Is(err, ErrRequest) {
 			t.Errorf("barrier %+v: %v", b, err)
 		}
@@ -145,10 +148,10 @@ func TestRequestsThatMakeNoSense(t *testing.T) {
 	}
 }
 
-// TestTheSocketIsPrivateAndGoesWithTheWorker, and whoever waits for an answer gets one.
+// TestTheSocketIsPrivateAndGoesWithTheWorker, and a request that waits is answered.
 func TestTheSocketIsPrivateAndGoesWithTheWorker(t *testing.T) {
-	f := newField(t, 2)
-	w := wear(f, "w0", "environ obeys:0")
+	f := newTestJob(t, 2)
+	w := startWorker(f, "w0", "environ obeys:0")
 	path := w.says(SocketVariable + "=")
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != 0o600 {
@@ -161,7 +164,7 @@ func TestTheSocketIsPrivateAndGoesWithTheWorker(t *testing.T) {
 	waiting := make(chan error, 1)
 	go func() { waiting <- NewClient(path).Wait(t.Context(), Wait{}) }()
 	w.says("ready")
-	w.signals <- named(t, "TERM")
+	w.signals <- signalNamed(t, "TERM")
 	w.ends()
 	if err := <-waiting; !errors.Is(err, ErrUnavailable) {
 		t.Errorf("who waited was told %v", err)
@@ -172,15 +175,15 @@ func TestTheSocketIsPrivateAndGoesWithTheWorker(t *testing.T) {
 }
 
 func TestEnvironmentOfTheCommand(t *testing.T) {
-	f := newField(t, 2)
+	f := newTestJob(t, 2)
 	inherited := func(c *Config) {
 		c.Environ = append(c.Environ, "MUSTER_ID=77", "MUSTER_ROLL=/old", "RANK=9", "KEPT=yes")
 	}
-	w0 := wear(f, "w0", "environ obeys:0", inherited, starting(StartAll))
+	w0 := startWorker(f, "w0", "environ obeys:0", inherited, starting(StartAll))
 	await(t, "w0 joins", func() bool { return f.look().Live == 1 })
-	w1 := wear(f, "w1", "environ obeys:0", inherited)
+	w1 := startWorker(f, "w1", "environ obeys:0", inherited)
 	for _, c := range []struct {
-		w    *worn
+		w    *testWorker
 		want map[string]string
 	}{
 		{w0, map[string]string{"MUSTER_ID": "0", "RANK": "0", "MUSTER_IDENTITY": "w0"}},
@@ -188,8 +191,8 @@ func TestEnvironmentOfTheCommand(t *testing.T) {
 	} {
 		got := c.w.environ()
 		for name, value := range map[string]string{
-			"MUSTER_JOB": "j", "MUSTER_WORKERS": "2", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "7000",
-			"MUSTER_GENERATION": f.look().Record.Generation, "KEPT": "yes",
+			"MUSTER_JOB": "j", "MUSTER_WORKERS": "2", "WORLD_SIZE": "2", "KEPT": "yes",
+			"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "7000", "MUSTER_GENERATION": f.look().Record.Generation,
 		} {
 			c.want[name] = value
 		}
@@ -217,7 +220,7 @@ func TestEnvironmentOfTheCommand(t *testing.T) {
 }
 
 // environ is what a child that was told to prints of its environment.
-func (w *worn) environ() map[string]string {
+func (w *testWorker) environ() map[string]string {
 	w.t.Helper()
 	all := map[string]string{}
 	for {

@@ -14,24 +14,24 @@ import (
 	"muster/zkstate/zkconn"
 )
 
-// Start says what a worker waits for between its join and its command.
+// Start says what a worker waits for between its join and the start of its command.
 type Start string
 
-// A command starts as soon as its worker has joined; when all have joined; when all are live at one moment.
+// A command starts as soon as its worker has joined; when all have joined; or when all are live at one moment.
 const (
 	StartJoined  Start = "joined"
 	StartAll     Start = "all"
 	StartBarrier Start = "barrier"
 )
 
-// OnLoss says what becomes of a command whose worker lost its session.
+// OnLoss says what becomes of a command when its worker loses the session.
 type OnLoss string
 
-// LossRejoin lets it go on while the worker joins again: if another process took the identity over, both run until then, and
-// then this one is asked to end within the grace.
+// LossRejoin lets the command go on while the worker joins again. If another process has taken the identity over, both
+// commands run until this worker finds out; then its command is asked to end within the grace.
 //
-// LossStop kills it, and all of its process group, as soon as the membership has ended. There is no grace, and nobody asks
-// first: from then on ZooKeeper may make another process this worker.
+// LossStop kills the command and all of its process group as soon as the membership has ended, without a grace: from
+// then on ZooKeeper may make another process this worker.
 const (
 	LossRejoin OnLoss = "rejoin"
 	LossStop   OnLoss = "stop"
@@ -44,8 +44,8 @@ type Config struct {
 	Environ []string   // NAME=value; Run adds its own
 	Files   []*os.File // its standard streams
 
-	// Idle, without a Command, takes its place: it should return when ctx ends. If it fails after m has lost its session, it
-	// is called again with the next Member.
+	// Idle is called instead of a command if there is none. It returns when ctx ends. If it fails after m has lost its
+	// session, it is called again with the next Member.
 	Idle func(ctx context.Context, m *worker.Member) error
 
 	Start       Start
@@ -54,12 +54,12 @@ type Config struct {
 	Grace       time.Duration // for a command that was asked to end
 	HTTP        string        // address of the health server; empty: none
 
-	// Worker says who joins which job. Without an Info.IP the address is what LocalIP returns, and a free port. Without an
-	// Identity the address is the identity.
+	// Worker says who joins which job. Without an Info.IP the address is what LocalIP returns, and a free port.
+	// Without an Identity the address is the identity.
 	Worker  worker.Config
 	LocalIP func(ctx context.Context) (net.IP, error)
-	// Connect opens a session, or fails with zkconn.ErrUnreachable after a few seconds: then it is called again. Its sessions
-	// are closed before Run returns.
+	// Connect opens a session, or fails with zkconn.ErrUnreachable after a few seconds: then it is called again. Its
+	// sessions are closed before Run returns.
 	Connect func(ctx context.Context, sessionTimeout time.Duration) (*zkconn.Session, error)
 	// SessionTimeout is that of the first session. If the job's Record says another one, the session is replaced.
 	SessionTimeout time.Duration
@@ -73,24 +73,26 @@ type Config struct {
 	Log     *slog.Logger
 }
 
-// Ending is how a worker ended.
-type Ending struct {
-	// Code is the command's, if Err is nil. With an Err it is to be used unless it is 0, and is the caller's choice then.
+// Result is how a worker ended.
+type Result struct {
+	// Code is the command's exit code if Err is nil. With an Err it is the code to exit with, or 0: then the caller
+	// chooses one.
 	Code int
 	Err  error  // why the command did not run, or was stopped
 	Text string // what became of the command and of the membership, for people
 }
 
-// What keeps a worker from starting its command, or stops it, besides the errors of package worker.
+// Why a worker does not start its command, or stops it, besides the errors of package worker.
 var (
-	// ErrLate means that time was over before the worker had joined, or while no server answered it.
+	// ErrLate means that the time was over before the worker had joined, or while no server answered it. Start it
+	// again.
 	ErrLate = errors.New("time is over")
-	// ErrHealth means that the health server cannot listen at its address. Give it another one.
+	// ErrHealth means that the health server cannot listen at its address. Choose another address.
 	ErrHealth = errors.New("nothing can be served there")
 	// ErrTerminated means that the workers of the job were asked to stop. Exit as after SIGTERM.
 	ErrTerminated = errors.New("the workers of the job were asked to stop")
-	// ErrSignal means that a signal came before the command was started, or to a worker that has none. Exit as if it had ended
-	// the process.
+	// ErrSignal means that a signal came before the command was started, or to a worker without a command. Exit as if
+	// the signal had ended the process.
 	ErrSignal = errors.New("stopped while no command ran")
 )
 

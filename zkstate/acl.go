@@ -1,9 +1,13 @@
 package zkstate
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
+	"muster/resource"
 	"muster/zkstate/zkconn"
 )
 
@@ -33,4 +37,64 @@ func ParseACL(entries []string) ([]zkconn.ACL, error) {
 		acl = append(acl, zkconn.ACL{Perms: perms, Scheme: e[:first], ID: e[first+1 : last]})
 	}
 	return acl, nil
+}
+
+// schemeAuth stands for whoever writes the znode, whom ZooKeeper puts in its place.
+const schemeAuth = "auth"
+
+// namesWhoWrites reports whether an ACL means somebody else for everybody who creates with it.
+func namesWhoWrites(entries []string) bool {
+	return slices.ContainsFunc(entries, func(e string) bool { return strings.HasPrefix(e, schemeAuth+":") })
+}
+
+// recordedACL is the Store's ACL with the ids of this session in place of auth. Members create with the ACL that is recorded,
+// and theirs are other ids: whoever declares must not lose the right to replace what they made.
+func (s *Store) recordedACL(ctx context.Context) ([]string, error) {
+	if !namesWhoWrites(s.cfg.ACL) {
+		return s.cfg.ACL, nil
+	}
+	s.resolving.Lock()
+	defer s.resolving.Unlock()
+	if s.resolved != nil {
+		return s.resolved, nil
+	}
+	ids, err := s.ownIDs(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("who this session is: %w", err)
+	}
+	var acl []string
+	for _, entry := range s.cfg.ACL {
+		if !namesWhoWrites([]string{entry}) {
+			acl = append(acl, entry)
+			continue
+		}
+		for _, id := range ids {
+			acl = append(acl, id+entry[strings.LastIndexByte(entry, ':'):])
+		}
+	}
+	slices.Sort(acl)
+	s.resolved = slices.Compact(acl)
+	return s.resolved, nil
+}
+
+// ownIDs asks ZooKeeper who this session is, as scheme:id: it makes a znode for whoever has authenticated, and reads what the
+// server has made of that. Only the server knows for every scheme.
+func (s *Store) ownIDs(ctx context.Context) ([]string, error) {
+	if err := s.makeFolder(ctx, s.home); err != nil {
+		return nil, err
+	}
+	everything := []zkconn.ACL{{Perms: 1<<len(permissions) - 1, Scheme: schemeAuth}}
+	path, err := s.session.Create(ctx, resource.Join(s.home, "whoami-"), nil, zkconn.EphemeralSequential, everything)
+	if err != nil {
+		return nil, err // with a lost reply too: the znode goes with the session
+	}
+	found, _, err := s.session.ACL(ctx, path)
+	if err := s.session.Delete(ctx, path, 0); err != nil && !errors.Is(err, zkconn.ErrUnknown) {
+		return nil, err
+	}
+	var ids []string
+	for _, a := range found {
+		ids = append(ids, a.Scheme+":"+a.ID)
+	}
+	return ids, err
 }

@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"muster/plan"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
-
-// ErrApplied means that this saved plan was applied before, wholly or in part. It is spent: make a new plan.
-var ErrApplied = errors.New("this plan was already applied")
 
 // Ensemble is the random id of the ensemble; empty before its first apply.
 func (r *Reader) Ensemble(ctx context.Context) (string, error) {
@@ -46,7 +44,7 @@ func (s *Store) MakeEnsemble(ctx context.Context) (string, error) {
 }
 
 // MarkApplied records that the saved plan with this id is about to be applied. Of any number of callers with one id,
-// one gets nil and the others ErrApplied.
+// one gets nil and the others plan.ErrApplied.
 func (s *Store) MarkApplied(ctx context.Context, planID string) error {
 	path := znode.Applied(s.home, planID)
 	if err := s.makeFolder(ctx, znode.AppliedDir(s.home)); err != nil {
@@ -60,10 +58,16 @@ func (s *Store) MarkApplied(ctx context.Context, planID string) error {
 	if !errors.Is(err, zkconn.ErrNodeExists) {
 		return err
 	}
-	if h, ok := s.holder(ctx, path); ok {
-		return fmt.Errorf("%w by %s", ErrApplied, signed(h, "at"))
+	return s.Applied(ctx, planID)
+}
+
+// Applied is plan.ErrApplied, with who did it, if the saved plan with this id has begun to be applied.
+func (r *Reader) Applied(ctx context.Context, planID string) error {
+	h, ok := r.holder(ctx, znode.Applied(r.home, planID))
+	if !ok {
+		return nil
 	}
-	return ErrApplied
+	return fmt.Errorf("%w by %s", plan.ErrApplied, signed(h, "at"))
 }
 
 // createOnce creates a znode whose body nobody else writes, so that after a lost reply the body tells whose it is.

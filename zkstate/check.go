@@ -4,50 +4,60 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"muster/job"
 	"muster/plan"
+	"muster/resource"
 )
 
-// Check reads the job of r again and says whether r may be committed: nil, plan.ErrAlreadyDone, or plan.ErrMoved with
-// what changed. It writes nothing.
+// Check reads r's thing again and says whether r may be committed: nil, plan.ErrAlreadyDone, or plan.ErrMoved with what
+// changed. It writes nothing.
 //
-// A delete or a replace needs every fact unchanged. An update touches only the Record, so workers may come and go.
+// A delete or a replace needs every fact unchanged. An update touches only the Record, and a repair only what is gone, so
+// members may come and go.
 func (s *Store) Check(ctx context.Context, row plan.Row) error {
+	_, err := s.check(ctx, row)
+	return err
+}
+
+// check is Check, and returns what was read.
+func (s *Store) check(ctx context.Context, row plan.Row) (*resource.Observed, error) {
 	now, err := s.again(ctx, row.Path, row.Old)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	switch row.Action() {
 	case plan.Create:
-		return s.checkCreate(row, now)
+		return now, s.checkCreate(row, now)
 	case plan.Update:
-		return checkUpdate(row, now)
+		return now, checkUpdate(row, now)
 	case plan.Delete:
 		if now == nil {
-			return fmt.Errorf("%w: the job is gone", plan.ErrAlreadyDone)
+			return nil, fmt.Errorf("%w: the %s is gone", plan.ErrAlreadyDone, row.Kind().Name)
 		}
 	}
 	if now == nil {
-		return fmt.Errorf("%w: the job is gone", plan.ErrMoved)
+		return nil, fmt.Errorf("%w: the %s is gone", plan.ErrMoved, row.Kind().Name)
 	}
 	if now.Equal(*row.Old) {
-		return nil
+		return now, nil
 	}
 	s.nameLive(ctx, row.Path, now)
-	return moved(row.Old, now)
+	return now, moved(row, now)
 }
 
 // checkCreate: a job that exists exactly as declared, ready and ours, is what was wanted.
-func (s *Store) checkCreate(row plan.Row, now *plan.Observed) error {
+func (s *Store) checkCreate(row plan.Row, now *resource.Observed) error {
 	switch {
 	case now == nil:
 		return nil
-	case now.Status() == plan.Ready && now.Record != nil && now.Record.Stack == s.cfg.Stack && len(job.Changes(now.Record.Job, *row.New)) == 0:
-		return fmt.Errorf("%w: the job exists, ready and as declared", plan.ErrAlreadyDone)
+	case now.Class() == resource.Ready && now.Record != nil && now.Record.Stack == s.cfg.Stack &&
+		len(plan.Row{Old: now, New: row.New}.Changes()) == 0:
+		return fmt.Errorf("%w: the %s exists, ready and as declared", plan.ErrAlreadyDone, row.Kind().Name)
 	}
-	what := fmt.Sprintf("the job exists now (%s)", now.Status())
+	what := fmt.Sprintf("the %s exists now (%s)", row.Kind().Name, now.Status())
 	if rec := now.Record; rec != nil {
 		what += ", applied" + by(rec)
 		if rec.Stack != s.cfg.Stack {
@@ -57,45 +67,49 @@ func (s *Store) checkCreate(row plan.Row, now *plan.Observed) error {
 	return fmt.Errorf("%w: %s", plan.ErrMoved, what)
 }
 
-func checkUpdate(row plan.Row, now *plan.Observed) error {
+func checkUpdate(row plan.Row, now *resource.Observed) error {
 	old := row.Old
 	switch {
 	case now == nil:
-		return fmt.Errorf("%w: the job is gone", plan.ErrMoved)
-	case now.Record == nil || now.Problem != "":
-		return moved(old, now)
+		return fmt.Errorf("%w: the %s is gone", plan.ErrMoved, row.Kind().Name)
+	case row.Reason == plan.IsDamaged && !now.Repairable() && now.Record != nil && now.Record.Generation == old.Record.Generation:
+		return fmt.Errorf("%w: nothing is missing any more", plan.ErrAlreadyDone)
+	case now.Record == nil || now.Problem != "" || !slices.Equal(now.Lost, old.Lost):
+		return moved(row, now)
 	case now.Record.Generation != old.Record.Generation, now.RecordVersion != old.RecordVersion:
-		return moved(old, now)
+		return moved(row, now)
 	}
 	return nil
 }
 
 // moved says what changed, and by whom if the record tells.
-func moved(old, now *plan.Observed) error {
+func moved(row plan.Row, now *resource.Observed) error {
+	old, kind := row.Old, row.Kind()
 	var what []string
 	add := func(format string, args ...any) { what = append(what, fmt.Sprintf(format, args...)) }
 	switch {
 	case now.Problem != "":
 		add("%s", now.Problem)
 	case now.Record != nil && old.Record == nil:
-		add("the job was made anew%s", by(now.Record))
+		add("the %s was made anew%s", kind.Name, by(now.Record))
+	case !slices.Equal(now.Lost, old.Lost):
+		add("parts of it were deleted by hand, or put back")
 	case now.Record != nil && (now.Record.Generation != old.Record.Generation || now.RecordVersion != old.RecordVersion):
 		add("%s", recordMoved(*old.Record, *now.Record))
 	}
 	switch {
-	case now.Live > old.Live && len(now.Workers) > 0:
-		add("a worker joined: %s", strings.Join(first(now.Workers, 3), ", "))
+	case now.Live > old.Live && len(now.Members) > 0:
+		add("a %s joined: %s", kind.Member, strings.Join(first(now.Members, 3), ", "))
 	case now.Live != old.Live:
 		add("live %d -> %d", old.Live, now.Live)
 	}
-	if now.Joined != old.Joined {
-		add("joined %d -> %d", old.Joined, now.Joined)
-	}
-	if now.Done != old.Done {
-		add("completed %d -> %d", old.Done, now.Done)
+	for _, c := range kind.Counts {
+		if now.Count(c.Name) != old.Count(c.Name) {
+			add("%s %d -> %d", c.Word, old.Count(c.Name), now.Count(c.Name))
+		}
 	}
 	if len(what) == 0 && now.Pzxid != old.Pzxid {
-		add("a worker joined and left")
+		add("a %s joined and left", kind.Member)
 	}
 	if len(what) == 0 {
 		add("its znode was changed")
@@ -105,25 +119,26 @@ func moved(old, now *plan.Observed) error {
 
 // recordMoved says what became of a record. Only applies sign it: who edits it, asks workers to stop or completes a run leaves the
 // name of the last apply there.
-func recordMoved(old, now job.Record) string {
+func recordMoved(old, now resource.Record) string {
 	var fields []string
 	if now.Stack != old.Stack {
 		fields = append(fields, "stack "+old.Stack+" -> "+now.Stack)
 	}
-	for _, c := range job.Changes(old.Job, now.Job) {
+	for _, c := range resource.Changes(old.Declaration, now.Declaration) {
 		fields = append(fields, fmt.Sprintf("%s %s -> %s", c.Name, orNone(c.Old), orNone(c.New)))
 	}
 	signed := now.By != old.By || now.Applied != old.Applied
 	what := "its record was changed"
+	lastRun := job.LastRun(&now)
 	switch {
 	case now.Edited():
 		what = "its record was edited, not by muster"
-	case now.State == job.Terminating && old.State != now.State:
-		what = "its workers were asked to stop"
-	case now.Generation != old.Generation && !signed && now.Last != nil && now.Last.Generation == old.Generation:
-		what = "a run was completed at " + now.Last.Completed
+	case now.State == resource.StateTerminating && old.State != now.State:
+		what = "its " + now.Declaration.Kind().Member + "s were asked to stop"
+	case now.Generation != old.Generation && !signed && lastRun != nil && lastRun.Generation == old.Generation:
+		what = "a run was completed at " + lastRun.Completed
 	case now.Generation != old.Generation:
-		what = "the job was made anew" + by(&now)
+		what = "the " + now.Declaration.Kind().Name + " was made anew" + by(&now)
 	case signed || now.Op != old.Op && len(fields) > 0:
 		what += by(&now)
 	}
@@ -140,7 +155,7 @@ func orNone(value *string) string {
 	return *value
 }
 
-func by(rec *job.Record) string {
+func by(rec *resource.Record) string {
 	if rec == nil || rec.By == "" {
 		return ""
 	}
@@ -148,9 +163,9 @@ func by(rec *job.Record) string {
 }
 
 // nameLive names who is live for a message; without names the message counts.
-func (r *Reader) nameLive(ctx context.Context, path string, o *plan.Observed) {
+func (r *Reader) nameLive(ctx context.Context, path string, o *resource.Observed) {
 	if err := r.Name(ctx, path, o); err != nil && !errors.Is(err, context.Canceled) {
-		o.Workers = nil
+		o.Members = nil
 	}
 }
 

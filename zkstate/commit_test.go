@@ -10,6 +10,7 @@ import (
 
 	"muster/job"
 	"muster/plan"
+	"muster/resource"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -19,7 +20,7 @@ func TestLifeOfAJob(t *testing.T) {
 	b := newBed(t)
 	a, c := b.declare("a", 2), b.declare("c", 1)
 
-	b.expect(map[string]plan.Reason{"a": plan.NoJob, "c": plan.NoJob}, a, c)
+	b.expect(map[string]plan.Reason{"a": plan.NotThere, "c": plan.NotThere}, a, c)
 	b.apply(a, c)
 	b.expect(map[string]plan.Reason{"a": plan.Equal, "c": plan.Equal}, a, c)
 
@@ -57,7 +58,7 @@ func TestStatusOfARun(t *testing.T) {
 	b := newBed(t)
 	j := b.declare("a", 2)
 	b.apply(j)
-	status := func(want plan.Status) {
+	status := func(want resource.Status) {
 		t.Helper()
 		o, err := b.store.Look(t.Context(), j.Path())
 		if err != nil {
@@ -67,30 +68,34 @@ func TestStatusOfARun(t *testing.T) {
 			t.Fatalf("status %s, want %s: %+v", got, want, o)
 		}
 	}
-	status(plan.Ready)
+	status(resource.StatusReady)
 	m0, leave0 := b.join(j, "w0")
-	status(plan.Forming)
+	status(job.Forming)
 	b.complete(m0)
 	leave0()
-	status(plan.Forming) // all who joined have completed, the others may still come
+	status(job.Forming) // all who joined have completed, the others may still come
 	m1, leave1 := b.join(j, "w1")
-	status(plan.Running)
+	status(job.Running)
 	b.complete(m1)
 	leave1()
-	status(plan.Completed)
+	status(job.Completed)
 	b.apply(j)
-	status(plan.Ready)
-	if o, err := b.store.Look(t.Context(), j.Path()); err != nil || o.Record.Last == nil || o.Record.Last.Generation != m1.Generation {
-		t.Errorf("the record forgot the run that completed: %+v, %v", o.Record.Last, err)
+	status(resource.StatusReady)
+	o, err := b.store.Look(t.Context(), j.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last := job.LastRun(o.Record); last == nil || last.Generation != m1.Generation {
+		t.Errorf("the record forgot the run that completed: %+v", last)
 	}
 
 	_, leave0 = b.join(j, "w0")
 	_, leave1 = b.join(j, "w1")
-	status(plan.Running)
+	status(job.Running)
 	leave0()
-	status(plan.Degraded)
+	status(job.Degraded)
 	leave1()
-	status(plan.Stale)
+	status(resource.StatusStale)
 }
 
 func TestCommitRefusesWhatMoved(t *testing.T) {
@@ -110,7 +115,7 @@ func TestCommitRefusesWhatMoved(t *testing.T) {
 			b.apply(j)
 		}, "its record was changed by tester@here at 2023-11-14T22:13:20Z: labels.by none -> me"},
 		"somebody edited": {3, func(b *bed, j job.Job) {
-			at := znode.Record(j.Root, j.Name)
+			at := znode.Record(job.KindName, j.Root, j.Name)
 			body, _, err := b.session.Get(b.t.Context(), at)
 			if err == nil {
 				_, err = b.session.Set(b.t.Context(), at, bytes.Replace(body, []byte(`"workers":2`), []byte(`"workers":7`), 1), -1)
@@ -222,7 +227,7 @@ func TestClassicJobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := b.expect(map[string]plan.Reason{"old": plan.ClassicLeftover, "other": plan.Equal}, j, other)
-	if got := p.Rows[0].Old.Status(); got != plan.Stale {
+	if got := p.Rows[0].Old.Status(); got != resource.StatusStale {
 		t.Errorf("a classic roll without live workers is %s, want stale", got)
 	}
 	b.apply(j, other)

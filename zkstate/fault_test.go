@@ -43,11 +43,13 @@ func TestLostReplyOfEachKindOfCommit(t *testing.T) {
 		want   func(b *bed) []job.Job
 		reason plan.Reason
 	}{
-		{"create", func(*bed) {}, func(b *bed) []job.Job { return []job.Job{b.declare("a", 2)} }, plan.NoJob},
+		{"create", func(*bed) {}, func(b *bed) []job.Job { return []job.Job{b.declare("a", 2)} }, plan.NotThere},
 		{"update", func(b *bed) { b.apply(b.declare("a", 2)) }, func(b *bed) []job.Job {
 			return []job.Job{b.declare("a", 2, func(j *job.Job) { j.Lifecycle.OnRunning = job.Fail })}
 		}, plan.MutableDiffers},
-		{"replace", func(b *bed) { b.apply(b.declare("a", 2)) }, func(b *bed) []job.Job { return []job.Job{b.declare("a", 3)} }, plan.ReadyDiffers},
+		{"replace", func(b *bed) { b.apply(b.declare("a", 2)) }, func(b *bed) []job.Job {
+			return []job.Job{b.declare("a", 3)}
+		}, plan.ReadyDiffers},
 		{"replace classic", makeClassic, func(b *bed) []job.Job { return []job.Job{b.declare("a", 2)} }, plan.ClassicLeftover},
 		{"delete", func(b *bed) { b.apply(b.declare("a", 2)) }, func(*bed) []job.Job { return nil }, plan.Undeclared},
 	}
@@ -166,14 +168,14 @@ func TestCancelledBeforeSendingIsNotStarted(t *testing.T) {
 	if err := b.store.Commit(ctx, p.Rows[0]); !errors.Is(err, context.Canceled) || errors.Is(err, plan.ErrUnknown) {
 		t.Errorf("commit: %v, want context canceled", err)
 	}
-	b.expect(map[string]plan.Reason{"a": plan.NoJob}, b.declare("a", 2))
+	b.expect(map[string]plan.Reason{"a": plan.NotThere}, b.declare("a", 2))
 }
 
 // TestLostReplyOfEverythingElseApplyWrites: the lock, the ensemble's id, the mark of an applied plan, and folders.
 func TestLostReplyOfEverythingElseApplyWrites(t *testing.T) {
 	steps := map[string]func(ctx context.Context, s *zkstate.Store) error{
 		"lock": func(ctx context.Context, s *zkstate.Store) error {
-			_, release, err := s.Lock(ctx, znode.Mark{Who: "me", What: "apply"}, 10*time.Second, nil)
+			_, release, err := s.Lock(ctx, "p", 10*time.Second, nil)
 			if err != nil {
 				return err
 			}
@@ -191,7 +193,7 @@ func TestLostReplyOfEverythingElseApplyWrites(t *testing.T) {
 			if err := s.MarkApplied(ctx, id); err != nil {
 				return err
 			}
-			if err := s.MarkApplied(ctx, id); !errors.Is(err, zkstate.ErrApplied) {
+			if err := s.MarkApplied(ctx, id); !errors.Is(err, plan.ErrApplied) {
 				return fmt.Errorf("applied twice: %w", err)
 			}
 			return nil

@@ -58,19 +58,21 @@ func (s *Store) garbage(ctx context.Context, root string) ([]string, error) {
 	if len(closed) == 0 {
 		return nil, nil
 	}
-	recorded, err := s.infos(ctx, znode.RecordDir(root))
-	if errors.Is(err, zkconn.ErrNoAuth) {
-		return nil, nil // as for a record that is damaged
-	}
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range recorded {
-		rec, err := znode.DecodeRecord(e.body)
-		if err != nil {
-			return nil, nil // which generation it names cannot be told, so nothing is certainly garbage
+	for _, k := range s.kinds {
+		recorded, err := s.infos(ctx, znode.RecordDir(k.Name, root))
+		if errors.Is(err, zkconn.ErrNoAuth) {
+			return nil, nil // as for a record that is damaged
 		}
-		delete(closed, rec.Generation)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range recorded {
+			rec, err := znode.DecodeRecord(k.Kind, e.body)
+			if err != nil {
+				return nil, nil // which generation it names cannot be told, so nothing is certainly garbage
+			}
+			delete(closed, rec.Generation)
+		}
 	}
 	return slices.DeleteFunc(names, func(g string) bool { return !closed[g] }), nil
 }

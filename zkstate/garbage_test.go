@@ -9,6 +9,7 @@ import (
 
 	"muster/job"
 	"muster/plan"
+	"muster/resource"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -64,7 +65,7 @@ func TestCostOfAChangeDoesNotDependOnItsWorkers(t *testing.T) {
 			if change == "delete" {
 				rows = b.plan().Rows
 			}
-			if got := rows[0].Old; got.Joined != n || got.Status() != plan.Stale {
+			if got := rows[0].Old; job.Joined(got) != n || got.Status() != resource.StatusStale {
 				t.Fatalf("observed %+v, want %d joined and stale", got, n)
 			}
 			before := proxy.Requests()
@@ -158,7 +159,7 @@ func TestNothingIsGarbageWhileARecordCannotBeRead(t *testing.T) {
 	b.apply(j, other)
 	b.populate(j, 1)
 	b.apply(other)
-	b.write(znode.Record(other.Root, other.Name), []byte("{"), 0)
+	b.write(znode.Record(job.KindName, other.Root, other.Name), []byte("{"), 0)
 	if n, err := b.store.Collect(t.Context(), []string{j.Root}); n != 0 || err != nil {
 		t.Errorf("collected %d generations, %v; want none", n, err)
 	}
@@ -172,7 +173,7 @@ func TestNothingIsGarbageWhileARecordIsForbidden(t *testing.T) {
 	b.populate(j, 1)
 	b.apply()
 	owner := b.newStore(b.dial(zkconn.Auth{Scheme: "digest", Data: []byte("owner:secret")}), "auth::cdrwa")
-	if err := owner.Commit(t.Context(), plan.Row{Path: other.Path(), New: &other, Reason: plan.NoJob}); err != nil {
+	if err := owner.Commit(t.Context(), plan.Row{Path: other.Path(), New: other, Reason: plan.NotThere}); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := b.store.Collect(t.Context(), []string{j.Root}); n != 0 || err != nil {

@@ -15,13 +15,13 @@ import (
 // the holder, whom the error names, has finished; its lock dies with its session.
 var ErrLocked = errors.New("another apply holds the lock")
 
-// Lock takes the apply lock of the Store's stack: first come, first served. It waits for others as long as patience,
-// and tells waiting who holds the lock, again whenever that changes. The returned context ends, with a cause, when the
-// lock is lost; the caller calls release when it is done.
+// Lock takes the apply lock of the Store's stack for a plan: first come, first served. It waits for others as long as
+// patience, and tells waiting who holds the lock, again whenever that changes. The returned context ends, with a cause,
+// when the lock is lost; the caller calls release when it is done.
 func (s *Store) Lock(
-	ctx context.Context, self znode.Mark, patience time.Duration, waiting func(znode.Mark),
+	ctx context.Context, planID string, patience time.Duration, waiting func(holder string),
 ) (held context.Context, release func() error, err error) {
-	body, err := znode.EncodeMark(self)
+	body, err := znode.EncodeMark(znode.Mark{Who: s.cfg.By, What: "apply", Since: time.Now(), Plan: planID})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -38,7 +38,7 @@ func (s *Store) Lock(
 		if m, ok := s.holder(ctx, leader); ok {
 			holder = m
 			if waiting != nil {
-				waiting(m)
+				waiting(m.String())
 			}
 		}
 	})

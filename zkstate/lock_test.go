@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"muster/plan"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
-	"muster/zkstate/znode"
 )
 
 func TestLockIsHeldByOneAtATime(t *testing.T) {
@@ -22,7 +22,7 @@ func TestLockIsHeldByOneAtATime(t *testing.T) {
 		store := b.newStore(b.dial())
 		all.Go(func() {
 			for range 10 {
-				_, release, err := store.Lock(t.Context(), znode.Mark{Who: "me"}, 10*time.Second, nil)
+				_, release, err := store.Lock(t.Context(), "p", 10*time.Second, nil)
 				if err != nil {
 					t.Error(err)
 					return
@@ -52,24 +52,24 @@ func TestLockIsHeldByOneAtATime(t *testing.T) {
 
 func TestLockNamesItsHolderAndGivesUp(t *testing.T) {
 	b := newBed(t)
-	since := time.Unix(1700000000, 0)
-	_, release, err := b.store.Lock(t.Context(), znode.Mark{Who: "ann@build1", What: "apply", Since: since}, 10*time.Second, nil)
+	ann := b.storeOf(b.session, "ann@build1")
+	_, release, err := ann.Lock(t.Context(), "p", 10*time.Second, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := b.newStore(b.dial())
-	var told []znode.Mark
-	_, _, err = other.Lock(t.Context(), znode.Mark{Who: "bob@build2"}, 300*time.Millisecond, func(m znode.Mark) { told = append(told, m) })
+	other := b.storeOf(b.dial(), "bob@build2")
+	var told []string
+	_, _, err = other.Lock(t.Context(), "p", 300*time.Millisecond, func(holder string) { told = append(told, holder) })
 	if !errors.Is(err, zkstate.ErrLocked) || !strings.Contains(err.Error(), "ann@build1") {
 		t.Errorf("lock: %v; want it to name the holder", err)
 	}
-	if len(told) != 1 || told[0].Who != "ann@build1" {
+	if len(told) != 1 || !strings.HasPrefix(told[0], "ann@build1 holds it") {
 		t.Errorf("told %v; want the holder, once", told)
 	}
 	if h, ok, err := b.store.Holder(t.Context(), "tests"); !ok || h.Who != "ann@build1" || err != nil {
 		t.Errorf("holder %v %v %v", h, ok, err)
 	}
-	if _, _, err := other.Lock(t.Context(), znode.Mark{Who: "bob@build2"}, 0, nil); !errors.Is(err, zkstate.ErrLocked) {
+	if _, _, err := other.Lock(t.Context(), "p", 0, nil); !errors.Is(err, zkstate.ErrLocked) {
 		t.Errorf("lock without patience: %v", err)
 	}
 	if err := release(); err != nil {
@@ -87,16 +87,16 @@ func TestLockNamesItsHolderAndGivesUp(t *testing.T) {
 func TestLockDiesWithItsHolder(t *testing.T) {
 	b := newBed(t)
 	s := b.dial()
-	held, _, err := b.newStore(s).Lock(t.Context(), znode.Mark{Who: "ann"}, 10*time.Second, nil)
+	held, _, err := b.storeOf(s, "ann").Lock(t.Context(), "p", 10*time.Second, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	waiting := make(chan znode.Mark, 1)
+	waiting := make(chan string, 1)
 	go func() {
 		<-waiting
 		s.Close()
 	}()
-	_, release, err := b.store.Lock(t.Context(), znode.Mark{Who: "bob"}, 10*time.Second, func(m znode.Mark) { waiting <- m })
+	_, release, err := b.store.Lock(t.Context(), "p", 10*time.Second, func(holder string) { waiting <- holder })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestLockDiesWithItsHolder(t *testing.T) {
 // TestLockRemovedByHandIsLost: whoever held it is told.
 func TestLockRemovedByHandIsLost(t *testing.T) {
 	b := newBed(t)
-	held, release, err := b.store.Lock(t.Context(), znode.Mark{Who: "ann"}, 10*time.Second, nil)
+	held, release, err := b.store.Lock(t.Context(), "p", 10*time.Second, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func TestAppliedPlansArePruned(t *testing.T) {
 	if err := b.store.PruneApplied(t.Context(), time.Hour, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.store.MarkApplied(t.Context(), "one"); !errors.Is(err, zkstate.ErrApplied) || !strings.Contains(err.Error(), "tester@here") {
+	if err := b.store.MarkApplied(t.Context(), "one"); !errors.Is(err, plan.ErrApplied) || !strings.Contains(err.Error(), "tester@here") {
 		t.Errorf("applied again: %v", err)
 	}
 	if err := b.store.PruneApplied(t.Context(), time.Hour, time.Now().Add(2*time.Hour)); err != nil {
@@ -145,7 +145,7 @@ func TestAppliedPlansArePruned(t *testing.T) {
 // TestMarksThatCannotBeRead: junk in the queue is somebody, and junk for an ensemble's id is said instead of believed.
 func TestMarksThatCannotBeRead(t *testing.T) {
 	b := newBed(t)
-	if _, release, err := b.store.Lock(t.Context(), znode.Mark{Who: "ann"}, 0, nil); err != nil {
+	if _, release, err := b.store.Lock(t.Context(), "p", 0, nil); err != nil {
 		t.Fatal(err)
 	} else if err := release(); err != nil {
 		t.Fatal(err)
@@ -156,7 +156,7 @@ func TestMarksThatCannotBeRead(t *testing.T) {
 	}
 	b.write(b.root+"/home/lock/tests/lock-", []byte("junk"), zkconn.EphemeralSequential)
 	var told string
-	_, _, err := b.store.Lock(t.Context(), znode.Mark{Who: "bob"}, 0, func(m znode.Mark) { told = m.Who })
+	_, _, err := b.store.Lock(t.Context(), "p", 0, func(holder string) { told = holder })
 	if !errors.Is(err, zkstate.ErrLocked) || !strings.Contains(told, "cannot be read") {
 		t.Errorf("lock behind junk: %v; told %q", err, told)
 	}

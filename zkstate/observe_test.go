@@ -11,6 +11,7 @@ import (
 
 	"muster/job"
 	"muster/plan"
+	"muster/resource"
 	"muster/worker"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
@@ -45,24 +46,47 @@ func (b *bed) remove(path string) {
 	}
 }
 
-// TestDamagedAndForeign: what is not a sound job is named, blocks its own row, and leaves the rest of the plan alone.
+// TestDamagedAndForeign: what is not a sound job is named, blocks its own row or is put back, and leaves the rest of
+// the plan alone.
 func TestDamagedAndForeign(t *testing.T) {
+	type damage = func(b *bed, j job.Job, g string)
+	removeAll := func(b *bed, j job.Job, g string) { // that muster made for it, but for the job znode
+		b.remove(znode.Record(job.KindName, j.Root, j.Name))
+		b.remove(znode.Gate(j.Root, g))
+		b.remove(znode.Run(j.Root, g))
+	}
 	for name, test := range map[string]struct {
-		damage func(b *bed, j job.Job, g string)
-		reason plan.Reason
-		says   string
+		damage     damage
+		reason     plan.Reason
+		says       string
+		lost       []resource.Part
+		undeclared plan.Reason
 	}{
-		"record is no JSON":            {func(b *bed, j job.Job, _ string) { b.write(znode.Record(j.Root, j.Name), []byte("{"), 0) }, plan.IsUnreadable, "is damaged"},
-		"record of another job":        {func(b *bed, j job.Job, _ string) { b.copyRecord("other", j.Name) }, plan.IsUnreadable, "belongs to"},
-		"gate removed":                 {func(b *bed, j job.Job, g string) { b.remove(znode.Gate(j.Root, g)) }, plan.IsUnreadable, "gate is gone"},
-		"gate removed after joins":     {func(b *bed, j job.Job, g string) { b.join(j, "w"); b.remove(znode.Gate(j.Root, g)) }, plan.IsUnreadable, "gate is gone"},
-		"job znode removed":            {func(b *bed, j job.Job, _ string) { b.remove(j.Path()) }, plan.IsUnreadable, "no job znode"},
-		"record and job znode foreign": {func(b *bed, j job.Job, _ string) { b.remove(znode.Record(j.Root, j.Name)) }, plan.IsForeign, "no record"},
-		"classic roll damaged": {func(b *bed, j job.Job, _ string) {
-			b.remove(znode.Record(j.Root, j.Name))
+		"record is no JSON": {func(b *bed, j job.Job, _ string) {
+			b.write(znode.Record(job.KindName, j.Root, j.Name), []byte("{"), 0)
+		}, plan.IsUnreadable, "is damaged", nil, plan.NotOurs},
+		"record of another job": {func(b *bed, j job.Job, _ string) {
+			b.copyRecord("other", j.Name)
+		}, plan.IsUnreadable, "belongs to", nil, plan.NotOurs},
+		"gate removed": {func(b *bed, j job.Job, g string) {
+			b.remove(znode.Gate(j.Root, g))
+		}, plan.IsDamaged, "", []resource.Part{resource.PartGate}, plan.IsDamaged},
+		"gate removed after joins": {func(b *bed, j job.Job, g string) {
+			b.join(j, "w")
+			b.remove(znode.Gate(j.Root, g))
+		}, plan.IsDamaged, "", []resource.Part{resource.PartGate}, plan.IsDamaged},
+		"job znode removed": {func(b *bed, j job.Job, _ string) {
+			b.remove(j.Path())
+		}, plan.IsDamaged, "", []resource.Part{resource.PartObject}, plan.IsDamaged},
+		"record removed": {func(b *bed, j job.Job, _ string) {
+			b.remove(znode.Record(job.KindName, j.Root, j.Name))
+		}, plan.IsDamaged, "", []resource.Part{resource.PartRecord}, plan.IsDamaged},
+		"record and job znode foreign": {removeAll, plan.IsForeign, "no record", nil, plan.NotOurs},
+		"classic roll damaged": {func(b *bed, j job.Job, g string) {
+			removeAll(b, j, g)
 			b.write(j.Path(), []byte{0, 0, 9, 9, 1}, 0)
 			b.write(j.Path()+"/10.0.0.1:9000", nil, zkconn.Ephemeral)
-		}, plan.IsUnreadable, "roll is damaged"},
+		}, plan.IsUnreadable, "roll is damaged", nil, plan.NotOurs},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -74,22 +98,26 @@ func TestDamagedAndForeign(t *testing.T) {
 				t.Fatal(err)
 			}
 			test.damage(b, j, o.Record.Generation)
-			p := b.expect(map[string]plan.Reason{"a": test.reason, "other": plan.Equal}, j, other)
-			if got := p.Rows[0].Old.Problem; !strings.Contains(got, test.says) {
-				t.Errorf("the problem is %q; want something about %q", got, test.says)
+			b.expect(map[string]plan.Reason{"a": test.reason, "other": plan.Equal}, j, other)
+			old := b.row("a", []job.Job{j, other}).Old
+			if !strings.Contains(old.Problem, test.says) {
+				t.Errorf("the problem is %q; want something about %q", old.Problem, test.says)
 			}
-			b.expect(map[string]plan.Reason{"a": plan.NotOurs, "other": plan.Equal}, other)
+			if d := cmp.Diff(test.lost, old.Lost); d != "" {
+				t.Errorf("lost (-want +got):\n%s", d)
+			}
+			b.expect(map[string]plan.Reason{"a": test.undeclared, "other": plan.Equal}, other)
 		})
 	}
 }
 
 func (b *bed) copyRecord(from, to string) {
 	b.t.Helper()
-	body, _, err := b.session.Get(b.t.Context(), znode.Record(b.root+"/jobs", from))
+	body, _, err := b.session.Get(b.t.Context(), znode.Record(job.KindName, b.root+"/jobs", from))
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	b.write(znode.Record(b.root+"/jobs", to), body, 0)
+	b.write(znode.Record(job.KindName, b.root+"/jobs", to), body, 0)
 }
 
 // TestPermissions: what may not be read blocks its row, and a root that may not be listed is named.
@@ -98,7 +126,7 @@ func TestPermissions(t *testing.T) {
 	secret := zkconn.Auth{Scheme: "digest", Data: []byte("owner:secret")}
 	owner := b.newStore(b.dial(secret), "auth::cdrwa")
 	j := b.declare("a", 2)
-	if err := owner.Commit(t.Context(), plan.Row{Path: j.Path(), New: &j, Reason: plan.NoJob}); err != nil {
+	if err := owner.Commit(t.Context(), plan.Row{Path: j.Path(), New: j, Reason: plan.NotThere}); err != nil {
 		t.Fatal(err)
 	}
 	state, err := b.store.Read(t.Context(), []string{j.Root}, j.Path())
@@ -108,16 +136,16 @@ func TestPermissions(t *testing.T) {
 	if d := cmp.Diff([]string{j.Root}, state.Unlisted); d != "" {
 		t.Errorf("unlisted roots (-want +got):\n%s", d)
 	}
-	o := state.Jobs[j.Path()]
-	if o.Status() != plan.Unreadable || !strings.Contains(o.Problem, "no permission") {
+	o := state.Found[j.Path()]
+	if o.Status() != resource.StatusUnreadable || !strings.Contains(o.Problem, "no permission") {
 		t.Errorf("observed %+v, want no permission", o)
 	}
 	state, err = owner.Read(t.Context(), []string{j.Root})
-	if got := state.Jobs[j.Path()]; err != nil || got.Status() != plan.Ready {
+	if got := state.Found[j.Path()]; err != nil || got.Status() != resource.StatusReady {
 		t.Errorf("the owner reads %+v, %v", got, err)
 	}
 	more := b.declare("b", 2)
-	if err := b.store.Commit(t.Context(), plan.Row{Path: more.Path(), New: &more, Reason: plan.NoJob}); err == nil {
+	if err := b.store.Commit(t.Context(), plan.Row{Path: more.Path(), New: more, Reason: plan.NotThere}); err == nil {
 		t.Error("a stranger created a job below an owned root")
 	}
 }
@@ -136,18 +164,18 @@ func TestStrangers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := state.Jobs[j.Path()]
+		o := state.Found[j.Path()]
 		if err := b.store.Name(t.Context(), j.Path(), &o); err != nil {
 			t.Fatal(err)
 		}
-		if d := cmp.Diff(workers, o.Workers); d != "" {
+		if d := cmp.Diff(workers, o.Members); d != "" {
 			t.Errorf("workers (-want +got):\n%s", d)
 		}
 		if d := cmp.Diff([]string{"note"}, o.Strangers); d != "" {
 			t.Errorf("strangers (-want +got):\n%s", d)
 		}
-		state.Jobs[j.Path()] = o
-		if got := plan.Diff(plan.Want{Stack: "tests", Jobs: []job.Job{j}}, state).Rows[0].Reason; got != want {
+		state.Found[j.Path()] = o
+		if got := plan.Diff(plan.Want{Stack: "tests", Declared: declared(j)}, state).Rows[0].Reason; got != want {
 			t.Errorf("the row is %s, want %s", got, want)
 		}
 	}
@@ -164,7 +192,7 @@ func TestRootsInsideRoots(t *testing.T) {
 	deep := b.declare("a", 1, func(j *job.Job) { j.Root += "/prod/eu" })
 	flat := b.declare("a", 1)
 	b.apply(flat)
-	if err := b.store.Commit(t.Context(), plan.Row{Path: deep.Path(), New: &deep, Reason: plan.NoJob}); err != nil {
+	if err := b.store.Commit(t.Context(), plan.Row{Path: deep.Path(), New: deep, Reason: plan.NotThere}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.store.MakeEnsemble(t.Context()); err != nil {
@@ -174,11 +202,11 @@ func TestRootsInsideRoots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := map[string]plan.Status{}
-	for path, o := range state.Jobs {
+	got := map[string]resource.Status{}
+	for path, o := range state.Found {
 		got[path] = o.Status()
 	}
-	if d := cmp.Diff(map[string]plan.Status{flat.Path(): plan.Ready, deep.Path(): plan.Ready}, got); d != "" {
+	if d := cmp.Diff(map[string]resource.Status{flat.Path(): resource.StatusReady, deep.Path(): resource.StatusReady}, got); d != "" {
 		t.Errorf("observed (-want +got):\n%s", d)
 	}
 }
@@ -235,20 +263,21 @@ func TestReadWhileEverythingMoves(t *testing.T) {
 			}
 		})
 	}
-	reader := zkstate.NewReader(b.dial(), "")
-	seen := map[plan.Status]int{}
+	reader := zkstate.NewReader(b.dial(), b.root+"/home", zkstate.Job())
+	seen := map[resource.Status]int{}
 	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); {
 		state, err := reader.Read(t.Context(), []string{keeper.Root})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for path, o := range state.Jobs {
+		for path, o := range state.Found {
 			status := o.Status()
 			seen[status]++
-			if status == plan.Unreadable || status == plan.Foreign {
-				t.Fatalf("%s is %s: %s", path, status, o.Problem)
+			switch status {
+			case resource.StatusUnreadable, resource.StatusForeign, resource.StatusDamaged:
+				t.Fatalf("%s is %s: %s %v", path, status, o.Problem, o.Lost)
 			}
-			if path == keeper.Path() && status != plan.Running {
+			if path == keeper.Path() && status != job.Running {
 				t.Fatalf("the running job is seen as %s: %+v", status, o)
 			}
 		}
@@ -256,7 +285,7 @@ func TestReadWhileEverythingMoves(t *testing.T) {
 	close(stop)
 	writers.Wait()
 	t.Logf("seen: %v", seen)
-	for _, must := range []plan.Status{plan.Ready, plan.Running, plan.Stale} {
+	for _, must := range []resource.Status{resource.StatusReady, job.Running, resource.StatusStale} {
 		if seen[must] == 0 {
 			t.Errorf("never saw a job %s: nothing moved", must)
 		}
@@ -288,7 +317,7 @@ func (b *bed) churn(store *zkstate.Store, session *zkconn.Session, j job.Job) {
 	if err := m.Leave(ctx, worker.End{}); err != nil {
 		b.t.Error(err)
 	}
-	for _, row := range []plan.Row{{New: &bigger, Reason: plan.StaleLeftover}, {Reason: plan.Undeclared}} {
+	for _, row := range []plan.Row{{New: bigger, Reason: plan.StaleLeftover}, {Reason: plan.Undeclared}} {
 		row.Path = j.Path()
 		if row.Old, _ = store.Look(ctx, j.Path()); row.Old != nil {
 			store.Commit(ctx, row)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"muster/resource"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -17,7 +18,7 @@ type Part struct {
 
 // Parts looks at the znodes of a job one by one, for a job that cannot be read as a whole, and says how it is mended. A gate
 // is found through the record only.
-func (r *Reader) Parts(ctx context.Context, jobPath string) (parts []Part, mend string, err error) {
+func (r *Reader) Parts(ctx context.Context, kind resource.Kind, jobPath string) (parts []Part, mend string, err error) {
 	root, name := split(jobPath)
 	closed, newer := false, false
 	look := func(what, path string) (body []byte, there bool, err error) {
@@ -34,12 +35,12 @@ func (r *Reader) Parts(ctx context.Context, jobPath string) (parts []Part, mend 
 		parts = append(parts, p)
 		return body, err == nil, nil
 	}
-	body, there, err := look("record", znode.Record(root, name))
+	body, there, err := look("record", znode.Record(kind.Name, root, name))
 	if err != nil {
 		return nil, "", err
 	}
 	if there {
-		rec, bad := znode.DecodeRecordAt(jobPath, body)
+		rec, bad := znode.DecodeRecordAt(kind, jobPath, body)
 		newer = errors.Is(bad, znode.ErrFormat)
 		if bad != nil {
 			parts[0].State += ", " + bad.Error()
@@ -47,7 +48,7 @@ func (r *Reader) Parts(ctx context.Context, jobPath string) (parts []Part, mend 
 			return nil, "", err
 		}
 	}
-	if _, _, err = look("job znode", jobPath); err != nil {
+	if _, _, err = look(kind.Name+" znode", jobPath); err != nil {
 		return nil, "", err
 	}
 	switch {

@@ -11,6 +11,7 @@ import (
 
 	"muster/job"
 	"muster/plan"
+	"muster/resource"
 	"muster/worker"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -33,35 +34,36 @@ func (b *bed) snapshot(path string) []string {
 // TestEveryPreconditionIsInTheTransaction moves the job after a commit has checked it and before its transaction reaches the
 // server, in every way that an operation of the transaction guards against. Nothing may be written.
 func TestEveryPreconditionIsInTheTransaction(t *testing.T) {
-	type move = func(ctx context.Context, b *bed, o *plan.Observed) error
-	setRecord := func(ctx context.Context, b *bed, o *plan.Observed) error {
+	type move = func(ctx context.Context, b *bed, o *resource.Observed) error
+	setRecord := func(ctx context.Context, b *bed, o *resource.Observed) error {
 		rec := *o.Record
 		rec.Op = "edited"
 		body, err := znode.EncodeRecord(rec)
 		if err == nil {
-			_, err = b.session.Set(ctx, znode.Record(rec.Job.Root, rec.Job.Name), body, -1)
+			_, err = b.session.Set(ctx, znode.Record(job.KindName, b.root+"/jobs", "a"), body, -1)
 		}
 		return err
 	}
-	writeRoll := func(ctx context.Context, b *bed, o *plan.Observed) error {
-		_, err := b.session.Set(ctx, o.Record.Job.Path(), []byte("\n10.0.0.1,1,0;null,null,null"), -1)
+	writeRoll := func(ctx context.Context, b *bed, o *resource.Observed) error {
+		_, err := b.session.Set(ctx, job.Of(o.Record).Path(), []byte("\n10.0.0.1,1,0;null,null,null"), -1)
 		return err
 	}
-	closeGate := func(ctx context.Context, b *bed, o *plan.Observed) error {
-		return b.session.Delete(ctx, znode.Gate(o.Record.Job.Root, o.Record.Generation), -1)
+	closeGate := func(ctx context.Context, b *bed, o *resource.Observed) error {
+		return b.session.Delete(ctx, znode.Gate(job.Of(o.Record).Root, o.Record.Generation), -1)
 	}
-	join := func(ctx context.Context, b *bed, o *plan.Observed) error {
+	join := func(ctx context.Context, b *bed, o *resource.Observed) error {
 		_, err := worker.Join(ctx, b.session, worker.Config{
-			Root: o.Record.Job.Root, Job: o.Record.Job.Name, Identity: "w", Info: znode.Worker{IP: "127.0.0.1", Port: 1},
+			Root: job.Of(o.Record).Root, Job: job.Of(o.Record).Name, Identity: "w", Info: znode.Worker{IP: "127.0.0.1", Port: 1},
 		})
 		return err
 	}
-	makeJob := func(ctx context.Context, b *bed, _ *plan.Observed) error {
+	makeJob := func(ctx context.Context, b *bed, _ *resource.Observed) error {
 		_, err := b.session.Create(ctx, b.root+"/jobs/a", nil, zkconn.Persistent, zkconn.World(zkconn.PermAll))
 		return err
 	}
-	makeRecord := func(ctx context.Context, b *bed, _ *plan.Observed) error {
-		_, err := b.session.Create(ctx, znode.Record(b.root+"/jobs", "a"), nil, zkconn.Persistent, zkconn.World(zkconn.PermAll))
+	makeRecord := func(ctx context.Context, b *bed, _ *resource.Observed) error {
+		at := znode.Record(job.KindName, b.root+"/jobs", "a")
+		_, err := b.session.Create(ctx, at, nil, zkconn.Persistent, zkconn.World(zkconn.PermAll))
 		return err
 	}
 	for _, c := range []struct {
@@ -69,10 +71,14 @@ func TestEveryPreconditionIsInTheTransaction(t *testing.T) {
 		reason plan.Reason
 		moves  map[string]move
 	}{
-		{"create", plan.NoJob, map[string]move{"job made": makeJob, "record made": makeRecord}},
+		{"create", plan.NotThere, map[string]move{"job made": makeJob, "record made": makeRecord}},
 		{"update", plan.MutableDiffers, map[string]move{"record set": setRecord, "gate closed": closeGate}},
-		{"replace", plan.ReadyDiffers, map[string]move{"record set": setRecord, "gate closed": closeGate, "roll written": writeRoll, "worker joined": join}},
-		{"delete", plan.Undeclared, map[string]move{"record set": setRecord, "gate closed": closeGate, "roll written": writeRoll, "worker joined": join}},
+		{"replace", plan.ReadyDiffers, map[string]move{
+			"record set": setRecord, "gate closed": closeGate, "roll written": writeRoll, "worker joined": join,
+		}},
+		{"delete", plan.Undeclared, map[string]move{
+			"record set": setRecord, "gate closed": closeGate, "roll written": writeRoll, "worker joined": join,
+		}},
 	} {
 		for name, move := range c.moves {
 			t.Run(c.change+"/"+name, func(t *testing.T) {
@@ -135,12 +141,12 @@ func (b *bed) row(name string, declared []job.Job) plan.Row {
 	return plan.Row{}
 }
 
-// TestARowOfTwoJobsIsRefused: a row that observed one job and names another changes neither.
+// TestARowOfTwoJobsIsRefused: a row that observed one job and declares another changes neither.
 func TestARowOfTwoJobsIsRefused(t *testing.T) {
 	b := newBed(t)
 	b.apply(b.declare("a", 2), b.declare("other", 2))
-	row := b.row("a", nil)
-	row.Old.Record.Job.Name = "other"
+	row := b.row("a", []job.Job{b.declare("a", 3)})
+	row.New = b.declare("other", 3)
 	before := b.snapshot(b.root)
 	if err := b.store.Commit(t.Context(), row); err == nil {
 		t.Error("it was committed")
@@ -148,4 +154,19 @@ func TestARowOfTwoJobsIsRefused(t *testing.T) {
 	if d := cmp.Diff(before, b.snapshot(b.root)); d != "" {
 		t.Errorf("it wrote (-before +after):\n%s", d)
 	}
+}
+
+// TestARowChangesNothingButItsPath: what a row recorded, as a saved plan may say it, directs no write elsewhere.
+func TestARowChangesNothingButItsPath(t *testing.T) {
+	b := newBed(t)
+	other := b.declare("other", 2)
+	b.apply(b.declare("a", 2), other)
+	row := b.row("a", nil)
+	if err := row.Old.Record.Declare(other); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.store.Commit(t.Context(), row); err != nil {
+		t.Error(err)
+	}
+	b.expect(map[string]plan.Reason{"other": plan.Equal}, other)
 }

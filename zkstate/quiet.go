@@ -13,7 +13,7 @@ import (
 //
 // The number it returns stays the same for as long as no apply takes the lock: whatever was read between two calls that
 // return the same number, no apply of the stack was writing meanwhile.
-func (r *Reader) Quiet(ctx context.Context, stack string, waiting func(znode.Mark)) (int64, error) {
+func (r *Reader) Quiet(ctx context.Context, stack string, waiting func(holder string)) (int64, error) {
 	queue := r.applies(stack)
 	var holder znode.Mark
 	for {
@@ -34,7 +34,7 @@ func (r *Reader) Quiet(ctx context.Context, stack string, waiting func(znode.Mar
 		if now, ok := r.holder(ctx, queue.Dir+"/"+places[0]); ok && now != holder {
 			holder = now
 			if waiting != nil {
-				waiting(holder)
+				waiting(holder.String())
 			}
 		}
 		select {

@@ -8,12 +8,11 @@ import (
 	"time"
 
 	"muster/zkstate"
-	"muster/zkstate/znode"
 )
 
 func TestQuietWaitsOutTheLockAndTellsWhetherItWasTaken(t *testing.T) {
 	b := newBed(t)
-	reader := zkstate.NewReader(b.dial(), b.root+"/home")
+	reader := zkstate.NewReader(b.dial(), b.root+"/home", zkstate.Job())
 	quiet := func() int64 {
 		t.Helper()
 		n, err := reader.Quiet(t.Context(), "tests", nil)
@@ -26,7 +25,7 @@ func TestQuietWaitsOutTheLockAndTellsWhetherItWasTaken(t *testing.T) {
 	if quiet() != never {
 		t.Error("two looks at a stack without an apply differ")
 	}
-	_, release, err := b.store.Lock(t.Context(), znode.Mark{Who: "ann@build1", What: "apply"}, 10*time.Second, nil)
+	_, release, err := b.storeOf(b.session, "ann@build1").Lock(t.Context(), "p", 10*time.Second, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,13 +40,13 @@ func TestQuietWaitsOutTheLockAndTellsWhetherItWasTaken(t *testing.T) {
 	}
 
 	var held []string
-	_, err = reader.Quiet(t.Context(), "tests", func(m znode.Mark) {
-		held = append(held, m.Who)
+	_, err = reader.Quiet(t.Context(), "tests", func(holder string) {
+		held = append(held, holder)
 		if err := release(); err != nil {
 			t.Error(err)
 		}
 	})
-	if err != nil || len(held) != 1 || held[0] != "ann@build1" {
+	if err != nil || len(held) != 1 || !strings.HasPrefix(held[0], "ann@build1 holds it") {
 		t.Errorf("waited for %q, %v", held, err)
 	}
 	after := quiet()
@@ -58,13 +57,13 @@ func TestQuietWaitsOutTheLockAndTellsWhetherItWasTaken(t *testing.T) {
 
 func TestQuietEndsWithTheCallersContext(t *testing.T) {
 	b := newBed(t)
-	_, release, err := b.store.Lock(t.Context(), znode.Mark{Who: "ann"}, 10*time.Second, nil)
+	_, release, err := b.storeOf(b.session, "ann@build1").Lock(t.Context(), "p", 10*time.Second, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer release()
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := b.store.Quiet(ctx, "tests", func(znode.Mark) { cancel() }); !errors.Is(err, context.Canceled) {
+	if _, err := b.store.Quiet(ctx, "tests", func(string) { cancel() }); !errors.Is(err, context.Canceled) {
 		t.Errorf("error = %v", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"muster/job"
 	"muster/plan"
+	"muster/resource"
 	"muster/worker"
 	"muster/zkserver"
 	"muster/zkstate"
@@ -69,7 +70,7 @@ func (b *bed) raceOnce(joiner *zkconn.Session, lane, i int) (string, error) {
 	if replace {
 		bigger := j
 		bigger.Workers = 3
-		row.New, row.Reason = &bigger, plan.ReadyDiffers
+		row.New, row.Reason = bigger, plan.ReadyDiffers
 	}
 	old, err := b.store.Look(ctx, j.Path())
 	if err != nil {
@@ -110,7 +111,7 @@ func (b *bed) raceOnce(joiner *zkconn.Session, lane, i int) (string, error) {
 }
 
 // verdict checks one round's end against the promise.
-func verdict(replace bool, m *worker.Member, commitErr error, old, now *plan.Observed) (string, error) {
+func verdict(replace bool, m *worker.Member, commitErr error, old, now *resource.Observed) (string, error) {
 	joined := m != nil
 	switch {
 	case commitErr != nil && joined: // the worker came first: the job is untouched
@@ -137,7 +138,7 @@ func verdict(replace bool, m *worker.Member, commitErr error, old, now *plan.Obs
 
 // only creates one job.
 func (b *bed) only(ctx context.Context, j job.Job) error {
-	return b.store.Commit(ctx, plan.Row{Path: j.Path(), New: &j, Reason: plan.NoJob})
+	return b.store.Commit(ctx, plan.Row{Path: j.Path(), New: j, Reason: plan.NotThere})
 }
 
 // TestRaceOfTwoApplies: two stores commit the same plan at once; every change is made once.

@@ -11,42 +11,51 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"muster/job"
 	"muster/plan"
+	"muster/resource"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
 
-// DefaultHome is where locks, the ensemble's id and the marks of applied plans live.
-const DefaultHome = "/.muster"
-
-// reads is how many jobs are read at a time: enough to fill the session's pipeline.
+// reads is how many things are read at a time: enough to fill the session's pipeline.
 const reads = 128
 
-// Reader reads jobs.
+// Kind is one kind of thing as it is kept in ZooKeeper.
+type Kind struct {
+	resource.Kind
+	// Folders of a generation are made by the first member, all in one transaction. What is lost of them cannot be made
+	// again.
+	Folders []string
+	// Count reads what the kind counts of o, which has a Record whose Folders exist, into o.Counts.
+	Count func(ctx context.Context, r *Reader, o *resource.Observed) error
+}
+
+// Reader reads what is there.
 type Reader struct {
 	session *zkconn.Session
 	home    string
+	kinds   []Kind
 }
 
-// NewReader reads through s. Home is the znode that holds the ensemble's id; "" means DefaultHome.
-func NewReader(s *zkconn.Session, home string) *Reader {
+// NewReader reads things of some kinds through s. Home is the znode of the ensemble's id and of the index of stacks; ""
+// means resource.DefaultHome.
+func NewReader(s *zkconn.Session, home string, kinds ...Kind) *Reader {
 	if home == "" {
-		home = DefaultHome
+		home = resource.DefaultHome
 	}
-	return &Reader{session: s, home: home}
+	return &Reader{session: s, home: home, kinds: kinds}
 }
 
-// Read observes every job below the roots, and every one of paths even where its root cannot be listed. What it cannot
+// Read observes everything below the roots, and every one of paths even where its root cannot be listed. What it cannot
 // read is in the State as such; an error means that nothing useful was read.
 //
-// It costs three to five pipelined reads a job, however many workers a job has. The result is not a snapshot:
-// each job was so at one moment between the call and its return.
+// It costs three to five pipelined reads a thing, however many members work for it. The result is not a snapshot: each
+// thing was so at one moment between the call and its return.
 func (r *Reader) Read(ctx context.Context, roots []string, paths ...string) (plan.State, error) {
 	if err := r.session.Sync(ctx, "/"); err != nil {
 		return plan.State{}, err
 	}
-	state := plan.State{Jobs: map[string]plan.Observed{}}
+	state := plan.State{Found: map[string]resource.Observed{}}
 	var err error
 	if state.Ensemble, err = r.Ensemble(ctx); err != nil {
 		return plan.State{}, err
@@ -55,8 +64,9 @@ func (r *Reader) Read(ctx context.Context, roots []string, paths ...string) (pla
 	for _, p := range paths {
 		todo[p] = found{}
 	}
+	listed := map[string]listing{}
 	for _, root := range slices.Compact(slices.Sorted(slices.Values(roots))) {
-		listed, err := r.list(ctx, root, roots, paths)
+		l, err := r.list(ctx, root, roots, paths)
 		if errors.Is(err, zkconn.ErrNoAuth) {
 			state.Unlisted = append(state.Unlisted, root)
 			continue
@@ -64,51 +74,80 @@ func (r *Reader) Read(ctx context.Context, roots []string, paths ...string) (pla
 		if err != nil {
 			return plan.State{}, err
 		}
-		maps.Copy(todo, listed)
+		listed[root] = l
+		maps.Copy(todo, l.found)
 	}
-	return state, r.observeAll(ctx, todo, state.Jobs)
-}
-
-// found is what the listing of a root tells about one job.
-type found struct {
-	companions []string // names of classic siblings
-}
-
-// list names what may be a job below root: its children, and the jobs recorded there. Classic companions stand with
-// their job; folders that lead to another root, or to home, are not jobs.
-func (r *Reader) list(ctx context.Context, root string, roots, paths []string) (map[string]found, error) {
-	names, _, err := r.session.Children(ctx, root)
-	if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
-		return nil, err
+	if err := r.observeAll(ctx, todo, state.Found); err != nil {
+		return state, err
 	}
-	recorded, _, err := r.session.Children(ctx, znode.RecordDir(root))
-	if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
-		return nil, err
-	}
-	isJob := map[string]bool{}
-	for _, name := range recorded {
-		isJob[name] = true
-	}
-	for _, p := range paths {
-		if dir, name := split(p); dir == root {
-			isJob[name] = true
+	for root, l := range listed {
+		if err := r.findLost(ctx, root, l, state.Found); err != nil {
+			return state, err
 		}
+	}
+	return state, nil
+}
+
+// listing is what is seen of a root before anything in it is read.
+type listing struct {
+	found       map[string]found // by path
+	generations []string
+}
+
+// found is what the listing of a root tells about one thing.
+type found struct {
+	kind       string   // whose Records it stands among; empty if it has none
+	companions []string // full paths of classic siblings
+}
+
+// list names what may be declared things below root: its children, and what is recorded there. Classic companions stand
+// with their job; folders that lead to another root, or to home, are nothing of that sort.
+func (r *Reader) list(ctx context.Context, root string, roots, paths []string) (listing, error) {
+	l := listing{found: map[string]found{}}
+	names, err := r.children(ctx, root)
+	if err != nil {
+		return l, err
+	}
+	recorded := map[string]string{} // kind by name
+	for _, k := range r.kinds {
+		ofKind, err := r.children(ctx, znode.RecordDir(k.Name, root))
+		if err != nil {
+			return l, err
+		}
+		for _, name := range ofKind {
+			recorded[name] = k.Name
+		}
+	}
+	if l.generations, err = r.children(ctx, znode.RunDir(root)); err != nil {
+		return l, err
+	}
+	isOurs := func(name string) bool {
+		return recorded[name] != "" || slices.Contains(paths, resource.Join(root, name))
 	}
 	names = slices.DeleteFunc(names, func(name string) bool {
-		return name == job.Reserved || r.folder(job.Join(root, name), roots)
+		return name == resource.Reserved || r.folder(resource.Join(root, name), roots)
 	})
-	companions := znode.Companions(names, func(name string) bool { return isJob[name] })
-	jobs, someones := map[string]found{}, map[string]bool{}
-	for _, name := range slices.Concat(names, recorded) {
-		f := found{}
+	companions := znode.Companions(names, isOurs)
+	someones := map[string]bool{}
+	for _, name := range slices.Concat(names, slices.Collect(maps.Keys(recorded))) {
+		f := found{kind: recorded[name]}
 		for _, c := range companions[name] {
-			someones[job.Join(root, c)] = true
-			f.companions = append(f.companions, job.Join(root, c))
+			someones[resource.Join(root, c)] = true
+			f.companions = append(f.companions, resource.Join(root, c))
 		}
-		jobs[job.Join(root, name)] = f
+		l.found[resource.Join(root, name)] = f
 	}
-	maps.DeleteFunc(jobs, func(p string, _ found) bool { return someones[p] })
-	return jobs, nil
+	maps.DeleteFunc(l.found, func(p string, _ found) bool { return someones[p] })
+	return l, nil
+}
+
+// children lists the names below a znode; a znode that does not exist has none.
+func (r *Reader) children(ctx context.Context, path string) ([]string, error) {
+	names, _, err := r.session.Children(ctx, path)
+	if errors.Is(err, zkconn.ErrNoNode) {
+		return nil, nil
+	}
+	return names, err
 }
 
 // folder reports whether p leads to a searched root or to home.
@@ -121,44 +160,76 @@ func (r *Reader) folder(p string, roots []string) bool {
 	return false
 }
 
-// observeAll observes every job of todo into jobs; missing ones get no entry.
-func (r *Reader) observeAll(ctx context.Context, todo map[string]found, jobs map[string]plan.Observed) error {
+// observeAll observes everything of todo into all; what is missing gets no entry.
+func (r *Reader) observeAll(ctx context.Context, todo map[string]found, all map[string]resource.Observed) error {
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(reads)
 	for p, f := range todo {
 		g.Go(func() error {
-			o, err := r.observe(ctx, p, f.companions)
+			o, err := r.observe(ctx, p, f)
 			if err != nil || o == nil {
 				return err
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			jobs[p] = *o
+			all[p] = *o
 			return nil
 		})
 	}
 	return g.Wait()
 }
 
-// Look observes one job; nil is missing. Unlike Read it knows no classic companions.
-func (r *Reader) Look(ctx context.Context, jobPath string) (*plan.Observed, error) {
-	if err := r.session.Sync(ctx, jobPath); err != nil {
+// Look observes one thing; nil is missing. Unlike Read it knows no classic companions.
+func (r *Reader) Look(ctx context.Context, path string) (*resource.Observed, error) {
+	if err := r.session.Sync(ctx, path); err != nil {
 		return nil, err
 	}
-	return r.observe(ctx, jobPath, nil)
+	o, err := r.observe(ctx, path, found{})
+	if err != nil || o != nil && o.Record != nil {
+		return o, err
+	}
+	root, _ := split(path)
+	generations, err := r.children(ctx, znode.RunDir(root))
+	if err != nil {
+		return nil, err
+	}
+	seen := map[string]resource.Observed{}
+	if o != nil {
+		seen[path] = *o
+	}
+	if err := r.findLost(ctx, root, listing{generations: generations}, seen); err != nil {
+		return nil, err
+	}
+	if lost, ok := seen[path]; ok {
+		return &lost, nil
+	}
+	return nil, nil
 }
 
-// again observes a job whose earlier observation is old: with the same companions, so that the two compare.
-func (r *Reader) again(ctx context.Context, jobPath string, old *plan.Observed) (*plan.Observed, error) {
-	if err := r.session.Sync(ctx, jobPath); err != nil {
+// again observes something whose earlier observation is old: with the same companions, so that the two compare.
+func (r *Reader) again(ctx context.Context, path string, old *resource.Observed) (*resource.Observed, error) {
+	if err := r.session.Sync(ctx, path); err != nil {
 		return nil, err
 	}
-	var companions []string
+	var f found
 	if old != nil {
-		companions = old.Companions
+		f.companions = old.Companions
 	}
-	return r.observe(ctx, jobPath, companions)
+	o, err := r.observe(ctx, path, f)
+	if err == nil && old != nil && old.Record != nil && !old.Has(resource.PartRecord) && (o == nil || o.Record == nil) {
+		return r.observeCopy(ctx, path, old.Record.Generation, f)
+	}
+	return o, err
 }
 
-func split(jobPath string) (root, name string) { return path.Dir(jobPath), path.Base(jobPath) }
+func split(at string) (root, name string) { return path.Dir(at), path.Base(at) }
+
+// kind finds a kind by its name.
+func (r *Reader) kind(name string) (Kind, bool) {
+	i := slices.IndexFunc(r.kinds, func(k Kind) bool { return k.Name == name })
+	if i < 0 {
+		return Kind{}, false
+	}
+	return r.kinds[i], true
+}

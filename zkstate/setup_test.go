@@ -11,6 +11,7 @@ import (
 
 	"muster/job"
 	"muster/plan"
+	"muster/resource"
 	"muster/worker"
 	"muster/zkserver"
 	"muster/zkstate"
@@ -66,8 +67,15 @@ func (b *bed) dial(auth ...zkconn.Auth) *zkconn.Session {
 
 func (b *bed) newStore(s *zkconn.Session, acl ...string) *zkstate.Store {
 	b.t.Helper()
+	return b.storeOf(s, "tester@here", acl...)
+}
+
+// storeOf is a store of one person.
+func (b *bed) storeOf(s *zkconn.Session, by string, acl ...string) *zkstate.Store {
+	b.t.Helper()
 	store, err := zkstate.NewStore(s, zkstate.Config{
-		Home: b.root + "/home", Stack: "tests", By: "tester@here", At: time.Unix(1700000000, 0), ACL: acl,
+		Home: b.root + "/home", Stack: "tests", By: by, At: time.Unix(1700000000, 0), ACL: acl,
+		Kinds: []zkstate.Kind{zkstate.Job()},
 	})
 	if err != nil {
 		b.t.Fatal(err)
@@ -79,11 +87,20 @@ func (b *bed) newStore(s *zkconn.Session, acl ...string) *zkstate.Store {
 func (b *bed) declare(name string, n int, edits ...func(*job.Job)) job.Job {
 	j := job.Default()
 	j.Root, j.Name, j.Workers, j.Address = b.root+"/jobs", name, n, "job."+name
-	j.Timeouts.Stale = job.Duration(time.Second)
+	j.Timeouts.Stale = resource.Duration(time.Second)
 	for _, edit := range edits {
 		edit(&j)
 	}
 	return j
+}
+
+// declared is jobs as declarations.
+func declared(jobs ...job.Job) []resource.Declaration {
+	var ds []resource.Declaration
+	for _, j := range jobs {
+		ds = append(ds, j)
+	}
+	return ds
 }
 
 // plan compares jobs with what is there.
@@ -93,7 +110,7 @@ func (b *bed) plan(jobs ...job.Job) plan.Plan {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return plan.Diff(plan.Want{Stack: "tests", Jobs: jobs}, state)
+	return plan.Diff(plan.Want{Stack: "tests", Declared: declared(jobs...)}, state)
 }
 
 // commit commits every change and returns what each commit answered.

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"muster/job"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -20,6 +19,7 @@ type Config struct {
 	By    string    // user@host
 	At    time.Time // of this run
 	ACL   []string  // "scheme:id:perms" of what is created from now on; empty: anyone may do anything
+	Kinds []Kind
 }
 
 // Store is a Reader that also commits.
@@ -28,8 +28,13 @@ type Store struct {
 	cfg Config
 	acl []zkconn.ACL
 
-	mu      sync.Mutex
-	folders map[string]bool // made or found by this Store
+	mu       sync.Mutex
+	folders  map[string]bool  // made or found by this Store
+	listed   map[string]int32 // roots, and the version of the index that lists them
+	resolved []string         // cfg.ACL as it is recorded, once that is known
+
+	listing   sync.Mutex // held while the index is written
+	resolving sync.Mutex // held while the ACL is resolved
 }
 
 // NewStore writes through s. The error names an ACL entry that cannot be understood.
@@ -38,22 +43,14 @@ func NewStore(s *zkconn.Session, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{Reader: NewReader(s, cfg.Home), cfg: cfg, acl: acl, folders: map[string]bool{}}, nil
+	return &Store{
+		Reader: NewReader(s, cfg.Home, cfg.Kinds...), cfg: cfg, acl: acl, folders: map[string]bool{}, listed: map[string]int32{},
+	}, nil
 }
 
-// record is the Record of a declaration that this Store is about to write.
-func (s *Store) record(j job.Job, generation, op string) job.Record {
-	rec := job.Record{
-		Job: j, Stack: s.cfg.Stack, Generation: generation, State: job.Open,
-		By: s.cfg.By, Applied: s.cfg.At.UTC().Format(time.RFC3339), Op: op, ACL: s.cfg.ACL,
-	}
-	rec.Digest = rec.Sum()
-	return rec
-}
-
-// makeRoot makes the folders that the znodes of jobs below root stand in.
-func (s *Store) makeRoot(ctx context.Context, root string) error {
-	if err := s.makeFolder(ctx, znode.RecordDir(root)); err != nil {
+// makeRoot makes the folders that the znodes of a kind below root stand in.
+func (s *Store) makeRoot(ctx context.Context, kind, root string) error {
+	if err := s.makeFolder(ctx, znode.RecordDir(kind, root)); err != nil {
 		return err
 	}
 	return s.makeFolder(ctx, znode.RunDir(root))

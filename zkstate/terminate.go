@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"muster/job"
 	"muster/plan"
+	"muster/resource"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -51,17 +51,19 @@ func (s *Store) Terminate(ctx context.Context, path string, timeout time.Duratio
 }
 
 // terminable says why Terminate refuses.
-func (s *Store) terminable(o *plan.Observed) error {
+func (s *Store) terminable(o *resource.Observed) error {
 	switch {
 	case o == nil:
 		return fmt.Errorf("%w: there is no such job", plan.ErrAlreadyDone)
 	case o.Problem != "":
 		return fmt.Errorf("%w: %s", ErrNotTerminable, o.Problem)
+	case !o.Has(resource.PartRecord), !o.Has(resource.PartGate), !o.Has(resource.PartObject):
+		return fmt.Errorf("%w: a part of it was deleted by hand; apply puts it back", ErrNotTerminable)
 	case o.Record == nil:
 		return fmt.Errorf("%w: classic workers take no requests", ErrNotTerminable)
 	case o.Record.Stack != s.cfg.Stack:
 		return fmt.Errorf("%w: %s", ErrOtherStack, o.Record.Stack)
-	case o.Record.Job.Lifecycle.Protect:
+	case o.Record.Declaration.Policy().Protect:
 		return ErrProtected
 	}
 	return nil
@@ -75,7 +77,7 @@ func (s *Store) terminate(ctx context.Context, path, g string, timeout time.Dura
 		err := s.deleteIdle(ctx, path, g)
 		if errors.Is(err, ErrStillLive) {
 			requested = true
-			if err = s.request(ctx, path, g, job.Terminating); err == nil {
+			if err = s.request(ctx, path, g, resource.StateTerminating); err == nil {
 				err = s.awaitIdle(patience, path, waiting)
 			}
 			if err == nil {
@@ -91,7 +93,7 @@ func (s *Store) terminate(ctx context.Context, path, g string, timeout time.Dura
 
 // deleteIdle deletes the job if nobody is live, or answers ErrStillLive.
 func (s *Store) deleteIdle(ctx context.Context, path, g string) error {
-	return s.change(ctx, path, func(o *plan.Observed) (*transaction, error) {
+	return s.change(ctx, path, func(o *resource.Observed) (*transaction, error) {
 		switch {
 		case o == nil || o.Record == nil || o.Record.Generation != g:
 			return nil, nil // its last worker, or somebody else, has ended the generation
@@ -107,22 +109,19 @@ func (s *Store) deleteIdle(ctx context.Context, path, g string) error {
 }
 
 // request writes the state into the Record.
-func (s *Store) request(ctx context.Context, path, g string, state job.RecordState) error {
-	return s.change(ctx, path, func(o *plan.Observed) (*transaction, error) {
+func (s *Store) request(ctx context.Context, path, g string, state resource.State) error {
+	return s.change(ctx, path, func(o *resource.Observed) (*transaction, error) {
 		if o == nil || o.Record == nil || o.Record.Generation != g || o.Record.State == state {
 			return nil, nil
 		}
-		if err := s.terminable(o); err != nil && state == job.Terminating {
+		if err := s.terminable(o); err != nil && state == resource.StateTerminating {
 			return nil, err
 		}
 		rec := *o.Record
 		rec.State, rec.Op = state, NewID()
-		body, err := znode.EncodeRecord(rec)
+		set, err := SetRecordOps(rec, o.RecordVersion)
 		return &transaction{
-			ops: []zkconn.Op{
-				zkconn.CheckOp(znode.Gate(rec.Job.Root, g), 0),
-				zkconn.SetOp(znode.Record(rec.Job.Root, rec.Job.Name), body, o.RecordVersion),
-			},
+			ops: append([]zkconn.Op{zkconn.CheckOp(znode.Gate(rec.Declaration.ID().Root, g), 0)}, set...),
 			done: func(ctx context.Context) (bool, error) {
 				now, err := s.Look(ctx, path)
 				return now != nil && now.Record != nil && now.Record.Op == rec.Op, err
@@ -156,7 +155,7 @@ func (s *Store) awaitIdle(ctx context.Context, path string, waiting func([]strin
 func (s *Store) takeBack(ctx context.Context, path, g string, cause error) error {
 	left, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 	defer cancel()
-	if err := s.request(left, path, g, job.Open); err != nil {
+	if err := s.request(left, path, g, resource.StateOpen); err != nil {
 		return fmt.Errorf("%w: the request to stop may stand: %w: %w", plan.ErrUnknown, cause, err)
 	}
 	live, _, err := s.session.Children(left, path)

@@ -11,6 +11,7 @@ import (
 
 	"muster/job"
 	"muster/plan"
+	"muster/resource"
 	"muster/worker"
 	"muster/zkserver"
 	"muster/zkstate"
@@ -80,7 +81,7 @@ func TestTerminateGivesUp(t *testing.T) {
 		t.Errorf("terminate without time: %v", err)
 	}
 	o, err := b.store.Look(t.Context(), j.Path())
-	if err != nil || o.Record.State != job.Open || o.Status() != plan.Degraded {
+	if err != nil || o.Record.State != resource.StateOpen || o.Status() != job.Degraded {
 		t.Errorf("observed %+v, %v; want an open, degraded job", o, err)
 	}
 	b.join(j, "obeys") // may come back
@@ -116,7 +117,7 @@ func TestTerminateAtOnce(t *testing.T) {
 			}); err != nil {
 				t.Fatal(err)
 			}
-			b.expect(map[string]plan.Reason{"a": plan.NoJob}, j)
+			b.expect(map[string]plan.Reason{"a": plan.NotThere}, j)
 		})
 	}
 }
@@ -136,7 +137,9 @@ func TestTerminateRefuses(t *testing.T) {
 	others := b.declare("others", 1)
 	b.apply(protected, others)
 	b.write(b.root+"/jobs/foreign", []byte("something else"), 0)
-	other, err := zkstate.NewStore(b.session, zkstate.Config{Home: b.root + "/home", Stack: "other"})
+	other, err := zkstate.NewStore(b.session, zkstate.Config{
+		Home: b.root + "/home", Stack: "other", Kinds: []zkstate.Kind{zkstate.Job()},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +195,7 @@ func TestLostReplyOfATermination(t *testing.T) {
 					t.Error("the fault did not happen")
 				}
 				direct.root = b.root
-				direct.expect(map[string]plan.Reason{"a": plan.NoJob}, j)
+				direct.expect(map[string]plan.Reason{"a": plan.NotThere}, j)
 			})
 		}
 	}

@@ -9,7 +9,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"muster/plan"
+	"muster/job"
+	"muster/resource"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -25,7 +26,7 @@ type Worker struct {
 
 // Name lists the children of the job znode into o: who is live, and which children are not workers at all. It is asked for
 // where live matters to a decision; a job without children costs nothing.
-func (r *Reader) Name(ctx context.Context, jobPath string, o *plan.Observed) error {
+func (r *Reader) Name(ctx context.Context, jobPath string, o *resource.Observed) error {
 	if o == nil || o.Live == 0 {
 		return nil
 	}
@@ -43,17 +44,17 @@ func (r *Reader) Name(ctx context.Context, jobPath string, o *plan.Observed) err
 	if err != nil {
 		return err
 	}
-	o.Workers, o.Strangers = nil, nil
+	o.Members, o.Strangers = nil, nil
 	for i, name := range names {
 		switch stat := stats[i]; {
 		case stat.EphemeralOwner != 0:
 			worker, _ := znode.StripProtected(name)
-			o.Workers = append(o.Workers, worker)
+			o.Members = append(o.Members, worker)
 		case stat.Czxid != 0: // a znode that is gone again is neither
 			o.Strangers = append(o.Strangers, name)
 		}
 	}
-	slices.Sort(o.Workers)
+	slices.Sort(o.Members)
 	slices.Sort(o.Strangers)
 	return nil
 }
@@ -84,7 +85,7 @@ func (r *Reader) Workers(ctx context.Context, jobPath string) ([]Worker, error) 
 	if err != nil {
 		return nil, err
 	}
-	if o != nil && o.Record != nil && o.Joined > 0 {
+	if o != nil && o.Record != nil && job.Joined(o) > 0 {
 		if err := r.joined(ctx, o, byIdentity); err != nil {
 			return nil, err
 		}
@@ -118,8 +119,8 @@ func (r *Reader) revive(ctx context.Context, jobPath string, workers map[string]
 }
 
 // joined adds claims and ids. A claim and its id were created by one transaction, so their czxid is the same number.
-func (r *Reader) joined(ctx context.Context, o *plan.Observed, workers map[string]Worker) error {
-	root, g := o.Record.Job.Root, o.Record.Generation
+func (r *Reader) joined(ctx context.Context, o *resource.Observed, workers map[string]Worker) error {
+	root, g := job.Of(o.Record).Root, o.Record.Generation
 	claims, err := r.infos(ctx, znode.By(root, g))
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"muster/job"
+	"muster/resource"
 )
 
 // StartBarrier is the barrier that all workers pass once, before their commands start. No user's barrier can have this
@@ -18,19 +19,19 @@ const MaxRound = 1<<31 - 1
 const arrivalPrefix = "c-"
 
 // RoundState holds the Round of the round in dir, a Barrier. Version 0 is undecided or released; once aborted it is 1.
-func RoundState(dir string) string { return job.Join(dir, "st") }
+func RoundState(dir string) string { return resource.Join(dir, "st") }
 
 // Arrivals is the folder of who arrived at a round.
-func Arrivals(dir string) string { return job.Join(dir, "a") }
+func Arrivals(dir string) string { return resource.Join(dir, "a") }
 
 // Arrival exists if the worker with this id arrived.
-func Arrival(dir string, id int) string { return job.Join(Arrivals(dir), strconv.Itoa(id)) }
+func Arrival(dir string, id int) string { return resource.Join(Arrivals(dir), strconv.Itoa(id)) }
 
 // Count is the folder that counts arrivals.
-func Count(dir string) string { return job.Join(dir, "c") }
+func Count(dir string) string { return resource.Join(dir, "c") }
 
 // NewCount is the path to create, sequential, to be counted.
-func NewCount(dir string) string { return job.Join(Count(dir), arrivalPrefix) }
+func NewCount(dir string) string { return resource.Join(Count(dir), arrivalPrefix) }
 
 // Counted is the znode of arrival number n, from 0. The last of N is the token that everybody waits for: without data the
 // round is released, with data it is aborted.

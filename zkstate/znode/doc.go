@@ -6,7 +6,7 @@
 // it must not touch announces itself by the Record's format (see ErrFormat). Every encoder refuses what its decoder
 // would.
 //
-// The package talks to no server. Path functions do not check names: CheckIdentity, CheckToken and job.CheckName
+// The package talks to no server. Path functions do not check names: CheckIdentity, CheckToken and resource.CheckName
 // do, and whoever takes a name from a user or from ZooKeeper calls them first.
 package znode
 

@@ -15,6 +15,11 @@ type Mark struct {
 	Op    string    `json:"op,omitempty"`   // random: tells its writer, after a lost reply, that this is its own mark
 }
 
+// String says who holds what the mark stands for.
+func (m Mark) String() string {
+	return fmt.Sprintf("%s holds it since %s (%s)", m.Who, m.Since.Format(time.RFC3339), m.What)
+}
+
 // EncodeMark writes a mark, its time in UTC and whole seconds.
 func EncodeMark(m Mark) ([]byte, error) {
 	m.Since = m.Since.UTC().Truncate(time.Second)

@@ -5,7 +5,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"muster/job"
+	"muster/resource"
 )
 
 // maxIdentity is in characters.
@@ -20,7 +20,7 @@ func CheckIdentity(s string) error {
 	switch n := utf8.RuneCountInString(s); {
 	case s == "":
 		return fmt.Errorf("an identity must not be empty")
-	case s == "." || s == ".." || s == job.Reserved:
+	case s == "." || s == ".." || s == resource.Reserved:
 		return fmt.Errorf("%q cannot be an identity", s)
 	case n > maxIdentity:
 		return fmt.Errorf("an identity has at most %d characters; this one has %d", maxIdentity, n)

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"muster/job"
+	"muster/resource"
 )
 
 // Prefixes of the sequential znodes: ZooKeeper appends ten digits, which Seq reads back.
@@ -17,79 +17,86 @@ const (
 )
 
 // Job is the znode of the job itself: its body is the roll, its children are exactly its live workers.
-func Job(root, name string) string { return job.Join(root, name) }
+func Job(root, name string) string { return resource.Join(root, name) }
 
 // Live is the ephemeral znode of a live worker.
-func Live(root, name, identity string) string { return job.Join(root, name, identity) }
+func Live(root, name, identity string) string { return resource.Join(root, name, identity) }
 
-// RecordDir is the folder of all Records below root.
-func RecordDir(root string) string { return job.Join(root, job.Reserved, "job") }
+// RecordDir is the folder of the Records of one kind below root.
+func RecordDir(kind, root string) string { return resource.Join(root, resource.Reserved, kind) }
 
-// Record is where the job's Record lives.
-func Record(root, name string) string { return job.Join(RecordDir(root), name) }
+// Record is where the Record of a thing of a kind lives.
+func Record(kind, root, name string) string { return resource.Join(RecordDir(kind, root), name) }
 
 // RunDir is the folder of all generations below root.
-func RunDir(root string) string { return job.Join(root, job.Reserved, "run") }
+func RunDir(root string) string { return resource.Join(root, resource.Reserved, "run") }
 
-// Run is the folder of generation g. With the gate as its only child, nobody has ever joined.
-func Run(root, g string) string { return job.Join(RunDir(root), g) }
+// Run is the folder of generation g. It holds a copy of the Record. With the gate as its only child, nobody has ever
+// joined.
+func Run(root, g string) string { return resource.Join(RunDir(root), g) }
 
 // Gate exists while generation g is open. Every transaction of a worker checks it.
-func Gate(root, g string) string { return job.Join(Run(root, g), "gate") }
+func Gate(root, g string) string { return resource.Join(Run(root, g), "gate") }
 
 // IDs is the folder of worker ids. Nothing but id znodes is ever created in it: each number given out is the count
 // of creates before it.
-func IDs(root, g string) string { return job.Join(Run(root, g), "id") }
+func IDs(root, g string) string { return resource.Join(Run(root, g), "id") }
 
 // ID is the znode of worker id n.
 func ID(root, g string, n int) string { return fmt.Sprintf("%s%010d", NewID(root, g), n) }
 
 // NewID is the path to create, sequential, for the next worker id.
-func NewID(root, g string) string { return job.Join(IDs(root, g), idPrefix) }
+func NewID(root, g string) string { return resource.Join(IDs(root, g), idPrefix) }
 
 // IDNumber reads the worker id in the name or path of an id znode.
 func IDNumber(name string) (int, error) { return number(name, idPrefix) }
 
 // By is the folder of claims.
-func By(root, g string) string { return job.Join(Run(root, g), "by") }
+func By(root, g string) string { return resource.Join(Run(root, g), "by") }
 
 // ByIdentity is where the claim of an identity lives. Its data version is the worker's fencing token.
-func ByIdentity(root, g, identity string) string { return job.Join(By(root, g), identity) }
+func ByIdentity(root, g, identity string) string { return resource.Join(By(root, g), identity) }
 
 // End is the folder of completions.
-func End(root, g string) string { return job.Join(Run(root, g), "end") }
+func End(root, g string) string { return resource.Join(Run(root, g), "end") }
 
 // NewEnd is the path to create, sequential, for the next completion.
-func NewEnd(root, g string) string { return job.Join(End(root, g), endPrefix) }
+func NewEnd(root, g string) string { return resource.Join(End(root, g), endPrefix) }
 
 // EndNumber reads the number in the name or path of a completion: N-1 is the last.
 func EndNumber(name string) (int, error) { return number(name, endPrefix) }
 
 // Barriers is the folder of all barriers.
-func Barriers(root, g string) string { return job.Join(Run(root, g), "barrier") }
+func Barriers(root, g string) string { return resource.Join(Run(root, g), "barrier") }
 
 // BarrierFloor is the folder of one barrier's rounds; it holds the number below which rounds may be gone.
-func BarrierFloor(root, g, name string) string { return job.Join(Barriers(root, g), name) }
+func BarrierFloor(root, g, name string) string { return resource.Join(Barriers(root, g), name) }
 
 // Barrier is the folder of one round of a barrier.
 func Barrier(root, g, name string, round int) string {
-	return job.Join(BarrierFloor(root, g, name), strconv.Itoa(round))
+	return resource.Join(BarrierFloor(root, g, name), strconv.Itoa(round))
 }
 
 // Ensemble holds the random id of the ensemble, made once by its first apply.
-func Ensemble(home string) string { return job.Join(home, "ensemble") }
+func Ensemble(home string) string { return resource.Join(home, "ensemble") }
+
+// StackDir is the folder of the index: one znode a stack.
+func StackDir(home string) string { return resource.Join(home, "stack") }
+
+// Stack lists the roots in which a stack has declared something.
+func Stack(home, stack string) string { return resource.Join(StackDir(home), stack) }
 
 // LockDir is the folder of the stacks' apply locks.
-func LockDir(home string) string { return job.Join(home, "lock") }
+func LockDir(home string) string { return resource.Join(home, "lock") }
 
 // Lock is the queue of one stack's apply lock.
-func Lock(home, stack string) string { return job.Join(LockDir(home), stack) }
+func Lock(home, stack string) string { return resource.Join(LockDir(home), stack) }
 
 // AppliedDir is the folder of applied plans.
-func AppliedDir(home string) string { return job.Join(home, "applied") }
+func AppliedDir(home string) string { return resource.Join(home, "applied") }
 
 // Applied exists once the plan with this id has begun to be applied.
-func Applied(home, plan string) string { return job.Join(AppliedDir(home), plan) }
+func Applied(home, plan string) string { return resource.Join(AppliedDir(home), plan) }
 
 // Seq reads the number that ZooKeeper appended to prefix: the parent's counter, an int32 written with %010d, which
 // turns negative after 2147483647.

@@ -11,7 +11,7 @@ func TestPaths(t *testing.T) {
 	for got, want := range map[string]string{
 		Job("/jobs", "a"):                  "/jobs/a",
 		Live("/jobs", "a", "[::1]:7000"):   "/jobs/a/[::1]:7000",
-		Record("/jobs", "a"):               "/jobs/.muster/job/a",
+		Record("job", "/jobs", "a"):        "/jobs/.muster/job/a",
 		Gate("/jobs", "g"):                 "/jobs/.muster/run/g/gate",
 		ID("/jobs", "g", 7):                "/jobs/.muster/run/g/id/n-0000000007",
 		NewID("/jobs", "g"):                "/jobs/.muster/run/g/id/n-",

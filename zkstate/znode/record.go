@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"unicode/utf8"
 
-	"muster/job"
+	"muster/resource"
 )
 
 // recordFormat numbers the layout of everything below .muster, not just of the Record. It changes only when a muster
@@ -19,68 +21,130 @@ const maxJSON = 256 << 10
 // ErrFormat means a muster of another layout wrote the Record. Leave the job alone, and use that version.
 var ErrFormat = errors.New("record of another format")
 
-// record is the body of a Record znode.
-type record struct {
-	Format int `json:"format"`
-	job.Record
+// recordHead is what the Record of every kind has. Before these fields stands the format, between the format and them the
+// declaration under the name of its kind, and after them whatever else there is.
+type recordHead struct {
+	Stack      string         `json:"stack"`
+	Home       string         `json:"home,omitempty"`
+	Generation string         `json:"generation"`
+	State      resource.State `json:"state"`
+	By         string         `json:"by,omitempty"`
+	Applied    string         `json:"applied,omitempty"`
+	Op         string         `json:"op"`
+	Digest     string         `json:"digest"`
+	ACL        []string       `json:"acl,omitempty"`
 }
 
-// EncodeRecord writes a Record. Equal Records have equal bytes.
-func EncodeRecord(r job.Record) ([]byte, error) {
+// headKeys are the names of recordHead in JSON.
+func headKeys() []string {
+	return []string{"stack", "home", "generation", "state", "by", "applied", "op", "digest", "acl"}
+}
+
+// keyFormat is the field that tells the layout.
+const keyFormat = "format"
+
+// EncodeRecord writes a Record: its Body as it is, and everything that this muster does not know. Equal Records have equal
+// bytes.
+func EncodeRecord(r resource.Record) ([]byte, error) {
 	if err := checkRecord(r); err != nil {
 		return nil, fmt.Errorf("record: %w", err)
 	}
-	return encodeJSON("record", record{recordFormat, r})
+	head, err := json.Marshal(recordHead{r.Stack, r.Home, r.Generation, r.State, r.By, r.Applied, r.Op, r.Digest, r.ACL})
+	if err != nil {
+		return nil, fmt.Errorf("record: %w", err)
+	}
+	body := fmt.Appendf(nil, "{%q:%d,%q:%s,%s", keyFormat, recordFormat, r.Declaration.Kind().Name, r.Body, head[1:len(head)-1])
+	for _, key := range slices.Sorted(maps.Keys(r.Extra)) {
+		name, _ := json.Marshal(key) // a string always encodes
+		body = fmt.Appendf(body, ",%s:%s", name, r.Extra[key])
+	}
+	body = append(body, '}')
+	if len(body) > maxJSON {
+		return nil, tooLarge("record", len(body))
+	}
+	return body, nil
 }
 
-// DecodeRecord reads a Record and checks it. See DecodeRecordAt.
-func DecodeRecord(data []byte) (job.Record, error) {
-	var r record
-	// The format first: the rest of another layout may not even have the same types.
-	var head struct {
-		Format *int `json:"format"`
-	}
-	if err := decodeJSON("record", data, &head); err != nil {
-		return job.Record{}, err
+// DecodeRecord reads the Record of a kind and checks it. See DecodeRecordAt.
+func DecodeRecord(kind resource.Kind, data []byte) (resource.Record, error) {
+	r, err := decodeRecord(kind, data)
+	if err == nil {
+		err = checkRecord(r)
 	}
 	switch {
-	case head.Format == nil:
-		return job.Record{}, fmt.Errorf("record: it has no format")
-	case *head.Format != recordFormat:
-		return job.Record{}, fmt.Errorf("%w: it has format %d, this muster knows %d", ErrFormat, *head.Format, recordFormat)
+	case errors.Is(err, ErrFormat):
+		return resource.Record{}, err
+	case err != nil:
+		return resource.Record{}, fmt.Errorf("record: %w", err)
 	}
-	if err := decodeJSON("record", data, &r); err != nil {
-		return job.Record{}, err
-	}
-	if err := checkRecord(r.Record); err != nil {
-		return job.Record{}, fmt.Errorf("record: %w", err)
-	}
-	return r.Record, nil
+	return r, nil
 }
 
-// DecodeRecordAt is DecodeRecord for the Record of the job at path: one that names another job is refused, so that
-// a copied Record cannot direct a write elsewhere.
-func DecodeRecordAt(path string, data []byte) (job.Record, error) {
-	r, err := DecodeRecord(data)
-	if err == nil && r.Job.Path() != path {
-		return job.Record{}, fmt.Errorf("record: it belongs to %q", r.Job.Path())
+func decodeRecord(kind resource.Kind, data []byte) (resource.Record, error) {
+	fields := map[string]json.RawMessage{}
+	if err := parseJSON(data, &fields); err != nil {
+		return resource.Record{}, err
+	}
+	// The format first: the rest of another layout may not even have the same types.
+	var format *int
+	if fields[keyFormat] != nil {
+		if err := json.Unmarshal(fields[keyFormat], &format); err != nil {
+			return resource.Record{}, fmt.Errorf("%s: %w", keyFormat, err)
+		}
+	}
+	switch {
+	case format == nil:
+		return resource.Record{}, errors.New("it has no format")
+	case *format != recordFormat:
+		return resource.Record{}, fmt.Errorf("%w: it has format %d, this muster knows %d", ErrFormat, *format, recordFormat)
+	}
+	var head recordHead
+	if err := json.Unmarshal(data, &head); err != nil {
+		return resource.Record{}, err
+	}
+	body := fields[kind.Name]
+	if body == nil {
+		return resource.Record{}, fmt.Errorf("it declares no %s", kind.Name)
+	}
+	d, err := kind.Decode(body, "")
+	if err != nil {
+		return resource.Record{}, fmt.Errorf("%s.%w", kind.Name, err)
+	}
+	for _, key := range append(headKeys(), keyFormat, kind.Name) {
+		delete(fields, key)
+	}
+	r := resource.Record{
+		Declaration: d, Stack: head.Stack, Home: head.Home, Generation: head.Generation, State: head.State, By: head.By,
+		Applied: head.Applied, Op: head.Op, Digest: head.Digest, ACL: head.ACL, Body: body,
+	}
+	if len(fields) > 0 {
+		r.Extra = fields
+	}
+	return r, nil
+}
+
+// DecodeRecordAt is DecodeRecord for the Record of the thing at path: one that names another path is refused, so that a
+// copied Record cannot direct a write elsewhere.
+func DecodeRecordAt(kind resource.Kind, path string, data []byte) (resource.Record, error) {
+	r, err := DecodeRecord(kind, data)
+	if err == nil && r.Declaration.ID().Path() != path {
+		return resource.Record{}, fmt.Errorf("record: it belongs to %q", r.Declaration.ID().Path())
 	}
 	return r, err
 }
 
 // checkRecord says what makes a Record unusable, by the names of its JSON.
-func checkRecord(r job.Record) error {
-	if err := r.Job.Check(); err != nil {
-		return fmt.Errorf("job.%w", err)
-	}
-	if r.Stack == "" {
-		return fmt.Errorf("stack: it is empty")
+func checkRecord(r resource.Record) error {
+	switch {
+	case r.Declaration == nil || r.Body == nil:
+		return errors.New("it declares nothing")
+	case r.Stack == "":
+		return errors.New("stack: it is empty")
+	case r.State != resource.StateOpen && r.State != resource.StateTerminating:
+		return fmt.Errorf("state: %q is neither %q nor %q", r.State, resource.StateOpen, resource.StateTerminating)
 	}
 	if err := CheckToken(r.Generation); err != nil {
 		return fmt.Errorf("generation: %w", err)
-	}
-	if r.State != job.Open && r.State != job.Terminating {
-		return fmt.Errorf("state: %q is neither %q nor %q", r.State, job.Open, job.Terminating)
 	}
 	return nil
 }
@@ -92,23 +156,32 @@ func encodeJSON(what string, v any) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
 	if len(data) > maxJSON {
-		return nil, fmt.Errorf("%s: %d bytes are more than the %d allowed", what, len(data), maxJSON)
+		return nil, tooLarge(what, len(data))
 	}
 	return data, nil
 }
 
-// decodeJSON reads one JSON object of bounded size into v.
+func tooLarge(what string, size int) error {
+	return fmt.Errorf("%s: %d bytes are more than the %d allowed", what, size, maxJSON)
+}
+
+// decodeJSON is parseJSON with an error that names what it is about.
 func decodeJSON(what string, data []byte, v any) error {
-	switch {
-	case len(data) == 0:
-		return fmt.Errorf("%s: it is empty", what)
-	case len(data) > maxJSON:
-		return fmt.Errorf("%s: %d bytes are more than the %d allowed", what, len(data), maxJSON)
-	case !utf8.Valid(data):
-		return fmt.Errorf("%s: it is not UTF-8", what)
-	}
-	if err := json.Unmarshal(data, v); err != nil {
+	if err := parseJSON(data, v); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil
+}
+
+// parseJSON reads one JSON object of bounded size into v.
+func parseJSON(data []byte, v any) error {
+	switch {
+	case len(data) == 0:
+		return errors.New("it is empty")
+	case len(data) > maxJSON:
+		return fmt.Errorf("%d bytes are more than the %d allowed", len(data), maxJSON)
+	case !utf8.Valid(data):
+		return errors.New("it is not UTF-8")
+	}
+	return json.Unmarshal(data, v)
 }

@@ -1,4 +1,4 @@
-package plan_test
+package planfile_test
 
 import (
 	"bytes"
@@ -18,59 +18,63 @@ import (
 
 	"muster/job"
 	"muster/plan"
+	"muster/planfile"
+	"muster/resource"
 )
 
 // saved is a plan with a row of every action.
-func saved() plan.Saved {
-	want := plan.Want{Stack: stack, TakeOver: []string{"old"}}
-	have := plan.State{Ensemble: "e1", Jobs: map[string]plan.Observed{}}
-	add := func(name string, o *plan.Observed, edits ...func(*job.Job)) {
+func saved() planfile.Saved {
+	want := plan.Want{Stack: stack, Home: "/.muster", TakeOver: []string{"old"}}
+	have := plan.State{Ensemble: "e1", Found: map[string]resource.Observed{}}
+	add := func(name string, o *resource.Observed, edits ...func(*job.Job)) {
 		j := declared(edits...)
 		j.Name, j.Address = name, "job."+name
-		want.Jobs = append(want.Jobs, j)
+		want.Declared = append(want.Declared, j)
 		if o != nil {
-			have.Jobs[j.Path()] = named(o, name)
+			have.Found[j.Path()] = named(o, name)
 		}
 	}
 	add("create", nil, label("arrow", "a -> b & <c> \u2028 \u009b \u202e \x7f 😀 \x1b"))
 	full := recorded(declared(label("k", "v")), counts(4, 1, 0))
 	full.Version, full.RecordVersion, full.Pzxid = 3, 2, 1<<62+1
 	full.Record.ACL, full.Record.By, full.Record.Applied = []string{"auth::cdrwa"}, "ann@host", "2026-01-02T03:04:05Z"
-	full.Record.NoRoll = "g0"
-	full.Record.Last = &job.Run{ID: "nightly-7", Generation: "g0", Completed: "2026-01-01T00:00:00Z"}
+	full.Record.Sign()
+	_ = job.SetNoRoll(full.Record, "g0")
+	_ = job.SetLastRun(full.Record, job.Run{ID: "nightly-7", Generation: "g0", Completed: "2026-01-01T00:00:00Z"})
 	add("replace", full)
-	add("classic", &plan.Observed{Classic: true, Joined: 2, Companions: []string{"/jobs/classic-lock"}})
+	add("classic", &resource.Observed{Classic: true, Counts: job.Counts(2, 0), Companions: []string{"/jobs/classic-lock"}})
 	add("update", recorded(declared(), owner("old")))
 	add("blocked", recorded(declared(), counts(4, 0, 2)), workers(5))
 	add("foreign", foreign())
 	add("equal", recorded(declared(), counts(4, 0, 4)))
 	listed := recorded(declared(), counts(4, 0, 4))
-	listed.Workers = []string{"10.0.0.1:7000", "10.0.0.2:7000"}
-	have.Jobs["/jobs/running"] = named(listed, "running")
-	have.Jobs["/jobs/gone"] = named(recorded(declared()), "gone")
-	have.Jobs["/jobs/theirs"] = named(recorded(declared(), owner("x")), "theirs")
+	listed.Members = []string{"10.0.0.1:7000", "10.0.0.2:7000"}
+	have.Found["/jobs/running"] = named(listed, "running")
+	have.Found["/jobs/gone"] = named(recorded(declared()), "gone")
+	have.Found["/jobs/theirs"] = named(recorded(declared(), owner("x")), "theirs")
 	p := plan.Diff(want, have)
 	p.ID, p.Roots, p.Partial = "p1", []string{"/jobs", "/secret"}, true
 	p.Unlisted = []string{"/secret"}
-	return plan.Saved{
+	return planfile.Saved{
 		Created: time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC), MusterVersion: "0.1.0", Servers: []string{"127.0.0.1:2181"},
-		Home: "/.muster", ACL: []string{"auth::cdrwa"}, SessionTimeout: job.Duration(10 * time.Second),
-		ConfigDigest: "c0ffee", TLS: plan.TLS{CAFile: "tls/ca.pem"}, Plan: p,
+		ACL: []string{"auth::cdrwa"}, SessionTimeout: resource.Duration(10 * time.Second),
+		ConfigDigest: "c0ffee", TLS: planfile.TLS{CAFile: "tls/ca.pem"}, Plan: p,
 	}
 }
 
 // named is o as observed of the job with this name.
-func named(o *plan.Observed, name string) plan.Observed {
+func named(o *resource.Observed, name string) resource.Observed {
 	if o.Record != nil {
-		o.Record.Job.Name = name
-		o.Record.Digest = o.Record.Sum()
+		j := job.Of(o.Record)
+		j.Name = name
+		declare(o.Record, j)
 	}
 	return *o
 }
 
-func encode(t testing.TB, s plan.Saved) []byte {
+func encode(t testing.TB, s planfile.Saved) []byte {
 	t.Helper()
-	file, err := plan.Encode(s)
+	file, err := planfile.Encode(kinds(), s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,12 +82,12 @@ func encode(t testing.TB, s plan.Saved) []byte {
 }
 
 func TestPlanFileIsReadAsWritten(t *testing.T) {
-	for name, s := range map[string]plan.Saved{
+	for name, s := range map[string]planfile.Saved{
 		"a_row_of_every_action": saved(),
 		"no_rows":               {Created: time.Unix(0, 0).UTC(), Plan: plan.Plan{ID: "p1", Stack: stack}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := plan.Decode(encode(t, s))
+			got, err := planfile.Decode(kinds(), encode(t, s))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -91,26 +95,6 @@ func TestPlanFileIsReadAsWritten(t *testing.T) {
 				t.Errorf("saved plan (-written +read):\n%s", d)
 			}
 		})
-	}
-}
-
-func TestStateSurvivesJSON(t *testing.T) {
-	have := plan.State{Ensemble: "e1", Jobs: map[string]plan.Observed{}}
-	for _, r := range saved().Plan.Rows {
-		if r.Old != nil {
-			have.Jobs[r.Path] = *r.Old
-		}
-	}
-	body, err := json.Marshal(have)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got plan.State
-	if err := json.Unmarshal(body, &got); err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(have, got); d != "" {
-		t.Errorf("state (-written +read):\n%s", d)
 	}
 }
 
@@ -206,7 +190,7 @@ func TestPlanFileHasTerraformsKeys(t *testing.T) {
 func TestEncodeRefusesAbsolutePaths(t *testing.T) {
 	s := saved()
 	s.TLS.KeyFile = "/home/ann/me.key"
-	if _, err := plan.Encode(s); err == nil {
+	if _, err := planfile.Encode(kinds(), s); err == nil {
 		t.Error("a plan file with an absolute local path was written")
 	}
 }
@@ -245,62 +229,62 @@ func TestDecodeRefuses(t *testing.T) {
 		is         error
 		says       string
 	}{
-		{"empty", "", plan.ErrDamaged, "it is empty"},
-		{"cut_short", file[:len(file)/2], plan.ErrDamaged, "cut short"},
-		{"last_newline_missing", strings.TrimSuffix(file, "\n"), plan.ErrDamaged, "digest does not match"},
-		{"trailing_bytes", file + "{}", plan.ErrDamaged, "something follows the end"},
-		{"not_json", "job \"a\" {}", plan.ErrDamaged, "it is not JSON"},
-		{"another_json", `{"resource_changes": []}`, plan.ErrDamaged, "no format_version"},
-		{"a_list", `[]`, plan.ErrDamaged, "a JSON array"},
-		{"next_major", edit(`"format_version": "1.0"`, `"format_version": "2.0"`), plan.ErrVersion, `"2.0"`},
-		{"next_minor", edit(`"format_version": "1.0"`, `"format_version": "1.1"`), plan.ErrVersion, `"1.1"`},
-		{"version_is_a_number", edit(`"format_version": "1.0"`, `"format_version": 1.0`), plan.ErrDamaged, "format_version has the wrong type"},
-		{"edited", strings.Replace(file, `"workers": 5`, `"workers": 6`, 1), plan.ErrDamaged, "digest does not match"},
-		{"compacted", compact(), plan.ErrDamaged, "formatted anew"},
-		{"duplicate_key", edit(`"stack": "etl",`, `"stack": "etl",`+"\n"+`  "stack": "etl",`), plan.ErrDamaged, `"stack" twice`},
-		{"duplicate_key_in_other_case", edit(`"name": "create",`, `"name": "create", "NAME": "create",`), plan.ErrDamaged, `"NAME" twice`},
-		{"unknown_key", edit(`"stack": "etl"`, `"stack": "etl", "force": true`), plan.ErrDamaged, `unknown key "force"`},
-		{"unknown_key_in_a_row", edit(`"classic": true`, `"classic": true, "force": true`), plan.ErrDamaged, `unknown key "force"`},
-		{"wrong_type", edit(`"workers": 5`, `"workers": "5"`), plan.ErrDamaged, "workers has the wrong type"},
-		{"too_large_a_number", edit(`"version": 3`, `"version": 3000000000`), plan.ErrDamaged, "version has the wrong type"},
-		{"fraction", edit(`"workers": 5`, `"workers": 5.5`), plan.ErrDamaged, "workers has the wrong type"},
-		{"bad_time", edit(`"created": "2026`, `"created": "x2026`), plan.ErrDamaged, "which is not a time"},
-		{"bad_duration", edit(`"session_timeout": "10s"`, `"session_timeout": "10"`), plan.ErrDamaged, "is not a duration"},
-		{"key_left_out", edit("        \"pzxid\": 0,\n", ""), plan.ErrDamaged, "not as plan wrote it"},
-		{"key_moved", edit("  \"ensemble\": \"e1\",\n  \"format_version\": \"1.0\",\n", "  \"format_version\": \"1.0\",\n  \"ensemble\": \"e1\",\n"), plan.ErrDamaged, "not as plan wrote it"},
-		{"key_in_other_case", edit(`"type": "job"`, `"Type": "job"`), plan.ErrDamaged, "not as plan wrote it"},
-		{"actions_contradict", edit("\"actions\": [\n          \"create\"\n        ]", "\"actions\": [\n          \"delete\"\n        ]"), plan.ErrDamaged, "change.actions"},
-		{"status_contradicts", edit(`"status": "degraded"`, `"status": "ready"`), plan.ErrDamaged, "status"},
-		{"address_contradicts", edit("\"address\": \"job.create\",\n      \"blocked_by\"", "\"address\": \"job.other\",\n      \"blocked_by\""), plan.ErrDamaged, "address"},
-		{"blocked_by_contradicts", edit("2 workers are live", "0 workers are live"), plan.ErrDamaged, "blocked_by"},
-		{"unknown_reason", edit(`"action_reason": "equal"`, `"action_reason": "because"`), plan.ErrDamaged, "is not known"},
-		{"unknown_type", edit(`"type": "job"`, `"type": "znode"`), plan.ErrDamaged, "is not known"},
-		{"reserved_path", edit(`"path": "/jobs/gone"`, `"path": "/zookeeper/gone"`), plan.ErrDamaged, "belongs to ZooKeeper"},
-		{"unclean_path", edit(`"path": "/jobs/gone"`, `"path": "/jobs//gone"`), plan.ErrDamaged, "slash at its end"},
-		{"other_path", edit(`"path": "/jobs/create"`, `"path": "/jobs/other"`), plan.ErrDamaged, "declares /jobs/create and changes /jobs/other"},
-		{"other_job_observed", edit("\"path\": \"/jobs/gone\"", "\"path\": \"/jobs/gona\""), plan.ErrDamaged, "it observed /jobs/gone and changes /jobs/gona"},
-		{"precious_companion", edit("/jobs/classic-lock", "/precious"), plan.ErrDamaged, "/precious is no companion of /jobs/classic"},
-		{"impossible_workers", edit(`"workers": 5`, `"workers": 0`), plan.ErrDamaged, "workers: 0 is not between"},
-		{"impossible_enum", edit(`"on_running": "keep"`, `"on_running": "kill"`), plan.ErrDamaged, `on_running: "kill" is not known`},
-		{"no_id", edit(`"id": "p1"`, `"id": ""`), plan.ErrDamaged, "id: "},
-		{"id_leads_elsewhere", edit(`"id": "p1"`, `"id": "../../x"`), plan.ErrDamaged, `id: "../../x" is not`},
-		{"id_too_long", edit(`"id": "p1"`, `"id": "`+strings.Repeat("p", 65)+`"`), plan.ErrDamaged, "1 to 64"},
-		{"stack_leads_elsewhere", edit(`"stack": "etl",`+"\n"+`  "tls"`, `"stack": "../x",`+"\n"+`  "tls"`), plan.ErrDamaged, "stack: "},
-		{"home_leads_elsewhere", edit(`"home": "/.muster"`, `"home": "/../x"`), plan.ErrDamaged, "home: "},
-		{"relative_home", edit(`"home": "/.muster"`, `"home": "relative"`), plan.ErrDamaged, "home is an absolute znode path"},
-		{"root_leads_elsewhere", edit("\"roots\": [\n    \"/jobs\"", "\"roots\": [\n    \"x/..\""), plan.ErrDamaged, "roots: "},
-		{"negative_timeout", edit(`"session_timeout": "10s"`, `"session_timeout": "-10s"`), plan.ErrDamaged, "session_timeout: -10s is not between"},
-		{"endless_timeout", edit(`"session_timeout": "10s"`, `"session_timeout": "240h0m0s"`), plan.ErrDamaged, "session_timeout: "},
-		{"generation_leads_elsewhere", edit(`"generation": "g1"`, `"generation": "../g1"`), plan.ErrDamaged, "generation"},
-		{"two_rows_of_one_path", twice, plan.ErrDamaged, "two rows have the path"},
-		{"rows_out_of_order", shuffled, plan.ErrDamaged, "out of order"},
+		{"empty", "", planfile.ErrDamaged, "it is empty"},
+		{"cut_short", file[:len(file)/2], planfile.ErrDamaged, "cut short"},
+		{"last_newline_missing", strings.TrimSuffix(file, "\n"), planfile.ErrDamaged, "digest does not match"},
+		{"trailing_bytes", file + "{}", planfile.ErrDamaged, "something follows the end"},
+		{"not_json", "job \"a\" {}", planfile.ErrDamaged, "it is not JSON"},
+		{"another_json", `{"resource_changes": []}`, planfile.ErrDamaged, "no format_version"},
+		{"a_list", `[]`, planfile.ErrDamaged, "a JSON array"},
+		{"next_major", edit(`"format_version": "1.0"`, `"format_version": "2.0"`), planfile.ErrVersion, `"2.0"`},
+		{"next_minor", edit(`"format_version": "1.0"`, `"format_version": "1.1"`), planfile.ErrVersion, `"1.1"`},
+		{"version_is_a_number", edit(`"format_version": "1.0"`, `"format_version": 1.0`), planfile.ErrDamaged, "format_version has the wrong type"},
+		{"edited", strings.Replace(file, `"workers": 5`, `"workers": 6`, 1), planfile.ErrDamaged, "digest does not match"},
+		{"compacted", compact(), planfile.ErrDamaged, "formatted anew"},
+		{"duplicate_key", edit(`"stack": "etl",`, `"stack": "etl",`+"\n"+`  "stack": "etl",`), planfile.ErrDamaged, `"stack" twice`},
+		{"duplicate_key_in_other_case", edit(`"name": "create",`, `"name": "create", "NAME": "create",`), planfile.ErrDamaged, `"NAME" twice`},
+		{"unknown_key", edit(`"unlisted": [`, `"force": true, "unlisted": [`), planfile.ErrDamaged, `unknown key "force"`},
+		{"unknown_key_in_a_row", edit(`"classic": true`, `"classic": true, "force": true`), planfile.ErrDamaged, `unknown key "force"`},
+		{"wrong_type", edit(`"workers": 5`, `"workers": "5"`), planfile.ErrDamaged, "workers has the wrong type"},
+		{"too_large_a_number", edit(`"version": 3`, `"version": 3000000000`), planfile.ErrDamaged, "version has the wrong type"},
+		{"fraction", edit(`"workers": 5`, `"workers": 5.5`), planfile.ErrDamaged, "workers has the wrong type"},
+		{"bad_time", edit(`"created": "2026`, `"created": "x2026`), planfile.ErrDamaged, "which is not a time"},
+		{"bad_duration", edit(`"session_timeout": "10s"`, `"session_timeout": "10"`), planfile.ErrDamaged, "is not a duration"},
+		{"key_left_out", edit("        \"pzxid\": 0,\n", ""), planfile.ErrDamaged, "not as plan wrote it"},
+		{"key_moved", edit("  \"ensemble\": \"e1\",\n  \"format_version\": \"1.0\",\n", "  \"format_version\": \"1.0\",\n  \"ensemble\": \"e1\",\n"), planfile.ErrDamaged, "not as plan wrote it"},
+		{"key_in_other_case", edit(`"type": "job"`, `"Type": "job"`), planfile.ErrDamaged, "not as plan wrote it"},
+		{"actions_contradict", edit("\"actions\": [\n          \"create\"\n        ]", "\"actions\": [\n          \"delete\"\n        ]"), planfile.ErrDamaged, "change.actions"},
+		{"status_contradicts", edit(`"status": "degraded"`, `"status": "ready"`), planfile.ErrDamaged, "status"},
+		{"address_contradicts", edit("\"address\": \"job.create\",\n      \"blocked_by\"", "\"address\": \"job.other\",\n      \"blocked_by\""), planfile.ErrDamaged, "address"},
+		{"blocked_by_contradicts", edit("2 workers are live", "0 workers are live"), planfile.ErrDamaged, "blocked_by"},
+		{"unknown_reason", edit(`"action_reason": "equal"`, `"action_reason": "because"`), planfile.ErrDamaged, "is not known"},
+		{"unknown_type", edit(`"type": "job"`, `"type": "znode"`), planfile.ErrDamaged, "is not known"},
+		{"reserved_path", edit(`"path": "/jobs/gone"`, `"path": "/zookeeper/gone"`), planfile.ErrDamaged, "belongs to ZooKeeper"},
+		{"unclean_path", edit(`"path": "/jobs/gone"`, `"path": "/jobs//gone"`), planfile.ErrDamaged, "slash at its end"},
+		{"other_path", edit(`"path": "/jobs/create"`, `"path": "/jobs/other"`), planfile.ErrDamaged, "declares /jobs/create and changes /jobs/other"},
+		{"other_job_observed", edit("\"path\": \"/jobs/gone\"", "\"path\": \"/jobs/gona\""), planfile.ErrDamaged, "it observed /jobs/gone and changes /jobs/gona"},
+		{"precious_companion", edit("/jobs/classic-lock", "/precious"), planfile.ErrDamaged, "/precious is no companion of /jobs/classic"},
+		{"impossible_workers", edit(`"workers": 5`, `"workers": 0`), planfile.ErrDamaged, "workers: 0 is not between"},
+		{"impossible_enum", edit(`"on_running": "keep"`, `"on_running": "kill"`), planfile.ErrDamaged, `on_running: "kill" is not known`},
+		{"no_id", edit(`"id": "p1"`, `"id": ""`), planfile.ErrDamaged, "id: "},
+		{"id_leads_elsewhere", edit(`"id": "p1"`, `"id": "../../x"`), planfile.ErrDamaged, `id: "../../x" is not`},
+		{"id_too_long", edit(`"id": "p1"`, `"id": "`+strings.Repeat("p", 65)+`"`), planfile.ErrDamaged, "1 to 64"},
+		{"stack_leads_elsewhere", edit(`"stack": "etl",`+"\n"+`  "tls"`, `"stack": "../x",`+"\n"+`  "tls"`), planfile.ErrDamaged, "stack: "},
+		{"home_leads_elsewhere", edit(`"home": "/.muster"`, `"home": "/../x"`), planfile.ErrDamaged, "home: "},
+		{"relative_home", edit(`"home": "/.muster"`, `"home": "relative"`), planfile.ErrDamaged, "home is an absolute znode path"},
+		{"root_leads_elsewhere", edit("\"roots\": [\n    \"/jobs\"", "\"roots\": [\n    \"x/..\""), planfile.ErrDamaged, "roots: "},
+		{"negative_timeout", edit(`"session_timeout": "10s"`, `"session_timeout": "-10s"`), planfile.ErrDamaged, "session_timeout: -10s is not between"},
+		{"endless_timeout", edit(`"session_timeout": "10s"`, `"session_timeout": "240h0m0s"`), planfile.ErrDamaged, "session_timeout: "},
+		{"generation_leads_elsewhere", edit(`"generation": "g1"`, `"generation": "../g1"`), planfile.ErrDamaged, "generation"},
+		{"two_rows_of_one_path", twice, planfile.ErrDamaged, "two rows have the path"},
+		{"rows_out_of_order", shuffled, planfile.ErrDamaged, "out of order"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := plan.Decode([]byte(c.file))
+			got, err := planfile.Decode(kinds(), []byte(c.file))
 			if !errors.Is(err, c.is) || !strings.Contains(fmt.Sprint(err), c.says) {
 				t.Errorf("error = %v, want %v that says %q", err, c.is, c.says)
 			}
-			if d := cmp.Diff(plan.Saved{}, got); d != "" {
+			if d := cmp.Diff(planfile.Saved{}, got); d != "" {
 				t.Errorf("something was read:\n%s", d)
 			}
 		})
@@ -317,7 +301,7 @@ func TestDecodeRefusesAReasonThatDoesNotFollow(t *testing.T) {
 			}
 			forged := saved()
 			forged.Plan.Rows[i].Reason = reason
-			if _, err := plan.Decode(encode(t, forged)); !errors.Is(err, plan.ErrDamaged) {
+			if _, err := planfile.Decode(kinds(), encode(t, forged)); !errors.Is(err, planfile.ErrDamaged) {
 				t.Errorf("%s with reason %q: error = %v", r.Address(), reason, err)
 			}
 		}
@@ -325,7 +309,7 @@ func TestDecodeRefusesAReasonThatDoesNotFollow(t *testing.T) {
 }
 
 func TestDecodeBoundsTheSize(t *testing.T) {
-	if _, err := plan.Decode(make([]byte, plan.MaxFile+1)); !errors.Is(err, plan.ErrDamaged) {
+	if _, err := planfile.Decode(kinds(), make([]byte, planfile.MaxFile+1)); !errors.Is(err, planfile.ErrDamaged) {
 		t.Errorf("error = %v", err)
 	}
 }
@@ -333,20 +317,20 @@ func TestDecodeBoundsTheSize(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	file := encode(f, saved())
 	f.Add(file)
-	f.Add(encode(f, plan.Saved{Plan: plan.Plan{ID: "p1", Stack: stack}}))
+	f.Add(encode(f, planfile.Saved{Plan: plan.Plan{ID: "p1", Stack: stack}}))
 	f.Add(file[:len(file)/2])
 	f.Add([]byte(`{"format_version": "1.0"}`))
 	f.Add([]byte(`{"format_version": "1.0", "created": "2026-01-01T00:00:00Z", "resource_changes": [{}, {"precondition": {}}]}`))
 	f.Fuzz(func(t *testing.T, file []byte) {
-		s, err := plan.Decode(file)
+		s, err := planfile.Decode(kinds(), file)
 		if signed := sign(file); err != nil && bytes.Contains(file, []byte(`"digest"`)) {
-			s, err = plan.Decode(signed)
+			s, err = planfile.Decode(kinds(), signed)
 			file = signed
 		}
 		if err != nil {
 			return
 		}
-		again, err := plan.Encode(s)
+		again, err := planfile.Encode(kinds(), s)
 		if err != nil || !bytes.Equal(file, again) {
 			t.Errorf("Decode accepted a file that Encode does not write (%v)", err)
 		}

@@ -1,27 +1,29 @@
-package plan_test
+package planfile_test
 
 import (
 	"fmt"
 	"testing"
 
 	"muster/plan"
+	"muster/planfile"
+	"muster/resource"
 )
 
 // tenThousand is a plan in which every row is blocked: the largest rows there are.
-func tenThousand() plan.Saved {
+func tenThousand() planfile.Saved {
 	want := plan.Want{Stack: stack}
-	have := plan.State{Jobs: map[string]plan.Observed{}}
+	have := plan.State{Found: map[string]resource.Observed{}}
 	for i := range 10_000 {
 		j := declared(workers(8), label("team", "data"))
 		j.Name, j.Address = fmt.Sprint("job-", i), fmt.Sprintf(`job.many["%d"]`, i)
-		want.Jobs = append(want.Jobs, j)
+		want.Declared = append(want.Declared, j)
 		old := declared()
 		old.Name = j.Name
-		have.Jobs[j.Path()] = *recorded(old, counts(4, 0, 4))
+		have.Found[j.Path()] = *recorded(old, counts(4, 0, 4))
 	}
 	p := plan.Diff(want, have)
 	p.ID = "p1"
-	return plan.Saved{Plan: p}
+	return planfile.Saved{Plan: p}
 }
 
 func BenchmarkEncode(b *testing.B) {
@@ -37,7 +39,7 @@ func BenchmarkDecode(b *testing.B) {
 	b.SetBytes(int64(len(file)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := plan.Decode(file); err != nil {
+		if _, err := planfile.Decode(kinds(), file); err != nil {
 			b.Fatal(err)
 		}
 	}

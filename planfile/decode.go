@@ -1,4 +1,4 @@
-package plan
+package planfile
 
 import (
 	"bytes"
@@ -12,13 +12,14 @@ import (
 	"strings"
 	"time"
 
-	"muster/job"
+	"muster/plan"
+	"muster/resource"
 )
 
 // Decode reads a file that Encode wrote, and nothing else: it accepts exactly the bytes that Encode would write for what
 // it returns. Every other file is ErrDamaged or ErrVersion, with a sentence that says what is wrong. The digest finds
 // accidents and careless edits; it is no signature.
-func Decode(file []byte) (Saved, error) {
+func Decode(kinds []resource.Kind, file []byte) (Saved, error) {
 	if len(file) > MaxFile {
 		return Saved{}, damaged("it has %d bytes; a plan file has at most %d", len(file), MaxFile)
 	}
@@ -34,7 +35,7 @@ func Decode(file []byte) (Saved, error) {
 	case *v != FormatVersion:
 		return Saved{}, fmt.Errorf("%w: its format_version is %.20q; this muster reads %q", ErrVersion, *v, FormatVersion)
 	}
-	s, err := decode(file)
+	s, err := decode(kinds, file)
 	if err == nil {
 		return s, nil
 	}
@@ -45,7 +46,7 @@ func Decode(file []byte) (Saved, error) {
 	return Saved{}, err
 }
 
-func decode(file []byte) (Saved, error) {
+func decode(kinds []resource.Kind, file []byte) (Saved, error) {
 	dec := json.NewDecoder(bytes.NewReader(file))
 	dec.DisallowUnknownFields()
 	var doc document
@@ -57,10 +58,10 @@ func decode(file []byte) (Saved, error) {
 		return Saved{}, damaged("created is %.40q, which is not a time such as 2006-01-02T15:04:05Z", doc.Created)
 	}
 	s := Saved{
-		Created: created.UTC(), MusterVersion: doc.MusterVersion, Servers: doc.Servers, Home: doc.Home, ACL: doc.ACL,
+		Created: created.UTC(), MusterVersion: doc.MusterVersion, Servers: doc.Servers, ACL: doc.ACL,
 		SessionTimeout: doc.SessionTimeout, ConfigDigest: doc.ConfigDigest,
-		Plan: Plan{
-			ID: doc.ID, Stack: doc.Stack, Ensemble: doc.Ensemble, Roots: doc.Roots, Unlisted: doc.Unlisted,
+		Plan: plan.Plan{
+			ID: doc.ID, Stack: doc.Stack, Home: doc.Home, Ensemble: doc.Ensemble, Roots: doc.Roots, Unlisted: doc.Unlisted, Unindexed: doc.Unindexed,
 			Partial: !doc.Complete,
 		},
 	}
@@ -70,14 +71,14 @@ func decode(file []byte) (Saved, error) {
 	if err := s.check(); err != nil {
 		return Saved{}, damaged("%w", err)
 	}
-	if s.Plan.Rows, err = rows(doc); err != nil {
+	if s.Plan.Rows, err = rows(kinds, doc); err != nil {
 		return Saved{}, err
 	}
 	if err := doc.checkDigest(file); err != nil {
 		return Saved{}, err
 	}
 	same := &comparer{rest: file}
-	if err := s.write(same, doc.Digest); err != nil || len(same.rest) > 0 {
+	if err := s.write(same, kinds, doc.Digest); err != nil || len(same.rest) > 0 {
 		return Saved{}, damaged("its text is not as plan wrote it (a key was added, left out, moved or formatted anew)")
 	}
 	return s, nil
@@ -89,39 +90,47 @@ func (s Saved) check() error {
 	if id := s.Plan.ID; id == "" || len(id) > 64 || strings.Trim(id, token) != "" {
 		return fmt.Errorf("id: %.80q is not 1 to 64 letters, digits, '_' and '-'", id)
 	}
-	if err := job.CheckName(s.Plan.Stack); err != nil {
+	if err := resource.CheckName("stack", s.Plan.Stack); err != nil {
 		return fmt.Errorf("stack: %w", err)
 	}
-	if s.Home != "" {
-		if err := job.CheckHome(s.Home); err != nil {
+	if s.Plan.Home != "" {
+		if err := resource.CheckHome(s.Plan.Home); err != nil {
 			return fmt.Errorf("home: %w", err)
 		}
 	}
 	for _, root := range slices.Concat(s.Plan.Roots, s.Plan.Unlisted) {
-		if err := job.CheckRoot(root); err != nil {
+		if err := resource.CheckRoot(root); err != nil {
 			return fmt.Errorf("roots: %w", err)
 		}
 	}
-	if t := s.SessionTimeout; t != 0 && (t < job.MinSessionTimeout || t > job.MaxSessionTimeout) {
-		return fmt.Errorf("session_timeout: %s is not between %s and %s", t, job.MinSessionTimeout, job.MaxSessionTimeout)
+	if t := s.SessionTimeout; t != 0 && (t < resource.MinSessionTimeout || t > resource.MaxSessionTimeout) {
+		return fmt.Errorf("session_timeout: %s is not between %s and %s", t, resource.MinSessionTimeout, resource.MaxSessionTimeout)
 	}
 	return nil
 }
 
 // rows checks every row and that they stand in a plan's order, each path once.
-func rows(doc document) ([]Row, error) {
-	var rs []Row
+func rows(kinds []resource.Kind, doc document) ([]plan.Row, error) {
+	w := plan.Want{Stack: doc.Stack, Home: doc.Home}
+	var rs []plan.Row
 	paths := map[string]bool{}
 	for i, c := range doc.Rows {
-		if err := c.check(doc.Stack); err != nil {
+		r, err := c.row(kinds)
+		if err == nil {
+			kind, _ := kindNamed(kinds, c.Type) // or else there was an error
+			err = c.check(r, kind, w)
+		}
+		if isShape(err) {
+			return nil, shape(err)
+		}
+		if err != nil {
 			return nil, damaged("row %.200q: %w", c.Address, err)
 		}
-		r := c.row()
 		if paths[r.Path] {
 			return nil, damaged("two rows have the path %.200q", r.Path)
 		}
 		paths[r.Path] = true
-		if i > 0 && compareRows(rs[i-1], r) > 0 {
+		if i > 0 && plan.CompareRows(rs[i-1], r) > 0 {
 			return nil, damaged("row %.200q is out of order", c.Address)
 		}
 		rs = append(rs, r)
@@ -177,6 +186,11 @@ func syntax(file []byte, err error) error {
 		return damaged("it ends in the middle: it was cut short")
 	}
 	return damaged("it is not JSON: %v, at byte %d", at, at.Offset)
+}
+
+// isShape reports whether an error is encoding/json's, about the keys and types of a declaration.
+func isShape(err error) bool {
+	return err != nil && (errors.As(err, new(*json.UnmarshalTypeError)) || strings.HasPrefix(err.Error(), "json: unknown field "))
 }
 
 // shape explains why JSON is not a plan file.

@@ -1,4 +1,4 @@
-package plan
+package planfile
 
 import (
 	"bytes"
@@ -11,7 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"muster/job"
+	"muster/plan"
+	"muster/resource"
 )
 
 // FormatVersion of the plan files that Encode writes. A reader other than muster accepts any minor version; muster
@@ -27,12 +28,11 @@ type Saved struct {
 	Created        time.Time // whole seconds, UTC
 	MusterVersion  string
 	Servers        []string
-	Home           string
 	ACL            []string // of what apply creates; ids only
-	SessionTimeout job.Duration
+	SessionTimeout resource.Duration
 	ConfigDigest   string
 	TLS            TLS
-	Plan           Plan
+	Plan           plan.Plan
 }
 
 // TLS names the files of a TLS connection, relative to where apply runs; empty where none is used.
@@ -52,30 +52,31 @@ var (
 
 // document is the file. Encode sorts all keys, so the order here is for the reader.
 type document struct {
-	FormatVersion  string       `json:"format_version"`
-	Digest         string       `json:"digest"` // SHA-256 of the file with noDigest in this place
-	MusterVersion  string       `json:"muster_version"`
-	Created        string       `json:"created"`
-	ID             string       `json:"id"`
-	Stack          string       `json:"stack"`
-	Ensemble       string       `json:"ensemble"` // empty: the ensemble had no id yet
-	Servers        []string     `json:"servers,omitempty"`
-	Home           string       `json:"home,omitempty"`
-	Roots          []string     `json:"roots,omitempty"`
-	Unlisted       []string     `json:"unlisted,omitempty"` // of roots: could not be listed
-	ACL            []string     `json:"acl,omitempty"`
-	SessionTimeout job.Duration `json:"session_timeout,omitempty"`
-	TLS            *TLS         `json:"tls,omitempty"`
-	ConfigDigest   string       `json:"config_digest"`
-	Complete       bool         `json:"complete"`
-	Rows           []change     `json:"resource_changes"`
+	FormatVersion  string            `json:"format_version"`
+	Digest         string            `json:"digest"` // SHA-256 of the file with noDigest in this place
+	MusterVersion  string            `json:"muster_version"`
+	Created        string            `json:"created"`
+	ID             string            `json:"id"`
+	Stack          string            `json:"stack"`
+	Ensemble       string            `json:"ensemble"` // empty: the ensemble had no id yet
+	Servers        []string          `json:"servers,omitempty"`
+	Home           string            `json:"home,omitempty"`
+	Roots          []string          `json:"roots,omitempty"`
+	Unlisted       []string          `json:"unlisted,omitempty"`  // of roots: could not be listed
+	Unindexed      string            `json:"unindexed,omitempty"` // why the index of stacks could not be read
+	ACL            []string          `json:"acl,omitempty"`
+	SessionTimeout resource.Duration `json:"session_timeout,omitempty"`
+	TLS            *TLS              `json:"tls,omitempty"`
+	ConfigDigest   string            `json:"config_digest"`
+	Complete       bool              `json:"complete"`
+	Rows           []change          `json:"resource_changes"`
 }
 
 var noDigest = strings.Repeat("0", 2*sha256.Size)
 
 // Encode writes s as canonical JSON: sorted keys, two spaces of indentation, a newline at the end. The keys of
 // resource_changes are Terraform's, so that tools for its plans work on ours.
-func Encode(s Saved) ([]byte, error) {
+func Encode(kinds []resource.Kind, s Saved) ([]byte, error) {
 	for _, file := range []string{s.TLS.CAFile, s.TLS.CertFile, s.TLS.KeyFile} {
 		if filepath.IsAbs(file) {
 			return nil, fmt.Errorf("plan file: %s is an absolute path, which means nothing on another machine: write it relative to the configuration", file)
@@ -84,7 +85,7 @@ func Encode(s Saved) ([]byte, error) {
 	const usualRow = 2 << 10
 	var b bytes.Buffer
 	b.Grow(usualRow * (1 + len(s.Plan.Rows)))
-	if err := s.write(&b, noDigest); err != nil {
+	if err := s.write(&b, kinds, noDigest); err != nil {
 		return nil, err
 	}
 	sum := sha256.Sum256(b.Bytes())
@@ -100,12 +101,12 @@ func digestAt(file []byte) int {
 }
 
 // write writes the canonical file row by row, so that a plan of 10,000 jobs is in memory once.
-func (s Saved) write(w io.Writer, digest string) error {
+func (s Saved) write(w io.Writer, kinds []resource.Kind, digest string) error {
 	p := s.Plan
 	doc := document{
 		FormatVersion: FormatVersion, Digest: digest, MusterVersion: s.MusterVersion,
 		Created: s.Created.UTC().Format(time.RFC3339), ID: p.ID, Stack: p.Stack, Ensemble: p.Ensemble,
-		Servers: s.Servers, Home: s.Home, Roots: p.Roots, Unlisted: p.Unlisted, ACL: s.ACL, SessionTimeout: s.SessionTimeout,
+		Servers: s.Servers, Home: p.Home, Roots: p.Roots, Unlisted: p.Unlisted, Unindexed: p.Unindexed, ACL: s.ACL, SessionTimeout: s.SessionTimeout,
 		ConfigDigest: s.ConfigDigest, Complete: !p.Partial, Rows: []change{},
 	}
 	if s.TLS != (TLS{}) {
@@ -119,7 +120,11 @@ func (s Saved) write(w io.Writer, digest string) error {
 	out := &sticky{w: w}
 	out.write(head, []byte("\n  \"resource_changes\": ["))
 	for i, r := range p.Rows {
-		row, err := canonical(r.change(), "    ")
+		c, err := encodeRow(r, KindOf(r, kinds))
+		if err != nil {
+			return fmt.Errorf("plan file: row %s: %w", r.Address(), err)
+		}
+		row, err := canonical(c, "    ")
 		if err != nil {
 			return fmt.Errorf("plan file: row %s: %w", r.Address(), err)
 		}
@@ -133,6 +138,14 @@ func (s Saved) write(w io.Writer, digest string) error {
 	}
 	out.write([]byte("]"), tail, []byte("\n"))
 	return out.err
+}
+
+// KindOf is the kind that a row is written as. What tells none, such as a classic job that is not declared, is of the first.
+func KindOf(r plan.Row, kinds []resource.Kind) resource.Kind {
+	if kind := r.Kind(); kind.Name != "" || len(kinds) == 0 {
+		return kind
+	}
+	return kinds[0]
 }
 
 // sticky remembers the first error of a writer and writes nothing after it.

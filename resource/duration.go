@@ -1,4 +1,4 @@
-package job
+package resource
 
 import (
 	"fmt"
@@ -9,6 +9,12 @@ import (
 // Duration is a time.Duration that is written as a Go duration ("1m40s"), in JSON as in HCL. Two spellings of one
 // length are equal.
 type Duration time.Duration
+
+// Bounds of a session timeout. A session that is shorter dies of a pause; a longer one keeps a dead member for a day.
+const (
+	MinSessionTimeout = Duration(100 * time.Millisecond)
+	MaxSessionTimeout = Duration(24 * time.Hour)
+)
 
 // String drops the zero units that time.Duration prints: "2m", not "2m0s".
 func (d Duration) String() string {

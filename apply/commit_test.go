@@ -15,6 +15,7 @@ import (
 
 	"muster/job"
 	"muster/plan"
+	"muster/resource"
 )
 
 type commitFunc func(ctx context.Context, r plan.Row) error
@@ -24,18 +25,18 @@ func (f commitFunc) Commit(ctx context.Context, r plan.Row) error { return f(ctx
 func create(name string) plan.Row {
 	j := job.Default()
 	j.Root, j.Name, j.Workers = "/r", name, 1
-	return plan.Row{Path: j.Path(), New: &j, Reason: plan.NoJob}
+	return plan.Row{Path: j.Path(), New: j, Reason: plan.NotThere}
 }
 
 // leftover is an observed job of 2 workers, of whom joined came and none is live.
 func leftover(name string, joined int, stale time.Duration) plan.Row {
 	j := job.Default()
 	j.Root, j.Name, j.Workers = "/r", name, 2
-	j.Timeouts.Stale = job.Duration(stale)
+	j.Timeouts.Stale = resource.Duration(stale)
+	rec := resource.Record{State: resource.StateOpen}
+	_ = rec.Declare(j) // plain data: it always encodes
 	return plan.Row{
-		Path:   j.Path(),
-		Old:    &plan.Observed{Record: &job.Record{Job: j, State: job.Open}, Joined: joined},
-		Reason: plan.Undeclared,
+		Path: j.Path(), Old: &resource.Observed{Record: &rec, Counts: job.Counts(joined, 0)}, Reason: plan.Undeclared,
 	}
 }
 
@@ -62,8 +63,8 @@ func TestEveryAnswerOfACommitHasItsResult(t *testing.T) {
 	}
 	p.Rows = append(p.Rows, plan.Row{Path: "/r/same", Reason: plan.Equal})
 	seen := 0
-	outcomes := Run(t.Context(), commitFunc(func(_ context.Context, r plan.Row) error { return answers[r.Path] }), p,
-		Options{}, func(Outcome) { seen++ })
+	outcomes := Commit(t.Context(), commitFunc(func(_ context.Context, r plan.Row) error { return answers[r.Path] }), p,
+		Commits{Each: func(Outcome) { seen++ }})
 	want := map[string]Result{
 		"/r/a": Applied, "/r/b": AlreadyDone, "/r/c": Refused, "/r/d": Failed, "/r/e": Unknown, "/r/f": NotStarted,
 	}
@@ -84,7 +85,7 @@ func TestCommitsAreBoundedAndDeletesComeLast(t *testing.T) {
 		var mu sync.Mutex
 		var order []plan.Action
 		var inFlight, most atomic.Int32
-		Run(t.Context(), commitFunc(func(_ context.Context, r plan.Row) error {
+		Commit(t.Context(), commitFunc(func(_ context.Context, r plan.Row) error {
 			most.Store(max(most.Load(), inFlight.Add(1)))
 			<-time.After(time.Second)
 			inFlight.Add(-1)
@@ -92,7 +93,7 @@ func TestCommitsAreBoundedAndDeletesComeLast(t *testing.T) {
 			defer mu.Unlock()
 			order = append(order, r.Action())
 			return nil
-		}), p, Options{Parallel: 4, FirstLook: time.Now()}, nil)
+		}), p, Commits{Parallel: 4, FirstLook: time.Now()})
 		if got := most.Load(); got != 4 {
 			t.Errorf("%d commits in flight at most, want 4", got)
 		}
@@ -106,17 +107,20 @@ func TestStaleRowsWaitForTheirGraceOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		p := plan.Plan{Rows: []plan.Row{
-			leftover("slow", 1, 30*time.Second), leftover("quick", 1, 10*time.Second), leftover("ready", 0, 30*time.Second), create("new"),
+			leftover("slow", 1, 30*time.Second), leftover("quick", 1, 10*time.Second),
+			leftover("ready", 0, 30*time.Second), create("new"),
 		}}
 		at := map[string]time.Duration{}
 		var waits []string
-		outcomes := Run(t.Context(), commitFunc(func(_ context.Context, r plan.Row) error {
+		outcomes := Commit(t.Context(), commitFunc(func(_ context.Context, r plan.Row) error {
 			at[r.Path] = time.Since(start) + 5*time.Second
 			return nil
-		}), p, Options{Parallel: 1, FirstLook: start.Add(-5 * time.Second), Waiting: func(n int, d time.Duration) {
+		}), p, Commits{Parallel: 1, FirstLook: start.Add(-5 * time.Second), Waiting: func(n int, d time.Duration) {
 			waits = append(waits, fmt.Sprint(n, " for ", d))
-		}}, nil)
-		want := map[string]time.Duration{"/r/new": 5 * time.Second, "/r/ready": 5 * time.Second, "/r/quick": 10 * time.Second, "/r/slow": 30 * time.Second}
+		}})
+		want := map[string]time.Duration{
+			"/r/new": 5 * time.Second, "/r/ready": 5 * time.Second, "/r/quick": 10 * time.Second, "/r/slow": 30 * time.Second,
+		}
 		if d := cmp.Diff(want, at); d != "" {
 			t.Errorf("committed this long after the first look (-want +got):\n%s", d)
 		}
@@ -131,8 +135,8 @@ func TestStaleRowsWaitForTheirGraceOnce(t *testing.T) {
 
 func TestNoWaitLeavesStaleRowsWaiting(t *testing.T) {
 	p := plan.Plan{Rows: []plan.Row{leftover("old", 1, time.Hour), leftover("due", 1, time.Minute)}}
-	got := results(Run(t.Context(), commitFunc(func(context.Context, plan.Row) error { return nil }), p,
-		Options{NoWait: true, FirstLook: time.Now().Add(-2 * time.Minute)}, nil))
+	got := results(Commit(t.Context(), commitFunc(func(context.Context, plan.Row) error { return nil }), p,
+		Commits{NoWait: true, FirstLook: time.Now().Add(-2 * time.Minute)}))
 	if d := cmp.Diff(map[string]Result{"/r/old": Waiting, "/r/due": Applied}, got); d != "" {
 		t.Errorf("results (-want +got):\n%s", d)
 	}
@@ -142,11 +146,11 @@ func TestDrainFinishesWhatIsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		drain := make(chan struct{})
 		p := plan.Plan{Rows: []plan.Row{create("a"), create("b"), leftover("c", 1, time.Hour)}}
-		got := results(Run(t.Context(), commitFunc(func(context.Context, plan.Row) error {
+		got := results(Commit(t.Context(), commitFunc(func(context.Context, plan.Row) error {
 			close(drain)
 			<-time.After(time.Second)
 			return nil
-		}), p, Options{Parallel: 1, FirstLook: time.Now(), Drain: drain}, nil))
+		}), p, Commits{Parallel: 1, FirstLook: time.Now(), Drain: drain}))
 		if d := cmp.Diff(map[string]Result{"/r/a": Applied, "/r/b": NotStarted, "/r/c": NotStarted}, got); d != "" {
 			t.Errorf("results (-want +got):\n%s", d)
 		}

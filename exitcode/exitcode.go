@@ -1,0 +1,83 @@
+// Package exitcode is the table of muster's exit codes: one meaning each, in every command. Which one a command ends
+// with is decided in cli. A test holds the tables of README.md and docs/exit-codes.md against this one.
+package exitcode
+
+import (
+	"fmt"
+	"slices"
+)
+
+// The codes.
+const (
+	Done        = 0
+	Error       = 1
+	Differences = 2
+	Attention   = 3
+	Incomplete  = 4
+	Refused     = 5
+	Locked      = 6
+	Declined    = 7
+	Unreachable = 8
+	Usage       = 64
+	NotJoined   = 70
+	Aborted     = 71
+	Fenced      = 72
+	Full        = 73
+	NoJob       = 74
+	CannotRun   = 126
+	NotFound    = 127
+	Signal      = 128 // and the number of the signal
+	Hangup      = Signal + 1
+	Interrupt   = Signal + 2
+	Terminate   = Signal + 15
+)
+
+// Row is what one code means, or several that belong together.
+type Row struct {
+	Codes   []int
+	Name    string // in a report
+	Meaning string // in the documentation
+}
+
+// Table has a row for each code that is not a command's own.
+func Table() []Row {
+	return []Row{
+		{[]int{Done}, "done", "done, or clean"},
+		{[]int{Error}, "error", "error: the configuration, a file, standard output, or a defect"},
+		{[]int{Differences}, "differences", "differences: `plan --detailed-exitcode`, `drift`, `fmt --check`; " +
+			"`apply --detailed-exitcode` that changed something"},
+		{[]int{Attention}, "something needs attention", "attention: a declared job is blocked or waiting, " +
+			"or something could not be read"},
+		{[]int{Incomplete}, "incomplete", "incomplete: a change was refused because the job moved, failed, " +
+			"or its outcome is unknown; `terminate` timed out"},
+		{[]int{Refused}, "saved plan refused", "saved plan refused: a row moved, already applied, another ensemble, " +
+			"damaged, expired. Nothing was written"},
+		{[]int{Locked}, "an apply was in the way", "the apply lock was not obtained; " +
+			"`drift` could not wait out an apply"},
+		{[]int{Declined}, "declined", "declined, at the prompt or by a guard (`--allow-empty`, `--max-delete`)"},
+		{[]int{Unreachable}, "ZooKeeper could not be reached, or did not allow it", "ZooKeeper unreachable, " +
+			"or did not answer a worker in time; session lost; not authorised"},
+		{[]int{Usage}, "bad usage", "bad usage; no terminal and no `--yes`"},
+		{[]int{NotJoined}, "not joined in time", "worker: not joined in time; inside its command: `muster wait` " +
+			"ran out of time, or `muster barrier` or `muster members` did while no server answered"},
+		{[]int{Aborted}, "a barrier was aborted", "worker: a barrier was aborted"},
+		{[]int{Fenced}, "somebody else is this worker", "worker: somebody else is this worker now"},
+		{[]int{Full}, "the job is full", "worker: the job is full"},
+		{[]int{NoJob}, "no such job", "worker: no such job"},
+		{[]int{CannotRun, NotFound}, "no command", "worker: its command cannot be run, or is not there"},
+		{[]int{Signal}, "ended by a signal", "worker: its command was ended by signal n; " +
+			"any other code is its command's own"},
+		{[]int{Hangup, Interrupt, Terminate}, "stopped by a signal", "stopped by SIGHUP, SIGINT, SIGTERM after " +
+			"finishing what was in flight; a worker: before its command was started, 143 also by `muster terminate`"},
+	}
+}
+
+// Name is how a run with this code ended, in words.
+func Name(code int) string {
+	for _, row := range Table() {
+		if slices.Contains(row.Codes, code) {
+			return row.Name
+		}
+	}
+	return fmt.Sprintf("exit code %d", code)
+}

@@ -1,0 +1,87 @@
+package job
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"unicode"
+	"unicode/utf8"
+
+	"muster/resource"
+)
+
+// Run is one completed run of a job. The Record keeps the last one under the key "last".
+type Run struct {
+	ID         string `json:"id,omitempty"` // the workers' --run, if they gave one
+	Generation string `json:"generation"`
+	Completed  string `json:"completed"` // RFC 3339
+}
+
+// The fields of a job's Record besides those of every kind.
+const (
+	keyLast   = "last"
+	keyNoRoll = "no_roll" // the generation whose roll was too large for one znode
+)
+
+// LastRun is the last completed run of a job; nil if there was none.
+func LastRun(r *resource.Record) *Run {
+	var last *Run
+	if r != nil && r.Extra[keyLast] != nil {
+		if json.Unmarshal(r.Extra[keyLast], &last) != nil {
+			return nil
+		}
+	}
+	return last
+}
+
+// SetLastRun writes run into r as the last one.
+func SetLastRun(r *resource.Record, run Run) error { return setExtra(r, keyLast, run) }
+
+// NoRoll is the generation whose roll was too large to be written; empty if there was none.
+func NoRoll(r *resource.Record) string {
+	var g string
+	if r != nil && r.Extra[keyNoRoll] != nil {
+		_ = json.Unmarshal(r.Extra[keyNoRoll], &g)
+	}
+	return g
+}
+
+// SetNoRoll writes into r that the roll of generation g was too large to be written.
+func SetNoRoll(r *resource.Record, g string) error { return setExtra(r, keyNoRoll, g) }
+
+// setExtra gives r another map, since records are copied.
+func setExtra(r *resource.Record, key string, value any) error {
+	body, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	extra := maps.Clone(r.Extra)
+	if extra == nil {
+		extra = map[string]json.RawMessage{}
+	}
+	extra[key] = body
+	r.Extra = extra
+	return nil
+}
+
+// maxRun bounds the name of a run, in characters.
+const maxRun = 128
+
+// CheckRun says why id cannot be the name of a run, or returns nil: 1 to 128 printable characters without spaces. It is
+// no znode's name, so that 2026-11-21T10:00:00Z and build/1234 are names of runs.
+func CheckRun(id string) error {
+	switch n := utf8.RuneCountInString(id); {
+	case id == "":
+		return fmt.Errorf("the name of a run must not be empty")
+	case n > maxRun:
+		return fmt.Errorf("the name of a run has at most %d characters; this one has %d", maxRun, n)
+	case !utf8.ValidString(id):
+		return fmt.Errorf("the name of a run must be UTF-8; %q is not", id)
+	}
+	for _, r := range id {
+		if r == ' ' || !unicode.IsPrint(r) {
+			return fmt.Errorf("the name of a run may hold printable characters without spaces, not %q", r)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,98 @@
+package resource
+
+import (
+	"fmt"
+	"strings"
+)
+
+const (
+	// Reserved is the folder below every root that holds muster's own znodes. Nothing that is declared may have this name.
+	Reserved = ".muster"
+	// MaxName is how many characters a name has at most.
+	MaxName = 128
+	// DefaultRoot is where things are that are declared without a root.
+	DefaultRoot = "/muster"
+	// DefaultHome is where locks, the index of stacks, the ensemble's id and the marks of applied plans are.
+	DefaultHome = "/" + Reserved
+)
+
+// Join appends names to a znode path; the root "/" does not double its slash.
+func Join(dir string, names ...string) string {
+	p := strings.TrimSuffix(dir, "/")
+	for _, n := range names {
+		p += "/" + n
+	}
+	return p
+}
+
+// CheckName says why name cannot be the name of a kind of thing ("job", "stack"), or returns nil: 1 to 128 characters of
+// A-Z a-z 0-9 . _ -, the first a letter or a digit.
+func CheckName(kind, name string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("a %s name must not be empty", kind)
+	case name == Reserved:
+		return fmt.Errorf("the name %q is reserved for muster's own znodes", name)
+	case len(name) > MaxName:
+		return fmt.Errorf("a %s name has at most %d characters; this one has %d", kind, MaxName, len(name))
+	}
+	for i, r := range name {
+		alnum := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
+		if i == 0 && !alnum {
+			return fmt.Errorf("a %s name starts with a letter or a digit, not %q", kind, r)
+		}
+		if !alnum && r != '.' && r != '_' && r != '-' {
+			return fmt.Errorf("a %s name may hold letters, digits, '.', '_' and '-', not %q", kind, r)
+		}
+	}
+	return nil
+}
+
+// CheckHome says why path cannot be the home of locks and applied plans, or returns nil: what a root may be, and also a
+// .muster folder in one or at the top.
+func CheckHome(home string) error {
+	if dir, ok := strings.CutSuffix(home, "/"+Reserved); ok {
+		if dir == "" {
+			return nil
+		}
+		home = dir
+	}
+	if err := CheckRoot(home); err != nil {
+		return fmt.Errorf("%s", strings.Replace(err.Error(), "a root", "home", 1))
+	}
+	return nil
+}
+
+// CheckRoot says why path cannot be a root, or returns nil: an absolute, clean
+// znode path that is not "/", nor "/zookeeper" or below it, nor inside a ".muster" folder.
+func CheckRoot(path string) error {
+	if path == "/" || path == "" {
+		return fmt.Errorf("%q cannot be a root: choose a folder such as %q", path, DefaultRoot)
+	}
+	if !strings.HasPrefix(path, "/") {
+		return fmt.Errorf("a root is an absolute znode path: write %q", "/"+path)
+	}
+	if strings.HasSuffix(path, "/") {
+		return fmt.Errorf("a root has no slash at its end: write %q", strings.TrimRight(path, "/"))
+	}
+	if path == "/zookeeper" || strings.HasPrefix(path, "/zookeeper/") {
+		return fmt.Errorf("%q belongs to ZooKeeper itself", path)
+	}
+	if len(path) > 512 {
+		return fmt.Errorf("a root has at most 512 characters; this one has %d", len(path))
+	}
+	for _, part := range strings.Split(path[1:], "/") {
+		if part == Reserved {
+			return fmt.Errorf("%q lies inside a %s folder, which holds muster's own znodes", path, Reserved)
+		}
+		if part == "" || part == "." || part == ".." {
+			return fmt.Errorf("%q is not a clean path", path)
+		}
+		for _, r := range part {
+			if r < 0x20 || r >= 0x7f {
+				return fmt.Errorf("a root may hold printable ASCII characters, not %q", r)
+			}
+		}
+	}
+	return nil
+}

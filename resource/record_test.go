@@ -1,0 +1,109 @@
+package resource_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"muster/job"
+	"muster/resource"
+)
+
+func declared() job.Job {
+	j := job.Default()
+	j.Name, j.Root, j.Workers, j.Labels = "a", "/jobs", 4, map[string]string{"team": "data"}
+	return j
+}
+
+func TestAnEditedRecordDoesNotVerify(t *testing.T) {
+	r := resource.Record{Stack: "etl", Generation: "g1", State: resource.StateOpen}
+	if err := r.Declare(declared()); err != nil {
+		t.Fatal(err)
+	}
+	if r.Edited() {
+		t.Error("a record as it was declared counts as edited")
+	}
+	r.State, r.Generation, r.ACL = resource.StateTerminating, "g2", []string{}
+	if r.Edited() {
+		t.Error("state and generation are not the declaration's")
+	}
+	for name, edit := range map[string]func(*resource.Record){
+		"body":  func(r *resource.Record) { r.Body = json.RawMessage(strings.Replace(string(r.Body), "4", "5", 1)) },
+		"stack": func(r *resource.Record) { r.Stack = "other" },
+		"acl":   func(r *resource.Record) { r.ACL = []string{"world:anyone:r"} },
+	} {
+		edited := r
+		if edit(&edited); !edited.Edited() {
+			t.Errorf("a record with another %s verifies", name)
+		}
+	}
+}
+
+// TestDeclareKeepsWhatIsNotKnown: a field that a newer muster wrote is kept, and signed; what is known is replaced, also by
+// nothing.
+func TestDeclareKeepsWhatIsNotKnown(t *testing.T) {
+	j := declared()
+	body, err := json.Marshal(j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	newer := strings.NewReplacer(
+		`"workers":`, `"priority":{"a":[1,2]},"workers":`, `"session":`, `"pause":"5s","session":`,
+	).Replace(string(body))
+	r := resource.Record{Stack: "etl", Body: json.RawMessage(newer)}
+	r.Sign()
+	j.Workers, j.Labels = 5, nil
+	if err := r.Declare(j); err != nil {
+		t.Fatal(err)
+	}
+	if r.Edited() {
+		t.Error("a record that was declared anew counts as edited")
+	}
+	for _, want := range []string{`"priority":{"a":[1,2]}`, `"pause":"5s"`, `"workers":5`} {
+		if !strings.Contains(string(r.Body), want) {
+			t.Errorf("%s lacks %s", r.Body, want)
+		}
+	}
+	if strings.Contains(string(r.Body), "labels") {
+		t.Errorf("labels that are not declared any more are kept: %s", r.Body)
+	}
+	back, err := job.Kind().Decode(r.Body, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cs := resource.Changes(j, back); len(cs) > 0 {
+		t.Errorf("read back it differs: %+v", cs)
+	}
+}
+
+// TestDefaultsOfWhatIsAbsent: what an older record lacks has its default, and is no difference.
+func TestDefaultsOfWhatIsAbsent(t *testing.T) {
+	back, err := job.Kind().Decode([]byte(`{"name":"a","root":"/jobs","workers":4,"labels":{"team":"data"}}`), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cs := resource.Changes(declared(), back); len(cs) > 0 {
+		t.Errorf("an older record differs: %+v", cs)
+	}
+}
+
+// TestPropertiesAreConsistent: defaults can be read, are within the limits, and are written as users write them.
+func TestPropertiesAreConsistent(t *testing.T) {
+	j := declared()
+	if err := j.Check(); err != nil {
+		t.Error(err)
+	}
+	for _, p := range job.Properties() {
+		if p.Doc == "" || p.Limits() == "" {
+			t.Errorf("%s has no documentation or no limits", p.Name)
+		}
+		if f := p.Text(&j); !p.Required && f == "" {
+			t.Errorf("%s has no default", p.Name)
+		}
+	}
+	for _, f := range job.Default().Fields() {
+		if f.Usual == (f.Name == "workers") {
+			t.Errorf("%s: usual is %v", f.Name, f.Usual)
+		}
+	}
+}

@@ -1,0 +1,236 @@
+package zkstate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"muster/resource"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// The index of a stack, <home>/stack/<stack>, lists every root in which the stack has declared something. It is made by the
+// first create, and written by whoever creates, takes over or removes. Every create checks the version at which its root
+// was listed, so that nothing is ever made out of sight. A crash between the listing and the create leaves a root that
+// holds nothing, which is searched in vain until an apply drops it.
+
+// Roots lists the roots in which a stack has declared something; none before its first create.
+func (r *Reader) Roots(ctx context.Context, stack string) ([]string, error) {
+	index, _, _, err := r.index(ctx, stack)
+	if err != nil {
+		return nil, err
+	}
+	roots := slices.Concat(index.Roots, index.Leaving)
+	slices.Sort(roots)
+	return slices.Compact(roots), nil
+}
+
+// AllRoots lists the roots of all stacks.
+func (r *Reader) AllRoots(ctx context.Context) ([]string, error) {
+	stacks, err := r.children(ctx, znode.StackDir(r.home))
+	if err != nil {
+		return nil, fmt.Errorf("the index of stacks: %w", err)
+	}
+	var all []string
+	for _, stack := range stacks {
+		roots, err := r.Roots(ctx, stack)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, roots...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
+// index reads the index of a stack; there is none before its first create.
+func (r *Reader) index(ctx context.Context, stack string) (index znode.Index, version int32, exists bool, err error) {
+	at := znode.Stack(r.home, stack)
+	body, stat, err := r.session.Get(ctx, at)
+	switch {
+	case errors.Is(err, zkconn.ErrNoNode):
+		return znode.Index{}, 0, false, nil
+	case err != nil:
+		return znode.Index{}, 0, false, fmt.Errorf("the index of stack %s: %w", stack, err)
+	}
+	if index, err = znode.DecodeIndex(body); err != nil {
+		err = fmt.Errorf("%s: %w", at, err)
+	}
+	return index, stat.Version, true, err
+}
+
+// listRoot makes sure that root is listed for the Store's stack, and returns the check that it still is.
+func (s *Store) listRoot(ctx context.Context, root string) (zkconn.Op, error) {
+	s.mu.Lock()
+	version, known := s.listed[root]
+	s.mu.Unlock()
+	if !known {
+		var err error
+		if version, err = s.listRoots(ctx, []string{root}); err != nil {
+			return zkconn.Op{}, err
+		}
+	}
+	return zkconn.CheckOp(znode.Stack(s.home, s.cfg.Stack), version), nil
+}
+
+// ListRoots adds roots to the index of the Store's stack.
+func (s *Store) ListRoots(ctx context.Context, roots []string) error {
+	if len(roots) == 0 {
+		return nil
+	}
+	_, err := s.listRoots(ctx, roots)
+	return err
+}
+
+// listRoots returns the version of the index that lists them. One caller at a time writes; the others find it done.
+func (s *Store) listRoots(ctx context.Context, roots []string) (int32, error) {
+	s.listing.Lock()
+	defer s.listing.Unlock()
+	err := s.makeFolder(ctx, znode.StackDir(s.home))
+	if err != nil {
+		return 0, err
+	}
+	version, err := s.rewriteIndex(ctx, func(i *znode.Index) bool {
+		before := len(i.Roots)
+		for _, root := range roots {
+			if !slices.Contains(i.Roots, root) {
+				i.Roots = append(i.Roots, root)
+			}
+		}
+		stayed := len(i.Leaving)
+		i.Leaving = slices.DeleteFunc(i.Leaving, func(root string) bool { return slices.Contains(roots, root) })
+		return len(i.Roots) != before || len(i.Leaving) != stayed
+	})
+	if err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for root := range s.listed { // of an earlier version
+		delete(s.listed, root)
+	}
+	for _, root := range roots {
+		s.listed[root] = version
+	}
+	return version, nil
+}
+
+// rewriteIndex changes the index, again if somebody else was faster, and returns its version. edit reports whether it
+// changed anything.
+func (s *Store) rewriteIndex(ctx context.Context, edit func(*znode.Index) bool) (int32, error) {
+	at := znode.Stack(s.home, s.cfg.Stack)
+	for {
+		index, version, exists, err := s.index(ctx, s.cfg.Stack)
+		if err != nil {
+			return 0, err
+		}
+		if !edit(&index) && exists {
+			return version, nil
+		}
+		body, err := znode.EncodeIndex(index)
+		if err != nil {
+			return 0, err
+		}
+		if exists {
+			_, err = s.session.Set(ctx, at, body, version)
+		} else {
+			_, err = s.session.Create(ctx, at, body, zkconn.Persistent, s.acl)
+		}
+		switch {
+		case err == nil && !exists:
+			return 0, nil
+		case err == nil:
+			return version + 1, nil
+		case errors.Is(err, zkconn.ErrUnknown):
+			if err := s.session.Settled(ctx); err != nil {
+				return 0, err
+			}
+		case errors.Is(err, zkconn.ErrBadVersion), errors.Is(err, zkconn.ErrNodeExists), errors.Is(err, zkconn.ErrNoNode):
+		default:
+			return 0, err
+		}
+	}
+}
+
+// indexMoved reports whether a transaction was refused because the index was written since its root was listed.
+func (s *Store) indexMoved(err error) bool {
+	var refused *zkconn.Error
+	if !errors.As(err, &refused) || refused.Path != znode.Stack(s.home, s.cfg.Stack) || !preconditionFailed(err) {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.listed)
+	return true
+}
+
+// DropRoots takes those of roots off the index in which the Store's stack has nothing any more. It must be called under the
+// apply lock. Each is marked as leaving first, so that whoever creates something there meanwhile lists it again.
+func (s *Store) DropRoots(ctx context.Context, roots []string) error {
+	listed, err := s.Roots(ctx, s.cfg.Stack)
+	if err != nil {
+		return err
+	}
+	roots = slices.DeleteFunc(slices.Clone(roots), func(root string) bool { return !slices.Contains(listed, root) })
+	if len(roots) == 0 {
+		return nil
+	}
+	leaving := func(i *znode.Index) bool {
+		for _, root := range roots {
+			if !slices.Contains(i.Leaving, root) {
+				i.Leaving = append(i.Leaving, root)
+			}
+		}
+		i.Roots = slices.DeleteFunc(i.Roots, func(root string) bool { return slices.Contains(roots, root) })
+		return true
+	}
+	version, err := s.rewriteIndex(ctx, leaving)
+	if err != nil {
+		return err
+	}
+	if err := s.session.Sync(ctx, "/"); err != nil {
+		return err
+	}
+	empty := map[string]bool{}
+	for _, root := range roots {
+		if empty[root], err = s.holdsNothing(ctx, root); err != nil {
+			return err
+		}
+	}
+	index, now, _, err := s.index(ctx, s.cfg.Stack)
+	if err != nil || now != version { // somebody wrote it meanwhile: the next apply looks again
+		return err
+	}
+	for _, root := range slices.Sorted(maps.Keys(empty)) {
+		index.Leaving = slices.DeleteFunc(index.Leaving, func(l string) bool { return l == root })
+		if !empty[root] {
+			index.Roots = append(index.Roots, root)
+		}
+	}
+	body, err := znode.EncodeIndex(index)
+	if err != nil {
+		return err
+	}
+	_, err = s.session.Set(ctx, znode.Stack(s.home, s.cfg.Stack), body, version)
+	if errors.Is(err, zkconn.ErrBadVersion) || errors.Is(err, zkconn.ErrUnknown) {
+		err = nil // as above
+	}
+	return err
+}
+
+// holdsNothing reports whether nothing below root is recorded as the Store's stack's.
+func (s *Store) holdsNothing(ctx context.Context, root string) (bool, error) {
+	state, err := s.Read(ctx, []string{root})
+	if err != nil || len(state.Unlisted) > 0 {
+		return false, err
+	}
+	for _, o := range state.Found {
+		if o.Class() == resource.Unreadable || o.Class() == resource.Damaged || o.Record != nil && o.Record.Stack == s.cfg.Stack {
+			return false, nil
+		}
+	}
+	return true, nil
+}

@@ -1,0 +1,168 @@
+package zkstate
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"muster/resource"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// A Record that somebody deleted is found by its generation: run/<g> holds a copy of it, and an open gate says that the
+// generation has not ended. Muster's own transactions remove Record and gate together.
+
+// findLost looks for generations of root whose gate is open and whose Record is gone, and puts what they are of into all, in
+// place of what was seen there.
+func (r *Reader) findLost(ctx context.Context, root string, l listing, all map[string]resource.Observed) error {
+	recorded := map[string]bool{}
+	for path, o := range all {
+		if dir, _ := split(path); dir == root && o.Record != nil {
+			recorded[o.Record.Generation] = true
+		}
+	}
+	orphans := slices.DeleteFunc(slices.Clone(l.generations), func(g string) bool { return recorded[g] })
+	copies, err := each(ctx, orphans, func(ctx context.Context, g string) (*copied, error) { return r.readCopy(ctx, root, g) })
+	if err != nil {
+		return err
+	}
+	of := map[string][]*copied{} // by path
+	var without []*copied
+	for _, c := range copies {
+		switch {
+		case c == nil:
+		case c.record == nil:
+			without = append(without, c)
+		default:
+			path := c.record.Declaration.ID().Path()
+			of[path] = append(of[path], c)
+		}
+	}
+	for path, cs := range of {
+		if o := all[path]; o.Record != nil {
+			continue // the copy of a generation that is about to be removed, or one that a transaction has just made
+		}
+		o, err := r.observeLost(ctx, path, cs, found{kind: l.found[path].kind, companions: l.found[path].companions})
+		if err != nil {
+			return err
+		}
+		if o != nil {
+			all[path] = *o
+		} else {
+			delete(all, path)
+		}
+	}
+	return r.findUncopied(ctx, without, all)
+}
+
+// copied is an open generation and the copy of its Record.
+type copied struct {
+	generation string
+	kind       Kind
+	record     *resource.Record // nil: there is no copy that can be read
+}
+
+// readCopy reads the copy in generation g; nil if its gate is not open.
+func (r *Reader) readCopy(ctx context.Context, root, g string) (*copied, error) {
+	if znode.CheckToken(g) != nil {
+		return nil, nil // not a generation
+	}
+	_, open, err := r.session.Exists(ctx, znode.Gate(root, g))
+	if err != nil || !open {
+		return nil, err
+	}
+	body, _, err := r.session.Get(ctx, znode.Run(root, g))
+	switch {
+	case errors.Is(err, zkconn.ErrNoNode):
+		return nil, nil
+	case errors.Is(err, zkconn.ErrNoAuth):
+		return &copied{generation: g}, nil
+	case err != nil:
+		return nil, err
+	}
+	for _, k := range r.kinds {
+		rec, err := znode.DecodeRecord(k.Kind, body)
+		if err == nil && rec.Generation == g && rec.Declaration.ID().Root == root {
+			return &copied{g, k, &rec}, nil
+		}
+	}
+	return &copied{generation: g}, nil
+}
+
+// observeLost reads what cs, open generations of one thing without a Record, are part of.
+func (r *Reader) observeLost(ctx context.Context, path string, cs []*copied, f found) (*resource.Observed, error) {
+	if len(cs) == 1 {
+		return r.observeCopy(ctx, path, cs[0].generation, f)
+	}
+	o, err := r.observe(ctx, path, f)
+	if err != nil || o != nil && o.Record != nil {
+		return o, err
+	}
+	if there, err := r.exists(recordPath(*cs[0].record))(ctx); err != nil || there {
+		return o, err // a Record that cannot be read is not lost
+	}
+	if o == nil {
+		o = &resource.Observed{}
+	}
+	return &resource.Observed{
+		Companions: f.companions, Version: o.Version, Pzxid: o.Pzxid, Live: o.Live, Lost: []resource.Part{resource.PartRecord},
+		Hopeless: "two of its generations are open",
+	}, nil
+}
+
+// observeCopy reads a thing whose Record is gone by the copy in generation g. If the Record is there again, it counts; if the
+// gate is not open, the generation does not.
+func (r *Reader) observeCopy(ctx context.Context, path, g string, f found) (*resource.Observed, error) {
+	root, _ := split(path)
+	return r.untilTwice(ctx, path, func() (*resource.Observed, error) {
+		o, err := r.observeOnce(ctx, path, f)
+		if err != nil || o != nil && o.Record != nil {
+			return o, err
+		}
+		c, err := r.readCopy(ctx, root, g)
+		if err != nil || c == nil || c.record == nil || c.record.Declaration.ID().Path() != path {
+			return o, err
+		}
+		if there, err := r.exists(recordPath(*c.record))(ctx); err != nil || there {
+			return o, err // as above
+		}
+		lost := &resource.Observed{Record: c.record, Companions: f.companions, Lost: []resource.Part{resource.PartRecord}}
+		return lost, r.observeGeneration(ctx, c.kind, path, lost)
+	})
+}
+
+// findUncopied marks what only looks classic: its live members have claims in an open generation that an older muster made,
+// without a copy of the Record.
+func (r *Reader) findUncopied(ctx context.Context, cs []*copied, all map[string]resource.Observed) error {
+	if len(cs) == 0 {
+		return nil
+	}
+	for path, o := range all {
+		if o.Record != nil || o.Live == 0 || o.Problem != "" && !o.Foreign {
+			continue
+		}
+		root, _ := split(path)
+		names, err := r.children(ctx, path)
+		if err != nil || len(names) == 0 {
+			if errors.Is(err, zkconn.ErrNoAuth) {
+				continue
+			}
+			return err
+		}
+		for _, c := range cs {
+			_, exists, err := r.session.Exists(ctx, znode.ByIdentity(root, c.generation, names[0]))
+			if err != nil {
+				return err
+			}
+			if exists {
+				o.Classic, o.Foreign, o.Problem = false, false, ""
+				o.Lost = []resource.Part{resource.PartRecord}
+				o.Hopeless = "an older muster made it, which kept no copy"
+				all[path] = o
+				break
+			}
+		}
+	}
+	return nil
+}

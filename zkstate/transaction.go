@@ -1,0 +1,250 @@
+package zkstate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"muster/plan"
+	"muster/resource"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// transaction builds the one transaction of a row. It refuses a row that names one thing and changes another.
+func (s *Store) transaction(ctx context.Context, r plan.Row) (transaction, error) {
+	if r.New != nil && r.New.ID().Path() != r.Path {
+		return transaction{}, errors.New("the row is of another path")
+	}
+	switch {
+	case r.Action() == plan.Create:
+		return s.create(ctx, r.New)
+	case r.Reason == plan.IsDamaged:
+		return s.repair(r.Old)
+	case r.Action() == plan.Update:
+		return s.update(ctx, r.New, r.Old)
+	case r.Action() == plan.Replace && r.Old.Classic:
+		return s.replaceClassic(ctx, r.New, r.Old)
+	case r.Action() == plan.Replace:
+		return s.replace(ctx, r.New, r.Old)
+	case r.Action() == plan.Delete:
+		return s.delete(r.Old), nil
+	}
+	return transaction{}, fmt.Errorf("%q is not a change", r.Action())
+}
+
+// record is the Record of a declaration that this Store is about to write, based on what was there, if anything.
+func (s *Store) record(ctx context.Context, d resource.Declaration, was *resource.Record) (resource.Record, error) {
+	rec := resource.Record{Generation: NewID(), State: resource.StateOpen}
+	if was != nil {
+		rec.Body, rec.Extra = was.Body, was.Extra
+	}
+	rec.Stack, rec.Home, rec.Op = s.cfg.Stack, s.home, NewID()
+	rec.By, rec.Applied = s.cfg.By, s.cfg.At.UTC().Format(time.RFC3339)
+	var err error
+	if rec.ACL, err = s.recordedACL(ctx); err != nil {
+		return rec, err
+	}
+	return rec, rec.Declare(d)
+}
+
+func (s *Store) create(ctx context.Context, d resource.Declaration) (transaction, error) {
+	id := d.ID()
+	if err := s.makeRoot(ctx, d.Kind().Name, id.Root); err != nil {
+		return transaction{}, err
+	}
+	listed, err := s.listRoot(ctx, id.Root)
+	if err != nil {
+		return transaction{}, err
+	}
+	rec, err := s.record(ctx, d, nil)
+	if err != nil {
+		return transaction{}, err
+	}
+	body, err := znode.EncodeRecord(rec)
+	return transaction{
+		ops: append([]zkconn.Op{
+			listed,
+			zkconn.CreateOp(id.Path(), nil, zkconn.Persistent, s.acl),
+			zkconn.CreateOp(recordPath(rec), body, zkconn.Persistent, s.acl),
+		}, open(id.Root, rec.Generation, body, s.acl)...),
+		done: s.exists(znode.Gate(id.Root, rec.Generation)),
+	}, err
+}
+
+// recordPath is where rec lives.
+func recordPath(rec resource.Record) string {
+	id := rec.Declaration.ID()
+	return znode.Record(rec.Declaration.Kind().Name, id.Root, id.Name)
+}
+
+// open makes a generation, with the copy of its Record.
+func open(root, g string, record []byte, acl []zkconn.ACL) []zkconn.Op {
+	return []zkconn.Op{
+		zkconn.CreateOp(znode.Run(root, g), record, zkconn.Persistent, acl),
+		zkconn.CreateOp(znode.Gate(root, g), nil, zkconn.Persistent, acl),
+	}
+}
+
+// SetRecordOps write rec in place of its version, and its copy.
+func SetRecordOps(rec resource.Record, version int32) ([]zkconn.Op, error) {
+	body, err := znode.EncodeRecord(rec)
+	return []zkconn.Op{
+		zkconn.SetOp(recordPath(rec), body, version),
+		zkconn.SetOp(znode.Run(rec.Declaration.ID().Root, rec.Generation), body, -1),
+	}, err
+}
+
+func (s *Store) update(ctx context.Context, d resource.Declaration, old *resource.Observed) (transaction, error) {
+	rec, err := s.record(ctx, d, old.Record)
+	if err != nil {
+		return transaction{}, err
+	}
+	rec.Generation, rec.State = old.Record.Generation, old.Record.State
+	if !namesWhoWrites(old.Record.ACL) {
+		rec.ACL = old.Record.ACL // what exists keeps the ACL it was made with
+		rec.Sign()
+	}
+	ops := []zkconn.Op{zkconn.CheckOp(znode.Gate(d.ID().Root, rec.Generation), 0)}
+	if old.Record.Stack != rec.Stack || old.Record.Home != rec.Home {
+		listed, err := s.listRoot(ctx, d.ID().Root)
+		if err != nil {
+			return transaction{}, err
+		}
+		ops = append(ops, listed)
+	}
+	set, err := SetRecordOps(rec, old.RecordVersion)
+	return transaction{ops: append(ops, set...), done: s.recordHas(d.ID().Path(), rec.Op, old.RecordVersion)}, err
+}
+
+// recordHas tells whether the operation op wrote the Record at path, which had version before.
+func (s *Store) recordHas(path, op string, before int32) func(context.Context) (bool, error) {
+	return func(ctx context.Context) (bool, error) {
+		now, err := s.Look(ctx, path)
+		switch {
+		case err != nil:
+			return false, err
+		case now != nil && now.Record != nil && now.Record.Op == op:
+			return true, nil
+		case now != nil && now.RecordVersion == before:
+			return false, nil
+		}
+		return false, errors.New("the record was changed again since")
+	}
+}
+
+func (s *Store) replace(ctx context.Context, d resource.Declaration, old *resource.Observed) (transaction, error) {
+	rec, err := s.record(ctx, d, old.Record)
+	if err != nil {
+		return transaction{}, err
+	}
+	// If it is done its last member died before it could tidy up, or it was retained.
+	if err := s.noteRun(ctx, old, &rec, rec.Applied); err != nil {
+		return transaction{}, err
+	}
+	return s.anew(rec, old, s.acl)
+}
+
+// anew puts a thing into the new generation that rec names, in place of old. What somebody deleted of old is not deleted
+// again.
+func (s *Store) anew(rec resource.Record, old *resource.Observed, acl []zkconn.ACL) (transaction, error) {
+	id := rec.Declaration.ID()
+	body, err := znode.EncodeRecord(rec)
+	var ops []zkconn.Op
+	if old.Has(resource.PartObject) {
+		ops = append(ops, zkconn.DeleteOp(id.Path(), old.Version))
+	}
+	ops = append(ops,
+		zkconn.CreateOp(id.Path(), nil, zkconn.Persistent, acl),
+		zkconn.SetOp(recordPath(rec), body, old.RecordVersion),
+	)
+	if old.Has(resource.PartGeneration) {
+		ops = append(ops, zkconn.DeleteOp(znode.Gate(id.Root, old.Record.Generation), 0))
+	}
+	return transaction{
+		ops:  append(ops, open(id.Root, rec.Generation, body, acl)...),
+		done: s.exists(znode.Gate(id.Root, rec.Generation)),
+	}, err
+}
+
+// repair puts back what somebody deleted: the Record from its copy, the gate, the thing's own znode. A create proves that a
+// part is gone, and a check that another is there, so that a repair cannot meet a transaction of the thing's own.
+func (s *Store) repair(old *resource.Observed) (transaction, error) {
+	rec := *old.Record
+	id, g := rec.Declaration.ID(), rec.Generation
+	acl, err := ParseACL(rec.ACL)
+	if err != nil {
+		return transaction{}, err
+	}
+	body, err := znode.EncodeRecord(rec)
+	if err != nil {
+		return transaction{}, err
+	}
+	var ops []zkconn.Op
+	part := func(p resource.Part, path string, body []byte, version int32) {
+		if old.Has(p) {
+			ops = append(ops, zkconn.CheckOp(path, version))
+		} else {
+			ops = append(ops, zkconn.CreateOp(path, body, zkconn.Persistent, acl))
+		}
+	}
+	part(resource.PartRecord, recordPath(rec), body, old.RecordVersion)
+	part(resource.PartGate, znode.Gate(id.Root, g), nil, 0)
+	part(resource.PartObject, id.Path(), nil, -1) // who joins or leaves changes it, and does not matter
+	return transaction{ops: ops, done: func(ctx context.Context) (bool, error) {
+		now, err := s.Look(ctx, id.Path())
+		return now != nil && now.Record != nil && now.Record.Generation == g && !now.Repairable(), err
+	}}, nil
+}
+
+// replaceClassic takes a classic leftover away with its childless companions. There is no gate: the znode's version and
+// its emptiness are all that a classic job has.
+func (s *Store) replaceClassic(ctx context.Context, d resource.Declaration, old *resource.Observed) (transaction, error) {
+	create, err := s.create(ctx, d)
+	if err != nil {
+		return create, err
+	}
+	path := d.ID().Path()
+	var ops []zkconn.Op
+	for _, c := range old.Companions {
+		if !znode.IsCompanion(c, path) {
+			return transaction{}, fmt.Errorf("%s is no companion of it", c)
+		}
+		stat, ok, err := s.session.Exists(ctx, c)
+		if err != nil {
+			return transaction{}, err
+		}
+		if ok && stat.NumChildren == 0 && stat.EphemeralOwner == 0 {
+			ops = append(ops, zkconn.DeleteOp(c, stat.Version))
+		}
+	}
+	ops = append(ops, zkconn.DeleteOp(path, old.Version))
+	create.ops = slices.Insert(create.ops, 1, ops...)
+	return create, nil
+}
+
+// delete is three operations however many members there were, and fewer if somebody deleted a part. A member that joined
+// meanwhile is a child of the thing's znode, and ZooKeeper refuses all of them.
+func (s *Store) delete(old *resource.Observed) transaction {
+	rec := *old.Record
+	gate := znode.Gate(rec.Declaration.ID().Root, rec.Generation)
+	var ops []zkconn.Op
+	if old.Has(resource.PartObject) {
+		ops = append(ops, zkconn.DeleteOp(rec.Declaration.ID().Path(), old.Version))
+	}
+	ops = append(ops, zkconn.DeleteOp(recordPath(rec), old.RecordVersion))
+	done := func(ctx context.Context) (bool, error) {
+		there, err := s.exists(recordPath(rec))(ctx)
+		return !there, err
+	}
+	if old.Has(resource.PartGeneration) {
+		ops = append(ops, zkconn.DeleteOp(gate, 0))
+		done = func(ctx context.Context) (bool, error) {
+			open, err := s.exists(gate)(ctx)
+			return !open, err
+		}
+	}
+	return transaction{ops: ops, done: done}
+}
