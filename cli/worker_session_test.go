@@ -117,7 +117,7 @@ func TestAWorkerThatWaitedTakesTheSessionTimeoutOfTheRecord(t *testing.T) {
 // TestAWorkerWaitsForZooKeeper as for its job, from the beginning and where the session is lost before it has joined,
 // and tells what is wrong.
 func TestAWorkerWaitsForZooKeeper(t *testing.T) {
-	const told = "waiting for ZooKeeper (1m40s at most): zookeeper is unreachable: "
+	const waiting = "waiting for ZooKeeper (1m40s at most): zookeeper is unreachable: "
 	b := newBed(t, 0, "")
 	b.write(t, 0, b.job("a", "1s"))
 	b.ready(t)
@@ -127,13 +127,13 @@ func TestAWorkerWaitsForZooKeeper(t *testing.T) {
 	other := b.worker(proxy.Addr(), "a", "other")
 	other.Env = append(other.Env, "MUSTER_LOG=warn")
 	seen := onScreen(t, other)
-	seen.await(t, told+proxy.Addr()+": hangs up")
+	seen.await(t, waiting+proxy.Addr()+": hangs up")
 	proxy.Refuse(false)
 	seen.await(t, "waiting for a new generation")
 	proxy.Refuse(true)
 	proxy.Cut()
 	seen.await(t, "the session is lost; joining again")
-	seen.awaitTimes(t, told, 2)
+	seen.awaitTimes(t, waiting, 2)
 	proxy.Refuse(false)
 	b.write(t, 0, b.job("a", "2s"))
 	b.ready(t)

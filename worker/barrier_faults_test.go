@@ -22,9 +22,9 @@ import (
 // victim sends meanwhile is cut in turn.
 type part struct {
 	live    bool
-	prepare func(ctx context.Context, p *play) error // before the victim calls
-	timeout time.Duration                            // of the victim's call
-	finish  func(ctx context.Context, p *play) error // once it has called, or died
+	prepare func(ctx context.Context, p *partRun) error // before the victim calls
+	timeout time.Duration                               // of the victim's call
+	finish  func(ctx context.Context, p *partRun) error // once it has called, or died
 	round   int
 	missing []int // nil: the round is released
 	writes  bool  // only these are cut: there are many reads, as in the other parts
@@ -40,8 +40,8 @@ var parts = map[string]part{
 	"aborts live":   {live: true, prepare: oneArrives, timeout: time.Millisecond, missing: []int{2}},
 }
 
-// play is one performance of a part, at a barrier of its own.
-type play struct {
+// partRun is one performance of a part, at a barrier of its own.
+type partRun struct {
 	part
 	name     string
 	rest     []*worker.Member
@@ -49,14 +49,14 @@ type play struct {
 	calls    []<-chan error
 }
 
-func (p *play) call(ctx context.Context, m *worker.Member, timeout time.Duration) <-chan error {
+func (p *partRun) call(ctx context.Context, m *worker.Member, timeout time.Duration) <-chan error {
 	return call(func() error {
 		return m.Barrier(ctx, worker.Barrier{Name: p.name, Round: &p.round, Live: p.live, Timeout: timeout})
 	})
 }
 
 // arrive makes the workers wait at the round.
-func (p *play) arrive(ctx context.Context, ms ...*worker.Member) error {
+func (p *partRun) arrive(ctx context.Context, ms ...*worker.Member) error {
 	for _, m := range ms {
 		p.calls = append(p.calls, p.call(ctx, m, 0))
 	}
@@ -69,19 +69,19 @@ func (p *play) arrive(ctx context.Context, ms ...*worker.Member) error {
 	}
 }
 
-func others(_ context.Context, p *play) error {
+func others(_ context.Context, p *partRun) error {
 	for _, m := range p.rest {
 		p.calls = append(p.calls, p.call(context.Background(), m, 0))
 	}
 	return nil
 }
 
-func othersArrive(ctx context.Context, p *play) error { return p.arrive(ctx, p.rest...) }
-func oneArrives(ctx context.Context, p *play) error   { return p.arrive(ctx, p.rest[0]) }
+func othersArrive(ctx context.Context, p *partRun) error { return p.arrive(ctx, p.rest...) }
+func oneArrives(ctx context.Context, p *partRun) error   { return p.arrive(ctx, p.rest[0]) }
 
 // earlierRounds makes rounds that the victim's round will clear, though nobody has cleared them yet: they were
 // released by a worker that died at once.
-func earlierRounds(ctx context.Context, p *play) error {
+func earlierRounds(ctx context.Context, p *partRun) error {
 	m := p.rest[0]
 	world := zkconn.World(zkconn.PermAll)
 	floor := znode.BarrierFloor(m.Job.Root, m.Generation, p.name)
@@ -111,8 +111,8 @@ func earlierRounds(ctx context.Context, p *play) error {
 	return othersArrive(ctx, p)
 }
 
-// check compares every call's outcome, also that of who comes late, and what the round left.
-func (p *play) check(ctx context.Context) error {
+// check compares every call's outcome, also that of a worker that comes late, and what the round has left.
+func (p *partRun) check(ctx context.Context) error {
 	for i := 0; i < len(p.calls); i++ {
 		c := p.calls[i]
 		select {
@@ -135,7 +135,7 @@ func (p *play) check(ctx context.Context) error {
 	return err
 }
 
-func (p *play) expect(err error) error {
+func (p *partRun) expect(err error) error {
 	var a *worker.AbortedError
 	switch {
 	case p.missing == nil:
@@ -180,7 +180,7 @@ func TestBarrierWithEveryOperationCut(t *testing.T) {
 				proxy, ms := slowTeam(t, 3, 3*time.Second) // reconnects within 0.4 s
 				observer := dial(t)
 				for n := int32(1); ; n++ {
-					p := &play{part: part, name: fmt.Sprint("b", n), rest: ms[1:], observer: observer}
+					p := &partRun{part: part, name: fmt.Sprint("b", n), rest: ms[1:], observer: observer}
 					ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 					cut, err := p.perform(ctx, proxy, ms[0], fault, n)
 					cancel()
@@ -200,7 +200,7 @@ func TestBarrierWithEveryOperationCut(t *testing.T) {
 }
 
 // perform reports whether there was an nth request.
-func (p *play) perform(
+func (p *partRun) perform(
 	ctx context.Context, proxy *zkserver.Proxy, victim *worker.Member, fault arm, n int32,
 ) (cut bool, err error) {
 	if p.prepare != nil {
@@ -226,9 +226,9 @@ func (p *play) perform(
 	return disarm(), nil
 }
 
-// TestBarrierWithADeathAtEveryOperation: the victim's process dies once the server has executed any of its
-// transactions, which for the server is as dying at the reads that follow, or before the next; its next life calls
-// for the same round.
+// TestBarrierWithADeathAtEveryOperation: the victim's process dies after each of its transactions in turn, and its
+// next life calls for the same round. For the server a death at the reads that follow, or before the next
+// transaction, is the same.
 func TestBarrierWithADeathAtEveryOperation(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
@@ -245,7 +245,7 @@ func TestBarrierWithADeathAtEveryOperation(t *testing.T) {
 		firstLife.Close()
 		group.Go(func() error {
 			for n := int32(1); ; n++ {
-				p := &play{part: part, name: fmt.Sprint("b", n), rest: rest, observer: observer}
+				p := &partRun{part: part, name: fmt.Sprint("b", n), rest: rest, observer: observer}
 				died, err := p.die(ctx, j, proxy, n)
 				if err != nil {
 					return fmt.Errorf("%s, transaction %d: %w", title, n, err)
@@ -262,7 +262,7 @@ func TestBarrierWithADeathAtEveryOperation(t *testing.T) {
 }
 
 // die reports whether there was an nth transaction to die at.
-func (p *play) die(ctx context.Context, j job.Job, proxy *zkserver.Proxy, n int32) (died bool, err error) {
+func (p *partRun) die(ctx context.Context, j job.Job, proxy *zkserver.Proxy, n int32) (died bool, err error) {
 	proxy.Refuse(false)
 	s, victim, err := live(ctx, j, 500*time.Millisecond, proxy.Addr())
 	if err != nil {
@@ -284,7 +284,7 @@ func (p *play) die(ctx context.Context, j job.Job, proxy *zkserver.Proxy, n int3
 	}
 	select {
 	case err := <-last:
-		if !errors.Is(err, zkconn.ErrSessionLost) { // as it may be on a busy machine
+		if !errors.Is(err, zkconn.ErrSessionLost) { // which may happen on a busy machine
 			p.calls = append(p.calls, call(func() error { return err }))
 			return false, p.check(ctx)
 		}
@@ -301,7 +301,7 @@ func (p *play) die(ctx context.Context, j job.Job, proxy *zkserver.Proxy, n int3
 	return true, p.check(ctx)
 }
 
-// live is a life of the victim, in a session that ends that soon without it.
+// live is a life of the victim in a session with this timeout.
 func live(
 	ctx context.Context, j job.Job, timeout time.Duration, addrs ...string,
 ) (*zkconn.Session, *worker.Member, error) {

@@ -43,21 +43,21 @@ func TestBarrierSoak(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
-			newDrill(t, ctx, ensemble, live, rounds).run(ctx)
+			newSoakRun(t, ctx, ensemble, live, rounds).run(ctx)
 		})
 	}
 }
 
-const drillWorkers = 5
+const soakWorkers = 5
 
-// drill is one job's workers that pass rounds.
-type drill struct {
+// soakRun is a job whose workers pass rounds.
+type soakRun struct {
 	t        *testing.T
 	ensemble *zkserver.Ensemble
 	job      job.Job
 	live     bool
 	observer *zkconn.Session
-	soldiers []*soldier
+	workers  []*soakWorker
 
 	mu       sync.Mutex
 	begun    [][]bool               // round, id: has called
@@ -65,9 +65,9 @@ type drill struct {
 	faults   map[string]int
 }
 
-// soldier is one worker, in whatever life.
-type soldier struct {
-	*drill
+// soakWorker is one worker, in whatever life.
+type soakWorker struct {
+	*soakRun
 	id      int
 	proxies []*zkserver.Proxy // one per server
 
@@ -76,11 +76,12 @@ type soldier struct {
 	member *worker.Member
 }
 
-func newDrill(t *testing.T, ctx context.Context, ensemble *zkserver.Ensemble, live bool, rounds int) *drill {
+func newSoakRun(t *testing.T, ctx context.Context, ensemble *zkserver.Ensemble, live bool, rounds int) *soakRun {
 	t.Helper()
-	d := &drill{t: t, ensemble: ensemble, live: live, observer: dial(t, ensemble.Addrs()...), faults: map[string]int{}}
+	observer := dial(t, ensemble.Addrs()...)
+	d := &soakRun{t: t, ensemble: ensemble, live: live, observer: observer, faults: map[string]int{}}
 	d.job = job.Default()
-	d.job.Root, d.job.Name, d.job.Workers = "/drill-"+zkstate.NewID(), "j", drillWorkers
+	d.job.Root, d.job.Name, d.job.Workers = "/soak-"+zkstate.NewID(), "j", soakWorkers
 	store, err := zkstate.NewStore(d.observer, zkstate.Config{
 		Home: d.job.Root + "/home", Stack: "tests", Kinds: []zkstate.Kind{zkstate.Job()},
 	})
@@ -92,10 +93,10 @@ func newDrill(t *testing.T, ctx context.Context, ensemble *zkserver.Ensemble, li
 	}
 	d.outcomes = make([]*worker.AbortedError, rounds)
 	for range rounds {
-		d.begun = append(d.begun, make([]bool, drillWorkers))
+		d.begun = append(d.begun, make([]bool, soakWorkers))
 	}
-	for i := range drillWorkers {
-		one := &soldier{drill: d}
+	for i := range soakWorkers {
+		one := &soakWorker{soakRun: d}
 		for _, addr := range ensemble.Addrs() {
 			p, err := zkserver.NewProxy(addr)
 			if err != nil {
@@ -108,16 +109,16 @@ func newDrill(t *testing.T, ctx context.Context, ensemble *zkserver.Ensemble, li
 			t.Fatal(err)
 		}
 		one.id = one.member.ID
-		d.soldiers = append(d.soldiers, one)
+		d.workers = append(d.workers, one)
 	}
 	return d
 }
 
-func (d *drill) run(ctx context.Context) {
+func (d *soakRun) run(ctx context.Context) {
 	harm, peace := context.WithCancel(ctx)
 	var faults, all sync.WaitGroup
 	faults.Go(func() { d.disturb(harm) })
-	for i, one := range d.soldiers {
+	for i, one := range d.workers {
 		all.Go(func() {
 			for round := range d.outcomes {
 				if err := one.pass(ctx, i, round); err != nil {
@@ -143,10 +144,10 @@ func (d *drill) run(ctx context.Context) {
 }
 
 // pass calls for a round until its outcome is known, through as many lives as it takes.
-func (o *soldier) pass(ctx context.Context, i, round int) error {
-	o.drill.mu.Lock()
+func (o *soakWorker) pass(ctx context.Context, i, round int) error {
+	o.soakRun.mu.Lock()
 	o.begun[round][o.id] = true
-	o.drill.mu.Unlock()
+	o.soakRun.mu.Unlock()
 	for {
 		b := worker.Barrier{Name: "b", Round: &round, Live: o.live, Timeout: 20 * time.Second}
 		if rand.IntN(6) == 0 {
@@ -171,14 +172,14 @@ func (o *soldier) pass(ctx context.Context, i, round int) error {
 }
 
 // compare checks an outcome against what the others learned, and against what is there.
-func (o *soldier) compare(ctx context.Context, round int, got worker.AbortedError) error {
-	o.drill.mu.Lock()
+func (o *soakWorker) compare(ctx context.Context, round int, got worker.AbortedError) error {
+	o.soakRun.mu.Lock()
 	first := o.outcomes[round]
 	if first == nil {
 		o.outcomes[round] = &got
 	}
 	begun := slices.Clone(o.begun[round])
-	o.drill.mu.Unlock()
+	o.soakRun.mu.Unlock()
 	if first != nil {
 		if d := cmp.Diff(*first, got); d != "" {
 			return fmt.Errorf("two outcomes (-first +this):\n%s", d)
@@ -191,7 +192,7 @@ func (o *soldier) compare(ctx context.Context, round int, got worker.AbortedErro
 		}
 		return nil
 	}
-	if o.live { // who had arrived then may be dead by now
+	if o.live { // a worker that had arrived then may be dead by now
 		return nil
 	}
 	missing, err := o.missing(ctx, round)
@@ -201,8 +202,8 @@ func (o *soldier) compare(ctx context.Context, round int, got worker.AbortedErro
 	return err
 }
 
-// missing lists who had not arrived when the round was aborted.
-func (o *soldier) missing(ctx context.Context, round int) ([]int, error) {
+// missing lists the ids that had not arrived when the round was aborted.
+func (o *soakWorker) missing(ctx context.Context, round int) ([]int, error) {
 	dir := roundDir(o.member, "b", round)
 	if err := o.observer.Sync(ctx, dir); err != nil {
 		return nil, err
@@ -212,20 +213,20 @@ func (o *soldier) missing(ctx context.Context, round int) ([]int, error) {
 		return nil, err
 	}
 	var ids []int
-	for id := range drillWorkers {
+	for id := range soakWorkers {
 		a, there, err := o.observer.Exists(ctx, znode.Arrival(dir, id))
 		if err != nil {
 			return nil, err
 		}
-		if !there || a.Czxid > st.Mzxid { // a mark of having been told
+		if !there || a.Czxid > st.Mzxid { // what acknowledge wrote
 			ids = append(ids, id)
 		}
 	}
 	return ids, nil
 }
 
-// revive is a new life: of the same process, or of another one.
-func (o *soldier) revive(ctx context.Context, i int) error {
+// revive begins a new life: of the same process, or of another one.
+func (o *soakWorker) revive(ctx context.Context, i int) error {
 	var addrs []string
 	for _, p := range o.proxies {
 		addrs = append(addrs, p.Addr())
@@ -255,8 +256,8 @@ func (o *soldier) revive(ctx context.Context, i int) error {
 	}
 }
 
-// die ends a life without a word to the servers.
-func (o *soldier) die() {
+// die ends a life, and the servers are not told.
+func (o *soakWorker) die() {
 	for _, p := range o.proxies {
 		p.Refuse(true)
 		p.Cut()
@@ -270,13 +271,13 @@ func (o *soldier) die() {
 }
 
 // disturb breaks things until ctx ends.
-func (d *drill) disturb(ctx context.Context) {
+func (d *soakRun) disturb(ctx context.Context) {
 	requests := []int32{zkserver.OpMulti, zkserver.OpExists, zkserver.OpGetData, zkserver.OpGetChildren2}
 	kinds := []string{"before", "reply lost", "after", "cut", "death"}
 	leaderDies := time.NewTimer(20 * time.Second)
 	defer leaderDies.Stop()
 	for ctx.Err() == nil {
-		o := d.soldiers[rand.IntN(len(d.soldiers))]
+		o := d.workers[rand.IntN(len(d.workers))]
 		p := o.proxies[rand.IntN(len(o.proxies))]
 		kind := kinds[rand.IntN(len(kinds))]
 		if kind == "death" && rand.IntN(5) > 0 {
@@ -300,7 +301,7 @@ func (d *drill) disturb(ctx context.Context) {
 	}
 }
 
-func (d *drill) killLeader(ctx context.Context) {
+func (d *soakRun) killLeader(ctx context.Context) {
 	if d.ensemble == servers || d.live { // once is enough
 		return
 	}

@@ -153,7 +153,7 @@ func TestTimeoutAbortsForAllAndNamesWhoIsMissing(t *testing.T) {
 		hasty := patient
 		hasty.Timeout = 10 * time.Millisecond
 		aborted(t, name, 0, []int{1, 3}, first, at(t, ms[2], hasty))
-		// Who comes late learns the same, each once; then all meet in the next round.
+		// Workers that come late get the same answer, each once; then all meet in the next round.
 		again := worker.Barrier{Name: name, Live: live, Round: num(0)}
 		aborted(t, name, 0, []int{1, 3}, at(t, ms[1], patient), at(t, ms[3], again))
 		next := []<-chan error{at(t, ms[0], patient), at(t, ms[1], patient), at(t, ms[2], patient)}
@@ -189,7 +189,7 @@ func TestReleasedRoundsAreCleared(t *testing.T) {
 		}
 		released(t, at(t, ms[0], b), at(t, ms[1], b), at(t, ms[2], b))
 	}
-	// The last two, the one that the first of round 5 made, and what tells of the abort.
+	// The last two, the one that the first worker of round 5 made, and the st of the aborted one.
 	kept, _, err := s.Children(t.Context(), znode.BarrierFloor(ms[0].Job.Root, ms[0].Generation, "b"))
 	if err != nil {
 		t.Fatal(err)
@@ -204,7 +204,7 @@ func TestReleasedRoundsAreCleared(t *testing.T) {
 	if d := cmp.Diff([]string{"st"}, left); d != "" {
 		t.Errorf("what is kept of the aborted round (-want +got):\n%s", d)
 	}
-	// Whoever repeats a round after a crash gets the old answer.
+	// A worker that repeats a round after a crash gets the old answer.
 	aborted(t, "b", 2, []int{1, 2}, at(t, ms[1], worker.Barrier{Name: "b", Round: num(2)}))
 	for _, round := range []int{0, 1, 3, 4, 5} {
 		released(t, at(t, ms[1], worker.Barrier{Name: "b", Round: num(round)}))
@@ -301,10 +301,10 @@ func TestLiveArrivalEndsWithTheSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	released(t, start(back), second, third)
-	released(t, start(back)) // the start barrier is passed once: who comes later passes at once
+	released(t, start(back)) // it is passed once: a worker that comes later passes at once
 }
 
-// TestLiveArrivalOfAnOlderSessionDoesNotCount: it is replaced, not taken for one's own.
+// TestLiveArrivalOfAnOlderSessionDoesNotCount: the new session replaces it.
 func TestLiveArrivalOfAnOlderSessionDoesNotCount(t *testing.T) {
 	_, ms := team(t, 2)
 	old := dial(t)

@@ -24,7 +24,7 @@ import (
 
 const few, many = 1000, 10_000
 
-// writesRoll says which sessions are of those who join last.
+// writesRoll reports which sessions belong to the workers that join last.
 func writesRoll(i int) bool { return i == few-1 || i == many-1 }
 
 // fleet is many real sessions in this process, against a server of their own.
@@ -38,7 +38,7 @@ type fleet struct {
 // BenchmarkTenThousandWorkers opens 10,000 sessions, which join a job, wait for all and pass barriers. Costs are
 // ratios to the rate at which the same sessions commit the transaction of a join by itself, in the same run; growth
 // is the cost per worker with 10,000 over that with 1,000. What ends in -cpu compares processor time of client and
-// server together, which says the same and depends less on what else the machine does.
+// server together: it depends less on what else the machine does.
 func BenchmarkTenThousandWorkers(b *testing.B) {
 	f := newFleet(b, many)
 	f.round(few) // the server warms up
@@ -134,7 +134,7 @@ type costs struct {
 	raw     cost // the transaction of a join by itself
 	bare    cost // that, and before it the two reads of a join
 	join    cost
-	settle  cost // after join, until the members have done what nobody waits for
+	settle  cost // after join, until the members have written their ids and set their watches
 	wait    cost // to set the watch, for all but one
 	woken   cost // from the last join until all know
 	events  cost // an event for each session, by itself: no barrier can be released for less
@@ -164,13 +164,13 @@ func (f *fleet) round(n int) costs {
 		ms[i], err = worker.Join(f.b.Context(), f.sessions[i], config(j, fmt.Sprint("w-", i)))
 		return err
 	}
-	if err := join(n - 2); err != nil { // makes the folders, which otherwise all would try
+	if err := join(n - 2); err != nil { // it makes the folders, so that not all try
 		f.b.Fatal(err)
 	}
-	standing := f.watches() // the first one's among them, or not yet
+	standing := f.watches() // perhaps with those of the first worker
 	var c costs
 	c.join = f.all(n-2, join)
-	// Each looks after its live znode and its gate.
+	// Each watches its live znode and its gate.
 	c.settle = f.timed(func() error { f.armed(standing + 2*(n-2)); return nil })
 	c.raw = raw.plus(f.raw(n, j.Root+"/raw-1", false)).by(2) // the machine changes while we measure
 	c.bare = f.raw(n, j.Root+"/bare", true)

@@ -107,8 +107,8 @@ func TestJ4FirstWorkersRaceHarmlessly(t *testing.T) {
 	}
 }
 
-// TestJ5WhoIsLiveHasAnID: nobody is ever seen live who has none.
-func TestJ5WhoIsLiveHasAnID(t *testing.T) {
+// TestJ5EveryLiveWorkerHasAnID: none is ever seen live without one.
+func TestJ5EveryLiveWorkerHasAnID(t *testing.T) {
 	j, store := newJob(t, 40)
 	s := dial(t)
 	var all sync.WaitGroup
@@ -120,7 +120,7 @@ func TestJ5WhoIsLiveHasAnID(t *testing.T) {
 		})
 	}
 	for live := 0; live < 40; {
-		ws, err := store.Workers(t.Context(), j.Path()) // lists the live first, then who joined
+		ws, err := store.Workers(t.Context(), j.Path()) // lists the live workers first, then those that have joined
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -137,8 +137,8 @@ func TestJ5WhoIsLiveHasAnID(t *testing.T) {
 	all.Wait()
 }
 
-// TestJ6J7StoppedJoinerHoldsNobodyUp: there is no lock that it could hold, or come back to after it lost it. What it
-// had sent happens late, as a whole.
+// TestJ6J7StoppedJoinerHoldsNobodyUp: there is no lock that it could hold, or believe to hold after it has lost it.
+// What it had sent happens late, as a whole.
 func TestJ6J7StoppedJoinerHoldsNobodyUp(t *testing.T) {
 	j, store := newJob(t, 4)
 	join(t, j, "w0")

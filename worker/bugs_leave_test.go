@@ -72,8 +72,8 @@ func TestC4FinishingAloneDoesNotEndTheJob(t *testing.T) {
 	}
 }
 
-// TestC5JoinAgainstTheEndOfAJob: who joins while the last worker resets the job is in the next generation with its
-// znodes, or not at all.
+// TestC5JoinAgainstTheEndOfAJob: a worker that joins while the last one resets the job joins the next generation with
+// all its znodes, or not at all.
 func TestC5JoinAgainstTheEndOfAJob(t *testing.T) {
 	for range 20 {
 		j, store := newJob(t, 1)
@@ -134,7 +134,7 @@ func TestC7LiveWorkerDoesNotResurrectAJob(t *testing.T) {
 	}
 }
 
-// TestC8AllWorkersDownAtOnce: nothing is removed, and each comes back as who it was.
+// TestC8AllWorkersDownAtOnce: nothing is removed, and each comes back under its id.
 func TestC8AllWorkersDownAtOnce(t *testing.T) {
 	const n = 5
 	j, store := newJob(t, n)

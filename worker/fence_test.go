@@ -45,7 +45,7 @@ func TestLiveZnodeDeletedByHandIsMadeAgain(t *testing.T) {
 	m := join(t, j, "w0")
 	admin := dial(t)
 	live := znode.Live(j.Root, j.Name, "w0")
-	told := func() bool {
+	hasID := func() bool {
 		body, _, err := admin.Get(t.Context(), live)
 		if errors.Is(err, zkconn.ErrNoNode) {
 			return false
@@ -56,12 +56,12 @@ func TestLiveZnodeDeletedByHandIsMadeAgain(t *testing.T) {
 		}
 		return w.ID == 0
 	}
-	await(t, "the live znode has the id", told)
+	await(t, "the live znode has the id", hasID)
 	for range 3 {
 		if err := admin.Delete(t.Context(), live, -1); err != nil {
 			t.Fatal(err)
 		}
-		await(t, "the live znode is back", told)
+		await(t, "the live znode is back", hasID)
 	}
 	if m.Context().Err() != nil {
 		t.Error(context.Cause(m.Context()))

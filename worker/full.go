@@ -46,7 +46,8 @@ func (j *join) full(ctx context.Context) error {
 	if len(vacant) == 0 {
 		return fmt.Errorf("%w: %d of %d workers have joined, and each is live or has completed", ErrFull, n, n)
 	}
-	return fmt.Errorf("%w: %d of %d workers have joined; not live, and free for who joins under the same identity: %s",
+	return fmt.Errorf("%w: %d of %d workers have joined; "+
+		"not live, and free for a process that joins under the same identity: %s",
 		ErrFull, n, n, strings.Join(vacant, ", "))
 }
 

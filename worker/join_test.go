@@ -62,7 +62,7 @@ func TestIDsHaveNoGap(t *testing.T) {
 	}
 }
 
-// TestJoinRefuses what cannot be waited for, and says why it would wait.
+// TestJoinRefuses what no wait can change, and says what it would wait for.
 func TestJoinRefuses(t *testing.T) {
 	j, store := newJob(t, 2)
 	missing := j
@@ -83,7 +83,7 @@ func TestJoinRefuses(t *testing.T) {
 	}
 }
 
-// TestJoinCancelled says that there was no job even where the job appears at that moment.
+// TestJoinCancelled says that there was no job, also if the job appears at that moment.
 func TestJoinCancelled(t *testing.T) {
 	j, store := newJob(t, 1)
 	s := dial(t)
@@ -268,7 +268,7 @@ func TestTooLateJoinWithdraws(t *testing.T) {
 	}
 }
 
-// TestFullJobWithoutRoll: whoever joined last died before it wrote the roll, which tells that the job is full.
+// TestFullJobWithoutRoll: the last worker to join died before it wrote the roll, which tells that the job is full.
 func TestFullJobWithoutRoll(t *testing.T) {
 	j, store := newJob(t, 2)
 	m := join(t, j, "w0")
@@ -297,7 +297,7 @@ func TestFirstJoinBesideAStranger(t *testing.T) {
 	}
 }
 
-// writeDeadJoin writes what a join leaves behind whose process died, perhaps before it could withdraw.
+// writeDeadJoin writes what a join leaves behind if its process dies, perhaps before it could withdraw.
 func writeDeadJoin(t *testing.T, m *worker.Member, identity string) {
 	t.Helper()
 	claim, err := znode.EncodeClaim(znode.Claim{Nonce: "dead", Lives: 1, State: znode.In})

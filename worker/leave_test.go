@@ -62,7 +62,7 @@ func TestLeaveKeepsTheID(t *testing.T) {
 	}
 }
 
-// TestLastToCompleteDoesWhatOnCompleteSays: who of N that is is decided by ZooKeeper, when all complete at once.
+// TestLastToCompleteDoesWhatOnCompleteSays: ZooKeeper decides which of N is the last, when all complete at once.
 func TestLastToCompleteDoesWhatOnCompleteSays(t *testing.T) {
 	for do, want := range map[job.OnComplete]resource.Status{job.Reset: resource.StatusReady, job.Remove: resource.StatusMissing, job.Retain: job.Completed} {
 		t.Run(string(do), func(t *testing.T) {
@@ -130,7 +130,7 @@ func TestFinishingBeforeOthersJoined(t *testing.T) {
 	}
 }
 
-// TestLastCannotPutTheJobBack: that it has completed is not in doubt.
+// TestLastCannotPutTheJobBack: it has completed all the same.
 func TestLastCannotPutTheJobBack(t *testing.T) {
 	j, store := newJob(t, 1)
 	proxy := newProxy(t)
@@ -251,7 +251,7 @@ func TestJobThatIsBeingTerminatedIsNotReset(t *testing.T) {
 	}
 }
 
-// TestACLOfTheJob: all that workers write, and what is reset, has the ACL of the Record.
+// TestACLOfTheJob: all that workers write, also in a reset, has the ACL of the Record.
 func TestACLOfTheJob(t *testing.T) {
 	auth := zkconn.Auth{Scheme: "digest", Data: []byte("me:secret")}
 	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs(), Auth: []zkconn.Auth{auth}})

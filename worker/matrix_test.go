@@ -85,7 +85,8 @@ func recipes() []recipe {
 	}
 }
 
-// prepare creates the job and its earlier lives, and says who must have which id. Who is not w1 works in session s.
+// prepare creates the job and its earlier lives, and returns the id that each identity must have. All but w1 work in
+// session s.
 func (r recipe) prepare(t *testing.T, s *zkconn.Session) (j job.Job, store *zkstate.Store, want map[string]int) {
 	t.Helper()
 	j = declare(r.workers)
@@ -104,8 +105,8 @@ func (r recipe) prepare(t *testing.T, s *zkconn.Session) (j job.Job, store *zkst
 	return j, store, want
 }
 
-// verify joins as w1 once more: it is who it was, and nobody else came to be. A process that was killed may not have
-// got as far as its script says.
+// verify joins as w1 once more: it has the id that it had, and no other worker has appeared. A process that was
+// killed may not have got as far as its script says.
 func (r recipe) verify(
 	t *testing.T, s *zkconn.Session, j job.Job, store *zkstate.Store, want map[string]int, killed bool,
 ) error {
@@ -217,8 +218,8 @@ func revive(t *testing.T, admin *zkconn.Session, m *worker.Member) {
 	})
 }
 
-// TestKilledProcess is TestCutConnection with kill -9 at the same moments: the next life finds what a worker must
-// have left that may have done the operation, or may not.
+// TestKilledProcess is TestCutConnection with kill -9 at the same moments. The next life finds what is right whether
+// the operation was done or not.
 func TestKilledProcess(t *testing.T) {
 	t.Parallel()
 	eachMoment(t, func(r recipe, others *zkconn.Session, arm matched, i int) error {
@@ -241,7 +242,7 @@ func (r recipe) killAt(t *testing.T, others *zkconn.Session, arm matched, i int)
 		select {
 		case line, more := <-c.lines:
 			said = append(said, line)
-			alive = more // on a busy machine its session may be lost: it dies of that
+			alive = more // it may lose its session on a busy machine, and dies then
 		case <-cut:
 			alive = false
 		case <-time.After(30 * time.Second):

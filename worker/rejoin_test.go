@@ -143,8 +143,8 @@ func TestRejoinLearnsOfAnUnansweredCompletion(t *testing.T) {
 	}
 }
 
-// TestStoppedProcessIsFenced: a process that was stopped for longer than its session lives cannot write when it goes
-// on, and learns that it was replaced.
+// TestStoppedProcessIsFenced: a process that was stopped for longer than its session timeout cannot write when it
+// goes on, and finds out that it was replaced.
 func TestStoppedProcessIsFenced(t *testing.T) {
 	j, store := newJob(t, 2)
 	c := spawn(t, j, "patient stay rejoin leave", "w0", servers.Addrs()...)

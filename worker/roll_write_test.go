@@ -88,7 +88,7 @@ func TestRollIsWrittenOnceAllHaveJoined(t *testing.T) {
 	}
 }
 
-// TestRollWithEveryOperationCut: it is written once, whatever happens to the connection of who joins last.
+// TestRollWithEveryOperationCut: it is written once, whatever happens to the connection of the last worker to join.
 func TestRollWithEveryOperationCut(t *testing.T) {
 	for kind, fault := range arms {
 		t.Run(kind, func(t *testing.T) {

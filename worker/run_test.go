@@ -54,8 +54,8 @@ func TestRestartAfterCompletion(t *testing.T) {
 	}
 }
 
-// TestRunsDoNotMix: the first worker says which run a generation is of. Another run waits for its own, also under an
-// identity that is expected here, and does not complete this one.
+// TestRunsDoNotMix: the first worker says which run a generation belongs to. A worker of another run waits for another
+// generation, also under an identity that is expected in this one, and does not complete this one.
 func TestRunsDoNotMix(t *testing.T) {
 	j, store := newJob(t, 2)
 	of := func(run, identity string) worker.Config {

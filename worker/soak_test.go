@@ -94,7 +94,7 @@ type soak struct {
 	job      job.Job
 	children []*child
 	said     chan string
-	ids      map[string]int // as each identity was told
+	ids      map[string]int // that each identity got
 	joins    int
 }
 
@@ -154,7 +154,7 @@ func newSoak(t *testing.T) *soak {
 	if err := k.store().Commit(t.Context(), plan.Row{Path: k.job.Path(), New: k.job, Reason: plan.NotThere}); err != nil {
 		t.Fatal(err)
 	}
-	// Somebody is always live, so that the job is never a leftover that newcomers keep out of.
+	// Somebody is always live: new workers do not join a job that is stale.
 	m, err := worker.Join(t.Context(), dial(t, k.ensemble.Addrs()...), config(k.job, "keeper"))
 	if err != nil {
 		t.Fatal(err)
@@ -189,7 +189,7 @@ func (k *soak) spawn(i int) {
 	}()
 }
 
-// hear checks what a process said: an identity that had an id has it again.
+// hear checks what a process printed: an identity that had an id has it again.
 func (k *soak) hear(line string) {
 	var identity string
 	var id int
@@ -228,7 +228,7 @@ func (k *soak) killLeader() {
 	}
 }
 
-// verify compares what was said with what is there. A late join that was killed before it could withdraw withdraws now.
+// verify compares what was printed with what is there. A join that came too late and was killed withdraws now.
 func (k *soak) verify() {
 	store := k.store()
 	for identity, id := range ids(k.t, store, k.job) {
@@ -242,8 +242,8 @@ func (k *soak) verify() {
 	}
 	holder := map[int]string{}
 	for identity, id := range ids(k.t, store, k.job) {
-		if told, ok := k.ids[identity]; ok && told != id {
-			k.t.Errorf("%s is %d, was told %d", identity, id, told)
+		if first, ok := k.ids[identity]; ok && first != id {
+			k.t.Errorf("%s is %d, was %d", identity, id, first)
 		}
 		if other, twice := holder[id]; twice {
 			k.t.Errorf("%s and %s both have id %d", identity, other, id)

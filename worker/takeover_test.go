@@ -69,8 +69,8 @@ func TestRejoinKeepsTheID(t *testing.T) {
 	}
 }
 
-// TestTakeover: who finds its identity live says at once what it waits for, and joins when the other is gone; or
-// fails at once, if told so.
+// TestTakeover: a worker whose identity is live says at once what it waits for, and joins when the other is gone. With
+// TakeoverFail it fails at once.
 func TestTakeover(t *testing.T) {
 	j, _ := newJob(t, 1)
 	s := dial(t)

@@ -39,8 +39,8 @@ func TestWaitAllWaitsForTheLast(t *testing.T) {
 	released(t, append(waits, call(func() error { return last.WaitAll(t.Context()) }))...)
 }
 
-// TestWaitAllThatIsNotTold by a server that hangs, while the last joins elsewhere. It asks when the time is over;
-// where nobody answers, nothing is known.
+// TestWaitAllThatIsNotTold by a server that hangs, while the last worker joins at another server. It asks when the
+// time is over; if nobody answers, nothing is known.
 func TestWaitAllThatIsNotTold(t *testing.T) {
 	for name, answers := range map[string]bool{"answers_later": true, "never_answers": false} {
 		t.Run(name, func(t *testing.T) {
@@ -88,7 +88,7 @@ func TestWaitAllDoesNotPoll(t *testing.T) {
 		}
 	})
 	wait := call(func() error { return m.WaitAll(t.Context()) })
-	got := []int32{<-reads} // it waits, once this is answered
+	got := []int32{<-reads} // when this is answered it waits
 	for i := 1; i < n; i++ {
 		join(t, j, fmt.Sprint("w-", i))
 	}
@@ -120,7 +120,7 @@ func TestWaitAllSaysWhoIsAbsent(t *testing.T) {
 	if d := cmp.Diff(text, err.Error()); d != "" {
 		t.Errorf("text (-want +got):\n%s", d)
 	}
-	// An identity without an index leaves nothing to tell apart.
+	// With an identity that has no index nobody can tell who is missing.
 	join(t, j, "another")
 	if err := m.WaitAll(t.Context()); !errors.As(err, &absent) || absent.Joined != 3 || absent.Missing != nil {
 		t.Errorf("WaitAll: %v", err)
@@ -147,7 +147,7 @@ func TestWaitAllEndsWithItsCaller(t *testing.T) {
 	}
 }
 
-// TestWaitAllWithEveryOperationCut: an event that is missed during an outage is found by looking.
+// TestWaitAllWithEveryOperationCut: a read finds an event that was missed during an outage.
 func TestWaitAllWithEveryOperationCut(t *testing.T) {
 	for kind, fault := range arms {
 		for n := int32(1); n <= 2; n++ {
@@ -223,7 +223,7 @@ func TestPeersAreFound(t *testing.T) {
 	}
 }
 
-// TestALateJoinIsNoPeer: between the join that came too late and its withdrawal nobody sees it.
+// TestALateJoinIsNoPeer: nobody sees a join that came too late before it withdraws.
 func TestALateJoinIsNoPeer(t *testing.T) {
 	j, _ := newJob(t, 1)
 	m := join(t, j, "w0")

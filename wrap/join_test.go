@@ -50,10 +50,10 @@ func TestTheSessionHasTheTimeoutOfTheRecord(t *testing.T) {
 // TestAWorkerWithoutAnAddress waits until it can find one, and is known by it.
 func TestAWorkerWithoutAnAddress(t *testing.T) {
 	f := newTestJob(t, 1)
-	refusals, told := 1, make(chan string, 1)
+	refusals, unstable := 1, make(chan string, 1)
 	w := startWorker(f, "", "environ obeys:0", func(c *Config) {
 		c.Worker.Info = znode.Worker{}
-		c.Unstable = func(identity string) { told <- identity }
+		c.Unstable = func(identity string) { unstable <- identity }
 		c.LocalIP = func(context.Context) (net.IP, error) {
 			if refusals--; refusals >= 0 {
 				return nil, fmt.Errorf("%w: not yet", zkconn.ErrUnreachable)
@@ -64,12 +64,12 @@ func TestAWorkerWithoutAnAddress(t *testing.T) {
 	if what := <-w.waiting; what != "ZooKeeper (1m40s at most): zookeeper is unreachable: not yet" {
 		t.Errorf("it waits for %s", what)
 	}
-	identity := <-told
+	identity := <-unstable
 	live, err := w.client().Members(t.Context(), true)
 	if err != nil || len(live.Members) != 1 {
 		t.Fatalf("%+v, %v", live, err)
 	}
 	if m := live.Members[0]; m.Identity != identity || m.Address() != identity || m.IP != "127.0.0.1" {
-		t.Errorf("it is told %s, and is %+v", identity, m)
+		t.Errorf("its identity is %s, and it is live as %+v", identity, m)
 	}
 }

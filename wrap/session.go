@@ -22,7 +22,7 @@ type sessions struct {
 	connect func(ctx context.Context, timeout time.Duration) (*zkconn.Session, error)
 	timeout time.Duration     // of the next session
 	limit   time.Duration     // for waiting until a server can be reached
-	waiting func(what string) // unless nil, is told that no server can be reached
+	waiting func(what string) // unless nil, called when no server can be reached
 	log     *slog.Logger
 
 	newest atomic.Pointer[zkconn.Session]

@@ -79,7 +79,7 @@ func TestBarriersThroughTheSocket(t *testing.T) {
 		t.Errorf("missing (-want +got):\n%s%v", d, err)
 	}
 	if err := c1.Barrier(t.Context(), Barrier{Name: "alone"}); !errors.As(err, &aborted) {
-		t.Errorf("the other one was told %v", err)
+		t.Errorf("the other worker got %v", err)
 	}
 }
 
@@ -167,7 +167,7 @@ func TestTheSocketIsPrivateAndGoesWithTheWorker(t *testing.T) {
 	w.signals <- signalNamed(t, "TERM")
 	w.ends()
 	if err := <-waiting; !errors.Is(err, ErrUnavailable) {
-		t.Errorf("who waited was told %v", err)
+		t.Errorf("the request that waited got %v", err)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the directory is left: %v", err)
@@ -219,7 +219,7 @@ func TestEnvironmentOfTheCommand(t *testing.T) {
 	}
 }
 
-// environ is what a child that was told to prints of its environment.
+// environ is the part of its environment that a child of behaviour "environ" prints.
 func (w *testWorker) environ() map[string]string {
 	w.t.Helper()
 	all := map[string]string{}

@@ -66,8 +66,8 @@ type Config struct {
 	// Create, unless nil, creates the job if it is missing. Without it a missing job is waited for.
 	Create func(ctx context.Context, s *zkconn.Session) error
 
-	Unstable func(identity string)  // unless nil, is told an identity that is only the address
-	Joined   func(m *worker.Member) // unless nil, is told of the first join
+	Unstable func(identity string)  // unless nil, called with an identity that is only the address
+	Joined   func(m *worker.Member) // unless nil, called after the first join
 
 	Signals <-chan os.Signal // see Signals
 	Log     *slog.Logger
