@@ -1,6 +1,7 @@
 package spec
 
-// The codes of all diagnostics. A code keeps its meaning for ever; the hundreds group them: 10 files, 11 syntax, 12 jobs,
+// The codes of all diagnostics. A code keeps its meaning for ever, and one that is not given any more (the last of 15 was
+// 11) is not used again; the hundreds group them: 10 files, 11 syntax, 12 jobs,
 // 13 blocks and arguments, 14 variables, 15 expressions, 16 muster and zookeeper, 17 drift, 18 warnings.
 const (
 	codeDirectory    = "M1001"
@@ -8,6 +9,7 @@ const (
 	codeFile         = "M1003"
 	codeEncoding     = "M1004"
 	codeTooLarge     = "M1005"
+	codeCost         = "M1006"
 	codeSyntax       = "M1101"
 	codeUnclosed     = "M1102"
 	codeCharacter    = "M1103"
@@ -57,7 +59,6 @@ const (
 	codeLocalTwice   = "M1508"
 	codeExpression   = "M1509"
 	codeConstant     = "M1510"
-	codeExtent       = "M1511"
 	codeStack        = "M1601"
 	codeVersion      = "M1602"
 	codeConstraint   = "M1603"
@@ -84,6 +85,7 @@ func Codes() []Code {
 		{codeFile, "a file cannot be read"},
 		{codeEncoding, "a file is not UTF-8"},
 		{codeTooLarge, "a file is larger or nested deeper than a configuration can be"},
+		{codeCost, "reading the configuration takes too much time or memory"},
 		{codeSyntax, "the syntax is not HCL"},
 		{codeUnclosed, "a block, bracket, string or template is not closed"},
 		{codeCharacter, "a character or operator that HCL does not know"},
@@ -133,7 +135,6 @@ func Codes() []Code {
 		{codeLocalTwice, "a local is declared twice"},
 		{codeExpression, "an expression cannot be evaluated"},
 		{codeConstant, "a reference or a call where only a constant can stand"},
-		{codeExtent, "a value is larger or nested deeper than a configuration can use"},
 		{codeStack, "the stack name cannot be used"},
 		{codeVersion, "this version of muster does not satisfy required_version"},
 		{codeConstraint, "required_version is malformed"},

@@ -14,9 +14,6 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
-// maxFile bounds one source file. It keeps a wrong file (a log, a core dump) from being parsed.
-const maxFile = 32 << 20
-
 // listing is what a configuration directory holds, each in name order.
 type listing struct {
 	config   []string // *.hcl, *.hcl.json
@@ -110,7 +107,7 @@ func (f *findings) read(path, name, code string) ([]byte, bool) {
 		f.file(name, code, "it is not a regular file")
 		return nil, false
 	case info.Size() > maxFile:
-		f.file(name, codeTooLarge, fmt.Sprintf("it has %d MiB; a configuration file has at most %d", info.Size()>>20, maxFile>>20))
+		f.tooLarge(name, info.Size())
 		return nil, false
 	}
 	src, err := os.ReadFile(path)
@@ -121,13 +118,21 @@ func (f *findings) read(path, name, code string) ([]byte, bool) {
 	return f.accept(src, name)
 }
 
+func (f *findings) tooLarge(name string, size int64) {
+	f.file(name, codeTooLarge, fmt.Sprintf("it has %d bytes; a configuration file has at most %d", size, maxFile))
+}
+
 func (f *findings) file(name, code, why string) {
 	d := f.add(code, nil, "%s cannot be read: %s", name, why)
 	d.Range = &Range{Filename: name, Start: Pos{Line: 1, Column: 1}, End: Pos{Line: 1, Column: 1}}
 }
 
-// accept remembers the text of a file, and checks that it is UTF-8.
+// accept remembers the text of a file, and checks its size and that it is UTF-8.
 func (f *findings) accept(src []byte, name string) ([]byte, bool) {
+	if len(src) > maxFile {
+		f.tooLarge(name, int64(len(src)))
+		return nil, false
+	}
 	src = bytes.TrimPrefix(src, []byte("\ufeff"))
 	f.sources[name] = src
 	if utf8.Valid(src) {

@@ -69,8 +69,8 @@ func put(t testing.TB, path, text string) {
 func TestUnreadable(t *testing.T) {
 	dir := write(t, map[string]string{
 		"empty/readme.md": "", "nested/prod/jobs.hcl": one, "file.hcl": one,
-		"utf16/a.hcl": "\xff\xfem\x00", "latin1/a.hcl": head + "job \"\xe9\" {\n}\n", "vars/a.vars.hcl": "x = 1\n",
-		"deep/a.hcl": "a = " + strings.Repeat("[", 300) + "\n",
+		"large/a.hcl": strings.Repeat("\n", 2<<20+1), "utf16/a.hcl": "\xff\xfem\x00", "latin1/a.hcl": head + "job \"\xe9\" {\n}\n", "vars/a.vars.hcl": "x = 1\n",
+		"deep/a.hcl": "a = " + strings.Repeat("[", 1001) + "\n",
 	})
 	for _, name := range []string{"dangling", "fifo"} {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
@@ -93,7 +93,8 @@ func TestUnreadable(t *testing.T) {
 		{"fifo", "M1003", "not a regular file", ""},
 		{"utf16", "M1004", "not UTF-8", "UTF-16"},
 		{"latin1", "M1004", "not UTF-8", "UTF-8"},
-		{"deep", "M1005", "nested deeper", ""},
+		{"deep", "M1005", "nested deeper than 1000", ""},
+		{"large", "M1005", "it has 2097153 bytes; a configuration file has at most 2097152", ""},
 	} {
 		c, ds := spec.Load(filepath.Join(dir, test.path), spec.Options{})
 		if c != nil || len(ds) != 1 {

@@ -11,6 +11,15 @@ import (
 // order mark. A file that does not parse gets diagnostics instead. JSON is checked and left as it is.
 func Format(src []byte, filename string) ([]byte, Diagnostics) {
 	l := &loader{findings: findings{sources: map[string][]byte{}}}
+	var out []byte
+	var ds Diagnostics
+	if over := l.within(Limits{}, func() { out, ds = l.format(src, filename) }); over != nil {
+		return nil, over
+	}
+	return out, ds
+}
+
+func (l *loader) format(src []byte, filename string) ([]byte, Diagnostics) {
 	text, ok := l.accept(src, filename)
 	if ok {
 		_, ok = l.parse(text, filename)

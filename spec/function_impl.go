@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -18,9 +19,6 @@ import (
 	"github.com/zclconf/go-cty/cty/function"
 	"github.com/zclconf/go-cty/cty/function/stdlib"
 )
-
-// maxText is how much of a file the function file returns: a label or a list, not a database.
-const maxText = 1 << 20
 
 // textFunc makes a function from string to string that cannot fail.
 func textFunc(f func(string) string) function.Function {
@@ -174,6 +172,32 @@ func indexFunc() function.Function {
 	})
 }
 
+// collectFunc is stdlib's tolist or toset. They look for a type that all elements can have, and for that compare each
+// with each. Here they are told, if the elements are all text, all numbers or all truths.
+func collectFunc(collection func(element cty.Type) cty.Type) function.Function {
+	f := stdlib.MakeToFunc(collection(cty.DynamicPseudoType))
+	return function.New(&function.Spec{
+		Params: f.Params(),
+		Type: func(args []cty.Value) (cty.Type, error) {
+			if ty, ok := elementType(args[0].Type()); ok {
+				return collection(ty), nil
+			}
+			return f.ReturnTypeForValues(args)
+		},
+		Impl: func(args []cty.Value, ty cty.Type) (cty.Value, error) { return stdlib.MakeToFunc(ty).Call(args) },
+	})
+}
+
+// elementType is the one type of all elements of a tuple, if it is a primitive one.
+func elementType(ty cty.Type) (cty.Type, bool) {
+	if !ty.IsTupleType() || ty.Length() == 0 {
+		return cty.NilType, false
+	}
+	elements := ty.TupleElementTypes()
+	other := func(e cty.Type) bool { return e != elements[0] }
+	return elements[0], elements[0].IsPrimitiveType() && !slices.ContainsFunc(elements, other)
+}
+
 // setProductFunc is stdlib's, bounded by what a for_each can use: a product of three ranges would fill the memory.
 func setProductFunc() function.Function {
 	f := stdlib.SetProductFunc
@@ -222,8 +246,8 @@ func readBelow(root *os.Root, name string) (string, error) {
 		return "", fmt.Errorf("%q: %s", name, cause(err))
 	case !info.Mode().IsRegular():
 		return "", fmt.Errorf("%q is not a regular file", name)
-	case info.Size() > maxText:
-		return "", fmt.Errorf("%q has %d bytes; at most %d are read", name, info.Size(), maxText)
+	case info.Size() > maxFile:
+		return "", fmt.Errorf("%q has %d bytes; at most %d are read", name, info.Size(), maxFile)
 	}
 	f, err := root.Open(name)
 	if err != nil {

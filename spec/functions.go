@@ -32,7 +32,7 @@ func newFunctions(root *os.Root) functions {
 		"chomp": stdlib.ChompFunc, "endswith": affixFunc("suffix"), "format": formatted(stdlib.FormatFunc),
 		"formatlist": formatted(stdlib.FormatListFunc), "indent": indentFunc(), "join": joinFunc(),
 		"lower": stdlib.LowerFunc, "regex": stdlib.RegexFunc, "regexall": stdlib.RegexAllFunc,
-		"regexreplace": regexReplaceFunc(), "replace": replaceFunc(), "split": stdlib.SplitFunc,
+		"regexreplace": stdlib.RegexReplaceFunc, "replace": replaceFunc(), "split": stdlib.SplitFunc,
 		"startswith": affixFunc("prefix"), "strcontains": affixFunc("part"), "strlen": stdlib.StrlenFunc,
 		"substr": stdlib.SubstrFunc, "title": stdlib.TitleFunc, "trim": stdlib.TrimFunc,
 		"trimprefix": stdlib.TrimPrefixFunc, "trimspace": stdlib.TrimSpaceFunc, "trimsuffix": stdlib.TrimSuffixFunc,
@@ -56,8 +56,8 @@ func newFunctions(root *os.Root) functions {
 		// types
 		"can": tryfunc.CanFunc, "try": tryfunc.TryFunc,
 		"tobool": stdlib.MakeToFunc(cty.Bool), "tonumber": stdlib.MakeToFunc(cty.Number),
-		"tostring": stdlib.MakeToFunc(cty.String), "tolist": stdlib.MakeToFunc(cty.List(cty.DynamicPseudoType)),
-		"tomap": stdlib.MakeToFunc(cty.Map(cty.DynamicPseudoType)), "toset": stdlib.MakeToFunc(cty.Set(cty.DynamicPseudoType)),
+		"tostring": stdlib.MakeToFunc(cty.String), "tolist": collectFunc(cty.List), "toset": collectFunc(cty.Set),
+		"tomap": stdlib.MakeToFunc(cty.Map(cty.DynamicPseudoType)),
 
 		// files below the configuration directory
 		"file": fileFunc(root), "fileexists": fileExistsFunc(root),

@@ -136,10 +136,12 @@ func (l *loader) textInput(s *scope, v *variable) (cty.Value, hcl.Expression) {
 	if v.typ.IsPrimitiveType() || v.typ == cty.DynamicPseudoType {
 		return cty.StringVal(v.input.raw), hcl.StaticExpr(cty.StringVal(v.input.raw), v.input.rng)
 	}
-	if raw := []byte(v.input.raw); s.exceeds(raw, v.input.origin, tooDeep(raw, hclsyntax.LexExpression)) {
+	raw := []byte(v.input.raw)
+	tokens, _ := hclsyntax.LexExpression(raw, v.input.origin, hcl.InitialPos)
+	if !l.shallow(raw, v.input.origin, deepAt(tokens, false)) {
 		return cty.NilVal, nil
 	}
-	expr, diags := hclsyntax.ParseExpression([]byte(v.input.raw), v.input.origin, hcl.InitialPos)
+	expr, diags := hclsyntax.ParseExpression(raw, v.input.origin, hcl.InitialPos)
 	if diags.HasErrors() {
 		d := s.add(codeVarInput, &v.input.rng, "the value of variable %q is not an expression", v.name)
 		d.Detail = strings.TrimSuffix(lowerFirst(diags[0].Detail), ".")
@@ -172,10 +174,11 @@ func (s *scope) literal(expr hcl.Expression) (cty.Value, bool) {
 		}
 		return cty.DynamicVal, false
 	}
+	s.begin(s.in, expr.Range())
 	val, diags := expr.Value(nil)
 	for _, d := range diags {
 		out := s.parser(d, codeExpression)
 		out.In = s.in
 	}
-	return val, !diags.HasErrors() && s.usable(val, expr)
+	return val, !diags.HasErrors() && val.IsWhollyKnown()
 }

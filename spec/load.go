@@ -18,6 +18,7 @@ type Options struct {
 	Version        string     // of muster, for required_version; not a version: not checked
 	Now            time.Time  // for the expiry of drift ignores; zero: not checked
 	HasCredentials bool       // whether the session will authenticate; without, an open ACL is worth a warning
+	Limits         Limits     // of what loading may cost
 }
 
 // VarInput is one --var or --var-file. Exactly one field is set.
@@ -92,8 +93,11 @@ func Load(dir string, o Options) (*Config, Diagnostics) {
 		locals:   map[string]*local{},
 		badRefs:  map[any]bool{},
 	}
-	c := l.load()
-	ds := l.sorted()
+	var c *Config
+	var ds Diagnostics
+	if over := l.within(o.Limits, func() { c = l.load(); ds = l.sorted() }); over != nil {
+		return nil, over
+	}
 	if ds.HasErrors() {
 		return nil, ds
 	}
@@ -103,6 +107,7 @@ func Load(dir string, o Options) (*Config, Diagnostics) {
 // loader holds one run of Load.
 type loader struct {
 	findings
+	watch      watch
 	dir        string
 	opts       Options
 	incomplete bool // a file or block could not be read: what is not declared elsewhere may be declared there
@@ -110,7 +115,6 @@ type loader struct {
 	blocks     blocks
 	vars       map[string]*variable
 	locals     map[string]*local
-	held       extent // of all locals
 	funcs      functions
 	ctx        *hcl.EvalContext // see global
 	badRefs    map[any]bool     // expressions whose references have been reported

@@ -64,3 +64,19 @@ job "ingest" {
 		t.Errorf("stack %q at %q, home %q", c.Stack, c.StackAt, c.Home)
 	}
 }
+
+// findings is what Load says of one file next to a good one.
+func findings(t *testing.T, name, text string, o spec.Options) spec.Diagnostics {
+	t.Helper()
+	files := map[string]string{"jobs.hcl": one}
+	files[name] = text
+	_, ds := spec.Load(write(t, files), o)
+	return ds
+}
+
+func first(ds spec.Diagnostics) any {
+	if len(ds) == 0 {
+		return "none"
+	}
+	return ds[0].Code + " " + ds[0].Summary
+}

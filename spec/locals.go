@@ -104,7 +104,7 @@ func (l *loader) evaluateLocal(loc *local, vars cty.Value) {
 	s.ctx = &hcl.EvalContext{Functions: l.funcs, Variables: map[string]cty.Value{
 		"var": vars, "local": cty.ObjectVal(needed), "path": pathObject(),
 	}}
-	if v, ok := s.eval(loc.attr.Expr); ok && l.hold(loc, v) {
+	if v, ok := s.eval(loc.attr.Expr); ok {
 		loc.value = v
 	}
 }

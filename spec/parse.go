@@ -57,8 +57,9 @@ func (l *loader) parseFile(path, name string) {
 
 // parse returns the body of a file. Of a file with syntax errors it returns what stands before the first one and false.
 func (l *loader) parse(src []byte, name string) (hcl.Body, bool) {
+	l.begin("", hcl.Range{Filename: name, Start: hcl.InitialPos, End: hcl.InitialPos})
 	if strings.HasSuffix(name, ".json") {
-		if l.exceeds(src, name, tooDeepJSON(src)) {
+		if !l.shallow(src, name, deepAtJSON(src)) {
 			return nil, false
 		}
 		file, diags := json.Parse(src, name)
@@ -67,10 +68,8 @@ func (l *loader) parse(src []byte, name string) (hcl.Body, bool) {
 		}
 		return file.Body, true
 	}
-	if body := inPieces(src, name); body != nil {
-		return body, true
-	}
-	if l.exceeds(src, name, tooDeep(src, hclsyntax.LexConfig)) {
+	tokens, _ := hclsyntax.LexConfig(src, name, hcl.InitialPos)
+	if !l.shallow(src, name, deepAt(tokens, true)) {
 		return nil, false
 	}
 	file, diags := hclsyntax.ParseConfig(src, name, hcl.InitialPos)
@@ -82,14 +81,6 @@ func (l *loader) parse(src []byte, name string) (hcl.Body, bool) {
 		return nil, false
 	}
 	return before(body, firstByte(diags)), false
-}
-
-// exceeds reports e, if it is anything.
-func (f *findings) exceeds(src []byte, name string, e excess) bool {
-	if e.what != "" {
-		f.add(codeTooLarge, place(src, name, e.offset), "%s", e.what)
-	}
-	return e.what != ""
 }
 
 // before is the part of a body that ends before offset.

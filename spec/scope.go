@@ -61,11 +61,12 @@ func (s *scope) eval(expr hcl.Expression) (v cty.Value, ok bool) {
 		s.failed = true
 		return cty.DynamicVal, false
 	}
+	s.begin(s.in, expr.Range())
 	v, diags := expr.Value(s.ctx)
 	for _, d := range diags {
 		s.evaluation(d, expr)
 	}
-	if diags.HasErrors() || !s.usable(v, expr) {
+	if diags.HasErrors() || !v.IsWhollyKnown() {
 		s.failed = true
 		return cty.DynamicVal, false
 	}

@@ -51,7 +51,7 @@ func (l *loader) declareVariable(b *hcl.Block) *variable {
 	}, in)
 	v.bad = v.bad || !c.ok
 	v.def, v.checks = c.args["default"], c.blocks
-	if a := c.args["type"]; a != nil && l.deepType(a) {
+	if a := c.args["type"]; a != nil && l.isDeepType(a) {
 		v.bad = true
 	} else if a != nil {
 		ty, defaults, diags := typeexpr.TypeConstraintWithDefaults(a.Expr)
@@ -69,16 +69,19 @@ func (l *loader) declareVariable(b *hcl.Block) *variable {
 	return v
 }
 
-// deepType reports a type that is nested too deeply. In JSON it stands in a string, as an expression.
-func (l *loader) deepType(a *hcl.Attribute) bool {
+// isDeepType reports a type in JSON that is too deep. It stands in a string, which the check of the file takes for a
+// template, but is an expression.
+func (l *loader) isDeepType(a *hcl.Attribute) bool {
 	r := a.Expr.Range()
 	if !strings.HasSuffix(r.Filename, ".json") {
 		return false
 	}
 	src := l.sources[r.Filename]
-	e := tooDeep(unescaped(src[r.Start.Byte:r.End.Byte]), hclsyntax.LexExpression)
-	e.offset = r.Start.Byte
-	return l.exceeds(src, r.Filename, e)
+	tokens, _ := hclsyntax.LexExpression(unescaped(src[r.Start.Byte:r.End.Byte]), "", hcl.InitialPos)
+	if deepAt(tokens, false) < 0 {
+		return false
+	}
+	return !l.shallow(src, r.Filename, r.Start.Byte)
 }
 
 // typeConstraint translates what the library says about a type.

@@ -1,0 +1,114 @@
+package spec
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/metrics"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/hcl/v2"
+)
+
+// maxFile is how many bytes a file has at most: configuration, values, and what the function file reads.
+const maxFile = 2 << 20
+
+// Limits are what Load may cost. A zero field stands for its default.
+type Limits struct {
+	Time   time.Duration // 30 s
+	Memory int64         // bytes by which the heap of the process may grow, garbage included; 1 GiB
+	// stack is by how many bytes the stacks may grow; 128 MiB. One that overflows, at four times that, ends the process. How
+	// deep a file is nested is checked before; this is for values that a few lines nest more deeply.
+	stack int64
+}
+
+func (m Limits) orDefaults() Limits {
+	if m.Time == 0 {
+		m.Time = 30 * time.Second
+	}
+	if m.Memory == 0 {
+		m.Memory = 1 << 30
+	}
+	if m.stack == 0 {
+		m.stack = 128 << 20
+	}
+	return m
+}
+
+// watch is what the goroutine that loads and the one that watches it know of each other.
+type watch struct {
+	at   atomic.Pointer[step]
+	over atomic.Bool // a limit is exceeded: nobody waits any more
+}
+
+// step is what is being done.
+type step struct {
+	in  string // the block
+	rng hcl.Range
+	src []byte // of the file
+}
+
+// begin notes what is done next. If nobody waits for it any more, the goroutine ends here.
+func (l *loader) begin(in string, rng hcl.Range) {
+	if l.watch.over.Load() {
+		runtime.Goexit()
+	}
+	l.watch.at.Store(&step{in, rng, l.sources[rng.Filename]})
+}
+
+// within does work and returns nil, or the finding that it exceeds a limit. Neither the parser nor the evaluation of HCL
+// can be cancelled, so work is done in a goroutine, which is then abandoned: it goes on until it begins another step, and
+// a single expression can go on for ever. A program should end soon after.
+func (l *loader) within(limits Limits, work func()) Diagnostics {
+	limits = limits.orDefaults()
+	before := measure()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		work()
+	}()
+	deadline := time.NewTimer(limits.Time)
+	defer deadline.Stop()
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for {
+		select {
+		case <-done:
+			return nil
+		case <-deadline.C:
+			return l.abandon(limits.Time.String(), "smaller")
+		case <-look.C:
+			switch now := measure(); {
+			case now.heap-before.heap > limits.Memory:
+				return l.abandon(fmt.Sprintf("%d MiB of memory", limits.Memory>>20), "smaller")
+			case now.stack-before.stack > limits.stack:
+				return l.abandon(fmt.Sprintf("%d MiB of stack", limits.stack>>20), "less deep")
+			}
+		}
+	}
+}
+
+// abandon reports the limit and where the work is that nobody waits for any more. It leaves alone what that may change.
+func (l *loader) abandon(limit, remedy string) Diagnostics {
+	l.watch.over.Store(true)
+	f := findings{sources: map[string][]byte{}}
+	d := f.add(codeCost, nil, "it takes more than %s to read this configuration", limit)
+	if at := l.watch.at.Load(); at != nil {
+		f.sources[at.rng.Filename] = at.src
+		d.Range, d.Snippet = f.place(at.rng)
+		d.In = at.in
+	}
+	d.Help = "make what is built here " + remedy + ", or split the configuration into several"
+	return f.sorted()
+}
+
+// usage is the memory of the process, in bytes.
+type usage struct{ heap, stack int64 }
+
+func measure() usage {
+	samples := []metrics.Sample{
+		{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"},
+	}
+	metrics.Read(samples)
+	return usage{int64(samples[0].Value.Uint64()), int64(samples[1].Value.Uint64())}
+}
