@@ -1,37 +1,29 @@
-# The README's two commands are `make demo` and `make test`. Both install ZooKeeper when it is missing; `make test` also what
-# single tests need: linters of scripts and manifests, and bash's completion.
+# The README's two commands are make demo and make test. Both install ZooKeeper when it is missing; make test also what single tests
+# need. make test is make check: everything that CI runs, the cheapest first. make unit is the part of it that needs no server.
 
 GO ?= go
-STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.6.1
+export GO
 
-.PHONY: demo test race soak bench lint generate setup build
+.PHONY: demo test check lint unit soak bench generate setup build
 
 demo: build
 	@./.ci/setup demo
 	@./examples/demo.sh
 
-test: setup
-	$(GO) vet ./...
-	$(GO) test -count=1 -timeout 30m ./...
+test: check
 
-# Everything again under the race detector (needs a C compiler).
-race: setup
-	$(GO) test -race -timeout 30m ./...
+check: setup
+	@./.ci/check lint unit servers
+
+lint unit:
+	@./.ci/check $@
 
 # The long forms of the tests that make test runs short: races, crashes, faults.
 soak: setup
-	MUSTER_SOAK=1 $(GO) test -count=1 -timeout 60m -v -run 'Race|Kill|Crash|Soak|TestIDsUnderFaults|DriftLoop' ./zkstate ./worker ./cli
+	MUSTER_SOAK=1 $(GO) test -count=1 -timeout 60m -v -run 'Race|Kill|Crash|Soak|TestIDsUnderFaults|DriftLoop|AnyRun|Anything' ./...
 
 bench: setup
-	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./zkstate/... ./worker/... ./cli
-
-lint:
-	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run gofmt -w on these"; exit 1; }
-	$(GO) vet ./...
-	$(GO) mod tidy -diff
-	$(GO) run $(STATICCHECK) ./...
-	$(GO) test -count=1 -run 'Clean$$' ./golden
-	@if command -v systemd-analyze >/dev/null; then ./.ci/verify-units examples/pipelines/systemd; fi
+	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./...
 
 generate:
 	$(GO) generate ./zkstate/znode/...

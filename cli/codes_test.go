@@ -70,7 +70,7 @@ var codeCases = []codeCase{
 	{code: 6, what: "a check during an apply", with: (*codeBed).lock, run: "muster drift --wait-lock 0s one"},
 	{code: 7, what: "a configuration without jobs", run: "muster apply --yes none"},
 	{code: 7, what: "more deletes than allowed", given: "muster apply -q --yes two", run: "muster apply --yes --max-delete 0 one"},
-	{code: 8, what: "no server", run: "muster plan --servers 127.0.0.1:1 one"},
+	{code: 8, what: "no server", run: "muster plan --servers $NOBODY one"},
 	{code: 8, what: "no permission", given: world, run: "muster apply --yes --only closed all"},
 	{code: 64, what: "nobody to ask", run: "muster apply one"},
 	{code: 64, what: "an unknown flag", run: "muster drift --quick one"},
@@ -101,7 +101,7 @@ var codeCases = []codeCase{
 	{code: 143, over: 5, what: "SIGTERM, and the plan moved", given: world + "\nmuster plan --only a --out p.json all", with: (*codeBed).lock, run: "muster apply p.json",
 		steps: []step{{"waiting up to", func(b *codeBed) { b.move(); b.signal(syscall.SIGTERM) }}}},
 
-	{code: 8, over: 1, what: "no server, and a required report is not written", run: "muster drift --servers 127.0.0.1:1 " + unwritable + "one"},
+	{code: 8, over: 1, what: "no server, and a required report is not written", run: "muster drift --servers $NOBODY " + unwritable + "one"},
 	{code: 8, over: 4, what: "no permission, and another job moved", given: world, run: "muster apply --yes --only closed --only a all",
 		with: (*codeBed).lock, steps: moved},
 	{code: 8, over: 4, what: "no permission, and the lock was lost", given: world, run: "muster apply --yes --only closed --only late all",

@@ -58,7 +58,7 @@ func (b *codeBed) shell(script string) *exec.Cmd {
 	cmd.Dir = b.dir
 	cmd.Env = []string{
 		"PATH=" + b.dir + ":" + bin + ":" + os.Getenv("PATH"), "PIDS=" + filepath.Join(b.dir, "pids"), "USER=tester",
-		"MUSTER_SERVERS=" + servers.Connect(), "MUSTER_VAR_root=" + b.root, "ROOT=" + b.root,
+		"MUSTER_SERVERS=" + servers.Connect(), "MUSTER_VAR_root=" + b.root, "ROOT=" + b.root, "NOBODY=" + nobody,
 	}
 	return cmd
 }

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"muster/needs"
 )
 
 // TestCompletionInBash types into a real bash with the script that muster prints: an address holds quotes and brackets, and
@@ -14,7 +16,7 @@ import (
 func TestCompletionInBash(t *testing.T) {
 	const library = "/usr/share/bash-completion/bash_completion"
 	if _, err := os.Stat(library); err != nil {
-		t.Fatalf("%v: run: apt-get install -y bash-completion", err)
+		needs.Missing(t, "%v (apt-get install bash-completion)", err)
 	}
 	b := newBed(t, 2, "")
 	quiet := filepath.Join(t.TempDir(), "inputrc")

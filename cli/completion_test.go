@@ -131,11 +131,12 @@ func TestCompletionLeavesOutWhatIsNoName(t *testing.T) {
 
 // TestCompletionIsQuickAndSilent: without a server, with one that never answers, and with a configuration that is broken.
 func TestCompletionIsQuickAndSilent(t *testing.T) {
+	t.Parallel()
 	mute, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer mute.Close()
+	t.Cleanup(func() { mute.Close() })
 	b := newBed(t, 1, "")
 	broken := newBed(t, 1, "job {")
 	for name, c := range map[string]struct {
@@ -143,13 +144,14 @@ func TestCompletionIsQuickAndSilent(t *testing.T) {
 		servers string
 		want    string
 	}{
-		"no_server":            {b, "127.0.0.1:1", `job.j["j0"]`},
+		"no_server":            {b, nobody, `job.j["j0"]`},
 		"mute_server":          {b, mute.Addr().String(), `job.j["j0"]`},
 		"no_address":           {b, "a:b:c", `job.j["j0"]`},
 		"broken_configuration": {broken, "127.0.0.1:1", ""},
 		"no_configuration":     {bed{t.TempDir(), ""}, "127.0.0.1:1", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			best := time.Hour
 			for range 10 { // the machine may be busy
 				start := time.Now()

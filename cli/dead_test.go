@@ -13,6 +13,7 @@ import (
 // TestDeadServer kills and pauses the real server in the middle of each command: the code is 8, every report says why, and once the
 // server is back the next apply does what is left.
 func TestDeadServer(t *testing.T) {
+	t.Parallel()
 	e, err := zkserver.Start(context.Background(), zkserver.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -79,9 +80,11 @@ func inTheMiddle(proxy *zkserver.Proxy, command string, f func() error) <-chan e
 
 // TestDriftOfAServerThatHangsIsNotAnApplyInTheWay: patience for an apply that ends before the session does is no reason to think of one.
 func TestDriftOfAServerThatHangsIsNotAnApplyInTheWay(t *testing.T) {
+	t.Parallel()
 	for _, patience := range []string{"0s", "2s"} {
 		for look := range 2 { // at the lock: before the comparison, and after it
 			t.Run(fmt.Sprintf("%s_%d", patience, look), func(t *testing.T) {
+				t.Parallel()
 				b := newBed(t, 5, "")
 				b.ready(t)
 				proxy := slowProxy(t, 0)

@@ -21,6 +21,7 @@ import (
 // TestDriftLoopBesideApplies: while applies replace and update every job over and over, no check finds anything but that the
 // declarations differ, and none fails to see something. MUSTER_SOAK makes it five minutes.
 func TestDriftLoopBesideApplies(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 20, "")
 	long := 4 * time.Second
 	if os.Getenv("MUSTER_SOAK") != "" {
@@ -127,6 +128,7 @@ func transactions(t *testing.T) int64 {
 // TestServersLostDuringDrift: in the middle of reading, every server is gone. That is neither clean nor drift, the code says so, and
 // so do the reports.
 func TestServersLostDuringDrift(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 20, `zookeeper {
   session_timeout = "1s"
 }

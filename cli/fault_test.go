@@ -53,6 +53,7 @@ func TestLostReplyOfACommitIsNoError(t *testing.T) {
 }
 
 func TestSessionLostDuringAnApply(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 20, `zookeeper {
   session_timeout = "1s"
 }
@@ -74,6 +75,7 @@ func TestSessionLostDuringAnApply(t *testing.T) {
 }
 
 func TestLostLockStopsTheApply(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 100, "")
 	proxy := slowProxy(t, 20*time.Millisecond)
 	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs()})
@@ -100,6 +102,7 @@ func TestLostLockStopsTheApply(t *testing.T) {
 }
 
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	e, err := zkserver.Start(context.Background(), zkserver.Options{TLS: true, ClientCert: true})
 	if err != nil {
 		t.Fatal(err)

@@ -2,11 +2,11 @@ package cli_test
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"muster/needs"
 	"muster/report"
 )
 
@@ -14,7 +14,7 @@ import (
 func TestFullStandardOutput(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
-		t.Fatal(err)
+		needs.Missing(t, "no device that is full: %v", err)
 	}
 	defer full.Close()
 	for name, args := range commandsOfReports {
@@ -59,6 +59,7 @@ func TestFullDisk(t *testing.T) {
 		"drift_required": {[]string{"drift", "--report-required"}, 1, "muster: the %s report was not written: "},
 	} {
 		t.Run(name, func(t *testing.T) {
+			unshare := needs.Unshare(t, []string{"--mount", "--propagation", "private"}, "mount", "-t", "tmpfs", "disk", t.TempDir())
 			b := newBed(t, 2, "")
 			b.ready(t)
 			b.write(t, 60, "") // more than the last block of a full disk holds
@@ -66,7 +67,7 @@ func TestFullDisk(t *testing.T) {
 			for _, kind := range report.Kinds() {
 				args = append(args, "--report", kind+"=disk/r."+kind)
 			}
-			got, after := b.onFullDisk(t, args)
+			got, after := b.onFullDisk(t, unshare, args)
 			expect(t, got, c.code, "no space left on device")
 			var names []string
 			for _, kind := range report.Kinds() {
@@ -86,17 +87,9 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// onFullDisk runs muster with older files on a disk without a free byte, and returns what is there afterwards: names, then bodies.
-func (b bed) onFullDisk(t *testing.T, args []string) (outcome, string) {
+// onFullDisk runs muster, in mounts of its own, with older files on a disk without a free byte, and returns what is there afterwards: names, then bodies.
+func (b bed) onFullDisk(t *testing.T, unshare, args []string) (outcome, string) {
 	t.Helper()
-	flags := []string{"--mount", "--propagation", "private"}
-	if os.Getuid() != 0 {
-		flags = append(flags, "--user", "--map-root-user")
-	}
-	if out, err := exec.Command("unshare", append(flags, "true")...).CombinedOutput(); err != nil {
-		t.Fatalf("this test needs a mount namespace: %v\n%s"+
-			"install unshare (apt-get install util-linux); without root, allow user namespaces (sysctl kernel.unprivileged_userns_clone=1)", err, out)
-	}
 	script := `set -eu
 mkdir disk
 mount -t tmpfs -o size=64k disk disk
@@ -111,7 +104,7 @@ exit $code`
 	cmd := b.command(servers.Connect())
 	cmd.Env = append(cmd.Env, "PATH="+os.Getenv("PATH"))
 	program := cmd.Path
-	cmd.Path, cmd.Args = lookPath(t, "unshare"), append(append(append([]string{"unshare"}, flags...), "sh", "-c", script, "sh", program), args...)
+	cmd.Path, cmd.Args = unshare[0], append(append(unshare, "sh", "-c", script, "sh", program), args...)
 	got := result(cmd)
 	return got, read(t, filepath.Join(b.dir, "after"))
 }

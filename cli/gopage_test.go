@@ -14,6 +14,7 @@ import (
 // TestTheGoPage compiles what docs/go.md shows, as a module of its own beside muster's, and runs it as both workers of a job. It
 // needs no network: what muster needs is on this machine already.
 func TestTheGoPage(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	b := newBed(t, 1, "")

@@ -11,6 +11,7 @@ import (
 
 // TestHowTo runs the worked examples in docs, on servers of their own: they show the roots and the home that people use.
 func TestHowTo(t *testing.T) {
+	t.Parallel()
 	e, err := zkserver.Start(t.Context(), zkserver.Options{})
 	if err != nil {
 		t.Fatal(err)

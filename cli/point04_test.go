@@ -10,6 +10,7 @@ import (
 // TestPoint04LockGoesWithAKilledApply: within its session's timeout and a tick of the server. That the next plan names what is
 // left is TestPoint04KillApply.
 func TestPoint04LockGoesWithAKilledApply(t *testing.T) {
+	t.Parallel()
 	const timeout, tick, slack = 2 * time.Second, 2 * time.Second, 30 * time.Second // slack for a busy machine
 	b := newBed(t, 100, "zookeeper {\n  session_timeout = \"2s\"\n}\n")
 	proxy := slowProxy(t, 20*time.Millisecond)

@@ -75,6 +75,7 @@ func BenchmarkPoint08(b *testing.B) {
 // TestPoint08NoNetwork: validate, fmt, show, schema, version and help work without the servers that they could ask, and do not
 // try to reach them.
 func TestPoint08NoNetwork(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 3, "")
 	plan := filepath.Join(b.dir, "plan.json")
 	b.must(t, "plan", "--out", plan)

@@ -10,6 +10,7 @@ import (
 
 // TestPoint10MarkdownOfFiveThousandJobs: 60,000 bytes at most, and every delete by its name.
 func TestPoint10MarkdownOfFiveThousandJobs(t *testing.T) {
+	t.Parallel()
 	const most, deletes, all = 60_000, 300, 5000
 	b := newBed(t, 0, "")
 	jobs := func(n int, prefix string) string {

@@ -11,6 +11,7 @@ import (
 
 // TestAnyChangedByteOfAPlanIsRefused: before any connection, and so is a file that was cut short or has something behind it.
 func TestAnyChangedByteOfAPlanIsRefused(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 2, "")
 	file := filepath.Join(b.dir, "plan.json")
 	b.must(t, "plan", "--out", file)

@@ -18,6 +18,7 @@ const maxMemory = 200 << 20
 // TestTenThousandJobs creates 10,000 jobs, plans them again without a change, and deletes them, each in a process of its own whose
 // peak memory is measured.
 func TestTenThousandJobs(t *testing.T) {
+	t.Parallel()
 	dir, root := t.TempDir(), "/scale-"+zkstate.NewID()[:12]
 	config := filepath.Join(dir, "jobs.hcl")
 	write := func(jobs string) {

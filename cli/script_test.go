@@ -26,6 +26,9 @@ import (
 // servers is the one ensemble of this test binary; every test has a root and a home of its own.
 var servers *zkserver.Ensemble
 
+// nobody is an address where no server is.
+var nobody string
+
 // bin is the directory of the real binary.
 var bin string
 
@@ -43,6 +46,11 @@ func testMain(m *testing.M) int {
 	if out, err := exec.Command("go", "build", stamp, "-o", filepath.Join(bin, "muster"), "..").CombinedOutput(); err != nil {
 		return complain(fmt.Errorf("go build: %w\n%s", err, out))
 	}
+	var free func() error
+	if nobody, free, err = zkserver.Refusing(); err != nil {
+		return complain(err)
+	}
+	defer free()
 	if servers, err = zkserver.Start(context.Background(), zkserver.Options{}); err != nil {
 		return complain(err)
 	}
@@ -82,6 +90,7 @@ func setup(env *testscript.Env) error {
 	env.Setenv("SERVERS", servers.Connect())
 	env.Setenv("PORT", servers.Connect()[strings.LastIndex(servers.Connect(), ":")+1:])
 	env.Setenv("MUSTER_SERVERS", servers.Connect())
+	env.Setenv("NOBODY", nobody)
 	env.Setenv("ROOT", root)
 	env.Setenv("MUSTER_VAR_root", root)
 	env.Setenv("USER", "tester")

@@ -97,9 +97,11 @@ func (r *running) finish(hung <-chan struct{}, release func()) {
 
 // TestSignalInTheMiddleOfReading: nothing is in flight that would have to be finished, so a plan and a check end at once.
 func TestSignalInTheMiddleOfReading(t *testing.T) {
+	t.Parallel()
 	for name, sig := range stopSignals {
 		for _, command := range []string{"plan", "drift"} {
 			t.Run(name+"_"+command, func(t *testing.T) {
+				t.Parallel()
 				b := newBed(t, 10, "")
 				b.ready(t)
 				proxy := slowProxy(t, 0)

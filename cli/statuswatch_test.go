@@ -8,6 +8,7 @@ import (
 
 // TestAWatchedStatusOutlivesAnOutage: it says of when it is, and goes on in another session.
 func TestAWatchedStatusOutlivesAnOutage(t *testing.T) {
+	t.Parallel()
 	const remark = "\nZooKeeper does not answer. This is how it was at "
 	for name, c := range map[string]struct {
 		flags        []string
@@ -18,6 +19,7 @@ func TestAWatchedStatusOutlivesAnOutage(t *testing.T) {
 		"json": {[]string{"--json"}, `"ready"`, `"stale"`, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b := newBed(t, 1, `zookeeper {
   session_timeout = "1s"
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"muster/needs"
 )
 
 // terminal is a pseudo terminal and what was written to it.
@@ -23,7 +25,7 @@ func newTerminal(t *testing.T) terminal {
 	t.Helper()
 	user, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
-		t.Fatal(err)
+		needs.Missing(t, "no terminals: %v", err)
 	}
 	n, err := unix.IoctlGetInt(int(user.Fd()), unix.TIOCGPTN)
 	if err != nil {
@@ -34,7 +36,7 @@ func newTerminal(t *testing.T) terminal {
 	}
 	tty, err := os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
-		t.Fatal(err)
+		needs.Missing(t, "no terminals: %v (mount devpts at /dev/pts)", err)
 	}
 	term := terminal{newScreen(), user, tty}
 	read := make(chan struct{})
@@ -47,6 +49,7 @@ func newTerminal(t *testing.T) terminal {
 }
 
 func TestApplyAtATerminalAsksAndShowsABarWhenItTakesLong(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 30, "")
 	proxy := slowProxy(t, 40*time.Millisecond)
 	term := newTerminal(t)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/signal"
 	"slices"
@@ -84,7 +85,7 @@ The last line on standard error says whose the exit code is.`,
 		"kill the command if it has not ended so long after it was asked to")
 	fs.DurationVar(&o.joinTimeout, "join-timeout", 0,
 		"wait so long for ZooKeeper, the job, a place and for all; default: what the job says")
-	fs.StringVar(&o.http, "http", "", "serve /live, /ready and /metrics at `ADDR`")
+	fs.StringVar(&o.http, "http", "", "serve /live, /ready and /metrics at `ADDR`; port 0 is a free port")
 	p.completeWorker(cmd, &o)
 	return cmd
 }
@@ -147,7 +148,7 @@ func runWorker(ctx context.Context, p *process, o workerOptions) error {
 	defer release()
 	c.Command, c.Dir, c.Environ, c.Files, c.Idle = o.command, p.flags.dir, p.environ, files, p.idle
 	c.Start, c.OnLoss = wrap.Start(o.start), wrap.OnLoss(o.onLoss)
-	c.JoinTimeout, c.Grace, c.HTTP = o.joinTimeout, o.grace, o.http
+	c.JoinTimeout, c.Grace, c.HTTP, c.Serving = o.joinTimeout, o.grace, o.http, p.serving
 	c.Signals, c.Log = signals, p.log
 	result := wrap.Run(ctx, c)
 	switch {
@@ -202,6 +203,13 @@ func (p *process) idle(ctx context.Context, m *worker.Member) error {
 	}
 	<-ctx.Done()
 	return context.Cause(ctx)
+}
+
+// serving tells where health is served: the port may have been left to the system.
+func (p *process) serving(addr net.Addr) {
+	if !p.flags.quiet {
+		fmt.Fprintf(p.err, "health is served at http://%s\n", addr)
+	}
 }
 
 func joinedAs(m *worker.Member) string {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"muster/needs"
 )
 
 // ready applies the bed's configuration.
@@ -49,24 +51,16 @@ echo "code $?"; read y; echo "the shell reads $y"`, filepath.Join(bin, "muster")
 func TestAWorkerAsProcessOne(t *testing.T) {
 	b := newBed(t, 1, "")
 	b.ready(t)
-	flags := []string{"--pid", "--fork", "--mount-proc", "--kill-child"}
-	if os.Getuid() != 0 {
-		flags = append(flags, "--user", "--map-root-user")
-	}
-	if out, err := exec.Command("unshare", append(flags, "true")...).CombinedOutput(); err != nil {
-		t.Fatalf("this test needs a pid namespace: %v\n%s"+
-			"install unshare (apt-get install util-linux); "+
-			"without root, allow user namespaces (sysctl kernel.unprivileged_userns_clone=1)", err, out)
-	}
-	script := `for i in 1 2 3 4 5; do (sh -c 'exit 3' &) ; done
+	unshare := needs.Unshare(t, []string{"--pid", "--fork", "--mount-proc", "--kill-child"}, "true")
+	script := `trap 'exit 6' TERM
+for i in 1 2 3 4 5; do (sh -c 'exit 3' &) ; done
 while grep -ls '^State:[[:space:]]*Z' /proc/[0-9]*/status >/dev/null; do :; done
 muster self && echo "process $PPID"
 kill -TERM 1
-sleep 1000`
-	args := append(flags,
-		filepath.Join(bin, "muster"), "worker", "--job", "j0", "--root", b.root, "--identity", "w0", "--", "sh", "-c",
-		"trap 'exit 6' TERM; "+strings.Replace(script, "sleep 1000", "sleep 1000 & wait", 1))
-	cmd := exec.Command("unshare", args...)
+while :; do sleep 0.1; done`
+	args := append(unshare, filepath.Join(bin, "muster"), "worker", "--job", "j0", "--root", b.root, "--identity", "w0", "--",
+		"sh", "-c", script)
+	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Dir = b.dir
 	cmd.Env = append(os.Environ(), "MUSTER_SERVERS="+servers.Connect(), "PATH="+bin+":"+os.Getenv("PATH"))
 	var out, stderr strings.Builder

@@ -85,6 +85,7 @@ func (b bed) job(name, session string) string {
 
 // TestAWorkerThatWaitedTakesTheSessionTimeoutOfTheRecord: there was no record when it started, or another one.
 func TestAWorkerThatWaitedTakesTheSessionTimeoutOfTheRecord(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 0, "")
 	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs()})
 	if err != nil {
@@ -117,6 +118,7 @@ func TestAWorkerThatWaitedTakesTheSessionTimeoutOfTheRecord(t *testing.T) {
 // TestAWorkerWaitsForZooKeeper as for its job, from the beginning and where the session is lost before it has joined,
 // and tells what is wrong.
 func TestAWorkerWaitsForZooKeeper(t *testing.T) {
+	t.Parallel()
 	const waiting = "waiting for ZooKeeper (1m40s at most): zookeeper is unreachable: "
 	b := newBed(t, 0, "")
 	b.write(t, 0, b.job("a", "1s"))
@@ -148,6 +150,7 @@ func leaveOver(t *testing.T, b bed) {
 
 // TestATimeToJoinHoldsForAllSessions, also when no other session can be opened.
 func TestATimeToJoinHoldsForAllSessions(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 0, "")
 	b.write(t, 0, b.job("a", "1s"))
 	b.ready(t)
@@ -168,6 +171,7 @@ func TestATimeToJoinHoldsForAllSessions(t *testing.T) {
 // TestAnOutageWhenTheJobComes: a worker that has joined, and now needs a session of the job's own length, waits for a
 // server too, and does not take itself for another process.
 func TestAnOutageWhenTheJobComes(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 0, "")
 	proxy := slowProxy(t, 0)
 	seen := onScreen(t, b.worker(proxy.Addr(), "a", "w", "--takeover", "fail"))
@@ -182,6 +186,7 @@ func TestAnOutageWhenTheJobComes(t *testing.T) {
 
 // TestASessionThatIsOfNoUseIsClosed: its worker ends, and nobody should wait until the session expires.
 func TestASessionThatIsOfNoUseIsClosed(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 1, "")
 	b.ready(t)
 	for name, c := range map[string]struct {
@@ -197,6 +202,7 @@ func TestASessionThatIsOfNoUseIsClosed(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			proxy := slowProxy(t, 0)
 			if c.delay != nil {
 				proxy.AfterReply(func(op int32, req []byte) bool {
@@ -217,6 +223,7 @@ func TestASessionThatIsOfNoUseIsClosed(t *testing.T) {
 
 // TestTimeRunsOutInTheCommand while its worker has no session: the code is 70, as soon as the time is over.
 func TestTimeRunsOutInTheCommand(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 0, "")
 	b.write(t, 0, b.job("a", "4s"))
 	b.ready(t)

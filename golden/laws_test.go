@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"reflect"
 	"slices"
 	"testing"
@@ -139,9 +140,13 @@ func checkSafety(t *testing.T, want plan.Want, have plan.State, p plan.Plan) {
 
 func immutable(c resource.Change) bool { return c.Immutable }
 
-// TestLawsHoldForAnything checks the laws on random declarations and observations. The flag -seed repeats a failure.
+// TestLawsHoldForAnything checks the laws on random declarations and observations, on more of them with MUSTER_SOAK=1. Repeat a
+// failure with -seed.
 func TestLawsHoldForAnything(t *testing.T) {
-	const rounds = 3000
+	rounds := 1000
+	if os.Getenv("MUSTER_SOAK") != "" {
+		rounds = 100_000
+	}
 	if *seed == 0 {
 		*seed = uint64(time.Now().UnixNano())
 	}

@@ -13,15 +13,14 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"muster/needs"
 )
 
 // lint runs a linter with these arguments and this standard input, and returns what it prints and how it fails.
 func lint(t *testing.T, stdin string, name string, args ...string) string {
 	t.Helper()
-	if _, err := exec.LookPath(name); err != nil {
-		t.Fatalf("%v: run: apt-get install -y shellcheck yamllint", err)
-	}
-	cmd := exec.Command(name, args...)
+	cmd := exec.Command(needs.Program(t, name, "shellcheck yamllint"), args...)
 	cmd.Stdin = strings.NewReader(stdin)
 	out, err := cmd.CombinedOutput()
 	if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) {

@@ -109,6 +109,7 @@ func TestMarkdownFitsAndNamesEveryDelete(t *testing.T) {
 		"all_numbers_then_regions": {many, func(i int) string { return fmt.Sprintf("n%04d.%s", i/4, regions[i%4]) }},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := largeRun(c.deletes, c.name)
 			got := string(made(t, r, "markdown"))
 			if len(got) > report.MaxMarkdown {

@@ -58,6 +58,7 @@ func TestTooDeep(t *testing.T) {
 
 // TestTooDeepValue: the same for values from outside of the configuration.
 func TestTooDeepValue(t *testing.T) {
+	t.Parallel()
 	variable := "variable \"v\" {\n  type = list(any)\n}\n"
 	for _, value := range []string{strings.Repeat("[", 120_000), "[" + strings.Repeat("-", 120_000) + "1]"} {
 		ds := findings(t, "v.hcl", variable, spec.Options{Vars: []spec.VarInput{{Flag: "v=" + value}}})
@@ -77,6 +78,7 @@ func TestTooDeepValue(t *testing.T) {
 
 // TestNotTooDeep: what only looks deep is accepted: brackets in texts and comments, and many things beside one another.
 func TestNotTooDeep(t *testing.T) {
+	t.Parallel()
 	repeat := func(format string) string {
 		var b strings.Builder
 		for i := range 12_000 {
@@ -98,9 +100,12 @@ func TestNotTooDeep(t *testing.T) {
 		"nested.hcl":   "locals {\n  x = " + strings.Repeat("[", 900) + strings.Repeat("]", 900) + "\n}\n",
 		"text.json":    `{"locals": {"x": "` + strings.Repeat("((( -- [ {", 10_000) + `", "y": [` + repeat(`[], "${-%d}", `) + `1]}}`,
 	} {
-		name := strings.Replace(name, ".json", ".hcl.json", 1)
-		if ds := findings(t, name, text, spec.Options{HasCredentials: true}); len(ds) > 0 {
-			t.Errorf("%s: %d findings, the first: %.300v", name, len(ds), first(ds))
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			name := strings.Replace(name, ".json", ".hcl.json", 1)
+			if ds := findings(t, name, text, spec.Options{HasCredentials: true}); len(ds) > 0 {
+				t.Errorf("%d findings, the first: %.300v", len(ds), first(ds))
+			}
+		})
 	}
 }

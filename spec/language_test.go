@@ -307,6 +307,7 @@ func TestDigest(t *testing.T) {
 
 // TestLargeFile: a file that is parsed in pieces has the same jobs and places as one that is not.
 func TestLargeFile(t *testing.T) {
+	t.Parallel()
 	text := large(3000)["literal"]["jobs.hcl"]
 	whole := "/*\n}\n*/\n" + text // the comment keeps it from being cut
 	a := load(t, map[string]string{"jobs.hcl": text}, spec.Options{})

@@ -21,6 +21,7 @@ func chain(n int, each, end string) string {
 
 // TestLongChain: locals are evaluated in the time that reading them takes, however long the way through them is.
 func TestLongChain(t *testing.T) {
+	t.Parallel()
 	text := chain(20_000, "local.a%[2]d", "3") + "job \"b\" {\n  workers = local.a0\n}\n"
 	c := load(t, map[string]string{"jobs.hcl": one, "x.hcl": text}, spec.Options{})
 	if got := c.Jobs[1].Workers; got != 3 {
@@ -30,6 +31,7 @@ func TestLongChain(t *testing.T) {
 
 // TestLongCircle: a finding of a circle stays short, and one that goes round in many ways is one finding.
 func TestLongCircle(t *testing.T) {
+	t.Parallel()
 	var dense strings.Builder
 	dense.WriteString("locals {\n")
 	for i := range 300 {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"muster/needs"
 )
 
 func TestCommandsThatCannotRun(t *testing.T) {
@@ -107,16 +109,8 @@ func TestProcessOneIsTold(t *testing.T) {
 // inNamespace is this test binary as process 1 that runs script.
 func inNamespace(t *testing.T, script string) *exec.Cmd {
 	t.Helper()
-	flags := []string{"--pid", "--fork", "--mount-proc"}
-	if os.Getuid() != 0 {
-		flags = append(flags, "--user", "--map-root-user")
-	}
-	if out, err := exec.Command("unshare", append(flags, "true")...).CombinedOutput(); err != nil {
-		t.Fatalf("this test needs a pid namespace: %v\n%s"+
-			"install unshare (apt-get install util-linux); "+
-			"without root, allow user namespaces (sysctl kernel.unprivileged_userns_clone=1)", err, out)
-	}
-	cmd := exec.CommandContext(t.Context(), "unshare", append(append(flags, "--kill-child"), os.Args[0])...)
+	unshare := needs.Unshare(t, []string{"--pid", "--fork", "--mount-proc", "--kill-child"}, "true")
+	cmd := exec.CommandContext(t.Context(), unshare[0], append(unshare[1:], os.Args[0])...)
 	cmd.Env = append(os.Environ(), initVariable+"="+script)
 	cmd.Stderr = os.Stderr
 	return cmd
@@ -137,9 +131,9 @@ func exitOf(t *testing.T, err error) int {
 // signalChildOf signals the only child of a process.
 func signalChildOf(t *testing.T, pid int, sig syscall.Signal) {
 	t.Helper()
-	out, err := exec.Command("pgrep", "-P", strconv.Itoa(pid)).Output()
+	out, err := exec.Command(needs.Program(t, "pgrep", "procps"), "-P", strconv.Itoa(pid)).Output()
 	if err != nil {
-		t.Fatalf("pgrep (apt-get install procps): %v", err)
+		t.Fatal(err)
 	}
 	child, err := strconv.Atoi(strings.TrimSpace(string(out)))
 	if err == nil {

@@ -19,6 +19,7 @@ import (
 //	/metrics  in Prometheus' text format
 type health struct {
 	server *http.Server
+	addr   net.Addr // where it listens
 	served sync.WaitGroup
 }
 
@@ -38,7 +39,7 @@ func openHealth(address string, p *progress, to *slog.Logger) (*health, error) {
 		fmt.Fprintln(w, why)
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(p.registry(), promhttp.HandlerOpts{}))
-	h := &health{server: &http.Server{
+	h := &health{addr: listener.Addr(), server: &http.Server{
 		Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, ErrorLog: warnings(to),
 	}}
 	h.served.Go(func() { _ = h.server.Serve(listener) }) // it always ends with an error

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/needs"
 	"muster/worker"
 	"muster/zkserver"
 	"muster/zkstate/zkconn"
@@ -186,10 +187,7 @@ func (w *testCommand) pid(start string) int {
 // lives reports whether a process can still do anything. A zombie cannot, nor one that SIGKILL was sent to.
 func lives(t *testing.T, pid int) bool {
 	t.Helper()
-	out, err := exec.Command("ps", "-o", "stat=,pending=", "-p", strconv.Itoa(pid)).Output()
-	if errors.Is(err, exec.ErrNotFound) {
-		t.Fatalf("ps (apt-get install procps): %v", err)
-	}
+	out, err := exec.Command(needs.Program(t, "ps", "procps"), "-o", "stat=,pending=", "-p", strconv.Itoa(pid)).Output()
 	if err != nil || strings.HasPrefix(string(out), "Z") {
 		return false
 	}

@@ -53,6 +53,9 @@ func (r *run) open() (err error) {
 	if r.c.HTTP != "" {
 		r.health, err = openHealth(r.c.HTTP, r.progress, r.c.Log)
 	}
+	if r.health != nil && r.c.Serving != nil {
+		r.c.Serving(r.health.addr)
+	}
 	return err
 }
 

@@ -52,7 +52,10 @@ type Config struct {
 	OnLoss      OnLoss
 	JoinTimeout time.Duration // for ZooKeeper, the join and for all to join; 0 leaves it to the job
 	Grace       time.Duration // for a command that was asked to end
-	HTTP        string        // address of the health server; empty: none
+	HTTP        string        // address of the health server; empty: none. Port 0 is a free port
+
+	// Serving, unless nil, is told where the health server listens before the worker joins.
+	Serving func(addr net.Addr)
 
 	// Worker says who joins which job. Without an Info.IP the address is what LocalIP returns, and a free port.
 	// Without an Identity the address is the identity.

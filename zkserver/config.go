@@ -4,68 +4,13 @@ import (
 	"crypto/sha1"
 	"crypto/tls"
 	"encoding/base64"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 )
-
-// A place is the ports of one server.
-type place struct {
-	client           int
-	quorum, election int // used by three servers
-}
-
-// choosePlaces draws free ports below those that systems use for outgoing connections (32768 and up on Linux, 49152 elsewhere): a port
-// that was free a moment ago stays free there, unless another program draws the same one.
-func choosePlaces(o Options) ([]place, error) {
-	var held []net.Listener // until all are drawn, so that they differ
-	defer func() {
-		for _, l := range held {
-			l.Close()
-		}
-	}()
-	var errs []error
-	draw := func(port int) int {
-		l, err := listen(port)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("zookeeper: %w", err))
-			return 0
-		}
-		held = append(held, l)
-		return l.Addr().(*net.TCPAddr).Port
-	}
-	places := make([]place, o.Servers)
-	for i := range places {
-		port := 0
-		if len(o.Ports) > 0 {
-			port = o.Ports[i]
-		}
-		places[i].client = draw(port)
-	}
-	for i := range places {
-		places[i].quorum, places[i].election = draw(0), draw(0)
-	}
-	return places, errors.Join(errs...)
-}
-
-func listen(port int) (l net.Listener, err error) {
-	if port != 0 {
-		return net.Listen("tcp", loopback(port))
-	}
-	for range 100 {
-		if l, err = net.Listen("tcp", loopback(10000+rand.IntN(20000))); err == nil {
-			break
-		}
-	}
-	return l, err
-}
-
-func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
 // configure writes the files of the i-th server and says how to run it.
 func (e *Ensemble) configure(i int, places []place, o Options, found installation) (*Server, error) {

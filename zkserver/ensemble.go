@@ -37,6 +37,7 @@ type Ensemble struct {
 	dir       string
 	temporary bool
 	servers   []*Server
+	ports     reservations // so that a server that was killed finds them free
 	certs     Certs
 }
 
@@ -59,7 +60,10 @@ func Start(ctx context.Context, o Options) (*Ensemble, error) {
 	defer cancel()
 	for range attempts {
 		var places []place
-		if places, err = choosePlaces(o); err != nil {
+		if err = e.freePorts(); err != nil {
+			break
+		}
+		if places, e.ports, err = choosePlaces(o); err != nil {
 			break
 		}
 		if err = e.run(ctx, places, o, found); !errors.Is(err, errPortTaken) {
@@ -192,11 +196,17 @@ func leads(ctx context.Context, i int, s *Server) int {
 
 // Stop kills the servers, waits until they are gone and removes the directory if Start made it. A second Stop does nothing.
 func (e *Ensemble) Stop() error {
-	err := e.kill()
+	err := errors.Join(e.kill(), e.freePorts())
 	if e.temporary && e.dir != "" {
 		err = errors.Join(err, os.RemoveAll(e.dir))
 	}
 	return err
+}
+
+func (e *Ensemble) freePorts() error {
+	held := e.ports
+	e.ports = nil
+	return held.free()
 }
 
 func (e *Ensemble) kill() error {

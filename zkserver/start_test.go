@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -150,9 +151,36 @@ func TestGivenPorts(t *testing.T) {
 	if _, err := Start(t.Context(), Options{Ports: []int{port}}); err == nil || !strings.Contains(err.Error(), "address already in use") {
 		t.Errorf("taken port: %v", err)
 	}
-	taken.Close()
+	port = drawn(t)
 	if e := start(t, Options{Ports: []int{port}}); e.Connect() != loopback(port) {
 		t.Errorf("serves at %s, not at port %d", e.Connect(), port)
+	}
+}
+
+// drawn is a port that nobody else gets before the test ends.
+func drawn(t *testing.T) int {
+	t.Helper()
+	r, err := draw(0)
+	if err == nil {
+		err = r.admit()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	return r.port
+}
+
+func TestRefusing(t *testing.T) {
+	addr, free, err := Refusing()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := net.Dial("tcp", addr); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("dial: %v", err)
+	}
+	if err := free(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -174,10 +202,11 @@ func TestPortsTakenMeanwhile(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			places, err := choosePlaces(o)
+			places, held, err := choosePlaces(o)
 			if err != nil {
 				t.Fatal(err)
 			}
+			defer held.free()
 			for i := range places {
 				take(&places[i])
 			}

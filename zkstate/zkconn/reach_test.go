@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,8 +20,11 @@ import (
 
 func TestUnreachableNamesEachServerAndWhy(t *testing.T) {
 	t.Parallel()
-	closed := must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	closed.Close()
+	closed, free, err := zkserver.Refusing()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer free()
 	web := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer web.Close()
 	go answer(web, "HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -30,7 +34,7 @@ func TestUnreachableNamesEachServerAndWhy(t *testing.T) {
 	rude.Refuse(true)
 
 	want := map[string]string{
-		closed.Addr().String(): "connection refused",
+		closed:                 "connection refused",
 		"nowhere.invalid:2181": "no such host",
 		web.Addr().String():    "answers, but not like a ZooKeeper server",
 		mute.Addr().String():   "no answer within 250ms",
@@ -43,7 +47,7 @@ func TestUnreachableNamesEachServerAndWhy(t *testing.T) {
 	begin := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
-	_, err := zkconn.Dial(ctx, zkconn.Config{Servers: servers, Timeout: time.Second})
+	_, err = zkconn.Dial(ctx, zkconn.Config{Servers: servers, Timeout: time.Second})
 	if !errors.Is(err, zkconn.ErrUnreachable) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(err)
 	}
@@ -251,20 +255,39 @@ func (c *counter) Write(line []byte) (int, error) {
 // TestAFrozenServerLeavesTimeForTheOthers, whatever the session timeout, and also where all have one name.
 func TestAFrozenServerLeavesTimeForTheOthers(t *testing.T) {
 	t.Parallel()
-	_, port, _ := strings.Cut(one.Connect(), ":")
-	frozen := must(net.Listen("tcp", "127.0.0.2:"+port))(t)
-	defer frozen.Close()
-	for _, servers := range [][]string{{frozen.Addr().String(), one.Connect()}, {"two.test:" + port}} {
+	alive, frozen := twoAtOnePort(t)
+	_, port, _ := strings.Cut(alive, ":")
+	for _, servers := range [][]string{{frozen, alive}, {"two.test:" + port}} {
+		var all sync.WaitGroup
 		for range 8 { // it is tried first in half of them
-			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
-			defer cancel()
-			s, err := zkconn.Dial(ctx, zkconn.Config{Servers: servers, Timeout: time.Minute})
-			if err != nil {
-				t.Fatal(err)
-			}
-			s.Close()
+			all.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+				defer cancel()
+				s, err := zkconn.Dial(ctx, zkconn.Config{Servers: servers, Timeout: time.Minute})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				s.Close()
+			})
+		}
+		all.Wait()
+	}
+}
+
+// twoAtOnePort are 127.0.0.1, where a server answers, and 127.0.0.2, where nobody does.
+func twoAtOnePort(t *testing.T) (alive, frozen string) {
+	t.Helper()
+	for range 100 {
+		r := newRelay(t, one.Connect())
+		_, port, _ := strings.Cut(r.Addr().String(), ":")
+		if l, err := net.Listen("tcp", "127.0.0.2:"+port); err == nil {
+			t.Cleanup(func() { l.Close() })
+			return r.Addr().String(), l.Addr().String()
 		}
 	}
+	t.Fatal("no port is free at 127.0.0.1 and 127.0.0.2")
+	return "", ""
 }
 
 // TestSlowAuthenticationIsUnreachable: a server that opens a session and then does not answer credentials is a server that does not answer.

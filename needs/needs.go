@@ -1,0 +1,67 @@
+// Package needs is for tests that need more than Go, ZooKeeper and an ordinary user: a program, a terminal, a namespace. It says what
+// this machine lacks, and ends the test.
+//
+// It refuses to be silent. Where MUSTER_TEST_MISSING names a file, as make test does, the name of the test and the reason are added to
+// it and the test is skipped; make test prints the file at its end. Without such a file, and with MUSTER_TEST_ALL=1, the test fails.
+package needs
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Missing ends a test that cannot run on this machine. The text says what the machine lacks, and where it can, what to do about it.
+func Missing(t testing.TB, format string, args ...any) {
+	t.Helper()
+	lack := strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " ")
+	path := os.Getenv("MUSTER_TEST_MISSING")
+	if path != "" {
+		if err := add(path, fmt.Sprintf("%s: %s: %s\n", strings.TrimSuffix(filepath.Base(os.Args[0]), ".test"), t.Name(), lack)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if path == "" || os.Getenv("MUSTER_TEST_ALL") == "1" {
+		t.Fatalf("cannot run here: %s", lack)
+	}
+	t.Skipf("cannot run here: %s", lack)
+}
+
+// add appends a line with one write, so that the lines of several processes stay whole.
+func add(path, line string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = f.WriteString(line)
+	return err
+}
+
+// Program returns the path of a program, which Debian has in these packages.
+func Program(t testing.TB, name, packages string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		Missing(t, "no %s (apt-get install %s)", name, packages)
+	}
+	return path
+}
+
+// Unshare returns a command that runs a program in new namespaces of its own; flags are unshare's. There trial must succeed.
+func Unshare(t testing.TB, flags []string, trial ...string) []string {
+	t.Helper()
+	unshare := append([]string{Program(t, "unshare", "util-linux")}, flags...)
+	if os.Getuid() != 0 {
+		unshare = append(unshare, "--user", "--map-root-user")
+	}
+	args := append(unshare, trial...)
+	if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+		Missing(t, "no namespaces: %s: %v: %s (be root, or allow user namespaces: sysctl kernel.unprivileged_userns_clone=1)",
+			strings.Join(args, " "), err, out)
+	}
+	return unshare
+}

@@ -1,0 +1,30 @@
+package zkserver
+
+import (
+	"errors"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestThePortOfAKilledServerIsKept: nobody who takes a free port, or asks for one of his own, gets it before the restart.
+func TestThePortOfAKilledServerIsKept(t *testing.T) {
+	port := drawn(t)
+	e := start(t, Options{Ports: []int{port}})
+	if err := e.Server(0).Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := reserve(port, true); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("reserved twice: %v", err)
+	}
+	if _, err := net.Dial("tcp", e.Connect()); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("dial: %v", err)
+	}
+	if err := e.Server(0).Restart(within(t, 20*time.Second)); err != nil {
+		t.Error(err)
+	}
+	if err := e.Stop(); err != nil {
+		t.Error(err)
+	}
+}
