@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"muster/resource"
 	"muster/spec"
+	"muster/zkstate"
 	"muster/zkstate/zkconn"
 )
 
@@ -25,7 +27,8 @@ type searchFlags struct {
 
 func (f *searchFlags) addTo(fs *pflag.FlagSet) {
 	f.vars.addTo(fs)
-	fs.StringVar(&f.root, "root", "", "look below znode `PATH` (MUSTER_ROOT); default: the roots of the configuration here, else "+resource.DefaultRoot)
+	fs.StringVar(&f.root, "root", "",
+		"look below znode `PATH` (MUSTER_ROOT); default: where the configuration's stack has something, else where any has")
 }
 
 // where is what such a command looks at.
@@ -33,9 +36,11 @@ type where struct {
 	session *zkconn.Session
 	cfg     *spec.Config // nil: no configuration was needed, or there is none
 	roots   []string
-	paths   []string // declared jobs
-	home    string
-	target  target // of session
+	// unindexed says why the index of stacks could not be read: what is below a root that nobody names is unseen.
+	unindexed string
+	paths     []string // declared jobs
+	home      string
+	target    target // of session
 }
 
 // search finds out where to look, and connects. The configuration where muster was started is read unless everything is
@@ -66,11 +71,40 @@ func (p *process) search(ctx context.Context, f searchFlags) (where, error) {
 	if root != "" {
 		w.roots, w.paths = []string{root}, nil
 	}
-	if len(w.roots) == 0 {
-		w.roots = []string{resource.DefaultRoot}
-	}
 	w.target = p.target(declared)
 	var err error
-	w.session, err = p.connect(ctx, w.target)
-	return w, err
+	if w.session, err = p.connect(ctx, w.target); err != nil {
+		return w, err
+	}
+	if root == "" {
+		if err := w.searchIndex(ctx, p); err != nil {
+			_ = w.session.Close()
+			return w, err
+		}
+	}
+	return w, nil
+}
+
+// searchIndex adds the roots that the index of stacks lists: those of the configuration's stack, or without a configuration
+// those of all stacks.
+func (w *where) searchIndex(ctx context.Context, p *process) error {
+	r := zkstate.NewReader(w.session, w.home, kinds()...)
+	var listed []string
+	var err error
+	if w.cfg != nil {
+		w.roots, w.unindexed, err = searched(ctx, w.cfg, r)
+		return err
+	}
+	listed, err = r.AllRoots(ctx)
+	switch {
+	case err == nil:
+	case errors.Is(err, zkconn.ErrNoAuth), !unreachable(err):
+		w.unindexed = err.Error()
+	default:
+		return err
+	}
+	w.roots = append(listed, resource.DefaultRoot)
+	slices.Sort(w.roots)
+	w.roots = slices.Compact(w.roots)
+	return nil
 }

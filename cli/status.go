@@ -17,6 +17,7 @@ import (
 	"muster/plan"
 	"muster/report"
 	"muster/resource"
+	"muster/text"
 	"muster/zkstate"
 	"muster/zkstate/znode"
 )
@@ -107,7 +108,7 @@ func (p *process) status(ctx context.Context, to io.Writer, w where, o statusOpt
 	if err != nil {
 		return err
 	}
-	return unread(o.notes(p, to), have.Unlisted, jobs)
+	return unread(o.notes(p, to), have.Unlisted, w.unindexed, jobs)
 }
 
 // notes is where a remark goes: a watched status is drawn as a whole, and its remarks are drawn with it.
@@ -122,11 +123,16 @@ func (o statusOptions) notes(p *process, to io.Writer) io.Writer {
 }
 
 // unread says which roots could not be listed. Whatever could not be read needs attention.
-func unread(to io.Writer, roots []string, jobs []report.JobStatus) error {
+func unread(to io.Writer, roots []string, unindexed string, jobs []report.JobStatus) error {
 	for _, root := range roots {
 		fmt.Fprintf(to, "%s could not be listed: check the credentials in MUSTER_ZK_AUTH\n", root)
 	}
-	if len(roots) > 0 || slices.ContainsFunc(jobs, func(j report.JobStatus) bool { return j.Observed.Class() == resource.Unreadable }) {
+	if unindexed != "" {
+		fmt.Fprintf(to, "%s: jobs below a root that nothing here names are not shown\n", text.Escape(unindexed))
+	}
+	if len(roots) > 0 || unindexed != "" || slices.ContainsFunc(jobs, func(j report.JobStatus) bool {
+		return j.Observed.Class() == resource.Unreadable || j.Observed.Class() == resource.Damaged
+	}) {
 		return foundAttention
 	}
 	return nil
