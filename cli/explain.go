@@ -83,7 +83,7 @@ func runExplain(ctx context.Context, p *process, f searchFlags, name string) err
 		if row.Path == at {
 			e := report.Explanation{Origins: origins[row.Address()]}
 			if row.Old.Class() == resource.Unreadable || row.Old.Class() == resource.Damaged {
-				if e.Parts, e.Mend, err = parts(ctx, r, planfile.KindOf(row, declarable()), at); err != nil {
+				if e.Parts, e.Mend, err = parts(ctx, r, row, at); err != nil {
 					return err
 				}
 			}
@@ -94,8 +94,8 @@ func runExplain(ctx context.Context, p *process, f searchFlags, name string) err
 }
 
 // parts are the znodes of a job that cannot be read, and how to mend it.
-func parts(ctx context.Context, r *zkstate.Reader, kind resource.Kind, at string) (there []report.Part, mend string, err error) {
-	found, mend, err := r.Parts(ctx, kind, at)
+func parts(ctx context.Context, r *zkstate.Reader, row plan.Row, at string) (there []report.Part, mend string, err error) {
+	found, mend, err := r.Parts(ctx, planfile.KindOf(row, declarable()), at, row.Old)
 	for _, part := range found {
 		there = append(there, report.Part(part))
 	}

@@ -18,9 +18,11 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"muster/resource"
 	"muster/zkserver"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
 )
 
 // servers is the one ensemble of this test binary; every test has a root and a home of its own.
@@ -275,12 +277,13 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 //	zk edit PATH OLD NEW               in its data
 //	zk delete PATH                     with everything below it
 //	zk remove PATH                     a job, as muster deletes it
+//	zk lose PATH PART                  of a job's generation, such as gate or id
 //	zk forbid PATH                     to everybody
 //	zk closed PATH                     an empty one that everybody may only read
 //	zk complete PATH IDENTITY          as a worker whose command ended well; its live znode may be gone
 func zkCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
-		ts.Fatalf("usage: zk tree|writes|set|create|ephemeral|edit|delete|remove|forbid|closed|complete PATH [ARGS]")
+		ts.Fatalf("usage: zk tree|writes|set|create|ephemeral|edit|delete|remove|lose|forbid|closed|complete PATH [ARGS]")
 	}
 	z := znodes{ts, ts.Value(sessionKey{}).(*zkconn.Session)}
 	text := ""
@@ -307,6 +310,9 @@ func zkCommand(ts *testscript.TestScript, neg bool, args []string) {
 		z.delete(path)
 	case "remove":
 		z.remove(path)
+	case "lose":
+		root, _, rec := z.record(path)
+		z.delete(resource.Join(znode.Run(root, rec.Generation), text))
 	case "closed":
 		z.create(path, "", zkconn.Persistent, zkconn.World(zkconn.PermRead)...)
 	case "forbid":

@@ -16,9 +16,9 @@ type Part struct {
 	State      string // "missing", "present, 120 bytes, 2 children", …
 }
 
-// Parts looks at the znodes of a job one by one, for a job that cannot be read as a whole, and says how it is mended. A gate
-// is found through the record only.
-func (r *Reader) Parts(ctx context.Context, kind resource.Kind, jobPath string) (parts []Part, mend string, err error) {
+// Parts looks one by one at the znodes of something that cannot be read as a whole, and says how it is mended. Its generation
+// is found through its Record, or through o, which knows a copy of that.
+func (r *Reader) Parts(ctx context.Context, kind resource.Kind, jobPath string, o *resource.Observed) (parts []Part, mend string, err error) {
 	root, name := split(jobPath)
 	closed, newer := false, false
 	look := func(what, path string) (body []byte, there bool, err error) {
@@ -39,12 +39,21 @@ func (r *Reader) Parts(ctx context.Context, kind resource.Kind, jobPath string) 
 	if err != nil {
 		return nil, "", err
 	}
+	generation := ""
+	if o != nil && o.Record != nil {
+		generation = o.Record.Generation
+	}
 	if there {
 		rec, bad := znode.DecodeRecordAt(kind, jobPath, body)
 		newer = errors.Is(bad, znode.ErrFormat)
 		if bad != nil {
 			parts[0].State += ", " + bad.Error()
-		} else if _, _, err = look("gate", znode.Gate(root, rec.Generation)); err != nil {
+		} else {
+			generation = rec.Generation
+		}
+	}
+	if generation != "" {
+		if err := r.lookAtGeneration(look, kind, root, generation, o); err != nil {
 			return nil, "", err
 		}
 	}
@@ -52,6 +61,10 @@ func (r *Reader) Parts(ctx context.Context, kind resource.Kind, jobPath string) 
 		return nil, "", err
 	}
 	switch {
+	case o.Class() == resource.Damaged && o.Repairable():
+		mend = "muster apply puts it back"
+	case o.Class() == resource.Damaged && o.Record != nil:
+		mend = "" // the row says it
 	case newer:
 		mend = "leave it alone, and use the muster that wrote it"
 	case closed:
@@ -61,4 +74,22 @@ func (r *Reader) Parts(ctx context.Context, kind resource.Kind, jobPath string) 
 			"znode (zkCli.sh: delete PATH); the next apply makes it anew if it is declared"
 	}
 	return parts, mend, nil
+}
+
+// lookAtGeneration looks at the gate, and at the folders if some of them are lost.
+func (r *Reader) lookAtGeneration(
+	look func(what, path string) ([]byte, bool, error), kind resource.Kind, root, g string, o *resource.Observed,
+) error {
+	parts := [][2]string{{"generation", znode.Run(root, g)}, {"gate", znode.Gate(root, g)}}
+	if k, ok := r.kind(kind.Name); ok && o != nil && o.Hopeless != "" {
+		for _, folder := range k.Folders {
+			parts = append(parts, [2]string{folder, resource.Join(znode.Run(root, g), folder)})
+		}
+	}
+	for _, part := range parts {
+		if _, _, err := look(part[0], part[1]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
