@@ -19,6 +19,7 @@ import (
 	"muster/planfile"
 	"muster/report"
 	"muster/resource"
+	"muster/resource/testkind"
 	"muster/spec"
 )
 
@@ -214,7 +215,7 @@ func (c testCase) outputs(t *testing.T) map[string]string {
 		t.Fatal(err)
 	}
 	p.Home = "" // of a file that says only what a case is about
-	file, err := planfile.Encode([]resource.Kind{job.Kind()}, planfile.Saved{Created: today(), MusterVersion: "0.1.0", Plan: p})
+	file, err := planfile.Encode(kinds(), planfile.Saved{Created: today(), MusterVersion: "0.1.0", Plan: p})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,5 +263,5 @@ func (c testCase) rewritten(got map[string]string) testCase {
 	return testCase{c.name, &txtar.Archive{Comment: c.archive.Comment, Files: files}}
 }
 
-// kinds are those that cases declare.
-func kinds() []resource.Kind { return []resource.Kind{job.Kind()} }
+// kinds are those that cases and tests declare.
+func kinds() []resource.Kind { return []resource.Kind{job.Kind(), testkind.Kind()} }

@@ -69,6 +69,8 @@ func floorPlan() map[string]room {
 		"zkserver": {},
 		"needs":    {}, // for tests only
 		"golden":   {},
+		// A kind for tests.
+		"resource/testkind": {ours: []string{"resource"}},
 	}
 }
 

@@ -146,7 +146,7 @@ func (r Reason) columns() columns {
 	case RecordEdited:
 		return columns{Update, "in place", "its record was edited by hand: the digest does not verify", ""}
 	case ReadyDiffers:
-		return columns{Replace, "delete, then create", "nobody has joined yet (a worker that joins first wins)", ""}
+		return columns{Replace, "delete, then create", "nobody has joined yet (a {member} that joins first wins)", ""}
 	case LiveDiffers:
 		return columns{Blocked, "", "{live}", "muster terminate {name} && muster apply, or apply again after the run"}
 	case StaleLeftover:

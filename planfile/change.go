@@ -74,6 +74,7 @@ type recorded struct {
 }
 
 type signature struct {
+	Kind    string         `json:"kind,omitempty"` // of what is recorded, where something of another kind is declared
 	Stack   string         `json:"stack"`
 	Home    string         `json:"home,omitempty"`
 	State   resource.State `json:"state"`
@@ -189,8 +190,12 @@ func encodeRow(r plan.Row, kind resource.Kind) (change, error) {
 	}
 	if rec := o.Record; rec != nil {
 		c.Precondition.Generation = rec.Generation
+		recordedKind := rec.Declaration.Kind().Name
+		if recordedKind == kind.Name {
+			recordedKind = ""
+		}
 		c.Recorded = &recorded{extra: rec.Extra, signature: signature{
-			rec.Stack, rec.Home, rec.State, rec.By, rec.Applied, rec.Op, rec.Digest, rec.Edited(), rec.ACL,
+			recordedKind, rec.Stack, rec.Home, rec.State, rec.By, rec.Applied, rec.Op, rec.Digest, rec.Edited(), rec.ACL,
 		}}
 		c.Change.Before, err = json.Marshal(rec.Declaration)
 	}
@@ -228,7 +233,11 @@ func (c change) row(kinds []resource.Kind) (plan.Row, error) {
 			Op: rec.Op, Digest: rec.Digest, ACL: rec.ACL, Extra: rec.extra,
 		}
 		r.Old.Record.SetEdited(rec.Edited)
-		if r.Old.Record.Declaration, err = decodeDeclaration(kind, c.Change.Before, ""); err != nil {
+		was, ok := kindNamed(kinds, cmp.Or(rec.Kind, kind.Name))
+		if !ok {
+			return r, fmt.Errorf("recorded.kind %q is not known", rec.Kind)
+		}
+		if r.Old.Record.Declaration, err = decodeDeclaration(was, c.Change.Before, ""); err != nil {
 			return r, err
 		}
 		if r.Old.Record.Declaration == nil {

@@ -1,0 +1,81 @@
+// Package testkind is a kind of things with two fields. It is for tests only: it shows what a kind costs, and that nothing
+// but its own files and the list of kinds that a caller gives has to know it.
+package testkind
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"muster/resource"
+)
+
+// Lamp is one thing of the kind.
+type Lamp struct {
+	Name    string `json:"name"`
+	Root    string `json:"root"`
+	Address string `json:"address,omitempty"`
+	At      string `json:"-"`
+	Colour  string `json:"colour"`
+	Watts   int    `json:"watts"` // cannot change while somebody is live
+}
+
+// Properties is the table of a lamp's arguments.
+func Properties() []resource.Property[Lamp] {
+	return []resource.Property[Lamp]{
+		{
+			Name: "colour", Doc: "of its light", Type: resource.Choice, Default: "white", Choices: []string{"white", "red"},
+			Ref: func(l *Lamp) any { return &l.Colour },
+		},
+		{
+			Name: "watts", Doc: "how bright it is", Type: resource.Whole, Required: true, Min: 1, Max: 100, Immutable: true,
+			Ref: func(l *Lamp) any { return &l.Watts },
+		},
+	}
+}
+
+// Kind is what is known of all lamps.
+func Kind() resource.Kind {
+	return resource.Kind{
+		Name: "lamp", Member: "reader", Fields: append(resource.Names(Properties()), "name", "root", "address"),
+		Statuses: []resource.Status{"off", "on", resource.StatusDamaged, resource.StatusMissing},
+		Decode: func(body []byte, at string) (resource.Declaration, error) {
+			l := Lamp{At: at}
+			if err := json.Unmarshal(body, &l); err != nil {
+				return nil, err
+			}
+			resource.Fill(Properties(), &l)
+			return l, resource.Check(Properties(), &l)
+		},
+	}
+}
+
+// Kind implements resource.Declaration.
+func (l Lamp) Kind() resource.Kind { return Kind() }
+
+// ID implements resource.Declaration.
+func (l Lamp) ID() resource.ID {
+	return resource.ID{Name: l.Name, Root: l.Root, Address: l.Address, At: l.At}
+}
+
+// Fields implements resource.Declaration.
+func (l Lamp) Fields() []resource.Field { return resource.FieldsOf(Properties(), &l) }
+
+// Policy implements resource.Declaration.
+func (l Lamp) Policy() resource.Policy { return resource.Policy{} }
+
+// Judge implements resource.Declaration: a lamp is on while somebody reads by it.
+func (l Lamp) Judge(o *resource.Observed) (resource.Class, resource.Status) {
+	if o.Live > 0 {
+		return resource.Live, "on"
+	}
+	return resource.Ready, "off"
+}
+
+// Health implements resource.Declaration.
+func (l Lamp) Health(o *resource.Observed) string { return fmt.Sprintf("%d reading", o.Live) }
+
+// Live implements resource.Declaration.
+func (l Lamp) Live(o *resource.Observed) string { return fmt.Sprintf("%d are reading", o.Live) }
+
+// Forgotten implements resource.Declaration.
+func (l Lamp) Forgotten(*resource.Observed) (string, bool) { return "", false }
