@@ -30,6 +30,7 @@ func floorPlan() map[string]room {
 
 		levenshtein = "github.com/agext/levenshtein"
 		width       = "golang.org/x/text/width"
+		version     = "github.com/hashicorp/go-version"
 	)
 	return map[string]room{
 		"": {ours: []string{"cli"}},
@@ -47,7 +48,7 @@ func floorPlan() map[string]room {
 		"exitcode": {},
 		"apply":    {ours: []string{"plan"}, others: []string{sync}},
 		// What hcl itself uses for suggestions and for the width of a character costs nothing more.
-		"spec":     {ours: []string{"resource", "job"}, others: []string{hcl, cty, levenshtein, width}},
+		"spec":     {ours: []string{"resource", "job"}, others: []string{hcl, cty, levenshtein, version, width}},
 		"text":     {others: []string{levenshtein, width}},
 		"election": {ours: []string{"zkstate/zkconn"}},
 		"zkstate": {

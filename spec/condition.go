@@ -35,7 +35,7 @@ func (s *scope) holds(r rule) (message string, holds bool) {
 	}
 	if v.IsNull() || v.Type() != cty.Bool {
 		d := s.wrong(codeCondition, r.condition, v, "a condition must be true or false")
-		d.Note = "this is " + aKind(v)
+		d.Note = "this is " + aTypeName(v)
 		return "", true
 	}
 	if v.True() {

@@ -15,8 +15,12 @@ type schema struct {
 	blocks []blockType
 }
 
-// blockType is a kind of block; label is empty or names its one label.
-type blockType struct{ name, label string }
+// blockType is a type of block.
+type blockType struct {
+	name  string
+	label string   // what its one label is; empty: it has none
+	args  []string // if it holds these arguments and nothing else
+}
 
 // content is what stands in a block: arguments by name and blocks in source order.
 type content struct {
@@ -70,13 +74,13 @@ func (l *loader) structure(d *hcl.Diagnostic, s schema, in string) {
 		out.Help = "to make several jobs of one block, use for_each"
 	case d.Summary == "Unsupported argument":
 		out = l.add(codeArgument, d.Subject, "there is no argument %q %s", name, place)
-		out.Help = argumentMeant(name, s.args, names)
+		out.Help = argumentMeant(name, s)
 	case d.Summary == "Unsupported block type":
 		out = l.add(codeBlock, d.Subject, "there is no block %q %s", name, place)
 		out.Help = meant(name, append(names, s.args...), "known here")
 	case d.Summary == "Extraneous JSON object property":
 		out = l.add(codeArgument, d.Subject, "there is no argument or block %q %s", name, place)
-		out.Help = argumentMeant(name, s.args, names)
+		out.Help = argumentMeant(name, s)
 	case strings.HasPrefix(d.Summary, "Extraneous label"):
 		kind := d.Summary[strings.LastIndex(d.Summary, " ")+1:]
 		out = l.add(codeBlockLabel, d.Subject, "a %s block has no such label", kind)
@@ -104,13 +108,15 @@ func (l *loader) textAt(r *hcl.Range) string {
 }
 
 // argumentMeant is the help for an argument that is not known here: the block that it belongs in, or what meant says.
-func argumentMeant(given string, args, blocks []string) string {
-	for _, b := range blocks {
-		if slices.Contains(sections()[b], given) {
-			return fmt.Sprintf("it belongs in a %[1]s block: %[1]s { %[2]s = ... }", b, given)
+func argumentMeant(given string, s schema) string {
+	known := slices.Clone(s.args)
+	for _, b := range s.blocks {
+		if slices.Contains(b.args, given) {
+			return fmt.Sprintf("it belongs in a %[1]s block: %[1]s { %[2]s = ... }", b.name, given)
 		}
+		known = append(known, b.name)
 	}
-	return meant(given, append(slices.Clone(args), blocks...), "known here")
+	return meant(given, known, "known here")
 }
 
 // meant is the help for a name that is not known: the nearest one within two edits, else the known ones.

@@ -4,14 +4,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
-
-	"muster/job"
 )
 
 // decode evaluates an argument and converts it. An argument that is null counts as not written: ok is false, without a
@@ -127,48 +124,6 @@ type element struct {
 
 func (e element) Range() hcl.Range { return e.rng }
 
-// workers decodes the number of workers.
-func (s *scope) workers(a *hcl.Attribute) (int, bool) {
-	v, ok := s.eval(a.Expr)
-	if !ok {
-		return 0, false
-	}
-	const must = "%s must be a whole number from %d to %d"
-	if v.IsNull() {
-		d := s.wrong(codeNull, a, v, must, a.Name, job.MinWorkers, job.MaxWorkers)
-		d.Help = "a job has no default number of workers: write one"
-		return 0, false
-	}
-	n, err := convert.Convert(v, cty.Number)
-	if err != nil {
-		d := s.wrong(codeWorkers, a, v, must, a.Name, job.MinWorkers, job.MaxWorkers)
-		if d.Note == "" {
-			d.Note = "this is " + aKind(v)
-		}
-		return 0, false
-	}
-	f := n.AsBigFloat()
-	if f.IsInt() {
-		if i, acc := f.Int64(); acc == 0 && i >= job.MinWorkers && i <= job.MaxWorkers {
-			return int(i), true
-		}
-	}
-	d := s.wrong(codeWorkers, a, n, must, a.Name, job.MinWorkers, job.MaxWorkers)
-	switch {
-	case f.IsInf():
-		d.Help = "do not divide by zero"
-	case !f.IsInt() && constant(a.Expr):
-		d.Help = "write a whole number"
-	case !f.IsInt():
-		d.Help = "wrap it: " + wrap("ceil", s.source(a.Expr))
-	case f.Sign() > 0:
-		d.Help = fmt.Sprintf("a job has at most %d workers: split it into several jobs", job.MaxWorkers)
-	default:
-		d.Help = "a job needs at least one worker; to have none, remove the job"
-	}
-	return 0, false
-}
-
 // source is the text of an expression in one line.
 func (s *scope) source(expr hcl.Expression) string {
 	r := expr.Range()
@@ -206,13 +161,13 @@ func alternatives(words []string) string {
 	return strings.Join(words[:n], ", ") + " or " + words[n]
 }
 
-// znodePath decodes a root.
-func (s *scope) znodePath(a *hcl.Attribute, check func(string) error) (string, bool) {
+// checkedText decodes a text that must pass a check.
+func (s *scope) checkedText(code string, a *hcl.Attribute, check func(string) error) (string, bool) {
 	text, ok := s.text(a)
 	if !ok {
 		return "", false
 	}
-	return text, s.checked(codePath, a, text, check)
+	return text, s.checked(code, a, text, check)
 }
 
 // checked reports what check says about a text; its error may end with a remedy: "…: write …".
@@ -232,48 +187,4 @@ func (s *scope) checked(code string, a *hcl.Attribute, text string, check func(s
 	}
 	s.wrong(code, a, cty.StringVal(text), "%s", why).Help = help
 	return false
-}
-
-// Bounds of labels: a job's record is one znode.
-const (
-	maxLabels     = 64
-	maxLabelKey   = 128
-	maxLabelValue = 1024
-)
-
-// labels decodes labels; nil, from null, takes a default label away.
-func (s *scope) labels(a *hcl.Attribute) (map[string]*string, bool) {
-	v, ok := s.decode(a, cty.Map(cty.String), "a map of strings")
-	if !ok {
-		return nil, false
-	}
-	out := map[string]*string{}
-	for it := v.ElementIterator(); it.Next(); {
-		key, val := it.Element()
-		name := key.AsString()
-		at := cty.Path{cty.GetAttrStep{Name: name}}
-		switch {
-		case !labelKey(name):
-			rng := keyRange(a.Expr, at)
-			d := s.add(codeLabels, &rng, "a label's key may hold letters, digits, '.', '_', '-' and '/', at most %d", maxLabelKey)
-			d.Note = "this is " + render(key)
-			ok = false
-		case val.IsNull():
-			out[name] = nil
-		case len(val.AsString()) > maxLabelValue || strings.ContainsFunc(val.AsString(), unicode.IsControl):
-			rng, _ := narrow(a.Expr, at)
-			s.add(codeLabels, &rng, "a label's value has at most %d characters and no control characters", maxLabelValue)
-			ok = false
-		default:
-			text := val.AsString()
-			out[name] = &text
-		}
-	}
-	return out, ok
-}
-
-func labelKey(k string) bool {
-	return k != "" && len(k) <= maxLabelKey && !strings.ContainsFunc(k, func(r rune) bool {
-		return r >= 0x80 || !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("._-/", r)
-	})
 }

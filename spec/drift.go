@@ -1,14 +1,13 @@
 package spec
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
-
-	"muster/job"
 )
 
 // readDrift decodes the ignore blocks. Each must expire.
@@ -37,7 +36,9 @@ func (l *loader) readIgnore(c *Config, b *hcl.Block, d declared) {
 		case "address":
 			ig.Address = s.ignored(a, d)
 		case "fields":
-			ig.Fields, _ = s.texts(a, s.ignoredField)
+			ig.Fields, _ = s.texts(a, func(text string, a *hcl.Attribute) bool {
+				return s.ignoredField(text, a, kindAt(ig.Address))
+			})
 		case "until":
 			ig.Until = s.until(a)
 		case "reason":
@@ -71,36 +72,38 @@ func (s *scope) ignored(a *hcl.Attribute, d declared) string {
 	if _, declared := d.places[text]; declared || s.incomplete {
 		return text
 	}
-	label, _, _ := strings.Cut(strings.TrimPrefix(text, "job."), "[")
-	if expanded, declared := d.labels[label]; declared && !expanded {
+	k := kindAt(text).block()
+	block, _, _ := strings.Cut(k+"."+strings.TrimPrefix(text, k+"."), "[")
+	expanded, isBlock := d.blocks[block]
+	if isBlock && !expanded {
 		return text // its for_each could not be evaluated, which has been reported
 	}
 	known := sortedKeys(d.places)
-	f := s.wrong(codeIgnored, a, cty.StringVal(text), "no job has this address")
-	_, isLabel := d.labels[label]
+	f := s.wrong(codeIgnored, a, cty.StringVal(text), "no %s has this address", k)
 	switch {
 	case nearest(text, known) != "":
 		f.Help = "did you mean " + quote(nearest(text, known)) + "?"
-	case slices.Contains(known, "job."+text):
-		f.Help = "write " + quote("job."+text)
-	case isLabel && !strings.Contains(text, "["):
-		f.Help = "the job has a for_each; name one instance: " + quote("job."+label+`["key"]`)
+	case slices.Contains(known, k+"."+text):
+		f.Help = "write " + quote(k+"."+text)
+	case isBlock && !strings.Contains(text, "["):
+		f.Help = fmt.Sprintf("the %s has a for_each; name one instance: %q", k, block+`["key"]`)
 	default:
-		f.Help = "an address is job.NAME or job.NAME[\"key\"]; an undeclared job's address is its path"
+		f.Help = fmt.Sprintf("an address is %[1]s.NAME or %[1]s.NAME[\"key\"]; an undeclared %[1]s's address is its path", k)
 	}
 	return text
 }
 
-// ignoredField checks a name in fields: a field, or a group of them.
-func (s *scope) ignoredField(text string, a *hcl.Attribute) bool {
-	known := []string{"labels", "timeouts", "lifecycle"}
-	for _, f := range job.Default().Fields() {
-		known = append(known, f.Name)
+// ignoredField checks a name in fields: a field, or a section of them.
+func (s *scope) ignoredField(text string, a *hcl.Attribute, k kind) bool {
+	known := []string{"labels"}
+	for _, section := range schemaOf(k.names()).blocks {
+		known = append(known, section.name)
 	}
+	known = append(known, k.names()...)
 	if slices.Contains(known, text) || len(text) > len("labels.") && strings.HasPrefix(text, "labels.") {
 		return true
 	}
-	s.wrong(codeIgnoreField, a, cty.StringVal(text), "a job has no field %q", text).Help = meant(text, known, "it has")
+	s.wrong(codeIgnoreField, a, cty.StringVal(text), "a %s has no field %q", k.block(), text).Help = meant(text, known, "it has")
 	return false
 }
 

@@ -14,7 +14,6 @@ import (
 
 // Bounds of durations. A session that is shorter dies of a pause; a longer one keeps a dead worker alive for a day.
 const (
-	minDuration = time.Millisecond
 	maxDuration = 30 * 24 * time.Hour
 	minSession  = time.Duration(resource.MinSessionTimeout)
 	maxSession  = time.Duration(resource.MaxSessionTimeout)
@@ -34,7 +33,7 @@ func (s *scope) duration(a *hcl.Attribute, least, most time.Duration) (resource.
 	if v.Type() != cty.String {
 		d := s.wrong(codeType, a, v, "%s must be a duration: a string with a unit", a.Name)
 		if d.Note == "" {
-			d.Note = "this is " + aKind(v)
+			d.Note = "this is " + aTypeName(v)
 		}
 		d.Help = `write a number and a unit, such as "30s" or "2m"`
 		return 0, false

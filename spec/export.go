@@ -71,15 +71,7 @@ func exportJob(b *bytes.Buffer, j, base job.Job, label string) {
 	if j.Root != base.Root {
 		argument(b, "root", j.Root)
 	}
-	if j.Workers < job.MinWorkers {
-		b.WriteString("workers = 1 # not recorded: how many workers does this job have?\n")
-	} else {
-		fmt.Fprintf(b, "workers = %d\n", j.Workers)
-	}
-	if j.RollFormat != base.RollFormat && j.RollFormat != "" {
-		argument(b, "roll_format", string(j.RollFormat))
-	}
-	exportSections(b, j, base)
+	exportProperties(b, j, base)
 	if len(j.Labels) > 0 {
 		b.WriteString("\nlabels = {\n")
 		for _, k := range sortedKeys(j.Labels) {
@@ -90,16 +82,19 @@ func exportJob(b *bytes.Buffer, j, base job.Job, label string) {
 	b.WriteString("}\n")
 }
 
-// exportSections writes the timeouts and lifecycle blocks, as far as they differ from the default.
-func exportSections(b *bytes.Buffer, j, base job.Job) {
-	was := map[string]string{}
-	for _, f := range base.Fields() {
-		was[f.Name] = f.Value
-	}
+// exportProperties writes what is not the default. What is empty was not recorded.
+func exportProperties(b *bytes.Buffer, j, base job.Job) {
 	open := ""
-	for _, f := range j.Fields() {
-		section, name, nested := strings.Cut(f.Name, ".")
-		if !nested || section == "labels" || f.Value == was[f.Name] || f.Value == "" || f.Value == "0s" {
+	for _, p := range job.Properties() {
+		section, name, nested := strings.Cut(p.Name, ".")
+		if !nested {
+			section, name = "", p.Name
+		}
+		value, usual := inHCL(p.Ref(&j)), inHCL(p.Ref(&base))
+		switch {
+		case p.Required && value == "":
+			value = "1 # not recorded: how many workers does this job have?"
+		case value == "", value == usual:
 			continue
 		}
 		if section != open {
@@ -109,15 +104,32 @@ func exportSections(b *bytes.Buffer, j, base job.Job) {
 			fmt.Fprintf(b, "\n%s {\n", section)
 			open = section
 		}
-		if f.Name == "lifecycle.protect" {
-			fmt.Fprintf(b, "%s = %s\n", name, f.Value)
-		} else {
-			argument(b, name, f.Value)
-		}
+		fmt.Fprintf(b, "%s = %s\n", name, value)
 	}
 	if open != "" {
 		b.WriteString("}\n")
 	}
+}
+
+// inHCL is the value of a property as it stands in HCL, "" if it has none.
+func inHCL(ref any) string {
+	switch v := ref.(type) {
+	case *int:
+		if *v > 0 {
+			return strconv.Itoa(*v)
+		}
+	case *resource.Duration:
+		if *v != 0 {
+			return literal(v.String())
+		}
+	case *string:
+		if *v != "" {
+			return literal(*v)
+		}
+	case *bool:
+		return strconv.FormatBool(*v)
+	}
+	return ""
 }
 
 func argument(b *bytes.Buffer, name, value string) { fmt.Fprintf(b, "%s = %s\n", name, literal(value)) }

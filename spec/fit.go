@@ -24,7 +24,7 @@ func (s *scope) fit(val cty.Value, v *variable, expr hcl.Expression, code, what 
 	if err != nil {
 		rng, path := narrow(expr, errorPath(err))
 		d := s.add(code, &rng, "%s must be of the type %s", what, typeexpr.TypeString(v.typ))
-		if d.Note = "this is " + aKind(val); path != "" {
+		if d.Note = "this is " + aTypeName(val); path != "" {
 			d.Note = strings.TrimPrefix(path, ".") + ": " + err.Error()
 		}
 		d.Help = "the variable is declared at " + at(v.decl.DefRange)

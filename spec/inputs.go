@@ -137,15 +137,14 @@ func (l *loader) textInput(s *scope, v *variable) (cty.Value, hcl.Expression) {
 		return cty.StringVal(v.input.raw), hcl.StaticExpr(cty.StringVal(v.input.raw), v.input.rng)
 	}
 	raw := []byte(v.input.raw)
-	tokens, _ := hclsyntax.LexExpression(raw, v.input.origin, hcl.InitialPos)
-	if !l.shallow(raw, v.input.origin, deepAt(tokens, false)) {
+	if !l.shallow(raw, v.input.origin) {
 		return cty.NilVal, nil
 	}
 	expr, diags := hclsyntax.ParseExpression(raw, v.input.origin, hcl.InitialPos)
 	if diags.HasErrors() {
 		d := s.add(codeVarInput, &v.input.rng, "the value of variable %q is not an expression", v.name)
 		d.Detail = strings.TrimSuffix(lowerFirst(diags[0].Detail), ".")
-		d.Help = "a " + kindOf(v.typ) + " is written as in HCL: " + exampleOf(v.typ)
+		d.Help = "a " + typeName(v.typ) + " is written as in HCL: " + exampleOf(v.typ)
 		return cty.NilVal, nil
 	}
 	val, ok := s.literal(expr)

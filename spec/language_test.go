@@ -305,23 +305,48 @@ func TestDigest(t *testing.T) {
 	}
 }
 
-// TestLargeFile: a file that is parsed in pieces has the same jobs and places as one that is not.
+// TestLargeFile: the places in a large file are right, whatever ends its lines and also in front of a syntax error.
 func TestLargeFile(t *testing.T) {
-	t.Parallel()
 	text := large(3000)["literal"]["jobs.hcl"]
-	whole := "/*\n}\n*/\n" + text // the comment keeps it from being cut
-	a := load(t, map[string]string{"jobs.hcl": text}, spec.Options{})
-	b := load(t, map[string]string{"jobs.hcl": whole}, spec.Options{})
-	if len(a.Jobs) != 3000 || a.Digest != b.Digest || a.Jobs[2999].At != "jobs.hcl:26996" || b.Jobs[2999].At != "jobs.hcl:26999" {
-		t.Errorf("%d jobs, the last at %s and %s", len(a.Jobs), a.Jobs[2999].At, b.Jobs[2999].At)
+	a := load(t, map[string]string{"jobs.hcl": text}, patient())
+	if len(a.Jobs) != 3000 || a.Jobs[2999].At != "jobs.hcl:26996" {
+		t.Errorf("%d jobs, the last at %s", len(a.Jobs), a.Jobs[2999].At)
 	}
 	windows := strings.ReplaceAll(text, "\n", "\r\n")
-	if c := load(t, map[string]string{"jobs.hcl": windows}, spec.Options{}); c.Digest != a.Digest || c.Jobs[2999].At != a.Jobs[2999].At {
-		t.Errorf("with CRLF the last is at %s", c.Jobs[2999].At)
+	b := load(t, map[string]string{"jobs.hcl": windows}, patient())
+	if b.Digest != a.Digest || b.Jobs[2999].At != a.Jobs[2999].At {
+		t.Errorf("with CRLF the last is at %s", b.Jobs[2999].At)
 	}
-	_, ds := spec.Load(write(t, map[string]string{"jobs.hcl": text + "job \"x\" {\n  workers = \n}\n"}), spec.Options{})
+	wrong := map[string]string{"jobs.hcl": text + "job \"x\" {\n  workers = \n}\n"}
+	_, ds := spec.Load(write(t, wrong), patient())
 	if len(ds) != 1 || ds[0].Range.Start.Line != 27005 {
 		_ = ds.Text(os.Stderr, false)
 		t.Errorf("%d findings", len(ds))
+	}
+}
+
+// TestRequiredVersion: which versions of muster a constraint allows.
+func TestRequiredVersion(t *testing.T) {
+	for constraint, test := range map[string]struct{ allowed, refused string }{
+		">= 0.1":        {"0.1.0 0.1 v0.1.0 1.0.0+dirty 1.0.0-rc1 dev", "0.0.9"},
+		">= 0.1, < 2":   {"0.1.0 1.99.99", "0.0.1 2.0.0"},
+		"~> 1.2":        {"1.2.0 1.9.0", "1.1.9 2.0.0"},
+		"~> 1.2.3":      {"1.2.3 1.2.9", "1.2.2 1.3.0"},
+		"1.2.0":         {"1.2.0", "1.2.1"},
+		"= 1.2, != 1.3": {"1.2.0", "1.3.0"},
+		"> 1.2, <= 1.3": {"1.2.1 1.3.0", "1.2.0 1.3.1"},
+		">= 1.2.0-rc.2": {"1.2.0-rc.2 1.2.0-rc.10 1.2.0 1.3.0", "1.2.0-rc.1 1.1.0"},
+	} {
+		text := "muster {\n  stack            = \"x\"\n  required_version = \"" + constraint + "\"\n}\n"
+		dir := write(t, map[string]string{"a.hcl": text})
+		check := func(versions string, want bool) {
+			for v := range strings.FieldsSeq(versions) {
+				if c, ds := spec.Load(dir, spec.Options{Version: v}); (c != nil) != want {
+					t.Errorf("%s with %s: allowed %v, want %v: %v", v, constraint, c != nil, want, ds)
+				}
+			}
+		}
+		check(test.allowed, true)
+		check(test.refused, false)
 	}
 }

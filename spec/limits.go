@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/metrics"
@@ -10,29 +11,20 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
-// maxFile is how many bytes a file has at most: configuration, values, and what the function file reads.
+// maxFile is how many bytes a file has at most: of configuration, of values, and what the function file reads.
 const maxFile = 2 << 20
 
 // Limits are what Load may cost. A zero field stands for its default.
 type Limits struct {
 	Time   time.Duration // 30 s
 	Memory int64         // bytes by which the heap of the process may grow, garbage included; 1 GiB
-	// stack is by how many bytes the stacks may grow; 128 MiB. One that overflows, at four times that, ends the process. How
-	// deep a file is nested is checked before; this is for values that a few lines nest more deeply.
+	// stack is by how many bytes the stacks may grow; 128 MiB. One that overflows, at four times that, ends the process.
+	// The parser and the evaluation recurse as deeply as a text or a value is nested.
 	stack int64
 }
 
 func (m Limits) orDefaults() Limits {
-	if m.Time == 0 {
-		m.Time = 30 * time.Second
-	}
-	if m.Memory == 0 {
-		m.Memory = 1 << 30
-	}
-	if m.stack == 0 {
-		m.stack = 128 << 20
-	}
-	return m
+	return Limits{cmp.Or(m.Time, 30*time.Second), cmp.Or(m.Memory, 1<<30), cmp.Or(m.stack, 128<<20)}
 }
 
 // watch is what the goroutine that loads and the one that watches it know of each other.

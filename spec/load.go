@@ -44,7 +44,7 @@ type Config struct {
 	Origins map[string]map[string]string
 }
 
-// Declared lists everything that is declared.
+// Declared lists everything that is declared, of whatever kind.
 func (c *Config) Declared() []resource.Declaration {
 	all := make([]resource.Declaration, len(c.Jobs))
 	for i, j := range c.Jobs {
@@ -148,7 +148,7 @@ func (l *loader) load() *Config {
 	c := &Config{Origins: map[string]map[string]string{}}
 	l.readMuster(c)
 	l.readZooKeeper(c)
-	d := l.readJobs(c)
+	d := l.readDeclared(c)
 	l.readDrift(c, d)
 	l.checkPaths(c, d)
 	if len(l.list) == 0 {

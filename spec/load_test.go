@@ -73,10 +73,3 @@ func findings(t *testing.T, name, text string, o spec.Options) spec.Diagnostics 
 	_, ds := spec.Load(write(t, files), o)
 	return ds
 }
-
-func first(ds spec.Diagnostics) any {
-	if len(ds) == 0 {
-		return "none"
-	}
-	return ds[0].Code + " " + ds[0].Summary
-}

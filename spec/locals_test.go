@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
-	"muster/spec"
 )
 
 // chain is locals of which each refers to the next, and the last to end.
@@ -21,9 +19,8 @@ func chain(n int, each, end string) string {
 
 // TestLongChain: locals are evaluated in the time that reading them takes, however long the way through them is.
 func TestLongChain(t *testing.T) {
-	t.Parallel()
 	text := chain(20_000, "local.a%[2]d", "3") + "job \"b\" {\n  workers = local.a0\n}\n"
-	c := load(t, map[string]string{"jobs.hcl": one, "x.hcl": text}, spec.Options{})
+	c := load(t, map[string]string{"jobs.hcl": one, "x.hcl": text}, patient())
 	if got := c.Jobs[1].Workers; got != 3 {
 		t.Errorf("workers %d, want 3", got)
 	}
@@ -31,7 +28,6 @@ func TestLongChain(t *testing.T) {
 
 // TestLongCircle: a finding of a circle stays short, and one that goes round in many ways is one finding.
 func TestLongCircle(t *testing.T) {
-	t.Parallel()
 	var dense strings.Builder
 	dense.WriteString("locals {\n")
 	for i := range 300 {
@@ -39,7 +35,7 @@ func TestLongCircle(t *testing.T) {
 	}
 	dense.WriteString("}\n")
 	for name, text := range map[string]string{"long": chain(20_000, "local.a%[2]d", "local.a0"), "dense": dense.String()} {
-		ds := findings(t, "x.hcl", text, spec.Options{})
+		ds := findings(t, "x.hcl", text, patient())
 		if len(ds) != 1 || ds[0].Code != "M1507" || len(ds[0].Detail) > 200 || len(ds[0].Related) > 10 {
 			t.Errorf("%s: %d findings, %.500s", name, len(ds), fmt.Sprint(ds))
 		}

@@ -34,7 +34,7 @@ func (l *loader) readMuster(c *Config) {
 		d.Help = "add: stack = \"a-name-for-these-jobs\""
 	}
 	if a := m.args["home"]; a != nil {
-		if home, ok := s.znodePath(a, resource.CheckHome); ok {
+		if home, ok := s.checkedText(codePath, a, resource.CheckHome); ok {
 			c.Home = home
 		}
 	}

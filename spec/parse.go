@@ -15,10 +15,14 @@ type blocks map[string][]*hcl.Block
 
 // topLevel is what may stand outside of any block.
 func topLevel() schema {
-	return schema{blocks: []blockType{
-		{name: "muster"}, {name: "zookeeper"}, {name: "variable", label: "name"}, {name: "locals"},
-		{name: "defaults"}, {name: "job", label: "name"}, {name: "drift"},
+	s := schema{blocks: []blockType{
+		{name: "muster"}, {name: "zookeeper"}, {name: "variable", label: "name"}, {name: "locals"}, {name: "defaults"},
 	}}
+	for _, k := range kinds() {
+		s.blocks = append(s.blocks, blockType{name: k.block(), label: "name"})
+	}
+	s.blocks = append(s.blocks, blockType{name: "drift"})
+	return s
 }
 
 // once lists the top-level blocks of which a configuration has at most one.
@@ -58,19 +62,15 @@ func (l *loader) parseFile(path, name string) {
 // parse returns the body of a file. Of a file with syntax errors it returns what stands before the first one and false.
 func (l *loader) parse(src []byte, name string) (hcl.Body, bool) {
 	l.begin("", hcl.Range{Filename: name, Start: hcl.InitialPos, End: hcl.InitialPos})
+	if !l.shallow(src, name) {
+		return nil, false
+	}
 	if strings.HasSuffix(name, ".json") {
-		if !l.shallow(src, name, deepAtJSON(src)) {
-			return nil, false
-		}
 		file, diags := json.Parse(src, name)
 		if l.syntax(diags, codeJSON) {
 			return nil, false
 		}
 		return file.Body, true
-	}
-	tokens, _ := hclsyntax.LexConfig(src, name, hcl.InitialPos)
-	if !l.shallow(src, name, deepAt(tokens, true)) {
-		return nil, false
 	}
 	file, diags := hclsyntax.ParseConfig(src, name, hcl.InitialPos)
 	if !l.syntax(diags, codeSyntax) {

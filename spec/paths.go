@@ -4,75 +4,71 @@ import (
 	"fmt"
 	"path"
 	"strings"
-
-	"muster/job"
 )
 
-// checkPaths reports jobs that would be one znode, or inside one another: a job znode's children are its workers.
+// checkPaths reports what would be one znode, or inside one another: the children of a znode belong to it.
 func (l *loader) checkPaths(c *Config, d declared) {
-	first := map[string]*job.Job{}
-	for i := range c.Jobs {
-		j := &c.Jobs[i]
-		if prev := first[j.Path()]; prev != nil {
-			l.samePath(j, prev, d)
+	first := map[string]thing{}
+	for _, t := range d.things {
+		if prev, twice := first[t.path]; twice {
+			l.samePath(t, prev, d)
 			continue
 		}
-		first[j.Path()] = j
+		first[t.path] = t
 	}
-	for i := range c.Jobs {
-		j := &c.Jobs[i]
-		for dir := path.Dir(j.Path()); len(dir) > 1; dir = path.Dir(dir) {
-			if outer := first[dir]; outer != nil {
-				f := l.jobFinding(codePathNested, j, d, "the path of %s lies inside another job", j.Address)
-				f.Detail = fmt.Sprintf("%s is inside %s, and what is inside a job's znode is its workers", j.Path(), dir)
+	for _, t := range d.things {
+		for dir := path.Dir(t.path); len(dir) > 1; dir = path.Dir(dir) {
+			if outer, inside := first[dir]; inside {
+				k := outer.kind
+				f := l.about(codePathNested, t, d, "the path of %s lies inside another %s", t.address, k.block())
+				f.Detail = fmt.Sprintf("%s is inside %s, and what is inside a %s's znode is its %s", t.path, dir, k.block(), k.below())
 				f.Help = "give one of them another root or name"
-				l.relate(f, d.places[outer.Address], outer.Address)
+				l.relate(f, d.places[outer.address], outer.address)
 				break
 			}
 		}
-		l.checkHomeOf(c, j, d)
+		l.checkHomeOf(c, t, d)
 	}
 	l.checkRoots(c, first)
 }
 
-// jobFinding records a finding at the header of a job block.
-func (l *loader) jobFinding(code string, j *job.Job, d declared, format string, args ...any) *Diagnostic {
-	rng := d.places[j.Address]
+// about records a finding at the header of a block.
+func (l *loader) about(code string, t thing, d declared, format string, args ...any) *Diagnostic {
+	rng := d.places[t.address]
 	f := l.add(code, &rng, format, args...)
-	label, _, _ := strings.Cut(strings.TrimPrefix(j.Address, "job."), "[")
-	f.In, f.Address = "job "+quote(label), j.Address
+	f.In, f.Address = t.kind.block()+" "+quote(t.label), t.address
 	return f
 }
 
-func (l *loader) samePath(j, prev *job.Job, d declared) {
-	if d.places[j.Address] == d.places[prev.Address] {
-		f := l.jobFinding(codePathTwice, j, d, "the jobs of this for_each have one path, %s", j.Path())
+func (l *loader) samePath(t, prev thing, d declared) {
+	if d.places[t.address] == d.places[prev.address] {
+		f := l.about(codePathTwice, t, d, "the %ss of this for_each have one path, %s", t.kind.block(), t.path)
 		f.Address = ""
-		f.Help = fmt.Sprintf("tell them apart: name = \"%s-${each.key}\"", j.Name)
+		f.Help = fmt.Sprintf("tell them apart: name = \"%s-${each.key}\"", t.name)
 		return
 	}
-	f := l.jobFinding(codePathTwice, j, d, "%s and %s have one path, %s", prev.Address, j.Address, j.Path())
-	l.relate(f, d.places[prev.Address], "first declared here")
+	f := l.about(codePathTwice, t, d, "%s and %s have one path, %s", prev.address, t.address, t.path)
+	l.relate(f, d.places[prev.address], "first declared here")
 	f.Help = "give one of them another name or root"
 }
 
-// checkHomeOf reports a job that would stand in the way of muster's own znodes.
-func (l *loader) checkHomeOf(c *Config, j *job.Job, d declared) {
-	if !within(j.Path(), c.Home) && !within(c.Home, j.Path()) {
+// checkHomeOf reports what would stand in the way of muster's own znodes.
+func (l *loader) checkHomeOf(c *Config, t thing, d declared) {
+	if !within(t.path, c.Home) && !within(c.Home, t.path) {
 		return
 	}
-	f := l.jobFinding(codeHome, j, d, "the path of %s and muster's home overlap", j.Address)
-	f.Detail = fmt.Sprintf("the job is %s, home is %s", j.Path(), c.Home)
+	f := l.about(codeHome, t, d, "the path of %s and muster's home overlap", t.address)
+	f.Detail = fmt.Sprintf("the %s is %s, home is %s", t.kind.block(), t.path, c.Home)
 	f.Help = "choose another home in the muster block, such as " + quote(DefaultHome)
 }
 
-// checkRoots reports a root of the muster block that is a job or lies inside one.
-func (l *loader) checkRoots(c *Config, jobs map[string]*job.Job) {
+// checkRoots reports a root of the muster block that is one of things or lies inside one.
+func (l *loader) checkRoots(c *Config, things map[string]thing) {
 	for _, root := range c.Roots {
 		for dir := root; len(dir) > 1; dir = path.Dir(dir) {
-			if j := jobs[dir]; j != nil {
+			if t, inside := things[dir]; inside {
 				b := l.blocks["muster"][0]
-				f := l.add(codePathNested, &b.DefRange, "the root %s is inside %s", root, j.Address)
+				f := l.add(codePathNested, &b.DefRange, "the root %s is inside %s", root, t.address)
 				f.In = "muster"
 				f.Help = "roots are folders of jobs; remove it from roots"
 				break

@@ -1,146 +1,69 @@
 package spec
 
 import (
-	"maps"
-
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 
-	"muster/job"
 	"muster/resource"
 )
 
-// settings are the arguments that a job and the defaults block share, and name and workers of a job, under the names
-// of job.Fields: "timeouts.join".
-type settings map[string]*hcl.Attribute
-
-// sections are the blocks of a job that hold arguments.
-func sections() map[string][]string {
-	return map[string][]string{
-		"timeouts":  {"session", "join", "barrier", "stale"},
-		"lifecycle": {"on_complete", "on_running", "protect"},
-	}
+// settings are the arguments of a block and of its sections, by their full names: "timeouts.join".
+type settings struct {
+	args    map[string]*hcl.Attribute
+	damaged bool // a part did not decode, which has been reported
 }
 
-// settings flattens the sections of a block. ok is false if a section did not decode.
-func (l *loader) settings(c content, in string) (set settings, ok bool) {
-	set, ok = settings{}, c.ok
+// settings reads the sections of a block: those blocks of its schema that hold arguments and nothing else.
+func (l *loader) settings(c content, s schema, in string) settings {
+	set := settings{map[string]*hcl.Attribute{}, !c.ok}
 	for name, a := range c.args {
-		set[name] = a
+		set.args[name] = a
 	}
-	for _, kind := range []string{"timeouts", "lifecycle"} {
-		b := l.single(c, kind, in)
+	for _, section := range s.blocks {
+		if len(section.args) == 0 {
+			continue
+		}
+		b := l.single(c, section.name, in)
 		if b == nil {
 			continue
 		}
-		inner := l.content(b.Body, schema{args: sections()[kind]}, kind+" of "+in)
-		ok = ok && inner.ok
+		inner := l.content(b.Body, schema{args: section.args}, section.name+" of "+in)
+		set.damaged = set.damaged || !inner.ok
 		for name, a := range inner.args {
-			set[kind+"."+name] = a
+			set.args[section.name+"."+name] = a
 		}
 	}
-	return set, ok
+	return set
 }
 
-// origins says where each field of a job came from.
+// origins says where each field of a declaration came from.
 type origins map[string]string
 
-// apply decodes set into j and notes where each value came from. A field that cannot be decoded keeps its value; the
-// scope is then marked as failed.
-func (s *scope) apply(set settings, j *job.Job, from origins, prefix string) {
-	for _, name := range fieldOrder() {
-		a := set[name]
-		if a == nil {
-			continue
-		}
-		if s.field(name, a, j) {
-			from[name] = prefix + at(a.NameRange)
+// apply decodes set into t and notes where each value came from. A field that cannot be decoded keeps its value; the scope
+// is then marked as failed.
+func (k kindOf[T]) apply(s *scope, set settings, t *T, from origins, prefix string) {
+	id := k.identity(t)
+	if a := set.args["name"]; a != nil {
+		if store(id.name)(s.checkedText(codeName, a, k.checkName)) {
+			from["name"] = prefix + at(a.NameRange)
 		}
 	}
-	if a := set["labels"]; a != nil {
+	if a := set.args["root"]; a != nil {
+		if store(id.root)(s.checkedText(codePath, a, resource.CheckRoot)) {
+			from["root"] = prefix + at(a.NameRange)
+		}
+	}
+	for _, p := range k.properties {
+		if a := set.args[p.Name]; a != nil && readProperty(s, p, a, t, k.words[p.Name]) {
+			from[p.Name] = prefix + at(a.NameRange)
+		}
+	}
+	if a := set.args["labels"]; a != nil {
 		if labels, ok := s.labels(a); ok {
-			s.merge(labels, a, j, from, prefix+at(a.NameRange))
+			*id.labels = mergeLabels(*id.labels, labels, from, prefix+at(a.NameRange))
+		}
+		if n := len(*id.labels); n > maxLabels {
+			s.wrong(codeLabels, a, cty.NilVal, "a %s has at most %d labels; this one has %d", k.blockType, maxLabels, n)
 		}
 	}
-}
-
-// merge puts labels on top of those that j has.
-func (s *scope) merge(labels map[string]*string, a *hcl.Attribute, j *job.Job, from origins, where string) {
-	merged := maps.Clone(j.Labels)
-	if merged == nil {
-		merged = map[string]string{}
-	}
-	for k, v := range labels {
-		if v == nil {
-			delete(merged, k)
-			delete(from, "labels."+k)
-			continue
-		}
-		merged[k] = *v
-		from["labels."+k] = where
-	}
-	if j.Labels = merged; len(merged) == 0 {
-		j.Labels = nil
-	}
-	if len(merged) > maxLabels {
-		s.wrong(codeLabels, a, cty.NilVal, "a job has at most %d labels; this one has %d", maxLabels, len(merged))
-	}
-}
-
-// fieldOrder lists the settings but labels, in the order in which they are decoded.
-func fieldOrder() []string {
-	return []string{
-		"name", "root", "workers", "roll_format", "timeouts.session", "timeouts.join", "timeouts.barrier", "timeouts.stale",
-		"lifecycle.on_complete", "lifecycle.on_running", "lifecycle.protect",
-	}
-}
-
-// field decodes one setting; false means that it is null or wrong.
-func (s *scope) field(name string, a *hcl.Attribute, j *job.Job) (ok bool) {
-	switch name {
-	case "name":
-		return set(s.jobName(a))(&j.Name)
-	case "root":
-		return set(s.znodePath(a, resource.CheckRoot))(&j.Root)
-	case "workers":
-		return set(s.workers(a))(&j.Workers)
-	case "roll_format":
-		v, ok := s.enum(a, string(job.Protobuf), string(job.Text))
-		return set(job.RollFormat(v), ok)(&j.RollFormat)
-	case "timeouts.session":
-		return set(s.duration(a, minSession, maxSession))(&j.Timeouts.Session)
-	case "timeouts.join":
-		return set(s.duration(a, minDuration, maxDuration))(&j.Timeouts.Join)
-	case "timeouts.barrier":
-		return set(s.duration(a, minDuration, maxDuration))(&j.Timeouts.Barrier)
-	case "timeouts.stale":
-		return set(s.duration(a, minDuration, maxDuration))(&j.Timeouts.Stale)
-	case "lifecycle.on_complete":
-		v, ok := s.enum(a, string(job.Reset), string(job.Remove), string(job.Retain))
-		return set(job.OnComplete(v), ok)(&j.Lifecycle.OnComplete)
-	case "lifecycle.on_running":
-		v, ok := s.enum(a, string(job.Keep), string(job.Fail))
-		return set(job.OnRunning(v), ok)(&j.Lifecycle.OnRunning)
-	case "lifecycle.protect":
-		return set(s.boolean(a))(&j.Lifecycle.Protect)
-	}
-	return false
-}
-
-// set stores a decoded value if there is one.
-func set[T any](v T, ok bool) func(*T) bool {
-	return func(to *T) bool {
-		if ok {
-			*to = v
-		}
-		return ok
-	}
-}
-
-func (s *scope) jobName(a *hcl.Attribute) (string, bool) {
-	text, ok := s.text(a)
-	if !ok {
-		return "", false
-	}
-	return text, s.checked(codeName, a, text, func(name string) error { return resource.CheckName("job", name) })
 }

@@ -176,7 +176,6 @@ func TestCodes(t *testing.T) {
 
 // TestLongLine: what a finding shows of a line is bounded, for a generated file can be one line with many findings.
 func TestLongLine(t *testing.T) {
-	t.Parallel()
 	var b strings.Builder
 	b.WriteString(`{"job": {"x": {"workers": 1}`)
 	for i := range 10_000 {

@@ -124,7 +124,7 @@ func collection(v cty.Value) string {
 		}
 		b.WriteString(render(e))
 		if b.Len() > maxShown {
-			return fmt.Sprintf("a %s of %d", kindOf(ty), n)
+			return fmt.Sprintf("a %s of %d", typeName(ty), n)
 		}
 	}
 	switch {
@@ -136,8 +136,8 @@ func collection(v cty.Value) string {
 	return "[" + b.String() + "]"
 }
 
-// kindOf names a type as users know it.
-func kindOf(ty cty.Type) string {
+// typeName names a type as users know it.
+func typeName(ty cty.Type) string {
 	switch {
 	case ty.IsObjectType():
 		return "object"
@@ -151,12 +151,12 @@ func kindOf(ty cty.Type) string {
 	return ty.FriendlyName()
 }
 
-// aKind is kindOf with its article.
-func aKind(v cty.Value) string {
+// aTypeName is typeName with its article.
+func aTypeName(v cty.Value) string {
 	if v.IsNull() {
 		return "null"
 	}
-	k := kindOf(v.Type())
+	k := typeName(v.Type())
 	if strings.ContainsRune("aeiou", rune(k[0])) {
 		return "an " + k
 	}

@@ -1,8 +1,6 @@
 package spec
 
 import (
-	"strings"
-
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/ext/typeexpr"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -51,9 +49,8 @@ func (l *loader) declareVariable(b *hcl.Block) *variable {
 	}, in)
 	v.bad = v.bad || !c.ok
 	v.def, v.checks = c.args["default"], c.blocks
-	if a := c.args["type"]; a != nil && l.isDeepType(a) {
-		v.bad = true
-	} else if a != nil {
+	if a := c.args["type"]; a != nil {
+		l.begin(in, a.Range)
 		ty, defaults, diags := typeexpr.TypeConstraintWithDefaults(a.Expr)
 		for _, d := range diags {
 			l.typeConstraint(d, in)
@@ -67,21 +64,6 @@ func (l *loader) declareVariable(b *hcl.Block) *variable {
 		l.constantScope(in).text(a)
 	}
 	return v
-}
-
-// isDeepType reports a type in JSON that is too deep. It stands in a string, which the check of the file takes for a
-// template, but is an expression.
-func (l *loader) isDeepType(a *hcl.Attribute) bool {
-	r := a.Expr.Range()
-	if !strings.HasSuffix(r.Filename, ".json") {
-		return false
-	}
-	src := l.sources[r.Filename]
-	tokens, _ := hclsyntax.LexExpression(unescaped(src[r.Start.Byte:r.End.Byte]), "", hcl.InitialPos)
-	if deepAt(tokens, false) < 0 {
-		return false
-	}
-	return !l.shallow(src, r.Filename, r.Start.Byte)
 }
 
 // typeConstraint translates what the library says about a type.

@@ -1,0 +1,85 @@
+package spec
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
+
+	"muster/resource"
+)
+
+// words is what is said of a property that cannot be so.
+type words struct {
+	missing, add     string // if it is required: with the label of the block, and what to do
+	code             string // if it is a number
+	null, more, less string // what to do
+}
+
+// readProperty decodes an argument into t; false means that it is null or wrong.
+func readProperty[T any](s *scope, p resource.Property[T], a *hcl.Attribute, t *T, w words) bool {
+	switch to := p.Ref(t).(type) {
+	case *int:
+		return store(to)(s.wholeNumber(a, p.Min, p.Max, w))
+	case *resource.Duration:
+		return store(to)(s.duration(a, time.Duration(p.Min), time.Duration(p.Max)))
+	case *string:
+		return store(to)(s.enum(a, p.Choices...))
+	case *bool:
+		return store(to)(s.boolean(a))
+	}
+	return false
+}
+
+// store keeps a decoded value if there is one.
+func store[V any](to *V) func(v V, ok bool) bool {
+	return func(v V, ok bool) bool {
+		if ok {
+			*to = v
+		}
+		return ok
+	}
+}
+
+// wholeNumber decodes a number that must not be null.
+func (s *scope) wholeNumber(a *hcl.Attribute, least, most int64, w words) (int, bool) {
+	v, ok := s.eval(a.Expr)
+	if !ok {
+		return 0, false
+	}
+	must := fmt.Sprintf("%s must be a whole number from %d to %d", a.Name, least, most)
+	if v.IsNull() {
+		s.wrong(codeNull, a, v, "%s", must).Help = w.null
+		return 0, false
+	}
+	n, err := convert.Convert(v, cty.Number)
+	if err != nil {
+		d := s.wrong(w.code, a, v, "%s", must)
+		if d.Note == "" {
+			d.Note = "this is " + aTypeName(v)
+		}
+		return 0, false
+	}
+	f := n.AsBigFloat()
+	if f.IsInt() {
+		if i, acc := f.Int64(); acc == 0 && i >= least && i <= most {
+			return int(i), true
+		}
+	}
+	d := s.wrong(w.code, a, n, "%s", must)
+	switch {
+	case f.IsInf():
+		d.Help = "do not divide by zero"
+	case !f.IsInt() && constant(a.Expr):
+		d.Help = "write a whole number"
+	case !f.IsInt():
+		d.Help = "wrap it: " + wrap("ceil", s.source(a.Expr))
+	case f.Sign() > 0:
+		d.Help = w.more
+	default:
+		d.Help = w.less
+	}
+	return 0, false
+}
