@@ -12,11 +12,7 @@ import (
 
 // TestFullStandardOutput: the command comes to its end, its reports and its plan file are whole, and the code is 1.
 func TestFullStandardOutput(t *testing.T) {
-	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	if err != nil {
-		needs.Missing(t, "no device that is full: %v", err)
-	}
-	defer full.Close()
+	full := needs.FullDevice(t)
 	for name, args := range commandsOfReports {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t, 2, "")
@@ -45,6 +41,7 @@ func TestFullStandardOutput(t *testing.T) {
 // TestFullDisk fills a small file system: neither a plan nor a report is half there, older ones are as they were, and the code is
 // that of what was found unless the file was required.
 func TestFullDisk(t *testing.T) {
+	unshare := needs.Unshare(t, []string{"--mount", "--propagation", "private"}, "mount", "-t", "tmpfs", "disk", t.TempDir())
 	for name, c := range map[string]struct {
 		args []string
 		code int
@@ -59,7 +56,6 @@ func TestFullDisk(t *testing.T) {
 		"drift_required": {[]string{"drift", "--report-required"}, 1, "muster: the %s report was not written: "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			unshare := needs.Unshare(t, []string{"--mount", "--propagation", "private"}, "mount", "-t", "tmpfs", "disk", t.TempDir())
 			b := newBed(t, 2, "")
 			b.ready(t)
 			b.write(t, 60, "") // more than the last block of a full disk holds

@@ -18,7 +18,7 @@ func TestPoint15PlanFilesHoldNoSecret(t *testing.T) {
 	}
 	defer e.Stop()
 	certs := e.Certs()
-	connect := strings.Replace(e.Connect(), "127.0.0.1", "localhost", 1)
+	connect := e.Connect()
 	b := newBed(t, 1, `variable "label" {
   type = string
 }
@@ -88,7 +88,7 @@ func TestPoint15AbsolutePathsAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer e.Stop()
-	cmd := b.command(strings.Replace(e.Connect(), "127.0.0.1", "localhost", 1), "plan", "--out", "p.json", "--tls-ca", e.Certs().CAFile)
+	cmd := b.command(e.Connect(), "plan", "--out", "p.json", "--tls-ca", e.Certs().CAFile)
 	expect(t, result(cmd), 1, "/etc/muster/ca.pem is an absolute path")
 	if _, err := os.Stat(filepath.Join(b.dir, "p.json")); err == nil {
 		t.Error("it was saved")

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"muster/needs"
 	"muster/resource"
 	"muster/zkserver"
 	"muster/zkstate"
@@ -74,6 +76,7 @@ func TestScripts(t *testing.T) {
 			"signal":     sendSignal,
 			"ends":       ends,
 			"eventually": eventually,
+			"needs":      needsOfScript,
 			"zk":         zkCommand,
 		},
 		RequireExplicitExec: true,
@@ -102,11 +105,30 @@ func setup(env *testscript.Env) error {
 	}
 	env.Defer(func() { s.Close() })
 	env.Values[sessionKey{}] = s
+	env.Values[testKey{}] = env.T()
 	env.Values[backgroundKey{}] = map[string]*background{}
 	return nil
 }
 
 type sessionKey struct{}
+type testKey struct{}
+
+// needsOfScript ends a script that cannot run here: needs full-device.
+func needsOfScript(ts *testscript.TestScript, neg bool, args []string) {
+	t := ts.Value(testKey{}).(testing.TB)
+	switch {
+	case !neg && slices.Equal(args, []string{"full-device"}):
+		needs.FullDevice(t)
+	case !neg && slices.Equal(args, []string{"terminal"}):
+		user, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+		if err != nil {
+			needs.Missing(t, "no terminals: %v", err)
+		}
+		user.Close()
+	default:
+		ts.Fatalf("usage: needs full-device|terminal")
+	}
+}
 
 // exits runs a command that must end with a code: exits 7 muster plan --out p.json.
 func exits(ts *testscript.TestScript, neg bool, args []string) {

@@ -6,11 +6,13 @@
 package needs
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -51,6 +53,21 @@ func Program(t testing.TB, name, packages string) string {
 	return path
 }
 
+// FullDevice is a device that nothing can be written to: /dev/full.
+func FullDevice(t testing.TB) *os.File {
+	t.Helper()
+	const name = "/dev/full"
+	full, err := os.OpenFile(name, os.O_WRONLY, 0)
+	if err != nil {
+		Missing(t, "%v", err)
+	}
+	t.Cleanup(func() { full.Close() })
+	if _, err := full.WriteString("x"); !errors.Is(err, syscall.ENOSPC) {
+		Missing(t, "%s is not full: %v", name, err)
+	}
+	return full
+}
+
 // Unshare returns a command that runs a program in new namespaces of its own; flags are unshare's. There trial must succeed.
 func Unshare(t testing.TB, flags []string, trial ...string) []string {
 	t.Helper()
@@ -60,8 +77,7 @@ func Unshare(t testing.TB, flags []string, trial ...string) []string {
 	}
 	args := append(unshare, trial...)
 	if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
-		Missing(t, "no namespaces: %s: %v: %s (be root, or allow user namespaces: sysctl kernel.unprivileged_userns_clone=1)",
-			strings.Join(args, " "), err, out)
+		Missing(t, "no namespaces: %v: %s (it takes root, or user namespaces: sysctl kernel.unprivileged_userns_clone=1)", err, out)
 	}
 	return unshare
 }
