@@ -257,7 +257,7 @@ func (r dice) observed(name string) resource.Observed {
 		o.Lost = []resource.Part{pick(r, resource.PartRecord, resource.PartGate, resource.PartObject)}
 	case 2:
 		o.Lost = []resource.Part{pick(r, "id", resource.PartGeneration)}
-		o.Hopeless = "what was in it is not known"
+		o.BeyondRepair = "what was in it is not known"
 		if r.one(2) {
 			o.Lost = append(o.Lost, resource.PartObject)
 			o.Live = 0

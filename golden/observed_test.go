@@ -42,8 +42,8 @@ type facts struct {
 	Version      int32    // of the job znode
 	Pzxid        int64
 
-	Lost     []string // parts that somebody deleted: record, gate, znode, generation, id, by, end, barrier
-	Hopeless string   // why not all of them can be put back
+	Lost         []string // parts that somebody deleted: record, gate, znode, generation, id, by, end, barrier
+	BeyondRepair string   `yaml:"beyond_repair"` // why not all of them can be put back
 
 	// A path with one of these has no record, unless Record stands beside it.
 	Classic bool
@@ -96,12 +96,12 @@ func (f facts) observed(at string, c *spec.Config) (resource.Observed, error) {
 	for _, part := range f.Lost {
 		o.Lost = append(o.Lost, resource.Part(part))
 	}
-	o.Hopeless = f.Hopeless
+	o.BeyondRepair = f.BeyondRepair
 	for len(o.Members) < f.Live {
 		o.Members = append(o.Members, fmt.Sprintf("10.0.3.%d:7000", 11+len(o.Members)))
 	}
 	o.Live = len(o.Members) + len(o.Strangers)
-	if f.Record == nil && (o.Classic || o.Problem != "" || f.Hopeless != "" && slices.Contains(f.Lost, "record")) {
+	if f.Record == nil && (o.Classic || o.Problem != "" || f.BeyondRepair != "" && slices.Contains(f.Lost, "record")) {
 		return o, nil
 	}
 	j, err := f.job(at, c)

@@ -6,18 +6,19 @@ import (
 	"muster/resource"
 )
 
-// What is counted of a job, besides who is live.
+// The counts of a job, besides its live workers.
 const (
-	joined = resource.CountJoined // have an id, at most N
-	done   = "done"               // have completed
+	joined = resource.CountJoined // workers that have an id, at most N
+	done   = "done"               // workers that have completed
 )
 
-// The statuses of jobs, besides those of every kind.
+// The statuses of jobs, besides those of every kind. N is the number of workers that the job declares.
 const (
-	Completed resource.Status = "completed" // all N completed
-	Forming   resource.Status = "forming"   // fewer than N have joined; somebody is live, or all who joined have completed
-	Degraded  resource.Status = "degraded"  // all N have joined, some are live, some left without completing
-	Running   resource.Status = "running"   // all N have joined, some are live, none left without completing
+	Completed resource.Status = "completed" // all N have completed
+	// Forming: fewer than N have joined. Some are live, or all that joined have completed.
+	Forming  resource.Status = "forming"
+	Degraded resource.Status = "degraded" // all N have joined, some are live, some left without completing
+	Running  resource.Status = "running"  // all N have joined, some are live, none left without completing
 )
 
 // Statuses lists every status of a job in the order in which they are tried.
@@ -28,22 +29,22 @@ func Statuses() []resource.Status {
 	}
 }
 
-// Counts is what is counted of a job: how many have an id, and how many have completed.
+// Counts are the counts of a job: how many workers have an id, and how many have completed.
 func Counts(haveJoined, haveDone int) map[string]int {
 	return map[string]int{joined: haveJoined, done: haveDone}
 }
 
-// Joined is how many workers of o have an id.
+// Joined is the number of workers of o that have an id.
 func Joined(o *resource.Observed) int { return o.Count(joined) }
 
-// Done is how many workers of o have completed.
+// Done is the number of workers of o that have completed.
 func Done(o *resource.Observed) int { return o.Count(done) }
 
-// Left is how many workers of o joined and left without completing.
+// Left is the number of workers of o that joined and left without completing.
 func Left(o *resource.Observed) int { return max(0, Joined(o)-Done(o)-o.Live) }
 
-// Judge implements resource.Declaration.
-func (j Job) Judge(o *resource.Observed) (resource.Class, resource.Status) {
+// Classify implements resource.Declaration.
+func (j Job) Classify(o *resource.Observed) (resource.Class, resource.Status) {
 	left := Left(o)
 	switch {
 	case Done(o) >= j.Workers:
@@ -69,8 +70,9 @@ func (j Job) Health(o *resource.Observed) string {
 	return s
 }
 
-// Live implements resource.Declaration. A run that has begun may have nobody live just now: all who joined have completed.
-func (j Job) Live(o *resource.Observed) string {
+// LiveText implements resource.Declaration. A run that has begun can have no live worker: all that joined have
+// completed.
+func (j Job) LiveText(o *resource.Observed) string {
 	switch n := o.Live - len(o.Strangers); n {
 	case 0:
 		return fmt.Sprintf("the run has begun (%d of %d joined and completed)", Joined(o), j.Workers)
@@ -81,8 +83,8 @@ func (j Job) Live(o *resource.Observed) string {
 	}
 }
 
-// Forgotten implements resource.Declaration: the run that goes, and whether somebody has completed in it.
-func (j Job) Forgotten(o *resource.Observed) (what string, work bool) {
+// Progress implements resource.Declaration.
+func (j Job) Progress(o *resource.Observed) (what string, work bool) {
 	if Joined(o) == 0 {
 		return "", false
 	}

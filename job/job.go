@@ -10,7 +10,7 @@ import (
 	"muster/resource"
 )
 
-// Limits and defaults of a declaration that others need. Those of each field are in Properties.
+// Limits and defaults that other packages use. Properties has those of every field.
 const (
 	MinWorkers = 1
 	MaxWorkers = 20000
@@ -19,9 +19,9 @@ const (
 	DefaultJoinTimeout    = resource.Duration(100 * time.Second)
 )
 
-// Job is one distributed job: N workers that find each other below the znode Path.
+// Job is one distributed job: Workers processes that find each other below the znode Path.
 type Job struct {
-	Name       string            `json:"name"` // see resource.ID for the first four
+	Name       string            `json:"name"` // resource.ID describes the first four fields
 	Root       string            `json:"root"`
 	Address    string            `json:"address,omitempty"`
 	At         string            `json:"-"`
@@ -43,42 +43,42 @@ const (
 
 // Timeouts of a job. Workers read them when they join and keep them.
 type Timeouts struct {
-	Session resource.Duration `json:"session"` // a crashed worker is gone after this
-	Join    resource.Duration `json:"join"`    // wait for the job and for all workers
-	Barrier resource.Duration `json:"barrier"`
-	Stale   resource.Duration `json:"stale"` // nobody live for this long before apply may delete or replace
+	Session resource.Duration `json:"session"` // a crashed worker counts as live for this long
+	Join    resource.Duration `json:"join"`    // a worker waits this long for the job and for all workers
+	Barrier resource.Duration `json:"barrier"` // a worker waits this long at a barrier
+	Stale   resource.Duration `json:"stale"`   // apply deletes or replaces only after nobody was live for this long
 }
 
-// Lifecycle says what happens at the ends of a run, and what must not happen.
+// Lifecycle says what happens at the start and at the end of a run, and whether the job may be deleted.
 type Lifecycle struct {
 	OnComplete OnComplete `json:"on_complete"`
 	OnRunning  OnRunning  `json:"on_running"`
 	Protect    bool       `json:"protect"` // never deleted or replaced
 }
 
-// OnComplete says what the last of N workers does when all have completed.
+// OnComplete says what the last worker does when all have completed.
 type OnComplete string
 
-// What the last worker may do: make the job ready again, delete it, or leave it as completed.
+// Reset makes the job ready again. Remove deletes it. Retain leaves it as completed.
 const (
 	Reset  OnComplete = "reset"
 	Remove OnComplete = "remove"
 	Retain OnComplete = "retain"
 )
 
-// OnRunning says what a plan makes of a declared job that already has live workers.
+// OnRunning says what a plan does with a declared job that already has live workers.
 type OnRunning string
 
-// Keep compares the job as usual; Fail blocks it (the classic check at submission).
+// Keep compares the job as usual. Fail blocks it, as the classic controller does at submission.
 const (
 	Keep OnRunning = "keep"
 	Fail OnRunning = "fail"
 )
 
-// KindName is what the kind of jobs is called.
+// KindName is the name of this kind.
 const KindName = "job"
 
-// Kind is what is known of all jobs.
+// Kind describes the kind of jobs.
 func Kind() resource.Kind {
 	return resource.Kind{
 		Name: KindName, Member: "worker",
@@ -87,24 +87,24 @@ func Kind() resource.Kind {
 		Fields:   append(resource.Names(Properties()), "name", "root", "address", "labels"),
 		Decode: func(body []byte, at string) (resource.Declaration, error) {
 			j := Default()
-			j.Root, j.At = "", at // a root must be said
+			j.Root, j.At = "", at // the root has no default here
 			if err := json.Unmarshal(body, &j); err != nil {
 				return nil, err
 			}
-			resource.Fill(Properties(), &j)
+			resource.FillMissing(Properties(), &j)
 			return j, j.Check()
 		},
 	}
 }
 
-// Default is a job with every default filled in and neither name nor workers.
+// Default is a job with all defaults. It has no name and no workers.
 func Default() Job {
 	j := Job{Root: resource.DefaultRoot}
-	resource.Defaults(Properties(), &j)
+	resource.SetDefaults(Properties(), &j)
 	return j
 }
 
-// Of is the job that a record declares.
+// Of is the job that r declares; the zero Job if r is nil or declares another kind.
 func Of(r *resource.Record) Job {
 	if r == nil {
 		return Job{}
@@ -121,19 +121,22 @@ func (j Job) ID() resource.ID {
 	return resource.ID{Name: j.Name, Root: j.Root, Address: j.Address, At: j.At}
 }
 
-// Path is the job znode.
+// Path is the path of the job znode.
 func (j Job) Path() string { return resource.Join(j.Root, j.Name) }
 
 // Policy implements resource.Declaration.
 func (j Job) Policy() resource.Policy {
 	return resource.Policy{
-		Protect: j.Lifecycle.Protect, FailIfLive: j.Lifecycle.OnRunning == Fail, RemovesSelf: j.Lifecycle.OnComplete == Remove,
-		KeepsDone: j.Lifecycle.OnComplete == Retain, Grace: j.Timeouts.Stale,
+		Protect:     j.Lifecycle.Protect,
+		FailIfLive:  j.Lifecycle.OnRunning == Fail,
+		RemovesSelf: j.Lifecycle.OnComplete == Remove,
+		KeepsDone:   j.Lifecycle.OnComplete == Retain,
+		Grace:       j.Timeouts.Stale,
 	}
 }
 
-// Check says which value of j cannot be, by its name in JSON, or returns nil. It is for what was read back: HCL is checked
-// where it stands, with its place.
+// Check returns an error that starts with the JSON name of the first invalid value of j, or nil. It is for what is read
+// back from ZooKeeper or a plan file. Package spec checks HCL itself, and reports the place.
 func (j Job) Check() error {
 	if err := resource.CheckName("job", j.Name); err != nil {
 		return fmt.Errorf("name: %w", err)
@@ -144,7 +147,7 @@ func (j Job) Check() error {
 	return resource.Check(Properties(), &j)
 }
 
-// Fields implements resource.Declaration: the properties in the order of their table, then the labels, sorted.
+// Fields implements resource.Declaration: the properties in the order of Properties, then the labels, sorted.
 func (j Job) Fields() []resource.Field {
 	fs := resource.FieldsOf(Properties(), &j)
 	for _, k := range slices.Sorted(maps.Keys(j.Labels)) {

@@ -71,12 +71,16 @@ func TestChangesAreInTheOrderOfFields(t *testing.T) {
 }
 
 func TestNamesOfRuns(t *testing.T) {
-	for _, id := range []string{"monday", "2026-11-21T10:00:00+01:00", "build/1234", "sha256:ab#3?x=y", "tæller", strings.Repeat("é", 128)} {
+	for _, id := range []string{
+		"monday", "2026-11-21T10:00:00+01:00", "build/1234", "sha256:ab#3?x=y", "tæller", strings.Repeat("é", 128),
+	} {
 		if err := job.CheckRun(id); err != nil {
 			t.Errorf("%q: %v", id, err)
 		}
 	}
-	for _, id := range []string{"", " ", "x/ y", "a\nb", "a\tb", "a\u00a0b", "a\x1b[1mb", "a\u202eb", "a\xffb", strings.Repeat("a", 129)} {
+	for _, id := range []string{
+		"", " ", "x/ y", "a\nb", "a\tb", "a\u00a0b", "a\x1b[1mb", "a\u202eb", "a\xffb", strings.Repeat("a", 129),
+	} {
 		if job.CheckRun(id) == nil {
 			t.Errorf("%q can be the name of a run", id)
 		}

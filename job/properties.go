@@ -6,14 +6,15 @@ import (
 	"muster/resource"
 )
 
-// maxTimeout bounds the timeouts but that of the session.
+// maxTimeout is the maximum of every timeout except that of the session.
 const maxTimeout = int64(30 * 24 * time.Hour)
 
-// Properties is the table of a job's arguments, besides its name, its root and its labels.
+// Properties is the table of a job's arguments, except its name, its root and its labels.
 func Properties() []resource.Property[Job] {
 	timeout := func(name, value, doc string, ref func(*Timeouts) *resource.Duration) resource.Property[Job] {
 		return resource.Property[Job]{
-			Name: "timeouts." + name, Doc: doc, Type: resource.Span, Default: value, Min: int64(time.Millisecond), Max: maxTimeout,
+			Name: "timeouts." + name, Doc: doc, Type: resource.TypeDuration, Default: value,
+			Min: int64(time.Millisecond), Max: maxTimeout,
 			Ref: func(j *Job) any { return ref(&j.Timeouts) },
 		}
 	}
@@ -22,11 +23,12 @@ func Properties() []resource.Property[Job] {
 	session.Min, session.Max = int64(resource.MinSessionTimeout), int64(resource.MaxSessionTimeout)
 	return []resource.Property[Job]{
 		{
-			Name: "workers", Doc: "how many", Type: resource.Whole, Required: true, Min: MinWorkers, Max: MaxWorkers, Immutable: true,
-			Ref: func(j *Job) any { return &j.Workers },
+			Name: "workers", Doc: "how many", Type: resource.TypeInt, Required: true, Min: MinWorkers, Max: MaxWorkers,
+			Immutable: true,
+			Ref:       func(j *Job) any { return &j.Workers },
 		},
 		{
-			Name: "roll_format", Doc: "how the list of workers is written into the job znode", Type: resource.Choice,
+			Name: "roll_format", Doc: "how the list of workers is written into the job znode", Type: resource.TypeEnum,
 			Default: string(Protobuf), Choices: []string{string(Protobuf), string(Text)}, Immutable: true,
 			Ref: func(j *Job) any { return (*string)(&j.RollFormat) },
 		},
@@ -38,17 +40,17 @@ func Properties() []resource.Property[Job] {
 		timeout("stale", "30s", "how long nobody is live before apply may delete or replace",
 			func(t *Timeouts) *resource.Duration { return &t.Stale }),
 		{
-			Name: "lifecycle.on_complete", Doc: "what the last worker does when all have completed", Type: resource.Choice,
-			Default: string(Reset), Choices: []string{string(Reset), string(Remove), string(Retain)},
+			Name: "lifecycle.on_complete", Doc: "what the last worker does when all have completed",
+			Type: resource.TypeEnum, Default: string(Reset), Choices: []string{string(Reset), string(Remove), string(Retain)},
 			Ref: func(j *Job) any { return (*string)(&j.Lifecycle.OnComplete) },
 		},
 		{
-			Name: "lifecycle.on_running", Doc: "what a plan makes of a job with live workers", Type: resource.Choice,
+			Name: "lifecycle.on_running", Doc: "what a plan makes of a job with live workers", Type: resource.TypeEnum,
 			Default: string(Keep), Choices: []string{string(Keep), string(Fail)},
 			Ref: func(j *Job) any { return (*string)(&j.Lifecycle.OnRunning) },
 		},
 		{
-			Name: "lifecycle.protect", Doc: "never delete or replace the job", Type: resource.Flag, Default: "false",
+			Name: "lifecycle.protect", Doc: "never delete or replace the job", Type: resource.TypeBool, Default: "false",
 			Ref: func(j *Job) any { return &j.Lifecycle.Protect },
 		},
 	}

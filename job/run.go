@@ -17,13 +17,13 @@ type Run struct {
 	Completed  string `json:"completed"` // RFC 3339
 }
 
-// The fields of a job's Record besides those of every kind.
+// The fields of a job's Record, besides those of every kind.
 const (
 	keyLast   = "last"
 	keyNoRoll = "no_roll" // the generation whose roll was too large for one znode
 )
 
-// LastRun is the last completed run of a job; nil if there was none.
+// LastRun is the last completed run; nil if there was none.
 func LastRun(r *resource.Record) *Run {
 	var last *Run
 	if r != nil && r.Extra[keyLast] != nil {
@@ -49,7 +49,7 @@ func NoRoll(r *resource.Record) string {
 // SetNoRoll writes into r that the roll of generation g was too large to be written.
 func SetNoRoll(r *resource.Record, g string) error { return setExtra(r, keyNoRoll, g) }
 
-// setExtra gives r another map, since records are copied.
+// setExtra replaces r.Extra by a new map, since copies of r share the old one.
 func setExtra(r *resource.Record, key string, value any) error {
 	body, err := json.Marshal(value)
 	if err != nil {
@@ -64,11 +64,11 @@ func setExtra(r *resource.Record, key string, value any) error {
 	return nil
 }
 
-// maxRun bounds the name of a run, in characters.
+// maxRun is the maximum length of a run's name, in characters.
 const maxRun = 128
 
-// CheckRun says why id cannot be the name of a run, or returns nil: 1 to 128 printable characters without spaces. It is
-// no znode's name, so that 2026-11-21T10:00:00Z and build/1234 are names of runs.
+// CheckRun says why id is not a valid name of a run, or returns nil. A name has 1 to 128 printable characters and no
+// spaces. No znode has that name, so 2026-11-21T10:00:00Z and build/1234 are valid.
 func CheckRun(id string) error {
 	switch n := utf8.RuneCountInString(id); {
 	case id == "":

@@ -48,41 +48,41 @@ type Reason string
 
 // The reasons, in the order in which they are tried.
 const (
-	IsForeign        Reason = "foreign"
-	IsUnreadable     Reason = "unreadable"
-	OtherKind        Reason = "other_kind"
-	OtherStack       Reason = "other_stack"
-	OtherHome        Reason = "other_home"
-	IsDamaged        Reason = "damaged"
-	IsHopeless       Reason = "damaged_beyond_repair"
-	DamagedLive      Reason = "damaged_live"
-	DamagedLeftover  Reason = "damaged_leftover"
-	MembersStopping  Reason = "workers_stopping"
-	IsProtected      Reason = "protected"
-	NotThere         Reason = "missing"
-	AlreadyRunning   Reason = "already_running"
-	ClassicLive      Reason = "classic_live"
-	ClassicLeftover  Reason = "classic_leftover"
-	Equal            Reason = "equal"
-	MutableDiffers   Reason = "mutable_differs"
-	OwnerDiffers     Reason = "owner_differs"
-	RecordEdited     Reason = "record_edited"
-	ReadyDiffers     Reason = "immutable_differs_ready"
-	LiveDiffers      Reason = "immutable_differs_live"
-	StaleLeftover    Reason = "stale"
-	TerminatedIdle   Reason = "terminated"
-	CompletedKept    Reason = "completed_retained"
-	CompletedDone    Reason = "completed"
-	Undeclared       Reason = "undeclared"
-	UndeclaredLive   Reason = "undeclared_live"
-	NotOurs          Reason = "unmanaged"
-	StrangerChildren Reason = "strangers"
+	IsForeign           Reason = "foreign"
+	IsUnreadable        Reason = "unreadable"
+	OtherKind           Reason = "other_kind"
+	OtherStack          Reason = "other_stack"
+	OtherHome           Reason = "other_home"
+	IsDamaged           Reason = "damaged"
+	DamagedBeyondRepair Reason = "damaged_beyond_repair"
+	DamagedLive         Reason = "damaged_live"
+	DamagedLeftover     Reason = "damaged_leftover"
+	MembersStopping     Reason = "workers_stopping"
+	IsProtected         Reason = "protected"
+	NotThere            Reason = "missing"
+	AlreadyRunning      Reason = "already_running"
+	ClassicLive         Reason = "classic_live"
+	ClassicLeftover     Reason = "classic_leftover"
+	Equal               Reason = "equal"
+	MutableDiffers      Reason = "mutable_differs"
+	OwnerDiffers        Reason = "owner_differs"
+	RecordEdited        Reason = "record_edited"
+	ReadyDiffers        Reason = "immutable_differs_ready"
+	LiveDiffers         Reason = "immutable_differs_live"
+	StaleLeftover       Reason = "stale"
+	TerminatedIdle      Reason = "terminated"
+	CompletedKept       Reason = "completed_retained"
+	CompletedDone       Reason = "completed"
+	Undeclared          Reason = "undeclared"
+	UndeclaredLive      Reason = "undeclared_live"
+	NotOurs             Reason = "unmanaged"
+	StrangerChildren    Reason = "strangers"
 )
 
 // Reasons lists every reason in the order in which they are tried.
 func Reasons() []Reason {
 	return []Reason{
-		IsForeign, IsUnreadable, OtherKind, OtherStack, OtherHome, IsDamaged, IsHopeless, DamagedLive, DamagedLeftover,
+		IsForeign, IsUnreadable, OtherKind, OtherStack, OtherHome, IsDamaged, DamagedBeyondRepair, DamagedLive, DamagedLeftover,
 		MembersStopping, IsProtected, NotThere, AlreadyRunning, ClassicLive, ClassicLeftover, Equal, MutableDiffers,
 		OwnerDiffers, RecordEdited, ReadyDiffers, LiveDiffers, StaleLeftover, TerminatedIdle, CompletedKept, CompletedDone,
 		Undeclared, UndeclaredLive, NotOurs, StrangerChildren,
@@ -114,13 +114,13 @@ func (r Reason) columns() columns {
 			"write home = \"{home}\" in the muster block again, or choose another name or root"}
 	case IsDamaged:
 		return columns{Update, "in place: put back what was deleted", "deleted by hand: {lost}", ""}
-	case IsHopeless:
-		return columns{Blocked, "", "deleted by hand: {lost}; {hopeless}", "muster explain {address} lists what is there"}
+	case DamagedBeyondRepair:
+		return columns{Blocked, "", "deleted by hand: {lost}; {beyond repair}", "muster explain {address} lists what is there"}
 	case DamagedLive:
-		return columns{Blocked, "", "deleted by hand: {lost}; {hopeless}, and {live}",
+		return columns{Blocked, "", "deleted by hand: {lost}; {beyond repair}, and {live}",
 			"apply again after the run, or muster terminate {name} && muster apply"}
 	case DamagedLeftover:
-		return columns{Replace, "delete of what is left, then create", "deleted by hand: {lost}; {hopeless}, and none is live{sure}", ""}
+		return columns{Replace, "delete of what is left, then create", "deleted by hand: {lost}; {beyond repair}, and none is live{sure}", ""}
 	case MembersStopping:
 		return columns{Blocked, "", "asked to stop, and {live}", "apply again when they have left; muster status {name} shows them"}
 	case IsProtected:

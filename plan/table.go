@@ -92,7 +92,7 @@ func (r Row) damagedReason() Reason {
 	case r.Old.Repairable():
 		return IsDamaged
 	case r.recorded() == nil:
-		return IsHopeless
+		return DamagedBeyondRepair
 	case r.Old.Live > 0:
 		return DamagedLive
 	case r.New == nil:

@@ -44,7 +44,7 @@ func (r Row) fill(sentence string) string {
 		"{status}", string(r.Old.Status()), "{live}", r.liveText(), "{or terminate}", r.orTerminate(),
 		"{problem}", r.problem(), "{sure}", r.sure(), "{unprotect}", r.unprotect(), "{unmanaged}", r.unmanaged(),
 		"{kind}", r.Kind().Name, "{member}", r.Kind().Member, "{recorded kind}", r.recordedKind(),
-		"{home}", r.home(), "{lost}", r.lost(), "{hopeless}", r.hopeless(),
+		"{home}", r.home(), "{lost}", r.lost(), "{beyond repair}", r.beyondRepair(),
 	).Replace(sentence)
 }
 
@@ -75,7 +75,7 @@ func (r Row) liveText() string {
 	case r.Old == nil:
 		return ""
 	case r.recorded() != nil:
-		return r.recorded().Declaration.Live(r.Old)
+		return r.recorded().Declaration.LiveText(r.Old)
 	}
 	n := r.Old.Live - len(r.Old.Strangers)
 	if n == 1 {
@@ -99,11 +99,11 @@ func (r Row) lost() string {
 	return strings.Join(names, ", ")
 }
 
-func (r Row) hopeless() string {
+func (r Row) beyondRepair() string {
 	if r.Old == nil {
 		return ""
 	}
-	return r.Old.Hopeless
+	return r.Old.BeyondRepair
 }
 
 func (r Row) problem() string {
@@ -147,7 +147,7 @@ func (r Row) unmanaged() string {
 	case o.Classic:
 		return "made by classic workers, " + string(o.Status())
 	case r.recorded() == nil:
-		return "deleted by hand: " + r.lost() + "; " + o.Hopeless
+		return "deleted by hand: " + r.lost() + "; " + o.BeyondRepair
 	default:
 		return "owned by stack " + r.owner() + ", " + string(o.Status())
 	}

@@ -63,7 +63,7 @@ type facts struct {
 	Foreign       bool            `json:"foreign,omitempty"`
 	Problem       string          `json:"problem,omitempty"`
 	Lost          []resource.Part `json:"lost,omitempty"`
-	Hopeless      string          `json:"hopeless,omitempty"`
+	BeyondRepair  string          `json:"beyond_repair,omitempty"`
 }
 
 // recorded is the rest of the Record: who applied it, when, and how it is owned. What the kind, or a newer muster, keeps
@@ -183,7 +183,7 @@ func encodeRow(r plan.Row, kind resource.Kind) (change, error) {
 	c.Workers, c.Strangers = o.Members, o.Strangers
 	c.Precondition = &precondition{counts: map[string]int{}, facts: facts{
 		Version: o.Version, RecordVersion: o.RecordVersion, Pzxid: o.Pzxid, Live: o.Live, Classic: o.Classic,
-		Companions: o.Companions, Foreign: o.Foreign, Problem: o.Problem, Lost: o.Lost, Hopeless: o.Hopeless,
+		Companions: o.Companions, Foreign: o.Foreign, Problem: o.Problem, Lost: o.Lost, BeyondRepair: o.BeyondRepair,
 	}}
 	for _, count := range kind.Counts {
 		c.Precondition.counts[count.Name] = o.Count(count.Name)
@@ -220,7 +220,7 @@ func (c change) row(kinds []resource.Kind) (plan.Row, error) {
 	r.Old = &resource.Observed{
 		Classic: pre.Classic, Companions: pre.Companions, Version: pre.Version, RecordVersion: pre.RecordVersion,
 		Pzxid: pre.Pzxid, Live: pre.Live, Counts: pre.counts, Members: c.Workers, Strangers: c.Strangers,
-		Foreign: pre.Foreign, Problem: pre.Problem, Lost: pre.Lost, Hopeless: pre.Hopeless,
+		Foreign: pre.Foreign, Problem: pre.Problem, Lost: pre.Lost, BeyondRepair: pre.BeyondRepair,
 	}
 	for name := range pre.counts {
 		if !slices.ContainsFunc(kind.Counts, func(k resource.Count) bool { return k.Name == name }) {

@@ -139,7 +139,7 @@ func fields(r plan.Row, stack, movedFrom string) []field {
 func declared(d resource.Declaration) []field {
 	var fs []field
 	for _, f := range d.Fields() {
-		if !f.Usual {
+		if !f.IsDefault {
 			fs = append(fs, field{f.Name, f.Value})
 		}
 	}
@@ -152,7 +152,7 @@ func joined(r plan.Row) string {
 	if o == nil || o.Record == nil || action != plan.Replace && action != plan.Delete {
 		return ""
 	}
-	what, work := o.Record.Declaration.Forgotten(o)
+	what, work := o.Record.Declaration.Progress(o)
 	if action == plan.Delete && !work {
 		return ""
 	}
@@ -210,7 +210,7 @@ func health(o *resource.Observed) string {
 	if o == nil || o.Record == nil {
 		return s
 	}
-	if what, _ := o.Record.Declaration.Forgotten(o); what != "" { // somebody has begun
+	if what, _ := o.Record.Declaration.Progress(o); what != "" { // somebody has begun
 		s += ", " + o.Record.Declaration.Health(o)
 	}
 	return s

@@ -162,10 +162,10 @@ func lost(o *resource.Observed) string {
 	for i, p := range o.Lost {
 		names[i] = string(p)
 	}
-	if s := strings.Join(names, ", "); o.Hopeless == "" {
+	if s := strings.Join(names, ", "); o.BeyondRepair == "" {
 		return s
 	} else {
-		return s + "; " + o.Hopeless
+		return s + "; " + o.BeyondRepair
 	}
 }
 

@@ -5,66 +5,67 @@ import (
 	"slices"
 )
 
-// Declaration is one thing as it is declared, or as it was recorded. It encodes itself as one JSON object, which
+// Declaration is one resource as HCL declares it or as a Record keeps it. It encodes itself as one JSON object, which
 // Kind.Decode reads back.
 type Declaration interface {
 	Kind() Kind
 	ID() ID
-	// Fields lists every compared field in a fixed order. It is the one list behind equality, the "8 -> 12" of a plan,
-	// ignored drift and explain.
+	// Fields lists every compared field in a fixed order. Equality, the "8 -> 12" of a plan, ignored drift and explain
+	// all use this list.
 	Fields() []Field
 	Policy() Policy
-	// Judge says what o, which has a Record of this declaration and no problem, means.
-	Judge(o *Observed) (Class, Status)
-	// Health counts who works for it: "8 of 8 joined, 3 live, 5 completed".
+	// Classify returns the class and the status of o. Its Record holds this declaration, and it has no problem.
+	Classify(o *Observed) (Class, Status)
+	// Health counts the members: "8 of 8 joined, 3 live, 5 completed".
 	Health(o *Observed) string
-	// Live says who is at work, as a reason to leave it alone: "5 workers are live".
-	Live(o *Observed) string
-	// Forgotten says what goes when o is deleted or replaced, and whether it is work that somebody may miss.
-	Forgotten(o *Observed) (what string, work bool)
+	// LiveText counts the live members, as a reason to leave the resource alone: "5 workers are live".
+	LiveText(o *Observed) string
+	// Progress says what is lost when o is deleted or replaced: "4 of 4, none live"; empty if nobody joined.
+	// work reports whether some member has completed its work.
+	Progress(o *Observed) (what string, work bool)
 }
 
-// Kind is what is known of all declarations of one kind.
+// Kind holds what all declarations of one kind have in common.
 type Kind struct {
-	Name   string  // "job": the block in HCL, the type in a plan file, the folder of its records in ZooKeeper
-	Member string  // what works for it: "worker"
-	Counts []Count // what is counted of it, besides who is live
-	// Statuses lists every status that one can have, in the order in which they are tried.
+	Name   string  // "job": the block in HCL, the type in a plan file, the folder of its Records in ZooKeeper
+	Member string  // what a member is called: "worker"
+	Counts []Count // what is counted, besides the live members
+	// Statuses lists every status that a resource of this kind can have, in the order in which they are tried.
 	Statuses []Status
-	// Fields are the dotted names of everything that a declaration's JSON holds. A name that is not among them was written
-	// by a newer muster, and is kept.
+	// Fields are the dotted names of everything in the JSON of a declaration. A newer muster wrote any other name; it
+	// is kept.
 	Fields []string
-	// Decode reads the JSON of a declaration that stands at a place ("jobs.hcl:29", or nowhere). What is absent has its
-	// default. The error names what cannot be.
+	// Decode reads the JSON of a declaration. at is its place in the source ("jobs.hcl:29") or empty. What is absent
+	// gets its default. The error names the field that is invalid.
 	Decode func(body []byte, at string) (Declaration, error)
 }
 
-// Count is one number that is read of a thing and must still hold when it is changed.
+// Count is one number that is read of a resource. It must be the same when the resource is changed.
 type Count struct {
 	Name string // in Observed.Counts and in a plan file: "done"
 	Word string // for people: "completed"
 }
 
-// ID is what a declaration is called.
+// ID names a declaration.
 type ID struct {
-	Name string // of its znode, below Root
+	Name string // of the znode, below Root
 	Root string // absolute znode path
-	// Address names the block (job.ingest["eu"]). It is recorded so that a person finds the source, and never compared:
-	// renaming a block changes nothing.
+	// Address names the block (job.ingest["eu"]). The Record keeps it, so that a person finds the source. It is never
+	// compared: renaming a block changes nothing.
 	Address string
-	At      string // where the block stands ("jobs.hcl:29"); neither recorded nor compared
+	At      string // place of the block ("jobs.hcl:29"); neither recorded nor compared
 }
 
-// Path is the znode of the thing itself.
+// Path is the path of the resource's own znode.
 func (id ID) Path() string { return Join(id.Root, id.Name) }
 
-// Policy is what of a declaration decides about changes to it.
+// Policy is the part of a declaration that decides which changes are allowed.
 type Policy struct {
-	Protect     bool     // it is never deleted or replaced
-	FailIfLive  bool     // a plan is blocked while members are live
-	RemovesSelf bool     // it is gone once its work is done, so that its absence means nothing
-	KeepsDone   bool     // once its work is done it stays as it is
-	Grace       Duration // nobody must be live for this long before it may be deleted or replaced
+	Protect     bool     // never delete or replace it
+	FailIfLive  bool     // block the plan while members are live
+	RemovesSelf bool     // it deletes itself when its work is done; its absence is then no drift
+	KeepsDone   bool     // keep it as it is when its work is done
+	Grace       Duration // it is deleted or replaced only after nobody was live for this long
 }
 
 // Field is one compared property, as users write it.
@@ -72,7 +73,7 @@ type Field struct {
 	Name      string // "workers", "timeouts.join", "labels.team"
 	Value     string // "8", "1m40s", "data"
 	Immutable bool   // cannot change once a member has joined
-	Usual     bool   // it has the value that it has if nothing is said
+	IsDefault bool   // Value is the default
 }
 
 // Change is a field whose value differs between two declarations. Old or New is nil for a field that only one side has.

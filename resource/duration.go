@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// Duration is a time.Duration that is written as a Go duration ("1m40s"), in JSON as in HCL. Two spellings of one
-// length are equal.
+// Duration is a time.Duration that JSON and HCL write as text, in Go's format ("1m40s"). Two spellings of one duration
+// are equal.
 type Duration time.Duration
 
-// Bounds of a session timeout. A session that is shorter dies of a pause; a longer one keeps a dead member for a day.
+// Limits of a session timeout. A shorter session ends at every pause of the process; a longer one shows a dead member
+// as live for more than a day.
 const (
 	MinSessionTimeout = Duration(100 * time.Millisecond)
 	MaxSessionTimeout = Duration(24 * time.Hour)

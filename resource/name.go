@@ -6,17 +6,17 @@ import (
 )
 
 const (
-	// Reserved is the folder below every root that holds muster's own znodes. Nothing that is declared may have this name.
+	// Reserved is the folder below every root that holds muster's own znodes. No resource may have this name.
 	Reserved = ".muster"
-	// MaxName is how many characters a name has at most.
+	// MaxName is the maximum length of a name, in bytes.
 	MaxName = 128
-	// DefaultRoot is where things are that are declared without a root.
+	// DefaultRoot is the root of resources that are declared without one.
 	DefaultRoot = "/muster"
-	// DefaultHome is where locks, the index of stacks, the ensemble's id and the marks of applied plans are.
+	// DefaultHome holds the locks, the index of stacks, the ensemble's id and the marks of applied plans.
 	DefaultHome = "/" + Reserved
 )
 
-// Join appends names to a znode path; the root "/" does not double its slash.
+// Join appends names to a znode path, which may be "/".
 func Join(dir string, names ...string) string {
 	p := strings.TrimSuffix(dir, "/")
 	for _, n := range names {
@@ -25,8 +25,8 @@ func Join(dir string, names ...string) string {
 	return p
 }
 
-// CheckName says why name cannot be the name of a kind of thing ("job", "stack"), or returns nil: 1 to 128 characters of
-// A-Z a-z 0-9 . _ -, the first a letter or a digit.
+// CheckName says why name is not a valid name of a kind ("job", "stack"), or returns nil. A name has 1 to 128
+// characters of A-Z a-z 0-9 . _ -; the first is a letter or a digit.
 func CheckName(kind, name string) error {
 	switch {
 	case name == "":
@@ -48,8 +48,8 @@ func CheckName(kind, name string) error {
 	return nil
 }
 
-// CheckHome says why path cannot be the home of locks and applied plans, or returns nil: what a root may be, and also a
-// .muster folder in one or at the top.
+// CheckHome says why home is not a valid home of locks and applied plans, or returns nil. A home is a valid root, or
+// the folder .muster in one or at the top.
 func CheckHome(home string) error {
 	if dir, ok := strings.CutSuffix(home, "/"+Reserved); ok {
 		if dir == "" {
@@ -63,8 +63,8 @@ func CheckHome(home string) error {
 	return nil
 }
 
-// CheckRoot says why path cannot be a root, or returns nil: an absolute, clean
-// znode path that is not "/", nor "/zookeeper" or below it, nor inside a ".muster" folder.
+// CheckRoot says why path is not a valid root, or returns nil. A root is an absolute, clean znode path. It is not "/",
+// not "/zookeeper" or below it, and not inside a ".muster" folder.
 func CheckRoot(path string) error {
 	if path == "/" || path == "" {
 		return fmt.Errorf("%q cannot be a root: choose a folder such as %q", path, DefaultRoot)

@@ -5,66 +5,66 @@ import (
 	"slices"
 )
 
-// Observed is one thing as it was read: plain facts, from which its Status and its Class follow.
+// Observed is one resource as it was read: plain facts. Its Status and its Class follow from them.
 type Observed struct {
-	Record *Record // nil: classic, foreign, unreadable, or lost without a copy
+	Record *Record // nil if classic, foreign or unreadable, or if the Record and its copy are lost
 
-	// Classic: made by workers of the classic controller, recognised by its roll or its ephemeral children.
+	// Classic: workers of the classic controller made it. Its roll or its ephemeral children show that.
 	Classic    bool
-	Companions []string // znodes that go with it when it is replaced: full paths, sorted
+	Companions []string // znodes that are deleted with it when it is replaced: full paths, sorted
 
 	Version       int32          // of its znode
 	RecordVersion int32          // of the Record
 	Pzxid         int64          // of its znode: changes at every join and leave
-	Live          int            // children of its znode
+	Live          int            // number of children of its znode
 	Counts        map[string]int // what its kind counts, by name; absent is 0
 
-	// Members and Strangers name the children of its znode, sorted; they are filled only where live matters to a
-	// decision. A stranger is a persistent child: not a member, and nothing of ours.
+	// Members and Strangers name the children of its znode, sorted. They are filled only where a decision depends on
+	// who is live. A stranger is a persistent child: no member, and not made by muster.
 	Members   []string
 	Strangers []string
 
-	Foreign  bool   // not recognisable; Problem says what it looks like
-	Problem  string // why it is unreadable (or foreign): no permission, or damaged and how
-	Lost     []Part // what somebody deleted by hand
-	Hopeless string // why something of what is lost cannot be put back; empty if all can
+	Foreign      bool   // not recognisable; Problem says what it looks like
+	Problem      string // why it is unreadable (no permission, or how it is damaged) or foreign
+	Lost         []Part // parts that somebody deleted by hand
+	BeyondRepair string // why some of Lost cannot be put back; empty if all can
 }
 
-// Part is one of the znodes that a thing with a Record is made of.
+// Part is one of the znodes that make up a resource with a Record.
 type Part string
 
-// The parts. Every other part is a folder of its generation, under its name there.
+// The parts. Every other part is a folder in the generation; its Part is the name of that folder.
 const (
-	PartRecord     Part = "record" // then Observed.Record is its copy
-	PartObject     Part = "znode"  // of the thing itself
+	PartRecord     Part = "record" // if it is lost, Observed.Record is its copy
+	PartObject     Part = "znode"  // the resource's own znode
 	PartGate       Part = "gate"
 	PartGeneration Part = "generation" // all of it, with the gate
 )
 
-// Class is what the facts mean to whoever decides what is done. It is the same for all kinds.
+// Class is what the facts mean for the decision about an action. All kinds have the same classes.
 type Class int
 
 // The classes.
 const (
 	Missing     Class = iota // nothing is there
-	Foreign                  // something is there that is not ours
-	Damaged                  // ours, and a part of it was deleted by hand
-	Unreadable               // no permission, or a Record that cannot be understood
+	Foreign                  // something is there that muster did not make
+	Damaged                  // muster made it, and somebody deleted a part of it by hand
+	Unreadable               // no permission, or the Record cannot be decoded
 	Terminating              // members have been asked to stop
-	Done                     // its work is done, and nobody is needed any more
-	Ready                    // nobody has begun
-	Stale                    // nobody is live, and what was begun is not done
+	Done                     // its work is done; no member is needed any more
+	Ready                    // no member has joined
+	Stale                    // no member is live, and the work that was begun is not done
 	Live                     // members are or may be at work
-	Degraded                 // Live, and some who are needed are gone
+	Degraded                 // as Live, and some needed members are gone
 )
 
 // IsLive reports whether members may be at work.
 func (c Class) IsLive() bool { return c == Live || c == Degraded }
 
-// Status is the word for what is observed. Some words are those of a kind.
+// Status is the class in a word for people. A kind can have its own words.
 type Status string
 
-// The statuses that do not depend on a kind. A classic thing has the last three.
+// The statuses of every kind. A classic resource has one of the last three.
 const (
 	StatusUnreadable  Status = "unreadable"
 	StatusForeign     Status = "foreign"
@@ -76,7 +76,7 @@ const (
 	StatusRunning     Status = "running"
 )
 
-// Count is what o counts under a name of its kind.
+// Count is the count of this name; 0 if there is none.
 func (o *Observed) Count(name string) int {
 	if o == nil {
 		return 0
@@ -84,19 +84,19 @@ func (o *Observed) Count(name string) int {
 	return o.Counts[name]
 }
 
-// Status is the word for o; nil is missing.
+// Status is the status of o; nil is missing.
 func (o *Observed) Status() Status {
-	_, status := o.judge()
+	_, status := o.classify()
 	return status
 }
 
-// Class is what o means; nil is missing.
+// Class is the class of o; nil is missing.
 func (o *Observed) Class() Class {
-	class, _ := o.judge()
+	class, _ := o.classify()
 	return class
 }
 
-func (o *Observed) judge() (Class, Status) {
+func (o *Observed) classify() (Class, Status) {
 	switch {
 	case o == nil:
 		return Missing, StatusMissing
@@ -107,18 +107,18 @@ func (o *Observed) judge() (Class, Status) {
 	case o.Record == nil && !o.Classic, o.Problem != "":
 		return Unreadable, StatusUnreadable
 	case o.Classic:
-		return o.judgeClassic()
+		return o.classifyClassic()
 	case o.Record.State == StateTerminating:
 		return Terminating, StatusTerminating
 	}
-	return o.Record.Declaration.Judge(o)
+	return o.Record.Declaration.Classify(o)
 }
 
-// CountJoined is the one count that classic things have too.
+// CountJoined is the one count that classic resources have too.
 const CountJoined = "joined"
 
-// judgeClassic: a classic thing tells neither how many it needs nor who completed.
-func (o *Observed) judgeClassic() (Class, Status) {
+// classifyClassic knows neither how many members a classic resource needs nor which of them have completed.
+func (o *Observed) classifyClassic() (Class, Status) {
 	switch {
 	case o.Live > 0:
 		return Live, StatusRunning
@@ -128,7 +128,7 @@ func (o *Observed) judgeClassic() (Class, Status) {
 	return Ready, StatusReady
 }
 
-// Has reports whether none of o's parts with this name is lost.
+// Has reports whether the part p is not lost.
 func (o *Observed) Has(p Part) bool { return !slices.Contains(o.Lost, p) }
 
 // Repairable reports whether some of what is lost can be put back.
@@ -136,7 +136,8 @@ func (o *Observed) Repairable() bool {
 	return o.Record != nil && o.Has(PartGeneration) && !(o.Has(PartRecord) && o.Has(PartGate) && o.Has(PartObject))
 }
 
-// Equal reports whether two observations of one thing are the same facts. Names listed only for display do not count.
+// Equal reports whether two observations of one resource are the same facts. It does not compare Members and Strangers:
+// they are only listed for people.
 func (o Observed) Equal(p Observed) bool {
 	if (o.Record == nil) != (p.Record == nil) {
 		return false
@@ -147,10 +148,11 @@ func (o Observed) Equal(p Observed) bool {
 	return o.Classic == p.Classic && slices.Equal(o.Companions, p.Companions) &&
 		o.Version == p.Version && o.RecordVersion == p.RecordVersion && o.Pzxid == p.Pzxid &&
 		o.Live == p.Live && maps.Equal(nonZero(o.Counts), nonZero(p.Counts)) &&
-		o.Foreign == p.Foreign && o.Problem == p.Problem && slices.Equal(o.Lost, p.Lost) && o.Hopeless == p.Hopeless
+		o.Foreign == p.Foreign && o.Problem == p.Problem &&
+		slices.Equal(o.Lost, p.Lost) && o.BeyondRepair == p.BeyondRepair
 }
 
-// nonZero leaves out what counts nothing: absent is 0.
+// nonZero is counts without its zeros, since an absent count is 0.
 func nonZero(counts map[string]int) map[string]int {
 	kept := maps.Clone(counts)
 	maps.DeleteFunc(kept, func(_ string, n int) bool { return n == 0 })

@@ -8,43 +8,43 @@ import (
 	"time"
 )
 
-// Property is one argument of a kind's block, with all that is known of it. A kind has one table of them, from which its
-// decoding, defaults, checks, comparison, export and documentation follow.
+// Property is one argument of a kind's block. Each kind has one table of them: decoding, defaults, checks, comparison,
+// export and documentation all use that table.
 type Property[T any] struct {
 	Name      string // "workers"; "timeouts.session" is the argument session of the block timeouts
-	Doc       string // what it says, in a few words
+	Doc       string // what it means, in a few words
 	Type      Type
 	Default   string   // as users write it, without quotes; unused if Required
 	Required  bool     // it has no default
-	Min, Max  int64    // of a Whole; of a Span in nanoseconds
-	Choices   []string // of a Choice
+	Min, Max  int64    // of TypeInt; of TypeDuration in nanoseconds
+	Choices   []string // of TypeEnum
 	Immutable bool     // it cannot change once a member has joined
-	// Ref points at the value: *int for a Whole, *Duration for a Span, *string for a Choice, *bool for a Flag.
+	// Ref points at the value: *int for TypeInt, *Duration for TypeDuration, *string for TypeEnum, *bool for TypeBool.
 	Ref func(*T) any
 }
 
-// Type is how a property is written.
+// Type is the type of a property's value.
 type Type int
 
 // The types.
 const (
-	Whole  Type = iota // a whole number
-	Span               // a duration: "30s"
-	Choice             // one of a few words
-	Flag               // true or false
+	TypeInt      Type = iota // a whole number
+	TypeDuration             // "30s"
+	TypeEnum                 // one of Choices
+	TypeBool                 // true or false
 )
 
-// Defaults sets every property of t that has a default.
-func Defaults[T any](ps []Property[T], t *T) {
+// SetDefaults sets every property of t that has a default.
+func SetDefaults[T any](ps []Property[T], t *T) {
 	for _, p := range ps {
 		if !p.Required {
-			p.parse(t)
+			p.setDefault(t)
 		}
 	}
 }
 
-// parse sets the default of p, which a test has seen to be one.
-func (p Property[T]) parse(t *T) {
+// setDefault sets p to its default. It drops errors: a test checks that every default can be parsed.
+func (p Property[T]) setDefault(t *T) {
 	switch to := p.Ref(t).(type) {
 	case *int:
 		*to, _ = strconv.Atoi(p.Default)
@@ -72,9 +72,9 @@ func (p Property[T]) Text(t *T) string {
 	return ""
 }
 
-// usual is the default as Text writes it.
-func (p Property[T]) usual() string {
-	if p.Type == Span {
+// defaultText is the default as Text writes it.
+func (p Property[T]) defaultText() string {
+	if p.Type == TypeDuration {
 		var d Duration
 		_ = d.UnmarshalText([]byte(p.Default))
 		return d.String()
@@ -82,9 +82,9 @@ func (p Property[T]) usual() string {
 	return p.Default
 }
 
-// Fill gives every property that has no value its default: an older or a foreign program did not write it. No property
-// that is a number, a duration or a word has a sensible empty value.
-func Fill[T any](ps []Property[T], t *T) {
+// FillMissing sets every property that has no value to its default: an older muster or another program did not write
+// it. An empty number, duration or word is never a valid value.
+func FillMissing[T any](ps []Property[T], t *T) {
 	for _, p := range ps {
 		empty := false
 		switch v := p.Ref(t).(type) {
@@ -96,13 +96,13 @@ func Fill[T any](ps []Property[T], t *T) {
 			empty = *v == ""
 		}
 		if empty && !p.Required {
-			p.parse(t)
+			p.setDefault(t)
 		}
 	}
 }
 
-// Check says which value of t cannot be, by its name, or returns nil. It is for what was read back: HCL is checked where it
-// stands, with its place, and more strictly.
+// Check returns an error that names the first invalid value of t, or nil. It is for what is read back from ZooKeeper or
+// a plan file. Package spec checks HCL itself, more strictly, and reports the place.
 func Check[T any](ps []Property[T], t *T) error {
 	for _, p := range ps {
 		switch v := p.Ref(t).(type) {
@@ -128,7 +128,7 @@ func FieldsOf[T any](ps []Property[T], t *T) []Field {
 	fs := make([]Field, len(ps))
 	for i, p := range ps {
 		text := p.Text(t)
-		fs[i] = Field{p.Name, text, p.Immutable, !p.Required && text == p.usual()}
+		fs[i] = Field{p.Name, text, p.Immutable, !p.Required && text == p.defaultText()}
 	}
 	return fs
 }
@@ -142,14 +142,14 @@ func Names[T any](ps []Property[T]) []string {
 	return names
 }
 
-// Limits says what the values of p may be: "1 to 20000", "100ms to 24h", "protobuf or text".
+// Limits says which values p may have: "1 to 20000", "100ms to 24h", "protobuf or text".
 func (p Property[T]) Limits() string {
 	switch p.Type {
-	case Whole:
+	case TypeInt:
 		return fmt.Sprintf("%d to %d", p.Min, p.Max)
-	case Span:
+	case TypeDuration:
 		return fmt.Sprintf("%s to %s", Duration(time.Duration(p.Min)), Duration(time.Duration(p.Max)))
-	case Choice:
+	case TypeEnum:
 		return strings.Join(p.Choices, " or ")
 	}
 	return "true or false"

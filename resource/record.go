@@ -6,39 +6,39 @@ import (
 	"encoding/json"
 )
 
-// Record is what ZooKeeper remembers of a thing: the declaration as it was applied, and the facts about this life of it.
-// Its bytes are described in docs/protocol.md.
+// Record is what ZooKeeper keeps of a resource: the declaration as it was applied, and facts about this generation.
+// docs/protocol.md describes its bytes.
 //
-// A record may have been written by a newer muster. Whatever this one does not know stays in Body and Extra, and is
-// written back with it.
+// A newer muster may have written a Record. The fields that this one does not know stay in Body and Extra, and are
+// written back.
 type Record struct {
 	Declaration Declaration
-	Stack       string // owner mark
-	Home        string // of the stack; empty in records of before it was written
-	Generation  string // one life of the thing's znode; random
+	Stack       string // the stack that owns it
+	Home        string // of the stack; older Records have none
+	Generation  string // random id; a new one each time that the resource is created
 	State       State
 	By          string   // user@host of the last apply
 	Applied     string   // when, RFC 3339, by the clock of that machine
-	Op          string   // id of the commit that wrote this; random
-	Digest      string   // Digest of what apply wrote; an edited record does not verify
-	ACL         []string // of what is created for this thing; ids only
+	Op          string   // random id of the commit that wrote this
+	Digest      string   // see Digest; no longer matches once somebody edits the Record
+	ACL         []string // of the znodes that are created for this resource; ids only
 
-	Body  json.RawMessage            // the declaration as it is written in the record
+	Body  json.RawMessage            // the bytes of the declaration in the Record
 	Extra map[string]json.RawMessage // the other fields: those of the kind, and those of a newer muster
 
 	edited bool // see SetEdited
 }
 
-// State is the part of a status that is written down rather than observed.
+// State is the part of a status that is recorded, not observed.
 type State string
 
-// StateOpen is the usual one. StateTerminating: members have been asked to stop.
+// The states. StateTerminating: members have been asked to stop.
 const (
 	StateOpen        State = "open"
 	StateTerminating State = "terminating"
 )
 
-// Edited reports whether somebody other than muster changed the declaration in the record.
+// Edited reports whether somebody other than muster changed the declaration in the Record.
 func (r Record) Edited() bool {
 	if r.Body == nil {
 		return r.edited
@@ -46,11 +46,11 @@ func (r Record) Edited() bool {
 	return r.Digest != Digest(r.Body, r.Stack, r.ACL)
 }
 
-// SetEdited is for a record that is known without its Body, as in a saved plan.
+// SetEdited sets what Edited returns for a Record without a Body, such as one of a saved plan.
 func (r *Record) SetEdited(edited bool) { r.edited = edited }
 
-// Declare puts a declaration, its owner and its ACL into r, keeps what only a newer muster knows of the declaration that
-// was there, and signs it.
+// Declare puts the declaration d into r and signs r. It keeps the fields of the old declaration that only a newer
+// muster knows.
 func (r *Record) Declare(d Declaration) error {
 	body, err := json.Marshal(d)
 	if err != nil {
@@ -66,19 +66,21 @@ func (r *Record) Declare(d Declaration) error {
 	return nil
 }
 
-// Sign makes the digest that of what r says now.
+// Sign sets the digest of r.
 func (r *Record) Sign() { r.Digest = Digest(r.Body, r.Stack, r.ACL) }
 
-// Digest is the SHA-256 of a declaration's bytes as they stand in a record, of its owner and its ACL. The digested text is
-// one JSON object with the keys Job, Stack and ACL, whatever the kind: that is how the first release wrote it.
+// Digest is the SHA-256, in hex, of one JSON object with the keys Job (a declaration's bytes in its Record), Stack (its
+// owner) and ACL. The key is Job for every kind, since the first release wrote it.
 func Digest(body []byte, stack string, acl []string) string {
 	if len(acl) == 0 {
-		acl = nil // an absent and an empty list are one
+		acl = nil // an empty list and no list have the same digest
 	}
-	owner, _ := json.Marshal(stack) // plain data: it always encodes
+	owner, _ := json.Marshal(stack) // a string and a list of strings always encode
 	ids, _ := json.Marshal(acl)
 	sum := sha256.New()
-	for _, part := range [][]byte{[]byte(`{"Job":`), body, []byte(`,"Stack":`), owner, []byte(`,"ACL":`), ids, []byte(`}`)} {
+	for _, part := range [][]byte{
+		[]byte(`{"Job":`), body, []byte(`,"Stack":`), owner, []byte(`,"ACL":`), ids, []byte(`}`),
+	} {
 		sum.Write(part)
 	}
 	return hex.EncodeToString(sum.Sum(nil))

@@ -39,9 +39,9 @@ func TestAnEditedRecordDoesNotVerify(t *testing.T) {
 	}
 }
 
-// TestDeclareKeepsWhatIsNotKnown: a field that a newer muster wrote is kept, and signed; what is known is replaced, also by
-// nothing.
-func TestDeclareKeepsWhatIsNotKnown(t *testing.T) {
+// TestDeclareKeepsUnknownFields: Declare keeps and signs fields that a newer muster wrote. It replaces or removes
+// fields that it knows.
+func TestDeclareKeepsUnknownFields(t *testing.T) {
 	j := declared()
 	body, err := json.Marshal(j)
 	if err != nil {
@@ -76,8 +76,8 @@ func TestDeclareKeepsWhatIsNotKnown(t *testing.T) {
 	}
 }
 
-// TestDefaultsOfWhatIsAbsent: what an older record lacks has its default, and is no difference.
-func TestDefaultsOfWhatIsAbsent(t *testing.T) {
+// TestMissingFieldsGetDefaults: fields that an older Record lacks get their defaults, which are no change.
+func TestMissingFieldsGetDefaults(t *testing.T) {
 	back, err := job.Kind().Decode([]byte(`{"name":"a","root":"/jobs","workers":4,"labels":{"team":"data"}}`), "")
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func TestDefaultsOfWhatIsAbsent(t *testing.T) {
 	}
 }
 
-// TestPropertiesAreConsistent: defaults can be read, are within the limits, and are written as users write them.
+// TestPropertiesAreConsistent: every default can be parsed, is within the limits, and is recognised as the default.
 func TestPropertiesAreConsistent(t *testing.T) {
 	j := declared()
 	if err := j.Check(); err != nil {
@@ -102,8 +102,8 @@ func TestPropertiesAreConsistent(t *testing.T) {
 		}
 	}
 	for _, f := range job.Default().Fields() {
-		if f.Usual == (f.Name == "workers") {
-			t.Errorf("%s: usual is %v", f.Name, f.Usual)
+		if f.IsDefault == (f.Name == "workers") {
+			t.Errorf("%s: is default: %v", f.Name, f.IsDefault)
 		}
 	}
 }

@@ -13,7 +13,10 @@ func TestCheckName(t *testing.T) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
-	for _, name := range []string{"", resource.Reserved, ".a", "-a", "_a", "a/b", "a b", "ä", "a\x00", "a\u202e", strings.Repeat("n", resource.MaxName+1)} {
+	for _, name := range []string{
+		"", resource.Reserved, ".a", "-a", "_a", "a/b", "a b", "ä", "a\x00", "a\u202e",
+		strings.Repeat("n", resource.MaxName+1),
+	} {
 		if err := resource.CheckName("job", name); err == nil {
 			t.Errorf("%q may be a job's name", name)
 		}
@@ -42,7 +45,10 @@ func TestCheckHome(t *testing.T) {
 			t.Errorf("%q: %v", home, err)
 		}
 	}
-	for _, home := range []string{"", "/", ".muster", "//.muster", "/../.muster", "/.muster/.muster", "/.muster/x", "/.muster/", "/zookeeper/.muster"} {
+	for _, home := range []string{
+		"", "/", ".muster", "//.muster", "/../.muster", "/.muster/.muster", "/.muster/x", "/.muster/",
+		"/zookeeper/.muster",
+	} {
 		if err := resource.CheckHome(home); err == nil {
 			t.Errorf("%q may be a home", home)
 		}
@@ -61,7 +67,8 @@ func TestJoin(t *testing.T) {
 
 func TestDurationsAreWrittenShort(t *testing.T) {
 	for text, want := range map[string]string{
-		"100s": "1m40s", "60s": "1m", "1h": "1h", "90m": "1h30m", "1h0m5s": "1h0m5s", "10m": "10m", "0s": "0s", "1500ms": "1.5s", "-2m": "-2m",
+		"100s": "1m40s", "60s": "1m", "1h": "1h", "90m": "1h30m", "1h0m5s": "1h0m5s", "10m": "10m", "0s": "0s",
+		"1500ms": "1.5s", "-2m": "-2m",
 	} {
 		var d resource.Duration
 		if err := d.UnmarshalText([]byte(text)); err != nil {

@@ -7,25 +7,25 @@ import (
 	"strings"
 )
 
-// keepUnknown is the JSON object body, and behind its fields those of old that are not known: a newer muster wrote them.
-// Known are dotted names, each of which stands for all below it.
+// keepUnknown appends to the JSON object body those fields of old that are not known: a newer muster wrote them.
+// known holds dotted names. Everything inside a known field is known.
 func keepUnknown(body, old []byte, known []string) ([]byte, error) {
 	return merge(body, old, known, "")
 }
 
-// merge does what keepUnknown says for objects whose fields have prefix before their names in known.
+// merge is keepUnknown for a nested object. prefix is the dotted name of the object, with a dot at its end.
 func merge(body, old []byte, known []string, prefix string) ([]byte, error) {
-	now, err := members(body)
+	now, err := fieldsOf(body)
 	if err != nil {
 		return nil, err
 	}
-	was, err := members(old)
+	was, err := fieldsOf(old)
 	if err != nil {
 		return nil, err
 	}
 	for _, m := range was {
 		name := prefix + m.key
-		at := slices.IndexFunc(now, func(n member) bool { return n.key == m.key })
+		at := slices.IndexFunc(now, func(n jsonField) bool { return n.key == m.key })
 		section := slices.ContainsFunc(known, func(k string) bool { return strings.HasPrefix(k, name+".") })
 		switch {
 		case slices.Contains(known, name):
@@ -40,19 +40,19 @@ func merge(body, old []byte, known []string, prefix string) ([]byte, error) {
 	return object(now), nil
 }
 
-// member is one field of a JSON object.
-type member struct {
+// jsonField is one field of a JSON object.
+type jsonField struct {
 	key   string
 	value json.RawMessage
 }
 
-// members are the fields of an object in their order.
-func members(object []byte) ([]member, error) {
+// fieldsOf returns the fields of a JSON object in their order.
+func fieldsOf(object []byte) ([]jsonField, error) {
 	dec := json.NewDecoder(bytes.NewReader(object))
 	if _, err := dec.Token(); err != nil { // the brace
 		return nil, err
 	}
-	var ms []member
+	var ms []jsonField
 	for dec.More() {
 		key, err := dec.Token()
 		if err != nil {
@@ -63,13 +63,13 @@ func members(object []byte) ([]member, error) {
 			return nil, err
 		}
 		name, _ := key.(string)
-		ms = append(ms, member{name, value})
+		ms = append(ms, jsonField{name, value})
 	}
 	return ms, nil
 }
 
-// object is the inverse of members.
-func object(ms []member) []byte {
+// object encodes fields; it is the inverse of fieldsOf.
+func object(ms []jsonField) []byte {
 	b := []byte("{")
 	for i, m := range ms {
 		if i > 0 {

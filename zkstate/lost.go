@@ -107,7 +107,7 @@ func (r *Reader) observeLost(ctx context.Context, path string, cs []*copied, f f
 	}
 	return &resource.Observed{
 		Companions: f.companions, Version: o.Version, Pzxid: o.Pzxid, Live: o.Live, Lost: []resource.Part{resource.PartRecord},
-		Hopeless: "two of its generations are open",
+		BeyondRepair: "two of its generations are open",
 	}, nil
 }
 
@@ -158,7 +158,7 @@ func (r *Reader) findUncopied(ctx context.Context, cs []*copied, all map[string]
 			if exists {
 				o.Classic, o.Foreign, o.Problem = false, false, ""
 				o.Lost = []resource.Part{resource.PartRecord}
-				o.Hopeless = "an older muster made it, which kept no copy"
+				o.BeyondRepair = "an older muster made it, which kept no copy"
 				all[path] = o
 				break
 			}

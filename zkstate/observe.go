@@ -116,7 +116,7 @@ func (r *Reader) observeFolders(ctx context.Context, k Kind, path string, o *res
 		return false, err
 	case !exists:
 		o.Lost = append(o.Lost, resource.PartGeneration)
-		o.Hopeless = "who had joined is not known"
+		o.BeyondRepair = "who had joined is not known"
 		return false, nil
 	case run.NumChildren == 1:
 		return false, nil
@@ -141,7 +141,7 @@ func (r *Reader) observeFolders(ctx context.Context, k Kind, path string, o *res
 	}
 	if len(gone) > 0 {
 		o.Lost = append(o.Lost, gone...)
-		o.Hopeless = "what was in it is not known"
+		o.BeyondRepair = "what was in it is not known"
 	}
 	return true, nil
 }

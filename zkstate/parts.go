@@ -81,7 +81,7 @@ func (r *Reader) lookAtGeneration(
 	look func(what, path string) ([]byte, bool, error), kind resource.Kind, root, g string, o *resource.Observed,
 ) error {
 	parts := [][2]string{{"generation", znode.Run(root, g)}, {"gate", znode.Gate(root, g)}}
-	if k, ok := r.kind(kind.Name); ok && o != nil && o.Hopeless != "" {
+	if k, ok := r.kind(kind.Name); ok && o != nil && o.BeyondRepair != "" {
 		for _, folder := range k.Folders {
 			parts = append(parts, [2]string{folder, resource.Join(znode.Run(root, g), folder)})
 		}

@@ -23,11 +23,11 @@ type Lamp struct {
 func Properties() []resource.Property[Lamp] {
 	return []resource.Property[Lamp]{
 		{
-			Name: "colour", Doc: "of its light", Type: resource.Choice, Default: "white", Choices: []string{"white", "red"},
+			Name: "colour", Doc: "of its light", Type: resource.TypeEnum, Default: "white", Choices: []string{"white", "red"},
 			Ref: func(l *Lamp) any { return &l.Colour },
 		},
 		{
-			Name: "watts", Doc: "how bright it is", Type: resource.Whole, Required: true, Min: 1, Max: 100, Immutable: true,
+			Name: "watts", Doc: "how bright it is", Type: resource.TypeInt, Required: true, Min: 1, Max: 100, Immutable: true,
 			Ref: func(l *Lamp) any { return &l.Watts },
 		},
 	}
@@ -43,7 +43,7 @@ func Kind() resource.Kind {
 			if err := json.Unmarshal(body, &l); err != nil {
 				return nil, err
 			}
-			resource.Fill(Properties(), &l)
+			resource.FillMissing(Properties(), &l)
 			return l, resource.Check(Properties(), &l)
 		},
 	}
@@ -63,8 +63,8 @@ func (l Lamp) Fields() []resource.Field { return resource.FieldsOf(Properties(),
 // Policy implements resource.Declaration.
 func (l Lamp) Policy() resource.Policy { return resource.Policy{} }
 
-// Judge implements resource.Declaration: a lamp is on while somebody reads by it.
-func (l Lamp) Judge(o *resource.Observed) (resource.Class, resource.Status) {
+// Classify implements resource.Declaration: a lamp is on while somebody reads by it.
+func (l Lamp) Classify(o *resource.Observed) (resource.Class, resource.Status) {
 	if o.Live > 0 {
 		return resource.Live, "on"
 	}
@@ -74,8 +74,8 @@ func (l Lamp) Judge(o *resource.Observed) (resource.Class, resource.Status) {
 // Health implements resource.Declaration.
 func (l Lamp) Health(o *resource.Observed) string { return fmt.Sprintf("%d reading", o.Live) }
 
-// Live implements resource.Declaration.
-func (l Lamp) Live(o *resource.Observed) string { return fmt.Sprintf("%d are reading", o.Live) }
+// LiveText implements resource.Declaration.
+func (l Lamp) LiveText(o *resource.Observed) string { return fmt.Sprintf("%d are reading", o.Live) }
 
-// Forgotten implements resource.Declaration.
-func (l Lamp) Forgotten(*resource.Observed) (string, bool) { return "", false }
+// Progress implements resource.Declaration.
+func (l Lamp) Progress(*resource.Observed) (string, bool) { return "", false }
