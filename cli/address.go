@@ -13,31 +13,32 @@ import (
 	"muster/zkstate"
 )
 
-// few names give an idea of a list.
-const few = 5
+// maxListed is how many names of a list an error shows.
+const maxListed = 5
 
-// known is a job that a name may mean.
-type known struct{ address, path string }
+// namedJob is a job and what it may be called by.
+type namedJob struct{ address, path string }
 
-// find is the path of the job that is meant: by path; by the address or name of a declaration; by the address or name of
-// a job in the roots that are searched; else by name below the one such root.
-func (w where) find(ctx context.Context, name string) (string, error) {
+// find returns the path of the job that name stands for. It tries in this order: a path, the address or name of a
+// declaration, the address or name of a job in the searched roots, a new name below the root if there is only one.
+func (scope searchScope) find(ctx context.Context, name string) (string, error) {
 	if strings.HasPrefix(name, "/") {
-		// What is there may be a stranger's znode, which need not have a job's name.
-		if err := cmp.Or(resource.CheckRoot(strings.TrimSuffix(path.Dir(name), "/")), resource.CheckRoot(name)); err != nil {
+		// A stranger's znode need not have a job's name, so only the path is checked.
+		root := strings.TrimSuffix(path.Dir(name), "/")
+		if err := cmp.Or(resource.CheckRoot(root), resource.CheckRoot(name)); err != nil {
 			return "", usagef("muster status shows all jobs", "%q is not the path of a job: %w", name, err)
 		}
 		return name, nil
 	}
-	var jobs []known
-	if w.cfg != nil {
-		for _, j := range w.cfg.Jobs {
-			jobs = append(jobs, known{j.Address, j.Path()})
+	var jobs []namedJob
+	if scope.cfg != nil {
+		for _, j := range scope.cfg.Jobs {
+			jobs = append(jobs, namedJob{j.Address, j.Path()})
 		}
 	}
-	found := named(name, jobs)
+	found := pathsNamed(name, jobs)
 	if len(found) == 0 {
-		have, err := zkstate.NewReader(w.session, w.home, kinds()...).Read(ctx, w.roots)
+		have, err := zkstate.NewReader(scope.session, scope.home, kinds()...).Read(ctx, scope.roots)
 		if err != nil {
 			return "", err
 		}
@@ -46,21 +47,21 @@ func (w where) find(ctx context.Context, name string) (string, error) {
 			if o.Record != nil {
 				address = cmp.Or(o.Record.Declaration.ID().Address, at)
 			}
-			jobs = append(jobs, known{address, at})
+			jobs = append(jobs, namedJob{address, at})
 		}
-		found = named(name, jobs)
+		found = pathsNamed(name, jobs)
 	}
 	switch len(found) {
 	case 0:
-		return w.unknown(name, jobs)
+		return scope.noSuchJob(name, jobs)
 	case 1:
 		return found[0], nil
 	}
 	return "", usagef("muster explain "+found[0], "%q may be any of %s", name, strings.Join(found, ", "))
 }
 
-// named are the paths, sorted, of the jobs with an address, or else with a name.
-func named(name string, jobs []known) []string {
+// pathsNamed returns the sorted paths of the jobs with this address or, if there is none, with this name.
+func pathsNamed(name string, jobs []namedJob) []string {
 	var byAddress, byName []string
 	for _, j := range jobs {
 		switch name {
@@ -77,8 +78,9 @@ func named(name string, jobs []known) []string {
 	return slices.Compact(byName)
 }
 
-// unknown says what may have been meant. What could be the name of a job that is gone is one.
-func (w where) unknown(name string, jobs []known) (string, error) {
+// noSuchJob returns an error that suggests a job. A valid name is no error where only one root is searched: the job
+// may have been deleted.
+func (scope searchScope) noSuchJob(name string, jobs []namedJob) (string, error) {
 	var all, instances []string
 	for _, j := range jobs {
 		block, _, _ := strings.Cut(j.address, "[")
@@ -89,9 +91,10 @@ func (w where) unknown(name string, jobs []known) (string, error) {
 	}
 	slices.Sort(instances)
 	instances = slices.Compact(instances)
-	slices.Sort(all) // found jobs come in any order
+	slices.Sort(all) // jobs comes from a map
 	near := text.Nearest(name, all)
-	if bare, key, ok := strings.Cut(strings.TrimSuffix(name, "]"), "["); ok { // the shell ate the quotes
+	// A shell removes the quotes of an unquoted address.
+	if bare, key, ok := strings.Cut(strings.TrimSuffix(name, "]"), "["); ok {
 		if quoted := fmt.Sprintf("%s[%q]", bare, strings.Trim(key, `"'`)); slices.Contains(all, quoted) {
 			near = quoted
 		}
@@ -99,11 +102,13 @@ func (w where) unknown(name string, jobs []known) (string, error) {
 	switch {
 	case len(instances) > 0:
 		return "", usagef("muster explain "+text.ShellWord(instances[0]), "%q is %s: %s",
-			name, text.Count(len(instances), "job"), text.List(instances, few))
+			name, text.Count(len(instances), "job"), text.List(instances, maxListed))
 	case near != "":
-		return "", usagef("muster explain "+text.ShellWord(near), "no job is declared as %q: did you mean %s?", name, near)
-	case resource.CheckName("job", name) == nil && len(w.roots) == 1:
-		return resource.Join(w.roots[0], name), nil
+		return "", usagef("muster explain "+text.ShellWord(near),
+			"no job is declared as %q: did you mean %s?", name, near)
+	case resource.CheckName("job", name) == nil && len(scope.roots) == 1:
+		return resource.Join(scope.roots[0], name), nil
 	}
-	return "", usagef("muster explain PATH, or muster plan --all to see the addresses", "no job is declared as %q", name)
+	return "", usagef("muster explain PATH, or muster plan --all to see the addresses",
+		"no job is declared as %q", name)
 }

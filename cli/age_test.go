@@ -38,7 +38,7 @@ func TestPlanIsRefusedByItsDate(t *testing.T) {
 			if err := os.WriteFile(at, file, 0o644); err != nil {
 				t.Fatal(err)
 			}
-			if got := run(t, []string{"MUSTER_SERVERS=" + nobody}, "apply", at); got.code != c.code || !strings.Contains(got.stderr, c.stderr) {
+			if got := run(t, []string{"MUSTER_SERVERS=" + refusingAddr}, "apply", at); got.code != c.code || !strings.Contains(got.stderr, c.stderr) {
 				t.Errorf("got %+v, want code %d and %q", got, c.code, c.stderr)
 			}
 		})

@@ -38,11 +38,11 @@ that holds only if the job is still as it was read. A plan saved by "muster plan
 		Example: `  muster apply
   muster apply --yes prod/
   muster plan --out plan.json && muster apply plan.json`,
-		Args: between(0, 1, "one plan file or directory"),
+		Args: argCount(0, 1, "one plan file or directory"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			run := p.newRun("apply", first(args))
-			return p.reporting(cmd.Context(), o.reports, run, func() error {
-				file, err := p.isFile(first(args))
+			run := p.newRun("apply", firstArg(args))
+			return p.withReports(cmd.Context(), o.reports, run, func() error {
+				file, err := p.isPlanFile(firstArg(args))
 				switch {
 				case err != nil:
 					return err
@@ -50,7 +50,7 @@ that holds only if the job is still as it was read. A plan saved by "muster plan
 					run.Dir = "" // the declarations may be anywhere
 					return runApplyFile(cmd, p, o, p.path(args[0]), run)
 				}
-				return runApply(cmd.Context(), p, o, first(args), run)
+				return runApply(cmd.Context(), p, o, firstArg(args), run)
 			})
 		},
 	}
@@ -60,31 +60,33 @@ that holds only if the job is still as it was read. A plan saved by "muster plan
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	cmd.Flags().BoolVar(&o.noWait, "no-wait", false, "leave out jobs that may only be restarting")
 	cmd.Flags().BoolVar(&o.detailed, "detailed-exitcode", false, "exit 2 if something was changed")
-	cmd.Flags().DurationVar(&o.lockTimeout, "lock-timeout", 30*time.Second, "wait so long for another apply of the stack")
+	cmd.Flags().DurationVar(&o.lockTimeout, "lock-timeout", 30*time.Second,
+		"wait so long for another apply of the stack")
 	cmd.Flags().DurationVar(&o.maxAge, "max-age", 24*time.Hour, "refuse a saved plan that is older")
 	cmd.Flags().IntVar(&o.parallel, "parallel", apply.DefaultParallel, "make `N` changes at a time")
 	return cmd
 }
 
-// isFile tells a saved plan from a directory; no argument is the directory where muster was started.
-func (p *process) isFile(arg string) (bool, error) {
+// isPlanFile tells a saved plan from a directory. An empty argument is the current directory.
+func (p *process) isPlanFile(arg string) (bool, error) {
 	if arg == "" {
 		return false, nil
 	}
 	info, err := os.Stat(p.path(arg))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return false, &problem{nil, fmt.Errorf("%s: no such file or directory", arg), "name a saved plan (muster plan --out FILE makes one) or a directory of *.hcl files"}
+		return false, &problem{nil, fmt.Errorf("%s: no such file or directory", arg),
+			"name a saved plan (muster plan --out FILE makes one) or a directory of *.hcl files"}
 	case err != nil || info.IsDir():
 		return false, err
-	case isSource(arg):
+	case isConfigFile(arg):
 		return false, notDirectory(arg)
 	}
 	return true, nil
 }
 
-// argument is dir as one types it behind a command.
-func argument(dir string) string {
+// shellArgument is dir, quoted for a shell, with a space before it. It is empty if dir is.
+func shellArgument(dir string) string {
 	if dir == "" {
 		return ""
 	}
@@ -97,7 +99,8 @@ func (o applyOptions) check() error {
 	}
 	switch {
 	case o.maxAge > apply.MaxPlanAge:
-		return usagef("muster apply --max-age 720h", "--max-age is at most 720h: that is how long it is known which plans were applied")
+		return usagef("muster apply --max-age 720h",
+			"--max-age is at most 720h: that is how long it is known which plans were applied")
 	case o.parallel < 1:
 		return usagef("muster apply --parallel 64", "--parallel %d leaves nobody to make the changes", o.parallel)
 	case o.lockTimeout < 0 || o.maxAge < 0:
@@ -110,8 +113,10 @@ func runApply(ctx context.Context, p *process, o applyOptions, dir string, run *
 	if err := o.check(); err != nil {
 		return err
 	}
-	if why := p.mayNotAsk(); why != "" && !o.yes {
-		return usagef(fmt.Sprintf("muster apply --yes%[1]s, or muster plan --out FILE%[1]s && muster apply FILE", argument(dir)), "%s, and --yes was not given", why)
+	if why := p.noPromptReason(); why != "" && !o.yes {
+		const commands = "muster apply --yes%[1]s, or muster plan --out FILE%[1]s && muster apply FILE"
+		next := fmt.Sprintf(commands, shellArgument(dir))
+		return usagef(next, "%s, and --yes was not given", why)
 	}
 	cfg, err := p.load(dir, o.vars)
 	if err != nil {
@@ -119,7 +124,7 @@ func runApply(ctx context.Context, p *process, o applyOptions, dir string, run *
 	}
 	t := p.target(p.declaredTarget(cfg, dir))
 	run.Stack, run.Servers = cfg.Stack, t.servers
-	if err := p.authenticated(t, cfg.ZooKeeper.ACL); err != nil {
+	if err := p.checkACL(t, cfg.ZooKeeper.ACL); err != nil {
 		return err
 	}
 	s, err := p.connect(ctx, t)
@@ -153,7 +158,8 @@ func runApply(ctx context.Context, p *process, o applyOptions, dir string, run *
 	return p.commit(ctx, store, c.plan, o, c.started, false, run)
 }
 
-// storeConfig is what this apply writes into records. Without an ACL, credentials mean: only who has them.
+// storeConfig is what this apply writes into records. Without a declared ACL, but with credentials, only those who have
+// the same credentials may read and write.
 func (p *process) storeConfig(home, stack string, acl []string) zkstate.Config {
 	if auth, _ := p.credentials(); len(acl) == 0 && len(auth) > 0 {
 		acl = []string{"auth::cdrwa"}
@@ -161,7 +167,7 @@ func (p *process) storeConfig(home, stack string, acl []string) zkstate.Config {
 	return zkstate.Config{Home: home, Stack: stack, By: p.user(), At: time.Now(), ACL: acl, Kinds: kinds()}
 }
 
-// user is user@host, for people who read a record or wait for a lock.
+// user is user@host. People see it in records and while they wait for a lock.
 func (p *process) user() string {
 	name := cmp.Or(p.environ.value("USER"), p.environ.value("LOGNAME"))
 	if u, err := user.Current(); name == "" && err == nil {

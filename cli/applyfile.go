@@ -19,7 +19,7 @@ import (
 
 // runApplyFile applies a saved plan as it is.
 func runApplyFile(cmd *cobra.Command, p *process, o applyOptions, file string, run *report.Run) error {
-	if err := errors.Join(o.check(), noPlanFlags(cmd)); err != nil {
+	if err := errors.Join(o.check(), refusePlanFlags(cmd)); err != nil {
 		return err
 	}
 	saved, err := readPlan(file)
@@ -31,7 +31,7 @@ func runApplyFile(cmd *cobra.Command, p *process, o applyOptions, file string, r
 		return err
 	}
 	t := p.target(savedTarget(saved))
-	if err := p.authenticated(t, saved.ACL); err != nil {
+	if err := p.checkACL(t, saved.ACL); err != nil {
 		return err
 	}
 	s, err := p.connect(cmd.Context(), t)
@@ -47,7 +47,7 @@ func runApplyFile(cmd *cobra.Command, p *process, o applyOptions, file string, r
 		return err
 	}
 	if err := apply.Admit(cmd.Context(), store, saved.Plan); err != nil {
-		return refusal(err)
+		return wrapRefused(err)
 	}
 	if !p.flags.quiet {
 		if err := p.showSaved(saved, o.all); err != nil {
@@ -57,34 +57,36 @@ func runApplyFile(cmd *cobra.Command, p *process, o applyOptions, file string, r
 	return p.commit(cmd.Context(), store, saved.Plan, o, saved.Created, true, run)
 }
 
-// sameServers refuses a plan that was made before its ensemble had an id, unless it goes to the servers that it was made
-// from: nothing else tells one empty ensemble from another.
+// sameServers refuses a plan without an ensemble id, unless the servers are those that it was made from. A plan has no
+// id if nothing was ever applied to its ensemble, and nothing but the servers tells one such ensemble from another.
 func sameServers(saved planfile.Saved, t target) error {
 	made, now := slices.Sorted(slices.Values(saved.Servers)), slices.Sorted(slices.Values(t.servers))
 	if saved.Plan.Ensemble != "" || slices.Equal(made, now) {
 		return nil
 	}
-	return refusal(&apply.RefusedError{Why: fmt.Sprintf(
+	return wrapRefused(&apply.RefusedError{Why: fmt.Sprintf(
 		"it was made before anything was applied to %s, so it is for these servers only, and not for %s",
 		strings.Join(saved.Servers, ","), strings.Join(t.servers, ","))})
 }
 
-// clockSkew is how far the clock of the machine that made a plan may be ahead of ours.
+// clockSkew is how far the clock of the machine that made a plan may be ahead of the clock here.
 const clockSkew = 5 * time.Minute
 
-// checkAge refuses a plan that is too old, and one that by its date was made in the future: that one would never be.
+// checkAge refuses a plan that is too old. It refuses one from the future too, which would never become too old.
 func (o applyOptions) checkAge(made time.Time) error {
 	switch age := time.Since(made); {
 	case age > o.maxAge:
-		return refused("the plan is %s old, older than --max-age %s", resource.Duration(age.Round(time.Second)), resource.Duration(o.maxAge))
+		return refusedf("the plan is %s old, older than --max-age %s",
+			resource.Duration(age.Round(time.Second)), resource.Duration(o.maxAge))
 	case age < -clockSkew:
-		return refused("the plan was made at %s, which is in the future: the clock here or there is wrong", made.Format(time.RFC3339))
+		return refusedf("the plan was made at %s, which is in the future: the clock here or there is wrong",
+			made.Format(time.RFC3339))
 	}
 	return nil
 }
 
-// noPlanFlags refuses flags that would change what the saved plan says.
-func noPlanFlags(cmd *cobra.Command) error {
+// refusePlanFlags refuses the flags that decide what a plan contains: a saved plan is applied as it is.
+func refusePlanFlags(cmd *cobra.Command) error {
 	var err error
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if slices.Contains([]string{"var", "var-file", "only", "skip", "max-delete", "allow-empty"}, f.Name) {
@@ -102,23 +104,23 @@ func readPlan(file string) (planfile.Saved, error) {
 	}
 	saved, err := planfile.Decode(declarable(), data)
 	if err != nil {
-		return saved, &problem{errRefused, fmt.Errorf("%s: %w", file, err), planAnew}
+		return saved, &problem{errRefused, fmt.Errorf("%s: %w", file, err), newPlanHint}
 	}
 	return saved, nil
 }
 
-// planAnew is what to do about a saved plan that is of no use.
-const planAnew = "muster plan --out FILE makes a new one"
+// newPlanHint is the next step after a saved plan was refused.
+const newPlanHint = "muster plan --out FILE makes a new one"
 
-// refused is a saved plan that is not applied, and of which nothing was written.
-func refused(format string, args ...any) error {
-	return refusal(&apply.RefusedError{Why: fmt.Sprintf(format, args...)})
+// refusedf is an error that refuses a saved plan before anything is written.
+func refusedf(format string, args ...any) error {
+	return wrapRefused(&apply.RefusedError{Why: fmt.Sprintf(format, args...)})
 }
 
-// refusal gives its kind to an apply.RefusedError.
-func refusal(err error) error {
+// wrapRefused makes a problem of an apply.RefusedError, with its kind and the next step.
+func wrapRefused(err error) error {
 	if errors.As(err, new(*apply.RefusedError)) {
-		return &problem{errRefused, err, planAnew}
+		return &problem{errRefused, err, newPlanHint}
 	}
 	return err
 }

@@ -28,7 +28,7 @@ exit code 71 when the round was aborted, for everybody, naming who is missing.
 Each call is the next round; --round makes repeating it after a crash safe.`,
 		Example: `  load && muster barrier loaded --round 1 && compute
   muster barrier epoch --round 7 --timeout 5m`,
-		Args: between(1, 1, "the name of a barrier"),
+		Args: argCount(1, 1, "the name of a barrier"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.chosen = cmd.Flags().Changed("round")
 			return runBarrier(cmd.Context(), p, o, args[0])
@@ -45,7 +45,7 @@ func runBarrier(ctx context.Context, p *process, o barrierOptions, name string) 
 	if err := (worker.Barrier{Name: name, Round: &o.round}).Check(); err != nil {
 		return usagef("muster barrier NAME --round 0", "%w", err)
 	}
-	c, err := p.outerWorker("barrier")
+	c, err := p.workerClient("barrier")
 	if err != nil {
 		return err
 	}

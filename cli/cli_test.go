@@ -166,14 +166,14 @@ func TestMakeBuildKnowsItsRevision(t *testing.T) {
 	}
 }
 
-// failing is a stream that cannot be written to.
-type failing struct{ err error }
+// failingWriter is a stream that cannot be written to.
+type failingWriter struct{ err error }
 
-func (f failing) Write([]byte) (int, error) { return 0, f.err }
+func (f failingWriter) Write([]byte) (int, error) { return 0, f.err }
 
 func TestOutputThatCannotBeWrittenIsAnError(t *testing.T) {
 	var stderr bytes.Buffer
-	full := failing{&os.PathError{Op: "write", Path: "/dev/stdout", Err: syscall.ENOSPC}}
+	full := failingWriter{&os.PathError{Op: "write", Path: "/dev/stdout", Err: syscall.ENOSPC}}
 	code := cli.Run(t.Context(), []string{"version"}, nil, strings.NewReader(""), full, &stderr)
 	want := "muster: standard output: write /dev/stdout: no space left on device\n  next: free some space, then run the same command again\n"
 	if d := cmp.Diff(want, stderr.String()); code != 1 || d != "" {
@@ -183,7 +183,7 @@ func TestOutputThatCannotBeWrittenIsAnError(t *testing.T) {
 
 func TestClosedPipeIsQuiet(t *testing.T) {
 	var stderr bytes.Buffer
-	code := cli.Run(t.Context(), []string{"version"}, nil, strings.NewReader(""), failing{syscall.EPIPE}, &stderr)
+	code := cli.Run(t.Context(), []string{"version"}, nil, strings.NewReader(""), failingWriter{syscall.EPIPE}, &stderr)
 	if code != 1 || stderr.Len() > 0 {
 		t.Errorf("code %d, stderr %q", code, stderr.String())
 	}

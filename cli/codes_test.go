@@ -15,144 +15,144 @@ import (
 
 // codeCase is a command that ends with a code, because of one condition or in spite of another.
 type codeCase struct {
-	code  int
-	over  int    // the code of the other condition that holds; 0 if none does
-	what  string // the condition, or both
-	given string // what was done before, in a shell; the configurations are those of testdata/codes.txtar
-	run   string
-	with  func(*codeBed) // what is so before the command starts
-	steps []step         // what happens while it runs
+	code   int
+	beats  int    // the code of the other condition that holds; 0 if none does
+	name   string // the condition, or both
+	setup  string // what was done before, in a shell; the configurations are those of testdata/codes.txtar
+	run    string
+	before func(*codeFixture) // what is so before the command starts
+	steps  []step             // what happens while it runs
 }
 
 // step waits until the command has printed a text.
 type step struct {
 	until string
-	then  func(*codeBed)
+	then  func(*codeFixture)
 }
 
-// world has a row for each condition of configuration "all": a is replaced, b is another stack's, closed may be read and not be
+// setupAll has a row for each condition of configuration "all": a is replaced, b is another stack's, closed may be read and not be
 // written, late is stale and is waited for, new is created.
-const world = `
+const setupAll = `
 muster apply -q --yes before
 muster apply -q --yes theirs
 MUSTER_ZK_AUTH=digest:ops:secret muster apply -q --yes --only closed closed
 ! muster worker -q --root $ROOT --job late --identity w -- sh -c 'exit 9'`
 
-// unwritable is a report that cannot be written and has to be.
-const unwritable = "--report-required --report json=nowhere/r.json "
+// unwritableReport is a report that cannot be written and has to be.
+const unwritableReport = "--report-required --report json=nowhere/r.json "
 
-const worker = "muster worker --root $ROOT --advertise 127.0.0.1:7000 --identity w --job "
+const workerCommand = "muster worker --root $ROOT --advertise 127.0.0.1:7000 --identity w --job "
 
 // codeCases has every code alone, and every two of which one comes before the other.
 var codeCases = []codeCase{
-	{code: 0, what: "changes, and nobody asked", run: "muster plan one"},
-	{code: 0, what: "a blocked job, and nobody asked", given: world, run: "muster plan --only b all"},
-	{code: 0, what: "everything applied", run: "muster apply --yes two"},
-	{code: 0, what: "no drift", given: "muster apply -q --yes one", run: "muster drift one"},
-	{code: 1, what: "a wrong configuration", run: "muster plan wrong"},
-	{code: 1, what: "a missing plan file", run: "muster apply nothing.json"},
-	{code: 1, what: "a required report that is not written", run: "muster plan " + unwritable + "one"},
-	{code: 2, what: "a plan with changes", run: "muster plan --detailed-exitcode one"},
-	{code: 2, what: "something was changed", run: "muster apply --yes --detailed-exitcode one"},
-	{code: 2, what: "drift", given: "muster apply -q --yes one", run: "muster drift two"},
-	{code: 2, what: "an untidy file", run: "muster fmt --check untidy"},
-	{code: 3, what: "a plan with a blocked job", given: world, run: "muster plan --detailed-exitcode --only b all"},
-	{code: 3, what: "an apply with a blocked job", given: world, run: "muster apply --yes --only b all"},
-	{code: 3, what: "an apply with a job that may only be restarting", given: world, run: "muster apply --yes --no-wait --only late all"},
-	{code: 3, what: "a check that could not see everything", given: hidden, run: "muster drift one"},
-	{code: 3, what: "a status that could not be read", given: hidden, run: "muster status --root $ROOT"},
-	{code: 4, what: "a job that moved", given: world, run: "muster apply --yes --only a all", with: (*codeBed).lock, steps: moved},
-	{code: 4, what: "workers that do not leave", given: "muster apply -q --yes one", with: (*codeBed).worksForever,
+	{code: 0, name: "changes, and nobody asked", run: "muster plan one"},
+	{code: 0, name: "a blocked job, and nobody asked", setup: setupAll, run: "muster plan --only b all"},
+	{code: 0, name: "everything applied", run: "muster apply --yes two"},
+	{code: 0, name: "no drift", setup: "muster apply -q --yes one", run: "muster drift one"},
+	{code: 1, name: "a wrong configuration", run: "muster plan wrong"},
+	{code: 1, name: "a missing plan file", run: "muster apply nothing.json"},
+	{code: 1, name: "a required report that is not written", run: "muster plan " + unwritableReport + "one"},
+	{code: 2, name: "a plan with changes", run: "muster plan --detailed-exitcode one"},
+	{code: 2, name: "something was changed", run: "muster apply --yes --detailed-exitcode one"},
+	{code: 2, name: "drift", setup: "muster apply -q --yes one", run: "muster drift two"},
+	{code: 2, name: "an untidy file", run: "muster fmt --check untidy"},
+	{code: 3, name: "a plan with a blocked job", setup: setupAll, run: "muster plan --detailed-exitcode --only b all"},
+	{code: 3, name: "an apply with a blocked job", setup: setupAll, run: "muster apply --yes --only b all"},
+	{code: 3, name: "an apply with a job that may only be restarting", setup: setupAll, run: "muster apply --yes --no-wait --only late all"},
+	{code: 3, name: "a check that could not see everything", setup: setupHidden, run: "muster drift one"},
+	{code: 3, name: "a status that could not be read", setup: setupHidden, run: "muster status --root $ROOT"},
+	{code: 4, name: "a job that moved", setup: setupAll, run: "muster apply --yes --only a all", before: (*codeFixture).lock, steps: moveWhileLocked},
+	{code: 4, name: "workers that do not leave", setup: "muster apply -q --yes one", before: (*codeFixture).addDeafWorker,
 		run: "muster terminate --yes --timeout 1s --stack tests $ROOT/a"},
-	{code: 5, what: "a plan applied twice", given: "muster plan --out p.json one && muster apply p.json", run: "muster apply p.json"},
-	{code: 5, what: "a plan that is too old", given: "muster plan --out p.json one", run: "muster apply --max-age 0s p.json"},
-	{code: 6, what: "another apply", with: (*codeBed).lock, run: "muster apply --yes --lock-timeout 0s one"},
-	{code: 6, what: "a check during an apply", with: (*codeBed).lock, run: "muster drift --wait-lock 0s one"},
-	{code: 7, what: "a configuration without jobs", run: "muster apply --yes none"},
-	{code: 7, what: "more deletes than allowed", given: "muster apply -q --yes two", run: "muster apply --yes --max-delete 0 one"},
-	{code: 8, what: "no server", run: "muster plan --servers $NOBODY one"},
-	{code: 8, what: "no permission", given: world, run: "muster apply --yes --only closed all"},
-	{code: 64, what: "nobody to ask", run: "muster apply one"},
-	{code: 64, what: "an unknown flag", run: "muster drift --quick one"},
+	{code: 5, name: "a plan applied twice", setup: "muster plan --out p.json one && muster apply p.json", run: "muster apply p.json"},
+	{code: 5, name: "a plan that is too old", setup: "muster plan --out p.json one", run: "muster apply --max-age 0s p.json"},
+	{code: 6, name: "another apply", before: (*codeFixture).lock, run: "muster apply --yes --lock-timeout 0s one"},
+	{code: 6, name: "a check during an apply", before: (*codeFixture).lock, run: "muster drift --wait-lock 0s one"},
+	{code: 7, name: "a configuration without jobs", run: "muster apply --yes none"},
+	{code: 7, name: "more deletes than allowed", setup: "muster apply -q --yes two", run: "muster apply --yes --max-delete 0 one"},
+	{code: 8, name: "no server", run: "muster plan --servers $NOBODY one"},
+	{code: 8, name: "no permission", setup: setupAll, run: "muster apply --yes --only closed all"},
+	{code: 64, name: "nobody to ask", run: "muster apply one"},
+	{code: 64, name: "an unknown flag", run: "muster drift --quick one"},
 
-	{code: 70, what: "the others do not come", given: "muster apply -q --yes one", run: worker + "a --start all --join-timeout 1s -- true"},
-	{code: 71, what: "an aborted barrier", given: "muster apply -q --yes one", run: worker + "a -- muster barrier x --timeout 100ms"},
-	{code: 72, what: "somebody else is this worker", given: "muster apply -q --yes one", run: worker + "a -- sh -c 'echo works; exec sleep 1000'",
-		steps: []step{{"works", (*codeBed).replaceWorker}}},
-	{code: 73, what: "a job whose workers have all joined", given: world, run: "muster worker --root $ROOT --job late --identity w2 -- true"},
-	{code: 74, what: "a job that nobody created", run: worker + "a --join-timeout 1s -- true"},
-	{code: 126, what: "a command that is no program", given: "muster apply -q --yes one", run: worker + "a -- ./one/main.hcl"},
-	{code: 127, what: "a command that is not there", given: "muster apply -q --yes one", run: worker + "a -- no-such-command"},
-	{code: 137, what: "a command that is killed", given: "muster apply -q --yes one", run: worker + "a -- sh -c 'kill -9 $$'"},
+	{code: 70, name: "the others do not come", setup: "muster apply -q --yes one", run: workerCommand + "a --start all --join-timeout 1s -- true"},
+	{code: 71, name: "an aborted barrier", setup: "muster apply -q --yes one", run: workerCommand + "a -- muster barrier x --timeout 100ms"},
+	{code: 72, name: "somebody else is this worker", setup: "muster apply -q --yes one", run: workerCommand + "a -- sh -c 'echo works; exec sleep 1000'",
+		steps: []step{{"works", (*codeFixture).replaceWorker}}},
+	{code: 73, name: "a job whose workers have all joined", setup: setupAll, run: "muster worker --root $ROOT --job late --identity w2 -- true"},
+	{code: 74, name: "a job that nobody created", run: workerCommand + "a --join-timeout 1s -- true"},
+	{code: 126, name: "a command that is no program", setup: "muster apply -q --yes one", run: workerCommand + "a -- ./one/main.hcl"},
+	{code: 127, name: "a command that is not there", setup: "muster apply -q --yes one", run: workerCommand + "a -- no-such-command"},
+	{code: 137, name: "a command that is killed", setup: "muster apply -q --yes one", run: workerCommand + "a -- sh -c 'kill -9 $$'"},
 
-	{code: 129, what: "SIGHUP during an apply", given: world, run: "muster apply --yes --only late all", steps: waits(syscall.SIGHUP)},
-	{code: 130, what: "SIGINT during an apply", given: world, run: "muster apply --yes --only late all", steps: waits(syscall.SIGINT)},
-	{code: 143, what: "SIGTERM during a check", with: (*codeBed).lock, run: "muster drift one", steps: locked(syscall.SIGTERM)},
+	{code: 129, name: "SIGHUP during an apply", setup: setupAll, run: "muster apply --yes --only late all", steps: signalWhileStale(syscall.SIGHUP)},
+	{code: 130, name: "SIGINT during an apply", setup: setupAll, run: "muster apply --yes --only late all", steps: signalWhileStale(syscall.SIGINT)},
+	{code: 143, name: "SIGTERM during a check", before: (*codeFixture).lock, run: "muster drift one", steps: signalWhileLocked(syscall.SIGTERM)},
 
-	{code: 143, over: 8, what: "SIGTERM, and no permission", given: world, run: "muster apply --yes --only late --only closed all", steps: waits(syscall.SIGTERM)},
-	{code: 130, over: 1, what: "SIGINT, and a required report is not written", given: world, run: "muster apply --yes " + unwritable + "--only late all",
-		steps: waits(syscall.SIGINT)},
-	{code: 129, over: 4, what: "SIGHUP, and a job moved", given: world, run: "muster apply --yes --only late --only a all", with: (*codeBed).lock,
-		steps: append(moved, waits(syscall.SIGHUP)...)},
-	{code: 130, over: 3, what: "SIGINT, and a job is blocked", given: world, run: "muster apply --yes --only late --only b all", steps: waits(syscall.SIGINT)},
-	{code: 143, over: 2, what: "SIGTERM, and something was changed", given: world, run: "muster apply --yes --detailed-exitcode --only late --only new all",
-		steps: waits(syscall.SIGTERM)},
-	{code: 130, over: 6, what: "SIGINT, waiting for the lock", with: (*codeBed).lock, run: "muster apply --yes one", steps: locked(syscall.SIGINT)},
-	{code: 143, over: 5, what: "SIGTERM, and the plan moved", given: world + "\nmuster plan --only a --out p.json all", with: (*codeBed).lock, run: "muster apply p.json",
-		steps: []step{{"waiting up to", func(b *codeBed) { b.move(); b.signal(syscall.SIGTERM) }}}},
+	{code: 143, beats: 8, name: "SIGTERM, and no permission", setup: setupAll, run: "muster apply --yes --only late --only closed all", steps: signalWhileStale(syscall.SIGTERM)},
+	{code: 130, beats: 1, name: "SIGINT, and a required report is not written", setup: setupAll, run: "muster apply --yes " + unwritableReport + "--only late all",
+		steps: signalWhileStale(syscall.SIGINT)},
+	{code: 129, beats: 4, name: "SIGHUP, and a job moved", setup: setupAll, run: "muster apply --yes --only late --only a all", before: (*codeFixture).lock,
+		steps: append(moveWhileLocked, signalWhileStale(syscall.SIGHUP)...)},
+	{code: 130, beats: 3, name: "SIGINT, and a job is blocked", setup: setupAll, run: "muster apply --yes --only late --only b all", steps: signalWhileStale(syscall.SIGINT)},
+	{code: 143, beats: 2, name: "SIGTERM, and something was changed", setup: setupAll, run: "muster apply --yes --detailed-exitcode --only late --only new all",
+		steps: signalWhileStale(syscall.SIGTERM)},
+	{code: 130, beats: 6, name: "SIGINT, waiting for the lock", before: (*codeFixture).lock, run: "muster apply --yes one", steps: signalWhileLocked(syscall.SIGINT)},
+	{code: 143, beats: 5, name: "SIGTERM, and the plan moved", setup: setupAll + "\nmuster plan --only a --out p.json all", before: (*codeFixture).lock, run: "muster apply p.json",
+		steps: []step{{"waiting up to", func(f *codeFixture) { f.touchRecord(); f.signal(syscall.SIGTERM) }}}},
 
-	{code: 8, over: 1, what: "no server, and a required report is not written", run: "muster drift --servers $NOBODY " + unwritable + "one"},
-	{code: 8, over: 4, what: "no permission, and another job moved", given: world, run: "muster apply --yes --only closed --only a all",
-		with: (*codeBed).lock, steps: moved},
-	{code: 8, over: 4, what: "no permission, and the lock was lost", given: world, run: "muster apply --yes --only closed --only late all",
-		steps: []step{{"stale job", (*codeBed).breakLock}}},
-	{code: 8, over: 3, what: "no permission, and another job is blocked", given: world, run: "muster apply --yes --only closed --only b all"},
-	{code: 8, over: 2, what: "no permission, and something was changed", given: world, run: "muster apply --yes --detailed-exitcode --only closed --only new all"},
+	{code: 8, beats: 1, name: "no server, and a required report is not written", run: "muster drift --servers $NOBODY " + unwritableReport + "one"},
+	{code: 8, beats: 4, name: "no permission, and another job moved", setup: setupAll, run: "muster apply --yes --only closed --only a all",
+		before: (*codeFixture).lock, steps: moveWhileLocked},
+	{code: 8, beats: 4, name: "no permission, and the lock was lost", setup: setupAll, run: "muster apply --yes --only closed --only late all",
+		steps: []step{{"stale job", (*codeFixture).breakLock}}},
+	{code: 8, beats: 3, name: "no permission, and another job is blocked", setup: setupAll, run: "muster apply --yes --only closed --only b all"},
+	{code: 8, beats: 2, name: "no permission, and something was changed", setup: setupAll, run: "muster apply --yes --detailed-exitcode --only closed --only new all"},
 
-	{code: 5, over: 1, what: "a plan applied twice, and a required report is not written", given: "muster plan --out p.json one && muster apply p.json",
-		run: "muster apply " + unwritable + "p.json"},
-	{code: 5, over: 3, what: "a plan applied twice, and a job is blocked", given: world + "\nmuster plan --only b --only new --out p.json all && ! muster apply p.json",
+	{code: 5, beats: 1, name: "a plan applied twice, and a required report is not written", setup: "muster plan --out p.json one && muster apply p.json",
+		run: "muster apply " + unwritableReport + "p.json"},
+	{code: 5, beats: 3, name: "a plan applied twice, and a job is blocked", setup: setupAll + "\nmuster plan --only b --only new --out p.json all && ! muster apply p.json",
 		run: "muster apply p.json"},
-	{code: 6, over: 1, what: "another apply, and a required report is not written", with: (*codeBed).lock,
-		run: "muster apply --yes --lock-timeout 0s " + unwritable + "one"},
-	{code: 6, over: 2, what: "a check during an apply, and drift", given: "muster apply -q --yes one", with: (*codeBed).lock, run: "muster drift --wait-lock 0s two"},
-	{code: 7, over: 1, what: "too many deletes, and a required report is not written", given: "muster apply -q --yes two",
-		run: "muster apply --yes --max-delete 0 " + unwritable + "one"},
-	{code: 7, over: 2, what: "a plan with changes that a guard does not save", given: "muster apply -q --yes one", run: "muster plan --detailed-exitcode --out p.json none"},
-	{code: 7, over: 3, what: "a plan with a blocked job that a guard does not save", given: world, run: "muster plan --detailed-exitcode --max-delete 0 --out p.json two-less"},
-	{code: 64, over: 1, what: "nobody to ask, and a required report is not written", run: "muster apply " + unwritable + "one"},
+	{code: 6, beats: 1, name: "another apply, and a required report is not written", before: (*codeFixture).lock,
+		run: "muster apply --yes --lock-timeout 0s " + unwritableReport + "one"},
+	{code: 6, beats: 2, name: "a check during an apply, and drift", setup: "muster apply -q --yes one", before: (*codeFixture).lock, run: "muster drift --wait-lock 0s two"},
+	{code: 7, beats: 1, name: "too many deletes, and a required report is not written", setup: "muster apply -q --yes two",
+		run: "muster apply --yes --max-delete 0 " + unwritableReport + "one"},
+	{code: 7, beats: 2, name: "a plan with changes that a guard does not save", setup: "muster apply -q --yes one", run: "muster plan --detailed-exitcode --out p.json none"},
+	{code: 7, beats: 3, name: "a plan with a blocked job that a guard does not save", setup: setupAll, run: "muster plan --detailed-exitcode --max-delete 0 --out p.json two-less"},
+	{code: 64, beats: 1, name: "nobody to ask, and a required report is not written", run: "muster apply " + unwritableReport + "one"},
 
-	{code: 1, over: 4, what: "a required report is not written, and a job moved", given: world, run: "muster apply --yes " + unwritable + "--only a all",
-		with: (*codeBed).lock, steps: moved},
-	{code: 1, over: 4, what: "a required report is not written, and the lock was lost", given: world, run: "muster apply --yes " + unwritable + "--only late all",
-		steps: []step{{"stale job", (*codeBed).breakLock}}},
-	{code: 1, over: 3, what: "a required report is not written, and a job is blocked", given: world, run: "muster apply --yes " + unwritable + "--only b all"},
-	{code: 1, over: 2, what: "a required report is not written, and there is drift", given: "muster apply -q --yes one", run: "muster drift " + unwritable + "two"},
+	{code: 1, beats: 4, name: "a required report is not written, and a job moved", setup: setupAll, run: "muster apply --yes " + unwritableReport + "--only a all",
+		before: (*codeFixture).lock, steps: moveWhileLocked},
+	{code: 1, beats: 4, name: "a required report is not written, and the lock was lost", setup: setupAll, run: "muster apply --yes " + unwritableReport + "--only late all",
+		steps: []step{{"stale job", (*codeFixture).breakLock}}},
+	{code: 1, beats: 3, name: "a required report is not written, and a job is blocked", setup: setupAll, run: "muster apply --yes " + unwritableReport + "--only b all"},
+	{code: 1, beats: 2, name: "a required report is not written, and there is drift", setup: "muster apply -q --yes one", run: "muster drift " + unwritableReport + "two"},
 
-	{code: 4, over: 3, what: "a job moved, and another is blocked", given: world, run: "muster apply --yes --only a --only b all", with: (*codeBed).lock, steps: moved},
-	{code: 4, over: 2, what: "a job moved, and another was changed", given: world, run: "muster apply --yes --detailed-exitcode --only a --only new all",
-		with: (*codeBed).lock, steps: moved},
-	{code: 3, over: 2, what: "an apply changed something, and a job is blocked", given: world, run: "muster apply --yes --detailed-exitcode --only b --only new all"},
-	{code: 2, over: 3, what: "a plan with changes and a blocked job", given: world, run: "muster plan --detailed-exitcode --only b --only new all"},
-	{code: 2, over: 3, what: "drift, and a check that could not see everything", given: hidden, run: "muster drift two"},
+	{code: 4, beats: 3, name: "a job moved, and another is blocked", setup: setupAll, run: "muster apply --yes --only a --only b all", before: (*codeFixture).lock, steps: moveWhileLocked},
+	{code: 4, beats: 2, name: "a job moved, and another was changed", setup: setupAll, run: "muster apply --yes --detailed-exitcode --only a --only new all",
+		before: (*codeFixture).lock, steps: moveWhileLocked},
+	{code: 3, beats: 2, name: "an apply changed something, and a job is blocked", setup: setupAll, run: "muster apply --yes --detailed-exitcode --only b --only new all"},
+	{code: 2, beats: 3, name: "a plan with changes and a blocked job", setup: setupAll, run: "muster plan --detailed-exitcode --only b --only new all"},
+	{code: 2, beats: 3, name: "drift, and a check that could not see everything", setup: setupHidden, run: "muster drift two"},
 }
 
-// hidden is a job of which nothing can be read.
-const hidden = `
+// setupHidden is a job of which nothing can be read.
+const setupHidden = `
 muster apply -q --yes one
 MUSTER_ZK_AUTH=digest:ops:secret muster apply -q --yes --only hidden hidden`
 
-// moved changes job a while the apply waits for the lock.
-var moved = []step{{"waiting up to", func(b *codeBed) { b.move(); b.unlock() }}}
+// moveWhileLocked changes job a while the apply waits for the lock.
+var moveWhileLocked = []step{{"waiting up to", func(f *codeFixture) { f.touchRecord(); f.unlock() }}}
 
-// waits sends a signal while the apply waits for the grace of a stale job.
-func waits(sig syscall.Signal) []step {
-	return []step{{"stale job", func(b *codeBed) { b.signal(sig) }}}
+// signalWhileStale sends a signal while the apply waits for the grace of a stale job.
+func signalWhileStale(sig syscall.Signal) []step {
+	return []step{{"stale job", func(f *codeFixture) { f.signal(sig) }}}
 }
 
-// locked sends a signal while the command waits for the lock.
-func locked(sig syscall.Signal) []step {
-	return []step{{"waiting up to", func(b *codeBed) { b.signal(sig) }}}
+// signalWhileLocked sends a signal while the command waits for the lock.
+func signalWhileLocked(sig syscall.Signal) []step {
+	return []step{{"waiting up to", func(f *codeFixture) { f.signal(sig) }}}
 }
 
 // TestPoint11ExitCodes runs the real binary: a code alone as it is, then both kinds of pipe that docs/exit-codes.md shows; two at once in
@@ -170,14 +170,14 @@ func TestPoint11ExitCodes(t *testing.T) {
 	t.Cleanup(func() { beside.Close() }) // after all that run side by side
 	for _, c := range codeCases {
 		for pipe, script := range pipes {
-			if c.over > 0 && pipe != "set_-o_pipefail" {
+			if c.beats > 0 && pipe != "set_-o_pipefail" {
 				continue
 			}
-			name := fmt.Sprintf("%d_%s_%s", c.code, strings.NewReplacer(" ", "_", ",", "").Replace(c.what), pipe)
+			name := fmt.Sprintf("%d_%s_%s", c.code, strings.NewReplacer(" ", "_", ",", "").Replace(c.name), pipe)
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				b := newCodeBed(t, beside)
-				code, text := b.end(c, fmt.Sprintf(script, c.run))
+				f := newCodeFixture(t, beside)
+				code, text := f.runCase(c, fmt.Sprintf(script, c.run))
 				if code != c.code {
 					t.Fatalf("code %d, want %d\n%s", code, c.code, text)
 				}
@@ -193,7 +193,7 @@ func TestPoint11ExitCodes(t *testing.T) {
 func TestPoint11EveryExitCodeHasATest(t *testing.T) {
 	doc := read(t, "../docs/exit-codes.md")
 	has := func(code, over int) bool {
-		return slices.ContainsFunc(codeCases, func(c codeCase) bool { return c.code == code && c.over == over })
+		return slices.ContainsFunc(codeCases, func(c codeCase) bool { return c.code == code && c.beats == over })
 	}
 	rows := regexp.MustCompile(`(?m)^\| ([0-9n+, ]+) \|`).FindAllStringSubmatch(doc, -1)
 	if len(rows) < 17 {

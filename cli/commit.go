@@ -15,7 +15,7 @@ import (
 	"muster/zkstate"
 )
 
-// commit takes a plan, just made or saved, its whole way. What was observed of it was first seen at firstLook.
+// commit applies a plan, just made or saved, and prints what happens. firstLook is when the plan was observed.
 func (p *process) commit(ctx context.Context, store *zkstate.Store, pl plan.Plan, o applyOptions, firstLook time.Time,
 	saved bool, run *report.Run,
 ) error {
@@ -47,15 +47,16 @@ func (p *process) commit(ctx context.Context, store *zkstate.Store, pl plan.Plan
 	case err == nil && outcomes == nil:
 		return attention(pl)
 	case outcomes == nil:
-		return refusal(err)
+		return wrapRefused(err)
 	}
-	return p.applied(pl, outcomes, o, err)
+	return p.summarize(pl, outcomes, o, err)
 }
 
-// applied prints the summary and picks what the exit code tells: an error that concerns all, then what is incomplete, then what
-// needs attention, then that something was changed.
-func (p *process) applied(pl plan.Plan, outcomes []apply.Outcome, o applyOptions, err error) error {
-	if !p.flags.quiet || slices.ContainsFunc(outcomes, func(o apply.Outcome) bool { return o.Result != apply.Applied }) {
+// summarize prints the summary and returns what decides the exit code. The order is: an error that concerns all
+// changes, an incomplete change, something that needs attention, something that was changed.
+func (p *process) summarize(pl plan.Plan, outcomes []apply.Outcome, o applyOptions, err error) error {
+	failed := func(o apply.Outcome) bool { return o.Result != apply.Applied }
+	if !p.flags.quiet || slices.ContainsFunc(outcomes, failed) {
 		fmt.Fprintln(p.out)
 		err = errors.Join(err, report.ApplySummary(p.out, outcomes, p.layout()))
 	}
@@ -63,7 +64,7 @@ func (p *process) applied(pl plan.Plan, outcomes []apply.Outcome, o applyOptions
 	for _, o := range outcomes {
 		had[o.Result] = true
 		if unreachable(o.Err) && !unreachable(err) {
-			err = errors.Join(err, o.Err) // one of many speaks for all: the lines above name each
+			err = errors.Join(err, o.Err) // one is enough: each was printed with its row
 		}
 	}
 	switch {

@@ -45,19 +45,19 @@ func (f planFlags) check() error {
 	return nil
 }
 
-// comparison is a plan and what it was made from.
+// comparison is a plan, with when and how it was made.
 type comparison struct {
 	plan    plan.Plan
-	saved   planfile.Saved // plan, with all that is needed to apply it elsewhere
+	saved   planfile.Saved // the plan as a file keeps it
 	started time.Time      // before anything was read
 	took    time.Duration
 }
 
-// compare reads what is declared and observed, and compares. The plan has an id of its own.
+// compare reads ZooKeeper and makes a plan, with a new id, of how it differs from the configuration.
 func compare(ctx context.Context, cfg *spec.Config, t target, r *zkstate.Reader, f filter) (comparison, error) {
 	c := comparison{started: time.Now()}
-	want := wanted(cfg)
-	roots, unindexed, err := searched(ctx, cfg, r)
+	want := wantOf(cfg)
+	roots, unindexed, err := rootsToSearch(ctx, cfg, r)
 	if err != nil {
 		return c, err
 	}
@@ -66,7 +66,7 @@ func compare(ctx context.Context, cfg *spec.Config, t target, r *zkstate.Reader,
 		return c, err
 	}
 	have.Unindexed = unindexed
-	if err := nameLive(ctx, r, plan.Diff(want, have), have); err != nil {
+	if err := addWorkerNames(ctx, r, plan.Diff(want, have), have); err != nil {
 		return c, err
 	}
 	c.plan = plan.Diff(want, have)
@@ -77,19 +77,22 @@ func compare(ctx context.Context, cfg *spec.Config, t target, r *zkstate.Reader,
 	c.took = time.Since(c.started)
 	c.saved = planfile.Saved{
 		Created: c.started.UTC().Truncate(time.Second), MusterVersion: Version, Servers: t.servers,
-		ACL: cfg.ZooKeeper.ACL, SessionTimeout: cfg.ZooKeeper.SessionTimeout, ConfigDigest: cfg.Digest, TLS: t.tls, Plan: c.plan,
+		ACL: cfg.ZooKeeper.ACL, SessionTimeout: cfg.ZooKeeper.SessionTimeout, ConfigDigest: cfg.Digest, TLS: t.tls,
+		Plan: c.plan,
 	}
 	return c, nil
 }
 
-// wanted is what a configuration declares.
-func wanted(cfg *spec.Config) plan.Want {
+// wantOf returns what a configuration declares.
+func wantOf(cfg *spec.Config) plan.Want {
 	return plan.Want{Stack: cfg.Stack, Home: cfg.Home, TakeOver: cfg.TakeOver, Declared: cfg.Declared()}
 }
 
-// searched are the roots of a configuration, and those in which its stack has declared something before. An index that
-// cannot be read is no reason to see nothing: unindexed says why.
-func searched(ctx context.Context, cfg *spec.Config, r *zkstate.Reader) (roots []string, unindexed string, err error) {
+// rootsToSearch returns the roots of a configuration and those in which its stack has declared something before. If the
+// index of these cannot be read, unindexed says why, and the configuration's roots are returned alone.
+func rootsToSearch(ctx context.Context, cfg *spec.Config, r *zkstate.Reader) (
+	roots []string, unindexed string, err error,
+) {
 	roots, err = r.Roots(ctx, cfg.Stack)
 	switch {
 	case errors.Is(err, zkconn.ErrNoAuth), err != nil && !unreachable(err):
@@ -111,8 +114,9 @@ func declaredPaths(cfg *spec.Config) []string {
 	return paths
 }
 
-// nameLive fills in who is live where a row is blocked by it or left running: the user must be told whom to ask.
-func nameLive(ctx context.Context, r *zkstate.Reader, p plan.Plan, have plan.State) error {
+// addWorkerNames adds the names of live workers to have, where they block a row or are left running: the user has to
+// know whom to ask.
+func addWorkerNames(ctx context.Context, r *zkstate.Reader, p plan.Plan, have plan.State) error {
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(apply.DefaultParallel)
@@ -132,10 +136,11 @@ func nameLive(ctx context.Context, r *zkstate.Reader, p plan.Plan, have plan.Sta
 	return g.Wait()
 }
 
-// guard refuses plans that look like an accident: a configuration from which every job was lost, or too many deletes.
+// guard refuses a plan that looks like an accident: its configuration declares no job, or it deletes too many.
 func (f planFlags) guard(cfg *spec.Config, p plan.Plan) error {
 	if len(cfg.Jobs) == 0 && !f.allowEmpty {
-		return &problem{errDeclined, fmt.Errorf("the configuration declares no job"), "give --allow-empty if that is meant"}
+		err := errors.New("the configuration declares no job")
+		return &problem{errDeclined, err, "give --allow-empty if that is meant"}
 	}
 	if n := len(rowsOf(p, plan.Delete)); n > f.maxDelete {
 		err := fmt.Errorf("the plan deletes %s, more than --max-delete %d", text.Count(n, "job"), f.maxDelete)

@@ -19,84 +19,87 @@ import (
 	"muster/zkstate"
 )
 
-// completionPatience bounds how long a completion looks at ZooKeeper: somebody sits there and waits.
-const completionPatience = time.Second
+// completionTimeout bounds how long a completion reads ZooKeeper: a user waits for it.
+const completionTimeout = time.Second
 
-// glance is what a completion can see of jobs: those of a configuration, and those in ZooKeeper if it answers in time. Nothing is
-// printed, whatever goes wrong: there are fewer words, and that is all.
-type glance struct {
-	jobs   []known
+// completionCandidates is what a completion can offer: what a configuration declares and, if ZooKeeper answers in time,
+// what is there.
+type completionCandidates struct {
+	jobs   []namedJob
 	roots  []string
 	stacks []string
 }
 
-// glance looks where search would look. Without a directory no configuration is read.
-func (p *process) glance(ctx context.Context, dir string, f searchFlags) glance {
+// candidates looks where search would look. Without a directory it reads no configuration. After an error there are
+// fewer candidates; nothing is printed.
+func (p *process) candidates(ctx context.Context, dir string, f searchFlags) completionCandidates {
 	p.err, p.log = &stream{w: io.Discard}, slog.New(slog.DiscardHandler)
-	ctx, cancel := context.WithTimeout(ctx, completionPatience)
+	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()
-	var g glance
+	var found completionCandidates
 	var home string
 	var paths []string
 	declared := target{timeout: time.Duration(spec.DefaultSessionTimeout)}
 	if dir != "" {
 		if cfg, diags, err := p.parse(dir, f.vars, time.Time{}); err == nil && !diags.HasErrors() {
 			declared, home = p.declaredTarget(cfg, dir), cfg.Home
-			g.roots, g.stacks, paths = cfg.Searched(), []string{cfg.Stack}, declaredPaths(cfg)
+			found.roots, found.stacks, paths = cfg.Searched(), []string{cfg.Stack}, declaredPaths(cfg)
 			for _, j := range cfg.Jobs {
-				g.jobs = append(g.jobs, known{j.Address, j.Path()})
+				found.jobs = append(found.jobs, namedJob{j.Address, j.Path()})
 			}
 		}
 	}
 	if root := cmp.Or(f.root, p.environ.value("MUSTER_ROOT")); resource.CheckRoot(root) == nil {
-		g.roots, paths = []string{root}, nil
-		g.jobs = slices.DeleteFunc(g.jobs, func(j known) bool { return path.Dir(j.path) != root })
+		found.roots, paths = []string{root}, nil
+		found.jobs = slices.DeleteFunc(found.jobs, func(j namedJob) bool { return path.Dir(j.path) != root })
 	}
-	if len(g.roots) == 0 {
-		g.roots = []string{resource.DefaultRoot}
+	if len(found.roots) == 0 {
+		found.roots = []string{resource.DefaultRoot}
 	}
 	s, err := p.connect(ctx, p.target(declared))
 	if err != nil {
-		return g
+		return found
 	}
 	defer s.Close()
-	if have, err := zkstate.NewReader(s, home, kinds()...).Read(ctx, g.roots, paths...); err == nil {
-		g.add(have)
+	if have, err := zkstate.NewReader(s, home, kinds()...).Read(ctx, found.roots, paths...); err == nil {
+		found.add(have)
 	}
-	return g
+	return found
 }
 
-// add adds the jobs that were found.
-func (g *glance) add(have plan.State) {
+// add adds the jobs in have, and their stacks.
+func (c *completionCandidates) add(have plan.State) {
 	for at, o := range have.Found {
 		address := at
 		if o.Record != nil {
 			address = cmp.Or(o.Record.Declaration.ID().Address, at)
-			g.stacks = append(g.stacks, o.Record.Stack)
+			c.stacks = append(c.stacks, o.Record.Stack)
 		}
-		g.jobs = append(g.jobs, known{address, at})
+		c.jobs = append(c.jobs, namedJob{address, at})
 	}
 }
 
-// harmless reports a word that neither a shell nor a terminal takes for anything but a name: what is in ZooKeeper may have been put
-// there by anybody.
-func harmless(word string) bool {
+// safeInShell reports whether a word means nothing special to a shell or a terminal. Anybody may have made the names in
+// ZooKeeper.
+func safeInShell(word string) bool {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 	return strings.Trim(word, letters+`_./-["]`) == ""
 }
 
-// starting are the words, each once, that start with what was typed.
-func starting(typed string, words []string) []string {
-	words = slices.DeleteFunc(slices.Clone(words), func(w string) bool { return !strings.HasPrefix(w, typed) || !harmless(w) })
+// withPrefix returns the words that start with what was typed, sorted, without duplicates.
+func withPrefix(typed string, words []string) []string {
+	words = slices.DeleteFunc(slices.Clone(words), func(w string) bool {
+		return !strings.HasPrefix(w, typed) || !safeInShell(w)
+	})
 	slices.Sort(words)
 	return slices.Compact(words)
 }
 
-// names are the words that name one of the jobs: its address; once something was typed, its name or its path, if that is
-// how it begins.
-func (g glance) names(typed string) []string {
+// matching returns the words that name a job: before anything is typed addresses, after a slash paths, otherwise
+// addresses and names.
+func (c completionCandidates) matching(typed string) []string {
 	var words []string
-	for _, j := range g.jobs {
+	for _, j := range c.jobs {
 		switch {
 		case typed == "":
 			words = append(words, j.address)
@@ -106,7 +109,7 @@ func (g glance) names(typed string) []string {
 			words = append(words, j.address, path.Base(j.path))
 		}
 	}
-	return starting(typed, words)
+	return withPrefix(typed, words)
 }
 
 // completeJob completes the one argument that names a job.
@@ -115,12 +118,12 @@ func (p *process) completeJob(f *searchFlags) cobra.CompletionFunc {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return p.glance(cmd.Context(), ".", *f).names(typed), cobra.ShellCompDirectiveNoFileComp
+		return p.candidates(cmd.Context(), ".", *f).matching(typed), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-// completeExplained completes a job or, once its M was typed, the code of a diagnostic.
-func (p *process) completeExplained(f *searchFlags) cobra.CompletionFunc {
+// completeJobOrCode completes a job or, after an M, the code of a diagnostic.
+func (p *process) completeJobOrCode(f *searchFlags) cobra.CompletionFunc {
 	job := p.completeJob(f)
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		words, directive := job(cmd, args, typed)
@@ -133,39 +136,45 @@ func (p *process) completeExplained(f *searchFlags) cobra.CompletionFunc {
 	}
 }
 
-// completeSearch registers what the flags of a command that looks for jobs can be. It may have --stack.
-func (p *process) completeSearch(cmd *cobra.Command, f *searchFlags) {
-	of := func(words func(glance) []string) cobra.CompletionFunc {
-		return func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-			return starting(typed, words(p.glance(cmd.Context(), ".", searchFlags{vars: f.vars}))), cobra.ShellCompDirectiveNoFileComp
-		}
+// completeFlag registers where the candidates for a flag of cmd come from. They are no files.
+func completeFlag(
+	cmd *cobra.Command, flag string, words func(ctx context.Context, args []string, typed string) []string,
+) {
+	complete := func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		return words(cmd.Context(), args, typed), cobra.ShellCompDirectiveNoFileComp
 	}
-	_ = cmd.RegisterFlagCompletionFunc("root", of(func(g glance) []string { return g.roots }))
+	_ = cmd.RegisterFlagCompletionFunc(flag, complete)
+}
+
+// completeSearch registers the candidates for --root and, if cmd has it, for --stack.
+func (p *process) completeSearch(cmd *cobra.Command, f *searchFlags) {
+	completeFlag(cmd, "root", func(ctx context.Context, _ []string, typed string) []string {
+		return withPrefix(typed, p.candidates(ctx, ".", searchFlags{vars: f.vars}).roots)
+	})
 	if cmd.Flags().Lookup("stack") != nil {
-		_ = cmd.RegisterFlagCompletionFunc("stack", func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-			return starting(typed, p.glance(cmd.Context(), ".", *f).stacks), cobra.ShellCompDirectiveNoFileComp
+		completeFlag(cmd, "stack", func(ctx context.Context, _ []string, typed string) []string {
+			return withPrefix(typed, p.candidates(ctx, ".", *f).stacks)
 		})
 	}
 }
 
-// completePlan registers what --only and --skip can be; the argument is a directory.
+// completePlan registers the candidates for --only and --skip. The first argument is the directory.
 func (p *process) completePlan(cmd *cobra.Command, f *planFlags) {
 	for _, flag := range []string{"only", "skip"} {
-		_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-			g := p.glance(cmd.Context(), cmp.Or(first(args), "."), searchFlags{vars: f.vars})
-			return g.names(typed), cobra.ShellCompDirectiveNoFileComp
+		completeFlag(cmd, flag, func(ctx context.Context, args []string, typed string) []string {
+			return p.candidates(ctx, cmp.Or(firstArg(args), "."), searchFlags{vars: f.vars}).matching(typed)
 		})
 	}
 }
 
-// completeWorker registers what the flags of a worker can be. The configuration here is not its business; that of --file is.
+// completeWorker registers the candidates for the flags of a worker. It reads the configuration of --file only.
 func (p *process) completeWorker(cmd *cobra.Command, o *workerOptions) {
-	_ = cmd.RegisterFlagCompletionFunc("job", func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	completeFlag(cmd, "job", func(ctx context.Context, _ []string, typed string) []string {
 		var names []string
-		for _, j := range p.glance(cmd.Context(), o.dir, searchFlags{vars: o.vars, root: o.root}).jobs {
+		for _, j := range p.candidates(ctx, o.dir, searchFlags{vars: o.vars, root: o.root}).jobs {
 			names = append(names, path.Base(j.path))
 		}
-		return starting(typed, names), cobra.ShellCompDirectiveNoFileComp
+		return withPrefix(typed, names)
 	})
 	completeWith(cmd, "start", "joined", "all", "barrier")
 	completeWith(cmd, "takeover", "wait", "fail")
@@ -173,23 +182,24 @@ func (p *process) completeWorker(cmd *cobra.Command, o *workerOptions) {
 	_ = cmd.MarkFlagDirname("file")
 }
 
-// completeReports registers the kinds of --report. What comes behind the = is a file.
+// completeReports registers the kinds of --report. After the = comes a file.
 func completeReports(cmd *cobra.Command) {
-	_ = cmd.RegisterFlagCompletionFunc("report", func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	complete := func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if strings.Contains(typed, "=") {
 			return nil, cobra.ShellCompDirectiveDefault
 		}
 		var kinds []string
-		for _, kind := range starting(typed, report.Kinds()) {
+		for _, kind := range withPrefix(typed, report.Kinds()) {
 			kinds = append(kinds, kind+"=")
 		}
 		return kinds, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
-	})
+	}
+	_ = cmd.RegisterFlagCompletionFunc("report", complete)
 }
 
-// completeList registers the words of a flag that takes a list with commas, each once.
+// completeList registers the words of a flag that takes a list with commas. It offers no word twice.
 func completeList(cmd *cobra.Command, flag string, words []string) {
-	_ = cmd.RegisterFlagCompletionFunc(flag, func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	complete := func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		before, last := "", typed
 		if i := strings.LastIndex(typed, ","); i >= 0 {
 			before, last = typed[:i+1], typed[i+1:]
@@ -201,7 +211,8 @@ func completeList(cmd *cobra.Command, flag string, words []string) {
 			}
 		}
 		return lists, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
-	})
+	}
+	_ = cmd.RegisterFlagCompletionFunc(flag, complete)
 }
 
 // completeDir completes the one argument that is a directory.

@@ -1,6 +1,6 @@
 
-# An address holds brackets and quotes. Of several words bash inserts what they have in common, which has to be escaped as a
-# single one is. A comma need not be.
+# An address holds brackets and quotes. cobra escapes a single candidate only. Of several, bash inserts the common
+# prefix, which needs the escapes too. A comma needs none.
 __muster_escaped()
 {
     local i

@@ -7,10 +7,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// afterBash is what bash needs to know besides what cobra tells it.
+// bashSuffix follows cobra's script for bash.
 //
 //go:embed completion.bash
-var afterBash string
+var bashSuffix string
 
 func newCompletionCmd(p *process) *cobra.Command {
 	shells := []string{"bash", "zsh", "fish", "powershell"}
@@ -23,7 +23,7 @@ bash needs the package bash-completion.`,
   muster completion zsh > "${fpath[1]}/_muster"
   muster completion fish > ~/.config/fish/completions/muster.fish`,
 		ValidArgs: shells,
-		Args:      between(1, 1, "the name of a shell: bash, zsh, fish or powershell"),
+		Args:      argCount(1, 1, "the name of a shell: bash, zsh, fish or powershell"),
 		RunE:      func(cmd *cobra.Command, args []string) error { return runCompletion(p, cmd.Root(), args[0]) },
 	}
 }
@@ -34,7 +34,7 @@ func runCompletion(p *process, root *cobra.Command, shell string) error {
 		if err := root.GenBashCompletionV2(p.out, true); err != nil {
 			return err
 		}
-		_, err := io.WriteString(p.out, afterBash)
+		_, err := io.WriteString(p.out, bashSuffix)
 		return err
 	case "zsh":
 		return root.GenZshCompletion(p.out)
@@ -43,5 +43,6 @@ func runCompletion(p *process, root *cobra.Command, shell string) error {
 	case "powershell":
 		return root.GenPowerShellCompletionWithDesc(p.out)
 	}
-	return usagef("muster completion --help", "%q is not a shell that muster knows: bash, zsh, fish or powershell", shell)
+	return usagef("muster completion --help",
+		"%q is not a shell that muster knows: bash, zsh, fish or powershell", shell)
 }

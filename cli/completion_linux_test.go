@@ -18,15 +18,15 @@ func TestCompletionInBash(t *testing.T) {
 	if _, err := os.Stat(library); err != nil {
 		needs.Missing(t, "%v (apt-get install bash-completion)", err)
 	}
-	b := newBed(t, 2, "")
+	f := newFixture(t, 2, "")
 	quiet := filepath.Join(t.TempDir(), "inputrc")
 	if err := os.WriteFile(quiet, []byte("set bell-style none\nset enable-bracketed-paste off\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	term := newTerminal(t)
 	cmd := exec.CommandContext(t.Context(), "bash", "--norc", "--noprofile", "-i")
-	cmd.Dir = b.dir
-	cmd.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "MUSTER_SERVERS=" + servers.Connect(), "PS1=ready> ", "TERM=dumb", "HOME=" + b.dir, "INPUTRC=" + quiet}
+	cmd.Dir = f.dir
+	cmd.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "MUSTER_SERVERS=" + servers.Connect(), "PS1=ready> ", "TERM=dumb", "HOME=" + f.dir, "INPUTRC=" + quiet}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = term.tty, term.tty, term.tty
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := cmd.Start(); err != nil {
@@ -40,7 +40,7 @@ func TestCompletionInBash(t *testing.T) {
 	step("source "+library+" && source <(muster completion bash) && echo loaded-$((1+1))\n", "loaded-2\nready> ")
 	step("muster explain jo\t", `explain job.j\[\"j`)
 	step("1\t", `explain job.j\[\"j1\"\]`)
-	step("\n", "path          "+b.root+"/j1\n")
+	step("\n", "path          "+f.root+"/j1\n")
 	term.await(t, "(default)\nready> ")
 	step("muster drift --fail-on mis\t", "--fail-on missing ")
 	step("\b,sta\t", ",stale ")

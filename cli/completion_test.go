@@ -53,19 +53,19 @@ func TestCompletionOfWordsThatAreAlwaysTheSame(t *testing.T) {
 	}
 }
 
-// completed is what the binary offers for the last of args, without the directive.
-func (b bed) completed(servers string, args ...string) string {
-	got := result(b.command(servers, append([]string{"__complete"}, args...)...))
+// completions is what the binary offers for the last of args, without the directive.
+func (f fixture) completions(servers string, args ...string) string {
+	got := result(f.command(servers, append([]string{"__complete"}, args...)...))
 	words, _, _ := strings.Cut(got.stdout, ":")
 	return strings.TrimSpace(strings.ReplaceAll(words, "\n", " "))
 }
 
 // TestCompletionOfJobs: those declared here and those in ZooKeeper, by address, name and path, wherever a job can be named.
 func TestCompletionOfJobs(t *testing.T) {
-	b := newBed(t, 2, "job \"extra\" {\n  root = \"/elsewhere\"\n  workers = 1\n}\n")
-	other := bed{t.TempDir(), b.root}
+	f := newFixture(t, 2, "job \"extra\" {\n  root = \"/elsewhere\"\n  workers = 1\n}\n")
+	other := fixture{t.TempDir(), f.root}
 	other.write(t, 0, `job "theirs" {
-  root    = "`+b.root+`"
+  root    = "`+f.root+`"
   workers = 1
 }
 `)
@@ -73,7 +73,7 @@ func TestCompletionOfJobs(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(other.dir, "main.hcl"), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	other.must(t, "apply", "--yes")
+	other.mustRun(t, "apply", "--yes")
 	for _, c := range []struct {
 		args []string
 		want string
@@ -81,21 +81,21 @@ func TestCompletionOfJobs(t *testing.T) {
 		{[]string{"explain", ""}, `job.extra job.j["j0"] job.j["j1"] job.theirs`},
 		{[]string{"explain", "job.t"}, "job.theirs"},
 		{[]string{"status", "th"}, "theirs"},
-		{[]string{"terminate", "/"}, "/elsewhere/extra " + b.root + "/j0 " + b.root + "/j1 " + b.root + "/theirs"},
+		{[]string{"terminate", "/"}, "/elsewhere/extra " + f.root + "/j0 " + f.root + "/j1 " + f.root + "/theirs"},
 		{[]string{"terminate", "j", "--stack", ""}, "others tests"},
-		{[]string{"terminate", "--root", b.root, ""}, `job.j["j0"] job.j["j1"] job.theirs`},
+		{[]string{"terminate", "--root", f.root, ""}, `job.j["j0"] job.j["j1"] job.theirs`},
 		{[]string{"export", "--stack", "o"}, "others"},
 		{[]string{"status", "--root", "/e"}, "/elsewhere"},
 		{[]string{"plan", "--only", "job.j"}, `job.j["j0"] job.j["j1"]`},
-		{[]string{"plan", b.dir, "--skip", "j"}, `j0 j1 job.extra job.j["j0"] job.j["j1"] job.theirs`},
+		{[]string{"plan", f.dir, "--skip", "j"}, `j0 j1 job.extra job.j["j0"] job.j["j1"] job.theirs`},
 		{[]string{"apply", "--skip", "the"}, "theirs"},
-		{[]string{"worker", "--root", b.root, "--job", ""}, "theirs"},
-		{[]string{"worker", "--file", b.dir, "--job", "j"}, "j0 j1"},
+		{[]string{"worker", "--root", f.root, "--job", ""}, "theirs"},
+		{[]string{"worker", "--file", f.dir, "--job", "j"}, "j0 j1"},
 	} {
 		// Within its second a completion may not get an answer from a server that is busy.
 		got, late := "", time.Now().Add(30*time.Second)
 		for time.Now().Before(late) {
-			if got = b.completed(servers.Connect(), c.args...); got == c.want {
+			if got = f.completions(servers.Connect(), c.args...); got == c.want {
 				break
 			}
 		}
@@ -107,22 +107,22 @@ func TestCompletionOfJobs(t *testing.T) {
 
 // TestCompletionLeavesOutWhatIsNoName: what is in ZooKeeper goes onto a command line, and anybody may have put it there.
 func TestCompletionLeavesOutWhatIsNoName(t *testing.T) {
-	b := newBed(t, 1, "")
-	b.must(t, "apply", "--yes")
+	f := newFixture(t, 1, "")
+	f.mustRun(t, "apply", "--yes")
 	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
 	for _, name := range []string{"$(reboot)", "a b", "\u202eevil", "`x`", "x;y", "plain"} {
-		if _, err := s.Create(t.Context(), b.root+"/"+name, nil, zkconn.Persistent, zkconn.World(zkconn.PermAll)); err != nil {
+		if _, err := s.Create(t.Context(), f.root+"/"+name, nil, zkconn.Persistent, zkconn.World(zkconn.PermAll)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want := b.root + "/j0 " + b.root + "/plain"
+	want := f.root + "/j0 " + f.root + "/plain"
 	got, late := "", time.Now().Add(30*time.Second)
 	for got != want && time.Now().Before(late) {
-		got = b.completed(servers.Connect(), "explain", "/")
+		got = f.completions(servers.Connect(), "explain", "/")
 	}
 	if got != want {
 		t.Errorf("%q, want %q", got, want)
@@ -137,25 +137,25 @@ func TestCompletionIsQuickAndSilent(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { mute.Close() })
-	b := newBed(t, 1, "")
-	broken := newBed(t, 1, "job {")
+	f := newFixture(t, 1, "")
+	broken := newFixture(t, 1, "job {")
 	for name, c := range map[string]struct {
-		bed     bed
+		fixture fixture
 		servers string
 		want    string
 	}{
-		"no_server":            {b, nobody, `job.j["j0"]`},
-		"mute_server":          {b, mute.Addr().String(), `job.j["j0"]`},
-		"no_address":           {b, "a:b:c", `job.j["j0"]`},
+		"no_server":            {f, refusingAddr, `job.j["j0"]`},
+		"mute_server":          {f, mute.Addr().String(), `job.j["j0"]`},
+		"no_address":           {f, "a:b:c", `job.j["j0"]`},
 		"broken_configuration": {broken, "127.0.0.1:1", ""},
-		"no_configuration":     {bed{t.TempDir(), ""}, "127.0.0.1:1", ""},
+		"no_configuration":     {fixture{t.TempDir(), ""}, "127.0.0.1:1", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			best := time.Hour
 			for range 10 { // the machine may be busy
 				start := time.Now()
-				got := result(c.bed.command(c.servers, "__complete", "explain", "job"))
+				got := result(c.fixture.command(c.servers, "__complete", "explain", "job"))
 				best = min(best, time.Since(start))
 				lines := strings.TrimSpace(c.want + "\n:4")
 				if got.code != 0 || strings.TrimSpace(got.stdout) != lines || strings.Contains(got.stderr, "muster:") || strings.Contains(got.stderr, "error") {

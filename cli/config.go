@@ -14,7 +14,7 @@ import (
 	"muster/text"
 )
 
-// varFlags are --var and --var-file, in the order in which they were given: a later one wins.
+// varFlags are --var and --var-file in the order given. A later one wins.
 type varFlags []spec.VarInput
 
 func (v *varFlags) addTo(fs *pflag.FlagSet) {
@@ -45,25 +45,25 @@ func (v *varValue) Set(s string) error {
 	return nil
 }
 
-// load reads the configuration in dir ("" is where muster was started). Errors are printed as diagnostics; what is
-// left to say is the code.
+// load reads the configuration in dir; "" is the current directory. It prints the diagnostics of a configuration with
+// errors, and returns an error that only sets the exit code.
 func (p *process) load(dir string, vars varFlags) (*spec.Config, error) {
 	return p.loadAt(dir, vars, time.Time{})
 }
 
-// loadAt is load for a command to which ignored drift may have expired by now.
+// loadAt is load for a command that refuses ignores that have expired by now.
 func (p *process) loadAt(dir string, vars varFlags, now time.Time) (*spec.Config, error) {
 	cfg, diags, err := p.parse(dir, vars, now)
 	if err != nil {
 		return nil, err
 	}
 	if diags.HasErrors() {
-		return nil, p.said(p.path(dir), diags)
+		return nil, p.printDiagnostics(p.path(dir), diags)
 	}
 	return cfg, nil
 }
 
-// parse is loadAt without printing.
+// parse reads the configuration in dir and returns its diagnostics.
 func (p *process) parse(dir string, vars varFlags, now time.Time) (*spec.Config, spec.Diagnostics, error) {
 	dir = p.path(dir)
 	if dir == "" {
@@ -89,20 +89,22 @@ func (p *process) parse(dir string, vars varFlags, now time.Time) (*spec.Config,
 
 // notDirectory refuses a file where a configuration is wanted.
 func notDirectory(file string) error {
-	return usagef("name its directory: "+filepath.Dir(file), "%s is a file: a configuration is a directory of *.hcl files", file)
+	return usagef("name its directory: "+filepath.Dir(file),
+		"%s is a file: a configuration is a directory of *.hcl files", file)
 }
 
-// said prints diagnostics about the configuration in dir and returns them as an error for which nothing is left to print.
-func (p *process) said(dir string, diags spec.Diagnostics) error {
-	if err := seenFrom(dir, diags).Text(p.err, p.color(p.err)); err != nil {
+// printDiagnostics prints diagnostics about the configuration in dir. It returns them as an error that only sets the
+// exit code.
+func (p *process) printDiagnostics(dir string, diags spec.Diagnostics) error {
+	if err := withDirectory(dir, diags).Text(p.err, p.color(p.err)); err != nil {
 		return err
 	}
-	return diagnosed(diags)
+	return diagnosticsError(diags)
 }
 
-// seenFrom names the files of diagnostics as seen from where muster was started, so that an editor finds them. What is not a file
-// of the configuration in dir, such as MUSTER_VAR_x, keeps its name.
-func seenFrom(dir string, diags spec.Diagnostics) spec.Diagnostics {
+// withDirectory puts dir before the file names in diags, so that an editor finds the files. It leaves names alone that
+// are no file in dir, such as MUSTER_VAR_x.
+func withDirectory(dir string, diags spec.Diagnostics) spec.Diagnostics {
 	name := func(file string) string {
 		at := filepath.Join(dir, file)
 		if _, err := os.Stat(at); err != nil || filepath.IsAbs(file) {
@@ -132,15 +134,15 @@ func seenFrom(dir string, diags spec.Diagnostics) spec.Diagnostics {
 	return diags
 }
 
-// diagnosed is diagnostics that are on the screen.
-type diagnosed spec.Diagnostics
+// diagnosticsError is diagnostics that were printed.
+type diagnosticsError spec.Diagnostics
 
-func (d diagnosed) Error() string { return text.Count(len(d), "diagnostic") }
-func (d diagnosed) Unwrap() error { return errSaid }
+func (d diagnosticsError) Error() string { return text.Count(len(d), "diagnostic") }
+func (d diagnosticsError) Unwrap() error { return errPrinted }
 
-// configured reports whether there is a configuration where muster was started. An empty file is none: a shell makes one
-// before muster export writes to it.
-func (p *process) configured() bool {
+// hasConfiguration reports whether the current directory holds a configuration. An empty file does not count: the shell
+// makes one before "muster export > jobs.hcl" runs.
+func (p *process) hasConfiguration() bool {
 	for _, pattern := range []string{"*.hcl", "*.hcl.json"} {
 		names, _ := filepath.Glob(filepath.Join(p.path("."), pattern))
 		for _, name := range names {

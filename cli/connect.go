@@ -15,20 +15,21 @@ import (
 	"time"
 
 	"muster/planfile"
+	"muster/resource"
 	"muster/spec"
 	"muster/zkstate/zkconn"
 )
 
-// target is a ZooKeeper ensemble and how to speak to it, as flags, environment and declarations say, the first of them
-// that says anything.
+// target is a ZooKeeper ensemble and how to connect to it. Flags come before the environment, the environment before
+// what is declared.
 type target struct {
 	servers []string
 	timeout time.Duration
-	tls     planfile.TLS // as declared, seen from where muster was started
-	files   planfile.TLS // as they are opened
+	tls     resource.TLS // as declared, relative to the current directory
+	files   resource.TLS // the files to open
 }
 
-// target of a command whose configuration (or saved plan) says declared.
+// target returns the target of a command whose configuration or saved plan declares the given one.
 func (p *process) target(declared target) target {
 	t := declared
 	switch env := p.environ.value("MUSTER_SERVERS"); {
@@ -51,7 +52,7 @@ func (p *process) target(declared target) target {
 		}
 		return p.path(declared)
 	}
-	t.files = planfile.TLS{
+	t.files = resource.TLS{
 		CAFile:   pick(p.flags.tlsCA, "MUSTER_TLS_CA", t.tls.CAFile),
 		CertFile: pick(p.flags.tlsCert, "MUSTER_TLS_CERT", t.tls.CertFile),
 		KeyFile:  pick(p.flags.tlsKey, "MUSTER_TLS_KEY", t.tls.KeyFile),
@@ -59,17 +60,19 @@ func (p *process) target(declared target) target {
 	return t
 }
 
-// declaredTarget is what the configuration in dir says about ZooKeeper.
+// declaredTarget returns what the configuration in dir says about ZooKeeper.
 func (p *process) declaredTarget(cfg *spec.Config, dir string) target {
 	z := cfg.ZooKeeper
-	return target{servers: slices.Clone(z.Servers), timeout: time.Duration(z.SessionTimeout), tls: planfile.TLS{
-		CAFile: p.below(dir, z.TLS.CAFile), CertFile: p.below(dir, z.TLS.CertFile), KeyFile: p.below(dir, z.TLS.KeyFile),
+	return target{servers: slices.Clone(z.Servers), timeout: time.Duration(z.SessionTimeout), tls: resource.TLS{
+		CAFile:   p.tlsPath(dir, z.TLS.CAFile),
+		CertFile: p.tlsPath(dir, z.TLS.CertFile),
+		KeyFile:  p.tlsPath(dir, z.TLS.KeyFile),
 	}}
 }
 
-// below is a file named in the configuration in dir, seen from where muster was started: a saved plan must mean something on
-// a machine that has the same files elsewhere.
-func (p *process) below(dir, name string) string {
+// tlsPath returns name, which is relative to dir, relative to the current directory: a saved plan may be applied on a
+// machine that has the same files in another place.
+func (p *process) tlsPath(dir, name string) string {
 	if name == "" || filepath.IsAbs(name) {
 		return name
 	}
@@ -81,16 +84,15 @@ func (p *process) below(dir, name string) string {
 	return name
 }
 
-// savedTarget is what a saved plan says about ZooKeeper.
+// savedTarget returns what a saved plan says about ZooKeeper.
 func savedTarget(s planfile.Saved) target {
 	return target{servers: s.Servers, timeout: time.Duration(s.SessionTimeout), tls: s.TLS}
 }
 
-// patience is how long a command waits for a first session: long enough for an ensemble to choose a leader.
-const patience = 5 * time.Second
+// connectTimeout bounds the wait for a session. An ensemble chooses a leader in that time.
+const connectTimeout = 5 * time.Second
 
-// connect opens a session, or says which servers could not be reached. The session outlives ctx: a signal must not
-// cut off the writes in flight.
+// connect opens a session. The session outlives ctx: a signal must not interrupt the writes in flight.
 func (p *process) connect(ctx context.Context, t target) (*zkconn.Session, error) {
 	auth, err := p.credentials()
 	if err != nil {
@@ -100,7 +102,7 @@ func (p *process) connect(ctx context.Context, t target) (*zkconn.Session, error
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("gave up after %s", patience))
+	ctx, cancel := context.WithTimeoutCause(ctx, connectTimeout, fmt.Errorf("gave up after %s", connectTimeout))
 	defer cancel()
 	s, err := zkconn.Dial(ctx, zkconn.Config{
 		Servers: t.servers, Timeout: t.timeout, Auth: auth, TLS: tlsConfig, Logger: p.log,
@@ -108,7 +110,7 @@ func (p *process) connect(ctx context.Context, t target) (*zkconn.Session, error
 	return s, wrapDialError(err)
 }
 
-// wrapDialError makes a usage error of an error of zkconn that came before any server was tried.
+// wrapDialError makes a usage error of an error that came before any server was tried.
 func wrapDialError(err error) error {
 	if err == nil || unreachable(err) {
 		return err
@@ -116,9 +118,9 @@ func wrapDialError(err error) error {
 	return &problem{errUsage, err, "write host:port,host:port in --servers or MUSTER_SERVERS"}
 }
 
-// tlsConfig is nil without TLS files. Server names are verified.
+// tlsConfig returns nil if there are no TLS files. Server names are verified.
 func (t target) tlsConfig() (*tls.Config, error) {
-	if t.files == (planfile.TLS{}) {
+	if t.files == (resource.TLS{}) {
 		return nil, nil
 	}
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
@@ -133,7 +135,8 @@ func (t target) tlsConfig() (*tls.Config, error) {
 		}
 	}
 	if (t.files.CertFile == "") != (t.files.KeyFile == "") {
-		return nil, usagef("give both --tls-cert and --tls-key", "a certificate without its key, or a key without its certificate")
+		return nil, usagef("give both --tls-cert and --tls-key",
+			"a certificate without its key, or a key without its certificate")
 	}
 	if t.files.CertFile != "" {
 		pair, err := keyPair(t.files.CertFile, t.files.KeyFile)
@@ -157,7 +160,7 @@ func keyPair(certFile, keyFile string) (tls.Certificate, error) {
 	return tls.X509KeyPair(cert, key)
 }
 
-// credentials come from the environment or a file it names, one scheme:data a line. No message repeats them.
+// credentials reads MUSTER_ZK_AUTH or the file of MUSTER_ZK_AUTH_FILE: one scheme:data a line. No message shows them.
 func (p *process) credentials() ([]zkconn.Auth, error) {
 	source, text := "MUSTER_ZK_AUTH", []byte(p.environ.value("MUSTER_ZK_AUTH"))
 	if name := p.environ.value("MUSTER_ZK_AUTH_FILE"); name != "" && len(text) == 0 {
@@ -182,24 +185,27 @@ func (p *process) credentials() ([]zkconn.Auth, error) {
 	return auth, nil
 }
 
-// authenticated refuses an ACL that means whoever has authenticated where nobody does: ZooKeeper would refuse every
-// write. A client certificate authenticates too.
-func (p *process) authenticated(t target, acl []string) error {
+// checkACL refuses an ACL with the scheme "auth" if muster does not authenticate: ZooKeeper would refuse every write. A
+// client certificate authenticates too.
+func (p *process) checkACL(t target, acl []string) error {
 	auth, err := p.credentials()
 	if err != nil || len(auth) > 0 || t.files.CertFile != "" {
 		return err
 	}
 	for _, entry := range acl {
 		if strings.HasPrefix(entry, "auth:") {
-			return fmt.Errorf("acl %q means who has authenticated, and there are no credentials: %w", entry, zkconn.ErrInvalidACL)
+			return fmt.Errorf("acl %q means who has authenticated, and there are no credentials: %w",
+				entry, zkconn.ErrInvalidACL)
 		}
 	}
 	return nil
 }
 
-// unreachable reports an error that says: no ZooKeeper, no session any more, or not for you.
+// unreachable reports whether ZooKeeper was not reached, ended the session, or refused access.
 func unreachable(err error) bool {
-	for _, kind := range []error{zkconn.ErrUnreachable, zkconn.ErrSessionLost, zkconn.ErrNoAuth, zkconn.ErrAuthFailed, zkconn.ErrInvalidACL} {
+	for _, kind := range []error{
+		zkconn.ErrUnreachable, zkconn.ErrSessionLost, zkconn.ErrNoAuth, zkconn.ErrAuthFailed, zkconn.ErrInvalidACL,
+	} {
 		if errors.Is(err, kind) {
 			return true
 		}

@@ -13,15 +13,16 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
 )
 
-const containers = "../examples/containers/"
+const containersDir = "../examples/containers/"
 
-// documents decodes every document of a YAML file.
-func documents[T any](t *testing.T, file string) []T {
+// decodeYAML decodes every document of a YAML file.
+func decodeYAML[T any](t *testing.T, file string) []T {
 	t.Helper()
 	var all []T
-	for d := yaml.NewDecoder(strings.NewReader(read(t, containers+file))); ; {
+	for d := yaml.NewDecoder(strings.NewReader(read(t, containersDir+file))); ; {
 		var doc T
 		err := d.Decode(&doc)
 		if errors.Is(err, io.EOF) {
@@ -34,8 +35,8 @@ func documents[T any](t *testing.T, file string) []T {
 	}
 }
 
-// acceptsFlags checks the arguments of a worker up to its command.
-func acceptsFlags(t *testing.T, file string, args []string) {
+// checkWorkerFlags checks the arguments of a worker up to its command.
+func checkWorkerFlags(t *testing.T, file string, args []string) {
 	t.Helper()
 	end := slices.Index(args, "--")
 	if end < 0 || end == len(args)-1 {
@@ -52,7 +53,7 @@ func acceptsFlags(t *testing.T, file string, args []string) {
 }
 
 func TestContainerScriptsParse(t *testing.T) {
-	scripts, err := filepath.Glob(containers + "*.sh")
+	scripts, err := filepath.Glob(containersDir + "*.sh")
 	if err != nil || len(scripts) < 2 {
 		t.Fatalf("%v, %v", scripts, err)
 	}
@@ -84,7 +85,7 @@ func TestKubernetesJobFitsItsPods(t *testing.T) {
 			}
 		}
 	}
-	docs := documents[job](t, "kubernetes.yaml")
+	docs := decodeYAML[job](t, "kubernetes.yaml")
 	if len(docs) != 1 {
 		t.Fatalf("%d documents", len(docs))
 	}
@@ -97,7 +98,7 @@ func TestKubernetesJobFitsItsPods(t *testing.T) {
 	if fmt.Sprint(worker.Command) != "[muster worker]" || pod.TerminationGracePeriodSeconds <= 25 {
 		t.Errorf("%+v", pod)
 	}
-	acceptsFlags(t, "kubernetes.yaml", worker.Args)
+	checkWorkerFlags(t, "kubernetes.yaml", worker.Args)
 	for _, m := range worker.VolumeMounts {
 		if !slices.ContainsFunc(pod.Volumes, func(v struct{ Name string }) bool { return v.Name == m.Name }) {
 			t.Errorf("there is no volume %s", m.Name)
@@ -114,7 +115,7 @@ func TestComposeWorkersHaveIdentities(t *testing.T) {
 		Volumes     []string
 		DependsOn   map[string]struct{ Condition string } `yaml:"depends_on"`
 	}
-	docs := documents[struct{ Services map[string]service }](t, "compose.yaml")
+	docs := decodeYAML[struct{ Services map[string]service }](t, "compose.yaml")
 	if len(docs) != 1 || len(docs[0].Services) != 6 {
 		t.Fatalf("%+v", docs)
 	}
@@ -134,7 +135,7 @@ func TestComposeWorkersHaveIdentities(t *testing.T) {
 		}
 		for _, v := range s.Volumes {
 			from, _, _ := strings.Cut(v, ":")
-			if _, err := os.Stat(filepath.Join(containers, from)); err != nil {
+			if _, err := os.Stat(filepath.Join(containersDir, from)); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -148,7 +149,7 @@ func TestTheEntryPointRefusesWhatIsMissing(t *testing.T) {
 		"JOB":            {[]string{"MUSTER_SERVERS=127.0.0.1:1"}, []string{"true"}},
 		"command":        {[]string{"MUSTER_SERVERS=127.0.0.1:1", "JOB=j0"}, nil},
 	} {
-		cmd := exec.Command("sh", append([]string{containers + "entrypoint.sh"}, c.args...)...)
+		cmd := exec.Command("sh", append([]string{containersDir + "entrypoint.sh"}, c.args...)...)
 		cmd.Env = append(c.env, "PATH="+bin+":"+os.Getenv("PATH"))
 		out, _ := cmd.CombinedOutput()
 		if cmd.ProcessState.ExitCode() != 64 || !strings.HasPrefix(string(out), "entrypoint: ") || !strings.Contains(string(out), missing) {
@@ -160,7 +161,7 @@ func TestTheEntryPointRefusesWhatIsMissing(t *testing.T) {
 // TestContainersNameTheirRun, or say how.
 func TestContainersNameTheirRun(t *testing.T) {
 	for _, file := range []string{"entrypoint.sh", "compose.yaml", "kubernetes.yaml"} {
-		if !strings.Contains(read(t, containers+file), "MUSTER_RUN") {
+		if !strings.Contains(read(t, containersDir+file), "MUSTER_RUN") {
 			t.Errorf("%s does not speak of MUSTER_RUN", file)
 		}
 	}
@@ -168,13 +169,13 @@ func TestContainersNameTheirRun(t *testing.T) {
 
 // TestTheEntryPointRunsAJob with two of them, started as containers would be.
 func TestTheEntryPointRunsAJob(t *testing.T) {
-	b := newBed(t, 1, "")
-	b.ready(t)
+	f := newFixture(t, 1, "")
+	f.mustApply(t)
 	start := func(identity string) (*exec.Cmd, *bytes.Buffer) {
-		cmd := exec.CommandContext(t.Context(), "sh", containers+"entrypoint.sh", "sh", containers+"compute.sh")
+		cmd := exec.CommandContext(t.Context(), "sh", containersDir+"entrypoint.sh", "sh", containersDir+"compute.sh")
 		cmd.Env = []string{
 			"PATH=" + bin + ":" + os.Getenv("PATH"), "TMPDIR=" + t.TempDir(), "MUSTER_SERVERS=" + servers.Connect(),
-			"JOB=j0", "ROOT=" + b.root, "START=all", "ADVERTISE=127.0.0.1:7000", "MUSTER_IDENTITY=" + identity,
+			"JOB=j0", "ROOT=" + f.root, "START=all", "ADVERTISE=127.0.0.1:7000", "MUSTER_IDENTITY=" + identity,
 		}
 		var out bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &out

@@ -24,22 +24,22 @@ func TestDeadServer(t *testing.T) {
   session_timeout = "1s"
 }
 `
-	for name, args := range commandsOfReports {
+	for name, args := range reportingCommands {
 		for fault, c := range map[string]struct{ end, back func() error }{
 			"killed": {s.Kill, func() error { return s.Restart(t.Context()) }},
 			"paused": {s.Pause, s.Resume},
 		} {
 			t.Run(name+"_"+fault, func(t *testing.T) {
-				b := newBed(t, 10, short)
-				expect(t, result(b.command(e.Connect(), "apply", "--yes")), 0)
-				b.write(t, 30, short)
+				f := newFixture(t, 10, short)
+				expect(t, result(f.command(e.Connect(), "apply", "--yes")), 0)
+				f.write(t, 30, short)
 				proxy, err := zkserver.NewProxy(s.Addr())
 				if err != nil {
 					t.Fatal(err)
 				}
 				defer proxy.Close()
-				ended := inTheMiddle(proxy, name, c.end)
-				got := result(b.command(proxy.Addr(), append(args, b.everyReport(t)...)...))
+				ended := afterTenRequests(proxy, name, c.end)
+				got := result(f.command(proxy.Addr(), append(args, f.reportFlags(t)...)...))
 				if err := <-ended; err != nil {
 					t.Fatal(err)
 				}
@@ -47,19 +47,19 @@ func TestDeadServer(t *testing.T) {
 					t.Fatal(err)
 				}
 				expect(t, got, 8, "muster: ", "zookeeper ", "  next: ")
-				b.told(t, 8, "zookeeper ")
+				f.checkReports(t, 8, "zookeeper ")
 				if name == "apply" {
 					expect(t, got, 8, "Applied ", "  not started  job.j", "next: muster plan")
 				}
-				expect(t, result(b.command(e.Connect(), "apply", "--yes")), 0)
-				expect(t, result(b.command(e.Connect(), "plan", "--detailed-exitcode")), 0, "30 jobs match")
+				expect(t, result(f.command(e.Connect(), "apply", "--yes")), 0)
+				expect(t, result(f.command(e.Connect(), "plan", "--detailed-exitcode")), 0, "30 jobs match")
 			})
 		}
 	}
 }
 
-// inTheMiddle calls f once a command has made its tenth request, or an apply its fifth change, and before the server has seen it.
-func inTheMiddle(proxy *zkserver.Proxy, command string, f func() error) <-chan error {
+// afterTenRequests calls f once a command has made its tenth request, or an apply its fifth change, and before the server has seen it.
+func afterTenRequests(proxy *zkserver.Proxy, command string, f func() error) <-chan error {
 	done := make(chan error, 1)
 	var once sync.Once
 	n := 0
@@ -85,12 +85,12 @@ func TestDriftOfAServerThatHangsIsNotAnApplyInTheWay(t *testing.T) {
 		for look := range 2 { // at the lock: before the comparison, and after it
 			t.Run(fmt.Sprintf("%s_%d", patience, look), func(t *testing.T) {
 				t.Parallel()
-				b := newBed(t, 5, "")
-				b.ready(t)
-				proxy := slowProxy(t, 0)
+				f := newFixture(t, 5, "")
+				f.mustApply(t)
+				proxy := newProxy(t, 0)
 				looks := 0
 				proxy.BeforeSend(func(_ int32, request []byte) bool {
-					if bytes.Contains(request, []byte(b.root+"-home/lock/tests")) {
+					if bytes.Contains(request, []byte(f.root+"-home/lock/tests")) {
 						if looks == look {
 							proxy.Hang(true)
 						}
@@ -98,9 +98,9 @@ func TestDriftOfAServerThatHangsIsNotAnApplyInTheWay(t *testing.T) {
 					}
 					return false
 				})
-				got := result(b.command(proxy.Addr(), append([]string{"drift", "--wait-lock", patience}, b.everyReport(t)...)...))
+				got := result(f.command(proxy.Addr(), append([]string{"drift", "--wait-lock", patience}, f.reportFlags(t)...)...))
 				expect(t, got, 8, "muster: ", "zookeeper ", "  next: ")
-				b.told(t, 8, "zookeeper ")
+				f.checkReports(t, 8, "zookeeper ")
 			})
 		}
 	}

@@ -29,7 +29,7 @@ of it is left behind.`,
 		Example: `  muster dev                               one server on a free port
   muster dev --port 2181                   one where the others look for it
   muster dev --servers 3 --port 2181       an ensemble on 2181, 2182 and 2183`,
-		Args: between(0, 0, ""),
+		Args: argCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error { return runDev(cmd.Context(), p, o) },
 	}
 	cmd.Flags().IntVar(&o.servers, "servers", 1, "run `N` servers: 1 or 3")
@@ -58,8 +58,8 @@ func runDev(ctx context.Context, p *process, o devOptions) (err error) {
 	}
 	defer func() { err = errors.Join(err, e.Stop()) }()
 	if !p.flags.quiet {
-		fmt.Fprintf(p.out, "ZooKeeper serves at %s after %d ms.\nIt is gone, with all its data, when this command ends.\n\n",
-			e.Connect(), time.Since(start).Milliseconds())
+		fmt.Fprintf(p.out, "ZooKeeper serves at %s after %d ms.\n", e.Connect(), time.Since(start).Milliseconds())
+		fmt.Fprint(p.out, "It is gone, with all its data, when this command ends.\n\n")
 	}
 	fmt.Fprintf(p.out, "export MUSTER_SERVERS=%s\n", e.Connect())
 	<-ctx.Done()

@@ -14,11 +14,11 @@ import (
 	"muster/spec"
 )
 
-const diagnostics = "../docs/diagnostics"
+const diagnosticsDir = "../docs/diagnostics"
 
 var (
-	aCode   = regexp.MustCompile(`\bM1\d{3}\b`)
-	finding = regexp.MustCompile(`(?m)^(?:error|warning)\[(M\d+)\]: `)
+	diagnosticCode = regexp.MustCompile(`\bM1\d{3}\b`)
+	diagnosticLine = regexp.MustCompile(`(?m)^(?:error|warning)\[(M\d+)\]: `)
 )
 
 // TestEveryDiagnosticHasAPage: each code in the source is in the list of codes and has a page, and no page is of another.
@@ -27,7 +27,7 @@ func TestEveryDiagnosticHasAPage(t *testing.T) {
 	for _, c := range spec.Codes() {
 		listed = append(listed, c.Code)
 	}
-	pages, err := filepath.Glob(diagnostics + "/*")
+	pages, err := filepath.Glob(diagnosticsDir + "/*")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestEveryDiagnosticHasAPage(t *testing.T) {
 	}
 	for _, file := range sources {
 		if !strings.HasSuffix(file, "_test.go") {
-			used = append(used, aCode.FindAllString(read(t, file), -1)...)
+			used = append(used, diagnosticCode.FindAllString(read(t, file), -1)...)
 		}
 	}
 	slices.Sort(used)
@@ -57,14 +57,14 @@ func TestDiagnosticPages(t *testing.T) {
 	for _, c := range spec.Codes() {
 		t.Run(c.Code, func(t *testing.T) {
 			t.Parallel()
-			file := filepath.Join(diagnostics, c.Code+".md")
+			file := filepath.Join(diagnosticsDir, c.Code+".md")
 			p := readPage(t, file)
 			printed := p.run(t, servers.Connect())
 			if title := "# " + c.Code + ": " + c.Meaning; p.lines[0] != title {
 				t.Errorf("%s begins with %q, want %q", file, p.lines[0], title)
 			}
 			var codes []string
-			for _, m := range finding.FindAllStringSubmatch(strings.Join(printed, "\n"), -1) {
+			for _, m := range diagnosticLine.FindAllStringSubmatch(strings.Join(printed, "\n"), -1) {
 				codes = append(codes, m[1])
 			}
 			if !slices.Equal(slices.Compact(codes), []string{c.Code}) {
@@ -101,7 +101,7 @@ func (p page) checkFormatted(t *testing.T, file string) {
 
 // TestIndexOfDiagnostics: docs/diagnostics.md lists the codes, no more and no fewer.
 func TestIndexOfDiagnostics(t *testing.T) {
-	const file = diagnostics + ".md"
+	const file = diagnosticsDir + ".md"
 	groups := map[string]string{
 		"M10": "Files", "M11": "Syntax", "M12": "Jobs and their values", "M13": "Blocks and arguments", "M14": "Variables",
 		"M15": "Expressions", "M16": "The blocks muster and zookeeper", "M17": "Ignored drift", "M18": "Warnings",

@@ -1,8 +1,8 @@
-// Package cli is the command line: it turns arguments into calls of the packages below it, prints what they answer, and
-// turns the answer into an exit code.
+// Package cli is the command line: it parses arguments, calls the packages below it, prints the results and returns an
+// exit code.
 //
-// One file holds one command: an options struct, a constructor of the cobra command, and a run function. The whole
-// process is a parameter of Run, so that a test drives it as a user would. The package decides nothing about jobs: what
-// differs is package plan's, what may be written is package zkstate's, how it looks is package report's. It reads the
-// environment only from what Run was given, and knows one place where an error becomes an exit code.
+// One file holds one command: an options struct, a constructor of the cobra command, and a run function. Run takes the
+// arguments, the environment and the streams of the process, so tests call it as a user would; nothing else reads the
+// environment. The package decides nothing about jobs: package plan decides what differs, package zkstate what may be
+// written, package report how it looks. One switch, in exit.go, makes an exit code of an error.
 package cli

@@ -48,17 +48,20 @@ the kinds in --fail-on, 3 when it could not see everything.
 		Example: `  muster drift -q                               for cron: silent when clean
   muster drift --fail-on missing,stale,degraded
   muster drift --report prometheus=/var/lib/node_exporter/muster.prom`,
-		Args: between(0, 1, "one directory"),
+		Args: argCount(0, 1, "one directory"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			run := p.newRun("drift", first(args))
-			return p.reporting(cmd.Context(), o.reports, run, func() error { return runDrift(cmd.Context(), p, o, first(args), run) })
+			run := p.newRun("drift", firstArg(args))
+			return p.withReports(cmd.Context(), o.reports, run, func() error {
+				return runDrift(cmd.Context(), p, o, firstArg(args), run)
+			})
 		},
 	}
 	o.vars.addTo(cmd.Flags())
-	cmd.Flags().StringSliceVar(&o.failOn, "fail-on", kindNames(plan.FailingKinds()), "exit 2 for these kinds, a `LIST` with commas; empty for none")
+	cmd.Flags().StringSliceVar(&o.failOn, "fail-on", namesOf(plan.FailingKinds()),
+		"exit 2 for these kinds, a `LIST` with commas; empty for none")
 	cmd.Flags().DurationVar(&o.waitLock, "wait-lock", time.Minute, "wait so long for an apply of the stack")
 	cmd.Flags().BoolVar(&o.all, "all", false, "list what is ignored and what is unmanaged too")
-	completeList(cmd, "fail-on", kindNames(plan.Kinds()))
+	completeList(cmd, "fail-on", namesOf(plan.Kinds()))
 	cmd.ValidArgsFunction = completeDir
 	o.reports.addTo(cmd)
 	return cmd
@@ -80,9 +83,9 @@ func runDrift(ctx context.Context, p *process, o driftOptions, dir string, run *
 		return err
 	}
 	defer s.Close()
-	// From here on there is only a Reader, which has no method that writes.
-	w := &watch{p: p, o: o, cfg: cfg, target: t, reader: zkstate.NewReader(s, cfg.Home, kinds()...)}
-	c, err := w.undisturbed(ctx)
+	// From here on drift has only a Reader, which has no method that writes.
+	w := &driftCheck{p: p, o: o, cfg: cfg, target: t, reader: zkstate.NewReader(s, cfg.Home, kinds()...)}
+	c, err := w.compareBetweenApplies(ctx)
 	if err != nil {
 		return err
 	}
@@ -92,19 +95,20 @@ func runDrift(ctx context.Context, p *process, o driftOptions, dir string, run *
 	if found == nil && p.flags.quiet {
 		return nil
 	}
-	opts := report.Options{Color: p.color(p.out), Width: width(p.out), All: o.all, Servers: t.servers, Took: c.took}
+	opts := p.layout()
+	opts.All, opts.Servers, opts.Took = o.all, t.servers, c.took
 	if err := report.Drift(p.out, c.plan, d, failOn, opts); err != nil {
 		return err
 	}
 	return found
 }
 
-// kinds are those of --fail-on.
+// kinds returns the kinds of --fail-on, sorted.
 func (o driftOptions) kinds() ([]plan.Kind, error) {
 	if o.waitLock < 0 {
 		return nil, usagef("muster drift --help", "a duration is not negative")
 	}
-	all := kindNames(plan.Kinds())
+	all := namesOf(plan.Kinds())
 	var kinds []plan.Kind
 	for _, name := range o.failOn {
 		name = strings.TrimSpace(name)
@@ -120,7 +124,7 @@ func (o driftOptions) kinds() ([]plan.Kind, error) {
 	return slices.Compact(slices.Sorted(slices.Values(kinds))), nil
 }
 
-func kindNames(kinds []plan.Kind) []string {
+func namesOf(kinds []plan.Kind) []string {
 	names := make([]string, len(kinds))
 	for i, k := range kinds {
 		names[i] = string(k)
@@ -128,7 +132,7 @@ func kindNames(kinds []plan.Kind) []string {
 	return names
 }
 
-// driftFinding is what a check found: differences before what could not be seen.
+// driftFinding is what decides the exit code: differences come before what could not be read.
 func driftFinding(d plan.Drift, failOn []plan.Kind) error {
 	switch {
 	case len(d.Of(failOn...)) > 0:
@@ -149,8 +153,8 @@ func ignores(cfg *spec.Config) []plan.Ignore {
 	return all
 }
 
-// watch is one check.
-type watch struct {
+// driftCheck is one run of drift.
+type driftCheck struct {
 	p      *process
 	o      driftOptions
 	cfg    *spec.Config
@@ -158,18 +162,18 @@ type watch struct {
 	reader *zkstate.Reader
 }
 
-// undisturbed compares while no apply of the stack is under way: what an apply is just doing is no drift. A comparison
-// during which one took the lock is thrown away.
-func (w *watch) undisturbed(ctx context.Context) (comparison, error) {
+// compareBetweenApplies compares while no apply of the stack is under way, because half an apply would look like drift.
+// It starts again if an apply took the lock during the comparison.
+func (w *driftCheck) compareBetweenApplies(ctx context.Context) (comparison, error) {
 	deadline := time.Now().Add(w.o.waitLock)
-	before, err := w.quiet(ctx, deadline)
+	before, err := w.awaitNoApply(ctx, deadline)
 	for err == nil {
 		var c comparison
 		var after int64
 		if c, err = compare(ctx, w.cfg, w.target, w.reader, filter{}); err != nil {
 			return c, err
 		}
-		if after, err = w.quiet(ctx, deadline); err == nil && after == before {
+		if after, err = w.awaitNoApply(ctx, deadline); err == nil && after == before {
 			return c, nil
 		}
 		if before = after; err == nil && time.Now().After(deadline) {
@@ -177,22 +181,25 @@ func (w *watch) undisturbed(ctx context.Context) (comparison, error) {
 		}
 	}
 	if errors.Is(err, zkstate.ErrLocked) {
-		err = &problem{nil, fmt.Errorf("drift waited %s for an apply: %w", w.o.waitLock, err), "wait for it, or give more patience with --wait-lock"}
+		err = fmt.Errorf("drift waited %s for an apply: %w", w.o.waitLock, err)
+		err = &problem{nil, err, "wait for it, or raise --wait-lock"}
 	}
 	return comparison{}, err
 }
 
-// quiet waits until nobody applies, at least for a moment and at most until the deadline.
-func (w *watch) quiet(ctx context.Context, deadline time.Time) (int64, error) {
+// awaitNoApply waits until no apply of the stack is under way, until the deadline or for a second, whichever is longer.
+// It returns a number that changes with every apply.
+func (w *driftCheck) awaitNoApply(ctx context.Context, deadline time.Time) (int64, error) {
 	if soon := time.Now().Add(time.Second); deadline.Before(soon) {
 		deadline = soon
 	}
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	last, err := w.reader.Quiet(ctx, w.cfg.Stack, func(holder string) {
-		fmt.Fprintf(w.p.err, "waiting up to %s for an apply of stack %s: %s\n", w.o.waitLock, w.cfg.Stack, text.Escape(holder))
+		fmt.Fprintf(w.p.err, "waiting up to %s for an apply of stack %s: %s\n",
+			w.o.waitLock, w.cfg.Stack, text.Escape(holder))
 	})
-	if errors.Is(err, context.DeadlineExceeded) { // nobody answered, so nobody is known to apply
+	if errors.Is(err, context.DeadlineExceeded) { // no server answered: that is not a lock that is held
 		err = fmt.Errorf("%w: no answer whether an apply is under way: %w", zkconn.ErrUnreachable, err)
 	}
 	return last, err

@@ -22,21 +22,21 @@ import (
 // declarations differ, and none fails to see something. MUSTER_SOAK makes it five minutes.
 func TestDriftLoopBesideApplies(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, 20, "")
+	f := newFixture(t, 20, "")
 	long := 4 * time.Second
 	if os.Getenv("MUSTER_SOAK") != "" {
 		long = 5 * time.Minute
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), long)
 	defer cancel()
-	b.must(t, "apply", "--yes")
+	f.mustRun(t, "apply", "--yes")
 	applies := make(chan string)
 	go func() {
 		n := 0
 		for ; ctx.Err() == nil; n++ {
 			// Its own directory: what drift compares with stays what it is.
-			dir := b.variant(n)
-			if out, err := b.command(servers.Connect(), "apply", "--yes", "-C", dir).CombinedOutput(); err != nil {
+			dir := f.writeVariant(n)
+			if out, err := f.command(servers.Connect(), "apply", "--yes", "-C", dir).CombinedOutput(); err != nil {
 				applies <- fmt.Sprintf("apply: %v\n%s", err, out)
 				return
 			}
@@ -45,7 +45,7 @@ func TestDriftLoopBesideApplies(t *testing.T) {
 	}()
 	checks := 0
 	for ; ctx.Err() == nil; checks++ {
-		cmd := b.command(servers.Connect(), "drift", "-q")
+		cmd := f.command(servers.Connect(), "drift", "-q")
 		var stdout, stderr bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
 		if err := cmd.Run(); err != nil || stdout.Len() > 0 {
@@ -62,10 +62,10 @@ func TestDriftLoopBesideApplies(t *testing.T) {
 	}
 }
 
-// variant writes the bed's jobs with other workers and labels into a directory of its own.
-func (b bed) variant(n int) string {
-	dir := filepath.Join(b.dir, "variant")
-	text, err := os.ReadFile(filepath.Join(b.dir, "main.hcl"))
+// writeVariant writes the fixture's jobs with other workers and labels into a directory of its own.
+func (f fixture) writeVariant(n int) string {
+	dir := filepath.Join(f.dir, "variant")
+	text, err := os.ReadFile(filepath.Join(f.dir, "main.hcl"))
 	if err == nil {
 		err = os.MkdirAll(dir, 0o755)
 	}
@@ -79,23 +79,23 @@ func (b bed) variant(n int) string {
 	return dir
 }
 
-func (b bed) must(t *testing.T, args ...string) {
+func (f fixture) mustRun(t *testing.T, args ...string) {
 	t.Helper()
-	if out, err := b.command(servers.Connect(), args...).CombinedOutput(); err != nil {
+	if out, err := f.command(servers.Connect(), args...).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", args, err, out)
 	}
 }
 
 // TestPoint14DriftWritesNothing counts the server's transactions: a session is opened and closed, and that is all.
 func TestPoint14DriftWritesNothing(t *testing.T) {
-	b := newBed(t, 20, "")
-	b.must(t, "apply", "--yes")
-	b.write(t, 10, "") // ten orphans
+	f := newFixture(t, 20, "")
+	f.mustRun(t, "apply", "--yes")
+	f.write(t, 10, "") // ten orphans
 	report := filepath.Join(t.TempDir(), "drift.json")
 	const checks = 5
 	before := transactions(t)
 	for range checks {
-		cmd := b.command(servers.Connect(), "drift", "--report", "json="+report)
+		cmd := f.command(servers.Connect(), "drift", "--report", "json="+report)
 		if err := cmd.Run(); cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != 2 {
 			t.Fatalf("drift: %v", err)
 		}
@@ -129,12 +129,12 @@ func transactions(t *testing.T) int64 {
 // so do the reports.
 func TestServersLostDuringDrift(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, 20, `zookeeper {
+	f := newFixture(t, 20, `zookeeper {
   session_timeout = "1s"
 }
 `)
-	b.must(t, "apply", "--yes")
-	proxy := slowProxy(t, 0)
+	f.mustRun(t, "apply", "--yes")
+	proxy := newProxy(t, 0)
 	gone := proxy.AfterReply(func(op int32, _ []byte) bool {
 		if op == zkserver.OpGetData {
 			proxy.Refuse(true)
@@ -142,8 +142,8 @@ func TestServersLostDuringDrift(t *testing.T) {
 		}
 		return false
 	})
-	report := filepath.Join(b.dir, "drift")
-	got := result(b.command(proxy.Addr(), "drift", "-q", "--report", "json="+report+".json", "--report", "prometheus="+report+".prom"))
+	report := filepath.Join(f.dir, "drift")
+	got := result(f.command(proxy.Addr(), "drift", "-q", "--report", "json="+report+".json", "--report", "prometheus="+report+".prom"))
 	<-gone
 	expect(t, got, 8, "zookeeper session lost")
 	for file, text := range map[string]string{

@@ -16,7 +16,7 @@ import (
 	"muster/zkstate/zkconn"
 )
 
-// finding is an outcome that is no error: the output has said it, and only the exit code is left to tell.
+// finding is an outcome that is no error and needs no message. It only sets the exit code.
 type finding int
 
 func (f finding) Error() string { return fmt.Sprintf("finding %d", int(f)) }
@@ -28,17 +28,17 @@ const (
 	foundIncomplete  = finding(exitcode.Incomplete)
 )
 
-// The kinds of problem that this package itself meets. A problem carries one; the kind decides the exit code.
+// The kinds of problems of this package. The kind of a problem decides the exit code.
 var (
 	errUsage      = errors.New("bad usage")
 	errDeclined   = errors.New("declined")
 	errRefused    = errors.New("saved plan refused")
 	errIncomplete = errors.New("incomplete")
-	errUnwritten  = errors.New("not written")     // standard output, or a report that was required
-	errSaid       = errors.New("already printed") // an error whose text is on the screen: only the code is left
+	errNotWritten = errors.New("not written")     // standard output, or a report that was required
+	errPrinted    = errors.New("already printed") // an error whose text was printed: it only sets the exit code
 )
 
-// problem is an error as a user meets it: what is wrong, and what to type next.
+// problem is an error and what the user should do next.
 type problem struct {
 	kind error // one of the kinds above, or nil
 	err  error
@@ -54,14 +54,14 @@ func (p *problem) Unwrap() []error {
 	return []error{p.err, p.kind}
 }
 
-// usagef is a problem with the arguments.
+// usagef returns a problem with the arguments.
 func usagef(next, format string, args ...any) error {
 	return &problem{errUsage, fmt.Errorf(format, args...), next}
 }
 
-// exitCode is the one switch from what happened to the code. Of several things that happened the one that comes first here
-// decides: signal, 8, 1, 4, 3, 2, 0. A command itself picks among 4, 3 and 2 (plan and drift: 2 before 3). The codes between 8
-// and 1 end a command before it did anything; nothing that could not be written hides them.
+// exitCode is the one switch from an error to the exit code; package exitcode says what the codes mean. Of several
+// errors the first case here decides: a signal, Unreachable, the codes of a command that did nothing, an error of
+// writing, Incomplete, a finding. A command chooses among its findings itself.
 func exitCode(ctx context.Context, err error) int {
 	var stopped Stopped
 	var found finding
@@ -73,7 +73,7 @@ func exitCode(ctx context.Context, err error) int {
 		return stopped.ExitCode()
 	case err == nil:
 		return exitcode.Done
-	case errors.As(err, &found) && found > foundIncomplete: // a worker's
+	case errors.As(err, &found) && found > foundIncomplete: // the code of a worker
 		return int(found)
 	case unreachable(err):
 		return exitcode.Unreachable
@@ -85,7 +85,7 @@ func exitCode(ctx context.Context, err error) int {
 		return exitcode.Refused
 	case errors.Is(err, zkstate.ErrLocked):
 		return exitcode.Locked
-	case errors.Is(err, errUnwritten):
+	case errors.Is(err, errNotWritten):
 		return exitcode.Error
 	case errors.Is(err, errIncomplete):
 		return exitcode.Incomplete
@@ -111,15 +111,14 @@ func exitCode(ctx context.Context, err error) int {
 	return exitcode.Error
 }
 
-// complain prints err and the next thing to type on standard error: two lines at most, the first for the eye, the second for
-// the hand.
-func (p *process) complain(ctx context.Context, err error) {
+// printError prints err on standard error, and on a second line what the user should do next.
+func (p *process) printError(ctx context.Context, err error) {
 	var found finding
 	var stopped Stopped
 	if errors.As(context.Cause(ctx), &stopped) && errors.Is(err, context.Canceled) {
 		err = stopped
 	}
-	if err == nil || errors.As(err, &found) || errors.Is(err, errSaid) {
+	if err == nil || errors.As(err, &found) || errors.Is(err, errPrinted) {
 		return
 	}
 	fmt.Fprintf(p.err, "muster: %s\n", text.EscapeLines(err.Error()))
@@ -128,7 +127,7 @@ func (p *process) complain(ctx context.Context, err error) {
 	}
 }
 
-// nextStep is what the problem itself advises, or what its nature suggests.
+// nextStep returns what the user should do about err: what a problem says, or a default for its sentinel.
 func nextStep(err error) string {
 	var prob *problem
 	var stopped Stopped
@@ -144,10 +143,11 @@ func nextStep(err error) string {
 	case errors.Is(err, zkconn.ErrNoAuth), errors.Is(err, zkconn.ErrAuthFailed), errors.Is(err, zkconn.ErrInvalidACL):
 		return "set MUSTER_ZK_AUTH=digest:USER:PASSWORD, or MUSTER_ZK_AUTH_FILE, or correct what they hold"
 	case errors.Is(err, zkstate.ErrLocked):
-		return "wait for it, or give more patience with --lock-timeout"
+		return "wait for it, or raise --lock-timeout"
 	case errors.Is(err, worker.ErrNoJob):
 		return "declare it, then: muster apply"
-	case errors.Is(err, worker.ErrFenced), errors.As(err, new(*worker.AbsentError)), errors.As(err, new(*worker.AbortedError)):
+	case errors.Is(err, worker.ErrFenced),
+		errors.As(err, new(*worker.AbsentError)), errors.As(err, new(*worker.AbortedError)):
 		return "muster status NAME shows who is live"
 	case errors.Is(err, worker.ErrFull), errors.Is(err, worker.ErrNotOpen), errors.Is(err, worker.ErrHeld):
 		return "muster status NAME shows who has joined"

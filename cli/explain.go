@@ -28,41 +28,42 @@ from. Or explains a diagnostic by its code: what gives it, and how to mend it.`,
   muster explain 'job.ingest["us"]'
   muster explain /jobs/prod/tmp-backfill
   muster explain M1203`,
-		Args: between(1, 1, "one address, path or code"),
+		Args: argCount(1, 1, "one address, path or code"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if page, err := docs.Diagnostics.ReadFile("diagnostics/" + args[0] + ".md"); err == nil {
 				_, err = p.out.Write(page)
 				return err
 			}
 			if isCode(args[0]) {
-				return usagef("docs/diagnostics.md lists them, and muster validate names those of a configuration", "no diagnostic has the code %s", args[0])
+				return usagef("docs/diagnostics.md lists them, and muster validate names those of a configuration",
+					"no diagnostic has the code %s", args[0])
 			}
 			return runExplain(cmd.Context(), p, f, args[0])
 		},
 	}
 	f.addTo(cmd.Flags())
 	p.completeSearch(cmd, &f)
-	cmd.ValidArgsFunction = p.completeExplained(&f)
+	cmd.ValidArgsFunction = p.completeJobOrCode(&f)
 	return cmd
 }
 
-// isCode reports whether an argument is written as the code of a diagnostic.
+// isCode reports whether an argument looks like the code of a diagnostic.
 func isCode(arg string) bool {
 	return len(arg) == len("M1203") && arg[0] == 'M' && strings.Trim(arg[1:], "0123456789") == ""
 }
 
 func runExplain(ctx context.Context, p *process, f searchFlags, name string) error {
 	f.named, f.whole = strings.HasPrefix(name, "/"), true
-	w, err := p.search(ctx, f)
+	scope, err := p.search(ctx, f)
 	if err != nil {
 		return err
 	}
-	defer w.session.Close()
-	at, err := w.find(ctx, name)
+	defer scope.session.Close()
+	at, err := scope.find(ctx, name)
 	if err != nil {
 		return err
 	}
-	r := zkstate.NewReader(w.session, w.home, kinds()...)
+	r := zkstate.NewReader(scope.session, scope.home, kinds()...)
 	have, err := r.Read(ctx, []string{path.Dir(at)}, at)
 	if err != nil {
 		return err
@@ -75,29 +76,33 @@ func runExplain(ctx context.Context, p *process, f searchFlags, name string) err
 	}
 	want := plan.Want{Stack: "(no configuration here)"}
 	origins := map[string]map[string]string{}
-	if w.cfg != nil {
-		want = wanted(w.cfg)
-		origins = w.cfg.Origins
+	if scope.cfg != nil {
+		want = wantOf(scope.cfg)
+		origins = scope.cfg.Origins
 	}
 	for _, row := range plan.Diff(want, have).Rows {
 		if row.Path == at {
 			e := report.Explanation{Origins: origins[row.Address()]}
 			if row.Old.Class() == resource.Unreadable || row.Old.Class() == resource.Damaged {
-				if e.Parts, e.Mend, err = parts(ctx, r, row, at); err != nil {
+				if e.Parts, e.Mend, err = partsOf(ctx, r, row, at); err != nil {
 					return err
 				}
 			}
 			return report.Explain(p.out, row, want.Stack, e, p.layout())
 		}
 	}
-	return &problem{err: fmt.Errorf("there is no job at %s, and none is declared", at), next: "muster status shows what is there"}
+	return &problem{
+		err:  fmt.Errorf("there is no job at %s, and none is declared", at),
+		next: "muster status shows what is there",
+	}
 }
 
-// parts are the znodes of a job that cannot be read, and how to mend it.
-func parts(ctx context.Context, r *zkstate.Reader, row plan.Row, at string) (there []report.Part, mend string, err error) {
+// partsOf returns the znodes of a job that cannot be read, and how to repair it.
+func partsOf(ctx context.Context, r *zkstate.Reader, row plan.Row, at string) ([]report.Part, string, error) {
 	found, mend, err := r.Parts(ctx, planfile.KindOf(row, declarable()), at, row.Old)
+	var parts []report.Part
 	for _, part := range found {
-		there = append(there, report.Part(part))
+		parts = append(parts, report.Part(part))
 	}
-	return there, mend, err
+	return parts, mend, err
 }

@@ -31,7 +31,7 @@ func newExportCmd(p *process) *cobra.Command {
 		Long: `Writes HCL that declares the jobs found below a root. A plan of it has nothing
 to change, except that classic jobs become muster's.`,
 		Example: `  muster export --root /jobs/prod > jobs.hcl`,
-		Args:    between(0, 0, ""),
+		Args:    argCount(0, 0, ""),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runExport(cmd.Context(), p, o) },
 	}
 	o.searchFlags.addTo(cmd.Flags())
@@ -41,10 +41,10 @@ to change, except that classic jobs become muster's.`,
 	return cmd
 }
 
-// classic is the stack name under which the jobs of the classic controller are exported.
+// classic is the stack name for exported jobs that the classic controller made.
 const classic = "classic"
 
-// classicJob declares a job that has no record: its roll tells how many workers it had.
+// classicJob declares a job that has no record. Its roll says how many workers it had.
 func classicJob(at string, o resource.Observed) job.Job {
 	j := job.Default()
 	j.Root, j.Name, j.Workers = path.Dir(at), path.Base(at), job.Joined(&o)
@@ -52,21 +52,21 @@ func classicJob(at string, o resource.Observed) job.Job {
 }
 
 func runExport(ctx context.Context, p *process, o exportOptions) error {
-	w, err := p.search(ctx, o.searchFlags)
+	scope, err := p.search(ctx, o.searchFlags)
 	if err != nil {
 		return err
 	}
-	defer w.session.Close()
-	have, err := zkstate.NewReader(w.session, w.home, kinds()...).Read(ctx, w.roots)
+	defer scope.session.Close()
+	have, err := zkstate.NewReader(scope.session, scope.home, kinds()...).Read(ctx, scope.roots)
 	if err != nil {
 		return err
 	}
 	byStack, homes := map[string][]job.Job{}, map[string][]string{}
-	var left []string // out
+	var leftOut []string
 	for _, at := range slices.Sorted(maps.Keys(have.Found)) {
 		switch o := have.Found[at]; {
 		case o.Class() == resource.Unreadable, o.Foreign, o.Record == nil && !o.Classic:
-			left = append(left, at)
+			leftOut = append(leftOut, at)
 		case o.Classic:
 			byStack[classic] = append(byStack[classic], classicJob(at, o))
 		default:
@@ -74,8 +74,8 @@ func runExport(ctx context.Context, p *process, o exportOptions) error {
 			byStack[stack], homes[stack] = append(byStack[stack], job.Of(o.Record)), append(homes[stack], o.Record.Home)
 		}
 	}
-	if len(left) > 0 {
-		names := text.Escape(strings.Join(left, ", "))
+	if len(leftOut) > 0 {
+		names := text.Escape(strings.Join(leftOut, ", "))
 		fmt.Fprintf(p.err, "left out, because they cannot be read or are no jobs: %s\n", names)
 	}
 	stacks := slices.Sorted(maps.Keys(byStack))
@@ -87,9 +87,11 @@ func runExport(ctx context.Context, p *process, o exportOptions) error {
 		return usagef("the same command with --stack NAME", "several stacks have jobs there: %s", names)
 	}
 	if len(byStack[o.stack]) == 0 {
-		return &problem{err: fmt.Errorf("no job to export below %s", strings.Join(w.roots, ", ")), next: "muster status --root PATH shows what is there"}
+		err := fmt.Errorf("no job to export below %s", strings.Join(scope.roots, ", "))
+		return &problem{err: err, next: "muster status --root PATH shows what is there"}
 	}
-	home := slices.Max(append(homes[o.stack], "")) // of two homes, those of one are blocked in a plan, which says so
+	// A configuration has one home. If the jobs have two, a plan of the export shows that some are blocked.
+	home := slices.Max(append(homes[o.stack], ""))
 	_, err = p.out.Write(spec.Export(byStack[o.stack], o.stack, home))
 	return err
 }

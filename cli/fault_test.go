@@ -40,25 +40,25 @@ func expect(t *testing.T, got outcome, code int, texts ...string) {
 }
 
 func TestLostReplyOfACommitIsNoError(t *testing.T) {
-	b := newBed(t, 5, "")
-	proxy := slowProxy(t, 0)
+	f := newFixture(t, 5, "")
+	proxy := newProxy(t, 0)
 	dropped := proxy.DropReply(func(op int32, _ []byte) bool { return op == zkserver.OpMulti })
-	expect(t, result(b.command(proxy.Addr(), "apply", "--yes")), 0, "Applied 5 of 5: 5 created")
+	expect(t, result(f.command(proxy.Addr(), "apply", "--yes")), 0, "Applied 5 of 5: 5 created")
 	select {
 	case <-dropped:
 	default:
 		t.Error("no reply was dropped")
 	}
-	expect(t, result(b.command(proxy.Addr(), "plan", "--detailed-exitcode")), 0, "5 jobs match")
+	expect(t, result(f.command(proxy.Addr(), "plan", "--detailed-exitcode")), 0, "5 jobs match")
 }
 
 func TestSessionLostDuringAnApply(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, 20, `zookeeper {
+	f := newFixture(t, 20, `zookeeper {
   session_timeout = "1s"
 }
 `)
-	proxy := slowProxy(t, 0)
+	proxy := newProxy(t, 0)
 	hung := proxy.AfterReply(func(op int32, _ []byte) bool {
 		if op == zkserver.OpMulti {
 			proxy.Refuse(true)
@@ -66,35 +66,35 @@ func TestSessionLostDuringAnApply(t *testing.T) {
 		}
 		return false
 	})
-	got := result(b.command(proxy.Addr(), "apply", "--yes", "--parallel", "1"))
+	got := result(f.command(proxy.Addr(), "apply", "--yes", "--parallel", "1"))
 	<-hung
 	expect(t, got, 8, "Applied ", "not started", "zookeeper session lost", "next: muster plan")
 	proxy.Refuse(false)
-	expect(t, result(b.command(proxy.Addr(), "apply", "--yes")), 0)
-	expect(t, result(b.command(proxy.Addr(), "plan", "--detailed-exitcode")), 0, "20 jobs match")
+	expect(t, result(f.command(proxy.Addr(), "apply", "--yes")), 0)
+	expect(t, result(f.command(proxy.Addr(), "plan", "--detailed-exitcode")), 0, "20 jobs match")
 }
 
 func TestLostLockStopsTheApply(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, 100, "")
-	proxy := slowProxy(t, 20*time.Millisecond)
+	f := newFixture(t, 100, "")
+	proxy := newProxy(t, 20*time.Millisecond)
 	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
 	seen := newScreen()
-	cmd := b.command(proxy.Addr(), "apply", "--yes", "--parallel", "1")
+	cmd := f.command(proxy.Addr(), "apply", "--yes", "--parallel", "1")
 	cmd.Stdout, cmd.Stderr = seen, seen
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	seen.await(t, "[  3/100] ")
-	places, _, err := s.Children(t.Context(), b.root+"-home/lock/tests")
+	places, _, err := s.Children(t.Context(), f.root+"-home/lock/tests")
 	if err != nil || len(places) != 1 {
 		t.Fatalf("%v %v", places, err)
 	}
-	if err := s.Delete(t.Context(), b.root+"-home/lock/tests/"+places[0], 0); err != nil {
+	if err := s.Delete(t.Context(), f.root+"-home/lock/tests/"+places[0], 0); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // the code tells
@@ -110,28 +110,28 @@ func TestTLS(t *testing.T) {
 	defer e.Stop()
 	certs := e.Certs()
 	server := e.Connect() // the address is in the certificate
-	b := newBed(t, 1, "")
+	f := newFixture(t, 1, "")
 	flags := []string{"--tls-ca", certs.CAFile, "--tls-cert", certs.CertFile, "--tls-key", certs.KeyFile}
-	expect(t, result(b.command(server, append(flags, "plan")...)), 0, "Plan: 1 to create")
-	expect(t, result(b.command(server, "plan", "--tls-ca", certs.CAFile, "--tls-cert", certs.CertFile)), 64, "without its key")
-	expect(t, result(b.command(server, "plan", "--tls-ca", certs.KeyFile)), 1, "holds no certificate")
-	expect(t, result(b.command(server, "plan", "--tls-ca", "nowhere")), 1, "nowhere")
-	expect(t, result(b.command(server, "plan")), 8, "unreachable")
+	expect(t, result(f.command(server, append(flags, "plan")...)), 0, "Plan: 1 to create")
+	expect(t, result(f.command(server, "plan", "--tls-ca", certs.CAFile, "--tls-cert", certs.CertFile)), 64, "without its key")
+	expect(t, result(f.command(server, "plan", "--tls-ca", certs.KeyFile)), 1, "holds no certificate")
+	expect(t, result(f.command(server, "plan", "--tls-ca", "nowhere")), 1, "nowhere")
+	expect(t, result(f.command(server, "plan")), 8, "unreachable")
 
-	cmd := b.command(server, "apply", "--yes")
+	cmd := f.command(server, "apply", "--yes")
 	cmd.Env = append(cmd.Env, "MUSTER_TLS_CA="+certs.CAFile, "MUSTER_TLS_CERT="+certs.CertFile, "MUSTER_TLS_KEY="+certs.KeyFile)
 	expect(t, result(cmd), 0, "Applied 1 of 1")
 
 	for name, from := range map[string]string{"ca.pem": certs.CAFile, "me.pem": certs.CertFile, "me.key": certs.KeyFile} {
 		body, err := os.ReadFile(from)
 		if err == nil {
-			err = os.WriteFile(b.dir+"/"+name, body, 0o600)
+			err = os.WriteFile(f.dir+"/"+name, body, 0o600)
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	b.write(t, 2, `zookeeper {
+	f.write(t, 2, `zookeeper {
   tls {
     ca_file   = "ca.pem"
     cert_file = "me.pem"
@@ -139,10 +139,10 @@ func TestTLS(t *testing.T) {
   }
 }
 `)
-	cmd = b.command(server, "plan", "--out", "p.json", b.dir)
+	cmd = f.command(server, "plan", "--out", "p.json", f.dir)
 	expect(t, result(cmd), 0, "Plan: 1 to create")
-	expect(t, result(b.command(server, "apply", "p.json")), 0, "Applied 1 of 1")
-	if saved, err := os.ReadFile(b.dir + "/p.json"); err != nil || bytes.Contains(saved, []byte(b.dir)) {
+	expect(t, result(f.command(server, "apply", "p.json")), 0, "Applied 1 of 1")
+	if saved, err := os.ReadFile(f.dir + "/p.json"); err != nil || bytes.Contains(saved, []byte(f.dir)) {
 		t.Errorf("the plan file names a local path: %v\n%s", err, saved)
 	}
 }

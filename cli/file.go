@@ -10,24 +10,24 @@ import (
 	"strings"
 )
 
-// writeFile puts data into the file at path, or leaves the file as it was: it writes a neighbour and renames it. The
-// mode of an existing file is kept, a link stays a link, and what is not a regular file (a pipe, /dev/stdout) is
-// written to as it stands.
+// writeFile replaces the file at path, or leaves it as it was: it writes a temporary file beside it and renames that.
+// It keeps the mode of the file, follows links, and writes directly to what is not a regular file (a pipe,
+// /dev/stdout).
 func writeFile(path string, data []byte) error {
 	old, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return err
-	case !old.Mode().IsRegular(): // the name of a pipe in /dev/fd leads nowhere, and yet can be opened
-		return overwrite(path, data)
+	case !old.Mode().IsRegular(): // a pipe in /dev/fd can be opened, but its link cannot be resolved
+		return writeInPlace(path, data)
 	}
-	path = followed(path)
+	path = resolveLinks(path)
 	temp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"."+rand.Text()[:8]+".tmp")
-	if err := create(temp, data, old); err != nil {
+	if err := createFile(temp, data, old); err != nil {
 		_ = os.Remove(temp)
 		var pathErr *fs.PathError
-		if errors.As(err, &pathErr) { // the neighbour's name tells nobody anything
+		if errors.As(err, &pathErr) { // the user does not know the temporary file
 			pathErr.Path = path
 		}
 		return err
@@ -39,39 +39,41 @@ func writeFile(path string, data []byte) error {
 	return nil
 }
 
-// followed is where a link leads, also one that leads to a file yet to be made.
-func followed(path string) string {
+// resolveLinks follows the links at path, also to a file that does not exist yet.
+func resolveLinks(path string) string {
 	target, err := filepath.EvalSymlinks(path)
 	if err == nil {
 		return target
 	}
 	link, linkErr := os.Readlink(path)
-	if !errors.Is(err, fs.ErrNotExist) || linkErr != nil { // links in a circle are left to fail
+	if !errors.Is(err, fs.ErrNotExist) || linkErr != nil { // a circle of links: opening it will fail
 		return path
 	}
 	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil && !filepath.IsAbs(link) {
 		link = filepath.Join(dir, link)
 	}
-	return followed(link)
+	return resolveLinks(link)
 }
 
-// isSource reports whether a file of this name would be read as configuration.
-func isSource(path string) bool { return strings.HasSuffix(strings.TrimSuffix(path, ".json"), ".hcl") }
+// isConfigFile reports whether muster would read a file of this name as configuration.
+func isConfigFile(path string) bool {
+	return strings.HasSuffix(strings.TrimSuffix(path, ".json"), ".hcl")
+}
 
-// oneFile reports whether what is written to one of two paths would take the place of what was written to the other.
-func oneFile(a, b string) bool {
+// sameFile reports whether writing to a and writing to b would replace the same regular file.
+func sameFile(a, b string) bool {
 	for _, path := range []string{a, b} {
 		if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 			return false
 		}
 	}
-	whole, errA := filepath.Abs(followed(a))
-	other, errB := filepath.Abs(followed(b))
+	whole, errA := filepath.Abs(resolveLinks(a))
+	other, errB := filepath.Abs(resolveLinks(b))
 	return errA == nil && errB == nil && whole == other
 }
 
-// create writes a new file that is on the disk when it returns. It takes the mode of old, if there is one.
-func create(path string, data []byte, old fs.FileInfo) error {
+// createFile writes a new file and syncs it. It takes the mode of old, unless that is nil.
+func createFile(path string, data []byte, old fs.FileInfo) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return err
@@ -88,15 +90,16 @@ func create(path string, data []byte, old fs.FileInfo) error {
 	return errors.Join(err, f.Close())
 }
 
-// Bounds of what is read, in bytes.
+// Limits of the files that are read, in bytes.
 const (
 	maxCredentials = 64 << 10
 	maxTLSFile     = 1 << 20
 	maxSource      = 32 << 20 // of HCL
 )
 
-// readBounded reads a regular file of at most so many bytes. Anything else would be waited for, or has no end.
-func readBounded(path string, most int64) ([]byte, error) {
+// readBounded reads a regular file of at most limit bytes. It refuses others: a pipe may block, a device may have no
+// end.
+func readBounded(path string, limit int64) ([]byte, error) {
 	switch info, err := os.Stat(path); {
 	case err != nil:
 		return nil, err
@@ -108,14 +111,14 @@ func readBounded(path string, most int64) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	body, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(body)) > most {
-		return nil, usagef("check the name of the file", "%s has more than %d bytes", path, most)
+	body, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(body)) > limit {
+		return nil, usagef("check the name of the file", "%s has more than %d bytes", path, limit)
 	}
 	return body, err
 }
 
-func overwrite(path string, data []byte) error {
+func writeInPlace(path string, data []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		return err

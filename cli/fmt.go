@@ -42,7 +42,7 @@ func runFmt(p *process, o fmtOptions, args []string) error {
 	if len(args) == 0 {
 		args = []string{"."}
 	}
-	var result error // the worst so far: an error stays, a difference gives way to an error
+	var result error // the worst so far
 	for _, arg := range args {
 		files, err := []string{arg}, error(nil)
 		if arg != "-" {
@@ -58,7 +58,7 @@ func runFmt(p *process, o fmtOptions, args []string) error {
 	return result
 }
 
-// worse keeps an error over a finding over nothing.
+// worse returns the worse of two outcomes: an error, then a finding, then nil.
 func worse(a, b error) error {
 	var found finding
 	if a == nil || errors.As(a, &found) && b != nil {
@@ -67,7 +67,7 @@ func worse(a, b error) error {
 	return a
 }
 
-// formatFile formats one file, or standard input, in place; with --check it shows what would change.
+// formatFile formats a file in place, or standard input to standard output. With --check it shows what would change.
 func (p *process) formatFile(name string, o fmtOptions) error {
 	src, err := p.readFile(name)
 	if err != nil {
@@ -79,7 +79,7 @@ func (p *process) formatFile(name string, o fmtOptions) error {
 	}
 	out, diags := spec.Format(src, shown)
 	if diags.HasErrors() {
-		return p.said("", diags)
+		return p.printDiagnostics("", diags)
 	}
 	switch {
 	case o.check && !bytes.Equal(src, out):
@@ -104,7 +104,7 @@ func (p *process) readFile(name string) ([]byte, error) {
 	return readBounded(p.path(name), maxSource)
 }
 
-// hclFiles names the HCL files of a directory in order, or just the file that was named.
+// hclFiles returns the HCL files of a directory in order, or the file that arg names.
 func (p *process) hclFiles(arg string, recursive bool) ([]string, error) {
 	info, err := os.Stat(p.path(arg))
 	if err != nil || !info.IsDir() {

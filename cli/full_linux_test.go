@@ -13,26 +13,26 @@ import (
 // TestFullStandardOutput: the command comes to its end, its reports and its plan file are whole, and the code is 1.
 func TestFullStandardOutput(t *testing.T) {
 	full := needs.FullDevice(t)
-	for name, args := range commandsOfReports {
+	for name, args := range reportingCommands {
 		t.Run(name, func(t *testing.T) {
-			b := newBed(t, 2, "")
-			b.ready(t)
-			b.write(t, 5, "")
+			f := newFixture(t, 2, "")
+			f.mustApply(t)
+			f.write(t, 5, "")
 			if name == "plan" {
 				args = append(args, "--out", "p.json")
 			}
 			var stderr strings.Builder
-			cmd := b.command(servers.Connect(), append(args, b.everyReport(t)...)...)
+			cmd := f.command(servers.Connect(), append(args, f.reportFlags(t)...)...)
 			cmd.Stdout, cmd.Stderr = full, &stderr
 			_ = cmd.Run() // the code tells
 			expect(t, outcome{cmd.ProcessState.ExitCode(), "", stderr.String()}, 1,
 				"muster: standard output: write /dev/stdout: no space left on device\n  next: free some space")
-			b.told(t, 1, "no space left on device")
+			f.checkReports(t, 1, "no space left on device")
 			if name == "plan" {
-				expect(t, result(b.command(servers.Connect(), "apply", "p.json")), 0, "Applied 3 of 3")
+				expect(t, result(f.command(servers.Connect(), "apply", "p.json")), 0, "Applied 3 of 3")
 			}
 			if name != "drift" {
-				expect(t, result(b.command(servers.Connect(), "plan", "--detailed-exitcode")), 0, "5 jobs match")
+				expect(t, result(f.command(servers.Connect(), "plan", "--detailed-exitcode")), 0, "5 jobs match")
 			}
 		})
 	}
@@ -43,9 +43,9 @@ func TestFullStandardOutput(t *testing.T) {
 func TestFullDisk(t *testing.T) {
 	unshare := needs.Unshare(t, []string{"--mount", "--propagation", "private"}, "mount", "-t", "tmpfs", "disk", t.TempDir())
 	for name, c := range map[string]struct {
-		args []string
-		code int
-		said string
+		args   []string
+		code   int
+		stderr string
 	}{
 		"plan":           {[]string{"plan", "--detailed-exitcode"}, 2, "muster: warning: the %s report was not written: "},
 		"plan_out":       {[]string{"plan", "--detailed-exitcode", "--out", "disk/p.json"}, 1, "muster: warning: the %s report was not written: "},
@@ -56,51 +56,51 @@ func TestFullDisk(t *testing.T) {
 		"drift_required": {[]string{"drift", "--report-required"}, 1, "muster: the %s report was not written: "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBed(t, 2, "")
-			b.ready(t)
-			b.write(t, 60, "") // more than the last block of a full disk holds
+			f := newFixture(t, 2, "")
+			f.mustApply(t)
+			f.write(t, 60, "") // more than the last block of a full disk holds
 			args := append(c.args, "--report", "json=r.json")
 			for _, kind := range report.Kinds() {
 				args = append(args, "--report", kind+"=disk/r."+kind)
 			}
-			got, after := b.onFullDisk(t, unshare, args)
+			got, after := f.onFullDisk(t, unshare, args)
 			expect(t, got, c.code, "no space left on device")
 			var names []string
 			for _, kind := range report.Kinds() {
-				expect(t, got, c.code, strings.Replace(c.said, "%s", kind, 1))
+				expect(t, got, c.code, strings.Replace(c.stderr, "%s", kind, 1))
 				names = append(names, "r."+kind)
 			}
-			if want := "fill\np.json\n" + strings.Join(names, "\n") + "\n" + strings.Repeat(older, 7); after != want {
+			if want := "fill\np.json\n" + strings.Join(names, "\n") + "\n" + strings.Repeat(olderReport, 7); after != want {
 				t.Errorf("on the disk is\n%s\nwant\n%s", after, want)
 			}
-			if whole := read(t, filepath.Join(b.dir, "r.json")); !strings.HasSuffix(whole, "}\n") {
+			if whole := read(t, filepath.Join(f.dir, "r.json")); !strings.HasSuffix(whole, "}\n") {
 				t.Errorf("the report elsewhere is\n%s", whole)
 			}
 			if strings.HasPrefix(name, "apply") {
-				expect(t, result(b.command(servers.Connect(), "plan", "--detailed-exitcode")), 0, "60 jobs match")
+				expect(t, result(f.command(servers.Connect(), "plan", "--detailed-exitcode")), 0, "60 jobs match")
 			}
 		})
 	}
 }
 
 // onFullDisk runs muster, in mounts of its own, with older files on a disk without a free byte, and returns what is there afterwards: names, then bodies.
-func (b bed) onFullDisk(t *testing.T, unshare, args []string) (outcome, string) {
+func (f fixture) onFullDisk(t *testing.T, unshare, args []string) (outcome, string) {
 	t.Helper()
 	script := `set -eu
 mkdir disk
 mount -t tmpfs -o size=64k disk disk
-for kind in ` + strings.Join(report.Kinds(), " ") + `; do printf '` + strings.TrimSpace(older) + `\n' > disk/r.$kind; done
-printf '` + strings.TrimSpace(older) + `\n' > disk/p.json
+for kind in ` + strings.Join(report.Kinds(), " ") + `; do printf '` + strings.TrimSpace(olderReport) + `\n' > disk/r.$kind; done
+printf '` + strings.TrimSpace(olderReport) + `\n' > disk/p.json
 cat /dev/zero > disk/fill 2> /dev/null || true
 code=0
 "$@" || code=$?
 ls -A disk > after
 cat disk/p.json disk/r.* >> after
 exit $code`
-	cmd := b.command(servers.Connect())
+	cmd := f.command(servers.Connect())
 	cmd.Env = append(cmd.Env, "PATH="+os.Getenv("PATH"))
 	program := cmd.Path
 	cmd.Path, cmd.Args = unshare[0], append(append(unshare, "sh", "-c", script, "sh", program), args...)
 	got := result(cmd)
-	return got, read(t, filepath.Join(b.dir, "after"))
+	return got, read(t, filepath.Join(f.dir, "after"))
 }

@@ -8,8 +8,8 @@ import (
 	"muster/plan"
 )
 
-// globs are patterns of --only, --skip and status: * stands for any characters, ? for one, everything else for itself. An
-// address holds brackets and quotes, so nothing else is special.
+// globs are the patterns of --only, --skip and status: * matches any characters, ? matches one. Brackets match
+// themselves, because an address holds brackets.
 type globs []*regexp.Regexp
 
 func newGlobs(patterns []string) globs {
@@ -23,20 +23,21 @@ func newGlobs(patterns []string) globs {
 	return gs
 }
 
-// match reports whether a pattern fits one of names.
+// match reports whether one of the patterns matches one of names.
 func (gs globs) match(names ...string) bool {
 	return slices.ContainsFunc(gs, func(g *regexp.Regexp) bool { return slices.ContainsFunc(names, g.MatchString) })
 }
 
-// filter is --only and --skip.
+// filter holds --only and --skip.
 type filter struct{ only, skip []string }
 
-// apply leaves out of p what was not asked for, and marks it as partial if that changed anything. A pattern fits an
-// address, a path or a job's name. A pattern that fits nothing is a usage problem: it was probably mistyped.
+// apply removes the rows that were not asked for, and marks the plan as partial if there were any. A pattern may match
+// an address, a path or a name. A pattern that matches nothing is probably mistyped, and refused.
 func (f filter) apply(p plan.Plan) (plan.Plan, error) {
 	for _, pattern := range slices.Concat(f.only, f.skip) {
 		g := newGlobs([]string{pattern})
-		if !slices.ContainsFunc(p.Rows, func(r plan.Row) bool { return g.match(r.Address(), r.Path, r.Name()) }) {
+		matches := func(r plan.Row) bool { return g.match(r.Address(), r.Path, r.Name()) }
+		if !slices.ContainsFunc(p.Rows, matches) {
 			return p, usagef("muster plan --all", "%q fits no job", pattern)
 		}
 	}

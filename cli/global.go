@@ -15,7 +15,7 @@ import (
 	"muster/report"
 )
 
-// globalFlags are those that every command takes.
+// globalFlags are the flags of every command.
 type globalFlags struct {
 	dir                    string
 	servers                []string
@@ -32,16 +32,19 @@ func (g *globalFlags) addTo(fs *pflag.FlagSet) {
 	fs.StringVar(&g.tlsCert, "tls-cert", "", "my certificate is in `FILE` (MUSTER_TLS_CERT)")
 	fs.StringVar(&g.tlsKey, "tls-key", "", "my key is in `FILE` (MUSTER_TLS_KEY)")
 	fs.StringVar(&g.color, "color", "auto", "use colour: `WHEN` is auto, always or never")
-	fs.StringVar(&g.logLevel, "log-level", "", "log from `LEVEL` on: off, error, warn, info or debug; default error (MUSTER_LOG)")
+	fs.StringVar(&g.logLevel, "log-level", "",
+		"log from `LEVEL` on: off, error, warn, info or debug; default error (MUSTER_LOG)")
 	fs.StringVar(&g.logFormat, "log-format", "text", "log in `FORMAT` text or json")
 	fs.BoolVar(&g.noInput, "no-input", false, "never ask (MUSTER_INPUT=0)")
 	fs.BoolVarP(&g.quiet, "quiet", "q", false, "say nothing when all is well")
 }
 
-// completeGlobals registers the words that a global flag takes.
+// completeGlobals registers the words that the global flags take.
 func completeGlobals(root *cobra.Command) {
 	for flag, words := range map[string][]string{
-		"color": {"auto", "always", "never"}, "log-level": {"off", "error", "warn", "info", "debug"}, "log-format": {"text", "json"},
+		"color":      {"auto", "always", "never"},
+		"log-level":  {"off", "error", "warn", "info", "debug"},
+		"log-format": {"text", "json"},
 	} {
 		completeWith(root, flag, words...)
 	}
@@ -50,13 +53,13 @@ func completeGlobals(root *cobra.Command) {
 
 // completeWith registers the words that a flag of cmd takes.
 func completeWith(cmd *cobra.Command, flag string, words ...string) {
-	// It fails for a flag that does not exist, which the test of completion would find.
+	// It fails only if the flag does not exist. The tests of completion would show that.
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// start checks what all commands have in common and opens the log. It runs before every command.
+// start runs before every command: it checks the global flags and opens the log.
 func (p *process) start(cmd *cobra.Command, args []string) error {
-	if err := nothingEmpty(cmd, args); err != nil {
+	if err := refuseEmpty(cmd, args); err != nil {
 		return err
 	}
 	g := &p.flags
@@ -88,7 +91,8 @@ func (p *process) start(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// color decides for one stream: --color, then NO_COLOR, then FORCE_COLOR, then TERM=dumb or none, then whether it is a terminal.
+// color reports whether a stream gets colour. The first that is set decides: --color, NO_COLOR, FORCE_COLOR, TERM=dumb
+// or no TERM. Otherwise a terminal gets colour.
 func (p *process) color(w io.Writer) bool {
 	switch {
 	case p.flags.color != "auto":
@@ -103,13 +107,13 @@ func (p *process) color(w io.Writer) bool {
 	return isTerminal(w)
 }
 
-// layout is how a report looks on standard output.
+// layout returns how a report looks on standard output.
 func (p *process) layout() report.Options {
 	return report.Options{Color: p.color(p.out), Width: width(p.out)}
 }
 
-// mayNotAsk says why there is nobody to ask; empty if there is somebody.
-func (p *process) mayNotAsk() string {
+// noPromptReason says why muster cannot ask the user. It is empty if it can.
+func (p *process) noPromptReason() string {
 	switch ci := strings.ToLower(p.environ.value("CI")); {
 	case p.flags.noInput:
 		return "--no-input forbids asking"
@@ -123,7 +127,7 @@ func (p *process) mayNotAsk() string {
 	return ""
 }
 
-// path is a file named on the command line or in the environment, as seen from -C.
+// path returns a file name of the command line or the environment, relative to -C.
 func (p *process) path(name string) string {
 	if filepath.IsAbs(name) || p.flags.dir == "" {
 		return name

@@ -17,8 +17,8 @@ func TestTheGoPage(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	b := newBed(t, 1, "")
-	b.ready(t)
+	f := newFixture(t, 1, "")
+	f.mustApply(t)
 	dir := t.TempDir()
 	repo, err := filepath.Abs("..")
 	if err != nil {
@@ -28,7 +28,7 @@ func TestTheGoPage(t *testing.T) {
 	if len(shown) != 2 {
 		t.Fatalf("docs/go.md shows %d files, not go.mod and main.go", len(shown))
 	}
-	here := strings.NewReplacer("=> ../muster\n", "=> "+repo+"\n", `"/jobs"`, `"`+b.root+`"`, `"hello"`, `"j0"`)
+	here := strings.NewReplacer("=> ../muster\n", "=> "+repo+"\n", `"/jobs"`, `"`+f.root+`"`, `"hello"`, `"j0"`)
 	for _, file := range shown {
 		text := here.Replace(file[2])
 		if text == file[2] {
@@ -58,7 +58,7 @@ func TestTheGoPage(t *testing.T) {
 			t.Errorf("worker-%d: %v\n%s", i, err, outs[i].String())
 		}
 	}
-	if got := result(b.command(servers.Connect(), "status", "--root", b.root, "j0")); !strings.Contains(got.stdout, "\nthe last run completed ") {
+	if got := result(f.command(servers.Connect(), "status", "--root", f.root, "j0")); !strings.Contains(got.stdout, "\nthe last run completed ") {
 		t.Errorf("the job after the run: %+v", got)
 	}
 }

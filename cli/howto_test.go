@@ -21,7 +21,7 @@ func TestHowTo(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	classicJobs(t, e)
+	createClassicJobs(t, e)
 	files, err := filepath.Glob("../docs/howto/*.md")
 	if err != nil || len(files) < 5 {
 		t.Fatalf("%d worked examples: %v", len(files), err)
@@ -35,9 +35,9 @@ func TestHowTo(t *testing.T) {
 	}
 }
 
-// classicJobs makes what take-over-classic-jobs.md starts from: terasort, whose three workers are gone, and wordcount with two
+// createClassicJobs makes what take-over-classic-jobs.md starts from: terasort, whose three workers are gone, and wordcount with two
 // that are live until the test ends.
-func classicJobs(t *testing.T, e *zkserver.Ensemble) {
+func createClassicJobs(t *testing.T, e *zkserver.Ensemble) {
 	t.Helper()
 	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: e.Addrs()})
 	if err != nil {

@@ -38,7 +38,7 @@ func TestPoint04KillApply(t *testing.T) {
 	midway := 0
 	var all sync.WaitGroup
 	for range lanes {
-		l := newLane(t, jobs)
+		l := newKillLoop(t, jobs)
 		all.Go(func() {
 			for run := range runs {
 				left, err := l.killOnce(t.Context(), run)
@@ -61,8 +61,8 @@ func TestPoint04KillApply(t *testing.T) {
 	}
 }
 
-// lane is one configuration in a root and a home of its own, applied again and again.
-type lane struct {
+// killLoop is one configuration in a root and a home of its own, applied again and again.
+type killLoop struct {
 	dir, root string
 	jobs      int
 	changes   int           // in the present run
@@ -70,19 +70,19 @@ type lane struct {
 	reader    *zkstate.Reader
 }
 
-func newLane(t *testing.T, jobs int) *lane {
+func newKillLoop(t *testing.T, jobs int) *killLoop {
 	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs(), Timeout: 30 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	l := &lane{dir: t.TempDir(), root: "/kill-" + zkstate.NewID()[:12], jobs: jobs, aim: 200 * time.Millisecond}
+	l := &killLoop{dir: t.TempDir(), root: "/kill-" + zkstate.NewID()[:12], jobs: jobs, aim: 200 * time.Millisecond}
 	l.reader = zkstate.NewReader(s, l.root+"/home", zkstate.Job())
 	return l
 }
 
 // declared maps the names of the jobs of a run to what is declared of them: every run changes every job.
-func (l *lane) declared(run int) map[string]string {
+func (l *killLoop) declared(run int) map[string]string {
 	want := map[string]string{}
 	for i := range l.jobs {
 		if i%3 == run%3 { // deleted, to be created again by the next run
@@ -93,7 +93,7 @@ func (l *lane) declared(run int) map[string]string {
 	return want
 }
 
-func (l *lane) write(run int) error {
+func (l *killLoop) write(run int) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "muster {\n  stack = \"kill\"\n  home = %q\n}\n", l.root+"/home")
 	fmt.Fprintf(&b, "zookeeper {\n  session_timeout = \"2s\"\n}\n")
@@ -108,17 +108,17 @@ func (l *lane) write(run int) error {
 
 // muster runs the binary and returns what it printed and its exit code. On a machine that is so busy that its session is lost the next
 // attempt is as good.
-func (l *lane) muster(ctx context.Context, args ...string) (out string, code int, err error) {
+func (l *killLoop) muster(ctx context.Context, args ...string) (out string, code int, err error) {
 	const unreachable, attempts = 8, 10
 	for range attempts {
-		if out, code, err = l.attempt(ctx, args...); code != unreachable {
+		if out, code, err = l.runOnce(ctx, args...); code != unreachable {
 			break
 		}
 	}
 	return out, code, err
 }
 
-func (l *lane) attempt(ctx context.Context, args ...string) (string, int, error) {
+func (l *killLoop) runOnce(ctx context.Context, args ...string) (string, int, error) {
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, "muster"), append(args, l.dir)...)
 	cmd.Env = append(os.Environ(), "MUSTER_SERVERS="+servers.Connect())
 	var stderr strings.Builder
@@ -132,7 +132,7 @@ func (l *lane) attempt(ctx context.Context, args ...string) (string, int, error)
 }
 
 // killOnce starts an apply of the run's declarations, kills it, checks, and finishes. It returns how many changes were left.
-func (l *lane) killOnce(ctx context.Context, run int) (left int, err error) {
+func (l *killLoop) killOnce(ctx context.Context, run int) (left int, err error) {
 	if err := l.write(run); err != nil {
 		return 0, err
 	}
@@ -171,7 +171,7 @@ func (l *lane) killOnce(ctx context.Context, run int) (left int, err error) {
 }
 
 // killApply lets an apply run for a random while.
-func (l *lane) killApply(ctx context.Context) error {
+func (l *killLoop) killApply(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, "muster"), "apply", "--yes", "--max-delete", "1000", l.dir)
 	cmd.Env = append(os.Environ(), "MUSTER_SERVERS="+servers.Connect())
 	out, err := cmd.StdoutPipe()
@@ -205,7 +205,7 @@ func (l *lane) killApply(ctx context.Context) error {
 
 // differing reads ZooKeeper and names the jobs that are not as the run declares them; the comparison is the test's own. A job
 // that is not whole is an error.
-func (l *lane) differing(ctx context.Context, run int) ([]string, error) {
+func (l *killLoop) differing(ctx context.Context, run int) ([]string, error) {
 	state, err := l.reader.Read(ctx, []string{l.root + "/jobs"})
 	if err != nil {
 		return nil, err
@@ -231,7 +231,7 @@ func (l *lane) differing(ctx context.Context, run int) ([]string, error) {
 }
 
 // planned names the jobs that a plan would change.
-func (l *lane) planned(ctx context.Context) ([]string, error) {
+func (l *killLoop) planned(ctx context.Context) ([]string, error) {
 	out, code, err := l.muster(ctx, "plan", "--format", "json")
 	if code != 0 || err != nil {
 		return nil, fmt.Errorf("plan ended with %d, %v:\n%s", code, err, out)

@@ -5,14 +5,14 @@ import (
 	"muster/zkstate"
 )
 
-// kinds lists the kinds of things that muster keeps: a line each.
+// kinds lists the kinds of resources. A new kind adds a line.
 func kinds() []zkstate.Kind {
 	return []zkstate.Kind{
 		zkstate.Job(),
 	}
 }
 
-// declarable is kinds without how they are kept.
+// declarable returns kinds without how zkstate stores them.
 func declarable() []resource.Kind {
 	var ks []resource.Kind
 	for _, k := range kinds() {

@@ -22,7 +22,7 @@ func newMembersCmd(p *process) *cobra.Command {
 in the order of the ids.`,
 		Example: `  muster members --live
   muster members | awk '{print $2}'`,
-		Args: between(0, 0, ""),
+		Args: argCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error { return runMembers(cmd.Context(), p, o) },
 	}
 	cmd.Flags().BoolVar(&o.live, "live", false, "only who is live now")
@@ -31,7 +31,7 @@ in the order of the ids.`,
 }
 
 func runMembers(ctx context.Context, p *process, o membersOptions) error {
-	c, err := p.outerWorker("members")
+	c, err := p.workerClient("members")
 	if err != nil {
 		return err
 	}

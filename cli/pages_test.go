@@ -36,7 +36,7 @@ type part struct {
 	shown      bool
 }
 
-var named = regexp.MustCompile("^`([^`]+)`:$")
+var fileHeading = regexp.MustCompile("^`([^`]+)`:$")
 
 func readPage(t *testing.T, file string) page {
 	t.Helper()
@@ -52,7 +52,7 @@ func readPage(t *testing.T, file string) page {
 		}
 		text := strings.Join(p.lines[first:i], "\n")
 		name := ""
-		if m := named.FindStringSubmatch(p.lines[max(0, first-3)]); m != nil {
+		if m := fileHeading.FindStringSubmatch(p.lines[max(0, first-3)]); m != nil {
 			name = m[1]
 		}
 		switch {
@@ -83,7 +83,7 @@ func (p *page) addCommands(from, to int) {
 	}
 }
 
-const mark = "--- end of a part ---"
+const partEnd = "--- end of a part ---"
 
 // run does what the page shows, in an empty directory, and returns what each part printed. In a page ZooKeeper is
 // at 127.0.0.1:2181, and ann sits at a laptop.
@@ -97,10 +97,10 @@ func (p page) run(t *testing.T, connect string) []string {
 			if err := os.WriteFile(file, []byte(s.text), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			script += fmt.Sprintf("mkdir -p $(dirname %s) && cp %s %[1]s; echo '%[3]s'\n", s.file, file, mark)
+			script += fmt.Sprintf("mkdir -p $(dirname %s) && cp %s %[1]s; echo '%[3]s'\n", s.file, file, partEnd)
 			continue
 		}
-		script += fmt.Sprintf("%s\n(code=$?; echo '%s'; exit $code)\n", s.text, mark) // the next command may show $?
+		script += fmt.Sprintf("%s\n(code=$?; echo '%s'; exit $code)\n", s.text, partEnd) // the next command may show $?
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -114,7 +114,7 @@ func (p page) run(t *testing.T, connect string) []string {
 	cmd.WaitDelay = time.Minute
 	out, err := cmd.CombinedOutput()
 	host, _ := os.Hostname() // as muster: what has no name is not printed
-	printed := strings.Split(strings.NewReplacer(connect, "127.0.0.1:2181", "ann@"+host, "ann@laptop").Replace(string(bytes.TrimSpace(out))), mark)
+	printed := strings.Split(strings.NewReplacer(connect, "127.0.0.1:2181", "ann@"+host, "ann@laptop").Replace(string(bytes.TrimSpace(out))), partEnd)
 	if len(printed) != len(p.parts)+1 {
 		t.Fatalf("the shell ended early: %v\n%s", err, out)
 	}
@@ -134,7 +134,7 @@ func (p page) check(t *testing.T, file string, printed []string) {
 			continue
 		}
 		want := strings.Trim(strings.Join(p.lines[s.from:s.to], "\n"), "\n")
-		d := cmp.Diff(steady(want), steady(got))
+		d := cmp.Diff(withoutVariations(want), withoutVariations(got))
 		switch {
 		case d != "" && !*update:
 			t.Errorf("%s:%d: %s (-shown +printed):\n%s", file, s.from, s.text, d)
@@ -159,9 +159,9 @@ var (
 	nth     = regexp.MustCompile(`^  \[\d+(/\d+\])`)
 )
 
-// steady is a command's output without what differs each time: when it was, how long it took, where that made a line too
+// withoutVariations is a command's output without what differs each time: when it was, how long it took, where that made a line too
 // long, and in which order several changes were made.
-func steady(text string) string {
+func withoutVariations(text string) string {
 	text = unique.ReplaceAllString(strings.ReplaceAll(text, "·\n  ", "· "), "*")
 	lines := strings.Split(elapsed.ReplaceAllString(text, " N $1"), "\n")
 	for from := 0; from < len(lines); from++ {

@@ -11,23 +11,23 @@ import (
 // TestReaderGone runs each command in a shell's pipe whose reader has closed it: muster comes to its end, writes its reports and says
 // nothing, and a strict shell has code 1.
 func TestReaderGone(t *testing.T) {
-	for name, args := range commandsOfReports {
+	for name, args := range reportingCommands {
 		t.Run(name, func(t *testing.T) {
-			b := newBed(t, 2, "")
-			b.ready(t)
-			b.write(t, 5, "")
+			f := newFixture(t, 2, "")
+			f.mustApply(t)
+			f.write(t, 5, "")
 			script := `set -euo pipefail
 mkfifo ready
 { read -r _ < ready; exec muster "$@"; } | { exec 0<&-; echo > ready; }`
-			cmd := b.command(servers.Connect(), append(args, b.everyReport(t)...)...)
+			cmd := f.command(servers.Connect(), append(args, f.reportFlags(t)...)...)
 			cmd.Env = append(cmd.Env, "PATH="+bin+":"+os.Getenv("PATH"))
 			cmd.Path, cmd.Args = lookPath(t, "bash"), append([]string{"bash", "-c", script, "bash"}, cmd.Args[1:]...)
 			if got := result(cmd); got != (outcome{code: 1}) {
 				t.Errorf("%+v", got)
 			}
-			b.told(t, 1, "standard output: write ")
+			f.checkReports(t, 1, "standard output: write ")
 			if name == "apply" {
-				expect(t, result(b.command(servers.Connect(), "plan", "--detailed-exitcode")), 0, "5 jobs match")
+				expect(t, result(f.command(servers.Connect(), "plan", "--detailed-exitcode")), 0, "5 jobs match")
 			}
 		})
 	}
@@ -35,42 +35,42 @@ mkfifo ready
 
 // TestReaderOfTheFirstLine: what head has read is whole, and the file of the plan too.
 func TestReaderOfTheFirstLine(t *testing.T) {
-	b := newBed(t, 1000, "")
-	cmd := b.command(servers.Connect())
+	f := newFixture(t, 1000, "")
+	cmd := f.command(servers.Connect())
 	cmd.Env = append(cmd.Env, "PATH="+bin+":"+os.Getenv("PATH"))
 	cmd.Path, cmd.Args = lookPath(t, "bash"), []string{"bash", "-c", "set -euo pipefail; muster plan --out p.json | head -1"}
 	got := result(cmd)
 	if got.code != 1 || !strings.HasPrefix(got.stdout, "muster plan · stack tests · ") || got.stderr != "" {
 		t.Errorf("%+v", got)
 	}
-	expect(t, result(b.command(servers.Connect(), "apply", "p.json")), 0, "Applied 1000 of 1000")
+	expect(t, result(f.command(servers.Connect(), "apply", "p.json")), 0, "Applied 1000 of 1000")
 }
 
 // TestReportForAReaderThatIsGone: the others say that standard output was lost, and a named pipe is no standard output.
 func TestReportForAReaderThatIsGone(t *testing.T) {
-	b := newBed(t, 1, "")
+	f := newFixture(t, 1, "")
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.Close()
 	defer w.Close()
-	cmd := b.command(servers.Connect(), "plan", "--report", "github=first", "--report", "markdown=-", "--report", "prometheus=last")
+	cmd := f.command(servers.Connect(), "plan", "--report", "github=first", "--report", "markdown=-", "--report", "prometheus=last")
 	cmd.Stdout = w
 	_ = cmd.Run() // the code tells
 	if code := cmd.ProcessState.ExitCode(); code != 1 {
 		t.Errorf("code %d, want 1", code)
 	}
-	if first := read(t, filepath.Join(b.dir, "first")); !strings.Contains(first, "standard output: ") {
+	if first := read(t, filepath.Join(f.dir, "first")); !strings.Contains(first, "standard output: ") {
 		t.Errorf("the report before it says\n%s", first)
 	}
-	if last := read(t, filepath.Join(b.dir, "last")); !strings.Contains(last, "} 1\n") {
+	if last := read(t, filepath.Join(f.dir, "last")); !strings.Contains(last, "} 1\n") {
 		t.Errorf("the report after it says\n%s", last)
 	}
-	cmd = b.command(servers.Connect(), "plan", "--report", "markdown=/dev/fd/3")
+	cmd = f.command(servers.Connect(), "plan", "--report", "markdown=/dev/fd/3")
 	cmd.ExtraFiles = []*os.File{w}
 	expect(t, result(cmd), 0, "muster: warning: the markdown report was not written: ", "broken pipe")
-	cmd = b.command(servers.Connect(), "plan", "--report-required", "--report", "markdown=/dev/fd/3")
+	cmd = f.command(servers.Connect(), "plan", "--report-required", "--report", "markdown=/dev/fd/3")
 	cmd.ExtraFiles = []*os.File{w}
 	expect(t, result(cmd), 1, "muster: the markdown report was not written: ", "broken pipe")
 }

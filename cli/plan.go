@@ -33,13 +33,15 @@ ZooKeeper, and shows what "muster apply" would do. It changes nothing.`,
 		Example: `  muster plan
   muster plan --out plan.json prod/     once approved: muster apply plan.json
   muster plan --only 'job.ingest*'`,
-		Args: between(0, 1, "one directory"),
+		Args: argCount(0, 1, "one directory"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := p.checkOut(o); err != nil { // before a report is written
+			if err := p.checkOutFile(o); err != nil { // a report could overwrite the plan file
 				return err
 			}
-			run := p.newRun("plan", first(args))
-			return p.reporting(cmd.Context(), o.reports, run, func() error { return runPlan(cmd.Context(), p, o, first(args), run) })
+			run := p.newRun("plan", firstArg(args))
+			return p.withReports(cmd.Context(), o.reports, run, func() error {
+				return runPlan(cmd.Context(), p, o, firstArg(args), run)
+			})
 		},
 	}
 	o.planFlags.addTo(cmd.Flags())
@@ -49,7 +51,8 @@ ZooKeeper, and shows what "muster apply" would do. It changes nothing.`,
 	completeWith(cmd, "format", "human", "json")
 	p.completePlan(cmd, &o.planFlags)
 	cmd.ValidArgsFunction = completeDir
-	cmd.Flags().BoolVar(&o.detailed, "detailed-exitcode", false, "exit 2 if there is something to change, 3 if something needs attention")
+	cmd.Flags().BoolVar(&o.detailed, "detailed-exitcode", false,
+		"exit 2 if there is something to change, 3 if something needs attention")
 	return cmd
 }
 
@@ -69,7 +72,7 @@ func runPlan(ctx context.Context, p *process, o planOptions, dir string, run *re
 	}
 	t := p.target(p.declaredTarget(cfg, dir))
 	run.Stack, run.Servers = cfg.Stack, t.servers
-	if err := p.authenticated(t, cfg.ZooKeeper.ACL); err != nil { // who plans need not be who applies
+	if err := p.checkACL(t, cfg.ZooKeeper.ACL); err != nil { // somebody else may apply
 		fmt.Fprintf(p.err, "muster: warning: apply will fail: %s\n  next: %s\n", err, nextStep(err))
 	}
 	s, err := p.connect(ctx, t)
@@ -82,14 +85,14 @@ func runPlan(ctx context.Context, p *process, o planOptions, dir string, run *re
 		return err
 	}
 	run.Plan, run.Saved, run.Servers = &c.plan, &c.saved, c.saved.Servers
-	if err := p.present(cfg, c, o); err != nil || !o.detailed {
+	if err := p.showAndSave(cfg, c, o); err != nil || !o.detailed {
 		return err
 	}
 	return differences(c.plan)
 }
 
-// present shows a plan, then saves it: a plan that a guard refuses or that no disk takes has been seen.
-func (p *process) present(cfg *spec.Config, c comparison, o planOptions) error {
+// showAndSave shows a plan, then saves it. The user sees the plan even if a guard refuses it or it cannot be written.
+func (p *process) showAndSave(cfg *spec.Config, c comparison, o planOptions) error {
 	if o.format == "json" {
 		return errors.Join(p.printSaved(c.saved), p.save(cfg, c, o))
 	}
@@ -108,20 +111,22 @@ func (p *process) present(cfg *spec.Config, c comparison, o planOptions) error {
 	return nil
 }
 
-// checkOut refuses a plan file that would take the place of configuration, or that a report would take the place of.
-func (p *process) checkOut(o planOptions) error {
-	if isSource(o.out) {
-		return usagef("muster plan --out plan.json", "--out %s is the name of configuration, which a saved plan is not", o.out)
+// checkOutFile refuses a plan file that would replace configuration, or that a report would replace.
+func (p *process) checkOutFile(o planOptions) error {
+	if isConfigFile(o.out) {
+		return usagef("muster plan --out plan.json",
+			"--out %s is the name of configuration, which a saved plan is not", o.out)
 	}
 	for _, t := range o.reports.targets {
-		if o.out != "" && t.path != "-" && oneFile(p.path(o.out), p.path(t.path)) {
-			return usagef("give one of them another name", "--out %s and --report %s=%s are one file", o.out, t.kind, t.path)
+		if o.out != "" && t.path != "-" && sameFile(p.path(o.out), p.path(t.path)) {
+			return usagef("give one of them another name",
+				"--out %s and --report %s=%s are one file", o.out, t.kind, t.path)
 		}
 	}
 	return nil
 }
 
-// showNext says what apply would refuse about a plan, or how to apply a saved one.
+// showNext prints which guard would refuse the plan, and how to apply a saved plan.
 func (p *process) showNext(cfg *spec.Config, c comparison, o planOptions) {
 	if err := o.guard(cfg, c.plan); err != nil {
 		fmt.Fprintf(p.out, "\nA guard refuses this plan: %s (%s).\n", err, nextStep(err))
@@ -131,7 +136,7 @@ func (p *process) showNext(cfg *spec.Config, c comparison, o planOptions) {
 	}
 }
 
-// save writes the plan file, if one is asked for and no guard objects.
+// save writes the plan file of --out, unless a guard refuses the plan.
 func (p *process) save(cfg *spec.Config, c comparison, o planOptions) error {
 	if o.out == "" {
 		return nil
@@ -146,12 +151,14 @@ func (p *process) save(cfg *spec.Config, c comparison, o planOptions) error {
 	return writeFile(p.path(o.out), file)
 }
 
-// showPlan prints a plan just made.
+// showPlan prints a new plan.
 func (p *process) showPlan(c comparison, all bool) error {
-	return report.Plan(p.out, c.plan, report.Options{Color: p.color(p.out), Width: width(p.out), All: all, Servers: c.saved.Servers, Took: c.took})
+	opts := p.layout()
+	opts.All, opts.Servers, opts.Took = all, c.saved.Servers, c.took
+	return report.Plan(p.out, c.plan, opts)
 }
 
-// printSaved prints a plan as the JSON of a plan file.
+// printSaved prints a plan as JSON, as a plan file has it.
 func (p *process) printSaved(s planfile.Saved) error {
 	file, err := planfile.Encode(declarable(), s)
 	if err != nil {
@@ -161,7 +168,7 @@ func (p *process) printSaved(s planfile.Saved) error {
 	return err
 }
 
-// differences is what a plan finds, changes before what needs attention.
+// differences is the finding of a plan: changes come before what needs attention.
 func differences(pl plan.Plan) error {
 	if len(pl.Changes()) > 0 {
 		return foundDifferences
@@ -169,8 +176,8 @@ func differences(pl plan.Plan) error {
 	return attention(pl)
 }
 
-// attention is what neither a plan nor an apply can settle by itself: a declared job is blocked, or something could not
-// be read.
+// attention is the finding of a plan or an apply that a person has to look at: a declared job is blocked, or something
+// could not be read.
 func attention(pl plan.Plan) error {
 	if len(pl.Unlisted) > 0 || pl.Unindexed != "" {
 		return foundAttention

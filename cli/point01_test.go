@@ -27,17 +27,17 @@ func TestPoint01ProcessesJoinAgainstDelete(t *testing.T) {
 	var won, lost int
 	var all sync.WaitGroup
 	for range lanes {
-		b := newBed(t, rounds, "")
-		b.must(t, "apply", "--yes")
-		b.write(t, 0, "")
-		r := zkstate.NewReader(s, b.root+"-home", zkstate.Job())
+		f := newFixture(t, rounds, "")
+		f.mustRun(t, "apply", "--yes")
+		f.write(t, 0, "")
+		r := zkstate.NewReader(s, f.root+"-home", zkstate.Job())
 		all.Go(func() {
 			lead, step := 20*time.Millisecond, 10*time.Millisecond // of the worker; aimed on the way
 			before := false
 			for i := range rounds {
-				joined, err := b.joinAgainstDelete(t, r, fmt.Sprint("j", i), lead)
+				joined, err := f.joinAgainstDelete(t, r, fmt.Sprint("j", i), lead)
 				if err != nil {
-					t.Errorf("round %d below %s: %v", i, b.root, err)
+					t.Errorf("round %d below %s: %v", i, f.root, err)
 					return
 				}
 				if step *= 2; joined != before {
@@ -61,8 +61,8 @@ func TestPoint01ProcessesJoinAgainstDelete(t *testing.T) {
 
 // joinAgainstDelete starts a worker and, so much later, or earlier if lead is negative, the apply that deletes its job. An error is
 // a broken promise.
-func (b bed) joinAgainstDelete(t *testing.T, r *zkstate.Reader, name string, lead time.Duration) (joined bool, err error) {
-	worker := b.command(servers.Connect(), "worker", "--root", b.root, "--job", name, "--identity", "w", "--advertise", "127.0.0.1:7000", "--", "/bin/cat")
+func (f fixture) joinAgainstDelete(t *testing.T, r *zkstate.Reader, name string, lead time.Duration) (joined bool, err error) {
+	worker := f.command(servers.Connect(), "worker", "--root", f.root, "--job", name, "--identity", "w", "--advertise", "127.0.0.1:7000", "--", "/bin/cat")
 	seen := newScreen()
 	worker.Stderr = seen
 	hold, err := worker.StdinPipe()
@@ -71,7 +71,7 @@ func (b bed) joinAgainstDelete(t *testing.T, r *zkstate.Reader, name string, lea
 	}
 	done := make(chan outcome, 1)
 	apply := func() {
-		done <- result(b.command(servers.Connect(), "apply", "--yes", "--allow-empty", "--only", "*/"+name))
+		done <- result(f.command(servers.Connect(), "apply", "--yes", "--allow-empty", "--only", "*/"+name))
 	}
 	if lead < 0 {
 		go apply()
@@ -86,7 +86,7 @@ func (b bed) joinAgainstDelete(t *testing.T, r *zkstate.Reader, name string, lea
 		go apply()
 	}
 	applied := <-done
-	o, err := r.Look(t.Context(), b.root+"/"+name)
+	o, err := r.Look(t.Context(), f.root+"/"+name)
 	switch {
 	case err != nil:
 		return false, err

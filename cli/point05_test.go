@@ -12,9 +12,9 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// rejected are the cases of spec that can be given to the binary as they are: those without options, and those whose options are
+// rejectedCases are the cases of spec that can be given to the binary as they are: those without options, and those whose options are
 // flags and the environment.
-func rejected(t *testing.T) map[string]*txtar.Archive {
+func rejectedCases(t *testing.T) map[string]*txtar.Archive {
 	t.Helper()
 	files, err := filepath.Glob("../spec/testdata/rejected/*.txtar")
 	if err != nil {
@@ -38,18 +38,18 @@ func rejected(t *testing.T) map[string]*txtar.Archive {
 	return cases
 }
 
-// validated is what the binary says about a case, and what it should say.
-func validated(t *testing.T, ar *txtar.Archive, env []string, flags ...string) (got outcome, want string) {
+// runValidate is what the binary says about a case, and what it should say.
+func runValidate(t *testing.T, ar *txtar.Archive, env []string, flags ...string) (got outcome, want string) {
 	t.Helper()
-	b := bed{dir: t.TempDir()}
+	f := fixture{dir: t.TempDir()}
 	args := append([]string{"validate"}, flags...)
-	for _, f := range ar.Files {
-		switch f.Name {
+	for _, file := range ar.Files {
+		switch file.Name {
 		case "diags.txt":
-			want = string(f.Data)
+			want = string(file.Data)
 			continue
 		case "options":
-			for line := range strings.Lines(string(f.Data)) {
+			for line := range strings.Lines(string(file.Data)) {
 				switch word, rest, _ := strings.Cut(strings.TrimSpace(line), " "); word {
 				case "var":
 					args = append(args, "--var", rest)
@@ -61,15 +61,15 @@ func validated(t *testing.T, ar *txtar.Archive, env []string, flags ...string) (
 			}
 			continue
 		}
-		at := filepath.Join(b.dir, f.Name)
+		at := filepath.Join(f.dir, file.Name)
 		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(at, f.Data, 0o644); err != nil {
+		if err := os.WriteFile(at, file.Data, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	cmd := b.command("", args...)
+	cmd := f.command("", args...)
 	cmd.Env = append(append(cmd.Env, "MUSTER_ZK_AUTH=digest:a:b"), env...)
 	return result(cmd), want
 }
@@ -81,10 +81,10 @@ func TestPoint05EveryErrorShowsItsPlaceWithoutColour(t *testing.T) {
 	carets := regexp.MustCompile(`(?m)^ +\| .*\^`)
 	noSource := []string{"M1307", "M1409", "M1410"} // no muster block anywhere; a malformed flag; a file that cannot be read
 	shown := 0
-	for name, ar := range rejected(t) {
+	for name, ar := range rejectedCases(t) {
 		t.Run(name, func(t *testing.T) {
-			piped, want := validated(t, ar, nil)
-			forced, _ := validated(t, ar, []string{"NO_COLOR=1", "FORCE_COLOR=1"})
+			piped, want := runValidate(t, ar, nil)
+			forced, _ := runValidate(t, ar, []string{"NO_COLOR=1", "FORCE_COLOR=1"})
 			for _, got := range []outcome{piped, forced} {
 				if d := cmp.Diff(want, got.stderr); d != "" || got.code != 1 || got.stdout != "" {
 					t.Errorf("code %d, standard output %q, diagnostics (-want +got):\n%s", got.code, got.stdout, d)
@@ -106,8 +106,8 @@ func TestPoint05EveryErrorShowsItsPlaceWithoutColour(t *testing.T) {
 // TestPoint07NoErrorIsRepeated: all are told in one run (the expectations of the cases are complete), none twice. Neither is one that
 // merely follows from another: script point_07 has the whole output of a file with many of those.
 func TestPoint07NoErrorIsRepeated(t *testing.T) {
-	for name, ar := range rejected(t) {
-		got, _ := validated(t, ar, nil)
+	for name, ar := range rejectedCases(t) {
+		got, _ := runValidate(t, ar, nil)
 		all := strings.Split(strings.TrimSpace(got.stderr), "\n\n")
 		slices.Sort(all)
 		if once := slices.Compact(slices.Clone(all)); len(once) < len(all) {
@@ -119,13 +119,13 @@ func TestPoint07NoErrorIsRepeated(t *testing.T) {
 // TestPoint12DiagnosticsFitTheSchema: those of every case.
 func TestPoint12DiagnosticsFitTheSchema(t *testing.T) {
 	schema := schemaOf(t, "validate", true)
-	for name, ar := range rejected(t) {
-		got, _ := validated(t, ar, nil, "--json")
-		if err := schema.Validate(parsed(t, []byte(got.stdout))); err != nil || got.code != 1 || got.stderr != "" {
+	for name, ar := range rejectedCases(t) {
+		got, _ := runValidate(t, ar, nil, "--json")
+		if err := schema.Validate(parseJSON(t, []byte(got.stdout))); err != nil || got.code != 1 || got.stderr != "" {
 			t.Errorf("%s: code %d, %v\n%s%s", name, got.code, err, got.stdout, got.stderr)
 		}
 	}
-	if got := run(t, nil, "validate", "--json", newBed(t, 1, "").dir); got.code != 0 || schema.Validate(parsed(t, []byte(got.stdout))) != nil {
+	if got := run(t, nil, "validate", "--json", newFixture(t, 1, "").dir); got.code != 0 || schema.Validate(parseJSON(t, []byte(got.stdout))) != nil {
 		t.Errorf("%+v", got)
 	}
 }

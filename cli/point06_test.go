@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// wellSpelt has every kind of name that can be mistyped. What stands between ‹ and › is mistyped by the test, one name at a time.
-const wellSpelt = `‹muster› {
+// correctConfig has every kind of name that can be mistyped. What stands between ‹ and › is mistyped by the test, one name at a time.
+const correctConfig = `‹muster› {
   ‹stack›            = "tests"
   ‹required_version› = ">= 0.1"
   ‹roots›            = ["/more"]
@@ -79,8 +79,8 @@ const wellSpelt = `‹muster› {
 }
 `
 
-// misspelt are names at a distance of 1 and of 2 from name.
-func misspelt(name string) []string {
+// typosOf are names at a distance of 1 and of 2 from name.
+func typosOf(name string) []string {
 	middle := len(name) / 2
 	typos := []string{
 		name + "x",                                // one too many
@@ -97,34 +97,34 @@ func misspelt(name string) []string {
 
 // TestPoint06EveryTypoGetsASuggestion mistypes every block, argument, variable, local, function, label, type and keyword.
 func TestPoint06EveryTypoGetsASuggestion(t *testing.T) {
-	marks := regexp.MustCompile(`‹\w+›`).FindAllStringIndex(wellSpelt, -1)
+	marks := regexp.MustCompile(`‹\w+›`).FindAllStringIndex(correctConfig, -1)
 	plain := strings.NewReplacer("‹", "", "›", "")
-	b := bed{dir: t.TempDir()}
+	f := fixture{dir: t.TempDir()}
 	check := func(text string) outcome {
-		dir, err := os.MkdirTemp(b.dir, "")
+		dir, err := os.MkdirTemp(f.dir, "")
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, "jobs.hcl"), []byte(text), 0o644)
 		}
 		if err != nil {
 			return outcome{code: -1, stderr: err.Error()}
 		}
-		cmd := b.command("", "validate", dir)
+		cmd := f.command("", "validate", dir)
 		cmd.Env = append(cmd.Env, "MUSTER_ZK_AUTH=digest:a:b")
 		return result(cmd)
 	}
-	expect(t, check(plain.Replace(wellSpelt)), 0, "Valid: stack tests, 1 job.")
+	expect(t, check(plain.Replace(correctConfig)), 0, "Valid: stack tests, 1 job.")
 	var g errgroup.Group
 	g.SetLimit(4)
 	typos := 0
 	for _, m := range marks {
-		name := plain.Replace(wellSpelt[m[0]:m[1]])
-		for _, typo := range misspelt(name) {
-			if strings.Contains(wellSpelt, "‹"+typo+"›") || typo == name {
+		name := plain.Replace(correctConfig[m[0]:m[1]])
+		for _, typo := range typosOf(name) {
+			if strings.Contains(correctConfig, "‹"+typo+"›") || typo == name {
 				continue // another name, and no typo
 			}
 			typos++
 			g.Go(func() error {
-				got := check(plain.Replace(wellSpelt[:m[0]] + typo + wellSpelt[m[1]:]))
+				got := check(plain.Replace(correctConfig[:m[0]] + typo + correctConfig[m[1]:]))
 				if got.code != 1 || !strings.Contains(got.stderr, "did you mean ") {
 					t.Errorf("%s for %s: code %d\n%s", typo, name, got.code, got.stderr)
 				}

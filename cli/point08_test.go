@@ -13,27 +13,27 @@ import (
 	"muster/zkstate"
 )
 
-// thousand is a bed with 1,000 jobs, applied.
-func thousand(tb testing.TB) bed {
-	b := bed{tb.TempDir(), "/t-" + zkstate.NewID()[:12]}
+// newThousandJobs is a fixture with 1,000 jobs, applied.
+func newThousandJobs(tb testing.TB) fixture {
+	f := fixture{tb.TempDir(), "/t-" + zkstate.NewID()[:12]}
 	var hcl strings.Builder
-	fmt.Fprintf(&hcl, "muster {\n  stack = \"tests\"\n  home  = \"%s-home\"\n}\n", b.root)
+	fmt.Fprintf(&hcl, "muster {\n  stack = \"tests\"\n  home  = \"%s-home\"\n}\n", f.root)
 	for i := range 1000 {
-		fmt.Fprintf(&hcl, "job \"plain%d\" {\n  root    = %q\n  workers = %d\n  labels  = { team = \"data\" }\n}\n", i, b.root, 1+i%9)
+		fmt.Fprintf(&hcl, "job \"plain%d\" {\n  root    = %q\n  workers = %d\n  labels  = { team = \"data\" }\n}\n", i, f.root, 1+i%9)
 	}
-	if err := os.WriteFile(filepath.Join(b.dir, "main.hcl"), []byte(hcl.String()), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(f.dir, "main.hcl"), []byte(hcl.String()), 0o644); err != nil {
 		tb.Fatal(err)
 	}
-	if out, err := b.command(servers.Connect(), "apply", "--yes", "-q").CombinedOutput(); err != nil {
+	if out, err := f.command(servers.Connect(), "apply", "--yes", "-q").CombinedOutput(); err != nil {
 		tb.Fatalf("%v\n%s", err, out)
 	}
-	return b
+	return f
 }
 
 // TestPoint08ThousandJobsAreQuick bounds the processor time of a plan, a check and a validate of 1,000 jobs. How long they take depends on
 // what else the machine does; BenchmarkPoint08 tells.
 func TestPoint08ThousandJobsAreQuick(t *testing.T) {
-	b := thousand(t)
+	f := newThousandJobs(t)
 	for _, c := range []struct {
 		limit time.Duration
 		args  []string
@@ -45,7 +45,7 @@ func TestPoint08ThousandJobsAreQuick(t *testing.T) {
 	} {
 		best := time.Hour
 		for range 10 {
-			cmd := b.command(servers.Connect(), c.args...)
+			cmd := f.command(servers.Connect(), c.args...)
 			expect(t, result(cmd), 0, c.says)
 			if best = min(best, cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime()); best < c.limit {
 				break
@@ -60,11 +60,11 @@ func TestPoint08ThousandJobsAreQuick(t *testing.T) {
 
 // BenchmarkPoint08 runs the same from start to exit: a plan should take less than a second, validate less than a tenth.
 func BenchmarkPoint08(b *testing.B) {
-	bed := thousand(b)
+	f := newThousandJobs(b)
 	for _, command := range []string{"plan", "drift", "validate"} {
 		b.Run(command, func(b *testing.B) {
 			for b.Loop() {
-				if out, err := bed.command(servers.Connect(), command).CombinedOutput(); err != nil {
+				if out, err := f.command(servers.Connect(), command).CombinedOutput(); err != nil {
 					b.Fatalf("%v\n%s", err, out)
 				}
 			}
@@ -76,9 +76,9 @@ func BenchmarkPoint08(b *testing.B) {
 // try to reach them.
 func TestPoint08NoNetwork(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, 3, "")
-	plan := filepath.Join(b.dir, "plan.json")
-	b.must(t, "plan", "--out", plan)
+	f := newFixture(t, 3, "")
+	plan := filepath.Join(f.dir, "plan.json")
+	f.mustRun(t, "plan", "--out", plan)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func TestPoint08NoNetwork(t *testing.T) {
 		}
 	}()
 	addr := l.Addr().String()
-	b.write(t, 3, fmt.Sprintf("zookeeper {\n  servers = [%q]\n}\n", addr))
+	f.write(t, 3, fmt.Sprintf("zookeeper {\n  servers = [%q]\n}\n", addr))
 	saved, err := os.ReadFile(plan)
 	if err != nil {
 		t.Fatal(err)
@@ -105,13 +105,13 @@ func TestPoint08NoNetwork(t *testing.T) {
 		{"validate"}, {"validate", "--json"}, {"fmt"}, {"fmt", "--check"}, {"show", plan}, {"show", "--json", plan}, {"schema", "plan"},
 		{"version"}, {"help", "apply"}, {"completion", "bash"},
 	} {
-		expect(t, result(b.command(addr, append(args, "--servers", addr)...)), 0)
+		expect(t, result(f.command(addr, append(args, "--servers", addr)...)), 0)
 	}
 	if n := calls.Load(); n > 0 {
 		t.Errorf("%d connections were made", n)
 	}
 	// The listener counts: a plan does try.
-	got := result(b.command(addr, "plan"))
+	got := result(f.command(addr, "plan"))
 	if got.code != 8 || calls.Load() == 0 {
 		t.Errorf("plan: %+v, %d connections", got, calls.Load())
 	}

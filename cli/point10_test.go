@@ -12,7 +12,7 @@ import (
 func TestPoint10MarkdownOfFiveThousandJobs(t *testing.T) {
 	t.Parallel()
 	const most, deletes, all = 60_000, 300, 5000
-	b := newBed(t, 0, "")
+	f := newFixture(t, 0, "")
 	jobs := func(n int, prefix string) string {
 		return fmt.Sprintf(`job %q {
   for_each = toset(flatten([for a in range(%d / 100) : [for i in range(100) : "%s-${a * 100 + i}"]]))
@@ -21,13 +21,13 @@ func TestPoint10MarkdownOfFiveThousandJobs(t *testing.T) {
   workers  = 8
   labels   = { team = "data", purpose = "a text that takes some room in every row" }
 }
-`, prefix, n, prefix, b.root)
+`, prefix, n, prefix, f.root)
 	}
-	b.write(t, 0, jobs(deletes, "gone"))
-	b.must(t, "apply", "--yes")
-	b.write(t, 0, jobs(all-deletes, "new"))
+	f.write(t, 0, jobs(deletes, "gone"))
+	f.mustRun(t, "apply", "--yes")
+	f.write(t, 0, jobs(all-deletes, "new"))
 	report := filepath.Join(t.TempDir(), "plan.md")
-	expect(t, result(b.command(servers.Connect(), "plan", "--report", "markdown="+report)), 0, fmt.Sprintf("Plan: %d to create, 0 to replace, %d to delete", all-deletes, deletes))
+	expect(t, result(f.command(servers.Connect(), "plan", "--report", "markdown="+report)), 0, fmt.Sprintf("Plan: %d to create, 0 to replace, %d to delete", all-deletes, deletes))
 	text, err := os.ReadFile(report)
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +36,7 @@ func TestPoint10MarkdownOfFiveThousandJobs(t *testing.T) {
 		t.Errorf("%d bytes, want up to %d", len(text), most)
 	}
 	for i := range deletes {
-		name := regexp.MustCompile(fmt.Sprintf(`%s/gone-%d\D`, regexp.QuoteMeta(b.root), i))
+		name := regexp.MustCompile(fmt.Sprintf(`%s/gone-%d\D`, regexp.QuoteMeta(f.root), i))
 		if !name.Match(text) {
 			t.Errorf("%s is not named", name)
 		}

@@ -20,18 +20,18 @@ func TestPoint13NothingIsWrittenToTheWrongPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Stop()
-	b := newBed(t, 2, "")
-	empty, nothing := t.TempDir(), bed{t.TempDir(), b.root}
+	f := newFixture(t, 2, "")
+	empty, nothing := t.TempDir(), fixture{t.TempDir(), f.root}
 	nothing.write(t, 0, "")
-	fresh := filepath.Join(b.dir, "fresh.json") // made before the ensemble had an id
-	b.must(t, "plan", "--out", fresh)
-	b.must(t, "apply", "--yes")
-	expect(t, result(b.command(other.Connect(), "apply", "--yes")), 0, "2 created")
-	b.write(t, 3, "")
-	saved := filepath.Join(b.dir, "plan.json")
-	b.must(t, "plan", "--out", saved)
+	fresh := filepath.Join(f.dir, "fresh.json") // made before the ensemble had an id
+	f.mustRun(t, "plan", "--out", fresh)
+	f.mustRun(t, "apply", "--yes")
+	expect(t, result(f.command(other.Connect(), "apply", "--yes")), 0, "2 created")
+	f.write(t, 3, "")
+	saved := filepath.Join(f.dir, "plan.json")
+	f.mustRun(t, "plan", "--out", saved)
 
-	here, there := written(t, servers, b.root), written(t, other, "/")
+	here, there := lastWrites(t, servers, f.root), lastWrites(t, other, "/")
 	for _, c := range []struct {
 		servers string
 		code    int
@@ -47,22 +47,22 @@ func TestPoint13NothingIsWrittenToTheWrongPlace(t *testing.T) {
 		{servers.Connect(), 5, "it was made for the ensemble", []string{"apply", saved, "--servers", other.Connect()}},
 		{other.Connect(), 5, "it was made before anything was applied", []string{"apply", fresh}},
 	} {
-		expect(t, result(b.command(c.servers, c.args...)), c.code, c.says)
+		expect(t, result(f.command(c.servers, c.args...)), c.code, c.says)
 	}
-	if d := cmp.Diff(here, written(t, servers, b.root)); d != "" {
+	if d := cmp.Diff(here, lastWrites(t, servers, f.root)); d != "" {
 		t.Errorf("something was written here (-before +after):\n%s", d)
 	}
-	if d := cmp.Diff(there, written(t, other, "/")); d != "" {
+	if d := cmp.Diff(there, lastWrites(t, other, "/")); d != "" {
 		t.Errorf("something was written there (-before +after):\n%s", d)
 	}
-	expect(t, result(b.command(servers.Connect(), "apply", saved)), 0, "1 created") // the right one
-	if _, err := os.Stat(filepath.Join(b.dir, "p.json")); err == nil {
+	expect(t, result(f.command(servers.Connect(), "apply", saved)), 0, "1 created") // the right one
+	if _, err := os.Stat(filepath.Join(f.dir, "p.json")); err == nil {
 		t.Error("a plan of nothing was saved")
 	}
 }
 
-// written lists the znodes below path with the transactions that last wrote each and its children.
-func written(t *testing.T, e *zkserver.Ensemble, path string) map[string][2]int64 {
+// lastWrites lists the znodes below path with the transactions that last wrote each and its children.
+func lastWrites(t *testing.T, e *zkserver.Ensemble, path string) map[string][2]int64 {
 	t.Helper()
 	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: e.Addrs(), Timeout: 30 * time.Second})
 	if err != nil {

@@ -19,7 +19,7 @@ func TestPoint15PlanFilesHoldNoSecret(t *testing.T) {
 	defer e.Stop()
 	certs := e.Certs()
 	connect := e.Connect()
-	b := newBed(t, 1, `variable "label" {
+	f := newFixture(t, 1, `variable "label" {
   type = string
 }
 variable "unused" {
@@ -38,28 +38,28 @@ defaults {
   labels = { team = var.label }
 }
 `)
-	if err := os.Mkdir(filepath.Join(b.dir, "certs"), 0o700); err != nil {
+	if err := os.Mkdir(filepath.Join(f.dir, "certs"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	for name, from := range map[string]string{"ca.pem": certs.CAFile, "me.pem": certs.CertFile, "me.key": certs.KeyFile} {
-		if err := os.WriteFile(filepath.Join(b.dir, "certs", name), []byte(read(t, from)), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(f.dir, "certs", name), []byte(read(t, from)), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	home := t.TempDir()
 	secrets := []string{
-		"open-sesame", "SECRET-user", "SECRET-unused", "SECRET-identity", "SECRET-run", "SECRET-token", "PRIVATE KEY", "BEGIN CERT", b.dir, home, os.TempDir() + "/",
+		"open-sesame", "SECRET-user", "SECRET-unused", "SECRET-identity", "SECRET-run", "SECRET-token", "PRIVATE KEY", "BEGIN CERT", f.dir, home, os.TempDir() + "/",
 	}
-	cmd := b.command(connect, "plan", "--out", "plan.json", "--report", "markdown=plan.md", b.dir)
+	cmd := f.command(connect, "plan", "--out", "plan.json", "--report", "markdown=plan.md", f.dir)
 	cmd.Env = append(cmd.Env, "HOME="+home, "MUSTER_ZK_AUTH=digest:SECRET-user:open-sesame", "MUSTER_VAR_label=wanted", "MUSTER_VAR_unused=SECRET-unused",
 		"MUSTER_IDENTITY=SECRET-identity", "MUSTER_RUN=SECRET-run", "GITHUB_TOKEN=SECRET-token", "MUSTER_LOG=debug")
 	got := result(cmd)
 	expect(t, got, 0, "Plan: 1 to create")
-	shown := result(b.command("", "show", "plan.json"))
+	shown := result(f.command("", "show", "plan.json"))
 	expect(t, shown, 0, "wanted")
 	texts := map[string]string{"standard output": got.stdout, "show": shown.stdout}
 	for _, name := range []string{"plan.json", "plan.md"} {
-		texts[name] = read(t, filepath.Join(b.dir, name))
+		texts[name] = read(t, filepath.Join(f.dir, name))
 	}
 	for name, text := range texts {
 		if !strings.Contains(text, "wanted") {
@@ -75,22 +75,22 @@ defaults {
 		t.Errorf("the names of the TLS files are not relative:\n%s", texts["plan.json"])
 	}
 	// Elsewhere, with the same files and credentials, it can be applied.
-	apply := b.command(connect, "apply", "plan.json")
+	apply := f.command(connect, "apply", "plan.json")
 	apply.Env = append(apply.Env, "MUSTER_ZK_AUTH=digest:SECRET-user:open-sesame")
 	expect(t, result(apply), 0, "1 created")
 }
 
 // TestPoint15AbsolutePathsAreRefused: a plan that would name one is not saved.
 func TestPoint15AbsolutePathsAreRefused(t *testing.T) {
-	b := newBed(t, 1, "zookeeper {\n  tls {\n    ca_file = \"/etc/muster/ca.pem\"\n  }\n}\n")
+	f := newFixture(t, 1, "zookeeper {\n  tls {\n    ca_file = \"/etc/muster/ca.pem\"\n  }\n}\n")
 	e, err := zkserver.Start(t.Context(), zkserver.Options{TLS: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer e.Stop()
-	cmd := b.command(e.Connect(), "plan", "--out", "p.json", "--tls-ca", e.Certs().CAFile)
+	cmd := f.command(e.Connect(), "plan", "--out", "p.json", "--tls-ca", e.Certs().CAFile)
 	expect(t, result(cmd), 1, "/etc/muster/ca.pem is an absolute path")
-	if _, err := os.Stat(filepath.Join(b.dir, "p.json")); err == nil {
+	if _, err := os.Stat(filepath.Join(f.dir, "p.json")); err == nil {
 		t.Error("it was saved")
 	}
 }

@@ -12,20 +12,20 @@ import (
 	"muster/text"
 )
 
-// progress shows an apply under way: one line a change on standard output and, when it takes longer than a second and
-// somebody looks at standard error, a bar there below them.
+// progress shows an apply while it runs: a line for each change on standard output. If standard error is a terminal and
+// the apply takes longer than a second, a bar follows there.
 type progress struct {
 	p         *process
 	lines     *report.Progress
 	started   time.Time
-	drawn     time.Time // when the bar was
-	visible   bool      // it is on the screen
+	drawn     time.Time // when the bar was drawn
+	visible   bool      // the bar is on the screen
 	done, all int
 }
 
 const (
-	barAfter = time.Second            // short applies need no bar
-	barEvery = 100 * time.Millisecond // more is flicker
+	barAfter = time.Second            // a short apply needs no bar
+	barEvery = 100 * time.Millisecond // drawn more often, it flickers
 	barWidth = 30
 )
 
@@ -36,8 +36,7 @@ func newProgress(p *process, pl plan.Plan) *progress {
 	}
 }
 
-// outcome is called by apply.Run, one call at a time. A stream remembers that it cannot be written to, so nothing is
-// left to handle here.
+// outcome is called by apply.Run, one call at a time. The stream keeps an error of writing, so outcome ignores it.
 func (g *progress) outcome(o apply.Outcome) {
 	g.done++
 	if !g.p.flags.quiet || o.Result != apply.Applied {
@@ -47,22 +46,24 @@ func (g *progress) outcome(o apply.Outcome) {
 		_ = g.lines.Line(o)
 	}
 	now := time.Now()
-	if !isTerminal(g.p.err) || now.Sub(g.started) < barAfter || g.visible && now.Sub(g.drawn) < barEvery || g.done == g.all {
+	flickers := g.visible && now.Sub(g.drawn) < barEvery
+	if !isTerminal(g.p.err) || now.Sub(g.started) < barAfter || flickers || g.done == g.all {
 		return
 	}
 	full := barWidth * g.done / g.all
-	fmt.Fprintf(g.p.err, "\r\x1b[K[%s%s] %d of %d", strings.Repeat("#", full), strings.Repeat(".", barWidth-full), g.done, g.all)
+	bar := strings.Repeat("#", full) + strings.Repeat(".", barWidth-full)
+	fmt.Fprintf(g.p.err, "\r\x1b[K[%s] %d of %d", bar, g.done, g.all)
 	g.visible, g.drawn = true, now
 }
 
-// waiting says once why nothing happens for a while.
+// waiting prints why the apply waits.
 func (g *progress) waiting(n int, d time.Duration) {
 	g.clear()
 	fmt.Fprintf(g.p.err, "waiting %s: %s may only be restarting (--no-wait leaves them out)\n",
 		resource.Duration(d.Round(time.Second)), text.Count(n, "stale job"))
 }
 
-// clear takes the bar off the screen, so that a line can take its place.
+// clear removes the bar from the screen.
 func (g *progress) clear() {
 	if g.visible {
 		fmt.Fprint(g.p.err, "\r\x1b[K")

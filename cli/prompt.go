@@ -13,7 +13,8 @@ import (
 	"muster/text"
 )
 
-// confirm asks whether to apply p: the full word yes, or, when jobs would be deleted, how many. Anything else declines.
+// confirm asks whether to make the changes. The answer has to be "yes" or, if jobs would be deleted, their number.
+// Anything else declines.
 func (p *process) confirm(ctx context.Context, changes []plan.Row) error {
 	deletes := 0
 	for _, r := range changes {
@@ -34,12 +35,18 @@ func (p *process) confirm(ctx context.Context, changes []plan.Row) error {
 	case err != nil:
 		return err
 	case answer != want:
-		return &problem{errDeclined, fmt.Errorf("declined: %q is not %q; nothing was changed", answer, want), "the same command asks again; --yes does not ask"}
+		return declined(answer, want)
 	}
 	return nil
 }
 
-// ask reads one line from standard input, until ctx ends. The reading itself cannot be stopped; the process ends soon.
+// declined is the error for an answer that is not the one that is wanted.
+func declined(answer, want string) error {
+	err := fmt.Errorf("declined: %q is not %q; nothing was changed", answer, want)
+	return &problem{errDeclined, err, "the same command asks again; --yes does not ask"}
+}
+
+// ask reads a line from standard input. When ctx ends it returns, but its goroutine reads on until the process ends.
 func (p *process) ask(ctx context.Context) (string, error) {
 	type reply struct {
 		line string

@@ -23,16 +23,17 @@ type reportFlags struct {
 	required bool
 }
 
-// reportTarget is one report and where it goes; "-" is standard output.
+// reportTarget is the kind of a report and where it goes; "-" is standard output.
 type reportTarget struct{ kind, path string }
 
 func (f *reportFlags) addTo(cmd *cobra.Command) {
-	cmd.Flags().Var((*reportValue)(f), "report", "also write a report, `KIND=PATH`: "+strings.Join(report.Kinds(), ", ")+"; PATH - is standard output; may be repeated")
+	cmd.Flags().Var((*reportValue)(f), "report", "also write a report, `KIND=PATH`: "+
+		strings.Join(report.Kinds(), ", ")+"; PATH - is standard output; may be repeated")
 	cmd.Flags().BoolVar(&f.required, "report-required", false, "a report that cannot be written is an error")
 	completeReports(cmd)
 }
 
-// reportValue is the value of --report.
+// reportValue is the pflag.Value of --report.
 type reportValue reportFlags
 
 func (v *reportValue) String() string { return "" }
@@ -48,11 +49,13 @@ func (v *reportValue) Set(s string) error {
 			return fmt.Errorf("%q is no kind of report: did you mean %s?", kind, near)
 		}
 		return fmt.Errorf("%q is no kind of report: %s", kind, strings.Join(report.Kinds(), ", "))
-	case isSource(path):
+	case isConfigFile(path):
 		return fmt.Errorf("%s is the name of configuration", path)
-	case path == "-" && slices.ContainsFunc(v.targets, func(t reportTarget) bool { return t.path == "-" }):
+	case path == "-" && reportFlags(*v).toStdout():
 		return errors.New("only one report can go to standard output")
-	case slices.ContainsFunc(v.targets, func(t reportTarget) bool { return filepath.Clean(t.path) == filepath.Clean(path) }):
+	}
+	same := func(t reportTarget) bool { return filepath.Clean(t.path) == filepath.Clean(path) }
+	if slices.ContainsFunc(v.targets, same) {
 		return fmt.Errorf("only one report can go to %s", path)
 	}
 	v.targets = append(v.targets, reportTarget{kind, path})
@@ -63,33 +66,36 @@ func (f reportFlags) toStdout() bool {
 	return slices.ContainsFunc(f.targets, func(t reportTarget) bool { return t.path == "-" })
 }
 
-// newRun is what the reports of a command start from: about is its directory or plan file.
-func (p *process) newRun(command, about string) *report.Run {
-	run := &report.Run{Command: command, Version: Version, Started: time.Now(), Kinds: declarable(), Config: filepath.Clean(p.path(about))}
-	if whole, err := filepath.Abs(run.Config); err == nil {
-		run.Config = whole
+// newRun starts the data of a command's reports. arg is its directory or plan file.
+func (p *process) newRun(command, arg string) *report.Run {
+	config := filepath.Clean(p.path(arg))
+	run := &report.Run{
+		Command: command, Version: Version, Started: time.Now(), Kinds: declarable(), Config: config,
 	}
-	if dir := filepath.ToSlash(filepath.Clean(p.path(about))); dir != "." {
+	if absolute, err := filepath.Abs(config); err == nil {
+		run.Config = absolute
+	}
+	if dir := filepath.ToSlash(config); dir != "." {
 		run.Dir = dir
 	}
 	return run
 }
 
-// reporting runs a command and writes its reports, whatever became of it. The command tells run what it knows; how it ended
-// is added here. What it prints goes to standard error where a report goes to standard output.
-func (p *process) reporting(ctx context.Context, f reportFlags, run *report.Run, command func() error) error {
+// withReports runs a command and writes its reports, even if the command failed. The command fills in run; withReports
+// adds how it ended. If a report goes to standard output, what the command prints goes to standard error.
+func (p *process) withReports(ctx context.Context, f reportFlags, run *report.Run, command func() error) error {
 	if len(f.targets) == 0 {
 		return command()
 	}
-	screen := p.out
+	stdout := p.out
 	if f.toStdout() {
 		p.out = p.err
 	}
 	err := command()
-	p.out = screen
+	p.out = stdout
 	run.Took = time.Since(run.Started)
 	unwritten := p.writeReports(ctx, f, run, err, false)
-	if exitCode(ctx, p.settled(err)) != run.ExitCode { // what could not be written changed it, and the others are to tell
+	if exitCode(ctx, p.withWriteErrors(err)) != run.ExitCode { // an error of writing changed it
 		unwritten = p.writeReports(ctx, f, run, err, true)
 	}
 	for _, u := range unwritten {
@@ -100,11 +106,11 @@ func (p *process) reporting(ctx context.Context, f reportFlags, run *report.Run,
 	return err
 }
 
-// writeReports tells run how the command ended, writes each report, and returns an error for each that could not be. What is on
-// standard output cannot be written anew.
-func (p *process) writeReports(ctx context.Context, f reportFlags, run *report.Run, err error, anew bool) []error {
-	run.ExitCode, run.Problems = exitCode(ctx, p.settled(err)), problems(ctx, err)
-	for _, lost := range p.lost() {
+// writeReports adds to run how the command ended, writes each report, and returns an error for each that was not
+// written. To rewrite is to write all of them again, except for one on standard output.
+func (p *process) writeReports(ctx context.Context, f reportFlags, run *report.Run, err error, rewrite bool) []error {
+	run.ExitCode, run.Problems = exitCode(ctx, p.withWriteErrors(err)), problems(ctx, err)
+	for _, lost := range p.writeErrors() {
 		run.Problems = append(run.Problems, report.Problem{Summary: lost.Error(), Next: nextStep(lost)})
 	}
 	var unwritten []error
@@ -112,26 +118,27 @@ func (p *process) writeReports(ctx context.Context, f reportFlags, run *report.R
 		body, err := run.Make(t.kind)
 		switch {
 		case err != nil:
-		case t.path == "-" && !anew:
+		case t.path == "-" && !rewrite:
 			_, err = p.out.Write(body)
 		case t.path != "-":
 			err = writeFile(p.path(t.path), body)
 		}
 		if err != nil {
-			unwritten = append(unwritten, &problem{kind: errUnwritten, err: fmt.Errorf("the %s report was not written: %w", t.kind, err)})
+			err = fmt.Errorf("the %s report was not written: %w", t.kind, err)
+			unwritten = append(unwritten, &problem{kind: errNotWritten, err: err})
 		}
 	}
-	if f.required && !anew {
-		p.unwritten = unwritten
+	if f.required && !rewrite {
+		p.reportErrors = unwritten
 	}
 	return unwritten
 }
 
-// problems are what is to be said about err, for eyes that will not see standard error.
+// problems returns what a report says about err. Its readers do not see standard error.
 func problems(ctx context.Context, err error) []report.Problem {
 	var found finding
 	var stopped Stopped
-	var diags diagnosed
+	var diags diagnosticsError
 	switch {
 	case errors.As(err, &diags):
 		var all []report.Problem
@@ -147,12 +154,14 @@ func problems(ctx context.Context, err error) []report.Problem {
 	return []report.Problem{{Summary: strings.TrimSpace(err.Error()), Next: nextStep(err)}}
 }
 
-// diagnosticProblem is d with its place; the detail is the source line with its carets, as on the screen.
+// diagnosticProblem returns d with its place. The detail is the source line with carets, as it is printed.
 func diagnosticProblem(d spec.Diagnostic) report.Problem {
 	var text bytes.Buffer
 	_ = spec.Diagnostics{d}.Text(&text, false) // a buffer takes everything
 	_, detail, _ := strings.Cut(text.String(), "\n")
-	prob := report.Problem{Warning: d.Severity == spec.Warning, Code: d.Code, Summary: d.Summary, Detail: strings.Trim(detail, "\n")}
+	prob := report.Problem{
+		Warning: d.Severity == spec.Warning, Code: d.Code, Summary: d.Summary, Detail: strings.Trim(detail, "\n"),
+	}
 	if d.Range != nil && strings.Contains(d.Range.Filename, ".hcl") { // not --var, nor MUSTER_VAR_x
 		prob.At = fmt.Sprintf("%s:%d", d.Range.Filename, d.Range.Start.Line)
 	}

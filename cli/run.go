@@ -18,10 +18,10 @@ import (
 	"muster/wrap"
 )
 
-// Echo is how soon the same signal again is no second request.
-const Echo = wrap.Echo
+// RepeatWindow is how long the same signal again counts as the first one repeated.
+const RepeatWindow = wrap.Echo
 
-// Stopped is the cause of a context that a signal ended.
+// Stopped is the cause of a context that a signal canceled.
 type Stopped struct{ Signal syscall.Signal }
 
 func (s Stopped) Error() string { return "stopped by a signal: " + s.Signal.String() }
@@ -29,8 +29,8 @@ func (s Stopped) Error() string { return "stopped by a signal: " + s.Signal.Stri
 // ExitCode is 129 after a hang-up, 130 after an interrupt and 143 after a request to terminate.
 func (s Stopped) ExitCode() int { return exitcode.Signal + int(s.Signal) }
 
-// process is what a command may touch of the world outside ZooKeeper: the environment, the three streams, and what the
-// global flags say about them.
+// process is what a command uses besides ZooKeeper and files: the environment, the three streams, the global flags and
+// the log.
 type process struct {
 	environ environ
 	in      io.Reader
@@ -39,11 +39,11 @@ type process struct {
 	flags   globalFlags
 	log     *slog.Logger
 
-	unwritten []error // reports that were required
+	reportErrors []error // of required reports that were not written
 }
 
-// Run is one run of muster: args without the program's name, env as NAME=value. It returns the exit code. When ctx ends
-// with a Stopped, the command finishes the writes in flight, reports what is left, and the code is that of the signal.
+// Run runs muster and returns the exit code. args is without the program's name, env is NAME=value. When ctx ends with
+// the cause Stopped, the command finishes the writes in flight, reports what is left, and returns the signal's code.
 func Run(ctx context.Context, args, env []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	p := &process{
 		environ: env,
@@ -57,40 +57,42 @@ func Run(ctx context.Context, args, env []string, stdin io.Reader, stdout, stder
 	return p.finish(ctx, root.ExecuteContext(ctx))
 }
 
-// finish prints what is to be said about err and about output that could not be written, and returns the exit code. A closed
-// pipe is not worth a word: its reader has seen enough.
+// finish prints err and the errors of writing, and returns the exit code. It does not print EPIPE: the reader closed
+// the pipe because it needs no more.
 func (p *process) finish(ctx context.Context, err error) int {
-	p.complain(ctx, err)
-	for _, lost := range p.unwritten {
-		p.complain(ctx, lost)
+	p.printError(ctx, err)
+	for _, lost := range p.reportErrors {
+		p.printError(ctx, lost)
 	}
-	if lost := p.unprinted(); lost != nil && !errors.Is(lost, syscall.EPIPE) {
-		p.complain(ctx, lost)
+	if lost := p.stdoutError(); lost != nil && !errors.Is(lost, syscall.EPIPE) {
+		p.printError(ctx, lost)
 	}
-	return exitCode(ctx, p.settled(err))
+	return exitCode(ctx, p.withWriteErrors(err))
 }
 
-// settled is err and all that could not be written.
-func (p *process) settled(err error) error { return errors.Join(append(p.lost(), err)...) }
-
-// lost is what was to be written and could not be.
-func (p *process) lost() []error {
-	if lost := p.unprinted(); lost != nil {
-		return append(slices.Clip(p.unwritten), lost)
-	}
-	return slices.Clip(p.unwritten)
+// withWriteErrors joins err and the errors of writing.
+func (p *process) withWriteErrors(err error) error {
+	return errors.Join(append(p.writeErrors(), err)...)
 }
 
-// unprinted is why standard output could not be written to, or nil.
-func (p *process) unprinted() error {
+// writeErrors returns the errors of required reports and of standard output.
+func (p *process) writeErrors() []error {
+	if lost := p.stdoutError(); lost != nil {
+		return append(slices.Clip(p.reportErrors), lost)
+	}
+	return slices.Clip(p.reportErrors)
+}
+
+// stdoutError returns why standard output could not be written, or nil.
+func (p *process) stdoutError() error {
 	if p.out.err == nil {
 		return nil
 	}
-	return &problem{kind: errUnwritten, err: fmt.Errorf("standard output: %w", p.out.err)}
+	return &problem{kind: errNotWritten, err: fmt.Errorf("standard output: %w", p.out.err)}
 }
 
-// stream is standard output or standard error. It remembers the first failure to write and drops everything after it:
-// losing the reader must not change what a command does to ZooKeeper.
+// stream is standard output or standard error. It keeps the first error and drops everything after it: a lost reader
+// must not change what a command does to ZooKeeper.
 type stream struct {
 	w   io.Writer
 	err error
@@ -115,7 +117,7 @@ func isTerminal(f any) bool {
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// width is the columns of the terminal that s is; 0 if it is none, or does not say.
+// width returns the columns of a terminal; 0 if s is none, or its size is not known.
 func width(s *stream) int {
 	file, ok := s.w.(*os.File)
 	if !ok {
@@ -131,7 +133,7 @@ func width(s *stream) int {
 // environ is the environment, as NAME=value.
 type environ []string
 
-// value is that of the last NAME=value, as a shell would have it; empty if there is none.
+// value returns the value of the last NAME=value, as a shell does; empty if there is none.
 func (e environ) value(name string) string {
 	for i := len(e) - 1; i >= 0; i-- {
 		if v, ok := strings.CutPrefix(e[i], name+"="); ok {

@@ -12,9 +12,9 @@ import (
 // TestAnyChangedByteOfAPlanIsRefused: before any connection, and so is a file that was cut short or has something behind it.
 func TestAnyChangedByteOfAPlanIsRefused(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, 2, "")
-	file := filepath.Join(b.dir, "plan.json")
-	b.must(t, "plan", "--out", file)
+	f := newFixture(t, 2, "")
+	file := filepath.Join(f.dir, "plan.json")
+	f.mustRun(t, "plan", "--out", file)
 	good := []byte(read(t, file))
 	refused := func(at int, bad []byte) {
 		t.Helper()
@@ -43,13 +43,13 @@ func TestAnyChangedByteOfAPlanIsRefused(t *testing.T) {
 		if err := os.WriteFile(file, bad, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		expect(t, result(b.command(servers.Connect(), "apply", file)), 5, "plan file", "next: ")
-		expect(t, result(b.command(servers.Connect(), "show", file)), 5, "plan file", "next: ")
+		expect(t, result(f.command(servers.Connect(), "apply", file)), 5, "plan file", "next: ")
+		expect(t, result(f.command(servers.Connect(), "show", file)), 5, "plan file", "next: ")
 	}
 	if err := os.WriteFile(file, good, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, result(b.command(servers.Connect(), "apply", file)), 0, "2 created")
+	expect(t, result(f.command(servers.Connect(), "apply", file)), 0, "2 created")
 }
 
 // TestPoint12ReleasedPlanFilesAreStillRead: testdata/released has a plan file of every minor version of the format that muster has
@@ -68,10 +68,10 @@ func TestPoint12ReleasedPlanFilesAreStillRead(t *testing.T) {
 		if !strings.Contains(text, `"format_version": "`+version+`"`) {
 			t.Errorf("%s is of another version", file)
 		}
-		if err := schema.Validate(parsed(t, []byte(text))); err != nil {
+		if err := schema.Validate(parseJSON(t, []byte(text))); err != nil {
 			t.Errorf("%s: %v", file, err)
 		}
-		show := bed{dir: "."}
+		show := fixture{dir: "."}
 		expect(t, result(show.command("", "show", file)), 0, "Plan: 1 to create, 1 to replace, 1 to delete, 1 to update;")
 	}
 	if !present {

@@ -24,7 +24,7 @@ func newSchemaCmd(p *process) *cobra.Command {
 "validate --json" prints.`,
 		Example:   `  muster schema plan > plan.schema.json`,
 		ValidArgs: schemaNames(),
-		Args:      between(1, 1, "the name of a document: "+strings.Join(schemaNames(), ", ")),
+		Args:      argCount(1, 1, "the name of a document: "+strings.Join(schemaNames(), ", ")),
 		RunE:      func(_ *cobra.Command, args []string) error { return runSchema(p, args[0]) },
 	}
 }

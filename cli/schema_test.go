@@ -23,9 +23,9 @@ func schemaOf(t *testing.T, name string, strict bool) *jsonschema.Schema {
 	if got.code != 0 || got.stderr != "" {
 		t.Fatalf("schema %s: %+v", name, got)
 	}
-	doc := parsed(t, []byte(got.stdout))
+	doc := parseJSON(t, []byte(got.stdout))
 	if strict {
-		doc = closed(doc)
+		doc = withoutExtraKeys(doc)
 	}
 	c := jsonschema.NewCompiler()
 	c.AssertFormat()
@@ -39,25 +39,25 @@ func schemaOf(t *testing.T, name string, strict bool) *jsonschema.Schema {
 	return s
 }
 
-// closed forbids what is not described in every object of a schema.
-func closed(v any) any {
+// withoutExtraKeys forbids what is not described in every object of a schema.
+func withoutExtraKeys(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		for key, value := range v {
-			v[key] = closed(value)
+			v[key] = withoutExtraKeys(value)
 		}
 		if _, object := v["properties"].(map[string]any); object && v["type"] == "object" {
 			v["additionalProperties"] = false
 		}
 	case []any:
 		for i := range v {
-			v[i] = closed(v[i])
+			v[i] = withoutExtraKeys(v[i])
 		}
 	}
 	return v
 }
 
-func parsed(t *testing.T, text []byte) any {
+func parseJSON(t *testing.T, text []byte) any {
 	t.Helper()
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
@@ -76,7 +76,7 @@ func TestPoint12GoldenReportsFitTheSchemas(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := schemaOf(t, schema, true).Validate(parsed(t, text)); err != nil {
+		if err := schemaOf(t, schema, true).Validate(parseJSON(t, text)); err != nil {
 			t.Errorf("%s: %v", file, err)
 		}
 	}
@@ -96,7 +96,7 @@ func TestPoint12GoldenReportsFitTheSchemas(t *testing.T) {
 				continue
 			}
 			plans++
-			if err := schema.Validate(parsed(t, section.Data)); err != nil {
+			if err := schema.Validate(parseJSON(t, section.Data)); err != nil {
 				t.Errorf("%s: %v", file, err)
 			}
 		}
@@ -109,7 +109,7 @@ func TestPoint12GoldenReportsFitTheSchemas(t *testing.T) {
 // TestPoint12RealOutputFitsTheSchemas runs the commands against a real server, also where they fail.
 func TestPoint12RealOutputFitsTheSchemas(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, 2, `defaults {
+	f := newFixture(t, 2, `defaults {
   labels = { team = "data" }
 }`)
 	file := filepath.Join(t.TempDir(), "out.json")
@@ -124,22 +124,22 @@ func TestPoint12RealOutputFitsTheSchemas(t *testing.T) {
 		{"apply", 0, []string{"apply", "--yes", "--report", "json=" + file}},
 		{"apply", 0, []string{"apply", "--yes", "--report", "json=" + file}},
 		{"drift", 0, []string{"drift", "--report", "json=" + file}},
-		{"drift", 8, []string{"drift", "--servers", nobody, "--report", "json=" + file}},
-		{"apply", 8, []string{"apply", "--yes", "--servers", nobody, "--report", "json=" + file}},
+		{"drift", 8, []string{"drift", "--servers", refusingAddr, "--report", "json=" + file}},
+		{"apply", 8, []string{"apply", "--yes", "--servers", refusingAddr, "--report", "json=" + file}},
 	} {
-		if got := run(t, []string{"MUSTER_SERVERS=" + servers.Connect()}, append([]string{"-C", b.dir}, c.args...)...); got.code != c.code {
+		if got := run(t, []string{"MUSTER_SERVERS=" + servers.Connect()}, append([]string{"-C", f.dir}, c.args...)...); got.code != c.code {
 			t.Fatalf("%v: %+v", c.args, got)
 		}
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := schemaOf(t, c.schema, true).Validate(parsed(t, text)); err != nil {
+		if err := schemaOf(t, c.schema, true).Validate(parseJSON(t, text)); err != nil {
 			t.Errorf("%v: %v\n%s", c.args, err, text)
 		}
 	}
-	got := run(t, []string{"MUSTER_SERVERS=" + servers.Connect()}, "-C", b.dir, "plan", "--format", "json")
-	if err := schemaOf(t, "plan", true).Validate(parsed(t, []byte(got.stdout))); err != nil {
+	got := run(t, []string{"MUSTER_SERVERS=" + servers.Connect()}, "-C", f.dir, "plan", "--format", "json")
+	if err := schemaOf(t, "plan", true).Validate(parseJSON(t, []byte(got.stdout))); err != nil {
 		t.Errorf("plan --format json: %v", err)
 	}
 }
@@ -147,7 +147,7 @@ func TestPoint12RealOutputFitsTheSchemas(t *testing.T) {
 // TestSchemasNameEveryWord of a plan and a check, and no other.
 func TestSchemasNameEveryWord(t *testing.T) {
 	words := func(name string, at ...string) []string {
-		v := parsed(t, []byte(run(t, nil, "schema", name).stdout))
+		v := parseJSON(t, []byte(run(t, nil, "schema", name).stdout))
 		for _, key := range append(at, "enum") {
 			v = v.(map[string]any)[key]
 		}
@@ -158,14 +158,14 @@ func TestSchemasNameEveryWord(t *testing.T) {
 		slices.Sort(all)
 		return all
 	}
-	same(t, "action_reason", words("plan", "$defs", "row", "properties", "action_reason"), plan.Reasons())
-	same(t, "kind", words("drift", "$defs", "finding", "properties", "kind"), plan.Kinds())
-	same(t, "status", words("plan", "$defs", "row", "properties", "status"), job.Statuses())
-	same(t, "status", words("apply", "$defs", "outcome", "properties", "status"), job.Statuses())
-	same(t, "status", words("drift", "$defs", "finding", "properties", "status"), job.Statuses())
+	checkSame(t, "action_reason", words("plan", "$defs", "row", "properties", "action_reason"), plan.Reasons())
+	checkSame(t, "kind", words("drift", "$defs", "finding", "properties", "kind"), plan.Kinds())
+	checkSame(t, "status", words("plan", "$defs", "row", "properties", "status"), job.Statuses())
+	checkSame(t, "status", words("apply", "$defs", "outcome", "properties", "status"), job.Statuses())
+	checkSame(t, "status", words("drift", "$defs", "finding", "properties", "status"), job.Statuses())
 }
 
-func same[T ~string](t *testing.T, what string, got []string, words []T) {
+func checkSame[T ~string](t *testing.T, what string, got []string, words []T) {
 	t.Helper()
 	var want []string
 	for _, word := range words {
@@ -182,7 +182,7 @@ func TestPoint12SchemasRefuseWhatIsNotADocument(t *testing.T) {
 	for _, name := range []string{"plan", "apply", "drift", "validate"} {
 		s := schemaOf(t, name, false)
 		for _, text := range []string{`{}`, `[]`, `{"format_version":"2.0"}`, `{"format_version":"1.0","command":"` + name + `","muster_version":"","problems":[],"exit_code":"0"}`} {
-			if s.Validate(parsed(t, []byte(text))) == nil {
+			if s.Validate(parseJSON(t, []byte(text))) == nil {
 				t.Errorf("the schema of %s accepts %s", name, text)
 			}
 		}

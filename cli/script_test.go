@@ -30,8 +30,8 @@ import (
 // servers is the one ensemble of this test binary; every test has a root and a home of its own.
 var servers *zkserver.Ensemble
 
-// nobody is an address where no server is.
-var nobody string
+// refusingAddr is an address where no server is.
+var refusingAddr string
 
 // bin is the directory of the real binary.
 var bin string
@@ -51,7 +51,7 @@ func testMain(m *testing.M) int {
 		return complain(fmt.Errorf("go build: %w\n%s", err, out))
 	}
 	var free func() error
-	if nobody, free, err = zkserver.Refusing(); err != nil {
+	if refusingAddr, free, err = zkserver.Refusing(); err != nil {
 		return complain(err)
 	}
 	defer free()
@@ -70,14 +70,14 @@ func TestScripts(t *testing.T) {
 		Dir:   "testdata/script",
 		Setup: setup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits":      exits,
-			"plain":      plain,
-			"start":      start,
-			"signal":     sendSignal,
-			"ends":       ends,
-			"eventually": eventually,
+			"exits":      cmdExits,
+			"plain":      cmdPlain,
+			"start":      cmdStart,
+			"signal":     cmdSignal,
+			"ends":       cmdEnds,
+			"eventually": cmdEventually,
 			"needs":      needsOfScript,
-			"zk":         zkCommand,
+			"zk":         cmdZK,
 		},
 		RequireExplicitExec: true,
 	})
@@ -95,7 +95,7 @@ func setup(env *testscript.Env) error {
 	env.Setenv("SERVERS", servers.Connect())
 	env.Setenv("PORT", servers.Connect()[strings.LastIndex(servers.Connect(), ":")+1:])
 	env.Setenv("MUSTER_SERVERS", servers.Connect())
-	env.Setenv("NOBODY", nobody)
+	env.Setenv("NOBODY", refusingAddr)
 	env.Setenv("ROOT", root)
 	env.Setenv("MUSTER_VAR_root", root)
 	env.Setenv("USER", "tester")
@@ -130,8 +130,8 @@ func needsOfScript(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// exits runs a command that must end with a code: exits 7 muster plan --out p.json.
-func exits(ts *testscript.TestScript, neg bool, args []string) {
+// cmdExits runs a command that must end with a code: exits 7 muster plan --out p.json.
+func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exits CODE COMMAND [ARGS]")
 	}
@@ -149,13 +149,13 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("exit code %d, want %d\n%s%s", got, want, ts.ReadFile("stdout"), ts.ReadFile("stderr"))
 	}
 	if args[1] == "muster" {
-		ts.Check(namesNext(ts.ReadFile("stderr")))
+		ts.Check(checkNextStep(ts.ReadFile("stderr")))
 	}
 }
 
-// plain is exits, and nothing that steers a terminal or hides text may be in the output: plain 2 muster drift.
-func plain(ts *testscript.TestScript, neg bool, args []string) {
-	exits(ts, neg, args)
+// cmdPlain is exits, and nothing that steers a terminal or hides text may be in the output: plain 2 muster drift.
+func cmdPlain(ts *testscript.TestScript, neg bool, args []string) {
+	cmdExits(ts, neg, args)
 	for _, stream := range []string{"stdout", "stderr"} {
 		if at := regexp.MustCompile(`[\x00-\x08\x0b-\x1f\x7f-\x{9f}\x{202a}-\x{202e}].*`).FindString(ts.ReadFile(stream)); at != "" {
 			ts.Fatalf("%q reached %s", at, stream)
@@ -163,8 +163,8 @@ func plain(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// namesNext checks that an error names the next command. The last line of a worker is none, and neither is a warning.
-func namesNext(stderr string) error {
+// checkNextStep checks that an error names the next command. The last line of a worker is none, and neither is a warning.
+func checkNextStep(stderr string) error {
 	an := regexp.MustCompile(`(?m)^muster: (.*)$`).FindAllStringSubmatch(stderr, -1)
 	for _, e := range an {
 		if worker := regexp.MustCompile(`^(exit \d+ is|warning:)`); !worker.MatchString(e[1]) && !strings.Contains(stderr, "\n  next: ") && !strings.Contains(e[1], "; run: ") {
@@ -174,18 +174,18 @@ func namesNext(stderr string) error {
 	return nil
 }
 
-// inherited is what a background command finds in its environment, besides everything of muster's.
-var inherited = []string{
+// inheritedVariables is what a background command finds in its environment, besides everything of muster's.
+var inheritedVariables = []string{
 	"PATH", "HOME", "TMPDIR", "USER", "WORK", "ROOT", "MUSTER_SERVERS", "MUSTER_ROOT", "MUSTER_VAR_root", "MUSTER_ZK_AUTH",
 }
 
-// start runs a command in the background, its output in NAME.out and NAME.err: start w0 muster worker --job a. Testscript's
+// cmdStart runs a command in the background, its output in NAME.out and NAME.err: start w0 muster worker --job a. Testscript's
 // own background commands can be neither sent SIGTERM nor asked for their exit code.
-func start(ts *testscript.TestScript, neg bool, args []string) {
+func cmdStart(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: start NAME COMMAND [ARGS]")
 	}
-	cmd := command(ts, args[1:])
+	cmd := scriptCommand(ts, args[1:])
 	for stream, to := range map[string]*io.Writer{".out": &cmd.Stdout, ".err": &cmd.Stderr} {
 		f, err := os.Create(ts.MkAbs(args[0] + stream))
 		ts.Check(err)
@@ -205,15 +205,15 @@ func start(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// command is a program with the script's environment.
-func command(ts *testscript.TestScript, args []string) *exec.Cmd {
+// scriptCommand is a program with the script's environment.
+func scriptCommand(ts *testscript.TestScript, args []string) *exec.Cmd {
 	program := args[0]
 	if program == "muster" {
 		program = filepath.Join(bin, program)
 	}
 	cmd := exec.Command(program, args[1:]...)
 	cmd.Dir = ts.MkAbs(".")
-	for _, name := range inherited {
+	for _, name := range inheritedVariables {
 		if v := ts.Getenv(name); v != "" {
 			cmd.Env = append(cmd.Env, name+"="+v)
 		}
@@ -237,7 +237,7 @@ func (b *background) signal(ts *testscript.TestScript, name string) {
 	ts.Check(b.cmd.Process.Signal(sig))
 }
 
-func find(ts *testscript.TestScript, name string) *background {
+func findBackground(ts *testscript.TestScript, name string) *background {
 	b := ts.Value(backgroundKey{}).(map[string]*background)[name]
 	if b == nil {
 		ts.Fatalf("nothing was started as %s", name)
@@ -245,21 +245,21 @@ func find(ts *testscript.TestScript, name string) *background {
 	return b
 }
 
-// sendSignal sends a signal to a command in the background: signal w0 TERM.
-func sendSignal(ts *testscript.TestScript, neg bool, args []string) {
+// cmdSignal sends a signal to a command in the background: signal w0 TERM.
+func cmdSignal(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: signal NAME INT|TERM|HUP|KILL")
 	}
-	find(ts, args[0]).signal(ts, args[1])
+	findBackground(ts, args[0]).signal(ts, args[1])
 }
 
-// ends waits for a command in the background, after sending it a signal if one is named, and checks its code:
+// cmdEnds waits for a command in the background, after sending it a signal if one is named, and checks its code:
 // ends w0 INT 130.
-func ends(ts *testscript.TestScript, neg bool, args []string) {
+func cmdEnds(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 || len(args) > 3 {
 		ts.Fatalf("usage: ends NAME [SIGNAL] CODE")
 	}
-	b := find(ts, args[0])
+	b := findBackground(ts, args[0])
 	if len(args) == 3 {
 		b.signal(ts, args[1])
 	}
@@ -275,8 +275,8 @@ func ends(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// eventually repeats a command until its output fits: eventually 'forming' muster status.
-func eventually(ts *testscript.TestScript, neg bool, args []string) {
+// cmdEventually repeats a command until its output fits: eventually 'forming' muster status.
+func cmdEventually(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: eventually REGEXP COMMAND [ARGS]")
 	}
@@ -284,14 +284,14 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	var out []byte
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
-		if out, err = command(ts, args[1:]).CombinedOutput(); want.Match(out) {
+		if out, err = scriptCommand(ts, args[1:]).CombinedOutput(); want.Match(out) {
 			return
 		}
 	}
 	ts.Fatalf("never saw %s: %v\n%s", args[0], err, out)
 }
 
-// zkCommand looks at znodes and changes them as somebody else would:
+// cmdZK looks at znodes and changes them as somebody else would:
 //
 //	zk tree PATH                       the znodes below it
 //	zk writes PATH                     the same, each with the transactions that last wrote it and its children
@@ -303,7 +303,7 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 //	zk forbid PATH                     to everybody
 //	zk closed PATH                     an empty one that everybody may only read
 //	zk complete PATH IDENTITY          as a worker whose command ended well; its live znode may be gone
-func zkCommand(ts *testscript.TestScript, neg bool, args []string) {
+func cmdZK(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: zk tree|writes|set|create|ephemeral|edit|delete|remove|lose|forbid|closed|complete PATH [ARGS]")
 	}

@@ -17,94 +17,97 @@ import (
 	"muster/zkstate/zkconn"
 )
 
-// searchFlags are those of the commands that look at jobs whether they are declared or not.
+// searchFlags are the flags of commands that look at jobs, declared or not.
 type searchFlags struct {
 	vars  varFlags
 	root  string
 	named bool // an argument is the path of a job
-	whole bool // the configuration is part of the answer
+	whole bool // the answer needs the configuration
 }
 
 func (f *searchFlags) addTo(fs *pflag.FlagSet) {
 	f.vars.addTo(fs)
 	fs.StringVar(&f.root, "root", "",
-		"look below znode `PATH` (MUSTER_ROOT); default: where the configuration's stack has something, else where any has")
+		"look below znode `PATH` (MUSTER_ROOT); default: where the configuration's stack has something, "+
+			"else where any has")
 }
 
-// where is what such a command looks at.
-type where struct {
+// searchScope is where such a command looks.
+type searchScope struct {
 	session *zkconn.Session
 	cfg     *spec.Config // nil: no configuration was needed, or there is none
 	roots   []string
-	// unindexed says why the index of stacks could not be read: what is below a root that nobody names is unseen.
+	// unindexed says why the index of stacks could not be read. Jobs below a root that nothing names are not found
+	// then.
 	unindexed string
 	paths     []string // declared jobs
 	home      string
 	target    target // of session
 }
 
-// search finds out where to look, and connects. The configuration where muster was started is read unless everything is
-// said without it and it is not part of the answer, and a broken one is left aside when the place is named: it must not
-// keep an operator from looking.
-func (p *process) search(ctx context.Context, f searchFlags) (where, error) {
-	var w where
+// search finds out where to look, and connects. It reads the configuration in the current directory, unless flags and
+// the environment name the servers and the root and the answer does not need it. It ignores a broken configuration if a
+// root or a path is named: an operator must be able to look.
+func (p *process) search(ctx context.Context, f searchFlags) (searchScope, error) {
+	var scope searchScope
 	root := cmp.Or(f.root, p.environ.value("MUSTER_ROOT"))
 	if root != "" {
 		if err := resource.CheckRoot(root); err != nil {
-			return w, usagef("--root "+resource.DefaultRoot, "root: %w", err)
+			return scope, usagef("--root "+resource.DefaultRoot, "root: %w", err)
 		}
 	}
 	enough := root != "" && (len(p.flags.servers) > 0 || p.environ.value("MUSTER_SERVERS") != "")
 	declared := target{timeout: time.Duration(spec.DefaultSessionTimeout)}
-	if (!enough || f.whole) && p.configured() {
+	if (!enough || f.whole) && p.hasConfiguration() {
 		cfg, err := p.load("", f.vars)
 		switch {
 		case err == nil:
-			w.cfg, declared, w.home = cfg, p.declaredTarget(cfg, ""), cfg.Home
-			w.roots, w.paths = cfg.Searched(), declaredPaths(cfg)
-		case errors.Is(err, errSaid) && (root != "" || f.named):
-			fmt.Fprintf(p.err, "\nThe configuration is left aside; ZooKeeper is looked for at %s.\n", strings.Join(p.target(declared).servers, ","))
+			scope.cfg, declared, scope.home = cfg, p.declaredTarget(cfg, ""), cfg.Home
+			scope.roots, scope.paths = cfg.Searched(), declaredPaths(cfg)
+		case errors.Is(err, errPrinted) && (root != "" || f.named):
+			fmt.Fprintf(p.err, "\nThe configuration is ignored; muster connects to %s.\n",
+				strings.Join(p.target(declared).servers, ","))
 		default:
-			return w, err
+			return scope, err
 		}
 	}
 	if root != "" {
-		w.roots, w.paths = []string{root}, nil
+		scope.roots, scope.paths = []string{root}, nil
 	}
-	w.target = p.target(declared)
+	scope.target = p.target(declared)
 	var err error
-	if w.session, err = p.connect(ctx, w.target); err != nil {
-		return w, err
+	if scope.session, err = p.connect(ctx, scope.target); err != nil {
+		return scope, err
 	}
 	if root == "" {
-		if err := w.searchIndex(ctx, p); err != nil {
-			_ = w.session.Close()
-			return w, err
+		if err := scope.searchIndex(ctx, p); err != nil {
+			_ = scope.session.Close()
+			return scope, err
 		}
 	}
-	return w, nil
+	return scope, nil
 }
 
-// searchIndex adds the roots that the index of stacks lists: those of the configuration's stack, or without a configuration
-// those of all stacks.
-func (w *where) searchIndex(ctx context.Context, p *process) error {
-	r := zkstate.NewReader(w.session, w.home, kinds()...)
+// searchIndex adds the roots that the index of stacks lists: those of the configuration's stack, or without a
+// configuration those of all stacks.
+func (scope *searchScope) searchIndex(ctx context.Context, p *process) error {
+	r := zkstate.NewReader(scope.session, scope.home, kinds()...)
 	var listed []string
 	var err error
-	if w.cfg != nil {
-		w.roots, w.unindexed, err = searched(ctx, w.cfg, r)
+	if scope.cfg != nil {
+		scope.roots, scope.unindexed, err = rootsToSearch(ctx, scope.cfg, r)
 		return err
 	}
 	listed, err = r.AllRoots(ctx)
 	switch {
 	case err == nil:
 	case errors.Is(err, zkconn.ErrNoAuth), !unreachable(err):
-		w.unindexed = err.Error()
+		scope.unindexed = err.Error()
 	default:
 		return err
 	}
-	w.roots = append(listed, resource.DefaultRoot)
-	slices.Sort(w.roots)
-	w.roots = slices.Compact(w.roots)
+	scope.roots = append(listed, resource.DefaultRoot)
+	slices.Sort(scope.roots)
+	scope.roots = slices.Compact(scope.roots)
 	return nil
 }

@@ -18,7 +18,7 @@ func newSelfCmd(p *process) *cobra.Command {
 		Use:   "self",
 		Short: "Inside a worker's command: say which worker this is",
 		Long:  `Says which worker of which job this is, asking the worker that runs the command.`,
-		Args:  between(0, 0, ""),
+		Args:  argCount(0, 0, ""),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return runSelf(cmd.Context(), p, asJSON) },
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
@@ -26,7 +26,7 @@ func newSelfCmd(p *process) *cobra.Command {
 }
 
 func runSelf(ctx context.Context, p *process, asJSON bool) error {
-	c, err := p.outerWorker("self")
+	c, err := p.workerClient("self")
 	if err != nil {
 		return err
 	}
@@ -42,8 +42,8 @@ func runSelf(ctx context.Context, p *process, asJSON bool) error {
 	return nil
 }
 
-// outerWorker is the worker whose command runs this process.
-func (p *process) outerWorker(command string) (*wrap.Client, error) {
+// workerClient returns a client of the worker whose command runs this process.
+func (p *process) workerClient(command string) (*wrap.Client, error) {
 	socket := p.environ.value(wrap.SocketVariable)
 	if socket == "" {
 		return nil, usagef("muster worker --job NAME -- COMMAND",
@@ -52,7 +52,7 @@ func (p *process) outerWorker(command string) (*wrap.Client, error) {
 	return wrap.NewClient(socket), nil
 }
 
-// workerError is the error with which a worker answered a command's request, and what to do about it.
+// workerError adds the next step to a worker's answer to command.
 func workerError(command string, err error) error {
 	switch {
 	case errors.Is(err, wrap.ErrRequest):

@@ -20,7 +20,7 @@ func newShowCmd(p *process) *cobra.Command {
 		Use:   "show PLANFILE",
 		Short: "Show a saved plan",
 		Long:  `Shows a plan that "muster plan --out" saved. It needs no network.`,
-		Args:  between(1, 1, "one plan file"),
+		Args:  argCount(1, 1, "one plan file"),
 		RunE:  func(_ *cobra.Command, args []string) error { return runShow(p, o, args[0]) },
 	}
 	cmd.Flags().BoolVar(&o.json, "json", false, "as JSON")
@@ -43,5 +43,7 @@ func runShow(p *process, o showOptions, file string) error {
 func (p *process) showSaved(s planfile.Saved, all bool) error {
 	created, version := s.Created.Format(time.RFC3339), text.Escape(s.MusterVersion)
 	fmt.Fprintf(p.out, "Saved %s by muster %s as plan %s.\n", created, version, s.Plan.ID)
-	return report.Plan(p.out, s.Plan, report.Options{Color: p.color(p.out), Width: width(p.out), All: all, Servers: s.Servers})
+	opts := p.layout()
+	opts.All, opts.Servers = all, s.Servers
+	return report.Plan(p.out, s.Plan, opts)
 }

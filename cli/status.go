@@ -28,11 +28,12 @@ type statusOptions struct {
 	watch, json bool
 }
 
-// elsewhere is how to look below other roots.
-const elsewhere = "--root PATH, or -C DIR with the configuration"
+// lookElsewhere says how to look below other roots.
+const lookElsewhere = "--root PATH, or -C DIR with the configuration"
 
-// countedWorkers bounds for how many workers in all a table counts restarts: that costs three reads a worker.
-const countedWorkers = 1000
+// maxCountedWorkers limits the counting of restarts, which takes three reads a worker. A table of more workers has
+// none.
+const maxCountedWorkers = 1000
 
 func newStatusCmd(p *process) *cobra.Command {
 	var o statusOptions
@@ -44,8 +45,8 @@ workers too, and which are missing.`,
 		Example: `  muster status
   muster status 'ingest-*' --watch
   muster status nightly --root /jobs/prod`,
-		Args: between(0, 1, "one name or pattern"),
-		RunE: func(cmd *cobra.Command, args []string) error { return runStatus(cmd.Context(), p, o, first(args)) },
+		Args: argCount(0, 1, "one name or pattern"),
+		RunE: func(cmd *cobra.Command, args []string) error { return runStatus(cmd.Context(), p, o, firstArg(args)) },
 	}
 	o.searchFlags.addTo(cmd.Flags())
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "show it again whenever it changes, until interrupted")
@@ -57,34 +58,35 @@ workers too, and which are missing.`,
 
 func runStatus(ctx context.Context, p *process, o statusOptions, pattern string) error {
 	o.named = strings.HasPrefix(pattern, "/")
-	w, err := p.search(ctx, o.searchFlags)
+	scope, err := p.search(ctx, o.searchFlags)
 	if err != nil {
 		return err
 	}
-	defer func() { w.session.Close() }() // of the last one, which may be another
-	if strings.HasPrefix(pattern, "/") && !special(pattern) {
-		w.roots, w.paths = []string{path.Dir(pattern)}, []string{pattern}
+	defer func() { scope.session.Close() }() // --watch may have replaced the session
+	if strings.HasPrefix(pattern, "/") && !isGlob(pattern) {
+		scope.roots, scope.paths = []string{path.Dir(pattern)}, []string{pattern}
 	}
 	if !o.watch {
-		return p.status(ctx, p.out, w, o, pattern)
+		return p.status(ctx, p.out, scope, o, pattern)
 	}
-	return p.watchStatus(ctx, &w, o, pattern)
+	return p.watchStatus(ctx, &scope, o, pattern)
 }
 
-// status reads and writes once.
-func (p *process) status(ctx context.Context, to io.Writer, w where, o statusOptions, pattern string) error {
-	r := zkstate.NewReader(w.session, w.home, kinds()...)
-	have, err := r.Read(ctx, w.roots, w.paths...)
+// status reads ZooKeeper and prints the jobs once.
+func (p *process) status(ctx context.Context, to io.Writer, scope searchScope, o statusOptions, pattern string) error {
+	r := zkstate.NewReader(scope.session, scope.home, kinds()...)
+	have, err := r.Read(ctx, scope.roots, scope.paths...)
 	if err != nil {
 		return err
 	}
-	jobs := selected(have, pattern)
+	jobs := selectJobs(have, pattern)
 	if pattern != "" && len(jobs) == 0 {
-		return &problem{err: fmt.Errorf("no job %q below %s", pattern, strings.Join(w.roots, ", ")), next: "muster status shows all jobs; to look elsewhere: " + elsewhere}
+		err := fmt.Errorf("no job %q below %s", pattern, strings.Join(scope.roots, ", "))
+		return &problem{err: err, next: "muster status shows all jobs; to look elsewhere: " + lookElsewhere}
 	}
-	detail := pattern != "" && !special(pattern) && len(jobs) == 1
+	detail := pattern != "" && !isGlob(pattern) && len(jobs) == 1
 	workers := map[string][]report.Worker{}
-	if total(jobs) <= countedWorkers || detail {
+	if workerCount(jobs) <= maxCountedWorkers || detail {
 		if workers, err = readWorkers(ctx, r, jobs); err != nil {
 			return err
 		}
@@ -98,9 +100,9 @@ func (p *process) status(ctx context.Context, to io.Writer, w where, o statusOpt
 	case detail:
 		err = report.Workers(to, jobs[0], workers[jobs[0].Path], opts)
 	case len(jobs) == 0:
-		fmt.Fprintf(to, "No jobs below %s.\n", strings.Join(w.roots, ", "))
-		if w.cfg == nil && cmp.Or(o.root, p.environ.value("MUSTER_ROOT")) == "" { // nobody said where
-			fmt.Fprintf(o.notes(p, to), "  next: %s\n", elsewhere)
+		fmt.Fprintf(to, "No jobs below %s.\n", strings.Join(scope.roots, ", "))
+		if scope.cfg == nil && cmp.Or(o.root, p.environ.value("MUSTER_ROOT")) == "" { // nobody said where
+			fmt.Fprintf(o.noteWriter(p, to), "  next: %s\n", lookElsewhere)
 		}
 	default:
 		err = report.Status(to, jobs, opts)
@@ -108,11 +110,11 @@ func (p *process) status(ctx context.Context, to io.Writer, w where, o statusOpt
 	if err != nil {
 		return err
 	}
-	return unread(o.notes(p, to), have.Unlisted, w.unindexed, jobs)
+	return reportUnread(o.noteWriter(p, to), have.Unlisted, scope.unindexed, jobs)
 }
 
-// notes is where a remark goes: a watched status is drawn as a whole, and its remarks are drawn with it.
-func (o statusOptions) notes(p *process, to io.Writer) io.Writer {
+// noteWriter returns where notes go: standard error, or with --watch into the table, which is drawn as a whole.
+func (o statusOptions) noteWriter(p *process, to io.Writer) io.Writer {
 	switch {
 	case !o.watch:
 		return p.err
@@ -122,27 +124,28 @@ func (o statusOptions) notes(p *process, to io.Writer) io.Writer {
 	return to
 }
 
-// unread says which roots could not be listed. Whatever could not be read needs attention.
-func unread(to io.Writer, roots []string, unindexed string, jobs []report.JobStatus) error {
+// reportUnread prints which roots could not be listed. What could not be read needs attention.
+func reportUnread(to io.Writer, roots []string, unindexed string, jobs []report.JobStatus) error {
 	for _, root := range roots {
 		fmt.Fprintf(to, "%s could not be listed: check the credentials in MUSTER_ZK_AUTH\n", root)
 	}
 	if unindexed != "" {
 		fmt.Fprintf(to, "%s: jobs below a root that nothing here names are not shown\n", text.Escape(unindexed))
 	}
-	if len(roots) > 0 || unindexed != "" || slices.ContainsFunc(jobs, func(j report.JobStatus) bool {
+	unreadable := func(j report.JobStatus) bool {
 		return j.Observed.Class() == resource.Unreadable || j.Observed.Class() == resource.Damaged
-	}) {
+	}
+	if len(roots) > 0 || unindexed != "" || slices.ContainsFunc(jobs, unreadable) {
 		return foundAttention
 	}
 	return nil
 }
 
-// special reports whether a pattern can fit more than one name.
-func special(pattern string) bool { return strings.ContainsAny(pattern, "*?") }
+// isGlob reports whether a pattern may match more than one name.
+func isGlob(pattern string) bool { return strings.ContainsAny(pattern, "*?") }
 
-// selected are the jobs that fit the pattern by path, name or recorded address; without a pattern, all.
-func selected(have plan.State, pattern string) []report.JobStatus {
+// selectJobs returns the jobs whose path, name or recorded address matches the pattern. An empty pattern matches all.
+func selectJobs(have plan.State, pattern string) []report.JobStatus {
 	var jobs []report.JobStatus
 	if pattern == "" {
 		pattern = "*"
@@ -161,7 +164,7 @@ func selected(have plan.State, pattern string) []report.JobStatus {
 	return jobs
 }
 
-func total(jobs []report.JobStatus) int {
+func workerCount(jobs []report.JobStatus) int {
 	n := 0
 	for _, j := range jobs {
 		n += max(job.Joined(&j.Observed), j.Observed.Live)
@@ -169,11 +172,12 @@ func total(jobs []report.JobStatus) int {
 	return n
 }
 
-// readWorkers reads the workers of jobs, and counts their restarts.
+// readWorkers returns the workers of jobs by path, and adds the restarts to jobs.
 func readWorkers(ctx context.Context, r *zkstate.Reader, jobs []report.JobStatus) (map[string][]report.Worker, error) {
 	all := map[string][]report.Worker{}
 	for i, j := range jobs {
-		if j.Observed.Class() == resource.Unreadable || j.Observed.Foreign || job.Joined(&j.Observed)+j.Observed.Live == 0 {
+		o := &j.Observed
+		if o.Class() == resource.Unreadable || o.Foreign || job.Joined(o)+o.Live == 0 {
 			continue
 		}
 		ws, err := r.Workers(ctx, j.Path)
@@ -185,7 +189,7 @@ func readWorkers(ctx context.Context, r *zkstate.Reader, jobs []report.JobStatus
 		}
 		restarts := 0
 		for _, w := range ws {
-			all[j.Path] = append(all[j.Path], shownWorker(w))
+			all[j.Path] = append(all[j.Path], reportWorker(w))
 			restarts += max(0, w.Claim.Lives-1)
 		}
 		if !j.Observed.Classic {
@@ -195,8 +199,10 @@ func readWorkers(ctx context.Context, r *zkstate.Reader, jobs []report.JobStatus
 	return all, nil
 }
 
-// leaveOutStrangers names the children of a job znode that are no workers, and does not count them as live.
-func leaveOutStrangers(ctx context.Context, r *zkstate.Reader, at string, o *resource.Observed, ws []zkstate.Worker) error {
+// leaveOutStrangers finds the children of a job znode that are no workers, and subtracts them from those that are live.
+func leaveOutStrangers(
+	ctx context.Context, r *zkstate.Reader, at string, o *resource.Observed, ws []zkstate.Worker,
+) error {
 	live := 0
 	for _, w := range ws {
 		if w.Live {
@@ -213,7 +219,7 @@ func leaveOutStrangers(ctx context.Context, r *zkstate.Reader, at string, o *res
 	return nil
 }
 
-func shownWorker(w zkstate.Worker) report.Worker {
+func reportWorker(w zkstate.Worker) report.Worker {
 	shown := report.Worker{ID: w.ID, Identity: w.Identity, State: workerState(w)}
 	if w.Claim.Lives > 0 {
 		restarts := w.Claim.Lives - 1
@@ -231,7 +237,7 @@ func shownWorker(w zkstate.Worker) report.Worker {
 	return shown
 }
 
-// workerState: the claim of who left says so; that of who was killed still says that it is in.
+// workerState returns a worker's state. The claim of a worker that was killed still says "in".
 func workerState(w zkstate.Worker) report.WorkerState {
 	switch {
 	case w.Live:

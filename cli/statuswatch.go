@@ -10,12 +10,12 @@ import (
 	"muster/zkstate/zkconn"
 )
 
-// watchEvery is how often a watched status is read again. It is drawn only when something changed.
+// watchEvery is how often status --watch reads ZooKeeper.
 const watchEvery = time.Second
 
-// watchStatus shows the status whenever it differs from before: a terminal is redrawn, a pipe gets one block after the other. While no
-// server answers it says of when the last one is. It ends with ctx, or when nobody reads any more.
-func (p *process) watchStatus(ctx context.Context, w *where, o statusOptions, pattern string) error {
+// watchStatus prints the status whenever it changes: a terminal is redrawn, a pipe gets one block after the other.
+// While no server answers, it prints when the last status was read. It ends with ctx or when the reader closes its end.
+func (p *process) watchStatus(ctx context.Context, scope *searchScope, o statusOptions, pattern string) error {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	var last, shown []byte
@@ -23,17 +23,18 @@ func (p *process) watchStatus(ctx context.Context, w *where, o statusOptions, pa
 	for p.out.err == nil {
 		var now bytes.Buffer
 		var found finding
-		err := p.renew(ctx, w)
+		err := p.reconnect(ctx, scope)
 		if err == nil {
-			err = p.status(ctx, &now, *w, o, pattern)
+			err = p.status(ctx, &now, *scope, o, pattern)
 		}
-		switch away := errors.Is(err, zkconn.ErrSessionLost) || errors.Is(err, zkconn.ErrUnreachable); {
+		switch noAnswer := errors.Is(err, zkconn.ErrSessionLost) || errors.Is(err, zkconn.ErrUnreachable); {
 		case ctx.Err() != nil:
 			return nil
-		case away && last != nil:
+		case noAnswer && last != nil:
 			now.Reset()
 			now.Write(last)
-			fmt.Fprintf(o.notes(p, &now), "ZooKeeper does not answer. This is how it was at %s.\n", at.Format(time.TimeOnly))
+			fmt.Fprintf(o.noteWriter(p, &now), "ZooKeeper does not answer. This is how it was at %s.\n",
+				at.Format(time.TimeOnly))
 		case err != nil && !errors.As(err, &found):
 			return err
 		default:
@@ -52,14 +53,14 @@ func (p *process) watchStatus(ctx context.Context, w *where, o statusOptions, pa
 	return nil
 }
 
-// renew opens another session where the old one is lost.
-func (p *process) renew(ctx context.Context, w *where) error {
-	if w.session.Context().Err() == nil {
+// reconnect opens another session if the old one is lost.
+func (p *process) reconnect(ctx context.Context, scope *searchScope) error {
+	if scope.session.Context().Err() == nil {
 		return nil
 	}
-	s, err := p.connect(ctx, w.target)
+	s, err := p.connect(ctx, scope.target)
 	if err == nil {
-		w.session = s
+		scope.session = s
 	}
 	return err
 }

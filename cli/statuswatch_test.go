@@ -20,21 +20,21 @@ func TestAWatchedStatusOutlivesAnOutage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBed(t, 1, `zookeeper {
+			f := newFixture(t, 1, `zookeeper {
   session_timeout = "1s"
 }
 `)
-			b.ready(t)
-			proxy := slowProxy(t, 0)
-			watch := b.command(proxy.Addr(), append([]string{"status", "--watch"}, c.flags...)...)
+			f.mustApply(t)
+			proxy := newProxy(t, 0)
+			watch := f.command(proxy.Addr(), append([]string{"status", "--watch"}, c.flags...)...)
 			watch.Env = append(watch.Env, "MUSTER_LOG=warn")
-			seen := onScreen(t, watch)
+			seen := startOnScreen(t, watch)
 			seen.await(t, c.ready)
 			proxy.Refuse(true)
 			proxy.Cut()
 			seen.await(t, "zookeeper session ended")
 			seen.awaitTimes(t, remark, c.remarks)
-			worker := b.command(servers.Connect(), "worker", "-q", "--job", "j0", "--root", b.root, "--identity", "w", "--", "/bin/false")
+			worker := f.command(servers.Connect(), "worker", "-q", "--job", "j0", "--root", f.root, "--identity", "w", "--", "/bin/false")
 			expect(t, result(worker), 1, "")
 			proxy.Refuse(false)
 			seen.await(t, c.stale)

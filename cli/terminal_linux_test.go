@@ -50,10 +50,10 @@ func newTerminal(t *testing.T) terminal {
 
 func TestApplyAtATerminalAsksAndShowsABarWhenItTakesLong(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, 30, "")
-	proxy := slowProxy(t, 40*time.Millisecond)
+	f := newFixture(t, 30, "")
+	proxy := newProxy(t, 40*time.Millisecond)
 	term := newTerminal(t)
-	cmd := b.command(proxy.Addr(), "apply", "--parallel", "1")
+	cmd := f.command(proxy.Addr(), "apply", "--parallel", "1")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = term.tty, term.tty, term.tty
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -78,13 +78,13 @@ func TestApplyAtATerminalAsksAndShowsABarWhenItTakesLong(t *testing.T) {
 
 // TestPlanFitsTheTerminal: also the line of counts, which is whole in a pipe.
 func TestPlanFitsTheTerminal(t *testing.T) {
-	b := newBed(t, 1, "")
+	f := newFixture(t, 1, "")
 	term := newTerminal(t)
 	const columns = 60
 	if err := unix.IoctlSetWinsize(int(term.tty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: columns}); err != nil {
 		t.Fatal(err)
 	}
-	cmd := b.command(servers.Connect(), "plan", "--color", "never")
+	cmd := f.command(servers.Connect(), "plan", "--color", "never")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = term.tty, term.tty, term.tty
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%v\n%s", err, term)
@@ -99,9 +99,9 @@ func TestPlanFitsTheTerminal(t *testing.T) {
 
 // TestEndOfInputAtThePromptEndsTheLine: the answer is missing, and the message has a line of its own.
 func TestEndOfInputAtThePromptEndsTheLine(t *testing.T) {
-	b := newBed(t, 1, "")
+	f := newFixture(t, 1, "")
 	term := newTerminal(t)
-	cmd := b.command(servers.Connect(), "apply")
+	cmd := f.command(servers.Connect(), "apply")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = term.tty, term.tty, term.tty
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -116,9 +116,9 @@ func TestEndOfInputAtThePromptEndsTheLine(t *testing.T) {
 }
 
 func TestInterruptAtThePromptChangesNothing(t *testing.T) {
-	b := newBed(t, 1, "")
+	f := newFixture(t, 1, "")
 	term := newTerminal(t)
-	cmd := b.command(servers.Connect(), "apply")
+	cmd := f.command(servers.Connect(), "apply")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = term.tty, term.tty, term.tty
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -131,25 +131,25 @@ func TestInterruptAtThePromptChangesNothing(t *testing.T) {
 	if got := cmd.ProcessState.ExitCode(); got != 130 {
 		t.Errorf("code %d, want 130\n%s", got, term)
 	}
-	if out, err := b.command(servers.Connect(), "plan").Output(); err != nil || !strings.Contains(string(out), "Plan: 1 to create") {
+	if out, err := f.command(servers.Connect(), "plan").Output(); err != nil || !strings.Contains(string(out), "Plan: 1 to create") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
 
 func TestWatchRedrawsATerminal(t *testing.T) {
-	b := newBed(t, 1, "")
-	if out, err := b.command(servers.Connect(), "apply", "--yes").CombinedOutput(); err != nil {
+	f := newFixture(t, 1, "")
+	if out, err := f.command(servers.Connect(), "apply", "--yes").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	term := newTerminal(t)
-	cmd := b.command(servers.Connect(), "status", "--watch")
+	cmd := f.command(servers.Connect(), "status", "--watch")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = term.tty, term.tty, term.tty
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	term.await(t, "/j0  ready")
-	b.write(t, 2, "")
-	if out, err := b.command(servers.Connect(), "apply", "--yes").CombinedOutput(); err != nil {
+	f.write(t, 2, "")
+	if out, err := f.command(servers.Connect(), "apply", "--yes").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	term.await(t, "/j1  ready")
@@ -166,7 +166,7 @@ func TestWatchRedrawsATerminal(t *testing.T) {
 }
 
 func TestColourIsDecidedPerStream(t *testing.T) {
-	b := newBed(t, 1, "")
+	f := newFixture(t, 1, "")
 	for name, c := range map[string]struct {
 		env  []string
 		args []string
@@ -187,7 +187,7 @@ func TestColourIsDecidedPerStream(t *testing.T) {
 		"stderr_terminal_stdout_piped": {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cmd := b.command(servers.Connect(), append([]string{"plan"}, c.args...)...)
+			cmd := f.command(servers.Connect(), append([]string{"plan"}, c.args...)...)
 			cmd.Env = append(cmd.Env, c.env...)
 			var out string
 			if c.tty {

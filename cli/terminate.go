@@ -33,11 +33,12 @@ is live, and deletes the job. It never deletes under live workers: when the time
 is over it takes the request back and names them.`,
 		Example: `  muster terminate nightly
   muster terminate nightly --root /jobs/prod --stack etl-prod --yes`,
-		Args: between(1, 1, "the name, address or path of one job"),
+		Args: argCount(1, 1, "the name, address or path of one job"),
 		RunE: func(cmd *cobra.Command, args []string) error { return runTerminate(cmd.Context(), p, o, args[0]) },
 	}
 	o.searchFlags.addTo(cmd.Flags())
-	cmd.Flags().StringVar(&o.stack, "stack", "", "`NAME` of the stack that owns the job; default that of the configuration here")
+	cmd.Flags().StringVar(&o.stack, "stack", "",
+		"`NAME` of the stack that owns the job; default that of the configuration here")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", time.Minute, "wait so long for the workers to leave")
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	p.completeSearch(cmd, &o.searchFlags)
@@ -47,24 +48,24 @@ is over it takes the request back and names them.`,
 
 func runTerminate(ctx context.Context, p *process, o terminateOptions, name string) error {
 	if o.timeout <= 0 {
-		return usagef(o.again(name)+" --timeout 1m", "--timeout %s gives the workers no time to leave", o.timeout)
+		return usagef(o.commandLine(name)+" --timeout 1m", "--timeout %s gives the workers no time to leave", o.timeout)
 	}
-	if why := p.mayNotAsk(); why != "" && !o.yes {
-		return usagef(o.again(name)+" --yes", "%s, and --yes was not given", why)
+	if why := p.noPromptReason(); why != "" && !o.yes {
+		return usagef(o.commandLine(name)+" --yes", "%s, and --yes was not given", why)
 	}
-	w, err := p.search(ctx, o.searchFlags)
+	scope, err := p.search(ctx, o.searchFlags)
 	if err != nil {
 		return err
 	}
-	defer w.session.Close()
-	at, err := w.find(ctx, name)
+	defer scope.session.Close()
+	at, err := scope.find(ctx, name)
 	if err != nil {
 		return err
 	}
-	if err := p.ownStack(&w, &o, name); err != nil {
+	if err := p.resolveStack(&scope, &o, name); err != nil {
 		return err
 	}
-	store, err := zkstate.NewStore(w.session, p.storeConfig(w.home, o.stack, nil))
+	store, err := zkstate.NewStore(scope.session, p.storeConfig(scope.home, o.stack, nil))
 	if err != nil {
 		return err
 	}
@@ -73,9 +74,10 @@ func runTerminate(ctx context.Context, p *process, o terminateOptions, name stri
 	case err != nil:
 		return err
 	case found == nil:
-		return terminated(plan.ErrAlreadyDone, at, o.stack)
+		return terminateError(plan.ErrAlreadyDone, at, o.stack)
 	case found.Classic:
-		return &problem{err: fmt.Errorf("%s: classic workers take no requests", at), next: "end its workers where they run, then: muster apply"}
+		err := fmt.Errorf("%s: classic workers take no requests", at)
+		return &problem{err: err, next: "end its workers where they run, then: muster apply"}
 	}
 	if !o.yes {
 		if err := p.confirmTermination(ctx, found, at); err != nil {
@@ -86,7 +88,7 @@ func runTerminate(ctx context.Context, p *process, o terminateOptions, name stri
 		fmt.Fprintf(p.err, "waiting up to %s for %s to leave\n", o.timeout, text.Count(len(live), "worker"))
 	}
 	if err := store.Terminate(ctx, at, o.timeout, waiting); err != nil {
-		return terminated(err, at, o.stack)
+		return terminateError(err, at, o.stack)
 	}
 	if !p.flags.quiet {
 		fmt.Fprintf(p.out, "%s is deleted; nobody works for it.\n", at)
@@ -94,8 +96,8 @@ func runTerminate(ctx context.Context, p *process, o terminateOptions, name stri
 	return nil
 }
 
-// again is the command that asks for the same, as one types it.
-func (o terminateOptions) again(name string) string {
+// commandLine is the command that asks for the same, quoted for a shell.
+func (o terminateOptions) commandLine(name string) string {
 	line := "muster terminate " + text.ShellWord(name)
 	if o.root != "" {
 		line += " --root " + text.ShellWord(o.root)
@@ -106,26 +108,26 @@ func (o terminateOptions) again(name string) string {
 	return line
 }
 
-// ownStack is the stack of the configuration here, if none is named. It is read even where everything else was said.
-func (p *process) ownStack(w *where, o *terminateOptions, name string) error {
+// resolveStack sets the stack to that of the configuration, unless --stack is given.
+func (p *process) resolveStack(scope *searchScope, o *terminateOptions, name string) error {
 	if o.stack != "" {
 		return nil
 	}
-	if w.cfg == nil && p.configured() {
+	if scope.cfg == nil && p.hasConfiguration() {
 		cfg, err := p.load("", o.vars)
 		if err != nil {
 			return err
 		}
-		w.cfg, w.home = cfg, cfg.Home
+		scope.cfg, scope.home = cfg, cfg.Home
 	}
-	if w.cfg == nil {
-		return usagef(o.again(name)+" --stack NAME", "there is no configuration here that says whose job it is")
+	if scope.cfg == nil {
+		return usagef(o.commandLine(name)+" --stack NAME", "there is no configuration here that says whose job it is")
 	}
-	o.stack = w.cfg.Stack
+	o.stack = scope.cfg.Stack
 	return nil
 }
 
-// confirmTermination asks, saying how many workers it would stop.
+// confirmTermination asks whether to stop the workers that are live and to delete the job.
 func (p *process) confirmTermination(ctx context.Context, found *resource.Observed, at string) error {
 	what := "No worker is live; the job would be deleted."
 	if found.Live > 0 {
@@ -134,20 +136,22 @@ func (p *process) confirmTermination(ctx context.Context, found *resource.Observ
 	fmt.Fprintf(p.err, "%s: %s To do so, type yes: ", at, what)
 	answer, err := p.ask(ctx)
 	if err == nil && answer != "yes" {
-		err = &problem{errDeclined, fmt.Errorf("declined: %q is not %q; nothing was changed", answer, "yes"), "the same command asks again; --yes does not ask"}
+		err = declined(answer, "yes")
 	}
 	return err
 }
 
-// terminated gives a refusal its kind, and says what to do.
-func terminated(err error, at, stack string) error {
+// terminateError makes a problem of a refusal, with its kind and the next step.
+func terminateError(err error, at, stack string) error {
 	switch {
 	case errors.Is(err, plan.ErrAlreadyDone):
 		return &problem{err: fmt.Errorf("there is no job at %s", at), next: "muster status shows what is there"}
 	case errors.Is(err, zkstate.ErrStillLive):
-		return &problem{errIncomplete, err, "muster status " + at + " shows them; the job is open again, but workers that were asked end when their grace is over"}
+		return &problem{errIncomplete, err, "muster status " + at + " shows them; the job is open again, " +
+			"but workers that were asked end when their grace is over"}
 	case errors.Is(err, zkstate.ErrOtherStack):
-		return &problem{errDeclined, err, fmt.Sprintf("this is stack %s; to terminate it all the same, name its owner: --stack NAME", cmp.Or(stack, "(none)"))}
+		return &problem{errDeclined, err, fmt.Sprintf(
+			"this is stack %s; to terminate it all the same, name its owner: --stack NAME", cmp.Or(stack, "(none)"))}
 	case errors.Is(err, zkstate.ErrNotTerminable):
 		return &problem{err: err, next: "muster explain " + text.ShellWord(at) + " lists what is there"}
 	case errors.Is(err, zkstate.ErrProtected):

@@ -16,9 +16,9 @@ import (
 // helpWidth is the width that every help text fits.
 const helpWidth = 80
 
-// help prints what cmd is for, how it is called, and every flag it takes.
+// help prints what cmd does, how it is called, and its flags.
 func help(w io.Writer, cmd *cobra.Command) {
-	cmd.InitDefaultHelpFlag() // which "muster help COMMAND" lacks otherwise
+	cmd.InitDefaultHelpFlag() // cobra adds it to a command that runs, and "muster help COMMAND" runs another
 	text := cmd.Long
 	if text == "" {
 		text = cmd.Short + "."
@@ -62,7 +62,7 @@ func newHelpCmd(p *process) *cobra.Command {
 	}
 }
 
-// unknownCommand is a usage problem that names the command that was probably meant.
+// unknownCommand returns a usage problem that suggests a command.
 func unknownCommand(root *cobra.Command, name string) error {
 	switch name { // what other tools call it
 	case "init":
@@ -77,9 +77,9 @@ func unknownCommand(root *cobra.Command, name string) error {
 	return usagef("muster --help", "unknown command %q", name)
 }
 
-// flagError is a usage problem with a flag: it names the flag that was probably meant, and where to look.
+// flagError returns a usage problem with a flag. It suggests a flag and names the help.
 func flagError(cmd *cobra.Command, args []string, err error) error {
-	if !cmd.HasParent() { // "muster plna --out x": the command is what is wrong
+	if !cmd.HasParent() { // in "muster plna --out x" the command is wrong, not the flag
 		if name := firstWord(cmd, args); name != "" {
 			return unknownCommand(cmd, name)
 		}
@@ -97,12 +97,12 @@ func flagError(cmd *cobra.Command, args []string, err error) error {
 	case errors.As(err, &missing):
 		return usagef(next, "--%s needs a value", missing.GetFlag().Name)
 	case errors.As(err, &invalid):
-		return usagef(next, "--%s %q: %s", invalid.GetFlag().Name, invalid.GetValue(), remedy(invalid))
+		return usagef(next, "--%s %q: %s", invalid.GetFlag().Name, invalid.GetValue(), valueHint(invalid))
 	}
 	return usagef(next, "%s", err)
 }
 
-// unknownFlag names the flag of cmd that was probably meant.
+// unknownFlag returns a usage problem that suggests a flag of cmd.
 func unknownFlag(cmd *cobra.Command, name string) error {
 	next := cmd.CommandPath() + " --help"
 	var names []string
@@ -113,8 +113,8 @@ func unknownFlag(cmd *cobra.Command, name string) error {
 	return usagef(next, "unknown flag --%s", name)
 }
 
-// remedy says how a value of the flag is written.
-func remedy(e *pflag.InvalidValueError) string {
+// valueHint says how to write a value of the flag.
+func valueHint(e *pflag.InvalidValueError) string {
 	switch e.GetFlag().Value.Type() {
 	case "int":
 		return "write a whole number"
@@ -126,7 +126,7 @@ func remedy(e *pflag.InvalidValueError) string {
 	return e.Unwrap().Error()
 }
 
-// firstWord is the first of args that is not a flag of root or its value.
+// firstWord returns the first of args that is neither a flag of root nor the value of one.
 func firstWord(root *cobra.Command, args []string) string {
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	fs.ParseErrorsAllowlist.UnknownFlags = true
@@ -135,8 +135,8 @@ func firstWord(root *cobra.Command, args []string) string {
 	return fs.Arg(0)
 }
 
-// between is a check of positional arguments: between low and high of them, called what.
-func between(low, high int, what string) cobra.PositionalArgs {
+// argCount checks that there are low to high positional arguments. what is their name in the error.
+func argCount(low, high int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		next := cmd.CommandPath() + " --help"
 		switch {
@@ -151,10 +151,10 @@ func between(low, high int, what string) cobra.PositionalArgs {
 	}
 }
 
-// nothingEmpty refuses arguments and values of flags that are empty: that is what a shell makes of a variable that is
-// not set, and a default would be something else than was meant. A command after -- is none of our business, and a
-// shell that asks for completions may have nothing of the last word yet.
-func nothingEmpty(cmd *cobra.Command, args []string) error {
+// refuseEmpty refuses empty arguments and empty values of flags: they probably come from a shell variable that is not
+// set, and a default would not be what the user meant. Exempt are a worker's command after -- and requests for
+// completions, whose last word may be empty.
+func refuseEmpty(cmd *cobra.Command, args []string) error {
 	if cmd.Name() == cobra.ShellCompRequestCmd || cmd.Name() == cobra.ShellCompNoDescRequestCmd {
 		return nil
 	}
@@ -186,8 +186,8 @@ func nothingEmpty(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// first is the only argument, or "".
-func first(args []string) string {
+// firstArg returns the first argument, or "".
+func firstArg(args []string) string {
 	if len(args) == 0 {
 		return ""
 	}

@@ -22,8 +22,8 @@ func newValidateCmd(p *process) *cobra.Command {
 		Short: "Check a configuration without touching ZooKeeper",
 		Long: `Checks the *.hcl files of a directory and reports every error in one run.
 "muster explain M1203" says more about one, by its code.`,
-		Args: between(0, 1, "one directory"),
-		RunE: func(_ *cobra.Command, args []string) error { return runValidate(p, o, first(args)) },
+		Args: argCount(0, 1, "one directory"),
+		RunE: func(_ *cobra.Command, args []string) error { return runValidate(p, o, firstArg(args)) },
 	}
 	o.vars.addTo(cmd.Flags())
 	cmd.ValidArgsFunction = completeDir
@@ -40,13 +40,13 @@ func runValidate(p *process, o validateOptions, dir string) error {
 	case o.json:
 		err = diags.JSON(p.out)
 	case len(diags) > 0:
-		err = seenFrom(p.path(dir), diags).Text(p.err, p.color(p.err))
+		err = withDirectory(p.path(dir), diags).Text(p.err, p.color(p.err))
 	}
 	switch {
 	case err != nil:
 		return err
 	case diags.HasErrors():
-		return errSaid
+		return errPrinted
 	case !o.json && !p.flags.quiet:
 		fmt.Fprintf(p.out, "Valid: stack %s, %s.\n", cfg.Stack, text.Count(len(cfg.Jobs), "job"))
 	}

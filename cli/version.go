@@ -9,15 +9,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Version is of this source tree. Which commit of it a binary is from, the go command has written into it.
+// Version is the version of the source tree. The go command adds the commit to the binary.
 const Version = "0.1.0"
 
 // versionInfo is what "version --json" prints.
 type versionInfo struct {
 	FormatVersion string `json:"format_version"`
 	Version       string `json:"version"`
-	Revision      string `json:"revision,omitempty"` // of git; empty: built outside of it
-	Modified      bool   `json:"modified,omitempty"` // there were changes that are not in the revision
+	Revision      string `json:"revision,omitempty"` // the git commit; empty if it was built outside of git
+	Modified      bool   `json:"modified,omitempty"` // it was built with changes that are not in the commit
 	Go            string `json:"go"`
 	Platform      string `json:"platform"`
 }
@@ -27,7 +27,7 @@ func newVersionCmd(p *process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Args:  between(0, 0, ""),
+		Args:  argCount(0, 0, ""),
 		RunE:  func(*cobra.Command, []string) error { return runVersion(p, asJSON) },
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
@@ -50,7 +50,9 @@ func runVersion(p *process, asJSON bool) error {
 }
 
 func version() versionInfo {
-	v := versionInfo{FormatVersion: "1.0", Version: Version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	v := versionInfo{
+		FormatVersion: "1.0", Version: Version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+	}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
 			switch s.Key {
@@ -64,7 +66,7 @@ func version() versionInfo {
 	return v
 }
 
-// printJSON prints v indented, with a line end.
+// printJSON prints v with indentation and a newline at the end.
 func printJSON(p *stream, v any) error {
 	enc := json.NewEncoder(p)
 	enc.SetIndent("", "  ")

@@ -17,7 +17,7 @@ func newWaitCmd(p *process) *cobra.Command {
 		Long: `Returns when all workers of the job have joined, whether or not they are still
 live; with exit code 70 when they have not in time, naming who is missing.`,
 		Example: `  muster wait --timeout 2m && compute`,
-		Args:    between(0, 0, ""),
+		Args:    argCount(0, 0, ""),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runWait(cmd.Context(), p, timeout) },
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "wait so long; default, and at most: the job's join timeout")
@@ -25,14 +25,14 @@ live; with exit code 70 when they have not in time, naming who is missing.`,
 }
 
 func runWait(ctx context.Context, p *process, timeout time.Duration) error {
-	c, err := p.outerWorker("wait")
+	c, err := p.workerClient("wait")
 	if err != nil {
 		return err
 	}
 	return workerError("wait", c.Wait(ctx, wrap.Wait{Timeout: socketTimeout(timeout)}))
 }
 
-// socketTimeout is a duration as the worker's socket takes it. 0 leaves the choice to the worker.
+// socketTimeout formats a duration for the worker's socket. 0 is empty: the worker chooses.
 func socketTimeout(d time.Duration) string {
 	if d == 0 {
 		return ""

@@ -23,8 +23,8 @@ import (
 // workerOptions of "muster worker".
 type workerOptions struct {
 	job, root           string
-	dir                 string // of a configuration
-	declared            bool   // whether the job is created as that configuration declares it
+	dir                 string // of the configuration
+	declared            bool   // --file is given: create the job as the configuration declares it
 	vars                varFlags
 	identity, advertise string
 	run                 string
@@ -52,7 +52,7 @@ The last line on standard error says whose the exit code is.`,
   muster worker --job etl -- sh -c 'load && muster barrier go --round 1 && run'
   muster worker --job ingest --root /jobs/prod --identity worker-0`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			return p.argumentError(cmd.Context(), afterDash(cmd, args))
+			return p.argumentError(cmd.Context(), requireDash(cmd, args))
 		},
 		PersistentPreRunE: func(cmd *cobra.Command, args []string) error {
 			return p.argumentError(cmd.Context(), p.start(cmd, args))
@@ -90,8 +90,8 @@ The last line on standard error says whose the exit code is.`,
 	return cmd
 }
 
-// afterDash accepts only arguments after --: without it nobody could tell muster's flags from those of the command.
-func afterDash(cmd *cobra.Command, args []string) error {
+// requireDash refuses arguments before --: muster's flags and those of the command must be distinct.
+func requireDash(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
 		return usagef("muster worker --job NAME -- "+args[0],
 			"put -- before the command: %q stands before it", args[0])
@@ -126,10 +126,10 @@ func (o workerOptions) check() error {
 	return nil
 }
 
-// workerEnd is the end of a worker whose arguments were understood.
-type workerEnd struct{ wrap.Result }
+// workerResult is the result of a worker that was run.
+type workerResult struct{ wrap.Result }
 
-func (e *workerEnd) Error() string { return e.Text }
+func (e *workerResult) Error() string { return e.Text }
 
 func runWorker(ctx context.Context, p *process, o workerOptions) error {
 	if err := o.check(); err != nil {
@@ -139,14 +139,14 @@ func runWorker(ctx context.Context, p *process, o workerOptions) error {
 	if err != nil {
 		return err
 	}
-	files, closeFiles, err := p.files()
+	files, closeFiles, err := p.standardFiles()
 	if err != nil {
 		return err
 	}
 	defer closeFiles()
-	signals, release := takeSignals()
+	signals, release := catchSignals()
 	defer release()
-	c.Command, c.Dir, c.Environ, c.Files, c.Idle = o.command, p.flags.dir, p.environ, files, p.idle
+	c.Command, c.Dir, c.Environ, c.Files, c.Idle = o.command, p.flags.dir, p.environ, files, p.waitWithoutCommand
 	c.Start, c.OnLoss = wrap.Start(o.start), wrap.OnLoss(o.onLoss)
 	c.JoinTimeout, c.Grace, c.HTTP, c.Serving = o.joinTimeout, o.grace, o.http, p.serving
 	c.Signals, c.Log = signals, p.log
@@ -161,12 +161,12 @@ func runWorker(ctx context.Context, p *process, o workerOptions) error {
 		result.Err = &problem{nil, result.Err, "muster status --root " + c.Worker.Root +
 			" lists the jobs there; if this one is missing, declare it, then: muster apply"}
 	}
-	return &workerEnd{result}
+	return &workerResult{result}
 }
 
-// takeSignals sends signals to the worker and to nobody else: a second SIGTERM must not end this process before it has
-// killed the command.
-func takeSignals() (<-chan os.Signal, func()) {
+// catchSignals delivers signals to the worker instead of main: a second SIGTERM must not end this process before it has
+// killed the command. The function it returns ends that.
+func catchSignals() (<-chan os.Signal, func()) {
 	signals := make(chan os.Signal, 16)
 	caught := slices.DeleteFunc(wrap.Signals(), func(sig os.Signal) bool {
 		return sig == syscall.SIGHUP && signal.Ignored(sig) // nohup stays in force
@@ -176,8 +176,8 @@ func takeSignals() (<-chan os.Signal, func()) {
 	return signals, func() { signal.Stop(signals) }
 }
 
-// files are the standard streams as a command can inherit them.
-func (p *process) files() ([]*os.File, func(), error) {
+// standardFiles returns the standard streams as files that a command can inherit.
+func (p *process) standardFiles() ([]*os.File, func(), error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return nil, nil, err
@@ -191,8 +191,8 @@ func (p *process) files() ([]*os.File, func(), error) {
 	return files, func() { _ = null.Close() }, nil
 }
 
-// idle prints who has joined, and waits: it is what a worker without a command does.
-func (p *process) idle(ctx context.Context, m *worker.Member) error {
+// waitWithoutCommand prints who has joined, and waits until ctx ends.
+func (p *process) waitWithoutCommand(ctx context.Context, m *worker.Member) error {
 	ws, err := m.Joined(ctx)
 	if err != nil {
 		return err
@@ -205,7 +205,7 @@ func (p *process) idle(ctx context.Context, m *worker.Member) error {
 	return context.Cause(ctx)
 }
 
-// serving tells where health is served: the port may have been left to the system.
+// serving prints where health is served: the system may have chosen the port.
 func (p *process) serving(addr net.Addr) {
 	if !p.flags.quiet {
 		fmt.Fprintf(p.err, "health is served at http://%s\n", addr)
@@ -216,7 +216,7 @@ func joinedAs(m *worker.Member) string {
 	return fmt.Sprintf("joined %s as worker %d of %d: %s", m.Job.Path(), m.ID, m.Job.Workers, m.Identity)
 }
 
-// argumentError is for arguments that were not understood: the last line says whose the exit code is then too.
+// argumentError prints the last line of a worker whose arguments are wrong. Nil stays nil.
 func (p *process) argumentError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -224,12 +224,12 @@ func (p *process) argumentError(ctx context.Context, err error) error {
 	return p.endWorker(ctx, err)
 }
 
-// endWorker says on the last line of standard error whose the exit code is: a command's code can be equal to one of
-// muster's.
+// endWorker prints the last line on standard error. It says whether the exit code is the command's or muster's, because
+// both may be the same number.
 func (p *process) endWorker(ctx context.Context, err error) error {
-	e := new(workerEnd)
+	e := new(workerResult)
 	if !errors.As(err, &e) {
-		e = &workerEnd{wrap.Result{Err: err}}
+		e = &workerResult{wrap.Result{Err: err}}
 	}
 	code := e.Code
 	if code == 0 && e.Err != nil {
@@ -240,10 +240,10 @@ func (p *process) endWorker(ctx context.Context, err error) error {
 	switch {
 	case e.Err == nil:
 		whose = "the command's"
-	case over || e.Code != 0: // one line says it all
+	case over || e.Code != 0: // the last line says why
 		why = e.Err.Error() + "; " + why
 	default:
-		p.complain(ctx, e.Err)
+		p.printError(ctx, e.Err)
 	}
 	if over || code != 0 || !p.flags.quiet {
 		fmt.Fprintf(p.err, "muster: exit %d is %s: %s\n", code, whose, text.EscapeLines(why))

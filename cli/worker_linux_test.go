@@ -12,10 +12,10 @@ import (
 	"muster/needs"
 )
 
-// ready applies the bed's configuration.
-func (b bed) ready(t *testing.T) {
+// mustApply applies the fixture's configuration.
+func (f fixture) mustApply(t *testing.T) {
 	t.Helper()
-	if out, err := b.command(servers.Connect(), "apply", "--yes").CombinedOutput(); err != nil {
+	if out, err := f.command(servers.Connect(), "apply", "--yes").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 }
@@ -23,14 +23,14 @@ func (b bed) ready(t *testing.T) {
 // TestACommandAtATerminalOwnsIt: it can read what a user types, is interrupted by the keyboard, and muster has the
 // terminal back afterwards.
 func TestACommandAtATerminalOwnsIt(t *testing.T) {
-	b := newBed(t, 1, "")
-	b.ready(t)
+	f := newFixture(t, 1, "")
+	f.mustApply(t)
 	term := newTerminal(t)
 	script := fmt.Sprintf(`%s worker --job j0 --root %s --identity w0 -- \
 	sh -c 'read x; echo "it reads $x"; exec sleep 1000'
-echo "code $?"; read y; echo "the shell reads $y"`, filepath.Join(bin, "muster"), b.root)
+echo "code $?"; read y; echo "the shell reads $y"`, filepath.Join(bin, "muster"), f.root)
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", script) // its end hangs up on all that are at the terminal
-	cmd.Dir, cmd.Env = b.dir, append(os.Environ(), "MUSTER_SERVERS="+servers.Connect())
+	cmd.Dir, cmd.Env = f.dir, append(os.Environ(), "MUSTER_SERVERS="+servers.Connect())
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = term.tty, term.tty, term.tty
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := cmd.Start(); err != nil {
@@ -49,8 +49,8 @@ echo "code $?"; read y; echo "the shell reads $y"`, filepath.Join(bin, "muster")
 
 // TestAWorkerAsProcessOne: zombies are reaped, the exit code is the command's, and a signal reaches it.
 func TestAWorkerAsProcessOne(t *testing.T) {
-	b := newBed(t, 1, "")
-	b.ready(t)
+	f := newFixture(t, 1, "")
+	f.mustApply(t)
 	unshare := needs.Unshare(t, []string{"--pid", "--fork", "--mount-proc", "--kill-child"}, "true")
 	script := `trap 'exit 6' TERM
 for i in 1 2 3 4 5; do (sh -c 'exit 3' &) ; done
@@ -58,15 +58,15 @@ while grep -ls '^State:[[:space:]]*Z' /proc/[0-9]*/status >/dev/null; do :; done
 muster self && echo "process $PPID"
 kill -TERM 1
 while :; do sleep 0.1; done`
-	args := append(unshare, filepath.Join(bin, "muster"), "worker", "--job", "j0", "--root", b.root, "--identity", "w0", "--",
+	args := append(unshare, filepath.Join(bin, "muster"), "worker", "--job", "j0", "--root", f.root, "--identity", "w0", "--",
 		"sh", "-c", script)
 	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Dir = b.dir
+	cmd.Dir = f.dir
 	cmd.Env = append(os.Environ(), "MUSTER_SERVERS="+servers.Connect(), "PATH="+bin+":"+os.Getenv("PATH"))
 	var out, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &stderr
 	_ = cmd.Run() // the code tells
-	want := fmt.Sprintf("worker 0 of 2 of %s/j0: w0\nprocess 1\n", b.root)
+	want := fmt.Sprintf("worker 0 of 2 of %s/j0: w0\nprocess 1\n", f.root)
 	if code := cmd.ProcessState.ExitCode(); code != 6 || out.String() != want {
 		t.Errorf("code %d, want 6; output %q, want %q\n%s", code, out.String(), want, stderr.String())
 	}

@@ -14,15 +14,15 @@ import (
 	"muster/zkstate/zkconn"
 )
 
-// worker is a worker of a job in the bed's root.
-func (b bed) worker(servers, job, identity string, more ...string) *exec.Cmd {
-	return b.command(servers, append([]string{
-		"worker", "--job", job, "--root", b.root, "--identity", identity, "--advertise", "127.0.0.1:7000",
+// worker is a worker of a job in the fixture's root.
+func (f fixture) worker(servers, job, identity string, more ...string) *exec.Cmd {
+	return f.command(servers, append([]string{
+		"worker", "--job", job, "--root", f.root, "--identity", identity, "--advertise", "127.0.0.1:7000",
 	}, more...)...)
 }
 
-// onScreen starts a command with its output on a screen.
-func onScreen(t *testing.T, cmd *exec.Cmd) *screen {
+// startOnScreen starts a command with its output on a screen.
+func startOnScreen(t *testing.T, cmd *exec.Cmd) *screen {
 	t.Helper()
 	seen := newScreen()
 	cmd.Stdout, cmd.Stderr = seen, seen
@@ -36,8 +36,8 @@ func onScreen(t *testing.T, cmd *exec.Cmd) *screen {
 	return seen
 }
 
-// owner is the session of a live worker.
-func owner(t *testing.T, s *zkconn.Session, live string) int64 {
+// sessionOf is the session of a live worker.
+func sessionOf(t *testing.T, s *zkconn.Session, live string) int64 {
 	t.Helper()
 	stat, there, err := s.Exists(t.Context(), live)
 	if err != nil || !there {
@@ -46,8 +46,8 @@ func owner(t *testing.T, s *zkconn.Session, live string) int64 {
 	return stat.EphemeralOwner
 }
 
-// agreed is what the server says of a session in its answer to "cons", such as its timeout.
-func agreed(t *testing.T, session int64) string {
+// consLine is what the server says of a session in its answer to "cons", such as its timeout.
+func consLine(t *testing.T, session int64) string {
 	t.Helper()
 	conn, err := net.DialTimeout("tcp", servers.Addrs()[0], 10*time.Second)
 	if err != nil {
@@ -70,8 +70,8 @@ func agreed(t *testing.T, session int64) string {
 	return ""
 }
 
-// job is the declaration of a job of two workers, in the bed's root.
-func (b bed) job(name, session string) string {
+// jobBlock is the declaration of a job of two workers, in the fixture's root.
+func (f fixture) jobBlock(name, session string) string {
 	return fmt.Sprintf(`job %q {
   root    = %q
   workers = 2
@@ -80,37 +80,37 @@ func (b bed) job(name, session string) string {
     stale   = "1s"
   }
 }
-`, name, b.root, session)
+`, name, f.root, session)
 }
 
 // TestAWorkerThatWaitedTakesTheSessionTimeoutOfTheRecord: there was no record when it started, or another one.
 func TestAWorkerThatWaitedTakesTheSessionTimeoutOfTheRecord(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, 0, "")
+	f := newFixture(t, 0, "")
 	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	first := b.worker(servers.Connect(), "a", "first")
-	seen := onScreen(t, first)
-	seen.await(t, "waiting for the job to be created: "+b.root+"/a (1m40s at most)\n")
-	b.write(t, 0, b.job("a", "7s"))
-	b.ready(t)
+	first := f.worker(servers.Connect(), "a", "first")
+	seen := startOnScreen(t, first)
+	seen.await(t, "waiting for the job to be created: "+f.root+"/a (1m40s at most)\n")
+	f.write(t, 0, f.jobBlock("a", "7s"))
+	f.mustApply(t)
 	seen.await(t, "as worker 0 of 2: first")
-	if line := agreed(t, owner(t, s, b.root+"/a/first")); !strings.Contains(line, "to=7000,") {
+	if line := consLine(t, sessionOf(t, s, f.root+"/a/first")); !strings.Contains(line, "to=7000,") {
 		t.Errorf("the record says 7 s: %s", line)
 	}
 	if err := first.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
 	_ = first.Wait() // the job is stale now
-	seen = onScreen(t, b.worker(servers.Connect(), "a", "other"))
+	seen = startOnScreen(t, f.worker(servers.Connect(), "a", "other"))
 	seen.await(t, "waiting for a new generation")
-	b.write(t, 0, b.job("a", "6s"))
-	b.ready(t)
+	f.write(t, 0, f.jobBlock("a", "6s"))
+	f.mustApply(t)
 	seen.await(t, "as worker 0 of 2: other")
-	if line := agreed(t, owner(t, s, b.root+"/a/other")); !strings.Contains(line, "to=6000,") {
+	if line := consLine(t, sessionOf(t, s, f.root+"/a/other")); !strings.Contains(line, "to=6000,") {
 		t.Errorf("the record says 6 s now: %s", line)
 	}
 }
@@ -120,15 +120,15 @@ func TestAWorkerThatWaitedTakesTheSessionTimeoutOfTheRecord(t *testing.T) {
 func TestAWorkerWaitsForZooKeeper(t *testing.T) {
 	t.Parallel()
 	const waiting = "waiting for ZooKeeper (1m40s at most): zookeeper is unreachable: "
-	b := newBed(t, 0, "")
-	b.write(t, 0, b.job("a", "1s"))
-	b.ready(t)
-	leaveOver(t, b)
-	proxy := slowProxy(t, 0)
+	f := newFixture(t, 0, "")
+	f.write(t, 0, f.jobBlock("a", "1s"))
+	f.mustApply(t)
+	makeStale(t, f)
+	proxy := newProxy(t, 0)
 	proxy.Refuse(true)
-	other := b.worker(proxy.Addr(), "a", "other")
+	other := f.worker(proxy.Addr(), "a", "other")
 	other.Env = append(other.Env, "MUSTER_LOG=warn")
-	seen := onScreen(t, other)
+	seen := startOnScreen(t, other)
 	seen.await(t, waiting+proxy.Addr()+": hangs up")
 	proxy.Refuse(false)
 	seen.await(t, "waiting for a new generation")
@@ -137,27 +137,27 @@ func TestAWorkerWaitsForZooKeeper(t *testing.T) {
 	seen.await(t, "the session is lost; joining again")
 	seen.awaitTimes(t, waiting, 2)
 	proxy.Refuse(false)
-	b.write(t, 0, b.job("a", "2s"))
-	b.ready(t)
+	f.write(t, 0, f.jobBlock("a", "2s"))
+	f.mustApply(t)
 	seen.await(t, "as worker 0 of 2: other")
 }
 
-// leaveOver makes job a the leftover of a worker that failed.
-func leaveOver(t *testing.T, b bed) {
+// makeStale makes job a the leftover of a worker that failed.
+func makeStale(t *testing.T, f fixture) {
 	t.Helper()
-	expect(t, result(b.worker(servers.Connect(), "a", "first", "-q", "--", "/bin/false")), 1, "")
+	expect(t, result(f.worker(servers.Connect(), "a", "first", "-q", "--", "/bin/false")), 1, "")
 }
 
 // TestATimeToJoinHoldsForAllSessions, also when no other session can be opened.
 func TestATimeToJoinHoldsForAllSessions(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, 0, "")
-	b.write(t, 0, b.job("a", "1s"))
-	b.ready(t)
-	leaveOver(t, b)
-	proxy := slowProxy(t, 0)
-	other := b.worker(proxy.Addr(), "a", "other", "--join-timeout", "9s")
-	seen := onScreen(t, other)
+	f := newFixture(t, 0, "")
+	f.write(t, 0, f.jobBlock("a", "1s"))
+	f.mustApply(t)
+	makeStale(t, f)
+	proxy := newProxy(t, 0)
+	other := f.worker(proxy.Addr(), "a", "other", "--join-timeout", "9s")
+	seen := startOnScreen(t, other)
 	seen.await(t, "waiting for a new generation")
 	proxy.Refuse(true)
 	proxy.Cut()
@@ -172,13 +172,13 @@ func TestATimeToJoinHoldsForAllSessions(t *testing.T) {
 // server too, and does not take itself for another process.
 func TestAnOutageWhenTheJobComes(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, 0, "")
-	proxy := slowProxy(t, 0)
-	seen := onScreen(t, b.worker(proxy.Addr(), "a", "w", "--takeover", "fail"))
+	f := newFixture(t, 0, "")
+	proxy := newProxy(t, 0)
+	seen := startOnScreen(t, f.worker(proxy.Addr(), "a", "w", "--takeover", "fail"))
 	seen.await(t, "waiting for the job to be created")
 	proxy.Refuse(true)
-	b.write(t, 0, b.job("a", "7s"))
-	b.ready(t)
+	f.write(t, 0, f.jobBlock("a", "7s"))
+	f.mustApply(t)
 	seen.await(t, "waiting for ZooKeeper (")
 	proxy.Refuse(false)
 	seen.await(t, "as worker 0 of 2: w\n")
@@ -187,8 +187,8 @@ func TestAnOutageWhenTheJobComes(t *testing.T) {
 // TestASessionThatIsOfNoUseIsClosed: its worker ends, and nobody should wait until the session expires.
 func TestASessionThatIsOfNoUseIsClosed(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, 1, "")
-	b.ready(t)
+	f := newFixture(t, 1, "")
+	f.mustApply(t)
 	for name, c := range map[string]struct {
 		job   string
 		delay func(op int32, req []byte) bool
@@ -203,7 +203,7 @@ func TestASessionThatIsOfNoUseIsClosed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			proxy := slowProxy(t, 0)
+			proxy := newProxy(t, 0)
 			if c.delay != nil {
 				proxy.AfterReply(func(op int32, req []byte) bool {
 					if c.delay(op, req) {
@@ -212,7 +212,7 @@ func TestASessionThatIsOfNoUseIsClosed(t *testing.T) {
 					return false
 				})
 			}
-			cmd := b.worker(proxy.Addr(), c.job, "w", "--join-timeout", "5s", "--", "/bin/true")
+			cmd := f.worker(proxy.Addr(), c.job, "w", "--join-timeout", "5s", "--", "/bin/true")
 			expect(t, result(cmd), c.code, c.says)
 			if n := proxy.Requests()[zkserver.OpCloseSession]; n != 1 {
 				t.Errorf("%d sessions were closed", n)
@@ -224,20 +224,20 @@ func TestASessionThatIsOfNoUseIsClosed(t *testing.T) {
 // TestTimeRunsOutInTheCommand while its worker has no session: the code is 70, as soon as the time is over.
 func TestTimeRunsOutInTheCommand(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, 0, "")
-	b.write(t, 0, b.job("a", "4s"))
-	b.ready(t)
-	proxy := slowProxy(t, 0)
+	f := newFixture(t, 0, "")
+	f.write(t, 0, f.jobBlock("a", "4s"))
+	f.mustApply(t)
+	proxy := newProxy(t, 0)
 	script := `echo begun; read line
 muster barrier x --timeout 1s; echo "barrier $?"
 muster wait --timeout 1s; echo "wait $?"`
-	cmd := b.worker(proxy.Addr(), "a", "w", "--", "sh", "-c", script)
+	cmd := f.worker(proxy.Addr(), "a", "w", "--", "sh", "-c", script)
 	cmd.Env = append(cmd.Env, "PATH="+bin+":"+os.Getenv("PATH"))
 	input, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen := onScreen(t, cmd)
+	seen := startOnScreen(t, cmd)
 	seen.await(t, "begun")
 	proxy.Refuse(true)
 	proxy.Cut()

@@ -22,14 +22,14 @@ import (
 	"muster/zkstate/znode"
 )
 
-// workerConfig is what the flags, the environment and a configuration say about a worker: who it is, which job it
-// joins, how it reaches ZooKeeper, and what it tells the user.
+// workerConfig builds the configuration of a worker from the flags, the environment and the HCL of --file: who it is,
+// which job it joins, how it connects, and what it prints.
 func (p *process) workerConfig(o workerOptions) (c wrap.Config, err error) {
 	root, err := p.workerRoot(o)
 	if err != nil {
 		return c, err
 	}
-	quiet := p.flags.quiet || len(o.command) == 0 // without a command, standard output says it
+	quiet := p.flags.quiet || len(o.command) == 0 // without a command, waitWithoutCommand prints it
 	declared, t := job.Default(), p.target(target{})
 	if o.declared {
 		cfg, err := p.load(o.dir, o.vars)
@@ -70,7 +70,7 @@ func (p *process) workerConfig(o workerOptions) (c wrap.Config, err error) {
 	return c, err
 }
 
-// workerRoot is the root that the flag or the environment names; empty if neither does.
+// workerRoot returns the root of the flag or the environment; empty if neither is set.
 func (p *process) workerRoot(o workerOptions) (string, error) {
 	root := cmp.Or(o.root, p.environ.value("MUSTER_ROOT"))
 	if root != "" {
@@ -81,12 +81,12 @@ func (p *process) workerRoot(o workerOptions) (string, error) {
 	return root, nil
 }
 
-// workerIdentity is who joins. The identity is empty if it is to be the address, and so is an address that nobody gave.
+// workerIdentity returns who joins. An empty identity becomes the address. The address is empty without --advertise.
 func (p *process) workerIdentity(o workerOptions) (c worker.Config, err error) {
 	if c.Info, err = advertised(o.advertise); err != nil {
 		return c, err
 	}
-	host, _ := os.Hostname() // without a name it is not a stable identity
+	host, _ := os.Hostname() // an empty name is no stable identity
 	identity, stable, err := worker.Identify(o.identity, p.environ.value, host, c.Info.Address())
 	switch {
 	case err != nil:
@@ -110,7 +110,7 @@ func (p *process) workerIdentity(o workerOptions) (c worker.Config, err error) {
 	return c, nil
 }
 
-// declaredJob finds the job of this name in the configuration, below root unless that is empty.
+// declaredJob returns the declared job with this name, below root unless that is empty.
 func declaredJob(cfg *spec.Config, name, root string) (job.Job, error) {
 	var found []job.Job
 	for _, j := range cfg.Jobs {
@@ -120,7 +120,8 @@ func declaredJob(cfg *spec.Config, name, root string) (job.Job, error) {
 	}
 	switch len(found) {
 	case 0:
-		return job.Job{}, usagef("declare it there, or take one of: "+cmp.Or(text.List(declaredPaths(cfg), few), "none"),
+		paths := cmp.Or(text.List(declaredPaths(cfg), maxListed), "none")
+		return job.Job{}, usagef("declare it there, or take one of: "+paths,
 			"the configuration declares no job %q%s", name, below(root))
 	case 1:
 		return found[0], nil
@@ -136,7 +137,7 @@ func below(root string) string {
 	return " below " + root
 }
 
-// createJob commits what a plan would commit for the missing job alone. A job that is there stays as it is.
+// createJob creates the job as an apply would, unless it exists.
 func (p *process) createJob(ctx context.Context, s *zkconn.Session, cfg *spec.Config, j job.Job, quiet bool) error {
 	store, err := zkstate.NewStore(s, p.storeConfig(cfg.Home, cfg.Stack, cfg.ZooKeeper.ACL))
 	if err != nil {
@@ -156,7 +157,7 @@ func (p *process) createJob(ctx context.Context, s *zkconn.Session, cfg *spec.Co
 	return err
 }
 
-// advertised is the address that --advertise gives; without an IP if it is not given.
+// advertised returns the address of --advertise; it is empty without the flag.
 func advertised(address string) (znode.Worker, error) {
 	if address == "" {
 		return znode.Worker{}, nil

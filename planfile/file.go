@@ -31,15 +31,8 @@ type Saved struct {
 	ACL            []string // of what apply creates; ids only
 	SessionTimeout resource.Duration
 	ConfigDigest   string
-	TLS            TLS
+	TLS            resource.TLS
 	Plan           plan.Plan
-}
-
-// TLS names the files of a TLS connection, relative to where apply runs; empty where none is used.
-type TLS struct {
-	CAFile   string `json:"ca_file,omitempty"`
-	CertFile string `json:"cert_file,omitempty"`
-	KeyFile  string `json:"key_file,omitempty"`
 }
 
 // Why Decode refuses a file. Nothing can be rescued from one: make a new plan.
@@ -66,7 +59,7 @@ type document struct {
 	Unindexed      string            `json:"unindexed,omitempty"` // why the index of stacks could not be read
 	ACL            []string          `json:"acl,omitempty"`
 	SessionTimeout resource.Duration `json:"session_timeout,omitempty"`
-	TLS            *TLS              `json:"tls,omitempty"`
+	TLS            *resource.TLS     `json:"tls,omitempty"`
 	ConfigDigest   string            `json:"config_digest"`
 	Complete       bool              `json:"complete"`
 	Rows           []change          `json:"resource_changes"`
@@ -109,7 +102,7 @@ func (s Saved) write(w io.Writer, kinds []resource.Kind, digest string) error {
 		Servers: s.Servers, Home: p.Home, Roots: p.Roots, Unlisted: p.Unlisted, Unindexed: p.Unindexed, ACL: s.ACL, SessionTimeout: s.SessionTimeout,
 		ConfigDigest: s.ConfigDigest, Complete: !p.Partial, Rows: []change{},
 	}
-	if s.TLS != (TLS{}) {
+	if s.TLS != (resource.TLS{}) {
 		doc.TLS = &s.TLS
 	}
 	frame, err := canonical(doc, "")

@@ -114,7 +114,7 @@ func TestEverything(t *testing.T) {
 		ZooKeeper: spec.ZooKeeper{
 			Servers: []string{"zk1:2181", "[::1]:2182"}, SessionTimeout: resource.Duration(15 * time.Second),
 			ACL: []string{"auth::cdrwa", "digest:me:omHNdNC4yTDmMuU4WLRCMsPiS0Y=:r", "ip:::1:r", "x509:CN=a:b:r"},
-			TLS: spec.TLS{CAFile: "ca.pem", CertFile: "./me.pem", KeyFile: "me.key"},
+			TLS: resource.TLS{CAFile: "ca.pem", CertFile: "./me.pem", KeyFile: "me.key"},
 		},
 		Jobs: []job.Job{ingest("eu", 12), ingest("us", 24)},
 		Ignores: []spec.Ignore{{

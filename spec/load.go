@@ -58,11 +58,8 @@ type ZooKeeper struct {
 	Servers        []string // host:port
 	SessionTimeout resource.Duration
 	ACL            []string // scheme:id:perms; nil: not declared
-	TLS            TLS
+	TLS            resource.TLS
 }
-
-// TLS holds file names as declared: relative ones are relative to the configuration directory.
-type TLS struct{ CAFile, CertFile, KeyFile string }
 
 // Ignore is drift that is known and tolerated for a while.
 type Ignore struct {

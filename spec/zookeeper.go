@@ -11,6 +11,8 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
+
+	"muster/resource"
 )
 
 // readZooKeeper decodes the zookeeper block.
@@ -73,7 +75,7 @@ func (l *loader) readTLS(z *ZooKeeper, b *hcl.Block) {
 	if (z.TLS.CertFile == "") != (z.TLS.KeyFile == "") {
 		s.add(codeTLS, &b.DefRange, "cert_file and key_file belong together").Help =
 			"give both for a client certificate, or neither"
-	} else if z.TLS == (TLS{}) {
+	} else if z.TLS == (resource.TLS{}) {
 		s.add(codeTLS, &b.DefRange, "the tls block names no file").Help = "give at least ca_file, or remove the block"
 	}
 }

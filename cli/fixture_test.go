@@ -15,19 +15,19 @@ import (
 	"muster/zkstate"
 )
 
-// bed is a directory with a configuration of n jobs j0… in a root of its own.
-type bed struct {
+// fixture is a directory with a configuration of n jobs j0… in a root of its own.
+type fixture struct {
 	dir, root string
 }
 
-func newBed(t *testing.T, n int, more string) bed {
+func newFixture(t *testing.T, n int, more string) fixture {
 	t.Helper()
-	b := bed{dir: t.TempDir(), root: "/t-" + zkstate.NewID()[:12]}
-	b.write(t, n, more)
-	return b
+	f := fixture{dir: t.TempDir(), root: "/t-" + zkstate.NewID()[:12]}
+	f.write(t, n, more)
+	return f
 }
 
-func (b bed) write(t *testing.T, n int, more string) {
+func (f fixture) write(t *testing.T, n int, more string) {
 	t.Helper()
 	hcl := fmt.Sprintf(`muster {
   stack = "tests"
@@ -40,22 +40,22 @@ job "j" {
   name     = each.key
   workers  = 2
 }
-%[3]s`, b.root, n, more)
-	if err := os.WriteFile(filepath.Join(b.dir, "main.hcl"), []byte(hcl), 0o644); err != nil {
+%[3]s`, f.root, n, more)
+	if err := os.WriteFile(filepath.Join(f.dir, "main.hcl"), []byte(hcl), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// command is the real binary, started in the bed.
-func (b bed) command(servers string, args ...string) *exec.Cmd {
+// command is the real binary, started in the fixture.
+func (f fixture) command(servers string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(bin, "muster"), args...)
-	cmd.Dir = b.dir
+	cmd.Dir = f.dir
 	cmd.Env = []string{"MUSTER_SERVERS=" + servers, "USER=tester", "TERM=xterm"}
 	return cmd
 }
 
-// slowProxy delays every reply, so that an apply takes long enough to be watched.
-func slowProxy(t *testing.T, by time.Duration) *zkserver.Proxy {
+// newProxy delays every reply, so that an apply takes long enough to be watched.
+func newProxy(t *testing.T, by time.Duration) *zkserver.Proxy {
 	t.Helper()
 	proxy, err := zkserver.NewProxy(servers.Addrs()[0])
 	if err != nil {

@@ -10,12 +10,12 @@ import (
 	"muster/report"
 )
 
-// everyReport are the flags for a report of each kind in the bed's directory, where an older one is already.
-func (b bed) everyReport(t *testing.T) []string {
+// reportFlags are the flags for a report of each kind in the fixture's directory, where an older one is already.
+func (f fixture) reportFlags(t *testing.T) []string {
 	t.Helper()
 	var flags []string
 	for _, kind := range report.Kinds() {
-		if err := os.WriteFile(filepath.Join(b.dir, "r."+kind), []byte(older), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(f.dir, "r."+kind), []byte(olderReport), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		flags = append(flags, "--report", kind+"=r."+kind)
@@ -23,14 +23,14 @@ func (b bed) everyReport(t *testing.T) []string {
 	return flags
 }
 
-const older = "an older report\n"
+const olderReport = "an older report\n"
 
-// told fails the test unless each report was written and tells the code, and nothing else was left beside them. The json report of
+// checkReports fails the test unless each report was written and tells the code, and nothing else was left beside them. The json report of
 // a plan that was made is a plan file and has no code.
-func (b bed) told(t *testing.T, code int, texts ...string) {
+func (f fixture) checkReports(t *testing.T, code int, texts ...string) {
 	t.Helper()
 	for _, kind := range report.Kinds() {
-		got := read(t, filepath.Join(b.dir, "r."+kind))
+		got := read(t, filepath.Join(f.dir, "r."+kind))
 		want := map[string]string{
 			"json":       fmt.Sprintf("\n  \"exit_code\": %d,\n", code),
 			"prometheus": fmt.Sprintf("} %d\n", code),
@@ -47,24 +47,24 @@ func (b bed) told(t *testing.T, code int, texts ...string) {
 			said = []string{want}
 		}
 		for _, text := range said {
-			if !strings.Contains(got, text) || strings.Contains(got, older) {
+			if !strings.Contains(got, text) || strings.Contains(got, olderReport) {
 				t.Errorf("the %s report does not say %q:\n%.3000s", kind, text, got)
 			}
 		}
 	}
-	b.nothingHalfWritten(t)
+	f.checkNoTempFiles(t)
 }
 
-// nothingHalfWritten fails the test if a neighbour of a report was left.
-func (b bed) nothingHalfWritten(t *testing.T) {
+// checkNoTempFiles fails the test if a neighbour of a report was left.
+func (f fixture) checkNoTempFiles(t *testing.T) {
 	t.Helper()
-	left, err := filepath.Glob(filepath.Join(b.dir, ".*.tmp"))
+	left, err := filepath.Glob(filepath.Join(f.dir, ".*.tmp"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("left over: %v %v", left, err)
 	}
 }
 
-// commandsOfReports are those that write any, each with something to find.
-var commandsOfReports = map[string][]string{
+// reportingCommands are those that write any, each with something to find.
+var reportingCommands = map[string][]string{
 	"plan": {"plan", "--detailed-exitcode"}, "apply": {"apply", "--yes", "--detailed-exitcode", "--parallel", "1"}, "drift": {"drift"},
 }
