@@ -47,8 +47,8 @@ func floorPlan() map[string]room {
 		}},
 		"exitcode": {},
 		"apply":    {ours: []string{"plan"}, others: []string{sync}},
+		"spec":     {ours: []string{"resource", "job", "text"}, others: []string{hcl, cty, version}},
 		// What hcl itself uses for suggestions and for the width of a character costs nothing more.
-		"spec":     {ours: []string{"resource", "job"}, others: []string{hcl, cty, levenshtein, version, width}},
 		"text":     {others: []string{levenshtein, width}},
 		"election": {ours: []string{"zkstate/zkconn"}},
 		"zkstate": {

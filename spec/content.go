@@ -5,8 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agext/levenshtein"
 	"github.com/hashicorp/hcl/v2"
+
+	"muster/text"
 )
 
 // schema is what may stand in a block.
@@ -121,49 +122,13 @@ func argumentMeant(given string, s schema) string {
 
 // meant is the help for a name that is not known: the nearest one within two edits, else the known ones.
 func meant(given string, known []string, where string) string {
-	if best := nearest(given, known); best != "" {
+	if best := text.Nearest(given, known); best != "" {
 		return fmt.Sprintf("did you mean %q?", best)
 	}
 	if len(known) == 0 {
 		return ""
 	}
-	return where + ": " + enumerate(known, 8)
-}
-
-// nearest is the known name that differs least from given, by at most two edits and by less than either is long; "" if
-// none. Of several, one of the same letters ("mni" for min) is nearest, then one that begins alike.
-func nearest(given string, known []string) string {
-	type rank struct{ edits, unlike int }
-	best, least := "", rank{edits: 3}
-	given = strings.ToLower(given)
-	for _, name := range known {
-		lower := strings.ToLower(name)
-		if diff := len(lower) - len(given); diff > 8 || diff < -8 {
-			continue // two characters have at most eight bytes
-		}
-		r := rank{edits: levenshtein.Distance(given, lower, nil), unlike: unlike(given, lower)}
-		if (r.edits < least.edits || r.edits == least.edits && r.unlike < least.unlike) && r.edits < min(len(given), len(lower)) {
-			best, least = name, r
-		}
-	}
-	return best
-}
-
-// unlike is how unlike two names are that are as many edits apart as others.
-func unlike(a, b string) int {
-	switch {
-	case slices.Equal(letters(a), letters(b)):
-		return 0
-	case a == "" || b == "" || a[0] != b[0]:
-		return 2
-	}
-	return 1
-}
-
-func letters(s string) []rune {
-	rs := []rune(s)
-	slices.Sort(rs)
-	return rs
+	return where + ": " + text.List(known, 8)
 }
 
 // single returns the one block of a type in c and reports more of them.

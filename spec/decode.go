@@ -9,6 +9,8 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
+
+	"muster/text"
 )
 
 // decode evaluates an argument and converts it. An argument that is null counts as not written: ok is false, without a
@@ -140,16 +142,16 @@ func wrap(function, text string) string {
 
 // enum decodes a string that is one of a few.
 func (s *scope) enum(a *hcl.Attribute, known ...string) (string, bool) {
-	text, ok := s.text(a)
-	if !ok || slices.Contains(known, text) {
-		return text, ok
+	word, ok := s.text(a)
+	if !ok || slices.Contains(known, word) {
+		return word, ok
 	}
 	quoted := make([]string, len(known))
 	for i, k := range known {
 		quoted[i] = quote(k)
 	}
-	d := s.wrong(codeEnum, a, cty.StringVal(text), "%s must be %s", a.Name, alternatives(quoted))
-	if best := nearest(text, known); best != "" {
+	d := s.wrong(codeEnum, a, cty.StringVal(word), "%s must be %s", a.Name, alternatives(quoted))
+	if best := text.Nearest(word, known); best != "" {
 		d.Help = "did you mean " + quote(best) + "?"
 	}
 	return "", false

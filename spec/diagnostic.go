@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/hashicorp/hcl/v2"
+
+	"muster/text"
 )
 
 // Severity of a diagnostic.
@@ -167,7 +169,7 @@ func (f *findings) sorted() Diagnostics {
 	out := make(Diagnostics, 0, len(ds))
 	for _, d := range ds {
 		if also := slices.Compact(others[d]); len(also) > 0 {
-			d.Detail = join(d.Detail, "the same for "+enumerate(also, 3))
+			d.Detail = join(d.Detail, "the same for "+text.List(also, 3))
 		}
 		out = append(out, *d)
 	}
@@ -189,14 +191,6 @@ func compare(a, b Diagnostic) int {
 		cmp.Compare(ra.Start.Byte, rb.Start.Byte),
 		cmp.Compare(a.Code, b.Code),
 	)
-}
-
-// enumerate lists up to n names: "a, b and 7 more".
-func enumerate(names []string, n int) string {
-	if len(names) <= n {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:n], ", "), len(names)-n)
 }
 
 // join puts two sentences behind one another; either may be empty.

@@ -8,6 +8,8 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
+
+	"muster/text"
 )
 
 // readDrift decodes the ignore blocks. Each must expire.
@@ -36,8 +38,8 @@ func (l *loader) readIgnore(c *Config, b *hcl.Block, d declared) {
 		case "address":
 			ig.Address = s.ignored(a, d)
 		case "fields":
-			ig.Fields, _ = s.texts(a, func(text string, a *hcl.Attribute) bool {
-				return s.ignoredField(text, a, kindAt(ig.Address))
+			ig.Fields, _ = s.texts(a, func(name string, a *hcl.Attribute) bool {
+				return s.ignoredField(name, a, kindAt(ig.Address))
 			})
 		case "until":
 			ig.Until = s.until(a)
@@ -65,63 +67,63 @@ func missingHelp(name string) string {
 
 // ignored decodes the address of an ignore: a declared job, or the path of an undeclared one.
 func (s *scope) ignored(a *hcl.Attribute, d declared) string {
-	text, ok := s.required(a)
-	if !ok || strings.HasPrefix(text, "/") {
-		return text
+	address, ok := s.required(a)
+	if !ok || strings.HasPrefix(address, "/") {
+		return address
 	}
-	if _, declared := d.places[text]; declared || s.incomplete {
-		return text
+	if _, declared := d.places[address]; declared || s.incomplete {
+		return address
 	}
-	k := kindAt(text).block()
-	block, _, _ := strings.Cut(k+"."+strings.TrimPrefix(text, k+"."), "[")
+	k := kindAt(address).block()
+	block, _, _ := strings.Cut(k+"."+strings.TrimPrefix(address, k+"."), "[")
 	expanded, isBlock := d.blocks[block]
 	if isBlock && !expanded {
-		return text // its for_each could not be evaluated, which has been reported
+		return address // its for_each could not be evaluated, which has been reported
 	}
 	known := sortedKeys(d.places)
-	f := s.wrong(codeIgnored, a, cty.StringVal(text), "no %s has this address", k)
+	f := s.wrong(codeIgnored, a, cty.StringVal(address), "no %s has this address", k)
 	switch {
-	case nearest(text, known) != "":
-		f.Help = "did you mean " + quote(nearest(text, known)) + "?"
-	case slices.Contains(known, k+"."+text):
-		f.Help = "write " + quote(k+"."+text)
-	case isBlock && !strings.Contains(text, "["):
+	case text.Nearest(address, known) != "":
+		f.Help = "did you mean " + quote(text.Nearest(address, known)) + "?"
+	case slices.Contains(known, k+"."+address):
+		f.Help = "write " + quote(k+"."+address)
+	case isBlock && !strings.Contains(address, "["):
 		f.Help = fmt.Sprintf("the %s has a for_each; name one instance: %q", k, block+`["key"]`)
 	default:
 		f.Help = fmt.Sprintf("an address is %[1]s.NAME or %[1]s.NAME[\"key\"]; an undeclared %[1]s's address is its path", k)
 	}
-	return text
+	return address
 }
 
 // ignoredField checks a name in fields: a field, or a section of them.
-func (s *scope) ignoredField(text string, a *hcl.Attribute, k kind) bool {
+func (s *scope) ignoredField(name string, a *hcl.Attribute, k kind) bool {
 	known := []string{"labels"}
 	for _, section := range schemaOf(k.names()).blocks {
 		known = append(known, section.name)
 	}
 	known = append(known, k.names()...)
-	if slices.Contains(known, text) || len(text) > len("labels.") && strings.HasPrefix(text, "labels.") {
+	if slices.Contains(known, name) || len(name) > len("labels.") && strings.HasPrefix(name, "labels.") {
 		return true
 	}
-	s.wrong(codeIgnoreField, a, cty.StringVal(text), "a %s has no field %q", k.block(), text).Help = meant(text, known, "it has")
+	s.wrong(codeIgnoreField, a, cty.StringVal(name), "a %s has no field %q", k.block(), name).Help = meant(name, known, "it has")
 	return false
 }
 
 // until decodes the last day of an ignore.
 func (s *scope) until(a *hcl.Attribute) time.Time {
-	text, ok := s.required(a)
+	date, ok := s.required(a)
 	if !ok {
 		return time.Time{}
 	}
-	day, err := time.Parse(time.DateOnly, text)
+	day, err := time.Parse(time.DateOnly, date)
 	if err != nil {
-		s.wrong(codeDate, a, cty.StringVal(text), "until must be a date").Help = `write it as year-month-day: "2027-01-31"`
+		s.wrong(codeDate, a, cty.StringVal(date), "until must be a date").Help = `write it as year-month-day: "2027-01-31"`
 		return time.Time{}
 	}
 	if now := s.opts.Now; !now.IsZero() && !now.UTC().Before(day.AddDate(0, 0, 1)) {
 		days := int(now.UTC().Sub(day).Hours() / 24)
-		d := s.wrong(codeExpired, a, cty.StringVal(text), "this ignore expired on %s", text)
-		d.Note = plural(days, "day") + " ago"
+		d := s.wrong(codeExpired, a, cty.StringVal(date), "this ignore expired on %s", date)
+		d.Note = text.Count(days, "day") + " ago"
 		d.Help = "apply or adopt what it ignores and remove the block, or move until, which says that it is still wanted"
 	}
 	return day

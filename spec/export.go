@@ -13,6 +13,7 @@ import (
 
 	"muster/job"
 	"muster/resource"
+	"muster/text"
 )
 
 // Export writes a configuration that declares exactly these jobs, as a start for people who have jobs already. Values
@@ -22,7 +23,7 @@ func Export(jobs []job.Job, stack, home string) []byte {
 	jobs = slices.Clone(jobs)
 	slices.SortFunc(jobs, func(a, b job.Job) int { return cmp.Compare(a.Path(), b.Path()) })
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "# %s as found in ZooKeeper. Read it, put it under version control, then: muster plan\n\n", plural(len(jobs), "job"))
+	fmt.Fprintf(&b, "# %s as found in ZooKeeper. Read it, put it under version control, then: muster plan\n\n", text.Count(len(jobs), "job"))
 	fmt.Fprintf(&b, "muster {\n# The owner mark: apply changes only jobs of this stack.\nstack = %s\n", literal(stack))
 	if home != "" && home != resource.DefaultHome {
 		argument(&b, "home", home)

@@ -12,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/hashicorp/hcl/v2"
+
+	"muster/text"
 )
 
 // listing is what a configuration directory holds, each in name order.
@@ -92,7 +94,7 @@ func (f *findings) noFiles(dir string, folders []string) {
 		}
 	}
 	if d.Help = "declare the jobs in a file such as jobs.hcl"; len(meant) > 0 {
-		d.Help = "folders are not searched; did you mean " + enumerate(meant, 3) + "?"
+		d.Help = "folders are not searched; did you mean " + text.List(meant, 3) + "?"
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
+
+	"muster/text"
 )
 
 // envPrefix is how an environment variable with the value of a variable begins.
@@ -78,7 +80,7 @@ func (l *loader) give(name string, nameRange hcl.Range, in *input) {
 	}
 	d := l.add(codeVarUnknown, &nameRange, "there is no variable %q", name)
 	d.Help = "declare it: " + declaration("var", name)
-	if best := nearest(name, sortedKeys(l.vars)); best != "" {
+	if best := text.Nearest(name, sortedKeys(l.vars)); best != "" {
 		d.Help = "did you mean " + quote(best) + "?"
 		l.vars[best].mistyped = true
 	}

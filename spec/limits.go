@@ -14,17 +14,18 @@ import (
 // maxFile is how many bytes a file has at most: of configuration, of values, and what the function file reads.
 const maxFile = 2 << 20
 
+// maxStack is by how many bytes the stacks of the process may grow. One that overflows, at four times that, ends the
+// process. The parser and the evaluation recurse as deeply as a text or a value is nested.
+const maxStack = 128 << 20
+
 // Limits are what Load may cost. A zero field stands for its default.
 type Limits struct {
 	Time   time.Duration // 30 s
 	Memory int64         // bytes by which the heap of the process may grow, garbage included; 1 GiB
-	// stack is by how many bytes the stacks may grow; 128 MiB. One that overflows, at four times that, ends the process.
-	// The parser and the evaluation recurse as deeply as a text or a value is nested.
-	stack int64
 }
 
 func (m Limits) orDefaults() Limits {
-	return Limits{cmp.Or(m.Time, 30*time.Second), cmp.Or(m.Memory, 1<<30), cmp.Or(m.stack, 128<<20)}
+	return Limits{cmp.Or(m.Time, 30*time.Second), cmp.Or(m.Memory, 1<<30)}
 }
 
 // watch is what the goroutine that loads and the one that watches it know of each other.
@@ -73,8 +74,8 @@ func (l *loader) within(limits Limits, work func()) Diagnostics {
 			switch now := measure(); {
 			case now.heap-before.heap > limits.Memory:
 				return l.abandon(fmt.Sprintf("%d MiB of memory", limits.Memory>>20), "smaller")
-			case now.stack-before.stack > limits.stack:
-				return l.abandon(fmt.Sprintf("%d MiB of stack", limits.stack>>20), "less deep")
+			case now.stack-before.stack > maxStack:
+				return l.abandon(fmt.Sprintf("%d MiB of stack", maxStack>>20), "less deep")
 			}
 		}
 	}

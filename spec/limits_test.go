@@ -62,11 +62,16 @@ func TestLimits(t *testing.T) {
 			spec.Limits{Time: time.Hour, Memory: 64 << 20},
 			"error[M1006]: it takes more than 64 MiB of memory to read this configuration\n  --> x.hcl:2:7, in local.x\n",
 		},
+		"stack": {
+			local(`jsondecode(regexreplace(join("", range(1000)), ".", "` + strings.Repeat("[", 1000) + `"))`),
+			spec.Limits{Time: time.Hour},
+			"error[M1006]: it takes more than 128 MiB of stack to read this configuration\n  --> x.hcl:2:7, in local.x\n",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			out := loadApart(t, test.text, test.limits)
-			if !strings.HasPrefix(out, test.says) || !strings.Contains(out, "= help: make what is built here smaller") {
+			if !strings.HasPrefix(out, test.says) || !strings.Contains(out, "= help: make what is built here ") {
 				t.Errorf("%.1000s", out)
 			}
 		})

@@ -79,10 +79,3 @@ func (l *loader) checkRoots(c *Config, things map[string]thing) {
 
 // within reports whether a path is dir or below it.
 func within(p, dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}

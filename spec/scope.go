@@ -8,6 +8,8 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
+
+	"muster/text"
 )
 
 // scope is where an expression stands: what it may refer to, and how findings name the place. What cannot be evaluated,
@@ -171,10 +173,10 @@ func (s *scope) reference(t hcl.Traversal) bool {
 		code = codeEach
 	}
 	d := s.static(code, rng, missing, step)
-	if best := nearest(step, known); best != "" {
+	if best := text.Nearest(step, known); best != "" {
 		d.Help = fmt.Sprintf("did you mean %s.%s?", root, best)
 	} else if len(known) > 0 {
-		d.Help = "known: " + enumerate(known, 8)
+		d.Help = "known: " + text.List(known, 8)
 	} else {
 		d.Help = "declare it: " + declaration(root, step)
 	}
@@ -249,11 +251,11 @@ func (s *scope) unknownRoot(t hcl.Traversal, root string) {
 		d.Help = "there is no count: use for_each"
 	case len(t) == 1:
 		d.Help = fmt.Sprintf("a string stands in quotes: %q", root)
-		if best := nearest(root, append(sortedKeys(s.vars), sortedKeys(s.locals)...)); best != "" {
+		if best := text.Nearest(root, append(sortedKeys(s.vars), sortedKeys(s.locals)...)); best != "" {
 			d.Help += fmt.Sprintf("; or did you mean %s?", s.qualified(best))
 		}
 	default:
-		if best := nearest(root, s.roots); best != "" {
+		if best := text.Nearest(root, s.roots); best != "" {
 			d.Help = fmt.Sprintf("did you mean %q?", best)
 		} else if len(s.roots) > 0 {
 			d.Help = "a reference starts with " + strings.Join(s.roots, ", ")
@@ -272,7 +274,7 @@ func functionHelp(name string, known []string) string {
 	if slices.Contains([]string{"timestamp", "uuid", "env", "bcrypt"}, name) {
 		return "a plan is a function of its inputs: give the value as a variable (--var, MUSTER_VAR_name)"
 	}
-	if best := nearest(name, known); best != "" {
+	if best := text.Nearest(name, known); best != "" {
 		return fmt.Sprintf("did you mean %q?", best)
 	}
 	return "the functions are listed in the documentation of the language"

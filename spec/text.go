@@ -7,10 +7,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
-	"golang.org/x/text/width"
+	"muster/text"
 )
 
 // JSON writes the diagnostics as one object, for tools.
@@ -74,7 +72,7 @@ func (p *printer) diagnostic(d Diagnostic) {
 	if d.Severity == Warning {
 		tone = yellow
 	}
-	p.printf("%s%s\n", p.paint(bold+";"+tone, string(d.Severity)+"["+d.Code+"]"), p.paint(bold, ": "+clean(d.Summary)))
+	p.printf("%s%s\n", p.paint(bold+";"+tone, string(d.Severity)+"["+d.Code+"]"), p.paint(bold, ": "+text.EscapeLines(d.Summary)))
 
 	gutter := 2 // digits of the largest line number
 	for _, r := range d.Related {
@@ -84,10 +82,10 @@ func (p *printer) diagnostic(d Diagnostic) {
 	if d.Range != nil {
 		gutter = max(gutter, len(strconv.Itoa(d.Range.Start.Line)))
 		if d.In != "" {
-			in = ", in " + clean(d.In)
+			in = ", in " + text.EscapeLines(d.In)
 		}
 		if strings.Contains(d.Address, "[") { // one instance of several
-			in = ", in " + clean(d.Address)
+			in = ", in " + text.EscapeLines(d.Address)
 		}
 		p.place("-->", gutter, *d.Range, d.Snippet, in, tone, '^', d.Note)
 	}
@@ -95,17 +93,17 @@ func (p *printer) diagnostic(d Diagnostic) {
 	for _, v := range d.Values {
 		from := ""
 		if v.From != "" {
-			from = "  (" + clean(v.From) + ")"
+			from = "  (" + text.EscapeLines(v.From) + ")"
 		}
-		p.printf("%s%s %s %s%s\n", bar, p.paint(blue, "|"), clean(v.Traversal), clean(v.Statement), from)
+		p.printf("%s%s %s %s%s\n", bar, p.paint(blue, "|"), text.EscapeLines(v.Traversal), text.EscapeLines(v.Statement), from)
 	}
 	for _, r := range d.Related {
 		p.place(":::", gutter, r.Range, r.Snippet, "", blue, '-', r.Message)
 	}
-	for _, line := range []struct{ word, text string }{{"note", d.Detail}, {"help", d.Help}} {
-		if line.text != "" {
-			text := strings.ReplaceAll(clean(line.text), "\n", "\n"+bar+"        ")
-			p.printf("%s%s %s: %s\n", bar, p.paint(blue, "="), p.paint(bold, line.word), text)
+	for _, line := range []struct{ word, says string }{{"note", d.Detail}, {"help", d.Help}} {
+		if line.says != "" {
+			says := strings.ReplaceAll(text.EscapeLines(line.says), "\n", "\n"+bar+"        ")
+			p.printf("%s%s %s: %s\n", bar, p.paint(blue, "="), p.paint(bold, line.word), says)
 		}
 	}
 }
@@ -113,10 +111,10 @@ func (p *printer) diagnostic(d Diagnostic) {
 // place prints where, the source line, and the marks below it.
 func (p *printer) place(arrow string, gutter int, r Range, s *Snippet, in, tone string, mark rune, note string) {
 	bar := strings.Repeat(" ", gutter+1)
-	p.printf("%*s%s %s:%d:%d%s\n", gutter, "", p.paint(blue, arrow), clean(r.Filename), r.Start.Line, r.Start.Column, in)
+	p.printf("%*s%s %s:%d:%d%s\n", gutter, "", p.paint(blue, arrow), text.EscapeLines(r.Filename), r.Start.Line, r.Start.Column, in)
 	if s == nil {
 		if note != "" {
-			p.printf("%s%s %s\n", bar, p.paint(blue, "="), clean(note))
+			p.printf("%s%s %s\n", bar, p.paint(blue, "="), text.EscapeLines(note))
 		}
 		return
 	}
@@ -124,7 +122,7 @@ func (p *printer) place(arrow string, gutter int, r Range, s *Snippet, in, tone 
 	pad := strings.Repeat(" ", columns(before))
 	marks := strings.Repeat(string(mark), max(1, columns(before+marked)-columns(before)))
 	if note != "" {
-		marks += " " + clean(note)
+		marks += " " + text.EscapeLines(note)
 	}
 	p.printf("%s%s\n", bar, p.paint(blue, "|"))
 	p.printf("%s %s %s\n", p.paint(blue, fmt.Sprintf("%*d", gutter, r.Start.Line)), p.paint(blue, "|"),
@@ -160,65 +158,17 @@ func visible(line string) string {
 	for _, r := range line {
 		shown := show(r, at)
 		b.WriteString(shown)
-		at += cells(shown)
+		at += text.Width(shown)
 	}
 	return b.String()
 }
 
 // columns is how many terminal cells visible(line) takes.
-func columns(line string) int { return cells(visible(line)) }
+func columns(line string) int { return text.Width(visible(line)) }
 
 func show(r rune, at int) string {
 	if r == '\t' {
 		return strings.Repeat(" ", tabWidth-at%tabWidth)
 	}
-	return clean(string(r))
-}
-
-// clean escapes what could steer a terminal or reorder its text. Newlines stay.
-func clean(s string) string {
-	if isPlain(s) {
-		return s
-	}
-	var b strings.Builder
-	for i, r := range s {
-		_, size := utf8.DecodeRuneInString(s[i:])
-		switch {
-		case r == utf8.RuneError && size == 1:
-			fmt.Fprintf(&b, `\x%02x`, s[i])
-		case r == '\n' || r == '\u200d':
-			b.WriteRune(r)
-		case r < 0x80 && unicode.IsControl(r):
-			fmt.Fprintf(&b, `\x%02x`, r)
-		case unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp):
-			fmt.Fprintf(&b, `\u%04x`, r)
-		default:
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
-
-func isPlain(s string) bool {
-	for i := range len(s) {
-		if s[i] < 0x20 && s[i] != '\n' || s[i] >= 0x7f {
-			return false
-		}
-	}
-	return true
-}
-
-// cells is how many terminal cells s takes: two for wide East Asian characters and emoji, none for combining marks.
-func cells(s string) int {
-	n := 0
-	for _, r := range s {
-		switch kind := width.LookupRune(r).Kind(); {
-		case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf):
-		case kind == width.EastAsianWide || kind == width.EastAsianFullwidth:
-			n += 2
-		default:
-			n++
-		}
-	}
-	return n
+	return text.EscapeLines(string(r))
 }

@@ -5,6 +5,8 @@ import (
 	"github.com/hashicorp/hcl/v2/ext/typeexpr"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
+
+	"muster/text"
 )
 
 // variable is a declaration with the value that won.
@@ -71,7 +73,7 @@ func (l *loader) typeConstraint(d *hcl.Diagnostic, in string) {
 	out := l.parser(d, codeVarType)
 	out.Code, out.In, out.Summary = codeVarType, in, "this is not a type"
 	names := []string{"string", "number", "bool", "any", "list", "set", "map", "object", "tuple", "optional"}
-	if best := nearest(l.textAt(d.Subject), names); best != "" && best != l.textAt(d.Subject) {
+	if best := text.Nearest(l.textAt(d.Subject), names); best != "" && best != l.textAt(d.Subject) {
 		out.Detail, out.Help = "", "did you mean "+quote(best)+"?"
 	} else {
 		out.Help = "types are string, number, bool, list(T), set(T), map(T), object({ name = T }), tuple([T]) and any"
