@@ -9,45 +9,45 @@ import (
 	"muster/plan"
 )
 
-// DefaultParallel keeps one session's pipeline full without flooding a server that others use too.
+// DefaultParallel is enough to keep the connection of one session busy, and few enough for a server that others use
+// too.
 const DefaultParallel = 64
 
-// Committer makes one row true, in one transaction, if the row's observations still hold. Its errors are those of
-// package plan, or of the world.
+// Committer commits one row in one transaction, if the row's observations still hold. It returns the errors of package
+// plan, and others.
 type Committer interface {
 	Commit(ctx context.Context, r plan.Row) error
 }
 
-// Commits says how the changes of a plan are committed.
-type Commits struct {
-	Parallel  int             // commits in flight; 0: DefaultParallel
-	FirstLook time.Time       // when the plan's observations were made: the grace of what is stale counts from here
-	NoWait    bool            // leave what is stale and whose grace is not over as Waiting
-	Drain     <-chan struct{} // closed: start nothing more, finish what is in flight
+// CommitOptions says how the changes of a plan are committed.
+type CommitOptions struct {
+	Parallel   int             // commits in flight at most; 0: DefaultParallel
+	ObservedAt time.Time       // when the plan was read; the grace of stale rows starts here
+	NoWait     bool            // do not wait for the grace of stale rows; their result is Waiting
+	Drain      <-chan struct{} // once closed: start nothing more, finish what is in flight
 
-	// Waiting is told once, before the run waits for the grace of the last n changes. It may be nil.
+	// Waiting is called once, before Commit waits for the grace of the last n changes. It may be nil.
 	Waiting func(n int, d time.Duration)
-	// Each is told of each outcome as soon as it is known, one call at a time. It may be nil.
+	// Each is called with each outcome as soon as it is known, one call at a time. It may be nil.
 	Each func(Outcome)
 }
 
-// Commit commits every change of p and returns the outcomes in the order of p's rows. When ctx ends, commits in flight are
-// abandoned (their outcome is the committer's answer) and the rest is NotStarted.
+// Commit commits every change of p and returns the outcomes in the order of p's rows. When ctx ends, Commit passes this
+// on to the commits in flight and starts no others.
 //
-// Deletes come after everything else: what is renamed must exist under its new name before the old one goes. Rows that must
-// be stale for a while come last of all.
-func Commit(ctx context.Context, to Committer, p plan.Plan, o Commits) []Outcome {
+// Deletes come after all other changes: a renamed resource must exist under its new name before the old one goes. Stale
+// rows whose grace is not over come last.
+func Commit(ctx context.Context, to Committer, p plan.Plan, o CommitOptions) []Outcome {
 	if o.Parallel <= 0 {
 		o.Parallel = DefaultParallel
 	}
-	if now := time.Now(); o.FirstLook.After(now) { // by another machine's clock: then the wait is the whole grace
-		o.FirstLook = now
+	if now := time.Now(); o.ObservedAt.After(now) { // another machine's clock is ahead: wait for the whole grace
+		o.ObservedAt = now
 	}
 	r := &run{to: to, opts: o, outcomes: map[string]Outcome{}}
 	now, late := r.sort(p)
-	for _, phase := range [][]plan.Row{makes(now), deletes(now)} {
-		r.commit(ctx, phase)
-	}
+	r.commit(ctx, notDeletes(now))
+	r.commit(ctx, deletes(now))
 	r.commitLate(ctx, late)
 
 	var all []Outcome
@@ -59,16 +59,16 @@ func Commit(ctx context.Context, to Committer, p plan.Plan, o Commits) []Outcome
 	return all
 }
 
-// run holds what the commits of one plan share.
+// run is the state that the commits of one plan share.
 type run struct {
 	to   Committer
-	opts Commits
+	opts CommitOptions
 
 	mu       sync.Mutex
 	outcomes map[string]Outcome // by path
 }
 
-// sort splits the changes into those that may be committed at once and those whose grace is not over.
+// sort separates the changes that can be committed now from those whose grace is not over.
 func (r *run) sort(p plan.Plan) (now, late []plan.Row) {
 	for _, row := range p.Rows {
 		switch {
@@ -82,10 +82,10 @@ func (r *run) sort(p plan.Plan) (now, late []plan.Row) {
 	return now, late
 }
 
-// due is when a stale row has been seen unchanged for its grace, if it still is unchanged then.
-func (r *run) due(row plan.Row) time.Time { return r.opts.FirstLook.Add(time.Duration(row.Grace())) }
+// due is the time at which the grace of a stale row ends.
+func (r *run) due(row plan.Row) time.Time { return r.opts.ObservedAt.Add(time.Duration(row.Grace())) }
 
-// commitLate commits each late row once its grace is over: makes before deletes among those that are due together.
+// commitLate commits each late row when its grace is over. If several are due, deletes come last.
 func (r *run) commitLate(ctx context.Context, late []plan.Row) {
 	if len(late) == 0 {
 		return
@@ -106,13 +106,13 @@ func (r *run) commitLate(ctx context.Context, late []plan.Row) {
 		for n < len(late) && time.Until(r.due(late[n])) <= 0 {
 			n++
 		}
-		r.commit(ctx, makes(late[:n]))
+		r.commit(ctx, notDeletes(late[:n]))
 		r.commit(ctx, deletes(late[:n]))
 		late = late[n:]
 	}
 }
 
-// wait returns at the given time, or when the run is stopped.
+// wait returns at the time until, or earlier if the run is stopped.
 func (r *run) wait(ctx context.Context, until time.Time) {
 	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
@@ -167,7 +167,7 @@ func (r *run) report(o Outcome) {
 	}
 }
 
-func makes(rows []plan.Row) []plan.Row {
+func notDeletes(rows []plan.Row) []plan.Row {
 	return slices.DeleteFunc(slices.Clone(rows), func(r plan.Row) bool { return r.Action() == plan.Delete })
 }
 

@@ -28,13 +28,13 @@ func create(name string) plan.Row {
 	return plan.Row{Path: j.Path(), New: j, Reason: plan.NotThere}
 }
 
-// leftover is an observed job of 2 workers, of whom joined came and none is live.
+// leftover is an observed job of 2 workers. Some of them have joined, and none is live.
 func leftover(name string, joined int, stale time.Duration) plan.Row {
 	j := job.Default()
 	j.Root, j.Name, j.Workers = "/r", name, 2
 	j.Timeouts.Stale = resource.Duration(stale)
 	rec := resource.Record{State: resource.StateOpen}
-	_ = rec.Declare(j) // plain data: it always encodes
+	_ = rec.Declare(j) // a job always encodes
 	return plan.Row{
 		Path: j.Path(), Old: &resource.Observed{Record: &rec, Counts: job.Counts(joined, 0)}, Reason: plan.Undeclared,
 	}
@@ -48,7 +48,7 @@ func results(outcomes []Outcome) map[string]Result {
 	return m
 }
 
-func TestEveryAnswerOfACommitHasItsResult(t *testing.T) {
+func TestResultOfEachError(t *testing.T) {
 	answers := map[string]error{
 		"/r/a": nil,
 		"/r/b": fmt.Errorf("job %q: %w", "b", plan.ErrAlreadyDone),
@@ -64,7 +64,7 @@ func TestEveryAnswerOfACommitHasItsResult(t *testing.T) {
 	p.Rows = append(p.Rows, plan.Row{Path: "/r/same", Reason: plan.Equal})
 	seen := 0
 	outcomes := Commit(t.Context(), commitFunc(func(_ context.Context, r plan.Row) error { return answers[r.Path] }), p,
-		Commits{Each: func(Outcome) { seen++ }})
+		CommitOptions{Each: func(Outcome) { seen++ }})
 	want := map[string]Result{
 		"/r/a": Applied, "/r/b": AlreadyDone, "/r/c": Refused, "/r/d": Failed, "/r/e": Unknown, "/r/f": NotStarted,
 	}
@@ -93,7 +93,7 @@ func TestCommitsAreBoundedAndDeletesComeLast(t *testing.T) {
 			defer mu.Unlock()
 			order = append(order, r.Action())
 			return nil
-		}), p, Commits{Parallel: 4, FirstLook: time.Now()})
+		}), p, CommitOptions{Parallel: 4, ObservedAt: time.Now()})
 		if got := most.Load(); got != 4 {
 			t.Errorf("%d commits in flight at most, want 4", got)
 		}
@@ -115,14 +115,16 @@ func TestStaleRowsWaitForTheirGraceOnce(t *testing.T) {
 		outcomes := Commit(t.Context(), commitFunc(func(_ context.Context, r plan.Row) error {
 			at[r.Path] = time.Since(start) + 5*time.Second
 			return nil
-		}), p, Commits{Parallel: 1, FirstLook: start.Add(-5 * time.Second), Waiting: func(n int, d time.Duration) {
-			waits = append(waits, fmt.Sprint(n, " for ", d))
-		}})
+		}), p, CommitOptions{
+			Parallel: 1, ObservedAt: start.Add(-5 * time.Second),
+			Waiting: func(n int, d time.Duration) { waits = append(waits, fmt.Sprint(n, " for ", d)) },
+		})
 		want := map[string]time.Duration{
-			"/r/new": 5 * time.Second, "/r/ready": 5 * time.Second, "/r/quick": 10 * time.Second, "/r/slow": 30 * time.Second,
+			"/r/new": 5 * time.Second, "/r/ready": 5 * time.Second, "/r/quick": 10 * time.Second,
+			"/r/slow": 30 * time.Second,
 		}
 		if d := cmp.Diff(want, at); d != "" {
-			t.Errorf("committed this long after the first look (-want +got):\n%s", d)
+			t.Errorf("committed this long after ObservedAt (-want +got):\n%s", d)
 		}
 		if d := cmp.Diff([]string{"2 for 25s"}, waits); d != "" {
 			t.Errorf("waits (-want +got):\n%s", d)
@@ -136,7 +138,7 @@ func TestStaleRowsWaitForTheirGraceOnce(t *testing.T) {
 func TestNoWaitLeavesStaleRowsWaiting(t *testing.T) {
 	p := plan.Plan{Rows: []plan.Row{leftover("old", 1, time.Hour), leftover("due", 1, time.Minute)}}
 	got := results(Commit(t.Context(), commitFunc(func(context.Context, plan.Row) error { return nil }), p,
-		Commits{NoWait: true, FirstLook: time.Now().Add(-2 * time.Minute)}))
+		CommitOptions{NoWait: true, ObservedAt: time.Now().Add(-2 * time.Minute)}))
 	if d := cmp.Diff(map[string]Result{"/r/old": Waiting, "/r/due": Applied}, got); d != "" {
 		t.Errorf("results (-want +got):\n%s", d)
 	}
@@ -150,7 +152,7 @@ func TestDrainFinishesWhatIsInFlight(t *testing.T) {
 			close(drain)
 			<-time.After(time.Second)
 			return nil
-		}), p, Commits{Parallel: 1, FirstLook: time.Now(), Drain: drain}))
+		}), p, CommitOptions{Parallel: 1, ObservedAt: time.Now(), Drain: drain}))
 		if d := cmp.Diff(map[string]Result{"/r/a": Applied, "/r/b": NotStarted, "/r/c": NotStarted}, got); d != "" {
 			t.Errorf("results (-want +got):\n%s", d)
 		}

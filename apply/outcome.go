@@ -8,18 +8,18 @@ import (
 	"muster/plan"
 )
 
-// Result is what became of one change.
+// Result is the result of one change.
 type Result string
 
 // The results, in the order in which a summary lists them.
 const (
 	Applied     Result = "applied"
 	AlreadyDone Result = "already done" // ZooKeeper was as wanted; nothing was written
-	Refused     Result = "refused"      // the job moved since it was read; nothing was written
+	Refused     Result = "refused"      // the resource was changed since it was read; nothing was written
 	Failed      Result = "failed"       // nothing was written
-	Unknown     Result = "unknown"      // the connection was lost in the middle; the next plan tells
-	Waiting     Result = "waiting"      // stale, but not yet for long enough
-	NotStarted  Result = "not started"  // stopped before its turn
+	Unknown     Result = "unknown"      // the connection was lost during the commit; the next plan shows the result
+	Waiting     Result = "waiting"      // stale, but its grace is not over
+	NotStarted  Result = "not started"  // apply was stopped before this change
 )
 
 // Results lists every result in the order in which a summary lists them.
@@ -27,7 +27,7 @@ func Results() []Result {
 	return []Result{Applied, AlreadyDone, Refused, Failed, Unknown, Waiting, NotStarted}
 }
 
-// Outcome is one change and what became of it.
+// Outcome is one change and its result.
 type Outcome struct {
 	Row    plan.Row
 	Result Result
@@ -35,7 +35,7 @@ type Outcome struct {
 	Took   time.Duration // of the commit
 }
 
-// result classifies the answer of a commit.
+// result is the Result for the error of a commit.
 func result(err error) Result {
 	switch {
 	case err == nil:
@@ -47,7 +47,7 @@ func result(err error) Result {
 	case errors.Is(err, plan.ErrUnknown):
 		return Unknown
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return NotStarted // a committer says ErrUnknown once anything may have been sent
+		return NotStarted // a Committer returns ErrUnknown if it may have sent anything
 	}
 	return Failed
 }

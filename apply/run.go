@@ -15,69 +15,71 @@ import (
 	"muster/plan"
 )
 
-// Store is where a plan is applied.
+// Store is the ZooKeeper to which Run applies a plan.
 type Store interface {
 	Committer
-	// Check says whether a row may still be committed. It writes nothing, and answers as Commit does.
+	// Check says whether a row can still be committed. It writes nothing, and returns the errors of Commit.
 	Check(ctx context.Context, r plan.Row) error
-	// Lock waits for the apply lock of the stack, as long as patience, and tells waiting who holds it. The context ends, with
-	// a cause, when the lock is lost.
-	Lock(ctx context.Context, plan string, patience time.Duration, waiting func(holder string)) (
+	// Lock waits for the apply lock of the stack, at most for timeout. It calls waiting with the name of the holder.
+	// held ends, with a cause, when the lock is lost.
+	Lock(ctx context.Context, plan string, timeout time.Duration, waiting func(holder string)) (
 		held context.Context, release func() error, err error)
-	// Ensemble is the id of the ensemble, empty before its first apply; MakeEnsemble gives it one.
+	// Ensemble is the id of the ensemble, empty before its first apply. CreateEnsembleID creates it if it has none.
 	Ensemble(ctx context.Context) (string, error)
-	MakeEnsemble(ctx context.Context) (string, error)
-	// Applied is plan.ErrApplied if the saved plan was applied before. MarkApplied notes that it is being applied.
+	CreateEnsembleID(ctx context.Context) (string, error)
+	// Applied returns plan.ErrApplied if the saved plan was applied before. MarkApplied marks it as applied.
 	Applied(ctx context.Context, plan string) error
 	MarkApplied(ctx context.Context, plan string) error
-	// ListRoots adds roots to the index of the stack. DropRoots takes those off it that hold nothing of the stack.
+	// ListRoots adds roots to the index of the stack. DropRoots removes from it those of roots that hold nothing of the
+	// stack.
 	ListRoots(ctx context.Context, roots []string) error
 	DropRoots(ctx context.Context, roots []string) error
-	// Collect removes what removed generations left below roots, PruneApplied the marks that are too old to matter.
+	// Collect removes what is left below roots of deleted generations. PruneApplied removes the marks of plans that are
+	// older than maxAge.
 	Collect(ctx context.Context, roots []string) (int, error)
 	PruneApplied(ctx context.Context, maxAge time.Duration, now time.Time) error
 }
 
-// MaxPlanAge is how long it is known which plans were applied: no plan that is older may be applied.
+// MaxPlanAge is the age from which a saved plan is refused. The marks of applied plans are kept for as long.
 const MaxPlanAge = 30 * 24 * time.Hour
 
 // Options of an apply. All functions may be nil; they are called one at a time.
 type Options struct {
-	Commits // Drain is the end of Run's context
+	CommitOptions // without Drain, which Run sets
 	// Saved: the plan is from a file. It is applied as a whole or not at all, once, and to its own ensemble.
-	Saved       bool
-	LockTimeout time.Duration
-	Queued      func(holder string) // the lock is waited for
-	Begin       func()              // the first change is about to be made
-	Garbage     func(error)         // something could not be removed, which the next apply will do
+	Saved         bool
+	LockTimeout   time.Duration
+	Locked        func(holder string) // called while another apply holds the lock
+	Starting      func()              // called before the first change
+	CleanupFailed func(error)         // called if something could not be removed; the next apply tries again
 }
 
-// ErrLockLost means that the lock was lost while changes were made. The outcomes tell what was done; plan again.
+// ErrLockLost means that the lock was lost during the changes. The outcomes say what was done. Plan again.
 var ErrLockLost = errors.New("the apply lock was lost")
 
-// RefusedError is why a saved plan was not applied. Nothing was written. Make a new plan.
+// RefusedError says why a saved plan was not applied. Nothing was written. Make a new plan.
 type RefusedError struct {
 	Why   string
-	Moved []string // what moved since the plan was made, a line each
+	Moved []string // what was changed since the plan was made, one line each
 }
 
 func (e *RefusedError) Error() string {
 	return strings.Join(append([]string{"saved plan refused: " + e.Why + "; nothing was written"}, e.Moved...), "\n  ")
 }
 
-// Run applies p. The end of ctx drains: what is in flight is finished. Outcomes are nil if it did not come to the first change.
-// The error is a RefusedError, ErrLockLost, or the store's.
+// Run applies p. When ctx ends, Run finishes the commits in flight and starts no others. The outcomes are nil if Run
+// returns before the first change. The error is a RefusedError, ErrLockLost, or an error of the store.
 func Run(ctx context.Context, to Store, p plan.Plan, o Options) ([]Outcome, error) {
 	a := &applying{to: to, plan: p, opts: o}
 	if o.Saved {
-		if err := Admit(ctx, to, p); err != nil {
+		if err := CheckSaved(ctx, to, p); err != nil {
 			return nil, err
 		}
 	}
 	if len(p.Changes()) == 0 {
-		return nil, a.withoutChanges(ctx)
+		return nil, a.registerAndTidy(ctx)
 	}
-	held, release, err := to.Lock(ctx, p.ID, o.LockTimeout, o.Queued)
+	held, release, err := to.Lock(ctx, p.ID, o.LockTimeout, o.Locked)
 	if err != nil {
 		return nil, err
 	}
@@ -85,11 +87,11 @@ func Run(ctx context.Context, to Store, p plan.Plan, o Options) ([]Outcome, erro
 	return outcomes, errors.Join(err, release())
 }
 
-// Admit refuses a saved plan that was applied before, wholly or in part, or that was made for another ensemble. One that was
-// made before the ensemble had an id is good only while it has none. Admit writes nothing.
-func Admit(ctx context.Context, to Store, p plan.Plan) error {
+// CheckSaved refuses a saved plan that was applied before, in whole or in part, or that was made for another ensemble.
+// A plan from before the ensemble had an id is refused once it has one. CheckSaved writes nothing.
+func CheckSaved(ctx context.Context, to Store, p plan.Plan) error {
 	if err := to.Applied(ctx, p.ID); err != nil {
-		return refuseApplied(err)
+		return refusalOfApplied(err)
 	}
 	id, err := to.Ensemble(ctx)
 	switch {
@@ -98,29 +100,31 @@ func Admit(ctx context.Context, to Store, p plan.Plan) error {
 	case id == p.Ensemble:
 		return nil
 	case p.Ensemble == "":
-		return &RefusedError{Why: "it was made before anything was applied to this ensemble, and that has happened since"}
+		return &RefusedError{
+			Why: "it was made before anything was applied to this ensemble, and that has happened since",
+		}
 	case id == "":
 		id = "one to which nothing was applied yet"
 	}
 	return &RefusedError{Why: fmt.Sprintf("it was made for the ensemble %s, and this is %s", p.Ensemble, id)}
 }
 
-func refuseApplied(err error) error {
+func refusalOfApplied(err error) error {
 	if errors.Is(err, plan.ErrApplied) {
 		return &RefusedError{Why: err.Error()}
 	}
 	return err
 }
 
-// applying is one Run.
+// applying is one call of Run.
 type applying struct {
 	to   Store
 	plan plan.Plan
 	opts Options
 }
 
-// withoutChanges does what every apply does, also one that changes nothing.
-func (a *applying) withoutChanges(ctx context.Context) error {
+// registerAndTidy does the part of an apply that is needed even if nothing changes.
+func (a *applying) registerAndTidy(ctx context.Context) error {
 	if err := a.to.ListRoots(ctx, a.plan.OwnRoots()); err != nil {
 		return err
 	}
@@ -128,23 +132,23 @@ func (a *applying) withoutChanges(ctx context.Context) error {
 	return nil
 }
 
-// underLock makes the changes. Before all of a saved plan is seen to hold nothing is written.
+// underLock makes the changes. It writes nothing before it has checked all of a saved plan.
 func (a *applying) underLock(ctx, held context.Context) ([]Outcome, error) {
 	if a.opts.Saved {
-		if err := a.stillHolds(ctx, held); err != nil {
+		if err := a.claimSaved(ctx, held); err != nil {
 			return nil, err
 		}
 	}
-	if _, err := a.to.MakeEnsemble(held); err != nil {
+	if _, err := a.to.CreateEnsembleID(held); err != nil {
 		return nil, err
 	}
 	if err := a.to.ListRoots(held, a.plan.OwnRoots()); err != nil {
 		return nil, err
 	}
-	if a.opts.Begin != nil {
-		a.opts.Begin()
+	if a.opts.Starting != nil {
+		a.opts.Starting()
 	}
-	commits := a.opts.Commits
+	commits := a.opts.CommitOptions
 	commits.Drain = ctx.Done()
 	outcomes := Commit(held, a.to, a.plan, commits)
 	switch {
@@ -158,10 +162,10 @@ func (a *applying) underLock(ctx, held context.Context) ([]Outcome, error) {
 	return outcomes, nil
 }
 
-// stillHolds checks that the plan was not applied before and that no row has moved, and then marks it as applied. A signal in
-// the meantime leaves the plan unspent.
-func (a *applying) stillHolds(ctx, held context.Context) error {
-	if err := Admit(held, a.to, a.plan); err != nil { // again: another apply may have held the lock meanwhile
+// claimSaved checks that the saved plan was not applied before and that no row has changed, and then marks it as
+// applied. If ctx ends before that, the plan can still be applied.
+func (a *applying) claimSaved(ctx, held context.Context) error {
+	if err := CheckSaved(held, a.to, a.plan); err != nil { // again: another apply may have held the lock meanwhile
 		return err
 	}
 	moved, err := a.moved(held)
@@ -178,10 +182,10 @@ func (a *applying) stillHolds(ctx, held context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return refuseApplied(a.to.MarkApplied(held, a.plan.ID))
+	return refusalOfApplied(a.to.MarkApplied(held, a.plan.ID))
 }
 
-// moved checks every change and names those that no longer hold, in the order of the plan.
+// moved checks every change. It lists those that can no longer be committed, in the order of the plan.
 func (a *applying) moved(ctx context.Context) ([]string, error) {
 	rows := a.plan.Changes()
 	moved := make([]string, len(rows))
@@ -203,7 +207,8 @@ func (a *applying) moved(ctx context.Context) ([]string, error) {
 	return slices.DeleteFunc(moved, func(s string) bool { return s == "" }), err
 }
 
-// dropRoots takes roots off the index in which nothing of the stack is left. A partial plan does not tell.
+// dropRoots removes roots from the index that hold nothing of the stack any more. It does nothing if the plan does not
+// show everything.
 func (a *applying) dropRoots(ctx context.Context, outcomes []Outcome) {
 	if a.plan.Partial || len(a.plan.Unlisted) > 0 {
 		return
@@ -220,25 +225,24 @@ func (a *applying) dropRoots(ctx context.Context, outcomes []Outcome) {
 	}
 	empty := slices.DeleteFunc(slices.Clone(a.plan.Roots), func(root string) bool { return used[root] })
 	if err := a.to.DropRoots(ctx, empty); err != nil {
-		a.garbage(err)
+		a.cleanupFailed(err)
 	}
 }
 
-// tidy removes what is garbage by now, also what a crash left: generations that were replaced or deleted, and marks of plans
-// that are too old to be applied again. It is no part of the plan, so what stands in its way is said and left for the next
-// apply.
+// tidy removes generations that were replaced or deleted, here or by an apply that crashed, and marks of plans that are
+// too old to be applied. It is no part of the plan, so an error does not make the apply fail.
 func (a *applying) tidy(ctx context.Context) {
 	_, err := a.to.Collect(ctx, a.plan.Roots)
 	if err == nil {
 		err = a.to.PruneApplied(ctx, MaxPlanAge, time.Now())
 	}
 	if err != nil {
-		a.garbage(err)
+		a.cleanupFailed(err)
 	}
 }
 
-func (a *applying) garbage(err error) {
-	if a.opts.Garbage != nil {
-		a.opts.Garbage(err)
+func (a *applying) cleanupFailed(err error) {
+	if a.opts.CleanupFailed != nil {
+		a.opts.CleanupFailed(err)
 	}
 }

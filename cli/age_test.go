@@ -13,7 +13,8 @@ import (
 	"muster/resource"
 )
 
-// TestPlanIsRefusedByItsDate: before any connection. A plan from the future would pass every --max-age.
+// TestPlanIsRefusedByItsDate: apply checks the date before it connects. A plan from the future would pass every
+// --max-age.
 func TestPlanIsRefusedByItsDate(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -38,7 +39,8 @@ func TestPlanIsRefusedByItsDate(t *testing.T) {
 			if err := os.WriteFile(at, file, 0o644); err != nil {
 				t.Fatal(err)
 			}
-			if got := run(t, []string{"MUSTER_SERVERS=" + refusingAddr}, "apply", at); got.code != c.code || !strings.Contains(got.stderr, c.stderr) {
+			got := run(t, []string{"MUSTER_SERVERS=" + refusingAddr}, "apply", at)
+			if got.code != c.code || !strings.Contains(got.stderr, c.stderr) {
 				t.Errorf("got %+v, want code %d and %q", got, c.code, c.stderr)
 			}
 		})

@@ -46,7 +46,7 @@ func runApplyFile(cmd *cobra.Command, p *process, o applyOptions, file string, r
 	if err := sameServers(saved, t); err != nil {
 		return err
 	}
-	if err := apply.Admit(cmd.Context(), store, saved.Plan); err != nil {
+	if err := apply.CheckSaved(cmd.Context(), store, saved.Plan); err != nil {
 		return wrapRefused(err)
 	}
 	if !p.flags.quiet {

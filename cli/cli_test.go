@@ -19,13 +19,13 @@ import (
 	"muster/cli"
 )
 
-// outcome of one run in process.
+// outcome is the result of one run.
 type outcome struct {
 	code           int
 	stdout, stderr string
 }
 
-// run calls cli.Run as main does, with nothing in the environment but env.
+// run calls cli.Run as main does, with only env in the environment.
 func run(t *testing.T, env []string, args ...string) outcome {
 	t.Helper()
 	return runIn(t.Context(), strings.NewReader(""), env, args...)
@@ -119,7 +119,7 @@ func TestPoint18HelpFitsATerminalAndNamesEveryFlag(t *testing.T) {
 	}
 }
 
-// helpOfEveryCommand reads the commands out of the help itself.
+// helpOfEveryCommand finds the commands in the help.
 func helpOfEveryCommand(t *testing.T) [][]string {
 	_, list, _ := strings.Cut(run(t, nil, "--help").stdout, "Commands:\n")
 	list, _, _ = strings.Cut(list, "\n\n")
@@ -142,7 +142,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestMakeBuildKnowsItsRevision: a binary made by make says which commit it is from, where there is one.
+// TestMakeBuildKnowsItsRevision: a binary made by make has the revision, if there is one.
 func TestMakeBuildKnowsItsRevision(t *testing.T) {
 	line, err := exec.Command("make", "-n", "-C", "..", "build").Output()
 	if err != nil {
@@ -154,7 +154,7 @@ func TestMakeBuildKnowsItsRevision(t *testing.T) {
 	}
 	dirs, _ := exec.Command("git", "rev-parse", "--absolute-git-dir", "--git-common-dir").Output()
 	if own, common, _ := strings.Cut(strings.TrimSpace(string(dirs)), "\n"); own != common && filepath.IsAbs(common) {
-		revision = nil // of a linked worktree the go command knows no revision (golang.org/issue/58218)
+		revision = nil // the go command finds no revision in a linked worktree (golang.org/issue/58218)
 	}
 	out, err := exec.Command(filepath.Join(bin, "muster"), "version", "--json").Output()
 	var got struct{ Revision string }
@@ -166,7 +166,7 @@ func TestMakeBuildKnowsItsRevision(t *testing.T) {
 	}
 }
 
-// failingWriter is a stream that cannot be written to.
+// failingWriter returns an error from every Write.
 type failingWriter struct{ err error }
 
 func (f failingWriter) Write([]byte) (int, error) { return 0, f.err }

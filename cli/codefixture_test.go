@@ -16,12 +16,12 @@ import (
 	"muster/zkstate/zkconn"
 )
 
-// codeFixture is a directory with the configurations of testdata/codes.txtar, a root of its own, and a session beside muster.
+// codeFixture is a directory with the configurations of testdata/codes.txtar, a root, and a session of the test.
 type codeFixture struct {
 	t         *testing.T
 	dir, root string
 	session   *zkconn.Session
-	unlock    func() // what lock took
+	unlock    func() // releases what lock took
 	pid       int    // of muster
 }
 
@@ -36,9 +36,10 @@ func newCodeFixture(t *testing.T, s *zkconn.Session) *codeFixture {
 		f.check(os.WriteFile(filepath.Join(f.dir, file.Name), file.Data, 0o666))
 		f.check(os.WriteFile(filepath.Join(dir, shared.Name), shared.Data, 0o666))
 	}
-	// What the tests run as muster writes down its process id first: in a pipe nobody else knows it.
+	// The tests run a script as muster that first writes its process id. The shell cannot tell it: muster is in a pipe.
 	script := "#!/bin/sh\necho $$ > \"$PIDS\"\nexec " + filepath.Join(bin, "muster") + " \"$@\"\n"
-	syscall.ForkLock.RLock() // a process that another test forks now would hold the file open for writing: it could not be run
+	// A process that another test forks now would inherit the open file, and a file open for writing cannot be run.
+	syscall.ForkLock.RLock()
 	err = os.WriteFile(filepath.Join(f.dir, "muster"), []byte(script), 0o777)
 	syscall.ForkLock.RUnlock()
 	f.check(err)
@@ -52,7 +53,7 @@ func (f *codeFixture) check(err error) {
 	}
 }
 
-// shell is bash with this fixture's muster.
+// shell runs a script with bash, where muster is that of the fixture.
 func (f *codeFixture) shell(script string) *exec.Cmd {
 	cmd := exec.Command("bash", "-c", script)
 	cmd.Dir = f.dir
@@ -63,7 +64,7 @@ func (f *codeFixture) shell(script string) *exec.Cmd {
 	return cmd
 }
 
-// end prepares the fixture, runs the script of a case, and returns its code and all that it printed.
+// runCase prepares the fixture, runs a script for a case, and returns its code and its output.
 func (f *codeFixture) runCase(c codeCase, script string) (int, string) {
 	if c.setup != "" {
 		if out, err := f.shell("set -euo pipefail\n" + c.setup).CombinedOutput(); err != nil {
@@ -78,7 +79,7 @@ func (f *codeFixture) runCase(c codeCase, script string) (int, string) {
 	cmd.Stdout, cmd.Stderr = seen, seen
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	f.check(cmd.Start())
-	f.t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }) // of a test that failed half-way
+	f.t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }) // if the test fails half-way
 	for _, s := range c.steps {
 		seen.await(f.t, s.until)
 		pid, err := os.ReadFile(filepath.Join(f.dir, "pids"))
@@ -106,7 +107,7 @@ func (f *codeFixture) lock() {
 	f.unlock = func() { f.check(release()) }
 }
 
-// breakLock removes everybody's place in the queue.
+// breakLock deletes the znodes of all that hold or wait for the lock.
 func (f *codeFixture) breakLock() {
 	dir := f.root + "-home/lock/tests"
 	names, _, err := f.session.Children(f.t.Context(), dir)
@@ -116,7 +117,7 @@ func (f *codeFixture) breakLock() {
 	}
 }
 
-// touchRecord writes the record of job a as it is: it is another version then.
+// touchRecord writes the Record of job a unchanged, which gives it another version.
 func (f *codeFixture) touchRecord() {
 	record := f.root + "/.muster/job/a"
 	body, stat, err := f.session.Get(f.t.Context(), record)
@@ -125,13 +126,13 @@ func (f *codeFixture) touchRecord() {
 	f.check(err)
 }
 
-// addDeafWorker is a live znode of a worker that answers no request to stop.
+// addDeafWorker creates a live znode. No worker is behind it, so a request to stop has no effect.
 func (f *codeFixture) addDeafWorker() {
 	_, err := f.session.Create(f.t.Context(), f.root+"/a/somebody", nil, zkconn.Ephemeral, zkconn.World(zkconn.PermAll))
 	f.check(err)
 }
 
-// replaceWorker stops the worker until it has lost its session and another process has its identity.
+// replaceWorker pauses the worker until its session has expired and another process has its identity.
 func (f *codeFixture) replaceWorker() {
 	f.signal(syscall.SIGSTOP)
 	seen := newScreen()

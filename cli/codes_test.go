@@ -13,40 +13,40 @@ import (
 	"muster/zkstate/zkconn"
 )
 
-// codeCase is a command that ends with a code, because of one condition or in spite of another.
+// codeCase is a command that ends with a code. One condition causes the code; a second one may hold and loses.
 type codeCase struct {
 	code   int
-	beats  int    // the code of the other condition that holds; 0 if none does
+	beats  int    // the code of the condition that loses; 0 if there is none
 	name   string // the condition, or both
-	setup  string // what was done before, in a shell; the configurations are those of testdata/codes.txtar
+	setup  string // a shell script that runs first, in the directory with the configurations of testdata/codes.txtar
 	run    string
-	before func(*codeFixture) // what is so before the command starts
-	steps  []step             // what happens while it runs
+	before func(*codeFixture) // runs after setup
+	steps  []step             // run while the command runs
 }
 
-// step waits until the command has printed a text.
+// step does something when the command has printed a text.
 type step struct {
 	until string
 	then  func(*codeFixture)
 }
 
-// setupAll has a row for each condition of configuration "all": a is replaced, b is another stack's, closed may be read and not be
-// written, late is stale and is waited for, new is created.
+// setupAll makes a job for each condition of configuration "all": a is replaced, b belongs to another stack, closed may
+// be read but not written, late is stale and apply waits for it. Job new does not exist.
 const setupAll = `
 muster apply -q --yes before
 muster apply -q --yes theirs
 MUSTER_ZK_AUTH=digest:ops:secret muster apply -q --yes --only closed closed
 ! muster worker -q --root $ROOT --job late --identity w -- sh -c 'exit 9'`
 
-// unwritableReport is a report that cannot be written and has to be.
+// unwritableReport asks for a required report that cannot be written.
 const unwritableReport = "--report-required --report json=nowhere/r.json "
 
 const workerCommand = "muster worker --root $ROOT --advertise 127.0.0.1:7000 --identity w --job "
 
-// codeCases has every code alone, and every two of which one comes before the other.
+// codeCases has every code alone, and every pair of codes of which one comes before the other.
 var codeCases = []codeCase{
-	{code: 0, name: "changes, and nobody asked", run: "muster plan one"},
-	{code: 0, name: "a blocked job, and nobody asked", setup: setupAll, run: "muster plan --only b all"},
+	{code: 0, name: "changes, without --detailed-exitcode", run: "muster plan one"},
+	{code: 0, name: "a blocked job, without --detailed-exitcode", setup: setupAll, run: "muster plan --only b all"},
 	{code: 0, name: "everything applied", run: "muster apply --yes two"},
 	{code: 0, name: "no drift", setup: "muster apply -q --yes one", run: "muster drift one"},
 	{code: 1, name: "a wrong configuration", run: "muster plan wrong"},
@@ -58,86 +58,131 @@ var codeCases = []codeCase{
 	{code: 2, name: "an untidy file", run: "muster fmt --check untidy"},
 	{code: 3, name: "a plan with a blocked job", setup: setupAll, run: "muster plan --detailed-exitcode --only b all"},
 	{code: 3, name: "an apply with a blocked job", setup: setupAll, run: "muster apply --yes --only b all"},
-	{code: 3, name: "an apply with a job that may only be restarting", setup: setupAll, run: "muster apply --yes --no-wait --only late all"},
+	{code: 3, name: "an apply with a job that may only be restarting", setup: setupAll,
+		run: "muster apply --yes --no-wait --only late all"},
 	{code: 3, name: "a check that could not see everything", setup: setupHidden, run: "muster drift one"},
 	{code: 3, name: "a status that could not be read", setup: setupHidden, run: "muster status --root $ROOT"},
-	{code: 4, name: "a job that moved", setup: setupAll, run: "muster apply --yes --only a all", before: (*codeFixture).lock, steps: moveWhileLocked},
-	{code: 4, name: "workers that do not leave", setup: "muster apply -q --yes one", before: (*codeFixture).addDeafWorker,
-		run: "muster terminate --yes --timeout 1s --stack tests $ROOT/a"},
-	{code: 5, name: "a plan applied twice", setup: "muster plan --out p.json one && muster apply p.json", run: "muster apply p.json"},
-	{code: 5, name: "a plan that is too old", setup: "muster plan --out p.json one", run: "muster apply --max-age 0s p.json"},
+	{code: 4, name: "a job that moved", setup: setupAll, run: "muster apply --yes --only a all",
+		before: (*codeFixture).lock, steps: moveWhileLocked},
+	{code: 4, name: "workers that do not leave", setup: "muster apply -q --yes one",
+		before: (*codeFixture).addDeafWorker,
+		run:    "muster terminate --yes --timeout 1s --stack tests $ROOT/a"},
+	{code: 5, name: "a plan applied twice", setup: "muster plan --out p.json one && muster apply p.json",
+		run: "muster apply p.json"},
+	{code: 5, name: "a plan that is too old", setup: "muster plan --out p.json one",
+		run: "muster apply --max-age 0s p.json"},
 	{code: 6, name: "another apply", before: (*codeFixture).lock, run: "muster apply --yes --lock-timeout 0s one"},
 	{code: 6, name: "a check during an apply", before: (*codeFixture).lock, run: "muster drift --wait-lock 0s one"},
 	{code: 7, name: "a configuration without jobs", run: "muster apply --yes none"},
-	{code: 7, name: "more deletes than allowed", setup: "muster apply -q --yes two", run: "muster apply --yes --max-delete 0 one"},
+	{code: 7, name: "more deletes than allowed", setup: "muster apply -q --yes two",
+		run: "muster apply --yes --max-delete 0 one"},
 	{code: 8, name: "no server", run: "muster plan --servers $NOBODY one"},
 	{code: 8, name: "no permission", setup: setupAll, run: "muster apply --yes --only closed all"},
 	{code: 64, name: "nobody to ask", run: "muster apply one"},
 	{code: 64, name: "an unknown flag", run: "muster drift --quick one"},
 
-	{code: 70, name: "the others do not come", setup: "muster apply -q --yes one", run: workerCommand + "a --start all --join-timeout 4s -- true"},
-	{code: 71, name: "an aborted barrier", setup: "muster apply -q --yes one", run: workerCommand + "a -- muster barrier x --timeout 100ms"},
-	{code: 72, name: "somebody else is this worker", setup: "muster apply -q --yes one", run: workerCommand + "a -- sh -c 'echo works; exec sleep 1000'",
+	{code: 70, name: "the others do not come", setup: "muster apply -q --yes one",
+		run: workerCommand + "a --start all --join-timeout 4s -- true"},
+	{code: 71, name: "an aborted barrier", setup: "muster apply -q --yes one",
+		run: workerCommand + "a -- muster barrier x --timeout 100ms"},
+	{code: 72, name: "somebody else is this worker", setup: "muster apply -q --yes one",
+		run:   workerCommand + "a -- sh -c 'echo works; exec sleep 1000'",
 		steps: []step{{"works", (*codeFixture).replaceWorker}}},
-	{code: 73, name: "a job whose workers have all joined", setup: setupAll, run: "muster worker --root $ROOT --job late --identity w2 -- true"},
+	{code: 73, name: "a job whose workers have all joined", setup: setupAll,
+		run: "muster worker --root $ROOT --job late --identity w2 -- true"},
 	{code: 74, name: "a job that nobody created", run: workerCommand + "a --join-timeout 4s -- true"},
-	{code: 126, name: "a command that is no program", setup: "muster apply -q --yes one", run: workerCommand + "a -- ./one/main.hcl"},
-	{code: 127, name: "a command that is not there", setup: "muster apply -q --yes one", run: workerCommand + "a -- no-such-command"},
-	{code: 137, name: "a command that is killed", setup: "muster apply -q --yes one", run: workerCommand + "a -- sh -c 'kill -9 $$'"},
+	{code: 126, name: "a command that is no program", setup: "muster apply -q --yes one",
+		run: workerCommand + "a -- ./one/main.hcl"},
+	{code: 127, name: "a command that is not there", setup: "muster apply -q --yes one",
+		run: workerCommand + "a -- no-such-command"},
+	{code: 137, name: "a command that is killed", setup: "muster apply -q --yes one",
+		run: workerCommand + "a -- sh -c 'kill -9 $$'"},
 
-	{code: 129, name: "SIGHUP during an apply", setup: setupAll, run: "muster apply --yes --only late all", steps: signalWhileStale(syscall.SIGHUP)},
-	{code: 130, name: "SIGINT during an apply", setup: setupAll, run: "muster apply --yes --only late all", steps: signalWhileStale(syscall.SIGINT)},
-	{code: 143, name: "SIGTERM during a check", before: (*codeFixture).lock, run: "muster drift one", steps: signalWhileLocked(syscall.SIGTERM)},
-
-	{code: 143, beats: 8, name: "SIGTERM, and no permission", setup: setupAll, run: "muster apply --yes --only late --only closed all", steps: signalWhileStale(syscall.SIGTERM)},
-	{code: 130, beats: 1, name: "SIGINT, and a required report is not written", setup: setupAll, run: "muster apply --yes " + unwritableReport + "--only late all",
+	{code: 129, name: "SIGHUP during an apply", setup: setupAll, run: "muster apply --yes --only late all",
+		steps: signalWhileStale(syscall.SIGHUP)},
+	{code: 130, name: "SIGINT during an apply", setup: setupAll, run: "muster apply --yes --only late all",
 		steps: signalWhileStale(syscall.SIGINT)},
-	{code: 129, beats: 4, name: "SIGHUP, and a job moved", setup: setupAll, run: "muster apply --yes --only late --only a all", before: (*codeFixture).lock,
+	{code: 143, name: "SIGTERM during a check", before: (*codeFixture).lock, run: "muster drift one",
+		steps: signalWhileLocked(syscall.SIGTERM)},
+
+	{code: 143, beats: 8, name: "SIGTERM, and no permission", setup: setupAll,
+		run: "muster apply --yes --only late --only closed all", steps: signalWhileStale(syscall.SIGTERM)},
+	{code: 130, beats: 1, name: "SIGINT, and a required report is not written", setup: setupAll,
+		run:   "muster apply --yes " + unwritableReport + "--only late all",
+		steps: signalWhileStale(syscall.SIGINT)},
+	{code: 129, beats: 4, name: "SIGHUP, and a job moved", setup: setupAll,
+		run: "muster apply --yes --only late --only a all", before: (*codeFixture).lock,
 		steps: append(moveWhileLocked, signalWhileStale(syscall.SIGHUP)...)},
-	{code: 130, beats: 3, name: "SIGINT, and a job is blocked", setup: setupAll, run: "muster apply --yes --only late --only b all", steps: signalWhileStale(syscall.SIGINT)},
-	{code: 143, beats: 2, name: "SIGTERM, and something was changed", setup: setupAll, run: "muster apply --yes --detailed-exitcode --only late --only new all",
+	{code: 130, beats: 3, name: "SIGINT, and a job is blocked", setup: setupAll,
+		run: "muster apply --yes --only late --only b all", steps: signalWhileStale(syscall.SIGINT)},
+	{code: 143, beats: 2, name: "SIGTERM, and something was changed", setup: setupAll,
+		run:   "muster apply --yes --detailed-exitcode --only late --only new all",
 		steps: signalWhileStale(syscall.SIGTERM)},
-	{code: 130, beats: 6, name: "SIGINT, waiting for the lock", before: (*codeFixture).lock, run: "muster apply --yes one", steps: signalWhileLocked(syscall.SIGINT)},
-	{code: 143, beats: 5, name: "SIGTERM, and the plan moved", setup: setupAll + "\nmuster plan --only a --out p.json all", before: (*codeFixture).lock, run: "muster apply p.json",
+	{code: 130, beats: 6, name: "SIGINT, waiting for the lock", before: (*codeFixture).lock,
+		run: "muster apply --yes one", steps: signalWhileLocked(syscall.SIGINT)},
+	{code: 143, beats: 5, name: "SIGTERM, and the plan moved",
+		setup: setupAll + "\nmuster plan --only a --out p.json all", before: (*codeFixture).lock,
+		run:   "muster apply p.json",
 		steps: []step{{"waiting up to", func(f *codeFixture) { f.touchRecord(); f.signal(syscall.SIGTERM) }}}},
 
-	{code: 8, beats: 1, name: "no server, and a required report is not written", run: "muster drift --servers $NOBODY " + unwritableReport + "one"},
-	{code: 8, beats: 4, name: "no permission, and another job moved", setup: setupAll, run: "muster apply --yes --only closed --only a all",
+	{code: 8, beats: 1, name: "no server, and a required report is not written",
+		run: "muster drift --servers $NOBODY " + unwritableReport + "one"},
+	{code: 8, beats: 4, name: "no permission, and another job moved", setup: setupAll,
+		run:    "muster apply --yes --only closed --only a all",
 		before: (*codeFixture).lock, steps: moveWhileLocked},
-	{code: 8, beats: 4, name: "no permission, and the lock was lost", setup: setupAll, run: "muster apply --yes --only closed --only late all",
+	{code: 8, beats: 4, name: "no permission, and the lock was lost", setup: setupAll,
+		run:   "muster apply --yes --only closed --only late all",
 		steps: []step{{"stale job", (*codeFixture).breakLock}}},
-	{code: 8, beats: 3, name: "no permission, and another job is blocked", setup: setupAll, run: "muster apply --yes --only closed --only b all"},
-	{code: 8, beats: 2, name: "no permission, and something was changed", setup: setupAll, run: "muster apply --yes --detailed-exitcode --only closed --only new all"},
+	{code: 8, beats: 3, name: "no permission, and another job is blocked", setup: setupAll,
+		run: "muster apply --yes --only closed --only b all"},
+	{code: 8, beats: 2, name: "no permission, and something was changed", setup: setupAll,
+		run: "muster apply --yes --detailed-exitcode --only closed --only new all"},
 
-	{code: 5, beats: 1, name: "a plan applied twice, and a required report is not written", setup: "muster plan --out p.json one && muster apply p.json",
-		run: "muster apply " + unwritableReport + "p.json"},
-	{code: 5, beats: 3, name: "a plan applied twice, and a job is blocked", setup: setupAll + "\nmuster plan --only b --only new --out p.json all && ! muster apply p.json",
-		run: "muster apply p.json"},
+	{code: 5, beats: 1, name: "a plan applied twice, and a required report is not written",
+		setup: "muster plan --out p.json one && muster apply p.json",
+		run:   "muster apply " + unwritableReport + "p.json"},
+	{code: 5, beats: 3, name: "a plan applied twice, and a job is blocked",
+		setup: setupAll + "\nmuster plan --only b --only new --out p.json all && ! muster apply p.json",
+		run:   "muster apply p.json"},
 	{code: 6, beats: 1, name: "another apply, and a required report is not written", before: (*codeFixture).lock,
 		run: "muster apply --yes --lock-timeout 0s " + unwritableReport + "one"},
-	{code: 6, beats: 2, name: "a check during an apply, and drift", setup: "muster apply -q --yes one", before: (*codeFixture).lock, run: "muster drift --wait-lock 0s two"},
-	{code: 7, beats: 1, name: "too many deletes, and a required report is not written", setup: "muster apply -q --yes two",
-		run: "muster apply --yes --max-delete 0 " + unwritableReport + "one"},
-	{code: 7, beats: 2, name: "a plan with changes that a guard does not save", setup: "muster apply -q --yes one", run: "muster plan --detailed-exitcode --out p.json none"},
-	{code: 7, beats: 3, name: "a plan with a blocked job that a guard does not save", setup: setupAll, run: "muster plan --detailed-exitcode --max-delete 0 --out p.json two-less"},
-	{code: 64, beats: 1, name: "nobody to ask, and a required report is not written", run: "muster apply " + unwritableReport + "one"},
+	{code: 6, beats: 2, name: "a check during an apply, and drift", setup: "muster apply -q --yes one",
+		before: (*codeFixture).lock, run: "muster drift --wait-lock 0s two"},
+	{code: 7, beats: 1, name: "too many deletes, and a required report is not written",
+		setup: "muster apply -q --yes two",
+		run:   "muster apply --yes --max-delete 0 " + unwritableReport + "one"},
+	{code: 7, beats: 2, name: "a plan with changes that a guard does not save", setup: "muster apply -q --yes one",
+		run: "muster plan --detailed-exitcode --out p.json none"},
+	{code: 7, beats: 3, name: "a plan with a blocked job that a guard does not save", setup: setupAll,
+		run: "muster plan --detailed-exitcode --max-delete 0 --out p.json two-less"},
+	{code: 64, beats: 1, name: "nobody to ask, and a required report is not written",
+		run: "muster apply " + unwritableReport + "one"},
 
-	{code: 1, beats: 4, name: "a required report is not written, and a job moved", setup: setupAll, run: "muster apply --yes " + unwritableReport + "--only a all",
+	{code: 1, beats: 4, name: "a required report is not written, and a job moved", setup: setupAll,
+		run:    "muster apply --yes " + unwritableReport + "--only a all",
 		before: (*codeFixture).lock, steps: moveWhileLocked},
-	{code: 1, beats: 4, name: "a required report is not written, and the lock was lost", setup: setupAll, run: "muster apply --yes " + unwritableReport + "--only late all",
+	{code: 1, beats: 4, name: "a required report is not written, and the lock was lost", setup: setupAll,
+		run:   "muster apply --yes " + unwritableReport + "--only late all",
 		steps: []step{{"stale job", (*codeFixture).breakLock}}},
-	{code: 1, beats: 3, name: "a required report is not written, and a job is blocked", setup: setupAll, run: "muster apply --yes " + unwritableReport + "--only b all"},
-	{code: 1, beats: 2, name: "a required report is not written, and there is drift", setup: "muster apply -q --yes one", run: "muster drift " + unwritableReport + "two"},
+	{code: 1, beats: 3, name: "a required report is not written, and a job is blocked", setup: setupAll,
+		run: "muster apply --yes " + unwritableReport + "--only b all"},
+	{code: 1, beats: 2, name: "a required report is not written, and there is drift",
+		setup: "muster apply -q --yes one", run: "muster drift " + unwritableReport + "two"},
 
-	{code: 4, beats: 3, name: "a job moved, and another is blocked", setup: setupAll, run: "muster apply --yes --only a --only b all", before: (*codeFixture).lock, steps: moveWhileLocked},
-	{code: 4, beats: 2, name: "a job moved, and another was changed", setup: setupAll, run: "muster apply --yes --detailed-exitcode --only a --only new all",
+	{code: 4, beats: 3, name: "a job moved, and another is blocked", setup: setupAll,
+		run: "muster apply --yes --only a --only b all", before: (*codeFixture).lock, steps: moveWhileLocked},
+	{code: 4, beats: 2, name: "a job moved, and another was changed", setup: setupAll,
+		run:    "muster apply --yes --detailed-exitcode --only a --only new all",
 		before: (*codeFixture).lock, steps: moveWhileLocked},
-	{code: 3, beats: 2, name: "an apply changed something, and a job is blocked", setup: setupAll, run: "muster apply --yes --detailed-exitcode --only b --only new all"},
-	{code: 2, beats: 3, name: "a plan with changes and a blocked job", setup: setupAll, run: "muster plan --detailed-exitcode --only b --only new all"},
-	{code: 2, beats: 3, name: "drift, and a check that could not see everything", setup: setupHidden, run: "muster drift two"},
+	{code: 3, beats: 2, name: "an apply changed something, and a job is blocked", setup: setupAll,
+		run: "muster apply --yes --detailed-exitcode --only b --only new all"},
+	{code: 2, beats: 3, name: "a plan with changes and a blocked job", setup: setupAll,
+		run: "muster plan --detailed-exitcode --only b --only new all"},
+	{code: 2, beats: 3, name: "drift, and a check that could not see everything", setup: setupHidden,
+		run: "muster drift two"},
 }
 
-// setupHidden is a job of which nothing can be read.
+// setupHidden makes a job that cannot be read.
 const setupHidden = `
 muster apply -q --yes one
 MUSTER_ZK_AUTH=digest:ops:secret muster apply -q --yes --only hidden hidden`
@@ -155,19 +200,19 @@ func signalWhileLocked(sig syscall.Signal) []step {
 	return []step{{"waiting up to", func(f *codeFixture) { f.signal(sig) }}}
 }
 
-// TestPoint11ExitCodes runs the real binary: a code alone as it is, then both kinds of pipe that docs/exit-codes.md shows; two at once in
-// the strict one.
+// TestPoint11ExitCodes runs the real binary: a single condition without a pipe and in both kinds of pipe that
+// docs/exit-codes.md shows, two conditions in the strict pipe.
 func TestPoint11ExitCodes(t *testing.T) {
 	pipes := map[string]string{
 		"as_it_is":        "%s",
 		"set_-o_pipefail": "set -euo pipefail\n%s | cat\necho went on",
 		"PIPESTATUS":      "set -eu\n%s | cat\nexit \"${PIPESTATUS[0]}\"",
 	}
-	beside, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs(), Timeout: 30 * time.Second})
+	session, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs(), Timeout: 30 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { beside.Close() }) // after all that run side by side
+	t.Cleanup(func() { session.Close() }) // not defer: the parallel tests end later
 	for _, c := range codeCases {
 		for pipe, script := range pipes {
 			if c.beats > 0 && pipe != "set_-o_pipefail" {
@@ -176,7 +221,7 @@ func TestPoint11ExitCodes(t *testing.T) {
 			name := fmt.Sprintf("%d_%s_%s", c.code, strings.NewReplacer(" ", "_", ",", "").Replace(c.name), pipe)
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				f := newCodeFixture(t, beside)
+				f := newCodeFixture(t, session)
 				code, text := f.runCase(c, fmt.Sprintf(script, c.run))
 				if code != c.code {
 					t.Fatalf("code %d, want %d\n%s", code, c.code, text)
@@ -189,7 +234,8 @@ func TestPoint11ExitCodes(t *testing.T) {
 	}
 }
 
-// TestPoint11EveryExitCodeHasATest compares docs/exit-codes.md with the table above: each code alone, and each two that are ordered there.
+// TestPoint11EveryExitCodeHasATest compares docs/exit-codes.md with the table above: each code alone, and each pair
+// that is ordered there.
 func TestPoint11EveryExitCodeHasATest(t *testing.T) {
 	doc := read(t, "../docs/exit-codes.md")
 	has := func(code, over int) bool {

@@ -22,20 +22,20 @@ func (p *process) commit(ctx context.Context, store *zkstate.Store, pl plan.Plan
 	shown := newProgress(p, pl)
 	defer shown.clear()
 	outcomes, err := apply.Run(ctx, store, pl, apply.Options{
-		Commits: apply.Commits{
-			Parallel: o.parallel, FirstLook: firstLook, NoWait: o.noWait, Waiting: shown.waiting, Each: shown.outcome,
+		CommitOptions: apply.CommitOptions{
+			Parallel: o.parallel, ObservedAt: firstLook, NoWait: o.noWait, Waiting: shown.waiting, Each: shown.outcome,
 		},
 		Saved: saved, LockTimeout: o.lockTimeout,
-		Queued: func(holder string) {
+		Locked: func(holder string) {
 			fmt.Fprintf(p.err, "waiting up to %s for the apply lock of stack %s: %s\n",
 				resource.Duration(o.lockTimeout), pl.Stack, text.Escape(holder))
 		},
-		Begin: func() {
+		Starting: func() {
 			if !p.flags.quiet {
 				fmt.Fprintln(p.out)
 			}
 		},
-		Garbage: func(err error) {
+		CleanupFailed: func(err error) {
 			fmt.Fprintf(p.err, "some garbage is left for the next apply: %s\n", text.Escape(err.Error()))
 		},
 	})

@@ -11,8 +11,8 @@ import (
 	"muster/needs"
 )
 
-// TestCompletionInBash types into a real bash with the script that muster prints: an address holds quotes and brackets, and
-// what TAB inserts has to be what muster then gets.
+// TestCompletionInBash types into a real bash with muster's completion script. An address holds quotes and brackets,
+// and bash must pass to muster what TAB has inserted.
 func TestCompletionInBash(t *testing.T) {
 	const library = "/usr/share/bash-completion/bash_completion"
 	if _, err := os.Stat(library); err != nil {

@@ -21,7 +21,7 @@ func TestCompletionForEveryShell(t *testing.T) {
 	}
 }
 
-func TestCompletionOfWordsThatAreAlwaysTheSame(t *testing.T) {
+func TestCompletionOfFixedWords(t *testing.T) {
 	for name, c := range map[string]struct {
 		args []string
 		want string
@@ -53,14 +53,15 @@ func TestCompletionOfWordsThatAreAlwaysTheSame(t *testing.T) {
 	}
 }
 
-// completions is what the binary offers for the last of args, without the directive.
+// completions returns what the binary offers for the last of args.
 func (f fixture) completions(servers string, args ...string) string {
 	got := result(f.command(servers, append([]string{"__complete"}, args...)...))
 	words, _, _ := strings.Cut(got.stdout, ":")
 	return strings.TrimSpace(strings.ReplaceAll(words, "\n", " "))
 }
 
-// TestCompletionOfJobs: those declared here and those in ZooKeeper, by address, name and path, wherever a job can be named.
+// TestCompletionOfJobs: declared jobs and those in ZooKeeper are offered by address, name and path, for every argument
+// and flag that takes a job.
 func TestCompletionOfJobs(t *testing.T) {
 	f := newFixture(t, 2, "job \"extra\" {\n  root = \"/elsewhere\"\n  workers = 1\n}\n")
 	other := fixture{t.TempDir(), f.root}
@@ -92,7 +93,7 @@ func TestCompletionOfJobs(t *testing.T) {
 		{[]string{"worker", "--root", f.root, "--job", ""}, "theirs"},
 		{[]string{"worker", "--file", f.dir, "--job", "j"}, "j0 j1"},
 	} {
-		// Within its second a completion may not get an answer from a server that is busy.
+		// A busy server may not answer within the second that a completion waits.
 		got, late := "", time.Now().Add(30*time.Second)
 		for time.Now().Before(late) {
 			if got = f.completions(servers.Connect(), c.args...); got == c.want {
@@ -105,8 +106,9 @@ func TestCompletionOfJobs(t *testing.T) {
 	}
 }
 
-// TestCompletionLeavesOutWhatIsNoName: what is in ZooKeeper goes onto a command line, and anybody may have put it there.
-func TestCompletionLeavesOutWhatIsNoName(t *testing.T) {
+// TestCompletionLeavesOutShellSyntax: anybody may have made the names in ZooKeeper, and completion puts them on a
+// command line.
+func TestCompletionLeavesOutShellSyntax(t *testing.T) {
 	f := newFixture(t, 1, "")
 	f.mustRun(t, "apply", "--yes")
 	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs()})
@@ -129,7 +131,7 @@ func TestCompletionLeavesOutWhatIsNoName(t *testing.T) {
 	}
 }
 
-// TestCompletionIsQuickAndSilent: without a server, with one that never answers, and with a configuration that is broken.
+// TestCompletionIsQuickAndSilent without a server, with one that does not answer, and with a broken configuration.
 func TestCompletionIsQuickAndSilent(t *testing.T) {
 	t.Parallel()
 	mute, err := net.Listen("tcp", "127.0.0.1:0")

@@ -13,12 +13,11 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
-
 )
 
 const containersDir = "../examples/containers/"
 
-// decodeYAML decodes every document of a YAML file.
+// decodeYAML decodes the documents of a YAML file.
 func decodeYAML[T any](t *testing.T, file string) []T {
 	t.Helper()
 	var all []T
@@ -35,7 +34,7 @@ func decodeYAML[T any](t *testing.T, file string) []T {
 	}
 }
 
-// checkWorkerFlags checks the arguments of a worker up to its command.
+// checkWorkerFlags checks that the flags before a worker's command exist.
 func checkWorkerFlags(t *testing.T, file string, args []string) {
 	t.Helper()
 	end := slices.Index(args, "--")
@@ -142,8 +141,8 @@ func TestComposeWorkersHaveIdentities(t *testing.T) {
 	}
 }
 
-// TestTheEntryPointRefusesWhatIsMissing with the code of bad usage, whichever shell runs it.
-func TestTheEntryPointRefusesWhatIsMissing(t *testing.T) {
+// TestEntryPointNeedsServersJobAndCommand: it ends with the code of bad usage.
+func TestEntryPointNeedsServersJobAndCommand(t *testing.T) {
 	for missing, c := range map[string]struct{ env, args []string }{
 		"MUSTER_SERVERS": {[]string{"JOB=j0"}, []string{"true"}},
 		"JOB":            {[]string{"MUSTER_SERVERS=127.0.0.1:1"}, []string{"true"}},
@@ -158,7 +157,7 @@ func TestTheEntryPointRefusesWhatIsMissing(t *testing.T) {
 	}
 }
 
-// TestContainersNameTheirRun, or say how.
+// TestContainersNameTheirRun: the files set MUSTER_RUN, or a comment says how.
 func TestContainersNameTheirRun(t *testing.T) {
 	for _, file := range []string{"entrypoint.sh", "compose.yaml", "kubernetes.yaml"} {
 		if !strings.Contains(read(t, containersDir+file), "MUSTER_RUN") {
@@ -167,8 +166,8 @@ func TestContainersNameTheirRun(t *testing.T) {
 	}
 }
 
-// TestTheEntryPointRunsAJob with two of them, started as containers would be.
-func TestTheEntryPointRunsAJob(t *testing.T) {
+// TestEntryPointRunsAJob starts two entry points as containers would.
+func TestEntryPointRunsAJob(t *testing.T) {
 	f := newFixture(t, 1, "")
 	f.mustApply(t)
 	start := func(identity string) (*exec.Cmd, *bytes.Buffer) {

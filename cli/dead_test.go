@@ -10,8 +10,8 @@ import (
 	"muster/zkserver"
 )
 
-// TestDeadServer kills and pauses the real server in the middle of each command: the code is 8, every report says why, and once the
-// server is back the next apply does what is left.
+// TestDeadServer kills or pauses a real server in the middle of each command. The code is 8, every report says why, and
+// when the server is back the next apply does the rest.
 func TestDeadServer(t *testing.T) {
 	t.Parallel()
 	e, err := zkserver.Start(context.Background(), zkserver.Options{})
@@ -58,7 +58,8 @@ func TestDeadServer(t *testing.T) {
 	}
 }
 
-// afterTenRequests calls f once a command has made its tenth request, or an apply its fifth change, and before the server has seen it.
+// afterTenRequests calls f once a command has made its tenth request, or an apply its fifth change, and before the
+// server has seen it.
 func afterTenRequests(proxy *zkserver.Proxy, command string, f func() error) <-chan error {
 	done := make(chan error, 1)
 	var once sync.Once
@@ -78,8 +79,9 @@ func afterTenRequests(proxy *zkserver.Proxy, command string, f func() error) <-c
 	return done
 }
 
-// TestDriftOfAServerThatHangsIsNotAnApplyInTheWay: patience for an apply that ends before the session does is no reason to think of one.
-func TestDriftOfAServerThatHangsIsNotAnApplyInTheWay(t *testing.T) {
+// TestHungServerIsNotALockForDrift: a --wait-lock that ends before the session does must not make drift report an apply
+// in the way.
+func TestHungServerIsNotALockForDrift(t *testing.T) {
 	t.Parallel()
 	for _, patience := range []string{"0s", "2s"} {
 		for look := range 2 { // at the lock: before the comparison, and after it

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// TestDemo runs the README's first command to its end, on a ZooKeeper of its own: in less than a minute, and without leaving
-// a process or a file.
+// TestDemo runs the README's first command, on a ZooKeeper of its own. It ends within a minute and leaves no process
+// and no file.
 func TestDemo(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

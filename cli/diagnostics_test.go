@@ -21,7 +21,7 @@ var (
 	diagnosticLine = regexp.MustCompile(`(?m)^(?:error|warning)\[(M\d+)\]: `)
 )
 
-// TestEveryDiagnosticHasAPage: each code in the source is in the list of codes and has a page, and no page is of another.
+// TestEveryDiagnosticHasAPage: the codes in the source, in the list of codes and of the pages are the same.
 func TestEveryDiagnosticHasAPage(t *testing.T) {
 	var listed, paged, used []string
 	for _, c := range spec.Codes() {
@@ -52,7 +52,7 @@ func TestEveryDiagnosticHasAPage(t *testing.T) {
 	}
 }
 
-// TestDiagnosticPages: what a page shows first gives its code and no other, as printed there, and what it shows last is valid.
+// TestDiagnosticPages: what a page shows first gives its code and no other. What it shows last is valid.
 func TestDiagnosticPages(t *testing.T) {
 	for _, c := range spec.Codes() {
 		t.Run(c.Code, func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestDiagnosticPages(t *testing.T) {
 	}
 }
 
-// checkFormatted looks at the last of each file: it is as muster fmt writes it.
+// checkFormatted checks that the last version of each file on the page is as muster fmt writes it.
 func (p page) checkFormatted(t *testing.T, file string) {
 	t.Helper()
 	last := map[string]part{}
@@ -99,7 +99,7 @@ func (p page) checkFormatted(t *testing.T, file string) {
 	}
 }
 
-// TestIndexOfDiagnostics: docs/diagnostics.md lists the codes, no more and no fewer.
+// TestIndexOfDiagnostics: docs/diagnostics.md lists exactly the codes.
 func TestIndexOfDiagnostics(t *testing.T) {
 	const file = diagnosticsDir + ".md"
 	groups := map[string]string{

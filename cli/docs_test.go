@@ -25,7 +25,7 @@ func read(t *testing.T, file string) string {
 	return string(text)
 }
 
-// TestExitCodesAreDocumented compares both tables with the one in the program.
+// TestExitCodesAreDocumented compares the tables in the docs with package exitcode.
 func TestExitCodesAreDocumented(t *testing.T) {
 	var want []string
 	for _, row := range exitcode.Table() {
@@ -46,7 +46,7 @@ func TestExitCodesAreDocumented(t *testing.T) {
 func TestEveryKindIsDocumented(t *testing.T) {
 	drift, reports := read(t, "../docs/drift.md"), read(t, "../docs/reports.md")
 	help := run(t, nil, "drift", "--help").stdout
-	for _, k := range plan.Kinds() {
+	for _, k := range plan.DriftKinds() {
 		words := regexp.MustCompile(`(?m)^  ` + string(k) + ` +(.*)$`).FindStringSubmatch(help)
 		if len(words) != 2 || !strings.Contains(drift, "\n| `"+string(k)+"` | "+words[1]) {
 			t.Errorf("docs/drift.md has no row for %s that begins like the help: %q", k, words)
@@ -67,8 +67,8 @@ func TestEveryKindIsDocumented(t *testing.T) {
 	}
 }
 
-// TestTheExampleFindsItsZooKeeper: without MUSTER_SERVERS, the commands at the head of the example look where its first one serves.
-func TestTheExampleFindsItsZooKeeper(t *testing.T) {
+// TestExampleUsesTheDefaultServer: the commands at the head of the example run without MUSTER_SERVERS.
+func TestExampleUsesTheDefaultServer(t *testing.T) {
 	port, local := strings.CutPrefix(spec.DefaultServer, "127.0.0.1:")
 	first := regexp.MustCompile(`(?m)^#   (.*)$`).FindStringSubmatch(read(t, "../examples/one-job/jobs.hcl"))
 	if !local || first == nil || !strings.HasPrefix(first[1], "muster dev --port "+port+" ") {
@@ -76,7 +76,8 @@ func TestTheExampleFindsItsZooKeeper(t *testing.T) {
 	}
 }
 
-// TestEveryBarrierHasARound: a script that is started again after a crash must not come to the next round.
+// TestEveryBarrierHasARound: without --round, a script that is started again after a crash would come to the next
+// round.
 func TestEveryBarrierHasARound(t *testing.T) {
 	texts := map[string]string{"README.md": read(t, "../README.md"), "barrier --help": run(t, nil, "barrier", "--help").stdout,
 		"worker --help": run(t, nil, "worker", "--help").stdout}
@@ -105,7 +106,7 @@ func TestEveryBarrierHasARound(t *testing.T) {
 	}
 }
 
-// TestExamplesUseFlagsThatExist looks at every call of muster in the pipelines and in the documentation.
+// TestExamplesUseFlagsThatExist checks the calls of muster in the pipelines and in the docs.
 func TestExamplesUseFlagsThatExist(t *testing.T) {
 	var files []string
 	for _, pattern := range []string{"../examples/pipelines/*", "../examples/pipelines/*/*", "../docs/*.md", "../docs/*/*.md"} {

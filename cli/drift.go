@@ -61,7 +61,7 @@ the kinds in --fail-on, 3 when it could not see everything.
 		"exit 2 for these kinds, a `LIST` with commas; empty for none")
 	cmd.Flags().DurationVar(&o.waitLock, "wait-lock", time.Minute, "wait so long for an apply of the stack")
 	cmd.Flags().BoolVar(&o.all, "all", false, "list what is ignored and what is unmanaged too")
-	completeList(cmd, "fail-on", namesOf(plan.Kinds()))
+	completeList(cmd, "fail-on", namesOf(plan.DriftKinds()))
 	cmd.ValidArgsFunction = completeDir
 	o.reports.addTo(cmd)
 	return cmd
@@ -104,12 +104,12 @@ func runDrift(ctx context.Context, p *process, o driftOptions, dir string, run *
 }
 
 // kinds returns the kinds of --fail-on, sorted.
-func (o driftOptions) kinds() ([]plan.Kind, error) {
+func (o driftOptions) kinds() ([]plan.DriftKind, error) {
 	if o.waitLock < 0 {
 		return nil, usagef("muster drift --help", "a duration is not negative")
 	}
-	all := namesOf(plan.Kinds())
-	var kinds []plan.Kind
+	all := namesOf(plan.DriftKinds())
+	var kinds []plan.DriftKind
 	for _, name := range o.failOn {
 		name = strings.TrimSpace(name)
 		if !slices.Contains(all, name) {
@@ -119,12 +119,12 @@ func (o driftOptions) kinds() ([]plan.Kind, error) {
 			}
 			return nil, usagef("muster drift --help", "--fail-on: %q is no kind of drift: %s", name, meant)
 		}
-		kinds = append(kinds, plan.Kind(name))
+		kinds = append(kinds, plan.DriftKind(name))
 	}
 	return slices.Compact(slices.Sorted(slices.Values(kinds))), nil
 }
 
-func namesOf(kinds []plan.Kind) []string {
+func namesOf(kinds []plan.DriftKind) []string {
 	names := make([]string, len(kinds))
 	for i, k := range kinds {
 		names[i] = string(k)
@@ -133,11 +133,11 @@ func namesOf(kinds []plan.Kind) []string {
 }
 
 // driftFinding is what decides the exit code: differences come before what could not be read.
-func driftFinding(d plan.Drift, failOn []plan.Kind) error {
+func driftFinding(d plan.Drift, failOn []plan.DriftKind) error {
 	switch {
 	case len(d.Of(failOn...)) > 0:
 		return foundDifferences
-	case d.Blind():
+	case d.Incomplete():
 		return foundAttention
 	}
 	return nil

@@ -18,8 +18,8 @@ import (
 	"muster/zkstate"
 )
 
-// TestDriftLoopBesideApplies: while applies replace and update every job over and over, no check finds anything but that the
-// declarations differ, and none fails to see something. MUSTER_SOAK makes it five minutes.
+// TestDriftLoopBesideApplies runs applies that update and replace every job in one loop, and checks in another. No
+// check finds drift or fails. With MUSTER_SOAK it takes five minutes.
 func TestDriftLoopBesideApplies(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 20, "")
@@ -34,7 +34,7 @@ func TestDriftLoopBesideApplies(t *testing.T) {
 	go func() {
 		n := 0
 		for ; ctx.Err() == nil; n++ {
-			// Its own directory: what drift compares with stays what it is.
+			// Another directory, so that the configuration of drift does not change.
 			dir := f.writeVariant(n)
 			if out, err := f.command(servers.Connect(), "apply", "--yes", "-C", dir).CombinedOutput(); err != nil {
 				applies <- fmt.Sprintf("apply: %v\n%s", err, out)
@@ -62,7 +62,7 @@ func TestDriftLoopBesideApplies(t *testing.T) {
 	}
 }
 
-// writeVariant writes the fixture's jobs with other workers and labels into a directory of its own.
+// writeVariant writes the jobs with other workers and labels into another directory, and returns it.
 func (f fixture) writeVariant(n int) string {
 	dir := filepath.Join(f.dir, "variant")
 	text, err := os.ReadFile(filepath.Join(f.dir, "main.hcl"))
@@ -86,7 +86,8 @@ func (f fixture) mustRun(t *testing.T, args ...string) {
 	}
 }
 
-// TestPoint14DriftWritesNothing counts the server's transactions: a session is opened and closed, and that is all.
+// TestPoint14DriftWritesNothing counts the transactions of the server. A check has two: its session is opened and
+// closed.
 func TestPoint14DriftWritesNothing(t *testing.T) {
 	f := newFixture(t, 20, "")
 	f.mustRun(t, "apply", "--yes")
@@ -105,7 +106,7 @@ func TestPoint14DriftWritesNothing(t *testing.T) {
 	}
 }
 
-// transactions is the number of the server's last one.
+// transactions returns the number of the server's last transaction.
 func transactions(t *testing.T) int64 {
 	t.Helper()
 	stat, err := servers.Server(0).Stat(t.Context())
@@ -125,8 +126,7 @@ func transactions(t *testing.T) int64 {
 	return 0
 }
 
-// TestServersLostDuringDrift: in the middle of reading, every server is gone. That is neither clean nor drift, the code says so, and
-// so do the reports.
+// TestServersLostDuringDrift: the server is lost while drift reads. The exit code and the reports say so.
 func TestServersLostDuringDrift(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 20, `zookeeper {
@@ -155,8 +155,8 @@ func TestServersLostDuringDrift(t *testing.T) {
 	}
 }
 
-// TestPoint14DriftsReaderHasNoMethodThatWrites: after it has connected, drift holds a Reader and nothing else. A method that is not in
-// this list must be shown to write nothing before it is added.
+// TestPoint14DriftsReaderHasNoMethodThatWrites: after it has connected, drift has only a Reader. Show that a new method
+// writes nothing before you add it to the list.
 func TestPoint14DriftsReaderHasNoMethodThatWrites(t *testing.T) {
 	var methods []string
 	for m := range reflect.TypeFor[*zkstate.Reader]().Methods() {

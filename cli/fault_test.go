@@ -14,7 +14,7 @@ import (
 	"muster/zkstate/zkconn"
 )
 
-// result of a run of the real binary.
+// result runs the real binary.
 func result(cmd *exec.Cmd) outcome {
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -26,7 +26,7 @@ func result(cmd *exec.Cmd) outcome {
 	return outcome{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
-// expect fails the test unless got has the code and its output holds each text.
+// expect checks the code and that the output contains each text.
 func expect(t *testing.T, got outcome, code int, texts ...string) {
 	t.Helper()
 	if got.code != code {

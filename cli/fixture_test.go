@@ -15,11 +15,12 @@ import (
 	"muster/zkstate"
 )
 
-// fixture is a directory with a configuration of n jobs j0… in a root of its own.
+// fixture is a directory with a configuration, and a root for its jobs that no other test uses.
 type fixture struct {
 	dir, root string
 }
 
+// newFixture writes a configuration of n jobs j0, j1 and so on, followed by more.
 func newFixture(t *testing.T, n int, more string) fixture {
 	t.Helper()
 	f := fixture{dir: t.TempDir(), root: "/t-" + zkstate.NewID()[:12]}
@@ -46,7 +47,7 @@ job "j" {
 	}
 }
 
-// command is the real binary, started in the fixture.
+// command runs the real binary in the directory of the fixture.
 func (f fixture) command(servers string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(bin, "muster"), args...)
 	cmd.Dir = f.dir
@@ -54,7 +55,7 @@ func (f fixture) command(servers string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// newProxy delays every reply, so that an apply takes long enough to be watched.
+// newProxy starts a proxy to the server that delays every reply.
 func newProxy(t *testing.T, by time.Duration) *zkserver.Proxy {
 	t.Helper()
 	proxy, err := zkserver.NewProxy(servers.Addrs()[0])
@@ -66,11 +67,11 @@ func newProxy(t *testing.T, by time.Duration) *zkserver.Proxy {
 	return proxy
 }
 
-// screen is what a command has written so far. It may be given to exec as both streams.
+// screen keeps what a command has written. A command may have it as both streams.
 type screen struct {
 	mu   sync.Mutex
 	seen bytes.Buffer
-	more chan struct{} // has room for one: something was written
+	more chan struct{} // has room for one value, which says that something was written
 }
 
 func newScreen() *screen { return &screen{more: make(chan struct{}, 1)} }
@@ -92,7 +93,7 @@ func (s *screen) String() string {
 	return strings.ReplaceAll(s.seen.String(), "\r\n", "\n")
 }
 
-// await waits until text was written.
+// await waits until text has been written.
 func (s *screen) await(tb testing.TB, text string) {
 	tb.Helper()
 	s.awaitTimes(tb, text, 1)

@@ -10,7 +10,7 @@ import (
 	"muster/report"
 )
 
-// TestFullStandardOutput: the command comes to its end, its reports and its plan file are whole, and the code is 1.
+// TestFullStandardOutput: the command finishes, its reports and its plan file are complete, and the code is 1.
 func TestFullStandardOutput(t *testing.T) {
 	full := needs.FullDevice(t)
 	for name, args := range reportingCommands {
@@ -38,8 +38,8 @@ func TestFullStandardOutput(t *testing.T) {
 	}
 }
 
-// TestFullDisk fills a small file system: neither a plan nor a report is half there, older ones are as they were, and the code is
-// that of what was found unless the file was required.
+// TestFullDisk runs commands on a full disk. Older plan files and reports are as before, nothing is half written, and
+// the code is that of the finding unless a report is required.
 func TestFullDisk(t *testing.T) {
 	unshare := needs.Unshare(t, []string{"--mount", "--propagation", "private"}, "mount", "-t", "tmpfs", "disk", t.TempDir())
 	for name, c := range map[string]struct {
@@ -58,7 +58,7 @@ func TestFullDisk(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, 2, "")
 			f.mustApply(t)
-			f.write(t, 60, "") // more than the last block of a full disk holds
+			f.write(t, 60, "") // the output does not fit the last block of a full disk
 			args := append(c.args, "--report", "json=r.json")
 			for _, kind := range report.Kinds() {
 				args = append(args, "--report", kind+"=disk/r."+kind)
@@ -83,7 +83,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// onFullDisk runs muster, in mounts of its own, with older files on a disk without a free byte, and returns what is there afterwards: names, then bodies.
+// onFullDisk runs muster with older files on a full disk, which only this process sees. It returns what is on the disk
+// afterwards: the names, then the contents.
 func (f fixture) onFullDisk(t *testing.T, unshare, args []string) (outcome, string) {
 	t.Helper()
 	script := `set -eu

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// TestTheGoPage compiles what docs/go.md shows, as a module of its own beside muster's, and runs it as both workers of a job. It
-// needs no network: what muster needs is on this machine already.
-func TestTheGoPage(t *testing.T) {
+// TestGoPage compiles the module that docs/go.md shows, and runs it as both workers of a job. It needs no network: the
+// modules that muster needs are in the cache.
+func TestGoPage(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
@@ -32,7 +32,7 @@ func TestTheGoPage(t *testing.T) {
 	for _, file := range shown {
 		text := here.Replace(file[2])
 		if text == file[2] {
-			t.Errorf("%s does not name a place that the test can put its own for", file[1])
+			t.Errorf("%s holds nothing that the test can replace by its own root and paths", file[1])
 		}
 		if err := os.WriteFile(filepath.Join(dir, file[1]), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

@@ -9,7 +9,8 @@ import (
 	"muster/zkstate/zkconn"
 )
 
-// TestHowTo runs the worked examples in docs, on servers of their own: they show the roots and the home that people use.
+// TestHowTo runs the worked examples in docs. They have servers of their own, because they use the default roots and
+// home.
 func TestHowTo(t *testing.T) {
 	t.Parallel()
 	e, err := zkserver.Start(t.Context(), zkserver.Options{})
@@ -35,8 +36,8 @@ func TestHowTo(t *testing.T) {
 	}
 }
 
-// createClassicJobs makes what take-over-classic-jobs.md starts from: terasort, whose three workers are gone, and wordcount with two
-// that are live until the test ends.
+// createClassicJobs makes the jobs that take-over-classic-jobs.md starts with: terasort, whose three workers are gone,
+// and wordcount, whose two workers are live until the test ends.
 func createClassicJobs(t *testing.T, e *zkserver.Ensemble) {
 	t.Helper()
 	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: e.Addrs()})

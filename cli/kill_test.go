@@ -24,9 +24,9 @@ import (
 	"muster/zkstate/zkconn"
 )
 
-// TestPoint04KillApply kills apply with SIGKILL at random moments of a large change (creates, updates, replaces and deletes), 104 times.
-// Each time every job is whole, the next plan names exactly what is left, and the next apply finishes it. With MUSTER_SOAK=1 the change is
-// twice as large.
+// TestPoint04KillApply kills apply with SIGKILL at random moments of a large change (creates, updates, replaces,
+// deletes), 104 times. Each time every job is complete or missing, the next plan has exactly what is left, and the next
+// apply finishes it. With MUSTER_SOAK=1 the change is twice as large.
 func TestPoint04KillApply(t *testing.T) {
 	t.Parallel()
 	const lanes, runs = 8, 13
@@ -61,12 +61,12 @@ func TestPoint04KillApply(t *testing.T) {
 	}
 }
 
-// killLoop is one configuration in a root and a home of its own, applied again and again.
+// killLoop applies one configuration, in a root and a home of its own, again and again.
 type killLoop struct {
 	dir, root string
 	jobs      int
-	changes   int           // in the present run
-	aim       time.Duration // the kill comes within this
+	changes   int           // of the present run
+	aim       time.Duration // the kill comes at a random moment before this
 	reader    *zkstate.Reader
 }
 
@@ -81,11 +81,11 @@ func newKillLoop(t *testing.T, jobs int) *killLoop {
 	return l
 }
 
-// declared maps the names of the jobs of a run to what is declared of them: every run changes every job.
+// declared maps the names of the jobs of a run to their declarations. Every run changes every job.
 func (l *killLoop) declared(run int) map[string]string {
 	want := map[string]string{}
 	for i := range l.jobs {
-		if i%3 == run%3 { // deleted, to be created again by the next run
+		if i%3 == run%3 { // this run deletes it, the next one creates it
 			continue
 		}
 		want[fmt.Sprintf("j%03d", i)] = fmt.Sprintf("workers = %d, join = %dm", 1+(run+i)%2, 1+run%5)
@@ -106,8 +106,8 @@ func (l *killLoop) write(run int) error {
 	return os.WriteFile(filepath.Join(l.dir, "jobs.hcl"), []byte(b.String()), 0o600)
 }
 
-// muster runs the binary and returns what it printed and its exit code. On a machine that is so busy that its session is lost the next
-// attempt is as good.
+// muster runs the binary and returns its output and exit code. On a busy machine a session may be lost, so it tries
+// again.
 func (l *killLoop) muster(ctx context.Context, args ...string) (out string, code int, err error) {
 	const unreachable, attempts = 8, 10
 	for range attempts {
@@ -131,7 +131,8 @@ func (l *killLoop) runOnce(ctx context.Context, args ...string) (string, int, er
 	return string(out), 0, err
 }
 
-// killOnce starts an apply of the run's declarations, kills it, checks, and finishes. It returns how many changes were left.
+// killOnce starts an apply, kills it, checks what is there, and applies the rest. It returns how many changes were
+// left.
 func (l *killLoop) killOnce(ctx context.Context, run int) (left int, err error) {
 	if err := l.write(run); err != nil {
 		return 0, err
@@ -170,7 +171,7 @@ func (l *killLoop) killOnce(ctx context.Context, run int) (left int, err error) 
 	return len(want), nil
 }
 
-// killApply lets an apply run for a random while.
+// killApply kills an apply at a random moment.
 func (l *killLoop) killApply(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, "muster"), "apply", "--yes", "--max-delete", "1000", l.dir)
 	cmd.Env = append(os.Environ(), "MUSTER_SERVERS="+servers.Connect())
@@ -181,13 +182,13 @@ func (l *killLoop) killApply(ctx context.Context) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	// Its first line tells that it has connected and planned; the moment of the kill counts from there.
+	// The first output means that it has connected and planned. The time before the kill counts from there.
 	one := make([]byte, 1)
 	if _, err := out.Read(one); err != nil {
 		cmd.Wait()
 		return fmt.Errorf("apply ended before it printed anything: %w", err)
 	}
-	go func() { // a full pipe must not stop it
+	go func() { // a full pipe would block apply
 		buf := make([]byte, 1<<16)
 		for {
 			if _, err := out.Read(buf); err != nil {
@@ -203,8 +204,8 @@ func (l *killLoop) killApply(ctx context.Context) error {
 	return nil
 }
 
-// differing reads ZooKeeper and names the jobs that are not as the run declares them; the comparison is the test's own. A job
-// that is not whole is an error.
+// differing reads ZooKeeper and returns the jobs that are not as the run declares them, without package plan. An
+// incomplete job is an error.
 func (l *killLoop) differing(ctx context.Context, run int) ([]string, error) {
 	state, err := l.reader.Read(ctx, []string{l.root + "/jobs"})
 	if err != nil {
@@ -230,7 +231,7 @@ func (l *killLoop) differing(ctx context.Context, run int) ([]string, error) {
 	return slices.Sorted(maps.Keys(names)), nil
 }
 
-// planned names the jobs that a plan would change.
+// planned returns the jobs that a plan would change.
 func (l *killLoop) planned(ctx context.Context) ([]string, error) {
 	out, code, err := l.muster(ctx, "plan", "--format", "json")
 	if code != 0 || err != nil {

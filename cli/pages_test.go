@@ -20,9 +20,9 @@ import (
 
 var update = flag.Bool("update", false, "write what the commands of the pages of docs print, and the index of diagnostics")
 
-// page is a page of docs that can be run. The files that it shows are written and the commands that it shows are run, in its
-// order and by one shell. A file's name stands before it in backticks, with a colon; HCL with a muster block and no name is jobs.hcl.
-// A comment that starts with "situation" holds commands that make what the page begins with; they print nothing. The processes in
+// page is a page of docs that can be run. One shell writes the files and runs the commands of the page, in its order.
+// The name of a file stands before it, in backticks and with a colon. HCL with a muster block and no name is jobs.hcl.
+// A comment that starts with "situation" holds commands that prepare the page and print nothing. The processes in
 // $workers are stopped at the end.
 type page struct {
 	lines []string
@@ -31,9 +31,9 @@ type page struct {
 
 // part is a file or a command of a page.
 type part struct {
-	file, text string // of a command, file is empty
-	from, to   int    // the lines of what it printed, or of the file's text
-	shown      bool
+	file, text string // file is empty if it is a command
+	from, to   int    // the lines of its output, or of the text of the file
+	shown      bool   // the page shows it: it is no preparation
 }
 
 var fileHeading = regexp.MustCompile("^`([^`]+)`:$")
@@ -69,7 +69,7 @@ func readPage(t *testing.T, file string) page {
 	return p
 }
 
-// addCommands reads a block of commands, each with what it printed.
+// addCommands adds the commands of a block, each with its output.
 func (p *page) addCommands(from, to int) {
 	for i := from; i < to; {
 		s := part{text: strings.TrimPrefix(p.lines[i], "$ "), shown: true}
@@ -85,8 +85,8 @@ func (p *page) addCommands(from, to int) {
 
 const partEnd = "--- end of a part ---"
 
-// run does what the page shows, in an empty directory, and returns what each part printed. In a page ZooKeeper is
-// at 127.0.0.1:2181, and ann sits at a laptop.
+// run runs the parts in an empty directory and returns what each printed. The pages show the server 127.0.0.1:2181 and
+// the user ann@laptop.
 func (p page) run(t *testing.T, connect string) []string {
 	t.Helper()
 	shown, dir := t.TempDir(), t.TempDir()
@@ -113,7 +113,7 @@ func (p page) run(t *testing.T, connect string) []string {
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = time.Minute
 	out, err := cmd.CombinedOutput()
-	host, _ := os.Hostname() // as muster: what has no name is not printed
+	host, _ := os.Hostname() // empty after an error, as in muster
 	printed := strings.Split(strings.NewReplacer(connect, "127.0.0.1:2181", "ann@"+host, "ann@laptop").Replace(string(bytes.TrimSpace(out))), partEnd)
 	if len(printed) != len(p.parts)+1 {
 		t.Fatalf("the shell ended early: %v\n%s", err, out)
@@ -121,7 +121,7 @@ func (p page) run(t *testing.T, connect string) []string {
 	return printed
 }
 
-// check compares what the commands printed with what the page shows; with -update it rewrites the page.
+// check compares the output of the commands with the page. With -update it rewrites the page.
 func (p page) check(t *testing.T, file string, printed []string) {
 	t.Helper()
 	for i := len(p.parts) - 1; i >= 0; i-- { // from the end, so that the line numbers hold
@@ -159,8 +159,8 @@ var (
 	nth     = regexp.MustCompile(`^  \[\d+(/\d+\])`)
 )
 
-// withoutVariations is a command's output without what differs each time: when it was, how long it took, where that made a line too
-// long, and in which order several changes were made.
+// withoutVariations removes what differs in every run: times, durations, the line breaks that follow from them, and the
+// order of changes.
 func withoutVariations(text string) string {
 	text = unique.ReplaceAllString(strings.ReplaceAll(text, "·\n  ", "· "), "*")
 	lines := strings.Split(elapsed.ReplaceAllString(text, " N $1"), "\n")

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestReaderGone runs each command in a shell's pipe whose reader has closed it: muster comes to its end, writes its reports and says
-// nothing, and a strict shell has code 1.
+// TestReaderGone runs each command in a pipe that its reader has closed. muster finishes, writes its reports and prints
+// nothing, and a strict shell gets code 1.
 func TestReaderGone(t *testing.T) {
 	for name, args := range reportingCommands {
 		t.Run(name, func(t *testing.T) {
@@ -33,7 +33,7 @@ mkfifo ready
 	}
 }
 
-// TestReaderOfTheFirstLine: what head has read is whole, and the file of the plan too.
+// TestReaderOfTheFirstLine: head gets a complete line, and the plan file is complete.
 func TestReaderOfTheFirstLine(t *testing.T) {
 	f := newFixture(t, 1000, "")
 	cmd := f.command(servers.Connect())
@@ -46,8 +46,9 @@ func TestReaderOfTheFirstLine(t *testing.T) {
 	expect(t, result(f.command(servers.Connect(), "apply", "p.json")), 0, "Applied 1000 of 1000")
 }
 
-// TestReportForAReaderThatIsGone: the others say that standard output was lost, and a named pipe is no standard output.
-func TestReportForAReaderThatIsGone(t *testing.T) {
+// TestReportToAClosedPipe: the other reports say that standard output could not be written. A pipe with a name is not
+// standard output.
+func TestReportToAClosedPipe(t *testing.T) {
 	f := newFixture(t, 1, "")
 	r, w, err := os.Pipe()
 	if err != nil {

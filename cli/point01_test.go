@@ -13,9 +13,9 @@ import (
 	"muster/zkstate/zkconn"
 )
 
-// TestPoint01ProcessesJoinAgainstDelete races a worker's process against an apply that deletes its job. Either the worker joined
-// and the job stands with it, or the job is gone and nobody joined it. TestPoint01RaceJoinAgainstDelete of zkstate does so 3,000
-// times, without processes and on an ensemble of three.
+// TestPoint01ProcessesJoinAgainstDelete races a worker process against an apply that deletes its job. Either the worker
+// has joined and the job is there, or the job is gone and the worker has not joined. TestPoint01RaceJoinAgainstDelete
+// of zkstate does so 3,000 times, without processes and on three servers.
 func TestPoint01ProcessesJoinAgainstDelete(t *testing.T) {
 	const lanes, rounds = 4, 8
 	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs(), Timeout: 30 * time.Second})
@@ -32,7 +32,7 @@ func TestPoint01ProcessesJoinAgainstDelete(t *testing.T) {
 		f.write(t, 0, "")
 		r := zkstate.NewReader(s, f.root+"-home", zkstate.Job())
 		all.Go(func() {
-			lead, step := 20*time.Millisecond, 10*time.Millisecond // of the worker; aimed on the way
+			lead, step := 20*time.Millisecond, 10*time.Millisecond // of the worker; adjusted so that both sides win
 			before := false
 			for i := range rounds {
 				joined, err := f.joinAgainstDelete(t, r, fmt.Sprint("j", i), lead)
@@ -59,8 +59,8 @@ func TestPoint01ProcessesJoinAgainstDelete(t *testing.T) {
 	t.Logf("the worker won %d times, the delete %d times", won, lost)
 }
 
-// joinAgainstDelete starts a worker and, so much later, or earlier if lead is negative, the apply that deletes its job. An error is
-// a broken promise.
+// joinAgainstDelete starts a worker and, after lead, the apply that deletes its job. If lead is negative the apply
+// starts first. It returns an error if the outcome is neither of the two that are allowed.
 func (f fixture) joinAgainstDelete(t *testing.T, r *zkstate.Reader, name string, lead time.Duration) (joined bool, err error) {
 	worker := f.command(servers.Connect(), "worker", "--root", f.root, "--job", name, "--identity", "w", "--advertise", "127.0.0.1:7000", "--", "/bin/cat")
 	seen := newScreen()
@@ -92,9 +92,9 @@ func (f fixture) joinAgainstDelete(t *testing.T, r *zkstate.Reader, name string,
 		return false, err
 	case applied.code != 0 && applied.code != 4:
 		return false, fmt.Errorf("apply ended with %d\n%s%s", applied.code, applied.stdout, applied.stderr)
-	case o == nil: // nobody can join any more
+	case o == nil: // the job is deleted
 		err := worker.Process.Signal(syscall.SIGINT)
-		_ = worker.Wait() // the code tells: 130, or -1 of a process that had not begun yet
+		_ = worker.Wait() // ends with 130, or with -1 if it had not started yet
 		if code := worker.ProcessState.ExitCode(); code != 130 && code != -1 || strings.Contains(seen.String(), "joined ") {
 			return false, fmt.Errorf("the job was deleted, and the worker ended with %d, not 130\n%s\n%s", code, seen, applied.stdout)
 		}

@@ -7,8 +7,8 @@ import (
 	"muster/zkstate/zkconn"
 )
 
-// TestPoint04LockGoesWithAKilledApply: within its session's timeout and a tick of the server. That the next plan names what is
-// left is TestPoint04KillApply.
+// TestPoint04LockGoesWithAKilledApply: the lock of a killed apply is gone after its session timeout and a tick of the
+// server. TestPoint04KillApply checks that the next plan has what is left.
 func TestPoint04LockGoesWithAKilledApply(t *testing.T) {
 	t.Parallel()
 	const timeout, tick, slack = 2 * time.Second, 2 * time.Second, 30 * time.Second // slack for a busy machine

@@ -12,8 +12,8 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// rejectedCases are the cases of spec that can be given to the binary as they are: those without options, and those whose options are
-// flags and the environment.
+// rejectedCases returns the cases of package spec that the binary can run: those whose options are flags or the
+// environment.
 func rejectedCases(t *testing.T) map[string]*txtar.Archive {
 	t.Helper()
 	files, err := filepath.Glob("../spec/testdata/rejected/*.txtar")
@@ -38,7 +38,7 @@ func rejectedCases(t *testing.T) map[string]*txtar.Archive {
 	return cases
 }
 
-// runValidate is what the binary says about a case, and what it should say.
+// runValidate runs validate on a case. It returns the outcome and the diagnostics that are expected.
 func runValidate(t *testing.T, ar *txtar.Archive, env []string, flags ...string) (got outcome, want string) {
 	t.Helper()
 	f := fixture{dir: t.TempDir()}
@@ -74,8 +74,8 @@ func runValidate(t *testing.T, ar *txtar.Archive, env []string, flags ...string)
 	return result(cmd), want
 }
 
-// TestPoint05EveryErrorShowsItsPlaceWithoutColour: each of more than 200 errors, in a pipe, and with NO_COLOR where colour is
-// forced. What stands in no source, such as a file that is not there, has no line to show.
+// TestPoint05EveryErrorShowsItsPlaceWithoutColour checks more than 200 diagnostics, in a pipe, and with NO_COLOR
+// against FORCE_COLOR. A diagnostic about no line of source, such as a missing file, has no place.
 func TestPoint05EveryErrorShowsItsPlaceWithoutColour(t *testing.T) {
 	place := regexp.MustCompile(`(?m)^ *--> [^:\n]+:[1-9]\d*:[1-9]\d*(,|$)`)
 	carets := regexp.MustCompile(`(?m)^ +\| .*\^`)
@@ -103,8 +103,8 @@ func TestPoint05EveryErrorShowsItsPlaceWithoutColour(t *testing.T) {
 	}
 }
 
-// TestPoint07NoErrorIsRepeated: all are told in one run (the expectations of the cases are complete), none twice. Neither is one that
-// merely follows from another: script point_07 has the whole output of a file with many of those.
+// TestPoint07NoErrorIsRepeated: no diagnostic is printed twice. That all are printed in one run follows from the test
+// above. That none is printed that only follows from another is in script point_07.
 func TestPoint07NoErrorIsRepeated(t *testing.T) {
 	for name, ar := range rejectedCases(t) {
 		got, _ := runValidate(t, ar, nil)
@@ -116,7 +116,7 @@ func TestPoint07NoErrorIsRepeated(t *testing.T) {
 	}
 }
 
-// TestPoint12DiagnosticsFitTheSchema: those of every case.
+// TestPoint12DiagnosticsFitTheSchema checks the JSON of every case.
 func TestPoint12DiagnosticsFitTheSchema(t *testing.T) {
 	schema := schemaOf(t, "validate", true)
 	for name, ar := range rejectedCases(t) {

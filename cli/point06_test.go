@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// correctConfig has every kind of name that can be mistyped. What stands between ‹ and › is mistyped by the test, one name at a time.
+// correctConfig has every kind of name that can be mistyped. The test mistypes the names between ‹ and ›, one at a
+// time.
 const correctConfig = `‹muster› {
   ‹stack›            = "tests"
   ‹required_version› = ">= 0.1"
@@ -79,7 +80,7 @@ const correctConfig = `‹muster› {
 }
 `
 
-// typosOf are names at a distance of 1 and of 2 from name.
+// typosOf returns names at an edit distance of 1 or 2 from name.
 func typosOf(name string) []string {
 	middle := len(name) / 2
 	typos := []string{
@@ -89,13 +90,14 @@ func typosOf(name string) []string {
 		"x" + name[:middle] + "q" + name[middle:], // two too many
 		name[1:2] + name[0:1] + name[2:],          // two exchanged
 	}
-	if len(name) > 4 { // of four letters two would be left: what is known is listed then
+	if len(name) > 4 { // two letters are too few for a suggestion
 		typos = append(typos, name[1:len(name)-1])
 	}
 	return typos
 }
 
-// TestPoint06EveryTypoGetsASuggestion mistypes every block, argument, variable, local, function, label, type and keyword.
+// TestPoint06EveryTypoGetsASuggestion mistypes every block, argument, variable, local, function, label, type and
+// keyword.
 func TestPoint06EveryTypoGetsASuggestion(t *testing.T) {
 	marks := regexp.MustCompile(`‹\w+›`).FindAllStringIndex(correctConfig, -1)
 	plain := strings.NewReplacer("‹", "", "›", "")

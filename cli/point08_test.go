@@ -13,7 +13,7 @@ import (
 	"muster/zkstate"
 )
 
-// newThousandJobs is a fixture with 1,000 jobs, applied.
+// newThousandJobs returns a fixture with 1,000 jobs that are applied.
 func newThousandJobs(tb testing.TB) fixture {
 	f := fixture{tb.TempDir(), "/t-" + zkstate.NewID()[:12]}
 	var hcl strings.Builder
@@ -30,8 +30,8 @@ func newThousandJobs(tb testing.TB) fixture {
 	return f
 }
 
-// TestPoint08ThousandJobsAreQuick bounds the processor time of a plan, a check and a validate of 1,000 jobs. How long they take depends on
-// what else the machine does; BenchmarkPoint08 tells.
+// TestPoint08ThousandJobsAreQuick limits the processor time of plan, drift and validate with 1,000 jobs.
+// BenchmarkPoint08 measures how long they take, which depends on what else the machine does.
 func TestPoint08ThousandJobsAreQuick(t *testing.T) {
 	f := newThousandJobs(t)
 	for _, c := range []struct {
@@ -58,7 +58,7 @@ func TestPoint08ThousandJobsAreQuick(t *testing.T) {
 	}
 }
 
-// BenchmarkPoint08 runs the same from start to exit: a plan should take less than a second, validate less than a tenth.
+// BenchmarkPoint08 measures whole processes: a plan should take less than a second, validate less than a tenth of one.
 func BenchmarkPoint08(b *testing.B) {
 	f := newThousandJobs(b)
 	for _, command := range []string{"plan", "drift", "validate"} {
@@ -72,8 +72,8 @@ func BenchmarkPoint08(b *testing.B) {
 	}
 }
 
-// TestPoint08NoNetwork: validate, fmt, show, schema, version and help work without the servers that they could ask, and do not
-// try to reach them.
+// TestPoint08NoNetwork: validate, fmt, show, schema, version and help do not connect to the servers that are
+// configured.
 func TestPoint08NoNetwork(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 3, "")
@@ -110,7 +110,7 @@ func TestPoint08NoNetwork(t *testing.T) {
 	if n := calls.Load(); n > 0 {
 		t.Errorf("%d connections were made", n)
 	}
-	// The listener counts: a plan does try.
+	// A plan does connect, so the listener counts.
 	got := result(f.command(addr, "plan"))
 	if got.code != 8 || calls.Load() == 0 {
 		t.Errorf("plan: %+v, %d connections", got, calls.Load())

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestPoint10MarkdownOfFiveThousandJobs: 60,000 bytes at most, and every delete by its name.
+// TestPoint10MarkdownOfFiveThousandJobs: the report has 60,000 bytes at most and names every delete.
 func TestPoint10MarkdownOfFiveThousandJobs(t *testing.T) {
 	t.Parallel()
 	const most, deletes, all = 60_000, 300, 5000

@@ -12,8 +12,8 @@ import (
 	"muster/zkstate/zkconn"
 )
 
-// TestPoint13NothingIsWrittenToTheWrongPlace: an empty directory, an empty configuration, a chroot, and an ensemble that the plan
-// was not made for are refused before any write. The other ensemble is a real one, with the same jobs.
+// TestPoint13NothingIsWrittenToTheWrongPlace: muster refuses an empty directory, an empty configuration, a chroot, and
+// another ensemble than that of the plan, before it writes anything. The other ensemble is real and has the same jobs.
 func TestPoint13NothingIsWrittenToTheWrongPlace(t *testing.T) {
 	other, err := zkserver.Start(t.Context(), zkserver.Options{})
 	if err != nil {
@@ -61,7 +61,7 @@ func TestPoint13NothingIsWrittenToTheWrongPlace(t *testing.T) {
 	}
 }
 
-// lastWrites lists the znodes below path with the transactions that last wrote each and its children.
+// lastWrites lists the znodes below path, each with the last transactions that changed it and its children.
 func lastWrites(t *testing.T, e *zkserver.Ensemble, path string) map[string][2]int64 {
 	t.Helper()
 	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: e.Addrs(), Timeout: 30 * time.Second})

@@ -9,8 +9,9 @@ import (
 	"muster/zkserver"
 )
 
-// TestPoint15PlanFilesHoldNoSecret: neither credentials, nor what is in the environment, nor a path of this machine; the same for
-// its markdown, which goes into a comment, and for what show prints. Only the servers, and what a variable puts into a declaration, are meant to be in the file.
+// TestPoint15PlanFilesHoldNoSecret: a plan file, its markdown, which goes into a comment, and the output of show hold
+// no credentials, nothing of the environment and no path of this machine. They do hold the servers, and variables that
+// a declaration uses.
 func TestPoint15PlanFilesHoldNoSecret(t *testing.T) {
 	e, err := zkserver.Start(t.Context(), zkserver.Options{TLS: true, ClientCert: true})
 	if err != nil {
@@ -74,13 +75,13 @@ defaults {
 	if !strings.Contains(texts["plan.json"], `"ca_file": "certs/ca.pem"`) {
 		t.Errorf("the names of the TLS files are not relative:\n%s", texts["plan.json"])
 	}
-	// Elsewhere, with the same files and credentials, it can be applied.
+	// With the same files and credentials, the plan can be applied.
 	apply := f.command(connect, "apply", "plan.json")
 	apply.Env = append(apply.Env, "MUSTER_ZK_AUTH=digest:SECRET-user:open-sesame")
 	expect(t, result(apply), 0, "1 created")
 }
 
-// TestPoint15AbsolutePathsAreRefused: a plan that would name one is not saved.
+// TestPoint15AbsolutePathsAreRefused: a plan that would hold one is not saved.
 func TestPoint15AbsolutePathsAreRefused(t *testing.T) {
 	f := newFixture(t, 1, "zookeeper {\n  tls {\n    ca_file = \"/etc/muster/ca.pem\"\n  }\n}\n")
 	e, err := zkserver.Start(t.Context(), zkserver.Options{TLS: true})

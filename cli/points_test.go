@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestEveryPointHasItsTests compares docs/acceptance.md with the tests that say which point they are of.
+// TestEveryPointHasItsTests compares docs/acceptance.md with the tests that have the number of a point in their name.
 func TestEveryPointHasItsTests(t *testing.T) {
 	rows := regexp.MustCompile(`(?m)^\| (\d+) \| [^|]+ \| ([^|]+) \| [^|]*\|$`).FindAllStringSubmatch(read(t, "../docs/acceptance.md"), -1)
 	listed := map[string][]string{}
@@ -35,7 +35,7 @@ func TestEveryPointHasItsTests(t *testing.T) {
 	}
 }
 
-// testsOfPoints are the tests whose name has the number of a point, as the list names them.
+// testsOfPoints returns the tests with the number of a point in their name, by that number.
 func testsOfPoints(t *testing.T) map[string][]string {
 	t.Helper()
 	found := map[string][]string{}

@@ -10,7 +10,7 @@ import (
 	"muster/report"
 )
 
-// reportFlags are the flags for a report of each kind in the fixture's directory, where an older one is already.
+// reportFlags returns the flags for a report of each kind. It writes an older file in the place of each.
 func (f fixture) reportFlags(t *testing.T) []string {
 	t.Helper()
 	var flags []string
@@ -25,8 +25,8 @@ func (f fixture) reportFlags(t *testing.T) []string {
 
 const olderReport = "an older report\n"
 
-// checkReports fails the test unless each report was written and tells the code, and nothing else was left beside them. The json report of
-// a plan that was made is a plan file and has no code.
+// checkReports checks that each report was written and has the code and the texts, and that there are no temporary
+// files. The JSON report of a plan is a plan file, which has neither.
 func (f fixture) checkReports(t *testing.T, code int, texts ...string) {
 	t.Helper()
 	for _, kind := range report.Kinds() {
@@ -39,14 +39,14 @@ func (f fixture) checkReports(t *testing.T, code int, texts ...string) {
 			"junit":      "</testsuites>\n",
 			"github":     "::",
 		}[kind]
-		said := append([]string{want}, texts...)
+		contains := append([]string{want}, texts...)
 		switch {
 		case kind == "json" && strings.Contains(got, `"resource_changes"`):
-			said = []string{`"format_version": "1.0"`}
+			contains = []string{`"format_version": "1.0"`}
 		case kind == "prometheus":
-			said = []string{want}
+			contains = []string{want}
 		}
-		for _, text := range said {
+		for _, text := range contains {
 			if !strings.Contains(got, text) || strings.Contains(got, olderReport) {
 				t.Errorf("the %s report does not say %q:\n%.3000s", kind, text, got)
 			}
@@ -55,7 +55,7 @@ func (f fixture) checkReports(t *testing.T, code int, texts ...string) {
 	f.checkNoTempFiles(t)
 }
 
-// checkNoTempFiles fails the test if a neighbour of a report was left.
+// checkNoTempFiles checks that no temporary file was left beside the reports.
 func (f fixture) checkNoTempFiles(t *testing.T) {
 	t.Helper()
 	left, err := filepath.Glob(filepath.Join(f.dir, ".*.tmp"))
@@ -64,7 +64,7 @@ func (f fixture) checkNoTempFiles(t *testing.T) {
 	}
 }
 
-// reportingCommands are those that write any, each with something to find.
+// reportingCommands maps the commands that write reports to arguments with which they find something.
 var reportingCommands = map[string][]string{
 	"plan": {"plan", "--detailed-exitcode"}, "apply": {"apply", "--yes", "--detailed-exitcode", "--parallel", "1"}, "drift": {"drift"},
 }

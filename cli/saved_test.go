@@ -9,7 +9,8 @@ import (
 	"muster/planfile"
 )
 
-// TestAnyChangedByteOfAPlanIsRefused: before any connection, and so is a file that was cut short or has something behind it.
+// TestAnyChangedByteOfAPlanIsRefused: apply refuses a file in which a byte was changed, that was cut short, or that
+// something was appended to. It does so before it connects.
 func TestAnyChangedByteOfAPlanIsRefused(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 2, "")
@@ -21,7 +22,8 @@ func TestAnyChangedByteOfAPlanIsRefused(t *testing.T) {
 		if err := os.WriteFile(file, bad, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if got := run(t, []string{"MUSTER_SERVERS=127.0.0.1:1"}, "apply", file); got.code != 5 || got.stdout != "" || !strings.Contains(got.stderr, "next: muster plan --out") {
+		got := run(t, []string{"MUSTER_SERVERS=127.0.0.1:1"}, "apply", file)
+		if got.code != 5 || got.stdout != "" || !strings.Contains(got.stderr, "next: muster plan --out") {
 			t.Errorf("byte %d of %d: %+v", at, len(good), got)
 		}
 	}
@@ -36,7 +38,7 @@ func TestAnyChangedByteOfAPlanIsRefused(t *testing.T) {
 	refused(len(good), append(append([]byte(nil), good...), '\n'))
 	refused(len(good), append(append([]byte(nil), good...), good...))
 
-	// The binary does the same, and takes the file as it was.
+	// The binary does the same, and applies the original file.
 	for _, at := range []int{0, len(good) / 2, len(good) - 1} {
 		bad := append([]byte(nil), good...)
 		bad[at] ^= 1
@@ -52,8 +54,8 @@ func TestAnyChangedByteOfAPlanIsRefused(t *testing.T) {
 	expect(t, result(f.command(servers.Connect(), "apply", file)), 0, "2 created")
 }
 
-// TestPoint12ReleasedPlanFilesAreStillRead: testdata/released has a plan file of every minor version of the format that muster has
-// written, and keeps it.
+// TestPoint12ReleasedPlanFilesAreStillRead: testdata/released has a plan file of every minor version of the format.
+// Never remove one.
 func TestPoint12ReleasedPlanFilesAreStillRead(t *testing.T) {
 	schema := schemaOf(t, "plan", false)
 	files, err := filepath.Glob("testdata/released/plan-*.json")

@@ -12,11 +12,11 @@ import (
 	"muster/zkstate"
 )
 
-// maxMemory is what plan and apply may use at most for 10,000 jobs, in bytes.
+// maxMemory limits the memory of plan and apply with 10,000 jobs, in bytes.
 const maxMemory = 200 << 20
 
-// TestTenThousandJobs creates 10,000 jobs, plans them again without a change, and deletes them, each in a process of its own whose
-// peak memory is measured.
+// TestTenThousandJobs creates 10,000 jobs, plans them without a change, and deletes them. It measures the peak memory
+// of each process.
 func TestTenThousandJobs(t *testing.T) {
 	t.Parallel()
 	dir, root := t.TempDir(), "/scale-"+zkstate.NewID()[:12]
@@ -58,8 +58,8 @@ func TestTenThousandJobs(t *testing.T) {
 	run("apply of deletes", "10000 deleted", "apply", "--yes", "--allow-empty", "--max-delete", "10000")
 }
 
-// peakMemory is what a process has used at most, in bytes, as far as was seen before it ended. What the kernel reports of an ended
-// process would count this process too, as it was at the fork.
+// peakMemory returns the peak memory of a process in bytes, as last read before the process ended. The kernel's number
+// for an ended process would include this process at the time of the fork.
 func peakMemory(pid int, ended <-chan error) (peak int, err error) {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()

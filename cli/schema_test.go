@@ -15,8 +15,8 @@ import (
 	"muster/plan"
 )
 
-// schemaOf compiles a schema that muster prints. Strict, it also refuses keys that the schema does not describe, which readers
-// must accept: what muster writes today is described to the last key.
+// schemaOf compiles a schema that muster prints. A strict one also refuses keys that the schema does not describe:
+// readers must accept such keys, but muster must describe all that it writes.
 func schemaOf(t *testing.T, name string, strict bool) *jsonschema.Schema {
 	t.Helper()
 	got := run(t, nil, "schema", name)
@@ -39,7 +39,7 @@ func schemaOf(t *testing.T, name string, strict bool) *jsonschema.Schema {
 	return s
 }
 
-// withoutExtraKeys forbids what is not described in every object of a schema.
+// withoutExtraKeys forbids undescribed keys in every object of a schema.
 func withoutExtraKeys(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -66,7 +66,7 @@ func parseJSON(t *testing.T, text []byte) any {
 	return doc
 }
 
-// TestPoint12GoldenReportsFitTheSchemas holds reports of every kind of row, outcome and finding against the schemas.
+// TestPoint12GoldenReportsFitTheSchemas checks reports with every kind of row, outcome and finding.
 func TestPoint12GoldenReportsFitTheSchemas(t *testing.T) {
 	for file, schema := range map[string]string{
 		"../report/testdata/plan.json": "plan", "../report/testdata/nasty.json": "plan", "../report/testdata/apply.json": "apply",
@@ -106,7 +106,7 @@ func TestPoint12GoldenReportsFitTheSchemas(t *testing.T) {
 	}
 }
 
-// TestPoint12RealOutputFitsTheSchemas runs the commands against a real server, also where they fail.
+// TestPoint12RealOutputFitsTheSchemas runs the commands with a real server and without one.
 func TestPoint12RealOutputFitsTheSchemas(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 2, `defaults {
@@ -144,7 +144,7 @@ func TestPoint12RealOutputFitsTheSchemas(t *testing.T) {
 	}
 }
 
-// TestSchemasNameEveryWord of a plan and a check, and no other.
+// TestSchemasNameEveryWord: the enums of the schemas are exactly the words of the program.
 func TestSchemasNameEveryWord(t *testing.T) {
 	words := func(name string, at ...string) []string {
 		v := parseJSON(t, []byte(run(t, nil, "schema", name).stdout))
@@ -159,7 +159,7 @@ func TestSchemasNameEveryWord(t *testing.T) {
 		return all
 	}
 	checkSame(t, "action_reason", words("plan", "$defs", "row", "properties", "action_reason"), plan.Reasons())
-	checkSame(t, "kind", words("drift", "$defs", "finding", "properties", "kind"), plan.Kinds())
+	checkSame(t, "kind", words("drift", "$defs", "finding", "properties", "kind"), plan.DriftKinds())
 	checkSame(t, "status", words("plan", "$defs", "row", "properties", "status"), job.Statuses())
 	checkSame(t, "status", words("apply", "$defs", "outcome", "properties", "status"), job.Statuses())
 	checkSame(t, "status", words("drift", "$defs", "finding", "properties", "status"), job.Statuses())

@@ -27,20 +27,20 @@ import (
 	"muster/zkstate/znode"
 )
 
-// servers is the one ensemble of this test binary; every test has a root and a home of its own.
+// servers is the ensemble of this test binary. Every test has a root and a home of its own.
 var servers *zkserver.Ensemble
 
-// refusingAddr is an address where no server is.
+// refusingAddr is an address that refuses connections.
 var refusingAddr string
 
-// bin is the directory of the real binary.
+// bin is the directory with the real binary.
 var bin string
 
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
 func testMain(m *testing.M) int {
 	complain := func(err error) int { fmt.Fprintln(os.Stderr, err); return 1 }
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // under nohup every muster would ignore it
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // nohup ignores it, and every muster would inherit that
 	var err error
 	if bin, err = os.MkdirTemp("", "muster-bin-"); err != nil {
 		return complain(err)
@@ -76,14 +76,14 @@ func TestScripts(t *testing.T) {
 			"signal":     cmdSignal,
 			"ends":       cmdEnds,
 			"eventually": cmdEventually,
-			"needs":      needsOfScript,
+			"needs":      cmdNeeds,
 			"zk":         cmdZK,
 		},
 		RequireExplicitExec: true,
 	})
 }
 
-// setup gives a script the ensemble, the examples, a root of its own as $ROOT and var.root, and a short session for its own znodes.
+// setup gives a script its environment, a root as $ROOT and var.root, and a session for the zk command.
 func setup(env *testscript.Env) error {
 	root := "/t-" + zkstate.NewID()[:12]
 	examples, err := filepath.Abs("../examples")
@@ -113,8 +113,8 @@ func setup(env *testscript.Env) error {
 type sessionKey struct{}
 type testKey struct{}
 
-// needsOfScript ends a script that cannot run here: needs full-device.
-func needsOfScript(ts *testscript.TestScript, neg bool, args []string) {
+// cmdNeeds ends a script that cannot run here: needs full-device.
+func cmdNeeds(ts *testscript.TestScript, neg bool, args []string) {
 	t := ts.Value(testKey{}).(testing.TB)
 	switch {
 	case !neg && slices.Equal(args, []string{"full-device"}):
@@ -153,7 +153,7 @@ func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// cmdPlain is exits, and nothing that steers a terminal or hides text may be in the output: plain 2 muster drift.
+// cmdPlain is exits for output without characters that control a terminal or hide text: plain 2 muster drift.
 func cmdPlain(ts *testscript.TestScript, neg bool, args []string) {
 	cmdExits(ts, neg, args)
 	for _, stream := range []string{"stdout", "stderr"} {
@@ -163,7 +163,8 @@ func cmdPlain(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// checkNextStep checks that an error names the next command. The last line of a worker is none, and neither is a warning.
+// checkNextStep checks that an error names the next command. The last line of a worker is none, and neither is a
+// warning.
 func checkNextStep(stderr string) error {
 	an := regexp.MustCompile(`(?m)^muster: (.*)$`).FindAllStringSubmatch(stderr, -1)
 	for _, e := range an {
@@ -174,13 +175,13 @@ func checkNextStep(stderr string) error {
 	return nil
 }
 
-// inheritedVariables is what a background command finds in its environment, besides everything of muster's.
+// inheritedVariables is the part of the environment that background commands get.
 var inheritedVariables = []string{
 	"PATH", "HOME", "TMPDIR", "USER", "WORK", "ROOT", "MUSTER_SERVERS", "MUSTER_ROOT", "MUSTER_VAR_root", "MUSTER_ZK_AUTH",
 }
 
-// cmdStart runs a command in the background, its output in NAME.out and NAME.err: start w0 muster worker --job a. Testscript's
-// own background commands can be neither sent SIGTERM nor asked for their exit code.
+// cmdStart runs a command in the background, with its output in NAME.out and NAME.err: start w0 muster worker --job a.
+// Testscript's own background commands cannot get SIGTERM or check an exit code.
 func cmdStart(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: start NAME COMMAND [ARGS]")
@@ -205,7 +206,7 @@ func cmdStart(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// scriptCommand is a program with the script's environment.
+// scriptCommand returns a program with the environment of the script.
 func scriptCommand(ts *testscript.TestScript, args []string) *exec.Cmd {
 	program := args[0]
 	if program == "muster" {
@@ -221,7 +222,7 @@ func scriptCommand(ts *testscript.TestScript, args []string) *exec.Cmd {
 	return cmd
 }
 
-// background is a command that start started.
+// background is a command in the background.
 type background struct {
 	cmd   *exec.Cmd
 	ended chan struct{}
@@ -253,8 +254,8 @@ func cmdSignal(ts *testscript.TestScript, neg bool, args []string) {
 	findBackground(ts, args[0]).signal(ts, args[1])
 }
 
-// cmdEnds waits for a command in the background, after sending it a signal if one is named, and checks its code:
-// ends w0 INT 130.
+// cmdEnds waits for a command in the background and checks its code: ends w0 INT 130. A signal, if given, is sent
+// first.
 func cmdEnds(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 || len(args) > 3 {
 		ts.Fatalf("usage: ends NAME [SIGNAL] CODE")
@@ -275,7 +276,7 @@ func cmdEnds(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// cmdEventually repeats a command until its output fits: eventually 'forming' muster status.
+// cmdEventually repeats a command until its output matches: eventually 'forming' muster status.
 func cmdEventually(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: eventually REGEXP COMMAND [ARGS]")
@@ -291,17 +292,17 @@ func cmdEventually(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Fatalf("never saw %s: %v\n%s", args[0], err, out)
 }
 
-// cmdZK looks at znodes and changes them as somebody else would:
+// cmdZK reads and changes znodes as another program would:
 //
 //	zk tree PATH                       the znodes below it
-//	zk writes PATH                     the same, each with the transactions that last wrote it and its children
+//	zk writes PATH                     the same, each with the last transactions that changed it and its children
 //	zk set|create|ephemeral PATH TEXT  TEXT is a Go string without its quotes
 //	zk edit PATH OLD NEW               in its data
 //	zk delete PATH                     with everything below it
 //	zk remove PATH                     a job, as muster deletes it
 //	zk lose PATH PART                  of a job's generation, such as gate or id
-//	zk forbid PATH                     to everybody
-//	zk closed PATH                     an empty one that everybody may only read
+//	zk forbid PATH                     nobody may read it
+//	zk closed PATH                     create an empty one that everybody may only read
 //	zk complete PATH IDENTITY          as a worker whose command ended well; its live znode may be gone
 func cmdZK(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {

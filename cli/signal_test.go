@@ -18,7 +18,7 @@ import (
 
 var stopSignals = map[string]syscall.Signal{"SIGHUP": syscall.SIGHUP, "SIGINT": syscall.SIGINT, "SIGTERM": syscall.SIGTERM}
 
-// runningCommand is a command that a test watches and signals.
+// runningCommand is a command to which a test sends signals.
 type runningCommand struct {
 	cmd    *exec.Cmd
 	out    bytes.Buffer
@@ -48,7 +48,7 @@ func (r *runningCommand) signal(t *testing.T, sig syscall.Signal) {
 	}
 }
 
-// waitFor waits for something that happens while it runs.
+// waitFor waits for an event while the command runs.
 func (r *runningCommand) waitFor(t *testing.T, happened <-chan struct{}) {
 	t.Helper()
 	select {
@@ -58,7 +58,7 @@ func (r *runningCommand) waitFor(t *testing.T, happened <-chan struct{}) {
 	}
 }
 
-// wait waits for it.
+// wait waits for the end of the command.
 func (r *runningCommand) wait(t *testing.T) outcome {
 	t.Helper()
 	select {
@@ -69,7 +69,8 @@ func (r *runningCommand) wait(t *testing.T) outcome {
 	return outcome{r.cmd.ProcessState.ExitCode(), r.out.String(), r.errors.String()}
 }
 
-// hangAt makes the server go silent at a request, and tells; release lets everything flow until the next such request.
+// hangAt makes the server hang at each matching request, and sends on hung. release ends that until the next such
+// request.
 func hangAt(proxy *zkserver.Proxy, at func(op int32) bool) (hung <-chan struct{}, release func()) {
 	c := make(chan struct{}, 1000)
 	proxy.BeforeSend(func(op int32, _ []byte) bool {
@@ -82,7 +83,7 @@ func hangAt(proxy *zkserver.Proxy, at func(op int32) bool) (hung <-chan struct{}
 	return c, func() { proxy.Hang(false) }
 }
 
-// releaseUntilEnd lets go of whatever hangs until it has ended.
+// releaseUntilEnd releases every request that hangs until the command has ended.
 func (r *runningCommand) releaseUntilEnd(hung <-chan struct{}, release func()) {
 	release()
 	for {
@@ -95,8 +96,8 @@ func (r *runningCommand) releaseUntilEnd(hung <-chan struct{}, release func()) {
 	}
 }
 
-// TestSignalInTheMiddleOfReading: nothing is in flight that would have to be finished, so a plan and a check end at once.
-func TestSignalInTheMiddleOfReading(t *testing.T) {
+// TestSignalWhileReading: plan and drift have no write in flight, so they end at once.
+func TestSignalWhileReading(t *testing.T) {
 	t.Parallel()
 	for name, sig := range stopSignals {
 		for _, command := range []string{"plan", "drift"} {
@@ -118,7 +119,7 @@ func TestSignalInTheMiddleOfReading(t *testing.T) {
 	}
 }
 
-// checkMarkdownSignal fails the test unless the markdown report has the code's meaning beside it.
+// checkMarkdownSignal checks that the markdown report has the code and its meaning.
 func (f fixture) checkMarkdownSignal(t *testing.T, sig syscall.Signal) {
 	t.Helper()
 	want := fmt.Sprintf("(exit code %d: stopped by a signal)", 128+int(sig))
@@ -127,7 +128,7 @@ func (f fixture) checkMarkdownSignal(t *testing.T, sig syscall.Signal) {
 	}
 }
 
-// TestSignalWhileConnecting: a server that is not there is no reason to forget the signal.
+// TestSignalWhileConnecting: a signal ends the wait for a server.
 func TestSignalWhileConnecting(t *testing.T) {
 	for command, args := range reportingCommands {
 		t.Run(command, func(t *testing.T) {
@@ -148,8 +149,8 @@ func TestSignalWhileConnecting(t *testing.T) {
 	}
 }
 
-// TestSignalInTheMiddleOfAnApply: the change in flight is finished and told, the rest is not started.
-func TestSignalInTheMiddleOfAnApply(t *testing.T) {
+// TestSignalDuringAnApply: the change in flight is finished and reported, the rest is not started.
+func TestSignalDuringAnApply(t *testing.T) {
 	for name, sig := range stopSignals {
 		t.Run(name, func(t *testing.T) {
 			const jobs = 100
@@ -172,7 +173,7 @@ func TestSignalInTheMiddleOfAnApply(t *testing.T) {
 	}
 }
 
-// startHangingApply begins an apply that reports, and returns while its first change is in flight.
+// startHangingApply starts an apply with reports, and returns while its first change hangs.
 func startHangingApply(t *testing.T) (f fixture, r *runningCommand, hung <-chan struct{}, release func()) {
 	t.Helper()
 	f = newFixture(t, 10, "")
@@ -183,8 +184,8 @@ func startHangingApply(t *testing.T) (f fixture, r *runningCommand, hung <-chan 
 	return f, r, hung, release
 }
 
-// TestEchoOfASignal: a signal that comes several times at once, as from timeout(1), is one.
-func TestEchoOfASignal(t *testing.T) {
+// TestRepeatedSignal: a signal that comes several times at once, as from timeout(1), counts as one.
+func TestRepeatedSignal(t *testing.T) {
 	f, r, hung, release := startHangingApply(t)
 	for range 5 {
 		r.signal(t, syscall.SIGTERM)
@@ -194,11 +195,11 @@ func TestEchoOfASignal(t *testing.T) {
 	f.checkReports(t, 143, "stopped by a signal")
 }
 
-// TestSecondSignal ends an apply at once: older reports are as they were, and it says that there is no other.
+// TestSecondSignal ends an apply at once. It prints that reports may be missing, and older reports are as before.
 func TestSecondSignal(t *testing.T) {
 	f, r, _, _ := startHangingApply(t)
 	r.signal(t, syscall.SIGTERM)
-	again := time.NewTicker(100 * time.Millisecond) // the first may still be on its way, and two of a kind become one
+	again := time.NewTicker(100 * time.Millisecond) // the first may not have arrived yet
 	defer again.Stop()
 	late := time.After(time.Minute)
 	for ended := false; !ended; {
@@ -211,7 +212,8 @@ func TestSecondSignal(t *testing.T) {
 			t.Fatal("it does not end")
 		}
 	}
-	expect(t, r.wait(t), 130, "muster: stopped at once by a second signal: interrupt; reports may be missing\n  next: muster plan shows what is left, if this was an apply\n")
+	expect(t, r.wait(t), 130, "muster: stopped at once by a second signal: interrupt; reports may be missing\n"+
+		"  next: muster plan shows what is left, if this was an apply\n")
 	for _, kind := range report.Kinds() {
 		if got := read(t, filepath.Join(f.dir, "r."+kind)); got != olderReport {
 			t.Errorf("the %s report is now\n%s", kind, got)

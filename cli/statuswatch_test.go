@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestAWatchedStatusOutlivesAnOutage: it says of when it is, and goes on in another session.
-func TestAWatchedStatusOutlivesAnOutage(t *testing.T) {
+// TestWatchOutlivesAnOutage: status --watch prints when the last status was read, and goes on in another session.
+func TestWatchOutlivesAnOutage(t *testing.T) {
 	t.Parallel()
 	const remark = "\nZooKeeper does not answer. This is how it was at "
 	for name, c := range map[string]struct {

@@ -15,10 +15,10 @@ import (
 	"muster/needs"
 )
 
-// terminal is a pseudo terminal and what was written to it.
+// terminal is a pseudo terminal. Its screen keeps what was written to it.
 type terminal struct {
 	*screen
-	user, tty *os.File // what a user types into, and what muster is given
+	user, tty *os.File // the end of the user, and the end of muster
 }
 
 func newTerminal(t *testing.T) terminal {
@@ -76,7 +76,7 @@ func TestApplyAtATerminalAsksAndShowsABarWhenItTakesLong(t *testing.T) {
 	}
 }
 
-// TestPlanFitsTheTerminal: also the line of counts, which is whole in a pipe.
+// TestPlanFitsTheTerminal: the line of counts fits too; it is one line in a pipe.
 func TestPlanFitsTheTerminal(t *testing.T) {
 	f := newFixture(t, 1, "")
 	term := newTerminal(t)
@@ -97,7 +97,7 @@ func TestPlanFitsTheTerminal(t *testing.T) {
 	}
 }
 
-// TestEndOfInputAtThePromptEndsTheLine: the answer is missing, and the message has a line of its own.
+// TestEndOfInputAtThePromptEndsTheLine: the message after a missing answer starts on a new line.
 func TestEndOfInputAtThePromptEndsTheLine(t *testing.T) {
 	f := newFixture(t, 1, "")
 	term := newTerminal(t)

@@ -12,7 +12,7 @@ import (
 	"muster/needs"
 )
 
-// mustApply applies the fixture's configuration.
+// mustApply applies the configuration of the fixture.
 func (f fixture) mustApply(t *testing.T) {
 	t.Helper()
 	if out, err := f.command(servers.Connect(), "apply", "--yes").CombinedOutput(); err != nil {
@@ -20,16 +20,16 @@ func (f fixture) mustApply(t *testing.T) {
 	}
 }
 
-// TestACommandAtATerminalOwnsIt: it can read what a user types, is interrupted by the keyboard, and muster has the
-// terminal back afterwards.
-func TestACommandAtATerminalOwnsIt(t *testing.T) {
+// TestCommandOwnsItsTerminal: it reads what a user types and gets the interrupt of the keyboard. Afterwards the shell
+// has the terminal again.
+func TestCommandOwnsItsTerminal(t *testing.T) {
 	f := newFixture(t, 1, "")
 	f.mustApply(t)
 	term := newTerminal(t)
 	script := fmt.Sprintf(`%s worker --job j0 --root %s --identity w0 -- \
 	sh -c 'read x; echo "it reads $x"; exec sleep 1000'
 echo "code $?"; read y; echo "the shell reads $y"`, filepath.Join(bin, "muster"), f.root)
-	cmd := exec.CommandContext(t.Context(), "sh", "-c", script) // its end hangs up on all that are at the terminal
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", script) // when it ends, all processes at the terminal get SIGHUP
 	cmd.Dir, cmd.Env = f.dir, append(os.Environ(), "MUSTER_SERVERS="+servers.Connect())
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = term.tty, term.tty, term.tty
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
@@ -47,8 +47,8 @@ echo "code $?"; read y; echo "the shell reads $y"`, filepath.Join(bin, "muster")
 	_ = cmd.Wait() // the text tells
 }
 
-// TestAWorkerAsProcessOne: zombies are reaped, the exit code is the command's, and a signal reaches it.
-func TestAWorkerAsProcessOne(t *testing.T) {
+// TestWorkerAsProcessOne reaps zombies, has the exit code of its command, and passes a signal on.
+func TestWorkerAsProcessOne(t *testing.T) {
 	f := newFixture(t, 1, "")
 	f.mustApply(t)
 	unshare := needs.Unshare(t, []string{"--pid", "--fork", "--mount-proc", "--kill-child"}, "true")

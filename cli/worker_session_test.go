@@ -14,14 +14,14 @@ import (
 	"muster/zkstate/zkconn"
 )
 
-// worker is a worker of a job in the fixture's root.
+// worker is a command that joins a job below the fixture's root.
 func (f fixture) worker(servers, job, identity string, more ...string) *exec.Cmd {
 	return f.command(servers, append([]string{
 		"worker", "--job", job, "--root", f.root, "--identity", identity, "--advertise", "127.0.0.1:7000",
 	}, more...)...)
 }
 
-// startOnScreen starts a command with its output on a screen.
+// startOnScreen starts a command and returns the screen with its output.
 func startOnScreen(t *testing.T, cmd *exec.Cmd) *screen {
 	t.Helper()
 	seen := newScreen()
@@ -36,7 +36,7 @@ func startOnScreen(t *testing.T, cmd *exec.Cmd) *screen {
 	return seen
 }
 
-// sessionOf is the session of a live worker.
+// sessionOf returns the session of a live znode.
 func sessionOf(t *testing.T, s *zkconn.Session, live string) int64 {
 	t.Helper()
 	stat, there, err := s.Exists(t.Context(), live)
@@ -46,7 +46,7 @@ func sessionOf(t *testing.T, s *zkconn.Session, live string) int64 {
 	return stat.EphemeralOwner
 }
 
-// consLine is what the server says of a session in its answer to "cons", such as its timeout.
+// consLine returns the line about a session in the server's answer to "cons". It has the timeout.
 func consLine(t *testing.T, session int64) string {
 	t.Helper()
 	conn, err := net.DialTimeout("tcp", servers.Addrs()[0], 10*time.Second)
@@ -70,7 +70,7 @@ func consLine(t *testing.T, session int64) string {
 	return ""
 }
 
-// jobBlock is the declaration of a job of two workers, in the fixture's root.
+// jobBlock declares a job of two workers below the fixture's root.
 func (f fixture) jobBlock(name, session string) string {
 	return fmt.Sprintf(`job %q {
   root    = %q
@@ -83,8 +83,8 @@ func (f fixture) jobBlock(name, session string) string {
 `, name, f.root, session)
 }
 
-// TestAWorkerThatWaitedTakesTheSessionTimeoutOfTheRecord: there was no record when it started, or another one.
-func TestAWorkerThatWaitedTakesTheSessionTimeoutOfTheRecord(t *testing.T) {
+// TestWaitingWorkerTakesTheSessionTimeoutOfTheRecord: when it started there was no Record, or another one.
+func TestWaitingWorkerTakesTheSessionTimeoutOfTheRecord(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 0, "")
 	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs()})
@@ -115,9 +115,8 @@ func TestAWorkerThatWaitedTakesTheSessionTimeoutOfTheRecord(t *testing.T) {
 	}
 }
 
-// TestAWorkerWaitsForZooKeeper as for its job, from the beginning and where the session is lost before it has joined,
-// and tells what is wrong.
-func TestAWorkerWaitsForZooKeeper(t *testing.T) {
+// TestWorkerWaitsForZooKeeper when it starts, and after it lost its session before it joined. It prints what is wrong.
+func TestWorkerWaitsForZooKeeper(t *testing.T) {
 	t.Parallel()
 	const waiting = "waiting for ZooKeeper (1m40s at most): zookeeper is unreachable: "
 	f := newFixture(t, 0, "")
@@ -142,14 +141,14 @@ func TestAWorkerWaitsForZooKeeper(t *testing.T) {
 	seen.await(t, "as worker 0 of 2: other")
 }
 
-// makeStale makes job a the leftover of a worker that failed.
+// makeStale makes job a stale: its worker fails.
 func makeStale(t *testing.T, f fixture) {
 	t.Helper()
 	expect(t, result(f.worker(servers.Connect(), "a", "first", "-q", "--", "/bin/false")), 1, "")
 }
 
-// TestATimeToJoinHoldsForAllSessions, also when no other session can be opened.
-func TestATimeToJoinHoldsForAllSessions(t *testing.T) {
+// TestJoinTimeoutSpansSessions: a new session does not start it again, also if none can be opened.
+func TestJoinTimeoutSpansSessions(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 0, "")
 	f.write(t, 0, f.jobBlock("a", "1s"))
@@ -168,9 +167,9 @@ func TestATimeToJoinHoldsForAllSessions(t *testing.T) {
 	}
 }
 
-// TestAnOutageWhenTheJobComes: a worker that has joined, and now needs a session of the job's own length, waits for a
-// server too, and does not take itself for another process.
-func TestAnOutageWhenTheJobComes(t *testing.T) {
+// TestOutageWhenTheJobIsCreated: a worker then needs a session with the timeout of the job. It waits for a server, and
+// does not take its own older session for another process.
+func TestOutageWhenTheJobIsCreated(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 0, "")
 	proxy := newProxy(t, 0)
@@ -184,8 +183,8 @@ func TestAnOutageWhenTheJobComes(t *testing.T) {
 	seen.await(t, "as worker 0 of 2: w\n")
 }
 
-// TestASessionThatIsOfNoUseIsClosed: its worker ends, and nobody should wait until the session expires.
-func TestASessionThatIsOfNoUseIsClosed(t *testing.T) {
+// TestWorkerClosesItsSession when it cannot join, so that nobody has to wait until the session expires.
+func TestWorkerClosesItsSession(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 1, "")
 	f.mustApply(t)
@@ -221,8 +220,9 @@ func TestASessionThatIsOfNoUseIsClosed(t *testing.T) {
 	}
 }
 
-// TestTimeRunsOutInTheCommand while its worker has no session: the code is 70, as soon as the time is over.
-func TestTimeRunsOutInTheCommand(t *testing.T) {
+// TestTimeoutInsideTheCommand: muster barrier and muster wait end with 70 at their timeout, while the worker has no
+// session.
+func TestTimeoutInsideTheCommand(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 0, "")
 	f.write(t, 0, f.jobBlock("a", "4s"))

@@ -15,7 +15,7 @@ import (
 	"muster/zkstate/znode"
 )
 
-// znodes changes ZooKeeper beside muster, for one script.
+// znodes reads and changes ZooKeeper for a script.
 type znodes struct {
 	ts *testscript.TestScript
 	s  *zkconn.Session
@@ -88,7 +88,7 @@ func (z znodes) delete(p string) {
 	z.ts.Check(z.s.Delete(context.Background(), p, stat.Version))
 }
 
-// forbid makes a childless znode anew so that nobody may read it.
+// forbid creates a childless znode again so that nobody may read it.
 func (z znodes) forbid(p string) {
 	body := ""
 	if _, ok, err := z.s.Exists(context.Background(), p); err == nil && ok {
@@ -98,7 +98,7 @@ func (z znodes) forbid(p string) {
 	z.create(p, body, zkconn.Persistent, zkconn.ACL{Perms: zkconn.PermDelete | zkconn.PermCreate, Scheme: "world", ID: "anyone"})
 }
 
-// record reads the Record of a job.
+// record reads the Record of a job, and returns the root and the path of the Record too.
 func (z znodes) record(jobPath string) (root, at string, rec resource.Record) {
 	root, name := path.Dir(jobPath), path.Base(jobPath)
 	at = znode.Record(job.KindName, root, name)
@@ -108,7 +108,7 @@ func (z znodes) record(jobPath string) (root, at string, rec resource.Record) {
 	return root, at, rec
 }
 
-// remove does what apply does with a job that is no longer declared.
+// remove deletes a job as apply does if it is no longer declared.
 func (z znodes) remove(jobPath string) {
 	root, at, rec := z.record(jobPath)
 	_, err := z.s.Multi(context.Background(),
@@ -116,7 +116,7 @@ func (z znodes) remove(jobPath string) {
 	z.ts.Check(err)
 }
 
-// complete does what a worker does whose command ended well.
+// complete does what a worker does when its command ends with 0.
 func (z znodes) complete(jobPath, identity string) {
 	root, _, rec := z.record(jobPath)
 	claim := znode.ByIdentity(root, rec.Generation, identity)

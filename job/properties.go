@@ -41,8 +41,9 @@ func Properties() []resource.Property[Job] {
 			func(t *Timeouts) *resource.Duration { return &t.Stale }),
 		{
 			Name: "lifecycle.on_complete", Doc: "what the last worker does when all have completed",
-			Type: resource.TypeEnum, Default: string(Reset), Choices: []string{string(Reset), string(Remove), string(Retain)},
-			Ref: func(j *Job) any { return (*string)(&j.Lifecycle.OnComplete) },
+			Type: resource.TypeEnum, Default: string(Reset),
+			Choices: []string{string(Reset), string(Remove), string(Retain)},
+			Ref:     func(j *Job) any { return (*string)(&j.Lifecycle.OnComplete) },
 		},
 		{
 			Name: "lifecycle.on_running", Doc: "what a plan makes of a job with live workers", Type: resource.TypeEnum,
@@ -50,7 +51,8 @@ func Properties() []resource.Property[Job] {
 			Ref: func(j *Job) any { return (*string)(&j.Lifecycle.OnRunning) },
 		},
 		{
-			Name: "lifecycle.protect", Doc: "never delete or replace the job", Type: resource.TypeBool, Default: "false",
+			Name: "lifecycle.protect", Doc: "never delete or replace the job",
+			Type: resource.TypeBool, Default: "false",
 			Ref: func(j *Job) any { return &j.Lifecycle.Protect },
 		},
 	}

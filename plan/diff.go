@@ -5,33 +5,34 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"time"
 
 	"muster/resource"
 )
 
 // Want is what is declared.
 type Want struct {
-	Stack    string   // owner mark of these declarations
+	Stack    string   // the stack that owns these declarations
 	Home     string   // of the stack: a stack of another home is another stack
-	TakeOver []string // stacks whose things become ours where they are declared here
+	TakeOver []string // stacks that lose a resource to this one if it is declared here
 	Declared []resource.Declaration
 }
 
-// Plan is every row of one comparison, changes first.
+// Plan is the result of one comparison.
 type Plan struct {
-	ID        string // random; stamped by whoever shows or saves the plan
+	ID        string // random; set by the caller that shows or saves the plan
 	Stack     string
 	Home      string
 	Ensemble  string
 	Roots     []string
 	Unlisted  []string // see State
 	Unindexed string   // see State
-	Rows      []Row
-	Partial   bool // some things were left out on purpose (--only, --skip)
+	Rows      []Row    // all of them, in the order of CompareRows
+	Partial   bool     // the user left out some resources (--only, --skip)
 }
 
-// Row is one thing in a plan. Old is what was observed (nil: missing) and also the precondition of the commit; New is
-// what is declared (nil: not declared).
+// Row is one resource in a plan. Old is what was observed, nil if it is missing; it is also the precondition of the
+// commit. New is what is declared, nil if nothing is.
 type Row struct {
 	Path   string
 	Old    *resource.Observed
@@ -42,7 +43,7 @@ type Row struct {
 // Action is what apply would do.
 func (r Row) Action() Action { return r.Reason.Action() }
 
-// Address names the row: that of the declaration, or the path of what is not declared.
+// Address is the address of the declaration, or else the path.
 func (r Row) Address() string {
 	if r.New != nil && r.New.ID().Address != "" {
 		return r.New.ID().Address
@@ -50,7 +51,7 @@ func (r Row) Address() string {
 	return r.Path
 }
 
-// At is where the row is declared: "jobs.hcl:29"; empty if it is not.
+// At is the place of the declaration: "jobs.hcl:29"; empty if there is none.
 func (r Row) At() string {
 	if r.New == nil {
 		return ""
@@ -58,7 +59,7 @@ func (r Row) At() string {
 	return r.New.ID().At
 }
 
-// Kind is that of the declaration, or else of the Record; its zero value where neither tells.
+// Kind is the kind of the declaration, or else of the Record; the zero Kind if there is neither.
 func (r Row) Kind() resource.Kind {
 	switch {
 	case r.New != nil:
@@ -77,8 +78,8 @@ func (r Row) recorded() *resource.Record {
 	return r.Old.Record
 }
 
-// Changes lists the fields in which the declaration differs from what is recorded; nil unless both exist. A repair changes
-// none of them.
+// Changes lists the fields in which the declaration differs from the Record; nil unless both exist. A repair changes no
+// field.
 func (r Row) Changes() []resource.Change {
 	if r.recorded() == nil || r.New == nil || r.otherKind() || r.Reason == IsDamaged {
 		return nil
@@ -86,17 +87,17 @@ func (r Row) Changes() []resource.Change {
 	return resource.Changes(r.recorded().Declaration, r.New)
 }
 
-// Stale reports whether the commit of r deletes what may only be waiting for its containers to come back. Such a row is
-// committed only after it has been seen unchanged for Grace.
+// Stale reports whether the commit of r deletes a resource whose members may come back, since their containers may only
+// be restarting. Apply commits such a row only after it saw it unchanged for Grace.
 func (r Row) Stale() bool {
 	a, class := r.Action(), r.Old.Class()
 	return (a == Replace || a == Delete) && (class == resource.Stale || class == resource.Damaged)
 }
 
-// defaultGrace is that of a thing without a Record.
-const defaultGrace = resource.Duration(30e9)
+// defaultGrace is the Grace of a resource that is neither declared nor has a Record.
+const defaultGrace = resource.Duration(30 * time.Second)
 
-// Grace is how long nobody must have been live before a stale thing is deleted or replaced: as declared, else as
+// Grace is how long no member must be live before a stale resource is deleted or replaced: as declared, or else as
 // recorded.
 func (r Row) Grace() resource.Duration {
 	switch {
@@ -108,8 +109,8 @@ func (r Row) Grace() resource.Duration {
 	return defaultGrace
 }
 
-// Diff compares. It is total: whatever is declared and observed has a row and a reason. The caller has checked the
-// declarations; of two with one path the one with the smaller address counts.
+// Diff compares. Everything that is declared or observed gets a row and a reason. The caller has checked the
+// declarations. If two have the same path, Diff uses the one with the smaller address.
 func Diff(want Want, have State) Plan {
 	declared := map[string]resource.Declaration{}
 	for _, d := range want.Declared {
@@ -146,7 +147,7 @@ func (p Plan) Changes() []Row {
 	return slices.DeleteFunc(slices.Clone(p.Rows), func(r Row) bool { return !r.Action().Changes() })
 }
 
-// Own lists the rows of what is, or will be, the plan's stack's.
+// Own lists the rows that the plan's stack owns, or will own after apply.
 func (p Plan) Own() []Row {
 	w := Want{Stack: p.Stack, Home: p.Home}
 	return slices.DeleteFunc(slices.Clone(p.Rows), func(r Row) bool {
@@ -154,7 +155,7 @@ func (p Plan) Own() []Row {
 	})
 }
 
-// OwnRoots lists the roots in which the plan's stack has something, or will have.
+// OwnRoots lists the roots of the rows that Own lists.
 func (p Plan) OwnRoots() []string {
 	var roots []string
 	for _, r := range p.Own() {
@@ -173,9 +174,8 @@ func CompareRows(a, b Row) int {
 	)
 }
 
-// After is the state that committing every change of p would leave behind. Generations, versions and times are the
-// committer's, so they are empty here. What a repaired thing turns out to be is not known before: it is taken to be as it was
-// counted, without its damage.
+// After is the state after every change of p is committed to s. Generations, versions and times are empty, since the
+// commit sets them. After assumes that a repaired resource has the counts that were observed.
 func (p Plan) After(s State) State {
 	after := State{Ensemble: s.Ensemble, Found: maps.Clone(s.Found), Unlisted: s.Unlisted, Unindexed: s.Unindexed}
 	if after.Found == nil {
@@ -185,7 +185,7 @@ func (p Plan) After(s State) State {
 		switch r.Action() {
 		case Create, Replace:
 			rec := resource.Record{Stack: p.Stack, Home: p.Home, State: resource.StateOpen}
-			_ = rec.Declare(r.New) // plain data: it always encodes
+			_ = rec.Declare(r.New) // a declaration always encodes
 			after.Found[r.Path] = resource.Observed{Record: &rec}
 		case Update:
 			after.Found[r.Path] = p.updated(r)
@@ -196,7 +196,7 @@ func (p Plan) After(s State) State {
 	return after
 }
 
-// updated is what an update of r leaves behind.
+// updated is the resource of r after its update.
 func (p Plan) updated(r Row) resource.Observed {
 	o := *r.Old
 	rec := *o.Record
@@ -208,6 +208,6 @@ func (p Plan) updated(r Row) resource.Observed {
 		return o
 	}
 	rec.Stack, rec.Home = p.Stack, p.Home
-	_ = rec.Declare(r.New) // as above
+	_ = rec.Declare(r.New) // a declaration always encodes
 	return o
 }

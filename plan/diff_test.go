@@ -11,100 +11,119 @@ import (
 	"muster/resource"
 )
 
-// TestActionTable has at least one case for each row of the action table, in its order; where two rows would match, the
-// case shows which one is tried first.
+// TestActionTable has at least one case for each row of the action table, in its order. If two rows match, the case
+// shows which of them is tried first.
 func TestActionTable(t *testing.T) {
-	undeclared := func(o *resource.Observed) (*job.Job, *resource.Observed) { return nil, o }
-	with := func(o *resource.Observed, edits ...func(*job.Job)) (*job.Job, *resource.Observed) {
+	with := func(edits ...func(*job.Job)) *job.Job {
 		j := declared(edits...)
-		return &j, o
-	}
-	type c struct {
-		name   string
-		reason plan.Reason
-		action plan.Action
-		new    *job.Job
-		old    *resource.Observed
-	}
-	mk := func(name string, reason plan.Reason, action plan.Action) func(*job.Job, *resource.Observed) c {
-		return func(j *job.Job, o *resource.Observed) c { return c{name, reason, action, j, o} }
+		return &j
 	}
 	four, retained := declared(), declared(onComplete(job.Retain))
 	live, forming, degraded := counts(4, 0, 4), counts(2, 0, 2), counts(4, 0, 3)
-	for _, c := range []c{
-		mk("declared_foreign", plan.IsForeign, plan.Blocked)(with(foreign())),
-		mk("declared_unreadable", plan.IsUnreadable, plan.Blocked)(with(unreadable())),
-		mk("foreign_before_protect", plan.IsForeign, plan.Blocked)(with(foreign(), protect)),
-		mk("other_stack", plan.OtherStack, plan.Blocked)(with(recorded(four, owner("x")))),
-		mk("other_stack_before_terminating", plan.OtherStack, plan.Blocked)(with(recorded(four, owner("x"), live, terminating))),
-		mk("other_stack_before_protect", plan.OtherStack, plan.Blocked)(with(recorded(four, owner("x"), counts(4, 0, 0)), protect)),
-		mk("stopping", plan.MembersStopping, plan.Blocked)(with(recorded(four, live, terminating))),
-		mk("stopping_before_on_running", plan.MembersStopping, plan.Blocked)(with(recorded(four, live, terminating), failIfRunning)),
-		mk("stopping_undeclared", plan.MembersStopping, plan.Blocked)(undeclared(recorded(four, live, terminating))),
-		mk("protected_stale", plan.IsProtected, plan.Blocked)(with(recorded(four, counts(4, 0, 0)), protect)),
-		mk("protected_ready_immutable", plan.IsProtected, plan.Blocked)(with(recorded(four), workers(5), protect)),
-		mk("protected_completed", plan.IsProtected, plan.Blocked)(with(recorded(four, counts(4, 4, 0)), protect)),
-		mk("protected_terminated", plan.IsProtected, plan.Blocked)(with(recorded(four, counts(4, 0, 0), terminating), protect)),
-		mk("protected_classic", plan.IsProtected, plan.Blocked)(with(classic(4, 0), protect)),
-		mk("protect_declared_off_wins_over_recorded", plan.StaleLeftover, plan.Replace)(with(recorded(declared(protect), counts(4, 0, 0)))),
-		mk("protected_undeclared", plan.IsProtected, plan.Blocked)(undeclared(recorded(declared(protect)))),
-		mk("protect_does_not_stop_update", plan.MutableDiffers, plan.Update)(with(recorded(four), protect)),
-		mk("protect_does_not_stop_create", plan.NotThere, plan.Create)(with(nil, protect)),
-		mk("protected_live_undeclared", plan.UndeclaredLive, plan.LeftRunning)(undeclared(recorded(declared(protect), live))),
-		mk("missing", plan.NotThere, plan.Create)(with(nil)),
-		mk("on_running_fail_running", plan.AlreadyRunning, plan.Blocked)(with(recorded(declared(failIfRunning), live), failIfRunning)),
-		mk("on_running_fail_forming", plan.AlreadyRunning, plan.Blocked)(with(recorded(declared(failIfRunning), forming), failIfRunning)),
-		mk("on_running_fail_degraded", plan.AlreadyRunning, plan.Blocked)(with(recorded(declared(failIfRunning), degraded), failIfRunning)),
-		mk("on_running_fail_classic", plan.AlreadyRunning, plan.Blocked)(with(classic(4, 4), failIfRunning)),
-		mk("on_running_fail_ready", plan.Equal, plan.None)(with(recorded(declared(failIfRunning)), failIfRunning)),
-		mk("classic_live", plan.ClassicLive, plan.Blocked)(with(classic(4, 4))),
-		mk("classic_stale", plan.ClassicLeftover, plan.Replace)(with(classic(4, 0))),
-		mk("classic_ready", plan.ClassicLeftover, plan.Replace)(with(classic(0, 0))),
-		mk("ready_equal", plan.Equal, plan.None)(with(recorded(four))),
-		mk("running_equal", plan.Equal, plan.None)(with(recorded(four, live))),
-		mk("degraded_equal", plan.Equal, plan.None)(with(recorded(four, degraded))),
-		mk("forming_none_live_equal", plan.Equal, plan.None)(with(recorded(four, counts(2, 2, 0)))),
-		mk("address_is_not_compared", plan.Equal, plan.None)(with(recorded(four), func(j *job.Job) { j.Address = "job.b" })),
-		mk("ready_label", plan.MutableDiffers, plan.Update)(with(recorded(four), label("team", "data"))),
-		mk("running_timeout", plan.MutableDiffers, plan.Update)(with(recorded(four, live), func(j *job.Job) { j.Timeouts.Join++ })),
-		mk("forming_label", plan.MutableDiffers, plan.Update)(with(recorded(four, forming), label("team", "data"))),
-		mk("completed_retain_label", plan.MutableDiffers, plan.Update)(with(recorded(retained, counts(4, 4, 0)), onComplete(job.Retain), label("k", "v"))),
-		mk("record_edited", plan.RecordEdited, plan.Update)(with(recorded(four, otherACL))),
-		mk("record_edited_live", plan.RecordEdited, plan.Update)(with(recorded(four, otherACL, live))),
-		mk("taken_over", plan.OwnerDiffers, plan.Update)(with(recorded(four, owner("old")))),
-		mk("taken_over_live", plan.OwnerDiffers, plan.Update)(with(recorded(four, owner("old"), live))),
-		mk("taken_over_completed_retain", plan.OwnerDiffers, plan.Update)(with(recorded(retained, owner("old"), counts(4, 4, 0)), onComplete(job.Retain))),
-		mk("taken_over_stale", plan.StaleLeftover, plan.Replace)(with(recorded(four, owner("old"), counts(4, 0, 0)))),
-		mk("ready_workers", plan.ReadyDiffers, plan.Replace)(with(recorded(four), workers(5))),
-		mk("ready_roll_format", plan.ReadyDiffers, plan.Replace)(with(recorded(four), func(j *job.Job) { j.RollFormat = job.Text })),
-		mk("running_workers", plan.LiveDiffers, plan.Blocked)(with(recorded(four, live), workers(5))),
-		mk("forming_none_live_workers", plan.LiveDiffers, plan.Blocked)(with(recorded(four, counts(2, 2, 0)), workers(5))),
-		mk("stale_equal", plan.StaleLeftover, plan.Replace)(with(recorded(four, counts(4, 3, 0)))),
-		mk("stale_workers", plan.StaleLeftover, plan.Replace)(with(recorded(four, counts(4, 0, 0)), workers(5))),
-		mk("terminated", plan.TerminatedIdle, plan.Replace)(with(recorded(four, counts(4, 0, 0), terminating))),
-		mk("completed_retain_equal", plan.CompletedKept, plan.None)(with(recorded(retained, counts(4, 4, 0)), onComplete(job.Retain))),
-		mk("completed_reset", plan.CompletedDone, plan.Replace)(with(recorded(four, counts(4, 4, 0)))),
-		mk("completed_retain_no_longer", plan.CompletedDone, plan.Replace)(with(recorded(retained, counts(4, 4, 0)))),
-		mk("completed_retain_workers", plan.CompletedDone, plan.Replace)(with(recorded(retained, counts(4, 4, 0)), onComplete(job.Retain), workers(5))),
-		mk("undeclared_ready", plan.Undeclared, plan.Delete)(undeclared(recorded(four))),
-		mk("undeclared_stale", plan.Undeclared, plan.Delete)(undeclared(recorded(four, counts(4, 1, 0)))),
-		mk("undeclared_completed", plan.Undeclared, plan.Delete)(undeclared(recorded(retained, counts(4, 4, 0)))),
-		mk("undeclared_terminated", plan.Undeclared, plan.Delete)(undeclared(recorded(four, counts(4, 0, 0), terminating))),
-		mk("undeclared_live", plan.UndeclaredLive, plan.LeftRunning)(undeclared(recorded(four, live))),
-		mk("undeclared_forming_none_live", plan.UndeclaredLive, plan.LeftRunning)(undeclared(recorded(four, counts(2, 2, 0)))),
-		mk("undeclared_other_stack", plan.NotOurs, plan.Unmanaged)(undeclared(recorded(four, owner("x")))),
-		mk("undeclared_take_over_stack", plan.NotOurs, plan.Unmanaged)(undeclared(recorded(four, owner("old")))),
-		mk("undeclared_foreign", plan.NotOurs, plan.Unmanaged)(undeclared(foreign())),
-		mk("undeclared_unreadable", plan.NotOurs, plan.Unmanaged)(undeclared(unreadable())),
-		mk("undeclared_classic", plan.NotOurs, plan.Unmanaged)(undeclared(classic(4, 0))),
-		mk("stranger_among_workers", plan.LiveDiffers, plan.Blocked)(with(recorded(four, live, strangers("notes")), workers(5))),
-		mk("stranger_alone_blocks_a_change", plan.StrangerChildren, plan.Blocked)(with(recorded(four, strangers("notes")), workers(5))),
-		mk("stranger_alone_blocks_a_delete", plan.StrangerChildren, plan.Blocked)(undeclared(recorded(four, strangers("notes")))),
-		mk("stranger_among_undeclared_workers", plan.UndeclaredLive, plan.LeftRunning)(undeclared(recorded(four, live, strangers("notes")))),
-		mk("stranger_below_terminated", plan.StrangerChildren, plan.Blocked)(undeclared(recorded(four, counts(4, 4, 0), terminating, strangers("notes")))),
-		mk("stranger_does_not_block_update", plan.MutableDiffers, plan.Update)(with(recorded(four, live, strangers("notes")), label("k", "v"))),
-		mk("completed_with_child_is_not_replaced", plan.StrangerChildren, plan.Blocked)(with(recorded(four, counts(4, 4, 1)))),
-		mk("completed_with_child_is_not_deleted", plan.StrangerChildren, plan.Blocked)(undeclared(recorded(four, counts(4, 4, 1)))),
+	for _, c := range []struct {
+		name   string
+		reason plan.Reason
+		action plan.Action
+		new    *job.Job           // as declared; nil is not declared
+		old    *resource.Observed // as observed; nil is missing
+	}{
+		{"declared_foreign", plan.IsForeign, plan.Blocked, with(), foreign()},
+		{"declared_unreadable", plan.IsUnreadable, plan.Blocked, with(), unreadable()},
+		{"foreign_before_protect", plan.IsForeign, plan.Blocked, with(protect), foreign()},
+		{"other_stack", plan.OtherStack, plan.Blocked, with(), recorded(four, owner("x"))},
+		{"other_stack_before_terminating", plan.OtherStack, plan.Blocked, with(),
+			recorded(four, owner("x"), live, terminating)},
+		{"other_stack_before_protect", plan.OtherStack, plan.Blocked, with(protect),
+			recorded(four, owner("x"), counts(4, 0, 0))},
+		{"stopping", plan.MembersStopping, plan.Blocked, with(), recorded(four, live, terminating)},
+		{"stopping_before_on_running", plan.MembersStopping, plan.Blocked, with(failIfRunning),
+			recorded(four, live, terminating)},
+		{"stopping_undeclared", plan.MembersStopping, plan.Blocked, nil, recorded(four, live, terminating)},
+		{"protected_stale", plan.IsProtected, plan.Blocked, with(protect), recorded(four, counts(4, 0, 0))},
+		{"protected_ready_immutable", plan.IsProtected, plan.Blocked, with(workers(5), protect), recorded(four)},
+		{"protected_completed", plan.IsProtected, plan.Blocked, with(protect), recorded(four, counts(4, 4, 0))},
+		{"protected_terminated", plan.IsProtected, plan.Blocked, with(protect),
+			recorded(four, counts(4, 0, 0), terminating)},
+		{"protected_classic", plan.IsProtected, plan.Blocked, with(protect), classic(4, 0)},
+		{"protect_declared_off_wins_over_recorded", plan.StaleLeftover, plan.Replace, with(),
+			recorded(declared(protect), counts(4, 0, 0))},
+		{"protected_undeclared", plan.IsProtected, plan.Blocked, nil, recorded(declared(protect))},
+		{"protect_does_not_stop_update", plan.MutableDiffers, plan.Update, with(protect), recorded(four)},
+		{"protect_does_not_stop_create", plan.NotThere, plan.Create, with(protect), nil},
+		{"protected_live_undeclared", plan.UndeclaredLive, plan.LeftRunning, nil, recorded(declared(protect), live)},
+		{"missing", plan.NotThere, plan.Create, with(), nil},
+		{"on_running_fail_running", plan.AlreadyRunning, plan.Blocked, with(failIfRunning),
+			recorded(declared(failIfRunning), live)},
+		{"on_running_fail_forming", plan.AlreadyRunning, plan.Blocked, with(failIfRunning),
+			recorded(declared(failIfRunning), forming)},
+		{"on_running_fail_degraded", plan.AlreadyRunning, plan.Blocked, with(failIfRunning),
+			recorded(declared(failIfRunning), degraded)},
+		{"on_running_fail_classic", plan.AlreadyRunning, plan.Blocked, with(failIfRunning), classic(4, 4)},
+		{"on_running_fail_ready", plan.Equal, plan.None, with(failIfRunning), recorded(declared(failIfRunning))},
+		{"classic_live", plan.ClassicLive, plan.Blocked, with(), classic(4, 4)},
+		{"classic_stale", plan.ClassicLeftover, plan.Replace, with(), classic(4, 0)},
+		{"classic_ready", plan.ClassicLeftover, plan.Replace, with(), classic(0, 0)},
+		{"ready_equal", plan.Equal, plan.None, with(), recorded(four)},
+		{"running_equal", plan.Equal, plan.None, with(), recorded(four, live)},
+		{"degraded_equal", plan.Equal, plan.None, with(), recorded(four, degraded)},
+		{"forming_none_live_equal", plan.Equal, plan.None, with(), recorded(four, counts(2, 2, 0))},
+		{"address_is_not_compared", plan.Equal, plan.None, with(func(j *job.Job) { j.Address = "job.b" }),
+			recorded(four)},
+		{"ready_label", plan.MutableDiffers, plan.Update, with(label("team", "data")), recorded(four)},
+		{"running_timeout", plan.MutableDiffers, plan.Update, with(func(j *job.Job) { j.Timeouts.Join++ }),
+			recorded(four, live)},
+		{"forming_label", plan.MutableDiffers, plan.Update, with(label("team", "data")), recorded(four, forming)},
+		{"completed_retain_label", plan.MutableDiffers, plan.Update, with(onComplete(job.Retain), label("k", "v")),
+			recorded(retained, counts(4, 4, 0))},
+		{"record_edited", plan.RecordEdited, plan.Update, with(), recorded(four, otherACL)},
+		{"record_edited_live", plan.RecordEdited, plan.Update, with(), recorded(four, otherACL, live)},
+		{"taken_over", plan.OwnerDiffers, plan.Update, with(), recorded(four, owner("old"))},
+		{"taken_over_live", plan.OwnerDiffers, plan.Update, with(), recorded(four, owner("old"), live)},
+		{"taken_over_completed_retain", plan.OwnerDiffers, plan.Update, with(onComplete(job.Retain)),
+			recorded(retained, owner("old"), counts(4, 4, 0))},
+		{"taken_over_stale", plan.StaleLeftover, plan.Replace, with(), recorded(four, owner("old"), counts(4, 0, 0))},
+		{"ready_workers", plan.ReadyDiffers, plan.Replace, with(workers(5)), recorded(four)},
+		{"ready_roll_format", plan.ReadyDiffers, plan.Replace, with(func(j *job.Job) { j.RollFormat = job.Text }),
+			recorded(four)},
+		{"running_workers", plan.LiveDiffers, plan.Blocked, with(workers(5)), recorded(four, live)},
+		{"forming_none_live_workers", plan.LiveDiffers, plan.Blocked, with(workers(5)),
+			recorded(four, counts(2, 2, 0))},
+		{"stale_equal", plan.StaleLeftover, plan.Replace, with(), recorded(four, counts(4, 3, 0))},
+		{"stale_workers", plan.StaleLeftover, plan.Replace, with(workers(5)), recorded(four, counts(4, 0, 0))},
+		{"terminated", plan.TerminatedIdle, plan.Replace, with(), recorded(four, counts(4, 0, 0), terminating)},
+		{"completed_retain_equal", plan.CompletedKept, plan.None, with(onComplete(job.Retain)),
+			recorded(retained, counts(4, 4, 0))},
+		{"completed_reset", plan.CompletedDone, plan.Replace, with(), recorded(four, counts(4, 4, 0))},
+		{"completed_retain_no_longer", plan.CompletedDone, plan.Replace, with(), recorded(retained, counts(4, 4, 0))},
+		{"completed_retain_workers", plan.CompletedDone, plan.Replace, with(onComplete(job.Retain), workers(5)),
+			recorded(retained, counts(4, 4, 0))},
+		{"undeclared_ready", plan.Undeclared, plan.Delete, nil, recorded(four)},
+		{"undeclared_stale", plan.Undeclared, plan.Delete, nil, recorded(four, counts(4, 1, 0))},
+		{"undeclared_completed", plan.Undeclared, plan.Delete, nil, recorded(retained, counts(4, 4, 0))},
+		{"undeclared_terminated", plan.Undeclared, plan.Delete, nil, recorded(four, counts(4, 0, 0), terminating)},
+		{"undeclared_live", plan.UndeclaredLive, plan.LeftRunning, nil, recorded(four, live)},
+		{"undeclared_forming_none_live", plan.UndeclaredLive, plan.LeftRunning, nil, recorded(four, counts(2, 2, 0))},
+		{"undeclared_other_stack", plan.NotOurs, plan.Unmanaged, nil, recorded(four, owner("x"))},
+		{"undeclared_take_over_stack", plan.NotOurs, plan.Unmanaged, nil, recorded(four, owner("old"))},
+		{"undeclared_foreign", plan.NotOurs, plan.Unmanaged, nil, foreign()},
+		{"undeclared_unreadable", plan.NotOurs, plan.Unmanaged, nil, unreadable()},
+		{"undeclared_classic", plan.NotOurs, plan.Unmanaged, nil, classic(4, 0)},
+		{"stranger_among_workers", plan.LiveDiffers, plan.Blocked, with(workers(5)),
+			recorded(four, live, strangers("notes"))},
+		{"stranger_alone_blocks_a_change", plan.StrangerChildren, plan.Blocked, with(workers(5)),
+			recorded(four, strangers("notes"))},
+		{"stranger_alone_blocks_a_delete", plan.StrangerChildren, plan.Blocked, nil,
+			recorded(four, strangers("notes"))},
+		{"stranger_among_undeclared_workers", plan.UndeclaredLive, plan.LeftRunning, nil,
+			recorded(four, live, strangers("notes"))},
+		{"stranger_below_terminated", plan.StrangerChildren, plan.Blocked, nil,
+			recorded(four, counts(4, 4, 0), terminating, strangers("notes"))},
+		{"stranger_does_not_block_update", plan.MutableDiffers, plan.Update, with(label("k", "v")),
+			recorded(four, live, strangers("notes"))},
+		{"completed_with_child_is_not_replaced", plan.StrangerChildren, plan.Blocked, with(),
+			recorded(four, counts(4, 4, 1))},
+		{"completed_with_child_is_not_deleted", plan.StrangerChildren, plan.Blocked, nil,
+			recorded(four, counts(4, 4, 1))},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			want := plan.Want{Stack: stack, TakeOver: []string{"old"}}
@@ -145,7 +164,7 @@ func TestEveryReasonHasWords(t *testing.T) {
 		}
 		for _, text := range []string{r.Title(), r.Because(), r.Proceed()} {
 			if i := slices.Index([]byte(text), '{'); i >= 0 {
-				t.Errorf("%s: %q keeps a fact unfilled", reason, text)
+				t.Errorf("%s: %q has a word in braces", reason, text)
 			}
 		}
 	}
@@ -196,12 +215,16 @@ func TestOnlyAStaleJobGetsGrace(t *testing.T) {
 		stale bool
 		grace resource.Duration
 	}{
-		{"stale_declared", plan.Row{Old: recorded(declared(), counts(4, 0, 0)), New: &j, Reason: plan.StaleLeftover}, true, 5},
-		{"stale_undeclared", plan.Row{Old: recorded(declared(quick), counts(4, 0, 0)), Reason: plan.Undeclared}, true, 5},
+		{"stale_declared", plan.Row{Old: recorded(declared(), counts(4, 0, 0)), New: &j, Reason: plan.StaleLeftover},
+			true, 5},
+		{"stale_undeclared", plan.Row{Old: recorded(declared(quick), counts(4, 0, 0)), Reason: plan.Undeclared},
+			true, 5},
 		{"stale_classic", plan.Row{Old: classic(4, 0), New: &j, Reason: plan.ClassicLeftover}, true, 5},
-		{"stale_protected", plan.Row{Old: recorded(declared(), counts(4, 0, 0)), New: &j, Reason: plan.IsProtected}, false, 5},
+		{"stale_protected", plan.Row{Old: recorded(declared(), counts(4, 0, 0)), New: &j, Reason: plan.IsProtected},
+			false, 5},
 		{"ready", plan.Row{Old: recorded(declared()), New: &j, Reason: plan.ReadyDiffers}, false, 5},
-		{"terminated", plan.Row{Old: recorded(declared(), terminating), New: &j, Reason: plan.TerminatedIdle}, false, 5},
+		{"terminated", plan.Row{Old: recorded(declared(), terminating), New: &j, Reason: plan.TerminatedIdle},
+			false, 5},
 		{"missing", plan.Row{New: &j, Reason: plan.NotThere}, false, 5},
 		{"unknown_grace", plan.Row{Old: classic(4, 0), Reason: plan.NotOurs}, false, job.Default().Timeouts.Stale},
 	} {

@@ -11,13 +11,13 @@ import (
 	"muster/resource"
 )
 
-// edited is what somebody with zkCli.sh does to a Record: the digest stays behind.
+// edited edits a Record as somebody with zkCli.sh does: the digest is not changed.
 func edited(edit func(*resource.Record)) func(*resource.Observed) {
 	return func(o *resource.Observed) { edit(o.Record) }
 }
 
-// at is a diff of one path: what is declared there, if anything, and what is observed there.
-func at(want *job.Job, have *resource.Observed) plan.Plan {
+// diffOf compares what is declared at one path, if anything, with what is observed there.
+func diffOf(want *job.Job, have *resource.Observed) plan.Plan {
 	w, s := plan.Want{Stack: stack, TakeOver: []string{"old"}}, plan.State{Found: map[string]resource.Observed{}}
 	if want != nil {
 		w.Declared = declarations(*want)
@@ -52,48 +52,60 @@ func TestDriftKinds(t *testing.T) {
 		{"ready", ptr(declared()), recorded(declared()), nil},
 		{"forming", ptr(declared()), recorded(declared(), counts(2, 0, 2)), nil},
 		{"running", ptr(declared()), recorded(declared(), counts(4, 0, 4)), nil},
-		{"running_while_it_must_not", ptr(declared(failIfRunning)), recorded(declared(failIfRunning), counts(4, 0, 4)), nil},
+		{"running_while_it_must_not", ptr(declared(failIfRunning)),
+			recorded(declared(failIfRunning), counts(4, 0, 4)), nil},
 		{"completed_and_not_tidied_up", ptr(declared()), recorded(declared(), counts(4, 4, 0)), nil},
-		{"completed_and_retained", ptr(declared(onComplete(job.Retain))), recorded(declared(onComplete(job.Retain)), counts(4, 4, 0)), nil},
+		{"completed_and_retained", ptr(declared(onComplete(job.Retain))),
+			recorded(declared(onComplete(job.Retain)), counts(4, 4, 0)), nil},
 		{"stale", ptr(declared()), recorded(declared(), counts(4, 1, 0)),
 			[]string{"stale: workers have joined and none is live: 4 of 4 joined, 0 live, 1 completed, 3 left"}},
 		{"stale_and_pending", ptr(declared(workers(8))), recorded(declared(), counts(4, 0, 0)), []string{
 			"stale: workers have joined and none is live: 4 of 4 joined, 0 live, 0 completed, 4 left",
 			"pending: the record is as apply wrote it; 1 field differs from the declaration"}},
-		{"degraded", ptr(declared()), recorded(declared(), counts(4, 1, 2)), []string{"degraded: 4 of 4 joined, 2 live, 1 completed, 1 left"}},
+		{"degraded", ptr(declared()), recorded(declared(), counts(4, 1, 2)),
+			[]string{"degraded: 4 of 4 joined, 2 live, 1 completed, 1 left"}},
 		{"changed", ptr(declared()), recorded(declared(), moreWorkers),
 			[]string{"changed: somebody other than muster changed its record; 1 field differs from the declaration"}},
 		{"changed_to_what_is_declared", ptr(declared(workers(40))), recorded(declared(), moreWorkers),
 			[]string{"changed: somebody other than muster changed its record"}},
-		{"changed_owner", ptr(declared()), recorded(declared(), owner("thief")), []string{"changed: somebody other than muster changed its record"}},
-		{"changed_acl", ptr(declared()), recorded(declared(), edited(func(r *resource.Record) { r.ACL = []string{"world:anyone:r"} })),
+		{"changed_owner", ptr(declared()), recorded(declared(), owner("thief")),
 			[]string{"changed: somebody other than muster changed its record"}},
-		{"degraded_and_changed", ptr(declared()), recorded(declared(), counts(4, 0, 3), edited(editJob(func(j *job.Job) { j.Lifecycle.Protect = true }))), []string{
-			"changed: somebody other than muster changed its record; 1 field differs from the declaration",
-			"degraded: 4 of 4 joined, 3 live, 0 completed, 1 left"}},
+		{"changed_acl", ptr(declared()),
+			recorded(declared(), edited(func(r *resource.Record) { r.ACL = []string{"world:anyone:r"} })),
+			[]string{"changed: somebody other than muster changed its record"}},
+		{"degraded_and_changed", ptr(declared()),
+			recorded(declared(), counts(4, 0, 3), edited(editJob(protect))), []string{
+				"changed: somebody other than muster changed its record; 1 field differs from the declaration",
+				"degraded: 4 of 4 joined, 3 live, 0 completed, 1 left"}},
 		{"pending", ptr(declared(label("a", "b"), protect)), recorded(declared()),
 			[]string{"pending: the record is as apply wrote it; 2 fields differ from the declaration"}},
-		{"pending_take_over", ptr(declared()), recordedBy("old", declared()), []string{"pending: owned by stack old until the next apply"}},
+		{"pending_take_over", ptr(declared()), recordedBy("old", declared()),
+			[]string{"pending: owned by stack old until the next apply"}},
 		{"pending_after_terminate", ptr(declared()), recorded(declared(), counts(4, 0, 2), terminating),
 			[]string{"pending: its workers were asked to stop; nobody can join before the next apply"}},
 		{"orphan_ready", nil, recorded(declared()), []string{"orphan: owned by stack etl, not declared, ready"}},
-		{"orphan_running", nil, recorded(declared(), counts(4, 0, 4)), []string{"orphan: owned by stack etl, not declared, running"}},
-		{"orphan_protected", nil, recorded(declared(protect)), []string{"orphan: owned by stack etl, not declared, ready"}},
-		{"foreign", ptr(declared()), foreign(), []string{"foreign: a znode is there that is not a job: 12 bytes that are no roll"}},
-		{"foreign_stack", ptr(declared()), recordedBy("theirs", declared(), counts(4, 0, 0)), []string{"foreign: owned by stack theirs"}},
+		{"orphan_running", nil, recorded(declared(), counts(4, 0, 4)),
+			[]string{"orphan: owned by stack etl, not declared, running"}},
+		{"orphan_protected", nil, recorded(declared(protect)),
+			[]string{"orphan: owned by stack etl, not declared, ready"}},
+		{"foreign", ptr(declared()), foreign(),
+			[]string{"foreign: a znode is there that is not a job: 12 bytes that are no roll"}},
+		{"foreign_stack", ptr(declared()), recordedBy("theirs", declared(), counts(4, 0, 0)),
+			[]string{"foreign: owned by stack theirs"}},
 		{"foreign_classic", ptr(declared()), classic(4, 4), []string{"foreign: made by classic workers, running"}},
-		{"stale_classic", ptr(declared()), classic(4, 0), []string{"stale: workers have joined and none is live: 4 joined, 0 live"}},
+		{"stale_classic", ptr(declared()), classic(4, 0),
+			[]string{"stale: workers have joined and none is live: 4 joined, 0 live"}},
 		{"unmanaged_foreign", nil, foreign(), []string{"unmanaged: not a job: 12 bytes that are no roll"}},
 		{"unmanaged_stack", nil, recordedBy("theirs", declared()), []string{"unmanaged: owned by stack theirs, ready"}},
 		{"unmanaged_classic", nil, classic(4, 4), []string{"unmanaged: made by classic workers, running"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			d := at(c.want, c.have).Drift(nil)
+			d := diffOf(c.want, c.have).Drift(nil)
 			if d := cmp.Diff(c.find, lines(d.Findings)); d != "" {
 				t.Errorf("findings (-want +got):\n%s", d)
 			}
-			if d.Blind() || len(d.Ignored) > 0 {
-				t.Errorf("blind, or ignored: %+v", d)
+			if d.Incomplete() || len(d.Ignored) > 0 {
+				t.Errorf("incomplete, or ignored: %+v", d)
 			}
 			for _, f := range d.Findings {
 				if (f.Proceed() == "") != (f.Kind == plan.DriftUnmanaged) {
@@ -104,30 +116,34 @@ func TestDriftKinds(t *testing.T) {
 	}
 }
 
-// recordedBy is what another stack applied.
+// recordedBy is an observation of a job that another stack applied.
 func recordedBy(stack string, j job.Job, edits ...func(*resource.Observed)) *resource.Observed {
 	o := recorded(j, append(edits, owner(stack))...)
 	o.Record.Sign()
 	return o
 }
 
-func TestDriftSaysWhatItCouldNotSee(t *testing.T) {
+func TestDriftListsWhatCouldNotBeRead(t *testing.T) {
 	want := plan.Want{Stack: stack, Declared: declarations(declared())}
-	have := plan.State{Unlisted: []string{"/jobs"}, Found: map[string]resource.Observed{path: *unreadable(), "/jobs/b": *unreadable()}}
+	have := plan.State{
+		Unlisted: []string{"/jobs"},
+		Found:    map[string]resource.Observed{path: *unreadable(), "/jobs/b": *unreadable()},
+	}
 	p := plan.Diff(want, have)
 	d := p.Drift(nil)
-	if len(d.Findings) > 0 || !d.Blind() || len(d.Unreadable) != 2 || len(d.Unlisted) != 1 || d.Declared != 1 {
+	if len(d.Findings) > 0 || !d.Incomplete() || len(d.Unreadable) != 2 || len(d.Unlisted) != 1 || d.Declared != 1 {
 		t.Errorf("got %+v", d)
 	}
 	d = p.Drift([]plan.Ignore{{Address: "job.a"}, {Address: "/jobs/b"}})
-	if len(d.Unreadable) != 0 || !d.Blind() {
+	if len(d.Unreadable) != 0 || !d.Incomplete() {
 		t.Errorf("ignored, got %+v", d)
 	}
 }
 
 func TestIgnores(t *testing.T) {
-	two := at(ptr(declared(label("team", "data"), workers(8))), recorded(declared()))
-	edited := at(ptr(declared()), recorded(declared(), edited(editJob(func(j *job.Job) { j.Labels = map[string]string{"x": "y"} }))))
+	two := diffOf(ptr(declared(label("team", "data"), workers(8))), recorded(declared()))
+	edited := diffOf(ptr(declared()),
+		recorded(declared(), edited(editJob(func(j *job.Job) { j.Labels = map[string]string{"x": "y"} }))))
 	for _, c := range []struct {
 		name          string
 		p             plan.Plan
@@ -138,19 +154,27 @@ func TestIgnores(t *testing.T) {
 		{"by_path", two, []plan.Ignore{{Address: path}}, "", "pending(workers labels.team)"},
 		{"of_another_job", two, []plan.Ignore{{Address: "job.b"}}, "pending(workers labels.team)", ""},
 		{"one_field", two, []plan.Ignore{{Address: "job.a", Fields: []string{"workers"}}}, "pending(labels.team)", ""},
-		{"a_group_of_fields", two, []plan.Ignore{{Address: "job.a", Fields: []string{"labels"}}}, "pending(workers)", ""},
-		{"a_field_is_not_a_prefix", two, []plan.Ignore{{Address: "job.a", Fields: []string{"labels.te", "work"}}}, "pending(workers labels.team)", ""},
-		{"every_field", two, []plan.Ignore{{Address: "job.a", Fields: []string{"workers", "labels.team"}}}, "", "pending(workers labels.team)"},
-		{"every_field_in_two_blocks", two, []plan.Ignore{{Address: "job.a", Fields: []string{"labels"}}, {Address: path, Fields: []string{"workers"}}}, "", "pending(workers labels.team)"},
-		{"an_edited_field", edited, []plan.Ignore{{Address: "job.a", Fields: []string{"labels"}}}, "", "changed(labels.x)"},
-		{"fields_of_an_edit_that_differs_in_none", at(ptr(declared()), recorded(declared(), owner("thief"))),
+		{"a_group_of_fields", two, []plan.Ignore{{Address: "job.a", Fields: []string{"labels"}}},
+			"pending(workers)", ""},
+		{"a_field_is_not_a_prefix", two, []plan.Ignore{{Address: "job.a", Fields: []string{"labels.te", "work"}}},
+			"pending(workers labels.team)", ""},
+		{"every_field", two, []plan.Ignore{{Address: "job.a", Fields: []string{"workers", "labels.team"}}},
+			"", "pending(workers labels.team)"},
+		{"every_field_in_two_blocks", two,
+			[]plan.Ignore{{Address: "job.a", Fields: []string{"labels"}}, {Address: path, Fields: []string{"workers"}}},
+			"", "pending(workers labels.team)"},
+		{"an_edited_field", edited, []plan.Ignore{{Address: "job.a", Fields: []string{"labels"}}},
+			"", "changed(labels.x)"},
+		{"fields_of_an_edit_that_differs_in_none", diffOf(ptr(declared()), recorded(declared(), owner("thief"))),
 			[]plan.Ignore{{Address: "job.a", Fields: []string{"labels"}}}, "changed()", ""},
-		{"fields_of_a_job_to_be_taken_over", at(ptr(declared(label("team", "data"))), recordedBy("old", declared())),
+		{"fields_of_a_job_to_be_taken_over",
+			diffOf(ptr(declared(label("team", "data"))), recordedBy("old", declared())),
 			[]plan.Ignore{{Address: "job.a", Fields: []string{"labels"}}}, "pending()", ""},
-		{"fields_do_not_hide_a_missing_job", at(ptr(declared()), nil), []plan.Ignore{{Address: "job.a", Fields: []string{"labels"}}}, "missing()", ""},
-		{"stale_is_not_hidden_by_fields", at(ptr(declared(workers(8))), recorded(declared(), counts(4, 0, 0))),
+		{"fields_do_not_hide_a_missing_job", diffOf(ptr(declared()), nil),
+			[]plan.Ignore{{Address: "job.a", Fields: []string{"labels"}}}, "missing()", ""},
+		{"stale_is_not_hidden_by_fields", diffOf(ptr(declared(workers(8))), recorded(declared(), counts(4, 0, 0))),
 			[]plan.Ignore{{Address: "job.a", Fields: []string{"workers"}}}, "stale()", "pending(workers)"},
-		{"an_orphan_by_path", at(nil, recorded(declared())), []plan.Ignore{{Address: path}}, "", "orphan()"},
+		{"an_orphan_by_path", diffOf(nil, recorded(declared())), []plan.Ignore{{Address: path}}, "", "orphan()"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := c.p.Drift(c.ignores)
@@ -180,7 +204,10 @@ func names(fs []plan.Finding) string {
 
 func TestDriftIsInOrderOfKindsThenAddresses(t *testing.T) {
 	want := plan.Want{Stack: stack}
-	have := plan.State{Found: map[string]resource.Observed{"/jobs/z": *foreign(), "/jobs/y": *recorded(declared(func(j *job.Job) { j.Name = "y" }))}}
+	have := plan.State{Found: map[string]resource.Observed{
+		"/jobs/z": *foreign(),
+		"/jobs/y": *recorded(declared(func(j *job.Job) { j.Name = "y" })),
+	}}
 	for _, n := range []string{"c", "b"} {
 		want.Declared = append(want.Declared, declared(func(j *job.Job) { j.Name, j.Address = n, "job."+n }))
 	}

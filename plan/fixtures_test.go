@@ -10,7 +10,7 @@ const (
 	path  = "/jobs/a"
 )
 
-// declared is job "a" of four workers, edited.
+// declared is job "a" of four workers, changed by the edits.
 func declared(edits ...func(*job.Job)) job.Job {
 	j := job.Default()
 	j.Name, j.Root, j.Workers = "a", "/jobs", 4
@@ -21,7 +21,7 @@ func declared(edits ...func(*job.Job)) job.Job {
 	return j
 }
 
-// recorded is an observation of job "a" as stack applied it.
+// recorded is an observation of job j as stack applied it.
 func recorded(j job.Job, edits ...func(*resource.Observed)) *resource.Observed {
 	j.At = ""
 	rec := resource.Record{Stack: stack, Generation: "g1", State: resource.StateOpen, Op: "op1"}
@@ -76,11 +76,11 @@ func unreadable() *resource.Observed { return &resource.Observed{Problem: "no pe
 // declare puts j into rec as apply does.
 func declare(rec *resource.Record, j job.Job) {
 	if err := rec.Declare(j); err != nil {
-		panic(err) // plain data
+		panic(err) // a job always encodes
 	}
 }
 
-// declarations are jobs as a plan wants them.
+// declarations is Want.Declared for these jobs.
 func declarations(jobs ...job.Job) []resource.Declaration {
 	var ds []resource.Declaration
 	for _, j := range jobs {
@@ -89,7 +89,7 @@ func declarations(jobs ...job.Job) []resource.Declaration {
 	return ds
 }
 
-// declaration is j as a row has it; nil is nothing declared.
+// declaration is Row.New for j; nil if nothing is declared.
 func declaration(j *job.Job) resource.Declaration {
 	if j == nil {
 		return nil
@@ -97,7 +97,7 @@ func declaration(j *job.Job) resource.Declaration {
 	return *j
 }
 
-// editJob changes what a record declares, and leaves the digest behind.
+// editJob changes what a Record declares, and keeps its old digest.
 func editJob(edit func(*job.Job)) func(*resource.Record) {
 	return func(r *resource.Record) {
 		digest, j := r.Digest, job.Of(r)

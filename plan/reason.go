@@ -1,6 +1,6 @@
 package plan
 
-// Action is what a row asks apply to do.
+// Action is what apply does with a row.
 type Action string
 
 // The actions, in the order in which a plan lists them. The first four change ZooKeeper.
@@ -20,10 +20,10 @@ func Actions() []Action {
 	return []Action{Create, Replace, Delete, Update, Blocked, LeftRunning, None, Unmanaged}
 }
 
-// Changes reports whether apply has something to commit.
+// Changes reports whether apply commits a change.
 func (a Action) Changes() bool { return a == Create || a == Replace || a == Delete || a == Update }
 
-// Symbol is the ASCII mark of an action; empty where nothing is to be seen.
+// Symbol is the ASCII symbol of an action; None and Unmanaged have none.
 func (a Action) Symbol() string {
 	switch a {
 	case Create:
@@ -42,8 +42,8 @@ func (a Action) Symbol() string {
 	return ""
 }
 
-// Reason is why a row is what it is: one for each line of the action table. Everything else about a row is derived
-// from it. The value is also the action_reason of a saved plan.
+// Reason is why a row has its action; the action table has one line for each. Everything else about a row is derived
+// from it. Its value is also the action_reason of a saved plan.
 type Reason string
 
 // The reasons, in the order in which they are tried.
@@ -82,21 +82,23 @@ const (
 // Reasons lists every reason in the order in which they are tried.
 func Reasons() []Reason {
 	return []Reason{
-		IsForeign, IsUnreadable, OtherKind, OtherStack, OtherHome, IsDamaged, DamagedBeyondRepair, DamagedLive, DamagedLeftover,
+		IsForeign, IsUnreadable, OtherKind, OtherStack, OtherHome,
+		IsDamaged, DamagedBeyondRepair, DamagedLive, DamagedLeftover,
 		MembersStopping, IsProtected, NotThere, AlreadyRunning, ClassicLive, ClassicLeftover, Equal, MutableDiffers,
-		OwnerDiffers, RecordEdited, ReadyDiffers, LiveDiffers, StaleLeftover, TerminatedIdle, CompletedKept, CompletedDone,
-		Undeclared, UndeclaredLive, NotOurs, StrangerChildren,
+		OwnerDiffers, RecordEdited, ReadyDiffers, LiveDiffers, StaleLeftover, TerminatedIdle,
+		CompletedKept, CompletedDone, Undeclared, UndeclaredLive, NotOurs, StrangerChildren,
 	}
 }
 
-// columns is what follows from a reason: what apply would do, how (in parentheses after the action's word), why, and what
-// a user can do about it. Words in braces are facts of the row; Row.fill puts them in.
+// columns are the columns of the action table. Row.fill replaces the words in braces by facts of the row.
 type columns struct {
-	action                Action
-	how, because, proceed string
+	action  Action
+	how     string // what apply does in detail; shown after the action
+	because string // why
+	proceed string // what a user can do next
 }
 
-// columns is the one switch on reasons, so that no two properties of a row can contradict each other.
+// columns is the only switch on reasons, so the columns of a row cannot contradict each other.
 func (r Reason) columns() columns {
 	switch r {
 	case IsForeign:
@@ -115,14 +117,17 @@ func (r Reason) columns() columns {
 	case IsDamaged:
 		return columns{Update, "in place: put back what was deleted", "deleted by hand: {lost}", ""}
 	case DamagedBeyondRepair:
-		return columns{Blocked, "", "deleted by hand: {lost}; {beyond repair}", "muster explain {address} lists what is there"}
+		return columns{Blocked, "", "deleted by hand: {lost}; {beyond repair}",
+			"muster explain {address} lists what is there"}
 	case DamagedLive:
 		return columns{Blocked, "", "deleted by hand: {lost}; {beyond repair}, and {live}",
 			"apply again after the run, or muster terminate {name} && muster apply"}
 	case DamagedLeftover:
-		return columns{Replace, "delete of what is left, then create", "deleted by hand: {lost}; {beyond repair}, and none is live{sure}", ""}
+		return columns{Replace, "delete of what is left, then create",
+			"deleted by hand: {lost}; {beyond repair}, and none is live{grace}", ""}
 	case MembersStopping:
-		return columns{Blocked, "", "asked to stop, and {live}", "apply again when they have left; muster status {name} shows them"}
+		return columns{Blocked, "", "asked to stop, and {live}",
+			"apply again when they have left; muster status {name} shows them"}
 	case IsProtected:
 		return columns{Blocked, "", "protected", "{unprotect}"}
 	case StrangerChildren:
@@ -136,7 +141,8 @@ func (r Reason) columns() columns {
 	case ClassicLive:
 		return columns{Blocked, "", "a classic job, {live}", "apply again after the run"}
 	case ClassicLeftover:
-		return columns{Replace, "delete of the classic job, then create", "made by classic workers, and none is live{sure}", ""}
+		return columns{Replace, "delete of the classic job, then create",
+			"made by classic workers, and none is live{grace}", ""}
 	case Equal:
 		return columns{None, "", "equal", ""}
 	case MutableDiffers:
@@ -150,7 +156,7 @@ func (r Reason) columns() columns {
 	case LiveDiffers:
 		return columns{Blocked, "", "{live}", "muster terminate {name} && muster apply, or apply again after the run"}
 	case StaleLeftover:
-		return columns{Replace, "stale delete, then create", "{member}s have joined and none is live{sure}", ""}
+		return columns{Replace, "stale delete, then create", "{member}s have joined and none is live{grace}", ""}
 	case TerminatedIdle:
 		return columns{Replace, "delete, then create", "terminated, and no {member} is live", ""}
 	case CompletedKept:
@@ -160,10 +166,11 @@ func (r Reason) columns() columns {
 	case Undeclared:
 		return columns{Delete, "", "owned by stack {owner}, {status}", ""}
 	case UndeclaredLive:
-		return columns{LeftRunning, "", "owned by stack {owner}, {live}", "muster terminate {address}, or apply again after the run"}
+		return columns{LeftRunning, "", "owned by stack {owner}, {live}",
+			"muster terminate {address}, or apply again after the run"}
 	}
 	return columns{Unmanaged, "", "{unmanaged}", ""}
 }
 
-// Action is the one thing that follows from a reason.
+// Action is the action of a row with this reason.
 func (r Reason) Action() Action { return r.columns().action }

@@ -6,7 +6,9 @@ import "muster/resource"
 type State struct {
 	Ensemble string                       // random id of the ensemble; empty before its first apply
 	Found    map[string]resource.Observed // by znode path
-	Unlisted []string                     // roots that could not be listed, sorted: undeclared things there are unseen
-	// Unindexed says why the index of stacks could not be read: what is below a root that nobody names is unseen.
+	// Unlisted are the roots that could not be listed, sorted. Undeclared resources there are not in Found.
+	Unlisted []string
+	// Unindexed says why the index of stacks could not be read; empty if it was read. The index tells in which other
+	// roots the stack owns something.
 	Unindexed string
 }

@@ -17,9 +17,11 @@ func TestStatus(t *testing.T) {
 	}{
 		{"no_job_znode", nil, resource.StatusMissing},
 		{"nobody_joined", recorded(declared()), resource.StatusReady},
-		{"asked_to_stop_with_live_workers", recorded(declared(), counts(4, 0, 2), terminating), resource.StatusTerminating},
+		{"asked_to_stop_with_live_workers", recorded(declared(), counts(4, 0, 2), terminating),
+			resource.StatusTerminating},
 		{"asked_to_stop_and_gone", recorded(declared(), counts(4, 0, 0), terminating), resource.StatusTerminating},
-		{"asked_to_stop_though_completed", recorded(declared(), counts(4, 4, 0), terminating), resource.StatusTerminating},
+		{"asked_to_stop_though_completed", recorded(declared(), counts(4, 4, 0), terminating),
+			resource.StatusTerminating},
 		{"fewer_than_n_and_somebody_live", recorded(declared(), counts(2, 0, 1)), job.Forming},
 		{"fewer_than_n_none_live_all_completed", recorded(declared(), counts(2, 2, 0)), job.Forming},
 		{"fewer_than_n_and_some_left", recorded(declared(), counts(3, 1, 1)), job.Forming},

@@ -6,8 +6,8 @@ import (
 	"muster/resource"
 )
 
-// Reason is the action table. Protection is asked last because it matters only to a row that would delete or replace.
-// Whatever the tables say, no row deletes a znode that has children.
+// Reason is the action table. Protection is checked last, since it matters only to a row that would delete or replace.
+// No row deletes a znode that has children.
 func (w Want) Reason(r Row) Reason {
 	table := w.declaredReason
 	if r.New == nil {
@@ -19,20 +19,29 @@ func (w Want) Reason(r Row) Reason {
 	switch {
 	case deletes && r.protected():
 		return IsProtected
-	case deletes && r.Old.Live > 0: // all have completed, so the children are nobody's members
+	case deletes && r.Old.Live > 0: // all members have completed, so no member made these children
 		return StrangerChildren
-	case reason.aboutLive() && len(r.Old.Strangers) > 0 && len(r.Old.Strangers) >= r.Old.Live: // nobody is live after all
+	case reason.dependsOnLive() && r.onlyStrangers():
 		return StrangerChildren
 	}
 	return reason
 }
 
-// aboutLive reports whether a row is left alone because somebody is live.
-func (r Reason) aboutLive() bool {
-	return slices.Contains([]Reason{MembersStopping, AlreadyRunning, ClassicLive, LiveDiffers, DamagedLive, UndeclaredLive}, r)
+// dependsOnLive reports whether the reason is that members are live.
+func (r Reason) dependsOnLive() bool {
+	switch r {
+	case MembersStopping, AlreadyRunning, ClassicLive, LiveDiffers, DamagedLive, UndeclaredLive:
+		return true
+	}
+	return false
 }
 
-// protected: the declaration decides, or the record where nothing is declared any more.
+// onlyStrangers reports whether every child of the znode is a stranger.
+func (r Row) onlyStrangers() bool {
+	return len(r.Old.Strangers) > 0 && len(r.Old.Strangers) >= r.Old.Live
+}
+
+// protected is what the declaration says, or the Record if nothing is declared.
 func (r Row) protected() bool {
 	if r.New != nil {
 		return r.New.Policy().Protect
@@ -40,13 +49,13 @@ func (r Row) protected() bool {
 	return r.recorded() != nil && r.recorded().Declaration.Policy().Protect
 }
 
-// otherKind reports whether something of another kind has the name of what is declared.
+// otherKind reports whether a resource of another kind has the declared name.
 func (r Row) otherKind() bool {
 	return r.New != nil && r.recorded() != nil && r.recorded().Declaration.Kind().Name != r.New.Kind().Name
 }
 
-// Owns reports whether a record is of this stack. Stacks of two homes are two, whatever they are called: they do not share
-// a lock. A record of before homes were recorded is taken for ours.
+// Owns reports whether this stack owns a Record. Two stacks with one name and different homes are different stacks:
+// they do not share a lock. A Record without a home is old; it belongs to the stack with its name.
 func (w Want) Owns(rec *resource.Record) bool {
 	return rec != nil && rec.Stack == w.Stack && (rec.Home == "" || w.Home == "" || rec.Home == w.Home)
 }
@@ -84,9 +93,9 @@ func (w Want) declaredReason(r Row) Reason {
 	return w.compare(r, class)
 }
 
-// damagedReason says what is done about parts that somebody deleted. The Record, the gate and the thing's own znode are put
-// back in the same generation, because its members may go on. What else is lost is known to nobody: then nothing is
-// changed while anybody is live.
+// damagedReason is the reason of a resource of which somebody deleted parts. Apply puts back the Record, the gate and
+// the resource's own znode in the same generation, since its members may go on. Nobody knows what was in any other
+// part, so nothing is changed while members are live.
 func (r Row) damagedReason() Reason {
 	switch {
 	case r.Old.Repairable():
@@ -101,7 +110,7 @@ func (r Row) damagedReason() Reason {
 	return DamagedLeftover
 }
 
-// compare decides something of ours that is ready, live or done by what differs.
+// compare is the reason of a resource that this stack may change and that is ready, live or done.
 func (w Want) compare(r Row, class resource.Class) Reason {
 	changes := r.Changes()
 	immutable := slices.ContainsFunc(changes, func(c resource.Change) bool { return c.Immutable })

@@ -11,7 +11,7 @@ import (
 	"muster/text"
 )
 
-// Name is the job's znode name.
+// Name is the name of the znode.
 func (r Row) Name() string { return path.Base(r.Path) }
 
 // Title is the action in words: "replace (stale delete, then create)", "blocked: 5 workers are live".
@@ -28,13 +28,13 @@ func (r Row) Title() string {
 	return string(c.action)
 }
 
-// Because is why the row is what it is.
+// Because says why the row has its action.
 func (r Row) Because() string { return r.fill(r.Reason.columns().because) }
 
-// Proceed is what a user can do next where muster itself does nothing; empty otherwise.
+// Proceed says what a user can do next if apply does nothing; empty otherwise.
 func (r Row) Proceed() string { return r.fill(r.Reason.columns().proceed) }
 
-// fill puts the facts of r into a sentence of Reason.columns.
+// fill replaces the words in braces in a sentence of Reason.columns by the facts of r.
 func (r Row) fill(sentence string) string {
 	if !strings.Contains(sentence, "{") {
 		return sentence
@@ -42,7 +42,7 @@ func (r Row) fill(sentence string) string {
 	return strings.NewReplacer(
 		"{address}", text.ShellWord(r.Address()), "{name}", r.Name(), "{owner}", r.owner(),
 		"{status}", string(r.Old.Status()), "{live}", r.liveText(), "{or terminate}", r.orTerminate(),
-		"{problem}", r.problem(), "{sure}", r.sure(), "{unprotect}", r.unprotect(), "{unmanaged}", r.unmanaged(),
+		"{problem}", r.problem(), "{grace}", r.graceText(), "{unprotect}", r.unprotect(), "{unmanaged}", r.unmanaged(),
 		"{kind}", r.Kind().Name, "{member}", r.Kind().Member, "{recorded kind}", r.recordedKind(),
 		"{home}", r.home(), "{lost}", r.lost(), "{beyond repair}", r.beyondRepair(),
 	).Replace(sentence)
@@ -69,7 +69,7 @@ func (r Row) recordedKind() string {
 	return r.recorded().Declaration.Kind().Name
 }
 
-// liveText says who is live. Nobody knows how many a classic thing needs.
+// liveText counts the live members. A classic resource does not say how many it needs.
 func (r Row) liveText() string {
 	switch {
 	case r.Old == nil:
@@ -113,7 +113,7 @@ func (r Row) problem() string {
 	return ": " + r.Old.Problem
 }
 
-func (r Row) sure() string {
+func (r Row) graceText() string {
 	if !r.Stale() {
 		return ""
 	}
@@ -121,7 +121,7 @@ func (r Row) sure() string {
 	return " (apply makes sure for " + seconds + " s)"
 }
 
-// orTerminate: classic workers do not listen.
+// orTerminate is empty for a classic job: its workers do not watch for a request to stop.
 func (r Row) orTerminate() string {
 	if r.Old == nil || r.Old.Classic {
 		return ""

@@ -9,7 +9,7 @@ import (
 	"muster/resource"
 )
 
-// tenThousand is a plan in which every row is blocked: the largest rows there are.
+// tenThousand is a plan of 10,000 rows. Every row is blocked, since such rows are the largest.
 func tenThousand() planfile.Saved {
 	want := plan.Want{Stack: stack}
 	have := plan.State{Found: map[string]resource.Observed{}}

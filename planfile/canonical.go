@@ -10,11 +10,11 @@ import (
 	"unicode/utf16"
 )
 
-// CanonicalJSON is v as JSON in one form: sorted keys, two spaces of indentation, ASCII only. What a string holds beyond
-// printable ASCII is escaped, so that nothing in it can act on a terminal.
+// CanonicalJSON encodes v as JSON with sorted keys and two spaces of indentation. It escapes everything in strings that
+// is not printable ASCII, so that no string can control a terminal.
 func CanonicalJSON(v any) ([]byte, error) { return canonical(v, "") }
 
-// canonical starts every line but the first with indent.
+// canonical is CanonicalJSON with indent before every line except the first.
 func canonical(v any, indent string) ([]byte, error) {
 	raw, err := json.Marshal(v)
 	if err != nil {
@@ -29,7 +29,7 @@ func canonical(v any, indent string) ([]byte, error) {
 	return appendJSON(make([]byte, 0, 2*len(raw)), tree, "\n"+indent), nil
 }
 
-// appendJSON appends what a json.Decoder read; newline starts a line at the indentation of v itself.
+// appendJSON appends v, which a json.Decoder read. newline is a line break and the indentation of v.
 func appendJSON(b []byte, v any, newline string) []byte {
 	const indent = "  "
 	separate := func(i int) {

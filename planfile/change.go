@@ -14,8 +14,8 @@ import (
 	"muster/resource"
 )
 
-// change is one row in a plan file. What a Row derives is written too, for readers that are not muster; a file in which
-// it contradicts the reason is refused.
+// change is one row in a plan file. It also holds what follows from the other fields, for readers other than muster.
+// Decode refuses a file in which these contradict each other.
 type change struct {
 	Address      string          `json:"address"`
 	Type         string          `json:"type"` // the kind: "job"
@@ -26,27 +26,27 @@ type change struct {
 	ActionReason plan.Reason     `json:"action_reason"`
 	Change       beforeAfter     `json:"change"`
 	BlockedBy    []obstacle      `json:"blocked_by"`
-	Precondition *precondition   `json:"precondition"` // null: there must be nothing
+	Precondition *precondition   `json:"precondition"` // null: the znode must not exist
 	Recorded     *recorded       `json:"recorded,omitempty"`
 	Workers      []string        `json:"workers,omitempty"`
 	Strangers    []string        `json:"strangers,omitempty"`
 }
 
-// beforeAfter: what is recorded and what is declared. After is the declaration also where the row is blocked.
+// beforeAfter holds the recorded and the new declaration. A blocked row has After too.
 type beforeAfter struct {
 	Actions []string        `json:"actions"`
 	Before  json.RawMessage `json:"before"`
 	After   json.RawMessage `json:"after"`
 }
 
-// obstacle is what stands in the way of a blocked row, and what to do next.
+// obstacle says why a row is blocked, and what to do next.
 type obstacle struct {
 	Because   string `json:"because"`
 	ToProceed string `json:"to_proceed"`
 }
 
-// precondition is the observed facts that must still hold when the row is committed. The counts of the kind stand beside
-// the other fields, under their names.
+// precondition holds the observed facts that must still hold when the row is committed. In JSON, the counts of the kind
+// are further keys of the same object.
 type precondition struct {
 	facts
 	counts map[string]int
@@ -66,15 +66,15 @@ type facts struct {
 	BeyondRepair  string          `json:"beyond_repair,omitempty"`
 }
 
-// recorded is the rest of the Record: who applied it, when, and how it is owned. What the kind, or a newer muster, keeps
-// in the Record stands beside the other fields.
+// recorded is the rest of the Record. In JSON, the fields that the kind or a newer muster keeps in the Record are
+// further keys of the same object.
 type recorded struct {
-	signature
+	recordFields
 	extra map[string]json.RawMessage
 }
 
-type signature struct {
-	Kind    string         `json:"kind,omitempty"` // of what is recorded, where something of another kind is declared
+type recordFields struct {
+	Kind    string         `json:"kind,omitempty"` // of the Record, if the declaration is of another kind
 	Stack   string         `json:"stack"`
 	Home    string         `json:"home,omitempty"`
 	State   resource.State `json:"state"`
@@ -86,13 +86,16 @@ type signature struct {
 	ACL     []string       `json:"acl,omitempty"`
 }
 
-func (p precondition) MarshalJSON() ([]byte, error)     { return beside(p.facts, p.counts) }
-func (p *precondition) UnmarshalJSON(body []byte) error { return apart(body, &p.facts, &p.counts) }
-func (r recorded) MarshalJSON() ([]byte, error)         { return beside(r.signature, r.extra) }
-func (r *recorded) UnmarshalJSON(body []byte) error     { return apart(body, &r.signature, &r.extra) }
+func (p precondition) MarshalJSON() ([]byte, error)     { return mergeJSON(p.facts, p.counts) }
+func (p *precondition) UnmarshalJSON(body []byte) error { return splitJSON(body, &p.facts, &p.counts) }
+func (r recorded) MarshalJSON() ([]byte, error)         { return mergeJSON(r.recordFields, r.extra) }
+func (r *recorded) UnmarshalJSON(body []byte) error {
+	return splitJSON(body, &r.recordFields, &r.extra)
+}
 
-// beside is one JSON object of the fields of a struct and the entries of a map. The struct wins.
-func beside[V any](fields any, entries map[string]V) ([]byte, error) {
+// mergeJSON encodes the fields of a struct and the entries of a map as one JSON object. If both have a key, the
+// struct's value is used.
+func mergeJSON[V any](fields any, entries map[string]V) ([]byte, error) {
 	object := map[string]any{}
 	for key, value := range entries {
 		object[key] = value
@@ -111,8 +114,8 @@ func beside[V any](fields any, entries map[string]V) ([]byte, error) {
 	return json.Marshal(object)
 }
 
-// keys are the JSON names of a struct.
-func keys(fields any) map[string]bool {
+// jsonNames are the JSON names of a struct's fields.
+func jsonNames(fields any) map[string]bool {
 	names := map[string]bool{}
 	of := reflect.TypeOf(fields).Elem()
 	for i := range of.NumField() {
@@ -122,12 +125,13 @@ func keys(fields any) map[string]bool {
 	return names
 }
 
-// apart is the inverse of beside: what fields does not have goes into entries, nil if there is none.
-func apart[V any](body []byte, fields any, entries *map[string]V) error {
+// splitJSON is the inverse of mergeJSON: keys that the struct does not have go into entries, which stays nil if there
+// are none.
+func splitJSON[V any](body []byte, fields any, entries *map[string]V) error {
 	if err := json.Unmarshal(body, fields); err != nil {
 		return err
 	}
-	known := keys(fields)
+	known := jsonNames(fields)
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(body, &object); err != nil {
 		return err
@@ -147,7 +151,7 @@ func apart[V any](body []byte, fields any, entries *map[string]V) error {
 	return nil
 }
 
-// unknownKey is what encoding/json says of a key that a struct does not have.
+// unknownKey is the error of encoding/json for a key that a struct does not have.
 func unknownKey(key string) error { return fmt.Errorf("json: unknown field %q", key) }
 
 // verbs are Terraform's words for an action.
@@ -161,7 +165,7 @@ func verbs(a plan.Action) []string {
 	return []string{"no-op"}
 }
 
-// encodeRow is the change that says what r says.
+// encodeRow is r as a change.
 func encodeRow(r plan.Row, kind resource.Kind) (change, error) {
 	c := change{
 		Address: r.Address(), Type: kind.Name, Name: r.Name(), Path: r.Path, DeclaredAt: r.At(), Status: r.Old.Status(),
@@ -194,8 +198,9 @@ func encodeRow(r plan.Row, kind resource.Kind) (change, error) {
 		if recordedKind == kind.Name {
 			recordedKind = ""
 		}
-		c.Recorded = &recorded{extra: rec.Extra, signature: signature{
-			recordedKind, rec.Stack, rec.Home, rec.State, rec.By, rec.Applied, rec.Op, rec.Digest, rec.Edited(), rec.ACL,
+		c.Recorded = &recorded{extra: rec.Extra, recordFields: recordFields{
+			recordedKind, rec.Stack, rec.Home, rec.State, rec.By, rec.Applied, rec.Op, rec.Digest, rec.Edited(),
+			rec.ACL,
 		}}
 		c.Change.Before, err = json.Marshal(rec.Declaration)
 	}
@@ -229,8 +234,8 @@ func (c change) row(kinds []resource.Kind) (plan.Row, error) {
 	}
 	if rec := c.Recorded; rec != nil {
 		r.Old.Record = &resource.Record{
-			Stack: rec.Stack, Home: rec.Home, Generation: pre.Generation, State: rec.State, By: rec.By, Applied: rec.Applied,
-			Op: rec.Op, Digest: rec.Digest, ACL: rec.ACL, Extra: rec.extra,
+			Stack: rec.Stack, Home: rec.Home, Generation: pre.Generation, State: rec.State, By: rec.By,
+			Applied: rec.Applied, Op: rec.Op, Digest: rec.Digest, ACL: rec.ACL, Extra: rec.extra,
 		}
 		r.Old.Record.SetEdited(rec.Edited)
 		was, ok := kindNamed(kinds, cmp.Or(rec.Kind, kind.Name))
@@ -255,7 +260,7 @@ func kindNamed(kinds []resource.Kind, name string) (resource.Kind, bool) {
 	return kinds[i], true
 }
 
-// decodeDeclaration reads before or after; nil is null.
+// decodeDeclaration decodes Before or After. null is nil.
 func decodeDeclaration(kind resource.Kind, body json.RawMessage, at string) (resource.Declaration, error) {
 	if len(body) == 0 || string(body) == "null" {
 		return nil, nil
@@ -264,7 +269,7 @@ func decodeDeclaration(kind resource.Kind, body json.RawMessage, at string) (res
 	if err != nil {
 		return nil, err
 	}
-	// A record may hold what a newer muster wrote; a plan file holds what this one writes.
+	// A Record may hold fields of a newer muster. A plan file holds only fields that this one writes.
 	again, err := json.Marshal(d)
 	if err != nil {
 		return nil, err
@@ -279,73 +284,4 @@ func decodeDeclaration(kind resource.Kind, body json.RawMessage, at string) (res
 		}
 	}
 	return d, nil
-}
-
-// check says what in c cannot be: a row whose parts contradict each other, or that no plan of w would hold.
-func (c change) check(r plan.Row, kind resource.Kind, w plan.Want) error {
-	switch {
-	case !slices.Contains(plan.Reasons(), r.Reason):
-		return fmt.Errorf("action_reason %q is not known", r.Reason)
-	case r.Old == nil && r.New == nil:
-		return errors.New("it is neither declared nor observed")
-	}
-	if err := checkNames(r); err != nil {
-		return err
-	}
-	is, err := encodeRow(r, kind)
-	if err != nil {
-		return err
-	}
-	for _, f := range []struct {
-		name      string
-		got, want any
-	}{
-		{"address", c.Address, is.Address}, {"name", c.Name, is.Name}, {"status", c.Status, is.Status},
-		{"change.actions", c.Change.Actions, is.Change.Actions}, {"blocked_by", c.BlockedBy, is.BlockedBy},
-	} {
-		if got, want := fmt.Sprint(f.got), fmt.Sprint(f.want); got != want {
-			return fmt.Errorf("%s is %q, which contradicts the row's facts: they say %q", f.name, got, want)
-		}
-	}
-	// The file does not say which stacks may be taken over, so a row may have been made with or without.
-	taking := w
-	if r.Old != nil && r.Old.Record != nil {
-		taking.TakeOver = []string{r.Old.Record.Stack}
-	}
-	if r.Reason != taking.Reason(r) && r.Reason != w.Reason(r) {
-		return fmt.Errorf("action_reason %q contradicts the row's facts: they say %q", r.Reason, taking.Reason(r))
-	}
-	return nil
-}
-
-// checkNames refuses what could lead a commit to znodes that are none of the row's.
-func checkNames(r plan.Row) error {
-	if !r.Action().Changes() && r.New == nil {
-		return nil // only shown
-	}
-	slash := strings.LastIndex(r.Path, "/") + 1
-	root, name := strings.TrimSuffix(r.Path[:slash], "/"), r.Path[slash:]
-	if err := cmp.Or(resource.CheckName(r.Kind().Name, name), resource.CheckRoot(root)); err != nil {
-		return err
-	}
-	if r.New != nil && r.New.ID().Path() != r.Path {
-		return fmt.Errorf("it declares %s and changes %s", r.New.ID().Path(), r.Path)
-	}
-	if r.Old == nil {
-		return nil
-	}
-	if rec := r.Old.Record; rec != nil {
-		if err := resource.CheckName("generation", rec.Generation); err != nil && r.Action().Changes() {
-			return fmt.Errorf("generation %q cannot be: %w", rec.Generation, err)
-		}
-		if at := rec.Declaration.ID().Path(); at != r.Path {
-			return fmt.Errorf("it observed %s and changes %s", at, r.Path)
-		}
-	}
-	for _, c := range r.Old.Companions {
-		if rest, ok := strings.CutPrefix(c, r.Path+"-"); !ok || strings.Contains(rest, "/") {
-			return fmt.Errorf("%s is no companion of %s", c, r.Path)
-		}
-	}
-	return nil
 }

@@ -16,9 +16,9 @@ import (
 	"muster/resource"
 )
 
-// Decode reads a file that Encode wrote, and nothing else: it accepts exactly the bytes that Encode would write for what
-// it returns. Every other file is ErrDamaged or ErrVersion, with a sentence that says what is wrong. The digest finds
-// accidents and careless edits; it is no signature.
+// Decode reads a file that Encode wrote. It accepts exactly the bytes that Encode writes for the result. Every other
+// file is ErrDamaged or ErrVersion, with a sentence that says what is wrong. The digest finds accidents and careless
+// edits; it does not prove who wrote the file.
 func Decode(kinds []resource.Kind, file []byte) (Saved, error) {
 	if len(file) > MaxFile {
 		return Saved{}, damaged("it has %d bytes; a plan file has at most %d", len(file), MaxFile)
@@ -27,19 +27,20 @@ func Decode(kinds []resource.Kind, file []byte) (Saved, error) {
 		FormatVersion *string `json:"format_version"`
 	}
 	if err := json.Unmarshal(file, &version); err != nil {
-		return Saved{}, syntax(file, err)
+		return Saved{}, syntaxError(file, err)
 	}
 	switch v := version.FormatVersion; {
 	case v == nil:
 		return Saved{}, damaged("it has no format_version, so it is not a plan of muster")
 	case *v != FormatVersion:
-		return Saved{}, fmt.Errorf("%w: its format_version is %.20q; this muster reads %q", ErrVersion, *v, FormatVersion)
+		return Saved{}, fmt.Errorf("%w: its format_version is %.20q; this muster reads %q",
+			ErrVersion, *v, FormatVersion)
 	}
 	s, err := decode(kinds, file)
 	if err == nil {
 		return s, nil
 	}
-	// What a file says twice it says unclearly, whatever else is wrong with it.
+	// A key that stands twice explains the file best, whatever else is wrong with it.
 	if key := duplicateKey(file); key != "" {
 		return Saved{}, damaged("it holds the key %.80q twice in one object", key)
 	}
@@ -51,7 +52,7 @@ func decode(kinds []resource.Kind, file []byte) (Saved, error) {
 	dec.DisallowUnknownFields()
 	var doc document
 	if err := dec.Decode(&doc); err != nil {
-		return Saved{}, shape(err)
+		return Saved{}, jsonError(err)
 	}
 	created, err := time.Parse(time.RFC3339, doc.Created)
 	if err != nil {
@@ -61,8 +62,8 @@ func decode(kinds []resource.Kind, file []byte) (Saved, error) {
 		Created: created.UTC(), MusterVersion: doc.MusterVersion, Servers: doc.Servers, ACL: doc.ACL,
 		SessionTimeout: doc.SessionTimeout, ConfigDigest: doc.ConfigDigest,
 		Plan: plan.Plan{
-			ID: doc.ID, Stack: doc.Stack, Home: doc.Home, Ensemble: doc.Ensemble, Roots: doc.Roots, Unlisted: doc.Unlisted, Unindexed: doc.Unindexed,
-			Partial: !doc.Complete,
+			ID: doc.ID, Stack: doc.Stack, Home: doc.Home, Ensemble: doc.Ensemble, Roots: doc.Roots,
+			Unlisted: doc.Unlisted, Unindexed: doc.Unindexed, Partial: !doc.Complete,
 		},
 	}
 	if doc.TLS != nil {
@@ -84,7 +85,8 @@ func decode(kinds []resource.Kind, file []byte) (Saved, error) {
 	return s, nil
 }
 
-// check says what in the head of s would lead an apply to znodes that are none of muster's, or cannot be.
+// check refuses values outside the rows that are invalid. An apply with an invalid name could change znodes that are
+// not muster's.
 func (s Saved) check() error {
 	const token = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
 	if id := s.Plan.ID; id == "" || len(id) > 64 || strings.Trim(id, token) != "" {
@@ -104,12 +106,13 @@ func (s Saved) check() error {
 		}
 	}
 	if t := s.SessionTimeout; t != 0 && (t < resource.MinSessionTimeout || t > resource.MaxSessionTimeout) {
-		return fmt.Errorf("session_timeout: %s is not between %s and %s", t, resource.MinSessionTimeout, resource.MaxSessionTimeout)
+		return fmt.Errorf("session_timeout: %s is not between %s and %s",
+			t, resource.MinSessionTimeout, resource.MaxSessionTimeout)
 	}
 	return nil
 }
 
-// rows checks every row and that they stand in a plan's order, each path once.
+// rows decodes and checks every row. The rows must have the order of a plan and different paths.
 func rows(kinds []resource.Kind, doc document) ([]plan.Row, error) {
 	w := plan.Want{Stack: doc.Stack, Home: doc.Home}
 	var rs []plan.Row
@@ -117,11 +120,11 @@ func rows(kinds []resource.Kind, doc document) ([]plan.Row, error) {
 	for i, c := range doc.Rows {
 		r, err := c.row(kinds)
 		if err == nil {
-			kind, _ := kindNamed(kinds, c.Type) // or else there was an error
+			kind, _ := kindNamed(kinds, c.Type) // c.row found it
 			err = c.check(r, kind, w)
 		}
-		if isShape(err) {
-			return nil, shape(err)
+		if isJSONError(err) {
+			return nil, jsonError(err)
 		}
 		if err != nil {
 			return nil, damaged("row %.200q: %w", c.Address, err)
@@ -138,7 +141,7 @@ func rows(kinds []resource.Kind, doc document) ([]plan.Row, error) {
 	return rs, nil
 }
 
-// checkDigest compares the digest with the file. A file in another layout than Encode's has no digest that could match.
+// checkDigest compares the digest with the file. It refuses a file with another layout than Encode's.
 func (d document) checkDigest(file []byte) error {
 	at := digestAt(file)
 	if at+len(noDigest) > len(file) || string(file[at:at+len(noDigest)]) != d.Digest {
@@ -154,7 +157,7 @@ func (d document) checkDigest(file []byte) error {
 	return nil
 }
 
-// comparer is a writer that accepts exactly the bytes of rest.
+// comparer is a writer that fails if it gets other bytes than those of rest.
 type comparer struct{ rest []byte }
 
 func (c *comparer) Write(p []byte) (int, error) {
@@ -169,11 +172,11 @@ func damaged(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrDamaged, fmt.Errorf(format, args...))
 }
 
-// syntax explains why file is not one JSON object.
-func syntax(file []byte, err error) error {
+// syntaxError explains why file is not one JSON object.
+func syntaxError(file []byte, err error) error {
 	var at *json.SyntaxError
 	if !errors.As(err, &at) {
-		return shape(err)
+		return jsonError(err)
 	}
 	dec := json.NewDecoder(bytes.NewReader(file))
 	var first json.RawMessage
@@ -188,13 +191,14 @@ func syntax(file []byte, err error) error {
 	return damaged("it is not JSON: %v, at byte %d", at, at.Offset)
 }
 
-// isShape reports whether an error is encoding/json's, about the keys and types of a declaration.
-func isShape(err error) bool {
-	return err != nil && (errors.As(err, new(*json.UnmarshalTypeError)) || strings.HasPrefix(err.Error(), "json: unknown field "))
+// isJSONError reports whether err is encoding/json's error about an unknown key or a wrong type.
+func isJSONError(err error) bool {
+	return err != nil &&
+		(errors.As(err, new(*json.UnmarshalTypeError)) || strings.HasPrefix(err.Error(), "json: unknown field "))
 }
 
-// shape explains why JSON is not a plan file.
-func shape(err error) error {
+// jsonError explains why valid JSON is not a plan file.
+func jsonError(err error) error {
 	var mismatch *json.UnmarshalTypeError
 	if errors.As(err, &mismatch) {
 		if mismatch.Field == "" {
@@ -208,7 +212,8 @@ func shape(err error) error {
 	return damaged("%w", err)
 }
 
-// duplicateKey finds a key that one object of valid JSON holds twice, also in another case; "" if there is none.
+// duplicateKey finds a key that stands twice in one object of valid JSON, in any case of its letters; "" if there is
+// none.
 func duplicateKey(file []byte) string {
 	dec := json.NewDecoder(bytes.NewReader(file))
 	dec.UseNumber()

@@ -1,5 +1,5 @@
-// Package planfile writes a plan into a file and reads it back, byte for byte: what was approved is what runs.
+// Package planfile writes a plan into a file and reads it back, so that apply runs exactly the plan that was approved.
 //
-// A file that is not exactly what Encode wrote is refused. The package talks to no server; the kinds that a file may hold
-// are given by its caller.
+// It refuses a file that differs in any byte from what Encode writes. The package talks to no server. Its caller says
+// which kinds a file may hold.
 package planfile

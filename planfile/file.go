@@ -15,35 +15,35 @@ import (
 	"muster/resource"
 )
 
-// FormatVersion of the plan files that Encode writes. A reader other than muster accepts any minor version; muster
-// itself, which writes to ZooKeeper by what the file says, accepts this one only.
+// FormatVersion is the version of the plan files that Encode writes. Other readers should accept any minor version.
+// muster itself writes to ZooKeeper what the file says, so it accepts only this one.
 const FormatVersion = "1.0"
 
-// MaxFile is the size above which no plan file is read.
+// MaxFile is the maximum size of a plan file, in bytes.
 const MaxFile = 256 << 20
 
-// Saved is a plan as a file keeps it, with all that is needed to apply it without the configuration. It never holds a
-// secret or an absolute local path.
+// Saved is a plan and everything else that apply needs when it has no configuration. It never holds a secret or an
+// absolute local path.
 type Saved struct {
 	Created        time.Time // whole seconds, UTC
 	MusterVersion  string
 	Servers        []string
-	ACL            []string // of what apply creates; ids only
+	ACL            []string // of the znodes that apply creates; ids only
 	SessionTimeout resource.Duration
 	ConfigDigest   string
 	TLS            resource.TLS
 	Plan           plan.Plan
 }
 
-// Why Decode refuses a file. Nothing can be rescued from one: make a new plan.
+// The errors of Decode.
 var (
-	// ErrDamaged means the file is not what plan wrote: cut short, edited, or not a plan file at all.
+	// ErrDamaged means that the file is cut short, edited, or no plan file at all. Make a new plan.
 	ErrDamaged = errors.New("damaged plan file")
-	// ErrVersion means another version of muster wrote the file. Plan again, or apply with that version.
+	// ErrVersion means that another version of muster wrote the file. Plan again, or apply with that version.
 	ErrVersion = errors.New("plan file of another version")
 )
 
-// document is the file. Encode sorts all keys, so the order here is for the reader.
+// document is the JSON object of a plan file. Encode sorts the keys.
 type document struct {
 	FormatVersion  string            `json:"format_version"`
 	Digest         string            `json:"digest"` // SHA-256 of the file with noDigest in this place
@@ -55,7 +55,7 @@ type document struct {
 	Servers        []string          `json:"servers,omitempty"`
 	Home           string            `json:"home,omitempty"`
 	Roots          []string          `json:"roots,omitempty"`
-	Unlisted       []string          `json:"unlisted,omitempty"`  // of roots: could not be listed
+	Unlisted       []string          `json:"unlisted,omitempty"`  // roots that could not be listed
 	Unindexed      string            `json:"unindexed,omitempty"` // why the index of stacks could not be read
 	ACL            []string          `json:"acl,omitempty"`
 	SessionTimeout resource.Duration `json:"session_timeout,omitempty"`
@@ -67,17 +67,18 @@ type document struct {
 
 var noDigest = strings.Repeat("0", 2*sha256.Size)
 
-// Encode writes s as canonical JSON: sorted keys, two spaces of indentation, a newline at the end. The keys of
-// resource_changes are Terraform's, so that tools for its plans work on ours.
+// Encode encodes s as CanonicalJSON with a newline at the end. The keys of resource_changes are Terraform's, so that
+// tools for its plans can read it.
 func Encode(kinds []resource.Kind, s Saved) ([]byte, error) {
 	for _, file := range []string{s.TLS.CAFile, s.TLS.CertFile, s.TLS.KeyFile} {
 		if filepath.IsAbs(file) {
-			return nil, fmt.Errorf("plan file: %s is an absolute path, which means nothing on another machine: write it relative to the configuration", file)
+			return nil, fmt.Errorf("plan file: %s is an absolute path, which means nothing on another machine: "+
+				"write it relative to the configuration", file)
 		}
 	}
-	const usualRow = 2 << 10
+	const typicalRow = 2 << 10 // bytes
 	var b bytes.Buffer
-	b.Grow(usualRow * (1 + len(s.Plan.Rows)))
+	b.Grow(typicalRow * (1 + len(s.Plan.Rows)))
 	if err := s.write(&b, kinds, noDigest); err != nil {
 		return nil, err
 	}
@@ -86,21 +87,22 @@ func Encode(kinds []resource.Kind, s Saved) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// digestAt is where the digits of the digest start in a canonical file. JSON escapes newlines, so no text in the file can
-// look like this key.
+// digestAt is the offset of the digest's digits in a canonical file. JSON escapes newlines in strings, so the key with
+// the newline before it stands in the file once.
 func digestAt(file []byte) int {
 	key := []byte("\n  \"digest\": \"")
 	return bytes.Index(file, key) + len(key)
 }
 
-// write writes the canonical file row by row, so that a plan of 10,000 jobs is in memory once.
+// write writes the canonical file row by row, so that only one row at a time is in memory twice.
 func (s Saved) write(w io.Writer, kinds []resource.Kind, digest string) error {
 	p := s.Plan
 	doc := document{
 		FormatVersion: FormatVersion, Digest: digest, MusterVersion: s.MusterVersion,
 		Created: s.Created.UTC().Format(time.RFC3339), ID: p.ID, Stack: p.Stack, Ensemble: p.Ensemble,
-		Servers: s.Servers, Home: p.Home, Roots: p.Roots, Unlisted: p.Unlisted, Unindexed: p.Unindexed, ACL: s.ACL, SessionTimeout: s.SessionTimeout,
-		ConfigDigest: s.ConfigDigest, Complete: !p.Partial, Rows: []change{},
+		Servers: s.Servers, Home: p.Home, Roots: p.Roots, Unlisted: p.Unlisted, Unindexed: p.Unindexed,
+		ACL: s.ACL, SessionTimeout: s.SessionTimeout, ConfigDigest: s.ConfigDigest, Complete: !p.Partial,
+		Rows: []change{},
 	}
 	if s.TLS != (resource.TLS{}) {
 		doc.TLS = &s.TLS
@@ -110,7 +112,7 @@ func (s Saved) write(w io.Writer, kinds []resource.Kind, digest string) error {
 		return fmt.Errorf("plan file: %w", err)
 	}
 	head, tail, _ := bytes.Cut(frame, []byte("\n  \"resource_changes\": []"))
-	out := &sticky{w: w}
+	out := &errorWriter{w: w}
 	out.write(head, []byte("\n  \"resource_changes\": ["))
 	for i, r := range p.Rows {
 		c, err := encodeRow(r, KindOf(r, kinds))
@@ -133,7 +135,8 @@ func (s Saved) write(w io.Writer, kinds []resource.Kind, digest string) error {
 	return out.err
 }
 
-// KindOf is the kind that a row is written as. What tells none, such as a classic job that is not declared, is of the first.
+// KindOf is the kind under which Encode writes a row. A row without a kind, such as that of a classic job that is not
+// declared, gets the first of kinds.
 func KindOf(r plan.Row, kinds []resource.Kind) resource.Kind {
 	if kind := r.Kind(); kind.Name != "" || len(kinds) == 0 {
 		return kind
@@ -141,13 +144,13 @@ func KindOf(r plan.Row, kinds []resource.Kind) resource.Kind {
 	return kinds[0]
 }
 
-// sticky remembers the first error of a writer and writes nothing after it.
-type sticky struct {
+// errorWriter keeps the first error of w and writes nothing after it.
+type errorWriter struct {
 	w   io.Writer
 	err error
 }
 
-func (s *sticky) write(parts ...[]byte) {
+func (s *errorWriter) write(parts ...[]byte) {
 	for _, p := range parts {
 		if s.err == nil {
 			_, s.err = s.w.Write(p)

@@ -10,7 +10,7 @@ const (
 	path  = "/jobs/a"
 )
 
-// declared is job "a" of four workers, edited.
+// declared is job "a" of four workers, changed by the edits.
 func declared(edits ...func(*job.Job)) job.Job {
 	j := job.Default()
 	j.Name, j.Root, j.Workers = "a", "/jobs", 4
@@ -21,7 +21,7 @@ func declared(edits ...func(*job.Job)) job.Job {
 	return j
 }
 
-// recorded is an observation of job "a" as stack applied it.
+// recorded is an observation of job j as stack applied it.
 func recorded(j job.Job, edits ...func(*resource.Observed)) *resource.Observed {
 	j.At = ""
 	rec := resource.Record{Stack: stack, Generation: "g1", State: resource.StateOpen, Op: "op1"}
@@ -54,9 +54,9 @@ func foreign() *resource.Observed {
 // declare puts j into rec as apply does.
 func declare(rec *resource.Record, j job.Job) {
 	if err := rec.Declare(j); err != nil {
-		panic(err) // plain data
+		panic(err) // a job always encodes
 	}
 }
 
-// kinds are those that a file may hold.
+// kinds are the kinds that a file may hold.
 func kinds() []resource.Kind { return []resource.Kind{job.Kind()} }

@@ -21,7 +21,7 @@ const (
 
 // Drift writes what drifted: a header, a block for each finding, and the summary. Findings of the kinds in failOn are marked as
 // those that count.
-func Drift(w io.Writer, p plan.Plan, d plan.Drift, failOn []plan.Kind, o Options) error {
+func Drift(w io.Writer, p plan.Plan, d plan.Drift, failOn []plan.DriftKind, o Options) error {
 	pg := newPage(w, o)
 	pg.header("drift", p, o)
 	var items []item
@@ -51,7 +51,7 @@ func Drift(w io.Writer, p plan.Plan, d plan.Drift, failOn []plan.Kind, o Options
 // Drifted is the line of all counts, in an order and with words that do not change: tools may read it.
 func Drifted(d plan.Drift) string {
 	var parts []string
-	for _, k := range plan.Kinds() {
+	for _, k := range plan.DriftKinds() {
 		parts = append(parts, fmt.Sprintf("%d %s", len(d.Of(k)), k))
 	}
 	return fmt.Sprintf("Drift: %s; %d ignored, %d unreadable.", strings.Join(parts, ", "), len(d.Ignored), len(d.Unreadable))
@@ -60,7 +60,7 @@ func Drifted(d plan.Drift) string {
 // noDrift is the sentence for a check that found nothing of ours.
 func noDrift(p plan.Plan, d plan.Drift) string {
 	what := "No drift. "
-	if d.Blind() {
+	if d.Incomplete() {
 		what = "No drift in what could be seen. "
 	}
 	clean := 0
@@ -73,7 +73,7 @@ func noDrift(p plan.Plan, d plan.Drift) string {
 }
 
 // driftItems has an item for each finding, for what was ignored or not seen, and for each declared job without any.
-func driftItems(p plan.Plan, d plan.Drift, failOn []plan.Kind) []item {
+func driftItems(p plan.Plan, d plan.Drift, failOn []plan.DriftKind) []item {
 	var items []item
 	told := map[string]bool{}
 	add := func(it item) {
@@ -134,7 +134,7 @@ func findingItem(f plan.Finding, stack string) item {
 
 func driftWords() []string {
 	var words []string
-	for _, k := range plan.Kinds() {
+	for _, k := range plan.DriftKinds() {
 		words = append(words, string(k))
 	}
 	return append(words, wordIgnored, wordUnreadable, wordClean)

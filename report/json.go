@@ -75,12 +75,12 @@ type driftDocument struct {
 
 type findingJSON struct {
 	subject
-	Kind      plan.Kind    `json:"kind"`
-	Counts    bool         `json:"counts"` // --fail-on names its kind, and no ignore block hides it
-	Because   string       `json:"because"`
-	ToProceed string       `json:"to_proceed,omitempty"`
-	Changes   []changeJSON `json:"changes"`
-	Ignored   *ignoreJSON  `json:"ignored,omitempty"`
+	Kind      plan.DriftKind `json:"kind"`
+	Counts    bool           `json:"counts"` // --fail-on names its kind, and no ignore block hides it
+	Because   string         `json:"because"`
+	ToProceed string         `json:"to_proceed,omitempty"`
+	Changes   []changeJSON   `json:"changes"`
+	Ignored   *ignoreJSON    `json:"ignored,omitempty"`
 }
 
 type changeJSON struct {
@@ -101,20 +101,20 @@ type unseenJSON struct {
 }
 
 type driftSummary struct {
-	Declared   int               `json:"declared"`
-	Kinds      map[plan.Kind]int `json:"kinds"`
-	Counted    int               `json:"counted"`
-	Ignored    int               `json:"ignored"`
-	Unreadable int               `json:"unreadable"`
-	Unlisted   int               `json:"unlisted"`
+	Declared   int                    `json:"declared"`
+	Kinds      map[plan.DriftKind]int `json:"kinds"`
+	Counted    int                    `json:"counted"`
+	Ignored    int                    `json:"ignored"`
+	Unreadable int                    `json:"unreadable"`
+	Unlisted   int                    `json:"unlisted"`
 }
 
 func (r Run) driftJSON(doc document, d plan.Drift) driftDocument {
 	failOn := r.FailOn
 	out := driftDocument{document: doc, Findings: []findingJSON{}, Unreadable: []unseenJSON{}, Summary: driftSummary{
-		Declared: d.Declared, Kinds: map[plan.Kind]int{}, Ignored: len(d.Ignored), Unreadable: len(d.Unreadable), Unlisted: len(d.Unlisted),
+		Declared: d.Declared, Kinds: map[plan.DriftKind]int{}, Ignored: len(d.Ignored), Unreadable: len(d.Unreadable), Unlisted: len(d.Unlisted),
 	}}
-	for _, k := range plan.Kinds() {
+	for _, k := range plan.DriftKinds() {
 		out.Summary.Kinds[k] = len(d.Of(k))
 	}
 	for _, k := range failOn {

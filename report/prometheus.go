@@ -74,7 +74,7 @@ func (m *metrics) drift(r Run) {
 		return
 	}
 	m.family("muster_drift", "What drifted, by kind.")
-	for _, k := range plan.Kinds() {
+	for _, k := range plan.DriftKinds() {
 		m.sample(float64(len(r.Drift.Of(k))), label("kind", string(k)))
 	}
 	m.family("muster_drift_failing", "What drifted, of the kinds that count.")
@@ -88,7 +88,7 @@ func (m *metrics) drift(r Run) {
 // blind reports that something could not be read.
 func (r Run) blind() bool {
 	if r.Drift != nil {
-		return r.Drift.Blind()
+		return r.Drift.Incomplete()
 	}
 	return r.Plan != nil && (len(r.Plan.Unlisted) > 0 || r.Plan.Unindexed != "" || slices.ContainsFunc(r.Plan.Rows, func(row plan.Row) bool {
 		return row.Old.Class() == resource.Unreadable

@@ -30,8 +30,8 @@ type Run struct {
 	Plan     *plan.Plan
 	Outcomes []apply.Outcome
 	Drift    *plan.Drift
-	FailOn   []plan.Kind     // the kinds of drift that count
-	Saved    *planfile.Saved // Plan with all that its file holds: the json report of plan is a plan file
+	FailOn   []plan.DriftKind // the kinds of drift that count
+	Saved    *planfile.Saved  // Plan with all that its file holds: the json report of plan is a plan file
 }
 
 // Problem is why a run did not end well, or a warning about its configuration.

@@ -26,8 +26,8 @@ func (r *Reader) Ensemble(ctx context.Context) (string, error) {
 	return string(body), nil
 }
 
-// MakeEnsemble gives the ensemble its id if it has none, and returns the id it has.
-func (s *Store) MakeEnsemble(ctx context.Context) (string, error) {
+// CreateEnsembleID gives the ensemble its id if it has none, and returns the id it has.
+func (s *Store) CreateEnsembleID(ctx context.Context) (string, error) {
 	if err := s.makeFolder(ctx, s.home); err != nil {
 		return "", err
 	}

@@ -88,7 +88,7 @@ func BenchmarkTenThousandJobs(b *testing.B) {
 
 		p := bed.plan(declared...)
 		start := time.Now()
-		for _, o := range apply.Commit(b.Context(), bed.store, p, apply.Commits{FirstLook: start}) {
+		for _, o := range apply.Commit(b.Context(), bed.store, p, apply.CommitOptions{ObservedAt: start}) {
 			if o.Result != apply.Applied {
 				b.Fatal(o.Row.Path, o.Result, o.Err)
 			}

@@ -182,8 +182,8 @@ func TestLostReplyOfEverythingElseApplyWrites(t *testing.T) {
 			return release()
 		},
 		"ensemble": func(ctx context.Context, s *zkstate.Store) error {
-			id, err := s.MakeEnsemble(ctx)
-			if again, err := s.MakeEnsemble(ctx); err != nil || again != id {
+			id, err := s.CreateEnsembleID(ctx)
+			if again, err := s.CreateEnsembleID(ctx); err != nil || again != id {
 				return fmt.Errorf("id %q, then %q: %w", id, again, err)
 			}
 			return err

@@ -162,7 +162,7 @@ func TestMarksThatCannotBeRead(t *testing.T) {
 	}
 	for _, junk := range []string{"", "\x1b[31m"} {
 		b.write(b.root+"/home/ensemble", []byte(junk), zkconn.Persistent)
-		if id, err := b.store.MakeEnsemble(t.Context()); err == nil || !strings.Contains(err.Error(), "delete it") {
+		if id, err := b.store.CreateEnsembleID(t.Context()); err == nil || !strings.Contains(err.Error(), "delete it") {
 			t.Errorf("an ensemble's id of %q is taken as %q, %v", junk, id, err)
 		}
 	}

@@ -195,7 +195,7 @@ func TestRootsInsideRoots(t *testing.T) {
 	if err := b.store.Commit(t.Context(), plan.Row{Path: deep.Path(), New: deep, Reason: plan.NotThere}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.store.MakeEnsemble(t.Context()); err != nil {
+	if _, err := b.store.CreateEnsembleID(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	state, err := b.store.Read(t.Context(), []string{b.root, flat.Root, deep.Root})

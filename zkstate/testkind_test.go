@@ -4,9 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"muster/resource/testkind"
 	"muster/plan"
 	"muster/resource"
+	"muster/resource/testkind"
 	"muster/zkstate"
 	"muster/zkstate/znode"
 )

@@ -1,5 +1,5 @@
-// Package testkind is a kind of things with two fields. It is for tests only: it shows what a kind costs, and that nothing
-// but its own files and the list of kinds that a caller gives has to know it.
+// Package testkind is a kind with two fields, for tests only. It shows what a new kind needs, and that no other code
+// must know it, except a caller's list of kinds.
 package testkind
 
 import (
@@ -9,31 +9,33 @@ import (
 	"muster/resource"
 )
 
-// Lamp is one thing of the kind.
+// Lamp is one resource of the kind.
 type Lamp struct {
 	Name    string `json:"name"`
 	Root    string `json:"root"`
 	Address string `json:"address,omitempty"`
 	At      string `json:"-"`
 	Colour  string `json:"colour"`
-	Watts   int    `json:"watts"` // cannot change while somebody is live
+	Watts   int    `json:"watts"` // immutable
 }
 
 // Properties is the table of a lamp's arguments.
 func Properties() []resource.Property[Lamp] {
 	return []resource.Property[Lamp]{
 		{
-			Name: "colour", Doc: "of its light", Type: resource.TypeEnum, Default: "white", Choices: []string{"white", "red"},
-			Ref: func(l *Lamp) any { return &l.Colour },
+			Name: "colour", Doc: "of its light", Type: resource.TypeEnum, Default: "white",
+			Choices: []string{"white", "red"},
+			Ref:     func(l *Lamp) any { return &l.Colour },
 		},
 		{
-			Name: "watts", Doc: "how bright it is", Type: resource.TypeInt, Required: true, Min: 1, Max: 100, Immutable: true,
-			Ref: func(l *Lamp) any { return &l.Watts },
+			Name: "watts", Doc: "how bright it is", Type: resource.TypeInt, Required: true, Min: 1, Max: 100,
+			Immutable: true,
+			Ref:       func(l *Lamp) any { return &l.Watts },
 		},
 	}
 }
 
-// Kind is what is known of all lamps.
+// Kind describes the kind of lamps.
 func Kind() resource.Kind {
 	return resource.Kind{
 		Name: "lamp", Member: "reader", Fields: append(resource.Names(Properties()), "name", "root", "address"),
@@ -63,7 +65,7 @@ func (l Lamp) Fields() []resource.Field { return resource.FieldsOf(Properties(),
 // Policy implements resource.Declaration.
 func (l Lamp) Policy() resource.Policy { return resource.Policy{} }
 
-// Classify implements resource.Declaration: a lamp is on while somebody reads by it.
+// Classify implements resource.Declaration: a lamp is on while a reader is live.
 func (l Lamp) Classify(o *resource.Observed) (resource.Class, resource.Status) {
 	if o.Live > 0 {
 		return resource.Live, "on"
