@@ -1,0 +1,235 @@
+package cli_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"muster/job"
+	"muster/resource"
+	"muster/zkstate"
+	"muster/zkstate/zkconn"
+)
+
+// TestSoakOldAndNewMixed changes jobs and runs them, each command with the present or the previous muster, as the dice
+// say. Neither calls anything edited that the other wrote, and nothing that one wrote is lost by the other: after each
+// round every record says what is declared, with its labels and its last run. MUSTER_SOAK=1 makes it 200 rounds.
+func TestSoakOldAndNewMixed(t *testing.T) {
+	t.Parallel()
+	binaries := map[string]string{"new": filepath.Join(bin, "muster"), "old": previous(t)}
+	lanes, rounds := 2, 6
+	if os.Getenv("MUSTER_SOAK") != "" {
+		rounds = 100
+	}
+	for i := range lanes {
+		t.Run(fmt.Sprint("lane ", i), func(t *testing.T) {
+			t.Parallel()
+			m := newMixed(t, binaries)
+			for round := range rounds {
+				m.round(round)
+			}
+			m.settled("old")
+			m.settled("new")
+		})
+	}
+}
+
+// mixed is a configuration in a root of its own, and what its records must say.
+type mixed struct {
+	t        *testing.T
+	fixture  fixture
+	binaries map[string]string
+	dice     *rand.Rand
+	reader   *zkstate.Reader
+	jobs     map[string]*mixedJob
+	log      []string // every command, for when something is wrong
+}
+
+// mixedJob is one job as it is declared, and its last run.
+type mixedJob struct {
+	workers, join int
+	labels        map[string]string
+	last          string // empty: it has not run yet
+}
+
+func newMixed(t *testing.T, binaries map[string]string) *mixed {
+	t.Helper()
+	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs(), Timeout: 30 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	m := &mixed{
+		t: t, fixture: fixture{dir: t.TempDir(), root: "/mixed-" + zkstate.NewID()[:12]}, binaries: binaries,
+		dice: rand.New(rand.NewPCG(seed, 0)), jobs: map[string]*mixedJob{},
+	}
+	m.reader = zkstate.NewReader(s, m.fixture.root+"-home", zkstate.Job())
+	return m
+}
+
+// round declares something else, plans, applies and looks at it, and then lets a job run until it is reset.
+func (m *mixed) round(round int) {
+	m.t.Helper()
+	m.change(round)
+	m.write()
+	m.muster(2, m.any(), "plan", "--detailed-exitcode")
+	if m.dice.IntN(2) == 0 {
+		m.muster(0, m.any(), "apply", "--yes")
+	} else {
+		m.applySaved()
+	}
+	m.check()
+	m.settled(m.any())
+	m.run(round)
+	m.check()
+	m.settled(m.any())
+}
+
+// applySaved saves a plan and applies it. The old muster refuses a file of the new one that says more than it knows.
+func (m *mixed) applySaved() {
+	m.t.Helper()
+	by, to := m.any(), m.any()
+	if by == "new" {
+		to = "new"
+	}
+	m.muster(2, by, "plan", "--detailed-exitcode", "--out", "plan.json")
+	m.muster(0, to, "apply", "plan.json")
+}
+
+// change creates, updates, replaces or deletes one or two jobs, so that something differs.
+func (m *mixed) change(round int) {
+	for _, name := range []string{"a", "b", "c", "d"}[:1+m.dice.IntN(4)] {
+		j := m.jobs[name]
+		switch what := m.dice.IntN(4); {
+		case j == nil:
+			m.jobs[name] = &mixedJob{workers: 1 + m.dice.IntN(2), join: 60 + round}
+		case what == 0 && len(m.jobs) > 1:
+			delete(m.jobs, name)
+		case what == 1: // a replace, with the last run
+			j.workers = 3 - j.workers
+		case what == 2:
+			j.labels = map[string]string{"team": fmt.Sprint("data & co ", round), fmt.Sprint("r", round): "<ü>"}
+		default:
+			j.labels, j.join = nil, 1000+round
+		}
+	}
+}
+
+func (m *mixed) write() {
+	m.t.Helper()
+	var b strings.Builder
+	fmt.Fprintf(&b, "muster {\n  stack = \"mixed\"\n  home  = \"%[1]s-home\"\n  roots = [\"%[1]s\"]\n}\n", m.fixture.root)
+	for _, name := range slices.Sorted(maps.Keys(m.jobs)) {
+		j := m.jobs[name]
+		fmt.Fprintf(&b, "job %q {\n  root    = %q\n  workers = %d\n  timeouts {\n    join = \"%ds\"\n  }\n  labels = {\n",
+			name, m.fixture.root, j.workers, j.join)
+		for _, key := range slices.Sorted(maps.Keys(j.labels)) {
+			fmt.Fprintf(&b, "    %q = %q\n", key, j.labels[key])
+		}
+		fmt.Fprint(&b, "  }\n}\n")
+	}
+	if err := os.WriteFile(filepath.Join(m.fixture.dir, "main.hcl"), []byte(b.String()), 0o600); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// run lets all workers of a job run, each with any muster, and complete.
+func (m *mixed) run(round int) {
+	m.t.Helper()
+	names := slices.Sorted(maps.Keys(m.jobs))
+	name := names[m.dice.IntN(len(names))]
+	j := m.jobs[name]
+	j.last = fmt.Sprint("run/", round)
+	var workers []*runningCommand
+	for i := range j.workers {
+		workers = append(workers, startCommand(m.t, m.command(m.any(), "worker", "--job", name, "--root", m.fixture.root,
+			"--run", j.last, "--identity", fmt.Sprint("w", i), "--start", "all", "--", "true")))
+	}
+	for _, w := range workers {
+		<-w.ended
+		if code := w.cmd.ProcessState.ExitCode(); code != 0 {
+			m.fail("a worker of %s ended with %d:\n%s%s", name, code, w.out.String(), w.errors.String())
+		}
+	}
+}
+
+// settled: nothing is left to do, and nothing has drifted.
+func (m *mixed) settled(by string) {
+	m.t.Helper()
+	if out := m.muster(0, by, "plan", "--detailed-exitcode"); !strings.Contains(out, "No changes.") {
+		m.fail("it plans:\n%s", out)
+	}
+	m.muster(0, by, "drift")
+}
+
+// check reads the records as they are.
+func (m *mixed) check() {
+	m.t.Helper()
+	state, err := m.reader.Read(m.t.Context(), []string{m.fixture.root})
+	if err != nil {
+		m.fail("%v", err)
+	}
+	want, got := map[string]string{}, map[string]string{}
+	for name, j := range m.jobs {
+		want[name] = fmt.Sprint(j.workers, j.join, j.labels, j.last, " ready mixed false")
+	}
+	for path, o := range state.Found {
+		if o.Record == nil {
+			got[path] = fmt.Sprint(o.Status(), o.Problem)
+			continue
+		}
+		d, last := job.Of(o.Record), ""
+		if run := job.LastRun(o.Record); run != nil {
+			last = run.ID
+		}
+		got[d.Name] = fmt.Sprint(d.Workers, seconds(d.Timeouts.Join), d.Labels, last, " ", o.Status(), " ",
+			o.Record.Stack, " ", o.Record.Edited())
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		m.fail("what is recorded (-want +got):\n%s", d)
+	}
+}
+
+func seconds(d resource.Duration) int { return int(time.Duration(d) / time.Second) }
+
+// any is the new or the old muster.
+func (m *mixed) any() string { return []string{"new", "old"}[m.dice.IntN(2)] }
+
+func (m *mixed) command(by string, args ...string) *exec.Cmd {
+	cmd := m.fixture.command(servers.Connect(), args...)
+	cmd.Path, cmd.Args[0] = m.binaries[by], m.binaries[by]
+	cmd.Env = append(cmd.Env, "PATH="+os.Getenv("PATH"))
+	m.log = append(m.log, by+" "+strings.Join(args, " "))
+	return cmd
+}
+
+// muster runs a command that must end with a code, and returns what it printed.
+func (m *mixed) muster(code int, by string, args ...string) string {
+	m.t.Helper()
+	cmd := m.command(by, args...)
+	out, err := cmd.CombinedOutput()
+	if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) {
+		m.fail("%v", err)
+	}
+	if got := cmd.ProcessState.ExitCode(); got != code {
+		m.fail("exit code %d, want %d:\n%s", got, code, out)
+	}
+	return string(out)
+}
+
+func (m *mixed) fail(format string, args ...any) {
+	m.t.Helper()
+	m.t.Fatalf("%s\nafter these commands:\n  %s", fmt.Sprintf(format, args...), strings.Join(m.log, "\n  "))
+}
