@@ -1,5 +1,6 @@
-# The README's two commands are make demo and make test. Both install ZooKeeper when it is missing; make test also what single tests
-# need. make test is make check: everything that CI runs, the cheapest first. make unit is the part of it that needs no server.
+# The README has two commands, make demo and make test. Both install ZooKeeper if it is missing; make test also installs
+# what single tests need. make test is make check: everything that CI runs, the cheapest first. make unit is the part of
+# it that needs no server.
 
 GO ?= go
 export GO
@@ -18,9 +19,10 @@ check: setup
 lint unit:
 	@./.ci/check $@
 
-# The long forms of the tests that make test runs short: races, crashes, faults.
+# Runs the tests of races, crashes and faults longer than make test does.
 soak: setup
-	MUSTER_SOAK=1 $(GO) test -count=1 -timeout 60m -v -run 'Race|Kill|Crash|Soak|TestIDsUnderFaults|DriftLoop|AnyRun|Anything' ./...
+	MUSTER_SOAK=1 $(GO) test -count=1 -timeout 60m -v \
+		-run 'Race|Kill|Crash|Soak|TestIDsUnderFaults|DriftLoop|AnyRun|Anything' ./...
 
 bench: setup
 	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./...
@@ -28,9 +30,10 @@ bench: setup
 generate:
 	$(GO) generate ./zkstate/znode/...
 
-# Where git answers, the binary knows its revision: muster version.
+# In a git repository the binary gets the revision, which muster version prints.
+build: buildvcs = $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 build:
-	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=$(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false) -o muster .
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=$(buildvcs) -o muster .
 
 setup:
 	@./.ci/setup

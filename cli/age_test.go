@@ -23,7 +23,7 @@ func TestPlanIsRefusedByItsDate(t *testing.T) {
 		stderr string
 	}{
 		"old":        {25 * time.Hour, 5, "the plan is 25h"},
-		"future":     {-6 * time.Minute, 5, "which is in the future: the clock here or there is wrong; nothing was written"},
+		"future":     {-6 * time.Minute, 5, "in the future: the clock here or there is wrong; nothing was written"},
 		"far_future": {-290 * 365 * 24 * time.Hour, 5, "in the future"},
 		"clock_skew": {-4 * time.Minute, 8, "connection refused"},
 	} {

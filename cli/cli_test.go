@@ -42,42 +42,86 @@ func TestPoint18UsageErrorsNameTheNextCommand(t *testing.T) {
 		args   []string
 		stderr string
 	}{
-		"mistyped_command":       {[]string{"dve"}, "muster: unknown command \"dve\": did you mean \"dev\"?\n  next: muster dev\n"},
-		"mistyped_command_flags": {[]string{"-C", "x", "verzion", "--json"}, "muster: unknown command \"verzion\": did you mean \"version\"?\n  next: muster version\n"},
-		"init_of_other_tools":    {[]string{"init"}, "muster: unknown command \"init\": no init is needed\n  next: muster plan\n"},
-		"destroy_of_other_tools": {[]string{"destroy", "--auto"}, "muster: unknown command \"destroy\"\n  next: remove the job's block and: muster apply; or: muster terminate JOB\n"},
-		"unknown_diagnostic":     {[]string{"explain", "M9999"}, "muster: no diagnostic has the code M9999\n  next: docs/diagnostics.md lists them, and muster validate names those of a configuration\n"},
-		"terminate_unasked":      {[]string{"terminate", "hello", "--root", "/jobs/prod"}, "muster: there is no terminal to ask at, and --yes was not given\n  next: muster terminate hello --root /jobs/prod --yes\n"},
-		"unknown_command":        {[]string{"deploy"}, "muster: unknown command \"deploy\"\n  next: muster --help\n"},
-		"mistyped_flag":          {[]string{"version", "--jsno"}, "muster: unknown flag --jsno: did you mean --json?\n  next: muster version --help\n"},
-		"mistyped_global_flag":   {[]string{"version", "--colour", "never"}, "muster: unknown flag --colour: did you mean --color?\n  next: muster version --help\n"},
-		"unknown_flag":           {[]string{"version", "--frobnicate"}, "muster: unknown flag --frobnicate\n  next: muster version --help\n"},
-		"unknown_short_flag":     {[]string{"version", "-x"}, "muster: unknown flag -x\n  next: muster version --help\n"},
-		"too_many_arguments":     {[]string{"version", "1"}, "muster: muster version takes no argument, and \"1\" is one\n  next: muster version --help\n"},
-		"too_few_arguments":      {[]string{"completion"}, "muster: muster completion needs the name of a shell: bash, zsh, fish or powershell\n  next: muster completion --help\n"},
-		"unknown_shell":          {[]string{"completion", "tcsh"}, "muster: \"tcsh\" is not a shell that muster knows: bash, zsh, fish or powershell\n  next: muster completion --help\n"},
-		"bad_color":              {[]string{"version", "--color", "blue"}, "muster: --color \"blue\" is not a way to colour\n  next: --color auto, always or never\n"},
-		"bad_log_level":          {[]string{"version", "--log-level", "loud"}, "muster: log level \"loud\" is not known\n  next: --log-level off, error, warn, info or debug\n"},
-		"bad_log_format":         {[]string{"version", "--log-format", "xml"}, "muster: log format \"xml\" is not known\n  next: --log-format text or json\n"},
-		"bad_number_of_servers":  {[]string{"dev", "--servers", "2"}, "muster: an ensemble has 1 or 3 servers here, not 2\n  next: muster dev --servers 3\n"},
-		"bad_port":               {[]string{"dev", "--port", "70000"}, "muster: 70000 is not a port\n  next: muster dev --port 2181\n"},
-		"not_a_number":           {[]string{"plan", "--max-delete", "x"}, "muster: --max-delete \"x\": write a whole number\n  next: muster plan --help\n"},
-		"not_a_duration":         {[]string{"apply", "--lock-timeout", "5"}, "muster: --lock-timeout \"5\": write a number and a unit, such as 30s or 2m\n  next: muster apply --help\n"},
-		"not_a_bool":             {[]string{"plan", "--all=maybe"}, "muster: --all \"maybe\": write true or false\n  next: muster plan --help\n"},
-		"no_value":               {[]string{"plan", "--out"}, "muster: --out needs a value\n  next: muster plan --help\n"},
-		"no_assignment":          {[]string{"plan", "--var", "x"}, "muster: --var \"x\": write NAME=VALUE\n  next: muster plan --help\n"},
-		"not_a_server":           {[]string{"status", "--root", "/x", "--servers", "a:b:c"}, "muster: zookeeper server \"a:b:c\": must be host:port\n  next: write host:port,host:port in --servers or MUSTER_SERVERS\n"},
-		"empty_argument":         {[]string{"apply", "--yes", ""}, "muster: an argument is empty\n  next: is a variable of the shell not set? muster apply --help\n"},
-		"empty_command":          {[]string{""}, "muster: an argument is empty\n  next: is a variable of the shell not set? muster --help\n"},
-		"empty_pattern":          {[]string{"status", ""}, "muster: an argument is empty\n  next: is a variable of the shell not set? muster status --help\n"},
-		"empty_out":              {[]string{"plan", "--out", ""}, "muster: the value of --out is empty\n  next: is a variable of the shell not set? muster plan --help\n"},
-		"empty_only":             {[]string{"plan", "--only", "a", "--only="}, "muster: the value of --only is empty\n  next: is a variable of the shell not set? muster plan --help\n"},
-		"empty_var_file":         {[]string{"plan", "--var-file", ""}, "muster: --var-file \"\": write the name of a file\n  next: muster plan --help\n"},
-		"empty_chdir":            {[]string{"apply", "-C", ""}, "muster: the value of --chdir is empty\n  next: is a variable of the shell not set? muster apply --help\n"},
-		"empty_servers":          {[]string{"apply", "--servers", ""}, "muster: the value of --servers is empty\n  next: is a variable of the shell not set? muster apply --help\n"},
-		"empty_server":           {[]string{"plan", "--servers", ","}, "muster: the value of --servers is empty\n  next: is a variable of the shell not set? muster plan --help\n"},
-		"negative_max_delete":    {[]string{"plan", "--max-delete", "-1"}, "muster: --max-delete -1 is negative\n  next: muster plan --max-delete 10\n"},
-		"help_of_nothing":        {[]string{"help", "dve"}, "muster: unknown command \"dve\": did you mean \"dev\"?\n  next: muster dev\n"},
+		"mistyped_command": {[]string{"dve"},
+			"muster: unknown command \"dve\": did you mean \"dev\"?\n  next: muster dev\n"},
+		"mistyped_command_flags": {[]string{"-C", "x", "verzion", "--json"},
+			"muster: unknown command \"verzion\": did you mean \"version\"?\n  next: muster version\n"},
+		"init_of_other_tools": {[]string{"init"},
+			"muster: unknown command \"init\": no init is needed\n  next: muster plan\n"},
+		"destroy_of_other_tools": {[]string{"destroy", "--auto"},
+			"muster: unknown command \"destroy\"\n" +
+				"  next: remove the job's block and: muster apply; or: muster terminate JOB\n"},
+		"unknown_diagnostic": {[]string{"explain", "M9999"},
+			"muster: no diagnostic has the code M9999\n" +
+				"  next: docs/diagnostics.md lists them, and muster validate names those of a configuration\n"},
+		"terminate_unasked": {[]string{"terminate", "hello", "--root", "/jobs/prod"},
+			"muster: there is no terminal to ask at, and --yes was not given\n" +
+				"  next: muster terminate hello --root /jobs/prod --yes\n"},
+		"unknown_command": {[]string{"deploy"}, "muster: unknown command \"deploy\"\n  next: muster --help\n"},
+		"mistyped_flag": {[]string{"version", "--jsno"},
+			"muster: unknown flag --jsno: did you mean --json?\n  next: muster version --help\n"},
+		"mistyped_global_flag": {[]string{"version", "--colour", "never"},
+			"muster: unknown flag --colour: did you mean --color?\n  next: muster version --help\n"},
+		"unknown_flag": {[]string{"version", "--frobnicate"},
+			"muster: unknown flag --frobnicate\n  next: muster version --help\n"},
+		"unknown_short_flag": {[]string{"version", "-x"},
+			"muster: unknown flag -x\n  next: muster version --help\n"},
+		"too_many_arguments": {[]string{"version", "1"},
+			"muster: muster version takes no argument, and \"1\" is one\n  next: muster version --help\n"},
+		"too_few_arguments": {[]string{"completion"},
+			"muster: muster completion needs the name of a shell: bash, zsh, fish or powershell\n" +
+				"  next: muster completion --help\n"},
+		"unknown_shell": {[]string{"completion", "tcsh"},
+			"muster: \"tcsh\" is not a shell that muster knows: bash, zsh, fish or powershell\n" +
+				"  next: muster completion --help\n"},
+		"bad_color": {[]string{"version", "--color", "blue"},
+			"muster: --color \"blue\" is not a way to colour\n  next: --color auto, always or never\n"},
+		"bad_log_level": {[]string{"version", "--log-level", "loud"},
+			"muster: log level \"loud\" is not known\n  next: --log-level off, error, warn, info or debug\n"},
+		"bad_log_format": {[]string{"version", "--log-format", "xml"},
+			"muster: log format \"xml\" is not known\n  next: --log-format text or json\n"},
+		"bad_number_of_servers": {[]string{"dev", "--servers", "2"},
+			"muster: an ensemble has 1 or 3 servers here, not 2\n  next: muster dev --servers 3\n"},
+		"bad_port": {[]string{"dev", "--port", "70000"},
+			"muster: 70000 is not a port\n  next: muster dev --port 2181\n"},
+		"not_a_number": {[]string{"plan", "--max-delete", "x"},
+			"muster: --max-delete \"x\": write a whole number\n  next: muster plan --help\n"},
+		"not_a_duration": {[]string{"apply", "--lock-timeout", "5"},
+			"muster: --lock-timeout \"5\": write a number and a unit, such as 30s or 2m\n" +
+				"  next: muster apply --help\n"},
+		"not_a_bool": {[]string{"plan", "--all=maybe"},
+			"muster: --all \"maybe\": write true or false\n  next: muster plan --help\n"},
+		"no_value": {[]string{"plan", "--out"},
+			"muster: --out needs a value\n  next: muster plan --help\n"},
+		"no_assignment": {[]string{"plan", "--var", "x"},
+			"muster: --var \"x\": write NAME=VALUE\n  next: muster plan --help\n"},
+		"not_a_server": {[]string{"status", "--root", "/x", "--servers", "a:b:c"},
+			"muster: zookeeper server \"a:b:c\": must be host:port\n" +
+				"  next: write host:port,host:port in --servers or MUSTER_SERVERS\n"},
+		"empty_argument": {[]string{"apply", "--yes", ""},
+			"muster: an argument is empty\n  next: is a variable of the shell not set? muster apply --help\n"},
+		"empty_command": {[]string{""},
+			"muster: an argument is empty\n  next: is a variable of the shell not set? muster --help\n"},
+		"empty_pattern": {[]string{"status", ""},
+			"muster: an argument is empty\n  next: is a variable of the shell not set? muster status --help\n"},
+		"empty_out": {[]string{"plan", "--out", ""},
+			"muster: the value of --out is empty\n  next: is a variable of the shell not set? muster plan --help\n"},
+		"empty_only": {[]string{"plan", "--only", "a", "--only="},
+			"muster: the value of --only is empty\n  next: is a variable of the shell not set? muster plan --help\n"},
+		"empty_var_file": {[]string{"plan", "--var-file", ""},
+			"muster: --var-file \"\": write the name of a file\n  next: muster plan --help\n"},
+		"empty_chdir": {[]string{"apply", "-C", ""},
+			"muster: the value of --chdir is empty\n  next: is a variable of the shell not set? muster apply --help\n"},
+		"empty_servers": {[]string{"apply", "--servers", ""},
+			"muster: the value of --servers is empty\n" +
+				"  next: is a variable of the shell not set? muster apply --help\n"},
+		"empty_server": {[]string{"plan", "--servers", ","},
+			"muster: the value of --servers is empty\n" +
+				"  next: is a variable of the shell not set? muster plan --help\n"},
+		"negative_max_delete": {[]string{"plan", "--max-delete", "-1"},
+			"muster: --max-delete -1 is negative\n  next: muster plan --max-delete 10\n"},
+		"help_of_nothing": {[]string{"help", "dve"},
+			"muster: unknown command \"dve\": did you mean \"dev\"?\n  next: muster dev\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := outcome{code: 64, stderr: c.stderr}
@@ -106,12 +150,16 @@ func TestPoint18HelpFitsATerminalAndNamesEveryFlag(t *testing.T) {
 				t.Errorf("%v: wider than 80 columns: %s", args, line)
 			}
 		}
-		for _, flag := range regexp.MustCompile(`(?m)^--[a-z-]+`).FindAllString(run(t, nil, "__complete", args[len(args)-1], "--").stdout, -1) {
+		completed := run(t, nil, "__complete", args[len(args)-1], "--").stdout
+		for _, flag := range regexp.MustCompile(`(?m)^--[a-z-]+`).FindAllString(completed, -1) {
 			if !strings.Contains(got.stdout, flag+" ") && args[0] == "help" {
 				t.Errorf("%v does not show %s", args, flag)
 			}
 		}
-		for _, flag := range []string{"--chdir", "--servers", "--tls-ca", "--tls-cert", "--tls-key", "--color", "--log-level", "--log-format", "--no-input", "--quiet"} {
+		for _, flag := range []string{
+			"--chdir", "--servers", "--tls-ca", "--tls-cert", "--tls-key", "--color", "--log-level", "--log-format",
+			"--no-input", "--quiet",
+		} {
 			if !strings.Contains(got.stdout, flag) {
 				t.Errorf("%v does not show %s", args, flag)
 			}
@@ -137,7 +185,8 @@ func TestVersion(t *testing.T) {
 	if got := run(t, nil, "version"); got.code != 0 || !strings.HasPrefix(got.stdout, "muster "+cli.Version+" ") {
 		t.Errorf("got %+v", got)
 	}
-	if got := run(t, nil, "version", "--json"); got.code != 0 || !strings.Contains(got.stdout, `"version": "`+cli.Version+`"`) {
+	want := `"version": "` + cli.Version + `"`
+	if got := run(t, nil, "version", "--json"); got.code != 0 || !strings.Contains(got.stdout, want) {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -175,7 +224,8 @@ func TestOutputThatCannotBeWrittenIsAnError(t *testing.T) {
 	var stderr bytes.Buffer
 	full := failingWriter{&os.PathError{Op: "write", Path: "/dev/stdout", Err: syscall.ENOSPC}}
 	code := cli.Run(t.Context(), []string{"version"}, nil, strings.NewReader(""), full, &stderr)
-	want := "muster: standard output: write /dev/stdout: no space left on device\n  next: free some space, then run the same command again\n"
+	want := "muster: standard output: write /dev/stdout: no space left on device\n" +
+		"  next: free some space, then run the same command again\n"
 	if d := cmp.Diff(want, stderr.String()); code != 1 || d != "" {
 		t.Errorf("code %d, stderr (-want +got):\n%s", code, d)
 	}

@@ -99,7 +99,8 @@ func (f *codeFixture) signal(sig syscall.Signal) { f.check(syscall.Kill(f.pid, s
 // lock takes the apply lock of stack "tests".
 func (f *codeFixture) lock() {
 	store, err := zkstate.NewStore(f.session, zkstate.Config{
-		Home: f.root + "-home", Stack: "tests", By: "somebody@else", At: time.Now(), Kinds: []zkstate.Kind{zkstate.Job()},
+		Home: f.root + "-home", Stack: "tests", By: "somebody@else", At: time.Now(),
+		Kinds: []zkstate.Kind{zkstate.Job()},
 	})
 	f.check(err)
 	_, release, err := store.Lock(f.t.Context(), "", time.Minute, nil)
@@ -136,7 +137,8 @@ func (f *codeFixture) addDeafWorker() {
 func (f *codeFixture) replaceWorker() {
 	f.signal(syscall.SIGSTOP)
 	seen := newScreen()
-	other := f.shell("exec " + filepath.Join(bin, "muster") + " worker --root $ROOT --job a --identity w --advertise 127.0.0.1:7001")
+	other := f.shell("exec " + filepath.Join(bin, "muster") +
+		" worker --root $ROOT --job a --identity w --advertise 127.0.0.1:7001")
 	other.Stdout, other.Stderr = seen, seen
 	f.check(other.Start())
 	f.t.Cleanup(func() { _ = other.Process.Kill(); _ = other.Wait() })

@@ -26,7 +26,10 @@ func TestCompletionInBash(t *testing.T) {
 	term := newTerminal(t)
 	cmd := exec.CommandContext(t.Context(), "bash", "--norc", "--noprofile", "-i")
 	cmd.Dir = f.dir
-	cmd.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "MUSTER_SERVERS=" + servers.Connect(), "PS1=ready> ", "TERM=dumb", "HOME=" + f.dir, "INPUTRC=" + quiet}
+	cmd.Env = []string{
+		"PATH=" + bin + ":" + os.Getenv("PATH"), "MUSTER_SERVERS=" + servers.Connect(),
+		"PS1=ready> ", "TERM=dumb", "HOME=" + f.dir, "INPUTRC=" + quiet,
+	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = term.tty, term.tty, term.tty
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := cmd.Start(); err != nil {

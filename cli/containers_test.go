@@ -122,7 +122,8 @@ func TestComposeWorkersHaveIdentities(t *testing.T) {
 	for i := range 4 {
 		name := fmt.Sprint("worker-", i)
 		s := services[name]
-		if s.Environment["MUSTER_IDENTITY"] != name || s.Environment["JOB"] != "hello" || fmt.Sprint(s.Entrypoint) != "[/entrypoint.sh]" {
+		if s.Environment["MUSTER_IDENTITY"] != name || s.Environment["JOB"] != "hello" ||
+			fmt.Sprint(s.Entrypoint) != "[/entrypoint.sh]" {
 			t.Errorf("%s: %+v", name, s)
 		}
 	}
@@ -151,7 +152,9 @@ func TestEntryPointNeedsServersJobAndCommand(t *testing.T) {
 		cmd := exec.Command("sh", append([]string{containersDir + "entrypoint.sh"}, c.args...)...)
 		cmd.Env = append(c.env, "PATH="+bin+":"+os.Getenv("PATH"))
 		out, _ := cmd.CombinedOutput()
-		if cmd.ProcessState.ExitCode() != 64 || !strings.HasPrefix(string(out), "entrypoint: ") || !strings.Contains(string(out), missing) {
+		text := string(out)
+		names := strings.HasPrefix(text, "entrypoint: ") && strings.Contains(text, missing)
+		if cmd.ProcessState.ExitCode() != 64 || !names {
 			t.Errorf("without %s: %v\n%s", missing, cmd.ProcessState, out)
 		}
 	}
@@ -186,7 +189,8 @@ func TestEntryPointRunsAJob(t *testing.T) {
 	w0, out0 := start("worker-0")
 	w1, out1 := start("worker-1")
 	for cmd, out := range map[*exec.Cmd]*bytes.Buffer{w0: out0, w1: out1} {
-		if err := cmd.Wait(); err != nil || !strings.Contains(out.String(), "is done\nmuster: exit 0 is the command's") {
+		const end = "is done\nmuster: exit 0 is the command's"
+		if err := cmd.Wait(); err != nil || !strings.Contains(out.String(), end) {
 			t.Errorf("%v\n%s", err, out)
 		}
 	}

@@ -100,7 +100,8 @@ func TestHungServerIsNotALockForDrift(t *testing.T) {
 					}
 					return false
 				})
-				got := result(f.command(proxy.Addr(), append([]string{"drift", "--wait-lock", patience}, f.reportFlags(t)...)...))
+				args := append([]string{"drift", "--wait-lock", patience}, f.reportFlags(t)...)
+				got := result(f.command(proxy.Addr(), args...))
 				expect(t, got, 8, "muster: ", "zookeeper ", "  next: ")
 				f.checkReports(t, 8, "zookeeper ")
 			})

@@ -22,8 +22,8 @@ func TestDemo(t *testing.T) {
 	temp := t.TempDir()
 	cmd := exec.CommandContext(ctx, "../examples/demo.sh")
 	cmd.Env = []string{
-		"MUSTER=" + filepath.Join(bin, "muster"), "PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + temp,
-		"ZOOKEEPER_HOME=" + os.Getenv("ZOOKEEPER_HOME"),
+		"MUSTER=" + filepath.Join(bin, "muster"), "TMPDIR=" + temp,
+		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "ZOOKEEPER_HOME=" + os.Getenv("ZOOKEEPER_HOME"),
 	}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // it cleans up then
 	cmd.WaitDelay = 20 * time.Second
@@ -34,7 +34,8 @@ func TestDemo(t *testing.T) {
 	if strings.Contains(string(out), "demo.sh: line ") {
 		t.Errorf("the shell itself has something to say:\n%s", out)
 	}
-	for _, seen := range []string{`degraded +4 of 4 +3 +0 +0 `, `running +4 of 4 +4 +0 +1 `} { // the death, and the restart
+	// A worker died, and was started again.
+	for _, seen := range []string{`degraded +4 of 4 +3 +0 +0 `, `running +4 of 4 +4 +0 +1 `} {
 		if !regexp.MustCompile(`(?m)^  ` + seen).Match(out) {
 			t.Errorf("status --watch did not see %s:\n%s", seen, out)
 		}
@@ -59,7 +60,8 @@ func processesOf(t *testing.T, dir string) []string {
 		env, _ := os.ReadFile(filepath.Join(proc, "environ")) // unreadable: not ours
 		args, _ := os.ReadFile(filepath.Join(proc, "cmdline"))
 		if bytes.Contains(env, []byte("TMPDIR="+dir+"\x00")) || bytes.Contains(args, []byte(dir)) {
-			found = append(found, fmt.Sprintf("%s: %s", filepath.Base(proc), bytes.ReplaceAll(args, []byte{0}, []byte{' '})))
+			line := bytes.ReplaceAll(args, []byte{0}, []byte{' '})
+			found = append(found, fmt.Sprintf("%s: %s", filepath.Base(proc), line))
 		}
 	}
 	return found

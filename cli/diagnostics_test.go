@@ -70,7 +70,8 @@ func TestDiagnosticPages(t *testing.T) {
 			if !slices.Equal(slices.Compact(codes), []string{c.Code}) {
 				t.Errorf("%s shows %v", file, codes)
 			}
-			if last := strings.TrimSpace(printed[len(p.parts)-1]); !strings.HasPrefix(last, "Valid: ") || strings.Contains(last, "\n") {
+			last := strings.TrimSpace(printed[len(p.parts)-1])
+			if !strings.HasPrefix(last, "Valid: ") || strings.Contains(last, "\n") {
 				t.Errorf("%s ends with something that is not valid:\n%s", file, last)
 			}
 			p.checkFormatted(t, file)
@@ -103,8 +104,9 @@ func (p page) checkFormatted(t *testing.T, file string) {
 func TestIndexOfDiagnostics(t *testing.T) {
 	const file = diagnosticsDir + ".md"
 	groups := map[string]string{
-		"M10": "Files", "M11": "Syntax", "M12": "Jobs and their values", "M13": "Blocks and arguments", "M14": "Variables",
-		"M15": "Expressions", "M16": "The blocks muster and zookeeper", "M17": "Ignored drift", "M18": "Warnings",
+		"M10": "Files", "M11": "Syntax", "M12": "Jobs and their values", "M13": "Blocks and arguments",
+		"M14": "Variables", "M15": "Expressions", "M16": "The blocks muster and zookeeper",
+		"M17": "Ignored drift", "M18": "Warnings",
 	}
 	have := read(t, file)
 	intro, _, _ := strings.Cut(have, "\n## ")

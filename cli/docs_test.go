@@ -79,8 +79,11 @@ func TestExampleUsesTheDefaultServer(t *testing.T) {
 // TestEveryBarrierHasARound: without --round, a script that is started again after a crash would come to the next
 // round.
 func TestEveryBarrierHasARound(t *testing.T) {
-	texts := map[string]string{"README.md": read(t, "../README.md"), "barrier --help": run(t, nil, "barrier", "--help").stdout,
-		"worker --help": run(t, nil, "worker", "--help").stdout}
+	texts := map[string]string{
+		"README.md":      read(t, "../README.md"),
+		"barrier --help": run(t, nil, "barrier", "--help").stdout,
+		"worker --help":  run(t, nil, "worker", "--help").stdout,
+	}
 	for _, pattern := range []string{"../docs/*.md", "../docs/*/*.md", "../examples/*/*"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
@@ -109,7 +112,9 @@ func TestEveryBarrierHasARound(t *testing.T) {
 // TestExamplesUseFlagsThatExist checks the calls of muster in the pipelines and in the docs.
 func TestExamplesUseFlagsThatExist(t *testing.T) {
 	var files []string
-	for _, pattern := range []string{"../examples/pipelines/*", "../examples/pipelines/*/*", "../docs/*.md", "../docs/*/*.md"} {
+	for _, pattern := range []string{
+		"../examples/pipelines/*", "../examples/pipelines/*/*", "../docs/*.md", "../docs/*/*.md",
+	} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

@@ -70,7 +70,8 @@ func (f fixture) writeVariant(n int) string {
 		err = os.MkdirAll(dir, 0o755)
 	}
 	if err == nil {
-		other := strings.Replace(string(text), "workers  = 2", fmt.Sprintf("workers  = %d\n  labels = { n = \"%d\" }", 2+n/2%2, n), 1)
+		fields := fmt.Sprintf("workers  = %d\n  labels = { n = \"%d\" }", 2+n/2%2, n)
+		other := strings.Replace(string(text), "workers  = 2", fields, 1)
 		err = os.WriteFile(filepath.Join(dir, "main.hcl"), []byte(other), 0o644)
 	}
 	if err != nil {
@@ -143,7 +144,8 @@ func TestServersLostDuringDrift(t *testing.T) {
 		return false
 	})
 	report := filepath.Join(f.dir, "drift")
-	got := result(f.command(proxy.Addr(), "drift", "-q", "--report", "json="+report+".json", "--report", "prometheus="+report+".prom"))
+	got := result(f.command(proxy.Addr(), "drift", "-q",
+		"--report", "json="+report+".json", "--report", "prometheus="+report+".prom"))
 	<-gone
 	expect(t, got, 8, "zookeeper session lost")
 	for file, text := range map[string]string{

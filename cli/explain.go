@@ -84,7 +84,7 @@ func runExplain(ctx context.Context, p *process, f searchFlags, name string) err
 		if row.Path == at {
 			e := report.Explanation{Origins: origins[row.Address()]}
 			if row.Old.Class() == resource.Unreadable || row.Old.Class() == resource.Damaged {
-				if e.Parts, e.Mend, err = partsOf(ctx, r, row, at); err != nil {
+				if e.Parts, e.Repair, err = partsOf(ctx, r, row, at); err != nil {
 					return err
 				}
 			}

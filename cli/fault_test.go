@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -98,7 +99,19 @@ func TestLostLockStopsTheApply(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // the code tells
-	expect(t, outcome{cmd.ProcessState.ExitCode(), seen.String(), ""}, 4, "not started", "was removed", "next: muster plan")
+	got := outcome{cmd.ProcessState.ExitCode(), seen.String(), ""}
+	expect(t, got, 4, "not started", "was removed", "next: muster plan")
+}
+
+// copyCerts copies certificates to dir, as ca.pem, me.pem and me.key.
+func copyCerts(t *testing.T, certs zkserver.Certs, dir string) {
+	t.Helper()
+	files := map[string]string{"ca.pem": certs.CAFile, "me.pem": certs.CertFile, "me.key": certs.KeyFile}
+	for name, from := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(read(t, from)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func TestTLS(t *testing.T) {
@@ -113,24 +126,17 @@ func TestTLS(t *testing.T) {
 	f := newFixture(t, 1, "")
 	flags := []string{"--tls-ca", certs.CAFile, "--tls-cert", certs.CertFile, "--tls-key", certs.KeyFile}
 	expect(t, result(f.command(server, append(flags, "plan")...)), 0, "Plan: 1 to create")
-	expect(t, result(f.command(server, "plan", "--tls-ca", certs.CAFile, "--tls-cert", certs.CertFile)), 64, "without its key")
+	expect(t, result(f.command(server, append(flags[:4:4], "plan")...)), 64, "without its key")
 	expect(t, result(f.command(server, "plan", "--tls-ca", certs.KeyFile)), 1, "holds no certificate")
 	expect(t, result(f.command(server, "plan", "--tls-ca", "nowhere")), 1, "nowhere")
 	expect(t, result(f.command(server, "plan")), 8, "unreachable")
 
 	cmd := f.command(server, "apply", "--yes")
-	cmd.Env = append(cmd.Env, "MUSTER_TLS_CA="+certs.CAFile, "MUSTER_TLS_CERT="+certs.CertFile, "MUSTER_TLS_KEY="+certs.KeyFile)
+	cmd.Env = append(cmd.Env,
+		"MUSTER_TLS_CA="+certs.CAFile, "MUSTER_TLS_CERT="+certs.CertFile, "MUSTER_TLS_KEY="+certs.KeyFile)
 	expect(t, result(cmd), 0, "Applied 1 of 1")
 
-	for name, from := range map[string]string{"ca.pem": certs.CAFile, "me.pem": certs.CertFile, "me.key": certs.KeyFile} {
-		body, err := os.ReadFile(from)
-		if err == nil {
-			err = os.WriteFile(f.dir+"/"+name, body, 0o600)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	copyCerts(t, certs, f.dir)
 	f.write(t, 2, `zookeeper {
   tls {
     ca_file   = "ca.pem"

@@ -24,7 +24,8 @@ func TestGoPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shown := regexp.MustCompile("(?ms)^`([a-z.]+)`:\n\n```\\w*\n(.*?)^```$").FindAllStringSubmatch(read(t, "../docs/go.md"), -1)
+	named := regexp.MustCompile("(?ms)^`([a-z.]+)`:\n\n```\\w*\n(.*?)^```$")
+	shown := named.FindAllStringSubmatch(read(t, "../docs/go.md"), -1)
 	if len(shown) != 2 {
 		t.Fatalf("docs/go.md shows %d files, not go.mod and main.go", len(shown))
 	}
@@ -44,21 +45,26 @@ func TestGoPage(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	first, second := exec.CommandContext(ctx, filepath.Join(dir, "hello"), "worker-0"), exec.CommandContext(ctx, filepath.Join(dir, "hello"), "worker-1")
+	program := filepath.Join(dir, "hello")
+	workers := []*exec.Cmd{
+		exec.CommandContext(ctx, program, "worker-0"), exec.CommandContext(ctx, program, "worker-1"),
+	}
 	var outs [2]strings.Builder
-	for i, cmd := range []*exec.Cmd{first, second} {
+	for i, cmd := range workers {
 		cmd.Env = []string{"MUSTER_SERVERS=" + servers.Connect()}
 		cmd.Stdout, cmd.Stderr = &outs[i], &outs[i]
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for i, cmd := range []*exec.Cmd{first, second} {
-		if err := cmd.Wait(); err != nil || !regexp.MustCompile(`^worker [01] of 2: all have loaded\n$`).MatchString(outs[i].String()) {
+	loaded := regexp.MustCompile(`^worker [01] of 2: all have loaded\n$`)
+	for i, cmd := range workers {
+		if err := cmd.Wait(); err != nil || !loaded.MatchString(outs[i].String()) {
 			t.Errorf("worker-%d: %v\n%s", i, err, outs[i].String())
 		}
 	}
-	if got := result(f.command(servers.Connect(), "status", "--root", f.root, "j0")); !strings.Contains(got.stdout, "\nthe last run completed ") {
+	got := result(f.command(servers.Connect(), "status", "--root", f.root, "j0"))
+	if !strings.Contains(got.stdout, "\nthe last run completed ") {
 		t.Errorf("the job after the run: %+v", got)
 	}
 }

@@ -20,9 +20,9 @@ import (
 
 // guarded is examples/guarded with the list of users that its comments show, on servers of its own.
 type guarded struct {
-	t       *testing.T
-	fixture fixture
-	e       *zkserver.Ensemble
+	t     *testing.T
+	files fixture
+	e     *zkserver.Ensemble
 }
 
 func newGuarded(t *testing.T) *guarded {
@@ -49,7 +49,7 @@ func newGuarded(t *testing.T) *guarded {
 
 func (g *guarded) write(name, text string) {
 	g.t.Helper()
-	if err := os.WriteFile(filepath.Join(g.fixture.dir, name), []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(g.files.dir, name), []byte(text), 0o600); err != nil {
 		g.t.Fatal(err)
 	}
 }
@@ -57,7 +57,7 @@ func (g *guarded) write(name, text string) {
 // edit replaces text in the configuration.
 func (g *guarded) edit(old, now string) {
 	g.t.Helper()
-	hcl := read(g.t, filepath.Join(g.fixture.dir, "jobs.hcl"))
+	hcl := read(g.t, filepath.Join(g.files.dir, "jobs.hcl"))
 	if !strings.Contains(hcl, old) {
 		g.t.Fatalf("the example does not say %q", old)
 	}
@@ -76,7 +76,7 @@ func (g *guarded) as(user string, code int, args ...string) string {
 
 // command is one of a user, whose password is "secret".
 func (g *guarded) command(user string, args ...string) *exec.Cmd {
-	cmd := g.fixture.command(g.e.Connect(), args...)
+	cmd := g.files.command(g.e.Connect(), args...)
 	if user != "" {
 		cmd.Env = append(cmd.Env, "MUSTER_ZK_AUTH=digest:"+user+":secret")
 	}
@@ -119,7 +119,8 @@ func (g *guarded) owned(workers int, last string) {
 		g.t.Fatal(err)
 	}
 	want := []string{
-		"digest:deployer:iuIgXRnHEhynFJBU9JUWTmWEwAM=:cdrwa", "digest:worker:omHNdNC4yTDmMuU4WLRCMsPiS0Y=:cdrw", "world:anyone:r",
+		"digest:deployer:iuIgXRnHEhynFJBU9JUWTmWEwAM=:cdrwa", "digest:worker:omHNdNC4yTDmMuU4WLRCMsPiS0Y=:cdrw",
+		"world:anyone:r",
 	}
 	if d := cmp.Diff(want, rec.ACL); d != "" || rec.Edited() {
 		g.t.Errorf("the record names (-want +got):\n%sedited: %v", d, rec.Edited())
@@ -142,15 +143,16 @@ func (g *guarded) owned(workers int, last string) {
 		}
 		slices.Sort(got)
 		if d := cmp.Diff([]string{
-			"digest:deployer:iuIgXRnHEhynFJBU9JUWTmWEwAM=:31", "digest:worker:omHNdNC4yTDmMuU4WLRCMsPiS0Y=:15", "world:anyone:1",
+			"digest:deployer:iuIgXRnHEhynFJBU9JUWTmWEwAM=:31", "digest:worker:omHNdNC4yTDmMuU4WLRCMsPiS0Y=:15",
+			"world:anyone:1",
 		}, got); d != "" {
 			g.t.Errorf("%s is of (-want +got):\n%s", path, d)
 		}
 	}
 }
 
-// TestGuardedExample is two whole runs of a job of three users: whoever deploys keeps every right on what the workers make
-// when they reset it, and may update, replace and terminate it.
+// TestGuardedExample is two whole runs of a job of three users: whoever deploys keeps every right on what the workers
+// make when they reset it, and may update, replace and terminate it.
 func TestGuardedExample(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t)
@@ -162,7 +164,9 @@ func TestGuardedExample(t *testing.T) {
 	g.run(3, "second")
 	g.owned(3, "second")
 
-	g.as("", 0, "status", "--root", "/jobs/prod", "audit")
+	g.as("", 0, "status", "--root", "/jobs/prod", "audit") // everybody may look
+	g.as("", 0, "plan")
+	g.as("", 0, "drift")
 	g.write("rules.txt", "no posting is changed\n")
 	g.as("deployer", 2, "plan", "--detailed-exitcode")
 	g.as("deployer", 0, "apply", "--yes") // an update

@@ -46,13 +46,15 @@ func createClassicJobs(t *testing.T, e *zkserver.Ensemble) {
 	}
 	t.Cleanup(func() { s.Close() })
 	create := func(path, text string, mode zkconn.Mode) {
-		if _, err := s.Create(context.Background(), path, []byte(text), mode, zkconn.World(zkconn.PermAll)); err != nil {
+		_, err := s.Create(context.Background(), path, []byte(text), mode, zkconn.World(zkconn.PermAll))
+		if err != nil {
 			t.Fatalf("%s: %v", path, err)
 		}
 	}
 	create("/twister2", "", zkconn.Persistent)
 	for _, j := range []struct{ name, roll, next string }{
-		{"terasort", "\n10.0.0.1,7000,0;null,null,null\n10.0.0.2,7000,1;null,null,null\n10.0.0.3,7000,2;null,null,null", "\x00\x00\x00\x03"},
+		{"terasort", "\n10.0.0.1,7000,0;null,null,null\n10.0.0.2,7000,1;null,null,null\n" +
+			"10.0.0.3,7000,2;null,null,null", "\x00\x00\x00\x03"},
 		{"wordcount", "\n10.0.0.4,7000,0;null,null,null\n10.0.0.5,7000,1;null,null,null", "\x00\x00\x00\x02"},
 	} {
 		path := "/twister2/" + j.name
@@ -62,6 +64,7 @@ func createClassicJobs(t *testing.T, e *zkserver.Ensemble) {
 		create(path, j.roll, zkconn.Persistent)
 	}
 	for _, worker := range []string{"10.0.0.4,7000,0", "10.0.0.5,7000,1"} {
-		create("/twister2/wordcount/_c_"+worker[7:8]+"1111111-2222-3333-4444-555555555555-"+worker[:8]+":7000", worker+";null,null,null", zkconn.Ephemeral)
+		live := "/twister2/wordcount/_c_" + worker[7:8] + "1111111-2222-3333-4444-555555555555-" + worker[:8] + ":7000"
+		create(live, worker+";null,null,null", zkconn.Ephemeral)
 	}
 }

@@ -47,7 +47,7 @@ func TestSoakOldAndNewMixed(t *testing.T) {
 // mixed is a configuration in a root of its own, and what its records must say.
 type mixed struct {
 	t        *testing.T
-	fixture  fixture
+	files    fixture
 	binaries map[string]string
 	dice     *rand.Rand
 	reader   *zkstate.Reader
@@ -72,10 +72,10 @@ func newMixed(t *testing.T, binaries map[string]string) *mixed {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	m := &mixed{
-		t: t, fixture: fixture{dir: t.TempDir(), root: "/mixed-" + zkstate.NewID()[:12]}, binaries: binaries,
+		t: t, files: fixture{dir: t.TempDir(), root: "/mixed-" + zkstate.NewID()[:12]}, binaries: binaries,
 		dice: rand.New(rand.NewPCG(seed, 0)), jobs: map[string]*mixedJob{},
 	}
-	m.reader = zkstate.NewReader(s, m.fixture.root+"-home", zkstate.Job())
+	m.reader = zkstate.NewReader(s, m.files.root+"-home", zkstate.Job())
 	return m
 }
 
@@ -130,17 +130,17 @@ func (m *mixed) change(round int) {
 func (m *mixed) write() {
 	m.t.Helper()
 	var b strings.Builder
-	fmt.Fprintf(&b, "muster {\n  stack = \"mixed\"\n  home  = \"%[1]s-home\"\n  roots = [\"%[1]s\"]\n}\n", m.fixture.root)
+	fmt.Fprintf(&b, "muster {\n  stack = \"mixed\"\n  home  = \"%[1]s-home\"\n  roots = [\"%[1]s\"]\n}\n", m.files.root)
 	for _, name := range slices.Sorted(maps.Keys(m.jobs)) {
 		j := m.jobs[name]
 		fmt.Fprintf(&b, "job %q {\n  root    = %q\n  workers = %d\n  timeouts {\n    join = \"%ds\"\n  }\n  labels = {\n",
-			name, m.fixture.root, j.workers, j.join)
+			name, m.files.root, j.workers, j.join)
 		for _, key := range slices.Sorted(maps.Keys(j.labels)) {
 			fmt.Fprintf(&b, "    %q = %q\n", key, j.labels[key])
 		}
 		fmt.Fprint(&b, "  }\n}\n")
 	}
-	if err := os.WriteFile(filepath.Join(m.fixture.dir, "main.hcl"), []byte(b.String()), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(m.files.dir, "main.hcl"), []byte(b.String()), 0o600); err != nil {
 		m.t.Fatal(err)
 	}
 }
@@ -154,7 +154,7 @@ func (m *mixed) run(round int) {
 	j.last = fmt.Sprint("run/", round)
 	var workers []*runningCommand
 	for i := range j.workers {
-		workers = append(workers, startCommand(m.t, m.command(m.any(), "worker", "--job", name, "--root", m.fixture.root,
+		workers = append(workers, startCommand(m.t, m.command(m.any(), "worker", "--job", name, "--root", m.files.root,
 			"--run", j.last, "--identity", fmt.Sprint("w", i), "--start", "all", "--", "true")))
 	}
 	for _, w := range workers {
@@ -177,7 +177,7 @@ func (m *mixed) settled(by string) {
 // check reads the records as they are.
 func (m *mixed) check() {
 	m.t.Helper()
-	state, err := m.reader.Read(m.t.Context(), []string{m.fixture.root})
+	state, err := m.reader.Read(m.t.Context(), []string{m.files.root})
 	if err != nil {
 		m.fail("%v", err)
 	}
@@ -208,7 +208,7 @@ func seconds(d resource.Duration) int { return int(time.Duration(d) / time.Secon
 func (m *mixed) any() string { return []string{"new", "old"}[m.dice.IntN(2)] }
 
 func (m *mixed) command(by string, args ...string) *exec.Cmd {
-	cmd := m.fixture.command(servers.Connect(), args...)
+	cmd := m.files.command(servers.Connect(), args...)
 	cmd.Path, cmd.Args[0] = m.binaries[by], m.binaries[by]
 	cmd.Env = append(cmd.Env, "PATH="+os.Getenv("PATH"))
 	m.log = append(m.log, by+" "+strings.Join(args, " "))

@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "write what the commands of the pages of docs print, and the index of diagnostics")
+var update = flag.Bool("update", false, "rewrite the output of commands in docs, and the index of diagnostics")
 
 // page is a page of docs that can be run. One shell writes the files and runs the commands of the page, in its order.
 // The name of a file stands before it, in backticks and with a colon. HCL with a muster block and no name is jobs.hcl.
@@ -114,7 +114,8 @@ func (p page) run(t *testing.T, connect string) []string {
 	cmd.WaitDelay = time.Minute
 	out, err := cmd.CombinedOutput()
 	host, _ := os.Hostname() // empty after an error, as in muster
-	printed := strings.Split(strings.NewReplacer(connect, "127.0.0.1:2181", "ann@"+host, "ann@laptop").Replace(string(bytes.TrimSpace(out))), partEnd)
+	asShown := strings.NewReplacer(connect, "127.0.0.1:2181", "ann@"+host, "ann@laptop")
+	printed := strings.Split(asShown.Replace(string(bytes.TrimSpace(out))), partEnd)
 	if len(printed) != len(p.parts)+1 {
 		t.Fatalf("the shell ended early: %v\n%s", err, out)
 	}

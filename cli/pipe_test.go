@@ -38,7 +38,8 @@ func TestReaderOfTheFirstLine(t *testing.T) {
 	f := newFixture(t, 1000, "")
 	cmd := f.command(servers.Connect())
 	cmd.Env = append(cmd.Env, "PATH="+bin+":"+os.Getenv("PATH"))
-	cmd.Path, cmd.Args = lookPath(t, "bash"), []string{"bash", "-c", "set -euo pipefail; muster plan --out p.json | head -1"}
+	const script = "set -euo pipefail; muster plan --out p.json | head -1"
+	cmd.Path, cmd.Args = lookPath(t, "bash"), []string{"bash", "-c", script}
 	got := result(cmd)
 	if got.code != 1 || !strings.HasPrefix(got.stdout, "muster plan · stack tests · ") || got.stderr != "" {
 		t.Errorf("%+v", got)
@@ -56,7 +57,8 @@ func TestReportToAClosedPipe(t *testing.T) {
 	}
 	r.Close()
 	defer w.Close()
-	cmd := f.command(servers.Connect(), "plan", "--report", "github=first", "--report", "markdown=-", "--report", "prometheus=last")
+	cmd := f.command(servers.Connect(), "plan",
+		"--report", "github=first", "--report", "markdown=-", "--report", "prometheus=last")
 	cmd.Stdout = w
 	_ = cmd.Run() // the code tells
 	if code := cmd.ProcessState.ExitCode(); code != 1 {

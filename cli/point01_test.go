@@ -61,8 +61,10 @@ func TestPoint01ProcessesJoinAgainstDelete(t *testing.T) {
 
 // joinAgainstDelete starts a worker and, after lead, the apply that deletes its job. If lead is negative the apply
 // starts first. It returns an error if the outcome is neither of the two that are allowed.
-func (f fixture) joinAgainstDelete(t *testing.T, r *zkstate.Reader, name string, lead time.Duration) (joined bool, err error) {
-	worker := f.command(servers.Connect(), "worker", "--root", f.root, "--job", name, "--identity", "w", "--advertise", "127.0.0.1:7000", "--", "/bin/cat")
+func (f fixture) joinAgainstDelete(
+	t *testing.T, r *zkstate.Reader, name string, lead time.Duration,
+) (joined bool, err error) {
+	worker := f.worker(servers.Connect(), name, "w", "--", "/bin/cat")
 	seen := newScreen()
 	worker.Stderr = seen
 	hold, err := worker.StdinPipe()
@@ -95,8 +97,10 @@ func (f fixture) joinAgainstDelete(t *testing.T, r *zkstate.Reader, name string,
 	case o == nil: // the job is deleted
 		err := worker.Process.Signal(syscall.SIGINT)
 		_ = worker.Wait() // ends with 130, or with -1 if it had not started yet
-		if code := worker.ProcessState.ExitCode(); code != 130 && code != -1 || strings.Contains(seen.String(), "joined ") {
-			return false, fmt.Errorf("the job was deleted, and the worker ended with %d, not 130\n%s\n%s", code, seen, applied.stdout)
+		code := worker.ProcessState.ExitCode()
+		if code != 130 && code != -1 || strings.Contains(seen.String(), "joined ") {
+			return false, fmt.Errorf("the job was deleted, and the worker ended with %d, not 130\n%s\n%s",
+				code, seen, applied.stdout)
 		}
 		return false, err
 	case o.Problem != "":

@@ -79,7 +79,8 @@ func runValidate(t *testing.T, ar *txtar.Archive, env []string, flags ...string)
 func TestPoint05EveryErrorShowsItsPlaceWithoutColour(t *testing.T) {
 	place := regexp.MustCompile(`(?m)^ *--> [^:\n]+:[1-9]\d*:[1-9]\d*(,|$)`)
 	carets := regexp.MustCompile(`(?m)^ +\| .*\^`)
-	noSource := []string{"M1307", "M1409", "M1410"} // no muster block anywhere; a malformed flag; a file that cannot be read
+	// There is no muster block; a flag is malformed; a file cannot be read.
+	noSource := []string{"M1307", "M1409", "M1410"}
 	shown := 0
 	for name, ar := range rejectedCases(t) {
 		t.Run(name, func(t *testing.T) {
@@ -125,7 +126,8 @@ func TestPoint12DiagnosticsFitTheSchema(t *testing.T) {
 			t.Errorf("%s: code %d, %v\n%s%s", name, got.code, err, got.stdout, got.stderr)
 		}
 	}
-	if got := run(t, nil, "validate", "--json", newFixture(t, 1, "").dir); got.code != 0 || schema.Validate(parseJSON(t, []byte(got.stdout))) != nil {
+	got := run(t, nil, "validate", "--json", newFixture(t, 1, "").dir)
+	if got.code != 0 || schema.Validate(parseJSON(t, []byte(got.stdout))) != nil {
 		t.Errorf("%+v", got)
 	}
 }

@@ -19,7 +19,8 @@ func newThousandJobs(tb testing.TB) fixture {
 	var hcl strings.Builder
 	fmt.Fprintf(&hcl, "muster {\n  stack = \"tests\"\n  home  = \"%s-home\"\n}\n", f.root)
 	for i := range 1000 {
-		fmt.Fprintf(&hcl, "job \"plain%d\" {\n  root    = %q\n  workers = %d\n  labels  = { team = \"data\" }\n}\n", i, f.root, 1+i%9)
+		fmt.Fprintf(&hcl, "job \"plain%d\" {\n  root    = %q\n  workers = %d\n", i, f.root, 1+i%9)
+		fmt.Fprint(&hcl, "  labels  = { team = \"data\" }\n}\n")
 	}
 	if err := os.WriteFile(filepath.Join(f.dir, "main.hcl"), []byte(hcl.String()), 0o644); err != nil {
 		tb.Fatal(err)
@@ -102,8 +103,8 @@ func TestPoint08NoNetwork(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{
-		{"validate"}, {"validate", "--json"}, {"fmt"}, {"fmt", "--check"}, {"show", plan}, {"show", "--json", plan}, {"schema", "plan"},
-		{"version"}, {"help", "apply"}, {"completion", "bash"},
+		{"validate"}, {"validate", "--json"}, {"fmt"}, {"fmt", "--check"}, {"show", plan}, {"show", "--json", plan},
+		{"schema", "plan"}, {"version"}, {"help", "apply"}, {"completion", "bash"},
 	} {
 		expect(t, result(f.command(addr, append(args, "--servers", addr)...)), 0)
 	}

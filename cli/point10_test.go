@@ -27,7 +27,8 @@ func TestPoint10MarkdownOfFiveThousandJobs(t *testing.T) {
 	f.mustRun(t, "apply", "--yes")
 	f.write(t, 0, jobs(all-deletes, "new"))
 	report := filepath.Join(t.TempDir(), "plan.md")
-	expect(t, result(f.command(servers.Connect(), "plan", "--report", "markdown="+report)), 0, fmt.Sprintf("Plan: %d to create, 0 to replace, %d to delete", all-deletes, deletes))
+	want := fmt.Sprintf("Plan: %d to create, 0 to replace, %d to delete", all-deletes, deletes)
+	expect(t, result(f.command(servers.Connect(), "plan", "--report", "markdown="+report)), 0, want)
 	text, err := os.ReadFile(report)
 	if err != nil {
 		t.Fatal(err)

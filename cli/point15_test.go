@@ -42,17 +42,15 @@ defaults {
 	if err := os.Mkdir(filepath.Join(f.dir, "certs"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for name, from := range map[string]string{"ca.pem": certs.CAFile, "me.pem": certs.CertFile, "me.key": certs.KeyFile} {
-		if err := os.WriteFile(filepath.Join(f.dir, "certs", name), []byte(read(t, from)), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	copyCerts(t, certs, filepath.Join(f.dir, "certs"))
 	home := t.TempDir()
 	secrets := []string{
-		"open-sesame", "SECRET-user", "SECRET-unused", "SECRET-identity", "SECRET-run", "SECRET-token", "PRIVATE KEY", "BEGIN CERT", f.dir, home, os.TempDir() + "/",
+		"open-sesame", "SECRET-user", "SECRET-unused", "SECRET-identity", "SECRET-run", "SECRET-token",
+		"PRIVATE KEY", "BEGIN CERT", f.dir, home, os.TempDir() + "/",
 	}
 	cmd := f.command(connect, "plan", "--out", "plan.json", "--report", "markdown=plan.md", f.dir)
-	cmd.Env = append(cmd.Env, "HOME="+home, "MUSTER_ZK_AUTH=digest:SECRET-user:open-sesame", "MUSTER_VAR_label=wanted", "MUSTER_VAR_unused=SECRET-unused",
+	cmd.Env = append(cmd.Env, "HOME="+home, "MUSTER_ZK_AUTH=digest:SECRET-user:open-sesame",
+		"MUSTER_VAR_label=wanted", "MUSTER_VAR_unused=SECRET-unused",
 		"MUSTER_IDENTITY=SECRET-identity", "MUSTER_RUN=SECRET-run", "GITHUB_TOKEN=SECRET-token", "MUSTER_LOG=debug")
 	got := result(cmd)
 	expect(t, got, 0, "Plan: 1 to create")

@@ -14,7 +14,8 @@ import (
 
 // TestEveryPointHasItsTests compares docs/acceptance.md with the tests that have the number of a point in their name.
 func TestEveryPointHasItsTests(t *testing.T) {
-	rows := regexp.MustCompile(`(?m)^\| (\d+) \| [^|]+ \| ([^|]+) \| [^|]*\|$`).FindAllStringSubmatch(read(t, "../docs/acceptance.md"), -1)
+	row := regexp.MustCompile(`(?m)^\| (\d+) \| [^|]+ \| ([^|]+) \| [^|]*\|$`)
+	rows := row.FindAllStringSubmatch(read(t, "../docs/acceptance.md"), -1)
 	listed := map[string][]string{}
 	for i, row := range rows {
 		if row[1] != strconv.Itoa(i+1) {
@@ -52,7 +53,8 @@ func testsOfPoints(t *testing.T) map[string][]string {
 		if !strings.HasSuffix(path, "_test.go") {
 			return nil
 		}
-		for _, m := range regexp.MustCompile(`(?m)^func ((?:Test|Benchmark)Point(\d\d)\w*)\(`).FindAllStringSubmatch(read(t, path), -1) {
+		function := regexp.MustCompile(`(?m)^func ((?:Test|Benchmark)Point(\d\d)\w*)\(`)
+		for _, m := range function.FindAllStringSubmatch(read(t, path), -1) {
 			n := strings.TrimLeft(m[2], "0")
 			found[n] = append(found[n], m[1])
 		}

@@ -66,5 +66,7 @@ func (f fixture) checkNoTempFiles(t *testing.T) {
 
 // reportingCommands maps the commands that write reports to arguments with which they find something.
 var reportingCommands = map[string][]string{
-	"plan": {"plan", "--detailed-exitcode"}, "apply": {"apply", "--yes", "--detailed-exitcode", "--parallel", "1"}, "drift": {"drift"},
+	"plan":  {"plan", "--detailed-exitcode"},
+	"apply": {"apply", "--yes", "--detailed-exitcode", "--parallel", "1"},
+	"drift": {"drift"},
 }

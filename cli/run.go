@@ -53,7 +53,7 @@ func Run(ctx context.Context, args, env []string, stdin io.Reader, stdout, stder
 		log:     slog.New(slog.DiscardHandler),
 	}
 	root := newRootCmd(p, args)
-	root.SetArgs(args)
+	root.SetArgs(append([]string{}, args...)) // nil would stand for those of this process
 	return p.finish(ctx, root.ExecuteContext(ctx))
 }
 

@@ -74,7 +74,8 @@ func TestPoint12ReleasedPlanFilesAreStillRead(t *testing.T) {
 			t.Errorf("%s: %v", file, err)
 		}
 		show := fixture{dir: "."}
-		expect(t, result(show.command("", "show", file)), 0, "Plan: 1 to create, 1 to replace, 1 to delete, 1 to update;")
+		expect(t, result(show.command("", "show", file)), 0,
+			"Plan: 1 to create, 1 to replace, 1 to delete, 1 to update;")
 	}
 	if !present {
 		t.Errorf("there is no file of version %s, which is what plan writes", planfile.FormatVersion)

@@ -23,7 +23,8 @@ func TestTenThousandJobs(t *testing.T) {
 	config := filepath.Join(dir, "jobs.hcl")
 	write := func(jobs string) {
 		t.Helper()
-		text := fmt.Sprintf("muster {\n  stack = \"scale\"\n  home = %q\n  roots = [%q]\n}\n%s", root+"/home", root+"/jobs", jobs)
+		text := fmt.Sprintf("muster {\n  stack = \"scale\"\n  home = %q\n  roots = [%q]\n}\n%s",
+			root+"/home", root+"/jobs", jobs)
 		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -49,7 +50,14 @@ func TestTenThousandJobs(t *testing.T) {
 			t.Errorf("%s used %d MB, more than %d", name, peak>>20, maxMemory>>20)
 		}
 	}
-	write(fmt.Sprintf("job \"many\" {\n  for_each = toset(flatten([for a in range(100) : [for b in range(100) : format(\"%%02d%%02d\", a, b)]]))\n  name = \"many-${each.key}\"\n  root = %q\n  workers = 8\n  labels = { team = \"data\" }\n}\n", root+"/jobs"))
+	write(fmt.Sprintf(`job "many" {
+  for_each = toset(flatten([for a in range(100) : [for b in range(100) : format("%%02d%%02d", a, b)]]))
+  name = "many-${each.key}"
+  root = %q
+  workers = 8
+  labels = { team = "data" }
+}
+`, root+"/jobs"))
 	run("validate", "10000 jobs", "validate")
 	run("plan of creates", "Plan: 10000 to create", "plan", "--out", filepath.Join(t.TempDir(), "plan.json"))
 	run("apply of creates", "10000 created", "apply", "--yes")

@@ -69,8 +69,9 @@ func parseJSON(t *testing.T, text []byte) any {
 // TestPoint12GoldenReportsFitTheSchemas checks reports with every kind of row, outcome and finding.
 func TestPoint12GoldenReportsFitTheSchemas(t *testing.T) {
 	for file, schema := range map[string]string{
-		"../report/testdata/plan.json": "plan", "../report/testdata/nasty.json": "plan", "../report/testdata/apply.json": "apply",
-		"../report/testdata/nasty_apply.json": "apply", "../report/testdata/drift.json": "drift",
+		"../report/testdata/plan.json": "plan", "../report/testdata/nasty.json": "plan",
+		"../report/testdata/apply.json": "apply", "../report/testdata/nasty_apply.json": "apply",
+		"../report/testdata/drift.json": "drift",
 	} {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -127,7 +128,8 @@ func TestPoint12RealOutputFitsTheSchemas(t *testing.T) {
 		{"drift", 8, []string{"drift", "--servers", refusingAddr, "--report", "json=" + file}},
 		{"apply", 8, []string{"apply", "--yes", "--servers", refusingAddr, "--report", "json=" + file}},
 	} {
-		if got := run(t, []string{"MUSTER_SERVERS=" + servers.Connect()}, append([]string{"-C", f.dir}, c.args...)...); got.code != c.code {
+		args := append([]string{"-C", f.dir}, c.args...)
+		if got := run(t, []string{"MUSTER_SERVERS=" + servers.Connect()}, args...); got.code != c.code {
 			t.Fatalf("%v: %+v", c.args, got)
 		}
 		text, err := os.ReadFile(file)
@@ -181,7 +183,10 @@ func checkSame[T ~string](t *testing.T, what string, got []string, words []T) {
 func TestPoint12SchemasRefuseWhatIsNotADocument(t *testing.T) {
 	for _, name := range []string{"plan", "apply", "drift", "validate"} {
 		s := schemaOf(t, name, false)
-		for _, text := range []string{`{}`, `[]`, `{"format_version":"2.0"}`, `{"format_version":"1.0","command":"` + name + `","muster_version":"","problems":[],"exit_code":"0"}`} {
+		for _, text := range []string{
+			`{}`, `[]`, `{"format_version":"2.0"}`,
+			`{"format_version":"1.0","command":"` + name + `","muster_version":"","problems":[],"exit_code":"0"}`,
+		} {
 			if s.Validate(parseJSON(t, []byte(text))) == nil {
 				t.Errorf("the schema of %s accepts %s", name, text)
 			}

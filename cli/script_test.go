@@ -47,7 +47,8 @@ func testMain(m *testing.M) int {
 	}
 	defer os.RemoveAll(bin)
 	stamp := fmt.Sprintf("-buildvcs=%v", exec.Command("git", "rev-parse", "HEAD").Run() == nil) // as make build does
-	if out, err := exec.Command("go", "build", stamp, "-o", filepath.Join(bin, "muster"), "..").CombinedOutput(); err != nil {
+	build := exec.Command("go", "build", stamp, "-o", filepath.Join(bin, "muster"), "..")
+	if out, err := build.CombinedOutput(); err != nil {
 		return complain(fmt.Errorf("go build: %w\n%s", err, out))
 	}
 	var free func() error
@@ -156,8 +157,9 @@ func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
 // cmdPlain is exits for output without characters that control a terminal or hide text: plain 2 muster drift.
 func cmdPlain(ts *testscript.TestScript, neg bool, args []string) {
 	cmdExits(ts, neg, args)
+	control := regexp.MustCompile(`[\x00-\x08\x0b-\x1f\x7f-\x{9f}\x{202a}-\x{202e}].*`)
 	for _, stream := range []string{"stdout", "stderr"} {
-		if at := regexp.MustCompile(`[\x00-\x08\x0b-\x1f\x7f-\x{9f}\x{202a}-\x{202e}].*`).FindString(ts.ReadFile(stream)); at != "" {
+		if at := control.FindString(ts.ReadFile(stream)); at != "" {
 			ts.Fatalf("%q reached %s", at, stream)
 		}
 	}
@@ -166,9 +168,9 @@ func cmdPlain(ts *testscript.TestScript, neg bool, args []string) {
 // checkNextStep checks that an error names the next command. The last line of a worker is none, and neither is a
 // warning.
 func checkNextStep(stderr string) error {
-	an := regexp.MustCompile(`(?m)^muster: (.*)$`).FindAllStringSubmatch(stderr, -1)
-	for _, e := range an {
-		if worker := regexp.MustCompile(`^(exit \d+ is|warning:)`); !worker.MatchString(e[1]) && !strings.Contains(stderr, "\n  next: ") && !strings.Contains(e[1], "; run: ") {
+	exempt := regexp.MustCompile(`^(exit \d+ is|warning:)|; run: `)
+	for _, e := range regexp.MustCompile(`(?m)^muster: (.*)$`).FindAllStringSubmatch(stderr, -1) {
+		if !exempt.MatchString(e[1]) && !strings.Contains(stderr, "\n  next: ") {
 			return fmt.Errorf("point 18: this error does not name the next command: %s", stderr)
 		}
 	}
@@ -177,7 +179,8 @@ func checkNextStep(stderr string) error {
 
 // inheritedVariables is the part of the environment that background commands get.
 var inheritedVariables = []string{
-	"PATH", "HOME", "TMPDIR", "USER", "WORK", "ROOT", "MUSTER_SERVERS", "MUSTER_ROOT", "MUSTER_VAR_root", "MUSTER_ZK_AUTH",
+	"PATH", "HOME", "TMPDIR", "USER", "WORK", "ROOT",
+	"MUSTER_SERVERS", "MUSTER_ROOT", "MUSTER_VAR_root", "MUSTER_ZK_AUTH",
 }
 
 // cmdStart runs a command in the background, with its output in NAME.out and NAME.err: start w0 muster worker --job a.
@@ -231,7 +234,9 @@ type background struct {
 type backgroundKey struct{}
 
 func (b *background) signal(ts *testscript.TestScript, name string) {
-	sig := map[string]os.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP, "KILL": syscall.SIGKILL}[name]
+	sig := map[string]os.Signal{
+		"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP, "KILL": syscall.SIGKILL,
+	}[name]
 	if sig == nil {
 		ts.Fatalf("signal %s is not known", name)
 	}
@@ -272,7 +277,8 @@ func cmdEnds(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("%s does not end", args[0])
 	}
 	if got := b.cmd.ProcessState.ExitCode(); got != want {
-		ts.Fatalf("%s: exit code %d, want %d\n%s%s", args[0], got, want, ts.ReadFile(args[0]+".out"), ts.ReadFile(args[0]+".err"))
+		stdout, stderr := ts.ReadFile(args[0]+".out"), ts.ReadFile(args[0]+".err")
+		ts.Fatalf("%s: exit code %d, want %d\n%s%s", args[0], got, want, stdout, stderr)
 	}
 }
 
@@ -306,7 +312,8 @@ func cmdEventually(ts *testscript.TestScript, neg bool, args []string) {
 //	zk complete PATH IDENTITY          as a worker whose command ended well; its live znode may be gone
 func cmdZK(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
-		ts.Fatalf("usage: zk tree|writes|set|create|ephemeral|edit|delete|remove|lose|forbid|closed|complete PATH [ARGS]")
+		ts.Fatalf("usage: zk tree|writes|set|create|ephemeral|edit|delete|remove|lose|forbid|closed|complete " +
+			"PATH [ARGS]")
 	}
 	z := znodes{ts, ts.Value(sessionKey{}).(*zkconn.Session)}
 	text := ""

@@ -16,7 +16,9 @@ import (
 	"muster/zkserver"
 )
 
-var stopSignals = map[string]syscall.Signal{"SIGHUP": syscall.SIGHUP, "SIGINT": syscall.SIGINT, "SIGTERM": syscall.SIGTERM}
+var stopSignals = map[string]syscall.Signal{
+	"SIGHUP": syscall.SIGHUP, "SIGINT": syscall.SIGINT, "SIGTERM": syscall.SIGTERM,
+}
 
 // runningCommand is a command to which a test sends signals.
 type runningCommand struct {
@@ -108,7 +110,8 @@ func TestSignalWhileReading(t *testing.T) {
 				proxy := newProxy(t, 0)
 				n := 0
 				hung, _ := hangAt(proxy, func(int32) bool { n++; return n == 10 })
-				r := startCommand(t, f.command(proxy.Addr(), append(reportingCommands[command], f.reportFlags(t)...)...))
+				args := append(reportingCommands[command], f.reportFlags(t)...)
+				r := startCommand(t, f.command(proxy.Addr(), args...))
 				r.waitFor(t, hung)
 				r.signal(t, sig)
 				expect(t, r.wait(t), 128+int(sig), "stopped by a signal: "+sig.String()+"\n")
@@ -164,7 +167,8 @@ func TestSignalDuringAnApply(t *testing.T) {
 			r.releaseUntilEnd(hung, release)
 			expect(t, r.wait(t), 128+int(sig), "Applied ", "  not started  job.j[")
 			f.checkReports(t, 128+int(sig), "stopped by a signal")
-			if made := strings.Count(read(t, filepath.Join(f.dir, "r.json")), `"result": "applied"`); made < 4 || made == jobs {
+			made := strings.Count(read(t, filepath.Join(f.dir, "r.json")), `"result": "applied"`)
+			if made < 4 || made == jobs {
 				t.Errorf("%d of %d changes are reported as applied", made, jobs)
 			}
 			expect(t, result(f.command(servers.Connect(), "apply", "--yes")), 0)

@@ -34,8 +34,7 @@ func TestWatchOutlivesAnOutage(t *testing.T) {
 			proxy.Cut()
 			seen.await(t, "zookeeper session ended")
 			seen.awaitTimes(t, remark, c.remarks)
-			worker := f.command(servers.Connect(), "worker", "-q", "--job", "j0", "--root", f.root, "--identity", "w", "--", "/bin/false")
-			expect(t, result(worker), 1, "")
+			expect(t, result(f.worker(servers.Connect(), "j0", "w", "-q", "--", "/bin/false")), 1, "")
 			proxy.Refuse(false)
 			seen.await(t, c.stale)
 			if err := watch.Process.Signal(os.Interrupt); err != nil {

@@ -71,7 +71,8 @@ func TestApplyAtATerminalAsksAndShowsABarWhenItTakesLong(t *testing.T) {
 			t.Errorf("no %q on the terminal:\n%q", want, text)
 		}
 	}
-	if bar := strings.LastIndex(text, "of 30\r\x1b[K"); bar < 0 || strings.Contains(text[strings.Index(text, "Applied"):], "###") {
+	bar := strings.LastIndex(text, "of 30\r\x1b[K")
+	if bar < 0 || strings.Contains(text[strings.Index(text, "Applied"):], "###") {
 		t.Errorf("the bar is left on the screen:\n%q", text)
 	}
 }
@@ -81,7 +82,8 @@ func TestPlanFitsTheTerminal(t *testing.T) {
 	f := newFixture(t, 1, "")
 	term := newTerminal(t)
 	const columns = 60
-	if err := unix.IoctlSetWinsize(int(term.tty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: columns}); err != nil {
+	size := unix.Winsize{Row: 40, Col: columns}
+	if err := unix.IoctlSetWinsize(int(term.tty.Fd()), unix.TIOCSWINSZ, &size); err != nil {
 		t.Fatal(err)
 	}
 	cmd := f.command(servers.Connect(), "plan", "--color", "never")
@@ -131,9 +133,7 @@ func TestInterruptAtThePromptChangesNothing(t *testing.T) {
 	if got := cmd.ProcessState.ExitCode(); got != 130 {
 		t.Errorf("code %d, want 130\n%s", got, term)
 	}
-	if out, err := f.command(servers.Connect(), "plan").Output(); err != nil || !strings.Contains(string(out), "Plan: 1 to create") {
-		t.Errorf("%v\n%s", err, out)
-	}
+	expect(t, result(f.command(servers.Connect(), "plan")), 0, "Plan: 1 to create")
 }
 
 func TestWatchRedrawsATerminal(t *testing.T) {

@@ -29,7 +29,7 @@ func TestCommandOwnsItsTerminal(t *testing.T) {
 	script := fmt.Sprintf(`%s worker --job j0 --root %s --identity w0 -- \
 	sh -c 'read x; echo "it reads $x"; exec sleep 1000'
 echo "code $?"; read y; echo "the shell reads $y"`, filepath.Join(bin, "muster"), f.root)
-	cmd := exec.CommandContext(t.Context(), "sh", "-c", script) // when it ends, all processes at the terminal get SIGHUP
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", script) // its end sends SIGHUP to all at the terminal
 	cmd.Dir, cmd.Env = f.dir, append(os.Environ(), "MUSTER_SERVERS="+servers.Connect())
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = term.tty, term.tty, term.tty
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
@@ -58,8 +58,8 @@ while grep -ls '^State:[[:space:]]*Z' /proc/[0-9]*/status >/dev/null; do :; done
 muster self && echo "process $PPID"
 kill -TERM 1
 while :; do sleep 0.1; done`
-	args := append(unshare, filepath.Join(bin, "muster"), "worker", "--job", "j0", "--root", f.root, "--identity", "w0", "--",
-		"sh", "-c", script)
+	args := append(unshare, filepath.Join(bin, "muster"), "worker",
+		"--job", "j0", "--root", f.root, "--identity", "w0", "--", "sh", "-c", script)
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Dir = f.dir
 	cmd.Env = append(os.Environ(), "MUSTER_SERVERS="+servers.Connect(), "PATH="+bin+":"+os.Getenv("PATH"))

@@ -194,7 +194,7 @@ func TestWorkerClosesItsSession(t *testing.T) {
 		code  int
 		says  string
 	}{
-		"no_job": {"nope", nil, 74, "waited 5s for"},
+		"no_job": {"nope", nil, 74, "no such job: waited "},
 		"no_record": {
 			"j0", func(op int32, _ []byte) bool { return op == zkserver.OpGetData },
 			8, "time is over: zookeeper is unreachable: ",

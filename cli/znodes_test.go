@@ -95,7 +95,8 @@ func (z znodes) forbid(p string) {
 		body, _ = z.read(p)
 		z.delete(p)
 	}
-	z.create(p, body, zkconn.Persistent, zkconn.ACL{Perms: zkconn.PermDelete | zkconn.PermCreate, Scheme: "world", ID: "anyone"})
+	acl := zkconn.ACL{Perms: zkconn.PermDelete | zkconn.PermCreate, Scheme: "world", ID: "anyone"}
+	z.create(p, body, zkconn.Persistent, acl)
 }
 
 // record reads the Record of a job, and returns the root and the path of the Record too.

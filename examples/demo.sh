@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The main job of muster, on a throw-away ZooKeeper: declare, plan, apply, what happens when a worker is in the way, and a run of
-# four workers of which one dies. Every command it shows is the one it runs. It leaves no process and no file behind; with MUSTER_SERVERS it uses that
-# ensemble below a root of its own, where only empty folders are left at the end.
+# Shows what muster does, on a throw-away ZooKeeper: declare, plan, apply, a change that a live worker blocks, and a run
+# of four workers of which one dies. It runs every command as it prints it. It leaves no process and no file. With
+# MUSTER_SERVERS it uses that ensemble, below a root of its own, and leaves only empty znodes there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -20,9 +20,15 @@ trap cleanup EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-say() { printf '\n\033[1m# %s\033[0m\n' "$*" | if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then cat; else sed 's/\x1b\[[0-9]*m//g'; fi; }
+say() {
+	if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then
+		printf '\n\033[1m# %s\033[0m\n' "$*"
+	else
+		printf '\n# %s\n' "$*"
+	fi
+}
 
-# run CODE COMMAND...: shows a command, runs it, and checks the exit code that the demo promises.
+# run CODE COMMAND... prints a command, runs it, and checks its exit code.
 run() {
 	local want=$1 code=0
 	shift
@@ -42,8 +48,8 @@ run() {
 	[ "$code" = 0 ] || echo "[exit code $code]"
 }
 
-# until_says TEXT COMMAND...: waits, at most 20 s, until a command's output holds a text.
-until_says() {
+# wait_for TEXT COMMAND... repeats a command until its output contains a text, for 20 s at most.
+wait_for() {
 	local text=$1 end=$((SECONDS + 20))
 	shift
 	until "$@" 2>/dev/null | grep -q "$text"; do
@@ -55,7 +61,7 @@ until_says() {
 	done
 }
 
-# crash PID: kills a worker with SIGKILL, and waits until it is gone. Disowned, or else bash reports the death of its job.
+# crash PID kills a worker with SIGKILL and waits until it is gone. Without disown, bash would print that it died.
 crash() {
 	echo "\$ kill -9 $1"
 	disown "$1"
@@ -70,12 +76,12 @@ else
 	echo '$ muster dev &'
 	"$muster" dev >"$dir/dev" &
 	pids+=($!)
-	until_says MUSTER_SERVERS cat "$dir/dev"
+	wait_for MUSTER_SERVERS cat "$dir/dev"
 	head -n 1 "$dir/dev"
 	eval "$(grep MUSTER_SERVERS "$dir/dev")"
 fi
 export MUSTER_SERVERS
-export TMPDIR=$dir # a worker that is killed with -9 leaves its socket behind
+export TMPDIR=$dir # a worker that is killed with -9 leaves its socket there
 root=/muster-demo-$$
 cp examples/one-job/* "$dir/"
 export MUSTER_VAR_root=$root
@@ -95,7 +101,7 @@ echo "\$ muster worker --job hello --root $root --identity worker-0 &"
 "$muster" worker --job hello --root "$root" --identity worker-0 >"$dir/worker" 2>&1 &
 worker=$!
 pids+=("$worker")
-until_says joined cat "$dir/worker"
+wait_for joined cat "$dir/worker"
 cat "$dir/worker"
 run 0 "$muster" status --root "$root"
 
@@ -105,7 +111,7 @@ run 3 "$muster" plan --detailed-exitcode
 
 say "the worker crashes: after its session (2 s) the job is the leftover of a run that died"
 crash "$worker"
-until_says stale "$muster" status --root "$root"
+wait_for stale "$muster" status --root "$root"
 run 2 "$muster" plan --detailed-exitcode
 
 say "apply waits until the job has been stale for a while (3 s), and replaces it"
@@ -119,10 +125,11 @@ run 0 "$muster" apply --yes
 pids+=($!)
 PATH=$(dirname "$muster"):$PATH # the script calls muster
 
-# start N [NAME=VALUE]: one worker in the background; its pid is left in $started.
+# start N [NAME=VALUE] starts a worker in the background and sets $started to its pid.
 start() {
 	echo "\$ ${2:+$2 }muster worker --job hello --root $root --identity worker-$1 -- ./load.sh &"
-	env ${2:+"$2"} "$muster" worker --job hello --root "$root" --identity "worker-$1" -- ./load.sh >>"$dir/worker-$1.log" 2>&1 &
+	env ${2:+"$2"} "$muster" worker --job hello --root "$root" --identity "worker-$1" -- ./load.sh \
+		>>"$dir/worker-$1.log" 2>&1 &
 	started=$!
 	pids+=("$started")
 }
@@ -134,19 +141,19 @@ for n in 0 1 3; do
 done
 touch slow
 start 2 SLOW=slow
-until_says loading cat "$dir/worker-2.log"
+wait_for loading cat "$dir/worker-2.log"
 for n in 0 1 3; do
-	until_says loading cat "$dir/worker-$n.log"
+	wait_for loading cat "$dir/worker-$n.log"
 done
 run 0 "$muster" status --root "$root" hello
 
 say "one of them dies before the barrier; it is started again, gets its old id, and the others have only waited"
 crash "$started"
-until_says degraded cat "$dir/watch"
+wait_for degraded cat "$dir/watch"
 run 0 "$muster" status --root "$root" hello
 start 2 SLOW=slow
 workers+=("$started")
-until_says 'running .* 4  *0  *1 ' cat "$dir/watch"
+wait_for 'running .* 4  *0  *1 ' cat "$dir/watch"
 rm slow
 for worker in "${workers[@]}"; do
 	code=0
@@ -162,7 +169,7 @@ run 0 cat worker-0.log worker-1.log worker-2.log worker-3.log
 say "all have completed: the last one made the job ready for its next run"
 run 0 "$muster" status --root "$root"
 run 0 "$muster" plan --detailed-exitcode
-until_says 'ready .* 20' cat "$dir/watch"
+wait_for 'ready .* 20' cat "$dir/watch"
 echo "what muster status --watch saw on the way:"
 sed -n "s#^$root/hello *#  #p" "$dir/watch" | uniq
 

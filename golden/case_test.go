@@ -23,14 +23,14 @@ import (
 	"muster/spec"
 )
 
-// The sections of a case. It may have more files of a configuration.
+// The sections of a case. Other files belong to its configuration.
 const (
 	declared = "declared.hcl"
-	example  = "example"   // instead of a configuration: a folder of examples
+	example  = "example"   // a folder of examples, instead of a configuration
 	observed = "observed"  // what was found in ZooKeeper: see facts
 	diagsTxt = "diags.txt" // why the configuration is refused
 	planTxt  = "plan.txt"
-	planJSON = "plan.json" // kept by a case whose plan file shows something that no other does
+	planJSON = "plan.json" // optional: for a plan file that shows something new
 )
 
 // expectations are the sections that -update writes.
@@ -83,12 +83,12 @@ func readCase(t *testing.T, name string) testCase {
 	return c
 }
 
-// configures reports whether a configuration reads a file of this name without being told to.
+// configures reports whether muster reads a file of this name without a flag.
 func configures(file string) bool {
 	return regexp.MustCompile(`^[\w-]+(\.auto\.vars)?\.hcl(\.json)?$`).MatchString(file)
 }
 
-// check says what is wrong with the sections of a case, whatever they hold.
+// check says what is wrong with the list of sections.
 func (c testCase) check() error {
 	const shortest = 20
 	why, _, _ := strings.Cut(string(c.archive.Comment), "\n")
@@ -127,7 +127,7 @@ func (c testCase) section(name string) (string, bool) {
 	return "", false
 }
 
-// example is the folder of the example that the case is about, or empty.
+// example returns the folder of the example that the case is about; it is empty if there is none.
 func (c testCase) example() string {
 	text, ok := c.section(example)
 	if !ok {
@@ -136,7 +136,7 @@ func (c testCase) example() string {
 	return filepath.Join("..", "examples", strings.TrimSpace(text))
 }
 
-// load reads the configuration as a machine would that has credentials.
+// load reads the configuration as muster does with credentials.
 func (c testCase) load(t *testing.T) (*spec.Config, spec.Diagnostics) {
 	t.Helper()
 	o := spec.Options{Version: "0.1.0", HasCredentials: true, Now: today()}
@@ -147,7 +147,7 @@ func (c testCase) load(t *testing.T) (*spec.Config, spec.Diagnostics) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Chdir(t.TempDir()) // so that a diagnostic that names the folder of the configuration is the same everywhere
+	t.Chdir(t.TempDir()) // so that diagnostics with the folder of the configuration do not differ
 	defer t.Chdir(here)
 	if err := os.Mkdir(c.name, 0o755); err != nil {
 		t.Fatal(err)
@@ -165,13 +165,13 @@ func (c testCase) load(t *testing.T) (*spec.Config, spec.Diagnostics) {
 
 func today() time.Time { return time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC) }
 
-// want is what a configuration declares.
+// want returns what a configuration declares.
 func want(cfg *spec.Config) plan.Want {
 	return plan.Want{Stack: cfg.Stack, Home: cfg.Home, TakeOver: cfg.TakeOver, Declared: cfg.Declared()}
 }
 
-// have is what was observed. As in a real run, children of a job znode have names only where a row is blocked or left
-// running.
+// have returns what was observed. As in a real run, it names the children of a job znode only if its row is blocked or
+// left running.
 func (c testCase) have(t *testing.T, cfg *spec.Config) plan.State {
 	t.Helper()
 	text, ok := c.section(observed)
@@ -192,7 +192,7 @@ func (c testCase) have(t *testing.T, cfg *spec.Config) plan.State {
 	return have
 }
 
-// outputs are the expectations that the other sections give. It also checks what holds for every plan.
+// outputs returns the expectations that follow from the other sections. It also checks the laws of all plans.
 func (c testCase) outputs(t *testing.T) map[string]string {
 	t.Helper()
 	got := map[string]string{}
@@ -214,7 +214,7 @@ func (c testCase) outputs(t *testing.T) map[string]string {
 	if err := report.Plan(&text, p, report.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	p.Home = "" // of a file that says only what a case is about
+	p.Home = "" // to keep plan.json short
 	file, err := planfile.Encode(kinds(), planfile.Saved{Created: today(), MusterVersion: "0.1.0", Plan: p})
 	if err != nil {
 		t.Fatal(err)
@@ -224,7 +224,7 @@ func (c testCase) outputs(t *testing.T) map[string]string {
 	return got
 }
 
-// differences says how the expectations differ from what the case gives. A case need not keep its plan.json.
+// differences returns the diffs between the expectations and got. A case need not have a plan.json.
 func (c testCase) differences(got map[string]string) []string {
 	var ds []string
 	for _, name := range expectations() {
@@ -245,7 +245,7 @@ func (c testCase) differences(got map[string]string) []string {
 	return ds
 }
 
-// rewritten is the case with got as its expectations. Every other section stays as it is.
+// rewritten returns the case with got as its expectations and all other sections unchanged.
 func (c testCase) rewritten(got map[string]string) testCase {
 	files := slices.Clone(c.archive.Files)
 	for _, name := range expectations() {
@@ -263,5 +263,5 @@ func (c testCase) rewritten(got map[string]string) testCase {
 	return testCase{c.name, &txtar.Archive{Comment: c.archive.Comment, Files: files}}
 }
 
-// kinds are those that cases and tests declare.
+// kinds returns the kinds that cases and tests declare.
 func kinds() []resource.Kind { return []resource.Kind{job.Kind(), testkind.Kind()} }

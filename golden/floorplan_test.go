@@ -13,14 +13,15 @@ import (
 
 const module = "muster"
 
-// room is what one package may import besides the standard library: ours by their path below the module, others by the
-// start of their import path. Tests may import all of ours, and of others also those of testRoom.
+// room is what a package may import besides the standard library: ours by their path below the module, others by the
+// start of their import path. Tests may also import all of ours, and what testRoom lists.
 type room struct{ ours, others []string }
 
 // everything stands for all of our packages.
 const everything = "*"
 
-// floorPlan has a row for every package. Before you add a package, add its row: what is it for, and what may it know?
+// floorPlan has a row for every package. Before you add a package, add its row: decide what it is for and what it may
+// import.
 func floorPlan() map[string]room {
 	const (
 		hcl      = "github.com/hashicorp/hcl/v2"
@@ -48,7 +49,7 @@ func floorPlan() map[string]room {
 		"exitcode": {},
 		"apply":    {ours: []string{"plan"}, others: []string{sync}},
 		"spec":     {ours: []string{"resource", "job", "text"}, others: []string{hcl, cty, version}},
-		// What hcl itself uses for suggestions and for the width of a character costs nothing more.
+		// hcl imports the libraries for suggestions and character widths too, so they cost nothing more.
 		"text":     {others: []string{levenshtein, width}},
 		"election": {ours: []string{"zkstate/zkconn"}},
 		"zkstate": {
@@ -56,7 +57,10 @@ func floorPlan() map[string]room {
 			others: []string{sync},
 		},
 		"zkstate/zkconn": {others: []string{"github.com/go-zookeeper/zk"}},
-		"zkstate/znode":  {ours: []string{"resource", "job", "zkstate/znode/internal/jobmaster"}, others: []string{protobuf}},
+		"zkstate/znode": {
+			ours:   []string{"resource", "job", "zkstate/znode/internal/jobmaster"},
+			others: []string{protobuf},
+		},
 		// The generated code of the classic messages.
 		"zkstate/znode/internal/jobmaster": {others: []string{protobuf}},
 		"worker": {
@@ -75,8 +79,8 @@ func floorPlan() map[string]room {
 	}
 }
 
-// testRoom is what the tests of every package may import of others. Benchmarks compare with the raw client. The library
-// of JSON Schemas checks that what muster writes fits the schemas that it ships.
+// testRoom lists what the tests of every package may import of others. Benchmarks compare with the raw client. Tests
+// check with the library of JSON Schemas what muster writes.
 func testRoom() []string {
 	return []string{
 		"github.com/google/go-cmp", "github.com/rogpeppe/go-internal", "github.com/go-zookeeper/zk", "golang.org/x/sys",
@@ -84,7 +88,7 @@ func testRoom() []string {
 	}
 }
 
-// listed is what go list says of a package.
+// listed is what go list prints about a package.
 type listed struct {
 	ImportPath                         string
 	Standard                           bool
@@ -115,7 +119,7 @@ func goList(t *testing.T, args ...string) []listed {
 	}
 }
 
-// ours is the path below the module.
+// ours returns the path below the module.
 func ours(importPath string) (string, bool) {
 	if importPath == module {
 		return "", true
@@ -157,7 +161,7 @@ func (r room) allows(path string) bool {
 	return slices.ContainsFunc(r.others, func(start string) bool { return strings.HasPrefix(path, start) })
 }
 
-// TestWhatIsNotLinked: a worker's binary and the library packages carry no HCL, and a plan needs no ZooKeeper.
+// TestWhatIsNotLinked: the library packages and a worker do not link HCL, and package plan does not link ZooKeeper.
 func TestWhatIsNotLinked(t *testing.T) {
 	for _, c := range []struct{ packages, never []string }{
 		{

@@ -1,6 +1,6 @@
-// Package golden pins what declarations and observations give: the plan as text, or the diagnostics of a configuration
-// that is refused. A case is one file, <case>.txtar, named after the behaviour that it shows. CONTRIBUTING.md says how
-// to add one. The package holds tests only.
+// Package golden holds cases: a configuration and what was observed in ZooKeeper, with the plan as text, or with the
+// diagnostics if the configuration is refused. A case is one file, <case>.txtar, named after the behaviour that it
+// shows. CONTRIBUTING.md says how to add one. The package holds tests only.
 package golden
 
 import (
@@ -42,7 +42,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestEveryPlanFitsTheSchema also looks at the plan files that the cases do not keep.
+// TestEveryPlanFitsTheSchema checks the plan file of every case, also of those without a plan.json.
 func TestEveryPlanFitsTheSchema(t *testing.T) {
 	c := jsonschema.NewCompiler()
 	c.AssertFormat()
@@ -65,7 +65,7 @@ func TestEveryPlanFitsTheSchema(t *testing.T) {
 	}
 }
 
-// TestEveryRowOfBothTablesHasACase: some case shows each status, and some case shows each reason.
+// TestEveryRowOfBothTablesHasACase: there is a case for each status and one for each reason.
 func TestEveryRowOfBothTablesHasACase(t *testing.T) {
 	statuses, reasons, refused := map[resource.Status]bool{}, map[plan.Reason]bool{}, 0
 	classic := map[resource.Status]bool{}

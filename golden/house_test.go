@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestHouseRules: no file of Go is too long to read, no test sleeps, and none skips itself but by package needs.
+// TestHouseRules: no Go file is too long, no test sleeps, and only package needs skips a test.
 func TestHouseRules(t *testing.T) {
 	const longest = 400
 	sleeps, skips := regexp.MustCompile(`\btime\.Sleep\(`), regexp.MustCompile(`\b[tbf]\.(Skip|SkipNow|Skipf)\(`)

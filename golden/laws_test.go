@@ -31,7 +31,7 @@ func checkLaws(t *testing.T, want plan.Want, have plan.State) {
 	p := plan.Diff(want, have)
 	after := p.After(have)
 	if slices.ContainsFunc(p.Rows, func(r plan.Row) bool { return r.Reason == plan.IsDamaged }) {
-		after = plan.Diff(want, after).After(after) // what is repaired is seen again before anything else is done to it
+		after = plan.Diff(want, after).After(after) // a repair comes first, the rest in the next plan
 	}
 	for _, r := range plan.Diff(want, after).Rows {
 		if r.Action().Changes() {
@@ -50,7 +50,7 @@ func checkLaws(t *testing.T, want plan.Want, have plan.State) {
 	checkSafety(t, want, have, p)
 }
 
-// survivesJSON: a plan that was written to a file is read back as it was.
+// survivesJSON checks that a plan file is read as it was written.
 func survivesJSON(t *testing.T, p plan.Plan) {
 	t.Helper()
 	p.ID = "p1" // a saved plan needs an id
@@ -67,8 +67,8 @@ func survivesJSON(t *testing.T, p plan.Plan) {
 	}
 }
 
-// everyFact makes cmp compare every field of what was observed (the method Equal, which cmp would call, compares less), and
-// of a record what a plan file holds: not its bytes, but whether somebody edited them.
+// everyFact makes cmp compare every field of what was observed: the method Equal, which cmp would call, compares less.
+// Of a record it compares what a plan file holds, which is not its bytes, but whether somebody edited them.
 func everyFact() cmp.Option {
 	type facts resource.Observed // without its method Equal
 	type fields struct {
@@ -94,14 +94,14 @@ func everyFact() cmp.Option {
 				return &record{*r, r.Edited()}
 			})),
 		cmp.Transformer("json", func(body json.RawMessage) (v any) {
-			_ = json.Unmarshal(body, &v) // what cannot be read is nil
+			_ = json.Unmarshal(body, &v) // a body that cannot be decoded is nil
 			return v
 		}),
 		cmpopts.IgnoreFields(resource.Record{}, "Body"), cmpopts.IgnoreUnexported(resource.Record{}),
 	}
 }
 
-// checkSafety checks what no plan may do, whatever the tables of actions say.
+// checkSafety checks what no plan may do, without the tables of actions.
 func checkSafety(t *testing.T, want plan.Want, have plan.State, p plan.Plan) {
 	t.Helper()
 	rows := map[string]plan.Row{}
@@ -143,8 +143,8 @@ func checkSafety(t *testing.T, want plan.Want, have plan.State, p plan.Plan) {
 
 func immutable(c resource.Change) bool { return c.Immutable }
 
-// TestLawsHoldForAnything checks the laws on random declarations and observations, on more of them with MUSTER_SOAK=1. Repeat a
-// failure with -seed.
+// TestLawsHoldForAnything checks the laws on random declarations and observations; with MUSTER_SOAK=1 on more of them.
+// To repeat a failure, use -seed.
 func TestLawsHoldForAnything(t *testing.T) {
 	rounds := 1000
 	if os.Getenv("MUSTER_SOAK") != "" {
@@ -163,14 +163,14 @@ func TestLawsHoldForAnything(t *testing.T) {
 	t.Logf("%d rounds with -seed %d", rounds, *seed)
 }
 
-// dice makes random declarations and observations. They have so few names and values that many of them meet.
+// dice makes random declarations and observations. There are few names and values, so that many of them are equal.
 type dice struct{ *rand.Rand }
 
 func (r dice) one(in int) bool { return r.IntN(in) == 0 }
 
 func pick[T any](r dice, from ...T) T { return from[r.IntN(len(from))] }
 
-// job makes a job whose address others may have too, and whose fields often have the usual values.
+// job makes a job. Another job may have its address, and many fields have their defaults.
 func (r dice) job(name string) job.Job {
 	j := job.Default()
 	j.Name, j.Root, j.Address = name, "/r", fmt.Sprintf("job.%s[%q]", name, pick(r, "a", "b"))
@@ -212,7 +212,7 @@ func (r dice) have() plan.State {
 	return s
 }
 
-// observed makes any mixture of facts, also some that no reader should report.
+// observed makes any mixture of facts, also one that no reader returns.
 func (r dice) observed(name string) resource.Observed {
 	n := pick(r, 1, 3, 3)
 	joined := pick(r, 0, 0, r.IntN(n+1), n)

@@ -17,7 +17,7 @@ import (
 	"muster/needs"
 )
 
-// lint runs a linter with these arguments and this standard input, and returns what it prints and how it fails.
+// lint runs a linter with standard input and arguments. It returns what the linter prints and its error.
 func lint(t *testing.T, stdin string, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(needs.Program(t, name, "shellcheck yamllint"), args...)
@@ -32,7 +32,7 @@ func lint(t *testing.T, stdin string, name string, args ...string) string {
 	return string(out)
 }
 
-// shared lists the files of examples, which people copy, and of .ci for which fits is true.
+// shared lists the files in examples and .ci for which fits is true.
 func shared(t *testing.T, fits func(path string, body []byte) bool) []string {
 	t.Helper()
 	var files []string
@@ -67,8 +67,8 @@ func TestScriptsAreClean(t *testing.T) {
 	if len(files) < 5 {
 		t.Fatalf("only %v", files)
 	}
-	if said := lint(t, "", "shellcheck", files...); said != "" {
-		t.Error(said)
+	if output := lint(t, "", "shellcheck", files...); output != "" {
+		t.Error(output)
 	}
 }
 
@@ -77,18 +77,20 @@ func TestYAMLIsClean(t *testing.T) {
 	if len(files) < 6 {
 		t.Fatalf("only %v", files)
 	}
-	if said := lint(t, "", "yamllint", append([]string{"--strict", "--format", "parsable"}, files...)...); said != "" {
-		t.Error(said)
+	args := append([]string{"--strict", "--format", "parsable"}, files...)
+	if output := lint(t, "", "yamllint", args...); output != "" {
+		t.Error(output)
 	}
 }
 
-// TestShellInsideOtherFilesIsClean looks at steps of GitHub Actions, scripts of GitLab CI and lines of a crontab.
+// TestShellInsideOtherFilesIsClean checks the steps of GitHub Actions, the scripts of GitLab CI and the lines of a
+// crontab.
 func TestShellInsideOtherFilesIsClean(t *testing.T) {
 	found := map[string]int{}
 	check := func(file, shell, script string) {
 		found[filepath.Base(file)]++
-		if said := lint(t, script, "shellcheck", "--shell", shell, "-"); said != "" {
-			t.Errorf("%s: %s\n%s", file, script, said)
+		if output := lint(t, script, "shellcheck", "--shell", shell, "-"); output != "" {
+			t.Errorf("%s: %s\n%s", file, script, output)
 		}
 	}
 	for _, file := range shared(t, isYAML) {
@@ -124,7 +126,7 @@ func TestShellInsideOtherFilesIsClean(t *testing.T) {
 	}
 }
 
-// shellIn calls each with every script below n that GitHub or GitLab gives to a shell.
+// shellIn calls each with every script below n that GitHub or GitLab runs in a shell.
 func shellIn(n *yaml.Node, each func(shell, script string)) {
 	if n.Kind != yaml.MappingNode {
 		for _, c := range n.Content {

@@ -20,12 +20,13 @@ import (
 	"muster/spec"
 )
 
-// facts is what the section "observed" says of one path. The section is YAML: facts by path. A fact that is left out
-// has its default, so that no facts at all are a job that was applied as it is declared and that nobody has joined. A
-// path that is not listed does not exist.
+// facts is what the section "observed" says about a path. The section is YAML: facts by path. A fact that is left out
+// has its default: a path without facts is a job that was applied as it is declared and that nobody has joined. A path
+// that is not listed does not exist.
 type facts struct {
-	// Record holds the fields of the recorded job that are not as declared: {workers: 8, timeouts: {stale: 2m}}. Labels
-	// are given all or not at all. The record of a job that is not declared has the defaults and needs its workers.
+	// Record holds the fields of the recorded job that differ from the declaration: {workers: 8, timeouts: {stale:
+	// 2m}}. If it has labels, it has all of them. The record of a job that is not declared has the defaults and needs
+	// workers.
 	Record     map[string]any
 	Stack      string         // that owns the job; default: that of the configuration
 	State      resource.State // default: open
@@ -45,17 +46,17 @@ type facts struct {
 	Lost         []string // parts that somebody deleted: record, gate, znode, generation, id, by, end, barrier
 	BeyondRepair string   `yaml:"beyond_repair"` // why not all of them can be put back
 
-	// A path with one of these has no record, unless Record stands beside it.
+	// A path with one of these has no record, unless Record is given too.
 	Classic bool
-	Foreign string // what a znode looks like that is no job
+	Foreign string // what the znode is, if it is no job
 	Problem string // why the job cannot be read
 
 	Companions []string // of a classic job: full paths
 	Unlisted   bool     // the path is a root that could not be listed; no other fact is read
 }
 
-// readObserved reads the section "observed" of a case whose configuration is c. Only this file knows both the section
-// and the types that a plan is made of.
+// readObserved reads the section "observed" of a case whose configuration is c. No other file knows both the section
+// and the types of a plan.
 func readObserved(text string, c *spec.Config) (plan.State, error) {
 	keys := map[string]any{}
 	if err := yaml.Unmarshal([]byte(text), &keys); err != nil {
@@ -125,7 +126,7 @@ func (f facts) observed(at string, c *spec.Config) (resource.Observed, error) {
 	return o, err
 }
 
-// job is the recorded job.
+// job returns the recorded job.
 func (f facts) job(at string, c *spec.Config) (job.Job, error) {
 	j := job.Default()
 	j.Root, j.Name = path.Dir(at), path.Base(at)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestReadmeShowsWhatHappens: the configuration in the README is that of a case, and the plan there is the case's plan.
+// TestReadmeShowsWhatHappens: the configuration and the plan in the README are those of a case.
 func TestReadmeShowsWhatHappens(t *testing.T) {
 	readme, err := os.ReadFile("../README.md")
 	if err != nil {
@@ -22,7 +22,7 @@ func TestReadmeShowsWhatHappens(t *testing.T) {
 	}
 }
 
-// TestContributingShowsFacts: what CONTRIBUTING.md says to write in the section "observed" can be read.
+// TestContributingShowsFacts: the facts that CONTRIBUTING.md shows for the section "observed" can be read.
 func TestContributingShowsFacts(t *testing.T) {
 	page, err := os.ReadFile("../CONTRIBUTING.md")
 	if err != nil {

@@ -18,7 +18,7 @@ const (
 	head = why + "-- declared.hcl --\n"
 )
 
-// TestSectionsThatAreRefused: a case whose sections are not right fails with a message that names the section.
+// TestSectionsThatAreRefused: a case with a wrong section fails, and the message names the section.
 func TestSectionsThatAreRefused(t *testing.T) {
 	got := map[string]string{planTxt: "the plan\n", planJSON: "{}\n"}
 	for name, c := range map[string]struct {
@@ -41,18 +41,18 @@ func TestSectionsThatAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			refused := testCase{name, txtar.Parse([]byte(c.text))}
-			said := strings.Join(refused.differences(c.got), "\n")
+			got := strings.Join(refused.differences(c.got), "\n")
 			if err := refused.check(); err != nil {
-				said = err.Error()
+				got = err.Error()
 			}
-			if !strings.HasPrefix(said, c.want) {
-				t.Errorf("got %q, want %q", said, c.want)
+			if !strings.HasPrefix(got, c.want) {
+				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
 	}
 }
 
-// TestFactsThatAreRefused: the message names the key, and the path where there is one.
+// TestFactsThatAreRefused: the message names the key, and the path if there is one.
 func TestFactsThatAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"jobs/a: {}":                        `key "jobs/a" is not the path of a znode`,
@@ -77,7 +77,7 @@ func oneJob() *spec.Config {
 	return &spec.Config{Stack: "etl", Jobs: []job.Job{j}}
 }
 
-// TestFactsThatAreLeftOut have their defaults: a path alone is a job as it was declared, and its record verifies.
+// TestFactsThatAreLeftOut have their defaults: a path without facts is a job as declared, with the right digest.
 func TestFactsThatAreLeftOut(t *testing.T) {
 	cfg := oneJob()
 	observe := func(text string) resource.Observed {
@@ -108,7 +108,7 @@ func TestFactsThatAreLeftOut(t *testing.T) {
 	}
 }
 
-// TestUpdateRewritesExpectationsOnly: what people wrote stays as it is, and plan.json is kept only where it stands.
+// TestUpdateRewritesExpectationsOnly: other sections stay as they are, and no plan.json is added.
 func TestUpdateRewritesExpectationsOnly(t *testing.T) {
 	const written = why + "\nMore of why.\n-- declared.hcl --\n\nmuster {\n-- observed --\n# a comment\n/jobs/a: {}\n"
 	for _, c := range []struct{ before, after, diags, plan, file string }{

@@ -16,7 +16,7 @@ import (
 	"muster/resource/testkind"
 )
 
-// lamps are declared and observed lamps, beside a job, and what the plan of them says.
+// lamps is the plan of the lamps that lampPlan declares and observes, beside a job.
 const lamps = `muster plan · stack etl · 5 declared, 5 found
 
 +   lamp.new       create                         lamps.hcl:1
@@ -53,7 +53,7 @@ Plan: 1 to create, 1 to replace, 0 to delete, 1 to update; 2 blocked, 1 left run
   left running  /r/gone
 `
 
-// lampPlan is the plan of lamps.
+// lampPlan makes the plan of declared and observed lamps.
 func lampPlan(t *testing.T) plan.Plan {
 	t.Helper()
 	lamp := func(name, colour string, watts int) testkind.Lamp {
@@ -71,11 +71,13 @@ func lampPlan(t *testing.T) plan.Plan {
 	taken := job.Default()
 	taken.Name, taken.Root, taken.Workers = "taken", "/r", 1
 	want := plan.Want{Stack: "etl", Declared: []resource.Declaration{
-		created, lamp("brighter", "white", 60), lamp("other", "red", 40), lamp("taken", "white", 40), lamp("used", "white", 60),
+		created, lamp("brighter", "white", 60), lamp("other", "red", 40), lamp("taken", "white", 40),
+		lamp("used", "white", 60),
 	}}
 	have := plan.State{Found: map[string]resource.Observed{
 		"/r/brighter": found(lamp("brighter", "white", 40), 0), "/r/other": found(lamp("other", "white", 40), 3),
-		"/r/taken": found(taken, 0), "/r/used": found(lamp("used", "white", 40), 2), "/r/gone": found(lamp("gone", "red", 1), 1),
+		"/r/taken": found(taken, 0), "/r/used": found(lamp("used", "white", 40), 2),
+		"/r/gone": found(lamp("gone", "red", 1), 1),
 	}}
 	checkLaws(t, want, have)
 	p := plan.Diff(want, have)
@@ -83,7 +85,7 @@ func lampPlan(t *testing.T) plan.Plan {
 	return p
 }
 
-// TestPlanOfAnotherKind: what plans, saves and shows knows no kind.
+// TestPlanOfAnotherKind: the packages that make, save and show plans work with any kind.
 func TestPlanOfAnotherKind(t *testing.T) {
 	p := lampPlan(t)
 	var text strings.Builder
@@ -110,9 +112,10 @@ func TestPlanOfAnotherKind(t *testing.T) {
 	}
 }
 
-// TestNobodyKnowsTheTestKind: the files that know a kind are its own and tests.
+// TestNobodyKnowsTheTestKind: only tests import the test kind.
 func TestNobodyKnowsTheTestKind(t *testing.T) {
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "../...").Output()
+	const format = `{{.ImportPath}} {{join .Imports " "}}`
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", format, "../...").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,7 +55,8 @@ func saved() planfile.Saved {
 	return planfile.Saved{
 		Created: time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC), MusterVersion: "0.1.0",
 		Servers: []string{"127.0.0.1:2181"}, ACL: []string{"auth::cdrwa"},
-		SessionTimeout: resource.Duration(10 * time.Second), ConfigDigest: "c0ffee", TLS: resource.TLS{CAFile: "tls/ca.pem"}, Plan: p,
+		SessionTimeout: resource.Duration(10 * time.Second),
+		ConfigDigest:   "c0ffee", TLS: resource.TLS{CAFile: "tls/ca.pem"}, Plan: p,
 	}
 }
 

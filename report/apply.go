@@ -10,42 +10,44 @@ import (
 	"muster/text"
 )
 
-// Progress writes one line for each change that apply has dealt with. It is for one goroutine at a time.
+// Progress writes one line for each outcome of an apply. Only one goroutine at a time may use it.
 type Progress struct {
-	page           *page
-	of, n, address int
+	page         *page
+	total, n     int // changes, and outcomes written
+	addressWidth int
 }
 
-// NewProgress writes the lines of p's changes to w.
+// NewProgress returns a Progress that writes the outcomes of p's changes to w.
 func NewProgress(w io.Writer, p plan.Plan, o Options) *Progress {
 	const widest = 40
 	progress := &Progress{page: newPage(w, o)}
 	for _, r := range p.Rows {
 		if r.Action().Changes() {
-			progress.of++
-			progress.address = max(progress.address, min(text.Width(text.Escape(r.Address())), widest))
+			progress.total++
+			progress.addressWidth = max(progress.addressWidth, min(text.Width(text.Escape(r.Address())), widest))
 		}
 	}
 	return progress
 }
 
-// Line writes what became of one change, at once. It returns the writer's error, also on every later call.
+// Line writes the line of one outcome at once. It returns the writer's error, also on every later call.
 func (p *Progress) Line(o apply.Outcome) error {
 	p.n++
-	count := fmt.Sprintf("[%*d/%d] ", len(fmt.Sprint(p.of)), p.n, p.of)
+	count := fmt.Sprintf("[%*d/%d] ", len(fmt.Sprint(p.total)), p.n, p.total)
 	p.page.printf("  %s%s  ", count, o.Row.Address())
-	p.page.to(2 + len(count) + p.address + 2)
+	result := 2 + len(count) + p.addressWidth + 2
+	p.page.moveTo(result)
 	word, st := resultWord(o)
 	p.page.write(st, word)
 	if detail := detail(o); detail != "" {
-		p.page.to(2 + len(count) + p.address + 2 + len("already done"))
+		p.page.moveTo(result + len("already done"))
 		p.page.write(plain, "  "+detail)
 	}
 	p.page.newline()
 	return p.page.flush()
 }
 
-// resultWord: what was done is said in lower case, what went wrong in capitals.
+// resultWord is the word for a result, and its style. Results that went wrong are in capitals.
 func resultWord(o apply.Outcome) (string, style) {
 	switch o.Result {
 	case apply.Applied:
@@ -58,10 +60,10 @@ func resultWord(o apply.Outcome) (string, style) {
 	return string(o.Result), plain
 }
 
-// past is a change as a thing done.
-func past(a plan.Action) string { return string(a) + "d" } // create, replace, delete, update
+// past is the past tense of create, replace, delete or update.
+func past(a plan.Action) string { return string(a) + "d" }
 
-// detail is the time of what was done, or the cause of what was not.
+// detail is the time that a change took, or why it was not made.
 func detail(o apply.Outcome) string {
 	switch {
 	case o.Err != nil:
@@ -74,7 +76,7 @@ func detail(o apply.Outcome) string {
 	return ""
 }
 
-// cause is the error without what the line says already: the job, and the result.
+// cause is the error without the job and the result, which stand in the same line.
 func cause(o apply.Outcome) string {
 	s := strings.TrimPrefix(o.Err.Error(), "job "+o.Row.Path+": ")
 	for _, said := range []error{plan.ErrMoved, plan.ErrUnknown, plan.ErrAlreadyDone} {
@@ -83,9 +85,9 @@ func cause(o apply.Outcome) string {
 	return s
 }
 
-// Applied is the line of the counts, in an order and with words that do not change: tools may read it. Those behind the semicolon
-// are named only if they are not zero.
-func Applied(outcomes []apply.Outcome) string {
+// ApplyCounts is the line of the counts. Tools may read it: its words and their order do not change. Counts after the
+// semicolon are left out if they are zero.
+func ApplyCounts(outcomes []apply.Outcome) string {
 	results := map[apply.Result]int{}
 	done := map[plan.Action]int{}
 	for _, o := range outcomes {
@@ -108,10 +110,10 @@ func Applied(outcomes []apply.Outcome) string {
 	return strings.Join(nonEmpty(line, strings.Join(rest, ", ")), "; ") + "."
 }
 
-// ApplySummary writes the counts and, below them, what was not applied, by name and with what to do about it.
+// ApplySummary writes the counts and, below them, every change that was not applied and what to do about it.
 func ApplySummary(w io.Writer, outcomes []apply.Outcome, o Options) error {
 	p := newPage(w, o)
-	p.countsLine(Applied(outcomes))
+	p.countsLine(ApplyCounts(outcomes))
 	result, address := 0, 0
 	for _, o := range outcomes {
 		if o.Result != apply.Applied {
@@ -126,7 +128,7 @@ func ApplySummary(w io.Writer, outcomes []apply.Outcome, o Options) error {
 			}
 			p.printf("  %-*s  %s  ", result, r, o.Row.Address())
 			column := 2 + result + 2 + address + 2
-			p.to(column)
+			p.moveTo(column)
 			p.wrap(plain, advice(o), column)
 			p.newline()
 		}
@@ -134,8 +136,8 @@ func ApplySummary(w io.Writer, outcomes []apply.Outcome, o Options) error {
 	return p.flush()
 }
 
-// advice says what is certain about a change that was not applied, and what to do. A saved plan is spent once it was begun:
-// "apply again" alone would be wrong of it.
+// advice says what is certain about a change that was not applied, and what to do. It never says only "apply again",
+// since a saved plan can be applied once.
 func advice(o apply.Outcome) string {
 	done := past(o.Row.Action())
 	switch o.Result {

@@ -14,7 +14,7 @@ import (
 	"muster/report"
 )
 
-// outcomes are one of each result on the sample's changes, some of them repeated.
+// outcomes returns a plan of the sample's changes, and an outcome of each result for them.
 func outcomes() (plan.Plan, []apply.Outcome) {
 	p := sample()
 	create, replace, remove := p.Rows[0], p.Rows[1], p.Rows[2]
@@ -22,12 +22,15 @@ func outcomes() (plan.Plan, []apply.Outcome) {
 	return p, []apply.Outcome{
 		{Row: create, Result: apply.Applied, Took: 12 * time.Millisecond},
 		{Row: replace, Result: apply.Applied, Took: 12345 * time.Millisecond},
-		{Row: remove, Result: apply.Refused, Err: fmt.Errorf("job %s: %w: a worker joined: 10.0.3.40:7000", remove.Path, plan.ErrMoved)},
+		{Row: remove, Result: apply.Refused,
+			Err: fmt.Errorf("job %s: %w: a worker joined: 10.0.3.40:7000", remove.Path, plan.ErrMoved)},
 		{Row: create, Result: apply.Failed, Err: errors.New("create /jobs/prod: no permission\x1b[2J")},
-		{Row: remove, Result: apply.Unknown, Err: fmt.Errorf("job %s: %w: connection lost", remove.Path, plan.ErrUnknown)},
+		{Row: remove, Result: apply.Unknown,
+			Err: fmt.Errorf("job %s: %w: connection lost", remove.Path, plan.ErrUnknown)},
 		{Row: replace, Result: apply.Waiting},
 		{Row: create, Result: apply.NotStarted},
-		{Row: create, Result: apply.AlreadyDone, Err: fmt.Errorf("job %s: %w: the job exists", create.Path, plan.ErrAlreadyDone)},
+		{Row: create, Result: apply.AlreadyDone,
+			Err: fmt.Errorf("job %s: %w: the job exists", create.Path, plan.ErrAlreadyDone)},
 	}
 }
 
@@ -58,7 +61,7 @@ func TestProgressLines(t *testing.T) {
 
 func TestProgressReturnsTheWritersError(t *testing.T) {
 	p, all := outcomes()
-	progress := report.NewProgress(&full{60}, p, report.Options{})
+	progress := report.NewProgress(&fullDisk{60}, p, report.Options{})
 	var err error
 	for _, o := range all {
 		err = progress.Line(o)
@@ -71,7 +74,8 @@ func TestProgressReturnsTheWritersError(t *testing.T) {
 func TestApplySummary(t *testing.T) {
 	_, all := outcomes()
 	got := text(t, func(b *strings.Builder) error { return report.ApplySummary(b, all, report.Options{}) })
-	want := `Applied 2 of 8: 1 created, 1 replaced, 0 deleted, 0 updated; 1 already done, 1 refused, 1 failed, 1 unknown, 1 waiting, 1 not started.
+	want := "Applied 2 of 8: 1 created, 1 replaced, 0 deleted, 0 updated; " +
+		"1 already done, 1 refused, 1 failed, 1 unknown, 1 waiting, 1 not started." + `
   already done  job.ingest["us"]         nothing had to be created
   refused       /jobs/prod/tmp-backfill  nothing was deleted; plan again
   failed        job.ingest["us"]         nothing was created: create /jobs/prod:
@@ -93,7 +97,7 @@ func TestApplySummaryLeavesOutWhatDidNotHappen(t *testing.T) {
 		2: "Applied 2 of 2: 1 created, 1 replaced, 0 deleted, 0 updated.",
 		3: "Applied 2 of 3: 1 created, 1 replaced, 0 deleted, 0 updated; 1 refused.",
 	} {
-		if got := report.Applied(all[:n]); got != want {
+		if got := report.ApplyCounts(all[:n]); got != want {
 			t.Errorf("%d outcomes: %s, want %s", n, got, want)
 		}
 	}

@@ -4,8 +4,8 @@ import (
 	"muster/text"
 )
 
-// blocks writes one block an item: a head, and its fields below. The columns are as wide as the widest address and
-// title, within bounds.
+// blocks writes a block for each item: a first line, and its fields below. The columns are as wide as the widest
+// address and title, up to a limit.
 func (p *page) blocks(items []item) {
 	const widestAddress, widestTitle = 40, 36
 	address, title := 0, 0
@@ -22,44 +22,45 @@ func (p *page) blocks(items []item) {
 	}
 }
 
-// columns of a block's first line; symbol and address have theirs at 0 and 4.
+// columns are the columns of a block's first line, after the symbol at 0 and the address at 4.
 type columns struct{ title, right int }
 
-// head writes symbol, address, title and, where it fits beside them, the place of the declaration.
+// head writes the symbol, the address and the title, and behind them the place of the declaration. If the place does
+// not fit, it has a line of its own.
 func (p *page) head(it item, at columns) {
 	p.symbol(it.symbol)
-	p.to(4)
+	p.moveTo(4)
 	p.write(bold, it.row.Address())
 	p.write(plain, "  ")
-	p.to(at.title)
+	p.moveTo(at.title)
 	p.wrap(plain, it.title, at.title+2)
 	right := it.place()
 	switch start := max(at.right, p.col+2); {
 	case right == "":
 	case start+text.Width(text.Escape(right)) > p.width:
 		p.newline()
-		p.to(6)
+		p.moveTo(6)
 	default:
-		p.to(start)
+		p.moveTo(start)
 	}
 	p.write(plain, right)
 	p.newline()
 }
 
-// symbol writes a mark in its colour; both halves of a replace have their own.
-func (p *page) symbol(mark string) {
-	switch mark {
+// symbol writes a symbol in its colour; a replace has two.
+func (p *page) symbol(symbol string) {
+	switch symbol {
 	case "+":
-		p.write(green, mark)
+		p.write(green, symbol)
 	case "-":
-		p.write(red, mark)
+		p.write(red, symbol)
 	case "-/+":
 		p.write(red, "-")
 		p.write(plain, "/")
 		p.write(green, "+")
 	case "?":
-		p.write(cyan, mark)
+		p.write(cyan, symbol)
 	default:
-		p.write(yellow, mark)
+		p.write(yellow, symbol)
 	}
 }

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// expression names n paths at once.
+// expression is a brace expression of a shell that stands for n paths.
 type expression struct {
 	text string
 	n    int
 }
 
-// braceExpressions writes paths as a shell would expand them: /jobs/{nightly,tmp-{0001..0400}}. An expression stays within one
-// folder and is short enough to be read, or left out.
+// braceExpressions writes paths as brace expressions of a shell: /jobs/{nightly,tmp-{0001..0400}}. The paths of an
+// expression have one parent. Each expression is short, so that a caller can leave out some of them.
 func braceExpressions(paths []string) []expression {
 	byFolder := map[string][]string{}
 	for _, p := range paths {
@@ -29,7 +29,7 @@ func braceExpressions(paths []string) []expression {
 	var all []expression
 	for _, f := range folders {
 		for rest := numberRanges(byFolder[f]); len(rest) > 0; {
-			n := readable(rest)
+			n := readableCount(rest)
 			e := expression{}
 			texts := make([]string, n)
 			for i, c := range rest[:n] {
@@ -44,8 +44,8 @@ func braceExpressions(paths []string) []expression {
 	return all
 }
 
-// readable is how many of these, at least one, make an expression that eyes can still follow.
-func readable(parts []expression) int {
+// readableCount is how many of the parts, at least one, make one readable expression.
+func readableCount(parts []expression) int {
 	const most, longest = 100, 4_000
 	n, size := 1, len(parts[0].text)
 	for n < min(len(parts), most) && size+len(parts[n].text) <= longest {
@@ -55,13 +55,13 @@ func readable(parts []expression) int {
 	return n
 }
 
-// pattern is names that differ in one number only, which has so many digits.
+// pattern stands for names that differ only in one number with this many digits.
 type pattern struct {
 	before, after string
 	digits        int
 }
 
-// patterns of name: one for each number in it.
+// patterns returns the patterns that fit name, one for each number in it, and these numbers.
 func patterns(name string) (ps []pattern, numbers []int) {
 	const longest = 9
 	for i := 0; i < len(name); i++ {
@@ -78,8 +78,8 @@ func patterns(name string) (ps []pattern, numbers []int) {
 	return ps, numbers
 }
 
-// numberRanges puts names together whose numbers follow each other, n{0001..0400}.eu, and returns all sorted. Of several numbers
-// in a name the one counts that most names share the rest of.
+// numberRanges joins names with consecutive numbers, n{0001..0400}.eu, and returns all sorted. If a name has several
+// numbers, it uses the pattern that fits most names.
 func numberRanges(names []string) []expression {
 	sizes := map[pattern]int{}
 	for _, n := range names {
@@ -125,7 +125,7 @@ func numberRanges(names []string) []expression {
 	return out
 }
 
-// braced is sorted texts as one: what they start with in common, and the rest in braces. A range in a text stays whole.
+// braced is one expression for sorted texts: their common prefix, and the rest in braces. It does not split a range.
 func braced(texts []string) string {
 	if len(texts) == 1 {
 		return texts[0]

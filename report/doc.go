@@ -1,6 +1,6 @@
-// Package report writes plans, outcomes and statuses for eyes and for tools.
+// Package report writes plans, outcomes and statuses for people and for tools.
 //
-// Every text is a function of its arguments: the same plan gives the same bytes. Nothing that came from ZooKeeper or a
-// configuration reaches the writer with control characters in it. The package decides nothing: what a row means is
-// plan's, what became of it is apply's. It returns the writer's error and writes nothing after it.
+// Every text is a pure function of its arguments: the same plan gives the same bytes. The package escapes control
+// characters in everything that came from ZooKeeper or a configuration. It decides nothing: plan says what a row means,
+// apply says what its result is. After an error of the writer it writes nothing more and returns that error.
 package report

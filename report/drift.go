@@ -12,15 +12,14 @@ import (
 	"muster/text"
 )
 
-// Words of drift besides its kinds.
+// The words of drift items, besides the kinds of drift.
 const (
 	wordIgnored    = "ignored"
 	wordUnreadable = "unreadable"
 	wordClean      = "as declared"
 )
 
-// Drift writes what drifted: a header, a block for each finding, and the summary. Findings of the kinds in failOn are marked as
-// those that count.
+// Drift writes a header, a block for each finding, and the summary. It marks the findings of the kinds in failOn.
 func Drift(w io.Writer, p plan.Plan, d plan.Drift, failOn []plan.DriftKind, o Options) error {
 	pg := newPage(w, o)
 	pg.header("drift", p, o)
@@ -35,7 +34,7 @@ func Drift(w io.Writer, p plan.Plan, d plan.Drift, failOn []plan.DriftKind, o Op
 		pg.wrap(plain, noDrift(p, d), 0)
 		pg.newline()
 	}
-	pg.write(bold, Drifted(d))
+	pg.write(bold, DriftCounts(d))
 	pg.newline()
 	width := 0
 	for _, it := range items {
@@ -48,16 +47,17 @@ func Drift(w io.Writer, p plan.Plan, d plan.Drift, failOn []plan.DriftKind, o Op
 	return pg.flush()
 }
 
-// Drifted is the line of all counts, in an order and with words that do not change: tools may read it.
-func Drifted(d plan.Drift) string {
+// DriftCounts is the line of all counts. Tools may read it: its words and their order do not change.
+func DriftCounts(d plan.Drift) string {
 	var parts []string
 	for _, k := range plan.DriftKinds() {
 		parts = append(parts, fmt.Sprintf("%d %s", len(d.Of(k)), k))
 	}
-	return fmt.Sprintf("Drift: %s; %d ignored, %d unreadable.", strings.Join(parts, ", "), len(d.Ignored), len(d.Unreadable))
+	return fmt.Sprintf("Drift: %s; %d ignored, %d unreadable.",
+		strings.Join(parts, ", "), len(d.Ignored), len(d.Unreadable))
 }
 
-// noDrift is the sentence for a check that found nothing of ours.
+// noDrift is the sentence for a check without findings about this stack.
 func noDrift(p plan.Plan, d plan.Drift) string {
 	what := "No drift. "
 	if d.Incomplete() {
@@ -72,12 +72,13 @@ func noDrift(p plan.Plan, d plan.Drift) string {
 	return what + text.Plural(clean, "job is", "jobs are") + " as declared."
 }
 
-// driftItems has an item for each finding, for what was ignored or not seen, and for each declared job without any.
+// driftItems returns an item for each finding, also if it is ignored, for each unreadable row, and for each declared
+// job without either.
 func driftItems(p plan.Plan, d plan.Drift, failOn []plan.DriftKind) []item {
 	var items []item
-	told := map[string]bool{}
+	listed := map[string]bool{}
 	add := func(it item) {
-		told[it.row.Path] = true
+		listed[it.row.Path] = true
 		items = append(items, it)
 	}
 	for _, f := range d.Findings {
@@ -96,8 +97,9 @@ func driftItems(p plan.Plan, d plan.Drift, failOn []plan.DriftKind) []item {
 	for _, f := range d.Ignored {
 		it := findingItem(f, d.Stack)
 		it.word, it.title, it.verdict = wordIgnored, "ignored: "+string(f.Kind), skipped
-		it.because = fmt.Sprintf("%s; ignored until %s: %s (%s)", it.because, f.Ignore.Until, f.Ignore.Reason, f.Ignore.At)
-		it.fields = append(it.fields, field{"ignored", "until " + f.Ignore.Until + ": " + f.Ignore.Reason + " (" + f.Ignore.At + ")"})
+		until := fmt.Sprintf("until %s: %s (%s)", f.Ignore.Until, f.Ignore.Reason, f.Ignore.At)
+		it.because += "; ignored " + until
+		it.fields = append(it.fields, field{"ignored", until})
 		add(it)
 	}
 	for _, r := range d.Unreadable {
@@ -107,8 +109,11 @@ func driftItems(p plan.Plan, d plan.Drift, failOn []plan.DriftKind) []item {
 		add(it)
 	}
 	for _, r := range p.Rows {
-		if r.New != nil && !told[r.Path] && r.Old.Class() != resource.Unreadable { // an ignored one is not clean either
-			items = append(items, item{row: r, word: wordClean, title: wordClean, fields: []field{{"status", health(r.Old)}}})
+		// An unreadable row that an Ignore covers is not listed, and is not clean either.
+		if r.New != nil && !listed[r.Path] && r.Old.Class() != resource.Unreadable {
+			items = append(items, item{
+				row: r, word: wordClean, title: wordClean, fields: []field{{"status", health(r.Old)}},
+			})
 		}
 	}
 	return items

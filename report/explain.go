@@ -11,18 +11,18 @@ import (
 	"muster/resource"
 )
 
-// Part is a znode of a job that cannot be read as a whole.
+// Part is one znode of a damaged or unreadable job.
 type Part struct{ Name, Path, State string }
 
-// Explanation is what is known about a row beyond the row itself. All of it may be zero.
+// Explanation is what Explain shows besides the row. Every field may be empty.
 type Explanation struct {
-	Origins map[string]string // by field, such as "jobs.hcl:31" or "default"
+	Origins map[string]string // where the value of a field comes from, by its name: "jobs.hcl:31", "default"
 	Parts   []Part
-	Mend    string // how to mend what Parts show
+	Repair  string // how to repair what Parts shows
 }
 
-// Explain writes why a row is what it is: every fact that its status rests on, and every declared value with the place it
-// came from.
+// Explain writes why a row has its status and its action: every observed fact, and every declared value with its
+// origin.
 func Explain(w io.Writer, r plan.Row, stack string, e Explanation, o Options) error {
 	p := newPage(w, o)
 	p.wrap(bold, r.Address(), 2)
@@ -31,8 +31,8 @@ func Explain(w io.Writer, r plan.Row, stack string, e Explanation, o Options) er
 	if r.Action() != plan.Blocked {
 		fs = append(fs, field{"because", r.Because()})
 	}
-	next, _, _ := strings.Cut(r.Proceed(), "muster explain ") // which is being read
-	if next = cmp.Or(e.Mend, strings.TrimSuffix(next, "; ")); next != "" {
+	next, _, _ := strings.Cut(r.Proceed(), "muster explain ") // the user is reading that
+	if next = cmp.Or(e.Repair, strings.TrimSuffix(next, "; ")); next != "" {
 		fs = append(fs, field{"to proceed", next})
 	}
 	if r.Stale() {
@@ -64,7 +64,7 @@ func Explain(w io.Writer, r plan.Row, stack string, e Explanation, o Options) er
 	return p.flush()
 }
 
-// section writes a heading and its lines; a section that should have lines and has none is left out.
+// section writes a heading and its fields. It leaves out "differs" if there are no fields.
 func (p *page) section(heading string, fs []field) {
 	if len(fs) == 0 && heading == "differs" {
 		return
@@ -75,13 +75,13 @@ func (p *page) section(heading string, fs []field) {
 	p.fields(fs)
 }
 
-// observed lists every fact.
+// observed lists every fact of o.
 func observed(o *resource.Observed) []field {
 	if o == nil {
 		return []field{{"job znode", "none"}}
 	}
 	var fs []field
-	if counted(o) || o.Pzxid != 0 { // else it was not read
+	if hasCounts(o) || o.Pzxid != 0 { // otherwise the znode was not read
 		fs = append(fs, field{"job znode", fmt.Sprintf("version %d, last join or leave %#x", o.Version, o.Pzxid)})
 	}
 	if rec := o.Record; rec != nil {
@@ -104,8 +104,8 @@ func observed(o *resource.Observed) []field {
 	} else if o.Classic || o.Foreign {
 		fs = append(fs, field{"record", "none"})
 	}
-	fs = append(fs,
-		field{"joined", ofN(job.Joined(o), o)}, field{"completed", number(job.Done(o), o)}, field{"live", number(o.Live, o)})
+	fs = append(fs, field{"joined", ofN(job.Joined(o), o)},
+		field{"completed", number(job.Done(o), o)}, field{"live", number(o.Live, o)})
 	for _, f := range []field{
 		{"workers", strings.Join(o.Members, ", ")}, {"not workers", strings.Join(o.Strangers, ", ")},
 		{"companions", strings.Join(o.Companions, ", ")}, {"problem", o.Problem},

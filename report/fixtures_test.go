@@ -29,7 +29,7 @@ func recorded(j job.Job, joined, done, live int) resource.Observed {
 	return resource.Observed{Record: &rec, Counts: job.Counts(joined, done), Live: live}
 }
 
-// sample is the plan of the design's example: one row of each kind, and fifteen that need nothing.
+// sample is a plan with a create, a replace, a delete, a blocked row and fifteen unchanged rows.
 func sample() plan.Plan {
 	ingest := declared("ingest-us", 24, func(j *job.Job) { j.Address, j.At = `job.ingest["us"]`, "jobs.hcl:29" })
 	want := plan.Want{Stack: stack, Declared: declarations(
@@ -40,9 +40,10 @@ func sample() plan.Plan {
 		live.Members = append(live.Members, fmt.Sprintf("10.0.3.%d:7000", 11+i))
 	}
 	have := plan.State{Found: map[string]resource.Observed{
-		"/jobs/prod/nightly":      recorded(declared("nightly", 8), 8, 5, 0),
-		"/jobs/prod/report":       live,
-		"/jobs/prod/tmp-backfill": recorded(declared("tmp-backfill", 2, func(j *job.Job) { j.Address = "job.tmp" }), 2, 0, 0),
+		"/jobs/prod/nightly": recorded(declared("nightly", 8), 8, 5, 0),
+		"/jobs/prod/report":  live,
+		"/jobs/prod/tmp-backfill": recorded(
+			declared("tmp-backfill", 2, func(j *job.Job) { j.Address = "job.tmp" }), 2, 0, 0),
 	}}
 	for i := range 15 {
 		j := declared(fmt.Sprintf("same-%02d", i), 4)
@@ -54,7 +55,7 @@ func sample() plan.Plan {
 	return p
 }
 
-// text is what f writes.
+// text is the text that f writes.
 func text(t *testing.T, f func(*strings.Builder) error) string {
 	t.Helper()
 	var b strings.Builder
@@ -66,7 +67,7 @@ func text(t *testing.T, f func(*strings.Builder) error) string {
 
 var took = 41 * time.Millisecond
 
-// editJob changes what a record declares, and leaves the digest behind.
+// editJob changes what a Record declares, and keeps its old digest.
 func editJob(edit func(*job.Job)) func(*resource.Record) {
 	return func(r *resource.Record) {
 		digest, j := r.Digest, job.Of(r)
@@ -79,11 +80,11 @@ func editJob(edit func(*job.Job)) func(*resource.Record) {
 // declare puts j into rec as apply does.
 func declare(rec *resource.Record, j job.Job) {
 	if err := rec.Declare(j); err != nil {
-		panic(err) // plain data
+		panic(err) // a job always encodes
 	}
 }
 
-// declarations are jobs as a plan wants them.
+// declarations is Want.Declared for these jobs.
 func declarations(jobs ...job.Job) []resource.Declaration {
 	var ds []resource.Declaration
 	for _, j := range jobs {

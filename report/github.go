@@ -4,19 +4,20 @@ import (
 	"bytes"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"muster/text"
 )
 
-// annotations is how many of one kind GitHub shows for a step.
-const annotations = 10
+// maxAnnotations is how many annotations of one kind GitHub shows for a step.
+const maxAnnotations = 10
 
-// github writes workflow commands: an annotation for each problem and each item that deserves attention, in the file and
-// line of its declaration, the most serious first. Beyond what GitHub shows, the last of a kind counts the rest.
+// github writes workflow commands: an annotation for each problem and each item that needs attention, at the file and
+// line of its declaration, the most serious first. If GitHub does not show all of a kind, the last one counts the rest.
 func (r Run) github() []byte {
-	of := map[string][]annotation{}
-	add := func(command string, a annotation) { of[command] = append(of[command], a) }
+	byCommand := map[string][]annotation{}
+	add := func(command string, a annotation) { byCommand[command] = append(byCommand[command], a) }
 	for _, p := range r.Problems {
 		command := "error"
 		if p.Warning {
@@ -43,12 +44,12 @@ func (r Run) github() []byte {
 	}
 	var b bytes.Buffer
 	for _, command := range []string{"error", "warning", "notice"} {
-		all := of[command]
-		if command == "notice" { // the counts come with every run
+		all := byCommand[command]
+		if command == "notice" { // every run has the line of counts
 			all = append([]annotation{{"", "muster " + r.Command, r.headline()}}, all...)
 		}
-		if more := len(all) - annotations; more > 0 {
-			all = append(all[:annotations-1:annotations-1], annotation{"", "muster " + r.Command,
+		if more := len(all) - maxAnnotations; more > 0 {
+			all = append(all[:maxAnnotations-1:maxAnnotations-1], annotation{"", "muster " + r.Command,
 				fmt.Sprintf("%d more, which the other reports name", more+1)})
 		}
 		for _, a := range all {
@@ -63,27 +64,26 @@ type annotation struct{ at, title, text string }
 
 func (a annotation) write(b *bytes.Buffer, command, dir string) {
 	b.WriteString("::" + command + " ")
-	if file, line := split(a.at); file != "" {
+	if file, line := splitPlace(a.at); file != "" {
 		if !path.IsAbs(file) {
 			file = path.Join(dir, file)
 		}
-		fmt.Fprintf(b, "file=%s,", property(file))
+		fmt.Fprintf(b, "file=%s,", escapeProperty(file))
 		if line != "" {
-			fmt.Fprintf(b, "line=%s,", property(line))
+			fmt.Fprintf(b, "line=%s,", escapeProperty(line))
 		}
 	}
-	fmt.Fprintf(b, "title=%s::%s\n", property(a.title), message(a.text))
+	fmt.Fprintf(b, "title=%s::%s\n", escapeProperty(a.title), escapeMessage(a.text))
 }
 
-// message escapes what would end a workflow command. Line breaks within it are ours; all other control characters are
-// shown.
-func message(s string) string {
+// escapeMessage escapes a message of a workflow command. It keeps line breaks and shows other control characters.
+func escapeMessage(s string) string {
 	return strings.NewReplacer("%", "%25", "\n", "%0A").Replace(text.EscapeLines(s))
 }
 
-// property escapes also what would end a property.
-func property(s string) string {
-	return strings.NewReplacer(":", "%3A", ",", "%2C").Replace(message(s))
+// escapeProperty escapes a property of a workflow command.
+func escapeProperty(s string) string {
+	return strings.NewReplacer(":", "%3A", ",", "%2C").Replace(escapeMessage(s))
 }
 
 func nextLine(command string) string {
@@ -93,12 +93,7 @@ func nextLine(command string) string {
 	return "Next: " + command
 }
 
+// nonEmpty is all without empty strings.
 func nonEmpty(all ...string) []string {
-	var some []string
-	for _, s := range all {
-		if s != "" {
-			some = append(some, s)
-		}
-	}
-	return some
+	return slices.DeleteFunc(all, func(s string) bool { return s == "" })
 }

@@ -10,13 +10,12 @@ import (
 	"muster/text"
 )
 
-// pageHTML is the page: style and script are in it, and nothing else is fetched.
+// pageHTML is the template of the page. It holds its style and its script, so that a browser fetches nothing else.
 //
 //go:embed page.html
 var pageHTML string
 
-// html is one page that needs nothing but a browser. Without scripts every row is there; with them the rows can be
-// filtered.
+// html writes one page. It shows every row without scripts; its script filters them.
 func (r Run) html() ([]byte, error) {
 	t, err := template.New("page").Parse(pageHTML)
 	if err != nil {
@@ -27,7 +26,7 @@ func (r Run) html() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// view is what the page shows, every text cleaned.
+// view is the data of the template. Every text in it is escaped for control characters.
 type view struct {
 	Title, Stack, Headline, Verdict, Facts string
 	ExitCode                               int
@@ -83,14 +82,14 @@ func (it item) view() viewRow {
 		row.Details = append(row.Details, viewField{"path", text.Escape(it.row.Path)})
 	}
 	for _, f := range it.fields {
-		if f.key != "because" && f.key != "to proceed" && f.key != "path" { // they have places of their own
+		if f.key != "because" && f.key != "to proceed" && f.key != "path" { // the row shows these elsewhere
 			row.Details = append(row.Details, viewField{text.Escape(f.key), text.Escape(f.value)})
 		}
 	}
 	return row
 }
 
-// facts are the line below the title.
+// facts is the line below the title.
 func (r Run) facts() string {
 	parts := nonEmpty(r.Config, strings.Join(r.Servers, ","))
 	if r.Plan != nil && len(r.Plan.Roots) > 0 {

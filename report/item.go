@@ -6,21 +6,21 @@ import (
 	"muster/resource"
 )
 
-// item is one job in a report, or one finding about it: what plan, apply and drift have to say, in one shape.
+// item is one job in a report, or one finding about it. Reports of plan, apply and drift all consist of items.
 type item struct {
 	row     plan.Row
-	word    string // the group it is counted in: "delete", "refused", "missing"
+	word    string // the group in which it is counted: "delete", "refused", "missing"
 	symbol  string
-	title   string // the word, and how
+	title   string // the word, and details
 	because string
-	next    string // what a user can type; may be empty
+	next    string // what a user can do next; may be empty
 	fields  []field
 	level   level
 	verdict verdict
-	outcome *apply.Outcome // of apply
+	outcome *apply.Outcome // nil except in a report of apply
 }
 
-// level is how much of a reader's attention an item deserves.
+// level is how important an item is.
 type level int
 
 const (
@@ -30,16 +30,16 @@ const (
 	failure
 )
 
-// verdict is what a test report makes of an item.
+// verdict is the result of an item in a test report.
 type verdict int
 
 const (
 	passed verdict = iota
 	failed
-	skipped // it was not evaluated, or somebody decided not to look
+	skipped // not evaluated, or ignored
 )
 
-// place is where the job is declared: "jobs.hcl:29".
+// place is the place of the declaration: "jobs.hcl:29".
 func (it item) place() string {
 	if it.row.New == nil {
 		return "not declared"
@@ -47,26 +47,26 @@ func (it item) place() string {
 	return it.row.At()
 }
 
-// group is the items of one word, in the order of a plan.
+// group holds the items of one word, in the order of a plan.
 type group struct {
 	word  string
 	items []item
 }
 
-// grouped sorts items by word. Every word has its group, also without items: all counts are always shown.
-func grouped(words []string, items []item) []group {
-	of := map[string][]item{}
+// groupByWord returns a group for each word, also if it has no items, since reports show all counts.
+func groupByWord(words []string, items []item) []group {
+	byWord := map[string][]item{}
 	for _, it := range items {
-		of[it.word] = append(of[it.word], it)
+		byWord[it.word] = append(byWord[it.word], it)
 	}
 	groups := make([]group, len(words))
 	for i, word := range words {
-		groups[i] = group{word, of[word]}
+		groups[i] = group{word, byWord[word]}
 	}
 	return groups
 }
 
-// planItems has one item a row.
+// planItems returns one item for each row.
 func planItems(p plan.Plan) []item {
 	from := movedFrom(p)
 	items := make([]item, len(p.Rows))
@@ -76,12 +76,12 @@ func planItems(p plan.Plan) []item {
 			row: r, word: string(a), symbol: a.Symbol(), title: r.Title(), because: r.Because(), next: r.Proceed(),
 			fields: fields(r, p.Stack, from[r.Address()]),
 		}
-		items[i].level, items[i].verdict = weigh(r)
+		items[i].level, items[i].verdict = assess(r)
 	}
 	return items
 }
 
-func weigh(r plan.Row) (level, verdict) {
+func assess(r plan.Row) (level, verdict) {
 	switch a := r.Action(); {
 	case a == plan.Blocked:
 		return warning, failed
@@ -103,29 +103,29 @@ func planWords() []string {
 	return words
 }
 
-// applyItems has one item for each change that apply dealt with, and one for each row that it left alone.
+// applyItems returns one item for each row. The item of a change shows its outcome.
 func applyItems(p plan.Plan, outcomes []apply.Outcome) []item {
-	was := map[string]*apply.Outcome{}
+	byPath := map[string]*apply.Outcome{}
 	for i := range outcomes {
-		was[outcomes[i].Row.Path] = &outcomes[i]
+		byPath[outcomes[i].Row.Path] = &outcomes[i]
 	}
 	items := planItems(p)
 	for i := range items {
 		it := &items[i]
-		o := was[it.row.Path]
+		o := byPath[it.row.Path]
 		if o == nil {
 			continue
 		}
 		it.outcome = o
 		it.word, it.title, it.because, it.next = string(o.Result), string(o.Result), advice(*o), ""
-		it.level, it.verdict = weighOutcome(*o)
+		it.level, it.verdict = assessOutcome(*o)
 		switch o.Result {
 		case apply.Applied:
 			it.word, it.title, it.because = past(o.Row.Action()), past(o.Row.Action()), o.Row.Because()
 		case apply.Refused, apply.Unknown, apply.NotStarted, apply.Waiting:
 			it.next = "muster plan"
 		}
-		if o.Err != nil && o.Result != apply.Failed { // whose advice says it
+		if o.Err != nil && o.Result != apply.Failed { // the advice of Failed includes the cause
 			it.because = cause(*o) + "; " + it.because
 		}
 		it.fields = append(it.fields, outcomeFields(*o)...)
@@ -133,7 +133,7 @@ func applyItems(p plan.Plan, outcomes []apply.Outcome) []item {
 	return items
 }
 
-func weighOutcome(o apply.Outcome) (level, verdict) {
+func assessOutcome(o apply.Outcome) (level, verdict) {
 	switch o.Result {
 	case apply.Refused, apply.Failed, apply.Unknown:
 		return failure, failed

@@ -9,15 +9,15 @@ import (
 	"muster/resource"
 )
 
-// FormatVersion of the JSON reports of apply and drift. A reader accepts any minor version.
+// FormatVersion is the version of the JSON reports of apply and drift. A reader should accept any minor version.
 const FormatVersion = "1.0"
 
-// json is the plan file for plan; apply and drift have a document of their own. A plan that did not come to be leaves what
-// every document has in common: why.
+// json writes the plan file for plan, and documents of their own for apply and drift. If there is no plan, it writes
+// only what all documents have in common.
 func (r Run) json() ([]byte, error) {
 	doc := document{
-		FormatVersion: FormatVersion, Command: r.Command, MusterVersion: r.Version, Servers: r.Servers, ExitCode: r.ExitCode,
-		Stack: r.stack(), Problems: append([]Problem{}, r.Problems...),
+		FormatVersion: FormatVersion, Command: r.Command, MusterVersion: r.Version, Servers: r.Servers,
+		ExitCode: r.ExitCode, Stack: r.stack(), Problems: append([]Problem{}, r.Problems...),
 	}
 	if r.Plan != nil {
 		doc.Ensemble, doc.Roots = r.Plan.Ensemble, r.Plan.Roots
@@ -36,7 +36,7 @@ func (r Run) json() ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// document is what the JSON reports have in common.
+// document holds what all JSON reports have in common.
 type document struct {
 	FormatVersion string    `json:"format_version"`
 	Command       string    `json:"command"`
@@ -68,15 +68,15 @@ func (r Run) subject(row plan.Row) subject {
 
 type driftDocument struct {
 	document
-	Findings   []findingJSON `json:"findings"`
-	Unreadable []unseenJSON  `json:"unreadable"`
-	Summary    driftSummary  `json:"summary"`
+	Findings   []findingJSON    `json:"findings"`
+	Unreadable []unreadableJSON `json:"unreadable"`
+	Summary    driftSummary     `json:"summary"`
 }
 
 type findingJSON struct {
 	subject
 	Kind      plan.DriftKind `json:"kind"`
-	Counts    bool           `json:"counts"` // --fail-on names its kind, and no ignore block hides it
+	Counts    bool           `json:"counts"` // --fail-on names its kind, and no ignore block covers it
 	Because   string         `json:"because"`
 	ToProceed string         `json:"to_proceed,omitempty"`
 	Changes   []changeJSON   `json:"changes"`
@@ -95,7 +95,7 @@ type ignoreJSON struct {
 	Reason string `json:"reason"`
 }
 
-type unseenJSON struct {
+type unreadableJSON struct {
 	subject
 	Problem string `json:"problem"`
 }
@@ -111,17 +111,24 @@ type driftSummary struct {
 
 func (r Run) driftJSON(doc document, d plan.Drift) driftDocument {
 	failOn := r.FailOn
-	out := driftDocument{document: doc, Findings: []findingJSON{}, Unreadable: []unseenJSON{}, Summary: driftSummary{
-		Declared: d.Declared, Kinds: map[plan.DriftKind]int{}, Ignored: len(d.Ignored), Unreadable: len(d.Unreadable), Unlisted: len(d.Unlisted),
-	}}
+	out := driftDocument{
+		document: doc, Findings: []findingJSON{}, Unreadable: []unreadableJSON{},
+		Summary: driftSummary{
+			Declared: d.Declared, Kinds: map[plan.DriftKind]int{}, Ignored: len(d.Ignored),
+			Unreadable: len(d.Unreadable), Unlisted: len(d.Unlisted),
+		},
+	}
 	for _, k := range plan.DriftKinds() {
 		out.Summary.Kinds[k] = len(d.Of(k))
 	}
 	for _, k := range failOn {
 		out.Summary.Counted += out.Summary.Kinds[k]
 	}
-	for _, f := range append(d.Findings[:len(d.Findings):len(d.Findings)], d.Ignored...) {
-		j := findingJSON{subject: r.subject(f.Row), Kind: f.Kind, Because: f.Because(), ToProceed: f.Proceed(), Changes: changesJSON(f.Changes)}
+	for _, f := range slices.Concat(d.Findings, d.Ignored) {
+		j := findingJSON{
+			subject: r.subject(f.Row), Kind: f.Kind, Because: f.Because(), ToProceed: f.Proceed(),
+			Changes: changesJSON(f.Changes),
+		}
 		if f.Ignore != nil {
 			j.Ignored = &ignoreJSON{f.Ignore.At, f.Ignore.Until, f.Ignore.Reason}
 		} else {
@@ -130,7 +137,7 @@ func (r Run) driftJSON(doc document, d plan.Drift) driftDocument {
 		out.Findings = append(out.Findings, j)
 	}
 	for _, row := range d.Unreadable {
-		out.Unreadable = append(out.Unreadable, unseenJSON{r.subject(row), row.Old.Problem})
+		out.Unreadable = append(out.Unreadable, unreadableJSON{r.subject(row), row.Old.Problem})
 	}
 	return out
 }
@@ -168,13 +175,17 @@ type blockedJSON struct {
 
 func (r Run) applyJSON(doc document, p plan.Plan) applyDocument {
 	outcomes := r.Outcomes
-	out := applyDocument{document: doc, ID: p.ID, Outcomes: []outcomeJSON{}, Blocked: []blockedJSON{}, Summary: map[apply.Result]int{}}
+	out := applyDocument{
+		document: doc, ID: p.ID, Outcomes: []outcomeJSON{}, Blocked: []blockedJSON{}, Summary: map[apply.Result]int{},
+	}
 	for _, res := range apply.Results() {
 		out.Summary[res] = 0
 	}
 	for _, o := range outcomes {
 		out.Summary[o.Result]++
-		j := outcomeJSON{subject: r.subject(o.Row), Action: o.Row.Action(), Result: o.Result, TookMS: o.Took.Milliseconds()}
+		j := outcomeJSON{
+			subject: r.subject(o.Row), Action: o.Row.Action(), Result: o.Result, TookMS: o.Took.Milliseconds(),
+		}
 		if o.Err != nil {
 			j.Error = cause(o)
 		}

@@ -12,8 +12,9 @@ import (
 	"muster/text"
 )
 
-// junit maps a run to tests: a suite is a file of declarations, a test case a job. Blocked, refused, failed and drifted jobs are
-// failures; what was not evaluated is skipped; what kept the run from its end is an error. Unmanaged znodes are nobody's test.
+// junit writes a run as tests: a suite for each file of declarations, a test case for each job. Blocked, refused,
+// failed and drifted jobs are failures. Jobs that were not evaluated are skipped. A problem of the whole run is an
+// error. Unmanaged znodes have no test.
 func (r Run) junit() ([]byte, error) {
 	doc := testSuites{Name: text.Escape("muster " + r.Command), Time: seconds(r.Took)}
 	items, _ := r.items()
@@ -83,7 +84,7 @@ func (c *tally) add(t testCase) {
 	}
 }
 
-// problemCases is one test that the run came to its end, and one for each root that could not be listed.
+// problemCases returns one test that fails if the run has problems, and a skipped one for each caveat.
 func (r Run) problemCases() []testCase {
 	name := "muster " + r.Command
 	whole := testCase{suite: name, Class: name, Name: "configuration and connection"}
@@ -107,7 +108,7 @@ func (r Run) problemCases() []testCase {
 	return cases
 }
 
-// jobCases has one test a job, also where there are two findings about it.
+// jobCases returns one test for each job, also if there are two findings about it.
 func (r Run) jobCases(items []item) []testCase {
 	at := map[string]int{}
 	var cases []testCase
@@ -123,7 +124,9 @@ func (r Run) jobCases(items []item) []testCase {
 		}
 		cases[i].result(it)
 	}
-	slices.SortStableFunc(cases, func(a, b testCase) int { return cmp.Or(cmp.Compare(a.suite, b.suite), cmp.Compare(a.Name, b.Name)) })
+	slices.SortStableFunc(cases, func(a, b testCase) int {
+		return cmp.Or(cmp.Compare(a.suite, b.suite), cmp.Compare(a.Name, b.Name))
+	})
 	return cases
 }
 
@@ -131,7 +134,7 @@ func (r Run) jobCase(it item) testCase {
 	class := text.Escape(cmp.Or(r.stack(), "muster"))
 	c := testCase{suite: "not declared", Class: class, Name: text.Escape(it.row.Address())}
 	if it.row.New != nil {
-		file, line := split(it.row.At())
+		file, line := splitPlace(it.row.At())
 		c.suite, c.File, c.Line = text.Escape(cmp.Or(file, "declared")), text.Escape(file), text.Escape(line)
 	}
 	if it.outcome != nil {
@@ -140,13 +143,15 @@ func (r Run) jobCase(it item) testCase {
 	return c
 }
 
-// result puts the result of one item into its test; a failure says more than a skip.
+// result adds the result of one item to its test. A failure replaces a skip.
 func (c *testCase) result(it item) {
 	var lines []string
 	for _, f := range it.fields {
 		lines = append(lines, text.Escape(fmt.Sprintf("%-14s  %s", f.key, f.value)))
 	}
-	res := &testResult{Type: it.word, Message: text.Escape(it.word + ": " + it.because), Text: strings.Join(lines, "\n")}
+	res := &testResult{
+		Type: it.word, Message: text.Escape(it.word + ": " + it.because), Text: strings.Join(lines, "\n"),
+	}
 	switch {
 	case it.verdict == failed && c.Failure != nil:
 		c.Failure.Message += "; " + res.Message

@@ -18,8 +18,7 @@ import (
 
 const many = 5000
 
-// largeRun is a plan of 5,000 jobs of which every one has a row that deserves attention: deletes are named by name, the
-// rest is blocked.
+// largeRun is a plan of 5,000 rows that all need attention: so many deletes, named by name, and blocked jobs.
 func largeRun(deletes int, name func(i int) string) report.Run {
 	r := run("plan", 2)
 	want := plan.Want{Stack: stack}
@@ -41,7 +40,7 @@ func largeRun(deletes int, name func(i int) string) report.Run {
 	return r
 }
 
-// expand is what bash makes of the names in a list: {0001..0003} and {a,b}.
+// expand expands the names of a list as bash does: {0001..0003} and {a,b}.
 func expand(text string) map[string]bool {
 	names := map[string]bool{}
 	for _, m := range regexp.MustCompile("(?m)^- `([^`]+)`").FindAllStringSubmatch(text, -1) {
@@ -98,20 +97,24 @@ func TestMarkdownFitsAndNamesEveryDelete(t *testing.T) {
 		deletes int
 		name    func(i int) string
 	}{
-		"no_deletes":               {0, nil},
-		"a_few":                    {12, func(i int) string { return fmt.Sprintf("tmp-backfill-%d", i) }},
-		"a_thousand_names":         {1000, func(i int) string { return fmt.Sprintf("x%x-%s", i*2654435761%65536, regions[i%4]) }},
-		"all_numbered":             {many, func(i int) string { return fmt.Sprintf("tmp-backfill-%04d", i) }},
-		"all_numbered_not_padded":  {many, func(i int) string { return "tmp-backfill-" + strconv.Itoa(i) }},
-		"all_in_regions":           {many, func(i int) string { return fmt.Sprintf("ingest-%s-%d", regions[i%4], i) }},
-		"all_with_gaps":            {many, func(i int) string { return fmt.Sprintf("ingest-%05d", 3*i) }},
-		"all_short_and_irregular":  {many, func(i int) string { return fmt.Sprintf("job-%s-%x", regions[i%4], 65536+i*40503%65536) }},
+		"no_deletes": {0, nil},
+		"a_few":      {12, func(i int) string { return fmt.Sprintf("tmp-backfill-%d", i) }},
+		"a_thousand_names": {1000, func(i int) string {
+			return fmt.Sprintf("x%x-%s", i*2654435761%65536, regions[i%4])
+		}},
+		"all_numbered":            {many, func(i int) string { return fmt.Sprintf("tmp-backfill-%04d", i) }},
+		"all_numbered_not_padded": {many, func(i int) string { return "tmp-backfill-" + strconv.Itoa(i) }},
+		"all_in_regions":          {many, func(i int) string { return fmt.Sprintf("ingest-%s-%d", regions[i%4], i) }},
+		"all_with_gaps":           {many, func(i int) string { return fmt.Sprintf("ingest-%05d", 3*i) }},
+		"all_short_and_irregular": {many, func(i int) string {
+			return fmt.Sprintf("job-%s-%x", regions[i%4], 65536+i*40503%65536)
+		}},
 		"all_numbers_then_regions": {many, func(i int) string { return fmt.Sprintf("n%04d.%s", i/4, regions[i%4]) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := largeRun(c.deletes, c.name)
-			got := string(made(t, r, "markdown"))
+			got := string(makeReport(t, r, "markdown"))
 			if len(got) > report.MaxMarkdown {
 				t.Errorf("%d bytes, more than %d", len(got), report.MaxMarkdown)
 			}
@@ -132,10 +135,12 @@ func TestMarkdownFitsAndNamesEveryDelete(t *testing.T) {
 	}
 }
 
-// TestMarkdownSaysWhatItCannotName: names that have nothing in common and are as long as names may be.
-func TestMarkdownSaysWhatItCannotName(t *testing.T) {
-	r := largeRun(many, func(i int) string { return fmt.Sprintf("%x", sha512.Sum512([]byte{byte(i), byte(i >> 8)}))[:120] })
-	got := string(made(t, r, "markdown"))
+// TestMarkdownCountsWhatItCannotName: no expression covers the names, since they are long and have no prefix in common.
+func TestMarkdownCountsWhatItCannotName(t *testing.T) {
+	r := largeRun(many, func(i int) string {
+		return fmt.Sprintf("%x", sha512.Sum512([]byte{byte(i), byte(i >> 8)}))[:120]
+	})
+	got := string(makeReport(t, r, "markdown"))
 	if len(got) > report.MaxMarkdown {
 		t.Errorf("%d bytes", len(got))
 	}
@@ -158,7 +163,7 @@ func TestEveryKindOfALargeRunIsQuick(t *testing.T) {
 	r.Command = "apply"
 	for _, kind := range report.Kinds() {
 		start := time.Now()
-		n := len(made(t, r, kind))
+		n := len(makeReport(t, r, kind))
 		if took := time.Since(start); took > 10*time.Second {
 			t.Errorf("%s took %s", kind, took)
 		}

@@ -8,12 +8,13 @@ import (
 	"muster/text"
 )
 
-// MaxMarkdown is how many bytes a markdown report has at most: GitHub takes 65,536 characters, and whoever posts a report adds some.
+// MaxMarkdown is the maximum size of a markdown report, in bytes. GitHub accepts 65,536 characters, and the tool that
+// posts the report may add some.
 const MaxMarkdown = 60_000
 
-// markdown writes a comment for a pull request: the counts and the names first, the details folded. Where they do not fit, details go
-// first, then names; the jobs that are or would be deleted are named to the last. The hidden first line lets whoever posts it find
-// and replace the comment before.
+// markdown writes a comment for a pull request: counts, then names, then folded details. If these do not fit, it leaves
+// out details first, then names, and the names of jobs that are or would be deleted last. The first line is hidden: a
+// tool can find an older comment by it and replace that.
 func (r Run) markdown() []byte {
 	var head bytes.Buffer
 	fmt.Fprintf(&head, "<!-- muster:%s:%s -->\n### muster %s", marker(r.Command), marker(r.stack()), r.Command)
@@ -30,13 +31,13 @@ func (r Run) markdown() []byte {
 	return head.Bytes()
 }
 
-// How long a page may be when its caveats and its problems are written: the names have the rest.
+// The size that a page may have after its caveats, and after its problems. The rest is for names and details.
 const (
 	untilCaveats  = 10_000
 	untilProblems = 30_000
 )
 
-// writeCaveats writes what the report does not cover; of very many the first.
+// writeCaveats writes as many caveats as fit, and counts the rest.
 func writeCaveats(b *bytes.Buffer, caveats []string) {
 	for i, s := range caveats {
 		line := "\n> " + prose(s) + "\n"
@@ -64,7 +65,7 @@ func writeCounts(b *bytes.Buffer, groups []group) {
 	b.WriteString("\n")
 }
 
-// writeProblems writes what kept the run from a good end; a long text is cut.
+// writeProblems writes as many problems as fit, and counts the rest. It cuts a long text.
 func writeProblems(b *bytes.Buffer, problems []Problem) {
 	const most, longest = 20, 1_000
 	for i, p := range problems {
@@ -74,13 +75,14 @@ func writeProblems(b *bytes.Buffer, problems []Problem) {
 		}
 		at := p.At
 		if strings.Contains(p.Detail, at) {
-			at = "" // it says more than the line
+			at = "" // the detail names the place
 		}
-		said := text.EscapeLines(strings.Join(nonEmpty(kind+": "+p.Summary, at, p.Detail, nextLine(p.Next)), "\n"))
-		if len(said) > longest {
-			said = strings.ToValidUTF8(said[:longest], "") + " ..."
+		lines := nonEmpty(kind+": "+p.Summary, at, p.Detail, nextLine(p.Next))
+		problem := text.EscapeLines(strings.Join(lines, "\n"))
+		if len(problem) > longest {
+			problem = strings.ToValidUTF8(problem[:longest], "") + " ..."
 		}
-		block := "\n" + fenced("", said)
+		block := "\n" + fenced("", problem)
 		if i == most || b.Len()+len(block) > untilProblems {
 			fmt.Fprintf(b, "\n%s more, which the other reports name.\n", text.Count(len(problems)-i, "problem"))
 			return
@@ -89,7 +91,7 @@ func writeProblems(b *bytes.Buffer, problems []Problem) {
 	}
 }
 
-// writeDetails writes the blocks of a plan's text into folds, as many as there is room for.
+// writeDetails writes the blocks of a plan's text into a fold, as many as fit into room bytes.
 func writeDetails(b *bytes.Buffer, groups []group, room int) {
 	const frame = 120
 	var blocks strings.Builder
@@ -99,7 +101,7 @@ func writeDetails(b *bytes.Buffer, groups []group, room int) {
 			if it.level == quiet {
 				continue
 			}
-			if shown == all { // none was left out yet
+			if shown == all { // no block was left out yet
 				block := detailsOf(it)
 				fence = max(fence, longestRun(block)+1)
 				if blocks.Len()+len(block)+2*fence+frame <= room {
@@ -128,11 +130,11 @@ func detailsOf(it item) string {
 	var b strings.Builder
 	pg := newPage(&b, Options{Width: 100})
 	pg.blocks([]item{it})
-	_ = pg.flush() // a strings.Builder takes everything
+	_ = pg.flush() // a strings.Builder returns no error
 	return b.String()
 }
 
-// code is s as a code span: nothing in it is markup, a mention or a link.
+// code is s as a code span, in which nothing is markup, a mention or a link.
 func code(s string) string {
 	s = text.Escape(s)
 	fence := strings.Repeat("`", longestRun(s)+1)
@@ -148,7 +150,7 @@ func fenced(language, text string) string {
 	return fence + language + "\n" + text + "\n" + fence + "\n"
 }
 
-// longestRun of backticks in s.
+// longestRun is the length of the longest run of backticks in s.
 func longestRun(s string) int {
 	longest, run := 0, 0
 	for _, c := range s {
@@ -165,18 +167,20 @@ func longestRun(s string) int {
 // prose is s as text in which nothing is markup, a mention or a reference to an issue.
 func prose(s string) string {
 	return strings.NewReplacer(
-		"&", "&amp;", "<", "&lt;", ">", "&gt;", "@", "@<!-- -->", "#", "#<!-- -->", `\`, `\\`, "|", `\|`, "`", "\\`", "*", `\*`, "_", `\_`,
-		"[", `\[`, "]", `\]`, "~", `\~`, "$", `\$`,
+		"&", "&amp;", "<", "&lt;", ">", "&gt;", "@", "@<!-- -->", "#", "#<!-- -->", `\`, `\\`, "|", `\|`,
+		"`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`, "~", `\~`, "$", `\$`,
 	).Replace(text.Escape(s))
 }
 
-// marker is a word in an HTML comment, which must not hold two hyphens in a row.
+// marker is s as one word for an HTML comment, which must not hold two hyphens in a row.
 func marker(s string) string {
 	var b strings.Builder
 	for _, c := range text.Escape(s) {
-		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '.' || c == '-' && !strings.HasSuffix(b.String(), "-") {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '_', c == '.',
+			c == '-' && !strings.HasSuffix(b.String(), "-"):
 			b.WriteRune(c)
-		} else {
+		default:
 			fmt.Fprintf(&b, "=%x", c)
 		}
 	}

@@ -19,9 +19,9 @@ import (
 	"muster/resource"
 )
 
-// TestMarkdownOfAnyRunFitsAndCountsEveryDelete makes runs of up to 5,000 jobs with names, roots, keys and errors of any length. Each
-// page is small enough; every job that is or would be deleted is named, or counted among those for which there was no room; and
-// there was none: nothing else took it. With MUSTER_SOAK=1 there are 480 runs.
+// TestMarkdownOfAnyRunFitsAndCountsEveryDelete makes runs of up to 5,000 jobs with names, roots, keys and errors of any
+// length. Each page is small enough. Every job that is or would be deleted is named, or counted as one for which there
+// was no room; then the page names no other job. With MUSTER_SOAK=1 there are 480 runs.
 func TestMarkdownOfAnyRunFitsAndCountsEveryDelete(t *testing.T) {
 	runs := 24
 	if os.Getenv("MUSTER_SOAK") != "" {
@@ -43,13 +43,13 @@ func TestMarkdownOfAnyRunFitsAndCountsEveryDelete(t *testing.T) {
 	}
 }
 
-// checkMarkdownOf reports whether the run had too many deletes to name.
+// checkMarkdownOf checks the report of a random run. It reports whether the run had too many deletes to name.
 func checkMarkdownOf(t *testing.T, seed uint64) bool {
 	t.Helper()
 	left := regexp.MustCompile(`(?m)^- \*\*and (\d+) more, which there is no room to name: the json report does\*\*$`)
 	other := regexp.MustCompile("(?m)^- `+ ?job\\.")
 	r, deletes := randomRun(rand.New(rand.NewPCG(seed, 0)), seed)
-	got := string(made(t, r, "markdown"))
+	got := string(makeReport(t, r, "markdown"))
 	if len(got) > report.MaxMarkdown {
 		t.Errorf("%d bytes, more than %d", len(got), report.MaxMarkdown)
 	}
@@ -78,7 +78,7 @@ func checkMarkdownOf(t *testing.T, seed uint64) bool {
 	return more > 0
 }
 
-// randomRun is a run of plan, apply or drift, and the paths of what it deletes.
+// randomRun is a run of plan, apply or drift, and the paths that it deletes.
 func randomRun(rnd *rand.Rand, seed uint64) (report.Run, []string) {
 	r := run([]string{"plan", "apply", "drift"}[seed%3], rnd.IntN(9))
 	root := "/" + strings.Repeat("deep/", rnd.IntN(50)) + "jobs"
@@ -93,7 +93,8 @@ func randomRun(rnd *rand.Rand, seed uint64) (report.Run, []string) {
 	for i := range n {
 		j := declared(name(i), 1+rnd.IntN(9), func(j *job.Job) {
 			j.Root = root
-			j.Address = fmt.Sprintf("job.x[%q]", strings.Repeat([]string{"k", "`", "_"}[rnd.IntN(3)], rnd.IntN(60))+strconv.Itoa(i))
+			key := strings.Repeat([]string{"k", "`", "_"}[rnd.IntN(3)], rnd.IntN(60))
+			j.Address = fmt.Sprintf("job.x[%q]", key+strconv.Itoa(i))
 		})
 		if rnd.Float64() > undeclared {
 			want.Declared = append(want.Declared, j)
@@ -106,7 +107,8 @@ func randomRun(rnd *rand.Rand, seed uint64) (report.Run, []string) {
 	p := plan.Diff(want, have)
 	r.Plan = &p
 	for range rnd.IntN(25) {
-		r.Problems = append(r.Problems, report.Problem{Summary: strings.Repeat([]string{"x", "`"}[rnd.IntN(2)], rnd.IntN(5_000))})
+		r.Problems = append(r.Problems,
+			report.Problem{Summary: strings.Repeat([]string{"x", "`"}[rnd.IntN(2)], rnd.IntN(5_000))})
 	}
 	switch r.Command {
 	case "apply":
@@ -124,7 +126,7 @@ func randomRun(rnd *rand.Rand, seed uint64) (report.Run, []string) {
 	return r, deletes
 }
 
-// randomNames are all numbered, numbered with gaps, or of letters; and as long as names may be, or short.
+// randomNames returns names of random length. They are numbered, numbered with gaps, or made of random letters.
 func randomNames(rnd *rand.Rand) func(i int) string {
 	style, width := rnd.IntN(3), 1+rnd.IntN(resource.MaxName-10)
 	return func(i int) string {
@@ -142,14 +144,15 @@ func randomNames(rnd *rand.Rand) func(i int) string {
 	}
 }
 
-// randomOutcomes has one for each change, each with a result of its own; errors may be very long.
+// randomOutcomes returns an outcome with a random result for each change. Errors may be very long.
 func randomOutcomes(rnd *rand.Rand, p plan.Plan) []apply.Outcome {
 	var all []apply.Outcome
 	for _, row := range p.Rows {
 		if !row.Action().Changes() {
 			continue
 		}
-		o := apply.Outcome{Row: row, Result: apply.Results()[rnd.IntN(len(apply.Results()))], Took: time.Duration(rnd.IntN(1e9))}
+		result := apply.Results()[rnd.IntN(len(apply.Results()))]
+		o := apply.Outcome{Row: row, Result: result, Took: time.Duration(rnd.IntN(1e9))}
 		switch o.Result {
 		case apply.Refused:
 			o.Err = fmt.Errorf("job %s: %w: a worker joined", row.Path, plan.ErrMoved)

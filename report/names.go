@@ -7,37 +7,38 @@ import (
 	"muster/plan"
 )
 
-// namesWithin lists the items that deserve attention, a group a paragraph, in so many bytes: as much about each as
-// there is room for. Jobs that are or would be deleted are named before any other.
+// namesWithin lists the items that need attention in at most room bytes, one paragraph for each group. It uses the most
+// detailed form that fits. Jobs that are or would be deleted are named before all others.
 func namesWithin(groups []group, room int) string {
-	const forDetails = 2_000 // without room for a few, there are none
-	for _, f := range forms() {
+	const forDetails = 2_000 // room that the details of a few jobs need
+	for _, f := range nameForms() {
 		if names := namesOf(groups, f); len(names)+forDetails <= room {
 			return names
 		}
 	}
-	return squeezed(groups, room)
+	return compressedNames(groups, room)
 }
 
-// form is how names are written.
-type form struct {
-	others  int // how many names of a group that are not deleted
+// nameForm says how names are written.
+type nameForm struct {
+	others  int // how many of a group are named at most, besides those that are deleted
 	because bool
 }
 
-func forms() []form {
+// nameForms lists the forms from the most to the least detailed.
+func nameForms() []nameForm {
 	const all = 1 << 30
-	return []form{{all, true}, {all, false}, {100, false}, {20, false}, {few, false}}
+	return []nameForm{{all, true}, {all, false}, {100, false}, {20, false}, {fewNames, false}}
 }
 
-// few names of a group give an idea of it.
-const few = 5
+// fewNames is how many names of a group are shown if there is little room.
+const fewNames = 5
 
-// namesOf lists them in one form.
-func namesOf(groups []group, f form) string {
+// namesOf lists the names in one form.
+func namesOf(groups []group, f nameForm) string {
 	var b strings.Builder
 	for _, g := range groups {
-		deleted, others := parted(g.items)
+		deleted, others := partition(g.items)
 		if len(deleted)+len(others) == 0 {
 			continue
 		}
@@ -51,8 +52,8 @@ func namesOf(groups []group, f form) string {
 	return b.String()
 }
 
-// parted is what is or would be deleted, and what else deserves attention.
-func parted(items []item) (deleted, others []item) {
+// partition returns the items that are or would be deleted, and the others that need attention.
+func partition(items []item) (deleted, others []item) {
 	for _, it := range items {
 		switch {
 		case it.level == quiet:
@@ -81,26 +82,26 @@ func andMore(n int) string {
 	return fmt.Sprintf("- and %d more\n", n)
 }
 
-// unnamed counts deletes for which there is no room, so that nobody takes the list for all.
-func unnamed(n int) string {
+// countUnnamed is the line that counts the deletes for which there is no room.
+func countUnnamed(n int) string {
 	if n == 0 {
 		return ""
 	}
 	return fmt.Sprintf("- **and %d more, which there is no room to name: the json report does**\n", n)
 }
 
-// squeezed names deletes as a shell would expand them. All groups share the room: first everything that is deleted,
-// then, where nothing of that is left out, a few of the rest.
-func squeezed(groups []group, room int) string {
-	const forNote = 100 // that there is no room for details
+// compressedNames names deletes by brace expressions of a shell. All groups share the room: deletes have it first. If
+// all deletes are named, a few others of each group follow.
+func compressedNames(groups []group, room int) string {
+	const forNote = 100 // the note that there is no room for details
 	deleted, others := make([][]item, len(groups)), make([][]item, len(groups))
 	room -= forNote
 	for i, g := range groups {
-		deleted[i], others[i] = parted(g.items)
-		room -= len(heading(g)) + len(unnamed(len(g.items))) + len(andMore(len(g.items)))
+		deleted[i], others[i] = partition(g.items)
+		room -= len(heading(g)) + len(countUnnamed(len(g.items))) + len(andMore(len(g.items)))
 	}
 	lines := make([]strings.Builder, len(groups))
-	spend := func(i int, line string) bool {
+	addLine := func(i int, line string) bool {
 		if len(line) > room {
 			return false
 		}
@@ -108,21 +109,21 @@ func squeezed(groups []group, room int) string {
 		lines[i].WriteString(line)
 		return true
 	}
-	whole := true
+	allNamed := true
 	for i := range groups {
 		left := len(deleted[i])
 		for _, e := range braceExpressions(paths(deleted[i])) {
-			if spend(i, "- "+code(e.text)+"\n") {
+			if addLine(i, "- "+code(e.text)+"\n") {
 				left -= e.n
 			}
 		}
-		lines[i].WriteString(unnamed(left))
-		whole = whole && left == 0
+		lines[i].WriteString(countUnnamed(left))
+		allNamed = allNamed && left == 0
 	}
 	for i := range groups {
 		left := len(others[i])
-		for _, it := range others[i][:min(left, few)] {
-			if whole && spend(i, bullet(it, false)) {
+		for _, it := range others[i][:min(left, fewNames)] {
+			if allNamed && addLine(i, bullet(it, false)) {
 				left--
 			}
 		}

@@ -12,11 +12,13 @@ import (
 
 // Options of a text.
 type Options struct {
-	Color bool // SGR sequences
-	Width int  // columns of a terminal; 0: none, for which 80 are assumed. Names are never broken, so a long one may pass it
-	All   bool // also what needs no attention: unchanged and unmanaged rows
+	Color bool // with SGR sequences
+	// Width is the number of columns of the terminal. 0 means that there is none; lines then have 80 columns, except
+	// those that tools read. A long name is never broken, so its line may be longer.
+	Width int
+	All   bool // with the rows that need no attention: unchanged and unmanaged ones
 
-	// For the header of a plan; what is empty is left out.
+	// For the header of a plan; empty values are left out.
 	Servers []string
 	Took    time.Duration
 }
@@ -34,26 +36,26 @@ const (
 	reset        = "\x1b[0m"
 )
 
-// page writes text in columns. The first error of the writer sticks, and flush returns it.
+// page writes text in columns. After an error of the writer it writes nothing more, and flush returns that error.
 type page struct {
-	w     *bufio.Writer
-	color bool
-	width int
-	whole bool // lines that tools may read are not wrapped
-	col   int  // where the next character goes
+	w          *bufio.Writer
+	color      bool
+	width      int
+	wrapCounts bool // wrap also lines of counts; without a terminal, tools may read them
+	col        int  // column of the next character
 }
 
 func newPage(w io.Writer, o Options) *page {
-	p := &page{w: bufio.NewWriter(w), color: o.Color, width: o.Width}
+	p := &page{w: bufio.NewWriter(w), color: o.Color, width: o.Width, wrapCounts: true}
 	if p.width <= 0 {
-		p.width, p.whole = 80, true
+		p.width, p.wrapCounts = 80, false
 	}
 	return p
 }
 
 func (p *page) flush() error { return p.w.Flush() }
 
-// write writes s, escaped, in a style.
+// write escapes s and writes it in a style.
 func (p *page) write(st style, s string) {
 	s = text.Escape(s)
 	p.col += text.Width(s)
@@ -70,14 +72,14 @@ func (p *page) newline() {
 	p.col = 0
 }
 
-// to moves right to a column.
-func (p *page) to(col int) {
+// moveTo moves right to a column.
+func (p *page) moveTo(col int) {
 	if p.col < col {
 		p.write(plain, strings.Repeat(" ", col-p.col))
 	}
 }
 
-// wrap writes s from here on, broken at spaces where the line is full; the next lines start at column hang.
+// wrap escapes s and writes it, broken at spaces. Further lines start at column hang.
 func (p *page) wrap(st style, s string, hang int) {
 	for s = text.Escape(s); ; {
 		n := fit(s, p.width-p.col)
@@ -87,21 +89,21 @@ func (p *page) wrap(st style, s string, hang int) {
 			return
 		}
 		p.newline()
-		p.to(hang)
+		p.moveTo(hang)
 	}
 }
 
-// countsLine writes a line of counts. Tools may read it, but not from a terminal.
+// countsLine writes a line of counts.
 func (p *page) countsLine(s string) {
-	if p.whole {
-		p.write(bold, s)
-	} else {
+	if p.wrapCounts {
 		p.wrap(bold, s, 2)
+	} else {
+		p.write(bold, s)
 	}
 	p.newline()
 }
 
-// fit is how many bytes of s fit into so many columns: up to a space, but at least one word.
+// fit is how many bytes of s fit into this many columns: whole words, at least one.
 func fit(s string, columns int) int {
 	n := 0 // the last end of a word that fits
 	for i := range s + " " {
@@ -116,26 +118,26 @@ func fit(s string, columns int) int {
 	return n
 }
 
-// field is a line of a row.
+// field is a line below the first line of a block.
 type field struct{ key, value string }
 
-// fields writes one line a field, values in one column.
+// fields writes the fields, their values in one column.
 func (p *page) fields(fs []field) {
-	const indent, usual = 6, 14
-	column := indent + usual
+	const indent, keyWidth = 6, 14
+	column := indent + keyWidth
 	for _, f := range fs {
 		column = max(column, indent+text.Width(text.Escape(f.key))+2)
 	}
 	for _, f := range fs {
-		p.to(indent)
+		p.moveTo(indent)
 		p.write(plain, f.key)
-		p.to(column)
+		p.moveTo(column)
 		p.wrap(plain, f.value, column)
 		p.newline()
 	}
 }
 
-// took is a duration for eyes.
+// took is a duration for people: "41 ms", "12.3 s".
 func took(d time.Duration) string {
 	if d < 10*time.Second {
 		return fmt.Sprintf("%d ms", d.Milliseconds())

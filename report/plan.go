@@ -10,8 +10,8 @@ import (
 	"muster/text"
 )
 
-// Plan writes what apply would do and what stands in its way: a header, the rows that need attention (with o.All every
-// row), and the summary.
+// Plan writes what apply would do and what blocks it: a header, the rows that need attention (with o.All every row),
+// and the summary.
 func Plan(w io.Writer, p plan.Plan, o Options) error {
 	pg := newPage(w, o)
 	pg.header("plan", p, o)
@@ -26,10 +26,10 @@ func Plan(w io.Writer, p plan.Plan, o Options) error {
 	return pg.flush()
 }
 
-// attention reports whether a row is shown without being asked for.
+// attention reports whether a row needs attention.
 func attention(r plan.Row) bool { return r.Action() != plan.None && r.Action() != plan.Unmanaged }
 
-// header says what was compared. It is the one part of a plan that may differ between two runs.
+// header says what was compared. Only this part of a plan can differ between two runs that read the same.
 func (p *page) header(command string, pl plan.Plan, o Options) {
 	declared, found := 0, 0
 	for _, r := range pl.Rows {
@@ -70,7 +70,7 @@ func (p *page) header(command string, pl plan.Plan, o Options) {
 	p.newline()
 }
 
-// caveats say what a comparison does not cover.
+// caveats lists what a comparison does not cover.
 func caveats(command string, p plan.Plan) []string {
 	var cs []string
 	if p.Partial {
@@ -86,7 +86,7 @@ func caveats(command string, p plan.Plan) []string {
 	return cs
 }
 
-// movedFrom finds, by address, what is our own and is declared somewhere else now.
+// movedFrom returns, by address, the paths of this stack's resources that are no longer declared at that path.
 func movedFrom(p plan.Plan) map[string]string {
 	w := plan.Want{Stack: p.Stack, Home: p.Home}
 	from := map[string]string{}
@@ -98,7 +98,7 @@ func movedFrom(p plan.Plan) map[string]string {
 	return from
 }
 
-// fields are the lines below a row's head.
+// fields lists the lines below the first line of a row's block.
 func fields(r plan.Row, stack, movedFrom string) []field {
 	var fs []field
 	add := func(key, value string) {
@@ -135,7 +135,7 @@ func fields(r plan.Row, stack, movedFrom string) []field {
 	return fs
 }
 
-// declared is what of a declaration has no default, or is not the default.
+// declared lists the fields of a declaration that do not have their default value.
 func declared(d resource.Declaration) []field {
 	var fs []field
 	for _, f := range d.Fields() {
@@ -146,7 +146,7 @@ func declared(d resource.Declaration) []field {
 	return fs
 }
 
-// joined tells what goes with a change: for a replace always, for a delete where somebody's work is forgotten.
+// joined says what progress a replace loses. For a delete it says so only if some member has completed its work.
 func joined(r plan.Row) string {
 	o, action := r.Old, r.Action()
 	if o == nil || o.Record == nil || action != plan.Replace && action != plan.Delete {
@@ -159,7 +159,7 @@ func joined(r plan.Row) string {
 	return what
 }
 
-// changes are "8 -> 12", owner first.
+// changes lists what differs as "8 -> 12", the owner first.
 func changes(r plan.Row, stack string) []field {
 	var fs []field
 	if r.Action().Changes() && r.New != nil && r.Old != nil && r.Old.Record != nil && r.Old.Record.Stack != stack {
@@ -210,7 +210,7 @@ func health(o *resource.Observed) string {
 	if o == nil || o.Record == nil {
 		return s
 	}
-	if what, _ := o.Record.Declaration.Progress(o); what != "" { // somebody has begun
+	if what, _ := o.Record.Declaration.Progress(o); what != "" { // some member has joined
 		s += ", " + o.Record.Declaration.Health(o)
 	}
 	return s

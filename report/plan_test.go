@@ -87,9 +87,11 @@ Plan: 0 to create, 0 to replace, 0 to delete, 0 to update; 0 blocked, 0 left run
 	}
 	all := planText(t, p, report.Options{All: true})
 	for _, line := range []string{
-		"    job.j0             unchanged  jobs.hcl:52\n      status        running, 4 of 4 joined, 4 live, 0 completed\n",
+		"    job.j0             unchanged  jobs.hcl:52\n" +
+			"      status        running, 4 of 4 joined, 4 live, 0 completed\n",
 		"      status        degraded, 4 of 4 joined, 3 live, 0 completed, 1 left\n",
-		"    /jobs/prod/theirs  unmanaged  not declared\n      because       not a job: it holds neither a record nor a roll\n",
+		"    /jobs/prod/theirs  unmanaged  not declared\n" +
+			"      because       not a job: it holds neither a record nor a roll\n",
 	} {
 		if !strings.Contains(all, line) {
 			t.Errorf("with all rows, the plan does not say\n%s\nbut\n%s", line, all)
@@ -97,16 +99,17 @@ Plan: 0 to create, 0 to replace, 0 to delete, 0 to update; 0 blocked, 0 left run
 	}
 }
 
-// TestNothingDeclaredNothingFound: the sentence says where was looked, so that nobody takes it for more.
+// TestNothingDeclaredNothingFound: the sentence says which roots were searched.
 func TestNothingDeclaredNothingFound(t *testing.T) {
 	for name, c := range map[string]struct {
 		roots   []string
 		partial bool
 		want    string
 	}{
-		"searched": {[]string{"/a", "/b"}, false, "No job is declared, and none of stack etl-prod was found below /a, /b."},
-		"nowhere":  {nil, false, "No job is declared, and no root was searched: add roots = [...]"},
-		"partial":  {[]string{"/a"}, true, "--only or --skip left out every job of stack etl-prod."},
+		"searched": {[]string{"/a", "/b"}, false,
+			"No job is declared, and none of stack etl-prod was found below /a, /b."},
+		"nowhere": {nil, false, "No job is declared, and no root was searched: add roots = [...]"},
+		"partial": {[]string{"/a"}, true, "--only or --skip left out every job of stack etl-prod."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := plan.Diff(plan.Want{Stack: stack}, plan.State{})
@@ -119,7 +122,7 @@ func TestNothingDeclaredNothingFound(t *testing.T) {
 	}
 }
 
-// TestPlanFitsItsWidth: no line passes the width unless a single word does, or it is the line that tools read.
+// TestPlanFitsItsWidth: no line is wider than the terminal, except with a single long word, and the line of counts.
 func TestPlanFitsItsWidth(t *testing.T) {
 	p := sample()
 	longest := declared(strings.Repeat("n", resource.MaxName), 3, func(j *job.Job) {
@@ -149,7 +152,9 @@ func TestColorOnlyAddsSequences(t *testing.T) {
 	if strings.Contains(plain, "\x1b") {
 		t.Error("a plan without colour holds an escape sequence")
 	}
-	for _, want := range []string{"\x1b[32m+\x1b[0m   ", "\x1b[31m-\x1b[0m/\x1b[32m+\x1b[0m ", "\x1b[31m-\x1b[0m   ", "\x1b[33m!\x1b[0m   "} {
+	for _, want := range []string{
+		"\x1b[32m+\x1b[0m   ", "\x1b[31m-\x1b[0m/\x1b[32m+\x1b[0m ", "\x1b[31m-\x1b[0m   ", "\x1b[33m!\x1b[0m   ",
+	} {
 		if !strings.Contains(colored, want) {
 			t.Errorf("colour: no %q", want)
 		}
@@ -159,7 +164,7 @@ func TestColorOnlyAddsSequences(t *testing.T) {
 	}
 }
 
-func TestNothingReachesTheTerminalRaw(t *testing.T) {
+func TestControlCharactersAreEscaped(t *testing.T) {
 	const evil = "a\x1b[2J\u009b31m\u202egnp\u200b\x00\r\n\xff\u2028z"
 	j := declared("x", 4, func(j *job.Job) {
 		j.Address, j.At, j.Labels = evil, evil, map[string]string{evil: evil}
@@ -170,11 +175,12 @@ func TestNothingReachesTheTerminalRaw(t *testing.T) {
 	o.Members, o.Strangers, o.Companions, o.Problem = []string{evil}, []string{evil}, []string{evil}, evil
 	for _, reason := range plan.Reasons() {
 		p := plan.Plan{Stack: evil, Roots: []string{evil}, Unlisted: []string{evil}, Rows: []plan.Row{
-			{Path: "/x/" + evil, Old: &o, New: j, Reason: reason}, {Path: "/y/" + evil, Old: &o, Reason: plan.Undeclared},
+			{Path: "/x/" + evil, Old: &o, New: j, Reason: reason},
+			{Path: "/y/" + evil, Old: &o, Reason: plan.Undeclared},
 		}}
 		got := planText(t, p, report.Options{All: true, Servers: []string{evil}})
 		for _, r := range got {
-			if r != '\n' && (r < ' ' || r == utf8.RuneError || strings.ContainsRune("\u009b\u202e\u200b\u2028\x7f", r)) {
+			if r != '\n' && (r < ' ' || strings.ContainsRune("\u009b\u202e\u200b\u2028\x7f\ufffd", r)) {
 				t.Fatalf("%s: %q in\n%q", reason, r, got)
 			}
 		}
@@ -184,12 +190,12 @@ func TestNothingReachesTheTerminalRaw(t *testing.T) {
 	}
 }
 
-// full is a disk with room for n bytes.
-type full struct{ n int }
+// fullDisk is a writer with room for n bytes.
+type fullDisk struct{ n int }
 
 var errFull = errors.New("no space left")
 
-func (f *full) Write(b []byte) (int, error) {
+func (f *fullDisk) Write(b []byte) (int, error) {
 	if len(b) > f.n {
 		n := f.n
 		f.n = 0
@@ -205,7 +211,7 @@ func TestWritersErrorIsReturned(t *testing.T) {
 		p.Rows = append(p.Rows, sample().Rows...)
 	}
 	for _, room := range []int{0, 100, 5000} {
-		if err := report.Plan(&full{room}, p, report.Options{All: true}); !errors.Is(err, errFull) {
+		if err := report.Plan(&fullDisk{room}, p, report.Options{All: true}); !errors.Is(err, errFull) {
 			t.Errorf("%d bytes of room: error = %v", room, err)
 		}
 	}

@@ -14,9 +14,9 @@ import (
 	"muster/text"
 )
 
-// prometheus writes a file for node-exporter's textfile collector: gauges without timestamps. It is written after
-// failures too, so that a check that no longer succeeds can be told from one that no longer runs. Every series names
-// command, configuration and stack: the files of several checks on one machine must not hold the same series.
+// prometheus writes a file for node-exporter's textfile collector: gauges without timestamps. A run that failed has one
+// too, so that a check that fails differs from one that no longer runs. Every series has the labels command, config and
+// stack, since the files of several checks on one machine must not hold the same series.
 func (r Run) prometheus() ([]byte, error) {
 	m := metrics{labels: []*dto.LabelPair{
 		label("command", r.Command), label("config", r.Config), label("stack", r.stack()),
@@ -29,7 +29,7 @@ func (r Run) prometheus() ([]byte, error) {
 	m.sample(r.Took.Seconds())
 	compared := slices.Contains([]int{exitcode.Done, exitcode.Differences, exitcode.Attention}, r.ExitCode)
 	m.family("muster_last_check_success", "1 if the last run could compare and see everything, whatever it found.")
-	m.sample(oneIf(r.Plan != nil && compared && !r.blind()))
+	m.sample(oneIf(r.Plan != nil && compared && !r.incomplete()))
 	m.family("muster_last_exit_code", "The exit code of the last run.")
 	m.sample(float64(r.ExitCode))
 	if r.Plan != nil {
@@ -85,17 +85,21 @@ func (m *metrics) drift(r Run) {
 	m.sample(float64(len(r.Drift.Unlisted)+len(r.Drift.Unreadable)) + oneIf(r.Drift.Unindexed != ""))
 }
 
-// blind reports that something could not be read.
-func (r Run) blind() bool {
-	if r.Drift != nil {
+// incomplete reports whether something could not be read.
+func (r Run) incomplete() bool {
+	switch {
+	case r.Drift != nil:
 		return r.Drift.Incomplete()
+	case r.Plan == nil:
+		return false
+	case len(r.Plan.Unlisted) > 0, r.Plan.Unindexed != "":
+		return true
 	}
-	return r.Plan != nil && (len(r.Plan.Unlisted) > 0 || r.Plan.Unindexed != "" || slices.ContainsFunc(r.Plan.Rows, func(row plan.Row) bool {
-		return row.Old.Class() == resource.Unreadable
-	}))
+	unreadable := func(row plan.Row) bool { return row.Old.Class() == resource.Unreadable }
+	return slices.ContainsFunc(r.Plan.Rows, unreadable)
 }
 
-// statusesOf lists every status that something of the kinds can have, each once.
+// statusesOf lists every status that a resource of these kinds can have, each once.
 func statusesOf(kinds []resource.Kind) []resource.Status {
 	var all []resource.Status
 	for _, k := range kinds {
@@ -114,7 +118,7 @@ type metrics struct {
 	labels   []*dto.LabelPair // of every sample
 }
 
-// family begins a family of gauges: the samples that follow are its own.
+// family starts a family of gauges. The samples that follow belong to it.
 func (m *metrics) family(name, help string) {
 	m.families = append(m.families, &dto.MetricFamily{Name: &name, Help: &help, Type: dto.MetricType_GAUGE.Enum()})
 }

@@ -12,13 +12,13 @@ import (
 	"muster/resource"
 )
 
-// Run is one run of plan, apply or drift, as its reports tell it. What did not come to be is zero: a run that failed early has
-// problems and nothing else.
+// Run is one run of plan, apply or drift, as its reports show it. A run that failed early has no plan, outcomes or
+// drift.
 type Run struct {
 	Command  string // plan, apply or drift
-	Config   string // the directory or plan file that it was about
-	Dir      string // the directory of the declarations, as an editor or a pipeline finds it; "" is the current one
-	Stack    string // of the configuration; Plan has its own
+	Config   string // the directory or plan file that was given
+	Dir      string // the directory of the declarations, relative to that of the pipeline; "" is the same
+	Stack    string // of the configuration; used if there is no Plan
 	Version  string
 	Servers  []string
 	Started  time.Time
@@ -26,28 +26,28 @@ type Run struct {
 	ExitCode int
 	Problems []Problem
 
-	Kinds    []resource.Kind // what plan files and counts by status are about
+	Kinds    []resource.Kind // that a plan file can hold, and whose statuses are counted
 	Plan     *plan.Plan
 	Outcomes []apply.Outcome
 	Drift    *plan.Drift
-	FailOn   []plan.DriftKind // the kinds of drift that count
-	Saved    *planfile.Saved  // Plan with all that its file holds: the json report of plan is a plan file
+	FailOn   []plan.DriftKind // the kinds of drift that make the run fail
+	Saved    *planfile.Saved  // for the JSON report of plan, which is a plan file
 }
 
-// Problem is why a run did not end well, or a warning about its configuration.
+// Problem is an error of a run, or a warning about its configuration.
 type Problem struct {
 	Warning bool   `json:"warning"`
 	Code    string `json:"code,omitempty"` // "M1203"
 	At      string `json:"at,omitempty"`   // "jobs.hcl:31"
 	Summary string `json:"summary"`
 	Detail  string `json:"detail,omitempty"` // more lines
-	Next    string `json:"next,omitempty"`   // what to type
+	Next    string `json:"next,omitempty"`   // what the user can do next
 }
 
 // Kinds lists the kinds of report.
 func Kinds() []string { return []string{"github", "html", "json", "junit", "markdown", "prometheus"} }
 
-// Make is one report. The same run gives the same bytes.
+// Make returns the report of one kind. The same run gives the same bytes.
 func (r Run) Make(kind string) ([]byte, error) {
 	switch kind {
 	case "github":
@@ -73,7 +73,7 @@ func (r Run) stack() string {
 	return r.Plan.Stack
 }
 
-// items are what there is to say about jobs, and words what they are counted by.
+// items returns the items of the run, and the words by which they are counted.
 func (r Run) items() (items []item, words []string) {
 	switch {
 	case r.Plan == nil:
@@ -88,7 +88,7 @@ func (r Run) items() (items []item, words []string) {
 
 func (r Run) groups() []group {
 	items, words := r.items()
-	return grouped(words, items)
+	return groupByWord(words, items)
 }
 
 // headline is the line of all counts.
@@ -97,14 +97,14 @@ func (r Run) headline() string {
 	case r.Plan == nil:
 		return "Nothing was compared."
 	case r.Drift != nil:
-		return Drifted(*r.Drift)
+		return DriftCounts(*r.Drift)
 	case len(r.Outcomes) > 0:
-		return Applied(r.Outcomes)
+		return ApplyCounts(r.Outcomes)
 	}
-	return Summary(*r.Plan)
+	return PlanCounts(*r.Plan)
 }
 
-// caveats say what the report does not cover.
+// caveats lists what the report does not cover.
 func (r Run) caveats() []string {
 	if r.Plan == nil {
 		return nil
@@ -112,7 +112,7 @@ func (r Run) caveats() []string {
 	return caveats(r.Command, *r.Plan)
 }
 
-// verdict is how the run ended, in words.
+// verdict is the meaning of the exit code.
 func (r Run) verdict() string {
 	if r.Command == "apply" && r.ExitCode == exitcode.Differences {
 		return "something was changed"
@@ -120,8 +120,8 @@ func (r Run) verdict() string {
 	return exitcode.Name(r.ExitCode)
 }
 
-// split takes "jobs.hcl:29" apart.
-func split(at string) (file, line string) {
+// splitPlace splits "jobs.hcl:29" into file and line.
+func splitPlace(at string) (file, line string) {
 	i := strings.LastIndexByte(at, ':')
 	if i < 0 || strings.Trim(at[i+1:], "0123456789") != "" {
 		return at, ""

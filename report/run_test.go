@@ -26,14 +26,22 @@ import (
 var update = flag.Bool("update", false, "rewrite the expected reports in testdata")
 
 func extension(kind string) string {
-	return map[string]string{"github": "github", "html": "html", "json": "json", "junit": "xml", "markdown": "md", "prometheus": "prom"}[kind]
+	switch kind {
+	case "junit":
+		return "xml"
+	case "markdown":
+		return "md"
+	case "prometheus":
+		return "prom"
+	}
+	return kind
 }
 
 func TestReportsAreAsRecorded(t *testing.T) {
 	for name, r := range runs() {
 		for _, kind := range report.Kinds() {
 			t.Run(name+"_"+kind, func(t *testing.T) {
-				got := made(t, r, kind)
+				got := makeReport(t, r, kind)
 				file := filepath.Join("testdata", name+"."+extension(kind))
 				if *update {
 					if err := os.WriteFile(file, got, 0o666); err != nil {
@@ -47,7 +55,7 @@ func TestReportsAreAsRecorded(t *testing.T) {
 				if d := cmp.Diff(string(want), string(got)); d != "" {
 					t.Errorf("report (-want +got); -update rewrites it:\n%s", d)
 				}
-				if again := made(t, runs()[name], kind); !bytes.Equal(got, again) {
+				if again := makeReport(t, runs()[name], kind); !bytes.Equal(got, again) {
 					t.Error("a second report of the same run is another")
 				}
 			})
@@ -55,7 +63,7 @@ func TestReportsAreAsRecorded(t *testing.T) {
 	}
 }
 
-func made(t *testing.T, r report.Run, kind string) []byte {
+func makeReport(t *testing.T, r report.Run, kind string) []byte {
 	t.Helper()
 	b, err := r.Make(kind)
 	if err != nil {
@@ -70,10 +78,10 @@ func TestUnknownKind(t *testing.T) {
 	}
 }
 
-func TestNoControlCharacterGetsIntoAReport(t *testing.T) {
+func TestReportsHoldNoControlCharacters(t *testing.T) {
 	for name, r := range runs() {
 		for _, kind := range report.Kinds() {
-			for i, c := range string(made(t, r, kind)) {
+			for i, c := range string(makeReport(t, r, kind)) {
 				if c < 0x20 && c != '\n' || c >= 0x7f && c < 0xa0 || c == '\u202e' || c == '\ufffd' {
 					t.Errorf("%s %s: %q at byte %d", name, kind, c, i)
 				}
@@ -93,7 +101,7 @@ func TestJUnitIsXMLAndItsCountsAreRight(t *testing.T) {
 		"plan": {20, 1, 0, 0}, "apply": {20, 2, 0, 1}, "drift": {12, 5, 0, 2}, "failed": {1, 0, 1, 0},
 	}
 	for name, r := range runs() {
-		body := made(t, r, "junit")
+		body := makeReport(t, r, "junit")
 		var doc struct {
 			counts
 			Suites []struct {
@@ -124,7 +132,10 @@ func TestJUnitIsXMLAndItsCountsAreRight(t *testing.T) {
 			if suite != s.counts {
 				t.Errorf("%s: a suite says %+v and has %+v", name, s.counts, suite)
 			}
-			sum = counts{sum.Tests + suite.Tests, sum.Failures + suite.Failures, sum.Errors + suite.Errors, sum.Skipped + suite.Skipped}
+			sum.Tests += suite.Tests
+			sum.Failures += suite.Failures
+			sum.Errors += suite.Errors
+			sum.Skipped += suite.Skipped
 		}
 		if sum != doc.counts {
 			t.Errorf("%s: the document says %+v and has %+v", name, doc.counts, sum)
@@ -139,7 +150,7 @@ func TestJUnitIsXMLAndItsCountsAreRight(t *testing.T) {
 func TestPrometheusFormat(t *testing.T) {
 	for name, r := range runs() {
 		parser := expfmt.NewTextParser(model.LegacyValidation)
-		families, err := parser.TextToMetricFamilies(bytes.NewReader(made(t, r, "prometheus")))
+		families, err := parser.TextToMetricFamilies(bytes.NewReader(makeReport(t, r, "prometheus")))
 		if err != nil || len(families) < 5 {
 			t.Errorf("%s: %d families, %v", name, len(families), err)
 		}
@@ -162,11 +173,11 @@ func TestPrometheusFormat(t *testing.T) {
 	}
 }
 
-func TestGitHubCommandsAreWholeLines(t *testing.T) {
+func TestGitHubAnnotations(t *testing.T) {
 	command := regexp.MustCompile(`^::(error|warning|notice) (file=[^:,]+,(line=\d+,)?)?title=[^:,]*::`)
 	for name, r := range runs() {
 		perKind := map[string]int{}
-		for line := range strings.Lines(string(made(t, r, "github"))) {
+		for line := range strings.Lines(string(makeReport(t, r, "github"))) {
 			m := command.FindStringSubmatch(line)
 			if m == nil {
 				t.Errorf("%s: not an annotation: %q", name, line)
@@ -185,7 +196,7 @@ func TestGitHubCommandsAreWholeLines(t *testing.T) {
 func TestPageIsSelfContained(t *testing.T) {
 	outside := regexp.MustCompile(`(?i)\b(src|href)\s*=|url\(|@import|https?://|fetch\(|XMLHttp`)
 	for name, r := range runs() {
-		page := string(made(t, r, "html"))
+		page := string(makeReport(t, r, "html"))
 		if at := outside.FindString(page); at != "" {
 			t.Errorf("%s: the page refers to something outside: %s", name, at)
 		}
@@ -198,11 +209,11 @@ func TestPageIsSelfContained(t *testing.T) {
 func TestJSONReports(t *testing.T) {
 	for name, r := range runs() {
 		var doc map[string]any
-		if err := json.Unmarshal(made(t, r, "json"), &doc); err != nil || doc["format_version"] != "1.0" {
+		if err := json.Unmarshal(makeReport(t, r, "json"), &doc); err != nil || doc["format_version"] != "1.0" {
 			t.Errorf("%s: %v, %v", name, err, doc["format_version"])
 		}
 	}
-	if _, err := planfile.Decode([]resource.Kind{job.Kind()}, made(t, planRun(), "json")); err != nil {
+	if _, err := planfile.Decode([]resource.Kind{job.Kind()}, makeReport(t, planRun(), "json")); err != nil {
 		t.Errorf("the report of a plan is no plan file: %v", err)
 	}
 }

@@ -13,11 +13,12 @@ import (
 	"muster/resource"
 )
 
-// run is what every run of the tests has in common.
+// run holds what all runs of the tests have in common.
 func run(command string, code int) report.Run {
 	return report.Run{
 		Kinds:   []resource.Kind{job.Kind()},
-		Command: command, Config: "prod", Dir: "deploy/prod", Version: "0.1.0", Servers: []string{"zk1:2181", "zk2:2181"},
+		Command: command, Config: "prod", Dir: "deploy/prod", Version: "0.1.0",
+		Servers: []string{"zk1:2181", "zk2:2181"},
 		Started: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC), Took: 41 * time.Millisecond, ExitCode: code,
 	}
 }
@@ -27,7 +28,10 @@ func planRun() report.Run {
 	p := sample()
 	p.ID = "1234"
 	r.Plan = &p
-	r.Problems = []report.Problem{{Warning: true, Code: "M1405", At: "jobs.hcl:3", Summary: "everything is open to anyone", Detail: "3 | acl", Next: "acl = [...]"}}
+	r.Problems = []report.Problem{{
+		Warning: true, Code: "M1405", At: "jobs.hcl:3", Summary: "everything is open to anyone", Detail: "3 | acl",
+		Next: "acl = [...]",
+	}}
 	r.Saved = &planfile.Saved{Created: r.Started, Plan: p}
 	return r
 }
@@ -40,12 +44,13 @@ func applyRun() report.Run {
 	r.Outcomes = []apply.Outcome{
 		{Row: create, Result: apply.Applied, Took: 12 * time.Millisecond},
 		{Row: replace, Result: apply.Waiting},
-		{Row: remove, Result: apply.Refused, Took: 3 * time.Millisecond, Err: fmt.Errorf("job %s: %w: a worker joined: 10.0.3.40:7000", remove.Path, plan.ErrMoved)},
+		{Row: remove, Result: apply.Refused, Took: 3 * time.Millisecond,
+			Err: fmt.Errorf("job %s: %w: a worker joined: 10.0.3.40:7000", remove.Path, plan.ErrMoved)},
 	}
 	return r
 }
 
-// driftRun has a finding of each kind, an ignored one, and something that could not be seen.
+// driftRun has a finding of each kind, an ignored one, an unlisted root and an unreadable job.
 func driftRun() report.Run {
 	named := func(name string, at int) job.Job {
 		return declared(name, 4, func(j *job.Job) { j.At = fmt.Sprintf("jobs.hcl:%d", at) })
@@ -59,13 +64,15 @@ func driftRun() report.Run {
 		return o
 	}
 	p := plan.Diff(plan.Want{Stack: stack, Declared: declarations(
-		named("clean", 1), named("gone", 2), named("died", 3), named("edited", 4), named("limping", 5), named("covered", 6),
-		named("relabelled", 7), named("hidden", 8),
+		named("clean", 1), named("gone", 2), named("died", 3), named("edited", 4), named("limping", 5),
+		named("covered", 6), named("relabelled", 7), named("hidden", 8),
 		declared("due", 8, func(j *job.Job) { j.Labels = map[string]string{"team": "data"} }),
 	)}, plan.State{Ensemble: "e1", Unlisted: []string{"/jobs/old"}, Found: map[string]resource.Observed{
-		"/jobs/prod/clean": old("clean", 4, 0, 4), "/jobs/prod/died": old("died", 4, 1, 0), "/jobs/prod/limping": old("limping", 4, 0, 3),
-		"/jobs/prod/edited": old("edited", 0, 0, 0, editJob(func(j *job.Job) { j.Workers = 40 })),
-		"/jobs/prod/due":    old("due", 0, 0, 0),
+		"/jobs/prod/clean":   old("clean", 4, 0, 4),
+		"/jobs/prod/died":    old("died", 4, 1, 0),
+		"/jobs/prod/limping": old("limping", 4, 0, 3),
+		"/jobs/prod/edited":  old("edited", 0, 0, 0, editJob(func(j *job.Job) { j.Workers = 40 })),
+		"/jobs/prod/due":     old("due", 0, 0, 0),
 		"/jobs/prod/relabelled": old("relabelled", 0, 0, 0, func(r *resource.Record) {
 			editJob(func(j *job.Job) { j.Labels = map[string]string{"a": "b"} })(r)
 			r.Sign()
@@ -76,7 +83,10 @@ func driftRun() report.Run {
 		"/jobs/prod/hidden":  {Problem: "no permission to read it"},
 	}})
 	p.Roots = []string{"/jobs/old", "/jobs/prod"}
-	d := p.Drift([]plan.Ignore{{Address: "job.relabelled", Fields: []string{"labels"}, Until: "2027-01-31", Reason: "OPS-1412 | relabelling", At: "drift.hcl:3"}})
+	d := p.Drift([]plan.Ignore{{
+		Address: "job.relabelled", Fields: []string{"labels"}, Until: "2027-01-31", Reason: "OPS-1412 | relabelling",
+		At: "drift.hcl:3",
+	}})
 	r := run("drift", 2)
 	r.Plan, r.Drift, r.FailOn = &p, &d, plan.FailingKinds()
 	return r
@@ -85,25 +95,27 @@ func driftRun() report.Run {
 func failedRun() report.Run {
 	r := run("plan", 1)
 	r.Problems = []report.Problem{
-		{Code: "M1203", At: "jobs.hcl:31", Summary: "workers must be a whole number from 1 to 20000", Detail: "31 |   workers = 1.5\n   |             ^^^ this is 1.5", Next: "wrap it: ceil(1.5)"},
+		{Code: "M1203", At: "jobs.hcl:31", Summary: "workers must be a whole number from 1 to 20000",
+			Detail: "31 |   workers = 1.5\n   |             ^^^ this is 1.5", Next: "wrap it: ceil(1.5)"},
 		{Code: "M1101", At: "jobs.hcl:40", Summary: "a job of this name is declared twice"},
 	}
 	return r
 }
 
-// nasty is text that means something to every format.
+// nasty is text with control sequences and markup of every format.
 const nasty = "a|b<script>alert('x')</script>&amp;`````\n::error file=x::%0A\x1b[31m\"\\ -->@all]]>{{.}}\u202e\xff"
 
-// nastyRun has it wherever a user or a ZooKeeper can put it.
+// nastyRun has nasty text in every place that a user or ZooKeeper fills.
 func nastyRun() report.Run {
 	evil := declared("evil", 3, func(j *job.Job) {
 		j.Address, j.At = `job.x["`+nasty+`"]`, "a,b:%\n.hcl:7"
 		j.Labels = map[string]string{"k|" + nasty: nasty}
 	})
-	p := plan.Diff(plan.Want{Stack: stack, Declared: declarations(evil)}, plan.State{Found: map[string]resource.Observed{
+	have := plan.State{Found: map[string]resource.Observed{
 		"/jobs/prod/evil":     {Foreign: true, Problem: nasty},
 		"/jobs/prod/" + nasty: recorded(declared("tmp", 2), 0, 0, 0),
-	}})
+	}}
+	p := plan.Diff(plan.Want{Stack: stack, Declared: declarations(evil)}, have)
 	p.Stack, p.Roots, p.Unlisted = nasty, []string{nasty}, []string{nasty}
 	r := run("plan", 3)
 	r.Config, r.Servers, r.Dir = nasty, []string{nasty}, nasty
@@ -113,7 +125,7 @@ func nastyRun() report.Run {
 	return r
 }
 
-// nastyApply has it in what a server answered.
+// nastyApply has nasty text in the errors of a server.
 func nastyApply() report.Run {
 	r := nastyRun()
 	r.Command = "apply"
@@ -125,6 +137,7 @@ func nastyApply() report.Run {
 
 func runs() map[string]report.Run {
 	return map[string]report.Run{
-		"plan": planRun(), "apply": applyRun(), "drift": driftRun(), "failed": failedRun(), "nasty": nastyRun(), "nasty_apply": nastyApply(),
+		"plan": planRun(), "apply": applyRun(), "drift": driftRun(), "failed": failedRun(),
+		"nasty": nastyRun(), "nasty_apply": nastyApply(),
 	}
 }

@@ -16,7 +16,7 @@ import (
 type JobStatus struct {
 	Path     string
 	Observed resource.Observed
-	Restarts *int // lives of its workers beyond their first; nil: not read
+	Restarts *int // how often its workers joined again; nil: not read
 }
 
 // Worker is one worker of one job.
@@ -25,15 +25,15 @@ type Worker struct {
 	Identity string      `json:"identity"`
 	Address  string      `json:"address"`
 	State    WorkerState `json:"state"`
-	Restarts *int        `json:"restarts,omitempty"`  // lives beyond its first; nil: not known
-	LastExit string      `json:"last_exit,omitempty"` // of the latest life that ended with one: a code, or a signal
+	Restarts *int        `json:"restarts,omitempty"`  // how often it joined again; nil: not known
+	LastExit string      `json:"last_exit,omitempty"` // the last known end of its command: a code, or a signal
 }
 
-// WorkerState is where a worker stands.
+// WorkerState is the state of a worker.
 type WorkerState string
 
-// The states of a worker. Left and Lost are those that left without completing: one that left said so, and one that is lost was
-// killed, or cut off until its session had ended.
+// The states of a worker. Left and Lost workers did not complete. A worker that left said so; a lost one was killed, or
+// was disconnected until its session ended.
 const (
 	Live      WorkerState = "live"
 	Completed WorkerState = "completed"
@@ -41,14 +41,15 @@ const (
 	Lost      WorkerState = "lost"
 )
 
-// Status writes one line a job.
+// Status writes one line for each job.
 func Status(w io.Writer, jobs []JobStatus, o Options) error {
 	p := newPage(w, o)
 	rows := [][]string{{"job", "status", "joined", "live", "done", "restarts", "last run"}}
 	for _, j := range jobs {
 		rows = append(rows, []string{
-			j.Path, statusWord(&j.Observed), ofN(job.Joined(&j.Observed), &j.Observed), number(j.Observed.Live, &j.Observed),
-			number(job.Done(&j.Observed), &j.Observed), restarts(j.Restarts), lastRun(&j.Observed),
+			j.Path, statusWord(&j.Observed), ofN(job.Joined(&j.Observed), &j.Observed),
+			number(j.Observed.Live, &j.Observed), number(job.Done(&j.Observed), &j.Observed),
+			restarts(j.Restarts), lastRun(&j.Observed),
 		})
 	}
 	p.table(rows)
@@ -64,7 +65,7 @@ func (p *page) table(rows [][]string) {
 		}
 		fmt.Fprintln(t, strings.TrimRight(strings.Join(row, "\t"), "\t"))
 	}
-	t.Flush() // an error of the writer sticks to p.w
+	t.Flush() // p.w keeps an error
 }
 
 func statusWord(o *resource.Observed) string {
@@ -74,23 +75,23 @@ func statusWord(o *resource.Observed) string {
 	return string(o.Status())
 }
 
-// counted reports whether the counts of o are facts: children of what is not a job are no workers, and what could not be
-// read was not counted.
-func counted(o *resource.Observed) bool {
+// hasCounts reports whether the counts of o mean something. Children of a znode that is no job are no workers, and an
+// unreadable job was not counted.
+func hasCounts(o *resource.Observed) bool {
 	return o.Class() != resource.Foreign && o.Class() != resource.Unreadable
 }
 
-// number is a count, or a dash where there is none.
+// number is a count, or a dash if there is none.
 func number(n int, o *resource.Observed) string {
-	if !counted(o) {
+	if !hasCounts(o) {
 		return "-"
 	}
 	return fmt.Sprint(n)
 }
 
-// ofN is "3 of 8"; what is not a job of muster tells no N.
+// ofN is "3 of 8", or only the count for a job without a Record.
 func ofN(n int, o *resource.Observed) string {
-	if o.Record == nil || !counted(o) {
+	if o.Record == nil || !hasCounts(o) {
 		return number(n, o)
 	}
 	return fmt.Sprintf("%d of %d", n, job.Of(o.Record).Workers)
@@ -123,7 +124,7 @@ type jobJSON struct {
 	Stack      string          `json:"stack,omitempty"`
 	Generation string          `json:"generation,omitempty"`
 	N          int             `json:"n,omitempty"`
-	Joined     *int            `json:"joined,omitempty"` // this and the next two: absent where they are not known
+	Joined     *int            `json:"joined,omitempty"` // this and the next two are absent if they are not known
 	Live       *int            `json:"live,omitempty"`
 	Done       *int            `json:"done,omitempty"`
 	Restarts   *int            `json:"restarts,omitempty"`
@@ -142,9 +143,10 @@ func StatusJSON(w io.Writer, jobs []JobStatus, workers map[string][]Worker) erro
 	for _, j := range jobs {
 		o := j.Observed
 		out := jobJSON{
-			Path: j.Path, Status: o.Status(), Classic: o.Classic, Restarts: j.Restarts, Problem: o.Problem, Workers: workers[j.Path],
+			Path: j.Path, Status: o.Status(), Classic: o.Classic, Restarts: j.Restarts, Problem: o.Problem,
+			Workers: workers[j.Path],
 		}
-		if counted(&o) {
+		if hasCounts(&o) {
 			joined, done := job.Joined(&o), job.Done(&o)
 			out.Joined, out.Live, out.Done = &joined, &o.Live, &done
 		}

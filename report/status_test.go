@@ -38,14 +38,15 @@ func TestStatusTable(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("status (-want +got):\n%s", d)
 	}
-	if err := report.Status(&full{20}, jobs(), report.Options{}); !errors.Is(err, errFull) {
+	if err := report.Status(&fullDisk{20}, jobs(), report.Options{}); !errors.Is(err, errFull) {
 		t.Errorf("full disk: error = %v", err)
 	}
 }
 
 func TestStatusJSON(t *testing.T) {
 	got := text(t, func(b *strings.Builder) error {
-		return report.StatusJSON(b, jobs(), map[string][]report.Worker{"/twister2/old": {{ID: 1, Identity: "a", State: report.Live}}})
+		return report.StatusJSON(b, jobs(),
+			map[string][]report.Worker{"/twister2/old": {{ID: 1, Identity: "a", State: report.Live}}})
 	})
 	var doc struct {
 		Jobs []struct {
@@ -60,7 +61,8 @@ func TestStatusJSON(t *testing.T) {
 	}
 	var lines []string
 	for _, j := range doc.Jobs {
-		lines = append(lines, fmt.Sprint(j.Path, " ", j.Status, " ", j.Restarts != nil, " ", j.LastRun, " ", len(j.Workers)))
+		lines = append(lines, fmt.Sprint(j.Path, " ", j.Status, " ", j.Restarts != nil, " ", j.LastRun,
+			" ", len(j.Workers)))
 	}
 	want := []string{
 		"/jobs/prod/nightly degraded true 2026-01-02T03:04:05Z 0", "/jobs/prod/ready ready false  0",
@@ -110,7 +112,9 @@ func TestExplain(t *testing.T) {
 	r := sample().Rows[1]
 	r.Old.Record.By, r.Old.Record.Applied, r.Old.Pzxid = "ann@host", "2026-01-02T03:04:05Z", 0x1f
 	got := text(t, func(b *strings.Builder) error {
-		return report.Explain(b, r, stack, report.Explanation{Origins: map[string]string{"workers": "jobs.hcl:53", "timeouts.join": "default"}}, report.Options{})
+		return report.Explain(b, r, stack,
+			report.Explanation{Origins: map[string]string{"workers": "jobs.hcl:53", "timeouts.join": "default"}},
+			report.Options{})
 	})
 	want := `job.nightly
       path          /jobs/prod/nightly
@@ -153,8 +157,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestWorkersTellsTheLastRun also of a job that nobody has joined since.
-func TestWorkersTellsTheLastRun(t *testing.T) {
+// TestWorkersShowsTheLastRun of a job that nobody has joined since.
+func TestWorkersShowsTheLastRun(t *testing.T) {
 	o := recorded(declared("nightly", 8), 0, 0, 0)
 	_ = job.SetLastRun(o.Record, job.Run{ID: "n-7", Generation: "g0", Completed: "2026-01-02T03:04:05Z"})
 	got := text(t, func(b *strings.Builder) error {
@@ -172,7 +176,7 @@ next: muster worker --job nightly --root /jobs/prod -- CMD joins it
 	}
 }
 
-// TestEveryStatusIsExplained: each has a meaning, with the job znode missing too.
+// TestEveryStatusIsExplained: every status has a meaning.
 func TestEveryStatusIsExplained(t *testing.T) {
 	for name, r := range map[string]plan.Row{
 		"missing":     {Path: "/j/a", New: sample().Rows[0].New, Reason: plan.NotThere},

@@ -10,11 +10,13 @@ import (
 	"muster/text"
 )
 
-// Summary is the line of all counts, in an order and with words that do not change: tools may read it.
-func Summary(p plan.Plan) string {
+// PlanCounts is the line of all counts. Tools may read it: its words and their order do not change.
+func PlanCounts(p plan.Plan) string {
 	n := counts(p)
-	return fmt.Sprintf("Plan: %d to create, %d to replace, %d to delete, %d to update; %d blocked, %d left running, %d unchanged.",
-		n[plan.Create], n[plan.Replace], n[plan.Delete], n[plan.Update], n[plan.Blocked], n[plan.LeftRunning], n[plan.None])
+	return fmt.Sprintf("Plan: %d to create, %d to replace, %d to delete, %d to update; "+
+		"%d blocked, %d left running, %d unchanged.",
+		n[plan.Create], n[plan.Replace], n[plan.Delete], n[plan.Update],
+		n[plan.Blocked], n[plan.LeftRunning], n[plan.None])
 }
 
 func counts(p plan.Plan) map[plan.Action]int {
@@ -25,27 +27,21 @@ func counts(p plan.Plan) map[plan.Action]int {
 	return n
 }
 
-// summary writes the counts, the names below them, and what else a reader should know.
+// summary writes the counts, the rows that need attention, and notes.
 func (p *page) summary(pl plan.Plan, o Options) {
-	n := counts(pl)
-	quiet := true
-	width := 0
-	for _, a := range plan.Actions()[:6] {
-		if n[a] > 0 {
-			quiet = false
-			width = max(width, len(a))
-		}
-	}
-	if quiet {
+	shown := slices.DeleteFunc(slices.Clone(pl.Rows), func(r plan.Row) bool { return !attention(r) })
+	if len(shown) == 0 {
 		p.wrap(plain, noChanges(pl), 0)
 		p.newline()
 	}
-	p.countsLine(Summary(pl))
-	for _, r := range pl.Rows {
-		if attention(r) {
-			p.printf("  %-*s  %s", width, r.Action(), r.Address())
-			p.newline()
-		}
+	p.countsLine(PlanCounts(pl))
+	width := 0
+	for _, r := range shown {
+		width = max(width, len(r.Action()))
+	}
+	for _, r := range shown {
+		p.printf("  %-*s  %s", width, r.Action(), r.Address())
+		p.newline()
 	}
 	for _, note := range notes(pl, o) {
 		p.wrap(plain, note, 2)
@@ -53,57 +49,46 @@ func (p *page) summary(pl plan.Plan, o Options) {
 	}
 }
 
-// noChanges is the sentence for a plan in which nothing is to be done or looked at.
+// noChanges is the sentence for a plan in which no row needs attention. It counts the unchanged jobs by status. A kind
+// lists its statuses in the order in which they are tried; the counts are in the reverse order, so that running comes
+// first.
 func noChanges(p plan.Plan) string {
 	byStatus := map[resource.Status]int{}
-	var order []resource.Status // the liveliest first
-	n := 0
+	var kinds []resource.Kind
 	for _, r := range p.Rows {
-		if r.Action() != plan.None {
-			continue
+		if r.Action() == plan.None {
+			byStatus[r.Old.Status()]++
+			kinds = append(kinds, r.Kind())
 		}
-		if kind := r.Kind(); !slices.Contains(order, r.Old.Status()) {
-			order = append(slices.DeleteFunc(order, func(s resource.Status) bool { return slices.Contains(kind.Statuses, s) }),
-				backward(kind.Statuses)...)
-		}
-		byStatus[r.Old.Status()]++
-		n++
 	}
 	var parts []string
-	for _, s := range order {
+	for _, s := range slices.Backward(statusesOf(kinds)) {
 		if byStatus[s] > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", byStatus[s], s))
 		}
 	}
-	switch n {
+	switch len(kinds) {
 	case 0:
-		return nothing(p)
+		return noJobs(p)
 	case 1:
 		return "No changes. 1 job matches its declaration (" + parts[0] + ")."
 	}
-	return fmt.Sprintf("No changes. %d jobs match their declarations (%s).", n, strings.Join(parts, ", "))
+	return fmt.Sprintf("No changes. %d jobs match their declarations (%s).", len(kinds), strings.Join(parts, ", "))
 }
 
-// backward is all from the last to the first.
-func backward[T any](all []T) []T {
-	all = slices.Clone(all)
-	slices.Reverse(all)
-	return all
-}
-
-// nothing is the sentence for a plan without a job, which is no proof that there is none.
-func nothing(p plan.Plan) string {
+// noJobs is the sentence for a plan without jobs. It says where was searched, since there may be jobs elsewhere.
+func noJobs(p plan.Plan) string {
 	switch {
 	case p.Partial:
 		return "No changes. --only or --skip left out every job of stack " + p.Stack + "."
 	case len(p.Roots) == 0:
 		return "No changes. No job is declared, and no root was searched: add roots = [...] to the muster block."
 	}
-	return "No changes. No job is declared, and none of stack " + p.Stack + " was found below " + strings.Join(p.Roots, ", ") +
-		". Other roots are searched if the muster block names them: roots = [...]"
+	return "No changes. No job is declared, and none of stack " + p.Stack + " was found below " +
+		strings.Join(p.Roots, ", ") + ". Other roots are searched if the muster block names them: roots = [...]"
 }
 
-// notes are what the rows shown do not tell.
+// notes lists what the rows that are shown do not say.
 func notes(p plan.Plan, o Options) []string {
 	var degraded, unreadable []string
 	unmanaged := 0

@@ -12,7 +12,7 @@ import (
 	"muster/text"
 )
 
-// Workers writes one job in full: its status, each of its workers, who is missing, and the command to type next.
+// Workers writes one job: its status, each of its workers, who is missing, and what the user can do next.
 func Workers(w io.Writer, j JobStatus, workers []Worker, o Options) error {
 	p := newPage(w, o)
 	obs := &j.Observed
@@ -24,7 +24,9 @@ func Workers(w io.Writer, j JobStatus, workers []Worker, o Options) error {
 		p.newline()
 		rows := [][]string{{"id", "identity", "address", "state", "restarts", "last exit"}}
 		for _, w := range workers {
-			rows = append(rows, []string{workerID(w), w.Identity, orDash(w.Address), string(w.State), restarts(w.Restarts), orDash(w.LastExit)})
+			rows = append(rows, []string{
+				workerID(w), w.Identity, orDash(w.Address), string(w.State), restarts(w.Restarts), orDash(w.LastExit),
+			})
 		}
 		p.table(rows)
 	}
@@ -63,7 +65,7 @@ func orDash(s string) string {
 	return s
 }
 
-// missing names the ids that nobody has and those whose worker left without completing, with or without saying so.
+// missing lists the ids that no worker has, and those whose worker left or was lost without completing.
 func missing(o *resource.Observed, workers []Worker) []string {
 	if o.Record == nil || o.Class() == resource.Unreadable {
 		return nil
@@ -120,7 +122,7 @@ func ranges(ids []int) string {
 	return strings.Join(parts, ", ")
 }
 
-// meaning says which of the facts make the status.
+// meaning says why o has its status.
 func meaning(o *resource.Observed) string {
 	switch o.Status() {
 	case resource.StatusMissing:
@@ -144,7 +146,8 @@ func meaning(o *resource.Observed) string {
 	if _, ok := o.Record.Declaration.(job.Job); !ok {
 		return o.Record.Declaration.Health(o)
 	}
-	counts := fmt.Sprintf("%s joined, %d live, %d completed, %d left without completing", ofN(job.Joined(o), o), o.Live, job.Done(o), job.Left(o))
+	counts := fmt.Sprintf("%s joined, %d live, %d completed, %d left without completing",
+		ofN(job.Joined(o), o), o.Live, job.Done(o), job.Left(o))
 	switch o.Status() {
 	case job.Forming:
 		return "fewer than all have joined: " + counts
@@ -156,20 +159,16 @@ func meaning(o *resource.Observed) string {
 	return "all have joined and none is missing: " + counts
 }
 
-// lost names what somebody deleted, and says if it cannot be put back.
+// lost names the parts that somebody deleted, and says why they cannot be put back.
 func lost(o *resource.Observed) string {
 	names := make([]string, len(o.Lost))
 	for i, p := range o.Lost {
 		names[i] = string(p)
 	}
-	if s := strings.Join(names, ", "); o.BeyondRepair == "" {
-		return s
-	} else {
-		return s + "; " + o.BeyondRepair
-	}
+	return strings.Join(nonEmpty(strings.Join(names, ", "), o.BeyondRepair), "; ")
 }
 
-// next is the command to type, by status. It names the job so that it is found without a configuration too.
+// next says what the user can do next. It names the job so that the command works without a configuration too.
 func next(o *resource.Observed, at string) string {
 	join := "--job " + path.Base(at)
 	if root := path.Dir(at); root != resource.DefaultRoot {

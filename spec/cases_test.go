@@ -16,9 +16,9 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expected diagnostics")
 
-// TestCases loads every testdata/*/*.txtar. The comment says why the case exists; the file diags.txt is what Load has to
-// say, exactly; the file options holds lines such as "var base=3", "file prod.vars.hcl", "env MUSTER_VAR_x=1",
-// "now 2027-01-31", "version 1.2.3" and "open" (no credentials).
+// TestCases loads every testdata/*/*.txtar. The comment says why the case exists; the file diags.txt is what Load has
+// to say, exactly; the file options holds lines such as "var base=3", "file prod.vars.hcl", "env MUSTER_VAR_x=1", "now
+// 2027-01-31", "version 1.2.3" and "open" (no credentials).
 func TestCases(t *testing.T) {
 	files, err := filepath.Glob("testdata/*/*.txtar")
 	if err != nil || len(files) < 40 {

@@ -1,8 +1,8 @@
 package spec
 
-// The codes of all diagnostics. A code keeps its meaning for ever, and one that is not given any more (the last of 15 was
-// 11) is not used again; the hundreds group them: 10 files, 11 syntax, 12 jobs,
-// 13 blocks and arguments, 14 variables, 15 expressions, 16 muster and zookeeper, 17 drift, 18 warnings.
+// The codes of all diagnostics. A code keeps its meaning for ever. Number 11 of the expressions is not given any more,
+// and not used again. The hundreds group them: 10 files, 11 syntax, 12 jobs, 13 blocks and arguments, 14 variables, 15
+// expressions, 16 muster and zookeeper, 17 drift, 18 warnings.
 const (
 	codeDirectory    = "M1001"
 	codeNoFiles      = "M1002"

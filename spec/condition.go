@@ -12,7 +12,7 @@ type rule struct {
 	message   *hcl.Attribute
 }
 
-// rule reads such a block; ok is false if it cannot be used, which has been reported.
+// rule reads a validation or precondition block. If ok is false, it cannot be used; that has been reported.
 func (l *loader) rule(b *hcl.Block, in string) (r rule, ok bool) {
 	c := l.content(b.Body, schema{args: []string{"condition", "error_message"}}, in)
 	r = rule{b.Type, c.args["condition"], c.args["error_message"]}
@@ -27,7 +27,7 @@ func (l *loader) rule(b *hcl.Block, in string) (r rule, ok bool) {
 	return r, ok
 }
 
-// holds evaluates a rule. A rule whose condition cannot be evaluated is not broken; that has been reported.
+// holds evaluates a rule. If its condition cannot be evaluated, that has been reported, and the rule counts as held.
 func (s *scope) holds(r rule) (message string, holds bool) {
 	v, ok := s.eval(r.condition.Expr)
 	if !ok {

@@ -108,7 +108,8 @@ func (l *loader) textAt(r *hcl.Range) string {
 	return strings.Trim(string(src[r.Start.Byte:r.End.Byte]), `"`)
 }
 
-// argumentMeant is the help for an argument that is not known here: the block that it belongs in, or what meant says.
+// argumentMeant is the help for an argument that is not known here: it names the block that has such an argument, else
+// the nearest known name.
 func argumentMeant(given string, s schema) string {
 	known := slices.Clone(s.args)
 	for _, b := range s.blocks {
@@ -120,7 +121,7 @@ func argumentMeant(given string, s schema) string {
 	return meant(given, known, "known here")
 }
 
-// meant is the help for a name that is not known: the nearest one within two edits, else the known ones.
+// meant is the help for a name that is not known: it suggests the nearest known name, else it lists the known ones.
 func meant(given string, known []string, where string) string {
 	if best := text.Nearest(given, known); best != "" {
 		return fmt.Sprintf("did you mean %q?", best)
@@ -131,7 +132,7 @@ func meant(given string, known []string, where string) string {
 	return where + ": " + text.List(known, 8)
 }
 
-// single returns the one block of a type in c and reports more of them.
+// single returns the first block of a type in c. It reports any others.
 func (l *loader) single(c content, kind, in string) *hcl.Block {
 	var first *hcl.Block
 	for _, b := range c.blocks {
@@ -149,5 +150,5 @@ func (l *loader) single(c content, kind, in string) *hcl.Block {
 	return first
 }
 
-// at is a place as users write it: file and line.
+// at writes a place as users do: file and line.
 func at(r hcl.Range) string { return fmt.Sprintf("%s:%d", r.Filename, r.Start.Line) }

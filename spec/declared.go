@@ -9,7 +9,7 @@ import (
 	"muster/resource"
 )
 
-// declared is what is declared, of whatever kind, and what the other checks need to know of it.
+// declared is what the blocks of all kinds declare. The checks that follow need it.
 type declared struct {
 	things []thing              // in the order in which they are read
 	places map[string]hcl.Range // headers of the blocks, by address; also of what has findings and is not among things

@@ -34,7 +34,7 @@ func (s *scope) decode(a *hcl.Attribute, want cty.Type, must string) (v cty.Valu
 	return out, true
 }
 
-// wrong reports the value of an argument, with what it is and what it was made of.
+// wrong reports that the value of an argument cannot be used. It shows the value, and the values that it was made of.
 func (s *scope) wrong(code string, a *hcl.Attribute, v cty.Value, format string, args ...any) *Diagnostic {
 	rng := a.Expr.Range()
 	d := s.add(code, &rng, format, args...)
@@ -53,7 +53,7 @@ func perInstance(expr hcl.Expression) bool {
 	return slices.ContainsFunc(expr.Variables(), func(t hcl.Traversal) bool { return t.RootName() == "each" })
 }
 
-// constant reports whether the value of an expression is what stands there.
+// constant reports whether an expression is written as its value, such as 4 or "x".
 func constant(expr hcl.Expression) bool {
 	switch e := expr.(type) {
 	case *hclsyntax.LiteralValueExpr:
@@ -126,13 +126,13 @@ type element struct {
 
 func (e element) Range() hcl.Range { return e.rng }
 
-// source is the text of an expression in one line.
+// source is the source text of an expression, in one line.
 func (s *scope) source(expr hcl.Expression) string {
 	r := expr.Range()
 	return strings.Join(strings.Fields(s.textAt(&r)), " ")
 }
 
-// wrap is a call around the text of an expression, which in JSON stands in a template.
+// wrap puts a function call around the text of an expression. In JSON the expression stands in a template.
 func wrap(function, text string) string {
 	if inner, ok := strings.CutPrefix(text, "${"); ok && strings.HasSuffix(inner, "}") {
 		return fmt.Sprintf("\"${%s(%s)}\"", function, strings.TrimSuffix(inner, "}"))
@@ -140,7 +140,7 @@ func wrap(function, text string) string {
 	return function + "(" + text + ")"
 }
 
-// enum decodes a string that is one of a few.
+// enum decodes a string that must be one of the known ones.
 func (s *scope) enum(a *hcl.Attribute, known ...string) (string, bool) {
 	word, ok := s.text(a)
 	if !ok || slices.Contains(known, word) {
@@ -157,7 +157,7 @@ func (s *scope) enum(a *hcl.Attribute, known ...string) (string, bool) {
 	return "", false
 }
 
-// alternatives lists a few words: "a", "b" or "c".
+// alternatives joins words: "a", "b" or "c".
 func alternatives(words []string) string {
 	n := len(words) - 1
 	return strings.Join(words[:n], ", ") + " or " + words[n]
@@ -172,7 +172,8 @@ func (s *scope) checkedText(code string, a *hcl.Attribute, check func(string) er
 	return text, s.checked(code, a, text, check)
 }
 
-// checked reports what check says about a text; its error may end with a remedy: "…: write …".
+// checked reports the error of a check of a text. If the error ends with a remedy ("…: write …"), that becomes the
+// help.
 func (s *scope) checked(code string, a *hcl.Attribute, text string, check func(string) error) bool {
 	err := check(text)
 	if err == nil {

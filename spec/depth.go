@@ -9,8 +9,8 @@ import (
 // process. What is deep without brackets, such as - - - 1, is left to the limit of the stack.
 const maxDepth = 1000
 
-// shallow reports that the brackets of a text are not nested too deeply; else that is a finding. Quotes and the ${ of
-// templates are brackets too. JSON has the same ones.
+// shallow checks that the brackets of a text are not nested too deeply. It counts quotes and the ${ of templates as
+// brackets too. JSON has the same brackets as HCL.
 func (f *findings) shallow(src []byte, name string) bool {
 	tokens, _ := hclsyntax.LexConfig(src, name, hcl.InitialPos)
 	depth := 0

@@ -16,10 +16,11 @@ func deep(before, each, after string) string { return before + strings.Repeat(ea
 
 // patient is for what may take its time on a busy machine.
 func patient() spec.Options {
-	return spec.Options{HasCredentials: true, Limits: spec.Limits{Time: time.Hour}}
+	return spec.Options{HasCredentials: true, Limits: spec.Limits{Time: time.Hour, Memory: 1 << 40}}
 }
 
-// TestDeepBrackets: brackets that are nested too deeply are found before the parser meets them, however they are hidden.
+// TestDeepBrackets: brackets that are nested too deeply are found before the parser meets them, however they are
+// hidden.
 func TestDeepBrackets(t *testing.T) {
 	for name, text := range map[string]string{
 		"list.hcl":      deep("locals {\n  x = ", "[", "\n}\n"),
@@ -60,7 +61,7 @@ func first(ds spec.Diagnostics) any {
 func TestDeepInput(t *testing.T) {
 	variable := "variable \"v\" {\n  type = list(any)\n}\n"
 	value := strings.Repeat("[", 120_000)
-	ds := findings(t, "v.hcl", variable, spec.Options{Vars: []spec.VarInput{{Flag: "v=" + value}}})
+	ds := findings(t, "v.hcl", variable, spec.Options{Vars: []spec.VarInput{{Flag: "v=" + value}}, Limits: patient().Limits})
 	if len(ds) != 1 || ds[0].Code != "M1005" {
 		t.Errorf("--var: %.300v", first(ds))
 	}
@@ -68,7 +69,7 @@ func TestDeepInput(t *testing.T) {
 	if err := os.WriteFile(path, []byte("v = "+value+"\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	ds = findings(t, "v.hcl", variable, spec.Options{Vars: []spec.VarInput{{File: path}}})
+	ds = findings(t, "v.hcl", variable, spec.Options{Vars: []spec.VarInput{{File: path}}, Limits: patient().Limits})
 	if len(ds) != 1 || ds[0].Code != "M1005" {
 		t.Errorf("--var-file: %.300v", first(ds))
 	}
@@ -84,8 +85,9 @@ func TestNotDeep(t *testing.T) {
 		return b.String()
 	}
 	for name, text := range map[string]string{
-		"texts.hcl":    repeat("job \"j%d\" {\n  workers = 1 + 1\n  labels = { note = \"see (OPS-1\" } # ([{\n}\n"),
-		"rule.hcl":     "# " + strings.Repeat("-", 20_000) + "\n/*" + strings.Repeat("*[", 20_000) + "*/\n" + repeat("# %d (\n"),
+		"texts.hcl": repeat("job \"j%d\" {\n  workers = 1 + 1\n  labels = { note = \"see (OPS-1\" } # ([{\n}\n"),
+		"rule.hcl": "# " + strings.Repeat("-", 20_000) + "\n" +
+			"/*" + strings.Repeat("*[", 20_000) + "*/\n" + repeat("# %d (\n"),
 		"object.hcl":   "locals {\n  x = {\n" + repeat("    k%d : 1 - 1\n") + "  }\n}\n",
 		"lists.hcl":    "locals {\n" + repeat("  x%d = [1, -2]\n") + "}\n",
 		"template.hcl": "locals {\n  x = \"" + repeat("${-%d}%%{ if true }a%%{ else }b%%{ endif }") + "\"\n}\n",
@@ -94,8 +96,9 @@ func TestNotDeep(t *testing.T) {
 		"plus.hcl":     "locals {\n  x = 1" + strings.Repeat(" + 1", 9_000) + "\n}\n",
 		"choice.hcl":   "locals {\n  x = " + strings.Repeat("true ? 1 : ", 9_000) + "1\n}\n",
 		"nested.hcl":   "locals {\n  x = " + strings.Repeat("[", 990) + strings.Repeat("]", 990) + "\n}\n",
-		"text.json":    `{"locals": {"x": "` + strings.Repeat("((( -- [ {", 10_000) + `", "y": [` + repeat(`[], "${-%d}", `) + `1]}}`,
-		"lines.hcl":    strings.Repeat("\n", 2<<20),
+		"text.json": `{"locals": {"x": "` + strings.Repeat("((( -- [ {", 10_000) +
+			`", "y": [` + repeat(`[], "${-%d}", `) + `1]}}`,
+		"lines.hcl": strings.Repeat("\n", 2<<20),
 	} {
 		name := strings.Replace(name, ".json", ".hcl.json", 1)
 		if ds := findings(t, name, text, patient()); len(ds) > 0 {

@@ -22,7 +22,8 @@ const (
 	Warning Severity = "warning"
 )
 
-// Diagnostic is one finding about the source. Its JSON form is an interface for tools: fields are added, never renamed.
+// Diagnostic is one finding about the source. Its JSON form is an interface for tools: fields are added, never
+// renamed.
 type Diagnostic struct {
 	Severity Severity  `json:"severity"`
 	Code     string    `json:"code"` // one of Codes, never reused for another meaning
@@ -38,8 +39,8 @@ type Diagnostic struct {
 	Related  []Related `json:"related,omitempty"`
 }
 
-// Range is a part of a source file. The file name is relative to the configuration directory; a value that was not in a
-// file has a name such as "--var base" or "MUSTER_VAR_base".
+// Range is a part of a source file. The file name is relative to the configuration directory; a value that was not in
+// a file has a name such as "--var base" or "MUSTER_VAR_base".
 type Range struct {
 	Filename string `json:"filename"`
 	Start    Pos    `json:"start"`
@@ -53,8 +54,8 @@ type Pos struct {
 	Byte   int `json:"byte"`
 }
 
-// Snippet is the first source line of a Range, of a very long one the part around it, and the bytes of it that the range
-// covers.
+// Snippet is the first source line of a Range, and the bytes of it that the range covers. Of a very long line it is
+// the part around the range.
 type Snippet struct {
 	Code  string `json:"code"`
 	Start int    `json:"highlight_start_offset"`
@@ -105,8 +106,8 @@ func (f *findings) relate(d *Diagnostic, rng hcl.Range, message string) {
 	d.Related = append(d.Related, Related{*r, snippet, message})
 }
 
-// maxSnippet is how many bytes of a line are kept before and behind the start of a finding: a generated file can be one
-// line with many findings.
+// maxSnippet is how many bytes of a line are kept before and behind the start of a finding: a generated file can be
+// one line with many findings.
 const maxSnippet = 1000
 
 // place converts a range of the parser and cuts its first line out of the source.
@@ -123,7 +124,7 @@ func (f *findings) place(rng hcl.Range) (*Range, *Snippet) {
 	return r, &Snippet{Code: line, Start: start, End: end}
 }
 
-// lineAt is where the line begins and ends that holds an offset, or the part of it that is kept.
+// lineAt returns the start and end of the line that holds an offset. Of a long line it returns the part that is kept.
 func lineAt(src []byte, at int) (from, to int) {
 	from, to = max(0, at-maxSnippet), min(len(src), at+maxSnippet)
 	if i := bytes.LastIndexByte(src[from:at], '\n'); i >= 0 {
@@ -193,7 +194,7 @@ func compare(a, b Diagnostic) int {
 	)
 }
 
-// join puts two sentences behind one another; either may be empty.
+// join writes one sentence behind another. Either may be empty.
 func join(a, b string) string {
 	if a == "" || b == "" {
 		return a + b

@@ -11,7 +11,7 @@ import (
 	"muster/job"
 )
 
-// digest sums what the configuration means: not where things stand, nor how they are spelled, nor who may connect.
+// digest is a hash of what the configuration means. Places, spelling and credentials do not change it.
 func (c *Config) digest() string {
 	jobs := slices.Clone(c.Jobs)
 	slices.SortFunc(jobs, func(a, b job.Job) int { return cmp.Compare(a.Address, b.Address) })
@@ -36,5 +36,5 @@ func (c *Config) digest() string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// sorted copies a list whose order means nothing; none and empty are the same.
+// sorted copies and sorts a list whose order means nothing. A nil list becomes like an empty one.
 func sorted(list []string) []string { return slices.Sorted(slices.Values(list)) }

@@ -1,11 +1,13 @@
 package spec
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -31,8 +33,8 @@ func TestEveryFunctionIsDocumented(t *testing.T) {
 	}
 }
 
-// TestLanguagePage: what docs/language.md shows loads, and shows every argument of a job. What it shows of those that have
-// a default is the default.
+// TestLanguagePage: what docs/language.md shows loads, and shows every argument of a job. What it shows of those that
+// have a default is the default.
 func TestLanguagePage(t *testing.T) {
 	page, err := os.ReadFile("../docs/language.md")
 	if err != nil {
@@ -57,5 +59,24 @@ func TestLanguagePage(t *testing.T) {
 		if got, want := inHCL(p.Ref(&shown)), inHCL(p.Ref(&initial)); got != want && !p.Required {
 			t.Errorf("%s = %s is shown; the default is %s", p.Name, got, want)
 		}
+	}
+}
+
+// TestArgumentsAreDocumented: docs/language.md has the table of a job's arguments.
+func TestArgumentsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../docs/language.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "| argument | says | value | default |\n|---|---|---|---|\n"
+	for _, p := range job.Properties() {
+		initial := "required"
+		if !p.Required {
+			initial = "`" + p.Default + "`"
+		}
+		want += fmt.Sprintf("| `%s` | %s | %s | %s |\n", p.Name, p.Doc, p.Limits(), initial)
+	}
+	if !strings.Contains(string(page), want+"\n") {
+		t.Errorf("docs/language.md lacks this table:\n%s", want)
 	}
 }

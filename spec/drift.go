@@ -90,7 +90,8 @@ func (s *scope) ignored(a *hcl.Attribute, d declared) string {
 	case isBlock && !strings.Contains(address, "["):
 		f.Help = fmt.Sprintf("the %s has a for_each; name one instance: %q", k, block+`["key"]`)
 	default:
-		f.Help = fmt.Sprintf("an address is %[1]s.NAME or %[1]s.NAME[\"key\"]; an undeclared %[1]s's address is its path", k)
+		f.Help = fmt.Sprintf("an address is %[1]s.NAME or %[1]s.NAME[\"key\"]; "+
+			"an undeclared %[1]s's address is its path", k)
 	}
 	return address
 }
@@ -105,7 +106,8 @@ func (s *scope) ignoredField(name string, a *hcl.Attribute, k kind) bool {
 	if slices.Contains(known, name) || len(name) > len("labels.") && strings.HasPrefix(name, "labels.") {
 		return true
 	}
-	s.wrong(codeIgnoreField, a, cty.StringVal(name), "a %s has no field %q", k.block(), name).Help = meant(name, known, "it has")
+	d := s.wrong(codeIgnoreField, a, cty.StringVal(name), "a %s has no field %q", k.block(), name)
+	d.Help = meant(name, known, "it has")
 	return false
 }
 
@@ -117,14 +119,16 @@ func (s *scope) until(a *hcl.Attribute) time.Time {
 	}
 	day, err := time.Parse(time.DateOnly, date)
 	if err != nil {
-		s.wrong(codeDate, a, cty.StringVal(date), "until must be a date").Help = `write it as year-month-day: "2027-01-31"`
+		d := s.wrong(codeDate, a, cty.StringVal(date), "until must be a date")
+		d.Help = `write it as year-month-day: "2027-01-31"`
 		return time.Time{}
 	}
 	if now := s.opts.Now; !now.IsZero() && !now.UTC().Before(day.AddDate(0, 0, 1)) {
 		days := int(now.UTC().Sub(day).Hours() / 24)
 		d := s.wrong(codeExpired, a, cty.StringVal(date), "this ignore expired on %s", date)
 		d.Note = text.Count(days, "day") + " ago"
-		d.Help = "apply or adopt what it ignores and remove the block, or move until, which says that it is still wanted"
+		d.Help = "apply or adopt what it ignores and remove the block, or move until, " +
+			"which says that it is still wanted"
 	}
 	return day
 }

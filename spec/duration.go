@@ -12,7 +12,8 @@ import (
 	"muster/resource"
 )
 
-// Bounds of durations. A session that is shorter dies of a pause; a longer one keeps a dead worker alive for a day.
+// Bounds of durations. A shorter session would be lost in a short pause. A longer one would keep a dead worker alive
+// for more than a day.
 const (
 	maxDuration = 30 * 24 * time.Hour
 	minSession  = time.Duration(resource.MinSessionTimeout)
@@ -49,7 +50,8 @@ func (s *scope) duration(a *hcl.Attribute, least, most time.Duration) (resource.
 		return 0, false
 	}
 	if length < least || length > most {
-		d := s.wrong(codeDuration, a, v, "%s must be from %s to %s", a.Name, resource.Duration(least), resource.Duration(most))
+		from, to := resource.Duration(least), resource.Duration(most)
+		d := s.wrong(codeDuration, a, v, "%s must be from %s to %s", a.Name, from, to)
 		if length <= 0 {
 			d.Help = "a duration is positive; to use the default, remove the argument"
 		}
@@ -58,7 +60,7 @@ func (s *scope) duration(a *hcl.Attribute, least, most time.Duration) (resource.
 	return resource.Duration(length), true
 }
 
-// durationMeant reads what people write for a duration: "30 seconds", "1 min", "2 days", "30".
+// durationMeant guesses the duration that somebody meant: "30 seconds", "1 min", "2 days", "30".
 func durationMeant(text string) (string, bool) {
 	units := map[string]time.Duration{
 		"": time.Second, "ms": time.Millisecond, "msec": time.Millisecond, "millisecond": time.Millisecond,

@@ -13,7 +13,8 @@ import (
 	"muster/spec"
 )
 
-// TestExamples: every directory of examples that holds HCL loads, without a finding, and every file of it is formatted.
+// TestExamples: every directory of examples that holds HCL loads, without a finding, and every file of it is
+// formatted.
 func TestExamples(t *testing.T) {
 	dirs := map[string]int{}
 	err := filepath.WalkDir("../examples", func(path string, d fs.DirEntry, err error) error {
@@ -36,7 +37,9 @@ func TestExamples(t *testing.T) {
 	}
 	jobs := map[string][]string{}
 	for dir := range dirs {
-		c, ds := spec.Load(dir, spec.Options{HasCredentials: true, Version: "0.1.0", Now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)})
+		c, ds := spec.Load(dir, spec.Options{
+			HasCredentials: true, Version: "0.1.0", Now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		})
 		if len(ds) > 0 {
 			_ = ds.Text(os.Stderr, false)
 			t.Fatalf("%s has findings", dir)
@@ -65,7 +68,8 @@ func TestRegionsInProduction(t *testing.T) {
 		_ = ds.Text(os.Stderr, false)
 		t.Fatal("rejected")
 	}
-	if c.Stack != "regions-prod" || len(c.Jobs) != 4 || c.Jobs[3].Workers != 6 || c.Jobs[0].Path() != "/jobs/prod/ingest-ap" {
+	if c.Stack != "regions-prod" || len(c.Jobs) != 4 || c.Jobs[3].Workers != 6 ||
+		c.Jobs[0].Path() != "/jobs/prod/ingest-ap" {
 		t.Errorf("%+v", c)
 	}
 }

@@ -23,7 +23,8 @@ func Export(jobs []job.Job, stack, home string) []byte {
 	jobs = slices.Clone(jobs)
 	slices.SortFunc(jobs, func(a, b job.Job) int { return cmp.Compare(a.Path(), b.Path()) })
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "# %s as found in ZooKeeper. Read it, put it under version control, then: muster plan\n\n", text.Count(len(jobs), "job"))
+	fmt.Fprintf(&b, "# %s as found in ZooKeeper. Read it, put it under version control, then: muster plan\n\n",
+		text.Count(len(jobs), "job"))
 	fmt.Fprintf(&b, "muster {\n# The owner mark: apply changes only jobs of this stack.\nstack = %s\n", literal(stack))
 	if home != "" && home != resource.DefaultHome {
 		argument(&b, "home", home)
@@ -53,7 +54,8 @@ func oneRoot(jobs []job.Job) (root string, same bool) {
 	return root, len(jobs) > 0
 }
 
-// label is a block label that no other job has: the name, or with the names of two roots a number behind it.
+// label returns a block label that no other job has: the name of the job. If two roots have a job of that name, a
+// number follows it.
 func label(name string, used map[string]bool) string {
 	l := name
 	for i := 2; used[l]; i++ {
@@ -83,7 +85,7 @@ func exportJob(b *bytes.Buffer, j, base job.Job, label string) {
 	b.WriteString("}\n")
 }
 
-// exportProperties writes what is not the default. What is empty was not recorded.
+// exportProperties writes the properties that differ from the default. An empty one was not recorded, and is left out.
 func exportProperties(b *bytes.Buffer, j, base job.Job) {
 	open := ""
 	for _, p := range job.Properties() {
@@ -135,7 +137,7 @@ func inHCL(ref any) string {
 
 func argument(b *bytes.Buffer, name, value string) { fmt.Fprintf(b, "%s = %s\n", name, literal(value)) }
 
-// literal is a string in quotes that HCL reads back unchanged: ${ and %{ are escaped too.
+// literal puts a string in quotes, so that HCL reads it back unchanged. It escapes ${ and %{ too.
 func literal(s string) string {
 	return string(hclwrite.TokensForValue(cty.StringVal(s)).Bytes())
 }

@@ -16,13 +16,13 @@ import (
 	"muster/text"
 )
 
-// listing is what a configuration directory holds, each in name order.
+// listing names the files of a configuration directory, in the order of their names.
 type listing struct {
 	config   []string // *.hcl, *.hcl.json
 	autoVars []string // *.auto.vars.hcl, *.auto.vars.hcl.json
 }
 
-// scan looks through dir. Variable files that are not automatic are read only when they are asked for.
+// scan lists the files of dir. A variable file that is not automatic is read only if an option names it.
 func (f *findings) scan(dir string) (listing, bool) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -54,12 +54,12 @@ func (f *findings) scan(dir string) (listing, bool) {
 	return l, true
 }
 
-// hasSuffix also knows the JSON spelling of a file name.
+// hasSuffix reports whether a file name ends with suffix, or with suffix and ".json".
 func hasSuffix(name, suffix string) bool {
 	return strings.HasSuffix(strings.TrimSuffix(name, ".json"), suffix)
 }
 
-// leftover reports whether name is hidden or was left by an editor.
+// leftover reports whether a file is hidden, or was left behind by an editor.
 func leftover(name string) bool {
 	return strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") ||
 		strings.HasPrefix(name, "#") && strings.HasSuffix(name, "#")
@@ -140,17 +140,19 @@ func (f *findings) accept(src []byte, name string) ([]byte, bool) {
 	if utf8.Valid(src) {
 		return src, true
 	}
-	d := f.add(codeEncoding, place(src, name, invalid(src)), "%s is not UTF-8 text", name)
-	if d.Help = "save the file as UTF-8"; len(src) > 1 && (src[0] == 0xff && src[1] == 0xfe || src[0] == 0xfe && src[1] == 0xff) {
+	d := f.add(codeEncoding, byteRange(src, name, invalid(src)), "%s is not UTF-8 text", name)
+	d.Help = "save the file as UTF-8"
+	if bytes.HasPrefix(src, []byte{0xff, 0xfe}) || bytes.HasPrefix(src, []byte{0xfe, 0xff}) {
 		d.Help = "the file is UTF-16: save it as UTF-8"
 	}
 	return nil, false
 }
 
-// place is one byte of a file.
-func place(src []byte, name string, offset int) *hcl.Range {
-	line := bytes.LastIndexByte(src[:offset], '\n') + 1
-	start := hcl.Pos{Line: 1 + bytes.Count(src[:offset], []byte("\n")), Column: 1 + utf8.RuneCount(src[line:offset]), Byte: offset}
+// byteRange is the place of one byte of a file.
+func byteRange(src []byte, name string, offset int) *hcl.Range {
+	before := src[:offset]
+	line := before[bytes.LastIndexByte(before, '\n')+1:]
+	start := hcl.Pos{Line: 1 + bytes.Count(before, []byte("\n")), Column: 1 + utf8.RuneCount(line), Byte: offset}
 	end := start
 	end.Byte, end.Column = end.Byte+1, end.Column+1
 	return &hcl.Range{Filename: name, Start: start, End: end}

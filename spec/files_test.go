@@ -51,7 +51,8 @@ func TestSymbolicLinks(t *testing.T) {
 	if c, ds := spec.Load(conf, spec.Options{}); c == nil || c.Jobs[1].Labels["x"] != "inside" {
 		t.Errorf("a link inside: %v", ds)
 	}
-	put(t, more, "job \"b\" {\n  workers = 1\n  labels = { x = file(\"outside.txt\"), y = fileexists(\"outside.txt\") }\n}\n")
+	put(t, more, "job \"b\" {\n  workers = 1\n"+
+		"  labels = { x = file(\"outside.txt\"), y = fileexists(\"outside.txt\") }\n}\n")
 	c, ds := spec.Load(conf, spec.Options{})
 	if c != nil || len(ds) != 2 || ds[0].Code != "M1504" || ds[1].Code != "M1504" {
 		t.Errorf("a link to the outside: %+v", ds)
@@ -69,8 +70,10 @@ func put(t testing.TB, path, text string) {
 func TestUnreadable(t *testing.T) {
 	dir := write(t, map[string]string{
 		"empty/readme.md": "", "nested/prod/jobs.hcl": one, "file.hcl": one,
-		"large/a.hcl": strings.Repeat("\n", 2<<20+1), "utf16/a.hcl": "\xff\xfem\x00", "latin1/a.hcl": head + "job \"\xe9\" {\n}\n", "vars/a.vars.hcl": "x = 1\n",
-		"deep/a.hcl": "a = " + strings.Repeat("[", 1001) + "\n",
+		"large/a.hcl": strings.Repeat("\n", 2<<20+1),
+		"utf16/a.hcl": "\xff\xfem\x00", "latin1/a.hcl": head + "job \"\xe9\" {\n}\n",
+		"vars/a.vars.hcl": "x = 1\n",
+		"deep/a.hcl":      "a = " + strings.Repeat("[", 1001) + "\n",
 	})
 	for _, name := range []string{"dangling", "fifo"} {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
@@ -101,7 +104,8 @@ func TestUnreadable(t *testing.T) {
 			t.Errorf("%s: %d findings: %+v", test.path, len(ds), ds)
 			continue
 		}
-		if d := ds[0]; d.Code != test.code || !strings.Contains(d.Summary, test.says) || !strings.Contains(d.Help, test.help) {
+		d := ds[0]
+		if d.Code != test.code || !strings.Contains(d.Summary, test.says) || !strings.Contains(d.Help, test.help) {
 			t.Errorf("%s: %s %s; help: %s", test.path, d.Code, d.Summary, d.Help)
 		}
 	}
@@ -131,7 +135,8 @@ func TestByteOrderMark(t *testing.T) {
 
 // TestExpiry: an ignore counts to the end of its last day; without a clock it is not checked.
 func TestExpiry(t *testing.T) {
-	files := map[string]string{"a.hcl": one + "drift {\n  ignore {\n    address = \"/jobs/x\"\n    until = \"2027-01-31\"\n    reason = \"x\"\n  }\n}\n"}
+	files := map[string]string{"a.hcl": one + "drift {\n  ignore {\n    address = \"/jobs/x\"\n" +
+		"    until = \"2027-01-31\"\n    reason = \"x\"\n  }\n}\n"}
 	dir := write(t, files)
 	last := time.Date(2027, 1, 31, 23, 59, 59, 0, time.UTC)
 	for now, want := range map[time.Time]bool{last: true, last.Add(time.Second): false, {}: true} {

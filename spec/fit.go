@@ -55,7 +55,8 @@ func (s *scope) knownAttributes(val cty.Value, want cty.Type, expr hcl.Expressio
 		case want.IsTupleType() && val.Type().IsTupleType():
 			i, _ := k.AsBigFloat().Int64()
 			if int(i) < want.Length() {
-				ok = s.knownAttributes(e, want.TupleElementType(int(i)), expr, append(path, cty.IndexStep{Key: k})) && ok
+				step := cty.IndexStep{Key: k}
+				ok = s.knownAttributes(e, want.TupleElementType(int(i)), expr, append(path, step)) && ok
 			}
 		case want.IsCollectionType():
 			ok = s.knownAttributes(e, want.ElementType(), expr, append(path, cty.IndexStep{Key: k})) && ok
@@ -72,7 +73,8 @@ func errorPath(err error) cty.Path {
 	return nil
 }
 
-// narrow finds the part of an expression that path leads to, as far as it is written out, and the path as users write it.
+// narrow returns the place of the part of an expression that path leads to, as far as that part is written out. It
+// also returns the path as users write it.
 func narrow(expr hcl.Expression, path cty.Path) (hcl.Range, string) {
 	text := ""
 	for _, step := range path {
@@ -99,7 +101,7 @@ func narrow(expr hcl.Expression, path cty.Path) (hcl.Range, string) {
 	return expr.Range(), text
 }
 
-// keyRange is where the key stands that path ends with.
+// keyRange returns the place of the key that path ends with.
 func keyRange(expr hcl.Expression, path cty.Path) hcl.Range {
 	last, _ := path[len(path)-1].(cty.GetAttrStep)
 	outer := expr
@@ -127,7 +129,7 @@ func keyRange(expr hcl.Expression, path cty.Path) hcl.Range {
 	return expr.Range()
 }
 
-// pair is the key and the value of an entry of an object that is written out; nil if it is not.
+// pair returns the key and the value of an entry of an object. They are nil if the object is not written out.
 func pair(expr hcl.Expression, name string) (key, value hcl.Expression) {
 	if expr == nil {
 		return nil, nil

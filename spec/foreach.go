@@ -16,7 +16,7 @@ type instanceKey struct {
 	value cty.Value
 }
 
-// maxInstances bounds a for_each: a product of two ranges is quickly written.
+// maxInstances limits the elements of a for_each, and of a product of sets.
 const maxInstances = 100_000
 
 // forEach decodes a map, or a set of strings.
@@ -47,7 +47,8 @@ func (s *scope) forEach(a *hcl.Attribute) ([]instanceKey, bool) {
 			return nil, false
 		}
 		if !addressKey(k.AsString()) {
-			d := s.wrong(codeForEachKey, a, cty.NilVal, "a key of for_each has 1 to 128 printable characters, none of them a space, \" or \\")
+			d := s.wrong(codeForEachKey, a, cty.NilVal,
+				"a key of for_each has 1 to 128 printable characters, none of them a space, \" or \\")
 			d.Note = "this has the key " + render(k)
 			ok = false
 			continue
@@ -57,7 +58,7 @@ func (s *scope) forEach(a *hcl.Attribute) ([]instanceKey, bool) {
 	return keys, ok
 }
 
-// addressKey keeps addresses readable, and easy to quote in a shell.
+// addressKey reports whether a key can stand in an address. Addresses must be readable, and easy to quote in a shell.
 func addressKey(k string) bool {
 	return k != "" && len(k) <= resource.MaxName && !strings.ContainsFunc(k, func(r rune) bool {
 		return !unicode.IsPrint(r) || r == ' ' || r == '"' || r == '\\'

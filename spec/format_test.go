@@ -18,7 +18,8 @@ import (
 
 func TestFormat(t *testing.T) {
 	for _, test := range []struct{ name, in, want string }{
-		{"spaces", "job \"a\"  {\nworkers=1\n  name =   \"x\" # why\n}\n", "job \"a\" {\n  workers = 1\n  name    = \"x\" # why\n}\n"},
+		{"spaces", "job \"a\"  {\nworkers=1\n  name =   \"x\" # why\n}\n", "job \"a\" {\n  workers = 1\n" +
+			"  name    = \"x\" # why\n}\n"},
 		{"crlf", "a {\r\nb=1\r\nlonger=2\r\n}\r\n", "a {\r\n  b      = 1\r\n  longer = 2\r\n}\r\n"},
 		{"heredoc", "a = <<EOT\n   keep   this\nEOT\n", "a = <<EOT\n   keep   this\nEOT\n"},
 		{"empty", "", ""},
@@ -31,7 +32,8 @@ func TestFormat(t *testing.T) {
 	if out, ds := spec.Format([]byte("{\"a\":   1}"), "a.hcl.json"); string(out) != "{\"a\":   1}" || len(ds) > 0 {
 		t.Errorf("JSON: %q %v", out, ds)
 	}
-	if out, ds := spec.Format([]byte("job \"a\" {\n"), "a.hcl"); out != nil || len(ds) != 1 || ds[0].Code != "M1102" || ds[0].Snippet == nil {
+	out, ds := spec.Format([]byte("job \"a\" {\n"), "a.hcl")
+	if out != nil || len(ds) != 1 || ds[0].Code != "M1102" || ds[0].Snippet == nil {
 		t.Errorf("unclosed: %q %v", out, ds)
 	}
 }

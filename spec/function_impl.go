@@ -155,15 +155,18 @@ func oneFunc() function.Function {
 // indexFunc is the place of a value in a list.
 func indexFunc() function.Function {
 	return function.New(&function.Spec{
-		Params: []function.Parameter{{Name: "list", Type: cty.DynamicPseudoType}, {Name: "value", Type: cty.DynamicPseudoType}},
-		Type:   function.StaticReturnType(cty.Number),
+		Params: []function.Parameter{
+			{Name: "list", Type: cty.DynamicPseudoType}, {Name: "value", Type: cty.DynamicPseudoType},
+		},
+		Type: function.StaticReturnType(cty.Number),
 		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
 			ty := args[0].Type()
 			if !ty.IsTupleType() && !ty.IsListType() {
 				return cty.NilVal, function.NewArgErrorf(0, "it must be a list")
 			}
 			for i, e := range args[0].AsValueSlice() {
-				if same, err := stdlib.Equal(e, args[1]); err == nil && !same.IsNull() && same.IsKnown() && same.True() {
+				same, err := stdlib.Equal(e, args[1])
+				if err == nil && !same.IsNull() && same.IsKnown() && same.True() {
 					return cty.NumberIntVal(int64(i)), nil
 				}
 			}
@@ -198,7 +201,7 @@ func elementType(ty cty.Type) (cty.Type, bool) {
 	return elements[0], elements[0].IsPrimitiveType() && !slices.ContainsFunc(elements, other)
 }
 
-// setProductFunc is stdlib's, bounded by what a for_each can use: a product of three ranges would fill the memory.
+// setProductFunc is stdlib's with a limit: a product of three ranges would fill the memory at once.
 func setProductFunc() function.Function {
 	f := stdlib.SetProductFunc
 	return function.New(&function.Spec{
@@ -208,7 +211,8 @@ func setProductFunc() function.Function {
 			for i, a := range args {
 				if a.CanIterateElements() {
 					if n *= a.LengthInt(); n > maxInstances {
-						return cty.NilType, function.NewArgErrorf(i, "the product has more than %d elements", maxInstances)
+						const why = "the product has more than %d elements"
+						return cty.NilType, function.NewArgErrorf(i, why, maxInstances)
 					}
 				}
 			}
@@ -285,7 +289,7 @@ func fileExistsFunc(root *os.Root) function.Function {
 	})
 }
 
-// inside says why a name cannot be a file of the configuration.
+// inside returns an error if a name is not below the configuration directory.
 func inside(name string) error {
 	if !filepath.IsLocal(name) {
 		return fmt.Errorf("%q is not below the configuration directory", name)

@@ -10,10 +10,10 @@ import (
 	"github.com/zclconf/go-cty/cty/gocty"
 )
 
-// The library's functions of these names make room for the whole result at once. If the machine has less, the process ends
-// before anybody looks at the limits. Here the text grows as it is made.
+// The library's functions of these names make room for the whole result at once. If the machine has less, the process
+// ends before anybody looks at the limits. Here the text grows as it is made.
 
-// maxWidth is how many spaces indent and format put in one place at most.
+// maxWidth is how many spaces indent and format add in one place at most.
 const maxWidth = 9999
 
 func joinFunc() function.Function {
@@ -78,7 +78,7 @@ func replaceAll(s, from, to string) string {
 	}
 }
 
-// formatted is format or formatlist with a bound on widths and precisions.
+// formatted is format or formatlist with a limit on widths and precisions.
 func formatted(f function.Function) function.Function {
 	wide := regexp.MustCompile(`%[^a-zA-Z%]*[0-9]{5}`)
 	return like(f, func(args []cty.Value) (cty.Value, error) {
@@ -89,7 +89,7 @@ func formatted(f function.Function) function.Function {
 	})
 }
 
-// like is a function with the parameters and the type of f.
+// like makes a function with the parameters and the type of f.
 func like(f function.Function, impl func(args []cty.Value) (cty.Value, error)) function.Function {
 	return function.New(&function.Spec{
 		Params:   f.Params(),

@@ -16,8 +16,11 @@ func FuzzLoad(f *testing.F) {
 		f.Add(text, false)
 	}
 	f.Add(`{"muster": {"stack": "x"}, "job": {"a": {"workers": "${1 + 1}", "labels": {"a": null}}}}`, true)
-	f.Add("muster {\n  stack = \"x\"\n}\njob \"a\" {\n  for_each = { for i in range(3) : i => i }\n  workers = each.value\n}\n", false)
-	f.Add("variable \"v\" {\n  type = map(object({ a = optional(list(object({ b = optional(number, 1) })), []) }))\n  default = { x = { a = [{}] } }\n}\n", false)
+	f.Add("muster {\n  stack = \"x\"\n}\njob \"a\" {\n  for_each = { for i in range(3) : i => i }\n"+
+		"  workers = each.value\n}\n", false)
+	f.Add("variable \"v\" {\n"+
+		"  type = map(object({ a = optional(list(object({ b = optional(number, 1) })), []) }))\n"+
+		"  default = { x = { a = [{}] } }\n}\n", false)
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, text string, json bool) {
 		native, inJSON := filepath.Join(dir, "a.hcl"), filepath.Join(dir, "a.hcl.json")

@@ -13,7 +13,7 @@ import (
 	"muster/text"
 )
 
-// envPrefix is how an environment variable with the value of a variable begins.
+// envPrefix begins the name of each environment variable that sets a variable.
 const envPrefix = "MUSTER_VAR_"
 
 // input is a value given to a variable from outside of the configuration.
@@ -24,8 +24,8 @@ type input struct {
 	origin string
 }
 
-// readValues collects the given values; of several for one variable the last wins: environment, *.auto.vars.hcl files in
-// name order, then --var-file and --var as they stand on the command line.
+// readValues collects the given values. Of several for one variable the last wins: environment, *.auto.vars.hcl files
+// in the order of their names, then --var-file and --var as they stand on the command line.
 func (l *loader) readValues(autoVars []string) {
 	environ := slices.Clone(l.opts.Environ)
 	slices.Sort(environ)

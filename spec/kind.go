@@ -10,7 +10,7 @@ import (
 // kinds lists the kinds of what can be declared, in the order in which their blocks are read.
 func kinds() []kind { return []kind{jobs()} }
 
-// kind is one of them. A kindOf is one.
+// kind is what the loader needs of one kind. Each is a kindOf.
 type kind interface {
 	block() string    // the type of its blocks: "job"
 	below() string    // what stands below its znode: "workers"
@@ -19,7 +19,7 @@ type kind interface {
 	read(l *loader, c *Config, d *declared, defaults settings)
 }
 
-// kindOf is a kind whose declarations are each a T.
+// kindOf is a kind whose declarations are values of type T.
 type kindOf[T any] struct {
 	blockType, inside string
 	properties        []resource.Property[T]
@@ -57,14 +57,14 @@ func (k kindOf[T]) common() []string {
 	return names
 }
 
-// schema is that of the kind's block.
+// schema is what may stand in a block of this kind.
 func (k kindOf[T]) schema() schema {
 	s := schemaOf(slices.Concat([]string{"for_each", "name", "root"}, k.names(), []string{"labels"}))
 	s.blocks = append(s.blocks, blockType{name: "precondition"})
 	return s
 }
 
-// defaultsSchema is that of the defaults block.
+// defaultsSchema is what may stand in the defaults block.
 func defaultsSchema() schema {
 	names := []string{"root"}
 	for _, k := range kinds() {
@@ -96,7 +96,8 @@ func schemaOf(names []string) schema {
 	return s
 }
 
-// kindAt is the kind of an address; an address without one is of the first kind.
+// kindAt returns the kind that an address begins with. An address that begins with none is taken for one of the first
+// kind.
 func kindAt(address string) kind {
 	all := kinds()
 	for _, k := range all {

@@ -9,14 +9,14 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// Bounds of labels: a job's record is one znode.
+// Bounds of labels. They keep a record small enough for one znode.
 const (
 	maxLabels     = 64
 	maxLabelKey   = 128
 	maxLabelValue = 1024
 )
 
-// labels decodes labels; nil, from null, takes a default label away.
+// labels decodes labels. A label that is null has a nil value: it removes the label of that name from the defaults.
 func (s *scope) labels(a *hcl.Attribute) (map[string]*string, bool) {
 	v, ok := s.decode(a, cty.Map(cty.String), "a map of strings")
 	if !ok {
@@ -30,14 +30,16 @@ func (s *scope) labels(a *hcl.Attribute) (map[string]*string, bool) {
 		switch {
 		case !labelKey(name):
 			rng := keyRange(a.Expr, at)
-			d := s.add(codeLabels, &rng, "a label's key may hold letters, digits, '.', '_', '-' and '/', at most %d", maxLabelKey)
+			d := s.add(codeLabels, &rng,
+				"a label's key may hold letters, digits, '.', '_', '-' and '/', at most %d", maxLabelKey)
 			d.Note = "this is " + render(key)
 			ok = false
 		case val.IsNull():
 			out[name] = nil
 		case len(val.AsString()) > maxLabelValue || strings.ContainsFunc(val.AsString(), unicode.IsControl):
 			rng, _ := narrow(a.Expr, at)
-			s.add(codeLabels, &rng, "a label's value has at most %d characters and no control characters", maxLabelValue)
+			s.add(codeLabels, &rng,
+				"a label's value has at most %d characters and no control characters", maxLabelValue)
 			ok = false
 		default:
 			text := val.AsString()
@@ -53,7 +55,7 @@ func labelKey(k string) bool {
 	})
 }
 
-// mergeLabels is the labels base with others on top of them; from then says where those came from.
+// mergeLabels returns the labels of base with others added or replaced. It notes in from where the others stand.
 func mergeLabels(base map[string]string, others map[string]*string, from origins, where string) map[string]string {
 	merged := map[string]string{}
 	maps.Copy(merged, base)

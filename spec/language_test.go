@@ -104,13 +104,17 @@ func TestEverything(t *testing.T) {
 		}
 	}
 	origins := map[string]string{
-		"name": "jobs.hcl:4", "root": "defaults at defaults.hcl:3", "workers": "jobs.hcl:5", "roll_format": "jobs.hcl:6",
-		"timeouts.session": "jobs.hcl:8", "timeouts.join": "defaults at defaults.hcl:5", "timeouts.barrier": "jobs.hcl:9",
-		"timeouts.stale": "jobs.hcl:10", "lifecycle.on_complete": "jobs.hcl:13", "lifecycle.on_running": "jobs.hcl:14",
-		"lifecycle.protect": "jobs.hcl:15", "labels.region": "jobs.hcl:17", "labels.tier": "defaults at defaults.hcl:7",
+		"name": "jobs.hcl:4", "root": "defaults at defaults.hcl:3", "workers": "jobs.hcl:5",
+		"roll_format":      "jobs.hcl:6",
+		"timeouts.session": "jobs.hcl:8", "timeouts.join": "defaults at defaults.hcl:5",
+		"timeouts.barrier": "jobs.hcl:9",
+		"timeouts.stale":   "jobs.hcl:10", "lifecycle.on_complete": "jobs.hcl:13",
+		"lifecycle.on_running": "jobs.hcl:14",
+		"lifecycle.protect":    "jobs.hcl:15", "labels.region": "jobs.hcl:17", "labels.tier": "defaults at defaults.hcl:7",
 	}
 	want := &spec.Config{
-		Stack: "etl-prod", StackAt: "main.hcl:3", Home: "/ops/.muster", Roots: []string{"/jobs/old"}, Default: "/jobs/prod", TakeOver: []string{"etl-old"},
+		Stack: "etl-prod", StackAt: "main.hcl:3", Home: "/ops/.muster",
+		Roots: []string{"/jobs/old"}, Default: "/jobs/prod", TakeOver: []string{"etl-old"},
 		ZooKeeper: spec.ZooKeeper{
 			Servers: []string{"zk1:2181", "[::1]:2182"}, SessionTimeout: resource.Duration(15 * time.Second),
 			ACL: []string{"auth::cdrwa", "digest:me:omHNdNC4yTDmMuU4WLRCMsPiS0Y=:r", "ip:::1:r", "x509:CN=a:b:r"},
@@ -118,7 +122,8 @@ func TestEverything(t *testing.T) {
 		},
 		Jobs: []job.Job{ingest("eu", 12), ingest("us", 24)},
 		Ignores: []spec.Ignore{{
-			Address: `job.ingest["us"]`, Fields: []string{"labels"}, Until: time.Date(2027, 1, 31, 0, 0, 0, 0, time.UTC),
+			Address: `job.ingest["us"]`, Fields: []string{"labels"},
+			Until:  time.Date(2027, 1, 31, 0, 0, 0, 0, time.UTC),
 			Reason: "OPS-1412 relabelling", At: "jobs.hcl:24",
 		}},
 		Origins: map[string]map[string]string{`job.ingest["eu"]`: origins, `job.ingest["us"]`: origins},
@@ -169,7 +174,8 @@ func TestDefaults(t *testing.T) {
 		t.Errorf("zookeeper (-want +got):\n%s", d)
 	}
 	from := c.Origins["job.a"]
-	if from["root"] != "default" || from["name"] != "a.hcl:4" || from["workers"] != "a.hcl:5" || c.Jobs[0].Root != "/muster" {
+	if from["root"] != "default" || from["name"] != "a.hcl:4" || from["workers"] != "a.hcl:5" ||
+		c.Jobs[0].Root != "/muster" {
 		t.Errorf("origins %v", from)
 	}
 }
@@ -294,7 +300,8 @@ job "a" {
 // TestDigest: places, spelling, order and file names mean nothing; what is declared does.
 func TestDigest(t *testing.T) {
 	digest := func(files map[string]string) string { return load(t, files, spec.Options{}).Digest }
-	one := digest(map[string]string{"a.hcl": head + "job \"a\" {\n  workers = 1\n  timeouts {\n    join = \"60s\"\n  }\n}\njob \"b\" {\n  workers = 2\n}\n"})
+	one := digest(map[string]string{"a.hcl": head + "job \"a\" {\n  workers = 1\n  timeouts {\n" +
+		"    join = \"60s\"\n  }\n}\njob \"b\" {\n  workers = 2\n}\n"})
 	same := digest(map[string]string{
 		"z.hcl": head, "b.hcl": "# comment\njob \"b\" {\n  workers = 1 + 1\n}\n",
 		"c.hcl": "job \"a\" {\n  timeouts {\n    join = \"1m\"\n  }\n  workers = \"1\"\n}\n",

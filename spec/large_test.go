@@ -14,7 +14,8 @@ func large(n int) map[string]map[string]string {
 	head := "muster {\n  stack = \"big\"\n}\n"
 	var b strings.Builder
 	for i := range n {
-		fmt.Fprintf(&b, "\njob \"job-%d\" {\n  root    = \"/jobs/prod\"\n  workers = %d\n  timeouts {\n    join = \"2m\"\n  }\n  labels = { team = \"data\", tier = \"%d\" }\n}\n", i, 1+i%100, i%7)
+		fmt.Fprintf(&b, "\njob \"job-%d\" {\n  root    = \"/jobs/prod\"\n  workers = %d\n  timeouts {\n"+
+			"    join = \"2m\"\n  }\n  labels = { team = \"data\", tier = \"%d\" }\n}\n", i, 1+i%100, i%7)
 	}
 	each := fmt.Sprintf(`
 locals {

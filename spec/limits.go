@@ -28,20 +28,20 @@ func (m Limits) orDefaults() Limits {
 	return Limits{cmp.Or(m.Time, 30*time.Second), cmp.Or(m.Memory, 1<<30)}
 }
 
-// watch is what the goroutine that loads and the one that watches it know of each other.
+// watch is what two goroutines share: the one that loads, and the one that watches it.
 type watch struct {
 	at   atomic.Pointer[step]
-	over atomic.Bool // a limit is exceeded: nobody waits any more
+	over atomic.Bool // a limit has been exceeded
 }
 
-// step is what is being done.
+// step is what the loader is doing: parsing a file, or evaluating an expression.
 type step struct {
 	in  string // the block
 	rng hcl.Range
 	src []byte // of the file
 }
 
-// begin notes what is done next. If nobody waits for it any more, the goroutine ends here.
+// begin notes the next step. If a limit has been exceeded, the goroutine ends here.
 func (l *loader) begin(in string, rng hcl.Range) {
 	if l.watch.over.Load() {
 		runtime.Goexit()
@@ -49,9 +49,9 @@ func (l *loader) begin(in string, rng hcl.Range) {
 	l.watch.at.Store(&step{in, rng, l.sources[rng.Filename]})
 }
 
-// within does work and returns nil, or the finding that it exceeds a limit. Neither the parser nor the evaluation of HCL
-// can be cancelled, so work is done in a goroutine, which is then abandoned: it goes on until it begins another step, and
-// a single expression can go on for ever. A program should end soon after.
+// within does work and returns nil, or the finding that it exceeds a limit. Neither the parser nor the evaluation of
+// HCL can be cancelled. So work is done in a goroutine, which is abandoned past a limit: it goes on, with its memory,
+// until it begins another step, and a single expression can go on for ever. A program should end soon after.
 func (l *loader) within(limits Limits, work func()) Diagnostics {
 	limits = limits.orDefaults()
 	before := measure()
@@ -81,7 +81,8 @@ func (l *loader) within(limits Limits, work func()) Diagnostics {
 	}
 }
 
-// abandon reports the limit and where the work is that nobody waits for any more. It leaves alone what that may change.
+// abandon reports which limit was exceeded, and at which step. It uses nothing that the abandoned goroutine may
+// change.
 func (l *loader) abandon(limit, remedy string) Diagnostics {
 	l.watch.over.Store(true)
 	f := findings{sources: map[string][]byte{}}

@@ -45,6 +45,11 @@ func local(expr string) string {
 	return "locals {\n  x = " + strings.ReplaceAll(expr, "DIGITS", digits) + "\n}\n"
 }
 
+// endless is an expression that takes little memory and a long time.
+func endless() string {
+	return local(`sum([for i in range(1000) : sum([for j in range(1000) : sum([for k in range(1000) : 1])])])`)
+}
+
 // TestLimits: each limit, with the place where it was met.
 func TestLimits(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -53,19 +58,21 @@ func TestLimits(t *testing.T) {
 		says   string
 	}{
 		"time": {
-			local(`length([for i in range(1000) : length([for j in range(1000) : length([for k in range(1000) : 1])])])`),
+			endless(),
 			spec.Limits{Time: 3 * time.Second},
 			"error[M1006]: it takes more than 3s to read this configuration\n  --> x.hcl:2:7, in local.x\n",
 		},
 		"memory": {
 			local(`[for i in range(1000) : join("", [for j in range(1000) : "` + strings.Repeat("x", 500) + `"])]`),
 			spec.Limits{Time: time.Hour, Memory: 64 << 20},
-			"error[M1006]: it takes more than 64 MiB of memory to read this configuration\n  --> x.hcl:2:7, in local.x\n",
+			"error[M1006]: it takes more than 64 MiB of memory to read this configuration\n" +
+				"  --> x.hcl:2:7, in local.x\n",
 		},
 		"stack": {
 			local(`jsondecode(regexreplace(join("", range(1000)), ".", "` + strings.Repeat("[", 1000) + `"))`),
 			spec.Limits{Time: time.Hour},
-			"error[M1006]: it takes more than 128 MiB of stack to read this configuration\n  --> x.hcl:2:7, in local.x\n",
+			"error[M1006]: it takes more than 128 MiB of stack to read this configuration\n" +
+				"  --> x.hcl:2:7, in local.x\n",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -81,19 +88,21 @@ func TestLimits(t *testing.T) {
 // TestCost: a few bytes that would take hours, or all the memory, end in a finding.
 func TestCost(t *testing.T) {
 	for name, text := range map[string]string{
-		"number":         local(`"x${1e10000000}"`),
-		"number_format":  local(`format("%d", 1e100000000)`),
-		"for":            local(`[for i in range(1000) : [for j in range(1000) : [for k in range(1000) : i]]]`),
-		"for_small":      local(`length([for i in range(1000) : length([for j in range(1000) : length([for k in range(1000) : 1])])])`),
-		"for_template":   local(`"%{for i in range(1000)}%{for j in range(1000)}%{for k in range(1000)}x%{endfor}%{endfor}%{endfor}"`),
-		"double_text":    chain(40, `"${local.a%[2]d}${local.a%[2]d}"`, `"0123456789"`),
-		"double_list":    chain(40, "[local.a%[2]d, local.a%[2]d]", "1"),
-		"double_concat":  chain(40, `concat(local.a%[2]d, local.a%[2]d)`, `["a"]`),
-		"double_base64":  chain(80, `base64encode(local.a%[2]d)`, `"0123456789"`),
-		"parseint":       local(`parseint(join("", [for i in range(1000) : DIGITS]), 10)`),
-		"format":         local(`format("%10000000s", "x")`),
-		"precision":      local(`format("%.99999999999f", 1)`),
-		"format_many":    local(`format(join("", [for i in range(1000) : join("", [for j in range(1000) : "%9999[1]s"])]), "b")`),
+		"number":        local(`"x${1e10000000}"`),
+		"number_format": local(`format("%d", 1e100000000)`),
+		"for":           local(`[for i in range(1000) : [for j in range(1000) : [for k in range(1000) : i]]]`),
+		"for_small":     endless(),
+		"for_template": local(`"%{for i in range(1000)}%{for j in range(1000)}%{for k in range(1000)}x` +
+			`%{endfor}%{endfor}%{endfor}"`),
+		"double_text":   chain(40, `"${local.a%[2]d}${local.a%[2]d}"`, `"0123456789"`),
+		"double_list":   chain(40, "[local.a%[2]d, local.a%[2]d]", "1"),
+		"double_concat": chain(40, `concat(local.a%[2]d, local.a%[2]d)`, `["a"]`),
+		"double_base64": chain(80, `base64encode(local.a%[2]d)`, `"0123456789"`),
+		"parseint":      local(`parseint(join("", [for i in range(1000) : DIGITS]), 10)`),
+		"format":        local(`format("%10000000s", "x")`),
+		"precision":     local(`format("%.99999999999f", 1)`),
+		"format_many": local(`format(join("", [for i in range(1000) : ` +
+			`join("", [for j in range(1000) : "%9999[1]s"])]), "b")`),
 		"indent":         local(`indent(1e12, "a\nb")`),
 		"indent_lines":   local(`indent(9999, replace(DIGITS, "9", "\n"))`),
 		"replace":        local(`replace(DIGITS, "", DIGITS)`),
@@ -105,15 +114,17 @@ func TestCost(t *testing.T) {
 		"jsonencode":     local(`jsonencode([for i in range(1000) : [for j in range(1000) : range(1000)]])`),
 		"setproduct":     local(`setproduct(range(1000), range(1000), range(1000))`),
 		"regex":          local(`regexall("(0*)*(1*)*x", DIGITS)`),
-		"heredoc":        local("[for i in range(1000) : [for j in range(1000) : <<E\n" + strings.Repeat("x", 64<<10) + "\n${i}\nE\n]]"),
-		"toset":          local(`toset([for i in range(1000) : [for j in range(1000) : "${i}-${j}"]]...)`),
-		"distinct":       local(`distinct(flatten([for i in range(1000) : [for j in range(1000) : "${i}-${j}"]]))`),
-		"variable":       "variable \"x\" {\n  type    = string\n  default = 1e100000000\n}\n",
-		"for_each":       "job \"b\" {\n  for_each = { for i in range(1000) : i => 1 }\n  workers = length([for i in range(1000) : [for i in range(1000) : i]])\n}\n",
-		"deep_minus":     deep("locals {\n  x = ", "-", "1\n}\n"),
-		"deep_plus":      deep("locals {\n  x = 1", "+ 1            ", "\n}\n"),
-		"deep_template":  deep("locals {\n  x = \"", "%{ if true }", "\"\n}\n"),
-		"jsondecode":     local(`jsondecode(replace(DIGITS, "9", "[["))`),
+		"heredoc": local("[for i in range(1000) : [for j in range(1000) : <<E\n" +
+			strings.Repeat("x", 64<<10) + "\n${i}\nE\n]]"),
+		"toset":    local(`toset([for i in range(1000) : [for j in range(1000) : "${i}-${j}"]]...)`),
+		"distinct": local(`distinct(flatten([for i in range(1000) : [for j in range(1000) : "${i}-${j}"]]))`),
+		"variable": "variable \"x\" {\n  type    = string\n  default = 1e100000000\n}\n",
+		"for_each": "job \"b\" {\n  for_each = { for i in range(1000) : i => 1 }\n" +
+			"  workers = length([for i in range(1000) : [for i in range(1000) : i]])\n}\n",
+		"deep_minus":    deep("locals {\n  x = ", "-", "1\n}\n"),
+		"deep_plus":     deep("locals {\n  x = 1", "+ 1            ", "\n}\n"),
+		"deep_template": deep("locals {\n  x = \"", "%{ if true }", "\"\n}\n"),
+		"jsondecode":    local(`jsondecode(replace(DIGITS, "9", "[["))`),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

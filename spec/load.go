@@ -11,7 +11,8 @@ import (
 	"muster/resource"
 )
 
-// Options are the inputs besides the files. The zero value loads a configuration as `validate` on a bare machine would.
+// Options are the inputs besides the files. The zero value loads a configuration as `validate` on a bare machine
+// would.
 type Options struct {
 	Vars           []VarInput // in command-line order
 	Environ        []string   // as os.Environ; only MUSTER_VAR_name is looked at
@@ -36,11 +37,13 @@ type Config struct {
 	Default   string   // root that the defaults block names; "" if it names none
 	TakeOver  []string
 	ZooKeeper ZooKeeper
-	Jobs      []job.Job // in source order, for_each in key order; no two paths equal or nested. They may share label maps
-	Ignores   []Ignore
-	Digest    string // of everything above but the places; the same on every machine
-	// Origins says where each value of a job came from, by address and field ("workers", "timeouts.join",
-	// "labels.team", also "name" and "root"): "jobs.hcl:31", "defaults at jobs.hcl:12" or "default". Jobs may share a map.
+	// Jobs are in source order, those of a for_each in the order of its keys. No two paths are equal or nested. They
+	// may share maps of labels.
+	Jobs    []job.Job
+	Ignores []Ignore
+	Digest  string // of everything above but the places; the same on every machine
+	// Origins says where each value came from, by address and field ("workers", "timeouts.join", "labels.team", also
+	// "name" and "root"): "jobs.hcl:31", "defaults at jobs.hcl:12" or "default". Several addresses may share a map.
 	Origins map[string]map[string]string
 }
 

@@ -65,8 +65,8 @@ func (l *loader) declareLocal(a *hcl.Attribute) {
 	l.locals[a.Name] = &local{name: a.Name, attr: a, value: cty.DynamicVal}
 }
 
-// settleLocal evaluates loc after what it needs. The way there is a list of its own and not the stack, for it can be as
-// long as there are locals.
+// settleLocal evaluates loc after the locals that it refers to. It does not recurse: such a chain can be as long as
+// there are locals.
 func (l *loader) settleLocal(loc *local, vars cty.Value) {
 	if loc.state == settled {
 		return
@@ -112,8 +112,8 @@ func (l *loader) evaluateLocal(loc *local, vars cty.Value) {
 // maxCircle is how many members of a circle are named.
 const maxCircle = 8
 
-// cycle reports a circle of locals at its first member by place, naming the others. Each local is part of one reported
-// circle: what goes round in many ways is one mistake.
+// cycle reports a circle of locals. It points to the member that stands first, and names the others. A local is part
+// of one reported circle at most.
 func (l *loader) cycle(members []*local) {
 	members = slices.Clone(members)
 	first := 0

@@ -31,10 +31,13 @@ func TestLongCircle(t *testing.T) {
 	var dense strings.Builder
 	dense.WriteString("locals {\n")
 	for i := range 300 {
-		fmt.Fprintf(&dense, "  b%d = [%s]\n", i, strings.Repeat(fmt.Sprintf("local.b%d, local.b%d, ", (i+1)%300, i/2), 100))
+		two := fmt.Sprintf("local.b%d, local.b%d, ", (i+1)%300, i/2)
+		fmt.Fprintf(&dense, "  b%d = [%s]\n", i, strings.Repeat(two, 100))
 	}
 	dense.WriteString("}\n")
-	for name, text := range map[string]string{"long": chain(20_000, "local.a%[2]d", "local.a0"), "dense": dense.String()} {
+	for name, text := range map[string]string{
+		"long": chain(20_000, "local.a%[2]d", "local.a0"), "dense": dense.String(),
+	} {
 		ds := findings(t, "x.hcl", text, patient())
 		if len(ds) != 1 || ds[0].Code != "M1507" || len(ds[0].Detail) > 200 || len(ds[0].Related) > 10 {
 			t.Errorf("%s: %d findings, %.500s", name, len(ds), fmt.Sprint(ds))

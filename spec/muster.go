@@ -46,7 +46,8 @@ func (l *loader) readMuster(c *Config) {
 	if a := m.args["take_over"]; a != nil {
 		c.TakeOver, _ = s.texts(a, func(text string, at *hcl.Attribute) bool {
 			if text == c.Stack && text != "" {
-				s.wrong(codeTakeOver, at, cty.NilVal, "take_over names the stack itself").Help = "remove it from the list"
+				d := s.wrong(codeTakeOver, at, cty.NilVal, "take_over names the stack itself")
+				d.Help = "remove it from the list"
 				return false
 			}
 			return s.checked(codeTakeOver, at, text, checkStack)
@@ -58,7 +59,7 @@ func musterSchema() schema {
 	return schema{args: []string{"stack", "required_version", "roots", "take_over", "home"}}
 }
 
-// checkStack says why a stack cannot have this name: it is the name of a znode too.
+// checkStack returns an error if a stack cannot have this name. The name is the name of a znode too.
 func checkStack(name string) error {
 	if err := resource.CheckName("stack", name); err != nil {
 		return fmt.Errorf("%s", strings.Replace(err.Error(), "job name", "stack name", 1))

@@ -25,7 +25,7 @@ func topLevel() schema {
 	return s
 }
 
-// once lists the top-level blocks of which a configuration has at most one.
+// once lists the types of top-level blocks that may stand once.
 func once() []string { return []string{"muster", "zookeeper", "defaults", "drift"} }
 
 func (l *loader) parseFile(path, name string) {
@@ -59,7 +59,8 @@ func (l *loader) parseFile(path, name string) {
 	}
 }
 
-// parse returns the body of a file. Of a file with syntax errors it returns what stands before the first one and false.
+// parse returns the body of a file. Of a file with syntax errors it returns what stands before the first one and
+// false.
 func (l *loader) parse(src []byte, name string) (hcl.Body, bool) {
 	l.begin("", hcl.Range{Filename: name, Start: hcl.InitialPos, End: hcl.InitialPos})
 	if !l.shallow(src, name) {
@@ -109,8 +110,8 @@ func firstByte(diags hcl.Diagnostics) int {
 	return max(0, first)
 }
 
-// syntax reports the parser's findings, at most one a line and none behind something that is not closed: what it says
-// of a text that it has lost track of follows from the first.
+// syntax reports the errors of the parser, at most one for each line. It reports none behind a bracket or string that
+// is not closed: they only follow from it.
 func (l *loader) syntax(diags hcl.Diagnostics, fallback string) bool {
 	seen := map[int]bool{}
 	unclosed := false
@@ -127,8 +128,8 @@ func (l *loader) syntax(diags hcl.Diagnostics, fallback string) bool {
 	return diags.HasErrors()
 }
 
-// parser translates one diagnostic of the HCL library: its code follows from its summary, which the library does not
-// change lightly; the tests would tell.
+// parser translates one diagnostic of the HCL library. The summary decides the code. The library seldom changes its
+// summaries, and the tests would show it.
 func (l *loader) parser(d *hcl.Diagnostic, fallback string) *Diagnostic {
 	out := l.add(codeOf(d.Summary, fallback), d.Subject, "%s", lowerFirst(d.Summary))
 	out.Detail = strings.TrimSuffix(lowerFirst(withoutStack(d.Detail)), ".")
@@ -146,8 +147,8 @@ func (l *loader) parser(d *hcl.Diagnostic, fallback string) *Diagnostic {
 	return out
 }
 
-// withoutStack takes away the stack that stands in what the library says when a function or an operator panics: it does
-// with arguments that its authors did not think of.
+// withoutStack removes the stack trace from an error of the library. The library puts one there if a function or an
+// operator panics, which some unusual arguments cause.
 func withoutStack(text string) string {
 	if before, _, panicked := strings.Cut(text, "panic in function implementation"); panicked {
 		return before + "it cannot work with these arguments"
@@ -188,7 +189,7 @@ func codeOf(summary, fallback string) string {
 	return fallback
 }
 
-// lowerFirst makes a sentence of the library look like one of ours.
+// lowerFirst makes the first letter small, as in our own texts.
 func lowerFirst(s string) string {
 	if s == "" || len(s) > 1 && s[1] >= 'A' && s[1] <= 'Z' {
 		return s

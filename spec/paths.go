@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// checkPaths reports what would be one znode, or inside one another: the children of a znode belong to it.
+// checkPaths reports declarations that have the same path, or whose paths lie inside one another.
 func (l *loader) checkPaths(c *Config, d declared) {
 	first := map[string]thing{}
 	for _, t := range d.things {
@@ -19,9 +19,10 @@ func (l *loader) checkPaths(c *Config, d declared) {
 	for _, t := range d.things {
 		for dir := path.Dir(t.path); len(dir) > 1; dir = path.Dir(dir) {
 			if outer, inside := first[dir]; inside {
-				k := outer.kind
-				f := l.about(codePathNested, t, d, "the path of %s lies inside another %s", t.address, k.block())
-				f.Detail = fmt.Sprintf("%s is inside %s, and what is inside a %s's znode is its %s", t.path, dir, k.block(), k.below())
+				outerKind, below := outer.kind.block(), outer.kind.below()
+				f := l.about(codePathNested, t, d, "the path of %s lies inside another %s", t.address, outerKind)
+				f.Detail = fmt.Sprintf("%s is inside %s, and what is inside a %s's znode is its %s",
+					t.path, dir, outerKind, below)
 				f.Help = "give one of them another root or name"
 				l.relate(f, d.places[outer.address], outer.address)
 				break
@@ -52,7 +53,7 @@ func (l *loader) samePath(t, prev thing, d declared) {
 	f.Help = "give one of them another name or root"
 }
 
-// checkHomeOf reports what would stand in the way of muster's own znodes.
+// checkHomeOf reports a declaration whose path and muster's home overlap.
 func (l *loader) checkHomeOf(c *Config, t thing, d declared) {
 	if !within(t.path, c.Home) && !within(c.Home, t.path) {
 		return

@@ -11,7 +11,7 @@ import (
 	"muster/resource"
 )
 
-// words is what is said of a property that cannot be so.
+// words are the texts of findings about one property.
 type words struct {
 	missing, add     string // if it is required: with the label of the block, and what to do
 	code             string // if it is a number
@@ -33,7 +33,7 @@ func readProperty[T any](s *scope, p resource.Property[T], a *hcl.Attribute, t *
 	return false
 }
 
-// store keeps a decoded value if there is one.
+// store returns a function that stores a decoded value if there is one.
 func store[V any](to *V) func(v V, ok bool) bool {
 	return func(v V, ok bool) bool {
 		if ok {

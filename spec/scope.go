@@ -12,8 +12,9 @@ import (
 	"muster/text"
 )
 
-// scope is where an expression stands: what it may refer to, and how findings name the place. What cannot be evaluated,
-// or depends on something that could not, marks the scope as failed and is not looked at any further.
+// scope is the place of an expression: what the expression may refer to, and how findings name the place. An
+// expression that cannot be evaluated, or depends on one that could not, marks the scope as failed and is not looked
+// at any further.
 type scope struct {
 	*loader
 	ctx         *hcl.EvalContext
@@ -43,8 +44,8 @@ func (l *loader) global() *hcl.EvalContext {
 	return l.ctx
 }
 
-// pathObject is what path.dir says. A plan depends on what a configuration holds and not on where it was checked out, so
-// the directory is called "." everywhere; file names are relative to it.
+// pathObject is what path.dir says. A plan depends on what a configuration holds and not on where it was checked out.
+// So the directory is called "." everywhere, and file names are relative to it.
 func pathObject() cty.Value {
 	return cty.ObjectVal(map[string]cty.Value{"dir": cty.StringVal(".")})
 }
@@ -98,8 +99,8 @@ func (s *scope) evaluation(d *hcl.Diagnostic, expr hcl.Expression) {
 	}
 }
 
-// references checks every name that an expression refers to and every function that it calls, and reports those that do
-// not exist, once.
+// references checks every name that an expression refers to and every function that it calls, and reports those that
+// do not exist, once.
 func (s *scope) references(expr hcl.Expression) bool {
 	if s.badRefs[expr] {
 		return false
@@ -194,7 +195,7 @@ func (s *scope) exists(root, name string) bool {
 	return slices.Contains(s.known(root), name)
 }
 
-// known lists what may stand behind root.
+// known lists the names that may stand behind root and a dot.
 func (s *scope) known(root string) []string {
 	switch root {
 	case "var":
@@ -214,7 +215,7 @@ func declaration(root, name string) string {
 	return fmt.Sprintf("locals { %s = ... }", name)
 }
 
-// stepName is the name behind the first dot of a reference, with its place.
+// stepName returns the name behind the first dot of a reference, and its place.
 func stepName(t hcl.Traversal) (string, hcl.Range, bool) {
 	if len(t) < 2 {
 		return "", hcl.Range{}, false
@@ -280,7 +281,7 @@ func functionHelp(name string, known []string) string {
 	return "the functions are listed in the documentation of the language"
 }
 
-// attributeHelp names the attribute or key that was probably meant in a reference that goes too far.
+// attributeHelp names the attribute or key that was probably meant where a reference names one that is not there.
 func attributeHelp(expr hcl.Expression, ctx *hcl.EvalContext) string {
 	t, diags := hcl.AbsTraversalForExpr(expr)
 	if diags.HasErrors() {

@@ -39,8 +39,8 @@ func (l *loader) settings(c content, s schema, in string) settings {
 // origins says where each field of a declaration came from.
 type origins map[string]string
 
-// apply decodes set into t and notes where each value came from. A field that cannot be decoded keeps its value; the scope
-// is then marked as failed.
+// apply decodes set into t and notes where each value came from. A field that cannot be decoded keeps its value, and
+// marks the scope as failed.
 func (k kindOf[T]) apply(s *scope, set settings, t *T, from origins, prefix string) {
 	id := k.identity(t)
 	if a := set.args["name"]; a != nil {

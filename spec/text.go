@@ -72,7 +72,8 @@ func (p *printer) diagnostic(d Diagnostic) {
 	if d.Severity == Warning {
 		tone = yellow
 	}
-	p.printf("%s%s\n", p.paint(bold+";"+tone, string(d.Severity)+"["+d.Code+"]"), p.paint(bold, ": "+text.EscapeLines(d.Summary)))
+	head := string(d.Severity) + "[" + d.Code + "]"
+	p.printf("%s%s\n", p.paint(bold+";"+tone, head), p.paint(bold, ": "+text.EscapeLines(d.Summary)))
 
 	gutter := 2 // digits of the largest line number
 	for _, r := range d.Related {
@@ -95,7 +96,8 @@ func (p *printer) diagnostic(d Diagnostic) {
 		if v.From != "" {
 			from = "  (" + text.EscapeLines(v.From) + ")"
 		}
-		p.printf("%s%s %s %s%s\n", bar, p.paint(blue, "|"), text.EscapeLines(v.Traversal), text.EscapeLines(v.Statement), from)
+		says := text.EscapeLines(v.Traversal + " " + v.Statement)
+		p.printf("%s%s %s%s\n", bar, p.paint(blue, "|"), says, from)
 	}
 	for _, r := range d.Related {
 		p.place(":::", gutter, r.Range, r.Snippet, "", blue, '-', r.Message)
@@ -108,10 +110,11 @@ func (p *printer) diagnostic(d Diagnostic) {
 	}
 }
 
-// place prints where, the source line, and the marks below it.
+// place prints the position, the source line, and the marks below it.
 func (p *printer) place(arrow string, gutter int, r Range, s *Snippet, in, tone string, mark rune, note string) {
 	bar := strings.Repeat(" ", gutter+1)
-	p.printf("%*s%s %s:%d:%d%s\n", gutter, "", p.paint(blue, arrow), text.EscapeLines(r.Filename), r.Start.Line, r.Start.Column, in)
+	at := fmt.Sprintf("%s:%d:%d", text.EscapeLines(r.Filename), r.Start.Line, r.Start.Column)
+	p.printf("%*s%s %s%s\n", gutter, "", p.paint(blue, arrow), at, in)
 	if s == nil {
 		if note != "" {
 			p.printf("%s%s %s\n", bar, p.paint(blue, "="), text.EscapeLines(note))
@@ -133,7 +136,7 @@ func (p *printer) place(arrow string, gutter int, r Range, s *Snippet, in, tone 
 // maxLine is how much of a source line is shown before and behind the place: generated files can have long lines.
 const maxLine = 120
 
-// window cuts a source line in three around the marked part, and long lines to what can be read.
+// window cuts a source line in three: before, marked, after. It shortens long parts.
 func window(s Snippet) (before, marked, after string) {
 	before, marked, after = s.Code[:s.Start], s.Code[s.Start:s.End], s.Code[s.End:]
 	if runes := []rune(before); len(runes) > maxLine {
@@ -148,7 +151,7 @@ func window(s Snippet) (before, marked, after string) {
 	return before, marked, after
 }
 
-// tabWidth is what a tab at the terminal advances to a multiple of, here and in visible.
+// tabWidth is the distance of tab stops.
 const tabWidth = 4
 
 // visible is a source line as it is printed: tabs as spaces, control characters as escapes.

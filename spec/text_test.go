@@ -28,7 +28,8 @@ func rejected(t *testing.T, files map[string]string) spec.Diagnostics {
 // TestJSONForm pins the fields that tools read.
 func TestJSONForm(t *testing.T) {
 	ds := rejected(t, map[string]string{
-		"a.hcl": head + "variable \"n\" {\n  type = number\n}\njob \"a\" {\n  workers = var.n / 2\n}\n", "a.auto.vars.hcl": "n = 3\n",
+		"a.hcl": head + "variable \"n\" {\n  type = number\n}\njob \"a\" {\n  workers = var.n / 2\n" +
+			"}\n", "a.auto.vars.hcl": "n = 3\n",
 	})
 	var b strings.Builder
 	if err := ds.JSON(&b); err != nil {
@@ -80,14 +81,16 @@ func TestJSONForm(t *testing.T) {
 		t.Errorf("JSON (-want +got):\n%s", d)
 	}
 	b.Reset()
-	if err := (spec.Diagnostics)(nil).JSON(&b); err != nil || !json.Valid([]byte(b.String())) || !strings.Contains(b.String(), `"diagnostics": []`) {
+	err := (spec.Diagnostics)(nil).JSON(&b)
+	if err != nil || !json.Valid([]byte(b.String())) || !strings.Contains(b.String(), `"diagnostics": []`) {
 		t.Errorf("of nothing: %s %v", b.String(), err)
 	}
 }
 
 // TestColour: colour adds escapes and changes nothing else.
 func TestColour(t *testing.T) {
-	ds := rejected(t, map[string]string{"a.hcl": head + "job \"a\" {\n  workers = 0\n}\njob \"a\" {\n  workers = 1\n}\n"})
+	ds := rejected(t, map[string]string{"a.hcl": head + "job \"a\" {\n  workers = 0\n}\njob \"a\" {\n" +
+		"  workers = 1\n}\n"})
 	var plain, colour strings.Builder
 	if err := ds.Text(&plain, false); err != nil {
 		t.Fatal(err)
@@ -108,8 +111,9 @@ func TestColour(t *testing.T) {
 func TestNothingSteersTheTerminal(t *testing.T) {
 	evil := "\x1b]0;x\x07\u202e\u009b31m\x7f\r"
 	ds := rejected(t, map[string]string{
-		"a" + evil + ".hcl": head + "variable \"n" + evil + "\" {\n}\n# " + evil + "\njob \"a" + evil + "\" {\n  workers = \"" + evil + "\" /* " + evil + " */\n}\n",
-		"x.auto.vars.hcl":   "n = \"" + evil + "\" " + evil + "\n",
+		"a" + evil + ".hcl": head + "variable \"n" + evil + "\" {\n}\n# " + evil + "\njob \"a" + evil + "\" {\n" +
+			"  workers = \"" + evil + "\" /* " + evil + " */\n}\n",
+		"x.auto.vars.hcl": "n = \"" + evil + "\" " + evil + "\n",
 	})
 	var b strings.Builder
 	if err := ds.Text(&b, false); err != nil {
@@ -123,7 +127,8 @@ func TestNothingSteersTheTerminal(t *testing.T) {
 // TestLongLines: a generated file with everything on one line is shown in part.
 func TestLongLines(t *testing.T) {
 	ds := rejected(t, map[string]string{
-		"a.hcl": head, "b.hcl.json": `{"locals": {"x": "` + strings.Repeat("x", 5000) + `"}, "job": {"a": {"workers": 0, "name": "` + strings.Repeat("n", 5000) + `"}}}`,
+		"a.hcl": head, "b.hcl.json": `{"locals": {"x": "` + strings.Repeat("x", 5000) +
+			`"}, "job": {"a": {"workers": 0, "name": "` + strings.Repeat("n", 5000) + `"}}}`,
 	})
 	var b strings.Builder
 	if err := ds.Text(&b, false); err != nil {

@@ -109,7 +109,7 @@ func number(v cty.Value) string {
 	return f.Text('g', 10)
 }
 
-// collection lists a few elements, and counts them if they do not fit.
+// collection lists the elements of a value. If they do not fit, it says how many there are.
 func collection(v cty.Value) string {
 	ty, n := v.Type(), v.LengthInt()
 	keyed := ty.IsObjectType() || ty.IsMapType()

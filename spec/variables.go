@@ -1,6 +1,8 @@
 package spec
 
 import (
+	"fmt"
+
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/ext/typeexpr"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -80,7 +82,7 @@ func (l *loader) typeConstraint(d *hcl.Diagnostic, in string) {
 	}
 }
 
-// constantScope is for what may refer to nothing; functions may be called.
+// constantScope is for an expression that may call functions, and may refer to nothing.
 func (l *loader) constantScope(in string) *scope {
 	return &scope{loader: l, ctx: &hcl.EvalContext{Functions: l.funcs}, in: in}
 }
@@ -103,7 +105,9 @@ func (l *loader) settleVariables() {
 			}
 		case !l.incomplete && !l.valueless && !v.mistyped:
 			d := l.add(codeVarMissing, &v.decl.DefRange, "variable %q has no value", name)
-			d.Help = "give it with --var " + name + "=VALUE, MUSTER_VAR_" + name + ", or in a *.auto.vars.hcl file; or declare a default"
+			d.Help = fmt.Sprintf(
+				"give it with --var %s=VALUE, %s%[1]s, or in a *.auto.vars.hcl file; or declare a default",
+				name, envPrefix)
 		}
 		if v.def != nil && v.input != nil && !v.bad { // a default that is never used must fit too
 			s := l.constantScope("variable " + quote(name))
@@ -143,7 +147,7 @@ func (l *loader) validateVariables() {
 	}
 }
 
-// placeOf is where the value of v was given.
+// placeOf returns the place where the value of v was given.
 func (l *loader) placeOf(v *variable) *hcl.Range {
 	if v.input != nil {
 		return &v.input.rng

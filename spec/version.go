@@ -9,8 +9,8 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// checkVersion compares required_version with our own. It is looked at before everything else and stands alone: a
-// configuration for another version may well be wrong for this one.
+// checkVersion compares required_version with our own version. If that fails, it is the only finding: a configuration
+// for another version may well be wrong for this one.
 func (l *loader) checkVersion() bool {
 	ours, _ := version.NewVersion(l.opts.Version) // nil if it is not one
 	for _, b := range l.blocks["muster"] {
@@ -54,8 +54,8 @@ func parseConstraints(text string) (version.Constraints, error) {
 	return all, nil
 }
 
-// allow reports whether v satisfies all constraints. A pre-release counts as the release that it comes before, except for
-// a constraint that names a pre-release itself.
+// allow reports whether v satisfies all constraints. A pre-release counts as the release that it comes before, unless
+// a constraint names a pre-release itself.
 func allow(constraints version.Constraints, v *version.Version) bool {
 	for _, c := range constraints {
 		if !c.Check(v) && (c.Prerelease() || !c.Check(v.Core())) {

@@ -147,7 +147,8 @@ func aclProblem(text string) (why, help string) {
 	}
 	for i, r := range perms {
 		if !strings.ContainsRune("cdrwa", r) || strings.ContainsRune(perms[:i], r) {
-			return fmt.Sprintf("%q are not permissions", perms), "use each of c d r w a at most once: create, delete, read, write, admin"
+			return fmt.Sprintf("%q are not permissions", perms),
+				"use each of c d r w a at most once: create, delete, read, write, admin"
 		}
 	}
 	if perms == "" {
@@ -169,12 +170,14 @@ func idProblem(scheme, id, perms string) (why, help string) {
 	case "digest":
 		user, hash, _ := strings.Cut(id, ":")
 		if sum, err := base64.StdEncoding.DecodeString(hash); user == "" || err != nil || len(sum) != 20 {
-			return "the id of the scheme digest is user:hash, the hash being the Base64 of a SHA-1", "never write the password itself here; MUSTER_ZK_AUTH takes it"
+			return "the id of the scheme digest is user:hash, the hash being the Base64 of a SHA-1",
+				"never write the password itself here; MUSTER_ZK_AUTH takes it"
 		}
 	case "ip":
 		if _, err := netip.ParsePrefix(id); err != nil {
 			if _, err := netip.ParseAddr(id); err != nil {
-				return fmt.Sprintf("%q is neither an IP address nor a range of them", id), `write "ip:10.0.0.7:r" or "ip:10.0.0.0/8:r"`
+				return fmt.Sprintf("%q is neither an IP address nor a range of them", id),
+					`write "ip:10.0.0.7:r" or "ip:10.0.0.0/8:r"`
 			}
 		}
 	case "x509":

@@ -28,7 +28,7 @@ import (
 // way.
 func TestBarrierSoak(t *testing.T) {
 	t.Parallel()
-	rounds, limit := 80, time.Minute
+	rounds, limit := 80, 5*time.Minute
 	ensemble := servers
 	if os.Getenv("MUSTER_SOAK") != "" {
 		rounds, limit = 1000, 30*time.Minute

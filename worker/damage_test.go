@@ -250,31 +250,35 @@ func TestABarrierWaitsForRepair(t *testing.T) {
 	}
 }
 
-// TestALossWhileDamaged: a session that is lost while the gate is missing is followed by another when it is back.
+// TestALossWhileDamaged: a session that is lost while a part is missing is followed by another when it is back.
 func TestALossWhileDamaged(t *testing.T) {
-	t.Parallel()
-	f := newDamaged(t, damage{"gate", 0, 0})
-	s := dial(t)
-	m, err := worker.Join(t.Context(), s, config(f.job, "w-0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.delete("gate")
-	s.Close()
-	<-m.Context().Done()
-	back := make(chan error, 1)
-	go func() {
-		next, err := m.Rejoin(t.Context(), dial(t))
-		if err == nil && next.ID != m.ID {
-			err = fmt.Errorf("it has id %d and had %d", next.ID, m.ID)
-		}
-		back <- err
-	}()
-	if reasons := f.apply(); reasons[0] != plan.IsDamaged {
-		t.Fatalf("apply did %v", reasons)
-	}
-	if err := <-back; err != nil {
-		t.Error(err)
+	for _, part := range []string{"gate", "job znode", "record"} {
+		t.Run(part, func(t *testing.T) {
+			t.Parallel()
+			f := newDamaged(t, damage{part, 0, 0})
+			s := dial(t)
+			m, err := worker.Join(t.Context(), s, config(f.job, "w-0"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.delete(part)
+			s.Close()
+			<-m.Context().Done()
+			back := make(chan error, 1)
+			go func() {
+				next, err := m.Rejoin(t.Context(), dial(t))
+				if err == nil && next.ID != m.ID {
+					err = fmt.Errorf("it has id %d and had %d", next.ID, m.ID)
+				}
+				back <- err
+			}()
+			if reasons := f.apply(); reasons[0] != plan.IsDamaged {
+				t.Fatalf("apply did %v", reasons)
+			}
+			if err := <-back; err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

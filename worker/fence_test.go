@@ -115,37 +115,11 @@ func TestWorkerOfAnEndedGenerationIsFenced(t *testing.T) {
 	}
 
 	m = join(t, j, "w0")
-	if err := dial(t).Delete(t.Context(), znode.Gate(j.Root, m.Generation), -1); err != nil {
+	if _, err := dial(t).Multi(t.Context(),
+		zkconn.DeleteOp(znode.Live(j.Root, j.Name, "w0"), -1), zkconn.DeleteOp(j.Path(), -1),
+		zkconn.DeleteOp(znode.Gate(j.Root, m.Generation), -1), zkconn.DeleteOp(znode.Record(job.KindName, j.Root, j.Name), -1),
+	); err != nil {
 		t.Fatal(err)
 	}
 	fenced(t, m)
-}
-
-// TestJobZnodeDeletedByHandFences: with the job znode gone nobody can be live, though the gate is still open. The
-// member, and one that has lost its session, cannot come back.
-func TestJobZnodeDeletedByHandFences(t *testing.T) {
-	for _, lost := range []bool{false, true} {
-		j, _ := newJob(t, 1)
-		s, admin := dial(t), dial(t)
-		m, err := worker.Join(t.Context(), s, config(j, "w0"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if lost {
-			s.Close()
-			<-m.Context().Done()
-			if err := admin.Delete(t.Context(), j.Path(), -1); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := m.Rejoin(t.Context(), dial(t)); !errors.Is(err, worker.ErrFenced) {
-				t.Errorf("rejoin: %v, want %v", err, worker.ErrFenced)
-			}
-			continue
-		}
-		live := znode.Live(j.Root, j.Name, "w0")
-		if _, err := admin.Multi(t.Context(), zkconn.DeleteOp(live, -1), zkconn.DeleteOp(j.Path(), -1)); err != nil {
-			t.Fatal(err)
-		}
-		fenced(t, m)
-	}
 }

@@ -245,7 +245,7 @@ func (r recipe) killAt(t *testing.T, others *zkconn.Session, arm matched, i int)
 			alive = more // it may lose its session on a busy machine, and dies then
 		case <-cut:
 			alive = false
-		case <-time.After(30 * time.Second):
+		case <-time.After(2 * time.Minute):
 			return errors.New("nothing happened")
 		}
 	}

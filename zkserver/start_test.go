@@ -215,7 +215,7 @@ func TestPortsTakenMeanwhile(t *testing.T) {
 				t.Fatal(err)
 			}
 			e := &Ensemble{dir: t.TempDir()}
-			if err := e.run(within(t, 30*time.Second), places, o, found); !errors.Is(err, errPortTaken) {
+			if err := e.run(within(t, 2*time.Minute), places, o, found); !errors.Is(err, errPortTaken) {
 				t.Errorf("run: %v", err)
 			}
 		})

@@ -243,7 +243,7 @@ func TestWholeEnsembleRestarts(t *testing.T) {
 	}
 	restarted := make(chan error)
 	for i := range 3 {
-		go func() { restarted <- e.Server(i).Restart(within(t, 30*time.Second)) }()
+		go func() { restarted <- e.Server(i).Restart(within(t, 2*time.Minute)) }()
 	}
 	for range 3 {
 		if err := <-restarted; err != nil {

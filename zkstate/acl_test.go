@@ -23,8 +23,8 @@ func digestOf(user string) zkconn.Auth {
 	return zkconn.Auth{Scheme: "digest", Data: []byte(user + ":secret")}
 }
 
-// TestRecordNamesWhoDeployed in the place of auth, and goes on to do so when workers who are somebody else reset the job. A
-// record of an older muster, which says auth, is mended by the next update.
+// TestRecordNamesWhoDeployed in the place of auth, and goes on to do so when workers, who are others, reset the job.
+// A record of an older muster, which says auth, is mended by the next update.
 func TestRecordNamesWhoDeployed(t *testing.T) {
 	b := newBed(t)
 	b.session = b.dial(digestOf("deployer"))

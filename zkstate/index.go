@@ -57,7 +57,7 @@ func (r *Reader) index(ctx context.Context, stack string) (index znode.Index, ve
 		return znode.Index{}, 0, false, fmt.Errorf("the index of stack %s: %w", stack, err)
 	}
 	if index, err = znode.DecodeIndex(body); err != nil {
-		err = fmt.Errorf("%s: %w", at, err)
+		err = fmt.Errorf("%s does not hold an index (delete it, and the next apply makes it anew): %w", at, err)
 	}
 	return index, stat.Version, true, err
 }

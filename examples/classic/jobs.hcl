@@ -1,5 +1,5 @@
-# Jobs next to, or instead of, those of the classic worker controller: its root and its text format of the list of
-# workers, so that programs that read the classic layout see what they expect.
+# Jobs beside those of the classic worker controller, or instead of them. They have its root and its text format of the
+# list of workers, so programs that read the classic layout can read them.
 
 muster {
   stack = "classic"
@@ -11,7 +11,7 @@ defaults {
 
   lifecycle {
     on_complete = "remove" # the classic rule: the last worker to complete deletes the job
-    on_running  = "fail"   # the classic check at submission: a job that runs is not planned again
+    on_running  = "fail"   # the classic check at submission: a job that runs blocks its plan
   }
 }
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# What a worker does, as one of four: load its part, wait until all have loaded, compute, wait until all have computed. The
-# rounds have numbers, so that a worker that is killed and started again passes what it has passed before.
+# What each of the workers does: it loads its part, waits until all have loaded, computes, and waits until all have
+# computed. The rounds have numbers. A worker that is killed and started again passes the barriers that it has passed.
 set -eu
 
 echo "worker $MUSTER_ID of $MUSTER_WORKERS loads"

@@ -1,23 +1,23 @@
-# Jobs that need care: protected, retained, checked before they are planned, in a ZooKeeper that others use too.
+# Jobs that are protected, retained and checked before they are planned, in a ZooKeeper that others use too.
 
 muster {
   stack = "ledger-prod"
-  roots = ["/jobs/attic"] # also searched for jobs that are ours and no longer declared
+  roots = ["/jobs/attic"] # muster also looks here for jobs of this stack that are no longer declared
 }
 
 zookeeper {
   servers         = ["127.0.0.1:2181"]
   session_timeout = "10s"
 
-  # Who may do what with the znodes of these jobs: c create, d delete, r read, w write, a change this list. Without a list
-  # everybody may do everything, or, if MUSTER_ZK_AUTH=digest:user:password is set, only that user. Three users:
+  # Who may do what with the znodes of these jobs: c create, d delete, r read, w write, a change this list. Without it
+  # everybody may do everything or, if MUSTER_ZK_AUTH=digest:user:password is set, only that user. Three users:
   # acl = [
-  #   "auth::cdrwa",                                      # the deployer: whoever applies
+  #   "auth::cdrwa",                                      # the user who applies
   #   "digest:worker:omHNdNC4yTDmMuU4WLRCMsPiS0Y=:cdrw",  # the workers: name and hash of their password
   #   "world:anyone:r",                                   # everybody may look
   # ]
 
-  # Encrypted: file names are relative to this directory.
+  # To use TLS. File names are relative to this directory.
   # tls {
   #   ca_file   = "ca.pem"
   #   cert_file = "me.pem"
@@ -41,7 +41,7 @@ job "ledger" {
   workers = 12
 
   lifecycle {
-    protect     = true     # never deleted or replaced: a plan that would says "blocked: protected"
+    protect     = true     # never deleted or replaced: such a row is "blocked: protected"
     on_complete = "retain" # kept as completed until it is replaced
   }
 
@@ -58,7 +58,7 @@ job "audit" {
 
   timeouts {
     session = "45s" # a worker that crashed is gone after this
-    stale   = "2m"  # leftovers may be replaced when nobody has been live for this long
+    stale   = "2m"  # the job may be replaced when no worker has been live for this long
   }
 
   precondition {
@@ -68,7 +68,7 @@ job "audit" {
 
   labels = {
     owner = "finance"
-    rules = sha256(file("rules.txt")) # another text is another label: the plan shows it
+    rules = sha256(file("rules.txt")) # a change of the file changes the label, so the plan shows it
   }
 }
 
@@ -76,7 +76,7 @@ drift {
   ignore {
     address = "job.ledger"
     fields  = ["labels.on-call"]
-    until   = "2099-12-31" # past this day the ignore is an error that points here
+    until   = "2099-12-31" # after this day the ignore is an error at this line
     reason  = "the on-call rota edits it by hand"
   }
 }

@@ -1,6 +1,6 @@
-# One job: four workers that find each other below /jobs/hello. `make demo` walks through it.
+# One job of four workers that find each other below /jobs/hello. `make demo` uses it.
 #
-#   muster dev --port 2181          in another terminal: a throw-away ZooKeeper, where muster looks for one
+#   muster dev --port 2181          in another terminal: a throw-away ZooKeeper at the default address
 #   muster plan                     what would change
 #   muster apply                    change it
 #   muster worker --job hello --root /jobs --identity worker-0
@@ -9,7 +9,7 @@ muster {
   # Marks what belongs to these declarations. Jobs of other stacks are never touched.
   stack = "hello"
 
-  # Looked through for jobs of ours that are no longer declared, also when none is declared any more.
+  # muster looks here for jobs of this stack that are no longer declared, even if none is declared.
   roots = [var.root]
 }
 
@@ -25,10 +25,10 @@ job "hello" {
   workers = 4
 
   timeouts {
-    # A worker that crashes is gone after this. Short, to be seen; in production rather 30s, the default.
+    # A worker that crashes is gone after this. It is short for the demo; the default is 30s.
     session = "2s"
 
-    # A job whose workers are all gone may only be restarting: apply waits so long before it clears away.
+    # A job whose workers are all gone may be restarting: apply waits this long before it replaces the job.
     stale = "3s"
   }
 }

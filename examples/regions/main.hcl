@@ -1,10 +1,10 @@
-# One declaration, one job for each region, sizes from variables.
+# One declaration makes a job for each region. The sizes come from variables.
 #
 #   muster plan examples/regions                                                 the sizes of sizes.auto.vars.hcl
 #   muster plan examples/regions --var-file examples/regions/prod.vars.hcl       those of production
 #   muster plan examples/regions --var 'regions={ eu = 2 }'                      only one region
 #
-# Of several values for one variable the last in this list wins: default, MUSTER_VAR_name in the environment,
+# A variable takes the last value that is given in this order: default, MUSTER_VAR_name in the environment,
 # *.auto.vars.hcl, then --var-file and --var in the order of the command line.
 
 muster {
@@ -37,5 +37,5 @@ job "ingest" {
 }
 
 job "merge" {
-  workers = max(1, ceil(local.total / 8)) # one for every eight that ingest
+  workers = max(1, ceil(local.total / 8)) # one for every eight workers of ingest
 }

@@ -1,4 +1,4 @@
-# Read only when it is asked for: --var-file examples/regions/prod.vars.hcl
+# Read only with --var-file examples/regions/prod.vars.hcl
 
 environment = "prod"
 

@@ -1,4 +1,4 @@
-# What may differ from one environment to the next. All files of a directory are read together, in any split you like.
+# What differs between environments. All files of a directory are one configuration.
 
 variable "environment" {
   type        = string

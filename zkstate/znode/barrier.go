@@ -15,41 +15,42 @@ const StartBarrier = ".start"
 // MaxRound is the highest number of a round.
 const MaxRound = 1<<31 - 1
 
-// arrivalPrefix is that of the sequential znodes that count arrivals.
+// arrivalPrefix is the prefix of the sequential znodes that count arrivals.
 const arrivalPrefix = "c-"
 
-// RoundState holds the Round of the round in dir, a Barrier. Version 0 is undecided or released; once aborted it is 1.
+// RoundState is the znode that holds a Round. dir is the folder of the round, see Barrier. Its data version is 1 if the
+// round was aborted, otherwise 0.
 func RoundState(dir string) string { return resource.Join(dir, "st") }
 
-// Arrivals is the folder of who arrived at a round.
+// Arrivals is the folder of the arrivals at a round, by id.
 func Arrivals(dir string) string { return resource.Join(dir, "a") }
 
 // Arrival exists if the worker with this id arrived.
 func Arrival(dir string, id int) string { return resource.Join(Arrivals(dir), strconv.Itoa(id)) }
 
-// Count is the folder that counts arrivals.
+// Count is the folder in which ZooKeeper counts arrivals.
 func Count(dir string) string { return resource.Join(dir, "c") }
 
-// NewCount is the path to create, sequential, to be counted.
+// NewCount is the path of the sequential znode that a worker creates to be counted.
 func NewCount(dir string) string { return resource.Join(Count(dir), arrivalPrefix) }
 
-// Counted is the znode of arrival number n, from 0. The last of N is the token that everybody waits for: without data the
-// round is released, with data it is aborted.
+// Counted is the znode of arrival number n, from 0. Everybody waits for the last of N: without data the round is
+// released, with data it is aborted.
 func Counted(dir string, n int) string { return fmt.Sprintf("%s%010d", NewCount(dir), n) }
 
 // CountNumber reads the number of an arrival.
 func CountNumber(path string) (int, error) { return number(path, arrivalPrefix) }
 
-// BarrierMode says what an arrival at a round is.
+// BarrierMode is the kind of the arrivals at a round.
 type BarrierMode string
 
-// A durable arrival counts even if its process dies; a live one lasts as long as its session.
+// A durable arrival counts even if its process dies. A live arrival ends with its session.
 const (
 	Durable   BarrierMode = "durable"
 	LiveRound BarrierMode = "live"
 )
 
-// Round is what was decided about one round of a barrier when it was made, and perhaps when it was aborted.
+// Round is the state of one round of a barrier.
 type Round struct {
 	Workers int         `json:"n"` // how many must arrive
 	Mode    BarrierMode `json:"mode"`
@@ -57,7 +58,7 @@ type Round struct {
 	Missing []int       `json:"missing,omitempty"` // ids that had not arrived when it was aborted, ascending
 }
 
-// EncodeRound writes the state of a round.
+// EncodeRound encodes the state of a round.
 func EncodeRound(r Round) ([]byte, error) {
 	if err := r.check(); err != nil {
 		return nil, err
@@ -65,7 +66,7 @@ func EncodeRound(r Round) ([]byte, error) {
 	return encodeJSON("round", r)
 }
 
-// DecodeRound reads the state of a round and checks it.
+// DecodeRound decodes the state of a round and checks it.
 func DecodeRound(data []byte) (Round, error) {
 	var r Round
 	if err := decodeJSON("round", data, &r); err != nil {
@@ -96,10 +97,10 @@ func (r Round) check() error {
 	return nil
 }
 
-// EncodeFloor writes the number below which the rounds of a barrier were released and may be gone.
+// EncodeFloor encodes the floor of a barrier: all rounds with lower numbers were released, and may be deleted.
 func EncodeFloor(round int) []byte { return strconv.AppendInt(nil, int64(round), 10) }
 
-// DecodeFloor reads what EncodeFloor wrote.
+// DecodeFloor decodes the floor of a barrier.
 func DecodeFloor(data []byte) (int, error) {
 	n, err := RoundNumber(string(data))
 	if err != nil {
@@ -108,7 +109,7 @@ func DecodeFloor(data []byte) (int, error) {
 	return n, nil
 }
 
-// RoundNumber reads the number of a round, as in the name of its folder.
+// RoundNumber reads the number of a round from the name of its folder.
 func RoundNumber(name string) (int, error) {
 	n, err := strconv.ParseInt(name, 10, 32)
 	if err != nil || n < 0 || strconv.FormatInt(n, 10) != name {

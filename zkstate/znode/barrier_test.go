@@ -9,8 +9,10 @@ import (
 
 func TestRoundIsWrittenAndRead(t *testing.T) {
 	for want, r := range map[string]Round{
-		`{"n":8,"mode":"durable"}`:                                       {Workers: 8, Mode: Durable},
-		`{"n":3,"mode":"live","aborted":"waited 1m40s","missing":[0,2]}`: {Workers: 3, Mode: LiveRound, Aborted: "waited 1m40s", Missing: []int{0, 2}},
+		`{"n":8,"mode":"durable"}`: {Workers: 8, Mode: Durable},
+		`{"n":3,"mode":"live","aborted":"waited 1m40s","missing":[0,2]}`: {
+			Workers: 3, Mode: LiveRound, Aborted: "waited 1m40s", Missing: []int{0, 2},
+		},
 	} {
 		got, err := EncodeRound(r)
 		if err != nil {

@@ -2,28 +2,28 @@ package znode
 
 import "fmt"
 
-// Claim binds an identity to its worker id in one generation: the body of by/<identity>. Only join, rejoin, leave and
-// complete write it.
+// Claim is the body of by/<identity>: the claim of an identity to a worker id in one generation. Only join, rejoin,
+// leave and complete write it.
 type Claim struct {
-	Nonce string     `json:"nonce"` // random, of the process that wrote it last: recognises an own lost commit
-	Lives int        `json:"lives"` // incarnations so far, the present one included: 1 after the first join
+	Nonce string     `json:"nonce"` // random, of the last writer; with it a process recognises its own write
+	Lives int        `json:"lives"` // how often the worker joined: 1 after its first join
 	State ClaimState `json:"state"`
-	// Exit and Signal say how the command of the latest finished life ended; both are absent if it has not ended.
+	// Exit and Signal say how the worker's last command ended; both are absent if none has ended.
 	Exit   *int   `json:"exit_code,omitempty"`
 	Signal string `json:"signal,omitempty"`
 }
 
-// ClaimState is where a worker stands.
+// ClaimState is the state of a worker.
 type ClaimState string
 
-// The states of a claim. A worker that left may come back; one that is done may not.
+// The states of a claim. A worker that left may join again; one that is done may not.
 const (
 	In   ClaimState = "in"
 	Left ClaimState = "left"
 	Done ClaimState = "done"
 )
 
-// EncodeClaim writes a claim.
+// EncodeClaim encodes a claim.
 func EncodeClaim(c Claim) ([]byte, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -31,7 +31,7 @@ func EncodeClaim(c Claim) ([]byte, error) {
 	return encodeJSON("claim", c)
 }
 
-// DecodeClaim reads a claim and checks it.
+// DecodeClaim decodes a claim and checks it.
 func DecodeClaim(data []byte) (Claim, error) {
 	var c Claim
 	if err := decodeJSON("claim", data, &c); err != nil {

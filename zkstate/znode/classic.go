@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// A classic job is made by workers of the controller whose layout muster keeps: it has no Record, its children are
-// its live workers, and what else belongs to it are siblings named after it.
+// Workers of the classic controller make a classic job; muster keeps their layout. It has no Record, and its children
+// are its live workers. Its other znodes are siblings, whose names start with its name: its companions.
 
-// companionSuffixes make the names of a classic job's siblings, those that end in another one first.
+// companionSuffixes are the ends of companions' names. A suffix that ends in another one comes before that.
 func companionSuffixes() []string {
 	return []string{
 		"-dai-for-worker-id", // counter of ids
@@ -20,14 +20,13 @@ func companionSuffixes() []string {
 	}
 }
 
-// Companions finds the classic companions among the children of a root and maps each job to its own, sorted.
-// isJob says which names are jobs by themselves, because they have a Record or are declared: they are nobody's
-// companions, whatever they are called. A companion's job is such a job, or another of the names that is no companion
-// itself; what a vanished job left behind is nobody's.
+// Companions maps each job to its companions among names, the children of a root, sorted. isJob reports whether a name
+// is a job because it has a Record or is declared; such a name is never a companion. The job of a companion is one of
+// these, or another name that is no companion itself. A companion whose job is gone is left out.
 func Companions(names []string, isJob func(name string) bool) map[string][]string {
 	of := map[string][]string{}
 	candidate := make(map[string]bool, len(names)) // may have companions
-	// Shorter names first: a job's name is known before its companions' are.
+	// Shorter names come first: the name of a job is shorter than those of its companions.
 	shorter := func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
 	for _, name := range slices.SortedFunc(slices.Values(names), shorter) {
 		base := ""
@@ -46,7 +45,7 @@ func Companions(names []string, isJob func(name string) bool) map[string][]strin
 	return of
 }
 
-// companionOf is the job that name is a companion of by its suffix, or "".
+// companionOf is the job of the companion name, by its suffix; "" if name is no companion.
 func companionOf(name string, isJob func(name string) bool) string {
 	for _, suffix := range companionSuffixes() {
 		if base, ok := strings.CutSuffix(name, suffix); ok && isJob(base) {
@@ -56,14 +55,14 @@ func companionOf(name string, isJob func(name string) bool) string {
 	return ""
 }
 
-// IsCompanion reports whether path can be a companion of the job at jobPath, by its name alone.
+// IsCompanion reports whether path has the name of a companion of the job at jobPath.
 func IsCompanion(path, jobPath string) bool {
 	suffix, ok := strings.CutPrefix(path, jobPath)
 	return ok && slices.Contains(companionSuffixes(), suffix)
 }
 
-// LooksClassic reports whether a znode without a Record is a classic job, by its body and the names of its
-// children. A body that is not a roll says no whatever the children are called; an empty one leaves it to them.
+// LooksClassic reports whether a znode without a Record is a classic job: its body is a roll, or it is empty and a
+// child is called like an address.
 func LooksClassic(body []byte, children []string) bool {
 	if len(body) > 0 {
 		_, ws, _ := decodeRoll(body)
@@ -85,14 +84,14 @@ func isAddress(name string) bool {
 	return err == nil && port > 0
 }
 
-// Curator's protected names: a prefix, a UUID, a dash, and then the name that was asked for.
+// Curator's protected names consist of a prefix, a UUID, a dash and the requested name.
 const (
 	protectedPrefix = "_c_"
 	uuidSize        = 36
 )
 
-// StripProtected cuts Curator's 40 characters from the name of a protected znode. Any other name it returns as it is,
-// and false.
+// StripProtected removes Curator's 40 characters from the name of a protected znode. It returns any other name
+// unchanged, and false.
 func StripProtected(name string) (string, bool) {
 	rest, ok := strings.CutPrefix(name, protectedPrefix)
 	if !ok || len(rest) <= uuidSize || rest[uuidSize] != '-' || !isUUID(rest[:uuidSize]) {

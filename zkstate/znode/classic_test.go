@@ -34,19 +34,28 @@ func TestCompanions(t *testing.T) {
 		want        map[string][]string
 	}{
 		"all_of_a_classic_job": {
-			names: []string{"x-lock", "x", "x-barrier", "x-dai-for-worker-id", "x-dai-for-barrier", "x-dai", "x-job-master", "y"},
-			want:  map[string][]string{"x": {"x-barrier", "x-dai", "x-dai-for-barrier", "x-dai-for-worker-id", "x-job-master", "x-lock"}},
+			names: []string{"x-lock", "x", "x-barrier", "x-dai-for-worker-id", "x-dai-for-barrier", "x-dai",
+				"x-job-master", "y"},
+			want: map[string][]string{
+				"x": {"x-barrier", "x-dai", "x-dai-for-barrier", "x-dai-for-worker-id", "x-job-master", "x-lock"},
+			},
 		},
-		"job_named_like_a_companion": {names: []string{"x", "x-lock"}, jobs: []string{"x-lock"}, want: map[string][]string{}},
+		"job_named_like_a_companion": {names: []string{"x", "x-lock"}, jobs: []string{"x-lock"},
+			want: map[string][]string{}},
 		"companion_of_a_job_named_like_one": {
 			names: []string{"x", "x-lock", "x-lock-lock"}, jobs: []string{"x-lock"},
 			want: map[string][]string{"x-lock": {"x-lock-lock"}},
 		},
-		"left_behind_for_a_declared_job": {names: []string{"x-dai-for-worker-id"}, jobs: []string{"x"}, want: map[string][]string{"x": {"x-dai-for-worker-id"}}},
-		"left_behind_by_nobody":          {names: []string{"x-dai-for-worker-id", "-lock"}, want: map[string][]string{}},
-		"companions_have_no_companions":  {names: []string{"x", "x-lock", "x-lock-lock"}, want: map[string][]string{"x": {"x-lock"}}},
-		"two_ways_to_read_a_suffix":      {names: []string{"x-dai-for", "x-dai-for-barrier"}, want: map[string][]string{"x-dai-for": {"x-dai-for-barrier"}}},
-		"the_longer_suffix_first":        {names: []string{"x", "x-dai-for", "x-dai-for-barrier"}, want: map[string][]string{"x": {"x-dai-for-barrier"}}},
+		"left_behind_for_a_declared_job": {names: []string{"x-dai-for-worker-id"}, jobs: []string{"x"},
+			want: map[string][]string{"x": {"x-dai-for-worker-id"}}},
+		"left_behind_by_nobody": {names: []string{"x-dai-for-worker-id", "-lock"},
+			want: map[string][]string{}},
+		"companions_have_no_companions": {names: []string{"x", "x-lock", "x-lock-lock"},
+			want: map[string][]string{"x": {"x-lock"}}},
+		"two_ways_to_read_a_suffix": {names: []string{"x-dai-for", "x-dai-for-barrier"},
+			want: map[string][]string{"x-dai-for": {"x-dai-for-barrier"}}},
+		"the_longer_suffix_first": {names: []string{"x", "x-dai-for", "x-dai-for-barrier"},
+			want: map[string][]string{"x": {"x-dai-for-barrier"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			isJob := func(n string) bool {
@@ -71,17 +80,18 @@ func TestLooksClassic(t *testing.T) {
 		children []string
 		want     bool
 	}{
-		"protobuf_roll":         {body: roll, want: true},
-		"text_roll":             {body: "\n10.0.0.1,9000,0;null,null,null", want: true},
-		"prototype_roll":        {body: "10.0.0.1:9000=0;", want: true},
-		"cut_short_roll":        {body: roll + "\x00\x00", want: true},
-		"protected_child":       {children: []string{"_c_" + uuid + "-10.0.0.1:9000"}, want: true},
-		"plain_child":           {children: []string{"other", "localhost:1234"}, want: true},
-		"nothing":               {},
-		"other_children":        {children: []string{"config", "a:b", ":80", "a:0", "a:65536", "_c_" + uuid + "-7"}},
-		"body_that_is_no_roll":  {body: "10.0.0.1", children: []string{"10.0.0.1:9000"}},
-		"json":                  {body: `{"a":1,"b":2,"c":3}`},
-		"later_generation":      {body: "\x00\x00\x00\x07STARTED\x0a\x04etl1", children: []string{"workers-pers-state", "events"}},
+		"protobuf_roll":        {body: roll, want: true},
+		"text_roll":            {body: "\n10.0.0.1,9000,0;null,null,null", want: true},
+		"prototype_roll":       {body: "10.0.0.1:9000=0;", want: true},
+		"cut_short_roll":       {body: roll + "\x00\x00", want: true},
+		"protected_child":      {children: []string{"_c_" + uuid + "-10.0.0.1:9000"}, want: true},
+		"plain_child":          {children: []string{"other", "localhost:1234"}, want: true},
+		"nothing":              {},
+		"other_children":       {children: []string{"config", "a:b", ":80", "a:0", "a:65536", "_c_" + uuid + "-7"}},
+		"body_that_is_no_roll": {body: "10.0.0.1", children: []string{"10.0.0.1:9000"}},
+		"json":                 {body: `{"a":1,"b":2,"c":3}`},
+		"later_generation": {body: "\x00\x00\x00\x07STARTED\x0a\x04etl1",
+			children: []string{"workers-pers-state", "events"}},
 		"rows_without_a_worker": {body: "\x00\x00\x00\x02\x08\x01"},
 	} {
 		t.Run(name, func(t *testing.T) {

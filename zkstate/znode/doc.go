@@ -1,13 +1,13 @@
-// Package znode says where each znode of muster lives and what its bytes mean: paths, the Record, claims, workers,
-// the roll, marks, and how a job of the classic worker controller is recognised.
+// Package znode defines the paths of muster's znodes and the bytes in them: the Record, claims, workers, the roll and
+// marks. It also recognises a job of the classic controller.
 //
-// Every decoder takes bytes that anybody may have written: it is bounded, never panics, and its error says what is
-// damaged. Fields it does not know are skipped, so that an older muster reads what a newer one wrote; a layout that
-// it must not touch announces itself by the Record's format (see ErrFormat). Every encoder refuses what its decoder
-// would.
+// Anybody may have written the bytes that a decoder gets. So a decoder limits their size, never panics, and its error
+// says what is damaged. It skips unknown fields, so that an older muster reads what a newer one wrote. A layout that an
+// older muster must not change has another format in the Record (see ErrFormat). An encoder refuses what its decoder
+// refuses.
 //
-// The package talks to no server. Path functions do not check names: CheckIdentity, CheckToken and resource.CheckName
-// do, and whoever takes a name from a user or from ZooKeeper calls them first.
+// The package talks to no server. Path functions do not check names: call CheckIdentity, CheckToken or
+// resource.CheckName first with every name from a user or from ZooKeeper.
 package znode
 
 // The messages need protoc (Debian: apt-get install protobuf-compiler) and its plugin on the PATH:

@@ -12,15 +12,18 @@ import (
 	"muster/resource"
 )
 
-// What any decoder accepts can be written again, and reads as the same value.
+// Every value that a decoder accepts can be encoded, and the result decodes to the same value.
 
 func FuzzDecodeWorker(f *testing.F) {
-	for _, s := range []string{"", vector, "08ffffffffffffffffff01", "0801 1201 61 1801 2209 0a01 62 1201 63 1a01 64 3206 0a02 7570 1002", "2a02 1008"} {
+	for _, s := range []string{
+		"", vector, "08ffffffffffffffffff01", "0801 1201 61 1801 2209 0a01 62 1201 63 1a01 64 3206 0a02 7570 1002",
+		"2a02 1008",
+	} {
 		f.Add(unhex(f, s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		w, err := DecodeWorker(data)
-		if err != nil || len(data) > maxWorker/4 { // written out in full, a map entry grows
+		if err != nil || len(data) > maxWorker/4 { // an encoded map entry may be longer than the input
 			return
 		}
 		again, err := EncodeWorker(w)
@@ -42,7 +45,9 @@ func FuzzDecodeRoll(f *testing.F) {
 	f.Add(one)
 	f.Add(append(one, one...))
 	f.Add(append(one, 0, 0, 1, 0, 8))
-	for _, s := range []string{"", "\n", "\na,1,0;null,r,d\nb,2,-1;x", "a:1=0;b:2=1;", "\x00\x00\x00\x07STARTED", "a,1,2;b,c,d;e"} {
+	for _, s := range []string{
+		"", "\n", "\na,1,0;null,r,d\nb,2,-1;x", "a:1=0;b:2=1;", "\x00\x00\x00\x07STARTED", "a,1,2;b,c,d;e",
+	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -76,7 +81,7 @@ func FuzzDecodeRecord(f *testing.F) {
 			}
 			return
 		}
-		if len(data) > maxJSON/8 { // escapes grow
+		if len(data) > maxJSON/8 { // escapes may be longer than the input
 			return
 		}
 		again, err := EncodeRecord(r)

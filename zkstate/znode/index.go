@@ -7,16 +7,16 @@ import (
 	"muster/resource"
 )
 
-// Index is the body of a stack's znode: every root in which the stack has declared something, so that nothing of it is
-// ever out of sight.
+// Index is the body of a stack's znode. It lists every root in which the stack owns something, so that muster always
+// finds all of it.
 type Index struct {
 	Roots []string `json:"roots"` // sorted
-	// Leaving are roots that seemed to hold nothing of the stack any more. Whoever creates something there lists it again
-	// among Roots first.
-	Leaving []string `json:"leaving,omitempty"` // sorted
+	// Leaving are roots that no longer held anything of the stack when they were read, sorted. An apply that creates
+	// something there moves them back to Roots first.
+	Leaving []string `json:"leaving,omitempty"`
 }
 
-// EncodeIndex writes an index.
+// EncodeIndex encodes an index.
 func EncodeIndex(i Index) ([]byte, error) {
 	slices.Sort(i.Roots)
 	slices.Sort(i.Leaving)
@@ -27,7 +27,7 @@ func EncodeIndex(i Index) ([]byte, error) {
 	return encodeJSON("index of a stack", i)
 }
 
-// DecodeIndex reads an index and checks it.
+// DecodeIndex decodes an index and checks it.
 func DecodeIndex(data []byte) (Index, error) {
 	var i Index
 	if err := decodeJSON("index of a stack", data, &i); err != nil {

@@ -14,14 +14,16 @@ func TestMarkIsWrittenAndRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(`{"who":"ci@build","what":"apply","since":"2026-01-31T02:04:05Z","plan":"p1","op":"o1"}`, string(got)); d != "" {
+	wantJSON := `{"who":"ci@build","what":"apply","since":"2026-01-31T02:04:05Z","plan":"p1","op":"o1"}`
+	if d := cmp.Diff(wantJSON, string(got)); d != "" {
 		t.Errorf("JSON (-want +got):\n%s", d)
 	}
 	back, err := DecodeMark(got)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Mark{Who: "ci@build", What: "apply", Since: time.Date(2026, 1, 31, 2, 4, 5, 0, time.UTC), Plan: "p1", Op: "o1"}
+	want := Mark{Who: "ci@build", What: "apply", Since: time.Date(2026, 1, 31, 2, 4, 5, 0, time.UTC),
+		Plan: "p1", Op: "o1"}
 	if d := cmp.Diff(want, back); d != "" {
 		t.Errorf("mark (-written +read):\n%s", d)
 	}

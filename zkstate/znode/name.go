@@ -8,14 +8,14 @@ import (
 	"muster/resource"
 )
 
-// maxIdentity is in characters.
-const maxIdentity = 255
+// The maximum lengths of an identity and a token, in characters.
+const (
+	maxIdentity = 255
+	maxToken    = 64
+)
 
-// maxToken is in characters.
-const maxToken = 64
-
-// CheckIdentity says why s cannot be a worker's identity, which is the name of a znode, or returns nil: 1 to 255
-// printable characters without a slash. "[::1]:7000" is one.
+// CheckIdentity says why s is not a valid identity of a worker, or returns nil. An identity is the name of a znode, and
+// has 1 to 255 printable characters without a slash, such as "[::1]:7000".
 func CheckIdentity(s string) error {
 	switch n := utf8.RuneCountInString(s); {
 	case s == "":
@@ -35,12 +35,12 @@ func CheckIdentity(s string) error {
 	return nil
 }
 
-// inZooKeeper reports whether the server takes r in a path: it looks at UTF-16 units, and refuses surrogates, the private
-// area and the specials.
+// inZooKeeper reports whether the server accepts r in a path. It looks at UTF-16 code units: it refuses surrogates, the
+// private use area and the specials.
 func inZooKeeper(r rune) bool { return r < 0xd800 || 0xf8ff < r && r < 0xfff0 }
 
-// CheckToken says why s cannot be one of muster's random names (a generation, a plan id), or returns nil: 1 to 64 of
-// A-Z a-z 0-9 _ -.
+// CheckToken says why s is not a valid random name of muster's (a generation, a plan id), or returns nil. A token has 1
+// to 64 characters of A-Z a-z 0-9 _ -.
 func CheckToken(s string) error {
 	if s == "" {
 		return fmt.Errorf("it is empty")

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// maxOddities is how many are listed one by one; a body of a million newlines must not become a million sentences.
+// maxOddities is how many oddities are listed. A body of a million newlines must not give a million sentences.
 const maxOddities = 20
 
-// oddities collects what is strange about a roll.
+// oddities collects what is wrong with a roll, in sentences.
 type oddities struct {
 	listed []string
 	more   int
@@ -31,7 +31,7 @@ func (o *oddities) list() []string {
 	return o.listed
 }
 
-// checkIDs notes what keeps the ids of ws from being 0..len(ws)-1, and addresses that several of them share.
+// checkIDs adds missing and duplicate ids, and addresses that several workers have.
 func (o *oddities) checkIDs(ws []Worker) {
 	var ids []int
 	byAddress := map[string]int{}
@@ -74,7 +74,7 @@ func (o *oddities) checkIDs(ws []Worker) {
 	}
 }
 
-// checkGaps notes the numbers missing from sorted ids.
+// checkGaps adds the numbers that are missing in sorted ids.
 func (o *oddities) checkGaps(ids []int) {
 	const maxGaps = 5
 	var gaps []string

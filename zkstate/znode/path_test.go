@@ -42,7 +42,10 @@ func TestSeqReadsWhatZooKeeperAppends(t *testing.T) {
 			t.Errorf("%s: %d, %v, want %d", name, got, err, want)
 		}
 	}
-	for _, name := range []string{"", "n-", "n-1", "n-00000000001", "n-2147483648", "n-+000000001", "d-0000000001", "n-000000000x", "n--0000000005"} {
+	for _, name := range []string{
+		"", "n-", "n-1", "n-00000000001", "n-2147483648", "n-+000000001", "d-0000000001", "n-000000000x",
+		"n--0000000005",
+	} {
 		if got, err := Seq(name, "n-"); err == nil {
 			t.Errorf("%q read as %d", name, got)
 		}
@@ -62,12 +65,18 @@ func TestNumbersOfIDsAndCompletions(t *testing.T) {
 }
 
 func TestCheckIdentity(t *testing.T) {
-	for _, s := range []string{"10.0.0.1:7000", "[::1]:7000", "[fe80::1%eth0]:80", "worker-3", "...", "naïve host", "作業-1", strings.Repeat("é", 255)} {
+	for _, s := range []string{
+		"10.0.0.1:7000", "[::1]:7000", "[fe80::1%eth0]:80", "worker-3", "...", "naïve host", "作業-1",
+		strings.Repeat("é", 255),
+	} {
 		if err := CheckIdentity(s); err != nil {
 			t.Errorf("%q: %v", s, err)
 		}
 	}
-	for _, s := range []string{"", ".", "..", ".muster", "a/b", "a\n", "a\x00", "\x1b[2J", "a\u0085", "\u202e", "\ue000", "\ufffd", "😀", "a\xff", strings.Repeat("é", 256)} {
+	for _, s := range []string{
+		"", ".", "..", ".muster", "a/b", "a\n", "a\x00", "\x1b[2J", "a\u0085", "\u202e", "\ue000", "\ufffd", "😀",
+		"a\xff", strings.Repeat("é", 256),
+	} {
 		if CheckIdentity(s) == nil {
 			t.Errorf("%q passes", s)
 		}

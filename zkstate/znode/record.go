@@ -11,18 +11,18 @@ import (
 	"muster/resource"
 )
 
-// recordFormat numbers the layout of everything below .muster, not just of the Record. It changes only when a muster
-// that does not know the new one would do harm.
+// recordFormat is the number of the layout of everything below .muster, not only of the Record. It changes only if a
+// muster that does not know the new layout would do harm.
 const recordFormat = 1
 
-// maxJSON bounds every JSON body, in bytes.
+// maxJSON is the maximum size of a JSON body, in bytes.
 const maxJSON = 256 << 10
 
-// ErrFormat means a muster of another layout wrote the Record. Leave the job alone, and use that version.
+// ErrFormat means that a muster with another layout wrote the Record. Do not change the resource; use that version.
 var ErrFormat = errors.New("record of another format")
 
-// recordHead is what the Record of every kind has. Before these fields stands the format, between the format and them the
-// declaration under the name of its kind, and after them whatever else there is.
+// recordHead holds the fields that the Records of all kinds have. A Record is one JSON object: the format, the
+// declaration under the name of its kind, these fields, and the others.
 type recordHead struct {
 	Stack      string         `json:"stack"`
 	Home       string         `json:"home,omitempty"`
@@ -40,20 +40,23 @@ func headKeys() []string {
 	return []string{"stack", "home", "generation", "state", "by", "applied", "op", "digest", "acl"}
 }
 
-// keyFormat is the field that tells the layout.
+// keyFormat is the key of the format.
 const keyFormat = "format"
 
-// EncodeRecord writes a Record: its Body as it is, and everything that this muster does not know. Equal Records have equal
-// bytes.
+// EncodeRecord encodes a Record, with its Body unchanged and with all of Extra. Equal Records have equal bytes.
 func EncodeRecord(r resource.Record) ([]byte, error) {
 	if err := checkRecord(r); err != nil {
 		return nil, fmt.Errorf("record: %w", err)
 	}
-	head, err := json.Marshal(recordHead{r.Stack, r.Home, r.Generation, r.State, r.By, r.Applied, r.Op, r.Digest, r.ACL})
+	head, err := json.Marshal(recordHead{
+		r.Stack, r.Home, r.Generation, r.State, r.By, r.Applied, r.Op, r.Digest, r.ACL,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("record: %w", err)
 	}
-	body := fmt.Appendf(nil, "{%q:%d,%q:%s,%s", keyFormat, recordFormat, r.Declaration.Kind().Name, r.Body, head[1:len(head)-1])
+	headFields := head[1 : len(head)-1] // without the braces
+	body := fmt.Appendf(nil, "{%q:%d,%q:%s,%s",
+		keyFormat, recordFormat, r.Declaration.Kind().Name, r.Body, headFields)
 	for _, key := range slices.Sorted(maps.Keys(r.Extra)) {
 		name, _ := json.Marshal(key) // a string always encodes
 		body = fmt.Appendf(body, ",%s:%s", name, r.Extra[key])
@@ -65,7 +68,7 @@ func EncodeRecord(r resource.Record) ([]byte, error) {
 	return body, nil
 }
 
-// DecodeRecord reads the Record of a kind and checks it. See DecodeRecordAt.
+// DecodeRecord decodes and checks the Record of a kind. DecodeRecordAt also checks its path.
 func DecodeRecord(kind resource.Kind, data []byte) (resource.Record, error) {
 	r, err := decodeRecord(kind, data)
 	if err == nil {
@@ -85,7 +88,7 @@ func decodeRecord(kind resource.Kind, data []byte) (resource.Record, error) {
 	if err := parseJSON(data, &fields); err != nil {
 		return resource.Record{}, err
 	}
-	// The format first: the rest of another layout may not even have the same types.
+	// The format comes first: in another layout the other fields may have other types.
 	var format *int
 	if fields[keyFormat] != nil {
 		if err := json.Unmarshal(fields[keyFormat], &format); err != nil {
@@ -96,7 +99,8 @@ func decodeRecord(kind resource.Kind, data []byte) (resource.Record, error) {
 	case format == nil:
 		return resource.Record{}, errors.New("it has no format")
 	case *format != recordFormat:
-		return resource.Record{}, fmt.Errorf("%w: it has format %d, this muster knows %d", ErrFormat, *format, recordFormat)
+		return resource.Record{}, fmt.Errorf("%w: it has format %d, this muster knows %d",
+			ErrFormat, *format, recordFormat)
 	}
 	var head recordHead
 	if err := json.Unmarshal(data, &head); err != nil {
@@ -123,8 +127,8 @@ func decodeRecord(kind resource.Kind, data []byte) (resource.Record, error) {
 	return r, nil
 }
 
-// DecodeRecordAt is DecodeRecord for the Record of the thing at path: one that names another path is refused, so that a
-// copied Record cannot direct a write elsewhere.
+// DecodeRecordAt is DecodeRecord for the resource at path. It refuses a Record with another path, so that a copied
+// Record cannot lead to a write elsewhere.
 func DecodeRecordAt(kind resource.Kind, path string, data []byte) (resource.Record, error) {
 	r, err := DecodeRecord(kind, data)
 	if err == nil && r.Declaration.ID().Path() != path {
@@ -133,7 +137,7 @@ func DecodeRecordAt(kind resource.Kind, path string, data []byte) (resource.Reco
 	return r, err
 }
 
-// checkRecord says what makes a Record unusable, by the names of its JSON.
+// checkRecord returns an error that names the JSON field that is invalid.
 func checkRecord(r resource.Record) error {
 	switch {
 	case r.Declaration == nil || r.Body == nil:
@@ -149,7 +153,7 @@ func checkRecord(r resource.Record) error {
 	return nil
 }
 
-// encodeJSON writes v, whose maps encoding/json sorts.
+// encodeJSON encodes v, within maxJSON. what names it in errors.
 func encodeJSON(what string, v any) ([]byte, error) {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -165,7 +169,7 @@ func tooLarge(what string, size int) error {
 	return fmt.Errorf("%s: %d bytes are more than the %d allowed", what, size, maxJSON)
 }
 
-// decodeJSON is parseJSON with an error that names what it is about.
+// decodeJSON is parseJSON; what names the body in errors.
 func decodeJSON(what string, data []byte, v any) error {
 	if err := parseJSON(data, v); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
@@ -173,7 +177,7 @@ func decodeJSON(what string, data []byte, v any) error {
 	return nil
 }
 
-// parseJSON reads one JSON object of bounded size into v.
+// parseJSON decodes one JSON object into v, if it is not larger than maxJSON.
 func parseJSON(data []byte, v any) error {
 	switch {
 	case len(data) == 0:

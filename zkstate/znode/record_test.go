@@ -17,23 +17,27 @@ func someRecord() resource.Record {
 	j.Name, j.Root, j.Address, j.Workers = "ingest-eu", "/jobs/prod", `job.ingest["eu"]`, 12
 	j.Labels = map[string]string{"team": "data", "app": "etl"}
 	r := resource.Record{
-		Stack: "etl-prod", Generation: "7f3a9c", State: resource.StateOpen, By: "ci@build", Applied: "2026-01-31T02:00:00Z",
-		Op: "o1", ACL: []string{"world:anyone"},
+		Stack: "etl-prod", Generation: "7f3a9c", State: resource.StateOpen, By: "ci@build",
+		Applied: "2026-01-31T02:00:00Z", Op: "o1", ACL: []string{"world:anyone"},
 	}
 	last := job.Run{ID: "nightly-1", Generation: "66aa", Completed: "2026-01-30T02:10:00Z"}
 	if err := errors.Join(r.Declare(j), job.SetLastRun(&r, last)); err != nil {
-		panic(err) // plain data
+		panic(err) // a job always encodes
 	}
 	return r
 }
 
-// recordJSON is someRecord as it is written: docs and other programs rely on these names.
-const recordJSON = `{"format":1,"job":{"name":"ingest-eu","root":"/jobs/prod","address":"job.ingest[\"eu\"]","workers":12,"roll_format":"protobuf",` +
-	`"timeouts":{"session":"30s","join":"1m40s","barrier":"1m40s","stale":"30s"},"lifecycle":{"on_complete":"reset","on_running":"keep","protect":false},` +
-	`"labels":{"app":"etl","team":"data"}},"stack":"etl-prod","generation":"7f3a9c","state":"open","by":"ci@build","applied":"2026-01-31T02:00:00Z","op":"o1",` +
-	`"digest":"DIGEST","acl":["world:anyone"],"last":{"id":"nightly-1","generation":"66aa","completed":"2026-01-30T02:10:00Z"}}`
+// recordJSON is someRecord encoded. docs/protocol.md and other programs depend on these names.
+const recordJSON = `{"format":1,` +
+	`"job":{"name":"ingest-eu","root":"/jobs/prod","address":"job.ingest[\"eu\"]","workers":12,` +
+	`"roll_format":"protobuf","timeouts":{"session":"30s","join":"1m40s","barrier":"1m40s","stale":"30s"},` +
+	`"lifecycle":{"on_complete":"reset","on_running":"keep","protect":false},` +
+	`"labels":{"app":"etl","team":"data"}},` +
+	`"stack":"etl-prod","generation":"7f3a9c","state":"open","by":"ci@build","applied":"2026-01-31T02:00:00Z",` +
+	`"op":"o1","digest":"DIGEST","acl":["world:anyone"],` +
+	`"last":{"id":"nightly-1","generation":"66aa","completed":"2026-01-30T02:10:00Z"}}`
 
-func TestRecordHasOneWayToBeWritten(t *testing.T) {
+func TestRecordIsWrittenAndRead(t *testing.T) {
 	r := someRecord()
 	got, err := EncodeRecord(r)
 	if err != nil {
@@ -55,7 +59,8 @@ func TestRecordHasOneWayToBeWritten(t *testing.T) {
 }
 
 func TestRecordOfANewerMuster(t *testing.T) {
-	if _, err := DecodeRecord(job.Kind(), []byte(strings.Replace(recordJSON, `"stack"`, `"mood":{"x":[1]},"stack"`, 1))); err != nil {
+	newer := strings.Replace(recordJSON, `"stack"`, `"mood":{"x":[1]},"stack"`, 1)
+	if _, err := DecodeRecord(job.Kind(), []byte(newer)); err != nil {
 		t.Errorf("with a field nobody knows: %v", err)
 	}
 	for _, body := range []string{`{"format":2}`, `{"format":2,"job":"elsewhere"}`, `{"format":0}`} {

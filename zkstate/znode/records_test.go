@@ -17,11 +17,11 @@ import (
 	"muster/resource"
 )
 
-// testdata/records keeps Records as other versions write them: "first" is what the first layout with one kind wrote,
-// byte by byte, "present" was written with the home and with resolved ACLs, and "newer" is made up: more fields at the
-// top, in the job and in a section of it, or fewer than we know.
+// testdata/records holds Records of other versions: the files "first" hold the bytes of the first release, "present"
+// was written with the home and with resolved ACLs, and "newer" is invented, with more or fewer fields than this muster
+// knows.
 
-// recordedJobs are what the files of testdata/records declare.
+// recordedJobs are the jobs that the files of testdata/records declare.
 func recordedJobs() map[string]job.Job {
 	declare := func(root, name, address string, workers int, edits ...func(*job.Job)) job.Job {
 		j := job.Default()
@@ -36,7 +36,7 @@ func recordedJobs() map[string]job.Job {
 		for to, text := range map[*resource.Duration]string{
 			&j.Timeouts.Session: "20s", &j.Timeouts.Join: "95s", &j.Timeouts.Barrier: "1m", &j.Timeouts.Stale: "5m",
 		} {
-			_ = to.UnmarshalText([]byte(text)) // plain data: it always decodes
+			_ = to.UnmarshalText([]byte(text)) // these texts always decode
 		}
 		j.Labels = map[string]string{"team": "data & <co>", "on-call": "größe@example.com"}
 	})
@@ -63,7 +63,7 @@ func readRecord(t *testing.T, file string) []byte {
 	return body
 }
 
-// TestRecordsOfOtherVersionsAreRead: none counts as edited, and none differs from what it declares.
+// TestRecordsOfOtherVersionsAreRead: none counts as edited, and none differs from its job.
 func TestRecordsOfOtherVersionsAreRead(t *testing.T) {
 	files, err := filepath.Glob("testdata/records/*")
 	if err != nil || len(files) != len(recordedJobs()) {
@@ -82,21 +82,21 @@ func TestRecordsOfOtherVersionsAreRead(t *testing.T) {
 			t.Errorf("%s differs from its declaration: %+v", file, cs)
 		}
 		again, err := EncodeRecord(r)
-		d := cmp.Diff(flat(t, readRecord(t, file)), flat(t, again), cmp.FilterPath(empty, cmp.Ignore()))
+		d := cmp.Diff(flat(t, readRecord(t, file)), flat(t, again), cmp.FilterPath(isOp, cmp.Ignore()))
 		if err != nil || d != "" {
-			t.Errorf("%s is written otherwise, %v (-read +written):\n%s", file, err, d)
+			t.Errorf("%s is written with other values, %v (-read +written):\n%s", file, err, d)
 		}
 	}
 }
 
-// empty is what a record without an op has once it is written again.
-func empty(p cmp.Path) bool {
+// isOp selects the op: a Record without one is written with an empty one.
+func isOp(p cmp.Path) bool {
 	at, ok := p.Last().(cmp.MapIndex)
 	return ok && at.Key().String() == "op"
 }
 
-// TestRecordsOfOtherVersionsAreKept: an update, a reset and a request to stop change what they are about, and nothing
-// else: no field that we do not know, and no byte that the digest is of.
+// TestRecordsOfOtherVersionsAreKept: an update, a reset and a request to stop change only their own fields. They keep
+// unknown fields, and the digest still matches.
 func TestRecordsOfOtherVersionsAreKept(t *testing.T) {
 	changes := map[string]struct {
 		change  func(r *resource.Record) error
@@ -151,7 +151,7 @@ func TestRecordsOfOtherVersionsAreKept(t *testing.T) {
 	}
 }
 
-// flat is every value of a JSON object by its dotted name.
+// flat maps the dotted names in a JSON object to their values.
 func flat(t *testing.T, body []byte) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -169,8 +169,8 @@ func flat(t *testing.T, body []byte) map[string]string {
 	return all
 }
 
-// firstEdited is how the first version tells that a record was edited: it decodes the job, and digests how it would
-// write it.
+// firstEdited reports whether the first release takes a Record for edited: it decodes the job, encodes it again and
+// compares the digest of that.
 func firstEdited(t *testing.T, body []byte) bool {
 	t.Helper()
 	type declared struct {

@@ -8,20 +8,21 @@ import (
 	"muster/job"
 )
 
-// RollLimit is the size of the largest roll that is written, in bytes: room is left below ZooKeeper's limit of 1 MiB
-// for the rest of the transaction.
+// RollLimit is the maximum size of a roll that is written, in bytes. ZooKeeper's limit is 1 MiB; the difference is for
+// the rest of the transaction.
 const RollLimit = 900_000
 
-// maxRoll is the size of the largest roll that is read: classic workers wrote until ZooKeeper refused.
+// maxRoll is the maximum size of a roll that is read, in bytes. Classic workers write up to ZooKeeper's limit.
 const maxRoll = 1 << 20
 
-// lengthSize is the size of what precedes each message: a 32-bit big-endian signed integer.
+// lengthSize is the size of the length before each message: a 32-bit big-endian signed integer.
 const lengthSize = 4
 
-// ErrRollTooLarge means that the roll would exceed RollLimit. Leave the job znode empty; peers are still found by id.
+// ErrRollTooLarge means that the roll would exceed RollLimit. Leave the job znode empty; workers still find each other
+// by id.
 var ErrRollTooLarge = errors.New("the roll is too large for one znode")
 
-// EncodeRoll writes the roll in the given format, in the order of ws.
+// EncodeRoll encodes the roll in this format, in the order of ws.
 func EncodeRoll(format job.RollFormat, ws []Worker) ([]byte, error) {
 	var data []byte
 	for _, w := range ws {
@@ -52,17 +53,17 @@ func appendMessage(data []byte, w Worker) ([]byte, error) {
 	return append(binary.BigEndian.AppendUint32(data, uint32(len(m))), m...), nil
 }
 
-// DecodeRoll reads a roll of either format, by anybody. It returns every worker that can be read, as stored: also
-// those without an id, and two with the same one. The problems say, for people, what could not be read and what is odd
-// about the ids. The format is empty if there is no worker; an empty body is an empty roll without problems.
+// DecodeRoll decodes a roll of either format. It returns every worker that can be read, also workers without an id and
+// several with one id. The problems are sentences for people: what could not be read, and what is wrong with the ids.
+// The format is empty if there are no workers. An empty body is an empty roll without problems.
 func DecodeRoll(data []byte) (job.RollFormat, []Worker, []string) {
 	format, ws, odd := decodeRoll(data)
 	odd.checkIDs(ws)
 	return format, ws, odd.list()
 }
 
-// decodeRoll tells the formats apart by the first byte. That is certain: it is the highest byte of a length, hence
-// zero for any roll that fits a znode, and no text holds a zero.
+// decodeRoll recognises the format by the first byte. In a protobuf roll that is the highest byte of a length, which is
+// zero since a znode is small. A text roll holds no zero byte.
 func decodeRoll(data []byte) (job.RollFormat, []Worker, *oddities) {
 	odd := &oddities{}
 	if len(data) > maxRoll {

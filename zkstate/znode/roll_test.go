@@ -56,15 +56,17 @@ func TestDecodeProtobufRoll(t *testing.T) {
 		"cut_in_message":  {a + b[:len(b)-2], []Worker{w(0, "a")}, []string{"row 2: it says 7 bytes and 6 follow"}},
 		"cut_in_length":   {a + "0000", []Worker{w(0, "a")}, []string{"row 2: cut short within its length"}},
 		"negative_length": {a + "ffffffff00", []Worker{w(0, "a")}, []string{"row 2: it says -1 bytes and 1 follow"}},
-		"bad_message":     {a + frame(t, "1205 61") + b, []Worker{w(0, "a"), w(1, "b")}, []string{"row 2: worker: it is no WorkerInfo message"}},
-		"empty_message":   {a + "00000000", []Worker{w(0, "a")}, []string{"row 2: it is empty"}},
+		"bad_message": {a + frame(t, "1205 61") + b, []Worker{w(0, "a"), w(1, "b")},
+			[]string{"row 2: worker: it is no WorkerInfo message"}},
+		"empty_message": {a + "00000000", []Worker{w(0, "a")}, []string{"row 2: it is empty"}},
 		"no_id": {a + frame(t, "1201 62 1801") + frame(t, "08ffffffffffffffffff01 1201 63 1801"),
 			[]Worker{w(0, "a"), w(NoID, "b"), w(NoID, "c")}, []string{"2 of 3 workers have no id"}},
 		"gap": {b + frame(t, "0804 1201 63 1801"), []Worker{w(1, "b"), w(4, "c")},
 			[]string{"ids reach 4, but these are missing: 0, 2-3"}},
 		"duplicates": {a + a + b, []Worker{w(0, "a"), w(0, "a"), w(1, "b")},
 			[]string{"id 0 is held by 2 workers", `"a:1" is the address of 2 workers`}},
-		"resources": {frame(t, "0800 1201 61 1801 2a02 1008") + frame(t, "0801 1201 62 1801 2a04 1008 3801"), []Worker{w(0, "a"), w(1, "b")}, nil},
+		"resources": {frame(t, "0800 1201 61 1801 2a02 1008") + frame(t, "0801 1201 62 1801 2a04 1008 3801"),
+			[]Worker{w(0, "a"), w(1, "b")}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			format, workers, problems := DecodeRoll(unhex(t, c.bytes))
@@ -92,19 +94,27 @@ func TestDecodeTextRoll(t *testing.T) {
 		"leading_newline": {"\na,1,0;n,r,d\na,2,1;n,r,d", []Worker{w(0, node), w(1, node)}, nil},
 		"no_newline":      {"a,1,0;n,r,d", []Worker{w(0, node)}, nil},
 		"empty_lines":     {"\n\n\na,1,0;n,r,d\n\na,2,1;n,r,d\n\n", []Worker{w(0, node), w(1, node)}, nil},
-		"nulls":           {"\na,1,0;null,NULL,Null\na,2,1;n,null,d", []Worker{w(0, Node{}), w(1, Node{IP: "n", Datacenter: "d"})}, nil},
-		"short_node":      {"\na,1,0;n,r", []Worker{w(0, Node{})}, []string{`row 1: no node: "n,r" is not nodeIP,rackName,datacenterName`}},
-		"empty_node":      {"\na,1,0;", []Worker{w(0, Node{})}, []string{`row 1: no node: "" is not nodeIP,rackName,datacenterName`}},
-		"no_semicolon":    {"\na,1,0", []Worker{w(0, Node{})}, []string{`row 1: no node: "" is not nodeIP,rackName,datacenterName`}},
-		"node_not_utf8":   {"\na,1,0;n,\xe9,d", []Worker{w(0, Node{})}, []string{`row 1: no node: worker: rack: "\xe9" is not UTF-8`}},
-		"third_part":      {"\na,1,0;n,r,d;x", []Worker{w(0, node)}, []string{`row 1: "x" after its second part was ignored`}},
+		"nulls": {"\na,1,0;null,NULL,Null\na,2,1;n,null,d",
+			[]Worker{w(0, Node{}), w(1, Node{IP: "n", Datacenter: "d"})}, nil},
+		"short_node": {"\na,1,0;n,r", []Worker{w(0, Node{})},
+			[]string{`row 1: no node: "n,r" is not nodeIP,rackName,datacenterName`}},
+		"empty_node": {"\na,1,0;", []Worker{w(0, Node{})},
+			[]string{`row 1: no node: "" is not nodeIP,rackName,datacenterName`}},
+		"no_semicolon": {"\na,1,0", []Worker{w(0, Node{})},
+			[]string{`row 1: no node: "" is not nodeIP,rackName,datacenterName`}},
+		"node_not_utf8": {"\na,1,0;n,\xe9,d", []Worker{w(0, Node{})},
+			[]string{`row 1: no node: worker: rack: "\xe9" is not UTF-8`}},
+		"third_part": {"\na,1,0;n,r,d;x", []Worker{w(0, node)},
+			[]string{`row 1: "x" after its second part was ignored`}},
 		"bad_rows": {"\na,1\na,x,0;n,r,d\na,1,y;n,r,d\na,1,0;n,r,d\na,99999,2;n,r,d", []Worker{w(0, node)}, []string{
 			`row 1: "a,1" is not ip,port,workerID`, `row 2: "x" is not a port`, `row 3: "y" is not an id`,
 			"row 5: worker: port: 99999 is not between 0 and 65535",
 		}},
-		"no_id":     {"\na,1,-1;n,r,d", []Worker{{ID: NoID, IP: "a", Port: 1, Node: node}}, []string{"1 of 1 workers have no id"}},
+		"no_id": {"\na,1,-1;n,r,d", []Worker{{ID: NoID, IP: "a", Port: 1, Node: node}},
+			[]string{"1 of 1 workers have no id"}},
 		"prototype": {"a:1=0;a:2=1;", []Worker{w(0, Node{}), w(1, Node{})}, nil},
-		"control":   {"\n\x1b[2J,1,0;n,r,d\na,1,0;n,r,d", []Worker{w(0, node)}, []string{`row 1: worker: ip: it may hold printable characters, not '\x1b'`}},
+		"control": {"\n\x1b[2J,1,0;n,r,d\na,1,0;n,r,d", []Worker{w(0, node)},
+			[]string{`row 1: worker: ip: it may hold printable characters, not '\x1b'`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			format, workers, problems := DecodeRoll([]byte(c.text))
@@ -123,7 +133,8 @@ func TestDecodeTextRoll(t *testing.T) {
 
 func TestRollWithoutWorkersHasNoFormat(t *testing.T) {
 	for body, wantProblem := range map[string]bool{
-		"": false, "\n\n": false, "127.0.1.1": true, "{}": true, "\x00": true, "\x00\x00\x00\x00": true, "\x00\x00\x00\x07STARTED\x08\x01": true,
+		"": false, "\n\n": false, "127.0.1.1": true, "{}": true, "\x00": true, "\x00\x00\x00\x00": true,
+		"\x00\x00\x00\x07STARTED\x08\x01":   true,
 		strings.Repeat("\na,1,0;", maxRoll): true,
 	} {
 		format, workers, problems := DecodeRoll([]byte(body))
@@ -133,7 +144,7 @@ func TestRollWithoutWorkersHasNoFormat(t *testing.T) {
 	}
 }
 
-func TestProblemsAreFew(t *testing.T) {
+func TestProblemsAreLimited(t *testing.T) {
 	_, _, problems := DecodeRoll([]byte(strings.Repeat("\nx", maxRoll/2)))
 	if len(problems) != maxOddities+1 || problems[maxOddities] != "and 524268 more" {
 		t.Errorf("%d problems, the last %q", len(problems), problems[len(problems)-1])
@@ -147,7 +158,8 @@ func TestProblemsAreFew(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _, problems = DecodeRoll(data)
-	if d := cmp.Diff([]string{"ids reach 78, but these are missing: 1, 3, 5, 7, 9, and 34 more gaps"}, problems); d != "" {
+	want := []string{"ids reach 78, but these are missing: 1, 3, 5, 7, 9, and 34 more gaps"}
+	if d := cmp.Diff(want, problems); d != "" {
 		t.Errorf("problems (-want +got):\n%s", d)
 	}
 }
@@ -201,7 +213,7 @@ func TestRollOfRandomWorkersIsReadAsWritten(t *testing.T) {
 	}
 }
 
-// checkRoll writes and reads ws.
+// checkRoll encodes and decodes ws.
 func checkRoll(t *testing.T, f job.RollFormat, ws []Worker) {
 	t.Helper()
 	data, err := EncodeRoll(f, ws)

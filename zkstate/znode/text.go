@@ -6,13 +6,14 @@ import (
 	"strings"
 )
 
-// The text roll, one row a worker, each with a newline before it, as classic workers wrote it:
+// The text roll of classic workers has one row for each worker, with a newline before it:
 //
 //	ip,port,workerID;nodeIP,rackName,datacenterName
 //
-// An absent field of the second part is the word null, in any case. The first prototype wrote ip:port=workerID; instead.
+// An absent field of the second part is the word null, in any case. The first prototype wrote ip:port=workerID;
+// instead.
 
-// appendRow writes one row. A place that is called "null" cannot be told from an absent one.
+// appendRow appends one row. A field with the value "null" will be read as absent.
 func appendRow(data []byte, w Worker) ([]byte, error) {
 	if err := w.check(); err != nil {
 		return nil, err
@@ -72,7 +73,7 @@ func decodeAddress(s string) (Worker, error) {
 	return newWorker(fields[0], fields[1], fields[2])
 }
 
-// decodeNode reads nodeIP,rackName,datacenterName. A row without it is as usable as one where all are null.
+// decodeNode reads nodeIP,rackName,datacenterName.
 func decodeNode(s string) (Node, error) {
 	fields := strings.Split(s, ",")
 	if len(fields) != 3 {
@@ -90,7 +91,7 @@ func decodeNode(s string) (Node, error) {
 	return n, nil
 }
 
-// decodePrototype reads ip:port=workerID; as often as the line repeats it.
+// decodePrototype reads a line of one or more ip:port=workerID; and reports whether it is one.
 func decodePrototype(line string) ([]Worker, bool) {
 	rest, ok := strings.CutSuffix(line, ";")
 	if !ok || strings.Contains(rest, ",") {
@@ -112,7 +113,7 @@ func decodePrototype(line string) ([]Worker, bool) {
 	return ws, true
 }
 
-// newWorker is a worker from its texts. A negative id reads as NoID.
+// newWorker is the worker of these texts. A negative id is NoID.
 func newWorker(ip, port, id string) (Worker, error) {
 	p, err := strconv.ParseInt(port, 10, 32)
 	if err != nil {

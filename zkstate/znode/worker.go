@@ -12,22 +12,22 @@ import (
 	"muster/zkstate/znode/internal/jobmaster"
 )
 
-// Bounds of one WorkerInfo. They leave the classic controllers ample room.
+// Limits of one WorkerInfo. Those of classic workers are far smaller.
 const (
 	maxWorker = 16 << 10 // bytes
 	maxField  = 255      // characters of one text
 )
 
-// NoID is the ID of a worker whose id is not known: it has not been told yet, or a classic worker failed to get one.
+// NoID is the ID of a worker whose id is not known: it is not yet written, or a classic worker got none.
 const NoID = -1
 
-// Worker is one worker as the roll and the worker znodes describe it: a WorkerInfo message. Its JSON is for reports.
+// Worker is one worker in the roll and in the worker znodes, where it is a WorkerInfo message. Its JSON is for reports.
 type Worker struct {
 	ID    int            `json:"id"` // NoID if it is not known
-	IP    string         `json:"ip"` // where its peers reach it; classic workers may give a host name
+	IP    string         `json:"ip"` // other workers reach it there; a classic worker may give a host name
 	Port  int            `json:"port"`
 	Node  Node           `json:"node,omitzero"`
-	Ports map[string]int `json:"ports,omitempty"` // additional ports by name; the text roll has no room for them
+	Ports map[string]int `json:"ports,omitempty"` // additional ports by name; a text roll does not hold them
 }
 
 // Node says where a worker runs. Empty fields are not known.
@@ -37,10 +37,10 @@ type Node struct {
 	Datacenter string `json:"datacenter,omitempty"`
 }
 
-// Address is IP and Port as one would dial them.
+// Address is IP and Port as "host:port".
 func (w Worker) Address() string { return net.JoinHostPort(w.IP, strconv.Itoa(w.Port)) }
 
-// EncodeWorker writes a WorkerInfo. Equal workers have equal bytes.
+// EncodeWorker encodes w as a WorkerInfo. Equal workers have equal bytes.
 func EncodeWorker(w Worker) ([]byte, error) {
 	if err := w.check(); err != nil {
 		return nil, err
@@ -69,17 +69,21 @@ func EncodeWorker(w Worker) ([]byte, error) {
 	return data, nil
 }
 
-// DecodeWorker reads a WorkerInfo and checks it. A negative id, which classic workers could get, reads as NoID.
+// DecodeWorker decodes and checks a WorkerInfo. A negative id, which a classic worker can have, is NoID.
 func DecodeWorker(data []byte) (Worker, error) {
 	if len(data) > maxWorker {
 		return Worker{}, fmt.Errorf("worker: %d bytes are more than the %d allowed", len(data), maxWorker)
 	}
 	var m jobmaster.WorkerInfo
 	if err := (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(data, &m); err != nil {
-		return Worker{}, fmt.Errorf("worker: it is no WorkerInfo message") // the library's text changes between builds on purpose
+		// The library's error is left out: its text differs between builds on purpose.
+		return Worker{}, fmt.Errorf("worker: it is no WorkerInfo message")
 	}
 	n := m.GetNodeInfo()
-	w := Worker{ID: NoID, IP: m.GetWorkerIP(), Port: int(m.GetPort()), Node: Node{n.GetNodeIP(), n.GetRackName(), n.GetDataCenterName()}}
+	w := Worker{
+		ID: NoID, IP: m.GetWorkerIP(), Port: int(m.GetPort()),
+		Node: Node{n.GetNodeIP(), n.GetRackName(), n.GetDataCenterName()},
+	}
 	if m.WorkerID != nil {
 		w.ID = max(int(m.GetWorkerID()), NoID)
 	}
@@ -129,7 +133,7 @@ func (n Node) check() error {
 	return checkText("worker: data center", n.Datacenter)
 }
 
-// checkText refuses what no address and no name of a place holds.
+// checkText refuses a text that is too long, not UTF-8 or not printable.
 func checkText(what, s string) error {
 	if !utf8.ValidString(s) {
 		return fmt.Errorf("%s: %.100q is not UTF-8", what, s)

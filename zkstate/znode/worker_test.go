@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// vector is a WorkerInfo made by hand from the field numbers: id 0, ip 10.0.0.1, port 9000, an empty NodeInfo.
+// vector is a WorkerInfo encoded by hand from the field numbers: id 0, ip 10.0.0.1, port 9000, an empty NodeInfo.
 const vector = "0800" + "120831302e302e302e31" + "18a846" + "2200"
 
 func unhex(t testing.TB, s string) []byte {
@@ -38,12 +38,15 @@ func TestDecodeWorker(t *testing.T) {
 		"hand_made_vector": {vector, Worker{ID: 0, IP: "10.0.0.1", Port: 9000}},
 		"no_id":            {"1201 61 1801", Worker{ID: NoID, IP: "a", Port: 1}},
 		"id_minus_one":     {"08ffffffffffffffffff01 1201 61 1801", Worker{ID: NoID, IP: "a", Port: 1}},
-		"node":             {"0801 1201 61 1801 2209 0a01 62 1201 63 1a01 64", Worker{ID: 1, IP: "a", Port: 1, Node: Node{"b", "c", "d"}}},
-		"first_resource":   {"0801 1201 61 1801 2a0d 09 000000000000f03f 1008 3001", Worker{ID: 1, IP: "a", Port: 1}},
-		"later_resource":   {"0801 1201 61 1801 2a0f 09 000000000000f03f 1008 3001 3801", Worker{ID: 1, IP: "a", Port: 1}},
-		"additional_ports": {"0801 1201 61 1801 3206 0a02 7570 1002", Worker{ID: 1, IP: "a", Port: 1, Ports: map[string]int{"up": 2}}},
-		"unknown_field":    {"0801 1201 61 1801 ba0603 787878", Worker{ID: 1, IP: "a", Port: 1}},
-		"empty":            {"", Worker{ID: NoID}},
+		"node": {"0801 1201 61 1801 2209 0a01 62 1201 63 1a01 64",
+			Worker{ID: 1, IP: "a", Port: 1, Node: Node{"b", "c", "d"}}},
+		"first_resource": {"0801 1201 61 1801 2a0d 09 000000000000f03f 1008 3001", Worker{ID: 1, IP: "a", Port: 1}},
+		"later_resource": {"0801 1201 61 1801 2a0f 09 000000000000f03f 1008 3001 3801",
+			Worker{ID: 1, IP: "a", Port: 1}},
+		"additional_ports": {"0801 1201 61 1801 3206 0a02 7570 1002",
+			Worker{ID: 1, IP: "a", Port: 1, Ports: map[string]int{"up": 2}}},
+		"unknown_field": {"0801 1201 61 1801 ba0603 787878", Worker{ID: 1, IP: "a", Port: 1}},
+		"empty":         {"", Worker{ID: NoID}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := DecodeWorker(unhex(t, c.bytes))

@@ -3,8 +3,8 @@
 #   muster apply examples/many-stacks/team-a
 #   muster apply examples/many-stacks/team-b
 #
-# Jobs of the other stack are counted as unmanaged and never changed. Should both declare a job with one path, the second
-# plan says "blocked: owned by stack team-a".
+# Jobs of the other stack are counted as unmanaged and never changed. If both declare a job with the same path, the
+# second plan says "blocked: owned by stack team-a".
 
 muster {
   stack = "team-a"

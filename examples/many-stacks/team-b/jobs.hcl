@@ -3,7 +3,7 @@
 muster {
   stack = "team-b"
 
-  # To take jobs over from a stack that is given up, name it here and declare the jobs below:
+  # To take over the jobs of a stack that is not used any more, name it here and declare its jobs below:
   # take_over = ["team-old"]
 }
 
