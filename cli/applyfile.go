@@ -31,6 +31,9 @@ func runApplyFile(cmd *cobra.Command, p *process, o applyOptions, file string, r
 		return err
 	}
 	t := p.target(savedTarget(saved))
+	if err := sameServers(saved, t); err != nil {
+		return err
+	}
 	if err := p.checkACL(t, saved.ACL); err != nil {
 		return err
 	}
@@ -41,9 +44,6 @@ func runApplyFile(cmd *cobra.Command, p *process, o applyOptions, file string, r
 	defer s.Close()
 	store, err := zkstate.NewStore(s, p.storeConfig(saved.Plan.Home, saved.Plan.Stack, saved.ACL))
 	if err != nil {
-		return err
-	}
-	if err := sameServers(saved, t); err != nil {
 		return err
 	}
 	if err := apply.CheckSaved(cmd.Context(), store, saved.Plan); err != nil {

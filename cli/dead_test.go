@@ -21,7 +21,7 @@ func TestDeadServer(t *testing.T) {
 	defer e.Stop()
 	s := e.Server(0)
 	const short = `zookeeper {
-  session_timeout = "1s"
+  session_timeout = "3s"
 }
 `
 	for name, args := range reportingCommands {
@@ -30,7 +30,7 @@ func TestDeadServer(t *testing.T) {
 			"paused": {s.Pause, s.Resume},
 		} {
 			t.Run(name+"_"+fault, func(t *testing.T) {
-				f := newFixture(t, 10, short)
+				f := newFixture(t, 10, "")
 				expect(t, result(f.command(e.Connect(), "apply", "--yes")), 0)
 				f.write(t, 30, short)
 				proxy, err := zkserver.NewProxy(s.Addr())
@@ -51,6 +51,7 @@ func TestDeadServer(t *testing.T) {
 				if name == "apply" {
 					expect(t, got, 8, "Applied ", "  not started  job.j", "next: muster plan")
 				}
+				f.write(t, 30, "")
 				expect(t, result(f.command(e.Connect(), "apply", "--yes")), 0)
 				expect(t, result(f.command(e.Connect(), "plan", "--detailed-exitcode")), 0, "30 jobs match")
 			})

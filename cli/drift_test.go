@@ -27,7 +27,7 @@ func TestDriftLoopBesideApplies(t *testing.T) {
 	if os.Getenv("MUSTER_SOAK") != "" {
 		long = 5 * time.Minute
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), long)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	f.mustRun(t, "apply", "--yes")
 	applies := make(chan string)
@@ -43,8 +43,8 @@ func TestDriftLoopBesideApplies(t *testing.T) {
 		}
 		applies <- ""
 	}()
-	checks := 0
-	for ; ctx.Err() == nil; checks++ {
+	begun := time.Now()
+	for checks := 0; checks < 3 || time.Since(begun) < long; checks++ {
 		cmd := f.command(servers.Connect(), "drift", "-q")
 		var stdout, stderr bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -56,9 +56,6 @@ func TestDriftLoopBesideApplies(t *testing.T) {
 	cancel()
 	if failure := <-applies; failure != "" {
 		t.Error(failure)
-	}
-	if checks < 3 {
-		t.Errorf("only %d checks in %s", checks, long)
 	}
 }
 
@@ -131,7 +128,7 @@ func transactions(t *testing.T) int64 {
 func TestServersLostDuringDrift(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 20, `zookeeper {
-  session_timeout = "1s"
+  session_timeout = "3s"
 }
 `)
 	f.mustRun(t, "apply", "--yes")

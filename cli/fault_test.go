@@ -56,7 +56,7 @@ func TestLostReplyOfACommitIsNoError(t *testing.T) {
 func TestSessionLostDuringAnApply(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 20, `zookeeper {
-  session_timeout = "1s"
+  session_timeout = "3s"
 }
 `)
 	proxy := newProxy(t, 0)
@@ -71,6 +71,7 @@ func TestSessionLostDuringAnApply(t *testing.T) {
 	<-hung
 	expect(t, got, 8, "Applied ", "not started", "zookeeper session lost", "next: muster plan")
 	proxy.Refuse(false)
+	f.write(t, 20, "")
 	expect(t, result(f.command(proxy.Addr(), "apply", "--yes")), 0)
 	expect(t, result(f.command(proxy.Addr(), "plan", "--detailed-exitcode")), 0, "20 jobs match")
 }

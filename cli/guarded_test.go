@@ -18,7 +18,7 @@ import (
 	"muster/zkstate/znode"
 )
 
-// guarded is examples/guarded with the list of users that its comments show, on servers of its own.
+// guarded is examples/guarded with the ACL that its comments show, on servers of its own.
 type guarded struct {
 	t     *testing.T
 	files fixture
@@ -64,7 +64,7 @@ func (g *guarded) edit(old, now string) {
 	g.write("jobs.hcl", strings.Replace(hcl, old, now, 1))
 }
 
-// as runs a command of one user, or of nobody, which must end with a code.
+// as runs a command with the credentials of a user, or without, and checks its code.
 func (g *guarded) as(user string, code int, args ...string) string {
 	g.t.Helper()
 	got := result(g.command(user, args...))
@@ -74,7 +74,7 @@ func (g *guarded) as(user string, code int, args ...string) string {
 	return got.stdout + got.stderr
 }
 
-// command is one of a user, whose password is "secret".
+// command returns a command of a user, whose password is "secret".
 func (g *guarded) command(user string, args ...string) *exec.Cmd {
 	cmd := g.files.command(g.e.Connect(), args...)
 	if user != "" {
@@ -83,14 +83,14 @@ func (g *guarded) command(user string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// run lets n workers of the job audit run and complete.
+// run starts n workers of the job audit and waits until they have completed.
 func (g *guarded) run(n int, name string) {
 	g.t.Helper()
 	var workers []*runningCommand
 	for i := range n {
-		workers = append(workers, startCommand(g.t, g.command("worker", "worker", "--job", "audit", "--root", "/jobs/prod",
-			"--run", name, "--identity", fmt.Sprint("w", i), "--start", "barrier", "--",
-			filepath.Join(bin, "muster"), "members")))
+		worker := g.command("worker", "worker", "--job", "audit", "--root", "/jobs/prod", "--run", name,
+			"--identity", fmt.Sprint("w", i), "--start", "barrier", "--", filepath.Join(bin, "muster"), "members")
+		workers = append(workers, startCommand(g.t, worker))
 	}
 	for _, w := range workers {
 		<-w.ended
@@ -100,8 +100,9 @@ func (g *guarded) run(n int, name string) {
 	}
 }
 
-// owned: the record names the deployer, and every znode of the job has the ACL that the record names, whoever made it.
-func (g *guarded) owned(workers int, last string) {
+// checkOwnership checks that the record names the deployer, and that every znode of the job has the ACL of the record,
+// whoever created it.
+func (g *guarded) checkOwnership(workers int, last string) {
 	g.t.Helper()
 	deployer := zkconn.Auth{Scheme: "digest", Data: []byte("deployer:secret")}
 	s, err := zkconn.Dial(g.t.Context(), zkconn.Config{Servers: g.e.Addrs(), Auth: []zkconn.Auth{deployer}})
@@ -151,18 +152,18 @@ func (g *guarded) owned(workers int, last string) {
 	}
 }
 
-// TestGuardedExample is two whole runs of a job of three users: whoever deploys keeps every right on what the workers
-// make when they reset it, and may update, replace and terminate it.
+// TestGuardedExample runs a job twice with three users. The deployer keeps every right on the znodes that workers
+// create when they reset the job, and can update, replace and terminate it.
 func TestGuardedExample(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t)
 	g.as("", 8, "apply", "--yes")
 	g.as("deployer", 0, "apply", "--yes")
-	g.owned(3, "")
+	g.checkOwnership(3, "")
 	g.run(3, "first")
-	g.owned(3, "first")
+	g.checkOwnership(3, "first")
 	g.run(3, "second")
-	g.owned(3, "second")
+	g.checkOwnership(3, "second")
 
 	g.as("", 0, "status", "--root", "/jobs/prod", "audit") // everybody may look
 	g.as("", 0, "plan")
@@ -170,19 +171,19 @@ func TestGuardedExample(t *testing.T) {
 	g.write("rules.txt", "no posting is changed\n")
 	g.as("deployer", 2, "plan", "--detailed-exitcode")
 	g.as("deployer", 0, "apply", "--yes") // an update
-	g.owned(3, "second")
+	g.checkOwnership(3, "second")
 	g.edit("workers = 3", "workers = 2")
 	if out := g.as("deployer", 0, "apply", "--yes"); !strings.Contains(out, "1 replaced") {
 		t.Errorf("no replace:\n%s", out)
 	}
-	g.owned(2, "second")
+	g.checkOwnership(2, "second")
 	g.run(2, "third")
-	g.owned(2, "third")
+	g.checkOwnership(2, "third")
 	g.as("", 8, "terminate", "audit", "--root", "/jobs/prod", "--yes")
 	g.as("deployer", 0, "terminate", "audit", "--root", "/jobs/prod", "--yes")
 	if out := g.as("deployer", 0, "apply", "--yes"); !strings.Contains(out, "1 created") {
 		t.Errorf("no create:\n%s", out)
 	}
-	g.owned(2, "")
+	g.checkOwnership(2, "")
 	g.as("deployer", 0, "plan", "--detailed-exitcode")
 }

@@ -29,7 +29,7 @@ import (
 // apply finishes it. With MUSTER_SOAK=1 the change is twice as large.
 func TestPoint04KillApply(t *testing.T) {
 	t.Parallel()
-	const lanes, runs = 8, 13
+	const loops, runs = 8, 13
 	jobs := 150
 	if os.Getenv("MUSTER_SOAK") != "" {
 		jobs = 300
@@ -37,7 +37,7 @@ func TestPoint04KillApply(t *testing.T) {
 	var mu sync.Mutex
 	midway := 0
 	var all sync.WaitGroup
-	for range lanes {
+	for range loops {
 		l := newKillLoop(t, jobs)
 		all.Go(func() {
 			for run := range runs {
@@ -55,9 +55,9 @@ func TestPoint04KillApply(t *testing.T) {
 		})
 	}
 	all.Wait()
-	t.Logf("%d kills, %d of them in the middle of the changes", lanes*runs, midway)
-	if midway < lanes*runs/4 {
-		t.Errorf("only %d of %d kills hit the middle of the changes", midway, lanes*runs)
+	t.Logf("%d kills, %d of them in the middle of the changes", loops*runs, midway)
+	if midway < loops*runs/4 {
+		t.Errorf("only %d of %d kills hit the middle of the changes", midway, loops*runs)
 	}
 }
 

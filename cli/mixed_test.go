@@ -21,12 +21,16 @@ import (
 	"muster/zkstate/zkconn"
 )
 
-// TestSoakOldAndNewMixed changes jobs and runs them, each command with the present or the previous muster, as the dice
-// say. Neither calls anything edited that the other wrote, and nothing that one wrote is lost by the other: after each
-// round every record says what is declared, with its labels and its last run. MUSTER_SOAK=1 makes it 200 rounds.
+// TestSoakOldAndNewMixed changes and runs jobs, each command with the present or the previous muster at random. Neither
+// reports what the other wrote as edited, and neither loses it: after each round every record has what is declared,
+// with its labels and its last run. With MUSTER_SOAK=1 it has 200 rounds.
 func TestSoakOldAndNewMixed(t *testing.T) {
 	t.Parallel()
 	binaries := map[string]string{"new": filepath.Join(bin, "muster"), "old": previous(t)}
+	t.Run("first apply after an upgrade", func(t *testing.T) {
+		t.Parallel()
+		firstApply(t, binaries["old"])
+	})
 	lanes, rounds := 2, 6
 	if os.Getenv("MUSTER_SOAK") != "" {
 		rounds = 100
@@ -38,13 +42,13 @@ func TestSoakOldAndNewMixed(t *testing.T) {
 			for round := range rounds {
 				m.round(round)
 			}
-			m.settled("old")
-			m.settled("new")
+			m.checkNoChanges("old")
+			m.checkNoChanges("new")
 		})
 	}
 }
 
-// mixed is a configuration in a root of its own, and what its records must say.
+// mixed is a configuration in a root of its own, and what its records must have.
 type mixed struct {
 	t        *testing.T
 	files    fixture
@@ -52,10 +56,10 @@ type mixed struct {
 	dice     *rand.Rand
 	reader   *zkstate.Reader
 	jobs     map[string]*mixedJob
-	log      []string // every command, for when something is wrong
+	log      []string // every command, for a failure
 }
 
-// mixedJob is one job as it is declared, and its last run.
+// mixedJob is a job as it is declared, and its last run.
 type mixedJob struct {
 	workers, join int
 	labels        map[string]string
@@ -79,28 +83,28 @@ func newMixed(t *testing.T, binaries map[string]string) *mixed {
 	return m
 }
 
-// round declares something else, plans, applies and looks at it, and then lets a job run until it is reset.
+// round changes the declarations, plans, applies and checks, and then runs a job until it is reset.
 func (m *mixed) round(round int) {
 	m.t.Helper()
 	m.change(round)
 	m.write()
-	m.muster(2, m.any(), "plan", "--detailed-exitcode")
+	m.muster(2, m.randomBinary(), "plan", "--detailed-exitcode")
 	if m.dice.IntN(2) == 0 {
-		m.muster(0, m.any(), "apply", "--yes")
+		m.muster(0, m.randomBinary(), "apply", "--yes")
 	} else {
 		m.applySaved()
 	}
 	m.check()
-	m.settled(m.any())
+	m.checkNoChanges(m.randomBinary())
 	m.run(round)
 	m.check()
-	m.settled(m.any())
+	m.checkNoChanges(m.randomBinary())
 }
 
-// applySaved saves a plan and applies it. The old muster refuses a file of the new one that says more than it knows.
+// applySaved saves a plan and applies it. The old muster refuses a file of the new one with keys that it does not know.
 func (m *mixed) applySaved() {
 	m.t.Helper()
-	by, to := m.any(), m.any()
+	by, to := m.randomBinary(), m.randomBinary()
 	if by == "new" {
 		to = "new"
 	}
@@ -108,7 +112,7 @@ func (m *mixed) applySaved() {
 	m.muster(0, to, "apply", "plan.json")
 }
 
-// change creates, updates, replaces or deletes one or two jobs, so that something differs.
+// change creates, updates, replaces or deletes one or two jobs.
 func (m *mixed) change(round int) {
 	for _, name := range []string{"a", "b", "c", "d"}[:1+m.dice.IntN(4)] {
 		j := m.jobs[name]
@@ -133,8 +137,8 @@ func (m *mixed) write() {
 	fmt.Fprintf(&b, "muster {\n  stack = \"mixed\"\n  home  = \"%[1]s-home\"\n  roots = [\"%[1]s\"]\n}\n", m.files.root)
 	for _, name := range slices.Sorted(maps.Keys(m.jobs)) {
 		j := m.jobs[name]
-		fmt.Fprintf(&b, "job %q {\n  root    = %q\n  workers = %d\n  timeouts {\n    join = \"%ds\"\n  }\n  labels = {\n",
-			name, m.files.root, j.workers, j.join)
+		fmt.Fprintf(&b, "job %q {\n  root    = %q\n  workers = %d\n", name, m.files.root, j.workers)
+		fmt.Fprintf(&b, "  timeouts {\n    join = \"%ds\"\n  }\n  labels = {\n", j.join)
 		for _, key := range slices.Sorted(maps.Keys(j.labels)) {
 			fmt.Fprintf(&b, "    %q = %q\n", key, j.labels[key])
 		}
@@ -145,7 +149,7 @@ func (m *mixed) write() {
 	}
 }
 
-// run lets all workers of a job run, each with any muster, and complete.
+// run starts all workers of a job, each with a random muster, and waits until they have completed.
 func (m *mixed) run(round int) {
 	m.t.Helper()
 	names := slices.Sorted(maps.Keys(m.jobs))
@@ -154,8 +158,9 @@ func (m *mixed) run(round int) {
 	j.last = fmt.Sprint("run/", round)
 	var workers []*runningCommand
 	for i := range j.workers {
-		workers = append(workers, startCommand(m.t, m.command(m.any(), "worker", "--job", name, "--root", m.files.root,
-			"--run", j.last, "--identity", fmt.Sprint("w", i), "--start", "all", "--", "true")))
+		worker := m.command(m.randomBinary(), "worker", "--job", name, "--root", m.files.root,
+			"--run", j.last, "--identity", fmt.Sprint("w", i), "--start", "all", "--", "true")
+		workers = append(workers, startCommand(m.t, worker))
 	}
 	for _, w := range workers {
 		<-w.ended
@@ -165,8 +170,8 @@ func (m *mixed) run(round int) {
 	}
 }
 
-// settled: nothing is left to do, and nothing has drifted.
-func (m *mixed) settled(by string) {
+// checkNoChanges checks that plan and drift find nothing.
+func (m *mixed) checkNoChanges(by string) {
 	m.t.Helper()
 	if out := m.muster(0, by, "plan", "--detailed-exitcode"); !strings.Contains(out, "No changes.") {
 		m.fail("it plans:\n%s", out)
@@ -174,7 +179,7 @@ func (m *mixed) settled(by string) {
 	m.muster(0, by, "drift")
 }
 
-// check reads the records as they are.
+// check compares the records with the declarations.
 func (m *mixed) check() {
 	m.t.Helper()
 	state, err := m.reader.Read(m.t.Context(), []string{m.files.root})
@@ -204,8 +209,8 @@ func (m *mixed) check() {
 
 func seconds(d resource.Duration) int { return int(time.Duration(d) / time.Second) }
 
-// any is the new or the old muster.
-func (m *mixed) any() string { return []string{"new", "old"}[m.dice.IntN(2)] }
+// randomBinary chooses the new or the old muster.
+func (m *mixed) randomBinary() string { return []string{"new", "old"}[m.dice.IntN(2)] }
 
 func (m *mixed) command(by string, args ...string) *exec.Cmd {
 	cmd := m.files.command(servers.Connect(), args...)
@@ -215,7 +220,7 @@ func (m *mixed) command(by string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// muster runs a command that must end with a code, and returns what it printed.
+// muster runs a command, checks its code, and returns its output.
 func (m *mixed) muster(code int, by string, args ...string) string {
 	m.t.Helper()
 	cmd := m.command(by, args...)

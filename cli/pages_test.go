@@ -157,12 +157,14 @@ func (p page) check(t *testing.T, file string, printed []string) {
 var (
 	unique  = regexp.MustCompile(`\b(\d{4}-\d\d-\d\dT[\d:]+Z|[0-9a-f]{32})\b`)
 	elapsed = regexp.MustCompile(` +[\d.]+ (ms|s|days ago)\b`)
+	waited  = regexp.MustCompile(`\b(waiting|waited) [\d.]+s\b`)
 	nth     = regexp.MustCompile(`^  \[\d+(/\d+\])`)
 )
 
 // withoutVariations removes what differs in every run: times, durations, the line breaks that follow from them, and the
 // order of changes.
 func withoutVariations(text string) string {
+	text = waited.ReplaceAllString(text, "$1 Ns")
 	text = unique.ReplaceAllString(strings.ReplaceAll(text, "·\n  ", "· "), "*")
 	lines := strings.Split(elapsed.ReplaceAllString(text, " N $1"), "\n")
 	for from := 0; from < len(lines); from++ {

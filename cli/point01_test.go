@@ -17,7 +17,7 @@ import (
 // has joined and the job is there, or the job is gone and the worker has not joined. TestPoint01RaceJoinAgainstDelete
 // of zkstate does so 3,000 times, without processes and on three servers.
 func TestPoint01ProcessesJoinAgainstDelete(t *testing.T) {
-	const lanes, rounds = 4, 8
+	const loops, rounds = 4, 8
 	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs(), Timeout: 30 * time.Second})
 	if err != nil {
 		t.Fatal(err)
@@ -26,7 +26,7 @@ func TestPoint01ProcessesJoinAgainstDelete(t *testing.T) {
 	var mu sync.Mutex
 	var won, lost int
 	var all sync.WaitGroup
-	for range lanes {
+	for range loops {
 		f := newFixture(t, rounds, "")
 		f.mustRun(t, "apply", "--yes")
 		f.write(t, 0, "")

@@ -300,6 +300,7 @@ func cmdEventually(ts *testscript.TestScript, neg bool, args []string) {
 
 // cmdZK reads and changes znodes as another program would:
 //
+//	zk print PATH                      its data
 //	zk tree PATH                       the znodes below it
 //	zk writes PATH                     the same, each with the last transactions that changed it and its children
 //	zk set|create|ephemeral PATH TEXT  TEXT is a Go string without its quotes
@@ -312,7 +313,7 @@ func cmdEventually(ts *testscript.TestScript, neg bool, args []string) {
 //	zk complete PATH IDENTITY          as a worker whose command ended well; its live znode may be gone
 func cmdZK(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
-		ts.Fatalf("usage: zk tree|writes|set|create|ephemeral|edit|delete|remove|lose|forbid|closed|complete " +
+		ts.Fatalf("usage: zk print|tree|writes|set|create|ephemeral|edit|delete|remove|lose|forbid|closed|complete " +
 			"PATH [ARGS]")
 	}
 	z := znodes{ts, ts.Value(sessionKey{}).(*zkconn.Session)}
@@ -323,6 +324,9 @@ func cmdZK(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(err)
 	}
 	switch path := args[1]; args[0] {
+	case "print":
+		body, _ := z.read(path)
+		fmt.Fprintln(ts.Stdout(), body)
 	case "tree":
 		fmt.Fprint(ts.Stdout(), z.tree(path, ""))
 	case "writes":

@@ -101,7 +101,7 @@ func (p *process) status(ctx context.Context, to io.Writer, scope searchScope, o
 		err = report.Workers(to, jobs[0], workers[jobs[0].Path], opts)
 	case len(jobs) == 0:
 		fmt.Fprintf(to, "No jobs below %s.\n", strings.Join(scope.roots, ", "))
-		if scope.cfg == nil && cmp.Or(o.root, p.environ.value("MUSTER_ROOT")) == "" { // nobody said where
+		if scope.cfg == nil && cmp.Or(o.root, p.environ.value("MUSTER_ROOT")) == "" { // no root is named
 			fmt.Fprintf(o.noteWriter(p, to), "  next: %s\n", lookElsewhere)
 		}
 	default:

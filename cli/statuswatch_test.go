@@ -21,7 +21,7 @@ func TestWatchOutlivesAnOutage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t, 1, `zookeeper {
-  session_timeout = "1s"
+  session_timeout = "3s"
 }
 `)
 			f.mustApply(t)

@@ -76,35 +76,36 @@ func newDamaged(t *testing.T, d damage) *damaged {
 	return f
 }
 
-// delete deletes a part and all that is below it.
+// delete deletes a part and all that is below it, in one transaction: members make their live znodes again at once.
 func (f *damaged) delete(part string) {
 	f.t.Helper()
-	f.deleteTree(map[string]string{
+	at := map[string]string{
 		"job znode": f.job.Path(), "gate": znode.Gate(f.job.Root, f.g), "record": znode.Record(job.KindName, f.job.Root, f.job.Name),
 		"id": znode.IDs(f.job.Root, f.g), "by": znode.By(f.job.Root, f.g),
-	}[part])
-}
-
-func (f *damaged) deleteTree(at string) {
-	for { // members make their live znodes again
-		names, _, err := f.session.Children(f.t.Context(), at)
-		if errors.Is(err, zkconn.ErrNoNode) {
+	}[part]
+	for {
+		_, err := f.session.Multi(f.t.Context(), f.deletes(at)...)
+		if err == nil {
 			return
 		}
-		if err != nil {
-			f.t.Fatal(err)
-		}
-		for _, name := range names {
-			f.deleteTree(path.Join(at, name))
-		}
-		err = f.session.Delete(f.t.Context(), at, -1)
-		if err == nil || errors.Is(err, zkconn.ErrNoNode) {
-			return
-		}
-		if !errors.Is(err, zkconn.ErrNotEmpty) {
+		if !errors.Is(err, zkconn.ErrNotEmpty) && !errors.Is(err, zkconn.ErrNoNode) {
 			f.t.Fatal(err)
 		}
 	}
+}
+
+// deletes are the operations that delete a znode and all that is below it.
+func (f *damaged) deletes(at string) []zkconn.Op {
+	f.t.Helper()
+	names, _, err := f.session.Children(f.t.Context(), at)
+	if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
+		f.t.Fatal(err)
+	}
+	var ops []zkconn.Op
+	for _, name := range names {
+		ops = append(ops, f.deletes(path.Join(at, name))...)
+	}
+	return append(ops, zkconn.DeleteOp(at, -1))
 }
 
 // row is that of the job in a plan made now.

@@ -19,10 +19,13 @@ const attempts = 4
 // plan.ErrUnknown, each wrapped with what happened; any other error means that nothing was written.
 func (s *Store) Commit(ctx context.Context, r plan.Row) error {
 	var err error
-	for range attempts {
+	for sent := 0; sent < attempts; {
 		var again bool
 		if again, err = s.commitOnce(ctx, r); !again {
 			break
+		}
+		if !errors.Is(err, errIndexMoved) { // then somebody else has got on, and that is no reason to give up
+			sent++
 		}
 	}
 	if err != nil {
@@ -57,7 +60,7 @@ func (s *Store) commitOnce(ctx context.Context, r plan.Row) (again bool, err err
 	case errors.Is(err, zkconn.ErrUnknown):
 		return s.resolve(ctx, t, err)
 	case s.indexMoved(err):
-		return true, err
+		return true, fmt.Errorf("%w: %w", errIndexMoved, err)
 	case preconditionFailed(err):
 		s.forgetFolders() // one of them may be what is missing
 		return s.explain(ctx, r, err)

@@ -155,6 +155,9 @@ func (s *Store) rewriteIndex(ctx context.Context, edit func(*znode.Index) bool) 
 	}
 }
 
+// errIndexMoved means that nothing was written, because the index was since the root was listed. List it again.
+var errIndexMoved = errors.New("the index was written by somebody else")
+
 // indexMoved reports whether a transaction was refused because the index was written since its root was listed.
 func (s *Store) indexMoved(err error) bool {
 	var refused *zkconn.Error

@@ -10,12 +10,12 @@ import (
 	"muster/zkstate/zkconn"
 )
 
-// BenchmarkPipelinedGet reads through a Session and through the library alone, in turn, with as many calls in flight; the
-// ratio of their times is what the session costs.
+// BenchmarkPipelinedGet reads through a Session and through the library alone, in turn, with the same number of calls
+// in flight. The ratio of the times is the cost of the session.
 func BenchmarkPipelinedGet(b *testing.B) {
 	dir := root(b)
 	s := dial(b, zkconn.Config{})
-	raw, _, err := zk.Connect(one.Addrs(), 10*time.Second, zk.WithLogInfo(false))
+	raw, _, err := zk.Connect(shared.Addrs(), 10*time.Second, zk.WithLogInfo(false))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -9,11 +9,11 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// errLeft means the caller's context ended while the library held the request.
-var errLeft = errors.New("caller left")
+// errAbandoned means that the caller's context or the session ended before the library answered the request.
+var errAbandoned = errors.New("caller left")
 
-// enter waits for a place in flight and for a connection. Only who gets nil may call the library, and must leave.
-func (s *Session) enter(ctx context.Context) error {
+// acquire waits for a free slot and for a connection. After nil the caller may call the library, and must call release.
+func (s *Session) acquire(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
@@ -28,20 +28,20 @@ func (s *Session) enter(ctx context.Context) error {
 	case <-s.gate.opened():
 	case <-s.ctx.Done():
 	case <-ctx.Done():
-		s.leave()
+		s.release()
 		return s.hosts.unreachable(context.Cause(ctx))
 	}
 	if s.ctx.Err() != nil {
-		s.leave()
+		s.release()
 		return context.Cause(s.ctx)
 	}
 	return nil
 }
 
-func (s *Session) leave() { <-s.slots }
+func (s *Session) release() { <-s.slots }
 
 // run calls the library, which takes no context, and stops waiting when ctx or the session ends. The request keeps its
-// place in flight until the library is done with it; done is closed then.
+// slot until the library returns; done is closed then.
 func run[T any](ctx context.Context, s *Session, f func(*zk.Conn) (T, error)) (v T, done <-chan struct{}, err error) {
 	ch := make(chan struct{})
 	var result struct {
@@ -49,7 +49,7 @@ func run[T any](ctx context.Context, s *Session, f func(*zk.Conn) (T, error)) (v
 		err error
 	}
 	go func() {
-		defer s.leave()
+		defer s.release()
 		defer close(ch)
 		result.v, result.err = f(s.zk)
 	}()
@@ -63,17 +63,17 @@ func run[T any](ctx context.Context, s *Session, f func(*zk.Conn) (T, error)) (v
 	case <-ch:
 		return result.v, ch, result.err
 	default:
-		return v, ch, errLeft
+		return v, ch, errAbandoned
 	}
 }
 
-// read runs f until it is answered: a read may be repeated.
+// read runs f until it is answered. It may repeat a read.
 func read[T any](ctx context.Context, s *Session, op, path string, f func(*zk.Conn) (T, error)) (v T, err error) {
 	if requestHeader+4+len(path)+1 > s.cfg.maxRequest() {
 		return v, &Error{op, path, ErrTooLarge}
 	}
 	for {
-		if err := s.enter(ctx); err != nil {
+		if err := s.acquire(ctx); err != nil {
 			return v, &Error{op, path, err}
 		}
 		got, _, err := run(ctx, s, f)
@@ -83,14 +83,14 @@ func read[T any](ctx context.Context, s *Session, op, path string, f func(*zk.Co
 		if s.ctx.Err() != nil {
 			return v, &Error{op, path, context.Cause(s.ctx)}
 		}
-		if errors.Is(err, errLeft) {
+		if errors.Is(err, errAbandoned) {
 			return v, &Error{op, path, context.Cause(ctx)}
 		}
-		switch fate, why := fateOf(err); fate {
-		case cutOff:
+		switch outcome, why := outcomeOf(err); outcome {
+		case interrupted:
 		case notSent:
 			pause(ctx)
-		case sessGone:
+		case sessionGone:
 			s.end(why)
 			return v, &Error{op, path, why}
 		default:
@@ -99,7 +99,7 @@ func read[T any](ctx context.Context, s *Session, op, path string, f func(*zk.Co
 	}
 }
 
-// pause keeps a read from asking an overloaded server without a break.
+// pause waits a moment before a request is repeated, since the server may be overloaded.
 func pause(ctx context.Context) {
 	t := time.NewTimer(shortestPause)
 	defer t.Stop()
@@ -109,14 +109,16 @@ func pause(ctx context.Context) {
 	}
 }
 
-// write runs f, and again only while it is certain that the server has not executed it. size is that of the encoded
-// request.
-func write[T any](ctx context.Context, s *Session, op, path string, size int, f func(*zk.Conn) (T, error)) (v T, err error) {
-	if size > s.cfg.maxRequest() {
-		return v, &Error{op, path, fmt.Errorf("%w: %d bytes in one request, at most %d", ErrTooLarge, size, s.cfg.maxRequest())}
+// write runs f. It repeats f only if the server has certainly not executed it. size is the size of the encoded request,
+// in bytes.
+func write[T any](
+	ctx context.Context, s *Session, op, path string, size int, f func(*zk.Conn) (T, error),
+) (v T, err error) {
+	if most := s.cfg.maxRequest(); size > most {
+		return v, &Error{op, path, fmt.Errorf("%w: %d bytes in one request, at most %d", ErrTooLarge, size, most)}
 	}
 	for {
-		if err := s.enter(ctx); err != nil {
+		if err := s.acquire(ctx); err != nil {
 			if !errors.Is(err, ErrSessionLost) {
 				err = fmt.Errorf("%w: %w", ErrNotSent, err)
 			}
@@ -126,33 +128,34 @@ func write[T any](ctx context.Context, s *Session, op, path string, size int, f 
 		if err == nil {
 			return got, nil
 		}
-		if errors.Is(err, errLeft) {
-			s.strays.add(done)
+		if errors.Is(err, errAbandoned) {
+			s.abandoned.add(done)
 			cause := context.Cause(ctx)
 			if s.ctx.Err() != nil {
 				cause = errors.New("the session ended")
 			}
 			return v, &Error{op, path, fmt.Errorf("%w: %w", ErrUnknown, cause)}
 		}
-		fate, why := fateOf(err)
-		switch fate {
+		outcome, why := outcomeOf(err)
+		switch outcome {
 		case notSent:
 			pause(ctx)
 			continue
-		case cutOff, unclear:
+		case interrupted, unclear:
 			why = fmt.Errorf("%w: %v", ErrUnknown, why)
-		case sessGone:
+		case sessionGone:
 			s.end(why)
 		}
 		return got, &Error{op, path, why}
 	}
 }
 
-// Settled is for after an ErrUnknown. It returns nil when nothing that this session has sent can happen any more and
-// this server knows of all that did: what is read from now on is the truth about the unknown write. ErrSessionLost
-// means that the session is gone: read with a new one, after the timeout of this one if it matters.
+// Settled is called after an ErrUnknown. After nil, no write of this session that was sent before can still be
+// executed, and the server knows of all that were: a read now shows whether the unknown write happened. ErrSessionLost
+// means that the session is gone: read with a new one, and wait for the timeout of this one if the write must no longer
+// be possible.
 func (s *Session) Settled(ctx context.Context) error {
-	for _, done := range s.strays.list() {
+	for _, done := range s.abandoned.list() {
 		select {
 		case <-done:
 		case <-s.ctx.Done():
@@ -164,7 +167,7 @@ func (s *Session) Settled(ctx context.Context) error {
 	return s.Sync(ctx, "/")
 }
 
-// authenticate adds a credential, which the library then repeats on every connection.
+// authenticate adds a credential. The library sends it again on every new connection.
 func (s *Session) authenticate(ctx context.Context, a Auth) error {
 	_, err := read(ctx, s, "auth", a.Scheme, func(c *zk.Conn) (struct{}, error) {
 		return struct{}{}, c.AddAuth(a.Scheme, a.Data)

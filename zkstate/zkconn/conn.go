@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Operation codes and sizes of ZooKeeper's wire format: every frame is a big-endian length and that many bytes. A
+// Operation codes and sizes of ZooKeeper's wire format. Every frame is a big-endian length and that many bytes. A
 // request begins with xid and code (4 bytes each), a reply with xid (4), zxid (8) and error (4).
 const (
 	opExists     = 3
@@ -32,10 +32,10 @@ const (
 
 var errNotZooKeeper = errors.New("answers, but not like a ZooKeeper server")
 
-// conn stands between the library and the network. It sees every frame, which gives it five duties: to cap the
-// handshake; to keep the session id; to know when each request was sent and answered; to replace a reply that is too
-// large by an error; and to send watches after a reconnection before anything else. It never reports a write error,
-// since the library can deadlock on one: it hangs up instead, and the reading side reports that.
+// conn is the connection that the library uses. It sees every frame and has five tasks: it limits the time of the
+// handshake, keeps the session id, records when each request was sent and answered, replaces a reply that is too large
+// by an error, and sends the watches first after a reconnection. It never reports a write error, since the library can
+// deadlock on one. It closes the connection instead, so that the next read fails.
 type conn struct {
 	net.Conn
 	session *Session
@@ -43,42 +43,42 @@ type conn struct {
 
 	// Used by the library's reading goroutine.
 	in    *bufio.Reader
-	ready []byte // to be given to the library before anything from in
-	left  int    // bytes of the frame being read that the library has not seen
-	xid   int32  // of that frame
+	ready []byte // bytes that the library reads before those of in
+	left  int    // bytes of the current frame that the library has not read
+	xid   int32  // of the current frame
 	code  int32
 
-	mu      sync.Mutex
-	begun   time.Time // when the handshake was sent; zero before
-	greeted bool      // the handshake was answered
-	sent    []request // unanswered, oldest first
-	holding bool      // until the watches are sent
-	held    [][]byte
-	closed  bool
+	mu            sync.Mutex
+	handshakeSent time.Time // zero before
+	handshaken    bool      // the handshake was answered
+	unanswered    []request // oldest first
+	holding       bool      // requests are held until the watches are sent
+	held          [][]byte
+	closed        bool
 }
 
-// Close hangs up; nothing that was sent can be answered any more.
+// Close closes the connection. No request that was sent will be answered.
 func (c *conn) Close() error {
 	c.mu.Lock()
-	c.closed, c.sent, c.held = true, nil, nil
+	c.closed, c.unanswered, c.held = true, nil, nil
 	c.mu.Unlock()
 	if t, ok := c.Conn.(*tls.Conn); ok {
-		return t.NetConn().Close() // no farewell, which would wait for a frozen server
+		return t.NetConn().Close() // without TLS's close message, which would wait for a frozen server
 	}
 	return c.Conn.Close()
 }
 
-// request is one that was handed to the network.
+// request is a request that was sent.
 type request struct {
 	xid, op int32
 	at      time.Time
 	watch   string // path, if it sets a watch
 }
 
-// Write takes exactly one frame: the library writes each with one call.
+// Write writes exactly one frame: the library writes each frame with one call.
 func (c *conn) Write(frame []byte) (int, error) {
 	c.mu.Lock()
-	if c.begun.IsZero() {
+	if c.handshakeSent.IsZero() {
 		defer c.mu.Unlock()
 		return c.writeHandshake(frame)
 	}
@@ -89,7 +89,7 @@ func (c *conn) Write(frame []byte) (int, error) {
 	r := request{at: time.Now()}
 	r.xid, r.op = int32(binary.BigEndian.Uint32(frame[4:])), int32(binary.BigEndian.Uint32(frame[8:]))
 	r.watch = watchedPath(r.op, frame)
-	c.sent = append(c.sent, r)
+	c.unanswered = append(c.unanswered, r)
 	if c.holding && r.op != opAuth && r.op != opPing && r.op != opSetWatches {
 		c.held = append(c.held, slices.Clone(frame))
 		c.mu.Unlock()
@@ -113,7 +113,7 @@ func (c *conn) send(frame []byte) {
 	}
 }
 
-// writeHandshake refuses to ask for any session but ours. It may return an error: nothing is in flight yet.
+// writeHandshake refuses a handshake for another session. It may return an error, since no request was sent before.
 func (c *conn) writeHandshake(frame []byte) (int, error) {
 	if len(frame) < 28 {
 		return 0, errors.New("handshake too short")
@@ -122,11 +122,12 @@ func (c *conn) writeHandshake(frame []byte) (int, error) {
 	if ours := c.session.ID(); ours != 0 && asked != ours {
 		return 0, ErrSessionLost
 	}
-	c.begun = time.Now()
+	c.handshakeSent = time.Now()
 	return c.Conn.Write(frame)
 }
 
-// watchedPath is the path in a request that sets a watch: path and flag are all that these requests hold.
+// watchedPath is the path of a request that sets a watch; "" for other requests. Such a request holds a path and a
+// flag.
 func watchedPath(op int32, frame []byte) string {
 	if op != opExists && op != opGetData && op != opChildren || frame[len(frame)-1] == 0 {
 		return ""
@@ -134,7 +135,7 @@ func watchedPath(op int32, frame []byte) string {
 	return string(frame[16 : len(frame)-1])
 }
 
-// Read gives the library one frame after the other.
+// Read returns bytes of one frame at a time.
 func (c *conn) Read(b []byte) (int, error) {
 	if c.left == 0 && len(c.ready) == 0 {
 		if err := c.nextFrame(); err != nil {
@@ -155,10 +156,10 @@ func (c *conn) Read(b []byte) (int, error) {
 }
 
 func (c *conn) nextFrame() error {
-	if !c.greeted {
+	if !c.handshaken {
 		err := c.readHandshake()
 		if err != nil {
-			c.session.blame(c.server, err)
+			c.session.recordFailure(c.server, err)
 		}
 		return err
 	}
@@ -186,10 +187,10 @@ func (c *conn) nextFrame() error {
 	return nil
 }
 
-// readHandshake reads the whole answer: protocol version (4 bytes), timeout in ms (4), session id (8), password (4+16)
-// and perhaps a flag.
+// readHandshake reads the answer to the handshake: protocol version (4 bytes), timeout in ms (4), session id (8),
+// password (4+16) and perhaps a flag.
 func (c *conn) readHandshake() error {
-	if err := c.SetReadDeadline(time.Now().Add(c.session.handshakeCap())); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(c.session.handshakeLimit())); err != nil {
 		return err
 	}
 	head := make([]byte, 4)
@@ -215,36 +216,36 @@ func (c *conn) readHandshake() error {
 	c.ready = frame
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.greeted, c.holding = true, c.session.watches.connected()
+	c.handshaken, c.holding = true, c.session.watches.connected()
 	if id != 0 {
-		c.session.granted(c, id, timeout, c.begun)
+		c.session.granted(c, id, timeout, c.handshakeSent)
 	}
 	return nil
 }
 
-// answer notes that the reply to xid has been read completely.
+// answer records that the reply to xid has been read completely.
 func (c *conn) answer(xid, code int32) {
 	if xid == xidEvent {
 		return
 	}
 	c.mu.Lock()
-	i := slices.IndexFunc(c.sent, func(r request) bool { return r.xid == xid })
+	i := slices.IndexFunc(c.unanswered, func(r request) bool { return r.xid == xid })
 	if i < 0 {
 		c.mu.Unlock()
 		return
 	}
-	r := c.sent[i]
-	c.sent = slices.Delete(c.sent, i, i+1)
+	r := c.unanswered[i]
+	c.unanswered = slices.Delete(c.unanswered, i, i+1)
 	c.mu.Unlock()
-	c.session.beat(r)
+	c.session.replied(r)
 	c.session.watches.answered(r, code)
 }
 
-// oldest is when the oldest unanswered request was sent, pings aside; zero if there is none.
+// oldest is when the oldest unanswered request was sent, except pings; zero if there is none.
 func (c *conn) oldest() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, r := range c.sent {
+	for _, r := range c.unanswered {
 		if r.xid != xidPing {
 			return r.at
 		}
@@ -252,7 +253,7 @@ func (c *conn) oldest() time.Time {
 	return time.Time{}
 }
 
-// stuck says that requests still wait for the watches to be sent first.
+// stuck reports whether requests are held because the watches were not sent.
 func (c *conn) stuck() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

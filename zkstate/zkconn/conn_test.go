@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// The library stands still for ever if a write fails while it repeats the credentials, and passes on the network's errors
-// otherwise. So no write may fail: the reading side ends instead.
+// TestFailedWriteIsNotReported: the library deadlocks if a write fails while it sends the credentials again. So no
+// write may fail; the next read does.
 func TestFailedWriteIsNotReported(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -19,7 +19,7 @@ func TestFailedWriteIsNotReported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &conn{Conn: tcp, begun: time.Now()}
+	c := &conn{Conn: tcp, handshakeSent: time.Now()}
 	frame := make([]byte, 40)
 	binary.BigEndian.PutUint32(frame[8:], opAuth)
 	tcp.Close()

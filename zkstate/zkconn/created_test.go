@@ -7,10 +7,10 @@ import (
 	"muster/zkstate/zkconn"
 )
 
-// TestCreatedWSaysWhatTheServerSaid: only a creation that was told on the same connection needs no look.
-func TestCreatedWSaysWhatTheServerSaid(t *testing.T) {
+// TestCreatedW: created returns true only for an event on the connection on which the watch was set.
+func TestCreatedW(t *testing.T) {
 	ctx, dir := within(t, 20*time.Second), root(t)
-	p := proxy(t, one.Connect())
+	p := proxy(t, shared.Connect())
 	s, other := dial(t, zkconn.Config{Servers: []string{p.Addr()}}), dial(t, zkconn.Config{})
 	watch := func(name string) (<-chan struct{}, func() bool) {
 		_, exists, changed, created, err := s.CreatedW(ctx, dir+"/"+name)
@@ -36,12 +36,12 @@ func TestCreatedWSaysWhatTheServerSaid(t *testing.T) {
 	must(other.Create(ctx, dir+"/b", nil, zkconn.Persistent, open))(t)
 	closes(t, changed, 5*time.Second)
 	if created() {
-		t.Error("what another connection said passed for news")
+		t.Error("an event of another connection counts as a creation")
 	}
 	changed, created = watch("c")
 	s.Close()
 	closes(t, changed, 5*time.Second)
 	if created() {
-		t.Error("the end of the session passed for a creation")
+		t.Error("the end of the session counts as a creation")
 	}
 }

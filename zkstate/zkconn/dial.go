@@ -15,25 +15,26 @@ import (
 	"time"
 )
 
-// handshakeCap is how long one server may take to accept a connection, and again to answer the handshake. The library
-// would wait nearly seven session timeouts for a server that is frozen. Of the time that Dial has, no address takes more than its share. Only the library's connecting goroutine may ask.
-func (s *Session) handshakeCap() time.Duration {
+// handshakeLimit is how long one server may take to accept a connection, and again to answer the handshake. Each
+// address gets at most its share of the time that Dial has. The library alone would wait nearly seven session timeouts
+// for a frozen server. Only the library's connecting goroutine may call it.
+func (s *Session) handshakeLimit() time.Duration {
 	limit := s.Timeout() / 4
-	if s.first > 0 && s.ID() == 0 {
-		limit = min(limit, (s.first / time.Duration(len(s.hosts.round))).Round(10*time.Millisecond))
+	if s.dialTime > 0 && s.ID() == 0 {
+		limit = min(limit, (s.dialTime / time.Duration(len(s.hosts.round))).Round(10*time.Millisecond))
 	}
 	return max(limit, 250*time.Millisecond)
 }
 
-// dial is called by the library, after hosts.Next and from the same goroutine.
+// dial connects to the server that hosts.Next chose. The library calls both from one goroutine.
 func (s *Session) dial(string, string, time.Duration) (net.Conn, error) {
 	if s.ctx.Err() != nil {
-		return nil, context.Cause(s.ctx) // the fence: no second session
+		return nil, context.Cause(s.ctx) // the library must not open a second session
 	}
 	to := s.hosts.current()
 	raw, err := s.connect(to)
 	if err != nil {
-		s.blame(to.server, err)
+		s.recordFailure(to.server, err)
 		return nil, err
 	}
 	size := 32 << 10
@@ -44,7 +45,7 @@ func (s *Session) dial(string, string, time.Duration) (net.Conn, error) {
 	s.mu.Lock()
 	s.conn = c
 	s.mu.Unlock()
-	if s.ctx.Err() != nil { // ended meanwhile, perhaps before the connection could be cut
+	if s.ctx.Err() != nil { // the session ended meanwhile, and may not have seen this connection
 		c.Close()
 		return nil, context.Cause(s.ctx)
 	}
@@ -55,7 +56,7 @@ func (s *Session) connect(to endpoint) (net.Conn, error) {
 	if to.err != nil {
 		return nil, to.err
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, s.handshakeCap())
+	ctx, cancel := context.WithTimeout(s.ctx, s.handshakeLimit())
 	defer cancel()
 	var d net.Dialer
 	raw, err := d.DialContext(ctx, "tcp", to.addr)
@@ -78,17 +79,18 @@ func (s *Session) connect(to endpoint) (net.Conn, error) {
 	return c, nil
 }
 
-// blame remembers and logs why a server gave us no session.
-func (s *Session) blame(to server, err error) {
+// recordFailure keeps and logs the reason why a server gave no session.
+func (s *Session) recordFailure(to server, err error) {
 	if s.ctx.Err() != nil {
 		return
 	}
 	reason := s.reason(err)
-	s.hosts.note(to, reason)
+	s.hosts.setReason(to, reason)
 	s.log.log(slog.LevelWarn, "no zookeeper session", "server", to.String(), "reason", reason)
 }
 
-// reason puts a network error in words. The error itself, which callers could mistake for theirs, goes no further.
+// reason is a text for a network error. The error itself is not returned to callers: they could mistake it for an error
+// of their own context.
 func (s *Session) reason(err error) string {
 	var dns *net.DNSError
 	var op *net.OpError
@@ -104,7 +106,7 @@ func (s *Session) reason(err error) string {
 	case hungUp(err):
 		return "hangs up: it has no quorum or too many clients, or it wants TLS"
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
-		return fmt.Sprintf("no answer within %s", s.handshakeCap())
+		return fmt.Sprintf("no answer within %s", s.handshakeLimit())
 	case errors.As(err, &op) && strings.HasPrefix(op.Err.Error(), "tls: "):
 		return op.Err.Error() // an alert from the server
 	}
@@ -112,5 +114,6 @@ func (s *Session) reason(err error) string {
 }
 
 func hungUp(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }

@@ -7,33 +7,33 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// What a call can answer, inside an *Error. Whatever else comes is a definite refusal: report it.
+// The errors of calls, inside an *Error. With any other error the server refused the request: report it.
 var (
-	// ErrNoNode means the znode, or the parent of one to be created, does not exist.
+	// ErrNoNode means that the znode does not exist; for a create, that the parent does not exist.
 	ErrNoNode = errors.New("no such znode")
-	// ErrNodeExists means somebody created the znode before; after an ErrUnknown that may have been this session.
+	// ErrNodeExists means that somebody created the znode before. After an ErrUnknown it may have been this session.
 	ErrNodeExists = errors.New("znode exists already")
-	// ErrBadVersion means the znode changed since it was read: read again and decide again.
+	// ErrBadVersion means that the znode was changed since it was read. Read again and decide again.
 	ErrBadVersion = errors.New("znode has changed")
-	// ErrNotEmpty means the znode has children and cannot be deleted.
+	// ErrNotEmpty means that the znode has children and cannot be deleted.
 	ErrNotEmpty = errors.New("znode has children")
-	// ErrNoAuth means the znode's ACL does not let these credentials do that. Retrying does not help.
+	// ErrNoAuth means that the znode's ACL does not permit the operation. Do not retry.
 	ErrNoAuth = errors.New("permission denied")
-	// ErrAuthFailed means the server refused a credential or its scheme. Retrying does not help.
+	// ErrAuthFailed means that the server refused a credential or its scheme. Do not retry.
 	ErrAuthFailed = errors.New("authentication failed")
-	// ErrInvalidACL means the server does not accept the ACL, such as auth without credentials.
+	// ErrInvalidACL means that the server does not accept the ACL, such as auth without credentials.
 	ErrInvalidACL = errors.New("invalid ACL")
-	// ErrTooLarge means the request or the reply exceeds a limit. Nothing was sent if it was a write.
+	// ErrTooLarge means that the request or the reply exceeds a limit. A write was not sent.
 	ErrTooLarge = errors.New("too large")
-	// ErrUnknown means the write may have happened or may still happen. Call Settled, then read what is there; never
-	// repeat the write blindly.
+	// ErrUnknown means that the write may have happened or may still happen. Call Settled, then read. Never repeat the
+	// write without that.
 	ErrUnknown = errors.New("outcome unknown")
-	// ErrNotSent means that the context ended before the write was sent: it was certainly not executed.
+	// ErrNotSent means that the context ended before the write was sent. It was certainly not executed.
 	ErrNotSent = errors.New("not sent")
-	// ErrSessionLost means the session is gone with its ephemeral znodes and watches; this call was not executed. Dial
-	// again, and start from what is there.
+	// ErrSessionLost means that the session is gone with its ephemeral znodes and watches. This call was not executed.
+	// Dial again and read again.
 	ErrSessionLost = errors.New("zookeeper session lost")
-	// ErrUnreachable means no server answered before the context ended; the text says why, for each server.
+	// ErrUnreachable means that no server answered before the context ended. The text says why, for each server.
 	ErrUnreachable = errors.New("zookeeper is unreachable")
 )
 
@@ -42,7 +42,7 @@ var (
 	errClosed  = fmt.Errorf("%w: closed by its owner", ErrSessionLost)
 )
 
-// Error is the operation that failed, the znode it was about, and why.
+// Error says which operation failed, on which znode, and why.
 type Error struct {
 	Op   string // get, create, …; in a transaction, of the operation that failed
 	Path string // znode, or for auth the scheme
@@ -51,25 +51,25 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Op + " " + e.Path + ": " + e.Err.Error() }
 
-// Unwrap returns what failed.
+// Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// fate is what an error of the library says about the request it belongs to.
-type fate int
+// outcome is what an error of the library says about its request.
+type outcome int
 
 const (
-	refused  fate = iota // answered: not executed; the error says why
-	notSent              // certainly not executed, and worth repeating
-	cutOff               // the connection broke: executed or not
-	unclear              // answered with something that explains nothing: executed or not
-	sessGone             // not executed; the session has expired
+	refused     outcome = iota // not executed; the server's error says why
+	notSent                    // not executed, and can be repeated
+	interrupted                // executed or not: the connection broke
+	unclear                    // executed or not: the reply does not say it
+	sessionGone                // not executed: the session has expired
 )
 
-// tooLarge is the code that a connection puts in place of an oversized reply. No server sends it.
+// tooLarge is the error code with which conn replaces a reply that is too large. No server sends it.
 const tooLarge = -4242
 
-// fateOf classifies an error of the library and gives it our name.
-func fateOf(err error) (fate, error) {
+// outcomeOf returns the outcome for an error of the library, and the error for the caller.
+func outcomeOf(err error) (outcome, error) {
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
 		return refused, ErrNoNode
@@ -92,19 +92,19 @@ func fateOf(err error) (fate, error) {
 	case errors.Is(err, zk.ErrNoServer), errors.Is(err, zk.ErrSessionMoved):
 		return notSent, ErrNotSent
 	case errors.Is(err, zk.ErrSessionExpired):
-		return sessGone, errExpired
+		return sessionGone, errExpired
 	case errors.Is(err, zk.ErrAPIError), errors.Is(err, zk.ErrShortBuffer), errors.Is(err, zk.ErrUnhandledFieldType):
 		return unclear, errors.New("the reply cannot be understood")
 	}
 	var code int
 	if _, scan := fmt.Sscanf(err.Error(), "unknown error: %d", &code); scan == nil {
-		return fateOfCode(code)
+		return outcomeOfCode(code)
 	}
-	return cutOff, errors.New("connection lost")
+	return interrupted, errors.New("connection lost")
 }
 
-// fateOfCode classifies the server's codes that the library has no name for.
-func fateOfCode(code int) (fate, error) {
+// outcomeOfCode is outcomeOf for error codes that the library does not know.
+func outcomeOfCode(code int) (outcome, error) {
 	switch code {
 	case -5:
 		return refused, errors.New("the server could not read the request")

@@ -2,8 +2,8 @@ package zkconn
 
 import "sync"
 
-// gate is open while the session has a connection. A call enters the library only through it, so that nothing piles up
-// inside during an outage: what waits here is certainly not sent.
+// gate is open while the session has a connection. Every call waits for it before it calls the library, so that the
+// library queues nothing during an outage: a call that waits here was certainly not sent.
 type gate struct {
 	mu sync.Mutex
 	ch chan struct{} // closed while the gate is open
@@ -21,7 +21,7 @@ func (g *gate) open() {
 	}
 }
 
-// shut says whether the gate was open.
+// shut closes the gate, and reports whether it was open.
 func (g *gate) shut() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -43,33 +43,33 @@ func (g *gate) isOpen() bool {
 	}
 }
 
-// opened is closed while the gate is open.
+// opened is a channel that is closed while the gate is open.
 func (g *gate) opened() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.ch
 }
 
-// strays are writes whose caller has left while the library still holds them: they may be sent yet.
-type strays struct {
+// abandoned are the writes whose caller no longer waits. The library may still send them.
+type abandoned struct {
 	mu   sync.Mutex
 	done []<-chan struct{}
 }
 
-func (s *strays) add(done <-chan struct{}) {
+func (s *abandoned) add(done <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.done = append(s.unfinished(), done)
 }
 
-func (s *strays) list() []<-chan struct{} {
+func (s *abandoned) list() []<-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.unfinished()
 }
 
-// unfinished is called with the lock held; it returns a new slice.
-func (s *strays) unfinished() []<-chan struct{} {
+// unfinished returns a new slice of those that are not done. The caller holds the lock.
+func (s *abandoned) unfinished() []<-chan struct{} {
 	var open []<-chan struct{}
 	for _, done := range s.done {
 		select {

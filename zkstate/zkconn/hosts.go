@@ -17,7 +17,7 @@ const (
 	shortestPause = 20 * time.Millisecond
 	longestPause  = time.Second
 	lookupLimit   = 2 * time.Second
-	lookupGrace   = 500 * time.Millisecond // after another name
+	lookupGrace   = 500 * time.Millisecond // for the other names, once one has resolved
 )
 
 // server is one entry of Config.Servers.
@@ -45,8 +45,8 @@ func parseServer(entry string) (server, error) {
 		return server{}, fmt.Errorf("an address has no scheme: leave out %s://", scheme)
 	}
 	if _, path, found := strings.Cut(entry, "/"); found {
-		return server{}, fmt.Errorf("a path after the address (chroot) is not supported: write /%s in front of the roots (root and "+
-			"home in the configuration, --root elsewhere)", strings.TrimSuffix(path, "/"))
+		return server{}, fmt.Errorf("a path after the address (chroot) is not supported: write /%s in front of the "+
+			"roots (root and home in the configuration, --root elsewhere)", strings.TrimSuffix(path, "/"))
 	}
 	host, port, err := net.SplitHostPort(entry)
 	if err != nil { // no port, or an IPv6 address without brackets
@@ -64,8 +64,8 @@ func parseServer(entry string) (server, error) {
 	return server{host, port}, nil
 }
 
-// LocalIP is the address of this machine that faces the first of the servers whose name resolves. Nothing is sent to them. Errors are
-// those of Dial.
+// LocalIP is the address from which this machine would send to the first server whose name resolves. It sends nothing
+// to the servers. Its errors are those of Dial.
 func LocalIP(ctx context.Context, list []string) (net.IP, error) {
 	servers, err := parseServers(list)
 	if err != nil {
@@ -84,51 +84,52 @@ func LocalIP(ctx context.Context, list []string) (net.IP, error) {
 	return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
 }
 
-// endpoint is one address of a server; err is set if its name did not resolve.
+// endpoint is one address of a server. err is set if the name did not resolve.
 type endpoint struct {
 	server server
 	addr   string
 	err    error
 }
 
-// hosts chooses the server to connect to next. Names are resolved again in every round, since addresses of containers
-// change, and between two rounds of failure it pauses with full jitter: many sessions then return spread out.
+// hosts chooses the next server for the library. It resolves the names again in every round, since addresses of
+// containers change. It pauses for a random time between two rounds without success, so that many sessions do not
+// return at once.
 //
-// The library calls Init, Next and Connected from one goroutine; the reasons are shared.
+// The library calls Init, Next and Connected from one goroutine. Others read the reasons too.
 type hosts struct {
-	ctx     context.Context // the session's
-	servers []server
-	longest time.Duration // pause
+	ctx      context.Context // of the session
+	servers  []server
+	maxPause time.Duration
 
 	round     []endpoint
-	at        int // in round
-	failures  int // since a connection last stood
-	rounds    int // of failures
+	at        int // index in round
+	failures  int // in this round
+	rounds    int // without success
 	connected time.Time
 
 	mu      sync.Mutex
-	reasons map[server]string // why a server did not work, last time it was tried
+	reasons map[server]string // why the last attempt failed
 }
 
 func newHosts(ctx context.Context, servers []server, timeout time.Duration) *hosts {
 	return &hosts{
 		ctx: ctx, servers: servers,
-		longest: max(shortestPause, min(longestPause, timeout/8)),
-		reasons: map[server]string{},
+		maxPause: max(shortestPause, min(longestPause, timeout/8)),
+		reasons:  map[server]string{},
 	}
 }
 
-// Init does nothing: the servers are known.
+// Init does nothing: newHosts has set the servers.
 func (h *hosts) Init([]string) error { return nil }
 
-// Len is part of the library's interface.
+// Len is the number of servers.
 func (h *hosts) Len() int { return len(h.servers) }
 
-// Connected is called after each handshake. Only a connection that stands for a second counts as a success: a server
-// that accepts everybody and then hangs up must not be tried without a pause.
+// Connected is called after each handshake. Next takes a connection as a success only if it lasted for a second, since
+// a server may accept every connection and close it at once.
 func (h *hosts) Connected() { h.connected = time.Now() }
 
-// Next may sleep. Its second result makes the library stop, if the session has ended.
+// Next chooses the next server, perhaps after a pause. Its second result stops the library if the session has ended.
 func (h *hosts) Next() (string, bool) {
 	if !h.connected.IsZero() && time.Since(h.connected) > time.Second {
 		h.failures, h.rounds = 0, 0
@@ -149,7 +150,7 @@ func (h *hosts) Next() (string, bool) {
 func (h *hosts) current() endpoint { return h.round[h.at] }
 
 func (h *hosts) pause() {
-	most := min(h.longest, shortestPause<<min(h.rounds, 10))
+	most := min(h.maxPause, shortestPause<<min(h.rounds, 10))
 	h.rounds++
 	t := time.NewTimer(rand.N(most))
 	defer t.Stop()
@@ -159,14 +160,15 @@ func (h *hosts) pause() {
 	}
 }
 
-// resolve makes a new round. A name service that does not answer takes nothing away that it has answered before.
+// resolve starts a new round. It keeps the old addresses of a name for which the name service does not answer.
 func (h *hosts) resolve() {
 	before := h.round
 	h.round, h.failures = nil, 0
 	for _, e := range lookup(h.ctx, h.servers) {
 		var dns *net.DNSError
 		if errors.As(e.err, &dns) && !dns.IsNotFound {
-			old := slices.DeleteFunc(slices.Clone(before), func(o endpoint) bool { return o.server != e.server || o.err != nil })
+			other := func(o endpoint) bool { return o.server != e.server || o.err != nil }
+			old := slices.DeleteFunc(slices.Clone(before), other)
 			h.round = append(h.round, old...)
 			if len(old) > 0 {
 				continue
@@ -177,7 +179,7 @@ func (h *hosts) resolve() {
 	rand.Shuffle(len(h.round), func(i, j int) { h.round[i], h.round[j] = h.round[j], h.round[i] })
 }
 
-// lookup resolves the names all at once. One that nobody answers for is not waited for long when there are others.
+// lookup resolves all names at once. Once one has resolved, it waits only lookupGrace for the others.
 func lookup(ctx context.Context, servers []server) []endpoint {
 	ctx, cancel := context.WithTimeout(ctx, lookupLimit)
 	defer cancel()
@@ -204,14 +206,14 @@ func lookup(ctx context.Context, servers []server) []endpoint {
 	return slices.Concat(found...)
 }
 
-// note remembers why a server did not work; "" forgets it.
-func (h *hosts) note(s server, reason string) {
+// setReason keeps the reason why a server failed; "" means that it did not.
+func (h *hosts) setReason(s server, reason string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.reasons[s] = reason
 }
 
-// unreachable names every server and what is wrong with it.
+// unreachable is the error that names every server and the reason why it failed.
 func (h *hosts) unreachable(cause error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -14,7 +14,8 @@ import (
 	"muster/zkstate/zkconn"
 )
 
-// The library's send buffers are 16 KiB and 1 MiB + 4 KiB; it panics if a request ends exactly at their end.
+// limits are the limits of requests and the sizes of the library's send buffers. The library panics if a request ends
+// exactly at the end of its buffer.
 var limits = map[string]struct {
 	small         bool
 	limit, buffer int
@@ -50,9 +51,9 @@ func TestNoRequestReachesTheEndOfTheBuffer(t *testing.T) {
 	}
 }
 
-func TestSizeOfARequestIsCountedAsItIsSent(t *testing.T) {
+func TestSizeOfATransactionIsExact(t *testing.T) {
 	ctx, dir := within(t, 10*time.Second), root(t)
-	p := proxy(t, one.Connect())
+	p := proxy(t, shared.Connect())
 	s := dial(t, zkconn.Config{Servers: []string{p.Addr()}, Small: true})
 	acl := append([]zkconn.ACL{{Perms: zkconn.PermRead, Scheme: "ip", ID: "10.0.0.0/8"}}, open...)
 	var sent int
@@ -78,12 +79,13 @@ func TestSizeOfARequestIsCountedAsItIsSent(t *testing.T) {
 	}
 }
 
-func TestTooLargeHurtsNobodyElse(t *testing.T) {
+func TestTooLargeCallsDoNotAffectOthers(t *testing.T) {
 	ctx, dir := within(t, 20*time.Second), root(t)
 	writer := dial(t, zkconn.Config{})
 	var ops []zkconn.Op
 	for i := range 1000 {
-		ops = append(ops, zkconn.CreateOp(fmt.Sprintf("%s/child-with-a-rather-long-name-%d", dir, i), nil, zkconn.Persistent, open))
+		child := fmt.Sprintf("%s/child-with-a-rather-long-name-%d", dir, i)
+		ops = append(ops, zkconn.CreateOp(child, nil, zkconn.Persistent, open))
 	}
 	must(writer.Multi(ctx, ops...))(t)
 	mine := must(writer.Create(ctx, dir+"/mine", nil, zkconn.Persistent, open))(t)
@@ -168,9 +170,9 @@ func TestManySmallSessionsTakeFewGoroutines(t *testing.T) {
 	}
 }
 
-func TestSmallSessionRefusesWatchesItCouldNotRestore(t *testing.T) {
+func TestSmallSessionLimitsItsWatches(t *testing.T) {
 	ctx, dir := within(t, 20*time.Second), root(t)
-	p := proxy(t, one.Connect())
+	p := proxy(t, shared.Connect())
 	s, other := dial(t, zkconn.Config{Servers: []string{p.Addr()}, Small: true}), dial(t, zkconn.Config{})
 	var held []<-chan struct{}
 	for i := 0; ; i++ {

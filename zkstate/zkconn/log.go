@@ -8,27 +8,27 @@ import (
 	"time"
 )
 
-// limited writes each message at most once a second: a session that cannot connect tries many times a second, and a
-// process can hold thousands of sessions.
-type limited struct {
+// rateLimited logs each message at most once a second. A session that cannot connect tries many times a second, and a
+// process can have thousands of sessions.
+type rateLimited struct {
 	to *slog.Logger
 
 	mu   sync.Mutex
 	last map[string]time.Time
 }
 
-// Printf takes the library's complaints.
-func (l *limited) Printf(format string, args ...any) {
+// Printf logs a message of the library.
+func (l *rateLimited) Printf(format string, args ...any) {
 	l.log(slog.LevelDebug, "zookeeper client library", "says", fmt.Sprintf(format, args...))
 }
 
-func (l *limited) log(level slog.Level, msg string, args ...any) {
+func (l *rateLimited) log(level slog.Level, msg string, args ...any) {
 	if l.to.Enabled(context.Background(), level) && l.due(msg) {
 		l.to.Log(context.Background(), level, msg, args...)
 	}
 }
 
-func (l *limited) due(msg string) bool {
+func (l *rateLimited) due(msg string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()

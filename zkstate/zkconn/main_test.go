@@ -12,8 +12,8 @@ import (
 	"muster/zkstate/zkconn"
 )
 
-// one is the server that most tests share, each below a root of its own.
-var one *zkserver.Ensemble
+// shared is the server that most tests use, each below a root of its own.
+var shared *zkserver.Ensemble
 
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
@@ -24,20 +24,20 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
-		if one, err = zkserver.Start(ctx, zkserver.Options{}); err != nil {
+		if shared, err = zkserver.Start(ctx, zkserver.Options{}); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
-		defer one.Stop()
+		defer shared.Stop()
 		return m.Run()
 	}())
 }
 
-// dial opens a session on servers (default: the shared one), and closes it with the test.
+// dial opens a session, by default on the shared server, and closes it at the end of the test.
 func dial(t testing.TB, c zkconn.Config) *zkconn.Session {
 	t.Helper()
 	if c.Servers == nil {
-		c.Servers = one.Addrs()
+		c.Servers = shared.Addrs()
 	}
 	s, err := zkconn.Dial(within(t, 20*time.Second), c)
 	if err != nil {
@@ -54,7 +54,7 @@ func within(t testing.TB, d time.Duration) context.Context {
 	return ctx
 }
 
-// root makes a znode for the test alone.
+// root creates a znode that only this test uses.
 func root(t testing.TB) string {
 	t.Helper()
 	path := "/" + strings.ReplaceAll(t.Name(), "/", "_")
@@ -68,7 +68,7 @@ func root(t testing.TB) string {
 
 var open = zkconn.World(zkconn.PermAll)
 
-// proxy stands before the shared server.
+// proxy starts a proxy for the server at target.
 func proxy(t testing.TB, target string) *zkserver.Proxy {
 	t.Helper()
 	p, err := zkserver.NewProxy(target)
@@ -79,7 +79,7 @@ func proxy(t testing.TB, target string) *zkserver.Proxy {
 	return p
 }
 
-// must fails the test on an error that is none of its business.
+// must returns v, and fails the test on an error.
 func must[T any](v T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()

@@ -16,21 +16,21 @@ import (
 // names is the name service of these tests.
 var names *nameService
 
-// nameService answers queries (RFC 1035) that end in .test or localhost with 127.0.0.1, two.test also with 127.0.0.2, and denies that any other name
-// exists.
+// nameService answers queries (RFC 1035) for localhost and names in .test with 127.0.0.1, for two.test also with
+// 127.0.0.2. It says that no other name exists.
 type nameService struct {
 	conn  net.PacketConn
 	mu    sync.Mutex
-	mutes map[string]bool // names that it does not answer for
+	muted map[string]bool // names for which it does not answer
 }
 
-// startNames makes it the one of this process.
+// startNames starts the name service and makes it that of this process.
 func startNames() (*nameService, error) {
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	n := &nameService{conn: conn, mutes: map[string]bool{}}
+	n := &nameService{conn: conn, muted: map[string]bool{}}
 	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "udp", conn.LocalAddr().String())
 	}}
@@ -46,30 +46,30 @@ func (n *nameService) serve() {
 			return
 		}
 		if answer := n.answer(query[:size]); answer != nil {
-			_, _ = n.conn.WriteTo(answer, from) // who asked asks again
+			_, _ = n.conn.WriteTo(answer, from) // after an error the client asks again
 		}
 	}
 }
 
-// answer is nil for a name that is mute.
+// answer is nil for a muted name.
 func (n *nameService) answer(query []byte) []byte {
 	var labels []string
-	at := 12 // behind the header
+	at := 12 // after the header
 	for query[at] != 0 {
 		size := int(query[at])
 		labels = append(labels, string(query[at+1:at+1+size]))
 		at += 1 + size
 	}
-	end := at + 5 // behind type and class
+	end := at + 5 // after type and class
 	n.mu.Lock()
-	mute := n.mutes[strings.Join(labels, ".")]
+	muted := n.muted[strings.Join(labels, ".")]
 	n.mu.Unlock()
-	if mute {
+	if muted {
 		return nil
 	}
 	answer := append([]byte{query[0], query[1], 0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0}, query[12:end]...)
 	switch domain, typeA := labels[len(labels)-1], binary.BigEndian.Uint16(query[at+1:]) == 1; {
-	case domain != "test" && domain != "localhost": // which not every machine has in /etc/hosts
+	case domain != "test" && domain != "localhost": // not every machine has localhost in /etc/hosts
 		answer[3] |= 3 // no such name
 	case typeA:
 		last := []byte{1}
@@ -84,20 +84,18 @@ func (n *nameService) answer(query []byte) []byte {
 	return answer
 }
 
-// mute takes names out of service, or puts them back.
-func (n *nameService) mute(is bool, names ...string) {
+// mute makes the name service no longer answer for a name.
+func (n *nameService) mute(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, name := range names {
-		n.mutes[name] = is
-	}
+	n.muted[name] = true
 }
 
-// TestANameThatNobodyAnswersFor does not take the time of the others, wherever it stands.
-func TestANameThatNobodyAnswersFor(t *testing.T) {
+// TestUnansweredNameDoesNotDelayTheOthers: the session connects in time, at any place of the name in the list.
+func TestUnansweredNameDoesNotDelayTheOthers(t *testing.T) {
 	t.Parallel()
-	names.mute(true, "mute.test")
-	_, port, _ := strings.Cut(one.Connect(), ":")
+	names.mute("mute.test")
+	_, port, _ := strings.Cut(shared.Connect(), ":")
 	good, mute := "good.test:"+port, "mute.test:"+port
 	for _, servers := range [][]string{{mute, good}, {good, mute}} {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // as the commands do
@@ -119,19 +117,19 @@ func TestANameThatNobodyAnswersFor(t *testing.T) {
 	}
 }
 
-// TestAnAddressOutlivesTheNameService: a session goes on where the server is as it was.
-func TestAnAddressOutlivesTheNameService(t *testing.T) {
+// TestAddressIsKeptWithoutTheNameService: a session reconnects to the old address if its name no longer resolves.
+func TestAddressIsKeptWithoutTheNameService(t *testing.T) {
 	t.Parallel()
-	p := proxy(t, one.Connect())
+	p := proxy(t, shared.Connect())
 	_, port, _ := strings.Cut(p.Addr(), ":")
 	s := dial(t, zkconn.Config{Servers: []string{"outlived.test:" + port}, Timeout: 10 * time.Second})
-	names.mute(true, "outlived.test")
+	names.mute("outlived.test")
 	before := p.Requests()[zkserver.OpExists]
 	p.Cut()
 	if _, _, err := s.Exists(within(t, 30*time.Second), "/"); err != nil {
 		t.Error(err)
 	}
 	if p.Requests()[zkserver.OpExists] == before {
-		t.Error("it asks somebody else")
+		t.Error("the request went to another server")
 	}
 }

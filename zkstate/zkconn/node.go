@@ -6,7 +6,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Mode says how long a znode lives and whether the server adds ten digits to its name.
+// Mode says whether a znode ends with its session, and whether the server appends ten digits to its name.
 type Mode int
 
 // The modes. An ephemeral znode ends with the session that created it.
@@ -29,7 +29,7 @@ func (m Mode) flags() int32 {
 	return 0
 }
 
-// Permissions of an ACL, to be added up.
+// Permissions of an ACL. Combine them with |.
 const (
 	PermRead int32 = 1 << iota
 	PermWrite
@@ -39,20 +39,20 @@ const (
 	PermAll int32 = 1<<iota - 1
 )
 
-// ACL grants permissions on a znode to whoever the scheme says the ID is.
+// ACL grants permissions on a znode to an id of a scheme.
 type ACL struct {
 	Perms  int32
 	Scheme string // world, auth, digest, ip, x509
-	ID     string // for digest user:hash, as ZooKeeper stores it
+	ID     string // for digest: user:hash, as ZooKeeper stores it
 }
 
 // World is the ACL that grants perms to everybody.
 func World(perms int32) []ACL { return []ACL{{Perms: perms, Scheme: "world", ID: "anyone"}} }
 
-// Stat is what ZooKeeper knows about a znode.
+// Stat is ZooKeeper's metadata of a znode.
 type Stat struct {
-	Czxid, Mzxid, Pzxid int64 // transactions that created it, set its data, changed its list of children
-	Version, Cversion   int32 // changes of its data and of its list of children
+	Czxid, Mzxid, Pzxid int64 // transactions that created it, last set its data, last changed its list of children
+	Version, Cversion   int32 // number of changes of its data, and of its list of children
 	EphemeralOwner      int64 // session id, or 0
 	NumChildren         int32
 	DataLength          int32 // bytes
@@ -73,7 +73,7 @@ func statOf(s *zk.Stat) Stat {
 	}
 }
 
-func theirACL(acl []ACL) []zk.ACL {
+func libraryACL(acl []ACL) []zk.ACL {
 	out := make([]zk.ACL, len(acl))
 	for i, a := range acl {
 		out[i] = zk.ACL{Perms: a.Perms, Scheme: a.Scheme, ID: a.ID}
@@ -81,7 +81,7 @@ func theirACL(acl []ACL) []zk.ACL {
 	return out
 }
 
-func ourACL(acl []zk.ACL) []ACL {
+func aclOf(acl []zk.ACL) []ACL {
 	out := make([]ACL, len(acl))
 	for i, a := range acl {
 		out[i] = ACL{Perms: a.Perms, Scheme: a.Scheme, ID: a.ID}

@@ -15,14 +15,14 @@ import (
 	"muster/zkstate/zkconn"
 )
 
-// about matches requests with a code and a path.
+// about returns a filter for requests with this code and path.
 func about(op int32, path string) func(int32, []byte) bool {
 	return func(o int32, req []byte) bool { return o == op && bytes.Contains(req, []byte(path)) }
 }
 
 func TestLostReplyIsUnknownAndThenSettled(t *testing.T) {
 	ctx, dir := within(t, 20*time.Second), root(t)
-	p := proxy(t, one.Connect())
+	p := proxy(t, shared.Connect())
 	s := dial(t, zkconn.Config{Servers: []string{p.Addr()}})
 	for _, c := range []struct {
 		name string
@@ -58,7 +58,7 @@ func TestLostReplyIsUnknownAndThenSettled(t *testing.T) {
 
 func TestReadIsRepeatedWhenItsReplyIsLost(t *testing.T) {
 	ctx, dir := within(t, 20*time.Second), root(t)
-	p := proxy(t, one.Connect())
+	p := proxy(t, shared.Connect())
 	s := dial(t, zkconn.Config{Servers: []string{p.Addr()}})
 	lost := p.DropReply(about(zkserver.OpGetData, dir))
 	if _, _, err := s.Get(ctx, dir); err != nil {
@@ -70,24 +70,25 @@ func TestReadIsRepeatedWhenItsReplyIsLost(t *testing.T) {
 	}
 }
 
-func TestSwallowedReplyIsUnknownThoughPingsAreAnswered(t *testing.T) {
+func TestMissingReplyIsUnknownThoughPingsAreAnswered(t *testing.T) {
 	t.Parallel()
 	ctx, dir := within(t, 20*time.Second), root(t)
-	r := newRelay(t, one.Connect())
+	r := newRelay(t, shared.Connect())
 	s := dial(t, zkconn.Config{Servers: []string{r.Addr().String()}, Timeout: 1200 * time.Millisecond})
-	// The next reply with a zxid and a body is that to the create; a ping has neither.
+	// The first reply with a positive xid is the one to the create.
 	once := true
 	r.set(func(r *relay) {
-		r.swallow = func(reply []byte) bool {
+		r.drop = func(reply []byte) bool {
 			xid := int32(binary.BigEndian.Uint32(reply[4:]))
-			swallow := xid > 0 && once
-			once = once && !swallow
-			return swallow
+			drop := xid > 0 && once
+			once = once && !drop
+			return drop
 		}
 	})
 	begin := time.Now()
 	_, err := s.Create(ctx, dir+"/a", nil, zkconn.Ephemeral, open)
-	if took := time.Since(begin); !errors.Is(err, zkconn.ErrUnknown) || took < 900*time.Millisecond || took > 5*time.Second {
+	took := time.Since(begin)
+	if !errors.Is(err, zkconn.ErrUnknown) || took < 900*time.Millisecond || took > 5*time.Second {
 		t.Fatalf("after %s: %v, want %v after 1s", took, err, zkconn.ErrUnknown)
 	}
 	if err := s.Settled(ctx); err != nil {
@@ -98,16 +99,16 @@ func TestSwallowedReplyIsUnknownThoughPingsAreAnswered(t *testing.T) {
 	}
 }
 
-func TestWriteThatItsCallerLeftIsSettledBeforeAReadTells(t *testing.T) {
+func TestSettledWaitsForAbandonedWrites(t *testing.T) {
 	dir := root(t)
-	p := proxy(t, one.Connect())
+	p := proxy(t, shared.Connect())
 	s := dial(t, zkconn.Config{Servers: []string{p.Addr()}, Timeout: 5 * time.Second})
 	p.Hang(true)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	var all sync.WaitGroup
 	data := make([]byte, 900_000)
-	for i := range 40 { // more than the network and the library's queue take
+	for i := range 40 { // more than fit into the network's and the library's buffers
 		all.Go(func() {
 			_, err := s.Create(ctx, fmt.Sprintf("%s/%d", dir, i), data, zkconn.Ephemeral, open)
 			if !errors.Is(err, zkconn.ErrUnknown) || !errors.Is(err, context.DeadlineExceeded) {
@@ -133,10 +134,10 @@ func TestWriteThatItsCallerLeftIsSettledBeforeAReadTells(t *testing.T) {
 	}
 }
 
-// TestThrottledRequestIsRepeated: the server had too much to do, and executed nothing.
+// TestThrottledRequestIsRepeated: an overloaded server refuses a request without executing it.
 func TestThrottledRequestIsRepeated(t *testing.T) {
 	dir := root(t)
-	p := proxy(t, one.Addrs()[0])
+	p := proxy(t, shared.Addrs()[0])
 	s := dial(t, zkconn.Config{Servers: []string{p.Addr()}})
 	for _, op := range []int32{zkserver.OpMulti, zkserver.OpGetData} {
 		throttled := p.Throttle(func(o int32, _ []byte) bool { return o == op })
@@ -153,14 +154,15 @@ func TestThrottledRequestIsRepeated(t *testing.T) {
 	}
 	over, cancel := context.WithCancel(t.Context())
 	p.Throttle(func(o int32, _ []byte) bool { cancel(); return o == zkserver.OpMulti })
-	if _, err := s.Multi(over, zkconn.CreateOp(dir+"/m", nil, zkconn.Persistent, open)); !errors.Is(err, zkconn.ErrNotSent) && !errors.Is(err, zkconn.ErrUnknown) {
+	_, err := s.Multi(over, zkconn.CreateOp(dir+"/m", nil, zkconn.Persistent, open))
+	if !errors.Is(err, zkconn.ErrNotSent) && !errors.Is(err, zkconn.ErrUnknown) {
 		t.Errorf("given up while the server is busy: %v", err)
 	}
 }
 
-func TestContextThatEndsAtTheGateIsNotSent(t *testing.T) {
+func TestWriteWithoutAConnectionIsNotSent(t *testing.T) {
 	dir := root(t)
-	p := proxy(t, one.Connect())
+	p := proxy(t, shared.Connect())
 	s := dial(t, zkconn.Config{Servers: []string{p.Addr()}})
 	p.Refuse(true)
 	p.Cut()
@@ -196,7 +198,7 @@ func TestContextThatEndsAtTheGateIsNotSent(t *testing.T) {
 
 func TestReadEndsWithItsContext(t *testing.T) {
 	dir := root(t)
-	p := proxy(t, one.Connect())
+	p := proxy(t, shared.Connect())
 	s := dial(t, zkconn.Config{Servers: []string{p.Addr()}})
 	p.Hang(true)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -214,8 +216,9 @@ func TestReadEndsWithItsContext(t *testing.T) {
 func TestNetworkErrorsNeverReachCallers(t *testing.T) {
 	t.Parallel()
 	ctx, dir := within(t, 30*time.Second), root(t)
-	p := proxy(t, one.Connect())
-	s := dial(t, zkconn.Config{Servers: []string{p.Addr()}, Auth: []zkconn.Auth{{Scheme: "digest", Data: []byte("a:b")}}})
+	p := proxy(t, shared.Connect())
+	auth := []zkconn.Auth{{Scheme: "digest", Data: []byte("a:b")}}
+	s := dial(t, zkconn.Config{Servers: []string{p.Addr()}, Auth: auth})
 	stop := make(chan struct{})
 	var all sync.WaitGroup
 	var unknown sync.Map

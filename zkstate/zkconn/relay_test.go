@@ -8,16 +8,16 @@ import (
 	"testing"
 )
 
-// relay stands between a session and a server for the faults that zkserver.Proxy does not know: it can swallow replies and
-// leave the connection standing, and it can reset a connection just after the handshake.
+// relay is a proxy with two faults that zkserver.Proxy does not have: it can drop replies and keep the connection, and
+// it can reset a connection just after the handshake.
 type relay struct {
 	net.Listener
 	target string
 
 	mu        sync.Mutex
-	handshake []byte                  // newest answer to one
-	swallow   func(reply []byte) bool // replies that disappear
-	resets    int                     // connections yet to be reset
+	handshake []byte                  // newest answer to a handshake
+	drop      func(reply []byte) bool // selects replies that are dropped
+	resets    int                     // number of connections that will be reset
 }
 
 func newRelay(t testing.TB, target string) *relay {
@@ -74,9 +74,9 @@ func (r *relay) serve(client *net.TCPConn) {
 				r.resets--
 			}
 		}
-		swallow := !first && r.swallow != nil && r.swallow(frame)
+		drop := !first && r.drop != nil && r.drop(frame)
 		r.mu.Unlock()
-		if swallow {
+		if drop {
 			continue
 		}
 		if _, err := client.Write(frame); err != nil {
@@ -99,7 +99,7 @@ func readFrame(r io.Reader) ([]byte, error) {
 	return frame, err
 }
 
-// endSession makes the server end the session of a handshake, as if it had expired: it attaches to the session from elsewhere and
+// endSession makes the server end the session of a handshake, as if it had expired: it connects to the session and
 // closes it.
 func endSession(t testing.TB, server string, handshake []byte) {
 	t.Helper()

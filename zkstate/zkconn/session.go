@@ -1,10 +1,10 @@
-// Package zkconn holds exactly one ZooKeeper session. Every call takes a context and answers with a named error; a write
-// whose outcome cannot be known says so (ErrUnknown).
+// Package zkconn provides a ZooKeeper session. Every call takes a context and returns a named error. The error of a
+// write with an unknown outcome is ErrUnknown.
 //
-// A Session is one session id for ever. When the session is gone — expired, past its own deadline, or closed — its
-// context ends, nothing that waited is sent, and the owner dials a new one deliberately. The package refuses to repeat a
-// write that may have happened, to reconnect under another session id, to send what is too large for a server, and to print a
-// secret. SASL and chroots are not supported.
+// A Session always has the same session id. When it expires, passes its own deadline or is closed, its context ends,
+// and calls that wait are not sent. The owner must then dial a new one. The package never repeats a write that may have
+// happened, never reconnects with another session id, never sends a request that is too large for a server, and never
+// prints a secret. It does not support SASL and chroots.
 package zkconn
 
 import (
@@ -20,18 +20,18 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Config says where ZooKeeper is and how to speak to it. Only Servers is required.
+// Config configures a Session. Only Servers is required.
 type Config struct {
 	Servers []string      // "host:port" or "host" (port 2181)
-	Timeout time.Duration // of the session, as asked for; the server may change it; default 10s
-	Auth    []Auth        // added before Dial returns and again on every reconnection
+	Timeout time.Duration // requested session timeout, default 10s; the server may grant another
+	Auth    []Auth        // sent before Dial returns, and again on every new connection
 	TLS     *tls.Config   // nil is plain TCP; an empty ServerName becomes the host as given in Servers
 	Logger  *slog.Logger  // nil discards
-	// InFlight is the greatest number of calls that wait for an answer at once; default 128.
+	// InFlight is the maximum number of calls that wait for a reply at once; default 128.
 	InFlight int
-	// ReadBuffer is the size in bytes of the largest accepted reply; default 16 MiB. A larger reply is ErrTooLarge.
+	// ReadBuffer is the maximum size of a reply in bytes; default 16 MiB. A larger reply is ErrTooLarge.
 	ReadBuffer int
-	// Small makes a session cheap in memory, for thousands in one process: requests are limited to 15 KiB, replies to
+	// Small makes a session use little memory, for thousands in one process. It limits requests to 15 KiB, replies to
 	// ReadBuffer or 16 KiB, and all watched paths together to 8 KiB.
 	Small bool
 }
@@ -42,52 +42,53 @@ const (
 	defaultReadBuffer = 16 << 20
 	smallBuffer       = 16 << 10
 
-	// maxRequest is below the limit of a server (jute.maxbuffer, 1 MiB). Beyond that the server hangs up, and every
-	// other call of the session fails with the large one.
+	// maxRequest is below the limit of a server (jute.maxbuffer, 1 MiB). Above that limit the server closes the
+	// connection, and all calls of the session fail.
 	maxRequest = 1_000_000
-	// sendBuffer keeps clear of maxRequest: the client library panics if a request ends exactly at its buffer's end.
+	// sendBuffer is larger than maxRequest: the library panics if a request ends exactly at the end of its buffer.
 	sendBuffer = 1<<20 + 4<<10
 )
 
-// Auth is one credential, for example digest with "user:password". Data is never printed.
+// Auth is one credential, for example digest with "user:password". Format never prints Data.
 type Auth struct {
 	Scheme string
 	Data   []byte `json:"-"`
 }
 
-// Format prints the scheme, whatever the verb.
+// Format prints only the scheme, with every verb.
 func (a Auth) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "{%s …}", a.Scheme) }
 
 // Session is one ZooKeeper session. Its methods may be called concurrently.
 type Session struct {
-	ctx    context.Context // ends, with cause, when the session is gone
-	cancel context.CancelCauseFunc
-	cfg    Config
-	log    *limited
-	hosts  *hosts
-	first  time.Duration // that Dial has for all servers; 0 if that is without end
+	ctx      context.Context // ends, with cause, when the session is gone
+	cancel   context.CancelCauseFunc
+	cfg      Config
+	log      *rateLimited
+	hosts    *hosts
+	dialTime time.Duration // that Dial may take; 0 if there is no limit
 
 	zk     *zk.Conn
-	events <-chan zk.Event // closed when the library's goroutines have ended; never read before
-	start  chan struct{}   // closed when the two above are set
+	events <-chan zk.Event // closed when the library's goroutines have ended; not read before the session has ended
+	start  chan struct{}   // closed when zk and events are set
 	ended  sync.Once
 	done   chan struct{} // closed after events
 
-	gate    *gate
-	slots   chan struct{}
-	watches watches
-	strays  strays
+	gate      *gate
+	slots     chan struct{}
+	watches   watches
+	abandoned abandoned
 
 	mu       sync.Mutex
 	conn     *conn         // newest connection, perhaps closed
-	id       int64         // 0 until the first handshake, then for ever
+	id       int64         // 0 until the first handshake; never changes then
 	timeout  time.Duration // as the server granted it
 	answered time.Time     // when the newest answered request was sent
-	told     bool          // the server has confirmed the end of the session
+
+	closeConfirmed bool // by the server
 }
 
-// Dial opens a session and waits until ctx ends for a server to grant it and for the credentials to be accepted. If no
-// server does, the error is ErrUnreachable and names each server and what is wrong with it.
+// Dial opens a session. It waits until a server grants it and accepts the credentials, or until ctx ends: the error is
+// then ErrUnreachable and says for each server why it failed.
 func Dial(ctx context.Context, c Config) (*Session, error) {
 	c, err := c.complete()
 	if err != nil {
@@ -105,12 +106,12 @@ func Dial(ctx context.Context, c Config) (*Session, error) {
 		slots:   make(chan struct{}, c.InFlight),
 		timeout: c.Timeout,
 	}
-	s.log = &limited{to: c.Logger}
+	s.log = &rateLimited{to: c.Logger}
 	s.watches.init(c)
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.hosts = newHosts(s.ctx, servers, c.Timeout)
 	if end, ok := ctx.Deadline(); ok {
-		s.first = time.Until(end)
+		s.dialTime = time.Until(end)
 	}
 	if err := s.open(ctx); err != nil {
 		return nil, err
@@ -118,7 +119,7 @@ func Dial(ctx context.Context, c Config) (*Session, error) {
 	for _, a := range c.Auth {
 		if err := s.authenticate(ctx, a); err != nil {
 			s.Close()
-			if ctx.Err() != nil && !errors.Is(err, ErrUnreachable) { // connected, and then no answer
+			if ctx.Err() != nil && !errors.Is(err, ErrUnreachable) { // the server stopped answering
 				err = s.hosts.unreachable(err)
 			}
 			return nil, err
@@ -132,7 +133,8 @@ func (c Config) complete() (Config, error) {
 		c.Timeout = defaultTimeout
 	}
 	if ms := c.Timeout.Milliseconds(); ms < 1 || ms > math.MaxInt32 {
-		return c, fmt.Errorf("session timeout %s: must be between 1ms and %s", c.Timeout, math.MaxInt32*time.Millisecond)
+		return c, fmt.Errorf("session timeout %s: must be between 1ms and %s",
+			c.Timeout, math.MaxInt32*time.Millisecond)
 	}
 	if c.InFlight <= 0 {
 		c.InFlight = defaultInFlight
@@ -170,8 +172,8 @@ func (c Config) maxRequest() int {
 
 // open starts the library and waits for its first session.
 func (s *Session) open(ctx context.Context) error {
-	pointer := func(c *zk.Conn) { s.zk = c } // an option runs before any goroutine of the library
-	_, events, err := zk.Connect([]string{"-"}, s.cfg.Timeout, pointer,
+	setConn := func(c *zk.Conn) { s.zk = c } // the library runs its options before it starts a goroutine
+	_, events, err := zk.Connect([]string{"-"}, s.cfg.Timeout, setConn,
 		zk.WithHostProvider(s.hosts),
 		zk.WithDialer(s.dial),
 		zk.WithEventCallback(s.event),
@@ -194,7 +196,7 @@ func (s *Session) open(ctx context.Context) error {
 	}
 }
 
-// event is called by the library's goroutines: it must neither block nor call the library.
+// event handles an event of the library. It must neither block nor call the library.
 func (s *Session) event(e zk.Event) {
 	switch {
 	case e.Type != zk.EventSession:
@@ -211,10 +213,10 @@ func (s *Session) event(e zk.Event) {
 	}
 }
 
-// Context ends when the session is gone; context.Cause then is ErrSessionLost with the reason.
+// Context ends when the session is gone. Its cause is ErrSessionLost with the reason.
 func (s *Session) Context() context.Context { return s.ctx }
 
-// Connected reports whether the session has a connection to a server. Without one it is not lost yet: calls wait.
+// Connected reports whether the session has a connection to a server. Without one, calls wait.
 func (s *Session) Connected() bool { return s.ctx.Err() == nil && s.gate.isOpen() }
 
 // ID is the session id: the EphemeralOwner of every ephemeral znode that this session creates.
@@ -224,55 +226,56 @@ func (s *Session) ID() int64 {
 	return s.id
 }
 
-// Timeout is the session timeout that the server granted, which can differ from the one asked for.
+// Timeout is the session timeout that the server granted. It can differ from Config.Timeout.
 func (s *Session) Timeout() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.timeout
 }
 
-// Close ends the session and removes its ephemeral znodes. The error says that no server could be told: the ephemeral
-// znodes then stay for up to the session timeout. Calls in flight end as if the session were lost.
+// Close ends the session and removes its ephemeral znodes. An error means that no server confirmed it: the ephemeral
+// znodes then stay for up to the session timeout. Calls in flight end with ErrSessionLost.
 func (s *Session) Close() error {
 	first := s.ctx.Err() == nil
 	s.end(errClosed)
 	<-s.done
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if first && !s.told {
-		return fmt.Errorf("session %#x: closed without a server: its ephemeral znodes stay for up to %s", s.id, s.timeout)
+	if first && !s.closeConfirmed {
+		return fmt.Errorf("session %#x: closed without a server: its ephemeral znodes stay for up to %s",
+			s.id, s.timeout)
 	}
 	return nil
 }
 
-// end makes the session over, for its owner at once and for the library soon. From here on no connection is made.
+// end ends the session's context at once, and the library soon after. No connection is made after that.
 func (s *Session) end(cause error) {
 	s.ended.Do(func() {
 		s.cancel(cause)
 		s.watches.end()
-		patience := time.Duration(0)
+		closeTimeout := time.Duration(0)
 		switch {
 		case errors.Is(cause, errClosed):
-			patience = time.Second
+			closeTimeout = time.Second
 		case errors.Is(cause, ErrSessionLost):
 			s.cfg.Logger.Warn("zookeeper session ended", "reason", cause)
 		}
-		go s.dismantle(patience)
+		go s.shutDown(closeTimeout)
 	})
 }
 
-// dismantle gives the server that long to confirm the end of the session, and returns when the library has stopped.
-func (s *Session) dismantle(patience time.Duration) {
+// shutDown gives the server closeTimeout to confirm the end of the session. It returns when the library has stopped.
+func (s *Session) shutDown(closeTimeout time.Duration) {
 	defer close(s.done)
 	<-s.start
-	go s.zk.Close() // asks the server; gives up by itself within 3 s
-	hangUp := time.AfterFunc(patience, s.cut)
-	defer hangUp.Stop()
+	go s.zk.Close() // sends a request, and gives up after 3 s
+	cut := time.AfterFunc(closeTimeout, s.cut)
+	defer cut.Stop()
 	for range s.events {
 	}
 }
 
-// cut closes the TCP connection. The library reconnects, unless the session has ended.
+// cut closes the connection. The library reconnects, unless the session has ended.
 func (s *Session) cut() {
 	s.mu.Lock()
 	c := s.conn

@@ -97,7 +97,7 @@ func TestNilAndEmptyDataAreTheSame(t *testing.T) {
 	}
 }
 
-func TestTransactionNamesItsFirstRealError(t *testing.T) {
+func TestTransactionErrorNamesTheOperation(t *testing.T) {
 	ctx, dir := within(t, 10*time.Second), root(t)
 	s := dial(t, zkconn.Config{})
 	results := must(s.Multi(ctx,
@@ -106,7 +106,8 @@ func TestTransactionNamesItsFirstRealError(t *testing.T) {
 		zkconn.SetOp(dir+"/a", []byte("2"), 0),
 		zkconn.CheckOp(dir+"/a", 1),
 		zkconn.DeleteOp(dir+"/a", 1)))(t)
-	if len(results) != 5 || results[0].Path != dir+"/a" || results[1].Path != dir+"/n-0000000001" || results[2].Stat.Version != 1 {
+	if len(results) != 5 || results[0].Path != dir+"/a" || results[1].Path != dir+"/n-0000000001" ||
+		results[2].Stat.Version != 1 {
 		t.Errorf("results: %+v", results)
 	}
 	_, err := s.Multi(ctx,
@@ -119,7 +120,8 @@ func TestTransactionNamesItsFirstRealError(t *testing.T) {
 	if _, ok, err := s.Exists(ctx, dir+"/b"); ok || err != nil {
 		t.Errorf("the refused transaction created a znode: %v", err)
 	}
-	if _, err := s.Multi(ctx, zkconn.CreateOp("bad", nil, zkconn.Persistent, open)); err == nil || errors.Is(err, zkconn.ErrUnknown) {
+	_, err = s.Multi(ctx, zkconn.CreateOp("bad", nil, zkconn.Persistent, open))
+	if err == nil || errors.Is(err, zkconn.ErrUnknown) {
 		t.Errorf("invalid path: %v", err)
 	}
 	if r, err := s.Multi(ctx); r != nil || err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// kind of a watch, as the library keeps them.
+// kind is the kind of a watch. The library has the same kinds.
 type kind int
 
 const (
@@ -21,24 +21,24 @@ type watchKey struct {
 	kind kind
 }
 
-// watches are the channels that callers wait on, and a mirror of the watches that the library will set again when it
-// reconnects. An event closes channels; what happened is for the reader to find out.
+// watches holds the channels on which callers wait, and the watches that the library sets again when it reconnects. An
+// event closes channels. The caller reads again to learn what has changed.
 type watches struct {
 	limit int // bytes of watched paths
 
 	mu    sync.Mutex
-	over  bool
-	bytes int
+	ended bool // with the session
+	bytes int  // of watched paths
 	chans map[watchKey][]*watcher
-	armed map[watchKey]bool
-	conns int // connections so far
+	armed map[watchKey]bool // watches that the library has
+	conns int               // number of connections so far
 }
 
 // watcher is one channel.
 type watcher struct {
 	ch      chan struct{}
-	users   int  // who got it from add, and did not remove it
-	conn    int  // the connection at the time of add
+	users   int  // calls of add that returned it, less those of remove
+	conn    int  // number of the connection at the time of add
 	created bool // set before ch is closed
 }
 
@@ -58,9 +58,9 @@ func (w *watches) init(c Config) {
 	}
 }
 
-// add returns a channel that the next event on key closes. It comes before the read that sets the watch, so that no
-// event falls between; an event of an older watch may close it early, which costs the caller one look. Where the server
-// keeps the watch already, whoever waits for it gets the same channel: nobody knows which of them have given up.
+// add returns a channel that the next event on key closes. It is called before the read that sets the watch, so that no
+// event is missed; an event of an older watch may close the channel early. If the server has the watch already, add
+// returns the same channel to every caller, so that callers who gave up do not leave a channel each.
 func (w *watches) add(key watchKey) (*watcher, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -69,7 +69,7 @@ func (w *watches) add(key watchKey) (*watcher, error) {
 		return all[len(all)-1], nil
 	}
 	one := &watcher{ch: make(chan struct{}), users: 1, conn: w.conns}
-	if w.over {
+	if w.ended {
 		close(one.ch)
 		return one, nil
 	}
@@ -81,12 +81,12 @@ func (w *watches) add(key watchKey) (*watcher, error) {
 	return one, nil
 }
 
-// kept says that the server keeps this watch. That on the existence of a znode that is there is one on its data.
+// kept reports whether the server has this watch. A watch on the existence of a znode that exists is one on its data.
 func (w *watches) kept(key watchKey) bool {
 	return w.armed[key] || key.kind == onExistence && w.armed[watchKey{key.path, onData}]
 }
 
-// remove takes back a channel whose read has failed.
+// remove undoes add after its read has failed.
 func (w *watches) remove(key watchKey, one *watcher) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -100,7 +100,7 @@ func (w *watches) remove(key watchKey, one *watcher) {
 	}
 }
 
-// fire closes what an event concerns. It knows the same kinds for each event as the library does.
+// fire closes the channels of an event. It maps events to kinds as the library does.
 func (w *watches) fire(e zk.Event) {
 	var kinds []kind
 	switch e.Type {
@@ -133,28 +133,28 @@ func (w *watches) closeAll(key watchKey) {
 	delete(w.chans, key)
 }
 
-// end closes everything: the session is gone.
+// end closes all channels when the session is gone.
 func (w *watches) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.over = true
-	w.tellAll()
+	w.ended = true
+	w.closeAllChannels()
 }
 
-func (w *watches) tellAll() {
+func (w *watches) closeAllChannels() {
 	for key := range w.chans {
 		w.closeAll(key)
 	}
 }
 
-// answered mirrors the library, which keeps a watch once the read that sets it has succeeded. A server that refuses to
-// set watches again leaves them silent: then everybody looks.
+// answered updates armed as the library does: it has a watch once the read that sets it has succeeded. If the server
+// refuses to set watches again, no event will come, so all channels are closed.
 func (w *watches) answered(r request, code int32) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
 	case r.op == opSetWatches && code != 0:
-		w.tellAll()
+		w.closeAllChannels()
 	case r.watch == "":
 	case r.op == opGetData && code == 0, r.op == opExists && code == 0:
 		w.armed[watchKey{r.watch, onData}] = true
@@ -165,7 +165,7 @@ func (w *watches) answered(r request, code int32) {
 	}
 }
 
-// connected notes a new connection, and says whether the library will send its watches on it.
+// connected counts a new connection. It reports whether the library will send watches on it.
 func (w *watches) connected() (armed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -173,10 +173,10 @@ func (w *watches) connected() (armed bool) {
 	return len(w.armed) > 0
 }
 
-// forget is for when the library did not send the watches that the mirror says it has: everybody looks.
+// forget closes all channels. It is called if the library did not send the watches that armed holds.
 func (w *watches) forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	clear(w.armed)
-	w.tellAll()
+	w.closeAllChannels()
 }

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// granted is called when a server has attached the connection to our session; sent is when it was asked to.
+// granted is called when a server has accepted the connection for the session. sent is when the handshake was sent.
 func (s *Session) granted(c *conn, id int64, timeout time.Duration, sent time.Time) {
-	s.hosts.note(c.server, "")
+	s.hosts.setReason(c.server, "")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.id == 0 {
@@ -18,19 +18,19 @@ func (s *Session) granted(c *conn, id int64, timeout time.Duration, sent time.Ti
 	s.answered = sent
 }
 
-// beat is called when a request has been answered.
-func (s *Session) beat(r request) {
+// replied is called when a request has been answered.
+func (s *Session) replied(r request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r.at.After(s.answered) {
 		s.answered = r.at
 	}
-	s.told = s.told || r.op == opClose
+	s.closeConfirmed = s.closeConfirmed || r.op == opClose
 }
 
-// watchdog ends the session at its own deadline: when the timeout has passed since the last answered request was sent,
-// the server may have given the session's ephemeral znodes to somebody else, whether or not we can hear it say so. It
-// also hangs up on a server that answers pings but not a request. It runs itself again when either can next be due.
+// watchdog ends the session when its timeout has passed since the last answered request was sent. From then on the
+// servers may have expired it, even if none can be reached. watchdog also closes the connection to a server that
+// answers pings but not a request. It calls itself again at the time when either can happen next.
 func (s *Session) watchdog() {
 	if s.ctx.Err() != nil {
 		return
@@ -45,17 +45,18 @@ func (s *Session) watchdog() {
 		s.end(fmt.Errorf("%w: no server has answered for %s", ErrSessionLost, timeout))
 		return
 	}
-	patience := max(timeout*2/3, time.Second)
-	due := now.Add(patience)
+	replyLimit := max(timeout*2/3, time.Second)
+	due := now.Add(replyLimit)
 	if oldest := c.oldest(); !oldest.IsZero() {
-		due = oldest.Add(patience)
+		due = oldest.Add(replyLimit)
 		if !now.Before(due) {
-			s.log.log(slog.LevelWarn, "zookeeper does not answer: reconnecting", "server", c.server.String(), "after", patience)
+			s.log.log(slog.LevelWarn, "zookeeper does not answer: reconnecting",
+				"server", c.server.String(), "after", replyLimit)
 			if c.stuck() {
 				s.watches.forget()
 			}
 			c.Close()
-			due = now.Add(patience)
+			due = now.Add(replyLimit)
 		}
 	}
 	if deadline.Before(due) {

@@ -9,7 +9,7 @@ import (
 // Sizes of a request on the wire.
 const (
 	requestHeader = 8 // xid, code
-	opHeader      = 9 // of one operation in a transaction, and of its end
+	opHeader      = 9 // before each operation of a transaction, and at its end
 )
 
 // Op is one operation of a transaction.
@@ -40,15 +40,15 @@ func DeleteOp(path string, version int32) Op {
 	return Op{name: "delete", path: path, version: version}
 }
 
-// request is the operation in the library's words.
+// request is the library's request for the operation.
 func (o Op) request() any {
 	data := o.data
 	if data == nil {
-		data = []byte{} // ZooKeeper's null data is not for us
+		data = []byte{} // never ZooKeeper's null data, see nilIfEmpty
 	}
 	switch o.name {
 	case "create":
-		return &zk.CreateRequest{Path: o.path, Data: data, Acl: theirACL(o.acl), Flags: o.mode.flags()}
+		return &zk.CreateRequest{Path: o.path, Data: data, Acl: libraryACL(o.acl), Flags: o.mode.flags()}
 	case "set":
 		return &zk.SetDataRequest{Path: o.path, Data: data, Version: o.version}
 	case "delete":
@@ -57,7 +57,7 @@ func (o Op) request() any {
 	return &zk.CheckVersionRequest{Path: o.path, Version: o.version}
 }
 
-// size is the number of bytes on the wire: strings, data and lists have a length of 4 bytes before them.
+// size is the number of bytes on the wire. Strings, data and lists have a length of 4 bytes before them.
 func (o Op) size() int {
 	n := 4 + len(o.path) + 4 // version or flags
 	switch o.name {
@@ -72,7 +72,7 @@ func (o Op) size() int {
 	return n
 }
 
-// Create creates a znode and returns its path, which for a sequential mode ends in the number.
+// Create creates a znode and returns its path. With a sequential mode the path ends in the number.
 func (s *Session) Create(ctx context.Context, path string, data []byte, mode Mode, acl []ACL) (string, error) {
 	op := CreateOp(path, data, mode, acl)
 	return write(ctx, s, "create", path, requestHeader+op.size(), func(c *zk.Conn) (string, error) {
@@ -81,7 +81,7 @@ func (s *Session) Create(ctx context.Context, path string, data []byte, mode Mod
 	})
 }
 
-// Set replaces the data of a znode that has this version; -1 is any.
+// Set replaces the data of a znode that has this version; -1 means any version.
 func (s *Session) Set(ctx context.Context, path string, data []byte, version int32) (Stat, error) {
 	op := SetOp(path, data, version)
 	return write(ctx, s, "set", path, requestHeader+op.size(), func(c *zk.Conn) (Stat, error) {
@@ -100,13 +100,13 @@ func (s *Session) Delete(ctx context.Context, path string, version int32) error 
 	return err
 }
 
-// Result is what one operation of a transaction did.
+// Result is the result of one operation of a transaction.
 type Result struct {
 	Path string // of a created znode
 	Stat Stat   // after a set
 }
 
-// Multi performs all operations or none. If one is refused, the error names that one.
+// Multi executes all operations or none. If one is refused, the error names that one.
 func (s *Session) Multi(ctx context.Context, ops ...Op) ([]Result, error) {
 	if len(ops) == 0 {
 		return nil, nil
@@ -121,7 +121,7 @@ func (s *Session) Multi(ctx context.Context, ops ...Op) ([]Result, error) {
 		return c.Multi(requests...)
 	})
 	if err != nil {
-		return nil, culprit(ops, answers, err)
+		return nil, failedOp(ops, answers, err)
 	}
 	results := make([]Result, len(answers))
 	for i, a := range answers {
@@ -130,14 +130,14 @@ func (s *Session) Multi(ctx context.Context, ops ...Op) ([]Result, error) {
 	return results, nil
 }
 
-// culprit finds the operation that made a transaction fail. Those before it report no error, though they were not
-// performed, and those after it report code -2.
-func culprit(ops []Op, answers []zk.MultiResponse, whole error) error {
+// failedOp returns the error of the operation that made a transaction fail, or else whole. The operations before it
+// have no error, though they were not executed; those after it have code -2.
+func failedOp(ops []Op, answers []zk.MultiResponse, whole error) error {
 	for i, a := range answers {
 		if a.Error == nil || i >= len(ops) {
 			continue
 		}
-		if fate, err := fateOf(a.Error); fate == refused {
+		if outcome, err := outcomeOf(a.Error); outcome == refused {
 			return &Error{ops[i].name, ops[i].path, err}
 		}
 	}

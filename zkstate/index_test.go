@@ -1,0 +1,120 @@
+package zkstate_test
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"muster/job"
+	"muster/plan"
+	"muster/resource"
+	"muster/zkstate"
+	"muster/zkstate/znode"
+)
+
+// TestRaceCreateAgainstDropRoots: a root is taken off the index while somebody else, who does not hold the apply lock,
+// creates a job there. Whoever comes first, the job is never out of sight.
+func TestRaceCreateAgainstDropRoots(t *testing.T) {
+	const rounds = 400
+	b := newBed(t)
+	creator := b.newStore(b.dial())
+	writes := map[int32]int{}
+	for i := range rounds {
+		j := b.declare("a", 1, func(j *job.Job) { j.Root = fmt.Sprintf("%s/r%d", b.root, i) })
+		if err := b.store.ListRoots(t.Context(), []string{j.Root}); err != nil {
+			t.Fatal(err)
+		}
+		if i%2 == 0 { // so that the creator knows the version at which the root was listed
+			if err := creator.ListRoots(t.Context(), []string{j.Root}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := b.indexVersion()
+		var createErr, dropErr error
+		var both sync.WaitGroup
+		both.Go(func() {
+			createErr = creator.Commit(t.Context(), plan.Row{Path: j.Path(), New: j, Reason: plan.NotThere})
+		})
+		both.Go(func() { dropErr = b.store.DropRoots(t.Context(), []string{j.Root}) })
+		both.Wait()
+		if createErr != nil || dropErr != nil {
+			t.Fatalf("round %d: create %v, drop %v", i, createErr, dropErr)
+		}
+		roots, err := b.store.Roots(t.Context(), "tests")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Contains(roots, j.Root) {
+			t.Fatalf("round %d: the job is in %s, and the index lists %v", i, j.Root, roots)
+		}
+		writes[b.indexVersion()-before]++
+		// The job goes, and the root with it. This time nobody is in the way.
+		o, err := b.store.Look(t.Context(), j.Path())
+		if err == nil {
+			err = b.store.Commit(t.Context(), plan.Row{Path: j.Path(), Old: o, Reason: plan.Undeclared})
+		}
+		if err == nil {
+			err = b.store.DropRoots(t.Context(), []string{j.Root})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if roots, err = b.store.Roots(t.Context(), "tests"); err != nil || len(roots) > 0 {
+			t.Fatalf("round %d: nothing is left, and the index lists %v, %v", i, roots, err)
+		}
+	}
+	t.Logf("rounds by how often the index was written: %v", writes)
+	if len(writes) < 2 {
+		t.Error("every round went the same way: the race was not a race")
+	}
+}
+
+func (b *bed) indexVersion() int32 {
+	b.t.Helper()
+	stat, _, err := b.session.Exists(b.t.Context(), znode.Stack(b.root+"/home", "tests"))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return stat.Version
+}
+
+// TestRaceCreatesInManyRoots: each of many, as workers that create their job, lists another root. The index moves
+// under all of them, and none gives up.
+func TestRaceCreatesInManyRoots(t *testing.T) {
+	const creators, rounds = 40, 5
+	b := newBed(t)
+	var stores []*zkstate.Store
+	for range creators {
+		stores = append(stores, b.newStore(b.dial()))
+	}
+	for round := range rounds {
+		errs := make([]error, creators)
+		var all sync.WaitGroup
+		for i, store := range stores {
+			j := b.declare("a", 1, func(j *job.Job) { j.Root = fmt.Sprintf("%s/r%d-%d", b.root, round, i) })
+			all.Go(func() {
+				errs[i] = store.Commit(t.Context(), plan.Row{Path: j.Path(), New: j, Reason: plan.NotThere})
+			})
+		}
+		all.Wait()
+		for i, err := range errs {
+			if err != nil {
+				t.Errorf("creator %d of round %d: %v", i, round, err)
+			}
+		}
+	}
+	roots, err := b.store.Roots(t.Context(), "tests")
+	if err != nil || len(roots) != creators*rounds {
+		t.Errorf("%d roots are listed, want %d: %v", len(roots), creators*rounds, err)
+	}
+	state, err := b.store.Read(t.Context(), roots)
+	if err != nil || len(state.Found) != creators*rounds {
+		t.Errorf("%d jobs are found, want %d: %v", len(state.Found), creators*rounds, err)
+	}
+	for path, o := range state.Found {
+		if o.Status() != resource.StatusReady {
+			t.Errorf("%s is %s", path, o.Status())
+		}
+	}
+}
