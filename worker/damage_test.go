@@ -283,21 +283,37 @@ func TestALossWhileDamaged(t *testing.T) {
 	}
 }
 
-// TestAJoinWaitsForRepair: who joins a job without its gate waits until it is there.
+// TestAJoinWaitsForRepair: who joins a job without its gate or its znode waits until that is there, also if nobody has
+// joined before.
 func TestAJoinWaitsForRepair(t *testing.T) {
-	t.Parallel()
-	f := newDamaged(t, damage{"gate", 2, 1})
-	f.delete("gate")
-	if _, err := tryJoin(t, config(f.job, "w-2")); !errors.Is(err, worker.ErrNotOpen) {
-		t.Fatalf("error = %v, want ErrNotOpen", err)
-	}
-	joined := make(chan error, 1)
-	go func() {
-		_, err := worker.Join(t.Context(), dial(t), config(f.job, "w-2"))
-		joined <- err
-	}()
-	f.apply()
-	if err := <-joined; err != nil {
-		t.Error(err)
+	for _, d := range []damage{{"gate", 2, 1}, {"gate", 0, 0}, {"job znode", 0, 0}} {
+		t.Run(d.String(), func(t *testing.T) {
+			t.Parallel()
+			f := newDamaged(t, d)
+			f.delete(d.part)
+			if _, err := tryJoin(t, config(f.job, "w-2")); !errors.Is(err, worker.ErrNotOpen) {
+				t.Fatalf("error = %v, want ErrNotOpen", err)
+			}
+			waits, joined := make(chan struct{}, 1), make(chan error, 1)
+			c := config(f.job, "w-2")
+			c.Waiting = func(string) {
+				select {
+				case waits <- struct{}{}:
+				default:
+				}
+			}
+			go func() {
+				m, err := worker.Join(t.Context(), dial(t), c)
+				if err == nil && m.Generation != f.g {
+					err = fmt.Errorf("it joined generation %s, not %s", m.Generation, f.g)
+				}
+				joined <- err
+			}()
+			<-waits
+			f.apply()
+			if err := <-joined; err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

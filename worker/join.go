@@ -147,7 +147,8 @@ func (j *join) admitBy(ctx context.Context, live bool) error {
 	run, ids, err := j.s.Get(ctx, znode.IDs(root, g))
 	if errors.Is(err, zkconn.ErrNoNode) {
 		generation, _, err := j.s.Exists(ctx, znode.Run(root, g))
-		if j.first = generation.NumChildren == 1; j.first || err != nil { // the gate
+		// The gate, or nothing: then somebody deleted that, and the transaction of this join is refused until it is back.
+		if j.first = generation.NumChildren <= 1; j.first || err != nil {
 			return err
 		}
 		return j.awaitRepair(ctx, znode.IDs(root, g))

@@ -35,10 +35,14 @@ func countJob(ctx context.Context, r *Reader, o *resource.Observed) error {
 
 // Finish does what the Record says about the end of a run, once all workers of generation g have completed: it puts the job
 // back to ready in a new generation, deletes it, or leaves it. That is one transaction, so that of several who try one does
-// it. Before all have completed, and for a job that is being terminated, it does nothing.
+// it. Before all have completed, and for a job that is being terminated, it does nothing. A job of which a part was
+// deleted by hand it leaves alone, with an error.
 func (s *Store) Finish(ctx context.Context, path, g string) error {
 	err := s.change(ctx, path, func(o *resource.Observed) (*transaction, error) {
-		if o.Class() != resource.Done || o.Record.Generation != g {
+		switch {
+		case o.Class() == resource.Damaged && (o.Record == nil || o.Record.Generation == g):
+			return nil, errors.New("a part of it was deleted by hand")
+		case o.Class() != resource.Done || o.Record.Generation != g:
 			return nil, nil
 		}
 		switch job.Of(o.Record).Lifecycle.OnComplete {

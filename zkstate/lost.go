@@ -99,8 +99,10 @@ func (r *Reader) observeLost(ctx context.Context, path string, cs []*copied, f f
 	if err != nil || o != nil && o.Record != nil {
 		return o, err
 	}
-	if there, err := r.exists(recordPath(*cs[0].record))(ctx); err != nil || there {
-		return o, err // a Record that cannot be read is not lost
+	if there, err := r.exists(recordPath(*cs[0].record))(ctx); err != nil {
+		return nil, err
+	} else if there { // one that cannot be read is not lost; or somebody has put it back since o was read
+		return r.observe(ctx, path, f)
 	}
 	if o == nil {
 		o = &resource.Observed{}
@@ -121,11 +123,16 @@ func (r *Reader) observeCopy(ctx context.Context, path, g string, f found) (*res
 			return o, err
 		}
 		c, err := r.readCopy(ctx, root, g)
-		if err != nil || c == nil || c.record == nil || c.record.Declaration.ID().Path() != path {
-			return o, err
+		if err != nil {
+			return nil, err
 		}
-		if there, err := r.exists(recordPath(*c.record))(ctx); err != nil || there {
-			return o, err // as above
+		if c == nil || c.record == nil || c.record.Declaration.ID().Path() != path {
+			return r.observeOnce(ctx, path, f) // the generation may have ended since o was read
+		}
+		if there, err := r.exists(recordPath(*c.record))(ctx); err != nil {
+			return nil, err
+		} else if there { // as above
+			return r.observeOnce(ctx, path, f)
 		}
 		lost := &resource.Observed{Record: c.record, Companions: f.companions, Lost: []resource.Part{resource.PartRecord}}
 		return lost, r.observeGeneration(ctx, c.kind, path, lost)

@@ -1,0 +1,261 @@
+package zkstate_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"muster/job"
+	"muster/plan"
+	"muster/resource"
+	"muster/zkserver"
+	"muster/zkstate"
+	"muster/zkstate/znode"
+)
+
+// damages are what somebody can delete of a job so that it can be put back.
+func damages() map[string][]resource.Part {
+	return map[string][]resource.Part{
+		"record": {resource.PartRecord}, "gate": {resource.PartGate}, "znode": {resource.PartObject},
+		"record and znode": {resource.PartRecord, resource.PartObject},
+		"gate and znode":   {resource.PartGate, resource.PartObject},
+	}
+}
+
+// part is the znode that is a part of j in generation g.
+func part(p resource.Part, j job.Job, g string) string {
+	return map[resource.Part]string{
+		resource.PartRecord: znode.Record(job.KindName, j.Root, j.Name), resource.PartGate: znode.Gate(j.Root, g),
+		resource.PartObject: j.Path(),
+	}[p]
+}
+
+// lose deletes parts of j, and returns the row that puts them back.
+func (b *bed) lose(j job.Job, parts []resource.Part) (plan.Row, error) {
+	o, err := b.store.Look(b.t.Context(), j.Path())
+	if err != nil {
+		return plan.Row{}, err
+	}
+	for _, p := range parts {
+		if err := b.session.Delete(b.t.Context(), part(p, j, o.Record.Generation), -1); err != nil {
+			return plan.Row{}, err
+		}
+	}
+	o, err = b.store.Look(b.t.Context(), j.Path())
+	row := plan.Row{Path: j.Path(), Old: o, New: j, Reason: plan.IsDamaged}
+	if err == nil && (o == nil || !o.Repairable()) {
+		err = fmt.Errorf("%s without %v is %+v", j.Name, parts, o)
+	}
+	return row, err
+}
+
+// whole is nil if j is there in one piece, or not at all.
+func (b *bed) whole(j job.Job) (*resource.Observed, error) {
+	o, err := b.store.Look(b.t.Context(), j.Path())
+	if err == nil && o != nil && (o.Record == nil || o.Problem != "" || len(o.Lost) > 0) {
+		err = fmt.Errorf("%s is left in pieces: %+v", j.Name, o)
+	}
+	return o, err
+}
+
+// TestLostReplyOfARepair cuts the transaction of every repair before it is sent, after it was committed and before its
+// reply, and after its reply. Each ends repaired, once, and the record is as it was.
+func TestLostReplyOfARepair(t *testing.T) {
+	faults := map[string]func(p *zkserver.Proxy) <-chan struct{}{
+		"before it is sent":         func(p *zkserver.Proxy) <-chan struct{} { return p.BeforeSend(isMulti) },
+		"committed, reply lost":     func(p *zkserver.Proxy) <-chan struct{} { return p.DropReply(isMulti) },
+		"right after its own reply": func(p *zkserver.Proxy) <-chan struct{} { return p.AfterReply(isMulti) },
+	}
+	for name, parts := range damages() {
+		for fault, arm := range faults {
+			t.Run(name+"/"+fault, func(t *testing.T) {
+				t.Parallel()
+				b, proxy := newProxyBed(t)
+				j := b.declare("a", 2, func(j *job.Job) { j.Labels = map[string]string{"team": "data"} })
+				b.apply(j)
+				before := b.bodies(j)
+				row, err := b.lose(j, parts)
+				if err != nil {
+					t.Fatal(err)
+				}
+				fired := arm(proxy)
+				if err := b.store.Commit(t.Context(), row); err != nil {
+					t.Error(err)
+				}
+				select {
+				case <-fired:
+				case <-t.Context().Done():
+					t.Fatal("the fault did not happen")
+				}
+				b.expect(map[string]plan.Reason{"a": plan.Equal}, j)
+				if d := cmp.Diff(before, b.bodies(j)); d != "" {
+					t.Errorf("record and copy (-before +after):\n%s", d)
+				}
+				b.noDuplicates(1)
+				if err := b.store.Commit(t.Context(), row); !errors.Is(err, plan.ErrAlreadyDone) {
+					t.Errorf("the same again: %v, want already done", err)
+				}
+			})
+		}
+	}
+}
+
+// bodies are the record of j and its copy.
+func (b *bed) bodies(j job.Job) []string {
+	b.t.Helper()
+	o, err := b.store.Look(b.t.Context(), j.Path())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var all []string
+	for _, path := range []string{znode.Record(job.KindName, j.Root, j.Name), znode.Run(j.Root, o.Record.Generation)} {
+		body, _, err := b.session.Get(b.t.Context(), path)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		all = append(all, string(body))
+	}
+	return all
+}
+
+// TestLostReplyOfARepairThatWasOvertaken: while the reply is lost somebody else replaces what was repaired. Then it has
+// moved, and nothing is repaired a second time.
+func TestLostReplyOfARepairThatWasOvertaken(t *testing.T) {
+	for name, parts := range damages() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			committing, proxy := newProxyBed(t)
+			b := newBed(t)
+			b.root = committing.root
+			b.store = b.newStore(b.session)
+			j := b.declare("a", 2)
+			b.apply(j)
+			row, err := b.lose(j, parts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			bigger := b.declare("a", 3)
+			sent, overtaken := false, errors.New("nobody asked after the lost reply")
+			proxy.BeforeSend(func(op int32, req []byte) bool {
+				if sent && !isMulti(op, req) && op != zkserver.OpPing && overtaken != nil {
+					overtaken = b.replace(bigger)
+				}
+				return false
+			})
+			<-dropReply(proxy, &sent, func() { err = committing.store.Commit(t.Context(), row) })
+			if overtaken != nil {
+				t.Fatal(overtaken)
+			}
+			if !errors.Is(err, plan.ErrMoved) {
+				t.Errorf("commit: %v, want moved", err)
+			}
+			b.expect(map[string]plan.Reason{"a": plan.Equal}, bigger)
+			b.noDuplicates(1)
+		})
+	}
+}
+
+// dropReply drops the reply of the first transaction that do sends, and notes that it was sent.
+func dropReply(proxy *zkserver.Proxy, sent *bool, do func()) <-chan struct{} {
+	fired := proxy.DropReply(func(op int32, req []byte) bool {
+		if isMulti(op, req) {
+			*sent = true
+		}
+		return isMulti(op, req)
+	})
+	do()
+	return fired
+}
+
+// replace puts j into a new generation, whatever it was.
+func (b *bed) replace(j job.Job) error {
+	ctx := context.Background()
+	o, err := b.store.Look(ctx, j.Path())
+	if err != nil {
+		return err
+	}
+	return b.store.Commit(ctx, plan.Row{Path: j.Path(), Old: o, New: j, Reason: plan.ReadyDiffers})
+}
+
+// TestEveryPreconditionOfARepairIsInTheTransaction moves the job after a repair has checked it and before its
+// transaction reaches the server. Nothing may be written.
+func TestEveryPreconditionOfARepairIsInTheTransaction(t *testing.T) {
+	type move = func(ctx context.Context, b *bed, row plan.Row) error
+	putBack := func(ctx context.Context, b *bed, row plan.Row) error { return b.store.Commit(ctx, row) }
+	replaced := func(ctx context.Context, b *bed, row plan.Row) error {
+		if err := b.store.Commit(ctx, row); err != nil {
+			return err
+		}
+		return b.replace(b.declare("a", 3))
+	}
+	deleted := func(p resource.Part) move {
+		return func(ctx context.Context, b *bed, row plan.Row) error {
+			return b.session.Delete(ctx, part(p, b.declare("a", 2), row.Old.Record.Generation), -1)
+		}
+	}
+	setRecord := func(ctx context.Context, b *bed, row plan.Row) error {
+		rec := *row.Old.Record
+		rec.State, rec.Op = resource.StateTerminating, "o2"
+		ops, err := zkstate.SetRecordOps(rec, row.Old.RecordVersion)
+		if err == nil {
+			_, err = b.session.Multi(ctx, ops...)
+		}
+		return err
+	}
+	for name, parts := range damages() {
+		moves := map[string]move{"put back": putBack, "replaced": replaced}
+		for _, p := range []resource.Part{resource.PartRecord, resource.PartGate, resource.PartObject} {
+			if !strings.Contains(name, string(p)) {
+				moves[string(p)+" deleted too"] = deleted(p)
+			}
+		}
+		if !strings.Contains(name, "record") {
+			moves["asked to stop"] = setRecord
+		}
+		for what, move := range moves {
+			t.Run(name+"/"+what, func(t *testing.T) {
+				t.Parallel()
+				committing, proxy := newProxyBed(t)
+				b := newBed(t)
+				b.root = committing.root
+				b.store = b.newStore(b.session)
+				j := b.declare("a", 2)
+				b.apply(j)
+				row, err := b.lose(j, parts)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var moved error
+				var before []string
+				sent := 0
+				proxy.BeforeSend(func(op int32, _ []byte) bool {
+					if op == opMulti {
+						if sent++; sent == 1 {
+							moved = move(context.Background(), b, row)
+							before = b.snapshot(b.root)
+						}
+					}
+					return false
+				})
+				err = committing.store.Commit(t.Context(), row)
+				if moved != nil || sent == 0 {
+					t.Fatalf("the job was not moved: %v, %d transactions", moved, sent)
+				}
+				want := plan.ErrMoved
+				if what == "put back" {
+					want = plan.ErrAlreadyDone
+				}
+				if !errors.Is(err, want) {
+					t.Errorf("commit: %v, want %v", err, want)
+				}
+				if d := cmp.Diff(before, b.snapshot(b.root)); d != "" {
+					t.Errorf("a refused repair wrote (-before +after):\n%s", d)
+				}
+			})
+		}
+	}
+}
