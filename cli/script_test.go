@@ -273,7 +273,7 @@ func cmdEnds(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	select {
 	case <-b.ended:
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		ts.Fatalf("%s does not end", args[0])
 	}
 	if got := b.cmd.ProcessState.ExitCode(); got != want {
@@ -290,7 +290,7 @@ func cmdEventually(ts *testscript.TestScript, neg bool, args []string) {
 	want, err := regexp.Compile("(?m)" + args[0])
 	ts.Check(err)
 	var out []byte
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); {
 		if out, err = scriptCommand(ts, args[1:]).CombinedOutput(); want.Match(out) {
 			return
 		}

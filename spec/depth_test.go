@@ -11,8 +11,10 @@ import (
 	"muster/spec"
 )
 
-// deep is a text that is 100,000 deep.
-func deep(before, each, after string) string { return before + strings.Repeat(each, 100_000) + after }
+// deep is a text that is so many levels deep.
+func deep(levels int, before, each, after string) string {
+	return before + strings.Repeat(each, levels) + after
+}
 
 // patient is for what may take its time on a busy machine.
 func patient() spec.Options {
@@ -22,20 +24,21 @@ func patient() spec.Options {
 // TestDeepBrackets: brackets that are nested too deeply are found before the parser meets them, however they are
 // hidden.
 func TestDeepBrackets(t *testing.T) {
+	const levels = 20_000 // twenty times the limit
 	for name, text := range map[string]string{
-		"list.hcl":      deep("locals {\n  x = ", "[", "\n}\n"),
-		"call.hcl":      deep("locals {\n  x = ", "abs(", "\n}\n"),
-		"object.hcl":    deep("locals {\n  x = ", "{x=", "\n}\n"),
-		"comment.hcl":   deep("locals {\n  x = ", "[/*]*/", "\n}\n"),
-		"line.hcl":      deep("locals {\n  x = ", "[ // ]\n", "\n}\n"),
-		"string.hcl":    deep("locals {\n  x = ", "[\"]\",", "\n}\n"),
-		"heredoc.hcl":   deep("locals {\n  x = ", "[<<E\n]\nE\n,", "\n}\n"),
-		"escape.hcl":    deep("locals {\n  x = ", `["$${]",`, "\n}\n"),
-		"nested.hcl":    deep("locals {\n  x = ", `"${`, "\n}\n"),
-		"blocks.hcl":    deep("", "a {\n", ""),
-		"brackets.json": deep(`{"locals": {"x": `, "[", "}}"),
-		"strings.json":  deep(`{"locals": {"x": `, `["]",`, "}}"),
-		"template.json": deep(`{"locals": {"x": "${`, "(", `1}"}}`),
+		"list.hcl":      deep(levels, "locals {\n  x = ", "[", "\n}\n"),
+		"call.hcl":      deep(levels, "locals {\n  x = ", "abs(", "\n}\n"),
+		"object.hcl":    deep(levels, "locals {\n  x = ", "{x=", "\n}\n"),
+		"comment.hcl":   deep(levels, "locals {\n  x = ", "[/*]*/", "\n}\n"),
+		"line.hcl":      deep(levels, "locals {\n  x = ", "[ // ]\n", "\n}\n"),
+		"string.hcl":    deep(levels, "locals {\n  x = ", "[\"]\",", "\n}\n"),
+		"heredoc.hcl":   deep(levels, "locals {\n  x = ", "[<<E\n]\nE\n,", "\n}\n"),
+		"escape.hcl":    deep(levels, "locals {\n  x = ", `["$${]",`, "\n}\n"),
+		"nested.hcl":    deep(levels, "locals {\n  x = ", `"${`, "\n}\n"),
+		"blocks.hcl":    deep(levels, "", "a {\n", ""),
+		"brackets.json": deep(levels, `{"locals": {"x": `, "[", "}}"),
+		"strings.json":  deep(levels, `{"locals": {"x": `, `["]",`, "}}"),
+		"template.json": deep(levels, `{"locals": {"x": "${`, "(", `1}"}}`),
 	} {
 		t.Run(name, func(t *testing.T) {
 			name := strings.Replace(name, ".json", ".hcl.json", 1)
@@ -60,7 +63,7 @@ func first(ds spec.Diagnostics) any {
 // TestDeepInput: the same for values from outside of the configuration.
 func TestDeepInput(t *testing.T) {
 	variable := "variable \"v\" {\n  type = list(any)\n}\n"
-	value := strings.Repeat("[", 120_000)
+	value := strings.Repeat("[", 20_000)
 	ds := findings(t, "v.hcl", variable, spec.Options{Vars: []spec.VarInput{{Flag: "v=" + value}}, Limits: patient().Limits})
 	if len(ds) != 1 || ds[0].Code != "M1005" {
 		t.Errorf("--var: %.300v", first(ds))
@@ -79,7 +82,7 @@ func TestDeepInput(t *testing.T) {
 func TestNotDeep(t *testing.T) {
 	repeat := func(format string) string {
 		var b strings.Builder
-		for i := range 12_000 {
+		for i := range 3_000 {
 			fmt.Fprintf(&b, format, i)
 		}
 		return b.String()
@@ -98,7 +101,7 @@ func TestNotDeep(t *testing.T) {
 		"nested.hcl":   "locals {\n  x = " + strings.Repeat("[", 990) + strings.Repeat("]", 990) + "\n}\n",
 		"text.json": `{"locals": {"x": "` + strings.Repeat("((( -- [ {", 10_000) +
 			`", "y": [` + repeat(`[], "${-%d}", `) + `1]}}`,
-		"lines.hcl": strings.Repeat("\n", 2<<20),
+		"lines.hcl": strings.Repeat("\n", 200_000),
 	} {
 		name := strings.Replace(name, ".json", ".hcl.json", 1)
 		if ds := findings(t, name, text, patient()); len(ds) > 0 {

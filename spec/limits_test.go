@@ -121,14 +121,14 @@ func TestCost(t *testing.T) {
 		"variable": "variable \"x\" {\n  type    = string\n  default = 1e100000000\n}\n",
 		"for_each": "job \"b\" {\n  for_each = { for i in range(1000) : i => 1 }\n" +
 			"  workers = length([for i in range(1000) : [for i in range(1000) : i]])\n}\n",
-		"deep_minus":    deep("locals {\n  x = ", "-", "1\n}\n"),
-		"deep_plus":     deep("locals {\n  x = 1", "+ 1            ", "\n}\n"),
-		"deep_template": deep("locals {\n  x = \"", "%{ if true }", "\"\n}\n"),
+		"deep_minus":    deep(100_000, "locals {\n  x = ", "-", "1\n}\n"),
+		"deep_plus":     deep(100_000, "locals {\n  x = 1", "+ 1            ", "\n}\n"),
+		"deep_template": deep(100_000, "locals {\n  x = \"", "%{ if true }", "\"\n}\n"),
 		"jsondecode":    local(`jsondecode(replace(DIGITS, "9", "[["))`),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			out := loadApart(t, text, spec.Limits{Time: 500 * time.Millisecond, Memory: 128 << 20})
+			out := loadApart(t, text, spec.Limits{Time: 200 * time.Millisecond, Memory: 64 << 20})
 			if !strings.HasPrefix(out, "error[M1006]: ") && !strings.HasPrefix(out, "error[M1504]: ") {
 				t.Errorf("%.1000s", out)
 			}
