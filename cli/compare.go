@@ -126,7 +126,7 @@ func addWorkerNames(ctx context.Context, r *zkstate.Reader, p plan.Plan, have pl
 		}
 		g.Go(func() error {
 			o := *row.Old
-			err := r.Name(ctx, row.Path, &o)
+			err := r.FillMembers(ctx, row.Path, &o)
 			mu.Lock()
 			defer mu.Unlock()
 			have.Found[row.Path] = o

@@ -195,7 +195,7 @@ func (w *driftCheck) awaitNoApply(ctx context.Context, deadline time.Time) (int6
 	}
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	last, err := w.reader.Quiet(ctx, w.cfg.Stack, func(holder string) {
+	last, err := w.reader.WaitUnlocked(ctx, w.cfg.Stack, func(holder string) {
 		fmt.Fprintf(w.p.err, "waiting up to %s for an apply of stack %s: %s\n",
 			w.o.waitLock, w.cfg.Stack, text.Escape(holder))
 	})

@@ -69,7 +69,7 @@ func runExplain(ctx context.Context, p *process, f searchFlags, name string) err
 		return err
 	}
 	if o, ok := have.Found[at]; ok {
-		if err := r.Name(ctx, at, &o); err != nil {
+		if err := r.FillMembers(ctx, at, &o); err != nil {
 			return err
 		}
 		have.Found[at] = o

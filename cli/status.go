@@ -212,7 +212,7 @@ func leaveOutStrangers(
 	if live >= o.Live {
 		return nil
 	}
-	if err := r.Name(ctx, at, o); err != nil {
+	if err := r.FillMembers(ctx, at, o); err != nil {
 		return err
 	}
 	o.Live = max(0, o.Live-len(o.Strangers))

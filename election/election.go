@@ -1,24 +1,25 @@
-// Package election lets the smallest place of a queue lead. A queue is a folder, and a place in it is a znode:
+// Package election elects a leader with the recipe of ZooKeeper's documentation: the first place of a queue leads. A
+// queue is a folder, and a place in it is a znode:
 //
-//	<dir>/<prefix><10 digits>   ephemeral, sequential; one a session; the body is the caller's
+//	<dir>/<prefix><10 digits>   ephemeral, sequential; one for each session; the caller gives its body
 //
-// The caller makes the folder, and nobody here deletes it. Join creates a place. Leave deletes it, and ZooKeeper does
-// when the session that created it ends. The place with the smallest number leads. Every other one watches the place
-// before it and no other, so that one that goes wakes one. An event is a reason to look: the queue is read again then.
+// The caller creates the folder; this package never deletes it. Join creates a place. Leave deletes it, and ZooKeeper
+// deletes it when its session ends. The place with the smallest number leads. Every other place watches only the place
+// before it, so one that goes wakes only one. After an event the queue is read again.
 //
-// What a crash leaves:
+// After a crash these places remain:
 //
-//	in Join      nothing, or a place that nobody waits at
-//	in Await     a place that nobody waits at
-//	as leader    a place that nobody works at: nobody leads
-//	in Leave     that place, or nothing
+//	in Join      none, or a place for which nobody waits
+//	in Await     a place for which nobody waits
+//	as leader    its place, so nobody leads
+//	in Leave     none, or that place
 //
-// Each of these places is gone when the session times out, and the next in order goes on. A create whose reply was lost
-// is no crash: Join finds its place again by the session that owns it.
+// Each of them is gone when the session times out; then the next place continues. A lost reply to a create is no crash:
+// Join finds its place by the session that owns it.
 //
-// The package knows nothing of what the leader does, and it is no fence. The session of a leader that is cut off ends
-// by its own deadline before the server ends it, but a process that was frozen may still run a moment after that. What
-// a leader writes must carry its own precondition.
+// The package does not know what the leader does, and does not fence it. The session of a leader without a connection
+// ends by its own deadline before the server ends it, but a process that was frozen may still run for a moment. So
+// every write of a leader needs its own precondition.
 package election
 
 import (
@@ -34,30 +35,29 @@ import (
 )
 
 var (
-	// ErrNotLeading means that another place led until the caller's patience ended. The place stands: Await again, or
+	// ErrNotLeading means that another place led for the whole timeout. The place still exists: call Await again, or
 	// Leave.
 	ErrNotLeading = errors.New("another place leads")
-	// ErrRemoved means that somebody removed the place while its session lived. It is lost for good: Join again, if at
-	// all.
+	// ErrRemoved means that somebody deleted the place although its session has not ended. Call Join for a new place.
 	ErrRemoved = errors.New("our place in the queue was removed")
 )
 
-// Queue says where places stand.
+// Queue names the places of one election.
 type Queue struct {
 	Dir    string // the folder
 	Prefix string // of a place's name, before the number
 }
 
-// Place is one session's place in a queue, from Join to Leave. Its methods are called one after another.
+// Place is one session's place in a queue, from Join to Leave. Its methods must not be called concurrently.
 type Place struct {
-	session *zkconn.Session
-	queue   Queue
-	name    string
-	letGo   func() // ends what Await returned; nil before that
+	session      *zkconn.Session
+	queue        Queue
+	name         string
+	stopWatching func() // ends the context that Await returned; nil before that
 }
 
-// Join takes the last place. A session has at most one place in a queue. Once the create was sent, Join answers late
-// rather than leave a place behind that nobody knows of: it waits for the server although ctx is over.
+// Join creates the last place. A session has at most one place in a queue. After the create was sent, Join waits for
+// the server even if ctx ends, so that no unknown place is left.
 func (q Queue) Join(ctx context.Context, s *zkconn.Session, body []byte, acl []zkconn.ACL) (*Place, error) {
 	for {
 		path, err := s.Create(ctx, q.Dir+"/"+q.Prefix, body, zkconn.EphemeralSequential, acl)
@@ -74,7 +74,8 @@ func (q Queue) Join(ctx context.Context, s *zkconn.Session, body []byte, acl []z
 	}
 }
 
-// find is the name of the session's place after an unknown create; "" if it was not executed and never will be.
+// find is the name of the session's place after a create with an unknown outcome; "" if the create was not executed and
+// will not be.
 func (q Queue) find(s *zkconn.Session) (string, error) {
 	ctx := s.Context()
 	if err := s.Settled(ctx); err != nil {
@@ -96,32 +97,33 @@ func (q Queue) find(s *zkconn.Session) (string, error) {
 	return "", nil
 }
 
-// InOrder returns the places among the names of Dir's children, the leader first. What is no place is left out.
+// InOrder returns the places among names, the children of Dir, the leader first. It leaves out names that are no
+// places.
 func (q Queue) InOrder(names []string) []string {
 	queue := slices.DeleteFunc(slices.Clone(names), func(name string) bool { _, ok := q.number(name); return !ok })
 	slices.SortFunc(queue, func(a, b string) int {
 		x, _ := q.number(a)
 		y, _ := q.number(b)
-		return int(x - y) // wraps as the numbers do
+		return int(x - y) // overflows as the numbers do
 	})
 	return queue
 }
 
-// number is what ZooKeeper appended to a place's name: how many znodes the folder had seen, an int32 written with
-// %010d, which turns negative after 2147483647.
+// number is the number that ZooKeeper appended to a place's name: the folder's counter, an int32 written with %010d. It
+// overflows to negative numbers after 2147483647.
 func (q Queue) number(name string) (n int32, ok bool) {
 	digits, ok := strings.CutPrefix(name, q.Prefix)
 	wide, err := strconv.ParseInt(digits, 10, 32)
 	return int32(wide), ok && err == nil && fmt.Sprintf("%010d", wide) == digits
 }
 
-// Await waits until the place leads, as long as patience; with none it looks once. It tells waiting the path of the
-// leader, again whenever another leads; waiting may be nil. The returned context ends, with a cause, when the place or
-// its session is gone. After an error the place stands where it stood: the caller decides whether to Leave.
+// Await waits until the place leads, at most for timeout; with timeout 0 it checks once. It calls waiting, unless that
+// is nil, with the path of each leader. The returned context ends, with a cause, when the place or its session is gone.
+// After an error the place still exists: the caller decides whether to call Leave.
 func (p *Place) Await(
-	ctx context.Context, patience time.Duration, waiting func(leader string),
+	ctx context.Context, timeout time.Duration, waiting func(leader string),
 ) (held context.Context, err error) {
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	leader := p.name
 	for {
@@ -162,9 +164,9 @@ func (p *Place) Await(
 	}
 }
 
-// hold returns a context that lasts as long as the place. Leave waits for what watches it.
+// hold returns a context that ends with the place. Leave waits for the goroutine that watches the place.
 func (p *Place) hold(ctx context.Context) (context.Context, error) {
-	changed, err := p.look(ctx)
+	changed, err := p.check(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -175,47 +177,47 @@ func (p *Place) hold(ctx context.Context) (context.Context, error) {
 		for err == nil {
 			select {
 			case <-changed:
-				changed, err = p.look(held)
+				changed, err = p.check(held)
 			case <-held.Done():
 				return
 			}
 		}
 		end(err)
 	}()
-	p.letGo = func() {
+	p.stopWatching = func() {
 		end(context.Canceled)
 		<-watched
 	}
 	return held, nil
 }
 
-// look fails when the place is gone; changed is closed when it is time to look again.
-func (p *Place) look(ctx context.Context) (changed <-chan struct{}, err error) {
+// check fails if the place is gone. changed is closed when the place must be checked again.
+func (p *Place) check(ctx context.Context) (changed <-chan struct{}, err error) {
 	stat, exists, changed, err := p.session.ExistsW(ctx, p.path())
-	if err == nil && !p.ours(stat, exists) {
+	if err == nil && !p.isOwn(stat, exists) {
 		err = p.removed()
 	}
 	return changed, err
 }
 
-// ours is false also for a znode of the same name in a folder that was made anew.
-func (p *Place) ours(stat zkconn.Stat, exists bool) bool {
+// isOwn reports whether this session owns the znode. A znode of the same name in a new folder has another owner.
+func (p *Place) isOwn(stat zkconn.Stat, exists bool) bool {
 	return exists && stat.EphemeralOwner == p.session.ID()
 }
 
 func (p *Place) path() string   { return p.queue.Dir + "/" + p.name }
 func (p *Place) removed() error { return fmt.Errorf("%s: %w", p.path(), ErrRemoved) }
 
-// Leave gives the place up, whoever leads, and ends the context that Await returned. It takes no context: a place must
-// be left although its caller's context is over. The end of the session is as good.
+// Leave deletes the place and ends the context that Await returned. It takes no context, since a place must be deleted
+// even if the caller's context has ended. If the session ends, ZooKeeper deletes the place.
 func (p *Place) Leave() error {
-	if p.letGo != nil {
-		p.letGo()
+	if p.stopWatching != nil {
+		p.stopWatching()
 	}
 	ctx := p.session.Context()
 	for {
 		stat, exists, err := p.session.Exists(ctx, p.path())
-		if err == nil && !p.ours(stat, exists) {
+		if err == nil && !p.isOwn(stat, exists) {
 			return nil
 		}
 		if err == nil {

@@ -14,57 +14,57 @@ import (
 	"muster/zkstate/zkconn"
 )
 
-// TestThoseWhoComeFirstLeadFirst: each waiter leads when all before it have left, and not earlier.
-func TestThoseWhoComeFirstLeadFirst(t *testing.T) {
-	b := newBed(t)
-	first := b.join()
-	b.lead(first)
+// TestPlacesLeadInOrder: each waiter leads when all before it have left, and not earlier.
+func TestPlacesLeadInOrder(t *testing.T) {
+	f := newFixture(t)
+	first := f.join()
+	f.lead(first)
 	var waiters []*waiter
 	for range 4 {
-		waiters = append(waiters, b.await(t.Context(), b.join()))
+		waiters = append(waiters, f.await(t.Context(), f.join()))
 	}
-	order := b.places()
-	b.leave(first)
+	order := f.places()
+	f.leave(first)
 	for i, w := range waiters {
-		held := b.leads(w)
-		if places := b.places(); !slices.Equal(places, order[i+1:]) {
-			t.Errorf("waiter %d leads, and these places stand: %q of %q", i, places, order)
+		held := f.leads(w)
+		if places := f.places(); !slices.Equal(places, order[i+1:]) {
+			t.Errorf("waiter %d leads, and these places exist: %q of %q", i, places, order)
 		}
-		b.leave(w.place)
+		f.leave(w.place)
 		if cause := context.Cause(held); !errors.Is(cause, context.Canceled) {
 			t.Errorf("what a place held after Leave ended with %v", cause)
 		}
 	}
-	if left := b.places(); len(left) > 0 {
+	if left := f.places(); len(left) > 0 {
 		t.Errorf("left behind: %q", left)
 	}
 }
 
-// TestPatienceEnds: a place that does not lead in time stands, and can be awaited again.
-func TestPatienceEnds(t *testing.T) {
-	b := newBed(t)
-	first, second := b.join(), b.join()
-	b.lead(first)
-	for _, patience := range []time.Duration{0, 100 * time.Millisecond} {
-		var told []string
-		_, err := second.Await(t.Context(), patience, func(leader string) { told = append(told, leader) })
-		if !errors.Is(err, election.ErrNotLeading) || !slices.Equal(told, b.places()[:1]) {
-			t.Errorf("patience of %s: %v; told %q", patience, err, told)
+// TestAwaitTimesOut: a place that does not lead in time is kept, and Await can be called again.
+func TestAwaitTimesOut(t *testing.T) {
+	f := newFixture(t)
+	first, second := f.join(), f.join()
+	f.lead(first)
+	for _, timeout := range []time.Duration{0, 100 * time.Millisecond} {
+		var leaders []string
+		_, err := second.Await(t.Context(), timeout, func(leader string) { leaders = append(leaders, leader) })
+		if !errors.Is(err, election.ErrNotLeading) || !slices.Equal(leaders, f.places()[:1]) {
+			t.Errorf("timeout of %s: %v; leaders %q", timeout, err, leaders)
 		}
 	}
-	if n := len(b.places()); n != 2 {
-		t.Errorf("%d places stand; want 2", n)
+	if n := len(f.places()); n != 2 {
+		t.Errorf("there are %d places; want 2", n)
 	}
-	b.leave(first)
+	f.leave(first)
 	if _, err := second.Await(t.Context(), 0, nil); err != nil {
-		t.Errorf("the only place, without patience: %v", err)
+		t.Errorf("the only place, without a timeout: %v", err)
 	}
-	b.leave(second)
-	b.leave(second) // does no harm
+	f.leave(second)
+	f.leave(second) // does no harm
 }
 
-// TestAPlaceIsMadeOnce whatever becomes of its create, or of the reply.
-func TestAPlaceIsMadeOnce(t *testing.T) {
+// TestPlaceIsCreatedOnce even if the create or its reply is lost.
+func TestPlaceIsCreatedOnce(t *testing.T) {
 	isCreate := func(op int32, _ []byte) bool { return op == zkserver.OpCreate }
 	faults := map[string]func(*zkserver.Proxy) <-chan struct{}{
 		"not sent":    func(p *zkserver.Proxy) <-chan struct{} { return p.BeforeSend(isCreate) },
@@ -74,41 +74,41 @@ func TestAPlaceIsMadeOnce(t *testing.T) {
 	for fault, arm := range faults {
 		t.Run(fault, func(t *testing.T) {
 			t.Parallel()
-			b, proxy := newBed(t), newProxy(t)
+			f, proxy := newFixture(t), newProxy(t)
 			s := dial(t, 30*time.Second, proxy.Addr())
-			other := b.join()
+			other := f.join()
 			fired := arm(proxy)
-			p := b.join(s)
+			p := f.join(s)
 			receive(t, fired)
-			if places := b.places(); len(places) != 2 {
-				t.Errorf("places: %q; want the other's and one more", places)
+			if places := f.places(); len(places) != 2 {
+				t.Errorf("places: %q; want that of the other session and one more", places)
 			}
-			b.leave(other)
-			b.lead(p)
-			b.leave(p)
-			if left := b.places(); len(left) > 0 {
+			f.leave(other)
+			f.lead(p)
+			f.leave(p)
+			if left := f.places(); len(left) > 0 {
 				t.Errorf("left behind: %q", left)
 			}
 		})
 	}
 }
 
-// TestALostReplyOfTheDelete: Leave looks what became of it.
-func TestALostReplyOfTheDelete(t *testing.T) {
-	b, proxy := newBed(t), newProxy(t)
-	p := b.join(dial(t, 30*time.Second, proxy.Addr()))
+// TestLostReplyToTheDelete: Leave reads whether the place is gone.
+func TestLostReplyToTheDelete(t *testing.T) {
+	f, proxy := newFixture(t), newProxy(t)
+	p := f.join(dial(t, 30*time.Second, proxy.Addr()))
 	fired := proxy.DropReply(func(op int32, _ []byte) bool { return op == zkserver.OpDelete })
-	b.leave(p)
+	f.leave(p)
 	receive(t, fired)
-	if left := b.places(); len(left) > 0 {
+	if left := f.places(); len(left) > 0 {
 		t.Errorf("left behind: %q", left)
 	}
 }
 
-// TestACallerWhoseContextEnds while its place is being made, or while it waits, leaves nothing behind.
-func TestACallerWhoseContextEnds(t *testing.T) {
+// TestContextEnds before Join, in Join, and in Await: nothing is left behind.
+func TestContextEnds(t *testing.T) {
 	t.Run("in Join", func(t *testing.T) {
-		b, proxy := newBed(t), newProxy(t)
+		f, proxy := newFixture(t), newProxy(t)
 		s := dial(t, 30*time.Second, proxy.Addr())
 		ctx, cancel := context.WithCancel(t.Context())
 		fired := proxy.DropReply(func(op int32, _ []byte) bool {
@@ -117,133 +117,134 @@ func TestACallerWhoseContextEnds(t *testing.T) {
 			}
 			return op == zkserver.OpCreate
 		})
-		p, err := b.queue.Join(ctx, s, nil, open)
+		p, err := f.queue.Join(ctx, s, nil, open)
 		if err != nil {
 			t.Fatal(err)
 		}
 		receive(t, fired)
-		if _, err := p.Await(ctx, patience, nil); !errors.Is(err, context.Canceled) {
+		if _, err := p.Await(ctx, testTimeout, nil); !errors.Is(err, context.Canceled) {
 			t.Errorf("Await: %v", err)
 		}
-		b.leave(p)
-		if left := b.places(); len(left) > 0 {
+		f.leave(p)
+		if left := f.places(); len(left) > 0 {
 			t.Errorf("left behind: %q", left)
 		}
 	})
 	t.Run("before Join", func(t *testing.T) {
-		b := newBed(t)
+		f := newFixture(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := b.queue.Join(ctx, b.session, nil, open); !errors.Is(err, context.Canceled) {
+		if _, err := f.queue.Join(ctx, f.session, nil, open); !errors.Is(err, context.Canceled) {
 			t.Errorf("Join: %v", err)
 		}
-		if left := b.places(); len(left) > 0 {
+		if left := f.places(); len(left) > 0 {
 			t.Errorf("left behind: %q", left)
 		}
 	})
 	t.Run("in Await", func(t *testing.T) {
-		b := newBed(t)
-		first := b.join()
+		f := newFixture(t)
+		first := f.join()
 		ctx, cancel := context.WithCancel(t.Context())
-		w := b.await(ctx, b.join())
+		w := f.await(ctx, f.join())
 		cancel()
 		if err := receive(t, w.err); !errors.Is(err, context.Canceled) {
 			t.Errorf("Await: %v", err)
 		}
-		b.leave(w.place)
-		if n := len(b.places()); n != 1 {
-			t.Errorf("%d places stand; want 1", n)
+		f.leave(w.place)
+		if n := len(f.places()); n != 1 {
+			t.Errorf("there are %d places; want 1", n)
 		}
-		b.leave(first)
+		f.leave(first)
 	})
 }
 
-// TestNobodyLeadsBesideADeadLeader: one whose session is closed, or that is cut off, has lost before the next leads.
-func TestNobodyLeadsBesideADeadLeader(t *testing.T) {
+// TestNeverTwoLeaders: the context of a leader whose session was closed, or that is disconnected, ends before the next
+// one leads.
+func TestNeverTwoLeaders(t *testing.T) {
 	t.Run("closed", func(t *testing.T) {
 		t.Parallel()
-		b, s := newBed(t), dial(t, 30*time.Second)
-		held := b.lead(b.join(s))
-		w := b.await(t.Context(), b.join())
+		f, s := newFixture(t), dial(t, 30*time.Second)
+		held := f.lead(f.join(s))
+		w := f.await(t.Context(), f.join())
 		s.Close()
-		b.leads(w)
+		f.leads(w)
 		if err := context.Cause(held); !errors.Is(err, zkconn.ErrSessionLost) {
 			t.Errorf("the dead leader's context: %v", err)
 		}
 	})
-	t.Run("cut off", func(t *testing.T) {
+	t.Run("disconnected", func(t *testing.T) {
 		t.Parallel()
-		b, proxy := newBed(t), newProxy(t)
-		dead := b.join(dial(t, 4*time.Second, proxy.Addr()))
-		held := b.lead(dead)
-		w := b.await(t.Context(), b.join())
+		f, proxy := newFixture(t), newProxy(t)
+		dead := f.join(dial(t, 4*time.Second, proxy.Addr()))
+		held := f.lead(dead)
+		w := f.await(t.Context(), f.join())
 		proxy.Refuse(true)
 		proxy.Cut()
-		b.leads(w)
+		f.leads(w)
 		if err := context.Cause(held); !errors.Is(err, zkconn.ErrSessionLost) {
 			t.Errorf("the dead leader's context: %v", err)
 		}
-		b.leave(dead) // has nothing left to do
+		f.leave(dead) // does nothing
 	})
 	t.Run("a waiter", func(t *testing.T) {
 		t.Parallel()
-		b, s := newBed(t), dial(t, 30*time.Second)
-		first := b.join()
-		b.lead(first)
-		middle := b.await(t.Context(), b.join(s))
-		last := b.await(t.Context(), b.join())
+		f, s := newFixture(t), dial(t, 30*time.Second)
+		first := f.join()
+		f.lead(first)
+		middle := f.await(t.Context(), f.join(s))
+		last := f.await(t.Context(), f.join())
 		s.Close()
 		if err := receive(t, middle.err); !errors.Is(err, zkconn.ErrSessionLost) {
 			t.Errorf("the dead waiter: %v", err)
 		}
-		b.leave(first)
-		b.leads(last)
+		f.leave(first)
+		f.leads(last)
 	})
 }
 
-// TestAPlaceRemovedByHand is lost, and nobody leads for that but the next in order.
-func TestAPlaceRemovedByHand(t *testing.T) {
-	remove := func(b *bed, path string) {
+// TestPlaceRemovedByHand: the place is lost, and only the next in order leads.
+func TestPlaceRemovedByHand(t *testing.T) {
+	remove := func(f *fixture, path string) {
 		t.Helper()
-		if err := b.session.Delete(t.Context(), path, 0); err != nil {
+		if err := f.session.Delete(t.Context(), path, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
 	t.Run("the leader's", func(t *testing.T) {
-		b := newBed(t)
-		first := b.join()
-		held := b.lead(first)
-		w := b.await(t.Context(), b.join())
-		remove(b, b.places()[0])
-		b.leads(w)
+		f := newFixture(t)
+		first := f.join()
+		held := f.lead(first)
+		w := f.await(t.Context(), f.join())
+		remove(f, f.places()[0])
+		f.leads(w)
 		receive(t, held.Done())
 		if err := context.Cause(held); !errors.Is(err, election.ErrRemoved) {
 			t.Errorf("what was held ended with %v", err)
 		}
-		b.leave(first)
+		f.leave(first)
 	})
 	t.Run("a waiter's", func(t *testing.T) {
-		b := newBed(t)
-		first := b.join()
-		b.lead(first)
-		middle := b.await(t.Context(), b.join())
-		last := b.await(t.Context(), b.join())
-		remove(b, b.places()[1])
-		b.leave(first)
-		b.leads(last)
+		f := newFixture(t)
+		first := f.join()
+		f.lead(first)
+		middle := f.await(t.Context(), f.join())
+		last := f.await(t.Context(), f.join())
+		remove(f, f.places()[1])
+		f.leave(first)
+		f.leads(last)
 		if err := receive(t, middle.err); !errors.Is(err, election.ErrRemoved) {
 			t.Errorf("the waiter's Await: %v", err)
 		}
-		b.leave(middle.place)
-		if len(last.told) > 0 {
-			t.Errorf("the last was told of another leader: %s", <-last.told)
+		f.leave(middle.place)
+		if len(last.leaders) > 0 {
+			t.Errorf("the last waiter got another leader: %s", <-last.leaders)
 		}
 	})
 	t.Run("and made by another", func(t *testing.T) {
-		b := newBed(t)
-		first := b.join()
-		held := b.lead(first)
-		path := b.places()[0]
+		f := newFixture(t)
+		first := f.join()
+		held := f.lead(first)
+		path := f.places()[0]
 		other := dial(t, 30*time.Second)
 		_, err := other.Multi(t.Context(), zkconn.DeleteOp(path, 0), zkconn.CreateOp(path, nil, zkconn.Ephemeral, open))
 		if err != nil {
@@ -253,27 +254,27 @@ func TestAPlaceRemovedByHand(t *testing.T) {
 		if err := context.Cause(held); !errors.Is(err, election.ErrRemoved) {
 			t.Errorf("what was held ended with %v", err)
 		}
-		b.leave(first)
-		if places := b.places(); !slices.Equal(places, []string{path}) {
-			t.Errorf("the other's place is gone with ours: %q", places)
+		f.leave(first)
+		if places := f.places(); !slices.Equal(places, []string{path}) {
+			t.Errorf("the place of the other session is gone: %q", places)
 		}
 	})
 }
 
-// TestABodyMayChange: who leads or leaves is no matter of bodies.
-func TestABodyMayChange(t *testing.T) {
-	b := newBed(t)
-	p := b.join()
-	held := b.lead(p)
-	if _, err := b.session.Set(t.Context(), b.places()[0], []byte("changed"), 0); err != nil {
+// TestBodyMayChange: a changed body ends nothing.
+func TestBodyMayChange(t *testing.T) {
+	f := newFixture(t)
+	p := f.join()
+	held := f.lead(p)
+	if _, err := f.session.Set(t.Context(), f.places()[0], []byte("changed"), 0); err != nil {
 		t.Fatal(err)
 	}
-	w := b.await(t.Context(), b.join())
+	w := f.await(t.Context(), f.join())
 	if held.Err() != nil {
 		t.Errorf("a changed body ended what was held: %v", context.Cause(held))
 	}
-	b.leave(p)
-	b.leads(w)
+	f.leave(p)
+	f.leads(w)
 }
 
 func TestInOrder(t *testing.T) {
@@ -292,7 +293,8 @@ func TestInOrder(t *testing.T) {
 			[]string{"lock--000000001", "lock-0000000000", "lock-0000000001"},
 		},
 		"only places": {
-			[]string{"note", "lock-", "lock-1", "lock-00000000010", "seat-0000000001", "lock-0000000002", "lock-2147483648"},
+			[]string{"note", "lock-", "lock-1", "lock-00000000010", "seat-0000000001",
+				"lock-0000000002", "lock-2147483648"},
 			[]string{"lock-0000000002"},
 		},
 		"none": {nil, nil},

@@ -8,17 +8,17 @@ import (
 	"muster/zkserver"
 )
 
-// TestOneThatGoesWakesOne: of many waiters each has one watch, and each reads the queue twice: when it comes, and when
-// the one before it has gone.
-func TestOneThatGoesWakesOne(t *testing.T) {
+// TestNoHerdEffect: each of many waiters has one watch, and reads the queue twice: when it joins, and when the place
+// before it is gone.
+func TestNoHerdEffect(t *testing.T) {
 	const many = 60
-	b, proxy := newBed(t), newProxy(t)
-	first := b.join()
-	b.lead(first)
+	f, proxy := newFixture(t), newProxy(t)
+	first := f.join()
+	f.lead(first)
 	before := watches(t)
 	waiters := make([]*waiter, many)
 	for i := range waiters {
-		waiters[i] = b.await(t.Context(), b.join(dial(t, 30*time.Second, proxy.Addr())))
+		waiters[i] = f.await(t.Context(), f.join(dial(t, 30*time.Second, proxy.Addr())))
 	}
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -28,22 +28,22 @@ func TestOneThatGoesWakesOne(t *testing.T) {
 	if n := watches(t) - before; n != many {
 		t.Errorf("%d waiters have %d watches", many, n)
 	}
-	b.leave(first)
+	f.leave(first)
 	for _, w := range waiters {
-		b.leads(w)
-		b.leave(w.place)
+		f.leads(w)
+		f.leave(w.place)
 	}
 	requests := proxy.Requests()
 	if n := requests[zkserver.OpGetChildren2]; n != 2*many {
 		t.Errorf("%d waiters read the queue %d times; want each twice", many, n)
 	}
-	// At the place before, to wait; at its own, to hold it and to leave it.
+	// Each checks the place before it once, to wait, and its own twice, to hold it and to leave it.
 	if n := requests[zkserver.OpExists]; n != 3*many {
-		t.Errorf("%d waiters looked at a place %d times; want each three times", many, n)
+		t.Errorf("%d waiters checked a place %d times; want each three times", many, n)
 	}
 }
 
-// watches is how many the server keeps.
+// watches is the number of watches on the server.
 func watches(t *testing.T) int {
 	t.Helper()
 	facts, err := servers.Server(0).Mntr(t.Context())

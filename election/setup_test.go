@@ -13,7 +13,7 @@ import (
 	"muster/zkstate/zkconn"
 )
 
-// servers is the one ensemble of this test binary; every test has a folder of its own.
+// servers is the ensemble that all tests share. Each test has a folder of its own.
 var servers *zkserver.Ensemble
 
 func TestMain(m *testing.M) {
@@ -30,13 +30,13 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// patience is more than any test needs.
-const patience = time.Minute
+// testTimeout is longer than any test needs.
+const testTimeout = time.Minute
 
-// open lets everybody do everything.
+// open permits everything to everybody.
 var open = zkconn.World(zkconn.PermAll)
 
-// dial opens a session at addrs, or at the server itself.
+// dial opens a session with addrs, by default with the server itself.
 func dial(t *testing.T, timeout time.Duration, addrs ...string) *zkconn.Session {
 	t.Helper()
 	if len(addrs) == 0 {
@@ -50,7 +50,7 @@ func dial(t *testing.T, timeout time.Duration, addrs ...string) *zkconn.Session 
 	return s
 }
 
-// newProxy stands before the server.
+// newProxy starts a proxy for the server.
 func newProxy(t *testing.T) *zkserver.Proxy {
 	t.Helper()
 	p, err := zkserver.NewProxy(servers.Addrs()[0])
@@ -61,14 +61,14 @@ func newProxy(t *testing.T) *zkserver.Proxy {
 	return p
 }
 
-// bed is a queue, and a session that nobody cuts.
-type bed struct {
+// fixture is a queue, and a session that no test ends.
+type fixture struct {
 	*testing.T
 	queue   election.Queue
 	session *zkconn.Session
 }
 
-func newBed(t *testing.T) *bed {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	s := dial(t, 30*time.Second)
 	name := "/" + strings.ReplaceAll(t.Name(), "/", "_") + "-"
@@ -76,91 +76,91 @@ func newBed(t *testing.T) *bed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &bed{t, election.Queue{Dir: dir, Prefix: "lock-"}, s}
+	return &fixture{t, election.Queue{Dir: dir, Prefix: "lock-"}, s}
 }
 
-// join takes a place for s, or for a new session.
-func (b *bed) join(sessions ...*zkconn.Session) *election.Place {
-	b.Helper()
+// join creates a place for the session given, or for a new one.
+func (f *fixture) join(sessions ...*zkconn.Session) *election.Place {
+	f.Helper()
 	if len(sessions) == 0 {
-		sessions = append(sessions, dial(b.T, 30*time.Second))
+		sessions = append(sessions, dial(f.T, 30*time.Second))
 	}
-	p, err := b.queue.Join(b.Context(), sessions[0], nil, open)
+	p, err := f.queue.Join(f.Context(), sessions[0], nil, open)
 	if err != nil {
-		b.Fatal(err)
+		f.Fatal(err)
 	}
 	return p
 }
 
 // lead waits until p leads.
-func (b *bed) lead(p *election.Place) context.Context {
-	b.Helper()
-	held, err := p.Await(b.Context(), patience, nil)
+func (f *fixture) lead(p *election.Place) context.Context {
+	f.Helper()
+	held, err := p.Await(f.Context(), testTimeout, nil)
 	if err != nil {
-		b.Fatal(err)
+		f.Fatal(err)
 	}
 	return held
 }
 
-func (b *bed) leave(p *election.Place) {
-	b.Helper()
+func (f *fixture) leave(p *election.Place) {
+	f.Helper()
 	if err := p.Leave(); err != nil {
-		b.Fatal(err)
+		f.Fatal(err)
 	}
 }
 
-// places are the paths of those that stand, the leader first.
-func (b *bed) places() []string {
-	b.Helper()
-	names, _, err := b.session.Children(b.Context(), b.queue.Dir)
+// places are the paths of all places, the leader first.
+func (f *fixture) places() []string {
+	f.Helper()
+	names, _, err := f.session.Children(f.Context(), f.queue.Dir)
 	if err != nil {
-		b.Fatal(err)
+		f.Fatal(err)
 	}
-	places := b.queue.InOrder(names)
+	places := f.queue.InOrder(names)
 	for i, name := range places {
-		places[i] = b.queue.Dir + "/" + name
+		places[i] = f.queue.Dir + "/" + name
 	}
 	return places
 }
 
-// waiter is a place whose Await runs beside the test.
+// waiter is a place whose Await runs in a goroutine.
 type waiter struct {
-	place *election.Place
-	told  chan string // every leader that it was told of
-	held  chan context.Context
-	err   chan error
+	place   *election.Place
+	leaders chan string // the calls of waiting
+	held    chan context.Context
+	err     chan error
 }
 
-// await starts to wait, and returns when the waiter was told who leads.
-func (b *bed) await(ctx context.Context, p *election.Place) *waiter {
-	b.Helper()
+// await starts a waiter, and returns after its first call of waiting.
+func (f *fixture) await(ctx context.Context, p *election.Place) *waiter {
+	f.Helper()
 	w := &waiter{p, make(chan string, 100), make(chan context.Context, 1), make(chan error, 1)}
 	go func() {
-		held, err := p.Await(ctx, patience, func(leader string) { w.told <- leader })
+		held, err := p.Await(ctx, testTimeout, func(leader string) { w.leaders <- leader })
 		w.held <- held
 		w.err <- err
 	}()
-	receive(b.T, w.told)
+	receive(f.T, w.leaders)
 	return w
 }
 
 // leads waits until the waiter leads.
-func (b *bed) leads(w *waiter) context.Context {
-	b.Helper()
-	held, err := receive(b.T, w.held), receive(b.T, w.err)
+func (f *fixture) leads(w *waiter) context.Context {
+	f.Helper()
+	held, err := receive(f.T, w.held), receive(f.T, w.err)
 	if err != nil {
-		b.Fatal(err)
+		f.Fatal(err)
 	}
 	return held
 }
 
-// receive waits for something on ch.
+// receive waits for a value on ch.
 func receive[T any](t *testing.T, ch <-chan T) T {
 	t.Helper()
 	select {
 	case v := <-ch:
 		return v
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatal("nothing came")
 	}
 	panic("not reached")

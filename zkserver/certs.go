@@ -16,15 +16,15 @@ import (
 	"time"
 )
 
-// Certs are PEM files for clients of an ensemble with TLS. The servers' certificate is for localhost and 127.0.0.1. A client that shows CertFile
-// has the identity "CN=client" in ZooKeeper's scheme x509.
+// Certs names PEM files for clients of an ensemble with TLS. The servers' certificate is for localhost and 127.0.0.1. A
+// client with CertFile has the identity "CN=client" in ZooKeeper's scheme x509.
 type Certs struct {
 	CAFile, CertFile, KeyFile string
 
 	server string // key and certificate of the servers
 }
 
-// Config is a client's TLS configuration with the files in it, for connections to "localhost".
+// Config returns a client's TLS configuration with these files, for connections to "localhost".
 func (c Certs) Config() (*tls.Config, error) {
 	ca, err := os.ReadFile(c.CAFile)
 	if err != nil {
@@ -41,14 +41,15 @@ func (c Certs) Config() (*tls.Config, error) {
 	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}, ServerName: "localhost"}, nil
 }
 
-// An identity is a certificate with its key, both also in PEM.
+// identity is a certificate and its key, both also in PEM.
 type identity struct {
 	cert            *x509.Certificate
 	key             *ecdsa.PrivateKey
 	certPEM, keyPEM []byte
 }
 
-// makeCerts writes a new authority and what it signed into dir. The authority's key is not kept.
+// makeCerts writes a new certificate authority and the certificates that it signed into dir. It does not keep the
+// authority's key.
 func makeCerts(dir string) (Certs, error) {
 	ca, err := issue("muster development CA", nil)
 	if err != nil {
@@ -85,7 +86,7 @@ func makeCerts(dir string) (Certs, error) {
 	return c, nil
 }
 
-// issue makes a certificate that by signs; without by it is an authority that signs itself.
+// issue creates a certificate signed by by. If by is nil, it creates an authority, which signs itself.
 func issue(name string, by *identity) (*identity, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

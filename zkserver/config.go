@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// configure writes the files of the i-th server and says how to run it.
+// configure writes the files of the i-th server.
 func (e *Ensemble) configure(i int, places []place, o Options, found installation) (*Server, error) {
 	dir := filepath.Join(e.dir, strconv.Itoa(i+1))
 	if err := os.MkdirAll(filepath.Join(dir, "data"), 0o755); err != nil {
@@ -28,7 +28,9 @@ func (e *Ensemble) configure(i int, places []place, o Options, found installatio
 			return nil, err
 		}
 	}
-	s := &Server{addr: loopback(places[i].client), dial: &net.Dialer{}, dir: dir, java: found.java, args: arguments(o, found)}
+	s := &Server{
+		addr: loopback(places[i].client), dial: &net.Dialer{}, dir: dir, java: found.java, args: arguments(o, found),
+	}
 	if o.TLS {
 		config, err := e.certs.Config()
 		if err != nil {
@@ -39,29 +41,32 @@ func (e *Ensemble) configure(i int, places []place, o Options, found installatio
 	return s, nil
 }
 
-// logback.xml is for distributions that come with it; without the file it would write every debug message.
-const logback = `<configuration><appender name="err" class="ch.qos.logback.core.ConsoleAppender"><target>System.err</target>
-<encoder><pattern>%d %-5level %logger{0}: %msg%n</pattern></encoder></appender><root level="ERROR"><appender-ref ref="err"/></root></configuration>
+// logback is logback.xml, for distributions that use logback. Without the file, logback writes every debug message.
+const logback = `<configuration>
+<appender name="err" class="ch.qos.logback.core.ConsoleAppender"><target>System.err</target>
+<encoder><pattern>%d %-5level %logger{0}: %msg%n</pattern></encoder></appender>
+<root level="ERROR"><appender-ref ref="err"/></root></configuration>
 `
 
-// arguments are for a process in the server's directory.
+// arguments are the arguments of java, for a process in the server's directory.
 func arguments(o Options, found installation) []string {
 	args := []string{
-		// The quickest start. Compiling only with C1 and collecting with one thread also leaves the cores to the others.
+		// C1 alone starts fastest. One thread for garbage collection leaves the cores to other processes.
 		"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xms64m", "-Xmx" + o.Heap,
 		"-Dzookeeper.jmx.log4j.disable=true",
 		"-Dzookeeper.electionPortBindRetry=1",
-		"-Dzookeeper.leaderConnectDelayDuringRetryMs=20", // of 100
+		"-Dzookeeper.leaderConnectDelayDuringRetryMs=20", // default 100
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
 	}
 	if o.Jute > 0 {
-		args = append(args, "-Djute.maxbuffer="+strconv.Itoa(o.Jute)) // ignored in zoo.cfg
+		args = append(args, "-Djute.maxbuffer="+strconv.Itoa(o.Jute)) // ZooKeeper ignores it in zoo.cfg
 	}
 	classes := strings.Join(append([]string{"."}, found.classes...), string(os.PathListSeparator))
 	return append(args, "-cp", classes, "org.apache.zookeeper.server.quorum.QuorumPeerMain", "zoo.cfg")
 }
 
-// settings is zoo.cfg. The backlog and the limit on connections are raised because a thousand sessions from one address are normal here.
+// settings is the text of zoo.cfg. The backlog and the limit of connections are high, since tests open a thousand
+// sessions from one address.
 func (e *Ensemble) settings(dir string, at place, places []place, o Options) string {
 	var b strings.Builder
 	set := func(key string, value any) { fmt.Fprintf(&b, "%s=%s\n", key, propertyEscape(fmt.Sprint(value))) }
@@ -113,7 +118,7 @@ func (e *Ensemble) setTLS(set func(string, any), at place, clientCert bool) {
 	set("ssl.hostnameVerification", false)
 }
 
-// propertyEscape writes a value as Java's properties files want it.
+// propertyEscape escapes a value for a Java properties file.
 func propertyEscape(value string) string {
 	var b strings.Builder
 	for _, r := range value {

@@ -1,12 +1,12 @@
-// Package zkserver runs real ZooKeeper servers on this machine for development, tests and benches: one or three of them on
-// 127.0.0.1, from the ZooKeeper that the distribution's package manager installed. Servers can be paused, killed and restarted on
-// their data, and a [Proxy] between client and server misbehaves on demand.
+// Package zkserver runs real ZooKeeper servers on this machine for development, tests and benchmarks: one or three on
+// 127.0.0.1, from the installed ZooKeeper. Servers can be paused, killed and restarted with their data. A [Proxy]
+// between client and server causes faults on demand.
 //
-// It refuses to be more than that. It downloads and installs nothing: without Java or ZooKeeper, Start returns [ErrNotInstalled] with
-// the command that installs them. It is no mock: there is no hook in a server, faults are signals, lost processes and a broken
-// wire. It listens on the loopback interface only, it signals only processes that it started, and it removes only a directory
-// that it made. Its servers skip fsync, so they survive kill -9 but not a power cut: they are not a place for data that matters.
+// The package downloads and installs nothing: without Java or ZooKeeper, Start returns [ErrNotInstalled] with the
+// command that installs them. It mocks nothing: faults are signals, killed processes and broken connections. It listens
+// only on the loopback interface, signals only processes that it started, and removes only a directory that it created.
+// Its servers skip fsync: they keep data after kill -9, but not after a power cut.
 //
-// On Linux a server dies with the process that started it, however that ends. Elsewhere on Unix a process that is killed before it called
-// Stop leaves its servers behind. Windows is not supported.
+// On Linux a server ends with the process that started it. On other Unix systems servers keep running if that process
+// is killed before it calls Stop. Windows is not supported.
 package zkserver

@@ -12,37 +12,41 @@ import (
 )
 
 const (
-	startLimit = time.Minute // when ctx has no earlier end: more than a busy machine needs
-	attempts   = 5           // other programs take ports too
+	startTimeout = time.Minute // longer than a busy machine needs
+	maxAttempts  = 5           // to start with other ports, since another program may take one
 )
 
-// Options say what to start. The zero value is one plain server in a temporary directory on a free port.
+// Options say what to start. The zero value is one server without TLS, in a temporary directory, on a free port.
 type Options struct {
-	Servers  int           // 1 or 3; 0 is 1
-	Dir      string        // where the servers keep their data and find what is there from before; "" is a temporary directory, which Stop removes
-	TickTime time.Duration // ZooKeeper's unit of time; 0 is 500 ms. Session timeouts from 300 ms to 10 min are granted whatever it is
-	Ports    []int         // what clients dial, one per server; nil, or 0 in it, is a free port
+	Servers int // 1 or 3; 0 is 1
+	// Dir is the directory of the servers' data. A later Start with the same Dir finds the data again. "" is a
+	// temporary directory, which Stop removes.
+	Dir string
+	// TickTime is ZooKeeper's unit of time; 0 is 500 ms. Session timeouts from 300 ms to 10 min are granted with any
+	// TickTime.
+	TickTime time.Duration
+	Ports    []int // ports for clients, one for each server; nil, or a port 0, is a free port
 
-	Netty      bool // serve with Netty instead of NIO: twice the requests a second, 0.1 s more to start
-	TLS        bool // clients dial TLS, see Ensemble.Certs; implies Netty
-	ClientCert bool // turn away clients without a certificate; implies TLS
+	Netty      bool // use Netty instead of NIO: twice the requests per second, 0.1 s more to start
+	TLS        bool // clients use TLS, see Ensemble.Certs; implies Netty
+	ClientCert bool // refuse clients without a certificate; implies TLS
 
-	Heap          string // of each server, as java's -Xmx has it; "" is 512m
-	Jute          int    // jute.maxbuffer in bytes, the largest request; 0 is ZooKeeper's default, 1 MiB - 1
-	SuperPassword string // lets "super:<SuperPassword>" with scheme digest do everything; "" is nobody
+	Heap          string // of each server, as for java -Xmx; "" is 512m
+	Jute          int    // jute.maxbuffer, the largest request in bytes; 0 is ZooKeeper's default, 1 MiB - 1
+	SuperPassword string // permits everything to "super:<SuperPassword>" with scheme digest; "" is nobody
 }
 
-// An Ensemble is a running set of servers.
+// Ensemble is a running set of servers.
 type Ensemble struct {
 	dir       string
 	temporary bool
 	servers   []*Server
-	ports     reservations // so that a server that was killed finds them free
+	ports     reservations // keep the ports free for servers that were killed
 	certs     Certs
 }
 
-// Start returns when every server serves; of three servers one then leads. Cancelling ctx stops the start, not a started ensemble. After an
-// error nothing is left running.
+// Start starts an ensemble, and returns when every server serves; three servers then have a leader. ctx ends only the
+// start, not the ensemble. After an error no server is left running.
 func Start(ctx context.Context, o Options) (*Ensemble, error) {
 	o, err := o.complete()
 	if err != nil {
@@ -56,9 +60,9 @@ func Start(ctx context.Context, o Options) (*Ensemble, error) {
 	if err := e.prepare(o); err != nil {
 		return nil, errors.Join(err, e.Stop())
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("gave up after %s", startLimit))
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("gave up after %s", startTimeout))
 	defer cancel()
-	for range attempts {
+	for range maxAttempts {
 		var places []place
 		if err = e.freePorts(); err != nil {
 			break
@@ -105,7 +109,7 @@ func (e *Ensemble) prepare(o Options) error {
 		err = os.MkdirAll(e.dir, 0o755)
 	}
 	if err == nil {
-		e.dir, err = filepath.Abs(e.dir) // a server is started elsewhere
+		e.dir, err = filepath.Abs(e.dir) // a server has another working directory
 	}
 	if err == nil && o.TLS {
 		e.certs, err = makeCerts(filepath.Join(e.dir, "tls"))
@@ -113,7 +117,7 @@ func (e *Ensemble) prepare(o Options) error {
 	return err
 }
 
-// run returns when every server serves. The first that fails ends the others.
+// run starts the servers, and returns when all serve. If one fails, it kills the others.
 func (e *Ensemble) run(ctx context.Context, places []place, o Options, found installation) error {
 	e.servers = nil
 	for i := range places {
@@ -142,7 +146,7 @@ func (e *Ensemble) run(ctx context.Context, places []place, o Options, found ins
 	return nil
 }
 
-// Addrs are the addresses that clients dial, one per server.
+// Addrs are the addresses for clients, one for each server.
 func (e *Ensemble) Addrs() []string {
 	addrs := make([]string, len(e.servers))
 	for i, s := range e.servers {
@@ -157,10 +161,11 @@ func (e *Ensemble) Connect() string { return strings.Join(e.Addrs(), ",") }
 // Server is the i-th server, from 0.
 func (e *Ensemble) Server(i int) *Server { return e.servers[i] }
 
-// Certs are the files that a client of an ensemble with TLS needs; they are empty without TLS.
+// Certs are the files for clients of an ensemble with TLS; they are empty without TLS.
 func (e *Ensemble) Certs() Certs { return e.certs }
 
-// Leader is the index of the server that leads, or is alone. It waits for the end of an election; dead and paused servers are passed over.
+// Leader is the index of the server that leads, or that is the only one. It waits for the end of an election, and
+// ignores dead and paused servers.
 func (e *Ensemble) Leader(ctx context.Context) (int, error) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -194,7 +199,8 @@ func leads(ctx context.Context, i int, s *Server) int {
 	return i
 }
 
-// Stop kills the servers, waits until they are gone and removes the directory if Start made it. A second Stop does nothing.
+// Stop kills the servers, waits until they have ended, and removes the directory if Start created it. A second Stop
+// does nothing.
 func (e *Ensemble) Stop() error {
 	err := errors.Join(e.kill(), e.freePorts())
 	if e.temporary && e.dir != "" {
@@ -206,7 +212,7 @@ func (e *Ensemble) Stop() error {
 func (e *Ensemble) freePorts() error {
 	held := e.ports
 	e.ports = nil
-	return held.free()
+	return held.close()
 }
 
 func (e *Ensemble) kill() error {

@@ -15,10 +15,10 @@ const (
 	throttle
 )
 
-// throttled is the error of a server that has too much to do.
+// throttled is the error code of an overloaded server.
 const throttled = -127
 
-// A fault waits for its request; then a link has caught it.
+// fault is a fault that happens to the first request that matches.
 type fault struct {
 	kind  faultKind
 	match func(op int32, req []byte) bool
@@ -33,8 +33,9 @@ func (p *Proxy) arm(kind faultKind, match func(op int32, req []byte) bool) <-cha
 	return f.done
 }
 
-// catch disarms the first fault that matches. match may call the proxy, so it runs without the lock.
-func (p *Proxy) catch(op int32, req []byte) *fault {
+// fire disarms and returns the first fault that matches; nil if none does. The match function of a fault may call the
+// proxy, so it runs without the lock.
+func (p *Proxy) fire(op int32, req []byte) *fault {
 	p.mu.Lock()
 	p.requests[op]++
 	armed := slices.Clone(p.faults)
@@ -47,7 +48,7 @@ func (p *Proxy) catch(op int32, req []byte) *fault {
 	return nil
 }
 
-// disarm is false if another connection's request was first.
+// disarm removes f. It returns false if a request of another connection was first.
 func (p *Proxy) disarm(f *fault) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -59,23 +60,23 @@ func (p *Proxy) disarm(f *fault) bool {
 	return true
 }
 
-// request is a client's frame: length, xid, opcode, record.
+// request handles a client's frame: length, xid, opcode, record.
 func (p *Proxy) request(l *link, frame []byte) message {
 	if len(frame) < 12 {
 		return message{bytes: frame}
 	}
 	xid, op := int32(binary.BigEndian.Uint32(frame[4:])), int32(binary.BigEndian.Uint32(frame[8:]))
-	f := p.catch(op, frame[12:])
+	f := p.fire(op, frame[12:])
 	if f == nil {
 		return message{bytes: frame}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if f.kind == throttle { // the server answers another request in its place
+	if f.kind == throttle { // send another request instead, and replace its reply
 		l.pending[xid] = f
 		return message{bytes: existsRoot(xid)}
 	}
-	l.caught = append(l.caught, f)
+	l.fired = append(l.fired, f)
 	if f.kind == beforeSend {
 		return message{last: true}
 	}
@@ -83,7 +84,7 @@ func (p *Proxy) request(l *link, frame []byte) message {
 	return message{bytes: frame}
 }
 
-// existsRoot asks whether there is "/", without a watch.
+// existsRoot is a request that reads whether "/" exists, without a watch.
 func existsRoot(xid int32) []byte {
 	frame := binary.BigEndian.AppendUint32(nil, 4+4+4+1+1)
 	frame = binary.BigEndian.AppendUint32(frame, uint32(xid))
@@ -92,7 +93,7 @@ func existsRoot(xid int32) []byte {
 	return append(frame, '/', 0)
 }
 
-// reply is a server's frame: length, xid, zxid, error, record.
+// reply handles a server's frame: length, xid, zxid, error, record.
 func (p *Proxy) reply(l *link, frame []byte) message {
 	if len(frame) < 8 {
 		return message{bytes: frame}
@@ -108,7 +109,7 @@ func (p *Proxy) reply(l *link, frame []byte) message {
 	case f.kind == throttle:
 		close(f.done)
 		code := int32(throttled)
-		binary.BigEndian.PutUint32(frame, 16) // nothing follows the header
+		binary.BigEndian.PutUint32(frame, 16) // only the header
 		binary.BigEndian.PutUint32(frame[16:], uint32(code))
 		return message{bytes: frame[:20]}
 	default:
@@ -116,8 +117,8 @@ func (p *Proxy) reply(l *link, frame []byte) message {
 	}
 }
 
-// due is zero without a delay.
-func (p *Proxy) due() time.Time {
+// dueTime is the time at which a message that arrives now is sent; zero if there is no delay.
+func (p *Proxy) dueTime() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.delay == 0 {
@@ -126,6 +127,7 @@ func (p *Proxy) due() time.Time {
 	return time.Now().Add(p.delay)
 }
 
+// flowing is a channel that is closed while bytes flow.
 func (p *Proxy) flowing() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,18 +8,18 @@ import (
 	"path/filepath"
 )
 
-// ErrNotInstalled means that this machine lacks Java, ZooKeeper or the jars that TLS needs. Show the error as it is: it names the command
-// that installs what is missing.
+// ErrNotInstalled means that this machine lacks Java, ZooKeeper or the jars for TLS. Show the error to the user: it
+// names the command that installs them.
 var ErrNotInstalled = errors.New("not installed")
 
-// A machine is where an installation is looked for.
+// machine is the machine on which locate searches.
 type machine struct {
-	root   string // "/", other only to describe another machine
+	root   string // "/", or another folder in a test
 	goos   string
 	getenv func(string) string
 }
 
-// An installation is what it takes to run a server.
+// installation is what a server needs to run.
 type installation struct {
 	java    string
 	classes []string // class path, in order
@@ -37,7 +37,8 @@ func (m machine) locate(netty bool) (installation, error) {
 	return installation{java: java, classes: classes}, nil
 }
 
-// java prefers Homebrew's keg to the PATH: macOS has a /usr/bin/java that only says that there is none.
+// java is the path of java. Homebrew's folder comes before the PATH: /usr/bin/java of macOS only says that Java is not
+// installed.
 func (m machine) java() (string, error) {
 	if home := m.getenv("JAVA_HOME"); home != "" {
 		if java := filepath.Join(home, "bin", "java"); exists(java) {
@@ -58,8 +59,7 @@ func (m machine) java() (string, error) {
 	return "", m.missing("java", "no java in PATH")
 }
 
-// classes is the class path with a logger that writes to the standard error stream, and with Netty's jars where they are not among
-// the rest.
+// classes is the class path. It includes a logger that writes to standard error, and if netty is set, Netty's jars.
 func (m machine) classes(netty bool) ([]string, error) {
 	if home := m.getenv("ZOOKEEPER_HOME"); home != "" {
 		for _, dir := range []string{"lib", "libexec/lib", "share/zookeeper"} {
@@ -80,7 +80,8 @@ func (m machine) classes(netty bool) ([]string, error) {
 	return nil, m.missing("zookeeper", "no ZooKeeper jars found")
 }
 
-// debian adds what the manifest of Debian's zookeeper.jar forgets: a logger and two of Netty's jars (netty-all.jar there is an empty stub).
+// debian is the class path on Debian. The manifest of Debian's zookeeper.jar lacks a logger and some of Netty's jars
+// (netty-all.jar is empty there).
 func (m machine) debian(dir string, netty bool) ([]string, error) {
 	classes := []string{filepath.Join(dir, "zookeeper.jar"), filepath.Join(dir, "slf4j-simple.jar")}
 	if !netty {
@@ -96,14 +97,18 @@ func (m machine) debian(dir string, netty bool) ([]string, error) {
 	return classes, nil
 }
 
-// jars is the class path of ZooKeeper's own binary release, which has everything in one folder.
+// jars is the class path of ZooKeeper's binary release, which has all jars in one folder.
 func jars(dir string) ([]string, bool) {
 	found, err := filepath.Glob(filepath.Join(dir, "zookeeper-[0-9]*.jar"))
 	return []string{filepath.Join(dir, "*")}, err == nil && len(found) > 0
 }
 
+// brew lists the folders in which Homebrew may be.
 func (m machine) brew() []string {
-	return []string{filepath.Join(m.root, "opt/homebrew"), filepath.Join(m.root, "usr/local"), filepath.Join(m.root, "home/linuxbrew/.linuxbrew")}
+	return []string{
+		filepath.Join(m.root, "opt/homebrew"), filepath.Join(m.root, "usr/local"),
+		filepath.Join(m.root, "home/linuxbrew/.linuxbrew"),
+	}
 }
 
 func (m machine) missing(what, why string) error {

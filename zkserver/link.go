@@ -12,27 +12,27 @@ import (
 )
 
 const (
-	dialLimit  = 5 * time.Second
-	frameLimit = 64 << 20 // no server takes or sends more
-	queueLimit = 256      // messages on their way in one direction: what a delayed connection can have in flight
+	dialTimeout = 5 * time.Second
+	maxFrame    = 64 << 20 // larger than any frame of a server
+	maxQueue    = 256      // messages that are delayed in one direction
 )
 
-// A link is one client's connection and its continuation to the server.
+// link is one client's connection and the connection to the server that belongs to it.
 type link struct {
 	client *net.TCPConn
 	ended  chan struct{} // closed by cut
 
 	mu      sync.Mutex
-	server  *net.TCPConn     // nil before it was reached
-	pending map[int32]*fault // by the xid of the request that it caught
-	caught  []*fault
+	server  *net.TCPConn     // nil until it is connected
+	pending map[int32]*fault // by the xid of its request
+	fired   []*fault
 }
 
-// A message is a frame, or bytes of a stream that has none, on its way.
+// message is one frame, or some bytes of a stream without frames.
 type message struct {
 	bytes []byte
 	due   time.Time
-	last  bool // the link is cut when it was written
+	last  bool // the link is cut after it is written
 }
 
 func (p *Proxy) accept() {
@@ -45,15 +45,16 @@ func (p *Proxy) accept() {
 			time.Sleep(pollEvery)
 			continue
 		}
-		if !p.admit(&link{client: client, ended: make(chan struct{}), pending: map[int32]*fault{}}) {
+		if !p.add(&link{client: client, ended: make(chan struct{}), pending: map[int32]*fault{}}) {
 			client.SetLinger(0)
 			client.Close()
 		}
 	}
 }
 
-// admit is one step under the lock, so that a connection is either refused or found by Cut.
-func (p *Proxy) admit(l *link) bool {
+// add adds a link and serves it, unless connections are refused. It holds the lock, so that Cut finds every connection
+// that is not refused.
+func (p *Proxy) add(l *link) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.refuse {
@@ -65,9 +66,9 @@ func (p *Proxy) admit(l *link) bool {
 }
 
 func (p *Proxy) serve(l *link) {
-	defer p.forget(l)
-	server, err := net.DialTimeout("tcp", p.target, dialLimit)
-	if err != nil || !l.reached(server.(*net.TCPConn)) {
+	defer p.remove(l)
+	server, err := net.DialTimeout("tcp", p.target, dialTimeout)
+	if err != nil || !l.setServer(server.(*net.TCPConn)) {
 		l.cut()
 		return
 	}
@@ -78,17 +79,17 @@ func (p *Proxy) serve(l *link) {
 	l.cut()
 }
 
-func (p *Proxy) forget(l *link) {
+func (p *Proxy) remove(l *link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.links, l)
-	for _, f := range l.caught {
+	for _, f := range l.fired {
 		close(f.done)
 	}
 }
 
-// reached is false if the link was cut meanwhile.
-func (l *link) reached(server *net.TCPConn) bool {
+// setServer returns false if the link was cut meanwhile.
+func (l *link) setServer(server *net.TCPConn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	select {
@@ -116,16 +117,17 @@ func (l *link) cut() {
 	}
 }
 
-// pump moves one direction until its source ends or the link is cut. look sees every frame after the handshake and may replace it.
-func (p *Proxy) pump(l *link, dst, src *net.TCPConn, look func(*link, []byte) message) {
-	queue := make(chan message, queueLimit)
+// pump copies one direction until src ends or the link is cut. inspect gets every frame after the handshake and may
+// replace it.
+func (p *Proxy) pump(l *link, dst, src *net.TCPConn, inspect func(*link, []byte) message) {
+	queue := make(chan message, maxQueue)
 	var writing sync.WaitGroup
 	writing.Go(func() {
 		if err := p.write(l, dst, queue); err != nil {
 			l.cut()
 		}
 	})
-	err := p.read(l, src, queue, look)
+	err := p.read(l, src, queue, inspect)
 	close(queue)
 	if !errors.Is(err, io.EOF) {
 		l.cut()
@@ -133,26 +135,26 @@ func (p *Proxy) pump(l *link, dst, src *net.TCPConn, look func(*link, []byte) me
 	writing.Wait()
 }
 
-// read never returns nil.
-func (p *Proxy) read(l *link, src io.Reader, queue chan<- message, look func(*link, []byte) message) error {
+// read reads messages from src into the queue. Its error is never nil.
+func (p *Proxy) read(l *link, src io.Reader, queue chan<- message, inspect func(*link, []byte) message) error {
 	r := bufio.NewReader(src)
 	first, err := r.Peek(1)
 	if err != nil {
 		return err
 	}
 	next := readFrame
-	if first[0] != 0 { // no frame is as long as that: TLS, or a four-letter word
-		next, look = readSome, asItIs
+	if first[0] != 0 { // not the length of a frame: TLS, or a four-letter word
+		next, inspect = readSome, passThrough
 	}
-	look, then := asItIs, look // the first frame is the handshake
+	inspect, later := passThrough, inspect // the first frame is the handshake
 	for {
 		b, err := next(r)
 		if err != nil {
 			return err
 		}
-		m := look(l, b)
-		look = then
-		m.due = p.due()
+		m := inspect(l, b)
+		inspect = later
+		m.due = p.dueTime()
 		select {
 		case queue <- m:
 		case <-l.ended:
@@ -161,7 +163,7 @@ func (p *Proxy) read(l *link, src io.Reader, queue chan<- message, look func(*li
 	}
 }
 
-func asItIs(_ *link, b []byte) message { return message{bytes: b} }
+func passThrough(_ *link, b []byte) message { return message{bytes: b} }
 
 func readFrame(r *bufio.Reader) ([]byte, error) {
 	header, err := r.Peek(4)
@@ -169,7 +171,7 @@ func readFrame(r *bufio.Reader) ([]byte, error) {
 		return nil, err
 	}
 	n := binary.BigEndian.Uint32(header)
-	if n > frameLimit {
+	if n > maxFrame {
 		return nil, fmt.Errorf("frame of %d bytes", n)
 	}
 	frame := make([]byte, 4+n)
@@ -183,7 +185,7 @@ func readSome(r *bufio.Reader) ([]byte, error) {
 	return b[:n], err
 }
 
-// write passes the end of the source on when the queue is closed.
+// write writes the messages of the queue to dst. When the queue is closed, it closes dst for writing.
 func (p *Proxy) write(l *link, dst *net.TCPConn, queue <-chan message) error {
 	w := bufio.NewWriter(dst)
 	for m := range queue {
@@ -207,7 +209,7 @@ func (p *Proxy) write(l *link, dst *net.TCPConn, queue <-chan message) error {
 	return dst.CloseWrite()
 }
 
-// wait returns when the message is due and bytes flow. What was written before goes out first.
+// wait waits until the message is due and bytes flow. It first flushes what was written before.
 func (p *Proxy) wait(l *link, due time.Time, w *bufio.Writer) error {
 	if early := time.Until(due); early > 0 {
 		if err := w.Flush(); err != nil {

@@ -17,7 +17,7 @@ import (
 
 const parentDir = "ZKSERVER_TEST_PARENT_DIR"
 
-// TestMain is also the parent that TestServersDieWithTheirParent kills.
+// TestMain is also the parent process that TestServersDieWithTheirParent kills.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(parentDir); dir != "" {
 		e, err := Start(context.Background(), Options{Dir: dir})
@@ -63,17 +63,18 @@ func TestServersDieWithTheirParent(t *testing.T) {
 	})
 }
 
-// The death signal is tied to a thread; here the one that asked for the process ends first.
-func TestProcessOutlivesTheThreadThatLaunchedIt(t *testing.T) {
+// TestProcessOutlivesTheCallersThread: the system sends the death signal when a thread ends; the thread that calls
+// launch ends before the process.
+func TestProcessOutlivesTheCallersThread(t *testing.T) {
 	dir := t.TempDir()
 	var p *process
 	var err error
 	thread := make(chan int)
 	var inThread func()
 	inThread = func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // without unlocking, so the thread ends with the goroutine
 		if syscall.Gettid() == os.Getpid() {
-			go inThread() // elsewhere: the main thread is held here, for it would not end
+			go inThread() // in another thread, since the main thread would not end; it is kept here meanwhile
 			<-t.Context().Done()
 			runtime.UnlockOSThread()
 			return
@@ -116,7 +117,7 @@ func TestStopLeavesNoProcess(t *testing.T) {
 	}
 }
 
-// runs is false for a process that is gone or waits only to be buried.
+// runs reports whether a process runs. It does not if it is a zombie.
 func runs(t *testing.T, pid string) bool {
 	t.Helper()
 	stat, err := os.ReadFile(filepath.Join("/proc", pid, "stat"))

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-const outputLimit = 64 << 10
+const maxOutput = 64 << 10
 
-// output keeps the end of what a process wrote.
+// output keeps the last maxOutput bytes that a process wrote.
 type output struct {
 	mu  sync.Mutex
 	end []byte
@@ -17,7 +17,7 @@ func (o *output) Write(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.end = append(o.end, b...)
-	if over := len(o.end) - outputLimit; over > 0 {
+	if over := len(o.end) - maxOutput; over > 0 {
 		o.end = append(o.end[:0], o.end[over:]...)
 	}
 	return len(b), nil
@@ -29,7 +29,7 @@ func (o *output) String() string {
 	return string(o.end)
 }
 
-// lines are the last n that were written, without the indented rest of stack traces.
+// lines are the last n lines, without the indented lines of stack traces.
 func (o *output) lines(n int) string {
 	var kept []string
 	for line := range strings.Lines(o.String()) {

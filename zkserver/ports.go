@@ -8,18 +8,18 @@ import (
 	"strconv"
 )
 
-// A place is the ports of one server.
+// place holds the ports of one server.
 type place struct {
 	client           int
-	quorum, election int // used by three servers
+	quorum, election int // only for three servers
 }
 
-// choosePlaces reserves free ports, and those that o names.
+// choosePlaces reserves the ports that o names, and free ones.
 func choosePlaces(o Options) ([]place, reservations, error) {
 	var held reservations
 	var errs []error
-	draw := func(port int) int {
-		r, err := draw(port)
+	take := func(port int) int {
+		r, err := reservePort(port)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("zookeeper: %w", err))
 			return 0
@@ -33,25 +33,26 @@ func choosePlaces(o Options) ([]place, reservations, error) {
 		if len(o.Ports) > 0 {
 			port = o.Ports[i]
 		}
-		places[i].client = draw(port)
+		places[i].client = take(port)
 	}
 	for i := range places {
 		if o.Servers > 1 {
-			places[i].quorum, places[i].election = draw(0), draw(0)
+			places[i].quorum, places[i].election = take(0), take(0)
 		}
 	}
-	for _, r := range held { // not before all are drawn, so that they differ
-		errs = append(errs, r.admit())
+	for _, r := range held { // after all are reserved, so that they differ
+		errs = append(errs, r.allowListen())
 	}
 	if err := errors.Join(errs...); err != nil {
-		return nil, nil, errors.Join(err, held.free())
+		return nil, nil, errors.Join(err, held.close())
 	}
 	return places, held, nil
 }
 
-// draw reserves a port; if it is 0, a free one below those that systems use for outgoing connections (32768 and up on Linux, 49152
-// elsewhere). Where a reservation does not keep others out, such a port stays free unless another program draws the same one.
-func draw(port int) (r *reservation, err error) {
+// reservePort reserves a port. If it is 0, it reserves a free one below the ports that systems use for outgoing
+// connections (32768 and up on Linux, 49152 and up elsewhere). So even where a reservation does not keep other programs
+// out, they hardly take it.
+func reservePort(port int) (r *reservation, err error) {
 	if port != 0 {
 		return reserve(port, false)
 	}
@@ -63,9 +64,10 @@ func draw(port int) (r *reservation, err error) {
 	return r, err
 }
 
+// reservations are the reserved ports of an ensemble.
 type reservations []*reservation
 
-func (all reservations) free() error {
+func (all reservations) close() error {
 	var errs []error
 	for _, r := range all {
 		errs = append(errs, r.Close())
@@ -73,9 +75,10 @@ func (all reservations) free() error {
 	return errors.Join(errs...)
 }
 
-// Refusing is an address where every connection is refused. On Linux nobody else gets it before it is freed.
+// Refusing returns an address at which every connection is refused. On Linux no other program gets the port before free
+// is called.
 func Refusing() (addr string, free func() error, err error) {
-	r, err := draw(0)
+	r, err := reservePort(0)
 	if err != nil {
 		return "", nil, err
 	}

@@ -6,14 +6,16 @@ import (
 	"syscall"
 )
 
-// A reservation is a port that is bound, and not listened at: connections to it are refused, and the system gives it to nobody. It may
-// be listened at all the same, again and again, by who knows its number and sets SO_REUSEADDR, as ZooKeeper does.
+// reservation is a socket that is bound to a port and does not listen. Connections to the port are refused, and the
+// system does not give it to other programs. A program that sets SO_REUSEADDR, as ZooKeeper does, can listen at the
+// port.
 type reservation struct {
 	*os.File
 	port int
 }
 
-// reserve fails if somebody listens at the port; an exclusive one also if it is reserved, or was in use a moment ago.
+// reserve reserves a port. It fails if a program listens at the port. With exclusive, it also fails if the port is
+// reserved or was in use a moment ago.
 func reserve(port int, exclusive bool) (*reservation, error) {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -21,22 +23,25 @@ func reserve(port int, exclusive bool) (*reservation, error) {
 	}
 	r := &reservation{os.NewFile(uintptr(fd), loopback(port)), port}
 	if !exclusive {
-		err = r.admit()
+		err = r.allowListen()
 	}
 	if err == nil {
-		err = os.NewSyscallError("bind", syscall.Bind(fd, &syscall.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}))
+		addr := &syscall.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}
+		err = os.NewSyscallError("bind", syscall.Bind(fd, addr))
 	}
 	if err != nil {
 		r.Close()
-		return nil, &net.OpError{Op: "listen", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}, Err: err}
+		addr := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}
+		return nil, &net.OpError{Op: "listen", Net: "tcp", Addr: addr, Err: err}
 	}
 	return r, nil
 }
 
-// admit lets a server listen at the port.
-func (r *reservation) admit() error {
-	return os.NewSyscallError("setsockopt", syscall.SetsockoptInt(int(r.Fd()), syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1))
+// allowListen permits a server to listen at the port.
+func (r *reservation) allowListen() error {
+	err := syscall.SetsockoptInt(int(r.Fd()), syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1)
+	return os.NewSyscallError("setsockopt", err)
 }
 
-// refuse lets connections be refused, which they are.
+// refuse makes connections be refused. A bound port already refuses them.
 func (r *reservation) refuse() error { return nil }

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// TestThePortOfAKilledServerIsKept: nobody who takes a free port, or asks for one of his own, gets it before the restart.
-func TestThePortOfAKilledServerIsKept(t *testing.T) {
-	port := drawn(t)
+// TestPortOfAKilledServerIsKept: no other program gets the port before the restart.
+func TestPortOfAKilledServerIsKept(t *testing.T) {
+	port := freePort(t)
 	e := start(t, Options{Ports: []int{port}})
 	if err := e.Server(0).Kill(); err != nil {
 		t.Fatal(err)

@@ -4,7 +4,7 @@ package zkserver
 
 import "net"
 
-// A reservation keeps a port from others only until a server is to listen there: that cannot share it.
+// reservation is a listener. It keeps other programs out only until allowListen, since a server cannot share the port.
 type reservation struct {
 	net.Listener
 	port int
@@ -18,13 +18,13 @@ func reserve(port int, _ bool) (*reservation, error) {
 	return &reservation{l, port}, nil
 }
 
-// admit lets a server listen at the port.
-func (r *reservation) admit() error { return r.Listener.Close() }
+// allowListen permits a server to listen at the port.
+func (r *reservation) allowListen() error { return r.Listener.Close() }
 
-// refuse lets connections be refused.
+// refuse makes connections be refused.
 func (r *reservation) refuse() error { return r.Listener.Close() }
 
-// Close may come after either.
+// Close may be called after allowListen or refuse.
 func (r *reservation) Close() error {
 	_ = r.Listener.Close()
 	return nil

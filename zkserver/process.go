@@ -8,16 +8,16 @@ import (
 	"syscall"
 )
 
-// A process is one run of a server, from exec until it was waited for.
+// process is one run of a server.
 type process struct {
 	os   *os.Process
 	out  output
 	done chan struct{} // closed when the process has ended
-	err  error         // why it ended; read it after done
+	err  error         // why it ended; valid after done
 }
 
-// launch starts the command. Linux ties the death signal to the thread that forked, not to the process, so the goroutine that starts the
-// server keeps its thread until the server has ended.
+// launch starts the command. Linux sends the death signal when the thread that forked ends, not when the process ends.
+// So the goroutine that starts the server keeps its thread until the server has ended.
 func launch(dir, path string, args ...string) (*process, error) {
 	p := &process{done: make(chan struct{})}
 	started := make(chan error)
@@ -26,7 +26,7 @@ func launch(dir, path string, args ...string) (*process, error) {
 		defer runtime.UnlockOSThread()
 		cmd := exec.Command(path, args...)
 		cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = dir, &p.out, &p.out, attributes()
-		cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8") // else Java cannot open a file whose name is not ASCII
+		cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8") // so that Java can open files with names that are not ASCII
 		err := cmd.Start()
 		p.os = cmd.Process
 		started <- err
@@ -50,7 +50,7 @@ func (p *process) ended() bool {
 	}
 }
 
-// pause returns when the process no longer runs on any of its threads.
+// pause stops the process, and returns when all of its threads are stopped.
 func (p *process) pause() error {
 	if err := p.os.Signal(syscall.SIGSTOP); err != nil {
 		return err
@@ -58,7 +58,7 @@ func (p *process) pause() error {
 	return waitStopped(p.os.Pid)
 }
 
-// kill returns when the process has ended; it is no error if it had ended before.
+// kill kills the process, and returns when it has ended. It is no error if it had ended before.
 func (p *process) kill() error {
 	if err := p.os.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err

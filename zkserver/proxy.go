@@ -25,8 +25,9 @@ const (
 	OpCloseSession int32 = -11
 )
 
-// A Proxy stands between clients and one server and misbehaves on demand. It reads ZooKeeper's frames to find the request that a fault is for; TLS and
-// four-letter words pass unread. Faults concern all connections, present and future. Its methods may be called from any goroutine.
+// Proxy forwards connections to one server and causes faults on demand. It reads ZooKeeper's frames to find the request
+// for a fault; it forwards TLS and four-letter words without reading them. Faults apply to all connections, present and
+// future. Its methods may be called concurrently.
 type Proxy struct {
 	target   string
 	listener *net.TCPListener
@@ -41,22 +42,25 @@ type Proxy struct {
 	requests map[int32]int
 }
 
-// NewProxy listens on a free port of 127.0.0.1 and forwards to target, which need not be reachable yet. Close it.
+// NewProxy returns a Proxy that listens on a free port of 127.0.0.1 and forwards to target, which need not be reachable
+// yet. The caller closes it.
 func NewProxy(target string) (*Proxy, error) {
 	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{target: target, listener: l, links: map[*link]bool{}, flow: make(chan struct{}), requests: map[int32]int{}}
+	p := &Proxy{
+		target: target, listener: l, links: map[*link]bool{}, flow: make(chan struct{}), requests: map[int32]int{},
+	}
 	close(p.flow)
 	p.running.Go(p.accept)
 	return p, nil
 }
 
-// Addr is the host:port that clients dial instead of the server's.
+// Addr is the host:port for clients.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Close cuts all connections, stops listening and returns when nothing of the proxy runs any more.
+// Close cuts all connections and stops listening. It returns when all goroutines of the proxy have ended.
 func (p *Proxy) Close() error {
 	err := p.listener.Close()
 	p.Refuse(true)
@@ -65,7 +69,7 @@ func (p *Proxy) Close() error {
 	return err
 }
 
-// Cut ends all connections, on both sides. Bytes that Delay or Hang held back are lost.
+// Cut closes all connections, on both sides. Bytes that Delay or Hang holds back are lost.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -74,22 +78,24 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// Refuse decides whether new connections are reset as soon as they are accepted. Those that exist stay: to be unreachable, Refuse and then Cut.
+// Refuse(true) resets new connections as soon as they are accepted. It keeps existing connections: to make the server
+// unreachable, call Refuse and then Cut.
 func (p *Proxy) Refuse(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.refuse = on
 }
 
-// Delay makes every message take d longer, each way; a round trip takes 2d longer. Messages keep their order and overlap.
+// Delay delays every message by d in each direction, so a round trip takes 2d longer. Messages keep their order, and
+// several can be delayed at once.
 func (p *Proxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = d
 }
 
-// Hang(true) stops all bytes in both directions while connections, also new ones, stay open. Hang(false) lets them flow; what was held back
-// goes on, so a request that its caller has given up may still be executed.
+// Hang(true) holds back all bytes in both directions; connections, also new ones, stay open. Hang(false) sends what was
+// held back, so a request whose caller has given up may still be executed.
 func (p *Proxy) Hang(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -105,9 +111,9 @@ func (p *Proxy) Hang(on bool) {
 	}
 }
 
-// DropReply arms a fault for the next request that matches: the server executes it, its reply is lost, and its connection is cut. Earlier replies
-// arrive. The channel is closed when the connection of that request is gone. match sees the opcode and the request's bytes after its header.
-// Several faults may be armed; each happens once.
+// DropReply arms a fault for the next request that matches: the server executes it, its reply is dropped, and its
+// connection is cut. Earlier replies arrive. The channel is closed when the connection of the request is closed. match
+// gets the opcode and the bytes of the request after its header. Several faults can be armed; each happens once.
 func (p *Proxy) DropReply(match func(op int32, req []byte) bool) <-chan struct{} {
 	return p.arm(dropReply, match)
 }
@@ -122,13 +128,13 @@ func (p *Proxy) AfterReply(match func(op int32, req []byte) bool) <-chan struct{
 	return p.arm(afterReply, match)
 }
 
-// Throttle is like BeforeSend, but instead of a cut the client is told that the server has too much to do. The channel is closed
-// with that.
+// Throttle is like BeforeSend, but the connection is not cut: the client gets the error of an overloaded server. The
+// channel is closed when that reply is sent.
 func (p *Proxy) Throttle(match func(op int32, req []byte) bool) <-chan struct{} {
 	return p.arm(throttle, match)
 }
 
-// Requests are the numbers of requests that clients sent, by opcode, whatever became of them. Handshakes are not requests.
+// Requests counts the requests that clients sent, by opcode, with or without a fault. Handshakes are not requests.
 func (p *Proxy) Requests() map[int32]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A client speaks just enough of the protocol to see what one connection delivers.
+// client is a minimal client that shows what one connection receives.
 type client struct {
 	net.Conn
 	t   *testing.T
@@ -66,7 +66,7 @@ func readRaw(r io.Reader) ([]byte, error) {
 	return body, err
 }
 
-// send writes a request on a path; the tail is the record after it.
+// send sends a request for a path; tail is the rest of its record.
 func (c *client) send(op int32, path string, tail ...byte) {
 	c.t.Helper()
 	c.xid++
@@ -78,10 +78,11 @@ func (c *client) send(op int32, path string, tail ...byte) {
 	}
 }
 
-// create sends a request for a persistent znode that is open to everyone.
+// create sends a request for a persistent znode that permits everything to everybody.
 func (c *client) create(path string) {
 	c.t.Helper()
-	tail := []byte("\xff\xff\xff\xff" + "\x00\x00\x00\x01" + "\x00\x00\x00\x1f" + "\x00\x00\x00\x05world" + "\x00\x00\x00\x06anyone" + "\x00\x00\x00\x00")
+	tail := []byte("\xff\xff\xff\xff" + "\x00\x00\x00\x01" + "\x00\x00\x00\x1f" +
+		"\x00\x00\x00\x05world" + "\x00\x00\x00\x06anyone" + "\x00\x00\x00\x00")
 	c.send(OpCreate, path, tail...)
 }
 
@@ -138,7 +139,8 @@ func wantExists(t *testing.T, c *client, path string, want bool) {
 	}
 }
 
-// Two creates, a fault on the second: which replies arrive, and what was executed.
+// TestFaultOnOneRequest sends two creates, with a fault for the second, and checks which replies arrive and what was
+// executed.
 func TestFaultOnOneRequest(t *testing.T) {
 	e := start(t, Options{})
 	for _, c := range []struct {
@@ -167,7 +169,7 @@ func TestFaultOnOneRequest(t *testing.T) {
 				wantExists(t, bystander, first, true)
 				wantExists(t, bystander, second, c.executed)
 
-				again := dialRaw(t, p.Addr()) // the fault is spent
+				again := dialRaw(t, p.Addr()) // the fault happens only once
 				again.create(second)
 				again.receive(1)
 			})
@@ -175,7 +177,7 @@ func TestFaultOnOneRequest(t *testing.T) {
 	}
 }
 
-// TestThrottle: the request is not executed, the client is told so, and its connection goes on.
+// TestThrottle: the request is not executed, the client gets an error, and its connection stays open.
 func TestThrottle(t *testing.T) {
 	e := start(t, Options{})
 	p := proxied(t, e.Connect())
@@ -192,7 +194,7 @@ func TestThrottle(t *testing.T) {
 	wantExists(t, c, "/throttled", true)
 }
 
-func TestFaultsAreSpentOneByOne(t *testing.T) {
+func TestEachFaultHappensOnce(t *testing.T) {
 	e := start(t, Options{})
 	p := proxied(t, e.Connect())
 	any := func(op int32, _ []byte) bool { return op == OpExists }
@@ -209,8 +211,8 @@ func TestFaultsAreSpentOneByOne(t *testing.T) {
 	}
 }
 
-// The answers to requests that did not match, sent in the same instant, come in order before the end.
-func TestDropReplyDeliversWhatCameBefore(t *testing.T) {
+// TestDropReplyDeliversEarlierReplies in order, before it cuts the connection.
+func TestDropReplyDeliversEarlierReplies(t *testing.T) {
 	e := start(t, Options{})
 	p := proxied(t, e.Connect())
 	const before = 500
@@ -311,8 +313,9 @@ func TestProxyOutlivesItsTarget(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.wantEnd()
-	if _, err := ask(within(t, 5*time.Second), &net.Dialer{}, p.Addr(), "srvr"); err != nil && errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("connection without a server behind: %v", err)
+	_, err := ask(within(t, 5*time.Second), &net.Dialer{}, p.Addr(), "srvr")
+	if errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("connection to a proxy without a server: %v", err)
 	}
 	if err := e.Server(0).Restart(within(t, 20*time.Second)); err != nil {
 		t.Fatal(err)

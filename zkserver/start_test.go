@@ -26,22 +26,29 @@ func TestNotInstalledSaysWhatToInstall(t *testing.T) {
 		netty bool
 		want  string // "" is an installation
 	}{
-		{name: "debian without anything", files: []string{"etc/debian_version"}, want: "apt-get install -y zookeeper libnetty-java"},
-		{name: "debian without zookeeper", files: []string{"etc/debian_version", "bin/java"}, want: "apt-get install -y zookeeper libnetty-java"},
+		{name: "debian without anything", files: []string{"etc/debian_version"},
+			want: "apt-get install -y zookeeper libnetty-java"},
+		{name: "debian without zookeeper", files: []string{"etc/debian_version", "bin/java"},
+			want: "apt-get install -y zookeeper libnetty-java"},
 		{name: "debian", files: []string{"etc/debian_version", "bin/java", "usr/share/java/zookeeper.jar"}},
-		{name: "debian without netty", files: []string{"etc/debian_version", "bin/java", "usr/share/java/zookeeper.jar"}, netty: true,
+		{name: "debian without netty",
+			files: []string{"etc/debian_version", "bin/java", "usr/share/java/zookeeper.jar"}, netty: true,
 			want: "netty-codec.jar); run: apt-get install -y zookeeper libnetty-java"},
-		{name: "debian with netty", files: []string{"bin/java", "usr/share/java/zookeeper.jar", "usr/share/java/netty-codec.jar",
-			"usr/share/java/netty-resolver.jar", "usr/share/java/netty-handler.jar"}, netty: true},
+		{name: "debian with netty",
+			files: []string{"bin/java", "usr/share/java/zookeeper.jar", "usr/share/java/netty-codec.jar",
+				"usr/share/java/netty-resolver.jar", "usr/share/java/netty-handler.jar"}, netty: true},
 		{name: "macOS without anything", goos: "darwin", want: "brew install zookeeper"},
 		{name: "macOS", goos: "darwin", netty: true, files: []string{"opt/homebrew/opt/openjdk/bin/java",
 			"opt/homebrew/opt/zookeeper/libexec/lib/zookeeper-3.9.3.jar"}},
 		{name: "elsewhere", files: []string{"bin/java"}, want: "set ZOOKEEPER_HOME"},
 		{name: "empty home", files: []string{"etc/debian_version", "bin/java", "usr/share/java/zookeeper.jar"},
 			env: map[string]string{"ZOOKEEPER_HOME": "home"}, want: "no lib/zookeeper-*.jar in ZOOKEEPER_HOME="},
-		{name: "home", files: []string{"bin/java", "home/lib/zookeeper-3.5.9.jar"}, env: map[string]string{"ZOOKEEPER_HOME": "home"}},
-		{name: "empty java home", files: []string{"bin/java"}, env: map[string]string{"JAVA_HOME": "jdk"}, want: "no bin/java in JAVA_HOME="},
-		{name: "java home", files: []string{"jdk/bin/java", "usr/share/java/zookeeper.jar"}, env: map[string]string{"JAVA_HOME": "jdk"}},
+		{name: "home", files: []string{"bin/java", "home/lib/zookeeper-3.5.9.jar"},
+			env: map[string]string{"ZOOKEEPER_HOME": "home"}},
+		{name: "empty java home", files: []string{"bin/java"}, env: map[string]string{"JAVA_HOME": "jdk"},
+			want: "no bin/java in JAVA_HOME="},
+		{name: "java home", files: []string{"jdk/bin/java", "usr/share/java/zookeeper.jar"},
+			env: map[string]string{"JAVA_HOME": "jdk"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			root := t.TempDir()
@@ -104,7 +111,8 @@ func nothingIn(t *testing.T, dir string) {
 	}
 }
 
-// A binary release keeps all jars in one folder; links to the installed ones make such a folder.
+// TestServerFromZooKeeperHome: a binary release has all jars in one folder. The test creates such a folder with links
+// to the installed jars.
 func TestServerFromZooKeeperHome(t *testing.T) {
 	home := t.TempDir()
 	if err := os.Mkdir(filepath.Join(home, "lib"), 0o755); err != nil {
@@ -134,7 +142,7 @@ func TestCancelledStartLeavesNothing(t *testing.T) {
 	nothingIn(t, os.TempDir())
 }
 
-func TestFailedStartShowsWhatTheServerSaid(t *testing.T) {
+func TestFailedStartShowsTheServersOutput(t *testing.T) {
 	_, err := Start(t.Context(), Options{Heap: "no-size"})
 	if err == nil || !strings.Contains(err.Error(), "Invalid maximum heap size") {
 		t.Errorf("Start: %v", err)
@@ -148,21 +156,22 @@ func TestGivenPorts(t *testing.T) {
 	}
 	defer taken.Close()
 	port := taken.Addr().(*net.TCPAddr).Port
-	if _, err := Start(t.Context(), Options{Ports: []int{port}}); err == nil || !strings.Contains(err.Error(), "address already in use") {
+	_, err = Start(t.Context(), Options{Ports: []int{port}})
+	if err == nil || !strings.Contains(err.Error(), "address already in use") {
 		t.Errorf("taken port: %v", err)
 	}
-	port = drawn(t)
+	port = freePort(t)
 	if e := start(t, Options{Ports: []int{port}}); e.Connect() != loopback(port) {
 		t.Errorf("serves at %s, not at port %d", e.Connect(), port)
 	}
 }
 
-// drawn is a port that nobody else gets before the test ends.
-func drawn(t *testing.T) int {
+// freePort is a port that no other program gets before the test ends.
+func freePort(t *testing.T) int {
 	t.Helper()
-	r, err := draw(0)
+	r, err := reservePort(0)
 	if err == nil {
-		err = r.admit()
+		err = r.allowListen()
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -184,7 +193,8 @@ func TestRefusing(t *testing.T) {
 	}
 }
 
-// A port can be taken between the choice and the server's bind, also by another ensemble, which then answers in the server's place.
+// TestPortsTakenMeanwhile: a port can be taken before the server binds it, also by another ensemble, which then
+// answers.
 func TestPortsTakenMeanwhile(t *testing.T) {
 	other := start(t, Options{})
 	_, text, _ := net.SplitHostPort(other.Connect())
@@ -206,7 +216,7 @@ func TestPortsTakenMeanwhile(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer held.free()
+			defer held.close()
 			for i := range places {
 				take(&places[i])
 			}
@@ -248,7 +258,7 @@ func TestThreeServersWithTLS(t *testing.T) {
 
 		config.Certificates = nil
 		stranger, err := dial("tcp", e.Server(1).Addr(), 5*time.Second)
-		if err == nil { // TLS 1.3 learns of the refusal only when it reads
+		if err == nil { // with TLS 1.3 the client gets the refusal only when it reads
 			defer stranger.Close()
 			err = handshake(stranger)
 		}

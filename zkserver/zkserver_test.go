@@ -107,7 +107,7 @@ func TestOneServer(t *testing.T) {
 	}
 }
 
-func TestStopIsIdempotentAndRemovesWhatItMade(t *testing.T) {
+func TestStopIsIdempotentAndRemovesItsDirectory(t *testing.T) {
 	e := start(t, Options{})
 	for range 2 {
 		if err := e.Stop(); err != nil {
@@ -126,7 +126,7 @@ func TestStopIsIdempotentAndRemovesWhatItMade(t *testing.T) {
 }
 
 func TestGivenDirectoryKeepsItsData(t *testing.T) {
-	t.Setenv("LC_ALL", "C") // in which Java cannot name every directory
+	t.Setenv("LC_ALL", "C") // in which Java cannot use every directory name
 	for _, servers := range []int{1, 3} {
 		t.Run(fmt.Sprint(servers), func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), `a b\c:ü`)
@@ -170,7 +170,7 @@ func TestRestartKeepsDataAndAddress(t *testing.T) {
 	if s.Pid() == before {
 		t.Error("Restart has to be a new process")
 	}
-	if _, _, err := connect(t, s.Addr()).Get("/kept"); err != nil { // the old client may wait for a minute
+	if _, _, err := connect(t, s.Addr()).Get("/kept"); err != nil { // a new client, since the old one may wait a minute
 		t.Error(err)
 	}
 }
@@ -275,7 +275,7 @@ func TestTwoEnsemblesAtOnce(t *testing.T) {
 	}
 }
 
-func TestUnfitOptions(t *testing.T) {
+func TestInvalidOptions(t *testing.T) {
 	for name, o := range map[string]Options{
 		"2 servers":             {Servers: 2},
 		"1 ports for 3 servers": {Servers: 3, Ports: []int{2181}},

@@ -11,11 +11,11 @@ import (
 	"muster/zkstate/zkconn"
 )
 
-// permissions are the letters of zkCli, in the order of ZooKeeper's bits.
+// permissions are the letters that zkCli uses, in the order of ZooKeeper's bits.
 const permissions = "rwcda"
 
-// ParseACL reads entries of the form scheme:id:permissions ("digest:ops:Zm9v=:cdrwa"). No entries mean that anyone
-// may do anything.
+// ParseACL parses entries of the form scheme:id:permissions ("digest:ops:Zm9v=:cdrwa"). Without entries, anyone may do
+// anything.
 func ParseACL(entries []string) ([]zkconn.ACL, error) {
 	if len(entries) == 0 {
 		entries = []string{"world:anyone:cdrwa"}
@@ -39,18 +39,18 @@ func ParseACL(entries []string) ([]zkconn.ACL, error) {
 	return acl, nil
 }
 
-// schemeAuth stands for whoever writes the znode, whom ZooKeeper puts in its place.
+// schemeAuth stands for the session that creates a znode. ZooKeeper replaces it by the ids of that session.
 const schemeAuth = "auth"
 
-// namesWhoWrites reports whether an ACL means somebody else for everybody who creates with it.
-func namesWhoWrites(entries []string) bool {
+// usesAuth reports whether an ACL has an entry of the scheme auth: it then depends on the session that uses it.
+func usesAuth(entries []string) bool {
 	return slices.ContainsFunc(entries, func(e string) bool { return strings.HasPrefix(e, schemeAuth+":") })
 }
 
-// recordedACL is the Store's ACL with the ids of this session in place of auth. Members create with the ACL that is recorded,
-// and theirs are other ids: whoever declares must not lose the right to replace what they made.
+// recordedACL is the Store's ACL, with the ids of this session in place of auth. Members create znodes with the
+// recorded ACL. With auth it would mean their own ids, and apply could no longer replace what they created.
 func (s *Store) recordedACL(ctx context.Context) ([]string, error) {
-	if !namesWhoWrites(s.cfg.ACL) {
+	if !usesAuth(s.cfg.ACL) {
 		return s.cfg.ACL, nil
 	}
 	s.resolving.Lock()
@@ -64,7 +64,7 @@ func (s *Store) recordedACL(ctx context.Context) ([]string, error) {
 	}
 	var acl []string
 	for _, entry := range s.cfg.ACL {
-		if !namesWhoWrites([]string{entry}) {
+		if !usesAuth([]string{entry}) {
 			acl = append(acl, entry)
 			continue
 		}
@@ -77,8 +77,8 @@ func (s *Store) recordedACL(ctx context.Context) ([]string, error) {
 	return s.resolved, nil
 }
 
-// ownIDs asks ZooKeeper who this session is, as scheme:id: it makes a znode for whoever has authenticated, and reads what the
-// server has made of that. Only the server knows for every scheme.
+// ownIDs returns the ids of this session as scheme:id. It creates a znode with the scheme auth and reads its ACL, since
+// only the server knows the ids of every scheme.
 func (s *Store) ownIDs(ctx context.Context) ([]string, error) {
 	if err := s.makeFolder(ctx, s.home); err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func (s *Store) ownIDs(ctx context.Context) ([]string, error) {
 	everything := []zkconn.ACL{{Perms: 1<<len(permissions) - 1, Scheme: schemeAuth}}
 	path, err := s.session.Create(ctx, resource.Join(s.home, "whoami-"), nil, zkconn.EphemeralSequential, everything)
 	if err != nil {
-		return nil, err // with a lost reply too: the znode goes with the session
+		return nil, err // if the reply was lost, the znode ends with the session
 	}
 	found, _, err := s.session.ACL(ctx, path)
 	if err := s.session.Delete(ctx, path, 0); err != nil && !errors.Is(err, zkconn.ErrUnknown) {

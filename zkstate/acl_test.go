@@ -13,7 +13,7 @@ import (
 	"muster/zkstate/znode"
 )
 
-// Two users, whose password is "secret", and what ZooKeeper calls them.
+// The ids that ZooKeeper gives to two users with the password "secret".
 const (
 	deployerID = "digest:deployer:iuIgXRnHEhynFJBU9JUWTmWEwAM="
 	workerID   = "digest:worker:omHNdNC4yTDmMuU4WLRCMsPiS0Y="
@@ -23,17 +23,17 @@ func digestOf(user string) zkconn.Auth {
 	return zkconn.Auth{Scheme: "digest", Data: []byte(user + ":secret")}
 }
 
-// TestRecordNamesWhoDeployed in the place of auth, and goes on to do so when workers, who are others, reset the job.
-// A record of an older muster, which says auth, is mended by the next update.
-func TestRecordNamesWhoDeployed(t *testing.T) {
-	b := newBed(t)
-	b.session = b.dial(digestOf("deployer"))
-	b.store = b.newStore(b.session, "auth::cdrwa", workerID+":cdrwa")
-	asWorker := b.dial(digestOf("worker"))
+// TestRecordedACLNamesTheDeployer: it has the deployer's id in place of auth, also after workers with another id reset
+// the job. The next update replaces auth in a Record of an older muster.
+func TestRecordedACLNamesTheDeployer(t *testing.T) {
+	f := newFixture(t)
+	f.session = f.dial(digestOf("deployer"))
+	f.store = f.newStore(f.session, "auth::cdrwa", workerID+":cdrwa")
+	asWorker := f.dial(digestOf("worker"))
 	want := []string{deployerID + ":cdrwa", workerID + ":cdrwa"}
 	recorded := func(when string, want ...string) {
 		t.Helper()
-		o, err := b.store.Look(t.Context(), b.root+"/jobs/a")
+		o, err := f.store.Look(t.Context(), f.root+"/jobs/a")
 		if err != nil || o == nil || o.Record == nil {
 			t.Fatalf("after %s: %v, %+v", when, err, o)
 		}
@@ -41,8 +41,8 @@ func TestRecordNamesWhoDeployed(t *testing.T) {
 			t.Errorf("after %s, edited %v, the record names (-want +got):\n%s", when, o.Record.Edited(), d)
 		}
 	}
-	j := b.declare("a", 1)
-	b.apply(j)
+	j := f.declare("a", 1)
+	f.apply(j)
 	recorded("a create", want...)
 	for range 2 {
 		m, err := worker.Join(t.Context(), asWorker, worker.Config{
@@ -56,35 +56,35 @@ func TestRecordNamesWhoDeployed(t *testing.T) {
 		}
 		recorded("a run", want...)
 	}
-	b.sayAuth(j)
+	f.writeAuth(j)
 	recorded("an apply of an older muster", "auth::cdrwa", workerID+":cdrwa")
 	j.Labels = map[string]string{"team": "data"}
-	b.apply(j)
+	f.apply(j)
 	recorded("an update", want...)
 
-	b.sayAuth(j)
+	f.writeAuth(j)
 	j.Workers = 2
-	b.apply(j)
+	f.apply(j)
 	recorded("a replace", want...)
-	b.apply()
-	b.expect(map[string]plan.Reason{})
+	f.apply()
+	f.expect(map[string]plan.Reason{})
 }
 
-// sayAuth makes the Record of j one of an older muster.
-func (b *bed) sayAuth(j job.Job) {
-	b.t.Helper()
-	o, err := b.store.Look(b.t.Context(), j.Path())
+// writeAuth writes auth into the ACL of j's Record, as an older muster did.
+func (f *fixture) writeAuth(j job.Job) {
+	f.t.Helper()
+	o, err := f.store.Look(f.t.Context(), j.Path())
 	if err != nil {
-		b.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	rec := *o.Record
 	rec.ACL = []string{"auth::cdrwa", workerID + ":cdrwa"}
 	rec.Sign()
 	ops, err := zkstate.SetRecordOps(rec, o.RecordVersion)
 	if err == nil {
-		_, err = b.session.Multi(b.t.Context(), ops...)
+		_, err = f.session.Multi(f.t.Context(), ops...)
 	}
 	if err != nil {
-		b.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 }

@@ -21,12 +21,13 @@ func (r *Reader) Ensemble(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if znode.CheckToken(string(body)) != nil {
-		return "", fmt.Errorf("%s does not hold the id of an ensemble: delete it, and the next apply makes one", znode.Ensemble(r.home))
+		return "", fmt.Errorf("%s does not hold the id of an ensemble: delete it, and the next apply makes one",
+			znode.Ensemble(r.home))
 	}
 	return string(body), nil
 }
 
-// CreateEnsembleID gives the ensemble its id if it has none, and returns the id it has.
+// CreateEnsembleID returns the id of the ensemble, and creates it first if there is none.
 func (s *Store) CreateEnsembleID(ctx context.Context) (string, error) {
 	if err := s.makeFolder(ctx, s.home); err != nil {
 		return "", err
@@ -43,8 +44,8 @@ func (s *Store) CreateEnsembleID(ctx context.Context) (string, error) {
 	}
 }
 
-// MarkApplied records that the saved plan with this id is about to be applied. Of any number of callers with one id,
-// one gets nil and the others plan.ErrApplied.
+// MarkApplied marks the saved plan with this id as applied. Only one caller gets nil for an id; all others get
+// plan.ErrApplied.
 func (s *Store) MarkApplied(ctx context.Context, planID string) error {
 	path := znode.Applied(s.home, planID)
 	if err := s.makeFolder(ctx, znode.AppliedDir(s.home)); err != nil {
@@ -61,16 +62,17 @@ func (s *Store) MarkApplied(ctx context.Context, planID string) error {
 	return s.Applied(ctx, planID)
 }
 
-// Applied is plan.ErrApplied, with who did it, if the saved plan with this id has begun to be applied.
+// Applied returns plan.ErrApplied, and by whom, if an apply of the saved plan with this id has begun.
 func (r *Reader) Applied(ctx context.Context, planID string) error {
 	h, ok := r.holder(ctx, znode.Applied(r.home, planID))
 	if !ok {
 		return nil
 	}
-	return fmt.Errorf("%w by %s", plan.ErrApplied, signed(h, "at"))
+	return fmt.Errorf("%w by %s", plan.ErrApplied, describe(h, "at"))
 }
 
-// createOnce creates a znode whose body nobody else writes, so that after a lost reply the body tells whose it is.
+// createOnce creates a znode with a body that nobody else writes. After a lost reply the body shows whether this call
+// created it.
 func (s *Store) createOnce(ctx context.Context, path string, body []byte) error {
 	_, err := s.session.Create(ctx, path, body, zkconn.Persistent, s.acl)
 	if !errors.Is(err, zkconn.ErrUnknown) {
@@ -91,7 +93,8 @@ func (s *Store) createOnce(ctx context.Context, path string, body []byte) error 
 	return err
 }
 
-// PruneApplied forgets plans that were applied more than maxAge before now: they are refused for their age already.
+// PruneApplied deletes the marks of plans that were applied more than maxAge before now. Such plans are refused because
+// of their age.
 func (s *Store) PruneApplied(ctx context.Context, maxAge time.Duration, now time.Time) error {
 	dir := znode.AppliedDir(s.home)
 	names, _, err := s.session.Children(ctx, dir)
@@ -101,7 +104,7 @@ func (s *Store) PruneApplied(ctx context.Context, maxAge time.Duration, now time
 	if err != nil {
 		return err
 	}
-	_, err = each(ctx, names, func(ctx context.Context, name string) (struct{}, error) {
+	_, err = forEach(ctx, names, func(ctx context.Context, name string) (struct{}, error) {
 		path := dir + "/" + name
 		stat, ok, err := s.session.Exists(ctx, path)
 		if err != nil || !ok || now.Sub(stat.Ctime) < maxAge {
@@ -109,7 +112,7 @@ func (s *Store) PruneApplied(ctx context.Context, maxAge time.Duration, now time
 		}
 		err = s.session.Delete(ctx, path, stat.Version)
 		if errors.Is(err, zkconn.ErrNoNode) || errors.Is(err, zkconn.ErrUnknown) {
-			err = nil // gone, or for the next apply
+			err = nil // it is gone, or the next apply deletes it
 		}
 		return struct{}{}, err
 	})

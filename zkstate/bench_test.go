@@ -16,7 +16,7 @@ import (
 
 const benchJobs = 10000
 
-// rawConn is the client library by itself, on the same server.
+// rawConn is a connection of the client library alone to the same server.
 func rawConn(t testing.TB) *zk.Conn {
 	t.Helper()
 	c, events, err := zk.Connect(servers.Addrs(), 10*time.Second, zk.WithLogInfo(false))
@@ -48,20 +48,20 @@ func pipelined(t testing.TB, n, parallel int, f func(i int) error) float64 {
 }
 
 // BenchmarkTenThousandJobs plans, creates and plans again 10,000 jobs. It reports reads and znodes created a second as
-// a share of what the client library reaches by itself in the same run: reads pipelined 128 deep; creates in transactions of
-// 4 (as large as ours: one job each) and of 100.
+// a share of what the client library reaches by itself in the same run: reads pipelined 128 deep; creates in
+// transactions of 4 (as large as ours: one job each) and of 100.
 func BenchmarkTenThousandJobs(b *testing.B) {
-	bed := newBed(b)
+	f := newFixture(b)
 	raw := rawConn(b)
 	var declared []job.Job
 	for i := range benchJobs {
-		declared = append(declared, bed.declare(fmt.Sprintf("job-%05d", i), 8))
+		declared = append(declared, f.declare(fmt.Sprintf("job-%05d", i), 8))
 	}
 	acl := zk.WorldACL(zk.PermAll)
 	body := make([]byte, 600) // a Record
 	for range b.N {
-		dir := bed.root + "/raw-" + zkstate.NewID()
-		if _, err := raw.Create(bed.root, nil, 0, acl); err != nil && err != zk.ErrNodeExists {
+		dir := f.root + "/raw-" + zkstate.NewID()
+		if _, err := raw.Create(f.root, nil, 0, acl); err != nil && err != zk.ErrNodeExists {
 			b.Fatal(err)
 		}
 		if _, err := raw.Create(dir, nil, 0, acl); err != nil {
@@ -86,9 +86,9 @@ func BenchmarkTenThousandJobs(b *testing.B) {
 		small := writes("small", 4, apply.DefaultParallel)
 		large := writes("large", 100, 16)
 
-		p := bed.plan(declared...)
+		p := f.plan(declared...)
 		start := time.Now()
-		for _, o := range apply.Commit(b.Context(), bed.store, p, apply.CommitOptions{ObservedAt: start}) {
+		for _, o := range apply.Commit(b.Context(), f.store, p, apply.CommitOptions{ObservedAt: start}) {
 			if o.Result != apply.Applied {
 				b.Fatal(o.Row.Path, o.Result, o.Err)
 			}
@@ -96,11 +96,11 @@ func BenchmarkTenThousandJobs(b *testing.B) {
 		commits := 4 * benchJobs / time.Since(start).Seconds()
 
 		reads := pipelined(b, 3*benchJobs, 128, func(i int) error {
-			_, _, err := raw.Get(fmt.Sprintf("%s/jobs/.muster/job/job-%05d", bed.root, i%benchJobs))
+			_, _, err := raw.Get(fmt.Sprintf("%s/jobs/.muster/job/job-%05d", f.root, i%benchJobs))
 			return err
 		})
 		start = time.Now()
-		p = bed.plan(declared...)
+		p = f.plan(declared...)
 		took := time.Since(start)
 		for _, r := range p.Rows {
 			if r.Action() != plan.None {
@@ -112,6 +112,6 @@ func BenchmarkTenThousandJobs(b *testing.B) {
 		b.ReportMetric(commits/large, "creates/raw-of-100")
 		b.ReportMetric(took.Seconds()*1000, "plan-ms")
 		b.ReportMetric(commits/4, "jobs-created/s")
-		bed.apply()
+		f.apply()
 	}
 }

@@ -12,19 +12,19 @@ import (
 	"muster/resource"
 )
 
-// Check reads r's thing again and says whether r may be committed: nil, plan.ErrAlreadyDone, or plan.ErrMoved with what
-// changed. It writes nothing.
+// Check reads the resource of the row again. It returns nil if the row can be committed, plan.ErrAlreadyDone, or
+// plan.ErrMoved with what has changed. It writes nothing.
 //
-// A delete or a replace needs every fact unchanged. An update touches only the Record, and a repair only what is gone, so
-// members may come and go.
+// For a delete or a replace, every fact must be unchanged. An update changes only the Record, and a repair creates only
+// what is missing, so for these members may join and leave.
 func (s *Store) Check(ctx context.Context, row plan.Row) error {
 	_, err := s.check(ctx, row)
 	return err
 }
 
-// check is Check, and returns what was read.
+// check is Check; it also returns what was read.
 func (s *Store) check(ctx context.Context, row plan.Row) (*resource.Observed, error) {
-	now, err := s.again(ctx, row.Path, row.Old)
+	now, err := s.observeAgain(ctx, row.Path, row.Old)
 	if err != nil {
 		return nil, err
 	}
@@ -44,11 +44,11 @@ func (s *Store) check(ctx context.Context, row plan.Row) (*resource.Observed, er
 	if now.Equal(*row.Old) {
 		return now, nil
 	}
-	s.nameLive(ctx, row.Path, now)
+	s.fillMembers(ctx, row.Path, now)
 	return now, moved(row, now)
 }
 
-// checkCreate: a job that exists exactly as declared, ready and ours, is what was wanted.
+// checkCreate returns plan.ErrAlreadyDone if the resource exists as declared, is ready, and belongs to this stack.
 func (s *Store) checkCreate(row plan.Row, now *resource.Observed) error {
 	switch {
 	case now == nil:
@@ -72,7 +72,8 @@ func checkUpdate(row plan.Row, now *resource.Observed) error {
 	switch {
 	case now == nil:
 		return fmt.Errorf("%w: the %s is gone", plan.ErrMoved, row.Kind().Name)
-	case row.Reason == plan.IsDamaged && !now.Repairable() && now.Record != nil && now.Record.Generation == old.Record.Generation:
+	case row.Reason == plan.IsDamaged && !now.Repairable() && now.Record != nil &&
+		now.Record.Generation == old.Record.Generation:
 		return fmt.Errorf("%w: nothing is missing any more", plan.ErrAlreadyDone)
 	case now.Record == nil || now.Problem != "" || !slices.Equal(now.Lost, old.Lost):
 		return moved(row, now)
@@ -82,7 +83,7 @@ func checkUpdate(row plan.Row, now *resource.Observed) error {
 	return nil
 }
 
-// moved says what changed, and by whom if the record tells.
+// moved is plan.ErrMoved with what has changed, and by whom if the Record shows it.
 func moved(row plan.Row, now *resource.Observed) error {
 	old, kind := row.Old, row.Kind()
 	var what []string
@@ -94,12 +95,13 @@ func moved(row plan.Row, now *resource.Observed) error {
 		add("the %s was made anew%s", kind.Name, by(now.Record))
 	case !slices.Equal(now.Lost, old.Lost):
 		add("parts of it were deleted by hand, or put back")
-	case now.Record != nil && (now.Record.Generation != old.Record.Generation || now.RecordVersion != old.RecordVersion):
+	case now.Record != nil &&
+		(now.Record.Generation != old.Record.Generation || now.RecordVersion != old.RecordVersion):
 		add("%s", recordMoved(*old.Record, *now.Record))
 	}
 	switch {
 	case now.Live > old.Live && len(now.Members) > 0:
-		add("a %s joined: %s", kind.Member, strings.Join(first(now.Members, 3), ", "))
+		add("a %s joined: %s", kind.Member, strings.Join(firstNames(now.Members, 3), ", "))
 	case now.Live != old.Live:
 		add("live %d -> %d", old.Live, now.Live)
 	}
@@ -117,8 +119,8 @@ func moved(row plan.Row, now *resource.Observed) error {
 	return fmt.Errorf("%w: %s", plan.ErrMoved, strings.Join(what, "; "))
 }
 
-// recordMoved says what became of a record. Only applies sign it: who edits it, asks workers to stop or completes a run leaves the
-// name of the last apply there.
+// recordMoved says how a Record was changed. Only an apply writes By and Applied: an edit, a request to stop and the
+// end of a run keep those of the last apply.
 func recordMoved(old, now resource.Record) string {
 	var fields []string
 	if now.Stack != old.Stack {
@@ -127,7 +129,7 @@ func recordMoved(old, now resource.Record) string {
 	for _, c := range resource.Changes(old.Declaration, now.Declaration) {
 		fields = append(fields, fmt.Sprintf("%s %s -> %s", c.Name, orNone(c.Old), orNone(c.New)))
 	}
-	signed := now.By != old.By || now.Applied != old.Applied
+	applied := now.By != old.By || now.Applied != old.Applied
 	what := "its record was changed"
 	lastRun := job.LastRun(&now)
 	switch {
@@ -135,15 +137,15 @@ func recordMoved(old, now resource.Record) string {
 		what = "its record was edited, not by muster"
 	case now.State == resource.StateTerminating && old.State != now.State:
 		what = "its " + now.Declaration.Kind().Member + "s were asked to stop"
-	case now.Generation != old.Generation && !signed && lastRun != nil && lastRun.Generation == old.Generation:
+	case now.Generation != old.Generation && !applied && lastRun != nil && lastRun.Generation == old.Generation:
 		what = "a run was completed at " + lastRun.Completed
 	case now.Generation != old.Generation:
 		what = "the " + now.Declaration.Kind().Name + " was made anew" + by(&now)
-	case signed || now.Op != old.Op && len(fields) > 0:
+	case applied || now.Op != old.Op && len(fields) > 0:
 		what += by(&now)
 	}
 	if len(fields) > 0 {
-		what += ": " + strings.Join(first(fields, 3), ", ")
+		what += ": " + strings.Join(firstNames(fields, 3), ", ")
 	}
 	return what
 }
@@ -162,15 +164,15 @@ func by(rec *resource.Record) string {
 	return fmt.Sprintf(" by %s at %s", rec.By, rec.Applied)
 }
 
-// nameLive names who is live for a message; without names the message counts.
-func (r *Reader) nameLive(ctx context.Context, path string, o *resource.Observed) {
-	if err := r.Name(ctx, path, o); err != nil && !errors.Is(err, context.Canceled) {
+// fillMembers fills o.Members for a message. After an error they are empty, and the message has only the count.
+func (r *Reader) fillMembers(ctx context.Context, path string, o *resource.Observed) {
+	if err := r.FillMembers(ctx, path, o); err != nil && !errors.Is(err, context.Canceled) {
 		o.Members = nil
 	}
 }
 
-// first is the first n names and how many more there are.
-func first(names []string, n int) []string {
+// firstNames is the first n names, and how many more there are.
+func firstNames(names []string, n int) []string {
 	if len(names) <= n {
 		return names
 	}

@@ -10,8 +10,10 @@ import (
 	"muster/zkstate/znode"
 )
 
-// observeLoose reads a znode without a Record: classic, foreign or missing.
-func (r *Reader) observeLoose(ctx context.Context, path string, companions []string) (*resource.Observed, error) {
+// observeWithoutRecord reads a znode without a Record: classic, foreign or missing.
+func (r *Reader) observeWithoutRecord(
+	ctx context.Context, path string, companions []string,
+) (*resource.Observed, error) {
 	body, _, err := r.session.Get(ctx, path)
 	switch {
 	case errors.Is(err, zkconn.ErrNoNode):
@@ -49,8 +51,8 @@ func (r *Reader) observeLoose(ctx context.Context, path string, companions []str
 	return o, nil
 }
 
-// hasCounter tells a classic job whose first worker is only about to join from any other empty znode: classic workers make
-// their counter of ids, four bytes, before anything else.
+// hasCounter reports whether a companion is a counter of ids: four bytes, which a classic worker creates before it
+// joins. An empty znode with such a counter is a classic job whose first worker is about to join.
 func (r *Reader) hasCounter(ctx context.Context, companions []string) (bool, error) {
 	for _, c := range companions {
 		if !strings.HasSuffix(c, "-dai-for-worker-id") && !strings.HasSuffix(c, "-dai") {

@@ -11,20 +11,20 @@ import (
 	"muster/zkstate/znode"
 )
 
-// attempts bounds how often a transaction that certainly did not happen is sent again. Every one carries its
-// preconditions, so sending it again cannot do anything twice.
-const attempts = 4
+// maxAttempts is how often a transaction is sent. It is sent again only if it certainly did not happen. Every
+// transaction has its preconditions, so nothing can be done twice.
+const maxAttempts = 4
 
-// Commit makes r true in one transaction if r.Old still holds. It answers nil, plan.ErrAlreadyDone, plan.ErrMoved or
-// plan.ErrUnknown, each wrapped with what happened; any other error means that nothing was written.
+// Commit commits r in one transaction if r.Old still holds. It returns nil, plan.ErrAlreadyDone, plan.ErrMoved or
+// plan.ErrUnknown, each wrapped with what happened. After any other error nothing was written.
 func (s *Store) Commit(ctx context.Context, r plan.Row) error {
 	var err error
-	for sent := 0; sent < attempts; {
+	for sent := 0; sent < maxAttempts; {
 		var again bool
 		if again, err = s.commitOnce(ctx, r); !again {
 			break
 		}
-		if !errors.Is(err, errIndexMoved) { // then somebody else has got on, and that is no reason to give up
+		if !errors.Is(err, errIndexChanged) { // then somebody else has got on, and that is no reason to give up
 			sent++
 		}
 	}
@@ -37,17 +37,18 @@ func (s *Store) Commit(ctx context.Context, r plan.Row) error {
 // transaction is one commit, ready to be sent.
 type transaction struct {
 	ops  []zkconn.Op
-	done func(ctx context.Context) (bool, error) // reads whether it was committed
+	done func(ctx context.Context) (bool, error) // reports whether it was committed
 }
 
-// commitOnce checks, sends once, and finds out. Again means: certainly not committed, and worth another try.
+// commitOnce checks the row, sends its transaction once, and learns the outcome. again means that it was certainly not
+// committed and can be tried again.
 func (s *Store) commitOnce(ctx context.Context, r plan.Row) (again bool, err error) {
-	if r.Action() != plan.Create { // the creates of a create are its precondition
+	if r.Action() != plan.Create { // for a create, its create operations are the precondition
 		now, err := s.check(ctx, r)
 		if err != nil {
 			return false, err
 		}
-		r.Old = now // with everything that the Record says, which a saved plan does not hold
+		r.Old = now // with the whole Record, which a saved plan does not hold
 	}
 	t, err := s.transaction(ctx, r)
 	if err != nil {
@@ -59,22 +60,22 @@ func (s *Store) commitOnce(ctx context.Context, r plan.Row) (again bool, err err
 		return false, nil
 	case errors.Is(err, zkconn.ErrUnknown):
 		return s.resolve(ctx, t, err)
-	case s.indexMoved(err):
-		return true, fmt.Errorf("%w: %w", errIndexMoved, err)
+	case s.indexChanged(err):
+		return true, fmt.Errorf("%w: %w", errIndexChanged, err)
 	case preconditionFailed(err):
-		s.forgetFolders() // one of them may be what is missing
+		s.forgetFolders() // a folder may be missing
 		return s.explain(ctx, r, err)
 	}
 	return false, s.translate(ctx, err)
 }
 
-// preconditionFailed reports whether a transaction was refused because something is not as it was read.
+// preconditionFailed reports whether a transaction was refused because something has changed since it was read.
 func preconditionFailed(err error) bool {
 	return errors.Is(err, zkconn.ErrNodeExists) || errors.Is(err, zkconn.ErrNoNode) ||
 		errors.Is(err, zkconn.ErrBadVersion) || errors.Is(err, zkconn.ErrNotEmpty)
 }
 
-// resolve learns what became of a transaction whose reply was lost.
+// resolve learns the outcome of a transaction whose reply was lost.
 func (s *Store) resolve(ctx context.Context, t transaction, lost error) (again bool, err error) {
 	if err := s.session.Settled(ctx); err != nil {
 		return false, fmt.Errorf("%w: %w", plan.ErrUnknown, lost)
@@ -89,8 +90,8 @@ func (s *Store) resolve(ctx context.Context, t transaction, lost error) (again b
 	return true, fmt.Errorf("nothing was written: %w", lost)
 }
 
-// explain turns a refused transaction into what moved. Facts that read as before although ZooKeeper refused were read
-// between two changes of somebody else: look again.
+// explain returns what has changed after a transaction was refused. If the facts are now as before, they were changed
+// twice: try again.
 func (s *Store) explain(ctx context.Context, r plan.Row, refused error) (again bool, err error) {
 	err = s.Check(ctx, r)
 	if err == nil {
@@ -99,7 +100,7 @@ func (s *Store) explain(ctx context.Context, r plan.Row, refused error) (again b
 	return false, err
 }
 
-// translate separates what was never sent because ctx ended from an error of the world.
+// translate returns the error of ctx if a write was not sent because ctx ended; otherwise err.
 func (s *Store) translate(ctx context.Context, err error) error {
 	if errors.Is(err, zkconn.ErrNotSent) && ctx.Err() != nil {
 		return ctx.Err()
@@ -107,10 +108,11 @@ func (s *Store) translate(ctx context.Context, err error) error {
 	return err
 }
 
-// change looks at a thing and sends the transaction that decide makes of it, if any; again if somebody else was faster.
+// change reads a resource and sends the transaction that decide returns for it, if any. It does so again if somebody
+// else changed the resource meanwhile.
 func (s *Store) change(ctx context.Context, path string, decide func(*resource.Observed) (*transaction, error)) error {
 	var err error
-	for range attempts {
+	for range maxAttempts {
 		o, lookErr := s.Look(ctx, path)
 		if lookErr != nil {
 			return lookErr
@@ -138,15 +140,16 @@ func (s *Store) change(ctx context.Context, path string, decide func(*resource.O
 	return err
 }
 
-// sweep removes what is left of generation g of the thing at path, if its gate is gone. What it cannot remove, the next apply
-// collects.
-func (s *Store) sweep(ctx context.Context, path, g string) {
+// removeGeneration removes what is left of generation g, if its gate is gone. It ignores errors: the next apply removes
+// the rest.
+func (s *Store) removeGeneration(ctx context.Context, path, g string) {
 	root, _ := split(path)
 	if open, err := s.exists(znode.Gate(root, g))(ctx); err == nil && !open {
 		_ = s.removeTree(ctx, znode.Run(root, g))
 	}
 }
 
+// exists returns a function that reports whether the znode at path exists.
 func (r *Reader) exists(path string) func(context.Context) (bool, error) {
 	return func(ctx context.Context) (bool, error) {
 		_, ok, err := r.session.Exists(ctx, path)

@@ -21,37 +21,40 @@ const (
 	opMulti  = 14
 )
 
-// newProxyBed is a bed whose session goes through a proxy.
-func newProxyBed(t testing.TB) (*bed, *zkserver.Proxy) {
+// newProxyFixture is a fixture whose session goes through a proxy.
+func newProxyFixture(t testing.TB) (*fixture, *zkserver.Proxy) {
 	t.Helper()
 	proxy, err := zkserver.NewProxy(servers.Addrs()[0])
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { proxy.Close() })
-	return newBedAt(t, []string{proxy.Addr()}), proxy
+	return newFixtureAt(t, []string{proxy.Addr()}), proxy
 }
 
 func isMulti(op int32, _ []byte) bool { return op == opMulti }
 
-// TestLostReplyOfEachKindOfCommit cuts the transaction of every kind of commit before it is sent, after it was committed and
-// before its reply, and after its reply. Each ends applied, exactly once.
+// TestLostReplyOfEachKindOfCommit cuts the transaction of every kind of commit before it is sent, after it was
+// committed and before its reply, and after its reply. Each ends applied, exactly once.
 func TestLostReplyOfEachKindOfCommit(t *testing.T) {
 	kinds := []struct {
 		name   string
-		before func(b *bed) // brings about what the change starts from
-		want   func(b *bed) []job.Job
+		before func(f *fixture) // creates the state before the change
+		want   func(f *fixture) []job.Job
 		reason plan.Reason
 	}{
-		{"create", func(*bed) {}, func(b *bed) []job.Job { return []job.Job{b.declare("a", 2)} }, plan.NotThere},
-		{"update", func(b *bed) { b.apply(b.declare("a", 2)) }, func(b *bed) []job.Job {
-			return []job.Job{b.declare("a", 2, func(j *job.Job) { j.Lifecycle.OnRunning = job.Fail })}
+		{"create", func(*fixture) {},
+			func(f *fixture) []job.Job { return []job.Job{f.declare("a", 2)} }, plan.NotThere},
+		{"update", func(f *fixture) { f.apply(f.declare("a", 2)) }, func(f *fixture) []job.Job {
+			return []job.Job{f.declare("a", 2, func(j *job.Job) { j.Lifecycle.OnRunning = job.Fail })}
 		}, plan.MutableDiffers},
-		{"replace", func(b *bed) { b.apply(b.declare("a", 2)) }, func(b *bed) []job.Job {
-			return []job.Job{b.declare("a", 3)}
+		{"replace", func(f *fixture) { f.apply(f.declare("a", 2)) }, func(f *fixture) []job.Job {
+			return []job.Job{f.declare("a", 3)}
 		}, plan.ReadyDiffers},
-		{"replace classic", makeClassic, func(b *bed) []job.Job { return []job.Job{b.declare("a", 2)} }, plan.ClassicLeftover},
-		{"delete", func(b *bed) { b.apply(b.declare("a", 2)) }, func(*bed) []job.Job { return nil }, plan.Undeclared},
+		{"replace classic", makeClassic, func(f *fixture) []job.Job { return []job.Job{f.declare("a", 2)} },
+			plan.ClassicLeftover},
+		{"delete", func(f *fixture) { f.apply(f.declare("a", 2)) },
+			func(*fixture) []job.Job { return nil }, plan.Undeclared},
 	}
 	faults := map[string]func(p *zkserver.Proxy) <-chan struct{}{
 		"before it is sent":         func(p *zkserver.Proxy) <-chan struct{} { return p.BeforeSend(isMulti) },
@@ -62,79 +65,79 @@ func TestLostReplyOfEachKindOfCommit(t *testing.T) {
 		for fault, arm := range faults {
 			t.Run(kind.name+"/"+fault, func(t *testing.T) {
 				t.Parallel()
-				b, proxy := newProxyBed(t)
-				b.apply(b.declare("other", 1))
-				kind.before(b)
-				declared := append(kind.want(b), b.declare("other", 1))
-				p := b.plan(declared...)
-				path := b.root + "/jobs/a"
+				f, proxy := newProxyFixture(t)
+				f.apply(f.declare("other", 1))
+				kind.before(f)
+				declared := append(kind.want(f), f.declare("other", 1))
+				p := f.plan(declared...)
+				path := f.root + "/jobs/a"
 				for _, r := range p.Rows {
 					if r.Path == path && r.Reason != kind.reason {
 						t.Fatalf("the row is %s, want %s", r.Reason, kind.reason)
 					}
 				}
 				fired := arm(proxy)
-				if err := b.commit(p)[path]; err != nil {
+				if err := f.commit(p)[path]; err != nil {
 					t.Fatal(err)
 				}
-				select { // the connection may still be about to be cut when the reply is already here
+				select { // the reply may arrive before the connection is cut
 				case <-fired:
 				case <-t.Context().Done():
 					t.Fatal("the fault did not happen")
 				}
-				for _, r := range b.plan(declared...).Rows {
+				for _, r := range f.plan(declared...).Rows {
 					if r.Action() != plan.None {
 						t.Errorf("%s is %s after the commit", r.Path, r.Reason)
 					}
 				}
-				b.noDuplicates(len(declared))
+				f.noDuplicates(len(declared))
 			})
 		}
 	}
 }
 
-func makeClassic(b *bed) {
-	b.t.Helper()
+func makeClassic(f *fixture) {
+	f.t.Helper()
 	roll, err := znode.EncodeRoll(job.Protobuf, []znode.Worker{{ID: 0, IP: "10.0.0.1", Port: 9000}})
 	if err != nil {
-		b.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	acl, _ := zkstate.ParseACL(nil)
 	for path, body := range map[string][]byte{"/a": roll, "/a-dai-for-barrier": {0, 0, 0, 0}} {
-		if _, err := b.session.Create(b.t.Context(), b.root+"/jobs"+path, body, zkconn.Persistent, acl); err != nil {
-			b.t.Fatal(err)
+		if _, err := f.session.Create(f.t.Context(), f.root+"/jobs"+path, body, zkconn.Persistent, acl); err != nil {
+			f.t.Fatal(err)
 		}
 	}
 }
 
-// noDuplicates: as many open generations, records and job znodes as jobs.
-func (b *bed) noDuplicates(jobs int) {
-	b.t.Helper()
+// noDuplicates checks that there are as many generations with a gate, Records and job znodes as jobs.
+func (f *fixture) noDuplicates(jobs int) {
+	f.t.Helper()
 	open, records, znodes := 0, 0, 0
-	names, _, err := b.session.Children(b.t.Context(), b.root+"/jobs")
+	names, _, err := f.session.Children(f.t.Context(), f.root+"/jobs")
 	if err != nil {
-		b.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	znodes = len(names) - 1 // .muster
-	for _, g := range b.tree(b.root + "/jobs/.muster/run") {
+	for _, g := range f.tree(f.root + "/jobs/.muster/run") {
 		if len(g) > 5 && g[len(g)-5:] == "/gate" {
 			open++
 		}
 	}
-	records = len(b.tree(b.root + "/jobs/.muster/job"))
+	records = len(f.tree(f.root + "/jobs/.muster/job"))
 	if open != jobs || records != jobs || znodes != jobs {
-		b.t.Errorf("%d open generations, %d records, %d job znodes; want %d of each", open, records, znodes, jobs)
+		f.t.Errorf("%d open generations, %d records, %d job znodes; want %d of each", open, records, znodes, jobs)
 	}
 }
 
-// TestLostSessionDuringACommitIsUnknown: with the session gone nothing can be learned, and the answer says so.
+// TestLostSessionDuringACommitIsUnknown: without a session, Commit cannot learn the outcome.
 func TestLostSessionDuringACommitIsUnknown(t *testing.T) {
 	proxy, err := zkserver.NewProxy(servers.Addrs()[0])
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer proxy.Close()
-	direct := newBed(t)
+	direct := newFixture(t)
 	direct.apply(direct.declare("other", 1))
 	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: []string{proxy.Addr()}, Timeout: time.Second})
 	if err != nil {
@@ -145,7 +148,7 @@ func TestLostSessionDuringACommitIsUnknown(t *testing.T) {
 	p := direct.plan(direct.declare("a", 2), direct.declare("other", 1))
 	proxy.DropReply(func(op int32, req []byte) bool {
 		if isMulti(op, req) {
-			proxy.Refuse(true) // before the connection is cut, so that there is no other
+			proxy.Refuse(true) // before the connection is cut, so that the session cannot reconnect
 		}
 		return isMulti(op, req)
 	})
@@ -156,23 +159,26 @@ func TestLostSessionDuringACommitIsUnknown(t *testing.T) {
 			}
 		}
 	}
-	direct.expect(map[string]plan.Reason{"a": plan.Equal, "other": plan.Equal}, direct.declare("a", 2), direct.declare("other", 1))
+	direct.expect(map[string]plan.Reason{"a": plan.Equal, "other": plan.Equal},
+		direct.declare("a", 2), direct.declare("other", 1))
 }
 
-// TestCancelledBeforeSendingIsNotStarted: a commit whose context is over writes nothing and says it was not started.
+// TestCancelledBeforeSendingIsNotStarted: a commit whose context has ended writes nothing, and returns the context's
+// error.
 func TestCancelledBeforeSendingIsNotStarted(t *testing.T) {
-	b := newBed(t)
-	p := b.plan(b.declare("a", 2))
+	f := newFixture(t)
+	p := f.plan(f.declare("a", 2))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := b.store.Commit(ctx, p.Rows[0]); !errors.Is(err, context.Canceled) || errors.Is(err, plan.ErrUnknown) {
+	if err := f.store.Commit(ctx, p.Rows[0]); !errors.Is(err, context.Canceled) || errors.Is(err, plan.ErrUnknown) {
 		t.Errorf("commit: %v, want context canceled", err)
 	}
-	b.expect(map[string]plan.Reason{"a": plan.NotThere}, b.declare("a", 2))
+	f.expect(map[string]plan.Reason{"a": plan.NotThere}, f.declare("a", 2))
 }
 
-// TestLostReplyOfEverythingElseApplyWrites: the lock, the ensemble's id, the mark of an applied plan, and folders.
-func TestLostReplyOfEverythingElseApplyWrites(t *testing.T) {
+// TestLostReplyOfACreate drops each reply to a create of the lock, the ensemble's id, the mark of an applied plan, and
+// their folders.
+func TestLostReplyOfACreate(t *testing.T) {
 	steps := map[string]func(ctx context.Context, s *zkstate.Store) error{
 		"lock": func(ctx context.Context, s *zkstate.Store) error {
 			_, release, err := s.Lock(ctx, "p", 10*time.Second, nil)
@@ -199,12 +205,12 @@ func TestLostReplyOfEverythingElseApplyWrites(t *testing.T) {
 			return nil
 		},
 	}
-	creates := map[string]int{"lock": 5, "ensemble": 3, "applied": 4} // of folders, and of the one that counts
+	creates := map[string]int{"lock": 5, "ensemble": 3, "applied": 4} // of the folders and of the znode itself
 	for name, step := range steps {
 		for nth := range creates[name] {
 			t.Run(fmt.Sprintf("%s/create %d", name, nth), func(t *testing.T) {
 				t.Parallel()
-				b, proxy := newProxyBed(t)
+				f, proxy := newProxyFixture(t)
 				seen := 0
 				fired := proxy.DropReply(func(op int32, _ []byte) bool {
 					if op == opCreate {
@@ -212,11 +218,11 @@ func TestLostReplyOfEverythingElseApplyWrites(t *testing.T) {
 					}
 					return op == opCreate && seen == nth+1
 				})
-				if err := step(t.Context(), b.store); err != nil {
+				if err := step(t.Context(), f.store); err != nil {
 					t.Error(err)
 				}
 				<-fired
-				if left := b.tree(b.root + "/home"); name == "lock" && len(left) != 2 { // lock, lock/tests
+				if left := f.tree(f.root + "/home"); name == "lock" && len(left) != 2 { // lock, lock/tests
 					t.Errorf("left behind: %v", left)
 				}
 			})

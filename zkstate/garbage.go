@@ -9,13 +9,13 @@ import (
 	"muster/zkstate/znode"
 )
 
-// batch is how many deletes go into one transaction: small enough that one lost reply costs little.
+// batch is how many deletes one transaction has. It is small, so that a lost reply costs little.
 const batch = 500
 
-// Collect removes what removed generations left below the roots: run folders without a gate that no Record names. No
-// worker can write there any more, since every write checks the gate, so order and versions do not matter, and a
-// collection that was cut short is taken up by the next. It returns how many generations it removed in roots that it
-// finished.
+// Collect removes what is left below the roots of generations that were deleted: run folders without a gate that no
+// Record names. No worker can write there any more, since every write checks the gate. So order and versions do not
+// matter, and the next call continues after a crash. Collect returns the number of generations removed in the roots
+// that it finished.
 func (s *Store) Collect(ctx context.Context, roots []string) (int, error) {
 	total := 0
 	for _, root := range slices.Compact(slices.Sorted(slices.Values(roots))) {
@@ -23,7 +23,7 @@ func (s *Store) Collect(ctx context.Context, roots []string) (int, error) {
 		if err != nil {
 			return total, err
 		}
-		if _, err := each(ctx, garbage, func(ctx context.Context, g string) (struct{}, error) {
+		if _, err := forEach(ctx, garbage, func(ctx context.Context, g string) (struct{}, error) {
 			return struct{}{}, s.removeTree(ctx, znode.Run(root, g))
 		}); err != nil {
 			return total, err
@@ -33,8 +33,8 @@ func (s *Store) Collect(ctx context.Context, roots []string) (int, error) {
 	return total, nil
 }
 
-// garbage lists the generations below root that have neither a gate nor a Record. Generations are looked at before
-// Records: a new generation comes with its gate, so one that had none at the first look never gets one.
+// garbage lists the generations below root that have neither a gate nor a Record. It reads the gates before the
+// Records: a generation is created with its gate, so one without a gate never gets one.
 func (s *Store) garbage(ctx context.Context, root string) ([]string, error) {
 	names, _, err := s.session.Children(ctx, znode.RunDir(root))
 	if errors.Is(err, zkconn.ErrNoNode) {
@@ -43,7 +43,7 @@ func (s *Store) garbage(ctx context.Context, root string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	open, err := each(ctx, names, func(ctx context.Context, g string) (bool, error) {
+	open, err := forEach(ctx, names, func(ctx context.Context, g string) (bool, error) {
 		return s.exists(znode.Gate(root, g))(ctx)
 	})
 	if err != nil {
@@ -59,9 +59,9 @@ func (s *Store) garbage(ctx context.Context, root string) ([]string, error) {
 		return nil, nil
 	}
 	for _, k := range s.kinds {
-		recorded, err := s.infos(ctx, znode.RecordDir(k.Name, root))
+		recorded, err := s.readChildren(ctx, znode.RecordDir(k.Name, root))
 		if errors.Is(err, zkconn.ErrNoAuth) {
-			return nil, nil // as for a record that is damaged
+			return nil, nil // as for a Record that cannot be decoded
 		}
 		if err != nil {
 			return nil, err
@@ -69,7 +69,7 @@ func (s *Store) garbage(ctx context.Context, root string) ([]string, error) {
 		for _, e := range recorded {
 			rec, err := znode.DecodeRecord(k.Kind, e.body)
 			if err != nil {
-				return nil, nil // which generation it names cannot be told, so nothing is certainly garbage
+				return nil, nil // it may name any of the generations
 			}
 			delete(closed, rec.Generation)
 		}
@@ -86,7 +86,7 @@ func (s *Store) removeTree(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	stats, err := each(ctx, names, func(ctx context.Context, name string) (zkconn.Stat, error) {
+	stats, err := forEach(ctx, names, func(ctx context.Context, name string) (zkconn.Stat, error) {
 		stat, _, err := s.session.Exists(ctx, path+"/"+name)
 		return stat, err
 	})
@@ -112,7 +112,7 @@ func (s *Store) removeTree(ctx context.Context, path string) error {
 	return s.remove(ctx, path)
 }
 
-// removeAll deletes leaves in one transaction, or one by one where another collector was faster.
+// removeAll deletes leaves in one transaction, or one by one if another apply has deleted some of them.
 func (s *Store) removeAll(ctx context.Context, paths []string) error {
 	ops := make([]zkconn.Op, len(paths))
 	for i, p := range paths {
@@ -121,13 +121,13 @@ func (s *Store) removeAll(ctx context.Context, paths []string) error {
 	if _, err := s.session.Multi(ctx, ops...); err == nil {
 		return nil
 	}
-	_, err := each(ctx, paths, func(ctx context.Context, p string) (struct{}, error) {
+	_, err := forEach(ctx, paths, func(ctx context.Context, p string) (struct{}, error) {
 		return struct{}{}, s.remove(ctx, p)
 	})
 	return err
 }
 
-// remove deletes one znode of garbage; that it is gone is as good, also after a lost reply.
+// remove deletes one znode of any version. It is no error if the znode is gone.
 func (s *Store) remove(ctx context.Context, path string) error {
 	for {
 		err := s.session.Delete(ctx, path, -1)

@@ -14,21 +14,21 @@ import (
 	"muster/zkstate/znode"
 )
 
-// populate makes j the leftover of a run in which n workers had joined: one real worker makes the folders, and the others' claims
-// and ids are written as its join wrote them, many in one transaction.
-func (b *bed) populate(j job.Job, n int) {
-	b.t.Helper()
-	m, leave := b.join(j, "w0")
+// populate makes j the leftover of a run in which n workers had joined: one real worker makes the folders, and the
+// others' claims and ids are written as its join wrote them, many in one transaction.
+func (f *fixture) populate(j job.Job, n int) {
+	f.t.Helper()
+	m, leave := f.join(j, "w0")
 	leave()
 	root, g := j.Root, m.Generation
 	acl := zkconn.World(zkconn.PermAll)
-	claim, _, err := b.session.Get(b.t.Context(), znode.ByIdentity(root, g, "w0"))
+	claim, _, err := f.session.Get(f.t.Context(), znode.ByIdentity(root, g, "w0"))
 	if err != nil {
-		b.t.Fatal(err)
+		f.t.Fatal(err)
 	}
-	info, _, err := b.session.Get(b.t.Context(), znode.ID(root, g, 0))
+	info, _, err := f.session.Get(f.t.Context(), znode.ID(root, g, 0))
 	if err != nil {
-		b.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	var group errgroup.Group
 	group.SetLimit(16)
@@ -40,12 +40,12 @@ func (b *bed) populate(j job.Job, n int) {
 					zkconn.CreateOp(znode.ByIdentity(root, g, fmt.Sprint("w", i)), claim, zkconn.Persistent, acl),
 					zkconn.CreateOp(znode.NewID(root, g), info, zkconn.PersistentSequential, acl))
 			}
-			_, err := b.session.Multi(b.t.Context(), ops...)
+			_, err := f.session.Multi(f.t.Context(), ops...)
 			return err
 		})
 	}
 	if err := group.Wait(); err != nil {
-		b.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 }
 
@@ -53,24 +53,24 @@ func (b *bed) populate(j job.Job, n int) {
 // requests, one of them a transaction, and the same time. What the workers left is collected afterwards.
 func TestCostOfAChangeDoesNotDependOnItsWorkers(t *testing.T) {
 	const few, many = 4, 10000
-	b, proxy := newProxyBed(t)
+	f, proxy := newProxyFixture(t)
 	took := map[string]map[int]time.Duration{"replace": {}, "delete": {}}
 	requests := map[string]map[int]map[int32]int{"replace": {}, "delete": {}}
 	for _, n := range []int{few, many} {
-		j := b.declare("a", n)
-		b.apply(j)
+		j := f.declare("a", n)
+		f.apply(j)
 		for _, change := range []string{"replace", "delete"} {
-			b.populate(j, n)
-			rows := b.plan(j).Rows
+			f.populate(j, n)
+			rows := f.plan(j).Rows
 			if change == "delete" {
-				rows = b.plan().Rows
+				rows = f.plan().Rows
 			}
 			if got := rows[0].Old; job.Joined(got) != n || got.Status() != resource.StatusStale {
 				t.Fatalf("observed %+v, want %d joined and stale", got, n)
 			}
 			before := proxy.Requests()
 			start := time.Now()
-			if err := b.store.Commit(t.Context(), rows[0]); err != nil {
+			if err := f.store.Commit(t.Context(), rows[0]); err != nil {
 				t.Fatal(err)
 			}
 			took[change][n] = time.Since(start)
@@ -78,29 +78,31 @@ func TestCostOfAChangeDoesNotDependOnItsWorkers(t *testing.T) {
 		}
 	}
 	for _, change := range []string{"replace", "delete"} {
-		t.Logf("%s: %s with %d workers, %s with %d: ratio %.2f", change, took[change][few], few, took[change][many], many,
-			float64(took[change][many])/float64(took[change][few]))
+		t.Logf("%s: %s with %d workers, %s with %d: ratio %.2f", change, took[change][few], few,
+			took[change][many], many, float64(took[change][many])/float64(took[change][few]))
 		if a, z := requests[change][few], requests[change][many]; fmt.Sprint(a) != fmt.Sprint(z) || a[opMulti] != 1 {
-			t.Errorf("%s: requests by code with %d workers %v, with %d %v; want the same, one transaction", change, few, a, many, z)
+			t.Errorf("%s: requests by code with %d workers %v, with %d %v; want the same, one transaction",
+				change, few, a, many, z)
 		}
 		if took[change][many] > 20*took[change][few]+50*time.Millisecond {
 			t.Errorf("%s of a job of %d workers took %s", change, many, took[change][many])
 		}
 	}
 	start := time.Now()
-	n, err := b.store.Collect(t.Context(), []string{b.root + "/jobs"})
+	n, err := f.store.Collect(t.Context(), []string{f.root + "/jobs"})
 	if err != nil || n != 4 {
 		t.Errorf("collected %d generations, %v; want 4", n, err)
 	}
 	t.Logf("collected %d znodes in %s", 4*(few+many), time.Since(start))
-	if left := b.tree(b.root + "/jobs/.muster/run"); len(left) != 0 {
+	if left := f.tree(f.root + "/jobs/.muster/run"); len(left) != 0 {
 		t.Errorf("%d znodes left, the first %s", len(left), left[0])
 	}
 }
 
-// pings are sent on their own time.
+// opPing is the operation code of a ping.
 const opPing = 11
 
+// sent counts the requests between before and after, by operation code, without pings.
 func sent(before, after map[int32]int) map[int32]int {
 	n := map[int32]int{}
 	for op, count := range after {
@@ -111,16 +113,16 @@ func sent(before, after map[int32]int) map[int32]int {
 	return n
 }
 
-// TestCollectionIsTakenUpAfterACrash cuts the collection of a large generation at several places, each time for good; the next apply
-// collects the rest and nothing else.
-func TestCollectionIsTakenUpAfterACrash(t *testing.T) {
-	b, proxy := newProxyBed(t)
-	j, other := b.declare("a", 3000), b.declare("other", 1)
-	b.apply(j, other)
-	b.populate(j, 3000)
-	b.join(other, "w")
-	b.apply(other)
-	before := len(b.tree(b.root + "/jobs/.muster/run"))
+// TestCollectionIsTakenUpAfterACrash cuts the collection of a large generation at several places, each time for good;
+// the next apply collects the rest and nothing else.
+func TestCollectionContinuesAfterACrash(t *testing.T) {
+	f, proxy := newProxyFixture(t)
+	j, other := f.declare("a", 3000), f.declare("other", 1)
+	f.apply(j, other)
+	f.populate(j, 3000)
+	f.join(other, "w")
+	f.apply(other)
+	before := len(f.tree(f.root + "/jobs/.muster/run"))
 	for cut := range 3 {
 		s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: []string{proxy.Addr()}, Timeout: time.Second})
 		if err != nil {
@@ -135,51 +137,52 @@ func TestCollectionIsTakenUpAfterACrash(t *testing.T) {
 			<-fired
 			s.Close()
 		}()
-		if _, err := b.newStore(s).Collect(t.Context(), []string{other.Root}); err == nil {
+		if _, err := f.newStore(s).Collect(t.Context(), []string{other.Root}); err == nil {
 			t.Fatalf("collection %d was not cut", cut)
 		}
 	}
-	left := len(b.tree(b.root + "/jobs/.muster/run"))
+	left := len(f.tree(f.root + "/jobs/.muster/run"))
 	if left >= before || left < 1000 {
 		t.Fatalf("%d of %d znodes are left: nothing was cut in the middle", left, before)
 	}
-	if n, err := b.store.Collect(t.Context(), []string{other.Root}); n != 1 || err != nil {
+	if n, err := f.store.Collect(t.Context(), []string{other.Root}); n != 1 || err != nil {
 		t.Errorf("collected %d generations, %v; want 1", n, err)
 	}
-	b.expect(map[string]plan.Reason{"other": plan.Equal}, other)
-	if got := len(b.tree(b.root + "/jobs/.muster/run")); got != 1+5+2 { // g, its five children, one claim and one id
-		t.Errorf("%d znodes are left below run, want those of the living job alone: %v", got, b.tree(b.root+"/jobs/.muster/run"))
+	f.expect(map[string]plan.Reason{"other": plan.Equal}, other)
+	if got := len(f.tree(f.root + "/jobs/.muster/run")); got != 1+5+2 { // g, its five children, one claim and one id
+		t.Errorf("%d znodes are left below run, want only those of the other job: %v", got,
+			f.tree(f.root+"/jobs/.muster/run"))
 	}
 }
 
-// TestNothingIsGarbageWhileARecordCannotBeRead: the damaged Record may name it.
+// TestNothingIsGarbageWhileARecordCannotBeRead: the damaged Record may name the generation.
 func TestNothingIsGarbageWhileARecordCannotBeRead(t *testing.T) {
-	b := newBed(t)
-	j, other := b.declare("a", 1), b.declare("other", 1)
-	b.apply(j, other)
-	b.populate(j, 1)
-	b.apply(other)
-	b.write(znode.Record(job.KindName, other.Root, other.Name), []byte("{"), 0)
-	if n, err := b.store.Collect(t.Context(), []string{j.Root}); n != 0 || err != nil {
+	f := newFixture(t)
+	j, other := f.declare("a", 1), f.declare("other", 1)
+	f.apply(j, other)
+	f.populate(j, 1)
+	f.apply(other)
+	f.write(znode.Record(job.KindName, other.Root, other.Name), []byte("{"), 0)
+	if n, err := f.store.Collect(t.Context(), []string{j.Root}); n != 0 || err != nil {
 		t.Errorf("collected %d generations, %v; want none", n, err)
 	}
 }
 
-// TestNothingIsGarbageWhileARecordIsForbidden: as for a damaged one, and the apply that collects does not fail for it.
+// TestNothingIsGarbageWhileARecordIsForbidden: Collect does not fail because of it.
 func TestNothingIsGarbageWhileARecordIsForbidden(t *testing.T) {
-	b := newBed(t)
-	j, other := b.declare("a", 1), b.declare("other", 1)
-	b.apply(j)
-	b.populate(j, 1)
-	b.apply()
-	owner := b.newStore(b.dial(zkconn.Auth{Scheme: "digest", Data: []byte("owner:secret")}), "auth::cdrwa")
+	f := newFixture(t)
+	j, other := f.declare("a", 1), f.declare("other", 1)
+	f.apply(j)
+	f.populate(j, 1)
+	f.apply()
+	owner := f.newStore(f.dial(zkconn.Auth{Scheme: "digest", Data: []byte("owner:secret")}), "auth::cdrwa")
 	if err := owner.Commit(t.Context(), plan.Row{Path: other.Path(), New: other, Reason: plan.NotThere}); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := b.store.Collect(t.Context(), []string{j.Root}); n != 0 || err != nil {
+	if n, err := f.store.Collect(t.Context(), []string{j.Root}); n != 0 || err != nil {
 		t.Errorf("collected %d generations, %v; want none", n, err)
 	}
 	if n, err := owner.Collect(t.Context(), []string{j.Root}); n != 1 || err != nil {
-		t.Errorf("who may read collected %d generations, %v; want 1", n, err)
+		t.Errorf("with permission to read: collected %d generations, %v; want 1", n, err)
 	}
 }

@@ -12,12 +12,12 @@ import (
 	"muster/zkstate/znode"
 )
 
-// The index of a stack, <home>/stack/<stack>, lists every root in which the stack has declared something. It is made by the
-// first create, and written by whoever creates, takes over or removes. Every create checks the version at which its root
-// was listed, so that nothing is ever made out of sight. A crash between the listing and the create leaves a root that
-// holds nothing, which is searched in vain until an apply drops it.
+// The index of a stack, <home>/stack/<stack>, lists every root in which the stack owns something. The first create of
+// the stack creates it; later creates, take-overs and deletes change it. Every create checks the version of the index
+// in which its root is listed, so that nothing is created in a root that is not listed. A crash between the listing and
+// the create leaves a root without resources in the index, until an apply drops it.
 
-// Roots lists the roots in which a stack has declared something; none before its first create.
+// Roots lists the roots in which a stack owns something; none before its first create.
 func (r *Reader) Roots(ctx context.Context, stack string) ([]string, error) {
 	index, _, _, err := r.index(ctx, stack)
 	if err != nil {
@@ -46,7 +46,7 @@ func (r *Reader) AllRoots(ctx context.Context) ([]string, error) {
 	return slices.Compact(all), nil
 }
 
-// index reads the index of a stack; there is none before its first create.
+// index reads the index of a stack. It does not exist before the first create of the stack.
 func (r *Reader) index(ctx context.Context, stack string) (index znode.Index, version int32, exists bool, err error) {
 	at := znode.Stack(r.home, stack)
 	body, stat, err := r.session.Get(ctx, at)
@@ -62,7 +62,8 @@ func (r *Reader) index(ctx context.Context, stack string) (index znode.Index, ve
 	return index, stat.Version, true, err
 }
 
-// listRoot makes sure that root is listed for the Store's stack, and returns the check that it still is.
+// listRoot makes sure that root is listed for the Store's stack. It returns the operation that checks this in a
+// transaction.
 func (s *Store) listRoot(ctx context.Context, root string) (zkconn.Op, error) {
 	s.mu.Lock()
 	version, known := s.listed[root]
@@ -85,7 +86,7 @@ func (s *Store) ListRoots(ctx context.Context, roots []string) error {
 	return err
 }
 
-// listRoots returns the version of the index that lists them. One caller at a time writes; the others find it done.
+// listRoots adds roots to the index, and returns the version of the index that lists them. One caller at a time writes.
 func (s *Store) listRoots(ctx context.Context, roots []string) (int32, error) {
 	s.listing.Lock()
 	defer s.listing.Unlock()
@@ -100,26 +101,24 @@ func (s *Store) listRoots(ctx context.Context, roots []string) (int32, error) {
 				i.Roots = append(i.Roots, root)
 			}
 		}
-		stayed := len(i.Leaving)
+		leaving := len(i.Leaving)
 		i.Leaving = slices.DeleteFunc(i.Leaving, func(root string) bool { return slices.Contains(roots, root) })
-		return len(i.Roots) != before || len(i.Leaving) != stayed
+		return len(i.Roots) != before || len(i.Leaving) != leaving
 	})
 	if err != nil {
 		return 0, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for root := range s.listed { // of an earlier version
-		delete(s.listed, root)
-	}
+	clear(s.listed) // they are of an earlier version
 	for _, root := range roots {
 		s.listed[root] = version
 	}
 	return version, nil
 }
 
-// rewriteIndex changes the index, again if somebody else was faster, and returns its version. edit reports whether it
-// changed anything.
+// rewriteIndex changes the index by edit, again if somebody else changed it meanwhile, and returns its version. edit
+// reports whether it changed anything.
 func (s *Store) rewriteIndex(ctx context.Context, edit func(*znode.Index) bool) (int32, error) {
 	at := znode.Stack(s.home, s.cfg.Stack)
 	for {
@@ -148,18 +147,18 @@ func (s *Store) rewriteIndex(ctx context.Context, edit func(*znode.Index) bool) 
 			if err := s.session.Settled(ctx); err != nil {
 				return 0, err
 			}
-		case errors.Is(err, zkconn.ErrBadVersion), errors.Is(err, zkconn.ErrNodeExists), errors.Is(err, zkconn.ErrNoNode):
+		case preconditionFailed(err):
 		default:
 			return 0, err
 		}
 	}
 }
 
-// errIndexMoved means that nothing was written, because the index was since the root was listed. List it again.
-var errIndexMoved = errors.New("the index was written by somebody else")
+// errIndexChanged means that nothing was written: the index was changed after the root was listed. List the root again.
+var errIndexChanged = errors.New("the index was written by somebody else")
 
-// indexMoved reports whether a transaction was refused because the index was written since its root was listed.
-func (s *Store) indexMoved(err error) bool {
+// indexChanged reports whether a transaction was refused because the index was changed after its root was listed.
+func (s *Store) indexChanged(err error) bool {
 	var refused *zkconn.Error
 	if !errors.As(err, &refused) || refused.Path != znode.Stack(s.home, s.cfg.Stack) || !preconditionFailed(err) {
 		return false
@@ -170,8 +169,8 @@ func (s *Store) indexMoved(err error) bool {
 	return true
 }
 
-// DropRoots takes those of roots off the index in which the Store's stack has nothing any more. It must be called under the
-// apply lock. Each is marked as leaving first, so that whoever creates something there meanwhile lists it again.
+// DropRoots removes from the index those of roots in which the Store's stack owns nothing any more. The caller holds
+// the apply lock. Each root is first marked as leaving: a create there then lists it again.
 func (s *Store) DropRoots(ctx context.Context, roots []string) error {
 	listed, err := s.Roots(ctx, s.cfg.Stack)
 	if err != nil {
@@ -181,16 +180,7 @@ func (s *Store) DropRoots(ctx context.Context, roots []string) error {
 	if len(roots) == 0 {
 		return nil
 	}
-	leaving := func(i *znode.Index) bool {
-		for _, root := range roots {
-			if !slices.Contains(i.Leaving, root) {
-				i.Leaving = append(i.Leaving, root)
-			}
-		}
-		i.Roots = slices.DeleteFunc(i.Roots, func(root string) bool { return slices.Contains(roots, root) })
-		return true
-	}
-	version, err := s.rewriteIndex(ctx, leaving)
+	version, err := s.markLeaving(ctx, roots)
 	if err != nil {
 		return err
 	}
@@ -199,12 +189,12 @@ func (s *Store) DropRoots(ctx context.Context, roots []string) error {
 	}
 	empty := map[string]bool{}
 	for _, root := range roots {
-		if empty[root], err = s.holdsNothing(ctx, root); err != nil {
+		if empty[root], err = s.ownsNothing(ctx, root); err != nil {
 			return err
 		}
 	}
 	index, now, _, err := s.index(ctx, s.cfg.Stack)
-	if err != nil || now != version { // somebody wrote it meanwhile: the next apply looks again
+	if err != nil || now != version { // somebody changed it meanwhile: the next apply tries again
 		return err
 	}
 	for _, root := range slices.Sorted(maps.Keys(empty)) {
@@ -219,19 +209,33 @@ func (s *Store) DropRoots(ctx context.Context, roots []string) error {
 	}
 	_, err = s.session.Set(ctx, znode.Stack(s.home, s.cfg.Stack), body, version)
 	if errors.Is(err, zkconn.ErrBadVersion) || errors.Is(err, zkconn.ErrUnknown) {
-		err = nil // as above
+		err = nil // the next apply tries again
 	}
 	return err
 }
 
-// holdsNothing reports whether nothing below root is recorded as the Store's stack's.
-func (s *Store) holdsNothing(ctx context.Context, root string) (bool, error) {
+// markLeaving marks roots as leaving, and returns the version of the index.
+func (s *Store) markLeaving(ctx context.Context, roots []string) (int32, error) {
+	return s.rewriteIndex(ctx, func(i *znode.Index) bool {
+		for _, root := range roots {
+			if !slices.Contains(i.Leaving, root) {
+				i.Leaving = append(i.Leaving, root)
+			}
+		}
+		i.Roots = slices.DeleteFunc(i.Roots, func(root string) bool { return slices.Contains(roots, root) })
+		return true
+	})
+}
+
+// ownsNothing reports whether the Store's stack certainly owns nothing below root.
+func (s *Store) ownsNothing(ctx context.Context, root string) (bool, error) {
 	state, err := s.Read(ctx, []string{root})
 	if err != nil || len(state.Unlisted) > 0 {
 		return false, err
 	}
 	for _, o := range state.Found {
-		if o.Class() == resource.Unreadable || o.Class() == resource.Damaged || o.Record != nil && o.Record.Stack == s.cfg.Stack {
+		if o.Class() == resource.Unreadable || o.Class() == resource.Damaged ||
+			o.Record != nil && o.Record.Stack == s.cfg.Stack {
 			return false, nil
 		}
 	}

@@ -17,12 +17,12 @@ import (
 // creates a job there. Whoever comes first, the job is never out of sight.
 func TestRaceCreateAgainstDropRoots(t *testing.T) {
 	const rounds = 400
-	b := newBed(t)
-	creator := b.newStore(b.dial())
+	f := newFixture(t)
+	creator := f.newStore(f.dial())
 	writes := map[int32]int{}
 	for i := range rounds {
-		j := b.declare("a", 1, func(j *job.Job) { j.Root = fmt.Sprintf("%s/r%d", b.root, i) })
-		if err := b.store.ListRoots(t.Context(), []string{j.Root}); err != nil {
+		j := f.declare("a", 1, func(j *job.Job) { j.Root = fmt.Sprintf("%s/r%d", f.root, i) })
+		if err := f.store.ListRoots(t.Context(), []string{j.Root}); err != nil {
 			t.Fatal(err)
 		}
 		if i%2 == 0 { // so that the creator knows the version at which the root was listed
@@ -30,37 +30,37 @@ func TestRaceCreateAgainstDropRoots(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		before := b.indexVersion()
+		before := f.indexVersion()
 		var createErr, dropErr error
 		var both sync.WaitGroup
 		both.Go(func() {
 			createErr = creator.Commit(t.Context(), plan.Row{Path: j.Path(), New: j, Reason: plan.NotThere})
 		})
-		both.Go(func() { dropErr = b.store.DropRoots(t.Context(), []string{j.Root}) })
+		both.Go(func() { dropErr = f.store.DropRoots(t.Context(), []string{j.Root}) })
 		both.Wait()
 		if createErr != nil || dropErr != nil {
 			t.Fatalf("round %d: create %v, drop %v", i, createErr, dropErr)
 		}
-		roots, err := b.store.Roots(t.Context(), "tests")
+		roots, err := f.store.Roots(t.Context(), "tests")
 		if err != nil {
 			t.Fatal(err)
 		}
 		if !slices.Contains(roots, j.Root) {
 			t.Fatalf("round %d: the job is in %s, and the index lists %v", i, j.Root, roots)
 		}
-		writes[b.indexVersion()-before]++
+		writes[f.indexVersion()-before]++
 		// The job goes, and the root with it. This time nobody is in the way.
-		o, err := b.store.Look(t.Context(), j.Path())
+		o, err := f.store.Look(t.Context(), j.Path())
 		if err == nil {
-			err = b.store.Commit(t.Context(), plan.Row{Path: j.Path(), Old: o, Reason: plan.Undeclared})
+			err = f.store.Commit(t.Context(), plan.Row{Path: j.Path(), Old: o, Reason: plan.Undeclared})
 		}
 		if err == nil {
-			err = b.store.DropRoots(t.Context(), []string{j.Root})
+			err = f.store.DropRoots(t.Context(), []string{j.Root})
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		if roots, err = b.store.Roots(t.Context(), "tests"); err != nil || len(roots) > 0 {
+		if roots, err = f.store.Roots(t.Context(), "tests"); err != nil || len(roots) > 0 {
 			t.Fatalf("round %d: nothing is left, and the index lists %v, %v", i, roots, err)
 		}
 	}
@@ -70,11 +70,11 @@ func TestRaceCreateAgainstDropRoots(t *testing.T) {
 	}
 }
 
-func (b *bed) indexVersion() int32 {
-	b.t.Helper()
-	stat, _, err := b.session.Exists(b.t.Context(), znode.Stack(b.root+"/home", "tests"))
+func (f *fixture) indexVersion() int32 {
+	f.t.Helper()
+	stat, _, err := f.session.Exists(f.t.Context(), znode.Stack(f.root+"/home", "tests"))
 	if err != nil {
-		b.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	return stat.Version
 }
@@ -83,16 +83,16 @@ func (b *bed) indexVersion() int32 {
 // under all of them, and none gives up.
 func TestRaceCreatesInManyRoots(t *testing.T) {
 	const creators, rounds = 40, 5
-	b := newBed(t)
+	f := newFixture(t)
 	var stores []*zkstate.Store
 	for range creators {
-		stores = append(stores, b.newStore(b.dial()))
+		stores = append(stores, f.newStore(f.dial()))
 	}
 	for round := range rounds {
 		errs := make([]error, creators)
 		var all sync.WaitGroup
 		for i, store := range stores {
-			j := b.declare("a", 1, func(j *job.Job) { j.Root = fmt.Sprintf("%s/r%d-%d", b.root, round, i) })
+			j := f.declare("a", 1, func(j *job.Job) { j.Root = fmt.Sprintf("%s/r%d-%d", f.root, round, i) })
 			all.Go(func() {
 				errs[i] = store.Commit(t.Context(), plan.Row{Path: j.Path(), New: j, Reason: plan.NotThere})
 			})
@@ -104,11 +104,11 @@ func TestRaceCreatesInManyRoots(t *testing.T) {
 			}
 		}
 	}
-	roots, err := b.store.Roots(t.Context(), "tests")
+	roots, err := f.store.Roots(t.Context(), "tests")
 	if err != nil || len(roots) != creators*rounds {
 		t.Errorf("%d roots are listed, want %d: %v", len(roots), creators*rounds, err)
 	}
-	state, err := b.store.Read(t.Context(), roots)
+	state, err := f.store.Read(t.Context(), roots)
 	if err != nil || len(state.Found) != creators*rounds {
 		t.Errorf("%d jobs are found, want %d: %v", len(state.Found), creators*rounds, err)
 	}

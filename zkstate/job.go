@@ -12,13 +12,13 @@ import (
 	"muster/zkstate/znode"
 )
 
-// Job is how jobs are kept in ZooKeeper.
+// Job describes how ZooKeeper holds jobs.
 func Job() Kind {
 	return Kind{Kind: job.Kind(), Folders: []string{"id", "by", "end", "barrier"}, Count: countJob}
 }
 
-// countJob reads how many workers have joined, and how many have completed. Two who join at once where one place is left
-// make an id too many for a moment.
+// countJob reads how many workers have joined, and how many have completed. If two workers join at once and only one id
+// is free, there is one id too many for a moment.
 func countJob(ctx context.Context, r *Reader, o *resource.Observed) error {
 	j, g := job.Of(o.Record), o.Record.Generation
 	ids, _, err := r.session.Exists(ctx, znode.IDs(j.Root, g))
@@ -33,10 +33,10 @@ func countJob(ctx context.Context, r *Reader, o *resource.Observed) error {
 	return nil
 }
 
-// Finish does what the Record says about the end of a run, once all workers of generation g have completed: it puts the job
-// back to ready in a new generation, deletes it, or leaves it. That is one transaction, so that of several who try one does
-// it. Before all have completed, and for a job that is being terminated, it does nothing. A job of which a part was
-// deleted by hand it leaves alone, with an error.
+// Finish does what on_complete says once all workers of generation g have completed: it makes the job ready again in a
+// new generation, deletes it, or leaves it. This is one transaction, so only one of several callers does it. Finish
+// does nothing before all have completed, or if the workers were asked to stop. A job of which a part was deleted by
+// hand is an error.
 func (s *Store) Finish(ctx context.Context, path, g string) error {
 	err := s.change(ctx, path, func(o *resource.Observed) (*transaction, error) {
 		switch {
@@ -57,14 +57,14 @@ func (s *Store) Finish(ctx context.Context, path, g string) error {
 	if err != nil {
 		return err
 	}
-	s.sweep(ctx, path, g)
+	s.removeGeneration(ctx, path, g)
 	return nil
 }
 
-// reset makes a completed job ready again, as it is recorded.
+// reset makes a completed job ready again with the recorded declaration.
 func (s *Store) reset(ctx context.Context, o *resource.Observed) (*transaction, error) {
 	rec := *o.Record
-	if err := s.noteRun(ctx, o, &rec, s.cfg.At.UTC().Format(time.RFC3339)); err != nil {
+	if err := s.recordRun(ctx, o, &rec, s.cfg.At.UTC().Format(time.RFC3339)); err != nil {
 		return nil, err
 	}
 	rec.Generation, rec.Op = NewID(), NewID()
@@ -72,12 +72,12 @@ func (s *Store) reset(ctx context.Context, o *resource.Observed) (*transaction, 
 	if err != nil {
 		return nil, err
 	}
-	t, err := s.anew(rec, o, acl)
+	t, err := s.newGeneration(rec, o, acl)
 	return &t, err
 }
 
-// noteRun writes into rec that the run of old, if old is a completed job, has ended.
-func (s *Store) noteRun(ctx context.Context, old *resource.Observed, rec *resource.Record, completed string) error {
+// recordRun writes the run of old into rec as the last run, if old is a completed job.
+func (s *Store) recordRun(ctx context.Context, old *resource.Observed, rec *resource.Record, completed string) error {
 	if _, ok := old.Record.Declaration.(job.Job); !ok || old.Class() != resource.Done {
 		return nil
 	}
@@ -88,12 +88,12 @@ func (s *Store) noteRun(ctx context.Context, old *resource.Observed, rec *resour
 	return job.SetLastRun(rec, job.Run{ID: run, Generation: old.Record.Generation, Completed: completed})
 }
 
-// runName is the name that the first worker of a generation gave to its run; empty if it gave none.
+// runName is the name of the run in a generation, which its first worker wrote; empty if it has none.
 func (s *Store) runName(ctx context.Context, rec *resource.Record) (string, error) {
 	at := znode.IDs(rec.Declaration.ID().Root, rec.Generation)
 	name, _, err := s.session.Get(ctx, at)
 	switch {
-	case errors.Is(err, zkconn.ErrNoNode): // swept with its generation: the transaction will tell
+	case errors.Is(err, zkconn.ErrNoNode): // the generation was removed: the transaction will fail
 		return "", nil
 	case err != nil:
 		return "", fmt.Errorf("the name of the run: %w", err)

@@ -11,21 +11,21 @@ import (
 	"muster/zkstate/znode"
 )
 
-// ErrLocked means that another apply held the lock of this stack until the caller's patience ended. Try again when
-// the holder, whom the error names, has finished; its lock dies with its session.
+// ErrLocked means that another apply held the lock of this stack for the caller's timeout. The error names the holder.
+// Try again when it has finished; its lock ends with its session.
 var ErrLocked = errors.New("another apply holds the lock")
 
-// Lock takes the apply lock of the Store's stack for a plan: first come, first served. It waits for others as long as
-// patience, and tells waiting who holds the lock, again whenever that changes. The returned context ends, with a cause,
-// when the lock is lost; the caller calls release when it is done.
+// Lock takes the apply lock of the Store's stack for a plan. Callers get it in the order in which they asked. Lock
+// waits at most for timeout, and calls waiting with each holder. The returned context ends, with a cause, when the lock
+// is lost. The caller calls release when it is done.
 func (s *Store) Lock(
-	ctx context.Context, planID string, patience time.Duration, waiting func(holder string),
+	ctx context.Context, planID string, timeout time.Duration, waiting func(holder string),
 ) (held context.Context, release func() error, err error) {
 	body, err := znode.EncodeMark(znode.Mark{Who: s.cfg.By, What: "apply", Since: time.Now(), Plan: planID})
 	if err != nil {
 		return nil, nil, err
 	}
-	queue := s.applies(s.cfg.Stack)
+	queue := s.lockQueue(s.cfg.Stack)
 	if err := s.makeFolder(ctx, queue.Dir); err != nil {
 		return nil, nil, err
 	}
@@ -34,7 +34,7 @@ func (s *Store) Lock(
 		return nil, nil, err
 	}
 	var holder znode.Mark
-	held, err = place.Await(ctx, patience, func(leader string) {
+	held, err = place.Await(ctx, timeout, func(leader string) {
 		if m, ok := s.holder(ctx, leader); ok {
 			holder = m
 			if waiting != nil {
@@ -51,24 +51,24 @@ func (s *Store) Lock(
 	return held, place.Leave, nil
 }
 
-// applies is the queue of those who apply a stack: the leader holds its lock.
-func (r *Reader) applies(stack string) election.Queue {
+// lockQueue is the queue for a stack's apply lock. Its leader holds the lock.
+func (r *Reader) lockQueue(stack string) election.Queue {
 	return election.Queue{Dir: znode.Lock(r.home, stack), Prefix: znode.LockPrefix}
 }
 
 func lockedBy(holder znode.Mark) error {
-	return fmt.Errorf("%w: %s", ErrLocked, signed(holder, "since"))
+	return fmt.Errorf("%w: %s", ErrLocked, describe(holder, "since"))
 }
 
-// signed says whose mark it is, and from when; word comes before the time.
-func signed(m znode.Mark, word string) string {
+// describe says who made a mark and when. word comes before the time.
+func describe(m znode.Mark, word string) string {
 	if m.Since.IsZero() {
 		return m.Who
 	}
 	return fmt.Sprintf("%s %s %s", m.Who, word, m.Since.Format(time.RFC3339))
 }
 
-// holder reads who made a mark; ok is false when it is gone. A mark that cannot be read is somebody's all the same.
+// holder reads a mark. ok is false if it is gone. For a mark that cannot be read it returns one that says so.
 func (r *Reader) holder(ctx context.Context, path string) (h znode.Mark, ok bool) {
 	body, _, err := r.session.Get(ctx, path)
 	if errors.Is(err, zkconn.ErrNoNode) {

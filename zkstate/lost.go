@@ -10,11 +10,11 @@ import (
 	"muster/zkstate/znode"
 )
 
-// A Record that somebody deleted is found by its generation: run/<g> holds a copy of it, and an open gate says that the
-// generation has not ended. Muster's own transactions remove Record and gate together.
+// A Record that somebody deleted is found by its generation: run/<g> holds a copy of it, and the gate shows that the
+// generation has not ended. muster itself deletes Record and gate in one transaction.
 
-// findLost looks for generations of root whose gate is open and whose Record is gone, and puts what they are of into all, in
-// place of what was seen there.
+// findLost finds the generations below root that have a gate and no Record, and puts their resources into all. They
+// replace what was observed at their paths.
 func (r *Reader) findLost(ctx context.Context, root string, l listing, all map[string]resource.Observed) error {
 	recorded := map[string]bool{}
 	for path, o := range all {
@@ -23,12 +23,14 @@ func (r *Reader) findLost(ctx context.Context, root string, l listing, all map[s
 		}
 	}
 	orphans := slices.DeleteFunc(slices.Clone(l.generations), func(g string) bool { return recorded[g] })
-	copies, err := each(ctx, orphans, func(ctx context.Context, g string) (*copied, error) { return r.readCopy(ctx, root, g) })
+	copies, err := forEach(ctx, orphans, func(ctx context.Context, g string) (*recordCopy, error) {
+		return r.readCopy(ctx, root, g)
+	})
 	if err != nil {
 		return err
 	}
-	of := map[string][]*copied{} // by path
-	var without []*copied
+	byPath := map[string][]*recordCopy{}
+	var without []*recordCopy
 	for _, c := range copies {
 		switch {
 		case c == nil:
@@ -36,12 +38,12 @@ func (r *Reader) findLost(ctx context.Context, root string, l listing, all map[s
 			without = append(without, c)
 		default:
 			path := c.record.Declaration.ID().Path()
-			of[path] = append(of[path], c)
+			byPath[path] = append(byPath[path], c)
 		}
 	}
-	for path, cs := range of {
+	for path, cs := range byPath {
 		if o := all[path]; o.Record != nil {
-			continue // the copy of a generation that is about to be removed, or one that a transaction has just made
+			continue // a transaction has just created or is about to delete this generation
 		}
 		o, err := r.observeLost(ctx, path, cs, found{kind: l.found[path].kind, companions: l.found[path].companions})
 		if err != nil {
@@ -53,18 +55,18 @@ func (r *Reader) findLost(ctx context.Context, root string, l listing, all map[s
 			delete(all, path)
 		}
 	}
-	return r.findUncopied(ctx, without, all)
+	return r.findWithoutCopy(ctx, without, all)
 }
 
-// copied is an open generation and the copy of its Record.
-type copied struct {
+// recordCopy is a generation with a gate and the copy of its Record.
+type recordCopy struct {
 	generation string
 	kind       Kind
-	record     *resource.Record // nil: there is no copy that can be read
+	record     *resource.Record // nil: no copy can be read
 }
 
-// readCopy reads the copy in generation g; nil if its gate is not open.
-func (r *Reader) readCopy(ctx context.Context, root, g string) (*copied, error) {
+// readCopy reads the copy in generation g; nil if there is no gate.
+func (r *Reader) readCopy(ctx context.Context, root, g string) (*recordCopy, error) {
 	if znode.CheckToken(g) != nil {
 		return nil, nil // not a generation
 	}
@@ -77,21 +79,21 @@ func (r *Reader) readCopy(ctx context.Context, root, g string) (*copied, error) 
 	case errors.Is(err, zkconn.ErrNoNode):
 		return nil, nil
 	case errors.Is(err, zkconn.ErrNoAuth):
-		return &copied{generation: g}, nil
+		return &recordCopy{generation: g}, nil
 	case err != nil:
 		return nil, err
 	}
 	for _, k := range r.kinds {
 		rec, err := znode.DecodeRecord(k.Kind, body)
 		if err == nil && rec.Generation == g && rec.Declaration.ID().Root == root {
-			return &copied{g, k, &rec}, nil
+			return &recordCopy{g, k, &rec}, nil
 		}
 	}
-	return &copied{generation: g}, nil
+	return &recordCopy{generation: g}, nil
 }
 
-// observeLost reads what cs, open generations of one thing without a Record, are part of.
-func (r *Reader) observeLost(ctx context.Context, path string, cs []*copied, f found) (*resource.Observed, error) {
+// observeLost observes a resource without a Record. cs are its generations that have a gate.
+func (r *Reader) observeLost(ctx context.Context, path string, cs []*recordCopy, f found) (*resource.Observed, error) {
 	if len(cs) == 1 {
 		return r.observeCopy(ctx, path, cs[0].generation, f)
 	}
@@ -101,23 +103,23 @@ func (r *Reader) observeLost(ctx context.Context, path string, cs []*copied, f f
 	}
 	if there, err := r.exists(recordPath(*cs[0].record))(ctx); err != nil {
 		return nil, err
-	} else if there { // one that cannot be read is not lost; or somebody has put it back since o was read
+	} else if there { // it is not lost, only unreadable; or somebody has put it back since o was read
 		return r.observe(ctx, path, f)
 	}
 	if o == nil {
 		o = &resource.Observed{}
 	}
 	return &resource.Observed{
-		Companions: f.companions, Version: o.Version, Pzxid: o.Pzxid, Live: o.Live, Lost: []resource.Part{resource.PartRecord},
-		BeyondRepair: "two of its generations are open",
+		Companions: f.companions, Version: o.Version, Pzxid: o.Pzxid, Live: o.Live,
+		Lost: []resource.Part{resource.PartRecord}, BeyondRepair: "two of its generations are open",
 	}, nil
 }
 
-// observeCopy reads a thing whose Record is gone by the copy in generation g. If the Record is there again, it counts; if the
-// gate is not open, the generation does not.
+// observeCopy observes a resource whose Record is lost, with the copy in generation g. It uses the Record if there is
+// one again, and ignores a generation without a gate.
 func (r *Reader) observeCopy(ctx context.Context, path, g string, f found) (*resource.Observed, error) {
 	root, _ := split(path)
-	return r.untilTwice(ctx, path, func() (*resource.Observed, error) {
+	return r.untilStable(ctx, path, func() (*resource.Observed, error) {
 		o, err := r.observeOnce(ctx, path, f)
 		if err != nil || o != nil && o.Record != nil {
 			return o, err
@@ -131,17 +133,19 @@ func (r *Reader) observeCopy(ctx context.Context, path, g string, f found) (*res
 		}
 		if there, err := r.exists(recordPath(*c.record))(ctx); err != nil {
 			return nil, err
-		} else if there { // as above
+		} else if there { // as in observeLost
 			return r.observeOnce(ctx, path, f)
 		}
-		lost := &resource.Observed{Record: c.record, Companions: f.companions, Lost: []resource.Part{resource.PartRecord}}
+		lost := &resource.Observed{
+			Record: c.record, Companions: f.companions, Lost: []resource.Part{resource.PartRecord},
+		}
 		return lost, r.observeGeneration(ctx, c.kind, path, lost)
 	})
 }
 
-// findUncopied marks what only looks classic: its live members have claims in an open generation that an older muster made,
-// without a copy of the Record.
-func (r *Reader) findUncopied(ctx context.Context, cs []*copied, all map[string]resource.Observed) error {
+// findWithoutCopy marks resources that only look classic: their live members have claims in one of cs. An older muster
+// created these generations, without a copy of the Record.
+func (r *Reader) findWithoutCopy(ctx context.Context, cs []*recordCopy, all map[string]resource.Observed) error {
 	if len(cs) == 0 {
 		return nil
 	}

@@ -15,91 +15,93 @@ import (
 	"muster/zkstate/znode"
 )
 
-// unknown are fields of a Record as a newer muster may write them: at the top, in the job, and in a section of it.
+// unknown are fields of a newer muster: in the Record, in its job, and in a section of the job.
 var unknown = []string{`"quota":{"cpu":4,"notes":["a","b"]}`, `"priority":[3,"high"]`, `"drain":{"soft":"5s"}`}
 
-// newer rewrites the Record of j, and its copy, as a newer muster would.
-func (b *bed) newer(j job.Job) {
-	b.t.Helper()
+// addUnknownFields rewrites the Record of j, and its copy, as a newer muster would.
+func (f *fixture) addUnknownFields(j job.Job) {
+	f.t.Helper()
 	at := znode.Record(job.KindName, j.Root, j.Name)
-	body, stat, err := b.session.Get(b.t.Context(), at)
+	body, stat, err := f.session.Get(f.t.Context(), at)
 	if err != nil {
-		b.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	newer := strings.NewReplacer(
-		`"job":{`, unknown[0]+`,"job":{`, `"workers":`, unknown[1]+`,"workers":`, `"session":`, unknown[2]+`,"session":`,
+		`"job":{`, unknown[0]+`,"job":{`,
+		`"workers":`, unknown[1]+`,"workers":`,
+		`"session":`, unknown[2]+`,"session":`,
 	).Replace(string(body))
 	var r resource.Record
 	if r, err = znode.DecodeRecord(job.Kind(), []byte(newer)); err != nil {
-		b.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	r.Sign()
 	ops, err := zkstate.SetRecordOps(r, stat.Version)
 	if err == nil {
-		_, err = b.session.Multi(b.t.Context(), ops...)
+		_, err = f.session.Multi(f.t.Context(), ops...)
 	}
 	if err != nil {
-		b.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 }
 
-// stillNewer: nothing that only a newer muster knows is lost, and the Record verifies.
-func (b *bed) stillNewer(when string, j job.Job) *resource.Observed {
-	b.t.Helper()
-	o, err := b.store.Look(b.t.Context(), j.Path())
+// checkUnknownFields checks that the Record and its copy have all unknown fields, and that the digest matches.
+func (f *fixture) checkUnknownFields(when string, j job.Job) *resource.Observed {
+	f.t.Helper()
+	o, err := f.store.Look(f.t.Context(), j.Path())
 	if err != nil || o == nil || o.Record == nil {
-		b.t.Fatalf("after %s: %v, %+v", when, err, o)
+		f.t.Fatalf("after %s: %v, %+v", when, err, o)
 	}
 	at := znode.Record(job.KindName, j.Root, j.Name)
 	for what, path := range map[string]string{"record": at, "copy": znode.Run(j.Root, o.Record.Generation)} {
-		body, _, err := b.session.Get(b.t.Context(), path)
+		body, _, err := f.session.Get(f.t.Context(), path)
 		if err != nil {
-			b.t.Fatal(err)
+			f.t.Fatal(err)
 		}
 		var inside struct {
 			Job struct{ Timeouts json.RawMessage }
 		}
 		if err := json.Unmarshal(body, &inside); err != nil {
-			b.t.Fatal(err)
+			f.t.Fatal(err)
 		}
 		for _, field := range unknown {
 			if strings.Count(string(body), field) != 1 {
-				b.t.Errorf("after %s the %s has not %s once:\n%s", when, what, field, body)
+				f.t.Errorf("after %s the %s has not %s once:\n%s", when, what, field, body)
 			}
 		}
 		if !strings.Contains(string(inside.Job.Timeouts), unknown[2]) {
-			b.t.Errorf("after %s the timeouts of the %s lack %s:\n%s", when, what, unknown[2], body)
+			f.t.Errorf("after %s the timeouts of the %s lack %s:\n%s", when, what, unknown[2], body)
 		}
 	}
 	if o.Record.Edited() {
-		b.t.Errorf("after %s the record counts as edited", when)
+		f.t.Errorf("after %s the record counts as edited", when)
 	}
 	return o
 }
 
-// TestWhatANewerMusterWroteStays, whoever rewrites the Record: an update, a request to stop that is taken back, the
-// last worker's reset, a repair and a replace.
-func TestWhatANewerMusterWroteStays(t *testing.T) {
-	b := newBed(t)
-	j := b.declare("a", 2)
-	b.apply(j)
-	b.newer(j)
-	b.expect(map[string]plan.Reason{"a": plan.Equal}, j)
+// TestUnknownFieldsAreKept by an update, a request to stop that is withdrawn, the last worker's reset, a repair and a
+// replace.
+func TestUnknownFieldsAreKept(t *testing.T) {
+	f := newFixture(t)
+	j := f.declare("a", 2)
+	f.apply(j)
+	f.addUnknownFields(j)
+	f.expect(map[string]plan.Reason{"a": plan.Equal}, j)
 
 	j.Labels, j.Timeouts.Session = map[string]string{"team": "data"}, resource.Duration(20*time.Second)
-	b.expect(map[string]plan.Reason{"a": plan.MutableDiffers}, j)
-	b.apply(j)
-	b.stillNewer("an update", j)
-	b.expect(map[string]plan.Reason{"a": plan.Equal}, j)
+	f.expect(map[string]plan.Reason{"a": plan.MutableDiffers}, j)
+	f.apply(j)
+	f.checkUnknownFields("an update", j)
+	f.expect(map[string]plan.Reason{"a": plan.Equal}, j)
 
-	m0, _ := b.join(j, "w0")
-	m1, _ := b.join(j, "w1")
-	stopping := func([]string) { b.stillNewer("the request to stop", j) }
-	err := b.store.Terminate(t.Context(), j.Path(), 100*time.Millisecond, stopping)
+	m0, _ := f.join(j, "w0")
+	m1, _ := f.join(j, "w1")
+	stopping := func([]string) { f.checkUnknownFields("the request to stop", j) }
+	err := f.store.Terminate(t.Context(), j.Path(), 100*time.Millisecond, stopping)
 	if !errors.Is(err, zkstate.ErrStillLive) {
 		t.Fatalf("terminate: %v", err)
 	}
-	if o := b.stillNewer("a terminate in vain", j); o.Record.State != resource.StateOpen {
+	if o := f.checkUnknownFields("a terminate in vain", j); o.Record.State != resource.StateOpen {
 		t.Errorf("its state is %s", o.Record.State)
 	}
 
@@ -108,23 +110,23 @@ func TestWhatANewerMusterWroteStays(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	reset := b.stillNewer("the last worker's reset", j)
+	reset := f.checkUnknownFields("the last worker's reset", j)
 	run := job.LastRun(reset.Record)
 	if reset.Record.Generation == m0.Generation || run == nil || reset.Status() != resource.StatusReady {
 		t.Errorf("it is %s, the last run is %v", reset.Status(), run)
 	}
-	b.expect(map[string]plan.Reason{"a": plan.Equal}, j)
+	f.expect(map[string]plan.Reason{"a": plan.Equal}, j)
 
-	if err := b.session.Delete(t.Context(), znode.Record(job.KindName, j.Root, j.Name), -1); err != nil {
+	if err := f.session.Delete(t.Context(), znode.Record(job.KindName, j.Root, j.Name), -1); err != nil {
 		t.Fatal(err)
 	}
-	b.expect(map[string]plan.Reason{"a": plan.IsDamaged}, j)
-	b.apply(j)
-	b.stillNewer("a repair", j)
+	f.expect(map[string]plan.Reason{"a": plan.IsDamaged}, j)
+	f.apply(j)
+	f.checkUnknownFields("a repair", j)
 
 	j.Workers = 3
-	b.expect(map[string]plan.Reason{"a": plan.ReadyDiffers}, j)
-	b.apply(j)
-	b.stillNewer("a replace", j)
-	b.expect(map[string]plan.Reason{"a": plan.Equal}, j)
+	f.expect(map[string]plan.Reason{"a": plan.ReadyDiffers}, j)
+	f.apply(j)
+	f.checkUnknownFields("a replace", j)
+	f.expect(map[string]plan.Reason{"a": plan.Equal}, j)
 }

@@ -11,27 +11,30 @@ import (
 	"muster/zkstate/znode"
 )
 
-// secondLooks bounds how often something that keeps changing under the reads is read again.
-const secondLooks = 5
+// maxRereads is how often a resource is read again if it changes between the reads.
+const maxRereads = 5
 
-// observe reads one thing; nil is missing. What a commit would act upon destructively, and what looks damaged, is read
-// until it reads the same twice: a thing read in the middle of somebody's transaction looks like either. One that changes
-// under every look is given as last read; no commit can act on it, since its facts have moved again.
+// observe reads one resource; nil is missing. A resource that a commit would delete, or that looks damaged, is read
+// until two reads agree: between two reads of one observation somebody's transaction may have changed it. If it changes
+// at every read, the last observation is returned. A commit that is based on it will fail.
 func (r *Reader) observe(ctx context.Context, path string, f found) (*resource.Observed, error) {
-	return r.untilTwice(ctx, path, func() (*resource.Observed, error) { return r.observeOnce(ctx, path, f) })
+	return r.untilStable(ctx, path, func() (*resource.Observed, error) { return r.observeOnce(ctx, path, f) })
 }
 
-func (r *Reader) untilTwice(ctx context.Context, path string, look func() (*resource.Observed, error)) (*resource.Observed, error) {
-	o, err := look()
-	for range secondLooks {
-		if err != nil || !doubtful(o) {
+// untilStable calls read until two results agree, if the first needs a second read.
+func (r *Reader) untilStable(
+	ctx context.Context, path string, read func() (*resource.Observed, error),
+) (*resource.Observed, error) {
+	o, err := read()
+	for range maxRereads {
+		if err != nil || !needsSecondRead(o) {
 			return o, err
 		}
 		var next *resource.Observed
 		if err = r.session.Sync(ctx, path); err != nil {
 			return nil, err
 		}
-		next, err = look()
+		next, err = read()
 		if err == nil && next != nil && next.Equal(*o) {
 			return next, nil
 		}
@@ -40,16 +43,17 @@ func (r *Reader) untilTwice(ctx context.Context, path string, look func() (*reso
 	return o, err
 }
 
-// doubtful reports whether o must be seen twice.
-func doubtful(o *resource.Observed) bool {
-	return slices.Contains([]resource.Class{
-		resource.Stale, resource.Done, resource.Unreadable, resource.Foreign, resource.Damaged,
-	}, o.Class())
+// needsSecondRead reports whether o must be read twice.
+func needsSecondRead(o *resource.Observed) bool {
+	switch o.Class() {
+	case resource.Stale, resource.Done, resource.Unreadable, resource.Foreign, resource.Damaged:
+		return true
+	}
+	return false
 }
 
-// observeOnce reads the facts of one thing in the order of the design: the Record, its generation, what is counted there,
-// and its own znode last, so that a member that joins or completes in between can only make it look more alive than it is
-// counted.
+// observeOnce reads the facts of one resource in this order: the Record, its generation, the counts there, and its own
+// znode last. So a member that joins or completes meanwhile can only add to the live members.
 func (r *Reader) observeOnce(ctx context.Context, path string, f found) (*resource.Observed, error) {
 	for _, k := range r.kinds {
 		if f.kind != "" && f.kind != k.Name {
@@ -79,10 +83,10 @@ func (r *Reader) observeOnce(ctx context.Context, path string, f found) (*resour
 		o.Record = &rec
 		return o, r.observeGeneration(ctx, k, path, o)
 	}
-	return r.observeLoose(ctx, path, f.companions)
+	return r.observeWithoutRecord(ctx, path, f.companions)
 }
 
-// observeGeneration reads what there is of a thing besides its Record.
+// observeGeneration reads everything of a resource except its Record.
 func (r *Reader) observeGeneration(ctx context.Context, k Kind, path string, o *resource.Observed) error {
 	begun, err := r.observeFolders(ctx, k, path, o)
 	if err != nil {
@@ -104,10 +108,12 @@ func (r *Reader) observeGeneration(ctx context.Context, k Kind, path string, o *
 	return nil
 }
 
-// observeFolders reads what there is of the generation, and reports whether somebody has joined it. A generation starts
-// with its gate alone; the first member adds the folders of its kind in one transaction. Any other number of children
-// means that somebody else was here, or that a newer muster keeps more there.
-func (r *Reader) observeFolders(ctx context.Context, k Kind, path string, o *resource.Observed) (begun bool, err error) {
+// observeFolders reads which parts of the generation exist, and reports whether somebody has joined it. A new
+// generation has only its gate. The first member adds the folders of the kind in one transaction. If the number of
+// children is neither, somebody deleted some, or a newer muster has more folders.
+func (r *Reader) observeFolders(
+	ctx context.Context, k Kind, path string, o *resource.Observed,
+) (begun bool, err error) {
 	root, _ := split(path)
 	dir := znode.Run(root, o.Record.Generation)
 	run, exists, err := r.session.Exists(ctx, dir)
@@ -146,5 +152,5 @@ func (r *Reader) observeFolders(ctx context.Context, k Kind, path string, o *res
 	return true, nil
 }
 
-// gateName is that of a generation's gate in its folder.
+// gateName is the name of a generation's gate.
 const gateName = "gate"

@@ -18,42 +18,42 @@ import (
 	"muster/zkstate/znode"
 )
 
-// write makes or overwrites a persistent znode.
-func (b *bed) write(path string, body []byte, mode zkconn.Mode, acl ...string) {
-	b.t.Helper()
+// write creates a znode, or replaces its data.
+func (f *fixture) write(path string, body []byte, mode zkconn.Mode, acl ...string) {
+	f.t.Helper()
 	list, err := zkstate.ParseACL(acl)
 	if err != nil {
-		b.t.Fatal(err)
+		f.t.Fatal(err)
 	}
-	if _, ok, err := b.session.Exists(b.t.Context(), path); err != nil {
-		b.t.Fatal(err)
+	if _, ok, err := f.session.Exists(f.t.Context(), path); err != nil {
+		f.t.Fatal(err)
 	} else if ok {
-		_, err = b.session.Set(b.t.Context(), path, body, -1)
+		_, err = f.session.Set(f.t.Context(), path, body, -1)
 		if err != nil {
-			b.t.Fatal(err)
+			f.t.Fatal(err)
 		}
 		return
 	}
-	if _, err := b.session.Create(b.t.Context(), path, body, mode, list); err != nil {
-		b.t.Fatal(err)
+	if _, err := f.session.Create(f.t.Context(), path, body, mode, list); err != nil {
+		f.t.Fatal(err)
 	}
 }
 
-func (b *bed) remove(path string) {
-	b.t.Helper()
-	if err := b.session.Delete(b.t.Context(), path, -1); err != nil {
-		b.t.Fatal(err)
+func (f *fixture) remove(path string) {
+	f.t.Helper()
+	if err := f.session.Delete(f.t.Context(), path, -1); err != nil {
+		f.t.Fatal(err)
 	}
 }
 
 // TestDamagedAndForeign: what is not a sound job is named, blocks its own row or is put back, and leaves the rest of
 // the plan alone.
 func TestDamagedAndForeign(t *testing.T) {
-	type damage = func(b *bed, j job.Job, g string)
-	removeAll := func(b *bed, j job.Job, g string) { // that muster made for it, but for the job znode
-		b.remove(znode.Record(job.KindName, j.Root, j.Name))
-		b.remove(znode.Gate(j.Root, g))
-		b.remove(znode.Run(j.Root, g))
+	type damage = func(f *fixture, j job.Job, g string)
+	removeAll := func(f *fixture, j job.Job, g string) { // everything except the job znode
+		f.remove(znode.Record(job.KindName, j.Root, j.Name))
+		f.remove(znode.Gate(j.Root, g))
+		f.remove(znode.Run(j.Root, g))
 	}
 	for name, test := range map[string]struct {
 		damage     damage
@@ -62,74 +62,74 @@ func TestDamagedAndForeign(t *testing.T) {
 		lost       []resource.Part
 		undeclared plan.Reason
 	}{
-		"record is no JSON": {func(b *bed, j job.Job, _ string) {
-			b.write(znode.Record(job.KindName, j.Root, j.Name), []byte("{"), 0)
+		"record is no JSON": {func(f *fixture, j job.Job, _ string) {
+			f.write(znode.Record(job.KindName, j.Root, j.Name), []byte("{"), 0)
 		}, plan.IsUnreadable, "is damaged", nil, plan.NotOurs},
-		"record of another job": {func(b *bed, j job.Job, _ string) {
-			b.copyRecord("other", j.Name)
+		"record of another job": {func(f *fixture, j job.Job, _ string) {
+			f.copyRecord("other", j.Name)
 		}, plan.IsUnreadable, "belongs to", nil, plan.NotOurs},
-		"gate removed": {func(b *bed, j job.Job, g string) {
-			b.remove(znode.Gate(j.Root, g))
+		"gate removed": {func(f *fixture, j job.Job, g string) {
+			f.remove(znode.Gate(j.Root, g))
 		}, plan.IsDamaged, "", []resource.Part{resource.PartGate}, plan.IsDamaged},
-		"gate removed after joins": {func(b *bed, j job.Job, g string) {
-			b.join(j, "w")
-			b.remove(znode.Gate(j.Root, g))
+		"gate removed after joins": {func(f *fixture, j job.Job, g string) {
+			f.join(j, "w")
+			f.remove(znode.Gate(j.Root, g))
 		}, plan.IsDamaged, "", []resource.Part{resource.PartGate}, plan.IsDamaged},
-		"job znode removed": {func(b *bed, j job.Job, _ string) {
-			b.remove(j.Path())
+		"job znode removed": {func(f *fixture, j job.Job, _ string) {
+			f.remove(j.Path())
 		}, plan.IsDamaged, "", []resource.Part{resource.PartObject}, plan.IsDamaged},
-		"record removed": {func(b *bed, j job.Job, _ string) {
-			b.remove(znode.Record(job.KindName, j.Root, j.Name))
+		"record removed": {func(f *fixture, j job.Job, _ string) {
+			f.remove(znode.Record(job.KindName, j.Root, j.Name))
 		}, plan.IsDamaged, "", []resource.Part{resource.PartRecord}, plan.IsDamaged},
 		"record and job znode foreign": {removeAll, plan.IsForeign, "no record", nil, plan.NotOurs},
-		"classic roll damaged": {func(b *bed, j job.Job, g string) {
-			removeAll(b, j, g)
-			b.write(j.Path(), []byte{0, 0, 9, 9, 1}, 0)
-			b.write(j.Path()+"/10.0.0.1:9000", nil, zkconn.Ephemeral)
+		"classic roll damaged": {func(f *fixture, j job.Job, g string) {
+			removeAll(f, j, g)
+			f.write(j.Path(), []byte{0, 0, 9, 9, 1}, 0)
+			f.write(j.Path()+"/10.0.0.1:9000", nil, zkconn.Ephemeral)
 		}, plan.IsUnreadable, "roll is damaged", nil, plan.NotOurs},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBed(t)
-			j, other := b.declare("a", 2), b.declare("other", 2)
-			b.apply(j, other)
-			o, err := b.store.Look(t.Context(), j.Path())
+			f := newFixture(t)
+			j, other := f.declare("a", 2), f.declare("other", 2)
+			f.apply(j, other)
+			o, err := f.store.Look(t.Context(), j.Path())
 			if err != nil {
 				t.Fatal(err)
 			}
-			test.damage(b, j, o.Record.Generation)
-			b.expect(map[string]plan.Reason{"a": test.reason, "other": plan.Equal}, j, other)
-			old := b.row("a", []job.Job{j, other}).Old
+			test.damage(f, j, o.Record.Generation)
+			f.expect(map[string]plan.Reason{"a": test.reason, "other": plan.Equal}, j, other)
+			old := f.row("a", []job.Job{j, other}).Old
 			if !strings.Contains(old.Problem, test.says) {
 				t.Errorf("the problem is %q; want something about %q", old.Problem, test.says)
 			}
 			if d := cmp.Diff(test.lost, old.Lost); d != "" {
 				t.Errorf("lost (-want +got):\n%s", d)
 			}
-			b.expect(map[string]plan.Reason{"a": test.undeclared, "other": plan.Equal}, other)
+			f.expect(map[string]plan.Reason{"a": test.undeclared, "other": plan.Equal}, other)
 		})
 	}
 }
 
-func (b *bed) copyRecord(from, to string) {
-	b.t.Helper()
-	body, _, err := b.session.Get(b.t.Context(), znode.Record(job.KindName, b.root+"/jobs", from))
+func (f *fixture) copyRecord(from, to string) {
+	f.t.Helper()
+	body, _, err := f.session.Get(f.t.Context(), znode.Record(job.KindName, f.root+"/jobs", from))
 	if err != nil {
-		b.t.Fatal(err)
+		f.t.Fatal(err)
 	}
-	b.write(znode.Record(job.KindName, b.root+"/jobs", to), body, 0)
+	f.write(znode.Record(job.KindName, f.root+"/jobs", to), body, 0)
 }
 
 // TestPermissions: what may not be read blocks its row, and a root that may not be listed is named.
 func TestPermissions(t *testing.T) {
-	b := newBed(t)
+	f := newFixture(t)
 	secret := zkconn.Auth{Scheme: "digest", Data: []byte("owner:secret")}
-	owner := b.newStore(b.dial(secret), "auth::cdrwa")
-	j := b.declare("a", 2)
+	owner := f.newStore(f.dial(secret), "auth::cdrwa")
+	j := f.declare("a", 2)
 	if err := owner.Commit(t.Context(), plan.Row{Path: j.Path(), New: j, Reason: plan.NotThere}); err != nil {
 		t.Fatal(err)
 	}
-	state, err := b.store.Read(t.Context(), []string{j.Root}, j.Path())
+	state, err := f.store.Read(t.Context(), []string{j.Root}, j.Path())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,28 +144,28 @@ func TestPermissions(t *testing.T) {
 	if got := state.Found[j.Path()]; err != nil || got.Status() != resource.StatusReady {
 		t.Errorf("the owner reads %+v, %v", got, err)
 	}
-	more := b.declare("b", 2)
-	if err := b.store.Commit(t.Context(), plan.Row{Path: more.Path(), New: more, Reason: plan.NotThere}); err == nil {
-		t.Error("a stranger created a job below an owned root")
+	more := f.declare("b", 2)
+	if err := f.store.Commit(t.Context(), plan.Row{Path: more.Path(), New: more, Reason: plan.NotThere}); err == nil {
+		t.Error("another user created a job below the owner's root")
 	}
 }
 
 // TestStrangers: a persistent child of a job znode is not a worker; it is named and blocks.
 func TestStrangers(t *testing.T) {
-	b := newBed(t)
-	j := b.declare("a", 2)
-	b.apply(j)
-	m, _ := b.join(j, "w0")
-	b.write(j.Path()+"/note", nil, zkconn.Persistent)
+	f := newFixture(t)
+	j := f.declare("a", 2)
+	f.apply(j)
+	m, _ := f.join(j, "w0")
+	f.write(j.Path()+"/note", nil, zkconn.Persistent)
 	j.Workers = 3
 	look := func(workers []string, want plan.Reason) {
 		t.Helper()
-		state, err := b.store.Read(t.Context(), []string{j.Root})
+		state, err := f.store.Read(t.Context(), []string{j.Root})
 		if err != nil {
 			t.Fatal(err)
 		}
 		o := state.Found[j.Path()]
-		if err := b.store.Name(t.Context(), j.Path(), &o); err != nil {
+		if err := f.store.FillMembers(t.Context(), j.Path(), &o); err != nil {
 			t.Fatal(err)
 		}
 		if d := cmp.Diff(workers, o.Members); d != "" {
@@ -186,19 +186,19 @@ func TestStrangers(t *testing.T) {
 	look(nil, plan.StrangerChildren)
 }
 
-// TestRootsInsideRoots: a folder that leads to another searched root, or to home, is not a foreign job.
+// TestRootsInsideRoots: a folder on the path to another root, or to home, is not a foreign job.
 func TestRootsInsideRoots(t *testing.T) {
-	b := newBed(t)
-	deep := b.declare("a", 1, func(j *job.Job) { j.Root += "/prod/eu" })
-	flat := b.declare("a", 1)
-	b.apply(flat)
-	if err := b.store.Commit(t.Context(), plan.Row{Path: deep.Path(), New: deep, Reason: plan.NotThere}); err != nil {
+	f := newFixture(t)
+	deep := f.declare("a", 1, func(j *job.Job) { j.Root += "/prod/eu" })
+	flat := f.declare("a", 1)
+	f.apply(flat)
+	if err := f.store.Commit(t.Context(), plan.Row{Path: deep.Path(), New: deep, Reason: plan.NotThere}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.store.CreateEnsembleID(t.Context()); err != nil {
+	if _, err := f.store.CreateEnsembleID(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	state, err := b.store.Read(t.Context(), []string{b.root, flat.Root, deep.Root})
+	state, err := f.store.Read(t.Context(), []string{f.root, flat.Root, deep.Root})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,22 +206,23 @@ func TestRootsInsideRoots(t *testing.T) {
 	for path, o := range state.Found {
 		got[path] = o.Status()
 	}
-	if d := cmp.Diff(map[string]resource.Status{flat.Path(): resource.StatusReady, deep.Path(): resource.StatusReady}, got); d != "" {
+	want := map[string]resource.Status{flat.Path(): resource.StatusReady, deep.Path(): resource.StatusReady}
+	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("observed (-want +got):\n%s", d)
 	}
 }
 
 func TestWorkersAreListedWithTheirIDs(t *testing.T) {
-	b := newBed(t)
-	j := b.declare("a", 3)
-	b.apply(j)
-	m0, leave0 := b.join(j, "w-zero")
-	b.join(j, "w-one")
-	_, leave2 := b.join(j, "w-two")
-	b.complete(m0)
+	f := newFixture(t)
+	j := f.declare("a", 3)
+	f.apply(j)
+	m0, leave0 := f.join(j, "w-zero")
+	f.join(j, "w-one")
+	_, leave2 := f.join(j, "w-two")
+	f.complete(m0)
 	leave0()
 	leave2()
-	ws, err := b.store.Workers(t.Context(), j.Path())
+	ws, err := f.store.Workers(t.Context(), j.Path())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,24 +247,24 @@ func TestWorkersAreListedWithTheirIDs(t *testing.T) {
 	}
 }
 
-// TestReadWhileEverythingMoves reads while jobs are made, replaced and deleted, and workers come and go: nothing is ever
-// seen as damaged, foreign or, with a worker in it, as stale.
+// TestReadWhileEverythingMoves reads while jobs are made, replaced and deleted, and workers come and go: nothing is
+// ever seen as damaged, foreign or, with a worker in it, as stale.
 func TestReadWhileEverythingMoves(t *testing.T) {
-	b := newBed(t)
-	keeper := b.declare("keeper", 1)
-	b.apply(keeper)
-	b.join(keeper, "w")
+	f := newFixture(t)
+	keeper := f.declare("keeper", 1)
+	f.apply(keeper)
+	f.join(keeper, "w")
 	stop := make(chan struct{})
 	var writers sync.WaitGroup
 	for _, name := range []string{"x", "y", "z"} {
-		store, session := b.newStore(b.dial()), b.dial()
+		store, session := f.newStore(f.dial()), f.dial()
 		writers.Go(func() {
 			for !closed(stop) {
-				b.churn(store, session, b.declare(name, 1))
+				f.churn(store, session, f.declare(name, 1))
 			}
 		})
 	}
-	reader := zkstate.NewReader(b.dial(), b.root+"/home", zkstate.Job())
+	reader := zkstate.NewReader(f.dial(), f.root+"/home", zkstate.Job())
 	seen := map[resource.Status]int{}
 	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); {
 		state, err := reader.Read(t.Context(), []string{keeper.Root})
@@ -301,21 +302,23 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// churn makes a job, lets a worker come and go, replaces and deletes it. Refusals are part of the game.
-func (b *bed) churn(store *zkstate.Store, session *zkconn.Session, j job.Job) {
-	ctx := b.t.Context()
+// churn creates a job, lets a worker join and leave, replaces and deletes the job. Commits may be refused.
+func (f *fixture) churn(store *zkstate.Store, session *zkconn.Session, j job.Job) {
+	ctx := f.t.Context()
 	bigger := j
 	bigger.Workers = 2
-	if err := b.only(ctx, j); err != nil {
+	if err := f.only(ctx, j); err != nil {
 		return
 	}
-	m, err := worker.Join(ctx, session, worker.Config{Root: j.Root, Job: j.Name, Identity: "w", Info: znode.Worker{IP: "::1", Port: 1}})
+	m, err := worker.Join(ctx, session, worker.Config{
+		Root: j.Root, Job: j.Name, Identity: "w", Info: znode.Worker{IP: "::1", Port: 1},
+	})
 	if err != nil {
-		b.t.Error(err)
+		f.t.Error(err)
 		return
 	}
 	if err := m.Leave(ctx, worker.End{}); err != nil {
-		b.t.Error(err)
+		f.t.Error(err)
 	}
 	for _, row := range []plan.Row{{New: bigger, Reason: plan.StaleLeftover}, {Reason: plan.Undeclared}} {
 		row.Path = j.Path()
@@ -330,7 +333,10 @@ func TestParseACL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []zkconn.ACL{{Perms: 31, Scheme: "digest", ID: "ops:aGFzaA=="}, {Perms: 1, Scheme: "ip", ID: "127.0.0.1"}, {Perms: 7, Scheme: "auth"}}
+	want := []zkconn.ACL{
+		{Perms: 31, Scheme: "digest", ID: "ops:aGFzaA=="}, {Perms: 1, Scheme: "ip", ID: "127.0.0.1"},
+		{Perms: 7, Scheme: "auth"},
+	}
 	if d := cmp.Diff(want, acl); d != "" {
 		t.Errorf("acl (-want +got):\n%s", d)
 	}

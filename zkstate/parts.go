@@ -10,32 +10,34 @@ import (
 	"muster/zkstate/znode"
 )
 
-// Part is one of the znodes that a job is made of.
+// Part is one of the znodes of a resource.
 type Part struct {
 	Name, Path string
 	State      string // "missing", "present, 120 bytes, 2 children", …
 }
 
-// Parts looks one by one at the znodes of something that cannot be read as a whole, and says how it is mended. Its generation
-// is found through its Record, or through o, which knows a copy of that.
-func (r *Reader) Parts(ctx context.Context, kind resource.Kind, jobPath string, o *resource.Observed) (parts []Part, mend string, err error) {
-	root, name := split(jobPath)
-	closed, newer := false, false
-	look := func(what, path string) (body []byte, there bool, err error) {
+// Parts reads each znode of a damaged or unreadable resource, and says how to repair it. The generation is the one of
+// its Record, or else of o, which may have a copy.
+func (r *Reader) Parts(
+	ctx context.Context, kind resource.Kind, path string, o *resource.Observed,
+) (parts []Part, repair string, err error) {
+	root, name := split(path)
+	noPermission, newer := false, false
+	readPart := func(what, path string) (body []byte, there bool, err error) {
 		body, stat, err := r.session.Get(ctx, path)
 		p := Part{what, path, fmt.Sprintf("present, %d bytes, %d children", stat.DataLength, stat.NumChildren)}
 		switch {
 		case errors.Is(err, zkconn.ErrNoNode):
 			p.State = "missing"
 		case errors.Is(err, zkconn.ErrNoAuth):
-			p.State, closed = "present, and there is no permission to read it", true
+			p.State, noPermission = "present, and there is no permission to read it", true
 		case err != nil:
 			return nil, false, err
 		}
 		parts = append(parts, p)
 		return body, err == nil, nil
 	}
-	body, there, err := look("record", znode.Record(kind.Name, root, name))
+	body, there, err := readPart("record", znode.Record(kind.Name, root, name))
 	if err != nil {
 		return nil, "", err
 	}
@@ -44,7 +46,7 @@ func (r *Reader) Parts(ctx context.Context, kind resource.Kind, jobPath string, 
 		generation = o.Record.Generation
 	}
 	if there {
-		rec, bad := znode.DecodeRecordAt(kind, jobPath, body)
+		rec, bad := znode.DecodeRecordAt(kind, path, body)
 		newer = errors.Is(bad, znode.ErrFormat)
 		if bad != nil {
 			parts[0].State += ", " + bad.Error()
@@ -53,43 +55,40 @@ func (r *Reader) Parts(ctx context.Context, kind resource.Kind, jobPath string, 
 		}
 	}
 	if generation != "" {
-		if err := r.lookAtGeneration(look, kind, root, generation, o); err != nil {
-			return nil, "", err
+		for _, part := range r.generationParts(kind, root, generation, o) {
+			if _, _, err := readPart(part[0], part[1]); err != nil {
+				return nil, "", err
+			}
 		}
 	}
-	if _, _, err = look(kind.Name+" znode", jobPath); err != nil {
+	if _, _, err = readPart(kind.Name+" znode", path); err != nil {
 		return nil, "", err
 	}
-	switch {
-	case o.Class() == resource.Damaged && o.Repairable():
-		mend = "muster apply puts it back"
-	case o.Class() == resource.Damaged && o.Record != nil:
-		mend = "" // the row says it
-	case newer:
-		mend = "leave it alone, and use the muster that wrote it"
-	case closed:
-		mend = "name credentials that may read it in MUSTER_ZK_AUTH"
-	default:
-		mend = "once none of its workers is live, delete what is present of it, the gate first, then the record, then the job " +
-			"znode (zkCli.sh: delete PATH); the next apply makes it anew if it is declared"
-	}
-	return parts, mend, nil
+	return parts, howToRepair(o, newer, noPermission), nil
 }
 
-// lookAtGeneration looks at the gate, and at the folders if some of them are lost.
-func (r *Reader) lookAtGeneration(
-	look func(what, path string) ([]byte, bool, error), kind resource.Kind, root, g string, o *resource.Observed,
-) error {
+func howToRepair(o *resource.Observed, newer, noPermission bool) string {
+	switch {
+	case o.Class() == resource.Damaged && o.Repairable():
+		return "muster apply puts it back"
+	case o.Class() == resource.Damaged && o.Record != nil:
+		return "" // the row says it
+	case newer:
+		return "leave it alone, and use the muster that wrote it"
+	case noPermission:
+		return "name credentials that may read it in MUSTER_ZK_AUTH"
+	}
+	return "once none of its workers is live, delete what is present of it, the gate first, then the record, " +
+		"then the job znode (zkCli.sh: delete PATH); the next apply makes it anew if it is declared"
+}
+
+// generationParts returns name and path of the generation, of its gate, and of its folders if some of them are lost.
+func (r *Reader) generationParts(kind resource.Kind, root, g string, o *resource.Observed) [][2]string {
 	parts := [][2]string{{"generation", znode.Run(root, g)}, {"gate", znode.Gate(root, g)}}
 	if k, ok := r.kind(kind.Name); ok && o != nil && o.BeyondRepair != "" {
 		for _, folder := range k.Folders {
 			parts = append(parts, [2]string{folder, resource.Join(znode.Run(root, g), folder)})
 		}
 	}
-	for _, part := range parts {
-		if _, _, err := look(part[0], part[1]); err != nil {
-			return err
-		}
-	}
-	return nil
+	return parts
 }

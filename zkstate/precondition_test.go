@@ -18,52 +18,53 @@ import (
 )
 
 // snapshot lists every znode below path with the transaction that last wrote it.
-func (b *bed) snapshot(path string) []string {
-	b.t.Helper()
+func (f *fixture) snapshot(path string) []string {
+	f.t.Helper()
 	var all []string
-	for _, name := range b.tree(path) {
-		stat, _, err := b.session.Exists(b.t.Context(), path+"/"+name)
+	for _, name := range f.tree(path) {
+		stat, _, err := f.session.Exists(f.t.Context(), path+"/"+name)
 		if err != nil {
-			b.t.Fatal(err)
+			f.t.Fatal(err)
 		}
 		all = append(all, fmt.Sprintf("%s written by %x", name, stat.Mzxid))
 	}
 	return all
 }
 
-// TestEveryPreconditionIsInTheTransaction moves the job after a commit has checked it and before its transaction reaches the
-// server, in every way that an operation of the transaction guards against. Nothing may be written.
+// TestEveryPreconditionIsInTheTransaction moves the job after a commit has checked it and before its transaction
+// reaches the server, in every way that an operation of the transaction guards against. Nothing may be written.
 func TestEveryPreconditionIsInTheTransaction(t *testing.T) {
-	type move = func(ctx context.Context, b *bed, o *resource.Observed) error
-	setRecord := func(ctx context.Context, b *bed, o *resource.Observed) error {
+	type move = func(ctx context.Context, f *fixture, o *resource.Observed) error
+	setRecord := func(ctx context.Context, f *fixture, o *resource.Observed) error {
 		rec := *o.Record
 		rec.Op = "edited"
 		body, err := znode.EncodeRecord(rec)
 		if err == nil {
-			_, err = b.session.Set(ctx, znode.Record(job.KindName, b.root+"/jobs", "a"), body, -1)
+			_, err = f.session.Set(ctx, znode.Record(job.KindName, f.root+"/jobs", "a"), body, -1)
 		}
 		return err
 	}
-	writeRoll := func(ctx context.Context, b *bed, o *resource.Observed) error {
-		_, err := b.session.Set(ctx, job.Of(o.Record).Path(), []byte("\n10.0.0.1,1,0;null,null,null"), -1)
+	writeRoll := func(ctx context.Context, f *fixture, o *resource.Observed) error {
+		_, err := f.session.Set(ctx, job.Of(o.Record).Path(), []byte("\n10.0.0.1,1,0;null,null,null"), -1)
 		return err
 	}
-	closeGate := func(ctx context.Context, b *bed, o *resource.Observed) error {
-		return b.session.Delete(ctx, znode.Gate(job.Of(o.Record).Root, o.Record.Generation), -1)
+	closeGate := func(ctx context.Context, f *fixture, o *resource.Observed) error {
+		return f.session.Delete(ctx, znode.Gate(job.Of(o.Record).Root, o.Record.Generation), -1)
 	}
-	join := func(ctx context.Context, b *bed, o *resource.Observed) error {
-		_, err := worker.Join(ctx, b.session, worker.Config{
-			Root: job.Of(o.Record).Root, Job: job.Of(o.Record).Name, Identity: "w", Info: znode.Worker{IP: "127.0.0.1", Port: 1},
+	join := func(ctx context.Context, f *fixture, o *resource.Observed) error {
+		_, err := worker.Join(ctx, f.session, worker.Config{
+			Root: job.Of(o.Record).Root, Job: job.Of(o.Record).Name, Identity: "w",
+			Info: znode.Worker{IP: "127.0.0.1", Port: 1},
 		})
 		return err
 	}
-	makeJob := func(ctx context.Context, b *bed, _ *resource.Observed) error {
-		_, err := b.session.Create(ctx, b.root+"/jobs/a", nil, zkconn.Persistent, zkconn.World(zkconn.PermAll))
+	makeJob := func(ctx context.Context, f *fixture, _ *resource.Observed) error {
+		_, err := f.session.Create(ctx, f.root+"/jobs/a", nil, zkconn.Persistent, zkconn.World(zkconn.PermAll))
 		return err
 	}
-	makeRecord := func(ctx context.Context, b *bed, _ *resource.Observed) error {
-		at := znode.Record(job.KindName, b.root+"/jobs", "a")
-		_, err := b.session.Create(ctx, at, nil, zkconn.Persistent, zkconn.World(zkconn.PermAll))
+	makeRecord := func(ctx context.Context, f *fixture, _ *resource.Observed) error {
+		at := znode.Record(job.KindName, f.root+"/jobs", "a")
+		_, err := f.session.Create(ctx, at, nil, zkconn.Persistent, zkconn.World(zkconn.PermAll))
 		return err
 	}
 	for _, c := range []struct {
@@ -83,22 +84,22 @@ func TestEveryPreconditionIsInTheTransaction(t *testing.T) {
 		for name, move := range c.moves {
 			t.Run(c.change+"/"+name, func(t *testing.T) {
 				t.Parallel()
-				committing, proxy := newProxyBed(t)
-				b := newBed(t)
-				b.root = committing.root
-				b.store = b.newStore(b.session)
-				b.apply(b.declare("other", 1), b.declare("a", 2))
+				committing, proxy := newProxyFixture(t)
+				f := newFixture(t)
+				f.root = committing.root
+				f.store = f.newStore(f.session)
+				f.apply(f.declare("other", 1), f.declare("a", 2))
 				var declared []job.Job
 				switch c.change {
 				case "create":
-					b.apply(b.declare("other", 1))
-					declared = []job.Job{b.declare("a", 2)}
+					f.apply(f.declare("other", 1))
+					declared = []job.Job{f.declare("a", 2)}
 				case "update":
-					declared = []job.Job{b.declare("a", 2, func(j *job.Job) { j.Lifecycle.Protect = true })}
+					declared = []job.Job{f.declare("a", 2, func(j *job.Job) { j.Lifecycle.Protect = true })}
 				case "replace":
-					declared = []job.Job{b.declare("a", 3)}
+					declared = []job.Job{f.declare("a", 3)}
 				}
-				row := b.row("a", append(declared, b.declare("other", 1)))
+				row := f.row("a", append(declared, f.declare("other", 1)))
 				if row.Reason != c.reason {
 					t.Fatalf("the row is %s, want %s", row.Reason, c.reason)
 				}
@@ -108,8 +109,8 @@ func TestEveryPreconditionIsInTheTransaction(t *testing.T) {
 				proxy.BeforeSend(func(op int32, _ []byte) bool {
 					if op == opMulti {
 						if at++; at == 1 {
-							moved = move(context.Background(), b, row.Old)
-							before = b.snapshot(b.root)
+							moved = move(context.Background(), f, row.Old)
+							before = f.snapshot(f.root)
 						}
 					}
 					return false
@@ -121,7 +122,7 @@ func TestEveryPreconditionIsInTheTransaction(t *testing.T) {
 				if !errors.Is(err, plan.ErrMoved) {
 					t.Errorf("commit: %v, want moved", err)
 				}
-				if d := cmp.Diff(before, b.snapshot(b.root)); d != "" {
+				if d := cmp.Diff(before, f.snapshot(f.root)); d != "" {
 					t.Errorf("a refused commit wrote (-before +after):\n%s", d)
 				}
 			})
@@ -129,44 +130,44 @@ func TestEveryPreconditionIsInTheTransaction(t *testing.T) {
 	}
 }
 
-// row is the row of a job in a plan.
-func (b *bed) row(name string, declared []job.Job) plan.Row {
-	b.t.Helper()
-	for _, r := range b.plan(declared...).Rows {
+// row is the row of one job in a plan.
+func (f *fixture) row(name string, declared []job.Job) plan.Row {
+	f.t.Helper()
+	for _, r := range f.plan(declared...).Rows {
 		if strings.HasSuffix(r.Path, "/"+name) {
 			return r
 		}
 	}
-	b.t.Fatalf("no row for %s", name)
+	f.t.Fatalf("no row for %s", name)
 	return plan.Row{}
 }
 
-// TestARowOfTwoJobsIsRefused: a row that observed one job and declares another changes neither.
-func TestARowOfTwoJobsIsRefused(t *testing.T) {
-	b := newBed(t)
-	b.apply(b.declare("a", 2), b.declare("other", 2))
-	row := b.row("a", []job.Job{b.declare("a", 3)})
-	row.New = b.declare("other", 3)
-	before := b.snapshot(b.root)
-	if err := b.store.Commit(t.Context(), row); err == nil {
+// TestRowWithTwoPathsIsRefused: a row that observed one job and declares another changes neither.
+func TestRowWithTwoPathsIsRefused(t *testing.T) {
+	f := newFixture(t)
+	f.apply(f.declare("a", 2), f.declare("other", 2))
+	row := f.row("a", []job.Job{f.declare("a", 3)})
+	row.New = f.declare("other", 3)
+	before := f.snapshot(f.root)
+	if err := f.store.Commit(t.Context(), row); err == nil {
 		t.Error("it was committed")
 	}
-	if d := cmp.Diff(before, b.snapshot(b.root)); d != "" {
+	if d := cmp.Diff(before, f.snapshot(f.root)); d != "" {
 		t.Errorf("it wrote (-before +after):\n%s", d)
 	}
 }
 
-// TestARowChangesNothingButItsPath: what a row recorded, as a saved plan may say it, directs no write elsewhere.
-func TestARowChangesNothingButItsPath(t *testing.T) {
-	b := newBed(t)
-	other := b.declare("other", 2)
-	b.apply(b.declare("a", 2), other)
-	row := b.row("a", nil)
+// TestRowChangesOnlyItsPath: a Record of another job in a row, as in an edited plan file, does not change that job.
+func TestRowChangesOnlyItsPath(t *testing.T) {
+	f := newFixture(t)
+	other := f.declare("other", 2)
+	f.apply(f.declare("a", 2), other)
+	row := f.row("a", nil)
 	if err := row.Old.Record.Declare(other); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.store.Commit(t.Context(), row); err != nil {
+	if err := f.store.Commit(t.Context(), row); err != nil {
 		t.Error(err)
 	}
-	b.expect(map[string]plan.Reason{"other": plan.Equal}, other)
+	f.expect(map[string]plan.Reason{"other": plan.Equal}, other)
 }

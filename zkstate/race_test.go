@@ -18,9 +18,9 @@ import (
 	"muster/zkstate/znode"
 )
 
-// TestPoint01RaceJoinAgainstDelete lets a worker join while a delete or a replace of its job is committed, 3,000 times, on an
-// ensemble of three. Either the worker joined and the job stands, or the job is deleted (or new) and the worker is not
-// in it: never a deleted live worker, never half a job.
+// TestPoint01RaceJoinAgainstDelete lets a worker join while a delete or a replace of its job is committed, 3,000 times,
+// on an ensemble of three. Either the worker joined and the job stands, or the job is deleted (or new) and the worker
+// is not in it: never a deleted live worker, never half a job.
 func TestPoint01RaceJoinAgainstDelete(t *testing.T) {
 	const rounds, lanes = 3000, 6
 	three, err := zkserver.Start(t.Context(), zkserver.Options{Servers: 3})
@@ -34,13 +34,13 @@ func TestPoint01RaceJoinAgainstDelete(t *testing.T) {
 	var lane sync.WaitGroup
 	start := time.Now()
 	for l := range lanes {
-		b := newBedAt(t, three.Addrs())
-		joiner := b.dial()
+		f := newFixtureAt(t, three.Addrs())
+		joiner := f.dial()
 		lane.Go(func() {
 			for i := range rounds / lanes {
-				outcome, err := b.raceOnce(joiner, l, i)
-				if joiner.Context().Err() != nil { // a busy machine cost it its session: the round tells nothing
-					joiner = b.dial()
+				outcome, err := f.raceOnce(joiner, l, i)
+				if joiner.Context().Err() != nil { // its session expired on a busy machine: ignore the round
+					joiner = f.dial()
 					continue
 				}
 				if err != nil {
@@ -62,12 +62,12 @@ func TestPoint01RaceJoinAgainstDelete(t *testing.T) {
 	}
 }
 
-// raceOnce runs one round and says who won; an error is a broken promise.
-func (b *bed) raceOnce(joiner *zkconn.Session, lane, i int) (string, error) {
-	ctx := b.t.Context()
-	j := b.declare(fmt.Sprintf("r%d-%d", lane, i), 2)
+// raceOnce runs one round and says who won. An error means that the result is wrong.
+func (f *fixture) raceOnce(joiner *zkconn.Session, lane, i int) (string, error) {
+	ctx := f.t.Context()
+	j := f.declare(fmt.Sprintf("r%d-%d", lane, i), 2)
 	replace := i%2 == 1
-	if err := b.only(ctx, j); err != nil {
+	if err := f.only(ctx, j); err != nil {
 		return "", err
 	}
 	row := plan.Row{Path: j.Path(), Reason: plan.Undeclared}
@@ -76,7 +76,7 @@ func (b *bed) raceOnce(joiner *zkconn.Session, lane, i int) (string, error) {
 		bigger.Workers = 3
 		row.New, row.Reason = bigger, plan.ReadyDiffers
 	}
-	old, err := b.store.Look(ctx, j.Path())
+	old, err := f.store.Look(ctx, j.Path())
 	if err != nil {
 		return "", err
 	}
@@ -93,10 +93,10 @@ func (b *bed) raceOnce(joiner *zkconn.Session, lane, i int) (string, error) {
 			Waiting: func(string) { giveUp() }, // the job was deleted first
 		})
 	})
-	both.Go(func() { commitErr = b.store.Commit(ctx, row) })
+	both.Go(func() { commitErr = f.store.Commit(ctx, row) })
 	both.Wait()
 
-	now, err := b.store.Look(ctx, j.Path())
+	now, err := f.store.Look(ctx, j.Path())
 	if err != nil {
 		return "", err
 	}
@@ -114,11 +114,11 @@ func (b *bed) raceOnce(joiner *zkconn.Session, lane, i int) (string, error) {
 	return verdict(replace, m, commitErr, old, now)
 }
 
-// verdict checks one round's end against the promise.
+// verdict says who won one round, or returns an error if the result is wrong.
 func verdict(replace bool, m *worker.Member, commitErr error, old, now *resource.Observed) (string, error) {
 	joined := m != nil
 	switch {
-	case commitErr != nil && joined: // the worker came first: the job is untouched
+	case commitErr != nil && joined: // the worker was first: the job must be unchanged
 		if now == nil || now.Live != 1 || now.Record.Generation != old.Record.Generation {
 			return "", fmt.Errorf("a refused commit changed the job: %+v", now)
 		}
@@ -135,27 +135,28 @@ func verdict(replace bool, m *worker.Member, commitErr error, old, now *resource
 	case now == nil || now.Record.Generation == old.Record.Generation:
 		return "", fmt.Errorf("replaced, but observed %+v", now)
 	case joined && (m.Generation != now.Record.Generation || now.Live != 1):
-		return "", fmt.Errorf("the worker is in generation %s, the job in %s with %d live", m.Generation, now.Record.Generation, now.Live)
+		return "", fmt.Errorf("the worker is in generation %s, the job in %s with %d live",
+			m.Generation, now.Record.Generation, now.Live)
 	}
 	return "replace won", nil
 }
 
 // only creates one job.
-func (b *bed) only(ctx context.Context, j job.Job) error {
-	return b.store.Commit(ctx, plan.Row{Path: j.Path(), New: j, Reason: plan.NotThere})
+func (f *fixture) only(ctx context.Context, j job.Job) error {
+	return f.store.Commit(ctx, plan.Row{Path: j.Path(), New: j, Reason: plan.NotThere})
 }
 
 // TestRaceOfTwoApplies: two stores commit the same plan at once; every change is made once.
 func TestRaceOfTwoApplies(t *testing.T) {
-	b := newBed(t)
-	other := b.newStore(b.dial())
+	f := newFixture(t)
+	other := f.newStore(f.dial())
 	for i := range 200 {
-		j := b.declare(fmt.Sprint("j", i), 2)
-		for _, declared := range [][]job.Job{{j}, {b.declare(j.Name, 3)}, nil} {
-			rows := b.plan(declared...).Rows
+		j := f.declare(fmt.Sprint("j", i), 2)
+		for _, declared := range [][]job.Job{{j}, {f.declare(j.Name, 3)}, nil} {
+			rows := f.plan(declared...).Rows
 			var errs [2]error
 			var both sync.WaitGroup
-			for k, store := range []*zkstate.Store{b.store, other} {
+			for k, store := range []*zkstate.Store{f.store, other} {
 				both.Go(func() { errs[k] = store.Commit(t.Context(), rows[0]) })
 			}
 			both.Wait()

@@ -17,28 +17,28 @@ import (
 	"muster/zkstate/znode"
 )
 
-// reads is how many things are read at a time: enough to fill the session's pipeline.
+// reads is how many resources are read at a time. It is as large as the session's number of calls in flight.
 const reads = 128
 
-// Kind is one kind of thing as it is kept in ZooKeeper.
+// Kind describes how ZooKeeper holds resources of one kind.
 type Kind struct {
 	resource.Kind
-	// Folders of a generation are made by the first member, all in one transaction. What is lost of them cannot be made
-	// again.
+	// Folders are the folders of a generation. The first member creates them in one transaction. A folder that is lost
+	// cannot be put back.
 	Folders []string
-	// Count reads what the kind counts of o, which has a Record whose Folders exist, into o.Counts.
+	// Count reads the counts of the kind into o.Counts. o has a Record, and its Folders exist.
 	Count func(ctx context.Context, r *Reader, o *resource.Observed) error
 }
 
-// Reader reads what is there.
+// Reader reads resources. It never writes.
 type Reader struct {
 	session *zkconn.Session
 	home    string
 	kinds   []Kind
 }
 
-// NewReader reads things of some kinds through s. Home is the znode of the ensemble's id and of the index of stacks; ""
-// means resource.DefaultHome.
+// NewReader returns a Reader for resources of these kinds. home is the znode below which the ensemble's id and the
+// index of stacks are; "" means resource.DefaultHome.
 func NewReader(s *zkconn.Session, home string, kinds ...Kind) *Reader {
 	if home == "" {
 		home = resource.DefaultHome
@@ -46,11 +46,11 @@ func NewReader(s *zkconn.Session, home string, kinds ...Kind) *Reader {
 	return &Reader{session: s, home: home, kinds: kinds}
 }
 
-// Read observes everything below the roots, and every one of paths even where its root cannot be listed. What it cannot
-// read is in the State as such; an error means that nothing useful was read.
+// Read observes everything below the roots, and each of paths even if its root cannot be listed. The State says what
+// could not be read. After an error it is not usable.
 //
-// It costs three to five pipelined reads a thing, however many members work for it. The result is not a snapshot: each
-// thing was so at one moment between the call and its return.
+// Read needs three to five pipelined requests for each resource, whatever the number of its members. The result is not
+// a snapshot: each resource was so at some time during the call.
 func (r *Reader) Read(ctx context.Context, roots []string, paths ...string) (plan.State, error) {
 	if err := r.session.Sync(ctx, "/"); err != nil {
 		return plan.State{}, err
@@ -88,20 +88,20 @@ func (r *Reader) Read(ctx context.Context, roots []string, paths ...string) (pla
 	return state, nil
 }
 
-// listing is what is seen of a root before anything in it is read.
+// listing holds the names below a root, before the znodes are read.
 type listing struct {
 	found       map[string]found // by path
 	generations []string
 }
 
-// found is what the listing of a root tells about one thing.
+// found is what the listing of a root says about one resource.
 type found struct {
-	kind       string   // whose Records it stands among; empty if it has none
-	companions []string // full paths of classic siblings
+	kind       string   // the kind that has a Record of this name; empty if there is none
+	companions []string // full paths of classic companions
 }
 
-// list names what may be declared things below root: its children, and what is recorded there. Classic companions stand
-// with their job; folders that lead to another root, or to home, are nothing of that sort.
+// list lists the possible resources below root: its children, and the names of Records. Classic companions are listed
+// with their job. It leaves out folders that lead to another root or to home.
 func (r *Reader) list(ctx context.Context, root string, roots, paths []string) (listing, error) {
 	l := listing{found: map[string]found{}}
 	names, err := r.children(ctx, root)
@@ -128,20 +128,20 @@ func (r *Reader) list(ctx context.Context, root string, roots, paths []string) (
 		return name == resource.Reserved || r.folder(resource.Join(root, name), roots)
 	})
 	companions := znode.Companions(names, isOurs)
-	someones := map[string]bool{}
+	isCompanion := map[string]bool{}
 	for _, name := range slices.Concat(names, slices.Collect(maps.Keys(recorded))) {
 		f := found{kind: recorded[name]}
 		for _, c := range companions[name] {
-			someones[resource.Join(root, c)] = true
+			isCompanion[resource.Join(root, c)] = true
 			f.companions = append(f.companions, resource.Join(root, c))
 		}
 		l.found[resource.Join(root, name)] = f
 	}
-	maps.DeleteFunc(l.found, func(p string, _ found) bool { return someones[p] })
+	maps.DeleteFunc(l.found, func(p string, _ found) bool { return isCompanion[p] })
 	return l, nil
 }
 
-// children lists the names below a znode; a znode that does not exist has none.
+// children lists the children of a znode; none if it does not exist.
 func (r *Reader) children(ctx context.Context, path string) ([]string, error) {
 	names, _, err := r.session.Children(ctx, path)
 	if errors.Is(err, zkconn.ErrNoNode) {
@@ -160,7 +160,7 @@ func (r *Reader) folder(p string, roots []string) bool {
 	return false
 }
 
-// observeAll observes everything of todo into all; what is missing gets no entry.
+// observeAll observes everything in todo and puts it into all, except what is missing.
 func (r *Reader) observeAll(ctx context.Context, todo map[string]found, all map[string]resource.Observed) error {
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
@@ -180,7 +180,7 @@ func (r *Reader) observeAll(ctx context.Context, todo map[string]found, all map[
 	return g.Wait()
 }
 
-// Look observes one thing; nil is missing. Unlike Read it knows no classic companions.
+// Look observes one resource; nil is missing. Unlike Read, it does not find classic companions.
 func (r *Reader) Look(ctx context.Context, path string) (*resource.Observed, error) {
 	if err := r.session.Sync(ctx, path); err != nil {
 		return nil, err
@@ -207,8 +207,8 @@ func (r *Reader) Look(ctx context.Context, path string) (*resource.Observed, err
 	return nil, nil
 }
 
-// again observes something whose earlier observation is old: with the same companions, so that the two compare.
-func (r *Reader) again(ctx context.Context, path string, old *resource.Observed) (*resource.Observed, error) {
+// observeAgain observes a resource again, with the companions of the old observation, so that the two can be compared.
+func (r *Reader) observeAgain(ctx context.Context, path string, old *resource.Observed) (*resource.Observed, error) {
 	if err := r.session.Sync(ctx, path); err != nil {
 		return nil, err
 	}
@@ -225,7 +225,7 @@ func (r *Reader) again(ctx context.Context, path string, old *resource.Observed)
 
 func split(at string) (root, name string) { return path.Dir(at), path.Base(at) }
 
-// kind finds a kind by its name.
+// kind returns the kind with this name.
 func (r *Reader) kind(name string) (Kind, bool) {
 	i := slices.IndexFunc(r.kinds, func(k Kind) bool { return k.Name == name })
 	if i < 0 {

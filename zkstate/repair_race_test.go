@@ -20,7 +20,7 @@ import (
 
 // repairRace is one round: what is damaged, what is done to it while it is repaired, and what must hold afterwards.
 type repairRace struct {
-	b    *bed
+	f    *fixture
 	job  job.Job
 	row  plan.Row // the repair
 	m    *worker.Member
@@ -46,8 +46,8 @@ func TestRaceRepair(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBed(t)
-			other := &bed{t: t, servers: b.servers, root: b.root, session: b.dial()}
+			f := newFixture(t)
+			other := &fixture{t: t, servers: f.servers, root: f.root, session: f.dial()}
 			other.store = other.newStore(other.session)
 			count := map[string]int{}
 			for d, damage := range slices.Sorted(maps.Keys(damages())) {
@@ -55,14 +55,14 @@ func TestRaceRepair(t *testing.T) {
 					continue // a znode with a live member cannot be deleted
 				}
 				for i := range rounds {
-					r := &repairRace{b: other, name: damage}
+					r := &repairRace{f: other, name: damage}
 					if err := r.prepare(fmt.Sprintf("j%d-%d", d, i), against.member); err != nil {
 						t.Fatalf("%s, round %d: %v", damage, i, err)
 					}
 					var outcome string
 					var repairErr, otherErr error
 					var both sync.WaitGroup
-					both.Go(func() { repairErr = b.store.Commit(t.Context(), r.row) })
+					both.Go(func() { repairErr = f.store.Commit(t.Context(), r.row) })
 					both.Go(func() { outcome, otherErr = against.do(r) })
 					both.Wait()
 					if otherErr != nil {
@@ -81,22 +81,22 @@ func TestRaceRepair(t *testing.T) {
 
 // prepare makes a job in a root of its own, of which somebody deletes a part.
 func (r *repairRace) prepare(name string, member bool) error {
-	ctx := r.b.t.Context()
-	r.job = r.b.declare("a", 1, func(j *job.Job) {
-		j.Root, j.Labels = r.b.root+"/"+name, map[string]string{"team": "data"}
+	ctx := r.f.t.Context()
+	r.job = r.f.declare("a", 1, func(j *job.Job) {
+		j.Root, j.Labels = r.f.root+"/"+name, map[string]string{"team": "data"}
 	})
-	err := r.b.only(ctx, r.job)
+	err := r.f.only(ctx, r.job)
 	if err == nil && member {
 		r.m, err = r.member()
 	}
 	if err == nil {
-		r.row, err = r.b.lose(r.job, damages()[r.name])
+		r.row, err = r.f.lose(r.job, damages()[r.name])
 	}
 	return err
 }
 
 func (r *repairRace) member() (*worker.Member, error) {
-	return worker.Join(r.b.t.Context(), r.b.session, worker.Config{
+	return worker.Join(r.f.t.Context(), r.f.session, worker.Config{
 		Root: r.job.Root, Job: r.job.Name, Identity: "w", Run: "r1", Info: znode.Worker{IP: "127.0.0.1", Port: 1},
 	})
 }
@@ -108,13 +108,13 @@ func (r *repairRace) check(repairErr error) error {
 	default:
 		return repairErr
 	}
-	ctx := r.b.t.Context()
-	o, err := r.b.whole(r.job)
+	ctx := r.f.t.Context()
+	o, err := r.f.whole(r.job)
 	if err != nil {
 		return err
 	}
 	open := 0
-	for _, g := range r.b.tree(r.job.Root + "/.muster/run") {
+	for _, g := range r.f.tree(r.job.Root + "/.muster/run") {
 		if len(g) > 5 && g[len(g)-5:] == "/gate" {
 			open++
 		}
@@ -131,17 +131,17 @@ func (r *repairRace) check(repairErr error) error {
 		if err := r.m.Leave(ctx, worker.End{}); err != nil {
 			return err
 		}
-		if o, err = r.b.whole(r.job); err != nil {
+		if o, err = r.f.whole(r.job); err != nil {
 			return err
 		}
 	}
-	return r.b.store.Commit(ctx, plan.Row{Path: r.job.Path(), Old: o, Reason: plan.Undeclared})
+	return r.f.store.Commit(ctx, plan.Row{Path: r.job.Path(), Old: o, Reason: plan.Undeclared})
 }
 
 // join must succeed in the generation that was damaged, whether it came before the repair or after it.
 func (r *repairRace) join() (outcome string, err error) {
 	outcome = "joined at once"
-	m, err := worker.Join(r.b.t.Context(), r.b.session, worker.Config{
+	m, err := worker.Join(r.f.t.Context(), r.f.session, worker.Config{
 		Root: r.job.Root, Job: r.job.Name, Identity: "w", Info: znode.Worker{IP: "127.0.0.1", Port: 1},
 		Waiting: func(string) { outcome = "waited for the repair" },
 	})
@@ -154,13 +154,13 @@ func (r *repairRace) join() (outcome string, err error) {
 
 // complete is the last worker's: the job is reset once, or the worker says that it could not be.
 func (r *repairRace) complete() (string, error) {
-	unfinished := r.m.Complete(r.b.t.Context(), 0)
+	unfinished := r.m.Complete(r.f.t.Context(), 0)
 	if unfinished != nil && !errors.Is(unfinished, worker.ErrUnfinished) {
 		return "", unfinished
 	}
 	g := r.m.Generation
 	r.m = nil
-	o, err := r.b.store.Look(r.b.t.Context(), r.job.Path())
+	o, err := r.f.store.Look(r.f.t.Context(), r.job.Path())
 	switch {
 	case err != nil:
 		return "", err
@@ -179,7 +179,7 @@ func (r *repairRace) complete() (string, error) {
 
 // terminate refuses what is damaged.
 func (r *repairRace) terminate() (string, error) {
-	err := r.b.store.Terminate(r.b.t.Context(), r.job.Path(), 10*time.Second, nil)
+	err := r.f.store.Terminate(r.f.t.Context(), r.job.Path(), 10*time.Second, nil)
 	switch {
 	case err == nil:
 		return "terminated", nil
@@ -190,7 +190,7 @@ func (r *repairRace) terminate() (string, error) {
 }
 
 func (r *repairRace) repair() (string, error) {
-	err := r.b.store.Commit(r.b.t.Context(), r.row)
+	err := r.f.store.Commit(r.f.t.Context(), r.row)
 	switch {
 	case err == nil:
 		return "the other one repaired", nil
@@ -208,5 +208,5 @@ func (r *repairRace) repairAndReplace() (string, error) {
 	}
 	bigger := r.job
 	bigger.Workers = 2
-	return outcome, r.b.replace(bigger)
+	return outcome, r.f.replace(bigger)
 }

@@ -35,17 +35,17 @@ func part(p resource.Part, j job.Job, g string) string {
 }
 
 // lose deletes parts of j, and returns the row that puts them back.
-func (b *bed) lose(j job.Job, parts []resource.Part) (plan.Row, error) {
-	o, err := b.store.Look(b.t.Context(), j.Path())
+func (f *fixture) lose(j job.Job, parts []resource.Part) (plan.Row, error) {
+	o, err := f.store.Look(f.t.Context(), j.Path())
 	if err != nil {
 		return plan.Row{}, err
 	}
 	for _, p := range parts {
-		if err := b.session.Delete(b.t.Context(), part(p, j, o.Record.Generation), -1); err != nil {
+		if err := f.session.Delete(f.t.Context(), part(p, j, o.Record.Generation), -1); err != nil {
 			return plan.Row{}, err
 		}
 	}
-	o, err = b.store.Look(b.t.Context(), j.Path())
+	o, err = f.store.Look(f.t.Context(), j.Path())
 	row := plan.Row{Path: j.Path(), Old: o, New: j, Reason: plan.IsDamaged}
 	if err == nil && (o == nil || !o.Repairable()) {
 		err = fmt.Errorf("%s without %v is %+v", j.Name, parts, o)
@@ -54,8 +54,8 @@ func (b *bed) lose(j job.Job, parts []resource.Part) (plan.Row, error) {
 }
 
 // whole is nil if j is there in one piece, or not at all.
-func (b *bed) whole(j job.Job) (*resource.Observed, error) {
-	o, err := b.store.Look(b.t.Context(), j.Path())
+func (f *fixture) whole(j job.Job) (*resource.Observed, error) {
+	o, err := f.store.Look(f.t.Context(), j.Path())
 	if err == nil && o != nil && (o.Record == nil || o.Problem != "" || len(o.Lost) > 0) {
 		err = fmt.Errorf("%s is left in pieces: %+v", j.Name, o)
 	}
@@ -74,16 +74,16 @@ func TestLostReplyOfARepair(t *testing.T) {
 		for fault, arm := range faults {
 			t.Run(name+"/"+fault, func(t *testing.T) {
 				t.Parallel()
-				b, proxy := newProxyBed(t)
-				j := b.declare("a", 2, func(j *job.Job) { j.Labels = map[string]string{"team": "data"} })
-				b.apply(j)
-				before := b.bodies(j)
-				row, err := b.lose(j, parts)
+				f, proxy := newProxyFixture(t)
+				j := f.declare("a", 2, func(j *job.Job) { j.Labels = map[string]string{"team": "data"} })
+				f.apply(j)
+				before := f.bodies(j)
+				row, err := f.lose(j, parts)
 				if err != nil {
 					t.Fatal(err)
 				}
 				fired := arm(proxy)
-				if err := b.store.Commit(t.Context(), row); err != nil {
+				if err := f.store.Commit(t.Context(), row); err != nil {
 					t.Error(err)
 				}
 				select {
@@ -91,12 +91,12 @@ func TestLostReplyOfARepair(t *testing.T) {
 				case <-t.Context().Done():
 					t.Fatal("the fault did not happen")
 				}
-				b.expect(map[string]plan.Reason{"a": plan.Equal}, j)
-				if d := cmp.Diff(before, b.bodies(j)); d != "" {
+				f.expect(map[string]plan.Reason{"a": plan.Equal}, j)
+				if d := cmp.Diff(before, f.bodies(j)); d != "" {
 					t.Errorf("record and copy (-before +after):\n%s", d)
 				}
-				b.noDuplicates(1)
-				if err := b.store.Commit(t.Context(), row); !errors.Is(err, plan.ErrAlreadyDone) {
+				f.noDuplicates(1)
+				if err := f.store.Commit(t.Context(), row); !errors.Is(err, plan.ErrAlreadyDone) {
 					t.Errorf("the same again: %v, want already done", err)
 				}
 			})
@@ -105,17 +105,17 @@ func TestLostReplyOfARepair(t *testing.T) {
 }
 
 // bodies are the record of j and its copy.
-func (b *bed) bodies(j job.Job) []string {
-	b.t.Helper()
-	o, err := b.store.Look(b.t.Context(), j.Path())
+func (f *fixture) bodies(j job.Job) []string {
+	f.t.Helper()
+	o, err := f.store.Look(f.t.Context(), j.Path())
 	if err != nil {
-		b.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	var all []string
 	for _, path := range []string{znode.Record(job.KindName, j.Root, j.Name), znode.Run(j.Root, o.Record.Generation)} {
-		body, _, err := b.session.Get(b.t.Context(), path)
+		body, _, err := f.session.Get(f.t.Context(), path)
 		if err != nil {
-			b.t.Fatal(err)
+			f.t.Fatal(err)
 		}
 		all = append(all, string(body))
 	}
@@ -128,21 +128,21 @@ func TestLostReplyOfARepairThatWasOvertaken(t *testing.T) {
 	for name, parts := range damages() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			committing, proxy := newProxyBed(t)
-			b := newBed(t)
-			b.root = committing.root
-			b.store = b.newStore(b.session)
-			j := b.declare("a", 2)
-			b.apply(j)
-			row, err := b.lose(j, parts)
+			committing, proxy := newProxyFixture(t)
+			f := newFixture(t)
+			f.root = committing.root
+			f.store = f.newStore(f.session)
+			j := f.declare("a", 2)
+			f.apply(j)
+			row, err := f.lose(j, parts)
 			if err != nil {
 				t.Fatal(err)
 			}
-			bigger := b.declare("a", 3)
+			bigger := f.declare("a", 3)
 			sent, overtaken := false, errors.New("nobody asked after the lost reply")
 			proxy.BeforeSend(func(op int32, req []byte) bool {
 				if sent && !isMulti(op, req) && op != zkserver.OpPing && overtaken != nil {
-					overtaken = b.replace(bigger)
+					overtaken = f.replace(bigger)
 				}
 				return false
 			})
@@ -153,8 +153,8 @@ func TestLostReplyOfARepairThatWasOvertaken(t *testing.T) {
 			if !errors.Is(err, plan.ErrMoved) {
 				t.Errorf("commit: %v, want moved", err)
 			}
-			b.expect(map[string]plan.Reason{"a": plan.Equal}, bigger)
-			b.noDuplicates(1)
+			f.expect(map[string]plan.Reason{"a": plan.Equal}, bigger)
+			f.noDuplicates(1)
 		})
 	}
 }
@@ -172,37 +172,37 @@ func dropReply(proxy *zkserver.Proxy, sent *bool, do func()) <-chan struct{} {
 }
 
 // replace puts j into a new generation, whatever it was.
-func (b *bed) replace(j job.Job) error {
+func (f *fixture) replace(j job.Job) error {
 	ctx := context.Background()
-	o, err := b.store.Look(ctx, j.Path())
+	o, err := f.store.Look(ctx, j.Path())
 	if err != nil {
 		return err
 	}
-	return b.store.Commit(ctx, plan.Row{Path: j.Path(), Old: o, New: j, Reason: plan.ReadyDiffers})
+	return f.store.Commit(ctx, plan.Row{Path: j.Path(), Old: o, New: j, Reason: plan.ReadyDiffers})
 }
 
 // TestEveryPreconditionOfARepairIsInTheTransaction moves the job after a repair has checked it and before its
 // transaction reaches the server. Nothing may be written.
 func TestEveryPreconditionOfARepairIsInTheTransaction(t *testing.T) {
-	type move = func(ctx context.Context, b *bed, row plan.Row) error
-	putBack := func(ctx context.Context, b *bed, row plan.Row) error { return b.store.Commit(ctx, row) }
-	replaced := func(ctx context.Context, b *bed, row plan.Row) error {
-		if err := b.store.Commit(ctx, row); err != nil {
+	type move = func(ctx context.Context, f *fixture, row plan.Row) error
+	putBack := func(ctx context.Context, f *fixture, row plan.Row) error { return f.store.Commit(ctx, row) }
+	replaced := func(ctx context.Context, f *fixture, row plan.Row) error {
+		if err := f.store.Commit(ctx, row); err != nil {
 			return err
 		}
-		return b.replace(b.declare("a", 3))
+		return f.replace(f.declare("a", 3))
 	}
 	deleted := func(p resource.Part) move {
-		return func(ctx context.Context, b *bed, row plan.Row) error {
-			return b.session.Delete(ctx, part(p, b.declare("a", 2), row.Old.Record.Generation), -1)
+		return func(ctx context.Context, f *fixture, row plan.Row) error {
+			return f.session.Delete(ctx, part(p, f.declare("a", 2), row.Old.Record.Generation), -1)
 		}
 	}
-	setRecord := func(ctx context.Context, b *bed, row plan.Row) error {
+	setRecord := func(ctx context.Context, f *fixture, row plan.Row) error {
 		rec := *row.Old.Record
 		rec.State, rec.Op = resource.StateTerminating, "o2"
 		ops, err := zkstate.SetRecordOps(rec, row.Old.RecordVersion)
 		if err == nil {
-			_, err = b.session.Multi(ctx, ops...)
+			_, err = f.session.Multi(ctx, ops...)
 		}
 		return err
 	}
@@ -219,13 +219,13 @@ func TestEveryPreconditionOfARepairIsInTheTransaction(t *testing.T) {
 		for what, move := range moves {
 			t.Run(name+"/"+what, func(t *testing.T) {
 				t.Parallel()
-				committing, proxy := newProxyBed(t)
-				b := newBed(t)
-				b.root = committing.root
-				b.store = b.newStore(b.session)
-				j := b.declare("a", 2)
-				b.apply(j)
-				row, err := b.lose(j, parts)
+				committing, proxy := newProxyFixture(t)
+				f := newFixture(t)
+				f.root = committing.root
+				f.store = f.newStore(f.session)
+				j := f.declare("a", 2)
+				f.apply(j)
+				row, err := f.lose(j, parts)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -235,8 +235,8 @@ func TestEveryPreconditionOfARepairIsInTheTransaction(t *testing.T) {
 				proxy.BeforeSend(func(op int32, _ []byte) bool {
 					if op == opMulti {
 						if sent++; sent == 1 {
-							moved = move(context.Background(), b, row)
-							before = b.snapshot(b.root)
+							moved = move(context.Background(), f, row)
+							before = f.snapshot(f.root)
 						}
 					}
 					return false
@@ -252,7 +252,7 @@ func TestEveryPreconditionOfARepairIsInTheTransaction(t *testing.T) {
 				if !errors.Is(err, want) {
 					t.Errorf("commit: %v, want %v", err, want)
 				}
-				if d := cmp.Diff(before, b.snapshot(b.root)); d != "" {
+				if d := cmp.Diff(before, f.snapshot(f.root)); d != "" {
 					t.Errorf("a refused repair wrote (-before +after):\n%s", d)
 				}
 			})

@@ -19,7 +19,7 @@ import (
 	"muster/zkstate/znode"
 )
 
-// servers is the one ensemble of this test binary; every test has a root of its own.
+// servers is the ensemble that all tests share. Each test has a root of its own.
 var servers *zkserver.Ensemble
 
 func TestMain(m *testing.M) {
@@ -36,8 +36,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// bed is a root of its own, a session and a store.
-type bed struct {
+// fixture is a root of its own, a session and a store.
+type fixture struct {
 	t       testing.TB
 	servers []string
 	root    string
@@ -45,48 +45,48 @@ type bed struct {
 	store   *zkstate.Store
 }
 
-func newBed(t testing.TB) *bed { return newBedAt(t, servers.Addrs()) }
+func newFixture(t testing.TB) *fixture { return newFixtureAt(t, servers.Addrs()) }
 
-func newBedAt(t testing.TB, addrs []string) *bed {
+func newFixtureAt(t testing.TB, addrs []string) *fixture {
 	t.Helper()
-	b := &bed{t: t, servers: addrs, root: "/test-" + zkstate.NewID()}
-	b.session = b.dial()
-	b.store = b.newStore(b.session)
-	return b
+	f := &fixture{t: t, servers: addrs, root: "/test-" + zkstate.NewID()}
+	f.session = f.dial()
+	f.store = f.newStore(f.session)
+	return f
 }
 
-func (b *bed) dial(auth ...zkconn.Auth) *zkconn.Session {
-	b.t.Helper()
-	s, err := zkconn.Dial(b.t.Context(), zkconn.Config{Servers: b.servers, Timeout: 10 * time.Second, Auth: auth})
+func (f *fixture) dial(auth ...zkconn.Auth) *zkconn.Session {
+	f.t.Helper()
+	s, err := zkconn.Dial(f.t.Context(), zkconn.Config{Servers: f.servers, Timeout: 10 * time.Second, Auth: auth})
 	if err != nil {
-		b.t.Fatal(err)
+		f.t.Fatal(err)
 	}
-	b.t.Cleanup(func() { s.Close() })
+	f.t.Cleanup(func() { s.Close() })
 	return s
 }
 
-func (b *bed) newStore(s *zkconn.Session, acl ...string) *zkstate.Store {
-	b.t.Helper()
-	return b.storeOf(s, "tester@here", acl...)
+func (f *fixture) newStore(s *zkconn.Session, acl ...string) *zkstate.Store {
+	f.t.Helper()
+	return f.storeOf(s, "tester@here", acl...)
 }
 
-// storeOf is a store of one person.
-func (b *bed) storeOf(s *zkconn.Session, by string, acl ...string) *zkstate.Store {
-	b.t.Helper()
+// storeOf is a store of the user by.
+func (f *fixture) storeOf(s *zkconn.Session, by string, acl ...string) *zkstate.Store {
+	f.t.Helper()
 	store, err := zkstate.NewStore(s, zkstate.Config{
-		Home: b.root + "/home", Stack: "tests", By: by, At: time.Unix(1700000000, 0), ACL: acl,
+		Home: f.root + "/home", Stack: "tests", By: by, At: time.Unix(1700000000, 0), ACL: acl,
 		Kinds: []zkstate.Kind{zkstate.Job()},
 	})
 	if err != nil {
-		b.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	return store
 }
 
-// declare is a job of n workers in the bed's root.
-func (b *bed) declare(name string, n int, edits ...func(*job.Job)) job.Job {
+// declare is a job of n workers in the fixture's root.
+func (f *fixture) declare(name string, n int, edits ...func(*job.Job)) job.Job {
 	j := job.Default()
-	j.Root, j.Name, j.Workers, j.Address = b.root+"/jobs", name, n, "job."+name
+	j.Root, j.Name, j.Workers, j.Address = f.root+"/jobs", name, n, "job."+name
 	j.Timeouts.Stale = resource.Duration(time.Second)
 	for _, edit := range edits {
 		edit(&j)
@@ -94,7 +94,7 @@ func (b *bed) declare(name string, n int, edits ...func(*job.Job)) job.Job {
 	return j
 }
 
-// declared is jobs as declarations.
+// declared is jobs as a list of declarations.
 func declared(jobs ...job.Job) []resource.Declaration {
 	var ds []resource.Declaration
 	for _, j := range jobs {
@@ -103,97 +103,97 @@ func declared(jobs ...job.Job) []resource.Declaration {
 	return ds
 }
 
-// plan compares jobs with what is there.
-func (b *bed) plan(jobs ...job.Job) plan.Plan {
-	b.t.Helper()
-	state, err := b.store.Read(b.t.Context(), []string{b.root + "/jobs"})
+// plan compares jobs with what is in ZooKeeper.
+func (f *fixture) plan(jobs ...job.Job) plan.Plan {
+	f.t.Helper()
+	state, err := f.store.Read(f.t.Context(), []string{f.root + "/jobs"})
 	if err != nil {
-		b.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	return plan.Diff(plan.Want{Stack: "tests", Declared: declared(jobs...)}, state)
 }
 
-// commit commits every change and returns what each commit answered.
-func (b *bed) commit(p plan.Plan) map[string]error {
-	b.t.Helper()
-	answers := map[string]error{}
+// commit commits every change and returns the errors by path.
+func (f *fixture) commit(p plan.Plan) map[string]error {
+	f.t.Helper()
+	errs := map[string]error{}
 	for _, r := range p.Rows {
 		if r.Action().Changes() {
-			answers[r.Path] = b.store.Commit(b.t.Context(), r)
+			errs[r.Path] = f.store.Commit(f.t.Context(), r)
 		}
 	}
-	return answers
+	return errs
 }
 
 // apply commits every change; none may fail.
-func (b *bed) apply(jobs ...job.Job) {
-	b.t.Helper()
-	for path, err := range b.commit(b.plan(jobs...)) {
+func (f *fixture) apply(jobs ...job.Job) {
+	f.t.Helper()
+	for path, err := range f.commit(f.plan(jobs...)) {
 		if err != nil {
-			b.t.Fatalf("%s: %v", path, err)
+			f.t.Fatalf("%s: %v", path, err)
 		}
 	}
 }
 
 // expect plans and compares the actions by path relative to the root.
-func (b *bed) expect(want map[string]plan.Reason, jobs ...job.Job) plan.Plan {
-	b.t.Helper()
-	p := b.plan(jobs...)
+func (f *fixture) expect(want map[string]plan.Reason, jobs ...job.Job) plan.Plan {
+	f.t.Helper()
+	p := f.plan(jobs...)
 	got := map[string]plan.Reason{}
 	for _, r := range p.Rows {
-		got[r.Path[len(b.root+"/jobs/"):]] = r.Reason
+		got[r.Path[len(f.root+"/jobs/"):]] = r.Reason
 	}
 	if d := cmp.Diff(want, got); d != "" {
-		b.t.Fatalf("plan (-want +got):\n%s", d)
+		f.t.Fatalf("plan (-want +got):\n%s", d)
 	}
 	return p
 }
 
-// join joins in a session of its own, which close ends.
-func (b *bed) join(j job.Job, identity string) (m *worker.Member, close func()) {
-	b.t.Helper()
-	s := b.dial()
-	m, err := worker.Join(b.t.Context(), s, worker.Config{
+// join joins with a session of its own. close closes that session.
+func (f *fixture) join(j job.Job, identity string) (m *worker.Member, close func()) {
+	f.t.Helper()
+	s := f.dial()
+	m, err := worker.Join(f.t.Context(), s, worker.Config{
 		Root: j.Root, Job: j.Name, Identity: identity, Info: znode.Worker{IP: "127.0.0.1", Port: 7000},
 	})
 	if err != nil {
-		b.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	return m, func() { s.Close() }
 }
 
-// complete does what a worker whose command ended well does.
-func (b *bed) complete(m *worker.Member) {
-	b.t.Helper()
+// complete writes what a worker writes when it completes.
+func (f *fixture) complete(m *worker.Member) {
+	f.t.Helper()
 	j, g := m.Job, m.Generation
 	claim := znode.ByIdentity(j.Root, g, m.Identity)
 	zero := 0
 	body, err := znode.EncodeClaim(znode.Claim{Nonce: "n", Lives: 1, State: znode.Done, Exit: &zero})
 	if err != nil {
-		b.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	acl, _ := zkstate.ParseACL(nil)
-	if _, err := b.session.Multi(b.t.Context(),
+	if _, err := f.session.Multi(f.t.Context(),
 		zkconn.CheckOp(znode.Gate(j.Root, g), 0),
 		zkconn.SetOp(claim, body, 0),
 		zkconn.CreateOp(znode.NewEnd(j.Root, g), nil, zkconn.PersistentSequential, acl),
-		zkconn.DeleteOp(znode.Live(j.Root, j.Name, m.Identity), -1), // the member writes its id there, sooner or later
+		zkconn.DeleteOp(znode.Live(j.Root, j.Name, m.Identity), -1), // any version: the member may write its id there
 	); err != nil {
-		b.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 }
 
 // tree lists every znode below path, sorted, relative to it.
-func (b *bed) tree(path string) []string {
-	b.t.Helper()
+func (f *fixture) tree(path string) []string {
+	f.t.Helper()
 	var all []string
-	names, _, err := b.session.Children(b.t.Context(), path)
+	names, _, err := f.session.Children(f.t.Context(), path)
 	if err != nil {
-		b.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	for _, name := range names {
 		all = append(all, name)
-		for _, below := range b.tree(path + "/" + name) {
+		for _, below := range f.tree(path + "/" + name) {
 			all = append(all, name+"/"+below)
 		}
 	}

@@ -12,43 +12,44 @@ import (
 	"muster/zkstate/znode"
 )
 
-// Config of a Store: what its commits write into records.
+// Config configures a Store. Its commits write these values into Records.
 type Config struct {
 	Home  string    // as for NewReader
-	Stack string    // owner mark of what is created or updated
+	Stack string    // owner of what is created or updated
 	By    string    // user@host
-	At    time.Time // of this run
-	ACL   []string  // "scheme:id:perms" of what is created from now on; empty: anyone may do anything
+	At    time.Time // time of this run
+	ACL   []string  // "scheme:id:perms" of znodes that are created; empty: anyone may do anything
 	Kinds []Kind
 }
 
-// Store is a Reader that also commits.
+// Store is a Reader that can also write.
 type Store struct {
 	*Reader
 	cfg Config
 	acl []zkconn.ACL
 
 	mu       sync.Mutex
-	folders  map[string]bool  // made or found by this Store
-	listed   map[string]int32 // roots, and the version of the index that lists them
-	resolved []string         // cfg.ACL as it is recorded, once that is known
+	folders  map[string]bool  // folders that exist
+	listed   map[string]int32 // listed roots, and the version of the index
+	resolved []string         // result of recordedACL
 
 	listing   sync.Mutex // held while the index is written
-	resolving sync.Mutex // held while the ACL is resolved
+	resolving sync.Mutex // held while recordedACL asks ZooKeeper
 }
 
-// NewStore writes through s. The error names an ACL entry that cannot be understood.
+// NewStore returns a Store that uses s. The error names an invalid ACL entry.
 func NewStore(s *zkconn.Session, cfg Config) (*Store, error) {
 	acl, err := ParseACL(cfg.ACL)
 	if err != nil {
 		return nil, err
 	}
 	return &Store{
-		Reader: NewReader(s, cfg.Home, cfg.Kinds...), cfg: cfg, acl: acl, folders: map[string]bool{}, listed: map[string]int32{},
+		Reader: NewReader(s, cfg.Home, cfg.Kinds...), cfg: cfg, acl: acl,
+		folders: map[string]bool{}, listed: map[string]int32{},
 	}, nil
 }
 
-// makeRoot makes the folders that the znodes of a kind below root stand in.
+// makeRoot creates the folders of a kind below root.
 func (s *Store) makeRoot(ctx context.Context, kind, root string) error {
 	if err := s.makeFolder(ctx, znode.RecordDir(kind, root)); err != nil {
 		return err
@@ -56,7 +57,7 @@ func (s *Store) makeRoot(ctx context.Context, kind, root string) error {
 	return s.makeFolder(ctx, znode.RunDir(root))
 }
 
-// makeFolder makes a persistent empty znode and the path to it. An existing one is as good.
+// makeFolder creates an empty persistent znode and its parents, if they do not exist.
 func (s *Store) makeFolder(ctx context.Context, path string) error {
 	s.mu.Lock()
 	known := s.folders[path]
@@ -72,7 +73,7 @@ func (s *Store) makeFolder(ctx context.Context, path string) error {
 			return err
 		}
 		_, err := s.session.Create(ctx, path, nil, zkconn.Persistent, s.acl)
-		if errors.Is(err, zkconn.ErrUnknown) { // made or not: the same create again tells
+		if errors.Is(err, zkconn.ErrUnknown) { // creating it again does no harm
 			if err = s.session.Settled(ctx); err == nil {
 				_, err = s.session.Create(ctx, path, nil, zkconn.Persistent, s.acl)
 			}
@@ -87,14 +88,14 @@ func (s *Store) makeFolder(ctx context.Context, path string) error {
 	return nil
 }
 
-// forgetFolders makes the next commit look again: somebody removed one.
+// forgetFolders makes the next commit check its folders again, since somebody may have removed one.
 func (s *Store) forgetFolders() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.folders)
 }
 
-// NewID is 128 random bits in hexadecimal: the name of a generation, an operation or a plan.
+// NewID returns 128 random bits in hexadecimal: the id of a generation, an operation or a plan.
 func NewID() string {
 	var b [16]byte
 	rand.Read(b[:]) // never fails: crypto/rand ends the process instead

@@ -13,32 +13,33 @@ import (
 	"muster/zkstate/znode"
 )
 
-// What Terminate may answer besides plan's errors. Nothing was changed then, but for ErrStillLive.
+// The errors of Terminate, besides those of package plan. Except for ErrStillLive, nothing was changed.
 var (
-	// ErrProtected means that the job's declaration says protect. Apply it without, and terminate then.
+	// ErrProtected means that the job is declared with protect. Apply it without protect, then terminate it.
 	ErrProtected = errors.New("the job is protected")
-	// ErrOtherStack means that the job belongs to another stack, which the error names. Make sure, and terminate as that
-	// stack.
+	// ErrOtherStack means that the job belongs to another stack, which the error names. Make sure that you mean this
+	// job, and terminate it as that stack.
 	ErrOtherStack = errors.New("the job belongs to another stack")
-	// ErrNotTerminable means that nobody can be asked to stop: the znode is not a job with a Record, or cannot be read.
+	// ErrNotTerminable means that nobody can be asked to stop: the znode is no job with a Record, or cannot be read.
 	ErrNotTerminable = errors.New("no job of muster")
-	// ErrStillLive means that workers, whom the error names, did not leave in time. The job is open again, but those who left
-	// are gone. Find out what keeps the others, and terminate again.
+	// ErrStillLive means that some workers did not leave in time; the error names them. The job is open again, and the
+	// other workers have left. Find out why these stay, and terminate again.
 	ErrStillLive = errors.New("workers are still live")
 )
 
-// undoLimit is how long Terminate tries to take its request back after its context has ended.
+// undoLimit is how long Terminate tries to withdraw its request after its context has ended.
 const undoLimit = 10 * time.Second
 
-// Terminate asks the workers of the job at path to stop, waits until none is live, and deletes the job. It never deletes under
-// a live worker: when the timeout or ctx is over, it takes the request back. waiting, unless nil, is told who is live, again
-// whenever that changes. A job that nobody works for is deleted at once.
+// Terminate asks the workers of the job at path to stop, waits until none is live, and deletes the job. It never
+// deletes a job with live workers: when the timeout or ctx ends, it withdraws the request. Unless waiting is nil, it is
+// called with the live workers, again whenever they change. A job without live workers is deleted at once.
 //
-// plan.ErrAlreadyDone means that there is no such job; plan.ErrUnknown that the connection was lost and a look tells.
+// plan.ErrAlreadyDone means that there is no such job, plan.ErrUnknown that the connection was lost: read the job
+// again.
 func (s *Store) Terminate(ctx context.Context, path string, timeout time.Duration, waiting func(live []string)) error {
 	o, err := s.Look(ctx, path)
 	if err == nil {
-		err = s.terminable(o)
+		err = s.checkTerminable(o)
 	}
 	if err == nil {
 		err = s.terminate(ctx, path, o.Record.Generation, timeout, waiting)
@@ -46,12 +47,12 @@ func (s *Store) Terminate(ctx context.Context, path string, timeout time.Duratio
 	if err != nil {
 		return fmt.Errorf("terminate %s: %w", path, err)
 	}
-	s.sweep(ctx, path, o.Record.Generation)
+	s.removeGeneration(ctx, path, o.Record.Generation)
 	return nil
 }
 
-// terminable says why Terminate refuses.
-func (s *Store) terminable(o *resource.Observed) error {
+// checkTerminable says why Terminate refuses the job, or returns nil.
+func (s *Store) checkTerminable(o *resource.Observed) error {
 	switch {
 	case o == nil:
 		return fmt.Errorf("%w: there is no such job", plan.ErrAlreadyDone)
@@ -70,7 +71,7 @@ func (s *Store) terminable(o *resource.Observed) error {
 }
 
 func (s *Store) terminate(ctx context.Context, path, g string, timeout time.Duration, waiting func([]string)) error {
-	patience, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("waited %s", timeout))
+	waitCtx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("waited %s", timeout))
 	defer cancel()
 	requested := false
 	for {
@@ -78,29 +79,29 @@ func (s *Store) terminate(ctx context.Context, path, g string, timeout time.Dura
 		if errors.Is(err, ErrStillLive) {
 			requested = true
 			if err = s.request(ctx, path, g, resource.StateTerminating); err == nil {
-				err = s.awaitIdle(patience, path, waiting)
+				err = s.awaitIdle(waitCtx, path, waiting)
 			}
 			if err == nil {
 				continue
 			}
 		}
 		if err != nil && requested {
-			err = s.takeBack(ctx, path, g, err)
+			err = s.undoRequest(ctx, path, g, err)
 		}
 		return err
 	}
 }
 
-// deleteIdle deletes the job if nobody is live, or answers ErrStillLive.
+// deleteIdle deletes the job if no worker is live, or returns ErrStillLive.
 func (s *Store) deleteIdle(ctx context.Context, path, g string) error {
 	return s.change(ctx, path, func(o *resource.Observed) (*transaction, error) {
 		switch {
 		case o == nil || o.Record == nil || o.Record.Generation != g:
-			return nil, nil // its last worker, or somebody else, has ended the generation
+			return nil, nil // the generation has ended: its last worker or somebody else did it
 		case o.Live > 0:
 			return nil, ErrStillLive
 		}
-		if err := s.terminable(o); err != nil {
+		if err := s.checkTerminable(o); err != nil {
 			return nil, err
 		}
 		t := s.delete(o)
@@ -108,13 +109,13 @@ func (s *Store) deleteIdle(ctx context.Context, path, g string) error {
 	})
 }
 
-// request writes the state into the Record.
+// request writes state into the Record.
 func (s *Store) request(ctx context.Context, path, g string, state resource.State) error {
 	return s.change(ctx, path, func(o *resource.Observed) (*transaction, error) {
 		if o == nil || o.Record == nil || o.Record.Generation != g || o.Record.State == state {
 			return nil, nil
 		}
-		if err := s.terminable(o); err != nil && state == resource.StateTerminating {
+		if err := s.checkTerminable(o); err != nil && state == resource.StateTerminating {
 			return nil, err
 		}
 		rec := *o.Record
@@ -130,7 +131,7 @@ func (s *Store) request(ctx context.Context, path, g string, state resource.Stat
 	})
 }
 
-// awaitIdle returns when nobody is live.
+// awaitIdle waits until no worker is live.
 func (s *Store) awaitIdle(ctx context.Context, path string, waiting func([]string)) error {
 	for {
 		live, _, event, err := s.session.ChildrenW(ctx, path)
@@ -151,8 +152,9 @@ func (s *Store) awaitIdle(ctx context.Context, path string, waiting func([]strin
 	}
 }
 
-// takeBack opens the job again after a termination that failed with cause. Time that is up is ErrStillLive, with names.
-func (s *Store) takeBack(ctx context.Context, path, g string, cause error) error {
+// undoRequest opens the job again after a termination failed with cause. Its error is ErrStillLive with the names of
+// the live workers, unless all have left.
+func (s *Store) undoRequest(ctx context.Context, path, g string, cause error) error {
 	left, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 	defer cancel()
 	if err := s.request(left, path, g, resource.StateOpen); err != nil {
@@ -160,7 +162,8 @@ func (s *Store) takeBack(ctx context.Context, path, g string, cause error) error
 	}
 	live, _, err := s.session.Children(left, path)
 	if err != nil || len(live) == 0 {
-		return fmt.Errorf("%w: the job is open again, and its workers have left: terminate it again: %w", plan.ErrMoved, cause)
+		return fmt.Errorf("%w: the job is open again, and its workers have left: terminate it again: %w",
+			plan.ErrMoved, cause)
 	}
-	return fmt.Errorf("%w: %s: %w", ErrStillLive, strings.Join(first(live, 5), ", "), cause)
+	return fmt.Errorf("%w: %s: %w", ErrStillLive, strings.Join(firstNames(live, 5), ", "), cause)
 }

@@ -17,8 +17,8 @@ import (
 	"muster/zkstate"
 )
 
-// obey leaves when the workers are asked to stop, and returns how that ended.
-func obey(ctx context.Context, m *worker.Member) <-chan error {
+// leaveWhenAsked leaves when the workers are asked to stop. The result gets the error.
+func leaveWhenAsked(ctx context.Context, m *worker.Member) <-chan error {
 	left := make(chan error, 1)
 	go func() {
 		err := m.StopRequested(ctx)
@@ -30,18 +30,19 @@ func obey(ctx context.Context, m *worker.Member) <-chan error {
 	return left
 }
 
-// TestTerminateWaitsForWorkers: they are asked, they leave, and then the job is deleted with all that it had.
+// TestTerminateWaitsForWorkers: the workers are asked to stop and leave, and then the job and its generation are
+// deleted.
 func TestTerminateWaitsForWorkers(t *testing.T) {
-	b := newBed(t)
-	j := b.declare("a", 2)
-	b.apply(j)
-	m0, _ := b.join(j, "w0")
-	m1, _ := b.join(j, "w1")
-	left := []<-chan error{obey(t.Context(), m0)}
-	var told []string
-	if err := b.store.Terminate(t.Context(), j.Path(), time.Minute, func(live []string) {
-		if told = append(told, strings.Join(live, " ")); len(told) == 1 {
-			left = append(left, obey(t.Context(), m1)) // the other one stays until this was told
+	f := newFixture(t)
+	j := f.declare("a", 2)
+	f.apply(j)
+	m0, _ := f.join(j, "w0")
+	m1, _ := f.join(j, "w1")
+	left := []<-chan error{leaveWhenAsked(t.Context(), m0)}
+	var waits []string
+	if err := f.store.Terminate(t.Context(), j.Path(), time.Minute, func(live []string) {
+		if waits = append(waits, strings.Join(live, " ")); len(waits) == 1 {
+			left = append(left, leaveWhenAsked(t.Context(), m1)) // m1 stays until the first call
 		}
 	}); err != nil {
 		t.Fatal(err)
@@ -51,94 +52,94 @@ func TestTerminateWaitsForWorkers(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if len(told) == 0 || told[0] != "w0 w1" && told[0] != "w1" {
-		t.Errorf("was told %q", told)
+	if len(waits) == 0 || waits[0] != "w0 w1" && waits[0] != "w1" {
+		t.Errorf("waiting got %q", waits)
 	}
-	if d := cmp.Diff([]string{".muster", ".muster/job", ".muster/run"}, b.tree(j.Root)); d != "" {
+	if d := cmp.Diff([]string{".muster", ".muster/job", ".muster/run"}, f.tree(j.Root)); d != "" {
 		t.Errorf("znodes (-want +got):\n%s", d)
 	}
-	if err := b.store.Terminate(t.Context(), j.Path(), time.Minute, nil); !errors.Is(err, plan.ErrAlreadyDone) {
+	if err := f.store.Terminate(t.Context(), j.Path(), time.Minute, nil); !errors.Is(err, plan.ErrAlreadyDone) {
 		t.Errorf("a job that is gone: %v", err)
 	}
 }
 
-// TestTerminateGivesUp: a worker that does not leave keeps the job, which is open again.
-func TestTerminateGivesUp(t *testing.T) {
-	b := newBed(t)
-	j := b.declare("a", 2)
-	b.apply(j)
-	m0, _ := b.join(j, "obeys")
-	b.join(j, "stays")
-	left := obey(t.Context(), m0)
-	err := b.store.Terminate(t.Context(), j.Path(), time.Second, nil)
+// TestTerminateTimesOut: if a worker does not leave, the job is kept and is open again.
+func TestTerminateTimesOut(t *testing.T) {
+	f := newFixture(t)
+	j := f.declare("a", 2)
+	f.apply(j)
+	m0, _ := f.join(j, "obeys")
+	f.join(j, "stays")
+	left := leaveWhenAsked(t.Context(), m0)
+	err := f.store.Terminate(t.Context(), j.Path(), time.Second, nil)
 	if !errors.Is(err, zkstate.ErrStillLive) || !strings.Contains(err.Error(), "stays") {
 		t.Errorf("terminate: %v, want an error that names who stays", err)
 	}
 	if err := <-left; err != nil {
 		t.Error(err)
 	}
-	if err := b.store.Terminate(t.Context(), j.Path(), time.Nanosecond, nil); !errors.Is(err, zkstate.ErrStillLive) {
+	if err := f.store.Terminate(t.Context(), j.Path(), time.Nanosecond, nil); !errors.Is(err, zkstate.ErrStillLive) {
 		t.Errorf("terminate without time: %v", err)
 	}
-	o, err := b.store.Look(t.Context(), j.Path())
+	o, err := f.store.Look(t.Context(), j.Path())
 	if err != nil || o.Record.State != resource.StateOpen || o.Status() != job.Degraded {
 		t.Errorf("observed %+v, %v; want an open, degraded job", o, err)
 	}
-	b.join(j, "obeys") // may come back
+	f.join(j, "obeys") // it can join again
 }
 
-// TestTerminateAtOnce: nobody has to be asked in a job without live workers, whatever its timeout.
+// TestTerminateAtOnce: a job without live workers is deleted without waiting.
 func TestTerminateAtOnce(t *testing.T) {
-	for name, before := range map[string]func(b *bed, j job.Job){
-		"ready": func(*bed, job.Job) {},
-		"stale": func(b *bed, j job.Job) { b.leave(j, "w0") },
-		"completed": func(b *bed, j job.Job) {
+	for name, before := range map[string]func(f *fixture, j job.Job){
+		"ready": func(*fixture, job.Job) {},
+		"stale": func(f *fixture, j job.Job) { f.leave(j, "w0") },
+		"completed": func(f *fixture, j job.Job) {
 			for _, w := range []string{"w0", "w1"} {
-				m, _ := b.join(j, w)
-				b.complete(m)
+				m, _ := f.join(j, w)
+				f.complete(m)
 			}
 		},
-		"terminating": func(b *bed, j job.Job) {
-			m, _ := b.join(j, "w0")
+		"terminating": func(f *fixture, j job.Job) {
+			m, _ := f.join(j, "w0")
 			ctx, crash := context.WithCancel(t.Context())
-			b.store.Terminate(ctx, j.Path(), time.Minute, func([]string) { crash() })
+			f.store.Terminate(ctx, j.Path(), time.Minute, func([]string) { crash() })
 			if err := m.Leave(t.Context(), worker.End{}); err != nil {
 				t.Fatal(err)
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
-			j := b.declare("a", 2)
-			b.apply(j)
-			before(b, j)
-			if err := b.store.Terminate(t.Context(), j.Path(), time.Minute, func(live []string) {
+			f := newFixture(t)
+			j := f.declare("a", 2)
+			f.apply(j)
+			before(f, j)
+			if err := f.store.Terminate(t.Context(), j.Path(), time.Minute, func(live []string) {
 				t.Errorf("waits for %v", live)
 			}); err != nil {
 				t.Fatal(err)
 			}
-			b.expect(map[string]plan.Reason{"a": plan.NotThere}, j)
+			f.expect(map[string]plan.Reason{"a": plan.NotThere}, j)
 		})
 	}
 }
 
-func (b *bed) leave(j job.Job, identity string) {
-	b.t.Helper()
-	m, _ := b.join(j, identity)
-	if err := m.Leave(b.t.Context(), worker.End{}); err != nil {
-		b.t.Fatal(err)
+func (f *fixture) leave(j job.Job, identity string) {
+	f.t.Helper()
+	m, _ := f.join(j, identity)
+	if err := m.Leave(f.t.Context(), worker.End{}); err != nil {
+		f.t.Fatal(err)
 	}
 }
 
-// TestTerminateRefuses what is protected, or not the stack's.
+// TestTerminateRefuses a protected job, a job of another stack, and a znode that is no job.
 func TestTerminateRefuses(t *testing.T) {
-	b := newBed(t)
-	protected := b.declare("protected", 1, func(j *job.Job) { j.Lifecycle.Protect = true })
-	others := b.declare("others", 1)
-	b.apply(protected, others)
-	b.write(b.root+"/jobs/foreign", []byte("something else"), 0)
-	other, err := zkstate.NewStore(b.session, zkstate.Config{
-		Home: b.root + "/home", Stack: "other", Kinds: []zkstate.Kind{zkstate.Job()},
+	f := newFixture(t)
+	protected := f.declare("protected", 1, func(j *job.Job) { j.Lifecycle.Protect = true })
+	others := f.declare("others", 1)
+	f.apply(protected, others)
+	f.write(f.root+"/jobs/foreign", []byte("something else"), 0)
+	other, err := zkstate.NewStore(f.session, zkstate.Config{
+		Home: f.root + "/home", Stack: "other", Kinds: []zkstate.Kind{zkstate.Job()},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -147,16 +148,16 @@ func TestTerminateRefuses(t *testing.T) {
 		store *zkstate.Store
 		want  error
 	}{
-		"protected": {b.store, zkstate.ErrProtected},
+		"protected": {f.store, zkstate.ErrProtected},
 		"others":    {other, zkstate.ErrOtherStack},
-		"foreign":   {b.store, zkstate.ErrNotTerminable},
-		"nothing":   {b.store, plan.ErrAlreadyDone},
+		"foreign":   {f.store, zkstate.ErrNotTerminable},
+		"nothing":   {f.store, plan.ErrAlreadyDone},
 	} {
-		before := b.tree(b.root)
-		if err := c.store.Terminate(t.Context(), b.root+"/jobs/"+name, time.Second, nil); !errors.Is(err, c.want) {
+		before := f.tree(f.root)
+		if err := c.store.Terminate(t.Context(), f.root+"/jobs/"+name, time.Second, nil); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
-		if d := cmp.Diff(before, b.tree(b.root)); d != "" {
+		if d := cmp.Diff(before, f.tree(f.root)); d != "" {
 			t.Errorf("%s changed znodes (-before +after):\n%s", name, d)
 		}
 	}
@@ -165,17 +166,18 @@ func TestTerminateRefuses(t *testing.T) {
 // TestLostReplyOfATermination cuts each of its transactions: the request, and the delete.
 func TestLostReplyOfATermination(t *testing.T) {
 	for name, arm := range map[string]func(*zkserver.Proxy, func(int32, []byte) bool) <-chan struct{}{
-		"before": (*zkserver.Proxy).BeforeSend, "reply lost": (*zkserver.Proxy).DropReply, "after": (*zkserver.Proxy).AfterReply,
+		"before": (*zkserver.Proxy).BeforeSend, "reply lost": (*zkserver.Proxy).DropReply,
+		"after": (*zkserver.Proxy).AfterReply,
 	} {
 		for nth := range 2 {
 			t.Run(name+"/"+[]string{"request", "delete"}[nth], func(t *testing.T) {
 				t.Parallel()
-				b, proxy := newProxyBed(t)
-				direct := newBed(t)
-				j := b.declare("a", 1)
-				b.apply(j)
+				f, proxy := newProxyFixture(t)
+				direct := newFixture(t)
+				j := f.declare("a", 1)
+				f.apply(j)
 				m, _ := direct.join(j, "w0")
-				left := obey(t.Context(), m)
+				left := leaveWhenAsked(t.Context(), m)
 				seen := 0
 				fired := arm(proxy, func(op int32, _ []byte) bool {
 					if op == opMulti {
@@ -183,7 +185,7 @@ func TestLostReplyOfATermination(t *testing.T) {
 					}
 					return op == opMulti && seen == nth+1
 				})
-				if err := b.store.Terminate(t.Context(), j.Path(), time.Minute, nil); err != nil {
+				if err := f.store.Terminate(t.Context(), j.Path(), time.Minute, nil); err != nil {
 					t.Fatal(err)
 				}
 				if err := <-left; err != nil {
@@ -194,7 +196,7 @@ func TestLostReplyOfATermination(t *testing.T) {
 				default:
 					t.Error("the fault did not happen")
 				}
-				direct.root = b.root
+				direct.root = f.root
 				direct.expect(map[string]plan.Reason{"a": plan.NotThere}, j)
 			})
 		}

@@ -11,24 +11,26 @@ import (
 	"muster/zkstate/znode"
 )
 
-// TestAnotherKindInZooKeeper: a kind without folders and counts is created, found, changed, repaired and deleted, beside
-// jobs in the same root.
+// TestAnotherKindInZooKeeper: a resource of a kind without folders and counts is created, found, changed, repaired and
+// deleted, in a root that also holds a job.
 func TestAnotherKindInZooKeeper(t *testing.T) {
-	b := newBed(t)
+	f := newFixture(t)
 	kinds := []zkstate.Kind{zkstate.Job(), {Kind: testkind.Kind()}}
-	store, err := zkstate.NewStore(b.session, zkstate.Config{Home: b.root + "/home", Stack: "tests", At: time.Now(), Kinds: kinds})
+	store, err := zkstate.NewStore(f.session, zkstate.Config{
+		Home: f.root + "/home", Stack: "tests", At: time.Now(), Kinds: kinds,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	lamp := testkind.Lamp{Name: "a", Root: b.root + "/jobs", Address: "lamp.a", Colour: "white", Watts: 40}
-	beside := b.declare("b", 2)
+	lamp := testkind.Lamp{Name: "a", Root: f.root + "/jobs", Address: "lamp.a", Colour: "white", Watts: 40}
+	beside := f.declare("b", 2)
 	row := func(declared ...resource.Declaration) plan.Row {
 		t.Helper()
 		state, err := store.Read(t.Context(), []string{lamp.Root})
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := plan.Want{Stack: "tests", Home: b.root + "/home", Declared: append(declared, beside)}
+		want := plan.Want{Stack: "tests", Home: f.root + "/home", Declared: append(declared, beside)}
 		for _, r := range plan.Diff(want, state).Rows {
 			if r.Path == lamp.ID().Path() {
 				return r
@@ -57,7 +59,7 @@ func TestAnotherKindInZooKeeper(t *testing.T) {
 	commit(plan.MutableDiffers, lamp)
 	lamp.Watts = 60
 	commit(plan.ReadyDiffers, lamp)
-	if err := b.session.Delete(t.Context(), znode.Record("lamp", lamp.Root, lamp.Name), -1); err != nil {
+	if err := f.session.Delete(t.Context(), znode.Record("lamp", lamp.Root, lamp.Name), -1); err != nil {
 		t.Fatal(err)
 	}
 	commit(plan.IsDamaged, lamp)

@@ -13,7 +13,7 @@ import (
 	"muster/zkstate/znode"
 )
 
-// transaction builds the one transaction of a row. It refuses a row that names one thing and changes another.
+// transaction builds the transaction of a row. It refuses a row whose declaration has another path.
 func (s *Store) transaction(ctx context.Context, r plan.Row) (transaction, error) {
 	if r.New != nil && r.New.ID().Path() != r.Path {
 		return transaction{}, errors.New("the row is of another path")
@@ -35,7 +35,7 @@ func (s *Store) transaction(ctx context.Context, r plan.Row) (transaction, error
 	return transaction{}, fmt.Errorf("%q is not a change", r.Action())
 }
 
-// record is the Record of a declaration that this Store is about to write, based on what was there, if anything.
+// record is a new Record of a declaration. It keeps the unknown fields of was, the old Record, if there is one.
 func (s *Store) record(ctx context.Context, d resource.Declaration, was *resource.Record) (resource.Record, error) {
 	rec := resource.Record{Generation: NewID(), State: resource.StateOpen}
 	if was != nil {
@@ -69,26 +69,26 @@ func (s *Store) create(ctx context.Context, d resource.Declaration) (transaction
 			listed,
 			zkconn.CreateOp(id.Path(), nil, zkconn.Persistent, s.acl),
 			zkconn.CreateOp(recordPath(rec), body, zkconn.Persistent, s.acl),
-		}, open(id.Root, rec.Generation, body, s.acl)...),
+		}, openGeneration(id.Root, rec.Generation, body, s.acl)...),
 		done: s.exists(znode.Gate(id.Root, rec.Generation)),
 	}, err
 }
 
-// recordPath is where rec lives.
+// recordPath is the znode of rec.
 func recordPath(rec resource.Record) string {
 	id := rec.Declaration.ID()
 	return znode.Record(rec.Declaration.Kind().Name, id.Root, id.Name)
 }
 
-// open makes a generation, with the copy of its Record.
-func open(root, g string, record []byte, acl []zkconn.ACL) []zkconn.Op {
+// openGeneration creates a generation with a copy of its Record, and its gate.
+func openGeneration(root, g string, record []byte, acl []zkconn.ACL) []zkconn.Op {
 	return []zkconn.Op{
 		zkconn.CreateOp(znode.Run(root, g), record, zkconn.Persistent, acl),
 		zkconn.CreateOp(znode.Gate(root, g), nil, zkconn.Persistent, acl),
 	}
 }
 
-// SetRecordOps write rec in place of its version, and its copy.
+// SetRecordOps replace the Record, if it still has this version, and its copy in the generation.
 func SetRecordOps(rec resource.Record, version int32) ([]zkconn.Op, error) {
 	body, err := znode.EncodeRecord(rec)
 	return []zkconn.Op{
@@ -103,8 +103,8 @@ func (s *Store) update(ctx context.Context, d resource.Declaration, old *resourc
 		return transaction{}, err
 	}
 	rec.Generation, rec.State = old.Record.Generation, old.Record.State
-	if !namesWhoWrites(old.Record.ACL) {
-		rec.ACL = old.Record.ACL // what exists keeps the ACL it was made with
+	if !usesAuth(old.Record.ACL) {
+		rec.ACL = old.Record.ACL // the znodes keep the ACL with which they were created
 		rec.Sign()
 	}
 	ops := []zkconn.Op{zkconn.CheckOp(znode.Gate(d.ID().Root, rec.Generation), 0)}
@@ -119,7 +119,8 @@ func (s *Store) update(ctx context.Context, d resource.Declaration, old *resourc
 	return transaction{ops: append(ops, set...), done: s.recordHas(d.ID().Path(), rec.Op, old.RecordVersion)}, err
 }
 
-// recordHas tells whether the operation op wrote the Record at path, which had version before.
+// recordHas returns a function that reports whether the operation op wrote the Record at path. before is the version
+// that the Record had.
 func (s *Store) recordHas(path, op string, before int32) func(context.Context) (bool, error) {
 	return func(ctx context.Context) (bool, error) {
 		now, err := s.Look(ctx, path)
@@ -140,16 +141,15 @@ func (s *Store) replace(ctx context.Context, d resource.Declaration, old *resour
 	if err != nil {
 		return transaction{}, err
 	}
-	// If it is done its last member died before it could tidy up, or it was retained.
-	if err := s.noteRun(ctx, old, &rec, rec.Applied); err != nil {
+	// A completed job is still here if its last worker died before Finish, or if it is retained.
+	if err := s.recordRun(ctx, old, &rec, rec.Applied); err != nil {
 		return transaction{}, err
 	}
-	return s.anew(rec, old, s.acl)
+	return s.newGeneration(rec, old, s.acl)
 }
 
-// anew puts a thing into the new generation that rec names, in place of old. What somebody deleted of old is not deleted
-// again.
-func (s *Store) anew(rec resource.Record, old *resource.Observed, acl []zkconn.ACL) (transaction, error) {
+// newGeneration replaces old by the new generation that rec names. It does not delete parts that are lost.
+func (s *Store) newGeneration(rec resource.Record, old *resource.Observed, acl []zkconn.ACL) (transaction, error) {
 	id := rec.Declaration.ID()
 	body, err := znode.EncodeRecord(rec)
 	var ops []zkconn.Op
@@ -164,13 +164,13 @@ func (s *Store) anew(rec resource.Record, old *resource.Observed, acl []zkconn.A
 		ops = append(ops, zkconn.DeleteOp(znode.Gate(id.Root, old.Record.Generation), 0))
 	}
 	return transaction{
-		ops:  append(ops, open(id.Root, rec.Generation, body, acl)...),
+		ops:  append(ops, openGeneration(id.Root, rec.Generation, body, acl)...),
 		done: s.exists(znode.Gate(id.Root, rec.Generation)),
 	}, err
 }
 
-// repair puts back what somebody deleted: the Record from its copy, the gate, the thing's own znode. A create proves that a
-// part is gone, and a check that another is there, so that a repair cannot meet a transaction of the thing's own.
+// repair puts back what somebody deleted: the Record from its copy, the gate, the resource's own znode. It creates the
+// lost parts and checks the others, so it fails if another transaction changed them meanwhile.
 func (s *Store) repair(old *resource.Observed) (transaction, error) {
 	rec := *old.Record
 	id, g := rec.Declaration.ID(), rec.Generation
@@ -183,25 +183,27 @@ func (s *Store) repair(old *resource.Observed) (transaction, error) {
 		return transaction{}, err
 	}
 	var ops []zkconn.Op
-	part := func(p resource.Part, path string, body []byte, version int32) {
+	checkOrCreate := func(p resource.Part, path string, body []byte, version int32) {
 		if old.Has(p) {
 			ops = append(ops, zkconn.CheckOp(path, version))
 		} else {
 			ops = append(ops, zkconn.CreateOp(path, body, zkconn.Persistent, acl))
 		}
 	}
-	part(resource.PartRecord, recordPath(rec), body, old.RecordVersion)
-	part(resource.PartGate, znode.Gate(id.Root, g), nil, 0)
-	part(resource.PartObject, id.Path(), nil, -1) // who joins or leaves changes it, and does not matter
+	checkOrCreate(resource.PartRecord, recordPath(rec), body, old.RecordVersion)
+	checkOrCreate(resource.PartGate, znode.Gate(id.Root, g), nil, 0)
+	checkOrCreate(resource.PartObject, id.Path(), nil, -1) // any version, since members may write the roll
 	return transaction{ops: ops, done: func(ctx context.Context) (bool, error) {
 		now, err := s.Look(ctx, id.Path())
 		return now != nil && now.Record != nil && now.Record.Generation == g && !now.Repairable(), err
 	}}, nil
 }
 
-// replaceClassic takes a classic leftover away with its childless companions. There is no gate: the znode's version and
-// its emptiness are all that a classic job has.
-func (s *Store) replaceClassic(ctx context.Context, d resource.Declaration, old *resource.Observed) (transaction, error) {
+// replaceClassic replaces a classic job, and deletes its companions that have no children. There is no gate: only the
+// version of the job znode, and that it has no children, guard the delete.
+func (s *Store) replaceClassic(
+	ctx context.Context, d resource.Declaration, old *resource.Observed,
+) (transaction, error) {
 	create, err := s.create(ctx, d)
 	if err != nil {
 		return create, err
@@ -225,8 +227,8 @@ func (s *Store) replaceClassic(ctx context.Context, d resource.Declaration, old 
 	return create, nil
 }
 
-// delete is three operations however many members there were, and fewer if somebody deleted a part. A member that joined
-// meanwhile is a child of the thing's znode, and ZooKeeper refuses all of them.
+// delete deletes the znode, the Record and the gate, as far as they are not lost. If a member joined meanwhile, the
+// znode has a child, and ZooKeeper refuses the transaction.
 func (s *Store) delete(old *resource.Observed) transaction {
 	rec := *old.Record
 	gate := znode.Gate(rec.Declaration.ID().Root, rec.Generation)

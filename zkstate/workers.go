@@ -15,29 +15,28 @@ import (
 	"muster/zkstate/znode"
 )
 
-// Worker is one worker of a job, as its znodes tell.
+// Worker is one worker of a job, as its znodes describe it.
 type Worker struct {
 	Identity string       `json:"identity"`
-	ID       int          `json:"id"` // -1: has no id (yet), or is a worker of a classic job that the roll does not name
+	ID       int          `json:"id"` // -1: it has no id yet, or the roll of a classic job does not name it
 	Live     bool         `json:"live"`
 	Info     znode.Worker `json:"info"`
 	Claim    znode.Claim  `json:"claim"`
 }
 
-// Name lists the children of the job znode into o: who is live, and which children are not workers at all. It is asked for
-// where live matters to a decision; a job without children costs nothing.
-func (r *Reader) Name(ctx context.Context, jobPath string, o *resource.Observed) error {
+// FillMembers fills o.Members and o.Strangers from the children of the job znode. It reads nothing if o.Live is 0.
+func (r *Reader) FillMembers(ctx context.Context, jobPath string, o *resource.Observed) error {
 	if o == nil || o.Live == 0 {
 		return nil
 	}
 	names, _, err := r.session.Children(ctx, jobPath)
 	if errors.Is(err, zkconn.ErrNoNode) || errors.Is(err, zkconn.ErrNoAuth) {
-		return nil // gone meanwhile, or not ours to list: the count stays
+		return nil // the znode is gone, or may not be listed; o.Live remains
 	}
 	if err != nil {
 		return err
 	}
-	stats, err := each(ctx, names, func(ctx context.Context, name string) (zkconn.Stat, error) {
+	stats, err := forEach(ctx, names, func(ctx context.Context, name string) (zkconn.Stat, error) {
 		stat, _, err := r.session.Exists(ctx, jobPath+"/"+name)
 		return stat, err
 	})
@@ -50,7 +49,7 @@ func (r *Reader) Name(ctx context.Context, jobPath string, o *resource.Observed)
 		case stat.EphemeralOwner != 0:
 			worker, _ := znode.StripProtected(name)
 			o.Members = append(o.Members, worker)
-		case stat.Czxid != 0: // a znode that is gone again is neither
+		case stat.Czxid != 0: // otherwise the child is gone
 			o.Strangers = append(o.Strangers, name)
 		}
 	}
@@ -59,13 +58,13 @@ func (r *Reader) Name(ctx context.Context, jobPath string, o *resource.Observed)
 	return nil
 }
 
-// Workers lists everybody who ever joined the present generation of a job, in the order of their ids, then those
-// without one. It costs three reads a worker. A job without a Record has only its live workers.
+// Workers lists all workers that joined the present generation of a job, sorted by id, and then those without an id. It
+// needs three reads for each worker. For a job without a Record it lists only the live workers.
 func (r *Reader) Workers(ctx context.Context, jobPath string) ([]Worker, error) {
 	if err := r.session.Sync(ctx, jobPath); err != nil {
 		return nil, err
 	}
-	live, err := r.infos(ctx, jobPath)
+	live, err := r.readChildren(ctx, jobPath)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +88,7 @@ func (r *Reader) Workers(ctx context.Context, jobPath string) ([]Worker, error) 
 		if err := r.joined(ctx, o, byIdentity); err != nil {
 			return nil, err
 		}
-		if err := r.revive(ctx, jobPath, byIdentity); err != nil {
+		if err := r.recheckLive(ctx, jobPath, byIdentity); err != nil {
 			return nil, err
 		}
 	}
@@ -103,8 +102,8 @@ func (r *Reader) Workers(ctx context.Context, jobPath string) ([]Worker, error) 
 	return workers, nil
 }
 
-// revive looks again for who seems to be lost: it may have joined after the live were read.
-func (r *Reader) revive(ctx context.Context, jobPath string, workers map[string]Worker) error {
+// recheckLive reads the live workers again: some may have joined after they were read first.
+func (r *Reader) recheckLive(ctx context.Context, jobPath string, workers map[string]Worker) error {
 	now, _, err := r.session.Children(ctx, jobPath)
 	if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
 		return err
@@ -118,14 +117,14 @@ func (r *Reader) revive(ctx context.Context, jobPath string, workers map[string]
 	return nil
 }
 
-// joined adds claims and ids. A claim and its id were created by one transaction, so their czxid is the same number.
+// joined adds claims and ids to workers. One transaction created a claim and its id, so both have the same czxid.
 func (r *Reader) joined(ctx context.Context, o *resource.Observed, workers map[string]Worker) error {
 	root, g := job.Of(o.Record).Root, o.Record.Generation
-	claims, err := r.infos(ctx, znode.By(root, g))
+	claims, err := r.readChildren(ctx, znode.By(root, g))
 	if err != nil {
 		return err
 	}
-	ids, err := r.infos(ctx, znode.IDs(root, g))
+	ids, err := r.readChildren(ctx, znode.IDs(root, g))
 	if err != nil {
 		return err
 	}
@@ -152,15 +151,15 @@ func (r *Reader) joined(ctx context.Context, o *resource.Observed, workers map[s
 	return nil
 }
 
-// entry is one child with its body.
+// entry is one child of a znode, with its body.
 type entry struct {
 	name string
 	body []byte
 	stat zkconn.Stat
 }
 
-// infos reads every child of dir; a dir that does not exist has none.
-func (r *Reader) infos(ctx context.Context, dir string) ([]entry, error) {
+// readChildren reads every child of dir; none if dir does not exist.
+func (r *Reader) readChildren(ctx context.Context, dir string) ([]entry, error) {
 	names, _, err := r.session.Children(ctx, dir)
 	if errors.Is(err, zkconn.ErrNoNode) {
 		return nil, nil
@@ -168,7 +167,7 @@ func (r *Reader) infos(ctx context.Context, dir string) ([]entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	entries, err := each(ctx, names, func(ctx context.Context, name string) (entry, error) {
+	entries, err := forEach(ctx, names, func(ctx context.Context, name string) (entry, error) {
 		body, stat, err := r.session.Get(ctx, path.Join(dir, name))
 		if errors.Is(err, zkconn.ErrNoNode) {
 			return entry{}, nil
@@ -178,8 +177,8 @@ func (r *Reader) infos(ctx context.Context, dir string) ([]entry, error) {
 	return slices.DeleteFunc(entries, func(e entry) bool { return e.name == "" }), err
 }
 
-// each calls f for every name, pipelined, and returns the answers in the order of names.
-func each[T any](ctx context.Context, names []string, f func(context.Context, string) (T, error)) ([]T, error) {
+// forEach calls f for every name, several at a time, and returns the results in the order of names.
+func forEach[T any](ctx context.Context, names []string, f func(context.Context, string) (T, error)) ([]T, error) {
 	answers := make([]T, len(names))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(reads)

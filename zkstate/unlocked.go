@@ -8,13 +8,13 @@ import (
 	"muster/zkstate/znode"
 )
 
-// Quiet returns as soon as nobody holds or waits for the apply lock of a stack. While it waits it tells waiting who
-// holds the lock, again whenever that changes. When ctx's deadline passes first, that is ErrLocked.
+// WaitUnlocked waits until nobody holds or waits for the apply lock of a stack. It calls waiting with each holder. If
+// the deadline of ctx passes, the error is ErrLocked.
 //
-// The number it returns stays the same for as long as no apply takes the lock: whatever was read between two calls that
-// return the same number, no apply of the stack was writing meanwhile.
-func (r *Reader) Quiet(ctx context.Context, stack string, waiting func(holder string)) (int64, error) {
-	queue := r.applies(stack)
+// It returns a number that changes whenever an apply takes the lock. If two calls return the same number, no apply of
+// the stack wrote anything between them.
+func (r *Reader) WaitUnlocked(ctx context.Context, stack string, waiting func(holder string)) (int64, error) {
+	queue := r.lockQueue(stack)
 	var holder znode.Mark
 	for {
 		names, stat, event, err := r.session.ChildrenW(ctx, queue.Dir)

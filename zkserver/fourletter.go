@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// A dialer is net's or tls's.
+// dialer is a net.Dialer or a tls.Dialer.
 type dialer interface {
 	DialContext(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
-// ask sends one of ZooKeeper's four-letter words; the server answers and closes the connection.
+// ask sends one of ZooKeeper's four-letter words and returns the answer. The server then closes the connection.
 func ask(ctx context.Context, d dialer, addr, word string) (string, error) {
 	conn, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -35,7 +35,7 @@ func ask(ctx context.Context, d dialer, addr, word string) (string, error) {
 	return string(answer), err
 }
 
-// askFields cuts each line of the answer at the separator.
+// askFields splits each line of the answer at the separator.
 func askFields(ctx context.Context, d dialer, addr, word, separator string) (map[string]string, error) {
 	answer, err := ask(ctx, d, addr, word)
 	if err != nil {
