@@ -30,7 +30,7 @@ func TestPlanIsRefusedByItsDate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			file, err := planfile.Encode([]resource.Kind{job.Kind()}, planfile.Saved{
-				Created: time.Now().Add(-c.age), Plan: plan.Plan{ID: "p1", Stack: "tests"},
+				Created: time.Now().Add(-c.age), Servers: []string{refusingAddr}, Plan: plan.Plan{ID: "p1", Stack: "tests"},
 			})
 			if err != nil {
 				t.Fatal(err)

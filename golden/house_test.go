@@ -8,11 +8,13 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
-// TestHouseRules: no Go file is too long, no test sleeps, and only package needs skips a test.
+// TestHouseRules: no Go file is too long or too wide, no test sleeps, and only package needs skips a test.
 func TestHouseRules(t *testing.T) {
-	const longest = 400
+	const longest, widest = 400, 120
+	generated := regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
 	sleeps, skips := regexp.MustCompile(`\btime\.Sleep\(`), regexp.MustCompile(`\b[tbf]\.(Skip|SkipNow|Skipf)\(`)
 	err := filepath.WalkDir("..", func(path string, e fs.DirEntry, err error) error {
 		switch {
@@ -27,11 +29,16 @@ func TestHouseRules(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if bytes.HasPrefix(body, []byte("// Code generated")) {
+		if generated.Match(body) {
 			return nil
 		}
 		if n := bytes.Count(body, []byte("\n")); n > longest {
 			t.Errorf("%s has %d lines, more than %d", path, n, longest)
+		}
+		for i, line := range strings.Split(string(body), "\n") {
+			if n := utf8.RuneCountInString(line); n > widest {
+				t.Errorf("%s:%d has %d columns, more than %d", path, i+1, n, widest)
+			}
 		}
 		if skips.Match(body) && filepath.Dir(path) != "../needs" {
 			t.Errorf("%s skips: a test that cannot run here asks package needs, which does not hide it", path)

@@ -1,8 +1,9 @@
-// Package needs is for tests that need more than Go, ZooKeeper and an ordinary user: a program, a terminal, a namespace. It says what
-// this machine lacks, and ends the test.
+// Package needs is for tests that need more than Go, ZooKeeper and an ordinary user: a program, a terminal, a
+// namespace. It says what this machine lacks, and ends the test.
 //
-// It refuses to be silent. Where MUSTER_TEST_MISSING names a file, as make test does, the name of the test and the reason are added to
-// it and the test is skipped; make test prints the file at its end. Without such a file, and with MUSTER_TEST_ALL=1, the test fails.
+// It refuses to be silent. Where MUSTER_TEST_MISSING names a file, as make test does, the name of the test and the
+// reason are added to it and the test is skipped; make test prints the file at its end. Without such a file, and with
+// MUSTER_TEST_ALL=1, the test fails.
 package needs
 
 import (
@@ -16,13 +17,15 @@ import (
 	"testing"
 )
 
-// Missing ends a test that cannot run on this machine. The text says what the machine lacks, and where it can, what to do about it.
+// Missing ends a test that cannot run on this machine. The text says what the machine lacks and, where it can, what to
+// do about it.
 func Missing(t testing.TB, format string, args ...any) {
 	t.Helper()
 	lack := strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " ")
 	path := os.Getenv("MUSTER_TEST_MISSING")
 	if path != "" {
-		if err := add(path, fmt.Sprintf("%s: %s: %s\n", strings.TrimSuffix(filepath.Base(os.Args[0]), ".test"), t.Name(), lack)); err != nil {
+		binary := strings.TrimSuffix(filepath.Base(os.Args[0]), ".test")
+		if err := add(path, fmt.Sprintf("%s: %s: %s\n", binary, t.Name(), lack)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -68,7 +71,8 @@ func FullDevice(t testing.TB) *os.File {
 	return full
 }
 
-// Unshare returns a command that runs a program in new namespaces of its own; flags are unshare's. There trial must succeed.
+// Unshare returns a command that runs a program in new namespaces of its own; flags are unshare's. There trial must
+// succeed.
 func Unshare(t testing.TB, flags []string, trial ...string) []string {
 	t.Helper()
 	unshare := append([]string{Program(t, "unshare", "util-linux")}, flags...)
@@ -77,7 +81,8 @@ func Unshare(t testing.TB, flags []string, trial ...string) []string {
 	}
 	args := append(unshare, trial...)
 	if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
-		Missing(t, "no namespaces: %v: %s (it takes root, or user namespaces: sysctl kernel.unprivileged_userns_clone=1)", err, out)
+		Missing(t, "no namespaces: %v: %s (it takes root, or user namespaces: "+
+			"sysctl kernel.unprivileged_userns_clone=1)", err, out)
 	}
 	return unshare
 }

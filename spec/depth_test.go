@@ -64,7 +64,8 @@ func first(ds spec.Diagnostics) any {
 func TestDeepInput(t *testing.T) {
 	variable := "variable \"v\" {\n  type = list(any)\n}\n"
 	value := strings.Repeat("[", 20_000)
-	ds := findings(t, "v.hcl", variable, spec.Options{Vars: []spec.VarInput{{Flag: "v=" + value}}, Limits: patient().Limits})
+	o := spec.Options{Vars: []spec.VarInput{{Flag: "v=" + value}}, Limits: patient().Limits}
+	ds := findings(t, "v.hcl", variable, o)
 	if len(ds) != 1 || ds[0].Code != "M1005" {
 		t.Errorf("--var: %.300v", first(ds))
 	}

@@ -12,13 +12,13 @@ import (
 	"muster/zkstate/znode"
 )
 
-// Somebody may delete a part of a job by hand: its znode, its gate, its Record, or a folder of its generation. That is no
-// end of the generation: muster ends one only together with its Record. So a member whose gate, claim or job znode is gone
-// reads the Record. While that still names the generation, or is itself the only part that is gone, the member writes
-// nothing, lets its command go on, and waits. Apply puts the part back, if it can, and the member goes on.
+// Somebody may delete a part of a job by hand: its znode, its gate, its Record, or a folder of its generation. The
+// generation goes on: muster ends one only together with its Record. So a member whose gate, claim or job znode is gone
+// reads the Record. While the Record still names the generation, or is itself the only part that is gone, the member
+// writes nothing, lets its command go on, and waits. Apply puts the part back, if it can, and the member goes on.
 
-// ErrDamaged means that somebody deleted a part of the job by hand, so that nothing can be written now. The command may go
-// on. Wait, or try again when apply has put the part back.
+// ErrDamaged means that somebody deleted a part of the job by hand, so that nothing can be written now. The command may
+// go on. Wait, or try again when apply has put the part back.
 var ErrDamaged = errors.New("a part of the job was deleted by hand")
 
 // damagedError is ErrDamaged, and names the znode that is gone.

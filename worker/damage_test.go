@@ -76,13 +76,18 @@ func newDamaged(t *testing.T, d damage) *damaged {
 	return f
 }
 
-// delete deletes a part and all that is below it, in one transaction: members make their live znodes again at once.
+// delete deletes a part and all that is below it, in one transaction: members make their live znodes again at once. The
+// part must be there.
 func (f *damaged) delete(part string) {
 	f.t.Helper()
 	at := map[string]string{
-		"job znode": f.job.Path(), "gate": znode.Gate(f.job.Root, f.g), "record": znode.Record(job.KindName, f.job.Root, f.job.Name),
-		"id": znode.IDs(f.job.Root, f.g), "by": znode.By(f.job.Root, f.g),
+		"job znode": f.job.Path(), "gate": znode.Gate(f.job.Root, f.g),
+		"record": znode.Record(job.KindName, f.job.Root, f.job.Name),
+		"id":     znode.IDs(f.job.Root, f.g), "by": znode.By(f.job.Root, f.g),
 	}[part]
+	if _, there, err := f.session.Exists(f.t.Context(), at); err != nil || !there {
+		f.t.Fatalf("%s, to be deleted: %v", at, err)
+	}
 	for {
 		_, err := f.session.Multi(f.t.Context(), f.deletes(at)...)
 		if err == nil {
@@ -145,8 +150,8 @@ func (f *damaged) apply() []plan.Reason {
 	return nil
 }
 
-// TestDamage deletes a part of a job by hand, at random: plan names it, apply puts it back or says why not, the workers go
-// on, and no id changes. MUSTER_SOAK=1 makes it 200 times.
+// TestDamage deletes a part of a job by hand, at random: plan names it, apply puts it back or says why not, the workers
+// go on, and no id changes. MUSTER_SOAK=1 makes it 200 times.
 func TestDamage(t *testing.T) {
 	rounds := 24
 	if os.Getenv("MUSTER_SOAK") != "" {
@@ -184,7 +189,8 @@ func (f *damaged) check(d damage) {
 		if reasons[0] != plan.IsDamaged {
 			t.Errorf("%s: apply did %v", d, reasons)
 		}
-		if g := look(t, f.store, f.job).Record.Generation; g != f.g && slices.Contains(reasons, plan.IsDamaged) && d.live > 0 {
+		g := look(t, f.store, f.job).Record.Generation
+		if g != f.g && slices.Contains(reasons, plan.IsDamaged) && d.live > 0 {
 			t.Errorf("%s: the job has another generation", d)
 		}
 	case d.live > 0 && last != plan.DamagedLive:

@@ -117,7 +117,8 @@ func TestWorkerOfAnEndedGenerationIsFenced(t *testing.T) {
 	m = join(t, j, "w0")
 	if _, err := dial(t).Multi(t.Context(),
 		zkconn.DeleteOp(znode.Live(j.Root, j.Name, "w0"), -1), zkconn.DeleteOp(j.Path(), -1),
-		zkconn.DeleteOp(znode.Gate(j.Root, m.Generation), -1), zkconn.DeleteOp(znode.Record(job.KindName, j.Root, j.Name), -1),
+		zkconn.DeleteOp(znode.Gate(j.Root, m.Generation), -1),
+		zkconn.DeleteOp(znode.Record(job.KindName, j.Root, j.Name), -1),
 	); err != nil {
 		t.Fatal(err)
 	}

@@ -135,7 +135,8 @@ func (j *join) admit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if j.attempts == 0 && j.c.Run == "" && top.NumChildren > 0 && top.Version == 0 && job.NoRoll(&j.rec) != j.rec.Generation {
+	if j.attempts == 0 && j.c.Run == "" && top.NumChildren > 0 && top.Version == 0 &&
+		job.NoRoll(&j.rec) != j.rec.Generation {
 		return nil
 	}
 	return j.admitBy(ctx, top.NumChildren > 0)
@@ -192,7 +193,8 @@ func (j *join) avoidLeftover(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	what := fmt.Sprintf("a new generation, or an old worker of this one: nobody is live, and %d left without completing", job.Left(o))
+	what := fmt.Sprintf("a new generation, or an old worker of this one: nobody is live, "+
+		"and %d left without completing", job.Left(o))
 	return j.awaitRecord(ctx, ErrNotOpen, what, event)
 }
 

@@ -64,7 +64,9 @@ func TestLeaveKeepsTheID(t *testing.T) {
 
 // TestLastToCompleteDoesWhatOnCompleteSays: ZooKeeper decides which of N is the last, when all complete at once.
 func TestLastToCompleteDoesWhatOnCompleteSays(t *testing.T) {
-	for do, want := range map[job.OnComplete]resource.Status{job.Reset: resource.StatusReady, job.Remove: resource.StatusMissing, job.Retain: job.Completed} {
+	for do, want := range map[job.OnComplete]resource.Status{
+		job.Reset: resource.StatusReady, job.Remove: resource.StatusMissing, job.Retain: job.Completed,
+	} {
 		t.Run(string(do), func(t *testing.T) {
 			const n = 8
 			j, store := newJob(t, n, onComplete(do))

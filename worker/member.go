@@ -60,8 +60,8 @@ func (m *Member) bindTo(s *zkconn.Session) *Member {
 func (m *Member) Context() context.Context { return m.ctx }
 
 // write performs ops in one transaction if this process is still the member: the generation is open, and the claim is
-// as this process last wrote it. If it is not, nothing is written and the membership ends with ErrFenced; after ErrDamaged
-// it goes on. Other errors are those of Session.Multi. The results are those of ops.
+// as this process last wrote it. If it is not, nothing is written and the membership ends with ErrFenced; after
+// ErrDamaged it goes on. Other errors are those of Session.Multi. The results are those of ops.
 func (m *Member) write(ctx context.Context, ops ...zkconn.Op) ([]zkconn.Result, error) {
 	if m.ctx.Err() != nil {
 		return nil, context.Cause(m.ctx)

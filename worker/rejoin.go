@@ -123,7 +123,8 @@ func (m *Member) moveTo(ctx context.Context, s *zkconn.Session, version int32, r
 		if settle := s.Settled(ctx); settle != nil {
 			return nil, fmt.Errorf("%w: %w", settle, err)
 		}
-	case errors.Is(err, zkconn.ErrNoNode) && errors.As(err, &refused) && (refused.Op == "create" || refused.Path == m.gate()):
+	case errors.Is(err, zkconn.ErrNoNode) && errors.As(err, &refused) &&
+		(refused.Op == "create" || refused.Path == m.gate()):
 		return nil, m.gone(ctx, s, missingPart(refused))
 	case errors.Is(err, zkconn.ErrNodeExists), errors.Is(err, zkconn.ErrNoNode), errors.Is(err, zkconn.ErrBadVersion):
 	default:

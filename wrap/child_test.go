@@ -48,8 +48,8 @@ func child(behaviour string) {
 		case "environ":
 			for _, s := range os.Environ() {
 				name, _, _ := strings.Cut(s, "=")
-				if strings.HasPrefix(name, "MUSTER_") && !strings.HasPrefix(name, "MUSTER_TEST_") || strings.HasPrefix(name, "MASTER_") ||
-					name == "RANK" || name == "WORLD_SIZE" || name == "KEPT" {
+				if strings.HasPrefix(name, "MUSTER_") && !strings.HasPrefix(name, "MUSTER_TEST_") ||
+					strings.HasPrefix(name, "MASTER_") || name == "RANK" || name == "WORLD_SIZE" || name == "KEPT" {
 					fmt.Println(s)
 				}
 			}
