@@ -231,15 +231,16 @@ func (o *soakWorker) revive(ctx context.Context, i int) error {
 	for _, p := range o.proxies {
 		addrs = append(addrs, p.Addr())
 	}
-	for {
+	for died := o.member == nil; ; {
 		s, err := zkconn.Dial(ctx, zkconn.Config{Servers: addrs, Timeout: time.Second})
 		if err != nil {
 			return err
 		}
 		var m *worker.Member
-		if o.member != nil && rand.IntN(2) == 0 {
+		if !died && rand.IntN(2) == 0 {
 			m, err = o.member.Rejoin(ctx, s)
 		} else {
+			died = true // this join may have taken the identity over, even if its session is lost
 			m, err = worker.Join(ctx, s, config(o.job, fmt.Sprint("w-", i)))
 		}
 		if err == nil {

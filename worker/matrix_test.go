@@ -246,7 +246,7 @@ func (r recipe) killAt(t *testing.T, others *zkconn.Session, arm matched, i int)
 		case <-cut:
 			alive = false
 		case <-time.After(2 * time.Minute):
-			return errors.New("nothing happened")
+			return fmt.Errorf("after %q nothing happened; standard error has the stacks: %v", said, c.quit())
 		}
 	}
 	for _, line := range append(said, c.kill()...) {

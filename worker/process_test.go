@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -72,6 +73,14 @@ func (c *child) kill() []string {
 		last = append(last, line)
 	}
 	return last
+}
+
+// quit ends the process with the stacks of its goroutines on standard error.
+func (c *child) quit() error {
+	err := c.cmd.Process.Signal(syscall.SIGQUIT)
+	for range c.lines {
+	}
+	return err
 }
 
 // expect waits for a line.
