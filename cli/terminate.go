@@ -69,7 +69,7 @@ func runTerminate(ctx context.Context, p *process, o terminateOptions, name stri
 	if err != nil {
 		return err
 	}
-	found, err := store.Look(ctx, at)
+	found, err := store.Find(ctx, at)
 	switch {
 	case err != nil:
 		return err

@@ -180,15 +180,34 @@ func (r *Reader) observeAll(ctx context.Context, todo map[string]found, all map[
 	return g.Wait()
 }
 
-// Look observes one resource; nil is missing. Unlike Read, it does not find classic companions.
+// Look observes one resource; nil is missing. Unlike Read, it does not find classic companions, and it calls a resource
+// missing of which both Record and znode were deleted by hand. Many workers may look for a job that is not there yet,
+// and a search for its generation reads all generations in the root: use Find for that.
 func (r *Reader) Look(ctx context.Context, path string) (*resource.Observed, error) {
 	if err := r.session.Sync(ctx, path); err != nil {
 		return nil, err
 	}
 	o, err := r.observe(ctx, path, found{})
-	if err != nil || o != nil && o.Record != nil {
+	if err != nil || o == nil || o.Record != nil {
 		return o, err
 	}
+	return r.searchGenerations(ctx, path, o)
+}
+
+// Find is Look that also finds a resource of which both Record and znode were deleted by hand.
+func (r *Reader) Find(ctx context.Context, path string) (*resource.Observed, error) {
+	o, err := r.Look(ctx, path)
+	if err != nil || o != nil {
+		return o, err
+	}
+	return r.searchGenerations(ctx, path, nil)
+}
+
+// searchGenerations observes a resource without a Record, of which o was observed, if anything, by its generation. It
+// costs two reads for each generation in the root.
+func (r *Reader) searchGenerations(
+	ctx context.Context, path string, o *resource.Observed,
+) (*resource.Observed, error) {
 	root, _ := split(path)
 	generations, err := r.children(ctx, znode.RunDir(root))
 	if err != nil {

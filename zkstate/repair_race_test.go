@@ -160,7 +160,7 @@ func (r *repairRace) complete() (string, error) {
 	}
 	g := r.m.Generation
 	r.m = nil
-	o, err := r.f.store.Look(r.f.t.Context(), r.job.Path())
+	o, err := r.f.store.Find(r.f.t.Context(), r.job.Path())
 	switch {
 	case err != nil:
 		return "", err

@@ -36,7 +36,7 @@ func part(p resource.Part, j job.Job, g string) string {
 
 // lose deletes parts of j, and returns the row that puts them back.
 func (f *fixture) lose(j job.Job, parts []resource.Part) (plan.Row, error) {
-	o, err := f.store.Look(f.t.Context(), j.Path())
+	o, err := f.store.Find(f.t.Context(), j.Path())
 	if err != nil {
 		return plan.Row{}, err
 	}
@@ -45,7 +45,7 @@ func (f *fixture) lose(j job.Job, parts []resource.Part) (plan.Row, error) {
 			return plan.Row{}, err
 		}
 	}
-	o, err = f.store.Look(f.t.Context(), j.Path())
+	o, err = f.store.Find(f.t.Context(), j.Path())
 	row := plan.Row{Path: j.Path(), Old: o, New: j, Reason: plan.IsDamaged}
 	if err == nil && (o == nil || !o.Repairable()) {
 		err = fmt.Errorf("%s without %v is %+v", j.Name, parts, o)
@@ -55,7 +55,7 @@ func (f *fixture) lose(j job.Job, parts []resource.Part) (plan.Row, error) {
 
 // whole is nil if j is there in one piece, or not at all.
 func (f *fixture) whole(j job.Job) (*resource.Observed, error) {
-	o, err := f.store.Look(f.t.Context(), j.Path())
+	o, err := f.store.Find(f.t.Context(), j.Path())
 	if err == nil && o != nil && (o.Record == nil || o.Problem != "" || len(o.Lost) > 0) {
 		err = fmt.Errorf("%s is left in pieces: %+v", j.Name, o)
 	}
@@ -107,7 +107,7 @@ func TestLostReplyOfARepair(t *testing.T) {
 // bodies are the record of j and its copy.
 func (f *fixture) bodies(j job.Job) []string {
 	f.t.Helper()
-	o, err := f.store.Look(f.t.Context(), j.Path())
+	o, err := f.store.Find(f.t.Context(), j.Path())
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func dropReply(proxy *zkserver.Proxy, sent *bool, do func()) <-chan struct{} {
 // replace puts j into a new generation, whatever it was.
 func (f *fixture) replace(j job.Job) error {
 	ctx := context.Background()
-	o, err := f.store.Look(ctx, j.Path())
+	o, err := f.store.Find(ctx, j.Path())
 	if err != nil {
 		return err
 	}
@@ -256,6 +256,42 @@ func TestEveryPreconditionOfARepairIsInTheTransaction(t *testing.T) {
 					t.Errorf("a refused repair wrote (-before +after):\n%s", d)
 				}
 			})
+		}
+	}
+}
+
+// TestCostOfALookDoesNotDependOnOtherJobs: many workers may look for a job that is not there yet, in a root with many
+// jobs. Find pays for its search, and finds what has neither Record nor znode.
+func TestCostOfALookDoesNotDependOnOtherJobs(t *testing.T) {
+	f, proxy := newProxyFixture(t)
+	missing, lost := f.declare("missing", 1), f.declare("lost", 1)
+	f.apply(lost)
+	row, err := f.lose(lost, damages()["record and znode"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	look := func(path string) map[int32]int {
+		before := proxy.Requests()
+		if o, err := f.store.Look(t.Context(), path); err != nil || o != nil {
+			t.Fatalf("look at %s: %+v, %v", path, o, err)
+		}
+		return sent(before, proxy.Requests())
+	}
+	few := look(missing.Path())
+	jobs := []job.Job{lost}
+	for i := range 30 {
+		jobs = append(jobs, f.declare(fmt.Sprint("other", i), 1))
+	}
+	f.apply(jobs...)
+	if err := f.store.Commit(t.Context(), row); err != nil && !errors.Is(err, plan.ErrAlreadyDone) {
+		t.Fatal(err)
+	}
+	if row, err = f.lose(lost, damages()["record and znode"]); err != nil || row.Old == nil {
+		t.Fatalf("%+v, %v", row.Old, err)
+	}
+	for _, path := range []string{missing.Path(), lost.Path()} {
+		if d := cmp.Diff(few, look(path)); d != "" {
+			t.Errorf("requests of a look at %s, by code (-among few +among many):\n%s", path, d)
 		}
 	}
 }

@@ -37,7 +37,7 @@ const undoLimit = 10 * time.Second
 // plan.ErrAlreadyDone means that there is no such job, plan.ErrUnknown that the connection was lost: read the job
 // again.
 func (s *Store) Terminate(ctx context.Context, path string, timeout time.Duration, waiting func(live []string)) error {
-	o, err := s.Look(ctx, path)
+	o, err := s.Find(ctx, path)
 	if err == nil {
 		err = s.checkTerminable(o)
 	}
