@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"path"
 	"slices"
 	"testing"
@@ -151,12 +150,9 @@ func (f *damaged) apply() []plan.Reason {
 }
 
 // TestDamage deletes a part of a job by hand, at random: plan names it, apply puts it back or says why not, the workers
-// go on, and no id changes. MUSTER_SOAK=1 makes it 200 times.
+// go on, and no id changes.
 func TestDamage(t *testing.T) {
-	rounds := 24
-	if os.Getenv("MUSTER_SOAK") != "" {
-		rounds = 200
-	}
+	const rounds = 200
 	for round := range rounds {
 		d := damage{part: []string{"job znode", "gate", "record", "id", "by"}[rand.IntN(5)]}
 		d.joined = []int{0, 3, 3, rand.IntN(4)}[rand.IntN(4)]
