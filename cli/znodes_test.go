@@ -79,13 +79,25 @@ func (z znodes) edit(p, old, new string) {
 	z.ts.Check(err)
 }
 
+// delete deletes a znode and all that is below it, in one transaction: a live worker makes its znode again at once.
 func (z znodes) delete(p string) {
-	names, stat, err := z.s.Children(context.Background(), p)
-	z.ts.Check(err)
-	for _, name := range names {
-		z.delete(path.Join(p, name))
+	for {
+		_, err := z.s.Multi(context.Background(), z.deletes(p)...)
+		if !errors.Is(err, zkconn.ErrNotEmpty) {
+			z.ts.Check(err)
+			return
+		}
 	}
-	z.ts.Check(z.s.Delete(context.Background(), p, stat.Version))
+}
+
+func (z znodes) deletes(p string) []zkconn.Op {
+	names, _, err := z.s.Children(context.Background(), p)
+	z.ts.Check(err)
+	var ops []zkconn.Op
+	for _, name := range names {
+		ops = append(ops, z.deletes(path.Join(p, name))...)
+	}
+	return append(ops, zkconn.DeleteOp(p, -1))
 }
 
 // forbid creates a childless znode again so that nobody may read it.
