@@ -64,12 +64,12 @@ func sameServers(saved planfile.Saved, t target) error {
 	if saved.Plan.Ensemble != "" || slices.Equal(made, now) {
 		return nil
 	}
-	if len(made) == 0 {
-		return wrapRefused(&apply.RefusedError{Why: "it does not say which servers it was made from"})
+	why := "it does not say which servers it was made from"
+	if len(made) > 0 {
+		why = fmt.Sprintf("it was made before anything was applied to %s, so it is for these servers only, and not for %s",
+			strings.Join(saved.Servers, ","), strings.Join(t.servers, ","))
 	}
-	return wrapRefused(&apply.RefusedError{Why: fmt.Sprintf(
-		"it was made before anything was applied to %s, so it is for these servers only, and not for %s",
-		strings.Join(saved.Servers, ","), strings.Join(t.servers, ","))})
+	return wrapRefused(&apply.RefusedError{Why: why})
 }
 
 // clockSkew is how far the clock of the machine that made a plan may be ahead of the clock here.
