@@ -17,7 +17,8 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv("SPEC_TEST_LOAD"); dir != "" {
 		var o spec.Options
 		if _, err := fmt.Sscan(os.Getenv("SPEC_TEST_LIMITS"), &o.Limits.Time, &o.Limits.Memory); err != nil {
-			panic(err)
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(2)
 		}
 		_, ds := spec.Load(dir, o)
 		_ = ds.Text(os.Stdout, false)

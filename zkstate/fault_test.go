@@ -32,6 +32,16 @@ func newProxyFixture(t testing.TB) (*fixture, *zkserver.Proxy) {
 	return newFixtureAt(t, []string{proxy.Addr()}), proxy
 }
 
+// newProxyPair is a fixture whose session goes through a proxy, and one in the same root whose session does not.
+func newProxyPair(t testing.TB) (through, direct *fixture, proxy *zkserver.Proxy) {
+	t.Helper()
+	through, proxy = newProxyFixture(t)
+	direct = newFixture(t)
+	direct.root = through.root
+	direct.store = direct.newStore(direct.session)
+	return through, direct, proxy
+}
+
 func isMulti(op int32, _ []byte) bool { return op == opMulti }
 
 // TestLostReplyOfEachKindOfCommit cuts the transaction of every kind of commit before it is sent, after it was

@@ -84,10 +84,7 @@ func TestEveryPreconditionIsInTheTransaction(t *testing.T) {
 		for name, move := range c.moves {
 			t.Run(c.change+"/"+name, func(t *testing.T) {
 				t.Parallel()
-				committing, proxy := newProxyFixture(t)
-				f := newFixture(t)
-				f.root = committing.root
-				f.store = f.newStore(f.session)
+				committing, f, proxy := newProxyPair(t)
 				f.apply(f.declare("other", 1), f.declare("a", 2))
 				var declared []job.Job
 				switch c.change {

@@ -128,10 +128,7 @@ func TestLostReplyOfARepairThatWasOvertaken(t *testing.T) {
 	for name, parts := range damages() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			committing, proxy := newProxyFixture(t)
-			f := newFixture(t)
-			f.root = committing.root
-			f.store = f.newStore(f.session)
+			committing, f, proxy := newProxyPair(t)
 			j := f.declare("a", 2)
 			f.apply(j)
 			row, err := f.lose(j, parts)
@@ -219,10 +216,7 @@ func TestEveryPreconditionOfARepairIsInTheTransaction(t *testing.T) {
 		for what, move := range moves {
 			t.Run(name+"/"+what, func(t *testing.T) {
 				t.Parallel()
-				committing, proxy := newProxyFixture(t)
-				f := newFixture(t)
-				f.root = committing.root
-				f.store = f.newStore(f.session)
+				committing, f, proxy := newProxyPair(t)
 				j := f.declare("a", 2)
 				f.apply(j)
 				row, err := f.lose(j, parts)

@@ -12,7 +12,8 @@ import (
 	"muster/resource"
 )
 
-func someRecord() resource.Record {
+func someRecord(t *testing.T) resource.Record {
+	t.Helper()
 	j := job.Default()
 	j.Name, j.Root, j.Address, j.Workers = "ingest-eu", "/jobs/prod", `job.ingest["eu"]`, 12
 	j.Labels = map[string]string{"team": "data", "app": "etl"}
@@ -22,7 +23,7 @@ func someRecord() resource.Record {
 	}
 	last := job.Run{ID: "nightly-1", Generation: "66aa", Completed: "2026-01-30T02:10:00Z"}
 	if err := errors.Join(r.Declare(j), job.SetLastRun(&r, last)); err != nil {
-		panic(err) // a job always encodes
+		t.Fatal(err)
 	}
 	return r
 }
@@ -38,7 +39,7 @@ const recordJSON = `{"format":1,` +
 	`"last":{"id":"nightly-1","generation":"66aa","completed":"2026-01-30T02:10:00Z"}}`
 
 func TestRecordIsWrittenAndRead(t *testing.T) {
-	r := someRecord()
+	r := someRecord(t)
 	got, err := EncodeRecord(r)
 	if err != nil {
 		t.Fatal(err)
@@ -116,12 +117,12 @@ func TestRecordOfAnotherJobIsRefused(t *testing.T) {
 }
 
 func TestEncodeRecordRefusesWhatDecodeWould(t *testing.T) {
-	r := someRecord()
+	r := someRecord(t)
 	r.Generation = ""
 	if data, err := EncodeRecord(r); err == nil {
 		t.Errorf("encoded as %s", data)
 	}
-	r = someRecord()
+	r = someRecord(t)
 	r.By = strings.Repeat("x", maxJSON)
 	if _, err := EncodeRecord(r); err == nil {
 		t.Error("a record beyond the limit was encoded")
