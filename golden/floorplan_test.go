@@ -32,6 +32,7 @@ func floorPlan() map[string]room {
 		levenshtein = "github.com/agext/levenshtein"
 		width       = "golang.org/x/text/width"
 		version     = "github.com/hashicorp/go-version"
+		cron        = "github.com/netresearch/go-cron"
 	)
 	return map[string]room{
 		"": {ours: []string{"cli"}},
@@ -41,8 +42,10 @@ func floorPlan() map[string]room {
 		"docs":     {}, // the pages that muster prints
 		"resource": {},
 		"job":      {ours: []string{"resource"}},
-		"plan":     {ours: []string{"resource", "text"}},
-		"planfile": {ours: []string{"resource", "plan"}},
+		// Spec needs it too, and members.
+		"group/schedule": {others: []string{cron}},
+		"plan":           {ours: []string{"resource", "text"}},
+		"planfile":       {ours: []string{"resource", "plan"}},
 		"report": {ours: []string{"resource", "job", "plan", "planfile", "apply", "exitcode", "text"}, others: []string{
 			"github.com/prometheus/client_model/go", "github.com/prometheus/common/",
 		}},

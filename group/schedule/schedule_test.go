@@ -1,0 +1,222 @@
+package schedule
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// mustParse returns a schedule that is known to be right.
+func mustParse(t testing.TB, text, timezone string) Schedule {
+	t.Helper()
+	s, err := Parse(text, timezone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// at reads a time such as 2026-03-29T01:00:00Z or 2026-03-29T03:00:00+02:00.
+func at(t testing.TB, text string) time.Time {
+	t.Helper()
+	when, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return when
+}
+
+// ticks lists the ticks that are after one instant and not after the other, as the zone of the schedule shows them.
+func ticks(s Schedule, after, upTo time.Time) []string {
+	zone := s.zone
+	if zone == nil {
+		zone = time.UTC
+	}
+	var all []string
+	for tick, ok := s.Next(after); ok && !tick.After(upTo); tick, ok = s.Next(tick) {
+		all = append(all, tick.In(zone).Format("Mon 02 15:04:05 -0700"))
+	}
+	return all
+}
+
+func TestSchedules(t *testing.T) {
+	const start = "2026-11-21T23:30:00Z" // a Saturday
+	for _, c := range []struct {
+		text string
+		want []string // the first ticks
+	}{
+		{"0 2 * * *", []string{"2026-11-22T02:00:00Z", "2026-11-23T02:00:00Z"}},
+		{"  0   2 * * *\t", []string{"2026-11-22T02:00:00Z"}},
+		{"*/20 * * * *", []string{"2026-11-21T23:40:00Z", "2026-11-22T00:00:00Z"}},
+		{"5,35 8-9 * * *", []string{"2026-11-22T08:05:00Z", "2026-11-22T08:35:00Z", "2026-11-22T09:05:00Z"}},
+		{"0 22-1 * * *", []string{"2026-11-22T00:00:00Z", "2026-11-22T01:00:00Z", "2026-11-22T22:00:00Z"}},
+		{"0 0 * * sun", []string{"2026-11-22T00:00:00Z", "2026-11-29T00:00:00Z"}},
+		{"0 0 * * 7", []string{"2026-11-22T00:00:00Z", "2026-11-29T00:00:00Z"}},
+		{"0 0 * * FRI-MON", []string{"2026-11-22T00:00:00Z", "2026-11-23T00:00:00Z", "2026-11-27T00:00:00Z"}},
+		{"0 0 * * 1-7/3", []string{"2026-11-22T00:00:00Z", "2026-11-23T00:00:00Z", "2026-11-26T00:00:00Z"}},
+		{"0 0 * * sun-sat/3", []string{"2026-11-22T00:00:00Z", "2026-11-25T00:00:00Z", "2026-11-28T00:00:00Z"}},
+		// Both days are named, so one is enough.
+		{"0 0 24 * mon", []string{"2026-11-23T00:00:00Z", "2026-11-24T00:00:00Z", "2026-11-30T00:00:00Z"}},
+		// A star, even with a step, names no day.
+		{"0 0 */2 * mon", []string{"2026-11-23T00:00:00Z", "2026-12-07T00:00:00Z"}},
+		{"0 0 13 * */5", []string{"2026-12-13T00:00:00Z", "2027-06-13T00:00:00Z", "2027-08-13T00:00:00Z"}},
+		{"0 0 29 2 *", []string{"2028-02-29T00:00:00Z", "2032-02-29T00:00:00Z"}},
+		{"0 0 29 2 */7", []string{"2032-02-29T00:00:00Z", "2060-02-29T00:00:00Z", "2088-02-29T00:00:00Z"}},
+		{"0 0 31 4,dec *", []string{"2026-12-31T00:00:00Z", "2027-12-31T00:00:00Z"}},
+		{"@hourly", []string{"2026-11-22T00:00:00Z", "2026-11-22T01:00:00Z"}},
+		{"@daily", []string{"2026-11-22T00:00:00Z", "2026-11-23T00:00:00Z"}},
+		{"@Midnight", []string{"2026-11-22T00:00:00Z", "2026-11-23T00:00:00Z"}},
+		{"@weekly", []string{"2026-11-22T00:00:00Z", "2026-11-29T00:00:00Z"}},
+		{"@monthly", []string{"2026-12-01T00:00:00Z", "2027-01-01T00:00:00Z"}},
+		{"@yearly", []string{"2027-01-01T00:00:00Z", "2028-01-01T00:00:00Z"}},
+		{"@annually", []string{"2027-01-01T00:00:00Z", "2028-01-01T00:00:00Z"}},
+		{"@every 1s", []string{"2026-11-21T23:30:01Z", "2026-11-21T23:30:02Z"}},
+		{"@every 10m", []string{"2026-11-21T23:40:00Z", "2026-11-21T23:50:00Z"}},
+		{"@every 1H30M", []string{"2026-11-22T00:00:00Z", "2026-11-22T01:30:00Z"}},
+		{"@every 7m", []string{"2026-11-21T23:31:00Z", "2026-11-21T23:38:00Z"}},
+	} {
+		s := mustParse(t, c.text, "")
+		var got []string
+		for when := at(t, start); len(got) < len(c.want); {
+			next, ok := s.Next(when)
+			if !ok {
+				break
+			}
+			got, when = append(got, next.Format(time.RFC3339)), next
+		}
+		if d := cmp.Diff(c.want, got); d != "" {
+			t.Errorf("%s: ticks (-want +got):\n%s", c.text, d)
+		}
+	}
+}
+
+// TestEveryCountsFrom1970: an interval does not depend on when somebody began, nor on a zone.
+func TestEveryCountsFrom1970(t *testing.T) {
+	s := mustParse(t, "@every 100h", "Europe/Berlin")
+	for _, c := range []struct{ after, want string }{
+		{"1969-12-31T23:59:59Z", "1970-01-01T00:00:00Z"}, {"1970-01-01T00:00:00Z", "1970-01-05T04:00:00Z"},
+		{"1969-12-20T00:00:00Z", "1969-12-23T16:00:00Z"}, {"1970-01-05T04:00:00.5Z", "1970-01-09T08:00:00Z"},
+	} {
+		if got, ok := s.Next(at(t, c.after)); !ok || !got.Equal(at(t, c.want)) {
+			t.Errorf("after %s: %s, want %s", c.after, got, c.want)
+		}
+	}
+}
+
+func TestSchedulesThatAreRefused(t *testing.T) {
+	for _, c := range []struct{ text, zone, want string }{
+		{"", "", "the schedule is empty: write five fields"},
+		{"0 2 * *", "", "4 fields: write five fields"},
+		{"0 0 2 * * *", "", `6 fields: write five, without seconds and year: minute, hour, day of month, month, day of ` +
+			`week; below a minute write "@every 30s"`},
+		{"0 0 2 * * * 2027", "", "7 fields: write five, without seconds and year"},
+		{"@reboot", "", "@reboot is not a time: declare a leader for what runs from the start, or write five fields"},
+		{"@fortnightly", "", "@fortnightly is not known: write five fields"},
+		{"@daily 10m", "", "@daily takes nothing after it: write five fields"},
+		{"@every", "", `@every takes one interval: write it without spaces, such as "@every 1h30m"`},
+		{"@every 1h 30m", "", "@every takes one interval"},
+		{"@every 1d", "", `"1d" is not an interval: write a number and a unit (h, m, s), such as "@every 10m"; a day is 24h`},
+		{"@every 500ms", "", `an interval of 500ms is too short: write "@every 1s" or more`},
+		{"@every -1h", "", "an interval of -1h is too short"},
+		{"@every 90500ms", "", `an interval of 90500ms is not whole seconds: write "@every 1m30s" or more`},
+		{"TZ=Asia/Tokyo 0 2 * * *", "", `the zone "Asia/Tokyo" stands in the schedule: write it as timezone`},
+		{"CRON_TZ=UTC @daily", "", `the zone "UTC" stands in the schedule: write it as timezone`},
+		{"TZ=", "", `the zone "" stands in the schedule`},
+		{"60 * * * *", "", `minute "60": write 0-59, a list (1,15), a range (1-5), a star or a step (*/2)`},
+		{"*/90 * * * *", "", `minute "*/90": write 0-59, a list (1,15), a range (1-5), a star or a step (*/2); longer is ` +
+			`"@every 90m"`},
+		{"*/0 * * * *", "", `minute "*/0": write 0-59`},
+		{"1,,2 * * * *", "", `minute "1,,2": write 0-59`},
+		{"+1 * * * *", "", `minute "+1": write 0-59`},
+		{"*-5 * * * *", "", `minute "*-5": write 0-59`},
+		{"5-1-2 * * * *", "", `minute "5-1-2": write 0-59`},
+		{"0 24 * * *", "", `hour "24": write 0-23`},
+		{"0 0 0 * *", "", `day of month "0": write 1-31`},
+		{"0 0 L * *", "", `day of month "l": write 1-31`},
+		{"0 0 1 13 *", "", `month "13": write 1-12 or jan-dec`},
+		{"0 0 1 january *", "", `month "january": write 1-12 or jan-dec`},
+		{"0 0 * * 8", "", `day of week "8": write 0-7 or sun-sat`},
+		{"0 0 * * fri#3", "", `day of week "fri#3": write 0-7 or sun-sat`},
+		{"H H * * *", "", `minute "h": write 0-59`},
+		{"0 0 * * fri-mon/2", "", `day of week "fri-mon/2": a range with a step ends at Saturday, or Sunday as 7: write ` +
+			`the days as a list, such as fri,sun`},
+		{"0 0 * * 7-2/2", "", `day of week "7-2/2": a range with a step ends at Saturday`},
+		{"0 0 30 2 *", "", `"0 0 30 2 *" never comes: no month that it names has such a day`},
+		{"0 0 31 2,4,6,9,11 *", "", "never comes"},
+		{strings.Repeat("0,", 200) + "0 * * * *", "", "409 bytes: a schedule has at most 256; write ranges and steps"},
+		{"0 2 * * *", "Europe/Berln", `timezone "Europe/Berln" is not known: write a name of the IANA time zone ` +
+			`database, such as "Europe/Berlin" or "UTC"`},
+		{"0 2 * * *", "+02:00", `timezone "+02:00" is not known`},
+		{"0 2 * * *", "../../etc/passwd", `timezone "../../etc/passwd" is not known`},
+		{"0 2 * * *", "Local", `timezone "Local" is not the same on every machine`},
+		{"0 2 * * *", "right/UTC", `timezone "right/UTC" is not the same on every machine`},
+	} {
+		s, err := Parse(c.text, c.zone)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %v, want %s", c.text, err, c.want)
+		}
+		if tick, ok := s.Next(time.Time{}); ok {
+			t.Errorf("%q is refused, and has a tick at %s", c.text, tick)
+		}
+	}
+}
+
+func TestDigest(t *testing.T) {
+	daily := mustParse(t, "0 0 * * *", "").Digest()
+	for _, same := range [][2]string{{"@daily", ""}, {" 0 0  * * * ", "UTC"}, {"@MIDNIGHT", "UTC"}} {
+		if got := mustParse(t, same[0], same[1]).Digest(); got != daily || len(got) != 16 {
+			t.Errorf("%q: %s, want %s", same, got, daily)
+		}
+	}
+	if a, b := mustParse(t, "@every 60m", "Asia/Tokyo"), mustParse(t, "@every 1h", ""); a.Digest() != b.Digest() {
+		t.Error("the interval, or the zone, which an interval does not have, makes a difference")
+	}
+	seen := map[string]string{daily: "0 0 * * * UTC"}
+	for _, other := range [][2]string{
+		{"@daily", "Asia/Tokyo"}, {"@daily", "Etc/UTC"}, {"@hourly", ""}, {"@every 24h", ""},
+	} {
+		digest := mustParse(t, other[0], other[1]).Digest()
+		if same, ok := seen[digest]; ok {
+			t.Errorf("%q has the digest of %s", other, same)
+		}
+		seen[digest] = other[0]
+	}
+	// A cursor in ZooKeeper keeps the digest: another one would forget what is due.
+	if want := "4c442cc94e036b16"; daily != want {
+		t.Errorf("the digest of @daily is %s, it was %s", daily, want)
+	}
+}
+
+func TestLastAndCount(t *testing.T) {
+	a, b := at(t, "2025-01-01T00:00:00Z"), at(t, "2026-03-29T12:00:30Z")
+	for text, want := range map[string]struct {
+		last  string
+		count int
+	}{
+		"@every 1s": {"2026-03-29T12:00:30Z", 1000}, "* * * * *": {"2026-03-29T12:00:00Z", 1000},
+		"0 2 * * *": {"2026-03-29T01:00:00Z", 453}, "0 0 29 2 *": {"", 0}, "@yearly": {"2025-12-31T23:00:00Z", 1},
+	} {
+		s := mustParse(t, text, "Europe/Berlin")
+		last, ok := s.Last(a, b)
+		if ok != (want.last != "") || ok && !last.Equal(at(t, want.last)) {
+			t.Errorf("%s: last is %s, want %s", text, last, want.last)
+		}
+		if n := s.Count(a, b, 1000); n != want.count {
+			t.Errorf("%s: %d ticks, want %d", text, n, want.count)
+		}
+	}
+}
+
+// TestNoEnd: even at the end of the calendar an answer comes.
+func TestNoEnd(t *testing.T) {
+	for _, text := range []string{"@every 1s", "0 0 29 2 *", "*/5 * 29 2 *", "@daily"} {
+		s := mustParse(t, text, "Europe/Berlin")
+		for _, after := range []time.Time{{}, at(t, "9999-12-31T23:59:59Z"), time.Unix(1<<55, 0)} {
+			if next, ok := s.Next(after); ok && !next.After(after) {
+				t.Errorf("%s: after %s comes %s", text, after, next)
+			}
+		}
+	}
+}
