@@ -42,10 +42,8 @@ func floorPlan() map[string]room {
 		"docs":     {}, // the pages that muster prints
 		"resource": {},
 		"job":      {ours: []string{"resource"}},
-		// Spec needs it too, and members.
-		"group/schedule": {others: []string{cron}},
-		"plan":           {ours: []string{"resource", "text"}},
-		"planfile":       {ours: []string{"resource", "plan"}},
+		"plan":     {ours: []string{"resource", "text"}},
+		"planfile": {ours: []string{"resource", "plan"}},
 		"report": {ours: []string{"resource", "job", "plan", "planfile", "apply", "exitcode", "text"}, others: []string{
 			"github.com/prometheus/client_model/go", "github.com/prometheus/common/",
 		}},
@@ -70,6 +68,8 @@ func floorPlan() map[string]room {
 			ours:   []string{"resource", "job", "text", "zkstate", "zkstate/zkconn", "zkstate/znode"},
 			others: []string{sync},
 		},
+		"group/schedule": {others: []string{cron}},
+		"member/ticks":   {ours: []string{"group/schedule"}}, // pure, for member
 		"wrap": {
 			ours:   []string{"resource", "job", "worker", "zkstate/zkconn", "zkstate/znode"},
 			others: []string{"github.com/prometheus/client_golang"},
