@@ -70,6 +70,8 @@ func floorPlan() map[string]room {
 		},
 		"group/schedule": {others: []string{cron}},
 		"member/ticks":   {ours: []string{"group/schedule"}}, // pure, for member
+		// Who has which duty of a group: a pure function.
+		"member/roster": {others: []string{version}},
 		"wrap": {
 			ours:   []string{"resource", "job", "worker", "zkstate/zkconn", "zkstate/znode"},
 			others: []string{"github.com/prometheus/client_golang"},

@@ -1,0 +1,316 @@
+package roster
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/go-version"
+)
+
+// none is the index of no member, and of no version.
+const none = -1
+
+// group is an input with sets of members by what they have in common. Members are known by their index, in the order of
+// seats.
+type group struct {
+	in       Input
+	index    map[int32]int // by seat
+	versions []ofVersion   // the newest first
+	version  []int         // of each member: an index of versions
+	listed   []set         // of each duty: the members that list it
+	ready    set
+	settled  set // members that are at least settle old
+	starting bool
+	oldest   time.Duration // the greatest age of a member that lists a declared duty
+}
+
+// ofVersion is the set of the members of one version.
+type ofVersion struct {
+	version *version.Version
+	members set
+}
+
+// newGroup makes the sets. The members and the duties of in are sorted.
+func newGroup(in Input) *group {
+	n := len(in.Members)
+	g := &group{
+		in: in, index: map[int32]int{}, version: make([]int, n), listed: make([]set, len(in.Duties)),
+		ready: newSet(n), settled: newSet(n),
+	}
+	duty := map[string]int{}
+	for d, declared := range in.Duties {
+		duty[declared.Name], g.listed[d] = d, newSet(n)
+	}
+	useful := false
+	for m, member := range in.Members {
+		g.index[member.Seat] = m
+		if member.Ready {
+			g.ready.add(m)
+		}
+		if member.Age >= in.Settle {
+			g.settled.add(m)
+		}
+		for _, name := range member.Can {
+			if d, ok := duty[name]; ok {
+				g.listed[d].add(m)
+				g.oldest, useful = max(g.oldest, member.Age), true
+			}
+		}
+	}
+	g.starting = useful && g.oldest < in.Settle
+	g.sortVersions()
+	return g
+}
+
+// sortVersions fills versions and version. Texts that mean the same version, 2.0 and 2.0.0, are one version: that of
+// the most senior member.
+func (g *group) sortVersions() {
+	n := len(g.in.Members)
+	for m, member := range g.in.Members {
+		i := slices.IndexFunc(g.versions, func(v ofVersion) bool { return compare(v.version, member.Version) == 0 })
+		if i < 0 {
+			i = len(g.versions)
+			g.versions = append(g.versions, ofVersion{member.Version, newSet(n)})
+		}
+		g.versions[i].members.add(m)
+	}
+	slices.SortFunc(g.versions, func(a, b ofVersion) int { return compare(b.version, a.version) })
+	for i, v := range g.versions {
+		for m := range v.members.all() {
+			g.version[m] = i
+		}
+	}
+}
+
+// compare orders versions. No version is older than every other.
+func compare(a, b *version.Version) int {
+	if a == nil || b == nil {
+		return cmp.Compare(present(a), present(b))
+	}
+	return a.Compare(b)
+}
+
+func present(v *version.Version) int {
+	if v == nil {
+		return 0
+	}
+	return 1
+}
+
+// choice is who may have a duty, and why.
+type choice struct {
+	duty   int
+	last   int // the member that has it; none if nobody or a member that left
+	pinned int // to this member; none if it left
+	giver  int // the member that has to hand it over, or has; none if it left
+	able   set // members that can do it
+	wanted set // of those, the members of the preferred version
+	prefer int // the preferred version; none without a preference, or if nobody can do it
+	newer  set // members of newer versions that are preferred once they are all settle old
+	free   set // of the able, those that need not wait after they gave it up
+
+	may  set
+	home int // last, if it may keep the duty: another holder is a move
+	why  Why // if last keeps it, or nobody has it; or else why it has another holder
+}
+
+// choose decides who may have a duty. The rules stand in the comment of the package.
+func (g *group) choose(d int) choice {
+	duty := g.in.Duties[d]
+	c := choice{duty: d, prefer: none, home: none, may: newSet(len(g.in.Members))}
+	c.newer = newSet(len(g.in.Members))
+	c.last, c.pinned = g.member(g.in.Holders, duty.Name), g.member(g.in.Pins, duty.Name)
+	c.giver = g.member(g.in.HandOver, duty.Name)
+	c.able = g.listed[d].and(g.ready).and(g.fitting(duty.Versions))
+	c.wanted, c.free = c.able, c.able.minus(g.waiting(d))
+	holds := c.last != none && c.able.has(c.last)
+	if duty.Newest && !c.able.empty() {
+		c.prefer, c.newer = g.prefer(c, holds)
+		c.wanted = c.able.and(g.versions[c.prefer].members)
+	}
+	others := c.wanted.and(c.free)
+	if holds {
+		others = others.without(c.last)
+	}
+	switch {
+	case g.in.Paused[duty.Name]:
+		c.why = Paused
+	case g.starting && holds:
+		c.keep(Starts)
+	case g.starting:
+		c.why = Starts
+	case c.pinned != none && (c.free.has(c.pinned) || holds && c.pinned == c.last):
+		c.may.add(c.pinned)
+		c.why = Pinned
+	case holds && c.last == c.giver && !others.empty():
+		c.may, c.why = g.leastFailed(d, others), HandedOver
+	case holds:
+		g.chooseHeld(&c, others.and(g.settled))
+	default:
+		g.chooseVacant(&c, others)
+	}
+	return c
+}
+
+// keep leaves the duty where it is.
+func (c *choice) keep(why Why) {
+	c.may.add(c.last)
+	c.home, c.why = c.last, why
+}
+
+// chooseHeld decides about a duty whose holder can do it, if receivers are the others that it may move to.
+func (g *group) chooseHeld(c *choice, receivers set) {
+	switch wanted := c.wanted.has(c.last); {
+	case wanted && g.in.Duties[c.duty].Leader:
+		c.keep(Leads)
+	case wanted:
+		c.keep(Keeps)
+		c.may.addAll(g.leastFailed(c.duty, c.notGiver(receivers).with(c.last)))
+	case receivers.empty():
+		c.keep(Waits)
+	default:
+		c.may, c.why = g.leastFailed(c.duty, c.unlessGiver(receivers)), Newer
+	}
+}
+
+// notGiver returns the members of s but for the one that handed the duty over.
+func (c *choice) notGiver(s set) set {
+	if c.giver == none {
+		return s
+	}
+	return s.without(c.giver)
+}
+
+// unlessGiver is notGiver, if there is any other member in s.
+func (c *choice) unlessGiver(s set) set {
+	if others := c.notGiver(s); !others.empty() {
+		return others
+	}
+	return s
+}
+
+// chooseVacant decides about a duty that nobody has, if wanted are the members that are preferred.
+func (g *group) chooseVacant(c *choice, wanted set) {
+	for _, v := range g.versions {
+		if wanted.empty() {
+			wanted = c.free.and(v.members)
+		}
+	}
+	c.may = g.leastFailed(c.duty, c.unlessGiver(wanted))
+	switch {
+	case c.able.empty():
+		c.why = Unfit
+	case c.may.empty():
+		c.why = BackedOff
+	case c.may.size() == 1:
+		c.why = Only
+	default:
+		c.why = Fills
+	}
+}
+
+// prefer returns the version whose members a duty wants, of which at least one can do it, and the members of newer
+// versions that time may promote. holds says that c.last can do the duty.
+func (g *group) prefer(c choice, holds bool) (v int, newer set) {
+	able := func(v int) set { return c.able.and(g.versions[v].members) }
+	v, newer = none, newSet(len(g.in.Members))
+	if last, ok := g.in.Newest[g.in.Duties[c.duty].Name]; ok {
+		v = slices.IndexFunc(g.versions, func(v ofVersion) bool { return compare(v.version, last) == 0 })
+	}
+	switch {
+	case v != none && !able(v).empty():
+	case holds:
+		v = g.version[c.last]
+	default:
+		if v = g.newestWith(g.in.Promote.enough(0), c.able, len(g.versions)); v == none {
+			v = g.newestWith(1, c.able, len(g.versions))
+		}
+	}
+	for {
+		enough := g.in.Promote.enough(able(v).size())
+		if next := g.newestWith(enough, c.able.and(g.settled), v); next != none {
+			v = next
+			continue
+		}
+		if g.newestWith(enough, c.able, v) != none {
+			for i := range v {
+				newer.addAll(able(i))
+			}
+		}
+		return v, newer
+	}
+}
+
+// newestWith returns the newest version above v of which enough members are in s; none if there is none.
+func (g *group) newestWith(enough int, s set, v int) int {
+	for i := range v {
+		if s.and(g.versions[i].members).size() >= enough {
+			return i
+		}
+	}
+	return none
+}
+
+// member returns the member whose seat stands at a duty's name; none if it is not live.
+func (g *group) member(seats map[string]int32, duty string) int {
+	seat, ok := seats[duty]
+	if !ok {
+		return none
+	}
+	m, ok := g.index[seat]
+	if !ok {
+		return none
+	}
+	return m
+}
+
+// fitting returns the members whose versions fit.
+func (g *group) fitting(constraints version.Constraints) set {
+	fit := newSet(len(g.in.Members))
+	for _, v := range g.versions {
+		if len(constraints) == 0 || v.version != nil && constraints.Check(v.version) {
+			fit.addAll(v.members)
+		}
+	}
+	return fit
+}
+
+// waiting returns the members that may not get a duty yet, because they gave it up.
+func (g *group) waiting(d int) set {
+	s := newSet(len(g.in.Members))
+	for seat, rest := range g.in.Backoff[g.in.Duties[d].Name] {
+		if m, ok := g.index[seat]; ok && rest > 0 {
+			s.add(m)
+		}
+	}
+	return s
+}
+
+// leastFailed returns the members of s with the fewest failures at a duty.
+func (g *group) leastFailed(d int, s set) set {
+	if len(g.in.Failures[g.in.Duties[d].Name]) == 0 {
+		return s
+	}
+	least, fewest := newSet(len(g.in.Members)), g.fewestFailures(d, s)
+	for m := range s.all() {
+		if g.failures(d, m) == fewest {
+			least.add(m)
+		}
+	}
+	return least
+}
+
+// fewestFailures is the smallest number of failures that a member of s has at a duty.
+func (g *group) fewestFailures(d int, s set) int {
+	fewest := math.MaxInt
+	for m := range s.all() {
+		fewest = min(fewest, g.failures(d, m))
+	}
+	return fewest
+}
+
+func (g *group) failures(d, m int) int {
+	return g.in.Failures[g.in.Duties[d].Name][g.in.Members[m].Seat]
+}

@@ -1,0 +1,222 @@
+package roster_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/go-version"
+
+	"muster/member/roster"
+)
+
+// TestLaws holds random small groups against all laws.
+func TestLaws(t *testing.T) {
+	const groups = 4000
+	for seed := range uint64(groups) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		in := randomInput(r)
+		broken := brokenLaws(in, r)
+		for _, law := range broken {
+			t.Errorf("seed %d: %s", seed, law)
+		}
+		if len(broken) > 0 {
+			t.Fatalf("%+v\n%s", in, describe(roster.Assign(in)))
+		}
+	}
+}
+
+// TestBestWhenTwoMembersHaveEverything: most duties have to move, over several members, and some come back home.
+func TestBestWhenTwoMembersHaveEverything(t *testing.T) {
+	const groups = 1500
+	for seed := range uint64(groups) {
+		in := crowdedInput(rand.New(rand.NewPCG(seed, 3)))
+		got, ok := naive{in}.score(roster.Assign(in).Holders())
+		if best := (naive{in}).best(); !ok || got != best {
+			t.Fatalf("seed %d: %+v, but the best is %+v: %+v", seed, got, best, in)
+		}
+	}
+}
+
+// brokenLaws says which laws the roster of in breaks.
+func brokenLaws(in roster.Input, r *rand.Rand) (broken []string) {
+	got, n := roster.Assign(in), naive{in}
+	report := func(format string, args ...any) { broken = append(broken, fmt.Sprintf(format, args...)) }
+
+	if s, ok := n.score(got.Holders()); !ok {
+		report("somebody has a duty who may not have it")
+	} else if best := n.best(); s != best {
+		report("%+v, but the best is %+v", s, best)
+	}
+	for _, p := range got.Posts {
+		if law := brokenByPost(n, p); law != "" {
+			report("%s: %s", p.Duty, law)
+		}
+	}
+	if d := cmp.Diff(got, roster.Assign(shuffled(in, r)), equalVersions()); d != "" {
+		report("another order gives another roster:\n%s", d)
+	}
+	next := naive{n.after(got)}
+	if d := cmp.Diff(memory(got), memory(roster.Assign(next.Input)), equalVersions()); d != "" {
+		report("the roster of its own result differs:\n%s", d)
+	}
+	quiet := time.Hour
+	if got.Next > 0 {
+		quiet = got.Next - 1
+	}
+	// A version that is promoted changes nothing by itself, if for instance the duty is pinned.
+	if d := cmp.Diff(lasting(got), lasting(roster.Assign(next.later(quiet))), equalVersions()); d != "" {
+		report("it changes before its time, %s:\n%s", got.Next, d)
+	}
+	return broken
+}
+
+// brokenByPost checks, without the rules of naive.may, what matters most about one duty.
+func brokenByPost(n naive, p roster.Post) string {
+	d := n.Duties[slices.IndexFunc(n.Duties, func(d roster.Duty) bool { return d.Name == p.Duty })]
+	m, live := n.member(p.Seat)
+	switch h, holds := n.holder(d); {
+	case p.Seat == roster.Nobody && !n.Paused[d.Name] && !n.starting() &&
+		len(n.where(func(m roster.Member) bool { return n.free(m, d) })) > 0:
+		return "it is vacant, and somebody could have it"
+	case p.Seat != roster.Nobody && (!live || !n.able(m, d) || n.Paused[d.Name]):
+		return "its holder cannot do it"
+	case d.Leader && !d.Newest && holds && p.Seat != h.Seat && p.Why != roster.Pinned &&
+		p.Why != roster.Paused && p.Why != roster.HandedOver:
+		return "a leader moved"
+	case p.Because() == string(p.Why):
+		return "its reason has no words"
+	case p.Seat == roster.Nobody && p.Eligible > 0:
+		return "it is vacant, and somebody is eligible"
+	}
+	return ""
+}
+
+// memory is what the next roster follows from.
+func memory(r roster.Roster) roster.Input {
+	return roster.Input{Holders: r.Holders(), Pins: r.Pins, Newest: r.Newest, HandOver: r.HandOver}
+}
+
+// lasting is the part of memory that does not change before Roster.Next.
+func lasting(r roster.Roster) roster.Input {
+	return roster.Input{Holders: r.Holders(), Pins: r.Pins, HandOver: r.HandOver}
+}
+
+func equalVersions() cmp.Option {
+	return cmp.Comparer(func(a, b *version.Version) bool {
+		return a == b || a != nil && b != nil && a.Original() == b.Original()
+	})
+}
+
+// shuffled returns the same input in another order.
+func shuffled(in roster.Input, r *rand.Rand) roster.Input {
+	in.Duties, in.Members = slices.Clone(in.Duties), slices.Clone(in.Members)
+	r.Shuffle(len(in.Duties), func(i, j int) { in.Duties[i], in.Duties[j] = in.Duties[j], in.Duties[i] })
+	r.Shuffle(len(in.Members), func(i, j int) { in.Members[i], in.Members[j] = in.Members[j], in.Members[i] })
+	return in
+}
+
+// randomInput returns a group of at most 5 members and 6 duties. Half of the groups have only a few of all that there
+// is, so that loads decide.
+func randomInput(r *rand.Rand) roster.Input {
+	plain := r.IntN(2) == 0
+	rarely := func(n int) bool { return !plain && r.IntN(n) == 0 }
+	in := roster.Input{
+		Holders: map[string]int32{}, Pins: map[string]int32{}, Newest: map[string]*version.Version{},
+		Paused: map[string]bool{}, HandOver: map[string]int32{}, Failures: map[string]map[int32]int{},
+		Backoff: map[string]map[int32]time.Duration{},
+	}
+	if !plain {
+		in.Settle = pick(r, 0, 5*time.Second)
+		in.Promote = pick(r, roster.Promote{}, roster.Promote{Count: 2}, roster.Promote{Percent: 50},
+			roster.Promote{Percent: 100})
+	}
+	seats, seat := []int32{99}, int32(0) // 99 has left
+	for range r.IntN(6) {
+		in.Members = append(in.Members, roster.Member{Seat: seat, Ready: !rarely(6), Age: time.Hour})
+		seats = append(seats, seat)
+		seat += 1 + r.Int32N(3)
+	}
+	for d := range r.IntN(7) {
+		name := string(rune('a' + d))
+		in.Duties = append(in.Duties, randomDuty(r, name, plain))
+		in.Failures[name], in.Backoff[name] = map[int32]int{}, map[int32]time.Duration{}
+		if r.IntN(4) > 0 {
+			in.Holders[name] = pick(r, seats...)
+		}
+		if rarely(6) {
+			in.Pins[name] = pick(r, seats...)
+		}
+		if rarely(3) {
+			in.Newest[name] = randomVersion(r)
+		}
+		in.Paused[name] = rarely(10)
+		if rarely(6) {
+			in.HandOver[name] = pick(r, seats...)
+		}
+		for _, seat := range seats {
+			if rarely(5) {
+				in.Failures[name][seat] = r.IntN(3)
+			}
+			if rarely(6) {
+				in.Backoff[name][seat] = time.Duration(r.IntN(9)) * time.Second
+			}
+		}
+	}
+	young := rarely(3)
+	for i := range in.Members {
+		m := &in.Members[i]
+		m.Version = randomVersion(r)
+		if young || rarely(3) {
+			m.Age = time.Duration(r.IntN(9)) * time.Second
+		}
+		for _, d := range in.Duties {
+			if r.IntN(3) > 0 {
+				m.Can = append(m.Can, d.Name)
+			}
+		}
+	}
+	return in
+}
+
+// crowdedInput returns at most 5 members and 7 duties. Two members have most of them.
+func crowdedInput(r *rand.Rand) roster.Input {
+	in := roster.Input{Holders: map[string]int32{}}
+	for seat := range 3 + r.Int32N(3) {
+		in.Members = append(in.Members, roster.Member{Seat: seat, Ready: true, Version: randomVersion(r)})
+	}
+	for d := range 4 + r.IntN(4) {
+		name := string(rune('a' + d))
+		in.Duties = append(in.Duties, roster.Duty{Name: name})
+		holder := r.IntN(2)
+		if r.IntN(5) > 0 {
+			in.Holders[name] = int32(holder)
+		}
+		for m := range in.Members {
+			if m == holder || r.IntN(3) == 0 {
+				in.Members[m].Can = append(in.Members[m].Can, name)
+			}
+		}
+	}
+	return in
+}
+
+func randomDuty(r *rand.Rand, name string, plain bool) roster.Duty {
+	d := roster.Duty{Name: name, Leader: r.IntN(4) == 0}
+	if !plain {
+		d.Newest = r.IntN(2) == 0
+		if r.IntN(6) == 0 {
+			d.Versions = version.MustConstraints(version.NewConstraint(">= 1.9"))
+		}
+	}
+	return d
+}
+
+func randomVersion(r *rand.Rand) *version.Version {
+	return version.Must(version.NewVersion(pick(r, "1.0", "1.9", "1.9.0", "2.0", "2.1.0-rc1")))
+}
+
+func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
