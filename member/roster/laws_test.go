@@ -41,6 +41,22 @@ func TestBestWhenTwoMembersHaveEverything(t *testing.T) {
 	}
 }
 
+// TestMemberWithoutVersion: it is older than every other, and has what nobody else can do.
+func TestMemberWithoutVersion(t *testing.T) {
+	fits := version.MustConstraints(version.NewConstraint(">= 0"))
+	in := roster.Input{
+		Duties: []roster.Duty{{Name: "a", Newest: true}, {Name: "b", Newest: true}, {Name: "c", Versions: fits}},
+		Members: []roster.Member{
+			{Seat: 0, Can: []string{"a", "b", "c"}, Ready: true},
+			{Seat: 1, Can: []string{"a"}, Ready: true, Version: version.Must(version.NewVersion("1.0"))},
+		},
+	}
+	want := map[string]int32{"a": 1, "b": 0}
+	if d := cmp.Diff(want, roster.Assign(in).Holders()); d != "" {
+		t.Errorf("holders (-want +got):\n%s", d)
+	}
+}
+
 // brokenLaws says which laws the roster of in breaks.
 func brokenLaws(in roster.Input, r *rand.Rand) (broken []string) {
 	got, n := roster.Assign(in), naive{in}

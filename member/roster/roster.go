@@ -29,7 +29,8 @@ type Duty struct {
 	Leader   bool                // does not move for evenness
 }
 
-// Promote is how many members of a newer version that can do a duty are enough for that version to be preferred.
+// Promote is how many members of a newer version are enough for that version to be preferred. Those count that can do
+// the duty and are at least settle old.
 type Promote struct {
 	Count   int // 0 is 1
 	Percent int // of the members of the version so far that can do it, rounded up; 0: Count says
