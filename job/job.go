@@ -81,7 +81,7 @@ const KindName = "job"
 // Kind describes the kind of jobs.
 func Kind() resource.Kind {
 	return resource.Kind{
-		Name: KindName, Member: "worker",
+		Name: KindName, Member: "worker", Absent: "the missing workers", Classic: true,
 		Counts:   []resource.Count{{Name: joined, Word: "joined"}, {Name: done, Word: "completed"}},
 		Statuses: Statuses(),
 		Fields:   append(resource.Names(Properties()), "name", "root", "address", "labels"),

@@ -32,9 +32,13 @@ type Kind struct {
 	Counts []Count // what is counted, besides the live members
 	// Statuses lists every status that a resource of this kind can have, in the order in which they are tried.
 	Statuses []Status
-	// Fields are the dotted names of everything in the JSON of a declaration. A newer muster wrote any other name; it
-	// is kept.
+	// Fields are the dotted names of everything in the JSON of a declaration; "*" in a name stands for every key. A newer
+	// muster wrote any other name; it is kept.
 	Fields []string
+	// Classic reports whether workers of the classic controller make such resources too.
+	Classic bool
+	// Absent is what a degraded resource lacks, and status names: "the missing workers".
+	Absent string
 	// Decode reads the JSON of a declaration. at is its place in the source ("jobs.hcl:29") or empty. What is absent
 	// gets its default. The error names the field that is invalid.
 	Decode func(body []byte, at string) (Declaration, error)
@@ -66,6 +70,9 @@ type Policy struct {
 	RemovesSelf bool     // it deletes itself when its work is done; its absence is then no drift
 	KeepsDone   bool     // keep it as it is when its work is done
 	Grace       Duration // it is deleted or replaced only after nobody was live for this long
+	// InPlace: its members save data in its generation, and come and go. So it is never replaced by a new generation:
+	// every damage is mended in place, and one that was terminated is opened again.
+	InPlace bool
 }
 
 // Field is one compared property, as users write it.
@@ -83,7 +90,8 @@ type Change struct {
 	Immutable bool
 }
 
-// Changes lists the fields in which b differs from a, in the order of b's fields.
+// Changes lists the fields in which b differs from a, in the order of b's fields. A field that only one of them has
+// differs unless it has its default there.
 func Changes(a, b Declaration) []Change {
 	old := map[string]Field{}
 	for _, f := range a.Fields() {
@@ -94,6 +102,7 @@ func Changes(a, b Declaration) []Change {
 		was, ok := old[f.Name]
 		delete(old, f.Name)
 		switch {
+		case !ok && f.IsDefault:
 		case !ok:
 			cs = append(cs, Change{f.Name, nil, &f.Value, f.Immutable})
 		case was.Value != f.Value:
@@ -101,8 +110,9 @@ func Changes(a, b Declaration) []Change {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(old)) {
-		was := old[name]
-		cs = append(cs, Change{Name: name, Old: &was.Value, Immutable: was.Immutable})
+		if was := old[name]; !was.IsDefault {
+			cs = append(cs, Change{Name: name, Old: &was.Value, Immutable: was.Immutable})
+		}
 	}
 	return cs
 }

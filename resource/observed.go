@@ -24,10 +24,22 @@ type Observed struct {
 	Members   []string
 	Strangers []string
 
+	// Saved is what members have saved in it, by section, sorted. It is filled only where a row would delete some of it.
+	Saved []Saved
+
 	Foreign      bool   // not recognisable; Problem says what it looks like
 	Problem      string // why it is unreadable (no permission, or how it is damaged) or foreign
 	Lost         []Part // parts that somebody deleted by hand
 	BeyondRepair string // why some of Lost cannot be put back; empty if all can
+}
+
+// Saved is what members have saved for one section of a declaration, such as a duty. It is deleted with the section.
+type Saved struct {
+	// Section is how the names of its fields begin: "cron.nightly-report" has the field "cron.nightly-report.schedule".
+	Section string   `json:"section"`
+	Keys    int      `json:"keys"`
+	Bytes   int64    `json:"bytes"`
+	Open    []string `json:"open,omitempty"` // operations that were begun and are not done, sorted
 }
 
 // Part is one of the znodes that make up a resource with a Record.
@@ -53,6 +65,7 @@ const (
 	Terminating              // members have been asked to stop
 	Done                     // its work is done; no member is needed any more
 	Ready                    // no member has joined
+	Idle                     // no member is live, and no work was left behind; members may come back
 	Stale                    // no member is live, and the work that was begun is not done
 	Live                     // members are or may be at work
 	Degraded                 // as Live, and some needed members are gone
@@ -133,11 +146,15 @@ func (o *Observed) Has(p Part) bool { return !slices.Contains(o.Lost, p) }
 
 // Repairable reports whether some of what is lost can be put back.
 func (o *Observed) Repairable() bool {
-	return o.Record != nil && o.Has(PartGeneration) && !(o.Has(PartRecord) && o.Has(PartGate) && o.Has(PartObject))
+	if o.Record == nil || len(o.Lost) == 0 {
+		return false
+	}
+	return o.Record.Declaration.Policy().InPlace ||
+		o.Has(PartGeneration) && !(o.Has(PartRecord) && o.Has(PartGate) && o.Has(PartObject))
 }
 
-// Equal reports whether two observations of one resource are the same facts. It does not compare Members and Strangers:
-// they are only listed for people.
+// Equal reports whether two observations of one resource are the same facts. It does not compare Members, Strangers and
+// Saved: they are only listed for people.
 func (o Observed) Equal(p Observed) bool {
 	if (o.Record == nil) != (p.Record == nil) {
 		return false

@@ -18,8 +18,12 @@ type Property[T any] struct {
 	Required  bool     // it has no default
 	Min, Max  int64    // of TypeInt; of TypeDuration in nanoseconds
 	Choices   []string // of TypeEnum
+	Form      string   // of TypeText: which values it may have, in a few words
 	Immutable bool     // it cannot change once a member has joined
-	// Ref points at the value: *int for TypeInt, *Duration for TypeDuration, *string for TypeEnum, *bool for TypeBool.
+	// Valid, of TypeText, says why a value that is not the default is not valid, or returns nil.
+	Valid func(value string) error
+	// Ref points at the value: *int for TypeInt, *Duration for TypeDuration, *string for TypeEnum and TypeText, *bool
+	// for TypeBool.
 	Ref func(*T) any
 }
 
@@ -32,6 +36,7 @@ const (
 	TypeDuration             // "30s"
 	TypeEnum                 // one of Choices
 	TypeBool                 // true or false
+	TypeText                 // text that Valid accepts
 )
 
 // SetDefaults sets every property of t that has a default.
@@ -83,15 +88,15 @@ func (p Property[T]) defaultText() string {
 }
 
 // FillMissing sets every property that has no value to its default: an older muster or another program did not write
-// it. An empty number, duration or word is never a valid value.
+// it. An empty word is never a valid value, and 0 only if it is within the limits.
 func FillMissing[T any](ps []Property[T], t *T) {
 	for _, p := range ps {
 		empty := false
 		switch v := p.Ref(t).(type) {
 		case *int:
-			empty = *v == 0
+			empty = *v == 0 && p.Min > 0
 		case *Duration:
-			empty = *v == 0
+			empty = *v == 0 && p.Min > 0
 		case *string:
 			empty = *v == ""
 		}
@@ -115,10 +120,21 @@ func Check[T any](ps []Property[T], t *T) error {
 				return fmt.Errorf("%s: %s is negative", p.Name, *v)
 			}
 		case *string:
-			if !slices.Contains(p.Choices, *v) {
-				return fmt.Errorf("%s: %q is not known", p.Name, *v)
+			if err := p.CheckText(*v); err != nil {
+				return fmt.Errorf("%s: %w", p.Name, err)
 			}
 		}
+	}
+	return nil
+}
+
+// CheckText says why value is not a valid one of p, whose type is TypeEnum or TypeText, or returns nil.
+func (p Property[T]) CheckText(value string) error {
+	switch {
+	case p.Type == TypeEnum && !slices.Contains(p.Choices, value):
+		return fmt.Errorf("%q is not known", value)
+	case p.Type == TypeText && (p.Required || value != p.Default) && p.Valid != nil:
+		return p.Valid(value)
 	}
 	return nil
 }
@@ -142,7 +158,7 @@ func Names[T any](ps []Property[T]) []string {
 	return names
 }
 
-// Limits says which values p may have: "1 to 20000", "100ms to 24h", "protobuf or text".
+// Limits says which values p may have: "1 to 20000", "100ms to 24h", "protobuf or text", "a version constraint".
 func (p Property[T]) Limits() string {
 	switch p.Type {
 	case TypeInt:
@@ -151,6 +167,8 @@ func (p Property[T]) Limits() string {
 		return fmt.Sprintf("%s to %s", Duration(time.Duration(p.Min)), Duration(time.Duration(p.Max)))
 	case TypeEnum:
 		return strings.Join(p.Choices, " or ")
+	case TypeText:
+		return p.Form
 	}
 	return "true or false"
 }

@@ -8,12 +8,12 @@ import (
 )
 
 // keepUnknown appends to the JSON object body those fields of old that are not known: a newer muster wrote them.
-// known holds dotted names. Everything inside a known field is known.
+// known holds dotted names; "*" in a name stands for every key. Everything inside a known field is known.
 func keepUnknown(body, old []byte, known []string) ([]byte, error) {
 	return merge(body, old, known, "")
 }
 
-// merge is keepUnknown for a nested object. prefix is the dotted name of the object, with a dot at its end.
+// merge is keepUnknown for a nested object. prefix is the dotted name of the object as in known, with a dot at its end.
 func merge(body, old []byte, known []string, prefix string) ([]byte, error) {
 	now, err := fieldsOf(body)
 	if err != nil {
@@ -23,8 +23,12 @@ func merge(body, old []byte, known []string, prefix string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	anyKey := slices.ContainsFunc(known, func(k string) bool { return strings.HasPrefix(k, prefix+"*.") })
 	for _, m := range was {
 		name := prefix + m.key
+		if anyKey {
+			name = prefix + "*"
+		}
 		at := slices.IndexFunc(now, func(n jsonField) bool { return n.key == m.key })
 		section := slices.ContainsFunc(known, func(k string) bool { return strings.HasPrefix(k, name+".") })
 		switch {
