@@ -42,6 +42,7 @@ func floorPlan() map[string]room {
 		"docs":     {}, // the pages that muster prints
 		"resource": {},
 		"job":      {ours: []string{"resource"}},
+		"group":    {ours: []string{"resource"}, others: []string{version}},
 		"plan":     {ours: []string{"resource", "text"}},
 		"planfile": {ours: []string{"resource", "plan"}},
 		"report": {ours: []string{"resource", "job", "plan", "planfile", "apply", "exitcode", "text"}, others: []string{

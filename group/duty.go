@@ -1,0 +1,119 @@
+package group
+
+import (
+	"fmt"
+
+	"muster/resource"
+)
+
+// Duty is what exactly one member of a group does at a time. The fields from Schedule on are those of a cron. They are
+// zero for a leader.
+type Duty struct {
+	Name     string
+	Type     Type
+	Versions string // constraint on the versions of its holder, such as ">= 2.0, < 3"; empty: all versions
+	Prefer   Prefer
+
+	Schedule      string            // when it runs: five fields, or @daily and the like
+	Timezone      string            // of the schedule: a name of the IANA database
+	StartDeadline resource.Duration // a tick that has not begun after this is missed
+	Missed        Missed
+	Overlap       Overlap
+	Lost          Lost
+	Retries       int               // how often a run that failed is tried again
+	Timeout       resource.Duration // a run is ended after this
+	Keep          int               // how many runs are remembered
+}
+
+// Type is the type of a duty. It is the name of its block, too.
+type Type string
+
+// A leader goes on while its holder lives. A cron runs at ticks.
+const (
+	Leader Type = "leader"
+	Cron   Type = "cron"
+)
+
+// Types lists the types of duties.
+func Types() []Type { return []Type{Leader, Cron} }
+
+// Prefer says which member a duty prefers.
+type Prefer string
+
+// With Any a duty stays while its holder lives. With Newest it moves to the newest version.
+const (
+	Any    Prefer = "any"
+	Newest Prefer = "newest"
+)
+
+// Missed says which missed ticks of a cron are run.
+type Missed string
+
+// The latest one, none of them, or all (at most 100).
+const (
+	MissedLatest Missed = "latest"
+	MissedSkip   Missed = "skip"
+	MissedAll    Missed = "all"
+)
+
+// Overlap says what happens to a tick of a cron while its last run goes on.
+type Overlap string
+
+// The tick is skipped, or it waits; only one tick waits.
+const (
+	OverlapSkip Overlap = "skip"
+	OverlapWait Overlap = "wait"
+)
+
+// Lost says what happens to a run whose holder was lost.
+type Lost string
+
+// The run begins again on another member (at least once), or it counts as done (at most once).
+const (
+	LostRerun Lost = "rerun"
+	LostSkip  Lost = "skip"
+)
+
+// MaxDutyName is the maximum length of a duty's name, in bytes.
+const MaxDutyName = 64
+
+// CheckDutyName says why name is not a valid name of a duty, or returns nil. It has the characters of every name, and
+// at most 64 of them.
+func CheckDutyName(name string) error {
+	if len(name) > MaxDutyName {
+		return fmt.Errorf("a duty name has at most %d characters; this one has %d", MaxDutyName, len(name))
+	}
+	return resource.CheckName("duty", name)
+}
+
+// NewDuty is a duty with all defaults. A cron has no schedule.
+func NewDuty(t Type, name string) Duty {
+	d := Duty{Name: name, Type: t}
+	resource.SetDefaults(DutyProperties(t), &d)
+	return d
+}
+
+// Section is how the names of the duty's fields begin, without the last dot: "cron.nightly-report".
+func (d Duty) Section() string { return string(d.Type) + "." + d.Name }
+
+// fields are the duty's fields as those of its group. One of them is never taken for a default: else a duty with nothing
+// but defaults would not be seen.
+func (d Duty) fields() []resource.Field {
+	fs := resource.FieldsOf(DutyProperties(d.Type), &d)
+	for i := range fs {
+		fs[i].IsDefault = fs[i].IsDefault && !(d.Type == Leader && fs[i].Name == "prefer")
+		fs[i].Name = d.Section() + "." + fs[i].Name
+	}
+	return fs
+}
+
+// check returns an error that starts with the name of the first invalid field of d, or nil.
+func (d Duty) check() error {
+	if err := CheckDutyName(d.Name); err != nil {
+		return fmt.Errorf("%s: %w", d.Section(), err)
+	}
+	if err := resource.Check(DutyProperties(d.Type), &d); err != nil {
+		return fmt.Errorf("%s.%w", d.Section(), err)
+	}
+	return nil
+}
