@@ -96,8 +96,8 @@ func NewDuty(t Type, name string) Duty {
 // Section is how the names of the duty's fields begin, without the last dot: "cron.nightly-report".
 func (d Duty) Section() string { return string(d.Type) + "." + d.Name }
 
-// fields are the duty's fields as those of its group. One of them is never taken for a default: else a duty with nothing
-// but defaults would not be seen.
+// fields are the duty's fields as those of its group. One of them never counts as a default: else nobody would see a
+// duty that has nothing but defaults.
 func (d Duty) fields() []resource.Field {
 	fs := resource.FieldsOf(DutyProperties(d.Type), &d)
 	for i := range fs {

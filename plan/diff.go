@@ -90,8 +90,14 @@ func (r Row) Changes() []resource.Change {
 // Stale reports whether the commit of r deletes a resource whose members may come back, since their containers may only
 // be restarting. Apply commits such a row only after it saw it unchanged for Grace.
 func (r Row) Stale() bool {
-	a, class := r.Action(), r.Old.Class()
-	return (a == Replace || a == Delete) && (class == resource.Stale || class == resource.Damaged)
+	if a := r.Action(); a != Replace && a != Delete {
+		return false
+	}
+	switch r.Old.Class() {
+	case resource.Stale, resource.Idle, resource.Damaged:
+		return true
+	}
+	return false
 }
 
 // defaultGrace is the Grace of a resource that is neither declared nor has a Record.
@@ -201,13 +207,18 @@ func (p Plan) updated(r Row) resource.Observed {
 	o := *r.Old
 	rec := *o.Record
 	o.Record = &rec
-	if r.Reason == IsDamaged {
+	switch {
+	case r.Reason == IsDamaged && r.inPlace():
+		o.Lost, o.BeyondRepair = nil, ""
+		return o
+	case r.Reason == IsDamaged:
 		o.Lost = slices.DeleteFunc(slices.Clone(o.Lost), func(p resource.Part) bool {
 			return p == resource.PartRecord || p == resource.PartGate || p == resource.PartObject
 		})
 		return o
 	}
-	rec.Stack, rec.Home = p.Stack, p.Home
+	o.Saved = nil // of what is left, nothing is about to be deleted
+	rec.Stack, rec.Home, rec.State = p.Stack, p.Home, resource.StateOpen
 	_ = rec.Declare(r.New) // a declaration always encodes
 	return o
 }

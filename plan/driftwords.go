@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 
 	"muster/resource"
@@ -16,7 +17,7 @@ func (f Finding) Because() string {
 	case DriftStale:
 		return r.Kind().Member + "s have joined and none is live: " + r.health()
 	case DriftDamaged:
-		return "deleted by hand: " + r.lost()
+		return "deleted by hand: " + r.lost() + r.lostData()
 	case DriftDegraded:
 		return r.health()
 	case DriftChanged:
@@ -28,7 +29,7 @@ func (f Finding) Because() string {
 	case DriftForeign:
 		switch {
 		case r.Old.Foreign:
-			return "a znode is there that is not a job" + r.problem()
+			return "a znode is there that is not a " + r.Kind().Name + r.problem()
 		case r.Old.Classic:
 			return "made by classic workers, " + string(r.Old.Status())
 		case r.Reason == OtherKind:
@@ -93,7 +94,7 @@ func (f Finding) Proceed() string {
 		}
 		return "muster apply deletes it; or declare it again"
 	case DriftDegraded:
-		return "muster status " + r.Name() + " names the missing " + r.Kind().Member + "s"
+		return "muster status " + r.Name() + " names " + cmp.Or(r.Kind().Absent, "what is missing")
 	case DriftForeign:
 		if next := r.Proceed(); next != "" {
 			return next

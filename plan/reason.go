@@ -71,6 +71,7 @@ const (
 	LiveDiffers         Reason = "immutable_differs_live"
 	StaleLeftover       Reason = "stale"
 	TerminatedIdle      Reason = "terminated"
+	TerminatedKept      Reason = "terminated_kept"
 	CompletedKept       Reason = "completed_retained"
 	CompletedDone       Reason = "completed"
 	Undeclared          Reason = "undeclared"
@@ -85,7 +86,7 @@ func Reasons() []Reason {
 		IsForeign, IsUnreadable, OtherKind, OtherStack, OtherHome,
 		IsDamaged, DamagedBeyondRepair, DamagedLive, DamagedLeftover,
 		MembersStopping, IsProtected, NotThere, AlreadyRunning, ClassicLive, ClassicLeftover, Equal, MutableDiffers,
-		OwnerDiffers, RecordEdited, ReadyDiffers, LiveDiffers, StaleLeftover, TerminatedIdle,
+		OwnerDiffers, RecordEdited, ReadyDiffers, LiveDiffers, StaleLeftover, TerminatedIdle, TerminatedKept,
 		CompletedKept, CompletedDone, Undeclared, UndeclaredLive, NotOurs, StrangerChildren,
 	}
 }
@@ -115,7 +116,7 @@ func (r Reason) columns() columns {
 		return columns{Blocked, "", "owned by stack {owner} of home {home}",
 			"write home = \"{home}\" in the muster block again, or choose another name or root"}
 	case IsDamaged:
-		return columns{Update, "in place: put back what was deleted", "deleted by hand: {lost}", ""}
+		return columns{Update, "in place: put back what was deleted", "deleted by hand: {lost}{lost data}", ""}
 	case DamagedBeyondRepair:
 		return columns{Blocked, "", "deleted by hand: {lost}; {beyond repair}",
 			"muster explain {address} lists what is there"}
@@ -146,7 +147,7 @@ func (r Reason) columns() columns {
 	case Equal:
 		return columns{None, "", "equal", ""}
 	case MutableDiffers:
-		return columns{Update, "in place", "only what may change during a run differs", ""}
+		return columns{Update, "in place", "only what may change {during a run} differs", ""}
 	case OwnerDiffers:
 		return columns{Update, "in place", "take_over names its owner, stack {owner}", ""}
 	case RecordEdited:
@@ -159,6 +160,8 @@ func (r Reason) columns() columns {
 		return columns{Replace, "stale delete, then create", "{member}s have joined and none is live{grace}", ""}
 	case TerminatedIdle:
 		return columns{Replace, "delete, then create", "terminated, and no {member} is live", ""}
+	case TerminatedKept:
+		return columns{Update, "in place: open it again", "terminated, and no {member} is live", ""}
 	case CompletedKept:
 		return columns{None, "", "completed and retained", ""}
 	case CompletedDone:
@@ -167,7 +170,7 @@ func (r Reason) columns() columns {
 		return columns{Delete, "", "owned by stack {owner}, {status}", ""}
 	case UndeclaredLive:
 		return columns{LeftRunning, "", "owned by stack {owner}, {live}",
-			"muster terminate {address}, or apply again after the run"}
+			"muster terminate {address}, or apply again {after the run}"}
 	}
 	return columns{Unmanaged, "", "{unmanaged}", ""}
 }

@@ -51,8 +51,17 @@ func (r Row) protected() bool {
 
 // otherKind reports whether a resource of another kind has the declared name.
 func (r Row) otherKind() bool {
-	return r.New != nil && r.recorded() != nil && r.recorded().Declaration.Kind().Name != r.New.Kind().Name
+	switch {
+	case r.New == nil || r.Old == nil:
+		return false
+	case r.recorded() != nil:
+		return r.recorded().Declaration.Kind().Name != r.New.Kind().Name
+	}
+	return r.Old.Classic && !r.New.Kind().Classic
 }
+
+// inPlace reports whether the resource is never replaced by a new generation.
+func (r Row) inPlace() bool { return r.recorded() != nil && r.recorded().Declaration.Policy().InPlace }
 
 // Owns reports whether this stack owns a Record. Two stacks with one name and different homes are different stacks:
 // they do not share a lock. A Record without a home is old; it belongs to the stack with its name.
@@ -79,6 +88,8 @@ func (w Want) declaredReason(r Row) Reason {
 		return r.damagedReason()
 	case class == resource.Terminating && r.Old.Live > 0:
 		return MembersStopping
+	case class == resource.Terminating && r.inPlace():
+		return TerminatedKept
 	case class == resource.Terminating:
 		return TerminatedIdle
 	case class.IsLive() && r.New.Policy().FailIfLive:
@@ -95,7 +106,8 @@ func (w Want) declaredReason(r Row) Reason {
 
 // damagedReason is the reason of a resource of which somebody deleted parts. Apply puts back the Record, the gate and
 // the resource's own znode in the same generation, since its members may go on. Nobody knows what was in any other
-// part, so nothing is changed while members are live.
+// part, so nothing is changed while members are live; but of a resource that is kept in place every part is put back,
+// empty.
 func (r Row) damagedReason() Reason {
 	switch {
 	case r.Old.Repairable():
@@ -118,7 +130,7 @@ func (w Want) compare(r Row, class resource.Class) Reason {
 	switch {
 	case class == resource.Done && (immutable || !retained):
 		return CompletedDone
-	case immutable && class == resource.Ready:
+	case immutable && (class == resource.Ready || class == resource.Idle):
 		return ReadyDiffers
 	case immutable:
 		return LiveDiffers

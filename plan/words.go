@@ -80,8 +80,14 @@ func (r Row) fact(name string) string {
 		return r.recordedKind()
 	case "home":
 		return r.home()
+	case "during a run":
+		return r.ifInPlace("while members are live", "during a run")
+	case "after the run":
+		return r.ifInPlace("when they have left", "after the run")
 	case "lost":
 		return r.lost()
+	case "lost data":
+		return r.lostData()
 	case "beyond repair":
 		return r.beyondRepair()
 	}
@@ -103,10 +109,21 @@ func (r Row) home() string {
 }
 
 func (r Row) recordedKind() string {
-	if r.recorded() == nil {
-		return ""
+	switch {
+	case r.recorded() != nil:
+		return r.recorded().Declaration.Kind().Name
+	case r.Old != nil && r.Old.Classic:
+		return "classic job"
 	}
-	return r.recorded().Declaration.Kind().Name
+	return ""
+}
+
+// ifInPlace is one of two texts. The members of a resource that is kept in place come and go: no run of them ends.
+func (r Row) ifInPlace(yes, no string) string {
+	if r.inPlace() {
+		return yes
+	}
+	return no
 }
 
 // liveText counts the live members. A classic resource does not say how many it needs.
@@ -137,6 +154,14 @@ func (r Row) lost() string {
 		}
 	}
 	return strings.Join(names, ", ")
+}
+
+// lostData says what a repair of a resource that is kept in place cannot bring back.
+func (r Row) lostData() string {
+	if !r.inPlace() || r.Old.BeyondRepair == "" {
+		return ""
+	}
+	return "; " + r.Old.BeyondRepair
 }
 
 func (r Row) beyondRepair() string {

@@ -49,6 +49,15 @@ func TestCountsAndLists(t *testing.T) {
 		text.List([]string{"a", "b"}, 2):           "a, b",
 		text.List([]string{"a", "b", "c", "d"}, 2): "a, b and 2 more",
 		text.List([]int{3, 4, 5}, 1):               "3 and 2 more",
+		text.CountEach(nil):                        "",
+		text.CountEach([]string{"job", "job"}):     "2 jobs",
+		text.CountEach([]string{"job", "group"}):   "1 group and 1 job",
+		text.CountEach([]string{"c", "a", "b"}):    "1 a, 1 b and 1 c",
+		text.Size(1):                               "1 byte",
+		text.Size(1023):                            "1023 bytes",
+		text.Size(1025):                            "2 KiB",
+		text.Size(1<<20 - 1):                       "1 MiB",
+		text.Size(64 << 20):                        "64 MiB",
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)

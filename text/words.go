@@ -2,6 +2,7 @@ package text
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -14,6 +15,36 @@ func Plural(n int, one, many string) string {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", n, many)
+}
+
+// CountEach counts equal words: "1 group and 2 jobs". The words are sorted and take an s.
+func CountEach(words []string) string {
+	words = slices.Sorted(slices.Values(words))
+	var counts []string
+	for len(words) > 0 {
+		n := 1
+		for n < len(words) && words[n] == words[0] {
+			n++
+		}
+		counts = append(counts, Count(n, words[0]))
+		words = words[n:]
+	}
+	if n := len(counts) - 1; n > 0 {
+		return strings.Join(counts[:n], ", ") + " and " + counts[n]
+	}
+	return strings.Join(counts, "")
+}
+
+// Size is a number of bytes for people, rounded up: "512 bytes", "12 KiB", "3 MiB".
+func Size(bytes int64) string {
+	const kib, mib = 1 << 10, 1 << 20
+	switch {
+	case bytes < kib:
+		return Count(int(bytes), "byte")
+	case bytes <= mib-kib:
+		return fmt.Sprintf("%d KiB", (bytes+kib-1)/kib)
+	}
+	return fmt.Sprintf("%d MiB", (bytes+mib-1)/mib)
 }
 
 // List names at most so many of all and counts the rest: "a, b and 7 more".

@@ -50,10 +50,11 @@ func (s *Store) check(ctx context.Context, row plan.Row) (*resource.Observed, er
 
 // checkCreate returns plan.ErrAlreadyDone if the resource exists as declared, is ready, and belongs to this stack.
 func (s *Store) checkCreate(row plan.Row, now *resource.Observed) error {
+	unused := now.Class() == resource.Ready || now.Class() == resource.Idle
 	switch {
 	case now == nil:
 		return nil
-	case now.Class() == resource.Ready && now.Record != nil && now.Record.Stack == s.cfg.Stack &&
+	case unused && now.Record != nil && now.Record.Stack == s.cfg.Stack &&
 		len(plan.Row{Old: now, New: row.New}.Changes()) == 0:
 		return fmt.Errorf("%w: the %s exists, ready and as declared", plan.ErrAlreadyDone, row.Kind().Name)
 	}

@@ -46,7 +46,7 @@ func (r *Reader) untilStable(
 // needsSecondRead reports whether o must be read twice.
 func needsSecondRead(o *resource.Observed) bool {
 	switch o.Class() {
-	case resource.Stale, resource.Done, resource.Unreadable, resource.Foreign, resource.Damaged:
+	case resource.Stale, resource.Idle, resource.Done, resource.Unreadable, resource.Foreign, resource.Damaged:
 		return true
 	}
 	return false

@@ -102,7 +102,7 @@ func (s *Store) update(ctx context.Context, d resource.Declaration, old *resourc
 	if err != nil {
 		return transaction{}, err
 	}
-	rec.Generation, rec.State = old.Record.Generation, old.Record.State
+	rec.Generation = old.Record.Generation // it stays open, or is opened again
 	if !usesAuth(old.Record.ACL) {
 		rec.ACL = old.Record.ACL // the znodes keep the ACL with which they were created
 		rec.Sign()
