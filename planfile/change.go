@@ -30,6 +30,8 @@ type change struct {
 	Recorded     *recorded       `json:"recorded,omitempty"`
 	Workers      []string        `json:"workers,omitempty"`
 	Strangers    []string        `json:"strangers,omitempty"`
+	// Saved is what members have saved, where the row deletes some of it.
+	Saved []resource.Saved `json:"saved,omitempty"`
 }
 
 // beforeAfter holds the recorded and the new declaration. A blocked row has After too.
@@ -184,13 +186,13 @@ func encodeRow(r plan.Row, kind resource.Kind) (change, error) {
 	if o == nil {
 		return c, nil
 	}
-	c.Workers, c.Strangers = o.Members, o.Strangers
+	c.Workers, c.Strangers, c.Saved = o.Members, o.Strangers, o.Saved
 	c.Precondition = &precondition{counts: map[string]int{}, facts: facts{
 		Version: o.Version, RecordVersion: o.RecordVersion, Pzxid: o.Pzxid, Live: o.Live, Classic: o.Classic,
 		Companions: o.Companions, Foreign: o.Foreign, Problem: o.Problem, Lost: o.Lost, BeyondRepair: o.BeyondRepair,
 	}}
-	for _, count := range kind.Counts {
-		c.Precondition.counts[count.Name] = o.Count(count.Name)
+	for _, name := range countsOf(kind, o) {
+		c.Precondition.counts[name] = o.Count(name)
 	}
 	if rec := o.Record; rec != nil {
 		c.Precondition.Generation = rec.Generation
@@ -205,6 +207,35 @@ func encodeRow(r plan.Row, kind resource.Kind) (change, error) {
 		c.Change.Before, err = json.Marshal(rec.Declaration)
 	}
 	return c, err
+}
+
+// countsOf names the counts of o that a plan file has: all that the kind of its Record counts. Without a Record these
+// are the counts of the row's kind, and others that are not 0: what is there may look like a resource of another kind.
+func countsOf(kind resource.Kind, o *resource.Observed) []string {
+	var others []string
+	if o.Record != nil {
+		kind = o.Record.Declaration.Kind()
+	} else {
+		others = slices.Sorted(maps.Keys(o.Counts))
+	}
+	names := countNames(kind)
+	for _, name := range others {
+		if o.Count(name) != 0 && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// countNames names what the kinds count.
+func countNames(kinds ...resource.Kind) []string {
+	var names []string
+	for _, kind := range kinds {
+		for _, count := range kind.Counts {
+			names = append(names, count.Name)
+		}
+	}
+	return names
 }
 
 // row is the inverse of encodeRow.
@@ -224,13 +255,8 @@ func (c change) row(kinds []resource.Kind) (plan.Row, error) {
 	}
 	r.Old = &resource.Observed{
 		Classic: pre.Classic, Companions: pre.Companions, Version: pre.Version, RecordVersion: pre.RecordVersion,
-		Pzxid: pre.Pzxid, Live: pre.Live, Counts: pre.counts, Members: c.Workers, Strangers: c.Strangers,
+		Pzxid: pre.Pzxid, Live: pre.Live, Counts: pre.counts, Members: c.Workers, Strangers: c.Strangers, Saved: c.Saved,
 		Foreign: pre.Foreign, Problem: pre.Problem, Lost: pre.Lost, BeyondRepair: pre.BeyondRepair,
-	}
-	for name := range pre.counts {
-		if !slices.ContainsFunc(kind.Counts, func(k resource.Count) bool { return k.Name == name }) {
-			return r, fmt.Errorf("precondition holds the unknown key %q", name)
-		}
 	}
 	if rec := c.Recorded; rec != nil {
 		r.Old.Record = &resource.Record{
@@ -247,6 +273,12 @@ func (c change) row(kinds []resource.Kind) (plan.Row, error) {
 		}
 		if r.Old.Record.Declaration == nil {
 			return r, errors.New("it has a record and no change.before")
+		}
+	}
+	known, all := countsOf(kind, r.Old), countNames(kinds...)
+	for _, name := range slices.Sorted(maps.Keys(pre.counts)) {
+		if !slices.Contains(known, name) || !slices.Contains(all, name) {
+			return r, fmt.Errorf("precondition holds the unknown key %q", name)
 		}
 	}
 	return r, nil
