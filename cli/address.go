@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"muster/resource"
+	"muster/spec"
 	"muster/text"
 	"muster/zkstate"
 )
@@ -18,6 +19,15 @@ const maxListed = 5
 
 // namedJob is a job and what it may be called by.
 type namedJob struct{ address, path string }
+
+// declaredNames lists what a configuration declares.
+func declaredNames(cfg *spec.Config) []namedJob {
+	var all []namedJob
+	for _, d := range cfg.Declared() {
+		all = append(all, namedJob{d.ID().Address, d.ID().Path()})
+	}
+	return all
+}
 
 // find returns the path of the job that name stands for. It tries in this order: a path, the address or name of a
 // declaration, the address or name of a job in the searched roots, a new name below the root if there is only one.
@@ -32,9 +42,7 @@ func (scope searchScope) find(ctx context.Context, name string) (string, error) 
 	}
 	var jobs []namedJob
 	if scope.cfg != nil {
-		for _, j := range scope.cfg.Jobs {
-			jobs = append(jobs, namedJob{j.Address, j.Path()})
-		}
+		jobs = declaredNames(scope.cfg)
 	}
 	found := pathsNamed(name, jobs)
 	if len(found) == 0 {

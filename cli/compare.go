@@ -14,8 +14,8 @@ import (
 	"muster/apply"
 	"muster/plan"
 	"muster/planfile"
+	"muster/resource"
 	"muster/spec"
-	"muster/text"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 )
@@ -56,6 +56,9 @@ type comparison struct {
 // compare reads ZooKeeper and makes a plan, with a new id, of how it differs from the configuration.
 func compare(ctx context.Context, cfg *spec.Config, t target, r *zkstate.Reader, f filter) (comparison, error) {
 	c := comparison{started: time.Now()}
+	if err := checkKinds(cfg); err != nil {
+		return c, err
+	}
 	want := wantOf(cfg)
 	roots, unindexed, err := rootsToSearch(ctx, cfg, r)
 	if err != nil {
@@ -83,6 +86,18 @@ func compare(ctx context.Context, cfg *spec.Config, t target, r *zkstate.Reader,
 	return c, nil
 }
 
+// checkKinds refuses a configuration that declares a kind which this muster can read, but not keep in ZooKeeper.
+func checkKinds(cfg *spec.Config) error {
+	for _, d := range cfg.Declared() {
+		kind := d.Kind().Name
+		if !slices.ContainsFunc(declarable(), func(k resource.Kind) bool { return k.Name == kind }) {
+			err := fmt.Errorf("%s: this muster cannot plan and apply %ss yet", d.ID().Address, kind)
+			return &problem{err: err, next: "muster validate checks the configuration"}
+		}
+	}
+	return nil
+}
+
 // wantOf returns what a configuration declares.
 func wantOf(cfg *spec.Config) plan.Want {
 	return plan.Want{Stack: cfg.Stack, Home: cfg.Home, TakeOver: cfg.TakeOver, Declared: cfg.Declared()}
@@ -105,11 +120,11 @@ func rootsToSearch(ctx context.Context, cfg *spec.Config, r *zkstate.Reader) (
 	return slices.Compact(roots), unindexed, nil
 }
 
-// declaredPaths lists the declared jobs.
+// declaredPaths lists the paths of what is declared.
 func declaredPaths(cfg *spec.Config) []string {
-	paths := make([]string, len(cfg.Jobs))
-	for i, j := range cfg.Jobs {
-		paths[i] = j.Path()
+	var paths []string
+	for _, d := range cfg.Declared() {
+		paths = append(paths, d.ID().Path())
 	}
 	return paths
 }
@@ -138,24 +153,13 @@ func addWorkerNames(ctx context.Context, r *zkstate.Reader, p plan.Plan, have pl
 
 // guard refuses a plan that looks like an accident: its configuration declares no job, or it deletes too many.
 func (f planFlags) guard(cfg *spec.Config, p plan.Plan) error {
-	if len(cfg.Jobs) == 0 && !f.allowEmpty {
+	if len(cfg.Declared()) == 0 && !f.allowEmpty {
 		err := errors.New("the configuration declares no job")
 		return &problem{errDeclined, err, "give --allow-empty if that is meant"}
 	}
-	if n := len(rowsOf(p, plan.Delete)); n > f.maxDelete {
-		err := fmt.Errorf("the plan deletes %s, more than --max-delete %d", text.Count(n, "job"), f.maxDelete)
+	if n := len(plan.Deletions(p.Rows)); n > f.maxDelete {
+		err := fmt.Errorf("the plan deletes %s, more than --max-delete %d", plan.DeletionsText(p.Rows), f.maxDelete)
 		return &problem{errDeclined, err, fmt.Sprintf("give --max-delete %d if that is meant", n)}
 	}
 	return nil
-}
-
-// rowsOf lists the rows of p with one of the actions.
-func rowsOf(p plan.Plan, actions ...plan.Action) []plan.Row {
-	var rows []plan.Row
-	for _, r := range p.Rows {
-		if slices.Contains(actions, r.Action()) {
-			rows = append(rows, r)
-		}
-	}
-	return rows
 }

@@ -44,9 +44,7 @@ func (p *process) candidates(ctx context.Context, dir string, f searchFlags) com
 		if cfg, diags, err := p.parse(dir, f.vars, time.Time{}); err == nil && !diags.HasErrors() {
 			declared, home = p.declaredTarget(cfg, dir), cfg.Home
 			found.roots, found.stacks, paths = cfg.Searched(), []string{cfg.Stack}, declaredPaths(cfg)
-			for _, j := range cfg.Jobs {
-				found.jobs = append(found.jobs, namedJob{j.Address, j.Path()})
-			}
+			found.jobs = declaredNames(cfg)
 		}
 	}
 	if root := cmp.Or(f.root, p.environ.value("MUSTER_ROOT")); resource.CheckRoot(root) == nil {

@@ -61,7 +61,7 @@ func runExport(ctx context.Context, p *process, o exportOptions) error {
 	if err != nil {
 		return err
 	}
-	byStack, homes := map[string][]job.Job{}, map[string][]string{}
+	byStack, homes := map[string][]resource.Declaration{}, map[string][]string{}
 	var leftOut []string
 	for _, at := range slices.Sorted(maps.Keys(have.Found)) {
 		switch o := have.Found[at]; {
@@ -71,7 +71,8 @@ func runExport(ctx context.Context, p *process, o exportOptions) error {
 			byStack[classic] = append(byStack[classic], classicJob(at, o))
 		default:
 			stack := o.Record.Stack
-			byStack[stack], homes[stack] = append(byStack[stack], job.Of(o.Record)), append(homes[stack], o.Record.Home)
+			byStack[stack] = append(byStack[stack], o.Record.Declaration)
+			homes[stack] = append(homes[stack], o.Record.Home)
 		}
 	}
 	if len(leftOut) > 0 {

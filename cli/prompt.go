@@ -13,19 +13,13 @@ import (
 	"muster/text"
 )
 
-// confirm asks whether to make the changes. The answer has to be "yes" or, if jobs would be deleted, their number.
-// Anything else declines.
+// confirm asks whether to make the changes. The answer has to be "yes" or, if some of them delete a job or what was
+// saved in one, their number. Anything else declines.
 func (p *process) confirm(ctx context.Context, changes []plan.Row) error {
-	deletes := 0
-	for _, r := range changes {
-		if r.Action() == plan.Delete {
-			deletes++
-		}
-	}
 	want, all := "yes", text.Count(len(changes), "change")
-	if deletes > 0 {
+	if deletes := len(plan.Deletions(changes)); deletes > 0 {
 		want = strconv.Itoa(deletes)
-		some := text.Count(deletes, "job")
+		some := plan.DeletionsText(changes)
 		fmt.Fprintf(p.err, "\n%s would be deleted. To apply %s, type the number of deletes: ", some, all)
 	} else {
 		fmt.Fprintf(p.err, "\nTo apply %s, type yes: ", all)

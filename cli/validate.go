@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"muster/spec"
 	"muster/text"
 )
 
@@ -48,7 +50,16 @@ func runValidate(p *process, o validateOptions, dir string) error {
 	case diags.HasErrors():
 		return errPrinted
 	case !o.json && !p.flags.quiet:
-		fmt.Fprintf(p.out, "Valid: stack %s, %s.\n", cfg.Stack, text.Count(len(cfg.Jobs), "job"))
+		fmt.Fprintf(p.out, "Valid: stack %s, %s.\n", cfg.Stack, declaredCount(cfg))
 	}
 	return nil
+}
+
+// declaredCount counts what is declared, by kind: "1 group and 2 jobs".
+func declaredCount(cfg *spec.Config) string {
+	var kinds []string
+	for _, d := range cfg.Declared() {
+		kinds = append(kinds, d.Kind().Name)
+	}
+	return cmp.Or(text.CountEach(kinds), "0 jobs")
 }

@@ -50,7 +50,7 @@ func floorPlan() map[string]room {
 		}},
 		"exitcode": {},
 		"apply":    {ours: []string{"plan"}, others: []string{sync}},
-		"spec":     {ours: []string{"resource", "job", "text"}, others: []string{hcl, cty, version}},
+		"spec":     {ours: []string{"resource", "job", "group", "text"}, others: []string{hcl, cty, version}},
 		// hcl imports the libraries for suggestions and character widths too, so they cost nothing more.
 		"text":     {others: []string{levenshtein, width}},
 		"election": {ours: []string{"zkstate/zkconn"}},

@@ -28,10 +28,10 @@ func Properties() []resource.Property[Group] {
 	return []resource.Property[Group]{
 		settle,
 		{
-			Name: "promote_after", Doc: "so many members of a newer version make it the newest; a percentage is of the " +
-				"members of the version that has the duty",
-			Type: resource.TypeText, Default: "1", Form: "1 to 5000, or 1% to 100%", Valid: checkPromoteAfter,
-			Ref: func(g *Group) any { return (*string)(&g.PromoteAfter) },
+			Name: "promote_after", Doc: "so many members of a newer version make it the newest",
+			Type: resource.TypeText, Default: "1", Valid: checkPromoteAfter,
+			Form: "1 to 5000, or 1% to 100% of the holder's version",
+			Ref:  func(g *Group) any { return (*string)(&g.PromoteAfter) },
 		},
 		session,
 		duration("timeouts.join", "100s", "how long a member waits for the group",
@@ -86,13 +86,15 @@ func cronProperties() []resource.Property[Duty] {
 	return []resource.Property[Duty]{
 		{
 			Name: "schedule", Doc: "when it runs", Type: resource.TypeText, Required: true,
-			Form: "five fields, or `@daily` and the like", Valid: func(text string) error { return checkSchedule(text, utc) },
-			Ref: func(d *Duty) any { return &d.Schedule },
+			Form:  "five fields, `@daily` and the like, or `@every 10m`",
+			Valid: func(text string) error { return checkSchedule(text, utc) },
+			Ref:   func(d *Duty) any { return &d.Schedule },
 		},
 		{
 			Name: "timezone", Doc: "of the schedule", Type: resource.TypeText, Default: utc,
-			Form: "a name such as Europe/Berlin", Valid: func(zone string) error { return checkSchedule(anySchedule, zone) },
-			Ref: func(d *Duty) any { return &d.Timezone },
+			Form:  "a name such as Europe/Berlin",
+			Valid: func(zone string) error { return checkSchedule(anySchedule, zone) },
+			Ref:   func(d *Duty) any { return &d.Timezone },
 		},
 		versions(),
 		prefer(Newest),

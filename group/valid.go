@@ -36,8 +36,8 @@ func checkPromoteAfter(text string) error {
 		most = 100
 	}
 	if n, err := strconv.Atoi(number); err != nil || n < 1 || n > most || strconv.Itoa(n) != number {
-		return fmt.Errorf("%q is neither a whole number from 1 to %d nor a percentage from 1%% to 100%%",
-			text, MaxMembers)
+		return fmt.Errorf("%q is neither a whole number from 1 to %d nor a percentage from 1%% to 100%%: "+
+			"write a number of members, such as 2, or \"50%%\" of them", text, MaxMembers)
 	}
 	return nil
 }

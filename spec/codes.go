@@ -2,7 +2,7 @@ package spec
 
 // The codes of all diagnostics. A code keeps its meaning for ever. Number 11 of the expressions is not given any more,
 // and not used again. The hundreds group them: 10 files, 11 syntax, 12 jobs, 13 blocks and arguments, 14 variables, 15
-// expressions, 16 muster and zookeeper, 17 drift, 18 warnings.
+// expressions, 16 muster and zookeeper, 17 drift, 18 warnings, 19 groups.
 const (
 	codeDirectory    = "M1001"
 	codeNoFiles      = "M1002"
@@ -72,6 +72,12 @@ const (
 	codeExpired      = "M1704"
 	codeReason       = "M1705"
 	codeOpen         = "M1801"
+	codeDutyTwice    = "M1901"
+	codeDuties       = "M1902"
+	codePromoteAfter = "M1903"
+	codeVersions     = "M1904"
+	codeSchedule     = "M1905"
+	codeDutyNumber   = "M1906"
 )
 
 // Code is the meaning of a diagnostic's code in one line.
@@ -96,15 +102,15 @@ func Codes() []Code {
 		{codeWorkers, "workers is not a whole number from 1 to 20000"},
 		{codeDuration, "a duration is malformed or out of bounds"},
 		{codeEnum, "a value is none of those that are allowed"},
-		{codeName, "a job name or block label cannot be a znode name"},
+		{codeName, "a name or block label cannot be a znode name"},
 		{codePath, "a root or home cannot be used as a znode path"},
 		{codeLabels, "a label's key or value cannot be used"},
 		{codeForEach, "for_each is neither a map nor a set of strings"},
 		{codeForEachKey, "a key of for_each cannot be used in an address"},
-		{codeAddressTwice, "two job blocks have one label"},
-		{codePathTwice, "two jobs have one znode path"},
-		{codePathNested, "a job's znode path lies inside another job's"},
-		{codeHome, "a job's znode path and muster's home overlap"},
+		{codeAddressTwice, "two blocks of one kind have one label"},
+		{codePathTwice, "two jobs or groups have one znode path"},
+		{codePathNested, "a znode path lies inside that of another job or group"},
+		{codeHome, "the znode path of a job or group and muster's home overlap"},
 		{codePrecondition, "a precondition does not hold"},
 		{codeCondition, "a condition or its error_message cannot be used"},
 		{codeBlock, "a block of this type is not known here"},
@@ -142,11 +148,17 @@ func Codes() []Code {
 		{codeACL, "an ACL entry is not scheme:id:perms"},
 		{codeTLS, "TLS files are incomplete"},
 		{codeTakeOver, "take_over names the stack itself, or is malformed"},
-		{codeIgnored, "a drift ignore names a job that is not declared"},
-		{codeIgnoreField, "a drift ignore names a field that jobs do not have"},
+		{codeIgnored, "a drift ignore names a job or group that is not declared"},
+		{codeIgnoreField, "a drift ignore names a field that its job or group does not have"},
 		{codeDate, "a date is not of the form 2027-01-31"},
 		{codeExpired, "a drift ignore has expired"},
 		{codeReason, "a drift ignore gives no reason"},
 		{codeOpen, "everybody who reaches ZooKeeper may change these jobs"},
+		{codeDutyTwice, "two duties of a group have one name"},
+		{codeDuties, "a group has too many duties, or is too large"},
+		{codePromoteAfter, "promote_after is neither a number of members nor a percentage"},
+		{codeVersions, "versions is not a version constraint"},
+		{codeSchedule, "a schedule or its time zone cannot be used"},
+		{codeDutyNumber, "retries or keep is not a whole number within its limits"},
 	}
 }

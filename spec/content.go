@@ -72,7 +72,7 @@ func (l *loader) structure(d *hcl.Diagnostic, s schema, in string) {
 		out.Help = fmt.Sprintf("write it with an equals sign: %s = { ... }", name)
 	case name == "count" || name == "dynamic":
 		out = l.add(codeArgument, d.Subject, "there is no %s here", name)
-		out.Help = "to make several jobs of one block, use for_each"
+		out.Help = fmt.Sprintf("to make several %ss of one block, use for_each", kindIn(in))
 	case d.Summary == "Unsupported argument":
 		out = l.add(codeArgument, d.Subject, "there is no argument %q %s", name, place)
 		out.Help = argumentMeant(name, s)
@@ -114,7 +114,11 @@ func argumentMeant(given string, s schema) string {
 	known := slices.Clone(s.args)
 	for _, b := range s.blocks {
 		if slices.Contains(b.args, given) {
-			return fmt.Sprintf("it belongs in a %[1]s block: %[1]s { %[2]s = ... }", b.name, given)
+			header := b.name
+			if b.label != "" {
+				header += " " + quote(b.label)
+			}
+			return fmt.Sprintf("it belongs in a %s block: %s { %s = ... }", b.name, header, given)
 		}
 		known = append(known, b.name)
 	}

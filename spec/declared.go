@@ -29,6 +29,7 @@ type block[T any] struct {
 	set      settings
 	each     *hcl.Attribute
 	rules    []rule
+	parts    []decodePart[T]
 	at       string
 	defaults T
 	from     origins // of the defaults
@@ -104,11 +105,9 @@ func (k kindOf[T]) readBlock(l *loader, b *hcl.Block) *block[T] {
 			}
 		}
 	}
-	for _, p := range k.properties {
-		if p.Required && bl.set.args[p.Name] == nil && c.ok {
-			d := l.add(codeMissing, &b.DefRange, k.words[p.Name].missing, bl.label)
-			d.Help, d.In, bl.damaged = k.words[p.Name].add, in, true
-		}
+	var ok bool
+	if bl.parts, ok = k.parts.read(l, b, c.blocks, in); !ok || c.ok && !k.complete(l, b, bl.set, in) {
+		bl.damaged = true
 	}
 	return bl
 }
@@ -121,7 +120,7 @@ func (k kindOf[T]) expand(l *loader, c *Config, d *declared, b *block[T]) bool {
 		k.instance(c, d, b, s, address)
 		return true
 	}
-	keys, ok := s.forEach(b.each)
+	keys, ok := s.forEach(b.each, k.blockType)
 	if !ok {
 		return false
 	}
@@ -146,6 +145,9 @@ func (k kindOf[T]) instance(c *Config, d *declared, b *block[T], s *scope, addre
 	from := maps.Clone(b.from)
 	from["name"] = b.at
 	k.apply(s, b.set, &t, from, "")
+	for _, decode := range b.parts {
+		decode(s, &t, from)
+	}
 	for _, r := range b.rules {
 		if message, holds := s.holds(r); !holds {
 			rng := r.condition.Expr.Range()
@@ -154,7 +156,7 @@ func (k kindOf[T]) instance(c *Config, d *declared, b *block[T], s *scope, addre
 			f.Note = "this does not hold"
 		}
 	}
-	if s.failed || b.damaged {
+	if s.failed || b.damaged || !k.fits(s, b, t) {
 		return
 	}
 	if n := len(d.things); n > 0 && maps.Equal(c.Origins[d.things[n-1].address], from) {
@@ -163,4 +165,17 @@ func (k kindOf[T]) instance(c *Config, d *declared, b *block[T], s *scope, addre
 	k.add(c, t)
 	c.Origins[address] = from
 	d.things = append(d.things, thing{k, b.label, *id.name, resource.Join(*id.root, *id.name), address})
+}
+
+// fits reports a declaration that as a whole cannot be.
+func (k kindOf[T]) fits(s *scope, b *block[T], t T) bool {
+	if k.limits == nil {
+		return true
+	}
+	err := k.limits(t)
+	if err != nil {
+		why, help := remedy(err)
+		s.add(k.tooLarge, &b.hcl.DefRange, "%s", why).Help = help
+	}
+	return err == nil
 }

@@ -179,15 +179,21 @@ func (s *scope) checked(code string, a *hcl.Attribute, text string, check func(s
 	if err == nil {
 		return true
 	}
-	why, help := err.Error(), ""
-	for _, verb := range []string{": write ", ": choose "} {
-		if i := strings.LastIndex(why, verb); i >= 0 {
-			why, help = why[:i], why[i+2:]
-		}
-	}
+	why, help := remedy(err)
 	if !strings.HasPrefix(why, "a ") && !strings.HasPrefix(why, a.Name) {
 		why = a.Name + ": " + why
 	}
 	s.wrong(code, a, cty.StringVal(text), "%s", why).Help = help
 	return false
+}
+
+// remedy splits an error that ends with a remedy, such as "…: write …", into what is wrong and what to do.
+func remedy(err error) (why, help string) {
+	why = err.Error()
+	for _, verb := range []string{": write ", ": choose "} {
+		if i := strings.LastIndex(why, verb); i >= 0 {
+			why, help = why[:i], why[i+2:]
+		}
+	}
+	return why, help
 }

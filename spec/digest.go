@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"muster/group"
 	"muster/job"
 )
 
@@ -28,11 +29,16 @@ func (c *Config) digest() string {
 	// The keys of a saved plan would change the digests of all configurations.
 	type tls struct{ CAFile, CertFile, KeyFile string }
 	sum := sha256.New()
-	_ = json.NewEncoder(sum).Encode(map[string]any{ // plain data into a hash: neither can fail
+	meaning := map[string]any{
 		"stack": c.Stack, "home": c.Home, "roots": sorted(c.Roots), "take_over": sorted(c.TakeOver),
 		"servers": c.ZooKeeper.Servers, "session_timeout": c.ZooKeeper.SessionTimeout, "acl": sorted(c.ZooKeeper.ACL),
 		"tls": tls(c.ZooKeeper.TLS), "jobs": jobs, "ignores": ignores,
-	})
+	}
+	if len(c.Groups) > 0 { // a configuration without groups keeps the digest that it had before there were groups
+		meaning["groups"] = slices.SortedFunc(slices.Values(c.Groups),
+			func(a, b group.Group) int { return cmp.Compare(a.Address, b.Address) })
+	}
+	_ = json.NewEncoder(sum).Encode(meaning) // plain data into a hash: neither can fail
 	return hex.EncodeToString(sum.Sum(nil))
 }
 

@@ -12,7 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"muster/group"
 	"muster/job"
+	"muster/resource"
 )
 
 // TestEveryFunctionIsDocumented: the table in docs/language.md names the functions, no more and no fewer.
@@ -33,8 +35,8 @@ func TestEveryFunctionIsDocumented(t *testing.T) {
 	}
 }
 
-// TestLanguagePage: what docs/language.md shows loads, and shows every argument of a job. What it shows of those that
-// have a default is the default.
+// TestLanguagePage: what docs/language.md shows loads, and shows every argument of a job, a group and its duties. What
+// it shows of those that have a default is the default.
 func TestLanguagePage(t *testing.T) {
 	page, err := os.ReadFile("../docs/language.md")
 	if err != nil {
@@ -51,32 +53,58 @@ func TestLanguagePage(t *testing.T) {
 		_ = ds.Text(os.Stderr, false)
 		t.Fatal("it has findings")
 	}
-	shown, initial := c.Jobs[0], job.Default()
-	for _, p := range job.Properties() {
-		if c.Origins[shown.Address][p.Name] == "default" {
-			t.Errorf("%s is not shown", p.Name)
+	checkShown(t, c.Origins[c.Jobs[0].Address], "", job.Properties(), c.Jobs[0], job.Default())
+	g := c.Groups[0]
+	checkShown(t, c.Origins[g.Address], "", group.Properties(), g, group.Default())
+	for i, typ := range group.Types() {
+		d := g.Duties[i]
+		checkShown(t, c.Origins[g.Address], d.Section()+".", group.DutyProperties(typ), d, group.NewDuty(typ, d.Name))
+	}
+}
+
+// checkShown checks that every property is shown, with its default if it has one that is not empty.
+func checkShown[T any](
+	t *testing.T, from map[string]string, section string, ps []resource.Property[T], shown, initial T,
+) {
+	t.Helper()
+	for _, p := range ps {
+		if from[section+p.Name] == "default" {
+			t.Errorf("%s is not shown", section+p.Name)
 		}
-		if got, want := inHCL(p.Ref(&shown)), inHCL(p.Ref(&initial)); got != want && !p.Required {
-			t.Errorf("%s = %s is shown; the default is %s", p.Name, got, want)
+		if got, want := inHCL(p, &shown), inHCL(p, &initial); got != want && !p.Required && want != "" {
+			t.Errorf("%s = %s is shown; the default is %s", section+p.Name, got, want)
 		}
 	}
 }
 
-// TestArgumentsAreDocumented: docs/language.md has the table of a job's arguments.
+// TestArgumentsAreDocumented: docs/language.md has the tables of arguments.
 func TestArgumentsAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../docs/language.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "| argument | says | value | default |\n|---|---|---|---|\n"
-	for _, p := range job.Properties() {
-		initial := "required"
-		if !p.Required {
-			initial = "`" + p.Default + "`"
+	for _, want := range []string{
+		argumentTable("argument", job.Properties()), argumentTable("argument", group.Properties()),
+		argumentTable("argument of a leader", group.DutyProperties(group.Leader)),
+		argumentTable("argument of a cron", group.DutyProperties(group.Cron)),
+	} {
+		if !strings.Contains(string(page), want+"\n") {
+			t.Errorf("docs/language.md lacks this table:\n%s", want)
 		}
-		want += fmt.Sprintf("| `%s` | %s | %s | %s |\n", p.Name, p.Doc, p.Limits(), initial)
 	}
-	if !strings.Contains(string(page), want+"\n") {
-		t.Errorf("docs/language.md lacks this table:\n%s", want)
+}
+
+func argumentTable[T any](heading string, ps []resource.Property[T]) string {
+	table := "| " + heading + " | says | value | default |\n|---|---|---|---|\n"
+	for _, p := range ps {
+		initial := "`" + p.Default + "`"
+		switch {
+		case p.Required:
+			initial = "required"
+		case p.Default == "":
+			initial = "all"
+		}
+		table += fmt.Sprintf("| `%s` | %s | %s | %s |\n", p.Name, p.Doc, p.Limits(), initial)
 	}
+	return table
 }

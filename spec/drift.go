@@ -98,7 +98,12 @@ func (s *scope) ignored(a *hcl.Attribute, d declared) string {
 
 // ignoredField checks a name in fields: a field, or a section of them.
 func (s *scope) ignoredField(name string, a *hcl.Attribute, k kind) bool {
-	known := []string{"labels"}
+	for _, block := range k.within() { // the fields of one of them cannot be told from its name, which may hold dots
+		if rest, ok := strings.CutPrefix(name, block); ok && (rest == "" || len(rest) > 1 && rest[0] == '.') {
+			return true
+		}
+	}
+	known := append([]string{"labels"}, k.within()...)
 	for _, section := range schemaOf(k.names()).blocks {
 		known = append(known, section.name)
 	}

@@ -52,7 +52,10 @@ func (s *scope) duration(a *hcl.Attribute, least, most time.Duration) (resource.
 	if length < least || length > most {
 		from, to := resource.Duration(least), resource.Duration(most)
 		d := s.wrong(codeDuration, a, v, "%s must be from %s to %s", a.Name, from, to)
-		if length <= 0 {
+		switch {
+		case length < 0 && least == 0:
+			d.Help = "a duration is not negative"
+		case length <= 0:
 			d.Help = "a duration is positive; to use the default, remove the argument"
 		}
 		return 0, false

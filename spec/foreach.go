@@ -19,8 +19,8 @@ type instanceKey struct {
 // maxInstances limits the elements of a for_each, and of a product of sets.
 const maxInstances = 100_000
 
-// forEach decodes a map, or a set of strings.
-func (s *scope) forEach(a *hcl.Attribute) ([]instanceKey, bool) {
+// forEach decodes a map, or a set of strings. kind is what it makes several of.
+func (s *scope) forEach(a *hcl.Attribute, kind string) ([]instanceKey, bool) {
 	v, ok := s.eval(a.Expr)
 	if !ok {
 		return nil, false
@@ -36,7 +36,7 @@ func (s *scope) forEach(a *hcl.Attribute) ([]instanceKey, bool) {
 		return nil, false
 	}
 	if n := v.LengthInt(); n > maxInstances {
-		s.wrong(codeForEach, a, cty.NilVal, "for_each makes %d jobs; at most %d are possible", n, maxInstances)
+		s.wrong(codeForEach, a, cty.NilVal, "for_each makes %d %ss; at most %d are possible", n, kind, maxInstances)
 		return nil, false
 	}
 	var keys []instanceKey

@@ -114,7 +114,7 @@ func TestExport(t *testing.T) {
 				}
 			}
 		}
-		out := spec.Export(jobs, "etl-prod", "/home of ${y}")
+		out := spec.Export(declarations(jobs), "etl-prod", "/home of ${y}")
 		if formatted, ds := spec.Format(out, "a.hcl"); len(ds) > 0 || !bytes.Equal(formatted, out) {
 			t.Fatalf("not formatted: %v\n%s", ds, out)
 		}
@@ -132,6 +132,15 @@ func TestExport(t *testing.T) {
 			t.Fatalf("read back (-want +got):\n%s\nfrom\n%s", d, out)
 		}
 	}
+}
+
+// declarations are jobs as declarations.
+func declarations(jobs []job.Job) []resource.Declaration {
+	var ds []resource.Declaration
+	for _, j := range jobs {
+		ds = append(ds, j)
+	}
+	return ds
 }
 
 func randomJob(random *rand.Rand, root, name string) job.Job {
@@ -153,7 +162,7 @@ func randomJob(random *rand.Rand, root, name string) job.Job {
 func TestExportOfUnknownWorkers(t *testing.T) {
 	j := job.Default()
 	j.Name, j.Workers = "old", 0
-	out := string(spec.Export([]job.Job{j}, "s", ""))
+	out := string(spec.Export([]resource.Declaration{j}, "s", ""))
 	if !strings.Contains(out, "workers = 1 # not recorded") {
 		t.Errorf("%s", out)
 	}

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 
@@ -8,7 +9,7 @@ import (
 )
 
 // kinds lists the kinds of what can be declared, in the order in which their blocks are read.
-func kinds() []kind { return []kind{jobs()} }
+func kinds() []kind { return []kind{jobs(), groups()} }
 
 // kind is what the loader needs of one kind. Each is a kindOf.
 type kind interface {
@@ -16,18 +17,24 @@ type kind interface {
 	below() string    // what stands below its znode: "workers"
 	names() []string  // of its properties
 	common() []string // of those that the defaults block may set
+	within() []string // the types of its labelled blocks: "cron"
 	read(l *loader, c *Config, d *declared, defaults settings)
+	// export writes the block that declares d, if d is of this kind. A root that is root is left out. used holds the
+	// labels that other blocks have.
+	export(b *bytes.Buffer, d resource.Declaration, root string, used map[string]bool)
 }
 
 // kindOf is a kind whose declarations are values of type T.
 type kindOf[T any] struct {
-	blockType, inside string
-	properties        []resource.Property[T]
-	words             map[string]words // for each property that is a number or required
-	initial           T                // with all defaults
-	identity          func(*T) identity
-	checkName         func(string) error
-	add               func(*Config, T)
+	table[T]
+	inside    string
+	initial   T // with all defaults
+	identity  func(*T) identity
+	checkName func(string) error
+	add       func(*Config, T)
+	parts     parts[T]
+	limits    func(T) error // says why a declaration as a whole cannot be; nil: whatever decodes can be
+	tooLarge  string        // the code of such a finding
 }
 
 // identity points to what every declaration has.
@@ -39,10 +46,10 @@ type identity struct {
 func (k kindOf[T]) block() string { return k.blockType }
 func (k kindOf[T]) below() string { return k.inside }
 
-func (k kindOf[T]) names() []string {
+func (k kindOf[T]) within() []string {
 	var names []string
-	for _, p := range k.properties {
-		names = append(names, p.Name)
+	for _, b := range k.parts.schemas() {
+		names = append(names, b.name)
 	}
 	return names
 }
@@ -60,7 +67,7 @@ func (k kindOf[T]) common() []string {
 // schema is what may stand in a block of this kind.
 func (k kindOf[T]) schema() schema {
 	s := schemaOf(slices.Concat([]string{"for_each", "name", "root"}, k.names(), []string{"labels"}))
-	s.blocks = append(s.blocks, blockType{name: "precondition"})
+	s.blocks = append(append(s.blocks, k.parts.schemas()...), blockType{name: "precondition"})
 	return s
 }
 
@@ -94,6 +101,17 @@ func schemaOf(names []string) schema {
 		s.blocks[i].args = append(s.blocks[i].args, arg)
 	}
 	return s
+}
+
+// kindIn names the kind of a block such as: group "shop". Any other block is taken for one of the first kind.
+func kindIn(block string) string {
+	all := kinds()
+	for _, k := range all {
+		if strings.Contains(block, k.block()+` "`) {
+			return k.block()
+		}
+	}
+	return all[0].block()
 }
 
 // kindAt returns the kind that an address begins with. An address that begins with none is taken for one of the first

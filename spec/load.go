@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 
+	"muster/group"
 	"muster/job"
 	"muster/resource"
 )
@@ -40,6 +41,7 @@ type Config struct {
 	// Jobs are in source order, those of a for_each in the order of its keys. No two paths are equal or nested. They
 	// may share maps of labels.
 	Jobs    []job.Job
+	Groups  []group.Group // likewise
 	Ignores []Ignore
 	Digest  string // of everything above but the places; the same on every machine
 	// Origins says where each value came from, by address and field ("workers", "timeouts.join", "labels.team", also
@@ -49,9 +51,12 @@ type Config struct {
 
 // Declared lists everything that is declared, of whatever kind.
 func (c *Config) Declared() []resource.Declaration {
-	all := make([]resource.Declaration, len(c.Jobs))
-	for i, j := range c.Jobs {
-		all[i] = j
+	all := make([]resource.Declaration, 0, len(c.Jobs)+len(c.Groups))
+	for _, j := range c.Jobs {
+		all = append(all, j)
+	}
+	for _, g := range c.Groups {
+		all = append(all, g)
 	}
 	return all
 }

@@ -67,8 +67,9 @@ func checkStack(name string) error {
 	return nil
 }
 
-// Searched lists every root in which jobs of this configuration may be, sorted: those of the declared jobs, the one of
-// the defaults block and those that the muster block adds. It is never empty: the last job may have been taken out.
+// Searched lists every root in which jobs and groups of this configuration may be, sorted: those of the declared ones,
+// the one of the defaults block and those that the muster block adds. It is never empty: the last job may have been
+// taken out.
 func (c *Config) Searched() []string {
 	roots := map[string]bool{}
 	if c.Default != "" {
@@ -77,8 +78,8 @@ func (c *Config) Searched() []string {
 	for _, r := range c.Roots {
 		roots[r] = true
 	}
-	for _, j := range c.Jobs {
-		roots[j.Root] = true
+	for _, d := range c.Declared() {
+		roots[d.ID().Root] = true
 	}
 	if len(roots) == 0 {
 		roots[resource.DefaultRoot] = true

@@ -14,7 +14,8 @@ import (
 // words are the texts of findings about one property.
 type words struct {
 	missing, add     string // if it is required: with the label of the block, and what to do
-	code             string // if it is a number
+	unknown          string // if it is required: what stands in an export if it was not recorded
+	code             string // if it is a number or a text
 	null, more, less string // what to do
 }
 
@@ -22,10 +23,13 @@ type words struct {
 func readProperty[T any](s *scope, p resource.Property[T], a *hcl.Attribute, t *T, w words) bool {
 	switch to := p.Ref(t).(type) {
 	case *int:
-		return store(to)(s.wholeNumber(a, p.Min, p.Max, w))
+		return store(to)(s.wholeNumber(a, p.Min, p.Max, p.Required, w))
 	case *resource.Duration:
 		return store(to)(s.duration(a, time.Duration(p.Min), time.Duration(p.Max)))
 	case *string:
+		if p.Type == resource.TypeText {
+			return store(to)(s.validText(a, p.CheckText, p.Required, w))
+		}
 		return store(to)(s.enum(a, p.Choices...))
 	case *bool:
 		return store(to)(s.boolean(a))
@@ -43,10 +47,20 @@ func store[V any](to *V) func(v V, ok bool) bool {
 	}
 }
 
-// wholeNumber decodes a number that must not be null.
-func (s *scope) wholeNumber(a *hcl.Attribute, least, most int64, w words) (int, bool) {
+// validText decodes a text that must pass a check, and must not be null if it is required.
+func (s *scope) validText(a *hcl.Attribute, check func(string) error, required bool, w words) (string, bool) {
+	decode := s.text
+	if required {
+		decode = s.required
+	}
+	text, ok := decode(a)
+	return text, ok && s.checked(w.code, a, text, check)
+}
+
+// wholeNumber decodes a number, which must not be null if it is required.
+func (s *scope) wholeNumber(a *hcl.Attribute, least, most int64, required bool, w words) (int, bool) {
 	v, ok := s.eval(a.Expr)
-	if !ok {
+	if !ok || v.IsNull() && !required {
 		return 0, false
 	}
 	must := fmt.Sprintf("%s must be a whole number from %d to %d", a.Name, least, most)

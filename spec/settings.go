@@ -13,14 +13,15 @@ type settings struct {
 	damaged bool // a part did not decode, which has been reported
 }
 
-// settings reads the sections of a block: those blocks of its schema that hold arguments and nothing else.
+// settings reads the sections of a block: those blocks of its schema that hold arguments and nothing else, and have no
+// label.
 func (l *loader) settings(c content, s schema, in string) settings {
 	set := settings{map[string]*hcl.Attribute{}, !c.ok}
 	for name, a := range c.args {
 		set.args[name] = a
 	}
 	for _, section := range s.blocks {
-		if len(section.args) == 0 {
+		if len(section.args) == 0 || section.label != "" {
 			continue
 		}
 		b := l.single(c, section.name, in)
@@ -53,11 +54,7 @@ func (k kindOf[T]) apply(s *scope, set settings, t *T, from origins, prefix stri
 			from["root"] = prefix + at(a.NameRange)
 		}
 	}
-	for _, p := range k.properties {
-		if a := set.args[p.Name]; a != nil && readProperty(s, p, a, t, k.words[p.Name]) {
-			from[p.Name] = prefix + at(a.NameRange)
-		}
-	}
+	k.decode(s, set, t, from, "", prefix)
 	if a := set.args["labels"]; a != nil {
 		if labels, ok := s.labels(a); ok {
 			*id.labels = mergeLabels(*id.labels, labels, from, prefix+at(a.NameRange))

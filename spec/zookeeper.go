@@ -202,7 +202,14 @@ func (l *loader) warnOpen(c *Config) {
 	if zk := l.blocks["zookeeper"]; len(zk) > 0 {
 		b = zk[0]
 	}
-	d := l.add(codeOpen, &b.DefRange, "everybody who reaches ZooKeeper may change these jobs")
+	what := "jobs"
+	switch {
+	case len(c.Groups) > 0 && len(c.Jobs) > 0:
+		what = "jobs and groups"
+	case len(c.Groups) > 0:
+		what = "groups"
+	}
+	d := l.add(codeOpen, &b.DefRange, "everybody who reaches ZooKeeper may change these %s", what)
 	d.Severity = Warning
 	d.Help = `set MUSTER_ZK_AUTH=digest:user:password and acl = ["auth::cdrwa"] in the zookeeper block`
 }

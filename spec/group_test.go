@@ -1,0 +1,255 @@
+package spec_test
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"muster/group"
+	"muster/job"
+	"muster/resource"
+	"muster/spec"
+)
+
+// allOfAGroup uses each block and argument of a group once.
+const allOfAGroup = head + `
+defaults {
+  root   = "/apps"
+  settle = "7s"
+  labels = { team = "shop" }
+}
+
+group "shop" {
+  for_each      = { eu = "Europe/Berlin", us = "America/New_York" }
+  name          = "shop-${each.key}"
+  promote_after = "50%"
+
+  cron "nightly-report" {
+    schedule       = "0 2 * * *"
+    timezone       = each.value
+    versions       = ">= 2.0"
+    prefer         = "any"
+    start_deadline = "2m"
+    missed         = "all"
+    overlap        = "wait"
+    lost           = "skip"
+    retries        = 0
+    timeout        = "3h"
+    keep           = 5
+  }
+  leader "coordinator" {
+    versions = "~> 2.1"
+    prefer   = "newest"
+  }
+  leader "janitor" {}
+  timeouts {
+    session = "20s"
+    join    = "5m"
+    drain   = "1m"
+    stale   = "90s"
+  }
+  lifecycle {
+    protect = true
+  }
+  labels = { region = each.key }
+  precondition {
+    condition     = length(each.key) == 2
+    error_message = "A region has two letters."
+  }
+}
+`
+
+func TestEverythingOfAGroup(t *testing.T) {
+	c := load(t, map[string]string{"groups.hcl": allOfAGroup}, spec.Options{})
+	want := func(region, zone string) group.Group {
+		second := func(n int) resource.Duration { return resource.Duration(n) * resource.Duration(time.Second) }
+		return group.Group{
+			Name: "shop-" + region, Root: "/apps", Address: `group.shop["` + region + `"]`, At: "groups.hcl:11",
+			Settle: second(7), PromoteAfter: "50%",
+			Timeouts: group.Timeouts{
+				Session: second(20), Join: second(300), Drain: second(60), Stale: second(90),
+			},
+			Lifecycle: group.Lifecycle{Protect: true},
+			Labels:    map[string]string{"team": "shop", "region": region},
+			Duties: []group.Duty{
+				{Name: "coordinator", Type: group.Leader, Versions: "~> 2.1", Prefer: group.Newest},
+				{Name: "janitor", Type: group.Leader, Prefer: group.Any},
+				{
+					Name: "nightly-report", Type: group.Cron, Versions: ">= 2.0", Prefer: group.Any,
+					Schedule: "0 2 * * *", Timezone: zone, StartDeadline: second(120), Missed: group.MissedAll,
+					Overlap: group.OverlapWait, Lost: group.LostSkip, Retries: 0, Timeout: second(10800), Keep: 5,
+				},
+			},
+		}
+	}
+	groups := []group.Group{want("eu", "Europe/Berlin"), want("us", "America/New_York")}
+	if d := cmp.Diff(groups, c.Groups); d != "" {
+		t.Errorf("groups (-want +got):\n%s", d)
+	}
+	for field, where := range map[string]string{
+		"settle": "defaults at groups.hcl:7", "promote_after": "groups.hcl:14", "root": "defaults at groups.hcl:6",
+		"cron.nightly-report.schedule": "groups.hcl:17", "cron.nightly-report.keep": "groups.hcl:27",
+		"leader.janitor.prefer": "default", "leader.coordinator.prefer": "groups.hcl:31",
+		"timeouts.drain": "groups.hcl:37", "labels.team": "defaults at groups.hcl:8",
+	} {
+		if got := c.Origins[`group.shop["eu"]`][field]; got != where {
+			t.Errorf("%s is from %q, want %q", field, got, where)
+		}
+	}
+	for _, f := range c.Groups[0].Fields() {
+		if c.Origins[c.Groups[0].Address][f.Name] == "" {
+			t.Errorf("%s has no origin", f.Name)
+		}
+	}
+	if len(c.Declared()) != 2 || !slices.Equal(c.Searched(), []string{"/apps"}) {
+		t.Errorf("%d are declared, searched is %v", len(c.Declared()), c.Searched())
+	}
+}
+
+// TestDefaultsOfBothKinds: what the defaults block says holds for jobs and groups. What it does not say has the default
+// of the kind, which may be another one.
+func TestDefaultsOfBothKinds(t *testing.T) {
+	const both = "job \"a\" {\n  workers = 1\n}\ngroup \"b\" {}\n"
+	c := load(t, map[string]string{"a.hcl": head + both}, spec.Options{})
+	if j, g := c.Jobs[0].Timeouts.Session, c.Groups[0].Timeouts.Session; j.String() != "30s" || g.String() != "10s" {
+		t.Errorf("without defaults the sessions are %s and %s", j, g)
+	}
+	c = load(t, map[string]string{
+		"a.hcl": head + both + "defaults {\n  timeouts {\n    session = \"20s\"\n  }\n}\n",
+	}, spec.Options{})
+	if j, g := c.Jobs[0].Timeouts.Session, c.Groups[0].Timeouts.Session; j.String() != "20s" || g.String() != "20s" {
+		t.Errorf("with defaults the sessions are %s and %s", j, g)
+	}
+}
+
+// TestSharedDefaultsFitBothKinds: an argument that both kinds have accepts the same values in both. Else a default
+// could be refused because of a kind that the configuration does not declare.
+func TestSharedDefaultsFitBothKinds(t *testing.T) {
+	ofJobs := map[string]string{}
+	for _, p := range job.Properties() {
+		ofJobs[p.Name] = p.Limits()
+	}
+	shared := 0
+	for _, p := range group.Properties() {
+		if limits, ok := ofJobs[p.Name]; ok {
+			if shared++; limits != p.Limits() {
+				t.Errorf("%s is %s in a job, %s in a group", p.Name, limits, p.Limits())
+			}
+		}
+	}
+	if shared < 4 {
+		t.Errorf("%d arguments are shared", shared)
+	}
+}
+
+// TestGroupInJSON: the JSON syntax declares the same groups.
+func TestGroupInJSON(t *testing.T) {
+	native := load(t, map[string]string{"a.hcl": head + `
+group "shop" {
+  promote_after = 2
+  leader "main" {}
+  cron "a" {
+    schedule = "@daily"
+  }
+  cron "b" {
+    schedule = "@hourly"
+    retries  = 3
+  }
+}
+`}, spec.Options{})
+	json := load(t, map[string]string{"a.hcl.json": `{
+  "muster": { "stack": "etl" },
+  "group": { "shop": {
+    "promote_after": 2, "leader": { "main": {} },
+    "cron": { "a": { "schedule": "@daily" }, "b": { "schedule": "@hourly", "retries": 3 } }
+  } }
+}`}, spec.Options{})
+	if native.Digest != json.Digest || len(native.Groups[0].Duties) != 3 {
+		t.Errorf("native %+v\nJSON %+v", native.Groups, json.Groups)
+	}
+}
+
+// TestDigestOfGroups: a group changes the digest; a configuration without groups has the digest that it had before.
+func TestDigestOfGroups(t *testing.T) {
+	digest := func(text string) string {
+		return load(t, map[string]string{"a.hcl": head + text}, spec.Options{}).Digest
+	}
+	one, order := "group \"a\" {\n  leader \"x\" {}\n  leader \"y\" {}\n}\n",
+		"group \"a\" {\n  leader \"y\" {}\n  leader \"x\" {}\n}\n"
+	if digest(one) != digest(order) || digest(one) == digest("") || digest(one) == digest("group \"a\" {}\n") {
+		t.Error("the digest does not say what the groups are")
+	}
+	const before = "1607c6ec033b7deaadc0d4fffdc60cc529c56e68d09b897f0ca5a823009853f4"
+	if got := digest("job \"a\" {\n  workers = 1\n}\n"); got != before {
+		t.Errorf("the digest of a job is %s, and was %s", got, before)
+	}
+}
+
+// TestManyDuties: a group with 1,000 crons loads. One with more is refused with one finding.
+func TestManyDuties(t *testing.T) {
+	crons := func(n int) string {
+		var b strings.Builder
+		b.WriteString(head + "group \"full\" {\n")
+		for i := range n {
+			fmt.Fprintf(&b, "  cron \"nightly-report-%04d\" {\n    schedule = \"0 2 * * *\"\n  }\n", i)
+		}
+		return b.String() + "}\n"
+	}
+	c := load(t, map[string]string{"a.hcl": crons(group.MaxDuties)}, patient())
+	if n := len(c.Groups[0].Duties); n != group.MaxDuties {
+		t.Errorf("%d duties", n)
+	}
+	_, ds := spec.Load(write(t, map[string]string{"a.hcl": crons(group.MaxDuties + 1)}), patient())
+	if len(ds) != 1 || ds[0].Code != "M1902" || ds[0].Summary != "a group has at most 1000 duties; this one has 1001" {
+		t.Errorf("%+v", ds)
+	}
+}
+
+// TestExportOfGroups: what Export writes of groups, and of jobs beside them, is formatted and reads back to the same.
+func TestExportOfGroups(t *testing.T) {
+	c := load(t, map[string]string{"groups.hcl": allOfAGroup + `
+job "ingest" {
+  workers = 4
+}
+
+group "plain" {
+  root = "/other"
+}
+
+group "instant" {
+  settle = "0s"
+}
+`}, spec.Options{})
+	out := spec.Export(c.Declared(), "etl", "")
+	if formatted, ds := spec.Format(out, "a.hcl"); len(ds) > 0 || !bytes.Equal(formatted, out) {
+		t.Fatalf("not formatted: %v\n%s", ds, out)
+	}
+	if !strings.HasPrefix(string(out), "# 4 groups and 1 job as found in ZooKeeper.") {
+		t.Errorf("%.80s", out)
+	}
+	byPath := func(c *spec.Config) map[string]resource.Declaration {
+		all := map[string]resource.Declaration{}
+		for _, j := range c.Jobs {
+			j.At, j.Address = "", ""
+			all[j.Path()] = j
+		}
+		for _, g := range c.Groups {
+			g.At, g.Address = "", ""
+			all[g.Path()] = g
+		}
+		return all
+	}
+	again := load(t, map[string]string{"exported.hcl": string(out)}, spec.Options{})
+	if d := cmp.Diff(byPath(c), byPath(again)); d != "" {
+		t.Errorf("read back (-was +is):\n%s\nfrom\n%s", d, out)
+	}
+	if n := len(slices.Collect(maps.Keys(byPath(again)))); n != 5 {
+		t.Errorf("%d are declared", n)
+	}
+}
