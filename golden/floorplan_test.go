@@ -45,9 +45,10 @@ func floorPlan() map[string]room {
 		"group":    {ours: []string{"resource"}, others: []string{version}},
 		"plan":     {ours: []string{"resource", "text"}},
 		"planfile": {ours: []string{"resource", "plan"}},
-		"report": {ours: []string{"resource", "job", "plan", "planfile", "apply", "exitcode", "text"}, others: []string{
-			"github.com/prometheus/client_model/go", "github.com/prometheus/common/",
-		}},
+		"report": {
+			ours:   []string{"resource", "job", "group", "plan", "planfile", "apply", "exitcode", "text"},
+			others: []string{"github.com/prometheus/client_model/go", "github.com/prometheus/common/"},
+		},
 		"exitcode": {},
 		"apply":    {ours: []string{"plan"}, others: []string{sync}},
 		"spec":     {ours: []string{"resource", "job", "group", "text"}, others: []string{hcl, cty, version}},

@@ -76,9 +76,9 @@ func detail(o apply.Outcome) string {
 	return ""
 }
 
-// cause is the error without the job and the result, which stand in the same line.
+// cause is the error without the resource and the result, which stand in the same line.
 func cause(o apply.Outcome) string {
-	s := strings.TrimPrefix(o.Err.Error(), "job "+o.Row.Path+": ")
+	s := strings.TrimPrefix(o.Err.Error(), kindName(o.Row)+" "+o.Row.Path+": ")
 	for _, said := range []error{plan.ErrMoved, plan.ErrUnknown, plan.ErrAlreadyDone} {
 		s = strings.TrimPrefix(s, said.Error()+": ")
 	}

@@ -9,7 +9,6 @@ import (
 
 	"muster/plan"
 	"muster/resource"
-	"muster/text"
 )
 
 // The words of drift items, besides the kinds of drift.
@@ -63,13 +62,13 @@ func noDrift(p plan.Plan, d plan.Drift) string {
 	if d.Incomplete() {
 		what = "No drift in what could be seen. "
 	}
-	clean := 0
+	var clean []plan.Row
 	for _, it := range driftItems(p, d, nil) {
 		if it.word == wordClean {
-			clean++
+			clean = append(clean, it.row)
 		}
 	}
-	return what + text.Plural(clean, "job is", "jobs are") + " as declared."
+	return what + countRows(clean) + are(len(clean)) + "as declared."
 }
 
 // driftItems returns an item for each finding, also if it is ignored, for each unreadable row, and for each declared

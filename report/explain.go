@@ -6,7 +6,6 @@ import (
 	"io"
 	"strings"
 
-	"muster/job"
 	"muster/plan"
 	"muster/resource"
 )
@@ -27,9 +26,13 @@ func Explain(w io.Writer, r plan.Row, stack string, e Explanation, o Options) er
 	p := newPage(w, o)
 	p.wrap(bold, r.Address(), 2)
 	p.newline()
-	fs := []field{{"path", r.Path}, {"status", string(r.Old.Status()) + ": " + meaning(r.Old)}, {"action", r.Title()}}
+	status := string(r.Old.Status()) + ": " + meaning(r.Old, kindName(r))
+	fs := []field{{"path", r.Path}, {"status", status}, {"action", r.Title()}}
 	if r.Action() != plan.Blocked {
 		fs = append(fs, field{"because", r.Because()})
+	}
+	if loss := r.LossText(); loss != "" {
+		fs = append(fs, field{"loses", loss})
 	}
 	next, _, _ := strings.Cut(r.Proceed(), "muster explain ") // the user is reading that
 	if next = cmp.Or(e.Repair, strings.TrimSuffix(next, "; ")); next != "" {
@@ -46,14 +49,14 @@ func Explain(w io.Writer, r plan.Row, stack string, e Explanation, o Options) er
 		}
 		p.section("what is there", there)
 	}
-	p.section("observed in ZooKeeper", observed(r.Old))
+	p.section("observed in ZooKeeper", observed(r.Old, kindName(r)))
 	if r.New == nil {
 		p.section("not declared by stack "+stack, nil)
 		return p.flush()
 	}
 	fs = nil
 	for _, f := range r.New.Fields() {
-		value := f.Value
+		value := side(&f.Value)
 		if from := e.Origins[f.Name]; from != "" {
 			value += "  (" + from + ")"
 		}
@@ -75,14 +78,14 @@ func (p *page) section(heading string, fs []field) {
 	p.fields(fs)
 }
 
-// observed lists every fact of o.
-func observed(o *resource.Observed) []field {
+// observed lists every fact of o. kind is that of the row.
+func observed(o *resource.Observed, kind string) []field {
 	if o == nil {
-		return []field{{"job znode", "none"}}
+		return []field{{kind + " znode", "none"}}
 	}
 	var fs []field
 	if hasCounts(o) || o.Pzxid != 0 { // otherwise the znode was not read
-		fs = append(fs, field{"job znode", fmt.Sprintf("version %d, last join or leave %#x", o.Version, o.Pzxid)})
+		fs = append(fs, field{kind + " znode", fmt.Sprintf("version %d, last join or leave %#x", o.Version, o.Pzxid)})
 	}
 	if rec := o.Record; rec != nil {
 		fs = append(fs,
@@ -100,14 +103,23 @@ func observed(o *resource.Observed) []field {
 		if len(rec.ACL) > 0 {
 			fs = append(fs, field{"acl", strings.Join(rec.ACL, " ")})
 		}
-		fs = append(fs, field{"last run", lastRun(o)})
+		if isJob(o) {
+			fs = append(fs, field{"last run", lastRun(o)})
+		}
 	} else if o.Classic || o.Foreign {
 		fs = append(fs, field{"record", "none"})
 	}
-	fs = append(fs, field{"joined", ofN(job.Joined(o), o)},
-		field{"completed", number(job.Done(o), o)}, field{"live", number(o.Live, o)})
+	for _, c := range kindOf(o).Counts {
+		value := number(o.Count(c.Name), o)
+		if c.Name == resource.CountJoined {
+			value = ofN(o.Count(c.Name), o)
+		}
+		fs = append(fs, field{c.Word, value})
+	}
+	fs = append(fs, field{"live", number(o.Live, o)})
+	members := kindOf(o).Member + "s"
 	for _, f := range []field{
-		{"workers", strings.Join(o.Members, ", ")}, {"not workers", strings.Join(o.Strangers, ", ")},
+		{members, strings.Join(o.Members, ", ")}, {"not " + members, strings.Join(o.Strangers, ", ")},
 		{"companions", strings.Join(o.Companions, ", ")}, {"problem", o.Problem},
 	} {
 		if f.value != "" {

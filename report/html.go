@@ -61,12 +61,12 @@ func (r Run) view() view {
 		p.Summary, p.Detail = text.EscapeLines(p.Summary), text.EscapeLines(p.Detail)
 		v.Problems = append(v.Problems, p)
 	}
-	for _, g := range r.groups() {
-		if len(g.items) == 0 {
+	for _, c := range r.categories() {
+		if len(c.items) == 0 {
 			continue
 		}
-		v.Groups = append(v.Groups, viewGroup{g.word, class(g.items[0].level), len(g.items)})
-		for _, it := range g.items {
+		v.Groups = append(v.Groups, viewGroup{c.word, class(c.items[0].level), len(c.items)})
+		for _, it := range c.items {
 			v.Rows = append(v.Rows, it.view())
 		}
 	}

@@ -9,7 +9,7 @@ import (
 // item is one job in a report, or one finding about it. Reports of plan, apply and drift all consist of items.
 type item struct {
 	row     plan.Row
-	word    string // the group in which it is counted: "delete", "refused", "missing"
+	word    string // the category in which it is counted: "delete", "refused", "missing"
 	symbol  string
 	title   string // the word, and details
 	because string
@@ -47,23 +47,23 @@ func (it item) place() string {
 	return it.row.At()
 }
 
-// group holds the items of one word, in the order of a plan.
-type group struct {
+// category holds the items of one word, in the order of a plan.
+type category struct {
 	word  string
 	items []item
 }
 
-// groupByWord returns a group for each word, also if it has no items, since reports show all counts.
-func groupByWord(words []string, items []item) []group {
+// byCategory returns a category for each word, also if it has no items, since reports show all counts.
+func byCategory(words []string, items []item) []category {
 	byWord := map[string][]item{}
 	for _, it := range items {
 		byWord[it.word] = append(byWord[it.word], it)
 	}
-	groups := make([]group, len(words))
+	categories := make([]category, len(words))
 	for i, word := range words {
-		groups[i] = group{word, byWord[word]}
+		categories[i] = category{word, byWord[word]}
 	}
-	return groups
+	return categories
 }
 
 // planItems returns one item for each row.
@@ -73,12 +73,20 @@ func planItems(p plan.Plan) []item {
 	for i, r := range p.Rows {
 		a := r.Action()
 		items[i] = item{
-			row: r, word: string(a), symbol: a.Symbol(), title: r.Title(), because: r.Because(), next: r.Proceed(),
+			row: r, word: string(a), symbol: a.Symbol(), title: r.Title(), because: becauseAndLoss(r), next: r.Proceed(),
 			fields: fields(r, p.Stack, from[r.Address()]),
 		}
 		items[i].level, items[i].verdict = assess(r)
 	}
 	return items
+}
+
+// becauseAndLoss says why a row has its action, and what it loses.
+func becauseAndLoss(r plan.Row) string {
+	if loss := r.LossText(); loss != "" {
+		return r.Because() + "; loses " + loss
+	}
+	return r.Because()
 }
 
 func assess(r plan.Row) (level, verdict) {
@@ -87,7 +95,7 @@ func assess(r plan.Row) (level, verdict) {
 		return warning, failed
 	case r.Old.Class() == resource.Unreadable, r.Old.Class() == resource.Damaged:
 		return warning, failed
-	case a == plan.Delete:
+	case r.Deletes():
 		return warning, passed
 	case attention(r):
 		return note, passed
@@ -121,7 +129,7 @@ func applyItems(p plan.Plan, outcomes []apply.Outcome) []item {
 		it.level, it.verdict = assessOutcome(*o)
 		switch o.Result {
 		case apply.Applied:
-			it.word, it.title, it.because = past(o.Row.Action()), past(o.Row.Action()), o.Row.Because()
+			it.word, it.title, it.because = past(o.Row.Action()), past(o.Row.Action()), becauseAndLoss(o.Row)
 		case apply.Refused, apply.Unknown, apply.NotStarted, apply.Waiting:
 			it.next = "muster plan"
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"muster/plan"
 	"muster/text"
 )
 
@@ -13,7 +14,7 @@ import (
 const MaxMarkdown = 60_000
 
 // markdown writes a comment for a pull request: counts, then names, then folded details. If these do not fit, it leaves
-// out details first, then names, and the names of jobs that are or would be deleted last. The first line is hidden: a
+// out details first, then names, and the names of what is or would be deleted last. The first line is hidden: a
 // tool can find an older comment by it and replace that.
 func (r Run) markdown() []byte {
 	var head bytes.Buffer
@@ -22,12 +23,12 @@ func (r Run) markdown() []byte {
 		head.WriteString(" of stack " + code(s))
 	}
 	fmt.Fprintf(&head, "\n\n**%s** (exit code %d: %s)\n", prose(r.headline()), r.ExitCode, r.verdict())
-	groups := r.groups()
-	writeCounts(&head, groups)
+	categories := r.categories()
+	writeCounts(&head, categories)
 	writeCaveats(&head, r.caveats())
 	writeProblems(&head, r.Problems)
-	head.WriteString(namesWithin(groups, MaxMarkdown-head.Len()))
-	writeDetails(&head, groups, MaxMarkdown-head.Len())
+	head.WriteString(namesWithin(categories, MaxMarkdown-head.Len()))
+	writeDetails(&head, categories, MaxMarkdown-head.Len())
 	return head.Bytes()
 }
 
@@ -50,17 +51,17 @@ func writeCaveats(b *bytes.Buffer, caveats []string) {
 }
 
 // writeCounts writes a table of all counts.
-func writeCounts(b *bytes.Buffer, groups []group) {
-	if len(groups) == 0 {
+func writeCounts(b *bytes.Buffer, categories []category) {
+	if len(categories) == 0 {
 		return
 	}
 	b.WriteString("\n|")
-	for _, g := range groups {
-		b.WriteString(" " + g.word + " |")
+	for _, c := range categories {
+		b.WriteString(" " + c.word + " |")
 	}
-	b.WriteString("\n|" + strings.Repeat("---:|", len(groups)) + "\n|")
-	for _, g := range groups {
-		fmt.Fprintf(b, " %d |", len(g.items))
+	b.WriteString("\n|" + strings.Repeat("---:|", len(categories)) + "\n|")
+	for _, c := range categories {
+		fmt.Fprintf(b, " %d |", len(c.items))
 	}
 	b.WriteString("\n")
 }
@@ -92,16 +93,17 @@ func writeProblems(b *bytes.Buffer, problems []Problem) {
 }
 
 // writeDetails writes the blocks of a plan's text into a fold, as many as fit into room bytes.
-func writeDetails(b *bytes.Buffer, groups []group, room int) {
+func writeDetails(b *bytes.Buffer, categories []category, room int) {
 	const frame = 120
 	var blocks strings.Builder
-	shown, all, fence := 0, 0, 3
-	for _, g := range groups {
-		for _, it := range g.items {
+	shown, fence := 0, 3
+	var all []plan.Row
+	for _, c := range categories {
+		for _, it := range c.items {
 			if it.level == quiet {
 				continue
 			}
-			if shown == all { // no block was left out yet
+			if shown == len(all) { // no block was left out yet
 				block := detailsOf(it)
 				fence = max(fence, longestRun(block)+1)
 				if blocks.Len()+len(block)+2*fence+frame <= room {
@@ -109,18 +111,18 @@ func writeDetails(b *bytes.Buffer, groups []group, room int) {
 					shown++
 				}
 			}
-			all++
+			all = append(all, it.row)
 		}
 	}
 	title := "Details"
 	switch {
-	case all == 0:
+	case len(all) == 0:
 		return
 	case shown == 0:
-		fmt.Fprintf(b, "\nNo room for details of %s.\n", text.Count(all, "job"))
+		fmt.Fprintf(b, "\nNo room for details of %s.\n", countRows(all))
 		return
-	case shown < all:
-		title = fmt.Sprintf("Details of the first %d; no room for %d more", shown, all-shown)
+	case shown < len(all):
+		title = fmt.Sprintf("Details of the first %d; no room for %d more", shown, len(all)-shown)
 	}
 	body := fenced("diff", strings.TrimRight(blocks.String(), "\n"))
 	fmt.Fprintf(b, "\n<details><summary>%s</summary>\n\n%s\n</details>\n", title, body)

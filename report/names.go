@@ -3,25 +3,23 @@ package report
 import (
 	"fmt"
 	"strings"
-
-	"muster/plan"
 )
 
-// namesWithin lists the items that need attention in at most room bytes, one paragraph for each group. It uses the most
-// detailed form that fits. Jobs that are or would be deleted are named before all others.
-func namesWithin(groups []group, room int) string {
+// namesWithin lists the items that need attention in at most room bytes, one paragraph for each category. It uses the
+// most detailed form that fits. What is or would be deleted is named before all others.
+func namesWithin(categories []category, room int) string {
 	const forDetails = 2_000 // room that the details of a few jobs need
 	for _, f := range nameForms() {
-		if names := namesOf(groups, f); len(names)+forDetails <= room {
+		if names := namesOf(categories, f); len(names)+forDetails <= room {
 			return names
 		}
 	}
-	return compressedNames(groups, room)
+	return compressedNames(categories, room)
 }
 
 // nameForm says how names are written.
 type nameForm struct {
-	others  int // how many of a group are named at most, besides those that are deleted
+	others  int // how many of a category are named at most, besides those that are deleted
 	because bool
 }
 
@@ -31,18 +29,18 @@ func nameForms() []nameForm {
 	return []nameForm{{all, true}, {all, false}, {100, false}, {20, false}, {fewNames, false}}
 }
 
-// fewNames is how many names of a group are shown if there is little room.
+// fewNames is how many names of a category are shown if there is little room.
 const fewNames = 5
 
 // namesOf lists the names in one form.
-func namesOf(groups []group, f nameForm) string {
+func namesOf(categories []category, f nameForm) string {
 	var b strings.Builder
-	for _, g := range groups {
-		deleted, others := partition(g.items)
+	for _, c := range categories {
+		deleted, others := partition(c.items)
 		if len(deleted)+len(others) == 0 {
 			continue
 		}
-		b.WriteString(heading(g))
+		b.WriteString(heading(c))
 		shown := others[:min(len(others), f.others)]
 		for _, it := range append(deleted, shown...) {
 			b.WriteString(bullet(it, f.because))
@@ -57,7 +55,7 @@ func partition(items []item) (deleted, others []item) {
 	for _, it := range items {
 		switch {
 		case it.level == quiet:
-		case it.row.Action() == plan.Delete:
+		case it.row.Deletes():
 			deleted = append(deleted, it)
 		default:
 			others = append(others, it)
@@ -66,7 +64,7 @@ func partition(items []item) (deleted, others []item) {
 	return deleted, others
 }
 
-func heading(g group) string { return fmt.Sprintf("\n**%s (%d)**\n\n", g.word, len(g.items)) }
+func heading(c category) string { return fmt.Sprintf("\n**%s (%d)**\n\n", c.word, len(c.items)) }
 
 func bullet(it item, because bool) string {
 	if because && it.because != "" {
@@ -90,17 +88,17 @@ func countUnnamed(n int) string {
 	return fmt.Sprintf("- **and %d more, which there is no room to name: the json report does**\n", n)
 }
 
-// compressedNames names deletes by brace expressions of a shell. All groups share the room: deletes have it first. If
-// all deletes are named, a few others of each group follow.
-func compressedNames(groups []group, room int) string {
+// compressedNames names deletes by brace expressions of a shell. All categories share the room: deletes have it first.
+// If all deletes are named, a few others of each category follow.
+func compressedNames(categories []category, room int) string {
 	const forNote = 100 // the note that there is no room for details
-	deleted, others := make([][]item, len(groups)), make([][]item, len(groups))
+	deleted, others := make([][]item, len(categories)), make([][]item, len(categories))
 	room -= forNote
-	for i, g := range groups {
-		deleted[i], others[i] = partition(g.items)
-		room -= len(heading(g)) + len(countUnnamed(len(g.items))) + len(andMore(len(g.items)))
+	for i, c := range categories {
+		deleted[i], others[i] = partition(c.items)
+		room -= len(heading(c)) + len(countUnnamed(len(c.items))) + len(andMore(len(c.items)))
 	}
-	lines := make([]strings.Builder, len(groups))
+	lines := make([]strings.Builder, len(categories))
 	addLine := func(i int, line string) bool {
 		if len(line) > room {
 			return false
@@ -110,7 +108,7 @@ func compressedNames(groups []group, room int) string {
 		return true
 	}
 	allNamed := true
-	for i := range groups {
+	for i := range categories {
 		left := len(deleted[i])
 		for _, e := range braceExpressions(paths(deleted[i])) {
 			if addLine(i, "- "+code(e.text)+"\n") {
@@ -120,7 +118,7 @@ func compressedNames(groups []group, room int) string {
 		lines[i].WriteString(countUnnamed(left))
 		allNamed = allNamed && left == 0
 	}
-	for i := range groups {
+	for i := range categories {
 		left := len(others[i])
 		for _, it := range others[i][:min(left, fewNames)] {
 			if allNamed && addLine(i, bullet(it, false)) {
@@ -130,9 +128,9 @@ func compressedNames(groups []group, room int) string {
 		lines[i].WriteString(andMore(left))
 	}
 	var b strings.Builder
-	for i, g := range groups {
+	for i, c := range categories {
 		if lines[i].Len() > 0 {
-			b.WriteString(heading(g) + lines[i].String())
+			b.WriteString(heading(c) + lines[i].String())
 		}
 	}
 	return b.String()

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -115,12 +116,13 @@ func fields(r plan.Row, stack, movedFrom string) []field {
 		}
 	}
 	add("joined", joined(r))
+	add("loses", r.LossText())
 	fs = append(fs, changes(r, stack)...)
 	if attention(r) && r.Old != nil {
 		add("companions", companions(r))
 		if action == plan.Blocked || action == plan.LeftRunning {
 			add("live", names(r.Old.Members))
-			add("not a worker", names(r.Old.Strangers))
+			add("not a "+cmp.Or(r.Kind().Member, "worker"), names(r.Old.Strangers))
 		}
 	}
 	switch action {

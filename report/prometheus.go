@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"slices"
+	"strings"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
@@ -10,6 +11,7 @@ import (
 	"muster/apply"
 	"muster/exitcode"
 	"muster/plan"
+	"muster/planfile"
 	"muster/resource"
 	"muster/text"
 )
@@ -41,13 +43,19 @@ func (r Run) prometheus() ([]byte, error) {
 }
 
 func (m *metrics) plan(p plan.Plan, kinds []resource.Kind) {
-	statuses, actions := map[resource.Status]int{}, counts(p)
-	for _, row := range p.Rows {
-		statuses[row.Old.Status()]++
+	type statusOfKind struct {
+		kind   string
+		status resource.Status
 	}
-	m.family("muster_jobs", "Jobs declared or found, by status.")
-	for _, s := range statusesOf(kinds) {
-		m.sample(float64(statuses[s]), label("status", string(s)))
+	statuses, actions := map[statusOfKind]int{}, counts(p)
+	for _, row := range p.Rows {
+		statuses[statusOfKind{planfile.KindOf(row, kinds).Name, row.Old.Status()}]++
+	}
+	for _, k := range kinds {
+		m.family("muster_"+k.Name+"s", strings.ToUpper(k.Name[:1])+k.Name[1:]+"s declared or found, by status.")
+		for _, s := range k.Statuses {
+			m.sample(float64(statuses[statusOfKind{k.Name, s}]), label("status", string(s)))
+		}
 	}
 	m.family("muster_plan_actions", "Rows of the plan, by what apply would do.")
 	for _, a := range plan.Actions() {

@@ -86,9 +86,9 @@ func (r Run) items() (items []item, words []string) {
 	return planItems(*r.Plan), planWords()
 }
 
-func (r Run) groups() []group {
+func (r Run) categories() []category {
 	items, words := r.items()
-	return groupByWord(words, items)
+	return byCategory(words, items)
 }
 
 // headline is the line of all counts.

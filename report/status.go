@@ -6,13 +6,14 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"muster/group"
 	"muster/job"
 	"muster/planfile"
 	"muster/resource"
 	"muster/text"
 )
 
-// JobStatus is one job of a status table.
+// JobStatus is one job, or one resource of another kind, of a status table.
 type JobStatus struct {
 	Path     string
 	Observed resource.Observed
@@ -41,19 +42,40 @@ const (
 	Lost      WorkerState = "lost"
 )
 
-// Status writes one line for each job.
-func Status(w io.Writer, jobs []JobStatus, o Options) error {
+// Status writes one line for each job, and below them one line for each group.
+func Status(w io.Writer, all []JobStatus, o Options) error {
 	p := newPage(w, o)
-	rows := [][]string{{"job", "status", "joined", "live", "done", "restarts", "last run"}}
-	for _, j := range jobs {
-		rows = append(rows, []string{
+	jobs := [][]string{{"job", "status", "joined", "live", "done", "restarts", "last run"}}
+	groups := [][]string{{"group", "status", "members and duties"}}
+	for _, j := range all {
+		if !isJob(&j.Observed) {
+			groups = append(groups, []string{j.Path, statusWord(&j.Observed), healthText(&j.Observed)})
+			continue
+		}
+		jobs = append(jobs, []string{
 			j.Path, statusWord(&j.Observed), ofN(job.Joined(&j.Observed), &j.Observed),
 			number(j.Observed.Live, &j.Observed), number(job.Done(&j.Observed), &j.Observed),
 			restarts(j.Restarts), lastRun(&j.Observed),
 		})
 	}
-	p.table(rows)
+	if len(jobs) > 1 || len(groups) == 1 {
+		p.table(jobs)
+	}
+	if len(jobs) > 1 && len(groups) > 1 {
+		p.newline()
+	}
+	if len(groups) > 1 {
+		p.table(groups)
+	}
 	return p.flush()
+}
+
+// healthText counts members and duties: "3 live, 39 of 40 duties held"; a dash if they were not read.
+func healthText(o *resource.Observed) string {
+	if !hasCounts(o) {
+		return "-"
+	}
+	return o.Record.Declaration.Health(o)
 }
 
 // table writes rows in aligned columns, the first row as a heading.
@@ -134,13 +156,44 @@ type jobJSON struct {
 	Workers    []Worker        `json:"workers,omitempty"`
 }
 
-// StatusJSON writes the jobs as one JSON document. Workers, by path, may be nil.
-func StatusJSON(w io.Writer, jobs []JobStatus, workers map[string][]Worker) error {
+// groupJSON is one group in the JSON of a status.
+type groupJSON struct {
+	Path       string          `json:"path"`
+	Address    string          `json:"address,omitempty"`
+	Status     resource.Status `json:"status"`
+	Stack      string          `json:"stack"`
+	Generation string          `json:"generation"`
+	Duties     int             `json:"duties"`
+	Live       *int            `json:"live,omitempty"` // this and the next one are absent if they are not known
+	Held       *int            `json:"held,omitempty"`
+	Problem    string          `json:"problem,omitempty"`
+}
+
+func groupStatus(j JobStatus) groupJSON {
+	o, rec := j.Observed, j.Observed.Record
+	out := groupJSON{
+		Path: j.Path, Address: rec.Declaration.ID().Address, Status: o.Status(), Stack: rec.Stack,
+		Generation: rec.Generation, Duties: len(group.Of(rec).Duties), Problem: o.Problem,
+	}
+	if hasCounts(&o) {
+		held := group.Held(&o)
+		out.Live, out.Held = &o.Live, &held
+	}
+	return out
+}
+
+// StatusJSON writes the jobs and groups as one JSON document. Workers, by path, may be nil.
+func StatusJSON(w io.Writer, all []JobStatus, workers map[string][]Worker) error {
 	doc := struct {
-		FormatVersion string    `json:"format_version"`
-		Jobs          []jobJSON `json:"jobs"`
-	}{"1.0", []jobJSON{}}
-	for _, j := range jobs {
+		FormatVersion string      `json:"format_version"`
+		Jobs          []jobJSON   `json:"jobs"`
+		Groups        []groupJSON `json:"groups,omitempty"`
+	}{"1.0", []jobJSON{}, nil}
+	for _, j := range all {
+		if !isJob(&j.Observed) {
+			doc.Groups = append(doc.Groups, groupStatus(j))
+			continue
+		}
 		o := j.Observed
 		out := jobJSON{
 			Path: j.Path, Status: o.Status(), Classic: o.Classic, Restarts: j.Restarts, Problem: o.Problem,

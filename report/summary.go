@@ -49,16 +49,17 @@ func (p *page) summary(pl plan.Plan, o Options) {
 	}
 }
 
-// noChanges is the sentence for a plan in which no row needs attention. It counts the unchanged jobs by status. A kind
+// noChanges is the sentence for a plan in which no row needs attention. It counts the unchanged rows by status. A kind
 // lists its statuses in the order in which they are tried; the counts are in the reverse order, so that running comes
 // first.
 func noChanges(p plan.Plan) string {
 	byStatus := map[resource.Status]int{}
 	var kinds []resource.Kind
+	var same []plan.Row
 	for _, r := range p.Rows {
 		if r.Action() == plan.None {
 			byStatus[r.Old.Status()]++
-			kinds = append(kinds, r.Kind())
+			kinds, same = append(kinds, r.Kind()), append(same, r)
 		}
 	}
 	var parts []string
@@ -67,13 +68,13 @@ func noChanges(p plan.Plan) string {
 			parts = append(parts, fmt.Sprintf("%d %s", byStatus[s], s))
 		}
 	}
-	switch len(kinds) {
+	switch len(same) {
 	case 0:
 		return noJobs(p)
 	case 1:
-		return "No changes. 1 job matches its declaration (" + parts[0] + ")."
+		return "No changes. " + countRows(same) + " matches its declaration (" + parts[0] + ")."
 	}
-	return fmt.Sprintf("No changes. %d jobs match their declarations (%s).", len(kinds), strings.Join(parts, ", "))
+	return fmt.Sprintf("No changes. %s match their declarations (%s).", countRows(same), strings.Join(parts, ", "))
 }
 
 // noJobs is the sentence for a plan without jobs. It says where was searched, since there may be jobs elsewhere.
@@ -90,12 +91,13 @@ func noJobs(p plan.Plan) string {
 
 // notes lists what the rows that are shown do not say.
 func notes(p plan.Plan, o Options) []string {
-	var degraded, unreadable []string
+	var degraded, degradedKinds, unreadable []string
 	unmanaged := 0
 	for _, r := range p.Rows {
 		switch {
 		case r.Action() == plan.None && r.Old.Class() == resource.Degraded:
 			degraded = append(degraded, r.Address())
+			degradedKinds = append(degradedKinds, "unchanged "+kindName(r))
 		case r.Action() == plan.Unmanaged && r.Old.Class() == resource.Unreadable:
 			unreadable = append(unreadable, r.Address())
 			unmanaged++
@@ -105,8 +107,7 @@ func notes(p plan.Plan, o Options) []string {
 	}
 	var notes []string
 	if len(degraded) > 0 {
-		which := text.Plural(len(degraded), "unchanged job is", "unchanged jobs are")
-		notes = append(notes, which+" degraded: "+names(degraded))
+		notes = append(notes, text.CountEach(degradedKinds)+are(len(degraded))+"degraded: "+names(degraded))
 	}
 	if unmanaged > 0 && !o.All {
 		which := text.Plural(unmanaged, "znode is", "znodes are")

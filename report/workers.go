@@ -18,7 +18,7 @@ func Workers(w io.Writer, j JobStatus, workers []Worker, o Options) error {
 	obs := &j.Observed
 	p.wrap(bold, j.Path+"  "+statusWord(obs), 2)
 	p.newline()
-	p.wrap(plain, meaning(obs), 2)
+	p.wrap(plain, meaning(obs, kindOf(obs).Name), 2)
 	p.newline()
 	if len(workers) > 0 {
 		p.newline()
@@ -32,8 +32,9 @@ func Workers(w io.Writer, j JobStatus, workers []Worker, o Options) error {
 	}
 	p.newline()
 	if n := len(obs.Strangers); n > 0 {
-		which := text.Plural(n, "child of the job znode is", "children of the job znode are")
-		p.wrap(plain, which+" no worker: "+names(obs.Strangers)+"; find out whose, and remove it yourself", 2)
+		kind := kindOf(obs)
+		which := text.Plural(n, "child of the "+kind.Name+" znode is", "children of the "+kind.Name+" znode are")
+		p.wrap(plain, which+" no "+kind.Member+": "+names(obs.Strangers)+"; find out whose, and remove it yourself", 2)
 		p.newline()
 	}
 	for _, line := range missing(obs, workers) {
@@ -122,33 +123,34 @@ func ranges(ids []int) string {
 	return strings.Join(parts, ", ")
 }
 
-// meaning says why o has its status.
-func meaning(o *resource.Observed) string {
+// meaning says why o, of this kind, has its status.
+func meaning(o *resource.Observed, kind string) string {
 	switch o.Status() {
 	case resource.StatusMissing:
-		return "there is no job znode"
+		return "there is no " + kind + " znode"
 	case resource.StatusDamaged:
 		return "deleted by hand: " + lost(o)
 	case resource.StatusForeign:
-		return "a znode is there that is not a job: " + o.Problem
+		return "a znode is there that is not a " + kind + ": " + o.Problem
 	case resource.StatusUnreadable:
 		return "it cannot be read: " + o.Problem
 	case resource.StatusTerminating:
-		return fmt.Sprintf("its record says that the workers have been asked to stop; %d live", o.Live)
-	case resource.StatusReady:
+		return fmt.Sprintf("its record says that the %ss have been asked to stop; %d live", kindOf(o).Member, o.Live)
+	}
+	if !isJob(o) {
+		return o.Record.Declaration.Health(o)
+	}
+	if o.Status() == resource.StatusReady {
 		return "nobody has joined this generation"
-	case job.Completed:
-		return fmt.Sprintf("all %d workers completed", job.Of(o.Record).Workers)
 	}
 	if o.Classic {
 		return fmt.Sprintf("made by workers of the classic controller: %d in the roll, %d live", job.Joined(o), o.Live)
 	}
-	if _, ok := o.Record.Declaration.(job.Job); !ok {
-		return o.Record.Declaration.Health(o)
-	}
 	counts := fmt.Sprintf("%s joined, %d live, %d completed, %d left without completing",
 		ofN(job.Joined(o), o), o.Live, job.Done(o), job.Left(o))
 	switch o.Status() {
+	case job.Completed:
+		return fmt.Sprintf("all %d workers completed", job.Of(o.Record).Workers)
 	case job.Forming:
 		return "fewer than all have joined: " + counts
 	case resource.StatusStale:
@@ -179,6 +181,20 @@ func next(o *resource.Observed, at string) string {
 		return "muster apply makes it if it is declared"
 	case resource.StatusForeign, resource.StatusUnreadable, resource.StatusDamaged:
 		return "muster explain " + at
+	case resource.StatusTerminating:
+		if o.Live > 0 {
+			return "muster status " + at + " --watch, until all have left"
+		}
+		again := "makes it anew"
+		if o.Record.Declaration.Policy().InPlace {
+			again = "opens it again"
+		}
+		return "muster apply " + again + " if it is declared, and deletes it otherwise"
+	}
+	if !isJob(o) {
+		return ""
+	}
+	switch o.Status() {
 	case resource.StatusReady:
 		return "muster worker " + join + " -- CMD joins it"
 	case job.Forming:
@@ -187,11 +203,6 @@ func next(o *resource.Observed, at string) string {
 		return "restart the workers that left (they keep their ids), or muster terminate " + at
 	case resource.StatusStale:
 		return "restart the workers that left (they keep their ids), or muster apply replaces it"
-	case resource.StatusTerminating:
-		if o.Live > 0 {
-			return "muster status " + at + " --watch, until all have left"
-		}
-		return "muster apply makes it anew if it is declared, and deletes it otherwise"
 	case job.Completed:
 		return "muster plan tells whether it will be made anew"
 	}
