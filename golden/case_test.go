@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"muster/group"
 	"muster/job"
 	"muster/plan"
 	"muster/planfile"
@@ -171,7 +172,7 @@ func want(cfg *spec.Config) plan.Want {
 }
 
 // have returns what was observed. As in a real run, it names the children of a job znode only if its row is blocked or
-// left running.
+// left running, and what members have saved only if its row deletes some of it.
 func (c testCase) have(t *testing.T, cfg *spec.Config) plan.State {
 	t.Helper()
 	text, ok := c.section(observed)
@@ -183,11 +184,17 @@ func (c testCase) have(t *testing.T, cfg *spec.Config) plan.State {
 		t.Fatalf("section %s: %v", observed, err)
 	}
 	for _, r := range plan.Diff(want(cfg), have).Rows {
-		if a := r.Action(); r.Old != nil && a != plan.Blocked && a != plan.LeftRunning {
-			o := *r.Old
-			o.Members, o.Strangers = nil, nil
-			have.Found[r.Path] = o
+		if r.Old == nil {
+			continue
 		}
+		o := *r.Old
+		if a := r.Action(); a != plan.Blocked && a != plan.LeftRunning {
+			o.Members, o.Strangers = nil, nil
+		}
+		if len(r.Loss()) == 0 {
+			o.Saved = nil
+		}
+		have.Found[r.Path] = o
 	}
 	return have
 }
@@ -264,4 +271,4 @@ func (c testCase) rewritten(got map[string]string) testCase {
 }
 
 // kinds returns the kinds that cases and tests declare.
-func kinds() []resource.Kind { return []resource.Kind{job.Kind(), testkind.Kind()} }
+func kinds() []resource.Kind { return []resource.Kind{job.Kind(), group.Kind(), testkind.Kind()} }

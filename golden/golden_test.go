@@ -17,8 +17,10 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"muster/group"
 	"muster/job"
 	"muster/plan"
+	"muster/planfile"
 	"muster/resource"
 	"muster/spec"
 )
@@ -67,7 +69,7 @@ func TestEveryPlanFitsTheSchema(t *testing.T) {
 
 // TestEveryRowOfBothTablesHasACase: there is a case for each status and one for each reason.
 func TestEveryRowOfBothTablesHasACase(t *testing.T) {
-	statuses, reasons, refused := map[resource.Status]bool{}, map[plan.Reason]bool{}, 0
+	statuses, reasons, refused := map[string]bool{}, map[plan.Reason]bool{}, 0
 	classic := map[resource.Status]bool{}
 	for _, c := range cases(t) {
 		cfg, _ := c.load(t)
@@ -76,16 +78,18 @@ func TestEveryRowOfBothTablesHasACase(t *testing.T) {
 			continue
 		}
 		for _, r := range plan.Diff(want(cfg), c.have(t, cfg)).Rows {
-			statuses[r.Old.Status()] = true
+			statuses[planfile.KindOf(r, kinds()).Name+" "+string(r.Old.Status())] = true
 			reasons[r.Reason] = true
 			if r.Old != nil && r.Old.Classic {
 				classic[r.Old.Status()] = true
 			}
 		}
 	}
-	for _, s := range job.Statuses() {
-		if !statuses[s] {
-			t.Errorf("no case has a job whose status is %q", s)
+	for _, k := range []resource.Kind{job.Kind(), group.Kind()} {
+		for _, s := range k.Statuses {
+			if !statuses[k.Name+" "+string(s)] {
+				t.Errorf("no case has a %s whose status is %q", k.Name, s)
+			}
 		}
 	}
 	for _, s := range []resource.Status{job.Running, resource.StatusStale, resource.StatusReady} {
@@ -93,7 +97,6 @@ func TestEveryRowOfBothTablesHasACase(t *testing.T) {
 			t.Errorf("no case has a classic job whose status is %q", s)
 		}
 	}
-	reasons[plan.OtherKind] = true // see TestPlanOfAnotherKind: cases have one kind
 	for _, r := range plan.Reasons() {
 		if !reasons[r] {
 			t.Errorf("no case has a row whose reason is %q", r)

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"muster/group"
 	"muster/job"
 	"muster/plan"
 	"muster/planfile"
@@ -118,6 +119,10 @@ func checkSafety(t *testing.T, want plan.Want, have plan.State, p plan.Plan) {
 			t.Errorf("%s is not ours and would be changed: %s", r.Path, r.Title())
 		case deletes && r.Old.Live > 0:
 			t.Errorf("%s has %d children and would be deleted: %s", r.Path, r.Old.Live, r.Title())
+		case r.Action() == plan.Replace && r.Old.Record != nil && r.Old.Record.Declaration.Policy().InPlace:
+			t.Errorf("%s would lose what was saved in its generation: %s", r.Path, r.Title())
+		case r.Deletes() != (r.Action() == plan.Delete || r.LossText() != ""):
+			t.Errorf("%s deletes something (%v) and loses %q", r.Path, r.Deletes(), r.LossText())
 		case deletes && r.New != nil && r.New.Policy().Protect:
 			t.Errorf("%s is protected and would be deleted: %s", r.Path, r.Title())
 		case r.Action() == plan.Update && r.Reason != plan.IsDamaged && slices.ContainsFunc(r.Changes(), immutable):
@@ -187,6 +192,50 @@ func (r dice) job(name string) job.Job {
 	return j
 }
 
+// declaration makes a job or a group. at is its place in the source.
+func (r dice) declaration(name, at string) resource.Declaration {
+	if r.one(3) {
+		g := r.group(name)
+		g.At = at
+		return g
+	}
+	j := r.job(name)
+	j.At = at
+	return j
+}
+
+func (r dice) group(name string) group.Group {
+	g := group.Default()
+	g.Name, g.Root, g.Address = name, "/r", fmt.Sprintf("group.%s[%q]", name, pick(r, "a", "b"))
+	g.Timeouts.Stale = resource.Duration(pick(r, 30*time.Second, 30*time.Second, time.Minute))
+	g.Lifecycle.Protect = r.one(5)
+	for _, duty := range []string{"a", "a.b"} {
+		switch r.IntN(4) {
+		case 0:
+			g.Add(group.NewDuty(group.Leader, duty))
+		case 1, 2:
+			d := group.NewDuty(group.Cron, duty)
+			d.Schedule, d.Keep = pick(r, "@daily", "0 2 * * *"), pick(r, 20, 20, 5)
+			g.Add(d)
+		}
+	}
+	return g
+}
+
+// saved is what members have saved for some of the duties of g.
+func (r dice) saved(g group.Group) []resource.Saved {
+	var all []resource.Saved
+	for _, d := range g.Duties {
+		if r.one(2) {
+			all = append(all, resource.Saved{Section: d.Section(), Keys: 1 + r.IntN(3), Bytes: r.Int64N(1 << 40)})
+		}
+	}
+	if len(all) > 0 && r.one(2) {
+		all[0].Open = []string{"checkpoint"}
+	}
+	return all
+}
+
 func (r dice) want() plan.Want {
 	w := plan.Want{Stack: "ours", Home: "/.muster"}
 	if r.one(2) {
@@ -194,9 +243,7 @@ func (r dice) want() plan.Want {
 	}
 	for i := range 6 {
 		if r.one(2) {
-			j := r.job(fmt.Sprint("j", i))
-			j.At = fmt.Sprintf("jobs.hcl:%d", r.IntN(9))
-			w.Declared = append(w.Declared, j)
+			w.Declared = append(w.Declared, r.declaration(fmt.Sprint("j", i), fmt.Sprintf("jobs.hcl:%d", r.IntN(9))))
 		}
 	}
 	return w
@@ -236,14 +283,20 @@ func (r dice) observed(name string) resource.Observed {
 		o.Classic, o.Companions = true, []string{"/r/" + name + "-lock"}
 		return o
 	}
-	j := r.job(name)
-	j.Workers = pick(r, n, n, j.Workers)
+	recorded := r.declaration(name, "")
+	if g, ok := recorded.(group.Group); ok {
+		o.Counts, o.Saved = group.Counts(r.IntN(3)), r.saved(g)
+	}
+	if j, ok := recorded.(job.Job); ok {
+		j.Workers = pick(r, n, n, j.Workers)
+		recorded = j
+	}
 	rec := resource.Record{
 		Stack: pick(r, "ours", "ours", "ours", "old", "theirs"), Home: pick(r, "", "/.muster", "/other"),
 		Generation: fmt.Sprint("g", r.IntN(1000)), Op: "op", By: pick(r, "", "ann@host"),
 		State: pick(r, resource.StateOpen, resource.StateOpen, resource.StateOpen, resource.StateTerminating),
 	}
-	_ = rec.Declare(j) // it always encodes
+	_ = rec.Declare(recorded) // it always encodes
 	if r.one(4) {
 		rec.ACL = []string{"auth::cdrwa"}
 		_ = job.SetLastRun(&rec, job.Run{Generation: "g0", Completed: "2026-01-01T00:00:00Z"})

@@ -14,6 +14,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"muster/group"
 	"muster/job"
 	"muster/plan"
 	"muster/resource"
@@ -24,10 +25,11 @@ import (
 // has its default: a path without facts is a job that was applied as it is declared and that nobody has joined. A path
 // that is not listed does not exist.
 type facts struct {
-	// Record holds the fields of the recorded job that differ from the declaration: {workers: 8, timeouts: {stale:
-	// 2m}}. If it has labels, it has all of them. The record of a job that is not declared has the defaults and needs
-	// workers.
+	// Record holds the fields of the recorded job or group that differ from the declaration: {workers: 8, timeouts:
+	// {stale: 2m}}. If it has labels, it has all of them. The record of one that is not declared has the defaults, and
+	// that of a job needs workers.
 	Record     map[string]any
+	Kind       string         // of what is not declared: job or group; default: job
 	Stack      string         // that owns the job; default: that of the configuration
 	State      resource.State // default: open
 	Generation string
@@ -37,10 +39,12 @@ type facts struct {
 	Edited     bool     // somebody changed the record: its digest does not verify
 
 	Joined, Done int
-	Live         int      // workers; they are called 10.0.3.11:7000, 10.0.3.12:7000 and so on
-	Names        []string // of workers that are live and called otherwise
-	Strangers    []string // children of the job znode that are no workers
-	Version      int32    // of the job znode
+	Held         int              // duties of a group that somebody holds
+	Saved        []resource.Saved // what members of a group have saved, by duty
+	Live         int              // workers; they are called 10.0.3.11:7000, 10.0.3.12:7000 and so on
+	Names        []string         // of workers that are live and called otherwise
+	Strangers    []string         // children of the job znode that are no workers
+	Version      int32            // of the job znode
 	Pzxid        int64
 
 	Lost         []string // parts that somebody deleted: record, gate, znode, generation, id, by, end, barrier
@@ -91,7 +95,7 @@ func readObserved(text string, c *spec.Config) (plan.State, error) {
 func (f facts) observed(at string, c *spec.Config) (resource.Observed, error) {
 	o := resource.Observed{
 		Version: f.Version, Pzxid: cmp.Or(f.Pzxid, 8589934615), Counts: job.Counts(f.Joined, f.Done), Members: f.Names,
-		Strangers: f.Strangers, Classic: f.Classic, Companions: f.Companions, Foreign: f.Foreign != "",
+		Strangers: f.Strangers, Saved: f.Saved, Classic: f.Classic, Companions: f.Companions, Foreign: f.Foreign != "",
 		Problem: cmp.Or(f.Foreign, f.Problem),
 	}
 	for _, part := range f.Lost {
@@ -105,16 +109,19 @@ func (f facts) observed(at string, c *spec.Config) (resource.Observed, error) {
 	if f.Record == nil && (o.Classic || o.Problem != "" || f.BeyondRepair != "" && slices.Contains(f.Lost, "record")) {
 		return o, nil
 	}
-	j, err := f.job(at, c)
+	d, err := f.declaration(at, c)
 	if err != nil {
 		return o, fmt.Errorf("record: %w", err)
+	}
+	if d.Kind().Name == group.KindName {
+		o.Counts = group.Counts(f.Held)
 	}
 	o.Record = &resource.Record{
 		Stack: cmp.Or(f.Stack, c.Stack), Home: f.Home, Generation: cmp.Or(f.Generation, "4f1c9a02"),
 		State: cmp.Or(f.State, resource.StateOpen), By: "ann@deploy-1", Applied: "2026-11-20T21:00:00Z", Op: "b7d20e51",
 		ACL: f.ACL,
 	}
-	if err := o.Record.Declare(j); err != nil {
+	if err := o.Record.Declare(d); err != nil {
 		return o, err
 	}
 	if f.Last != nil {
@@ -124,6 +131,18 @@ func (f facts) observed(at string, c *spec.Config) (resource.Observed, error) {
 		o.Record.Digest = strings.Repeat("0", len(o.Record.Digest))
 	}
 	return o, err
+}
+
+// declaration returns what is recorded.
+func (f facts) declaration(at string, c *spec.Config) (resource.Declaration, error) {
+	i := slices.IndexFunc(c.Groups, func(g group.Group) bool { return g.Path() == at })
+	switch {
+	case f.Kind != "" && f.Kind != job.KindName && f.Kind != group.KindName:
+		return nil, fmt.Errorf("the kind %q is not known", f.Kind)
+	case f.Kind == group.KindName || i >= 0 && f.Kind == "":
+		return f.group(at, c)
+	}
+	return f.job(at, c)
 }
 
 // job returns the recorded job.

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"muster/group"
 	"muster/job"
 	"muster/resource"
 	"muster/spec"
@@ -62,6 +63,11 @@ func TestFactsThatAreRefused(t *testing.T) {
 		"/jobs/a: {record: {name: b}}":      "/jobs/a: record: its path is /jobs/b",
 		"/jobs/gone: {joined: 4}":           "/jobs/gone: record: workers: 0 is not between",
 		"/jobs/a: {}\n/jobs/a: {joined: 4}": `"/jobs/a" already defined`,
+
+		"/apps/shop: {record: {workers: 4}}":                `/apps/shop: record: json: unknown field "workers"`,
+		"/apps/shop: {record: {leader: {main: {keep: 1}}}}": `/apps/shop: record: json: unknown field "keep"`,
+		"/apps/shop: {record: {cron: {main: {}}}}":          "/apps/shop: record: cron.main.schedule: it is empty",
+		"/apps/x: {kind: lamp}":                             `/apps/x: record: the kind "lamp" is not known`,
 	} {
 		if _, err := readObserved(text, oneJob()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", text, err, want)
@@ -69,12 +75,15 @@ func TestFactsThatAreRefused(t *testing.T) {
 	}
 }
 
-// oneJob declares /jobs/a.
+// oneJob declares /jobs/a, and the group /apps/shop.
 func oneJob() *spec.Config {
 	j := job.Default()
 	j.Name, j.Root, j.Address, j.At, j.Workers = "a", "/jobs", "job.a", "declared.hcl:6", 4
 	j.Labels = map[string]string{"team": "data"}
-	return &spec.Config{Stack: "etl", Jobs: []job.Job{j}}
+	g := group.Default()
+	g.Name, g.Root, g.Address = "shop", "/apps", "group.shop"
+	g.Add(group.NewDuty(group.Leader, "main"))
+	return &spec.Config{Stack: "etl", Jobs: []job.Job{j}, Groups: []group.Group{g}}
 }
 
 // TestFactsThatAreLeftOut have their defaults: a path without facts is a job as declared, with the right digest.
