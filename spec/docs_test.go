@@ -38,7 +38,27 @@ func TestEveryFunctionIsDocumented(t *testing.T) {
 // TestLanguagePage: what docs/language.md shows loads, and shows every argument of a job, a group and its duties. What
 // it shows of those that have a default is the default.
 func TestLanguagePage(t *testing.T) {
-	page, err := os.ReadFile("../docs/language.md")
+	c := loadPage(t, "../docs/language.md")
+	checkShown(t, c.Origins[c.Jobs[0].Address], "", job.Properties(), c.Jobs[0], job.Default())
+	g := c.Groups[0]
+	checkShown(t, c.Origins[g.Address], "", group.Properties(), g, group.Default())
+	for i, typ := range group.Types() {
+		d := g.Duties[i]
+		checkShown(t, c.Origins[g.Address], d.Section()+".", group.DutyProperties(typ), d, group.NewDuty(typ, d.Name))
+	}
+}
+
+// TestGroupsPage: what docs/groups.md shows is one configuration without findings.
+func TestGroupsPage(t *testing.T) {
+	if c := loadPage(t, "../docs/groups.md"); len(c.Groups) != 1 || len(c.Ignores) != 1 {
+		t.Errorf("it declares %+v", c)
+	}
+}
+
+// loadPage loads all HCL of a page as one configuration, which has no findings.
+func loadPage(t *testing.T, file string) *Config {
+	t.Helper()
+	page, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,15 +71,9 @@ func TestLanguagePage(t *testing.T) {
 	c, ds := Load(dir, Options{Version: "0.1.0", HasCredentials: true})
 	if len(ds) > 0 {
 		_ = ds.Text(os.Stderr, false)
-		t.Fatal("it has findings")
+		t.Fatalf("%s has findings", file)
 	}
-	checkShown(t, c.Origins[c.Jobs[0].Address], "", job.Properties(), c.Jobs[0], job.Default())
-	g := c.Groups[0]
-	checkShown(t, c.Origins[g.Address], "", group.Properties(), g, group.Default())
-	for i, typ := range group.Types() {
-		d := g.Duties[i]
-		checkShown(t, c.Origins[g.Address], d.Section()+".", group.DutyProperties(typ), d, group.NewDuty(typ, d.Name))
-	}
+	return c
 }
 
 // checkShown checks that every property is shown, with its default if it has one that is not empty.
