@@ -56,7 +56,7 @@ func floorPlan() map[string]room {
 		"text":     {others: []string{levenshtein, width}},
 		"election": {ours: []string{"zkstate/zkconn"}},
 		"zkstate": {
-			ours:   []string{"resource", "job", "plan", "election", "zkstate/zkconn", "zkstate/znode"},
+			ours:   []string{"resource", "job", "group", "plan", "election", "zkstate/zkconn", "zkstate/znode"},
 			others: []string{sync},
 		},
 		"zkstate/zkconn": {others: []string{"github.com/go-zookeeper/zk"}},
@@ -74,6 +74,12 @@ func floorPlan() map[string]room {
 		"member/ticks":   {ours: []string{"group/schedule"}}, // pure, for member
 		// Who has which duty of a group: a pure function.
 		"member/roster": {others: []string{version}},
+		"member": {
+			ours: []string{
+				"resource", "group", "election", "member/roster", "zkstate", "zkstate/zkconn", "zkstate/znode",
+			},
+			others: []string{sync, version},
+		},
 		"wrap": {
 			ours:   []string{"resource", "job", "worker", "zkstate/zkconn", "zkstate/znode"},
 			others: []string{"github.com/prometheus/client_golang"},

@@ -1,0 +1,205 @@
+package member
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-version"
+
+	"muster/group"
+	"muster/member/roster"
+	"muster/zkstate/znode"
+)
+
+// firstPause is how long a member that gave a duty up waits before it can get it again. It doubles each time.
+const firstPause, maxPause = time.Second, 5 * time.Minute
+
+// decide makes the best roster and writes what is different. next is when it must be made again, though nothing
+// happens; 0 is never.
+func (f *office) decide(ctx context.Context, o orders) (next time.Duration, err error) {
+	old := f.memory
+	f.memory = clone(old)
+	in := f.input(o.group)
+	answered := f.takeIn(&in)
+	r := roster.Assign(in)
+	return r.Next, f.write(ctx, o, r, old, answered)
+}
+
+// input is what a roster follows from, without what the inboxes say.
+func (f *office) input(g group.Group) roster.Input {
+	in := roster.Input{
+		Settle: time.Duration(g.Settle), Promote: promotion(g.PromoteAfter),
+		Holders: map[string]int32{}, Pins: map[string]int32{}, Newest: map[string]*version.Version{},
+		Paused: map[string]bool{}, HandOver: map[string]int32{},
+		Failures: map[string]map[int32]int{}, Backoff: map[string]map[int32]time.Duration{},
+	}
+	for _, d := range g.Duties {
+		// The Record was checked when it was read: its constraints are valid.
+		fits, _ := version.NewConstraint(d.Versions)
+		in.Duties = append(in.Duties, roster.Duty{
+			Name: d.Name, Versions: fits, Newest: d.Prefer == group.Newest, Leader: d.Type == group.Leader,
+		})
+	}
+	for name, s := range f.seats {
+		n, _ := znode.SeatNumber(name) // InOrder has left out other names
+		m := roster.Member{Seat: n, Age: f.now().Sub(s.created)}
+		if p := s.present; p != nil {
+			m.Version, _ = version.NewVersion(p.Version) // nil is older than every other
+			m.Can, m.Ready = p.Can, p.Ready
+		}
+		in.Members = append(in.Members, m)
+		for _, d := range s.seat.Duties {
+			in.Holders[d] = n
+		}
+	}
+	for d, name := range f.memory.Pins {
+		if n, err := znode.SeatNumber(name); err == nil {
+			in.Pins[d] = n
+		}
+	}
+	for d, name := range f.memory.HandOver {
+		if n, err := znode.SeatNumber(name); err == nil {
+			in.HandOver[d] = n
+		}
+	}
+	for d, text := range f.memory.Newest {
+		if v, err := version.NewVersion(text); err == nil {
+			in.Newest[d] = v
+		}
+	}
+	for d := range f.memory.Paused {
+		in.Paused[d] = true
+	}
+	return in
+}
+
+// promotion is how many members of a newer version are enough.
+func promotion(p group.PromoteAfter) roster.Promote {
+	number, percent := strings.CutSuffix(string(p), "%")
+	n, _ := strconv.Atoi(number) // checked when the Record was read
+	if percent {
+		return roster.Promote{Percent: n}
+	}
+	return roster.Promote{Count: n}
+}
+
+// takeIn changes the clerk's memory and in as the inboxes say. It returns the seats whose members resigned: they wait
+// until their seat is written.
+func (f *office) takeIn(in *roster.Input) (answered map[string]bool) {
+	answered = map[string]bool{}
+	for _, path := range slices.Sorted(maps.Keys(f.resigned)) {
+		r := f.resigned[path]
+		n, _ := znode.SeatNumber(r.Seat) // checked when it was read
+		if f.seats[r.Seat] == nil {
+			continue // its member has gone
+		}
+		answered[r.Seat] = true
+		if in.Holders[r.Duty] == n {
+			delete(in.Holders, r.Duty)
+		}
+		f.remember(r)
+	}
+	for _, path := range slices.Sorted(maps.Keys(f.asks)) {
+		f.obey(f.asks[path], in)
+	}
+	f.forgetGone()
+	for d, bySeat := range f.memory.Failures {
+		in.Failures[d], in.Backoff[d] = map[int32]int{}, map[int32]time.Duration{}
+		for seat, failure := range bySeat {
+			n, _ := znode.SeatNumber(seat)
+			in.Failures[d][n] = failure.Count
+			if wait := time.UnixMilli(failure.Until).Sub(f.now()); wait > 0 {
+				in.Backoff[d][n] = wait
+			}
+		}
+	}
+	return answered
+}
+
+// remember notes that a member gave a duty up.
+func (f *office) remember(r znode.Resignation) {
+	if f.memory.Failures[r.Duty] == nil {
+		f.memory.Failures[r.Duty] = map[string]znode.Failure{}
+	}
+	failure := f.memory.Failures[r.Duty][r.Seat]
+	failure.Tries++
+	if r.Blame {
+		failure.Count++
+	}
+	pause := firstPause
+	for range min(failure.Tries, 30) - 1 {
+		pause = min(2*pause, maxPause)
+	}
+	failure.Until, failure.Because = f.now().Add(pause).UnixMilli(), r.Because
+	f.memory.Failures[r.Duty][r.Seat] = failure
+}
+
+// obey does what an operator asks for. A request about a member that has gone has no effect.
+func (f *office) obey(a znode.Ask, in *roster.Input) {
+	switch a.Do {
+	case znode.AskPause:
+		f.memory.Paused[a.Duty], in.Paused[a.Duty] = a.By, true
+	case znode.AskResume:
+		delete(f.memory.Paused, a.Duty)
+		delete(in.Paused, a.Duty)
+	case znode.AskUnpin:
+		delete(in.Pins, a.Duty)
+	case znode.AskHandover:
+		if a.To == "" {
+			delete(in.Pins, a.Duty)
+			if n, ok := in.Holders[a.Duty]; ok {
+				in.HandOver[a.Duty] = n
+			}
+			return
+		}
+		for name, s := range f.seats {
+			if s.seat.Identity == a.To {
+				in.Pins[a.Duty], _ = znode.SeatNumber(name)
+			}
+		}
+	}
+}
+
+// forgetGone forgets the failures of members that have gone, and the oldest ones if there are too many.
+func (f *office) forgetGone() {
+	const most = 300 // some 40 KiB
+	n := 0
+	for d, bySeat := range f.memory.Failures {
+		maps.DeleteFunc(bySeat, func(seat string, _ znode.Failure) bool { return f.seats[seat] == nil })
+		if len(bySeat) == 0 {
+			delete(f.memory.Failures, d)
+		}
+		n += len(bySeat)
+	}
+	for ; n > most; n-- {
+		var duty, seat string
+		oldest := int64(-1)
+		for d, bySeat := range f.memory.Failures {
+			for s, failure := range bySeat {
+				at := failure.Until
+				if oldest < 0 || at < oldest || at == oldest && d+" "+s < duty+" "+seat {
+					duty, seat, oldest = d, s, at
+				}
+			}
+		}
+		delete(f.memory.Failures[duty], seat)
+	}
+}
+
+// clone is a copy of c whose maps can be changed.
+func clone(c znode.ClerkMemory) znode.ClerkMemory {
+	c.Pins, c.Newest, c.Paused = maps.Clone(c.Pins), maps.Clone(c.Newest), maps.Clone(c.Paused)
+	if c.Paused == nil {
+		c.Paused = map[string]string{}
+	}
+	failures := map[string]map[string]znode.Failure{}
+	for d, bySeat := range c.Failures {
+		failures[d] = maps.Clone(bySeat)
+	}
+	c.Failures = failures
+	return c
+}

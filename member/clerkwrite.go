@@ -1,0 +1,204 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"muster/member/roster"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// Limits of one transaction of the clerk.
+const (
+	maxSeats = 500       // seats that it writes
+	maxBytes = 200 << 10 // of their bodies
+)
+
+// write writes a roster: nothing, if all is as before and there was nothing to decide upon. old is the memory as it
+// was read.
+func (f *office) write(
+	ctx context.Context, o orders, r roster.Roster, old znode.ClerkMemory, answered map[string]bool,
+) error {
+	holders := map[string]string{} // by duty: names of seats
+	f.memory.Pins, f.memory.Newest, f.memory.Why = map[string]string{}, map[string]string{}, map[string]string{}
+	for _, p := range r.Posts {
+		if p.Seat != roster.Nobody {
+			holders[p.Duty] = f.nameOf(p.Seat)
+		}
+		f.memory.Why[p.Duty] = p.Because()
+		if why, ok := old.Why[p.Duty]; ok && p.Seat == p.Last {
+			f.memory.Why[p.Duty] = why // why it came to its holder
+		}
+	}
+	for d, n := range r.Pins {
+		f.memory.Pins[d] = f.nameOf(n)
+	}
+	f.memory.HandOver = map[string]string{}
+	for d, n := range r.HandOver {
+		f.memory.HandOver[d] = f.nameOf(n)
+	}
+	for d, v := range r.Newest {
+		f.memory.Newest[d] = v.Original()
+	}
+	moves := f.moves(holders)
+	if len(moves)+len(answered)+len(f.resigned)+len(f.asks)+len(f.broken) == 0 && remembersSame(old, f.memory) {
+		return nil
+	}
+	for {
+		part := map[string]bool{}
+		moves = f.apply(moves, part)
+		last := len(moves) == 0
+		if last {
+			maps.Copy(part, answered)
+		}
+		if err := f.commit(ctx, o, slices.Sorted(maps.Keys(part)), last); err != nil || last {
+			return err
+		}
+	}
+}
+
+// remembersSame reports whether b is as a, except for the reasons.
+func remembersSame(a, b znode.ClerkMemory) bool {
+	same := maps.Equal(a.Pins, b.Pins) && maps.Equal(a.HandOver, b.HandOver) && maps.Equal(a.Newest, b.Newest)
+	return same && maps.Equal(a.Paused, b.Paused) &&
+		maps.EqualFunc(a.Failures, b.Failures, maps.Equal[map[string]znode.Failure])
+}
+
+// nameOf is the name of a seat.
+func (f *office) nameOf(n int32) string { return fmt.Sprintf("%s%010d", f.m.seatQueue().Prefix, n) }
+
+// move is a duty that gets another holder. One of the seats may be "".
+type move struct{ duty, from, to string }
+
+// moves is what must change so that the holders are these, by duty.
+func (f *office) moves(holders map[string]string) []move {
+	from := map[string]string{}
+	for name, s := range f.seats {
+		for _, d := range s.seat.Duties {
+			from[d] = name
+		}
+	}
+	all := maps.Clone(from)
+	maps.Copy(all, holders)
+	var ms []move
+	for _, d := range slices.Sorted(maps.Keys(all)) {
+		if from[d] != holders[d] {
+			ms = append(ms, move{d, from[d], holders[d]})
+		}
+	}
+	return ms
+}
+
+// apply changes seats by as many of the moves as fit into one transaction. It notes these seats in changed, and returns
+// the other moves. A duty leaves its old seat and comes to its new one in one transaction.
+func (f *office) apply(moves []move, changed map[string]bool) (rest []move) {
+	size := 0
+	for i, m := range moves {
+		if len(changed) > maxSeats-2 || size > maxBytes {
+			return moves[i:]
+		}
+		for _, name := range []string{m.from, m.to} {
+			s := f.seats[name]
+			if s == nil {
+				continue // "", or a member that has gone
+			}
+			if !changed[name] {
+				changed[name] = true
+				size += s.size()
+			}
+			s.seat.Duties = slices.DeleteFunc(slices.Clone(s.seat.Duties), func(d string) bool { return d == m.duty })
+			if name == m.to {
+				at, _ := slices.BinarySearch(s.seat.Duties, m.duty)
+				s.seat.Duties = slices.Insert(s.seat.Duties, at, m.duty)
+				size += len(m.duty) + 3
+			}
+		}
+	}
+	return nil
+}
+
+// size is about the number of bytes of the seat's body.
+func (s *seated) size() int {
+	n := 200 + len(s.seat.Identity)
+	for _, d := range s.seat.Duties {
+		n += len(d) + 3
+	}
+	return n
+}
+
+// commit writes these seats and the clerk's memory in one transaction. With last it deletes what was in the inboxes. If
+// it fails, everything must be read again.
+func (f *office) commit(ctx context.Context, o orders, seats []string, last bool) error {
+	m := f.m
+	own := f.seats[m.seatName()]
+	if own == nil {
+		return fmt.Errorf("%w: %s is gone", ErrRemoved, m.seat)
+	}
+	ops := []zkconn.Op{
+		zkconn.CheckOp(znode.Gate(m.root, m.Generation), 0),
+		zkconn.CheckOp(m.recordPath(), o.record),
+	}
+	if !slices.Contains(seats, m.seatName()) {
+		ops = append(ops, zkconn.CheckOp(m.seat, own.version))
+	}
+	body, err := znode.EncodeClerk(f.memory)
+	if err != nil {
+		return err
+	}
+	clerkAt := len(ops)
+	ops = append(ops, zkconn.SetOp(znode.Clerk(m.root, m.Generation), body, f.version))
+	for _, name := range seats {
+		s := f.seats[name]
+		body, err := znode.EncodeSeat(s.seat)
+		if err != nil {
+			return err
+		}
+		ops = append(ops, zkconn.SetOp(znode.SeatAt(m.root, m.Generation, name), body, s.version))
+	}
+	if last {
+		for _, path := range slices.Concat(
+			slices.Sorted(maps.Keys(f.resigned)), slices.Sorted(maps.Keys(f.asks)), f.broken,
+		) {
+			ops = append(ops, zkconn.DeleteOp(path, 0))
+		}
+	}
+	sent := time.Now()
+	results, err := m.session.Multi(ctx, ops...)
+	if err != nil {
+		for _, name := range seats {
+			delete(f.seats, name) // read them again
+		}
+		return f.failed(ctx, err)
+	}
+	stat := results[clerkAt].Stat
+	f.version, f.zkTime, f.wrote = stat.Version, stat.Mtime, sent
+	for i, name := range seats {
+		f.seats[name].version = results[clerkAt+1+i].Stat.Version
+	}
+	return nil
+}
+
+// failed says what to do after a transaction failed. What was read has changed, or may have.
+func (f *office) failed(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(err, zkconn.ErrUnknown):
+		if settle := f.m.session.Settled(ctx); settle != nil {
+			return fmt.Errorf("%w: %w", settle, err)
+		}
+	case refusedAt(err, znode.Gate(f.m.root, f.m.Generation), zkconn.ErrNoNode),
+		refusedAt(err, f.m.recordPath(), zkconn.ErrNoNode),
+		refusedAt(err, znode.Clerk(f.m.root, f.m.Generation), zkconn.ErrNoNode):
+		return err // somebody deleted it by hand
+	case refusedAt(err, f.m.seat, zkconn.ErrNoNode):
+		return fmt.Errorf("%w: %s is gone", ErrRemoved, f.m.seat)
+	case errors.Is(err, zkconn.ErrBadVersion), errors.Is(err, zkconn.ErrNoNode):
+	default:
+		return err
+	}
+	return fmt.Errorf("%w: %w", errAgain, err)
+}

@@ -1,0 +1,292 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"muster/zkstate"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// Taking a duty that the clerk has given to this seat writes:
+//
+//	run/<g>/duty/<d>        persistent   set; the first time created and set. The zxid is the epoch
+//	run/<g>/duty/<d>/held   ephemeral    created
+//
+// That is one transaction, which checks the gate, and the Record and the seat at the versions read: who was overtaken
+// by the clerk or by an apply takes nothing. held excludes everybody else. A process that dies before the commit has
+// taken nothing; one that dies after it holds the duty until its session ends.
+//
+// Giving it back deletes held, and checks that nobody has taken the duty since. A process that dies before that holds
+// the duty until its session ends.
+
+// Hold is a duty that this process holds, from Take until its Context ends.
+type Hold struct {
+	Duty  string
+	Epoch int64 // grows with every take of the duty, for ever. Systems outside refuse a smaller one
+
+	m        *Member
+	version  int32 // of the duty's znode: guards the holder's writes
+	handOver chan struct{}
+	ctx      context.Context
+	end      context.CancelCauseFunc
+	watched  chan struct{} // closed when watch has returned
+	ending   atomic.Bool   // this process is giving the duty back
+}
+
+// Take waits until the clerk gives the duty to this member and its last holder has let it go, and takes it. It returns
+// the cause if the membership or ctx ends.
+func (m *Member) Take(ctx context.Context, duty string) (*Hold, error) {
+	nonce := zkstate.NewID()
+	for {
+		o := m.orders()
+		var err error
+		var freed <-chan struct{}
+		if o.has(duty) && !o.stop && o.seat > m.resignedAt(duty) {
+			var h *Hold
+			if h, freed, err = m.tryTake(ctx, o, duty, nonce); h != nil {
+				return h, nil
+			}
+		}
+		switch {
+		case errors.Is(err, errAgain):
+			continue
+		case err != nil:
+			return nil, fmt.Errorf("take %s: %w", duty, err)
+		}
+		select {
+		case <-o.changed:
+		case <-freed:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-m.ctx.Done():
+			return nil, context.Cause(m.ctx)
+		}
+	}
+}
+
+// tryTake takes the duty once. If somebody holds it, freed is closed when that has changed. Without any result the
+// orders are out of date: there will be newer ones.
+func (m *Member) tryTake(
+	ctx context.Context, o orders, duty, nonce string,
+) (h *Hold, freed <-chan struct{}, err error) {
+	held := znode.Held(m.root, m.Generation, duty)
+	if _, there, event, err := m.session.ExistsW(ctx, held); err != nil || there {
+		return nil, event, err
+	}
+	results, err := m.session.Multi(ctx, m.takeOps(o, duty, nonce, false)...)
+	if refusedAt(err, znode.Duty(m.root, m.Generation, duty), zkconn.ErrNoNode) {
+		results, err = m.session.Multi(ctx, m.takeOps(o, duty, nonce, true)...)
+	}
+	var refused *zkconn.Error
+	switch {
+	case err == nil:
+		set := results[len(results)-2].Stat
+		return m.newHold(duty, set.Mzxid, set.Version), nil, nil
+	case errors.Is(err, zkconn.ErrUnknown):
+		return m.findTake(ctx, duty, nonce, err)
+	case !errors.As(err, &refused):
+		return nil, nil, err
+	case errors.Is(err, zkconn.ErrNodeExists): // another member took it, or made its znode
+		return nil, nil, errAgain
+	case errors.Is(err, zkconn.ErrBadVersion): // the Record or the seat: their watches tell
+		return nil, nil, nil
+	case errors.Is(err, zkconn.ErrNoNode): // a part of the group is gone: look again when apply may have put it back
+		return nil, after(ctx, damageCheck), nil
+	}
+	return nil, nil, err
+}
+
+// takeOps is the transaction that takes a duty; first if nobody has taken it before.
+func (m *Member) takeOps(o orders, duty, nonce string, first bool) []zkconn.Op {
+	// Both encode: their fields were checked when this process joined, and when the clerk wrote the seat.
+	taken, _ := znode.EncodeDutyTaken(znode.DutyTaken{Nonce: nonce, Identity: m.Identity, Version: m.present.Version})
+	holder, _ := znode.EncodeHolder(znode.Holder{
+		Identity: m.Identity, Nonce: nonce, Version: m.present.Version, Address: m.present.Address,
+	})
+	ops := []zkconn.Op{
+		zkconn.CheckOp(znode.Gate(m.root, m.Generation), 0),
+		zkconn.CheckOp(m.recordPath(), o.record),
+		zkconn.CheckOp(m.seat, o.seat),
+	}
+	at := znode.Duty(m.root, m.Generation, duty)
+	if first {
+		ops = append(ops, zkconn.CreateOp(at, nil, zkconn.Persistent, m.acl))
+	}
+	return append(ops, zkconn.SetOp(at, taken, -1),
+		zkconn.CreateOp(znode.Held(m.root, m.Generation, duty), holder, zkconn.Ephemeral, m.acl))
+}
+
+// findTake finds out whether a take was committed whose reply was lost.
+func (m *Member) findTake(
+	ctx context.Context, duty, nonce string, lost error,
+) (h *Hold, freed <-chan struct{}, err error) {
+	if err := m.session.Settled(ctx); err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", lost, err)
+	}
+	body, stat, err := m.session.Get(ctx, znode.Duty(m.root, m.Generation, duty))
+	switch {
+	case errors.Is(err, zkconn.ErrNoNode):
+		return nil, nil, errAgain
+	case err != nil:
+		return nil, nil, err
+	}
+	if taken, err := znode.DecodeDutyTaken(body); err != nil || taken.Nonce != nonce {
+		return nil, nil, errAgain
+	}
+	return m.newHold(duty, stat.Mzxid, stat.Version), nil, nil // its watch finds out whether held is still there
+}
+
+func (m *Member) newHold(duty string, epoch int64, version int32) *Hold {
+	h := &Hold{
+		Duty: duty, Epoch: epoch, m: m, version: version,
+		handOver: make(chan struct{}), watched: make(chan struct{}),
+	}
+	h.ctx, h.end = context.WithCancelCause(m.ctx)
+	go h.watch()
+	return h
+}
+
+// Context ends when this process must not act as the holder any more. Its cause is that of the membership, ErrNotHeld
+// if somebody deleted held by hand, or context.Canceled after Release and Resign.
+func (h *Hold) Context() context.Context { return h.ctx }
+
+// HandOver is closed when the clerk has given the duty to another member, or when it is no longer declared. Finish, and
+// call Release: the next holder waits for that.
+func (h *Hold) HandOver() <-chan struct{} { return h.handOver }
+
+// watch ends the hold when held is gone, and notices when it is to be handed over.
+func (h *Hold) watch() {
+	defer close(h.watched)
+	asked := false
+	for {
+		stat, there, event, err := h.m.session.ExistsW(h.ctx, h.held())
+		if err == nil && (!there || stat.EphemeralOwner != h.m.session.ID()) {
+			err = fmt.Errorf("%w: %s is gone", ErrNotHeld, h.held())
+			if h.ending.Load() {
+				err = context.Canceled
+			}
+		}
+		if err != nil {
+			h.end(err)
+			return
+		}
+		for same := true; same; {
+			o := h.m.orders()
+			if !asked && (!o.has(h.Duty) || o.stop) {
+				asked = true
+				close(h.handOver)
+			}
+			select {
+			case <-o.changed:
+			case <-event:
+				same = false
+			case <-h.ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// Check returns nil if this process holds the duty now: it asks ZooKeeper. ErrNotHeld means that it does not.
+func (h *Hold) Check(ctx context.Context) error {
+	_, err := h.write(ctx)
+	return err
+}
+
+// write performs ops in one transaction if this process is still the holder. ErrNotHeld means that it is not, that
+// nothing was written, and that the hold has ended. The results are those of ops.
+func (h *Hold) write(ctx context.Context, ops ...zkconn.Op) ([]zkconn.Result, error) {
+	if h.ctx.Err() != nil {
+		return nil, context.Cause(h.ctx)
+	}
+	at := znode.Duty(h.m.root, h.m.Generation, h.Duty)
+	guards := []zkconn.Op{
+		zkconn.CheckOp(znode.Gate(h.m.root, h.m.Generation), 0), zkconn.CheckOp(at, h.version),
+		zkconn.CheckOp(h.held(), 0), // deleted by hand is lost, before anybody else has taken it
+	}
+	results, err := h.m.session.Multi(ctx, append(guards, ops...)...)
+	if refusedAt(err, at, zkconn.ErrBadVersion) || refusedAt(err, at, zkconn.ErrNoNode) ||
+		refusedAt(err, h.held(), zkconn.ErrNoNode) {
+		err = fmt.Errorf("%w: another process is the holder: %w", ErrNotHeld, err)
+		h.end(err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return results[len(guards):], nil
+}
+
+// Release gives the duty back. Stop what it was for before. It returns nil too if the hold has ended by itself.
+func (h *Hold) Release(ctx context.Context) error {
+	return h.giveBack(ctx, func() []zkconn.Op { return nil })
+}
+
+// Resign gives the duty back although the clerk did not ask for it, and tells the clerk why. blame says that this
+// member failed: the clerk prefers others then. Until the clerk has decided, Take does not take the duty again.
+func (h *Hold) Resign(ctx context.Context, blame bool, because string) error {
+	body, err := znode.EncodeResignation(znode.Resignation{
+		Seat: h.m.seatName(), Identity: h.m.Identity, Duty: h.Duty, Blame: blame, Because: because,
+	})
+	if err != nil {
+		return err
+	}
+	return h.giveBack(ctx, func() []zkconn.Op {
+		return []zkconn.Op{
+			zkconn.CheckOp(h.m.seat, h.m.resign(h.Duty)),
+			zkconn.CreateOp(znode.NewResigned(h.m.root, h.m.Generation), body, zkconn.PersistentSequential, h.m.acl),
+		}
+	})
+}
+
+// giveBack deletes held, together with what more returns.
+func (h *Hold) giveBack(ctx context.Context, more func() []zkconn.Op) error {
+	h.ending.Store(true)
+	for {
+		o := h.m.orders()
+		_, err := h.write(ctx, append(more(), zkconn.DeleteOp(h.held(), 0))...)
+		var wait <-chan struct{}
+		switch {
+		case err == nil, errors.Is(err, ErrNotHeld), h.ctx.Err() != nil:
+			h.end(context.Canceled)
+			<-h.watched
+			return nil
+		case errors.Is(err, zkconn.ErrUnknown):
+			if settle := h.m.session.Settled(ctx); settle == nil {
+				continue // if it was committed, the next try is refused with ErrNotHeld
+			}
+		case refusedAt(err, h.m.seat, zkconn.ErrBadVersion): // the clerk has just written it
+			wait = o.changed
+		case errors.Is(err, zkconn.ErrNoNode): // somebody deleted a part of the group by hand
+			wait = after(ctx, damageCheck)
+		}
+		if wait == nil {
+			return fmt.Errorf("give back %s: %w", h.Duty, err)
+		}
+		select {
+		case <-wait:
+		case <-h.ctx.Done():
+		case <-ctx.Done():
+			return fmt.Errorf("give back %s: %w", h.Duty, context.Cause(ctx))
+		}
+	}
+}
+
+func (h *Hold) held() string { return znode.Held(h.m.root, h.m.Generation, h.Duty) }
+
+// refusedAt reports whether a transaction was refused at path for this reason.
+func refusedAt(err error, path string, reason error) bool {
+	var refused *zkconn.Error
+	return errors.As(err, &refused) && refused.Path == path && errors.Is(err, reason)
+}
+
+// after is closed after d, or when ctx ends.
+func after(ctx context.Context, d time.Duration) <-chan struct{} {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	context.AfterFunc(ctx, cancel)
+	return ctx.Done()
+}

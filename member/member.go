@@ -1,0 +1,243 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"sync"
+
+	"muster/group"
+	"muster/resource"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// Member is a live member of a group. It is one until its Context ends.
+//
+// It watches its live znode, its seat and the Record. It does not make the first two again if somebody deletes them by
+// hand, since another member may have its duties by then. A Record or gate that is gone is no end: apply never deletes
+// a group with live members, so somebody deleted it by hand, and apply puts it back. Until then nothing can be written.
+type Member struct {
+	Identity   string
+	Generation string
+
+	session *zkconn.Session
+	acl     []zkconn.ACL
+	present znode.Present // as in the live znode
+	root    string
+	name    string // of the group
+	seat    string // path
+
+	ctx     context.Context // ends with the membership
+	end     context.CancelCauseFunc
+	tasks   sync.WaitGroup // everything that start has begun
+	changed chan struct{}  // closed, under mu, when one of the following changes
+
+	mu       sync.Mutex
+	group    group.Group      // as the Record declares it now
+	record   zkconn.Stat      // of the Record
+	stop     bool             // the members were asked to stop
+	given    znode.Seat       // as the clerk wrote it
+	version  int32            // of the seat
+	resigned map[string]int32 // duty: the version of the seat at which this member resigned
+}
+
+func newMember(j *join, seat string, acl []zkconn.ACL) *Member {
+	m := &Member{
+		Identity: j.c.Identity, Generation: j.rec.Generation,
+		session: j.s, acl: acl, present: j.present, root: j.c.Root, name: j.c.Group, seat: seat,
+		group: j.group, changed: make(chan struct{}), version: -1, resigned: map[string]int32{},
+	}
+	m.ctx, m.end = context.WithCancelCause(j.s.Context())
+	return m
+}
+
+// Context ends when the membership does. Its cause is ErrSessionLost, ErrRemoved, context.Canceled after Leave, or an
+// error of zkconn, such as ErrNoAuth, if ZooKeeper refuses what a member needs.
+func (m *Member) Context() context.Context { return m.ctx }
+
+// Group is the group as it is declared now.
+func (m *Member) Group() group.Group {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.group
+}
+
+// start watches in the background until the membership ends.
+func (m *Member) start() *Member {
+	for path, check := range map[string]func([]byte, zkconn.Stat) error{
+		m.live():       m.checkLive,
+		m.seat:         m.readSeat,
+		m.recordPath(): m.readRecord,
+	} {
+		m.tasks.Go(func() { m.follow(path, check) })
+	}
+	m.tasks.Go(m.clerk)
+	return m
+}
+
+// follow reads a znode now and after each of its events. An error of check ends the membership, and so does the end of
+// any znode but the Record.
+func (m *Member) follow(at string, check func([]byte, zkconn.Stat) error) {
+	for {
+		body, stat, event, err := m.session.GetW(m.ctx, at)
+		switch {
+		case err == nil:
+			err = check(body, stat)
+		case errors.Is(err, zkconn.ErrNoNode) && at != m.recordPath():
+			err = fmt.Errorf("%w: %s is gone", ErrRemoved, at)
+		case errors.Is(err, zkconn.ErrNoNode):
+			var there bool
+			if _, there, event, err = m.session.ExistsW(m.ctx, at); err == nil && there {
+				continue
+			}
+		}
+		if err != nil {
+			m.end(err) // without effect if it has ended
+			return
+		}
+		select {
+		case <-event:
+		case <-m.ctx.Done():
+			return
+		}
+	}
+}
+
+// checkLive ends the membership if the live znode is another process's.
+func (m *Member) checkLive(_ []byte, stat zkconn.Stat) error {
+	if stat.EphemeralOwner != m.session.ID() {
+		return fmt.Errorf("%w: another process is %s now", ErrRemoved, m.Identity)
+	}
+	return nil
+}
+
+// readSeat reads what the clerk gives this member.
+func (m *Member) readSeat(body []byte, stat zkconn.Stat) error {
+	seat, err := znode.DecodeSeat(body)
+	if err != nil {
+		return fmt.Errorf("%s: %w", m.seat, err)
+	}
+	if stat.EphemeralOwner != m.session.ID() || seat.Nonce != m.present.Nonce {
+		return fmt.Errorf("%w: another process has %s", ErrRemoved, m.seat)
+	}
+	m.update(func() { m.given, m.version = seat, stat.Version })
+	return nil
+}
+
+// readRecord reads what is declared. A Record of another generation ends the membership.
+func (m *Member) readRecord(body []byte, stat zkconn.Stat) error {
+	rec, err := znode.DecodeRecordAt(group.Kind(), resource.Join(m.root, m.name), body)
+	switch {
+	case err != nil:
+		return nil // what it said before holds until somebody mends it
+	case rec.Generation != m.Generation:
+		return fmt.Errorf("%w: the group was made anew", ErrRemoved)
+	}
+	m.update(func() {
+		m.group, m.record, m.stop = group.Of(&rec), stat, rec.State == resource.StateTerminating
+	})
+	return nil
+}
+
+// update changes what mu guards, and wakes all who wait for a change.
+func (m *Member) update(change func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	change()
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+// orders is what a member has read at one moment.
+type orders struct {
+	group   group.Group
+	record  int32 // version
+	stop    bool
+	duties  []string
+	seat    int32           // version
+	changed <-chan struct{} // closed when there are newer ones
+}
+
+func (m *Member) orders() orders {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return orders{m.group, m.record.Version, m.stop, m.given.Duties, m.version, m.changed}
+}
+
+// has reports whether the clerk gave the duty to this member.
+func (o orders) has(duty string) bool {
+	_, ok := slices.BinarySearch(o.duties, duty)
+	return ok
+}
+
+// resign notes that the duty is not taken again before the clerk has written the seat. It returns the version of the
+// seat.
+func (m *Member) resign(duty string) int32 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.resigned[duty] = m.version
+	return m.version
+}
+
+// resignedAt is the version of the seat at which this member resigned; -1 if it did not.
+func (m *Member) resignedAt(duty string) int32 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if at, ok := m.resigned[duty]; ok {
+		return at
+	}
+	return -1
+}
+
+// Ready makes a member eligible that joined with NotReady.
+func (m *Member) Ready(ctx context.Context) error {
+	ready := m.present
+	ready.Ready = true
+	body, err := znode.EncodePresent(ready)
+	if err != nil {
+		return err
+	}
+	if _, err = m.session.Set(ctx, m.live(), body, -1); errors.Is(err, zkconn.ErrUnknown) {
+		if err = m.session.Settled(ctx); err == nil { // writing it twice does no harm
+			_, err = m.session.Set(ctx, m.live(), body, -1)
+		}
+	}
+	return err
+}
+
+// StopRequested waits until the members are asked to stop, by terminate. It returns nil then: stop all commands and
+// Leave.
+func (m *Member) StopRequested(ctx context.Context) error {
+	for {
+		o := m.orders()
+		if o.stop {
+			return nil
+		}
+		select {
+		case <-o.changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-m.ctx.Done():
+			return context.Cause(m.ctx)
+		}
+	}
+}
+
+// Leave ends the membership: it closes the session, so that the live znode, the seat and every duty go in one
+// transaction. Stop all commands before.
+func (m *Member) Leave() error {
+	m.end(context.Canceled)
+	m.tasks.Wait()
+	return m.session.Close()
+}
+
+// live is the znode that exists while this member is live.
+func (m *Member) live() string { return znode.Live(m.root, m.name, m.Identity) }
+
+func (m *Member) recordPath() string { return znode.Record(group.KindName, m.root, m.name) }
+
+// seatName is the name of this member's seat.
+func (m *Member) seatName() string { return path.Base(m.seat) }

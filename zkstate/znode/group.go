@@ -1,0 +1,180 @@
+package znode
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Present is the body of <root>/<group>/<identity>, the ephemeral znode of a live member of a group.
+type Present struct {
+	Nonce   string   `json:"nonce"`   // random, of this process
+	Version string   `json:"version"` // of the application
+	Address string   `json:"address,omitempty"`
+	Can     []string `json:"can,omitempty"` // the duties that it can do, sorted
+	Ready   bool     `json:"ready"`         // false: it may be given nothing yet
+}
+
+// Seat is the body of a seat. The member creates it without duties; only the clerk changes them.
+type Seat struct {
+	Identity string   `json:"identity"`
+	Nonce    string   `json:"nonce"`            // that of Present
+	Assign   int      `json:"assign"`           // the newest method of assignment that its software knows
+	Duties   []string `json:"duties,omitempty"` // that the clerk gave it, sorted
+}
+
+// DutyTaken is the body of a duty's znode: who took it last. It stays when that member has gone.
+type DutyTaken struct {
+	Nonce    string `json:"nonce"` // random, of this take: with it a process recognises its own write
+	Identity string `json:"identity"`
+	Version  string `json:"version"`
+}
+
+// Holder is the body of held.
+type Holder struct {
+	Identity string `json:"identity"`
+	Nonce    string `json:"nonce"` // that of DutyTaken
+	Version  string `json:"version"`
+	Address  string `json:"address,omitempty"`
+}
+
+// Resignation is the message of a member that gave up a duty which the clerk had given it.
+type Resignation struct {
+	Seat     string `json:"seat"`     // name of its seat
+	Identity string `json:"identity"` // for the clerk's memory of failures
+	Duty     string `json:"duty"`
+	Blame    bool   `json:"blame"`   // false: the command ended with 0
+	Because  string `json:"because"` // for people
+}
+
+// Ask is an operator's request to the clerk.
+type Ask struct {
+	Do   AskKind `json:"do"`
+	Duty string  `json:"duty"`
+	To   string  `json:"to,omitempty"` // identity, for a handover
+	By   string  `json:"by"`           // user@host
+}
+
+// AskKind is what an operator asks for.
+type AskKind string
+
+// The requests. A handover without To gives the duty to any other member; one with To also pins it to that member.
+const (
+	AskHandover AskKind = "handover"
+	AskUnpin    AskKind = "unpin"
+	AskPause    AskKind = "pause"
+	AskResume   AskKind = "resume"
+)
+
+// EncodePresent encodes the body of a live member.
+func EncodePresent(p Present) ([]byte, error) { return encodeChecked("member", p) }
+
+// DecodePresent decodes the body of a live member and checks it.
+func DecodePresent(data []byte) (Present, error) { return decodeChecked[Present]("member", data) }
+
+// EncodeSeat encodes a seat.
+func EncodeSeat(s Seat) ([]byte, error) { return encodeChecked("seat", s) }
+
+// DecodeSeat decodes a seat and checks it.
+func DecodeSeat(data []byte) (Seat, error) { return decodeChecked[Seat]("seat", data) }
+
+// EncodeDutyTaken encodes the body of a duty.
+func EncodeDutyTaken(d DutyTaken) ([]byte, error) { return encodeChecked("duty", d) }
+
+// DecodeDutyTaken decodes the body of a duty and checks it.
+func DecodeDutyTaken(data []byte) (DutyTaken, error) { return decodeChecked[DutyTaken]("duty", data) }
+
+// EncodeHolder encodes the body of held.
+func EncodeHolder(h Holder) ([]byte, error) { return encodeChecked("holder", h) }
+
+// DecodeHolder decodes the body of held and checks it.
+func DecodeHolder(data []byte) (Holder, error) { return decodeChecked[Holder]("holder", data) }
+
+// EncodeResignation encodes a resignation.
+func EncodeResignation(r Resignation) ([]byte, error) { return encodeChecked("resignation", r) }
+
+// DecodeResignation decodes a resignation and checks it.
+func DecodeResignation(data []byte) (Resignation, error) {
+	return decodeChecked[Resignation]("resignation", data)
+}
+
+// EncodeAsk encodes an operator's request.
+func EncodeAsk(a Ask) ([]byte, error) { return encodeChecked("request", a) }
+
+// DecodeAsk decodes an operator's request and checks it.
+func DecodeAsk(data []byte) (Ask, error) { return decodeChecked[Ask]("request", data) }
+
+// checker is a body that can say what is wrong with it.
+type checker interface{ check() error }
+
+func encodeChecked[T checker](what string, v T) ([]byte, error) {
+	if err := v.check(); err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	return encodeJSON(what, v)
+}
+
+func decodeChecked[T checker](what string, data []byte) (T, error) {
+	var v, none T
+	if err := decodeJSON(what, data, &v); err != nil {
+		return none, err
+	}
+	if err := v.check(); err != nil {
+		return none, fmt.Errorf("%s: %w", what, err)
+	}
+	return v, nil
+}
+
+func (p Present) check() error {
+	if err := required("nonce", p.Nonce, "version", p.Version); err != nil {
+		return err
+	}
+	return checkSorted("can", p.Can)
+}
+
+func (s Seat) check() error {
+	if err := required("identity", s.Identity, "nonce", s.Nonce); err != nil {
+		return err
+	}
+	if s.Assign < 1 {
+		return fmt.Errorf("assign: %d is less than 1", s.Assign)
+	}
+	return checkSorted("duties", s.Duties)
+}
+
+func (d DutyTaken) check() error { return required("nonce", d.Nonce, "identity", d.Identity) }
+
+func (h Holder) check() error { return required("identity", h.Identity, "nonce", h.Nonce) }
+
+func (r Resignation) check() error {
+	if err := required("identity", r.Identity, "duty", r.Duty); err != nil {
+		return err
+	}
+	_, err := SeatNumber(r.Seat)
+	return err
+}
+
+func (a Ask) check() error {
+	if !slices.Contains([]AskKind{AskHandover, AskUnpin, AskPause, AskResume}, a.Do) {
+		return fmt.Errorf("do: %q is not known", a.Do)
+	}
+	return required("duty", a.Duty)
+}
+
+// required refuses a body whose field is empty. It takes names and values in turn.
+func required(pairs ...string) error {
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1] == "" {
+			return fmt.Errorf("it has no %s", pairs[i])
+		}
+	}
+	return nil
+}
+
+func checkSorted(field string, names []string) error {
+	for i, name := range names {
+		if name == "" || i > 0 && names[i-1] >= name {
+			return fmt.Errorf("%s: %q is not sorted, or twice there", field, names)
+		}
+	}
+	return nil
+}

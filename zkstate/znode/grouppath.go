@@ -1,0 +1,69 @@
+package znode
+
+import (
+	"fmt"
+
+	"muster/resource"
+)
+
+// Prefixes of the sequential znodes of groups.
+const (
+	seatPrefix     = "s-"
+	resignedPrefix = "r-"
+	askPrefix      = "a-"
+)
+
+// GroupFolders lists the znodes that the first member of a group, or the first operator's request, creates below the
+// generation.
+func GroupFolders() []string { return []string{"seat", "clerk", "duty", "resigned", "ask"} }
+
+// Seats is the folder of a group's seats. Nothing else is ever created in it, so the number of a seat is its seniority.
+func Seats(root, g string) string { return resource.Join(Run(root, g), "seat") }
+
+// NewSeat is the path of the sequential, ephemeral znode that takes the next seat.
+func NewSeat(root, g string) string { return resource.Join(Seats(root, g), seatPrefix) }
+
+// SeatNumber reads the number of a seat from its name or path. A smaller one is senior.
+func SeatNumber(name string) (int32, error) { return Seq(base(name), seatPrefix) }
+
+// SeatAt is the znode of the seat with this name, such as "s-0000000003".
+func SeatAt(root, g, name string) string { return resource.Join(Seats(root, g), name) }
+
+// Clerk is the clerk's memory.
+func Clerk(root, g string) string { return resource.Join(Run(root, g), "clerk") }
+
+// Duties is the folder of the duties that somebody has taken at least once.
+func Duties(root, g string) string { return resource.Join(Run(root, g), "duty") }
+
+// Duty is the znode of one duty. Its data version guards every write of its holder. Each take sets it, and the zxid of
+// that is the epoch.
+func Duty(root, g, duty string) string { return resource.Join(Duties(root, g), duty) }
+
+// Held is the ephemeral znode that exists while somebody holds a duty. Its body is a Holder.
+func Held(root, g, duty string) string { return resource.Join(Duty(root, g, duty), "held") }
+
+// Resigned is the folder of the messages of members that gave up a duty, for the clerk.
+func Resigned(root, g string) string { return resource.Join(Run(root, g), "resigned") }
+
+// NewResigned is the path of the sequential znode of the next such message. Its body is a Resignation.
+func NewResigned(root, g string) string { return resource.Join(Resigned(root, g), resignedPrefix) }
+
+// Asks is the folder of operators' requests, for the clerk.
+func Asks(root, g string) string { return resource.Join(Run(root, g), "ask") }
+
+// NewAsk is the path of the sequential znode of the next request. Its body is an Ask.
+func NewAsk(root, g string) string { return resource.Join(Asks(root, g), askPrefix) }
+
+// States is the folder of a duty's saved state. Its body is a StateTotal.
+func States(root, g, duty string) string { return resource.Join(Duty(root, g, duty), "state") }
+
+// State is one key. Its body is a Manifest; its children are the folders of values.
+func State(root, g, duty, key string) string { return resource.Join(States(root, g, duty), key) }
+
+// StateValue is the folder of one value's chunks. value is a random id.
+func StateValue(root, g, duty, key, value string) string {
+	return resource.Join(State(root, g, duty, key), value)
+}
+
+// Chunk is the nth chunk of a value, from 0.
+func Chunk(dir string, n int) string { return resource.Join(dir, fmt.Sprintf("c-%05d", n)) }
