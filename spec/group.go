@@ -28,7 +28,7 @@ func groups() kindOf[group.Group] {
 }
 
 // duties are the blocks of one type of duty.
-func duties(t group.Type) partOf[group.Group, group.Duty] {
+func duties(t group.Type) part[group.Group] {
 	return partOf[group.Group, group.Duty]{
 		table: table[group.Duty]{
 			blockType: string(t), properties: group.DutyProperties(t),
@@ -50,5 +50,5 @@ func duties(t group.Type) partOf[group.Group, group.Duty] {
 			return slices.DeleteFunc(slices.Clone(g.Duties), func(d group.Duty) bool { return d.Type != t })
 		},
 		add: (*group.Group).Add,
-	}
+	}.part()
 }

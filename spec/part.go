@@ -18,19 +18,19 @@ type parts[T any] struct {
 	types         []part[T]
 }
 
-// part is a type of these blocks. Each is a partOf.
-type part[T any] interface {
-	schema() blockType
+// part is a type of these blocks, made of a partOf.
+type part[T any] struct {
+	schema blockType
 	// read reads a block, once for all that for_each makes of it. If ok is false, something is wrong with it, which has
 	// been reported.
-	read(l *loader, b *hcl.Block, in string) (decode decodePart[T], ok bool)
-	export(b *bytes.Buffer, t *T)
+	read   func(l *loader, b *hcl.Block, in string) (decode decodePart[T], ok bool)
+	export func(b *bytes.Buffer, t *T)
 }
 
 // decodePart decodes the arguments of a block into t, and notes in from where each value came from.
 type decodePart[T any] func(s *scope, t *T, from origins)
 
-// partOf is a part whose blocks are values of type E.
+// partOf describes a part whose blocks are values of type E.
 type partOf[T, E any] struct {
 	table[E]
 	initial func(name string) E
@@ -42,7 +42,7 @@ type partOf[T, E any] struct {
 func (ps parts[T]) schemas() []blockType {
 	var all []blockType
 	for _, p := range ps.types {
-		all = append(all, p.schema())
+		all = append(all, p.schema)
 	}
 	return all
 }
@@ -52,7 +52,7 @@ func (ps parts[T]) read(l *loader, of *hcl.Block, blocks []*hcl.Block, in string
 	ok = true
 	first := map[string]*hcl.Block{}
 	for _, b := range blocks {
-		i := slices.IndexFunc(ps.types, func(p part[T]) bool { return p.schema().name == b.Type })
+		i := slices.IndexFunc(ps.types, func(p part[T]) bool { return p.schema.name == b.Type })
 		if i < 0 {
 			continue
 		}
@@ -78,8 +78,8 @@ func (ps parts[T]) read(l *loader, of *hcl.Block, blocks []*hcl.Block, in string
 	return decode, ok
 }
 
-func (p partOf[T, E]) schema() blockType {
-	return blockType{name: p.blockType, label: "name", args: p.names()}
+func (p partOf[T, E]) part() part[T] {
+	return part[T]{blockType{name: p.blockType, label: "name", args: p.names()}, p.read, p.export}
 }
 
 func (p partOf[T, E]) read(l *loader, b *hcl.Block, in string) (decode decodePart[T], ok bool) {
