@@ -80,8 +80,8 @@ func (f *fixture) change(edit func(*group.Group)) {
 	f.t.Helper()
 	old := f.look()
 	edit(&f.group)
-	err := f.store.Commit(f.t.Context(), plan.Row{Path: f.group.Path(), Old: old, New: f.group, Reason: plan.MutableDiffers})
-	if err != nil {
+	row := plan.Row{Path: f.group.Path(), Old: old, New: f.group, Reason: plan.MutableDiffers}
+	if err := f.store.Commit(f.t.Context(), row); err != nil {
 		f.t.Fatal(err)
 	}
 }

@@ -53,8 +53,8 @@ func TestSmallestSeatLeads(t *testing.T) {
 	}
 }
 
-// TestHolderOfANewerVersionTakesOver: a duty that prefers the newest version is handed over, and the old holder keeps it
-// until it has released it.
+// TestHolderOfANewerVersionTakesOver: a duty that prefers the newest version is handed over, and the old holder keeps
+// it until it has released it.
 func TestHolderOfANewerVersionTakesOver(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
