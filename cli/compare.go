@@ -14,7 +14,6 @@ import (
 	"muster/apply"
 	"muster/plan"
 	"muster/planfile"
-	"muster/resource"
 	"muster/spec"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
@@ -56,9 +55,6 @@ type comparison struct {
 // compare reads ZooKeeper and makes a plan, with a new id, of how it differs from the configuration.
 func compare(ctx context.Context, cfg *spec.Config, t target, r *zkstate.Reader, f filter) (comparison, error) {
 	c := comparison{started: time.Now()}
-	if err := checkKinds(cfg); err != nil {
-		return c, err
-	}
 	want := wantOf(cfg)
 	roots, unindexed, err := rootsToSearch(ctx, cfg, r)
 	if err != nil {
@@ -84,18 +80,6 @@ func compare(ctx context.Context, cfg *spec.Config, t target, r *zkstate.Reader,
 		Plan: c.plan,
 	}
 	return c, nil
-}
-
-// checkKinds refuses a configuration that declares a kind which this muster can read, but not keep in ZooKeeper.
-func checkKinds(cfg *spec.Config) error {
-	for _, d := range cfg.Declared() {
-		kind := d.Kind().Name
-		if !slices.ContainsFunc(declarable(), func(k resource.Kind) bool { return k.Name == kind }) {
-			err := fmt.Errorf("%s: this muster cannot plan and apply %ss yet", d.ID().Address, kind)
-			return &problem{err: err, next: "muster validate checks the configuration"}
-		}
-	}
-	return nil
 }
 
 // wantOf returns what a configuration declares.

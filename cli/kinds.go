@@ -9,6 +9,7 @@ import (
 func kinds() []zkstate.Kind {
 	return []zkstate.Kind{
 		zkstate.Job(),
+		zkstate.Group(),
 	}
 }
 
