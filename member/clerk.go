@@ -38,8 +38,10 @@ func (m *Member) clerk() {
 	for m.ctx.Err() == nil {
 		before, err := m.seatBefore(m.ctx)
 		if err == nil && before == "" {
+			m.emit(Event{Kind: EventClerk})
 			err = m.serve(m.ctx)
 		} else if err == nil {
+			m.emit(Event{Kind: EventClerkEnded, Text: before + " is the clerk"})
 			err = m.awaitEnd(m.ctx, before)
 		}
 		switch {

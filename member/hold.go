@@ -34,12 +34,12 @@ type Hold struct {
 	handOver chan struct{}
 	ctx      context.Context
 	end      context.CancelCauseFunc
-	watched  chan struct{} // closed when watch has returned
-	ending   atomic.Bool   // this process is giving the duty back
+	watched  chan struct{}         // closed when watch has returned
+	ending   atomic.Pointer[Event] // how this process is giving the duty back; nil: it is not
 }
 
 // Take waits until the clerk gives the duty to this member and its last holder has let it go, and takes it. It returns
-// the cause if the membership or ctx ends.
+// the cause if the membership or ctx ends. Then it has taken nothing: a take under way when ctx ends is given back.
 func (m *Member) Take(ctx context.Context, duty string) (*Hold, error) {
 	nonce := zkstate.NewID()
 	for {
@@ -48,8 +48,12 @@ func (m *Member) Take(ctx context.Context, duty string) (*Hold, error) {
 		var freed <-chan struct{}
 		if o.has(duty) && !o.stop && o.seat > m.resignedAt(duty) {
 			var h *Hold
-			if h, freed, err = m.tryTake(ctx, o, duty, nonce); h != nil {
+			h, freed, err = m.tryTake(m.ctx, o, duty, nonce)
+			if h != nil && ctx.Err() == nil {
 				return h, nil
+			}
+			if h != nil {
+				err = errors.Join(context.Cause(ctx), h.Release(m.ctx))
 			}
 		}
 		switch {
@@ -69,7 +73,8 @@ func (m *Member) Take(ctx context.Context, duty string) (*Hold, error) {
 	}
 }
 
-// tryTake takes the duty once. If somebody holds it, freed is closed when that has changed. Without any result the
+// tryTake takes the duty once. ctx is that of the membership: if it could end before, a take whose answer is lost would
+// be held by nobody. If somebody holds it, freed is closed when that has changed. Without any result the
 // orders are out of date: there will be newer ones.
 func (m *Member) tryTake(
 	ctx context.Context, o orders, duty, nonce string,
@@ -147,6 +152,7 @@ func (m *Member) newHold(duty string, epoch int64, version int32) *Hold {
 		handOver: make(chan struct{}), watched: make(chan struct{}),
 	}
 	h.ctx, h.end = context.WithCancelCause(m.ctx)
+	m.emit(Event{Kind: EventTaken, Duty: duty, Epoch: epoch})
 	go h.watch()
 	return h
 }
@@ -167,18 +173,16 @@ func (h *Hold) watch() {
 		stat, there, event, err := h.m.session.ExistsW(h.ctx, h.held())
 		if err == nil && (!there || stat.EphemeralOwner != h.m.session.ID()) {
 			err = fmt.Errorf("%w: %s is gone", ErrNotHeld, h.held())
-			if h.ending.Load() {
-				err = context.Canceled
-			}
 		}
 		if err != nil {
-			h.end(err)
+			h.over(err)
 			return
 		}
 		for same := true; same; {
 			o := h.m.orders()
 			if !asked && (!o.has(h.Duty) || o.stop) {
 				asked = true
+				h.m.emit(Event{Kind: EventHandOver, Duty: h.Duty, Epoch: h.Epoch})
 				close(h.handOver)
 			}
 			select {
@@ -190,6 +194,18 @@ func (h *Hold) watch() {
 			}
 		}
 	}
+}
+
+// over ends the hold. Its cause is err, unless this process has given the duty back.
+func (h *Hold) over(err error) {
+	e := Event{Kind: EventLost, Duty: h.Duty, Epoch: h.Epoch, Text: err.Error()}
+	if ending := h.ending.Load(); ending != nil {
+		e, err = *ending, context.Canceled
+	}
+	if h.m.ctx.Err() == nil { // or else the end of the membership tells
+		h.m.emit(e)
+	}
+	h.end(err)
 }
 
 // Check returns nil if this process holds the duty now: it asks ZooKeeper. ErrNotHeld means that it does not.
@@ -213,7 +229,7 @@ func (h *Hold) write(ctx context.Context, ops ...zkconn.Op) ([]zkconn.Result, er
 	if refusedAt(err, at, zkconn.ErrBadVersion) || refusedAt(err, at, zkconn.ErrNoNode) ||
 		refusedAt(err, h.held(), zkconn.ErrNoNode) {
 		err = fmt.Errorf("%w: another process is the holder: %w", ErrNotHeld, err)
-		h.end(err)
+		h.over(err)
 	}
 	if err != nil {
 		return nil, err
@@ -223,7 +239,7 @@ func (h *Hold) write(ctx context.Context, ops ...zkconn.Op) ([]zkconn.Result, er
 
 // Release gives the duty back. Stop what it was for before. It returns nil too if the hold has ended by itself.
 func (h *Hold) Release(ctx context.Context) error {
-	return h.giveBack(ctx, func() []zkconn.Op { return nil })
+	return h.giveBack(ctx, Event{Kind: EventReleased}, func() []zkconn.Op { return nil })
 }
 
 // Resign gives the duty back although the clerk did not ask for it, and tells the clerk why. blame says that this
@@ -235,7 +251,7 @@ func (h *Hold) Resign(ctx context.Context, blame bool, because string) error {
 	if err != nil {
 		return err
 	}
-	return h.giveBack(ctx, func() []zkconn.Op {
+	return h.giveBack(ctx, Event{Kind: EventResigned, Text: because}, func() []zkconn.Op {
 		return []zkconn.Op{
 			zkconn.CheckOp(h.m.seat, h.m.resign(h.Duty)),
 			zkconn.CreateOp(znode.NewResigned(h.m.root, h.m.Generation), body, zkconn.PersistentSequential, h.m.acl),
@@ -243,16 +259,17 @@ func (h *Hold) Resign(ctx context.Context, blame bool, because string) error {
 	})
 }
 
-// giveBack deletes held, together with what more returns.
-func (h *Hold) giveBack(ctx context.Context, more func() []zkconn.Op) error {
-	h.ending.Store(true)
+// giveBack deletes held, together with what more returns. e is the event of that.
+func (h *Hold) giveBack(ctx context.Context, e Event, more func() []zkconn.Op) error {
+	e.Duty, e.Epoch = h.Duty, h.Epoch
+	h.ending.Store(&e)
 	for {
 		o := h.m.orders()
 		_, err := h.write(ctx, append(more(), zkconn.DeleteOp(h.held(), 0))...)
 		var wait <-chan struct{}
 		switch {
 		case err == nil, errors.Is(err, ErrNotHeld), h.ctx.Err() != nil:
-			h.end(context.Canceled)
+			h.over(context.Canceled)
 			<-h.watched
 			return nil
 		case errors.Is(err, zkconn.ErrUnknown):
@@ -265,12 +282,14 @@ func (h *Hold) giveBack(ctx context.Context, more func() []zkconn.Op) error {
 			wait = after(ctx, damageCheck)
 		}
 		if wait == nil {
+			h.ending.Store(nil)
 			return fmt.Errorf("give back %s: %w", h.Duty, err)
 		}
 		select {
 		case <-wait:
 		case <-h.ctx.Done():
 		case <-ctx.Done():
+			h.ending.Store(nil)
 			return fmt.Errorf("give back %s: %w", h.Duty, context.Cause(ctx))
 		}
 	}

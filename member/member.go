@@ -33,7 +33,8 @@ type Member struct {
 	ctx     context.Context // ends with the membership
 	end     context.CancelCauseFunc
 	tasks   sync.WaitGroup // everything that start has begun
-	changed chan struct{}  // closed, under mu, when one of the following changes
+	events  events
+	changed chan struct{} // closed, under mu, when one of the following changes
 
 	mu       sync.Mutex
 	group    group.Group      // as the Record declares it now
@@ -75,6 +76,10 @@ func (m *Member) start() *Member {
 		m.tasks.Go(func() { m.follow(path, check) })
 	}
 	m.tasks.Go(m.clerk)
+	m.tasks.Go(func() {
+		<-m.ctx.Done()
+		m.events.close(context.Cause(m.ctx))
+	})
 	return m
 }
 
@@ -123,7 +128,13 @@ func (m *Member) readSeat(body []byte, stat zkconn.Stat) error {
 	if stat.EphemeralOwner != m.session.ID() || seat.Nonce != m.present.Nonce {
 		return fmt.Errorf("%w: another process has %s", ErrRemoved, m.seat)
 	}
+	old := m.orders()
 	m.update(func() { m.given, m.version = seat, stat.Version })
+	for _, duty := range seat.Duties {
+		if !old.has(duty) {
+			m.emit(Event{Kind: EventGiven, Duty: duty})
+		}
+	}
 	return nil
 }
 

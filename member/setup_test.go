@@ -14,6 +14,7 @@ import (
 	"muster/zkserver"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
 )
 
 // servers is the one ensemble of this test binary; every test has a root of its own.
@@ -123,4 +124,10 @@ func (f *fixture) take(m *member.Member, duty string) *member.Hold {
 		f.t.Fatalf("%s: %v", m.Identity, err)
 	}
 	return h
+}
+
+// run is a path in the group's generation.
+func (f *fixture) run(below string) string {
+	f.t.Helper()
+	return resource.Join(znode.Run(f.group.Root, f.look().Record.Generation), below)
 }

@@ -1,0 +1,184 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Event is something that happened to a member.
+type Event struct {
+	Time  time.Time // by the clock of this machine
+	Kind  EventKind
+	Duty  string // "" if it is about no duty
+	Epoch int64  // of the hold; 0 if there is none
+	Text  string // for people; may be empty
+}
+
+// EventKind says what happened.
+type EventKind string
+
+// The kinds of events. EventLost is the end of a hold that nobody in this process asked for. EventMissed stands for
+// events that a slow reader did not get: Text says how many.
+const (
+	EventGiven      EventKind = "given"
+	EventTaken      EventKind = "taken"
+	EventHandOver   EventKind = "hand-over"
+	EventReleased   EventKind = "released"
+	EventResigned   EventKind = "resigned"
+	EventLost       EventKind = "lost"
+	EventRunStarted EventKind = "run-started"
+	EventRunEnded   EventKind = "run-ended"
+	EventClerk      EventKind = "clerk"
+	EventClerkEnded EventKind = "clerk-ended"
+	EventMissed     EventKind = "missed"
+)
+
+// maxEvents is how many events wait for a reader.
+const maxEvents = 1000
+
+// Events yields what happens to this member from the call on, in order, until ctx or the membership ends. Every duty
+// that is held when the membership ends has one more event then.
+//
+// A reader never delays the member. If 1,000 events wait for it, the oldest are dropped for the next ones, and the
+// reader gets one event of the kind EventMissed in their place. The sequence can be read once.
+func (m *Member) Events(ctx context.Context) iter.Seq[Event] {
+	r := m.events.subscribe()
+	stop := context.AfterFunc(ctx, func() { m.events.unsubscribe(r) })
+	return func(yield func(Event) bool) {
+		defer stop()
+		defer m.events.unsubscribe(r)
+		for ctx.Err() == nil {
+			waiting, more := m.events.take(r)
+			for _, e := range waiting {
+				if !yield(e) || ctx.Err() != nil {
+					return
+				}
+			}
+			if !more {
+				return
+			}
+			select {
+			case <-r.wake:
+			case <-ctx.Done():
+			}
+		}
+	}
+}
+
+// emit tells the readers of Events.
+func (m *Member) emit(e Event) { m.events.emit(e) }
+
+// events passes events on to readers. The zero value is ready to use.
+type events struct {
+	mu      sync.Mutex
+	readers map[*eventReader]bool
+	held    map[string]int64 // epochs of the duties that were taken, and not given back or lost
+	clerk   bool
+	closed  bool
+}
+
+// eventReader is what one reader has not read yet.
+type eventReader struct {
+	waiting []Event
+	missed  int
+	wake    chan struct{}
+}
+
+func (l *events) subscribe() *eventReader {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := &eventReader{wake: make(chan struct{}, 1)}
+	if l.readers == nil {
+		l.readers = map[*eventReader]bool{}
+	}
+	l.readers[r] = true
+	return r
+}
+
+func (l *events) unsubscribe(r *eventReader) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.readers, r)
+}
+
+// take returns what waits for a reader. more is false if there will be nothing else.
+func (l *events) take(r *eventReader) (waiting []Event, more bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	waiting = r.waiting
+	if r.missed > 0 {
+		missed := Event{Time: waiting[0].Time, Kind: EventMissed, Text: fmt.Sprintf("%d events", r.missed)}
+		waiting = slices.Insert(waiting, 0, missed)
+	}
+	r.waiting, r.missed = nil, 0
+	return waiting, !l.closed
+}
+
+func (l *events) emit(e Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.add(e)
+}
+
+// add passes an event on. l is locked.
+func (l *events) add(e Event) {
+	if l.closed {
+		return
+	}
+	e.Time = time.Now()
+	switch e.Kind {
+	case EventTaken:
+		if l.held == nil {
+			l.held = map[string]int64{}
+		}
+		l.held[e.Duty] = e.Epoch
+	case EventReleased, EventResigned, EventLost:
+		if l.held[e.Duty] != e.Epoch {
+			return // it was told already
+		}
+		delete(l.held, e.Duty)
+	case EventClerk, EventClerkEnded:
+		if is := e.Kind == EventClerk; l.clerk == is {
+			return
+		}
+		l.clerk = !l.clerk
+	}
+	for r := range l.readers {
+		if len(r.waiting) == maxEvents {
+			r.waiting = r.waiting[1:]
+			r.missed++
+		}
+		r.waiting = append(r.waiting, e)
+		select {
+		case r.wake <- struct{}{}:
+		default: // it will look anyway
+		}
+	}
+}
+
+// close ends the events of a membership that ended with cause.
+func (l *events) close(cause error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	kind := EventLost
+	if errors.Is(cause, context.Canceled) {
+		kind = EventReleased
+	}
+	for _, duty := range slices.Sorted(maps.Keys(l.held)) {
+		l.add(Event{Kind: kind, Duty: duty, Epoch: l.held[duty], Text: cause.Error()})
+	}
+	l.add(Event{Kind: EventClerkEnded, Text: cause.Error()})
+	l.closed = true
+	for r := range l.readers {
+		select {
+		case r.wake <- struct{}{}:
+		default:
+		}
+	}
+}
