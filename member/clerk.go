@@ -33,16 +33,20 @@ func (m *Member) seatQueue() election.Queue {
 	return election.Queue{Dir: znode.Seats(m.root, m.Generation), Prefix: "s-"}
 }
 
-// clerk waits until this member is the clerk, and then works until the membership ends.
+// clerk waits until this member is the clerk, and then works until the membership ends, or until the Record wants
+// another method.
 func (m *Member) clerk() {
 	for m.ctx.Err() == nil {
-		before, err := m.seatBefore(m.ctx)
-		if err == nil && before == "" {
+		assign := m.orders().assign
+		before, err := m.seatBefore(m.ctx, assign)
+		switch {
+		case err != nil:
+		case before == "" && m.knows >= assign:
 			m.emit(Event{Kind: EventClerk})
-			err = m.serve(m.ctx)
-		} else if err == nil {
-			m.emit(Event{Kind: EventClerkEnded, Text: before + " is the clerk"})
-			err = m.awaitEnd(m.ctx, before)
+			err = m.serve(m.ctx, assign)
+		default:
+			m.emit(Event{Kind: EventClerkEnded})
+			err = m.awaitEnd(m.ctx, before, assign)
 		}
 		switch {
 		case err == nil, errors.Is(err, errAgain), errors.Is(err, zkconn.ErrUnknown):
@@ -56,7 +60,7 @@ func (m *Member) clerk() {
 }
 
 // seatBefore is the nearest earlier seat whose member can be the clerk; "" if there is none.
-func (m *Member) seatBefore(ctx context.Context) (string, error) {
+func (m *Member) seatBefore(ctx context.Context, assign int) (string, error) {
 	names, _, err := m.session.Children(ctx, znode.Seats(m.root, m.Generation))
 	if err != nil {
 		return "", err
@@ -74,45 +78,82 @@ func (m *Member) seatBefore(ctx context.Context) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if seat, err := znode.DecodeSeat(body); err == nil && seat.Assign >= m.assign() {
+		if seat, err := znode.DecodeSeat(body); err == nil && seat.Assign >= assign {
 			return name, nil
 		}
 	}
 	return "", nil
 }
 
-// assign is the method of assignment that the Record wants.
-func (m *Member) assign() int { return assignVersion }
-
-// awaitEnd waits until a seat is gone.
-func (m *Member) awaitEnd(ctx context.Context, seat string) error {
+// awaitEnd waits until a seat is gone, or until the Record wants another method than this. There may be no seat to wait
+// for: "".
+func (m *Member) awaitEnd(ctx context.Context, seat string, assign int) error {
+	var event <-chan struct{}
 	for {
-		_, there, event, err := m.session.ExistsW(ctx, znode.SeatAt(m.root, m.Generation, seat))
-		if err != nil || !there {
-			return err
+		if seat != "" && happened(event) {
+			var there bool
+			var err error
+			_, there, event, err = m.session.ExistsW(ctx, znode.SeatAt(m.root, m.Generation, seat))
+			if err != nil || !there {
+				return err
+			}
+		}
+		o := m.orders()
+		if o.assign != assign {
+			return nil
 		}
 		select {
 		case <-event:
+		case <-o.changed:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
 }
 
+// happened reports whether there was an event, or nobody waits for one: a channel stays until its event, so it must not
+// be replaced before.
+func happened(event <-chan struct{}) bool {
+	if event == nil {
+		return true
+	}
+	select {
+	case <-event:
+		return true
+	default:
+		return false
+	}
+}
+
 // office is what the clerk knows. Only its own goroutine uses it.
 type office struct {
-	m     *Member
-	seats map[string]*seated // by the name of the seat
-	wake  chan struct{}      // a member has become ready
+	m       *Member
+	folders [3]folder          // seats, resigned, ask
+	seats   map[string]*seated // by the name of the seat
+	wake    chan struct{}      // something has happened that is none of the other events
 
 	memory   znode.ClerkMemory
-	version  int32 // of clerk
+	body     []byte // of clerk, as it was read
+	version  int32  // of clerk
 	resigned map[string]znode.Resignation
 	asks     map[string]znode.Ask
-	broken   []string // inbox entries that cannot be read: paths
+	entries  map[string]int32 // the versions of the inbox entries above, by path
+	stuck    map[string]bool  // inbox entries that cannot be deleted
+	also     []zkconn.Op      // what the decision writes besides
+
+	tidied int32                      // the version of the Record for which purge has looked for trees; -1: for none
+	held   map[string]<-chan struct{} // duties that are not declared and held: events of held
+	kept   map[string]bool            // trees that cannot be deleted
 
 	zkTime time.Time // ZooKeeper's time at the clerk's last write
 	wrote  time.Time // that time here
+}
+
+// folder is a folder whose children the clerk reads again after each event.
+type folder struct {
+	dir   string
+	names []string
+	event <-chan struct{}
 }
 
 // seated is a seat with its member.
@@ -124,47 +165,75 @@ type seated struct {
 	ready   <-chan struct{} // closed when a member changes that is not ready
 }
 
-// serve is the clerk's work.
-func (m *Member) serve(ctx context.Context) error {
+func (m *Member) newOffice() *office {
+	return &office{
+		m: m, seats: map[string]*seated{}, wake: make(chan struct{}, 1), stuck: map[string]bool{}, tidied: -1,
+		held: map[string]<-chan struct{}{}, kept: map[string]bool{},
+		folders: [3]folder{
+			{dir: znode.Seats(m.root, m.Generation)}, {dir: znode.Resigned(m.root, m.Generation)},
+			{dir: znode.Asks(m.root, m.Generation)},
+		},
+	}
+}
+
+// serve is the clerk's work, as long as the Record wants this method.
+func (m *Member) serve(ctx context.Context, assign int) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends what waits for members to become ready
-	f := &office{m: m, seats: map[string]*seated{}, wake: make(chan struct{}, 1)}
+	f := m.newOffice()
 	if err := f.begin(ctx); err != nil {
 		return err
 	}
 	for {
 		o := m.orders()
-		events, err := f.read(ctx)
-		if err != nil {
+		if o.assign != assign {
+			return nil
+		}
+		next, err := f.work(ctx, o)
+		switch {
+		case refusedAt(err, m.recordPath(), zkconn.ErrBadVersion): // wait until it was read
+			next = damageCheck
+		case errors.Is(err, errAgain):
+			continue
+		case err != nil:
 			return err
 		}
-		var next time.Duration
-		if !o.stop {
-			next, err = f.decide(ctx, o)
-			if errors.Is(err, errAgain) {
-				continue
-			}
-			if err != nil {
-				return err
-			}
-		}
-		var timer <-chan time.Time
-		if next > 0 {
-			t := time.NewTimer(next)
-			defer t.Stop()
-			timer = t.C
-		}
-		select {
-		case <-events[0]:
-		case <-events[1]:
-		case <-events[2]:
-		case <-f.wake:
-		case <-o.changed:
-		case <-timer:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := f.await(ctx, o, next); err != nil {
+			return err
 		}
 	}
+}
+
+// work reads, decides and deletes once. next is when that must be done again, though nothing happens; 0 is never.
+func (f *office) work(ctx context.Context, o orders) (next time.Duration, err error) {
+	if err := f.read(ctx); err != nil || o.stop {
+		return 0, err
+	}
+	if next, err = f.decide(ctx, o); err != nil {
+		return 0, err
+	}
+	return next, f.purge(ctx, o)
+}
+
+// await waits for an event, or for next if that is not 0.
+func (f *office) await(ctx context.Context, o orders, next time.Duration) error {
+	var timer <-chan time.Time
+	if next > 0 {
+		t := time.NewTimer(next)
+		defer t.Stop()
+		timer = t.C
+	}
+	select {
+	case <-f.folders[0].event:
+	case <-f.folders[1].event:
+	case <-f.folders[2].event:
+	case <-f.wake:
+	case <-o.changed:
+	case <-timer:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
 }
 
 // now is ZooKeeper's time.

@@ -22,9 +22,10 @@ const firstPause, maxPause = time.Second, 5 * time.Minute
 // happens; 0 is never.
 func (f *office) decide(ctx context.Context, o orders) (next time.Duration, err error) {
 	old := f.memory
-	f.memory = clone(old)
+	f.memory, f.also = clone(old), nil
+	f.forgetGone(o.group)
 	in := f.input(o.group)
-	answered := f.takeIn(&in)
+	answered := f.takeIn(o.group, &in)
 	r := roster.Assign(in)
 	return r.Next, f.write(ctx, o, r, old, answered)
 }
@@ -74,6 +75,9 @@ func (f *office) input(g group.Group) roster.Input {
 	for d := range f.memory.Paused {
 		in.Paused[d] = true
 	}
+	for _, d := range f.memory.Purge { // declared again: its holder must find nothing of what was there before
+		in.Paused[d] = true
+	}
 	return in
 }
 
@@ -87,26 +91,36 @@ func promotion(p group.PromoteAfter) roster.Promote {
 	return roster.Promote{Count: n}
 }
 
-// takeIn changes the clerk's memory and in as the inboxes say. It returns the seats whose members resigned: they wait
-// until their seat is written.
-func (f *office) takeIn(in *roster.Input) (answered map[string]bool) {
-	answered = map[string]bool{}
+// answers is what the inboxes say about seats and duties: all of it is written in one transaction.
+type answers struct {
+	seats  map[string]bool // whose members resigned: they wait until their seat is written
+	duties map[string]bool
+}
+
+// takeIn changes the clerk's memory and in as the inboxes say.
+func (f *office) takeIn(g group.Group, in *roster.Input) answers {
+	answered := answers{map[string]bool{}, map[string]bool{}}
 	for _, path := range slices.Sorted(maps.Keys(f.resigned)) {
 		r := f.resigned[path]
 		n, _ := znode.SeatNumber(r.Seat) // checked when it was read
 		if f.seats[r.Seat] == nil {
 			continue // its member has gone
 		}
-		answered[r.Seat] = true
-		if in.Holders[r.Duty] == n {
+		answered.seats[r.Seat], answered.duties[r.Duty] = true, true
+		if holder, ok := in.Holders[r.Duty]; ok && holder == n {
 			delete(in.Holders, r.Duty)
 		}
-		f.remember(r)
+		if _, declared := g.Duty(r.Duty); declared {
+			f.remember(r)
+		}
 	}
 	for _, path := range slices.Sorted(maps.Keys(f.asks)) {
-		f.obey(f.asks[path], in)
+		a := f.asks[path]
+		if _, declared := g.Duty(a.Duty); declared {
+			f.obey(a, in)
+			answered.duties[a.Duty] = true
+		}
 	}
-	f.forgetGone()
 	for d, bySeat := range f.memory.Failures {
 		in.Failures[d], in.Backoff[d] = map[int32]int{}, map[int32]time.Duration{}
 		for seat, failure := range bySeat {
@@ -134,15 +148,24 @@ func (f *office) remember(r znode.Resignation) {
 	for range min(failure.Tries, 30) - 1 {
 		pause = min(2*pause, maxPause)
 	}
-	failure.Until, failure.Because = f.now().Add(pause).UnixMilli(), r.Because
+	failure.Until, failure.Because = f.now().Add(pause).UnixMilli(), shorten(r.Because)
 	f.memory.Failures[r.Duty][r.Seat] = failure
+}
+
+// shorten returns the start of a text for the clerk's memory.
+func shorten(text string) string {
+	const most = 200
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
 // obey does what an operator asks for. A request about a member that has gone has no effect.
 func (f *office) obey(a znode.Ask, in *roster.Input) {
 	switch a.Do {
 	case znode.AskPause:
-		f.memory.Paused[a.Duty], in.Paused[a.Duty] = a.By, true
+		f.memory.Paused[a.Duty], in.Paused[a.Duty] = shorten(a.By), true
 	case znode.AskResume:
 		delete(f.memory.Paused, a.Duty)
 		delete(in.Paused, a.Duty)
@@ -157,36 +180,22 @@ func (f *office) obey(a znode.Ask, in *roster.Input) {
 			return
 		}
 		for name, s := range f.seats {
-			if s.seat.Identity == a.To {
+			if s.seat.Identity == a.To && s.present != nil {
 				in.Pins[a.Duty], _ = znode.SeatNumber(name)
 			}
 		}
 	}
 }
 
-// forgetGone forgets the failures of members that have gone, and the oldest ones if there are too many.
-func (f *office) forgetGone() {
-	const most = 300 // some 40 KiB
-	n := 0
+// forgetGone forgets the failures of members that have gone, and everything about duties that are not declared.
+func (f *office) forgetGone(g group.Group) {
+	gone := func(d string) bool { _, declared := g.Duty(d); return !declared }
+	maps.DeleteFunc(f.memory.Paused, func(d, _ string) bool { return gone(d) })
 	for d, bySeat := range f.memory.Failures {
-		maps.DeleteFunc(bySeat, func(seat string, _ znode.Failure) bool { return f.seats[seat] == nil })
+		maps.DeleteFunc(bySeat, func(seat string, _ znode.Failure) bool { return gone(d) || f.seats[seat] == nil })
 		if len(bySeat) == 0 {
 			delete(f.memory.Failures, d)
 		}
-		n += len(bySeat)
-	}
-	for ; n > most; n-- {
-		var duty, seat string
-		oldest := int64(-1)
-		for d, bySeat := range f.memory.Failures {
-			for s, failure := range bySeat {
-				at := failure.Until
-				if oldest < 0 || at < oldest || at == oldest && d+" "+s < duty+" "+seat {
-					duty, seat, oldest = d, s, at
-				}
-			}
-		}
-		delete(f.memory.Failures[duty], seat)
 	}
 }
 
@@ -194,7 +203,7 @@ func (f *office) forgetGone() {
 func clone(c znode.ClerkMemory) znode.ClerkMemory {
 	c.Pins, c.Newest, c.Paused = maps.Clone(c.Pins), maps.Clone(c.Newest), maps.Clone(c.Paused)
 	if c.Paused == nil {
-		c.Paused = map[string]string{}
+		c.Paused = znode.ByDuty{}
 	}
 	failures := map[string]map[string]znode.Failure{}
 	for d, bySeat := range c.Failures {

@@ -15,62 +15,107 @@ import (
 // maxReads is how many reads of the clerk are under way at once.
 const maxReads = 64
 
-// read reads the seats, the clerk's memory and its inboxes. It returns an event for each of the three folders.
-func (f *office) read(ctx context.Context) (events [3]<-chan struct{}, err error) {
-	m := f.m
-	var names [3][]string
-	for i, dir := range []string{
-		znode.Seats(m.root, m.Generation), znode.Resigned(m.root, m.Generation), znode.Asks(m.root, m.Generation),
-	} {
-		if names[i], _, events[i], err = m.session.ChildrenW(ctx, dir); err != nil {
-			return events, err
-		}
-	}
-	if err := f.readSeats(ctx, m.seatQueue().InOrder(names[0])); err != nil {
-		return events, err
-	}
-	f.resigned, f.asks, f.broken = map[string]znode.Resignation{}, map[string]znode.Ask{}, nil
-	for _, name := range names[1] {
-		if err := readInbox(ctx, f, resource.Join(znode.Resigned(m.root, m.Generation), name), znode.DecodeResignation,
-			f.resigned); err != nil {
-			return events, err
-		}
-	}
-	for _, name := range names[2] {
-		if err := readInbox(ctx, f, resource.Join(znode.Asks(m.root, m.Generation), name), znode.DecodeAsk,
-			f.asks); err != nil {
-			return events, err
-		}
-	}
-	body, stat, err := m.session.Get(ctx, znode.Clerk(m.root, m.Generation))
-	if err != nil {
-		return events, err
-	}
-	f.version = stat.Version
-	if f.memory, err = znode.DecodeClerk(body); err != nil {
-		f.memory = znode.ClerkMemory{} // somebody wrote it by hand; a clerk can begin with nothing
-	}
-	return events, nil
-}
+// maxEntries is how many entries of each inbox one decision takes. Each of them changes at most two seats, so that all
+// that a decision answers fits into one transaction.
+const maxEntries = 100
 
-// readInbox reads one entry of an inbox into all. An entry that cannot be read is deleted with the next decision.
-func readInbox[T any](
-	ctx context.Context, f *office, path string, decode func([]byte) (T, error), all map[string]T,
-) error {
-	body, _, err := f.m.session.Get(ctx, path)
-	if errors.Is(err, zkconn.ErrNoNode) {
-		return nil
+// read reads the seats, the clerk's memory and its inboxes.
+func (f *office) read(ctx context.Context) error {
+	for i := range f.folders {
+		if err := f.folders[i].read(ctx, f.m.session); err != nil {
+			return err
+		}
 	}
+	if err := f.readSeats(ctx, f.m.seatQueue().InOrder(f.folders[0].names)); err != nil {
+		return err
+	}
+	f.entries = map[string]int32{}
+	var err error
+	if f.resigned, err = readInbox(ctx, f, f.folders[1], znode.DecodeResignation); err != nil {
+		return err
+	}
+	if f.asks, err = readInbox(ctx, f, f.folders[2], znode.DecodeAsk); err != nil {
+		return err
+	}
+	body, stat, err := f.m.session.Get(ctx, znode.Clerk(f.m.root, f.m.Generation))
 	if err != nil {
 		return err
 	}
-	entry, err := decode(body)
-	if err != nil {
-		f.broken = append(f.broken, path)
+	f.body, f.version = body, stat.Version
+	if f.memory, err = znode.DecodeClerk(body); err != nil {
+		f.memory = znode.ClerkMemory{} // somebody wrote it by hand; a clerk can begin with nothing
+	}
+	return nil
+}
+
+// read reads the children, unless nothing has happened since.
+func (d *folder) read(ctx context.Context, s *zkconn.Session) (err error) {
+	if happened(d.event) {
+		d.names, _, d.event, err = s.ChildrenW(ctx, d.dir)
+	}
+	return err
+}
+
+// readInbox reads the oldest entries of an inbox, by path. It deletes those that cannot be read.
+func readInbox[T any](
+	ctx context.Context, f *office, inbox folder, decode func([]byte) (T, error),
+) (map[string]T, error) {
+	var paths []string
+	for _, name := range inbox.names {
+		path := resource.Join(inbox.dir, name)
+		if !f.stuck[path] && len(paths) < maxEntries {
+			paths = append(paths, path)
+		}
+	}
+	type result struct {
+		body []byte
+		stat zkconn.Stat
+		err  error
+	}
+	results := make([]result, len(paths))
+	var reading errgroup.Group
+	reading.SetLimit(maxReads)
+	for i, path := range paths {
+		reading.Go(func() error {
+			body, stat, err := f.m.session.Get(ctx, path)
+			results[i] = result{body, stat, err}
+			return nil
+		})
+	}
+	_ = reading.Wait()
+	all := map[string]T{}
+	for i, r := range results {
+		entry, broken := decode(r.body)
+		switch {
+		case errors.Is(r.err, zkconn.ErrNoNode): // deleted since the inbox was listed
+		case r.err != nil && !errors.Is(r.err, zkconn.ErrNoAuth):
+			return nil, r.err
+		case r.err != nil || broken != nil || r.stat.NumChildren > 0:
+			if err := f.discard(ctx, paths[i]); err != nil {
+				return nil, err
+			}
+		default:
+			all[paths[i]], f.entries[paths[i]] = entry, r.stat.Version
+		}
+	}
+	return all, nil
+}
+
+// discard deletes an inbox entry that nobody can read. One that cannot be deleted either, such as one with children, is
+// left alone from now on.
+func (f *office) discard(ctx context.Context, path string) error {
+	var refused *zkconn.Error
+	err := f.m.session.Delete(ctx, path, -1)
+	switch {
+	case errors.Is(err, zkconn.ErrNotEmpty), errors.Is(err, zkconn.ErrNoAuth):
+		f.stuck[path] = true
+		return nil
+	case err == nil, errors.Is(err, zkconn.ErrNoNode):
+		return nil
+	case errors.Is(err, zkconn.ErrUnknown) && errors.As(err, &refused): // listed again if it is still there
 		return nil
 	}
-	all[path] = entry
-	return nil
+	return err
 }
 
 // readSeats reads the seats that are new, and the members that were not ready. Only a clerk writes seats, so the others
@@ -83,7 +128,7 @@ func (f *office) readSeats(ctx context.Context, queue []string) error {
 	maps.DeleteFunc(f.seats, func(name string, _ *seated) bool { return !there[name] })
 	var todo []string
 	for _, name := range queue {
-		if s := f.seats[name]; s == nil || s.present == nil || !s.present.Ready {
+		if s := f.seats[name]; s == nil || (s.present == nil || !s.present.Ready) && happened(s.ready) {
 			todo = append(todo, name)
 		}
 	}
@@ -104,8 +149,8 @@ func (f *office) readSeats(ctx context.Context, queue []string) error {
 			delete(f.seats, name)
 			continue
 		}
-		if old := f.seats[name]; found[i].ready != nil && (old == nil || old.ready != found[i].ready) {
-			f.m.tasks.Go(func() { f.wakeAt(ctx, found[i].ready) })
+		if found[i].ready != nil {
+			f.wakeAt(ctx, found[i].ready)
 		}
 		f.seats[name] = found[i]
 	}
@@ -116,7 +161,7 @@ func (f *office) readSeats(ctx context.Context, queue []string) error {
 func (f *office) readSeat(ctx context.Context, name string) (*seated, error) {
 	m := f.m
 	body, stat, err := m.session.Get(ctx, znode.SeatAt(m.root, m.Generation, name))
-	if errors.Is(err, zkconn.ErrNoNode) {
+	if errors.Is(err, zkconn.ErrNoNode) || errors.Is(err, zkconn.ErrNoAuth) {
 		return nil, nil
 	}
 	if err != nil {
@@ -129,7 +174,7 @@ func (f *office) readSeat(ctx context.Context, name string) (*seated, error) {
 	s := &seated{seat: seat, version: stat.Version, created: stat.Ctime}
 	live, owner, event, err := m.session.GetW(ctx, znode.Live(m.root, m.name, seat.Identity))
 	switch {
-	case errors.Is(err, zkconn.ErrNoNode): // deleted by hand: the member ends
+	case errors.Is(err, zkconn.ErrNoNode), errors.Is(err, zkconn.ErrNoAuth): // changed by hand: the member ends
 		return s, nil
 	case err != nil:
 		return nil, err
@@ -146,13 +191,15 @@ func (f *office) readSeat(ctx context.Context, name string) (*seated, error) {
 
 // wakeAt wakes the clerk at an event.
 func (f *office) wakeAt(ctx context.Context, event <-chan struct{}) {
-	select {
-	case <-event:
-	case <-ctx.Done():
-		return
-	}
-	select {
-	case f.wake <- struct{}{}:
-	default: // it will look anyway
-	}
+	f.m.tasks.Go(func() {
+		select {
+		case <-event:
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case f.wake <- struct{}{}:
+		default: // it will look anyway
+		}
+	})
 }

@@ -1,6 +1,7 @@
 package member
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,10 +23,10 @@ const (
 // write writes a roster: nothing, if all is as before and there was nothing to decide upon. old is the memory as it
 // was read.
 func (f *office) write(
-	ctx context.Context, o orders, r roster.Roster, old znode.ClerkMemory, answered map[string]bool,
+	ctx context.Context, o orders, r roster.Roster, old znode.ClerkMemory, answered answers,
 ) error {
 	holders := map[string]string{} // by duty: names of seats
-	f.memory.Pins, f.memory.Newest, f.memory.Why = map[string]string{}, map[string]string{}, map[string]string{}
+	f.memory.Pins, f.memory.Newest, f.memory.Why = znode.ByDuty{}, znode.ByDuty{}, znode.ByDuty{}
 	for _, p := range r.Posts {
 		if p.Seat != roster.Nobody {
 			holders[p.Duty] = f.nameOf(p.Seat)
@@ -38,7 +39,7 @@ func (f *office) write(
 	for d, n := range r.Pins {
 		f.memory.Pins[d] = f.nameOf(n)
 	}
-	f.memory.HandOver = map[string]string{}
+	f.memory.HandOver = znode.ByDuty{}
 	for d, n := range r.HandOver {
 		f.memory.HandOver[d] = f.nameOf(n)
 	}
@@ -46,25 +47,37 @@ func (f *office) write(
 		f.memory.Newest[d] = v.Original()
 	}
 	moves := f.moves(holders)
-	if len(moves)+len(answered)+len(f.resigned)+len(f.asks)+len(f.broken) == 0 && remembersSame(old, f.memory) {
+	if len(moves)+len(f.entries) == 0 && remembersSame(old, f.memory) {
 		return nil
 	}
-	for {
-		part := map[string]bool{}
+	// The first transaction has all that answers somebody: a clerk that dies after it has left nothing half decided.
+	slices.SortStableFunc(moves, func(a, b move) int {
+		return cmp.Compare(rank(answered.duties[a.duty]), rank(answered.duties[b.duty]))
+	})
+	ops := f.also
+	for _, path := range slices.Sorted(maps.Keys(f.entries)) {
+		ops = append(ops, zkconn.DeleteOp(path, f.entries[path]))
+	}
+	for part := maps.Clone(answered.seats); ; part = map[string]bool{} {
 		moves = f.apply(moves, part)
-		last := len(moves) == 0
-		if last {
-			maps.Copy(part, answered)
-		}
-		if err := f.commit(ctx, o, slices.Sorted(maps.Keys(part)), last); err != nil || last {
+		if err := f.commit(ctx, o, slices.Sorted(maps.Keys(part)), ops); err != nil || len(moves) == 0 {
 			return err
 		}
+		ops = nil
 	}
+}
+
+// rank is 0 for what comes first.
+func rank(first bool) int {
+	if first {
+		return 0
+	}
+	return 1
 }
 
 // remembersSame reports whether b is as a, except for the reasons.
 func remembersSame(a, b znode.ClerkMemory) bool {
-	same := maps.Equal(a.Pins, b.Pins) && maps.Equal(a.HandOver, b.HandOver) && maps.Equal(a.Newest, b.Newest)
+	same := slices.Equal(a.Purge, b.Purge) && maps.Equal(a.Pins, b.Pins) && maps.Equal(a.HandOver, b.HandOver) && maps.Equal(a.Newest, b.Newest)
 	return same && maps.Equal(a.Paused, b.Paused) &&
 		maps.EqualFunc(a.Failures, b.Failures, maps.Equal[map[string]znode.Failure])
 }
@@ -131,22 +144,15 @@ func (s *seated) size() int {
 	return n
 }
 
-// commit writes these seats and the clerk's memory in one transaction. With last it deletes what was in the inboxes. If
-// it fails, everything must be read again.
-func (f *office) commit(ctx context.Context, o orders, seats []string, last bool) error {
+// commit writes these seats and the clerk's memory in one transaction, with more. If it fails, everything must be read
+// again.
+func (f *office) commit(ctx context.Context, o orders, seats []string, more []zkconn.Op) error {
 	m := f.m
-	own := f.seats[m.seatName()]
-	if own == nil {
-		return fmt.Errorf("%w: %s is gone", ErrRemoved, m.seat)
-	}
-	ops := []zkconn.Op{
-		zkconn.CheckOp(znode.Gate(m.root, m.Generation), 0),
-		zkconn.CheckOp(m.recordPath(), o.record),
-	}
-	if !slices.Contains(seats, m.seatName()) {
-		ops = append(ops, zkconn.CheckOp(m.seat, own.version))
-	}
 	body, err := znode.EncodeClerk(f.memory)
+	if err != nil {
+		return err
+	}
+	ops, err := f.guards(o, slices.Contains(seats, m.seatName()))
 	if err != nil {
 		return err
 	}
@@ -160,13 +166,7 @@ func (f *office) commit(ctx context.Context, o orders, seats []string, last bool
 		}
 		ops = append(ops, zkconn.SetOp(znode.SeatAt(m.root, m.Generation, name), body, s.version))
 	}
-	if last {
-		for _, path := range slices.Concat(
-			slices.Sorted(maps.Keys(f.resigned)), slices.Sorted(maps.Keys(f.asks)), f.broken,
-		) {
-			ops = append(ops, zkconn.DeleteOp(path, 0))
-		}
-	}
+	ops = append(ops, more...)
 	sent := time.Now()
 	results, err := m.session.Multi(ctx, ops...)
 	if err != nil {
@@ -183,6 +183,24 @@ func (f *office) commit(ctx context.Context, o orders, seats []string, last bool
 	return nil
 }
 
+// guards are the checks of every transaction of the clerk. Without own they have its seat: a transaction may not check
+// and set the same znode at one version.
+func (f *office) guards(o orders, own bool) ([]zkconn.Op, error) {
+	m := f.m
+	seat := f.seats[m.seatName()]
+	if seat == nil {
+		return nil, fmt.Errorf("%w: %s is gone", ErrRemoved, m.seat)
+	}
+	ops := []zkconn.Op{
+		zkconn.CheckOp(znode.Gate(m.root, m.Generation), 0),
+		zkconn.CheckOp(m.recordPath(), o.record),
+	}
+	if !own {
+		ops = append(ops, zkconn.CheckOp(m.seat, seat.version))
+	}
+	return ops, nil
+}
+
 // failed says what to do after a transaction failed. What was read has changed, or may have.
 func (f *office) failed(ctx context.Context, err error) error {
 	switch {
@@ -196,7 +214,7 @@ func (f *office) failed(ctx context.Context, err error) error {
 		return err // somebody deleted it by hand
 	case refusedAt(err, f.m.seat, zkconn.ErrNoNode):
 		return fmt.Errorf("%w: %s is gone", ErrRemoved, f.m.seat)
-	case errors.Is(err, zkconn.ErrBadVersion), errors.Is(err, zkconn.ErrNoNode):
+	case errors.Is(err, zkconn.ErrBadVersion), errors.Is(err, zkconn.ErrNoNode), errors.Is(err, zkconn.ErrNotEmpty):
 	default:
 		return err
 	}

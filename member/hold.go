@@ -46,7 +46,7 @@ func (m *Member) Take(ctx context.Context, duty string) (*Hold, error) {
 		o := m.orders()
 		var err error
 		var freed <-chan struct{}
-		if o.has(duty) && !o.stop && o.seat > m.resignedAt(duty) {
+		if o.wants(duty) && o.seat > m.resignedAt(duty) {
 			var h *Hold
 			h, freed, err = m.tryTake(m.ctx, o, duty, nonce)
 			if h != nil && ctx.Err() == nil {
@@ -180,7 +180,7 @@ func (h *Hold) watch() {
 		}
 		for same := true; same; {
 			o := h.m.orders()
-			if !asked && (!o.has(h.Duty) || o.stop) {
+			if !asked && !o.wants(h.Duty) {
 				asked = true
 				h.m.emit(Event{Kind: EventHandOver, Duty: h.Duty, Epoch: h.Epoch})
 				close(h.handOver)

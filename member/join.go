@@ -45,9 +45,14 @@ func Join(ctx context.Context, s *zkconn.Session, c Config) (*Member, error) {
 	}
 	can := slices.Clone(c.Can)
 	slices.Sort(can)
-	j := &join{s: s, c: c, begun: time.Now(), present: znode.Present{
+	j := &join{s: s, c: c, knows: assignVersion, begun: time.Now(), present: znode.Present{
 		Nonce: zkstate.NewID(), Version: c.Version, Address: c.Address, Can: slices.Compact(can), Ready: !c.NotReady,
 	}}
+	return j.join(ctx)
+}
+
+// join makes attempts until one ends.
+func (j *join) join(ctx context.Context) (*Member, error) {
 	for {
 		m, err := j.attempt(ctx)
 		switch {
@@ -56,7 +61,7 @@ func Join(ctx context.Context, s *zkconn.Session, c Config) (*Member, error) {
 		case errors.Is(err, errAgain):
 			continue
 		}
-		return nil, fmt.Errorf("join %s as %s: %w", resource.Join(c.Root, c.Group), c.Identity, err)
+		return nil, fmt.Errorf("join %s as %s: %w", resource.Join(j.c.Root, j.c.Group), j.c.Identity, err)
 	}
 }
 
@@ -65,6 +70,7 @@ type join struct {
 	s       *zkconn.Session
 	c       Config
 	present znode.Present
+	knows   int // see Member
 	begun   time.Time
 	waits   string // what Waiting was told last
 
@@ -86,7 +92,7 @@ func (j *join) attempt(ctx context.Context) (*Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	seat, err := znode.EncodeSeat(znode.Seat{Identity: j.c.Identity, Nonce: j.present.Nonce, Assign: assignVersion})
+	seat, err := znode.EncodeSeat(znode.Seat{Identity: j.c.Identity, Nonce: j.present.Nonce, Assign: j.knows})
 	if err != nil {
 		return nil, err
 	}

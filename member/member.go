@@ -29,6 +29,7 @@ type Member struct {
 	root    string
 	name    string // of the group
 	seat    string // path
+	knows   int    // the newest method of assignment that it knows: the clerk must know that of the Record
 
 	ctx     context.Context // ends with the membership
 	end     context.CancelCauseFunc
@@ -39,6 +40,7 @@ type Member struct {
 	mu       sync.Mutex
 	group    group.Group      // as the Record declares it now
 	record   zkconn.Stat      // of the Record
+	assign   int              // the method of assignment that the Record wants
 	stop     bool             // the members were asked to stop
 	given    znode.Seat       // as the clerk wrote it
 	version  int32            // of the seat
@@ -49,7 +51,7 @@ func newMember(j *join, seat string, acl []zkconn.ACL) *Member {
 	m := &Member{
 		Identity: j.c.Identity, Generation: j.rec.Generation,
 		session: j.s, acl: acl, present: j.present, root: j.c.Root, name: j.c.Group, seat: seat,
-		group: j.group, changed: make(chan struct{}), version: -1, resigned: map[string]int32{},
+		knows: j.knows, assign: group.Assign(&j.rec), group: j.group, changed: make(chan struct{}), version: -1, resigned: map[string]int32{},
 	}
 	m.ctx, m.end = context.WithCancelCause(j.s.Context())
 	return m
@@ -149,6 +151,7 @@ func (m *Member) readRecord(body []byte, stat zkconn.Stat) error {
 	}
 	m.update(func() {
 		m.group, m.record, m.stop = group.Of(&rec), stat, rec.State == resource.StateTerminating
+		m.assign = group.Assign(&rec)
 	})
 	return nil
 }
@@ -166,6 +169,7 @@ func (m *Member) update(change func()) {
 type orders struct {
 	group   group.Group
 	record  int32 // version
+	assign  int
 	stop    bool
 	duties  []string
 	seat    int32           // version
@@ -175,13 +179,20 @@ type orders struct {
 func (m *Member) orders() orders {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return orders{m.group, m.record.Version, m.stop, m.given.Duties, m.version, m.changed}
+	return orders{m.group, m.record.Version, m.assign, m.stop, m.given.Duties, m.version, m.changed}
 }
 
 // has reports whether the clerk gave the duty to this member.
 func (o orders) has(duty string) bool {
 	_, ok := slices.BinarySearch(o.duties, duty)
 	return ok
+}
+
+// wants reports whether this member should hold the duty. One that is no longer declared is held by nobody, whatever
+// the seat says, because the clerk deletes its tree.
+func (o orders) wants(duty string) bool {
+	_, declared := o.group.Duty(duty)
+	return declared && o.has(duty) && !o.stop
 }
 
 // resign notes that the duty is not taken again before the clerk has written the seat. It returns the version of the
