@@ -76,7 +76,8 @@ func floorPlan() map[string]room {
 		"member/roster": {others: []string{version}},
 		"member": {
 			ours: []string{
-				"resource", "group", "election", "member/roster", "zkstate", "zkstate/zkconn", "zkstate/znode",
+				"resource", "group", "group/schedule", "election", "member/roster", "member/ticks", "zkstate",
+				"zkstate/zkconn", "zkstate/znode",
 			},
 			others: []string{sync, version},
 		},

@@ -2,6 +2,7 @@ package member
 
 import (
 	"errors"
+	"time"
 
 	"muster/zkstate/zkconn"
 )
@@ -15,6 +16,8 @@ type Config struct {
 	Can         []string // the duties that it can do
 	NotReady    bool     // it is given nothing until Ready
 	Takeover    Takeover
+	// Clock is the time by which the ticks of crons fall due; nil is time.Now. Tests set it.
+	Clock func() time.Time
 	// Waiting, unless nil, is called when Join begins to wait: for what. It is called again when Join waits for
 	// something else.
 	Waiting func(what string)

@@ -245,18 +245,23 @@ func (h *Hold) Release(ctx context.Context) error {
 // Resign gives the duty back although the clerk did not ask for it, and tells the clerk why. blame says that this
 // member failed: the clerk prefers others then. Until the clerk has decided, Take does not take the duty again.
 func (h *Hold) Resign(ctx context.Context, blame bool, because string) error {
-	body, err := znode.EncodeResignation(znode.Resignation{
-		Seat: h.m.seatName(), Identity: h.m.Identity, Duty: h.Duty, Blame: blame, Because: because,
-	})
+	more, err := h.resignation(znode.Resignation{Blame: blame, Because: because})
 	if err != nil {
 		return err
 	}
-	return h.giveBack(ctx, Event{Kind: EventResigned, Text: because}, func() []zkconn.Op {
+	return h.giveBack(ctx, Event{Kind: EventResigned, Text: because}, more)
+}
+
+// resignation returns a function that makes the operations which tell the clerk that this member resigns, and why.
+func (h *Hold) resignation(r znode.Resignation) (func() []zkconn.Op, error) {
+	r.Seat, r.Identity, r.Duty = h.m.seatName(), h.m.Identity, h.Duty
+	body, err := znode.EncodeResignation(r)
+	return func() []zkconn.Op {
 		return []zkconn.Op{
 			zkconn.CheckOp(h.m.seat, h.m.resign(h.Duty)),
 			zkconn.CreateOp(znode.NewResigned(h.m.root, h.m.Generation), body, zkconn.PersistentSequential, h.m.acl),
 		}
-	})
+	}, err
 }
 
 // giveBack deletes held, together with what more returns. e is the event of that.

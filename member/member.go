@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"sync"
+	"time"
 
 	"muster/group"
 	"muster/resource"
@@ -30,6 +31,7 @@ type Member struct {
 	name    string // of the group
 	seat    string // path
 	knows   int    // the newest method of assignment that it knows: the clerk must know that of the Record
+	clock   func() time.Time
 
 	ctx     context.Context // ends with the membership
 	end     context.CancelCauseFunc
@@ -52,6 +54,9 @@ func newMember(j *join, seat string, acl []zkconn.ACL) *Member {
 		Identity: j.c.Identity, Generation: j.rec.Generation,
 		session: j.s, acl: acl, present: j.present, root: j.c.Root, name: j.c.Group, seat: seat,
 		knows: j.knows, assign: group.Assign(&j.rec), group: j.group, changed: make(chan struct{}), version: -1, resigned: map[string]int32{},
+	}
+	if m.clock = j.c.Clock; m.clock == nil {
+		m.clock = time.Now
 	}
 	m.ctx, m.end = context.WithCancelCause(j.s.Context())
 	return m

@@ -22,6 +22,9 @@ type ClerkMemory struct {
 	Failures map[string]map[string]Failure `json:"failures,omitempty"` // by duty and seat
 	Purge    []string                      `json:"purge,omitempty"`    // duties whose trees are being deleted, sorted
 	Why      ByDuty                        `json:"why,omitempty"`      // why its holder has it, or why it is vacant
+	Clocks   map[string]int64              `json:"clocks,omitempty"`   // by seat: a wrong clock, in ms ahead of ZooKeeper's
+	// ClockWrong says of which crons every member that can have them found ZooKeeper's clock to be wrong.
+	ClockWrong map[string]bool `json:"clock_wrong,omitempty"`
 }
 
 // Failure is what the clerk remembers of a member that gave a duty up.

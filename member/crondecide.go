@@ -1,0 +1,258 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"muster/group"
+	"muster/group/schedule"
+	"muster/member/ticks"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// begin reads what the last holder left.
+func (c *cron) begin() error {
+	for {
+		err := c.compareClock()
+		if err == nil {
+			err = c.load()
+		}
+		if err == nil || !c.damaged(err) {
+			return err
+		}
+	}
+}
+
+// settle decides until there is nothing to decide now. It returns the orders of the last decision, and whether the duty
+// was given back.
+func (c *cron) settle(ctx context.Context) (o orders, released bool, err error) {
+	for {
+		o = c.m.orders()
+		if c.clock.jumped(c.m.clock()) {
+			err = c.compareClock()
+		}
+		if err == nil && isClosed(c.asks) {
+			err = c.readAsks()
+		}
+		if err == nil && !c.declared(o) {
+			return o, true, c.h.Resign(c.h.ctx, true, "this member does it as a cron, and it is declared as a leader")
+		}
+		var d ticks.Decision
+		var written func()
+		if err == nil {
+			c.leave = c.leave || c.clock.wrong || ctx.Err() != nil || isClosed(c.h.HandOver())
+			d, written = c.decide()
+			err = c.write(d, o)
+		}
+		switch {
+		case c.h.ctx.Err() != nil && d.Release && errors.Is(context.Cause(c.h.ctx), context.Canceled):
+			return o, true, nil
+		case c.h.ctx.Err() != nil:
+			return o, false, context.Cause(c.h.ctx)
+		case errors.Is(err, errAgain) || c.damaged(err):
+			err = nil
+			continue
+		case err != nil:
+			return o, false, err
+		}
+		c.tries, c.state, c.again = 0, d.State, d.Again
+		if written != nil {
+			written()
+		}
+		c.start(ctx)
+		if written == nil {
+			return o, false, nil
+		}
+	}
+}
+
+// decide decides about the first thing that happened. written is to be called when the decision is written; nil if
+// nothing happened but that time passed.
+func (c *cron) decide() (d ticks.Decision, written func()) {
+	decider := ticks.Cron{Schedule: c.sched, Policy: policyOf(c.duty)}
+	if c.leave {
+		decider.Mode = ticks.Leaving
+	}
+	switch now := c.now(); {
+	case !c.taken:
+		return decider.Taken(c.state, now), func() { c.taken = true }
+	case c.ended != nil:
+		return decider.Ended(c.state, c.ended.Result, now), c.over
+	case len(c.asked) > 0 && !c.leave:
+		return decider.Asked(c.state, c.asked[0], now), func() { c.asked = c.asked[1:] }
+	default:
+		return decider.Look(c.state, now), nil
+	}
+}
+
+// over is called when the end of an attempt is written.
+func (c *cron) over() {
+	text := nameOfRun(c.running.run)
+	if c.ended.Because != "" {
+		text += ": " + c.ended.Because
+	}
+	c.emit(EventRunEnded, text)
+	c.running, c.ended = nil, nil
+}
+
+// declared takes over how the duty is declared now. A duty that is not declared any more stays as it was: its holder
+// has to finish. It returns false if it has become a leader.
+func (c *cron) declared(o orders) bool {
+	d, ok := o.group.Duty(c.h.Duty)
+	switch {
+	case !ok && c.duty.Name == "":
+		c.leave = true
+	case ok && d.Type != group.Cron:
+		c.leave = true
+		return c.running != nil // finish first
+	case ok && d != c.duty:
+		sched, err := schedule.Parse(d.Schedule, d.Timezone)
+		if err != nil {
+			break // not possible: the Record was checked when it was read
+		}
+		c.duty, c.sched = d, sched
+	}
+	return true
+}
+
+// policyOf is what a declaration means to package ticks.
+func policyOf(d group.Duty) ticks.Policy {
+	missed := map[group.Missed]int{group.MissedSkip: 0, group.MissedLatest: 1, group.MissedAll: ticks.MaxWaiting}
+	return ticks.Policy{
+		StartDeadline: time.Duration(d.StartDeadline), Missed: missed[d.Missed], Wait: d.Overlap == group.OverlapWait,
+		Rerun: d.Lost == group.LostRerun, Retries: d.Retries,
+	}
+}
+
+// isClosed reports whether a channel is closed to which nothing is sent.
+func isClosed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
+// damaged reports whether err says that somebody deleted a part of the group by hand. It waits before it does.
+func (c *cron) damaged(err error) bool {
+	if !errors.Is(err, zkconn.ErrNoNode) || c.h.ctx.Err() != nil {
+		return false
+	}
+	<-after(c.h.ctx, damageCheck)
+	return c.h.ctx.Err() == nil
+}
+
+// write writes a decision in one transaction. errAgain means that nothing is written that the decision said: decide
+// again.
+func (c *cron) write(d ticks.Decision, o orders) error {
+	if !d.Write {
+		return nil
+	}
+	changes, err := c.changes(d)
+	if err != nil {
+		return err
+	}
+	ops := c.guards(d, o)
+	at := len(ops)
+	for _, change := range changes {
+		ops = append(ops, change.op)
+	}
+	if d.Release {
+		return c.release(d, ops)
+	}
+	results, err := c.h.write(c.h.ctx, ops...)
+	if err != nil {
+		return c.refused(d, o, err)
+	}
+	for i, change := range changes {
+		c.note(change, results[at+i].Stat.Version)
+	}
+	return nil
+}
+
+// guards are the checks of a decision, besides those of every write of a holder. The Record and the seat are checked if
+// it claims a tick or starts a run.
+func (c *cron) guards(d ticks.Decision, o orders) []zkconn.Op {
+	if d.Release || d.Start == nil && d.State.Cursor == c.state.Cursor {
+		return nil
+	}
+	return []zkconn.Op{zkconn.CheckOp(c.m.recordPath(), o.record), zkconn.CheckOp(c.m.seat, o.seat)}
+}
+
+// release writes a decision that gives the duty back.
+func (c *cron) release(d ticks.Decision, ops []zkconn.Op) error {
+	e := Event{Kind: EventReleased, Duty: c.h.Duty, Epoch: c.h.Epoch}
+	if d.Resign || c.clock.wrong {
+		r := znode.Resignation{Blame: true}
+		switch {
+		case c.clock.wrong:
+			r.Because, r.ClockMS = c.wrongClock()
+		case c.ended != nil && c.ended.Because != "":
+			r.Because = c.ended.Because
+		case c.ended != nil:
+			r.Because = fmt.Sprintf("it cannot be run: exit code %d", c.ended.Exit)
+		}
+		more, err := c.h.resignation(r)
+		if err != nil {
+			return err
+		}
+		ops = append(ops, more()...)
+		e.Kind, e.Text = EventResigned, r.Because
+	}
+	c.h.ending.Store(&e)
+	_, err := c.h.write(c.h.ctx, append(ops, zkconn.DeleteOp(c.h.held(), 0))...)
+	switch {
+	case err == nil, errors.Is(err, ErrNotHeld), c.h.ctx.Err() != nil:
+		if c.ended != nil {
+			c.over()
+		}
+		c.h.over(context.Canceled)
+		<-c.h.watched
+		return nil
+	case !errors.Is(err, zkconn.ErrUnknown): // or else the next try is refused with ErrNotHeld, if it was committed
+		c.h.ending.Store(nil)
+	}
+	return c.refused(d, c.m.orders(), err)
+}
+
+// refused finds out what follows after a transaction failed. nil means that it was committed.
+func (c *cron) refused(d ticks.Decision, o orders, err error) error {
+	const most = 3 // refusals without a pause
+	if c.tries++; c.tries > most {
+		<-after(c.h.ctx, time.Second)
+	}
+	switch {
+	case c.h.ctx.Err() != nil:
+		return context.Cause(c.h.ctx)
+	case errors.Is(err, zkconn.ErrUnknown):
+		if err := c.m.session.Settled(c.h.ctx); err != nil {
+			return err
+		}
+		if err := c.load(); err != nil {
+			return err
+		}
+		if !d.Release && c.committed(d) {
+			return nil
+		}
+	case refusedAt(err, c.m.recordPath(), zkconn.ErrBadVersion), refusedAt(err, c.m.seat, zkconn.ErrBadVersion):
+		select { // its watch tells
+		case <-o.changed:
+		case <-c.h.ctx.Done():
+		case <-after(c.h.ctx, time.Second):
+		}
+	case refusedAt(err, c.m.recordPath(), zkconn.ErrNoNode), refusedAt(err, c.m.seat, zkconn.ErrNoNode),
+		refusedAt(err, znode.Gate(c.m.root, c.m.Generation), zkconn.ErrNoNode):
+		return err
+	case errors.Is(err, zkconn.ErrBadVersion), errors.Is(err, zkconn.ErrNodeExists), errors.Is(err, zkconn.ErrNoNode):
+		if err := c.load(); err != nil { // the clerk set the cursor, or somebody wrote by hand
+			return err
+		}
+	default:
+		return err
+	}
+	return fmt.Errorf("%w: %w", errAgain, err)
+}

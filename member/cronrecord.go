@@ -1,0 +1,349 @@
+package member
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"muster/member/ticks"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// tickEntry is a record as it is in ZooKeeper. The zero record is one that cannot be read.
+type tickEntry struct {
+	znode.TickRecord
+	version int32
+}
+
+// change is a part of a decision's transaction. The record is nil if path is the cursor, or is deleted.
+type change struct {
+	op     zkconn.Op
+	path   string
+	record *znode.TickRecord
+}
+
+// maxPruned is how many records one transaction deletes at most.
+const maxPruned = 50
+
+// load reads all that is recorded of the duty.
+func (c *cron) load() error {
+	if err := c.loadCursor(); err != nil {
+		return err
+	}
+	paths, err := c.list()
+	if err != nil {
+		return err
+	}
+	found, err := readTicks(c.h.ctx, c.m.session, paths)
+	if err != nil {
+		return err
+	}
+	c.records, c.state.Runs, c.asked = map[string]tickEntry{}, nil, nil
+	for i, path := range paths {
+		if found[i] == nil {
+			continue
+		}
+		c.records[path] = *found[i]
+		tick, asked := tickOf(path)
+		if tick.After(c.state.Cursor.Tick) { // somebody wrote the cursor by hand
+			c.state.Cursor.Tick = tick
+		}
+		switch found[i].State {
+		case znode.TickAsked:
+			c.asked = append(c.asked, asked)
+		case znode.TickWaiting, znode.TickRunning:
+			c.state.Runs = append(c.state.Runs, runOf(path, found[i].TickRecord))
+		}
+	}
+	slices.Sort(c.asked)
+	c.lookAfter()
+	return nil
+}
+
+// lookAfter stops the run of this process if the records do not say any more that it goes on: somebody wrote by hand.
+func (c *cron) lookAfter() {
+	if c.running == nil || c.ended != nil {
+		return
+	}
+	for _, r := range c.state.Runs {
+		if r.Running && sameRun(r, c.running.run) && r.Attempt == c.running.run.Attempt {
+			return
+		}
+	}
+	c.abandon()
+	c.running = nil
+}
+
+// loadCursor reads the cursor. One that cannot be read is as one of another schedule.
+func (c *cron) loadCursor() error {
+	c.cursor, c.state.Cursor = -1, ticks.Cursor{}
+	body, stat, err := c.m.session.Get(c.h.ctx, c.cursorPath())
+	if errors.Is(err, zkconn.ErrNoNode) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	c.cursor = stat.Version
+	if cursor, err := znode.DecodeCursor(body); err == nil {
+		c.state.Cursor = ticks.Cursor{Tick: cursor.Tick.UTC(), Digest: cursor.Digest}
+	}
+	return nil
+}
+
+// list returns the paths of all records, and watches for requests. It makes the folders if they are not there.
+func (c *cron) list() ([]string, error) {
+	root, g, s := c.m.root, c.m.Generation, c.m.session
+	folder, nows := znode.Ticks(root, g, c.h.Duty), znode.Nows(root, g, c.h.Duty)
+	for {
+		names, _, err := s.Children(c.h.ctx, folder)
+		var askedNames []string
+		if err == nil {
+			askedNames, _, c.asks, err = s.ChildrenW(c.h.ctx, nows)
+		}
+		if errors.Is(err, zkconn.ErrNoNode) {
+			if err := c.makeFolders(); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		return append(tickPaths(folder, names), nowPaths(nows, askedNames)...), nil
+	}
+}
+
+// tickPaths are the paths of the records of ticks with these names. Other znodes are left out.
+func tickPaths(folder string, names []string) (paths []string) {
+	for _, name := range names {
+		if _, err := znode.TickTime(name); err == nil {
+			paths = append(paths, folder+"/"+name)
+		}
+	}
+	return paths
+}
+
+// nowPaths are the paths of the records of requests with these names. Other znodes are left out.
+func nowPaths(folder string, names []string) (paths []string) {
+	for _, name := range names {
+		if _, err := znode.NowNumber(name); err == nil {
+			paths = append(paths, folder+"/"+name)
+		}
+	}
+	return paths
+}
+
+// readAsks reads the requests that are new.
+func (c *cron) readAsks() error {
+	paths, err := c.list()
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		if _, known := c.records[path]; known {
+			continue
+		}
+		if _, asked := tickOf(path); asked == 0 {
+			continue
+		}
+		entry, err := readTick(c.h.ctx, c.m.session, path)
+		if err != nil {
+			return err
+		}
+		if entry == nil {
+			continue
+		}
+		c.records[path] = *entry
+		if _, asked := tickOf(path); entry.State == znode.TickAsked {
+			c.asked = append(c.asked, asked)
+		}
+	}
+	slices.Sort(c.asked)
+	return nil
+}
+
+// readTick reads a record; nil if there is none.
+func readTick(ctx context.Context, s *zkconn.Session, path string) (*tickEntry, error) {
+	body, stat, err := s.Get(ctx, path)
+	if errors.Is(err, zkconn.ErrNoNode) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	record, err := znode.DecodeTick(body)
+	if err != nil {
+		record = znode.TickRecord{} // written by hand; it is forgotten as one that is over
+	}
+	return &tickEntry{record, stat.Version}, nil
+}
+
+// tickOf reads what identifies a run from the path of its record.
+func tickOf(path string) (tick time.Time, asked int64) {
+	if n, err := znode.NowNumber(path); err == nil {
+		return time.Time{}, n
+	}
+	tick, _ = znode.TickTime(path)
+	return tick, 0
+}
+
+// runOf is the run of a record that is not over.
+func runOf(path string, r znode.TickRecord) ticks.Run {
+	run := ticks.Run{Attempt: r.Attempt, Running: r.State == znode.TickRunning, Since: r.Since.UTC()}
+	run.Tick, run.Asked = tickOf(path)
+	return run
+}
+
+// sameRun reports whether both are the same run.
+func sameRun(a, b ticks.Run) bool { return a.Asked == b.Asked && a.Tick.Equal(b.Tick) }
+
+// committed reports whether what was read is what d decided.
+func (c *cron) committed(d ticks.Decision) bool {
+	order := func(a, b ticks.Run) int { return cmp.Or(cmp.Compare(a.Asked, b.Asked), a.Tick.Compare(b.Tick)) }
+	have, want := slices.SortedFunc(slices.Values(c.state.Runs), order), slices.SortedFunc(slices.Values(d.State.Runs), order)
+	return slices.Equal(have, want) && !c.state.Cursor.Tick.Before(d.State.Cursor.Tick)
+}
+
+func (c *cron) cursorPath() string { return znode.Cursor(c.m.root, c.m.Generation, c.h.Duty) }
+
+func (c *cron) pathOf(r ticks.Run) string {
+	if r.Asked != 0 {
+		return znode.Now(c.m.root, c.m.Generation, c.h.Duty, r.Asked)
+	}
+	return znode.Tick(c.m.root, c.m.Generation, c.h.Duty, r.Tick)
+}
+
+// changes is what a decision writes: first the cursor.
+func (c *cron) changes(d ticks.Decision) ([]change, error) {
+	cursor := change{path: c.cursorPath(), op: zkconn.CheckOp(c.cursorPath(), c.cursor)}
+	if d.State.Cursor != c.state.Cursor || c.cursor < 0 {
+		body, err := znode.EncodeCursor(znode.TickCursor(d.State.Cursor))
+		if err != nil {
+			return nil, err
+		}
+		cursor.op = c.put(cursor.path, body, c.cursor)
+	}
+	all := []change{cursor}
+	records := map[string]znode.TickRecord{}
+	for _, r := range d.Records {
+		records[c.pathOf(r.Run)] = c.record(r)
+	}
+	for state, r := range map[znode.TickState]ticks.Range{znode.TickMissed: d.Missed, znode.TickSkipped: d.Skipped} {
+		if r.Count > 0 {
+			records[c.pathOf(ticks.Run{Tick: r.Last})] = znode.TickRecord{
+				State: state, First: r.First, Last: r.Last, Count: r.Count, More: r.More,
+			}
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(records)) {
+		record := records[path]
+		body, err := znode.EncodeTick(record)
+		if err != nil {
+			return nil, err
+		}
+		version := int32(-1)
+		if old, ok := c.records[path]; ok {
+			version = old.version
+		}
+		all = append(all, change{path: path, record: &record, op: c.put(path, body, version)})
+	}
+	if !d.Release {
+		all = append(all, c.prune(records)...)
+	}
+	return all, nil
+}
+
+// put creates a znode, or sets it at its version; -1: there is none.
+func (c *cron) put(path string, body []byte, version int32) zkconn.Op {
+	if version < 0 {
+		return zkconn.CreateOp(path, body, zkconn.Persistent, c.m.acl)
+	}
+	return zkconn.SetOp(path, body, version)
+}
+
+// note keeps what was written. version is that of a set; 0 after a create.
+func (c *cron) note(done change, version int32) {
+	switch {
+	case done.path == c.cursorPath():
+		if version > 0 || c.cursor < 0 {
+			c.cursor = version
+		}
+	case done.record == nil:
+		delete(c.records, done.path)
+	default:
+		c.records[done.path] = tickEntry{*done.record, version}
+	}
+}
+
+// record is what to write about one run.
+func (c *cron) record(r ticks.Record) znode.TickRecord {
+	record := c.records[c.pathOf(r.Run)].TickRecord
+	record.State, record.Attempt, record.Since = znode.TickState(r.Outcome), r.Run.Attempt, r.Run.Since
+	switch {
+	case r.Outcome == ticks.Running:
+		record = znode.TickRecord{
+			State: znode.TickRunning, By: c.m.Identity, Epoch: c.h.Epoch, Attempt: r.Run.Attempt, Started: r.Run.Since,
+			Since: r.Run.Since, Asked: record.Asked, AskedBy: record.AskedBy, Nonce: record.Nonce,
+		}
+	case c.ended != nil && sameRun(r.Run, c.running.run):
+		record.Ended, record.Tail, record.Because = c.ended.at.UTC().Round(0), znode.CutTail(c.ended.Tail), c.ended.Because
+		if c.ended.Result != ticks.NotStarted {
+			exit := c.ended.Exit
+			record.Exit = &exit
+		}
+	case !c.taken && !r.New && r.Run.Attempt > 0:
+		record.Because = "its holder was lost"
+	}
+	return record
+}
+
+// prune deletes the oldest records that are over, if there are more than the duty keeps: of runs, and as many of ranges
+// of ticks that did not run. records are those that this decision writes.
+func (c *cron) prune(records map[string]znode.TickRecord) []change {
+	all := map[string]znode.TickRecord{}
+	for path, entry := range c.records {
+		all[path] = entry.TickRecord
+	}
+	maps.Copy(all, records)
+	var over [2][]string
+	for path, r := range all {
+		if !r.Final() {
+			continue
+		}
+		if r.Range() || r.State == "" {
+			over[1] = append(over[1], path)
+		} else {
+			over[0] = append(over[0], path)
+		}
+	}
+	var changes []change
+	for _, paths := range over {
+		slices.SortFunc(paths, func(a, b string) int {
+			return cmp.Or(timeOf(a, all[a]).Compare(timeOf(b, all[b])), cmp.Compare(a, b))
+		})
+		for _, path := range paths[:max(0, len(paths)-c.duty.Keep)] {
+			entry, there := c.records[path]
+			if _, now := records[path]; there && !now && len(changes) < maxPruned {
+				changes = append(changes, change{path: path, op: zkconn.DeleteOp(path, entry.version)})
+			}
+		}
+	}
+	return changes
+}
+
+// timeOf orders records: when the tick was, or when a run began that was asked for.
+func timeOf(path string, r znode.TickRecord) time.Time {
+	tick, asked := tickOf(path)
+	switch {
+	case asked == 0:
+		return tick
+	case r.Started.IsZero():
+		return r.Asked
+	}
+	return r.Started
+}
