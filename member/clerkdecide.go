@@ -26,6 +26,9 @@ func (f *office) decide(ctx context.Context, o orders) (next time.Duration, err 
 	f.forgetGone(o.group)
 	in := f.input(o.group)
 	answered := f.takeIn(o.group, &in)
+	if err := f.decideCrons(ctx, o.group, old); err != nil {
+		return 0, err
+	}
 	r := roster.Assign(in)
 	return r.Next, f.write(ctx, o, r, old, answered)
 }

@@ -78,6 +78,7 @@ func rank(first bool) int {
 // remembersSame reports whether b is as a, except for the reasons.
 func remembersSame(a, b znode.ClerkMemory) bool {
 	same := slices.Equal(a.Purge, b.Purge) && maps.Equal(a.Pins, b.Pins) && maps.Equal(a.HandOver, b.HandOver) && maps.Equal(a.Newest, b.Newest)
+	same = same && maps.Equal(a.Clocks, b.Clocks) && maps.Equal(a.ClockWrong, b.ClockWrong)
 	return same && maps.Equal(a.Paused, b.Paused) &&
 		maps.EqualFunc(a.Failures, b.Failures, maps.Equal[map[string]znode.Failure])
 }

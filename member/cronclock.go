@@ -79,7 +79,7 @@ func (c *cron) zooKeeperIsWrong() (bool, error) {
 		return false, err
 	}
 	memory, err := znode.DecodeClerk(body)
-	return err == nil && memory.ClockWrong[c.h.Duty], nil
+	return err == nil && memory.ClockWrong[c.h.Duty] != "", nil
 }
 
 // wrongClock is the resignation of a holder whose clock is wrong.

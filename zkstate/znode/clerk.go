@@ -22,10 +22,14 @@ type ClerkMemory struct {
 	Failures map[string]map[string]Failure `json:"failures,omitempty"` // by duty and seat
 	Purge    []string                      `json:"purge,omitempty"`    // duties whose trees are being deleted, sorted
 	Why      ByDuty                        `json:"why,omitempty"`      // why its holder has it, or why it is vacant
-	Clocks   map[string]int64              `json:"clocks,omitempty"`   // by seat: a wrong clock, in ms ahead of ZooKeeper's
-	// ClockWrong says of which crons every member that can have them found ZooKeeper's clock to be wrong.
-	ClockWrong map[string]bool `json:"clock_wrong,omitempty"`
+	Clocks   map[string]int64              `json:"clocks,omitempty"`   // wrong ones by seat, in ms ahead of ZooKeeper's
+	// ClockWrong has the crons of which each member that may have them found that ZooKeeper's clock differs: that one
+	// is wrong, and they run by the clocks of their holders. The text is always ClockOfZooKeeper.
+	ClockWrong ByDuty `json:"clock_wrong,omitempty"`
 }
+
+// ClockOfZooKeeper is the text of ClerkMemory.ClockWrong.
+const ClockOfZooKeeper = "zookeeper"
 
 // Failure is what the clerk remembers of a member that gave a duty up.
 type Failure struct {
@@ -71,7 +75,7 @@ func EncodeClerk(c ClerkMemory) ([]byte, error) {
 	}
 	for _, limit := range []func(n int) (of int){
 		limitTexts(&c.Why), limitFailures(&c.Failures), limitTexts(&c.Newest), limitTexts(&c.HandOver), limitTexts(&c.Pins),
-		limitTexts(&c.Paused),
+		limitTexts(&c.ClockWrong), limitTexts(&c.Paused),
 	} {
 		fits := func(n int) bool {
 			limit(n)
