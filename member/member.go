@@ -87,6 +87,7 @@ func (m *Member) start() *Member {
 		<-m.ctx.Done()
 		m.events.close(context.Cause(m.ctx))
 	})
+	m.tasks.Go(m.probe)
 	return m
 }
 

@@ -233,6 +233,14 @@ func (s *Session) Timeout() time.Duration {
 	return s.timeout
 }
 
+// Answered is when the newest request that a server has answered was sent; pings count. The servers keep the session for
+// at least Timeout after that.
+func (s *Session) Answered() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.answered
+}
+
 // Close ends the session and removes its ephemeral znodes. An error means that no server confirmed it: the ephemeral
 // znodes then stay for up to the session timeout. Calls in flight end with ErrSessionLost.
 func (s *Session) Close() error {

@@ -1,0 +1,24 @@
+package member
+
+import (
+	"time"
+)
+
+// probes is how many times in a session timeout a member asks ZooKeeper something. A process that holds a duty must stop
+// before its session can expire, counted from its last answered request. The library alone asks three times in a
+// session timeout, so a server that hangs would end healthy duties before another one could be asked.
+const probes = 10
+
+// probe keeps the time of the last answered request recent until the membership ends.
+func (m *Member) probe() {
+	tick := time.NewTicker(max(m.session.Timeout()/probes, time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-m.ctx.Done():
+			return
+		}
+		_ = m.session.Sync(m.ctx, m.live()) // it fails only when the session or the membership ends
+	}
+}
