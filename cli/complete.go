@@ -180,6 +180,15 @@ func (p *process) completeWorker(cmd *cobra.Command, o *workerOptions) {
 	_ = cmd.MarkFlagDirname("file")
 }
 
+// groupNames returns the names of the groups below root.
+func (p *process) groupNames(ctx context.Context, root, typed string) []string {
+	var names []string
+	for _, j := range p.candidates(ctx, "", searchFlags{root: root}).jobs {
+		names = append(names, path.Base(j.path))
+	}
+	return withPrefix(typed, names)
+}
+
 // completeReports registers the kinds of --report. After the = comes a file.
 func completeReports(cmd *cobra.Command) {
 	complete := func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {

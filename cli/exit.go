@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"muster/exitcode"
+	"muster/member"
 	"muster/text"
 	"muster/worker"
 	"muster/wrap"
@@ -73,7 +74,7 @@ func exitCode(ctx context.Context, err error) int {
 		return stopped.ExitCode()
 	case err == nil:
 		return exitcode.Done
-	case errors.As(err, &found) && found > foundIncomplete: // the code of a worker
+	case errors.As(err, &found) && found > foundIncomplete: // the code of a worker or a member
 		return int(found)
 	case unreachable(err):
 		return exitcode.Unreachable
@@ -95,15 +96,16 @@ func exitCode(ctx context.Context, err error) int {
 		return done.Exit
 	case errors.Is(err, worker.ErrCompleted):
 		return exitcode.Done
-	case errors.Is(err, worker.ErrNotOpen), errors.Is(err, worker.ErrHeld), errors.As(err, &absent):
+	case errors.Is(err, worker.ErrNotOpen), errors.Is(err, worker.ErrHeld), errors.As(err, &absent),
+		errors.Is(err, member.ErrNotOpen):
 		return exitcode.NotJoined
 	case errors.As(err, &aborted):
 		return exitcode.Aborted
-	case errors.Is(err, worker.ErrFenced):
+	case errors.Is(err, worker.ErrFenced), errors.Is(err, member.ErrHeld):
 		return exitcode.Fenced
 	case errors.Is(err, worker.ErrFull):
 		return exitcode.Full
-	case errors.Is(err, worker.ErrNoJob):
+	case errors.Is(err, worker.ErrNoJob), errors.Is(err, member.ErrNoGroup):
 		return exitcode.NoJob
 	case errors.Is(err, wrap.ErrLate):
 		return exitcode.NotJoined

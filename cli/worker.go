@@ -52,7 +52,7 @@ The last line on standard error says whose the exit code is.`,
   muster worker --job etl -- sh -c 'load && muster barrier go --round 1 && run'
   muster worker --job ingest --root /jobs/prod --identity worker-0`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			return p.argumentError(cmd.Context(), requireDash(cmd, args))
+			return p.argumentError(cmd.Context(), requireDash(cmd, args, "muster worker --job NAME"))
 		},
 		PersistentPreRunE: func(cmd *cobra.Command, args []string) error {
 			return p.argumentError(cmd.Context(), p.start(cmd, args))
@@ -91,9 +91,9 @@ The last line on standard error says whose the exit code is.`,
 }
 
 // requireDash refuses arguments before --: muster's flags and those of the command must be distinct.
-func requireDash(cmd *cobra.Command, args []string) error {
+func requireDash(cmd *cobra.Command, args []string, usage string) error {
 	if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
-		return usagef("muster worker --job NAME -- "+args[0],
+		return usagef(usage+" -- "+args[0],
 			"put -- before the command: %q stands before it", args[0])
 	}
 	return nil

@@ -82,7 +82,9 @@ func floorPlan() map[string]room {
 			others: []string{sync, version},
 		},
 		"wrap": {
-			ours:   []string{"resource", "job", "worker", "zkstate/zkconn", "zkstate/znode"},
+			ours: []string{
+				"resource", "job", "group", "worker", "member", "zkstate/zkconn", "zkstate/znode",
+			},
 			others: []string{"github.com/prometheus/client_golang"},
 		},
 		"zkserver": {},

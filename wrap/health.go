@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
@@ -23,8 +24,15 @@ type health struct {
 	served sync.WaitGroup
 }
 
+// healthOf is what a health server tells of.
+type healthOf struct {
+	ready   func() (bool, string)
+	metrics *prometheus.Registry
+	more    map[string]http.HandlerFunc // by pattern
+}
+
 // openHealth serves at address until it is closed.
-func openHealth(address string, p *progress, to *slog.Logger) (*health, error) {
+func openHealth(address string, of healthOf, to *slog.Logger) (*health, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrHealth, err)
@@ -32,13 +40,16 @@ func openHealth(address string, p *progress, to *slog.Logger) (*health, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /live", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "live\n") })
 	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
-		ready, why := p.ready()
+		ready, why := of.ready()
 		if !ready {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 		fmt.Fprintln(w, why)
 	})
-	mux.Handle("GET /metrics", promhttp.HandlerFor(p.registry(), promhttp.HandlerOpts{}))
+	for pattern, handler := range of.more {
+		mux.HandleFunc(pattern, handler)
+	}
+	mux.Handle("GET /metrics", promhttp.HandlerFor(of.metrics, promhttp.HandlerOpts{}))
 	h := &health{addr: listener.Addr(), server: &http.Server{
 		Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, ErrorLog: warnings(to),
 	}}

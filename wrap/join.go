@@ -97,14 +97,9 @@ func (ms *membership) joinOnce(ctx context.Context) (m *worker.Member, err error
 // recordedTimeout is the session timeout that the Record says. Without a Record that can be read the timeout stays as
 // it is: worker.Join waits for the Record, or says what is wrong with it.
 func (ms *membership) recordedTimeout(ctx context.Context, s *zkconn.Session) (time.Duration, error) {
-	root, name := ms.c.Worker.Root, ms.c.Worker.Job
-	body, _, err := s.Get(ctx, znode.Record(job.KindName, root, name))
-	if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
-		return 0, err
+	rec, err := readableRecord(ctx, s, job.Kind(), ms.c.Worker.Root, ms.c.Worker.Job)
+	if err != nil || rec == nil {
+		return ms.sessions.timeout, err
 	}
-	rec, unreadable := znode.DecodeRecordAt(job.Kind(), resource.Join(root, name), body)
-	if err != nil || unreadable != nil {
-		return ms.sessions.timeout, nil
-	}
-	return time.Duration(job.Of(&rec).Timeouts.Session), nil
+	return time.Duration(job.Of(rec).Timeouts.Session), nil
 }

@@ -74,26 +74,19 @@ func (c collector) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c collector) Collect(to chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, holds bool, labels ...string) {
-		value := 0.0
-		if holds {
-			value = 1
-		}
-		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
-	}
 	stage, membership := c.progress.now()
 	for _, s := range stages() {
-		gauge(c.stage, s == stage, string(s))
+		gauge(to, c.stage, s == stage, string(s))
 	}
 	if membership == nil {
-		gauge(c.member, false)
-		gauge(c.connected, false)
+		gauge(to, c.member, false)
+		gauge(to, c.connected, false)
 		return
 	}
 	m, isMember, rejoins := membership.state()
-	gauge(c.member, isMember)
-	gauge(c.connected, membership.sessions.connected())
-	gauge(c.info, true,
+	gauge(to, c.member, isMember)
+	gauge(to, c.connected, membership.sessions.connected())
+	gauge(to, c.info, true,
 		m.Job.Name, m.Job.Root, m.Identity, strconv.Itoa(m.ID), strconv.Itoa(m.Job.Workers), m.Generation)
 	to <- prometheus.MustNewConstMetric(c.rejoins, prometheus.CounterValue, float64(rejoins))
 }

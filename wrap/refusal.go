@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"net/http"
 
+	"muster/member"
 	"muster/worker"
 )
 
 // Refusal is the socket's answer to a request that failed. As an error it wraps what the worker met: a
-// worker.AbortedError, a worker.AbsentError, worker.ErrFenced, ErrRequest, ErrLate or ErrUnavailable.
+// worker.AbortedError, a worker.AbsentError, worker.ErrFenced, member.ErrNotHeld, ErrRequest, ErrLate or ErrUnavailable.
 type Refusal struct {
 	Text    string   `json:"error"`
 	Kind    Kind     `json:"kind"`
@@ -54,6 +55,7 @@ const (
 	KindFenced      Kind = "fenced"
 	KindLate        Kind = "late"
 	KindUnavailable Kind = "unavailable"
+	KindNotHeld     Kind = "not-held"
 	KindFailed      Kind = "failed"
 )
 
@@ -73,6 +75,10 @@ func refusalOf(err error) *Refusal {
 		r.Kind, r.Absent = KindAbsent, (*Absent)(byAbsence)
 	case errors.Is(err, worker.ErrFenced):
 		r.Kind = KindFenced
+	case errors.Is(err, member.ErrNotHeld):
+		r.Kind = KindNotHeld
+	case errors.Is(err, ErrUnavailable):
+		r.Kind = KindUnavailable
 	case errors.Is(err, ErrRequest):
 		r.Kind = KindRequest
 	case errors.Is(err, ErrLate):
@@ -87,7 +93,7 @@ func (r *Refusal) status() int {
 	switch r.Kind {
 	case KindRequest:
 		return http.StatusBadRequest
-	case KindAborted:
+	case KindAborted, KindNotHeld:
 		return http.StatusConflict
 	case KindAbsent, KindLate:
 		return http.StatusGatewayTimeout
@@ -116,6 +122,8 @@ func (r *Refusal) Unwrap() error {
 		return ErrLate
 	case r.Kind == KindUnavailable:
 		return ErrUnavailable
+	case r.Kind == KindNotHeld:
+		return member.ErrNotHeld
 	}
 	return nil
 }

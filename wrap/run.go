@@ -47,11 +47,11 @@ func (r *run) open() (err error) {
 			return err
 		}
 	}
-	if r.socket, err = openSocket(r.progress); err != nil {
+	if r.socket, err = openSocket(); err != nil {
 		return err
 	}
 	if r.c.HTTP != "" {
-		r.health, err = openHealth(r.c.HTTP, r.progress, r.c.Log)
+		r.health, err = openHealth(r.c.HTTP, healthOf{ready: r.progress.ready, metrics: r.progress.registry()}, r.c.Log)
 	}
 	if r.health != nil && r.c.Serving != nil {
 		r.c.Serving(r.health.addr)
@@ -107,7 +107,7 @@ func (r *run) asMember(ctx context.Context, err error) Result {
 		}
 	})
 	defer stop(nil)
-	r.socket.serve(ofMember, r.membership)
+	r.socket.serve(ofMember, workerRoutes(r.membership, r.progress), r.c.Log)
 	var environ []string
 	if err == nil {
 		err = r.step(ofCommand, 0, func(ctx context.Context) (err error) {
@@ -152,25 +152,9 @@ func (r *run) command(ofCommand, ofMember context.Context, environ []string) Res
 	return Result{Code: e.code(), Text: text}
 }
 
-// step does something while no command runs. A signal that would have ended the command ends the step, after the delay.
+// step does something while no command runs; see step.
 func (r *run) step(ctx context.Context, delay time.Duration, f func(context.Context) error) error {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	done := make(chan error, 1)
-	go func() { done <- f(ctx) }()
-	for {
-		select {
-		case err := <-done:
-			if ctx.Err() != nil && delay == 0 { // also if f has succeeded meanwhile
-				err = context.Cause(ctx)
-			}
-			return err
-		case sig := <-r.c.Signals:
-			if endsWaiting(sig) {
-				time.AfterFunc(delay, func() { stop(signalError(sig.(syscall.Signal))) })
-			}
-		}
-	}
+	return step(ctx, r.c.Signals, delay, f)
 }
 
 // untilJoinTimeout is ctx until the time to join is over.

@@ -1,6 +1,7 @@
 package wrap
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -42,3 +43,24 @@ func signalName(sig syscall.Signal) string {
 // Echo is how soon the same signal again is not a second request: timeout(1) signals its child, and then the child's
 // whole group.
 const Echo = 200 * time.Millisecond
+
+// step does something while no command runs. A signal that would have ended the command ends the step, after the delay.
+func step(ctx context.Context, signals <-chan os.Signal, delay time.Duration, f func(context.Context) error) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	done := make(chan error, 1)
+	go func() { done <- f(ctx) }()
+	for {
+		select {
+		case err := <-done:
+			if ctx.Err() != nil && delay == 0 { // also if f has succeeded meanwhile
+				err = context.Cause(ctx)
+			}
+			return err
+		case sig := <-signals:
+			if endsWaiting(sig) {
+				time.AfterFunc(delay, func() { stop(signalError(sig.(syscall.Signal))) })
+			}
+		}
+	}
+}

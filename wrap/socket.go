@@ -66,17 +66,16 @@ type socket struct {
 	path     string
 	listener net.Listener
 	server   *http.Server
-	progress *progress
 	served   sync.WaitGroup
 }
 
 // openSocket makes the socket in a fresh directory that only this user can enter.
-func openSocket(p *progress) (*socket, error) {
+func openSocket() (*socket, error) {
 	dir, err := privateDir()
 	if err != nil {
 		return nil, fmt.Errorf("a directory for the command's socket (TMPDIR says where): %w", err)
 	}
-	s := &socket{path: filepath.Join(dir, "socket"), progress: p}
+	s := &socket{path: filepath.Join(dir, "socket")}
 	if s.listener, err = net.Listen("unix", s.path); err == nil {
 		err = os.Chmod(s.path, 0o600)
 	}
@@ -100,12 +99,12 @@ func privateDir() (string, error) {
 	return os.MkdirTemp(base, "muster-")
 }
 
-// serve answers until ctx ends, which also ends the requests that wait.
-func (s *socket) serve(ctx context.Context, ms *membership) {
+// workerRoutes is what a worker answers.
+func workerRoutes(ms *membership, p *progress) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /self", answer(func(_ context.Context, _ *http.Request) (any, error) {
 		m, isMember, _ := ms.state()
-		stage, _ := s.progress.now()
+		stage, _ := p.now()
 		return Self{m.Job.Name, m.Job.Root, m.ID, m.Job.Workers, m.Identity, m.Generation, stage, isMember}, nil
 	}))
 	mux.HandleFunc("GET /members", answer(func(ctx context.Context, q *http.Request) (any, error) {
@@ -117,14 +116,19 @@ func (s *socket) serve(ctx context.Context, ms *membership) {
 	mux.HandleFunc("POST /barrier", answer(func(ctx context.Context, q *http.Request) (any, error) {
 		begun := time.Now()
 		body, err := barrier(ctx, ms, q)
-		s.progress.metrics.barrierWait(time.Since(begun), err)
+		p.metrics.barrierWait(time.Since(begun), err)
 		return body, err
 	}))
+	return mux
+}
+
+// serve answers until ctx ends, which also ends the requests that wait.
+func (s *socket) serve(ctx context.Context, routes http.Handler, to *slog.Logger) {
 	s.server = &http.Server{
-		Handler:           mux,
+		Handler:           routes,
 		ReadHeaderTimeout: 10 * time.Second,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
-		ErrorLog:          warnings(ms.c.Log),
+		ErrorLog:          warnings(to),
 	}
 	s.served.Go(func() { _ = s.server.Serve(s.listener) }) // it always ends with an error
 }

@@ -2,6 +2,7 @@ package wrap
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"syscall"
 	"time"
@@ -21,7 +22,20 @@ type commandEnd struct {
 	cause      error          // why it was stopped, if the context or the membership ended first
 	killed     bool           // the grace was over, somebody asked twice, or the membership was lost
 	restKilled bool           // it left processes behind that had to be killed
+	left       bool           // not even SIGKILL ended all of its group in time
 }
+
+// endWithin is the cause of a context that asks a command to end, and gives it another grace than the supervisor's.
+type endWithin struct {
+	grace time.Duration
+	why   error
+}
+
+func (e *endWithin) Error() string { return e.why.Error() }
+func (e *endWithin) Unwrap() error { return e.why }
+
+// errUnkillable is why the status of a command is not known.
+var errUnkillable = fmt.Errorf("it did not end within %s of SIGKILL", killLimit)
 
 // supervisor passes signals on to a running command. When the command has ended it ends the rest of the group: what a
 // member has started must not outlive the membership.
@@ -64,6 +78,9 @@ func (s *supervisor) run(ctx context.Context, signals <-chan os.Signal) commandE
 			stop = nil
 			if len(s.lost) == 0 {
 				s.end.cause = context.Cause(ctx)
+				if e, ok := s.end.cause.(*endWithin); ok {
+					s.grace = e.grace
+				}
 				s.askToEnd(syscall.SIGTERM)
 			}
 		case cause := <-s.lost:
@@ -75,6 +92,10 @@ func (s *supervisor) run(ctx context.Context, signals <-chan os.Signal) commandE
 		case <-s.graceOver:
 			s.killGroup()
 		case <-s.giveUp:
+			s.end.left = true
+			if !s.exited {
+				s.end.err = errUnkillable
+			}
 			return s.end
 		}
 	}
@@ -125,11 +146,12 @@ func (s *supervisor) endRest() bool {
 func (s *supervisor) killGroup() {
 	s.graceOver = nil
 	s.command.signalGroup(syscall.SIGKILL)
-	switch {
-	case !s.exited:
+	if s.exited {
+		s.end.restKilled = s.end.restKilled || s.giveUp == nil
+	} else {
 		s.end.killed = true
-	case s.giveUp == nil:
-		s.end.restKilled = true
+	}
+	if s.giveUp == nil {
 		s.giveUp = time.After(killLimit)
 	}
 }

@@ -1,0 +1,47 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"muster/wrap"
+)
+
+// guardName is a hidden command: the process between a member and the command of a duty.
+const guardName = "guard-command"
+
+func newGuardCmd(p *process) *cobra.Command {
+	return &cobra.Command{
+		Use:                guardName + " FILE ARGS...",
+		Short:              "For muster itself: end a command when its member is frozen or dead",
+		Hidden:             true,
+		DisableFlagParsing: true,
+		PersistentPreRunE:  func(*cobra.Command, []string) error { return nil },
+		Args:               argCount(2, 1<<20, "a file and its arguments"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			signals, release := catchSignals()
+			defer release()
+			files, closeFiles, err := p.standardFiles()
+			if err != nil {
+				return err
+			}
+			defer closeFiles()
+			return finding(wrap.Guard(args[0], args[1:], p.environ, files, signals))
+		},
+	}
+}
+
+// guardCommand calls this program as a guard. It must be this very program, also if its file has been replaced.
+func guardCommand() []string {
+	if runtime.GOOS == "linux" {
+		return []string{"/proc/self/exe", guardName}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		self = filepath.Clean(os.Args[0])
+	}
+	return []string{self, guardName}
+}

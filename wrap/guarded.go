@@ -1,0 +1,148 @@
+package wrap
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+// guarded is a command that runs under a guard, as the member sees it.
+type guarded struct {
+	guard   *exec.Cmd
+	orders  *os.File
+	reports *os.File
+	lines   *json.Decoder
+	pid     int // of the command
+}
+
+// startGuarded starts a guard, and waits until that has started the command. guard is the start of the guard's command
+// line. The error is a startError if the command cannot be run.
+func startGuarded(guard []string, l launch) (*guarded, error) {
+	ordersOut, ordersIn, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer ordersOut.Close()
+	reportsOut, reportsIn, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, ordersIn.Close())
+	}
+	defer reportsIn.Close()
+	cmd := exec.Command(guard[0], append(append([]string{}, guard[1:]...), append([]string{l.path}, l.argv...)...)...)
+	cmd.Args[0] = "muster" // guard may be /proc/self/exe
+	cmd.Env, cmd.Dir = l.environ, l.dir
+	if cmd.Env == nil {
+		cmd.Env = []string{}
+	}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = l.files[0], l.files[1], l.files[2]
+	cmd.ExtraFiles = []*os.File{ordersOut, reportsIn}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what stops this group must not stop the guard
+	g := &guarded{guard: cmd, orders: ordersIn, reports: reportsOut, lines: json.NewDecoder(reportsOut)}
+	if err := cmd.Start(); err != nil {
+		return nil, errors.Join(fmt.Errorf("the guard of %s: %w", l.path, err), ordersIn.Close(), reportsOut.Close())
+	}
+	reportsIn.Close() // so that the end of the guard is the end of its reports
+	var r guardReport
+	err = g.lines.Decode(&r)
+	if err != nil || r.Pid == 0 {
+		defer g.close()
+	}
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("the guard of %s ended: %w", l.path, err)
+	case r.Code == notFound:
+		return nil, &startError{fmt.Errorf("%s: %w", r.Refused, exec.ErrNotFound)}
+	case r.Pid == 0:
+		return nil, &startError{errors.New(cmp.Or(r.Refused, "the guard does not say why"))}
+	}
+	g.pid = r.Pid
+	return g, nil
+}
+
+func (g *guarded) close() {
+	_ = g.orders.Close()
+	_ = g.guard.Wait() // it ends by itself now
+	_ = g.reports.Close()
+}
+
+// orderLimit is how long a guard may take to read an order, and to end after it was told to kill.
+const orderLimit = killLimit + time.Second
+
+// tell sends an order. A guard that does not read is frozen, or dead.
+func (g *guarded) tell(o order) error {
+	line, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	_ = g.orders.SetWriteDeadline(time.Now().Add(time.Second))
+	_, err = g.orders.Write(append(line, '\n'))
+	return err
+}
+
+// run returns when the command's group has ended. While the lease allows it the command runs; what the end of ctx means
+// for it, stopAs says.
+func (g *guarded) run(ctx context.Context, l *lease, stopAs func(cause error) order) guardEnd {
+	defer g.close()
+	ended := make(chan guardReport, 1)
+	go func() {
+		var r guardReport
+		_ = g.lines.Decode(&r) // at the end of the guard r is empty
+		ended <- r
+	}()
+	feed := time.NewTicker(l.every())
+	defer feed.Stop()
+	stop, killed := ctx.Done(), l.killed
+	var frozen <-chan time.Time
+	tell := func(o order) {
+		if err := g.tell(o); frozen == nil && (err != nil || o.Now) {
+			frozen = time.After(orderLimit)
+		}
+	}
+	tell(l.order())
+	for {
+		select {
+		case r := <-ended:
+			if r.End == nil {
+				return g.withoutGuard()
+			}
+			return *r.End
+		case <-feed.C:
+			tell(l.order())
+		case <-stop:
+			stop = nil
+			tell(stopAs(context.Cause(ctx)))
+		case <-killed:
+			killed = nil
+			tell(order{Now: true})
+		case <-frozen:
+			frozen = nil
+			_ = g.guard.Process.Kill()
+		}
+	}
+}
+
+// withoutGuard ends the command of a guard that has ended first: on Linux the command has been killed by that, but not
+// the rest of its group.
+func (g *guarded) withoutGuard() guardEnd {
+	e := guardEnd{Code: 128 + int(syscall.SIGKILL), Text: "the guard of the command was killed, and the command with it"}
+	limit := time.After(killLimit)
+	look := time.NewTicker(groupCheck)
+	defer look.Stop()
+	for {
+		if errors.Is(syscall.Kill(-g.pid, syscall.SIGKILL), syscall.ESRCH) {
+			return e
+		}
+		select {
+		case <-look.C:
+		case <-limit:
+			e.Left = true
+			return e
+		}
+	}
+}

@@ -1,0 +1,49 @@
+package wrap
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"muster/member"
+	"muster/zkstate/zkconn"
+)
+
+// lease says how long what a member holds may go on without an answer of ZooKeeper: its commands are asked to end at
+// half of the session timeout, and killed at two thirds, counted from the send of the last request that was answered.
+// At the whole of it somebody else may have its duties.
+type lease struct {
+	session *zkconn.Session
+	killed  chan struct{} // closed when all commands are to be killed at once
+}
+
+// every is how often guards are told the deadlines.
+func (l *lease) every() time.Duration { return max(l.session.Timeout()/20, time.Millisecond) }
+
+// term and kill are the times left until the commands are asked to end, and until they are killed.
+func (l *lease) term() time.Duration { return l.session.Timeout()/2 - time.Since(l.session.Answered()) }
+func (l *lease) kill() time.Duration {
+	return l.session.Timeout()*2/3 - time.Since(l.session.Answered())
+}
+
+// order is the order that tells a guard the deadlines.
+func (l *lease) order() order {
+	now := clock()
+	return order{Term: max(now+l.term(), 1), Kill: max(now+l.kill(), 1)}
+}
+
+// watch returns an error when the commands are asked to end, or nil when ctx ends.
+func (l *lease) watch(ctx context.Context) error {
+	for {
+		left := l.term()
+		if left <= 0 {
+			return fmt.Errorf("%w: no server has answered for %s, half of the session timeout",
+				member.ErrSessionLost, l.session.Timeout()/2)
+		}
+		select {
+		case <-time.After(left):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
