@@ -112,7 +112,7 @@ func newTestCommand(t *testing.T, behaviour string) *testCommand {
 	}
 	noSleep := "GORACE=atexit_sleep_ms=0" // the race detector sleeps for a second at the end
 	environ, files := append(os.Environ(), childVariable+"="+behaviour, noSleep), []*os.File{nil, w, os.Stderr}
-	return &testCommand{t, r, bufio.NewReader(r), launch{self, []string{self}, environ, "", files}}
+	return &testCommand{t, r, bufio.NewReader(r), launch{self, []string{self}, environ, "", files, false}}
 }
 
 // says waits for a line of the child's output that starts so, and returns the rest.

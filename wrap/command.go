@@ -20,6 +20,7 @@ type launch struct {
 	environ []string
 	dir     string
 	files   []*os.File // its standard streams
+	adopts  bool       // this process gets the orphans that the command leaves behind, and reaps them
 }
 
 // command is a process that leads a process group of its own. On Linux it is killed if this process dies. The rest of
@@ -62,7 +63,7 @@ func start(l launch) (*command, error) {
 		started <- err
 		switch {
 		case err != nil:
-		case os.Getpid() == 1:
+		case l.adopts || os.Getpid() == 1:
 			c.reap(end)
 		default:
 			c.wait(end)
@@ -84,7 +85,7 @@ func (c *command) wait(end chan<- exitStatus) {
 	end <- exitStatus{status: state.Sys().(syscall.WaitStatus)}
 }
 
-// reap waits for the process, and for every orphan that the kernel gives to process 1, until there are no more. One
+// reap waits for the process, and for every orphan that the kernel gives to this process, until there are no more. One
 // loop waits for both, because two would take each other's statuses.
 func (c *command) reap(end chan<- exitStatus) {
 	for {

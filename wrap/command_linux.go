@@ -12,6 +12,16 @@ func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
+// prSetChildSubreaper is an operation of prctl(2).
+const prSetChildSubreaper = 36
+
+// adoptOrphans makes this process the parent of everything below it that loses its own. It reports whether that is
+// possible; then this process must reap.
+func adoptOrphans() bool {
+	_, _, errno := syscall.Syscall(syscall.SYS_PRCTL, prSetChildSubreaper, 1, 0)
+	return errno == 0
+}
+
 // giveTerminal puts the command in the foreground if its standard input is this process's terminal: the kernel stops a
 // process in the background that reads from its terminal.
 func giveTerminal(how *syscall.SysProcAttr, files []*os.File) {

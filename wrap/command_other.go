@@ -10,6 +10,9 @@ import (
 // attributes of a command: it leads a group. Only Linux kills it if this process dies.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
+// adoptOrphans reports that only Linux gives orphans to another process than the first.
+func adoptOrphans() bool { return false }
+
 // giveTerminal does nothing: the kernel stops a command that reads from the terminal.
 func giveTerminal(*syscall.SysProcAttr, []*os.File) {}
 

@@ -159,7 +159,7 @@ func (r *memberRun) awaitEnd(done <-chan struct{}) {
 
 // command runs the command to its end. asked is called when it is asked to end.
 func (r *memberRun) command(ctx context.Context, asked func()) Result {
-	c, err := start(launch{r.path, r.c.Command, r.environment(), r.c.Dir, r.c.Files})
+	c, err := start(launch{r.path, r.c.Command, r.environment(), r.c.Dir, r.c.Files, false})
 	if err != nil {
 		return Result{Code: startCode(err), Err: err}
 	}

@@ -16,7 +16,8 @@ import (
 // is frozen or killed takes its commands with it.
 //
 // The guard reads orders from one pipe, as lines of JSON, and writes reports to another. The end of the first pipe is
-// the end of the member. A guard that is killed takes the command with it on Linux; the member kills the rest of the
+// the end of the member. The guard reaps what the command leaves behind, because the rest of a group counts until it is
+// reaped, and process 1 of a container may never do that. A guard that is killed takes the command with it on Linux; the member kills the rest of the
 // group.
 
 // The file descriptors of the pipes in the guard.
@@ -71,7 +72,7 @@ func Guard(path string, argv, environ []string, files []*os.File, signals <-chan
 		}
 	}()
 	reports := json.NewEncoder(out)
-	c, err := start(launch{path, argv, environ, "", files})
+	c, err := start(launch{path, argv, environ, "", files, adoptOrphans()})
 	if err != nil {
 		_ = reports.Encode(guardReport{Refused: err.Error(), Code: startCode(err)})
 		return startCode(err)

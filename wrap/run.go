@@ -133,7 +133,7 @@ func (r *run) asMember(ctx context.Context, err error) Result {
 
 // command runs the command, and leaves or completes.
 func (r *run) command(ofCommand, ofMember context.Context, environ []string) Result {
-	c, err := start(launch{r.path, r.c.Command, environ, r.c.Dir, r.c.Files})
+	c, err := start(launch{r.path, r.c.Command, environ, r.c.Dir, r.c.Files, false})
 	if err != nil {
 		failed := commandEnd{exitStatus: exitStatus{status: syscall.WaitStatus(startCode(err) << 8)}}
 		return Result{Code: failed.code(), Err: err, Text: r.leave(ofMember, false, failed.record())}
