@@ -42,7 +42,7 @@ func floorPlan() map[string]room {
 		"docs":     {}, // the pages that muster prints
 		"resource": {},
 		"job":      {ours: []string{"resource"}},
-		"group":    {ours: []string{"resource"}, others: []string{version}},
+		"group":    {ours: []string{"resource", "group/schedule"}, others: []string{version}},
 		"plan":     {ours: []string{"resource", "text"}},
 		"planfile": {ours: []string{"resource", "plan"}},
 		"report": {

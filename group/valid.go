@@ -1,14 +1,13 @@
 package group
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
-	_ "time/tzdata" // a configuration means the same on a machine without zones
 
 	"github.com/hashicorp/go-version"
+
+	"muster/group/schedule"
 )
 
 // MaxMembers is how many members a group can have.
@@ -57,21 +56,7 @@ const (
 )
 
 // checkSchedule says why a schedule cannot be used in a time zone, or returns nil.
-func checkSchedule(text, zone string) error { return checkForm(text, zone) }
-
-// checkForm checks how many fields a schedule has, and that the zone is known.
-func checkForm(text, zone string) error {
-	fields := len(strings.Fields(text))
-	switch {
-	case fields == 0:
-		return errors.New("it is empty: write five fields, such as \"0 2 * * *\", or @daily")
-	case fields != 5 && !strings.HasPrefix(text, "@"):
-		return fmt.Errorf("%q has %d of the five fields: write minute, hour, day, month and weekday", text, fields)
-	case zone == "" || zone == "Local":
-		return fmt.Errorf("%q is another zone on each machine: write a name such as \"Europe/Berlin\"", zone)
-	}
-	if _, err := time.LoadLocation(zone); err != nil {
-		return fmt.Errorf("%q is not a time zone: write a name such as \"Europe/Berlin\"", zone)
-	}
-	return nil
+func checkSchedule(text, zone string) error {
+	_, err := schedule.Parse(text, zone)
+	return err
 }

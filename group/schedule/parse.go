@@ -27,7 +27,7 @@ func Parse(text, timezone string) (Schedule, error) {
 	}
 	words := strings.Fields(strings.ToLower(text))
 	if len(words) == 0 {
-		return Schedule{}, fmt.Errorf("the schedule is empty: %s", howToWrite)
+		return Schedule{}, fmt.Errorf("it is empty: %s", howToWrite)
 	}
 	if name, _, ok := strings.Cut(words[0], "="); ok && (name == "tz" || name == "cron_tz") {
 		_, zone, _ := strings.Cut(strings.Fields(text)[0], "=")
@@ -99,7 +99,7 @@ func parseName(words []string) (string, error) {
 	case "@yearly", "@annually":
 		return "0 0 1 1 *", nil
 	case "@reboot":
-		return "", fmt.Errorf("@reboot is not a time: declare a leader for what runs from the start, or %s", howToWrite)
+		return "", fmt.Errorf("@reboot is not a time, and what runs from the start is a leader: %s", howToWrite)
 	}
 	return "", fmt.Errorf("%s is not known: %s", words[0], howToWrite)
 }
@@ -119,10 +119,11 @@ func fields() []field {
 func parseFields(words []string, zone *time.Location) (Schedule, error) {
 	switch {
 	case len(words) == 6 || len(words) == 7:
-		return Schedule{}, fmt.Errorf(`%d fields: write five, without seconds and year: minute, hour, day of month, `+
-			`month, day of week; below a minute write "@every 30s"`, len(words))
+		return Schedule{}, fmt.Errorf(`%q has %d fields: write five, without seconds and year: minute, hour, `+
+			`day of month, month, day of week; below a minute write "@every 30s"`, strings.Join(words, " "), len(words))
 	case len(words) != len(fields()):
-		return Schedule{}, fmt.Errorf("%d fields: %s", len(words), howToWrite)
+		return Schedule{}, fmt.Errorf("%q has %d of the five fields: %s", strings.Join(words, " "), len(words),
+			howToWrite)
 	}
 	for i, f := range fields() {
 		if err := f.check(i, words[i]); err != nil {

@@ -107,12 +107,13 @@ func TestEveryCountsFrom1970(t *testing.T) {
 
 func TestSchedulesThatAreRefused(t *testing.T) {
 	for _, c := range []struct{ text, zone, want string }{
-		{"", "", "the schedule is empty: write five fields"},
-		{"0 2 * *", "", "4 fields: write five fields"},
-		{"0 0 2 * * *", "", `6 fields: write five, without seconds and year: minute, hour, day of month, month, day of ` +
+		{"", "", "it is empty: write five fields"},
+		{"0 2 * *", "", `"0 2 * *" has 4 of the five fields: write five fields`},
+		{"0 0 2 * * *", "", `"0 0 2 * * *" has 6 fields: write five, without seconds and year: minute, hour, ` +
+			`day of month, month, day of ` +
 			`week; below a minute write "@every 30s"`},
-		{"0 0 2 * * * 2027", "", "7 fields: write five, without seconds and year"},
-		{"@reboot", "", "@reboot is not a time: declare a leader for what runs from the start, or write five fields"},
+		{"0 0 2 * * * 2027", "", `"0 0 2 * * * 2027" has 7 fields: write five, without seconds and year`},
+		{"@reboot", "", "@reboot is not a time, and what runs from the start is a leader: write five fields"},
 		{"@fortnightly", "", "@fortnightly is not known: write five fields"},
 		{"@daily 10m", "", "@daily takes nothing after it: write five fields"},
 		{"@every", "", `@every takes one interval: write it without spaces, such as "@every 1h30m"`},
