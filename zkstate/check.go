@@ -10,6 +10,7 @@ import (
 	"muster/job"
 	"muster/plan"
 	"muster/resource"
+	"muster/zkstate/zkconn"
 )
 
 // Check reads the resource of the row again. It returns nil if the row can be committed, plan.ErrAlreadyDone, or
@@ -18,12 +19,23 @@ import (
 // For a delete or a replace, every fact must be unchanged. An update changes only the Record, and a repair creates only
 // what is missing, so for these members may join and leave.
 func (s *Store) Check(ctx context.Context, row plan.Row) error {
-	_, err := s.check(ctx, row)
+	_, _, err := s.check(ctx, row)
 	return err
 }
 
-// check is Check; it also returns what was read.
-func (s *Store) check(ctx context.Context, row plan.Row) (*resource.Observed, error) {
+// check is Check; it also returns what was read, and operations which check in the transaction that nothing was saved
+// since that it would delete.
+func (s *Store) check(ctx context.Context, row plan.Row) (*resource.Observed, []zkconn.Op, error) {
+	now, err := s.checkFacts(ctx, row)
+	if err != nil {
+		return now, nil, err
+	}
+	guards, err := s.checkSaved(ctx, row, now)
+	return now, guards, err
+}
+
+// checkFacts checks everything but what members have saved.
+func (s *Store) checkFacts(ctx context.Context, row plan.Row) (*resource.Observed, error) {
 	now, err := s.observeAgain(ctx, row.Path, row.Old)
 	if err != nil {
 		return nil, err
@@ -48,17 +60,23 @@ func (s *Store) check(ctx context.Context, row plan.Row) (*resource.Observed, er
 	return now, moved(row, now)
 }
 
-// checkCreate returns plan.ErrAlreadyDone if the resource exists as declared, is ready, and belongs to this stack.
+// checkCreate returns plan.ErrAlreadyDone if the resource exists as declared, is ready, and belongs to this stack. One
+// that is kept in place may have members: it would be left to them if it were there before.
 func (s *Store) checkCreate(row plan.Row, now *resource.Observed) error {
-	unused := now.Class() == resource.Ready || now.Class() == resource.Idle
+	kind, class := row.Kind().Name, now.Class()
+	unused := class == resource.Ready || class == resource.Idle ||
+		class.IsLive() && row.New.Policy().InPlace && !now.Classic
 	switch {
 	case now == nil:
 		return nil
 	case unused && now.Record != nil && now.Record.Stack == s.cfg.Stack &&
-		len(plan.Row{Old: now, New: row.New}.Changes()) == 0:
-		return fmt.Errorf("%w: the %s exists, ready and as declared", plan.ErrAlreadyDone, row.Kind().Name)
+		now.Record.Declaration.Kind().Name == kind && len(resource.Changes(now.Record.Declaration, row.New)) == 0:
+		return fmt.Errorf("%w: the %s exists, %s and as declared", plan.ErrAlreadyDone, kind, now.Status())
 	}
-	what := fmt.Sprintf("the %s exists now (%s)", row.Kind().Name, now.Status())
+	if now.Record != nil {
+		kind = now.Record.Declaration.Kind().Name
+	}
+	what := fmt.Sprintf("the %s exists now (%s)", kind, now.Status())
 	if rec := now.Record; rec != nil {
 		what += ", applied" + by(rec)
 		if rec.Stack != s.cfg.Stack {

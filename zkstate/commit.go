@@ -43,9 +43,10 @@ type transaction struct {
 // commitOnce checks the row, sends its transaction once, and learns the outcome. again means that it was certainly not
 // committed and can be tried again.
 func (s *Store) commitOnce(ctx context.Context, r plan.Row) (again bool, err error) {
+	var guards []zkconn.Op
 	if r.Action() != plan.Create { // for a create, its create operations are the precondition
-		now, err := s.check(ctx, r)
-		if err != nil {
+		var now *resource.Observed
+		if now, guards, err = s.check(ctx, r); err != nil {
 			return false, err
 		}
 		r.Old = now // with the whole Record, which a saved plan does not hold
@@ -54,7 +55,7 @@ func (s *Store) commitOnce(ctx context.Context, r plan.Row) (again bool, err err
 	if err != nil {
 		return false, s.translate(ctx, err)
 	}
-	_, err = s.session.Multi(ctx, t.ops...)
+	_, err = s.session.Multi(ctx, append(guards, t.ops...)...)
 	switch {
 	case err == nil:
 		return false, nil

@@ -2,8 +2,7 @@ package zkstate
 
 import (
 	"context"
-
-	"golang.org/x/sync/errgroup"
+	"slices"
 
 	"muster/group"
 	"muster/resource"
@@ -12,23 +11,25 @@ import (
 
 // Group describes how ZooKeeper holds groups.
 func Group() Kind {
-	return Kind{Kind: group.Kind(), Folders: znode.GroupFolders(), Count: countGroup}
+	return Kind{Kind: group.Kind(), Folders: znode.GroupFolders(), Count: countGroup, Saved: savedInGroup}
 }
 
-// countGroup reads how many of the declared duties somebody holds.
+// countGroup reads how many of the declared duties somebody holds. Without live members it is none: held goes with the
+// session of the member. Else it costs a read for each duty that was ever taken.
 func countGroup(ctx context.Context, r *Reader, o *resource.Observed) error {
-	g := group.Of(o.Record)
-	held := make([]bool, len(g.Duties))
-	reading, ctx := errgroup.WithContext(ctx)
-	reading.SetLimit(reads)
-	for i, d := range g.Duties {
-		reading.Go(func() error {
-			_, there, err := r.session.Exists(ctx, znode.Held(g.Root, o.Record.Generation, d.Name))
-			held[i] = there
-			return err
-		})
+	g, generation := group.Of(o.Record), o.Record.Generation
+	live, _, err := r.session.Exists(ctx, g.Path())
+	if err != nil || live.NumChildren == 0 {
+		return err
 	}
-	err := reading.Wait()
+	taken, err := r.children(ctx, znode.Duties(g.Root, generation))
+	if err != nil {
+		return err
+	}
+	taken = slices.DeleteFunc(taken, func(name string) bool { _, declared := g.Duty(name); return !declared })
+	held, err := forEach(ctx, taken, func(ctx context.Context, name string) (bool, error) {
+		return r.exists(znode.Held(g.Root, generation, name))(ctx)
+	})
 	n := 0
 	for _, h := range held {
 		if h {

@@ -123,6 +123,9 @@ func (r *Reader) observeFolders(
 	case !exists:
 		o.Lost = append(o.Lost, resource.PartGeneration)
 		o.BeyondRepair = "who had joined is not known"
+		if o.Record.Declaration.Policy().InPlace {
+			o.BeyondRepair = unknownContent
+		}
 		return false, nil
 	case run.NumChildren == 1:
 		return false, nil
@@ -147,10 +150,13 @@ func (r *Reader) observeFolders(
 	}
 	if len(gone) > 0 {
 		o.Lost = append(o.Lost, gone...)
-		o.BeyondRepair = "what was in it is not known"
+		o.BeyondRepair = unknownContent
 	}
 	return true, nil
 }
 
 // gateName is the name of a generation's gate.
 const gateName = "gate"
+
+// unknownContent says what cannot be put back of a folder.
+const unknownContent = "what was in it is not known"

@@ -23,11 +23,15 @@ const reads = 128
 // Kind describes how ZooKeeper holds resources of one kind.
 type Kind struct {
 	resource.Kind
-	// Folders are the folders of a generation. The first member creates them in one transaction. A folder that is lost
-	// cannot be put back.
+	// Folders are the folders of a generation. The first member creates them in one transaction. What was in a folder
+	// that is lost is not known.
 	Folders []string
 	// Count reads the counts of the kind into o.Counts. o has a Record, and its Folders exist.
 	Count func(ctx context.Context, r *Reader, o *resource.Observed) error
+	// Saved reads what members have saved for those sections of o that left does not have, or for all if left is nil.
+	// The guards check that nothing of it was written since. It is nil for a kind whose members save nothing.
+	Saved func(ctx context.Context, r *Reader, o *resource.Observed, left resource.Declaration) (
+		saved []resource.Saved, guards []zkconn.Op, err error)
 }
 
 // Reader reads resources. It never writes.

@@ -15,50 +15,54 @@ import (
 
 // The errors of Terminate, besides those of package plan. Except for ErrStillLive, nothing was changed.
 var (
-	// ErrProtected means that the job is declared with protect. Apply it without protect, then terminate it.
-	ErrProtected = errors.New("the job is protected")
-	// ErrOtherStack means that the job belongs to another stack, which the error names. Make sure that you mean this
-	// job, and terminate it as that stack.
-	ErrOtherStack = errors.New("the job belongs to another stack")
-	// ErrNotTerminable means that nobody can be asked to stop: the znode is no job with a Record, or cannot be read.
-	ErrNotTerminable = errors.New("no job of muster")
-	// ErrStillLive means that some workers did not leave in time; the error names them. The job is open again, and the
-	// other workers have left. Find out why these stay, and terminate again.
-	ErrStillLive = errors.New("workers are still live")
+	// ErrProtected means that it is declared with protect. Apply it without protect, then terminate it.
+	ErrProtected = errors.New("it is protected")
+	// ErrOtherStack means that it belongs to another stack, which the error names. Make sure that you mean it, and
+	// terminate it as that stack.
+	ErrOtherStack = errors.New("it belongs to another stack")
+	// ErrNotTerminable means that nobody can be asked to stop: the znode has no Record, or cannot be read.
+	ErrNotTerminable = errors.New("nobody there can be asked to stop")
+	// ErrStillLive means that some members did not leave in time; the error names them. It is open again, and the
+	// others have left. Find out why these stay, and terminate again.
+	ErrStillLive = errors.New("still live")
 )
 
 // undoLimit is how long Terminate tries to withdraw its request after its context has ended.
 const undoLimit = 10 * time.Second
 
-// Terminate asks the workers of the job at path to stop, waits until none is live, and deletes the job. It never
-// deletes a job with live workers: when the timeout or ctx ends, it withdraws the request. Unless waiting is nil, it is
-// called with the live workers, again whenever they change. A job without live workers is deleted at once.
+// Terminate asks the members of the resource at path to stop, and waits until none is live. Then it deletes it, but for
+// one that is kept in place: that stays, with what its members have saved, and nobody can join before the next apply.
+// Terminate never deletes under live members: when the timeout or ctx ends, it withdraws the request. Unless waiting is
+// nil, it is called with the live members, again whenever they change. Without live members nothing is waited for.
 //
-// plan.ErrAlreadyDone means that there is no such job, plan.ErrUnknown that the connection was lost: read the job
-// again.
+// plan.ErrAlreadyDone means that nothing is there, plan.ErrUnknown that the connection was lost: read it again.
 func (s *Store) Terminate(ctx context.Context, path string, timeout time.Duration, waiting func(live []string)) error {
 	o, err := s.Find(ctx, path)
 	if err == nil {
 		err = s.checkTerminable(o)
 	}
 	if err == nil {
-		err = s.terminate(ctx, path, o.Record.Generation, timeout, waiting)
+		g := o.Record.Generation
+		if o.Record.Declaration.Policy().InPlace {
+			err = s.stop(ctx, path, g, timeout, waiting)
+		} else if err = s.terminate(ctx, path, g, timeout, waiting); err == nil {
+			s.removeGeneration(ctx, path, g)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("terminate %s: %w", path, err)
 	}
-	s.removeGeneration(ctx, path, o.Record.Generation)
 	return nil
 }
 
-// checkTerminable says why Terminate refuses the job, or returns nil.
+// checkTerminable says why Terminate refuses o, or returns nil.
 func (s *Store) checkTerminable(o *resource.Observed) error {
 	switch {
 	case o == nil:
-		return fmt.Errorf("%w: there is no such job", plan.ErrAlreadyDone)
+		return fmt.Errorf("%w: nothing is there", plan.ErrAlreadyDone)
 	case o.Problem != "":
 		return fmt.Errorf("%w: %s", ErrNotTerminable, o.Problem)
-	case !o.Has(resource.PartRecord), !o.Has(resource.PartGate), !o.Has(resource.PartObject):
+	case !o.Has(resource.PartRecord), !o.Has(resource.PartGate), !o.Has(resource.PartObject), o.Repairable():
 		return fmt.Errorf("%w: a part of it was deleted by hand; apply puts it back", ErrNotTerminable)
 	case o.Record == nil:
 		return fmt.Errorf("%w: classic workers take no requests", ErrNotTerminable)
@@ -70,6 +74,21 @@ func (s *Store) checkTerminable(o *resource.Observed) error {
 	return nil
 }
 
+// stop asks the members to stop, and waits until none is live. The request stays.
+func (s *Store) stop(ctx context.Context, path, g string, timeout time.Duration, waiting func([]string)) error {
+	waitCtx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("waited %s", timeout))
+	defer cancel()
+	err := s.request(ctx, path, g, resource.StateTerminating)
+	if err == nil {
+		err = s.awaitIdle(waitCtx, path, waiting)
+	}
+	if err != nil {
+		err = s.undoRequest(ctx, path, g, err)
+	}
+	return err
+}
+
+// terminate deletes the resource, after its members were asked to stop and have left.
 func (s *Store) terminate(ctx context.Context, path, g string, timeout time.Duration, waiting func([]string)) error {
 	waitCtx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("waited %s", timeout))
 	defer cancel()
@@ -92,7 +111,7 @@ func (s *Store) terminate(ctx context.Context, path, g string, timeout time.Dura
 	}
 }
 
-// deleteIdle deletes the job if no worker is live, or returns ErrStillLive.
+// deleteIdle deletes the resource if no member is live, or returns ErrStillLive.
 func (s *Store) deleteIdle(ctx context.Context, path, g string) error {
 	return s.change(ctx, path, func(o *resource.Observed) (*transaction, error) {
 		switch {
@@ -131,7 +150,7 @@ func (s *Store) request(ctx context.Context, path, g string, state resource.Stat
 	})
 }
 
-// awaitIdle waits until no worker is live.
+// awaitIdle waits until no member is live.
 func (s *Store) awaitIdle(ctx context.Context, path string, waiting func([]string)) error {
 	for {
 		live, _, event, err := s.session.ChildrenW(ctx, path)
@@ -152,8 +171,8 @@ func (s *Store) awaitIdle(ctx context.Context, path string, waiting func([]strin
 	}
 }
 
-// undoRequest opens the job again after a termination failed with cause. Its error is ErrStillLive with the names of
-// the live workers, unless all have left.
+// undoRequest opens the resource again after a termination failed with cause. Its error is ErrStillLive with the names
+// of the live members, unless all have left.
 func (s *Store) undoRequest(ctx context.Context, path, g string, cause error) error {
 	left, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 	defer cancel()
@@ -162,7 +181,7 @@ func (s *Store) undoRequest(ctx context.Context, path, g string, cause error) er
 	}
 	live, _, err := s.session.Children(left, path)
 	if err != nil || len(live) == 0 {
-		return fmt.Errorf("%w: the job is open again, and its workers have left: terminate it again: %w",
+		return fmt.Errorf("%w: it is open again, and its members have left: terminate it again: %w",
 			plan.ErrMoved, cause)
 	}
 	return fmt.Errorf("%w: %s: %w", ErrStillLive, strings.Join(firstNames(live, 5), ", "), cause)

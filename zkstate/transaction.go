@@ -169,8 +169,9 @@ func (s *Store) newGeneration(rec resource.Record, old *resource.Observed, acl [
 	}, err
 }
 
-// repair puts back what somebody deleted: the Record from its copy, the gate, the resource's own znode. It creates the
-// lost parts and checks the others, so it fails if another transaction changed them meanwhile.
+// repair puts back what somebody deleted: the Record from its copy, the gate, the resource's own znode; of a resource
+// that is kept in place also its generation and its folders, empty. It creates the lost parts and checks the others, so
+// it fails if another transaction changed them meanwhile.
 func (s *Store) repair(old *resource.Observed) (transaction, error) {
 	rec := *old.Record
 	id, g := rec.Declaration.ID(), rec.Generation
@@ -191,12 +192,32 @@ func (s *Store) repair(old *resource.Observed) (transaction, error) {
 		}
 	}
 	checkOrCreate(resource.PartRecord, recordPath(rec), body, old.RecordVersion)
-	checkOrCreate(resource.PartGate, znode.Gate(id.Root, g), nil, 0)
+	if old.Has(resource.PartGeneration) {
+		checkOrCreate(resource.PartGate, znode.Gate(id.Root, g), nil, 0)
+	} else {
+		ops = append(ops, openGeneration(id.Root, g, body, acl)...)
+	}
 	checkOrCreate(resource.PartObject, id.Path(), nil, -1) // any version, since members may write the roll
+	if rec.Declaration.Policy().InPlace {
+		ops = append(ops, s.lostFolders(old, acl)...)
+	}
 	return transaction{ops: ops, done: func(ctx context.Context) (bool, error) {
 		now, err := s.Look(ctx, id.Path())
 		return now != nil && now.Record != nil && now.Record.Generation == g && !now.Repairable(), err
 	}}, nil
+}
+
+// lostFolders are the operations that create the folders of the generation which are lost.
+func (s *Store) lostFolders(old *resource.Observed, acl []zkconn.ACL) []zkconn.Op {
+	k, _ := s.kind(old.Record.Declaration.Kind().Name)
+	run := znode.Run(old.Record.Declaration.ID().Root, old.Record.Generation)
+	var ops []zkconn.Op
+	for _, folder := range k.Folders {
+		if !old.Has(resource.Part(folder)) {
+			ops = append(ops, zkconn.CreateOp(resource.Join(run, folder), nil, zkconn.Persistent, acl))
+		}
+	}
+	return ops
 }
 
 // replaceClassic replaces a classic job, and deletes its companions that have no children. There is no gate: only the
