@@ -26,8 +26,8 @@ type CommitOptions struct {
 	NoWait     bool            // do not wait for the grace of stale rows; their result is Waiting
 	Drain      <-chan struct{} // once closed: start nothing more, finish what is in flight
 
-	// Waiting is called once, before Commit waits for the grace of the last n changes. It may be nil.
-	Waiting func(n int, d time.Duration)
+	// Waiting is called once, before Commit waits for the grace of the last changes. It may be nil.
+	Waiting func(late []plan.Row, d time.Duration)
 	// Each is called with each outcome as soon as it is known, one call at a time. It may be nil.
 	Each func(Outcome)
 }
@@ -98,7 +98,7 @@ func (r *run) commitLate(ctx context.Context, late []plan.Row) {
 	}
 	slices.SortStableFunc(late, func(a, b plan.Row) int { return r.due(a).Compare(r.due(b)) })
 	if r.opts.Waiting != nil && !r.stopped(ctx) {
-		r.opts.Waiting(len(late), time.Until(r.due(late[len(late)-1])))
+		r.opts.Waiting(late, time.Until(r.due(late[len(late)-1])))
 	}
 	for len(late) > 0 {
 		r.wait(ctx, r.due(late[0]))

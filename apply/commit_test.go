@@ -117,7 +117,9 @@ func TestStaleRowsWaitForTheirGraceOnce(t *testing.T) {
 			return nil
 		}), p, CommitOptions{
 			Parallel: 1, ObservedAt: start.Add(-5 * time.Second),
-			Waiting: func(n int, d time.Duration) { waits = append(waits, fmt.Sprint(n, " for ", d)) },
+			Waiting: func(late []plan.Row, d time.Duration) {
+				waits = append(waits, fmt.Sprint(len(late), " for ", d))
+			},
 		})
 		want := map[string]time.Duration{
 			"/r/new": 5 * time.Second, "/r/ready": 5 * time.Second, "/r/quick": 10 * time.Second,

@@ -172,12 +172,12 @@ func (a *applying) claimSaved(ctx, held context.Context) error {
 	if err != nil {
 		return err
 	}
-	if n := len(moved); n > 0 {
-		what := "1 job"
-		if n > 1 {
-			what = fmt.Sprintf("%d jobs", n)
+	if len(moved) > 0 {
+		var why []string
+		for _, m := range moved {
+			why = append(why, m.why)
 		}
-		return &RefusedError{Why: what + " moved since it was made", Moved: moved}
+		return &RefusedError{Why: plan.CountText(rowsOf(moved)) + " moved since it was made", Moved: why}
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -185,10 +185,24 @@ func (a *applying) claimSaved(ctx, held context.Context) error {
 	return refusalOfApplied(a.to.MarkApplied(held, a.plan.ID))
 }
 
+// movedRow is a row that can no longer be committed, and why.
+type movedRow struct {
+	row plan.Row
+	why string
+}
+
+func rowsOf(moved []movedRow) []plan.Row {
+	var rows []plan.Row
+	for _, m := range moved {
+		rows = append(rows, m.row)
+	}
+	return rows
+}
+
 // moved checks every change. It lists those that can no longer be committed, in the order of the plan.
-func (a *applying) moved(ctx context.Context) ([]string, error) {
+func (a *applying) moved(ctx context.Context) ([]movedRow, error) {
 	rows := a.plan.Changes()
-	moved := make([]string, len(rows))
+	moved := make([]movedRow, len(rows))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(cmp.Or(a.opts.Parallel, DefaultParallel))
 	for i, r := range rows {
@@ -196,7 +210,7 @@ func (a *applying) moved(ctx context.Context) ([]string, error) {
 			err := a.to.Check(ctx, r)
 			switch {
 			case errors.Is(err, plan.ErrMoved):
-				moved[i] = fmt.Sprintf("%s: %s", r.Address(), err)
+				moved[i] = movedRow{r, fmt.Sprintf("%s: %s", r.Address(), err)}
 			case !errors.Is(err, plan.ErrAlreadyDone):
 				return err
 			}
@@ -204,7 +218,7 @@ func (a *applying) moved(ctx context.Context) ([]string, error) {
 		})
 	}
 	err := g.Wait()
-	return slices.DeleteFunc(moved, func(s string) bool { return s == "" }), err
+	return slices.DeleteFunc(moved, func(m movedRow) bool { return m.why == "" }), err
 }
 
 // dropRoots removes roots from the index that hold nothing of the stack any more. It does nothing if the plan does not

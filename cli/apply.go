@@ -33,7 +33,7 @@ func newApplyCmd(p *process) *cobra.Command {
 		Use:   "apply [PLANFILE | DIR]",
 		Short: "Make the changes of a plan, after asking",
 		Long: `Plans, shows the plan, asks, and makes every change in a transaction of its own
-that holds only if the job is still as it was read. A plan saved by "muster plan
+that holds only if nothing has changed since it was read. A plan saved by "muster plan
 --out" is applied as it is, without asking: what was approved is what runs.`,
 		Example: `  muster apply
   muster apply --yes prod/
@@ -58,7 +58,7 @@ that holds only if the job is still as it was read. A plan saved by "muster plan
 	o.reports.addTo(cmd)
 	p.completePlan(cmd, &o.planFlags)
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
-	cmd.Flags().BoolVar(&o.noWait, "no-wait", false, "leave out jobs that may only be restarting")
+	cmd.Flags().BoolVar(&o.noWait, "no-wait", false, "leave out what may only be restarting")
 	cmd.Flags().BoolVar(&o.detailed, "detailed-exitcode", false, "exit 2 if something was changed")
 	cmd.Flags().DurationVar(&o.lockTimeout, "lock-timeout", 30*time.Second,
 		"wait so long for another apply of the stack")

@@ -30,11 +30,11 @@ type planFlags struct {
 
 func (f *planFlags) addTo(fs *pflag.FlagSet) {
 	f.vars.addTo(fs)
-	fs.StringArrayVar(&f.filter.only, "only", nil, "plan only the jobs that fit `GLOB`; may be repeated")
-	fs.StringArrayVar(&f.filter.skip, "skip", nil, "leave out the jobs that fit `GLOB`; may be repeated")
-	fs.IntVar(&f.maxDelete, "max-delete", 10, "refuse to delete more than `N` jobs")
-	fs.BoolVar(&f.allowEmpty, "allow-empty", false, "allow a configuration that declares no job")
-	fs.BoolVar(&f.all, "all", false, "list unchanged and unmanaged jobs too")
+	fs.StringArrayVar(&f.filter.only, "only", nil, "plan only the jobs and groups that fit `GLOB`; may be repeated")
+	fs.StringArrayVar(&f.filter.skip, "skip", nil, "leave out the jobs and groups that fit `GLOB`; may be repeated")
+	fs.IntVar(&f.maxDelete, "max-delete", 10, "refuse to delete more than `N` jobs and groups")
+	fs.BoolVar(&f.allowEmpty, "allow-empty", false, "allow a configuration that declares nothing")
+	fs.BoolVar(&f.all, "all", false, "list what is unchanged and unmanaged too")
 }
 
 func (f planFlags) check() error {
@@ -65,7 +65,7 @@ func compare(ctx context.Context, cfg *spec.Config, t target, r *zkstate.Reader,
 		return c, err
 	}
 	have.Unindexed = unindexed
-	if err := addWorkerNames(ctx, r, plan.Diff(want, have), have); err != nil {
+	if err := addDetails(ctx, r, plan.Diff(want, have), have); err != nil {
 		return c, err
 	}
 	c.plan = plan.Diff(want, have)
@@ -113,19 +113,23 @@ func declaredPaths(cfg *spec.Config) []string {
 	return paths
 }
 
-// addWorkerNames adds the names of live workers to have, where they block a row or are left running: the user has to
-// know whom to ask.
-func addWorkerNames(ctx context.Context, r *zkstate.Reader, p plan.Plan, have plan.State) error {
+// addDetails adds to have what is read only for some rows. Where live members block a row or are left running, it adds
+// their names: the user has to know whom to ask. Where a row deletes what members have saved, it adds how much.
+func addDetails(ctx context.Context, r *zkstate.Reader, p plan.Plan, have plan.State) error {
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(apply.DefaultParallel)
 	for _, row := range p.Rows {
-		if a := row.Action(); row.Old == nil || row.Old.Live == 0 || a != plan.Blocked && a != plan.LeftRunning {
+		if row.Old == nil || row.Action() == plan.None || row.Action() == plan.Unmanaged {
 			continue
 		}
 		g.Go(func() error {
 			o := *row.Old
-			err := r.FillMembers(ctx, row.Path, &o)
+			row.Old = &o
+			err := r.FillSaved(ctx, row)
+			if a := row.Action(); err == nil && (a == plan.Blocked || a == plan.LeftRunning) {
+				err = r.FillMembers(ctx, row.Path, &o)
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			have.Found[row.Path] = o
@@ -135,10 +139,10 @@ func addWorkerNames(ctx context.Context, r *zkstate.Reader, p plan.Plan, have pl
 	return g.Wait()
 }
 
-// guard refuses a plan that looks like an accident: its configuration declares no job, or it deletes too many.
+// guard refuses a plan that looks like an accident: its configuration declares nothing, or it deletes too much.
 func (f planFlags) guard(cfg *spec.Config, p plan.Plan) error {
 	if len(cfg.Declared()) == 0 && !f.allowEmpty {
-		err := errors.New("the configuration declares no job")
+		err := errors.New("the configuration declares nothing")
 		return &problem{errDeclined, err, "give --allow-empty if that is meant"}
 	}
 	if n := len(plan.Deletions(p.Rows)); n > f.maxDelete {

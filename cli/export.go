@@ -27,15 +27,15 @@ func newExportCmd(p *process) *cobra.Command {
 	var o exportOptions
 	cmd := &cobra.Command{
 		Use:   "export [--root PATH]",
-		Short: "Write HCL that declares the jobs found in ZooKeeper",
-		Long: `Writes HCL that declares the jobs found below a root. A plan of it has nothing
-to change, except that classic jobs become muster's.`,
+		Short: "Write HCL that declares the jobs and groups found in ZooKeeper",
+		Long: `Writes HCL that declares the jobs and groups found below a root. A plan of it has
+nothing to change, except that classic jobs become muster's.`,
 		Example: `  muster export --root /jobs/prod > jobs.hcl`,
 		Args:    argCount(0, 0, ""),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runExport(cmd.Context(), p, o) },
 	}
 	o.searchFlags.addTo(cmd.Flags())
-	cmd.Flags().StringVar(&o.stack, "stack", "", "the jobs of stack `NAME` only")
+	cmd.Flags().StringVar(&o.stack, "stack", "", "what stack `NAME` owns only")
 	p.completeSearch(cmd, &o.searchFlags)
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	return cmd
@@ -77,7 +77,7 @@ func runExport(ctx context.Context, p *process, o exportOptions) error {
 	}
 	if len(leftOut) > 0 {
 		names := text.Escape(strings.Join(leftOut, ", "))
-		fmt.Fprintf(p.err, "left out, because they cannot be read or are no jobs: %s\n", names)
+		fmt.Fprintf(p.err, "left out, because they cannot be read or are not muster's: %s\n", names)
 	}
 	stacks := slices.Sorted(maps.Keys(byStack))
 	switch {
@@ -85,13 +85,13 @@ func runExport(ctx context.Context, p *process, o exportOptions) error {
 		o.stack = stacks[0]
 	case o.stack == "" && len(stacks) > 1:
 		names := text.Escape(strings.Join(stacks, ", "))
-		return usagef("the same command with --stack NAME", "several stacks have jobs there: %s", names)
+		return usagef("the same command with --stack NAME", "several stacks own something there: %s", names)
 	}
 	if len(byStack[o.stack]) == 0 {
-		err := fmt.Errorf("no job to export below %s", strings.Join(scope.roots, ", "))
+		err := fmt.Errorf("nothing to export below %s", strings.Join(scope.roots, ", "))
 		return &problem{err: err, next: "muster status --root PATH shows what is there"}
 	}
-	// A configuration has one home. If the jobs have two, a plan of the export shows that some are blocked.
+	// A configuration has one home. If what is found has two, a plan of the export shows that some are blocked.
 	home := slices.Max(append(homes[o.stack], ""))
 	_, err = p.out.Write(spec.Export(byStack[o.stack], o.stack, home))
 	return err

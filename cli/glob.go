@@ -38,7 +38,7 @@ func (f filter) apply(p plan.Plan) (plan.Plan, error) {
 		g := newGlobs([]string{pattern})
 		matches := func(r plan.Row) bool { return g.match(r.Address(), r.Path, r.Name()) }
 		if !slices.ContainsFunc(p.Rows, matches) {
-			return p, usagef("muster plan --all", "%q fits no job", pattern)
+			return p, usagef("muster plan --all", "%q fits nothing in the plan", pattern)
 		}
 	}
 	only, skip := newGlobs(f.only), newGlobs(f.skip)

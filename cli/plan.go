@@ -28,8 +28,8 @@ func newPlanCmd(p *process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan [DIR]",
 		Short: "Show how ZooKeeper differs from the declarations",
-		Long: `Compares the jobs that the *.hcl files of a directory declare with what is in
-ZooKeeper, and shows what "muster apply" would do. It changes nothing.`,
+		Long: `Compares the jobs and groups that the *.hcl files of a directory declare with what
+is in ZooKeeper, and shows what "muster apply" would do. It changes nothing.`,
 		Example: `  muster plan
   muster plan --out plan.json prod/     once approved: muster apply plan.json
   muster plan --only 'job.ingest*'`,
@@ -176,8 +176,8 @@ func differences(pl plan.Plan) error {
 	return attention(pl)
 }
 
-// attention is the finding of a plan or an apply that a person has to look at: a declared job is blocked, or something
-// could not be read.
+// attention is the finding of a plan or an apply that a person has to look at: something declared is blocked, or
+// something could not be read.
 func attention(pl plan.Plan) error {
 	if len(pl.Unlisted) > 0 || pl.Unindexed != "" {
 		return foundAttention

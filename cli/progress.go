@@ -57,10 +57,18 @@ func (g *progress) outcome(o apply.Outcome) {
 }
 
 // waiting prints why the apply waits.
-func (g *progress) waiting(n int, d time.Duration) {
+func (g *progress) waiting(late []plan.Row, d time.Duration) {
 	g.clear()
+	var which []string
+	for _, r := range late {
+		word := "stale "
+		if r.Old.Class() == resource.Idle {
+			word = "idle "
+		}
+		which = append(which, word+r.Kind().Name)
+	}
 	fmt.Fprintf(g.p.err, "waiting %s: %s may only be restarting (--no-wait leaves them out)\n",
-		resource.Duration(d.Round(time.Second)), text.Count(n, "stale job"))
+		resource.Duration(d.Round(time.Second)), text.CountEach(which))
 }
 
 // clear removes the bar from the screen.

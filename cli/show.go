@@ -24,7 +24,7 @@ func newShowCmd(p *process) *cobra.Command {
 		RunE:  func(_ *cobra.Command, args []string) error { return runShow(p, o, args[0]) },
 	}
 	cmd.Flags().BoolVar(&o.json, "json", false, "as JSON")
-	cmd.Flags().BoolVar(&o.all, "all", false, "list unchanged and unmanaged jobs too")
+	cmd.Flags().BoolVar(&o.all, "all", false, "list what is unchanged and unmanaged too")
 	return cmd
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,20 +27,21 @@ type terminateOptions struct {
 func newTerminateCmd(p *process) *cobra.Command {
 	var o terminateOptions
 	cmd := &cobra.Command{
-		Use:   "terminate JOB",
-		Short: "Ask the workers of a job to stop, then delete it",
+		Use:   "terminate JOB | GROUP",
+		Short: "Ask the workers of a job to stop, then delete it; or stop a group",
 		Long: `Asks the workers of a job to stop their commands and to leave, waits until none
-is live, and deletes the job. It never deletes under live workers: when the time
-is over it takes the request back and names them.`,
+is live, and deletes the job. A group is not deleted: its members have left, what
+they saved stays, and nobody can join before the next "muster apply". When the time
+is over and some are still live, it takes the request back and names them.`,
 		Example: `  muster terminate nightly
   muster terminate nightly --root /jobs/prod --stack etl-prod --yes`,
-		Args: argCount(1, 1, "the name, address or path of one job"),
+		Args: argCount(1, 1, "the name, address or path of one job or group"),
 		RunE: func(cmd *cobra.Command, args []string) error { return runTerminate(cmd.Context(), p, o, args[0]) },
 	}
 	o.searchFlags.addTo(cmd.Flags())
 	cmd.Flags().StringVar(&o.stack, "stack", "",
-		"`NAME` of the stack that owns the job; default that of the configuration here")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", time.Minute, "wait so long for the workers to leave")
+		"`NAME` of the stack that owns it; default that of the configuration here")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", time.Minute, "wait so long for the workers or members to leave")
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	p.completeSearch(cmd, &o.searchFlags)
 	cmd.ValidArgsFunction = p.completeJob(&o.searchFlags)
@@ -48,7 +50,7 @@ is over it takes the request back and names them.`,
 
 func runTerminate(ctx context.Context, p *process, o terminateOptions, name string) error {
 	if o.timeout <= 0 {
-		return usagef(o.commandLine(name)+" --timeout 1m", "--timeout %s gives the workers no time to leave", o.timeout)
+		return usagef(o.commandLine(name)+" --timeout 1m", "--timeout %s gives nobody time to leave", o.timeout)
 	}
 	if why := p.noPromptReason(); why != "" && !o.yes {
 		return usagef(o.commandLine(name)+" --yes", "%s, and --yes was not given", why)
@@ -85,15 +87,32 @@ func runTerminate(ctx context.Context, p *process, o terminateOptions, name stri
 		}
 	}
 	waiting := func(live []string) {
-		fmt.Fprintf(p.err, "waiting up to %s for %s to leave\n", o.timeout, text.Count(len(live), "worker"))
+		fmt.Fprintf(p.err, "waiting up to %s for %s to leave\n", o.timeout, text.Count(len(live), memberOf(found)))
 	}
 	if err := store.Terminate(ctx, at, o.timeout, waiting); err != nil {
 		return terminateError(err, at, o.stack)
 	}
-	if !p.flags.quiet {
+	switch {
+	case p.flags.quiet:
+	case keptInPlace(found):
+		fmt.Fprintf(p.out, "%s is stopped: no member is live, and none can join before the next muster apply.\n", at)
+	default:
 		fmt.Fprintf(p.out, "%s is deleted; nobody works for it.\n", at)
 	}
 	return nil
+}
+
+// memberOf is what a member of o is called.
+func memberOf(o *resource.Observed) string {
+	if o.Record == nil {
+		return "member"
+	}
+	return o.Record.Declaration.Kind().Member
+}
+
+// keptInPlace reports whether terminate stops o without deleting it.
+func keptInPlace(o *resource.Observed) bool {
+	return o.Record != nil && o.Record.Declaration.Policy().InPlace
 }
 
 // commandLine is the command that asks for the same, quoted for a shell.
@@ -121,17 +140,25 @@ func (p *process) resolveStack(scope *searchScope, o *terminateOptions, name str
 		scope.cfg, scope.home = cfg, cfg.Home
 	}
 	if scope.cfg == nil {
-		return usagef(o.commandLine(name)+" --stack NAME", "there is no configuration here that says whose job it is")
+		return usagef(o.commandLine(name)+" --stack NAME", "there is no configuration here that says whose it is")
 	}
 	o.stack = scope.cfg.Stack
 	return nil
 }
 
-// confirmTermination asks whether to stop the workers that are live and to delete the job.
+// confirmTermination asks whether to stop the members that are live, and what else goes with that.
 func (p *process) confirmTermination(ctx context.Context, found *resource.Observed, at string) error {
-	what := "No worker is live; the job would be deleted."
+	kind := "job"
+	if found.Record != nil {
+		kind = found.Record.Declaration.Kind().Name
+	}
+	then := fmt.Sprintf("the %s deleted", kind)
+	if keptInPlace(found) {
+		then = fmt.Sprintf("the %s closed until the next apply", kind)
+	}
+	what := fmt.Sprintf("No %s is live; %s.", memberOf(found), strings.Replace(then, kind, kind+" would be", 1))
 	if found.Live > 0 {
-		what = fmt.Sprintf("%d live would be asked to stop, and the job deleted.", found.Live)
+		what = fmt.Sprintf("%d live would be asked to stop, and %s.", found.Live, then)
 	}
 	fmt.Fprintf(p.err, "%s: %s To do so, type yes: ", at, what)
 	answer, err := p.ask(ctx)
@@ -145,10 +172,10 @@ func (p *process) confirmTermination(ctx context.Context, found *resource.Observ
 func terminateError(err error, at, stack string) error {
 	switch {
 	case errors.Is(err, plan.ErrAlreadyDone):
-		return &problem{err: fmt.Errorf("there is no job at %s", at), next: "muster status shows what is there"}
+		return &problem{err: fmt.Errorf("there is no job or group at %s", at), next: "muster status shows what is there"}
 	case errors.Is(err, zkstate.ErrStillLive):
-		return &problem{errIncomplete, err, "muster status " + at + " shows them; the job is open again, " +
-			"but workers that were asked end when their grace is over"}
+		return &problem{errIncomplete, err, "muster status " + at + " shows them; it is open again, " +
+			"but those that were asked end when their grace is over"}
 	case errors.Is(err, zkstate.ErrOtherStack):
 		return &problem{errDeclined, err, fmt.Sprintf(
 			"this is stack %s; to terminate it all the same, name its owner: --stack NAME", cmp.Or(stack, "(none)"))}

@@ -33,6 +33,15 @@ func Deletions(rows []Row) []Row {
 	return slices.DeleteFunc(slices.Clone(rows), func(r Row) bool { return !r.Deletes() })
 }
 
+// CountText counts rows by their kinds: "1 group and 2 jobs".
+func CountText(rows []Row) string {
+	var kinds []string
+	for _, r := range rows {
+		kinds = append(kinds, r.Kind().Name)
+	}
+	return text.CountEach(kinds)
+}
+
 // DeletionsText says what rows delete: "2 jobs", "what was saved in 1 group".
 func DeletionsText(rows []Row) string {
 	var whole, inside []string
