@@ -82,6 +82,9 @@ func runExplain(ctx context.Context, p *process, f searchFlags, name string) err
 	}
 	for _, row := range plan.Diff(want, have).Rows {
 		if row.Path == at {
+			if err := r.FillSaved(ctx, row); err != nil {
+				return err
+			}
 			e := report.Explanation{Origins: origins[row.Address()]}
 			if row.Old.Class() == resource.Unreadable || row.Old.Class() == resource.Damaged {
 				if e.Parts, e.Repair, err = partsOf(ctx, r, row, at); err != nil {

@@ -79,6 +79,7 @@ func TestScripts(t *testing.T) {
 			"eventually": cmdEventually,
 			"needs":      cmdNeeds,
 			"zk":         cmdZK,
+			"group":      cmdGroup,
 		},
 		RequireExplicitExec: true,
 	})
@@ -108,6 +109,7 @@ func setup(env *testscript.Env) error {
 	env.Values[sessionKey{}] = s
 	env.Values[testKey{}] = env.T()
 	env.Values[backgroundKey{}] = map[string]*background{}
+	env.Values[membersKey{}] = map[string]*scriptMember{}
 	return nil
 }
 
@@ -307,7 +309,7 @@ func cmdEventually(ts *testscript.TestScript, neg bool, args []string) {
 //	zk edit PATH OLD NEW               in its data
 //	zk delete PATH                     with everything below it
 //	zk remove PATH                     a job, as muster deletes it
-//	zk lose PATH PART                  of a job's generation, such as gate or id
+//	zk lose PATH PART                  of the generation of a job or group, such as gate or id; "" is all of it
 //	zk forbid PATH                     nobody may read it
 //	zk closed PATH                     create an empty one that everybody may only read
 //	zk complete PATH IDENTITY          as a worker whose command ended well; its live znode may be gone
@@ -346,7 +348,7 @@ func cmdZK(ts *testscript.TestScript, neg bool, args []string) {
 		z.remove(path)
 	case "lose":
 		root, _, rec := z.record(path)
-		z.delete(resource.Join(znode.Run(root, rec.Generation), text))
+		z.delete(strings.TrimSuffix(resource.Join(znode.Run(root, rec.Generation), text), "/"))
 	case "closed":
 		z.create(path, "", zkconn.Persistent, zkconn.World(zkconn.PermRead)...)
 	case "forbid":

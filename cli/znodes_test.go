@@ -9,6 +9,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"muster/group"
 	"muster/job"
 	"muster/resource"
 	"muster/zkstate/zkconn"
@@ -111,12 +112,17 @@ func (z znodes) forbid(p string) {
 	z.create(p, body, zkconn.Persistent, acl)
 }
 
-// record reads the Record of a job, and returns the root and the path of the Record too.
-func (z znodes) record(jobPath string) (root, at string, rec resource.Record) {
-	root, name := path.Dir(jobPath), path.Base(jobPath)
-	at = znode.Record(job.KindName, root, name)
+// record reads the Record of a job or group, and returns the root and the path of the Record too.
+func (z znodes) record(p string) (root, at string, rec resource.Record) {
+	root, name := path.Dir(p), path.Base(p)
+	kind := group.Kind()
+	at = znode.Record(kind.Name, root, name)
+	if _, there, err := z.s.Exists(context.Background(), at); err == nil && !there {
+		kind = job.Kind()
+		at = znode.Record(kind.Name, root, name)
+	}
 	body, _ := z.read(at)
-	rec, err := znode.DecodeRecord(job.Kind(), []byte(body))
+	rec, err := znode.DecodeRecord(kind, []byte(body))
 	z.ts.Check(err)
 	return root, at, rec
 }
