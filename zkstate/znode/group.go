@@ -53,7 +53,21 @@ type Ask struct {
 	Duty string  `json:"duty"`
 	To   string  `json:"to,omitempty"` // identity, for a handover
 	By   string  `json:"by"`           // user@host
+	ID   string  `json:"id,omitempty"` // random: with it the sender recognises its own write
 }
+
+// AskLog is the body of the folder of requests: what was sent last. The clerk deletes a request that it has decided
+// upon, so a sender that got no answer finds here whether its request was committed.
+type AskLog struct {
+	Last []string `json:"last"` // ids of requests, the newest last; at most MaxAskLog
+}
+
+// Limits of operators' requests.
+const (
+	MaxAsks   = 1000 // that wait for the clerk
+	MaxAskLog = 50   // that the log remembers
+	maxAskBy  = 300  // bytes of who asks
+)
 
 // AskKind is what an operator asks for.
 type AskKind string
@@ -103,6 +117,25 @@ func EncodeAsk(a Ask) ([]byte, error) { return encodeChecked("request", a) }
 
 // DecodeAsk decodes an operator's request and checks it.
 func DecodeAsk(data []byte) (Ask, error) { return decodeChecked[Ask]("request", data) }
+
+// EncodeAskLog encodes the log of requests.
+func EncodeAskLog(l AskLog) ([]byte, error) { return encodeJSON("log of requests", l) }
+
+// DecodeAskLog decodes the log of requests. An empty body is an empty log.
+func DecodeAskLog(data []byte) (AskLog, error) {
+	var l AskLog
+	if len(data) == 0 {
+		return l, nil
+	}
+	err := decodeJSON("log of requests", data, &l)
+	return l, err
+}
+
+// With is the log after one more request.
+func (l AskLog) With(id string) AskLog {
+	last := append(slices.Clone(l.Last), id)
+	return AskLog{Last: last[max(0, len(last)-MaxAskLog):]}
+}
 
 // checker is a body that can say what is wrong with it.
 type checker interface{ check() error }
@@ -157,6 +190,9 @@ func (r Resignation) check() error {
 func (a Ask) check() error {
 	if !slices.Contains([]AskKind{AskHandover, AskUnpin, AskPause, AskResume}, a.Do) {
 		return fmt.Errorf("do: %q is not known", a.Do)
+	}
+	if len(a.By) > maxAskBy {
+		return fmt.Errorf("by: %d bytes are more than the %d allowed", len(a.By), maxAskBy)
 	}
 	return required("duty", a.Duty)
 }

@@ -48,7 +48,7 @@ func Resigned(root, g string) string { return resource.Join(Run(root, g), "resig
 // NewResigned is the path of the sequential znode of the next such message. Its body is a Resignation.
 func NewResigned(root, g string) string { return resource.Join(Resigned(root, g), resignedPrefix) }
 
-// Asks is the folder of operators' requests, for the clerk.
+// Asks is the folder of operators' requests, for the clerk. Its body is an AskLog.
 func Asks(root, g string) string { return resource.Join(Run(root, g), "ask") }
 
 // NewAsk is the path of the sequential znode of the next request. Its body is an Ask.
