@@ -1,0 +1,232 @@
+package zkstate_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"muster/group"
+	"muster/member"
+	"muster/plan"
+	"muster/resource"
+	"muster/zkstate"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// groupFixture is a group that settles at once, in a root of its own.
+type groupFixture struct {
+	*fixture
+	group group.Group
+	store *zkstate.Store
+}
+
+func newGroup(t *testing.T, leaders ...string) *groupFixture {
+	t.Helper()
+	f := &groupFixture{fixture: newFixture(t), group: group.Default()}
+	f.group.Root, f.group.Name, f.group.Settle = f.root, "shop", resource.Duration(time.Millisecond)
+	for _, name := range leaders {
+		f.group.Add(group.NewDuty(group.Leader, name))
+	}
+	var err error
+	f.store, err = zkstate.NewStore(f.session, zkstate.Config{
+		Home: f.root + "/home", Stack: "tests", Kinds: []zkstate.Kind{zkstate.Group()},
+	})
+	if err == nil {
+		err = f.store.Commit(t.Context(), plan.Row{Path: f.group.Path(), New: f.group, Reason: plan.NotThere})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func (f *groupFixture) join(identity, version string, can ...string) *member.Member {
+	f.t.Helper()
+	m, err := member.Join(f.t.Context(), f.dial(), member.Config{
+		Root: f.root, Group: "shop", Identity: identity, Version: version, Can: can, Address: identity + ":7000",
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { m.Leave() })
+	return m
+}
+
+func (f *groupFixture) state() zkstate.GroupState {
+	f.t.Helper()
+	o, err := f.store.Look(f.t.Context(), f.group.Path())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	s, err := f.store.GroupState(f.t.Context(), o)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return s
+}
+
+// until reads the state until a condition holds.
+func (f *groupFixture) until(what string, ok func(zkstate.GroupState) bool) zkstate.GroupState {
+	f.t.Helper()
+	for late := time.Now().Add(2 * time.Minute); time.Now().Before(late); {
+		if s := f.state(); ok(s) {
+			return s
+		}
+	}
+	f.t.Fatalf("never: %s; the last state is %+v", what, f.state())
+	return zkstate.GroupState{}
+}
+
+func (f *groupFixture) ask(a znode.Ask) {
+	f.t.Helper()
+	if _, err := member.SendAsk(f.t.Context(), f.session, f.root, "shop", a); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// TestGroupStateOfAGroupThatNobodyJoined has its duties and the requests that wait.
+func TestGroupStateOfAGroupThatNobodyJoined(t *testing.T) {
+	t.Parallel()
+	f := newGroup(t, "a", "b")
+	if s := f.state(); len(s.Members) != 0 || len(s.Duties) != 2 || s.Clerk != "" || s.Waiting != 0 {
+		t.Errorf("%+v", s)
+	}
+	f.ask(znode.Ask{Do: znode.AskPause, Duty: "a", By: "ops@host"})
+	s := f.state()
+	if s.Waiting != 1 || len(s.Requests) != 1 || s.Requests[0].Duty != "a" || s.Requests[0].Ask.By != "ops@host" ||
+		time.Since(s.Requests[0].Since).Abs() > time.Hour {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestGroupStateTellsWhoHasWhat and why: two members, a duty that is held, one that nobody can do, one that is paused,
+// and one that was given up.
+func TestGroupStateTellsWhoHasWhat(t *testing.T) {
+	t.Parallel()
+	f := newGroup(t, "held", "impossible", "stopped", "pinned", "given-up")
+	a := f.join("a", "1.0", "held", "stopped", "given-up")
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	h, err := a.Take(ctx, "held")
+	if err != nil {
+		t.Fatal(err)
+	}
+	up, err := a.Take(ctx, "given-up")
+	if err == nil {
+		err = up.Resign(ctx, true, "exit code 3")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.join("b", "2.0", "pinned")
+	f.ask(znode.Ask{Do: znode.AskPause, Duty: "stopped", By: "ops@host"})
+	f.ask(znode.Ask{Do: znode.AskHandover, Duty: "pinned", To: "b", By: "ops@host"})
+	s := f.until("all is decided", func(s zkstate.GroupState) bool {
+		return s.Waiting == 0 && len(s.Duties[0].Failures) == 1 && s.Duties[4].PausedBy != "" && s.Duties[3].Pinned != ""
+	})
+	if len(s.Members) != 2 || s.Clerk != "a" || s.Members[1].Identity != "b" || s.Members[1].Version != "2.0" ||
+		s.Members[1].Address != "b:7000" || !s.Members[1].Ready || s.Members[1].Seat != "s-0000000001" ||
+		!cmp.Equal(s.Members[1].Duties, []string{"pinned"}) || !cmp.Equal(s.Members[1].Can, []string{"pinned"}) ||
+		time.Since(s.Members[1].Since).Abs() > time.Hour {
+		t.Errorf("members: %+v", s.Members)
+	}
+	var names []string
+	for _, d := range s.Duties {
+		names = append(names, d.Name)
+	}
+	if d := cmp.Diff([]string{"given-up", "held", "impossible", "pinned", "stopped"}, names); d != "" {
+		t.Fatal(d)
+	}
+	given, held, impossible, pinned, stopped := s.Duties[0], s.Duties[1], s.Duties[2], s.Duties[3], s.Duties[4]
+	if held.Holder == nil || held.Holder.Identity != "a" || held.Epoch != h.Epoch || held.Given != "a" || held.Why == "" {
+		t.Errorf("held: %+v", held)
+	}
+	if impossible.Holder != nil || impossible.Given != "" || !strings.Contains(impossible.Why, "no member can do it") {
+		t.Errorf("impossible: %+v", impossible)
+	}
+	if stopped.PausedBy != "ops@host" || stopped.Given != "" {
+		t.Errorf("stopped: %+v", stopped)
+	}
+	if pinned.Pinned != "b" || pinned.Given != "b" || pinned.Holder != nil { // b does not take it
+		t.Errorf("pinned: %+v", pinned)
+	}
+	if fs := given.Failures; len(fs) != 1 || fs[0].Identity != "a" || fs[0].Count != 1 || fs[0].Because != "exit code 3" {
+		t.Errorf("given up: %+v", given)
+	}
+}
+
+// TestGroupStateOfBrokenZnodes: what cannot be read is named, and the rest is shown.
+func TestGroupStateOfBrokenZnodes(t *testing.T) {
+	t.Parallel()
+	f := newGroup(t, "main")
+	f.join("a", "1.0")
+	o, err := f.store.Look(t.Context(), f.group.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	generation := o.Record.Generation
+	for _, path := range []string{
+		znode.SeatAt(f.root, generation, "s-0000000007"), znode.SeatAt(f.root, generation, "odd"),
+		znode.Live(f.root, "shop", "ghost"), znode.NewAsk(f.root, generation), znode.Duty(f.root, generation, "main"),
+		znode.Held(f.root, generation, "main"),
+	} {
+		mode := zkconn.Persistent
+		if strings.HasSuffix(path, "ghost") {
+			mode = zkconn.Ephemeral
+		}
+		if _, err := f.session.Create(t.Context(), path, []byte("{"), mode, zkconn.World(zkconn.PermAll)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := f.state()
+	if len(s.Members) != 1 || len(s.Unread) != 2 || s.Duties[0].Holder == nil || s.Duties[0].Epoch != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestGroupStateOfALargeGroup: 1,000 duties and as many members are read in parallel.
+func TestGroupStateOfALargeGroup(t *testing.T) {
+	t.Parallel()
+	const n = 1000
+	var leaders []string
+	for i := range n {
+		leaders = append(leaders, fmt.Sprintf("duty-%03d", i))
+	}
+	f := newGroup(t, leaders...)
+	a := f.join("a", "1.0")
+	for i := 0; i < n; i += 100 {
+		var ops []zkconn.Op
+		for j := i; j < i+100; j++ {
+			id := fmt.Sprintf("m%03d", j)
+			live, err := znode.EncodePresent(znode.Present{Nonce: id, Version: "1.0"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			seat, err := znode.EncodeSeat(znode.Seat{Identity: id, Nonce: id, Assign: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ops = append(ops,
+				zkconn.CreateOp(znode.Live(f.root, "shop", id), live, zkconn.Ephemeral, zkconn.World(zkconn.PermAll)),
+				zkconn.CreateOp(znode.NewSeat(f.root, a.Generation), seat, zkconn.EphemeralSequential,
+					zkconn.World(zkconn.PermAll)))
+		}
+		if _, err := f.session.Multi(t.Context(), ops...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start := time.Now()
+	s := f.state()
+	t.Logf("%d members and %d duties in %s", len(s.Members), len(s.Duties), time.Since(start))
+	if len(s.Members) != n+1 || len(s.Duties) != n || s.Members[0].Identity != "a" || s.Members[n].Identity != "m999" {
+		t.Errorf("%d members, %d duties", len(s.Members), len(s.Duties))
+	}
+	if took := time.Since(start); took > time.Minute {
+		t.Errorf("it took %s", took)
+	}
+}
