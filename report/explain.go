@@ -13,11 +13,12 @@ import (
 // Part is one znode of a damaged or unreadable job.
 type Part struct{ Name, Path, State string }
 
-// Explanation is what Explain shows besides the row. Every field may be empty.
+// Explanation is what Explain shows besides the row. Every field may be empty. Group is of a group that was read.
 type Explanation struct {
 	Origins map[string]string // where the value of a field comes from, by its name: "jobs.hcl:31", "default"
 	Parts   []Part
 	Repair  string // how to repair what Parts shows
+	Group   *GroupDetail
 }
 
 // Explain writes why a row has its status and its action: every observed fact, and every declared value with its
@@ -50,6 +51,13 @@ func Explain(w io.Writer, r plan.Row, stack string, e Explanation, o Options) er
 		p.section("what is there", there)
 	}
 	p.section("observed in ZooKeeper", observed(r.Old, kindName(r)))
+	if d := e.Group; d != nil && len(d.Members) > 0 {
+		p.wrap(plain, "      "+d.census(), 8)
+		p.newline()
+	}
+	if e.Group != nil {
+		p.listSection("  what waits", indented(e.Group.waits()))
+	}
 	if r.New == nil {
 		p.section("not declared by stack "+stack, nil)
 		return p.flush()

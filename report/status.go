@@ -17,7 +17,8 @@ import (
 type JobStatus struct {
 	Path     string
 	Observed resource.Observed
-	Restarts *int // how often its workers joined again; nil: not read
+	Restarts *int         // how often its workers joined again; nil: not read
+	Group    *GroupDetail // of a group; nil: not read
 }
 
 // Worker is one worker of one job.
@@ -167,6 +168,7 @@ type groupJSON struct {
 	Live       *int            `json:"live,omitempty"` // this and the next one are absent if they are not known
 	Held       *int            `json:"held,omitempty"`
 	Problem    string          `json:"problem,omitempty"`
+	*GroupDetail
 }
 
 func groupStatus(j JobStatus) groupJSON {
@@ -174,6 +176,7 @@ func groupStatus(j JobStatus) groupJSON {
 	out := groupJSON{
 		Path: j.Path, Address: rec.Declaration.ID().Address, Status: o.Status(), Stack: rec.Stack,
 		Generation: rec.Generation, Duties: len(group.Of(rec).Duties), Problem: o.Problem,
+		GroupDetail: j.Group,
 	}
 	if hasCounts(&o) {
 		held := group.Held(&o)
