@@ -12,6 +12,7 @@ const (
 	MaxChunk      = 200 << 10 // bytes of one znode
 	MaxStateValue = 16 << 20  // bytes of one key
 	MaxState      = 64 << 20  // bytes of a group
+	MaxKeys       = 10_000    // keys of a duty
 )
 
 // Manifest is the body of one key of saved state: where its value is. A key without one is not there: its first value
@@ -28,6 +29,9 @@ type Manifest struct {
 // StateTotal is the body of the folder of a duty's saved state.
 type StateTotal struct {
 	Bytes int `json:"bytes"` // of all keys together
+	// Writing is how many bytes more there are while a value is written. It counts for the limit of the group. It stays
+	// if the writer dies, until the next holder writes.
+	Writing int `json:"writing,omitempty"`
 }
 
 // CheckKey says why key is not a valid key of saved state, or returns nil: the rules of names hold.
@@ -75,8 +79,8 @@ func (m Manifest) check() error {
 }
 
 func (t StateTotal) check() error {
-	if t.Bytes < 0 {
-		return fmt.Errorf("bytes: %d is less than 0", t.Bytes)
+	if t.Bytes < 0 || t.Writing < 0 {
+		return fmt.Errorf("bytes: %d and %d must not be less than 0", t.Bytes, t.Writing)
 	}
 	return nil
 }
