@@ -37,6 +37,7 @@ type Hold struct {
 	watched  chan struct{}         // closed when watch has returned
 	ending   atomic.Pointer[Event] // how this process is giving the duty back; nil: it is not
 	saved    *saved                // state
+	runners  *runners              // of operations
 }
 
 // Take waits until the clerk gives the duty to this member and its last holder has let it go, and takes it. It returns
@@ -150,7 +151,7 @@ func (m *Member) findTake(
 func (m *Member) newHold(duty string, epoch int64, version int32) *Hold {
 	h := &Hold{
 		Duty: duty, Epoch: epoch, m: m, version: version,
-		handOver: make(chan struct{}), watched: make(chan struct{}), saved: newSaved(),
+		handOver: make(chan struct{}), watched: make(chan struct{}), saved: newSaved(), runners: newRunners(),
 	}
 	h.ctx, h.end = context.WithCancelCause(m.ctx)
 	m.emit(Event{Kind: EventTaken, Duty: duty, Epoch: epoch})

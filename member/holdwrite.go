@@ -95,3 +95,19 @@ func (h *Hold) tree(ctx context.Context, at string, depth int) ([]string, error)
 	}
 	return append(paths, at), nil
 }
+
+// turn is a lock whose wait ends with a context.
+type turn chan struct{}
+
+func newTurn() turn { return make(turn, 1) }
+
+func (t turn) take(ctx context.Context) error {
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (t turn) pass() { <-t }

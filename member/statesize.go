@@ -22,8 +22,8 @@ const keyDepth = 2
 
 // saved is what a hold knows of the state of its duty.
 type saved struct {
-	turn  chan struct{} // holds a token while somebody writes
-	known bool          // keys is right. It is not before the first write, and not after one that failed
+	turn  turn // of whoever writes
+	known bool // keys is right. It is not before the first write, and not after one that failed
 	keys  map[string]savedKey
 }
 
@@ -32,7 +32,7 @@ type savedKey struct {
 	value string // name of the folder
 }
 
-func newSaved() *saved { return &saved{turn: make(chan struct{}, 1)} }
+func newSaved() *saved { return &saved{turn: newTurn()} }
 
 func (s *saved) total() int {
 	total := 0
@@ -44,14 +44,10 @@ func (s *saved) total() int {
 
 // writeState calls f, alone, with what is known of the state.
 func (h *Hold) writeState(ctx context.Context, f func() error) error {
-	select {
-	case h.saved.turn <- struct{}{}:
-		defer func() { <-h.saved.turn }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-h.ctx.Done():
-		return context.Cause(h.ctx)
+	if err := h.saved.turn.take(ctx); err != nil {
+		return err
 	}
+	defer h.saved.turn.pass()
 	if !h.saved.known {
 		if err := h.readState(ctx); err != nil {
 			return err

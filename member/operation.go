@@ -1,0 +1,311 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"muster/zkstate"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// An operation is work in steps that another holder goes on with if this one dies. Its journal:
+//
+//	duty/<d>/op/<name>             persistent   created: the opening, which names the folder of the steps
+//	duty/<d>/op/<name>/<id>        persistent   created in the same transaction
+//	duty/<d>/op/<name>/<id>/<key>  persistent   created when a step begins, set when it is done, see step.go
+//	duty/<d>/op/<name>             set empty: closed. Then all of it is deleted, from below, some znodes at a time
+//
+// Each write checks that the writer is the holder. A process that dies between two of them leaves the operation open;
+// the next holder resumes it. One that dies after the opening was set empty leaves a closed one, whose remains the next
+// Open, of any operation, deletes. A new opening has another id, so it never finds old steps.
+
+var (
+	// ErrOperationBusy means that another runner in this process has opened the operation. Wait until it ends.
+	ErrOperationBusy = errors.New("another runner has opened this operation")
+	// ErrOtherScript means that another script opened the operation. Run that one, or adopt the operation, if the
+	// steps that are done mean the same in this script.
+	ErrOtherScript = errors.New("another script opened this operation")
+	// ErrNoOperation means that no operation of this name is open.
+	ErrNoOperation = errors.New("no such operation is open")
+	// ErrOperationLimit means that the duty has too many open operations, or the operation too many steps or too much
+	// output. Nothing was written.
+	ErrOperationLimit = errors.New("a limit of operations is reached")
+	// ErrOperationOver means that this Operation was closed, left or aborted. Open it again.
+	ErrOperationOver = errors.New("the operation is over")
+)
+
+// opDepth is how many levels are below the znode of an operation.
+const opDepth = 2
+
+// Operation is an open operation and its one runner in this process. Its methods may be called concurrently.
+type Operation struct {
+	Name    string
+	ID      string
+	Resumed bool // somebody opened it before
+
+	h       *Hold
+	turn    turn
+	over    bool            // guarded by turn
+	unsure  bool            // guarded by turn: the outcome of a write is unknown, so journal is
+	journal znode.Journal   // guarded by turn
+	seen    map[string]bool // guarded by turn: keys of the steps of this run
+}
+
+// runners are the operations that this process has opened under one hold.
+type runners struct {
+	turn turn // of Open, Close and Abort
+	mu   sync.Mutex
+	busy map[string]bool
+}
+
+func newRunners() *runners { return &runners{turn: newTurn(), busy: map[string]bool{}} }
+
+// reserve reports whether the operation had no runner.
+func (r *runners) reserve(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	free := !r.busy[name]
+	r.busy[name] = true
+	return free
+}
+
+func (r *runners) release(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.busy, name)
+}
+
+// Open opens the operation of this name, or resumes it if somebody opened it before and has not closed it. script is a
+// digest of what runs it: only the same script resumes it, or another one that adopts it. Only one runner in this
+// process has an operation, until Close or Leave. If the error is ErrUnknown, the operation may be open.
+func (h *Hold) Open(ctx context.Context, name, script string, adopt bool) (*Operation, error) {
+	o, err := h.open(ctx, name, script, adopt)
+	if err != nil {
+		return nil, fmt.Errorf("open %s of %s: %w", name, h.Duty, err)
+	}
+	return o, nil
+}
+
+func (h *Hold) open(ctx context.Context, name, script string, adopt bool) (o *Operation, err error) {
+	if err := znode.CheckOperation(name); err != nil {
+		return nil, err
+	}
+	if err := h.runners.turn.take(ctx); err != nil {
+		return nil, err
+	}
+	defer h.runners.turn.pass()
+	if !h.runners.reserve(name) {
+		return nil, ErrOperationBusy
+	}
+	defer func() {
+		if err != nil {
+			h.runners.release(name)
+		}
+	}()
+	if err := h.m.session.Settled(ctx); err != nil { // a write whose caller gave up may still have been on its way
+		return nil, err
+	}
+	others, err := h.cleanOperations(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	old, err := h.readOpening(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if old == nil && others >= znode.MaxOperations {
+		return nil, fmt.Errorf("%w: %d operations of the duty are open", ErrOperationLimit, others)
+	}
+	next := znode.Opening{ID: zkstate.NewID(), Script: script, By: h.m.Identity, Epoch: h.Epoch, Runs: 1}
+	if old != nil {
+		if old.Script != script && !adopt {
+			return nil, fmt.Errorf("%w: its digest is %s, and this one's %s", ErrOtherScript, old.Script, script)
+		}
+		next.ID, next.Runs = old.ID, old.Runs+1
+	}
+	o = &Operation{
+		Name: name, ID: next.ID, Resumed: old != nil, h: h, turn: newTurn(), seen: map[string]bool{},
+	}
+	return o, o.begin(ctx, next)
+}
+
+// cleanOperations deletes what is left of closed operations, and counts the open ones but for this one.
+func (h *Hold) cleanOperations(ctx context.Context, but string) (open int, err error) {
+	folder := znode.Ops(h.m.root, h.m.Generation, h.Duty)
+	if err := h.make(ctx, folder, nil); err != nil {
+		return 0, err
+	}
+	names, _, err := h.m.session.Children(ctx, folder)
+	if err != nil {
+		return 0, err
+	}
+	for _, name := range names {
+		at := h.operationAt(name)
+		body, _, err := h.m.session.Get(ctx, at)
+		switch {
+		case err == nil && len(body) == 0:
+			err = h.removeTree(ctx, at, opDepth)
+		case err == nil && name != but:
+			open++
+		case errors.Is(err, zkconn.ErrNoNode): // deleted by hand
+			err = nil
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return open, nil
+}
+
+// readOpening reads the opening of an operation; nil if it is not open.
+func (h *Hold) readOpening(ctx context.Context, name string) (*znode.Opening, error) {
+	body, _, err := h.m.session.Get(ctx, h.operationAt(name))
+	if errors.Is(err, zkconn.ErrNoNode) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	opening, err := znode.DecodeOpening(body)
+	if err != nil {
+		return nil, fmt.Errorf("it cannot be read; abort it: %w", err)
+	}
+	return opening, nil
+}
+
+// begin writes the opening.
+func (o *Operation) begin(ctx context.Context, next znode.Opening) error {
+	body, err := znode.EncodeOpening(next)
+	if err != nil {
+		return err
+	}
+	at := o.h.operationAt(o.Name)
+	if o.Resumed {
+		if err := o.h.writeAgain(ctx, zkconn.SetOp(at, body, -1)); err != nil {
+			return err
+		}
+		return o.readJournal(ctx)
+	}
+	journal, err := znode.EncodeJournal(znode.Journal{})
+	if err != nil {
+		return err
+	}
+	err = o.h.writeAgain(ctx, zkconn.CreateOp(at, body, zkconn.Persistent, o.h.m.acl),
+		zkconn.CreateOp(o.steps(), journal, zkconn.Persistent, o.h.m.acl))
+	if refusedAt(err, at, zkconn.ErrNodeExists) { // it was not there, and only the holder writes: a reply was lost
+		return nil
+	}
+	return err
+}
+
+// readJournal reads how many steps there are.
+func (o *Operation) readJournal(ctx context.Context) error {
+	body, _, err := o.h.m.session.Get(ctx, o.steps())
+	if err == nil {
+		o.journal, err = znode.DecodeJournal(body)
+	}
+	if err != nil {
+		return fmt.Errorf("its journal cannot be read; abort it: %w", err)
+	}
+	return nil
+}
+
+// Close closes the operation, and deletes its journal. If the error is ErrUnknown, it may be open. After any error call
+// Close again, or Leave.
+func (o *Operation) Close(ctx context.Context) error {
+	err := o.close(ctx)
+	if err != nil {
+		return fmt.Errorf("close %s of %s: %w", o.Name, o.h.Duty, err)
+	}
+	return nil
+}
+
+func (o *Operation) close(ctx context.Context) error {
+	if err := o.h.runners.turn.take(ctx); err != nil {
+		return err
+	}
+	defer o.h.runners.turn.pass()
+	if err := o.turn.take(ctx); err != nil {
+		return err
+	}
+	defer o.turn.pass()
+	if o.over {
+		return ErrOperationOver
+	}
+	if err := o.h.endOperation(ctx, o.Name); err != nil {
+		return err
+	}
+	o.end()
+	return nil
+}
+
+// Leave gives the operation up and leaves it open, for another runner. It does nothing after Close.
+func (o *Operation) Leave() {
+	_ = o.turn.take(context.Background())
+	defer o.turn.pass()
+	if !o.over {
+		o.end()
+	}
+}
+
+// end is called once, with the turn.
+func (o *Operation) end() {
+	o.over = true
+	o.h.runners.release(o.Name)
+}
+
+// Abort closes an operation that has no runner in this process, whoever opened it. What its steps did remains. It
+// returns ErrNoOperation if it is not open.
+func (h *Hold) Abort(ctx context.Context, name string) error {
+	err := h.abort(ctx, name)
+	if err != nil {
+		return fmt.Errorf("abort %s of %s: %w", name, h.Duty, err)
+	}
+	return nil
+}
+
+func (h *Hold) abort(ctx context.Context, name string) error {
+	if err := znode.CheckOperation(name); err != nil {
+		return err
+	}
+	if err := h.runners.turn.take(ctx); err != nil {
+		return err
+	}
+	defer h.runners.turn.pass()
+	if !h.runners.reserve(name) {
+		return ErrOperationBusy
+	}
+	defer h.runners.release(name)
+	if err := h.m.session.Settled(ctx); err != nil {
+		return err
+	}
+	body, _, err := h.m.session.Get(ctx, h.operationAt(name))
+	if errors.Is(err, zkconn.ErrNoNode) || err == nil && len(body) == 0 {
+		return ErrNoOperation
+	}
+	if err != nil {
+		return err
+	}
+	return h.endOperation(ctx, name)
+}
+
+// endOperation marks an operation as closed. Then it is, also if its journal cannot be deleted now.
+func (h *Hold) endOperation(ctx context.Context, name string) error {
+	at := h.operationAt(name)
+	if err := h.writeAgain(ctx, zkconn.SetOp(at, nil, -1)); err != nil {
+		return err
+	}
+	_ = h.removeTree(ctx, at, opDepth) // or the next Open does it
+	return nil
+}
+
+func (h *Hold) operationAt(name string) string {
+	return znode.Operation(h.m.root, h.m.Generation, h.Duty, name)
+}
+
+func (o *Operation) steps() string {
+	return znode.Steps(o.h.m.root, o.h.m.Generation, o.h.Duty, o.Name, o.ID)
+}

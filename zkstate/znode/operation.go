@@ -1,0 +1,124 @@
+package znode
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	"muster/resource"
+)
+
+// Limits of operations.
+const (
+	MaxOperations = 100      // open ones of a duty
+	MaxSteps      = 10_000   // of an operation
+	MaxOutput     = 64 << 10 // bytes of the output of one step
+	MaxOutputs    = 16 << 20 // bytes of the outputs of an operation
+)
+
+// Opening is the body of an operation's znode while the operation is open. When it is empty the operation is closed,
+// and what is below it is garbage.
+type Opening struct {
+	ID     string `json:"id"`     // random: the folder of its steps
+	Script string `json:"script"` // digest of what runs it
+	By     string `json:"by"`     // identity of the holder that opened it, or was the last to resume it
+	Epoch  int64  `json:"epoch"`  // of that holder
+	Runs   int    `json:"runs"`   // how often it was opened or resumed
+}
+
+// Journal is the body of the folder of an operation's steps. It is written together with each of them.
+type Journal struct {
+	Steps int `json:"steps"` // that have begun
+	Done  int `json:"done"`  // of these
+	Bytes int `json:"bytes"` // of all outputs
+}
+
+// StepRecord is the body of one step.
+type StepRecord struct {
+	Name     string `json:"name"`
+	Done     bool   `json:"done"`             // false: it has begun
+	Attempts int    `json:"attempts"`         // how often it was begun
+	By       string `json:"by"`               // identity of the holder that made the last attempt
+	Epoch    int64  `json:"epoch"`            // of that holder
+	Output   []byte `json:"output,omitempty"` // of a step that is done; base64 in JSON
+}
+
+// StepKey names the znode of a step: the SHA-256, in hex, of its name and arguments, each as its length in bytes in
+// decimal, a colon, and its bytes.
+func StepKey(name string, args []string) string {
+	h := sha256.New()
+	for _, s := range append([]string{name}, args...) {
+		fmt.Fprintf(h, "%d:%s", len(s), s)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// CheckOperation says why name is not a valid name of an operation, or returns nil: the rules of names hold.
+func CheckOperation(name string) error { return resource.CheckName("operation", name) }
+
+// CheckStep says why name is not a valid name of a step, or returns nil: the rules of names hold.
+func CheckStep(name string) error { return resource.CheckName("step", name) }
+
+// Ops is the folder of a duty's operations.
+func Ops(root, g, duty string) string { return resource.Join(Duty(root, g, duty), "op") }
+
+// Operation is one operation. Its body is an Opening; its child is the folder of its steps.
+func Operation(root, g, duty, name string) string { return resource.Join(Ops(root, g, duty), name) }
+
+// Steps is the folder of an operation's steps. Its body is a Journal.
+func Steps(root, g, duty, name, id string) string {
+	return resource.Join(Operation(root, g, duty, name), id)
+}
+
+// EncodeOpening encodes an opening.
+func EncodeOpening(o Opening) ([]byte, error) { return encodeChecked("operation", o) }
+
+// DecodeOpening decodes an opening and checks it. An empty body is nil: the operation is closed.
+func DecodeOpening(data []byte) (*Opening, error) {
+	if len(data) == 0 {
+		return nil, nil
+	}
+	o, err := decodeChecked[Opening]("operation", data)
+	if err != nil {
+		return nil, err
+	}
+	return &o, nil
+}
+
+// EncodeJournal encodes the body of the folder of steps.
+func EncodeJournal(j Journal) ([]byte, error) { return encodeChecked("journal", j) }
+
+// DecodeJournal decodes the body of the folder of steps and checks it.
+func DecodeJournal(data []byte) (Journal, error) { return decodeChecked[Journal]("journal", data) }
+
+// EncodeStep encodes a step.
+func EncodeStep(s StepRecord) ([]byte, error) { return encodeChecked("step", s) }
+
+// DecodeStep decodes a step and checks it.
+func DecodeStep(data []byte) (StepRecord, error) { return decodeChecked[StepRecord]("step", data) }
+
+func (o Opening) check() error {
+	if err := CheckToken(o.ID); err != nil {
+		return fmt.Errorf("id: %w", err)
+	}
+	return required("script", o.Script, "by", o.By)
+}
+
+func (j Journal) check() error {
+	if j.Done < 0 || j.Steps < j.Done || j.Bytes < 0 {
+		return fmt.Errorf("%d of %d steps and %d bytes do not fit together", j.Done, j.Steps, j.Bytes)
+	}
+	return nil
+}
+
+func (s StepRecord) check() error {
+	switch {
+	case s.Attempts < 1:
+		return fmt.Errorf("attempts: %d is less than 1", s.Attempts)
+	case !s.Done && len(s.Output) > 0:
+		return fmt.Errorf("output: a step that is not done has none")
+	case len(s.Output) > MaxOutput:
+		return fmt.Errorf("output: %d bytes are more than the %d allowed", len(s.Output), MaxOutput)
+	}
+	return required("name", s.Name, "by", s.By)
+}
