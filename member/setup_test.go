@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,6 +54,8 @@ type fixture struct {
 	group group.Group
 	store *zkstate.Store
 	s     *zkconn.Session // an observer's
+
+	generation string // once it was read
 }
 
 // newFixture creates a group with these leaders, which settles at once.
@@ -126,8 +129,11 @@ func (f *fixture) take(m *member.Member, duty string) *member.Hold {
 	return h
 }
 
-// run is a path in the group's generation.
+// run is a path in the group's generation, which these tests never replace.
 func (f *fixture) run(below string) string {
 	f.t.Helper()
-	return resource.Join(znode.Run(f.group.Root, f.look().Record.Generation), below)
+	if f.generation == "" {
+		f.generation = f.look().Record.Generation
+	}
+	return strings.TrimSuffix(resource.Join(znode.Run(f.group.Root, f.generation), below), "/")
 }

@@ -1,0 +1,509 @@
+package member_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"muster/group"
+	"muster/member"
+	"muster/zkserver"
+	"muster/zkstate"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// until waits until done reports true.
+func (f *fixture) until(what string, done func() bool) {
+	f.t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	end := time.After(2 * time.Minute)
+	for !done() {
+		select {
+		case <-tick.C:
+		case <-end:
+			f.t.Fatalf("waited for %s", what)
+		}
+	}
+}
+
+// children are the names below a path in the group's generation.
+func (f *fixture) children(below string) []string {
+	f.t.Helper()
+	names, _, err := f.s.Children(f.t.Context(), f.run(below))
+	if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
+		f.t.Fatal(err)
+	}
+	return names
+}
+
+// seats are the members' seats as the clerk wrote them, by identity. A duty in two of them fails the test.
+func (f *fixture) seats() map[string][]string {
+	f.t.Helper()
+	all, had := map[string][]string{}, map[string]string{}
+	for _, name := range f.children("seat") {
+		body, _, err := f.s.Get(f.t.Context(), f.run("seat/"+name))
+		if errors.Is(err, zkconn.ErrNoNode) {
+			continue
+		}
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		seat, err := znode.DecodeSeat(body)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		all[seat.Identity] = seat.Duties
+		for _, d := range seat.Duties {
+			if had[d] != "" {
+				f.t.Errorf("%s is in the seats of %s and %s", d, had[d], seat.Identity)
+			}
+			had[d] = seat.Identity
+		}
+	}
+	return all
+}
+
+// create makes a persistent znode in the group's generation.
+func (f *fixture) create(below, body string, mode zkconn.Mode) string {
+	f.t.Helper()
+	path, err := f.s.Create(f.t.Context(), f.run(below), []byte(body), mode, f.acl())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return path
+}
+
+// acl is what members give their znodes.
+func (f *fixture) acl() []zkconn.ACL {
+	f.t.Helper()
+	acl, err := zkstate.ParseACL(f.look().Record.ACL)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return acl
+}
+
+// ask sends a request, and waits until the clerk has decided.
+func (f *fixture) ask(do znode.AskKind, duty, to string) {
+	f.t.Helper()
+	body, err := znode.EncodeAsk(znode.Ask{Do: do, Duty: duty, To: to, By: "root@here"})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.create("ask/a-", string(body), zkconn.PersistentSequential)
+	f.until("the clerk to decide", func() bool { return len(f.children("ask")) == 0 })
+}
+
+// TestClerkKnowsTheMethodOfTheRecord: when the Record wants a newer method, the first seat that knows it is the clerk,
+// and one that does not know it is never.
+func TestClerkKnowsTheMethodOfTheRecord(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "first", "second")
+	join := func(identity string, knows int, can ...string) (*member.Member, <-chan member.Event) {
+		m, err := member.JoinKnowing(t.Context(), dial(t), f.config(identity, "1.0", can...), knows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		events := make(chan member.Event, 100)
+		go func() {
+			for e := range m.Events(t.Context()) {
+				if e.Kind == member.EventClerk || e.Kind == member.EventClerkEnded {
+					events <- e
+				}
+			}
+		}()
+		t.Cleanup(func() { m.Leave() })
+		return m, events
+	}
+	a, _ := join("a", 1, "first")
+	f.take(a, "first")
+	b, bEvents := join("b", 2, "second")
+	f.take(b, "second")
+
+	f.raiseAssign(2)
+	if e := receive(t, bEvents, "b to be the clerk"); e.Kind != member.EventClerk {
+		// it may have told before that it is not
+		if e = receive(t, bEvents, "b to be the clerk"); e.Kind != member.EventClerk {
+			t.Errorf("event %+v", e)
+		}
+	}
+	f.change(func(g *group.Group) { g.Add(group.NewDuty(group.Leader, "third")) })
+	c, _ := join("c", 1, "third")
+	f.take(c, "third") // b, the second seat, decides
+
+	if err := b.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	d, dEvents := join("d", 2, "second")
+	if e := receive(t, dEvents, "d to be the clerk"); e.Kind != member.EventClerk {
+		t.Errorf("event %+v", e)
+	}
+	f.take(d, "second") // d is the clerk, although a and c are before it
+}
+
+// raiseAssign writes into the Record that clerks assign by method n.
+func (f *fixture) raiseAssign(n int) {
+	f.t.Helper()
+	at := znode.Record(group.KindName, f.group.Root, f.group.Name)
+	body, stat, err := f.s.Get(f.t.Context(), at)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	rec, err := znode.DecodeRecordAt(group.Kind(), f.group.Path(), body)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	group.SetAssign(&rec, n)
+	if body, err = znode.EncodeRecord(rec); err != nil {
+		f.t.Fatal(err)
+	}
+	if _, err := f.s.Set(f.t.Context(), at, body, stat.Version); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// TestInboxesOfThousands: thousands of requests and resignations are taken, whoever made them and however bad they are.
+// Members go on.
+func TestInboxesOfThousands(t *testing.T) {
+	t.Parallel()
+	const many = 1200
+	f := newFixture(t, "coordinator")
+	a := f.join("a", "1.0", "coordinator")
+	h := f.take(a, "coordinator")
+	b := f.join("b", "1.0", "coordinator")
+	ask := `{"do":"unpin","duty":"coordinator","by":"root@here"}`
+	resignation := `{"seat":"s-0000000099","identity":"x","duty":"coordinator","blame":true,"because":"x"}`
+	var ops []zkconn.Op
+	add := func(below, body string) {
+		ops = append(ops, zkconn.CreateOp(f.run(below), []byte(body), zkconn.PersistentSequential, f.acl()))
+	}
+	run, acl := f.run(""), f.acl()
+	for range many {
+		ops = append(ops,
+			zkconn.CreateOp(run+"/ask/a-", []byte(ask), zkconn.PersistentSequential, acl),
+			zkconn.CreateOp(run+"/resigned/r-", []byte(resignation), zkconn.PersistentSequential, acl))
+	}
+	add("ask/a-", `{"do":"pause","duty":"unknown","by":"root@here"}`)
+	add("ask/a-", `{"do":"handover","duty":"coordinator","to":"nobody","by":"root@here"}`)
+	add("ask/a-", `not JSON`)
+	add("ask/x", `{}`)
+	add("resigned/r-", ``)
+	if _, err := f.s.Multi(t.Context(), ops...); err != nil {
+		t.Fatal(err)
+	}
+	changed := f.create("ask/a-", "", zkconn.PersistentSequential)
+	_, _ = f.s.Set(t.Context(), changed, []byte(ask), -1) // a request that was changed after it was made
+	stuck := f.create("ask/y", ask, zkconn.Persistent)
+	_, _ = f.s.Create(t.Context(), stuck+"/child", nil, zkconn.Persistent, acl)
+	f.until("the clerk to take everything", func() bool {
+		return len(f.children("resigned")) == 0 && len(f.children("ask")) <= 1
+	})
+	f.ask2(znode.AskHandover, "b")
+	receive(t, h.HandOver(), "the hand-over")
+	if err := h.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.take(b, "coordinator")
+	if memory := f.memory(); len(memory.Paused) != 0 || len(memory.Failures) != 0 {
+		t.Errorf("the clerk remembers %+v", memory)
+	}
+	if a.Context().Err() != nil {
+		t.Errorf("the clerk ended: %v", context.Cause(a.Context()))
+	}
+}
+
+// ask2 asks for the coordinator while an entry is in the inbox that nobody can delete.
+func (f *fixture) ask2(do znode.AskKind, to string) {
+	f.t.Helper()
+	body, err := znode.EncodeAsk(znode.Ask{Do: do, Duty: "coordinator", To: to, By: "root@here"})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.create("ask/a-", string(body), zkconn.PersistentSequential)
+}
+
+// memory is what the clerk has written.
+func (f *fixture) memory() znode.ClerkMemory {
+	f.t.Helper()
+	body, _, err := f.s.Get(f.t.Context(), f.run("clerk"))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	memory, err := znode.DecodeClerk(body)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return memory
+}
+
+// TestPins: a hand-over to a member pins the duty to it, until somebody asks for another hand-over, or unpins it, or
+// the member leaves. A pause takes the duty from everybody.
+func TestPins(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "coordinator")
+	names := []string{"a", "b", "c"}
+	members := map[string]*member.Member{}
+	ctx, cancel := context.WithCancel(t.Context())
+	for _, name := range names {
+		m := f.join(name, "1.0", "coordinator")
+		members[name] = m
+		go func() {
+			_ = m.Lead(ctx, "coordinator", func(ctx context.Context, _ *member.Hold) error {
+				<-ctx.Done()
+				return nil
+			})
+		}()
+	}
+	defer cancel()
+	holder := func(want string) func() bool {
+		return func() bool {
+			body, _, err := f.s.Get(t.Context(), f.run("duty/coordinator/held"))
+			h, decoded := znode.DecodeHolder(body)
+			return err == nil && decoded == nil && h.Identity == want || err != nil && want == ""
+		}
+	}
+	f.until("a to lead", holder("a"))
+	f.ask(znode.AskHandover, "coordinator", "c")
+	f.until("c to lead", holder("c"))
+	f.ask(znode.AskHandover, "coordinator", "") // gives it to a or b
+	f.until("a to lead again", holder("a"))
+	if pins := f.memory().Pins; len(pins) != 0 {
+		t.Errorf("a plain hand-over left the pins %v", pins)
+	}
+	f.ask(znode.AskHandover, "coordinator", "b")
+	f.until("b to lead", holder("b"))
+	f.ask(znode.AskPause, "coordinator", "")
+	f.until("nobody to lead", holder(""))
+	f.ask(znode.AskResume, "coordinator", "")
+	f.until("b to lead, which is still pinned", holder("b"))
+	f.ask(znode.AskUnpin, "coordinator", "")
+	if pins := f.memory().Pins; len(pins) != 0 {
+		t.Errorf("pins %v", pins)
+	}
+	f.ask(znode.AskHandover, "coordinator", "c")
+	f.until("c to lead", holder("c"))
+	if err := members["c"].Leave(); err != nil {
+		t.Fatal(err)
+	}
+	f.until("a to lead after c left", holder("a"))
+	f.until("the pin to be over", func() bool { return len(f.memory().Pins) == 0 })
+}
+
+// TestTreesOfFormerDuties: what is left of a duty that is no longer declared is deleted in batches, after its holder has
+// let it go. If it is declared again meanwhile, its next holder finds nothing of it.
+func TestTreesOfFormerDuties(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "coordinator", "stays")
+	a := f.join("a", "1.0", "coordinator", "stays")
+	h := f.take(a, "coordinator")
+	f.take(a, "stays")
+	run, acl := f.run("duty/coordinator"), f.acl()
+	for i := range 3 {
+		dir := fmt.Sprintf("%s/tree-%d", run, i)
+		ops := []zkconn.Op{zkconn.CreateOp(dir, nil, zkconn.Persistent, acl)}
+		for n := range 300 {
+			ops = append(ops, zkconn.CreateOp(fmt.Sprintf("%s/%d", dir, n), nil, zkconn.Persistent, acl))
+		}
+		if _, err := f.s.Multi(t.Context(), ops...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	without := func(g *group.Group) { g.Duties = slices.DeleteFunc(g.Duties, named("coordinator")) }
+	f.change(without)
+	receive(t, h.HandOver(), "the hand-over")
+	if err := h.Check(t.Context()); err != nil {
+		t.Errorf("the holder still has it: %v", err)
+	}
+	if n := len(f.children("duty/coordinator/tree-2")); n != 300 {
+		t.Errorf("%d of 300 znodes are left while it is held", n)
+	}
+	if err := h.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.change(func(g *group.Group) { g.Add(group.NewDuty(group.Leader, "coordinator")) })
+	f.change(without)
+	f.until("the tree to be deleted", func() bool { return !slices.Contains(f.children("duty"), "coordinator") })
+	f.until("the clerk to be done", func() bool { return len(f.memory().Purge) == 0 })
+	f.change(func(g *group.Group) { g.Add(group.NewDuty(group.Leader, "coordinator")) })
+	f.take(a, "coordinator")
+	if names := f.children("duty/coordinator"); !slices.Equal(names, []string{"held"}) {
+		t.Errorf("the new holder finds %q", names)
+	}
+	if got := f.children("duty/stays"); !slices.Equal(got, []string{"held"}) {
+		t.Errorf("the other duty has %q", got)
+	}
+}
+
+// TestRosterOfManySeats: 600 seats gain a duty at once, and lose it at once, in transactions that ZooKeeper accepts.
+func TestRosterOfManySeats(t *testing.T) {
+	t.Parallel()
+	const many = 600
+	f := newFixture(t)
+	names := make([]string, many)
+	for i := range names {
+		names[i] = fmt.Sprintf("duty-%04d", i)
+	}
+	f.change(func(g *group.Group) {
+		for _, name := range names {
+			g.Add(group.NewDuty(group.Leader, name))
+		}
+	})
+	f.join("clerk", "1.0")
+	// The seats of members that do nothing themselves; one session has them all.
+	var ops []zkconn.Op
+	acl := f.acl()
+	run := f.run("")
+	for i := range names {
+		identity := fmt.Sprintf("m-%04d", i)
+		live, err := znode.EncodePresent(znode.Present{Nonce: "n", Version: "1.0", Can: names[i : i+1], Ready: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		seat, err := znode.EncodeSeat(znode.Seat{Identity: identity, Nonce: "n", Assign: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ops = append(ops,
+			zkconn.CreateOp(f.group.Path()+"/"+identity, live, zkconn.Ephemeral, acl),
+			zkconn.CreateOp(run+"/seat/s-", seat, zkconn.EphemeralSequential, acl))
+	}
+	s := dial(t)
+	if _, err := s.Multi(t.Context(), ops...); err != nil {
+		t.Fatal(err)
+	}
+	given := func(want int) func() bool {
+		return func() bool {
+			n := 0
+			for _, duties := range f.seats() {
+				n += len(duties)
+			}
+			return n == want
+		}
+	}
+	f.until("all seats to have a duty", given(many))
+	for identity, duties := range f.seats() {
+		if want := "duty-" + strings.TrimPrefix(identity, "m-"); identity != "clerk" && !slices.Equal(duties, []string{want}) {
+			t.Fatalf("%s has %q", identity, duties)
+		}
+	}
+	f.change(func(g *group.Group) { g.Duties = nil })
+	f.until("all seats to be empty", given(0))
+}
+
+// TestNoHerd: only the clerk reads folders again, and each seat is watched by its member and the next one.
+func TestNoHerd(t *testing.T) {
+	t.Parallel()
+	const many = 40
+	var names []string
+	for i := range many {
+		names = append(names, fmt.Sprintf("duty-%02d", i))
+	}
+	f := newFixture(t, names...)
+	f.take(f.join("m-00", "1.0", names[0]), names[0])
+	proxy, err := zkserver.NewProxy(servers.Addrs()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { proxy.Close() })
+	var members []*member.Member
+	for i := 1; i < many; i++ {
+		m, err := member.Join(t.Context(), dial(t, proxy.Addr()), f.config(fmt.Sprintf("m-%02d", i), "1.0", names[i]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { m.Leave() })
+		f.take(m, names[i])
+		members = append(members, m)
+	}
+	next := many - 1 // each but the first watches the seat before
+	var watches map[string]int
+	f.until("each member to watch the seat before it", func() bool {
+		watches = f.watches()
+		n := 0
+		for i := range many {
+			n += watches[f.run(fmt.Sprintf("seat/s-%010d", i))]
+		}
+		return n >= many+next
+	})
+	record := znode.Record(group.KindName, f.group.Root, f.group.Name)
+	for path, n := range watches {
+		most := 2
+		switch {
+		case path == record:
+			most = many
+		case strings.HasSuffix(path, "/held"):
+			most = 1
+		}
+		if n > most {
+			t.Errorf("%d sessions watch %s, want at most %d", n, path, most)
+		}
+	}
+	if err := members[20].Leave(); err != nil {
+		t.Fatal(err)
+	}
+	f.until("the next one to look for its clerk", func() bool {
+		return proxy.Requests()[zkserver.OpGetChildren2] >= next+1
+	})
+	f.take(f.join("again", "1.0", names[21]), names[21])
+	if n := proxy.Requests()[zkserver.OpGetChildren2]; n != next+1 {
+		t.Errorf("%d members read folders %d times; want each once, and once more after one had left", next, n)
+	}
+}
+
+// watches counts the sessions that watch a znode, for all of the group's znodes.
+func (f *fixture) watches() map[string]int {
+	f.t.Helper()
+	conn, err := net.Dial("tcp", servers.Server(0).Addr())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "wchp"); err != nil {
+		f.t.Fatal(err)
+	}
+	all, path := map[string]int{}, ""
+	for lines := bufio.NewScanner(conn); lines.Scan(); {
+		switch line := lines.Text(); {
+		case strings.HasPrefix(line, "/"):
+			path = line
+		case line != "" && strings.HasPrefix(path, f.group.Root+"/"):
+			all[path]++
+		}
+	}
+	return all
+}
+
+// TestSpoiledRecord: while nobody can read the Record, members keep what they have, and go on when it is mended.
+func TestSpoiledRecord(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "coordinator")
+	a, b := f.join("a", "1.0", "coordinator"), f.join("b", "1.0", "coordinator")
+	h := f.take(a, "coordinator")
+	at := znode.Record(group.KindName, f.group.Root, f.group.Name)
+	body, _, err := f.s.Get(t.Context(), at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.s.Set(t.Context(), at, []byte("spoiled"), -1); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := a.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.s.Set(t.Context(), at, body, -1); err != nil {
+		t.Fatal(err)
+	}
+	f.take(b, "coordinator")
+}
