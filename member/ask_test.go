@@ -44,8 +44,6 @@ func (f *fixture) handedOver(h *member.Hold) {
 	}
 }
 
-func (f *fixture) generation() string { return f.look().Record.Generation }
-
 // requests lists the requests that wait, and counts those that the log has.
 func (f *fixture) requests() (waiting []string, logged int) {
 	f.t.Helper()

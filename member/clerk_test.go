@@ -92,17 +92,6 @@ func (f *fixture) acl() []zkconn.ACL {
 	return acl
 }
 
-// ask sends a request, and waits until the clerk has decided.
-func (f *fixture) ask(do znode.AskKind, duty, to string) {
-	f.t.Helper()
-	body, err := znode.EncodeAsk(znode.Ask{Do: do, Duty: duty, To: to, By: "root@here"})
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	f.create("ask/a-", string(body), zkconn.PersistentSequential)
-	f.until("the clerk to decide", func() bool { return len(f.children("ask")) == 0 })
-}
-
 // TestClerkKnowsTheMethodOfTheRecord: when the Record wants a newer method, the first seat that knows it is the clerk,
 // and one that does not know it is never.
 func TestClerkKnowsTheMethodOfTheRecord(t *testing.T) {
@@ -272,24 +261,24 @@ func TestPins(t *testing.T) {
 		}
 	}
 	f.until("a to lead", holder("a"))
-	f.ask(znode.AskHandover, "coordinator", "c")
+	f.ask(znode.Ask{Do: znode.AskHandover, Duty: "coordinator", To: "c"})
 	f.until("c to lead", holder("c"))
-	f.ask(znode.AskHandover, "coordinator", "") // gives it to a or b
+	f.ask(znode.Ask{Do: znode.AskHandover, Duty: "coordinator"}) // gives it to a or b
 	f.until("a to lead again", holder("a"))
 	if pins := f.memory().Pins; len(pins) != 0 {
 		t.Errorf("a plain hand-over left the pins %v", pins)
 	}
-	f.ask(znode.AskHandover, "coordinator", "b")
+	f.ask(znode.Ask{Do: znode.AskHandover, Duty: "coordinator", To: "b"})
 	f.until("b to lead", holder("b"))
-	f.ask(znode.AskPause, "coordinator", "")
+	f.ask(znode.Ask{Do: znode.AskPause, Duty: "coordinator"})
 	f.until("nobody to lead", holder(""))
-	f.ask(znode.AskResume, "coordinator", "")
+	f.ask(znode.Ask{Do: znode.AskResume, Duty: "coordinator"})
 	f.until("b to lead, which is still pinned", holder("b"))
-	f.ask(znode.AskUnpin, "coordinator", "")
+	f.ask(znode.Ask{Do: znode.AskUnpin, Duty: "coordinator"})
 	if pins := f.memory().Pins; len(pins) != 0 {
 		t.Errorf("pins %v", pins)
 	}
-	f.ask(znode.AskHandover, "coordinator", "c")
+	f.ask(znode.Ask{Do: znode.AskHandover, Duty: "coordinator", To: "c"})
 	f.until("c to lead", holder("c"))
 	if err := members["c"].Leave(); err != nil {
 		t.Fatal(err)

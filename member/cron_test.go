@@ -111,20 +111,6 @@ var ok = member.Ended{Result: ticks.Succeeded, Tail: []byte("done\n")}
 // failed is the end of a run that failed.
 var failed = member.Ended{Result: ticks.Unsuccessful, Exit: 3, Tail: []byte("no disk\n")}
 
-// generation is the group's.
-func (f *fixture) generation() string {
-	f.t.Helper()
-	body, _, err := f.s.Get(f.t.Context(), znode.Record(group.KindName, f.group.Root, f.group.Name))
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	rec, err := znode.DecodeRecord(group.Kind(), body)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return rec.Generation
-}
-
 // runsOf reads what is recorded, the newest first.
 func (f *fixture) runsOf() []member.RunRecord {
 	f.t.Helper()

@@ -22,13 +22,19 @@ const (
 
 // writeAgain is write for operations that do no harm if they happen twice: it repeats them after a lost reply.
 func (h *Hold) writeAgain(ctx context.Context, ops ...zkconn.Op) error {
+	_, err := h.repeat(ctx, ops...)
+	return err
+}
+
+// repeat is writeAgain with the results of ops.
+func (h *Hold) repeat(ctx context.Context, ops ...zkconn.Op) ([]zkconn.Result, error) {
 	for {
-		_, err := h.write(ctx, ops...)
+		results, err := h.write(ctx, ops...)
 		if !errors.Is(err, zkconn.ErrUnknown) {
-			return err
+			return results, err
 		}
 		if settle := h.m.session.Settled(ctx); settle != nil {
-			return fmt.Errorf("%w: %w", err, settle)
+			return nil, fmt.Errorf("%w: %w", err, settle)
 		}
 	}
 }

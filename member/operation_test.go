@@ -28,7 +28,7 @@ func (f *fixture) operations(g string) []member.OperationInfo {
 // checkGone looks for what closed operations have left.
 func (f *fixture) checkGone(g string) {
 	f.t.Helper()
-	if left := f.children(znode.Ops(f.group.Root, g, "coordinator")); len(left) > 0 {
+	if left := f.namesBelow(znode.Ops(f.group.Root, g, "coordinator")); len(left) > 0 {
 		f.t.Errorf("closed operations have left %q", left)
 	}
 }

@@ -166,7 +166,7 @@ func TestClosedOperationStaysClosed(t *testing.T) {
 		t.Errorf("it is open: %+v", got)
 	}
 	at := znode.Steps(f.group.Root, m.Generation, "coordinator", o.Name, o.ID)
-	if left := f.children(at); len(left) == 0 || len(left) == 250 {
+	if left := f.namesBelow(at); len(left) == 0 || len(left) == 250 {
 		t.Errorf("%d steps are left", len(left))
 	}
 	next := f.take(f.join("b", "1.0", "coordinator"), "coordinator")

@@ -55,7 +55,7 @@ type fixture struct {
 	store *zkstate.Store
 	s     *zkconn.Session // an observer's
 
-	generation string // once it was read
+	found string // the generation, once it was read
 }
 
 // newFixture creates a group with these leaders, which settles at once.
@@ -129,11 +129,17 @@ func (f *fixture) take(m *member.Member, duty string) *member.Hold {
 	return h
 }
 
-// run is a path in the group's generation, which these tests never replace.
+// generation is the group's, which these tests never replace.
+func (f *fixture) generation() string {
+	f.t.Helper()
+	if f.found == "" {
+		f.found = f.look().Record.Generation
+	}
+	return f.found
+}
+
+// run is a path in the group's generation.
 func (f *fixture) run(below string) string {
 	f.t.Helper()
-	if f.generation == "" {
-		f.generation = f.look().Record.Generation
-	}
-	return strings.TrimSuffix(resource.Join(znode.Run(f.group.Root, f.generation), below), "/")
+	return strings.TrimSuffix(resource.Join(znode.Run(f.group.Root, f.generation()), below), "/")
 }

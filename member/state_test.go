@@ -143,8 +143,8 @@ func TestLargestValue(t *testing.T) {
 	}
 	f.checkState(a.Generation, "coordinator", map[string][]byte{"big": largest})
 	dir := znode.State(f.group.Root, a.Generation, "coordinator", "big")
-	dir += "/" + f.children(dir)[0]
-	chunks := f.children(dir)
+	dir += "/" + f.namesBelow(dir)[0]
+	chunks := f.namesBelow(dir)
 	if len(chunks) != 82 {
 		t.Errorf("%d chunks", len(chunks))
 	}

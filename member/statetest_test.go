@@ -67,7 +67,7 @@ func (f *fixture) checkState(g, duty string, want map[string][]byte) {
 	f.t.Helper()
 	root, folder := f.group.Root, znode.States(f.group.Root, g, duty)
 	total := 0
-	names := f.children(folder)
+	names := f.namesBelow(folder)
 	for _, key := range names {
 		got, err := member.ReadState(f.t.Context(), f.s, root, g, duty, key)
 		if err != nil {
@@ -76,7 +76,7 @@ func (f *fixture) checkState(g, duty string, want map[string][]byte) {
 			f.t.Errorf("%s has %d bytes, want %d", key, len(got), len(want[key]))
 		}
 		total += len(want[key])
-		if values := f.children(path.Join(folder, key)); len(values) != 1 {
+		if values := f.namesBelow(path.Join(folder, key)); len(values) != 1 {
 			f.t.Errorf("%s has the values %q", key, values)
 		}
 	}
@@ -92,7 +92,8 @@ func (f *fixture) checkState(g, duty string, want map[string][]byte) {
 	}
 }
 
-func (f *fixture) children(at string) []string {
+// namesBelow are the children of a path.
+func (f *fixture) namesBelow(at string) []string {
 	f.t.Helper()
 	if err := f.s.Sync(f.t.Context(), at); err != nil {
 		f.t.Fatal(err)
