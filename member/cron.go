@@ -125,6 +125,9 @@ func (c *cron) serve(ctx context.Context) error {
 	if err := c.begin(); err != nil {
 		return err
 	}
+	if c.clock.wrong { // what an earlier holder left is for the next one
+		return c.resignForClock()
+	}
 	for {
 		o, released, err := c.settle(ctx)
 		if released || err != nil {

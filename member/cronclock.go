@@ -92,6 +92,17 @@ func (c *cron) wrongClock() (because string, ms int64) {
 		c.clock.ahead.Milliseconds()
 }
 
+// resignForClock gives back a duty of which nothing goes on here.
+func (c *cron) resignForClock() error {
+	r := znode.Resignation{Blame: true}
+	r.Because, r.ClockMS = c.wrongClock()
+	more, err := c.h.resignation(r)
+	if err != nil {
+		return err
+	}
+	return c.h.giveBack(c.h.ctx, Event{Kind: EventResigned, Text: r.Because}, more)
+}
+
 // makeFolders creates what the records of a cron duty lie in.
 func (c *cron) makeFolders() error {
 	root, g := c.m.root, c.m.Generation

@@ -31,8 +31,10 @@ func (c *cron) begin() error {
 func (c *cron) settle(ctx context.Context) (o orders, released bool, err error) {
 	for {
 		o = c.m.orders()
-		if c.clock.jumped(c.m.clock()) {
+		now := c.m.clock() // read once: it may be set at any moment
+		if c.clock.jumped(now) {
 			err = c.compareClock()
+			now = c.clock.wall
 		}
 		if err == nil && isClosed(c.asks) {
 			err = c.readAsks()
@@ -44,7 +46,7 @@ func (c *cron) settle(ctx context.Context) (o orders, released bool, err error) 
 		var written func()
 		if err == nil {
 			c.leave = c.leave || c.clock.wrong || ctx.Err() != nil || isClosed(c.h.HandOver())
-			d, written = c.decide()
+			d, written = c.decide(now.Add(-c.clock.ahead))
 			err = c.write(d, o)
 		}
 		switch {
@@ -71,12 +73,12 @@ func (c *cron) settle(ctx context.Context) (o orders, released bool, err error) 
 
 // decide decides about the first thing that happened. written is to be called when the decision is written; nil if
 // nothing happened but that time passed.
-func (c *cron) decide() (d ticks.Decision, written func()) {
+func (c *cron) decide(now time.Time) (d ticks.Decision, written func()) {
 	decider := ticks.Cron{Schedule: c.sched, Policy: policyOf(c.duty)}
 	if c.leave {
 		decider.Mode = ticks.Leaving
 	}
-	switch now := c.now(); {
+	switch {
 	case !c.taken:
 		return decider.Taken(c.state, now), func() { c.taken = true }
 	case c.ended != nil:

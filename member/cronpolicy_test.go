@@ -48,28 +48,28 @@ func TestMissedTicks(t *testing.T) {
 		t.Run(string(missed), func(t *testing.T) {
 			t.Parallel()
 			f := newCronFixture(t, func(d *group.Duty) {
-				d.Schedule, d.Missed, d.StartDeadline = "@every 1h", missed, resource.Duration(time.Millisecond)
+				d.Schedule, d.Missed, d.StartDeadline = "@yearly", missed, resource.Duration(time.Millisecond)
 			})
 			m := f.join("a", "1.0", job)
-			hour := time.Now().UTC().Truncate(time.Hour)
-			f.setCursor(hour.Add(-6*time.Hour), f.group.Duties[0])
+			newYear := time.Date(time.Now().UTC().Year(), 1, 1, 0, 0, 0, 0, time.UTC)
+			f.setCursor(newYear.AddDate(-6, 0, 0), f.group.Duties[0])
 			w := f.startCron(m)
 			for i := range policy.runs {
 				c := w.next()
-				if want := hour.Add(-time.Duration(policy.runs-1-i) * time.Hour); !c.Tick.Equal(want) {
+				if want := newYear.AddDate(i+1-policy.runs, 0, 0); !c.Tick.Equal(want) {
 					t.Errorf("run %d is %s, want %s", i, c.Tick, want)
 				}
 				c.end <- ok
 			}
 			if policy.ranges > 0 {
 				r := f.record("range of missed ticks", func(r member.RunRecord) bool { return r.State == znode.TickMissed })
-				if want := 6 - policy.runs; r.Count != want || !r.First.Equal(hour.Add(-5*time.Hour)) {
+				if want := 6 - policy.runs; r.Count != want || !r.First.Equal(newYear.AddDate(-5, 0, 0)) {
 					t.Errorf("missed %+v, want %d", r, want)
 				}
 			}
-			f.record("cursor at the last tick", func(member.RunRecord) bool { return f.cursor().Tick.Equal(hour) })
+			f.record("cursor at the last tick", func(member.RunRecord) bool { return f.cursor().Tick.Equal(newYear) })
 			f.record("end of the last run", func(r member.RunRecord) bool {
-				return r.Tick.Equal(hour) && (r.State == znode.TickDone || r.State == znode.TickMissed)
+				return r.Tick.Equal(newYear) && (r.State == znode.TickDone || r.State == znode.TickMissed)
 			})
 			if got := f.runsOf(); len(got) != policy.runs+policy.ranges {
 				t.Errorf("records: %s", f.records())

@@ -1,0 +1,225 @@
+package member_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"muster/group"
+	"muster/member"
+	"muster/zkserver"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// ask asks for a run.
+func (f *fixture) ask(want int64) {
+	f.t.Helper()
+	got, err := member.AskRun(f.t.Context(), f.s, f.group.Root, f.group.Name, job, "me@here")
+	if err != nil || got != want {
+		f.t.Fatalf("request %d, %v; want %d", got, err, want)
+	}
+}
+
+// send sends a request to the clerk.
+func (f *fixture) send(a znode.Ask) {
+	f.t.Helper()
+	body, err := znode.EncodeAsk(a)
+	if err == nil {
+		path := znode.NewAsk(f.group.Root, f.generation())
+		_, err = f.s.Create(f.t.Context(), path, body, zkconn.PersistentSequential, zkconn.World(zkconn.PermAll))
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// until waits until a condition holds.
+func (f *fixture) until(what string, holds func() bool) {
+	f.t.Helper()
+	for end := time.Now().Add(2 * time.Minute); !holds(); poll() {
+		if time.Now().After(end) {
+			f.t.Fatalf("it did not come to: %s; records: %s", what, f.records())
+		}
+	}
+}
+
+// isHeld reports whether somebody holds the cron.
+func (f *fixture) isHeld() bool {
+	f.t.Helper()
+	_, there, err := f.s.Exists(f.t.Context(), znode.Held(f.group.Root, f.generation(), job))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return there
+}
+
+// TestRunNow: a run that was asked for before any member joined, one while another run goes on, and what is refused.
+func TestRunNow(t *testing.T) {
+	t.Parallel()
+	f := newCronFixture(t, func(d *group.Duty) { d.Schedule, d.Retries = "@yearly", 0 })
+	f.change(func(g *group.Group) { g.Add(group.NewDuty(group.Leader, "zeta")) })
+	f.ask(1)
+	w := f.startCron(f.join("a", "1.0", job))
+	first := w.next()
+	f.ask(2)
+	f.ask(3)
+	if !first.Tick.IsZero() || first.Asked != 1 || first.Attempt != 1 {
+		t.Errorf("run %+v", first.Run)
+	}
+	r := f.record("request", func(r member.RunRecord) bool { return r.Asked == 2 })
+	if r.AskedBy != "me@here" || r.TickRecord.Asked.IsZero() {
+		t.Errorf("record %+v", r)
+	}
+	first.end <- failed
+	for want := int64(2); want <= 3; want++ {
+		c := w.next()
+		if c.Asked != want || !c.Tick.IsZero() {
+			t.Errorf("run %+v, want that of request %d", c.Run, want)
+		}
+		c.end <- ok
+		f.record("end", func(r member.RunRecord) bool {
+			return r.Asked == want && r.State == znode.TickDone && r.AskedBy == "me@here" && r.By == "a"
+		})
+	}
+	f.record("failure", func(r member.RunRecord) bool { return r.Asked == 1 && r.State == znode.TickFailed })
+	for duty, want := range map[string]error{"zeta": member.ErrNoCron, "nothing": member.ErrNoCron} {
+		_, err := member.AskRun(t.Context(), f.s, f.group.Root, f.group.Name, duty, "me@here")
+		if !errors.Is(err, want) {
+			t.Errorf("%s: %v", duty, err)
+		}
+	}
+	if _, err := member.AskRun(t.Context(), f.s, f.group.Root, "nothing", job, "me@here"); !errors.Is(err, member.ErrNoGroup) {
+		t.Errorf("no group: %v", err)
+	}
+}
+
+// TestTooManyRequests: the 101st that waits is refused.
+func TestTooManyRequests(t *testing.T) {
+	t.Parallel()
+	f := newCronFixture(t, func(d *group.Duty) { d.Schedule = "@yearly" })
+	for n := int64(1); n <= 100; n++ {
+		f.ask(n)
+	}
+	_, err := member.AskRun(t.Context(), f.s, f.group.Root, f.group.Name, job, "me@here")
+	if !errors.Is(err, member.ErrAskedTooOften) {
+		t.Errorf("error %v", err)
+	}
+	if got := f.runsOf(); len(got) != 100 || got[0].Asked != 100 {
+		t.Errorf("records: %s", f.records())
+	}
+}
+
+// TestAskIsWrittenOnce: whatever is lost, a request is one znode, and its number is returned.
+func TestAskIsWrittenOnce(t *testing.T) {
+	t.Parallel()
+	f := newCronFixture(t, func(d *group.Duty) { d.Schedule = "@yearly" })
+	p := newProxy(t)
+	s := dial(t, p.Addr())
+	for i, arm := range []func(func(int32, []byte) bool) <-chan struct{}{p.BeforeSend, p.DropReply, p.AfterReply} {
+		done := arm(func(op int32, _ []byte) bool { return op == zkserver.OpMulti })
+		got, err := member.AskRun(t.Context(), s, f.group.Root, f.group.Name, job, "me@here")
+		if err != nil || got != int64(i)+1 {
+			t.Errorf("request %d, %v", got, err)
+		}
+		<-done
+	}
+	if got := f.runsOf(); len(got) != 3 {
+		t.Errorf("records: %s", f.records())
+	}
+}
+
+// TestEditedScheduleBeginsAnew: what was due by the old schedule is forgotten, and nothing is missed by the new one.
+func TestEditedScheduleBeginsAnew(t *testing.T) {
+	t.Parallel()
+	f := newCronFixture(t, func(d *group.Duty) { d.Schedule, d.Missed = "@yearly", group.MissedAll })
+	a := f.join("a", "1.0", job)
+	f.setCursor(time.Now().AddDate(0, 0, -1), f.group.Duties[0])
+	w := f.startCron(a)
+	f.until("held", f.isHeld)
+	edited := time.Now()
+	f.editCron(func(d *group.Duty) { d.Schedule = "@every 1s" })
+	c := w.next()
+	if c.Tick.Before(edited.Truncate(time.Second)) {
+		t.Errorf("%s runs, and the schedule was edited at %s", c.Tick, edited)
+	}
+	c.end <- ok
+	for _, r := range f.runsOf() {
+		if r.State == znode.TickMissed {
+			t.Errorf("records: %s", f.records())
+		}
+	}
+}
+
+// TestPauseForgetsWhatFellDue: nobody holds a paused cron, nothing runs, and at the end nothing was missed.
+func TestPauseForgetsWhatFellDue(t *testing.T) {
+	t.Parallel()
+	f := newCronFixture(t, func(d *group.Duty) { d.Schedule, d.Missed = "@every 2s", group.MissedAll })
+	w := f.startCron(f.join("a", "1.0", job))
+	w.next().end <- ok
+	f.send(znode.Ask{Do: znode.AskPause, Duty: job, By: "me@here"})
+	f.until("nobody holds it", func() bool { return !f.isHeld() })
+	for len(w.runs) > 0 {
+		(<-w.runs).end <- ok
+	}
+	before := f.cursor().Tick
+	f.setCursor(before.Add(-time.Minute), f.group.Duties[0]) // as if the pause had begun a minute earlier
+	f.ask(1)
+	resumed := time.Now()
+	f.send(znode.Ask{Do: znode.AskResume, Duty: job, By: "me@here"})
+	c := w.next()
+	if c.Asked != 1 {
+		t.Errorf("%+v runs first", c.Run)
+	}
+	c.end <- ok
+	c = w.next()
+	if c.Tick.Before(resumed.Truncate(time.Second)) {
+		t.Errorf("%s runs, and the pause ended at %s", c.Tick, resumed)
+	}
+	c.end <- ok
+	for _, r := range f.runsOf() {
+		if r.State == znode.TickMissed {
+			t.Errorf("records: %s", f.records())
+		}
+	}
+}
+
+// TestKeep: the oldest records go, and so do those of requests.
+func TestKeep(t *testing.T) {
+	t.Parallel()
+	f := newCronFixture(t, func(d *group.Duty) { d.Keep = 2 })
+	w := f.startCron(f.join("a", "1.0", job))
+	f.ask(1)
+	var last time.Time
+	for range 5 {
+		c := w.next()
+		if c.Asked == 0 {
+			last = c.Tick
+		}
+		c.end <- ok
+	}
+	f.record("end", func(r member.RunRecord) bool { return r.Tick.Equal(last) && r.Final() })
+	over := 0
+	for _, r := range f.runsOf() {
+		if r.Final() && !r.Range() {
+			over++
+		}
+		if r.Asked == 1 {
+			t.Errorf("the request is still there: %s", f.records())
+		}
+	}
+	if over > 3 { // the next one may have ended meanwhile, and deletes with its next write
+		t.Errorf("%d runs are kept: %s", over, f.records())
+	}
+}
+
+// newProxy starts a proxy to the server.
+func newProxy(t *testing.T) *zkserver.Proxy {
+	t.Helper()
+	p, err := zkserver.NewProxy(servers.Addrs()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
