@@ -75,3 +75,6 @@ func (p *process) printJSON(v any) error {
 	e.SetIndent("", "  ")
 	return e.Encode(v)
 }
+
+// printJSONLine prints v as one line.
+func (p *process) printJSONLine(v any) error { return json.NewEncoder(p.out).Encode(v) }

@@ -56,38 +56,47 @@ func (c *Client) Barrier(ctx context.Context, b Barrier) error {
 
 // ask makes one request. The error is a Refusal, or wraps ErrUnavailable, or is why ctx ended.
 func (c *Client) ask(ctx context.Context, method, path string, question, into any) error {
+	answer, err := c.send(ctx, method, path, question)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if err = json.NewDecoder(answer.Body).Decode(into); err != nil {
+		return c.unavailable(err)
+	}
+	return nil
+}
+
+// send sends a request, and returns its answer if that is no error. The errors are those of ask.
+func (c *Client) send(ctx context.Context, method, path string, question any) (*http.Response, error) {
 	var body []byte
 	if question != nil {
 		var err error
 		if body, err = json.Marshal(question); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	q, err := http.NewRequestWithContext(ctx, method, "http://worker"+path, bytes.NewReader(body))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	answer, err := c.http.Do(q)
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
 	if err != nil {
-		return c.unavailable(err)
+		return nil, c.unavailable(err)
+	}
+	if answer.StatusCode == http.StatusOK {
+		return answer, nil
 	}
 	defer answer.Body.Close()
-	if answer.StatusCode == http.StatusOK {
-		err = json.NewDecoder(answer.Body).Decode(into)
-		if err != nil {
-			return c.unavailable(err)
-		}
-		return nil
-	}
 	text, err := io.ReadAll(answer.Body)
 	var r Refusal
 	if err == nil && json.Unmarshal(text, &r) == nil && r.Text != "" {
-		return &r
+		return nil, &r
 	}
-	return c.unavailable(errors.Join(err, fmt.Errorf("%s: %s", answer.Status, strings.TrimSpace(string(text)))))
+	return nil, c.unavailable(errors.Join(err, fmt.Errorf("%s: %s", answer.Status, strings.TrimSpace(string(text)))))
 }
 
 func (c *Client) unavailable(err error) error {

@@ -90,8 +90,14 @@ func (r *memberRun) host(
 				}
 			}
 		})
-		do := func(ctx context.Context, h *member.Hold) error { return r.do(ctx, h, l, end) }
-		err := m.Lead(ofType, duty, do)
+		var err error
+		if kind == group.Cron {
+			err = m.RunTicks(ofType, duty, func(ctx context.Context, run member.Run) member.Ended {
+				return r.tick(ctx, run, l, end)
+			})
+		} else {
+			err = m.Lead(ofType, duty, func(ctx context.Context, h *member.Hold) error { return r.do(ctx, h, l, end) })
+		}
 		stop(nil)
 		watcher.Wait()
 		if ctx.Err() != nil || err != nil && !errors.Is(err, errOtherType) {
@@ -124,7 +130,7 @@ func (r *memberRun) do(ctx context.Context, h *member.Hold, l *lease, end contex
 	defer release()
 	path, ok := r.c.Duties[h.Duty]
 	if !ok {
-		return r.leaveToCommand(held, release)
+		return r.leaveToCommand(held, release, end)
 	}
 	files := []*os.File{r.null, r.c.Files[1], r.c.Files[2]}
 	e, err := r.runDuty(held, path, r.dutyEnvironment(h, nil), files, end)
@@ -140,11 +146,20 @@ func (r *memberRun) do(ctx context.Context, h *member.Hold, l *lease, end contex
 }
 
 // leaveToCommand holds a duty that the command does itself. At the end it waits for the commands of "muster duty", which
-// end by themselves when they are told to.
-func (r *memberRun) leaveToCommand(held *hold, release func()) error {
+// end when they are told to.
+func (r *memberRun) leaveToCommand(held *hold, release func(), end context.CancelCauseFunc) error {
 	<-held.ctx.Done()
 	release() // nobody may start anything
-	held.users.Wait()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		held.users.Wait()
+	}()
+	select {
+	case <-done:
+	case <-time.After(held.drain + orderLimit):
+		end(fmt.Errorf("%w: %s: a command of muster duty goes on", errUnkillableDuty, held.Duty))
+	}
 	return context.Cause(held.ctx)
 }
 
@@ -173,7 +188,8 @@ func (h *hold) stopAs(cause error) order {
 	switch {
 	case errors.As(cause, &over): // the guard has the deadlines
 		return h.lease.order()
-	case errors.Is(cause, member.ErrHandOver), errors.Is(cause, member.ErrLeaving):
+	case errors.Is(cause, member.ErrHandOver), errors.Is(cause, member.ErrLeaving),
+		errors.Is(cause, member.ErrTimeout):
 		return order{End: h.drain}
 	}
 	return order{Now: true}

@@ -11,8 +11,9 @@ import (
 
 // The socket of a member is like that of a worker. It answers:
 //
-//	GET  /duty/NAME        whether this member holds the duty: it asks ZooKeeper
-//	POST /ready            {}: from now on the member may be given duties
+//	GET  /duty/NAME            whether this member holds the duty: it asks ZooKeeper
+//	POST /duty/NAME/command    see useDuty
+//	POST /ready                {}: from now on the member may be given duties
 
 // Held is a duty that this member holds.
 type Held struct {
@@ -38,6 +39,7 @@ func (r *memberRun) routes() http.Handler {
 			mux.HandleFunc(one.pattern, answer(one.answer))
 		}
 	}
+	mux.HandleFunc("POST /duty/{duty}/command", r.useDuty)
 	return mux
 }
 

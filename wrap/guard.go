@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"os"
 	"sync"
 	"syscall"
@@ -79,7 +78,7 @@ func Guard(path string, argv, environ []string, files []*os.File, signals <-chan
 	}
 	_ = reports.Encode(guardReport{Pid: c.process.Pid}) // a member that has died cannot read it
 	orders := make(chan order)
-	go readOrders(in, orders)
+	go decodeOrders(json.NewDecoder(in), orders)
 	e, overdue := obey(c, orders, nil)
 	text := e.String()
 	if e.cause != nil {
@@ -89,10 +88,9 @@ func Guard(path string, argv, environ []string, files []*os.File, signals <-chan
 	return e.code()
 }
 
-// readOrders closes orders when the member has died, or writes something else.
-func readOrders(from io.Reader, orders chan<- order) {
+// decodeOrders closes orders when the member has died, or writes something else.
+func decodeOrders(lines *json.Decoder, orders chan<- order) {
 	defer close(orders)
-	lines := json.NewDecoder(from)
 	for {
 		var o order
 		if err := lines.Decode(&o); err != nil {

@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"muster/exitcode"
+	"muster/group"
+	"muster/member"
+	"muster/wrap"
+)
+
+func newDutyCmd(p *process) *cobra.Command {
+	return &cobra.Command{
+		Use:   "duty NAME [-- COMMAND ARGS...]",
+		Short: "Inside a member's command: say whether it holds a duty",
+		Long: `Ends with 0 and prints the epoch if this member holds the duty now, and with 1 if
+not. With a command: runs it only while the duty is held. If the duty is given
+to another member, the command gets SIGTERM, and SIGKILL after the group's drain
+timeout; if it is lost, it is killed. The exit code is the command's.`,
+		Example: `  if muster duty coordinator; then ./lead; fi
+  muster duty coordinator -- ./lead`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if dash := cmd.ArgsLenAtDash(); dash >= 0 {
+				if len(args) == dash {
+					return usagef("muster duty NAME -- COMMAND", "there is no command after --")
+				}
+				args = args[:dash]
+			}
+			return argCount(1, 1, "the name of a duty")(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runDuty(cmd.Context(), p, args[0], args[1:])
+		},
+	}
+}
+
+func runDuty(ctx context.Context, p *process, duty string, command []string) error {
+	if err := group.CheckDutyName(duty); err != nil {
+		return usagef("muster duty NAME", "%w", err)
+	}
+	c, err := p.memberClient("duty")
+	if err != nil {
+		return err
+	}
+	if len(command) > 0 {
+		return p.whileHeld(ctx, c, duty, command)
+	}
+	h, err := c.Held(ctx, duty)
+	if err != nil {
+		return dutyError(err)
+	}
+	fmt.Fprintln(p.out, h.Epoch)
+	return nil
+}
+
+// whileHeld runs a command while the duty is held.
+func (p *process) whileHeld(ctx context.Context, c *wrap.Client, duty string, command []string) error {
+	files, closeFiles, err := p.standardFiles()
+	if err != nil {
+		return err
+	}
+	defer closeFiles()
+	signals, release := catchSignals()
+	defer release()
+	result := c.WhileHeld(ctx, duty, wrap.Task{
+		Command: command, Dir: p.flags.dir, Environ: p.environ, Files: files, Signals: signals,
+	})
+	return p.endCommand(ctx, result)
+}
+
+// endCommand returns what the result of a command sets as the exit code, and says on standard error why it is not 0.
+func (p *process) endCommand(ctx context.Context, result wrap.Result) error {
+	switch {
+	case result.Err != nil && result.Code != 0: // it was not started
+		p.printError(ctx, result.Err)
+		return finding(result.Code)
+	case result.Err != nil:
+		return dutyError(result.Err)
+	case result.Code != 0 && !p.flags.quiet:
+		fmt.Fprintf(p.err, "muster: %s\n", result.Text)
+	}
+	return finding(result.Code)
+}
+
+// memberClient returns a client of the member whose command runs this process.
+func (p *process) memberClient(command string) (*wrap.Client, error) {
+	socket := p.environ.value(wrap.SocketVariable)
+	if socket == "" {
+		return nil, usagef("muster member --group NAME -- COMMAND",
+			"muster %s works inside a member's command, and there is no %s here", command, wrap.SocketVariable)
+	}
+	return wrap.NewClient(socket), nil
+}
+
+// dutyError adds what a member's answer needs. That a duty is not held is an answer, and has no next step.
+func dutyError(err error) error {
+	switch {
+	case errors.Is(err, member.ErrNotHeld):
+		return finding(exitcode.Error)
+	case errors.Is(err, wrap.ErrUnavailable):
+		return &problem{nil, err, "inside a member's command: the member has ended or joins again; " +
+			"anywhere else: muster status"}
+	}
+	return err
+}

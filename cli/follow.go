@@ -1,0 +1,235 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"muster/group"
+	"muster/member"
+	"muster/resource"
+	"muster/text"
+	"muster/wrap"
+	"muster/zkstate/zkconn"
+)
+
+// followOptions of "muster follow".
+type followOptions struct {
+	root     string
+	json     bool
+	once     bool
+	onChange string
+	grace    time.Duration
+	command  []string
+}
+
+func newFollowCmd(p *process) *cobra.Command {
+	var o followOptions
+	cmd := &cobra.Command{
+		Use:   "follow GROUP/DUTY [-- COMMAND ARGS...]",
+		Short: "Say who holds a duty, now and after each change",
+		Long: `Prints a line for each holder of a duty: its address and the epoch. It reads only,
+and goes on when a session is lost. While nobody holds the duty it prints
+nothing. With a command: runs it with MUSTER_LEADER_ADDRESS, MUSTER_LEADER_EPOCH
+and MUSTER_LEADER_IDENTITY, and restarts it when there is another holder, or
+sends it SIGHUP. Without a holder it is stopped, or goes on, respectively.`,
+		Example: `  muster follow shop/coordinator
+  muster follow /apps/shop/coordinator --once --json
+  muster follow shop/coordinator -- sh -c './work --leader "$MUSTER_LEADER_ADDRESS"'`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if dash := cmd.ArgsLenAtDash(); dash >= 0 {
+				args = args[:dash]
+			}
+			return argCount(1, 1, "GROUP/DUTY")(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.command = args[1:]
+			return runFollow(cmd.Context(), p, o, args[0])
+		},
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&o.root, "root", "", "znode `PATH` that the group is below (MUSTER_ROOT); default "+resource.DefaultRoot)
+	fs.BoolVar(&o.json, "json", false, "one JSON object a line; without a holder it is {}")
+	fs.BoolVar(&o.once, "once", false, "print who holds it now, and end: with 1 if nobody does")
+	fs.StringVar(&o.onChange, "on-change", string(wrap.ChangeRestart),
+		"`DO` that with the command when there is another holder: restart or hup")
+	fs.DurationVar(&o.grace, "grace", 30*time.Second,
+		"kill the command if it has not ended so long after it was asked to")
+	completeWith(cmd, "on-change", string(wrap.ChangeRestart), string(wrap.ChangeHup))
+	return cmd
+}
+
+// dutyPath splits GROUP/DUTY, with or without the root in front.
+func (p *process) dutyPath(name, root string) (inRoot, groupName, duty string, err error) {
+	at, duty := path.Split(name)
+	at = strings.TrimSuffix(at, "/")
+	inRoot, groupName = cmp.Or(root, p.environ.value("MUSTER_ROOT"), resource.DefaultRoot), at
+	if strings.HasPrefix(at, "/") {
+		inRoot, groupName = path.Dir(at), path.Base(at)
+	}
+	const next = "muster follow GROUP/DUTY"
+	if err := resource.CheckRoot(inRoot); err != nil {
+		return "", "", "", usagef(next, "root: %w", err)
+	}
+	if err := resource.CheckName("group", groupName); err != nil {
+		return "", "", "", usagef(next, "%q is not GROUP/DUTY: %w", name, err)
+	}
+	if err := group.CheckDutyName(duty); err != nil {
+		return "", "", "", usagef(next, "%q is not GROUP/DUTY: %w", name, err)
+	}
+	return inRoot, groupName, duty, nil
+}
+
+func runFollow(ctx context.Context, p *process, o followOptions, name string) error {
+	known := []string{string(wrap.ChangeRestart), string(wrap.ChangeHup)}
+	switch {
+	case !slices.Contains(known, o.onChange):
+		return usagef("--on-change restart", "--on-change %q is none of %q", o.onChange, known)
+	case o.once && len(o.command) > 0:
+		return usagef("muster follow GROUP/DUTY --once", "--once runs no command")
+	case o.grace < 0:
+		return usagef("muster follow --grace 30s", "--grace %s: a duration is not negative", o.grace)
+	}
+	root, groupName, duty, err := p.dutyPath(name, o.root)
+	if err != nil {
+		return err
+	}
+	f := follower{p, root, groupName, duty}
+	switch {
+	case o.once:
+		return p.followOnce(ctx, f, o)
+	case len(o.command) > 0:
+		return p.followWith(ctx, f, o)
+	}
+	var last member.Leader
+	first := true
+	return f.follow(ctx, func(l member.Leader) error {
+		if first || l != last {
+			p.printLeader(l, o.json)
+		}
+		first, last = false, l
+		return p.stdoutError()
+	})
+}
+
+// printLeader prints nothing for nobody, unless as JSON.
+func (p *process) printLeader(l member.Leader, asJSON bool) {
+	switch {
+	case asJSON && l == (member.Leader{}):
+		fmt.Fprintln(p.out, "{}")
+	case asJSON:
+		_ = p.printJSONLine(l) // stdoutError has the error
+	case l != (member.Leader{}):
+		fmt.Fprintf(p.out, "%s %d\n", text.Escape(cmp.Or(l.Address, "-")), l.Epoch)
+	}
+}
+
+func (p *process) followOnce(ctx context.Context, f follower, o followOptions) error {
+	enough := errors.New("seen one")
+	nobody := false
+	err := f.follow(ctx, func(l member.Leader) error {
+		nobody = l == member.Leader{}
+		p.printLeader(l, o.json)
+		return enough
+	})
+	switch {
+	case !errors.Is(err, enough):
+		return err
+	case nobody:
+		return finding(1)
+	}
+	return nil
+}
+
+// followWith runs the command beside the holder.
+func (p *process) followWith(ctx context.Context, f follower, o followOptions) error {
+	files, closeFiles, err := p.standardFiles()
+	if err != nil {
+		return err
+	}
+	defer closeFiles()
+	signals, release := catchSignals()
+	defer release()
+	ofCommand, stop := context.WithCancelCause(ctx)
+	ofFollower, end := context.WithCancel(context.WithoutCancel(ctx))
+	var leaders wrap.Leaders
+	followed := make(chan struct{})
+	go func() {
+		defer close(followed)
+		err := f.follow(ofFollower, func(l member.Leader) error {
+			leaders.Set(l)
+			return nil
+		})
+		stop(err)
+	}()
+	result := wrap.RunFollower(ofCommand, wrap.FollowConfig{
+		Command: o.command, Dir: p.flags.dir, Environ: p.environ, Files: files,
+		OnChange: wrap.OnChange(o.onChange), Grace: o.grace, Signals: signals,
+	}, &leaders)
+	end()
+	<-followed
+	return p.endCommand(ctx, result)
+}
+
+// follower reads who holds one duty.
+type follower struct {
+	p                *process
+	root, name, duty string
+}
+
+// followPause is between two attempts to go on after a lost session.
+const followPause = time.Second
+
+// follow calls each for every holder, in one session after the other, until ctx ends or each returns an error. What
+// fails before the first answer is the error.
+func (f follower) follow(ctx context.Context, each func(member.Leader) error) error {
+	answered := false
+	for {
+		err := f.inSession(ctx, func(l member.Leader) error {
+			answered = true
+			return each(l)
+		})
+		var stop stopFollowing
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.As(err, &stop):
+			return stop.error
+		case !answered && !errors.Is(err, zkconn.ErrSessionLost):
+			return err
+		}
+		f.p.log.Warn("following again", "group", resource.Join(f.root, f.name), "duty", f.duty, "reason", err)
+		select {
+		case <-time.After(followPause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// stopFollowing is an error of each.
+type stopFollowing struct{ error }
+
+func (f follower) inSession(ctx context.Context, each func(member.Leader) error) error {
+	t := f.p.target(target{timeout: time.Duration(group.Default().Timeouts.Session)})
+	s, err := f.p.connect(ctx, t)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	for l, err := range member.Follow(ctx, s, f.root, f.name, f.duty) {
+		if err != nil {
+			return err
+		}
+		if err := each(l); err != nil {
+			return stopFollowing{err}
+		}
+	}
+	return nil
+}
