@@ -1,0 +1,171 @@
+package cli_test
+
+import (
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"muster/group"
+	"muster/resource"
+	"muster/zkserver"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// generation is that of the group.
+func (f groupFixture) generation(s *zkconn.Session) string {
+	f.t.Helper()
+	body, _, err := s.Get(f.t.Context(), znode.Record(group.KindName, f.root, "shop"))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	rec, err := znode.DecodeRecordAt(group.Kind(), resource.Join(f.root, "shop"), body)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return rec.Generation
+}
+
+// holder is who holds a duty; empty: nobody.
+func (f groupFixture) holder(s *zkconn.Session, duty string) string {
+	f.t.Helper()
+	body, _, err := s.Get(f.t.Context(), znode.Held(f.root, f.generation(s), duty))
+	if err != nil {
+		return ""
+	}
+	h, err := znode.DecodeHolder(body)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return h.Identity
+}
+
+// TestCommandsEndWithTheirMember: a member that is frozen or killed takes its commands with it, also those that ignore
+// SIGTERM, and before another member has the duty.
+func TestCommandsEndWithTheirMember(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		signal syscall.Signal
+		within time.Duration // less than the session timeout of 4 s, after which another member may have the duty
+	}{
+		"frozen": {syscall.SIGSTOP, 3900 * time.Millisecond},
+		"killed": {syscall.SIGKILL, 3900 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newGroupFixture(t, `leader "main" {}`)
+			f.duty("main", stubborn)
+			s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			first, seen := f.memberWithDuties(servers.Connect(), "a", "1.0.0")
+			f.awaitLog("begins a", 1)
+			f.memberWithDuties(servers.Connect(), "b", "1.0.0")
+			pids := f.pids()
+			if len(pids) != 2 {
+				t.Fatalf("processes: %v", pids)
+			}
+			if err := first.Process.Signal(c.signal); err != nil {
+				t.Fatal(err)
+			}
+			took := gone(t, pids)
+			if took > c.within {
+				t.Errorf("the commands went on for %s, want less than %s", took, c.within)
+			}
+			if got := f.holder(s, "main"); got != "a" && took < 3*time.Second {
+				t.Errorf("%q holds the duty as the commands end", got)
+			}
+			f.awaitLog("begins b", 1)
+			if c.signal == syscall.SIGSTOP {
+				if err := first.Process.Signal(syscall.SIGCONT); err != nil {
+					t.Fatal(err)
+				}
+				seen.awaitTimes(t, "joined "+f.root+"/shop as a", 2)
+			}
+		})
+	}
+}
+
+// TestGuardThatIsKilled takes the command with it. The member goes on, and nothing is left.
+func TestGuardThatIsKilled(t *testing.T) {
+	t.Parallel()
+	f := newGroupFixture(t, `leader "main" {}`)
+	f.duty("main", "say guard $PPID\n"+stubborn)
+	f.memberWithDuties(servers.Connect(), "a", "1.0.0")
+	f.awaitLog("begins a", 1)
+	pids := f.pids()
+	guard, err := os.FindProcess(f.numberAfter("guard "))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := guard.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	gone(t, pids)
+	f.awaitLog("begins a", 2) // after a pause, since it is the only member
+	gone(t, pids)
+}
+
+// TestMemberThatIsCutOff ends its commands at two thirds of the session timeout, joins as a new member, and goes on. Its
+// own command goes on all the time.
+func TestMemberThatIsCutOff(t *testing.T) {
+	t.Parallel()
+	f := newGroupFixture(t, `leader "main" {}`)
+	f.duty("main", stubborn)
+	proxy := newProxy(t, 0)
+	cmd := f.member(proxy.Addr(), "a", "1.0.0", "--duties", "duties", "--",
+		"sh", "-c", `trap "exit 5" USR1; echo "main command"; while :; do sleep 0.1; done`)
+	seen := startOnScreen(t, cmd)
+	seen.await(t, "main command")
+	f.awaitLog("begins a", 1)
+	f.memberWithDuties(servers.Connect(), "b", "1.0.0")
+	pids := f.pids()
+	proxy.Hang(true)
+	if took := gone(t, pids); took > 3900*time.Millisecond || took < 1900*time.Millisecond {
+		t.Errorf("the commands ended after %s, want two thirds of 4 s", took)
+	}
+	f.awaitLog("begins b", 1)
+	proxy.Hang(false)
+	seen.awaitTimes(t, "joined "+f.root+"/shop as a", 2)
+	if err := cmd.Process.Signal(syscall.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	endsWith(t, cmd, seen, 5)
+}
+
+// TestReplyOfAJoinIsLost: the session is closed, and the member joins in another one.
+func TestReplyOfAJoinIsLost(t *testing.T) {
+	t.Parallel()
+	f := newGroupFixture(t, `leader "main" {}`)
+	f.duty("main", obedient)
+	proxy := newProxy(t, 0)
+	lost := proxy.DropReply(func(op int32, req []byte) bool { return op == zkserver.OpMulti })
+	_, seen := f.memberWithDuties(proxy.Addr(), "a", "1.0.0")
+	<-lost
+	seen.await(t, "joining again in another session")
+	f.awaitLog("begins a", 1)
+}
+
+// TestMemberThatIsRemoved by hand ends its commands and joins again.
+func TestMemberThatIsRemoved(t *testing.T) {
+	t.Parallel()
+	f := newGroupFixture(t, `leader "main" {}`)
+	f.duty("main", stubborn)
+	_, seen := f.memberWithDuties(servers.Connect(), "a", "1.0.0")
+	f.awaitLog("begins a", 1)
+	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	pids := f.pids()
+	if err := s.Delete(t.Context(), znode.Live(f.root, "shop", "a"), 0); err != nil {
+		t.Fatal(err)
+	}
+	gone(t, pids)
+	seen.awaitTimes(t, "joined "+f.root+"/shop as a", 2)
+	f.awaitLog("begins a", 2)
+}
