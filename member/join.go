@@ -155,9 +155,11 @@ func (j *join) refused(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, zkconn.ErrNodeExists) && refused.Path == j.live():
 		return j.awaitIdentity(ctx)
-	case errors.Is(err, zkconn.ErrNodeExists): // another member made the folders
+	case errors.Is(err, zkconn.ErrNodeExists) && refused.Path == znode.Seats(root, g): // another made the folders
 		j.folders = false
 		return errAgain
+	case errors.Is(err, zkconn.ErrNodeExists): // some of the folders are there: that of the seats was deleted by hand
+		return j.awaitRepair(ctx, znode.Seats(root, g))
 	case errors.Is(err, zkconn.ErrNoNode) && refused.Path == znode.NewSeat(root, g) && !j.folders:
 		j.folders = true
 		return errAgain

@@ -1,0 +1,345 @@
+package zkstate_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"muster/group"
+	"muster/member"
+	"muster/plan"
+	"muster/resource"
+	"muster/zkserver"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// shop is a group with a leader and a cron in the fixture's root, which settles at once.
+func (f *fixture) shop(edits ...func(*group.Group)) group.Group {
+	g := group.Default()
+	g.Root, g.Name, g.Address, g.Settle = f.root+"/jobs", "shop", "group.shop", 0
+	g.Timeouts.Stale = resource.Duration(time.Second)
+	g.Labels = map[string]string{"team": "data"}
+	g.Add(group.NewDuty(group.Leader, "main"))
+	report := group.NewDuty(group.Cron, "report")
+	report.Schedule = "@daily"
+	g.Add(report)
+	for _, edit := range edits {
+		edit(&g)
+	}
+	return g
+}
+
+// onlyLeader removes every duty but the leader.
+func onlyLeader(g *group.Group) { g.Duties = g.Duties[:1] }
+
+// groupRow is the row of the group; g is nil if it is not declared. What it would lose is filled in, as for a plan.
+func (f *fixture) groupRow(declared ...resource.Declaration) plan.Row {
+	f.t.Helper()
+	state, err := f.store.Read(f.t.Context(), []string{f.root + "/jobs"})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for _, r := range plan.Diff(plan.Want{Stack: "tests", Declared: declared}, state).Rows {
+		if strings.HasSuffix(r.Path, "/shop") {
+			if err := f.store.FillSaved(f.t.Context(), r); err != nil {
+				f.t.Fatal(err)
+			}
+			return r
+		}
+	}
+	return plan.Row{}
+}
+
+// commitGroup plans the group, and commits a row that must have this reason.
+func (f *fixture) commitGroup(want plan.Reason, declared ...resource.Declaration) plan.Row {
+	f.t.Helper()
+	r := f.groupRow(declared...)
+	if r.Reason != want {
+		f.t.Fatalf("the group is %s, want %s: %+v", r.Reason, want, r.Old)
+	}
+	if err := f.store.Commit(f.t.Context(), r); err != nil {
+		f.t.Fatal(err)
+	}
+	return r
+}
+
+// joinGroup joins with a session of its own, which the end of the test closes.
+func (f *fixture) joinGroup(ctx context.Context, g group.Group, identity string) (*member.Member, error) {
+	m, err := member.Join(ctx, f.dial(), member.Config{
+		Root: g.Root, Group: g.Name, Identity: identity, Version: "1.0.0", Can: []string{"main", "report"},
+	})
+	return m, err
+}
+
+// holder joins, and takes both duties.
+func (f *fixture) holder(g group.Group, identity string) (m *member.Member, main, report *member.Hold) {
+	f.t.Helper()
+	ctx, cancel := context.WithTimeout(f.t.Context(), 2*time.Minute)
+	defer cancel()
+	m, err := f.joinGroup(ctx, g, identity)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if main, err = m.Take(ctx, "main"); err != nil {
+		f.t.Fatal(err)
+	}
+	if report, err = m.Take(ctx, "report"); err != nil {
+		f.t.Fatal(err)
+	}
+	return m, main, report
+}
+
+// groupDamages are what somebody can delete of a group whose members have left.
+func groupDamages() map[string][]resource.Part {
+	all := map[string][]resource.Part{
+		"record": {resource.PartRecord}, "gate": {resource.PartGate}, "znode": {resource.PartObject},
+		"generation":     {resource.PartGeneration},
+		"seat and clerk": {"seat", "clerk"},
+		"gate and asks":  {resource.PartGate, "ask"},
+	}
+	for _, folder := range znode.GroupFolders() {
+		all[folder] = []resource.Part{resource.Part(folder)}
+	}
+	return all
+}
+
+// loseOfGroup deletes parts, each with all that is below it.
+func (f *fixture) loseOfGroup(g group.Group, generation string, parts []resource.Part) error {
+	for _, p := range parts {
+		at := resource.Join(znode.Run(g.Root, generation), string(p))
+		switch p {
+		case resource.PartRecord:
+			at = znode.Record(group.KindName, g.Root, g.Name)
+		case resource.PartObject:
+			at = g.Path()
+		case resource.PartGeneration:
+			at = znode.Run(g.Root, generation)
+		}
+		if err := f.deleteTree(at); err != nil {
+			return fmt.Errorf("%s: %w", p, err)
+		}
+	}
+	return nil
+}
+
+func (f *fixture) deleteTree(at string) error {
+	var ops []zkconn.Op
+	below := f.tree(at)
+	for i := range below { // parents come before their children
+		ops = append(ops, zkconn.DeleteOp(at+"/"+below[len(below)-1-i], -1))
+	}
+	_, err := f.session.Multi(f.t.Context(), append(ops, zkconn.DeleteOp(at, -1))...)
+	return err
+}
+
+// TestDamagedGroup: whatever somebody deletes by hand is put back in the same generation, also if the reply to the
+// repair is lost. What was saved is still there, unless its own folder was deleted.
+func TestDamagedGroup(t *testing.T) {
+	faults := map[string]func(p *zkserver.Proxy) <-chan struct{}{
+		"before it is sent":     func(p *zkserver.Proxy) <-chan struct{} { return p.BeforeSend(isMulti) },
+		"committed, reply lost": func(p *zkserver.Proxy) <-chan struct{} { return p.DropReply(isMulti) },
+	}
+	for name, parts := range groupDamages() {
+		for fault, arm := range faults {
+			t.Run(name+"/"+fault, func(t *testing.T) {
+				t.Parallel()
+				repairing, f, proxy := newProxyPair(t)
+				g := f.shop()
+				f.commitGroup(plan.NotThere, g)
+				m, main, _ := f.holder(g, "a")
+				if err := main.Put(t.Context(), "step", []byte("7")); err != nil {
+					t.Fatal(err)
+				}
+				if err := m.Leave(); err != nil {
+					t.Fatal(err)
+				}
+				before := f.groupRow(g)
+				if before.Reason != plan.Equal {
+					t.Fatalf("before: %s", before.Reason)
+				}
+				if err := f.loseOfGroup(g, m.Generation, parts); err != nil {
+					t.Fatal(err)
+				}
+				r := f.groupRow(g)
+				if r.Reason != plan.IsDamaged || r.Action() != plan.Update || !cmp.Equal(r.Old.Lost, parts) {
+					t.Fatalf("%s, lost %v: %+v", r.Reason, r.Old.Lost, r.Old)
+				}
+				fired := arm(proxy)
+				if err := repairing.store.Commit(t.Context(), r); err != nil {
+					t.Fatal(err)
+				}
+				<-fired
+				after := f.groupRow(g)
+				if after.Reason != plan.Equal || !cmp.Equal(before.Old.Record.Body, after.Old.Record.Body) ||
+					after.Old.Record.Generation != m.Generation || after.Old.Record.Edited() {
+					t.Errorf("after: %s, %+v", after.Reason, after.Old.Record)
+				}
+				if err := f.store.Commit(t.Context(), r); !errors.Is(err, plan.ErrAlreadyDone) {
+					t.Errorf("the same again: %v, want already done", err)
+				}
+				next, main, _ := f.holder(g, "b")
+				defer next.Leave()
+				value, err := next.Get(t.Context(), "main", "step")
+				switch lost := name == "duty" || name == "generation"; {
+				case !lost && (err != nil || string(value) != "7"):
+					t.Errorf("saved: %q, %v", value, err)
+				case lost && !errors.Is(err, member.ErrNoKey):
+					t.Errorf("saved: %q, %v, want no key", value, err)
+				}
+				if err := main.Put(t.Context(), "step", []byte("8")); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+// TestWhatAGroupSaves: what a row would delete is named, and only that.
+func TestWhatAGroupSaves(t *testing.T) {
+	f := newFixture(t)
+	g, smaller := f.shop(), f.shop(onlyLeader)
+	f.commitGroup(plan.NotThere, g)
+	if r := f.groupRow(smaller); len(r.Old.Saved) > 0 || r.Deletes() {
+		t.Errorf("nothing was saved: %+v", r.Old.Saved)
+	}
+	m, main, report := f.holder(g, "a")
+	for key, value := range map[string]string{"a": "123", "b": ""} {
+		if err := report.Put(t.Context(), key, []byte(value)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := main.Put(t.Context(), "k", make([]byte, 300<<10)); err != nil {
+		t.Fatal(err)
+	}
+	for _, below := range []string{"/op", "/op/load", "/op/load/1", "/op/idle"} {
+		at := znode.Duty(g.Root, m.Generation, "report") + below
+		if _, err := f.session.Create(t.Context(), at, nil, zkconn.Persistent, zkconn.World(zkconn.PermAll)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	saved := []resource.Saved{
+		{Section: "cron.report", Keys: 2, Bytes: 3, Open: []string{"load"}},
+		{Section: "leader.main", Keys: 1, Bytes: 300 << 10},
+	}
+	if d := cmp.Diff(saved[:1], f.groupRow(smaller).Old.Saved); d != "" {
+		t.Errorf("a duty is removed (-want +got):\n%s", d)
+	}
+	if r := f.groupRow(f.shop(func(g *group.Group) { g.Settle = 1 })); r.Reason != plan.MutableDiffers || r.Deletes() {
+		t.Errorf("nothing is removed: %s, %+v", r.Reason, r.Old.Saved)
+	}
+	// A key that a process was about to write, and one that was removed, are none.
+	if err := report.Remove(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	at := znode.State(g.Root, m.Generation, "report", "half")
+	if _, err := f.session.Create(t.Context(), at, nil, zkconn.Persistent, zkconn.World(zkconn.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	saved[0].Keys, saved[0].Bytes = 1, 0
+	r := f.groupRow()
+	if d := cmp.Diff(saved, r.Old.Saved); d != "" || r.Reason != plan.Undeclared {
+		t.Errorf("%s (-want +got):\n%s", r.Reason, d)
+	}
+	if err := f.store.Commit(t.Context(), r); err != nil {
+		t.Error(err)
+	}
+	if _, err := f.store.Collect(t.Context(), []string{g.Root}); err != nil || len(f.tree(g.Root+"/.muster/run")) > 0 {
+		t.Errorf("%v: %s", err, f.tree(g.Root+"/.muster/run"))
+	}
+}
+
+// TestSavedSinceThePlan: whatever was saved after the plan was made, or after it was checked, is not deleted.
+func TestSavedSinceThePlan(t *testing.T) {
+	put := func(f *fixture, h *member.Hold) error {
+		if err := h.Remove(context.Background(), "k"); err != nil {
+			return err
+		}
+		return h.Put(context.Background(), "k", []byte("other, and longer"))
+	}
+	for name, inTransaction := range map[string]bool{"before the check": false, "after the check": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			committing, f, proxy := newProxyPair(t)
+			g := f.shop()
+			f.commitGroup(plan.NotThere, g)
+			m, _, report := f.holder(g, "a")
+			defer m.Leave()
+			if err := report.Put(t.Context(), "k", []byte("first")); err != nil {
+				t.Fatal(err)
+			}
+			r := f.groupRow(f.shop(onlyLeader))
+			if len(r.Loss()) != 1 {
+				t.Fatalf("loses %+v", r.Loss())
+			}
+			saved := errors.New("no transaction was sent")
+			if inTransaction {
+				first := true
+				proxy.BeforeSend(func(op int32, _ []byte) bool {
+					if op == opMulti && first {
+						first, saved = false, put(f, report)
+					}
+					return false
+				})
+			} else {
+				saved = put(f, report)
+			}
+			err := committing.store.Commit(t.Context(), r)
+			if saved != nil {
+				t.Fatal(saved)
+			}
+			if !errors.Is(err, plan.ErrMoved) || !strings.Contains(err.Error(), "(1 key, 5 bytes) -> cron.report (1 key, 17") {
+				t.Errorf("commit: %v, want moved", err)
+			}
+			if again := f.groupRow(g); again.Reason != plan.Equal {
+				t.Errorf("the group is %s", again.Reason)
+			}
+			f.commitGroup(plan.MutableDiffers, f.shop(onlyLeader))
+		})
+	}
+}
+
+// TestMemberBeforeADelete: a group that somebody joins after its delete was checked stays, with all that was saved.
+func TestMemberBeforeADelete(t *testing.T) {
+	committing, f, proxy := newProxyPair(t)
+	g := f.shop()
+	f.commitGroup(plan.NotThere, g)
+	m, main, _ := f.holder(g, "a")
+	if err := main.Put(t.Context(), "k", []byte("v")); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	r := f.groupRow()
+	var joined *member.Member
+	failed := errors.New("no transaction was sent")
+	proxy.BeforeSend(func(op int32, _ []byte) bool {
+		if op == opMulti && joined == nil {
+			joined, failed = f.joinGroup(context.Background(), g, "b")
+		}
+		return false
+	})
+	err := committing.store.Commit(t.Context(), r)
+	if failed != nil {
+		t.Fatal(failed)
+	}
+	defer joined.Leave()
+	if !errors.Is(err, plan.ErrMoved) {
+		t.Errorf("commit: %v, want moved", err)
+	}
+	if value, err := joined.Get(t.Context(), "main", "k"); err != nil || string(value) != "v" {
+		t.Errorf("saved: %q, %v", value, err)
+	}
+	if r := f.groupRow(); r.Action() != plan.LeftRunning {
+		t.Errorf("it is %s", r.Reason)
+	}
+}
