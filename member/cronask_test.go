@@ -12,8 +12,8 @@ import (
 	"muster/zkstate/znode"
 )
 
-// ask asks for a run.
-func (f *fixture) ask(want int64) {
+// askRun asks for a run.
+func (f *fixture) askRun(want int64) {
 	f.t.Helper()
 	got, err := member.AskRun(f.t.Context(), f.s, f.group.Root, f.group.Name, job, "me@here")
 	if err != nil || got != want {
@@ -34,16 +34,6 @@ func (f *fixture) send(a znode.Ask) {
 	}
 }
 
-// until waits until a condition holds.
-func (f *fixture) until(what string, holds func() bool) {
-	f.t.Helper()
-	for end := time.Now().Add(2 * time.Minute); !holds(); poll() {
-		if time.Now().After(end) {
-			f.t.Fatalf("it did not come to: %s; records: %s", what, f.records())
-		}
-	}
-}
-
 // isHeld reports whether somebody holds the cron.
 func (f *fixture) isHeld() bool {
 	f.t.Helper()
@@ -59,11 +49,11 @@ func TestRunNow(t *testing.T) {
 	t.Parallel()
 	f := newCronFixture(t, func(d *group.Duty) { d.Schedule, d.Retries = "@yearly", 0 })
 	f.change(func(g *group.Group) { g.Add(group.NewDuty(group.Leader, "zeta")) })
-	f.ask(1)
+	f.askRun(1)
 	w := f.startCron(f.join("a", "1.0", job))
 	first := w.next()
-	f.ask(2)
-	f.ask(3)
+	f.askRun(2)
+	f.askRun(3)
 	if !first.Tick.IsZero() || first.Asked != 1 || first.Attempt != 1 {
 		t.Errorf("run %+v", first.Run)
 	}
@@ -99,7 +89,7 @@ func TestTooManyRequests(t *testing.T) {
 	t.Parallel()
 	f := newCronFixture(t, func(d *group.Duty) { d.Schedule = "@yearly" })
 	for n := int64(1); n <= 100; n++ {
-		f.ask(n)
+		f.askRun(n)
 	}
 	_, err := member.AskRun(t.Context(), f.s, f.group.Root, f.group.Name, job, "me@here")
 	if !errors.Is(err, member.ErrAskedTooOften) {
@@ -164,7 +154,7 @@ func TestPauseForgetsWhatFellDue(t *testing.T) {
 	}
 	before := f.cursor().Tick
 	f.setCursor(before.Add(-time.Minute), f.group.Duties[0]) // as if the pause had begun a minute earlier
-	f.ask(1)
+	f.askRun(1)
 	resumed := time.Now()
 	f.send(znode.Ask{Do: znode.AskResume, Duty: job, By: "me@here"})
 	c := w.next()
@@ -189,7 +179,7 @@ func TestKeep(t *testing.T) {
 	t.Parallel()
 	f := newCronFixture(t, func(d *group.Duty) { d.Keep = 2 })
 	w := f.startCron(f.join("a", "1.0", job))
-	f.ask(1)
+	f.askRun(1)
 	var last time.Time
 	for range 5 {
 		c := w.next()
@@ -211,15 +201,4 @@ func TestKeep(t *testing.T) {
 	if over > 3 { // the next one may have ended meanwhile, and deletes with its next write
 		t.Errorf("%d runs are kept: %s", over, f.records())
 	}
-}
-
-// newProxy starts a proxy to the server.
-func newProxy(t *testing.T) *zkserver.Proxy {
-	t.Helper()
-	p, err := zkserver.NewProxy(servers.Addrs()[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { p.Close() })
-	return p
 }

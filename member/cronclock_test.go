@@ -33,20 +33,6 @@ func (f *fixture) joinWith(identity string, ahead time.Duration) (*member.Member
 	return m, clock
 }
 
-// memory reads the clerk's memory.
-func (f *fixture) memory() znode.ClerkMemory {
-	f.t.Helper()
-	body, _, err := f.s.Get(f.t.Context(), znode.Clerk(f.group.Root, f.generation()))
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	memory, err := znode.DecodeClerk(body)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return memory
-}
-
 // becauses are the reasons for which members resigned.
 func (f *fixture) becauses() string {
 	var all []string

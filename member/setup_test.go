@@ -143,3 +143,14 @@ func (f *fixture) run(below string) string {
 	f.t.Helper()
 	return strings.TrimSuffix(resource.Join(znode.Run(f.group.Root, f.generation()), below), "/")
 }
+
+// newProxy starts a proxy to the server.
+func newProxy(t *testing.T) *zkserver.Proxy {
+	t.Helper()
+	p, err := zkserver.NewProxy(servers.Addrs()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}

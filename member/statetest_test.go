@@ -6,7 +6,6 @@ import (
 	"path"
 	"slices"
 	"sync/atomic"
-	"testing"
 	"time"
 
 	"muster/member"
@@ -14,16 +13,6 @@ import (
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
-
-func newProxy(t *testing.T) *zkserver.Proxy {
-	t.Helper()
-	p, err := zkserver.NewProxy(servers.Addrs()[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { p.Close() })
-	return p
-}
 
 // joinBy joins in a session of its own, through a proxy. The session ends soon after the proxy is cut.
 func (f *fixture) joinBy(p *zkserver.Proxy, timeout time.Duration, identity string, can ...string) *member.Member {
