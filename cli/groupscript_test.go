@@ -10,10 +10,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"muster/member"
-	"muster/resource"
-	"muster/zkstate"
 	"muster/zkstate/zkconn"
-	"muster/zkstate/znode"
 )
 
 // scriptMember is a member of a group in a script, with the duties that it has taken.
@@ -55,12 +52,8 @@ func cmdGroup(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Check(m.holds[args[2]].Put(ctx, key, []byte(value)))
 		}
 	case args[0] == "begin" && len(args) == 4:
-		z := znodes{ts, ts.Value(sessionKey{}).(*zkconn.Session)}
-		at := znode.Duty(m.member.Group().Root, m.member.Generation, args[2])
-		for _, below := range []string{"op", args[3], zkstate.NewID()} {
-			at = resource.Join(at, below)
-			z.create(at, "", zkconn.Persistent)
-		}
+		_, err := m.holds[args[2]].Open(ctx, args[3], "script", false)
+		ts.Check(err)
 	case args[0] == "stopped":
 		select {
 		case <-m.left:

@@ -217,11 +217,15 @@ func TestWhatAGroupSaves(t *testing.T) {
 	if err := main.Put(t.Context(), "k", make([]byte, 300<<10)); err != nil {
 		t.Fatal(err)
 	}
-	for _, below := range []string{"/op", "/op/load", "/op/load/1", "/op/idle"} {
-		at := znode.Duty(g.Root, m.Generation, "report") + below
-		if _, err := f.session.Create(t.Context(), at, nil, zkconn.Persistent, zkconn.World(zkconn.PermAll)); err != nil {
-			t.Fatal(err)
-		}
+	if _, err := report.Open(t.Context(), "load", "script", false); err != nil {
+		t.Fatal(err)
+	}
+	done, err := report.Open(t.Context(), "done", "script", false)
+	if err == nil {
+		err = done.Close(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 	saved := []resource.Saved{
 		{Section: "cron.report", Keys: 2, Bytes: 3, Open: []string{"load"}},

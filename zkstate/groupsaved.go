@@ -92,21 +92,14 @@ func (s *savedInDuty) addKey(body []byte) {
 	}
 }
 
-// openOperations lists the operations of a duty that were begun and are not done, sorted. A name is there once for each
-// run of it that is open.
+// openOperations lists the operations of a duty that were begun and are not done, sorted. One whose znode cannot be read
+// counts as open; one whose znode is empty is closed.
 func (r *Reader) openOperations(ctx context.Context, root, g, duty string) ([]string, error) {
-	folder := resource.Join(znode.Duty(root, g, duty), "op")
-	names, err := r.children(ctx, folder)
-	if err != nil {
-		return nil, err
-	}
-	runs, err := forEach(ctx, names, func(ctx context.Context, name string) ([]string, error) {
-		return r.children(ctx, resource.Join(folder, name))
-	})
+	all, err := r.readChildren(ctx, znode.Ops(root, g, duty))
 	var open []string
-	for i, name := range names {
-		for range runs[i] {
-			open = append(open, name)
+	for _, op := range all {
+		if opening, err := znode.DecodeOpening(op.body); opening != nil || err != nil {
+			open = append(open, op.name)
 		}
 	}
 	slices.Sort(open)
