@@ -33,8 +33,9 @@ func newApplyCmd(p *process) *cobra.Command {
 		Use:   "apply [PLANFILE | DIR]",
 		Short: "Make the changes of a plan, after asking",
 		Long: `Plans, shows the plan, asks, and makes every change in a transaction of its own
-that holds only if nothing has changed since it was read. A plan saved by "muster plan
---out" is applied as it is, without asking: what was approved is what runs.`,
+that holds only if nothing has changed since it was read. A plan saved by
+"muster plan --out" is applied as it is, without asking: what was approved is
+what runs.`,
 		Example: `  muster apply
   muster apply --yes prod/
   muster plan --out plan.json && muster apply plan.json`,

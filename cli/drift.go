@@ -36,13 +36,13 @@ func newDriftCmd(p *process) *cobra.Command {
 writes, and waits until no apply of the stack is under way. Exits 2 for drift of
 the kinds in --fail-on, 3 when it could not see everything.
 
-  missing    declared, and not there
+  missing    declared, and there is no znode of it
   stale      a run died and left its job behind
   damaged    a part of it was deleted by hand
   changed    somebody other than muster edited the record
   pending    the declaration or the stack differs, or members were asked to stop
   orphan     this stack's, and no longer declared
-  degraded   some of a job's workers left without completing, or a group's duty has no holder
+  degraded   some workers left without completing, or nobody holds some duty
   foreign    declared, and what is there is not this stack's
   unmanaged  neither declared nor this stack's`,
 		Example: `  muster drift -q                               for cron: silent when clean

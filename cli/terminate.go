@@ -30,9 +30,10 @@ func newTerminateCmd(p *process) *cobra.Command {
 		Use:   "terminate JOB | GROUP",
 		Short: "Ask the workers of a job to stop, then delete it; or stop a group",
 		Long: `Asks the workers of a job to stop their commands and to leave, waits until none
-is live, and deletes the job. A group is not deleted: its members have left, what
-they saved stays, and nobody can join before the next "muster apply". When the time
-is over and some are still live, it takes the request back and names them.`,
+is live, and deletes the job. A group is not deleted: its members leave, what
+they saved stays, and nobody can join before the next "muster apply". It never
+deletes under live workers: when the time is over it takes the request back and
+names them.`,
 		Example: `  muster terminate nightly
   muster terminate nightly --root /jobs/prod --stack etl-prod --yes`,
 		Args: argCount(1, 1, "the name, address or path of one job or group"),

@@ -176,7 +176,8 @@ func TestTerminateOfAGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer next.Leave()
-	if value, err := next.Get(t.Context(), "main", "k"); err != nil || string(value) != "v" || next.Generation != m.Generation {
+	value, err := next.Get(t.Context(), "main", "k")
+	if err != nil || string(value) != "v" || next.Generation != m.Generation {
 		t.Errorf("saved: %q, %v, in generation %s, was %s", value, err, next.Generation, m.Generation)
 	}
 }

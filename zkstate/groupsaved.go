@@ -92,8 +92,8 @@ func (s *savedInDuty) addKey(body []byte) {
 	}
 }
 
-// openOperations lists the operations of a duty that were begun and are not done, sorted. One whose znode cannot be read
-// counts as open; one whose znode is empty is closed.
+// openOperations lists the operations of a duty that were begun and are not done, sorted. One whose znode cannot be
+// decoded counts as open; one whose znode is empty is closed.
 func (r *Reader) openOperations(ctx context.Context, root, g, duty string) ([]string, error) {
 	all, err := r.readChildren(ctx, znode.Ops(root, g, duty))
 	var open []string
