@@ -9,8 +9,13 @@ import (
 // session timeout, so a server that hangs would end healthy duties before another one could be asked.
 const probes = 10
 
+// leaveAfter is how many tenths of a session timeout a server may take to answer before it is left for another. With the
+// time between two probes that is four tenths, before the commands of duties are asked to end at five.
+const leaveAfter = 3
+
 // probe keeps the time of the last answered request recent until the membership ends.
 func (m *Member) probe() {
+	m.session.LeaveAfter(m.session.Timeout() * leaveAfter / 10)
 	tick := time.NewTicker(max(m.session.Timeout()/probes, time.Millisecond))
 	defer tick.Stop()
 	for {

@@ -16,11 +16,19 @@ import (
 // Operation codes and sizes of ZooKeeper's wire format. Every frame is a big-endian length and that many bytes. A
 // request begins with xid and code (4 bytes each), a reply with xid (4), zxid (8) and error (4).
 const (
+	opCreate     = 1
+	opDelete     = 2
 	opExists     = 3
 	opGetData    = 4
+	opSetData    = 5
+	opSetACL     = 7
+	opSync       = 9
 	opChildren   = 12
 	opClose      = -11
 	opPing       = 11
+	opMulti      = 14
+	opCreate2    = 15
+	opContainer  = 19
 	opAuth       = 100
 	opSetWatches = 101
 
@@ -52,6 +60,7 @@ type conn struct {
 	handshakeSent time.Time // zero before
 	handshaken    bool      // the handshake was answered
 	unanswered    []request // oldest first
+	answers       bool      // a request was answered that is no ping
 	holding       bool      // requests are held until the watches are sent
 	held          [][]byte
 	closed        bool
@@ -235,6 +244,7 @@ func (c *conn) answer(xid, code int32) {
 		return
 	}
 	r := c.unanswered[i]
+	c.answers = c.answers || xid >= 0
 	c.unanswered = slices.Delete(c.unanswered, i, i+1)
 	c.mu.Unlock()
 	c.session.replied(r)
@@ -251,6 +261,20 @@ func (c *conn) oldest() time.Time {
 		}
 	}
 	return time.Time{}
+}
+
+// hasAnswered reports whether a request was answered on this connection, besides pings and what the library sends first.
+func (c *conn) hasAnswered() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.answers
+}
+
+// asksLeader reports whether a server cannot answer a request without the leader of the ensemble.
+func asksLeader(op int32) bool {
+	return slices.Contains([]int32{
+		opCreate, opDelete, opSetData, opSetACL, opSync, opMulti, opCreate2, opContainer,
+	}, op)
 }
 
 // stuck reports whether requests are held because the watches were not sent.

@@ -84,7 +84,12 @@ type Session struct {
 	timeout  time.Duration // as the server granted it
 	answered time.Time     // when the newest answered request was sent
 
+	confirmed  time.Time     // the same for requests in which the leader took part
+	leaveAfter time.Duration // see LeaveAfter; 0: as usual
+
 	closeConfirmed bool // by the server
+
+	watchTimer *time.Timer // calls watchdog; set before the first call
 }
 
 // Dial opens a session. It waits until a server grants it and accepts the credentials, or until ctx ends: the error is
@@ -187,6 +192,7 @@ func (s *Session) open(ctx context.Context) error {
 	close(s.start)
 	select {
 	case <-s.gate.opened():
+		s.watchTimer = time.AfterFunc(s.cfg.Timeout, s.watchdog)
 		s.watchdog()
 		return nil
 	case <-ctx.Done():
@@ -233,12 +239,24 @@ func (s *Session) Timeout() time.Duration {
 	return s.timeout
 }
 
-// Answered is when the newest request that a server has answered was sent; pings count. The servers keep the session for
-// at least Timeout after that.
+// Answered is when the newest answered request was sent in which the leader of the ensemble took part: a handshake, a
+// write, or Sync. The servers keep the session for about Timeout after that. Reads and pings do not count, because a
+// server that has lost the leader answers them for a while, and the others may end the session meanwhile.
 func (s *Session) Answered() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.answered
+	return s.confirmed
+}
+
+// LeaveAfter makes the session leave a server for another when a request has had no answer for limit, which is two
+// thirds of Timeout, and at least a second, unless this is called. A shorter limit finds another server sooner, and
+// makes more writes ErrUnknown if all servers are slow. It does not hold for the first answer of a connection, so that
+// a session settles on a slow server if there is no other.
+func (s *Session) LeaveAfter(limit time.Duration) {
+	s.mu.Lock()
+	s.leaveAfter = max(limit, shortestLimit)
+	s.mu.Unlock()
+	s.watchTimer.Reset(0)
 }
 
 // Close ends the session and removes its ephemeral znodes. An error means that no server confirmed it: the ephemeral

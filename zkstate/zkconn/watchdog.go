@@ -6,6 +6,9 @@ import (
 	"time"
 )
 
+// shortestLimit is the least that LeaveAfter takes. A healthy server may need that long for a write.
+const shortestLimit = 250 * time.Millisecond
+
 // granted is called when a server has accepted the connection for the session. sent is when the handshake was sent.
 func (s *Session) granted(c *conn, id int64, timeout time.Duration, sent time.Time) {
 	s.hosts.setReason(c.server, "")
@@ -15,7 +18,7 @@ func (s *Session) granted(c *conn, id int64, timeout time.Duration, sent time.Ti
 		s.id = id
 	}
 	s.timeout = timeout
-	s.answered = sent
+	s.answered, s.confirmed = sent, sent
 }
 
 // replied is called when a request has been answered.
@@ -24,6 +27,9 @@ func (s *Session) replied(r request) {
 	defer s.mu.Unlock()
 	if r.at.After(s.answered) {
 		s.answered = r.at
+	}
+	if r.at.After(s.confirmed) && asksLeader(r.op) {
+		s.confirmed = r.at
 	}
 	s.closeConfirmed = s.closeConfirmed || r.op == opClose
 }
@@ -36,7 +42,7 @@ func (s *Session) watchdog() {
 		return
 	}
 	s.mu.Lock()
-	c, timeout, answered := s.conn, s.timeout, s.answered
+	c, timeout, answered, leaveAfter := s.conn, s.timeout, s.answered, s.leaveAfter
 	s.mu.Unlock()
 
 	now := time.Now()
@@ -46,6 +52,9 @@ func (s *Session) watchdog() {
 		return
 	}
 	replyLimit := max(timeout*2/3, time.Second)
+	if leaveAfter > 0 && c.hasAnswered() {
+		replyLimit = leaveAfter
+	}
 	due := now.Add(replyLimit)
 	if oldest := c.oldest(); !oldest.IsZero() {
 		due = oldest.Add(replyLimit)
@@ -62,5 +71,8 @@ func (s *Session) watchdog() {
 	if deadline.Before(due) {
 		due = deadline
 	}
-	time.AfterFunc(due.Sub(now), s.watchdog)
+	if leaveAfter > 0 && due.After(now.Add(leaveAfter)) { // the next answer may be the first of a connection
+		due = now.Add(leaveAfter)
+	}
+	s.watchTimer.Reset(due.Sub(now))
 }
