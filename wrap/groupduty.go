@@ -54,7 +54,12 @@ func (r *memberRun) serve(ctx context.Context, m *member.Member, s *zkconn.Sessi
 			end(fmt.Errorf("%w: %w", member.ErrLeaving, ErrTerminated))
 		}
 	})
-	tasks.Go(func() { r.metrics.watch(ofDuties, m) })
+	ofWatch, endWatch := context.WithCancel(context.WithoutCancel(ctx)) // duties are given back after ofDuties has ended
+	var watcher sync.WaitGroup
+	defer watcher.Wait()
+	defer endWatch()
+	events := m.Events(ofWatch)
+	watcher.Go(func() { r.watch(events) })
 	for _, duty := range r.c.Member.Can {
 		tasks.Go(func() {
 			if err := r.host(ofDuties, m, l, duty, end); err != nil {

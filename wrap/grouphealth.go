@@ -1,8 +1,8 @@
 package wrap
 
 import (
-	"context"
 	"fmt"
+	"iter"
 	"net/http"
 	"time"
 
@@ -16,13 +16,14 @@ import (
 func (r *memberRun) healthOf() healthOf {
 	return healthOf{ready: r.readiness, metrics: r.registry(), more: map[string]http.HandlerFunc{
 		"GET /duty/{duty}": func(w http.ResponseWriter, q *http.Request) {
-			h, err := r.held(q.PathValue("duty"))
-			if err != nil || h.Context().Err() != nil || h.ctx.Err() != nil || h.lease.term() <= 0 {
+			now := r.now()
+			epoch, held := now.taken[q.PathValue("duty")]
+			if !held || now.session == nil || (&lease{session: now.session}).term() <= 0 {
 				w.WriteHeader(http.StatusServiceUnavailable)
 				fmt.Fprintln(w, "not held")
 				return
 			}
-			fmt.Fprintln(w, "held", h.Epoch)
+			fmt.Fprintln(w, "held", epoch)
 		},
 	}}
 }
@@ -61,18 +62,22 @@ func newMemberMetrics() *memberMetrics {
 	}
 }
 
-// watch measures the take-overs of a membership.
-func (mm *memberMetrics) watch(ctx context.Context, m *member.Member) {
+// watch notes what happens to a membership: which duties it holds, and how long take-overs last.
+func (r *memberRun) watch(events iter.Seq[member.Event]) {
+	defer r.set(func(s *memberState) { clear(s.taken) })
 	given := map[string]time.Time{}
-	for e := range m.Events(ctx) {
+	for e := range events {
 		switch e.Kind {
 		case member.EventGiven:
 			given[e.Duty] = e.Time
 		case member.EventTaken:
 			if at, ok := given[e.Duty]; ok {
-				mm.takeover.Observe(e.Time.Sub(at).Seconds())
+				r.metrics.takeover.Observe(e.Time.Sub(at).Seconds())
 				delete(given, e.Duty)
 			}
+			r.set(func(s *memberState) { s.taken[e.Duty] = e.Epoch })
+		case member.EventReleased, member.EventResigned, member.EventLost:
+			r.set(func(s *memberState) { delete(s.taken, e.Duty) })
 		}
 	}
 }
@@ -118,7 +123,7 @@ func (c memberCollector) Collect(to chan<- prometheus.Metric) {
 	gauge(to, c.joined, now.member != nil)
 	gauge(to, c.connected, c.run.sessions.connected())
 	for _, duty := range of.Can {
-		_, held := now.holds[duty]
+		_, held := now.taken[duty]
 		gauge(to, c.held, held, duty)
 	}
 	gauge(to, c.info, true, of.Group, of.Root, of.Identity, of.Version)

@@ -40,7 +40,8 @@ type memberState struct {
 	stage   Stage
 	member  *member.Member // nil while there is none
 	session *zkconn.Session
-	holds   map[string]*hold // by duty
+	holds   map[string]*hold // by duty: what a command does now
+	taken   map[string]int64 // the epoch of each duty that is held, also of a cron between two runs
 	ready   bool             // the command has said so
 	rejoins int
 }
@@ -53,7 +54,7 @@ func newMemberRun(c MemberConfig) *memberRun {
 			connect: c.Connect, timeout: c.SessionTimeout, waiting: c.Member.Waiting, log: c.Log,
 			limit: cmp.Or(c.JoinTimeout, time.Duration(group.Default().Timeouts.Join)),
 		},
-		state: memberState{stage: StageJoining, holds: map[string]*hold{}},
+		state: memberState{stage: StageJoining, holds: map[string]*hold{}, taken: map[string]int64{}},
 	}
 	can := slices.Concat(slices.Collect(maps.Keys(c.Duties)), c.Can)
 	slices.Sort(can)
@@ -61,12 +62,12 @@ func newMemberRun(c MemberConfig) *memberRun {
 	return r
 }
 
-// now is the state; its holds may not be changed.
+// now is a copy of the state.
 func (r *memberRun) now() memberState {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.state
-	s.holds = maps.Clone(s.holds)
+	s.holds, s.taken = maps.Clone(s.holds), maps.Clone(s.taken)
 	return s
 }
 
