@@ -107,12 +107,13 @@ func TestClockThatIsSet(t *testing.T) {
 	wb := f.startCron(b)
 	clock.set(time.Hour)
 	var c call
+	deadline := time.After(2 * time.Minute)
 	for c.ctx == nil {
 		select {
 		case c = <-wb.runs:
 		case late := <-wa.runs:
 			late.end <- ok
-		case <-time.After(2 * time.Minute):
+		case <-deadline:
 			t.Fatalf("b runs nothing; the clerk's memory: %+v", f.memory())
 		}
 	}

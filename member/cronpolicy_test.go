@@ -195,7 +195,7 @@ func TestTimeout(t *testing.T) {
 // TestLeavingInterruptsTheRun: its end is written, the duty is given back, and the next holder repeats the run.
 func TestLeavingInterruptsTheRun(t *testing.T) {
 	t.Parallel()
-	f := newCronFixture(t, nil)
+	f := newCronFixture(t, func(d *group.Duty) { d.Retries = 0 })
 	a := f.join("a", "1.0", job)
 	wa := f.startCron(a)
 	c := wa.next()
