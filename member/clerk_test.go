@@ -347,28 +347,7 @@ func TestRosterOfManySeats(t *testing.T) {
 		}
 	})
 	f.join("clerk", "1.0")
-	// The seats of members that do nothing themselves; one session has them all.
-	var ops []zkconn.Op
-	acl := f.acl()
-	run := f.run("")
-	for i := range names {
-		identity := fmt.Sprintf("m-%04d", i)
-		live, err := znode.EncodePresent(znode.Present{Nonce: "n", Version: "1.0", Can: names[i : i+1], Ready: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		seat, err := znode.EncodeSeat(znode.Seat{Identity: identity, Nonce: "n", Assign: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ops = append(ops,
-			zkconn.CreateOp(f.group.Path()+"/"+identity, live, zkconn.Ephemeral, acl),
-			zkconn.CreateOp(run+"/seat/s-", seat, zkconn.EphemeralSequential, acl))
-	}
-	s := dial(t)
-	if _, err := s.Multi(t.Context(), ops...); err != nil {
-		t.Fatal(err)
-	}
+	f.seatsByHand(many)
 	given := func(want int) func() bool {
 		return func() bool {
 			n := 0

@@ -61,7 +61,12 @@ type fixture struct {
 // newFixture creates a group with these leaders, which settles at once.
 func newFixture(t *testing.T, leaders ...string) *fixture {
 	t.Helper()
-	f := &fixture{t: t, group: group.Default(), s: dial(t)}
+	return newFixtureAt(t, servers.Addrs(), leaders...)
+}
+
+func newFixtureAt(t *testing.T, addrs []string, leaders ...string) *fixture {
+	t.Helper()
+	f := &fixture{t: t, group: group.Default(), s: dial(t, addrs...)}
 	f.group.Root, f.group.Name, f.group.Settle = "/test-"+zkstate.NewID(), "shop", resource.Duration(time.Millisecond)
 	for _, name := range leaders {
 		f.group.Add(group.NewDuty(group.Leader, name))

@@ -1,0 +1,265 @@
+package member_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"muster/group"
+	"muster/member"
+	"muster/zkserver"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// joinBehind joins behind a proxy of its own.
+func (f *fixture) joinBehind(identity string, can ...string) (*member.Member, *zkserver.Proxy) {
+	f.t.Helper()
+	p, err := zkserver.NewProxy(servers.Addrs()[0])
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { p.Close() })
+	s, err := zkconn.Dial(f.t.Context(), zkconn.Config{Servers: []string{p.Addr()}, Timeout: 4 * time.Second})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { s.Close() })
+	m, err := member.Join(f.t.Context(), s, f.config(identity, "1.0", can...))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { m.Leave() })
+	return m, p
+}
+
+// TestFrozenHolderCannotWrite: a holder that is frozen does not learn that somebody deleted held and that another member
+// took the duty. Its session lives, and what it sends is refused.
+func TestFrozenHolderCannotWrite(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "coordinator")
+	clerk := f.join("clerk", "1.0")
+	a, frozen := f.joinBehind("a", "coordinator")
+	h := f.take(a, "coordinator")
+	b := f.join("b", "1.0", "coordinator")
+	frozen.Hang(true)
+	written := make(chan error, 1)
+	go func() { written <- h.Check(t.Context()) }()
+	f.until("the write to be under way", func() bool { return frozen.Requests()[zkserver.OpMulti] >= 3 })
+	if err := f.s.Delete(t.Context(), f.run("duty/coordinator/held"), -1); err != nil {
+		t.Fatal(err)
+	}
+	f.ask(znode.AskHandover, "coordinator", "b")
+	next := f.take(b, "coordinator")
+	frozen.Hang(false)
+	if err := receive(t, written, "the write of the old holder"); !errors.Is(err, member.ErrNotHeld) {
+		t.Errorf("the holder of epoch %d wrote after %d had taken the duty: %v", h.Epoch, next.Epoch, err)
+	}
+	if err := ended(t, h.Context()); !errors.Is(err, member.ErrNotHeld) {
+		t.Errorf("the hold ended with %v", err)
+	}
+	if a.Context().Err() != nil || clerk.Context().Err() != nil {
+		t.Error("a membership has ended too")
+	}
+}
+
+// TestTakeWithoutAReply: the answer to a take is lost, whether or not it was committed. The member holds the duty once.
+func TestTakeWithoutAReply(t *testing.T) {
+	t.Parallel()
+	for name, arm := range map[string]func(*zkserver.Proxy, func(int32, []byte) bool) <-chan struct{}{
+		"committed": (*zkserver.Proxy).DropReply, "not sent": (*zkserver.Proxy).BeforeSend,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t, "coordinator")
+			f.join("clerk", "1.0")
+			a, p := f.joinBehind("a", "coordinator")
+			held := []byte(f.run("duty/coordinator/held"))
+			cut := arm(p, func(op int32, req []byte) bool { return op == zkserver.OpMulti && bytes.Contains(req, held) })
+			h := f.take(a, "coordinator")
+			receive(t, cut, "the fault")
+			if err := h.Check(t.Context()); err != nil {
+				t.Error(err)
+			}
+			_, stat, err := f.s.Get(t.Context(), f.run("duty/coordinator"))
+			if err != nil || stat.Mzxid != h.Epoch {
+				t.Errorf("epoch %d of a take at %d, %v", h.Epoch, stat.Mzxid, err)
+			}
+		})
+	}
+}
+
+// TestGivingBackWithoutAReply: the next member gets the duty, however the answer was lost, and a resignation is told
+// once.
+func TestGivingBackWithoutAReply(t *testing.T) {
+	t.Parallel()
+	for name, arm := range map[string]func(*zkserver.Proxy, func(int32, []byte) bool) <-chan struct{}{
+		"committed": (*zkserver.Proxy).DropReply, "not sent": (*zkserver.Proxy).BeforeSend,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t, "coordinator")
+			f.join("clerk", "1.0")
+			a, p := f.joinBehind("a", "coordinator")
+			h := f.take(a, "coordinator")
+			b := f.join("b", "1.0", "coordinator")
+			inbox := []byte(f.run("resigned"))
+			cut := arm(p, func(op int32, req []byte) bool { return op == zkserver.OpMulti && bytes.Contains(req, inbox) })
+			if err := h.Resign(t.Context(), true, "exit code 3"); err != nil {
+				t.Fatal(err)
+			}
+			receive(t, cut, "the fault")
+			f.take(b, "coordinator")
+			for seat, failure := range f.memory().Failures["coordinator"] {
+				if failure.Count != 1 || failure.Tries != 1 {
+					t.Errorf("%s: %+v", seat, failure)
+				}
+			}
+		})
+	}
+}
+
+// TestClerkDiesBetweenTwoTransactions: a roster of 600 seats takes two transactions. The clerk dies after the first, and
+// its successor completes what it began. The decision that lost its answer is not made twice.
+func TestClerkDiesBetweenTwoTransactions(t *testing.T) {
+	t.Parallel()
+	const many = 600
+	for name, arm := range map[string]func(*zkserver.Proxy, func(int32, []byte) bool) <-chan struct{}{
+		"after the first": (*zkserver.Proxy).BeforeSend, "after the second": (*zkserver.Proxy).DropReply,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			f.change(func(g *group.Group) {
+				for i := range many {
+					g.Add(group.NewDuty(group.Leader, fmt.Sprintf("duty-%04d", i)))
+				}
+			})
+			clerk, p := f.joinBehind("first")
+			rosters, memory := 0, []byte(f.run("clerk"))
+			cut := arm(p, func(op int32, req []byte) bool {
+				if op == zkserver.OpMulti && bytes.Contains(req, memory) {
+					rosters++
+				}
+				return rosters == 2
+			})
+			f.seatsByHand(many)
+			receive(t, cut, "the second transaction")
+			given := func() (n int) {
+				for _, duties := range f.seats() {
+					n += len(duties)
+				}
+				return n
+			}
+			p.Refuse(true)
+			p.Cut()
+			if err := ended(t, clerk.Context()); !errors.Is(err, member.ErrSessionLost) {
+				t.Errorf("the clerk ended with %v", err)
+			}
+			if n := given(); (n == many) != (name == "after the second") || n == 0 {
+				t.Errorf("%d duties were given when the clerk died", n)
+			}
+			f.raiseAssign(2) // the seats made by hand come before, and know the first method
+			successor, err := member.JoinKnowing(t.Context(), dial(t), f.config("second", "1.0"), 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { successor.Leave() })
+			f.until("all seats to have a duty", func() bool { return given() == many })
+		})
+	}
+}
+
+// TestDeletedByHand: whatever somebody deletes, one member holds the duty again, with a larger epoch.
+func TestDeletedByHand(t *testing.T) {
+	t.Parallel()
+	for name, below := range map[string][]string{
+		"the duty":          {"duty/coordinator/held", "duty/coordinator"},
+		"the clerk's seat":  {"seat/s-0000000000"},
+		"all seats":         {"seat/s-0000000000", "seat/s-0000000001", "seat/s-0000000002"},
+		"seat and the duty": {"seat/s-0000000001", "duty/coordinator/held", "duty/coordinator"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t, "coordinator")
+			f.join("clerk", "1.0")
+			a := f.join("a", "1.0", "coordinator")
+			b := f.join("b", "1.0", "coordinator")
+			h := f.take(a, "coordinator")
+			var ops []zkconn.Op
+			for _, path := range below {
+				ops = append(ops, zkconn.DeleteOp(f.run(path), -1))
+			}
+			if _, err := f.s.Multi(t.Context(), ops...); err != nil {
+				t.Fatal(err)
+			}
+			if len(ops) == 1 {
+				if err := h.Check(t.Context()); err != nil {
+					t.Errorf("the clerk's seat is gone, and the holder lost its duty: %v", err)
+				}
+				return
+			}
+			_ = ended(t, h.Context())
+			epochs := make(chan int64, 3)
+			for _, m := range []*member.Member{a, b} {
+				go func() {
+					h, err := m.Take(t.Context(), "coordinator")
+					if errors.Is(err, member.ErrRemoved) {
+						m.Leave() // as a process does
+						h, err = f.take2(m.Identity)
+					}
+					if err == nil {
+						epochs <- h.Epoch
+					}
+				}()
+			}
+			if epoch := receive(t, epochs, "the next holder"); epoch <= h.Epoch {
+				t.Errorf("epoch %d after %d", epoch, h.Epoch)
+			}
+		})
+	}
+}
+
+// take2 joins again, and takes the coordinator.
+func (f *fixture) take2(identity string) (*member.Hold, error) {
+	s, err := zkconn.Dial(f.t.Context(), zkconn.Config{Servers: servers.Addrs(), Timeout: 10 * time.Second})
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(f.t.Context(), func() { s.Close() })
+	m, err := member.Join(f.t.Context(), s, f.config(identity, "1.0", "coordinator"))
+	if err != nil {
+		return nil, err
+	}
+	return m.Take(f.t.Context(), "coordinator")
+}
+
+// seatsByHand makes the seats of many members that do nothing themselves, at once; one session has them all. Each can
+// do the duty of its number.
+func (f *fixture) seatsByHand(many int) {
+	f.t.Helper()
+	var ops []zkconn.Op
+	acl := f.acl()
+	for i := range many {
+		identity := fmt.Sprintf("m-%04d", i)
+		live, err := znode.EncodePresent(znode.Present{
+			Nonce: "n", Version: "1.0", Can: []string{fmt.Sprintf("duty-%04d", i)}, Ready: true,
+		})
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		seat, err := znode.EncodeSeat(znode.Seat{Identity: identity, Nonce: "n", Assign: 1})
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		ops = append(ops,
+			zkconn.CreateOp(f.group.Path()+"/"+identity, live, zkconn.Ephemeral, acl),
+			zkconn.CreateOp(f.run("seat/s-"), seat, zkconn.EphemeralSequential, acl))
+	}
+	if _, err := dial(f.t).Multi(f.t.Context(), ops...); err != nil {
+		f.t.Fatal(err)
+	}
+}
