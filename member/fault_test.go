@@ -263,3 +263,42 @@ func (f *fixture) seatsByHand(many int) {
 		f.t.Fatal(err)
 	}
 }
+
+// TestFrozenClerkWritesNothing: a roster is on its way to the server when its clerk loses its seat, and the next clerk
+// decides otherwise. What was on its way is refused.
+func TestFrozenClerkWritesNothing(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "coordinator")
+	a, slow := f.joinBehind("a")
+	b := f.join("b", "1.0", "coordinator")
+	f.join("c", "1.0", "coordinator")
+	f.take(b, "coordinator")
+	slow.Delay(300 * time.Millisecond)
+	sent := slow.Requests()[zkserver.OpMulti]
+	f.ask2(znode.AskHandover, "c")
+	f.until("the clerk to decide", func() bool { return slow.Requests()[zkserver.OpMulti] > sent })
+	slow.Hang(true)
+	if err := f.s.Delete(t.Context(), f.run("seat/s-0000000000"), -1); err != nil {
+		t.Fatal(err)
+	}
+	f.ask(znode.AskPause, "coordinator", "")
+	slow.Hang(false)
+	slow.Delay(0)
+	if err := a.Leave(); err != nil { // the server executes what came before
+		t.Fatal(err)
+	}
+	if err := f.s.Sync(t.Context(), f.group.Path()); err != nil {
+		t.Fatal(err)
+	}
+	if seats := f.seats(); len(seats["b"])+len(seats["c"]) != 0 {
+		t.Errorf("the duty is paused, and the seats are %q", seats)
+	}
+	if by := f.memory().Paused["coordinator"]; by == "" {
+		t.Error("the pause was forgotten")
+	}
+	f.ask(znode.AskResume, "coordinator", "")
+	f.until("the duty to be given", func() bool {
+		seats := f.seats()
+		return len(seats["b"])+len(seats["c"]) == 1
+	})
+}
