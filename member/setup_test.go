@@ -22,6 +22,13 @@ import (
 var servers *zkserver.Ensemble
 
 func TestMain(m *testing.M) {
+	if args := os.Getenv(childLeader); args != "" {
+		if err := runLeader(context.Background(), strings.Fields(args)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	var err error
 	if servers, err = zkserver.Start(context.Background(), zkserver.Options{}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -35,7 +42,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func dial(t *testing.T, addrs ...string) *zkconn.Session {
+func dial(t testing.TB, addrs ...string) *zkconn.Session {
 	t.Helper()
 	if len(addrs) == 0 {
 		addrs = servers.Addrs()
@@ -50,7 +57,7 @@ func dial(t *testing.T, addrs ...string) *zkconn.Session {
 
 // fixture is a group in a root of its own.
 type fixture struct {
-	t     *testing.T
+	t     testing.TB
 	group group.Group
 	store *zkstate.Store
 	s     *zkconn.Session // an observer's
@@ -59,12 +66,12 @@ type fixture struct {
 }
 
 // newFixture creates a group with these leaders, which settles at once.
-func newFixture(t *testing.T, leaders ...string) *fixture {
+func newFixture(t testing.TB, leaders ...string) *fixture {
 	t.Helper()
 	return newFixtureAt(t, servers.Addrs(), leaders...)
 }
 
-func newFixtureAt(t *testing.T, addrs []string, leaders ...string) *fixture {
+func newFixtureAt(t testing.TB, addrs []string, leaders ...string) *fixture {
 	t.Helper()
 	f := &fixture{t: t, group: group.Default(), s: dial(t, addrs...)}
 	f.group.Root, f.group.Name, f.group.Settle = "/test-"+zkstate.NewID(), "shop", resource.Duration(time.Millisecond)
