@@ -157,7 +157,7 @@ func (f *fixture) run(below string) string {
 }
 
 // newProxy starts a proxy to the server.
-func newProxy(t *testing.T) *zkserver.Proxy {
+func newProxy(t testing.TB) *zkserver.Proxy {
 	t.Helper()
 	p, err := zkserver.NewProxy(servers.Addrs()[0])
 	if err != nil {
