@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"muster/group"
 	"muster/plan"
 	"muster/report"
 	"muster/resource"
@@ -26,6 +27,7 @@ const completionTimeout = time.Second
 // what is there.
 type completionCandidates struct {
 	jobs   []namedJob
+	duties []namedJob // GROUP/DUTY, by the address and by the path of the group
 	roots  []string
 	stacks []string
 }
@@ -45,11 +47,15 @@ func (p *process) candidates(ctx context.Context, dir string, f searchFlags) com
 			declared, home = p.declaredTarget(cfg, dir), cfg.Home
 			found.roots, found.stacks, paths = cfg.Searched(), []string{cfg.Stack}, declaredPaths(cfg)
 			found.jobs = declaredNames(cfg)
+			for _, d := range cfg.Declared() {
+				found.addDuties(d)
+			}
 		}
 	}
 	if root := cmp.Or(f.root, p.environ.value("MUSTER_ROOT")); resource.CheckRoot(root) == nil {
 		found.roots, paths = []string{root}, nil
 		found.jobs = slices.DeleteFunc(found.jobs, func(j namedJob) bool { return path.Dir(j.path) != root })
+		found.duties = slices.DeleteFunc(found.duties, func(j namedJob) bool { return path.Dir(path.Dir(j.path)) != root })
 	}
 	if len(found.roots) == 0 {
 		found.roots = []string{resource.DefaultRoot}
@@ -71,17 +77,79 @@ func (c *completionCandidates) add(have plan.State) {
 		address := at
 		if o.Record != nil {
 			address = cmp.Or(o.Record.Declaration.ID().Address, at)
+			c.addDuties(o.Record.Declaration)
 			c.stacks = append(c.stacks, o.Record.Stack)
 		}
 		c.jobs = append(c.jobs, namedJob{address, at})
 	}
 }
 
+// addDuties adds the duties that a declaration has.
+func (c *completionCandidates) addDuties(d resource.Declaration) {
+	g, ok := d.(group.Group)
+	if !ok {
+		return
+	}
+	for _, duty := range g.Duties {
+		c.duties = append(c.duties, namedJob{g.Name + "/" + duty.Name, g.Path() + "/" + duty.Name})
+	}
+}
+
+// matchingDuties returns the words that name a duty: GROUP/DUTY, or after a slash its path.
+func (c completionCandidates) matchingDuties(typed string) []string {
+	var words []string
+	for _, d := range c.duties {
+		if strings.HasPrefix(typed, "/") {
+			words = append(words, d.path)
+		} else {
+			words = append(words, d.address)
+		}
+	}
+	return withPrefix(typed, words)
+}
+
+// completeDuty completes the one argument that names a duty.
+func (p *process) completeDuty(f *searchFlags) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return p.candidates(cmd.Context(), ".", *f).matchingDuties(typed), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// memberCandidates lists the live members of the group in GROUP/DUTY that can do the duty.
+func (p *process) memberCandidates(ctx context.Context, f searchFlags, name string) []string {
+	p.err, p.log = &stream{w: io.Discard}, slog.New(slog.DiscardHandler)
+	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
+	defer cancel()
+	scope, err := p.search(ctx, f)
+	if err != nil {
+		return nil
+	}
+	defer scope.session.Close()
+	d, err := scope.findDuty(ctx, name)
+	if err != nil {
+		return nil
+	}
+	now, err := scope.dutyNow(ctx, d)
+	if err != nil {
+		return nil
+	}
+	var all []string
+	for _, m := range now.Members {
+		if slices.Contains(m.Can, d.duty.Name) {
+			all = append(all, m.Identity)
+		}
+	}
+	return all
+}
+
 // safeInShell reports whether a word means nothing special to a shell or a terminal. Anybody may have made the names in
 // ZooKeeper.
 func safeInShell(word string) bool {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-	return strings.Trim(word, letters+`_./-["]`) == ""
+	return strings.Trim(word, letters+`_./:-["]`) == ""
 }
 
 // withPrefix returns the words that start with what was typed, sorted, without duplicates.
@@ -125,6 +193,9 @@ func (p *process) completeJobOrCode(f *searchFlags) cobra.CompletionFunc {
 	job := p.completeJob(f)
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		words, directive := job(cmd, args, typed)
+		if strings.Contains(typed, "/") && len(args) == 0 {
+			words = append(words, p.candidates(cmd.Context(), ".", *f).matchingDuties(typed)...)
+		}
 		for _, c := range spec.Codes() {
 			if len(args) == 0 && typed != "" && strings.HasPrefix(c.Code, typed) {
 				words = append(words, cobra.CompletionWithDesc(c.Code, c.Meaning))

@@ -105,7 +105,7 @@ func exitCode(ctx context.Context, err error) int {
 		return exitcode.Fenced
 	case errors.Is(err, worker.ErrFull):
 		return exitcode.Full
-	case errors.Is(err, worker.ErrNoJob), errors.Is(err, member.ErrNoGroup):
+	case errors.Is(err, worker.ErrNoJob), errors.Is(err, member.ErrNoGroup), errors.Is(err, member.ErrNoDuty):
 		return exitcode.NoJob
 	case errors.Is(err, wrap.ErrLate):
 		return exitcode.NotJoined

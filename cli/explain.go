@@ -19,16 +19,18 @@ import (
 func newExplainCmd(p *process) *cobra.Command {
 	var f searchFlags
 	cmd := &cobra.Command{
-		Use:   "explain ADDRESS | PATH | CODE",
-		Short: "Explain a job, or the code of a diagnostic",
-		Long: `Explains one job, by the address of its declaration or by its znode path: why a
-plan says what it says, what was observed, and where each declared value came
-from. Or explains a diagnostic by its code: what gives it, and how to mend it.`,
+		Use:   "explain ADDRESS | PATH | GROUP/DUTY | CODE",
+		Short: "Explain a job, a group, a duty, or a diagnostic",
+		Long: `Explains one job or group, by the address of its declaration or by its znode
+path: why a plan says what it says, what was observed, and where each declared
+value came from. Of a duty of a group: why this member has it, or why nobody
+has. Or explains a diagnostic by its code: what gives it, and how to mend it.`,
 		Example: `  muster explain job.nightly
   muster explain 'job.ingest["us"]'
   muster explain /jobs/prod/tmp-backfill
+  muster explain shop/nightly-report
   muster explain M1203`,
-		Args: argCount(1, 1, "one address, path or code"),
+		Args: argCount(1, 1, "one address, path, duty or code"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if page, err := docs.Diagnostics.ReadFile("diagnostics/" + args[0] + ".md"); err == nil {
 				_, err = p.out.Write(page)
@@ -59,6 +61,13 @@ func runExplain(ctx context.Context, p *process, f searchFlags, name string) err
 		return err
 	}
 	defer scope.session.Close()
+	isDuty, err := scope.namesDuty(ctx, name)
+	switch {
+	case err != nil:
+		return err
+	case isDuty:
+		return p.explainDuty(ctx, scope, name)
+	}
 	at, err := scope.find(ctx, name)
 	if err != nil {
 		return err
@@ -88,6 +97,11 @@ func runExplain(ctx context.Context, p *process, f searchFlags, name string) err
 			e := report.Explanation{Origins: origins[row.Address()]}
 			if row.Old.Class() == resource.Unreadable || row.Old.Class() == resource.Damaged {
 				if e.Parts, e.Repair, err = partsOf(ctx, r, row, at); err != nil {
+					return err
+				}
+			}
+			if isGroup(row.Old) && row.Old.Class() != resource.Unreadable {
+				if e.Group, err = readGroup(ctx, r, row.Old, true); err != nil {
 					return err
 				}
 			}

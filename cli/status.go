@@ -38,12 +38,14 @@ const maxCountedWorkers = 1000
 func newStatusCmd(p *process) *cobra.Command {
 	var o statusOptions
 	cmd := &cobra.Command{
-		Use:   "status [GLOB | JOB]",
-		Short: "Show jobs and who of their workers is live",
-		Long: `Shows the jobs below a root, declared or not; of a single job that is named, its
-workers too, and which are missing.`,
+		Use:   "status [GLOB | JOB | GROUP]",
+		Short: "Show jobs and groups, and who of them is live",
+		Long: `Shows the jobs and groups below a root, declared or not; of a single job that is
+named, its workers too, and which are missing; of a single group its members,
+who holds its duties, and what waits and why.`,
 		Example: `  muster status
   muster status 'ingest-*' --watch
+  muster status shop
   muster status nightly --root /jobs/prod`,
 		Args: argCount(0, 1, "one name or pattern"),
 		RunE: func(cmd *cobra.Command, args []string) error { return runStatus(cmd.Context(), p, o, firstArg(args)) },
@@ -91,12 +93,20 @@ func (p *process) status(ctx context.Context, to io.Writer, scope searchScope, o
 			return err
 		}
 	}
+	if detail && isGroup(&jobs[0].Observed) {
+		ages := !o.watch || isTerminal(p.out) // without them a pipe gets a block only when something happens
+		if jobs[0].Group, err = readGroup(ctx, r, &jobs[0].Observed, ages); err != nil {
+			return err
+		}
+	}
 	opts := p.layout()
 	switch {
 	case o.json && detail:
 		err = report.StatusJSON(to, jobs, workers)
 	case o.json:
 		err = report.StatusJSON(to, jobs, nil)
+	case detail && jobs[0].Group != nil:
+		err = report.Group(to, jobs[0], opts)
 	case detail:
 		err = report.Workers(to, jobs[0], workers[jobs[0].Path], opts)
 	case len(jobs) == 0:
@@ -178,6 +188,12 @@ func readWorkers(ctx context.Context, r *zkstate.Reader, jobs []report.JobStatus
 	for i, j := range jobs {
 		o := &j.Observed
 		if o.Class() == resource.Unreadable || o.Foreign || job.Joined(o)+o.Live == 0 {
+			continue
+		}
+		if isGroup(o) {
+			if err := leaveOutStrangers(ctx, r, j.Path, &jobs[i].Observed, nil); err != nil {
+				return nil, err
+			}
 			continue
 		}
 		ws, err := r.Workers(ctx, j.Path)

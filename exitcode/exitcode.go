@@ -49,7 +49,8 @@ func Table() []Row {
 		{[]int{Attention}, "something needs attention", "attention: a declared job is blocked or waiting, " +
 			"or something could not be read"},
 		{[]int{Incomplete}, "incomplete", "incomplete: a change was refused because the job moved, failed, " +
-			"or its outcome is unknown; `terminate` timed out"},
+			"or its outcome is unknown; `terminate` timed out; " +
+			"a request to the clerk of a group was refused, not answered in time, or moved nothing"},
 		{[]int{Refused}, "saved plan refused", "saved plan refused: a row moved, already applied, another ensemble, " +
 			"damaged, expired. Nothing was written"},
 		{[]int{Locked}, "an apply was in the way", "the apply lock was not obtained; " +
@@ -63,7 +64,8 @@ func Table() []Row {
 		{[]int{Aborted}, "a barrier was aborted", "worker: a barrier was aborted"},
 		{[]int{Fenced}, "somebody else is this worker", "worker: somebody else is this worker now"},
 		{[]int{Full}, "the job is full", "worker: the job is full"},
-		{[]int{NoJob}, "no such job", "worker: no such job"},
+		{[]int{NoJob}, "no such job, group or duty", "worker: no such job; " +
+			"of a command about a duty: no such group or duty"},
 		{[]int{CannotRun, NotFound}, "no command", "worker: its command cannot be run, or is not there"},
 		{[]int{Signal}, "ended by a signal", "worker: its command was ended by signal n; " +
 			"any other code is its command's own"},

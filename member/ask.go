@@ -91,7 +91,8 @@ func (q *request) attempt(ctx context.Context) (path string, err error) {
 	if err != nil {
 		return "", err
 	}
-	ops := append([]zkconn.Op{zkconn.CheckOp(znode.Gate(q.root, q.generation), 0), zkconn.CheckOp(at, stat.Version)}, log...)
+	gate := zkconn.CheckOp(znode.Gate(q.root, q.generation), 0)
+	ops := append([]zkconn.Op{gate, zkconn.CheckOp(at, stat.Version)}, log...)
 	results, err := q.s.Multi(ctx, append(ops,
 		zkconn.CreateOp(znode.NewAsk(q.root, q.generation), q.body, zkconn.PersistentSequential, acl))...)
 	switch {

@@ -159,6 +159,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		g.Add(d)
 	})
 	f.join("a", "1.0", "coordinator", "new")
+	handover := func(duty, to string) znode.Ask { return znode.Ask{Do: znode.AskHandover, Duty: duty, To: to} }
 	for name, c := range map[string]struct {
 		group string
 		ask   znode.Ask
@@ -167,9 +168,9 @@ func TestRequestsThatAreRefused(t *testing.T) {
 	}{
 		"no_group":       {"none", znode.Ask{Do: znode.AskPause, Duty: "coordinator"}, member.ErrNoGroup, "none"},
 		"no_duty":        {"shop", znode.Ask{Do: znode.AskPause, Duty: "nope"}, member.ErrNoDuty, "shop/nope"},
-		"not_live":       {"shop", znode.Ask{Do: znode.AskHandover, Duty: "other", To: "z"}, member.ErrUnfit, "z is not live"},
-		"not_listed":     {"shop", znode.Ask{Do: znode.AskHandover, Duty: "other", To: "a"}, member.ErrUnfit, "list"},
-		"not_fitting":    {"shop", znode.Ask{Do: znode.AskHandover, Duty: "new", To: "a"}, member.ErrUnfit, "wants >= 2.0"},
+		"not_live":       {"shop", handover("other", "z"), member.ErrUnfit, "z is not live"},
+		"not_listed":     {"shop", handover("other", "a"), member.ErrUnfit, "list"},
+		"not_fitting":    {"shop", handover("new", "a"), member.ErrUnfit, "wants >= 2.0"},
 		"no_such_action": {"shop", znode.Ask{Do: "destroy", Duty: "other"}, nil, "not known"},
 	} {
 		_, err := member.SendAsk(t.Context(), f.s, f.group.Root, c.group, c.ask)

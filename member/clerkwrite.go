@@ -27,12 +27,17 @@ func (f *office) write(
 ) error {
 	holders := map[string]string{} // by duty: names of seats
 	f.memory.Pins, f.memory.Newest, f.memory.Why = znode.ByDuty{}, znode.ByDuty{}, znode.ByDuty{}
+	outdated := false // the reason why a duty is vacant
 	for _, p := range r.Posts {
 		if p.Seat != roster.Nobody {
 			holders[p.Duty] = f.nameOf(p.Seat)
 		}
 		f.memory.Why[p.Duty] = p.Because()
-		if why, ok := old.Why[p.Duty]; ok && p.Seat == p.Last {
+		why, ok := old.Why[p.Duty]
+		switch {
+		case p.Seat == roster.Nobody:
+			outdated = outdated || why != p.Because()
+		case ok && p.Seat == p.Last:
 			f.memory.Why[p.Duty] = why // why it came to its holder
 		}
 	}
@@ -47,7 +52,7 @@ func (f *office) write(
 		f.memory.Newest[d] = v.Original()
 	}
 	moves := f.moves(holders)
-	if len(moves)+len(f.entries) == 0 && remembersSame(old, f.memory) {
+	if len(moves)+len(f.entries) == 0 && !outdated && remembersSame(old, f.memory) {
 		return nil
 	}
 	// The first transaction has all that answers somebody: a clerk that dies after it has left nothing half decided.
@@ -75,7 +80,7 @@ func rank(first bool) int {
 	return 1
 }
 
-// remembersSame reports whether b is as a, except for the reasons.
+// remembersSame reports whether b is as a, except for the reasons. A clerk that only keeps duties writes nothing.
 func remembersSame(a, b znode.ClerkMemory) bool {
 	same := slices.Equal(a.Purge, b.Purge) && maps.Equal(a.Pins, b.Pins) && maps.Equal(a.HandOver, b.HandOver) && maps.Equal(a.Newest, b.Newest)
 	same = same && maps.Equal(a.Clocks, b.Clocks) && maps.Equal(a.ClockWrong, b.ClockWrong)

@@ -163,12 +163,13 @@ waits
 
 next: muster member --group shop --root /apps joins it
 `
-	if d := cmp.Diff(want, text(t, func(b *strings.Builder) error { return report.Group(b, idle, report.Options{}) })); d != "" {
+	got := text(t, func(b *strings.Builder) error { return report.Group(b, idle, report.Options{}) })
+	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("nobody is live (-want +got):\n%s", d)
 	}
 	paused := detail()
 	paused.Group.Duties = paused.Group.Duties[:1]
-	got := text(t, func(b *strings.Builder) error { return report.Group(b, paused, report.Options{}) })
+	got = text(t, func(b *strings.Builder) error { return report.Group(b, paused, report.Options{}) })
 	if !strings.HasSuffix(got, "next: muster resume /apps/shop/billing\n") {
 		t.Errorf("the next step of a paused duty:\n%s", got)
 	}

@@ -113,8 +113,10 @@ func (d GroupDetail) requestText(q GroupRequest) string {
 // about says who of the members could have a duty, and who could not and why.
 func (d GroupDetail) about(duty Duty) []field {
 	var fs []field
-	reasons := []string{"holds it", "can have it", "waits", "is not ready", "has no seat", "has a version that does not fit",
-		"does not list it"}
+	reasons := []string{
+		"holds it", "can have it", "waits", "is not ready", "has no seat", "has a version that does not fit",
+		"does not list it",
+	}
 	who := map[string][]string{}
 	for _, m := range d.Members {
 		reason := d.reason(duty, m)

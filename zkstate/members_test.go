@@ -230,3 +230,14 @@ func TestGroupStateOfALargeGroup(t *testing.T) {
 		t.Errorf("it took %s", took)
 	}
 }
+
+// TestTheReasonOfAVacancyIsFresh: the clerk writes it again when it has changed, though nothing moves.
+func TestTheReasonOfAVacancyIsFresh(t *testing.T) {
+	t.Parallel()
+	f := newGroup(t, "impossible")
+	for i, id := range []string{"a", "b", "c"} {
+		f.join(id, "1.0")
+		want := fmt.Sprintf("no member can do it (not listed: %d)", i+1)
+		f.until(want, func(s zkstate.GroupState) bool { return s.Duties[0].Why == want })
+	}
+}

@@ -1,0 +1,232 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"muster/group"
+	"muster/member"
+	"muster/report"
+	"muster/text"
+	"muster/zkstate"
+	"muster/zkstate/znode"
+)
+
+// askOptions of the commands that ask the clerk of a group for something.
+type askOptions struct {
+	searchFlags
+	do      znode.AskKind
+	to      string
+	unpin   bool
+	timeout time.Duration
+}
+
+func newHandoverCmd(p *process) *cobra.Command {
+	o := askOptions{do: znode.AskHandover}
+	cmd := p.newAskCmd(&o, &cobra.Command{
+		Use:   "handover GROUP/DUTY",
+		Short: "Move a duty of a group to another member",
+		Long: `Moves a duty to another member: to any that may have it, or with --to to this
+one. --to also pins the duty: it stays there until that member leaves, or until
+--unpin. The holder is asked first: a leader's command gets TERM, and a run of a
+cron is finished.`,
+		Example: `  muster handover shop/coordinator
+  muster handover shop/coordinator --to 10.0.3.12:7000
+  muster handover shop/coordinator --unpin`,
+	})
+	cmd.Flags().StringVar(&o.to, "to", "", "give it to the member with this `IDENTITY`, and pin it there")
+	cmd.Flags().BoolVar(&o.unpin, "unpin", false, "take the pin away; nothing moves for that")
+	completeFlag(cmd, "to", func(ctx context.Context, args []string, typed string) []string {
+		return withPrefix(typed, p.memberCandidates(ctx, o.searchFlags, firstArg(args)))
+	})
+	return cmd
+}
+
+func newPauseCmd(p *process) *cobra.Command {
+	return p.newAskCmd(&askOptions{do: znode.AskPause}, &cobra.Command{
+		Use:   "pause GROUP/DUTY",
+		Short: "Take a duty of a group away until it is resumed",
+		Long: `Takes a duty away from its holder, and gives it to nobody until "muster resume".
+The holder is asked first: a leader's command gets TERM, and a run of a cron is
+finished. Ticks of a cron that fall due meanwhile are forgotten.`,
+		Example: `  muster pause shop/nightly-report`,
+	})
+}
+
+func newResumeCmd(p *process) *cobra.Command {
+	return p.newAskCmd(&askOptions{do: znode.AskResume}, &cobra.Command{
+		Use:     "resume GROUP/DUTY",
+		Short:   "Give a paused duty of a group to a member again",
+		Long:    `Ends a pause: the duty is given to a member again. A cron goes on with its next tick.`,
+		Example: `  muster resume shop/nightly-report`,
+	})
+}
+
+// newAskCmd adds to cmd what all commands have that ask the clerk of a group.
+func (p *process) newAskCmd(o *askOptions, cmd *cobra.Command) *cobra.Command {
+	cmd.Args = argCount(1, 1, "one duty, as GROUP/DUTY")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return runAsk(cmd.Context(), p, *o, args[0]) }
+	o.searchFlags.addTo(cmd.Flags())
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "wait so long for the clerk of the group")
+	p.completeSearch(cmd, &o.searchFlags)
+	cmd.ValidArgsFunction = p.completeDuty(&o.searchFlags)
+	return cmd
+}
+
+func runAsk(ctx context.Context, p *process, o askOptions, name string) error {
+	switch {
+	case o.timeout <= 0:
+		return usagef("--timeout 30s", "--timeout %s leaves the clerk no time", o.timeout)
+	case o.unpin && o.to != "":
+		return usagef("name one of them", "--to pins the duty, and --unpin takes the pin away")
+	case o.unpin:
+		o.do = znode.AskUnpin
+	}
+	scope, err := p.search(ctx, o.searchFlags)
+	if err != nil {
+		return err
+	}
+	defer scope.session.Close()
+	found, err := scope.findDuty(ctx, name)
+	if err != nil {
+		return err
+	}
+	before, err := scope.dutyNow(ctx, found)
+	if err != nil {
+		return err
+	}
+	id := found.group.Record.Declaration.ID()
+	sent, err := member.SendAsk(ctx, scope.session, id.Root, id.Name,
+		znode.Ask{Do: o.do, Duty: found.duty.Name, To: o.to, By: p.user()})
+	if err != nil {
+		return askError(err, found)
+	}
+	if err := awaitClerk(ctx, scope, o, found, sent, len(before.Members) > 0); err != nil {
+		return err
+	}
+	after, err := scope.dutyNow(ctx, found)
+	if err != nil {
+		return err
+	}
+	line, done := o.outcome(found, before.duty, after.duty)
+	if !p.flags.quiet {
+		fmt.Fprintf(p.out, "%s: %s.\n", text.Escape(found.name()), text.Escape(line))
+	}
+	if !done {
+		return foundIncomplete
+	}
+	return nil
+}
+
+// dutyAt is a group at one time, and one of its duties.
+type dutyAt struct {
+	*report.GroupDetail
+	duty report.Duty
+}
+
+// dutyNow reads the members and a duty of a group.
+func (scope searchScope) dutyNow(ctx context.Context, d foundDuty) (dutyAt, error) {
+	r := zkstate.NewReader(scope.session, scope.home, kinds()...)
+	o, err := r.Look(ctx, d.path)
+	switch {
+	case err != nil:
+		return dutyAt{}, err
+	case !isGroup(o):
+		return dutyAt{}, noGroup(d.path, nil)
+	}
+	all, err := readGroup(ctx, r, o, true)
+	if err != nil {
+		return dutyAt{}, err
+	}
+	i := slices.IndexFunc(all.Duties, func(duty report.Duty) bool { return duty.Name == d.duty.Name })
+	if i < 0 {
+		return dutyAt{}, noDuty(d.path, d.duty.Name, group.Of(o.Record))
+	}
+	return dutyAt{all, all.Duties[i]}, nil
+}
+
+// askError makes a problem of a refused request, with its kind and the next step.
+func askError(err error, d foundDuty) error {
+	at := text.ShellWord(d.path)
+	switch {
+	case errors.Is(err, member.ErrUnfit):
+		return &problem{errIncomplete, err, "muster explain " + text.ShellWord(d.name()) + " shows who can have it"}
+	case errors.Is(err, member.ErrManyAsks), errors.Is(err, member.ErrNotOpen), errors.Is(err, member.ErrUnknown):
+		return &problem{errIncomplete, err, "muster status " + at + " shows what waits and why"}
+	case errors.Is(err, member.ErrNoDuty), errors.Is(err, member.ErrNoGroup):
+		return &problem{err: err, next: "muster status " + at}
+	}
+	return err
+}
+
+// awaitClerk waits until the clerk has decided. Without a live member there is none.
+func awaitClerk(ctx context.Context, scope searchScope, o askOptions, d foundDuty, sent string, live bool) error {
+	next := "muster status " + text.ShellWord(d.path) + " shows what waits"
+	if !live {
+		err := fmt.Errorf("%s: the %s is written down, but no member of the group is live: the first one does it",
+			d.name(), o.do)
+		return &problem{errIncomplete, err, next}
+	}
+	deadline, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	err := member.AwaitAnswer(deadline, scope.session, sent)
+	if err != nil && ctx.Err() == nil && deadline.Err() != nil {
+		err = fmt.Errorf("%s: the clerk has not answered within %s; it still may do the %s", d.name(), o.timeout, o.do)
+		return &problem{errIncomplete, err, next}
+	}
+	return err
+}
+
+// outcome says what came of a request, as the end of a sentence, and whether it is what was asked for.
+func (o askOptions) outcome(d foundDuty, before, after report.Duty) (line string, done bool) {
+	switch o.do {
+	case znode.AskPause:
+		line = "paused, and nobody has it"
+		if after.Holder != "" {
+			line = "paused; " + asked(after.Holder, d.duty)
+		}
+		return line, after.PausedBy != ""
+	case znode.AskResume:
+		return "resumed; " + possession(after, d.duty), after.PausedBy == ""
+	case znode.AskUnpin:
+		return "not pinned; " + possession(after, d.duty), after.Pinned == ""
+	}
+	switch {
+	case o.to != "" && after.Given != o.to:
+		return "pinned to " + o.to + ", which cannot have it now; " + possession(after, d.duty), false
+	case o.to == "" && after.Given != "" && after.Given == before.Given:
+		return possession(after, d.duty) + ", and no other member may have it now", false
+	case after.Given == "":
+		return possession(after, d.duty), false
+	}
+	return possession(after, d.duty), true
+}
+
+// possession says who has a duty, and who gets it.
+func possession(d report.Duty, declared group.Duty) string {
+	switch {
+	case d.Holder == "" && d.Given == "":
+		if d.Why == "" {
+			return "nobody has it"
+		}
+		return "nobody has it: " + d.Why
+	case d.Holder == "":
+		return "given to " + d.Given + ", which has not taken it yet"
+	case d.Given == "" || d.Given == d.Holder:
+		return d.Holder + " has it"
+	}
+	return "given to " + d.Given + "; " + asked(d.Holder, declared)
+}
+
+// asked says that a holder was asked to hand a duty over.
+func asked(holder string, d group.Duty) string {
+	if d.Type == group.Cron {
+		return holder + " was asked to hand it over, and finishes its run first"
+	}
+	return holder + " was asked to hand it over"
+}

@@ -1,0 +1,74 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"muster/group"
+	"muster/group/schedule"
+	"muster/report"
+	"muster/resource"
+	"muster/zkstate"
+)
+
+// isGroup reports whether o has the Record of a group.
+func isGroup(o *resource.Observed) bool {
+	return o != nil && o.Record != nil && o.Record.Declaration.Kind().Name == group.KindName
+}
+
+// readGroup reads the members and duties of a group for its report. With ages the report changes as time passes.
+func readGroup(ctx context.Context, r *zkstate.Reader, o *resource.Observed, ages bool) (*report.GroupDetail, error) {
+	s, err := r.GroupState(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	d := &report.GroupDetail{Clerk: s.Clerk, Waiting: s.Waiting, Unread: s.Unread}
+	if ages {
+		d.Now = now
+	}
+	for _, m := range s.Members {
+		d.Members = append(d.Members, report.Member{
+			Identity: m.Identity, Version: m.Version, Address: m.Address, Since: m.Since, Ready: m.Ready, Seat: m.Seat,
+			Duties: m.Duties, Can: m.Can,
+		})
+	}
+	d.Duties = []report.Duty{}
+	for _, duty := range s.Duties {
+		d.Duties = append(d.Duties, reportDuty(duty, now))
+	}
+	for _, q := range s.Requests {
+		shown := report.GroupRequest{Duty: q.Duty, Since: q.Since}
+		switch {
+		case q.Ask != nil:
+			shown.What, shown.To, shown.By = string(q.Ask.Do), q.Ask.To, q.Ask.By
+		case q.Resignation != nil:
+			shown.What, shown.By, shown.Because = "resigned", q.Resignation.Identity, q.Resignation.Because
+		}
+		d.Requests = append(d.Requests, shown)
+	}
+	return d, nil
+}
+
+// reportDuty is a duty as reports show it; now is for the next tick of a cron.
+func reportDuty(d zkstate.DutyState, now time.Time) report.Duty {
+	shown := report.Duty{
+		Declared: d.Duty, Name: d.Name, Type: d.Type, Given: d.Given, Why: d.Why, PausedBy: d.PausedBy,
+		Pinned: d.Pinned, Leaving: d.Leaving, Epoch: d.Epoch,
+	}
+	if h := d.Holder; h != nil {
+		shown.Holder, shown.Version, shown.Address, shown.Since = h.Identity, h.Version, h.Address, &d.Since
+		if shown.Holder == "" {
+			shown.Holder = "?" // its znode cannot be decoded
+		}
+	}
+	for _, f := range d.Failures {
+		shown.Failures = append(shown.Failures, report.DutyFailure(f))
+	}
+	if s, err := schedule.Parse(d.Schedule, d.Timezone); d.Type == group.Cron && err == nil && d.PausedBy == "" {
+		if next, ok := s.Next(now); ok {
+			shown.NextTick = &next
+		}
+	}
+	return shown
+}
