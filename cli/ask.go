@@ -74,7 +74,7 @@ func (p *process) newAskCmd(o *askOptions, cmd *cobra.Command) *cobra.Command {
 	o.searchFlags.addTo(cmd.Flags())
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "wait so long for the clerk of the group")
 	p.completeSearch(cmd, &o.searchFlags)
-	cmd.ValidArgsFunction = p.completeDuty(&o.searchFlags)
+	cmd.ValidArgsFunction = p.completeDuty(&o.searchFlags, group.Types()...)
 	return cmd
 }
 

@@ -27,9 +27,15 @@ const completionTimeout = time.Second
 // what is there.
 type completionCandidates struct {
 	jobs   []namedJob
-	duties []namedJob // GROUP/DUTY, by the address and by the path of the group
+	duties []candidateDuty
 	roots  []string
 	stacks []string
+}
+
+// candidateDuty is a duty and what it may be called by: GROUP/DUTY, and that with the path of the group.
+type candidateDuty struct {
+	name, path string
+	kind       group.Type
 }
 
 // candidates looks where search would look. Without a directory it reads no configuration. After an error there are
@@ -55,7 +61,7 @@ func (p *process) candidates(ctx context.Context, dir string, f searchFlags) com
 	if root := cmp.Or(f.root, p.environ.value("MUSTER_ROOT")); resource.CheckRoot(root) == nil {
 		found.roots, paths = []string{root}, nil
 		found.jobs = slices.DeleteFunc(found.jobs, func(j namedJob) bool { return path.Dir(j.path) != root })
-		found.duties = slices.DeleteFunc(found.duties, func(j namedJob) bool { return path.Dir(path.Dir(j.path)) != root })
+		found.duties = slices.DeleteFunc(found.duties, func(d candidateDuty) bool { return path.Dir(path.Dir(d.path)) != root })
 	}
 	if len(found.roots) == 0 {
 		found.roots = []string{resource.DefaultRoot}
@@ -91,30 +97,32 @@ func (c *completionCandidates) addDuties(d resource.Declaration) {
 		return
 	}
 	for _, duty := range g.Duties {
-		c.duties = append(c.duties, namedJob{g.Name + "/" + duty.Name, g.Path() + "/" + duty.Name})
+		c.duties = append(c.duties, candidateDuty{g.Name + "/" + duty.Name, g.Path() + "/" + duty.Name, duty.Type})
 	}
 }
 
-// matchingDuties returns the words that name a duty: GROUP/DUTY, or after a slash its path.
-func (c completionCandidates) matchingDuties(typed string) []string {
+// matchingDuties returns the words that name a duty of these types: GROUP/DUTY, or after a slash its path.
+func (c completionCandidates) matchingDuties(typed string, types ...group.Type) []string {
 	var words []string
 	for _, d := range c.duties {
-		if strings.HasPrefix(typed, "/") {
+		switch {
+		case !slices.Contains(types, d.kind):
+		case strings.HasPrefix(typed, "/"):
 			words = append(words, d.path)
-		} else {
-			words = append(words, d.address)
+		default:
+			words = append(words, d.name)
 		}
 	}
 	return withPrefix(typed, words)
 }
 
-// completeDuty completes the one argument that names a duty.
-func (p *process) completeDuty(f *searchFlags) cobra.CompletionFunc {
+// completeDuty completes the one argument that names a duty of these types.
+func (p *process) completeDuty(f *searchFlags, types ...group.Type) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return p.candidates(cmd.Context(), ".", *f).matchingDuties(typed), cobra.ShellCompDirectiveNoFileComp
+		return p.candidates(cmd.Context(), ".", *f).matchingDuties(typed, types...), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
@@ -194,7 +202,7 @@ func (p *process) completeJobOrCode(f *searchFlags) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		words, directive := job(cmd, args, typed)
 		if strings.Contains(typed, "/") && len(args) == 0 {
-			words = append(words, p.candidates(cmd.Context(), ".", *f).matchingDuties(typed)...)
+			words = append(words, p.candidates(cmd.Context(), ".", *f).matchingDuties(typed, group.Types()...)...)
 		}
 		for _, c := range spec.Codes() {
 			if len(args) == 0 && typed != "" && strings.HasPrefix(c.Code, typed) {

@@ -105,7 +105,8 @@ func exitCode(ctx context.Context, err error) int {
 		return exitcode.Fenced
 	case errors.Is(err, worker.ErrFull):
 		return exitcode.Full
-	case errors.Is(err, worker.ErrNoJob), errors.Is(err, member.ErrNoGroup), errors.Is(err, member.ErrNoDuty):
+	case errors.Is(err, worker.ErrNoJob), errors.Is(err, member.ErrNoGroup), errors.Is(err, member.ErrNoDuty),
+		errors.Is(err, member.ErrNoCron):
 		return exitcode.NoJob
 	case errors.Is(err, wrap.ErrLate):
 		return exitcode.NotJoined

@@ -4,11 +4,15 @@ import (
 	"context"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"muster/group"
 	"muster/group/schedule"
+	"muster/member"
 	"muster/report"
 	"muster/resource"
 	"muster/zkstate"
+	"muster/zkstate/zkconn"
 )
 
 // isGroup reports whether o has the Record of a group.
@@ -16,7 +20,8 @@ func isGroup(o *resource.Observed) bool {
 	return o != nil && o.Record != nil && o.Record.Declaration.Kind().Name == group.KindName
 }
 
-// readGroup reads the members and duties of a group for its report. With ages the report changes as time passes.
+// readGroup reads the members and duties of a group for its report, without the runs of crons. With ages the report
+// changes as time passes.
 func readGroup(ctx context.Context, r *zkstate.Reader, o *resource.Observed, ages bool) (*report.GroupDetail, error) {
 	s, err := r.GroupState(ctx, o)
 	if err != nil {
@@ -30,7 +35,7 @@ func readGroup(ctx context.Context, r *zkstate.Reader, o *resource.Observed, age
 	for _, m := range s.Members {
 		d.Members = append(d.Members, report.Member{
 			Identity: m.Identity, Version: m.Version, Address: m.Address, Since: m.Since, Ready: m.Ready, Seat: m.Seat,
-			Duties: m.Duties, Can: m.Can,
+			Duties: m.Duties, Can: m.Can, ClockAhead: m.ClockAhead.Seconds(),
 		})
 	}
 	d.Duties = []report.Duty{}
@@ -54,7 +59,7 @@ func readGroup(ctx context.Context, r *zkstate.Reader, o *resource.Observed, age
 func reportDuty(d zkstate.DutyState, now time.Time) report.Duty {
 	shown := report.Duty{
 		Declared: d.Duty, Name: d.Name, Type: d.Type, Given: d.Given, Why: d.Why, PausedBy: d.PausedBy,
-		Pinned: d.Pinned, Leaving: d.Leaving, Epoch: d.Epoch,
+		Pinned: d.Pinned, Leaving: d.Leaving, Epoch: d.Epoch, ZooKeeperClock: d.ZooKeeperClock,
 	}
 	if h := d.Holder; h != nil {
 		shown.Holder, shown.Version, shown.Address, shown.Since = h.Identity, h.Version, h.Address, &d.Since
@@ -71,4 +76,39 @@ func reportDuty(d zkstate.DutyState, now time.Time) report.Duty {
 		}
 	}
 	return shown
+}
+
+// readRuns adds the last runs of the crons among these duties, at most n of each.
+func readRuns(ctx context.Context, s *zkconn.Session, o *resource.Observed, duties []report.Duty, n int) error {
+	const atOnce = 64
+	reading, ctx := errgroup.WithContext(ctx)
+	reading.SetLimit(atOnce)
+	for i := range duties {
+		if duties[i].Type != group.Cron {
+			continue
+		}
+		reading.Go(func() error {
+			runs, err := member.Runs(ctx, s, o.Record.Declaration.ID().Root, o.Record.Generation, duties[i].Name, n)
+			for _, r := range runs {
+				duties[i].Runs = append(duties[i].Runs, reportRun(r))
+			}
+			return err
+		})
+	}
+	return reading.Wait()
+}
+
+// reportRun is a run as reports show it.
+func reportRun(r member.RunRecord) report.DutyRun {
+	given := func(t time.Time) *time.Time {
+		if t.IsZero() {
+			return nil
+		}
+		return &t
+	}
+	return report.DutyRun{
+		Tick: given(r.Tick), Asked: r.Asked, State: string(r.State), By: r.By, Started: given(r.Started),
+		Ended: given(r.Ended), Exit: r.Exit, Attempt: r.Attempt, AskedBy: r.AskedBy, Because: r.Because, Count: r.Count,
+		More: r.More,
+	}
 }

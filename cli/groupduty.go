@@ -161,5 +161,11 @@ func (p *process) explainDuty(ctx context.Context, scope searchScope, name strin
 		origins = scope.cfg.Origins[found.group.Record.Declaration.ID().Address]
 	}
 	i := slices.IndexFunc(d.Duties, func(duty report.Duty) bool { return duty.Name == found.duty.Name })
+	if i < 0 {
+		return noDuty(found.path, found.duty.Name, group.Of(found.group.Record))
+	}
+	if err := readRuns(ctx, scope.session, found.group, d.Duties[i:i+1], found.duty.Keep); err != nil {
+		return err
+	}
 	return report.ExplainDuty(p.out, found.path, found.group, *d, d.Duties[i], origins, p.layout())
 }

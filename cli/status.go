@@ -98,6 +98,13 @@ func (p *process) status(ctx context.Context, to io.Writer, scope searchScope, o
 		if jobs[0].Group, err = readGroup(ctx, r, &jobs[0].Observed, ages); err != nil {
 			return err
 		}
+		shown := 1 // runs of a cron
+		if o.json {
+			shown = 5
+		}
+		if err := readRuns(ctx, scope.session, &jobs[0].Observed, jobs[0].Group.Duties, shown); err != nil {
+			return err
+		}
 	}
 	opts := p.layout()
 	switch {

@@ -73,7 +73,7 @@ func (p *page) runs(runs []DutyRun) {
 		if r.Attempt > 0 {
 			attempt = fmt.Sprint(r.Attempt)
 		}
-		rows = append(rows, []string{r.name(), r.State, r.exit(), r.took(), attempt, orDash(r.By)})
+		rows = append(rows, []string{r.name(), r.state(), r.exit(), r.took(), attempt, orDash(r.By)})
 	}
 	p.newline()
 	p.table(rows)

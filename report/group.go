@@ -38,6 +38,8 @@ type Member struct {
 	Seat     string    `json:"seat,omitempty"`   // its name; absent if somebody deleted it by hand
 	Duties   []string  `json:"duties,omitempty"` // that the clerk gave it
 	Can      []string  `json:"can,omitempty"`    // duties that it can do
+	// ClockAhead is how many seconds its clock is ahead of ZooKeeper's; 0 if nobody found it wrong.
+	ClockAhead float64 `json:"clock_ahead_seconds,omitempty"`
 }
 
 // Duty is one declared duty of a group.
@@ -59,6 +61,8 @@ type Duty struct {
 	Failures []DutyFailure `json:"failures,omitempty"`
 	NextTick *time.Time    `json:"next_tick,omitempty"` // of a cron
 	Runs     []DutyRun     `json:"runs,omitempty"`      // of a cron, the newest first
+	// ZooKeeperClock says that all who may have this cron found ZooKeeper's clock wrong. It runs by theirs.
+	ZooKeeperClock bool `json:"zookeeper_clock_wrong,omitempty"`
 }
 
 // DutyFailure says that a live member gave a duty up.
@@ -69,9 +73,9 @@ type DutyFailure struct {
 	Because  string    `json:"because,omitempty"`
 }
 
-// DutyRun is one run of a cron duty.
+// DutyRun is one run of a cron duty, or a range of its ticks that did not run.
 type DutyRun struct {
-	Tick    *time.Time `json:"tick,omitempty"`  // absent: an operator asked for it
+	Tick    *time.Time `json:"tick,omitempty"`  // of a range the last one; absent: an operator asked for it
 	Asked   int64      `json:"asked,omitempty"` // the number of that request, from 1
 	State   string     `json:"state"`
 	By      string     `json:"by,omitempty"` // identity
@@ -79,7 +83,10 @@ type DutyRun struct {
 	Ended   *time.Time `json:"ended,omitempty"`
 	Exit    *int       `json:"exit,omitempty"`
 	Attempt int        `json:"attempt,omitempty"`
+	AskedBy string     `json:"asked_by,omitempty"` // user@host
 	Because string     `json:"because,omitempty"`
+	Count   int        `json:"count,omitempty"` // of a range: how many ticks
+	More    bool       `json:"more,omitempty"`  // of a range: there are more than Count
 }
 
 // GroupRequest waits for the clerk: an operator's request, or the message of a member that gave a duty up.
@@ -259,7 +266,7 @@ func (d GroupDetail) cronRows() [][]string {
 		row := []string{duty.Name, "-", "-", "-", "-", duty.nextTick()}
 		if len(duty.Runs) > 0 {
 			run := duty.Runs[0]
-			row = []string{duty.Name, run.name(), run.State, run.exit(), run.took(), duty.nextTick()}
+			row = []string{duty.Name, run.name(), run.state(), run.exit(), run.took(), duty.nextTick()}
 		}
 		rows = append(rows, row)
 	}
@@ -283,6 +290,17 @@ func (r DutyRun) name() string {
 		return fmt.Sprintf("by hand %d", r.Asked)
 	}
 	return stamp(*r.Tick)
+}
+
+// state is "done", or of a range "missed 3".
+func (r DutyRun) state() string {
+	switch {
+	case r.Count > 1 && r.More:
+		return fmt.Sprintf("%s %d or more", r.State, r.Count)
+	case r.Count > 1:
+		return fmt.Sprintf("%s %d", r.State, r.Count)
+	}
+	return r.State
 }
 
 func (r DutyRun) exit() string {

@@ -145,6 +145,35 @@ func TestGroupDetailWithoutAges(t *testing.T) {
 	}
 }
 
+// TestOddThingsOfCrons: clocks that differ, ticks that did not run, and a run by hand.
+func TestOddThingsOfCrons(t *testing.T) {
+	j := detail()
+	j.Group.Members[0].ClockAhead, j.Group.Members[1].ClockAhead = 40, -3600
+	cron := &j.Group.Duties[5]
+	cron.ZooKeeperClock = true
+	cron.Runs = append([]report.DutyRun{
+		{Asked: 3, State: "running", Started: ago(time.Minute)}, {Tick: ago(time.Hour), State: "missed", Count: 3},
+		{Tick: ago(time.Hour), State: "skipped", Count: 1000, More: true},
+	}, cron.Runs...)
+	status := text(t, func(b *strings.Builder) error { return report.Group(b, j, report.Options{}) })
+	explained := text(t, func(b *strings.Builder) error {
+		return report.ExplainDuty(b, j.Path, &j.Observed, *j.Group, *cron, nil, report.Options{})
+	})
+	for _, want := range []string{
+		"10.0.3.11:7000: its clock is 40s ahead of ZooKeeper's", "10.0.3.12:7000: its clock is 1h0m0s behind ZooKeeper's",
+		"ZooKeeper's clock is\n    wrong: it runs by theirs", "nightly-report  by hand 3  running  -     -     2026",
+	} {
+		if !strings.Contains(status, want) {
+			t.Errorf("status lacks %q:\n%s", want, status)
+		}
+	}
+	for _, want := range []string{"2026-07-01T11:00Z  missed 3 ", "skipped 1000 or more"} {
+		if !strings.Contains(explained, want) {
+			t.Errorf("the explanation lacks %q:\n%s", want, explained)
+		}
+	}
+}
+
 // TestGroupsThatNeedNothing: nothing waits, or nobody is live.
 func TestGroupsThatNeedNothing(t *testing.T) {
 	idle := report.JobStatus{Path: "/apps/shop", Observed: foundGroup(shop("shop"), 0, 0), Group: &report.GroupDetail{
