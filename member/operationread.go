@@ -24,6 +24,11 @@ type OperationInfo struct {
 	Problem string    // why it cannot be read; what could not be read is zero
 }
 
+// Operations lists the open operations of any duty of the group, by name. It needs no hold.
+func (m *Member) Operations(ctx context.Context, duty string) ([]OperationInfo, error) {
+	return Operations(ctx, m.session, m.root, m.Generation, duty)
+}
+
 // Operations lists the open operations of a duty, by name. g is the group's generation.
 func Operations(ctx context.Context, s *zkconn.Session, root, g, duty string) ([]OperationInfo, error) {
 	folder := znode.Ops(root, g, duty)

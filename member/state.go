@@ -41,6 +41,12 @@ var (
 	ErrStateDamaged = errors.New("the saved value is damaged")
 )
 
+// MaxStateValue is the largest value of a key, and MaxOutput the largest output of a step, in bytes.
+const (
+	MaxStateValue = znode.MaxStateValue
+	MaxOutput     = znode.MaxOutput
+)
+
 // chunksAtOnce is how many chunks are read or written at a time.
 const chunksAtOnce = 4
 

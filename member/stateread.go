@@ -30,6 +30,11 @@ func (m *Member) Get(ctx context.Context, duty, key string) ([]byte, error) {
 	return ReadState(ctx, m.session, m.root, m.Generation, duty, key)
 }
 
+// Keys lists the keys of any duty of the group, sorted. It needs no hold.
+func (m *Member) Keys(ctx context.Context, duty string) ([]KeyInfo, error) {
+	return Keys(ctx, m.session, m.root, m.Generation, duty)
+}
+
 // ReadState returns what was saved under a key before now, whole: never a mix of two values. g is the group's
 // generation. It returns ErrNoKey or ErrStateDamaged.
 func ReadState(ctx context.Context, s *zkconn.Session, root, g, duty, key string) ([]byte, error) {

@@ -31,12 +31,12 @@ var (
 // Step is one step of an operation that this run has come to.
 type Step struct {
 	Name   string
+	Key    string // digest of the name and the arguments
 	Done   bool   // it was recorded before: do not do it again
 	Output []byte // of a step that is done
 	Again  bool   // it is not done, and an earlier attempt began it
 
 	o      *Operation
-	key    string
 	record znode.StepRecord
 	unsure bool // whether it was recorded: the outcome of Finish is unknown
 }
@@ -59,8 +59,8 @@ func (o *Operation) step(ctx context.Context, name string, args []string) (*Step
 		return nil, err
 	}
 	defer o.turn.pass()
-	s := &Step{Name: name, o: o, key: znode.StepKey(name, args)}
-	if o.seen[s.key] {
+	s := &Step{Name: name, o: o, Key: znode.StepKey(name, args)}
+	if o.seen[s.Key] {
 		return nil, ErrStepTwice
 	}
 	body, _, err := o.h.m.session.Get(ctx, s.at())
@@ -74,7 +74,7 @@ func (o *Operation) step(ctx context.Context, name string, args []string) (*Step
 	if err != nil {
 		return nil, err
 	}
-	o.seen[s.key] = true
+	o.seen[s.Key] = true
 	return s, nil
 }
 
@@ -103,7 +103,7 @@ func (o *Operation) enter(ctx context.Context) (err error) {
 	return nil
 }
 
-func (s *Step) at() string { return resource.Join(s.o.steps(), s.key) }
+func (s *Step) at() string { return resource.Join(s.o.steps(), s.Key) }
 
 // beginFirst records the begin of a step that no run has come to before.
 func (s *Step) beginFirst(ctx context.Context) error {
