@@ -76,6 +76,11 @@ func (c *Client) send(ctx context.Context, method, path string, question any) (*
 			return nil, err
 		}
 	}
+	return c.sendBytes(ctx, method, path, body)
+}
+
+// sendBytes is send with a body as it is.
+func (c *Client) sendBytes(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
 	q, err := http.NewRequestWithContext(ctx, method, "http://worker"+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err

@@ -30,6 +30,7 @@ type memberRun struct {
 	killAll     chan struct{} // closed when the commands of all duties are to be killed at once
 	lost        chan error    // why the command is to be killed at once
 	lostCommand bool          // the command was killed for that
+	opRuns      opRuns
 
 	mu    sync.Mutex
 	state memberState

@@ -14,6 +14,8 @@ import (
 //	GET  /duty/NAME            whether this member holds the duty: it asks ZooKeeper
 //	POST /duty/NAME/command    see useDuty
 //	POST /ready                {}: from now on the member may be given duties
+//
+// groupstate.go and groupop.go have more.
 
 // Held is a duty that this member holds.
 type Held struct {
@@ -40,6 +42,8 @@ func (r *memberRun) routes() http.Handler {
 		}
 	}
 	mux.HandleFunc("POST /duty/{duty}/command", r.useDuty)
+	r.stateRoutes(mux)
+	r.operationRoutes(mux)
 	return mux
 }
 

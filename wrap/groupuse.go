@@ -28,6 +28,12 @@ func (r *memberRun) useDuty(w http.ResponseWriter, q *http.Request) {
 		answer(func(context.Context, *http.Request) (any, error) { return nil, err })(w, q)
 		return
 	}
+	feedOrders(w, q, h, Held{h.Duty, h.Epoch}, nil)
+}
+
+// feedOrders answers with first, and then with the orders for a command, until the client hangs up. over, unless nil,
+// is closed when the command is to be killed.
+func feedOrders(w http.ResponseWriter, q *http.Request, h *hold, first any, over <-chan struct{}) {
 	lines, flush := json.NewEncoder(w), http.NewResponseController(w)
 	tell := func(line any) bool {
 		_ = flush.SetWriteDeadline(time.Now().Add(orderLimit))
@@ -36,7 +42,7 @@ func (r *memberRun) useDuty(w http.ResponseWriter, q *http.Request) {
 	feed := time.NewTicker(h.lease.every())
 	defer feed.Stop()
 	stop, killed := h.ctx.Done(), h.lease.killed
-	for going := tell(Held{h.Duty, h.Epoch}) && tell(h.lease.order()); going; {
+	for going := tell(first) && tell(h.lease.order()); going; {
 		select {
 		case <-feed.C:
 			going = tell(h.lease.order())
@@ -45,6 +51,9 @@ func (r *memberRun) useDuty(w http.ResponseWriter, q *http.Request) {
 			going = tell(h.stopAs(context.Cause(h.ctx)))
 		case <-killed:
 			killed = nil
+			going = tell(order{Now: true})
+		case <-over:
+			over = nil
 			going = tell(order{Now: true})
 		case <-q.Context().Done():
 			return
@@ -93,36 +102,15 @@ type Task struct {
 // the command is ended as the member's own commands are. The error is member.ErrNotHeld if the member does not hold the
 // duty.
 func (c *Client) WhileHeld(ctx context.Context, duty string, t Task) Result {
-	path, err := lookUp(t.Command[0])
+	var h Held
+	j, err := c.join(ctx, t, dutyPath(duty)+"/command", nil, &h)
 	if err != nil {
 		return Result{Code: startCode(err), Err: err}
 	}
-	ctx, hangUp := context.WithCancel(ctx)
-	defer hangUp()
-	answer, err := c.send(ctx, http.MethodPost, dutyPath(duty)+"/command", nil)
-	if err != nil {
-		return Result{Err: err}
-	}
-	defer answer.Body.Close()
-	lines := json.NewDecoder(answer.Body)
-	var h Held
-	if err := lines.Decode(&h); err != nil {
-		return Result{Err: c.unavailable(err)}
-	}
+	defer j.hangUp()
 	environ := setVariables(t.Environ, [][2]string{
 		{DutyVariable, h.Duty}, {EpochVariable, strconv.FormatInt(h.Epoch, 10)},
 	})
-	command, err := start(launch{path, t.Command, environ, t.Dir, t.Files, adoptOrphans()})
-	if err != nil {
-		return Result{Code: startCode(err), Err: err}
-	}
-	orders := make(chan order)
-	go decodeOrders(lines, orders)
-	e, _ := obey(command, orders, t.Signals)
-	takeTerminal(t.Files)
-	text := e.String()
-	if e.cause != nil {
-		text += ": " + e.cause.Error()
-	}
-	return Result{Code: e.code(), Text: text}
+	result, _ := j.run(t, environ, t.Files)
+	return result
 }

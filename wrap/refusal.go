@@ -11,7 +11,8 @@ import (
 )
 
 // Refusal is the socket's answer to a request that failed. As an error it wraps what the worker met: a
-// worker.AbortedError, a worker.AbsentError, worker.ErrFenced, member.ErrNotHeld, ErrRequest, ErrLate or ErrUnavailable.
+// worker.AbortedError, a worker.AbsentError, worker.ErrFenced, ErrRequest, ErrLate, ErrUnavailable, or an error of package
+// member: ErrNotHeld, or one that memberErrors lists.
 type Refusal struct {
 	Text    string   `json:"error"`
 	Kind    Kind     `json:"kind"`
@@ -77,6 +78,8 @@ func refusalOf(err error) *Refusal {
 		r.Kind = KindFenced
 	case errors.Is(err, member.ErrNotHeld):
 		r.Kind = KindNotHeld
+	case kindOfMember(err) != "":
+		r.Kind = kindOfMember(err)
 	case errors.Is(err, ErrUnavailable):
 		r.Kind = KindUnavailable
 	case errors.Is(err, ErrRequest):
@@ -102,6 +105,9 @@ func (r *Refusal) status() int {
 	case KindUnavailable:
 		return http.StatusServiceUnavailable
 	}
+	if memberErrors()[r.Kind] != nil {
+		return http.StatusConflict
+	}
 	return http.StatusInternalServerError
 }
 
@@ -125,5 +131,5 @@ func (r *Refusal) Unwrap() error {
 	case r.Kind == KindNotHeld:
 		return member.ErrNotHeld
 	}
-	return nil
+	return memberErrors()[r.Kind]
 }
