@@ -101,13 +101,18 @@ func exitCode(ctx context.Context, err error) int {
 		return exitcode.NotJoined
 	case errors.As(err, &aborted):
 		return exitcode.Aborted
-	case errors.Is(err, worker.ErrFenced), errors.Is(err, member.ErrHeld):
+	case errors.Is(err, worker.ErrFenced), errors.Is(err, member.ErrHeld), errors.Is(err, member.ErrNotHeld):
 		return exitcode.Fenced
-	case errors.Is(err, worker.ErrFull):
+	case errors.Is(err, worker.ErrFull), errors.Is(err, member.ErrStateTooLarge),
+		errors.Is(err, member.ErrOperationLimit), errors.Is(err, member.ErrOutputTooLarge):
 		return exitcode.Full
 	case errors.Is(err, worker.ErrNoJob), errors.Is(err, member.ErrNoGroup), errors.Is(err, member.ErrNoDuty),
-		errors.Is(err, member.ErrNoCron):
+		errors.Is(err, member.ErrNoCron), errors.Is(err, member.ErrNoKey), errors.Is(err, member.ErrNoOperation):
 		return exitcode.NoJob
+	case errors.Is(err, member.ErrOperationBusy):
+		return exitcode.Locked
+	case errors.Is(err, member.ErrOtherScript):
+		return exitcode.Declined
 	case errors.Is(err, wrap.ErrLate):
 		return exitcode.NotJoined
 	}

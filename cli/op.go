@@ -1,0 +1,192 @@
+package cli
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"muster/member"
+	"muster/text"
+	"muster/wrap"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+func newOpCmd(p *process) *cobra.Command {
+	var adopt bool
+	cmd := &cobra.Command{
+		Use:   "op NAME [--adopt] -- SCRIPT ARGS...",
+		Short: "Inside a duty's command: run an operation that a next holder goes on with",
+		Long: `Opens an operation, or resumes the one of this name that is open, and runs the
+script. Inside it, "muster step" runs what must not be done again after it was
+done. When the script ends with 0 the operation is closed; with any other code,
+which is also the code of this command, it stays open. Another script, by its
+files and arguments, resumes it only with --adopt. Ends with 6 while another
+"muster op" runs the operation, and with 72 if the duty is lost.`,
+		Example: `  muster op checkpoint -- ./checkpoint.sh
+  muster op list
+  muster op abort checkpoint`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			const next = "muster op NAME -- SCRIPT"
+			dash := cmd.ArgsLenAtDash()
+			switch {
+			case dash < 0 || len(args) == dash:
+				return usagef(next, "muster op needs the name of an operation, -- and a script")
+			case dash != 1:
+				return usagef(next, "muster op takes the name of one operation before --")
+			case znode.CheckOperation(args[0]) != nil:
+				return usagef(next, "%w", znode.CheckOperation(args[0]))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runOp(cmd.Context(), p, args[0], adopt, args[1:])
+		},
+	}
+	cmd.Flags().BoolVar(&adopt, "adopt", false, "resume it although another script opened it")
+	cmd.AddCommand(newOpAbortCmd(p), newOpListCmd(p))
+	return cmd
+}
+
+func runOp(ctx context.Context, p *process, name string, adopt bool, script []string) error {
+	c, u, err := p.dutyClient("op", "")
+	if err != nil {
+		return err
+	}
+	digest, err := scriptDigest(p.flags.dir, script)
+	if err != nil {
+		return err
+	}
+	o := wrap.OpenOperation{Use: u, Name: name, Script: digest, Adopt: adopt, Opened: func(r wrap.OperationRun) {
+		if r.Resumed && !p.flags.quiet {
+			fmt.Fprintf(p.err, "muster: resuming operation %s\n", name)
+		}
+	}}
+	return p.runTask(ctx, script, func(ctx context.Context, t wrap.Task) wrap.Result {
+		return c.RunOperation(ctx, o, t)
+	})
+}
+
+// runTask runs a command with the standard streams and the signals of this process.
+func (p *process) runTask(ctx context.Context, command []string, run func(context.Context, wrap.Task) wrap.Result) error {
+	files, closeFiles, err := p.standardFiles()
+	if err != nil {
+		return err
+	}
+	defer closeFiles()
+	signals, release := catchSignals()
+	defer release()
+	result := run(ctx, wrap.Task{
+		Command: command, Dir: p.flags.dir, Environ: p.environ, Files: files, Signals: signals,
+	})
+	if result.Err != nil && result.Code == 0 {
+		return holderError(result.Err)
+	}
+	return p.endCommand(ctx, result)
+}
+
+// scriptDigest is the SHA-256, in hex, of a script's words and of the bytes of those that are files.
+func scriptDigest(dir string, script []string) (string, error) {
+	h := sha256.New()
+	for _, word := range script {
+		fmt.Fprintf(h, "%d:%s", len(word), word)
+		path := word
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(dir, path)
+		}
+		info, err := os.Stat(path)
+		if err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		f, err := os.Open(path)
+		if errors.Is(err, os.ErrPermission) { // a program that may only be run
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(h, "%d:", info.Size())
+		_, err = io.Copy(h, f)
+		if err = errors.Join(err, f.Close()); err != nil {
+			return "", err
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+func newOpAbortCmd(p *process) *cobra.Command {
+	return &cobra.Command{
+		Use:   "abort NAME",
+		Short: "Inside a duty's command: close an operation without its script",
+		Long: `Closes an operation and forgets its steps; what they did remains. Ends with 74 if
+it is not open, and with 6 while a "muster op" runs it.`,
+		Example: `  muster op abort checkpoint`,
+		Args:    argCount(1, 1, "the name of an operation"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := znode.CheckOperation(args[0]); err != nil {
+				return usagef("muster op list", "%w", err)
+			}
+			c, u, err := p.dutyClient("op abort", "")
+			if err != nil {
+				return err
+			}
+			return holderError(c.AbortOperation(cmd.Context(), u, args[0]))
+		},
+	}
+}
+
+func newOpListCmd(p *process) *cobra.Command {
+	var o dutyFlags
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the open operations of a duty",
+		Long: `Prints a line for each: its name, how many of the steps that have begun are done,
+how often it was run, and by whom last.`,
+		Example: `  muster op list --group shop --duty coordinator`,
+		Args:    argCount(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runOpList(cmd.Context(), p, o, asJSON)
+		},
+	}
+	o.addTo(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	return cmd
+}
+
+func runOpList(ctx context.Context, p *process, o dutyFlags, asJSON bool) error {
+	var found wrap.Operations
+	err := p.readDuty(ctx, "op list", o, func(c *wrap.Client, u wrap.UseOf) (err error) {
+		found, err = c.Operations(ctx, u)
+		return err
+	}, func(s *zkconn.Session, root, g, duty string) error {
+		open, err := member.Operations(ctx, s, root, g, duty)
+		found = wrap.NewOperations(open)
+		return err
+	})
+	switch {
+	case err != nil:
+		return holderError(err)
+	case asJSON:
+		return p.printJSON(found)
+	}
+	t := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
+	for _, op := range found.Operations {
+		if op.Problem != "" {
+			fmt.Fprintf(t, "%s\t%s\n", op.Name, text.Escape(op.Problem))
+			continue
+		}
+		fmt.Fprintf(t, "%s\t%d of %d steps\trun %d\t%s\t%s\n", op.Name, op.Done, op.Steps, op.Runs,
+			op.Opened.UTC().Format(time.RFC3339), text.Escape(op.By))
+	}
+	return t.Flush()
+}

@@ -1,0 +1,311 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"muster/group"
+	"muster/member"
+	"muster/resource"
+	"muster/text"
+	"muster/wrap"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// dutyFlags say which duty a command reads.
+type dutyFlags struct{ root, group, duty string }
+
+func (o *dutyFlags) addTo(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.StringVar(&o.group, "group", "", "read from ZooKeeper, of the group with this `NAME`")
+	fs.StringVar(&o.duty, "duty", "", "`NAME` of the duty; default the one whose command this is")
+	fs.StringVar(&o.root, "root", "", "znode `PATH` that the group is below; (MUSTER_ROOT); default "+resource.DefaultRoot)
+}
+
+func newStateCmd(p *process) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "state",
+		Short: "What the holder of a duty saves for the next one",
+		Long: `Values that the holder of a duty leaves to the next one. Only the holder writes:
+inside its command. Anybody reads, with --group and --duty. A key has at most
+16 MiB, a group 64 MiB. A reader gets a whole value, never a mix of two.`,
+		Example: `  muster state put checkpoint latest.tar
+  muster state get checkpoint | tar x
+  muster state list --group shop --duty coordinator --root /apps`,
+		Args: noCommand("muster state --help"),
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newStateGetCmd(p), newStateListCmd(p), newStatePutCmd(p), newStateRmCmd(p))
+	return cmd
+}
+
+// noCommand is the check of the arguments of a command that only has commands below it.
+func noCommand(next string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return usagef(next, "%s has no command %q", cmd.CommandPath(), args[0])
+		}
+		return nil
+	}
+}
+
+func newStateGetCmd(p *process) *cobra.Command {
+	var o dutyFlags
+	cmd := &cobra.Command{
+		Use:     "get KEY",
+		Short:   "Write a saved value to standard output",
+		Long:    `Writes the value as it was saved. Ends with 74 if there is no such key.`,
+		Example: `  muster state get checkpoint > latest.tar`,
+		Args:    argCount(1, 1, "a key"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runStateGet(cmd.Context(), p, o, args[0])
+		},
+	}
+	o.addTo(cmd)
+	return cmd
+}
+
+func runStateGet(ctx context.Context, p *process, o dutyFlags, key string) error {
+	if err := checkKey(key); err != nil {
+		return err
+	}
+	var value []byte
+	err := p.readDuty(ctx, "state get", o, func(c *wrap.Client, u wrap.UseOf) (err error) {
+		value, err = c.State(ctx, u, key)
+		return err
+	}, func(s *zkconn.Session, root, g, duty string) (err error) {
+		value, err = member.ReadState(ctx, s, root, g, duty, key)
+		return err
+	})
+	if err != nil {
+		return holderError(err)
+	}
+	_, err = p.out.Write(value)
+	return err
+}
+
+func newStateListCmd(p *process) *cobra.Command {
+	var o dutyFlags
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List the saved keys of a duty",
+		Long:    `Prints a line for each key: its name, its bytes, when it was saved and by whom.`,
+		Example: `  muster state list --group shop --duty coordinator`,
+		Args:    argCount(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runStateList(cmd.Context(), p, o, asJSON)
+		},
+	}
+	o.addTo(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	return cmd
+}
+
+func runStateList(ctx context.Context, p *process, o dutyFlags, asJSON bool) error {
+	var found wrap.StateKeys
+	err := p.readDuty(ctx, "state list", o, func(c *wrap.Client, u wrap.UseOf) (err error) {
+		found, err = c.StateKeys(ctx, u)
+		return err
+	}, func(s *zkconn.Session, root, g, duty string) error {
+		keys, err := member.Keys(ctx, s, root, g, duty)
+		found = wrap.NewStateKeys(keys)
+		return err
+	})
+	switch {
+	case err != nil:
+		return holderError(err)
+	case asJSON:
+		return p.printJSON(found)
+	}
+	t := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
+	for _, k := range found.Keys {
+		saved := k.Saved.UTC().Format(time.RFC3339)
+		if k.Problem != "" {
+			fmt.Fprintf(t, "%s\t-\t%s\t%s\n", k.Key, saved, text.Escape(k.Problem))
+			continue
+		}
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\n", k.Key, k.Bytes, saved, text.Escape(k.By))
+	}
+	return t.Flush()
+}
+
+func newStatePutCmd(p *process) *cobra.Command {
+	return &cobra.Command{
+		Use:   "put KEY [FILE]",
+		Short: "Inside a duty's command: save a value",
+		Long: `Saves the file, or standard input, under a key. Ends with 72 if this process is
+not the holder any more, and with 73 if the value is too large.`,
+		Example: `  muster state put checkpoint latest.tar
+  date | muster state put began`,
+		Args: argCount(1, 2, "a key, and a file"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runStatePut(cmd.Context(), p, args[0], args[1:])
+		},
+	}
+}
+
+func runStatePut(ctx context.Context, p *process, key string, file []string) error {
+	if err := checkKey(key); err != nil {
+		return err
+	}
+	c, u, err := p.dutyClient("state put", "")
+	if err != nil {
+		return err
+	}
+	in := p.in
+	if len(file) > 0 {
+		path := file[0]
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(p.flags.dir, path)
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		in = f
+	}
+	value, err := io.ReadAll(io.LimitReader(in, member.MaxStateValue+1))
+	if err == nil {
+		err = c.PutState(ctx, u, key, value)
+	}
+	return holderError(err)
+}
+
+func newStateRmCmd(p *process) *cobra.Command {
+	return &cobra.Command{
+		Use:     "rm KEY",
+		Short:   "Inside a duty's command: remove a key",
+		Long:    `Removes a key. Ends with 74 if there is none.`,
+		Example: `  muster state rm checkpoint`,
+		Args:    argCount(1, 1, "a key"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkKey(args[0]); err != nil {
+				return err
+			}
+			c, u, err := p.dutyClient("state rm", "")
+			if err != nil {
+				return err
+			}
+			return holderError(c.RemoveState(cmd.Context(), u, args[0]))
+		},
+	}
+}
+
+func checkKey(key string) error {
+	if err := znode.CheckKey(key); err != nil {
+		return usagef("muster state --help", "%w", err)
+	}
+	return nil
+}
+
+// dutyClient returns a client of the member whose duty's command runs this process. duty is another one; or empty.
+func (p *process) dutyClient(command, duty string) (*wrap.Client, wrap.UseOf, error) {
+	u := wrap.UseOf{Duty: duty}
+	if own := p.environ.value(wrap.DutyVariable); duty == "" || duty == own {
+		u.Duty = own
+		u.Epoch, _ = strconv.ParseInt(p.environ.value(wrap.EpochVariable), 10, 64) // 0: the member does not compare it
+	}
+	socket := p.environ.value(wrap.SocketVariable)
+	if socket == "" || u.Duty == "" {
+		missing := wrap.SocketVariable
+		if socket != "" {
+			missing = wrap.DutyVariable
+		}
+		return nil, u, usagef("muster member --duties DIR runs the commands of duties; muster duty NAME -- COMMAND does, too",
+			"muster %s works inside the command of a duty, and there is no %s here", command, missing)
+	}
+	if err := group.CheckDutyName(u.Duty); err != nil {
+		return nil, u, usagef("muster "+command+" --help", "%w", err)
+	}
+	return wrap.NewClient(socket), u, nil
+}
+
+// readDuty asks the member whose command this is, or with --group ZooKeeper.
+func (p *process) readDuty(
+	ctx context.Context, command string, o dutyFlags, ask func(*wrap.Client, wrap.UseOf) error,
+	read func(s *zkconn.Session, root, g, duty string) error,
+) error {
+	if o.group == "" {
+		if o.root != "" {
+			return usagef("muster "+command+" --group NAME --duty NAME", "--root needs --group")
+		}
+		c, u, err := p.dutyClient(command, o.duty)
+		if err != nil {
+			return err
+		}
+		return ask(c, u)
+	}
+	root, name, duty, err := p.dutyPath(o.group+"/"+o.duty, o.root)
+	if err != nil {
+		return err
+	}
+	s, err := p.connect(ctx, p.target(target{timeout: time.Duration(group.Default().Timeouts.Session)}))
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	body, _, err := s.Get(ctx, znode.Record(group.KindName, root, name))
+	path := resource.Join(root, name)
+	if errors.Is(err, zkconn.ErrNoNode) {
+		return &problem{nil, fmt.Errorf("%w: %s", member.ErrNoGroup, path), "muster status --root " + root}
+	}
+	if err != nil {
+		return err
+	}
+	record, err := znode.DecodeRecordAt(group.Kind(), path, body)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return read(s, root, record.Generation, duty)
+}
+
+// holderError adds the next step to what a member answered about state or operations.
+func holderError(err error) error {
+	next := ""
+	var kind error
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, member.ErrNotHeld):
+		next = "end: another process has the duty, or will have it"
+	case errors.Is(err, wrap.ErrUnavailable):
+		next = "inside a duty's command: the member has ended or joins again; anywhere else give --group and --duty"
+	case errors.Is(err, member.ErrNoKey):
+		next = "muster state list"
+	case errors.Is(err, member.ErrStateTooLarge):
+		next = "muster state list shows what can be removed; or keep it elsewhere, and save where it is"
+	case errors.Is(err, member.ErrStateDamaged):
+		next = "save it again, or: muster state rm KEY"
+	case errors.Is(err, member.ErrOperationBusy):
+		next = "wait until the other muster op ends"
+	case errors.Is(err, member.ErrOtherScript):
+		next = "run the script that opened it; or --adopt it; or: muster op abort NAME"
+	case errors.Is(err, member.ErrNoOperation):
+		next = "muster op list"
+	case errors.Is(err, member.ErrOperationLimit):
+		next = "muster op list; muster op abort NAME"
+	case errors.Is(err, member.ErrOperationOver):
+		next = "the muster op of this script has ended: run it again"
+	case errors.Is(err, member.ErrStepTwice):
+		kind, next = errUsage, "give one of the two steps another name"
+	case errors.Is(err, member.ErrOutputTooLarge):
+		next = "let the command save it elsewhere, and print where; or: muster step NAME -- sh -c 'COMMAND >&2'"
+	case errors.Is(err, wrap.ErrRequest):
+		kind, next = errUsage, "muster --help"
+	default:
+		return err
+	}
+	return &problem{kind, err, next}
+}
