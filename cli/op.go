@@ -25,7 +25,7 @@ func newOpCmd(p *process) *cobra.Command {
 	var adopt bool
 	cmd := &cobra.Command{
 		Use:   "op NAME [--adopt] -- SCRIPT ARGS...",
-		Short: "Inside a duty's command: run an operation that a next holder goes on with",
+		Short: "Inside a duty's command: an operation that the next holder resumes",
 		Long: `Opens an operation, or resumes the one of this name that is open, and runs the
 script. Inside it, "muster step" runs what must not be done again after it was
 done. When the script ends with 0 the operation is closed; with any other code,

@@ -54,18 +54,21 @@ func Table() []Row {
 		{[]int{Refused}, "saved plan refused", "saved plan refused: a row moved, already applied, another ensemble, " +
 			"damaged, expired. Nothing was written"},
 		{[]int{Locked}, "an apply was in the way", "the apply lock was not obtained; " +
-			"`drift` could not wait out an apply"},
-		{[]int{Declined}, "declined", "declined, at the prompt or by a guard (`--allow-empty`, `--max-delete`)"},
+			"`drift` could not wait out an apply; another `muster op` runs the operation"},
+		{[]int{Declined}, "declined", "declined, at the prompt or by a guard (`--allow-empty`, `--max-delete`); " +
+			"another script opened the operation (`--adopt`)"},
 		{[]int{Unreachable}, "ZooKeeper could not be reached, or did not allow it", "ZooKeeper unreachable, " +
 			"or did not answer a worker in time; session lost; not authorised"},
 		{[]int{Usage}, "bad usage", "bad usage; no terminal and no `--yes`"},
 		{[]int{NotJoined}, "not joined in time", "worker: not joined in time; inside its command: `muster wait` " +
 			"ran out of time, or `muster barrier` or `muster members` did while no server answered"},
 		{[]int{Aborted}, "a barrier was aborted", "worker: a barrier was aborted"},
-		{[]int{Fenced}, "somebody else is this worker", "worker: somebody else is this worker now"},
-		{[]int{Full}, "the job is full", "worker: the job is full"},
+		{[]int{Fenced}, "somebody else is this worker", "worker: somebody else is this worker now; " +
+			"inside the command of a duty: its member does not hold the duty any more"},
+		{[]int{Full}, "the job is full", "worker: the job is full; " +
+			"`muster state`, `op` and `step`: too large, or too many"},
 		{[]int{NoJob}, "no such job, group or duty", "worker: no such job; " +
-			"of a command about a duty: no such group or duty"},
+			"of a command about a duty: no such group, duty, key or open operation"},
 		{[]int{CannotRun, NotFound}, "no command", "worker: its command cannot be run, or is not there"},
 		{[]int{Signal}, "ended by a signal", "worker: its command was ended by signal n; " +
 			"any other code is its command's own"},

@@ -25,11 +25,11 @@ import (
 //	duty/<d>/state/<key>                set: the manifest, which names the folder
 //	duty/<d>/state                      set in the same transaction: the bytes of all keys
 //
-// So a reader finds the old value or the new one, whole. Then the old value is removed. To remove a key, its manifest is
-// emptied in one transaction with the total, and then the key is deleted.
+// So a reader finds the old value or the new one, whole. Then the old value is removed. To remove a key, its manifest
+// is emptied in one transaction with the total, and then the key is deleted.
 //
-// A process that dies before the manifest is set leaves chunks that no manifest names. One that dies after it leaves the
-// old value. The first write of the next holder removes both, see statesize.go.
+// A process that dies before the manifest is set leaves chunks that no manifest names. One that dies after it leaves
+// the old value. The first write of the next holder removes both, see statesize.go.
 
 var (
 	// ErrNoKey means that no value was saved under this key.

@@ -15,9 +15,9 @@ import (
 	"muster/member"
 )
 
-// "muster op" runs the script of an operation, and inside it "muster step" the command of a step. Both stay connected to
-// the member while their command runs, and get orders for it: it is ended when the duty is handed over, and killed when
-// the duty is lost, when the member has died, and, that of a step, when its runner has died.
+// "muster op" runs the script of an operation, and inside it "muster step" the command of a step. Both stay connected
+// to the member while their command runs, and get orders for it. It is ended when the duty is handed over, and killed
+// when the duty is lost or the member has died. The command of a step is also killed when the runner has died.
 
 // The variables that a script and the commands of its steps are given.
 const (
@@ -100,7 +100,8 @@ func (c *Client) RunStep(ctx context.Context, of RunOfOperation, name string, t 
 	var copied error
 	var copying sync.WaitGroup
 	copying.Go(func() { _, copied = io.Copy(kept, read) })
-	r, told := j.run(t, setVariables(t.Environ, [][2]string{{AgainVariable, again}}), []*os.File{t.Files[0], write, t.Files[2]})
+	environ := setVariables(t.Environ, [][2]string{{AgainVariable, again}})
+	r, told := j.run(t, environ, []*os.File{t.Files[0], write, t.Files[2]})
 	write.Close()
 	_ = read.SetReadDeadline(time.Now().Add(outputLimit)) // what left its group may keep the other end open
 	copying.Wait()

@@ -11,8 +11,8 @@ import (
 )
 
 // Refusal is the socket's answer to a request that failed. As an error it wraps what the worker met: a
-// worker.AbortedError, a worker.AbsentError, worker.ErrFenced, ErrRequest, ErrLate, ErrUnavailable, or an error of package
-// member: ErrNotHeld, or one that memberErrors lists.
+// worker.AbortedError, a worker.AbsentError, worker.ErrFenced, ErrRequest, ErrLate, ErrUnavailable, or an error of
+// package member: ErrNotHeld, or one that memberErrors lists.
 type Refusal struct {
 	Text    string   `json:"error"`
 	Kind    Kind     `json:"kind"`
