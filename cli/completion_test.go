@@ -44,7 +44,12 @@ func TestCompletionOfFixedWords(t *testing.T) {
 		"plan_file":        {[]string{"apply", ""}, ":0\n"},
 		"code": {[]string{"explain", "--servers", "127.0.0.1:1", "M1002"},
 			"M1002\tthe directory holds no *.hcl or *.hcl.json file\n:4\n"},
-		"one_job": {[]string{"explain", "a", ""}, ":4\n"},
+		"state": {[]string{"state", ""}, "get\tWrite a saved value to standard output\n" +
+			"list\tList the saved keys of a duty\nput\tInside a duty's command: save a value\n" +
+			"rm\tInside a duty's command: remove a key\n:4\n"},
+		"state_file": {[]string{"state", "put", "key", ""}, ":0\n"},
+		"op":         {[]string{"op", "l"}, "list\tList the open operations of a duty\n:4\n"},
+		"one_job":    {[]string{"explain", "a", ""}, ":4\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := run(t, nil, append([]string{"__complete"}, c.args...)...)

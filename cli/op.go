@@ -77,7 +77,9 @@ func runOp(ctx context.Context, p *process, name string, adopt bool, script []st
 }
 
 // runTask runs a command with the standard streams and the signals of this process.
-func (p *process) runTask(ctx context.Context, command []string, run func(context.Context, wrap.Task) wrap.Result) error {
+func (p *process) runTask(
+	ctx context.Context, command []string, run func(context.Context, wrap.Task) wrap.Result,
+) error {
 	files, closeFiles, err := p.standardFiles()
 	if err != nil {
 		return err

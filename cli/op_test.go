@@ -20,8 +20,8 @@ func (f groupFixture) script(name, body string) {
 	}
 }
 
-// TestOperationIsResumed: a checkpoint of three steps is killed with SIGKILL in each step, before or after its work: the
-// member, its muster op, or its muster step. Another member goes on at that step, and does no other again.
+// TestOperationIsResumed: a checkpoint of three steps is killed with SIGKILL in each step, before or after its work:
+// the member, its muster op, or its muster step. Another member goes on at that step, and does no other again.
 func TestOperationIsResumed(t *testing.T) {
 	t.Parallel()
 	for _, victim := range []string{"member", "op", "step"} {
@@ -44,7 +44,11 @@ one=$(muster step one -- sh work.sh one) || exit $?
 two=$(muster step two -- sh work.sh two) || exit $?
 three=$(muster step three -- sh work.sh three) || exit $?
 say outputs $one $two $three`)
-	f.script("work.sh", `stop() { [ "$MUSTER_IDENTITY/$*" != "a/`+at+`" ] || { say step $PPID; say stops; while :; do sleep 0.1; done; }; }
+	f.script("work.sh", `stop() {
+	[ "$MUSTER_IDENTITY/$*" = "a/`+at+`" ] || return 0
+	say step $PPID; say stops
+	while :; do sleep 0.1; done
+}
 say $1 begins, by $MUSTER_IDENTITY, again $MUSTER_STEP_AGAIN
 stop $1 before
 say did $1

@@ -16,9 +16,9 @@ func newStepCmd(p *process) *cobra.Command {
 		Long: `Runs a command of an operation, and records it and its standard output, of at
 most 64 KiB, if it ends with 0. In a later run of the operation the step is
 skipped and its output printed again. If an earlier attempt has begun and was
-not recorded, the command is run again, with MUSTER_STEP_AGAIN=1. A step is its name
-and its command with arguments: the same twice in one run is an error. The exit
-code is the command's.`,
+not recorded, the command is run again, with MUSTER_STEP_AGAIN=1. A step is its
+name and its command with arguments: the same twice in one run is an error. The
+exit code is the command's.`,
 		Example: `  muster step snapshot -- ./snapshot.sh "$day"
   where=$(muster step upload -- ./upload.sh "$day")`,
 		Args: func(cmd *cobra.Command, args []string) error {
