@@ -87,6 +87,8 @@ func floorPlan() map[string]room {
 			},
 			others: []string{"github.com/prometheus/client_golang"},
 		},
+		"examples/checkpoint": {ours: []string{"member", "zkstate/zkconn"}},
+
 		"zkserver": {},
 		"needs":    {}, // for tests only
 		"golden":   {},
