@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Shows what muster does, on a throw-away ZooKeeper: declare, plan, apply, a change that a live worker blocks, and a run
-# of four workers of which one dies. It runs every command as it prints it. It leaves no process and no file. With
+# Shows what muster does, on a throw-away ZooKeeper: declare, plan, apply, a change that a live worker blocks, a run of
+# four workers of which one dies, and a group whose leader dies and whose task moves to a newer version. It runs every command as it prints it. It leaves no process and no file. With
 # MUSTER_SERVERS it uses that ensemble, below a root of its own, and leaves only empty znodes there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -61,7 +61,7 @@ wait_for() {
 	done
 }
 
-# crash PID kills a worker with SIGKILL and waits until it is gone. Without disown, bash would print that it died.
+# crash PID kills a process with SIGKILL and waits until it is gone. Without disown, bash would print that it died.
 crash() {
 	echo "\$ kill -9 $1"
 	disown "$1"
@@ -172,6 +172,61 @@ run 0 "$muster" plan --detailed-exitcode
 wait_for 'ready .* 20' cat "$dir/watch"
 echo "what muster status --watch saw on the way:"
 sed -n "s#^$root/hello *#  #p" "$dir/watch" | uniq
+
+say "a group: of two processes of version 1.9, one leads, and one runs the report that is due every second"
+cat >>jobs.hcl <<'HCL'
+
+group "shop" {
+  root   = var.root
+  settle = "1s"
+  leader "coordinator" {}
+  cron "report" { schedule = "@every 1s" }
+  timeouts {
+    session = "2s"
+    stale   = "1s"
+  }
+}
+HCL
+mkdir duties
+# shellcheck disable=SC2016 # for the shell of the duty
+{
+	printf '#!/bin/sh\n%s\n' 'echo "$MUSTER_IDENTITY leads, epoch $MUSTER_EPOCH"; exec sleep 1000' >duties/coordinator
+	printf '#!/bin/sh\n%s\n' 'echo "report of $MUSTER_TICK by $MUSTER_IDENTITY, version $MUSTER_VERSION"' >duties/report
+}
+chmod +x duties/*
+# shellcheck disable=SC2016 # the last line, for sed
+run 0 sed -n '/^group/,$p' jobs.hcl
+run 0 tail -n 1 duties/coordinator duties/report
+run 0 "$muster" apply --yes -q
+
+# join IDENTITY VERSION starts a member in the background and sets $started to its pid.
+join() {
+	echo "\$ muster member --group shop --root $root --identity $1 --version $2 --duties duties &"
+	"$muster" member --group shop --root "$root" --identity "$1" --version "$2" --duties duties >>"$dir/shop.log" 2>&1 &
+	started=$!
+	pids+=("$started")
+}
+
+join a 1.9.0
+a=$started
+wait_for 'a leads' cat shop.log
+join b 1.9.0
+b=$started
+wait_for '2 of 2 duties held' "$muster" status --root "$root" shop
+run 0 "$muster" status --root "$root" shop
+
+say "the leader crashes: after its session (2 s) the other one leads, and has the report too"
+crash "$a"
+wait_for 'b leads' cat shop.log
+wait_for 'report .* by b' cat shop.log
+
+say "a process of version 2.0 starts: when it has been there for a second (settle), the report moves to it"
+join c 2.0.0
+wait_for 'version 2.0.0' cat shop.log
+run 0 "$muster" status --root "$root" shop
+run 0 grep -e leads -e report shop.log
+run 0 kill "$b" "$started"
+wait "$b" "$started" || true # they leave the group
 
 say "nothing is declared any more: apply deletes what is ours"
 # shellcheck disable=SC2016 # the last line, for sed
