@@ -22,6 +22,19 @@ func TestReadmeShowsWhatHappens(t *testing.T) {
 	}
 }
 
+// TestReadmeShowsAGroup: the group in the README is that of a case, which also has what every configuration needs.
+func TestReadmeShowsAGroup(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := readCase(t, "readme_group")
+	text, _ := c.section(declared)
+	if at := strings.Index(text, "group "); at < 0 || !strings.Contains(string(readme), text[at:]) {
+		t.Errorf("README.md does not show the group of golden/%s as it is", c.file())
+	}
+}
+
 // TestContributingShowsFacts: the facts that CONTRIBUTING.md shows for the section "observed" can be read.
 func TestContributingShowsFacts(t *testing.T) {
 	page, err := os.ReadFile("../CONTRIBUTING.md")
