@@ -60,9 +60,10 @@ finished. Ticks of a cron that fall due meanwhile are forgotten.`,
 
 func newResumeCmd(p *process) *cobra.Command {
 	return p.newAskCmd(&askOptions{do: znode.AskResume}, &cobra.Command{
-		Use:     "resume GROUP/DUTY",
-		Short:   "Give a paused duty of a group to a member again",
-		Long:    `Ends a pause: the duty is given to a member again. A cron goes on with its next tick.`,
+		Use:   "resume GROUP/DUTY",
+		Short: "Give a paused duty of a group to a member again",
+		Long: `Ends a pause: the duty is given to a member again. A cron goes on with its next
+tick.`,
 		Example: `  muster resume shop/nightly-report`,
 	})
 }

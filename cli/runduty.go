@@ -27,10 +27,10 @@ func newRunCmd(p *process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run GROUP/CRON",
 		Short: "Run a cron of a group now",
-		Long: `Asks for a run of a cron now, beside its schedule. Its holder runs it next, after
-the run that goes on. With --wait it waits for the end, prints the end of the
-output, and ends with 1 if the run failed or was lost. Stopping the wait does not
-stop the run.`,
+		Long: `Asks for a run of a cron now, beside its schedule. Its holder runs it next,
+after the run that goes on. With --wait it waits for the end, prints the end of
+the output, and ends with 1 if the run failed or was lost. Stopping the wait
+does not stop the run.`,
 		Example: `  muster run shop/nightly-report
   muster run shop/nightly-report --wait`,
 		Args: argCount(1, 1, "one cron, as GROUP/CRON"),

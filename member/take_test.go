@@ -11,7 +11,7 @@ import (
 )
 
 // ended waits until a context has ended, and returns its cause.
-func ended(t *testing.T, ctx context.Context) error {
+func ended(t testing.TB, ctx context.Context) error {
 	t.Helper()
 	select {
 	case <-ctx.Done():

@@ -161,7 +161,7 @@ func TestOddThingsOfCrons(t *testing.T) {
 	})
 	for _, want := range []string{
 		"10.0.3.11:7000: its clock is 40s ahead of ZooKeeper's", "10.0.3.12:7000: its clock is 1h0m0s behind ZooKeeper's",
-		"ZooKeeper's clock is\n    wrong: it runs by theirs", "nightly-report  by hand 3  running  -     -     2026",
+		"ZooKeeper's clock is wrong: it\n    runs by theirs", "nightly-report  by hand 3  running  -     -     2026",
 	} {
 		if !strings.Contains(status, want) {
 			t.Errorf("status lacks %q:\n%s", want, status)
