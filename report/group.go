@@ -321,7 +321,7 @@ func (r DutyRun) took() string {
 func (d GroupDetail) next(o *resource.Observed, at string) string {
 	switch o.Status() {
 	case resource.StatusReady:
-		return "muster member --group " + path.Base(at) + " --root " + path.Dir(at) + " joins it"
+		return "muster member --group " + path.Base(at) + " --root " + path.Dir(at) + " --version VERSION joins it"
 	case group.Degraded:
 		paused := ""
 		for _, duty := range d.Duties {

@@ -177,7 +177,7 @@ func TestOddThingsOfCrons(t *testing.T) {
 // TestGroupsThatNeedNothing: nothing waits, or nobody is live.
 func TestGroupsThatNeedNothing(t *testing.T) {
 	idle := report.JobStatus{Path: "/apps/shop", Observed: foundGroup(shop("shop"), 0, 0), Group: &report.GroupDetail{
-		Now: noon, Duties: []report.Duty{{Name: "main", Type: group.Leader}},
+		Now: noon, Duties: []report.Duty{{Name: "main", Type: group.Leader, PausedBy: "c@d"}},
 		Requests: []report.GroupRequest{{Duty: "main", What: "pause", By: "a@b", Since: *ago(time.Minute)}}, Waiting: 1,
 	}}
 	const want = `/apps/shop  ready
@@ -187,10 +187,11 @@ duty  holder  version  held for  epoch  address
 main  -       -        -         -      -
 
 waits
+  main: paused by c@d
   pause of main for a@b, waits for the clerk for 1m
   no member is live: what waits for the clerk waits for the first one
 
-next: muster member --group shop --root /apps joins it
+next: muster member --group shop --root /apps --version VERSION joins it
 `
 	got := text(t, func(b *strings.Builder) error { return report.Group(b, idle, report.Options{}) })
 	if d := cmp.Diff(want, got); d != "" {

@@ -52,11 +52,11 @@ func (d GroupDetail) waits() []string {
 func (d GroupDetail) waitsOf(duty Duty) []string {
 	var lines []string
 	switch {
-	case len(d.Members) == 0 && duty.Holder == "": // the status says it
 	case duty.PausedBy != "" && duty.Holder != "":
 		lines = append(lines, "paused by "+duty.PausedBy+"; "+duty.Holder+" was asked to hand it over")
 	case duty.PausedBy != "":
 		lines = append(lines, "paused by "+duty.PausedBy)
+	case len(d.Members) == 0 && duty.Holder == "": // the status says it
 	case duty.Holder == "" && duty.Given != "":
 		lines = append(lines, "given to "+duty.Given+", which has not taken it yet"+because(duty.Why))
 	case duty.Holder == "":
@@ -132,7 +132,7 @@ func (d GroupDetail) requestText(q GroupRequest) string {
 func (d GroupDetail) about(duty Duty) []field {
 	var fs []field
 	reasons := []string{
-		"holds it", "can have it", "waits", "is not ready", "has no seat", "has a version that does not fit",
+		"holds it", "can do it", "waits", "is not ready", "has no seat", "has a version that does not fit",
 		"does not list it",
 	}
 	who := map[string][]string{}
@@ -168,7 +168,7 @@ func (d GroupDetail) reason(duty Duty, m Member) string {
 	case slices.ContainsFunc(duty.Failures, waits):
 		return "waits"
 	}
-	return "can have it"
+	return "can do it"
 }
 
 // holding says who has a duty: "a (2.0, 10.0.3.11:7000) for 3h, epoch 4294967338".
