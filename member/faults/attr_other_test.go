@@ -1,0 +1,7 @@
+//go:build !linux
+
+package faults
+
+import "syscall"
+
+func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

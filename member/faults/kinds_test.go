@@ -1,0 +1,194 @@
+package faults
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"time"
+
+	"muster/zkserver"
+)
+
+// faultKind is a kind of fault. make makes it happen and ends it; p is nil for a fault of a server.
+type faultKind struct {
+	name              string
+	weight            int
+	ofServer, ofClock bool
+	make              func(k *soakRun, p *process, random *rand.Rand) error
+}
+
+// kindsOfFaults lists all of them.
+func kindsOfFaults() []faultKind {
+	return []faultKind{
+		{name: "kill -9 of a member", weight: 4, make: killMember},
+		{name: "a member leaves and comes back, maybe with another version", weight: 4, make: restartMember},
+		{name: "a member is frozen", weight: 4, make: freezeMember},
+		{name: "connections are cut", weight: 3, make: cutConnections},
+		{name: "the servers cannot be reached", weight: 3, make: partition},
+		{name: "the network holds everything back", weight: 3, make: hang},
+		{name: "a reply is dropped", weight: 5, make: dropReply},
+		{name: "a request is lost", weight: 2, make: loseRequest},
+		{name: "a command is killed", weight: 3, make: killCommand},
+		{name: "a clock is wrong", weight: 3, ofClock: true, make: wrongClock},
+		{name: "ZooKeeper's leader is killed", weight: 1, ofServer: true, make: killLeader},
+		{name: "a server is frozen", weight: 1, ofServer: true, make: freezeServer},
+	}
+}
+
+// between is a random duration.
+func between(random *rand.Rand, least, most time.Duration) time.Duration {
+	return least + time.Duration(random.Int64N(int64(most-least)))
+}
+
+func killMember(k *soakRun, p *process, random *rand.Rand) error {
+	p.kill()
+	pause(k.t.Context(), between(random, 0, sessionTimeout))
+	return p.start()
+}
+
+func restartMember(k *soakRun, p *process, random *rand.Rand) error {
+	if err := p.leave(time.Minute); err != nil {
+		return err
+	}
+	if left := k.commandsOf(p.identity); len(left) > 0 {
+		return fmt.Errorf("%s has left, and its commands live: %v", p.identity, left)
+	}
+	if random.IntN(2) == 0 {
+		p.version = map[string]string{"1.9.0": "2.0.0", "2.0.0": "1.9.0"}[p.version]
+	}
+	pause(k.t.Context(), between(random, 0, time.Second))
+	return p.start()
+}
+
+// freezeMember freezes the process of the member alone. Its guards must have ended its commands when the session may be
+// over.
+func freezeMember(k *soakRun, p *process, random *rand.Rand) error {
+	long := between(random, sessionTimeout/4, frozenFor)
+	if err := p.freeze(); err != nil {
+		return err
+	}
+	pause(k.t.Context(), min(long, sessionTimeout))
+	if long > sessionTimeout {
+		if left := k.commandsOf(p.identity); len(left) > 0 {
+			return fmt.Errorf("%s is frozen since %s, and its commands live: %v", p.identity, sessionTimeout, left)
+		}
+		pause(k.t.Context(), long-sessionTimeout)
+	}
+	return p.thaw()
+}
+
+func cutConnections(k *soakRun, p *process, random *rand.Rand) error {
+	for range 1 + random.IntN(3) {
+		for _, proxy := range p.proxies {
+			proxy.Cut()
+		}
+		pause(k.t.Context(), between(random, 0, 500*time.Millisecond))
+	}
+	return nil
+}
+
+func partition(k *soakRun, p *process, random *rand.Rand) error {
+	p.reach(false)
+	pause(k.t.Context(), between(random, 100*time.Millisecond, frozenFor))
+	p.reach(true)
+	return nil
+}
+
+func hang(k *soakRun, p *process, random *rand.Rand) error {
+	for _, proxy := range p.proxies {
+		proxy.Hang(true)
+	}
+	pause(k.t.Context(), between(random, 100*time.Millisecond, frozenFor))
+	for _, proxy := range p.proxies {
+		proxy.Hang(false)
+	}
+	return nil
+}
+
+// isWrite reports whether a request changes something.
+func isWrite(op int32, _ []byte) bool {
+	return slices.Contains([]int32{zkserver.OpMulti, zkserver.OpCreate, zkserver.OpSetData, zkserver.OpDelete}, op)
+}
+
+func dropReply(k *soakRun, p *process, _ *rand.Rand) error {
+	return armed(k, p, func(proxy *zkserver.Proxy) <-chan struct{} { return proxy.DropReply(isWrite) })
+}
+
+func loseRequest(k *soakRun, p *process, _ *rand.Rand) error {
+	return armed(k, p, func(proxy *zkserver.Proxy) <-chan struct{} { return proxy.BeforeSend(isWrite) })
+}
+
+// armed waits for a fault of the next write of the member. A member without duties may write nothing for a while: the
+// fault stays and happens later.
+func armed(k *soakRun, p *process, arm func(*zkserver.Proxy) <-chan struct{}) error {
+	happened := make(chan struct{}, len(p.proxies))
+	for _, proxy := range p.proxies {
+		done := arm(proxy)
+		k.running.Go(func() {
+			select {
+			case <-done:
+				happened <- struct{}{}
+			case <-k.t.Context().Done():
+			case <-time.After(sessionTimeout):
+			}
+		})
+	}
+	select {
+	case <-happened:
+	case <-time.After(sessionTimeout):
+	case <-k.t.Context().Done():
+	}
+	return nil
+}
+
+// killCommand kills a command of a duty, if the member has one now.
+func killCommand(k *soakRun, p *process, _ *rand.Rand) error {
+	for pid := range k.commandsOf(p.identity) {
+		command, err := os.FindProcess(pid)
+		if err != nil {
+			return err
+		}
+		defer command.Release()
+		if k.commandsOf(p.identity)[pid] != "" { // the process that was found is still this one
+			_ = command.Kill()
+		}
+		return nil
+	}
+	return nil
+}
+
+func wrongClock(k *soakRun, p *process, random *rand.Rand) error {
+	by := between(random, 20*time.Second, 10*time.Minute)
+	if random.IntN(2) == 0 {
+		by = -by
+	}
+	if err := p.shift(by); err != nil {
+		return err
+	}
+	pause(k.t.Context(), between(random, time.Second, 15*time.Second))
+	return p.shift(0)
+}
+
+func killLeader(k *soakRun, _ *process, random *rand.Rand) error {
+	ctx, cancel := k.withLimit(2 * time.Minute)
+	defer cancel()
+	i, err := k.ensemble.Leader(ctx)
+	if err != nil {
+		return err
+	}
+	if err := k.ensemble.Server(i).Kill(); err != nil {
+		return err
+	}
+	pause(ctx, between(random, 0, 3*time.Second))
+	return k.ensemble.Server(i).Restart(ctx)
+}
+
+func freezeServer(k *soakRun, _ *process, random *rand.Rand) error {
+	s := k.ensemble.Server(random.IntN(3))
+	if err := s.Pause(); err != nil {
+		return err
+	}
+	pause(k.t.Context(), between(random, 100*time.Millisecond, frozenFor))
+	return s.Resume()
+}

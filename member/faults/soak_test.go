@@ -1,0 +1,296 @@
+package faults
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"muster/group"
+	"muster/resource"
+	"muster/zkserver"
+)
+
+// The faults of TestGroupSoak. Durations are as long as the fault goes on.
+const (
+	sessionTimeout = 4 * time.Second
+	// frozenFor is the longest time for which a member is frozen or cut off: its session may be over or not.
+	frozenFor = 2 * sessionTimeout
+)
+
+// size is how much of a soak is run.
+type size struct {
+	members, leaders, crons int
+	faults, atOnce          int
+	every                   string // a cron runs
+}
+
+func soakSize() size {
+	if soak() {
+		return size{members: 24, leaders: 12, crons: 28, faults: 1000, atOnce: 7, every: "@every 5s"}
+	}
+	return size{members: 20, leaders: 12, crons: 28, faults: 40, atOnce: 7, every: "@every 3s"}
+}
+
+// seed is MUSTER_SEED, or random.
+func seed(t *testing.T) uint64 {
+	n, err := strconv.ParseUint(os.Getenv("MUSTER_SEED"), 10, 64)
+	if err != nil {
+		n = rand.Uint64()
+	}
+	t.Logf("MUSTER_SEED=%d", n)
+	return n
+}
+
+// TestGroupSoak: members of two versions do the duties of a group on three servers, while members, commands, guards,
+// connections, servers and clocks fail at random. No command of a duty runs beside another one, epochs grow, every tick
+// has one fate, and at the end every duty is held again. With MUSTER_SOAK=1 there are 1,000 faults; MUSTER_SEED repeats
+// the choice of faults, but not what they meet.
+func TestGroupSoak(t *testing.T) {
+	size := soakSize()
+	w := newWorld(t, zkserver.Options{Servers: 3, Heap: "256m"}, func(g *group.Group) { declare(g, size) })
+	w.longest = 400 * time.Millisecond
+	k := &soakRun{
+		world: w, size: size, books: newBooks(w), random: rand.New(rand.NewPCG(seed(t), 1)),
+		well: map[string]bool{}, count: map[string]int{},
+	}
+	for i := range size.members {
+		id := fmt.Sprintf("m-%02d", i)
+		w.add(id, []string{"1.9.0", "2.0.0"}[i%2], i%3 == 0, true)
+		k.well[id] = true
+	}
+	await(t, 2*time.Minute, "the first holders", w.allHeld)
+	k.run()
+	k.heal()
+	k.verify()
+}
+
+// declare declares leaders and crons of all kinds.
+func declare(g *group.Group, size size) {
+	g.Settle, g.Timeouts.Session = resource.Duration(time.Second), resource.Duration(sessionTimeout)
+	g.Timeouts.Drain = resource.Duration(5 * time.Second)
+	for i := range size.leaders {
+		d := group.NewDuty(group.Leader, fmt.Sprintf("leader-%02d", i))
+		if i%3 == 0 {
+			d.Prefer = group.Newest
+		}
+		if i%4 == 0 {
+			d.Versions = ">= 2.0"
+		}
+		g.Add(d)
+	}
+	for i := range size.crons {
+		d := group.NewDuty(group.Cron, fmt.Sprintf("cron-%02d", i))
+		d.Schedule, d.Keep = size.every, 100
+		d.Lost, d.Retries = group.LostRerun, 100
+		if i%2 == 0 {
+			d.Lost, d.Retries = group.LostSkip, 0
+		}
+		d.Missed = []group.Missed{group.MissedAll, group.MissedLatest, group.MissedSkip}[i%3]
+		if i%4 < 2 {
+			d.Overlap = group.OverlapWait
+		}
+		if i%5 == 0 {
+			d.Prefer = group.Any
+		}
+		g.Add(d)
+	}
+}
+
+// soakRun is a soak under way.
+type soakRun struct {
+	*world
+	size   size
+	books  *books
+	random *rand.Rand // only of the goroutine that chooses
+
+	running sync.WaitGroup
+	mu      sync.Mutex
+	well    map[string]bool // members that have no fault now
+	servers bool            // a server has a fault now
+	count   map[string]int  // of faults, by kind
+	first   error           // that a fault could not be made, or what it showed
+}
+
+// fail keeps the first error.
+func (k *soakRun) fail(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.first == nil {
+		k.first = err
+	}
+}
+
+// run makes faults, several at once, and reads the ticks.
+func (k *soakRun) run() {
+	slots := make(chan struct{}, k.size.atOnce)
+	read := time.NewTicker(10 * time.Second)
+	defer read.Stop()
+	begun, done := time.Now(), 0
+	for done < k.size.faults && !k.failed() {
+		select {
+		case <-read.C:
+			k.readBooks()
+		case slots <- struct{}{}:
+			if !k.one(func() { <-slots }) {
+				<-slots
+				pause(k.t.Context(), pollEvery)
+				continue
+			}
+			done++
+		case <-k.t.Context().Done():
+			return
+		}
+	}
+	k.running.Wait()
+	k.t.Logf("%d faults in %s: %v", done, time.Since(begun).Round(time.Second), k.count)
+}
+
+func (k *soakRun) failed() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.first != nil
+}
+
+// readBooks reads the ticks. While the servers are down it is not said in time.
+func (k *soakRun) readBooks() {
+	ctx, cancel := k.withLimit(time.Minute)
+	defer cancel()
+	if err := k.books.read(ctx); err != nil {
+		k.t.Logf("reading the ticks: %v", err)
+	}
+}
+
+// one begins one fault. It returns false if nothing is well that could have it.
+func (k *soakRun) one(over func()) bool {
+	kinds := kindsOfFaults()
+	total := 0
+	for _, f := range kinds {
+		total += f.weight
+	}
+	n, chosen := k.random.IntN(total), faultKind{}
+	for _, f := range kinds {
+		if n -= f.weight; n < 0 {
+			chosen = f
+			break
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var p *process
+	if chosen.ofServer {
+		if k.servers {
+			return false
+		}
+		k.servers = true
+	} else {
+		ids := slices.Sorted(maps.Keys(k.well))
+		if len(ids) == 0 {
+			return false
+		}
+		id := ids[k.random.IntN(len(ids))]
+		if p = k.members[id]; chosen.ofClock && p.args != nil {
+			return false // its clock cannot be set
+		}
+		delete(k.well, id)
+	}
+	k.count[chosen.name]++
+	random := rand.New(rand.NewPCG(k.random.Uint64(), 2))
+	k.running.Go(func() {
+		defer over()
+		err := k.ended(p)
+		if err == nil {
+			err = chosen.make(k, p, random)
+		}
+		if err != nil && k.t.Context().Err() == nil {
+			k.fail(fmt.Errorf("%s: %w", chosen.name, err))
+		}
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if p == nil {
+			k.servers = false
+		} else {
+			k.well[p.identity] = true
+		}
+	})
+	return true
+}
+
+// ended is an error if a member has ended by itself.
+func (k *soakRun) ended(p *process) error {
+	if p == nil || p.alive() {
+		return nil
+	}
+	return fmt.Errorf("%s has ended by itself, with %d", p.identity, p.code)
+}
+
+// heal waits until every duty is held, and every cron has had two more ticks.
+func (k *soakRun) heal() {
+	k.t.Helper()
+	if k.first != nil {
+		k.t.Fatal(k.first)
+	}
+	healed := time.Now()
+	await(k.t, 3*time.Minute, "holders of all duties after the faults", k.allHeld)
+	k.t.Logf("every duty was held %s after the last fault", time.Since(healed).Round(100*time.Millisecond))
+	until := time.Now().UTC().Add(10 * time.Second)
+	await(k.t, 3*time.Minute, "ticks after the faults", func() string {
+		k.readBooks()
+		for name, l := range k.books.all {
+			if l.cursor.Before(until) {
+				h, held := k.holder(name)
+				return fmt.Sprintf("%s is at %s, held by %+v (%t)", name, l.cursor.Format(time.TimeOnly), h, held)
+			}
+		}
+		return ""
+	})
+}
+
+// verify stops all members and checks what happened.
+func (k *soakRun) verify() {
+	var all sync.WaitGroup
+	for _, p := range k.members {
+		all.Go(func() {
+			if err := p.leave(time.Minute); err != nil {
+				k.fail(err)
+			}
+		})
+	}
+	all.Wait()
+	if k.first != nil {
+		k.t.Error(k.first)
+	}
+	if left := k.commandsOf(""); len(left) > 0 {
+		k.t.Errorf("commands outlive their members: %v", left)
+	}
+	if err := k.books.read(k.t.Context()); err != nil {
+		k.t.Fatal(err)
+	}
+	lines, err := readRuns(k.dir)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	byDuty, problems := runsOf(lines)
+	for _, d := range k.group.Duties {
+		runs := byDuty[d.Name]
+		if len(runs) == 0 {
+			problems = append(problems, d.Name+" was never run")
+			continue
+		}
+		problems = append(problems, checkRuns(d.Name, runs)...)
+		if l := k.books.all[d.Name]; l != nil {
+			problems = append(problems, l.check(runs)...)
+		}
+	}
+	slices.Sort(problems)
+	const most = 30
+	for _, p := range problems[:min(len(problems), most)] {
+		k.t.Error(p)
+	}
+	k.t.Logf("ticks: %s%d lines of runs, %d problems", k.books.totals(), len(lines), len(problems))
+}
