@@ -229,7 +229,7 @@ func (k *soakRun) ended(p *process) error {
 	return fmt.Errorf("%s has ended by itself, with %d", p.identity, p.code)
 }
 
-// heal waits until every duty is held, and every cron has had two more ticks.
+// heal waits until every duty is held, every cron has had two more ticks, and no run of before waits any more.
 func (k *soakRun) heal() {
 	k.t.Helper()
 	if k.first != nil {
@@ -239,12 +239,17 @@ func (k *soakRun) heal() {
 	await(k.t, 3*time.Minute, "holders of all duties after the faults", k.allHeld)
 	k.t.Logf("every duty was held %s after the last fault", time.Since(healed).Round(100*time.Millisecond))
 	until := time.Now().UTC().Add(10 * time.Second)
-	await(k.t, 3*time.Minute, "ticks after the faults", func() string {
+	await(k.t, 6*time.Minute, "ticks after the faults", func() string {
 		k.readBooks()
 		for name, l := range k.books.all {
 			if l.cursor.Before(until) {
 				h, held := k.holder(name)
 				return fmt.Sprintf("%s is at %s, held by %+v (%t)", name, l.cursor.Format(time.TimeOnly), h, held)
+			}
+			for at, r := range l.records {
+				if !r.Final() && at.Before(until) {
+					return fmt.Sprintf("%s is %s at %s", name, r.State, at.Format(time.TimeOnly))
+				}
 			}
 		}
 		return ""
