@@ -5,17 +5,23 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
+	"muster/plan"
 	"muster/zkserver"
+	"muster/zkstate"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
 )
 
-// faultKind is a kind of fault. make makes it happen and ends it; p is nil for a fault of a server.
+// faultKind is a kind of fault. make makes it happen and ends it; p is nil for a fault that is not one member's.
 type faultKind struct {
-	name              string
-	weight            int
-	ofServer, ofClock bool
-	make              func(k *soakRun, p *process, random *rand.Rand) error
+	name    string
+	weight  int
+	ofAll   bool // there is only one of these at a time
+	ofClock bool
+	make    func(k *soakRun, p *process, random *rand.Rand) error
 }
 
 // kindsOfFaults lists all of them.
@@ -30,9 +36,12 @@ func kindsOfFaults() []faultKind {
 		{name: "a reply is dropped", weight: 5, make: dropReply},
 		{name: "a request is lost", weight: 2, make: loseRequest},
 		{name: "a command is killed", weight: 3, make: killCommand},
+		{name: "a guard is killed", weight: 2, make: killGuard},
 		{name: "a clock is wrong", weight: 3, ofClock: true, make: wrongClock},
-		{name: "ZooKeeper's leader is killed", weight: 1, ofServer: true, make: killLeader},
-		{name: "a server is frozen", weight: 1, ofServer: true, make: freezeServer},
+		{name: "ZooKeeper's leader is killed", weight: 1, ofAll: true, make: killLeader},
+		{name: "a server is frozen", weight: 1, ofAll: true, make: freezeServer},
+		{name: "the group is applied with another label", weight: 1, ofAll: true, make: applyGroup},
+		{name: "an operator has a duty handed over", weight: 2, ofAll: true, make: handOver},
 	}
 }
 
@@ -89,21 +98,19 @@ func cutConnections(k *soakRun, p *process, random *rand.Rand) error {
 }
 
 func partition(k *soakRun, p *process, random *rand.Rand) error {
-	p.reach(false)
+	if err := p.cutOff(); err != nil {
+		return err
+	}
 	pause(k.t.Context(), between(random, 100*time.Millisecond, frozenFor))
-	p.reach(true)
-	return nil
+	return p.reachable()
 }
 
 func hang(k *soakRun, p *process, random *rand.Rand) error {
-	for _, proxy := range p.proxies {
-		proxy.Hang(true)
+	if err := p.holdBack(); err != nil {
+		return err
 	}
 	pause(k.t.Context(), between(random, 100*time.Millisecond, frozenFor))
-	for _, proxy := range p.proxies {
-		proxy.Hang(false)
-	}
-	return nil
+	return p.letGo()
 }
 
 // isWrite reports whether a request changes something.
@@ -145,17 +152,47 @@ func armed(k *soakRun, p *process, arm func(*zkserver.Proxy) <-chan struct{}) er
 // killCommand kills a command of a duty, if the member has one now.
 func killCommand(k *soakRun, p *process, _ *rand.Rand) error {
 	for pid := range k.commandsOf(p.identity) {
-		command, err := os.FindProcess(pid)
-		if err != nil {
-			return err
-		}
-		defer command.Release()
-		if k.commandsOf(p.identity)[pid] != "" { // the process that was found is still this one
-			_ = command.Kill()
-		}
-		return nil
+		return k.killIf(pid, func() bool { return k.commandsOf(p.identity)[pid] != "" })
 	}
 	return nil
+}
+
+// killGuard kills the guard of a command, if the member has one now.
+func killGuard(k *soakRun, p *process, _ *rand.Rand) error {
+	for pid := range k.commandsOf(p.identity) {
+		guard := parentOf(pid)
+		return k.killIf(guard, func() bool {
+			return guard > 1 && parentOf(pid) == guard && parentOf(guard) == p.os.Pid
+		})
+	}
+	return nil
+}
+
+// killIf kills a process that this test has started, if it still is the one that is meant after it was found.
+func (k *soakRun) killIf(pid int, same func() bool) error {
+	found, err := os.FindProcess(pid)
+	if err != nil {
+		return err
+	}
+	defer found.Release()
+	if same() {
+		_ = found.Kill() // it may have ended
+	}
+	return nil
+}
+
+// parentOf is the process id of a parent; 0 if the process has ended.
+func parentOf(pid int) (parent int) {
+	body, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(body), ") ") // after the name
+	var state string
+	if _, err := fmt.Sscan(rest, &state, &parent); err != nil {
+		return 0
+	}
+	return parent
 }
 
 func wrongClock(k *soakRun, p *process, random *rand.Rand) error {
@@ -191,4 +228,58 @@ func freezeServer(k *soakRun, _ *process, random *rand.Rand) error {
 	}
 	pause(k.t.Context(), between(random, 100*time.Millisecond, frozenFor))
 	return s.Resume()
+}
+
+// applyGroup changes the Record, which every member reads again. While a server is down it may fail.
+func applyGroup(k *soakRun, _ *process, random *rand.Rand) error {
+	store, err := k.aside()
+	if err != nil {
+		return err
+	}
+	defer store.s.Close()
+	ctx, cancel := k.withLimit(time.Minute)
+	defer cancel()
+	old, err := store.Look(ctx, k.group.Path())
+	if err != nil {
+		return err
+	}
+	next := k.group
+	next.Labels = map[string]string{"edit": fmt.Sprint(random.Int())}
+	return store.Commit(ctx, plan.Row{Path: next.Path(), Old: old, New: next, Reason: plan.MutableDiffers})
+}
+
+// handOver asks the clerk to give a duty to another member.
+func handOver(k *soakRun, _ *process, random *rand.Rand) error {
+	store, err := k.aside()
+	if err != nil {
+		return err
+	}
+	defer store.s.Close()
+	d := k.group.Duties[random.IntN(len(k.group.Duties))]
+	body, err := znode.EncodeAsk(znode.Ask{Do: znode.AskHandover, Duty: d.Name, By: "root@here"})
+	if err != nil {
+		return err
+	}
+	_, err = store.s.Create(k.t.Context(), znode.NewAsk(k.group.Root, k.generation), body, zkconn.PersistentSequential,
+		zkconn.World(zkconn.PermAll))
+	return err
+}
+
+// aside is a store in a session of its own.
+func (k *soakRun) aside() (o operator, err error) {
+	if o.s, err = zkconn.Dial(k.t.Context(), zkconn.Config{
+		Servers: k.ensemble.Addrs(), Timeout: 30 * time.Second,
+	}); err != nil {
+		return o, err
+	}
+	o.Store, err = zkstate.NewStore(o.s, zkstate.Config{
+		Home: k.group.Root + "/home", Stack: "tests", Kinds: []zkstate.Kind{zkstate.Group()},
+	})
+	return o, err
+}
+
+// operator is somebody with a session.
+type operator struct {
+	*zkstate.Store
+	s *zkconn.Session
 }

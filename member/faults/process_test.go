@@ -115,12 +115,35 @@ func (p *process) shift(by time.Duration) error {
 	return os.Rename(temp, p.clock)
 }
 
-// reach says whether the servers can be reached.
-func (p *process) reach(ok bool) {
+// cutOff makes the servers unreachable.
+func (p *process) cutOff() error {
 	for _, proxy := range p.proxies {
-		proxy.Refuse(!ok)
-		if !ok {
-			proxy.Cut()
-		}
+		proxy.Refuse(true)
+		proxy.Cut()
 	}
+	return nil
+}
+
+// reachable ends cutOff.
+func (p *process) reachable() error {
+	for _, proxy := range p.proxies {
+		proxy.Refuse(false)
+	}
+	return nil
+}
+
+// holdBack keeps all bytes back between the member and the servers.
+func (p *process) holdBack() error {
+	for _, proxy := range p.proxies {
+		proxy.Hang(true)
+	}
+	return nil
+}
+
+// letGo ends holdBack.
+func (p *process) letGo() error {
+	for _, proxy := range p.proxies {
+		proxy.Hang(false)
+	}
+	return nil
 }

@@ -65,6 +65,7 @@ func TestGroupSoak(t *testing.T) {
 		k.well[id] = true
 	}
 	await(t, 2*time.Minute, "the first holders", w.allHeld)
+	k.readBooks() // what is after these cursors is accounted for
 	k.run()
 	k.heal()
 	k.verify()
@@ -112,7 +113,7 @@ type soakRun struct {
 	running sync.WaitGroup
 	mu      sync.Mutex
 	well    map[string]bool // members that have no fault now
-	servers bool            // a server has a fault now
+	common  bool            // a fault of a server or of an operator goes on
 	count   map[string]int  // of faults, by kind
 	first   error           // that a fault could not be made, or what it showed
 }
@@ -142,7 +143,9 @@ func (k *soakRun) run() {
 				pause(k.t.Context(), pollEvery)
 				continue
 			}
-			done++
+			if done++; done%100 == 0 {
+				k.t.Logf("%d faults after %s", done, time.Since(begun).Round(time.Second))
+			}
 		case <-k.t.Context().Done():
 			return
 		}
@@ -183,21 +186,20 @@ func (k *soakRun) one(over func()) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var p *process
-	if chosen.ofServer {
-		if k.servers {
+	if chosen.ofAll {
+		if k.common {
 			return false
 		}
-		k.servers = true
+		k.common = true
 	} else {
-		ids := slices.Sorted(maps.Keys(k.well))
+		ids := slices.DeleteFunc(slices.Sorted(maps.Keys(k.well)), func(id string) bool {
+			return chosen.ofClock && k.members[id].args != nil // its clock cannot be set
+		})
 		if len(ids) == 0 {
 			return false
 		}
-		id := ids[k.random.IntN(len(ids))]
-		if p = k.members[id]; chosen.ofClock && p.args != nil {
-			return false // its clock cannot be set
-		}
-		delete(k.well, id)
+		p = k.members[ids[k.random.IntN(len(ids))]]
+		delete(k.well, p.identity)
 	}
 	k.count[chosen.name]++
 	random := rand.New(rand.NewPCG(k.random.Uint64(), 2))
@@ -213,7 +215,7 @@ func (k *soakRun) one(over func()) bool {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		if p == nil {
-			k.servers = false
+			k.common = false
 		} else {
 			k.well[p.identity] = true
 		}

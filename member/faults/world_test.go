@@ -26,6 +26,7 @@ type world struct {
 	group      group.Group
 	generation string
 	longest    time.Duration // of a run of a cron
+	stubborn   bool          // commands ignore SIGTERM
 	members    map[string]*process
 
 	s *zkconn.Session // see session
@@ -178,6 +179,7 @@ func (w *world) add(identity, version string, clock, relayed bool) *process {
 // environ is the environment of a member.
 func (w *world) environ(p *process) []string {
 	return []string{
+		fmt.Sprintf("FAULTS_STUBBORN=%t", w.stubborn),
 		"PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(), "HOME=" + w.dir,
 		"MUSTER_SERVERS=" + strings.Join(p.servers, ","), "MUSTER_ROOT=" + w.group.Root, "MUSTER_GROUP=" + w.group.Name,
 		"MUSTER_IDENTITY=" + p.identity, "MUSTER_VERSION=" + p.version, "MUSTER_DUTIES=" + filepath.Join(w.dir, "duties"),

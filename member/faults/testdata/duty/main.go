@@ -24,6 +24,9 @@ func main() {
 	}
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, unix.SIGTERM)
+	if os.Getenv("FAULTS_STUBBORN") == "true" {
+		asked = nil
+	}
 	duty := os.Getenv("MUSTER_DUTY")
 	lock, err := os.OpenFile(dir+"/locks/"+duty, os.O_RDWR|os.O_CREATE, 0o644)
 	if err == nil {
