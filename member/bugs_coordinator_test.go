@@ -76,12 +76,12 @@ func TestC2LeaderThatDiesUnseen(t *testing.T) {
 		case !bytes.Contains(req, held) || len(led) > 0:
 		case op == zkserver.OpGetData && !died: // the read
 			died = true
-			f.ask(znode.AskPause, "coordinator", "")
+			f.ask(znode.Ask{Do: znode.AskPause, Duty: "coordinator"})
 			if err := a.Leave(); err != nil {
 				t.Error(err)
 			}
 		case op == zkserver.OpExists: // the watch
-			f.ask(znode.AskResume, "coordinator", "")
+			f.ask(znode.Ask{Do: znode.AskResume, Duty: "coordinator"})
 			led <- f.take(b, "coordinator")
 		}
 		return false

@@ -79,7 +79,7 @@ func TestV2HandOverJustAfterTheTake(t *testing.T) {
 	at := proxy.BeforeSend(func(op int32, req []byte) bool { // never happens: it only looks
 		if op == zkserver.OpExists && bytes.Contains(req, held) {
 			if looks++; looks == 2 { // the first is before the take; the second begins to watch
-				f.ask(znode.AskPause, "task", "")
+				f.ask(znode.Ask{Do: znode.AskPause, Duty: "task"})
 			}
 		}
 		return false
@@ -94,7 +94,7 @@ func TestV2HandOverJustAfterTheTake(t *testing.T) {
 	if err := h.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	f.ask(znode.AskResume, "task", "")
+	f.ask(znode.Ask{Do: znode.AskResume, Duty: "task"})
 	if again := f.take(a, "task"); again.Epoch <= h.Epoch {
 		t.Errorf("epoch %d after %d", again.Epoch, h.Epoch)
 	}
@@ -109,7 +109,7 @@ func TestV3HandOverDuringTheTake(t *testing.T) {
 	held := []byte(f.run("duty/task/held"))
 	moved := make(chan struct{})
 	move := sync.OnceFunc(func() {
-		f.ask(znode.AskPause, "task", "")
+		f.ask(znode.Ask{Do: znode.AskPause, Duty: "task"})
 		close(moved)
 	})
 	proxy.BeforeSend(func(op int32, req []byte) bool {
@@ -127,7 +127,7 @@ func TestV3HandOverDuringTheTake(t *testing.T) {
 	if _, there, err := f.s.Exists(t.Context(), f.run("duty/task/held")); err != nil || there {
 		t.Errorf("the duty is held although it is paused: %v", err)
 	}
-	f.ask(znode.AskResume, "task", "")
+	f.ask(znode.Ask{Do: znode.AskResume, Duty: "task"})
 	if h := receive(t, taken, "the take"); h == nil || h.Check(t.Context()) != nil {
 		t.Error("the duty was not taken after the pause")
 	}

@@ -52,7 +52,7 @@ func TestFrozenHolderCannotWrite(t *testing.T) {
 	if err := f.s.Delete(t.Context(), f.run("duty/coordinator/held"), -1); err != nil {
 		t.Fatal(err)
 	}
-	f.ask(znode.AskHandover, "coordinator", "b")
+	f.ask(znode.Ask{Do: znode.AskHandover, Duty: "coordinator", To: "b"})
 	next := f.take(b, "coordinator")
 	frozen.Hang(false)
 	if err := receive(t, written, "the write of the old holder"); !errors.Is(err, member.ErrNotHeld) {
@@ -281,7 +281,7 @@ func TestFrozenClerkWritesNothing(t *testing.T) {
 	if err := f.s.Delete(t.Context(), f.run("seat/s-0000000000"), -1); err != nil {
 		t.Fatal(err)
 	}
-	f.ask(znode.AskPause, "coordinator", "")
+	f.ask(znode.Ask{Do: znode.AskPause, Duty: "coordinator"})
 	slow.Hang(false)
 	slow.Delay(0)
 	if err := a.Leave(); err != nil { // the server executes what came before
@@ -296,7 +296,7 @@ func TestFrozenClerkWritesNothing(t *testing.T) {
 	if by := f.memory().Paused["coordinator"]; by == "" {
 		t.Error("the pause was forgotten")
 	}
-	f.ask(znode.AskResume, "coordinator", "")
+	f.ask(znode.Ask{Do: znode.AskResume, Duty: "coordinator"})
 	f.until("the duty to be given", func() bool {
 		seats := f.seats()
 		return len(seats["b"])+len(seats["c"]) == 1
