@@ -61,7 +61,9 @@ func Runs(ctx context.Context, s *zkconn.Session, root, generation, duty string,
 			runs = append(runs, r)
 		}
 	}
-	slices.SortStableFunc(runs, func(a, b RunRecord) int { return cmp.Or(b.when().Compare(a.when()), cmp.Compare(b.Asked, a.Asked)) })
+	slices.SortStableFunc(runs, func(a, b RunRecord) int {
+		return cmp.Or(b.when().Compare(a.when()), cmp.Compare(b.Asked, a.Asked))
+	})
 	return runs[:min(n, len(runs))], nil
 }
 

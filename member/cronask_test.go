@@ -79,7 +79,8 @@ func TestRunNow(t *testing.T) {
 			t.Errorf("%s: %v", duty, err)
 		}
 	}
-	if _, err := member.AskRun(t.Context(), f.s, f.group.Root, "nothing", job, "me@here"); !errors.Is(err, member.ErrNoGroup) {
+	_, err := member.AskRun(t.Context(), f.s, f.group.Root, "nothing", job, "me@here")
+	if !errors.Is(err, member.ErrNoGroup) {
 		t.Errorf("no group: %v", err)
 	}
 }

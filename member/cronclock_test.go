@@ -59,7 +59,9 @@ func TestWrongClockOfOneMember(t *testing.T) {
 				t.Errorf("%s runs now", c.Tick)
 			}
 			c.end <- ok
-			want := map[bool]string{true: "its clock is 5m0s ahead of ZooKeeper's", false: "its clock is 5m0s behind ZooKeeper's"}
+			want := map[bool]string{
+				true: "its clock is 5m0s ahead of ZooKeeper's", false: "its clock is 5m0s behind ZooKeeper's",
+			}
 			if got := f.becauses(); !strings.Contains(got, want[ahead > 0]) {
 				t.Errorf("a resigned because %q", got)
 			}

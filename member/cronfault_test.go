@@ -217,8 +217,8 @@ func (f *fixture) crash(n int, committed bool) {
 	f.account(j)
 }
 
-// TestLostReplyOfTheFirstClaim: the first decision of a holder starts a run, and its reply is lost. The run is made once,
-// and is not taken for one of an earlier holder.
+// TestLostReplyOfTheFirstClaim: the first decision of a holder starts a run, and its reply is lost. The run is made
+// once, and is not taken for one of an earlier holder.
 func TestLostReplyOfTheFirstClaim(t *testing.T) {
 	t.Parallel()
 	f := newCronFixture(t, func(d *group.Duty) { d.Schedule, d.Lost = "@yearly", group.LostSkip })

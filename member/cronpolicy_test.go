@@ -172,7 +172,8 @@ func TestRetriesAreContinued(t *testing.T) {
 		t.Errorf("it began again after %s", pause)
 	}
 	second.end <- failed
-	if r := f.record("end", func(r member.RunRecord) bool { return r.Final() }); r.State != znode.TickFailed || r.Attempt != 2 {
+	r = f.record("end", func(r member.RunRecord) bool { return r.Final() })
+	if r.State != znode.TickFailed || r.Attempt != 2 {
 		t.Errorf("record %+v", r)
 	}
 }

@@ -205,7 +205,8 @@ func sameRun(a, b ticks.Run) bool { return a.Asked == b.Asked && a.Tick.Equal(b.
 // committed reports whether what was read is what d decided.
 func (c *cron) committed(d ticks.Decision) bool {
 	order := func(a, b ticks.Run) int { return cmp.Or(cmp.Compare(a.Asked, b.Asked), a.Tick.Compare(b.Tick)) }
-	have, want := slices.SortedFunc(slices.Values(c.state.Runs), order), slices.SortedFunc(slices.Values(d.State.Runs), order)
+	have := slices.SortedFunc(slices.Values(c.state.Runs), order)
+	want := slices.SortedFunc(slices.Values(d.State.Runs), order)
 	return slices.Equal(have, want) && !c.state.Cursor.Tick.Before(d.State.Cursor.Tick)
 }
 

@@ -29,7 +29,7 @@ func (c Cron) Look(s State, now time.Time) Decision {
 }
 
 // Asked decides after an operator asked for a run now; n is the number of the request. It runs next, however the
-// policy is, even while the duty is paused.
+// policy is.
 func (c Cron) Asked(s State, n int64, now time.Time) Decision {
 	w := c.work(s, now)
 	w.due()
@@ -95,7 +95,7 @@ func (w *work) due() {
 // overlap skips the ticks that are due, but for one that may wait.
 func (w *work) overlap() {
 	newest, ok := w.cron.Schedule.Last(w.cursor.Tick, w.now)
-	if !ok || w.cron.Mode == Paused {
+	if !ok {
 		return
 	}
 	after := w.cursor.Tick
@@ -198,11 +198,10 @@ func (w *work) next() (int, time.Time) {
 	if w.cron.Mode == Leaving || w.running() {
 		return -1, time.Time{}
 	}
-	i := slices.IndexFunc(w.runs, func(r Run) bool { return w.cron.Mode == Active || r.Asked != 0 })
-	if i < 0 {
-		return i, time.Time{}
+	if len(w.runs) == 0 {
+		return -1, time.Time{}
 	}
-	r := w.runs[i]
+	i, r := 0, w.runs[0]
 	// A time in the future is that of a wrong clock.
 	if r.Attempt == 0 || r.Since.After(w.now) {
 		return i, w.now
@@ -248,7 +247,7 @@ func (w *work) again() time.Time {
 	if i, when := w.next(); i >= 0 {
 		again = when
 	}
-	if w.cron.Mode == Paused || w.cron.Mode == Leaving && !w.running() {
+	if w.cron.Mode == Leaving && !w.running() {
 		return again
 	}
 	tick, ok := w.cron.Schedule.Next(w.cursor.Tick)

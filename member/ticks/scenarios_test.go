@@ -187,11 +187,12 @@ func scenarios() []scenario {
 			[][2]string{{"interrupted 12:01", "lost 12:00#1; release"}},
 		},
 		{
-			"a pause starts nothing and leaves the cursor; what falls due in it is forgotten",
+			"what falls due in a pause, in which nobody holds the duty, is forgotten",
 			"0 * * * *", "latest wait retries=1", "cursor 12:00; 12:00#1 running 12:00",
 			[][2]string{
-				{"pause", ""}, {"look 13:00", ""}, {"failure 13:10", "waiting 12:00#1"}, {"look 14:30", ""},
-				{"resume 14:30", ""}, {"look 14:30", "running 12:00#2; again 15:00"},
+				{"leave", ""}, {"look 13:00", "waiting 13:00#0 new; cursor 13:00; again 14:00"},
+				{"failure 13:10", "waiting 12:00#1; release"}, {"resume 15:30", ""},
+				{"taken 15:30", "running 12:00#2; again 16:00"},
 			},
 		},
 		{
@@ -199,7 +200,7 @@ func scenarios() []scenario {
 			[][2]string{
 				{"asked 7 12:10", "waiting now/7#0 new; again 13:00"}, {"asked 7 12:10", "again 13:00"},
 				{"success 12:20", "done 12:00#1; running now/7#1; again 13:00"},
-				{"pause", ""}, {"success 12:30", "done now/7#1"}, {"asked 8 12:40", "running now/8#1 new"},
+				{"success 12:30", "done now/7#1; again 13:00"}, {"asked 8 12:40", "running now/8#1 new; again 13:00"},
 			},
 		},
 		{

@@ -9,7 +9,7 @@ import (
 	"muster/group/schedule"
 )
 
-// TestEveryTickHasOneFate simulates holders of random duties: their clocks differ and are set, they hang, leave, pause,
+// TestEveryTickHasOneFate simulates holders of random duties: their clocks differ and are set, they hang, leave,
 // resign and die at any moment, and months go by without any.
 func TestEveryTickHasOneFate(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
@@ -89,6 +89,10 @@ func (s *simulation) holder(most int) {
 		s.now = s.now.Add(s.upTo(90 * 24 * time.Hour))
 	}
 	offset := s.upTo(time.Minute) - 30*time.Second
+	if s.chance(10) { // a pause ends
+		s.state = s.cron.Resume(s.state, s.now.Add(offset))
+		s.seen["resume"]++
+	}
 	d := s.cron.Taken(s.state, s.now.Add(offset))
 	for ; most > 0; most-- {
 		if s.chance(3) || !s.commit(d, s.now.Add(offset)) {
@@ -131,14 +135,11 @@ func (s *simulation) allow(d Decision) {
 	}
 }
 
-// order may have the holder leave or pause, or may edit the schedule.
+// order may have the holder leave, or may edit the schedule.
 func (s *simulation) order(offset time.Duration) {
 	switch {
-	case s.cron.Mode == Paused && s.chance(30):
-		s.cron.Mode, s.state = Active, s.cron.Resume(s.state, s.now.Add(offset))
-		s.seen["resume"]++
 	case s.cron.Mode == Active && s.chance(2):
-		s.cron.Mode = []Mode{Paused, Leaving}[s.r.IntN(2)]
+		s.cron.Mode = Leaving
 	case s.chance(1):
 		s.cron.Schedule = s.schedule()
 		s.seen["edit"]++

@@ -52,11 +52,9 @@ type Policy struct {
 // Mode says what a holder may do besides finishing the run that goes on.
 type Mode int
 
-// Active runs ticks. Paused leaves the cursor, and starts only what an operator asked for; Resume ends a pause. Leaving
-// starts nothing, and releases the duty when nothing runs.
+// Active runs ticks. Leaving starts nothing, and releases the duty when nothing runs.
 const (
 	Active Mode = iota
-	Paused
 	Leaving
 )
 

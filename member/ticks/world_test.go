@@ -37,7 +37,7 @@ type world struct {
 func (w *world) event(text string) string {
 	w.t.Helper()
 	name, rest, _ := strings.Cut(text, " ")
-	modes := map[string]Mode{"pause": Paused, "leave": Leaving, "stay": Active}
+	modes := map[string]Mode{"leave": Leaving, "stay": Active}
 	results := map[string]Result{
 		"success": Succeeded, "failure": Unsuccessful, "cannot-run": CannotRun, "not-started": NotStarted,
 		"interrupted": Interrupted,
