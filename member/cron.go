@@ -18,8 +18,8 @@ import (
 //	now/n-<10>   a run that an operator asked for; the holder claims it by setting it
 //
 // Package ticks decides. Each decision is one transaction, which checks the gate, the duty and held as every write of a
-// holder does, and sets the cursor at the version read, or checks it. One that moves the cursor or starts a run also
-// checks the Record and the seat: a holder whose orders are out of date starts nothing. The run begins after the commit.
+// holder does, and sets the cursor at the version read, or checks it. One that moves the cursor or starts a run checks
+// the Record and the seat too: a holder whose orders are out of date starts nothing. The run begins after the commit.
 // So:
 //
 //	a holder dies before the commit   nothing was claimed; the next holder decides again
