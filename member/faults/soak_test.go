@@ -54,7 +54,7 @@ func seed(t *testing.T) uint64 {
 func TestGroupSoak(t *testing.T) {
 	size := soakSize()
 	w := newWorld(t, zkserver.Options{Servers: 3, Heap: "256m"}, func(g *group.Group) { declare(g, size) })
-	w.longest = 400 * time.Millisecond
+	w.longest = 2 * time.Second
 	k := &soakRun{
 		world: w, size: size, books: newBooks(w), random: rand.New(rand.NewPCG(seed(t), 1)),
 		well: map[string]bool{}, count: map[string]int{},
