@@ -120,11 +120,11 @@ func (r *memberRun) operationRoutes(mux *http.ServeMux) {
 	}))
 	mux.HandleFunc("POST /duty/{duty}/op/{op}/step", r.runStep)
 	mux.HandleFunc("PUT /duty/{duty}/op/{op}/step/{key}", answer(func(ctx context.Context, q *http.Request) (any, error) {
-		run, err := r.opRuns.of(q)
+		output, err := io.ReadAll(io.LimitReader(q.Body, maxOutput+1)) // before a refusal, as for state
 		if err != nil {
 			return nil, err
 		}
-		output, err := io.ReadAll(io.LimitReader(q.Body, maxOutput+1))
+		run, err := r.opRuns.of(q)
 		if err != nil {
 			return nil, err
 		}

@@ -58,11 +58,12 @@ func (r *memberRun) stateRoutes(mux *http.ServeMux) {
 	}))
 	mux.HandleFunc("GET /duty/{duty}/state/{key}", r.getState)
 	mux.HandleFunc("PUT /duty/{duty}/state/{key}", answer(func(ctx context.Context, q *http.Request) (any, error) {
-		h, err := r.holdSince(q)
+		// All of the body is read before a refusal: a client that still writes would get a broken pipe, and no answer.
+		value, err := io.ReadAll(io.LimitReader(q.Body, member.MaxStateValue+1))
 		if err != nil {
 			return nil, err
 		}
-		value, err := io.ReadAll(io.LimitReader(q.Body, member.MaxStateValue+1))
+		h, err := r.holdSince(q)
 		if err != nil {
 			return nil, err
 		}
