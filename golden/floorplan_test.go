@@ -83,7 +83,7 @@ func floorPlan() map[string]room {
 		},
 		"wrap": {
 			ours: []string{
-				"resource", "job", "group", "worker", "member", "member/ticks", "zkstate/zkconn", "zkstate/znode",
+				"resource", "job", "group", "worker", "member", "member/ticks", "zkstate", "zkstate/zkconn", "zkstate/znode",
 			},
 			others: []string{"github.com/prometheus/client_golang"},
 		},
