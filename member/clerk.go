@@ -37,7 +37,15 @@ func (m *Member) seatQueue() election.Queue {
 // another method.
 func (m *Member) clerk() {
 	for m.ctx.Err() == nil {
-		assign := m.orders().assign
+		o := m.orders()
+		if o.seat < 0 { // its own seat was not read yet, so it knows nothing of ZooKeeper's time
+			select {
+			case <-o.changed:
+			case <-m.ctx.Done():
+			}
+			continue
+		}
+		assign := o.assign
 		before, err := m.seatBefore(m.ctx, assign)
 		switch {
 		case err != nil:
@@ -133,8 +141,7 @@ type office struct {
 	wake    chan struct{}      // something has happened that is none of the other events
 
 	memory   znode.ClerkMemory
-	body     []byte // of clerk, as it was read
-	version  int32  // of clerk
+	version  int32 // of clerk
 	resigned map[string]znode.Resignation
 	asks     map[string]znode.Ask
 	entries  map[string]int32 // the versions of the inbox entries above, by path
@@ -145,7 +152,7 @@ type office struct {
 	held   map[string]<-chan struct{} // duties that are not declared and held: events of held
 	kept   map[string]bool            // trees that cannot be deleted
 
-	zkTime time.Time // ZooKeeper's time at the clerk's last write
+	zkTime time.Time // ZooKeeper's time at the clerk's last write, or what its member knows of it
 	wrote  time.Time // that time here
 }
 
@@ -166,7 +173,10 @@ type seated struct {
 }
 
 func (m *Member) newOffice() *office {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	return &office{
+		zkTime: m.zkTime, wrote: m.seen,
 		m: m, seats: map[string]*seated{}, wake: make(chan struct{}, 1), stuck: map[string]bool{}, tidied: -1,
 		held: map[string]<-chan struct{}{}, kept: map[string]bool{},
 		folders: [3]folder{
@@ -181,9 +191,6 @@ func (m *Member) serve(ctx context.Context, assign int) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends what waits for members to become ready
 	f := m.newOffice()
-	if err := f.begin(ctx); err != nil {
-		return err
-	}
 	for {
 		o := m.orders()
 		if o.assign != assign {
@@ -238,19 +245,3 @@ func (f *office) await(ctx context.Context, o orders, next time.Duration) error 
 
 // now is ZooKeeper's time.
 func (f *office) now() time.Time { return f.zkTime.Add(time.Since(f.wrote)) }
-
-// begin writes clerk as it is, to learn ZooKeeper's time.
-func (f *office) begin(ctx context.Context) error {
-	at := znode.Clerk(f.m.root, f.m.Generation)
-	body, stat, err := f.m.session.Get(ctx, at)
-	if err != nil {
-		return err
-	}
-	sent := time.Now()
-	stat, err = f.m.session.Set(ctx, at, body, stat.Version)
-	if errors.Is(err, zkconn.ErrBadVersion) {
-		return errAgain
-	}
-	f.zkTime, f.wrote = stat.Mtime, sent
-	return err
-}

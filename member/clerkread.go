@@ -21,10 +21,18 @@ const maxEntries = 100
 
 // read reads the seats, the clerk's memory and its inboxes.
 func (f *office) read(ctx context.Context) error {
+	reading, rctx := errgroup.WithContext(ctx)
 	for i := range f.folders {
-		if err := f.folders[i].read(ctx, f.m.session); err != nil {
-			return err
-		}
+		reading.Go(func() error { return f.folders[i].read(rctx, f.m.session) })
+	}
+	var body []byte
+	var stat zkconn.Stat
+	reading.Go(func() (err error) {
+		body, stat, err = f.m.session.Get(rctx, znode.Clerk(f.m.root, f.m.Generation))
+		return err
+	})
+	if err := reading.Wait(); err != nil {
+		return err
 	}
 	if err := f.readSeats(ctx, f.m.seatQueue().InOrder(f.folders[0].names)); err != nil {
 		return err
@@ -37,11 +45,7 @@ func (f *office) read(ctx context.Context) error {
 	if f.asks, err = readInbox(ctx, f, f.folders[2], znode.DecodeAsk); err != nil {
 		return err
 	}
-	body, stat, err := f.m.session.Get(ctx, znode.Clerk(f.m.root, f.m.Generation))
-	if err != nil {
-		return err
-	}
-	f.body, f.version = body, stat.Version
+	f.version = stat.Version
 	if f.memory, err = znode.DecodeClerk(body); err != nil {
 		f.memory = znode.ClerkMemory{} // somebody wrote it by hand; a clerk can begin with nothing
 	}

@@ -185,6 +185,9 @@ func (f *office) commit(ctx context.Context, o orders, seats []string, more []zk
 	f.version, f.zkTime, f.wrote = stat.Version, stat.Mtime, sent
 	for i, name := range seats {
 		f.seats[name].version = results[clerkAt+1+i].Stat.Version
+		if name == m.seatName() { // it need not wait for the watch
+			m.give(f.seats[name].seat, f.seats[name].version)
+		}
 	}
 	return nil
 }

@@ -81,10 +81,6 @@ func (m *Member) Take(ctx context.Context, duty string) (*Hold, error) {
 func (m *Member) tryTake(
 	ctx context.Context, o orders, duty, nonce string,
 ) (h *Hold, freed <-chan struct{}, err error) {
-	held := znode.Held(m.root, m.Generation, duty)
-	if _, there, event, err := m.session.ExistsW(ctx, held); err != nil || there {
-		return nil, event, err
-	}
 	results, err := m.session.Multi(ctx, m.takeOps(o, duty, nonce, false)...)
 	if refusedAt(err, znode.Duty(m.root, m.Generation, duty), zkconn.ErrNoNode) {
 		results, err = m.session.Multi(ctx, m.takeOps(o, duty, nonce, true)...)
@@ -98,8 +94,12 @@ func (m *Member) tryTake(
 		return m.findTake(ctx, duty, nonce, err)
 	case !errors.As(err, &refused):
 		return nil, nil, err
-	case errors.Is(err, zkconn.ErrNodeExists): // another member took it, or made its znode
-		return nil, nil, errAgain
+	case errors.Is(err, zkconn.ErrNodeExists): // another member holds it, or made its znode
+		_, there, event, err := m.session.ExistsW(ctx, znode.Held(m.root, m.Generation, duty))
+		if err == nil && !there {
+			err = errAgain
+		}
+		return nil, event, err
 	case errors.Is(err, zkconn.ErrBadVersion): // the Record or the seat: their watches tell
 		return nil, nil, nil
 	case errors.Is(err, zkconn.ErrNoNode): // a part of the group is gone: look again when apply may have put it back

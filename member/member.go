@@ -47,6 +47,8 @@ type Member struct {
 	given    znode.Seat       // as the clerk wrote it
 	version  int32            // of the seat
 	resigned map[string]int32 // duty: the version of the seat at which this member resigned
+	zkTime   time.Time        // a time that ZooKeeper's clock had passed at seen; see clockRead
+	seen     time.Time
 }
 
 func newMember(j *join, seat string, acl []zkconn.ACL) *Member {
@@ -136,14 +138,36 @@ func (m *Member) readSeat(body []byte, stat zkconn.Stat) error {
 	if stat.EphemeralOwner != m.session.ID() || seat.Nonce != m.present.Nonce {
 		return fmt.Errorf("%w: another process has %s", ErrRemoved, m.seat)
 	}
-	old := m.orders()
-	m.update(func() { m.given, m.version = seat, stat.Version })
+	m.clockRead(stat.Mtime)
+	m.give(seat, stat.Version)
+	return nil
+}
+
+// give notes what the clerk has given this member, unless something newer is known.
+func (m *Member) give(seat znode.Seat, version int32) {
+	var had []string
+	news := false
+	m.update(func() {
+		if version > m.version {
+			had, news = m.given.Duties, true
+			m.given, m.version = seat, version
+		}
+	})
 	for _, duty := range seat.Duties {
-		if !old.has(duty) {
+		if _, old := slices.BinarySearch(had, duty); news && !old {
 			m.emit(Event{Kind: EventGiven, Duty: duty})
 		}
 	}
-	return nil
+}
+
+// clockRead notes that ZooKeeper's clock has passed at. What is read just after it was written tells most.
+func (m *Member) clockRead(at time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	if m.seen.IsZero() || at.After(m.zkTime.Add(now.Sub(m.seen))) {
+		m.zkTime, m.seen = at, now
+	}
 }
 
 // readRecord reads what is declared. A Record of another generation ends the membership.
