@@ -55,7 +55,7 @@ func (f *office) write(
 	if len(moves)+len(f.entries) == 0 && !outdated && remembersSame(old, f.memory) {
 		return nil
 	}
-	// The first transaction has all that answers somebody: a clerk that dies after it has left nothing half decided.
+	// The first transaction has all that answers somebody: a clerk that dies after it leaves nothing half decided.
 	slices.SortStableFunc(moves, func(a, b move) int {
 		return cmp.Compare(rank(answered.duties[a.duty]), rank(answered.duties[b.duty]))
 	})
@@ -82,9 +82,9 @@ func rank(first bool) int {
 
 // remembersSame reports whether b is as a, except for the reasons. A clerk that only keeps duties writes nothing.
 func remembersSame(a, b znode.ClerkMemory) bool {
-	same := slices.Equal(a.Purge, b.Purge) && maps.Equal(a.Pins, b.Pins) && maps.Equal(a.HandOver, b.HandOver) && maps.Equal(a.Newest, b.Newest)
-	same = same && maps.Equal(a.Clocks, b.Clocks) && maps.Equal(a.ClockWrong, b.ClockWrong)
-	return same && maps.Equal(a.Paused, b.Paused) &&
+	same := slices.Equal(a.Purge, b.Purge) && maps.Equal(a.Pins, b.Pins) && maps.Equal(a.HandOver, b.HandOver)
+	same = same && maps.Equal(a.Newest, b.Newest) && maps.Equal(a.Paused, b.Paused)
+	return same && maps.Equal(a.Clocks, b.Clocks) && maps.Equal(a.ClockWrong, b.ClockWrong) &&
 		maps.EqualFunc(a.Failures, b.Failures, maps.Equal[map[string]znode.Failure])
 }
 

@@ -36,8 +36,8 @@ func (f *fixture) joinBehind(identity string, can ...string) (*member.Member, *z
 	return m, p
 }
 
-// TestFrozenHolderCannotWrite: a holder that is frozen does not learn that somebody deleted held and that another member
-// took the duty. Its session lives, and what it sends is refused.
+// TestFrozenHolderCannotWrite: a holder that is frozen does not learn that somebody deleted held and that another
+// member took the duty. Its session lives, and what it sends is refused.
 func TestFrozenHolderCannotWrite(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "coordinator")
@@ -122,8 +122,8 @@ func TestGivingBackWithoutAReply(t *testing.T) {
 	}
 }
 
-// TestClerkDiesBetweenTwoTransactions: a roster of 600 seats takes two transactions. The clerk dies after the first, and
-// its successor completes what it began. The decision that lost its answer is not made twice.
+// TestClerkDiesBetweenTwoTransactions: a roster of 600 seats takes two transactions. The clerk dies after the first,
+// and its successor completes what it began. The decision that lost its answer is not made twice.
 func TestClerkDiesBetweenTwoTransactions(t *testing.T) {
 	t.Parallel()
 	const many = 600

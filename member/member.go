@@ -55,7 +55,8 @@ func newMember(j *join, seat string, acl []zkconn.ACL) *Member {
 	m := &Member{
 		Identity: j.c.Identity, Generation: j.rec.Generation,
 		session: j.s, acl: acl, present: j.present, root: j.c.Root, name: j.c.Group, seat: seat,
-		knows: j.knows, assign: group.Assign(&j.rec), group: j.group, changed: make(chan struct{}), version: -1, resigned: map[string]int32{},
+		knows: j.knows, assign: group.Assign(&j.rec), group: j.group, changed: make(chan struct{}),
+		version: -1, resigned: map[string]int32{},
 	}
 	if m.clock = j.c.Clock; m.clock == nil {
 		m.clock = time.Now
