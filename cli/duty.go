@@ -17,10 +17,11 @@ func newDutyCmd(p *process) *cobra.Command {
 	return &cobra.Command{
 		Use:   "duty NAME [-- COMMAND ARGS...]",
 		Short: "Inside a member's command: say whether it holds a duty",
-		Long: `Ends with 0 and prints the epoch if this member holds the duty now, and with 1 if
-not. With a command: runs it only while the duty is held. If the duty is given
-to another member, the command gets SIGTERM, and SIGKILL after the group's drain
-timeout; if it is lost, it is killed. The exit code is the command's.`,
+		Long: `Ends with 0 and prints the epoch if this member holds the duty now, and with 1
+if not. With a command: runs it only while the duty is held. If the duty is
+given to another member, the command gets SIGTERM, and SIGKILL after the drain
+timeout of the group; if it is lost, it is killed. The exit code is the
+command's.`,
 		Example: `  if muster duty coordinator; then ./lead; fi
   muster duty coordinator -- ./lead`,
 		Args: func(cmd *cobra.Command, args []string) error {

@@ -35,14 +35,14 @@ func newFollowCmd(p *process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "follow GROUP/DUTY [-- COMMAND ARGS...]",
 		Short: "Say who holds a duty, now and after each change",
-		Long: `Prints a line for each holder of a duty: its address and the epoch. It reads only,
-and goes on when a session is lost. While nobody holds the duty it prints
+		Long: `Prints a line for each holder of a duty: its address and the epoch. It only
+reads, and goes on when a session is lost. While nobody holds the duty it prints
 nothing. With a command: runs it with MUSTER_LEADER_ADDRESS, MUSTER_LEADER_EPOCH
 and MUSTER_LEADER_IDENTITY, and restarts it when there is another holder, or
 sends it SIGHUP. Without a holder it is stopped, or goes on, respectively.`,
 		Example: `  muster follow shop/coordinator
   muster follow /apps/shop/coordinator --once --json
-  muster follow shop/coordinator -- sh -c './work --leader "$MUSTER_LEADER_ADDRESS"'`,
+  muster follow shop/coordinator -- sh -c './work "$MUSTER_LEADER_ADDRESS"'`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if dash := cmd.ArgsLenAtDash(); dash >= 0 {
 				args = args[:dash]
@@ -55,7 +55,8 @@ sends it SIGHUP. Without a holder it is stopped, or goes on, respectively.`,
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&o.root, "root", "", "znode `PATH` that the group is below (MUSTER_ROOT); default "+resource.DefaultRoot)
+	fs.StringVar(&o.root, "root", "",
+		"znode `PATH` that the group is below (MUSTER_ROOT); default "+resource.DefaultRoot)
 	fs.BoolVar(&o.json, "json", false, "one JSON object a line; without a holder it is {}")
 	fs.BoolVar(&o.once, "once", false, "print who holds it now, and end: with 1 if nobody does")
 	fs.StringVar(&o.onChange, "on-change", string(wrap.ChangeRestart),

@@ -78,7 +78,8 @@ the duty. It joins as a new member then.`,
 func (o *memberOptions) addTo(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringVar(&o.group, "group", "", "`NAME` of the group (MUSTER_GROUP)")
-	fs.StringVar(&o.root, "root", "", "znode `PATH` that the group is below (MUSTER_ROOT); default "+resource.DefaultRoot)
+	fs.StringVar(&o.root, "root", "",
+		"znode `PATH` that the group is below (MUSTER_ROOT); default "+resource.DefaultRoot)
 	fs.StringVar(&o.version, "version", "", "`VERSION` of the application, such as 2.1.0 (MUSTER_VERSION)")
 	fs.StringVar(&o.identity, "identity", "",
 		"`NAME` that survives a restart (MUSTER_IDENTITY); default the index of a container, else the address or host")

@@ -46,7 +46,8 @@ func TestMemberRunsTheCommandOfALeader(t *testing.T) {
 	if log := f.logged(); !strings.Contains(log, "asked a\nends a\n") {
 		t.Errorf("the command was not ended in order:\n%s", log)
 	}
-	seen.await(t, "muster: exit 143 is muster's: stopped by SIGTERM while no command ran; a of "+f.root+"/shop has left")
+	seen.await(t, "muster: exit 143 is muster's: stopped by SIGTERM while no command ran; a of "+
+		f.root+"/shop has left")
 }
 
 // TestDutyIsHandedOver to a newer version: the old command has ended before the new one begins.
@@ -122,23 +123,23 @@ func TestMemberEndsWithTheCodeThatSaysWhy(t *testing.T) {
 	for name, c := range map[string]struct {
 		code int
 		text string
-		args []string
+		args string
 	}{
-		"version":     {64, `not a version: "new"`, []string{"--group", "shop", "--version", "new"}},
-		"no_version":  {64, "--version is missing", []string{"--group", "shop"}},
-		"no_group":    {64, "--group: ", []string{"--version", "1"}},
-		"no_command":  {64, "--can is for the command", []string{"--group", "shop", "--version", "1", "--can", "main"}},
-		"no_duties":   {64, "--duties: ", []string{"--group", "shop", "--version", "1", "--duties", "nowhere"}},
-		"address":     {64, `"7000" is not HOST:PORT`, []string{"--group", "shop", "--version", "1", "--address", "7000"}},
-		"not_there":   {74, "no such group", []string{"--group", "x", "--version", "1", "--join-timeout", "1s"}},
-		"wait_held":   {72, "another process holds", []string{"--group", "shop", "--version", "1", "--join-timeout", "1s"}},
-		"held":        {72, "another process holds", []string{"--group", "shop", "--version", "1", "--takeover", "fail"}},
-		"not_found":   {127, "nowhere", []string{"--group", "shop", "--version", "1", "--", "./nowhere"}},
-		"unreachable": {8, "", []string{"--group", "shop", "--version", "1", "--servers", refusingAddr, "--join-timeout", "1s"}},
+		"version":     {64, `not a version: "new"`, "--group shop --version new"},
+		"no_version":  {64, "--version is missing", "--group shop"},
+		"no_group":    {64, "--group: ", "--version 1"},
+		"no_command":  {64, "--can is for the command", "--group shop --version 1 --can main"},
+		"no_duties":   {64, "--duties: ", "--group shop --version 1 --duties nowhere"},
+		"address":     {64, `"7000" is not HOST:PORT`, "--group shop --version 1 --address 7000"},
+		"not_there":   {74, "no such group", "--group x --version 1 --join-timeout 1s"},
+		"wait_held":   {72, "another process holds", "--group shop --version 1 --join-timeout 1s"},
+		"held":        {72, "another process holds", "--group shop --version 1 --takeover fail"},
+		"not_found":   {127, "nowhere", "--group shop --version 1 -- ./nowhere"},
+		"unreachable": {8, "", "--group shop --version 1 --join-timeout 1s --servers " + refusingAddr},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			args := append([]string{"member", "--root", f.root, "--identity", "a"}, c.args...)
+			args := append([]string{"member", "--root", f.root, "--identity", "a"}, strings.Fields(c.args)...)
 			got := result(f.command(servers.Connect(), args...))
 			if got.code != c.code || !strings.Contains(got.stderr, c.text) {
 				t.Errorf("got %d, want %d and %q:\n%s", got.code, c.code, c.text, got.stderr)

@@ -109,8 +109,8 @@ func TestGuardThatIsKilled(t *testing.T) {
 	gone(t, pids)
 }
 
-// TestMemberThatIsCutOff ends its commands at two thirds of the session timeout, joins as a new member, and goes on. Its
-// own command goes on all the time.
+// TestMemberThatIsCutOff ends its commands at two thirds of the session timeout, joins as a new member, and goes on.
+// Its own command goes on all the time.
 func TestMemberThatIsCutOff(t *testing.T) {
 	t.Parallel()
 	f := newGroupFixture(t, `leader "main" {}`)

@@ -58,22 +58,23 @@ func Table() []Row {
 		{[]int{Declined}, "declined", "declined, at the prompt or by a guard (`--allow-empty`, `--max-delete`); " +
 			"another script opened the operation (`--adopt`)"},
 		{[]int{Unreachable}, "ZooKeeper could not be reached, or did not allow it", "ZooKeeper unreachable, " +
-			"or did not answer a worker in time; session lost; not authorised"},
+			"or did not answer a worker or member in time; session lost; not authorised"},
 		{[]int{Usage}, "bad usage", "bad usage; no terminal and no `--yes`"},
-		{[]int{NotJoined}, "not joined in time", "worker: not joined in time; inside its command: `muster wait` " +
-			"ran out of time, or `muster barrier` or `muster members` did while no server answered"},
+		{[]int{NotJoined}, "not joined in time", "worker, member: not joined in time; inside its command: " +
+			"`muster wait` ran out of time, or `muster barrier` or `muster members` did while no server answered"},
 		{[]int{Aborted}, "a barrier was aborted", "worker: a barrier was aborted"},
-		{[]int{Fenced}, "somebody else is this worker", "worker: somebody else is this worker now; " +
+		{[]int{Fenced}, "somebody else is this worker", "worker, member: somebody else has its identity; " +
 			"inside the command of a duty: its member does not hold the duty any more"},
 		{[]int{Full}, "the job is full", "worker: the job is full; " +
 			"`muster state`, `op` and `step`: too large, or too many"},
-		{[]int{NoJob}, "no such job, group or duty", "worker: no such job; " +
+		{[]int{NoJob}, "no such job, group or duty", "worker, member: no such job or group; " +
 			"of a command about a duty: no such group, duty, key or open operation"},
-		{[]int{CannotRun, NotFound}, "no command", "worker: its command cannot be run, or is not there"},
-		{[]int{Signal}, "ended by a signal", "worker: its command was ended by signal n; " +
+		{[]int{CannotRun, NotFound}, "no command", "worker, member: its command cannot be run, or is not there"},
+		{[]int{Signal}, "ended by a signal", "worker, member: its command was ended by signal n; " +
 			"any other code is its command's own"},
 		{[]int{Hangup, Interrupt, Terminate}, "stopped by a signal", "stopped by SIGHUP, SIGINT, SIGTERM after " +
-			"finishing what was in flight; a worker: before its command was started, 143 also by `muster terminate`"},
+			"finishing what was in flight; a worker or member: before its command was started, " +
+			"143 also by `muster terminate`"},
 	}
 }
 

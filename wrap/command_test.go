@@ -69,7 +69,8 @@ func asInit(script string) {
 	if err != nil {
 		panic(err)
 	}
-	c, err := start(launch{path, []string{"sh", "-c", script}, os.Environ(), "", []*os.File{nil, os.Stdout, os.Stderr}, false})
+	files := []*os.File{nil, os.Stdout, os.Stderr}
+	c, err := start(launch{path, []string{"sh", "-c", script}, os.Environ(), "", files, false})
 	if err != nil {
 		panic(err)
 	}

@@ -141,7 +141,8 @@ func (r *memberRun) asMember(ctx context.Context, err error) Result {
 	return result
 }
 
-// awaitEnd waits until all duties are given back. A signal meanwhile kills their commands at once, unless it is an echo.
+// awaitEnd waits until all duties are given back. A signal meanwhile kills their commands at once, unless it is an
+// echo.
 func (r *memberRun) awaitEnd(done <-chan struct{}) {
 	begun, killed := time.Now(), false
 	for {
@@ -206,7 +207,8 @@ func (r *memberRun) keep(ctx context.Context) error {
 // joinAgain joins as a new member, until that succeeds or can never succeed.
 func (r *memberRun) joinAgain(ctx context.Context, cause error) error {
 	path := resource.Join(r.c.Member.Root, r.c.Member.Group)
-	r.c.Log.Warn("the membership is lost; joining again", "group", path, "identity", r.c.Member.Identity, "reason", cause)
+	r.c.Log.Warn("the membership is lost; joining again",
+		"group", path, "identity", r.c.Member.Identity, "reason", cause)
 	for {
 		err := r.join(ctx)
 		switch {

@@ -54,7 +54,8 @@ func (r *memberRun) serve(ctx context.Context, m *member.Member, s *zkconn.Sessi
 			end(fmt.Errorf("%w: %w", member.ErrLeaving, ErrTerminated))
 		}
 	})
-	ofWatch, endWatch := context.WithCancel(context.WithoutCancel(ctx)) // duties are given back after ofDuties has ended
+	// Duties are given back after ofDuties has ended.
+	ofWatch, endWatch := context.WithCancel(context.WithoutCancel(ctx))
 	var watcher sync.WaitGroup
 	defer watcher.Wait()
 	defer endWatch()
@@ -150,8 +151,8 @@ func (r *memberRun) do(ctx context.Context, h *member.Hold, l *lease, end contex
 	return nil
 }
 
-// leaveToCommand holds a duty that the command does itself. At the end it waits for the commands of "muster duty", which
-// end when they are told to.
+// leaveToCommand holds a duty that the command does itself. At the end it waits for the commands of "muster duty",
+// which end when they are told to.
 func (r *memberRun) leaveToCommand(held *hold, release func(), end context.CancelCauseFunc) error {
 	<-held.ctx.Done()
 	release() // nobody may start anything

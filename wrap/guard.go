@@ -11,13 +11,13 @@ import (
 )
 
 // A guard is a small process between a member and the command of a duty. The member tells it until when the command may
-// run. Past that, or when the member has died, the guard ends the command and all of its process group. So a member that
-// is frozen or killed takes its commands with it.
+// run. Past that, or when the member has died, the guard ends the command and all of its process group. So a member
+// that is frozen or killed takes its commands with it.
 //
 // The guard reads orders from one pipe, as lines of JSON, and writes reports to another. The end of the first pipe is
 // the end of the member. The guard reaps what the command leaves behind, because the rest of a group counts until it is
-// reaped, and process 1 of a container may never do that. A guard that is killed takes the command with it on Linux; the member kills the rest of the
-// group.
+// reaped, and process 1 of a container may never do that. A guard that is killed takes the command with it on Linux;
+// the member kills the rest of the group.
 
 // The file descriptors of the pipes in the guard.
 const (

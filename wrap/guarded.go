@@ -130,7 +130,8 @@ func (g *guarded) run(ctx context.Context, l *lease, stopAs func(cause error) or
 // withoutGuard ends the command of a guard that has ended first: on Linux the command has been killed by that, but not
 // the rest of its group.
 func (g *guarded) withoutGuard() guardEnd {
-	e := guardEnd{Code: 128 + int(syscall.SIGKILL), Text: "the guard of the command was killed, and the command with it"}
+	const text = "the guard of the command was killed, and the command with it"
+	e := guardEnd{Code: 128 + int(syscall.SIGKILL), Text: text}
 	limit := time.After(killLimit)
 	look := time.NewTicker(groupCheck)
 	defer look.Stop()

@@ -263,7 +263,8 @@ func (c *conn) oldest() time.Time {
 	return time.Time{}
 }
 
-// hasAnswered reports whether a request was answered on this connection, besides pings and what the library sends first.
+// hasAnswered reports whether a request was answered on this connection, besides pings and what the library sends
+// first.
 func (c *conn) hasAnswered() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
