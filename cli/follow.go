@@ -63,6 +63,9 @@ sends it SIGHUP. Without a holder it is stopped, or goes on, respectively.`,
 		"`DO` that with the command when there is another holder: restart or hup")
 	fs.DurationVar(&o.grace, "grace", 30*time.Second,
 		"kill the command if it has not ended so long after it was asked to")
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		return p.completeDuty(&searchFlags{root: o.root}, group.Types()...)(cmd, args, typed)
+	}
 	completeWith(cmd, "on-change", string(wrap.ChangeRestart), string(wrap.ChangeHup))
 	return cmd
 }

@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"fmt"
 	"os"
 	"syscall"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"muster/group"
 	"muster/resource"
+	"muster/wrap"
 	"muster/zkserver"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -168,4 +170,36 @@ func TestMemberThatIsRemoved(t *testing.T) {
 	gone(t, pids)
 	seen.awaitTimes(t, "joined "+f.root+"/shop as a", 2)
 	f.awaitLog("begins a", 2)
+}
+
+// TestStubbornCommandIsKilled when the drain timeout of the group is over, and at once by a second signal.
+func TestStubbornCommandIsKilled(t *testing.T) {
+	t.Parallel()
+	for name, again := range map[string]bool{"drain": false, "second_signal": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			drain := map[bool]string{false: "1s", true: "10m"}[again]
+			f := newGroupFixture(t, "leader \"main\" {\n}\n")
+			f.write(t, 0, fmt.Sprintf("group \"shop\" {\n  root = %q\n  settle = \"1ms\"\n  leader \"main\" {}\n"+
+				"  timeouts {\n    drain = %q\n  }\n}\n", f.root, drain))
+			f.mustApply(t)
+			f.duty("main", stubborn)
+			cmd, seen := f.memberWithDuties(servers.Connect(), "a", "1.0.0")
+			f.awaitLog("begins a", 1)
+			stop := func() {
+				if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+					t.Fatal(err)
+				}
+			}
+			stop()
+			if again {
+				tick := time.NewTicker(2 * wrap.Echo) // the same signal sooner is an echo
+				defer tick.Stop()
+				<-tick.C
+				stop()
+			}
+			endsWith(t, cmd, seen, 143)
+			gone(t, f.pids())
+		})
+	}
 }
