@@ -81,9 +81,11 @@ func floorPlan() map[string]room {
 			},
 			others: []string{sync, version},
 		},
+		// Real processes under faults: tests only.
+		"member/faults": {},
 		"wrap": {
 			ours: []string{
-				"resource", "job", "group", "worker", "member", "member/ticks", "zkstate", "zkstate/zkconn", "zkstate/znode",
+				"resource", "job", "group", "worker", "member", "member/ticks", "zkstate", "zkstate", "zkstate/zkconn", "zkstate/znode",
 			},
 			others: []string{"github.com/prometheus/client_golang"},
 		},
