@@ -28,6 +28,7 @@ type launch struct {
 type command struct {
 	process *os.Process
 	exited  <-chan exitStatus // one value, when the process itself has ended
+	reaped  <-chan struct{}   // closed when it and, if this process adopts orphans, all of those have ended
 }
 
 // exitStatus is how a process ended.
@@ -52,9 +53,10 @@ func (e exitStatus) code() int {
 func start(l launch) (*command, error) {
 	how := attributes()
 	giveTerminal(how, l.files)
-	started, end := make(chan error), make(chan exitStatus, 1)
-	c := &command{exited: end}
+	started, end, reaped := make(chan error), make(chan exitStatus, 1), make(chan struct{})
+	c := &command{exited: end, reaped: reaped}
 	go func() {
+		defer close(reaped)
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		var err error

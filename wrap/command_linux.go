@@ -1,9 +1,15 @@
 package wrap
 
 import (
+	"bytes"
+	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
+	"time"
 	"unsafe"
 )
 
@@ -20,6 +26,45 @@ const prSetChildSubreaper = 36
 func adoptOrphans() bool {
 	_, _, errno := syscall.Syscall(syscall.SYS_PRCTL, prSetChildSubreaper, 1, 0)
 	return errno == 0
+}
+
+// killOrphans kills what the command has left behind outside of its group, and what that leaves, until there is nothing
+// more. It is for a process that adopts orphans, after the group has ended. It reports whether something could not be
+// killed in time.
+func (c *command) killOrphans() (left bool) {
+	look := time.NewTicker(groupCheck)
+	defer look.Stop()
+	for limit := time.After(killLimit); ; {
+		for _, pid := range children() {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
+		}
+		select {
+		case <-c.reaped:
+			return false
+		case <-limit:
+			return true
+		case <-look.C:
+		}
+	}
+}
+
+// children lists the processes whose parent is this one.
+func children() (pids []int) {
+	all, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is well formed
+	for _, file := range all {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+		var state string
+		var parent int
+		_, rest, _ := strings.Cut(string(text[bytes.LastIndexByte(text, ')')+1:]), " ") // its name may hold anything
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if _, scanErr := fmt.Sscan(rest, &state, &parent); err == nil && scanErr == nil && parent == os.Getpid() {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
 }
 
 // giveTerminal puts the command in the foreground if its standard input is this process's terminal: the kernel stops a

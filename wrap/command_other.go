@@ -13,6 +13,9 @@ func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: tr
 // adoptOrphans reports that only Linux gives orphans to another process than the first.
 func adoptOrphans() bool { return false }
 
+// killOrphans does nothing: this process has none.
+func (c *command) killOrphans() (left bool) { return false }
+
 // giveTerminal does nothing: the kernel stops a command that reads from the terminal.
 func giveTerminal(*syscall.SysProcAttr, []*os.File) {}
 

@@ -71,7 +71,8 @@ func Guard(path string, argv, environ []string, files []*os.File, signals <-chan
 		}
 	}()
 	reports := json.NewEncoder(out)
-	c, err := start(launch{path, argv, environ, "", files, adoptOrphans()})
+	adopts := adoptOrphans()
+	c, err := start(launch{path, argv, environ, "", files, adopts})
 	if err != nil {
 		_ = reports.Encode(guardReport{Refused: err.Error(), Code: startCode(err)})
 		return startCode(err)
@@ -80,6 +81,9 @@ func Guard(path string, argv, environ []string, files []*os.File, signals <-chan
 	orders := make(chan order)
 	go decodeOrders(json.NewDecoder(in), orders)
 	e, overdue := obey(c, orders, nil)
+	if adopts && !e.left {
+		e.left = c.killOrphans()
+	}
 	text := e.String()
 	if e.cause != nil {
 		text += ": " + e.cause.Error()
