@@ -206,6 +206,9 @@ func (f follower) follow(ctx context.Context, each func(member.Leader) error) er
 			return context.Cause(ctx)
 		case errors.As(err, &stop):
 			return stop.error
+		case !answered && (errors.Is(err, member.ErrNoDuty) || errors.Is(err, member.ErrNoGroup)):
+			at := resource.Join(f.root, f.name)
+			return &problem{err: fmt.Errorf("%s/%s: %w", at, f.duty, err), next: "muster status " + text.ShellWord(at)}
 		case !answered && !errors.Is(err, zkconn.ErrSessionLost):
 			return err
 		}

@@ -76,6 +76,12 @@ func noGroup(name string, all []string) error {
 	return &problem{err: err, next: "muster status shows all groups; to look elsewhere: " + lookElsewhere}
 }
 
+// declares reports whether a group has a duty of this name.
+func declares(g group.Group, duty string) bool {
+	_, ok := g.Duty(duty)
+	return ok
+}
+
 // noDuty says that a group has no duty of this name, and suggests another.
 func noDuty(at, name string, g group.Group) error {
 	var all []string

@@ -268,6 +268,9 @@ func (p *process) readDuty(
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
+	if g := group.Of(&record); !declares(g, duty) {
+		return noDuty(path, duty, g)
+	}
 	return read(s, root, record.Generation, duty)
 }
 

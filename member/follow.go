@@ -23,16 +23,17 @@ type Leader struct {
 
 // Follow yields who holds a duty now, and again whenever that has changed; nobody between two holders. Changes that
 // follow each other closely may come as one. It writes nothing and needs no membership. It ends when the loop does, or
-// with an error: ctx's, why the session ended, or ErrNoGroup.
+// with an error: ctx's, why the session ended, ErrNoGroup, or at the beginning ErrNoDuty. A duty that is taken out of
+// the group later has nobody.
 func Follow(ctx context.Context, s *zkconn.Session, root, name, duty string) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		first, last := true, Leader{}
 		for {
 			l, changed, err := leader(ctx, s, root, name, duty)
-			if errors.Is(err, errAgain) {
+			switch {
+			case errors.Is(err, errAgain):
 				continue
-			}
-			if err != nil {
+			case err != nil && (first || !errors.Is(err, ErrNoDuty)):
 				yield(Leader{}, err)
 				return
 			}
@@ -76,8 +77,11 @@ func leader(
 	switch {
 	case errors.Is(err, zkconn.ErrNoNode):
 		var there bool
-		if _, there, changed[1], err = s.ExistsW(ctx, at); err == nil && there {
+		_, there, changed[1], err = s.ExistsW(ctx, at)
+		if _, declared := group.Of(&rec).Duty(duty); err == nil && there {
 			err = errAgain
+		} else if err == nil && !declared {
+			err = ErrNoDuty
 		}
 		return l, changed, err
 	case err != nil:
