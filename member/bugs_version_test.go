@@ -188,8 +188,8 @@ func TestV5NothingIsTakenWithADyingSession(t *testing.T) {
 	}
 }
 
-// TestV6CancelledCandidateHoldsNobodyUp: a candidate that gave up left its node in the queue, and everybody waited for it
-// (kazoo 116, 482, 732).
+// TestV6CancelledCandidateHoldsNobodyUp: a candidate that gave up left its node in the queue, and everybody waited for
+// it (kazoo 116, 482, 732).
 func TestV6CancelledCandidateHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "task")
