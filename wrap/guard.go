@@ -17,7 +17,8 @@ import (
 // The guard reads orders from one pipe, as lines of JSON, and writes reports to another. The end of the first pipe is
 // the end of the member. The guard reaps what the command leaves behind, because the rest of a group counts until it is
 // reaped, and process 1 of a container may never do that. A guard that is killed takes the command with it on Linux;
-// the member kills the rest of the group.
+// the member kills the rest of the group. A guard that is frozen is killed by the member, when it should have ended the
+// group and has not.
 
 // The file descriptors of the pipes in the guard.
 const (

@@ -98,10 +98,10 @@ func (g *guarded) run(ctx context.Context, l *lease, stopAs func(cause error) or
 	feed := time.NewTicker(l.every())
 	defer feed.Stop()
 	stop, killed := ctx.Done(), l.killed
-	var frozen <-chan time.Time
+	var p patience
 	tell := func(o order) {
-		if err := g.tell(o); frozen == nil && (err != nil || o.Now) {
-			frozen = time.After(orderLimit)
+		if g.tell(o) != nil {
+			p.atMost(orderLimit)
 		}
 	}
 	tell(l.order())
@@ -114,16 +114,50 @@ func (g *guarded) run(ctx context.Context, l *lease, stopAs func(cause error) or
 			return *r.End
 		case <-feed.C:
 			tell(l.order())
+			if l.kill()+l.every() <= 0 {
+				p.atMost(0)
+			}
 		case <-stop:
 			stop = nil
-			tell(stopAs(context.Cause(ctx)))
+			o := stopAs(context.Cause(ctx))
+			tell(o)
+			p.atMost(o.takes(l))
 		case <-killed:
 			killed = nil
 			tell(order{Now: true})
-		case <-frozen:
-			frozen = nil
+			p.atMost(orderLimit)
+		case <-p.over:
+			p.over = nil
 			_ = g.guard.Process.Kill()
 		}
+	}
+}
+
+// takes is how long a guard that is not frozen may take until the group has ended, if that is what the order says. A
+// duty that is lost, or a session that is, cannot wait until a guard has given up.
+func (o order) takes(l *lease) time.Duration {
+	switch {
+	case o.Now:
+		return min(orderLimit, max(l.every(), nowLimit))
+	case o.End > 0:
+		return o.End + orderLimit
+	}
+	return o.Kill - clock() + l.every()
+}
+
+// nowLimit is how long a guard may take to kill its group before the member does that.
+const nowLimit = 500 * time.Millisecond
+
+// patience is how long to wait for a guard. One that takes longer is frozen: it is killed, and the group with it.
+type patience struct {
+	over     <-chan time.Time
+	deadline time.Time // zero: it may take any time
+}
+
+// atMost ends the patience after d, if it does not end earlier.
+func (p *patience) atMost(d time.Duration) {
+	if at := time.Now().Add(d); p.deadline.IsZero() || at.Before(p.deadline) {
+		p.deadline, p.over = at, time.After(d)
 	}
 }
 
