@@ -144,7 +144,7 @@ func (scope searchScope) namesDuty(ctx context.Context, name string) (bool, erro
 	if scope.cfg != nil && slices.ContainsFunc(declaredNames(scope.cfg), func(j namedJob) bool { return j.path == name }) {
 		return false, nil
 	}
-	if resource.CheckRoot(path.Dir(groupName)) != nil {
+	if resource.CheckRoot(groupName) != nil {
 		return false, nil
 	}
 	o, err := zkstate.NewReader(scope.session, scope.home, kinds()...).Look(ctx, groupName)

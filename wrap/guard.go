@@ -73,7 +73,7 @@ func Guard(path string, argv, environ []string, files []*os.File, signals <-chan
 	}()
 	reports := json.NewEncoder(out)
 	adopts := adoptOrphans()
-	c, err := start(launch{path, argv, environ, "", files, adopts})
+	c, err := startChecked(launch{path, argv, environ, "", files, adopts})
 	if err != nil {
 		_ = reports.Encode(guardReport{Refused: err.Error(), Code: startCode(err)})
 		return startCode(err)
@@ -91,6 +91,14 @@ func Guard(path string, argv, environ []string, files []*os.File, signals <-chan
 	}
 	_ = reports.Encode(guardReport{End: &guardEnd{e.code(), text, overdue, e.left}})
 	return e.code()
+}
+
+// startChecked starts a command. If that is a script whose interpreter is not there, the error says so.
+func startChecked(l launch) (*command, error) {
+	if err := checkInterpreter(l.path); err != nil {
+		return nil, &startError{err}
+	}
+	return start(l)
 }
 
 // decodeOrders closes orders when the member has died, or writes something else.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"syscall"
@@ -57,13 +58,19 @@ func startGuarded(guard []string, l launch) (*guarded, error) {
 	case err != nil:
 		return nil, fmt.Errorf("the guard of %s ended: %w", l.path, err)
 	case r.Code == notFound:
-		return nil, &startError{fmt.Errorf("%s: %w", r.Refused, exec.ErrNotFound)}
+		return nil, &startError{&notThere{r.Refused}}
 	case r.Pid == 0:
 		return nil, &startError{errors.New(cmp.Or(r.Refused, "the guard does not say why"))}
 	}
 	g.pid = r.Pid
 	return g, nil
 }
+
+// notThere is why a guard has not found a file.
+type notThere struct{ text string }
+
+func (e *notThere) Error() string { return e.text }
+func (e *notThere) Unwrap() error { return fs.ErrNotExist }
 
 func (g *guarded) close() {
 	_ = g.orders.Close()
