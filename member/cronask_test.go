@@ -1,6 +1,7 @@
 package member_test
 
 import (
+	"bytes"
 	"errors"
 	"testing"
 	"time"
@@ -117,6 +118,27 @@ func TestAskIsWrittenOnce(t *testing.T) {
 	}
 	if got := f.runsOf(); len(got) != 3 {
 		t.Errorf("records: %s", f.records())
+	}
+}
+
+// TestLostReplyToTheClaimOfARequest: each of two requests runs once, although the reply to each claim is lost.
+func TestLostReplyToTheClaimOfARequest(t *testing.T) {
+	t.Parallel()
+	f := newCronFixture(t, func(d *group.Duty) { d.Schedule = "@yearly" })
+	p := newProxy(t)
+	w := f.startCron(f.joinThrough(p, "a"))
+	f.until("held", f.isHeld)
+	for n := int64(1); n <= 2; n++ {
+		at := []byte(znode.Now(f.group.Root, f.generation(), job, n))
+		lost := p.DropReply(func(op int32, req []byte) bool { return op == zkserver.OpMulti && bytes.Contains(req, at) })
+		f.askRun(n)
+		<-lost
+		c := w.next()
+		if c.Asked != n || c.Attempt != 1 {
+			t.Errorf("run %+v, want that of request %d", c.Run, n)
+		}
+		c.end <- ok
+		f.record("end", func(r member.RunRecord) bool { return r.Asked == n && r.State == znode.TickDone })
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"muster/group"
@@ -84,7 +85,10 @@ func (c *cron) decide(now time.Time) (d ticks.Decision, written func()) {
 	case c.ended != nil:
 		return decider.Ended(c.state, c.ended.Result, now), c.over
 	case len(c.asked) > 0 && !c.leave:
-		return decider.Asked(c.state, c.asked[0], now), func() { c.asked = c.asked[1:] }
+		n := c.asked[0]
+		return decider.Asked(c.state, n, now), func() { // after a lost reply, what was read no longer has it
+			c.asked = slices.DeleteFunc(c.asked, func(other int64) bool { return other == n })
+		}
 	default:
 		return decider.Look(c.state, now), nil
 	}
