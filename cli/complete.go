@@ -61,7 +61,9 @@ func (p *process) candidates(ctx context.Context, dir string, f searchFlags) com
 	if root := cmp.Or(f.root, p.environ.value("MUSTER_ROOT")); resource.CheckRoot(root) == nil {
 		found.roots, paths = []string{root}, nil
 		found.jobs = slices.DeleteFunc(found.jobs, func(j namedJob) bool { return path.Dir(j.path) != root })
-		found.duties = slices.DeleteFunc(found.duties, func(d candidateDuty) bool { return path.Dir(path.Dir(d.path)) != root })
+		found.duties = slices.DeleteFunc(found.duties, func(d candidateDuty) bool {
+			return path.Dir(path.Dir(d.path)) != root
+		})
 	}
 	if len(found.roots) == 0 {
 		found.roots = []string{resource.DefaultRoot}

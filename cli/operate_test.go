@@ -21,7 +21,8 @@ func (f groupFixture) showing(args, text string) {
 	})
 }
 
-// TestRunOfACron: an operator's run by a real member, that is done, fails, cannot be accepted, and whose end is awaited.
+// TestRunOfACron: an operator's run by a real member, that is done, fails, cannot be accepted, and whose end is
+// awaited.
 func TestRunOfACron(t *testing.T) {
 	t.Parallel()
 	f := newGroupFixture(t, `
