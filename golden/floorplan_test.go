@@ -85,7 +85,8 @@ func floorPlan() map[string]room {
 		"member/faults": {},
 		"wrap": {
 			ours: []string{
-				"resource", "job", "group", "worker", "member", "member/ticks", "zkstate", "zkstate", "zkstate/zkconn", "zkstate/znode",
+				"resource", "job", "group", "worker", "member", "member/ticks", "zkstate", "zkstate/zkconn",
+				"zkstate/znode",
 			},
 			others: []string{"github.com/prometheus/client_golang"},
 		},
