@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"muster/group"
 	"muster/member"
@@ -74,23 +73,24 @@ func TestV2HandOverJustAfterTheTake(t *testing.T) {
 	f := newFixture(t, "task")
 	f.join("clerk", "1.0")
 	a, proxy := f.joinBehind("a", "task")
-	held := []byte(f.run("duty/task/held"))
-	looks := 0
-	at := proxy.BeforeSend(func(op int32, req []byte) bool { // never happens: it only looks
-		if op == zkserver.OpExists && bytes.Contains(req, held) {
-			if looks++; looks == 2 { // the first is before the take; the second begins to watch
-				f.ask(znode.Ask{Do: znode.AskPause, Duty: "task"})
-			}
+	held := f.run("duty/task/held")
+	told := make(chan struct{})
+	tell := sync.OnceFunc(func() {
+		f.ask(znode.Ask{Do: znode.AskPause, Duty: "task"})
+		close(told)
+	})
+	proxy.BeforeSend(func(op int32, req []byte) bool { // never happens: it only looks
+		if op != zkserver.OpExists || !bytes.Contains(req, []byte(held)) {
+			return false
+		}
+		if _, taken, err := f.s.Exists(t.Context(), held); err == nil && taken { // the holder begins to watch
+			tell()
 		}
 		return false
 	})
 	h := f.take(a, "task")
-	select {
-	case <-h.HandOver():
-	case <-at:
-	case <-time.After(2 * time.Minute):
-		t.Fatal("the holder does not know that it has to hand over")
-	}
+	receive(t, told, "the pause")
+	receive(t, h.HandOver(), "the holder to know that it has to hand over")
 	if err := h.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
