@@ -152,6 +152,8 @@ type office struct {
 	held   map[string]<-chan struct{} // duties that are not declared and held: events of held
 	kept   map[string]bool            // trees that cannot be deleted
 
+	moreTrees bool // purge has found more than it names
+
 	zkTime time.Time // ZooKeeper's time at the clerk's last write, or what its member knows of it
 	wrote  time.Time // that time here
 }

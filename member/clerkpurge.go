@@ -26,9 +26,12 @@ import (
 // purgeBatch is how many znodes one transaction deletes.
 const purgeBatch = 200
 
+// maxTrees is how many duties purge names at a time: the clerk's memory has room for that many names.
+const maxTrees = 100
+
 // purge deletes one batch. It returns errAgain if there is more to do at once.
 func (f *office) purge(ctx context.Context, o orders) error {
-	if f.tidied != o.record || f.heldEnded() {
+	if f.tidied != o.record || f.moreTrees && len(f.memory.Purge) == 0 || f.heldEnded() {
 		if err := f.findTrees(ctx, o); err != nil {
 			return err
 		}
@@ -83,11 +86,16 @@ func (f *office) findTrees(ctx context.Context, o orders) error {
 	if f.tidied != o.record {
 		clear(f.kept)
 	}
+	f.moreTrees = false
 	purge := slices.Clone(f.memory.Purge)
 	for _, name := range names {
-		if _, declared := o.group.Duty(name); declared || f.kept[name] {
+		if _, declared := o.group.Duty(name); declared || f.kept[name] || slices.Contains(purge, name) {
 			delete(f.held, name)
 			continue
+		}
+		if len(purge) >= maxTrees {
+			f.moreTrees = true
+			break
 		}
 		held, err := f.watchHeld(ctx, name)
 		if err != nil {
@@ -98,7 +106,6 @@ func (f *office) findTrees(ctx context.Context, o orders) error {
 		}
 	}
 	slices.Sort(purge)
-	purge = slices.Compact(purge)
 	if !slices.Equal(purge, f.memory.Purge) {
 		f.memory.Purge = purge
 		if err := f.commit(ctx, o, nil, nil); err != nil {

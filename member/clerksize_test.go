@@ -61,6 +61,25 @@ func TestTreesOfFormerDuties(t *testing.T) {
 	}
 }
 
+// TestThousandsOfTrees: so many duties are no longer declared that the clerk's memory cannot hold their names.
+func TestThousandsOfTrees(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "coordinator")
+	f.take(f.join("a", "1.0", "coordinator"), "coordinator")
+	acl := f.acl()
+	var ops []zkconn.Op
+	for n := range 1100 {
+		at := f.run(fmt.Sprintf("duty/%s-%04d", strings.Repeat("x", 59), n))
+		ops = append(ops, zkconn.CreateOp(at, nil, zkconn.Persistent, acl))
+	}
+	if _, err := f.s.Multi(t.Context(), ops...); err != nil {
+		t.Fatal(err)
+	}
+	f.change(func(g *group.Group) { g.Settle *= 2 }) // the clerk looks
+	f.until("the trees to be deleted", func() bool { return len(f.children("duty")) == 1 })
+	f.until("the clerk to be done", func() bool { return len(f.memory().Purge) == 0 })
+}
+
 // TestRosterOfManySeats: 600 seats gain a duty at once, and lose it at once, in transactions that ZooKeeper accepts.
 func TestRosterOfManySeats(t *testing.T) {
 	t.Parallel()
