@@ -81,7 +81,7 @@ func (r *Reader) GroupState(ctx context.Context, o *resource.Observed) (GroupSta
 	if err != nil {
 		return s, err
 	}
-	if err := r.members(ctx, g, seats, &s); err != nil {
+	if err := r.members(ctx, g, seats, group.Assign(o.Record), &s); err != nil {
 		return s, err
 	}
 	if s.Duties, err = r.duties(ctx, g, generation, &s); err != nil {
@@ -121,8 +121,8 @@ func (r *Reader) seats(ctx context.Context, g group.Group, generation string, s 
 }
 
 // members reads the live members. A member is matched with its seat by its nonce: the seat of a process that has just
-// gone may still be there.
-func (r *Reader) members(ctx context.Context, g group.Group, seats []seatEntry, s *GroupState) error {
+// gone may still be there. The clerk is the first that knows the method of assignment which the Record wants.
+func (r *Reader) members(ctx context.Context, g group.Group, seats []seatEntry, assign int, s *GroupState) error {
 	live, err := r.readChildren(ctx, g.Path())
 	if err != nil {
 		return err
@@ -157,8 +157,11 @@ func (r *Reader) members(ctx context.Context, g group.Group, seats []seatEntry, 
 	slices.SortFunc(s.Members, func(a, b GroupMember) int {
 		return cmp.Or(cmp.Compare(at(a), at(b)), cmp.Compare(a.Identity, b.Identity))
 	})
-	if len(s.Members) > 0 && s.Members[0].Seat != "" {
-		s.Clerk = s.Members[0].Identity
+	for _, m := range s.Members {
+		if i, ok := order[m.Seat]; ok && seats[i].Assign >= assign {
+			s.Clerk = m.Identity
+			break
+		}
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package zkstate_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -157,6 +158,39 @@ func TestGroupStateTellsWhoHasWhat(t *testing.T) {
 	}
 	if fs := given.Failures; len(fs) != 1 || fs[0].Identity != "a" || fs[0].Count != 1 || fs[0].Because != "exit code 3" {
 		t.Errorf("given up: %+v", given)
+	}
+}
+
+// TestGroupStateTellsWhoIsTheClerk: the first member that knows the method of assignment which the Record wants.
+func TestGroupStateTellsWhoIsTheClerk(t *testing.T) {
+	t.Parallel()
+	f := newGroup(t, "main")
+	f.join("old", "1.0")
+	f.join("new", "2.0")
+	o, err := f.store.Look(t.Context(), f.group.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := znode.SeatAt(f.root, o.Record.Generation, "s-0000000001")
+	body, stat, err := f.session.Get(t.Context(), at)
+	if err == nil {
+		var seat znode.Seat
+		if seat, err = znode.DecodeSeat(body); err == nil {
+			seat.Assign = 2
+			body, err = znode.EncodeSeat(seat)
+		}
+	}
+	if err == nil {
+		_, err = f.session.Set(t.Context(), at, body, stat.Version)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for method, want := range map[string]string{"1": "old", "2": "new", "3": ""} {
+		o.Record.Extra = map[string]json.RawMessage{"assign": json.RawMessage(method)}
+		if s, err := f.store.GroupState(t.Context(), o); err != nil || s.Clerk != want {
+			t.Errorf("method %s: the clerk is %q, %v; want %q", method, s.Clerk, err, want)
+		}
 	}
 }
 
