@@ -2,8 +2,6 @@ package group
 
 import (
 	"encoding/json"
-	"maps"
-	"slices"
 
 	"muster/resource"
 )
@@ -13,34 +11,14 @@ import (
 // rosters.
 const keyAssign = "assign"
 
-// FirstAssign is the method of a Record that names none.
-const FirstAssign = 1
+// firstAssign is the method of a Record that names none.
+const firstAssign = 1
 
 // Assign is the method of assignment that r wants. A newer muster may know more methods than this one.
 func Assign(r *resource.Record) int {
-	n := FirstAssign
+	n := firstAssign
 	if r != nil && r.Extra[keyAssign] != nil {
 		_ = json.Unmarshal(r.Extra[keyAssign], &n)
 	}
-	return max(n, FirstAssign)
-}
-
-// SetAssign writes into r that clerks assign by method n.
-func SetAssign(r *resource.Record, n int) {
-	body, _ := json.Marshal(n) // a number always encodes
-	extra := maps.Clone(r.Extra)
-	if extra == nil {
-		extra = map[string]json.RawMessage{}
-	}
-	extra[keyAssign] = body
-	r.Extra = extra // copies of r share the old map
-}
-
-// NextAssign is the method that an apply writes: the newest one that apply knows, but at most what every live member
-// knows, so that there is always a clerk. It is never less than that of r, since members may have joined for it.
-func NextAssign(r *resource.Record, newest int, known []int) int {
-	if len(known) > 0 {
-		newest = min(newest, slices.Min(known))
-	}
-	return max(newest, Assign(r))
+	return max(n, firstAssign)
 }

@@ -2,7 +2,9 @@ package member_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"strconv"
 	"testing"
 	"time"
 
@@ -144,7 +146,7 @@ func (f *fixture) raiseAssign(n int) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	group.SetAssign(&rec, n)
+	rec.Extra = map[string]json.RawMessage{"assign": json.RawMessage(strconv.Itoa(n))}
 	if body, err = znode.EncodeRecord(rec); err != nil {
 		f.t.Fatal(err)
 	}
