@@ -222,7 +222,7 @@ wait_for 'report .* by b' cat shop.log
 
 say "a process of version 2.0 starts: when it has been there for a second (settle), the report moves to it"
 join c 2.0.0
-wait_for 'version 2.0.0' cat shop.log
+wait_for 'by c, version 2.0.0' cat shop.log
 run 0 "$muster" status --root "$root" shop
 run 0 grep -e leads -e report shop.log
 run 0 kill "$b" "$started"
