@@ -21,8 +21,9 @@ func lines(path string) []string {
 	return all[:len(all)-1]
 }
 
-// TestCronExample: the newer version takes its tasks, and from then on the older one runs none until the newer one has
-// left. No tick runs twice.
+// TestCronExample: the newer version takes its tasks, and from then on the older one runs none until the newer one is
+// gone. No tick runs twice, but for a report that the newer version did not finish before it left: that one is lost,
+// and the older version runs it again. A cleanup that is lost is not run again.
 func TestCronExample(t *testing.T) {
 	t.Parallel()
 	e := newExample(t, "cron")
@@ -46,12 +47,13 @@ func TestCronExample(t *testing.T) {
 	}
 	before := count("report", "1.9.0")
 	eventually(t, "a report by 1.9 after 2.0 has left", func() bool { return count("report", "1.9.0") > before+1 })
-	checkTicks(t, lines(out), "report", "1.9.0", "2.0.0", "1.9.0")
-	checkTicks(t, lines(out), "cleanup", "2.0.0")
+	checkTicks(t, lines(out), "report", true, "1.9.0", "2.0.0", "1.9.0")
+	checkTicks(t, lines(out), "cleanup", false, "2.0.0")
 }
 
-// checkTicks checks that a task ran at ticks in their order, and on these versions one after another.
-func checkTicks(t *testing.T, lines []string, task string, versions ...string) {
+// checkTicks checks that a task ran at ticks in their order, and on these versions one after another. rerun says that
+// another version may run the last tick of the one before again.
+func checkTicks(t *testing.T, lines []string, task string, rerun bool, versions ...string) {
 	t.Helper()
 	run := regexp.MustCompile(`^` + task + ` of (\S+) by version ([\d.]+)`)
 	var last time.Time
@@ -62,8 +64,9 @@ func checkTicks(t *testing.T, lines []string, task string, versions ...string) {
 			continue
 		}
 		tick, err := time.Parse(time.RFC3339, m[1])
-		if err != nil || !tick.After(last) {
-			t.Errorf("%s at %s came after %s: %v", task, m[1], last, err)
+		again := rerun && tick.Equal(last) && on[len(on)-1] != m[2]
+		if err != nil || !tick.After(last) && !again {
+			t.Errorf("%s at %s came after %s: %v\n%s", task, m[1], last, err, strings.Join(lines, "\n"))
 		}
 		last, on = tick, append(on, m[2])
 	}
