@@ -115,6 +115,7 @@ muster state list | awk '{print $1, $2, $4}' | while read -r line; do say listed
 t bad-key muster state put a/b file
 t no-file muster state put k nowhere
 MUSTER_EPOCH=1 t former muster state put k file
+MUSTER_EPOCH=x t no-epoch muster state put k file
 t rm muster state rm other
 t rm-again muster state rm other
 t no-op muster op abort o
@@ -135,7 +136,7 @@ while :; do sleep 0.2; done`)
 	f.awaitLog("end\n", 1)
 	once := "step twice 64\nlarge output 73\n65536 bytes\nstep that fails 9\nsecond runner 6\nabort while it runs 6\n"
 	want := "get-none 74\nput 0\nsame bytes\ntoo-large 73\nput-file 0\nsame file\nlisted k 3 a\nlisted other 300000 a\n" +
-		"bad-key 64\nno-file 1\nformer 72\nrm 0\nrm-again 74\nno-op 74\nstep-outside 64\n" +
+		"bad-key 64\nno-file 1\nformer 72\nno-epoch 64\nrm 0\nrm-again 74\nno-op 74\nstep-outside 64\n" +
 		once + "open 5\n" + once + "other-environment 6\nother-script 7\nlist 0\nadopted\nadopt 0\nclosed 74\n" +
 		"not-found 127\n" + once + "open-again 5\nformer-op 72\nabort 0\nend\n"
 	if d := cmp.Diff(want, f.logged()); d != "" {
@@ -170,11 +171,15 @@ while :; do sleep 0.2; done`)
 		"ops":      {append([]string{"op", "list"}, of...), 0, "o  1 of 1 steps  run 1"},
 		"no_group": {[]string{"state", "list", "--group", "x", "--duty", "main", "--root", f.root}, 74, "no such group"},
 		"no_duty":  {[]string{"state", "list", "--group", "shop"}, 64, "GROUP/DUTY"},
-		"outside":  {[]string{"state", "put", "k"}, 64, "works inside the command of a duty"},
-		"inside":   {[]string{"state", "get", "k"}, 64, "works inside the command of a duty"},
-		"op":       {[]string{"op", "o", "--", "true"}, 64, "works inside the command of a duty"},
-		"no_dash":  {[]string{"op", "o", "true"}, 64, "muster op needs"},
-		"step":     {[]string{"step", "s", "true"}, 64, "muster step needs"},
+		"not_declared": {
+			[]string{"state", "list", "--group", "shop", "--duty", "mian", "--root", f.root}, 74, "no such duty: mian",
+		},
+		"follow":  {[]string{"follow", "--root", f.root, "shop/mian"}, 74, "no such duty: mian"},
+		"outside": {[]string{"state", "put", "k"}, 64, "works inside the command of a duty"},
+		"inside":  {[]string{"state", "get", "k"}, 64, "works inside the command of a duty"},
+		"op":      {[]string{"op", "o", "--", "true"}, 64, "works inside the command of a duty"},
+		"no_dash": {[]string{"op", "o", "true"}, 64, "muster op needs"},
+		"step":    {[]string{"step", "s", "true"}, 64, "muster step needs"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := result(f.command(servers.Connect(), c.args...))

@@ -215,7 +215,13 @@ func (p *process) dutyClient(command, duty string) (*wrap.Client, wrap.UseOf, er
 	u := wrap.UseOf{Duty: duty}
 	if own := p.environ.value(wrap.DutyVariable); duty == "" || duty == own {
 		u.Duty = own
-		u.Epoch, _ = strconv.ParseInt(p.environ.value(wrap.EpochVariable), 10, 64) // 0: the member does not compare it
+		if epoch := p.environ.value(wrap.EpochVariable); epoch != "" { // without it the member compares nothing
+			var err error
+			if u.Epoch, err = strconv.ParseInt(epoch, 10, 64); err != nil || u.Epoch <= 0 {
+				return nil, u, usagef("leave "+wrap.EpochVariable+" as the member has set it",
+					"%s is %q, which is no epoch", wrap.EpochVariable, epoch)
+			}
+		}
 	}
 	socket := p.environ.value(wrap.SocketVariable)
 	if socket == "" || u.Duty == "" {
@@ -305,6 +311,8 @@ func holderError(err error) error {
 		kind, next = errUsage, "give one of the two steps another name"
 	case errors.Is(err, member.ErrOutputTooLarge):
 		next = "let the command save it elsewhere, and print where; or: muster step NAME -- sh -c 'COMMAND >&2'"
+	case errors.Is(err, wrap.ErrOutputGoesOn):
+		next = "let what goes on after the command write elsewhere, such as >/dev/null"
 	case errors.Is(err, wrap.ErrRequest):
 		kind, next = errUsage, "muster --help"
 	default:
