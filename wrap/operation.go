@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -112,7 +113,7 @@ func (c *Client) RunStep(ctx context.Context, of RunOfOperation, name string, t 
 	case told != nil:
 		r.Err = fmt.Errorf("step %s is not recorded: %w", name, told)
 	case copied != nil:
-		r.Err = fmt.Errorf("step %s is not recorded: something goes on and may write more output", name)
+		r.Err = fmt.Errorf("step %s is not recorded: %w", name, ErrOutputGoesOn)
 	case kept.size > maxOutput:
 		r.Err = fmt.Errorf("step %s is not recorded: %w: it has %d bytes, and a step has at most %d",
 			name, member.ErrOutputTooLarge, kept.size, maxOutput)
@@ -125,6 +126,10 @@ func (c *Client) RunStep(ctx context.Context, of RunOfOperation, name string, t 
 	}
 	return r
 }
+
+// ErrOutputGoesOn means that the command of a step has left a process behind, outside of its process group, that may
+// write more output. Let that one write elsewhere.
+var ErrOutputGoesOn = errors.New("something goes on and may write more output")
 
 // outputLimit is how long the output of a command that has ended may take.
 const outputLimit = 10 * time.Second
