@@ -29,7 +29,7 @@ func (o *dutyFlags) addTo(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringVar(&o.group, "group", "", "read from ZooKeeper, of the group with this `NAME`")
 	fs.StringVar(&o.duty, "duty", "", "`NAME` of the duty; default the one whose command this is")
-	fs.StringVar(&o.root, "root", "", "znode `PATH` that the group is below; (MUSTER_ROOT); default "+resource.DefaultRoot)
+	fs.StringVar(&o.root, "root", "", "znode `PATH` that the group is below (MUSTER_ROOT); default "+resource.DefaultRoot)
 }
 
 func newStateCmd(p *process) *cobra.Command {

@@ -2,7 +2,6 @@ package wrap
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"net/http"
 	"sync"
@@ -252,14 +251,4 @@ func NewOperations(open []member.OperationInfo) Operations {
 			Operation{o.Name, o.By, o.Epoch, o.Runs, o.Opened, o.Steps, o.Done, o.Script, o.Problem})
 	}
 	return all
-}
-
-// decodeUpTo is decode for requests of so many bytes.
-func decodeUpTo(q *http.Request, limit int64, into any) error {
-	d := json.NewDecoder(io.LimitReader(q.Body, limit))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
-		return badRequest("%v", err)
-	}
-	return nil
 }

@@ -23,25 +23,10 @@ type Held struct {
 	Epoch int64  `json:"epoch"`
 }
 
-// route is a request that the socket answers, and what answers it. The answer is encoded as JSON, the error as a
-// Refusal.
-type route struct {
-	pattern string
-	answer  func(ctx context.Context, q *http.Request) (any, error)
-}
-
-// routes is everything that the socket answers. Commands of duties that need more have their routes in files of their
-// own, and a line here.
+// routes is everything that the socket answers.
 func (r *memberRun) routes() http.Handler {
 	mux := http.NewServeMux()
-	for _, routes := range [][]route{
-		r.dutyRoutes(),
-	} {
-		for _, one := range routes {
-			mux.HandleFunc(one.pattern, answer(one.answer))
-		}
-	}
-	mux.HandleFunc("POST /duty/{duty}/command", r.useDuty)
+	r.dutyRoutes(mux)
 	r.stateRoutes(mux)
 	r.operationRoutes(mux)
 	return mux
@@ -55,16 +40,8 @@ func (r *memberRun) current() (*member.Member, error) {
 	return nil, fmt.Errorf("%w: it has lost its session and joins again", ErrUnavailable)
 }
 
-// hold is the duty as this member holds it. Its writes are refused if that is not true any more. The error is
+// held is the duty as this member holds it. Its writes are refused if that is not true any more. The error is
 // member.ErrNotHeld, or ErrUnavailable.
-func (r *memberRun) hold(duty string) (*member.Hold, error) {
-	h, err := r.held(duty)
-	if err != nil {
-		return nil, err
-	}
-	return h.Hold, nil
-}
-
 func (r *memberRun) held(duty string) (*hold, error) {
 	if h, ok := r.now().holds[duty]; ok {
 		return h, nil
@@ -75,28 +52,27 @@ func (r *memberRun) held(duty string) (*hold, error) {
 	return nil, fmt.Errorf("%w: %s", member.ErrNotHeld, duty)
 }
 
-func (r *memberRun) dutyRoutes() []route {
-	return []route{
-		{"GET /duty/{duty}", func(ctx context.Context, q *http.Request) (any, error) {
-			h, err := r.hold(q.PathValue("duty"))
-			if err == nil {
-				err = h.Check(ctx)
-			}
-			if err != nil {
-				return nil, err
-			}
-			return Held{h.Duty, h.Epoch}, nil
-		}},
-		{"POST /ready", func(ctx context.Context, _ *http.Request) (any, error) {
-			r.set(func(s *memberState) { s.ready = true })
-			m, err := r.current()
-			if err == nil {
-				err = m.Ready(ctx)
-			}
-			if errors.Is(err, ErrUnavailable) { // the next join says it
-				err = nil
-			}
-			return struct{}{}, err
-		}},
-	}
+func (r *memberRun) dutyRoutes(mux *http.ServeMux) {
+	mux.HandleFunc("GET /duty/{duty}", answer(func(ctx context.Context, q *http.Request) (any, error) {
+		h, err := r.held(q.PathValue("duty"))
+		if err == nil {
+			err = h.Check(ctx)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return Held{h.Duty, h.Epoch}, nil
+	}))
+	mux.HandleFunc("POST /duty/{duty}/command", r.useDuty)
+	mux.HandleFunc("POST /ready", answer(func(ctx context.Context, _ *http.Request) (any, error) {
+		r.set(func(s *memberState) { s.ready = true })
+		m, err := r.current()
+		if err == nil {
+			err = m.Ready(ctx)
+		}
+		if errors.Is(err, ErrUnavailable) { // the next join says it
+			err = nil
+		}
+		return struct{}{}, err
+	}))
 }

@@ -25,7 +25,7 @@ func (r *memberRun) useDuty(w http.ResponseWriter, q *http.Request) {
 		err = h.Check(q.Context())
 	}
 	if err != nil {
-		answer(func(context.Context, *http.Request) (any, error) { return nil, err })(w, q)
+		refuse(w, q, err)
 		return
 	}
 	feedOrders(w, q, h, Held{h.Duty, h.Epoch}, nil)

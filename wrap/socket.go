@@ -162,8 +162,11 @@ func answer(f func(context.Context, *http.Request) (any, error)) http.HandlerFun
 }
 
 // decode reads a request strictly: a mistyped field must not become a default. An empty body is an empty object.
-func decode(q *http.Request, into any) error {
-	d := json.NewDecoder(io.LimitReader(q.Body, maxRequest))
+func decode(q *http.Request, into any) error { return decodeUpTo(q, maxRequest, into) }
+
+// decodeUpTo is decode for requests of so many bytes.
+func decodeUpTo(q *http.Request, limit int64, into any) error {
+	d := json.NewDecoder(io.LimitReader(q.Body, limit))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil && !errors.Is(err, io.EOF) {
 		return badRequest("%v", err)
