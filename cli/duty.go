@@ -48,7 +48,9 @@ func runDuty(ctx context.Context, p *process, duty string, command []string) err
 		return err
 	}
 	if len(command) > 0 {
-		return p.whileHeld(ctx, c, duty, command)
+		return p.runTask(ctx, command, dutyError, func(ctx context.Context, t wrap.Task) wrap.Result {
+			return c.WhileHeld(ctx, duty, t)
+		})
 	}
 	h, err := c.Held(ctx, duty)
 	if err != nil {
@@ -56,21 +58,6 @@ func runDuty(ctx context.Context, p *process, duty string, command []string) err
 	}
 	fmt.Fprintln(p.out, h.Epoch)
 	return nil
-}
-
-// whileHeld runs a command while the duty is held.
-func (p *process) whileHeld(ctx context.Context, c *wrap.Client, duty string, command []string) error {
-	files, closeFiles, err := p.standardFiles()
-	if err != nil {
-		return err
-	}
-	defer closeFiles()
-	signals, release := catchSignals()
-	defer release()
-	result := c.WhileHeld(ctx, duty, wrap.Task{
-		Command: command, Dir: p.flags.dir, Environ: p.environ, Files: files, Signals: signals,
-	})
-	return p.endCommand(ctx, result)
 }
 
 // endCommand returns what the result of a command sets as the exit code, and says on standard error why it is not 0.

@@ -71,14 +71,16 @@ func runOp(ctx context.Context, p *process, name string, adopt bool, script []st
 			fmt.Fprintf(p.err, "muster: resuming operation %s\n", name)
 		}
 	}}
-	return p.runTask(ctx, script, func(ctx context.Context, t wrap.Task) wrap.Result {
+	return p.runTask(ctx, script, holderError, func(ctx context.Context, t wrap.Task) wrap.Result {
 		return c.RunOperation(ctx, o, t)
 	})
 }
 
-// runTask runs a command with the standard streams and the signals of this process.
+// runTask runs a command with the standard streams and the signals of this process. explain adds the next step to an
+// error of the member.
 func (p *process) runTask(
-	ctx context.Context, command []string, run func(context.Context, wrap.Task) wrap.Result,
+	ctx context.Context, command []string, explain func(error) error,
+	run func(context.Context, wrap.Task) wrap.Result,
 ) error {
 	files, closeFiles, err := p.standardFiles()
 	if err != nil {
@@ -91,7 +93,7 @@ func (p *process) runTask(
 		Command: command, Dir: p.flags.dir, Environ: p.environ, Files: files, Signals: signals,
 	})
 	if result.Err != nil && result.Code == 0 {
-		return holderError(result.Err)
+		return explain(result.Err)
 	}
 	return p.endCommand(ctx, result)
 }

@@ -52,7 +52,7 @@ func runStep(ctx context.Context, p *process, name string, command []string) err
 		return usagef("muster op NAME -- SCRIPT", "muster step works inside the script of an operation, "+
 			"and there is no %s here", wrap.RunVariable)
 	}
-	return p.runTask(ctx, command, func(ctx context.Context, t wrap.Task) wrap.Result {
+	return p.runTask(ctx, command, holderError, func(ctx context.Context, t wrap.Task) wrap.Result {
 		return c.RunStep(ctx, of, name, t, p.out)
 	})
 }
