@@ -206,7 +206,7 @@ func (r *memberRun) environment() []string {
 	c := r.c.Member
 	return setVariables(r.c.Environ, [][2]string{
 		{GroupVariable, c.Group}, {RootVariable, c.Root}, {VersionVariable, c.Version},
-		{IdentityVariable, c.Identity}, {SocketVariable, r.socket.path},
+		{IdentityVariable, c.Identity}, {AddressVariable, c.Address}, {SocketVariable, r.socket.path},
 		{DutyVariable, ""}, {EpochVariable, ""}, {TickVariable, ""}, {AttemptVariable, ""},
 	})
 }
@@ -224,6 +224,7 @@ const (
 	GroupVariable   = "MUSTER_GROUP"
 	RootVariable    = "MUSTER_ROOT"
 	VersionVariable = "MUSTER_VERSION"
+	AddressVariable = "MUSTER_ADDRESS" // at which followers reach the member; empty: nobody said
 	DutyVariable    = "MUSTER_DUTY"
 	EpochVariable   = "MUSTER_EPOCH"
 	TickVariable    = "MUSTER_TICK" // RFC 3339, in UTC; empty for a run that somebody asked for
