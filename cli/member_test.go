@@ -33,7 +33,8 @@ func TestMemberRunsTheCommandOfALeader(t *testing.T) {
 		}
 	}
 	want := []string{
-		"MUSTER_DUTY=main", "MUSTER_EPOCH=set", "MUSTER_GROUP=shop", "MUSTER_IDENTITY=a", "MUSTER_ROOT=" + f.root,
+		"MUSTER_ADDRESS=127.0.0.1:7000", "MUSTER_DUTY=main", "MUSTER_EPOCH=set", "MUSTER_GROUP=shop",
+		"MUSTER_IDENTITY=a", "MUSTER_ROOT=" + f.root,
 		"MUSTER_SOCKET=set", "MUSTER_VERSION=2.1.0",
 	}
 	if d := cmp.Diff(want, names); d != "" {
