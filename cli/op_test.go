@@ -174,7 +174,6 @@ while :; do sleep 0.2; done`)
 		"not_declared": {
 			[]string{"state", "list", "--group", "shop", "--duty", "mian", "--root", f.root}, 74, "no such duty: mian",
 		},
-		"follow":  {[]string{"follow", "--root", f.root, "shop/mian"}, 74, "no such duty: mian"},
 		"outside": {[]string{"state", "put", "k"}, 64, "works inside the command of a duty"},
 		"inside":  {[]string{"state", "get", "k"}, 64, "works inside the command of a duty"},
 		"op":      {[]string{"op", "o", "--", "true"}, 64, "works inside the command of a duty"},
