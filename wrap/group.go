@@ -179,7 +179,7 @@ func (r *memberRun) command(ctx context.Context, asked func()) Result {
 // otherwise why there will be no other membership.
 func (r *memberRun) keep(ctx context.Context) error {
 	for {
-		now := r.now()
+		now, begun := r.now(), time.Now()
 		cause := r.serve(ctx, now.member, now.session)
 		r.set(func(s *memberState) { s.member, s.session = nil, nil })
 		if err := now.member.Leave(); err != nil {
@@ -194,6 +194,12 @@ func (r *memberRun) keep(ctx context.Context) error {
 			return ErrTerminated
 		case r.c.OnLoss == LossStop:
 			return cause
+		}
+		// A membership that ends as it begins, such as for a znode that it may not write, must not do so all the time.
+		select {
+		case <-time.After(retryPause - time.Since(begun)):
+		case <-ctx.Done():
+			return nil
 		}
 		if err := r.joinAgain(ctx, cause); err != nil {
 			if ctx.Err() != nil {
