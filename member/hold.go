@@ -61,7 +61,10 @@ func (m *Member) Take(ctx context.Context, duty string) (*Hold, error) {
 		switch {
 		case errors.Is(err, errAgain):
 			continue
-		case err != nil:
+		case errors.Is(err, zkconn.ErrNoAuth): // somebody changed the ACL of its znodes: others may be allowed to
+			err = m.decline(ctx, duty, err)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("take %s: %w", duty, err)
 		}
 		select {
@@ -167,7 +170,8 @@ func (h *Hold) Context() context.Context { return h.ctx }
 // call Release: the next holder waits for that.
 func (h *Hold) HandOver() <-chan struct{} { return h.handOver }
 
-// watch ends the hold when held is gone, and notices when it is to be handed over.
+// watch ends the hold when held is gone, and notices when it is to be handed over. A held that somebody wrote to ends the
+// membership: nobody else could take the duty before the session ends.
 func (h *Hold) watch() {
 	defer close(h.watched)
 	asked := false
@@ -175,6 +179,9 @@ func (h *Hold) watch() {
 		stat, there, event, err := h.m.session.ExistsW(h.ctx, h.held())
 		if err == nil && (!there || stat.EphemeralOwner != h.m.session.ID()) {
 			err = fmt.Errorf("%w: %s is gone", ErrNotHeld, h.held())
+		} else if err == nil && stat.Version != 0 { // every write of the holder checks it; the session's end deletes it
+			err = fmt.Errorf("%w: somebody wrote to %s", ErrRemoved, h.held())
+			h.m.end(err)
 		}
 		if err != nil {
 			h.over(err)
@@ -264,6 +271,30 @@ func (h *Hold) resignation(r znode.Resignation) (func() []zkconn.Op, error) {
 			zkconn.CreateOp(znode.NewResigned(h.m.root, h.m.Generation), body, zkconn.PersistentSequential, h.m.acl),
 		}
 	}, err
+}
+
+// decline tells the clerk that this member cannot take a duty which the clerk gave it, and why.
+func (m *Member) decline(ctx context.Context, duty string, why error) error {
+	body, err := znode.EncodeResignation(znode.Resignation{
+		Seat: m.seatName(), Identity: m.Identity, Duty: duty, Blame: true, Because: why.Error(),
+	})
+	if err != nil {
+		return err
+	}
+	for {
+		_, err := m.session.Multi(ctx, zkconn.CheckOp(znode.Gate(m.root, m.Generation), 0),
+			zkconn.CheckOp(m.seat, m.resign(duty)),
+			zkconn.CreateOp(znode.NewResigned(m.root, m.Generation), body, zkconn.PersistentSequential, m.acl))
+		switch {
+		case refusedAt(err, m.seat, zkconn.ErrBadVersion): // the clerk has just written it
+			return nil
+		case !errors.Is(err, zkconn.ErrUnknown):
+			return err
+		}
+		if settle := m.session.Settled(ctx); settle != nil { // asking twice does no harm
+			return fmt.Errorf("%w: %w", err, settle)
+		}
+	}
 }
 
 // giveBack deletes held, together with what more returns. e is the event of that.

@@ -122,10 +122,14 @@ func (m *Member) follow(at string, check func([]byte, zkconn.Stat) error) {
 	}
 }
 
-// checkLive ends the membership if the live znode is another process's.
-func (m *Member) checkLive(_ []byte, stat zkconn.Stat) error {
+// checkLive ends the membership if the live znode is another process's, or if somebody wrote to it by hand: then the
+// clerk cannot read what this member can do.
+func (m *Member) checkLive(body []byte, stat zkconn.Stat) error {
 	if stat.EphemeralOwner != m.session.ID() {
 		return fmt.Errorf("%w: another process is %s now", ErrRemoved, m.Identity)
+	}
+	if p, err := znode.DecodePresent(body); err != nil || p.Nonce != m.present.Nonce {
+		return fmt.Errorf("%w: somebody wrote to %s", ErrRemoved, m.live())
 	}
 	return nil
 }

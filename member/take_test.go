@@ -3,11 +3,13 @@ package member_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"muster/group"
 	"muster/member"
+	"muster/zkstate/zkconn"
 )
 
 // ended waits until a context has ended, and returns its cause.
@@ -156,4 +158,61 @@ func TestSeatDeletedByHandEndsTheMembership(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.take(b, "coordinator")
+}
+
+// TestDutyThatMayNotBeTaken: a member that ZooKeeper refuses a duty tells the clerk, and keeps its other ones.
+func TestDutyThatMayNotBeTaken(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "closed", "open")
+	f.join("first", "1.0") // makes the folders
+	acl := zkconn.World(zkconn.PermRead)
+	if _, err := f.s.Create(t.Context(), f.run("duty/closed"), nil, zkconn.Persistent, acl); err != nil {
+		t.Fatal(err)
+	}
+	a := f.join("a", "1.0", "closed", "open")
+	taken := make(chan error, 1)
+	go func() {
+		_, err := a.Take(t.Context(), "closed")
+		taken <- err
+	}()
+	h := f.take(a, "open")
+	f.until("the clerk to know why", func() bool {
+		for _, failure := range f.memory().Failures["closed"] {
+			if failure.Count > 1 && strings.Contains(failure.Because, "duty/closed") {
+				return true
+			}
+		}
+		return false
+	})
+	if a.Context().Err() != nil || h.Context().Err() != nil {
+		t.Errorf("the membership ended with %v", context.Cause(a.Context()))
+	}
+	if err := f.s.Delete(t.Context(), f.run("duty/closed"), -1); err != nil {
+		t.Fatal(err)
+	}
+	if err := receive(t, taken, "the duty to be taken"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestZnodesWrittenByHand: a member whose live znode, or held, somebody wrote to is no member any more: it joins again.
+func TestZnodesWrittenByHand(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "coordinator")
+	for _, path := range []string{f.run("duty/coordinator/held"), f.group.Path() + "/a"} {
+		a := f.join("a", "1.0", "coordinator")
+		h := f.take(a, "coordinator")
+		if _, err := f.s.Set(t.Context(), path, []byte("garbage"), -1); err != nil {
+			t.Fatal(err)
+		}
+		if err := ended(t, h.Context()); !errors.Is(err, member.ErrRemoved) {
+			t.Errorf("%s: the hold ended with %v", path, err)
+		}
+		if err := ended(t, a.Context()); !errors.Is(err, member.ErrRemoved) {
+			t.Errorf("%s: the membership ended with %v", path, err)
+		}
+		if err := a.Leave(); err != nil {
+			t.Error(err)
+		}
+	}
 }
