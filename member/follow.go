@@ -27,13 +27,11 @@ type Leader struct {
 // the group later has nobody.
 func Follow(ctx context.Context, s *zkconn.Session, root, name, duty string) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
+		f := following{s: s, root: root, name: name, duty: duty}
 		first, last := true, Leader{}
 		for {
-			l, changed, err := leader(ctx, s, root, name, duty)
-			switch {
-			case errors.Is(err, errAgain):
-				continue
-			case err != nil && (first || !errors.Is(err, ErrNoDuty)):
+			l, err := f.read(ctx)
+			if err != nil && (first || !errors.Is(err, ErrNoDuty)) {
 				yield(Leader{}, err)
 				return
 			}
@@ -42,8 +40,8 @@ func Follow(ctx context.Context, s *zkconn.Session, root, name, duty string) ite
 			}
 			first, last = false, l
 			select {
-			case <-changed[0]:
-			case <-changed[1]:
+			case <-f.recordChanged:
+			case <-f.heldChanged:
 			case <-ctx.Done():
 				yield(Leader{}, context.Cause(ctx))
 				return
@@ -55,42 +53,78 @@ func Follow(ctx context.Context, s *zkconn.Session, root, name, duty string) ite
 	}
 }
 
-// leader reads who holds a duty. changed are events of the Record, and of held.
-func leader(
-	ctx context.Context, s *zkconn.Session, root, name, duty string,
-) (l Leader, changed [2]<-chan struct{}, err error) {
-	body, _, recordChanged, err := s.GetW(ctx, znode.Record(group.KindName, root, name))
-	changed[0] = recordChanged
-	if errors.Is(err, zkconn.ErrNoNode) {
-		err = ErrNoGroup
-	}
-	if err != nil {
-		return l, changed, err
-	}
-	rec, err := znode.DecodeRecordAt(group.Kind(), resource.Join(root, name), body)
-	if err != nil {
-		return l, changed, err
-	}
-	at := znode.Held(root, rec.Generation, duty)
-	text, stat, heldChanged, err := s.GetW(ctx, at)
-	changed[1] = heldChanged
-	switch {
-	case errors.Is(err, zkconn.ErrNoNode):
-		var there bool
-		_, there, changed[1], err = s.ExistsW(ctx, at)
-		if _, declared := group.Of(&rec).Duty(duty); err == nil && there {
-			err = errAgain
-		} else if err == nil && !declared {
-			err = ErrNoDuty
+// following is a Follow under way. It reads again only what has changed: see happened.
+type following struct {
+	s                *zkconn.Session
+	root, name, duty string
+
+	generation    string
+	declared      bool // the duty
+	recordChanged <-chan struct{}
+	leader        Leader
+	heldChanged   <-chan struct{}
+}
+
+// read returns who holds the duty now.
+func (f *following) read(ctx context.Context) (Leader, error) {
+	if happened(f.recordChanged) {
+		if err := f.readRecord(ctx); err != nil {
+			return Leader{}, err
 		}
-		return l, changed, err
-	case err != nil:
-		return l, changed, err
+	}
+	if happened(f.heldChanged) {
+		if err := f.readHeld(ctx); err != nil {
+			return Leader{}, err
+		}
+	}
+	if f.leader == (Leader{}) && !f.declared {
+		return Leader{}, ErrNoDuty
+	}
+	return f.leader, nil
+}
+
+func (f *following) readRecord(ctx context.Context) error {
+	body, _, changed, err := f.s.GetW(ctx, znode.Record(group.KindName, f.root, f.name))
+	if errors.Is(err, zkconn.ErrNoNode) {
+		return ErrNoGroup
+	}
+	if err != nil {
+		return err
+	}
+	f.recordChanged = changed
+	rec, err := znode.DecodeRecordAt(group.Kind(), resource.Join(f.root, f.name), body)
+	if err != nil {
+		return err
+	}
+	_, f.declared = group.Of(&rec).Duty(f.duty)
+	if rec.Generation != f.generation {
+		f.generation, f.heldChanged = rec.Generation, nil
+	}
+	return nil
+}
+
+func (f *following) readHeld(ctx context.Context) error {
+	at := znode.Held(f.root, f.generation, f.duty)
+	_, there, changed, err := f.s.ExistsW(ctx, at)
+	if err != nil {
+		return err
+	}
+	f.leader, f.heldChanged = Leader{}, changed
+	if !there {
+		return nil
+	}
+	text, stat, err := f.s.Get(ctx, at)
+	if errors.Is(err, zkconn.ErrNoNode) {
+		return nil // deleted since: the event tells
+	}
+	if err != nil {
+		return err
 	}
 	holder, err := znode.DecodeHolder(text)
 	if err != nil {
-		return l, changed, err
+		return err
 	}
 	// held was made in the transaction that set the duty, whose zxid is the epoch.
-	return Leader{holder.Identity, holder.Address, holder.Version, stat.Czxid, stat.Ctime}, changed, nil
+	f.leader = Leader{holder.Identity, holder.Address, holder.Version, stat.Czxid, stat.Ctime}
+	return nil
 }

@@ -1,13 +1,18 @@
 package member_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"muster/group"
 	"muster/member"
+	"muster/zkserver"
+	"muster/zkstate/znode"
 )
 
 // TestFollowersSeeEachLeader: who holds a duty, with the epoch that its holder has, and nobody in between.
@@ -48,6 +53,42 @@ func TestFollowersSeeEachLeader(t *testing.T) {
 	t.Logf("leaders: %q", who)
 	if !slices.Equal(who, []string{"", "a", "", "b", ""}) {
 		t.Errorf("leaders: %q, want nobody before, between and after a and b", who)
+	}
+}
+
+// TestFollowerKeepsItsWatchOfTheRecord: a watch cannot be removed, so a new one for each change of leader would be kept
+// for ever.
+func TestFollowerKeepsItsWatchOfTheRecord(t *testing.T) {
+	t.Parallel()
+	f, proxy := newFixture(t, "coordinator"), newProxy(t)
+	record := []byte(znode.Record(group.KindName, f.group.Root, f.group.Name) + "\x01") // with a watch
+	var watched atomic.Int32
+	proxy.BeforeSend(func(op int32, req []byte) bool {
+		if op == zkserver.OpGetData && bytes.HasSuffix(req, record) {
+			watched.Add(1)
+		}
+		return false
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	m := f.join("a", "1.2.0", "coordinator")
+	var hold *member.Hold
+	changes := 0
+	for l, err := range member.Follow(ctx, dial(t, proxy.Addr()), f.group.Root, f.group.Name, "coordinator") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if changes++; changes > 8 {
+			break
+		}
+		if l == (member.Leader{}) {
+			hold = f.take(m, "coordinator")
+		} else if err := hold.Release(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := watched.Load(); n != 1 {
+		t.Errorf("%d watches of the Record, which has not changed", n)
 	}
 }
 
