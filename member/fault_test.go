@@ -139,9 +139,9 @@ func TestClerkDiesBetweenTwoTransactions(t *testing.T) {
 				}
 			})
 			clerk, p := f.joinBehind("first")
-			rosters, memory := 0, []byte(f.run("clerk"))
+			rosters, seat := 0, []byte(f.run("seat")+"/")
 			cut := arm(p, func(op int32, req []byte) bool {
-				if op == zkserver.OpMulti && bytes.Contains(req, memory) {
+				if op == zkserver.OpMulti && bytes.Count(req, seat) > many/10 { // not one that only says why
 					rosters++
 				}
 				return rosters == 2

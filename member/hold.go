@@ -44,11 +44,11 @@ type Hold struct {
 // the cause if the membership or ctx ends. Then it has taken nothing: a take under way when ctx ends is given back.
 func (m *Member) Take(ctx context.Context, duty string) (*Hold, error) {
 	nonce := zkstate.NewID()
+	var freed <-chan struct{} // what the last try waits for
 	for {
 		o := m.orders()
 		var err error
-		var freed <-chan struct{}
-		if o.wants(duty) && o.seat > m.resignedAt(duty) {
+		if o.wants(duty) && o.seat > m.resignedAt(duty) && happened(freed) {
 			var h *Hold
 			h, freed, err = m.tryTake(m.ctx, o, duty, nonce)
 			if h != nil && ctx.Err() == nil {
@@ -79,8 +79,8 @@ func (m *Member) Take(ctx context.Context, duty string) (*Hold, error) {
 }
 
 // tryTake takes the duty once. ctx is that of the membership: if it could end before, a take whose answer is lost would
-// be held by nobody. If somebody holds it, freed is closed when that has changed. Without any result the
-// orders are out of date: there will be newer ones.
+// be held by nobody. If somebody holds it, freed is closed when that has changed: a try before is of no use. Without
+// any result the orders are out of date: there will be newer ones.
 func (m *Member) tryTake(
 	ctx context.Context, o orders, duty, nonce string,
 ) (h *Hold, freed <-chan struct{}, err error) {
@@ -100,7 +100,7 @@ func (m *Member) tryTake(
 	case errors.Is(err, zkconn.ErrNodeExists): // another member holds it, or made its znode
 		_, there, event, err := m.session.ExistsW(ctx, znode.Held(m.root, m.Generation, duty))
 		if err == nil && !there {
-			err = errAgain
+			return nil, nil, errAgain
 		}
 		return nil, event, err
 	case errors.Is(err, zkconn.ErrBadVersion): // the Record or the seat: their watches tell

@@ -1,15 +1,20 @@
 package member_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"muster/group"
 	"muster/member"
 	"muster/zkstate/zkconn"
+	"muster/resource"
+	"muster/zkserver"
+	"muster/zkstate/znode"
 )
 
 // ended waits until a context has ended, and returns its cause.
@@ -214,5 +219,47 @@ func TestZnodesWrittenByHand(t *testing.T) {
 		if err := a.Leave(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestChangesOfTheGroupDoNotRepeatATake: while another member holds the duty, a try cannot succeed, and each would set a
+// watch.
+func TestChangesOfTheGroupDoNotRepeatATake(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "coordinator")
+	f.join("clerk", "1.0")
+	h := f.take(f.join("a", "1.0", "coordinator"), "coordinator")
+	b, proxy := f.joinBehind("b", "coordinator")
+	var tries atomic.Int32
+	held := []byte(f.run("duty/coordinator/held"))
+	proxy.BeforeSend(func(op int32, req []byte) bool { // never happens: it only looks
+		if op == zkserver.OpMulti && bytes.Contains(req, held) {
+			tries.Add(1)
+		}
+		return false
+	})
+	f.ask(znode.Ask{Do: znode.AskHandover, Duty: "coordinator", To: "b"})
+	receive(t, h.HandOver(), "the hand-over")
+	took := make(chan *member.Hold, 1)
+	go func() {
+		next, err := b.Take(t.Context(), "coordinator")
+		if err != nil {
+			t.Error(err)
+		}
+		took <- next
+	}()
+	f.until("the first try", func() bool { return tries.Load() > 0 })
+	for range 8 {
+		f.change(func(g *group.Group) { g.Settle += resource.Duration(time.Millisecond) })
+		f.until("b to know", func() bool { return b.Group().Settle == f.group.Settle })
+	}
+	if err := h.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if next := receive(t, took, "b to take it"); next.Epoch <= h.Epoch {
+		t.Errorf("epoch %d after %d", next.Epoch, h.Epoch)
+	}
+	if n := tries.Load(); n > 4 { // two, and more if the clerk writes at the same time
+		t.Errorf("%d tries to take the duty", n)
 	}
 }
