@@ -1,6 +1,7 @@
 package member
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -249,18 +250,33 @@ func (m *Member) resignedAt(duty string) int32 {
 	return -1
 }
 
-// Ready makes a member eligible that joined with NotReady.
+// Ready makes a member eligible that joined with NotReady. ErrRemoved means that somebody deleted its live znode by
+// hand; it never writes the live znode that another process has made since.
 func (m *Member) Ready(ctx context.Context) error {
 	ready := m.present
 	ready.Ready = true
 	body, err := znode.EncodePresent(ready)
-	if err != nil {
-		return err
-	}
-	if _, err = m.session.Set(ctx, m.live(), body, -1); errors.Is(err, zkconn.ErrUnknown) {
-		if err = m.session.Settled(ctx); err == nil { // writing it twice does no harm
-			_, err = m.session.Set(ctx, m.live(), body, -1)
+	for err == nil {
+		var now []byte
+		var stat zkconn.Stat
+		if now, stat, err = m.session.Get(ctx, m.live()); err == nil {
+			err = m.checkLive(now, stat)
 		}
+		if err != nil || bytes.Equal(now, body) {
+			break
+		}
+		_, err = m.session.Set(ctx, m.live(), body, stat.Version)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, zkconn.ErrUnknown):
+			err = m.session.Settled(ctx)
+		case errors.Is(err, zkconn.ErrBadVersion):
+			err = nil
+		}
+	}
+	if errors.Is(err, zkconn.ErrNoNode) {
+		err = fmt.Errorf("%w: %w", ErrRemoved, err)
 	}
 	return err
 }
