@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -17,8 +18,8 @@ import (
 const maxTail = 4 << 10
 
 // pipeGrace is how long the output of a run is read when its process group has ended: a process that has left the group
-// may hold it open for ever.
-const pipeGrace = time.Second
+// may hold it open for ever. flushGrace is how long it is copied: a stream of this process may be blocked for ever.
+const pipeGrace, flushGrace = time.Second, 2 * time.Second
 
 // tick is one attempt of a run of a cron.
 func (r *memberRun) tick(ctx context.Context, run member.Run, l *lease, end context.CancelCauseFunc) member.Ended {
@@ -102,14 +103,15 @@ func openOutput(to ...*os.File) (*output, error) {
 	return o, nil
 }
 
-// copy ends at the end of from. A stream of this process that cannot be written stops nothing.
+// copy ends at the end of from. While the stream of this process is blocked, a run that writes waits; an error of that
+// stream stops nothing.
 func (o *output) copy(to, from *os.File) {
 	b := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(b)
 		if n > 0 {
-			_, _ = to.Write(b[:n])
 			o.keep(b[:n])
+			_, _ = to.Write(b[:n])
 		}
 		if err != nil {
 			return
@@ -126,7 +128,8 @@ func (o *output) keep(b []byte) {
 	}
 }
 
-// close is called when the run has ended. It returns the end of the output.
+// close is called when the run has ended. It returns the end of the output. What a blocked stream has not taken after
+// flushGrace is left to it: what copy has read is written when the stream goes on, and the rest is dropped.
 func (o *output) close() []byte {
 	for i := range o.pipes {
 		if o.pipes[i] == nil {
@@ -135,11 +138,21 @@ func (o *output) close() []byte {
 		_ = o.pipes[i].Close()
 		_ = o.readers[i].SetReadDeadline(time.Now().Add(pipeGrace))
 	}
-	o.copied.Wait()
+	copied := make(chan struct{})
+	go func() {
+		o.copied.Wait()
+		close(copied)
+	}()
+	select {
+	case <-copied:
+	case <-time.After(flushGrace):
+	}
 	for _, from := range o.readers {
 		if from != nil {
 			_ = from.Close()
 		}
 	}
-	return o.tail
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.tail)
 }
