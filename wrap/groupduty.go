@@ -173,7 +173,7 @@ func (r *memberRun) leaveToCommand(held *hold, release func(), end context.Cance
 func (r *memberRun) runDuty(
 	held *hold, path string, environ []string, files []*os.File, end context.CancelCauseFunc,
 ) (guardEnd, error) {
-	g, err := startGuarded(r.c.Guard, launch{path, []string{path}, environ, r.c.Dir, files, false})
+	g, err := startGuarded(held.ctx, r.c.Guard, launch{path, []string{path}, environ, r.c.Dir, files, false})
 	if err != nil {
 		return guardEnd{}, err
 	}

@@ -22,9 +22,12 @@ type guarded struct {
 	pid     int // of the command
 }
 
-// startGuarded starts a guard, and waits until that has started the command. guard is the start of the guard's command
-// line. The error is a startError if the command cannot be run.
-func startGuarded(guard []string, l launch) (*guarded, error) {
+// startLimit is how long a guard may take to start its command, which may lie on a slow disk.
+const startLimit = 30 * time.Second
+
+// startGuarded starts a guard, and waits until that has started the command: until startLimit, or shortly after the end
+// of ctx. guard is the start of the guard's command line. The error is a startError if the command cannot be run.
+func startGuarded(ctx context.Context, guard []string, l launch) (*guarded, error) {
 	ordersOut, ordersIn, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -49,12 +52,13 @@ func startGuarded(guard []string, l launch) (*guarded, error) {
 		return nil, errors.Join(fmt.Errorf("the guard of %s: %w", l.path, err), ordersIn.Close(), reportsOut.Close())
 	}
 	reportsIn.Close() // so that the end of the guard is the end of its reports
-	var r guardReport
-	err = g.lines.Decode(&r)
+	r, err := g.started(ctx)
 	if err != nil || r.Pid == 0 {
 		defer g.close()
 	}
 	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, fmt.Errorf("the guard of %s has not started it in time, and was killed", l.path)
 	case err != nil:
 		return nil, fmt.Errorf("the guard of %s ended: %w", l.path, err)
 	case r.Code == notFound:
@@ -64,6 +68,31 @@ func startGuarded(guard []string, l launch) (*guarded, error) {
 	}
 	g.pid = r.Pid
 	return g, nil
+}
+
+// started returns the first report. A guard that makes none in time is killed.
+func (g *guarded) started(ctx context.Context) (r guardReport, err error) {
+	_ = g.reports.SetReadDeadline(time.Now().Add(startLimit))
+	limited := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(limited)
+		_ = g.reports.SetReadDeadline(time.Now().Add(nowLimit))
+	})
+	err = g.lines.Decode(&r)
+	if !stop() {
+		<-limited
+	}
+	if late := err; errors.Is(late, os.ErrDeadlineExceeded) {
+		_ = g.guard.Process.Kill()
+		g.lines = json.NewDecoder(g.reports) // the other one stays at its error
+		_ = g.reports.SetReadDeadline(time.Now().Add(nowLimit))
+		if g.lines.Decode(&r) != nil { // or else it was started at the last moment: then run ends it
+			return r, late
+		}
+		err = nil
+	}
+	_ = g.reports.SetReadDeadline(time.Time{})
+	return r, err
 }
 
 // notThere is why a guard has not found a file.
