@@ -35,16 +35,29 @@ func (c *command) killOrphans() (left bool) {
 	look := time.NewTicker(groupCheck)
 	defer look.Stop()
 	for limit := time.After(killLimit); ; {
+		select {
+		case <-c.reaped: // mostly at once: then no processes are listed, which takes long on a busy machine
+			return false
+		case <-look.C:
+		}
 		for _, pid := range children() {
 			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
 		}
 		select {
-		case <-c.reaped:
-			return false
 		case <-limit:
-			return true
-		case <-look.C:
+			return !c.over()
+		default:
 		}
+	}
+}
+
+// over reports whether nothing is left, now or in a moment: what was just killed has to be reaped.
+func (c *command) over() bool {
+	select {
+	case <-c.reaped:
+		return true
+	case <-time.After(groupCheck):
+		return false
 	}
 }
 
