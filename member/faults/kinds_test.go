@@ -70,19 +70,22 @@ func restartMember(k *soakRun, p *process, random *rand.Rand) error {
 	return p.start()
 }
 
-// freezeMember freezes the process of the member alone. Its guards must have ended its commands when the session may be
-// over.
+// freezeMember freezes the process of the member alone. If that takes longer than its session, its guards must end its
+// commands while it is frozen. That they do so in time, overlaps would show.
 func freezeMember(k *soakRun, p *process, random *rand.Rand) error {
 	long := between(random, sessionTimeout/4, frozenFor)
 	if err := p.freeze(); err != nil {
 		return err
 	}
-	pause(k.t.Context(), min(long, sessionTimeout))
-	if long > sessionTimeout {
-		if left := k.commandsOf(p.identity); len(left) > 0 {
-			return fmt.Errorf("%s is frozen since %s, and its commands live: %v", p.identity, sessionTimeout, left)
+	pause(k.t.Context(), long)
+	for late := time.Now().Add(time.Minute); long > sessionTimeout; pause(k.t.Context(), pollEvery) {
+		left := k.commandsOf(p.identity)
+		if len(left) == 0 {
+			break
 		}
-		pause(k.t.Context(), long-sessionTimeout)
+		if time.Now().After(late) {
+			return fmt.Errorf("%s is frozen, and its commands live: %v", p.identity, left)
+		}
 	}
 	return p.thaw()
 }
