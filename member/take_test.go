@@ -11,9 +11,9 @@ import (
 
 	"muster/group"
 	"muster/member"
-	"muster/zkstate/zkconn"
 	"muster/resource"
 	"muster/zkserver"
+	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
 
