@@ -108,7 +108,7 @@ func (g *guarded) close() {
 }
 
 // orderLimit is how long a guard may take to read an order, and to end after it was told to kill.
-const orderLimit = killLimit + time.Second
+const orderLimit = 10 * time.Second
 
 // tell sends an order. A guard that does not read is frozen, or dead.
 func (g *guarded) tell(o order) error {

@@ -12,8 +12,9 @@ import (
 // this one, so it cannot wait for them.
 const groupCheck = 20 * time.Millisecond
 
-// killLimit is how long a group may take to end after SIGKILL. A process that takes longer is left to the kernel.
-const killLimit = 5 * time.Second
+// killLimit is how long a group may take to end after SIGKILL: long, because on a machine with too much to do even that
+// takes seconds. A process that takes longer is left to the kernel.
+const killLimit = 20 * time.Second
 
 // commandEnd is how a command, and then the rest of its group, ended.
 type commandEnd struct {
