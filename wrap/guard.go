@@ -54,7 +54,7 @@ type guardEnd struct {
 var (
 	errOverdue  = errors.New("the time of the duty was over")
 	errNoMember = errors.New("the member has died")
-	errTold     = errors.New("the member has said so")
+	errTold     = errors.New("its member asked for that")
 )
 
 // Guard runs a command as the guard of it. It is for the hidden command that MemberConfig.Guard names. path is the file

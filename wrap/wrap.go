@@ -92,8 +92,9 @@ var (
 	ErrLate = errors.New("time is over")
 	// ErrHealth means that the health server cannot listen at its address. Choose another address.
 	ErrHealth = errors.New("nothing can be served there")
-	// ErrTerminated means that the workers of the job were asked to stop. Exit as after SIGTERM.
-	ErrTerminated = errors.New("the workers of the job were asked to stop")
+	// ErrTerminated means that the workers of the job, or the members of the group, were asked to stop. Exit as after
+	// SIGTERM.
+	ErrTerminated = errors.New("muster terminate asked everybody to stop")
 	// ErrSignal means that a signal came before the command was started, or to a worker without a command. Exit as if
 	// the signal had ended the process.
 	ErrSignal = errors.New("stopped while no command ran")
