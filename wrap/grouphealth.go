@@ -1,8 +1,10 @@
 package wrap
 
 import (
+	"context"
 	"fmt"
 	"iter"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -67,6 +69,7 @@ func (r *memberRun) watch(events iter.Seq[member.Event]) {
 	defer r.set(func(s *memberState) { clear(s.taken) })
 	given := map[string]time.Time{}
 	for e := range events {
+		r.logEvent(e)
 		switch e.Kind {
 		case member.EventGiven:
 			given[e.Duty] = e.Time
@@ -80,6 +83,25 @@ func (r *memberRun) watch(events iter.Seq[member.Event]) {
 			r.set(func(s *memberState) { delete(s.taken, e.Duty) })
 		}
 	}
+}
+
+// logEvent logs what happens to the duties of this member. Runs are many, and are in the record of their cron.
+func (r *memberRun) logEvent(e member.Event) {
+	level := slog.LevelInfo
+	if e.Kind == member.EventRunStarted || e.Kind == member.EventRunEnded {
+		level = slog.LevelDebug
+	}
+	var attrs []slog.Attr
+	if e.Duty != "" {
+		attrs = append(attrs, slog.String("duty", e.Duty))
+	}
+	if e.Epoch != 0 {
+		attrs = append(attrs, slog.Int64("epoch", e.Epoch))
+	}
+	if e.Text != "" {
+		attrs = append(attrs, slog.String("text", e.Text))
+	}
+	r.c.Log.LogAttrs(context.Background(), level, string(e.Kind), attrs...)
 }
 
 // registry holds everything that /metrics shows.
