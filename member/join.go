@@ -140,7 +140,7 @@ func (j *join) read(ctx context.Context) error {
 	}
 	j.group = group.Of(&j.rec)
 	if j.rec.State == resource.StateTerminating {
-		return j.await(ctx, ErrNotOpen, "the group to be created again: its members were asked to stop", changed, nil)
+		return j.await(ctx, ErrNotOpen, "muster apply to open the group again: its members were asked to stop", changed, nil)
 	}
 	return nil
 }

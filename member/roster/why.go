@@ -69,7 +69,7 @@ func (p Post) words() string {
 	case Fills:
 		return fmt.Sprintf("the duty was vacant, and of %d eligible members this keeps the loads most even", p.Eligible)
 	case Only:
-		return "the duty was vacant, and no other member is eligible"
+		return "the duty was vacant, and no other member could have it then"
 	case Paused:
 		return "the duty is paused"
 	case Starts:
