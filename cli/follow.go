@@ -75,10 +75,13 @@ func (p *process) dutyPath(name, root string) (inRoot, groupName, duty string, e
 	at, duty := path.Split(name)
 	at = strings.TrimSuffix(at, "/")
 	inRoot, groupName = cmp.Or(root, p.environ.value("MUSTER_ROOT"), resource.DefaultRoot), at
+	const next = "muster follow GROUP/DUTY"
 	if strings.HasPrefix(at, "/") {
 		inRoot, groupName = path.Dir(at), path.Base(at)
+		if inRoot == "/" {
+			return "", "", "", usagef(next, "%q is not GROUP/DUTY: a group has a root, as in /apps/shop/coordinator", name)
+		}
 	}
-	const next = "muster follow GROUP/DUTY"
 	if err := resource.CheckRoot(inRoot); err != nil {
 		return "", "", "", usagef(next, "root: %w", err)
 	}
@@ -208,7 +211,11 @@ func (f follower) follow(ctx context.Context, each func(member.Leader) error) er
 			return stop.error
 		case !answered && (errors.Is(err, member.ErrNoDuty) || errors.Is(err, member.ErrNoGroup)):
 			at := resource.Join(f.root, f.name)
-			return &problem{err: fmt.Errorf("%s/%s: %w", at, f.duty, err), next: "muster status " + text.ShellWord(at)}
+			next := "muster status " + text.ShellWord(at) + " shows its duties"
+			if errors.Is(err, member.ErrNoGroup) {
+				next = "muster status shows all groups; to look below another root: --root PATH"
+			}
+			return &problem{err: fmt.Errorf("%s/%s: %w", at, f.duty, err), next: next}
 		case !answered && !errors.Is(err, zkconn.ErrSessionLost):
 			return err
 		}

@@ -247,11 +247,18 @@ func (p *process) readDuty(
 		if o.root != "" {
 			return usagef("muster "+command+" --group NAME --duty NAME", "--root needs --group")
 		}
+		if p.environ.value(wrap.SocketVariable) == "" {
+			return usagef("muster "+command+" --group NAME --duty NAME",
+				"outside the command of a duty, muster %s needs --group and --duty", command)
+		}
 		c, u, err := p.dutyClient(command, o.duty)
 		if err != nil {
 			return err
 		}
 		return ask(c, u)
+	}
+	if o.duty == "" {
+		return usagef("muster "+command+" --group NAME --duty NAME", "--group needs --duty: which duty of the group")
 	}
 	root, name, duty, err := p.dutyPath(o.group+"/"+o.duty, o.root)
 	if err != nil {
