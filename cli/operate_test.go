@@ -43,7 +43,7 @@ func TestRunOfACron(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(f.dir, "broken"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	f.operate(1, "run shop/nightly --wait", "the run is failed on a with exit code 3", "no disk\n")
+	f.operate(1, "run shop/nightly --wait", "the run failed on a with exit code 3", "no disk\n")
 	f.showing("status shop", "nightly  by hand 4  failed  3 ")
 	f.showing("status shop --json", `"asked_by": "tester@`)
 	f.operate(0, "pause shop/nightly", "paused")

@@ -174,6 +174,9 @@ func runText(r znode.TickRecord) string {
 			line = fmt.Sprintf("the run failed on %s, and waits for attempt %d", r.By, r.Attempt+1)
 		}
 	case znode.TickDone, znode.TickFailed, znode.TickLost:
+		if r.State == znode.TickFailed {
+			line = "the run failed"
+		}
 		if r.By != "" {
 			line += " on " + r.By
 		}

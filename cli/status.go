@@ -83,8 +83,8 @@ func (p *process) status(ctx context.Context, to io.Writer, scope searchScope, o
 	}
 	jobs := selectJobs(have, pattern)
 	if pattern != "" && len(jobs) == 0 {
-		err := fmt.Errorf("no job %q below %s", pattern, strings.Join(scope.roots, ", "))
-		return &problem{err: err, next: "muster status shows all jobs; to look elsewhere: " + lookElsewhere}
+		err := fmt.Errorf("no job or group %q below %s", pattern, strings.Join(scope.roots, ", "))
+		return &problem{err: err, next: "muster status shows all; to look elsewhere: " + lookElsewhere}
 	}
 	detail := pattern != "" && !isGlob(pattern) && len(jobs) == 1
 	workers := map[string][]report.Worker{}
@@ -117,7 +117,7 @@ func (p *process) status(ctx context.Context, to io.Writer, scope searchScope, o
 	case detail:
 		err = report.Workers(to, jobs[0], workers[jobs[0].Path], opts)
 	case len(jobs) == 0:
-		fmt.Fprintf(to, "No jobs below %s.\n", strings.Join(scope.roots, ", "))
+		fmt.Fprintf(to, "No jobs or groups below %s.\n", strings.Join(scope.roots, ", "))
 		if scope.cfg == nil && cmp.Or(o.root, p.environ.value("MUSTER_ROOT")) == "" { // no root is named
 			fmt.Fprintf(o.noteWriter(p, to), "  next: %s\n", lookElsewhere)
 		}
