@@ -150,7 +150,9 @@ func newRootCmd(p *process, args []string) *cobra.Command {
 		Short: "Distributed jobs in ZooKeeper: declare, plan, apply, join",
 		Long: `muster keeps distributed jobs in ZooKeeper. Declare jobs in HCL files; "muster
 plan" shows how ZooKeeper differs, "muster apply" makes only the changes that
-are provably safe, and "muster worker" joins a job from inside its container.`,
+are provably safe, and "muster worker" joins a job from inside its container.
+Groups are declared in the same way; "muster member" joins one, and leads or
+runs its crons when it is given that.`,
 		Example: `  muster dev --port 2181        a throw-away ZooKeeper to try things on
   muster plan                   what would change
   muster apply                  change it, after asking
