@@ -212,7 +212,7 @@ a=$started
 wait_for 'a leads' cat shop.log
 join b 1.9.0
 b=$started
-wait_for '2 of 2 duties held' "$muster" status --root "$root" shop
+wait_for '^1.9.0 .* b .* yes  *1$' "$muster" status --root "$root" shop # the report has moved to it
 run 0 "$muster" status --root "$root" shop
 
 say "the leader crashes: after its session (2 s) the other one leads, and has the report too"
