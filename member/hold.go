@@ -170,8 +170,8 @@ func (h *Hold) Context() context.Context { return h.ctx }
 // call Release: the next holder waits for that.
 func (h *Hold) HandOver() <-chan struct{} { return h.handOver }
 
-// watch ends the hold when held is gone, and notices when it is to be handed over. A held that somebody wrote to ends the
-// membership: nobody else could take the duty before the session ends.
+// watch ends the hold when held is gone, and notices when it is to be handed over. A held that somebody wrote to ends
+// the membership: nobody else could take the duty before the session ends.
 func (h *Hold) watch() {
 	defer close(h.watched)
 	asked := false

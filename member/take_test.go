@@ -222,8 +222,8 @@ func TestZnodesWrittenByHand(t *testing.T) {
 	}
 }
 
-// TestChangesOfTheGroupDoNotRepeatATake: while another member holds the duty, a try cannot succeed, and each would set a
-// watch.
+// TestChangesOfTheGroupDoNotRepeatATake: while another member holds the duty, a try cannot succeed, and each would set
+// a watch.
 func TestChangesOfTheGroupDoNotRepeatATake(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "coordinator")
