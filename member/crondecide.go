@@ -52,6 +52,7 @@ func (c *cron) settle(ctx context.Context) (o orders, released bool, err error) 
 		}
 		switch {
 		case c.h.ctx.Err() != nil && d.Release && errors.Is(context.Cause(c.h.ctx), context.Canceled):
+			c.over() // if the reply was lost, the watch of held may tell first
 			return o, true, nil
 		case c.h.ctx.Err() != nil:
 			return o, false, context.Cause(c.h.ctx)
@@ -94,8 +95,11 @@ func (c *cron) decide(now time.Time) (d ticks.Decision, written func()) {
 	}
 }
 
-// over is called when the end of an attempt is written.
+// over is called when the end of an attempt is written, if there is one.
 func (c *cron) over() {
+	if c.ended == nil {
+		return
+	}
 	text := nameOfRun(c.running.run)
 	if c.ended.Because != "" {
 		text += ": " + c.ended.Because
@@ -213,9 +217,7 @@ func (c *cron) release(d ticks.Decision, ops []zkconn.Op) error {
 	_, err := c.h.write(c.h.ctx, append(ops, zkconn.DeleteOp(c.h.held(), 0))...)
 	switch {
 	case err == nil, errors.Is(err, ErrNotHeld), c.h.ctx.Err() != nil:
-		if c.ended != nil {
-			c.over()
-		}
+		c.over()
 		c.h.over(context.Canceled)
 		<-c.h.watched
 		return nil

@@ -236,3 +236,34 @@ func TestLostReplyOfTheFirstClaim(t *testing.T) {
 		t.Errorf("%s is %s after attempt %d, and ran: %v", r.Tick, r.State, r.Attempt, made)
 	}
 }
+
+// TestLostReplyOfTheLastWrite: a holder gives the duty back in the transaction that ends a run. Its reply is lost, and
+// the run has an event nevertheless.
+func TestLostReplyOfTheLastWrite(t *testing.T) {
+	t.Parallel()
+	f := newCronFixture(t, func(d *group.Duty) { d.Schedule = "@yearly" })
+	p := newProxy(t)
+	m := f.joinThrough(p, "a")
+	events := make(chan member.EventKind, 1000)
+	all := m.Events(t.Context())
+	go func() {
+		for e := range all {
+			events <- e.Kind
+		}
+	}()
+	await := func(want member.EventKind) {
+		t.Helper()
+		for receive(t, events, string(want)) != want {
+		}
+	}
+	f.setCursor(time.Now().AddDate(-1, 0, 0), f.group.Duties[0])
+	run := f.startCron(m).next()
+	f.send(znode.Ask{Do: znode.AskPause, Duty: job})
+	await(member.EventHandOver)
+	dropped := p.DropReply(func(op int32, body []byte) bool {
+		return isMulti(op, nil) && bytes.Contains(body, []byte(`"state":"done"`))
+	})
+	run.end <- ok
+	receive(t, dropped, "the last write")
+	await(member.EventRunEnded)
+}
