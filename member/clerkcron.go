@@ -7,8 +7,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/hashicorp/go-version"
-
 	"muster/group"
 	"muster/group/schedule"
 	"muster/member/ticks"
@@ -86,15 +84,9 @@ func (f *office) allWrong(d group.Duty) bool {
 
 // fits reports whether a live member may have the duty: it can do it, and has the right version.
 func (f *office) fits(d group.Duty, p znode.Present) bool {
-	v, err := version.NewVersion(p.Version)
-	if !slices.Contains(p.Can, d.Name) || err != nil {
-		return false
-	}
-	if fits, err := version.NewConstraint(d.Versions); d.Versions != "" && (err != nil || !fits.Check(v)) {
-		return false
-	}
-	newest, err := version.NewVersion(f.memory.Newest[d.Name])
-	return d.Prefer != group.Newest || err != nil || newest.Equal(v)
+	newest := f.memory.Newest[d.Name] // as the last roster says; "" if nobody could do it
+	return slices.Contains(p.Can, d.Name) && d.Fits(p.Version) &&
+		(d.Prefer != group.Newest || newest == "" || group.CompareVersions(newest, p.Version) == 0)
 }
 
 // resumeCron sets the cursor of a cron whose pause ends. There is none if nobody has had it.

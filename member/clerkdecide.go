@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -36,7 +35,7 @@ func (f *office) decide(ctx context.Context, o orders) (next time.Duration, err 
 // input is what a roster follows from, without what the inboxes say.
 func (f *office) input(g group.Group) roster.Input {
 	in := roster.Input{
-		Settle: time.Duration(g.Settle), Promote: promotion(g.PromoteAfter),
+		Settle: time.Duration(g.Settle), Enough: g.PromoteAfter.Members,
 		Holders: map[string]int32{}, Pins: map[string]int32{}, Newest: map[string]*version.Version{},
 		Paused: map[string]bool{}, HandOver: map[string]int32{},
 		Failures: map[string]map[int32]int{}, Backoff: map[string]map[int32]time.Duration{},
@@ -82,16 +81,6 @@ func (f *office) input(g group.Group) roster.Input {
 		in.Paused[d] = true
 	}
 	return in
-}
-
-// promotion is how many members of a newer version are enough.
-func promotion(p group.PromoteAfter) roster.Promote {
-	number, percent := strings.CutSuffix(string(p), "%")
-	n, _ := strconv.Atoi(number) // checked when the Record was read
-	if percent {
-		return roster.Promote{Percent: n}
-	}
-	return roster.Promote{Count: n}
 }
 
 // answers is what the inboxes say about seats and duties: all of it is written in one transaction.

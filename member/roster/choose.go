@@ -224,12 +224,12 @@ func (g *group) prefer(c choice, holds bool) (v int, newer set) {
 	case holds:
 		v = g.version[c.last]
 	default:
-		if v = g.newestWith(g.in.Promote.enough(0), c.able, len(g.versions)); v == none {
+		if v = g.newestWith(g.in.Enough(0), c.able, len(g.versions)); v == none {
 			v = g.newestWith(1, c.able, len(g.versions))
 		}
 	}
 	for {
-		enough := g.in.Promote.enough(able(v).size())
+		enough := g.in.Enough(able(v).size())
 		if next := g.newestWith(enough, c.able.and(g.settled), v); next != none {
 			v = next
 			continue

@@ -21,6 +21,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	"go.yaml.in/yaml/v3"
 
+	"muster/group"
 	"muster/member/roster"
 )
 
@@ -93,8 +94,7 @@ func readCase(a *txtar.Archive) (in roster.Input, want string, err error) {
 // facts is the section "group": members by seat and duties by name. Only what is not as usual stands there.
 type facts struct {
 	Settle       time.Duration
-	PromoteAfter int    `yaml:"promote_after"`
-	PromoteShare string `yaml:"promote_share"` // 50%
+	PromoteAfter group.PromoteAfter `yaml:"promote_after"`
 	Members      map[int32]memberFacts
 	Duties       map[string]dutyFacts
 }
@@ -120,15 +120,10 @@ type dutyFacts struct {
 
 func (f facts) input() (roster.Input, error) {
 	in := roster.Input{
-		Settle: f.Settle, Promote: roster.Promote{Count: f.PromoteAfter},
+		Settle: f.Settle, Enough: f.PromoteAfter.Members,
 		Holders: map[string]int32{}, Pins: map[string]int32{}, Newest: map[string]*version.Version{},
 		Paused: map[string]bool{}, HandOver: map[string]int32{}, Failures: map[string]map[int32]int{},
 		Backoff: map[string]map[int32]time.Duration{},
-	}
-	if f.PromoteShare != "" {
-		if _, err := fmt.Sscanf(f.PromoteShare, "%d%%", &in.Promote.Percent); err != nil {
-			return in, fmt.Errorf("promote_share: %w", err)
-		}
 	}
 	all := slices.Sorted(maps.Keys(f.Duties))
 	for seat, facts := range f.Members {

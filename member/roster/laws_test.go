@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/go-version"
 
+	"muster/group"
 	"muster/member/roster"
 )
 
@@ -147,8 +148,7 @@ func randomInput(r *rand.Rand) roster.Input {
 	}
 	if !plain {
 		in.Settle = pick(r, 0, 5*time.Second)
-		in.Promote = pick(r, roster.Promote{}, roster.Promote{Count: 2}, roster.Promote{Percent: 50},
-			roster.Promote{Percent: 100})
+		in.Enough = pick[group.PromoteAfter](r, "1", "2", "50%", "100%").Members
 	}
 	seats, seat := []int32{99}, int32(0) // 99 has left
 	for range r.IntN(6) {

@@ -75,12 +75,9 @@ func (n naive) preferred(d roster.Duty) *version.Version {
 	}
 	for again := true; again; {
 		again = false
-		enough := max(1, n.Promote.Count)
-		if n.Promote.Percent > 0 {
-			enough = 1
-			for enough*100 < count(now, 0)*n.Promote.Percent {
-				enough++
-			}
+		enough := 1
+		if n.Enough != nil {
+			enough = n.Enough(count(now, 0))
 		}
 		start := now
 		for _, m := range n.Members {

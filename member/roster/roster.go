@@ -29,29 +29,16 @@ type Duty struct {
 	Leader   bool                // does not move for evenness
 }
 
-// Promote is how many members of a newer version are enough for that version to be preferred. Those count that can do
-// the duty and are at least settle old.
-type Promote struct {
-	Count   int // 0 is 1
-	Percent int // of the members of the version so far that can do it, rounded up; 0: Count says
-}
-
-// enough is the least number of members, if the version so far has this many. It is at least 1.
-func (p Promote) enough(members int) int {
-	if p.Percent > 0 {
-		const all = 100
-		return max(1, (members*p.Percent+all-1)/all)
-	}
-	return max(1, p.Count)
-}
-
 // Input is what a roster follows from. All maps are by the name of a duty, and inner maps by seat. What they say about
 // other duties and about seats that nobody has is ignored.
 type Input struct {
 	Settle  time.Duration // how old a member must be before a duty moves to it without need
-	Promote Promote
 	Duties  []Duty
 	Members []Member
+
+	// Enough is how many members of a newer version are enough for that version to be preferred, if the version so far
+	// has this many. Those count that can do the duty and are at least Settle old. It is at least 1; nil is always 1.
+	Enough func(members int) int
 
 	// Holders are the members that the last roster gave duties. A member that gave a duty up is no holder of it.
 	Holders map[string]int32
@@ -104,6 +91,9 @@ type Post struct {
 func Assign(in Input) Roster {
 	in.Members = slices.SortedFunc(slices.Values(in.Members), func(a, b Member) int { return cmp.Compare(a.Seat, b.Seat) })
 	in.Duties = slices.SortedFunc(slices.Values(in.Duties), func(a, b Duty) int { return strings.Compare(a.Name, b.Name) })
+	if in.Enough == nil {
+		in.Enough = func(int) int { return 1 }
+	}
 	g := newGroup(in)
 	choices := make([]choice, len(in.Duties))
 	b := balance{may: make([]set, len(in.Duties)), home: make([]int, len(in.Duties))}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/go-version"
 
+	"muster/group"
 	"muster/member/roster"
 )
 
@@ -67,16 +68,16 @@ func spread(r roster.Roster) int {
 // that there can be: what 1.9.0 has, or else the share of the newcomer.
 func TestRollingUpgrade(t *testing.T) {
 	for name, c := range map[string]struct {
-		promote roster.Promote
+		promote group.PromoteAfter
 		want    []int // when each of the 4 new members is settled
 	}{
-		"promoted by one":          {roster.Promote{Count: 1}, []int{40, 20, 13, 10}},
-		"promoted by half as many": {roster.Promote{Percent: 50}, []int{0, 40, 13, 10}},
+		"promoted by one":          {"1", []int{40, 20, 13, 10}},
+		"promoted by half as many": {"50%", []int{0, 40, 13, 10}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			duties := crons(40)
 			in := roster.Input{
-				Settle: 5 * time.Second, Promote: c.promote, Duties: duties, Members: crew(0, 4, "1.9.0", duties),
+				Settle: 5 * time.Second, Enough: c.promote.Members, Duties: duties, Members: crew(0, 4, "1.9.0", duties),
 			}
 			if _, moves := follow(&in); moves != 40 {
 				t.Fatalf("40 duties were vacant, and %d were filled", moves)
