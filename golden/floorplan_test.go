@@ -88,7 +88,7 @@ func floorPlan() map[string]room {
 				"resource", "job", "group", "worker", "member", "member/ticks", "zkstate", "zkstate/zkconn",
 				"zkstate/znode",
 			},
-			others: []string{"github.com/prometheus/client_golang"},
+			others: []string{"github.com/prometheus/client_golang", "golang.org/x/sys/unix"},
 		},
 		"examples/checkpoint": {ours: []string{"member", "zkstate/zkconn"}},
 

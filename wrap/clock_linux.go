@@ -1,19 +1,16 @@
 package wrap
 
 import (
-	"syscall"
 	"time"
-	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
-// clockBoottime counts also while the machine sleeps; all processes of a machine see the same.
-const clockBoottime = 7
-
-// clock is a time that all processes of this machine agree on, and that nobody can set.
+// clock is a time that all processes of this machine agree on, and that nobody can set. It counts also while the machine
+// sleeps.
 func clock() time.Duration {
-	var t syscall.Timespec
-	_, _, errno := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, clockBoottime, uintptr(unsafe.Pointer(&t)), 0)
-	if errno != 0 {
+	var t unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) != nil {
 		return wallClock()
 	}
 	return time.Duration(t.Nano())
