@@ -158,11 +158,7 @@ func (q *request) logOps(ctx context.Context, acl []zkconn.ACL) ([]zkconn.Op, er
 		return nil, fmt.Errorf("%w: %d do", ErrManyAsks, stat.NumChildren)
 	}
 	q.version = stat.Version
-	log, err := znode.DecodeAskLog(body)
-	if err != nil {
-		log = znode.AskLog{} // written by hand
-	}
-	next, err := znode.EncodeAskLog(log.With(q.ask.ID))
+	next, err := withRequest(body, q.ask.ID)
 	if err != nil || stat.Version >= 0 {
 		return []zkconn.Op{zkconn.SetOp(dir, next, stat.Version)}, err
 	}
@@ -180,27 +176,45 @@ func (q *request) logOps(ctx context.Context, acl []zkconn.ACL) ([]zkconn.Op, er
 
 // find finds out whether a request was committed whose answer was lost.
 func (q *request) find(ctx context.Context, lost error) (path string, err error) {
-	if err := q.s.Settled(ctx); err != nil {
-		return "", fmt.Errorf("%w: %w", lost, err)
-	}
 	dir := znode.Asks(q.root, q.generation)
-	body, stat, err := q.s.Get(ctx, dir)
+	if err := inLog(ctx, q.s, dir, q.version, q.ask.ID, lost); err != nil {
+		return "", err
+	}
+	return q.findEntry(ctx, dir)
+}
+
+// withRequest adds a request to the log of requests that a folder has.
+func withRequest(folder []byte, id string) ([]byte, error) {
+	log, err := znode.DecodeAskLog(folder)
+	if err != nil {
+		log = znode.AskLog{} // written by hand
+	}
+	return znode.EncodeAskLog(log.With(id))
+}
+
+// inLog returns nil if a request was committed whose answer was lost, and errAgain if it was not. version is that of the
+// folder when it was asked.
+func inLog(ctx context.Context, s *zkconn.Session, folder string, version int32, id string, lost error) error {
+	if err := s.Settled(ctx); err != nil {
+		return fmt.Errorf("%w: %w", lost, err)
+	}
+	body, stat, err := s.Get(ctx, folder)
 	switch {
 	case errors.Is(err, zkconn.ErrNoNode): // the group was deleted
-		return "", errAgain
+		return errAgain
 	case err != nil:
-		return "", fmt.Errorf("%w: %w", lost, err)
+		return fmt.Errorf("%w: %w", lost, err)
 	}
 	log, err := znode.DecodeAskLog(body)
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("%w: %w", lost, err)
-	case slices.Contains(log.Last, q.ask.ID):
-		return q.findEntry(ctx, dir)
-	case stat.Version-q.version > znode.MaxAskLog: // the log may have forgotten it
-		return "", lost
+		return fmt.Errorf("%w: %w", lost, err)
+	case slices.Contains(log.Last, id):
+		return nil
+	case stat.Version-version > znode.MaxAskLog: // the log may have forgotten it
+		return lost
 	}
-	return "", errAgain
+	return errAgain
 }
 
 // findEntry returns the path of the request, which was committed; empty if the clerk has deleted it.

@@ -25,6 +25,8 @@ var (
 	ErrNoCron = errors.New("no such cron")
 	// ErrAskedTooOften means that too many runs wait that operators asked for. Wait until some of them have ended.
 	ErrAskedTooOften = errors.New("100 runs wait already that were asked for")
+
+	errRunForgotten = errors.New("the reply was lost; it was asked for, and its record is deleted again: it has ended")
 )
 
 // RunRecord is what is recorded of a run, of a range of ticks that did not run, or of a run that an operator asked for.
@@ -91,10 +93,12 @@ func readTicks(ctx context.Context, s *zkconn.Session, paths []string) ([]*tickE
 
 // AskRun asks for a run of a cron duty now, for an operator: by is user@host. It writes
 //
+//	run/<g>/duty/<d>/now          set          the log of requests, at the version read
 //	run/<g>/duty/<d>/now/n-<10>   persistent   sequential: the request, and later the record of its run
 //
 // and what that lies in, in one transaction that checks the gate and the Record. It returns the number of the request,
-// from 1. It does not wait for the run: Runs tells what became of it.
+// from 1. It does not wait for the run: Runs tells what became of it. After a lost reply the log tells whether it was
+// written, even if its run has ended and is not kept any more.
 //
 // The holder runs it next, after the run that goes on. A duty without a holder runs it when it has one. So one that is
 // paused runs it when the pause ends.
@@ -102,9 +106,9 @@ func readTicks(ctx context.Context, s *zkconn.Session, paths []string) ([]*tickE
 // Its errors, besides those of the session: ErrNoGroup, ErrNotOpen, ErrNoCron and ErrAskedTooOften. Nothing was written
 // then.
 func AskRun(ctx context.Context, s *zkconn.Session, root, name, duty, by string) (number int64, err error) {
-	a := &ask{s: s, root: root, name: name, duty: duty}
+	a := &ask{s: s, root: root, name: name, duty: duty, id: zkstate.NewID()}
 	a.body, err = znode.EncodeTick(znode.TickRecord{
-		State: znode.TickAsked, Asked: time.Now().UTC().Round(0), AskedBy: by, Nonce: zkstate.NewID(),
+		State: znode.TickAsked, Asked: time.Now().UTC().Round(0), AskedBy: by, Nonce: a.id,
 	})
 	for err == nil {
 		if number, err = a.attempt(ctx); err == nil {
@@ -121,7 +125,9 @@ func AskRun(ctx context.Context, s *zkconn.Session, root, name, duty, by string)
 type ask struct {
 	s                *zkconn.Session
 	root, name, duty string
+	id               string
 	body             []byte
+	version          int32 // of the log, as read by this attempt; -1: it is not there yet
 	tries            int
 }
 
@@ -143,14 +149,7 @@ func (a *ask) attempt(ctx context.Context) (int64, error) {
 	case err == nil:
 		return znode.NowNumber(results[len(results)-1].Path)
 	case errors.Is(err, zkconn.ErrUnknown):
-		if settle := a.s.Settled(ctx); settle != nil {
-			return 0, fmt.Errorf("%w: %w", settle, err)
-		}
-		number, found, err := a.find(ctx, rec.Generation)
-		if err == nil && !found {
-			err = errAgain
-		}
-		return number, err
+		return a.find(ctx, rec.Generation, err)
 	case refusedAt(err, znode.Gate(a.root, rec.Generation), zkconn.ErrNoNode):
 		return 0, fmt.Errorf("%w: a part of it was deleted by hand: apply again", ErrNotOpen)
 	}
@@ -218,19 +217,18 @@ func (a *ask) requests(ctx context.Context, g string) (found []*tickEntry, paths
 }
 
 // find looks for the own request after a lost reply.
-func (a *ask) find(ctx context.Context, g string) (number int64, found bool, err error) {
-	mine, err := znode.DecodeTick(a.body)
-	if err != nil {
-		return 0, false, err
+func (a *ask) find(ctx context.Context, g string, lost error) (number int64, err error) {
+	if err := inLog(ctx, a.s, znode.Nows(a.root, g, a.duty), a.version, a.id, lost); err != nil {
+		return 0, err
 	}
 	entries, paths, err := a.requests(ctx, g)
 	for i, entry := range entries {
-		if entry != nil && entry.Nonce == mine.Nonce {
+		if entry != nil && entry.Nonce == a.id {
 			_, number = tickOf(paths[i])
-			return number, true, err
+			return number, err
 		}
 	}
-	return 0, false, err
+	return 0, cmp.Or(err, errRunForgotten)
 }
 
 // ops is the transaction of a request.
@@ -251,16 +249,28 @@ func (a *ask) ops(ctx context.Context, rec resource.Record, version int32) ([]zk
 			missing = append(missing, resource.Join(znode.Run(a.root, g), folder))
 		}
 	}
-	for _, path := range []string{znode.Duty(a.root, g, a.duty), znode.Nows(a.root, g, a.duty)} {
-		if err == nil {
-			if _, there, err = a.s.Exists(ctx, path); err == nil && !there {
-				missing = append(missing, path)
-			}
+	duty, nows := znode.Duty(a.root, g, a.duty), znode.Nows(a.root, g, a.duty)
+	if err == nil {
+		if _, there, err = a.s.Exists(ctx, duty); err == nil && !there {
+			missing = append(missing, duty)
 		}
 	}
 	for _, path := range missing {
 		ops = append(ops, zkconn.CreateOp(path, nil, zkconn.Persistent, acl))
 	}
+	if err != nil {
+		return nil, err
+	}
+	body, stat, err := a.s.Get(ctx, nows)
+	if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
+		return nil, err
+	}
+	log, encoding := withRequest(body, a.id)
+	if a.version = stat.Version; err == nil {
+		ops = append(ops, zkconn.SetOp(nows, log, stat.Version))
+	} else {
+		a.version, ops = -1, append(ops, zkconn.CreateOp(nows, log, zkconn.Persistent, acl))
+	}
 	return append(ops,
-		zkconn.CreateOp(znode.NewNow(a.root, g, a.duty), a.body, zkconn.PersistentSequential, acl)), err
+		zkconn.CreateOp(znode.NewNow(a.root, g, a.duty), a.body, zkconn.PersistentSequential, acl)), encoding
 }

@@ -3,6 +3,7 @@ package member_test
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -227,5 +228,34 @@ func TestKeep(t *testing.T) {
 	}
 	if over > 3 { // the next one may have ended meanwhile, and deletes with its next write
 		t.Errorf("%d runs are kept: %s", over, f.records())
+	}
+}
+
+// TestLostReplyOfARequestThatIsForgotten: its run has ended, and its record is deleted, before who asked looks. It is
+// not asked for again.
+func TestLostReplyOfARequestThatIsForgotten(t *testing.T) {
+	t.Parallel()
+	f := newCronFixture(t, func(d *group.Duty) { d.Schedule = "@yearly" })
+	f.askRun(1)
+	p := newProxy(t)
+	s := dial(t, p.Addr())
+	dropped := p.DropReply(isMulti)
+	p.Refuse(true) // it cannot look before the record is gone
+	asked := make(chan error, 1)
+	go func() {
+		_, err := member.AskRun(t.Context(), s, f.group.Root, f.group.Name, job, "me@here")
+		asked <- err
+	}()
+	receive(t, dropped, "the request")
+	second := znode.Now(f.group.Root, f.generation(), job, 2)
+	if err := f.s.Delete(t.Context(), second, -1); err != nil {
+		t.Fatal(err)
+	}
+	p.Refuse(false)
+	if err := receive(t, asked, "the answer"); err == nil || !strings.Contains(err.Error(), "it was asked for") {
+		t.Errorf("error = %v", err)
+	}
+	if got := f.runsOf(); len(got) != 1 {
+		t.Errorf("records: %s", f.records())
 	}
 }
