@@ -10,8 +10,8 @@ import (
 	"muster/group/schedule"
 )
 
-// MaxMembers is how many members a group can have.
-const MaxMembers = 5000
+// maxMembers is how many members a group is made for. Nothing counts them.
+const maxMembers = 5000
 
 // PromoteAfter says how many live and capable members of a newer version make it the newest: a number of members ("1"),
 // or a percentage ("50%") of the members of the version that has the duty.
@@ -30,13 +30,13 @@ func (p PromoteAfter) Members(holders int) int {
 
 func checkPromoteAfter(text string) error {
 	number, percent := strings.CutSuffix(text, "%")
-	most := MaxMembers
+	most := maxMembers
 	if percent {
 		most = 100
 	}
 	if n, err := strconv.Atoi(number); err != nil || n < 1 || n > most || strconv.Itoa(n) != number {
 		return fmt.Errorf("%q is neither a whole number from 1 to %d nor a percentage from 1%% to 100%%: "+
-			"write a number of members, such as 2, or \"50%%\" of them", text, MaxMembers)
+			"write a number of members, such as 2, or \"50%%\" of them", text, maxMembers)
 	}
 	return nil
 }

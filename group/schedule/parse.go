@@ -182,7 +182,7 @@ func parseSpec(words []string) (*cron.SpecSchedule, error) {
 	if err != nil {
 		return nil, err
 	}
-	parsed, err := parser.WithMaxSearchYears(Years).Parse(strings.Join(words, " "))
+	parsed, err := parser.WithMaxSearchYears(maxYears).Parse(strings.Join(words, " "))
 	if err != nil {
 		return nil, err
 	}

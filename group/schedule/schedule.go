@@ -32,9 +32,9 @@ import (
 	cron "github.com/netresearch/go-cron"
 )
 
-// Years is how far Next looks. No schedule that has ticks pauses longer: 29 February comes at least every 8 years, and
-// on a given day of the week at least every 40.
-const Years = 40
+// maxYears is how far Next looks. No schedule that has ticks pauses longer: 29 February comes at least every 8 years,
+// and on a given day of the week at least every 40.
+const maxYears = 40
 
 // Schedule is a set of instants, its ticks. All are whole seconds. The zero Schedule has none. Parse makes one.
 type Schedule struct {
@@ -58,7 +58,7 @@ func (s Schedule) Digest() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Next returns the first tick after an instant, in UTC. It returns false if there is none within the next Years.
+// Next returns the first tick after an instant, in UTC. It returns false if there is none within the next 40 years.
 func (s Schedule) Next(after time.Time) (time.Time, bool) {
 	after = after.UTC().Truncate(time.Second)
 	switch {

@@ -35,7 +35,7 @@ func (p period) wall(t time.Time) time.Time { return t.UTC().Add(p.offset) }
 // nextElapsed returns the first instant after another whose wall time fits the fields.
 func (s Schedule) nextElapsed(after time.Time) (time.Time, bool) {
 	p := s.periodAt(after)
-	for far := after.AddDate(Years, 0, 0); !after.After(far); {
+	for far := after.AddDate(maxYears, 0, 0); !after.After(far); {
 		wall := s.fields.Next(p.wall(after))
 		if wall.IsZero() {
 			return time.Time{}, false

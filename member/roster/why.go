@@ -27,13 +27,6 @@ const (
 	Unfit     Why = "unfit"
 )
 
-// Reasons lists every reason.
-func Reasons() []Why {
-	return []Why{
-		Starts, Keeps, Leads, Waits, Pinned, Newer, HandedOver, Evens, Fills, Only, Paused, BackedOff, Unfit,
-	}
-}
-
 // Unable counts the members that cannot do a duty, each at its first reason in this order.
 type Unable struct {
 	NotListed int // the member does not list the duty

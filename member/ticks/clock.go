@@ -2,8 +2,8 @@ package ticks
 
 import "time"
 
-// MaxOffset is how far the clock of a holder may be from ZooKeeper's.
-const MaxOffset = 30 * time.Second
+// maxOffset is how far the clock of a holder may be from ZooKeeper's.
+const maxOffset = 30 * time.Second
 
 // Offset is between which bounds one's own clock is ahead of ZooKeeper's; negative is behind.
 type Offset struct{ Least, Most time.Duration }
@@ -19,9 +19,9 @@ func OffsetOf(before, mtime, after time.Time) Offset {
 	return Offset{Least: before.Sub(mtime) - time.Millisecond, Most: after.Sub(mtime)}
 }
 
-// Wrong reports whether the two clocks differ by more than MaxOffset for certain. Then the holder runs nothing, because
-// its ticks would come at the wrong time, and it would take those of others.
-func (o Offset) Wrong() bool { return o.Least > MaxOffset || o.Most < -MaxOffset }
+// Wrong reports whether the two clocks differ by more than 30 seconds for certain. Then the holder runs nothing,
+// because its ticks would come at the wrong time, and it would take those of others.
+func (o Offset) Wrong() bool { return o.Least > maxOffset || o.Most < -maxOffset }
 
 // Unclear reports whether the write took so long that the clocks may be right or wrong. Compare again.
-func (o Offset) Unclear() bool { return !o.Wrong() && (o.Most > MaxOffset || o.Least < -MaxOffset) }
+func (o Offset) Unclear() bool { return !o.Wrong() && (o.Most > maxOffset || o.Least < -maxOffset) }
