@@ -192,8 +192,8 @@ func withRequest(folder []byte, id string) ([]byte, error) {
 	return znode.EncodeAskLog(log.With(id))
 }
 
-// inLog returns nil if a request was committed whose answer was lost, and errAgain if it was not. version is that of the
-// folder when it was asked.
+// inLog returns nil if a request was committed whose answer was lost, and errAgain if it was not. version is that of
+// the folder when it was asked.
 func inLog(ctx context.Context, s *zkconn.Session, folder string, version int32, id string, lost error) error {
 	if err := s.Settled(ctx); err != nil {
 		return fmt.Errorf("%w: %w", lost, err)

@@ -56,9 +56,9 @@ type Ask struct {
 	ID   string  `json:"id,omitempty"` // random: with it the sender recognises its own write
 }
 
-// AskLog is the body of a folder of requests, to the clerk or for runs: what was sent last. A request is deleted when it
-// was decided upon, or when its run is not kept any more. A sender that got no answer finds here whether its request was
-// committed.
+// AskLog is the body of a folder of requests, to the clerk or for runs: what was sent last. A request is deleted when
+// it was decided upon, or when its run is not kept any more. A sender that got no answer finds here whether its request
+// was committed.
 type AskLog struct {
 	Last []string `json:"last"` // ids of requests, the newest last; at most MaxAskLog
 }
