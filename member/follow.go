@@ -105,17 +105,17 @@ func (f *following) readRecord(ctx context.Context) error {
 
 func (f *following) readHeld(ctx context.Context) error {
 	at := znode.Held(f.root, f.generation, f.duty)
-	_, there, changed, err := f.s.ExistsW(ctx, at)
-	if err != nil {
-		return err
-	}
-	f.leader, f.heldChanged = Leader{}, changed
-	if !there {
-		return nil
-	}
-	text, stat, err := f.s.Get(ctx, at)
-	if errors.Is(err, zkconn.ErrNoNode) {
-		return nil // deleted since: the event tells
+	text, stat, changed, err := f.s.GetW(ctx, at)
+	for errors.Is(err, zkconn.ErrNoNode) {
+		var there bool
+		_, there, changed, err = f.s.ExistsW(ctx, at)
+		if err == nil && !there {
+			f.leader, f.heldChanged = Leader{}, changed
+			return nil
+		}
+		if err == nil {
+			text, stat, changed, err = f.s.GetW(ctx, at)
+		}
 	}
 	if err != nil {
 		return err
@@ -126,5 +126,6 @@ func (f *following) readHeld(ctx context.Context) error {
 	}
 	// held was made in the transaction that set the duty, whose zxid is the epoch.
 	f.leader = Leader{holder.Identity, holder.Address, holder.Version, stat.Czxid, stat.Ctime}
+	f.heldChanged = changed
 	return nil
 }
