@@ -40,12 +40,17 @@ func (f *fixture) children(below string) []string {
 	return names
 }
 
-// seats are the members' seats as the clerk wrote them, by identity. A duty in two of them fails the test.
+// seats are the members' seats as the clerk wrote them, by identity. A duty in two at one moment fails the test.
 func (f *fixture) seats() map[string][]string {
 	f.t.Helper()
-	all, had := map[string][]string{}, map[string]string{}
+	type read struct {
+		path    string
+		version int32
+	}
+	all, had := map[string][]string{}, map[string]read{}
 	for _, name := range f.children("seat") {
-		body, _, err := f.s.Get(f.t.Context(), f.run("seat/"+name))
+		at := f.run("seat/" + name)
+		body, stat, err := f.s.Get(f.t.Context(), at)
 		if errors.Is(err, zkconn.ErrNoNode) {
 			continue
 		}
@@ -58,10 +63,16 @@ func (f *fixture) seats() map[string][]string {
 		}
 		all[seat.Identity] = seat.Duties
 		for _, d := range seat.Duties {
-			if had[d] != "" {
-				f.t.Errorf("%s is in the seats of %s and %s", d, had[d], seat.Identity)
+			if first, ok := had[d]; ok { // was it still in the first one when the second was read?
+				now, _, err := f.s.Exists(f.t.Context(), first.path)
+				if err != nil {
+					f.t.Fatal(err)
+				}
+				if now.Version == first.version {
+					f.t.Errorf("%s is in %s and %s", d, first.path, at)
+				}
 			}
-			had[d] = seat.Identity
+			had[d] = read{at, stat.Version}
 		}
 	}
 	return all
