@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Shows what muster does, on a throw-away ZooKeeper: declare, plan, apply, a change that a live worker blocks, a run of
-# four workers of which one dies, and a group whose leader dies and whose task moves to a newer version. It runs every command as it prints it. It leaves no process and no file. With
-# MUSTER_SERVERS it uses that ensemble, below a root of its own, and leaves only empty znodes there.
+# four workers of which one dies, and a group whose leader dies and whose task moves to a newer version. It runs every
+# command as it prints it. It leaves no process and no file. With MUSTER_SERVERS it uses that ensemble, below a root of
+# its own, and leaves only empty znodes there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -35,13 +35,13 @@ func lead(ctx context.Context, m *member.Member, duty string) (terms <-chan term
 // receive waits for the next value.
 func receive[T any](t *testing.T, from <-chan T, what string) T {
 	t.Helper()
+	var v T
 	select {
-	case v := <-from:
-		return v
+	case v = <-from:
 	case <-time.After(2 * time.Minute):
 		t.Fatalf("waited for %s", what)
-		panic("not reached")
 	}
+	return v
 }
 
 // TestLeadHandsOver: a leader that is to hand over is told so, can still write, and is followed once it has returned.

@@ -316,12 +316,14 @@ func TestGroupDetailAsJSON(t *testing.T) {
 				Identity, Version string
 				Since             time.Time
 			}
-			Duty_states []struct { //nolint:revive // the key
-				Name, Holder, Why, Given_to, Paused_by string
-				Epoch                                  int64
-				Next_tick                              *time.Time
-				Runs                                   []struct{ State string }
-			}
+			DutyStates []struct {
+				Name, Holder, Why string
+				GivenTo           string `json:"given_to"`
+				PausedBy          string `json:"paused_by"`
+				Epoch             int64
+				NextTick          *time.Time `json:"next_tick"`
+				Runs              []struct{ State string }
+			} `json:"duty_states"`
 			Waiting int
 		}
 	}
@@ -330,9 +332,9 @@ func TestGroupDetailAsJSON(t *testing.T) {
 	}
 	g := got.Groups[0]
 	if g.Clerk != "10.0.3.11:7000" || g.Duties != 6 || len(g.Members) != 4 || g.Waiting != 3 ||
-		g.Duty_states[1].Holder != "10.0.3.11:7000" || g.Duty_states[1].Given_to != "10.0.3.12:7000" ||
-		g.Duty_states[1].Epoch != 4294967338 || g.Duty_states[0].Paused_by != "bob@ops" ||
-		g.Duty_states[5].Next_tick.IsZero() || g.Duty_states[5].Runs[0].State != "done" {
+		g.DutyStates[1].Holder != "10.0.3.11:7000" || g.DutyStates[1].GivenTo != "10.0.3.12:7000" ||
+		g.DutyStates[1].Epoch != 4294967338 || g.DutyStates[0].PausedBy != "bob@ops" ||
+		g.DutyStates[5].NextTick.IsZero() || g.DutyStates[5].Runs[0].State != "done" {
 		t.Errorf("%s", doc)
 	}
 }
