@@ -141,8 +141,10 @@ func (r Row) drift(w Want) []Finding {
 		fs = append(fs, Finding{Row: r, Kind: DriftDamaged})
 	case resource.Stale:
 		fs = append(fs, Finding{Row: r, Kind: DriftStale})
-	case resource.Degraded:
-		fs = append(fs, Finding{Row: r, Kind: DriftDegraded})
+	default:
+		if r.Old.IsDegraded() {
+			fs = append(fs, Finding{Row: r, Kind: DriftDegraded})
+		}
 	}
 	rec := r.recorded()
 	changes := r.Changes()

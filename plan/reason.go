@@ -69,6 +69,7 @@ const (
 	RecordEdited        Reason = "record_edited"
 	ReadyDiffers        Reason = "immutable_differs_ready"
 	LiveDiffers         Reason = "immutable_differs_live"
+	WorkUnfinished      Reason = "work_unfinished"
 	StaleLeftover       Reason = "stale"
 	TerminatedIdle      Reason = "terminated"
 	TerminatedKept      Reason = "terminated_kept"
@@ -86,7 +87,7 @@ func Reasons() []Reason {
 		IsForeign, IsUnreadable, OtherKind, OtherStack, OtherHome,
 		IsDamaged, DamagedBeyondRepair, DamagedLive, DamagedLeftover,
 		MembersStopping, IsProtected, NotThere, AlreadyRunning, ClassicLive, ClassicLeftover, Equal, MutableDiffers,
-		OwnerDiffers, RecordEdited, ReadyDiffers, LiveDiffers, StaleLeftover, TerminatedIdle, TerminatedKept,
+		OwnerDiffers, RecordEdited, ReadyDiffers, LiveDiffers, WorkUnfinished, StaleLeftover, TerminatedIdle, TerminatedKept,
 		CompletedKept, CompletedDone, Undeclared, UndeclaredLive, NotOurs, StrangerChildren,
 	}
 }
@@ -155,7 +156,9 @@ func (r Reason) columns() columns {
 	case ReadyDiffers:
 		return columns{Replace, "delete, then create", "nobody has joined yet (a {member} that joins first wins)", ""}
 	case LiveDiffers:
-		return columns{Blocked, "", "{live}", "muster terminate {name} && muster apply, or apply again after the run"}
+		return columns{Blocked, "", "{live}", "muster terminate {name} && muster apply, or apply again {after the run}"}
+	case WorkUnfinished:
+		return columns{Blocked, "", "{unfinished}", "apply again when there is none; muster status {name} lists them"}
 	case StaleLeftover:
 		return columns{Replace, "stale delete, then create", "{member}s have joined and none is live{grace}", ""}
 	case TerminatedIdle:

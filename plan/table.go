@@ -19,6 +19,8 @@ func (w Want) Reason(r Row) Reason {
 	switch {
 	case deletes && r.protected():
 		return IsProtected
+	case deletes && r.unfinished() > 0:
+		return WorkUnfinished
 	case deletes && r.Old.Live > 0: // all members have completed, so no member made these children
 		return StrangerChildren
 	case reason.dependsOnLive() && r.onlyStrangers():
@@ -49,6 +51,19 @@ func (r Row) protected() bool {
 	return r.recorded() != nil && r.recorded().Declaration.Policy().Protect
 }
 
+// unfinished counts the work that must have ended before the resource is deleted or replaced.
+func (r Row) unfinished() int {
+	if r.recorded() == nil {
+		return 0
+	}
+	return r.Old.Count(r.recorded().Declaration.Kind().Work.Count)
+}
+
+// immutableDiffers reports whether a field differs that cannot change in place.
+func (r Row) immutableDiffers() bool {
+	return slices.ContainsFunc(r.Changes(), func(c resource.Change) bool { return c.Immutable })
+}
+
 // otherKind reports whether a resource of another kind has the declared name.
 func (r Row) otherKind() bool {
 	switch {
@@ -60,7 +75,7 @@ func (r Row) otherKind() bool {
 	return r.Old.Classic && !r.New.Kind().Classic
 }
 
-// inPlace reports whether the resource is never replaced by a new generation.
+// inPlace reports whether the resource is kept in its generation: see resource.Policy.
 func (r Row) inPlace() bool { return r.recorded() != nil && r.recorded().Declaration.Policy().InPlace }
 
 // Owns reports whether this stack owns a Record. Two stacks with one name and different homes are different stacks:
@@ -88,7 +103,7 @@ func (w Want) declaredReason(r Row) Reason {
 		return r.damagedReason()
 	case class == resource.Terminating && r.Old.Live > 0:
 		return MembersStopping
-	case class == resource.Terminating && r.inPlace():
+	case class == resource.Terminating && r.inPlace() && !r.immutableDiffers():
 		return TerminatedKept
 	case class == resource.Terminating:
 		return TerminatedIdle
@@ -124,12 +139,13 @@ func (r Row) damagedReason() Reason {
 
 // compare is the reason of a resource that this stack may change and that is ready, live or done.
 func (w Want) compare(r Row, class resource.Class) Reason {
-	changes := r.Changes()
-	immutable := slices.ContainsFunc(changes, func(c resource.Change) bool { return c.Immutable })
+	changes, immutable := r.Changes(), r.immutableDiffers()
 	retained := class == resource.Done && r.New.Policy().KeepsDone
 	switch {
 	case class == resource.Done && (immutable || !retained):
 		return CompletedDone
+	case immutable && r.unfinished() > 0:
+		return WorkUnfinished
 	case immutable && (class == resource.Ready || class == resource.Idle):
 		return ReadyDiffers
 	case immutable:

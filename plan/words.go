@@ -62,6 +62,8 @@ func (r Row) fact(name string) string {
 		return string(r.Old.Status())
 	case "live":
 		return r.liveText()
+	case "unfinished":
+		return r.unfinishedText()
 	case "or terminate":
 		return r.orTerminate()
 	case "problem":
@@ -139,6 +141,15 @@ func (r Row) liveText() string {
 		return "1 worker is live"
 	}
 	return fmt.Sprintf("%d workers are live", n)
+}
+
+// unfinishedText counts the unfinished work: "2 batches are unfinished".
+func (r Row) unfinishedText() string {
+	if r.recorded() == nil {
+		return ""
+	}
+	w := r.recorded().Declaration.Kind().Work
+	return text.Plural(r.unfinished(), w.One+" is unfinished", w.Many+" are unfinished")
 }
 
 // lost names the parts that somebody deleted.

@@ -95,7 +95,7 @@ func notes(p plan.Plan, o Options) []string {
 	unmanaged := 0
 	for _, r := range p.Rows {
 		switch {
-		case r.Action() == plan.None && r.Old.Class() == resource.Degraded:
+		case r.Action() == plan.None && r.Old.IsDegraded():
 			degraded = append(degraded, r.Address())
 			degradedKinds = append(degradedKinds, "unchanged "+kindName(r))
 		case r.Action() == plan.Unmanaged && r.Old.Class() == resource.Unreadable:

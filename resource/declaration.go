@@ -37,6 +37,8 @@ type Kind struct {
 	Fields []string
 	// Classic reports whether workers of the classic controller make such resources too.
 	Classic bool
+	// Work is what must have ended before a resource is deleted or replaced; the zero Work: nothing.
+	Work Work
 	// Absent is what a degraded resource lacks, and status names: "the missing workers".
 	Absent string
 	// Decode reads the JSON of a declaration. at is its place in the source ("jobs.hcl:29") or empty. What is absent
@@ -48,6 +50,12 @@ type Kind struct {
 type Count struct {
 	Name string // in Observed.Counts and in a plan file: "done"
 	Word string // for people: "completed"
+}
+
+// Work is what a kind's resources have to do, such as the batches of a queue.
+type Work struct {
+	Count     string // the name of the count of what is unfinished
+	One, Many string // what it is called: "batch", "batches"
 }
 
 // ID names a declaration.
@@ -70,8 +78,8 @@ type Policy struct {
 	RemovesSelf bool     // it deletes itself when its work is done; its absence is then no drift
 	KeepsDone   bool     // keep it as it is when its work is done
 	Grace       Duration // it is deleted or replaced only after nobody was live for this long
-	// InPlace: its members save data in its generation, and come and go. So it is never replaced by a new generation:
-	// every damage is mended in place, and one that was terminated is opened again.
+	// InPlace: its members save data in its generation, and come and go. So every damage is mended in place, and one
+	// that was terminated is opened again. A new generation replaces it only if an immutable field changes.
 	InPlace bool
 }
 

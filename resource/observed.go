@@ -77,7 +77,7 @@ func (c Class) IsLive() bool { return c == Live || c == Degraded }
 // Status is the class in a word for people. A kind can have its own words.
 type Status string
 
-// The statuses of every kind. A classic resource has one of the last three.
+// The statuses of every kind, and degraded, which several have. A classic resource has one of ready, stale and running.
 const (
 	StatusUnreadable  Status = "unreadable"
 	StatusForeign     Status = "foreign"
@@ -86,6 +86,7 @@ const (
 	StatusTerminating Status = "terminating"
 	StatusReady       Status = "ready"
 	StatusStale       Status = "stale"
+	StatusDegraded    Status = "degraded"
 	StatusRunning     Status = "running"
 )
 
@@ -107,6 +108,12 @@ func (o *Observed) Status() Status {
 func (o *Observed) Class() Class {
 	class, _ := o.classify()
 	return class
+}
+
+// IsDegraded reports whether some needed members are gone, also if none is live.
+func (o *Observed) IsDegraded() bool {
+	class, status := o.classify()
+	return class == Degraded || status == StatusDegraded
 }
 
 func (o *Observed) classify() (Class, Status) {

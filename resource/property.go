@@ -16,14 +16,14 @@ type Property[T any] struct {
 	Type      Type
 	Default   string   // as users write it, without quotes; unused if Required
 	Required  bool     // it has no default
-	Min, Max  int64    // of TypeInt; of TypeDuration in nanoseconds
+	Min, Max  int64    // of TypeInt; of TypeDuration in nanoseconds; of TypeSize in bytes
 	Choices   []string // of TypeEnum
 	Form      string   // of TypeText: which values it may have, in a few words
 	Immutable bool     // it cannot change once a member has joined
 	// Valid, of TypeText, says why a value that is not the default is not valid, or returns nil.
 	Valid func(value string) error
-	// Ref points at the value: *int for TypeInt, *Duration for TypeDuration, *string for TypeEnum and TypeText, *bool
-	// for TypeBool.
+	// Ref points at the value: *int for TypeInt, *Duration for TypeDuration, *Size for TypeSize, *string for TypeEnum
+	// and TypeText, *bool for TypeBool.
 	Ref func(*T) any
 }
 
@@ -34,6 +34,7 @@ type Type int
 const (
 	TypeInt      Type = iota // a whole number
 	TypeDuration             // "30s"
+	TypeSize                 // "256KiB"
 	TypeEnum                 // one of Choices
 	TypeBool                 // true or false
 	TypeText                 // text that Valid accepts
@@ -55,6 +56,8 @@ func (p Property[T]) setDefault(t *T) {
 		*to, _ = strconv.Atoi(p.Default)
 	case *Duration:
 		_ = to.UnmarshalText([]byte(p.Default))
+	case *Size:
+		_ = to.UnmarshalText([]byte(p.Default))
 	case *string:
 		*to = p.Default
 	case *bool:
@@ -69,6 +72,8 @@ func (p Property[T]) Text(t *T) string {
 		return strconv.Itoa(*v)
 	case *Duration:
 		return v.String()
+	case *Size:
+		return v.String()
 	case *string:
 		return *v
 	case *bool:
@@ -79,10 +84,15 @@ func (p Property[T]) Text(t *T) string {
 
 // defaultText is the default as Text writes it.
 func (p Property[T]) defaultText() string {
-	if p.Type == TypeDuration {
+	switch p.Type {
+	case TypeDuration:
 		var d Duration
 		_ = d.UnmarshalText([]byte(p.Default))
 		return d.String()
+	case TypeSize:
+		var s Size
+		_ = s.UnmarshalText([]byte(p.Default))
+		return s.String()
 	}
 	return p.Default
 }
@@ -96,6 +106,8 @@ func FillMissing[T any](ps []Property[T], t *T) {
 		case *int:
 			empty = *v == 0 && p.Min > 0
 		case *Duration:
+			empty = *v == 0 && p.Min > 0
+		case *Size:
 			empty = *v == 0 && p.Min > 0
 		case *string:
 			empty = *v == ""
@@ -118,6 +130,10 @@ func Check[T any](ps []Property[T], t *T) error {
 		case *Duration:
 			if *v < 0 {
 				return fmt.Errorf("%s: %s is negative", p.Name, *v)
+			}
+		case *Size:
+			if int64(*v) < p.Min || int64(*v) > p.Max {
+				return fmt.Errorf("%s: %s is not between %s and %s", p.Name, *v, Size(p.Min), Size(p.Max))
 			}
 		case *string:
 			if err := p.CheckText(*v); err != nil {
@@ -165,6 +181,8 @@ func (p Property[T]) Limits() string {
 		return fmt.Sprintf("%d to %d", p.Min, p.Max)
 	case TypeDuration:
 		return fmt.Sprintf("%s to %s", Duration(time.Duration(p.Min)), Duration(time.Duration(p.Max)))
+	case TypeSize:
+		return fmt.Sprintf("%s to %s", Size(p.Min), Size(p.Max))
 	case TypeEnum:
 		return strings.Join(p.Choices, " or ")
 	case TypeText:

@@ -1,0 +1,156 @@
+package queue
+
+import (
+	"fmt"
+	"strings"
+
+	"muster/resource"
+)
+
+// The counts of a queue, besides the live processes.
+const (
+	executors = "executors" // live ones
+	watchers  = "watchers"  // live ones
+	batches   = "batches"   // unfinished ones
+	waiting   = "waiting"   // open batches, while no executor is live
+	completed = "completed" // completed batches, while no watcher is live
+	lost      = "lost"      // unfinished batches that Redis does not have
+	refused   = "refused"   // 1 if Redis refuses
+)
+
+func counts() []resource.Count {
+	return []resource.Count{
+		{Name: executors, Word: "executors"}, {Name: watchers, Word: "watchers"},
+		{Name: batches, Word: "unfinished batches"}, {Name: waiting, Word: "waiting for executors"},
+		{Name: completed, Word: "waiting for watchers"}, {Name: lost, Word: "lost in Redis"},
+		{Name: refused, Word: "refused by Redis"},
+	}
+}
+
+// Found is what was counted of a queue.
+type Found struct {
+	Executors, Watchers int  // live ones
+	Batches             int  // unfinished ones
+	Waiting             int  // open batches, while no executor is live
+	Completed           int  // completed batches, while no watcher is live
+	Lost                int  // unfinished batches that Redis does not have
+	Refused             bool // Redis refuses what the processes ask
+}
+
+// Counts are f as the counts of an observation.
+func (f Found) Counts() map[string]int {
+	all := map[string]int{
+		executors: f.Executors, watchers: f.Watchers, batches: f.Batches, waiting: f.Waiting, completed: f.Completed,
+		lost: f.Lost, refused: 0,
+	}
+	if f.Refused {
+		all[refused] = 1
+	}
+	return all
+}
+
+// FoundOf is what was counted of o.
+func FoundOf(o *resource.Observed) Found {
+	return Found{
+		o.Count(executors), o.Count(watchers), o.Count(batches), o.Count(waiting), o.Count(completed), o.Count(lost),
+		o.Count(refused) > 0,
+	}
+}
+
+// The statuses of queues, besides those of every kind.
+const (
+	Degraded resource.Status = "degraded" // batches wait and nobody is there for them, or Redis lost data or refuses
+	Running  resource.Status = "running"  // processes are live, and nothing is amiss
+)
+
+// Statuses lists every status of a queue in the order in which they are tried.
+func Statuses() []resource.Status {
+	return []resource.Status{
+		resource.StatusUnreadable, resource.StatusForeign, resource.StatusDamaged, resource.StatusMissing,
+		resource.StatusTerminating, Degraded, resource.StatusReady, Running,
+	}
+}
+
+// Classify implements resource.Declaration. A queue without live processes is idle, also if batches wait in it: the
+// processes may only be restarting.
+func (q Queue) Classify(o *resource.Observed) (resource.Class, resource.Status) {
+	degraded := len(FoundOf(o).amiss()) > 0
+	switch {
+	case o.Live == 0 && degraded:
+		return resource.Idle, Degraded
+	case o.Live == 0:
+		return resource.Idle, resource.StatusReady
+	case degraded:
+		return resource.Degraded, Degraded
+	}
+	return resource.Live, Running
+}
+
+// amiss says why a queue is degraded.
+func (f Found) amiss() []string {
+	var all []string
+	if f.Waiting > 0 {
+		all = append(all, plural(f.Waiting, "batch waits", "batches wait")+" and nobody executes")
+	}
+	if f.Completed > 0 {
+		all = append(all, plural(f.Completed, "batch is completed", "batches are completed")+" and nobody watches")
+	}
+	if f.Lost > 0 {
+		all = append(all, "Redis lost "+plural(f.Lost, "batch", "batches"))
+	}
+	if f.Refused {
+		all = append(all, "Redis refuses what it is asked")
+	}
+	return all
+}
+
+// Health implements resource.Declaration: "3 executors, 1 watcher, 2 unfinished batches".
+func (q Queue) Health(o *resource.Observed) string {
+	f := FoundOf(o)
+	s := plural(f.Executors, "executor", "executors") + ", " + plural(f.Watchers, "watcher", "watchers") + ", " +
+		plural(f.Batches, "unfinished batch", "unfinished batches")
+	return strings.Join(append([]string{s}, f.amiss()...), "; ")
+}
+
+// LiveText implements resource.Declaration: "3 executors and 1 watcher are live".
+func (q Queue) LiveText(o *resource.Observed) string {
+	f, live := FoundOf(o), o.Live-len(o.Strangers)
+	var who []string
+	if f.Executors > 0 {
+		who = append(who, plural(f.Executors, "executor", "executors"))
+	}
+	if f.Watchers > 0 {
+		who = append(who, plural(f.Watchers, "watcher", "watchers"))
+	}
+	if others := live - f.Executors - f.Watchers; others > 0 {
+		who = append(who, plural(others, "other", "others"))
+	}
+	verb := " are live"
+	if live == 1 {
+		verb = " is live"
+	}
+	if len(who) == 0 {
+		return "nobody is live"
+	}
+	last := len(who) - 1
+	if last == 0 {
+		return who[0] + verb
+	}
+	return strings.Join(who[:last], ", ") + " and " + who[last] + verb
+}
+
+// Progress implements resource.Declaration. A queue with unfinished batches is neither deleted nor replaced, so nothing
+// is lost that anybody waits for.
+func (q Queue) Progress(o *resource.Observed) (what string, work bool) {
+	if o.Live == 0 && FoundOf(o).Batches == 0 {
+		return "", false
+	}
+	return q.Health(o), false
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
