@@ -106,7 +106,7 @@ func TestIndexOfDiagnostics(t *testing.T) {
 	groups := map[string]string{
 		"M10": "Files", "M11": "Syntax", "M12": "Jobs and their values", "M13": "Blocks and arguments",
 		"M14": "Variables", "M15": "Expressions", "M16": "The blocks muster and zookeeper",
-		"M17": "Ignored drift", "M18": "Warnings", "M19": "Groups and their duties",
+		"M17": "Ignored drift", "M18": "Warnings", "M19": "Groups and their duties", "M20": "Queues",
 	}
 	have := read(t, file)
 	intro, _, _ := strings.Cut(have, "\n## ")

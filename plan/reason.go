@@ -87,8 +87,8 @@ func Reasons() []Reason {
 		IsForeign, IsUnreadable, OtherKind, OtherStack, OtherHome,
 		IsDamaged, DamagedBeyondRepair, DamagedLive, DamagedLeftover,
 		MembersStopping, IsProtected, NotThere, AlreadyRunning, ClassicLive, ClassicLeftover, Equal, MutableDiffers,
-		OwnerDiffers, RecordEdited, ReadyDiffers, LiveDiffers, WorkUnfinished, StaleLeftover, TerminatedIdle, TerminatedKept,
-		CompletedKept, CompletedDone, Undeclared, UndeclaredLive, NotOurs, StrangerChildren,
+		OwnerDiffers, RecordEdited, ReadyDiffers, LiveDiffers, WorkUnfinished, StaleLeftover, TerminatedIdle,
+		TerminatedKept, CompletedKept, CompletedDone, Undeclared, UndeclaredLive, NotOurs, StrangerChildren,
 	}
 }
 
@@ -154,7 +154,7 @@ func (r Reason) columns() columns {
 	case RecordEdited:
 		return columns{Update, "in place", "its record was edited by hand: the digest does not verify", ""}
 	case ReadyDiffers:
-		return columns{Replace, "delete, then create", "nobody has joined yet (a {member} that joins first wins)", ""}
+		return columns{Replace, "delete, then create", "{nobody joined} (a {member} that joins first wins)", ""}
 	case LiveDiffers:
 		return columns{Blocked, "", "{live}", "muster terminate {name} && muster apply, or apply again {after the run}"}
 	case WorkUnfinished:

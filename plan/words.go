@@ -62,6 +62,8 @@ func (r Row) fact(name string) string {
 		return string(r.Old.Status())
 	case "live":
 		return r.liveText()
+	case "nobody joined":
+		return r.ifInPlace("nobody is live", "nobody has joined yet")
 	case "unfinished":
 		return r.unfinishedText()
 	case "or terminate":

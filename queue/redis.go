@@ -14,7 +14,7 @@ import (
 
 // ErrCredentials means that the address of a Redis has a password or a user name in it. The error does not repeat the
 // address. Whoever reports it must not show the address either.
-var ErrCredentials = errors.New("it has no place in the address, which everybody may read")
+var ErrCredentials = errors.New("in the address of a Redis can be read by everybody who may read ZooKeeper")
 
 // The environment variables that hold what is not in the address.
 const (
@@ -120,9 +120,9 @@ func checkCredentials(text string) error {
 	port, _, _ = strings.Cut(port, "/")
 	switch {
 	case hasUser && !strings.Contains(name, ":"):
-		return fmt.Errorf("a user name: %w: write it without, and set %s", ErrCredentials, EnvUsername)
+		return fmt.Errorf("a user name %w: write it without, and set %s", ErrCredentials, EnvUsername)
 	case hasUser, strings.Contains(strings.ToLower(options), "pass"), noHost && strings.Trim(port, "0123456789") != "":
-		return fmt.Errorf("a password: %w: write it without, and set %s or %s", ErrCredentials, EnvPassword,
+		return fmt.Errorf("a password %w: write it without, and set %s or %s", ErrCredentials, EnvPassword,
 			EnvPasswordFile)
 	}
 	return nil

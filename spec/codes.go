@@ -2,7 +2,7 @@ package spec
 
 // The codes of all diagnostics. A code keeps its meaning for ever. Number 11 of the expressions is not given any more,
 // and not used again. The hundreds group them: 10 files, 11 syntax, 12 jobs, 13 blocks and arguments, 14 variables, 15
-// expressions, 16 muster and zookeeper, 17 drift, 18 warnings, 19 groups.
+// expressions, 16 muster and zookeeper, 17 drift, 18 warnings, 19 groups, 20 queues.
 const (
 	codeDirectory    = "M1001"
 	codeNoFiles      = "M1002"
@@ -78,6 +78,11 @@ const (
 	codeVersions     = "M1904"
 	codeSchedule     = "M1905"
 	codeDutyNumber   = "M1906"
+	codeRedis        = "M2001"
+	codeCredentials  = "M2002"
+	codeSize         = "M2003"
+	codeSizes        = "M2004"
+	codeAttempts     = "M2005"
 )
 
 // Code is the meaning of a diagnostic's code in one line.
@@ -108,9 +113,9 @@ func Codes() []Code {
 		{codeForEach, "for_each is neither a map nor a set of strings"},
 		{codeForEachKey, "a key of for_each cannot be used in an address"},
 		{codeAddressTwice, "two blocks of one kind have one label"},
-		{codePathTwice, "two jobs or groups have one znode path"},
-		{codePathNested, "a znode path lies inside that of another job or group"},
-		{codeHome, "the znode path of a job or group and muster's home overlap"},
+		{codePathTwice, "two jobs, groups or queues have one znode path"},
+		{codePathNested, "a znode path lies inside that of another job, group or queue"},
+		{codeHome, "the znode path of a job, group or queue and muster's home overlap"},
 		{codePrecondition, "a precondition does not hold"},
 		{codeCondition, "a condition or its error_message cannot be used"},
 		{codeBlock, "a block of this type is not known here"},
@@ -148,8 +153,8 @@ func Codes() []Code {
 		{codeACL, "an ACL entry is not scheme:id:perms"},
 		{codeTLS, "TLS files are incomplete"},
 		{codeTakeOver, "take_over names the stack itself, or is malformed"},
-		{codeIgnored, "a drift ignore names a job or group that is not declared"},
-		{codeIgnoreField, "a drift ignore names a field that its job or group does not have"},
+		{codeIgnored, "a drift ignore names a job, group or queue that is not declared"},
+		{codeIgnoreField, "a drift ignore names a field that its job, group or queue does not have"},
 		{codeDate, "a date is not of the form 2027-01-31"},
 		{codeExpired, "a drift ignore has expired"},
 		{codeReason, "a drift ignore gives no reason"},
@@ -160,5 +165,10 @@ func Codes() []Code {
 		{codeVersions, "versions is not a version constraint"},
 		{codeSchedule, "a schedule or its time zone cannot be used"},
 		{codeDutyNumber, "retries or keep is not a whole number within its limits"},
+		{codeRedis, "redis is not the address of a Redis"},
+		{codeCredentials, "a password or a user name stands in the address of a Redis"},
+		{codeSize, "a size is malformed or out of bounds"},
+		{codeSizes, "max_bytes cannot hold one task of max_task"},
+		{codeAttempts, "attempts is not a whole number from 1 to 100"},
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"muster/group"
 	"muster/job"
+	"muster/queue"
 )
 
 // digest is a hash of what the configuration means. Places, spelling and credentials do not change it.
@@ -37,6 +38,10 @@ func (c *Config) digest() string {
 	if len(c.Groups) > 0 { // a configuration without groups keeps the digest that it had before there were groups
 		meaning["groups"] = slices.SortedFunc(slices.Values(c.Groups),
 			func(a, b group.Group) int { return cmp.Compare(a.Address, b.Address) })
+	}
+	if len(c.Queues) > 0 { // likewise
+		meaning["queues"] = slices.SortedFunc(slices.Values(c.Queues),
+			func(a, b queue.Queue) int { return cmp.Compare(a.Address, b.Address) })
 	}
 	_ = json.NewEncoder(sum).Encode(meaning) // plain data into a hash: neither can fail
 	return hex.EncodeToString(sum.Sum(nil))

@@ -1,4 +1,4 @@
-// Package spec reads a directory of HCL files and returns the jobs and groups they declare, or diagnostics: each with a
+// Package spec reads a directory of HCL files and returns the jobs, groups and queues they declare, or diagnostics: each with a
 // stable code, a place in the source, the values that led to it, and what to do.
 //
 // It reads files below that directory and the variable files it is given, and nothing else: no environment but the one

@@ -14,6 +14,7 @@ import (
 
 	"muster/group"
 	"muster/job"
+	"muster/queue"
 	"muster/resource"
 )
 
@@ -35,7 +36,7 @@ func TestEveryFunctionIsDocumented(t *testing.T) {
 	}
 }
 
-// TestLanguagePage: what docs/language.md shows loads, and shows every argument of a job, a group and its duties. What
+// TestLanguagePage: what docs/language.md shows loads, and shows every argument of a job, a group and its duties, and a queue. What
 // it shows of those that have a default is the default.
 func TestLanguagePage(t *testing.T) {
 	c := loadPage(t, "../docs/language.md")
@@ -46,11 +47,19 @@ func TestLanguagePage(t *testing.T) {
 		d := g.Duties[i]
 		checkShown(t, c.Origins[g.Address], d.Section()+".", group.DutyProperties(typ), d, group.NewDuty(typ, d.Name))
 	}
+	checkShown(t, c.Origins[c.Queues[0].Address], "", queue.Properties(), c.Queues[0], queue.Default())
 }
 
 // TestGroupsPage: what docs/groups.md shows is one configuration without findings.
 func TestGroupsPage(t *testing.T) {
 	if c := loadPage(t, "../docs/groups.md"); len(c.Groups) != 1 || len(c.Ignores) != 1 {
+		t.Errorf("it declares %+v", c)
+	}
+}
+
+// TestQueuesPage: what docs/queues.md shows is one configuration without findings.
+func TestQueuesPage(t *testing.T) {
+	if c := loadPage(t, "../docs/queues.md"); len(c.Queues) != 1 {
 		t.Errorf("it declares %+v", c)
 	}
 }
@@ -101,6 +110,7 @@ func TestArgumentsAreDocumented(t *testing.T) {
 		argumentTable("argument", job.Properties()), argumentTable("argument", group.Properties()),
 		argumentTable("argument of a leader", group.DutyProperties(group.Leader)),
 		argumentTable("argument of a cron", group.DutyProperties(group.Cron)),
+		argumentTable("argument of a queue", queue.Properties()),
 	} {
 		if !strings.Contains(string(page), want+"\n") {
 			t.Errorf("docs/language.md lacks this table:\n%s", want)

@@ -9,7 +9,7 @@ import (
 )
 
 // kinds lists the kinds of what can be declared, in the order in which their blocks are read.
-func kinds() []kind { return []kind{jobs(), groups()} }
+func kinds() []kind { return []kind{jobs(), groups(), queues()} }
 
 // kind is what the loader needs of one kind. Each is a kindOf.
 type kind interface {

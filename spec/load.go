@@ -9,6 +9,7 @@ import (
 
 	"muster/group"
 	"muster/job"
+	"muster/queue"
 	"muster/resource"
 )
 
@@ -42,6 +43,7 @@ type Config struct {
 	// may share maps of labels.
 	Jobs    []job.Job
 	Groups  []group.Group // likewise
+	Queues  []queue.Queue // likewise
 	Ignores []Ignore
 	Digest  string // of everything above but the places; the same on every machine
 	// Origins says where each value came from, by address and field ("workers", "timeouts.join", "labels.team", also
@@ -51,12 +53,15 @@ type Config struct {
 
 // Declared lists everything that is declared, of whatever kind.
 func (c *Config) Declared() []resource.Declaration {
-	all := make([]resource.Declaration, 0, len(c.Jobs)+len(c.Groups))
+	all := make([]resource.Declaration, 0, len(c.Jobs)+len(c.Groups)+len(c.Queues))
 	for _, j := range c.Jobs {
 		all = append(all, j)
 	}
 	for _, g := range c.Groups {
 		all = append(all, g)
+	}
+	for _, q := range c.Queues {
+		all = append(all, q)
 	}
 	return all
 }

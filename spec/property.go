@@ -1,7 +1,12 @@
 package spec
 
 import (
+	"errors"
 	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/hcl/v2"
@@ -17,6 +22,9 @@ type words struct {
 	unknown          string // if it is required: what stands in an export if it was not recorded
 	code             string // if it is a number or a text
 	null, more, less string // what to do
+	// secret is the error of a text that may hold a password: its finding has secretCode, and does not show the value.
+	secret     error
+	secretCode string
 }
 
 // readProperty decodes an argument into t; false means that it is null or wrong.
@@ -26,6 +34,8 @@ func readProperty[T any](s *scope, p resource.Property[T], a *hcl.Attribute, t *
 		return store(to)(s.wholeNumber(a, p.Min, p.Max, p.Required, w))
 	case *resource.Duration:
 		return store(to)(s.duration(a, time.Duration(p.Min), time.Duration(p.Max)))
+	case *resource.Size:
+		return store(to)(s.size(a, resource.Size(p.Min), resource.Size(p.Max)))
 	case *string:
 		if p.Type == resource.TypeText {
 			return store(to)(s.validText(a, p.CheckText, p.Required, w))
@@ -54,7 +64,57 @@ func (s *scope) validText(a *hcl.Attribute, check func(string) error, required b
 		decode = s.required
 	}
 	text, ok := decode(a)
+	if err := check(text); ok && w.secret != nil && errors.Is(err, w.secret) {
+		why, help := remedy(err)
+		d := s.wrong(w.secretCode, a, cty.NilVal, "%s", why)
+		d.Help, d.Snippet, d.Note, d.Values = help, nil, "", nil
+		return "", false
+	}
 	return text, ok && s.checked(w.code, a, text, check)
+}
+
+// size decodes a size between two bounds.
+func (s *scope) size(a *hcl.Attribute, least, most resource.Size) (resource.Size, bool) {
+	v, ok := s.eval(a.Expr)
+	if !ok || v.IsNull() {
+		return 0, false
+	}
+	var size resource.Size
+	if v.Type() != cty.String || size.UnmarshalText([]byte(v.AsString())) != nil {
+		d := s.wrong(codeSize, a, v, "%s must be a size: a string with a whole number and a unit", a.Name)
+		if d.Help = `write "256KiB" or "1GiB"; units are B, KiB, MiB, GiB and TiB`; v.Type() == cty.Number {
+			d.Help = fmt.Sprintf("if bytes are meant, write %q; other units are KiB, MiB, GiB and TiB", number(v)+"B")
+		} else if v.Type() == cty.String {
+			if meant, ok := sizeMeant(v.AsString()); ok {
+				d.Help = fmt.Sprintf("write %q", meant)
+			}
+		}
+		return 0, false
+	}
+	if size < least || size > most {
+		s.wrong(codeSize, a, v, "%s must be from %s to %s", a.Name, least, most)
+		return 0, false
+	}
+	return size, true
+}
+
+// sizeMeant guesses the size that somebody meant: "256 kb", "1G", "1.5GiB".
+func sizeMeant(text string) (string, bool) {
+	m := regexp.MustCompile(`^([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*([kmgt])?(?:i?b)?(?:ytes?)?$`).FindStringSubmatch(
+		strings.ToLower(strings.TrimSpace(text)))
+	if m == nil {
+		return "", false
+	}
+	n, err := strconv.ParseFloat(m[1], 64)
+	shift := 0
+	if m[2] != "" {
+		shift = 10 * (1 + strings.Index("kmgt", m[2]))
+	}
+	bytes := n * float64(int64(1)<<shift)
+	if err != nil || bytes < 1 || bytes != math.Trunc(bytes) || bytes > math.MaxInt64/2 {
+		return "", false
+	}
+	return resource.Size(bytes).String(), true
 }
 
 // wholeNumber decodes a number, which must not be null if it is required.

@@ -83,6 +83,10 @@ func inHCL[T any](p resource.Property[T], t *T) string {
 		if int64(*v) >= p.Min {
 			return literal(v.String())
 		}
+	case *resource.Size:
+		if int64(*v) >= p.Min {
+			return literal(v.String())
+		}
 	case *string:
 		if *v != "" {
 			return literal(*v)

@@ -13,6 +13,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"muster/resource"
+	"muster/text"
 )
 
 // readZooKeeper decodes the zookeeper block.
@@ -202,12 +203,15 @@ func (l *loader) warnOpen(c *Config) {
 	if zk := l.blocks["zookeeper"]; len(zk) > 0 {
 		b = zk[0]
 	}
-	what := "jobs"
-	switch {
-	case len(c.Groups) > 0 && len(c.Jobs) > 0:
-		what = "jobs and groups"
-	case len(c.Groups) > 0:
-		what = "groups"
+	var kinds []string
+	for _, d := range c.Declared() {
+		if name := d.Kind().Name + "s"; !slices.Contains(kinds, name) {
+			kinds = append(kinds, name)
+		}
+	}
+	what := text.And(kinds)
+	if what == "" {
+		what = "jobs"
 	}
 	d := l.add(codeOpen, &b.DefRange, "everybody who reaches ZooKeeper may change these %s", what)
 	d.Severity = Warning

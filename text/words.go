@@ -29,10 +29,15 @@ func CountEach(words []string) string {
 		counts = append(counts, Count(n, words[0]))
 		words = words[n:]
 	}
-	if n := len(counts) - 1; n > 0 {
-		return strings.Join(counts[:n], ", ") + " and " + counts[n]
+	return And(counts)
+}
+
+// And is "a, b and c".
+func And(words []string) string {
+	if n := len(words) - 1; n > 0 {
+		return strings.Join(words[:n], ", ") + " and " + words[n]
 	}
-	return strings.Join(counts, "")
+	return strings.Join(words, "")
 }
 
 // Size is a number of bytes for people, rounded up: "512 bytes", "12 KiB", "3 MiB".

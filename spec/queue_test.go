@@ -1,0 +1,151 @@
+package spec_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"muster/job"
+	"muster/queue"
+	"muster/resource"
+	"muster/spec"
+)
+
+// allOfAQueue uses each argument of a queue once.
+const allOfAQueue = head + `
+defaults {
+  root     = "/queues"
+  max_task = "1MiB"
+  labels   = { team = "maths" }
+}
+
+queue "primes" {
+  for_each     = { eu = "redis://redis-eu", us = "rediss://redis-us:6380/2" }
+  name         = "primes-${each.key}"
+  redis        = each.value
+  attempts     = 5
+  backoff      = "0s"
+  task_timeout = "1m"
+  max_bytes    = "2GiB"
+  keep_dead    = "24h"
+  timeouts {
+    session = "20s"
+    join    = "5m"
+    drain   = "1m"
+    stale   = "90s"
+  }
+  lifecycle {
+    protect = true
+  }
+  labels = { region = each.key }
+  precondition {
+    condition     = length(each.key) == 2
+    error_message = "A region has two letters."
+  }
+}
+`
+
+func TestEverythingOfAQueue(t *testing.T) {
+	c := load(t, map[string]string{"queues.hcl": allOfAQueue}, spec.Options{})
+	want := func(region, redis string) queue.Queue {
+		second := func(n int) resource.Duration { return resource.Duration(n) * resource.Duration(time.Second) }
+		return queue.Queue{
+			Name: "primes-" + region, Root: "/queues", Address: `queue.primes["` + region + `"]`, At: "queues.hcl:11",
+			Redis: redis, Attempts: 5, TaskTimeout: second(60), MaxTask: 1 << 20, MaxBytes: 2 << 30,
+			KeepDead:  second(86400),
+			Timeouts:  queue.Timeouts{Session: second(20), Join: second(300), Drain: second(60), Stale: second(90)},
+			Lifecycle: queue.Lifecycle{Protect: true},
+			Labels:    map[string]string{"team": "maths", "region": region},
+		}
+	}
+	queues := []queue.Queue{want("eu", "redis://redis-eu"), want("us", "rediss://redis-us:6380/2")}
+	if d := cmp.Diff(queues, c.Queues); d != "" {
+		t.Errorf("queues (-want +got):\n%s", d)
+	}
+	for field, where := range map[string]string{
+		"max_task": "defaults at queues.hcl:7", "redis": "queues.hcl:14", "timeouts.drain": "queues.hcl:23",
+		"labels.team": "defaults at queues.hcl:8",
+	} {
+		if got := c.Origins[`queue.primes["eu"]`][field]; got != where {
+			t.Errorf("%s is from %q, want %q", field, got, where)
+		}
+	}
+	for _, f := range c.Queues[0].Fields() {
+		if c.Origins[c.Queues[0].Address][f.Name] == "" {
+			t.Errorf("%s has no origin", f.Name)
+		}
+	}
+}
+
+// TestSharedDefaultsFitQueues: an argument that jobs and queues have accepts the same values in both.
+func TestSharedDefaultsFitQueues(t *testing.T) {
+	ofJobs := map[string]string{}
+	for _, p := range job.Properties() {
+		ofJobs[p.Name] = p.Limits()
+	}
+	shared := 0
+	for _, p := range queue.Properties() {
+		if limits, ok := ofJobs[p.Name]; ok {
+			if shared++; limits != p.Limits() {
+				t.Errorf("%s is %s in a job, %s in a queue", p.Name, limits, p.Limits())
+			}
+		}
+	}
+	if shared < 4 {
+		t.Errorf("%d arguments are shared", shared)
+	}
+}
+
+// TestQueueInJSON: the JSON syntax declares the same queue.
+func TestQueueInJSON(t *testing.T) {
+	native := load(t, map[string]string{"a.hcl": head + `
+queue "primes" {
+  redis    = "redis://redis-1"
+  max_task = "1024KiB"
+}
+`}, spec.Options{})
+	json := load(t, map[string]string{"a.hcl.json": `{
+  "muster": { "stack": "etl" }, "queue": { "primes": { "redis": "redis://redis-1", "max_task": "1MiB" } }
+}`}, spec.Options{})
+	none := load(t, map[string]string{"a.hcl": head}, spec.Options{})
+	if native.Digest != json.Digest || native.Digest == none.Digest {
+		t.Errorf("native %+v\nJSON %+v", native.Queues, json.Queues)
+	}
+}
+
+// TestExportOfQueues: what Export writes of queues, and of what is beside them, is formatted and reads back to the same.
+func TestExportOfQueues(t *testing.T) {
+	c := load(t, map[string]string{"queues.hcl": allOfAQueue + `
+job "ingest" {
+  workers = 4
+}
+
+queue "plain" {
+  root     = "/other"
+  redis    = "redis+sentinel://a,b/mymaster"
+  max_task = "256KiB"
+}
+`}, spec.Options{})
+	out := spec.Export(c.Declared(), "etl", "")
+	if formatted, ds := spec.Format(out, "a.hcl"); len(ds) > 0 || !bytes.Equal(formatted, out) {
+		t.Fatalf("not formatted: %v\n%s", ds, out)
+	}
+	if !strings.HasPrefix(string(out), "# 1 job and 3 queues as found in ZooKeeper.") {
+		t.Errorf("%.80s", out)
+	}
+	byPath := func(c *spec.Config) map[string]queue.Queue {
+		all := map[string]queue.Queue{}
+		for _, q := range c.Queues {
+			q.At, q.Address = "", ""
+			all[q.Path()] = q
+		}
+		return all
+	}
+	again := load(t, map[string]string{"exported.hcl": string(out)}, spec.Options{})
+	if d := cmp.Diff(byPath(c), byPath(again)); d != "" || len(again.Queues) != 3 {
+		t.Errorf("read back (-was +is):\n%s\nfrom\n%s", d, out)
+	}
+}
