@@ -156,8 +156,9 @@ func (a *applying) underLock(ctx, held context.Context) ([]Outcome, error) {
 	case held.Err() != nil:
 		return outcomes, fmt.Errorf("%w: %w", ErrLockLost, context.Cause(held))
 	default:
-		a.dropRoots(held, outcomes)
-		a.tidy(held)
+		if a.tidy(held) { // else the next apply has to look there again
+			a.dropRoots(held, outcomes)
+		}
 	}
 	return outcomes, nil
 }
@@ -244,15 +245,18 @@ func (a *applying) dropRoots(ctx context.Context, outcomes []Outcome) {
 }
 
 // tidy removes generations that were replaced or deleted, here or by an apply that crashed, and marks of plans that are
-// too old to be applied. It is no part of the plan, so an error does not make the apply fail.
-func (a *applying) tidy(ctx context.Context) {
+// too old to be applied. It is no part of the plan, so an error does not make the apply fail. It reports whether all such
+// generations are removed.
+func (a *applying) tidy(ctx context.Context) bool {
 	_, err := a.to.Collect(ctx, a.plan.Roots)
-	if err == nil {
+	collected := err == nil
+	if collected {
 		err = a.to.PruneApplied(ctx, MaxPlanAge, time.Now())
 	}
 	if err != nil {
 		a.cleanupFailed(err)
 	}
+	return collected
 }
 
 func (a *applying) cleanupFailed(err error) {

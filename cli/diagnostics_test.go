@@ -17,7 +17,7 @@ import (
 const diagnosticsDir = "../docs/diagnostics"
 
 var (
-	diagnosticCode = regexp.MustCompile(`\bM1\d{3}\b`)
+	diagnosticCode = regexp.MustCompile(`\bM[12]\d{3}\b`)
 	diagnosticLine = regexp.MustCompile(`(?m)^(?:error|warning)\[(M\d+)\]: `)
 )
 

@@ -10,6 +10,7 @@ func kinds() []zkstate.Kind {
 	return []zkstate.Kind{
 		zkstate.Job(),
 		zkstate.Group(),
+		zkstate.Queue(),
 	}
 }
 

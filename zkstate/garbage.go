@@ -3,6 +3,7 @@ package zkstate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"muster/zkstate/zkconn"
@@ -15,22 +16,69 @@ const batch = 500
 // Collect removes what is left below the roots of generations that were deleted: run folders without a gate that no
 // Record names. No worker can write there any more, since every write checks the gate. So order and versions do not
 // matter, and the next call continues after a crash. Collect returns the number of generations removed in the roots
-// that it finished.
+// that it finished. A generation whose members keep something outside ZooKeeper stays until that is deleted: if it
+// cannot be, Collect goes on, and returns ErrOutside in the end.
 func (s *Store) Collect(ctx context.Context, roots []string) (int, error) {
 	total := 0
+	var outside []error
 	for _, root := range slices.Compact(slices.Sorted(slices.Values(roots))) {
 		garbage, err := s.garbage(ctx, root)
 		if err != nil {
 			return total, err
 		}
-		if _, err := forEach(ctx, garbage, func(ctx context.Context, g string) (struct{}, error) {
-			return struct{}{}, s.removeTree(ctx, znode.Run(root, g))
-		}); err != nil {
+		kept, err := forEach(ctx, garbage, func(ctx context.Context, g string) (error, error) {
+			if err := s.unlink(ctx, root, g); err != nil {
+				return err, nil
+			}
+			return nil, s.removeTree(ctx, znode.Run(root, g))
+		})
+		if err != nil {
 			return total, err
 		}
-		total += len(garbage)
+		outside = append(outside, kept...)
+		total += len(garbage) - count(kept)
 	}
-	return total, nil
+	return total, errors.Join(outside...)
+}
+
+// ErrOutside means that what the members of a deleted generation keep outside ZooKeeper is still there. The generation's
+// folder stays. Collect again when the other system can be reached.
+var ErrOutside = errors.New("what it keeps outside ZooKeeper is not deleted yet")
+
+// unlink deletes what the members of a generation without a gate keep outside ZooKeeper. If nobody has joined the
+// generation, there is nothing.
+func (s *Store) unlink(ctx context.Context, root, g string) error {
+	body, _, err := s.session.Get(ctx, znode.Run(root, g))
+	switch {
+	case errors.Is(err, zkconn.ErrNoNode):
+		return nil
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrOutside, err)
+	}
+	for _, k := range s.kinds {
+		rec, bad := znode.DecodeRecord(k.Kind, body)
+		if !k.Outside || bad != nil {
+			continue
+		}
+		below, err := s.children(ctx, znode.Run(root, g))
+		switch {
+		case err == nil && len(below) == 0:
+			return nil
+		case err == nil && k.Unlink == nil:
+			err = errors.New("this program cannot do so")
+		case err == nil:
+			err = k.Unlink(ctx, &rec)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w: %w", rec.Declaration.ID().Path(), ErrOutside, err)
+		}
+	}
+	return nil
+}
+
+// count counts the errors that are not nil.
+func count(errs []error) int {
+	return len(slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil }))
 }
 
 // garbage lists the generations below root that have neither a gate nor a Record. It reads the gates before the

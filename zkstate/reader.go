@@ -32,6 +32,12 @@ type Kind struct {
 	// The guards check that nothing of it was written since. It is nil for a kind whose members save nothing.
 	Saved func(ctx context.Context, r *Reader, o *resource.Observed, left resource.Declaration) (
 		saved []resource.Saved, guards []zkconn.Op, err error)
+	// Outside: members keep something outside ZooKeeper, under the name of the generation. What is left of a generation
+	// that they have joined stays until Unlink has deleted that.
+	Outside bool
+	// Unlink deletes what the members of a generation that has ended keep outside ZooKeeper. rec is the copy of its
+	// Record. It may be called again after it was done. Nil: nobody here can do so.
+	Unlink func(ctx context.Context, rec *resource.Record) error
 }
 
 // Reader reads resources. It never writes.

@@ -75,7 +75,7 @@ func (f *fixture) storeOf(s *zkconn.Session, by string, acl ...string) *zkstate.
 	f.t.Helper()
 	store, err := zkstate.NewStore(s, zkstate.Config{
 		Home: f.root + "/home", Stack: "tests", By: by, At: time.Unix(1700000000, 0), ACL: acl,
-		Kinds: []zkstate.Kind{zkstate.Job(), zkstate.Group()},
+		Kinds: []zkstate.Kind{zkstate.Job(), zkstate.Group(), zkstate.Queue()},
 	})
 	if err != nil {
 		f.t.Fatal(err)

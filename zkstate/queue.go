@@ -1,0 +1,215 @@
+package zkstate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"muster/queue"
+	"muster/resource"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// Queue describes how ZooKeeper holds queues. It does not know Redis: see Kind.Unlink.
+func Queue() Kind {
+	return Kind{
+		Kind: queue.Kind(), Folders: znode.QueueFolders(), Count: countQueue, Saved: guardBatches, Outside: true,
+	}
+}
+
+// countQueue counts the live processes by role, and the unfinished batches. It costs a read for each live process; if
+// no executor is live, also one for each unfinished batch: what is paused does not wait.
+func countQueue(ctx context.Context, r *Reader, o *resource.Observed) error {
+	q, g := queue.Of(o.Record), o.Record.Generation
+	var f queue.Found
+	stat, _, err := r.session.Exists(ctx, znode.Batches(q.Root, g))
+	if err != nil {
+		return err
+	}
+	f.Batches = int(stat.NumChildren)
+	if f.Executors, f.Watchers, err = r.countRoles(ctx, q); err != nil {
+		return err
+	}
+	if f.Executors == 0 && f.Batches > 0 {
+		if f.Waiting, err = r.countOpen(ctx, znode.Batches(q.Root, g)); err != nil {
+			return err
+		}
+	}
+	h, err := r.queueHealth(ctx, q.Root, g)
+	if err != nil {
+		return err
+	}
+	if h != nil {
+		f.Lost, f.Refused = min(len(h.Lost)+h.MoreLost, f.Batches), h.Redis != ""
+		if f.Watchers == 0 {
+			f.Completed = min(h.Completed, f.Batches)
+		}
+		f.Waiting = max(0, f.Waiting-h.Completed)
+	}
+	o.Counts = f.Counts()
+	return nil
+}
+
+// countRoles counts the live executors and watchers of q.
+func (r *Reader) countRoles(ctx context.Context, q queue.Queue) (executors, watchers int, err error) {
+	live, err := r.readChildren(ctx, q.Path())
+	for _, e := range live {
+		p, bad := znode.DecodeQueueProcess(e.body)
+		switch {
+		case bad != nil || e.stat.EphemeralOwner == 0:
+		case p.Role == queue.Executor:
+			executors++
+		case p.Role == queue.Watcher:
+			watchers++
+		}
+	}
+	return executors, watchers, err
+}
+
+// countOpen counts the open batches. One that cannot be decoded counts, since somebody has to look at it.
+func (r *Reader) countOpen(ctx context.Context, folder string) (int, error) {
+	all, err := r.readChildren(ctx, folder)
+	n := 0
+	for _, e := range all {
+		if b, bad := znode.DecodeBatch(e.body); bad != nil || b.State == znode.BatchOpen {
+			n++
+		}
+	}
+	return n, err
+}
+
+// queueHealth reads what is amiss; nil if nobody who is still there has looked, or if it cannot be decoded.
+func (r *Reader) queueHealth(ctx context.Context, root, g string) (*znode.Health, error) {
+	body, _, err := r.session.Get(ctx, znode.QueueHealth(root, g))
+	if errors.Is(err, zkconn.ErrNoNode) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	h, bad := znode.DecodeHealth(body)
+	if h == nil || bad != nil {
+		return nil, nil
+	}
+	there, err := r.exists(znode.SeatAt(root, g, h.Seat))(ctx)
+	if err != nil || !there {
+		return nil, err
+	}
+	return h, nil
+}
+
+// guardBatches returns the operations with which a delete or a replace is refused if there are unfinished batches, also
+// if one is submitted meanwhile: they delete the folder of the batches. If the folder does not exist yet, they create
+// and delete it, which is refused if somebody has created it. Nothing that is saved in a queue is read.
+func guardBatches(ctx context.Context, r *Reader, o *resource.Observed, left resource.Declaration) (
+	saved []resource.Saved, guards []zkconn.Op, err error,
+) {
+	if left != nil || !o.Has(resource.PartGeneration) {
+		return nil, nil, nil
+	}
+	folder := znode.Batches(queue.Of(o.Record).Root, o.Record.Generation)
+	there, err := r.exists(folder)(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !there {
+		acl, err := ParseACL(o.Record.ACL)
+		if err != nil {
+			return nil, nil, err
+		}
+		guards = append(guards, zkconn.CreateOp(folder, nil, zkconn.Persistent, acl))
+	}
+	return nil, append(guards, zkconn.DeleteOp(folder, -1)), nil
+}
+
+// QueueState is who is in a queue, and which batches it has.
+type QueueState struct {
+	Processes []QueueProcess // by role, then identity
+	First     string         // identity of the process with the smallest seat, which looks after the queue; empty: none
+	Batches   []QueueBatch   // unfinished ones, the oldest first
+	Health    *znode.Health  // nil: nobody who is still there has found something
+	Unread    []string       // what could not be decoded: paths and reasons
+}
+
+// QueueProcess is one live process of a queue.
+type QueueProcess struct {
+	Identity string
+	Role     queue.Role
+	Host     string
+	Parallel int
+	Since    time.Time // when it joined, by ZooKeeper's clock
+}
+
+// QueueBatch is one unfinished batch.
+type QueueBatch struct {
+	ID string
+	znode.BatchManifest
+	Version int32 // of its znode
+}
+
+// QueueState reads who is in a queue and which batches it has. o was observed and has a Record. It takes a read for
+// each of them and for each seat, many at a time. The result is not a snapshot.
+func (r *Reader) QueueState(ctx context.Context, o *resource.Observed) (QueueState, error) {
+	q, g := queue.Of(o.Record), o.Record.Generation
+	var s QueueState
+	if err := r.queueProcesses(ctx, q, g, &s); err != nil {
+		return s, err
+	}
+	all, err := r.readChildren(ctx, znode.Batches(q.Root, g))
+	if err != nil {
+		return s, err
+	}
+	for _, e := range all {
+		b, bad := znode.DecodeBatch(e.body)
+		if bad != nil {
+			s.Unread = append(s.Unread, znode.Batch(q.Root, g, e.name)+": "+bad.Error())
+			continue
+		}
+		s.Batches = append(s.Batches, QueueBatch{e.name, b, e.stat.Version})
+	}
+	slices.SortFunc(s.Batches, func(a, b QueueBatch) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID))
+	})
+	s.Health, err = r.queueHealth(ctx, q.Root, g)
+	return s, err
+}
+
+// queueProcesses reads the live processes, and which of them has the smallest seat. A process is matched with its seat
+// by its nonce: the seat of one that has just gone may still be there.
+func (r *Reader) queueProcesses(ctx context.Context, q queue.Queue, g string, s *QueueState) error {
+	live, err := r.readChildren(ctx, q.Path())
+	if err != nil {
+		return err
+	}
+	byNonce := map[string]string{}
+	for _, e := range live {
+		if e.stat.EphemeralOwner == 0 {
+			continue
+		}
+		p, bad := znode.DecodeQueueProcess(e.body)
+		if bad != nil {
+			s.Unread = append(s.Unread, znode.Live(q.Root, q.Name, e.name)+": "+bad.Error())
+			continue
+		}
+		byNonce[p.Nonce] = e.name
+		s.Processes = append(s.Processes, QueueProcess{e.name, p.Role, p.Host, p.Parallel, e.stat.Ctime})
+	}
+	slices.SortFunc(s.Processes, func(a, b QueueProcess) int {
+		return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(a.Identity, b.Identity))
+	})
+	seats, err := r.readChildren(ctx, znode.Seats(q.Root, g))
+	var least int32
+	for _, e := range seats {
+		n, bad := znode.SeatNumber(e.name)
+		seat, damaged := znode.DecodeQueueSeat(e.body)
+		if identity := byNonce[seat.Nonce]; bad == nil && damaged == nil && identity != "" {
+			if s.First == "" || n-least < 0 { // overflows as the numbers do
+				s.First, least = identity, n
+			}
+		}
+	}
+	return err
+}
