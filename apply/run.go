@@ -245,8 +245,8 @@ func (a *applying) dropRoots(ctx context.Context, outcomes []Outcome) {
 }
 
 // tidy removes generations that were replaced or deleted, here or by an apply that crashed, and marks of plans that are
-// too old to be applied. It is no part of the plan, so an error does not make the apply fail. It reports whether all such
-// generations are removed.
+// too old to be applied. It is no part of the plan, so an error does not make the apply fail. It reports whether all
+// such generations are removed.
 func (a *applying) tidy(ctx context.Context) bool {
 	_, err := a.to.Collect(ctx, a.plan.Roots)
 	collected := err == nil

@@ -18,6 +18,7 @@ import (
 	"muster/job"
 	"muster/plan"
 	"muster/planfile"
+	"muster/queue"
 	"muster/report"
 	"muster/resource"
 	"muster/resource/testkind"
@@ -271,4 +272,6 @@ func (c testCase) rewritten(got map[string]string) testCase {
 }
 
 // kinds returns the kinds that cases and tests declare.
-func kinds() []resource.Kind { return []resource.Kind{job.Kind(), group.Kind(), testkind.Kind()} }
+func kinds() []resource.Kind {
+	return []resource.Kind{job.Kind(), group.Kind(), queue.Kind(), testkind.Kind()}
+}

@@ -43,25 +43,28 @@ func floorPlan() map[string]room {
 		"resource": {},
 		"job":      {ours: []string{"resource"}},
 		"group":    {ours: []string{"resource", "group/schedule"}, others: []string{version}},
+		"queue":    {ours: []string{"resource"}},
 		"plan":     {ours: []string{"resource", "text"}},
 		"planfile": {ours: []string{"resource", "plan"}},
 		"report": {
-			ours:   []string{"resource", "job", "group", "plan", "planfile", "apply", "exitcode", "text"},
+			ours:   []string{"resource", "job", "group", "queue", "plan", "planfile", "apply", "exitcode", "text"},
 			others: []string{"github.com/prometheus/client_model/go", "github.com/prometheus/common/"},
 		},
 		"exitcode": {},
 		"apply":    {ours: []string{"plan"}, others: []string{sync}},
-		"spec":     {ours: []string{"resource", "job", "group", "text"}, others: []string{hcl, cty, version}},
+		"spec": {
+			ours: []string{"resource", "job", "group", "queue", "text"}, others: []string{hcl, cty, version},
+		},
 		// hcl imports the libraries for suggestions and character widths too, so they cost nothing more.
 		"text":     {others: []string{levenshtein, width}},
 		"election": {ours: []string{"zkstate/zkconn"}},
 		"zkstate": {
-			ours:   []string{"resource", "job", "group", "plan", "election", "zkstate/zkconn", "zkstate/znode"},
+			ours:   []string{"resource", "job", "group", "queue", "plan", "election", "zkstate/zkconn", "zkstate/znode"},
 			others: []string{sync},
 		},
 		"zkstate/zkconn": {others: []string{"github.com/go-zookeeper/zk"}},
 		"zkstate/znode": {
-			ours:   []string{"resource", "job", "zkstate/znode/internal/jobmaster"},
+			ours:   []string{"resource", "job", "queue", "zkstate/znode/internal/jobmaster"},
 			others: []string{protobuf},
 		},
 		// The generated code of the classic messages.

@@ -21,6 +21,7 @@ import (
 	"muster/job"
 	"muster/plan"
 	"muster/planfile"
+	"muster/queue"
 	"muster/resource"
 	"muster/spec"
 )
@@ -85,7 +86,7 @@ func TestEveryRowOfBothTablesHasACase(t *testing.T) {
 			}
 		}
 	}
-	for _, k := range []resource.Kind{job.Kind(), group.Kind()} {
+	for _, k := range []resource.Kind{job.Kind(), group.Kind(), queue.Kind()} {
 		for _, s := range k.Statuses {
 			if !statuses[k.Name+" "+string(s)] {
 				t.Errorf("no case has a %s whose status is %q", k.Name, s)

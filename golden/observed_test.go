@@ -17,6 +17,7 @@ import (
 	"muster/group"
 	"muster/job"
 	"muster/plan"
+	"muster/queue"
 	"muster/resource"
 	"muster/spec"
 )
@@ -25,11 +26,11 @@ import (
 // has its default: a path without facts is a job that was applied as it is declared and that nobody has joined. A path
 // that is not listed does not exist.
 type facts struct {
-	// Record holds the fields of the recorded job or group that differ from the declaration: {workers: 8, timeouts:
+	// Record holds the fields of the recorded job, group or queue that differ from the declaration: {workers: 8, timeouts:
 	// {stale: 2m}}. If it has labels, it has all of them. The record of one that is not declared has the defaults, and
 	// that of a job needs workers.
 	Record     map[string]any
-	Kind       string         // of what is not declared: job or group; default: job
+	Kind       string         // of what is not declared: job, group or queue; default: job
 	Stack      string         // that owns the job; default: that of the configuration
 	State      resource.State // default: open
 	Generation string
@@ -41,6 +42,7 @@ type facts struct {
 	Joined, Done int
 	Held         int              // duties of a group that somebody holds
 	Saved        []resource.Saved // what members of a group have saved, by duty
+	Queue        queue.Found      // what was counted of a queue
 	Live         int              // workers; they are called 10.0.3.11:7000, 10.0.3.12:7000 and so on
 	Names        []string         // of workers that are live and called otherwise
 	Strangers    []string         // children of the job znode that are no workers
@@ -113,8 +115,11 @@ func (f facts) observed(at string, c *spec.Config) (resource.Observed, error) {
 	if err != nil {
 		return o, fmt.Errorf("record: %w", err)
 	}
-	if d.Kind().Name == group.KindName {
+	switch d.Kind().Name {
+	case group.KindName:
 		o.Counts = group.Counts(f.Held)
+	case queue.KindName:
+		o.Counts = f.Queue.Counts()
 	}
 	o.Record = &resource.Record{
 		Stack: cmp.Or(f.Stack, c.Stack), Home: f.Home, Generation: cmp.Or(f.Generation, "4f1c9a02"),
@@ -133,16 +138,26 @@ func (f facts) observed(at string, c *spec.Config) (resource.Observed, error) {
 	return o, err
 }
 
-// declaration returns what is recorded.
+// declaration returns what is recorded: of the kind that is said, or else of what is declared there.
 func (f facts) declaration(at string, c *spec.Config) (resource.Declaration, error) {
-	i := slices.IndexFunc(c.Groups, func(g group.Group) bool { return g.Path() == at })
-	switch {
-	case f.Kind != "" && f.Kind != job.KindName && f.Kind != group.KindName:
-		return nil, fmt.Errorf("the kind %q is not known", f.Kind)
-	case f.Kind == group.KindName || i >= 0 && f.Kind == "":
-		return f.group(at, c)
+	kind := cmp.Or(f.Kind, job.KindName)
+	if i := slices.IndexFunc(c.Declared(), func(d resource.Declaration) bool { return d.ID().Path() == at }); i >= 0 {
+		kind = cmp.Or(f.Kind, c.Declared()[i].Kind().Name)
 	}
-	return f.job(at, c)
+	switch kind {
+	case job.KindName:
+		return f.job(at, c)
+	case group.KindName:
+		g := group.Default()
+		g.Root, g.Name, g.Address = path.Dir(at), path.Base(at), "group."+path.Base(at)
+		return f.merged(g, at, c)
+	case queue.KindName:
+		q := queue.Default()
+		q.Root, q.Name, q.Address = path.Dir(at), path.Base(at), "queue."+path.Base(at)
+		q.Redis = "redis://redis-1"
+		return f.merged(q, at, c)
+	}
+	return nil, fmt.Errorf("the kind %q is not known", kind)
 }
 
 // job returns the recorded job.

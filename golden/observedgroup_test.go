@@ -4,49 +4,47 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"strings"
 
-	"muster/group"
+	"muster/resource"
 	"muster/spec"
 )
 
-// group returns the recorded group. In its record, null removes a duty of the declaration, or all of a type.
-func (f facts) group(at string, c *spec.Config) (group.Group, error) {
-	g := group.Default()
-	g.Root, g.Name = path.Dir(at), path.Base(at)
-	g.Address = "group." + g.Name
-	if i := slices.IndexFunc(c.Groups, func(d group.Group) bool { return d.Path() == at }); i >= 0 {
-		g = c.Groups[i]
+// merged returns the recorded group or queue: what is declared at the path, or else usual, with the fields of the
+// record. In these, null removes a duty of the declaration, or all of a type.
+func (f facts) merged(usual resource.Declaration, at string, c *spec.Config) (resource.Declaration, error) {
+	kind, d := usual.Kind(), usual
+	for _, declared := range c.Declared() {
+		if declared.ID().Path() == at && declared.Kind().Name == kind.Name {
+			d = declared
+		}
 	}
-	if _, ok := f.Record["labels"]; ok {
-		g.Labels = nil
+	if err := knownFields(kind, f.Record, ""); err != nil {
+		return nil, err
 	}
-	if err := knownFields(f.Record, ""); err != nil {
-		return g, err
-	}
-	declared, err := json.Marshal(g)
+	body, err := json.Marshal(d)
 	if err != nil {
-		return g, err
+		return nil, err
 	}
 	object := map[string]any{}
-	if err := json.Unmarshal(declared, &object); err != nil {
-		return g, err
+	if err := json.Unmarshal(body, &object); err != nil {
+		return nil, err
+	}
+	if _, ok := f.Record["labels"]; ok {
+		delete(object, "labels")
 	}
 	mergeObjects(object, f.Record)
-	body, err := json.Marshal(object)
-	if err != nil {
-		return g, err
+	if body, err = json.Marshal(object); err != nil {
+		return nil, err
 	}
-	d, err := group.Kind().Decode(body, "")
-	if err != nil {
-		return g, err
+	if d, err = kind.Decode(body, ""); err != nil {
+		return nil, err
 	}
 	if d.ID().Path() != at {
-		return g, fmt.Errorf("its path is %s", d.ID().Path())
+		return nil, fmt.Errorf("its path is %s", d.ID().Path())
 	}
-	return d.(group.Group), nil
+	return d, nil
 }
 
 // mergeObjects puts what differs into a JSON object.
@@ -65,9 +63,9 @@ func mergeObjects(into, differs map[string]any) {
 	}
 }
 
-// knownFields returns an error that names a key which a group does not have. section is the object in which the keys
+// knownFields returns an error that names a key which the kind does not have. section is the object in which the keys
 // stand, with a dot at its end.
-func knownFields(object map[string]any, section string) error {
+func knownFields(kind resource.Kind, object map[string]any, section string) error {
 	for _, key := range slices.Sorted(maps.Keys(object)) {
 		name := section + key
 		if section == "leader." || section == "cron." {
@@ -75,14 +73,14 @@ func knownFields(object map[string]any, section string) error {
 		}
 		nested, is := object[key].(map[string]any)
 		none := object[key] == nil
-		known := slices.ContainsFunc(group.Kind().Fields, func(f string) bool {
+		known := slices.ContainsFunc(kind.Fields, func(f string) bool {
 			return f == name || (is || none) && strings.HasPrefix(f, name+".")
 		})
 		switch {
 		case !known:
 			return fmt.Errorf("json: unknown field %q", key)
 		case is && name != "labels":
-			if err := knownFields(nested, name+"."); err != nil {
+			if err := knownFields(kind, nested, name+"."); err != nil {
 				return err
 			}
 		}

@@ -158,7 +158,8 @@ func (r Reason) columns() columns {
 	case LiveDiffers:
 		return columns{Blocked, "", "{live}", "muster terminate {name} && muster apply, or apply again {after the run}"}
 	case WorkUnfinished:
-		return columns{Blocked, "", "{unfinished}", "apply again when there is none; muster status {name} lists them"}
+		return columns{Blocked, "", "{unfinished}",
+			"apply again when nothing is unfinished; muster status {name} shows what is"}
 	case StaleLeftover:
 		return columns{Replace, "stale delete, then create", "{member}s have joined and none is live{grace}", ""}
 	case TerminatedIdle:

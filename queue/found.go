@@ -9,13 +9,13 @@ import (
 
 // The counts of a queue, besides the live processes.
 const (
-	executors = "executors" // live ones
-	watchers  = "watchers"  // live ones
-	batches   = "batches"   // unfinished ones
-	waiting   = "waiting"   // open batches, while no executor is live
-	completed = "completed" // completed batches, while no watcher is live
-	lost      = "lost"      // unfinished batches that Redis does not have
-	refused   = "refused"   // 1 if Redis refuses
+	executors = "executors"    // live ones
+	watchers  = "watchers"     // live ones
+	batches   = "batches"      // unfinished ones
+	waiting   = "waiting"      // open batches, while no executor is live
+	completed = "completed"    // completed batches, while no watcher is live
+	lost      = "lost_batches" // unfinished batches that Redis does not have
+	refused   = "refused"      // 1 if Redis refuses
 )
 
 func counts() []resource.Count {

@@ -197,8 +197,10 @@ func TestStatus(t *testing.T) {
 		"1 watcher is live":                           {Live: 1, Counts: queue.Found{Watchers: 1}.Counts()},
 		"2 executors are live":                        {Live: 2, Counts: queue.Found{Executors: 2}.Counts()},
 		"1 executor, 1 watcher and 2 others are live": {Live: 4, Counts: queue.Found{Executors: 1, Watchers: 1}.Counts()},
-		"1 executor and 1 watcher are live":           {Live: 3, Counts: queue.Found{Executors: 1, Watchers: 1}.Counts(), Strangers: []string{"x"}},
-		"nobody is live":                              {},
+		"1 executor and 1 watcher are live": {
+			Live: 3, Counts: queue.Found{Executors: 1, Watchers: 1}.Counts(), Strangers: []string{"x"},
+		},
+		"nobody is live": {},
 	} {
 		if got := valid().LiveText(o); got != want {
 			t.Errorf("%s, want %s", got, want)

@@ -140,7 +140,8 @@ func parseHost(text, port string) (string, error) {
 		return "", fmt.Errorf("the port %q is not a number from 1 to 65535", given)
 	}
 	if _, err := netip.ParseAddr(host); err != nil && !isHostName(host) {
-		return "", fmt.Errorf("the host %q is missing or malformed: write it as %q or %q", host, "redis-1:"+port, "[::1]:"+port)
+		return "", fmt.Errorf("the host %q is missing or malformed: write it as %q or %q", host, "redis-1:"+port,
+			"[::1]:"+port)
 	}
 	return net.JoinHostPort(host, given), nil
 }

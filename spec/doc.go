@@ -1,5 +1,5 @@
-// Package spec reads a directory of HCL files and returns the jobs, groups and queues they declare, or diagnostics: each with a
-// stable code, a place in the source, the values that led to it, and what to do.
+// Package spec reads a directory of HCL files and returns the jobs, groups and queues they declare, or diagnostics.
+// Each has a stable code, a place in the source, the values that led to it, and what to do.
 //
 // It reads files below that directory and the variable files it is given, and nothing else: no environment but the one
 // passed in, no network, no clock. The same inputs give the same Config on every machine.

@@ -36,8 +36,8 @@ func TestEveryFunctionIsDocumented(t *testing.T) {
 	}
 }
 
-// TestLanguagePage: what docs/language.md shows loads, and shows every argument of a job, a group and its duties, and a queue. What
-// it shows of those that have a default is the default.
+// TestLanguagePage: what docs/language.md shows loads, and shows every argument of a job, a group and its duties, and a
+// queue. What it shows of those that have a default is the default.
 func TestLanguagePage(t *testing.T) {
 	c := loadPage(t, "../docs/language.md")
 	checkShown(t, c.Origins[c.Jobs[0].Address], "", job.Properties(), c.Jobs[0], job.Default())

@@ -14,9 +14,9 @@ import (
 	"muster/text"
 )
 
-// Export writes a configuration that declares exactly these jobs, groups and queues, as a start for people who have some
-// already. Values that are the default are left out. Load reads it back to the same; a number of workers that is not
-// known (a classic job without a roll) becomes 1 with a comment that says so. Home is that of the stack; "" is the
+// Export writes a configuration that declares exactly these jobs, groups and queues, as a start for people who have
+// some already. Values that are the default are left out. Load reads it back to the same; a number of workers that is
+// not known (a classic job without a roll) becomes 1 with a comment that says so. Home is that of the stack; "" is the
 // default.
 func Export(declared []resource.Declaration, stack, home string) []byte {
 	declared = slices.Clone(declared)

@@ -116,7 +116,7 @@ queue "primes" {
 	}
 }
 
-// TestExportOfQueues: what Export writes of queues, and of what is beside them, is formatted and reads back to the same.
+// TestExportOfQueues: what Export writes of queues, and of what is beside them, is formatted and reads back unchanged.
 func TestExportOfQueues(t *testing.T) {
 	c := load(t, map[string]string{"queues.hcl": allOfAQueue + `
 job "ingest" {

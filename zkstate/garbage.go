@@ -41,8 +41,8 @@ func (s *Store) Collect(ctx context.Context, roots []string) (int, error) {
 	return total, errors.Join(outside...)
 }
 
-// ErrOutside means that what the members of a deleted generation keep outside ZooKeeper is still there. The generation's
-// folder stays. Collect again when the other system can be reached.
+// ErrOutside means that what the members of a deleted generation keep outside ZooKeeper is still there. The folder of
+// the generation stays. Collect again when the other system can be reached.
 var ErrOutside = errors.New("what it keeps outside ZooKeeper is not deleted yet")
 
 // unlink deletes what the members of a generation without a gate keep outside ZooKeeper. If nobody has joined the

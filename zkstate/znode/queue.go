@@ -113,7 +113,7 @@ const (
 type Health struct {
 	Seat      string   `json:"seat"`                // name of the seat of who found it
 	Completed int      `json:"completed,omitempty"` // batches that are completed, and whose results wait for a watcher
-	Lost      []string `json:"lost,omitempty"`      // unfinished batches that Redis does not have, sorted; at most MaxHealth
+	Lost      []string `json:"lost,omitempty"`      // batches that Redis does not have, sorted; at most MaxHealth
 	MoreLost  int      `json:"more_lost,omitempty"` // how many of these are not in the list
 	Redis     string   `json:"redis,omitempty"`     // why Redis refuses, for people; empty: it does not
 }

@@ -85,7 +85,8 @@ func TestQueueProcessBodies(t *testing.T) {
 	if back, bad := DecodeQueueProcess(body); err != nil || bad != nil || back != p {
 		t.Errorf("a process became %+v: %v, %v", back, err, bad)
 	}
-	if newer, err := DecodeQueueProcess([]byte(`{"nonce":"n","role":"auditor","x":1}`)); err != nil || newer.Role != "auditor" {
+	newer, err := DecodeQueueProcess([]byte(`{"nonce":"n","role":"auditor","x":1}`))
+	if err != nil || newer.Role != "auditor" {
 		t.Errorf("a newer role: %+v, %v", newer, err)
 	}
 	s := QueueSeat{Identity: "a", Nonce: "n", Role: queue.Watcher}
