@@ -30,9 +30,9 @@ type planFlags struct {
 
 func (f *planFlags) addTo(fs *pflag.FlagSet) {
 	f.vars.addTo(fs)
-	fs.StringArrayVar(&f.filter.only, "only", nil, "plan only the jobs and groups that fit `GLOB`; may be repeated")
-	fs.StringArrayVar(&f.filter.skip, "skip", nil, "leave out the jobs and groups that fit `GLOB`; may be repeated")
-	fs.IntVar(&f.maxDelete, "max-delete", 10, "refuse to delete more than `N` jobs and groups")
+	fs.StringArrayVar(&f.filter.only, "only", nil, "plan only what fits `GLOB`; may be repeated")
+	fs.StringArrayVar(&f.filter.skip, "skip", nil, "leave out what fits `GLOB`; may be repeated")
+	fs.IntVar(&f.maxDelete, "max-delete", 10, "refuse to delete more than `N` jobs, groups and queues")
 	fs.BoolVar(&f.allowEmpty, "allow-empty", false, "allow a configuration that declares nothing")
 	fs.BoolVar(&f.all, "all", false, "list what is unchanged and unmanaged too")
 }

@@ -105,6 +105,11 @@ func runExplain(ctx context.Context, p *process, f searchFlags, name string) err
 					return err
 				}
 			}
+			if isQueue(row.Old) && row.Old.Class() != resource.Unreadable {
+				if e.Queue, err = readQueue(ctx, r, row.Old, true); err != nil {
+					return err
+				}
+			}
 			return report.Explain(p.out, row, want.Stack, e, p.layout())
 		}
 	}

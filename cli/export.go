@@ -27,9 +27,9 @@ func newExportCmd(p *process) *cobra.Command {
 	var o exportOptions
 	cmd := &cobra.Command{
 		Use:   "export [--root PATH]",
-		Short: "Write HCL that declares the jobs and groups found in ZooKeeper",
-		Long: `Writes HCL that declares the jobs and groups found below a root. A plan of it
-has nothing to change, except that classic jobs become muster's.`,
+		Short: "Write HCL that declares what is found in ZooKeeper",
+		Long: `Writes HCL that declares the jobs, groups and queues found below a root. A plan
+of it has nothing to change, except that classic jobs become muster's.`,
 		Example: `  muster export --root /jobs/prod > jobs.hcl`,
 		Args:    argCount(0, 0, ""),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runExport(cmd.Context(), p, o) },

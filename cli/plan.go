@@ -28,8 +28,8 @@ func newPlanCmd(p *process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan [DIR]",
 		Short: "Show how ZooKeeper differs from the declarations",
-		Long: `Compares the jobs and groups that the *.hcl files of a directory declare with
-what is in ZooKeeper, and shows what "muster apply" would do. It changes
+		Long: `Compares the jobs, groups and queues that the *.hcl files of a directory declare
+with what is in ZooKeeper, and shows what "muster apply" would do. It changes
 nothing.`,
 		Example: `  muster plan
   muster plan --out plan.json prod/     once approved: muster apply plan.json

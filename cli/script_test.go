@@ -80,6 +80,7 @@ func TestScripts(t *testing.T) {
 			"needs":      cmdNeeds,
 			"zk":         cmdZK,
 			"group":      cmdGroup,
+			"queue":      cmdQueue,
 		},
 		RequireExplicitExec: true,
 	})
@@ -110,6 +111,7 @@ func setup(env *testscript.Env) error {
 	env.Values[testKey{}] = env.T()
 	env.Values[backgroundKey{}] = map[string]*background{}
 	env.Values[membersKey{}] = map[string]*scriptMember{}
+	env.Values[queueKey{}] = map[string]*zkconn.Session{}
 	return nil
 }
 

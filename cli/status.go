@@ -38,11 +38,12 @@ const maxCountedWorkers = 1000
 func newStatusCmd(p *process) *cobra.Command {
 	var o statusOptions
 	cmd := &cobra.Command{
-		Use:   "status [GLOB | JOB | GROUP]",
-		Short: "Show jobs and groups, and who of them is live",
-		Long: `Shows the jobs and groups below a root, declared or not; of a single job that is
-named, its workers too, and which are missing; of a single group its members,
-who holds its duties, and what waits and why.`,
+		Use:   "status [GLOB | JOB | GROUP | QUEUE]",
+		Short: "Show jobs, groups and queues, and who of them is live",
+		Long: `Shows the jobs, groups and queues below a root, declared or not; of a single job
+that is named, its workers too, and which are missing; of a single group its
+members, who holds its duties, and what waits and why; of a single queue its
+executors and watchers, and its unfinished batches.`,
 		Example: `  muster status
   muster status 'ingest-*' --watch
   muster status shop
@@ -106,6 +107,12 @@ func (p *process) status(ctx context.Context, to io.Writer, scope searchScope, o
 			return err
 		}
 	}
+	if detail && isQueue(&jobs[0].Observed) {
+		ages := !o.watch || isTerminal(p.out)
+		if jobs[0].Queue, err = readQueue(ctx, r, &jobs[0].Observed, ages); err != nil {
+			return err
+		}
+	}
 	opts := p.layout()
 	switch {
 	case o.json && detail:
@@ -114,6 +121,8 @@ func (p *process) status(ctx context.Context, to io.Writer, scope searchScope, o
 		err = report.StatusJSON(to, jobs, nil)
 	case detail && jobs[0].Group != nil:
 		err = report.Group(to, jobs[0], opts)
+	case detail && jobs[0].Queue != nil:
+		err = report.Queue(to, jobs[0], opts)
 	case detail:
 		err = report.Workers(to, jobs[0], workers[jobs[0].Path], opts)
 	case len(jobs) == 0:
@@ -197,7 +206,7 @@ func readWorkers(ctx context.Context, r *zkstate.Reader, jobs []report.JobStatus
 		if o.Class() == resource.Unreadable || o.Foreign || job.Joined(o)+o.Live == 0 {
 			continue
 		}
-		if isGroup(o) {
+		if isGroup(o) || isQueue(o) {
 			if err := leaveOutStrangers(ctx, r, j.Path, &jobs[i].Observed, nil); err != nil {
 				return nil, err
 			}

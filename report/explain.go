@@ -13,12 +13,14 @@ import (
 // Part is one znode of a damaged or unreadable job.
 type Part struct{ Name, Path, State string }
 
-// Explanation is what Explain shows besides the row. Every field may be empty. Group is of a group that was read.
+// Explanation is what Explain shows besides the row. Every field may be empty. Group and Queue are of a
+// group or a queue that was read.
 type Explanation struct {
 	Origins map[string]string // where the value of a field comes from, by its name: "jobs.hcl:31", "default"
 	Parts   []Part
 	Repair  string // how to repair what Parts shows
 	Group   *GroupDetail
+	Queue   *QueueDetail
 }
 
 // Explain writes why a row has its status and its action: every observed fact, and every declared value with its
@@ -57,6 +59,9 @@ func Explain(w io.Writer, r plan.Row, stack string, e Explanation, o Options) er
 	}
 	if e.Group != nil {
 		p.listSection("  what waits", indented(e.Group.waits()))
+	}
+	if e.Queue != nil {
+		p.listSection("  amiss", indented(e.Queue.amiss()))
 	}
 	if r.New == nil {
 		p.section("not declared by stack "+stack, nil)

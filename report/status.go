@@ -9,6 +9,7 @@ import (
 	"muster/group"
 	"muster/job"
 	"muster/planfile"
+	"muster/queue"
 	"muster/resource"
 	"muster/text"
 )
@@ -19,6 +20,7 @@ type JobStatus struct {
 	Observed resource.Observed
 	Restarts *int         // how often its workers joined again; nil: not read
 	Group    *GroupDetail // of a group; nil: not read
+	Queue    *QueueDetail // of a queue; nil: not read
 }
 
 // Worker is one worker of one job.
@@ -43,14 +45,20 @@ const (
 	Lost      WorkerState = "lost"
 )
 
-// Status writes one line for each job, and below them one line for each group.
+// Status writes one line for each job, and below them one line for each group and each queue.
 func Status(w io.Writer, all []JobStatus, o Options) error {
 	p := newPage(w, o)
 	jobs := [][]string{{"job", "status", "joined", "live", "done", "restarts", "last run"}}
 	groups := [][]string{{"group", "status", "members and duties"}}
+	queues := [][]string{{"queue", "status", "members and batches"}}
 	for _, j := range all {
 		if !isJob(&j.Observed) {
-			groups = append(groups, []string{j.Path, statusWord(&j.Observed), healthText(&j.Observed)})
+			row := []string{j.Path, statusWord(&j.Observed), healthText(&j.Observed)}
+			if kindOf(&j.Observed).Name == queue.KindName {
+				queues = append(queues, row)
+			} else {
+				groups = append(groups, row)
+			}
 			continue
 		}
 		jobs = append(jobs, []string{
@@ -59,19 +67,25 @@ func Status(w io.Writer, all []JobStatus, o Options) error {
 			restarts(j.Restarts), lastRun(&j.Observed),
 		})
 	}
-	if len(jobs) > 1 || len(groups) == 1 {
+	if len(groups) == 1 && len(queues) == 1 {
 		p.table(jobs)
+		return p.flush()
 	}
-	if len(jobs) > 1 && len(groups) > 1 {
-		p.newline()
-	}
-	if len(groups) > 1 {
-		p.table(groups)
+	first := true
+	for _, rows := range [][][]string{jobs, groups, queues} {
+		if len(rows) == 1 {
+			continue
+		}
+		if !first {
+			p.newline()
+		}
+		p.table(rows)
+		first = false
 	}
 	return p.flush()
 }
 
-// healthText counts members and duties: "3 live, 39 of 40 duties held"; a dash if they were not read.
+// healthText counts members and what they do: "3 live, 39 of 40 duties held"; a dash if they were not read.
 func healthText(o *resource.Observed) string {
 	if !hasCounts(o) {
 		return "-"
@@ -185,16 +199,21 @@ func groupStatus(j JobStatus) groupJSON {
 	return out
 }
 
-// StatusJSON writes the jobs and groups as one JSON document. Workers, by path, may be nil.
+// StatusJSON writes the jobs, groups and queues as one JSON document. Workers, by path, may be nil.
 func StatusJSON(w io.Writer, all []JobStatus, workers map[string][]Worker) error {
 	doc := struct {
 		FormatVersion string      `json:"format_version"`
 		Jobs          []jobJSON   `json:"jobs"`
 		Groups        []groupJSON `json:"groups,omitempty"`
-	}{"1.0", []jobJSON{}, nil}
+		Queues        []queueJSON `json:"queues,omitempty"`
+	}{"1.0", []jobJSON{}, nil, nil}
 	for _, j := range all {
-		if !isJob(&j.Observed) {
+		switch kindOf(&j.Observed).Name {
+		case group.KindName:
 			doc.Groups = append(doc.Groups, groupStatus(j))
+			continue
+		case queue.KindName:
+			doc.Queues = append(doc.Queues, queueStatus(j))
 			continue
 		}
 		o := j.Observed

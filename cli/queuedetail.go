@@ -1,0 +1,41 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"muster/queue"
+	"muster/report"
+	"muster/resource"
+	"muster/zkstate"
+)
+
+// isQueue reports whether o has the Record of a queue.
+func isQueue(o *resource.Observed) bool {
+	return o != nil && o.Record != nil && o.Record.Declaration.Kind().Name == queue.KindName
+}
+
+// readQueue reads the processes and batches of a queue for its report. With ages the report changes as time passes.
+func readQueue(ctx context.Context, r *zkstate.Reader, o *resource.Observed, ages bool) (*report.QueueDetail, error) {
+	s, err := r.QueueState(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	d := &report.QueueDetail{First: s.First, Unread: s.Unread}
+	if ages {
+		d.Now = time.Now()
+	}
+	for _, m := range s.Processes {
+		d.Processes = append(d.Processes, report.QueueProcess(m))
+	}
+	for _, b := range s.Batches {
+		d.Batches = append(d.Batches, report.Batch{
+			ID: b.ID, State: string(b.State), Tasks: b.Tasks, Bytes: b.Bytes, Weight: b.Weight, Results: b.Results,
+			By: b.By, Since: b.Since,
+		})
+	}
+	if s.Health != nil {
+		d.Lost, d.Refused = s.Health.Lost, s.Health.Redis
+	}
+	return d, nil
+}
