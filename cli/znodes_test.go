@@ -11,6 +11,7 @@ import (
 
 	"muster/group"
 	"muster/job"
+	"muster/queue"
 	"muster/resource"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -112,14 +113,15 @@ func (z znodes) forbid(p string) {
 	z.create(p, body, zkconn.Persistent, acl)
 }
 
-// record reads the Record of a job or group, and returns the root and the path of the Record too.
+// record reads the Record of a job, group or queue, and returns the root and the path of the Record too.
 func (z znodes) record(p string) (root, at string, rec resource.Record) {
 	root, name := path.Dir(p), path.Base(p)
-	kind := group.Kind()
-	at = znode.Record(kind.Name, root, name)
-	if _, there, err := z.s.Exists(context.Background(), at); err == nil && !there {
-		kind = job.Kind()
+	var kind resource.Kind
+	for _, kind = range []resource.Kind{group.Kind(), queue.Kind(), job.Kind()} {
 		at = znode.Record(kind.Name, root, name)
+		if _, there, err := z.s.Exists(context.Background(), at); err == nil && there {
+			break
+		}
 	}
 	body, _ := z.read(at)
 	rec, err := znode.DecodeRecord(kind, []byte(body))
