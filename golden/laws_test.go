@@ -20,6 +20,7 @@ import (
 	"muster/job"
 	"muster/plan"
 	"muster/planfile"
+	"muster/queue"
 	"muster/report"
 	"muster/resource"
 )
@@ -195,16 +196,31 @@ func (r dice) job(name string) job.Job {
 	return j
 }
 
-// declaration makes a job or a group. at is its place in the source.
+// declaration makes a job, a group or a queue. at is its place in the source.
 func (r dice) declaration(name, at string) resource.Declaration {
 	if r.one(3) {
 		g := r.group(name)
 		g.At = at
 		return g
 	}
+	if r.one(3) {
+		q := r.queue(name)
+		q.At = at
+		return q
+	}
 	j := r.job(name)
 	j.At = at
 	return j
+}
+
+func (r dice) queue(name string) queue.Queue {
+	q := queue.Default()
+	q.Name, q.Root, q.Address = name, "/r", fmt.Sprintf("queue.%s[%q]", name, pick(r, "a", "b"))
+	q.Redis = pick(r, "redis://redis-1", "redis://redis-1:6379/0", "rediss://redis-2")
+	q.MaxTask = pick(r, q.MaxTask, 1<<20)
+	q.Timeouts.Stale = resource.Duration(pick(r, 30*time.Second, 30*time.Second, time.Minute))
+	q.Lifecycle.Protect = r.one(5)
+	return q
 }
 
 func (r dice) group(name string) group.Group {
@@ -289,6 +305,11 @@ func (r dice) observed(name string) resource.Observed {
 	recorded := r.declaration(name, "")
 	if g, ok := recorded.(group.Group); ok {
 		o.Counts, o.Saved = group.Counts(r.IntN(3)), r.saved(g)
+	}
+	if _, ok := recorded.(queue.Queue); ok {
+		o.Counts = queue.Found{
+			Executors: r.IntN(2), Batches: r.IntN(3), Waiting: r.IntN(2), Lost: r.IntN(2), Refused: r.one(4),
+		}.Counts()
 	}
 	if j, ok := recorded.(job.Job); ok {
 		j.Workers = pick(r, n, n, j.Workers)
