@@ -95,7 +95,8 @@ func floorPlan() map[string]room {
 		},
 		"examples/checkpoint": {ours: []string{"member", "zkstate/zkconn"}},
 
-		"zkserver": {},
+		"daemon":   {}, // runs the servers of both
+		"zkserver": {ours: []string{"daemon"}},
 		"needs":    {}, // for tests only
 		"golden":   {},
 		// A kind for tests.

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"muster/daemon"
 )
 
 // configure writes the files of the i-th server.
@@ -29,7 +31,7 @@ func (e *Ensemble) configure(i int, places []place, o Options, found installatio
 		}
 	}
 	s := &Server{
-		addr: loopback(places[i].client), dial: &net.Dialer{}, dir: dir, java: found.java, args: arguments(o, found),
+		addr: daemon.Loopback(places[i].client), dial: &net.Dialer{}, dir: dir, java: found.java, args: arguments(o, found),
 	}
 	if o.TLS {
 		config, err := e.certs.Config()

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"muster/daemon"
 )
 
 const parentDir = "ZKSERVER_TEST_PARENT_DIR"
@@ -64,10 +66,10 @@ func TestServersDieWithTheirParent(t *testing.T) {
 }
 
 // TestProcessOutlivesTheCallersThread: the system sends the death signal when a thread ends; the thread that calls
-// launch ends before the process.
+// Launch ends before the process.
 func TestProcessOutlivesTheCallersThread(t *testing.T) {
 	dir := t.TempDir()
-	var p *process
+	var p *daemon.Process
 	var err error
 	thread := make(chan int)
 	var inThread func()
@@ -79,7 +81,7 @@ func TestProcessOutlivesTheCallersThread(t *testing.T) {
 			runtime.UnlockOSThread()
 			return
 		}
-		p, err = launch(dir, "sleep", "600")
+		p, err = daemon.Launch(dir, "sleep", "600")
 		thread <- syscall.Gettid()
 	}
 	go inThread()
@@ -87,7 +89,7 @@ func TestProcessOutlivesTheCallersThread(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.kill()
+	defer p.Kill()
 	eventually(t, func() error {
 		if _, err := os.Stat(task); err == nil {
 			return fmt.Errorf("%s exists", task)
@@ -95,8 +97,8 @@ func TestProcessOutlivesTheCallersThread(t *testing.T) {
 		return nil
 	})
 	select {
-	case <-p.done:
-		t.Errorf("ended with the thread: %v", p.err)
+	case <-p.Done:
+		t.Errorf("ended with the thread: %v", p.Err)
 	case <-time.After(100 * time.Millisecond):
 	}
 }

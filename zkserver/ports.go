@@ -3,9 +3,8 @@ package zkserver
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
-	"strconv"
+
+	"muster/daemon"
 )
 
 // place holds the ports of one server.
@@ -19,13 +18,13 @@ func choosePlaces(o Options) ([]place, reservations, error) {
 	var held reservations
 	var errs []error
 	take := func(port int) int {
-		r, err := reservePort(port)
+		r, err := daemon.ReservePort(port)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("zookeeper: %w", err))
 			return 0
 		}
 		held = append(held, r)
-		return r.port
+		return r.Port
 	}
 	places := make([]place, o.Servers)
 	for i := range places {
@@ -41,7 +40,7 @@ func choosePlaces(o Options) ([]place, reservations, error) {
 		}
 	}
 	for _, r := range held { // after all are reserved, so that they differ
-		errs = append(errs, r.allowListen())
+		errs = append(errs, r.AllowListen())
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, nil, errors.Join(err, held.close())
@@ -49,23 +48,8 @@ func choosePlaces(o Options) ([]place, reservations, error) {
 	return places, held, nil
 }
 
-// reservePort reserves a port. If it is 0, it reserves a free one below the ports that systems use for outgoing
-// connections (32768 and up on Linux, 49152 and up elsewhere). So even where a reservation does not keep other programs
-// out, they hardly take it.
-func reservePort(port int) (r *reservation, err error) {
-	if port != 0 {
-		return reserve(port, false)
-	}
-	for range 100 {
-		if r, err = reserve(10000+rand.IntN(20000), true); err == nil {
-			break
-		}
-	}
-	return r, err
-}
-
 // reservations are the reserved ports of an ensemble.
-type reservations []*reservation
+type reservations []*daemon.Reservation
 
 func (all reservations) close() error {
 	var errs []error
@@ -78,11 +62,9 @@ func (all reservations) close() error {
 // Refusing returns an address at which every connection is refused. On Linux no other program gets the port before free
 // is called.
 func Refusing() (addr string, free func() error, err error) {
-	r, err := reservePort(0)
+	r, err := daemon.ReservePort(0)
 	if err != nil {
 		return "", nil, err
 	}
-	return loopback(r.port), r.Close, r.refuse()
+	return daemon.Loopback(r.Port), r.Close, r.Refuse()
 }
-
-func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

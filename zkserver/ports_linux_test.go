@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"muster/daemon"
 )
 
 // TestPortOfAKilledServerIsKept: no other program gets the port before the restart.
@@ -15,7 +17,7 @@ func TestPortOfAKilledServerIsKept(t *testing.T) {
 	if err := e.Server(0).Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := reserve(port, true); !errors.Is(err, syscall.EADDRINUSE) {
+	if _, err := daemon.Reserve(port, true); !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("reserved twice: %v", err)
 	}
 	if _, err := net.Dial("tcp", e.Connect()); !errors.Is(err, syscall.ECONNREFUSED) {

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"muster/daemon"
 )
 
 const (
@@ -31,7 +33,7 @@ type Server struct {
 	args []string
 
 	mu      sync.Mutex
-	proc    *process // the latest run, nil before the first
+	proc    *daemon.Process // the latest run, nil before the first
 	stopped bool
 }
 
@@ -39,10 +41,10 @@ type Server struct {
 func (s *Server) Addr() string { return s.addr }
 
 // Pid is the process id of the latest run.
-func (s *Server) Pid() int { return s.run().os.Pid }
+func (s *Server) Pid() int { return s.run().OS.Pid }
 
 // Output is the last 64 KiB that the latest run wrote to standard output and standard error.
-func (s *Server) Output() string { return s.run().out.String() }
+func (s *Server) Output() string { return s.run().Out.String() }
 
 // Stat is the answer to the four-letter word srvr: "Mode", "Zxid", "Connections", "Node count" and others. A paused
 // server answers only after Resume, so ctx should have a deadline.
@@ -57,13 +59,13 @@ func (s *Server) Mntr(ctx context.Context) (map[string]string, error) {
 }
 
 // Pause stops the server's process. The kernel still accepts connections for it, but they get no answer.
-func (s *Server) Pause() error { return s.run().pause() }
+func (s *Server) Pause() error { return s.run().Pause() }
 
 // Resume ends a Pause.
-func (s *Server) Resume() error { return s.run().os.Signal(syscall.SIGCONT) }
+func (s *Server) Resume() error { return s.run().OS.Signal(syscall.SIGCONT) }
 
 // Kill kills the server, as a crash would, and returns when it has ended. It is no error if it had ended before.
-func (s *Server) Kill() error { return s.run().kill() }
+func (s *Server) Kill() error { return s.run().Kill() }
 
 // Restart kills the server if it runs, starts it again with the same data and addresses, and returns when it serves.
 // One server of three serves only if another one runs: to restart several, call Restart concurrently. If ctx ends
@@ -75,7 +77,7 @@ func (s *Server) Restart(ctx context.Context) error {
 	return s.start(ctx)
 }
 
-func (s *Server) run() *process {
+func (s *Server) run() *daemon.Process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.proc
@@ -90,7 +92,7 @@ func (s *Server) stop() error {
 	if p == nil {
 		return nil
 	}
-	return p.kill()
+	return p.Kill()
 }
 
 // start starts the server, and returns when it serves. After an error there is no process.
@@ -100,21 +102,21 @@ func (s *Server) start(ctx context.Context) error {
 		return fmt.Errorf("zookeeper at %s: %w", s.addr, err)
 	}
 	if err := s.awaitServing(ctx, p); err != nil {
-		return fmt.Errorf("zookeeper at %s: %w", s.addr, errors.Join(err, p.kill()))
+		return fmt.Errorf("zookeeper at %s: %w", s.addr, errors.Join(err, p.Kill()))
 	}
 	return nil
 }
 
-func (s *Server) launch() (*process, error) {
+func (s *Server) launch() (*daemon.Process, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped {
 		return nil, errors.New("its ensemble was stopped")
 	}
-	if s.proc != nil && !s.proc.ended() {
+	if s.proc != nil && !s.proc.Ended() {
 		return nil, errors.New("restarted twice at the same time") // two servers would destroy their directory
 	}
-	p, err := launch(s.dir, s.java, s.args...)
+	p, err := daemon.Launch(s.dir, s.java, s.args...)
 	if err == nil {
 		s.proc = p
 	}
@@ -122,19 +124,19 @@ func (s *Server) launch() (*process, error) {
 }
 
 // awaitServing waits until the server serves.
-func (s *Server) awaitServing(ctx context.Context, p *process) error {
+func (s *Server) awaitServing(ctx context.Context, p *daemon.Process) error {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	for timeout := firstTimeout; !s.answers(ctx, &timeout); {
-		lines := p.out.lines(5)
+		lines := p.Out.Lines(5)
 		if strings.Contains(lines, "BindException") || strings.Contains(lines, "Address already in use") {
 			return fmt.Errorf("%w:\n%s", errPortTaken, lines)
 		}
 		select {
-		case <-p.done:
-			return fmt.Errorf("ended instead of serving: %w\n%s", p.err, p.out.lines(20))
+		case <-p.Done:
+			return fmt.Errorf("ended instead of serving: %w\n%s", p.Err, p.Out.Lines(20))
 		case <-ctx.Done():
-			return fmt.Errorf("does not serve yet: %w\n%s", context.Cause(ctx), p.out.lines(20))
+			return fmt.Errorf("does not serve yet: %w\n%s", context.Cause(ctx), p.Out.Lines(20))
 		case <-tick.C:
 		}
 	}

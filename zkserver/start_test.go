@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"muster/daemon"
 )
 
 func TestNotInstalledSaysWhatToInstall(t *testing.T) {
@@ -150,7 +152,7 @@ func TestFailedStartShowsTheServersOutput(t *testing.T) {
 }
 
 func TestGivenPorts(t *testing.T) {
-	taken, err := net.Listen("tcp", loopback(0))
+	taken, err := net.Listen("tcp", daemon.Loopback(0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +163,7 @@ func TestGivenPorts(t *testing.T) {
 		t.Errorf("taken port: %v", err)
 	}
 	port = freePort(t)
-	if e := start(t, Options{Ports: []int{port}}); e.Connect() != loopback(port) {
+	if e := start(t, Options{Ports: []int{port}}); e.Connect() != daemon.Loopback(port) {
 		t.Errorf("serves at %s, not at port %d", e.Connect(), port)
 	}
 }
@@ -169,15 +171,15 @@ func TestGivenPorts(t *testing.T) {
 // freePort is a port that no other program gets before the test ends.
 func freePort(t *testing.T) int {
 	t.Helper()
-	r, err := reservePort(0)
+	r, err := daemon.ReservePort(0)
 	if err == nil {
-		err = r.allowListen()
+		err = r.AllowListen()
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { r.Close() })
-	return r.port
+	return r.Port
 }
 
 func TestRefusing(t *testing.T) {

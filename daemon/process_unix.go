@@ -1,6 +1,6 @@
 //go:build unix && !linux
 
-package zkserver
+package daemon
 
 import "syscall"
 

@@ -1,4 +1,4 @@
-package zkserver
+package daemon
 
 import (
 	"strings"
@@ -7,13 +7,13 @@ import (
 
 const maxOutput = 64 << 10
 
-// output keeps the last maxOutput bytes that a process wrote.
-type output struct {
+// Output keeps the last maxOutput bytes that a process wrote.
+type Output struct {
 	mu  sync.Mutex
 	end []byte
 }
 
-func (o *output) Write(b []byte) (int, error) {
+func (o *Output) Write(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.end = append(o.end, b...)
@@ -23,14 +23,14 @@ func (o *output) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (o *output) String() string {
+func (o *Output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return string(o.end)
 }
 
-// lines are the last n lines, without the indented lines of stack traces.
-func (o *output) lines(n int) string {
+// Lines are the last n lines, without the indented lines of stack traces.
+func (o *Output) Lines(n int) string {
 	var kept []string
 	for line := range strings.Lines(o.String()) {
 		if line = strings.TrimRight(line, "\n"); line != "" && line[0] != '\t' {

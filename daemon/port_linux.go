@@ -1,4 +1,4 @@
-package zkserver
+package daemon
 
 import (
 	"net"
@@ -6,24 +6,24 @@ import (
 	"syscall"
 )
 
-// reservation is a socket that is bound to a port and does not listen. Connections to the port are refused, and the
+// Reservation is a socket that is bound to a port and does not listen. Connections to the port are refused, and the
 // system does not give it to other programs. A program that sets SO_REUSEADDR, as ZooKeeper does, can listen at the
 // port.
-type reservation struct {
+type Reservation struct {
 	*os.File
-	port int
+	Port int
 }
 
-// reserve reserves a port. It fails if a program listens at the port. With exclusive, it also fails if the port is
+// Reserve reserves a port. It fails if a program listens at the port. With exclusive, it also fails if the port is
 // reserved or was in use a moment ago.
-func reserve(port int, exclusive bool) (*reservation, error) {
+func Reserve(port int, exclusive bool) (*Reservation, error) {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("socket", err)
 	}
-	r := &reservation{os.NewFile(uintptr(fd), loopback(port)), port}
+	r := &Reservation{os.NewFile(uintptr(fd), Loopback(port)), port}
 	if !exclusive {
-		err = r.allowListen()
+		err = r.AllowListen()
 	}
 	if err == nil {
 		addr := &syscall.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}
@@ -37,11 +37,11 @@ func reserve(port int, exclusive bool) (*reservation, error) {
 	return r, nil
 }
 
-// allowListen permits a server to listen at the port.
-func (r *reservation) allowListen() error {
+// AllowListen permits a server to listen at the port.
+func (r *Reservation) AllowListen() error {
 	err := syscall.SetsockoptInt(int(r.Fd()), syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1)
 	return os.NewSyscallError("setsockopt", err)
 }
 
-// refuse makes connections be refused. A bound port already refuses them.
-func (r *reservation) refuse() error { return nil }
+// Refuse makes connections be refused. A bound port already refuses them.
+func (r *Reservation) Refuse() error { return nil }
