@@ -93,10 +93,14 @@ func floorPlan() map[string]room {
 			},
 			others: []string{"github.com/prometheus/client_golang", "golang.org/x/sys/unix"},
 		},
+		// A process's side of a queue: its Redis.
+		"tasks":               {others: []string{"github.com/redis/go-redis/v9"}},
 		"examples/checkpoint": {ours: []string{"member", "zkstate/zkconn"}},
 
 		"daemon":   {}, // runs the servers of both
 		"zkserver": {ours: []string{"daemon"}},
+		// Real Redis servers for tests.
+		"redisserver": {ours: []string{"daemon"}},
 		"needs":    {}, // for tests only
 		"golden":   {},
 		// A kind for tests.
@@ -108,7 +112,7 @@ func floorPlan() map[string]room {
 // check with the library of JSON Schemas what muster writes.
 func testRoom() []string {
 	return []string{
-		"github.com/google/go-cmp", "github.com/rogpeppe/go-internal", "github.com/go-zookeeper/zk", "golang.org/x/sys",
+		"github.com/google/go-cmp", "github.com/redis/go-redis/v9", "github.com/rogpeppe/go-internal", "github.com/go-zookeeper/zk", "golang.org/x/sys",
 		"github.com/santhosh-tekuri/jsonschema/v6", "go.yaml.in/yaml/v3",
 	}
 }
@@ -194,10 +198,14 @@ func TestWhatIsNotLinked(t *testing.T) {
 			never:    []string{"github.com/hashicorp/hcl", "github.com/zclconf/go-cty"},
 		},
 		{
+			packages: []string{"./plan", "./apply", "./report", "./spec", "./zkstate", "./worker", "./member"},
+			never:    []string{"github.com/redis/go-redis"},
+		},
+		{
 			packages: []string{"./plan", "./apply", "./report", "./spec"},
 			never:    []string{"github.com/go-zookeeper/zk", module + "/zkstate"},
 		},
-		{packages: []string{".", "./zkserver"}, never: []string{"testing"}},
+		{packages: []string{".", "./zkserver", "./redisserver"}, never: []string{"testing"}},
 	} {
 		for _, l := range goList(t, append([]string{"-deps"}, c.packages...)...) {
 			for _, never := range c.never {

@@ -1,0 +1,137 @@
+package redisserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+func start(t *testing.T, o Options) *Server {
+	t.Helper()
+	s, err := Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func client(t *testing.T, s *Server) *redis.Client {
+	c := redis.NewClient(&redis.Options{Addr: s.Addr(), MaxRetries: -1})
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func TestAKilledServerKeepsItsDataAndAddress(t *testing.T) {
+	s := start(t, Options{})
+	addr := s.Addr()
+	if err := client(t, s).Set(t.Context(), "key", "value", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if conn, err := net.Dial("tcp", addr); err == nil {
+		conn.Close()
+		t.Error("a killed server accepts connections")
+	}
+	if err := s.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got, err := client(t, s).Get(t.Context(), "key").Result()
+	if err != nil || got != "value" || s.Addr() != addr {
+		t.Errorf("after a restart at %s (before: %s): %q, %v", s.Addr(), addr, got, err)
+	}
+}
+
+func TestAPausedServerDoesNotAnswer(t *testing.T) {
+	s := start(t, Options{})
+	if err := s.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := s.info(ctx, "server"); err == nil {
+		t.Error("a paused server answers")
+	}
+	if err := s.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.info(t.Context(), "server"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNotInstalled(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	_, err := Start(t.Context(), Options{})
+	if !errors.Is(err, ErrNotInstalled) || !strings.Contains(err.Error(), "redis-server") {
+		t.Error(err)
+	}
+}
+
+func TestTheServersOwnWordsWhenItEnds(t *testing.T) {
+	_, err := Start(t.Context(), Options{Policy: "nonsense"})
+	if err == nil || !strings.Contains(err.Error(), "maxmemory-policy") {
+		t.Error(err)
+	}
+}
+
+// eventually repeats an attempt until it succeeds.
+func eventually(t *testing.T, attempt func() error) {
+	t.Helper()
+	deadline, tick := time.After(60*time.Second), time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		err := attempt()
+		if err == nil {
+			return
+		}
+		select {
+		case <-deadline:
+			t.Fatal(err)
+		case <-tick.C:
+		}
+	}
+}
+
+func TestSentinelsMakeTheReplicaThePrimary(t *testing.T) {
+	w, err := StartWatched(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	c := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: w.Name, SentinelAddrs: w.SentinelAddrs()})
+	t.Cleanup(func() { c.Close() })
+	if err := c.Set(t.Context(), "key", "value", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		got, err := client(t, w.Servers[1]).Get(t.Context(), "key").Result()
+		if err != nil || got != "value" {
+			return fmt.Errorf("the replica has %q: %w", got, err)
+		}
+		return nil
+	})
+	if err := w.Servers[0].Kill(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error { return c.Set(t.Context(), "key", "new", 0).Err() })
+	if got := client(t, w.Servers[1]).Get(t.Context(), "key").Val(); got != "new" {
+		t.Errorf("the replica has %q", got)
+	}
+}
