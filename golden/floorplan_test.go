@@ -101,8 +101,8 @@ func floorPlan() map[string]room {
 		"zkserver": {ours: []string{"daemon"}},
 		// Real Redis servers for tests.
 		"redisserver": {ours: []string{"daemon"}},
-		"needs":    {}, // for tests only
-		"golden":   {},
+		"needs":       {}, // for tests only
+		"golden":      {},
 		// A kind for tests.
 		"resource/testkind": {ours: []string{"resource"}},
 	}

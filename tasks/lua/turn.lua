@@ -1,0 +1,235 @@
+#!lua flags=allow-oom
+-- turn is the whole work of an executor. ARGV: seat, seq, idle commands, room in ns, back-off in ms, max_bytes, then for
+-- each result: batch:index, "attempt:outcome:ns" with outcome o (done), r (try again) or d (do not), result or reason.
+-- Answers ms to the next due task (-1: none), what was refused {number, why}, granted {batch, index, attempt, payloads},
+-- 0, 1 or 2 as bytes are below max_bytes, below twice, above.
+local ARGS = 7
+local s, at, refused, granted, hand
+
+-- results reads what the results name. What it returns can be finished.
+local function results()
+  local fields, found, seen = {}, {}, {}
+  for i = ARGS, #ARGV, 3 do fields[#fields + 1] = ARGV[i] end
+  if #fields == 0 then return found end
+  local entries = call('HMGET', s.key, unpack(fields))
+  for n, f in ipairs(fields) do
+    local attempt, outcome, ns = match(ARGV[ARGS + 3 * n - 2], '^(%d+):([ord]):(%d+)$')
+    local id, index = field(f)
+    if not attempt or not id then fail('ARGUMENT', f) end
+    local b, why = load(id)
+    local r = {n = n, f = f, b = b, index = index, outcome = outcome, ns = tonumber(ns), data = ARGV[ARGS + 3 * n - 1]}
+    if not b then
+      refused[#refused + 1] = {n - 1, why}
+      if why == 'gone' and entries[n] then r.drop = true; found[#found + 1] = r end
+    elseif not entries[n] or seen[f] then
+      refused[#refused + 1] = {n - 1, 'held'}
+    else
+      r.born, r.attempt, r.deaths, r.charge, r.payload = entry(entries[n])
+      r.drop = r.born ~= b.born
+      if not r.drop and r.attempt ~= tonumber(attempt) then
+        refused[#refused + 1] = {n - 1, 'held'}
+      else
+        if r.drop then refused[#refused + 1] = {n - 1, 'gone'} end
+        seen[f] = true
+        found[#found + 1] = r
+      end
+    end
+  end
+  return found
+end
+
+-- come_due returns late tasks whose time has come: a page of some batches.
+local function come_due()
+  for _, id in ipairs(call('ZRANGEBYSCORE', LATE, '-inf', at, 'LIMIT', 0, 16)) do
+    local b, why = load(id)
+    if not b then
+      if why == 'gone' then call('ZREM', LATE, id) else call('ZADD', LATE, at + 10000, id) end
+    else
+      local key, n = b.key .. ':late', max(1, min(100, floor(BYTES / (b.big + 64))))
+      local members = call('ZRANGEBYSCORE', key, '-inf', at, 'LIMIT', 0, n)
+      for _, m in ipairs(members) do call('RPUSH', b.key .. ':again', m) end
+      if #members > 0 then call('ZREMRANGEBYRANK', key, 0, #members - 1) end
+      b.again, b.late = b.again + #members, b.late - #members
+      local first = call('ZRANGE', key, 0, 0, 'WITHSCORES')
+      if first[2] then call('ZADD', LATE, first[2], id) else call('ZREM', LATE, id) end
+      settle(b)
+    end
+  end
+end
+
+local function learn(x, n, sum)
+  local c = min(x.seen, 100)
+  x.mean = floor((x.mean * c + sum) / (c + n))
+  x.seen = x.seen + n
+end
+
+local function fail_task(r, b, backoff)
+  if r.outcome == 'd' or r.attempt >= b.attempts then
+    die(b, r.index, r.attempt, 0, at, r.data, r.payload)
+    return
+  end
+  local again = at + backoff * min(2 ^ (r.attempt - 1), 100)
+  call('ZADD', b.key .. ':late', again, r.index .. ':' .. (r.attempt + 1) .. ':0:' .. r.payload)
+  call('ZADD', LATE, 'LT', again, b.id)
+  b.late = b.late + 1
+end
+
+local function finish(found, backoff)
+  local order, gone = {}, {}
+  local suspect = call('HGET', s.key, 'suspect')
+  for _, r in ipairs(found) do
+    local b = r.b
+    gone[#gone + 1] = r.f
+    if r.f == suspect then gone[#gone + 1] = 'suspect' end
+    if not r.drop then
+      if not b.sumns then b.sumns, b.count, b.ok = 0, 0, {}; order[#order + 1] = b end
+      b.sumns, b.count, b.out = b.sumns + r.ns, b.count + 1, b.out - 1
+      b.v = b.v + max(1, floor(r.ns / b.weight)) - r.charge
+      if r.outcome == 'o' then
+        b.ok[#b.ok + 1] = r.index .. ':' .. r.attempt .. ':' .. string.format('%.0f', r.ns) .. ':' .. r.data
+        b.done, b.rbig = b.done + 1, max(b.rbig, #r.data)
+        grow(b, cost(r.data) - cost(r.payload))
+      else
+        fail_task(r, b, backoff)
+      end
+    end
+  end
+  if #gone > 0 then call('HDEL', s.key, unpack(gone)) end
+  for _, b in ipairs(order) do
+    if #b.ok > 0 then call('RPUSH', b.key .. ':r', unpack(b.ok)) end
+    learn(b, b.count, b.sumns)
+    learn(q, b.count, b.sumns)
+    settle(b)
+  end
+end
+
+-- hold puts a task into the hand.
+local function hold(b, index, attempt, deaths, charge, payload)
+  hand.put[#hand.put + 1] = b.id .. ':' .. index
+  hand.put[#hand.put + 1] = b.born .. ':' .. attempt .. ':' .. deaths .. ':' .. charge .. ':' .. payload
+  hand.bytes, hand.left = hand.bytes + #payload, hand.left - 1
+end
+
+local function take_one(b, charge, e)
+  local index, attempt, deaths, payload = match(e, '^(%d+):(%d+):(%d+):(.*)$')
+  hold(b, index, attempt, deaths, charge, payload)
+  granted[#granted + 1] = {b.id, tonumber(index), tonumber(attempt), {payload}}
+  b.again = b.again - 1
+  return index
+end
+
+local function deaths_of(e) return tonumber(match(e, '^%d+:%d+:(%d+):')) end
+
+-- take moves at most k tasks of a batch into the hand: a suspect first, returned ones, waiting ones.
+local function take(b, k, charge)
+  local n, key = 0, b.key .. ':again'
+  if b.again > 0 and not hand.suspect then
+    local first = call('LINDEX', key, 0)
+    if deaths_of(first) >= SUSPECT then
+      call('LPOP', key)
+      hand.suspect = b.id .. ':' .. take_one(b, charge, first)
+      n = 1
+    end
+  end
+  while n < k and b.again > 0 and hand.bytes < BYTES do
+    local last = call('LINDEX', key, -1)
+    if deaths_of(last) >= SUSPECT then break end
+    call('RPOP', key)
+    take_one(b, charge, last)
+    n = n + 1
+  end
+  while n < k and b.w > 0 and hand.bytes < BYTES do
+    local chunk = min(k - n, b.w, max(1, floor((BYTES - hand.bytes) / max(b.big, 1))))
+    local payloads = call('LPOP', b.key .. ':w', chunk)
+    for i, p in ipairs(payloads) do hold(b, b.taken + i - 1, 1, 0, charge, p) end
+    granted[#granted + 1] = {b.id, b.taken, 1, payloads}
+    b.taken, b.w, n = b.taken + chunk, b.w - chunk, n + chunk
+  end
+  return n
+end
+
+local function estimate(b)
+  local ns = b.seen > 0 and b.mean or (q.seen > 0 and q.mean or 1000000)
+  return min(max(ns, 1), 9e13)
+end
+
+-- free is how many more tasks of a batch may be out: without limit once its mean is known.
+local function free(b)
+  if b.seen > 0 then return ITEMS end
+  return max(0, math.ceil(q.slots * b.weight / q.weights) - b.out)
+end
+
+-- candidates are the batches to take from, in order, as the bytes allow.
+local function candidates(level)
+  if level == 2 then return {} end
+  if level == 0 then return call('ZRANGE', RUN, 0, 31) end
+  local from = 0
+  repeat
+    local ids = call('ZRANGE', IDS, from, from + 99)
+    for _, id in ipairs(ids) do if call('ZSCORE', RUN, id) then return {id} end end
+    from = from + 100
+  until #ids < 100
+  return {}
+end
+
+local function level(most)
+  if q.bytes > 2 * most then return 2 end
+  return q.bytes > most and 1 or 0
+end
+
+local function take_all(idle, room, most)
+  for _, id in ipairs(candidates(level(most))) do
+    local b = load(id)
+    if b then
+      local est, left, can = estimate(b), b.w + b.again, free(b)
+      local k = min(floor(room / est), math.ceil(left * s.slots / (2 * max(q.slots, 1))))
+      k = min(max(k, idle), left, hand.left)
+      if k <= 0 or hand.bytes >= BYTES then return end
+      local capped = k > can
+      if capped then k = can end
+      if k > 0 then
+        local charge = max(1, floor(est / b.weight))
+        q.vt = max(q.vt, b.v)
+        local n = take(b, k, charge)
+        b.v, b.out, idle, room = b.v + n * charge, b.out + n, idle - n, room - n * est
+        settle(b)
+        -- A batch that has more to take keeps its turn. Only suspects left is nothing to take.
+        if n == k and not capped and b.w + b.again > 0 then return end
+      end
+    end
+  end
+end
+
+-- more reports whether another seat could take something.
+local function more(most)
+  for _, id in ipairs(candidates(level(most))) do
+    local b = load(id)
+    if b and free(b) > 0 then return true end
+  end
+  return false
+end
+
+return run(function()
+  local idle, room, backoff, most = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+  queue()
+  within(ARGS + 2, 3)
+  s, at, refused, granted = seat(ARGV[1]), now(), {}, {}
+  next_seq(s, ARGV[2])
+  local found = results()
+
+  advance(s, ARGV[2])
+  come_due()
+  finish(found, backoff)
+  local suspect, held = call('HGET', s.key, 'suspect'), call('HLEN', s.key)
+  hand = {put = {}, bytes = 0, suspect = suspect, left = ITEMS - held + (suspect and 1 or 0)}
+  take_all(idle, room, most)
+  if hand.suspect and not suspect then
+    hand.put[#hand.put + 1] = 'suspect'
+    hand.put[#hand.put + 1] = hand.suspect
+  end
+  if #hand.put > 0 then call('HSET', s.key, unpack(hand.put)) end
+  if more(most) then token(WAKE_E) else call('DEL', WAKE_E) end
+  save()
+  local first = call('ZRANGE', LATE, 0, 0, 'WITHSCORES')
+  return {first[2] and max(0, first[2] - at) or -1, refused, granted, level(most)}
+end)

@@ -1,0 +1,91 @@
+package tasks
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/redisserver"
+)
+
+// server is the Redis of all tests of this package; each test has a queue of its own there.
+var server *redisserver.Server
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		var err error
+		if server, err = redisserver.Start(context.Background(), redisserver.Options{}); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		code := m.Run()
+		if err := server.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return code
+	}())
+}
+
+func dial(t testing.TB) *redis.Client {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1, Protocol: 2})
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// testQueue is a queue whose time stands still until the test moves it.
+type testQueue struct {
+	*Queue
+	t   testing.TB
+	c   *redis.Client
+	now time.Time
+}
+
+func newQueue(t testing.TB) *testQueue {
+	t.Helper()
+	c := dial(t)
+	q := New(c, t.Name(), "queue-1")
+	q.scripts = loadScripts(`local function now() return tonumber(redis.call('GET', 'clock:' .. KEYS[1])) end`)
+	tq := &testQueue{Queue: q, t: t, c: c}
+	tq.at(time.UnixMilli(1_000_000))
+	return tq
+}
+
+// at sets the queue's time.
+func (q *testQueue) at(now time.Time) {
+	q.t.Helper()
+	q.now = now
+	value := strconv.FormatInt(now.UnixMilli(), 10)
+	if err := q.c.Set(context.Background(), "clock:"+q.prefix+"q", value, 0).Err(); err != nil {
+		q.t.Fatal(err)
+	}
+}
+
+func (q *testQueue) pass(d time.Duration) { q.t.Helper(); q.at(q.now.Add(d)) }
+
+// keys are the queue's keys in Redis, without their prefix.
+func (q *testQueue) keys() map[string]bool {
+	q.t.Helper()
+	all := map[string]bool{}
+	for _, k := range must(q.c.Keys(context.Background(), "muster:{"+q.t.Name()+"}:*").Result())(q.t) {
+		all[k[len(q.prefix):]] = true
+	}
+	return all
+}
+
+// must ends the test if a call failed.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}

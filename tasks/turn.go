@@ -1,0 +1,143 @@
+package tasks
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Task names a task: its batch and its position there.
+type Task struct {
+	Batch string
+	Index int64
+}
+
+func (t Task) field() string { return fmt.Sprintf("%s:%d", t.Batch, t.Index) }
+
+// Outcome is how an attempt at a task ended.
+type Outcome string
+
+// The outcomes.
+const (
+	Done  Outcome = "o" // Data is the result
+	Again Outcome = "r" // Data is the reason; the task is late, or dead after its last attempt
+	Never Outcome = "d" // Data is the reason; the task is dead at once
+)
+
+// Result is the end of an attempt.
+type Result struct {
+	Task
+	Attempt int
+	Outcome Outcome
+	Took    time.Duration
+	Data    []byte
+}
+
+// Turn is one call of an executor.
+type Turn struct {
+	Results  []Result      // at most MaxItems and MaxBytes
+	Idle     int           // commands with nothing to do; at least so many tasks are granted, if there are
+	Room     time.Duration // how much more work the executor wants in its hand
+	Backoff  time.Duration // before a second attempt; doubled each time, at most 100 times as much
+	MaxBytes int64         // of the queue
+}
+
+// Grant is consecutive tasks of one batch, from an index, all at the same attempt (from 1).
+type Grant struct {
+	Batch    string
+	Index    int64
+	Attempt  int
+	Payloads [][]byte
+}
+
+// Refused is a result that did not count, and why: "held": not in this hand; "gone": the batch was removed; "broken".
+type Refused struct {
+	Result int // its position in Turn.Results
+	Why    string
+}
+
+// Turned is the answer to a Turn.
+type Turned struct {
+	Granted []Grant
+	Refused []Refused
+	Due     time.Duration // until a late task is due; negative: there is none
+	Level   int           // 1: above MaxBytes, only the oldest batch is granted; 2: above twice MaxBytes, nothing is
+}
+
+// Turn returns late tasks that are due, counts results of what is in the seat's hand, and grants tasks. seq is one more
+// than the seat's last one. After any other error than a Refusal, and after ErrSeq, call Sync.
+func (q *Queue) Turn(ctx context.Context, seat string, seq int64, t Turn) (Turned, error) {
+	args := make([]any, 0, 6+3*len(t.Results))
+	args = append(args, seat, seq, t.Idle, max(0, t.Room.Nanoseconds()), t.Backoff.Milliseconds(), t.MaxBytes)
+	for _, r := range t.Results {
+		meta := fmt.Sprintf("%d:%s:%d", r.Attempt, r.Outcome, max(0, r.Took.Nanoseconds()))
+		args = append(args, r.field(), meta, r.Data)
+	}
+	reply, err := q.call(ctx, "turn", args...)
+	if err != nil {
+		return Turned{}, err
+	}
+	l := list(reply)
+	if len(l) != 4 {
+		return Turned{}, fmt.Errorf("redis: turn answered %d parts, not 4", len(l))
+	}
+	out := Turned{Due: time.Duration(integer(l[0])) * time.Millisecond, Level: int(integer(l[3]))}
+	for _, v := range list(l[1]) {
+		r := list(v)
+		out.Refused = append(out.Refused, Refused{int(integer(r[0])), text(r[1])})
+	}
+	for _, v := range list(l[2]) {
+		g := list(v)
+		payloads := list(g[3])
+		grant := Grant{text(g[0]), integer(g[1]), int(integer(g[2])), make([][]byte, len(payloads))}
+		for i, p := range payloads {
+			grant.Payloads[i] = raw(p)
+		}
+		out.Granted = append(out.Granted, grant)
+	}
+	return out, nil
+}
+
+// Held is something a seat believes to hold: a task at an attempt, or with Claim a batch.
+type Held struct {
+	Task
+	Attempt int
+	Claim   bool
+}
+
+func (h Held) field() string {
+	if h.Claim {
+		return h.Batch + ":watch"
+	}
+	return h.Task.field()
+}
+
+// Sync returns what of keep is in the seat's hand, and gives back one page of the rest; nobody is charged. seq is
+// anything above the seat's last one; a call with a lower one that arrives later is refused. While more is true, call it
+// again with the next seq.
+func (q *Queue) Sync(ctx context.Context, seat string, seq int64, keep []Held) (kept []Held, more bool, err error) {
+	args := make([]any, 0, 2+2*len(keep))
+	args = append(args, seat, seq)
+	for _, h := range keep {
+		attempt := h.Attempt
+		if h.Claim {
+			attempt = 0
+		}
+		args = append(args, h.field(), attempt)
+	}
+	reply, err := q.call(ctx, "sync", args...)
+	if err != nil {
+		return nil, false, err
+	}
+	l := list(reply)
+	has := map[string]bool{}
+	for _, v := range l[1:] {
+		has[text(v)] = true
+	}
+	for _, h := range keep {
+		if has[h.field()] {
+			kept = append(kept, h)
+		}
+	}
+	return kept, integer(l[0]) == 1, nil
+}
