@@ -22,7 +22,7 @@
 //	b:<id>:late     sorted set: the same, by when they are due (ms)
 //	b:<id>:r        list: results, index:attempt:ns:result
 //	late            sorted set: batch → when its first late task is due
-//	dead            sorted set: batch → when its first dead task died
+//	dead            sorted set: batch with dead tasks → when the first of them died
 //	d:<id>          list: dead tasks, index:attempt:deaths:ms:length of the reason:reason and payload
 //	full            sorted set: complete batches that nobody claimed → when a watcher may claim them; inf is never
 //	wake:e, wake:w  lists: at most one token for an executor or a watcher that waits

@@ -1,0 +1,414 @@
+package tasks
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// message is one call of a script.
+type message struct {
+	script string
+	args   []string
+}
+
+// world runs random calls on Redis and on the model. It generates them from what the model has, as processes would,
+// and some that no process would make.
+type world struct {
+	*testQueue
+	t     *testing.T
+	rng   *rand.Rand
+	m     *model
+	late  []message // will arrive later
+	lives int
+	names int
+	most  int64
+	calls map[string]int // that were not refused
+	tasks map[string]int // by life: how many tasks the batch was opened with
+	ended map[string]bool
+	drops map[string][]string // by batch: the indexes of dead tasks that were dropped
+}
+
+func newWorld(t *testing.T, seed uint64) *world {
+	q := newQueue(t)
+	return &world{
+		testQueue: q, t: t, rng: rand.New(rand.NewPCG(seed, 0)), m: newModel(float64(q.now.UnixMilli())), most: 20_000,
+		calls: map[string]int{}, tasks: map[string]int{}, ended: map[string]bool{}, drops: map[string][]string{},
+	}
+}
+
+// deliver delivers a message to both and compares the answers.
+func (w *world) deliver(c message) any {
+	w.t.Helper()
+	args := make([]any, len(c.args))
+	for i, a := range c.args {
+		args[i] = a
+	}
+	if c.script == "drop" {
+		w.noteDrop(c)
+	}
+	got, err := w.call(context.Background(), c.script, args...)
+	if r := asRefusal(err); r != nil {
+		got = "refused: " + r.Err.Error() + " " + r.Detail
+	} else if err != nil {
+		w.t.Fatalf("%s: %v", c.script, err)
+	} else {
+		w.calls[c.script]++
+	}
+	want := w.m.call(c.script, c.args)
+	if r, ok := want.(refused); ok {
+		want = "refused: " + asRefusal(fmt.Errorf("%w", refusal(replyError(string(r))))).Err.Error() + " " +
+			strings.SplitN(string(r), " ", 2)[1]
+	}
+	if fmt.Sprintf("%q", got) != fmt.Sprintf("%q", want) {
+		w.t.Fatalf("%s %q answers\n%q\nthe model\n%q", c.script, c.args, got, want)
+	}
+	return got
+}
+
+// noteDrop notes what a drop will drop, so that every task can be accounted for at the end.
+func (w *world) noteDrop(c message) {
+	for i, d := range w.m.dead[c.args[0]] {
+		if i < int(num(c.args[1])) && d.at < num(c.args[2]) {
+			w.drops[c.args[0]] = append(w.drops[c.args[0]], d.index)
+		} else {
+			break
+		}
+	}
+}
+
+// send delivers a message once, twice or never, now or later.
+func (w *world) send(script string, args ...any) {
+	c := message{script: script}
+	for _, a := range args {
+		c.args = append(c.args, fmt.Sprint(a))
+	}
+	switch n := w.rng.IntN(100); {
+	case n < 80:
+		w.deliver(c)
+	case n < 85:
+	case n < 90:
+		w.deliver(c)
+		w.deliver(c)
+	case n < 95:
+		w.deliver(c)
+		w.late = append(w.late, c)
+	default:
+		w.late = append(w.late, c)
+	}
+}
+
+func pick[T any](rng *rand.Rand, of []T) (v T) {
+	if len(of) == 0 {
+		return v
+	}
+	return of[rng.IntN(len(of))]
+}
+
+func (w *world) seats(role string) (all []string) {
+	for _, name := range sortedKeys(w.m.seats) {
+		if s := w.m.seats[name]; s.role == role && s.shut == "" {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+// step makes one random call.
+func (w *world) step() {
+	if len(w.late) > 0 && w.rng.IntN(10) == 0 {
+		i := w.rng.IntN(len(w.late))
+		c := w.late[i]
+		w.late = slices.Delete(w.late, i, i+1)
+		w.deliver(c)
+		return
+	}
+	if w.rng.IntN(8) == 0 {
+		w.pass(time.Duration(w.rng.IntN(300)) * time.Millisecond)
+		w.m.now = float64(w.now.UnixMilli())
+	}
+	switch n := w.rng.IntN(100); {
+	case n < 50:
+		w.turnOne()
+	case n < 56:
+		w.syncOne()
+	case n < 64:
+		w.watchOne()
+	case n < 84:
+		w.submitOne()
+	case n < 92:
+		w.comeAndGo()
+	default:
+		w.operate()
+	}
+}
+
+func (w *world) comeAndGo() {
+	es, ws := w.seats("e"), w.seats("w")
+	w.names++
+	name := strconv.FormatInt(int64(w.names), 16)
+	switch {
+	case len(es) < 3 || len(es) < 6 && w.rng.IntN(4) == 0:
+		w.send("hello", name, "queue-1", "e", w.rng.IntN(4)+1)
+	case len(ws) < 2:
+		w.send("hello", name, "queue-1", "w", 0)
+	default: // also a seat whose eviction was not finished
+		all := sortedKeys(w.m.seats)
+		for range 1 + w.rng.IntN(3) {
+			w.send("evict", pick(w.rng, all), w.rng.IntN(2))
+		}
+	}
+}
+
+// nextSeq is nearly always the right one.
+func (w *world) nextSeq(seat string) string {
+	s := w.m.seats[seat]
+	if s == nil || w.rng.IntN(40) == 0 {
+		return strconv.Itoa(w.rng.IntN(5))
+	}
+	return str(s.seq + 1)
+}
+
+func (w *world) turnOne() {
+	seat := pick(w.rng, w.seats("e"))
+	args := []any{seat, w.nextSeq(seat), w.rng.IntN(5), w.rng.IntN(40) * 1_000_000, 100, w.most}
+	if s := w.m.seats[seat]; s != nil {
+		for _, f := range sortedKeys(s.hand) {
+			if len(args) > 300 || w.rng.IntN(3) == 0 {
+				continue
+			}
+			outcome := pick(w.rng, []string{"o", "o", "o", "o", "r", "d"})
+			attempt := s.hand[f].attempt
+			if w.rng.IntN(50) == 0 {
+				attempt++
+			}
+			ns := w.rng.IntN(20_000_000)
+			data := strings.Repeat("r", w.rng.IntN(30)) + "\x00\n:\xff"
+			args = append(args, f, fmt.Sprintf("%.0f:%s:%d", attempt, outcome, ns), data)
+			if w.rng.IntN(50) == 0 {
+				args = append(args, f, fmt.Sprintf("%.0f:%s:%d", attempt, outcome, ns), data)
+			}
+		}
+	}
+	if w.rng.IntN(30) == 0 {
+		args = append(args, fmt.Sprint("b", w.rng.IntN(8), ":", w.rng.IntN(5)), "1:o:5", "made up")
+	}
+	w.send("turn", args...)
+}
+
+func (w *world) syncOne() {
+	seat := pick(w.rng, append(w.seats("e"), w.seats("w")...))
+	s := w.m.seats[seat]
+	if s == nil {
+		return
+	}
+	args := []any{seat, str(s.seq + float64(w.rng.IntN(5)))}
+	for _, f := range sortedKeys(s.hand) {
+		if len(args) < 1000 && w.rng.IntN(4) > 0 {
+			args = append(args, f, str(s.hand[f].attempt))
+		}
+	}
+	args = append(args, "b1:3", w.rng.IntN(3))
+	w.send("sync", args...)
+}
+
+func (w *world) watchOne() {
+	seat := pick(w.rng, w.seats("w"))
+	s := w.m.seats[seat]
+	if s == nil {
+		return
+	}
+	held := sortedKeys(s.hand)
+	if len(held) == 0 || w.rng.IntN(3) == 0 {
+		w.send("claim", seat, w.nextSeq(seat))
+		return
+	}
+	id, _, _ := strings.Cut(pick(w.rng, held), ":")
+	if w.rng.IntN(2) == 0 {
+		w.send("unclaim", seat, w.nextSeq(seat), id, w.rng.IntN(2), 100, "because")
+	} else if b := w.m.batches[id]; b != nil {
+		w.end(b)
+	}
+}
+
+// submitOne makes the next step of some batch's submission.
+func (w *world) submitOne() {
+	id := fmt.Sprint("b", w.rng.IntN(8))
+	b := w.m.batches[id]
+	if b == nil {
+		w.lives++
+		results := pick(w.rng, []string{"watcher", "watcher", "submitter"})
+		bytes := w.rng.IntN(3000)
+		life := fmt.Sprint("life", w.lives)
+		w.send("begin", id, "queue-1", life, pick(w.rng, []int{1, 2, 7, 1000}), w.rng.IntN(3)+1, results, bytes, w.most)
+		return
+	}
+	if b.state != "submitting" {
+		return
+	}
+	if w.rng.IntN(4) == 0 {
+		w.send("open", id, b.life, str(b.tasks()))
+		return
+	}
+	at := b.tasks() + float64(pick(w.rng, []int{0, 0, 0, 0, 0, 1, -1}))
+	args := []any{id, b.life, str(max(0, at))}
+	for range w.rng.IntN(40) {
+		args = append(args, fmt.Sprint("\x00:", w.rng.IntN(1000), "\n"))
+	}
+	w.send("append", args...)
+}
+
+// operate is what operators and the smallest seat do.
+func (w *world) operate() {
+	id := fmt.Sprint("b", w.rng.IntN(8))
+	b := w.m.batches[id]
+	before := w.now.UnixMilli() - int64(w.rng.IntN(300))
+	switch n := w.rng.IntN(10); {
+	case n == 0:
+		w.send("drop", id, w.rng.IntN(20), before)
+	case b == nil:
+	case n < 6:
+		state := pick(w.rng, []string{"open", "open", "open", "paused", "paused", "cancelled"})
+		w.send("set", id, b.life, str(b.version+float64(w.rng.IntN(3))), w.rng.IntN(10)+1, state)
+	case n < 8:
+		w.send("retry", id, w.rng.IntN(20), before, id, b.life, 0)
+	case n < 9:
+		from := pick(w.rng, append(sortedKeys(w.m.dead), "b0"))
+		w.send("retry", from, w.rng.IntN(20), before, id, b.life, str(b.tasks()))
+	case b.state == "cancelled" || w.rng.IntN(20) == 0 || b.complete() && b.results == "submitter":
+		w.end(b)
+	}
+}
+
+// end checks a complete batch's results, and removes it.
+func (w *world) end(b *modelBatch) {
+	if b.complete() {
+		w.account(b)
+	}
+	w.send("remove", b.id, b.life)
+}
+
+// account checks that each task of a complete batch has one result, or is dead, or was dropped: in Redis.
+func (w *world) account(b *modelBatch) {
+	w.t.Helper()
+	seen := make([]int, int(b.tasks()))
+	for skip := int64(0); ; {
+		page := must(w.Results(context.Background(), b.id, skip))(w.t)
+		for _, r := range page {
+			seen[r.Index]++
+		}
+		if skip += int64(len(page)); len(page) == 0 {
+			break
+		}
+	}
+	dead := b.dead
+	for i, n := range seen {
+		if n > 1 {
+			w.t.Fatalf("batch %s: task %d has %d results", b.id, i, n)
+		} else if n == 0 {
+			dead--
+		}
+	}
+	if dead != 0 {
+		w.t.Fatalf("batch %s: %v dead tasks are not the ones without a result (%v)", b.id, b.dead, dead)
+	}
+}
+
+// compare compares all that Redis holds with the model.
+func (w *world) compare() {
+	w.t.Helper()
+	if d := cmp.Diff(w.m.render(), w.render()); d != "" {
+		w.t.Fatalf("keys (-model +redis):\n%s", d)
+	}
+}
+
+func TestScriptsAreTheModel(t *testing.T) {
+	steps, seed := 20_000, uint64(1)
+	if os.Getenv("MUSTER_SOAK") == "1" {
+		steps, seed = 1_000_000, uint64(time.Now().UnixNano())
+	}
+	if s, err := strconv.ParseUint(os.Getenv("MUSTER_SEED"), 10, 64); err == nil {
+		seed = s
+	}
+	t.Logf("MUSTER_SEED=%d", seed)
+	w := newWorld(t, seed)
+	for i := range steps {
+		w.step()
+		if i%50 == 0 {
+			w.compare()
+		}
+	}
+	w.compare()
+	w.finishAll()
+	t.Log("calls that were not refused:", w.calls)
+	for _, script := range strings.Fields("hello evict begin append open turn sync claim unclaim set retry drop remove") {
+		if w.calls[script] < steps/2000 {
+			t.Errorf("%s was only called %d times", script, w.calls[script])
+		}
+	}
+}
+
+// finishAll lets everything end, and checks that nothing is left.
+func (w *world) finishAll() {
+	for _, c := range w.late {
+		w.deliver(c)
+	}
+	w.late = nil
+	deliver := func(script string, args ...string) any { return w.deliver(message{script, args}) }
+	for _, id := range sortedKeys(w.m.batches) {
+		b := w.m.batches[id]
+		if b.state == "submitting" {
+			deliver("open", id, b.life, str(b.tasks()))
+		}
+		deliver("set", id, b.life, str(b.version+1), "1", "open")
+	}
+	for len(w.m.seats) > 0 {
+		deliver("evict", sortedKeys(w.m.seats)[0], "0")
+	}
+	deliver("hello", "last", "queue-1", "e", "9")
+	for range 10_000 {
+		w.pass(time.Second)
+		w.m.now = float64(w.now.UnixMilli())
+		s := w.m.seats["last"]
+		args := []string{"last", str(s.seq + 1), "50", "0", "1", "1000000000"}
+		for _, f := range sortedKeys(s.hand) {
+			args = append(args, f, str(s.hand[f].attempt)+":o:1", "result")
+		}
+		if turned, ok := deliver("turn", args...).([]any); !ok {
+			w.t.Fatal("the last seat is refused")
+		} else if len(s.hand) == 0 && turned[0] == int64(-1) {
+			break
+		}
+	}
+	for _, id := range sortedKeys(w.m.batches) {
+		b := w.m.batches[id]
+		if b.state != "cancelled" {
+			if !b.complete() {
+				w.t.Errorf("batch %s did not end", id)
+			}
+			w.account(b)
+		}
+		deliver("remove", id, b.life)
+	}
+	deliver("evict", "last", "0")
+	for _, id := range sortedKeys(w.m.dead) {
+		for len(w.m.dead[id]) > 0 {
+			deliver("drop", id, "1000", "9999999999999")
+		}
+	}
+	w.compare()
+	left := w.keys()
+	delete(left, "wake:e")
+	delete(left, "wake:w")
+	if w.m.bytes != 0 || len(left) != 1 || !left["q"] {
+		w.t.Errorf("left: %v bytes, keys %v", w.m.bytes, left)
+	}
+}
