@@ -136,13 +136,13 @@ func (w *world) step() {
 		w.m.now = float64(w.now.UnixMilli())
 	}
 	switch n := w.rng.IntN(100); {
-	case n < 50:
+	case n < 45:
 		w.turnOne()
-	case n < 56:
+	case n < 49:
 		w.syncOne()
 	case n < 64:
 		w.watchOne()
-	case n < 84:
+	case n < 87:
 		w.submitOne()
 	case n < 92:
 		w.comeAndGo()
@@ -162,8 +162,8 @@ func (w *world) comeAndGo() {
 		w.send("hello", name, "queue-1", "w", 0)
 	default: // also a seat whose eviction was not finished
 		all := sortedKeys(w.m.seats)
-		for range 1 + w.rng.IntN(3) {
-			w.send("evict", pick(w.rng, all), w.rng.IntN(2))
+		for range 1 + w.rng.IntN(2) {
+			w.send("evict", pick(w.rng, all), pick(w.rng, []int{0, 1, 1}))
 		}
 	}
 }
@@ -232,7 +232,7 @@ func (w *world) watchOne() {
 		return
 	}
 	id, _, _ := strings.Cut(pick(w.rng, held), ":")
-	if w.rng.IntN(2) == 0 {
+	if w.rng.IntN(4) == 0 {
 		w.send("unclaim", seat, w.nextSeq(seat), id, w.rng.IntN(2), 100, "because")
 	} else if b := w.m.batches[id]; b != nil {
 		w.end(b)
@@ -242,6 +242,11 @@ func (w *world) watchOne() {
 // submitOne makes the next step of some batch's submission.
 func (w *world) submitOne() {
 	id := fmt.Sprint("b", w.rng.IntN(8))
+	for _, other := range sortedKeys(w.m.batches) { // those that were begun are likelier
+		if w.m.batches[other].state == "submitting" && w.rng.IntN(2) == 0 {
+			id = other
+		}
+	}
 	b := w.m.batches[id]
 	if b == nil {
 		w.lives++
@@ -272,8 +277,8 @@ func (w *world) operate() {
 	b := w.m.batches[id]
 	before := w.now.UnixMilli() - int64(w.rng.IntN(300))
 	switch n := w.rng.IntN(10); {
-	case n == 0:
-		w.send("drop", id, w.rng.IntN(20), before)
+	case n < 3:
+		w.send("drop", pick(w.rng, append(sortedKeys(w.m.dead), id)), w.rng.IntN(30), before)
 	case b == nil:
 	case n < 6:
 		state := pick(w.rng, []string{"open", "open", "open", "paused", "paused", "cancelled"})

@@ -197,6 +197,9 @@ func (m *model) take(s *modelSeat, idle, room, most float64) []any {
 	grants, bytes := []any{}, 0
 	for _, b := range m.candidates(most) {
 		est, free := m.estimate(b), m.free(b)
+		if b.seen == 0 {
+			free = min(free, max(idle, 0))
+		}
 		left := float64(len(b.waiting) + len(b.again))
 		share := math.Ceil(left * s.slots / (2 * max(m.slots, 1)))
 		k := min(max(idle, min(math.Floor(room/est), share)), left, float64(MaxItems-len(s.hand)))

@@ -59,9 +59,11 @@ func (s *testSeat) turn(t Turn) Turned {
 	}
 	s.seq++
 	out := must(s.q.Turn(s.q.t.Context(), s.name, s.seq, t))(s.q.t)
+	sent := map[Task]bool{}
 	for _, r := range t.Results {
-		s.hand = slices.DeleteFunc(s.hand, func(h Held) bool { return h.Task == r.Task })
+		sent[r.Task] = true
 	}
+	s.hand = slices.DeleteFunc(s.hand, func(h Held) bool { return sent[h.Task] })
 	for _, g := range out.Granted {
 		for i, p := range g.Payloads {
 			task := Task{g.Batch, g.Index + int64(i)}

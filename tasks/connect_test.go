@@ -1,0 +1,133 @@
+package tasks
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"muster/redisserver"
+)
+
+func TestURLs(t *testing.T) {
+	for text, want := range map[string]place{
+		"redis://r":              {addrs: []string{"r:6379"}},
+		"redis://r:1/":           {addrs: []string{"r:1"}},
+		"rediss://[::1]:7/3":     {addrs: []string{"[::1]:7"}, db: 3, tls: true},
+		"redis+sentinel://a,b/m": {addrs: []string{"a:26379", "b:26379"}, master: "m"},
+		"rediss+sentinel://a:1,b:2/m/4": {
+			addrs: []string{"a:1", "b:2"}, master: "m", db: 4, tls: true,
+		},
+	} {
+		got, err := parseURL(text)
+		if d := cmp.Diff(want, got, cmp.AllowUnexported(place{})); err != nil || d != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", text, err, d)
+		}
+	}
+	for text, want := range map[string]string{
+		"redis://:secret@r":        "MUSTER_REDIS_PASSWORD",
+		"redis://user@r":           "MUSTER_REDIS_PASSWORD",
+		"redis://r/0?x=secret":     "options",
+		"redis://r?password=x@y":   "MUSTER_REDIS_PASSWORD",
+		"http://r":                 "http",
+		"r:6379":                   "redis://host:port/db",
+		"redis://":                 "redis://host:port/db",
+		"redis://a,b":              "2 hosts",
+		"redis://r/zero":           "zero",
+		"redis://r/-1":             "-1",
+		"redis://r/0/1":            "database",
+		"redis+sentinel://a:1,b:2": "primary",
+		"redis://r:port":           "r:port",
+	} {
+		err := CheckURL(text)
+		if !errors.Is(err, ErrURL) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+}
+
+func TestFromEnvironment(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(file, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := map[string]string{
+		"MUSTER_REDIS_USERNAME": "u", "MUSTER_REDIS_PASSWORD_FILE": file, "MUSTER_SENTINEL_PASSWORD": "s",
+		"MUSTER_REDIS_HOSTS": "a, b:1,",
+	}
+	getenv := func(name string) string { return env[name] }
+	want := Config{
+		URL: "redis://r", Username: "u", Password: "secret", SentinelPassword: "s", Hosts: []string{"a", "b:1"},
+	}
+	got, err := FromEnvironment("redis://r", getenv)
+	if d := cmp.Diff(want, got); err != nil || d != "" {
+		t.Errorf("%v (-want +got):\n%s", err, d)
+	}
+	env["MUSTER_REDIS_PASSWORD"] = "x"
+	if _, err := FromEnvironment("redis://r", getenv); err == nil || !strings.Contains(err.Error(), "not both") {
+		t.Error(err)
+	}
+}
+
+func startRedis(t *testing.T, o redisserver.Options) *redisserver.Server {
+	t.Helper()
+	s, err := redisserver.Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// TestPasswordsGoOnlyToNamedHosts: a server at a host that is not named sees no connection at all.
+func TestPasswordsGoOnlyToNamedHosts(t *testing.T) {
+	s := startRedis(t, redisserver.Options{Password: "secret"})
+	c := Config{URL: "redis://" + s.Addr(), Password: "secret"}
+	for _, hosts := range [][]string{nil, {"127.0.0.2"}, {"127.0.0.1:1"}} {
+		c.Hosts = hosts
+		if _, err := Connect(t.Context(), c); !errors.Is(err, ErrHost) || !strings.Contains(err.Error(), "MUSTER_REDIS_HOSTS") {
+			t.Errorf("hosts %q: %v", hosts, err)
+		}
+	}
+	for _, hosts := range [][]string{{"127.0.0.1"}, {"x", s.Addr()}} {
+		c.Hosts = hosts
+		client, err := Connect(t.Context(), c)
+		if err != nil {
+			t.Errorf("hosts %q: %v", hosts, err)
+			continue
+		}
+		client.Close()
+	}
+	if _, err := Connect(t.Context(), Config{URL: c.URL}); err == nil || !strings.Contains(err.Error(), "NOAUTH") {
+		t.Errorf("without a password: %v", err)
+	}
+}
+
+func TestServersThatCannotHoldAQueue(t *testing.T) {
+	evicting := startRedis(t, redisserver.Options{Policy: "allkeys-lru"})
+	_, err := Connect(t.Context(), Config{URL: "redis://" + evicting.Addr()})
+	if !errors.Is(err, ErrServer) || !strings.Contains(err.Error(), "noeviction") {
+		t.Error(err)
+	}
+	_, port, _ := net.SplitHostPort(server.Addr())
+	replica := startRedis(t, redisserver.Options{Extra: []string{"--replicaof", "127.0.0.1 " + port}})
+	_, err = Connect(t.Context(), Config{URL: "redis://" + replica.Addr()})
+	if !errors.Is(err, ErrServer) || !strings.Contains(err.Error(), "replica") {
+		t.Error(err)
+	}
+	err = suits(map[string]map[string]string{"Server": {"redis_version": "6.2.7"}})
+	if !errors.Is(err, ErrServer) || !strings.Contains(err.Error(), "6.2.7") {
+		t.Error(err)
+	}
+	if _, err = Connect(t.Context(), Config{URL: "redis://" + server.Addr() + "/99"}); err == nil {
+		t.Error("a database that does not exist")
+	}
+}
