@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -93,7 +94,7 @@ func (s *testSeat) claim() *Claimed {
 // evict evicts a seat, all pages.
 func (q *testQueue) evict(seat string, charge bool) {
 	q.t.Helper()
-	for must(q.Evict(q.t.Context(), seat, charge))(q.t) {
+	for must(q.Evict(context.Background(), seat, charge))(q.t) {
 	}
 }
 

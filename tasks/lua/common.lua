@@ -20,8 +20,8 @@ local function cost(a, b) return #a + (b and #b or 0) + 32 end
 
 -- within checks that items of a call, ARGV[first], ARGV[first + step] and so on, are at most 1 MiB plus the last one.
 local function within(first, step)
-  local n, sum, last = 0, 0, 0
-  for i = first, #ARGV, step do n, last = n + 1, #ARGV[i]; sum = sum + last end
+  local n, sum, last, argv = 0, 0, 0, ARGV
+  for i = first, #argv, step do n, last = n + 1, #argv[i]; sum = sum + last end
   if n > ITEMS then fail('LIMIT', 'more than ' .. ITEMS .. ' items') end
   if sum - last > BYTES then fail('LIMIT', 'more than ' .. BYTES .. ' bytes') end
   return n

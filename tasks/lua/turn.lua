@@ -5,33 +5,39 @@
 -- 0, 1 or 2 as bytes are below max_bytes, below twice, above.
 local ARGS = 7
 local s, at, refused, granted, hand
+local find, sub = string.find, string.sub
 
--- results reads what the results name. What it returns can be finished.
+-- results reads what the results name. What it returns can be finished: each with the parts of what the hand has.
 local function results()
   local fields, found, seen = {}, {}, {}
   for i = ARGS, #ARGV, 3 do fields[#fields + 1] = ARGV[i] end
   if #fields == 0 then return found end
-  local entries = call('HMGET', s.key, unpack(fields))
+  local entries, heads, last, b, why = call('HMGET', s.key, unpack(fields)), {}, nil, nil, nil
   for n, f in ipairs(fields) do
     local attempt, outcome, ns = match(ARGV[ARGS + 3 * n - 2], '^(%d+):([ord]):(%d+)$')
-    local id, index = field(f)
-    if not attempt or not id then fail('ARGUMENT', f) end
-    local b, why = load(id)
-    local r = {n = n, f = f, b = b, index = index, outcome = outcome, ns = tonumber(ns), data = ARGV[ARGS + 3 * n - 1]}
+    local colon, e = find(f, ':', 1, true), entries[n]
+    if not attempt or not colon then fail('ARGUMENT', f) end
+    local id = sub(f, 1, colon - 1)
+    if id ~= last then last = id; b, why = load(id) end
     if not b then
       refused[#refused + 1] = {n - 1, why}
-      if why == 'gone' and entries[n] then r.drop = true; found[#found + 1] = r end
-    elseif not entries[n] or seen[f] then
+      if why == 'gone' and e then found[#found + 1] = {f, false} end
+    elseif not e or seen[f] then
       refused[#refused + 1] = {n - 1, 'held'}
     else
-      r.born, r.attempt, r.deaths, r.charge, r.payload = entry(entries[n])
-      r.drop = r.born ~= b.born
-      if not r.drop and r.attempt ~= tonumber(attempt) then
+      -- Most tasks of a hand have the same numbers before their payload.
+      local head, start = match(e, '^(%d+:%d+:%d+:%d+:)()')
+      local h = heads[head]
+      if not h then h = {entry(head)}; heads[head] = h end
+      if h[1] ~= b.born then
+        refused[#refused + 1] = {n - 1, 'gone'}
+        found[#found + 1] = {f, false}
+        seen[f] = true
+      elseif h[2] ~= tonumber(attempt) then
         refused[#refused + 1] = {n - 1, 'held'}
       else
-        if r.drop then refused[#refused + 1] = {n - 1, 'gone'} end
+        found[#found + 1] = {f, b, n, sub(f, colon + 1), outcome, attempt, ns, h, e, start}
         seen[f] = true
-        found[#found + 1] = r
       end
     end
   end
@@ -63,13 +69,14 @@ local function learn(x, n, sum)
   x.seen = x.seen + n
 end
 
-local function fail_task(r, b, backoff)
-  if r.outcome == 'd' or r.attempt >= b.attempts then
-    die(b, r.index, r.attempt, 0, at, r.data, r.payload)
+-- fail_task makes a failed task late or dead.
+local function fail_task(b, index, outcome, attempt, payload, reason, backoff)
+  if outcome == 'd' or attempt >= b.attempts then
+    die(b, index, attempt, 0, at, reason, payload)
     return
   end
-  local again = at + backoff * min(2 ^ (r.attempt - 1), 100)
-  call('ZADD', b.key .. ':late', again, r.index .. ':' .. (r.attempt + 1) .. ':0:' .. r.payload)
+  local again = at + backoff * min(2 ^ (attempt - 1), 100)
+  call('ZADD', b.key .. ':late', again, index .. ':' .. (attempt + 1) .. ':0:' .. payload)
   call('ZADD', LATE, 'LT', again, b.id)
   b.late = b.late + 1
 end
@@ -77,42 +84,44 @@ end
 local function finish(found, backoff)
   local order, gone = {}, {}
   local suspect = call('HGET', s.key, 'suspect')
-  for _, r in ipairs(found) do
-    local b = r.b
-    gone[#gone + 1] = r.f
-    if r.f == suspect then gone[#gone + 1] = 'suspect' end
-    if not r.drop then
-      if not b.sumns then b.sumns, b.count, b.ok = 0, 0, {}; order[#order + 1] = b end
-      b.sumns, b.count, b.out = b.sumns + r.ns, b.count + 1, b.out - 1
-      b.v = b.v + max(1, floor(r.ns / b.weight)) - r.charge
-      if r.outcome == 'o' then
-        b.ok[#b.ok + 1] = r.index .. ':' .. r.attempt .. ':' .. string.format('%.0f', r.ns) .. ':' .. r.data
-        b.done, b.rbig = b.done + 1, max(b.rbig, #r.data)
-        grow(b, cost(r.data) - cost(r.payload))
+  for i = 1, #found do
+    local f, b, n, index, outcome, attempt, took, h, e, start = unpack(found[i], 1, 10)
+    gone[#gone + 1] = f
+    if f == suspect then gone[#gone + 1] = 'suspect' end
+    if b then
+      local ns, data = tonumber(took), ARGV[ARGS + 3 * n - 1]
+      if not b.count then b.total, b.count, b.ok, b.change = 0, 0, {}, 0; order[#order + 1] = b end
+      b.total, b.count, b.out = b.total + ns, b.count + 1, b.out - 1
+      b.v = b.v + max(1, floor(ns / b.weight)) - h[4]
+      if outcome == 'o' then
+        b.ok[b.done - b.r + 1] = index .. ':' .. attempt .. ':' .. took .. ':' .. data
+        b.done, b.change = b.done + 1, b.change + #data - (#e - start + 1)
+        if #data > b.rbig then b.rbig = #data end
       else
-        fail_task(r, b, backoff)
+        fail_task(b, index, outcome, h[2], sub(e, start), data, backoff)
       end
     end
   end
   if #gone > 0 then call('HDEL', s.key, unpack(gone)) end
   for _, b in ipairs(order) do
     if #b.ok > 0 then call('RPUSH', b.key .. ':r', unpack(b.ok)) end
-    learn(b, b.count, b.sumns)
-    learn(q, b.count, b.sumns)
+    grow(b, b.change)
+    learn(b, b.count, b.total)
+    learn(q, b.count, b.total)
     settle(b)
   end
 end
 
--- hold puts a task into the hand.
-local function hold(b, index, attempt, deaths, charge, payload)
-  hand.put[#hand.put + 1] = b.id .. ':' .. index
-  hand.put[#hand.put + 1] = b.born .. ':' .. attempt .. ':' .. deaths .. ':' .. charge .. ':' .. payload
+-- hold puts a task into the hand. head is what stands before its payload.
+local function hold(b, index, head, payload)
+  local n = #hand.put
+  hand.put[n + 1], hand.put[n + 2] = b.id .. ':' .. index, head .. payload
   hand.bytes, hand.left = hand.bytes + #payload, hand.left - 1
 end
 
 local function take_one(b, charge, e)
   local index, attempt, deaths, payload = match(e, '^(%d+):(%d+):(%d+):(.*)$')
-  hold(b, index, attempt, deaths, charge, payload)
+  hold(b, index, b.born .. ':' .. attempt .. ':' .. deaths .. ':' .. charge .. ':', payload)
   granted[#granted + 1] = {b.id, tonumber(index), tonumber(attempt), {payload}}
   b.again = b.again - 1
   return index
@@ -141,7 +150,8 @@ local function take(b, k, charge)
   while n < k and b.w > 0 and hand.bytes < BYTES do
     local chunk = min(k - n, b.w, max(1, floor((BYTES - hand.bytes) / max(b.big, 1))))
     local payloads = call('LPOP', b.key .. ':w', chunk)
-    for i, p in ipairs(payloads) do hold(b, b.taken + i - 1, 1, 0, charge, p) end
+    local head, first = b.born .. ':1:0:' .. charge .. ':', b.taken - 1
+    for i = 1, chunk do hold(b, first + i, head, payloads[i]) end
     granted[#granted + 1] = {b.id, b.taken, 1, payloads}
     b.taken, b.w, n = b.taken + chunk, b.w - chunk, n + chunk
   end

@@ -1,0 +1,158 @@
+package tasks
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+)
+
+// TestABrokenBatchIsLeftAlone: it is refused and named, others go on, and it can be removed.
+func TestABrokenBatchIsLeftAlone(t *testing.T) {
+	ctx := t.Context()
+	for name, spoil := range map[string]func(q *testQueue) error{
+		"a task is gone":      func(q *testQueue) error { return q.c.LPop(ctx, q.prefix+"b:bad:w").Err() },
+		"a result is new":     func(q *testQueue) error { return q.c.RPush(ctx, q.prefix+"b:bad:r", "x").Err() },
+		"another type":        func(q *testQueue) error { return q.c.Set(ctx, q.prefix+"b:bad:late", "x", 0).Err() },
+		"no counts":           func(q *testQueue) error { return q.c.Del(ctx, q.prefix+"b:bad").Err() },
+		"counts of that type": func(q *testQueue) error { return q.c.Set(ctx, q.prefix+"b:bad", "x", 0).Err() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := newQueue(t)
+			q.submit("bad", 1, 3, payloads(5)...)
+			e := q.seat("e", Executor, 1)
+			e.turn(Turn{Idle: 2})
+			q.submit("good", 1, 3, payloads(5)...)
+			if err := spoil(q); err != nil {
+				t.Fatal(err)
+			}
+			out := e.turn(Turn{Idle: 10, Results: e.finish(Done, time.Millisecond)})
+			if len(out.Refused) == 0 || out.Refused[0].Why != "broken" {
+				t.Errorf("refused: %+v", out.Refused)
+			}
+			if len(out.Granted) != 1 || out.Granted[0].Batch != "good" {
+				t.Errorf("granted: %+v", out.Granted)
+			}
+			if _, err := q.Set(ctx, "bad", "life-bad", 1, 1, "paused"); !errors.Is(err, ErrBroken) {
+				t.Error(err)
+			}
+			all := must(q.Batches(ctx, 0, 10))(t)
+			if all[0].Broken == "" || all[1].Broken != "" {
+				t.Errorf("books: %+v", all)
+			}
+			if !must(q.Remove(ctx, "bad", ""))(t) {
+				t.Error("not removed")
+			}
+			q.evict("e", false)
+			if b := must(q.Books(ctx))(t); b.Batches != 1 || len(b.Seats) != 0 {
+				t.Errorf("left: %+v", b)
+			}
+		})
+	}
+}
+
+// TestAnOldHandDoesNotReachANewBatchOfTheSameName: nothing of it comes back, and its results do not count.
+func TestAnOldHandDoesNotReachANewBatchOfTheSameName(t *testing.T) {
+	q := newQueue(t)
+	q.submit("b", 1, 3, payloads(2)...)
+	evicted, finishing, keeping := q.seat("e1", Executor, 1), q.seat("e2", Executor, 1), q.seat("e3", Executor, 1)
+	evicted.turn(Turn{Idle: 1})
+	finishing.turn(Turn{Idle: 1})
+	must(q.Remove(t.Context(), "b", "life-b"))(t)
+	q.submit("b", 1, 3, payloads(7)...)
+	q.evict("e1", true)
+	out := finishing.turn(Turn{Results: finishing.finish(Done, time.Millisecond)})
+	if len(out.Refused) != 1 || out.Refused[0].Why != "gone" {
+		t.Errorf("%+v", out)
+	}
+	keeping.turn(Turn{Idle: 1})
+	b := must(q.Batches(t.Context(), 0, 1))(t)[0]
+	if b.Waiting != 6 || b.Out != 1 || b.Returned != 0 || b.Done != 0 || b.Broken != "" {
+		t.Errorf("%+v", b)
+	}
+}
+
+// TestSyncKeepsAnAttempt: what the seat holds at another attempt than it believes goes back, uncharged; a late turn of
+// before then is refused.
+func TestSyncKeepsAnAttempt(t *testing.T) {
+	q := newQueue(t)
+	q.submit("b", 1, 3, payloads(8)...)
+	e := q.seat("e", Executor, 8)
+	e.turn(Turn{Idle: 4})
+	believed := slices.Clone(e.hand)
+	believed[1].Attempt = 2
+	kept, more, err := q.Sync(t.Context(), "e", 10, append(believed[:3], Held{Task: Task{"b", 7}, Attempt: 1}))
+	if err != nil || more || len(kept) != 2 || kept[0].Index != 0 || kept[1].Index != 2 {
+		t.Errorf("kept %+v, %v, %v", kept, more, err)
+	}
+	if _, err := q.Turn(t.Context(), "e", 2, Turn{Idle: 4}); !errors.Is(err, ErrSeq) {
+		t.Errorf("a late turn: %v", err)
+	}
+	if b := must(q.Batches(t.Context(), 0, 1))(t)[0]; b.Out != 2 || b.Returned != 2 || b.Waiting != 4 {
+		t.Errorf("%+v", b)
+	}
+	again := must(q.Turn(t.Context(), "e", 11, Turn{Idle: 2, MaxBytes: manyBytes}))(t)
+	for _, g := range again.Granted {
+		if g.Attempt != 1 {
+			t.Errorf("charged: %+v", g)
+		}
+	}
+}
+
+// TestABatchThatKillsItsWatchers: two deaths are accidents; each one after them is a try.
+func TestABatchThatKillsItsWatchers(t *testing.T) {
+	q := newQueue(t)
+	q.submit("b", 1, 2)
+	var tries []int
+	for _, name := range []string{"w1", "w2", "w3", "w4", "w5"} {
+		w := q.seat(name, Watcher, 0)
+		if c := w.claim(); c != nil {
+			tries = append(tries, c.Try)
+		}
+		q.evict(name, true)
+	}
+	if !slices.Equal(tries, []int{1, 1, 1, 2}) {
+		t.Errorf("tries: %v", tries)
+	}
+	w := q.seat("w6", Watcher, 0)
+	must(q.Retry(t.Context(), "b", "life-b", 0, q.now))(t)
+	if c := w.claim(); c == nil || c.Try != 1 {
+		t.Errorf("after a retry: %+v", c)
+	}
+}
+
+// TestAfterScriptFlush: a server that forgot the scripts gets them again.
+func TestAfterScriptFlush(t *testing.T) {
+	q := newQueue(t)
+	q.submit("b", 1, 3, payloads(2)...)
+	if err := q.c.ScriptFlush(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	e := q.seat("e", Executor, 1)
+	if e.turn(Turn{Idle: 1}); len(e.hand) != 1 {
+		t.Errorf("%+v", e.hand)
+	}
+}
+
+// TestFullMemory: nothing can be submitted, and work goes on.
+func TestFullMemory(t *testing.T) {
+	q := newQueue(t)
+	q.submit("b", 1, 3, payloads(2)...)
+	e := q.seat("e", Executor, 1)
+	if err := q.c.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := q.Begin(t.Context(), NewBatch{ID: "c", Life: "c", Weight: 1, Attempts: 1}, manyBytes)
+	e.turn(Turn{Idle: 1})
+	e.turn(Turn{Idle: 1, Results: e.finish(Done, time.Millisecond)})
+	e.turn(Turn{Results: e.finish(Done, time.Millisecond)})
+	if reset := q.c.ConfigSet(t.Context(), "maxmemory", "0").Err(); reset != nil {
+		t.Fatal(reset)
+	}
+	if !errors.Is(err, ErrMemory) {
+		t.Errorf("begin: %v", err)
+	}
+	if b := must(q.Batches(t.Context(), 0, 1))(t)[0]; b.Done != 2 {
+		t.Errorf("%+v", b)
+	}
+}
