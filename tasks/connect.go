@@ -183,9 +183,9 @@ func (c Config) dial(withTLS bool) func(ctx context.Context, network, addr strin
 }
 
 // Connect returns a client that sends each command once and obeys contexts, after it has checked that the server is
-// Redis 7 or newer, a primary, and evicts nothing. The caller closes the client. It does not wait for a server that does
-// not answer.
-func Connect(ctx context.Context, c Config) (redis.UniversalClient, error) {
+// Redis 7 or newer, a primary, and evicts nothing. The caller closes the client. It does not wait for a server that
+// does not answer.
+func Connect(ctx context.Context, c Config) (*redis.Client, error) {
 	p, err := parseURL(c.URL)
 	if err != nil {
 		return nil, err
@@ -204,7 +204,7 @@ type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
 
-func (c Config) client(p place) redis.UniversalClient {
+func (c Config) client(p place) *redis.Client {
 	if p.master != "" {
 		return redis.NewFailoverClient(&redis.FailoverOptions{
 			MasterName: p.master, SentinelAddrs: p.addrs, DB: p.db, Dialer: c.dial(p.tls),
@@ -219,7 +219,7 @@ func (c Config) client(p place) redis.UniversalClient {
 }
 
 // check asks the server whether a queue may live on it.
-func check(ctx context.Context, client redis.UniversalClient) error {
+func check(ctx context.Context, client *redis.Client) error {
 	info, err := client.InfoMap(ctx, "server", "memory", "replication").Result()
 	if err != nil {
 		return err

@@ -1,12 +1,17 @@
 package tasks
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
+	"io"
 	"net"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -93,7 +98,8 @@ func TestPasswordsGoOnlyToNamedHosts(t *testing.T) {
 	c := Config{URL: "redis://" + s.Addr(), Password: "secret"}
 	for _, hosts := range [][]string{nil, {"127.0.0.2"}, {"127.0.0.1:1"}} {
 		c.Hosts = hosts
-		if _, err := Connect(t.Context(), c); !errors.Is(err, ErrHost) || !strings.Contains(err.Error(), "MUSTER_REDIS_HOSTS") {
+		_, err := Connect(t.Context(), c)
+		if !errors.Is(err, ErrHost) || !strings.Contains(err.Error(), "MUSTER_REDIS_HOSTS") {
 			t.Errorf("hosts %q: %v", hosts, err)
 		}
 	}
@@ -129,5 +135,102 @@ func TestServersThatCannotHoldAQueue(t *testing.T) {
 	}
 	if _, err = Connect(t.Context(), Config{URL: "redis://" + server.Addr() + "/99"}); err == nil {
 		t.Error("a database that does not exist")
+	}
+}
+
+// TestTLS: the server's certificate is checked.
+func TestTLS(t *testing.T) {
+	certified := httptest.NewTLSServer(nil) // for its certificate
+	t.Cleanup(certified.Close)
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: certified.TLS.Certificates})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go forward(in, server.Addr())
+		}
+	}()
+	c := Config{URL: "rediss://" + l.Addr().String()}
+	if _, err := Connect(t.Context(), c); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("with an unknown certificate: %v", err)
+	}
+	trusted := x509.NewCertPool()
+	trusted.AddCert(certified.Certificate())
+	c.TLS = &tls.Config{RootCAs: trusted}
+	client, err := Connect(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client.Close()
+}
+
+func forward(in net.Conn, addr string) {
+	defer in.Close()
+	out, err := net.Dial("tcp", addr)
+	if err != nil {
+		return
+	}
+	defer out.Close()
+	go func() {
+		defer out.Close()
+		_, _ = io.Copy(out, in)
+	}()
+	_, _ = io.Copy(in, out)
+}
+
+// TestFailOver: a seat syncs until the replica is the primary, and goes on with what it holds.
+func TestFailOver(t *testing.T) {
+	w, err := redisserver.StartWatched(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	url := "redis+sentinel://" + strings.Join(w.SentinelAddrs(), ",") + "/" + w.Name
+	client, err := Connect(t.Context(), Config{URL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	q := &testQueue{Queue: New(client, "generation", "q"), t: t}
+	q.submit("b", 1, 3, payloads(3)...)
+	e := q.seat("e", Executor, 1)
+	e.turn(Turn{Idle: 1})
+	if n, err := client.Do(t.Context(), "WAIT", 1, 0).Int(); err != nil || n != 1 {
+		t.Fatalf("the replica has not got it: %d, %v", n, err)
+	}
+	if err := w.Servers[0].Kill(); err != nil {
+		t.Fatal(err)
+	}
+	deadline, tick := time.After(60*time.Second), time.NewTicker(50*time.Millisecond)
+	defer tick.Stop()
+	for seq := e.seq + 1; ; seq++ {
+		kept, _, err := q.Sync(t.Context(), "e", seq, e.hand)
+		if err == nil {
+			if e.seq = seq; len(kept) != 1 {
+				t.Errorf("kept %+v", kept)
+			}
+			break
+		}
+		select {
+		case <-deadline:
+			t.Fatal(err)
+		case <-tick.C:
+		}
+	}
+	for len(e.hand) > 0 {
+		e.turn(Turn{Idle: 1, Results: e.finish(Done, time.Millisecond)})
+	}
+	if b := must(q.Batches(t.Context(), 0, 1))(t)[0]; b.Done != 3 {
+		t.Errorf("%+v", b)
 	}
 }

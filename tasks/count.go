@@ -125,8 +125,8 @@ type Finished struct {
 	Data    []byte
 }
 
-// Results reads a page of a batch's results, in the order in which they came, without the first skip ones. An empty page
-// is the end.
+// Results reads a page of a batch's results, in the order in which they came, without the first skip ones. An empty
+// page is the end.
 func (q *Queue) Results(ctx context.Context, batch string, skip int64) ([]Finished, error) {
 	reply, err := q.call(ctx, "count", "results", batch, skip)
 	if err != nil {

@@ -5,8 +5,8 @@
 // after an error that is not a [Refusal], its outcome is unknown, and [Queue.Sync] tells a seat what it holds.
 // Repeating a call is safe, also late: the scripts know a repeat by the offset, the life, the version or the seq.
 //
-// It refuses to evict keys under memory pressure, to guess who is alive (ZooKeeper knows), and to run a batch whose keys
-// do not fit its counts.
+// It refuses to evict keys under memory pressure, to guess who is alive (ZooKeeper knows), and to run a batch whose
+// keys do not fit its counts.
 //
 // Every key begins with muster:{<generation>}: and is one of
 //

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -25,14 +24,14 @@ func Cost(task []byte) int64 { return int64(len(task)) + itemCost }
 
 // Queue is one life of a queue in Redis. Its methods may be called concurrently; a seat has one call in flight.
 type Queue struct {
-	client  redis.UniversalClient
+	client  *redis.Client
 	scripts scripts
 	prefix  string
 	id      string
 }
 
 // New is the queue with this id whose keys begin with muster:{generation}:. The caller closes the client.
-func New(client redis.UniversalClient, generation, id string) *Queue {
+func New(client *redis.Client, generation, id string) *Queue {
 	return &Queue{client, loadScripts(luaText("clock")), "muster:{" + generation + "}:", id}
 }
 
@@ -79,8 +78,8 @@ func (q *Queue) Evict(ctx context.Context, seat string, charge bool) (more bool,
 	return n == 1, err
 }
 
-// ChargeDeaths reports whether a pass that evicts so many of all seats charges their deaths. It does not if it evicts at
-// least two and more than half: that is an outage.
+// ChargeDeaths reports whether a pass that evicts so many of all seats charges their deaths. It does not if it evicts
+// at least two and more than half: that is an outage.
 func ChargeDeaths(evicted, all int) bool { return evicted < 2 || 2*evicted <= all }
 
 // NewBatch is what Begin tells of a batch.
@@ -100,8 +99,8 @@ func (q *Queue) Begin(ctx context.Context, b NewBatch, maxBytes int64) (begun bo
 	return n == 1, err
 }
 
-// Append adds tasks to a batch that is being submitted, at an offset, and returns the batch's length. It changes nothing
-// if the tasks are there. ErrOffset: the batch is shorter, or it ends among the tasks.
+// Append adds tasks to a batch that is being submitted, at an offset, and returns the batch's length. It changes
+// nothing if the tasks are there. ErrOffset: the batch is shorter, or it ends among the tasks.
 func (q *Queue) Append(ctx context.Context, batch, life string, at int64, tasks [][]byte) (length int64, err error) {
 	args := make([]any, 0, 3+len(tasks))
 	args = append(args, batch, life, at)
@@ -141,8 +140,8 @@ func (q *Queue) Drop(ctx context.Context, batch string, n int, before time.Time)
 	return q.count(ctx, "drop", batch, n, before.UnixMilli())
 }
 
-// Remove unlinks a batch in any state, except its dead tasks. life is "" for a batch that is broken. It returns false if
-// there was no such batch.
+// Remove unlinks a batch in any state, except its dead tasks. life is "" for a batch that is broken. It returns false
+// if there was no such batch.
 func (q *Queue) Remove(ctx context.Context, batch, life string) (bool, error) {
 	n, err := q.count(ctx, "remove", batch, life)
 	return n == 1, err
@@ -170,12 +169,3 @@ func integer(v any) int64 {
 func list(v any) []any  { l, _ := v.([]any); return l }
 func text(v any) string { s, _ := v.(string); return s }
 func raw(v any) []byte  { return []byte(text(v)) }
-
-// splitField is the batch and the index of a field of a hand.
-func splitField(field string) (batch string, index int64) {
-	i := strings.LastIndexByte(field, ':')
-	if i < 0 {
-		return field, 0
-	}
-	return field[:i], integer(field[i+1:])
-}

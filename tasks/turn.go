@@ -113,8 +113,8 @@ func (h Held) field() string {
 }
 
 // Sync returns what of keep is in the seat's hand, and gives back one page of the rest; nobody is charged. seq is
-// anything above the seat's last one; a call with a lower one that arrives later is refused. While more is true, call it
-// again with the next seq.
+// anything above the seat's last one; a call with a lower one that arrives later is refused. While more is true, call
+// it again with the next seq.
 func (q *Queue) Sync(ctx context.Context, seat string, seq int64, keep []Held) (kept []Held, more bool, err error) {
 	args := make([]any, 0, 2+2*len(keep))
 	args = append(args, seat, seq)

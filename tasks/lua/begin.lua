@@ -14,7 +14,8 @@ return run(function()
   if q.bytes > 0 and q.bytes + bytes > most then fail('FULL', string.format('%.0f', q.bytes)) end
   q.born = q.born + 1
   call('ZADD', IDS, q.born, id)
-  local b = {id = id, key = P .. 'b:' .. id, life = life, state = 'submitting', results = ARGV[6], holder = '', because = ''}
+  local b = {id = id, key = P .. 'b:' .. id, life = life, state = 'submitting', results = ARGV[6]}
+  b.holder, b.because = '', ''
   for _, f in ipairs(NUMBERS) do b[f] = 0 end
   b.born, b.weight, b.attempts, b.declared, b.changed = q.born, weight, attempts, bytes, true
   grow(b, bytes)

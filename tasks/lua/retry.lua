@@ -1,9 +1,10 @@
 #!lua flags=allow-oom
--- retry moves a page of a batch's dead tasks. ARGV: batch, at most, before (ms), the batch to move them to, its life, at.
--- Into the same batch: they run again, with all attempts. Into another one that is submitting: they are appended at the
--- offset. A batch that failed with its watchers may be claimed again. Answers how many were moved.
+-- retry moves a page of a batch's dead tasks. ARGV: batch, at most, before (ms), the batch to move them to, its life,
+-- at. Into the same batch: they run again, with all attempts. Into another one that is submitting: they are appended at
+-- the offset. A batch that failed with its watchers may be claimed again. Answers how many were moved.
 return run(function()
-  local id, most, before, to, life, at = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5], tonumber(ARGV[6])
+  local id, most, before = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+  local to, life, at = ARGV[4], ARGV[5], tonumber(ARGV[6])
   queue()
   local b = need(to)
   if b.life ~= life then fail('LIFE', b.life) end

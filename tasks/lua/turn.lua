@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- turn is the whole work of an executor. ARGV: seat, seq, idle commands, room in ns, back-off in ms, max_bytes, then for
--- each result: batch:index, "attempt:outcome:ns" with outcome o (done), r (try again) or d (do not), result or reason.
--- Answers ms to the next due task (-1: none), what was refused {number, why}, granted {batch, index, attempt, payloads},
--- 0, 1 or 2 as bytes are below max_bytes, below twice, above.
+-- turn is the whole work of an executor. ARGV: seat, seq, idle commands, room in ns, back-off in ms, max_bytes, then
+-- for each result: batch:index, "attempt:outcome:ns" with outcome o (done), r (try again) or d (do not), result or
+-- reason. Answers ms to the next due task (-1: none), what was refused {number, why}, granted {batch, index, attempt,
+-- payloads}, 0, 1 or 2 as bytes are below max_bytes, below twice, above.
 local ARGS = 7
 local s, at, refused, granted, hand
 local find, sub = string.find, string.sub

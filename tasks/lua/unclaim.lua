@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- unclaim gives a claimed batch back. ARGV: seat, seq, batch, "1" to charge a try or "0", back-off in ms, reason. Answers
--- 1 if it was held.
+-- unclaim gives a claimed batch back. ARGV: seat, seq, batch, "1" to charge a try or "0", back-off in ms, reason.
+-- Answers 1 if it was held.
 return run(function()
   local id = ARGV[3]
   queue()
