@@ -1,6 +1,6 @@
 #!lua flags=no-writes
--- count reads the books. ARGV: "queue": time, the queue's fields, sizes, seats; "batches", from, n: for each its fields,
--- or what is broken; "results", batch, from: a page of results; "dead", batch, from: a page of dead tasks.
+-- count reads the books. ARGV: "queue": time, the queue's fields, sizes, seats; "batches", from, n: for each its
+-- fields, or what is broken; "results", batch, from: a page of results; "dead", batch, from: a page of dead tasks.
 local function page(key, from, most)
   local out, bytes, step = {}, 0, 1
   while #out < ITEMS and bytes < BYTES do

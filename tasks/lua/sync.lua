@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- sync tells a seat what of "keep" is in its hand; a page of the rest goes back, and nobody is charged. ARGV: seat,
--- seq, then pairs of a field and its attempt (0 for a claim). Answers 1 if there is more to go back, then the kept fields.
+-- seq, then pairs of a field and its attempt (0 for a claim). Answers 1 if there is more to go back, then the kept
+-- fields.
 return run(function()
   local seq = tonumber(ARGV[2])
   queue()
