@@ -94,7 +94,7 @@ func floorPlan() map[string]room {
 			others: []string{"github.com/prometheus/client_golang", "golang.org/x/sys/unix"},
 		},
 		// A process's side of a queue: its Redis.
-		"tasks":               {others: []string{"github.com/redis/go-redis/v9"}},
+		"tasks/store":         {others: []string{"github.com/redis/go-redis/v9"}},
 		"examples/checkpoint": {ours: []string{"member", "zkstate/zkconn"}},
 
 		"daemon":   {}, // runs the servers of both

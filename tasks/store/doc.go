@@ -1,5 +1,4 @@
-// Package tasks is a process's side of a queue. This part of it is what the queue keeps in Redis: the scripts in lua,
-// one for each change, and the calls of them.
+// Package store is what a queue keeps in Redis: the scripts in lua, one for each change, and the calls of them.
 //
 // A script reads and checks everything before its first write, so a refused call changes nothing. A call is sent once:
 // after an error that is not a [Refusal], its outcome is unknown, and [Queue.Sync] tells a seat what it holds.
@@ -26,4 +25,4 @@
 //	d:<id>          list: dead tasks, index:attempt:deaths:ms:length of the reason:reason and payload
 //	full            sorted set: complete batches that nobody claimed → when a watcher may claim them; inf is never
 //	wake:e, wake:w  lists: at most one token for an executor or a watcher that waits
-package tasks
+package store
