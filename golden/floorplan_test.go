@@ -93,8 +93,12 @@ func floorPlan() map[string]room {
 			},
 			others: []string{"github.com/prometheus/client_golang", "golang.org/x/sys/unix"},
 		},
-		// A process's side of a queue: its Redis.
-		"tasks/store":         {others: []string{"github.com/redis/go-redis/v9"}},
+		// A process's side of a queue, and what it keeps in Redis.
+		"tasks/store": {others: []string{"github.com/redis/go-redis/v9"}},
+		"tasks": {
+			ours:   []string{"resource", "queue", "tasks/store", "zkstate", "zkstate/zkconn", "zkstate/znode"},
+			others: []string{"github.com/redis/go-redis/v9"},
+		},
 		"examples/checkpoint": {ours: []string{"member", "zkstate/zkconn"}},
 
 		"daemon":   {}, // runs the servers of both

@@ -1,0 +1,45 @@
+package tasks
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/queue"
+	"muster/tasks/store"
+)
+
+// connect connects to the Redis of q, with the credentials that getenv knows; nil is os.Getenv. The caller closes the
+// client.
+func connect(ctx context.Context, q queue.Queue, getenv func(string) string) (*redis.Client, error) {
+	if getenv == nil {
+		getenv = os.Getenv
+	}
+	c, err := store.FromEnvironment(q.Redis, getenv)
+	if err != nil {
+		return nil, err
+	}
+	return store.Connect(ctx, c)
+}
+
+// open is the life of q in Redis that belongs to a generation.
+func open(client *redis.Client, q queue.Queue, generation string) *store.Queue {
+	return store.New(client, generation, q.Path())
+}
+
+// hopeless reports whether waiting does not cure an error of Redis.
+func hopeless(err error) bool {
+	return redis.IsAuthError(err) || redis.IsPermissionError(err) ||
+		slices.ContainsFunc([]error{
+			store.ErrServer, store.ErrURL, store.ErrHost, store.ErrOtherQueue, store.ErrFormat,
+		}, func(e error) bool { return errors.Is(err, e) })
+}
+
+// refused reports whether a script refused a call: then it changed nothing.
+func refused(err error) bool {
+	var r *store.Refusal
+	return errors.As(err, &r)
+}

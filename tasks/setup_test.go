@@ -1,0 +1,228 @@
+package tasks
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"muster/plan"
+	"muster/queue"
+	"muster/redisserver"
+	"muster/resource"
+	"muster/tasks/store"
+	"muster/zkserver"
+	"muster/zkstate"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// The servers of all tests of this package; every test has a root, and a queue, of its own there.
+var (
+	servers *zkserver.Ensemble
+	rediss  *redisserver.Server
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(func() (code int) {
+		fail := func(err error) int {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		var err error
+		if servers, err = zkserver.Start(context.Background(), zkserver.Options{}); err != nil {
+			return fail(err)
+		}
+		defer func() {
+			if err := servers.Stop(); err != nil {
+				code = fail(err)
+			}
+		}()
+		if rediss, err = redisserver.Start(context.Background(), redisserver.Options{}); err != nil {
+			return fail(err)
+		}
+		defer func() {
+			if err := rediss.Stop(); err != nil {
+				code = fail(err)
+			}
+		}()
+		return m.Run()
+	}())
+}
+
+// limit is how long a test waits for what must happen.
+const limit = 2 * time.Minute
+
+func dial(t testing.TB, addrs ...string) *zkconn.Session {
+	t.Helper()
+	return dialTimeout(t, 10*time.Second, addrs...)
+}
+
+// dialTimeout opens a session with a timeout.
+func dialTimeout(t testing.TB, timeout time.Duration, addrs ...string) *zkconn.Session {
+	t.Helper()
+	if len(addrs) == 0 {
+		addrs = servers.Addrs()
+	}
+	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: addrs, Timeout: timeout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// fixture is a queue in a root of its own.
+type fixture struct {
+	t     testing.TB
+	queue queue.Queue
+	admin *zkstate.Store
+	s     *zkconn.Session // an observer's
+
+	found string // the generation, once it was read
+}
+
+// newFixture creates a queue on the Redis of the tests.
+func newFixture(t testing.TB, edits ...func(*queue.Queue)) *fixture {
+	t.Helper()
+	f := prepare(t, edits...)
+	f.create()
+	return f
+}
+
+// prepare is a fixture whose queue does not exist yet.
+func prepare(t testing.TB, edits ...func(*queue.Queue)) *fixture {
+	t.Helper()
+	f := &fixture{t: t, queue: queue.Default(), s: dial(t)}
+	f.queue.Root, f.queue.Name, f.queue.Redis = "/test-"+zkstate.NewID(), "primes", "redis://"+rediss.Addr()+"/0"
+	for _, edit := range edits {
+		edit(&f.queue)
+	}
+	var err error
+	f.admin, err = zkstate.NewStore(f.s, zkstate.Config{
+		Home: f.queue.Root + "/home", Stack: "tests", Kinds: []zkstate.Kind{zkstate.Queue()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// create applies a queue that does not exist.
+func (f *fixture) create() {
+	f.t.Helper()
+	row := plan.Row{Path: f.queue.Path(), New: f.queue, Reason: plan.NotThere}
+	if err := f.admin.Commit(f.t.Context(), row); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// change applies the queue as it is now.
+func (f *fixture) change(edit func(*queue.Queue)) {
+	f.t.Helper()
+	old := f.look()
+	edit(&f.queue)
+	row := plan.Row{Path: f.queue.Path(), Old: old, New: f.queue, Reason: plan.MutableDiffers}
+	if err := f.admin.Commit(f.t.Context(), row); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fixture) look() *resource.Observed {
+	f.t.Helper()
+	o, err := f.admin.Look(f.t.Context(), f.queue.Path())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return o
+}
+
+func noEnvironment(string) string { return "" }
+
+func (f *fixture) config(identity string, role queue.Role) Config {
+	return Config{
+		Root: f.queue.Root, Queue: f.queue.Name, Identity: identity, Role: role, Parallel: 2, Getenv: noEnvironment,
+	}
+}
+
+// join joins in a session of its own.
+func (f *fixture) join(identity string, role queue.Role) *Process {
+	f.t.Helper()
+	return f.joinIn(dial(f.t), identity, role)
+}
+
+// joinIn joins in a session.
+func (f *fixture) joinIn(s *zkconn.Session, identity string, role queue.Role) *Process {
+	f.t.Helper()
+	p, err := Join(f.t.Context(), s, f.config(identity, role))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { p.Leave() })
+	return p
+}
+
+// generation is the queue's, which most tests never replace.
+func (f *fixture) generation() string {
+	f.t.Helper()
+	if f.found == "" {
+		f.found = f.look().Record.Generation
+	}
+	return f.found
+}
+
+// run is a path in the queue's generation.
+func (f *fixture) run(below string) string {
+	f.t.Helper()
+	return strings.TrimSuffix(resource.Join(znode.Run(f.queue.Root, f.generation()), below), "/")
+}
+
+// store is the queue in Redis, seen by an observer.
+func (f *fixture) store() *store.Queue {
+	f.t.Helper()
+	client, err := connect(f.t.Context(), f.queue, noEnvironment)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { client.Close() })
+	return open(client, f.queue, f.generation())
+}
+
+// books are those of the queue in Redis.
+func (f *fixture) books() store.Books {
+	f.t.Helper()
+	b, err := f.store().Books(f.t.Context())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return b
+}
+
+// newProxy starts a proxy to a server, ZooKeeper's or Redis's.
+func newProxy(t testing.TB, addr string) *zkserver.Proxy {
+	t.Helper()
+	p, err := zkserver.NewProxy(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// eventually waits until ok is true.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("waited %s for %s", limit, what)
+		}
+	}
+}
