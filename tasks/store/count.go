@@ -102,6 +102,18 @@ func (q *Queue) Batches(ctx context.Context, skip, n int) ([]Batch, error) {
 	return all, nil
 }
 
+// Batch reads the books of one batch.
+func (q *Queue) Batch(ctx context.Context, id string) (Batch, error) {
+	reply, err := q.call(ctx, "count", "batch", id)
+	if err != nil {
+		return Batch{}, err
+	}
+	if len(list(reply)) < 2 {
+		return Batch{}, fmt.Errorf("redis: count answered nothing about batch %s", id)
+	}
+	return parseBatch(list(reply)), nil
+}
+
 func parseBatch(l []any) Batch {
 	b := Batch{ID: text(l[0]), Broken: text(l[1])}
 	if b.Broken != "" || len(l) != 29 {

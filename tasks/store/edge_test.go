@@ -40,6 +40,14 @@ func TestABrokenBatchIsLeftAlone(t *testing.T) {
 			if all[0].Broken == "" || all[1].Broken != "" {
 				t.Errorf("books: %+v", all)
 			}
+			for _, b := range all {
+				if one := must(q.Batch(ctx, b.ID))(t); one != b {
+					t.Errorf("one: %+v, of all: %+v", one, b)
+				}
+			}
+			if _, err := q.Batch(ctx, "none"); !errors.Is(err, ErrNoBatch) {
+				t.Error(err)
+			}
 			if !must(q.Remove(ctx, "bad", ""))(t) {
 				t.Error("not removed")
 			}

@@ -1,6 +1,7 @@
 #!lua flags=no-writes
 -- count reads the books. ARGV: "queue": time, the queue's fields, sizes, seats; "batches", from, n: for each its
--- fields, or what is broken; "results", batch, from: a page of results; "dead", batch, from: a page of dead tasks.
+-- fields, or what is broken; "batch", id: the same of one; "results", batch, from: a page of results; "dead", batch,
+-- from: a page of dead tasks.
 local function page(key, from, most)
   local out, bytes, step = {}, 0, 1
   while #out < ITEMS and bytes < BYTES do
@@ -10,6 +11,17 @@ local function page(key, from, most)
     step = min(ITEMS - #out, max(1, floor((BYTES - bytes) / most)))
   end
   return out
+end
+
+local function books(name)
+  local b, _, why = load(name)
+  local row = {name, b and '' or why}
+  if b then
+    for _, f in ipairs(TEXTS) do row[#row + 1] = b[f] end
+    for _, f in ipairs(NUMBERS) do row[#row + 1] = string.format('%.0f', b[f]) end
+    for _, f in ipairs({'w', 'again', 'late'}) do row[#row + 1] = tostring(b[f]) end
+  end
+  return row
 end
 
 return run(function()
@@ -24,17 +36,12 @@ return run(function()
   end
   if what == 'batches' then
     local reply = {}
-    for _, name in ipairs(call('ZRANGE', IDS, id, id + from - 1)) do
-      local b, _, why = load(name)
-      local row = {name, b and '' or why}
-      if b then
-        for _, f in ipairs(TEXTS) do row[#row + 1] = b[f] end
-        for _, f in ipairs(NUMBERS) do row[#row + 1] = string.format('%.0f', b[f]) end
-        for _, f in ipairs({'w', 'again', 'late'}) do row[#row + 1] = tostring(b[f]) end
-      end
-      reply[#reply + 1] = row
-    end
+    for _, name in ipairs(call('ZRANGE', IDS, id, id + from - 1)) do reply[#reply + 1] = books(name) end
     return reply
+  end
+  if what == 'batch' then
+    if not call('ZSCORE', IDS, id) then fail('NOBATCH', id) end
+    return books(id)
   end
   if what == 'results' then return page(P .. 'b:' .. id .. ':r', from, need(id).rbig + 64) end
   if what == 'dead' then return page(P .. 'd:' .. id, from, 262144) end
