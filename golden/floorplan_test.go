@@ -106,6 +106,7 @@ func floorPlan() map[string]room {
 		// Real Redis servers for tests.
 		"redisserver": {ours: []string{"daemon"}},
 		"needs":       {}, // for tests only
+		"soak":        {}, // for tests that run long under faults
 		"golden":      {},
 		// A kind for tests.
 		"resource/testkind": {ours: []string{"resource"}},

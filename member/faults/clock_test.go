@@ -10,6 +10,7 @@ import (
 
 	"muster/group"
 	"muster/resource"
+	"muster/soak"
 	"muster/zkserver"
 )
 
@@ -28,17 +29,17 @@ func TestClockWrongByAnHour(t *testing.T) {
 				}
 			})
 			a := w.add("a", "1.0", true, false)
-			await(t, 3*time.Minute, "a to have all", w.allHeld)
+			soak.Await(t, 3*time.Minute, "a to have all", w.allHeld)
 			w.add("b", "1.0", false, false)
 			books := newBooks(w)
-			await(t, 3*time.Minute, "a and b to share", func() string { return shares(w, books, 3, 3) })
+			soak.Await(t, 3*time.Minute, "a and b to share", func() string { return shares(w, books, 3, 3) })
 			if err := a.shift(by); err != nil {
 				t.Fatal(err)
 			}
-			await(t, 3*time.Minute, "b to have all", func() string { return shares(w, books, 0, 6) })
+			soak.Await(t, 3*time.Minute, "b to have all", func() string { return shares(w, books, 0, 6) })
 			wrong := time.Now().UTC()
 			// The clerk tries a with each cron once, so it may be later that a has failed with this one.
-			await(t, 3*time.Minute, "explain to speak of the clock", func() string {
+			soak.Await(t, 3*time.Minute, "explain to speak of the clock", func() string {
 				explain := exec.Command(filepath.Join(bin, "muster"), "explain", w.group.Path()+"/cron-0")
 				explain.Env = w.environ(w.members["b"])
 				out, err := explain.CombinedOutput()
@@ -47,13 +48,13 @@ func TestClockWrongByAnHour(t *testing.T) {
 				}
 				return ""
 			})
-			await(t, 3*time.Minute, "two more ticks", func() string { return past(t, books, wrong.Add(4*time.Second)) })
+			soak.Await(t, 3*time.Minute, "two more ticks", func() string { return past(t, books, wrong.Add(4*time.Second)) })
 			for _, err := range []error{a.shift(0), a.leave(time.Minute), a.start()} { // else its failures stay
 				if err != nil {
 					t.Fatal(err)
 				}
 			}
-			await(t, 3*time.Minute, "a to have its share", func() string { return shares(w, books, 3, 3) })
+			soak.Await(t, 3*time.Minute, "a to have its share", func() string { return shares(w, books, 3, 3) })
 			for _, p := range w.members {
 				if err := p.leave(time.Minute); err != nil {
 					t.Error(err)

@@ -9,6 +9,7 @@ import (
 
 	"muster/group"
 	"muster/resource"
+	"muster/soak"
 	"muster/zkserver"
 )
 
@@ -36,7 +37,7 @@ func TestCutOffLeaderEndsBeforeTheNextBegins(t *testing.T) {
 			a := w.add("a", "1.0", false, true)
 			first := w.started(t, "a")
 			b := w.add("b", "1.0", false, true)
-			await(t, 3*time.Minute, "b to join", func() string {
+			soak.Await(t, 3*time.Minute, "b to join", func() string {
 				if o := w.look(); o == nil || o.Live != 2 {
 					return "it is not live"
 				}
@@ -61,16 +62,16 @@ func TestCutOffLeaderEndsBeforeTheNextBegins(t *testing.T) {
 			if err := c.heal(a); err != nil {
 				t.Fatal(err)
 			}
-			await(t, 3*time.Minute, "a to be a member again", func() string {
+			soak.Await(t, 3*time.Minute, "a to be a member again", func() string {
 				if o := w.look(); o == nil || o.Live != 2 {
 					return "it is not live"
 				}
 				return ""
 			})
-			if err := b.os.Signal(syscall.SIGTERM); err != nil {
+			if err := b.run.OS.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
-			await(t, 3*time.Minute, "a to lead again", func() string {
+			soak.Await(t, 3*time.Minute, "a to lead again", func() string {
 				if runs := w.runs(t); len(runs) != 3 || runs[2].who != "a" {
 					return fmt.Sprintf("%+v", runs)
 				}
@@ -100,7 +101,7 @@ func (w *world) runs(t *testing.T) []run {
 // started waits for the first run of a member.
 func (w *world) started(t *testing.T, who string) (r run) {
 	t.Helper()
-	await(t, 3*time.Minute, who+" to lead", func() string {
+	soak.Await(t, 3*time.Minute, who+" to lead", func() string {
 		runs := w.runs(t)
 		i := slices.IndexFunc(runs, func(r run) bool { return r.who == who })
 		if i < 0 {

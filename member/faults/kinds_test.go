@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"muster/plan"
+	"muster/soak"
 	"muster/zkserver"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
@@ -45,14 +46,9 @@ func kindsOfFaults() []faultKind {
 	}
 }
 
-// between is a random duration.
-func between(random *rand.Rand, least, most time.Duration) time.Duration {
-	return least + time.Duration(random.Int64N(int64(most-least)))
-}
-
 func killMember(k *soakRun, p *process, random *rand.Rand) error {
 	p.kill()
-	pause(k.t.Context(), between(random, 0, sessionTimeout))
+	soak.Pause(k.t.Context(), soak.Between(random, 0, sessionTimeout))
 	return p.start()
 }
 
@@ -66,19 +62,19 @@ func restartMember(k *soakRun, p *process, random *rand.Rand) error {
 	if random.IntN(2) == 0 {
 		p.version = map[string]string{"1.9.0": "2.0.0", "2.0.0": "1.9.0"}[p.version]
 	}
-	pause(k.t.Context(), between(random, 0, time.Second))
+	soak.Pause(k.t.Context(), soak.Between(random, 0, time.Second))
 	return p.start()
 }
 
 // freezeMember freezes the process of the member alone. If that takes longer than its session, its guards must end its
 // commands while it is frozen. That they do so in time, overlaps would show.
 func freezeMember(k *soakRun, p *process, random *rand.Rand) error {
-	long := between(random, sessionTimeout/4, frozenFor)
+	long := soak.Between(random, sessionTimeout/4, frozenFor)
 	if err := p.freeze(); err != nil {
 		return err
 	}
-	pause(k.t.Context(), long)
-	for late := time.Now().Add(time.Minute); long > sessionTimeout; pause(k.t.Context(), pollEvery) {
+	soak.Pause(k.t.Context(), long)
+	for late := time.Now().Add(time.Minute); long > sessionTimeout; soak.Pause(k.t.Context(), soak.PollEvery) {
 		left := k.commandsOf(p.identity)
 		if len(left) == 0 {
 			break
@@ -95,7 +91,7 @@ func cutConnections(k *soakRun, p *process, random *rand.Rand) error {
 		for _, proxy := range p.proxies {
 			proxy.Cut()
 		}
-		pause(k.t.Context(), between(random, 0, 500*time.Millisecond))
+		soak.Pause(k.t.Context(), soak.Between(random, 0, 500*time.Millisecond))
 	}
 	return nil
 }
@@ -104,7 +100,7 @@ func partition(k *soakRun, p *process, random *rand.Rand) error {
 	if err := p.cutOff(); err != nil {
 		return err
 	}
-	pause(k.t.Context(), between(random, 100*time.Millisecond, frozenFor))
+	soak.Pause(k.t.Context(), soak.Between(random, 100*time.Millisecond, frozenFor))
 	return p.reachable()
 }
 
@@ -112,7 +108,7 @@ func hang(k *soakRun, p *process, random *rand.Rand) error {
 	if err := p.holdBack(); err != nil {
 		return err
 	}
-	pause(k.t.Context(), between(random, 100*time.Millisecond, frozenFor))
+	soak.Pause(k.t.Context(), soak.Between(random, 100*time.Millisecond, frozenFor))
 	return p.letGo()
 }
 
@@ -165,7 +161,7 @@ func killGuard(k *soakRun, p *process, _ *rand.Rand) error {
 	for pid := range k.commandsOf(p.identity) {
 		guard := parentOf(pid)
 		return k.killIf(guard, func() bool {
-			return guard > 1 && parentOf(pid) == guard && parentOf(guard) == p.os.Pid
+			return guard > 1 && parentOf(pid) == guard && parentOf(guard) == p.run.OS.Pid
 		})
 	}
 	return nil
@@ -199,14 +195,14 @@ func parentOf(pid int) (parent int) {
 }
 
 func wrongClock(k *soakRun, p *process, random *rand.Rand) error {
-	by := between(random, 20*time.Second, 10*time.Minute)
+	by := soak.Between(random, 20*time.Second, 10*time.Minute)
 	if random.IntN(2) == 0 {
 		by = -by
 	}
 	if err := p.shift(by); err != nil {
 		return err
 	}
-	pause(k.t.Context(), between(random, time.Second, 15*time.Second))
+	soak.Pause(k.t.Context(), soak.Between(random, time.Second, 15*time.Second))
 	return p.shift(0)
 }
 
@@ -220,7 +216,7 @@ func killLeader(k *soakRun, _ *process, random *rand.Rand) error {
 	if err := k.ensemble.Server(i).Kill(); err != nil {
 		return err
 	}
-	pause(ctx, between(random, 0, 3*time.Second))
+	soak.Pause(ctx, soak.Between(random, 0, 3*time.Second))
 	return k.ensemble.Server(i).Restart(ctx)
 }
 
@@ -229,7 +225,7 @@ func freezeServer(k *soakRun, _ *process, random *rand.Rand) error {
 	if err := s.Pause(); err != nil {
 		return err
 	}
-	pause(k.t.Context(), between(random, 100*time.Millisecond, frozenFor))
+	soak.Pause(k.t.Context(), soak.Between(random, 100*time.Millisecond, frozenFor))
 	return s.Resume()
 }
 

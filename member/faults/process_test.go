@@ -6,10 +6,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"syscall"
 	"time"
 
+	"muster/daemon"
 	"muster/zkserver"
 )
 
@@ -23,83 +23,52 @@ type process struct {
 	proxies           []*zkserver.Proxy // one for each server; nil if it is not relayed
 	clock             string            // file
 
-	os     *os.Process
-	ended  chan struct{} // closed when it has ended
-	code   int           // valid after ended; 128 and n for a signal
+	run    *daemon.Process
 	frozen bool
 }
 
-// start starts it. The goroutine keeps its thread, because the death signal comes with the end of the thread.
+// start starts it.
 func (p *process) start() error {
 	out, err := os.OpenFile(filepath.Join(p.w.dir, p.identity+".out"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
 	if err != nil {
 		return err
 	}
-	p.ended = make(chan struct{})
-	started := make(chan error)
-	ended := p.ended
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		defer out.Close()
-		cmd := exec.Command(p.program, p.args...)
-		cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = p.w.environ(p), p.w.dir, out, out, ownGroup()
-		err := cmd.Start()
-		p.os = cmd.Process
-		started <- err
-		if err != nil {
-			return
-		}
-		_ = cmd.Wait() // the state tells
-		p.code = cmd.ProcessState.ExitCode()
-		if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-			p.code = 128 + int(status.Signal())
-		}
-		close(ended)
-	}()
-	return <-started
+	defer out.Close()
+	cmd := exec.Command(p.program, p.args...)
+	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = p.w.environ(p), p.w.dir, out, out
+	p.run, err = daemon.Start(cmd)
+	return err
 }
 
 // kill kills it and returns when it has ended.
 func (p *process) kill() {
-	_ = p.os.Kill() // it may have ended
-	<-p.ended
+	_ = p.run.Kill() // it returns when it has ended
 	p.frozen = false
 }
 
 // freeze stops it, but not its guards and their commands.
 func (p *process) freeze() error {
 	p.frozen = true
-	return p.os.Signal(syscall.SIGSTOP)
+	return p.run.OS.Signal(syscall.SIGSTOP)
 }
 
 func (p *process) thaw() error {
 	p.frozen = false
-	return p.os.Signal(syscall.SIGCONT)
+	return p.run.OS.Signal(syscall.SIGCONT)
 }
 
 // leave asks it to end, and waits for that.
 func (p *process) leave(limit time.Duration) error {
-	if err := p.os.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := p.run.OS.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
-	case <-p.ended:
+	case <-p.run.Done:
 		return nil
 	case <-timer.C:
 		return fmt.Errorf("%s has not left within %s", p.identity, limit)
-	}
-}
-
-// alive reports whether it has not ended.
-func (p *process) alive() bool {
-	select {
-	case <-p.ended:
-		return false
-	default:
-		return true
 	}
 }
 

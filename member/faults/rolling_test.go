@@ -10,6 +10,7 @@ import (
 
 	"muster/group"
 	"muster/resource"
+	"muster/soak"
 	"muster/zkserver"
 	"muster/zkstate/znode"
 )
@@ -65,7 +66,7 @@ func upgrade(t *testing.T, promote group.PromoteAfter, enough int) {
 		if err := w.members[id].leave(time.Minute); err != nil {
 			t.Fatal(err)
 		}
-		if code := w.members[id].code; code != 0 && code != 143 {
+		if code := w.members[id].run.Code(); code != 0 && code != 143 {
 			t.Errorf("%s ended with %d", id, code)
 		}
 		delete(u.version, id)
@@ -134,7 +135,7 @@ func (u *upgradeRun) takes() int {
 // duties were taken so far.
 func (u *upgradeRun) settled(wanted []string) int {
 	u.t.Helper()
-	await(u.t, 2*time.Minute, "an even roster", func() string {
+	soak.Await(u.t, 2*time.Minute, "an even roster", func() string {
 		if o := u.look(); o == nil || o.Live != len(u.version) {
 			return fmt.Sprintf("not all members are live: %+v", o)
 		}
@@ -223,7 +224,7 @@ func (u *upgradeRun) zxidOfSeat(t *testing.T, prefix string) int64 {
 // finish waits until every cron has run twice more, stops all, and checks what happened.
 func (u *upgradeRun) finish(t *testing.T, takes int) {
 	until := time.Now().Add(6 * time.Second).UTC()
-	await(t, 2*time.Minute, "two more ticks", func() string {
+	soak.Await(t, 2*time.Minute, "two more ticks", func() string {
 		if err := u.books.read(t.Context()); err != nil {
 			return err.Error()
 		}

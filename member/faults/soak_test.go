@@ -4,15 +4,14 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
 
 	"muster/group"
 	"muster/resource"
+	"muster/soak"
 	"muster/zkserver"
 )
 
@@ -31,20 +30,10 @@ type size struct {
 }
 
 func soakSize() size {
-	if soak() {
+	if soak.Long() {
 		return size{members: 24, leaders: 12, crons: 28, faults: 1000, atOnce: 7, every: "@every 5s"}
 	}
 	return size{members: 20, leaders: 12, crons: 28, faults: 40, atOnce: 7, every: "@every 3s"}
-}
-
-// seed is MUSTER_SEED, or random.
-func seed(t *testing.T) uint64 {
-	n, err := strconv.ParseUint(os.Getenv("MUSTER_SEED"), 10, 64)
-	if err != nil {
-		n = rand.Uint64()
-	}
-	t.Logf("MUSTER_SEED=%d", n)
-	return n
 }
 
 // TestGroupSoak: members of two versions do the duties of a group on three servers, while members, commands, guards,
@@ -56,7 +45,7 @@ func TestGroupSoak(t *testing.T) {
 	w := newWorld(t, zkserver.Options{Servers: 3, Heap: "256m"}, func(g *group.Group) { declare(g, size) })
 	w.longest = 2 * time.Second
 	k := &soakRun{
-		world: w, size: size, books: newBooks(w), random: rand.New(rand.NewPCG(seed(t), 1)),
+		world: w, size: size, books: newBooks(w), random: rand.New(rand.NewPCG(soak.Seed(t), 1)),
 		well: map[string]bool{}, count: map[string]int{},
 	}
 	for i := range size.members {
@@ -64,7 +53,7 @@ func TestGroupSoak(t *testing.T) {
 		w.add(id, []string{"1.9.0", "2.0.0"}[i%2], i%3 == 0, true)
 		k.well[id] = true
 	}
-	await(t, 2*time.Minute, "the first holders", w.allHeld)
+	soak.Await(t, 2*time.Minute, "the first holders", w.allHeld)
 	k.readBooks() // what is after these cursors is accounted for
 	k.run()
 	k.heal()
@@ -140,7 +129,7 @@ func (k *soakRun) run() {
 		case slots <- struct{}{}:
 			if !k.one(func() { <-slots }) {
 				<-slots
-				pause(k.t.Context(), pollEvery)
+				soak.Pause(k.t.Context(), soak.PollEvery)
 				continue
 			}
 			if done++; done%100 == 0 {
@@ -225,10 +214,10 @@ func (k *soakRun) one(over func()) bool {
 
 // ended is an error if a member has ended by itself.
 func (k *soakRun) ended(p *process) error {
-	if p == nil || p.alive() {
+	if p == nil || !p.run.Ended() {
 		return nil
 	}
-	return fmt.Errorf("%s has ended by itself, with %d", p.identity, p.code)
+	return fmt.Errorf("%s has ended by itself, with %d", p.identity, p.run.Code())
 }
 
 // heal waits until every duty is held, every cron has had two more ticks, and no run of before waits any more.
@@ -238,10 +227,10 @@ func (k *soakRun) heal() {
 		k.t.Fatal(k.first)
 	}
 	healed := time.Now()
-	await(k.t, 3*time.Minute, "holders of all duties after the faults", k.allHeld)
+	soak.Await(k.t, 3*time.Minute, "holders of all duties after the faults", k.allHeld)
 	k.t.Logf("every duty was held %s after the last fault", time.Since(healed).Round(100*time.Millisecond))
 	until := time.Now().UTC().Add(10 * time.Second)
-	await(k.t, 6*time.Minute, "ticks after the faults", func() string {
+	soak.Await(k.t, 6*time.Minute, "ticks after the faults", func() string {
 		k.readBooks()
 		for name, l := range k.books.all {
 			if l.cursor.Before(until) {
