@@ -127,9 +127,12 @@ func (p *Proxy) dueTime() time.Time {
 	return time.Now().Add(p.delay)
 }
 
-// flowing is a channel that is closed while bytes flow.
-func (p *Proxy) flowing() <-chan struct{} {
+// flowing are the channels that are closed while bytes flow in a direction.
+func (p *Proxy) flowing(toClient bool) []chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.flow
+	if toClient {
+		return []chan struct{}{p.flow, p.answers}
+	}
+	return []chan struct{}{p.flow}
 }

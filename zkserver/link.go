@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -189,7 +190,7 @@ func readSome(r *bufio.Reader) ([]byte, error) {
 func (p *Proxy) write(l *link, dst *net.TCPConn, queue <-chan message) error {
 	w := bufio.NewWriter(dst)
 	for m := range queue {
-		if err := p.wait(l, m.due, w); err != nil {
+		if err := p.wait(l, dst == l.client, m.due, w); err != nil {
 			return err
 		}
 		if _, err := w.Write(m.bytes); err != nil {
@@ -210,7 +211,7 @@ func (p *Proxy) write(l *link, dst *net.TCPConn, queue <-chan message) error {
 }
 
 // wait waits until the message is due and bytes flow. It first flushes what was written before.
-func (p *Proxy) wait(l *link, due time.Time, w *bufio.Writer) error {
+func (p *Proxy) wait(l *link, toClient bool, due time.Time, w *bufio.Writer) error {
 	if early := time.Until(due); early > 0 {
 		if err := w.Flush(); err != nil {
 			return err
@@ -224,19 +225,27 @@ func (p *Proxy) wait(l *link, due time.Time, w *bufio.Writer) error {
 		}
 	}
 	for {
-		flow := p.flowing()
-		select {
-		case <-flow:
+		flows := p.flowing(toClient)
+		held := slices.IndexFunc(flows, func(flow chan struct{}) bool { return !closed(flow) })
+		if held < 0 {
 			return nil
-		default:
 		}
 		if err := w.Flush(); err != nil {
 			return err
 		}
 		select {
-		case <-flow:
+		case <-flows[held]:
 		case <-l.ended:
 			return net.ErrClosed
 		}
+	}
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }

@@ -38,6 +38,7 @@ type Proxy struct {
 	refuse   bool
 	delay    time.Duration
 	flow     chan struct{} // closed while bytes flow, open during Hang
+	answers  chan struct{} // likewise for what servers send, open during Mute
 	faults   []*fault
 	requests map[int32]int
 }
@@ -50,9 +51,11 @@ func NewProxy(target string) (*Proxy, error) {
 		return nil, err
 	}
 	p := &Proxy{
-		target: target, listener: l, links: map[*link]bool{}, flow: make(chan struct{}), requests: map[int32]int{},
+		target: target, listener: l, links: map[*link]bool{}, flow: make(chan struct{}),
+		answers: make(chan struct{}), requests: map[int32]int{},
 	}
 	close(p.flow)
+	close(p.answers)
 	p.running.Go(p.accept)
 	return p, nil
 }
@@ -96,17 +99,24 @@ func (p *Proxy) Delay(d time.Duration) {
 
 // Hang(true) holds back all bytes in both directions; connections, also new ones, stay open. Hang(false) sends what was
 // held back, so a request whose caller has given up may still be executed.
-func (p *Proxy) Hang(on bool) {
+func (p *Proxy) Hang(on bool) { p.hold(&p.flow, on) }
+
+// Mute(true) holds back what the server sends: it executes requests, and nobody hears of it. Mute(false) sends what was
+// held back; Cut before that loses it.
+func (p *Proxy) Mute(on bool) { p.hold(&p.answers, on) }
+
+// hold opens or closes a channel that is closed while bytes flow.
+func (p *Proxy) hold(flow *chan struct{}, on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	select {
-	case <-p.flow:
+	case <-*flow:
 		if on {
-			p.flow = make(chan struct{})
+			*flow = make(chan struct{})
 		}
 	default:
 		if !on {
-			close(p.flow)
+			close(*flow)
 		}
 	}
 }

@@ -267,6 +267,22 @@ func TestDelay(t *testing.T) {
 	}
 }
 
+func TestMute(t *testing.T) {
+	e := start(t, Options{})
+	p := proxied(t, e.Connect())
+	bystander, c := dialRaw(t, e.Connect()), dialRaw(t, p.Addr())
+	p.Mute(true)
+	c.create("/muted")
+	c.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+	if _, err := readRaw(c); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("read from a muted connection: %v", err)
+	}
+	wantExists(t, bystander, "/muted", true)
+	c.SetReadDeadline(time.Now().Add(20 * time.Second))
+	p.Mute(false)
+	c.receive(1)
+}
+
 func TestHang(t *testing.T) {
 	e := start(t, Options{})
 	p := proxied(t, e.Connect())
