@@ -91,36 +91,23 @@ func (m *Member) start() *Member {
 		<-m.ctx.Done()
 		m.events.close(context.Cause(m.ctx))
 	})
-	m.tasks.Go(m.probe)
+	// A process that holds a duty must stop before its session can expire, counted from its last answered request.
+	m.tasks.Go(func() { m.session.Probe(m.ctx, m.live()) })
 	return m
 }
 
 // follow reads a znode now and after each of its events. An error of check ends the membership, and so does the end of
 // any znode but the Record.
 func (m *Member) follow(at string, check func([]byte, zkconn.Stat) error) {
-	for {
-		body, stat, event, err := m.session.GetW(m.ctx, at)
+	m.end(m.session.Follow(m.ctx, at, func(body []byte, stat zkconn.Stat, there bool) error {
 		switch {
-		case err == nil:
-			err = check(body, stat)
-		case errors.Is(err, zkconn.ErrNoNode) && at != m.recordPath():
-			err = fmt.Errorf("%w: %s is gone", ErrRemoved, at)
-		case errors.Is(err, zkconn.ErrNoNode):
-			var there bool
-			if _, there, event, err = m.session.ExistsW(m.ctx, at); err == nil && there {
-				continue
-			}
+		case there:
+			return check(body, stat)
+		case at == m.recordPath():
+			return nil
 		}
-		if err != nil {
-			m.end(err) // without effect if it has ended
-			return
-		}
-		select {
-		case <-event:
-		case <-m.ctx.Done():
-			return
-		}
-	}
+		return fmt.Errorf("%w: %s is gone", ErrRemoved, at)
+	})) // without effect if it has ended
 }
 
 // checkLive ends the membership if the live znode is another process's, or if somebody wrote to it by hand: then the
