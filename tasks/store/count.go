@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // Books is what Redis holds of a queue.
@@ -184,6 +186,17 @@ func (q *Queue) DeadTasks(ctx context.Context, batch string, skip int64) ([]Dead
 		})
 	}
 	return page, nil
+}
+
+// DeadBatches lists up to n batches whose first dead task died before a time of Redis, also removed ones.
+func (q *Queue) DeadBatches(ctx context.Context, before time.Time, n int) ([]string, error) {
+	ids, err := q.client.ZRangeByScore(ctx, q.prefix+"dead", &redis.ZRangeBy{
+		Min: "-inf", Max: "(" + strconv.FormatInt(before.UnixMilli(), 10), Count: int64(n),
+	}).Result()
+	if err != nil {
+		return nil, fmt.Errorf("redis: dead: %w", err)
+	}
+	return ids, nil
 }
 
 func number(v any) float64 {

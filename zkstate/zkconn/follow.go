@@ -13,15 +13,17 @@ func (s *Session) Follow(
 ) error {
 	for {
 		body, stat, changed, err := s.GetW(ctx, path)
-		there := err == nil
 		if errors.Is(err, ErrNoNode) {
-			var created bool
-			if _, created, changed, err = s.ExistsW(ctx, path); err == nil && created {
-				continue
+			// A watch for a znode that is never created again would stay for ever, so none is set before read has
+			// agreed to wait.
+			if err = read(nil, Stat{}, false); err == nil {
+				var created bool
+				if _, created, changed, err = s.ExistsW(ctx, path); err == nil && created {
+					continue
+				}
 			}
-		}
-		if err == nil {
-			err = read(body, stat, there)
+		} else if err == nil {
+			err = read(body, stat, true)
 		}
 		if err != nil {
 			return err

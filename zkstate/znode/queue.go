@@ -83,6 +83,10 @@ type BatchManifest struct {
 	Since   time.Time     `json:"since"`   // it was submitted
 	State   BatchState    `json:"state"`
 
+	// Completed is when the smallest seat saw that the batch was completed, by ZooKeeper's clock. It is noted only for
+	// results that are kept for a time, or for their submitter.
+	Completed time.Time `json:"completed,omitzero"`
+
 	// What the batch has instead of the queue's; 0: the queue's.
 	Attempts    int               `json:"attempts,omitempty"`
 	TaskTimeout resource.Duration `json:"task_timeout,omitempty"`
@@ -143,7 +147,7 @@ func DecodeQueueSeat(data []byte) (QueueSeat, error) { return decodeChecked[Queu
 
 // EncodeBatch encodes a manifest.
 func EncodeBatch(b BatchManifest) ([]byte, error) {
-	b.Since = b.Since.UTC()
+	b.Since, b.Completed = b.Since.UTC(), b.Completed.UTC()
 	return encodeChecked("batch", b)
 }
 
@@ -154,7 +158,7 @@ func DecodeBatch(data []byte) (BatchManifest, error) {
 
 // EncodeBatchEnd encodes a batch that has ended.
 func EncodeBatchEnd(b BatchEnd) ([]byte, error) {
-	b.Since, b.Ended = b.Since.UTC(), b.Ended.UTC()
+	b.Since, b.Completed, b.Ended = b.Since.UTC(), b.Completed.UTC(), b.Ended.UTC()
 	return encodeChecked("ended batch", b)
 }
 

@@ -50,13 +50,14 @@ func TestBatchBodies(t *testing.T) {
 	b := manifest(func(b *BatchManifest) {
 		b.State, b.Attempts, b.TaskTimeout = BatchSubmitting, 5, resource.Duration(time.Minute)
 		b.Since = b.Since.In(time.FixedZone("", 3600))
+		b.Completed = b.Since.Add(time.Minute)
 	})
 	body, err := EncodeBatch(b)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := `{"tasks":5000,"bytes":35000,"sha256":"` + b.SHA256 + `","weight":1,"results":"watcher","by":"ann@desk",` +
-		`"since":"2026-11-22T05:00:00Z","state":"submitting","attempts":5,"task_timeout":"1m"}`
+		`"since":"2026-11-22T05:00:00Z","state":"submitting","completed":"2026-11-22T05:01:00Z","attempts":5,"task_timeout":"1m"}`
 	if d := cmp.Diff(want, string(body)); d != "" {
 		t.Errorf("a batch (-want +got):\n%s", d)
 	}
