@@ -12,6 +12,7 @@ import (
 const (
 	MaxBatchID = 64   // bytes
 	MaxWeight  = 1000 // the least is 1
+	MaxTasks   = 10_000_000
 
 	// MaxKeep is the maximum time for which the results of a batch are kept.
 	MaxKeep = 30 * 24 * time.Hour

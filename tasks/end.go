@@ -1,0 +1,214 @@
+package tasks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"muster/resource"
+	"muster/tasks/store"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// Ending a batch writes, in this order:
+//
+//	run/<g>/ended/<day>        persistent   by the first batch that ends on a day
+//	run/<g>/batch/<id>         deleted, at the version read
+//	run/<g>/ended/<day>/<id>   persistent   created in the same transaction, which checks the gate
+//	Redis                      remove
+//
+// A process that dies after the transaction leaves keys in Redis that no manifest names. The process with the smallest
+// seat removes those. The Record is not checked: a queue that was asked to stop may lose a batch, but not get one.
+
+// EndBatch ends a batch, of which m is the manifest as it was read: in ZooKeeper, and then in Redis. by says who does
+// it. Calling it again does no harm, also after any error, and also if another process has ended the batch before.
+//
+// A manifest that was changed since is read again, unless how is EndUnattended: somebody attends to the batch then, and
+// the error wraps zkconn.ErrBadVersion. After an error of Redis the batch has ended, and its keys are still there.
+func EndBatch(
+	ctx context.Context, s *zkconn.Session, st *store.Queue, root, generation, id string, m Manifest,
+	how znode.EndState, by string,
+) error {
+	e := ending{s: s, st: st, root: root, g: generation, id: id, m: m, how: how, by: by}
+	for {
+		err := e.attempt(ctx)
+		if errors.Is(err, errAgain) && ctx.Err() == nil {
+			continue
+		}
+		if err == nil {
+			err = e.remove(ctx)
+		}
+		if err != nil {
+			return fmt.Errorf("end batch %s: %w", id, err)
+		}
+		return nil
+	}
+}
+
+// ending is an EndBatch under way.
+type ending struct {
+	s           *zkconn.Session
+	st          *store.Queue
+	root, g, id string
+	m           Manifest
+	how         znode.EndState
+	by          string
+	replace     bool // a batch of this name has ended on this day before
+}
+
+// attempt ends the batch in ZooKeeper. nil: it has ended. errAgain: nothing was written, because something has changed.
+func (e *ending) attempt(ctx context.Context) error {
+	acl, _, err := e.s.ACL(ctx, e.manifest())
+	if errors.Is(err, zkconn.ErrNoNode) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	body, err := e.body(ctx, now)
+	if err != nil {
+		return err
+	}
+	day, at := znode.EndedDay(e.root, e.g, now), znode.EndedBatch(e.root, e.g, now, e.id)
+	end := zkconn.CreateOp(at, body, zkconn.Persistent, acl)
+	if e.replace {
+		end = zkconn.SetOp(at, body, -1)
+	}
+	_, err = e.s.Multi(ctx, zkconn.CheckOp(znode.Gate(e.root, e.g), 0), zkconn.DeleteOp(e.manifest(), e.m.Version), end)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, zkconn.ErrUnknown):
+		return settled(ctx, e.s, err)
+	case refusedAt(err, e.manifest(), zkconn.ErrNoNode):
+		return nil
+	case refusedAt(err, e.manifest(), zkconn.ErrBadVersion):
+		return e.readAgain(ctx, err)
+	case refusedAt(err, at, zkconn.ErrNodeExists):
+		e.replace = true
+		return errAgain
+	case refusedAt(err, at, zkconn.ErrNoNode):
+		e.replace = false
+		return e.makeDay(ctx, day, acl)
+	}
+	return err
+}
+
+// body is what remains of the batch.
+func (e *ending) body(ctx context.Context, now time.Time) ([]byte, error) {
+	end := znode.BatchEnd{BatchManifest: e.m.BatchManifest, How: e.how, EndedBy: e.by, Ended: now}
+	b, err := e.st.Batch(ctx, e.id)
+	switch {
+	case errors.Is(err, store.ErrNoBatch): // lost, or nothing was written
+	case err != nil:
+		return nil, err
+	case b.Life == e.m.Life: // of a broken one nothing is known
+		end.Done, end.Dead = min(b.Done, e.m.Tasks), min(b.Dead, e.m.Tasks)
+	}
+	return znode.EncodeBatchEnd(end)
+}
+
+// makeDay creates the folder of a day.
+func (e *ending) makeDay(ctx context.Context, day string, acl []zkconn.ACL) error {
+	_, err := e.s.Multi(ctx,
+		zkconn.CheckOp(znode.Gate(e.root, e.g), 0), zkconn.CreateOp(day, nil, zkconn.Persistent, acl))
+	switch {
+	case errors.Is(err, zkconn.ErrUnknown):
+		return settled(ctx, e.s, err)
+	case err == nil, refusedAt(err, day, zkconn.ErrNodeExists):
+		return errAgain
+	case refusedAt(err, day, zkconn.ErrNoNode):
+		return fmt.Errorf("%w: %s was deleted by hand: muster apply puts it back", ErrNotOpen,
+			znode.EndedDays(e.root, e.g))
+	}
+	return err
+}
+
+// readAgain reads a manifest that was changed.
+func (e *ending) readAgain(ctx context.Context, changed error) error {
+	if e.how == znode.EndUnattended {
+		return changed
+	}
+	m, err := manifest(ctx, e.s, e.root, e.g, e.id)
+	switch {
+	case errors.Is(err, ErrNoBatch):
+		return errAgain
+	case err != nil:
+		return err
+	case m.Life != e.m.Life: // ended, and submitted again
+		return nil
+	}
+	e.m = m
+	return errAgain
+}
+
+// remove removes the batch from Redis.
+func (e *ending) remove(ctx context.Context) error {
+	_, err := e.st.Remove(ctx, e.id, e.m.Life)
+	if errors.Is(err, store.ErrLife) { // another batch of this name
+		return nil
+	}
+	return err
+}
+
+func (e *ending) manifest() string { return znode.Batch(e.root, e.g, e.id) }
+
+// manifest reads an unfinished batch as the leader of ZooKeeper has it. ErrNoBatch: there is none of this name.
+func manifest(ctx context.Context, s *zkconn.Session, root, g, id string) (Manifest, error) {
+	at := znode.Batch(root, g, id)
+	if err := s.Sync(ctx, at); err != nil {
+		return Manifest{}, err
+	}
+	body, stat, err := s.Get(ctx, at)
+	if errors.Is(err, zkconn.ErrNoNode) {
+		return Manifest{}, ErrNoBatch
+	}
+	if err != nil {
+		return Manifest{}, err
+	}
+	m, err := readManifest(body, stat)
+	if err != nil {
+		return Manifest{}, fmt.Errorf("batch %s: %w", id, err)
+	}
+	return m, nil
+}
+
+// endedBatch finds out how a batch ended; nil if none of this name has, or if it is too long ago.
+func endedBatch(ctx context.Context, s *zkconn.Session, root, g, id string) (*znode.BatchEnd, error) {
+	days, _, err := s.Children(ctx, znode.EndedDays(root, g))
+	if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
+		return nil, err
+	}
+	for i := len(days) - 1; i >= 0; i-- { // they are sorted: the newest first
+		body, _, err := s.Get(ctx, resource.Join(znode.EndedDays(root, g), days[i], id))
+		switch {
+		case errors.Is(err, zkconn.ErrNoNode):
+			continue
+		case err != nil:
+			return nil, err
+		}
+		b, err := znode.DecodeBatchEnd(body)
+		if err != nil {
+			return nil, fmt.Errorf("ended batch %s: %w", id, err)
+		}
+		return &b, nil
+	}
+	return nil, nil
+}
+
+// settled returns errAgain when what is read next shows whether a write happened whose answer was lost.
+func settled(ctx context.Context, s *zkconn.Session, lost error) error {
+	if err := s.Settled(ctx); err != nil {
+		return fmt.Errorf("%w: %w", lost, err)
+	}
+	return errAgain
+}
+
+// refusedAt reports whether a transaction was refused at path for this reason.
+func refusedAt(err error, path string, reason error) bool {
+	var refused *zkconn.Error
+	return errors.As(err, &refused) && refused.Path == path && errors.Is(err, reason)
+}
