@@ -88,8 +88,8 @@ func floorPlan() map[string]room {
 		"member/faults": {},
 		"wrap": {
 			ours: []string{
-				"resource", "job", "group", "worker", "member", "member/ticks", "zkstate", "zkstate/zkconn",
-				"zkstate/znode",
+				"resource", "job", "group", "queue", "worker", "member", "member/ticks", "tasks", "zkstate",
+				"zkstate/zkconn", "zkstate/znode",
 			},
 			others: []string{"github.com/prometheus/client_golang", "golang.org/x/sys/unix"},
 		},

@@ -14,16 +14,25 @@ import (
 // At the whole of it somebody else may have its duties.
 type lease struct {
 	session *zkconn.Session
-	killed  chan struct{} // closed when all commands are to be killed at once
+	killed  <-chan struct{} // closed when all commands are to be killed at once
+	// whole lets commands go on to the end of the session, and then kills them. It is for a queue, which does not count
+	// what a command does later.
+	whole bool
 }
 
 // every is how often guards are told the deadlines.
 func (l *lease) every() time.Duration { return max(l.session.Timeout()/20, time.Millisecond) }
 
 // term and kill are the times left until the commands are asked to end, and until they are killed.
-func (l *lease) term() time.Duration { return l.session.Timeout()/2 - time.Since(l.session.Answered()) }
-func (l *lease) kill() time.Duration {
-	return l.session.Timeout()*2/3 - time.Since(l.session.Answered())
+func (l *lease) term() time.Duration { return l.left(1, 2) }
+func (l *lease) kill() time.Duration { return l.left(2, 3) }
+
+// left is the time left until a part of the session timeout is over.
+func (l *lease) left(part, of time.Duration) time.Duration {
+	if l.whole {
+		part = of
+	}
+	return l.session.Timeout()*part/of - time.Since(l.session.Answered())
 }
 
 // order is the order that tells a guard the deadlines.
