@@ -1,0 +1,252 @@
+package tasks
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"muster/tasks/store"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// ErrBatchOver means that a batch was cancelled, or has ended, while a watcher had it. Stop: nobody wants its results.
+var ErrBatchOver = errors.New("the batch was cancelled or has ended")
+
+// Completed is a batch whose tasks are all done or dead. One watcher at a time has it.
+type Completed struct {
+	ID         string
+	Done, Dead int64 // tasks; together all of the batch
+	Try        int   // of a watcher, from 1
+	Manifest   Manifest
+
+	p *Process
+}
+
+// Records reads what became of the tasks: the results, and then the dead tasks. It holds one page in memory, and waits
+// while Redis is away. An error ends the sequence.
+func (b *Completed) Records(ctx context.Context) iter.Seq2[Record, error] {
+	return Records(ctx, b.p.store, b.ID, func(err error) error { return b.p.Pause(ctx, err) })
+}
+
+// Watch takes completed batches and calls do for each, one after the other, until ctx or the membership ends; it returns
+// why. An error of Redis that waiting does not cure ends it too.
+//
+// When do returns nil, the batch ends: its tasks and results are deleted. When do returns an error, the batch goes back
+// with that as the reason. This or another watcher gets it again after the queue's back-off. A batch that has failed as
+// often as its attempts say stays until "muster retry", or is cancelled. Nothing is charged if ctx or the membership has
+// ended.
+//
+// do's context ends with ctx and the membership, and with the cause ErrBatchOver when the batch is cancelled. After the
+// end of the membership another watcher has the batch: stop at once. So do may run twice for one batch; its ID tells.
+func Watch(ctx context.Context, p *Process, do func(ctx context.Context, b *Completed) error) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	defer context.AfterFunc(p.ctx, func() { end(context.Cause(p.ctx)) })()
+	w := &watch{p: p, do: do}
+	for {
+		got, err := w.claim(ctx)
+		if err == nil {
+			err = w.handle(ctx, got)
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// watch is one Watch.
+type watch struct {
+	p  *Process
+	do func(ctx context.Context, b *Completed) error
+}
+
+// wakeAtMost is how long a process blocks in Redis: a token can be lost with a connection.
+const wakeAtMost = 10 * time.Second
+
+// connectedCheck is how often a process without a connection to ZooKeeper looks for one.
+const connectedCheck = 100 * time.Millisecond
+
+// claim waits for a completed batch. It takes none while ZooKeeper is silent.
+func (w *watch) claim(ctx context.Context) (*store.Claimed, error) {
+	for ctx.Err() == nil {
+		if !w.p.Connected() {
+			select {
+			case <-time.After(connectedCheck):
+			case <-ctx.Done():
+			}
+			continue
+		}
+		var got *store.Claimed
+		var next time.Duration
+		err := w.p.Call(ctx, func(ctx context.Context, seq int64) (err error) {
+			got, next, err = w.p.store.Claim(ctx, w.p.Seat, seq)
+			return err
+		})
+		switch {
+		case err != nil: // a batch that was claimed without an answer goes back
+			if _, err := w.recover(ctx, err, nil); err != nil {
+				return nil, err
+			}
+		case got != nil:
+			return got, nil
+		default:
+			if next < 0 || next > wakeAtMost {
+				next = wakeAtMost
+			}
+			w.p.Wait(ctx, WakeWatcher, next)
+		}
+	}
+	return nil, context.Cause(ctx)
+}
+
+// recover makes sure of what the seat holds after an error of Redis. It reports whether that is the batch in held.
+func (w *watch) recover(ctx context.Context, err error, held []store.Held) (bool, error) {
+	switch {
+	case ctx.Err() != nil:
+		return false, context.Cause(ctx)
+	case hopeless(err):
+		return false, err
+	}
+	if err := w.p.Pause(ctx, err); err != nil {
+		return false, err
+	}
+	kept, err := w.p.Recover(ctx, held)
+	return len(kept) > 0, err
+}
+
+// handle does with a batch what is to do. An error ends the Watch.
+func (w *watch) handle(ctx context.Context, got *store.Claimed) error {
+	m, current, err := w.look(ctx, got)
+	if err != nil || !current {
+		return err
+	}
+	err = w.call(ctx, &Completed{ID: got.Batch, Done: got.Done, Dead: got.Dead, Try: got.Try, Manifest: m, p: w.p})
+	switch {
+	case err == nil:
+		return w.until(ctx, func(ctx context.Context) error { return w.end(ctx, got, m, znode.EndCollected) })
+	case ctx.Err() != nil: // the batch goes back when the process leaves, or its seat is evicted
+		return context.Cause(ctx)
+	case errors.Is(err, ErrBatchOver):
+		if _, current, lookErr := w.look(ctx, got); lookErr != nil || !current {
+			return lookErr
+		}
+	}
+	return w.giveBack(ctx, got, err)
+}
+
+// look reads the manifest as the leader of ZooKeeper has it. If the batch is over it sees to the end of that, and
+// current is false: nobody may do anything with the results. A manifest that cannot be decoded is a failure of this try.
+func (w *watch) look(ctx context.Context, got *store.Claimed) (m Manifest, current bool, err error) {
+	var damaged error
+	err = w.until(ctx, func(ctx context.Context) (err error) {
+		m, err = manifest(ctx, w.p.session, w.p.config.Root, w.p.Generation, got.Batch)
+		var unanswered *zkconn.Error
+		switch {
+		case errors.Is(err, ErrNoBatch), err == nil && m.Life != got.Life: // nobody submits this life again
+			_, err = w.p.store.Remove(ctx, got.Batch, got.Life)
+			if errors.Is(err, store.ErrLife) {
+				err = nil
+			}
+		case err == nil && m.State == znode.BatchCancelled:
+			err = w.end(ctx, got, m, znode.EndCancelled)
+		case err != nil && !errors.As(err, &unanswered):
+			damaged, err = err, nil
+		default:
+			current = err == nil
+		}
+		return err
+	})
+	if damaged != nil {
+		return m, false, w.giveBack(ctx, got, damaged)
+	}
+	return m, current, err
+}
+
+// call calls do. The error is ErrBatchOver if the batch was over first.
+func (w *watch) call(ctx context.Context, b *Completed) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	over, done := w.p.Cancelled(b.ID), make(chan struct{})
+	followed := make(chan struct{})
+	go func() {
+		defer close(followed)
+		select {
+		case <-over:
+			end(fmt.Errorf("batch %s: %w", b.ID, ErrBatchOver))
+		case <-done:
+		}
+	}()
+	err := w.do(ctx, b)
+	close(done)
+	<-followed
+	if err != nil && errors.Is(context.Cause(ctx), ErrBatchOver) {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// end ends a batch, in ZooKeeper and then in Redis.
+func (w *watch) end(ctx context.Context, got *store.Claimed, m Manifest, how znode.EndState) error {
+	p := w.p
+	return EndBatch(ctx, p.session, p.store, p.config.Root, p.Generation, got.Batch, m, how, p.Identity)
+}
+
+// until repeats what may be repeated, until it succeeds, Redis refuses for good, or the membership ends. At the end of
+// ctx it goes on for as long as a process takes to leave.
+func (w *watch) until(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := lingering(ctx, w.p.ctx, leaveTimeout)
+	defer cancel()
+	for {
+		err := f(ctx)
+		if err == nil || hopeless(err) {
+			return err
+		}
+		if err := w.p.Pause(ctx, err); err != nil {
+			return err
+		}
+	}
+}
+
+// lingering ends with over, or so long after ctx.
+func lingering(ctx, over context.Context, after time.Duration) (context.Context, context.CancelFunc) {
+	lingers, cancel := context.WithCancel(over)
+	go func() {
+		defer cancel()
+		select {
+		case <-ctx.Done():
+		case <-lingers.Done():
+			return
+		}
+		select {
+		case <-time.After(after):
+		case <-lingers.Done():
+		}
+	}()
+	return lingers, cancel
+}
+
+// giveBack gives a batch back, with the reason why this try has failed.
+func (w *watch) giveBack(ctx context.Context, got *store.Claimed, why error) error {
+	w.p.log.Warn("a completed batch goes back", "batch", got.Batch, "try", got.Try, "error", why)
+	held := []store.Held{{Task: store.Task{Batch: got.Batch}, Claim: true}}
+	for {
+		err := w.p.Call(ctx, func(ctx context.Context, seq int64) error {
+			backoff := time.Duration(w.p.Queue().Backoff)
+			_, err := w.p.store.Unclaim(ctx, w.p.Seat, seq, got.Batch, cmp.Or(why.Error(), "failed"), backoff)
+			return err
+		})
+		if err == nil {
+			return nil
+		}
+		if kept, err := w.recover(ctx, err, held); err != nil || !kept {
+			return err
+		}
+	}
+}
