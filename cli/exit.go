@@ -9,6 +9,7 @@ import (
 
 	"muster/exitcode"
 	"muster/member"
+	"muster/tasks"
 	"muster/text"
 	"muster/worker"
 	"muster/wrap"
@@ -97,17 +98,19 @@ func exitCode(ctx context.Context, err error) int {
 	case errors.Is(err, worker.ErrCompleted):
 		return exitcode.Done
 	case errors.Is(err, worker.ErrNotOpen), errors.Is(err, worker.ErrHeld), errors.As(err, &absent),
-		errors.Is(err, member.ErrNotOpen):
+		errors.Is(err, member.ErrNotOpen), errors.Is(err, tasks.ErrNotOpen), errors.Is(err, tasks.ErrRedis):
 		return exitcode.NotJoined
 	case errors.As(err, &aborted):
 		return exitcode.Aborted
-	case errors.Is(err, worker.ErrFenced), errors.Is(err, member.ErrHeld), errors.Is(err, member.ErrNotHeld):
+	case errors.Is(err, worker.ErrFenced), errors.Is(err, member.ErrHeld), errors.Is(err, member.ErrNotHeld),
+		errors.Is(err, tasks.ErrHeld):
 		return exitcode.Fenced
 	case errors.Is(err, worker.ErrFull), errors.Is(err, member.ErrStateTooLarge),
 		errors.Is(err, member.ErrOperationLimit), errors.Is(err, member.ErrOutputTooLarge):
 		return exitcode.Full
 	case errors.Is(err, worker.ErrNoJob), errors.Is(err, member.ErrNoGroup), errors.Is(err, member.ErrNoDuty),
-		errors.Is(err, member.ErrNoCron), errors.Is(err, member.ErrNoKey), errors.Is(err, member.ErrNoOperation):
+		errors.Is(err, member.ErrNoCron), errors.Is(err, member.ErrNoKey), errors.Is(err, member.ErrNoOperation),
+		errors.Is(err, tasks.ErrNoQueue):
 		return exitcode.NoJob
 	case errors.Is(err, member.ErrOperationBusy):
 		return exitcode.Locked

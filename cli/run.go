@@ -205,6 +205,7 @@ runs its crons when it is given that.`,
 		newValidateCmd(p),
 		newVersionCmd(p),
 		newWaitCmd(p),
+		newWatcherCmd(p),
 		newWorkerCmd(p),
 	)
 	return root

@@ -238,6 +238,7 @@ func (p *process) endWorker(ctx context.Context, err error) error {
 	over := errors.Is(e.Err, worker.ErrDone) || errors.Is(e.Err, worker.ErrCompleted)
 	whose, why := "muster's", cmp.Or(e.Text, "no command was started")
 	switch {
+	case e.Drained:
 	case e.Err == nil:
 		whose = "the command's"
 	case over || e.Code != 0: // the last line says why

@@ -172,7 +172,7 @@ func (r *queueRun) asProcess(ctx context.Context) Result {
 	case errors.Is(err, ErrTerminated):
 		return Result{Code: 128 + int(syscall.SIGTERM), Err: err}
 	}
-	return Result{Err: err}
+	return Result{Err: err, Drained: err == nil}
 }
 
 // awaitEnd calls stop at the first signal that asks to end. The second one kills all commands, unless it is an echo.

@@ -83,6 +83,9 @@ type Result struct {
 	Code int
 	Err  error  // why the command did not run, or was stopped
 	Text string // what became of the command and of the membership, for people
+
+	// Drained means that a process of a queue has ended because nothing was left to do: Code is 0, and no command's.
+	Drained bool
 }
 
 // Why a worker does not start its command, or stops it, besides the errors of package worker.

@@ -1,0 +1,189 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"muster/queue"
+	"muster/resource"
+	"muster/tasks"
+	"muster/tasks/store"
+	"muster/text"
+	"muster/worker"
+	"muster/wrap"
+	"muster/zkstate/zkconn"
+)
+
+// queueOptions are what "muster executor" and "muster watcher" have in common.
+type queueOptions struct {
+	queue, root        string
+	identity           string
+	grace, joinTimeout time.Duration
+	http               string
+	command            []string
+}
+
+// queueProcessCmd makes a command that joins a queue. It fills in everything but Use, Short, Long, Example and the flags
+// that are not common; run gets o filled from the arguments.
+func (p *process) queueProcessCmd(cmd *cobra.Command, o *queueOptions, run func(ctx context.Context) error) *cobra.Command {
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		return p.argumentError(cmd.Context(), queueArguments(cmd, args))
+	}
+	cmd.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
+		return p.argumentError(cmd.Context(), p.start(cmd, args))
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		o.queue, o.command = args[0], args[1:]
+		return p.endWorker(cmd.Context(), run(cmd.Context()))
+	}
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return p.argumentError(cmd.Context(), flagError(cmd, nil, err))
+	})
+	cmd.ValidArgsFunction = func(
+		cmd *cobra.Command, args []string, typed string,
+	) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveDefault // the command
+		}
+		return p.queueNames(cmd.Context(), o.root, typed), cobra.ShellCompDirectiveNoFileComp
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&o.root, "root", "",
+		"znode `PATH` that the queue is below (MUSTER_ROOT); default "+resource.DefaultRoot)
+	fs.StringVar(&o.identity, "identity", "",
+		"`NAME` in muster status (MUSTER_IDENTITY); default one of its own, from the host and the process")
+	fs.DurationVar(&o.grace, "grace", 0,
+		"kill a command if it has not ended so long after it was asked to; default: what the queue says")
+	fs.DurationVar(&o.joinTimeout, "join-timeout", 0,
+		"wait so long for ZooKeeper, the queue and Redis; default: what the queue says")
+	fs.StringVar(&o.http, "http", "", "serve /live, /ready and /metrics at `ADDR`; port 0 is a free port")
+	return cmd
+}
+
+// queueArguments wants QUEUE -- COMMAND.
+func queueArguments(cmd *cobra.Command, args []string) error {
+	usage, dash := cmd.CommandPath()+" QUEUE -- COMMAND", cmd.ArgsLenAtDash()
+	switch {
+	case len(args) == 0 || dash == 0:
+		return usagef(usage, "%s needs the name of a queue", cmd.CommandPath())
+	case dash < 0 && len(args) > 1 || dash > 1:
+		return usagef(usage, "put -- before the command: %q stands before it", args[1])
+	case dash < 0 || len(args) == dash:
+		return usagef(usage, "%s needs a command after --", cmd.CommandPath())
+	}
+	return nil
+}
+
+// fill takes from the environment what no flag has set.
+func (o *queueOptions) fill(e environ) {
+	o.root = cmp.Or(o.root, e.value("MUSTER_ROOT"), resource.DefaultRoot)
+}
+
+// check refuses wrong values; command is how this command is called.
+func (o *queueOptions) check(command string) error {
+	switch {
+	case o.grace < 0:
+		return usagef(command+" --grace 30s", "--grace %s: a duration is not negative", o.grace)
+	case o.joinTimeout < 0:
+		return usagef(command+" --join-timeout 2m", "--join-timeout %s: a duration is not negative", o.joinTimeout)
+	}
+	if err := resource.CheckName("queue", o.queue); err != nil {
+		return usagef(command+" QUEUE -- COMMAND", "%w", err)
+	}
+	if err := resource.CheckRoot(o.root); err != nil {
+		return usagef(command+" --root "+resource.DefaultRoot, "root: %w", err)
+	}
+	return nil
+}
+
+// runQueueProcess fills and checks o, and calls run with what follows from it.
+func (p *process) runQueueProcess(
+	o queueOptions, command string, run func(wrap.QueueConfig) wrap.Result,
+) error {
+	o.fill(p.environ)
+	if err := o.check(command); err != nil {
+		return err
+	}
+	c, err := p.queueConfig(o)
+	if err != nil {
+		return err
+	}
+	files, closeFiles, err := p.standardFiles()
+	if err != nil {
+		return err
+	}
+	defer closeFiles()
+	signals, release := catchSignals()
+	defer release()
+	c.Files, c.Signals = files, signals
+	result := run(c)
+	result.Err = p.queueProblem(o, result.Err)
+	return &workerResult{result}
+}
+
+// queueConfig builds the configuration of a process of a queue from the flags and the environment.
+func (p *process) queueConfig(o queueOptions) (c wrap.QueueConfig, err error) {
+	host, _ := os.Hostname()
+	own := fmt.Sprintf("%s-%d-%s", cmp.Or(host, "host"), os.Getpid(), rand.Text()[:4])
+	identity, _, err := worker.Identify(o.identity, func(name string) string {
+		if name == "MUSTER_IDENTITY" { // what else names a worker may name an executor and a watcher alike
+			return p.environ.value(name)
+		}
+		return ""
+	}, "", own)
+	if err != nil {
+		return c, usagef("give a --identity", "%w", err)
+	}
+	c.Process = tasks.Config{
+		Root: o.root, Queue: o.queue, Identity: identity, Getenv: p.environ.value, Log: p.log,
+		Waiting: func(what string) { fmt.Fprintf(p.err, "waiting for %s\n", text.Escape(what)) },
+	}
+	c.Command, c.Dir, c.Environ = o.command, p.flags.dir, p.environ
+	c.Grace, c.JoinTimeout, c.HTTP = o.grace, o.joinTimeout, o.http
+	c.Guard, c.Serving, c.Log = guardCommand(), p.serving, p.log
+	c.SessionTimeout = time.Duration(queue.Default().Timeouts.Session)
+	t := p.target(target{})
+	c.Connect = func(ctx context.Context, timeout time.Duration) (*zkconn.Session, error) {
+		t := t
+		t.timeout = timeout
+		return p.connect(ctx, t)
+	}
+	c.Joined = func(joined *tasks.Process) {
+		if !p.flags.quiet {
+			fmt.Fprintf(p.err, "joined %s as %s\n", joined.Queue().Path(), text.Escape(joined.Identity))
+		}
+	}
+	return c, nil
+}
+
+// queueProblem adds to why a process of a queue did not start what the user should do.
+func (p *process) queueProblem(o queueOptions, err error) error {
+	switch {
+	case errors.Is(err, wrap.ErrHealth):
+		return usagef("give --http an address of this machine that is free, such as 127.0.0.1:8080",
+			"--http %s: %w", o.http, err)
+	case errors.Is(err, tasks.ErrNoQueue):
+		return &problem{nil, err, "muster status --root " + o.root +
+			" lists the queues there; if this one is missing, declare it, then: muster apply"}
+	case errors.Is(err, tasks.ErrHeld):
+		return &problem{nil, err, "wait until the other process has ended, or give another --identity"}
+	case errors.Is(err, tasks.ErrRedis):
+		return &problem{nil, err, "start Redis, or look at its address in: muster show " + path.Join(o.root, o.queue)}
+	case errors.Is(err, store.ErrHost):
+		return &problem{nil, err, "add the host to MUSTER_REDIS_HOSTS, if it may have the password"}
+	}
+	return err
+}
+
+// queueNames returns the names of the queues below root.
+func (p *process) queueNames(ctx context.Context, root, typed string) []string {
+	return p.groupNames(ctx, root, typed)
+}
