@@ -8,13 +8,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"muster/redisserver"
 	"muster/zkserver"
 )
 
 // devOptions of "muster dev".
 type devOptions struct {
-	servers int
-	port    int
+	servers   int
+	port      int
+	redis     bool
+	redisPort int
 }
 
 func newDevCmd(p *process) *cobra.Command {
@@ -25,25 +28,55 @@ func newDevCmd(p *process) *cobra.Command {
 		Long: `Runs a real ZooKeeper, the one installed on this machine, on loopback until it
 is interrupted: on a free port, unless --port names one. It prints the line to
 paste where other commands are to find it; at port 2181 they do without. Nothing
-of it is left behind.`,
+of it is left behind.
+
+With --redis it also runs a real Redis, 7 or newer, with the settings that a
+queue needs, and prints the line that gives a configuration its address, as
+var.redis.`,
 		Example: `  muster dev                               one server on a free port
   muster dev --port 2181                   one where the others look for it
-  muster dev --servers 3 --port 2181       an ensemble on 2181, 2182 and 2183`,
+  muster dev --servers 3 --port 2181       an ensemble on 2181, 2182 and 2183
+  muster dev --redis                       also a Redis, for queues`,
 		Args: argCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error { return runDev(cmd.Context(), p, o) },
 	}
 	cmd.Flags().IntVar(&o.servers, "servers", 1, "run `N` servers: 1 or 3")
 	completeWith(cmd, "servers", "1", "3")
 	cmd.Flags().IntVar(&o.port, "port", 0, "first client `PORT`; 0 takes free ones")
+	cmd.Flags().BoolVar(&o.redis, "redis", false, "run a Redis too")
+	cmd.Flags().IntVar(&o.redisPort, "redis-port", 0, "`PORT` of the Redis; 0 takes a free one")
 	return cmd
 }
 
-func runDev(ctx context.Context, p *process, o devOptions) (err error) {
-	if o.servers != 1 && o.servers != 3 {
+// check refuses what cannot be started.
+func (o devOptions) check() error {
+	switch {
+	case o.servers != 1 && o.servers != 3:
 		return usagef("muster dev --servers 3", "an ensemble has 1 or 3 servers here, not %d", o.servers)
-	}
-	if o.port < 0 || o.port+o.servers > 1<<16 {
+	case o.port < 0 || o.port+o.servers > 1<<16:
 		return usagef("muster dev --port 2181", "%d is not a port", o.port)
+	case o.redisPort < 0 || o.redisPort >= 1<<16:
+		return usagef("muster dev --redis --redis-port 6379", "%d is not a port", o.redisPort)
+	case o.redisPort != 0 && !o.redis:
+		return usagef(fmt.Sprintf("muster dev --redis --redis-port %d", o.redisPort), "--redis-port needs --redis")
+	}
+	return nil
+}
+
+func runDev(ctx context.Context, p *process, o devOptions) (err error) {
+	if err := o.check(); err != nil {
+		return err
+	}
+	start := time.Now()
+	what, their, lines := "", "It is gone, with all its data,", ""
+	if o.redis {
+		var r *redisserver.Server
+		if r, err = redisserver.Start(ctx, redisserver.Options{Port: o.redisPort}); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, r.Stop()) }()
+		what, their = fmt.Sprintf(" and Redis at %s", r.Addr()), "They are gone, with all their data,"
+		lines = fmt.Sprintf("export MUSTER_VAR_redis=redis://%s/0\n", r.Addr())
 	}
 	opts := zkserver.Options{Servers: o.servers}
 	for i := range o.servers {
@@ -51,17 +84,16 @@ func runDev(ctx context.Context, p *process, o devOptions) (err error) {
 			opts.Ports = append(opts.Ports, o.port+i)
 		}
 	}
-	start := time.Now()
 	e, err := zkserver.Start(ctx, opts)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, e.Stop()) }()
 	if !p.flags.quiet {
-		fmt.Fprintf(p.out, "ZooKeeper serves at %s after %d ms.\n", e.Connect(), time.Since(start).Milliseconds())
-		fmt.Fprint(p.out, "It is gone, with all its data, when this command ends.\n\n")
+		fmt.Fprintf(p.out, "ZooKeeper serves at %s%s after %d ms.\n", e.Connect(), what, time.Since(start).Milliseconds())
+		fmt.Fprintf(p.out, "%s when this command ends.\n\n", their)
 	}
-	fmt.Fprintf(p.out, "export MUSTER_SERVERS=%s\n", e.Connect())
+	fmt.Fprintf(p.out, "export MUSTER_SERVERS=%s\n%s", e.Connect(), lines)
 	<-ctx.Done()
 	return nil
 }

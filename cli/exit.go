@@ -10,6 +10,8 @@ import (
 	"muster/exitcode"
 	"muster/member"
 	"muster/tasks"
+
+	"muster/redisserver"
 	"muster/text"
 	"muster/worker"
 	"muster/wrap"
@@ -173,10 +175,10 @@ func nextStep(err error) string {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENOTDIR):
 		return "check the name, and where -C leads"
 	case errors.Is(err, syscall.EADDRINUSE):
-		return "muster dev without --port takes a free one"
+		return "leave out the port: muster dev takes a free one"
 	case errors.Is(err, fs.ErrPermission):
 		return "check who owns the file (ls -l)"
-	case errors.Is(err, zkserver.ErrNotInstalled):
+	case errors.Is(err, zkserver.ErrNotInstalled), errors.Is(err, redisserver.ErrNotInstalled):
 		return "" // the error names the command
 	}
 	return "muster --help"

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -72,11 +74,23 @@ func TestAPausedServerDoesNotAnswer(t *testing.T) {
 	}
 }
 
+// TestNotInstalled: no Redis, or an old one, or something else of its name.
 func TestNotInstalled(t *testing.T) {
-	t.Setenv("PATH", t.TempDir())
-	_, err := Start(t.Context(), Options{})
-	if !errors.Is(err, ErrNotInstalled) || !strings.Contains(err.Error(), "redis-server") {
-		t.Error(err)
+	for _, script := range []string{
+		"", "echo Redis server v=6.0.16 sha=00000000:0 malloc=jemalloc-5.2.1 bits=64 build=6d95e1af3a2c082a", "echo hello",
+	} {
+		dir := t.TempDir()
+		if script != "" {
+			script = "#!/bin/sh\n" + script + "\n"
+			if err := os.WriteFile(filepath.Join(dir, "redis-server"), []byte(script), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		t.Setenv("PATH", dir)
+		_, err := Start(t.Context(), Options{})
+		if !errors.Is(err, ErrNotInstalled) || !strings.Contains(err.Error(), "redis-server 7 or newer") {
+			t.Errorf("%q: %v", script, err)
+		}
 	}
 }
 

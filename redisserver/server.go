@@ -53,7 +53,7 @@ type Server struct {
 // Start starts a server, and returns when it answers. ctx ends only the start, not the server. After an error no server
 // is left running.
 func Start(ctx context.Context, o Options) (*Server, error) {
-	program, err := locate("redis-server")
+	program, err := locate(ctx, "redis-server")
 	if err != nil {
 		return nil, err
 	}

@@ -63,7 +63,7 @@ func (w *Watched) start(ctx context.Context) error {
 }
 
 func (w *Watched) startSentinel(ctx context.Context) (*Server, error) {
-	program, err := locate("redis-sentinel")
+	program, err := locate(ctx, "redis-sentinel")
 	if err != nil {
 		return nil, err
 	}
