@@ -96,7 +96,7 @@ func floorPlan() map[string]room {
 		// A process's side of a queue, and what it keeps in Redis.
 		"tasks/store": {others: []string{"github.com/redis/go-redis/v9"}},
 		"tasks": {
-			ours:   []string{"resource", "queue", "tasks/store", "zkstate", "zkstate/zkconn", "zkstate/znode"},
+			ours:   []string{"resource", "queue", "election", "tasks/store", "zkstate", "zkstate/zkconn", "zkstate/znode"},
 			others: []string{"github.com/redis/go-redis/v9"},
 		},
 		"examples/checkpoint": {ours: []string{"member", "zkstate/zkconn"}},

@@ -20,6 +20,15 @@ type Config struct {
 	// something else.
 	Waiting func(what string)
 	Log     *slog.Logger // nil discards
+
+	keep *keepLimits // for tests
+}
+
+func (c Config) limits() keepLimits {
+	if c.keep != nil {
+		return *c.keep
+	}
+	return defaultKeepLimits()
 }
 
 // The errors of Join, besides those of the session and of package store.

@@ -33,8 +33,11 @@ type Process struct {
 	store   *store.Queue
 	log     *slog.Logger
 	config  Config
+	limits  keepLimits
 	nonce   string
 	seat    string // path
+
+	joined, joinedHere time.Time // by ZooKeeper's clock, and at the latest by ours
 
 	ctx   context.Context // ends with the membership
 	end   context.CancelCauseFunc
@@ -58,6 +61,7 @@ func newProcess(j *join, seat string, stat zkconn.Stat, acl []zkconn.ACL) *Proce
 		Identity: j.c.Identity, Generation: j.rec.Generation, Seat: hex(stat.Czxid),
 		session: j.s, acl: acl, client: j.client, store: open(j.client, j.queue, j.rec.Generation),
 		log: j.c.Log, config: j.c, nonce: j.nonce, seat: seat,
+		limits: j.c.limits(), joined: stat.Ctime, joinedHere: time.Now(),
 		calls: make(chan struct{}, 1), queue: j.queue, changed: make(chan struct{}),
 		waiter: waiter{wake: make(chan struct{}, 1)},
 	}
@@ -111,6 +115,7 @@ func (p *Process) start() *Process {
 	p.tasks.Go(func() { p.follow(p.seat, p.checkSeat) })
 	p.tasks.Go(func() { p.follow(p.recordPath(), p.readRecord) })
 	p.tasks.Go(func() { p.session.Probe(p.ctx, p.live()) })
+	p.tasks.Go(p.keep)
 	return p
 }
 
@@ -186,10 +191,9 @@ func (p *Process) Leave() error {
 		p.giveBack(ctx)
 	}
 	p.end(context.Canceled)
+	p.client.Close() // ends the calls that wait for Redis
 	p.tasks.Wait()
-	err := p.session.Close()
-	p.client.Close()
-	return err
+	return p.session.Close()
 }
 
 // giveBack shuts the own seat, so that nobody needs to look for it. After an error somebody does.

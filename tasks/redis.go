@@ -43,3 +43,9 @@ func refused(err error) bool {
 	var r *store.Refusal
 	return errors.As(err, &r)
 }
+
+// isReply reports whether an error is an answer of Redis.
+func isReply(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply)
+}

@@ -1,0 +1,154 @@
+package tasks
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"muster/resource"
+	"muster/tasks/store"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// evictGone evicts every seat in Redis that ZooKeeper does not have any more. One pass is one look: it decides whether
+// the deaths are charged.
+func (k *keeper) evictGone(ctx context.Context) error {
+	books, err := k.p.store.Books(ctx)
+	if err != nil {
+		return err
+	}
+	standing, err := k.standing(ctx)
+	if err != nil {
+		return err
+	}
+	var gone []string
+	for _, s := range books.Seats {
+		if !standing[s.Name] {
+			gone = append(gone, s.Name)
+		}
+	}
+	charge := store.ChargeDeaths(len(gone), len(books.Seats))
+	for _, seat := range gone {
+		for more := true; more; {
+			if more, err = k.p.store.Evict(ctx, seat, charge); err != nil {
+				return err
+			}
+		}
+		k.p.log.Info("evicted a seat", "seat", seat, "charged", charge)
+	}
+	return nil
+}
+
+// standing are the names in Redis of all seats in ZooKeeper, as its leader has them now.
+func (k *keeper) standing(ctx context.Context) (map[string]bool, error) {
+	dir := znode.Seats(k.p.config.Root, k.p.Generation)
+	if err := k.p.session.Sync(ctx, dir); err != nil {
+		return nil, err
+	}
+	names, err := k.listSeats(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	known := make(map[string]string, len(names))
+	standing := make(map[string]bool, len(names))
+	for _, name := range names {
+		seat, ok := k.seats[name]
+		if !ok {
+			stat, there, err := k.p.session.Exists(ctx, resource.Join(dir, name))
+			if err != nil {
+				return nil, err
+			}
+			if !there {
+				continue
+			}
+			seat = hex(stat.Czxid)
+		}
+		known[name], standing[seat] = seat, true
+	}
+	k.seats = known
+	return standing, nil
+}
+
+// listSeats lists the seats. The keeper watches them.
+func (k *keeper) listSeats(ctx context.Context, dir string) (names []string, err error) {
+	if k.events != nil {
+		select {
+		case <-k.events:
+		default: // the watch is still set
+			names, _, err = k.p.session.Children(ctx, dir)
+			return names, err
+		}
+	}
+	names, _, k.events, err = k.p.session.ChildrenW(ctx, dir)
+	return names, err
+}
+
+// lookAbandoned evicts the seats that are gone, if nobody has evicted one for long. It first asks what costs little:
+// whether Redis has more seats than ZooKeeper.
+func (k *keeper) lookAbandoned(ctx context.Context) error {
+	books, err := k.p.store.Books(ctx)
+	if err != nil || books.Now.Sub(books.Evicted) < k.limits.abandoned {
+		return err
+	}
+	names, _, err := k.p.session.Children(ctx, znode.Seats(k.p.config.Root, k.p.Generation))
+	if err != nil || len(books.Seats) <= len(names) {
+		return err
+	}
+	return k.evictGone(ctx)
+}
+
+// report writes what is amiss, if that has changed. failed is why Redis could not be looked at.
+func (k *keeper) report(ctx context.Context, failed error) error {
+	var zk *zkconn.Error
+	switch {
+	case errors.As(failed, &zk), ctx.Err() != nil:
+		return nil
+	case failed == nil:
+		k.silent, k.health.Redis = time.Time{}, ""
+	case refused(failed), hopeless(failed), isReply(failed):
+		k.health.Redis = clip(failed.Error())
+	case k.silent.IsZero():
+		k.silent = time.Now()
+	case time.Since(k.silent) >= k.limits.period:
+		k.health.Redis = "it does not answer"
+	}
+	return k.writeHealth(ctx)
+}
+
+// writeHealth writes k.health unless it is there. The own seat is checked, so that one who is gone writes nothing.
+func (k *keeper) writeHealth(ctx context.Context) error {
+	root, g := k.p.config.Root, k.p.Generation
+	at := znode.QueueHealth(root, g)
+	body, stat, err := k.p.session.Get(ctx, at)
+	if err != nil {
+		return err
+	}
+	was, bad := znode.DecodeHealth(body)
+	k.health.Seat = k.p.seat[len(znode.Seats(root, g))+1:]
+	slices.Sort(k.health.Lost)
+	mine := bad == nil && was != nil && was.Seat == k.health.Seat
+	switch {
+	case mine && sameHealth(*was, k.health), !mine && sameHealth(znode.Health{}, k.health):
+		return nil
+	}
+	if body, err = znode.EncodeHealth(k.health); err != nil {
+		return err
+	}
+	_, err = k.p.session.Multi(ctx, zkconn.CheckOp(znode.Gate(root, g), 0), zkconn.CheckOp(k.p.seat, -1),
+		zkconn.SetOp(at, body, stat.Version))
+	if errors.Is(err, zkconn.ErrUnknown) || errors.Is(err, zkconn.ErrBadVersion) { // the next pass reads it again
+		return nil
+	}
+	return err
+}
+
+// sameHealth reports whether two findings are the same, whoever made them.
+func sameHealth(a, b znode.Health) bool {
+	return a.Completed == b.Completed && a.MoreLost == b.MoreLost && a.Redis == b.Redis && slices.Equal(a.Lost, b.Lost)
+}
+
+// clip shortens a text for people to what a znode takes.
+func clip(text string) string { return strings.ToValidUTF8(text[:min(len(text), 1000)], "") }
