@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"muster/plan"
 	"muster/queue"
 	"muster/redisserver"
@@ -81,7 +83,8 @@ type fixture struct {
 	admin *zkstate.Store
 	s     *zkconn.Session // an observer's
 
-	found string // the generation, once it was read
+	found string        // the generation, once it was read
+	redis *redis.Client // an observer's, once it was asked for
 }
 
 // newFixture creates a queue on the Redis of the tests.
@@ -179,15 +182,24 @@ func (f *fixture) run(below string) string {
 	return strings.TrimSuffix(resource.Join(znode.Run(f.queue.Root, f.generation()), below), "/")
 }
 
-// store is the queue in Redis, seen by an observer.
-func (f *fixture) store() *store.Queue {
+// client is a connection to the Redis of the queue.
+func (f *fixture) client() *redis.Client {
 	f.t.Helper()
 	client, err := connect(f.t.Context(), f.queue, noEnvironment)
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	f.t.Cleanup(func() { client.Close() })
-	return open(client, f.queue, f.generation())
+	return client
+}
+
+// store is the queue in Redis, seen by an observer.
+func (f *fixture) store() *store.Queue {
+	f.t.Helper()
+	if f.redis == nil {
+		f.redis = f.client()
+	}
+	return open(f.redis, f.queue, f.generation())
 }
 
 // books are those of the queue in Redis.

@@ -1,0 +1,360 @@
+package tasks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"muster/queue"
+	"muster/tasks/store"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// quick are limits with which the keeper looks all the time; edits change the others.
+func quick(edits ...func(*keepLimits)) *keepLimits {
+	l := defaultKeepLimits()
+	l.period = 20 * time.Millisecond
+	for _, edit := range edits {
+		edit(&l)
+	}
+	return &l
+}
+
+// joinKeeper joins a process whose keeper has these limits.
+func (f *fixture) joinKeeper(identity string, l *keepLimits) *Process {
+	f.t.Helper()
+	c := f.config(identity, queue.Watcher)
+	c.keep = l
+	p, err := Join(f.t.Context(), dial(f.t), c)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { p.Leave() })
+	return p
+}
+
+// edit writes the manifest of a batch.
+func (f *fixture) edit(id string, change func(*znode.BatchManifest)) Manifest {
+	f.t.Helper()
+	m := f.batch(id)
+	change(&m.BatchManifest)
+	body, err := znode.EncodeBatch(m.BatchManifest)
+	if err == nil {
+		_, err = f.s.Set(f.t.Context(), znode.Batch(f.queue.Root, f.generation(), id), body, m.Version)
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return f.batch(id)
+}
+
+// half is a batch whose submitter has died after some of the steps: "manifest", "begin", "append", "open".
+func (f *fixture) half(id string, last string, edits ...func(*znode.BatchManifest)) Manifest {
+	f.t.Helper()
+	edits = append([]func(*znode.BatchManifest){func(b *znode.BatchManifest) { b.State = znode.BatchSubmitting }}, edits...)
+	f.submit(id, numbered(3))
+	m := f.edit(id, func(b *znode.BatchManifest) {
+		for _, edit := range edits {
+			edit(b)
+		}
+	})
+	st, ctx := f.store(), f.t.Context()
+	if last != "open" {
+		if _, err := st.Remove(ctx, id, m.Life); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	var err error
+	switch last {
+	case "begin", "append":
+		_, err = st.Begin(ctx, store.NewBatch{
+			ID: id, Life: m.Life, Weight: 1, Attempts: 3, Results: string(m.Results), Bytes: 3,
+		}, 1<<30)
+	}
+	if last == "append" && err == nil {
+		_, err = st.Append(ctx, id, m.Life, 0, [][]byte{{'0'}, {'1'}, {'2'}})
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return m
+}
+
+// gone reports whether a batch is neither in ZooKeeper nor in Redis.
+func (f *fixture) gone(id string) bool {
+	f.t.Helper()
+	_, err := manifest(f.t.Context(), f.s, f.queue.Root, f.generation(), id)
+	_, inRedis := f.store().Batch(f.t.Context(), id)
+	return errors.Is(err, ErrNoBatch) && errors.Is(inRedis, store.ErrNoBatch)
+}
+
+// how is how a batch ended; "" if it is not known to have.
+func (f *fixture) how(id string) znode.EndState {
+	f.t.Helper()
+	end, err := endedBatch(f.t.Context(), f.s, f.queue.Root, f.generation(), id)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if end == nil {
+		return ""
+	}
+	return end.How
+}
+
+// work does all tasks that an executor gets, with this outcome.
+func (f *fixture) work(p *Process, outcome store.Outcome) {
+	f.t.Helper()
+	var results []store.Result
+	for more := true; more; more = len(results) > 0 {
+		err := p.Call(f.t.Context(), func(ctx context.Context, seq int64) error {
+			got, err := p.Store().Turn(ctx, p.Seat, seq, store.Turn{Results: results, Idle: 10, MaxBytes: 1 << 30})
+			results = nil
+			for _, g := range got.Granted {
+				for i := range g.Payloads {
+					results = append(results, store.Result{
+						Task: store.Task{Batch: g.Batch, Index: g.Index + int64(i)}, Attempt: g.Attempt, Outcome: outcome,
+					})
+				}
+			}
+			return err
+		})
+		if err != nil {
+			f.t.Fatal(err)
+		}
+	}
+}
+
+// health is what the keeper has found; nil if nobody has.
+func (f *fixture) health() *znode.Health {
+	f.t.Helper()
+	body, _, err := f.s.Get(f.t.Context(), znode.QueueHealth(f.queue.Root, f.generation()))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	h, err := znode.DecodeHealth(body)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return h
+}
+
+// TestHalfASubmit: whatever its submitter had done, a batch that nobody goes on with is ended, and one that Redis has
+// opened is open. Before that time nothing happens to it.
+func TestHalfASubmit(t *testing.T) {
+	for _, step := range []string{"manifest", "begin", "append"} {
+		t.Run(step, func(t *testing.T) {
+			f := newFixture(t)
+			f.half("b1", step)
+			soon := f.joinKeeper("k1", quick(func(l *keepLimits) { l.ahead = l.giveUp - 10*time.Minute }))
+			f.half("sign", "open", func(b *znode.BatchManifest) { b.State = znode.BatchCancelled })
+			eventually(t, "a pass", func() bool { return f.gone("sign") })
+			f.batch("b1")
+			if err := soon.Leave(); err != nil {
+				t.Fatal(err)
+			}
+			f.joinKeeper("k2", quick(func(l *keepLimits) { l.ahead = l.giveUp }))
+			eventually(t, "the end of it", func() bool { return f.gone("b1") })
+			if how := f.how("b1"); how != znode.EndUnattended {
+				t.Errorf("it ended as %q", how)
+			}
+		})
+	}
+	t.Run("open", func(t *testing.T) {
+		f := newFixture(t)
+		f.half("b1", "open")
+		f.joinKeeper("k", quick(func(l *keepLimits) { l.ahead = l.finish }))
+		eventually(t, "the manifest to be open", func() bool { return f.batch("b1").State == znode.BatchOpen })
+	})
+}
+
+// TestHalfAnEnd: a batch that has ended in ZooKeeper is removed from Redis, also if its counts do not fit. One that was
+// submitted again under its name is not.
+func TestHalfAnEnd(t *testing.T) {
+	f := newFixture(t)
+	ended := func(id string) {
+		f.submit(id, numbered(3))
+		at := znode.Batch(f.queue.Root, f.generation(), id)
+		if err := f.s.Delete(t.Context(), at, f.batch(id).Version); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, id := range []string{"b1", "broken", "typed"} {
+		ended(id)
+	}
+	c := f.client()
+	prefix := "muster:{" + f.generation() + "}:b:"
+	if err := errors.Join(c.HIncrBy(t.Context(), prefix+"broken", "done", 1).Err(),
+		c.Del(t.Context(), prefix+"typed").Err(), c.Set(t.Context(), prefix+"typed", "x", 0).Err()); err != nil {
+		t.Fatal(err)
+	}
+	f.submit("b2", numbered(3))
+	f.joinKeeper("k", quick())
+	for _, id := range []string{"b1", "broken", "typed"} {
+		eventually(t, "the keys of "+id+" to go", func() bool { return f.gone(id) })
+	}
+	if b := f.inRedis("b2"); b.Waiting != 3 {
+		t.Errorf("the other batch: %+v", b)
+	}
+}
+
+// TestALateKeeperRemovesNothingNew: what a keeper read of Redis and ZooKeeper is old when it acts. Meanwhile the batch
+// was submitted again.
+func TestALateKeeperRemovesNothingNew(t *testing.T) {
+	f := newFixture(t)
+	old := f.half("b1", "open")
+	if err := f.s.Delete(t.Context(), znode.Batch(f.queue.Root, f.generation(), "b1"), old.Version); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.store().Remove(t.Context(), "b1", old.Life); err != nil {
+		t.Fatal(err)
+	}
+	f.submit("b1", numbered(3))
+	p := f.join("p", queue.Watcher)
+	k := &keeper{p: p, limits: p.limits, seats: map[string]string{}}
+	for _, life := range []string{old.Life, ""} {
+		if err := k.one(t.Context(), "b1", "", k.removeEnded(t.Context(), "b1", life)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := k.carryOut(t.Context(), "b1", old, decision{repairEnd, znode.EndUnattended})
+	if b := f.inRedis("b1"); b.Waiting != 3 {
+		t.Fatalf("the new batch: %+v, %v", b, err)
+	}
+	if m := f.batch("b1"); m.State != znode.BatchOpen || m.Life == old.Life {
+		t.Errorf("its manifest: %+v", m)
+	}
+}
+
+// TestChangesReachRedis: what an operator wrote in ZooKeeper before it died holds in Redis too.
+func TestChangesReachRedis(t *testing.T) {
+	f := newFixture(t)
+	f.submit("b1", numbered(3))
+	f.edit("b1", func(b *znode.BatchManifest) { b.State, b.Weight = znode.BatchPaused, 7 })
+	f.joinKeeper("k", quick())
+	eventually(t, "the pause", func() bool { b := f.inRedis("b1"); return b.State == "paused" && b.Weight == 7 })
+	f.edit("b1", func(b *znode.BatchManifest) { b.State = znode.BatchOpen })
+	eventually(t, "the resume", func() bool { return f.inRedis("b1").State == "open" })
+	f.edit("b1", func(b *znode.BatchManifest) { b.State = znode.BatchCancelled })
+	eventually(t, "the end", func() bool { return f.gone("b1") })
+	if how := f.how("b1"); how != znode.EndCancelled {
+		t.Errorf("it ended as %q", how)
+	}
+}
+
+// TestRedisWentBack: a batch whose open is lost is opened again if all its tasks are there. Otherwise it is named, and
+// nothing is made up; when it is there again, it is not named any more.
+func TestRedisWentBack(t *testing.T) {
+	f := newFixture(t)
+	open := func(b *znode.BatchManifest) { b.State = znode.BatchOpen }
+	f.half("whole", "append", open)
+	f.half("part", "begin", open)
+	f.half("none", "manifest", open)
+	f.half("fresh", "manifest") // its submitter is at work
+	f.joinKeeper("k", quick())
+	eventually(t, "the open", func() bool { return f.inRedis("whole").State == "open" })
+	named := func(want ...string) func() bool {
+		return func() bool {
+			h := f.health()
+			return h != nil && fmt.Sprint(h.Lost) == fmt.Sprint(want)
+		}
+	}
+	eventually(t, "the lost ones", named("none", "part"))
+	if b := f.inRedis("part"); b.State != "submitting" || b.Tasks != 0 {
+		t.Errorf("the part: %+v", b)
+	}
+	if _, err := f.store().Append(t.Context(), "part", f.batch("part").Life, 0, [][]byte{{'0'}, {'1'}, {'2'}}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the batch that is back", named("none"))
+	f.edit("none", func(b *znode.BatchManifest) { b.State = znode.BatchCancelled })
+	eventually(t, "nothing to be amiss", named())
+}
+
+// TestWhatNobodyCollects: discarded batches end when they are completed, kept ones after their time, and those of a
+// submitter that does not come.
+func TestWhatNobodyCollects(t *testing.T) {
+	f := newFixture(t)
+	for id, results := range map[string]queue.Results{
+		"discard": queue.ResultsDiscard, "keep": "keep:2h", "submitter": queue.ResultsSubmitter, "watcher": queue.ResultsWatcher,
+	} {
+		c := f.submitConfig(id)
+		c.Results = results
+		if _, err := Submit(t.Context(), f.s, c, numbered(3)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	early := f.joinKeeper("early", quick())
+	e := f.join("e", queue.Executor)
+	for _, id := range []string{"keep", "submitter"} {
+		if m := f.batch(id); !m.Completed.IsZero() {
+			t.Errorf("%s is not completed", id)
+		}
+	}
+	f.work(e, store.Done)
+	eventually(t, "the end of what is discarded", func() bool { return f.gone("discard") })
+	for _, id := range []string{"keep", "submitter"} {
+		eventually(t, "a note at "+id, func() bool { return !f.batch(id).Completed.IsZero() })
+	}
+	eventually(t, "the count", func() bool { h := f.health(); return h != nil && h.Completed == 1 })
+	if err := early.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	later := f.joinKeeper("later", quick(func(l *keepLimits) { l.ahead = 3 * time.Hour }))
+	eventually(t, "the end of what was kept", func() bool { return f.gone("keep") })
+	f.batch("submitter")
+	if err := later.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	f.joinKeeper("latest", quick(func(l *keepLimits) { l.ahead = 24 * time.Hour }))
+	eventually(t, "the end of what nobody came for", func() bool { return f.gone("submitter") })
+	f.batch("watcher")
+	for id, want := range map[string]znode.EndState{
+		"discard": znode.EndDiscarded, "keep": znode.EndDiscarded, "submitter": znode.EndUnattended,
+	} {
+		if how := f.how(id); how != want {
+			t.Errorf("%s ended as %q, want %q", id, how, want)
+		}
+	}
+}
+
+// TestOldThingsGo: what is known of old batches is deleted in pages, and dead tasks when they are not kept any more.
+func TestOldThingsGo(t *testing.T) {
+	f := newFixture(t, func(q *queue.Queue) { q.KeepDead = 1 })
+	f.submit("b1", numbered(3))
+	e := f.join("e", queue.Executor)
+	f.work(e, store.Never)
+	root, g := f.queue.Root, f.generation()
+	old, recent := time.Now().Add(-9*24*time.Hour), time.Now().Add(-6*24*time.Hour)
+	for day, n := range map[time.Time]int{old: 7, recent: 2} {
+		create(t, f.s, znode.EndedDay(root, g, day))
+		for i := range n {
+			create(t, f.s, znode.EndedBatch(root, g, day, fmt.Sprint("x", i)))
+		}
+	}
+	if err := e.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	f.joinKeeper("k", quick(func(l *keepLimits) { l.page = 3 }))
+	eventually(t, "the old day to go", func() bool {
+		days, _, err := f.s.Children(t.Context(), znode.EndedDays(root, g))
+		return err == nil && fmt.Sprint(days) == fmt.Sprint([]string{recent.UTC().Format(time.DateOnly)})
+	})
+	left, _, err := f.s.Children(t.Context(), znode.EndedDay(root, g, recent))
+	if err != nil || len(left) != 2 {
+		t.Errorf("of the recent day: %v, %v", left, err)
+	}
+	eventually(t, "the dead tasks to go", func() bool { return f.books().WithDead == 0 })
+}
+
+func create(t testing.TB, s *zkconn.Session, at string) {
+	t.Helper()
+	if _, err := s.Create(t.Context(), at, nil, zkconn.Persistent, zkconn.World(zkconn.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+}
