@@ -84,7 +84,7 @@ func measure(ctx context.Context, source Source, q queue.Queue) (content, error)
 
 // fits refuses a batch that would never be worked on.
 func (x *submission) fits() error {
-	if most := x.join.queue.MaxBytes; x.content.cost > int64(most) {
+	if most := x.join.queue.MaxBytes; x.content.cost > int64(most) && x.from == "" {
 		return fmt.Errorf("%w: its %d tasks need %s in Redis, and the queue's max_bytes is %s: submit it in parts",
 			ErrTooLarge, x.content.tasks, resource.Size(x.content.cost), most)
 	}
@@ -96,17 +96,21 @@ func (x *submission) fill(ctx context.Context) error {
 	if err := x.begin(ctx); err != nil {
 		return err
 	}
-	if err := x.append(ctx); err != nil {
-		return x.moved(err)
+	write := x.append
+	if x.from != "" {
+		write = x.move
 	}
-	return x.moved(x.call(ctx, func(ctx context.Context, st *store.Queue) error {
+	if err := write(ctx); err != nil {
+		return moved(err)
+	}
+	return moved(x.call(ctx, func(ctx context.Context, st *store.Queue) error {
 		_, err := st.Open(ctx, x.c.ID, x.out.Manifest.Life, x.content.tasks)
 		return err
 	}))
 }
 
 // moved makes errAgain of a refusal because the batch is not as it was.
-func (x *submission) moved(err error) error {
+func moved(err error) error {
 	for _, e := range []error{store.ErrNoBatch, store.ErrLife, store.ErrOffset, store.ErrState} {
 		if errors.Is(err, e) {
 			return errAgain
@@ -122,8 +126,12 @@ func (x *submission) begin(ctx context.Context) error {
 		ID: x.c.ID, Life: m.Life, Weight: m.Weight, Attempts: cmp.Or(m.Attempts, q.Attempts),
 		Results: string(m.Results), Bytes: x.content.cost,
 	}
+	most := int64(q.MaxBytes)
+	if x.from != "" {
+		most += b.Bytes // they are there already
+	}
 	err := x.call(ctx, func(ctx context.Context, st *store.Queue) error {
-		_, err := st.Begin(ctx, b, int64(q.MaxBytes))
+		_, err := st.Begin(ctx, b, most)
 		return err
 	})
 	var r *store.Refusal
@@ -160,7 +168,7 @@ func (x *submission) displace(ctx context.Context, life string) error {
 	if err == nil {
 		err = errAgain
 	}
-	return x.moved(err)
+	return moved(err)
 }
 
 // append writes the tasks that Redis does not have yet.

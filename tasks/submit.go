@@ -44,18 +44,9 @@ import (
 // Submit waits for the queue to be created and for Redis as Join does; later, for Redis and for room in it, until ctx or
 // the session ends.
 func Submit(ctx context.Context, s *zkconn.Session, c SubmitConfig, source Source) (Submitted, error) {
-	x := &submission{
-		c: c, source: source, given: c.ID != "",
-		join: &join{s: s, begun: time.Now(), c: Config{
-			Root: c.Root, Queue: c.Queue, Getenv: c.Getenv, Waiting: c.Waiting,
-		}},
-	}
+	x := newSubmission(s, c, source)
 	defer x.join.disconnect()
-	err := x.check()
-	if err == nil {
-		err = x.submit(ctx)
-	}
-	if err != nil {
+	if err := x.run(ctx); err != nil {
 		return x.out, fmt.Errorf("submit %s to %s: %w", x.out.ID, resource.Join(c.Root, c.Queue), err)
 	}
 	return x.out, nil
@@ -67,6 +58,7 @@ type submission struct {
 	c       SubmitConfig
 	given   bool // the id was given
 	source  Source
+	from    string // the batch whose dead tasks these are; "": none
 	content content
 	out     Submitted
 
@@ -74,6 +66,12 @@ type submission struct {
 	folders bool      // the folders are missing, as the last attempt found
 	touched time.Time // when this Submit last wrote the manifest
 	fails   int       // of Redis, in a row
+}
+
+func newSubmission(s *zkconn.Session, c SubmitConfig, source Source) *submission {
+	return &submission{c: c, source: source, given: c.ID != "", join: &join{s: s, begun: time.Now(), c: Config{
+		Root: c.Root, Queue: c.Queue, Getenv: c.Getenv, Waiting: c.Waiting,
+	}}}
 }
 
 // check completes and checks the configuration.
@@ -104,8 +102,11 @@ func newBatchID(now time.Time) string {
 	return fmt.Sprintf("%s-%x", now.UTC().Format("20060102T150405"), r)
 }
 
-// submit makes attempts until one ends.
-func (x *submission) submit(ctx context.Context) error {
+// run makes attempts until one ends.
+func (x *submission) run(ctx context.Context) error {
+	if err := x.check(); err != nil {
+		return err
+	}
 	for tries := 0; ; tries++ {
 		err := x.attempt(ctx)
 		if !errors.Is(err, errAgain) {

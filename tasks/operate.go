@@ -1,0 +1,312 @@
+package tasks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/queue"
+	"muster/resource"
+	"muster/tasks/store"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// What an operator changes of a batch is written into its manifest, at the version read, and then told to Redis with the
+// version that it has then. Redis refuses an older one. A process that dies between the two leaves a manifest that is
+// newer than what Redis knows: the smallest seat, or the same call once more, tells it.
+//
+// Only what makes a batch checks the Record: what is in a queue that was asked to stop can still be operated on, so that
+// it can be emptied.
+
+// OperatorConfig says who operates on which queue.
+type OperatorConfig struct {
+	Root, Queue string
+	By          string // user@host
+	// Getenv reads the credentials of Redis, see store.FromEnvironment; nil is os.Getenv.
+	Getenv func(string) string
+	// Waiting, unless nil, is called when an operation begins to wait: for what.
+	Waiting func(what string)
+}
+
+// Operator operates on the batches of a queue. It needs a session, and no seat. Its methods wait for Redis until their
+// context ends.
+type Operator struct {
+	Queue      queue.Queue // as declared when it was opened
+	Generation string
+
+	c      OperatorConfig
+	s      *zkconn.Session
+	client *redis.Client
+	waits  string // what Waiting was told last
+}
+
+// ErrSubmitting means that the tasks of the batch are still being written. Wait, or submit it again if its submitter is
+// gone.
+var ErrSubmitting = errors.New("the batch is still being submitted")
+
+// NewOperator reads what is declared, and sends nothing to Redis. ErrNoQueue: there is none. Close it at the end.
+func NewOperator(ctx context.Context, s *zkconn.Session, c OperatorConfig) (*Operator, error) {
+	at := resource.Join(c.Root, c.Queue)
+	body, _, err := s.Get(ctx, znode.Record(queue.KindName, c.Root, c.Queue))
+	if errors.Is(err, zkconn.ErrNoNode) {
+		return nil, fmt.Errorf("%s: %w", at, ErrNoQueue)
+	}
+	if err != nil {
+		return nil, err
+	}
+	rec, err := znode.DecodeRecordAt(queue.Kind(), at, body)
+	if err != nil {
+		return nil, err
+	}
+	return &Operator{Queue: queue.Of(&rec), Generation: rec.Generation, c: c, s: s}, nil
+}
+
+// Close closes the connection to Redis.
+func (o *Operator) Close() {
+	if o.client != nil {
+		o.client.Close()
+	}
+}
+
+// Store is the queue in Redis. It connects if that was not done yet, and waits for Redis until ctx ends.
+func (o *Operator) Store(ctx context.Context) (*store.Queue, error) {
+	for tries := 0; o.client == nil; tries++ {
+		client, err := connect(ctx, o.Queue, o.c.Getenv)
+		if err == nil {
+			o.client = client
+			break
+		}
+		if err := o.away(ctx, err, tries); err != nil {
+			return nil, err
+		}
+	}
+	return open(o.client, o.Queue, o.Generation), nil
+}
+
+// away waits a while after an error of Redis, or returns why that is of no use.
+func (o *Operator) away(ctx context.Context, err error, tries int) error {
+	var zk *zkconn.Error
+	if refused(err) && !errors.Is(err, store.ErrMemory) || hopeless(err) || errors.As(err, &zk) {
+		return err
+	}
+	what := "Redis: " + err.Error()
+	if o.c.Waiting != nil && o.waits != what && ctx.Err() == nil {
+		o.c.Waiting(what)
+		o.waits = what
+	}
+	if rest(ctx, tries) != nil {
+		return fmt.Errorf("%w: %w: %w", ErrRedis, err, context.Cause(ctx))
+	}
+	return nil
+}
+
+// Away returns a function that waits after each error of Redis until ctx ends: for Records.
+func (o *Operator) Away(ctx context.Context) func(error) error {
+	tries := 0
+	return func(err error) error {
+		tries++
+		return o.away(ctx, err, tries)
+	}
+}
+
+// call makes a call of Redis that can be repeated, until it is answered.
+func (o *Operator) call(ctx context.Context, f func(st *store.Queue) error) error {
+	st, err := o.Store(ctx)
+	if err != nil {
+		return err
+	}
+	for away := o.Away(ctx); ; {
+		err := f(st)
+		if err == nil {
+			return nil
+		}
+		if err := away(err); err != nil {
+			return err
+		}
+	}
+}
+
+// Manifest reads an unfinished batch. ErrNoBatch: there is none of this name.
+func (o *Operator) Manifest(ctx context.Context, id string) (Manifest, error) {
+	return manifest(ctx, o.s, o.c.Root, o.Generation, id)
+}
+
+// Ended says how a batch ended; nil if none of this name has, or if it is forgotten.
+func (o *Operator) Ended(ctx context.Context, id string) (*znode.BatchEnd, error) {
+	return endedBatch(ctx, o.s, o.c.Root, o.Generation, id)
+}
+
+// Batches lists the ids of the unfinished batches, sorted.
+func (o *Operator) Batches(ctx context.Context) ([]string, error) {
+	ids, _, err := o.s.Children(ctx, znode.Batches(o.c.Root, o.Generation))
+	if errors.Is(err, zkconn.ErrNoNode) { // nothing was submitted yet
+		return nil, nil
+	}
+	return ids, err
+}
+
+// Pause stops new tasks of a batch from being taken; those in hand are finished. It reports whether it was not paused
+// before. ErrSubmitting, ErrCancelled, ErrNoBatch: it cannot be paused.
+func (o *Operator) Pause(ctx context.Context, id string) (changed bool, err error) {
+	return o.setState(ctx, id, znode.BatchPaused)
+}
+
+// Resume ends a pause.
+func (o *Operator) Resume(ctx context.Context, id string) (changed bool, err error) {
+	return o.setState(ctx, id, znode.BatchOpen)
+}
+
+func (o *Operator) setState(ctx context.Context, id string, to znode.BatchState) (changed bool, err error) {
+	err = o.change(ctx, id, func(m *znode.BatchManifest) error {
+		switch m.State {
+		case znode.BatchSubmitting:
+			return ErrSubmitting
+		case znode.BatchCancelled:
+			return ErrCancelled
+		}
+		changed = changed || m.State != to // also when it is seen again after a lost reply
+		m.State = to
+		return nil
+	})
+	return changed, err
+}
+
+// SetWeight changes the share of a batch.
+func (o *Operator) SetWeight(ctx context.Context, id string, weight int) error {
+	if weight < 1 || weight > queue.MaxWeight {
+		return fmt.Errorf("weight: %d is not between 1 and %d", weight, queue.MaxWeight)
+	}
+	return o.change(ctx, id, func(m *znode.BatchManifest) error {
+		m.Weight = weight
+		return nil
+	})
+}
+
+// change edits a manifest, and tells Redis.
+func (o *Operator) change(ctx context.Context, id string, edit func(*znode.BatchManifest) error) error {
+	m, err := o.write(ctx, id, edit)
+	if err == nil && m.State != znode.BatchSubmitting { // or else its submitter tells Redis
+		err = o.call(ctx, func(st *store.Queue) error {
+			_, err := st.Set(ctx, id, m.Life, int64(m.Version), m.Weight, string(m.State))
+			return err
+		})
+	}
+	if errors.Is(err, store.ErrNoBatch) || errors.Is(err, store.ErrLife) {
+		err = fmt.Errorf("%w: %w", ErrLost, err)
+	}
+	if err != nil {
+		return fmt.Errorf("batch %s: %w", id, err)
+	}
+	return nil
+}
+
+// ErrLost means that Redis does not have a batch that ZooKeeper has. Submit it again with its id, or cancel it.
+var ErrLost = errors.New("redis has lost the batch")
+
+// write edits a manifest in ZooKeeper.
+func (o *Operator) write(ctx context.Context, id string, edit func(*znode.BatchManifest) error) (Manifest, error) {
+	for {
+		m, err := o.Manifest(ctx, id)
+		if err != nil {
+			return m, err
+		}
+		next := m.BatchManifest
+		if err := edit(&next); err != nil || next == m.BatchManifest {
+			return m, err
+		}
+		body, err := znode.EncodeBatch(next)
+		if err != nil {
+			return m, err
+		}
+		at := znode.Batch(o.c.Root, o.Generation, id)
+		results, err := o.s.Multi(ctx, zkconn.CheckOp(znode.Gate(o.c.Root, o.Generation), 0),
+			zkconn.SetOp(at, body, m.Version))
+		switch {
+		case err == nil:
+			m.BatchManifest, m.Version, m.Modified = next, results[1].Stat.Version, results[1].Stat.Mtime
+			return m, nil
+		case errors.Is(err, zkconn.ErrUnknown):
+			if err = settled(ctx, o.s, err); !errors.Is(err, errAgain) {
+				return m, err
+			}
+		case !refusedAt(err, at, zkconn.ErrBadVersion) && !refusedAt(err, at, zkconn.ErrNoNode):
+			return m, err
+		}
+	}
+}
+
+// Cancel ends a batch. Its commands are killed, and what is done of it is removed. In ZooKeeper that is done even if
+// Redis does not answer: the smallest seat does the rest then.
+func (o *Operator) Cancel(ctx context.Context, id string) error {
+	m, err := o.write(ctx, id, func(m *znode.BatchManifest) error {
+		m.State = znode.BatchCancelled
+		return nil
+	})
+	if err == nil {
+		err = o.call(ctx, func(st *store.Queue) error {
+			return o.end(ctx, st, id, m, znode.EndCancelled)
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("cancel %s: %w", id, err)
+	}
+	return nil
+}
+
+// Collected ends a batch whose results were read.
+func (o *Operator) Collected(ctx context.Context, id string, m Manifest) error {
+	return o.call(ctx, func(st *store.Queue) error { return o.end(ctx, st, id, m, znode.EndCollected) })
+}
+
+func (o *Operator) end(ctx context.Context, st *store.Queue, id string, m Manifest, how znode.EndState) error {
+	return EndBatch(ctx, o.s, st, o.c.Root, o.Generation, id, m, how, o.c.By)
+}
+
+// WithDead lists the batches that have dead tasks, also those that have ended.
+func (o *Operator) WithDead(ctx context.Context) ([]string, error) {
+	var ids []string
+	err := o.call(ctx, func(st *store.Queue) (err error) {
+		ids, err = st.DeadBatches(ctx, time.Now().AddDate(100, 0, 0), queue.MaxTasks)
+		return err
+	})
+	return ids, err
+}
+
+// DropDead deletes the dead tasks of a batch that are there when it begins. It returns how many it deleted: after a lost
+// reply some more were.
+func (o *Operator) DropDead(ctx context.Context, id string) (dropped int64, err error) {
+	err = o.eachDead(ctx, id, func(st *store.Queue, before time.Time) (int64, error) {
+		n, err := st.Drop(ctx, id, store.MaxItems, before)
+		dropped += n
+		return n, err
+	})
+	return dropped, err
+}
+
+// eachDead calls f until no dead task is left that had died when it began.
+func (o *Operator) eachDead(
+	ctx context.Context, id string, f func(st *store.Queue, before time.Time) (int64, error),
+) error {
+	var before time.Time
+	for n := int64(1); n > 0; {
+		err := o.call(ctx, func(st *store.Queue) (err error) {
+			if before.IsZero() {
+				var books store.Books
+				if books, err = st.Books(ctx); err != nil {
+					return err
+				}
+				before = books.Now.Add(time.Millisecond)
+			}
+			n, err = f(st, before)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("dead tasks of %s: %w", id, err)
+		}
+	}
+	return nil
+}
