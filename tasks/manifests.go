@@ -38,6 +38,7 @@ type followed struct {
 	mu       sync.Mutex
 	manifest Manifest
 	err      error
+	changed  chan struct{} // closed when it was written again
 }
 
 // Manifest is an unfinished batch. It is watched from the first time on. ErrNoBatch: there is none of this name.
@@ -68,7 +69,7 @@ func (p *Process) followBatch(id string) *followed {
 	if p.manifests.byID == nil {
 		p.manifests.byID = map[string]*followed{}
 	}
-	f := &followed{read: make(chan struct{}), over: make(chan struct{})}
+	f := &followed{read: make(chan struct{}), over: make(chan struct{}), changed: make(chan struct{})}
 	p.manifests.byID[id] = f
 	p.tasks.Go(func() {
 		at := znode.Batch(p.config.Root, p.Generation, id)
@@ -99,7 +100,16 @@ func (f *followed) update(body []byte, stat zkconn.Stat, there bool) error {
 		closeOnce(f.over)
 	}
 	closeOnce(f.read)
+	close(f.changed)
+	f.changed = make(chan struct{})
 	return nil
+}
+
+// next is closed when the batch was written again.
+func (f *followed) next() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.changed
 }
 
 // finish notes that the batch is followed no more.

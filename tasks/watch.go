@@ -13,7 +13,8 @@ import (
 	"muster/zkstate/znode"
 )
 
-// ErrBatchOver means that a batch was cancelled, or has ended, while a watcher had it. Stop: nobody wants its results.
+// ErrBatchOver means that a batch was cancelled, or has ended, while this process worked on it or on a task of it. Stop:
+// nobody wants the results.
 var ErrBatchOver = errors.New("the batch was cancelled or has ended")
 
 // Completed is a batch whose tasks are all done or dead. One watcher at a time has it.

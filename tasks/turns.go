@@ -1,0 +1,365 @@
+package tasks
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"muster/tasks/store"
+	"muster/zkstate/znode"
+)
+
+// How an executor paces its turns.
+const (
+	// lookahead is how much work an executor wants to have in hand for each of its slots. It is little, so that who
+	// comes gets its share soon, and that one long task among short ones holds up few.
+	lookahead    = 100 * time.Millisecond
+	maxLookahead = time.Second // with a slow Redis
+
+	// gather is how long results wait for others while every slot has work, so that short tasks go by many. It is
+	// longer if Redis is slow: an executor uses it at most a fifth of the time while it has no need to.
+	gather    = 5 * time.Millisecond
+	maxGather = time.Second
+
+	manyResults = store.MaxItems / 2 // go at once
+	manyBytes   = store.MaxBytes / 2 // go at once
+
+	maxWait      = 10 * time.Second       // for a token: it can be lost with a connection
+	offlineCheck = 100 * time.Millisecond // whether ZooKeeper answers again
+	restTime     = 250 * time.Millisecond // after a grant of a batch that is not to be worked on
+)
+
+// pace is what an executor knows of its turns.
+type pace struct {
+	rtt    time.Duration // of a turn, about
+	last   time.Time     // when the last one ended
+	dry    bool          // it granted nothing, and nobody said since that there is something
+	looked bool          // since the last one, whether the queue is empty
+	due    time.Duration // when a late task is due, as of last; negative: there is none
+	rest   time.Time     // nothing is taken before
+}
+
+// answered notes that a turn has ended.
+func (c *pace) answered(begun, now time.Time) {
+	took := now.Sub(begun)
+	if c.rtt == 0 {
+		c.rtt = took
+	}
+	c.rtt += (took - c.rtt) / 8
+	c.last = now
+}
+
+func (c *pace) gather() time.Duration    { return min(max(gather, 4*c.rtt), maxGather) }
+func (c *pace) lookahead() time.Duration { return min(max(lookahead, 8*c.rtt), maxLookahead) }
+
+// step is what the loop does next.
+type step byte
+
+const (
+	stepWait  step = iota // for kick, or for a while
+	stepBlock             // for a token in Redis, for kick, or for a while
+	stepTurn
+	stepSync // gives back
+	stepEmpty
+	stepEnd
+)
+
+// run is the loop that talks to Redis.
+func (e *Executor) run() {
+	defer close(e.done)
+	defer e.over()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for e.p.ctx.Err() == nil {
+		var err error
+		step, wait := e.next(time.Now())
+		switch step {
+		case stepEnd:
+			return
+		case stepTurn:
+			err = e.turn()
+		case stepSync:
+			err = e.sync()
+		case stepEmpty:
+			err = e.checkEmpty()
+		case stepBlock:
+			e.p.Wait(e.p.ctx, WakeExecutor, wait)
+			e.mu.Lock()
+			e.pace.dry = false
+			e.mu.Unlock()
+		default:
+			timer.Reset(wait)
+			select {
+			case <-e.kick:
+			case <-timer.C:
+			case <-e.p.ctx.Done():
+			}
+		}
+		if err != nil && !e.recover(err) {
+			return
+		}
+	}
+}
+
+// next says what to do now, and for how long to wait.
+func (e *Executor) next(now time.Time) (step, time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.sleeping, e.blocked = false, false
+	select {
+	case <-e.kick: // what it told is looked at now
+	default:
+	}
+	idle, room := e.wants(now)
+	wants := !e.pace.dry && (idle > 0 || room >= e.full()/2)
+	flush := e.pace.last.Add(e.pace.gather()).Sub(now)
+	switch {
+	case e.back > 0:
+		return stepSync, 0
+	case len(e.results) > 0 && (e.closing || e.urgent() || flush <= 0):
+		return stepTurn, 0
+	case e.closing && e.open == 0 && len(e.results) == 0:
+		return stepEnd, 0
+	case wants && (e.urgent() || flush <= 0):
+		return stepTurn, 0
+	case e.c.UntilEmpty && e.pace.dry && !e.pace.looked && idle > 0 && e.open == 0:
+		return stepEmpty, 0
+	}
+	e.sleeping = true
+	switch {
+	case len(e.results) > 0, wants:
+		return stepWait, flush
+	case idle > 0:
+		e.blocked = true
+		return stepBlock, e.pace.untilDue(now)
+	case !e.p.Connected():
+		return stepWait, offlineCheck
+	case now.Before(e.pace.rest):
+		return stepWait, e.pace.rest.Sub(now)
+	}
+	return stepWait, maxWait
+}
+
+// untilDue is how long to wait for a token: until a late task is due, but not long.
+func (c *pace) untilDue(now time.Time) time.Duration {
+	if c.due < 0 {
+		return maxWait
+	}
+	return min(max(c.last.Add(c.due).Sub(now), time.Millisecond), maxWait)
+}
+
+// full is how much work an executor wants to have in hand. The caller holds mu.
+func (e *Executor) full() time.Duration { return e.pace.lookahead() * time.Duration(e.c.Parallel) }
+
+// wants is how many slots have nothing to do, and how much more work is wanted in hand. The caller holds mu.
+func (e *Executor) wants(now time.Time) (idle int, room time.Duration) {
+	if e.closing || e.paused || now.Before(e.pace.rest) || !e.p.Connected() {
+		return 0, 0
+	}
+	idle, room = max(e.c.Parallel-e.open, 0), max(e.full()-e.work, 0)
+	if e.c.MaxTasks > 0 {
+		// Only room may grant more than idle, so the last tasks are taken without.
+		left := e.c.MaxTasks - e.started - int64(e.open-e.taken)
+		if left <= store.MaxItems {
+			idle, room = int(max(min(int64(idle), left), 0)), 0
+		}
+	}
+	return idle, room
+}
+
+// urgent reports whether the next turn should not wait for more results: some slot has no work, or will have none
+// before the turn is over, or there are many results. The caller holds mu.
+func (e *Executor) urgent() bool {
+	return e.open < e.c.Parallel || e.work < 2*e.pace.rtt*time.Duration(e.c.Parallel) ||
+		len(e.results) >= manyResults || e.bytes >= manyBytes
+}
+
+// page is how many of the results go in one call. The caller holds mu.
+func (e *Executor) page() int {
+	n, bytes := 0, 0
+	for n < min(len(e.results), store.MaxItems) && bytes < store.MaxBytes {
+		bytes += len(e.results[n].Data)
+		n++
+	}
+	return n
+}
+
+// turn reports results and takes tasks.
+func (e *Executor) turn() error {
+	begun := time.Now()
+	queue := e.p.Queue()
+	e.mu.Lock()
+	idle, room := e.wants(begun)
+	sent := e.results[:e.page()]
+	e.mu.Unlock()
+	var out store.Turned
+	err := e.p.Call(e.p.ctx, func(ctx context.Context, seq int64) (err error) {
+		out, err = e.p.store.Turn(ctx, e.p.Seat, seq, store.Turn{
+			Results: sent, Idle: idle, Room: room,
+			Backoff: time.Duration(queue.Backoff), MaxBytes: int64(queue.MaxBytes),
+		})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.count.Turns++
+	e.pace.answered(begun, now)
+	e.pace.due, e.pace.looked = out.Due, false
+	if idle > 0 || room > 0 {
+		e.pace.dry = len(out.Granted) == 0
+	}
+	e.refused(sent, out.Refused)
+	e.forget(len(sent))
+	e.limited(out.Level)
+	e.granted(out.Granted)
+	return nil
+}
+
+// forget removes the first results. The caller holds mu.
+func (e *Executor) forget(n int) {
+	for _, r := range e.results[:n] {
+		e.bytes -= len(r.Data)
+	}
+	e.results = slices.Delete(e.results, 0, n)
+}
+
+// refused notes which results did not count. They are not sent again. The caller holds mu.
+func (e *Executor) refused(sent []store.Result, refused []store.Refused) {
+	e.count.Refused += int64(len(refused))
+	for _, r := range refused {
+		t := sent[r.Result]
+		log := e.p.log.Warn
+		if b := e.batches[t.Batch]; r.Why == "gone" && (b == nil || b.over) {
+			log = e.p.log.Debug // as expected
+		}
+		log("a result did not count", "batch", t.Batch, "task", t.Index, "attempt", t.Attempt, "why", r.Why)
+	}
+}
+
+// limited says when the queue holds too much, and when it does not any more. The caller holds mu.
+func (e *Executor) limited(level int) {
+	if level == e.level {
+		return
+	}
+	e.level = level
+	switch level {
+	case 0:
+		e.p.log.Info("the queue is below max_bytes again")
+	case 1:
+		e.p.log.Warn("the queue holds more than max_bytes: only its oldest batch is worked on")
+	default:
+		e.p.log.Warn("the queue holds more than twice max_bytes: nothing is worked on until a batch ends; " +
+			"collect completed batches, cancel some, or raise max_bytes")
+	}
+}
+
+// sync gives back what is not in hand any more.
+func (e *Executor) sync() error {
+	e.mu.Lock()
+	keep, back := e.keep(), e.back
+	e.mu.Unlock()
+	var kept []store.Held
+	for more := true; more; {
+		err := e.p.Call(e.p.ctx, func(ctx context.Context, seq int64) (err error) {
+			kept, more, err = e.p.store.Sync(ctx, e.p.Seat, seq, keep)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	e.settle(kept, back)
+	return nil
+}
+
+// recover waits until Redis answers, and learns what is still held. It returns false when the membership is over.
+func (e *Executor) recover(err error) bool {
+	if refused(err) && !errors.Is(err, store.ErrSeq) && !errors.Is(err, store.ErrNoSeat) {
+		return e.p.Pause(e.p.ctx, err) == nil // nothing was changed: once more, later
+	}
+	for {
+		e.mu.Lock()
+		keep, back := e.keep(), e.back
+		e.mu.Unlock()
+		kept, err := e.p.Recover(e.p.ctx, keep)
+		if err == nil {
+			e.settle(kept, back)
+			return true
+		}
+		if e.p.Pause(e.p.ctx, err) != nil {
+			return false
+		}
+	}
+}
+
+// keep is what this executor believes to hold. The caller holds mu.
+func (e *Executor) keep() []store.Held {
+	var keep []store.Held
+	e.each(func(t *Task) {
+		keep = append(keep, store.Held{Task: store.Task{Batch: t.Batch, Index: t.Index}, Attempt: t.Attempt})
+	})
+	for _, r := range e.results {
+		keep = append(keep, store.Held{Task: r.Task, Attempt: r.Attempt})
+	}
+	return keep
+}
+
+// settle forgets what is not held: Redis has the results, or other executors have the tasks. So many tasks were given
+// back.
+func (e *Executor) settle(kept []store.Held, back int) {
+	held := make(map[store.Task]bool, len(kept))
+	for _, h := range kept {
+		held[h.Task] = true
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.back -= back
+	e.pace.dry = false
+	lost := 0
+	e.each(func(t *Task) {
+		if !held[store.Task{Batch: t.Batch, Index: t.Index}] {
+			t.leave(gone, ErrNotHeld)
+			lost++
+		}
+	})
+	e.results = slices.DeleteFunc(e.results, func(r store.Result) bool {
+		if !held[r.Task] {
+			e.bytes -= len(r.Data)
+		}
+		return !held[r.Task]
+	})
+	if lost > 0 {
+		e.p.log.Warn("tasks are not held any more: others execute them", "tasks", lost)
+	}
+}
+
+// checkEmpty ends Take if no task of an open batch waits, was returned or is late.
+func (e *Executor) checkEmpty() error {
+	const page = 100
+	for skip := 0; ; skip += page {
+		batches, err := e.p.store.Batches(e.p.ctx, skip, page)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(batches, func(b store.Batch) bool {
+			return b.State == string(znode.BatchOpen) && b.Waiting+b.Returned+b.Late > 0
+		}) {
+			break
+		}
+		if len(batches) < page {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			e.close(ErrDrained)
+			return nil
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.pace.looked = true
+	return nil
+}
