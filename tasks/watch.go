@@ -180,6 +180,9 @@ func (w *watch) call(ctx context.Context, b *Completed) error {
 		defer close(followed)
 		select {
 		case <-over:
+			if cause := context.Cause(w.p.ctx); cause != nil { // a batch is followed no longer than that
+				end(cause)
+			}
 			end(fmt.Errorf("batch %s: %w", b.ID, ErrBatchOver))
 		case <-done:
 		}

@@ -1,0 +1,478 @@
+package tasks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+
+	"muster/queue"
+	"muster/redisserver"
+	"muster/resource"
+	"muster/tasks/store"
+	"muster/zkstate/znode"
+)
+
+// work executes all tasks that wait, as p. result says how an attempt ends; nil is done, with the payload as the result.
+func (f *fixture) work(p *Process, result func(index int64) (store.Outcome, []byte)) {
+	f.t.Helper()
+	var results []store.Result
+	for {
+		var got store.Turned
+		err := p.Call(f.t.Context(), func(ctx context.Context, seq int64) (err error) {
+			got, err = p.store.Turn(ctx, p.Seat, seq, store.Turn{
+				Results: results, Idle: 100, Room: time.Hour, Backoff: time.Millisecond, MaxBytes: 1 << 30,
+			})
+			return err
+		})
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		if results = nil; len(got.Granted) == 0 {
+			return
+		}
+		for _, g := range got.Granted {
+			for i, payload := range g.Payloads {
+				index := g.Index + int64(i)
+				outcome, data := store.Done, Answer{Body: payload}.Encode()
+				if result != nil {
+					outcome, data = result(index)
+				}
+				results = append(results, store.Result{
+					Task: store.Task{Batch: g.Batch, Index: index}, Attempt: g.Attempt, Outcome: outcome,
+					Took: time.Millisecond, Data: data,
+				})
+			}
+		}
+	}
+}
+
+// completed submits a batch of n tasks and executes them.
+func (f *fixture) completed(executor *Process, id string, n int) {
+	f.t.Helper()
+	f.submit(id, numbered(n))
+	f.work(executor, nil)
+}
+
+// watching runs Watch as p until the test ends, or stop is called; stop returns why it ended.
+func (f *fixture) watching(p *Process, do func(ctx context.Context, b *Completed) error) (stop func() error) {
+	ctx, cancel := context.WithCancel(f.t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- Watch(ctx, p, do) }()
+	stop = sync.OnceValue(func() error {
+		cancel()
+		return <-ended
+	})
+	f.t.Cleanup(func() { stop() })
+	return stop
+}
+
+// endOf waits until a batch has ended, and returns how. Redis has none of it then.
+func (f *fixture) endOf(id string) *znode.BatchEnd {
+	f.t.Helper()
+	var end *znode.BatchEnd
+	eventually(f.t, "the end of batch "+id, func() bool {
+		var err error
+		if end, err = endedBatch(f.t.Context(), f.s, f.queue.Root, f.generation(), id); err != nil {
+			f.t.Fatal(err)
+		}
+		_, err = f.store().Batch(f.t.Context(), id)
+		return end != nil && errors.Is(err, store.ErrNoBatch)
+	})
+	if _, err := manifest(f.t.Context(), f.s, f.queue.Root, f.generation(), id); !errors.Is(err, ErrNoBatch) {
+		f.t.Errorf("the manifest of %s: %v", id, err)
+	}
+	return end
+}
+
+// TestWatchCollects: a watcher gets every result once, also of dead tasks and in any bytes, and the batch ends.
+func TestWatchCollects(t *testing.T) {
+	f := newFixture(t)
+	exit := 65
+	f.submit("b", numbered(1500))
+	f.work(f.join("e", queue.Executor), func(index int64) (store.Outcome, []byte) {
+		switch index {
+		case 3:
+			return store.Done, Answer{Body: []byte{0xff, 0}, Host: "here"}.Encode()
+		case 7:
+			return store.Never, Answer{Body: []byte("hopeless"), Exit: &exit}.Encode()
+		}
+		return store.Done, Answer{Body: fmt.Append(nil, index*index)}.Encode()
+	})
+	seen := map[int64]Record{}
+	f.watching(f.join("w", queue.Watcher), func(ctx context.Context, b *Completed) error {
+		if b.ID != "b" || b.Done != 1499 || b.Dead != 1 || b.Try != 1 || b.Manifest.Tasks != 1500 {
+			t.Errorf("completed: %+v", b)
+		}
+		for r, err := range b.Records(ctx) {
+			if err != nil {
+				return err
+			}
+			if _, twice := seen[r.Index]; twice {
+				t.Errorf("task %d twice", r.Index)
+			}
+			seen[r.Index] = r
+		}
+		return nil
+	})
+	end := f.endOf("b")
+	if end.How != znode.EndCollected || end.Done != 1499 || end.Dead != 1 || end.EndedBy != "w" {
+		t.Errorf("end: %+v", end)
+	}
+	if len(seen) != 1500 || string(seen[42].Result) != "1764" {
+		t.Errorf("%d records; task 42: %+v", len(seen), seen[42])
+	}
+	line, err := seen[3].MarshalJSON()
+	if err != nil || string(line) != `{"index":3,"attempt":1,"ms":1,"host":"here","base64":"/wA="}` {
+		t.Errorf("task 3: %s, %v", line, err)
+	}
+	if dead := seen[7]; !dead.Dead || dead.Error != "hopeless" || *dead.Exit != 65 || string(dead.Task) != "7" {
+		t.Errorf("task 7: %+v", dead)
+	}
+}
+
+// TestWatchersShare: each batch is one watcher's.
+func TestWatchersShare(t *testing.T) {
+	f := newFixture(t)
+	const batches = 30
+	var mu sync.Mutex
+	by := map[string][]string{}
+	for _, name := range []string{"w1", "w2"} {
+		p := f.join(name, queue.Watcher)
+		f.watching(p, func(_ context.Context, b *Completed) error {
+			mu.Lock()
+			defer mu.Unlock()
+			by[b.ID] = append(by[b.ID], name)
+			return nil
+		})
+	}
+	executor := f.join("e", queue.Executor)
+	for i := range batches {
+		f.completed(executor, fmt.Sprint("b", i), 3)
+	}
+	for i := range batches {
+		id := fmt.Sprint("b", i)
+		end := f.endOf(id)
+		mu.Lock()
+		if len(by[id]) != 1 || by[id][0] != end.EndedBy {
+			t.Errorf("%s was done by %v and ended by %s", id, by[id], end.EndedBy)
+		}
+		mu.Unlock()
+	}
+	if b := f.books(); b.Batches != 0 || b.Bytes != 0 || b.Complete != 0 {
+		t.Errorf("left in redis: %+v", b)
+	}
+}
+
+// TestWatchFails: a batch that fails goes back with the reason. After its last try nobody gets it, before a retry.
+func TestWatchFails(t *testing.T) {
+	f := newFixture(t, func(q *queue.Queue) { q.Attempts, q.Backoff = 2, resource.Duration(time.Millisecond) })
+	f.completed(f.join("e", queue.Executor), "b", 1)
+	var mended atomic.Bool
+	var tries atomic.Int32
+	f.watching(f.join("w", queue.Watcher), func(_ context.Context, b *Completed) error {
+		if tries.Add(1); mended.Load() {
+			if b.Try != 1 {
+				t.Errorf("after a retry: try %d", b.Try)
+			}
+			return nil
+		}
+		return fmt.Errorf("no room, try %d", b.Try)
+	})
+	eventually(t, "two tries", func() bool { return f.inRedis("b").Tries == 2 })
+	b := f.inRedis("b")
+	if b.Because != "no room, try 2" || b.Holder != "" {
+		t.Errorf("in redis: %+v", b)
+	}
+	other := f.join("w2", queue.Watcher)
+	if err := other.Call(t.Context(), func(ctx context.Context, seq int64) error {
+		got, next, err := other.store.Claim(ctx, other.Seat, seq)
+		if got != nil || next >= 0 {
+			t.Errorf("claimed %+v, next %s", got, next)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	mended.Store(true)
+	if _, err := f.store().Retry(t.Context(), "b", b.Life, 100, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if f.endOf("b"); tries.Load() != 3 {
+		t.Errorf("%d tries, want 3", tries.Load())
+	}
+}
+
+// lossy loses the reply to, or with before the request of, the first call whose arguments match.
+type lossy struct {
+	match  func(args string) bool
+	before bool
+	every  bool
+	lost   atomic.Int32
+}
+
+func (l *lossy) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (l *lossy) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (l *lossy) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		var words []string
+		for _, arg := range cmd.Args() {
+			words = append(words, fmt.Sprint(arg))
+		}
+		if !strings.HasPrefix(words[0], "eval") || !l.match(strings.Join(words[3:], " ")) {
+			return next(ctx, cmd)
+		}
+		lose := l.every
+		if !lose {
+			lose = l.lost.Load() == 0
+		}
+		if lose && l.before {
+			l.lost.Add(1)
+			cmd.SetErr(io.ErrUnexpectedEOF)
+			return io.ErrUnexpectedEOF
+		}
+		err := next(ctx, cmd)
+		if lose && err == nil {
+			l.lost.Add(1)
+			cmd.SetErr(io.ErrUnexpectedEOF)
+			return io.ErrUnexpectedEOF
+		}
+		return err
+	}
+}
+
+// TestWatchLostReplies: whatever is lost, each batch is done once for each try, each try is charged once, and the batch
+// ends.
+func TestWatchLostReplies(t *testing.T) {
+	claims := func(seat string) func(string) bool {
+		return func(args string) bool {
+			words := strings.Fields(args)
+			return len(words) == 3 && words[1] == seat
+		}
+	}
+	unclaims := func(string) func(string) bool {
+		return func(args string) bool { return strings.HasSuffix(args, "not yet") }
+	}
+	removes := func(string) func(string) bool {
+		return func(args string) bool { words := strings.Fields(args); return len(words) == 3 && words[1] == "b" }
+	}
+	for name, match := range map[string]func(seat string) func(string) bool{
+		"claim": claims, "unclaim": unclaims, "remove": removes,
+	} {
+		for _, before := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " before ", before), func(t *testing.T) {
+				f := newFixture(t, func(q *queue.Queue) { q.Backoff = resource.Duration(time.Millisecond) })
+				f.completed(f.join("e", queue.Executor), "b", 2)
+				w := f.join("w", queue.Watcher)
+				faulty := &lossy{match: match(w.Seat), before: before}
+				w.client.AddHook(faulty)
+				var tries []int
+				f.watching(w, func(_ context.Context, b *Completed) error {
+					if tries = append(tries, b.Try); len(tries) < 2 {
+						return errors.New("not yet")
+					}
+					return nil
+				})
+				end := f.endOf("b")
+				if d := cmp.Diff([]int{1, 2}, tries); d != "" || end.How != znode.EndCollected {
+					t.Errorf("ended as %s, tries (-want +got):\n%s", end.How, d)
+				}
+				if faulty.lost.Load() != 1 {
+					t.Errorf("%d replies were lost", faulty.lost.Load())
+				}
+			})
+		}
+	}
+}
+
+// TestWatchDiedAfterTheEnd: a watcher dies after its batch has ended in ZooKeeper and before it is removed from Redis.
+// The next one does not do it again, and removes it.
+func TestWatchDiedAfterTheEnd(t *testing.T) {
+	f := newFixture(t)
+	f.completed(f.join("e", queue.Executor), "b", 2)
+	w := f.join("w", queue.Watcher)
+	faulty := &lossy{before: true, every: true, match: func(args string) bool {
+		words := strings.Fields(args)
+		return len(words) == 3 && words[1] == "b"
+	}}
+	w.client.AddHook(faulty)
+	f.watching(w, func(context.Context, *Completed) error { return nil })
+	eventually(t, "the removal fails", func() bool { return faulty.lost.Load() > 0 })
+	if err := w.session.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.store().Evict(t.Context(), w.Seat, true); err != nil {
+		t.Fatal(err)
+	}
+	f.watching(f.join("w2", queue.Watcher), func(context.Context, *Completed) error {
+		t.Error("done again")
+		return nil
+	})
+	if end := f.endOf("b"); end.EndedBy != "w" {
+		t.Errorf("ended by %s", end.EndedBy)
+	}
+}
+
+// TestWatchOtherLife: a batch of the same name is another batch.
+func TestWatchOtherLife(t *testing.T) {
+	f := newFixture(t)
+	f.completed(f.join("e", queue.Executor), "b", 2)
+	m := f.batch("b")
+	at := znode.Batch(f.queue.Root, f.generation(), "b")
+	if err := f.s.Delete(t.Context(), at, m.Version); err != nil {
+		t.Fatal(err)
+	}
+	again := f.batchAgain(at, m.BatchManifest)
+	f.watching(f.join("w", queue.Watcher), func(context.Context, *Completed) error {
+		t.Error("done, though it is of another life")
+		return nil
+	})
+	eventually(t, "the old life is removed", func() bool {
+		_, err := f.store().Batch(t.Context(), "b")
+		return errors.Is(err, store.ErrNoBatch)
+	})
+	if f.batch("b").Life != again.Life {
+		t.Error("the manifest of the new life was touched")
+	}
+}
+
+// batchAgain writes a manifest.
+func (f *fixture) batchAgain(at string, b znode.BatchManifest) Manifest {
+	f.t.Helper()
+	body, err := znode.EncodeBatch(b)
+	if err == nil {
+		acl, _, aclErr := f.s.ACL(f.t.Context(), znode.Batches(f.queue.Root, f.generation()))
+		if err = aclErr; err == nil {
+			_, err = f.s.Create(f.t.Context(), at, body, 0, acl)
+		}
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return f.batch("b")
+}
+
+// TestWatchCancelled: the watcher of a batch that is cancelled is told, and the batch ends as cancelled.
+func TestWatchCancelled(t *testing.T) {
+	f := newFixture(t)
+	f.completed(f.join("e", queue.Executor), "b", 2)
+	begun, cause := make(chan struct{}), make(chan error, 1)
+	f.watching(f.join("w", queue.Watcher), func(ctx context.Context, _ *Completed) error {
+		close(begun)
+		<-ctx.Done()
+		cause <- context.Cause(ctx)
+		return ctx.Err()
+	})
+	<-begun
+	m := f.batch("b")
+	m.State = znode.BatchCancelled
+	body, err := znode.EncodeBatch(m.BatchManifest)
+	if err == nil {
+		_, err = f.s.Set(t.Context(), znode.Batch(f.queue.Root, f.generation(), "b"), body, m.Version)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-cause; !errors.Is(err, ErrBatchOver) {
+		t.Errorf("told %v", err)
+	}
+	if end := f.endOf("b"); end.How != znode.EndCancelled {
+		t.Errorf("ended as %s", end.How)
+	}
+}
+
+// TestWatchLost: whoever loses its membership is told, and another watcher gets the batch. Whoever leaves is not
+// charged.
+func TestWatchLost(t *testing.T) {
+	for _, leaves := range []bool{false, true} {
+		t.Run(fmt.Sprint("leaves ", leaves), func(t *testing.T) {
+			f := newFixture(t)
+			f.completed(f.join("e", queue.Executor), "b", 2)
+			w := f.join("w", queue.Watcher)
+			begun, cause := make(chan struct{}), make(chan error, 1)
+			stop := f.watching(w, func(ctx context.Context, _ *Completed) error {
+				close(begun)
+				<-ctx.Done()
+				cause <- context.Cause(ctx)
+				return errors.New("interrupted")
+			})
+			<-begun
+			want := context.Canceled
+			if leaves {
+				stop()
+				if err := w.Leave(); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				want = ErrSessionLost
+				w.session.Close()
+				if _, err := f.store().Evict(t.Context(), w.Seat, true); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := <-cause; !errors.Is(err, want) {
+				t.Errorf("told %v", err)
+			}
+			f.watching(f.join("w2", queue.Watcher), func(_ context.Context, b *Completed) error {
+				if b.Try != 1 {
+					t.Errorf("try %d: the first one was charged", b.Try)
+				}
+				return nil
+			})
+			if end := f.endOf("b"); end.EndedBy != "w2" {
+				t.Errorf("ended by %s", end.EndedBy)
+			}
+		})
+	}
+}
+
+// TestWatchRedisAway: a watcher waits for a Redis that was killed, also while it reads results and ends a batch.
+func TestWatchRedisAway(t *testing.T) {
+	own, err := redisserver.Start(t.Context(), redisserver.Options{Fsync: "always"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { own.Stop() })
+	f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + own.Addr() + "/0" })
+	f.completed(f.join("e", queue.Executor), "b", 20)
+	away, back := make(chan struct{}), make(chan struct{})
+	var seen []int64
+	stop := f.watching(f.join("w", queue.Watcher), func(ctx context.Context, b *Completed) error {
+		close(away)
+		for r, err := range b.Records(ctx) {
+			if err != nil {
+				return err
+			}
+			seen = append(seen, r.Index)
+		}
+		<-back
+		return nil
+	})
+	<-away
+	if err := own.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	close(back)
+	if err := own.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.endOf("b")
+	slices.Sort(seen)
+	if len(seen) != 20 || len(slices.Compact(seen)) != 20 {
+		t.Errorf("read %v", seen)
+	}
+	if err := stop(); !errors.Is(err, context.Canceled) {
+		t.Errorf("the watch ended with %v", err)
+	}
+}
