@@ -60,8 +60,10 @@ func testMain(m *testing.M) int {
 		return complain(err)
 	}
 	code := m.Run()
-	if err := servers.Stop(); err != nil {
-		return complain(err)
+	for _, stop := range []func() error{servers.Stop, stopRedis} {
+		if err := stop(); err != nil {
+			return complain(err)
+		}
 	}
 	return code
 }

@@ -172,7 +172,6 @@ func reason(text string, tail []byte) string {
 func writeRecords(to *os.File, records iter.Seq2[tasks.Record, error]) error {
 	buffered := bufio.NewWriterSize(to, 64<<10)
 	encoder := json.NewEncoder(buffered)
-	encoder.SetEscapeHTML(false)
 	for record, err := range records {
 		if err != nil {
 			return err

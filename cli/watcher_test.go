@@ -1,0 +1,270 @@
+package cli_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestWatcherRunsItsCommand: with all results on its input, also dead tasks and bytes that are no text, and with the
+// environment that the documentation lists. It ends the batch, and the watcher waits for the next one.
+func TestWatcherRunsItsCommand(t *testing.T) {
+	t.Parallel()
+	f := newQueueFixture(t, "")
+	f.duty("collect", `sort | while read -r line; do say "$line"; done
+env | grep ^MUSTER_ | grep -v -e SERVERS -e LOG= | sort | while read -r line; do say "$line"; done
+say ends $MUSTER_BATCH`)
+	cmd, seen := f.watcher(servers.Connect(), "w", "collect")
+	f.completed("b1", []byte("one"), []byte{0xff, 0}, []byte("dead"))
+	f.awaitLog("ends b1", 1)
+	f.ended("b1")
+	log := f.logged()
+	at := strings.Index(log, `,"died":`)
+	if end := strings.Index(log, `,"task"`); at > 0 && end > at {
+		log = log[:at] + log[end:]
+	}
+	want := `{"index":0,"attempt":1,"ms":0,"result":"one"}
+{"index":1,"attempt":1,"ms":0,"base64":"/wA="}
+{"index":2,"attempt":1,"ms":0,"dead":true,"error":"dead","task":"dead"}
+MUSTER_ATTEMPT=1
+MUSTER_BATCH=b1
+MUSTER_DEAD=1
+MUSTER_DONE=2
+MUSTER_IDENTITY=w
+MUSTER_QUEUE=primes
+MUSTER_ROOT=` + f.root + "\nends b1\n"
+	if d := cmp.Diff(want, log); d != "" {
+		t.Errorf("the command said (-want +got):\n%s", d)
+	}
+	f.completed("b2", []byte("two"))
+	f.awaitLog("ends b2", 1)
+	f.ended("b2")
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	endsWith(t, cmd, seen, 143)
+	seen.await(t, "muster: exit 143 is muster's: stopped by SIGTERM; w of "+f.root+"/primes has left")
+}
+
+// TestWatcherCommandFails: the batch goes back with what the command said last. After the last try nobody gets it.
+func TestWatcherCommandFails(t *testing.T) {
+	t.Parallel()
+	f := newQueueFixture(t, "attempts = 2")
+	f.duty("collect", `say try $MUSTER_ATTEMPT of $MUSTER_BATCH
+[ $MUSTER_BATCH = good ] && exit 0
+echo first line >&2; echo "disk $MUSTER_ATTEMPT is full" >&2; exit 3`)
+	_, seen := f.watcher(servers.Connect(), "w", "collect")
+	f.completed("bad", []byte("1"))
+	eventually(t, "two tries", func() bool { return f.inRedis("bad").Tries == 2 })
+	if why := f.inRedis("bad").Because; why != "the command exited with 3: disk 2 is full" {
+		t.Errorf("because %q", why)
+	}
+	seen.await(t, "a completed batch goes back")
+	f.completed("good", []byte("1"))
+	f.ended("good")
+	if want := "try 1 of bad\ntry 2 of bad\ntry 1 of good\n"; f.logged() != want {
+		t.Errorf("got %q, want %q", f.logged(), want)
+	}
+}
+
+// TestWatcherCommandReadsNothing: that is no error, however much there is to read, and also if it goes on.
+func TestWatcherCommandReadsNothing(t *testing.T) {
+	t.Parallel()
+	f := newQueueFixture(t, "")
+	f.duty("collect", `exec <&-
+say begins $MUSTER_BATCH; until [ -e go ]; do sleep 0.1; done; say ends`)
+	f.watcher(servers.Connect(), "w", "collect")
+	large := make([][]byte, 100)
+	for i := range large {
+		large[i] = bytes.Repeat([]byte{'x'}, 100<<10)
+	}
+	f.completed("b", large...)
+	f.awaitLog("begins b", 1)
+	f.duty("../go", "")
+	f.ended("b")
+}
+
+// TestWatcherDies: its commands die with it, and another watcher gets the batch, whose id is the same. That also holds
+// for a watcher that is frozen, and for one that ZooKeeper misses.
+func TestWatcherDies(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "frozen": syscall.SIGSTOP, "cut off": 0} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newQueueFixture(t, "")
+			f.duty("collect", `say has $MUSTER_BATCH, try $MUSTER_ATTEMPT
+[ $MUSTER_IDENTITY = w2 ] && exit 0
+`+stubborn)
+			proxy := newProxy(t, 0)
+			first, _ := f.watcher(proxy.Addr(), "w1", "collect")
+			f.completed("b", []byte("1"))
+			f.awaitLog("begins w1", 1)
+			f.watcher(servers.Connect(), "w2", "collect")
+			pids := f.pids()
+			if len(pids) != 2 {
+				t.Fatalf("processes: %v", pids)
+			}
+			if fault == 0 {
+				proxy.Hang(true)
+			} else if err := first.Process.Signal(fault); err != nil {
+				t.Fatal(err)
+			}
+			f.ended("b")
+			gone(t, pids)
+			f.awaitLog("has b, try 1", 2)
+			if fault == 0 { // it joins again
+				proxy.Hang(false)
+				f.duty("collect", "say again $MUSTER_IDENTITY")
+				f.submitUntil("again w1")
+			}
+		})
+	}
+}
+
+// submitUntil completes batches until the commands have said a text.
+func (f queueFixture) submitUntil(text string) {
+	f.t.Helper()
+	n := 0
+	eventually(f.t, text, func() bool {
+		n++
+		f.completed(fmt.Sprint("more-", n), []byte("1"))
+		f.ended(fmt.Sprint("more-", n))
+		return strings.Contains(f.logged(), text)
+	})
+}
+
+// TestWatcherIsStopped: its command is asked to end, and the batch goes back uncharged, whatever the command ends with.
+// A second signal does not wait.
+func TestWatcherIsStopped(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		command string
+		signals []syscall.Signal
+		code    int
+	}{
+		"in order": {obedient, []syscall.Signal{syscall.SIGTERM}, 143},
+		"at once":  {stubborn, []syscall.Signal{syscall.SIGINT, syscall.SIGTERM}, 130},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newQueueFixture(t, "")
+			f.duty("collect", c.command)
+			cmd, seen := f.watcher(servers.Connect(), "w", "collect")
+			f.completed("b", []byte("1"))
+			f.awaitLog("begins w", 1)
+			begun := time.Now()
+			for _, sig := range c.signals {
+				if err := cmd.Process.Signal(sig); err != nil {
+					t.Fatal(err)
+				}
+			}
+			endsWith(t, cmd, seen, c.code)
+			if took := time.Since(begun); took > 15*time.Second {
+				t.Errorf("took %s: the grace is 20 s", took)
+			}
+			gone(t, f.pids())
+			if b := f.inRedis("b"); b.Tries != 0 || b.Falls != 0 || b.Holder != "" {
+				t.Errorf("in redis: %+v", b)
+			}
+		})
+	}
+}
+
+// TestWatcherIsTerminated: muster terminate stops it as SIGTERM does.
+func TestWatcherIsTerminated(t *testing.T) {
+	t.Parallel()
+	f := newQueueFixture(t, "")
+	f.duty("collect", obedient)
+	cmd, seen := f.watcher(servers.Connect(), "w", "collect")
+	f.completed("b", []byte("1"))
+	f.awaitLog("begins w", 1)
+	out, err := f.command(servers.Connect(), "terminate", "--yes", "--root", f.root, "primes").CombinedOutput()
+	if err != nil {
+		t.Errorf("terminate: %v\n%s", err, out)
+	}
+	endsWith(t, cmd, seen, 143)
+	f.awaitLog("asked w\nends w\n", 1)
+}
+
+// TestWatcherHealth: what a container platform and Prometheus ask.
+func TestWatcherHealth(t *testing.T) {
+	t.Parallel()
+	f := newQueueFixture(t, "attempts = 1")
+	f.duty("collect", `[ $MUSTER_BATCH = good ]`)
+	_, seen := f.watcher(servers.Connect(), "w", "collect", "--http", "127.0.0.1:0")
+	seen.await(t, "health is served at http://")
+	_, rest, _ := strings.Cut(seen.String(), "health is served at ")
+	url, _, _ := strings.Cut(rest, "\n")
+	get := func(path string) (int, string) {
+		t.Helper()
+		response, err := http.Get(url + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response.StatusCode, string(body)
+	}
+	if code, _ := get("/live"); code != http.StatusOK {
+		t.Errorf("/live: %d", code)
+	}
+	eventually(t, "ready", func() bool { code, _ := get("/ready"); return code == http.StatusOK })
+	f.completed("good", []byte("1"))
+	f.ended("good")
+	f.completed("bad", []byte("1"), []byte("dead"))
+	f.submit("waits", []byte("1"), []byte("2"), []byte("3"))
+	eventually(t, "the failed try", func() bool { return f.inRedis("bad").Tries == 1 })
+	_, metrics := get("/metrics")
+	of := fmt.Sprintf(`{queue="primes",root=%q} `, f.root)
+	for _, line := range []string{
+		"muster_queue_redis" + of + "1", "muster_queue_batches" + of + "2", "muster_queue_depth" + of + "3",
+		"muster_queue_in_hand" + of + "0", "muster_queue_done" + of + "1", "muster_queue_dead" + of + "1",
+		"muster_queue_attempts_total" + of + "3", "muster_queue_oldest_age_seconds" + of,
+		`muster_watcher_batches_total{result="collected"} 1`, `muster_watcher_batches_total{result="failed"} 1`,
+		`muster_process_stage{stage="running"} 1`, "muster_process_joined 1", "muster_process_connected 1",
+		`muster_process_info{identity="w",queue="primes",role="watcher",root="` + f.root + `"} 1`,
+	} {
+		if !strings.Contains(metrics, line) {
+			t.Errorf("no %s in:\n%s", line, metrics)
+		}
+	}
+}
+
+// TestWatcherUsage: what is wrong is said with what to do, and nothing is started.
+func TestWatcherUsage(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 0, "")
+	for args, c := range map[string]struct {
+		code int
+		text string
+	}{
+		"":                                      {64, "watcher needs the name of a queue"},
+		"-- /bin/cat":                           {64, "watcher needs the name of a queue"},
+		"primes":                                {64, "needs a command after --"},
+		"primes /bin/cat":                       {64, `put -- before the command: "/bin/cat" stands before it`},
+		"primes --":                             {64, "needs a command after --"},
+		"a/b -- /bin/cat":                       {64, "a queue name may hold"},
+		"primes --root x -- /bin/cat":           {64, "root:"},
+		"primes --grace -1s -- /bin/cat":        {64, "a duration is not negative"},
+		"primes --identity / -- /bin/cat":       {64, "--identity"},
+		"primes -- there-is-no-such-":           {127, "there-is-no-such-"},
+		"primes --http 127.0.0.1:x -- /bin/cat": {64, "give --http an address of this machine"},
+		"primes --join-timeout 300ms --root /none -- /bin/cat": {74, "no such queue"},
+	} {
+		cmd := f.command(servers.Connect(), append([]string{"watcher"}, strings.Fields(args)...)...)
+		out, _ := cmd.CombinedOutput() // the code says it
+		if code := cmd.ProcessState.ExitCode(); code != c.code || !strings.Contains(string(out), c.text) {
+			t.Errorf("watcher %s: exit %d, want %d and %q:\n%s", args, code, c.code, c.text, out)
+		}
+	}
+}
