@@ -11,7 +11,7 @@ from urllib.parse import urlparse
 
 
 class ZooKeeper:
-    """One session. The process ends with it."""
+    """One session."""
 
     def __init__(self, server, timeout_ms):
         self.lock, self.xid, self.changed = threading.RLock(), 0, set()
@@ -19,6 +19,9 @@ class ZooKeeper:
         self.send(struct.pack(">iqiqi16s", 0, 0, timeout_ms, 0, 16, b""))
         self.timeout = struct.unpack(">i", self.receive()[4:8])[0] / 1000
         self.sock.settimeout(self.timeout * 2 / 3)
+
+    def keep(self):
+        """Keeps the session alive, and kills the process with its command when it is lost: others have the task then."""
         threading.Thread(target=self.heartbeat, daemon=True).start()
 
     def send(self, body):
@@ -57,7 +60,7 @@ class ZooKeeper:
                 self.call(11, xid=-2)
             except OSError as e:
                 print("the session is lost:", e, file=sys.stderr)
-                os.killpg(0, signal.SIGKILL)  # the command too: others have its task now
+                os.killpg(0, signal.SIGKILL)
 
     def get(self, path, watch=False):
         """Returns data, czxid and version of a znode; None if there is none."""
@@ -180,12 +183,16 @@ class Executor:
     def __init__(self, path, lua, identity):
         self.root, name = path.rsplit("/", 1)
         self.record = f"{self.root}/.muster/queue/{name}"
-        self.zk = ZooKeeper(os.environ["MUSTER_SERVERS"].split(",")[0], 10_000)
-        body, _, version = self.zk.get(self.record) or sys.exit("there is no queue " + path)
+        server = os.environ["MUSTER_SERVERS"].split(",")[0]
+        reader = ZooKeeper(server, 10_000)
+        body, _, version = reader.get(self.record) or sys.exit("there is no queue " + path)
+        reader.call(-11)
         record = json.loads(body)
         if record["format"] != 1 or record["state"] != "open" or record.get("acl", []) not in ([], ["world:anyone:cdrwa"]):
             sys.exit("this queue is not for this program")
         self.queue, self.run_folder = record["queue"], f"{self.root}/.muster/run/{record['generation']}"
+        self.zk = ZooKeeper(server, int(seconds(self.queue["timeouts"]["session"]) * 1000))
+        self.zk.keep()
         nonce = uuid.uuid4().hex
         live = json.dumps({"nonce": nonce, "role": "executor", "host": socket.gethostname(), "parallel": 1})
         seat = json.dumps({"identity": identity, "nonce": nonce, "role": "executor"})
