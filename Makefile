@@ -24,8 +24,11 @@ soak: setup
 	MUSTER_SOAK=1 $(GO) test -count=1 -timeout 60m -v \
 		-run 'Race|Kill|Crash|Soak|TestIDsUnderFaults|DriftLoop|AnyRun|Anything|AreTheModel' ./...
 
-bench: setup
-	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./...
+# The comparison of queues alone: make bench BENCH=./tasks/peers
+bench: BENCH ?= ./...
+bench:
+	@./.ci/setup bench
+	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m $(BENCH)
 
 generate:
 	$(GO) generate ./zkstate/znode/...

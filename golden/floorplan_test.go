@@ -99,6 +99,8 @@ func floorPlan() map[string]room {
 			ours:   []string{"resource", "queue", "election", "tasks/store", "zkstate", "zkstate/zkconn", "zkstate/znode"},
 			others: []string{"github.com/redis/go-redis/v9"},
 		},
+		// Queues side by side: tests only.
+		"tasks/peers":         {},
 		"examples/checkpoint": {ours: []string{"member", "zkstate/zkconn"}},
 
 		"daemon":   {}, // runs the servers of both

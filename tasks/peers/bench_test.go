@@ -1,0 +1,81 @@
+package peers
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+const rounds = 5
+
+// BenchmarkSideBySide reports for 1 and for 8 executors the medians of each side: tasks a second, their ratios to those
+// of the floor and of asynq in the same run, and what a waiting task takes of Redis's memory beside its payload. It fails
+// if a side cannot run here, and names it.
+func BenchmarkSideBySide(b *testing.B) {
+	all := []side{floor()}
+	for name, prepare := range map[string]func(dir string) (side, error){
+		"asynq": asynq, "rq": rq, "celery": celery, "bullmq": bullmq,
+	} {
+		s, err := prepare(b.TempDir())
+		if err != nil {
+			b.Errorf("%s cannot run here: %v", name, err)
+			continue
+		}
+		all = append(all, s)
+	}
+	for _, executors := range []int{1, 8} {
+		report(b, fmt.Sprint("executors=", executors), compare(b, all, executors))
+	}
+}
+
+// compare lets each side race in turn, several times, and returns the medians by name.
+func compare(b *testing.B, all []side, executors int) map[string]outcome {
+	b.Helper()
+	rates, bytes := map[string][]float64{}, map[string][]float64{}
+	for i := range rounds {
+		if i%2 == 1 {
+			slices.Reverse(all)
+		}
+		for _, s := range all {
+			o := run(b, redisAddr, s, executors, s.tasks)
+			rates[s.name], bytes[s.name] = append(rates[s.name], o.rate), append(bytes[s.name], o.bytes)
+		}
+	}
+	medians := map[string]outcome{}
+	for name := range rates {
+		medians[name] = outcome{median(rates[name]), median(bytes[name])}
+	}
+	return medians
+}
+
+// report prints a line for each side, the quickest first.
+func report(b *testing.B, name string, medians map[string]outcome) {
+	b.Helper()
+	var names []string
+	for name := range medians {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(x, y string) int { return int(medians[y].rate - medians[x].rate) })
+	for _, who := range names {
+		b.Run(filepath.Join(name, who), func(b *testing.B) {
+			for range b.N { // the races are over: these are their results
+			}
+			o := medians[who]
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(o.rate, "tasks/s")
+			b.ReportMetric(o.bytes, "B/waiting-task")
+			for _, other := range []string{"floor", "asynq"} {
+				if than, ok := medians[other]; ok {
+					b.ReportMetric(o.rate/than.rate, "of-"+other)
+				}
+			}
+		})
+	}
+}
+
+// median is the middle one of some figures.
+func median(figures []float64) float64 {
+	slices.Sort(figures)
+	return figures[len(figures)/2]
+}
