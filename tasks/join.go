@@ -212,7 +212,9 @@ func (j *join) hello(ctx context.Context, p *Process) error {
 
 // awaitRedis waits a while after an error of Redis, unless waiting does not cure it.
 func (j *join) awaitRedis(ctx context.Context, err error) error {
-	if hopeless(err) || ctx.Err() != nil {
+	r, bad := queue.ParseRedis(j.queue.Redis)
+	moving := bad == nil && r.Master != "" && errors.Is(err, store.ErrServer) // the sentinels name another one soon
+	if hopeless(err) && !moving || ctx.Err() != nil {
 		return err
 	}
 	again := make(chan struct{})

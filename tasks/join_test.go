@@ -1,27 +1,285 @@
 package tasks
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"muster/queue"
+	"muster/redisserver"
+	"muster/resource"
+	"muster/tasks/store"
+	"muster/zkserver"
+	"muster/zkstate/znode"
 )
 
-func TestJoinSaysHello(t *testing.T) {
+func isMulti(op int32, _ []byte) bool { return op == zkserver.OpMulti }
+
+// TestJoinRace: many join at once a queue that has no folders yet. Each of them has a seat, and Redis knows it.
+func TestJoinRace(t *testing.T) {
 	f := newFixture(t)
-	e, w := f.join("e", queue.Executor), f.join("w", queue.Watcher)
-	if !e.Ready() || !e.Connected() {
-		t.Error("not ready")
+	const n = 12
+	var joining sync.WaitGroup
+	joined := make([]*Process, n)
+	errs := make([]error, n)
+	for i := range n {
+		s := dial(t)
+		joining.Go(func() {
+			joined[i], errs[i] = Join(t.Context(), s, f.config(fmt.Sprint("e", i), queue.Executor))
+		})
 	}
-	books := f.books()
-	if len(books.Seats) != 2 || books.Slots != 2 {
-		t.Fatalf("books = %+v", books)
-	}
-	e.Wait(t.Context(), WakeExecutor, 10*time.Millisecond)
-	if err := e.Leave(); err != nil {
+	joining.Wait()
+	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
-	if books = f.books(); len(books.Seats) != 1 || books.Seats[0].Name != w.Seat {
-		t.Errorf("after a leave: books = %+v", books)
+	seats := map[string]bool{}
+	for _, p := range joined {
+		t.Cleanup(func() { p.Leave() })
+		seats[p.Seat] = true
+	}
+	books := f.books()
+	for _, s := range books.Seats {
+		if !seats[s.Name] {
+			t.Errorf("seat %s is nobody's", s.Name)
+		}
+	}
+	if len(seats) != n || len(books.Seats) != n || books.Slots != 10*n {
+		t.Errorf("%d seats, in Redis %d with %d slots", len(seats), len(books.Seats), books.Slots)
+	}
+	if q := f.look(); q.Live != n {
+		t.Errorf("%d are live", q.Live)
+	}
+}
+
+// waiting collects what a Join says that it waits for.
+func waiting(c *Config) <-chan string {
+	said := make(chan string, 100)
+	c.Waiting = func(what string) { said <- what }
+	return said
+}
+
+// says waits for a text among what a Join waits for.
+func says(t testing.TB, said <-chan string, text string) {
+	t.Helper()
+	for {
+		select {
+		case what := <-said:
+			if strings.Contains(what, text) {
+				return
+			}
+		case <-time.After(limit):
+			t.Fatalf("it did not say that it waits for %q", text)
+		}
+	}
+}
+
+// joining joins in the background, and returns how that ends.
+func (f *fixture) joining(c Config) <-chan error {
+	s := dial(f.t)
+	ended := make(chan error, 1)
+	go func() {
+		p, err := Join(f.t.Context(), s, c)
+		if err == nil {
+			f.t.Cleanup(func() { p.Leave() })
+		}
+		ended <- err
+	}()
+	return ended
+}
+
+// TestJoinWaits until there is a queue, until it is open, and for an identity.
+func TestJoinWaits(t *testing.T) {
+	f := prepare(t)
+	c := f.config("e", queue.Executor)
+	said := waiting(&c)
+	ended := f.joining(c)
+	says(t, said, "to be created")
+	f.create()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	ended = f.joining(c)
+	says(t, said, "the process that is e now")
+	other := f.config("other", queue.Executor)
+	first := f.joining(other)
+	if err := <-first; err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := Join(ctx, dial(t), f.config("e", queue.Watcher)); !errors.Is(err, ErrHeld) ||
+		!errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("an identity that is held: %v", err)
+	}
+}
+
+// TestJoinAQueueThatStops waits until it is opened again.
+func TestJoinAQueueThatStops(t *testing.T) {
+	f := newFixture(t)
+	p := f.join("p", queue.Executor)
+	f.state(resource.StateTerminating)
+	if err := p.StopRequested(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c := f.config("e", queue.Executor)
+	said := waiting(&c)
+	ended := f.joining(c)
+	says(t, said, "asked to stop")
+	f.state(resource.StateOpen)
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// state writes the state of the Record, as terminate does.
+func (f *fixture) state(s resource.State) {
+	f.t.Helper()
+	o := f.look()
+	rec := *o.Record
+	rec.State = s
+	body, err := znode.EncodeRecord(rec)
+	if err == nil {
+		_, err = f.s.Set(f.t.Context(), znode.Record(queue.KindName, f.queue.Root, f.queue.Name), body, o.RecordVersion)
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// TestJoinWithoutRedis waits for it, says so, and takes no seat meanwhile. It does not wait for what waiting does not
+// cure.
+func TestJoinWithoutRedis(t *testing.T) {
+	proxy := newProxy(t, rediss.Addr())
+	proxy.Refuse(true)
+	f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + proxy.Addr() })
+	c := f.config("e", queue.Executor)
+	said := waiting(&c)
+	ended := f.joining(c)
+	says(t, said, "Redis: ")
+	if live := f.look().Live; live != 0 {
+		t.Errorf("%d are live", live)
+	}
+	proxy.Refuse(false)
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	locked := startRedis(t, redisserver.Options{Password: "secret"})
+	evicting := startRedis(t, redisserver.Options{Policy: "allkeys-lru"})
+	for _, hopeless := range []struct {
+		addr, password string
+		want           error
+	}{
+		{locked.Addr(), "", nil}, {locked.Addr(), "wrong", nil}, {evicting.Addr(), "", store.ErrServer},
+		{rediss.Addr() + "/99", "", nil},
+	} {
+		f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + hopeless.addr })
+		c := f.config("e", queue.Executor)
+		c.Getenv = func(name string) string {
+			return map[string]string{
+				"MUSTER_REDIS_PASSWORD": hopeless.password, "MUSTER_REDIS_HOSTS": "127.0.0.1",
+			}[name]
+		}
+		c.Waiting = func(what string) { t.Errorf("%s: it waits for %s", hopeless.addr, what) }
+		_, err := Join(t.Context(), dial(t), c)
+		if err == nil || hopeless.want != nil && !errors.Is(err, hopeless.want) {
+			t.Errorf("%s: %v", hopeless.addr, err)
+		}
+	}
+}
+
+func startRedis(t testing.TB, o redisserver.Options) *redisserver.Server {
+	t.Helper()
+	s, err := redisserver.Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// TestJoinWithALostReply: nothing is left when its session is closed, and another one joins.
+func TestJoinWithALostReply(t *testing.T) {
+	for name, arm := range map[string]func(*zkserver.Proxy) <-chan struct{}{
+		"before":      func(p *zkserver.Proxy) <-chan struct{} { return p.BeforeSend(isMulti) },
+		"reply lost":  func(p *zkserver.Proxy) <-chan struct{} { return p.DropReply(isMulti) },
+		"after reply": func(p *zkserver.Proxy) <-chan struct{} { return p.AfterReply(isMulti) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.join("first", queue.Watcher)
+			proxy := newProxy(t, servers.Addrs()[0])
+			s := dial(t, proxy.Addr())
+			happened := arm(proxy)
+			p, err := Join(t.Context(), s, f.config("e", queue.Executor))
+			<-happened
+			switch {
+			case err == nil && name != "after reply":
+				t.Error("it joined")
+			case err == nil:
+				if err := p.Leave(); err != nil {
+					t.Fatal(err)
+				}
+			case !errors.Is(err, ErrUnknown):
+				t.Errorf("it failed with %v", err)
+			}
+			_ = s.Close() // without a connection the servers end it by its timeout
+			f.join("e", queue.Executor)
+			if n := len(f.books().Seats); n != 2 || f.look().Live != 2 {
+				t.Errorf("%d seats, %d live", n, f.look().Live)
+			}
+		})
+	}
+}
+
+// TestRemoved: another generation ends the membership, and so does the end of the seat or of the live znode.
+func TestRemoved(t *testing.T) {
+	f := newFixture(t)
+	for name, remove := range map[string]func(*Process) string{
+		"live": func(p *Process) string { return p.live() }, "seat": func(p *Process) string { return p.seat },
+	} {
+		p := f.join(name, queue.Executor)
+		if err := f.s.Delete(t.Context(), remove(p), -1); err != nil {
+			t.Fatal(err)
+		}
+		if err := ended(t, p.Context()); !errors.Is(err, ErrRemoved) || !strings.Contains(err.Error(), path.Base(remove(p))) {
+			t.Errorf("%s: it ended with %v", name, err)
+		}
+	}
+	p := f.join("p", queue.Executor)
+	f.change(func(q *queue.Queue) { q.Attempts = 9 })
+	eventually(t, "the new declaration", func() bool { return p.Queue().Attempts == 9 })
+	o := f.look()
+	rec := *o.Record
+	rec.Generation = "another"
+	body, err := znode.EncodeRecord(rec)
+	if err == nil {
+		_, err = f.s.Set(t.Context(), znode.Record(queue.KindName, f.queue.Root, f.queue.Name), body, o.RecordVersion)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ended(t, p.Context()); !errors.Is(err, ErrRemoved) {
+		t.Errorf("another generation: it ended with %v", err)
+	}
+}
+
+// ended waits until a context has ended, and returns its cause.
+func ended(t testing.TB, ctx context.Context) error {
+	t.Helper()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(limit):
+		t.Fatal("it has not ended")
+		return nil
 	}
 }

@@ -2,6 +2,7 @@ package tasks
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -41,35 +42,49 @@ type followed struct {
 	changed  chan struct{} // closed when it was written again
 }
 
-// Manifest is an unfinished batch. It is watched from the first time on. ErrNoBatch: there is none of this name.
+// Manifest is an unfinished batch. It is watched from the first time on, so it may be a moment old. ErrNoBatch: there is
+// none of this name.
 func (p *Process) Manifest(ctx context.Context, id string) (Manifest, error) {
-	f := p.followBatch(id)
-	select {
-	case <-f.read:
-	case <-ctx.Done():
-		return Manifest{}, context.Cause(ctx)
-	case <-p.ctx.Done():
-		return Manifest{}, context.Cause(p.ctx)
+	for {
+		f, begun := p.tryFollow(id)
+		select {
+		case <-f.read:
+		case <-ctx.Done():
+			return Manifest{}, context.Cause(ctx)
+		case <-p.ctx.Done():
+			return Manifest{}, context.Cause(p.ctx)
+		}
+		f.mu.Lock()
+		m, err := f.manifest, f.err
+		f.mu.Unlock()
+		if begun || !errors.Is(err, ErrNoBatch) {
+			return m, err
+		} // it was read for somebody else: the batch may have been submitted since
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.manifest, f.err
 }
 
 // Cancelled is closed when a batch is cancelled, or has ended.
-func (p *Process) Cancelled(id string) <-chan struct{} { return p.followBatch(id).over }
+func (p *Process) Cancelled(id string) <-chan struct{} {
+	return p.followBatch(id).over
+}
 
 // followBatch watches a batch until it has ended.
 func (p *Process) followBatch(id string) *followed {
+	f, _ := p.tryFollow(id)
+	return f
+}
+
+// tryFollow is followBatch; begun reports whether this call has begun that.
+func (p *Process) tryFollow(id string) (f *followed, begun bool) {
 	p.manifests.mu.Lock()
 	defer p.manifests.mu.Unlock()
 	if f := p.manifests.byID[id]; f != nil {
-		return f
+		return f, false
 	}
 	if p.manifests.byID == nil {
 		p.manifests.byID = map[string]*followed{}
 	}
-	f := &followed{read: make(chan struct{}), over: make(chan struct{}), changed: make(chan struct{})}
+	f = &followed{read: make(chan struct{}), over: make(chan struct{}), changed: make(chan struct{})}
 	p.manifests.byID[id] = f
 	p.tasks.Go(func() {
 		at := znode.Batch(p.config.Root, p.Generation, id)
@@ -82,7 +97,7 @@ func (p *Process) followBatch(id string) *followed {
 		p.manifests.mu.Unlock()
 		f.finish(err)
 	})
-	return f
+	return f, true
 }
 
 // update notes what a batch is now. It returns an error when the batch has ended.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -32,7 +33,7 @@ func open(client *redis.Client, q queue.Queue, generation string) *store.Queue {
 
 // hopeless reports whether waiting does not cure an error of Redis.
 func hopeless(err error) bool {
-	return redis.IsAuthError(err) || redis.IsPermissionError(err) ||
+	return redis.IsAuthError(err) || redis.IsPermissionError(err) || strings.Contains(err.Error(), "DB index is out of range") ||
 		slices.ContainsFunc([]error{
 			store.ErrServer, store.ErrURL, store.ErrHost, store.ErrOtherQueue, store.ErrFormat,
 		}, func(e error) bool { return errors.Is(err, e) })

@@ -146,7 +146,7 @@ func noEnvironment(string) string { return "" }
 
 func (f *fixture) config(identity string, role queue.Role) Config {
 	return Config{
-		Root: f.queue.Root, Queue: f.queue.Name, Identity: identity, Role: role, Parallel: 2, Getenv: noEnvironment,
+		Root: f.queue.Root, Queue: f.queue.Name, Identity: identity, Role: role, Parallel: 10, Getenv: noEnvironment,
 	}
 }
 
