@@ -49,22 +49,28 @@ cron is finished.`,
 
 func newPauseCmd(p *process) *cobra.Command {
 	return p.newAskCmd(&askOptions{do: znode.AskPause}, &cobra.Command{
-		Use:   "pause GROUP/DUTY",
-		Short: "Take a duty of a group away until it is resumed",
+		Use:   "pause GROUP/DUTY | QUEUE[/BATCH]",
+		Short: "Take a duty of a group, or a batch of a queue, away until it is resumed",
 		Long: `Takes a duty away from its holder, and gives it to nobody until "muster resume".
 The holder is asked first: a leader's command gets TERM, and a run of a cron is
-finished. Ticks of a cron that fall due meanwhile are forgotten.`,
-		Example: `  muster pause shop/nightly-report`,
+finished. Ticks of a cron that fall due meanwhile are forgotten.
+
+Of a batch that is paused no more tasks are executed; those that executors have
+are finished. A queue stands for all batches that it has now: one that is
+submitted later is not paused.`,
+		Example: `  muster pause shop/nightly-report
+  muster pause primes/nightly-7`,
 	})
 }
 
 func newResumeCmd(p *process) *cobra.Command {
 	return p.newAskCmd(&askOptions{do: znode.AskResume}, &cobra.Command{
-		Use:   "resume GROUP/DUTY",
-		Short: "Give a paused duty of a group to a member again",
+		Use:   "resume GROUP/DUTY | QUEUE[/BATCH]",
+		Short: "Give a paused duty of a group, or a batch of a queue, to others again",
 		Long: `Ends a pause: the duty is given to a member again. A cron goes on with its next
-tick.`,
-		Example: `  muster resume shop/nightly-report`,
+tick. The tasks of a batch are executed again; a queue stands for all batches.`,
+		Example: `  muster resume shop/nightly-report
+  muster resume primes`,
 	})
 }
 
@@ -73,9 +79,19 @@ func (p *process) newAskCmd(o *askOptions, cmd *cobra.Command) *cobra.Command {
 	cmd.Args = argCount(1, 1, "one duty, as GROUP/DUTY")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return runAsk(cmd.Context(), p, *o, args[0]) }
 	o.searchFlags.addTo(cmd.Flags())
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "wait so long for the clerk of the group")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "wait so long for the clerk of the group, or for Redis")
 	p.completeSearch(cmd, &o.searchFlags)
-	cmd.ValidArgsFunction = p.completeDuty(&o.searchFlags, group.Types()...)
+	duty := p.completeDuty(&o.searchFlags, group.Types()...)
+	cmd.ValidArgsFunction = duty
+	if o.do != znode.AskHandover {
+		batch := p.completeBatch(&o.searchFlags, true)
+		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+			words, directive := batch(cmd, args, typed)
+			more, _ := duty(cmd, args, typed)
+			return withPrefix(typed, append(words, more...)), directive
+		}
+		cmd.Args = argCount(1, 1, "one duty as GROUP/DUTY, or a queue, or a batch as QUEUE/BATCH")
+	}
 	return cmd
 }
 
@@ -93,6 +109,11 @@ func runAsk(ctx context.Context, p *process, o askOptions, name string) error {
 		return err
 	}
 	defer scope.session.Close()
+	if pause := o.do == znode.AskPause; pause || o.do == znode.AskResume {
+		if f, is, err := scope.ofQueue(ctx, name); is || err != nil {
+			return p.pauseOf(ctx, scope, o.timeout, f, pause, err)
+		}
+	}
 	found, err := scope.findDuty(ctx, name)
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 
 	"muster/group"
 	"muster/plan"
+	"muster/queue"
 	"muster/report"
 	"muster/resource"
 	"muster/spec"
@@ -28,6 +29,7 @@ const completionTimeout = time.Second
 type completionCandidates struct {
 	jobs   []namedJob
 	duties []candidateDuty
+	queues []namedJob // by their names
 	roots  []string
 	stacks []string
 }
@@ -54,13 +56,14 @@ func (p *process) candidates(ctx context.Context, dir string, f searchFlags) com
 			found.roots, found.stacks, paths = cfg.Searched(), []string{cfg.Stack}, declaredPaths(cfg)
 			found.jobs = declaredNames(cfg)
 			for _, d := range cfg.Declared() {
-				found.addDuties(d)
+				found.addParts(d)
 			}
 		}
 	}
 	if root := cmp.Or(f.root, p.environ.value("MUSTER_ROOT")); resource.CheckRoot(root) == nil {
 		found.roots, paths = []string{root}, nil
-		found.jobs = slices.DeleteFunc(found.jobs, func(j namedJob) bool { return path.Dir(j.path) != root })
+		elsewhere := func(j namedJob) bool { return path.Dir(j.path) != root }
+		found.jobs, found.queues = slices.DeleteFunc(found.jobs, elsewhere), slices.DeleteFunc(found.queues, elsewhere)
 		found.duties = slices.DeleteFunc(found.duties, func(d candidateDuty) bool {
 			return path.Dir(path.Dir(d.path)) != root
 		})
@@ -85,15 +88,18 @@ func (c *completionCandidates) add(have plan.State) {
 		address := at
 		if o.Record != nil {
 			address = cmp.Or(o.Record.Declaration.ID().Address, at)
-			c.addDuties(o.Record.Declaration)
+			c.addParts(o.Record.Declaration)
 			c.stacks = append(c.stacks, o.Record.Stack)
 		}
 		c.jobs = append(c.jobs, namedJob{address, at})
 	}
 }
 
-// addDuties adds the duties that a declaration has.
-func (c *completionCandidates) addDuties(d resource.Declaration) {
+// addParts adds the duties that a declaration has, or the queue that it is.
+func (c *completionCandidates) addParts(d resource.Declaration) {
+	if d.Kind().Name == queue.KindName {
+		c.queues = append(c.queues, namedJob{d.ID().Name, d.ID().Path()})
+	}
 	g, ok := d.(group.Group)
 	if !ok {
 		return

@@ -79,7 +79,7 @@ func exitCode(ctx context.Context, err error) int {
 		return exitcode.Done
 	case errors.As(err, &found) && found > foundIncomplete: // the code of a worker or a member
 		return int(found)
-	case unreachable(err):
+	case unreachable(err), errors.Is(err, errNoRedis):
 		return exitcode.Unreachable
 	case errors.Is(err, errUsage):
 		return exitcode.Usage
@@ -108,15 +108,16 @@ func exitCode(ctx context.Context, err error) int {
 		errors.Is(err, tasks.ErrHeld):
 		return exitcode.Fenced
 	case errors.Is(err, worker.ErrFull), errors.Is(err, member.ErrStateTooLarge),
-		errors.Is(err, member.ErrOperationLimit), errors.Is(err, member.ErrOutputTooLarge):
+		errors.Is(err, member.ErrOperationLimit), errors.Is(err, member.ErrOutputTooLarge),
+		errors.Is(err, tasks.ErrTooLarge), errors.Is(err, tasks.ErrManyBatches):
 		return exitcode.Full
 	case errors.Is(err, worker.ErrNoJob), errors.Is(err, member.ErrNoGroup), errors.Is(err, member.ErrNoDuty),
 		errors.Is(err, member.ErrNoCron), errors.Is(err, member.ErrNoKey), errors.Is(err, member.ErrNoOperation),
-		errors.Is(err, tasks.ErrNoQueue):
+		errors.Is(err, tasks.ErrNoQueue), errors.Is(err, tasks.ErrNoBatch), errors.Is(err, tasks.ErrNoDead):
 		return exitcode.NoJob
 	case errors.Is(err, member.ErrOperationBusy):
 		return exitcode.Locked
-	case errors.Is(err, member.ErrOtherScript):
+	case errors.Is(err, member.ErrOtherScript), errors.Is(err, tasks.ErrOtherBatch):
 		return exitcode.Declined
 	case errors.Is(err, wrap.ErrLate):
 		return exitcode.NotJoined

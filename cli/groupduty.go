@@ -95,40 +95,47 @@ func noDuty(at, name string, g group.Group) error {
 	return &problem{err: err, next: "muster status " + text.ShellWord(at) + " shows its duties"}
 }
 
-// findGroup returns the path of the group that name stands for: a path, or the address or name of a group that is
-// declared or found in the searched roots.
+// findGroup returns the path of the group that name stands for.
 func (scope searchScope) findGroup(ctx context.Context, name string) (string, error) {
+	return scope.findKind(ctx, name, group.KindName, noGroup)
+}
+
+// findKind returns the path of what name stands for: a path, or the address or name of something of this kind that is
+// declared or found in the searched roots. missing makes the error if there is none; all are the names that there are.
+func (scope searchScope) findKind(
+	ctx context.Context, name, kind string, missing func(name string, all []string) error,
+) (string, error) {
 	if strings.HasPrefix(name, "/") {
 		return scope.find(ctx, name)
 	}
-	var groups []namedJob
+	var known []namedJob
 	if scope.cfg != nil {
 		for _, d := range scope.cfg.Declared() {
-			if d.Kind().Name == group.KindName {
-				groups = append(groups, namedJob{d.ID().Address, d.ID().Path()})
+			if d.Kind().Name == kind {
+				known = append(known, namedJob{d.ID().Address, d.ID().Path()})
 			}
 		}
 	}
-	found := pathsNamed(name, groups)
+	found := pathsNamed(name, known)
 	if len(found) == 0 {
 		have, err := zkstate.NewReader(scope.session, scope.home, kinds()...).Read(ctx, scope.roots)
 		if err != nil {
 			return "", err
 		}
 		for at, o := range have.Found {
-			if isGroup(&o) {
-				groups = append(groups, namedJob{o.Record.Declaration.ID().Address, at})
+			if o.Record != nil && o.Record.Declaration.Kind().Name == kind {
+				known = append(known, namedJob{o.Record.Declaration.ID().Address, at})
 			}
 		}
-		found = pathsNamed(name, groups)
+		found = pathsNamed(name, known)
 	}
 	switch len(found) {
 	case 0:
 		var all []string
-		for _, g := range groups {
-			all = append(all, g.address, path.Base(g.path))
+		for _, one := range known {
+			all = append(all, one.address, path.Base(one.path))
 		}
-		return "", noGroup(name, all)
+		return "", missing(name, all)
 	case 1:
 		return found[0], nil
 	}

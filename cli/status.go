@@ -72,7 +72,8 @@ func runStatus(ctx context.Context, p *process, o statusOptions, pattern string)
 	if !o.watch {
 		return p.status(ctx, p.out, scope, o, pattern)
 	}
-	return p.watchStatus(ctx, &scope, o, pattern)
+	return p.watch(ctx, &scope, func(to io.Writer) io.Writer { return o.noteWriter(p, to) },
+		func(to io.Writer) error { return p.status(ctx, to, scope, o, pattern) })
 }
 
 // status reads ZooKeeper and prints the jobs once.

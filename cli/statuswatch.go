@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"muster/zkstate/zkconn"
@@ -13,9 +14,12 @@ import (
 // watchEvery is how often status --watch reads ZooKeeper.
 const watchEvery = time.Second
 
-// watchStatus prints the status whenever it changes: a terminal is redrawn, a pipe gets one block after the other.
-// While no server answers, it prints when the last status was read. It ends with ctx or when the reader closes its end.
-func (p *process) watchStatus(ctx context.Context, scope *searchScope, o statusOptions, pattern string) error {
+// watch prints what show writes whenever it changes: a terminal is redrawn, a pipe gets one block after the other. While
+// no server of ZooKeeper answers, it prints when it was last read. Notes go where note says. It ends with ctx or when the
+// reader closes its end.
+func (p *process) watch(
+	ctx context.Context, scope *searchScope, note func(io.Writer) io.Writer, show func(io.Writer) error,
+) error {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	var last, shown []byte
@@ -25,7 +29,7 @@ func (p *process) watchStatus(ctx context.Context, scope *searchScope, o statusO
 		var found finding
 		err := p.reconnect(ctx, scope)
 		if err == nil {
-			err = p.status(ctx, &now, *scope, o, pattern)
+			err = show(&now)
 		}
 		switch noAnswer := errors.Is(err, zkconn.ErrSessionLost) || errors.Is(err, zkconn.ErrUnreachable); {
 		case ctx.Err() != nil:
@@ -33,7 +37,7 @@ func (p *process) watchStatus(ctx context.Context, scope *searchScope, o statusO
 		case noAnswer && last != nil:
 			now.Reset()
 			now.Write(last)
-			fmt.Fprintf(o.noteWriter(p, &now), "ZooKeeper does not answer. This is how it was at %s.\n",
+			fmt.Fprintf(note(&now), "ZooKeeper does not answer. This is how it was at %s.\n",
 				at.Format(time.TimeOnly))
 		case err != nil && !errors.As(err, &found):
 			return err

@@ -47,18 +47,20 @@ func Table() []Row {
 		{[]int{Differences}, "differences", "differences: `plan --detailed-exitcode`, `drift`, `fmt --check`; " +
 			"`apply --detailed-exitcode` that changed something"},
 		{[]int{Attention}, "something needs attention", "attention: a declared job is blocked or waiting, " +
-			"or something could not be read"},
+			"or something could not be read; `submit --wait`: some tasks are dead"},
 		{[]int{Incomplete}, "incomplete", "incomplete: a change was refused because the job moved, failed, " +
 			"or its outcome is unknown; `terminate` timed out; " +
-			"a request to the clerk of a group was refused, not answered in time, or moved nothing"},
+			"a request to the clerk of a group was refused, not answered in time, or moved nothing; " +
+			"a batch of a queue was cancelled or lost, or is not in a state in which this can be done"},
 		{[]int{Refused}, "saved plan refused", "saved plan refused: a row moved, already applied, another ensemble, " +
 			"damaged, expired. Nothing was written"},
 		{[]int{Locked}, "an apply was in the way", "the apply lock was not obtained; " +
 			"`drift` could not wait out an apply; another `muster op` runs the operation"},
 		{[]int{Declined}, "declined", "declined, at the prompt or by a guard (`--allow-empty`, `--max-delete`); " +
-			"another script opened the operation (`--adopt`)"},
+			"another script opened the operation (`--adopt`); another batch has this `--id`"},
 		{[]int{Unreachable}, "ZooKeeper could not be reached, or did not allow it", "ZooKeeper unreachable, " +
-			"or did not answer a worker or member in time; session lost; not authorised"},
+			"or did not answer a worker or member in time; session lost; not authorised; " +
+			"Redis, for commands about batches"},
 		{[]int{Usage}, "bad usage", "bad usage; no terminal and no `--yes`"},
 		{[]int{NotJoined}, "not joined in time", "worker, member: not joined in time; inside its command: " +
 			"`muster wait` ran out of time, or `muster barrier` or `muster members` did while no server answered"},
@@ -66,9 +68,10 @@ func Table() []Row {
 		{[]int{Fenced}, "somebody else is this worker", "worker, member: somebody else has its identity; " +
 			"inside the command of a duty: its member does not hold the duty any more"},
 		{[]int{Full}, "the job is full", "worker: the job is full; " +
-			"`muster state`, `op` and `step`: too large, or too many"},
+			"`muster state`, `op`, `step` and `submit`: too large, or too many"},
 		{[]int{NoJob}, "no such job, group or duty", "worker, member: no such job or group; " +
-			"of a command about a duty: no such group, duty, key or open operation"},
+			"of a command about a duty: no such group, duty, key or open operation; " +
+			"no such queue or batch, or it has no dead tasks"},
 		{[]int{CannotRun, NotFound}, "no command", "worker, member: its command cannot be run, or is not there"},
 		{[]int{Signal}, "ended by a signal", "worker, member: its command was ended by signal n; " +
 			"any other code is its command's own"},

@@ -276,7 +276,7 @@ func (x *submission) await(ctx context.Context, what string) error {
 		x.c.Waiting(what)
 	}
 	x.fails++
-	if err := rest(ctx, x.fails); err != nil {
+	if err := Rest(ctx, x.fails); err != nil {
 		return err
 	}
 	if err := x.stillThere(ctx); err != nil {

@@ -98,7 +98,7 @@ func (o *Operator) away(ctx context.Context, err error, tries int) error {
 		o.c.Waiting(what)
 		o.waits = what
 	}
-	if rest(ctx, tries) != nil {
+	if Rest(ctx, tries) != nil {
 		return fmt.Errorf("%w: %w: %w", ErrRedis, err, context.Cause(ctx))
 	}
 	return nil

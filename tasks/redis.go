@@ -33,11 +33,14 @@ func open(client *redis.Client, q queue.Queue, generation string) *store.Queue {
 
 // hopeless reports whether waiting does not cure an error of Redis.
 func hopeless(err error) bool {
-	return redis.IsAuthError(err) || redis.IsPermissionError(err) || strings.Contains(err.Error(), "DB index is out of range") ||
+	return Denied(err) || strings.Contains(err.Error(), "DB index is out of range") ||
 		slices.ContainsFunc([]error{
 			store.ErrServer, store.ErrURL, store.ErrHost, store.ErrOtherQueue, store.ErrFormat,
 		}, func(e error) bool { return errors.Is(err, e) })
 }
+
+// Denied reports whether Redis refused the user or the password, or what that user wants to do.
+func Denied(err error) bool { return redis.IsAuthError(err) || redis.IsPermissionError(err) }
 
 // refused reports whether a script refused a call: then it changed nothing.
 func refused(err error) bool {

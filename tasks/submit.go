@@ -115,14 +115,14 @@ func (x *submission) run(ctx context.Context) error {
 		if tries < 5 { // somebody else was faster
 			continue
 		}
-		if err := rest(ctx, tries-5); err != nil {
+		if err := Rest(ctx, tries-5); err != nil {
 			return err
 		}
 	}
 }
 
-// rest waits a while after so many failures in a row.
-func rest(ctx context.Context, failures int) error {
+// Rest waits a while after so many failures in a row, up to 5 s and not always as long. The error is why ctx ended.
+func Rest(ctx context.Context, failures int) error {
 	timer := time.NewTimer(backoff(failures))
 	defer timer.Stop()
 	select {

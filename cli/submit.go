@@ -1,0 +1,371 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"muster/queue"
+	"muster/resource"
+	"muster/tasks"
+	"muster/text"
+	"muster/zkstate/zkconn"
+)
+
+// submitOptions of "muster submit".
+type submitOptions struct {
+	searchFlags
+	id, results           string
+	weight, attempts      int
+	taskTimeout           time.Duration
+	null, files           bool
+	wait, json            bool
+	weightGiven           bool
+	attemptsGiven, tmGive bool
+}
+
+func newSubmitCmd(p *process) *cobra.Command {
+	var o submitOptions
+	cmd := &cobra.Command{
+		Use:   "submit QUEUE [FILE | -]",
+		Short: "Put a batch of tasks into a queue, and maybe wait for the results",
+		Long: `Puts a batch into a queue: each line of the file, or of standard input, is a
+task. An empty line is an empty task. With --null each task ends with a zero
+byte, so that it may hold newlines; with --files each file is one task. The id
+of the batch is printed when all of its tasks can be executed.
+
+The same --id again with the same tasks is the same batch: it goes on where it
+was interrupted, and nothing is executed twice for it. Other tasks are refused.
+
+With --wait the results are printed in the order of the tasks, each followed by
+a newline, or with --null by a zero byte; a dead task is named on standard
+error, and then the exit code is 3. The batch ends when all of them are printed.
+Interrupted, or run again with the same --id, it waits for the same batch.`,
+		Example: `  muster submit primes numbers.txt
+  find . -name '*.png' -print0 | muster submit thumbs --null --id nightly-7
+  muster submit primes numbers.txt --wait >results.txt`,
+		Args: submitArguments(&o),
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		o.weightGiven, o.attemptsGiven = cmd.Flags().Changed("weight"), cmd.Flags().Changed("attempts")
+		o.tmGive = cmd.Flags().Changed("task-timeout")
+		return runSubmit(cmd.Context(), p, o, args[0], args[1:])
+	}
+	o.searchFlags.addTo(cmd.Flags())
+	fs := cmd.Flags()
+	fs.StringVar(&o.id, "id", "", "the batch's `ID`; default one of its own, from the time")
+	fs.IntVar(&o.weight, "weight", 1, fmt.Sprintf("its share of the executors beside other batches, up to %d", queue.MaxWeight))
+	fs.StringVar(&o.results, "results", "",
+		"`WHO` gets the results: watcher, submitter, discard or keep:24h; default watcher, with --wait submitter")
+	fs.IntVar(&o.attempts, "attempts", 0, "try each task `N` times; default: what the queue says")
+	fs.DurationVar(&o.taskTimeout, "task-timeout", 0, "end an attempt after this; default: what the queue says")
+	fs.BoolVarP(&o.null, "null", "0", false, "tasks end with a zero byte, and so do printed results")
+	fs.BoolVar(&o.files, "files", false, "each FILE is one task: QUEUE FILE...")
+	fs.BoolVar(&o.wait, "wait", false, "wait until all tasks are done or dead, and print the results")
+	fs.BoolVar(&o.json, "json", false, "with --wait: print a line of JSON for each task, dead ones too")
+	p.completeSearch(cmd, &o.searchFlags)
+	completeWith(cmd, "results", "watcher", "submitter", "discard", "keep:24h")
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) == 0 {
+			return p.completeQueue(&o.searchFlags)(cmd, args, typed)
+		}
+		return nil, cobra.ShellCompDirectiveDefault // files
+	}
+	return cmd
+}
+
+// submitArguments wants QUEUE [FILE], or with --files QUEUE FILE….
+func submitArguments(o *submitOptions) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if o.files {
+			return argCount(2, 1<<30, "a queue and at least one file")(cmd, args)
+		}
+		return argCount(1, 2, "a queue, and maybe one file (--files takes more)")(cmd, args)
+	}
+}
+
+// check refuses what contradicts itself.
+func (o *submitOptions) check() error {
+	switch {
+	case o.null && o.files:
+		return usagef("leave out one of them", "--files makes each file one task, and --null splits one into tasks")
+	case o.json && !o.wait:
+		return usagef("muster submit --wait --json", "--json is about the results, which only --wait prints")
+	case o.json && o.null:
+		return usagef("leave out one of them", "--json prints lines, and --null ends results with a zero byte")
+	case o.attemptsGiven && (o.attempts < 1 || o.attempts > 100):
+		return usagef("--attempts 3", "--attempts %d is not between 1 and 100", o.attempts)
+	case o.tmGive && o.taskTimeout <= 0:
+		return usagef("--task-timeout 10m", "--task-timeout %s leaves a task no time", o.taskTimeout)
+	case o.weight < 1 || o.weight > queue.MaxWeight:
+		return usagef("--weight 1", "--weight %d is not between 1 and %d", o.weight, queue.MaxWeight)
+	}
+	if o.id != "" {
+		if err := queue.CheckBatchID(o.id); err != nil {
+			return usagef("--id nightly-7", "--id: %w", err)
+		}
+	}
+	if o.results != "" {
+		if err := queue.Results(o.results).Check(); err != nil {
+			return usagef("--results keep:24h", "--results: %w", err)
+		}
+	}
+	_, kept := queue.Results(o.results).Keep()
+	if o.wait && o.results != "" && o.results != string(queue.ResultsSubmitter) && !kept {
+		return usagef("leave out --results, or write --results keep:24h",
+			"--wait prints the results, and with --results %s nobody else gets them", o.results)
+	}
+	if o.wait && o.results == "" {
+		o.results = string(queue.ResultsSubmitter)
+	}
+	return nil
+}
+
+func runSubmit(ctx context.Context, p *process, o submitOptions, name string, files []string) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	source, closeSource, err := p.taskSource(o, files)
+	if err != nil {
+		return err
+	}
+	defer closeSource()
+	o.named = strings.HasPrefix(name, "/")
+	scope, err := p.search(ctx, o.searchFlags)
+	if err != nil {
+		return err
+	}
+	defer func() { scope.session.Close() }() // it may have been replaced
+	root, queueName, err := scope.submitTo(ctx, name)
+	if err != nil {
+		return err
+	}
+	s := &submitting{p: p, o: o, scope: &scope, source: source, again: o.again(name, files), bar: newBatchBar(p)}
+	s.c = tasks.SubmitConfig{
+		Root: root, Queue: queueName, ID: o.id, Weight: o.weight, Results: queue.Results(o.results),
+		Attempts: o.attempts, TaskTimeout: o.taskTimeout, By: p.user(), Getenv: p.environ.value,
+		Waiting: s.bar.waiting, Progress: s.bar.written,
+	}
+	return s.run(ctx)
+}
+
+// submitTo finds the root and the name of a queue. One that does not exist yet may be created soon, if it is clear where.
+func (scope searchScope) submitTo(ctx context.Context, name string) (root, queueName string, err error) {
+	f, err := scope.findQueue(ctx, name)
+	switch {
+	case err == nil:
+		return path.Dir(f.path), path.Base(f.path), nil
+	case !errors.Is(err, tasks.ErrNoQueue):
+		return "", "", err
+	}
+	root, queueName = path.Dir(name), path.Base(name)
+	if !strings.HasPrefix(name, "/") {
+		if len(scope.roots) != 1 || strings.Contains(name, "/") {
+			return "", "", err
+		}
+		root, queueName = scope.roots[0], name
+	}
+	if resource.CheckName(queue.KindName, queueName) != nil || resource.CheckRoot(root) != nil {
+		return "", "", err
+	}
+	return root, queueName, nil
+}
+
+// taskSource is where the tasks come from.
+func (p *process) taskSource(o submitOptions, files []string) (tasks.Source, func(), error) {
+	if o.files {
+		for i, name := range files {
+			files[i] = p.path(name)
+		}
+		return tasks.Files(files...), func() {}, nil
+	}
+	end := byte('\n')
+	if o.null {
+		end = 0
+	}
+	if len(files) == 0 || files[0] == "-" {
+		if len(files) == 0 && isTerminal(p.in) {
+			return nil, nil, usagef("muster submit QUEUE FILE; - is the terminal",
+				"there is no file, and standard input is a terminal")
+		}
+		return streamSource(p.in, end)
+	}
+	f, err := os.Open(p.path(files[0]))
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, nil, errors.Join(err, f.Close())
+	case info.IsDir():
+		return nil, nil, errors.Join(usagef("muster submit QUEUE --files "+text.ShellWord(files[0])+"/*",
+			"%s is a directory", files[0]), f.Close())
+	case !info.Mode().IsRegular():
+		source, closeStream, err := streamSource(f, end)
+		return source, func() { closeStream(); f.Close() }, err
+	}
+	return tasks.Lines(f, end), func() { f.Close() }, nil
+}
+
+func streamSource(in io.Reader, end byte) (tasks.Source, func(), error) {
+	stream := tasks.NewStream(in, end)
+	return stream.Tasks, func() { stream.Close() }, nil
+}
+
+// again is the command that goes on with a batch, without its id.
+func (o submitOptions) again(name string, files []string) []string {
+	words := []string{"muster", "submit", name}
+	words = append(words, files...)
+	flag := func(given bool, parts ...string) {
+		if given {
+			words = append(words, parts...)
+		}
+	}
+	flag(o.root != "", "--root", o.root)
+	flag(o.null, "--null")
+	flag(o.files, "--files")
+	flag(o.wait, "--wait")
+	flag(o.json, "--json")
+	flag(o.results != "" && !o.wait, "--results", o.results)
+	for i, w := range words {
+		words[i] = text.ShellWord(w)
+	}
+	return words
+}
+
+// submitting is a submit under way, also over several sessions.
+type submitting struct {
+	p      *process
+	o      submitOptions
+	c      tasks.SubmitConfig
+	scope  *searchScope
+	source tasks.Source
+	again  []string
+	bar    *batchBar
+}
+
+// run submits the batch, and with --wait prints its results. A session that is lost is replaced: the batch has an id.
+func (s *submitting) run(ctx context.Context) error {
+	for tries := 0; ; tries++ {
+		err := s.attempt(ctx)
+		switch {
+		case err == nil, ctx.Err() != nil:
+		case errors.Is(err, tasks.ErrLost):
+			s.bar.waiting("the batch to be written again: " + err.Error())
+			continue
+		case errors.Is(err, zkconn.ErrSessionLost), errors.Is(err, zkconn.ErrUnreachable):
+			s.bar.waiting("ZooKeeper: " + err.Error())
+			if rest := s.p.reconnectSoon(ctx, s.scope, tries); rest == nil {
+				continue
+			}
+		}
+		s.bar.clear()
+		return s.problem(ctx, err)
+	}
+}
+
+// reconnectSoon opens another session, however long that takes. It returns why it stopped.
+func (p *process) reconnectSoon(ctx context.Context, scope *searchScope, tries int) error {
+	for ; ; tries++ {
+		if err := tasks.Rest(ctx, tries); err != nil {
+			return err
+		}
+		switch err := p.reconnect(ctx, scope); {
+		case err == nil:
+			return nil
+		case !errors.Is(err, zkconn.ErrUnreachable) && !errors.Is(err, zkconn.ErrSessionLost):
+			return err
+		}
+	}
+}
+
+// attempt submits, and waits, in the session that there is.
+func (s *submitting) attempt(ctx context.Context) error {
+	got, err := tasks.Submit(ctx, s.scope.session, s.c, s.source)
+	if got.Manifest.Life != "" || errors.Is(err, tasks.ErrUnknown) || err == nil {
+		s.c.ID = got.ID // from here on it is this batch
+	}
+	if err != nil {
+		return err
+	}
+	if s.o.wait {
+		return s.await(ctx, got)
+	}
+	s.bar.clear()
+	fmt.Fprintln(s.p.out, got.ID)
+	s.tell(got)
+	return nil
+}
+
+// tell says on standard error what was done.
+func (s *submitting) tell(got tasks.Submitted) {
+	if s.p.flags.quiet {
+		return
+	}
+	at := text.Escape(resource.Join(s.c.Root, s.c.Queue))
+	switch m := got.Manifest; {
+	case got.Ended != nil:
+		fmt.Fprintf(s.p.err, "%s: batch %s was submitted before, and has ended %s: %s, %s\n", at, got.ID,
+			got.Ended.Ended.Format(time.RFC3339), got.Ended.How, doneAndDead(got.Ended.Done, got.Ended.Dead))
+	case got.Found:
+		fmt.Fprintf(s.p.err, "%s: batch %s was submitted before, and is %s: %s\n", at, got.ID, m.State,
+			countTasks(m.Tasks))
+	default:
+		fmt.Fprintf(s.p.err, "%s: batch %s has %s, %s\n", at, got.ID, countTasks(m.Tasks), text.Size(m.Bytes))
+	}
+}
+
+func countTasks(n int64) string { return text.Count(int(n), "task") }
+
+func doneAndDead(done, dead int64) string {
+	if dead == 0 {
+		return fmt.Sprintf("%d done", done)
+	}
+	return fmt.Sprintf("%d done, %d dead", done, dead)
+}
+
+// problem adds to why a submit has ended what the user should do.
+func (s *submitting) problem(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	at := foundQueue{path: resource.Join(s.c.Root, s.c.Queue), id: cmp.Or(s.c.ID, "ID")}
+	var large *tasks.LargeTask
+	next := strings.Join(append(slices.Clone(s.again), "--id", s.c.ID), " ")
+	switch {
+	case errors.As(err, new(finding)):
+		return err
+	case errors.As(err, &large) && !s.o.files && !s.o.null:
+		return fmt.Errorf("line %d: %w", large.Index+1, err)
+	case errors.Is(err, tasks.ErrOtherBatch):
+		return &problem{nil, err, "muster batch " + at.words() + " shows it; give these tasks another --id"}
+	case errors.Is(err, tasks.ErrNoTasks):
+		return &problem{errUsage, err, "write a task a line, also an empty one"}
+	case errors.Is(err, tasks.ErrNoQueue):
+		return noQueue(at.path, nil)
+	case s.c.ID != "" && ctx.Err() != nil: // the reason is the signal, which printError tells
+		fmt.Fprintf(s.p.err, "muster: batch %s is not finished; to go on, with the same tasks: %s\n", s.c.ID, next)
+		return err
+	case s.c.ID != "" && (errors.Is(err, tasks.ErrNotOpen) || unreachable(err) || errors.Is(err, tasks.ErrRedis)):
+		return &problem{kindOfSubmit(err), err, "to go on, with the same tasks: " + next}
+	}
+	return batchError(err, at)
+}
+
+// kindOfSubmit is the kind of a problem of who waited too long.
+func kindOfSubmit(err error) error {
+	if errors.Is(err, tasks.ErrRedis) {
+		return errNoRedis
+	}
+	return nil
+}
