@@ -76,7 +76,8 @@ type Counts struct {
 	InHand               int   // not finished
 	Done, Retried, Never int64 // results by their outcome, also those that are not reported yet
 	Refused              int64 // results that did not count
-	Turns                int64 // calls of Redis
+	Turns                int64 // calls that reported results or took tasks
+	Recovered            int64 // how often Redis was asked what is still held, after a lost answer
 }
 
 // Task is one task in hand. Its exported fields do not change.
@@ -150,10 +151,14 @@ func StartExecutor(p *Process, c ExecutorConfig) *Executor {
 func (e *Executor) Take(ctx context.Context, most int) ([]*Task, error) {
 	for {
 		e.mu.Lock()
-		tasks, err, news := e.take(most), e.ended, e.news
+		tasks := e.take(most)
+		err, news := e.ended, e.news
 		e.mu.Unlock()
-		if len(tasks) > 0 || err != nil {
-			return tasks, err
+		switch {
+		case len(tasks) > 0:
+			return tasks, nil
+		case err != nil:
+			return nil, err
 		}
 		select {
 		case <-news:

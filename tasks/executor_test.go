@@ -2,10 +2,18 @@ package tasks
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"muster/queue"
+	"muster/resource"
+	"muster/zkstate/znode"
 )
 
 // executor joins an executor with so many slots.
@@ -85,4 +93,242 @@ func TestExecuteUntilEmpty(t *testing.T) {
 			f.checkSquares("b", 5000)
 		})
 	}
+}
+
+// crew is executors that run in the background.
+type crew struct {
+	f    *fixture
+	all  []*Executor
+	done sync.WaitGroup
+}
+
+// start starts executors with so many slots each.
+func (f *fixture) start(executors, parallel int, do func(ctx context.Context, t *Task) ([]byte, error)) *crew {
+	f.t.Helper()
+	c := &crew{f: f}
+	for i := range executors {
+		c.add(f.executor(fmt.Sprint("e", i), parallel), do)
+	}
+	return c
+}
+
+// add starts one.
+func (c *crew) add(p *Process, do func(ctx context.Context, t *Task) ([]byte, error)) *Executor {
+	c.f.t.Helper()
+	e := StartExecutor(p, ExecutorConfig{Parallel: p.config.Parallel})
+	c.all = append(c.all, e)
+	for range p.config.Parallel {
+		c.done.Go(func() { e.consume(context.Background(), "here", do) })
+	}
+	c.f.t.Cleanup(func() {
+		p.Leave()
+		c.done.Wait()
+	})
+	return e
+}
+
+// drain ends all.
+func (c *crew) drain() {
+	c.f.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	for _, e := range c.all {
+		if err := e.Drain(ctx); err != nil && e.p.ctx.Err() == nil {
+			c.f.t.Error(err)
+		}
+	}
+	c.done.Wait()
+}
+
+// counts are the sums.
+func (c *crew) counts() (sum Counts) {
+	for _, e := range c.all {
+		n := e.Counts()
+		sum.InHand += n.InHand
+		sum.Done += n.Done
+		sum.Retried += n.Retried
+		sum.Never += n.Never
+		sum.Refused += n.Refused
+		sum.Recovered += n.Recovered
+	}
+	return sum
+}
+
+// complete waits until a batch is.
+func (f *fixture) complete(id string) {
+	f.t.Helper()
+	eventually(f.t, "the end of "+id, func() bool {
+		b, err := f.store().Batch(f.t.Context(), id)
+		return err == nil && b.Tasks > 0 && b.Done+b.Dead == b.Tasks
+	})
+}
+
+func TestExecuteMaxTasks(t *testing.T) {
+	f := newFixture(t)
+	f.submit("b", numbered(3000))
+	for i, most := range []int64{7, 1500} {
+		var begun atomic.Int64
+		err := Execute(t.Context(), f.executor(fmt.Sprint("e", i), 3), ExecutorConfig{Parallel: 3, MaxTasks: most},
+			func(ctx context.Context, t *Task) ([]byte, error) {
+				begun.Add(1)
+				return square(ctx, t)
+			})
+		if err != nil || begun.Load() != most {
+			t.Errorf("%d tasks begun, not %d: %v", begun.Load(), most, err)
+		}
+	}
+	if b := f.inRedis("b"); b.Done != 1507 || b.Out != 0 {
+		t.Errorf("books %+v", b)
+	}
+}
+
+// TestExecuteErrors: what a task returns decides whether it is tried again, and when.
+func TestExecuteErrors(t *testing.T) {
+	f := newFixture(t, func(q *queue.Queue) {
+		q.Attempts, q.Backoff, q.MaxTask = 3, resource.Duration(50*time.Millisecond), 1024
+	})
+	tasks := Payloads([]byte("never"), []byte("always fails"), []byte("second time"), []byte("large"), []byte("fits"),
+		[]byte("slow"))
+	c := f.submitConfig("b")
+	c.TaskTimeout = 300 * time.Millisecond
+	if _, err := Submit(t.Context(), f.s, c, tasks); err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	begun := map[string][]time.Time{}
+	do := func(ctx context.Context, t *Task) ([]byte, error) {
+		mu.Lock()
+		begun[string(t.Payload)] = append(begun[string(t.Payload)], time.Now())
+		n := len(begun[string(t.Payload)])
+		mu.Unlock()
+		switch string(t.Payload) {
+		case "never":
+			return nil, fmt.Errorf("%w: no such thing", ErrNever)
+		case "always fails":
+			return nil, fmt.Errorf("failed %d times", t.Attempt)
+		case "second time":
+			if n == 1 {
+				return nil, errors.New("not yet")
+			}
+		case "large":
+			return make([]byte, 1025), nil
+		case "fits":
+			return make([]byte, 1024), nil
+		case "slow":
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		return []byte("ok"), nil
+	}
+	if err := Execute(t.Context(), f.executor("e", 2), ExecutorConfig{Parallel: 2, UntilEmpty: true}, do); err != nil {
+		t.Fatal(err)
+	}
+	want := map[int64]string{
+		0: "dead: " + ErrNever.Error() + ": no such thing", 1: "dead: failed 3 times", 2: "ok",
+		3: "dead: its result of 1025 bytes is larger than max_task, 1024 bytes", 4: string(make([]byte, 1024)),
+		5: "dead: the task took too long: more than 300ms: context deadline exceeded",
+	}
+	if d := cmp.Diff(want, f.results("b")); d != "" {
+		t.Errorf("results (-want +got):\n%s", d)
+	}
+	for task, n := range map[string]int{"never": 1, "always fails": 3, "second time": 2, "large": 1, "fits": 1, "slow": 3} {
+		if len(begun[task]) != n {
+			t.Errorf("%q was begun %d times, not %d", task, len(begun[task]), n)
+		}
+	}
+	if at := begun["always fails"]; at[1].Sub(at[0]) < 50*time.Millisecond || at[2].Sub(at[1]) < 100*time.Millisecond {
+		t.Errorf("too early: %v", at)
+	}
+}
+
+// TestCancelInHand: a cancelled batch ends the contexts of its tasks, and what was not begun is dropped.
+func TestCancelInHand(t *testing.T) {
+	f := newFixture(t)
+	f.submit("b", numbered(50))
+	begun, ended := make(chan *Task, 50), make(chan error, 50)
+	c := f.start(1, 2, func(ctx context.Context, t *Task) ([]byte, error) {
+		if t.Batch == "other" {
+			return nil, nil
+		}
+		begun <- t
+		<-ctx.Done()
+		ended <- context.Cause(ctx)
+		return nil, ctx.Err()
+	})
+	<-begun
+	<-begun
+	f.edit("b", func(m *znode.BatchManifest) { m.State = znode.BatchCancelled })
+	for range 2 {
+		if err := <-ended; !errors.Is(err, ErrBatchOver) {
+			t.Error(err)
+		}
+	}
+	f.submit("other", numbered(20))
+	f.complete("other")
+	c.drain()
+	if len(begun) > 0 || c.counts().Done != 20 {
+		t.Errorf("%d more were begun: %+v", len(begun), c.counts())
+	}
+	if b := f.inRedis("b"); b.Out != 0 || b.Dead != 0 || b.State != "cancelled" {
+		t.Errorf("books %+v", b)
+	}
+}
+
+// TestPausedInHand: what was taken of a paused batch and not begun goes back, and runs when it is resumed. Redis learns
+// of the pause although who paused has died before telling it.
+func TestPausedInHand(t *testing.T) {
+	f := newFixture(t)
+	f.submit("b", numbered(2000))
+	var begun atomic.Int64
+	hold := make(chan struct{})
+	release := sync.OnceFunc(func() { close(hold) })
+	defer release()
+	c := f.start(2, 2, func(ctx context.Context, t *Task) ([]byte, error) {
+		if begun.Add(1) > 1000 {
+			<-hold
+		}
+		return square(ctx, t)
+	})
+	eventually(t, "four tasks that wait", func() bool { return begun.Load() == 1004 })
+	f.edit("b", func(m *znode.BatchManifest) { m.State = znode.BatchPaused })
+	eventually(t, "the rest of the hands to go back", func() bool { return c.counts().InHand == 4 })
+	release()
+	eventually(t, "nothing in hand, and the pause in Redis", func() bool {
+		b := f.inRedis("b")
+		return b.Out == 0 && b.Done == 1004 && b.State == "paused"
+	})
+	m := f.edit("b", func(m *znode.BatchManifest) { m.State = znode.BatchOpen })
+	if _, err := f.store().Set(t.Context(), "b", m.Life, int64(m.Version), m.Weight, "open"); err != nil {
+		t.Fatal(err)
+	}
+	f.complete("b")
+	c.drain()
+	f.checkSquares("b", 2000)
+	if begun.Load() != 2000 {
+		t.Errorf("%d tasks were begun", begun.Load())
+	}
+}
+
+// TestStalledHandGoesBack: what waits behind a long task goes to another executor, although it was thought to be short.
+func TestStalledHandGoesBack(t *testing.T) {
+	f := newFixture(t)
+	f.submit("short", numbered(1000))
+	hold := make(chan struct{})
+	release := sync.OnceFunc(func() { close(hold) })
+	defer release()
+	c := f.start(1, 1, func(ctx context.Context, t *Task) ([]byte, error) {
+		if t.Batch == "b" {
+			<-hold
+		}
+		return square(ctx, t)
+	})
+	f.complete("short")
+	f.submit("b", numbered(300))
+	eventually(t, "a task that is long", func() bool { return c.counts().InHand > 0 })
+	c.add(f.executor("other", 1), square)
+	eventually(t, "the rest of the hand to go to the other one", func() bool { return f.inRedis("b").Done == 299 })
+	release()
+	f.complete("b")
+	c.drain()
+	f.checkSquares("b", 300)
 }

@@ -25,6 +25,10 @@ const (
 	manyResults = store.MaxItems / 2 // go at once
 	manyBytes   = store.MaxBytes / 2 // go at once
 
+	// stall is how long tasks wait in hand for a consumer, while none takes any, before they go back: a long task among
+	// short ones must not hold up those behind it. It is twice as long as a task is thought to take, if that is more.
+	stall = time.Second
+
 	maxWait      = 10 * time.Second       // for a token: it can be lost with a connection
 	offlineCheck = 100 * time.Millisecond // whether ZooKeeper answers again
 	restTime     = 250 * time.Millisecond // after a grant of a batch that is not to be worked on
@@ -38,6 +42,10 @@ type pace struct {
 	looked bool          // since the last one, whether the queue is empty
 	due    time.Duration // when a late task is due, as of last; negative: there is none
 	rest   time.Time     // nothing is taken before
+
+	started int64     // tasks, as of moved
+	moved   time.Time // when tasks were last seen to be started, or none to wait for it
+	stalled bool      // what waited was given back, and nothing was started since: no more than idle slots is taken
 }
 
 // answered notes that a turn has ended.
@@ -111,6 +119,7 @@ func (e *Executor) next(now time.Time) (step, time.Duration) {
 	case <-e.kick: // what it told is looked at now
 	default:
 	}
+	e.stalls(now)
 	idle, room := e.wants(now)
 	wants := !e.pace.dry && (idle > 0 || room >= e.full()/2)
 	flush := e.pace.last.Add(e.pace.gather()).Sub(now)
@@ -137,8 +146,29 @@ func (e *Executor) next(now time.Time) (step, time.Duration) {
 		return stepWait, offlineCheck
 	case now.Before(e.pace.rest):
 		return stepWait, e.pace.rest.Sub(now)
+	case e.open > e.taken:
+		return stepWait, stall
 	}
 	return stepWait, maxWait
+}
+
+// stalls gives back what waits too long for a consumer. The caller holds mu.
+func (e *Executor) stalls(now time.Time) {
+	c := &e.pace
+	if c.started != e.started {
+		c.started, c.moved, c.stalled = e.started, now, false
+	}
+	if e.open == e.taken {
+		c.moved = now
+	}
+	limit := stall
+	if e.ready.len() > 0 {
+		limit = max(limit, 2*e.ready.tasks[e.ready.next].grant.guess)
+	}
+	if now.Sub(c.moved) >= limit {
+		c.stalled, c.moved = true, now
+		e.dropReady(nil)
+	}
 }
 
 // untilDue is how long to wait for a token: until a late task is due, but not long.
@@ -158,6 +188,9 @@ func (e *Executor) wants(now time.Time) (idle int, room time.Duration) {
 		return 0, 0
 	}
 	idle, room = max(e.c.Parallel-e.open, 0), max(e.full()-e.work, 0)
+	if e.pace.stalled {
+		room = 0
+	}
 	if e.c.MaxTasks > 0 {
 		// Only room may grant more than idle, so the last tasks are taken without.
 		left := e.c.MaxTasks - e.started - int64(e.open-e.taken)
@@ -285,6 +318,7 @@ func (e *Executor) recover(err error) bool {
 	for {
 		e.mu.Lock()
 		keep, back := e.keep(), e.back
+		e.count.Recovered++
 		e.mu.Unlock()
 		kept, err := e.p.Recover(e.p.ctx, keep)
 		if err == nil {
