@@ -50,7 +50,10 @@ func (e exitStatus) code() int {
 
 // start starts the process. A thread of its own starts it and waits for it: the kernel sends the parent-death signal
 // when the thread that started the process ends, not when this process ends.
-func start(l launch) (*command, error) {
+func start(l launch) (*command, error) { return startReaped(l, nil) }
+
+// startReaped is start. The reaper, unless nil, waits for the process.
+func startReaped(l launch, by *reaper) (*command, error) {
 	how := attributes()
 	giveTerminal(how, l.files)
 	started, end, reaped := make(chan error), make(chan exitStatus, 1), make(chan struct{})
@@ -59,9 +62,16 @@ func start(l launch) (*command, error) {
 		defer close(reaped)
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		var err error
-		attr := &os.ProcAttr{Dir: l.dir, Env: l.environ, Files: l.files, Sys: how}
-		c.process, err = os.StartProcess(l.path, l.argv, attr)
+		begin := func() (err error) {
+			attr := &os.ProcAttr{Dir: l.dir, Env: l.environ, Files: l.files, Sys: how}
+			c.process, err = os.StartProcess(l.path, l.argv, attr)
+			return err
+		}
+		if by != nil {
+			by.run(c, begin, started, end)
+			return
+		}
+		err := begin()
 		started <- err
 		switch {
 		case err != nil:

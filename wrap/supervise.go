@@ -43,6 +43,7 @@ var errUnkillable = fmt.Errorf("it did not end within %s of SIGKILL", killLimit)
 type supervisor struct {
 	command *command
 	grace   time.Duration // between being asked to end and SIGKILL
+	rest    time.Duration // likewise for what the command leaves behind, if it is not 0
 	echo    time.Duration // in which the same signal is the same request
 	onAsked func()        // unless nil, called when the command is asked to end
 	lost    <-chan error  // why to kill the whole group at once; the context may end as well, but not before
@@ -138,6 +139,8 @@ func (s *supervisor) endRest() bool {
 	switch {
 	case s.end.killed:
 		s.giveUp = time.After(killLimit)
+	case s.rest > 0:
+		s.graceOver = time.After(min(s.rest, s.grace))
 	case s.graceOver == nil:
 		s.graceOver = time.After(s.grace)
 	}
