@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -34,14 +35,33 @@ func newGuardCmd(p *process) *cobra.Command {
 	}
 }
 
+// guardGroupsName is a hidden command: the process beside an executor that ends its commands with it.
+const guardGroupsName = "guard-groups"
+
+func newGuardGroupsCmd(p *process) *cobra.Command {
+	return &cobra.Command{
+		Use:               guardGroupsName,
+		Short:             "For muster itself: end the commands of an executor that has died",
+		Hidden:            true,
+		PersistentPreRunE: func(*cobra.Command, []string) error { return nil },
+		Args:              argCount(0, 0, "nothing"),
+		RunE: func(*cobra.Command, []string) error {
+			signals, release := catchSignals(syscall.SIGTSTP)
+			defer release()
+			wrap.GuardGroups(p.in, signals)
+			return nil
+		},
+	}
+}
+
 // guardCommand calls this program as a guard. It must be this very program, also if its file has been replaced.
-func guardCommand() []string {
+func guardCommand(name string) []string {
 	if runtime.GOOS == "linux" {
-		return []string{"/proc/self/exe", guardName}
+		return []string{"/proc/self/exe", name}
 	}
 	self, err := os.Executable()
 	if err != nil {
 		self = filepath.Clean(os.Args[0])
 	}
-	return []string{self, guardName}
+	return []string{self, name}
 }

@@ -208,7 +208,7 @@ func (p *process) memberConfig(o memberOptions) (c wrap.MemberConfig, err error)
 	}
 	c.Can, c.Command, c.Dir, c.Environ = o.can, o.command, p.flags.dir, p.environ
 	c.OnLoss, c.Grace, c.JoinTimeout, c.HTTP = wrap.OnLoss(o.onLoss), o.grace, o.joinTimeout, o.http
-	c.Guard, c.Serving, c.Log = guardCommand(), p.serving, p.log
+	c.Guard, c.Serving, c.Log = guardCommand(guardName), p.serving, p.log
 	c.SessionTimeout = time.Duration(group.Default().Timeouts.Session)
 	t := p.target(target{})
 	c.Connect = func(ctx context.Context, timeout time.Duration) (*zkconn.Session, error) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,6 +30,7 @@ type queueOptions struct {
 	grace, joinTimeout time.Duration
 	http               string
 	command            []string
+	pauses             bool // SIGTSTP is not for the terminal: it means "take nothing more"
 }
 
 // queueProcessCmd makes a command that joins a queue. It fills in everything but Use, Short, Long, Example and the flags
@@ -121,7 +123,11 @@ func (p *process) runQueueProcess(
 		return err
 	}
 	defer closeFiles()
-	signals, release := catchSignals()
+	var more []os.Signal
+	if o.pauses {
+		more = append(more, syscall.SIGTSTP)
+	}
+	signals, release := catchSignals(more...)
 	defer release()
 	c.Files, c.Signals = files, signals
 	result := run(c)
@@ -148,7 +154,7 @@ func (p *process) queueConfig(o queueOptions) (c wrap.QueueConfig, err error) {
 	}
 	c.Command, c.Dir, c.Environ = o.command, p.flags.dir, p.environ
 	c.Grace, c.JoinTimeout, c.HTTP = o.grace, o.joinTimeout, o.http
-	c.Guard, c.Serving, c.Log = guardCommand(), p.serving, p.log
+	c.Guard, c.Serving, c.Log = guardCommand(guardName), p.serving, p.log
 	c.SessionTimeout = time.Duration(queue.Default().Timeouts.Session)
 	t := p.target(target{})
 	c.Connect = func(ctx context.Context, timeout time.Duration) (*zkconn.Session, error) {
