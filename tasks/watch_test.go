@@ -22,8 +22,8 @@ import (
 	"muster/zkstate/znode"
 )
 
-// work executes all tasks that wait, as p. result says how an attempt ends; nil is done, with the payload as the result.
-func (f *fixture) work(p *Process, result func(index int64) (store.Outcome, []byte)) {
+// executeAll executes all tasks that wait, as p. result says how an attempt ends; nil is done, with the payload as the result.
+func (f *fixture) executeAll(p *Process, result func(index int64) (store.Outcome, []byte)) {
 	f.t.Helper()
 	var results []store.Result
 	for {
@@ -60,7 +60,7 @@ func (f *fixture) work(p *Process, result func(index int64) (store.Outcome, []by
 func (f *fixture) completed(executor *Process, id string, n int) {
 	f.t.Helper()
 	f.submit(id, numbered(n))
-	f.work(executor, nil)
+	f.executeAll(executor, nil)
 }
 
 // watching runs Watch as p until the test ends, or stop is called; stop returns why it ended.
@@ -99,7 +99,7 @@ func TestWatchCollects(t *testing.T) {
 	f := newFixture(t)
 	exit := 65
 	f.submit("b", numbered(1500))
-	f.work(f.join("e", queue.Executor), func(index int64) (store.Outcome, []byte) {
+	f.executeAll(f.join("e", queue.Executor), func(index int64) (store.Outcome, []byte) {
 		switch index {
 		case 3:
 			return store.Done, Answer{Body: []byte{0xff, 0}, Host: "here"}.Encode()
