@@ -35,7 +35,7 @@ func readQueue(ctx context.Context, r *zkstate.Reader, o *resource.Observed, age
 		})
 	}
 	if s.Health != nil {
-		d.Lost, d.Refused = s.Health.Lost, s.Health.Redis
+		d.Lost, d.Failed, d.Refused = s.Health.Lost, s.Health.Failed, s.Health.Redis
 	}
 	return d, nil
 }

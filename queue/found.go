@@ -9,13 +9,14 @@ import (
 
 // The counts of a queue, besides the live processes.
 const (
-	executors = "executors"    // live ones
-	watchers  = "watchers"     // live ones
-	batches   = "batches"      // unfinished ones
-	waiting   = "waiting"      // open batches, while no executor is live
-	completed = "completed"    // completed batches, while no watcher is live
-	lost      = "lost_batches" // unfinished batches that Redis does not have
-	refused   = "refused"      // 1 if Redis refuses
+	executors = "executors"      // live ones
+	watchers  = "watchers"       // live ones
+	batches   = "batches"        // unfinished ones
+	waiting   = "waiting"        // open batches, while no executor is live
+	completed = "completed"      // completed batches, while no watcher is live
+	lost      = "lost_batches"   // unfinished batches that Redis does not have
+	failed    = "failed_batches" // completed batches that watchers get no more
+	refused   = "refused"        // 1 if Redis refuses
 )
 
 func counts() []resource.Count {
@@ -23,7 +24,7 @@ func counts() []resource.Count {
 		{Name: executors, Word: "executors"}, {Name: watchers, Word: "watchers"},
 		{Name: batches, Word: "unfinished batches"}, {Name: waiting, Word: "waiting for executors"},
 		{Name: completed, Word: "waiting for watchers"}, {Name: lost, Word: "lost in Redis"},
-		{Name: refused, Word: "refused by Redis"},
+		{Name: failed, Word: "failed in watchers"}, {Name: refused, Word: "refused by Redis"},
 	}
 }
 
@@ -34,6 +35,7 @@ type Found struct {
 	Waiting             int  // open batches, while no executor is live
 	Completed           int  // completed batches, while no watcher is live
 	Lost                int  // unfinished batches that Redis does not have
+	Failed              int  // completed batches that watchers get no more
 	Refused             bool // Redis refuses what the processes ask
 }
 
@@ -41,7 +43,7 @@ type Found struct {
 func (f Found) Counts() map[string]int {
 	all := map[string]int{
 		executors: f.Executors, watchers: f.Watchers, batches: f.Batches, waiting: f.Waiting, completed: f.Completed,
-		lost: f.Lost, refused: 0,
+		lost: f.Lost, failed: f.Failed, refused: 0,
 	}
 	if f.Refused {
 		all[refused] = 1
@@ -53,13 +55,13 @@ func (f Found) Counts() map[string]int {
 func FoundOf(o *resource.Observed) Found {
 	return Found{
 		o.Count(executors), o.Count(watchers), o.Count(batches), o.Count(waiting), o.Count(completed), o.Count(lost),
-		o.Count(refused) > 0,
+		o.Count(failed), o.Count(refused) > 0,
 	}
 }
 
 // The statuses of queues, besides those of every kind.
 const (
-	Degraded resource.Status = "degraded" // batches wait and nobody is there for them, or Redis lost data or refuses
+	Degraded resource.Status = "degraded" // batches wait and nobody is there for them, or fail, or Redis lost data or refuses
 	Running  resource.Status = "running"  // processes are live, and nothing is amiss
 )
 
@@ -97,6 +99,9 @@ func (f Found) amiss() []string {
 	}
 	if f.Lost > 0 {
 		all = append(all, "Redis lost "+plural(f.Lost, "batch", "batches"))
+	}
+	if f.Failed > 0 {
+		all = append(all, "watchers failed with "+plural(f.Failed, "batch", "batches")+" for the last time")
 	}
 	if f.Refused {
 		all = append(all, "Redis refuses what it is asked")

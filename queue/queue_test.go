@@ -181,6 +181,10 @@ func TestStatus(t *testing.T) {
 			"2 executors, 1 watcher, 9 unfinished batches; Redis lost 2 batches; Redis refuses what it is asked",
 		},
 		{
+			2, queue.Found{Executors: 1, Watchers: 1, Batches: 1, Failed: 1}, resource.Degraded, queue.Degraded,
+			"1 executor, 1 watcher, 1 unfinished batch; watchers failed with 1 batch for the last time",
+		},
+		{
 			3, queue.Found{Executors: 2, Watchers: 1, Batches: 9}, resource.Live, queue.Running,
 			"2 executors, 1 watcher, 9 unfinished batches",
 		},

@@ -19,6 +19,7 @@ type QueueDetail struct {
 	Processes []QueueProcess `json:"processes,omitempty"` // the live ones, by role and identity
 	Batches   []Batch        `json:"batches,omitempty"`   // unfinished ones, the oldest first
 	Lost      []string       `json:"lost,omitempty"`      // ids of batches that Redis does not have; not all, if many
+	Failed    []string       `json:"failed,omitempty"`    // ids of batches that watchers get no more; not all, if many
 	Refused   string         `json:"redis_refuses,omitempty"`
 	Unread    []string       `json:"unread,omitempty"` // znodes that cannot be decoded, and why
 
@@ -122,6 +123,10 @@ func (d QueueDetail) amiss() []string {
 	if len(d.Lost) > 0 {
 		lines = append(lines, "Redis does not have "+text.List(d.Lost, maxShownBatches)+
 			": submit them again with the same --id")
+	}
+	if len(d.Failed) > 0 {
+		lines = append(lines, "no watcher gets "+text.List(d.Failed, maxShownBatches)+
+			" any more: muster batch QUEUE/ID says why, and muster retry QUEUE/ID lets them try again")
 	}
 	if d.Refused != "" {
 		lines = append(lines, "Redis refuses: "+d.Refused)

@@ -60,8 +60,12 @@ func (k *keeper) hurry() bool {
 
 // repairBatch does what is to be done about one batch, of which b is what Redis has; nil: nothing that can be used.
 func (k *keeper) repairBatch(ctx context.Context, id string, m Manifest, b *store.Batch, amiss *znode.Health) error {
-	if b != nil && waitsForWatcher(*b) {
+	switch {
+	case b == nil || !waitsForWatcher(*b):
+	case b.Tries < b.Attempts:
 		amiss.Completed++
+	case len(amiss.Failed) < znode.MaxHealth:
+		amiss.Failed = append(amiss.Failed, id)
 	}
 	do := decide(m, b, k.now(), k.limits)
 	if do.repair == repairLost || do.how == znode.EndUnattended {

@@ -129,6 +129,7 @@ func (k *keeper) writeHealth(ctx context.Context) error {
 	was, bad := znode.DecodeHealth(body)
 	k.health.Seat = k.p.seat[len(znode.Seats(root, g))+1:]
 	slices.Sort(k.health.Lost)
+	slices.Sort(k.health.Failed)
 	mine := bad == nil && was != nil && was.Seat == k.health.Seat
 	switch {
 	case mine && sameHealth(*was, k.health), !mine && sameHealth(znode.Health{}, k.health):
@@ -147,7 +148,8 @@ func (k *keeper) writeHealth(ctx context.Context) error {
 
 // sameHealth reports whether two findings are the same, whoever made them.
 func sameHealth(a, b znode.Health) bool {
-	return a.Completed == b.Completed && a.MoreLost == b.MoreLost && a.Redis == b.Redis && slices.Equal(a.Lost, b.Lost)
+	return a.Completed == b.Completed && a.MoreLost == b.MoreLost && a.Redis == b.Redis &&
+		slices.Equal(a.Lost, b.Lost) && slices.Equal(a.Failed, b.Failed)
 }
 
 // clip shortens a text for people to what a znode takes.

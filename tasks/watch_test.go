@@ -176,6 +176,7 @@ func TestWatchersShare(t *testing.T) {
 // TestWatchFails: a batch that fails goes back with the reason. After its last try nobody gets it, before a retry.
 func TestWatchFails(t *testing.T) {
 	f := newFixture(t, func(q *queue.Queue) { q.Attempts, q.Backoff = 2, resource.Duration(time.Millisecond) })
+	f.joinKeeper("k", quick())
 	f.completed(f.join("e", queue.Executor), "b", 1)
 	var mended atomic.Bool
 	var tries atomic.Int32
@@ -192,6 +193,13 @@ func TestWatchFails(t *testing.T) {
 	b := f.inRedis("b")
 	if b.Because != "no room, try 2" || b.Holder != "" {
 		t.Errorf("in redis: %+v", b)
+	}
+	named := func(ids ...string) func() bool {
+		return func() bool { h := f.health(); return h != nil && slices.Equal(h.Failed, ids) && h.Completed == 0 }
+	}
+	eventually(t, "the health of the queue names it", named("b"))
+	if status := f.look().Status(); status != queue.Degraded {
+		t.Errorf("the queue is %s", status)
 	}
 	other := f.join("w2", queue.Watcher)
 	if err := other.Call(t.Context(), func(ctx context.Context, seq int64) error {
@@ -210,6 +218,7 @@ func TestWatchFails(t *testing.T) {
 	if f.endOf("b"); tries.Load() != 3 {
 		t.Errorf("%d tries, want 3", tries.Load())
 	}
+	eventually(t, "the health of the queue names it no more", named())
 }
 
 // lossy loses the reply to, or with before the request of, the first call whose arguments match.

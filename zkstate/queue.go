@@ -44,10 +44,11 @@ func countQueue(ctx context.Context, r *Reader, o *resource.Observed) error {
 	}
 	if h != nil {
 		f.Lost, f.Refused = min(len(h.Lost)+h.MoreLost, f.Batches), h.Redis != ""
+		f.Failed = min(len(h.Failed), f.Batches)
 		if f.Watchers == 0 {
 			f.Completed = min(h.Completed, f.Batches)
 		}
-		f.Waiting = max(0, f.Waiting-h.Completed)
+		f.Waiting = max(0, f.Waiting-h.Completed-len(h.Failed))
 	}
 	o.Counts = f.Counts()
 	return nil

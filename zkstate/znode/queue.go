@@ -119,10 +119,11 @@ type Health struct {
 	Completed int      `json:"completed,omitempty"` // batches that are completed, and whose results wait for a watcher
 	Lost      []string `json:"lost,omitempty"`      // batches that Redis does not have, sorted; at most MaxHealth
 	MoreLost  int      `json:"more_lost,omitempty"` // how many of these are not in the list
+	Failed    []string `json:"failed,omitempty"`    // completed batches that watchers get no more, sorted; at most MaxHealth
 	Redis     string   `json:"redis,omitempty"`     // why Redis refuses, for people; empty: it does not
 }
 
-// MaxHealth is how many batches Health names.
+// MaxHealth is how many batches Health names of each kind.
 const MaxHealth = 100
 
 // maxBy and maxRefusal are in bytes.
@@ -236,13 +237,16 @@ func (h Health) check() error {
 	switch {
 	case h.Completed < 0 || h.MoreLost < 0:
 		return fmt.Errorf("completed or more_lost: %d or %d is negative", h.Completed, h.MoreLost)
-	case len(h.Lost) > MaxHealth:
-		return fmt.Errorf("lost: %d are more than the %d allowed", len(h.Lost), MaxHealth)
+	case len(h.Lost) > MaxHealth || len(h.Failed) > MaxHealth:
+		return fmt.Errorf("lost or failed: %d or %d are more than the %d allowed", len(h.Lost), len(h.Failed), MaxHealth)
 	case len(h.Redis) > maxRefusal:
 		return fmt.Errorf("redis: %d bytes are more than the %d allowed", len(h.Redis), maxRefusal)
 	}
 	if _, err := SeatNumber(h.Seat); err != nil {
 		return fmt.Errorf("seat: %w", err)
+	}
+	if err := checkSorted("failed", h.Failed); err != nil {
+		return err
 	}
 	return checkSorted("lost", h.Lost)
 }
