@@ -12,10 +12,12 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"muster/redisserver"
 )
 
-// TestGoPage compiles the module that docs/go.md shows, and runs it as both workers of a job, and as two members of a
-// group. It needs no network: the modules that muster needs are in the cache.
+// TestGoPage compiles the module that docs/go.md shows, and runs it as both workers of a job, as two members of a group,
+// and as the processes of a queue. It needs no network: the modules that muster needs are in the cache.
 func TestGoPage(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -26,7 +28,11 @@ func TestGoPage(t *testing.T) {
   settle = "1ms"
   leader "coordinator" {}
 }
-`, f.root))
+queue "squares" {
+  root  = %q
+  redis = "redis://%s"
+}
+`, f.root, f.root, startRedis(t).Addr()))
 	f.mustApply(t)
 	program := buildGoPage(ctx, t, f.root)
 	workers := []*exec.Cmd{
@@ -51,6 +57,7 @@ func TestGoPage(t *testing.T) {
 		t.Errorf("the job after the run: %+v", got)
 	}
 	checkShop(t, program+"/shop")
+	checkSquares(t, program+"/squares")
 }
 
 // buildGoPage builds the programs of the page, for jobs and groups below root, and returns their folder.
@@ -63,11 +70,11 @@ func buildGoPage(ctx context.Context, t *testing.T, root string) string {
 	}
 	named := regexp.MustCompile("(?ms)^`([a-z./]+)`:\n\n```\\w*\n(.*?)^```$")
 	shown := named.FindAllStringSubmatch(read(t, "../docs/go.md"), -1)
-	if len(shown) != 3 {
-		t.Fatalf("docs/go.md shows %d files, not go.mod and two programs", len(shown))
+	if len(shown) != 4 {
+		t.Fatalf("docs/go.md shows %d files, not go.mod and three programs", len(shown))
 	}
 	here := strings.NewReplacer("=> ../muster\n", "=> "+repo+"\n", `"/jobs"`, `"`+root+`"`, `"hello"`, `"j0"`,
-		`"/apps"`, `"`+root+`"`)
+		`"/apps"`, `"`+root+`"`, `"/queues"`, `"`+root+`"`)
 	for _, file := range shown {
 		text := here.Replace(file[2])
 		if text == file[2] {
@@ -114,4 +121,45 @@ func checkShop(t *testing.T, program string) {
 	screens["b"].await(t, "b: taken coordinator")
 	screens["b"].await(t, "b follows b at 127.0.0.1:7000, epoch ")
 	screens["b"].await(t, "; turns: a b \n")
+}
+
+// startRedis starts a Redis for this test.
+func startRedis(t *testing.T) *redisserver.Server {
+	t.Helper()
+	r, err := redisserver.Start(t.Context(), redisserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// checkSquares submits a batch, executes it, and collects its results.
+func checkSquares(t *testing.T, program string) {
+	t.Helper()
+	seen := map[string]*screen{}
+	all := map[string]*exec.Cmd{}
+	for _, what := range []string{"submit", "execute", "watch"} {
+		all[what] = exec.Command(program, what)
+		all[what].Env = []string{"MUSTER_SERVERS=" + servers.Connect()}
+		seen[what] = startOnScreen(t, all[what])
+	}
+	seen["submit"].await(t, "1001 tasks are in batch first\n")
+	if err := all["submit"].Wait(); err != nil {
+		t.Errorf("submit: %v\n%s", err, seen["submit"])
+	}
+	seen["watch"].await(t, "task \"x\" of first is dead: do not try this task again: strconv.Atoi: parsing \"x\": ")
+	seen["watch"].await(t, "batch first: the sum of 1000 squares is 332833500\n")
+	for _, what := range []string{"execute", "watch"} {
+		if err := all[what].Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if err := all[what].Wait(); err != nil {
+			t.Errorf("%s: %v\n%s", what, err, seen[what])
+		}
+	}
 }
