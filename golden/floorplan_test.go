@@ -102,6 +102,7 @@ func floorPlan() map[string]room {
 		// Queues side by side: tests only.
 		"tasks/peers":         {},
 		"examples/checkpoint": {ours: []string{"member", "zkstate/zkconn"}},
+		"examples/primes":     {},
 
 		"daemon":   {}, // runs the servers of both
 		"zkserver": {ours: []string{"daemon"}},

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """An executor of a muster queue that knows only docs/protocol.md and Python's standard library.
 
 executor.py PATH LUA IDENTITY COMMAND... runs COMMAND for each task of the queue at PATH, such as /queues/primes: the
