@@ -1,5 +1,5 @@
-// Command primes says of numbers whether they are prime: each line of its standard input is a number, and is answered by
-// a line at once. So muster executor can run it for each task, or with --lines as one process for many.
+// Command primes says of numbers whether they are prime: each line of its standard input is a number, and is answered
+// by a line at once. So muster executor can run it for each task, or with --lines as one process for many.
 //
 // What is no number ends it with exit code 65, which tells muster not to try the task again.
 package main
