@@ -12,8 +12,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"muster/redisserver"
 )
 
 // TestGoPage compiles the module that docs/go.md shows, and runs it as both workers of a job, as two members of a group,
@@ -32,7 +30,7 @@ queue "squares" {
   root  = %q
   redis = "redis://%s"
 }
-`, f.root, f.root, startRedis(t).Addr()))
+`, f.root, f.root, sharedRedis(t).Addr()))
 	f.mustApply(t)
 	program := buildGoPage(ctx, t, f.root)
 	workers := []*exec.Cmd{
@@ -123,21 +121,6 @@ func checkShop(t *testing.T, program string) {
 	screens["b"].await(t, "; turns: a b \n")
 }
 
-// startRedis starts a Redis for this test.
-func startRedis(t *testing.T) *redisserver.Server {
-	t.Helper()
-	r, err := redisserver.Start(t.Context(), redisserver.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := r.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return r
-}
-
 // checkSquares submits a batch, executes it, and collects its results.
 func checkSquares(t *testing.T, program string) {
 	t.Helper()
@@ -145,7 +128,7 @@ func checkSquares(t *testing.T, program string) {
 	all := map[string]*exec.Cmd{}
 	for _, what := range []string{"submit", "execute", "watch"} {
 		all[what] = exec.Command(program, what)
-		all[what].Env = []string{"MUSTER_SERVERS=" + servers.Connect()}
+		all[what].Env = append(redisEnviron(), "MUSTER_SERVERS="+servers.Connect())
 		seen[what] = startOnScreen(t, all[what])
 	}
 	seen["submit"].await(t, "1001 tasks are in batch first\n")

@@ -86,13 +86,19 @@ func credentials(name string) string {
 	return map[string]string{"MUSTER_REDIS_PASSWORD": redisPassword, "MUSTER_REDIS_HOSTS": "127.0.0.1"}[name]
 }
 
+// redisEnviron is credentials as an environment.
+func redisEnviron() (all []string) {
+	for _, name := range []string{"MUSTER_REDIS_PASSWORD", "MUSTER_REDIS_HOSTS"} {
+		all = append(all, name+"="+credentials(name))
+	}
+	return all
+}
+
 // process is a command that joins the queue: an executor or a watcher, which runs a file of the directory.
 func (f queueFixture) process(servers, role, identity string, more ...string) *exec.Cmd {
 	cmd := f.command(servers, append([]string{role, "primes", "--root", f.root, "--identity", identity}, more...)...)
 	cmd.Env = append(cmd.Env, "PATH="+bin+":"+os.Getenv("PATH"), "MUSTER_LOG=warn")
-	for _, name := range []string{"MUSTER_REDIS_PASSWORD", "MUSTER_REDIS_HOSTS"} {
-		cmd.Env = append(cmd.Env, name+"="+credentials(name))
-	}
+	cmd.Env = append(cmd.Env, redisEnviron()...)
 	return cmd
 }
 
