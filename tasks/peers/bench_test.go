@@ -13,7 +13,7 @@ const rounds = 5
 // of the floor and of asynq in the same run, and what a waiting task takes of Redis's memory beside its payload. It fails
 // if a side cannot run here, and names it.
 func BenchmarkSideBySide(b *testing.B) {
-	all := []side{floor()}
+	all := []side{floor(), muster("muster-go", self("go"))}
 	for name, prepare := range map[string]func(dir string) (side, error){
 		"asynq": asynq, "rq": rq, "celery": celery, "bullmq": bullmq,
 	} {
@@ -38,7 +38,7 @@ func compare(b *testing.B, all []side, executors int) map[string]outcome {
 			slices.Reverse(all)
 		}
 		for _, s := range all {
-			o := run(b, redisAddr, s, executors, s.tasks)
+			o := run(b, rediss.Addr(), s, executors, s.tasks)
 			rates[s.name], bytes[s.name] = append(rates[s.name], o.rate), append(bytes[s.name], o.bytes)
 		}
 	}

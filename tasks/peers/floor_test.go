@@ -15,7 +15,6 @@ const (
 	floorHand    = 100 // tasks in a pipeline
 	floorWaiting = "waiting"
 	floorResults = "results"
-	floorProgram = "PEERS_FLOOR" // in the environment: this binary is the floor's program
 )
 
 // floor is what any queue in Redis has to do at least: move a task from the waiting ones to one's own, and store its
@@ -33,7 +32,7 @@ func floor() side {
 	s.result = func(ctx context.Context, c *redis.Client) (string, error) {
 		return c.HGet(ctx, floorResults, "0").Result()
 	}
-	return programs(s, []string{"env", floorProgram + "=1", os.Args[0]}, 1)
+	return programs(s, self("floor"), 1)
 }
 
 // floorMain is the floor's program.

@@ -41,8 +41,10 @@ type side struct {
 
 // race is one side's run on a Redis that holds nothing else.
 type race struct {
-	addr   string
-	client *redis.Client
+	addr    string
+	client  *redis.Client
+	environ []string // of its programs
+	after   []func() // called at the end of the race
 }
 
 // outcome is what a race showed.
@@ -54,8 +56,11 @@ type outcome struct {
 // run lets a side finish n tasks with some executors.
 func run(t testing.TB, addr string, s side, executors, n int) outcome {
 	t.Helper()
-	r := &race{addr: addr, client: redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})}
-	defer r.client.Close()
+	r := &race{
+		addr: addr, client: redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1}),
+		environ: append(os.Environ(), "PEERS_REDIS="+addr),
+	}
+	defer r.close()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := r.client.FlushAll(ctx).Err(); err != nil {
@@ -65,11 +70,6 @@ func run(t testing.TB, addr string, s side, executors, n int) outcome {
 	s.submit(t, r, n)
 	out := outcome{bytes: float64(r.memory(ctx, t)-before)/float64(n) - taskBytes}
 	all := s.work(t, r, executors)
-	defer func() {
-		for _, p := range all {
-			p.end()
-		}
-	}()
 	if taken, done, err := s.counts(ctx, r.client, n); taken != 0 || done != 0 || err != nil {
 		t.Fatalf("%s: before the start: %d taken, %d done, %v", s.name, taken, done, err)
 	}
@@ -79,6 +79,13 @@ func run(t testing.TB, addr string, s side, executors, n int) outcome {
 		t.Fatalf("%s: the result of a task is %q, %v", s.name, got, err)
 	}
 	return out
+}
+
+func (r *race) close() {
+	for _, f := range slices.Backward(r.after) {
+		f()
+	}
+	r.client.Close()
 }
 
 // watch returns how long it takes from the first taken task to the last result.
@@ -132,7 +139,7 @@ type process struct {
 func (r *race) launch(t testing.TB, program []string, args ...string) *process {
 	t.Helper()
 	p := &process{cmd: exec.Command(program[0], slices.Concat(program[1:], args)...)}
-	p.cmd.Env = append(os.Environ(), "PEERS_REDIS="+r.addr)
+	p.cmd.Env = r.environ
 	p.cmd.Stderr = os.Stderr
 	in, err := p.cmd.StdinPipe()
 	if err != nil {
@@ -146,6 +153,7 @@ func (r *race) launch(t testing.TB, program []string, args ...string) *process {
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	r.after = append(r.after, p.end)
 	return p
 }
 
@@ -155,7 +163,6 @@ func (p *process) ready(t testing.TB) {
 	stuck := time.AfterFunc(patience, func() { p.cmd.Process.Kill() })
 	defer stuck.Stop()
 	if line, err := p.out.ReadString('\n'); line != "ready\n" {
-		p.end()
 		t.Fatalf("%s says %q, not ready: %v", p.cmd, line, err)
 	}
 }

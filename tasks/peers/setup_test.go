@@ -8,38 +8,69 @@ package peers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"testing"
 
 	"muster/redisserver"
+	"muster/zkserver"
 )
 
-// redisAddr is the server that all races run on.
-var redisAddr string
+// The servers that all races run on.
+var (
+	rediss  *redisserver.Server
+	servers *zkserver.Ensemble
+)
 
-func TestMain(m *testing.M) { os.Exit(testMain(m)) }
-
-func testMain(m *testing.M) int {
-	if os.Getenv(floorProgram) != "" {
-		if err := floorMain(os.Args[1:]); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
+func TestMain(m *testing.M) {
+	if program := os.Getenv(selfProgram); program != "" {
+		if err := selfMain(program); err != nil {
+			fmt.Fprintf(os.Stderr, "%s: %v\n", program, err)
+			os.Exit(1)
 		}
-		return 0
+		os.Exit(0)
 	}
-	server, err := redisserver.Start(context.Background(), redisserver.Options{
-		Fsync: "everysec", Extra: []string{"--auto-aof-rewrite-percentage", "0"},
-	})
+	code, err := testMain(m)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	redisAddr = server.Addr()
-	code := m.Run()
-	if err := server.Stop(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}
-	return code
+	os.Exit(code)
+}
+
+func testMain(m *testing.M) (code int, err error) {
+	ctx := context.Background()
+	if rediss, err = redisserver.Start(ctx, redisserver.Options{
+		Fsync: "everysec", Extra: []string{"--auto-aof-rewrite-percentage", "0"}, // a rewrite would slow some race down
+	}); err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, rediss.Stop()) }()
+	if servers, err = zkserver.Start(ctx, zkserver.Options{}); err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, servers.Stop()) }()
+	if err := os.Setenv("MUSTER_SERVERS", servers.Connect()); err != nil {
+		return 0, err
+	}
+	return m.Run(), nil
+}
+
+// selfProgram, in the environment, says which program this binary is.
+const selfProgram = "PEERS_PROGRAM"
+
+// self is this binary as a program.
+func self(program string) []string { return []string{"env", selfProgram + "=" + program, os.Args[0]} }
+
+func selfMain(program string) error {
+	switch program {
+	case "floor":
+		return floorMain(os.Args[1:])
+	case "go":
+		return goMain(context.Background())
+	case "lines":
+		return linesMain()
+	}
+	return errors.New("no such program")
 }

@@ -1,0 +1,174 @@
+package peers
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/plan"
+	"muster/queue"
+	"muster/tasks"
+	"muster/zkstate"
+	"muster/zkstate/zkconn"
+)
+
+const (
+	queueName = "peers"
+	batchID   = "race"
+)
+
+// muster is a side of ours: a batch, and executors of some program. The batch is paused before they start; to begin is
+// to resume it.
+func muster(name string, program []string) side {
+	var o *tasks.Operator
+	s := side{name: name, tasks: 400_000}
+	s.submit = func(t testing.TB, r *race, n int) {
+		t.Helper()
+		o = submitPaused(t, r, n)
+	}
+	s.work = func(t testing.TB, r *race, executors int) []*process {
+		t.Helper()
+		var all []*process
+		for range executors {
+			all = append(all, r.launch(t, program))
+		}
+		awaitSeats(t, o, executors)
+		return all
+	}
+	s.begin = func(t testing.TB, _ *race, _ []*process) {
+		t.Helper()
+		if _, err := o.Resume(t.Context(), batchID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	key := func() string { return fmt.Sprintf("muster:{%s}:b:%s", o.Generation, batchID) }
+	s.counts = func(ctx context.Context, c *redis.Client, n int) (int64, int64, error) {
+		var found struct {
+			Taken int64 `redis:"taken"`
+			Done  int64 `redis:"done"`
+		}
+		err := c.HMGet(ctx, key(), "taken", "done").Scan(&found)
+		return found.Taken, found.Done, err
+	}
+	s.result = func(ctx context.Context, c *redis.Client) (string, error) {
+		return c.LIndex(ctx, key()+":r", -1).Result()
+	}
+	return s
+}
+
+// submitPaused makes a queue, and puts a batch into it.
+func submitPaused(t testing.TB, r *race, n int) *tasks.Operator {
+	t.Helper()
+	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs(), Timeout: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.after = append(r.after, func() { s.Close() })
+	q := queue.Default()
+	q.Root, q.Name, q.Redis = "/race-"+zkstate.NewID(), queueName, "redis://"+r.addr+"/0"
+	admin, err := zkstate.NewStore(s, zkstate.Config{
+		Home: q.Root + "/home", Stack: "peers", Kinds: []zkstate.Kind{zkstate.Queue()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := admin.Commit(t.Context(), plan.Row{Path: q.Path(), New: q, Reason: plan.NotThere}); err != nil {
+		t.Fatal(err)
+	}
+	c := tasks.SubmitConfig{Root: q.Root, Queue: q.Name, ID: batchID, By: "peers"}
+	if _, err := tasks.Submit(t.Context(), s, c, payloads(n)); err != nil {
+		t.Fatal(err)
+	}
+	o, err := tasks.NewOperator(t.Context(), s, tasks.OperatorConfig{Root: q.Root, Queue: q.Name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.after = append(r.after, o.Close)
+	if _, err := o.Pause(t.Context(), batchID); err != nil {
+		t.Fatal(err)
+	}
+	r.environ = append(r.environ, "MUSTER_ROOT="+q.Root)
+	return o
+}
+
+// payloads is the tasks of a race.
+func payloads(n int) tasks.Source {
+	return func(context.Context, queue.Queue) iter.Seq2[[]byte, error] {
+		return func(yield func([]byte, error) bool) {
+			for i := range n {
+				if !yield([]byte(payload(i)), nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// awaitSeats waits until so many executors have joined.
+func awaitSeats(t testing.TB, o *tasks.Operator, executors int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	st, err := o.Store(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		books, err := st.Books(ctx)
+		if err == nil && len(books.Seats) == executors {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("%d of %d executors have joined: %v", len(books.Seats), executors, err)
+		}
+	}
+}
+
+// goMain is a program with package tasks.
+func goMain(ctx context.Context) error {
+	s, err := zkconn.Dial(ctx, zkconn.Config{
+		Servers: strings.Split(os.Getenv("MUSTER_SERVERS"), ","), Timeout: 10 * time.Second,
+	})
+	if err != nil {
+		return err
+	}
+	p, err := tasks.Join(ctx, s, tasks.Config{
+		Root: os.Getenv("MUSTER_ROOT"), Queue: queueName, Identity: fmt.Sprint("go-", os.Getpid()),
+		Role: queue.Executor, Parallel: 1,
+	})
+	if err != nil {
+		return err
+	}
+	answer := []byte(result)
+	return tasks.Execute(ctx, p, tasks.ExecutorConfig{}, func(context.Context, *tasks.Task) ([]byte, error) {
+		return answer, nil
+	})
+}
+
+// linesMain answers lines, as the command of "muster executor --lines" does.
+func linesMain() error {
+	in, out := bufio.NewReaderSize(os.Stdin, 64<<10), bufio.NewWriterSize(os.Stdout, 64<<10)
+	for {
+		if _, err := in.ReadSlice('\n'); err != nil {
+			return errors.Join(out.Flush(), err)
+		}
+		out.WriteString(result + "\n")
+		if in.Buffered() == 0 {
+			if err := out.Flush(); err != nil {
+				return err
+			}
+		}
+	}
+}
