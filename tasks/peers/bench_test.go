@@ -10,8 +10,8 @@ import (
 const rounds = 5
 
 // BenchmarkSideBySide reports for 1 and for 8 executors the medians of each side: tasks a second, their ratios to those
-// of the floor and of asynq in the same run, and what a waiting task takes of Redis's memory beside its payload. It fails
-// if a side cannot run here, and names it.
+// of the floor and of asynq in the same run, and what a waiting task takes of Redis's memory beside its payload. It
+// fails if a side cannot run here, and names it.
 func BenchmarkSideBySide(b *testing.B) {
 	all := []side{floor(), muster("muster-go", self("go"))}
 	for name, prepare := range map[string]func(dir string) (side, error){

@@ -1,5 +1,5 @@
-// Package peers measures queues side by side: muster's, other queue systems on Redis, and the least that any of them has
-// to do. It has no code of its own.
+// Package peers measures queues side by side: muster's, other queue systems on Redis, and the least that any of them
+// has to do. It has no code of its own.
 //
 // All run in turn on one Redis server, with the same tasks and results: each race begins when all tasks are queued and
 // all executors are ready; its time is from when the first task was taken until the last result was stored. An

@@ -2,8 +2,8 @@ package peers
 
 import "testing"
 
-// TestBesideTheFloor is the short form of BenchmarkSideBySide: muster's sides and the floor. The limits leave room for a
-// busy machine. An executor that waited for the clock between its turns would not keep them.
+// TestBesideTheFloor is the short form of BenchmarkSideBySide: muster's sides and the floor. The limits leave room for
+// a busy machine. An executor that waited for the clock between its turns would not keep them.
 func TestBesideTheFloor(t *testing.T) {
 	const (
 		number    = 20_000
