@@ -76,6 +76,7 @@ const (
 	ordinary  = "ok"
 	poison    = "never" // fails always, and says that it need not be tried again if it can
 	uncertain = "again" // fails the first time
+	deadly    = "kill"  // kills the executor
 )
 
 // kind is what a task does. A few batches are of poison only.

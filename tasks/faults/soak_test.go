@@ -93,7 +93,7 @@ func (k *soakRun) startAll() {
 		k.executor("--parallel", "2", "--lines", "--", self, "act-lines", k.dir),
 		k.executor("--parallel", "4", "--lines=json", "--", self, "act-json", k.dir),
 		k.executor("--parallel", "2", "--", self, "act-one", k.dir),
-		{self, "act-go", k.dir},
+		{self, "act-go", k.dir, "1"},
 	}
 	for i := range executors {
 		form := forms[[executors]int{0, 0, 0, 1, 1, 1, 2, 3}[i]]
