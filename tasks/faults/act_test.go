@@ -16,7 +16,7 @@ import (
 // acts are what this program does as a command, by its first argument. The next one is a directory for what must be
 // remembered.
 var acts = map[string]func(args []string) int{
-	"act-lines": actLines, "act-quick": actQuick, "act-go": actGo, "act-json": actJSON, "act-one": actOne, "act-ledger": actLedger,
+	"act-lines": actLines, "act-go": actGo, "act-json": actJSON, "act-one": actOne, "act-ledger": actLedger,
 }
 
 // errAgain means that a task failed, and would not if it were tried again.
@@ -87,15 +87,6 @@ func parentOf(pid int) (parent int) {
 		return 0
 	}
 	return parent
-}
-
-// actQuick answers each line at once.
-func actQuick([]string) int {
-	in := bufio.NewScanner(os.Stdin)
-	for in.Scan() {
-		fmt.Println("done")
-	}
-	return 0
 }
 
 // actLines answers each line with one. It has no other way to fail than to end.

@@ -19,7 +19,7 @@ import (
 )
 
 // actGo is an executor in Go. Its arguments are the directory and how many executors it is, each with a session of its
-// own. It ends at SIGTERM.
+// own; with a third one tasks take no time. It ends at SIGTERM.
 func actGo(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -36,7 +36,7 @@ func actGo(args []string) int {
 				name = fmt.Sprint(name, "-", i)
 			}
 			for ctx.Err() == nil {
-				if err := execute(ctx, args[0], name); err != nil && ctx.Err() == nil {
+				if err := execute(ctx, args[0], name, len(args) > 2); err != nil && ctx.Err() == nil {
 					fmt.Fprintln(os.Stderr, name, err)
 					time.Sleep(100 * time.Millisecond) // as a supervisor would
 				}
@@ -48,7 +48,7 @@ func actGo(args []string) int {
 }
 
 // execute executes tasks until the membership ends.
-func execute(ctx context.Context, dir, name string) error {
+func execute(ctx context.Context, dir, name string, quick bool) error {
 	s, err := zkconn.Dial(ctx, zkconn.Config{
 		Servers: strings.Split(os.Getenv("MUSTER_SERVERS"), ","), Timeout: sessionTimeout,
 	})
@@ -66,6 +66,9 @@ func execute(ctx context.Context, dir, name string) error {
 		return err
 	}
 	err = tasks.Execute(ctx, p, tasks.ExecutorConfig{Parallel: 4}, func(_ context.Context, t *tasks.Task) ([]byte, error) {
+		if quick {
+			return t.Payload, nil
+		}
 		result, err := perform(dir, string(t.Payload))
 		if errors.Is(err, errNever) {
 			err = fmt.Errorf("%w: %w", tasks.ErrNever, err)

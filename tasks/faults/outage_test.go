@@ -2,8 +2,6 @@ package faults
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -12,18 +10,22 @@ import (
 	"muster/queue"
 	"muster/resource"
 	"muster/soak"
+	"muster/tasks"
 	"muster/tasks/store"
 	"muster/zkserver"
 )
 
-// submitLines submits lines as a batch.
-func (w *world) submitLines(id string, lines []string, flags ...string) {
+// submitLines submits lines as a batch, whose results are kept.
+func (w *world) submitLines(id string, lines []string) {
 	w.t.Helper()
-	path := filepath.Join(w.dir, "batches", id)
-	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
-		w.t.Fatal(err)
+	var payloads [][]byte
+	for _, l := range lines {
+		payloads = append(payloads, []byte(l))
 	}
-	if _, err := w.muster(append([]string{"submit", w.queue.Name, path, "--id", id}, flags...)...); err != nil {
+	_, err := tasks.Submit(w.t.Context(), w.session(), tasks.SubmitConfig{
+		Root: w.queue.Root, Queue: w.queue.Name, ID: id, Results: "keep:24h", By: "me@here",
+	}, tasks.Payloads(payloads...))
+	if err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -62,7 +64,7 @@ func TestPoisonTask(t *testing.T) {
 		}
 		lines = append(lines, fmt.Sprintf("b %d %s 1000 x", i, kind))
 	}
-	w.submitLines("b", lines, "--results", "keep:24h")
+	w.submitLines("b", lines)
 	begun := time.Now()
 	const seats = 3
 	done := make(chan int, seats)
@@ -152,7 +154,7 @@ func TestOutages(t *testing.T) {
 			for i := range 800 {
 				lines = append(lines, fmt.Sprintf("b %d %s 3600000000 x", i, ordinary))
 			}
-			w.submitLines("b", lines, "--results", "keep:24h")
+			w.submitLines("b", lines)
 			const processes, seats = 4, 25
 			for round := range 6 {
 				for i := range processes {
@@ -171,10 +173,7 @@ func TestOutages(t *testing.T) {
 					w.processes[fmt.Sprintf("e-%d-%d", round, i)].kill()
 				}
 			}
-			for i := range 800 {
-				lines[i] = fmt.Sprintf("b %d %s 0 x", i, ordinary)
-			}
-			w.add("last", false, w.executor("--lines", "--", self, "act-quick", w.dir)...)
+			w.add("last", false, self, "act-go", w.dir, "1", "quick")
 			w.finished(3*time.Minute, 800)
 			if b, err := w.inRedis(); err != nil || b.Done != 800 {
 				t.Errorf("%+v, %v", b, err)
@@ -194,7 +193,7 @@ func TestExecutorsComeAndGo(t *testing.T) {
 	for i := range 20_000 {
 		lines = append(lines, fmt.Sprintf("b %d %s 20000 x", i, ordinary))
 	}
-	w.submitLines("b", lines, "--results", "keep:24h")
+	w.submitLines("b", lines)
 	argv := w.executor("--parallel", "2", "--lines", "--", self, "act-lines", w.dir)
 	w.add("a", false, argv...)
 	w.finished(time.Minute, 1)
