@@ -274,7 +274,7 @@ func TestWhatNobodyCollects(t *testing.T) {
 			t.Errorf("%s is not completed", id)
 		}
 	}
-	f.work(e, always(store.Done))
+	f.executeAll(e, always(store.Done))
 	eventually(t, "the end of what is discarded", func() bool { return f.gone("discard") })
 	for _, id := range []string{"keep", "submitter"} {
 		eventually(t, "a note at "+id, func() bool { return !f.batch(id).Completed.IsZero() })
@@ -309,7 +309,7 @@ func TestOldThingsGo(t *testing.T) {
 	f := newFixture(t, func(q *queue.Queue) { q.KeepDead = 1 })
 	f.submit("b1", numbered(3))
 	e := f.join("e", queue.Executor)
-	f.work(e, always(store.Never))
+	f.executeAll(e, always(store.Never))
 	root, g := f.queue.Root, f.generation()
 	old, recent := time.Now().Add(-9*24*time.Hour), time.Now().Add(-6*24*time.Hour)
 	for day, n := range map[time.Time]int{old: 7, recent: 2} {

@@ -48,7 +48,7 @@ func TestADeadExecutorGivesBack(t *testing.T) {
 	}
 	crash(t, a)
 	eventually(t, "the eviction", func() bool { return len(f.books().Seats) == 2 })
-	f.work(b, always(store.Done))
+	f.executeAll(b, always(store.Done))
 	if got := f.inRedis("b1"); got.Done != 10 {
 		t.Errorf("done: %d", got.Done)
 	}
@@ -183,5 +183,5 @@ func TestAFrozenKeeper(t *testing.T) {
 	if b := f.inRedis("b1"); b.Out+f.inRedis("b2").Out != 1 {
 		t.Errorf("in hand: %d", b.Out)
 	}
-	f.work(late, always(store.Done))
+	f.executeAll(late, always(store.Done))
 }

@@ -85,7 +85,7 @@ func TestALostReplyOfRedis(t *testing.T) {
 	if b := f.inRedis("b1"); b.Out != 2 || b.Returned != 3 {
 		t.Errorf("in hand %d, returned %d", b.Out, b.Returned)
 	}
-	f.work(e, nil)
+	f.executeAll(e, nil)
 	if b := f.inRedis("b1"); b.Done != 8 || b.Finished != 8 {
 		t.Errorf("%d done in %d attempts", b.Done, b.Finished)
 	}
@@ -149,7 +149,7 @@ func TestRedisIsKilled(t *testing.T) {
 	if !e.Ready() {
 		t.Error("it is not ready again")
 	}
-	f.work(e, nil)
+	f.executeAll(e, nil)
 }
 
 // TestRedisForgotTheSeat: a process whose seat stands says hello again. One whose seat is gone stops.
@@ -244,7 +244,7 @@ func TestAFailOverToAReplicaThatIsBehind(t *testing.T) {
 	if err != nil || len(kept) != len(first) {
 		t.Fatalf("kept %v of %v, %v", kept, first, err)
 	}
-	f.work(e, nil)
+	f.executeAll(e, nil)
 	if b := f.inRedis("b1"); b.Done != 8 || b.Out != 2 {
 		t.Errorf("%+v", b)
 	}
