@@ -198,7 +198,12 @@ class Executor:
         ops = [check(self.run_folder + "/gate", 0), check(self.record, version)]
         folders = [create(f"{self.run_folder}/{f}", "", 0) for f in ("seat", "batch", "ended", "health")]
         mine = [create(f"{path}/{identity}", live, 1), create(self.run_folder + "/seat/x-", seat, 3)]
-        created = self.zk.multi(*ops, *mine) or self.zk.multi(*ops, *folders, *mine) or sys.exit("cannot join")
+        for _ in range(3):  # another process may make the folders at the same time
+            created = self.zk.multi(*ops, *mine) or self.zk.multi(*ops, *folders, *mine)
+            if created:
+                break
+        else:
+            sys.exit("cannot join")
         self.seat_path = created[-1]
         self.seat = format(self.zk.get(self.seat_path)[1], "x")
         self.redis = Redis(self.queue["redis"], "muster:{%s}:" % record["generation"], lua)
