@@ -165,7 +165,7 @@ func (p *process) storeConfig(home, stack string, acl []string) zkstate.Config {
 	if auth, _ := p.credentials(); len(acl) == 0 && len(auth) > 0 {
 		acl = []string{"auth::cdrwa"}
 	}
-	return zkstate.Config{Home: home, Stack: stack, By: p.user(), At: time.Now(), ACL: acl, Kinds: kinds()}
+	return zkstate.Config{Home: home, Stack: stack, By: p.user(), At: time.Now(), ACL: acl, Kinds: p.kinds()}
 }
 
 // user is user@host. People see it in records and while they wait for a lock.

@@ -1,7 +1,11 @@
 package cli
 
 import (
+	"context"
+
+	"muster/queue"
 	"muster/resource"
+	"muster/tasks"
 	"muster/zkstate"
 )
 
@@ -12,6 +16,19 @@ func kinds() []zkstate.Kind {
 		zkstate.Group(),
 		zkstate.Queue(),
 	}
+}
+
+// kinds are the kinds for what changes them: it also deletes what members of a deleted generation have left in Redis.
+func (p *process) kinds() []zkstate.Kind {
+	all := kinds()
+	for i := range all {
+		if all[i].Name == queue.KindName {
+			all[i].Unlink = func(ctx context.Context, rec *resource.Record) error {
+				return tasks.Unlink(ctx, rec, p.environ.value)
+			}
+		}
+	}
+	return all
 }
 
 // declarable returns kinds without how zkstate stores them.

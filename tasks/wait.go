@@ -126,4 +126,4 @@ func (p *Process) unblock(ended <-chan struct{}) {
 }
 
 // key is a key of the queue.
-func (p *Process) key(name string) string { return "muster:{" + p.Generation + "}:" + name }
+func (p *Process) key(name string) string { return keyPrefix(p.Generation) + name }
