@@ -250,7 +250,8 @@ func TestRemoved(t *testing.T) {
 		if err := f.s.Delete(t.Context(), remove(p), -1); err != nil {
 			t.Fatal(err)
 		}
-		if err := ended(t, p.Context()); !errors.Is(err, ErrRemoved) || !strings.Contains(err.Error(), path.Base(remove(p))) {
+		err := ended(t, p.Context())
+		if !errors.Is(err, ErrRemoved) || !strings.Contains(err.Error(), path.Base(remove(p))) {
 			t.Errorf("%s: it ended with %v", name, err)
 		}
 	}

@@ -3,6 +3,7 @@ package tasks
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,9 +54,9 @@ func (f *fixture) edit(id string, change func(*znode.BatchManifest)) Manifest {
 // half is a batch whose submitter has died after some of the steps: "manifest", "begin", "append", "open".
 func (f *fixture) half(id string, last string, edits ...func(*znode.BatchManifest)) Manifest {
 	f.t.Helper()
-	edits = append([]func(*znode.BatchManifest){func(b *znode.BatchManifest) { b.State = znode.BatchSubmitting }}, edits...)
 	f.submit(id, numbered(3))
 	m := f.edit(id, func(b *znode.BatchManifest) {
+		b.State = znode.BatchSubmitting
 		for _, edit := range edits {
 			edit(b)
 		}
@@ -103,7 +104,7 @@ func (f *fixture) how(id string) znode.EndState {
 	return end.How
 }
 
-// always is how each attempt ends, for work.
+// always is how each attempt ends, for executeAll.
 func always(o store.Outcome) func(int64) (store.Outcome, []byte) {
 	return func(int64) (store.Outcome, []byte) { return o, nil }
 }
@@ -196,7 +197,7 @@ func TestALateKeeperRemovesNothingNew(t *testing.T) {
 	p := f.join("p", queue.Watcher)
 	k := &keeper{p: p, limits: p.limits, seats: map[string]string{}}
 	for _, life := range []string{old.Life, ""} {
-		if err := k.one(t.Context(), "b1", "", k.removeEnded(t.Context(), "b1", life)); err != nil {
+		if err := k.one("b1", "", k.removeEnded(t.Context(), "b1", life)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -246,7 +247,8 @@ func TestRedisWentBack(t *testing.T) {
 	if b := f.inRedis("part"); b.State != "submitting" || b.Tasks != 0 {
 		t.Errorf("the part: %+v", b)
 	}
-	if _, err := f.store().Append(t.Context(), "part", f.batch("part").Life, 0, [][]byte{{'0'}, {'1'}, {'2'}}); err != nil {
+	life, all := f.batch("part").Life, [][]byte{{'0'}, {'1'}, {'2'}}
+	if _, err := f.store().Append(t.Context(), "part", life, 0, all); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the batch that is back", named("none"))
@@ -259,7 +261,8 @@ func TestRedisWentBack(t *testing.T) {
 func TestWhatNobodyCollects(t *testing.T) {
 	f := newFixture(t)
 	for id, results := range map[string]queue.Results{
-		"discard": queue.ResultsDiscard, "keep": "keep:2h", "submitter": queue.ResultsSubmitter, "watcher": queue.ResultsWatcher,
+		"discard": queue.ResultsDiscard, "keep": "keep:2h", "submitter": queue.ResultsSubmitter,
+		"watcher": queue.ResultsWatcher,
 	} {
 		c := f.submitConfig(id)
 		c.Results = results
@@ -338,4 +341,32 @@ func create(t testing.TB, s *zkconn.Session, at string) {
 	if _, err := s.Create(t.Context(), at, nil, zkconn.Persistent, zkconn.World(zkconn.PermAll)); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestWhyRedisRefuses is in the health of the queue, for as long as it does.
+func TestWhyRedisRefuses(t *testing.T) {
+	proxy := newProxy(t, rediss.Addr())
+	f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + proxy.Addr() })
+	c := f.client()
+	f.joinKeeper("k", quick())
+	says := func(text string) func() bool {
+		return func() bool {
+			h := f.health()
+			return h != nil && strings.Contains(h.Redis, text) && (text == "") == (h.Redis == "")
+		}
+	}
+	format := func(value int) {
+		if err := c.HSet(t.Context(), keyPrefix(f.generation())+"q", "format", value).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	format(99)
+	eventually(t, "the refusal", says("another format"))
+	format(1)
+	eventually(t, "the end of it", says(""))
+	proxy.Refuse(true)
+	proxy.Cut()
+	eventually(t, "the silence", says("does not answer"))
+	proxy.Refuse(false)
+	eventually(t, "the end of that", says(""))
 }

@@ -15,7 +15,7 @@ import (
 const batchPage = 200
 
 // repair compares the batches of Redis and ZooKeeper, and finishes what was begun. It stops when seats have changed: dead
-// ones come first. An error of Redis ends it too, and the next pass begins again. What concerns one batch only is logged.
+// ones come first. An error of Redis ends it too; the next pass begins again. What concerns one batch only is logged.
 func (k *keeper) repair(ctx context.Context) (done bool, err error) {
 	found, err := k.readBatches(ctx) // before ZooKeeper
 	if err != nil {
@@ -30,7 +30,7 @@ func (k *keeper) repair(ctx context.Context) (done bool, err error) {
 		if m, there := manifests[id]; there && (b.Broken != "" || b.Life == m.Life) {
 			continue
 		}
-		if err := k.one(ctx, id, "removed from redis", k.removeEnded(ctx, id, b.Life)); err != nil || k.hurry() {
+		if err := k.one(id, "removed from redis", k.removeEnded(ctx, id, b.Life)); err != nil || k.hurry() {
 			return false, err
 		}
 		delete(found, id)
@@ -71,12 +71,12 @@ func (k *keeper) repairBatch(ctx context.Context, id string, m Manifest, b *stor
 	if do.repair == repairLost || do.how == znode.EndUnattended {
 		var err error
 		if do, err = k.decideAgain(ctx, id, m); err != nil {
-			return k.one(ctx, id, "", err)
+			return k.one(id, "", err)
 		}
 	}
 	switch {
 	case do.repair != repairLost:
-		return k.one(ctx, id, do.String(), k.carryOut(ctx, id, m, do))
+		return k.one(id, do.String(), k.carryOut(ctx, id, m, do))
 	case len(amiss.Lost) == znode.MaxHealth:
 		amiss.MoreLost++
 	default:
@@ -102,16 +102,15 @@ func (k *keeper) decideAgain(ctx context.Context, id string, m Manifest) (decisi
 }
 
 // one logs an error that concerns one batch only, and what was done. It returns any other error.
-func (k *keeper) one(ctx context.Context, id, did string, err error) error {
+func (k *keeper) one(id, did string, err error) error {
 	switch {
 	case err == nil && did != "":
 		k.p.log.Info("repaired a batch", "batch", id, "did", did)
 	case err == nil:
-	case ctx.Err() != nil, !refused(err) && !errors.Is(err, zkconn.ErrBadVersion) && !errors.Is(err, zkconn.ErrNoNode) &&
-		!errors.Is(err, ErrNoBatch):
-		return err
-	default:
+	case refused(err), errors.Is(err, zkconn.ErrBadVersion), errors.Is(err, zkconn.ErrNoNode), errors.Is(err, ErrNoBatch):
 		k.p.log.Info("a batch is looked at again later", "batch", id, "error", err)
+	default:
+		return err
 	}
 	return nil
 }

@@ -42,8 +42,8 @@ type followed struct {
 	changed  chan struct{} // closed when it was written again
 }
 
-// Manifest is an unfinished batch. It is watched from the first time on, so it may be a moment old. ErrNoBatch: there is
-// none of this name.
+// Manifest is an unfinished batch. It is watched from the first time on, so it may be a moment old. ErrNoBatch: there
+// is none of this name.
 func (p *Process) Manifest(ctx context.Context, id string) (Manifest, error) {
 	for {
 		f, begun := p.tryFollow(id)

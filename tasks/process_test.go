@@ -107,7 +107,8 @@ func TestALateCall(t *testing.T) {
 	if _, err := e.Recover(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.store.Turn(t.Context(), e.Seat, late, store.Turn{Idle: 1, MaxBytes: 1 << 30}); !errors.Is(err, store.ErrSeq) {
+	_, err = e.store.Turn(t.Context(), e.Seat, late, store.Turn{Idle: 1, MaxBytes: 1 << 30})
+	if !errors.Is(err, store.ErrSeq) {
 		t.Errorf("the late call: %v", err)
 	}
 	if n := f.take(e, 1); n != 1 {
@@ -311,7 +312,10 @@ func TestManifests(t *testing.T) {
 		}
 		over := p.Cancelled(end)
 		f.edit(end, func(b *znode.BatchManifest) { b.Weight = 9 })
-		eventually(t, "the weight", func() bool { m, err = p.Manifest(t.Context(), end); return err == nil && m.Weight == 9 })
+		eventually(t, "the weight", func() bool {
+			m, err = p.Manifest(t.Context(), end)
+			return err == nil && m.Weight == 9
+		})
 		select {
 		case <-over:
 			t.Error("it is over")

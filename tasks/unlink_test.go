@@ -42,7 +42,7 @@ func TestUnlink(t *testing.T) {
 	}
 }
 
-// TestAGenerationStaysUntilItsKeysAreGone: a process was there, the queue was deleted, and Redis did not answer at first.
+// TestAGenerationStaysUntilItsKeysAreGone: a process was there, the queue was deleted, and Redis did not answer.
 func TestAGenerationStaysUntilItsKeysAreGone(t *testing.T) {
 	proxy := newProxy(t, rediss.Addr())
 	f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + proxy.Addr() })
