@@ -25,20 +25,12 @@ results are removed; its dead tasks are kept for as long as the queue says.`,
 		return p.operate(ctx, o, name, searchScope.findBatch,
 			func(ctx context.Context, f foundQueue, op *tasks.Operator) error {
 				if err := op.Cancel(ctx, f.id); err != nil {
-					return p.cancelLater(err)
+					return err
 				}
 				p.announce(f, "cancelled")
 				return nil
 			})
 	})
-}
-
-// cancelLater says that a cancel is written down although Redis does not answer.
-func (p *process) cancelLater(err error) error {
-	if !errors.Is(err, tasks.ErrRedis) {
-		return err
-	}
-	return fmt.Errorf("it is cancelled, and what Redis has of it is removed when that answers: %w", err)
 }
 
 // announce prints what was done, as the end of a sentence.

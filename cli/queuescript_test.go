@@ -4,6 +4,7 @@ import (
 	"context"
 	"path"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -67,6 +68,18 @@ func cmdQueue(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(s.Delete(ctx, znode.Batch(root, g, args[2]), -1))
 	default:
 		ts.Fatalf("queue %s is not known", args[0])
+	}
+}
+
+// cmdRedis gives a script the Redis of the tests, as var.redis and with its password in the environment.
+func cmdRedis(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) > 0 {
+		ts.Fatalf("usage: redis")
+	}
+	t := ts.Value(testKey{}).(testing.TB)
+	ts.Setenv("MUSTER_VAR_redis", "redis://"+sharedRedis(t).Addr()+"/0")
+	for _, name := range []string{"MUSTER_REDIS_PASSWORD", "MUSTER_REDIS_HOSTS"} {
+		ts.Setenv(name, credentials(name))
 	}
 }
 

@@ -83,6 +83,7 @@ func TestScripts(t *testing.T) {
 			"zk":         cmdZK,
 			"group":      cmdGroup,
 			"queue":      cmdQueue,
+			"redis":      cmdRedis,
 		},
 		RequireExplicitExec: true,
 	})

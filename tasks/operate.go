@@ -250,6 +250,9 @@ func (o *Operator) Cancel(ctx context.Context, id string) error {
 		err = o.call(ctx, func(st *store.Queue) error {
 			return o.end(ctx, st, id, m, znode.EndCancelled)
 		})
+		if err != nil {
+			err = fmt.Errorf("it is cancelled, and is removed when a process of the queue reaches Redis: %w", err)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("cancel %s: %w", id, err)
