@@ -331,7 +331,7 @@ func TestExecutorUsage(t *testing.T) {
 		"primes --max-tasks -1 -- cat": {64, "--max-tasks -1 is negative"},
 		"primes --lines=xml -- cat":    {64, `--lines "xml" is neither plain nor json`},
 		"primes -- there-is-no-such-":  {127, "there-is-no-such-"},
-		"primes --join-timeout 300ms --root /none -- cat": {74, "no such queue"},
+		"primes --join-timeout 4s --root /none -- cat": {74, "no such queue"},
 	} {
 		cmd := f.command(servers.Connect(), append([]string{"executor"}, strings.Fields(args)...)...)
 		cmd.Env = append(cmd.Env, "PATH="+os.Getenv("PATH"))

@@ -44,7 +44,9 @@ func RunExecutor(ctx context.Context, c ExecutorConfig) Result {
 	if wrong := new(errCommand); errors.As(result.Err, &wrong) {
 		result.Code = max(cannotRun, startCode(result.Err))
 	}
-	result.Text += e.summary()
+	if result.Text != "" { // it has joined
+		result.Text += e.summary()
+	}
 	return result
 }
 
