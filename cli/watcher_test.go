@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -266,5 +268,39 @@ func TestWatcherUsage(t *testing.T) {
 		if code := cmd.ProcessState.ExitCode(); code != c.code || !strings.Contains(string(out), c.text) {
 			t.Errorf("watcher %s: exit %d, want %d and %q:\n%s", args, code, c.code, c.text, out)
 		}
+	}
+}
+
+// TestWatcherStartsTheNextBatch: with the batch's id as that of the next one, a command that runs twice submits it once.
+func TestWatcherStartsTheNextBatch(t *testing.T) {
+	t.Parallel()
+	f := newQueueFixture(t, "")
+	f.duty("collect", fmt.Sprintf(`if [ $MUSTER_BATCH != next-first ]; then
+	export MUSTER_REDIS_PASSWORD=%s MUSTER_REDIS_HOSTS=127.0.0.1 # a command is not given them
+	sed 's/.*"result":"\([^"]*\)".*/\1/' | sort | muster submit primes --id "next-$MUSTER_BATCH" || exit
+	[ $MUSTER_ATTEMPT = 2 ] || exit 1
+	say twice
+	exit 0
+fi
+sed 's/.*"result":"\([^"]*\)".*/\1/' | sort > results
+say has next`, redisPassword))
+	f.watcher(servers.Connect(), "w", "collect")
+	executor := f.process(servers.Connect(), "executor", "e", "--parallel", "2", "--", "/bin/sh", "-c", "cat; printf x")
+	startOnScreen(t, executor).await(t, "joined "+f.root+"/primes as e")
+	submit := f.process(servers.Connect(), "submit", "unused")
+	submit.Args = []string{submit.Args[0], "submit", "primes", "--root", f.root, "--id", "first"}
+	submit.Stdin = strings.NewReader("a\nb\nc\n")
+	if out, err := submit.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	f.ended("first")
+	f.awaitLog("has next", 1)
+	f.ended("next-first")
+	results, err := os.ReadFile(filepath.Join(f.dir, "results"))
+	if want := "axx\nbxx\ncxx\n"; err != nil || string(results) != want {
+		t.Errorf("results %q, want %q: %v", results, want, err)
+	}
+	if log := f.logged(); log != "twice\nhas next\n" {
+		t.Errorf("the commands said %q", log)
 	}
 }
