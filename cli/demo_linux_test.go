@@ -40,6 +40,9 @@ func TestDemo(t *testing.T) {
 			t.Errorf("status --watch did not see %s:\n%s", seen, out)
 		}
 	}
+	if _, err := exec.LookPath("redis-server"); err == nil && !strings.Contains(string(out), "\n669 of 5000 are prime\n") {
+		t.Errorf("the batch was not counted:\n%s", out)
+	}
 	if left := processesOf(t, temp); len(left) > 0 {
 		t.Errorf("processes left:\n%s", strings.Join(left, "\n"))
 	}

@@ -31,8 +31,8 @@ paste where other commands are to find it; at port 2181 they do without. Nothing
 of it is left behind.
 
 With --redis it also runs a real Redis, 7 or newer, with the settings that a
-queue needs, and prints the line that gives a configuration its address, as
-var.redis.`,
+queue needs, and prints a line with its address: muster apply --var
+redis=$REDIS_URL gives it to a configuration that has such a variable.`,
 		Example: `  muster dev                               one server on a free port
   muster dev --port 2181                   one where the others look for it
   muster dev --servers 3 --port 2181       an ensemble on 2181, 2182 and 2183
@@ -76,7 +76,7 @@ func runDev(ctx context.Context, p *process, o devOptions) (err error) {
 		}
 		defer func() { err = errors.Join(err, r.Stop()) }()
 		what, their = fmt.Sprintf(" and Redis at %s", r.Addr()), "They are gone, with all their data,"
-		lines = fmt.Sprintf("export MUSTER_VAR_redis=redis://%s/0\n", r.Addr())
+		lines = fmt.Sprintf("export REDIS_URL=redis://%s/0\n", r.Addr())
 	}
 	opts := zkserver.Options{Servers: o.servers}
 	for i := range o.servers {

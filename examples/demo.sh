@@ -73,13 +73,17 @@ crash() {
 if [ -n "${MUSTER_SERVERS:-}" ]; then
 	say "ZooKeeper: $MUSTER_SERVERS"
 else
-	say "a throw-away ZooKeeper"
-	echo '$ muster dev &'
-	"$muster" dev >"$dir/dev" &
+	dev=(dev)
+	case $(redis-server --version 2>/dev/null) in
+	*' v='[7-9].* | *' v='[1-9][0-9].*) dev+=(--redis) ;;
+	esac
+	say "a throw-away ZooKeeper${dev[1]:+, and a Redis for a queue}"
+	echo "\$ muster ${dev[*]} &"
+	"$muster" "${dev[@]}" >"$dir/dev" &
 	pids+=($!)
-	wait_for MUSTER_SERVERS cat "$dir/dev"
+	wait_for ^export cat "$dir/dev"
 	head -n 1 "$dir/dev"
-	eval "$(grep MUSTER_SERVERS "$dir/dev")"
+	eval "$(grep ^export "$dir/dev")"
 fi
 export MUSTER_SERVERS
 export TMPDIR=$dir # a worker that is killed with -9 leaves its socket there
@@ -191,7 +195,9 @@ HCL
 mkdir duties
 # shellcheck disable=SC2016 # for the shell of the duty
 {
+	# shellcheck disable=SC2016 # for the shell of the watcher
 	printf '#!/bin/sh\n%s\n' 'echo "$MUSTER_IDENTITY leads, epoch $MUSTER_EPOCH"; exec sleep 1000' >duties/coordinator
+	# shellcheck disable=SC2016 # for the shell of the watcher
 	printf '#!/bin/sh\n%s\n' 'echo "report of $MUSTER_TICK by $MUSTER_IDENTITY, version $MUSTER_VERSION"' >duties/report
 }
 chmod +x duties/*
@@ -228,6 +234,65 @@ run 0 "$muster" status --root "$root" shop
 run 0 grep -e leads -e report shop.log
 run 0 kill "$b" "$started"
 wait "$b" "$started" || true # they leave the group
+
+if [ -n "${REDIS_URL:-}" ]; then
+	say "a queue: two executors share a batch of 5,000 numbers, and a watcher counts the primes"
+	cat >>jobs.hcl <<HCL
+
+queue "primes" {
+  root  = var.root
+  redis = "$REDIS_URL"
+  timeouts {
+    session = "2s"
+    stale   = "1s"
+  }
+}
+HCL
+	cat >prime <<'SH'
+#!/usr/bin/env bash
+while read -r n; do # a line in, a line out
+	answer=$([ "$n" -lt 2 ] || echo prime)
+	for ((d = 2; d * d <= n; d++)); do
+		((n % d)) || { answer= && break; }
+	done
+	echo "${answer:-composite}"
+done
+SH
+	chmod +x prime
+	# shellcheck disable=SC2016 # the last line, for sed
+	run 0 sed -n '/^queue/,$p' jobs.hcl
+	run 0 cat prime
+	run 0 "$muster" apply --yes -q
+	export MUSTER_ROOT=$root
+	# executor IDENTITY starts an executor in the background and sets $started to its pid.
+	executor() {
+		echo "\$ muster executor primes --identity $1 --parallel 2 --lines -- ./prime &"
+		"$muster" executor primes --identity "$1" --parallel 2 --lines -- ./prime >>"$dir/primes.log" 2>&1 &
+		started=$!
+		pids+=("$started")
+	}
+	executor e1
+	# shellcheck disable=SC2016 # for the shell of the watcher
+	printf '#!/bin/sh\n%s\n' 'echo "$(grep -c "\"prime\"") of $MUSTER_DONE are prime"' >count
+	chmod +x count
+	run 0 tail -n 1 count
+	echo "\$ muster watcher primes -- ./count &"
+	"$muster" watcher primes -- ./count >"$dir/primes" 2>&1 &
+	watcher=$!
+	pids+=("$watcher")
+	run 0 sh -c 'seq 0 4999 | muster submit primes --id first'
+
+	say "an executor dies: after its session (2 s) the other one has what it had"
+	e1=$started
+	executor e2
+	wait_for 'as e2' cat primes.log
+	run 0 "$muster" batches primes
+	crash "$e1"
+	wait_for '^669 of 5000' cat primes
+	run 0 grep prime$ primes
+	kill "$watcher" "$started"
+	wait "$watcher" "$started" || true
+fi
 
 say "nothing is declared any more: apply deletes what is ours"
 # shellcheck disable=SC2016 # the last line, for sed

@@ -14,7 +14,7 @@ variable "root" {
 variable "redis" {
   type        = string
   default     = "redis://127.0.0.1:6379/0"
-  description = "where tasks and results are; muster dev --redis prints it"
+  description = "where tasks and results are; muster dev --redis prints one"
 }
 
 queue "primes" {
