@@ -164,3 +164,25 @@ func TestFullMemory(t *testing.T) {
 		t.Errorf("%+v", b)
 	}
 }
+
+// TestNobodyIsWokenForWhatNobodyCanTake: each executor holds a suspect, and only suspects wait. The token would go round
+// for ever.
+func TestNobodyIsWokenForWhatNobodyCanTake(t *testing.T) {
+	q := newQueue(t)
+	q.submit("b", 1, 9, payloads(4)...)
+	for _, name := range []string{"d1", "d2"} {
+		q.seat(name, Executor, 9).turn(Turn{Idle: 9, Room: time.Hour})
+		q.evict(name, true)
+	}
+	woken := func() bool { return q.keys()["wake:e"] }
+	e1, e2 := q.seat("e1", Executor, 9), q.seat("e2", Executor, 9)
+	if e1.turn(Turn{Idle: 9, Room: time.Hour}); len(e1.hand) != 1 || !woken() {
+		t.Errorf("e1 has %+v; woken: %t, and e2 could take one", e1.hand, woken())
+	}
+	if e2.turn(Turn{Idle: 9, Room: time.Hour}); len(e2.hand) != 1 || woken() {
+		t.Errorf("e2 has %+v; woken: %t", e2.hand, woken())
+	}
+	if e1.turn(Turn{Results: e1.finish(Done, time.Millisecond)}); !woken() {
+		t.Error("e1 could take one, and is not woken")
+	}
+}

@@ -32,7 +32,8 @@ func (m *model) turn(a []string) any {
 	grants := m.take(s, idle, room, most)
 	m.wakeE = false
 	for _, b := range m.candidates(most) {
-		m.wakeE = m.wakeE || m.free(b) > 0
+		onlySuspects := len(b.waiting) == 0 && b.again[len(b.again)-1].deaths >= 2
+		m.wakeE = m.wakeE || m.free(b) > 0 && (!onlySuspects || m.hasFreeHand())
 	}
 	due := int64(-1)
 	for _, b := range m.batches {
@@ -43,6 +44,16 @@ func (m *model) turn(a []string) any {
 		}
 	}
 	return []any{due, no, grants, m.level(most)}
+}
+
+// hasFreeHand reports whether an executor holds no suspect.
+func (m *model) hasFreeHand() bool {
+	for _, s := range m.seats {
+		if s.role == "e" && s.shut == "" && s.suspect == "" {
+			return true
+		}
+	}
+	return false
 }
 
 type modelResult struct {

@@ -212,13 +212,27 @@ local function take_all(idle, room, most)
   end
 end
 
--- more reports whether another seat could take something.
-local function more(most)
-  for _, id in ipairs(candidates(level(most))) do
-    local b = load(id)
-    if b and free(b) > 0 then return true end
+-- has_free_hand reports whether an executor could take a suspect: it has none.
+local function has_free_hand()
+  local seats = call('HGETALL', HANDS)
+  for i = 1, #seats, 2 do
+    if sub(seats[i + 1], 1, 2) == 'e:' and call('HEXISTS', P .. 'h:' .. seats[i], 'suspect') == 0 then return true end
   end
   return false
+end
+
+-- more reports whether another seat could take something. Else who holds a suspect would be woken for suspects again and
+-- again.
+local function more(most)
+  local suspects = false
+  for _, id in ipairs(candidates(level(most))) do
+    local b = load(id)
+    if b and free(b) > 0 then
+      if b.w > 0 or deaths_of(call('LINDEX', b.key .. ':again', -1)) < SUSPECT then return true end
+      suspects = true
+    end
+  end
+  return suspects and has_free_hand()
 end
 
 return run(function()
