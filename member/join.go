@@ -45,9 +45,9 @@ func Join(ctx context.Context, s *zkconn.Session, c Config) (*Member, error) {
 	}
 	can := slices.Clone(c.Can)
 	slices.Sort(can)
-	j := &join{s: s, c: c, knows: assignVersion, begun: time.Now(), present: znode.Present{
+	j := &join{s: s, c: c, knows: assignVersion, present: znode.Present{
 		Nonce: zkstate.NewID(), Version: c.Version, Address: c.Address, Can: slices.Compact(can), Ready: !c.NotReady,
-	}}
+	}, waiter: zkstate.Waiter{Session: s, Begun: time.Now(), Say: c.Waiting}}
 	return j.join(ctx)
 }
 
@@ -71,8 +71,7 @@ type join struct {
 	c       Config
 	present znode.Present
 	knows   int // see Member
-	begun   time.Time
-	waits   string // what Waiting was told last
+	waiter  zkstate.Waiter
 
 	rec     resource.Record // as read by this attempt
 	group   group.Group     // which that declares
@@ -199,28 +198,8 @@ func (j *join) awaitRepair(ctx context.Context, missing string) error {
 
 // await returns errAgain at an event, or why when the time is over.
 func (j *join) await(ctx context.Context, why error, what string, event, other <-chan struct{}) error {
-	end, given := ctx.Deadline()
-	if !given {
-		end = j.begun.Add(time.Duration(j.group.Timeouts.Join))
-	}
-	if j.c.Waiting != nil && what != j.waits {
-		j.c.Waiting(what)
-		j.waits = what
-	}
-	timer := time.NewTimer(time.Until(end))
-	defer timer.Stop()
-	select {
-	case <-event:
-	case <-other:
-	case <-timer.C:
-		return fmt.Errorf("%w: waited %s for %s: %w", why, time.Since(j.begun).Round(time.Second), what,
-			context.DeadlineExceeded)
-	case <-ctx.Done():
-	case <-j.s.Context().Done():
-		return context.Cause(j.s.Context())
-	}
-	if ctx.Err() != nil { // also if an event came at the same time
-		return fmt.Errorf("%w: waited for %s: %w", why, what, context.Cause(ctx))
+	if err := j.waiter.Await(ctx, time.Duration(j.group.Timeouts.Join), why, what, event, other); err != nil {
+		return err
 	}
 	return errAgain
 }

@@ -44,7 +44,7 @@ func Join(ctx context.Context, s *zkconn.Session, c Config) (*Process, error) {
 	if err := znode.CheckIdentity(c.Identity); err != nil {
 		return nil, err
 	}
-	j := &join{s: s, c: c, begun: time.Now(), nonce: zkstate.NewID()}
+	j := newJoin(s, c)
 	for {
 		p, err := j.attempt(ctx)
 		switch {
@@ -60,11 +60,10 @@ func Join(ctx context.Context, s *zkconn.Session, c Config) (*Process, error) {
 
 // join is a Join under way.
 type join struct {
-	s     *zkconn.Session
-	c     Config
-	nonce string
-	begun time.Time
-	waits string // what Waiting was told last
+	s      *zkconn.Session
+	c      Config
+	nonce  string
+	waiter zkstate.Waiter
 
 	rec     resource.Record // as read by this attempt
 	stat    zkconn.Stat     // of the Record
@@ -75,6 +74,12 @@ type join struct {
 	client *redis.Client // of url; nil: not connected
 	url    string
 	tries  int // to connect
+}
+
+func newJoin(s *zkconn.Session, c Config) *join {
+	return &join{
+		s: s, c: c, nonce: zkstate.NewID(), waiter: zkstate.Waiter{Session: s, Begun: time.Now(), Say: c.Waiting},
+	}
 }
 
 // attempt joins in the generation that the Record names now.
@@ -285,28 +290,8 @@ func (j *join) awaitRepair(ctx context.Context, missing string) error {
 
 // await returns errAgain at an event, or why when the time is over.
 func (j *join) await(ctx context.Context, why error, what string, event, other <-chan struct{}) error {
-	end, given := ctx.Deadline()
-	if !given {
-		end = j.begun.Add(time.Duration(j.queue.Timeouts.Join))
-	}
-	if j.c.Waiting != nil && what != j.waits {
-		j.c.Waiting(what)
-		j.waits = what
-	}
-	timer := time.NewTimer(time.Until(end))
-	defer timer.Stop()
-	select {
-	case <-event:
-	case <-other:
-	case <-timer.C:
-		return fmt.Errorf("%w: waited %s for %s: %w", why, time.Since(j.begun).Round(time.Second), what,
-			context.DeadlineExceeded)
-	case <-ctx.Done():
-	case <-j.s.Context().Done():
-		return context.Cause(j.s.Context())
-	}
-	if ctx.Err() != nil { // also if an event came at the same time
-		return fmt.Errorf("%w: waited for %s: %w", why, what, context.Cause(ctx))
+	if err := j.waiter.Await(ctx, time.Duration(j.queue.Timeouts.Join), why, what, event, other); err != nil {
+		return err
 	}
 	return errAgain
 }

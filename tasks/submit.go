@@ -69,9 +69,9 @@ type submission struct {
 }
 
 func newSubmission(s *zkconn.Session, c SubmitConfig, source Source) *submission {
-	return &submission{c: c, source: source, given: c.ID != "", join: &join{s: s, begun: time.Now(), c: Config{
+	return &submission{c: c, source: source, given: c.ID != "", join: newJoin(s, Config{
 		Root: c.Root, Queue: c.Queue, Getenv: c.Getenv, Waiting: c.Waiting,
-	}}}
+	})}
 }
 
 // check completes and checks the configuration.
@@ -151,7 +151,7 @@ func (x *submission) attempt(ctx context.Context) error {
 	if err := x.join.connect(ctx); err != nil {
 		return err
 	}
-	x.join.begun = time.Now() // from here on, another wait for the queue is a wait of its own
+	x.join.waiter.Begun = time.Now() // from here on, another wait for the queue is a wait of its own
 	if err := x.manifest(ctx); err != nil || x.out.Ended != nil {
 		return err
 	}
