@@ -370,3 +370,35 @@ func TestWhyRedisRefuses(t *testing.T) {
 	proxy.Refuse(false)
 	eventually(t, "the end of that", says(""))
 }
+
+// TestALateKeeperNamesNothingThatIsThere: Redis did not have a batch when the keeper looked, and has it now; or the
+// batch has ended since.
+func TestALateKeeperNamesNothingThatIsThere(t *testing.T) {
+	f := newFixture(t)
+	f.submit("b1", numbered(3))
+	m := f.batch("b1")
+	p := f.join("p", queue.Watcher)
+	k := &keeper{p: p, limits: p.limits, seats: map[string]string{}}
+	lost := func() int {
+		var amiss znode.Health
+		if err := k.repairBatch(t.Context(), "b1", m, nil, &amiss); err != nil {
+			t.Fatal(err)
+		}
+		return len(amiss.Lost)
+	}
+	if lost() != 0 {
+		t.Error("it is there, and is named")
+	}
+	if _, err := f.store().Remove(t.Context(), "b1", m.Life); err != nil {
+		t.Fatal(err)
+	}
+	if lost() != 1 {
+		t.Error("it is lost, and is not named")
+	}
+	if err := f.s.Delete(t.Context(), znode.Batch(f.queue.Root, f.generation(), "b1"), -1); err != nil {
+		t.Fatal(err)
+	}
+	if lost() != 0 {
+		t.Error("it has ended, and is named")
+	}
+}
