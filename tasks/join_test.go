@@ -103,7 +103,7 @@ func TestJoinWaits(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
-	ended = f.joining(c)
+	f.joining(c)
 	says(t, said, "the process that is e now")
 	other := f.config("other", queue.Executor)
 	first := f.joining(other)

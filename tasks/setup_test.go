@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -18,7 +17,6 @@ import (
 	"muster/zkserver"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
-	"muster/zkstate/znode"
 )
 
 // The servers of all tests of this package; every test has a root, and a queue, of its own there.
@@ -174,12 +172,6 @@ func (f *fixture) generation() string {
 		f.found = f.look().Record.Generation
 	}
 	return f.found
-}
-
-// run is a path in the queue's generation.
-func (f *fixture) run(below string) string {
-	f.t.Helper()
-	return strings.TrimSuffix(resource.Join(znode.Run(f.queue.Root, f.generation()), below), "/")
 }
 
 // client is a connection to the Redis of the queue.
