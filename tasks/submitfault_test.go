@@ -1,0 +1,195 @@
+package tasks
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/tasks/store"
+	"muster/zkserver"
+	"muster/zkstate/znode"
+)
+
+// fault is a hook of a client of Redis: something happens at the nth command.
+type fault struct {
+	nth, seen int
+	before    bool   // the command is not sent; or else its reply is lost
+	then      func() // what else happens
+}
+
+func (l *fault) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (l *fault) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (l *fault) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		l.seen++
+		if l.seen-1 != l.nth {
+			return next(ctx, cmd)
+		}
+		if !l.before {
+			_ = next(ctx, cmd)
+		}
+		l.then()
+		cmd.SetErr(io.ErrUnexpectedEOF)
+		return io.ErrUnexpectedEOF
+	}
+}
+
+// submitWith is Submit with a faulty client.
+func (f *fixture) submitWith(ctx context.Context, id string, source Source, l *fault) (Submitted, error) {
+	f.t.Helper()
+	client, err := connect(f.t.Context(), f.queue, noEnvironment)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	client.AddHook(l)
+	x := newSubmission(f.s, f.submitConfig(id), source)
+	x.join.client, x.join.url = client, f.queue.Redis
+	defer x.join.disconnect()
+	err = x.run(ctx)
+	return x.out, err
+}
+
+// inOrder checks that a batch has these tasks, by executing it, and ends it.
+func (f *fixture) inOrder(id string, n int) {
+	f.t.Helper()
+	var want []string
+	for i := range n {
+		want = append(want, fmt.Sprint(i))
+	}
+	m := f.batch(id)
+	if b := f.inRedis(id); b.State != "open" || b.Declared != b.Sum && b.Bytes != b.Sum || m.State != znode.BatchOpen {
+		f.t.Errorf("%+v, in redis %+v", m, b)
+	}
+	if had := f.worker("w-" + id).work(echo); !slices.Equal(had, want) {
+		f.t.Errorf("%d tasks were executed, not %d in order", len(had), n)
+	}
+	if err := f.operator().Collected(f.t.Context(), id, m); err != nil {
+		f.t.Fatal(err)
+	}
+	if b := f.books(); b.Batches != 0 || b.Bytes != 0 {
+		f.t.Errorf("left in redis: %+v", b)
+	}
+}
+
+// TestSubmitLostReplies: at each command of Redis the request or the reply is lost; the submit goes on, or it dies and
+// another one goes on. Every task is there once, in its place.
+func TestSubmitLostReplies(t *testing.T) {
+	f := newFixture(t)
+	const tasks = 1500
+	for _, before := range []bool{false, true} {
+		for _, dies := range []bool{false, true} {
+			for nth, hit := 0, true; hit; nth++ {
+				id := fmt.Sprintf("b%d-%t-%t", nth, before, dies)
+				ctx, cancel := context.WithCancel(t.Context())
+				hit = false
+				l := &fault{nth: nth, before: before, then: func() {
+					if hit = true; dies {
+						cancel()
+					}
+				}}
+				got, err := f.submitWith(ctx, id, numbered(tasks), l)
+				if hit && dies {
+					if err == nil || got.Manifest.Life == "" {
+						t.Fatalf("%s: it ended with %v and %+v", id, err, got)
+					}
+					f.submit(id, numbered(tasks))
+				} else if err != nil {
+					t.Fatalf("%s: %v", id, err)
+				}
+				cancel()
+				f.inOrder(id, tasks)
+			}
+		}
+	}
+}
+
+// TestSubmitLostRepliesOfZooKeeper: likewise for the two writes of the manifest.
+func TestSubmitLostRepliesOfZooKeeper(t *testing.T) {
+	f := newFixture(t)
+	proxy := newProxy(t, servers.Addrs()[0])
+	for nth := range 2 {
+		for name, lose := range map[string]func(func(int32, []byte) bool) <-chan struct{}{
+			"reply": proxy.DropReply, "request": proxy.BeforeSend,
+		} {
+			id := fmt.Sprint("b", nth, name)
+			seen := 0
+			lost := lose(func(op int32, req []byte) bool {
+				if op == zkserver.OpMulti && bytes.Contains(req, []byte(id)) {
+					seen++
+					return seen == nth+1
+				}
+				return false
+			})
+			if _, err := Submit(t.Context(), dial(t, proxy.Addr()), f.submitConfig(id), numbered(10)); err != nil {
+				t.Fatalf("%s: %v", id, err)
+			}
+			<-lost
+			f.inOrder(id, 10)
+		}
+	}
+}
+
+// TestEndLostReplies: whatever is lost at the end of a batch, doing it again ends it, once.
+func TestEndLostReplies(t *testing.T) {
+	f := newFixture(t)
+	proxy := newProxy(t, servers.Addrs()[0])
+	for _, name := range []string{"reply", "request", "dies"} {
+		got := f.submit(name, numbered(3))
+		end := func(st *store.Queue) error {
+			return EndBatch(t.Context(), dial(t, proxy.Addr()), st, f.queue.Root, f.generation(), name, got.Manifest,
+				znode.EndCollected, "tester")
+		}
+		match := func(op int32, req []byte) bool { return op == zkserver.OpMulti && bytes.Contains(req, []byte(name)) }
+		st := f.store()
+		switch name {
+		case "reply":
+			proxy.DropReply(match)
+		case "request":
+			proxy.BeforeSend(match)
+		case "dies": // between ZooKeeper and Redis
+			client, err := connect(t.Context(), f.queue, noEnvironment)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			l := &fault{nth: 1, before: true, then: func() {}}
+			client.AddHook(l)
+			if err := end(open(client, f.queue, f.generation())); err == nil || f.books().Batches != 1 {
+				t.Fatalf("%v, %+v", err, f.books())
+			}
+		}
+		if err := end(st); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		e, err := f.operator().Ended(t.Context(), name)
+		if err != nil || e == nil || e.How != znode.EndCollected || f.books().Batches != 0 {
+			t.Errorf("%s: %+v, %v, %+v", name, e, err, f.books())
+		}
+	}
+}
+
+// TestSubmitAfterRedisLostTheBatch: a submit with the id of a batch that Redis lost writes it again.
+func TestSubmitAfterRedisLostTheBatch(t *testing.T) {
+	f := newFixture(t)
+	got := f.submit("b", numbered(1200))
+	if _, err := f.store().Remove(t.Context(), "b", got.Manifest.Life); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.operator().Pause(t.Context(), "b"); err == nil {
+		t.Error("a lost batch was paused")
+	}
+	if _, err := f.operator().Resume(t.Context(), "b"); err == nil {
+		t.Error("a lost batch was resumed")
+	}
+	if again := f.submit("b", numbered(1200)); !again.Found || again.Manifest.Life != got.Manifest.Life {
+		t.Errorf("%+v", again)
+	}
+	f.inOrder("b", 1200)
+}
