@@ -79,12 +79,12 @@ func (s *spool) Close() error {
 	return s.file.Close()
 }
 
-// InOrder yields records in the order of their tasks' indexes, of which there are total. Those that come early wait in a
-// spool, of which 4 MiB are in memory, and take 16 bytes more each. The sequence ends with ErrIncomplete at an index
-// that does not come.
+// InOrder yields records in the order of their tasks' indexes, of which there are total. Those that come early wait in
+// memory, up to 4 MiB, and otherwise in a temporary file: then each takes up to 40 bytes of memory. The sequence ends
+// with ErrIncomplete at an index that does not come.
 func InOrder(records iter.Seq2[Record, error], total int64) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		o := order{early: map[int64]place{}}
+		o := order{held: map[int64]Record{}, early: map[int64]place{}}
 		defer o.spool.Close()
 		var next int64
 		for r, err := range records {
@@ -116,8 +116,17 @@ var errStop = errors.New("stop")
 
 // order keeps records that came early.
 type order struct {
+	held  map[int64]Record // by index
+	bytes int              // of held
 	spool spool
-	early map[int64]place // by index
+	early map[int64]place // those in the spool
+}
+
+// recordCost is what a record takes beside its bytes.
+const recordCost = 300
+
+func cost(r Record) int {
+	return recordCost + len(r.Result) + len(r.Task) + len(r.Tail) + len(r.Error) + len(r.Host)
 }
 
 // place is where a record is in the spool.
@@ -127,6 +136,10 @@ type place struct {
 }
 
 func (o *order) keep(r Record) error {
+	if n := cost(r); o.bytes+n <= spoolMemory {
+		o.held[r.Index], o.bytes = r, o.bytes+n
+		return nil
+	}
 	line, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -139,25 +152,34 @@ func (o *order) keep(r Record) error {
 // flush yields the records that are there from an index on, and returns the first index that is not.
 func (o *order) flush(next int64, yield func(Record, error) bool) (int64, error) {
 	for {
-		p, there := o.early[next]
-		if !there {
-			return next, nil
-		}
-		delete(o.early, next)
-		line := make([]byte, p.size)
-		if _, err := o.spool.ReadAt(line, p.at); err != nil {
-			return next, fmt.Errorf("temporary file: %w", err)
-		}
-		var r Record
-		if err := json.Unmarshal(line, &r); err != nil {
+		r, there, err := o.take(next)
+		if !there || err != nil {
 			return next, err
 		}
 		if next++; !yield(r, nil) {
 			return next, errStop
 		}
-		if len(o.early) == 0 {
-			o.spool.size = 0 // begin again: what is in it was read
-			o.spool.memory = o.spool.memory[:0]
-		}
 	}
+}
+
+// take returns a record that came early.
+func (o *order) take(index int64) (r Record, there bool, err error) {
+	if r, there = o.held[index]; there {
+		delete(o.held, index)
+		o.bytes -= cost(r)
+		return r, true, nil
+	}
+	p, there := o.early[index]
+	if !there {
+		return r, false, nil
+	}
+	delete(o.early, index)
+	line := make([]byte, p.size)
+	if _, err := o.spool.ReadAt(line, p.at); err != nil {
+		return r, true, fmt.Errorf("temporary file: %w", err)
+	}
+	if len(o.early) == 0 {
+		o.spool.size, o.spool.memory = 0, o.spool.memory[:0] // what is in it was read
+	}
+	return r, true, json.Unmarshal(line, &r)
 }

@@ -1,0 +1,194 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"muster/queue"
+	"muster/tasks"
+	"muster/zkstate/znode"
+)
+
+// submitCommand is a muster submit of this queue with tasks on standard input.
+func (f queueFixture) submitCommand(at, input string, more ...string) *exec.Cmd {
+	cmd := f.command(at, append([]string{"submit", "primes", "--root", f.root}, more...)...)
+	for _, name := range []string{"MUSTER_REDIS_PASSWORD", "MUSTER_REDIS_HOSTS"} {
+		cmd.Env = append(cmd.Env, name+"="+credentials(name))
+	}
+	cmd.Stdin = strings.NewReader(input)
+	return cmd
+}
+
+// execute executes what is in the queue until the test ends: a result is the payload in capitals; "dead" is not done.
+func (f queueFixture) execute() {
+	f.t.Helper()
+	p := f.join("executor")
+	ctx, cancel := context.WithCancel(f.t.Context())
+	ended := make(chan struct{})
+	f.t.Cleanup(func() { cancel(); <-ended })
+	go func() {
+		defer close(ended)
+		_ = tasks.Execute(ctx, p, tasks.ExecutorConfig{Parallel: 4}, func(_ context.Context, t *tasks.Task) ([]byte, error) {
+			if string(t.Payload) == "dead" {
+				return nil, fmt.Errorf("%w: as it was told", tasks.ErrNever)
+			}
+			return bytes.ToUpper(t.Payload), nil
+		})
+	}()
+}
+
+// numberedLines are so many lines, and what execute makes of them.
+func numberedLines(n int) (input, output string) {
+	var all strings.Builder
+	for i := range n {
+		fmt.Fprintf(&all, "line-%d\n", i)
+	}
+	return all.String(), strings.ToUpper(all.String())
+}
+
+// TestSubmitWaits: results come in the order of the tasks, the batch ends, and dead tasks make the code 3.
+func TestSubmitWaits(t *testing.T) {
+	t.Parallel()
+	f := newQueueFixture(t, "")
+	f.execute()
+	input, want := numberedLines(3000)
+	cmd := f.submitCommand(servers.Connect(), input, "--wait", "--id", "all")
+	var notes bytes.Buffer
+	cmd.Stderr = &notes
+	if out, err := cmd.Output(); err != nil || string(out) != want {
+		t.Errorf("%v, %d bytes of results, want %d\n%s", err, len(out), len(want), &notes)
+	}
+	if !strings.Contains(notes.String(), "batch all: 3000 done in ") {
+		t.Error(&notes)
+	}
+	f.ended("all")
+	notes.Reset()
+	cmd = f.submitCommand(servers.Connect(), input, "--wait", "--id", "all")
+	cmd.Stderr = &notes
+	if out, _ := cmd.Output(); cmd.ProcessState.ExitCode() != 4 || len(out) != 0 ||
+		!strings.Contains(notes.String(), "its results are gone") {
+		t.Errorf("again: code %d, %q\n%s", cmd.ProcessState.ExitCode(), out, &notes)
+	}
+	notes.Reset()
+	cmd = f.submitCommand(servers.Connect(), "a\x00dead\x00\x00b\n", "--wait", "--null")
+	cmd.Stderr = &notes
+	out, _ := cmd.Output()
+	if cmd.ProcessState.ExitCode() != 3 || string(out) != "A\x00\x00B\n\x00" ||
+		!strings.Contains(notes.String(), "task 1 is dead: ") || !strings.Contains(notes.String(), "as it was told") {
+		t.Errorf("code %d, %q\n%s", cmd.ProcessState.ExitCode(), out, &notes)
+	}
+	cmd = f.submitCommand(servers.Connect(), "a\ndead\n", "--wait", "--json", "--quiet")
+	out, _ = cmd.Output()
+	if cmd.ProcessState.ExitCode() != 3 || !strings.Contains(string(out), `"result":"A"`) ||
+		!strings.Contains(string(out), `"dead":true`) || strings.Count(string(out), "\n") != 2 {
+		t.Errorf("code %d\n%s", cmd.ProcessState.ExitCode(), out)
+	}
+}
+
+// TestSubmitInterrupted: a wait that is interrupted says how to go on, and that works. The batch is the same.
+func TestSubmitInterrupted(t *testing.T) {
+	t.Parallel()
+	f := newQueueFixture(t, "")
+	input, want := numberedLines(50)
+	for code, signal := range map[int]os.Signal{130: os.Interrupt, -1: os.Kill} {
+		first := f.submitCommand(servers.Connect(), input, "--wait", "--id", "b")
+		seen := startOnScreen(t, first)
+		seen.await(t, "batch b: 50 tasks")
+		if err := first.Process.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+		_ = first.Wait() // the code tells
+		if first.ProcessState.ExitCode() != code {
+			t.Errorf("code %d, want %d\n%s", first.ProcessState.ExitCode(), code, seen)
+		}
+		if code == 130 && !strings.Contains(seen.String(), "with the same tasks: muster submit primes --root "+f.root+
+			" --wait --id b") {
+			t.Error(seen)
+		}
+	}
+	f.execute()
+	if out, err := f.submitCommand(servers.Connect(), input, "--wait", "--id", "b").Output(); err != nil || string(out) != want {
+		t.Errorf("%v, %q", err, out)
+	}
+	f.ended("b")
+}
+
+// TestSubmitBeforeTheInputEnds: an interrupt while a pipe is read writes nothing.
+func TestSubmitBeforeTheInputEnds(t *testing.T) {
+	t.Parallel()
+	f := newQueueFixture(t, "")
+	cmd := f.submitCommand(servers.Connect(), "", "--id", "b")
+	in, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	defer out.Close()
+	cmd.Stdin = in
+	seen := startOnScreen(t, cmd)
+	if _, err := out.WriteString("one\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // the code tells
+	at := znode.Batch(f.root, f.generation(), "b")
+	if _, there, err := f.s.Exists(t.Context(), at); err != nil || there || cmd.ProcessState.ExitCode() == 0 {
+		t.Errorf("there %v, %v, code %d\n%s", there, err, cmd.ProcessState.ExitCode(), seen)
+	}
+}
+
+// TestSubmitWithoutAReader: results that could not be printed are kept for the next one who waits.
+func TestSubmitWithoutAReader(t *testing.T) {
+	t.Parallel()
+	f := newQueueFixture(t, "")
+	f.execute()
+	input, want := numberedLines(30_000)
+	cmd := f.submitCommand(servers.Connect(), input, "--wait", "--id", "b", "--quiet")
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Error(err)
+	}
+	out.Close()
+	if cmd.Wait(); cmd.ProcessState.ExitCode() == 0 {
+		t.Error("it ended with 0")
+	}
+	if b := f.inRedis("b"); b.Done != 30_000 || b.Results != string(queue.ResultsSubmitter) {
+		t.Errorf("%+v", b)
+	}
+	if all, err := f.submitCommand(servers.Connect(), input, "--wait", "--id", "b").Output(); err != nil || string(all) != want {
+		t.Errorf("%v, %d bytes", err, len(all))
+	}
+}
+
+// TestSubmitOutlivesAnOutage: a wait goes on in another session when ZooKeeper is back.
+func TestSubmitOutlivesAnOutage(t *testing.T) {
+	t.Parallel()
+	f := newQueueFixture(t, "")
+	proxy := newProxy(t, 0)
+	input, want := numberedLines(10)
+	cmd := f.submitCommand(proxy.Addr(), input, "--wait", "--id", "b")
+	seen := startOnScreen(t, cmd)
+	seen.await(t, "batch b: 10 tasks")
+	proxy.Refuse(true)
+	proxy.Cut()
+	seen.await(t, "waiting for ZooKeeper")
+	proxy.Refuse(false)
+	f.execute()
+	if err := cmd.Wait(); err != nil || !strings.Contains(seen.String(), want) {
+		t.Errorf("%v\n%s", err, seen)
+	}
+	f.ended("b")
+}
