@@ -209,7 +209,11 @@ func (m *model) take(s *modelSeat, idle, room, most float64) []any {
 	for _, b := range m.candidates(most) {
 		est, free := m.estimate(b), m.free(b)
 		if b.seen == 0 {
-			free = min(free, max(idle, 0))
+			one := 0.0
+			if room > 0 {
+				one = 1
+			}
+			free = min(free, max(idle, one))
 		}
 		left := float64(len(b.waiting) + len(b.again))
 		share := math.Ceil(left * s.slots / (2 * max(m.slots, 1)))

@@ -164,7 +164,7 @@ local function estimate(b)
 end
 
 -- free is how many more tasks of a batch may be out: without limit once its mean is known. Until then a seat takes only
--- what it begins at once.
+-- what it begins at once, or one if it wants more work: otherwise busy seats would never begin with a new batch.
 local function free(b)
   if b.seen > 0 then return ITEMS end
   return max(0, math.ceil(q.slots * b.weight / q.weights) - b.out)
@@ -193,7 +193,7 @@ local function take_all(idle, room, most)
     local b = load(id)
     if b then
       local est, left, can = estimate(b), b.w + b.again, free(b)
-      if b.seen == 0 then can = min(can, max(idle, 0)) end
+      if b.seen == 0 then can = min(can, max(idle, room > 0 and 1 or 0)) end
       local k = min(floor(room / est), math.ceil(left * s.slots / (2 * max(q.slots, 1))))
       k = min(max(k, idle), left, hand.left)
       if k <= 0 or hand.bytes >= BYTES then return end
