@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -12,7 +13,7 @@ type Task struct {
 	Index int64
 }
 
-func (t Task) field() string { return fmt.Sprintf("%s:%d", t.Batch, t.Index) }
+func (t Task) field() string { return t.Batch + ":" + strconv.FormatInt(t.Index, 10) }
 
 // Outcome is how an attempt at a task ended.
 type Outcome string
@@ -31,6 +32,10 @@ type Result struct {
 	Outcome Outcome
 	Took    time.Duration
 	Data    []byte
+}
+
+func (r *Result) meta() string {
+	return strconv.Itoa(r.Attempt) + ":" + string(r.Outcome) + ":" + strconv.FormatInt(max(0, r.Took.Nanoseconds()), 10)
 }
 
 // Turn is one call of an executor.
@@ -70,8 +75,7 @@ func (q *Queue) Turn(ctx context.Context, seat string, seq int64, t Turn) (Turne
 	args := make([]any, 0, 6+3*len(t.Results))
 	args = append(args, seat, seq, t.Idle, max(0, t.Room.Nanoseconds()), t.Backoff.Milliseconds(), t.MaxBytes)
 	for _, r := range t.Results {
-		meta := fmt.Sprintf("%d:%s:%d", r.Attempt, r.Outcome, max(0, r.Took.Nanoseconds()))
-		args = append(args, r.field(), meta, r.Data)
+		args = append(args, r.field(), r.meta(), r.Data)
 	}
 	reply, err := q.call(ctx, "turn", args...)
 	if err != nil {
