@@ -22,8 +22,9 @@ const (
 	gather    = 5 * time.Millisecond
 	maxGather = time.Second
 
-	manyResults = store.MaxItems / 2 // go at once
-	manyBytes   = store.MaxBytes / 2 // go at once
+	// halfHand is how many results go at once, and how many tasks in hand are enough: Redis grants store.MaxItems. So one
+	// half is worked on while the other is reported and taken.
+	halfHand = store.MaxItems / 2
 
 	// stall is how long tasks wait in hand for a consumer, while none takes any, before they go back: a long task among
 	// short ones must not hold up those behind it. It is twice as long as a task is thought to take, if that is more.
@@ -188,7 +189,7 @@ func (e *Executor) wants(now time.Time) (idle int, room time.Duration) {
 		return 0, 0
 	}
 	idle, room = max(e.c.Parallel-e.open, 0), max(e.full()-e.work, 0)
-	if e.pace.stalled {
+	if e.pace.stalled || e.open > halfHand {
 		room = 0
 	}
 	if e.c.MaxTasks > 0 {
@@ -204,8 +205,9 @@ func (e *Executor) wants(now time.Time) (idle int, room time.Duration) {
 // urgent reports whether the next turn should not wait for more results: some slot has no work, or will have none
 // before the turn is over, or there are many results. The caller holds mu.
 func (e *Executor) urgent() bool {
-	return e.open < e.c.Parallel || e.work < 2*e.pace.rtt*time.Duration(e.c.Parallel) ||
-		len(e.results) >= manyResults || e.bytes >= manyBytes
+	soon := 2 * e.pace.rtt * time.Duration(e.c.Parallel)
+	return e.open < e.c.Parallel || e.open <= halfHand && e.work < soon ||
+		len(e.results) >= halfHand || e.bytes >= store.MaxBytes/2
 }
 
 // page is how many of the results go in one call. The caller holds mu.
