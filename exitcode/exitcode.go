@@ -72,7 +72,8 @@ func Table() []Row {
 		{[]int{NoJob}, "no such job, group or duty", "worker, member: no such job or group; " +
 			"of a command about a duty: no such group, duty, key or open operation; " +
 			"no such queue or batch, or it has no dead tasks"},
-		{[]int{CannotRun, NotFound}, "no command", "worker, member: its command cannot be run, or is not there"},
+		{[]int{CannotRun, NotFound}, "no command", "worker, member, executor, watcher: its command " +
+			"cannot be run, or is not there; 126 also if that of `executor --lines` never answers"},
 		{[]int{Signal}, "ended by a signal", "worker, member: its command was ended by signal n; " +
 			"any other code is its command's own"},
 		{[]int{Hangup, Interrupt, Terminate}, "stopped by a signal", "stopped by SIGHUP, SIGINT, SIGTERM after " +

@@ -158,11 +158,14 @@ func TestWrongAnswers(t *testing.T) {
 		"ends_after_a_line": {
 			"read -r x; echo no such host >&2; exit 3", LinesPlain, "a", "dead exit 3: no such host", "",
 		},
-		"large":         {"read -r x; exec tr '\\0' x </dev/zero", LinesPlain, "a", "dead the result is larger than max_task, 4KiB", ""},
-		"closes_output": {"exec 1>&-; exec sleep 1000", LinesPlain, "a", "dead the command has closed its standard output, and goes on", ""},
+		"large": {"read -r x; exec tr '\\0' x </dev/zero", LinesPlain, "a",
+			"dead the result is larger than max_task, 4KiB", ""},
+		"closes_output": {"exec 1>&-; exec sleep 1000", LinesPlain, "a",
+			"dead the command has closed its standard output, and goes on", ""},
 		"not_json": {
 			"while read -r x; do echo debug; done", LinesJSON, "a",
-			`dead its answer is not understood: it is not JSON: invalid character 'd' looking for beginning of value: "debug"`, "",
+			`dead its answer is not understood: it is not JSON: ` +
+				`invalid character 'd' looking for beginning of value: "debug"`, "",
 		},
 		"result": {`read -r x; printf '%s\n' '{"result":"r\n\u00e9"}'; cat`, LinesJSON, "a", "done r\né", ""},
 		"value":  {`read -r x; echo '{"result":{"a": [1]}}'; cat`, LinesJSON, "a", `done {"a": [1]}`, ""},

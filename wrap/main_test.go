@@ -24,6 +24,13 @@ func TestMain(m *testing.M) {
 		child(behaviour)
 		return
 	}
+	if os.Getenv(guardVariable) != "" {
+		GuardGroups(os.Stdin, nil)
+		return
+	}
+	if os.Getenv(parallelVariable) != "" {
+		asParallelInit()
+	}
 	if script, ok := os.LookupEnv(initVariable); ok {
 		asInit(script)
 	}
