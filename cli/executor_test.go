@@ -310,7 +310,8 @@ func TestExecutorOfABrokenCommand(t *testing.T) {
 	f.submit("b2", []byte("0"))
 	cmd, seen = f.executor(servers.Connect(), "e", "--parallel", "1", "--", f.script("gone"))
 	endsWith(t, cmd, seen, 127)
-	last, seenLast := f.executor(servers.Connect(), "last", "--until-empty", "--", "sh", "-c", "[ $MUSTER_ATTEMPT = 1 ] && cat")
+	f.duty("first_attempt", "[ $MUSTER_ATTEMPT = 1 ] && cat")
+	last, seenLast := f.executor(servers.Connect(), "last", "--until-empty", "--", f.script("first_attempt"))
 	endsWith(t, last, seenLast, 0)
 	if f.outcomes("b")[0]+f.outcomes("b2")[0] != "00" {
 		t.Errorf("outcomes %v, %v", f.outcomes("b"), f.outcomes("b2"))

@@ -16,8 +16,8 @@ import (
 // fleet is the commands of an executor that run now. None of them outlives it: if the executor is killed, the kernel
 // kills the commands, on Linux, and one small process, the guard of the fleet, kills the rest of their process groups.
 //
-// A guard for each command, as duties have, would cost more than most tasks: it would start two processes for each.
-// This one is told the number of each group when its command has started, and again when the group has ended. What a
+// A guard for each command, as duties have, would start two processes for each task, and take four times as long. This
+// one is told the number of each group when its command has started, and again when the group has ended. What a
 // command starts before the guard is told lives on if the executor is killed in that moment.
 //
 // The first process of a container needs no guard: the kernel kills all others with it. It reaps what its commands

@@ -5,10 +5,9 @@ import (
 	"errors"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 	"unicode/utf8"
-
-	"syscall"
 )
 
 // streams are the pipes of a command.
@@ -68,8 +67,8 @@ func (s *streams) close() {
 // pourBuffer is how much of a pipe is read at once.
 const pourBuffer = 8 << 10
 
-// pour calls each with what comes from a pipe, until its end. When the read deadline has passed, it takes what is in the
-// pipe, and returns.
+// pour calls each with what comes from a pipe, until its end. When the read deadline has passed, it takes what is in
+// the pipe, and returns.
 func pour(f *os.File, each func([]byte)) {
 	buf := make([]byte, pourBuffer)
 	for {

@@ -35,7 +35,8 @@ const (
 
 // noAnswer is the hint.
 var noAnswer = fmt.Sprintf("the command has not answered a line for %s. If it has, its output is buffered: "+
-	"it must flush each line, such as with python3 -u, sed -u, grep --line-buffered or stdbuf -oL", resource.Duration(hintAfter))
+	"it must flush each line, such as with python3 -u, sed -u, grep --line-buffered or stdbuf -oL",
+	resource.Duration(hintAfter))
 
 // lineProcess is one long-lived process.
 type lineProcess struct {
