@@ -59,13 +59,14 @@ func Table() []Row {
 		{[]int{Declined}, "declined", "declined, at the prompt or by a guard (`--allow-empty`, `--max-delete`); " +
 			"another script opened the operation (`--adopt`); another batch has this `--id`"},
 		{[]int{Unreachable}, "ZooKeeper could not be reached, or did not allow it", "ZooKeeper unreachable, " +
-			"or did not answer a worker or member in time; session lost; not authorised; " +
+			"or did not answer a process in time; session lost; not authorised; " +
 			"Redis, for commands about batches"},
 		{[]int{Usage}, "bad usage", "bad usage; no terminal and no `--yes`"},
-		{[]int{NotJoined}, "not joined in time", "worker, member: not joined in time; inside its command: " +
+		{[]int{NotJoined}, "not joined in time", "worker, member, executor, watcher: not joined in time; " +
+			"inside its command: " +
 			"`muster wait` ran out of time, or `muster barrier` or `muster members` did while no server answered"},
 		{[]int{Aborted}, "a barrier was aborted", "worker: a barrier was aborted"},
-		{[]int{Fenced}, "somebody else is this worker", "worker, member: somebody else has its identity; " +
+		{[]int{Fenced}, "somebody else is this worker", "worker, member, executor, watcher: somebody else has its identity; " +
 			"inside the command of a duty: its member does not hold the duty any more"},
 		{[]int{Full}, "the job is full", "worker: the job is full; " +
 			"`muster state`, `op`, `step` and `submit`: too large, or too many"},
@@ -77,8 +78,8 @@ func Table() []Row {
 		{[]int{Signal}, "ended by a signal", "worker, member: its command was ended by signal n; " +
 			"any other code is its command's own"},
 		{[]int{Hangup, Interrupt, Terminate}, "stopped by a signal", "stopped by SIGHUP, SIGINT, SIGTERM after " +
-			"finishing what was in flight; a worker or member: before its command was started, " +
-			"143 also by `muster terminate`"},
+			"finishing what was in flight; a worker or member: before its command was started; " +
+			"an executor or watcher: whatever its commands ended with; 143 also by `muster terminate`"},
 	}
 }
 
