@@ -202,16 +202,12 @@ var errNoRedis = errors.New("no redis")
 // batchError adds to an error about batches what the user should do.
 func batchError(err error, f foundQueue) error {
 	at := text.ShellWord(f.path)
+	if redis := redisError(err, f.path); redis != nil {
+		return redis
+	}
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, tasks.ErrRedis):
-		return &problem{errNoRedis, err, "start Redis, or look at its address: muster explain " + at}
-	case errors.Is(err, store.ErrHost):
-		return &problem{errNoRedis, err, "add the host to MUSTER_REDIS_HOSTS, if it may have the password"}
-	case tasks.Denied(err):
-		return &problem{errNoRedis, err, "set MUSTER_REDIS_PASSWORD, and MUSTER_REDIS_USERNAME if it has users, and " +
-			"MUSTER_REDIS_HOSTS to the host"}
 	case errors.Is(err, tasks.ErrNoBatch):
 		return &problem{nil, err, "muster batches " + at + " lists those that there are"}
 	case errors.Is(err, store.ErrDead):
@@ -228,6 +224,20 @@ func batchError(err error, f foundQueue) error {
 		return &problem{errIncomplete, err, "muster batch " + f.words()}
 	}
 	return err
+}
+
+// redisError is err with what the user should do, if err is that a queue's Redis cannot be used; nil otherwise.
+func redisError(err error, queue string) error {
+	switch {
+	case errors.Is(err, tasks.ErrRedis):
+		return &problem{errNoRedis, err, "start Redis, or look at its address: muster explain " + text.ShellWord(queue)}
+	case errors.Is(err, store.ErrHost):
+		return &problem{errNoRedis, err, "add the host to MUSTER_REDIS_HOSTS, if it may have the password"}
+	case tasks.Denied(err):
+		return &problem{errNoRedis, err, "set MUSTER_REDIS_PASSWORD, and MUSTER_REDIS_USERNAME if it has users, and " +
+			"MUSTER_REDIS_HOSTS to the host"}
+	}
+	return nil
 }
 
 // completeQueue completes the name or path of a queue.

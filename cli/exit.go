@@ -100,7 +100,7 @@ func exitCode(ctx context.Context, err error) int {
 	case errors.Is(err, worker.ErrCompleted):
 		return exitcode.Done
 	case errors.Is(err, worker.ErrNotOpen), errors.Is(err, worker.ErrHeld), errors.As(err, &absent),
-		errors.Is(err, member.ErrNotOpen), errors.Is(err, tasks.ErrNotOpen), errors.Is(err, tasks.ErrRedis):
+		errors.Is(err, member.ErrNotOpen), errors.Is(err, tasks.ErrNotOpen):
 		return exitcode.NotJoined
 	case errors.As(err, &aborted):
 		return exitcode.Aborted

@@ -139,7 +139,7 @@ func (f queueFixture) submit(id string, payloads ...[]byte) {
 	}
 }
 
-// completed submits a batch and executes it in this process: the result of a task is its payload, unless that is "dead".
+// completed submits a batch and executes it in this process: the result of a task is its payload. "dead" is dead.
 func (f queueFixture) completed(id string, payloads ...[]byte) {
 	f.t.Helper()
 	f.submit(id, payloads...)

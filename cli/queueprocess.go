@@ -16,7 +16,6 @@ import (
 	"muster/queue"
 	"muster/resource"
 	"muster/tasks"
-	"muster/tasks/store"
 	"muster/text"
 	"muster/worker"
 	"muster/wrap"
@@ -34,8 +33,10 @@ type queueOptions struct {
 }
 
 // queueProcessCmd makes a command that joins a queue. It fills in everything but Use, Short, Long, Example and the flags
-// that are not common; run gets o filled from the arguments.
-func (p *process) queueProcessCmd(cmd *cobra.Command, o *queueOptions, run func(ctx context.Context) error) *cobra.Command {
+// that are not common; run is called when o has been filled from the arguments.
+func (p *process) queueProcessCmd(
+	cmd *cobra.Command, o *queueOptions, run func(ctx context.Context) error,
+) *cobra.Command {
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		return p.argumentError(cmd.Context(), queueArguments(cmd, args))
 	}
@@ -55,7 +56,8 @@ func (p *process) queueProcessCmd(cmd *cobra.Command, o *queueOptions, run func(
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveDefault // the command
 		}
-		return p.queueNames(cmd.Context(), o.root, typed), cobra.ShellCompDirectiveNoFileComp
+		names := p.candidates(cmd.Context(), "", searchFlags{root: o.root}).matchingQueues(typed)
+		return names, cobra.ShellCompDirectiveNoFileComp
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&o.root, "root", "",
@@ -84,8 +86,11 @@ func queueArguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// fill takes from the environment what no flag has set.
+// fill takes from the path of the queue, and then from the environment, what no flag has set.
 func (o *queueOptions) fill(e environ) {
+	if path.IsAbs(o.queue) && o.root == "" {
+		o.root, o.queue = path.Dir(o.queue), path.Base(o.queue)
+	}
 	o.root = cmp.Or(o.root, e.value("MUSTER_ROOT"), resource.DefaultRoot)
 }
 
@@ -172,6 +177,9 @@ func (p *process) queueConfig(o queueOptions) (c wrap.QueueConfig, err error) {
 
 // queueProblem adds to why a process of a queue did not start what the user should do.
 func (p *process) queueProblem(o queueOptions, err error) error {
+	if redis := redisError(err, path.Join(o.root, o.queue)); redis != nil {
+		return redis
+	}
 	switch {
 	case errors.Is(err, wrap.ErrHealth):
 		return usagef("give --http an address of this machine that is free, such as 127.0.0.1:8080",
@@ -181,15 +189,6 @@ func (p *process) queueProblem(o queueOptions, err error) error {
 			" lists the queues there; if this one is missing, declare it, then: muster apply"}
 	case errors.Is(err, tasks.ErrHeld):
 		return &problem{nil, err, "wait until the other process has ended, or give another --identity"}
-	case errors.Is(err, tasks.ErrRedis):
-		return &problem{nil, err, "start Redis, or look at its address in: muster show " + path.Join(o.root, o.queue)}
-	case errors.Is(err, store.ErrHost):
-		return &problem{nil, err, "add the host to MUSTER_REDIS_HOSTS, if it may have the password"}
 	}
 	return err
-}
-
-// queueNames returns the names of the queues below root.
-func (p *process) queueNames(ctx context.Context, root, typed string) []string {
-	return p.groupNames(ctx, root, typed)
 }

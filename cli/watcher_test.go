@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -261,6 +262,7 @@ func TestWatcherUsage(t *testing.T) {
 		"primes --identity / -- /bin/cat":       {64, "--identity"},
 		"primes -- there-is-no-such-":           {127, "there-is-no-such-"},
 		"primes --http 127.0.0.1:x -- /bin/cat": {64, "give --http an address of this machine"},
+		"/none/primes --join-timeout 300ms -- /bin/cat":        {74, "no such queue"},
 		"primes --join-timeout 300ms --root /none -- /bin/cat": {74, "no such queue"},
 	} {
 		cmd := f.command(servers.Connect(), append([]string{"watcher"}, strings.Fields(args)...)...)
@@ -302,5 +304,36 @@ say has next`, redisPassword))
 	}
 	if log := f.logged(); log != "twice\nhas next\n" {
 		t.Errorf("the commands said %q", log)
+	}
+}
+
+// TestWatcherCannotUseRedis: that is said with what to do, and with the code of a server that cannot be reached.
+func TestWatcherCannotUseRedis(t *testing.T) {
+	t.Parallel()
+	f := newQueueFixture(t, "")
+	password, hosts := "MUSTER_REDIS_PASSWORD="+redisPassword, "MUSTER_REDIS_HOSTS=127.0.0.1"
+	for want, environ := range map[string][]string{
+		"next: set MUSTER_REDIS_PASSWORD, and":                 nil,
+		"next: add the host to MUSTER_REDIS_HOSTS, if it":      {password},
+		"next: set MUSTER_REDIS_PASSWORD, and MUSTER_REDIS_US": {hosts, "MUSTER_REDIS_PASSWORD=wrong"},
+	} {
+		cmd := f.process(servers.Connect(), "watcher", "w", "--", "/bin/cat")
+		cmd.Env = append(slices.DeleteFunc(cmd.Env, func(s string) bool {
+			return strings.HasPrefix(s, "MUSTER_REDIS_")
+		}), environ...)
+		out, _ := cmd.CombinedOutput() // the code says it
+		if code := cmd.ProcessState.ExitCode(); code != 8 || !strings.Contains(string(out), want) {
+			t.Errorf("%q: exit %d, want 8 and %q:\n%s", environ, code, want, out)
+		}
+	}
+	f.write(t, 0, fmt.Sprintf("queue \"away\" {\n  root  = %q\n  redis = \"redis://%s\"\n}\n", f.root, refusingAddr))
+	if out, err := f.command(servers.Connect(), "apply", "--yes", "--allow-empty").CombinedOutput(); err != nil {
+		t.Logf("%v\n%s", err, out) // the other queue is still young
+	}
+	cmd := f.process(servers.Connect(), "watcher", "w", "--join-timeout", "1s", "--", "/bin/cat")
+	cmd.Args[2] = "away"
+	out, _ := cmd.CombinedOutput() // the code says it
+	if code := cmd.ProcessState.ExitCode(); code != 8 || !strings.Contains(string(out), "next: start Redis, or look at") {
+		t.Errorf("exit %d, want 8:\n%s", code, out)
 	}
 }

@@ -60,7 +60,7 @@ func Table() []Row {
 			"another script opened the operation (`--adopt`); another batch has this `--id`"},
 		{[]int{Unreachable}, "ZooKeeper could not be reached, or did not allow it", "ZooKeeper unreachable, " +
 			"or did not answer a process in time; session lost; not authorised; " +
-			"Redis, for commands about batches"},
+			"Redis, for executors, watchers and commands about batches"},
 		{[]int{Usage}, "bad usage", "bad usage; no terminal and no `--yes`"},
 		{[]int{NotJoined}, "not joined in time", "worker, member, executor, watcher: not joined in time; " +
 			"inside its command: " +
