@@ -98,7 +98,9 @@ say begins $MUSTER_BATCH; until [ -e go ]; do sleep 0.1; done; say ends`)
 // for a watcher that is frozen, and for one that ZooKeeper misses.
 func TestWatcherDies(t *testing.T) {
 	t.Parallel()
-	for name, fault := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "frozen": syscall.SIGSTOP, "cut off": 0} {
+	for name, fault := range map[string]syscall.Signal{
+		"killed": syscall.SIGKILL, "frozen": syscall.SIGSTOP, "cut off": 0,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newQueueFixture(t, "")

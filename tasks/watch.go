@@ -143,7 +143,7 @@ func (w *watch) handle(ctx context.Context, got *store.Claimed) error {
 }
 
 // look reads the manifest as the leader of ZooKeeper has it. If the batch is over it sees to the end of that, and
-// current is false: nobody may do anything with the results. A manifest that cannot be decoded is a failure of this try.
+// current is false: nobody may do anything with the results. A manifest that cannot be decoded fails this try.
 func (w *watch) look(ctx context.Context, got *store.Claimed) (m Manifest, current bool, err error) {
 	var damaged error
 	err = w.until(ctx, func(ctx context.Context) (err error) {

@@ -128,8 +128,8 @@ func (r *queueRun) endOf(p *tasks.Process, cause error) order {
 	return order{End: r.grace(p)}
 }
 
-// collected says why the batch of a command that has ended is not collected. cause is why the command was stopped, if it
-// was.
+// collected says why the batch of a command that has ended is not collected. cause is why the command was stopped, if
+// it was.
 func (r *queueRun) collected(
 	ctx context.Context, p *tasks.Process, e guardEnd, cause error, tail []byte,
 ) error {

@@ -119,7 +119,7 @@ type Health struct {
 	Completed int      `json:"completed,omitempty"` // batches that are completed, and whose results wait for a watcher
 	Lost      []string `json:"lost,omitempty"`      // batches that Redis does not have, sorted; at most MaxHealth
 	MoreLost  int      `json:"more_lost,omitempty"` // how many of these are not in the list
-	Failed    []string `json:"failed,omitempty"`    // completed batches that watchers get no more, sorted; at most MaxHealth
+	Failed    []string `json:"failed,omitempty"`    // completed batches that no watcher gets, sorted; at most MaxHealth
 	Redis     string   `json:"redis,omitempty"`     // why Redis refuses, for people; empty: it does not
 }
 

@@ -95,7 +95,9 @@ func TestQueueProcessBodies(t *testing.T) {
 	if back, bad := DecodeQueueSeat(body); err != nil || bad != nil || back != s {
 		t.Errorf("a seat became %+v: %v, %v", back, err, bad)
 	}
-	h := Health{Seat: "s-0000000003", Completed: 2, Lost: []string{"a", "b"}, MoreLost: 7, Failed: []string{"c"}, Redis: "NOAUTH"}
+	h := Health{
+		Seat: "s-0000000003", Completed: 2, Lost: []string{"a", "b"}, MoreLost: 7, Failed: []string{"c"}, Redis: "NOAUTH",
+	}
 	body, err = EncodeHealth(h)
 	back, bad := DecodeHealth(body)
 	if d := cmp.Diff(&h, back); err != nil || bad != nil || d != "" {
