@@ -65,4 +65,7 @@ func TestTheUserOfTheDocs(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
+	if err := Unlink(t.Context(), f.look().Record, getenv); err != nil {
+		t.Error(err)
+	}
 }

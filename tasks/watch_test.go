@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"muster/queue"
 	"muster/resource"
 	"muster/tasks/store"
@@ -330,4 +328,3 @@ func TestWatchLost(t *testing.T) {
 		})
 	}
 }
-
