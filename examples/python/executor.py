@@ -333,7 +333,10 @@ def main():
     e.loop(command)
     e.turn()  # the last results
     e.sync({})
-    e.zk.call(-11)
+    try:
+        e.zk.call(-11)
+    except OSError:
+        pass  # the session ends by its timeout
 
 
 if __name__ == "__main__":
