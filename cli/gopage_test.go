@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// TestGoPage compiles the module that docs/go.md shows, and runs it as both workers of a job, as two members of a group,
-// and as the processes of a queue. It needs no network: the modules that muster needs are in the cache.
+// TestGoPage compiles the module that docs/go.md shows, and runs it as both workers of a job, as two members of a
+// group, and as the processes of a queue. It needs no network: the modules that muster needs are in the cache.
 func TestGoPage(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
