@@ -13,13 +13,11 @@ const rounds = 5
 // of the floor and of asynq in the same run, and what a waiting task takes of Redis's memory beside its payload. It
 // fails if a side cannot run here, and names it.
 func BenchmarkSideBySide(b *testing.B) {
-	all := []side{floor(), muster("muster-go", self("go"))}
-	for name, prepare := range map[string]func(dir string) (side, error){
-		"asynq": asynq, "rq": rq, "celery": celery, "bullmq": bullmq,
-	} {
+	all := []side{floor()}
+	for _, prepare := range []func(dir string) (side, error){musterGo, musterLines, asynq, bullmq, celery, rq} {
 		s, err := prepare(b.TempDir())
 		if err != nil {
-			b.Errorf("%s cannot run here: %v", name, err)
+			b.Errorf("one cannot run here: %v", err)
 			continue
 		}
 		all = append(all, s)

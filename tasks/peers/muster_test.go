@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"iter"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -62,6 +64,19 @@ func muster(name string, program []string) side {
 		return c.LIndex(ctx, key()+":r", -1).Result()
 	}
 	return s
+}
+
+// musterGo is a program with package tasks.
+func musterGo(string) (side, error) { return muster("muster-go", self("go")), nil }
+
+// musterLines is "muster executor --lines" with a command that answers each line.
+func musterLines(dir string) (side, error) {
+	program := filepath.Join(dir, "muster")
+	if err := install("../..", "go", "build", "-buildvcs=false", "-o", program, "."); err != nil {
+		return side{}, err
+	}
+	command := slices.Concat([]string{program, "executor", queueName, "--quiet", "--lines", "--"}, self("lines"))
+	return muster("muster-lines", command), nil
 }
 
 // submitPaused makes a queue, and puts a batch into it.
@@ -136,7 +151,7 @@ func awaitSeats(t testing.TB, o *tasks.Operator, executors int) {
 	}
 }
 
-// goMain is a program with package tasks.
+// goMain is the program of musterGo.
 func goMain(ctx context.Context) error {
 	s, err := zkconn.Dial(ctx, zkconn.Config{
 		Servers: strings.Split(os.Getenv("MUSTER_SERVERS"), ","), Timeout: 10 * time.Second,
@@ -157,7 +172,7 @@ func goMain(ctx context.Context) error {
 	})
 }
 
-// linesMain answers lines, as the command of "muster executor --lines" does.
+// linesMain is the command of musterLines. As any good filter it flushes when there is nothing more to read.
 func linesMain() error {
 	in, out := bufio.NewReaderSize(os.Stdin, 64<<10), bufio.NewWriterSize(os.Stdout, 64<<10)
 	for {

@@ -12,7 +12,11 @@ func TestBesideTheFloor(t *testing.T) {
 		slowest   = 1. / 40 // of the floor's rate
 		most      = 32      // bytes for a waiting task, beside its payload
 	)
-	for _, s := range []side{muster("muster-go", self("go"))} {
+	for _, prepare := range []func(dir string) (side, error){musterGo, musterLines} {
+		s, err := prepare(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
 		t.Run(s.name, func(t *testing.T) {
 			for i := range attempts {
 				least := run(t, rediss.Addr(), floor(), executors, number)
