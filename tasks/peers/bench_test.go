@@ -10,8 +10,8 @@ import (
 const rounds = 5
 
 // BenchmarkSideBySide reports for 1 and for 8 executors the medians of each side: tasks a second, their ratios to those
-// of the floor and of asynq in the same run, and what a waiting task takes of Redis's memory beside its payload. It
-// fails if a side cannot run here, and names it.
+// of the floor and of asynq in the same run, what a task takes of Redis's processor, and what a waiting one takes of
+// Redis's memory beside its payload. It fails if a side cannot run here, and names it.
 func BenchmarkSideBySide(b *testing.B) {
 	all := []side{floor()}
 	for _, prepare := range []func(dir string) (side, error){musterGo, musterLines, asynq, bullmq, celery, rq} {
@@ -30,19 +30,22 @@ func BenchmarkSideBySide(b *testing.B) {
 // compare lets each side race in turn, several times, and returns the medians by name.
 func compare(b *testing.B, all []side, executors int) map[string]outcome {
 	b.Helper()
-	rates, bytes := map[string][]float64{}, map[string][]float64{}
+	found := map[string][]outcome{}
 	for i := range rounds {
 		if i%2 == 1 {
 			slices.Reverse(all)
 		}
 		for _, s := range all {
-			o := run(b, rediss.Addr(), s, executors, s.tasks)
-			rates[s.name], bytes[s.name] = append(rates[s.name], o.rate), append(bytes[s.name], o.bytes)
+			found[s.name] = append(found[s.name], run(b, rediss.Addr(), s, executors, s.tasks))
 		}
 	}
 	medians := map[string]outcome{}
-	for name := range rates {
-		medians[name] = outcome{median(rates[name]), median(bytes[name])}
+	for name, all := range found {
+		medians[name] = outcome{
+			rate:  median(all, func(o outcome) float64 { return o.rate }),
+			bytes: median(all, func(o outcome) float64 { return o.bytes }),
+			cost:  median(all, func(o outcome) float64 { return o.cost }),
+		}
 	}
 	return medians
 }
@@ -63,6 +66,7 @@ func report(b *testing.B, name string, medians map[string]outcome) {
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(o.rate, "tasks/s")
 			b.ReportMetric(o.bytes, "B/waiting-task")
+			b.ReportMetric(o.cost, "redis-µs/task")
 			for _, other := range []string{"floor", "asynq"} {
 				if than, ok := medians[other]; ok {
 					b.ReportMetric(o.rate/than.rate, "of-"+other)
@@ -72,8 +76,12 @@ func report(b *testing.B, name string, medians map[string]outcome) {
 	}
 }
 
-// median is the middle one of some figures.
-func median(figures []float64) float64 {
+// median is the middle one of a figure.
+func median(all []outcome, figure func(outcome) float64) float64 {
+	var figures []float64
+	for _, o := range all {
+		figures = append(figures, figure(o))
+	}
 	slices.Sort(figures)
 	return figures[len(figures)/2]
 }

@@ -17,7 +17,7 @@ func asynq(dir string) (side, error) {
 	if err := install(filepath.Join("testdata", "asynq"), "go", "build", "-o", program, "."); err != nil {
 		return side{}, err
 	}
-	s := side{name: "asynq", tasks: 40_000}
+	s := side{name: "asynq", tasks: 20_000}
 	s.counts = lengths("asynq:{default}:pending", "asynq:{default}:completed")
 	s.result = func(ctx context.Context, c *redis.Client) (string, error) {
 		key, err := anyKey(ctx, c, "asynq:{default}:t:*")
@@ -34,7 +34,7 @@ func rq(dir string) (side, error) {
 	if err := install(dir, debiansPython, "-c", "import rq"); err != nil {
 		return side{}, fmt.Errorf("%w (apt-get install python3-rq)", err)
 	}
-	s := side{name: "rq", tasks: 2_000}
+	s := side{name: "rq", tasks: 1_000}
 	s.counts = lengths("rq:queue:peers", "rq:finished:peers")
 	s.result = func(ctx context.Context, c *redis.Client) (string, error) {
 		key, err := anyKey(ctx, c, "rq:results:*")
@@ -56,7 +56,7 @@ func celery(dir string) (side, error) {
 	if err := install(dir, debiansPython, "-c", "import celery"); err != nil {
 		return side{}, fmt.Errorf("%w (apt-get install python3-celery)", err)
 	}
-	s := side{name: "celery", tasks: 4_000}
+	s := side{name: "celery", tasks: 2_000}
 	s.counts = func(ctx context.Context, c *redis.Client, n int) (int64, int64, error) {
 		left, err := c.LLen(ctx, "celery").Result()
 		if err != nil {
@@ -95,7 +95,7 @@ func bullmq(dir string) (side, error) {
 	if err != nil {
 		return side{}, err
 	}
-	s := side{name: "bullmq", tasks: 20_000}
+	s := side{name: "bullmq", tasks: 10_000}
 	s.counts = lengths("bull:peers:wait", "bull:peers:completed")
 	s.result = func(ctx context.Context, c *redis.Client) (string, error) {
 		return c.HGet(ctx, "bull:peers:1", "returnvalue").Result()

@@ -51,6 +51,7 @@ type race struct {
 type outcome struct {
 	rate  float64 // tasks a second, from when the first was taken until the last result was stored
 	bytes float64 // of Redis's memory for each waiting task, beside its payload
+	cost  float64 // of each task: microseconds of Redis's processor, which do not depend on what else the machine does
 }
 
 // run lets a side finish n tasks with some executors.
@@ -68,13 +69,15 @@ func run(t testing.TB, addr string, s side, executors, n int) outcome {
 	}
 	before := r.memory(ctx, t)
 	s.submit(t, r, n)
-	out := outcome{bytes: float64(r.memory(ctx, t)-before)/float64(n) - taskBytes}
+	out := outcome{bytes: (r.memory(ctx, t)-before)/float64(n) - taskBytes}
 	all := s.work(t, r, executors)
 	if taken, done, err := s.counts(ctx, r.client, n); taken != 0 || done != 0 || err != nil {
 		t.Fatalf("%s: before the start: %d taken, %d done, %v", s.name, taken, done, err)
 	}
 	s.begin(t, r, all)
+	used := r.processor(ctx, t)
 	out.rate = float64(n) / r.watch(ctx, t, s, n).Seconds()
+	out.cost = (r.processor(ctx, t) - used) / float64(n) * 1e6
 	if got, err := s.result(ctx, r.client); err != nil || !strings.Contains(got, result) {
 		t.Fatalf("%s: the result of a task is %q, %v", s.name, got, err)
 	}
@@ -114,18 +117,29 @@ func (r *race) watch(ctx context.Context, t testing.TB, s side, n int) time.Dura
 	}
 }
 
-// memory is what Redis uses now.
-func (r *race) memory(ctx context.Context, t testing.TB) int64 {
+// memory is how many bytes Redis uses now.
+func (r *race) memory(ctx context.Context, t testing.TB) float64 {
 	t.Helper()
-	info, err := r.client.InfoMap(ctx, "memory").Result()
+	return r.info(ctx, t, "Memory", "used_memory")
+}
+
+// processor is how many seconds Redis's main thread has used until now.
+func (r *race) processor(ctx context.Context, t testing.TB) float64 {
+	t.Helper()
+	return r.info(ctx, t, "CPU", "used_cpu_user_main_thread") + r.info(ctx, t, "CPU", "used_cpu_sys_main_thread")
+}
+
+func (r *race) info(ctx context.Context, t testing.TB, section, name string) float64 {
+	t.Helper()
+	info, err := r.client.InfoMap(ctx, section).Result()
 	if err != nil {
 		t.Fatal(err)
 	}
-	used, err := strconv.ParseInt(info["Memory"]["used_memory"], 10, 64)
+	v, err := strconv.ParseFloat(info[section][name], 64)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return used
+	return v
 }
 
 // process is a program of a side: it prints "ready", and reads a line before it begins.
