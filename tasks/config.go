@@ -3,6 +3,7 @@ package tasks
 import (
 	"errors"
 	"log/slog"
+	"time"
 
 	"muster/queue"
 	"muster/zkstate/zkconn"
@@ -24,11 +25,14 @@ type Config struct {
 	keep *keepLimits // for tests
 }
 
-func (c Config) limits() keepLimits {
+// limits are those of the keeper of q.
+func (c Config) limits(q queue.Queue) keepLimits {
 	if c.keep != nil {
 		return *c.keep
 	}
-	return defaultKeepLimits()
+	l := defaultKeepLimits()
+	l.settle = settleTime(time.Duration(q.Timeouts.Session))
+	return l
 }
 
 // The errors of Join, besides those of the session and of package store.

@@ -23,6 +23,7 @@ import (
 // keepLimits are the times of the keeper. Tests change them.
 type keepLimits struct {
 	period    time.Duration // it looks at everything, at least
+	settle    time.Duration // between deaths at the same time; 0: no seat waits for others
 	abandoned time.Duration // nobody has evicted a seat: any process does
 	finish    time.Duration // a submit that has opened its batch, and not said so in ZooKeeper
 	giveUp    time.Duration // a submit that is not going on
@@ -44,16 +45,17 @@ type keeper struct {
 	p      *Process
 	limits keepLimits
 
-	seats  map[string]string // name of a seat's znode → its name in Redis
-	events <-chan struct{}   // of the folder of the seats
-	full   time.Time         // when everything was looked at last
-	silent time.Time         // since when Redis does not answer; zero: it does
-	health znode.Health      // as it was found now
+	seats   map[string]seatZnode // by the names of the znodes
+	events  <-chan struct{}      // of the folder of the seats
+	settles time.Time            // when the seats that are gone may be evicted; zero: none is gone
+	full    time.Time            // when everything was looked at last
+	silent  time.Time            // since when Redis does not answer; zero: it does
+	health  znode.Health         // as it was found now
 }
 
 // keep looks after the queue when it is this process's turn, until the membership ends.
 func (p *Process) keep() {
-	k := &keeper{p: p, limits: p.limits, seats: map[string]string{}}
+	k := &keeper{p: p, limits: p.limits, seats: map[string]seatZnode{}}
 	for p.ctx.Err() == nil {
 		before, err := k.seatBefore(p.ctx)
 		switch {
@@ -117,6 +119,9 @@ func (k *keeper) serve(ctx context.Context) error {
 		default:
 			wait = backoff(failures)
 			failures++
+		}
+		if !k.settles.IsZero() {
+			wait = min(wait, max(time.Until(k.settles), time.Millisecond))
 		}
 		k.pause(ctx, wait, k.events)
 	}

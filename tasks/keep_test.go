@@ -195,7 +195,7 @@ func TestALateKeeperRemovesNothingNew(t *testing.T) {
 	}
 	f.submit("b1", numbered(3))
 	p := f.join("p", queue.Watcher)
-	k := &keeper{p: p, limits: p.limits, seats: map[string]string{}}
+	k := &keeper{p: p, limits: p.limits, seats: map[string]seatZnode{}}
 	for _, life := range []string{old.Life, ""} {
 		if err := k.one("b1", "", k.removeEnded(t.Context(), "b1", life)); err != nil {
 			t.Fatal(err)

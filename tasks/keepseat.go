@@ -13,8 +13,19 @@ import (
 	"muster/zkstate/znode"
 )
 
-// evictGone evicts every seat in Redis that ZooKeeper does not have any more. One pass is one look: it decides whether
-// the deaths are charged.
+// seatZnode is a seat in ZooKeeper.
+type seatZnode struct {
+	redis string    // its name there
+	since time.Time // by ZooKeeper's clock
+}
+
+// settleTime is how long after one another processes may be found dead that died at the same time: each last spoke to
+// ZooKeeper up to a third of the session timeout before, and ZooKeeper rounds.
+func settleTime(session time.Duration) time.Duration { return session/3 + 2*time.Second }
+
+// evictGone evicts every seat in Redis that ZooKeeper does not have any more, once those that died together have had
+// the time to go. One pass decides whether the deaths are charged: an outage is not. Processes that are younger than it
+// did not survive it, they came after it.
 func (k *keeper) evictGone(ctx context.Context) error {
 	books, err := k.p.store.Books(ctx)
 	if err != nil {
@@ -25,12 +36,21 @@ func (k *keeper) evictGone(ctx context.Context) error {
 		return err
 	}
 	var gone []string
+	survivors, outage := 0, k.now().Add(-k.limits.settle-time.Duration(k.p.Queue().Timeouts.Session))
 	for _, s := range books.Seats {
-		if !standing[s.Name] {
+		since, stands := standing[s.Name]
+		switch {
+		case !stands:
 			gone = append(gone, s.Name)
+		case k.limits.settle == 0 || since.Before(outage):
+			survivors++
 		}
 	}
-	charge := store.ChargeDeaths(len(gone), len(books.Seats))
+	if k.settles = k.settleUntil(len(gone) > 0); time.Now().Before(k.settles) {
+		return nil
+	}
+	k.settles = time.Time{}
+	charge := store.ChargeDeaths(len(gone), len(gone)+survivors)
 	for _, seat := range gone {
 		for more := true; more; {
 			if more, err = k.p.store.Evict(ctx, seat, charge); err != nil {
@@ -42,8 +62,16 @@ func (k *keeper) evictGone(ctx context.Context) error {
 	return nil
 }
 
-// standing are the names in Redis of all seats in ZooKeeper, as its leader has them now.
-func (k *keeper) standing(ctx context.Context) (map[string]bool, error) {
+// settleUntil is when those that are gone may be evicted; zero: now.
+func (k *keeper) settleUntil(gone bool) time.Time {
+	if gone && k.settles.IsZero() && k.limits.settle > 0 {
+		return time.Now().Add(k.limits.settle)
+	}
+	return k.settles
+}
+
+// standing are all seats in ZooKeeper, as its leader has them now: by their names in Redis, since when.
+func (k *keeper) standing(ctx context.Context) (map[string]time.Time, error) {
 	dir := znode.Seats(k.p.config.Root, k.p.Generation)
 	if err := k.p.session.Sync(ctx, dir); err != nil {
 		return nil, err
@@ -52,8 +80,8 @@ func (k *keeper) standing(ctx context.Context) (map[string]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	known := make(map[string]string, len(names))
-	standing := make(map[string]bool, len(names))
+	known := make(map[string]seatZnode, len(names))
+	standing := make(map[string]time.Time, len(names))
 	for _, name := range names {
 		seat, ok := k.seats[name]
 		if !ok {
@@ -64,9 +92,9 @@ func (k *keeper) standing(ctx context.Context) (map[string]bool, error) {
 			if !there {
 				continue
 			}
-			seat = hex(stat.Czxid)
+			seat = seatZnode{hex(stat.Czxid), stat.Ctime}
 		}
-		known[name], standing[seat] = seat, true
+		known[name], standing[seat.redis] = seat, seat.since
 	}
 	k.seats = known
 	return standing, nil
@@ -97,6 +125,10 @@ func (k *keeper) lookAbandoned(ctx context.Context) error {
 	if err != nil || len(books.Seats) <= len(names) {
 		return err
 	}
+	if err = k.evictGone(ctx); err != nil || k.settles.IsZero() {
+		return err
+	}
+	k.pause(ctx, time.Until(k.settles), nil)
 	return k.evictGone(ctx)
 }
 

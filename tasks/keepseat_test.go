@@ -126,7 +126,8 @@ func TestDeathsAreChargedToFailures(t *testing.T) {
 		}
 		k := f.join("one", queue.Watcher)
 		defer k.Leave()
-		look := &keeper{p: k, limits: k.limits, seats: map[string]string{}}
+		look := &keeper{p: k, limits: k.limits}
+		look.limits.settle = 0
 		if err := look.evictGone(t.Context()); err != nil {
 			t.Fatal(err)
 		}

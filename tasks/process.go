@@ -61,7 +61,7 @@ func newProcess(j *join, seat string, stat zkconn.Stat, acl []zkconn.ACL) *Proce
 		Identity: j.c.Identity, Generation: j.rec.Generation, Seat: hex(stat.Czxid),
 		session: j.s, acl: acl, client: j.client, store: open(j.client, j.queue, j.rec.Generation),
 		log: j.c.Log, config: j.c, nonce: j.nonce, seat: seat,
-		limits: j.c.limits(), joined: stat.Ctime, joinedHere: time.Now(),
+		limits: j.c.limits(j.queue), joined: stat.Ctime, joinedHere: time.Now(),
 		calls: make(chan struct{}, 1), queue: j.queue, changed: make(chan struct{}),
 		waiter: waiter{wake: make(chan struct{}, 1)},
 	}

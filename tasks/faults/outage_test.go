@@ -160,12 +160,28 @@ func TestOutages(t *testing.T) {
 				for i := range processes {
 					w.add(fmt.Sprintf("e-%d-%d", round, i), false, self, "act-go", w.dir, fmt.Sprint(seats))
 				}
-				soak.Await(t, 2*time.Minute, "100 executors that all have work", func() string {
+				others := 0
+				if survivor {
+					others = 1
+				}
+				soak.Await(t, 2*time.Minute, "100 executors that all have work, and none of before", func() string {
+					live, err := w.state()
+					if err != nil {
+						return err.Error()
+					}
+					n := 0
+					for _, p := range live.Processes {
+						if strings.HasPrefix(p.Identity, fmt.Sprintf("e-%d-", round)) {
+							n++
+						}
+					}
 					_, q := w.books()
 					books, err := q.Books(t.Context())
 					b, berr := w.inRedis()
-					if err != nil || berr != nil || len(books.Seats) < processes*seats || b.Out < processes*seats {
-						return fmt.Sprintf("%d seats, %d tasks in hand, %v, %v", len(books.Seats), b.Out, err, berr)
+					if n < processes*seats || err != nil || berr != nil || len(books.Seats) != processes*seats+others ||
+						b.Out < 4*processes*seats {
+						return fmt.Sprintf("%d of %d live, %d seats, %d tasks in hand, %v, %v", n, processes*seats,
+							len(books.Seats), b.Out, err, berr)
 					}
 					return ""
 				})
