@@ -3,6 +3,7 @@ package faults
 import (
 	"fmt"
 	"hash/fnv"
+	"math/bits"
 	"strconv"
 	"strings"
 	"time"
@@ -32,7 +33,7 @@ func mix(numbers ...uint64) uint64 {
 // batchesOf divides so many tasks into batches of very different sizes, of which none is larger than most.
 func batchesOf(seed uint64, tasks, most int) (all []batch) {
 	for n := 0; tasks > 0; n++ {
-		size := 1 << (mix(seed, uint64(n), 1) % 15) // 1 to 16,384
+		size := 1 << (mix(seed, uint64(n), 1) % uint64(bits.Len(uint(most)))) // as often of each order of magnitude
 		size += int(mix(seed, uint64(n), 2) % uint64(size))
 		size = min(size, tasks, most)
 		all = append(all, batch{seed, n, size})

@@ -33,9 +33,9 @@ type size struct {
 
 func soakSize() size {
 	if soak.Long() {
-		return size{tasks: 1_000_000, most: 50_000, submit: 6 * time.Minute, decks: 5, atOnce: 4}
+		return size{tasks: 1_000_000, most: 30_000, submit: 6 * time.Minute, decks: 6, atOnce: 4}
 	}
-	return size{tasks: 20_000, most: 4_000, submit: 30 * time.Second, decks: 1, atOnce: 8}
+	return size{tasks: 20_000, most: 1_000, submit: 30 * time.Second, decks: 1, atOnce: 8}
 }
 
 const (
