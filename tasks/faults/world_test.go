@@ -229,7 +229,9 @@ func (w *world) show() {
 		const most = 1500
 		w.t.Logf("%s wrote:\n%s", name, body[max(0, len(body)-most):])
 	}
-	w.t.Logf("redis wrote:\n%s", w.redis.Output())
+	if w.redis != nil {
+		w.t.Logf("redis wrote:\n%s", w.redis.Output())
+	}
 }
 
 // withLimit is a context that ends after d, or with the test.
