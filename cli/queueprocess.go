@@ -32,8 +32,8 @@ type queueOptions struct {
 	pauses             bool // SIGTSTP is not for the terminal: it means "take nothing more"
 }
 
-// queueProcessCmd makes a command that joins a queue. It fills in everything but Use, Short, Long, Example and the flags
-// that are not common; run is called when o has been filled from the arguments.
+// queueProcessCmd makes a command that joins a queue. It fills in everything but Use, Short, Long, Example and the
+// flags that are not common; run is called when o has been filled from the arguments.
 func (p *process) queueProcessCmd(
 	cmd *cobra.Command, o *queueOptions, run func(ctx context.Context) error,
 ) *cobra.Command {

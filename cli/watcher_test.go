@@ -275,7 +275,7 @@ func TestWatcherUsage(t *testing.T) {
 	}
 }
 
-// TestWatcherStartsTheNextBatch: with the batch's id as that of the next one, a command that runs twice submits it once.
+// TestWatcherStartsTheNextBatch: with the batch's id in that of the next one, a command that runs twice submits once.
 func TestWatcherStartsTheNextBatch(t *testing.T) {
 	t.Parallel()
 	f := newQueueFixture(t, "")

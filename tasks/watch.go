@@ -13,8 +13,8 @@ import (
 	"muster/zkstate/znode"
 )
 
-// ErrBatchOver means that a batch was cancelled, or has ended, while this process worked on it or on a task of it. Stop:
-// nobody wants the results.
+// ErrBatchOver means that a batch was cancelled, or has ended, while this process worked on it or on a task of it.
+// Stop: nobody wants the results.
 var ErrBatchOver = errors.New("the batch was cancelled or has ended")
 
 // Completed is a batch whose tasks are all done or dead. One watcher at a time has it.
@@ -33,13 +33,13 @@ func (b *Completed) Records(ctx context.Context) iter.Seq2[Record, error] {
 	return Records(ctx, b.p.store, b.ID, func(err error) error { return b.p.Pause(ctx, err) })
 }
 
-// Watch takes completed batches and calls do for each, one after the other, until ctx or the membership ends; it returns
-// why. An error of Redis that waiting does not cure ends it too.
+// Watch takes completed batches and calls do for each, one after the other, until ctx or the membership ends; it
+// returns why. An error of Redis that waiting does not cure ends it too.
 //
 // When do returns nil, the batch ends: its tasks and results are deleted. When do returns an error, the batch goes back
 // with that as the reason. This or another watcher gets it again after the queue's back-off. A batch that has failed as
-// often as its attempts say stays until "muster retry", or is cancelled. Nothing is charged if ctx or the membership has
-// ended.
+// often as its attempts say stays until "muster retry", or is cancelled. Nothing is charged if ctx or the membership
+// has ended.
 //
 // do's context ends with ctx and the membership, and with the cause ErrBatchOver when the batch is cancelled. After the
 // end of the membership another watcher has the batch: stop at once. So do may run twice for one batch; its ID tells.

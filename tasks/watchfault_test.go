@@ -17,7 +17,6 @@ import (
 	"muster/queue"
 	"muster/redisserver"
 	"muster/resource"
-	"muster/tasks/store"
 	"muster/zkstate/znode"
 )
 
