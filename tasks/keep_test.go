@@ -378,7 +378,7 @@ func TestALateKeeperNamesNothingThatIsThere(t *testing.T) {
 	f.submit("b1", numbered(3))
 	m := f.batch("b1")
 	p := f.join("p", queue.Watcher)
-	k := &keeper{p: p, limits: p.limits, seats: map[string]string{}}
+	k := &keeper{p: p, limits: p.limits, seats: map[string]seatZnode{}}
 	lost := func() int {
 		var amiss znode.Health
 		if err := k.repairBatch(t.Context(), "b1", m, nil, &amiss); err != nil {
