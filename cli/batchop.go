@@ -110,8 +110,8 @@ says (keep_dead), and count for its max_bytes.`,
 	return cmd
 }
 
-// eachBatch calls do for the batch that is named, or for all that list lists. Those that have changed meanwhile are left
-// out. It goes on after an error, and returns the first.
+// eachBatch calls do for the batch that is named, or for all that list lists. Those that have changed meanwhile are
+// left out. It goes on after an error, and returns the first.
 func (p *process) eachBatch(
 	ctx context.Context, f foundQueue, list func(context.Context) ([]string, error), do func(foundQueue) error,
 ) error {

@@ -63,7 +63,8 @@ Interrupted, or run again with the same --id, it waits for the same batch.`,
 	o.searchFlags.addTo(cmd.Flags())
 	fs := cmd.Flags()
 	fs.StringVar(&o.id, "id", "", "the batch's `ID`; default one of its own, from the time")
-	fs.IntVar(&o.weight, "weight", 1, fmt.Sprintf("its share of the executors beside other batches, up to %d", queue.MaxWeight))
+	fs.IntVar(&o.weight, "weight", 1,
+		fmt.Sprintf("its share of the executors beside other batches, up to %d", queue.MaxWeight))
 	fs.StringVar(&o.results, "results", "",
 		"`WHO` gets the results: watcher, submitter, discard or keep:24h; default watcher, with --wait submitter")
 	fs.IntVar(&o.attempts, "attempts", 0, "try each task `N` times; default: what the queue says")
@@ -158,7 +159,8 @@ func runSubmit(ctx context.Context, p *process, o submitOptions, name string, fi
 	return s.run(ctx)
 }
 
-// submitTo finds the root and the name of a queue. One that does not exist yet may be created soon, if it is clear where.
+// submitTo finds the root and the name of a queue. One that does not exist yet may be created soon, if it is clear
+// where.
 func (scope searchScope) submitTo(ctx context.Context, name string) (root, queueName string, err error) {
 	f, err := scope.findQueue(ctx, name)
 	switch {

@@ -112,7 +112,8 @@ func TestSubmitInterrupted(t *testing.T) {
 		}
 	}
 	f.execute()
-	if out, err := f.submitCommand(servers.Connect(), input, "--wait", "--id", "b").Output(); err != nil || string(out) != want {
+	out, err := f.submitCommand(servers.Connect(), input, "--wait", "--id", "b").Output()
+	if err != nil || string(out) != want {
 		t.Errorf("%v, %q", err, out)
 	}
 	f.ended("b")
@@ -168,7 +169,8 @@ func TestSubmitWithoutAReader(t *testing.T) {
 	if b := f.inRedis("b"); b.Done != 30_000 || b.Results != string(queue.ResultsSubmitter) {
 		t.Errorf("%+v", b)
 	}
-	if all, err := f.submitCommand(servers.Connect(), input, "--wait", "--id", "b").Output(); err != nil || string(all) != want {
+	all, err := f.submitCommand(servers.Connect(), input, "--wait", "--id", "b").Output()
+	if err != nil || string(all) != want {
 		t.Errorf("%v, %d bytes", err, len(all))
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"muster/zkstate/znode"
 )
 
-// Nobody tells a submitter that a batch is completed, so it asks Redis: at first after firstAsk, then half as often each
-// time until askEvery.
+// Nobody tells a submitter that a batch is completed, so it asks Redis: at first after firstAsk, then half as often
+// each time until askEvery.
 const (
 	firstAsk = 20 * time.Millisecond
 	askEvery = time.Second

@@ -15,12 +15,12 @@ import (
 	"muster/zkstate/znode"
 )
 
-// What an operator changes of a batch is written into its manifest, at the version read, and then told to Redis with the
-// version that it has then. Redis refuses an older one. A process that dies between the two leaves a manifest that is
-// newer than what Redis knows: the smallest seat, or the same call once more, tells it.
+// What an operator changes of a batch is written into its manifest, at the version read, and then told to Redis with
+// the version that it has then. Redis refuses an older one. A process that dies between the two leaves a manifest that
+// is newer than what Redis knows: the smallest seat, or the same call once more, tells it.
 //
-// Only what makes a batch checks the Record: what is in a queue that was asked to stop can still be operated on, so that
-// it can be emptied.
+// Only what makes a batch checks the Record: what is in a queue that was asked to stop can still be operated on, so
+// that it can be emptied.
 
 // OperatorConfig says who operates on which queue.
 type OperatorConfig struct {
@@ -279,8 +279,8 @@ func (o *Operator) WithDead(ctx context.Context) ([]string, error) {
 	return ids, err
 }
 
-// DropDead deletes the dead tasks of a batch that are there when it begins. It returns how many it deleted: after a lost
-// reply some more were.
+// DropDead deletes the dead tasks of a batch that are there when it begins. It returns how many it deleted: after a
+// lost reply some more were.
 func (o *Operator) DropDead(ctx context.Context, id string) (dropped int64, err error) {
 	err = o.eachDead(ctx, id, func(st *store.Queue, before time.Time) (int64, error) {
 		n, err := st.Drop(ctx, id, store.MaxItems, before)

@@ -248,7 +248,8 @@ func TestRetryGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	st := f.store()
-	if n, err := st.RetryAs(t.Context(), "b", "b.retry", x.out.Manifest.Life, 0, 100, time.Now().Add(time.Hour)); err != nil || n != 100 {
+	later := time.Now().Add(time.Hour)
+	if n, err := st.RetryAs(t.Context(), "b", "b.retry", x.out.Manifest.Life, 0, 100, later); err != nil || n != 100 {
 		t.Fatal(n, err)
 	}
 	if n, err := st.Drop(t.Context(), "b", 50, time.Now().Add(time.Hour)); err != nil || n != 50 {

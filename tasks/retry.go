@@ -21,8 +21,8 @@ import (
 // retrySuffix follows the id of a batch that has ended, in the id of the batch that gets its dead tasks.
 const retrySuffix = ".retry"
 
-// RetryID is the id of the batch that gets the dead tasks of a batch that has ended: with ".retry" at its end. If that is
-// too long, the middle is eight digits of a sum of the id instead of what does not fit.
+// RetryID is the id of the batch that gets the dead tasks of a batch that has ended: with ".retry" at its end. If that
+// is too long, the middle is eight digits of a sum of the id instead of what does not fit.
 func RetryID(id string) string {
 	if len(id)+len(retrySuffix) <= queue.MaxBatchID {
 		return id + retrySuffix

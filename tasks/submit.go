@@ -25,13 +25,13 @@ import (
 //	Redis                               begin, append …, open
 //	run/<g>/batch/<id>                  set          the manifest: open
 //
-// The first two are one transaction; it and the last one check the gate and the version of the Record. Every step can be
-// repeated: who finds the manifest goes on where the other stopped, also at the same time. So a process that dies leaves
-// something that another submit with the same id and content completes; without one, the process with the smallest seat
-// ends it an hour after the manifest was last written.
+// The first two are one transaction; it and the last one check the gate and the version of the Record. Every step can
+// be repeated: who finds the manifest goes on where the other stopped, also at the same time. So a process that dies
+// leaves something that another submit with the same id and content completes; without one, the process with the
+// smallest seat ends it an hour after the manifest was last written.
 //
-// Redis may begin a batch whose manifest was deleted in the meantime. So the manifest is read after begin and before the
-// first task, and if it is gone the batch is removed again.
+// Redis may begin a batch whose manifest was deleted in the meantime. So the manifest is read after begin and before
+// the first task, and if it is gone the batch is removed again.
 
 // Submit puts a batch into a queue. It returns when executors can have all of its tasks. After an error with which the
 // Submitted has a Manifest, and after ErrUnknown, call it again with the Submitted's ID and the same tasks: it goes on
@@ -41,8 +41,8 @@ import (
 // incomplete, and otherwise only says that it is there, or how it has ended. What else is configured must be as it was,
 // except the weight and what is not set here.
 //
-// Submit waits for the queue to be created and for Redis as Join does; later, for Redis and for room in it, until ctx or
-// the session ends.
+// Submit waits for the queue to be created and for Redis as Join does; later, for Redis and for room in it, until ctx
+// or the session ends.
 func Submit(ctx context.Context, s *zkconn.Session, c SubmitConfig, source Source) (Submitted, error) {
 	x := newSubmission(s, c, source)
 	defer x.join.disconnect()

@@ -86,7 +86,8 @@ func TestSubmitAgain(t *testing.T) {
 	for what, try := range map[string]func() (Submitted, error){
 		"has 10 tasks, not 11": func() (Submitted, error) { return Submit(t.Context(), f.s, c, numbered(11)) },
 		"as many and as large": func() (Submitted, error) {
-			return Submit(t.Context(), f.s, c, Payloads([]byte("012"), nil, nil, nil, nil, nil, nil, nil, nil, []byte("3456789")))
+			other := Payloads([]byte("012"), nil, nil, nil, nil, nil, nil, nil, nil, []byte("3456789"))
+			return Submit(t.Context(), f.s, c, other)
 		},
 		`results for "watcher", not "discard"`: func() (Submitted, error) {
 			c := c
