@@ -50,7 +50,7 @@ cron is finished.`,
 func newPauseCmd(p *process) *cobra.Command {
 	return p.newAskCmd(&askOptions{do: znode.AskPause}, &cobra.Command{
 		Use:   "pause GROUP/DUTY | QUEUE[/BATCH]",
-		Short: "Take a duty of a group, or a batch of a queue, away until it is resumed",
+		Short: "Take a duty or a batch away until it is resumed",
 		Long: `Takes a duty away from its holder, and gives it to nobody until "muster resume".
 The holder is asked first: a leader's command gets TERM, and a run of a cron is
 finished. Ticks of a cron that fall due meanwhile are forgotten.
@@ -66,7 +66,7 @@ submitted later is not paused.`,
 func newResumeCmd(p *process) *cobra.Command {
 	return p.newAskCmd(&askOptions{do: znode.AskResume}, &cobra.Command{
 		Use:   "resume GROUP/DUTY | QUEUE[/BATCH]",
-		Short: "Give a paused duty of a group, or a batch of a queue, to others again",
+		Short: "End the pause of a duty or a batch",
 		Long: `Ends a pause: the duty is given to a member again. A cron goes on with its next
 tick. The tasks of a batch are executed again; a queue stands for all batches.`,
 		Example: `  muster resume shop/nightly-report

@@ -39,7 +39,7 @@ func newBatchDetailCmd(p *process) *cobra.Command {
 	var o batchCmdOptions
 	cmd := p.newBatchCmd(&cobra.Command{
 		Use:   "batch QUEUE/BATCH",
-		Short: "Show a batch of a queue: how far it is, its results, its dead tasks",
+		Short: "Show a batch of a queue, its results, or its dead tasks",
 		Long: `Shows a batch, also one that has ended within the last week. --results prints a
 line of JSON for each task that is done or dead, in the order in which they
 were finished; the batch stays as it is. --dead prints the dead tasks, which are

@@ -88,8 +88,7 @@ func (scope searchScope) findQueueOrBatch(ctx context.Context, name string) (fou
 // ofQueue finds QUEUE or QUEUE/BATCH, and reports whether name is one: otherwise it may be GROUP/DUTY.
 func (scope searchScope) ofQueue(ctx context.Context, name string) (f foundQueue, is bool, err error) {
 	f, err = scope.findQueueOrBatch(ctx, name)
-	_, _, duty := cutDuty(name)
-	if err != nil && duty && !unreachable(err) {
+	if err != nil && !unreachable(err) {
 		return f, false, nil
 	}
 	return f, err == nil, err
@@ -273,7 +272,12 @@ func (p *process) completeBatch(f *searchFlags, whole bool) cobra.CompletionFunc
 			words = append(words, p.batchCandidates(ctx, *f, typed[:i])...)
 			words = append(words, p.candidates(ctx, ".", *f).matchingQueues(typed)...)
 		}
-		return withPrefix(typed, words), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+		words = withPrefix(typed, words)
+		directive := cobra.ShellCompDirectiveNoFileComp
+		if slices.ContainsFunc(words, func(w string) bool { return strings.HasSuffix(w, "/") }) { // the batch follows
+			directive |= cobra.ShellCompDirectiveNoSpace
+		}
+		return words, directive
 	}
 }
 

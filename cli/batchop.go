@@ -45,9 +45,9 @@ func newRetryCmd(p *process) *cobra.Command {
 	return p.newBatchCmd(&cobra.Command{
 		Use:   "retry QUEUE[/BATCH]",
 		Short: "Try the dead tasks of a batch of a queue again, or of all batches",
-		Long: `Makes the dead tasks of a batch wait again, with all their attempts. If the batch
-has ended, they become a batch of their own: its id has ".retry" at the end. A
-batch that watchers have failed at may be had by them again.`,
+		Long: `Makes the dead tasks of a batch wait again, with all their attempts. If the
+batch has ended, they become a batch of their own: its id has ".retry" at the
+end. A batch that watchers have failed at may be had by them again.`,
 		Example: `  muster retry primes/nightly-7
   muster retry primes`,
 		Args: argCount(1, 1, "a queue, or one batch as QUEUE/BATCH"),
