@@ -23,11 +23,10 @@ func (p *Process) Call(ctx context.Context, f func(ctx context.Context, seq int6
 	switch {
 	case err == nil:
 		p.seq++
+		p.answered()
 	case !refused(err), errors.Is(err, store.ErrSeq), errors.Is(err, store.ErrNoSeat):
 		p.unknown = err
-		return err
 	}
-	p.answered()
 	return err
 }
 

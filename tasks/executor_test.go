@@ -231,7 +231,8 @@ func TestExecuteErrors(t *testing.T) {
 	if d := cmp.Diff(want, f.results("b")); d != "" {
 		t.Errorf("results (-want +got):\n%s", d)
 	}
-	for task, n := range map[string]int{"never": 1, "always fails": 3, "second time": 2, "large": 1, "fits": 1, "slow": 3} {
+	times := map[string]int{"never": 1, "always fails": 3, "second time": 2, "large": 1, "fits": 1, "slow": 3}
+	for task, n := range times {
 		if len(begun[task]) != n {
 			t.Errorf("%q was begun %d times, not %d", task, len(begun[task]), n)
 		}
