@@ -174,6 +174,7 @@ func actLedger(args []string) int {
 		var found finding
 		if found, err = check(b, os.Stdin); err == nil {
 			err = note(filepath.Join(args[0], "ledger"), found)
+			time.Sleep(time.Duration(b.hash(10)%500) * time.Millisecond) // its watcher may die meanwhile
 		}
 	}
 	if err != nil {
