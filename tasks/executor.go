@@ -55,6 +55,7 @@ type Executor struct {
 	open    int           // tasks in hand that are not finished
 	taken   int           // of these, those that consumers have
 	work    time.Duration // that they are thought to be
+	mean    time.Duration // of a task of any batch here; 0: unknown
 	results []store.Result
 	bytes   int // of the results
 	started int64
@@ -249,6 +250,10 @@ func (e *Executor) Finish(t *Task, o store.Outcome, took time.Duration, data []b
 		return
 	}
 	t.grant.batch.learn(took)
+	e.mean += (max(took, 1) - e.mean) / 64
+	if e.mean == 0 {
+		e.mean = max(took, 1)
+	}
 	t.leave(finished, context.Canceled)
 	e.results = append(e.results, store.Result{
 		Task: store.Task{Batch: t.Batch, Index: t.Index}, Attempt: t.Attempt, Outcome: o, Took: took, Data: data,

@@ -21,9 +21,9 @@ const (
 	gather    = 5 * time.Millisecond
 	maxGather = time.Second
 
-	// halfHand is how many results go at once, and how many tasks in hand are enough: Redis grants store.MaxItems. So one
-	// half is worked on while the other is reported and taken.
-	halfHand = store.MaxItems / 2
+	// handful is how many results go at once, and how many tasks in hand are enough. So one handful is worked on while
+	// the other is reported and taken. More in a turn would not be faster, and Redis would be busy for longer.
+	handful = 200
 
 	// stall is how long tasks wait in hand for a consumer, while none takes any, before they go back: a long task among
 	// short ones must not hold up those behind it. It is twice as long as a task is thought to take, if that is more.
@@ -180,15 +180,21 @@ func (c *pace) untilDue(now time.Time) time.Duration {
 }
 
 // full is how much work an executor wants to have in hand. The caller holds mu.
-func (e *Executor) full() time.Duration { return e.pace.lookahead() * time.Duration(e.c.Parallel) }
+func (e *Executor) full() time.Duration {
+	full := e.pace.lookahead() * time.Duration(e.c.Parallel)
+	if e.mean > 0 {
+		full = min(full, 2*handful*e.mean)
+	}
+	return full
+}
 
 // wants is how many slots have nothing to do, and how much more work is wanted in hand. The caller holds mu.
 func (e *Executor) wants(now time.Time) (idle int, room time.Duration) {
 	if e.closing || e.paused || now.Before(e.pace.rest) || !e.p.Connected() {
 		return 0, 0
 	}
-	idle, room = max(e.c.Parallel-e.open, 0), max(e.full()-e.work, 0)
-	if e.pace.stalled || e.open > halfHand {
+	idle, room = max(e.c.Parallel-e.open, 0), max(e.full()-max(e.work, e.mean*time.Duration(e.open)), 0)
+	if e.pace.stalled || e.open > handful {
 		room = 0
 	}
 	if e.c.MaxTasks > 0 {
@@ -205,8 +211,8 @@ func (e *Executor) wants(now time.Time) (idle int, room time.Duration) {
 // before the turn is over, or there are many results. The caller holds mu.
 func (e *Executor) urgent() bool {
 	soon := 2 * e.pace.rtt * time.Duration(e.c.Parallel)
-	return e.open < e.c.Parallel || e.open <= halfHand && e.work < soon ||
-		len(e.results) >= halfHand || e.bytes >= store.MaxBytes/2
+	return e.open < e.c.Parallel || e.open <= handful && e.work < soon ||
+		len(e.results) >= handful || e.bytes >= store.MaxBytes/2
 }
 
 // page is how many of the results go in one call. The caller holds mu.
