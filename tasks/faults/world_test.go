@@ -30,12 +30,14 @@ type world struct {
 	seed       uint64
 	ensemble   *zkserver.Ensemble
 	redis      *redisserver.Server
-	proxy      *zkserver.Proxy // all reach Redis through it
+	watched    *redisserver.Watched // instead of redis, if there are sentinels
+	proxy      *zkserver.Proxy      // all reach Redis through it
 	queue      queue.Queue
 	generation string
 	processes  map[string]*process
 
-	s *zkconn.Session // see session
+	s      *zkconn.Session // see session
+	client *redis.Client   // see books; nil: not yet
 }
 
 // newWorld starts servers and creates a queue. edit changes what is declared.
@@ -191,9 +193,20 @@ func (w *world) ended() (map[string]znode.BatchEnd, error) {
 // books is a client of the queue's Redis, past the proxy, and the queue there.
 func (w *world) books() (*redis.Client, *store.Queue) {
 	w.t.Helper()
-	c := redis.NewClient(&redis.Options{Addr: w.redis.Addr(), MaxRetries: -1, Protocol: 2})
-	w.t.Cleanup(func() { c.Close() })
-	return c, store.New(c, w.generation, w.queue.Path())
+	if w.client == nil {
+		w.client = w.newClient()
+		w.t.Cleanup(func() { w.client.Close() })
+	}
+	return w.client, store.New(w.client, w.generation, w.queue.Path())
+}
+
+func (w *world) newClient() *redis.Client {
+	if w.watched != nil {
+		return redis.NewFailoverClient(&redis.FailoverOptions{
+			MasterName: w.watched.Name, SentinelAddrs: w.watched.SentinelAddrs(), MaxRetries: -1, Protocol: 2,
+		})
+	}
+	return redis.NewClient(&redis.Options{Addr: w.redis.Addr(), MaxRetries: -1, Protocol: 2})
 }
 
 // keysLeft are the keys of all queues in Redis, without their prefix, except those that a queue has also when it is
