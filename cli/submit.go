@@ -347,8 +347,13 @@ func (s *submitting) problem(ctx context.Context, err error) error {
 	switch {
 	case errors.As(err, new(finding)):
 		return err
-	case errors.As(err, &large) && !s.o.files && !s.o.null:
-		return fmt.Errorf("line %d: %w", large.Index+1, err)
+	case errors.As(err, &large):
+		if !s.o.files && !s.o.null {
+			err = fmt.Errorf("line %d: %w", large.Index+1, err)
+		}
+		return &problem{nil, err, "put such data elsewhere and submit where it is, or raise max_task of the queue"}
+	case errors.Is(err, tasks.ErrTooLarge):
+		return &problem{nil, err, "submit it as several batches"}
 	case errors.Is(err, tasks.ErrOtherBatch):
 		return &problem{nil, err, "muster batch " + at.words() + " shows it; give these tasks another --id"}
 	case errors.Is(err, tasks.ErrNoTasks):

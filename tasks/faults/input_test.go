@@ -143,7 +143,7 @@ func TestWhatIsSubmitted(t *testing.T) {
 	name := w.queue.Name
 	w.try("", "submit", name, "-", "--id", "none").expect(t, "0 tasks", 64, "at least one task")
 	w.try("a\n"+strings.Repeat("x", 1025)+"\n", "submit", name, "-", "--id", "large").
-		expect(t, "an oversized task", 73, "task 1 is larger than the queue's max_task, 1KiB")
+		expect(t, "an oversized task", 73, "line 2: .*larger than the queue's max_task, 1KiB(.|\n)*raise max_task")
 	w.try("a\n", "submit", name, "-", "--id", "a/b").expect(t, "an id with a slash", 64, "not '/'")
 	w.try("", "executor", "nobody", "--join-timeout", "1s", "--", "cat").expect(t, "no such queue", 74, "no such queue")
 	if s, err := w.state(); err != nil || len(s.Batches) != 0 {

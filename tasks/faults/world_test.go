@@ -37,7 +37,7 @@ type world struct {
 	processes  map[string]*process
 
 	s      *zkconn.Session // see session
-	client *redis.Client   // see books; nil: not yet
+	client *redis.Client   // see books
 }
 
 // newWorld starts servers and creates a queue. edit changes what is declared.
@@ -102,6 +102,8 @@ func (w *world) create() {
 		w.t.Fatal(err)
 	}
 	w.generation = o.Record.Generation
+	w.client = w.newClient()
+	w.t.Cleanup(func() { w.client.Close() })
 }
 
 // session is the test's own session. It is another one after the last one was lost.
@@ -193,10 +195,6 @@ func (w *world) ended() (map[string]znode.BatchEnd, error) {
 // books is a client of the queue's Redis, past the proxy, and the queue there.
 func (w *world) books() (*redis.Client, *store.Queue) {
 	w.t.Helper()
-	if w.client == nil {
-		w.client = w.newClient()
-		w.t.Cleanup(func() { w.client.Close() })
-	}
 	return w.client, store.New(w.client, w.generation, w.queue.Path())
 }
 
