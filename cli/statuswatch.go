@@ -14,9 +14,9 @@ import (
 // watchEvery is how often status --watch reads ZooKeeper.
 const watchEvery = time.Second
 
-// watch prints what show writes whenever it changes: a terminal is redrawn, a pipe gets one block after the other. While
-// no server of ZooKeeper answers, it prints when it was last read. Notes go where note says. It ends with ctx or when the
-// reader closes its end.
+// watch prints what show writes whenever it changes: a terminal is redrawn, a pipe gets one block after the other.
+// While no server of ZooKeeper answers, it prints when it was last read. Notes go where note says. It ends with ctx or
+// when the reader closes its end.
 func (p *process) watch(
 	ctx context.Context, scope *searchScope, note func(io.Writer) io.Writer, show func(io.Writer) error,
 ) error {

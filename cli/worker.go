@@ -164,8 +164,8 @@ func runWorker(ctx context.Context, p *process, o workerOptions) error {
 	return &workerResult{result}
 }
 
-// catchSignals delivers signals, and these besides, to the worker instead of main: a second SIGTERM must not end this process before it has
-// killed the command. The function it returns ends that.
+// catchSignals delivers signals, and these besides, to the worker instead of main: a second SIGTERM must not end this
+// process before it has killed the command. The function it returns ends that.
 func catchSignals(more ...os.Signal) (<-chan os.Signal, func()) {
 	signals := make(chan os.Signal, 16)
 	caught := slices.DeleteFunc(append(wrap.Signals(), more...), func(sig os.Signal) bool {

@@ -61,8 +61,9 @@ func FoundOf(o *resource.Observed) Found {
 
 // The statuses of queues, besides those of every kind.
 const (
-	Degraded resource.Status = "degraded" // batches wait and nobody is there for them, or fail, or Redis lost data or refuses
-	Running  resource.Status = "running"  // processes are live, and nothing is amiss
+	// Degraded: batches wait and nobody is there for them, or fail, or Redis lost data or refuses.
+	Degraded resource.Status = "degraded"
+	Running  resource.Status = "running" // processes are live, and nothing is amiss
 )
 
 // Statuses lists every status of a queue in the order in which they are tried.

@@ -141,8 +141,8 @@ func (f bugQueue) once(records func(yield func(Record, error) bool), id string, 
 	}
 }
 
-// TestB1ExecutorsComeAndGo: two executors read one task, each removed the first of the list, and one task was lost. Here
-// executors join, leave and die while a batch is executed.
+// TestB1ExecutorsComeAndGo: two executors read one task, each removed the first of the list, and one task was lost.
+// Here executors join, leave and die while a batch is executed.
 func TestB1ExecutorsComeAndGo(t *testing.T) {
 	t.Parallel()
 	f := newBugQueue(t)
@@ -237,8 +237,8 @@ func receiveIn[T any](t *testing.T, c <-chan T, what string) (v T) {
 	return v
 }
 
-// TestB9RedisGoesAndComes: an error of Redis ended the thread that had it; the process stayed, without a part of itself,
-// and its share was not executed. Here Redis goes away several times, in the middle of everything.
+// TestB9RedisGoesAndComes: an error of Redis ended the thread that had it; the process stayed, without a part of
+// itself, and its share was not executed. Here Redis goes away several times, in the middle of everything.
 func TestB9RedisGoesAndComes(t *testing.T) {
 	t.Parallel()
 	proxy := newProxy(t, rediss.Addr())
@@ -355,7 +355,7 @@ func TestB12SharesAreTime(t *testing.T) {
 			d = 20 * time.Millisecond
 		}
 		begun := time.Now()
-		time.Sleep(d) // the work
+		pause(d) // the work
 		mu.Lock()
 		defer mu.Unlock()
 		if spent[k.Batch] += time.Since(begun); spent["long"]+spent["short"] > 8*time.Second {

@@ -77,8 +77,8 @@ func TestB5AnEndIsOneStep(t *testing.T) {
 	eventually(t, "nothing to be left of the batch", func() bool { return f.inRedis(st, "b") == nil })
 }
 
-// TestB6AWatcherTakesOver: who waited for the lock of another was never woken, so the batch of a watcher that died stayed
-// until something else changed. Here the other watcher gets it when the session of the first one is over.
+// TestB6AWatcherTakesOver: who waited for the lock of another was never woken, so the batch of a watcher that died
+// stayed until something else changed. Here the other watcher gets it when the session of the first one is over.
 func TestB6AWatcherTakesOver(t *testing.T) {
 	t.Parallel()
 	f := newBugQueue(t)

@@ -17,8 +17,9 @@ import (
 // gone (keepseat.go), and finishes what others began and did not end (keepbatch.go, keepold.go).
 //
 // It reads Redis first, then syncs and reads ZooKeeper, and acts on what Redis has and ZooKeeper has no more. Names in
-// Redis contain the transaction that created the znode, which never comes again. So what it decides stays right, however
-// late it acts: a keeper that was frozen does no harm, nor do two at once. Every write to ZooKeeper has the version read.
+// Redis contain the transaction that created the znode, which never comes again. So what it decides stays right,
+// however late it acts: a keeper that was frozen does no harm, nor do two at once. Every write to ZooKeeper has the
+// version read.
 
 // keepLimits are the times of the keeper. Tests change them.
 type keepLimits struct {

@@ -14,8 +14,9 @@ import (
 // batchPage is how many batches are read from Redis at once.
 const batchPage = 200
 
-// repair compares the batches of Redis and ZooKeeper, and finishes what was begun. It stops when seats have changed: dead
-// ones come first. An error of Redis ends it too; the next pass begins again. What concerns one batch only is logged.
+// repair compares the batches of Redis and ZooKeeper, and finishes what was begun. It stops when seats have changed:
+// dead ones come first. An error of Redis ends it too; the next pass begins again. What concerns one batch only is
+// logged.
 func (k *keeper) repair(ctx context.Context) (done bool, err error) {
 	found, err := k.readBatches(ctx) // before ZooKeeper
 	if err != nil {

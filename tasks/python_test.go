@@ -30,7 +30,8 @@ echo $((n * n))`
 func (f *fixture) startPython(identity string) *exec.Cmd {
 	f.t.Helper()
 	python := needs.Program(f.t, "python3", "python3")
-	cmd := exec.Command(python, "../examples/python/executor.py", f.queue.Path(), "store/lua", identity, "sh", "-c", squares)
+	cmd := exec.Command(python, "../examples/python/executor.py", f.queue.Path(), "store/lua", identity,
+		"sh", "-c", squares)
 	cmd.Env = append(os.Environ(), "MUSTER_SERVERS="+servers.Connect())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var out bytes.Buffer

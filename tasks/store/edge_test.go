@@ -165,8 +165,8 @@ func TestFullMemory(t *testing.T) {
 	}
 }
 
-// TestNobodyIsWokenForWhatNobodyCanTake: each executor holds a suspect, and only suspects wait. The token would go round
-// for ever.
+// TestNobodyIsWokenForWhatNobodyCanTake: each executor holds a suspect, and only suspects wait. The token would go
+// round for ever.
 func TestNobodyIsWokenForWhatNobodyCanTake(t *testing.T) {
 	q := newQueue(t)
 	q.submit("b", 1, 9, payloads(4)...)
