@@ -190,8 +190,9 @@ func (q *Queue) DeadTasks(ctx context.Context, batch string, skip int64) ([]Dead
 
 // DeadBatches lists up to n batches whose first dead task died before a time of Redis, also removed ones.
 func (q *Queue) DeadBatches(ctx context.Context, before time.Time, n int) ([]string, error) {
-	ids, err := q.client.ZRangeByScore(ctx, q.prefix+"dead", &redis.ZRangeBy{
-		Min: "-inf", Max: "(" + strconv.FormatInt(before.UnixMilli(), 10), Count: int64(n),
+	ids, err := q.client.ZRangeArgs(ctx, redis.ZRangeArgs{
+		Key: q.prefix + "dead", ByScore: true,
+		Start: "-inf", Stop: "(" + strconv.FormatInt(before.UnixMilli(), 10), Count: int64(n),
 	}).Result()
 	if err != nil {
 		return nil, fmt.Errorf("redis: dead: %w", err)
