@@ -88,7 +88,7 @@ func floorPlan() map[string]room {
 		"member/faults": {},
 		"wrap": {
 			ours: []string{
-				"resource", "job", "group", "queue", "worker", "member", "member/ticks", "tasks", "zkstate",
+				"resource", "job", "group", "queue", "worker", "member", "member/ticks", "tasks", "tasks/store", "zkstate",
 				"zkstate/zkconn", "zkstate/znode",
 			},
 			others: []string{"github.com/prometheus/client_golang", "golang.org/x/sys/unix"},
@@ -99,6 +99,8 @@ func floorPlan() map[string]room {
 			ours:   []string{"resource", "queue", "election", "tasks/store", "zkstate", "zkstate/zkconn", "zkstate/znode"},
 			others: []string{"github.com/redis/go-redis/v9"},
 		},
+		// Real processes under faults: tests only.
+		"tasks/faults": {},
 		// Queues side by side: tests only.
 		"tasks/peers":         {},
 		"examples/checkpoint": {ours: []string{"member", "zkstate/zkconn"}},
