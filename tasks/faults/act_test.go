@@ -2,6 +2,7 @@ package faults
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"muster/soak"
 )
 
 // acts are what this program does as a command, by its first argument. The next one is a directory for what must be
@@ -35,7 +38,7 @@ func perform(dir, payload string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	time.Sleep(time.Duration(micros) * time.Microsecond) // this is its work
+	work(time.Duration(micros) * time.Microsecond)
 	switch words[2] {
 	case poison:
 		return "", errNever
@@ -49,6 +52,13 @@ func perform(dir, payload string) (string, error) {
 		}
 	}
 	return answer(payload), nil
+}
+
+// work takes so long.
+func work(d time.Duration) {
+	if d > 0 {
+		soak.Pause(context.Background(), d)
+	}
 }
 
 // killExecutor kills the muster that this command belongs to: each one between it and the test.
@@ -174,7 +184,7 @@ func actLedger(args []string) int {
 		var found finding
 		if found, err = check(b, os.Stdin); err == nil {
 			err = note(filepath.Join(args[0], "ledger"), found)
-			time.Sleep(time.Duration(b.hash(10)%500) * time.Millisecond) // its watcher may die meanwhile
+			work(time.Duration(b.hash(10)%500) * time.Millisecond) // its watcher may die meanwhile
 		}
 	}
 	if err != nil {

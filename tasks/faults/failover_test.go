@@ -18,9 +18,9 @@ import (
 	"muster/zkstate/znode"
 )
 
-// TestQueueFailOverSoak: a Redis with a replica loses what it had acknowledged, each time the replica becomes the primary
-// without the last writes. What is lost of a batch is named; submitted again, it is executed; and watchers get each task
-// of each batch exactly once.
+// TestQueueFailOverSoak: a Redis with a replica loses what it had acknowledged, each time the replica becomes the
+// primary without the last writes. What is lost of a batch is named; submitted again, it is executed; and watchers get
+// each task of each batch exactly once.
 func TestQueueFailOverSoak(t *testing.T) {
 	w := startWorld(t, zkserver.Options{}, nil)
 	watched, err := redisserver.StartWatched(t.Context())

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"muster/queue"
+	"muster/soak"
 	"muster/tasks"
 	"muster/zkstate/zkconn"
 )
@@ -38,7 +39,7 @@ func actGo(args []string) int {
 			for ctx.Err() == nil {
 				if err := execute(ctx, args[0], name, len(args) > 2); err != nil && ctx.Err() == nil {
 					fmt.Fprintln(os.Stderr, name, err)
-					time.Sleep(100 * time.Millisecond) // as a supervisor would
+					soak.Pause(ctx, 100*time.Millisecond) // as a supervisor would
 				}
 			}
 		})

@@ -238,7 +238,8 @@ func TestFullMemory(t *testing.T) {
 	if err := c.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
 		t.Fatal(err)
 	}
-	p := w.add("submit", false, muster(), "submit", w.queue.Name, w.file("c\nd\n"), "--id", "after", "--results", "keep:24h")
+	p := w.add("submit", false, muster(), "submit", w.queue.Name, w.file("c\nd\n"), "--id", "after",
+		"--results", "keep:24h")
 	w.wrote("submit", "memory")
 	w.add("e", false, w.executor("--", "cat")...)
 	soak.Await(t, time.Minute, "work to go on", func() string {

@@ -131,8 +131,8 @@ func isWrite(op int32, _ []byte) bool {
 	return slices.Contains([]int32{zkserver.OpMulti, zkserver.OpCreate, zkserver.OpSetData, zkserver.OpDelete}, op)
 }
 
-// dropReply drops the next reply to a write. A process may write nothing for a while: the fault stays and happens later,
-// at the latest when it comes back.
+// dropReply drops the next reply to a write. A process may write nothing for a while: the fault stays and happens
+// later, at the latest when it comes back.
 func dropReply(k *soakRun, p *process, random *rand.Rand) error {
 	p.each(func(proxy *zkserver.Proxy) { proxy.DropReply(isWrite) })
 	return cutConnections(k, p, random)
@@ -274,7 +274,8 @@ func applyQueue(k *soakRun, _ *process, random *rand.Rand) error {
 	return nil
 }
 
-// pauseBatch pauses an unfinished batch for a while. It may end before it is paused, but once paused it must be resumed.
+// pauseBatch pauses an unfinished batch for a while. It may end before it is paused, but once paused it must be
+// resumed.
 func pauseBatch(k *soakRun, _ *process, random *rand.Rand) error {
 	_, s, err := k.aside()
 	if err != nil {

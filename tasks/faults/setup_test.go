@@ -1,6 +1,6 @@
-// Package faults tests queues with real processes, real ZooKeeper servers and a real Redis: many tasks, while executors,
-// watchers, submitters, connections and servers fail at random; and bad input from one end to the other. It has no code
-// of its own.
+// Package faults tests queues with real processes, real ZooKeeper servers and a real Redis: many tasks, while
+// executors, watchers, submitters, connections and servers fail at random; and bad input from one end to the other. It
+// has no code of its own.
 package faults
 
 import (
