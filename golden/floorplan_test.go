@@ -94,8 +94,6 @@ func floorPlan() map[string]room {
 			others: []string{"github.com/prometheus/client_golang", "golang.org/x/sys/unix"},
 		},
 		// A process's side of a queue, and what it keeps in Redis.
-		// Real processes of queues under faults: tests only.
-		"tasks/faults": {},
 		"tasks/store": {others: []string{"github.com/redis/go-redis/v9"}},
 		"tasks": {
 			ours:   []string{"resource", "queue", "election", "tasks/store", "zkstate", "zkstate/zkconn", "zkstate/znode"},

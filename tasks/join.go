@@ -201,6 +201,7 @@ func (j *join) disconnect() {
 
 // hello tells Redis that the seat's znode stands.
 func (j *join) hello(ctx context.Context, p *Process) error {
+	j.changed = nil // the process has joined: a Record that was written again is read later, and would not let it wait
 	for {
 		err := p.hello(ctx)
 		switch {
