@@ -163,8 +163,8 @@ func TestPoint14DriftsReaderHasNoMethodThatWrites(t *testing.T) {
 		methods = append(methods, m.Name)
 	}
 	want := []string{
-		"AllRoots", "Applied", "Ensemble", "FillMembers", "FillSaved", "Find", "GroupState", "Look", "Parts", "Read",
-		"Roots", "WaitUnlocked", "Workers",
+		"AllRoots", "Applied", "Ensemble", "FillMembers", "FillSaved", "Find", "GroupState", "Look", "Parts",
+		"QueueState", "Read", "Roots", "WaitUnlocked", "Workers",
 	}
 	if d := cmp.Diff(want, methods); d != "" {
 		t.Errorf("methods of a Reader (-want +got):\n%s", d)
