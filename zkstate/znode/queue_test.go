@@ -57,7 +57,8 @@ func TestBatchBodies(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `{"tasks":5000,"bytes":35000,"sha256":"` + b.SHA256 + `","weight":1,"results":"watcher",` +
-		`"by":"ann@desk","since":"2026-11-22T05:00:00Z","state":"submitting","completed":"2026-11-22T05:01:00Z","attempts":5,"task_timeout":"1m"}`
+		`"by":"ann@desk","since":"2026-11-22T05:00:00Z","state":"submitting",` +
+		`"completed":"2026-11-22T05:01:00Z","attempts":5,"task_timeout":"1m"}`
 	if d := cmp.Diff(want, string(body)); d != "" {
 		t.Errorf("a batch (-want +got):\n%s", d)
 	}
