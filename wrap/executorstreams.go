@@ -1,13 +1,10 @@
 package wrap
 
 import (
-	"bytes"
 	"errors"
 	"os"
-	"strings"
 	"syscall"
 	"time"
-	"unicode/utf8"
 )
 
 // streams are the pipes of a command.
@@ -117,50 +114,4 @@ func readNow(f *os.File, buf []byte) (n int) {
 		}
 	})
 	return n
-}
-
-// tailSize is how much of standard error is kept.
-const tailSize = 4 << 10
-
-// tail is the end of what a command wrote.
-type tail struct{ buf []byte }
-
-func (t *tail) add(b []byte) {
-	t.buf = append(t.buf, b...)
-	if n := len(t.buf) - tailSize; n > tailSize {
-		t.buf = append(t.buf[:0], t.buf[n:]...)
-	}
-}
-
-// last is the end of it, at most so many bytes, as text.
-func (t *tail) last(most int) []byte {
-	b := t.buf
-	if n := len(b) - most; n > 0 {
-		b = b[n:]
-		for len(b) > 0 && !utf8.RuneStart(b[0]) {
-			b = b[1:]
-		}
-	}
-	return bytes.ToValidUTF8(b, []byte("\uFFFD"))
-}
-
-// lineSize is how much of a line is kept for a reason.
-const lineSize = 300
-
-// lastLine is the last line that is not empty.
-func (t *tail) lastLine() string {
-	text := strings.TrimSpace(string(t.last(tailSize)))
-	line := text[strings.LastIndexByte(text, '\n')+1:]
-	return strings.TrimSpace(cut(line, lineSize))
-}
-
-// cut is text, or its begin and an ellipsis.
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	for most > 0 && !utf8.RuneStart(text[most]) {
-		most--
-	}
-	return text[:most] + "…"
 }

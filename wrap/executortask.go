@@ -224,15 +224,11 @@ func (w *crew) done(t *tasks.Task, took time.Duration, exit *int, result []byte,
 const failTail = 512
 
 // fail ends an attempt. The reason ends with the last line of standard error.
-func (w *crew) fail(
-	t *tasks.Task, o store.Outcome, took time.Duration, exit *int, reason string, end *tail,
-) {
+func (w *crew) fail(t *tasks.Task, o store.Outcome, took time.Duration, exit *int, reason string, end *tail) {
 	a := tasks.Answer{Exit: exit, Host: w.host}
 	if end != nil {
 		a.Tail = end.last(failTail)
-		if line := end.lastLine(); line != "" {
-			reason += ": " + line
-		}
+		reason = end.after(reason)
 	}
 	a.Body = []byte(reason)
 	w.log.Info("a task has failed", "batch", t.Batch, "task", t.Index, "attempt", t.Attempt, "reason", reason)

@@ -164,10 +164,7 @@ func (s *lineSlot) backOff(ctx context.Context, p *lineProcess) error {
 	}
 	s.idle++
 	if s.idle >= maxIdle && !s.crew.answered.Load() {
-		text := p.endReason()
-		if line := p.tail.lastLine(); line != "" {
-			text += ": " + line
-		}
+		text := p.tail.after(p.endReason())
 		return &errCommand{fmt.Errorf("the command has ended %d times before it answered anything: %s", s.idle, text)}
 	}
 	s.pause(ctx, min(maxStartWait, time.Second<<min(s.idle-1, 10)))

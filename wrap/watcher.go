@@ -2,7 +2,6 @@ package wrap
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,7 +9,6 @@ import (
 	"iter"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -93,7 +91,7 @@ func (r *queueRun) collect(ctx context.Context, p *tasks.Process, l *lease, b *t
 	_ = in.Close()
 	if err != nil {
 		_ = toCommand.Close()
-		_ = out.close()
+		out.close()
 		return err
 	}
 	ofCommand, stop := context.WithCancelCause(ctx)
@@ -130,9 +128,7 @@ func (r *queueRun) endOf(p *tasks.Process, cause error) order {
 
 // collected says why the batch of a command that has ended is not collected. cause is why the command was stopped, if
 // it was.
-func (r *queueRun) collected(
-	ctx context.Context, p *tasks.Process, e guardEnd, cause error, tail []byte,
-) error {
+func (r *queueRun) collected(ctx context.Context, p *tasks.Process, e guardEnd, cause error, end *tail) error {
 	switch {
 	case e.Left:
 		return fmt.Errorf("%w: %s", ErrUnkillable, e.Text)
@@ -147,24 +143,9 @@ func (r *queueRun) collected(
 	case cause != nil:
 		return fmt.Errorf("its results: %w", cause)
 	case e.Code != 0:
-		return errors.New(reason(e.Text, tail))
+		return errors.New(end.after(e.Text))
 	}
 	return nil
-}
-
-// maxReason is how much of a reason Redis keeps, in bytes.
-const maxReason = 1000
-
-// reason is why a command has failed, and the last line that it wrote.
-func reason(text string, tail []byte) string {
-	lines := strings.Split(strings.TrimSpace(string(bytes.ToValidUTF8(tail, []byte("?")))), "\n")
-	if last := strings.TrimSpace(lines[len(lines)-1]); last != "" {
-		text += ": " + last
-	}
-	if len(text) > maxReason {
-		text = strings.ToValidUTF8(text[:maxReason], "")
-	}
-	return text
 }
 
 // writeRecords writes what became of the tasks, a line of JSON for each. A command that does not read all of it is no

@@ -23,12 +23,12 @@ func TestBlockedStreamDoesNotHoldUpTheEndOfARun(t *testing.T) {
 	if n, err := o.pipes[0].Write(make([]byte, 1<<20)); err == nil {
 		t.Fatalf("nothing is blocked after %d bytes", n)
 	}
-	closed := make(chan []byte, 1)
+	closed := make(chan *tail, 1)
 	go func() { closed <- o.close() }()
 	select {
-	case tail := <-closed:
-		if len(tail) != maxTail {
-			t.Errorf("%d bytes of the output are kept", len(tail))
+	case end := <-closed:
+		if n := len(end.last(tailSize)); n != tailSize {
+			t.Errorf("%d bytes of the output are kept", n)
 		}
 	case <-time.After(time.Minute):
 		t.Error("close does not return")
