@@ -310,6 +310,19 @@ func TestPausedInHand(t *testing.T) {
 	}
 }
 
+// TestOpenInRedisFirst: a submitter opens a batch in Redis before it says so in ZooKeeper. Executors that take tasks in
+// between work on them, also if the manifest was written again while it was being submitted.
+func TestOpenInRedisFirst(t *testing.T) {
+	f := newFixture(t)
+	f.half("b", "open")
+	f.start(1, 2, square)
+	f.complete("b")
+	f.checkSquares("b", 3)
+	if b := f.inRedis("b"); b.State != string(znode.BatchOpen) {
+		t.Errorf("its state in Redis: %s", b.State)
+	}
+}
+
 // TestStalledHandGoesBack: what waits behind a long task goes to another executor, although it was thought to be short.
 func TestStalledHandGoesBack(t *testing.T) {
 	f := newFixture(t)

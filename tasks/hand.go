@@ -17,7 +17,7 @@ type batchHand struct {
 	timeout time.Duration // of an attempt
 	read    bool          // its manifest is; before that nothing of it is worked on
 	over    bool          // it was cancelled, or has ended
-	usable  bool          // it is open, as far as is known
+	usable  bool          // it is worked on: it is neither paused nor cancelled, as far as is known
 	mean    time.Duration // of an attempt here; 0: unknown
 }
 
@@ -98,7 +98,7 @@ func (e *Executor) follow(b *batchHand) {
 		}
 		over := err != nil || m.State == znode.BatchCancelled
 		e.learn(b, m, over)
-		if m.State != znode.BatchOpen && err == nil {
+		if err == nil && !works(m) {
 			// Redis granted something of it, so it may not know yet. The version makes a late call harmless.
 			e.p.store.Set(e.p.ctx, b.id, m.Life, int64(m.Version), m.Weight, string(m.State))
 		}
@@ -114,6 +114,12 @@ func (e *Executor) follow(b *batchHand) {
 	}
 }
 
+// works reports whether a batch with this manifest is worked on. Redis granted something of it, so all of its tasks are
+// there, also if its submitter has not said so yet.
+func works(m Manifest) bool {
+	return m.State == znode.BatchOpen || m.State == znode.BatchSubmitting
+}
+
 // learn notes what the manifest of a batch says. The caller does not hold mu.
 func (e *Executor) learn(b *batchHand, m Manifest, over bool) {
 	timeout := time.Duration(m.TaskTimeout)
@@ -123,7 +129,7 @@ func (e *Executor) learn(b *batchHand, m Manifest, over bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	first := !b.read
-	b.read, b.over, b.usable, b.timeout = true, over, !over && m.State == znode.BatchOpen, timeout
+	b.read, b.over, b.usable, b.timeout = true, over, !over && works(m), timeout
 	if over && e.batches[b.id] == b {
 		delete(e.batches, b.id)
 	}
