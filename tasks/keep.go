@@ -134,8 +134,7 @@ func (k *keeper) pass(ctx context.Context) error {
 	err := k.evictGone(ctx)
 	if err == nil && time.Since(k.full) >= k.limits.period {
 		now := time.Now()
-		var done bool
-		if done, err = k.repair(ctx); done {
+		if err = k.repair(ctx); err == nil {
 			k.full = now
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"muster/queue"
 	"muster/tasks/store"
+	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
 
@@ -195,7 +196,7 @@ func TestALateKeeperRemovesNothingNew(t *testing.T) {
 	f.submit("b1", numbered(3))
 	p := f.join("p", queue.Watcher)
 	k := &keeper{p: p, limits: p.limits, seats: map[string]seatZnode{}}
-	for _, life := range []string{old.Life, ""} {
+	for _, life := range []string{old.Life, "", f.batch("b1").Life} {
 		if err := k.one("b1", "", k.removeEnded(t.Context(), "b1", life)); err != nil {
 			t.Fatal(err)
 		}
@@ -313,4 +314,77 @@ func TestALateKeeperNamesNothingThatIsThere(t *testing.T) {
 	if lost() != 0 {
 		t.Error("it has ended, and is named")
 	}
+}
+
+// TestAManifestThatCannotBeRead: its batch is left alone, and the others are looked after.
+func TestAManifestThatCannotBeRead(t *testing.T) {
+	f := newFixture(t)
+	m := f.half("other", "manifest", func(b *znode.BatchManifest) { b.State = znode.BatchCancelled })
+	body, err := znode.EncodeBatch(m.BatchManifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := znode.Batch(f.queue.Root, f.generation(), "b1")
+	acl := zkconn.World(zkconn.PermAll &^ zkconn.PermRead)
+	if _, err := f.s.Create(t.Context(), at, body, zkconn.Persistent, acl); err != nil {
+		t.Fatal(err)
+	}
+	stat, _, err := f.s.Exists(t.Context(), at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := store.NewBatch{ID: "b1", Life: hex(stat.Czxid), Weight: 1, Attempts: 3, Results: "watcher", Bytes: 1}
+	if _, err := f.store().Begin(t.Context(), b, 1<<30); err != nil {
+		t.Fatal(err)
+	}
+	f.joinKeeper("k", quick())
+	for _, id := range []string{"other", "next"} { // two passes
+		eventually(t, "the end of "+id, func() bool { return f.gone(id) })
+		if id == "other" {
+			f.half("next", "manifest", func(b *znode.BatchManifest) { b.State = znode.BatchCancelled })
+		}
+	}
+	if _, err := f.store().Batch(t.Context(), "b1"); err != nil {
+		t.Errorf("the batch in Redis: %v", err)
+	}
+}
+
+// TestSeatsThatComeAndGo: they do not keep the keeper from the batches.
+func TestSeatsThatComeAndGo(t *testing.T) {
+	f := newFixture(t)
+	p := f.join("p", queue.Executor)
+	for _, id := range []string{"b1", "b2", "b3"} {
+		f.submit(id, numbered(3))
+		f.edit(id, func(b *znode.BatchManifest) { b.State = znode.BatchPaused })
+	}
+	k := &keeper{p: p, limits: p.limits, seats: map[string]seatZnode{}}
+	changed := make(chan struct{})
+	close(changed)
+	k.events = changed
+	if err := k.repair(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"b1", "b2", "b3"} {
+		if b := f.inRedis(id); b.State != string(znode.BatchPaused) {
+			t.Errorf("%s is %s", id, b.State)
+		}
+	}
+	if k.events == changed {
+		t.Error("the seats were not looked at")
+	}
+}
+
+// TestADamagedSeat: what Redis has of one seat cannot be read. The others are evicted, and batches are looked after.
+func TestADamagedSeat(t *testing.T) {
+	f := newFixture(t)
+	f.half("b1", "open", func(b *znode.BatchManifest) { b.State = znode.BatchCancelled })
+	if _, err := f.store().Hello(t.Context(), "dead", store.Executor, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.client().HSet(t.Context(), keyPrefix(f.generation())+"hands", "bad", "?").Err(); err != nil {
+		t.Fatal(err)
+	}
+	f.joinKeeper("k", quick())
+	eventually(t, "the end of the batch", func() bool { return f.gone("b1") })
+	eventually(t, "the eviction", func() bool { return len(f.books().Seats) == 2 })
 }

@@ -3,6 +3,7 @@ package tasks
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"muster/queue"
@@ -14,25 +15,27 @@ import (
 // batchPage is how many batches are read from Redis at once.
 const batchPage = 200
 
-// repair compares the batches of Redis and ZooKeeper, and finishes what was begun. It stops when seats have changed:
-// dead ones come first. An error of Redis ends it too; the next pass begins again. What concerns one batch only is
-// logged.
-func (k *keeper) repair(ctx context.Context) (done bool, err error) {
+// repair compares the batches of Redis and ZooKeeper, and finishes what was begun. Between two batches it evicts seats
+// that are gone. An error of Redis ends it; the next pass begins again. What concerns one batch only is logged.
+func (k *keeper) repair(ctx context.Context) error {
 	found, err := k.readBatches(ctx) // before ZooKeeper
 	if err != nil {
-		return false, err
+		return err
 	}
 	manifests, err := k.readManifests(ctx)
 	if err != nil {
-		return false, err
+		return err
 	}
 	amiss := znode.Health{Redis: k.health.Redis}
 	for id, b := range found {
-		if m, there := manifests[id]; there && (b.Broken != "" || b.Life == m.Life) {
+		if m, there := manifests[id]; there && (b.Broken != "" || m.Life == "" || b.Life == m.Life) {
 			continue
 		}
-		if err := k.one(id, "removed from redis", k.removeEnded(ctx, id, b.Life)); err != nil || k.hurry() {
-			return false, err
+		if err := k.one(id, "removed from redis", k.removeEnded(ctx, id, b.Life)); err != nil {
+			return err
+		}
+		if err := k.seatsFirst(ctx); err != nil {
+			return err
 		}
 		delete(found, id)
 	}
@@ -41,22 +44,28 @@ func (k *keeper) repair(ctx context.Context) (done bool, err error) {
 		if b, there := found[id]; there && b.Broken == "" {
 			known = &b
 		}
-		if err := k.repairBatch(ctx, id, m, known, &amiss); err != nil || k.hurry() {
-			return false, err
+		if err := k.repairBatch(ctx, id, m, known, &amiss); err != nil {
+			return err
+		}
+		if err := k.seatsFirst(ctx); err != nil {
+			return err
 		}
 	}
 	k.health = amiss
-	return true, errors.Join(k.forgetEnded(ctx), k.dropDead(ctx))
+	return errors.Join(k.forgetEnded(ctx), k.dropDead(ctx))
 }
 
-// hurry reports whether seats have changed.
-func (k *keeper) hurry() bool {
+// seatsFirst evicts the seats that are gone, if seats have changed, or if those that died together have had the time to
+// go. So neither many batches hold that up, nor many processes that come and go the batches.
+func (k *keeper) seatsFirst(ctx context.Context) error {
 	select {
 	case <-k.events:
-		return true
 	default:
-		return false
+		if k.settles.IsZero() || time.Now().Before(k.settles) {
+			return nil
+		}
 	}
+	return k.evictGone(ctx)
 }
 
 // repairBatch does what is to be done about one batch, of which b is what Redis has; nil: nothing that can be used.
@@ -108,12 +117,20 @@ func (k *keeper) one(id, did string, err error) error {
 	case err == nil && did != "":
 		k.p.log.Info("repaired a batch", "batch", id, "did", did)
 	case err == nil:
-	case refused(err), errors.Is(err, zkconn.ErrBadVersion), errors.Is(err, zkconn.ErrNoNode), errors.Is(err, ErrNoBatch):
+	case refused(err), errors.Is(err, ErrNoBatch), denied(err):
 		k.p.log.Info("a batch is looked at again later", "batch", id, "error", err)
 	default:
 		return err
 	}
 	return nil
+}
+
+// denied reports whether ZooKeeper refused a request, such as for the version or the ACL of one znode.
+func denied(err error) bool {
+	var zk *zkconn.Error
+	return errors.As(err, &zk) && !slices.ContainsFunc([]error{
+		zkconn.ErrUnknown, zkconn.ErrNotSent, zkconn.ErrSessionLost, zkconn.ErrUnreachable, context.Canceled,
+	}, func(e error) bool { return errors.Is(err, e) })
 }
 
 // readBatches reads all batches that Redis has.
@@ -133,8 +150,8 @@ func (k *keeper) readBatches(ctx context.Context) (map[string]store.Batch, error
 	}
 }
 
-// readManifests reads all batches that ZooKeeper has. The keeper follows them, so only new ones cost a read. What it
-// knows may be a moment old: every write has the version read.
+// readManifests reads all batches that ZooKeeper has; one that cannot be read is there, without tasks. The keeper follows
+// them, so only new ones cost a read. What it knows may be a moment old: every write has the version read.
 func (k *keeper) readManifests(ctx context.Context) (map[string]Manifest, error) {
 	dir := znode.Batches(k.p.config.Root, k.p.Generation)
 	if err := k.p.session.Sync(ctx, dir); err != nil {
@@ -174,24 +191,22 @@ func completed(b store.Batch) bool {
 	return (b.State == string(znode.BatchOpen) || b.State == string(znode.BatchPaused)) && b.Done+b.Dead == b.Tasks
 }
 
-// removeEnded removes from Redis what ZooKeeper did not have after that was read from Redis. life is "" if it cannot be
-// read.
+// removeEnded removes a batch from Redis, unless ZooKeeper has it: what the keeper knows may be a moment old. life is ""
+// if it could not be read.
 func (k *keeper) removeEnded(ctx context.Context, id, life string) error {
-	if life != "" {
-		_, err := k.p.store.Remove(ctx, id, life)
+	if life == "" { // Redis refuses this unless it cannot tell the life: another one may have begun since
+		_, err := k.p.store.Remove(ctx, id, "unknown")
+		var r *store.Refusal
+		if !errors.Is(err, store.ErrLife) || !errors.As(err, &r) {
+			return err
+		}
+		life = r.Detail
+	}
+	m, err := manifest(ctx, k.p.session, k.p.config.Root, k.p.Generation, id)
+	if err == nil && m.Life == life || err != nil && !errors.Is(err, ErrNoBatch) {
 		return err
 	}
-	// Redis refuses this unless it cannot tell the life: another one may have begun since.
-	_, err := k.p.store.Remove(ctx, id, "unknown")
-	var r *store.Refusal
-	if !errors.Is(err, store.ErrLife) || !errors.As(err, &r) {
-		return err
-	}
-	if m, err := manifest(ctx, k.p.session, k.p.config.Root, k.p.Generation, id); !errors.Is(err, ErrNoBatch) &&
-		(err != nil || m.Life == r.Detail) {
-		return err
-	}
-	_, err = k.p.store.Remove(ctx, id, r.Detail)
+	_, err = k.p.store.Remove(ctx, id, life)
 	return err
 }
 

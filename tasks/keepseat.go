@@ -52,13 +52,26 @@ func (k *keeper) evictGone(ctx context.Context) error {
 	k.settles = time.Time{}
 	charge := store.ChargeDeaths(len(gone), len(gone)+survivors)
 	for _, seat := range gone {
-		for more := true; more; {
-			if more, err = k.p.store.Evict(ctx, seat, charge); err != nil {
-				return err
-			}
+		if err := k.evict(ctx, seat, charge); err != nil {
+			return err
 		}
-		k.p.log.Info("evicted a seat", "seat", seat, "charged", charge)
 	}
+	return nil
+}
+
+// evict evicts one seat. What Redis has of one may be damaged: that does not keep the others.
+func (k *keeper) evict(ctx context.Context, seat string, charge bool) error {
+	for more := true; more; {
+		var err error
+		if more, err = k.p.store.Evict(ctx, seat, charge); refused(err) {
+			k.p.log.Warn("a seat cannot be evicted", "seat", seat, "error", err)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	k.p.log.Info("evicted a seat", "seat", seat, "charged", charge)
 	return nil
 }
 
