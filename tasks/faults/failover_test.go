@@ -22,6 +22,7 @@ import (
 // primary without the last writes. What is lost of a batch is named; submitted again, it is executed; and watchers get
 // each task of each batch exactly once.
 func TestQueueFailOverSoak(t *testing.T) {
+	t.Parallel()
 	w := startWorld(t, zkserver.Options{}, nil)
 	watched, err := redisserver.StartWatched(t.Context())
 	if err != nil {
@@ -32,7 +33,7 @@ func TestQueueFailOverSoak(t *testing.T) {
 	w.queue.Redis = "redis+sentinel://" + strings.Join(watched.SentinelAddrs(), ",") + "/" + watched.Name
 	w.create()
 	w.seed = soak.Seed(t)
-	tasks, failOvers := 20_000, 3
+	tasks, failOvers := 5_000, 2
 	if soak.Long() {
 		tasks, failOvers = 200_000, 12
 	}

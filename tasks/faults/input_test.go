@@ -72,6 +72,7 @@ func startRedis(t *testing.T, o redisserver.Options) *redisserver.Server {
 // TestServersThatCannotHoldAQueue: submitters, executors and watchers say what is wrong with a Redis, and what helps.
 // A password in its address is refused by plan already: see the script queue.txtar of package cli.
 func TestServersThatCannotHoldAQueue(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, zkserver.Options{}, nil)
 	evicting := startRedis(t, redisserver.Options{Policy: "allkeys-lru"})
 	secret := startRedis(t, redisserver.Options{Password: "geheim"})
@@ -139,6 +140,7 @@ func sixth(t *testing.T, addr string) string {
 
 // TestWhatIsSubmitted: too large, empty, binary, nothing at all, and another batch under the same id.
 func TestWhatIsSubmitted(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, zkserver.Options{}, func(q *queue.Queue) { q.MaxTask = 1 << 10 })
 	name := w.queue.Name
 	w.try("", "submit", name, "-", "--id", "none").expect(t, "0 tasks", 64, "at least one task")
@@ -176,6 +178,7 @@ func TestWhatIsSubmitted(t *testing.T) {
 // never reads it, and that breaks the rules of --lines: the task is dead with a reason that names it, or done; and the
 // executor goes on.
 func TestWhatCommandsDo(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, zkserver.Options{}, func(q *queue.Queue) {
 		q.MaxTask, q.Attempts, q.TaskTimeout = 1<<10, 2, resource.Duration(5*time.Second)
 		q.Timeouts.Drain = resource.Duration(time.Second)
@@ -232,6 +235,7 @@ func peakMemory(t *testing.T, pid int) (kib int64) {
 
 // TestFullMemory: submit waits while Redis is out of memory, and says so; work goes on; and nothing is lost.
 func TestFullMemory(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, zkserver.Options{}, nil)
 	w.try("a\nb\n", "submit", w.queue.Name, "-", "--id", "before", "--results", "keep:24h").expect(t, "before", 0, "")
 	c, _ := w.books()
@@ -291,6 +295,7 @@ func (w *world) wrote(name, pattern string) {
 
 // TestResultsThatNobodyCollects: status names completed batches that no watcher takes; a watcher that comes gets them.
 func TestResultsThatNobodyCollects(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, zkserver.Options{}, nil)
 	w.add("e", false, w.executor("--", "cat")...)
 	w.try("a\nb\n", "submit", w.queue.Name, "-", "--id", "b").expect(t, "submit", 0, "")
