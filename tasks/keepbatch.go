@@ -150,8 +150,8 @@ func (k *keeper) readBatches(ctx context.Context) (map[string]store.Batch, error
 	}
 }
 
-// readManifests reads all batches that ZooKeeper has; one that cannot be read is there, without tasks. The keeper follows
-// them, so only new ones cost a read. What it knows may be a moment old: every write has the version read.
+// readManifests reads all batches that ZooKeeper has; one that cannot be read is there, without tasks. The keeper
+// follows them, so only new ones cost a read. What it knows may be a moment old: every write has the version read.
 func (k *keeper) readManifests(ctx context.Context) (map[string]Manifest, error) {
 	dir := znode.Batches(k.p.config.Root, k.p.Generation)
 	if err := k.p.session.Sync(ctx, dir); err != nil {
@@ -191,8 +191,8 @@ func completed(b store.Batch) bool {
 	return (b.State == string(znode.BatchOpen) || b.State == string(znode.BatchPaused)) && b.Done+b.Dead == b.Tasks
 }
 
-// removeEnded removes a batch from Redis, unless ZooKeeper has it: what the keeper knows may be a moment old. life is ""
-// if it could not be read.
+// removeEnded removes a batch from Redis, unless ZooKeeper has it: what the keeper knows may be a moment old. life is
+// "" if it could not be read.
 func (k *keeper) removeEnded(ctx context.Context, id, life string) error {
 	if life == "" { // Redis refuses this unless it cannot tell the life: another one may have begun since
 		_, err := k.p.store.Remove(ctx, id, "unknown")
