@@ -47,7 +47,8 @@ func newRetryCmd(p *process) *cobra.Command {
 		Short: "Try the dead tasks of a batch of a queue again, or of all batches",
 		Long: `Makes the dead tasks of a batch wait again, with all their attempts. If the
 batch has ended, they become a batch of their own: its id has ".retry" at the
-end. A batch that watchers have failed at may be had by them again.`,
+end. A batch that watchers gave up is given to them again. A queue stands for
+all its batches that have dead tasks.`,
 		Example: `  muster retry primes/nightly-7
   muster retry primes`,
 		Args: argCount(1, 1, "a queue, or one batch as QUEUE/BATCH"),
@@ -83,7 +84,8 @@ func newDropCmd(p *process) *cobra.Command {
 		Use:   "drop --dead QUEUE[/BATCH]",
 		Short: "Delete the dead tasks of a batch of a queue, or of all batches",
 		Long: `Deletes dead tasks for good. Without that they are kept for as long as the queue
-says (keep_dead), and count for its max_bytes.`,
+says (keep_dead), and count for its max_bytes. A queue stands for all its
+batches that have dead tasks.`,
 		Example: `  muster drop --dead primes/nightly-7
   muster drop --dead primes`,
 		Args: argCount(1, 1, "a queue, or one batch as QUEUE/BATCH"),

@@ -47,7 +47,7 @@ SIGCONT. No command outlives it, whatever ends it.`,
 	}
 	p.queueProcessCmd(cmd, &o.queueOptions, func(ctx context.Context) error { return p.runExecutor(ctx, o) })
 	fs := cmd.Flags()
-	fs.IntVar(&o.parallel, "parallel", runtime.GOMAXPROCS(0), "run `N` commands at once; default: a processor each")
+	fs.IntVar(&o.parallel, "parallel", runtime.GOMAXPROCS(0), "run `N` commands at once; default: one for each processor")
 	fs.StringVar(&o.lines, "lines", "", "long-lived commands: a line in, a line out, of `FORMAT` plain or json")
 	fs.Lookup("lines").NoOptDefVal = string(wrap.LinesPlain)
 	fs.BoolVar(&o.untilEmpty, "until-empty", false, "end when no task is left to take")

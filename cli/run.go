@@ -152,7 +152,9 @@ func newRootCmd(p *process, args []string) *cobra.Command {
 plan" shows how ZooKeeper differs, "muster apply" makes only the changes that
 are provably safe, and "muster worker" joins a job from inside its container.
 Groups are declared in the same way; "muster member" joins one, and leads or
-runs its crons when it is given that.`,
+runs its crons when it is given that. So are queues of small tasks: "muster
+submit" puts a batch into one, "muster executor" executes its tasks, and "muster
+watcher" does something with the results.`,
 		Example: `  muster dev --port 2181        a throw-away ZooKeeper to try things on
   muster plan                   what would change
   muster apply                  change it, after asking

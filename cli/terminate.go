@@ -27,22 +27,22 @@ type terminateOptions struct {
 func newTerminateCmd(p *process) *cobra.Command {
 	var o terminateOptions
 	cmd := &cobra.Command{
-		Use:   "terminate JOB | GROUP",
-		Short: "Ask the workers of a job to stop, then delete it; or stop a group",
+		Use:   "terminate JOB | GROUP | QUEUE",
+		Short: "Stop the workers of a job, and delete it; or stop a group or queue",
 		Long: `Asks the workers of a job to stop their commands and to leave, waits until none
-is live, and deletes the job. A group is not deleted: its members leave, what
-they saved stays, and nobody can join before the next "muster apply". It never
-deletes under live workers: when the time is over it takes the request back and
-names them.`,
+is live, and deletes the job. A group or a queue is not deleted: its processes
+leave, what they saved and unfinished batches stay, and nobody can join before
+the next "muster apply". It never deletes under live workers: when the time is
+over it takes the request back and names them.`,
 		Example: `  muster terminate nightly
   muster terminate nightly --root /jobs/prod --stack etl-prod --yes`,
-		Args: argCount(1, 1, "the name, address or path of one job or group"),
+		Args: argCount(1, 1, "the name, address or path of one job, group or queue"),
 		RunE: func(cmd *cobra.Command, args []string) error { return runTerminate(cmd.Context(), p, o, args[0]) },
 	}
 	o.searchFlags.addTo(cmd.Flags())
 	cmd.Flags().StringVar(&o.stack, "stack", "",
 		"`NAME` of the stack that owns it; default that of the configuration here")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", time.Minute, "wait so long for the workers or members to leave")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", time.Minute, "wait so long for all of them to leave")
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	p.completeSearch(cmd, &o.searchFlags)
 	cmd.ValidArgsFunction = p.completeJob(&o.searchFlags)

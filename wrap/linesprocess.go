@@ -16,7 +16,7 @@ import (
 // Why a long-lived process is ended.
 var (
 	errTaskOver     = errors.New("its task is not wanted any more")
-	errBadAnswer    = errors.New("its answer is none")
+	errBadAnswer    = errors.New("its answer is not understood")
 	errSurplus      = errors.New("the command wrote an answer that nobody asked for")
 	errClosedInput  = errors.New("the command has closed its standard input, and goes on")
 	errClosedOutput = errors.New("the command has closed its standard output, and goes on")
