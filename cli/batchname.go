@@ -213,7 +213,9 @@ func batchError(err error, f foundQueue) error {
 		return &problem{errIncomplete, err, "muster retry, or drop --dead, " + f.words()}
 	case errors.Is(err, tasks.ErrNoDead):
 		return &problem{nil, err, "muster batch " + f.words()}
-	case errors.Is(err, tasks.ErrLost):
+	case errors.Is(err, store.ErrBroken):
+		return &problem{errIncomplete, err, "muster cancel " + f.words() + ", then submit it again"}
+	case errors.Is(err, tasks.ErrLost), errors.Is(err, store.ErrNoBatch):
 		return &problem{errIncomplete, err, "submit it again with its --id, or: muster cancel " + f.words()}
 	case errors.Is(err, tasks.ErrSubmitting):
 		return &problem{errIncomplete, err, "wait for that; if its submitter is gone, submit it again with its --id"}
@@ -230,6 +232,9 @@ func redisError(err error, queue string) error {
 	switch {
 	case errors.Is(err, tasks.ErrRedis):
 		return &problem{errNoRedis, err, "start Redis, or look at its address: muster explain " + text.ShellWord(queue)}
+	case tasks.Unfit(err):
+		return &problem{errNoRedis, err, "correct that Redis, or where the queue says it is: muster explain " +
+			text.ShellWord(queue)}
 	case errors.Is(err, store.ErrHost):
 		return &problem{errNoRedis, err, "add the host to MUSTER_REDIS_HOSTS, if it may have the password"}
 	case tasks.Denied(err):

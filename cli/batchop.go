@@ -66,7 +66,7 @@ func (p *process) retry(ctx context.Context, f foundQueue, op *tasks.Operator) e
 	case err != nil:
 		return err
 	case r.Batch != f.id:
-		p.announce(f, "%s are batch %s now", deadTasks(r.Tasks), r.Batch)
+		p.announce(f, "%s moved to batch %s", deadTasks(r.Tasks), r.Batch)
 	case r.Tasks == 0:
 		p.announce(f, "it has no dead tasks; watchers may have it again")
 	default:

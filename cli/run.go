@@ -57,10 +57,12 @@ func Run(ctx context.Context, args, env []string, stdin io.Reader, stdout, stder
 	return p.finish(ctx, root.ExecuteContext(ctx))
 }
 
-// finish prints err and the errors of writing, and returns the exit code. It does not print EPIPE: the reader closed
-// the pipe because it needs no more.
+// finish prints err and the errors of writing, and returns the exit code. It does not print EPIPE of standard output:
+// the reader closed the pipe because it needs no more.
 func (p *process) finish(ctx context.Context, err error) int {
-	p.printError(ctx, err)
+	if !errors.Is(err, errNotWritten) || !errors.Is(err, syscall.EPIPE) {
+		p.printError(ctx, err)
+	}
 	for _, lost := range p.reportErrors {
 		p.printError(ctx, lost)
 	}

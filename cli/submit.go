@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,6 +19,7 @@ import (
 	"muster/tasks"
 	"muster/text"
 	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
 )
 
 // submitOptions of "muster submit".
@@ -135,7 +136,7 @@ func runSubmit(ctx context.Context, p *process, o submitOptions, name string, fi
 	if err := o.check(); err != nil {
 		return err
 	}
-	source, closeSource, err := p.taskSource(o, files)
+	source, closeSource, err := p.taskSource(ctx, o, files)
 	if err != nil {
 		return err
 	}
@@ -183,10 +184,13 @@ func (scope searchScope) submitTo(ctx context.Context, name string) (root, queue
 }
 
 // taskSource is where the tasks come from.
-func (p *process) taskSource(o submitOptions, files []string) (tasks.Source, func(), error) {
+func (p *process) taskSource(ctx context.Context, o submitOptions, files []string) (tasks.Source, func(), error) {
 	if o.files {
 		for i, name := range files {
 			files[i] = p.path(name)
+			if err := readableTwice(files[i]); err != nil {
+				return nil, nil, err
+			}
 		}
 		return tasks.Files(files...), func() {}, nil
 	}
@@ -201,7 +205,7 @@ func (p *process) taskSource(o submitOptions, files []string) (tasks.Source, fun
 		}
 		return streamSource(p.in, end)
 	}
-	f, err := os.Open(p.path(files[0]))
+	f, err := openFile(ctx, p.path(files[0]))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -238,7 +242,10 @@ func (o submitOptions) again(name string, files []string) []string {
 	flag(o.files, "--files")
 	flag(o.wait, "--wait")
 	flag(o.json, "--json")
-	flag(o.results != "" && !o.wait, "--results", o.results)
+	flag(o.results != "" && !(o.wait && o.results == string(queue.ResultsSubmitter)), "--results", o.results)
+	flag(o.weightGiven, "--weight", strconv.Itoa(o.weight))
+	flag(o.attemptsGiven, "--attempts", strconv.Itoa(o.attempts))
+	flag(o.tmGive, "--task-timeout", o.taskTimeout.String())
 	for i, w := range words {
 		words[i] = text.ShellWord(w)
 	}
@@ -304,6 +311,10 @@ func (s *submitting) attempt(ctx context.Context) error {
 		return s.await(ctx, got)
 	}
 	s.bar.clear()
+	if e := got.Ended; e != nil && (e.How == znode.EndCancelled || e.How == znode.EndUnattended) {
+		return s.gone(fmt.Errorf("batch %s was submitted before, and has ended %s: %s, %s", got.ID,
+			e.Ended.Format(time.RFC3339), e.How, doneAndDead(e.Done, e.Dead)))
+	}
 	fmt.Fprintln(s.p.out, got.ID)
 	s.tell(got)
 	return nil
@@ -354,6 +365,10 @@ func (s *submitting) problem(ctx context.Context, err error) error {
 		return &problem{nil, err, "put such data elsewhere and submit where it is, or raise max_task of the queue"}
 	case errors.Is(err, tasks.ErrTooLarge):
 		return &problem{nil, err, "submit it as several batches"}
+	case errors.Is(err, tasks.ErrManyBatches):
+		return &problem{nil, err, "wait until some have ended: muster batches " + text.ShellWord(at.path)}
+	case errors.Is(err, tasks.ErrChanged):
+		return &problem{nil, err, "submit a copy that nobody writes to"}
 	case errors.Is(err, tasks.ErrOtherBatch):
 		return &problem{nil, err, "muster batch " + at.words() + " shows it; give these tasks another --id"}
 	case errors.Is(err, tasks.ErrNoTasks):

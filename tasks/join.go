@@ -220,8 +220,11 @@ func (j *join) hello(ctx context.Context, p *Process) error {
 func (j *join) awaitRedis(ctx context.Context, err error) error {
 	r, bad := queue.ParseRedis(j.queue.Redis)
 	moving := bad == nil && r.Master != "" && errors.Is(err, store.ErrServer) // the sentinels name another one soon
-	if hopeless(err) && !moving || ctx.Err() != nil {
+	switch {
+	case hopeless(err) && !moving:
 		return err
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w: %w", ErrRedis, err)
 	}
 	again := make(chan struct{})
 	timer := time.AfterFunc(backoff(j.tries), func() { close(again) })

@@ -32,11 +32,13 @@ func open(client *redis.Client, q queue.Queue, generation string) *store.Queue {
 }
 
 // hopeless reports whether waiting does not cure an error of Redis.
-func hopeless(err error) bool {
-	return Denied(err) || strings.Contains(err.Error(), "DB index is out of range") ||
-		slices.ContainsFunc([]error{
-			store.ErrServer, store.ErrURL, store.ErrHost, store.ErrOtherQueue, store.ErrFormat,
-		}, func(e error) bool { return errors.Is(err, e) })
+func hopeless(err error) bool { return Denied(err) || Unfit(err) || errors.Is(err, store.ErrHost) }
+
+// Unfit reports whether an error says that a Redis, or its address, is not one that the queue can use.
+func Unfit(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "DB index is out of range") ||
+		slices.ContainsFunc([]error{store.ErrServer, store.ErrURL, store.ErrOtherQueue, store.ErrFormat},
+			func(e error) bool { return errors.Is(err, e) })
 }
 
 // Denied reports whether Redis refused the user or the password, or what that user wants to do.
