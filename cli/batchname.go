@@ -213,6 +213,8 @@ func batchError(err error, f foundQueue) error {
 		return &problem{errIncomplete, err, "muster retry, or drop --dead, " + f.words()}
 	case errors.Is(err, tasks.ErrNoDead):
 		return &problem{nil, err, "muster batch " + f.words()}
+	case errors.Is(err, tasks.ErrManifest):
+		return &problem{nil, err, "delete that znode with another program; live processes then delete its tasks"}
 	case errors.Is(err, store.ErrBroken):
 		return &problem{errIncomplete, err, "muster cancel " + f.words() + ", then submit it again"}
 	case errors.Is(err, tasks.ErrLost), errors.Is(err, store.ErrNoBatch):

@@ -6,11 +6,13 @@ import (
 	"strings"
 	"testing"
 
+	"muster/resource"
 	"muster/tasks/store"
+	"muster/zkstate/znode"
 )
 
 // TestCommandsAboutALostOrBrokenBatch: Redis lost a batch, or somebody wrote into its keys. Each command that needs them
-// ends with 4 and says what helps.
+// ends with 4 and says what helps; so does one about a manifest that somebody wrote.
 func TestCommandsAboutALostOrBrokenBatch(t *testing.T) {
 	t.Parallel()
 	f := newQueueFixture(t, "")
@@ -46,6 +48,15 @@ func TestCommandsAboutALostOrBrokenBatch(t *testing.T) {
 				t.Errorf("%s: code %d\n%s", args, code, text)
 			}
 		}
+	}
+	f.submit("unreadable", []byte("c"))
+	at := resource.Join(znode.Batches(f.root, f.generation()), "unreadable")
+	if _, err := f.s.Set(t.Context(), at, []byte("{"), -1); err != nil {
+		t.Fatal(err)
+	}
+	if code, text := said(f.submitCommand(servers.Connect(), "c\n", "--id", "unreadable")); code != 1 ||
+		!strings.Contains(text, at) || !strings.Contains(text, "next: delete that znode") {
+		t.Errorf("unreadable: code %d\n%s", code, text)
 	}
 	code, text := said(f.submitCommand(servers.Connect(), "b\n", "--id", "broken"))
 	if code != 4 || !strings.Contains(text, "/primes/broken, then submit it again") {

@@ -62,4 +62,6 @@ var (
 	ErrRecover = errors.New("recover first")
 	// ErrNoBatch means that the queue has no unfinished batch of this name: it has ended, or was never submitted.
 	ErrNoBatch = errors.New("no such unfinished batch")
+	// ErrManifest means that somebody wrote into the manifest of a batch what cannot be read. Delete it.
+	ErrManifest = errors.New("the manifest of the batch cannot be read")
 )

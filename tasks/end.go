@@ -171,7 +171,7 @@ func manifest(ctx context.Context, s *zkconn.Session, root, g, id string) (Manif
 	}
 	m, err := readManifest(body, stat)
 	if err != nil {
-		return Manifest{}, fmt.Errorf("batch %s: %w", id, err)
+		return Manifest{}, fmt.Errorf("%w: %s: %w", ErrManifest, at, err)
 	}
 	return m, nil
 }
