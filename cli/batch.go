@@ -164,7 +164,7 @@ func (d batchDetail) next(f foundQueue) string {
 	case d.State == "broken":
 		return "muster cancel " + f.words()
 	case c != nil && c.Dead > 0:
-		return "muster batch " + f.words() + " --dead shows why; muster retry " + f.words()
+		return "muster batch " + f.words() + " --dead shows why; muster retry " + f.words() + " tries them again"
 	case c != nil && c.Tries > 0:
 		return "muster retry " + f.words() + " lets watchers have it again"
 	case d.State == "paused":

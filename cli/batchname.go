@@ -191,8 +191,17 @@ func (p *process) operator(ctx context.Context, s *zkconn.Session, f foundQueue)
 // waiting says for what a command waits.
 func (p *process) waiting(what string) {
 	if !p.flags.quiet {
-		fmt.Fprintf(p.err, "waiting for %s\n", text.Escape(what))
+		p.waitingForQueue(what)
 	}
+}
+
+// waitingForQueue says for what a command about a queue waits. A queue that is not there may be a wrong name or root.
+func (p *process) waitingForQueue(what string) {
+	hint := ""
+	if strings.HasPrefix(what, "the queue to be created") {
+		hint = " (muster status shows which there are)"
+	}
+	fmt.Fprintf(p.err, "waiting for %s%s\n", text.Escape(what), hint)
 }
 
 // errNoRedis is the kind of problems of who cannot use Redis.

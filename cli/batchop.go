@@ -55,7 +55,8 @@ all its batches that have dead tasks.`,
 	}, &o, p.completeBatch(&o.searchFlags, true), func(ctx context.Context, name string) error {
 		return p.operate(ctx, o, name, searchScope.findQueueOrBatch,
 			func(ctx context.Context, f foundQueue, op *tasks.Operator) error {
-				return p.eachBatch(ctx, f, op.WithDead, func(f foundQueue) error { return p.retry(ctx, f, op) })
+				return p.eachBatch(ctx, f, op.WithDead, "there is nothing to retry",
+					func(f foundQueue) error { return p.retry(ctx, f, op) })
 			})
 	})
 }
@@ -69,6 +70,8 @@ func (p *process) retry(ctx context.Context, f foundQueue, op *tasks.Operator) e
 		p.announce(f, "%s moved to batch %s", deadTasks(r.Tasks), r.Batch)
 	case r.Tasks == 0:
 		p.announce(f, "it has no dead tasks; watchers may have it again")
+	case r.Tasks == 1:
+		p.announce(f, "1 dead task waits again")
 	default:
 		p.announce(f, "%s wait again", deadTasks(r.Tasks))
 	}
@@ -96,7 +99,7 @@ batches that have dead tasks.`,
 		}
 		return p.operate(ctx, o, name, searchScope.findQueueOrBatch,
 			func(ctx context.Context, f foundQueue, op *tasks.Operator) error {
-				return p.eachBatch(ctx, f, op.WithDead, func(f foundQueue) error {
+				return p.eachBatch(ctx, f, op.WithDead, "there are no dead tasks", func(f foundQueue) error {
 					n, err := op.DropDead(ctx, f.id)
 					if err == nil && n == 0 {
 						err = fmt.Errorf("drop %s: %w", f.name(), tasks.ErrNoDead)
@@ -113,9 +116,10 @@ batches that have dead tasks.`,
 }
 
 // eachBatch calls do for the batch that is named, or for all that list lists. Those that have changed meanwhile are
-// left out. It goes on after an error, and returns the first.
+// left out. It goes on after an error, and returns the first. none is said if it did nothing.
 func (p *process) eachBatch(
-	ctx context.Context, f foundQueue, list func(context.Context) ([]string, error), do func(foundQueue) error,
+	ctx context.Context, f foundQueue, list func(context.Context) ([]string, error), none string,
+	do func(foundQueue) error,
 ) error {
 	if f.id != "" {
 		return do(f)
@@ -140,7 +144,7 @@ func (p *process) eachBatch(
 		}
 	}
 	if done == 0 && err == nil {
-		p.announce(f, "it has no such batch")
+		p.announce(f, "%s", none)
 	}
 	return err
 }
@@ -151,7 +155,7 @@ func (p *process) pauseBatches(ctx context.Context, f foundQueue, op *tasks.Oper
 	if pause {
 		set, word = op.Pause, "paused"
 	}
-	return p.eachBatch(ctx, f, op.Batches, func(one foundQueue) error {
+	return p.eachBatch(ctx, f, op.Batches, "there is no unfinished batch", func(one foundQueue) error {
 		changed, err := set(ctx, one.id)
 		if f.id == "" && (errors.Is(err, tasks.ErrSubmitting) || errors.Is(err, tasks.ErrCancelled)) {
 			return tasks.ErrNoBatch // it is left out

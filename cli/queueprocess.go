@@ -79,6 +79,9 @@ func queueArguments(cmd *cobra.Command, args []string) error {
 	case len(args) == 0 || dash == 0:
 		return usagef(usage, "%s needs the name of a queue", cmd.CommandPath())
 	case dash < 0 && len(args) > 1 || dash > 1:
+		if lines := cmd.Flags().Lookup("lines"); lines != nil && lines.Changed && args[1] == "json" {
+			usage = cmd.CommandPath() + " QUEUE --lines=json -- COMMAND"
+		}
 		return usagef(usage, "put -- before the command: %q stands before it", args[1])
 	case dash < 0 || len(args) == dash:
 		return usagef(usage, "%s needs a command after --", cmd.CommandPath())
@@ -155,7 +158,7 @@ func (p *process) queueConfig(o queueOptions) (c wrap.QueueConfig, err error) {
 	}
 	c.Process = tasks.Config{
 		Root: o.root, Queue: o.queue, Identity: identity, Getenv: p.environ.value, Log: p.log,
-		Waiting: func(what string) { fmt.Fprintf(p.err, "waiting for %s\n", text.Escape(what)) },
+		Waiting: p.waitingForQueue,
 	}
 	c.Command, c.Dir, c.Environ = o.command, p.flags.dir, p.environ
 	c.Grace, c.JoinTimeout, c.HTTP = o.grace, o.joinTimeout, o.http

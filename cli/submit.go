@@ -65,7 +65,7 @@ Interrupted, or run again with the same --id, it waits for the same batch.`,
 	fs := cmd.Flags()
 	fs.StringVar(&o.id, "id", "", "the batch's `ID`; default one of its own, from the time")
 	fs.IntVar(&o.weight, "weight", 1,
-		fmt.Sprintf("its share of the executors beside other batches, up to %d", queue.MaxWeight))
+		fmt.Sprintf("its share `N` of the executors beside other batches, up to %d", queue.MaxWeight))
 	fs.StringVar(&o.results, "results", "",
 		"`WHO` gets the results: watcher, submitter, discard or keep:24h; default watcher, with --wait submitter")
 	fs.IntVar(&o.attempts, "attempts", 0, "try each task `N` times; default: what the queue says")
@@ -372,12 +372,12 @@ func (s *submitting) problem(ctx context.Context, err error) error {
 	case errors.Is(err, tasks.ErrOtherBatch):
 		return &problem{nil, err, "muster batch " + at.words() + " shows it; give these tasks another --id"}
 	case errors.Is(err, tasks.ErrNoTasks):
-		return &problem{errUsage, err, "write a task a line, also an empty one"}
+		return &problem{errUsage, err, "write each task on a line of its own; an empty line is a task, too"}
 	case errors.Is(err, tasks.ErrNoQueue):
 		return noQueue(at.path, nil)
 	case s.c.ID != "" && ctx.Err() != nil: // the reason is the signal, which printError tells
 		fmt.Fprintf(s.p.err, "muster: batch %s is not finished; to go on, with the same tasks: %s\n", s.c.ID, next)
-		return err
+		return context.Cause(ctx) // err may be that of Redis, which it waited for
 	case s.c.ID != "" && (errors.Is(err, tasks.ErrNotOpen) || unreachable(err) || errors.Is(err, tasks.ErrRedis)):
 		return &problem{kindOfSubmit(err), err, "to go on, with the same tasks: " + next}
 	}

@@ -99,6 +99,7 @@ func TestSubmitInterrupted(t *testing.T) {
 		first := f.submitCommand(servers.Connect(), input, "--wait", "--id", "b")
 		seen := startOnScreen(t, first)
 		seen.await(t, "batch b: 50 tasks")
+		seen.await(t, "no executor is live now; one is started by: muster executor primes --root "+f.root+" -- COMMAND")
 		if err := first.Process.Signal(signal); err != nil {
 			t.Fatal(err)
 		}

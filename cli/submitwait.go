@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"muster/queue"
 	"muster/tasks"
 	"muster/tasks/store"
 	"muster/text"
@@ -37,6 +38,11 @@ func (s *submitting) await(ctx context.Context, got tasks.Submitted) error {
 	}
 	defer op.Close()
 	s.bar.begin(got.ID, got.Manifest.Tasks)
+	if queue.FoundOf(f.queue).Executors == 0 && !s.p.flags.quiet {
+		s.bar.clear()
+		fmt.Fprintf(s.p.err, "no executor is live now; one is started by: muster executor %s --root %s -- COMMAND\n",
+			text.ShellWord(s.c.Queue), text.ShellWord(s.c.Root))
+	}
 	b, end, err := op.Await(ctx, got.ID, got.Manifest, s.bar.books)
 	s.bar.clear()
 	switch {
