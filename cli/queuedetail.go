@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"muster/queue"
@@ -35,7 +36,12 @@ func readQueue(ctx context.Context, r *zkstate.Reader, o *resource.Observed, age
 		})
 	}
 	if s.Health != nil {
-		d.Lost, d.Failed, d.Refused = s.Health.Lost, s.Health.Failed, s.Health.Redis
+		// The note of the smallest seat may be older than the end of a batch.
+		ended := func(id string) bool {
+			return !slices.ContainsFunc(d.Batches, func(b report.Batch) bool { return b.ID == id })
+		}
+		d.Lost, d.Failed = slices.DeleteFunc(s.Health.Lost, ended), slices.DeleteFunc(s.Health.Failed, ended)
+		d.Refused = s.Health.Redis
 	}
 	return d, nil
 }

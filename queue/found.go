@@ -92,7 +92,9 @@ func (q Queue) Classify(o *resource.Observed) (resource.Class, resource.Status) 
 // amiss says why a queue is degraded.
 func (f Found) amiss() []string {
 	var all []string
-	if f.Waiting > 0 {
+	if f.Waiting > 0 && f.Watchers == 0 { // what is completed is not known while nobody is live
+		all = append(all, plural(f.Waiting, "batch waits", "batches wait")+" and no process is live")
+	} else if f.Waiting > 0 {
 		all = append(all, plural(f.Waiting, "batch waits", "batches wait")+" and nobody executes")
 	}
 	if f.Completed > 0 {

@@ -166,7 +166,7 @@ func TestStatus(t *testing.T) {
 		{0, queue.Found{Batches: 1}, resource.Idle, resource.StatusReady, "0 executors, 0 watchers, 1 unfinished batch"},
 		{
 			0, queue.Found{Batches: 2, Waiting: 1}, resource.Idle, queue.Degraded,
-			"0 executors, 0 watchers, 2 unfinished batches; 1 batch waits and nobody executes",
+			"0 executors, 0 watchers, 2 unfinished batches; 1 batch waits and no process is live",
 		},
 		{
 			1, queue.Found{Watchers: 1, Batches: 2, Waiting: 2}, resource.Degraded, queue.Degraded,

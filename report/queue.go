@@ -139,7 +139,10 @@ func nextOfQueue(o *resource.Observed, at string) string {
 	f := queue.FoundOf(o)
 	where := path.Base(at) + " --root " + path.Dir(at)
 	var all []string
-	if f.Waiting > 0 {
+	switch {
+	case f.Waiting > 0 && f.Watchers == 0:
+		all = append(all, "muster batches "+where+" shows whether an executor or a watcher is missing")
+	case f.Waiting > 0:
 		all = append(all, "muster executor "+where+" -- CMD executes what waits")
 	}
 	if f.Completed > 0 {
