@@ -238,7 +238,7 @@ func lingering(ctx, over context.Context, after time.Duration) (context.Context,
 
 // giveBack gives a batch back, with the reason why this try has failed.
 func (w *watch) giveBack(ctx context.Context, got *store.Claimed, why error) error {
-	w.p.log.Warn("a completed batch goes back", "batch", got.Batch, "try", got.Try, "error", why)
+	w.p.log.Error("a completed batch goes back", "batch", got.Batch, "try", got.Try, "error", why)
 	held := []store.Held{{Task: store.Task{Batch: got.Batch}, Claim: true}}
 	for {
 		err := w.p.Call(ctx, func(ctx context.Context, seq int64) error {
