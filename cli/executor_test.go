@@ -99,7 +99,7 @@ esac`)
 	if d := cmp.Diff(want, f.outcomes("b")); d != "" {
 		t.Errorf("outcomes (-want +got):\n%s", d)
 	}
-	seen.await(t, "tasks: 2 done, 2 to be tried again, 1 dead at once, 0 given back")
+	seen.await(t, "tasks: 2 done, 2 attempts failed, 1 dead at once, 0 given back")
 }
 
 // TestExecutorLines: two long-lived processes answer the tasks of two executors' worth.

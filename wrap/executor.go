@@ -150,7 +150,7 @@ func (e *executor) signaled(sig os.Signal) {
 func (e *executor) summary() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return fmt.Sprintf("; tasks: %d done, %d to be tried again, %d dead at once, %d given back",
+	return fmt.Sprintf("; tasks: %d done, %d attempts failed, %d dead at once, %d given back",
 		e.ended[store.Done], e.ended[store.Again], e.ended[store.Never], e.given)
 }
 
