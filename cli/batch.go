@@ -56,7 +56,7 @@ kept for a while after the end of their batch.`,
 			func(ctx context.Context, f foundQueue, op *tasks.Operator) error { return runBatch(ctx, p, o, f, op) })
 	})
 	cmd.Flags().BoolVar(&o.dead, "dead", false, "print the dead tasks; --timeout is for all of that")
-	cmd.Flags().BoolVar(&o.results, "results", false, 
+	cmd.Flags().BoolVar(&o.results, "results", false,
 		"print a line of JSON for each finished task; --timeout is for all of that")
 	cmd.Flags().BoolVar(&o.json, "json", false, "as JSON; with --dead a line for each task")
 	return cmd

@@ -24,15 +24,15 @@ func newDevCmd(p *process) *cobra.Command {
 	var o devOptions
 	cmd := &cobra.Command{
 		Use:   "dev",
-		Short: "Run a throw-away ZooKeeper on this machine",
+		Short: "Run a throw-away ZooKeeper, and a Redis, on this machine",
 		Long: `Runs a real ZooKeeper, the one installed on this machine, on loopback until it
 is interrupted: on a free port, unless --port names one. It prints the line to
 paste where other commands are to find it; at port 2181 they do without. Nothing
 of it is left behind.
 
 With --redis it also runs a real Redis, 7 or newer, with the settings that a
-queue needs, and prints a line with its address: muster apply --var
-redis=$REDIS_URL gives it to a configuration that has such a variable.`,
+queue needs, and prints a line with its address. A configuration whose variable
+"redis" is that address gets it by: export MUSTER_VAR_redis=$REDIS_URL`,
 		Example: `  muster dev                               one server on a free port
   muster dev --port 2181                   one where the others look for it
   muster dev --servers 3 --port 2181       an ensemble on 2181, 2182 and 2183

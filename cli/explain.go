@@ -20,11 +20,12 @@ func newExplainCmd(p *process) *cobra.Command {
 	var f searchFlags
 	cmd := &cobra.Command{
 		Use:   "explain ADDRESS | PATH | GROUP/DUTY | CODE",
-		Short: "Explain a job, a group, a duty, or a diagnostic",
-		Long: `Explains one job or group, by the address of its declaration or by its znode
-path: why a plan says what it says, what was observed, and where each declared
-value came from. Of a duty of a group: why this member has it, or why nobody
-has. Or explains a diagnostic by its code: what gives it, and how to mend it.`,
+		Short: "Explain a job, a group, a queue, a duty, or a diagnostic",
+		Long: `Explains one job, group or queue, by the address of its declaration or by its
+znode path: why a plan says what it says, what was observed, and where each
+declared value came from. Of a duty of a group: why this member has it, or why
+nobody has. Or explains a diagnostic by its code: what gives it, and how to mend
+it.`,
 		Example: `  muster explain job.nightly
   muster explain 'job.ingest["us"]'
   muster explain /jobs/prod/tmp-backfill
