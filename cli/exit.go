@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"syscall"
 
 	"muster/exitcode"
 	"muster/member"
-	"muster/tasks"
-
 	"muster/redisserver"
+	"muster/tasks"
 	"muster/text"
 	"muster/worker"
 	"muster/wrap"
@@ -99,30 +99,31 @@ func exitCode(ctx context.Context, err error) int {
 		return done.Exit
 	case errors.Is(err, worker.ErrCompleted):
 		return exitcode.Done
-	case errors.Is(err, worker.ErrNotOpen), errors.Is(err, worker.ErrHeld), errors.As(err, &absent),
-		errors.Is(err, member.ErrNotOpen), errors.Is(err, tasks.ErrNotOpen):
+	case errors.As(err, &absent), isAny(err, worker.ErrNotOpen, worker.ErrHeld, member.ErrNotOpen, tasks.ErrNotOpen):
 		return exitcode.NotJoined
 	case errors.As(err, &aborted):
 		return exitcode.Aborted
-	case errors.Is(err, worker.ErrFenced), errors.Is(err, member.ErrHeld), errors.Is(err, member.ErrNotHeld),
-		errors.Is(err, tasks.ErrHeld):
+	case isAny(err, worker.ErrFenced, member.ErrHeld, member.ErrNotHeld, tasks.ErrHeld):
 		return exitcode.Fenced
-	case errors.Is(err, worker.ErrFull), errors.Is(err, member.ErrStateTooLarge),
-		errors.Is(err, member.ErrOperationLimit), errors.Is(err, member.ErrOutputTooLarge),
-		errors.Is(err, tasks.ErrTooLarge), errors.Is(err, tasks.ErrManyBatches):
+	case isAny(err, worker.ErrFull, member.ErrStateTooLarge, member.ErrOperationLimit, member.ErrOutputTooLarge,
+		tasks.ErrTooLarge, tasks.ErrManyBatches):
 		return exitcode.Full
-	case errors.Is(err, worker.ErrNoJob), errors.Is(err, member.ErrNoGroup), errors.Is(err, member.ErrNoDuty),
-		errors.Is(err, member.ErrNoCron), errors.Is(err, member.ErrNoKey), errors.Is(err, member.ErrNoOperation),
-		errors.Is(err, tasks.ErrNoQueue), errors.Is(err, tasks.ErrNoBatch), errors.Is(err, tasks.ErrNoDead):
+	case isAny(err, worker.ErrNoJob, member.ErrNoGroup, member.ErrNoDuty, member.ErrNoCron, member.ErrNoKey,
+		member.ErrNoOperation, tasks.ErrNoQueue, tasks.ErrNoBatch, tasks.ErrNoDead):
 		return exitcode.NoJob
 	case errors.Is(err, member.ErrOperationBusy):
 		return exitcode.Locked
-	case errors.Is(err, member.ErrOtherScript), errors.Is(err, tasks.ErrOtherBatch):
+	case isAny(err, member.ErrOtherScript, tasks.ErrOtherBatch):
 		return exitcode.Declined
 	case errors.Is(err, wrap.ErrLate):
 		return exitcode.NotJoined
 	}
 	return exitcode.Error
+}
+
+// isAny reports whether err is one of these errors.
+func isAny(err error, of ...error) bool {
+	return slices.ContainsFunc(of, func(one error) bool { return errors.Is(err, one) })
 }
 
 // printError prints err on standard error, and on a second line what the user should do next.
@@ -154,7 +155,7 @@ func nextStep(err error) string {
 		return "check --servers and MUSTER_SERVERS, or start a ZooKeeper to try things on: muster dev"
 	case errors.Is(err, zkconn.ErrSessionLost):
 		return "muster plan shows what is left to do"
-	case errors.Is(err, zkconn.ErrNoAuth), errors.Is(err, zkconn.ErrAuthFailed), errors.Is(err, zkconn.ErrInvalidACL):
+	case isAny(err, zkconn.ErrNoAuth, zkconn.ErrAuthFailed, zkconn.ErrInvalidACL):
 		return "set MUSTER_ZK_AUTH=digest:USER:PASSWORD, or MUSTER_ZK_AUTH_FILE, or correct what they hold"
 	case errors.Is(err, zkstate.ErrLocked):
 		return "wait for it, or raise --lock-timeout"
@@ -163,23 +164,23 @@ func nextStep(err error) string {
 	case errors.Is(err, worker.ErrFenced),
 		errors.As(err, new(*worker.AbsentError)), errors.As(err, new(*worker.AbortedError)):
 		return "muster status NAME shows who is live"
-	case errors.Is(err, worker.ErrFull), errors.Is(err, worker.ErrNotOpen), errors.Is(err, worker.ErrHeld):
+	case isAny(err, worker.ErrFull, worker.ErrNotOpen, worker.ErrHeld):
 		return "muster status NAME shows who has joined"
 	case errors.Is(err, wrap.ErrLate):
 		return "check the worker's connection to ZooKeeper, then start it again"
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
+	case isAny(err, syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG):
 		return "free some space, then run the same command again"
 	case errors.Is(err, syscall.EROFS):
 		return "name a directory that can be written to; for temporary files TMPDIR does"
-	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+	case isAny(err, syscall.EMFILE, syscall.ENFILE):
 		return "raise the limit of open files (ulimit -n)"
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENOTDIR):
+	case isAny(err, fs.ErrNotExist, syscall.EISDIR, syscall.ENOTDIR):
 		return "check the name, and where -C leads"
 	case errors.Is(err, syscall.EADDRINUSE):
 		return "leave out the port: muster dev takes a free one"
 	case errors.Is(err, fs.ErrPermission):
 		return "check who owns the file (ls -l)"
-	case errors.Is(err, zkserver.ErrNotInstalled), errors.Is(err, redisserver.ErrNotInstalled):
+	case isAny(err, zkserver.ErrNotInstalled, redisserver.ErrNotInstalled):
 		return "" // the error names the command
 	}
 	return "muster --help"
