@@ -66,7 +66,7 @@ func decideSubmitting(m Manifest, b *store.Batch, idle time.Duration, l keepLimi
 		if idle >= l.finish {
 			return decision{repair: repairOpened}
 		}
-	case idle >= l.giveUp:
+	case idle >= l.giveUp && m.From == "": // or else tasks that are there only would go
 		return decision{repairEnd, znode.EndUnattended}
 	}
 	return decision{}

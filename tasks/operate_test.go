@@ -213,9 +213,10 @@ func TestRetryOfAnEndedBatch(t *testing.T) {
 }
 
 // TestRetryGoesOn: a retry that stopped in the middle is finished by the next one, in a queue that is full of dead
-// tasks.
+// tasks. However late that is, the tasks that were moved are kept.
 func TestRetryGoesOn(t *testing.T) {
 	f := newFixture(t, func(q *queue.Queue) { q.MaxBytes, q.MaxTask = resource.Size(1<<20), 1<<10 })
+	f.half("sign", "manifest")
 	payloads := make([][]byte, 900)
 	for i := range payloads {
 		payloads[i] = fmt.Appendf(nil, "%01000d", i)
@@ -255,11 +256,16 @@ func TestRetryGoesOn(t *testing.T) {
 	if n, err := st.Drop(t.Context(), "b", 50, time.Now().Add(time.Hour)); err != nil || n != 50 {
 		t.Fatal(n, err)
 	}
+	k := f.joinKeeper("k", quick(func(l *keepLimits) { l.ahead = l.giveUp }))
+	eventually(t, "the end of another batch", func() bool { return f.gone("sign") })
+	if err := k.Leave(); err != nil {
+		t.Fatal(err)
+	}
 	r, err := o.Retry(t.Context(), "b")
 	if err != nil || r != (Retried{"b.retry", 850}) {
 		t.Fatal(r, err)
 	}
-	had := w.work(echo)
+	had := f.worker("w2").work(echo) // the keeper has evicted the other one: it has no znode
 	if len(had) != 850 || had[99] != string(payloads[99]) || had[100] != string(payloads[150]) {
 		t.Errorf("executed %d", len(had))
 	}

@@ -249,7 +249,9 @@ func (x *submission) create(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	body, err := znode.EncodeBatch(x.content.manifest(x.c, time.Now()))
+	m := x.content.manifest(x.c, time.Now())
+	m.From = x.from
+	body, err := znode.EncodeBatch(m)
 	if err != nil {
 		return err
 	}

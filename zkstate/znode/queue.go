@@ -87,6 +87,10 @@ type BatchManifest struct {
 	// results that are kept for a time, or for their submitter.
 	Completed time.Time `json:"completed,omitzero"`
 
+	// From is the batch that has ended whose dead tasks these are; empty: they were not in the queue before. They are
+	// moved, so a batch of them that is being submitted is never given up.
+	From string `json:"from,omitempty"`
+
 	// What the batch has instead of the queue's; 0: the queue's.
 	Attempts    int               `json:"attempts,omitempty"`
 	TaskTimeout resource.Duration `json:"task_timeout,omitempty"`
