@@ -192,6 +192,30 @@ func TestJoinWithoutRedis(t *testing.T) {
 	}
 }
 
+// TestHelloWaits: who has a seat and cannot say hello to Redis tries again at its pace, also when the Record has changed.
+func TestHelloWaits(t *testing.T) {
+	proxy := newProxy(t, rediss.Addr())
+	f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + proxy.Addr() })
+	j := newJoin(dial(t), f.config("e", queue.Executor))
+	if err := j.read(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.connect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer j.disconnect()
+	f.change(func(q *queue.Queue) { q.Attempts++ })
+	<-j.changed
+	proxy.Refuse(true)
+	proxy.Cut()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	err := j.hello(ctx, newProcess(j, "/seat", j.stat, nil))
+	if !errors.Is(err, ErrRedis) || j.tries > 40 { // it begins with 50 to 100 ms, and doubles
+		t.Errorf("after %d tries: %v", j.tries, err)
+	}
+}
+
 func startRedis(t testing.TB, o redisserver.Options) *redisserver.Server {
 	t.Helper()
 	s, err := redisserver.Start(t.Context(), o)
