@@ -148,7 +148,7 @@ func StartExecutor(p *Process, c ExecutorConfig) *Executor {
 }
 
 // Take waits until there is a task, and takes at most so many. ErrDrained: there will be no more. Another error is why
-// ctx or the membership has ended.
+// ctx or the membership has ended, or is an error of Redis that waiting does not cure: the executor has ended.
 func (e *Executor) Take(ctx context.Context, most int) ([]*Task, error) {
 	for {
 		e.mu.Lock()

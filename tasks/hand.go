@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -159,7 +160,7 @@ func (e *Executor) over() {
 	defer e.mu.Unlock()
 	why := context.Cause(e.p.ctx)
 	if why == nil {
-		why = ErrDrained
+		why = cmp.Or(e.ended, ErrDrained)
 	}
 	e.closing = true
 	e.each(func(t *Task) { t.leave(gone, why) })

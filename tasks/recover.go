@@ -27,8 +27,12 @@ func (e *Executor) sync() error {
 	return nil
 }
 
-// recover waits until Redis answers, and learns what is still held. It returns false when the membership is over.
+// recover waits until Redis answers, and learns what is still held. It returns false when the membership is over, or when
+// waiting is of no use.
 func (e *Executor) recover(err error) bool {
+	if hopeless(err) {
+		return e.fail(err)
+	}
 	if refused(err) && !errors.Is(err, store.ErrSeq) && !errors.Is(err, store.ErrNoSeat) {
 		return e.p.Pause(e.p.ctx, err) == nil // nothing was changed: once more, later
 	}
@@ -42,10 +46,21 @@ func (e *Executor) recover(err error) bool {
 			e.settle(kept, back)
 			return true
 		}
+		if hopeless(err) {
+			return e.fail(err)
+		}
 		if e.p.Pause(e.p.ctx, err) != nil {
 			return false
 		}
 	}
+}
+
+// fail notes why the loop ends. It returns false.
+func (e *Executor) fail(err error) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.ended = err
+	return false
 }
 
 // keep is what this executor believes to hold. The caller holds mu.

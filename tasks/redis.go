@@ -42,7 +42,15 @@ func Unfit(err error) bool {
 }
 
 // Denied reports whether Redis refused the user or the password, or what that user wants to do.
-func Denied(err error) bool { return redis.IsAuthError(err) || redis.IsPermissionError(err) }
+func Denied(err error) bool {
+	return redis.IsAuthError(err) || redis.IsPermissionError(err) || isReply(err) && deniedInScript(err.Error())
+}
+
+// deniedInScript knows what Redis 7.0, and newer ones, answer to a script that does what its user may not.
+func deniedInScript(reply string) bool {
+	return strings.Contains(reply, "The user executing the script can't") ||
+		strings.Contains(reply, "ACL failure in script")
+}
 
 // refused reports whether a script refused a call: then it changed nothing.
 func refused(err error) bool {

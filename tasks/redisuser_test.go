@@ -69,3 +69,40 @@ func TestTheUserOfTheDocs(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestTheUserMayLess: Redis refuses what a process does, at once or within a script. Waiting does not cure that, so
+// executors and watchers end, and say why.
+func TestTheUserMayLess(t *testing.T) {
+	for _, refused := range []string{"-@scripting", "-hmget"} {
+		t.Run(refused, func(t *testing.T) {
+			server := startRedis(t, redisserver.Options{Extra: strings.Fields("--user muster on >secret ~* +@all")})
+			f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + server.Addr() })
+			join := func(identity string, role queue.Role) *Process {
+				c := f.config(identity, role)
+				c.Getenv = func(name string) string {
+					return map[string]string{
+						"MUSTER_REDIS_USERNAME": "muster", "MUSTER_REDIS_PASSWORD": "secret", "MUSTER_REDIS_HOSTS": "127.0.0.1",
+					}[name]
+				}
+				p, err := Join(t.Context(), dial(t), c)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { p.Leave() })
+				return p
+			}
+			e, w := join("e", queue.Executor), join("w", queue.Watcher)
+			if err := f.client().Do(t.Context(), "ACL", "SETUSER", "muster", refused).Err(); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			if err := Execute(ctx, e, ExecutorConfig{Parallel: 2}, square); !Denied(err) {
+				t.Errorf("the executor ended with %v", err)
+			}
+			if err := Watch(ctx, w, func(context.Context, *Completed) error { return nil }); !Denied(err) {
+				t.Errorf("the watcher ended with %v", err)
+			}
+		})
+	}
+}

@@ -108,6 +108,8 @@ func (s *lineSlot) follow(ctx context.Context, p *lineProcess) (over bool, err e
 	switch cause := p.end.cause; {
 	case ctx.Err() != nil || s.kill.Err() != nil:
 		return true, nil
+	case p.failed != nil:
+		return true, p.failed
 	case p.drained:
 		return true, nil
 	case errors.Is(cause, errTaskTimeout), errors.Is(cause, errTaskOver), errors.Is(cause, errBadAnswer):

@@ -61,8 +61,9 @@ type lineProcess struct {
 	window   int       // how many may wait
 	checking bool      // see quietTime
 	mean     time.Duration
-	over     bool // what it answers does not count any more
-	drained  bool // there are no more tasks: its input was closed
+	over     bool  // what it answers does not count any more
+	drained  bool  // there are no more tasks: its input was closed
+	failed   error // why no more tasks can be had
 }
 
 func (s *lineSlot) startProcess() (*lineProcess, error) {
@@ -159,7 +160,10 @@ func (p *lineProcess) feed(ctx context.Context) {
 			return
 		}
 		if err != nil {
-			p.stop(err) // unless ctx has ended, which has a cause of its own
+			if ctx.Err() == nil { // or else that has a cause of its own
+				p.failed = err
+				p.stop(err)
+			}
 			return
 		}
 		var n int
