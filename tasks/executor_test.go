@@ -95,6 +95,25 @@ func TestExecuteUntilEmpty(t *testing.T) {
 	}
 }
 
+// TestUntilEmptyAfterADeath: what a dead executor held comes back a moment after another one has joined. That one waits
+// for it: otherwise each that is started to empty the queue would end at once.
+func TestUntilEmptyAfterADeath(t *testing.T) {
+	f := newFixture(t)
+	f.submit("b", numbered(10))
+	first := f.executor("first", 4)
+	if all, err := StartExecutor(first, ExecutorConfig{Parallel: 4}).Take(t.Context(), 4); err != nil {
+		t.Fatal(all, err)
+	}
+	if err := first.session.Close(); err != nil {
+		t.Fatal(err)
+	}
+	err := Execute(t.Context(), f.executor("next", 4), ExecutorConfig{Parallel: 4, UntilEmpty: true}, square)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.checkSquares("b", 10)
+}
+
 // crew is executors that run in the background.
 type crew struct {
 	f    *fixture

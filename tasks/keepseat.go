@@ -145,6 +145,21 @@ func (k *keeper) lookAbandoned(ctx context.Context) error {
 	return k.evictGone(ctx)
 }
 
+// someGone reports whether Redis has more seats than ZooKeeper, or that is not known: what dead processes held is given
+// back soon.
+func (p *Process) someGone() bool {
+	books, err := p.store.Books(p.ctx)
+	if err != nil {
+		return true
+	}
+	dir := znode.Seats(p.config.Root, p.Generation)
+	if err := p.session.Sync(p.ctx, dir); err != nil {
+		return true
+	}
+	names, _, err := p.session.Children(p.ctx, dir)
+	return err != nil || len(books.Seats) > len(names)
+}
+
 // report writes what is amiss, if that has changed. failed is why Redis could not be looked at.
 func (k *keeper) report(ctx context.Context, failed error) error {
 	var zk *zkconn.Error

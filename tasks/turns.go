@@ -298,20 +298,26 @@ func (e *Executor) limited(level int) {
 	}
 }
 
-// checkEmpty ends Take if no task of an open batch waits, was returned or is late.
+// checkEmpty ends Take if no task of an open batch waits, was returned or is late, nor comes back from a dead process.
 func (e *Executor) checkEmpty() error {
 	const page = 100
+	held := false
 	for skip := 0; ; skip += page {
 		batches, err := e.p.store.Batches(e.p.ctx, skip, page)
 		if err != nil {
 			return err
 		}
 		if slices.ContainsFunc(batches, func(b store.Batch) bool {
-			return b.State == string(znode.BatchOpen) && b.Waiting+b.Returned+b.Late > 0
+			open := b.State == string(znode.BatchOpen)
+			held = held || open && b.Out > 0
+			return open && b.Waiting+b.Returned+b.Late > 0
 		}) {
 			break
 		}
 		if len(batches) < page {
+			if held && e.p.someGone() {
+				break
+			}
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			e.close(ErrDrained)
