@@ -11,8 +11,8 @@ import (
 	"muster/zkstate/znode"
 )
 
-// TestCommandsAboutALostOrBrokenBatch: Redis lost a batch, or somebody wrote into its keys. Each command that needs them
-// ends with 4 and says what helps; so does one about a manifest that somebody wrote.
+// TestCommandsAboutALostOrBrokenBatch: Redis lost a batch, or somebody wrote into its keys. Each command that needs
+// them ends with 4 and says what helps; so does one about a manifest that somebody wrote.
 func TestCommandsAboutALostOrBrokenBatch(t *testing.T) {
 	t.Parallel()
 	f := newQueueFixture(t, "")
