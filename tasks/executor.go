@@ -171,7 +171,7 @@ func (e *Executor) Take(ctx context.Context, most int) ([]*Task, error) {
 
 // take takes what is ready. The caller holds mu.
 func (e *Executor) take(most int) []*Task {
-	if e.paused || e.ended != nil {
+	if e.paused || e.ended != nil || e.p.ctx.Err() != nil { // the loop says at once why the membership has ended
 		return nil
 	}
 	if e.c.MaxTasks > 0 {
