@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -39,11 +40,20 @@ func help(w io.Writer, cmd *cobra.Command) {
 		fmt.Fprintf(w, "\nExamples:\n%s\n", cmd.Example)
 	}
 	if cmd.HasAvailableLocalFlags() {
-		fmt.Fprintf(w, "\nFlags:\n%s", cmd.LocalFlags().FlagUsagesWrapped(helpWidth))
+		fmt.Fprintf(w, "\nFlags:\n%s", flagUsages(cmd.LocalFlags()))
 	}
 	if cmd.HasAvailableInheritedFlags() {
-		fmt.Fprintf(w, "\nGlobal flags:\n%s", cmd.InheritedFlags().FlagUsagesWrapped(helpWidth))
+		fmt.Fprintf(w, "\nGlobal flags:\n%s", flagUsages(cmd.InheritedFlags()))
 	}
+}
+
+var optionalValue = regexp.MustCompile(`(--\S+) (\S+)\[="[^"]*"\]`)
+
+// flagUsages lists flags. One whose value may be left out is --lines[=FORMAT]: a space before the value would be wrong.
+func flagUsages(fs *pflag.FlagSet) string {
+	return optionalValue.ReplaceAllStringFunc(fs.FlagUsagesWrapped(helpWidth), func(s string) string {
+		return fmt.Sprintf("%-*s", len(s), optionalValue.ReplaceAllString(s, "$1[=$2]"))
+	})
 }
 
 // newHelpCmd is "muster help COMMAND".

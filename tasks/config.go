@@ -41,7 +41,7 @@ var (
 	ErrNoQueue = errors.New("no such queue")
 	// ErrNotOpen means that the queue took no processes in time: they were asked to stop, or somebody deleted a part of
 	// it by hand. Apply again.
-	ErrNotOpen = errors.New("the queue takes no processes")
+	ErrNotOpen = errors.New("the queue is not open")
 	// ErrHeld means that another process is this identity. Wait until it ends, or use another identity.
 	ErrHeld = errors.New("another process holds this identity")
 	// ErrRedis means that Redis did not answer in time. Look at it, and try again.
