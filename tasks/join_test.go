@@ -192,7 +192,8 @@ func TestJoinWithoutRedis(t *testing.T) {
 	}
 }
 
-// TestHelloWaits: who has a seat and cannot say hello to Redis tries again at its pace, also when the Record has changed.
+// TestHelloWaits: who has a seat and cannot say hello to Redis tries again at its pace, also when the Record has
+// changed.
 func TestHelloWaits(t *testing.T) {
 	proxy := newProxy(t, rediss.Addr())
 	f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + proxy.Addr() })

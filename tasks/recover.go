@@ -27,8 +27,8 @@ func (e *Executor) sync() error {
 	return nil
 }
 
-// recover waits until Redis answers, and learns what is still held. It returns false when the membership is over, or when
-// waiting is of no use.
+// recover waits until Redis answers, and learns what is still held. It returns false when the membership is over, or
+// when waiting is of no use.
 func (e *Executor) recover(err error) bool {
 	if hopeless(err) {
 		return e.fail(err)

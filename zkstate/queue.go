@@ -70,12 +70,13 @@ func (r *Reader) countRoles(ctx context.Context, q queue.Queue) (executors, watc
 	return executors, watchers, err
 }
 
-// countOpen counts the open batches. One that cannot be decoded counts, since somebody has to look at it.
+// countOpen counts the open batches that are not noted as completed. One that cannot be decoded counts, since somebody
+// has to look at it.
 func (r *Reader) countOpen(ctx context.Context, folder string) (int, error) {
 	all, err := r.readChildren(ctx, folder)
 	n := 0
 	for _, e := range all {
-		if b, bad := znode.DecodeBatch(e.body); bad != nil || b.State == znode.BatchOpen {
+		if b, bad := znode.DecodeBatch(e.body); bad != nil || b.State == znode.BatchOpen && b.Completed.IsZero() {
 			n++
 		}
 	}

@@ -50,6 +50,8 @@ func TestWhatIsCountedOfAQueue(t *testing.T) {
 	expect("a watcher", queue.Degraded, queue.Found{Watchers: 1, Batches: 5, Waiting: 2})
 	f.setHealth(q, g, znode.Health{Seat: w1, Completed: 1})
 	expect("one is completed", queue.Degraded, queue.Found{Watchers: 1, Batches: 5, Waiting: 1})
+	f.keepCompleted(q, g, "b")
+	expect("the results of another one are kept", queue.Degraded, queue.Found{Watchers: 1, Batches: 5, Waiting: 1})
 	e1, leaveE1 := f.joinQueue(q, g, "e1", queue.Executor)
 	f.joinQueue(q, g, "e2", queue.Executor)
 	f.joinQueue(q, g, "s1", queue.Submitter)
@@ -79,7 +81,7 @@ func TestWhatIsCountedOfAQueue(t *testing.T) {
 	if d := cmp.Diff([]string{"executor e2 here 4", "submitter s1 here 4"}, who); d != "" || s.First != "e2" {
 		t.Errorf("the first is %q; processes (-want +got):\n%s", s.First, d)
 	}
-	if d := cmp.Diff([]string{"a open 10", "b paused 10", "c submitting 10", "d cancelled 10"}, batches); d != "" {
+	if d := cmp.Diff([]string{"a open 10", "b open 10", "c submitting 10", "d cancelled 10"}, batches); d != "" {
 		t.Errorf("batches (-want +got):\n%s", d)
 	}
 	if len(s.Unread) != 1 || !strings.Contains(s.Unread[0], "/batch/odd: ") || s.Health != nil {

@@ -96,6 +96,26 @@ func (f *fixture) submit(q queue.Queue, g, id string, state znode.BatchState) er
 	return err
 }
 
+// keepCompleted makes of a batch an open one that is completed, and whose results are kept.
+func (f *fixture) keepCompleted(q queue.Queue, g, id string) {
+	f.t.Helper()
+	at := znode.Batch(q.Root, g, id)
+	body, _, err := f.session.Get(f.t.Context(), at)
+	if err == nil {
+		var b znode.BatchManifest
+		if b, err = znode.DecodeBatch(body); err == nil {
+			b.State, b.Results, b.Completed = znode.BatchOpen, queue.KeepResults+"24h", b.Since
+			body, err = znode.EncodeBatch(b)
+		}
+	}
+	if err == nil {
+		_, err = f.session.Set(f.t.Context(), at, body, -1)
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
 // joinQueue is a process of the queue with a session of its own. It returns its seat, and what ends it.
 func (f *fixture) joinQueue(q queue.Queue, g, identity string, role queue.Role) (seat string, leave func()) {
 	f.t.Helper()
