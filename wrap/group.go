@@ -3,7 +3,6 @@ package wrap
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -57,7 +56,7 @@ func RunMember(ctx context.Context, c MemberConfig) Result {
 	if err != nil {
 		return Result{Code: startCode(err), Err: err}
 	}
-	err = step(ctx, c.Signals, 0, r.joinInTime)
+	err = step(ctx, c.Signals, 0, inTime(c.JoinTimeout, r.join))
 	if r.now().member == nil {
 		return notStarted(err)
 	}
@@ -234,18 +233,4 @@ func (r *memberRun) joinAgain(ctx context.Context, cause error) error {
 			return context.Cause(ctx)
 		}
 	}
-}
-
-// joinInTime is the first join.
-func (r *memberRun) joinInTime(ctx context.Context) error {
-	limited, cancel := ctx, context.CancelFunc(func() {})
-	if r.c.JoinTimeout > 0 {
-		limited, cancel = context.WithTimeout(ctx, r.c.JoinTimeout)
-	}
-	defer cancel()
-	err := r.join(limited)
-	if err != nil && limited.Err() != nil && ctx.Err() == nil {
-		return fmt.Errorf("%w: %w", ErrLate, err)
-	}
-	return err
 }

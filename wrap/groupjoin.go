@@ -80,21 +80,11 @@ func (r *memberRun) set(change func(*memberState)) {
 
 func (r *memberRun) enter(stage Stage) { r.set(func(s *memberState) { s.stage = stage }) }
 
-// errOtherTimeout means that the Record said another session timeout when the member had joined.
-var errOtherTimeout = errors.New("the session timeout of the group has changed")
-
 // join makes this process a member, in another session if one is lost on the way, or the answer to a join is.
 func (r *memberRun) join(ctx context.Context) error {
-	for {
-		err := r.joinOnce(ctx)
-		again := errors.Is(err, zkconn.ErrSessionLost) || errors.Is(err, member.ErrUnknown) ||
-			errors.Is(err, errOtherTimeout)
-		if err == nil || !again || ctx.Err() != nil {
-			return err
-		}
-		r.c.Log.Warn("joining again in another session", "reason", err)
+	return r.sessions.join(ctx, r.joinOnce, func() {
 		r.c.Member.Takeover = member.TakeoverWait // the process that holds the identity may be this one
-	}
+	})
 }
 
 // joinOnce opens a session and joins. If it fails it leaves no session behind.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -111,7 +110,7 @@ func (r *queueRun) run(ctx context.Context) Result {
 	if err != nil {
 		return Result{Code: startCode(err), Err: err}
 	}
-	err = step(ctx, r.c.Signals, 0, r.joinInTime)
+	err = step(ctx, r.c.Signals, 0, inTime(r.c.JoinTimeout, r.join))
 	if r.now().process == nil {
 		return notStarted(err)
 	}
@@ -269,15 +268,7 @@ func (r *queueRun) grace(p *tasks.Process) time.Duration {
 
 // join makes this process one of the queue, in another session if one is lost on the way, or the answer to a join is.
 func (r *queueRun) join(ctx context.Context) error {
-	for {
-		err := r.joinOnce(ctx)
-		again := errors.Is(err, zkconn.ErrSessionLost) || errors.Is(err, tasks.ErrUnknown) ||
-			errors.Is(err, errOtherTimeout)
-		if err == nil || !again || ctx.Err() != nil {
-			return err
-		}
-		r.c.Log.Warn("joining again in another session", "reason", err)
-	}
+	return r.sessions.join(ctx, r.joinOnce, func() {})
 }
 
 // joinOnce opens a session and joins. If it fails it leaves no session behind.
@@ -310,20 +301,6 @@ func (r *queueRun) recordedTimeout(ctx context.Context, s *zkconn.Session) (time
 		return r.sessions.timeout, err
 	}
 	return time.Duration(queue.Of(rec).Timeouts.Session), nil
-}
-
-// joinInTime is the first join.
-func (r *queueRun) joinInTime(ctx context.Context) error {
-	limited, cancel := ctx, context.CancelFunc(func() {})
-	if r.c.JoinTimeout > 0 {
-		limited, cancel = context.WithTimeout(ctx, r.c.JoinTimeout)
-	}
-	defer cancel()
-	err := r.join(limited)
-	if err != nil && limited.Err() != nil && ctx.Err() == nil {
-		return fmt.Errorf("%w: %w", ErrLate, err)
-	}
-	return err
 }
 
 // joinAgain joins with another seat, until that succeeds or ctx ends.

@@ -83,6 +83,40 @@ func (s *sessions) openOnce(
 	return s.connect(ctx, timeout)
 }
 
+// errOtherTimeout means that the Record said another session timeout when the process had joined.
+var errOtherTimeout = errors.New("the session timeout has changed")
+
+// join calls once, and again in another session if one is lost on the way, or the answer to a join is. It calls before
+// each repetition what must be different then.
+func (s *sessions) join(ctx context.Context, once func(context.Context) error, before func()) error {
+	for {
+		err := once(ctx)
+		again := errors.Is(err, zkconn.ErrSessionLost) || errors.Is(err, zkconn.ErrUnknown) ||
+			errors.Is(err, errOtherTimeout)
+		if err == nil || !again || ctx.Err() != nil {
+			return err
+		}
+		s.log.Warn("joining again in another session", "reason", err)
+		before()
+	}
+}
+
+// inTime is join with a limit, if that is not 0. ErrLate means that it was reached.
+func inTime(limit time.Duration, join func(context.Context) error) func(context.Context) error {
+	if limit == 0 {
+		return join
+	}
+	return func(ctx context.Context) error {
+		limited, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		err := join(limited)
+		if err != nil && limited.Err() != nil && ctx.Err() == nil {
+			return fmt.Errorf("%w: %w", ErrLate, err)
+		}
+		return err
+	}
+}
+
 // replace opens another session. If move succeeds in moving there what the process holds, the old session is closed,
 // and otherwise the new one.
 func (s *sessions) replace(ctx context.Context, timeout time.Duration, move func(*zkconn.Session) error) error {
