@@ -18,8 +18,8 @@ var ErrNever = errors.New("do not try this task again")
 var ErrTimeout = errors.New("the task took too long")
 
 // Execute does the tasks of a queue until ctx or the membership ends, or until the configuration says that it is
-// enough: then it returns nil. An error of Redis that waiting does not cure ends it too. It calls do in up to c.Parallel
-// goroutines.
+// enough: then it returns nil. An error of Redis that waiting does not cure ends it too. It calls do in up to
+// c.Parallel goroutines.
 //
 // What do returns is the task's result. If it returns an error, the task is tried again later, by any executor, until
 // it has had all its attempts; after an error that wraps ErrNever, it is not. The same task can be done more than once,
