@@ -177,8 +177,9 @@ func (k *soakRun) run() {
 			k.t.Logf("%d faults after %s", done, time.Since(k.begun).Round(time.Second))
 		}
 	}
-	k.t.Logf("faults: %s: %v", time.Since(k.begun).Round(time.Second), k.count)
+	begun := time.Since(k.begun).Round(time.Second)
 	k.running.Wait()
+	k.t.Logf("faults: all begun after %s: %v", begun, k.count)
 	k.t.Logf("submits: %s: %v", time.Since(k.begun).Round(time.Second), k.submits)
 }
 
