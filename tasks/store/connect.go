@@ -75,12 +75,6 @@ type place struct {
 	tls    bool
 }
 
-// CheckURL reports whether a URL can be used for Config, without connecting.
-func CheckURL(redisURL string) error {
-	_, err := parseURL(redisURL)
-	return err
-}
-
 func parseURL(text string) (place, error) {
 	fail := func(format string, args ...any) (place, error) {
 		return place{}, fmt.Errorf("%w: %s", ErrURL, fmt.Sprintf(format, args...))

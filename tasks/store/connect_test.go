@@ -48,7 +48,7 @@ func TestURLs(t *testing.T) {
 		"redis+sentinel://a:1,b:2": "primary",
 		"redis://r:port":           "r:port",
 	} {
-		err := CheckURL(text)
+		_, err := parseURL(text)
 		if !errors.Is(err, ErrURL) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}

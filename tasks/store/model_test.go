@@ -50,7 +50,8 @@ type modelSeat struct {
 	suspect string
 }
 
-// refused is why a script does nothing.
+// refused is why a script does nothing. The model panics with it, from any depth, as the scripts raise an error; call
+// makes it the reply.
 type refused string
 
 func newModel(now float64) *model {
