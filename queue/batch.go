@@ -70,7 +70,6 @@ type Role string
 
 // The roles.
 const (
-	Executor  Role = "executor"
-	Watcher   Role = "watcher"
-	Submitter Role = "submitter" // waits for results
+	Executor Role = "executor"
+	Watcher  Role = "watcher"
 )

@@ -54,7 +54,7 @@ func TestWhatIsCountedOfAQueue(t *testing.T) {
 	expect("the results of another one are kept", queue.Degraded, queue.Found{Watchers: 1, Batches: 5, Waiting: 1})
 	e1, leaveE1 := f.joinQueue(q, g, "e1", queue.Executor)
 	f.joinQueue(q, g, "e2", queue.Executor)
-	f.joinQueue(q, g, "s1", queue.Submitter)
+	f.joinQueue(q, g, "s1", "submitter") // a role of a newer muster
 	expect("all roles", queue.Running, queue.Found{Executors: 2, Watchers: 1, Batches: 5})
 	f.setHealth(q, g, znode.Health{Seat: e1, Completed: 1, Lost: []string{"a"}, Redis: "OOM"})
 	expect("Redis", queue.Degraded, queue.Found{Executors: 2, Watchers: 1, Batches: 5, Lost: 1, Refused: true})
