@@ -48,7 +48,7 @@ type keeper struct {
 
 	seats   map[string]seatZnode // by the names of the znodes
 	events  <-chan struct{}      // of the folder of the seats
-	settles time.Time            // when the seats that are gone may be evicted; zero: none is gone
+	evictAt time.Time            // when the seats that are gone may be evicted; zero: none is gone
 	full    time.Time            // when everything was looked at last
 	silent  time.Time            // since when Redis does not answer; zero: it does
 	health  znode.Health         // as it was found now
@@ -121,8 +121,8 @@ func (k *keeper) serve(ctx context.Context) error {
 			wait = backoff(failures)
 			failures++
 		}
-		if !k.settles.IsZero() {
-			wait = min(wait, max(time.Until(k.settles), time.Millisecond))
+		if !k.evictAt.IsZero() {
+			wait = min(wait, max(time.Until(k.evictAt), time.Millisecond))
 		}
 		k.pause(ctx, wait, k.events)
 	}

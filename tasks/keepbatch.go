@@ -61,7 +61,7 @@ func (k *keeper) seatsFirst(ctx context.Context) error {
 	select {
 	case <-k.events:
 	default:
-		if k.settles.IsZero() || time.Now().Before(k.settles) {
+		if k.evictAt.IsZero() || time.Now().Before(k.evictAt) {
 			return nil
 		}
 	}

@@ -19,13 +19,13 @@ type seatZnode struct {
 	since time.Time // by ZooKeeper's clock
 }
 
-// settleTime is how long after one another processes may be found dead that died at the same time: each last spoke to
-// ZooKeeper up to a third of the session timeout before, and ZooKeeper rounds.
+// settleTime is how long the keeper waits for more deaths after it has found one. Processes that die together are not
+// found together: ZooKeeper last heard of each up to a third of the session timeout before, and it rounds.
 func settleTime(session time.Duration) time.Duration { return session/3 + 2*time.Second }
 
-// evictGone evicts every seat in Redis that ZooKeeper does not have any more, once those that died together have had
-// the time to go. One pass decides whether the deaths are charged: an outage is not. Processes that are younger than it
-// did not survive it, they came after it.
+// evictGone evicts every seat in Redis that ZooKeeper does not have any more. After the first one it waits for those
+// that died at the same time. Then one pass decides whether the deaths are charged: those of an outage are not.
+// Processes that joined after the outage do not count as survivors.
 func (k *keeper) evictGone(ctx context.Context) error {
 	books, err := k.p.store.Books(ctx)
 	if err != nil {
@@ -46,10 +46,10 @@ func (k *keeper) evictGone(ctx context.Context) error {
 			survivors++
 		}
 	}
-	if k.settles = k.settleUntil(len(gone) > 0); time.Now().Before(k.settles) {
+	if k.evictAt = k.evictionTime(len(gone) > 0); time.Now().Before(k.evictAt) {
 		return nil
 	}
-	k.settles = time.Time{}
+	k.evictAt = time.Time{}
 	charge := store.ChargeDeaths(len(gone), len(gone)+survivors)
 	for _, seat := range gone {
 		if err := k.evict(ctx, seat, charge); err != nil {
@@ -75,12 +75,12 @@ func (k *keeper) evict(ctx context.Context, seat string, charge bool) error {
 	return nil
 }
 
-// settleUntil is when those that are gone may be evicted; zero: now.
-func (k *keeper) settleUntil(gone bool) time.Time {
-	if gone && k.settles.IsZero() && k.limits.settle > 0 {
+// evictionTime is when the seats that are gone may be evicted; zero: now.
+func (k *keeper) evictionTime(gone bool) time.Time {
+	if gone && k.evictAt.IsZero() && k.limits.settle > 0 {
 		return time.Now().Add(k.limits.settle)
 	}
-	return k.settles
+	return k.evictAt
 }
 
 // standing are all seats in ZooKeeper, as its leader has them now: by their names in Redis, since when.
@@ -138,10 +138,10 @@ func (k *keeper) lookAbandoned(ctx context.Context) error {
 	if err != nil || len(books.Seats) <= len(names) {
 		return err
 	}
-	if err = k.evictGone(ctx); err != nil || k.settles.IsZero() {
+	if err = k.evictGone(ctx); err != nil || k.evictAt.IsZero() {
 		return err
 	}
-	k.pause(ctx, time.Until(k.settles), nil)
+	k.pause(ctx, time.Until(k.evictAt), nil)
 	return k.evictGone(ctx)
 }
 
