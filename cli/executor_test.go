@@ -191,6 +191,7 @@ func TestExecutorIsStopped(t *testing.T) {
 			begun := time.Now()
 			for _, sig := range c.signals {
 				sendSignal(t, cmd, sig)
+				f.awaitLog("asked ", 1) // signals sent at once may arrive in another order
 			}
 			endsWith(t, cmd, seen, c.code)
 			if took := time.Since(begun); took > 15*time.Second {

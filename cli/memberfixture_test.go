@@ -156,8 +156,8 @@ func gone(t *testing.T, pids []int) time.Duration {
 	return time.Since(begun)
 }
 
-// stubborn is a command that ignores SIGTERM, and so does what it has started.
-const stubborn = `trap '' TERM
+// stubborn is a command that goes on after SIGINT and SIGTERM, and so does what it has started.
+const stubborn = `trap 'say asked $MUSTER_IDENTITY' INT TERM
 (trap '' TERM; say pid $(exec sh -c 'echo $PPID'); while :; do sleep 0.2; done) &
 say pid $$
 say begins $MUSTER_IDENTITY
