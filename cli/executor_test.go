@@ -136,10 +136,11 @@ func TestExecutorDies(t *testing.T) {
 			f.duty("first", stubborn)
 			payloads, want := numbered(4)
 			f.submit("b", payloads...)
-			more := append(c.how, "--parallel", "2", "--", f.script("first"))
+			more := append(c.how, "--log-level", "debug", "--parallel", "2", "--", f.script("first"))
 			cmd, seen := f.executor(servers.Connect(), "e1", more...)
 			cmd.WaitDelay = 10 * time.Second // what goes on has its output
 			f.awaitLog("pid ", 4)
+			seen.awaitTimes(t, "the guard knows its process group", 2)
 			pids := f.pids()
 			t.Cleanup(func() {
 				if t.Failed() {

@@ -82,8 +82,9 @@ func (w *world) submitEach(batches []batch, over time.Duration) error {
 // failOver makes the replica the primary, in most cases without what the primary has acknowledged in the last moment.
 func (w *world) failOver(random *rand.Rand) {
 	w.t.Helper()
-	at, both := w.primary(), w.watched.Servers
+	at, both := 0, w.watched.Servers
 	soak.Await(w.t, 2*time.Minute, "the replica to follow", func() string {
+		at = w.primary() // each time: the sentinels agree only after a while, and may change it again
 		c := redis.NewClient(&redis.Options{Addr: both[at].Addr(), MaxRetries: -1, Protocol: 2})
 		defer c.Close()
 		info := c.Info(w.t.Context(), "replication").Val()
