@@ -332,7 +332,7 @@ func TestWatcherCannotUseRedis(t *testing.T) {
 	if out, err := f.command(servers.Connect(), "apply", "--yes", "--allow-empty").CombinedOutput(); err != nil {
 		t.Logf("%v\n%s", err, out) // the other queue is still young
 	}
-	cmd := f.process(servers.Connect(), "watcher", "w", "--join-timeout", "1s", "--", "/bin/cat")
+	cmd := f.process(servers.Connect(), "watcher", "w", "--join-timeout", "10s", "--", "/bin/cat")
 	cmd.Args[2] = "away"
 	out, _ := cmd.CombinedOutput() // the code says it
 	if code := cmd.ProcessState.ExitCode(); code != 8 || !strings.Contains(string(out), "next: start Redis, or look at") {

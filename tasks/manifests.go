@@ -86,7 +86,7 @@ func (p *Process) tryFollow(id string) (f *followed, begun bool) {
 	}
 	f = &followed{read: make(chan struct{}), over: make(chan struct{}), changed: make(chan struct{})}
 	p.manifests.byID[id] = f
-	p.tasks.Go(func() {
+	begun = p.background(func() {
 		at := znode.Batch(p.config.Root, p.Generation, id)
 		err := p.session.Sync(p.ctx, at) // a server that lags may not have it yet
 		if err == nil {
@@ -97,7 +97,10 @@ func (p *Process) tryFollow(id string) (f *followed, begun bool) {
 		p.manifests.mu.Unlock()
 		f.finish(err)
 	})
-	return f, true
+	if !begun {
+		f.finish(context.Cause(p.ctx))
+	}
+	return f, begun
 }
 
 // update notes what a batch is now. It returns an error when the batch has ended.

@@ -41,7 +41,10 @@ type Process struct {
 
 	ctx   context.Context // ends with the membership
 	end   context.CancelCauseFunc
-	tasks sync.WaitGroup // everything that start has begun
+	tasks sync.WaitGroup // what start and background have begun
+
+	starting sync.Mutex // guards left, and is held while background begins something
+	left     bool
 
 	calls     chan struct{} // holds one token while no call is under way; it guards the next two
 	seq       int64         // the seat's last one, or a larger one
@@ -192,8 +195,22 @@ func (p *Process) Leave() error {
 	}
 	p.end(context.Canceled)
 	p.client.Close() // ends the calls that wait for Redis
+	p.starting.Lock()
+	p.left = true
+	p.starting.Unlock()
 	p.tasks.Wait()
 	return p.session.Close()
+}
+
+// background runs f beside this process, which waits for its end when it leaves. It reports false, and runs nothing,
+// after that.
+func (p *Process) background(f func()) bool {
+	p.starting.Lock()
+	defer p.starting.Unlock()
+	if !p.left {
+		p.tasks.Go(f)
+	}
+	return !p.left
 }
 
 // giveBack shuts the own seat, so that nobody needs to look for it. After an error somebody does.

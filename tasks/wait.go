@@ -63,7 +63,7 @@ func (p *Process) block(key string, atMost time.Duration) <-chan struct{} {
 	}
 	ended := make(chan struct{})
 	w.ended = ended
-	p.tasks.Go(func() {
+	begun := p.background(func() {
 		defer close(ended)
 		conn, err := p.waitConn()
 		if err == nil { // the shortest timeout that the library sends is a second
@@ -77,6 +77,9 @@ func (p *Process) block(key string, atMost time.Duration) <-chan struct{} {
 			w.conn = nil
 		}
 	})
+	if !begun {
+		close(ended)
+	}
 	return ended
 }
 
