@@ -25,12 +25,13 @@ import (
 func TestJ1DeathWhileJoiningLeavesNoGap(t *testing.T) {
 	for fault, arm := range faults() {
 		t.Run(fault, func(t *testing.T) {
+			t.Parallel() // the next life waits until the session has expired
 			j, store := newJob(t, 3)
 			join(t, j, "w0")
 			proxy := newProxy(t)
 			cut := arm(proxy, isMulti)
-			c := spawn(t, j, "stay", "dies", proxy.Addr())
-			<-cut
+			c := spawn(t, j, "10s stay", "dies", proxy.Addr())
+			c.reach(t, cut)
 			c.kill()
 			join(t, j, "w1")
 			join(t, j, "dies")
@@ -154,8 +155,8 @@ func TestJ6J7StoppedJoinerHoldsNobodyUp(t *testing.T) {
 		}
 		return false
 	})
-	c := spawn(t, j, "patient stay", "stopped", proxy.Addr())
-	<-reached
+	c := spawn(t, j, "1m stay", "stopped", proxy.Addr())
+	c.reach(t, reached)
 	if err := c.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -167,6 +168,9 @@ func TestJ6J7StoppedJoinerHoldsNobodyUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.kill()
+	if err := dial(t).Delete(t.Context(), znode.Live(j.Root, j.Name, "stopped"), -1); err != nil {
+		t.Fatal(err)
+	}
 	if m := join(t, j, "stopped"); m.ID != 3 {
 		t.Errorf("id %d, want 3", m.ID)
 	}

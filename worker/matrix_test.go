@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -230,26 +229,50 @@ func TestKilledProcess(t *testing.T) {
 	})
 }
 
+// killAt does it again, in another job, while a busy machine lets the process lose its session before its moment has
+// come. The short session timeout is for the next life, which waits for it.
 func (r recipe) killAt(t *testing.T, others *zkconn.Session, arm matched, i int) error {
+	const longest = 2 * time.Minute
+	for timeout := time.Second; ; timeout *= 2 {
+		err := r.killOnce(t, others, arm, i, timeout)
+		if !errors.Is(err, zkconn.ErrSessionLost) || timeout >= longest {
+			return err
+		}
+	}
+}
+
+// killOnce fails with ErrSessionLost if the process has lost its session before its moment has come.
+func (r recipe) killOnce(
+	t *testing.T, others *zkconn.Session, arm matched, i int, timeout time.Duration,
+) error {
 	j, store, want := r.prepare(t, others)
 	proxy := newProxy(t)
 	cut := arm(proxy, nth(i))
-	c := spawn(t, j, r.script, "w1", proxy.Addr())
+	c := spawn(t, j, fmt.Sprint(timeout, " ", r.script), "w1", proxy.Addr())
 	joined := fmt.Sprint("joined ", want["w1"])
 	over := map[string]string{"stay": joined, "leave": "leave ok", "complete": "complete ok"}[r.script]
 	var said []string
-	for alive := true; alive && !slices.Contains(said, over); {
+	for due := false; !due; {
 		select {
-		case line, more := <-c.lines:
+		case line, alive := <-c.lines:
 			said = append(said, line)
-			alive = more // it may lose its session on a busy machine, and dies then
+			switch {
+			case line == over || happened(cut):
+				due = true
+			case strings.HasSuffix(line, " lost"):
+				return fmt.Errorf("it said %q: %w", append(said, c.kill()...), zkconn.ErrSessionLost)
+			case !alive || line != joined:
+				return fmt.Errorf("it said %q, want %q and %q", append(said, c.kill()...), joined, over)
+			}
 		case <-cut:
-			alive = false
-		case <-time.After(2 * time.Minute):
+			due = true
+		case <-time.After(timeout + patience):
 			return fmt.Errorf("after %q nothing happened; standard error has the stacks: %v", said, c.quit())
 		}
 	}
-	for _, line := range append(said, c.kill()...) {
+	said = append(said, c.kill()...)
+	proxy.Close() // what the process sent last does not happen while the next life looks
+	for _, line := range said {
 		if strings.HasPrefix(line, "joined ") && line != joined {
 			return fmt.Errorf("it said %q, want %q", line, joined)
 		}

@@ -18,7 +18,8 @@ import (
 )
 
 // A test that needs a process to kill or to stop runs this test binary again as one, which follows a script:
-// a list of words, each answered on standard output by a line. It ends with its standard input.
+// a list of words, each answered on standard output by a line. A duration before them is its session timeout; the
+// line "<word> lost" says that it has lost its session. It ends with its standard input.
 const (
 	childScript  = "MUSTER_TEST_SCRIPT"
 	childServers = "MUSTER_TEST_SERVERS"
@@ -91,8 +92,26 @@ func (c *child) expect(t *testing.T, want string) {
 		if got != want {
 			t.Fatalf("the process said %q (%v), want %q", got, ok, want)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 		t.Fatalf("the process did not say %q", want)
+	}
+}
+
+// reach waits until the process has come to a fault. It may have joined before.
+func (c *child) reach(t *testing.T, fault <-chan struct{}) {
+	t.Helper()
+	limit := time.After(patience)
+	for {
+		select {
+		case <-fault:
+			return
+		case line, alive := <-c.lines:
+			if (!alive || !strings.HasPrefix(line, "joined ")) && !happened(fault) {
+				t.Fatalf("the process said %q (%v) before the fault", line, alive)
+			}
+		case <-limit:
+			t.Fatal("the process did not come to the fault")
+		}
 	}
 }
 
@@ -108,20 +127,20 @@ func childMain() int {
 	root, name, _ := strings.Cut(os.Getenv(childJob), " ")
 	cfg := zkconn.Config{Servers: strings.Split(os.Getenv(childServers), ","), Timeout: time.Second}
 	script := strings.Fields(os.Getenv(childScript))
-	if script[0] == "patient" { // its session must survive a busy machine
-		script, cfg.Timeout = script[1:], 4*time.Second
+	if timeout, err := time.ParseDuration(script[0]); err == nil {
+		script, cfg.Timeout = script[1:], timeout
 	}
 	if script[0] == "many" {
 		return childMany(ctx, cfg, root, name)
 	}
 	s, err := zkconn.Dial(ctx, cfg)
 	if err != nil {
-		fmt.Println(err)
+		fmt.Println("dial", err)
 		return 1
 	}
 	m, err := worker.Join(ctx, s, config(job.Job{Root: root, Name: name}, os.Getenv(childWorkers)))
 	if err != nil {
-		fmt.Println(err)
+		fmt.Println("join", outcome(err, s))
 		return 1
 	}
 	fmt.Println("joined", m.ID)
@@ -135,17 +154,20 @@ func childMain() int {
 			<-m.Context().Done()
 			err = context.Cause(m.Context())
 		case "rejoin":
-			if s, err = zkconn.Dial(ctx, cfg); err == nil {
+			var next *zkconn.Session
+			if next, err = zkconn.Dial(ctx, cfg); err == nil {
+				s = next
 				_, err = m.Rejoin(ctx, s)
 			}
 		}
-		fmt.Println(word, outcome(err))
+		fmt.Println(word, outcome(err, s))
 	}
 	<-ctx.Done()
 	return 0
 }
 
-func outcome(err error) string {
+// outcome is the word for err, which a call in s returned.
+func outcome(err error, s *zkconn.Session) string {
 	switch {
 	case err == nil:
 		return "ok"
@@ -153,7 +175,7 @@ func outcome(err error) string {
 		return "fenced"
 	case errors.Is(err, worker.ErrDone):
 		return "done"
-	case errors.Is(err, zkconn.ErrSessionLost):
+	case errors.Is(err, zkconn.ErrSessionLost), errors.Is(err, worker.ErrUnfinished) && s.Context().Err() != nil:
 		return "lost"
 	}
 	return err.Error()

@@ -147,7 +147,7 @@ func TestRejoinLearnsOfAnUnansweredCompletion(t *testing.T) {
 // goes on, and finds out that it was replaced.
 func TestStoppedProcessIsFenced(t *testing.T) {
 	j, store := newJob(t, 2)
-	c := spawn(t, j, "patient stay rejoin leave", "w0", servers.Addrs()...)
+	c := spawn(t, j, "10s stay rejoin leave", "w0", servers.Addrs()...)
 	c.expect(t, "joined 0")
 	if err := c.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)

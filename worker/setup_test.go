@@ -17,6 +17,9 @@ import (
 	"muster/zkstate/znode"
 )
 
+// patience is how long a test waits for what must happen. It is long, since the machine may be busy.
+const patience = 2 * time.Minute
+
 // servers is the one ensemble of this test binary; every test has a root of its own.
 var servers *zkserver.Ensemble
 
@@ -126,7 +129,7 @@ func join(t *testing.T, j job.Job, identity string) *worker.Member {
 	return m
 }
 
-// crash joins in a session of its own, which then ends.
+// crash joins in a session of its own, which then ends. The worker is not live when crash returns.
 func crash(t *testing.T, j job.Job, identity string) *worker.Member {
 	t.Helper()
 	s := dial(t)
@@ -134,8 +137,13 @@ func crash(t *testing.T, j job.Job, identity string) *worker.Member {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Close()
+	s.Close() // a busy server may not confirm it, and ends the session later
 	<-m.Context().Done()
+	observer := dial(t)
+	await(t, identity+" is not live", func() bool {
+		_, live, err := observer.Exists(t.Context(), znode.Live(j.Root, j.Name, identity))
+		return err == nil && !live
+	})
 	return m
 }
 
@@ -174,7 +182,7 @@ func ids(t *testing.T, store *zkstate.Store, j job.Job) map[string]int {
 // await looks at a fact until it holds.
 func await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	limit, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	limit, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
