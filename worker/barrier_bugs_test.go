@@ -34,7 +34,7 @@ func slowTeam(t *testing.T, n int, timeout time.Duration) (*zkserver.Proxy, []*w
 
 // TestB1LateWaiterIsNotLeftBehind: a worker is slow between its arrival and its wait; meanwhile the others pass.
 func TestB1LateWaiterIsNotLeftBehind(t *testing.T) {
-	proxy, ms := slowTeam(t, 3, 10*time.Second)
+	proxy, ms := slowTeam(t, 3, time.Minute)
 	b := worker.Barrier{Name: "b", Round: num(0)}
 	dir := roundDir(ms[0], "b", 0)
 	others := make(chan struct{})
@@ -48,7 +48,7 @@ func TestB1LateWaiterIsNotLeftBehind(t *testing.T) {
 
 // TestB2FastReentry: released workers enter the next round before a slow one has heard of its release.
 func TestB2FastReentry(t *testing.T) {
-	proxy, ms := slowTeam(t, 3, 10*time.Second)
+	proxy, ms := slowTeam(t, 3, time.Minute)
 	b := worker.Barrier{Name: "b"}
 	dir := roundDir(ms[0], "b", 0)
 	watching := hold(proxy, znode.Counted(dir, 2), 1, nil)
@@ -106,7 +106,7 @@ func TestB4CrashInsideCountsOnce(t *testing.T) {
 
 // TestB5LastArrivalNeedsNoReleaser: the last worker dies with its arrival; the others are released.
 func TestB5LastArrivalNeedsNoReleaser(t *testing.T) {
-	proxy, ms := slowTeam(t, 3, 10*time.Second)
+	proxy, ms := slowTeam(t, 3, time.Minute)
 	b := worker.Barrier{Name: "b", Round: num(0)}
 	others := []<-chan error{at(t, ms[1], b), at(t, ms[2], b)}
 	awaitArrivals(t, dial(t), roundDir(ms[0], "b", 0), 2)
@@ -132,7 +132,7 @@ func TestB6ErrorWhileWaitingDoesNotCountAgain(t *testing.T) {
 func TestB7LostReplyDoesNotCountAgain(t *testing.T) { oneArrival(t, (*zkserver.Proxy).DropReply) }
 
 func oneArrival(t *testing.T, fault func(*zkserver.Proxy, func(int32, []byte) bool) <-chan struct{}) {
-	proxy, ms := slowTeam(t, 3, 10*time.Second)
+	proxy, ms := slowTeam(t, 3, time.Minute)
 	b := worker.Barrier{Name: "b", Round: num(0)}
 	dir := roundDir(ms[0], "b", 0)
 	second := at(t, ms[1], b)

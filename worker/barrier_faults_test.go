@@ -177,11 +177,11 @@ func TestBarrierWithEveryOperationCut(t *testing.T) {
 		for kind, fault := range arms {
 			t.Run(title+"/"+kind, func(t *testing.T) {
 				t.Parallel()
-				proxy, ms := slowTeam(t, 3, 3*time.Second) // reconnects within 0.4 s
+				proxy, ms := slowTeam(t, 3, 10*time.Second)
 				observer := dial(t)
 				for n := int32(1); ; n++ {
 					p := &partRun{part: part, name: fmt.Sprint("b", n), rest: ms[1:], observer: observer}
-					ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+					ctx, cancel := context.WithTimeout(t.Context(), patience)
 					cut, err := p.perform(ctx, proxy, ms[0], fault, n)
 					cancel()
 					if err != nil {
@@ -231,7 +231,7 @@ func (p *partRun) perform(
 // transaction, is the same.
 func TestBarrierWithADeathAtEveryOperation(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*patience)
 	defer cancel()
 	var group errgroup.Group
 	for title, part := range parts {

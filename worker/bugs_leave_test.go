@@ -148,6 +148,7 @@ func TestC8AllWorkersDownAtOnce(t *testing.T) {
 		want[m.Identity] = m.ID
 	}
 	s.Close()
+	await(t, "all are down", func() bool { return look(t, store, j).Live == 0 })
 	if o := look(t, store, j); o.Class() != resource.Stale || job.Joined(o) != n {
 		t.Errorf("with all down: %s, %d joined", o.Status(), job.Joined(o))
 	}

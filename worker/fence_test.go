@@ -19,7 +19,7 @@ func fenced(t *testing.T, m *worker.Member) {
 	t.Helper()
 	select {
 	case <-m.Context().Done():
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("still a member")
 	}
 	if cause := context.Cause(m.Context()); !errors.Is(cause, worker.ErrFenced) {
@@ -75,7 +75,7 @@ func TestLiveZnodeDeletedByHandIsMadeAgain(t *testing.T) {
 func TestTakenOverWorkerIsFenced(t *testing.T) {
 	j, store := newJob(t, 2)
 	proxy := newProxy(t)
-	old, err := worker.Join(t.Context(), dial(t, proxy.Addr()), config(j, "w0"))
+	old, err := worker.Join(t.Context(), dialFor(t, time.Minute, proxy.Addr()), config(j, "w0"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestTakenOverWorkerIsFenced(t *testing.T) {
 func TestWorkerOfAnEndedGenerationIsFenced(t *testing.T) {
 	j, store := newJob(t, 1)
 	proxy := newProxy(t)
-	m, err := worker.Join(t.Context(), dial(t, proxy.Addr()), config(j, "w0"))
+	m, err := worker.Join(t.Context(), dialFor(t, time.Minute, proxy.Addr()), config(j, "w0"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -136,12 +136,18 @@ func TestFinishingBeforeOthersJoined(t *testing.T) {
 func TestLastCannotPutTheJobBack(t *testing.T) {
 	j, store := newJob(t, 1)
 	proxy := newProxy(t)
-	m, err := worker.Join(t.Context(), dialFor(t, 2*time.Second, proxy.Addr()), config(j, "w0"))
+	s := dial(t, proxy.Addr())
+	m, err := worker.Join(t.Context(), s, config(j, "w0"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	cut := proxy.AfterReply(func(_ int32, req []byte) bool { return completes(req) })
-	go func() { <-cut; proxy.Refuse(true) }()
+	proxy.AfterReply(func(_ int32, req []byte) bool {
+		if completes(req) {
+			proxy.Refuse(true) // it never comes back
+		}
+		return completes(req)
+	})
+	go func() { <-m.Context().Done(); s.Close() }() // it knows that it has completed
 	if err := m.Complete(t.Context(), 0); !errors.Is(err, worker.ErrUnfinished) || errors.Is(err, zkconn.ErrUnknown) {
 		t.Errorf("complete: %v, want %v", err, worker.ErrUnfinished)
 	}
@@ -169,7 +175,7 @@ func TestCrashedLastWorker(t *testing.T) {
 	}
 
 	proxy := newProxy(t)
-	s := dialFor(t, time.Second, proxy.Addr())
+	s := dial(t, proxy.Addr())
 	complete(t, join(t, j, "w0"))
 	last, err := worker.Join(t.Context(), s, config(j, "w1"))
 	if err != nil {
@@ -181,9 +187,12 @@ func TestCrashedLastWorker(t *testing.T) {
 			done = "yes"
 			return false
 		}
+		if isMulti(op, req) && done != "" {
+			proxy.Refuse(true) // it never comes back
+		}
 		return isMulti(op, req) && done != ""
 	})
-	go func() { <-fired; proxy.Refuse(true) }()
+	go func() { <-fired; s.Close() }()
 	if err := last.Complete(t.Context(), 0); err == nil {
 		t.Error("a reset that was cut off is no error")
 	}

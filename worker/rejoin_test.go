@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"syscall"
 	"testing"
-	"time"
 
 	"muster/job"
 	"muster/worker"
+	"muster/zkserver"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -18,10 +18,7 @@ import (
 func lose(t *testing.T, c worker.Config) *worker.Member {
 	t.Helper()
 	proxy := newProxy(t)
-	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: []string{proxy.Addr()}, Timeout: 2 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := dial(t, proxy.Addr())
 	m, err := worker.Join(t.Context(), s, c)
 	if err != nil {
 		t.Fatal(err)
@@ -61,9 +58,9 @@ func TestRejoinAfterAnUnansweredRejoin(t *testing.T) {
 	j, store := newJob(t, 2)
 	m := lose(t, config(j, "w0"))
 	proxy := newProxy(t)
-	fired := proxy.DropReply(isMulti)
-	go func() { <-fired; proxy.Refuse(true) }()
-	if _, err := m.Rejoin(t.Context(), dialFor(t, time.Second, proxy.Addr())); !errors.Is(err, zkconn.ErrSessionLost) {
+	s, fired := dial(t, proxy.Addr()), dropForGood(proxy)
+	go func() { <-fired; s.Close() }()
+	if _, err := m.Rejoin(t.Context(), s); !errors.Is(err, zkconn.ErrSessionLost) {
 		t.Fatalf("rejoin: %v, want %v", err, zkconn.ErrSessionLost)
 	}
 	again, err := m.Rejoin(t.Context(), dial(t))
@@ -73,6 +70,16 @@ func TestRejoinAfterAnUnansweredRejoin(t *testing.T) {
 	if o := look(t, store, j); again.ID != 0 || o.Live != 1 || job.Joined(o) != 1 {
 		t.Errorf("rejoined as %d, observed %+v", again.ID, o)
 	}
+}
+
+// dropForGood drops the reply of the next transaction, and no connection comes after that.
+func dropForGood(proxy *zkserver.Proxy) (fired <-chan struct{}) {
+	return proxy.DropReply(func(op int32, req []byte) bool {
+		if isMulti(op, req) {
+			proxy.Refuse(true)
+		}
+		return isMulti(op, req)
+	})
 }
 
 func TestRejoinWithEveryOperationCut(t *testing.T) {
@@ -99,6 +106,7 @@ func TestRejoinWithEveryOperationCut(t *testing.T) {
 }
 
 func TestRejoinAfterATakeoverIsFenced(t *testing.T) {
+	t.Parallel() // the other waits until the lost session has expired
 	j, store := newJob(t, 2)
 	m := lose(t, config(j, "w0"))
 	now := join(t, j, "w0")
@@ -115,7 +123,7 @@ func TestRejoinLearnsOfAnUnansweredCompletion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			j, store := newJob(t, n)
 			proxy := newProxy(t)
-			s := dialFor(t, time.Second, proxy.Addr())
+			s := dial(t, proxy.Addr())
 			m, err := worker.Join(t.Context(), s, config(j, "w0"))
 			if err != nil {
 				t.Fatal(err)
@@ -127,8 +135,8 @@ func TestRejoinLearnsOfAnUnansweredCompletion(t *testing.T) {
 				return err == nil && w.ID == 0
 			})
 			await(t, "the roll is written", func() bool { return n > 1 || look(t, store, j).Version > 0 })
-			fired := proxy.DropReply(isMulti)
-			go func() { <-fired; proxy.Refuse(true) }()
+			fired := dropForGood(proxy)
+			go func() { <-fired; s.Close() }()
 			if err := m.Complete(t.Context(), 3); !errors.Is(err, zkconn.ErrUnknown) {
 				t.Fatalf("complete: %v, want an unknown outcome", err)
 			}
@@ -146,6 +154,7 @@ func TestRejoinLearnsOfAnUnansweredCompletion(t *testing.T) {
 // TestStoppedProcessIsFenced: a process that was stopped for longer than its session timeout cannot write when it
 // goes on, and finds out that it was replaced.
 func TestStoppedProcessIsFenced(t *testing.T) {
+	t.Parallel()
 	j, store := newJob(t, 2)
 	c := spawn(t, j, "10s stay rejoin leave", "w0", servers.Addrs()...)
 	c.expect(t, "joined 0")

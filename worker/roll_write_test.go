@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
@@ -97,7 +96,7 @@ func TestRollWithEveryOperationCut(t *testing.T) {
 				j, _ := newJob(t, 2)
 				join(t, j, "w-0")
 				proxy := newProxy(t)
-				s := dialFor(t, 3*time.Second, proxy.Addr())
+				s := dial(t, proxy.Addr())
 				_, disarm := cutNth(proxy, fault, n, zkserver.OpMulti, zkserver.OpExists, zkserver.OpGetData)
 				c := config(j, "w-1")
 				c.Info.Port++

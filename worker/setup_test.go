@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -145,6 +146,29 @@ func crash(t *testing.T, j job.Job, identity string) *worker.Member {
 		return err == nil && !live
 	})
 	return m
+}
+
+// deadline is a context whose deadline passes when the test calls pass, however slow the machine is.
+type deadline struct {
+	context.Context
+	passed chan struct{}
+	pass   func()
+}
+
+func newDeadline() deadline {
+	passed := make(chan struct{})
+	return deadline{context.Background(), passed, sync.OnceFunc(func() { close(passed) })}
+}
+
+func (d deadline) Deadline() (time.Time, bool) { return time.Now().Add(time.Hour), true }
+
+func (d deadline) Done() <-chan struct{} { return d.passed }
+
+func (d deadline) Err() error {
+	if happened(d.passed) {
+		return context.DeadlineExceeded
+	}
+	return nil
 }
 
 // tryJoin joins without waiting for anything.

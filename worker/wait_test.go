@@ -47,16 +47,17 @@ func TestWaitAllThatIsNotTold(t *testing.T) {
 			t.Parallel()
 			proxy := newProxy(t)
 			j, _ := newJob(t, 2)
-			m, err := worker.Join(t.Context(), dial(t, proxy.Addr()), config(j, "w-0"))
+			m, err := worker.Join(t.Context(), dialFor(t, time.Minute, proxy.Addr()), config(j, "w-0"))
 			if err != nil {
 				t.Fatal(err)
 			}
 			proxy.Hang(true)
-			short, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			wait := call(func() error { return m.WaitAll(short) })
+			asked := hold(proxy, znode.ID(j.Root, m.Generation, 1), 1, nil)
+			ctx := newDeadline()
+			wait := call(func() error { return m.WaitAll(ctx) })
+			<-asked
 			join(t, j, "w-1")
-			<-short.Done()
+			ctx.pass()
 			if answers {
 				proxy.Hang(false)
 			}
