@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// TestDemo runs the README's first command, on a ZooKeeper of its own. It ends within a minute and leaves no process
-// and no file.
+// TestDemo runs the README's first command, on a ZooKeeper of its own. It leaves no process and no file. The limit is
+// for a busy machine: it takes half a minute.
 func TestDemo(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	temp := t.TempDir()
 	cmd := exec.CommandContext(ctx, "../examples/demo.sh")

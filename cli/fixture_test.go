@@ -101,7 +101,7 @@ func (s *screen) await(tb testing.TB, text string) {
 
 func (s *screen) awaitTimes(tb testing.TB, text string, n int) {
 	tb.Helper()
-	late := time.After(time.Minute)
+	late := time.After(3 * time.Minute)
 	for strings.Count(s.String(), text) < n {
 		select {
 		case <-s.more:

@@ -32,17 +32,23 @@ func newGroupFixture(t *testing.T, blocks string) groupFixture {
 
 func (f groupFixture) declare(blocks string) {
 	f.t.Helper()
+	f.declareWith("4s", blocks)
+}
+
+// declareWith is declare with another session timeout.
+func (f groupFixture) declareWith(session, blocks string) {
+	f.t.Helper()
 	f.write(f.t, 0, fmt.Sprintf(`group "shop" {
   root   = %q
   settle = "1ms"
   timeouts {
-    session = "4s"
+    session = %q
     drain   = "20s"
     join    = "60s"
   }
 %s
 }
-`, f.root, blocks))
+`, f.root, session, blocks))
 	f.mustApply(f.t)
 }
 
@@ -79,7 +85,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	late := time.After(time.Minute)
+	late := time.After(3 * time.Minute)
 	for !holds() {
 		select {
 		case <-tick.C:

@@ -20,7 +20,7 @@ func (f *fixture) until(what string, done func() bool) {
 	f.t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	end := time.After(2 * time.Minute)
+	end := time.After(5 * time.Minute)
 	for !done() {
 		select {
 		case <-tick.C:

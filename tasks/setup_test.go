@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 }
 
 // limit is how long a test waits for what must happen.
-const limit = 2 * time.Minute
+const limit = 5 * time.Minute
 
 func dial(t testing.TB, addrs ...string) *zkconn.Session {
 	t.Helper()
