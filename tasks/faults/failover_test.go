@@ -23,7 +23,7 @@ import (
 // each task of each batch exactly once.
 func TestQueueFailOverSoak(t *testing.T) {
 	t.Parallel()
-	w := startWorld(t, zkserver.Options{}, nil)
+	w := startWorld(t, zkserver.Options{}, sessions(sessionTimeout))
 	watched, err := redisserver.StartWatched(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func (w *world) submitEach(batches []batch, over time.Duration) error {
 		if err != nil {
 			return err
 		}
-		for late := time.Now().Add(5 * time.Minute); ; soak.Pause(w.t.Context(), soak.PollEvery) {
+		for late := time.Now().Add(patience); ; soak.Pause(w.t.Context(), soak.PollEvery) {
 			if _, err = w.muster("submit", w.queue.Name, path, "--id", b.id()); err == nil {
 				break
 			}
@@ -83,7 +83,7 @@ func (w *world) submitEach(batches []batch, over time.Duration) error {
 func (w *world) failOver(random *rand.Rand) {
 	w.t.Helper()
 	at, both := 0, w.watched.Servers
-	soak.Await(w.t, 2*time.Minute, "the replica to follow", func() string {
+	soak.Await(w.t, patience, "the replica to follow", func() string {
 		at = w.primary() // each time: the sentinels agree only after a while, and may change it again
 		c := redis.NewClient(&redis.Options{Addr: both[at].Addr(), MaxRetries: -1, Protocol: 2})
 		defer c.Close()
@@ -105,7 +105,7 @@ func (w *world) failOver(random *rand.Rand) {
 			w.t.Fatal(err)
 		}
 	}
-	soak.Await(w.t, 2*time.Minute, "another primary", func() string {
+	soak.Await(w.t, patience, "another primary", func() string {
 		if w.primary() == at {
 			return "it is still the same"
 		}
@@ -152,7 +152,7 @@ func (w *world) primary() int {
 func (w *world) resubmitLost(batches []batch) {
 	w.t.Helper()
 	named := map[string]bool{}
-	soak.Await(w.t, 5*time.Minute, "all batches to end", func() string {
+	soak.Await(w.t, patience, "all batches to end", func() string {
 		s, err := w.state()
 		if err != nil {
 			return err.Error()
@@ -204,7 +204,7 @@ func (w *world) everyBatchOnce(batches []batch) {
 	if out, err := w.muster("drop", "--dead", w.queue.Name); err != nil {
 		w.t.Error(err, out)
 	}
-	soak.Await(w.t, time.Minute, "nothing to be left in Redis", func() string {
+	soak.Await(w.t, patience, "nothing to be left in Redis", func() string {
 		left, err := w.keysLeft()
 		if left = slices.DeleteFunc(left, func(k string) bool { return strings.HasSuffix(k, ":hands") }); len(left) > 0 ||
 			err != nil {

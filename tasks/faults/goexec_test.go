@@ -50,14 +50,18 @@ func actGo(args []string) int {
 
 // execute executes tasks until the membership ends.
 func execute(ctx context.Context, dir, name string, quick bool) error {
+	timeout, err := time.ParseDuration(os.Getenv("FAULTS_SESSION"))
+	if err != nil {
+		return err
+	}
 	s, err := zkconn.Dial(ctx, zkconn.Config{
-		Servers: strings.Split(os.Getenv("MUSTER_SERVERS"), ","), Timeout: sessionTimeout,
+		Servers: strings.Split(os.Getenv("MUSTER_SERVERS"), ","), Timeout: timeout,
 	})
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	joining, cancel := context.WithTimeout(ctx, time.Minute)
+	joining, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	p, err := tasks.Join(joining, s, tasks.Config{
 		Root: os.Getenv("MUSTER_ROOT"), Queue: os.Getenv("FAULTS_QUEUE"), Identity: name, Role: queue.Executor,

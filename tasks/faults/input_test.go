@@ -87,8 +87,8 @@ func TestServersThatCannotHoldAQueue(t *testing.T) {
 	} {
 		w.also(name, c.redis, nil)
 		for _, args := range [][]string{
-			{"submit", name, "-"}, {"executor", name, "--join-timeout", "3s", "--", "cat"},
-			{"watcher", name, "--join-timeout", "3s", "--", "cat"},
+			{"submit", name, "-"}, {"executor", name, "--join-timeout", "5m", "--", "cat"},
+			{"watcher", name, "--join-timeout", "5m", "--", "cat"},
 		} {
 			w.try("1\n", args...).expect(t, name+", "+args[0], c.code, c.want)
 		}
@@ -147,7 +147,7 @@ func TestWhatIsSubmitted(t *testing.T) {
 	w.try("a\n"+strings.Repeat("x", 1025)+"\n", "submit", name, "-", "--id", "large").
 		expect(t, "an oversized task", 73, "line 2: .*larger than the queue's max_task, 1KiB(.|\n)*raise max_task")
 	w.try("a\n", "submit", name, "-", "--id", "a/b").expect(t, "an id with a slash", 64, "not '/'")
-	w.try("", "executor", "nobody", "--join-timeout", "1s", "--", "cat").expect(t, "no such queue", 74, "no such queue")
+	w.try("", "executor", "nobody", "--join-timeout", "10s", "--", "cat").expect(t, "no such queue", 74, "no such queue")
 	if s, err := w.state(); err != nil || len(s.Batches) != 0 {
 		t.Errorf("left: %+v, %v", s.Batches, err)
 	}
@@ -180,7 +180,7 @@ func TestWhatIsSubmitted(t *testing.T) {
 func TestWhatCommandsDo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, zkserver.Options{}, func(q *queue.Queue) {
-		q.MaxTask, q.Attempts, q.TaskTimeout = 1<<10, 2, resource.Duration(5*time.Second)
+		q.MaxTask, q.Attempts, q.TaskTimeout = 1<<10, 2, resource.Duration(20*time.Second)
 		q.Timeouts.Drain = resource.Duration(time.Second)
 	})
 	script := filepath.Join(w.dir, "command")
@@ -203,7 +203,7 @@ esac
 	o := w.try(strings.Join(kinds, "\n")+"\n", "submit", w.queue.Name, "-", "--wait", "--json")
 	o.expect(t, "all kinds", 3, "")
 	for i, want := range []string{
-		`"dead":true,"error":"[^"]*5s`, `"dead":true,"error":"[^"]*(1KiB|max_task)`, `"result":"quiet\\?n?"`,
+		`"dead":true,"error":"[^"]*20s`, `"dead":true,"error":"[^"]*(1KiB|max_task)`, `"result":"quiet\\?n?"`,
 		`"dead":true,"error":"[^"]*(1KiB|max_task)`, `"result":"closed\\?n?"`, `"result":"left\\?n?"`,
 		`"dead":true,"error":"[^"]*no use`, `"result":"plain\\?n?"`,
 	} {
@@ -246,7 +246,7 @@ func TestFullMemory(t *testing.T) {
 		"--results", "keep:24h")
 	w.wrote("submit", "memory")
 	w.add("e", false, w.executor("--", "cat")...)
-	soak.Await(t, time.Minute, "work to go on", func() string {
+	soak.Await(t, patience, "work to go on", func() string {
 		o := w.try("", "batch", w.queue.Name+"/before", "--results")
 		if o.code != 0 || strings.Count(o.stdout, "\n") != 2 {
 			return o.stdout + o.stderr
@@ -259,7 +259,7 @@ func TestFullMemory(t *testing.T) {
 	if err := c.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
 		t.Fatal(err)
 	}
-	soak.Await(t, time.Minute, "the second batch", func() string {
+	soak.Await(t, patience, "the second batch", func() string {
 		o := w.try("", "batch", w.queue.Name+"/after", "--results")
 		if o.code != 0 || strings.Count(o.stdout, "\n") != 2 {
 			return o.stdout + o.stderr
@@ -284,7 +284,7 @@ func (w *world) file(text string) string {
 // wrote waits until a process has written what a pattern describes.
 func (w *world) wrote(name, pattern string) {
 	w.t.Helper()
-	soak.Await(w.t, time.Minute, name+" to write "+pattern, func() string {
+	soak.Await(w.t, patience, name+" to write "+pattern, func() string {
 		body, err := os.ReadFile(filepath.Join(w.dir, name+".out"))
 		if err != nil || !regexp.MustCompile(pattern).Match(body) {
 			return fmt.Sprintf("%s, %v", body, err)
@@ -299,7 +299,7 @@ func TestResultsThatNobodyCollects(t *testing.T) {
 	w := newWorld(t, zkserver.Options{}, nil)
 	w.add("e", false, w.executor("--", "cat")...)
 	w.try("a\nb\n", "submit", w.queue.Name, "-", "--id", "b").expect(t, "submit", 0, "")
-	soak.Await(t, time.Minute, "status to say so", func() string {
+	soak.Await(t, patience, "status to say so", func() string {
 		o := w.try("", "status", "--root", w.queue.Root, w.queue.Name)
 		if !regexp.MustCompile(`degraded`).MatchString(o.stdout) || !strings.Contains(o.stdout, "muster watcher") {
 			return o.stdout + o.stderr
@@ -308,7 +308,7 @@ func TestResultsThatNobodyCollects(t *testing.T) {
 	})
 	w.add("w", false, muster(), "watcher", w.queue.Name, "--", "cat")
 	w.wrote("w", `"index":1`)
-	soak.Await(t, time.Minute, "the batch to end", func() string {
+	soak.Await(t, patience, "the batch to end", func() string {
 		if s, err := w.state(); err != nil || len(s.Batches) > 0 {
 			return fmt.Sprintf("%+v, %v", s.Batches, err)
 		}

@@ -77,7 +77,7 @@ func killProcess(k *soakRun, p *process, random *rand.Rand) error {
 }
 
 func restartProcess(k *soakRun, p *process, random *rand.Rand) error {
-	if err := p.leave(time.Minute); err != nil {
+	if err := p.leave(patience); err != nil {
 		return err
 	}
 	if code := p.run.Code(); code != 0 && code != 143 {
@@ -164,7 +164,7 @@ func killAll(k *soakRun, _ *process, random *rand.Rand) error {
 }
 
 func killLeader(k *soakRun, _ *process, random *rand.Rand) error {
-	ctx, cancel := k.withLimit(2 * time.Minute)
+	ctx, cancel := k.withLimit(patience)
 	defer cancel()
 	i, err := k.ensemble.Leader(ctx)
 	if err != nil {
@@ -187,7 +187,7 @@ func freezeServer(k *soakRun, _ *process, random *rand.Rand) error {
 }
 
 func killRedis(k *soakRun, _ *process, random *rand.Rand) error {
-	ctx, cancel := k.withLimit(2 * time.Minute)
+	ctx, cancel := k.withLimit(patience)
 	defer cancel()
 	if err := k.redis.Kill(); err != nil {
 		return err
@@ -282,7 +282,7 @@ func pauseBatch(k *soakRun, _ *process, random *rand.Rand) error {
 		return nil
 	}
 	defer s.Close()
-	ctx, cancel := k.withLimit(time.Minute)
+	ctx, cancel := k.withLimit(2 * patience)
 	defer cancel()
 	ids, _, err := s.Children(ctx, znode.Batches(k.queue.Root, k.generation))
 	if err != nil || len(ids) == 0 {
@@ -292,7 +292,7 @@ func pauseBatch(k *soakRun, _ *process, random *rand.Rand) error {
 	at := k.queue.Name + "/" + id
 	_, _ = k.muster("pause", at) // it may have ended; or a server is down, and nobody knows whether it is paused
 	soak.Pause(k.t.Context(), soak.Between(random, 0, 3*time.Second))
-	for late := time.Now().Add(2 * time.Minute); ; soak.Pause(ctx, soak.PollEvery) {
+	for late := time.Now().Add(patience); ; soak.Pause(ctx, soak.PollEvery) {
 		out, err := k.muster("resume", at)
 		if err == nil {
 			return nil
@@ -310,7 +310,7 @@ func pauseBatch(k *soakRun, _ *process, random *rand.Rand) error {
 func (k *soakRun) aside() (store *zkstate.Store, s *zkconn.Session, err error) {
 	ctx, cancel := k.withLimit(time.Minute)
 	defer cancel()
-	s, err = zkconn.Dial(ctx, zkconn.Config{Servers: k.ensemble.Addrs(), Timeout: 30 * time.Second})
+	s, err = zkconn.Dial(ctx, zkconn.Config{Servers: k.ensemble.Addrs(), Timeout: calmTimeout})
 	if err != nil {
 		return nil, nil, err
 	}

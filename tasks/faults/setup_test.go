@@ -8,9 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"muster/soak"
 )
+
+// patience is how long to wait for what must happen. A busy machine may be slow: only a test that fails waits so long.
+const patience = 5 * time.Minute
 
 var (
 	bin  string // the directory of muster

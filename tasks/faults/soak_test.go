@@ -49,7 +49,7 @@ const (
 // the end nothing is left in ZooKeeper or in Redis. With MUSTER_SOAK=1 there are 1,000,000 tasks.
 func TestQueueSoak(t *testing.T) {
 	size := soakSize()
-	w := newWorld(t, zkserver.Options{Servers: 3, Heap: "256m"}, nil)
+	w := newWorld(t, zkserver.Options{Servers: 3, Heap: "256m"}, sessions(sessionTimeout))
 	k := newRun(w, size)
 	k.startAll()
 	k.run()
@@ -269,7 +269,7 @@ func (k *soakRun) heal() {
 	if k.first != nil {
 		k.t.Fatal(k.first)
 	}
-	soak.Await(k.t, 5*time.Minute, "all batches to end", func() string {
+	soak.Await(k.t, patience, "all batches to end", func() string {
 		s, err := k.state()
 		if err != nil {
 			return err.Error()
@@ -324,7 +324,7 @@ func (k *soakRun) collectKept() {
 
 // leaveAll asks all processes to leave.
 func (k *soakRun) leaveAll() {
-	soak.Await(k.t, 2*time.Minute, "no unfinished batch", func() string {
+	soak.Await(k.t, patience, "no unfinished batch", func() string {
 		s, err := k.state()
 		if err != nil || len(s.Batches) > 0 {
 			return fmt.Sprintf("%d batches, %v", len(s.Batches), err)
@@ -342,7 +342,7 @@ func (k *soakRun) leaveAll() {
 		all.Go(func() {
 			err := k.alive(p)
 			if err == nil {
-				err = p.leave(time.Minute)
+				err = p.leave(patience)
 			}
 			if err != nil {
 				k.fail(err)

@@ -23,6 +23,14 @@ import (
 	"muster/zkstate/znode"
 )
 
+// calmTimeout is for sessions that no test ends, and that a busy machine must not end either.
+const calmTimeout = 30 * time.Second
+
+// sessions is an edit for newWorld: what the session timeout is.
+func sessions(d time.Duration) func(*queue.Queue) {
+	return func(q *queue.Queue) { q.Timeouts.Session = resource.Duration(d) }
+}
+
 // world is a queue on servers of its own, and the processes that use it.
 type world struct {
 	t          *testing.T
@@ -80,7 +88,7 @@ func startWorld(t *testing.T, o zkserver.Options, edit func(*queue.Queue)) *worl
 	})
 	w.queue = queue.Default()
 	w.queue.Root, w.queue.Name = "/faults", "numbers"
-	w.queue.Timeouts.Session = resource.Duration(sessionTimeout)
+	w.queue.Timeouts.Session = resource.Duration(calmTimeout)
 	w.queue.Backoff = resource.Duration(100 * time.Millisecond)
 	if edit != nil {
 		edit(&w.queue)
@@ -115,7 +123,7 @@ func (w *world) session() *zkconn.Session {
 	if w.s != nil {
 		_ = w.s.Close()
 	}
-	s, err := zkconn.Dial(w.t.Context(), zkconn.Config{Servers: w.ensemble.Addrs(), Timeout: 30 * time.Second})
+	s, err := zkconn.Dial(w.t.Context(), zkconn.Config{Servers: w.ensemble.Addrs(), Timeout: calmTimeout})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -226,7 +234,7 @@ func (w *world) environ(servers []string, more ...string) []string {
 	return append([]string{
 		"PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(), "HOME=" + w.dir,
 		"MUSTER_SERVERS=" + strings.Join(servers, ","), "MUSTER_ROOT=" + w.queue.Root,
-		"FAULTS_QUEUE=" + w.queue.Name,
+		"FAULTS_QUEUE=" + w.queue.Name, "FAULTS_SESSION=" + time.Duration(w.queue.Timeouts.Session).String(),
 	}, more...)
 }
 
