@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	startTimeout = 60 * time.Second
+	startTimeout = 3 * time.Minute
 	pollEvery    = 5 * time.Millisecond
 	probeTimeout = time.Second
 	maxAttempts  = 5 // at finding a port that nobody takes before the server does

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	startTimeout = time.Minute // longer than a busy machine needs
-	maxAttempts  = 5           // to start with other ports, since another program may take one
+	startTimeout = 3 * time.Minute // longer than a busy machine needs
+	maxAttempts  = 5               // to start with other ports, since another program may take one
 )
 
 // Options say what to start. The zero value is one server without TLS, in a temporary directory, on a free port.
