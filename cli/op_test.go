@@ -97,6 +97,7 @@ echo out-$1`)
 func TestCodesOfStateAndOperations(t *testing.T) {
 	t.Parallel()
 	f := newGroupFixture(t, `leader "main" {}`)
+	f.declareWith("20s", `leader "main" {}`) // when a session is lost, the script begins again
 	f.script("steps.sh", `muster step s -- echo recorded
 muster step s -- echo recorded 2>/dev/null; say step twice $?
 muster step large -- head -c 65537 /dev/zero >/dev/null 2>&1; say large output $?

@@ -65,12 +65,14 @@ func TestGroupIsDeletedUnderItsMembers(t *testing.T) {
 // try all the time. What it holds goes on. New members say which version is needed. Afterwards nothing is lost.
 func TestRecordOfANewerVersion(t *testing.T) {
 	t.Parallel()
-	f := newGroupFixture(t, `leader "main" {}
+	const blocks = `leader "main" {}
 cron "report" {
   schedule = "@every 1s"
   missed   = "all"
   keep     = 100
-}`)
+}`
+	f := newGroupFixture(t, blocks)
+	f.declareWith("20s", blocks) // when a session is lost, a run may be repeated
 	f.duty("main", obedient)
 	f.duty("report", "say tick $MUSTER_TICK")
 	proxy := newProxy(t, 0)

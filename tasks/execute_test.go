@@ -3,6 +3,8 @@ package tasks
 import (
 	"context"
 	"fmt"
+	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -84,7 +86,7 @@ func TestSmallBesideLarge(t *testing.T) {
 	go c.drain()
 }
 
-// TestExecutorsComeAndGo: who comes gets a share soon, and what is done by whom is left goes on.
+// TestExecutorsComeAndGo: who comes gets a share, and what is done by whom is left goes on.
 func TestExecutorsComeAndGo(t *testing.T) {
 	f := newFixture(t)
 	f.submit("b", numbered(100_000))
@@ -92,28 +94,32 @@ func TestExecutorsComeAndGo(t *testing.T) {
 		pause(5 * time.Millisecond)
 		return square(ctx, t)
 	}
-	rate := func() int64 { // tasks in a second
-		before, begun := f.inRedis("b").Done, time.Now()
-		eventually(t, "a second", func() bool { return time.Since(begun) > time.Second })
-		return f.inRedis("b").Done - before
-	}
 	c := f.start(1, 2, work)
-	eventually(t, "work", func() bool { return f.inRedis("b").Done > 200 })
-	alone := rate()
+	eventually(t, "work", func() bool { return c.counts().Done > 200 })
 	for i := range 3 {
 		c.add(f.executor(fmt.Sprint("more", i), 2), work)
 	}
-	four := rate()
-	if four < 2*alone {
-		t.Errorf("%d tasks a second alone, %d by four", alone, four)
-	}
+	before := c.dones()
+	eventually(t, "an eighth of 400 tasks in a row for each", func() bool {
+		now, all, least := c.dones(), int64(0), int64(math.MaxInt64)
+		for i := range now {
+			all += now[i] - before[i]
+			least = min(least, now[i]-before[i])
+		}
+		if all >= 400 && 8*least < all {
+			before = now
+		}
+		return all >= 400 && 8*least >= all
+	})
 	for _, e := range c.all[1:] {
 		if err := e.Drain(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}
-	if last := rate(); last < alone/3 || last > four*2/3 {
-		t.Errorf("%d tasks a second alone, %d by four, %d when three had left", alone, four, last)
+	before = c.dones()
+	eventually(t, "the first one to go on", func() bool { return c.dones()[0] > before[0]+200 })
+	if now := c.dones(); !slices.Equal(now[1:], before[1:]) {
+		t.Errorf("who has left has done %v, and later %v", before[1:], now[1:])
 	}
 	c.drain()
 	if b := f.inRedis("b"); b.State != string(znode.BatchOpen) || b.Out != 0 || b.Done != c.counts().Done {

@@ -159,6 +159,14 @@ func (c *crew) drain() {
 	c.done.Wait()
 }
 
+// dones are how many tasks each has done.
+func (c *crew) dones() (each []int64) {
+	for _, e := range c.all {
+		each = append(each, e.Counts().Done)
+	}
+	return each
+}
+
 // counts are the sums.
 func (c *crew) counts() (sum Counts) {
 	for _, e := range c.all {

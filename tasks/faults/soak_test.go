@@ -12,6 +12,7 @@ import (
 
 	"muster/soak"
 	"muster/zkserver"
+	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
 
@@ -306,7 +307,7 @@ func (k *soakRun) collectKept() {
 		at := k.queue.Name + "/" + b.id()
 		out, err := k.muster("batch", at, "--results")
 		if err != nil {
-			k.t.Fatal(err)
+			k.t.Fatal(err, "\n", k.where(b))
 		}
 		found, err := check(b, strings.NewReader(out))
 		if err != nil {
@@ -320,6 +321,23 @@ func (k *soakRun) collectKept() {
 	if out, err := k.muster("drop", "--dead", k.queue.Name); err != nil {
 		k.t.Fatal(err, out)
 	}
+}
+
+// where says which servers have an unfinished batch.
+func (w *world) where(b batch) (all string) {
+	for _, addr := range w.ensemble.Addrs() {
+		s, err := zkconn.Dial(w.t.Context(), zkconn.Config{Servers: []string{addr}, Timeout: calmTimeout})
+		if err != nil {
+			return all + err.Error()
+		}
+		stat, there, err := s.Exists(w.t.Context(), znode.Batch(w.queue.Root, w.generation, b.id()))
+		all += fmt.Sprintf("%s: %t, %+v, %v\n", addr, there, stat, err)
+		s.Close()
+	}
+	_, q := w.books()
+	inRedis, err := q.Batch(w.t.Context(), b.id())
+	ended, endedErr := w.ended()
+	return all + fmt.Sprintf("redis: %+v, %v\nended: %+v, %v", inRedis, err, ended[b.id()], endedErr)
 }
 
 // leaveAll asks all processes to leave.
