@@ -68,6 +68,9 @@ func TestOldThingsGo(t *testing.T) {
 	f.submit("b1", numbered(3))
 	e := f.join("e", queue.Executor)
 	f.executeAll(e, always(store.Never))
+	if err := e.Leave(); err != nil { // it would begin to forget them
+		t.Fatal(err)
+	}
 	root, g := f.queue.Root, f.generation()
 	old, recent := time.Now().Add(-9*24*time.Hour), time.Now().Add(-6*24*time.Hour)
 	for day, n := range map[time.Time]int{old: 7, recent: 2} {
@@ -75,9 +78,6 @@ func TestOldThingsGo(t *testing.T) {
 		for i := range n {
 			create(t, f.s, znode.EndedBatch(root, g, day, fmt.Sprint("x", i)))
 		}
-	}
-	if err := e.Leave(); err != nil {
-		t.Fatal(err)
 	}
 	f.joinKeeper("k", quick(func(l *keepLimits) { l.page = 3 }))
 	eventually(t, "the old day to go", func() bool {
