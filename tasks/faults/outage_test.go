@@ -187,6 +187,9 @@ func TestOutages(t *testing.T) {
 			for round := range size.rounds {
 				for i := range size.processes {
 					w.add(fmt.Sprintf("e-%d-%d", round, i), false, self, "act-go", w.dir, fmt.Sprint(size.seats))
+					if i == 0 { // as many as have died, before that is noticed, would be half of all that are known
+						soak.Await(t, patience, "the dead to be evicted", func() string { return w.evicted(dead) })
+					}
 				}
 				soak.Await(t, patience, "executors that all have work, and none of before", func() string {
 					return w.allAtWork(fmt.Sprintf("e-%d-", round), size.processes*size.seats, others, dead)
@@ -225,10 +228,8 @@ func (w *world) allAtWork(prefix string, executors, others int, dead map[string]
 	if err != nil {
 		return err.Error()
 	}
-	for _, s := range books.Seats {
-		if dead[s.Name] {
-			return s.Name + " is not evicted yet"
-		}
+	if left := w.evicted(dead); left != "" {
+		return left
 	}
 	b, err := w.inRedis()
 	if err != nil || len(books.Seats) != executors+others || b.Out < 4*int64(executors) {
@@ -244,6 +245,21 @@ func (w *world) allAtWork(prefix string, executors, others int, dead map[string]
 	}
 	if err != nil || n != executors {
 		return fmt.Sprintf("%d of %d live, %v", n, executors, err)
+	}
+	return ""
+}
+
+// evicted is "" if no seat of the dead is left.
+func (w *world) evicted(dead map[string]bool) string {
+	_, q := w.books()
+	books, err := q.Books(w.t.Context())
+	if err != nil {
+		return err.Error()
+	}
+	for _, s := range books.Seats {
+		if dead[s.Name] {
+			return s.Name + " is not evicted yet"
+		}
 	}
 	return ""
 }
