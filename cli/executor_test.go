@@ -140,7 +140,7 @@ func TestExecutorDies(t *testing.T) {
 			cmd, seen := f.executor(servers.Connect(), "e1", more...)
 			cmd.WaitDelay = 10 * time.Second // what goes on has its output
 			f.awaitLog("pid ", 4)
-			seen.awaitTimes(t, "the guard knows its process group", 2)
+			seen.awaitTimes(t, "a command was started", 2) // said when the guard knows its process group
 			pids := f.pids()
 			t.Cleanup(func() {
 				if t.Failed() {

@@ -172,7 +172,7 @@ func TestFormerHolderCannotSave(t *testing.T) {
 				if err == nil && len(taken) == 0 { // there was no such transaction
 					return
 				}
-				before := receive(t, taken, "the duty to be taken away: it was not, and the write failed")
+				before := receive(t, taken, "the duty to be taken away")
 				if d := cmp.Diff(before, f.dump(duty)); d != "" {
 					t.Errorf("it has written (-before +after):\n%s", d)
 				}

@@ -43,8 +43,7 @@ type Process struct {
 	end   context.CancelCauseFunc
 	tasks sync.WaitGroup // what start and background have begun
 
-	starting sync.Mutex // guards left, and is held while background begins something
-	left     bool
+	starting sync.Mutex // held while background begins something
 
 	calls     chan struct{} // holds one token while no call is under way; it guards the next two
 	seq       int64         // the seat's last one, or a larger one
@@ -193,24 +192,24 @@ func (p *Process) Leave() error {
 		defer cancel()
 		p.giveBack(ctx)
 	}
-	p.end(context.Canceled)
-	p.client.Close() // ends the calls that wait for Redis
 	p.starting.Lock()
-	p.left = true
+	p.end(context.Canceled) // background begins nothing from here on
 	p.starting.Unlock()
+	p.client.Close() // ends the calls that wait for Redis
 	p.tasks.Wait()
 	return p.session.Close()
 }
 
-// background runs f beside this process, which waits for its end when it leaves. It reports false, and runs nothing,
-// after that.
+// background runs f in a goroutine, whose end Leave waits for. Once the membership has ended it runs nothing, and
+// reports false.
 func (p *Process) background(f func()) bool {
 	p.starting.Lock()
 	defer p.starting.Unlock()
-	if !p.left {
-		p.tasks.Go(f)
+	if p.ctx.Err() != nil {
+		return false
 	}
-	return !p.left
+	p.tasks.Go(f)
+	return true
 }
 
 // giveBack shuts the own seat, so that nobody needs to look for it. After an error somebody does.

@@ -51,7 +51,7 @@ func (f *fleet) start(l launch) (*command, error) {
 	defer f.mu.Unlock()
 	f.all[c] = struct{}{}
 	f.tell('+', c)
-	f.log.Debug("a command was started, and the guard knows its process group", "group", c.process.Pid)
+	f.log.Debug("a command was started", "group", c.process.Pid)
 	return c, nil
 }
 
