@@ -3,6 +3,7 @@ package znode
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"muster/job"
 	"muster/resource"
@@ -18,8 +19,8 @@ const MaxRound = 1<<31 - 1
 // arrivalPrefix is the prefix of the sequential znodes that count arrivals.
 const arrivalPrefix = "c-"
 
-// RoundState is the znode that holds a Round. dir is the folder of the round, see Barrier. Its data version is 1 if the
-// round was aborted, otherwise 0.
+// RoundState is the znode that holds a Round. dir is the folder of the round or of an attempt, see Barrier and Attempt.
+// Its data version is 1 if that was aborted, otherwise 0.
 func RoundState(dir string) string { return resource.Join(dir, "st") }
 
 // Arrivals is the folder of the arrivals at a round, by id.
@@ -41,16 +42,41 @@ func Counted(dir string, n int) string { return fmt.Sprintf("%s%010d", NewCount(
 // CountNumber reads the number of an arrival.
 func CountNumber(path string) (int, error) { return number(path, arrivalPrefix) }
 
-// BarrierMode is the kind of the arrivals at a round.
+// BarrierMode is the kind of the arrivals at a round, and whether an abort ends the round or only one attempt at it. An
+// older muster refuses the modes that it does not know.
 type BarrierMode string
 
-// A durable arrival counts even if its process dies. A live arrival ends with its session.
+// A durable arrival counts even if its process dies. A live arrival ends with its session. The modes with Retry have
+// attempts.
 const (
-	Durable   BarrierMode = "durable"
-	LiveRound BarrierMode = "live"
+	Durable      BarrierMode = "durable"
+	LiveRound    BarrierMode = "live"
+	DurableRetry BarrierMode = "durable-retry"
+	LiveRetry    BarrierMode = "live-retry"
 )
 
-// Round is the state of one round of a barrier.
+// NewBarrierMode is the mode of rounds whose arrivals are live or not, and that have attempts or not.
+func NewBarrierMode(live, retry bool) BarrierMode {
+	switch {
+	case live && retry:
+		return LiveRetry
+	case live:
+		return LiveRound
+	case retry:
+		return DurableRetry
+	}
+	return Durable
+}
+
+// Live reports whether an arrival ends with its session.
+func (m BarrierMode) Live() bool { return m == LiveRound || m == LiveRetry }
+
+// Retry reports whether an abort ends only one attempt.
+func (m BarrierMode) Retry() bool { return m == DurableRetry || m == LiveRetry }
+
+func (m BarrierMode) known() bool { return m == NewBarrierMode(m.Live(), m.Retry()) }
+
+// Round is the state of one round of a barrier, or of one attempt at it.
 type Round struct {
 	Workers int         `json:"n"` // how many must arrive
 	Mode    BarrierMode `json:"mode"`
@@ -82,8 +108,8 @@ func (r Round) check() error {
 	switch {
 	case r.Workers < job.MinWorkers || r.Workers > job.MaxWorkers:
 		return fmt.Errorf("round: n: %d is not between %d and %d", r.Workers, job.MinWorkers, job.MaxWorkers)
-	case r.Mode != Durable && r.Mode != LiveRound:
-		return fmt.Errorf("round: mode: %q is neither %q nor %q", r.Mode, Durable, LiveRound)
+	case !r.Mode.known():
+		return fmt.Errorf("round: mode: %q is not a mode that this muster knows", r.Mode)
 	case len(r.Missing) > 0 && r.Aborted == "":
 		return fmt.Errorf("round: workers are missing, but it is not aborted")
 	}
@@ -116,4 +142,24 @@ func RoundNumber(name string) (int, error) {
 		return 0, fmt.Errorf("%.100q is not the number of a round", name)
 	}
 	return int(n), nil
+}
+
+// AttemptName is the name of an attempt's folder: "7" for the first attempt at round 7, then "7.2", "7.3" and on.
+func AttemptName(round, attempt int) string {
+	if attempt <= 1 {
+		return strconv.Itoa(round)
+	}
+	return strconv.Itoa(round) + "." + strconv.Itoa(attempt)
+}
+
+// ParseAttempt reads an AttemptName.
+func ParseAttempt(name string) (round, attempt int, err error) {
+	first, second, more := strings.Cut(name, ".")
+	if round, err = RoundNumber(first); err != nil || !more {
+		return round, 1, err
+	}
+	if attempt, err = RoundNumber(second); err == nil && attempt < 2 {
+		err = fmt.Errorf("%.100q is not an attempt at a round", name)
+	}
+	return round, attempt, err
 }

@@ -9,7 +9,9 @@ import (
 
 func TestRoundIsWrittenAndRead(t *testing.T) {
 	for want, r := range map[string]Round{
-		`{"n":8,"mode":"durable"}`: {Workers: 8, Mode: Durable},
+		`{"n":8,"mode":"durable"}`:       {Workers: 8, Mode: Durable},
+		`{"n":8,"mode":"durable-retry"}`: {Workers: 8, Mode: DurableRetry},
+		`{"n":8,"mode":"live-retry"}`:    {Workers: 8, Mode: LiveRetry},
 		`{"n":3,"mode":"live","aborted":"waited 1m40s","missing":[0,2]}`: {
 			Workers: 3, Mode: LiveRound, Aborted: "waited 1m40s", Missing: []int{0, 2},
 		},
@@ -61,6 +63,20 @@ func TestFloorIsANumber(t *testing.T) {
 	for _, s := range []string{"", "-1", "+1", "01", " 1", "2147483648", "x"} {
 		if got, err := DecodeFloor([]byte(s)); err == nil {
 			t.Errorf("%q reads as %d", s, got)
+		}
+	}
+}
+
+func TestAttemptsHaveNames(t *testing.T) {
+	for name, want := range map[string][2]int{"0": {0, 1}, "7": {7, 1}, "7.2": {7, 2}, "0.10": {0, 10}} {
+		round, attempt, err := ParseAttempt(name)
+		if err != nil || round != want[0] || attempt != want[1] || AttemptName(round, attempt) != name {
+			t.Errorf("%s reads as %d, %d, %v", name, round, attempt, err)
+		}
+	}
+	for _, name := range []string{"", ".", "7.", "7.1", "7.0", "7.02", "7.-2", "07.2", "7.2.2", ".2", "x", "7.2147483648"} {
+		if round, attempt, err := ParseAttempt(name); err == nil {
+			t.Errorf("%q reads as %d, %d", name, round, attempt)
 		}
 	}
 }
