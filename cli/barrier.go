@@ -15,6 +15,7 @@ type barrierOptions struct {
 	round   int
 	chosen  bool // whether --round was given
 	live    bool
+	retry   bool
 	timeout time.Duration
 }
 
@@ -25,9 +26,11 @@ func newBarrierCmd(p *process) *cobra.Command {
 		Short: "Inside a worker's command: wait until all workers are here",
 		Long: `Returns when every worker of the job has come to the barrier of this name; with
 exit code 71 when the round was aborted, for everybody, naming who is missing.
+An abort is final, unless every worker gives --retry: then who comes again is at
+the next attempt. The timeout has to be longer than a restart takes.
 Each call is the next round; --round makes repeating it after a crash safe.`,
 		Example: `  load && muster barrier loaded --round 1 && compute
-  muster barrier epoch --round 7 --timeout 5m`,
+  until muster barrier epoch --round 7 --timeout 5m --retry; do sleep 1; done`,
 		Args: argCount(1, 1, "the name of a barrier"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.chosen = cmd.Flags().Changed("round")
@@ -36,6 +39,7 @@ Each call is the next round; --round makes repeating it after a crash safe.`,
 	}
 	cmd.Flags().IntVar(&o.round, "round", 0, "this round: a number that only grows; default the next one")
 	cmd.Flags().BoolVar(&o.live, "live", false, "wait until all are here and alive at one moment")
+	cmd.Flags().BoolVar(&o.retry, "retry", false, "after an abort let all try again: say so at every call of NAME")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 0,
 		"abort the round for everybody after this time; default the job's barrier timeout")
 	return cmd
@@ -49,7 +53,7 @@ func runBarrier(ctx context.Context, p *process, o barrierOptions, name string) 
 	if err != nil {
 		return err
 	}
-	b := wrap.Barrier{Name: name, Live: o.live, Timeout: socketTimeout(o.timeout)}
+	b := wrap.Barrier{Name: name, Live: o.live, Retry: o.retry, Timeout: socketTimeout(o.timeout)}
 	if o.chosen {
 		b.Round = &o.round
 	}

@@ -17,7 +17,7 @@ import (
 // A round of a barrier is a folder <dir> = run/<g>/barrier/<name>/<round>. The barrier's own folder holds the floor:
 // rounds below it were released and may be gone.
 //
-//	<dir>/st       n, mode      version 0 from the round's start; set once, by an abort
+//	<dir>/st       n, mode      version 0 from the start; set once, by an abort
 //	<dir>/a/<id>                who arrived
 //	<dir>/c/c-<10> sequential   the order of arrivals; T is number n-1
 //
@@ -27,13 +27,20 @@ import (
 //
 // The first worker to arrive also makes the next round: otherwise all would try that at once when they are released. A
 // process that dies before its arrival has written nothing. If it dies after it, the arrival counts, and the next life
-// finds it by a/<id>. In a live round it does not count: see barrier_live.go.
+// finds it by a/<id>. In a live round it does not count: see barrier_live.go. With Retry a round has attempts, each in a
+// folder of its own: see barrier_attempt.go.
 
 // Barrier says what to wait at. Of the zero value only Name has to be set.
 type Barrier struct {
 	Name  string
 	Round *int // nil: the one after this member's last. Only an explicit round is safe to repeat after a crash
 	Live  bool // release only when all are alive at one instant; without it an arrival counts even if its process dies
+	// Retry: an abort ends only an attempt at the round, and a call that begins afterwards is at the next attempt, at
+	// which all N have to arrive again. Without it an abort is final. All callers of a name say the same.
+	Retry bool
+	// Attempt, if it is not nil, belongs to a call that may have to be made again because the session is lost: 0 before
+	// the first time, which sets it; the next time it is then the same call, at the same attempt.
+	Attempt *int
 	// Timeout, counted from the call, after which the round is aborted for everybody; 0 is the job's barrier timeout.
 	// The end of a context only ends this call: an arrival still counts.
 	Timeout time.Duration
@@ -50,20 +57,30 @@ func (b Barrier) Check() error {
 	return nil
 }
 
-// AbortedError means that the round was not released for any worker. Go on with another round, or give up.
+// AbortedError means that the round was not released for any worker. Unless Retry is set it is final: go on with another
+// round, or give up. With Retry call Barrier again at the same round: that is another attempt.
 type AbortedError struct {
 	Name    string
 	Round   int
+	Attempt int // at the round, from 1
 	Why     string
 	Missing []int // ids of the workers that had not arrived
+	Retry   bool  // only this attempt was aborted
 }
 
 func (e *AbortedError) Error() string {
-	s := fmt.Sprintf("%s was aborted: %s", roundTitle(e.Name, e.Round), e.Why)
+	s := roundTitle(e.Name, e.Round)
+	if e.Attempt > 1 {
+		s = fmt.Sprintf("attempt %d at %s", e.Attempt, s)
+	}
+	s += " was aborted: " + e.Why
 	if len(e.Missing) > 0 {
 		s += "; missing: " + text.List(e.Missing, maxNamed)
 	}
-	return s
+	if e.Retry {
+		return s + "; the next call is another attempt, at which all have to arrive again"
+	}
+	return s + "; that is final for all workers, also for those that come later"
 }
 
 func roundTitle(name string, round int) string {
@@ -74,8 +91,8 @@ func roundTitle(name string, round int) string {
 }
 
 // Barrier returns nil once all N workers have arrived at the round, and AbortedError if it was aborted. Every member
-// gets the same answer, whenever it asks. For a member the rounds of one name may only increase, and all have the
-// same mode. One call at a time may be under way for a name.
+// gets the same answer, whenever it asks; with Retry, every member whose call is at the same attempt. For a member the
+// rounds of one name may only increase, and all have the same mode. One call at a time may be under way for a name.
 func (m *Member) Barrier(ctx context.Context, b Barrier) error {
 	if err := b.Check(); err != nil {
 		return err
@@ -84,10 +101,12 @@ func (m *Member) Barrier(ctx context.Context, b Barrier) error {
 }
 
 // StartBarrier waits at the start barrier. It is passed once in a generation, when all N workers are alive at one
-// instant; a worker that is restarted later passes at once. After timeout, counted from the call, it is aborted for
-// everybody and for good; 0 is the job's barrier timeout.
-func (m *Member) StartBarrier(ctx context.Context, timeout time.Duration) error {
-	return m.barrier(ctx, Barrier{Name: znode.StartBarrier, Round: new(int), Live: true, Timeout: timeout})
+// instant; a worker that is restarted later passes at once. After timeout, counted from the call, the attempt is aborted
+// for everybody; 0 is the job's barrier timeout. A later call is at the next attempt. attempt may be nil: see Barrier.
+func (m *Member) StartBarrier(ctx context.Context, timeout time.Duration, attempt *int) error {
+	return m.barrier(ctx, Barrier{
+		Name: znode.StartBarrier, Round: new(int), Live: true, Retry: true, Timeout: timeout, Attempt: attempt,
+	})
 }
 
 func (m *Member) barrier(ctx context.Context, b Barrier) error {
@@ -103,11 +122,11 @@ func (m *Member) barrier(ctx context.Context, b Barrier) error {
 	} else if number, err = m.NextRound(ctx, b.Name); err != nil {
 		return fmt.Errorf("barrier %s: %w", b.Name, err)
 	}
-	r := &round{m: m, name: b.Name, number: number, mode: znode.Durable, limit: limit}
-	if b.Live {
-		r.mode = znode.LiveRound
+	r := &round{m: m, name: b.Name, number: number, mode: znode.NewBarrierMode(b.Live, b.Retry), limit: limit}
+	if r.chosen = b.Attempt; r.chosen == nil {
+		r.chosen = new(int)
 	}
-	r.dir = znode.Barrier(m.Job.Root, m.Generation, b.Name, number)
+	r.at(max(*r.chosen, 1))
 	err = r.pass(ctx, timer.Done())
 	var aborted *AbortedError
 	if errors.As(err, &aborted) {
@@ -125,9 +144,12 @@ type round struct {
 	m      *Member
 	name   string
 	number int
-	dir    string
 	mode   znode.BarrierMode
 	limit  time.Duration
+
+	attempt int    // of which dir is the folder
+	dir     string // see at
+	chosen  *int   // the attempt of this call; 0 until it has found one that was open
 
 	n       int             // how many must arrive: what st says
 	changed <-chan struct{} // st's watch
@@ -151,7 +173,7 @@ func (r *round) pass(ctx context.Context, timeUp <-chan struct{}) error {
 			return err
 		}
 		arrive := r.arrive
-		if r.mode == znode.LiveRound {
+		if r.mode.Live() {
 			arrive = r.arriveLive
 		}
 		last, err := arrive(ctx)

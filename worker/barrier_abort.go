@@ -28,7 +28,7 @@ func (r *round) abort(ctx context.Context, why string) error {
 		switch {
 		case len(missing) > 0:
 			err = r.tryAbort(ctx, why, missing)
-		case r.mode == znode.LiveRound:
+		case r.mode.Live():
 			_, err = r.releaseLive(ctx) // the last worker to arrive may have died
 		}
 		var refused *zkconn.Error
@@ -51,7 +51,7 @@ func (r *round) tryAbort(ctx context.Context, why string, missing []int) error {
 	}
 	ops := []zkconn.Op{zkconn.SetOp(r.state(), st, 0)}
 	next := znode.Counted(r.dir, r.n-len(missing))
-	if r.mode == znode.Durable && next != r.token() {
+	if !r.mode.Live() && next != r.token() {
 		ops = append(ops, zkconn.CreateOp(next, nil, zkconn.Persistent, r.m.acl))
 	}
 	_, err = r.m.write(ctx, append(ops, zkconn.CreateOp(r.token(), []byte("aborted"), zkconn.Persistent, r.m.acl))...)
@@ -60,7 +60,7 @@ func (r *round) tryAbort(ctx context.Context, why string, missing []int) error {
 
 // missing lists the ids that have not arrived.
 func (r *round) missing(ctx context.Context) ([]int, error) {
-	if r.mode == znode.LiveRound {
+	if r.mode.Live() {
 		if err := r.m.session.Sync(ctx, r.dir); err != nil {
 			return nil, err
 		}

@@ -13,10 +13,14 @@ import (
 // The worker that releases round r raises the floor to r-1 and deletes the released rounds below it. All workers have
 // arrived at r, so none needs those any more; one that asks for such a round learns from the floor that it was
 // released. An aborted round keeps its st. The st of a released round is deleted first, so that nobody takes a round
-// that is half deleted for an open one. If the process dies, the next release goes on where it stopped.
+// that is half deleted for an open one; for a round with attempts that is the st of the first, which was aborted. If the
+// process dies, the next release goes on where it stopped.
 
 // clearBatch is how many znodes one transaction deletes: as many as a session with small buffers can send.
 const clearBatch = 100
+
+// anyVersion deletes a znode whatever its version is: st of an aborted attempt has another one.
+const anyVersion = -1
 
 // clearLimit is how long clearing may keep the last worker to arrive. 10,000 arrivals are deleted in a fraction of it.
 const clearLimit = 5 * time.Second
@@ -31,11 +35,11 @@ func (r *round) clearOlder(ctx context.Context) {
 		return
 	}
 	kept, err := r.m.keptRounds(ctx, r.name)
-	for _, number := range kept {
-		if err != nil || number >= floor {
+	for _, k := range kept {
+		if err != nil || k.number >= floor {
 			return
 		}
-		err = r.m.clearRound(ctx, znode.Barrier(r.m.Job.Root, r.m.Generation, r.name, number))
+		err = r.m.clearRound(ctx, r.name, k)
 	}
 }
 
@@ -50,41 +54,72 @@ func (m *Member) raiseFloor(ctx context.Context, name string, to int) error {
 	return err
 }
 
-// clearRound deletes a released round, and all of an aborted one but its st. It deletes an undecided round if nobody
-// has arrived: everybody has skipped it.
-func (m *Member) clearRound(ctx context.Context, dir string) error {
-	released, aborted, err := m.decided(ctx, dir)
+// clearRound deletes a released round, and all of an aborted one but the st of each attempt. It deletes an undecided
+// round or attempt if nobody has arrived: everybody has skipped it.
+func (m *Member) clearRound(ctx context.Context, name string, k keptRound) error {
+	folder := func(attempt int) string { return znode.Attempt(m.Job.Root, m.Generation, name, k.number, attempt) }
+	latest := folder(k.attempts)
+	now, err := m.decided(ctx, latest)
+	switch {
+	case err != nil:
+		return err
+	case now.released:
+		err = m.clearState(ctx, folder(1), latest)
+	case !now.aborted:
+		return m.clearUntouched(ctx, latest)
+	}
+	for attempt := 2; attempt <= k.attempts && err == nil; attempt++ {
+		err = m.clearAttempt(ctx, folder(attempt), now.released)
+	}
 	if err != nil {
 		return err
 	}
-	state := zkconn.DeleteOp(znode.RoundState(dir), 0)
-	switch {
-	case aborted:
-		if stat, _, err := m.session.Exists(ctx, dir); err != nil || stat.NumChildren == 1 { // cleared already
-			return err
-		}
-	case !released:
-		arrivals, count := zkconn.DeleteOp(znode.Arrivals(dir), 0), zkconn.DeleteOp(znode.Count(dir), 0)
-		_, err := m.write(ctx, state, arrivals, count, zkconn.DeleteOp(dir, 0))
-		if errors.Is(err, zkconn.ErrNotEmpty) { // somebody has arrived: it may still be aborted
+	return m.clearAttempt(ctx, folder(1), now.released)
+}
+
+// clearState deletes the st of a round of which the latest attempt was released.
+func (m *Member) clearState(ctx context.Context, round, latest string) error {
+	stat, there, err := m.session.Exists(ctx, znode.RoundState(round))
+	if err != nil || !there {
+		return err
+	}
+	ops := []zkconn.Op{zkconn.DeleteOp(znode.RoundState(round), stat.Version)}
+	if latest == round {
+		if _, err = m.write(ctx, ops...); errors.Is(err, zkconn.ErrNoNode) {
 			return nil
 		}
 		return err
-	default:
-		if _, err := m.write(ctx, state); err != nil && !errors.Is(err, zkconn.ErrNoNode) {
-			return err
-		}
+	}
+	// If the latest attempt is gone while the round is there, it was not released: nobody was at it.
+	_, err = m.write(ctx, append(ops, zkconn.CheckOp(znode.RoundState(latest), 0))...)
+	return err
+}
+
+// clearUntouched deletes an undecided round or attempt at which nobody has arrived.
+func (m *Member) clearUntouched(ctx context.Context, dir string) error {
+	_, err := m.write(ctx, zkconn.DeleteOp(znode.RoundState(dir), 0),
+		zkconn.DeleteOp(znode.Arrivals(dir), 0), zkconn.DeleteOp(znode.Count(dir), 0), zkconn.DeleteOp(dir, 0))
+	if errors.Is(err, zkconn.ErrNotEmpty) { // somebody has arrived: it may still be aborted
+		return nil
+	}
+	return err
+}
+
+// clearAttempt deletes the arrivals of a decided attempt, and all else of it if it is not needed any more.
+func (m *Member) clearAttempt(ctx context.Context, dir string, all bool) error {
+	stat, _, err := m.session.Exists(ctx, dir)
+	if err != nil || stat.NumChildren == 1 && !all { // cleared already
+		return err
 	}
 	for _, folder := range []string{znode.Arrivals(dir), znode.Count(dir)} {
 		if err := m.clearFolder(ctx, folder); err != nil {
 			return err
 		}
 	}
-	if aborted {
-		return nil
+	if all {
+		return m.clearFolder(ctx, dir)
 	}
-	_, err = m.write(ctx, zkconn.DeleteOp(dir, 0))
-	return err
+	return nil
 }
 
 // clearFolder deletes a folder with all that is in it.
@@ -98,7 +133,7 @@ func (m *Member) clearFolder(ctx context.Context, dir string) error {
 	}
 	ops := make([]zkconn.Op, 0, clearBatch)
 	for i, name := range names {
-		ops = append(ops, zkconn.DeleteOp(resource.Join(dir, name), 0))
+		ops = append(ops, zkconn.DeleteOp(resource.Join(dir, name), anyVersion))
 		if len(ops) < clearBatch && i < len(names)-1 {
 			continue
 		}

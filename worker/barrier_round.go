@@ -4,14 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
 
-// read reads st, and makes the round if there is none. It reports whether the round is open; if it is not, the error
-// is nil after a release, or AbortedError. A round that is open here may be released already: T tells.
+// read reads st, and makes the round or the attempt if there is none. It reports whether that is open; if it is not, the
+// error is nil after a release, or AbortedError. What is open here may be released already: T tells. A call that has not
+// found an open attempt yet goes on to the latest.
 func (r *round) read(ctx context.Context) (open bool, err error) {
 	for {
 		body, _, changed, err := r.m.session.GetW(ctx, r.state())
@@ -25,22 +27,43 @@ func (r *round) read(ctx context.Context) (open bool, err error) {
 			return false, err
 		}
 		st, err := znode.DecodeRound(body)
+		if err == nil {
+			err = r.checkMode(st)
+		}
 		switch {
 		case err != nil:
 			return false, err
+		case st.Aborted != "" && r.mode.Retry() && *r.chosen == 0:
+			if err := r.moveOn(ctx); err != nil {
+				return false, err
+			}
 		case st.Aborted != "":
-			return false, &AbortedError{r.name, r.number, st.Aborted, st.Missing}
-		case st.Mode != r.mode:
-			return false, fmt.Errorf("another worker made it %s, this one wants it %s: "+
-				"all rounds of a name are of one mode, so use another name", st.Mode, r.mode)
+			return false, r.aborted(st)
+		default:
+			r.n, r.changed, *r.chosen = st.Workers, changed, r.attempt
+			return true, nil
 		}
-		r.n, r.changed = st.Workers, changed
-		return true, nil
 	}
 }
 
-// make makes the round, or reports that it was released and is gone. It checks the floor at the version read, so that a
-// round that was cleared cannot be made again.
+// checkMode refuses a round of another mode. A start barrier of an older muster has no attempts; its mode is taken.
+func (r *round) checkMode(st znode.Round) error {
+	if r.name == znode.StartBarrier && st.Mode == znode.LiveRound {
+		r.mode = st.Mode
+	}
+	if st.Mode != r.mode && (st.Aborted == "" || st.Mode.Retry() != r.mode.Retry()) {
+		return fmt.Errorf("another worker made it %s, this one wants it %s: "+
+			"all rounds of a name are of one mode, so use another name", st.Mode, r.mode)
+	}
+	return nil
+}
+
+func (r *round) aborted(st znode.Round) error {
+	return &AbortedError{r.name, r.number, r.attempt, st.Aborted, st.Missing, r.mode.Retry()}
+}
+
+// make makes the round or the attempt, or reports that the round was released and is gone. It checks the floor at the
+// version read, so that a round that was cleared cannot be made again.
 func (r *round) make(ctx context.Context) (released bool, err error) {
 	m := r.m
 	path := znode.BarrierFloor(m.Job.Root, m.Generation, r.name)
@@ -49,28 +72,31 @@ func (r *round) make(ctx context.Context) (released bool, err error) {
 		return false, err
 	}
 	if r.number < floor {
-		_, there, err := m.session.Exists(ctx, r.state()) // an aborted round keeps its st, also below the floor
-		return !there, err
+		return r.belowFloor(ctx)
 	}
-	first := zkconn.CheckOp(path, version)
+	first := []zkconn.Op{zkconn.CheckOp(path, version)}
 	if version < 0 {
-		first = zkconn.CreateOp(path, znode.EncodeFloor(0), zkconn.Persistent, m.acl)
+		first[0] = zkconn.CreateOp(path, znode.EncodeFloor(0), zkconn.Persistent, m.acl)
+	}
+	if r.attempt > 1 {
+		first = append(first, zkconn.CheckOp(znode.RoundState(r.folder(r.attempt-1)), 1))
 	}
 	ops, err := r.creates(r.dir, m.Job.Workers)
 	if err != nil {
 		return false, err
 	}
-	if _, err = m.write(ctx, append([]zkconn.Op{first}, ops...)...); err != nil {
-		// Another worker may have made it, or the floor may have risen.
-		err = m.mayRetry(ctx, err, zkconn.ErrNodeExists, zkconn.ErrBadVersion)
+	if _, err = m.write(ctx, append(first, ops...)...); err == nil {
+		r.clearBefore(ctx)
+		return false, nil
 	}
-	return false, err
+	// Another worker may have made it, or the floor may have risen, after which all is cleared.
+	return false, m.mayRetry(ctx, err, zkconn.ErrNodeExists, zkconn.ErrBadVersion)
 }
 
 // makeNext makes the round after this one. This one is open, so neither can be below the floor. If it fails, a worker
 // that needs the round makes it.
 func (r *round) makeNext(ctx context.Context) {
-	if r.n == 1 || r.number == znode.MaxRound || r.name == znode.StartBarrier {
+	if r.n == 1 || r.number == znode.MaxRound || r.name == znode.StartBarrier || r.attempt > 1 {
 		return
 	}
 	ops, err := r.creates(znode.Barrier(r.m.Job.Root, r.m.Generation, r.name, r.number+1), r.n)
@@ -108,74 +134,92 @@ func (m *Member) floor(ctx context.Context, name string) (floor int, version int
 // because the session can be lost on the way, asks for it once and names it in each call: the round can be released
 // meanwhile, and then the next one is another.
 //
-// If this worker has arrived at a round that is undecided, in whatever life, it is that round. Otherwise it is the
-// round after the last one that was decided with this worker.
+// If this worker has arrived at a round that is undecided, in whatever life, it is that round. If an attempt at a round
+// was aborted, it is that round until an attempt is released. Otherwise it is the round after the last one that was
+// decided with this worker.
 func (m *Member) NextRound(ctx context.Context, name string) (int, error) {
 	kept, err := m.keptRounds(ctx, name)
 	if err != nil {
 		return 0, err
 	}
-	for _, number := range slices.Backward(kept) {
-		dir := znode.Barrier(m.Job.Root, m.Generation, name, number)
-		released, aborted, err := m.decided(ctx, dir)
+	for _, k := range slices.Backward(kept) {
+		dir := znode.Attempt(m.Job.Root, m.Generation, name, k.number, k.attempts)
+		now, err := m.decided(ctx, dir)
 		if err != nil {
 			return 0, err
 		}
-		if released { // with this worker, as every release, though its live arrival may be gone
-			return number + 1, nil
+		switch {
+		case now.released: // with this worker, as every release, though its live arrival may be gone
+			return k.number + 1, nil
+		case k.attempts > 1 || now.aborted && now.retry:
+			return k.number, nil
 		}
 		_, arrived, err := m.session.Exists(ctx, znode.Arrival(dir, m.ID))
 		switch {
 		case err != nil:
 			return 0, err
-		case arrived && aborted:
-			return number + 1, nil
+		case arrived && now.aborted:
+			return k.number + 1, nil
 		case arrived:
-			return number, nil
+			return k.number, nil
 		}
 	}
 	floor, _, err := m.floor(ctx, name)
 	return floor, err
 }
 
+// keptRound is a round that exists, with the number of its latest attempt.
+type keptRound struct{ number, attempts int }
+
 // keptRounds lists the rounds that exist, ascending.
-func (m *Member) keptRounds(ctx context.Context, name string) ([]int, error) {
+func (m *Member) keptRounds(ctx context.Context, name string) ([]keptRound, error) {
 	names, _, err := m.session.Children(ctx, znode.BarrierFloor(m.Job.Root, m.Generation, name))
 	if errors.Is(err, zkconn.ErrNoNode) {
 		return nil, nil
 	}
-	var numbers []int
+	latest := map[int]int{}
 	for _, s := range names {
-		if n, err := znode.RoundNumber(s); err == nil {
-			numbers = append(numbers, n)
+		if number, attempt, err := znode.ParseAttempt(s); err == nil {
+			latest[number] = max(latest[number], attempt)
 		}
 	}
-	slices.Sort(numbers)
-	return numbers, err
+	var kept []keptRound
+	for _, number := range slices.Sorted(maps.Keys(latest)) {
+		kept = append(kept, keptRound{number, latest[number]})
+	}
+	return kept, err
 }
 
-// decided reads whether a round was released or aborted. A round without st is being cleared, so it was released.
-func (m *Member) decided(ctx context.Context, dir string) (released, aborted bool, err error) {
+// outcome is what became of an attempt. Neither released nor aborted is undecided.
+type outcome struct{ released, aborted, retry bool }
+
+// decided reads the outcome of an attempt. One without st is being cleared, so it was released.
+func (m *Member) decided(ctx context.Context, dir string) (outcome, error) {
 	body, _, err := m.session.Get(ctx, znode.RoundState(dir))
 	if errors.Is(err, zkconn.ErrNoNode) {
-		return true, false, nil
+		return outcome{released: true}, nil
 	}
 	if err != nil {
-		return false, false, err
+		return outcome{}, err
 	}
 	st, err := znode.DecodeRound(body)
 	if err != nil || st.Aborted != "" {
-		return false, true, err
+		return outcome{aborted: true, retry: st.Mode.Retry()}, err
 	}
 	token, there, err := m.session.Exists(ctx, znode.Counted(dir, st.Workers-1))
-	return there && token.DataLength == 0, there && token.DataLength > 0, err
+	return outcome{
+		released: there && token.DataLength == 0, aborted: there && token.DataLength > 0, retry: st.Mode.Retry(),
+	}, err
 }
 
 // acknowledge makes an arrival that says: this worker was missing, and has been told of the abort. Its next round
-// then is the one after it. If that fails the worker is told of the abort again.
+// then is the one after it. If that fails the worker is told of the abort again. A round with attempts needs none.
 func (r *round) acknowledge(ctx context.Context) {
+	if r.mode.Retry() {
+		return
+	}
 	mode := zkconn.Persistent
-	if r.mode == znode.LiveRound {
+	if r.mode.Live() {
 		mode = zkconn.Ephemeral
 	}
 	_, _ = r.m.write(ctx, zkconn.CheckOp(r.state(), 1), zkconn.CreateOp(r.arrival(), nil, mode, r.m.acl))

@@ -75,7 +75,7 @@ func aborted(t *testing.T, name string, round int, missing []int, calls ...<-cha
 			t.Errorf("call %d: %v; want an abort", i, err)
 			continue
 		}
-		want := worker.AbortedError{Name: name, Round: round, Why: a.Why, Missing: missing}
+		want := worker.AbortedError{Name: name, Round: round, Attempt: 1, Why: a.Why, Missing: missing}
 		if d := cmp.Diff(want, *a); d != "" || a.Why == "" {
 			t.Errorf("call %d: abort (-want +got):\n%s", i, d)
 		}
@@ -281,7 +281,7 @@ func TestLiveArrivalEndsWithTheSession(t *testing.T) {
 	ms := []*worker.Member{m, join(t, j, "w-1"), join(t, j, "w-2")}
 	dir := roundDir(m, znode.StartBarrier, 0)
 	start := func(m *worker.Member) <-chan error {
-		return call(func() error { return m.StartBarrier(t.Context(), 0) })
+		return call(func() error { return m.StartBarrier(t.Context(), 0, nil) })
 	}
 	dead := start(m)
 	awaitArrivals(t, observer, dir, 1)

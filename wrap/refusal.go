@@ -25,8 +25,10 @@ type (
 	Aborted struct {
 		Name    string `json:"name"`
 		Round   int    `json:"round"`
+		Attempt int    `json:"attempt"`
 		Why     string `json:"why"`
 		Missing []int  `json:"missing"`
+		Retry   bool   `json:"retry"`
 	}
 	Absent struct {
 		Workers int      `json:"workers"`

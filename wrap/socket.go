@@ -23,7 +23,7 @@ import (
 //	GET  /self                                 who this worker is
 //	GET  /members[?live]                       who has joined, or who is live
 //	POST /wait     {timeout}                   until all have joined
-//	POST /barrier  {name, round, live, timeout}
+//	POST /barrier  {name, round, live, retry, timeout}
 //
 // Durations are Go's ("30s"). Every field but name may be absent. A client that hangs up only stops waiting. An answer
 // other than 200 is a Refusal.
@@ -55,6 +55,7 @@ type Barrier struct {
 	Name    string `json:"name"`
 	Round   *int   `json:"round,omitempty"`
 	Live    bool   `json:"live,omitempty"`
+	Retry   bool   `json:"retry,omitempty"`
 	Timeout string `json:"timeout,omitempty"`
 }
 
@@ -224,7 +225,7 @@ func barrier(ctx context.Context, ms *membership, q *http.Request) (any, error) 
 	if err != nil {
 		return nil, err
 	}
-	at := worker.Barrier{Name: b.Name, Round: b.Round, Live: b.Live, Timeout: limit}
+	at := worker.Barrier{Name: b.Name, Round: b.Round, Live: b.Live, Retry: b.Retry, Timeout: limit}
 	if err := at.Check(); err != nil {
 		return nil, badRequest("%w", err)
 	}

@@ -47,6 +47,7 @@ func (ms *membership) within(
 
 // barrier waits at a barrier.
 func (ms *membership) barrier(ctx context.Context, b worker.Barrier) error {
+	b.Attempt = new(int) // kept likewise
 	return ms.waitAtBarrier(ctx, b.Timeout, func(m *worker.Member, remains time.Duration) error {
 		if b.Round == nil { // chosen once: a call that is repeated after a lost session is for the same round
 			next, err := m.NextRound(ctx, b.Name)
@@ -67,7 +68,8 @@ func (ms *membership) barrier(ctx context.Context, b worker.Barrier) error {
 
 // startBarrier waits at the start barrier.
 func (ms *membership) startBarrier(ctx context.Context) error {
-	wait := func(m *worker.Member, remains time.Duration) error { return m.StartBarrier(ctx, remains) }
+	attempt := 0
+	wait := func(m *worker.Member, remains time.Duration) error { return m.StartBarrier(ctx, remains, &attempt) }
 	return ms.waitAtBarrier(ctx, 0, wait, func() string { return "the start barrier" })
 }
 
