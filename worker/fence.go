@@ -103,7 +103,8 @@ func (m *Member) writeID() {
 	if !m.noID {
 		return
 	}
-	body, err := znode.EncodeWorker(m.info)
+	info, _ := m.advertisedInfo() // if another is advertised meanwhile, version 0 is over
+	body, err := znode.EncodeWorker(info)
 	for err == nil || errors.Is(err, zkconn.ErrUnknown) {
 		if _, err = m.write(m.watchCtx, zkconn.SetOp(m.live(), body, 0)); err == nil {
 			return
@@ -155,7 +156,8 @@ func (m *Member) checkLive(stat zkconn.Stat, exists bool) error {
 	if exists {
 		return m.checkOwner(stat)
 	}
-	body, err := znode.EncodeWorker(m.info)
+	info, _ := m.advertisedInfo()
+	body, err := znode.EncodeWorker(info)
 	if err != nil {
 		return err
 	}

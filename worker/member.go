@@ -18,12 +18,17 @@ type Member struct {
 
 	session     *zkconn.Session
 	acl         []zkconn.ACL
-	info        znode.Worker // where its peers reach it, with its ID
+	infoMu      sync.Mutex
+	info        znode.Worker // where its peers reach it, with its ID; see advertisedInfo
+	infoChanged bool         // since it joined
 	claim       znode.Claim  // as this process last wrote it
 	version     int32        // of the claim: the fencing token
 	noID        bool         // the live znode was made before the id was known
 	leaving     sync.Mutex   // held while it leaves, completes or rejoins
 	unconfirmed *znode.Claim // of a Leave or Complete whose outcome is unknown
+
+	publishing chan struct{}  // full during a Publish or Advertise
+	published  map[string]int // bytes of each of its keys; nil while they are not known
 
 	rejoinNonce string  // of every Rejoin
 	sessionIDs  []int64 // of the sessions that may own the live znode
@@ -50,6 +55,7 @@ func newMember(j *join, id int, claim znode.Claim, version int32) *Member {
 // bindTo ties the membership to a session: it ends when the session does.
 func (m *Member) bindTo(s *zkconn.Session) *Member {
 	m.session, m.sessionIDs = s, []int64{s.ID()}
+	m.publishing = make(chan struct{}, 1)
 	m.ctx, m.end = context.WithCancelCause(s.Context())
 	m.watchCtx, m.stopWatch = context.WithCancel(m.ctx)
 	return m

@@ -15,6 +15,7 @@ import (
 //
 //	run/<g>/by/<identity>   set, at the version that this process last wrote: if somebody took over, it is fenced
 //	<job>/<identity>        deleted if the lost session's is still there, and created, ephemeral
+//	run/<g>/id/n-<id>       set, if another address was advertised since the join
 //
 // If the process dies before the commit, the next life of the identity finds the claim as it was. If it dies after
 // it, the next life can take the claim over.
@@ -106,14 +107,17 @@ func (m *Member) moveTo(ctx context.Context, s *zkconn.Session, version int32, r
 	if err != nil {
 		return nil, err
 	}
-	body, err := znode.EncodeWorker(m.info)
+	info, changed := m.advertisedInfo()
+	body, err := znode.EncodeWorker(info)
 	if err != nil {
 		return nil, err
 	}
+	ops := []zkconn.Op{zkconn.CreateOp(m.live(), body, zkconn.Ephemeral, m.acl)}
+	if changed { // an Advertise whose outcome is unknown may not have been committed
+		ops = append(ops, zkconn.SetOp(znode.ID(m.Job.Root, m.Generation, m.ID), body, -1))
+	}
 	results, err := s.Multi(ctx, slices.Concat(
-		[]zkconn.Op{zkconn.CheckOp(m.gate(), 0), zkconn.SetOp(m.by(), mark, version)},
-		remove,
-		[]zkconn.Op{zkconn.CreateOp(m.live(), body, zkconn.Ephemeral, m.acl)},
+		[]zkconn.Op{zkconn.CheckOp(m.gate(), 0), zkconn.SetOp(m.by(), mark, version)}, remove, ops,
 	)...)
 	var refused *zkconn.Error
 	switch {
@@ -124,7 +128,7 @@ func (m *Member) moveTo(ctx context.Context, s *zkconn.Session, version int32, r
 			return nil, fmt.Errorf("%w: %w", settle, err)
 		}
 	case errors.Is(err, zkconn.ErrNoNode) && errors.As(err, &refused) &&
-		(refused.Op == "create" || refused.Path == m.gate()):
+		(refused.Op == "create" || refused.Path != m.by() && refused.Path != m.live()):
 		return nil, m.gone(ctx, s, missingPart(refused))
 	case errors.Is(err, zkconn.ErrNodeExists), errors.Is(err, zkconn.ErrNoNode), errors.Is(err, zkconn.ErrBadVersion):
 	default:
@@ -135,9 +139,10 @@ func (m *Member) moveTo(ctx context.Context, s *zkconn.Session, version int32, r
 
 // inSession is the same member in another session.
 func (m *Member) inSession(s *zkconn.Session, claim znode.Claim, version int32) *Member {
+	info, changed := m.advertisedInfo()
 	next := &Member{
 		ID: m.ID, Identity: m.Identity, Generation: m.Generation, Job: m.Job,
-		acl: m.acl, info: m.info, claim: claim, version: version,
+		acl: m.acl, info: info, infoChanged: changed, claim: claim, version: version,
 	}
 	return next.bindTo(s)
 }

@@ -1,0 +1,265 @@
+package worker_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"muster/job"
+	"muster/worker"
+	"muster/zkserver"
+	"muster/zkstate/znode"
+)
+
+func publish(t *testing.T, m *worker.Member, key, value string) {
+	t.Helper()
+	if err := m.Publish(t.Context(), key, []byte(value)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// values are those that m sees, without waiting for others than these.
+func values(t *testing.T, m *worker.Member, key string, ids ...int) []worker.Published {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	all, err := m.Values(ctx, key, ids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func TestWhatIsPublishedIsSeenByAll(t *testing.T) {
+	_, ms := team(t, 3)
+	publish(t, ms[2], "port", "7002")
+	publish(t, ms[0], "port", "old")
+	publish(t, ms[0], "port", "7000")
+	publish(t, ms[1], "port", "")
+	publish(t, ms[1], "other", "\x00\n\xff")
+	for _, m := range ms {
+		want := []worker.Published{{ID: 0, Life: 1, Value: []byte("7000")}, {ID: 1, Life: 1, Value: []byte{}},
+			{ID: 2, Life: 1, Value: []byte("7002")}}
+		if d := cmp.Diff(want, values(t, m, "port")); d != "" {
+			t.Errorf("all ports (-want +got):\n%s", d)
+		}
+		if got := values(t, m, "other", 1); string(got[0].Value) != "\x00\n\xff" {
+			t.Errorf("other: %+v", got)
+		}
+	}
+}
+
+// TestAValueIsWaitedForWithAWatch: nothing is asked again and again.
+func TestAValueIsWaitedForWithAWatch(t *testing.T) {
+	j, _ := newJob(t, 2)
+	first, proxy := join(t, j, "w0"), newProxy(t)
+	m, err := worker.Join(t.Context(), dial(t, proxy.Addr()), config(j, "w1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reads atomic.Int64
+	armed := make(chan struct{})
+	watching := sync.OnceFunc(func() { close(armed) })
+	tap(proxy, func(op int32, req []byte) {
+		if op == zkserver.OpExists && mentions(req, znode.Data(j.Root, m.Generation, 0, "port")) {
+			watching()
+		}
+		if op != zkserver.OpMulti && mentions(req, "/port") {
+			reads.Add(1)
+		}
+	})
+	got := make(chan []worker.Published, 1)
+	go func() { got <- values(t, m, "port", 0) }()
+	<-armed
+	quiet, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	<-quiet.Done() // polling would show in the count
+	publish(t, first, "port", "7000")
+	if all := <-got; len(all) != 1 || string(all[0].Value) != "7000" {
+		t.Errorf("got %+v", all)
+	}
+	if n := reads.Load(); n > 5 { // get; exists, get; after the event exists, get
+		t.Errorf("%d reads for one value", n)
+	}
+}
+
+func TestValuesThatAreNotPublishedInTime(t *testing.T) {
+	_, ms := team(t, 3)
+	publish(t, ms[1], "port", "7001")
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := ms[0].Values(ctx, "port", nil)
+	var missing *worker.UnpublishedError
+	if !errors.As(err, &missing) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]int{0, 2}, missing.Missing); d != "" || missing.Key != "port" {
+		t.Errorf("missing (-want +got):\n%s%v", d, err)
+	}
+	if _, err := ms[0].Values(t.Context(), "port", []int{3}); !errors.Is(err, worker.ErrNoWorker) {
+		t.Errorf("worker 3 of 3: %v", err)
+	}
+	if _, err := ms[0].Values(t.Context(), "a/b", nil); err == nil {
+		t.Error("a key with a slash")
+	}
+}
+
+// TestLimitsOfValues: of one value, of what a worker may use by itself, and of what all share.
+func TestLimitsOfValues(t *testing.T) {
+	j, _ := newJob(t, 2000)
+	s, m := dial(t), join(t, j, "w0")
+	full := bytes.Repeat([]byte("x"), znode.MaxValue)
+	if err := m.Publish(t.Context(), "k", append(full, 'x')); !errors.Is(err, worker.ErrDataFull) {
+		t.Errorf("64 KiB and a byte: %v", err)
+	}
+	by := znode.By(j.Root, m.Generation)
+	own := worker.MaxData / 2 / 2000
+	publish(t, m, "small", string(full[:own/2]))
+	if n := shared(t, j, m); n != 0 {
+		t.Errorf("%d bytes are taken for what is its own", n)
+	}
+	publish(t, m, "k", string(full))
+	taken := shared(t, j, m)
+	if beyond := own/2 + len(full) - own; taken < beyond || taken > beyond+1000 {
+		t.Errorf("%d shared bytes are taken, want %d and a little", taken, beyond)
+	}
+	const left = 1000
+	if _, err := s.Set(t.Context(), by, znode.EncodeShared(worker.MaxData/2-left), -1); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Publish(t.Context(), "k2", full[:2*left]); !errors.Is(err, worker.ErrDataFull) {
+		t.Errorf("more than all may hold: %v", err)
+	}
+	publish(t, m, "k", "short") // gives room back
+	if n := shared(t, j, m); n != worker.MaxData/2-left-taken {
+		t.Errorf("%d shared bytes are taken after giving back %d", n, taken)
+	}
+	publish(t, m, "k2", string(full[:2*left]))
+}
+
+// TestPublishingWithACutConnection: each value is there, and takes its room once.
+func TestPublishingWithACutConnection(t *testing.T) {
+	j, _ := newJob(t, 2000)
+	proxy := newProxy(t)
+	m, err := worker.Join(t.Context(), dial(t, proxy.Addr()), config(j, "w0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish(t, m, "large", string(make([]byte, worker.MaxData/2/2000))) // from now on it takes shared room
+	before := shared(t, j, m)
+	value := string(make([]byte, 1000))
+	for fault, arm := range arms {
+		key := "k-" + fault[:3]
+		cut := arm(proxy, func(op int32, req []byte) bool { return isMulti(op, req) && mentions(req, "/"+key) })
+		publish(t, m, key, value)
+		<-cut
+		if got := values(t, m, key, 0); string(got[0].Value) != value {
+			t.Errorf("%s: %+v", fault, got)
+		}
+	}
+	publish(t, m, "k", value)
+	if each := (shared(t, j, m) - before) / 4; each < 1000 || each > 1500 || before+4*each != shared(t, j, m) {
+		t.Errorf("%d shared bytes are taken, and %d before four values", shared(t, j, m), before)
+	}
+}
+
+// shared is how many bytes are taken of the room that the workers share.
+func shared(t *testing.T, j job.Job, m *worker.Member) int {
+	t.Helper()
+	body, _, err := dial(t).Get(t.Context(), znode.By(j.Root, m.Generation))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := znode.DecodeShared(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestValuesOutliveTheWorker, and say which life wrote them. They go with the generation.
+func TestValuesOutliveTheWorker(t *testing.T) {
+	j, store := newJob(t, 2, onComplete(job.Reset))
+	w1 := join(t, j, "w1")
+	m := lose(t, config(j, "w0"))
+	again, err := m.Rejoin(t.Context(), dial(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish(t, again, "port", "1")
+	if err := again.Leave(t.Context(), worker.End{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := values(t, w1, "port", again.ID); string(got[0].Value) != "1" || got[0].Life != 1 {
+		t.Errorf("after it left: %+v", got)
+	}
+	next := join(t, j, "w0")
+	publish(t, next, "port", "2")
+	if got := values(t, w1, "port", next.ID); string(got[0].Value) != "2" || got[0].Life != 2 {
+		t.Errorf("of the next life: %+v", got)
+	}
+	complete(t, next)
+	complete(t, w1)
+	if _, err := store.Collect(t.Context(), []string{j.Root}); err != nil {
+		t.Fatal(err)
+	}
+	if _, there, err := dial(t).Exists(t.Context(), znode.Run(j.Root, next.Generation)); there || err != nil {
+		t.Errorf("the generation is left: %v", err)
+	}
+}
+
+func TestAProcessThatWasReplacedPublishesNothing(t *testing.T) {
+	j, _ := newJob(t, 1)
+	m := join(t, j, "w0")
+	publish(t, m, "port", "1")
+	claim, err := znode.EncodeClaim(znode.Claim{Nonce: "another", Lives: 2, State: znode.In})
+	if err == nil {
+		_, err = dial(t).Set(t.Context(), znode.ByIdentity(j.Root, m.Generation, "w0"), claim, -1)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, err := range map[string]error{
+		"publish":   m.Publish(t.Context(), "port", []byte("2")),
+		"advertise": m.Advertise(t.Context(), "host", 1),
+	} {
+		if !errors.Is(err, worker.ErrFenced) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	body, _, err := dial(t).Get(t.Context(), znode.Data(j.Root, m.Generation, 0, "port"))
+	if v, bad := znode.DecodeValue(body); err != nil || bad != nil || string(v.Data) != "1" {
+		t.Errorf("port is %q, %v", body, err)
+	}
+}
+
+// TestManyTakeSharedRoomAtOnce: each gets what it needs, and the count is right.
+func TestManyTakeSharedRoomAtOnce(t *testing.T) {
+	j, _ := newJob(t, 2000)
+	var ms []*worker.Member
+	for i := range 8 {
+		m := join(t, j, fmt.Sprint("w", i))
+		publish(t, m, "large", string(make([]byte, worker.MaxData/2/2000))) // it has nothing left of its own
+		ms = append(ms, m)
+	}
+	before := shared(t, j, ms[0])
+	var calls []<-chan error
+	for _, m := range ms {
+		calls = append(calls, call(func() error { return m.Publish(t.Context(), "k", make([]byte, 1000)) }))
+	}
+	for _, done := range calls {
+		if err := result(t, done); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := shared(t, j, ms[0]) - before; n < 8*1000 || n%8 != 0 {
+		t.Errorf("%d bytes more are taken", n)
+	}
+}
