@@ -30,7 +30,7 @@ type applyOptions struct {
 func newApplyCmd(p *process) *cobra.Command {
 	var o applyOptions
 	cmd := &cobra.Command{
-		Use:   "apply [PLANFILE | DIR]",
+		Use:   "apply [PLANFILE | DIR | FILE]",
 		Short: "Make the changes of a plan, after asking",
 		Long: `Plans, shows the plan, asks, and makes every change in a transaction of its own
 that holds only if nothing has changed since it was read. A plan saved by
@@ -39,7 +39,7 @@ what runs.`,
 		Example: `  muster apply
   muster apply --yes prod/
   muster plan --out plan.json && muster apply plan.json`,
-		Args: argCount(0, 1, "one plan file or directory"),
+		Args: argCount(0, 1, "one plan file, directory or *.hcl file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			run := p.newRun("apply", firstArg(args))
 			return p.withReports(cmd.Context(), o.reports, run, func() error {
@@ -68,7 +68,7 @@ what runs.`,
 	return cmd
 }
 
-// isPlanFile tells a saved plan from a directory. An empty argument is the current directory.
+// isPlanFile tells a saved plan from a configuration. An empty argument is the current directory.
 func (p *process) isPlanFile(arg string) (bool, error) {
 	if arg == "" {
 		return false, nil
@@ -77,13 +77,11 @@ func (p *process) isPlanFile(arg string) (bool, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, &problem{nil, fmt.Errorf("%s: no such file or directory", arg),
-			"name a saved plan (muster plan --out FILE makes one) or a directory of *.hcl files"}
+			"name a saved plan (muster plan --out FILE makes one), a directory of *.hcl files, or one such file"}
 	case err != nil || info.IsDir():
 		return false, err
-	case isConfigFile(arg):
-		return false, notDirectory(arg)
 	}
-	return true, nil
+	return !isConfigFile(arg), nil
 }
 
 // shellArgument is dir, quoted for a shell, with a space before it. It is empty if dir is.

@@ -264,7 +264,7 @@ func (p *process) completeWorker(cmd *cobra.Command, o *workerOptions) {
 	completeWith(cmd, "start", "joined", "all", "barrier")
 	completeWith(cmd, "takeover", "wait", "fail")
 	completeWith(cmd, "on-loss", "rejoin", "stop")
-	_ = cmd.MarkFlagDirname("file")
+	_ = cmd.MarkFlagFilename("file", "hcl", "hcl.json")
 }
 
 // groupNames returns the names of the groups below root.
@@ -309,10 +309,10 @@ func completeList(cmd *cobra.Command, flag string, words []string) {
 	_ = cmd.RegisterFlagCompletionFunc(flag, complete)
 }
 
-// completeDir completes the one argument that is a directory.
-func completeDir(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+// completeConfig completes the one argument that is a directory or a file of configuration.
+func completeConfig(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return nil, cobra.ShellCompDirectiveFilterDirs
+	return []string{"hcl", "hcl.json"}, cobra.ShellCompDirectiveFilterFileExt // and directories
 }

@@ -42,7 +42,7 @@ func TestCompletionOfFixedWords(t *testing.T) {
 		"ready":            {[]string{"member", "--ready", ""}, "joined\nexplicit\n:4\n"},
 		"on_change":        {[]string{"follow", "--on-change", ""}, "restart\nhup\n:4\n"},
 		"duties":           {[]string{"member", "--duties", ""}, ":16\n"},
-		"directory":        {[]string{"plan", ""}, ":16\n"},
+		"configuration":    {[]string{"plan", ""}, "hcl\nhcl.json\n:8\n"},
 		"one_directory":    {[]string{"drift", "prod", ""}, ":4\n"},
 		"plan_file":        {[]string{"apply", ""}, ":0\n"},
 		"code": {[]string{"explain", "--servers", "127.0.0.1:1", "M1002"},

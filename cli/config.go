@@ -45,32 +45,36 @@ func (v *varValue) Set(s string) error {
 	return nil
 }
 
-// load reads the configuration in dir; "" is the current directory. It prints the diagnostics of a configuration with
-// errors, and returns an error that only sets the exit code.
-func (p *process) load(dir string, vars varFlags) (*spec.Config, error) {
-	return p.loadAt(dir, vars, time.Time{})
+// load reads the configuration that an argument names: a directory, or one file; "" is the current directory. It prints
+// the diagnostics of a configuration with errors, and returns an error that only sets the exit code.
+func (p *process) load(arg string, vars varFlags) (*spec.Config, error) {
+	return p.loadAt(arg, vars, time.Time{})
 }
 
 // loadAt is load for a command that refuses ignores that have expired by now.
-func (p *process) loadAt(dir string, vars varFlags, now time.Time) (*spec.Config, error) {
-	cfg, diags, err := p.parse(dir, vars, now)
+func (p *process) loadAt(arg string, vars varFlags, now time.Time) (*spec.Config, error) {
+	cfg, diags, err := p.parse(arg, vars, now)
 	if err != nil {
 		return nil, err
 	}
 	if diags.HasErrors() {
-		return nil, p.printDiagnostics(p.path(dir), diags)
+		return nil, p.printDiagnostics(p.path(p.configDir(arg)), diags)
 	}
 	return cfg, nil
 }
 
-// parse reads the configuration in dir and returns its diagnostics.
-func (p *process) parse(dir string, vars varFlags, now time.Time) (*spec.Config, spec.Diagnostics, error) {
-	dir = p.path(dir)
-	if dir == "" {
-		dir = "."
+// configDir returns the directory of the configuration that an argument names: file names in it are relative to that.
+func (p *process) configDir(arg string) string {
+	if info, err := os.Stat(p.path(arg)); arg != "" && err == nil && !info.IsDir() {
+		return filepath.Dir(arg)
 	}
-	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
-		return nil, nil, notDirectory(dir)
+	return arg
+}
+
+// parse reads the configuration that an argument names, and returns its diagnostics.
+func (p *process) parse(arg string, vars varFlags, now time.Time) (*spec.Config, spec.Diagnostics, error) {
+	if info, err := os.Stat(p.path(arg)); err == nil && !info.IsDir() && !isConfigFile(arg) {
+		return nil, nil, notConfiguration(arg)
 	}
 	auth, err := p.credentials()
 	if err != nil {
@@ -83,14 +87,14 @@ func (p *process) parse(dir string, vars varFlags, now time.Time) (*spec.Config,
 		}
 		opts.Vars = append(opts.Vars, v)
 	}
-	cfg, diags := spec.Load(dir, opts)
+	cfg, diags := spec.Load(p.path(arg), opts)
 	return cfg, diags, nil
 }
 
-// notDirectory refuses a file where a configuration is wanted.
-func notDirectory(file string) error {
-	return usagef("name its directory: "+filepath.Dir(file),
-		"%s is a file: a configuration is a directory of *.hcl files", file)
+// notConfiguration refuses a file that is not named like configuration.
+func notConfiguration(file string) error {
+	return usagef("for a saved plan: muster show"+shellArgument(file)+", muster apply"+shellArgument(file),
+		"%s is no configuration: that is a directory of *.hcl files, or one such file", file)
 }
 
 // printDiagnostics prints diagnostics about the configuration in dir. It returns them as an error that only sets the

@@ -60,9 +60,9 @@ func (p *process) target(declared target) target {
 	return t
 }
 
-// declaredTarget returns what the configuration in dir says about ZooKeeper.
-func (p *process) declaredTarget(cfg *spec.Config, dir string) target {
-	z := cfg.ZooKeeper
+// declaredTarget returns what the configuration that an argument names says about ZooKeeper.
+func (p *process) declaredTarget(cfg *spec.Config, arg string) target {
+	z, dir := cfg.ZooKeeper, p.configDir(arg)
 	return target{servers: slices.Clone(z.Servers), timeout: time.Duration(z.SessionTimeout), tls: resource.TLS{
 		CAFile:   p.tlsPath(dir, z.TLS.CAFile),
 		CertFile: p.tlsPath(dir, z.TLS.CertFile),

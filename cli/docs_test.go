@@ -70,7 +70,7 @@ func TestEveryKindIsDocumented(t *testing.T) {
 // TestExampleUsesTheDefaultServer: the commands at the head of the example run without MUSTER_SERVERS.
 func TestExampleUsesTheDefaultServer(t *testing.T) {
 	port, local := strings.CutPrefix(spec.DefaultServer, "127.0.0.1:")
-	first := regexp.MustCompile(`(?m)^#   (.*)$`).FindStringSubmatch(read(t, "../examples/one-job/jobs.hcl"))
+	first := regexp.MustCompile(`(?m)^#   (.*)$`).FindStringSubmatch(read(t, "../examples/one-job.hcl"))
 	if !local || first == nil || !strings.HasPrefix(first[1], "muster dev --port "+port+" ") {
 		t.Errorf("default server %s; the example begins with %q", spec.DefaultServer, first)
 	}
@@ -84,7 +84,7 @@ func TestEveryBarrierHasARound(t *testing.T) {
 		"barrier --help": run(t, nil, "barrier", "--help").stdout,
 		"worker --help":  run(t, nil, "worker", "--help").stdout,
 	}
-	for _, pattern := range []string{"../docs/*.md", "../docs/*/*.md", "../examples/*/*"} {
+	for _, pattern := range []string{"../docs/*.md", "../docs/*/*.md", "../examples/*", "../examples/*/*"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

@@ -30,7 +30,7 @@ type driftOptions struct {
 func newDriftCmd(p *process) *cobra.Command {
 	var o driftOptions
 	cmd := &cobra.Command{
-		Use:   "drift [DIR]",
+		Use:   "drift [DIR | FILE]",
 		Short: "Check that ZooKeeper still is as it was applied",
 		Long: `Compares like "muster plan" and sorts what differs by who must act. It never
 writes, and waits until no apply of the stack is under way. Exits 2 for drift of
@@ -48,7 +48,7 @@ the kinds in --fail-on, 3 when it could not see everything.
 		Example: `  muster drift -q                               for cron: silent when clean
   muster drift --fail-on missing,stale,degraded
   muster drift --report prometheus=/var/lib/node_exporter/muster.prom`,
-		Args: argCount(0, 1, "one directory"),
+		Args: argCount(0, 1, "one directory or file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			run := p.newRun("drift", firstArg(args))
 			return p.withReports(cmd.Context(), o.reports, run, func() error {
@@ -62,7 +62,7 @@ the kinds in --fail-on, 3 when it could not see everything.
 	cmd.Flags().DurationVar(&o.waitLock, "wait-lock", time.Minute, "wait so long for an apply of the stack")
 	cmd.Flags().BoolVar(&o.all, "all", false, "list what is ignored and what is unmanaged too")
 	completeList(cmd, "fail-on", namesOf(plan.DriftKinds()))
-	cmd.ValidArgsFunction = completeDir
+	cmd.ValidArgsFunction = completeConfig
 	o.reports.addTo(cmd)
 	return cmd
 }

@@ -26,15 +26,16 @@ type planOptions struct {
 func newPlanCmd(p *process) *cobra.Command {
 	var o planOptions
 	cmd := &cobra.Command{
-		Use:   "plan [DIR]",
+		Use:   "plan [DIR | FILE]",
 		Short: "Show how ZooKeeper differs from the declarations",
-		Long: `Compares the jobs, groups and queues that the *.hcl files of a directory declare
-with what is in ZooKeeper, and shows what "muster apply" would do. It changes
-nothing.`,
+		Long: `Compares the jobs, groups and queues that the *.hcl files of a directory declare,
+or one file alone, with what is in ZooKeeper, and shows what "muster apply" would
+do. It changes nothing.`,
 		Example: `  muster plan
   muster plan --out plan.json prod/     once approved: muster apply plan.json
-  muster plan --only 'job.ingest*'`,
-		Args: argCount(0, 1, "one directory"),
+  muster plan --only 'job.ingest*'
+  muster plan examples/one-job.hcl      one file is a configuration too`,
+		Args: argCount(0, 1, "one directory or file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := p.checkOutFile(o); err != nil { // a report could overwrite the plan file
 				return err
@@ -51,7 +52,7 @@ nothing.`,
 	cmd.Flags().StringVar(&o.format, "format", "human", "print as `KIND` human or json")
 	completeWith(cmd, "format", "human", "json")
 	p.completePlan(cmd, &o.planFlags)
-	cmd.ValidArgsFunction = completeDir
+	cmd.ValidArgsFunction = completeConfig
 	cmd.Flags().BoolVar(&o.detailed, "detailed-exitcode", false,
 		"exit 2 if there is something to change, 3 if something needs attention")
 	return cmd

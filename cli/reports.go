@@ -66,7 +66,7 @@ func (f reportFlags) toStdout() bool {
 	return slices.ContainsFunc(f.targets, func(t reportTarget) bool { return t.path == "-" })
 }
 
-// newRun starts the data of a command's reports. arg is its directory or plan file.
+// newRun starts the data of a command's reports. arg is its configuration or plan file.
 func (p *process) newRun(command, arg string) *report.Run {
 	config := filepath.Clean(p.path(arg))
 	run := &report.Run{
@@ -75,7 +75,7 @@ func (p *process) newRun(command, arg string) *report.Run {
 	if absolute, err := filepath.Abs(config); err == nil {
 		run.Config = absolute
 	}
-	if dir := filepath.ToSlash(config); dir != "." {
+	if dir := filepath.ToSlash(filepath.Clean(p.path(p.configDir(arg)))); dir != "." {
 		run.Dir = dir
 	}
 	return run

@@ -20,15 +20,16 @@ type validateOptions struct {
 func newValidateCmd(p *process) *cobra.Command {
 	var o validateOptions
 	cmd := &cobra.Command{
-		Use:   "validate [DIR]",
+		Use:   "validate [DIR | FILE]",
 		Short: "Check a configuration without touching ZooKeeper",
-		Long: `Checks the *.hcl files of a directory and reports every error in one run.
+		Long: `Checks the *.hcl files of a directory, or one file alone, and reports every error
+in one run.
 "muster explain M1203" says more about one, by its code.`,
-		Args: argCount(0, 1, "one directory"),
+		Args: argCount(0, 1, "one directory or file"),
 		RunE: func(_ *cobra.Command, args []string) error { return runValidate(p, o, firstArg(args)) },
 	}
 	o.vars.addTo(cmd.Flags())
-	cmd.ValidArgsFunction = completeDir
+	cmd.ValidArgsFunction = completeConfig
 	cmd.Flags().BoolVar(&o.json, "json", false, "print the findings as JSON")
 	return cmd
 }
@@ -42,7 +43,7 @@ func runValidate(p *process, o validateOptions, dir string) error {
 	case o.json:
 		err = diags.JSON(p.out)
 	case len(diags) > 0:
-		err = withDirectory(p.path(dir), diags).Text(p.err, p.color(p.err))
+		err = withDirectory(p.path(p.configDir(dir)), diags).Text(p.err, p.color(p.err))
 	}
 	switch {
 	case err != nil:

@@ -68,7 +68,8 @@ The last line on standard error says whose the exit code is.`,
 	fs := cmd.Flags()
 	fs.StringVar(&o.job, "job", "", "`NAME` of the job")
 	fs.StringVar(&o.root, "root", "", "znode `PATH` that the job is below (MUSTER_ROOT); default "+resource.DefaultRoot)
-	fs.StringVarP(&o.dir, "file", "f", "", "create the job as the configuration in `DIR` declares it, if it is missing")
+	fs.StringVarP(&o.dir, "file", "f", "",
+		"create the job as the configuration in `DIR`, or one file, declares it, if it is missing")
 	o.vars.addTo(fs)
 	fs.StringVar(&o.identity, "identity", "",
 		"`NAME` that survives a restart (MUSTER_IDENTITY); default the index of a container, else the address")

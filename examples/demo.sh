@@ -88,18 +88,18 @@ fi
 export MUSTER_SERVERS
 export TMPDIR=$dir # a worker that is killed with -9 leaves its socket there
 root=/muster-demo-$$
-cp examples/one-job/* "$dir/"
+cp examples/one-job.hcl examples/load.sh "$dir/"
 export MUSTER_VAR_root=$root
 cd "$dir"
 
-say "what is declared (examples/one-job)"
+say "what is declared (examples/one-job.hcl)"
 # shellcheck disable=SC2016 # the last line, for sed
-run 0 sed -n '/^job/,$p' jobs.hcl
-run 0 "$muster" validate -q
+run 0 sed -n '/^job/,$p' one-job.hcl
+run 0 "$muster" validate -q one-job.hcl
 say "plan: what ZooKeeper lacks; apply: make it so"
-run 0 "$muster" plan
-run 0 "$muster" apply --yes
-run 0 "$muster" plan --detailed-exitcode
+run 0 "$muster" plan one-job.hcl
+run 0 "$muster" apply --yes one-job.hcl
+run 0 "$muster" plan --detailed-exitcode one-job.hcl
 
 say "a worker joins"
 echo "\$ muster worker --job hello --root $root --identity worker-0 &"
@@ -111,7 +111,7 @@ cat "$dir/worker"
 run 0 "$muster" status --root "$root"
 
 say "somebody wants six workers instead of four, while one is at work: blocked"
-run 0 sed -i 's/workers = 4/workers = 6/' jobs.hcl
+run 0 sed -i 's/workers = 4/workers = 6/' one-job.hcl
 run 3 "$muster" plan --detailed-exitcode
 
 say "the worker crashes: after its session (2 s) the job is the leftover of a run that died"
@@ -123,8 +123,8 @@ say "apply waits until the job has been stale for a while (3 s), and replaces it
 run 0 "$muster" apply --yes
 run 0 "$muster" plan --detailed-exitcode
 
-say "four workers run a script that meets the others at a barrier (examples/one-job/load.sh)"
-run 0 sed -i 's/workers = 6/workers = 4/' jobs.hcl
+say "four workers run a script that meets the others at a barrier (examples/load.sh)"
+run 0 sed -i 's/workers = 6/workers = 4/' one-job.hcl
 run 0 "$muster" apply --yes
 "$muster" status --root "$root" --watch >"$dir/watch" &
 pids+=($!)
@@ -179,8 +179,7 @@ echo "what muster status --watch saw on the way:"
 sed -n "s#^$root/hello *#  #p" "$dir/watch" | uniq
 
 say "a group: of two processes of version 1.9, one leads, and one runs the report that is due every second"
-cat >>jobs.hcl <<'HCL'
-
+cat >shop.hcl <<'HCL'
 group "shop" {
   root   = var.root
   settle = "1s"
@@ -201,8 +200,7 @@ mkdir duties
 	printf '#!/bin/sh\n%s\n' 'echo "report of $MUSTER_TICK by $MUSTER_IDENTITY, version $MUSTER_VERSION"' >duties/report
 }
 chmod +x duties/*
-# shellcheck disable=SC2016 # the last line, for sed
-run 0 sed -n '/^group/,$p' jobs.hcl
+run 0 cat shop.hcl
 run 0 tail -n 1 duties/coordinator duties/report
 run 0 "$muster" apply --yes -q
 
@@ -237,8 +235,7 @@ wait "$b" "$started" || true # they leave the group
 
 if [ -n "${REDIS_URL:-}" ]; then
 	say "a queue: two executors share a batch of 5,000 numbers, and a watcher counts the primes"
-	cat >>jobs.hcl <<HCL
-
+	cat >primes.hcl <<HCL
 queue "primes" {
   root  = var.root
   redis = "$REDIS_URL"
@@ -259,8 +256,7 @@ while read -r n; do # a line in, a line out
 done
 SH
 	chmod +x prime
-	# shellcheck disable=SC2016 # the last line, for sed
-	run 0 sed -n '/^queue/,$p' jobs.hcl
+	run 0 cat primes.hcl
 	run 0 cat prime
 	run 0 "$muster" apply --yes -q
 	export MUSTER_ROOT=$root
@@ -296,7 +292,8 @@ fi
 
 say "nothing is declared any more: apply deletes what is ours"
 # shellcheck disable=SC2016 # the last line, for sed
-run 0 sed -i '/^job/,$d' jobs.hcl
+run 0 sed -i '/^job/,$d' one-job.hcl
+run 0 rm -f shop.hcl primes.hcl
 run 7 "$muster" apply --yes
 run 0 "$muster" apply --yes --allow-empty
 say "done: no process and no file is left"

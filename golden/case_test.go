@@ -28,7 +28,7 @@ import (
 // The sections of a case. Other files belong to its configuration.
 const (
 	declared = "declared.hcl"
-	example  = "example"   // a folder of examples, instead of a configuration
+	example  = "example"   // a folder or a file of examples, instead of a configuration
 	observed = "observed"  // what was found in ZooKeeper: see facts
 	diagsTxt = "diags.txt" // why the configuration is refused
 	planTxt  = "plan.txt"
@@ -129,7 +129,7 @@ func (c testCase) section(name string) (string, bool) {
 	return "", false
 }
 
-// example returns the folder of the example that the case is about; it is empty if there is none.
+// example returns the folder or file of the example that the case is about; it is empty if there is none.
 func (c testCase) example() string {
 	text, ok := c.section(example)
 	if !ok {

@@ -113,7 +113,10 @@ func TestEveryExampleHasACase(t *testing.T) {
 	missing := map[string]bool{}
 	err := filepath.WalkDir(examples, func(path string, e fs.DirEntry, err error) error {
 		if err == nil && !e.IsDir() && (strings.HasSuffix(path, ".hcl") || strings.HasSuffix(path, ".hcl.json")) {
-			missing[filepath.Dir(path)] = true
+			if dir := filepath.Dir(path); dir != examples {
+				path = dir
+			}
+			missing[path] = true
 		}
 		return err
 	})
@@ -132,7 +135,7 @@ func TestEveryExampleHasACase(t *testing.T) {
 }
 
 func TestExamplesAreFormatted(t *testing.T) {
-	for _, pattern := range []string{"../examples/*/*.hcl", "../examples/*/*/*.hcl"} {
+	for _, pattern := range []string{"../examples/*.hcl", "../examples/*/*.hcl"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

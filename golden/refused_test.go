@@ -32,7 +32,7 @@ func TestSectionsThatAreRefused(t *testing.T) {
 		"variables_unread":   {head + "-- prod.vars.hcl --\n", nil, "section prod.vars.hcl is not known"},
 		"twice":              {head + "-- declared.hcl --\n", nil, "section declared.hcl stands twice"},
 		"nothing_declared":   {why + "-- observed --\n", nil, "section declared.hcl is missing, or section example"},
-		"declared_twice":     {head + "-- example --\none-job\n", nil, "section example stands beside a configuration"},
+		"declared_twice":     {head + "-- example --\none-job.hcl\n", nil, "section example stands beside a configuration"},
 		"no_plan":            {head + "-- observed --\n", got, "section plan.txt is missing: run"},
 		"no_diagnostics":     {head, map[string]string{diagsTxt: "error\n"}, "section diags.txt is missing: run"},
 		"plan_of_a_refusal":  {head + "-- plan.txt --\n", nil, "section plan.txt: this configuration gives none"},

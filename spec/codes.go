@@ -91,7 +91,7 @@ type Code struct{ Code, Meaning string }
 // Codes lists every code in ascending order.
 func Codes() []Code {
 	return []Code{
-		{codeDirectory, "the configuration directory is missing or cannot be read"},
+		{codeDirectory, "the configuration is missing, or cannot be read"},
 		{codeNoFiles, "the directory holds no *.hcl or *.hcl.json file"},
 		{codeFile, "a file cannot be read"},
 		{codeEncoding, "a file is not UTF-8"},

@@ -13,15 +13,20 @@ import (
 	"muster/spec"
 )
 
-// TestExamples: every directory of examples that holds HCL loads, without a finding, and every file of it is
-// formatted.
+// TestExamples: every file of examples that holds HCL loads, and every directory below it, without a finding, and every
+// file is formatted.
 func TestExamples(t *testing.T) {
-	dirs := map[string]int{}
-	err := filepath.WalkDir("../examples", func(path string, d fs.DirEntry, err error) error {
+	const examples = "../examples"
+	found := map[string]int{}
+	err := filepath.WalkDir(examples, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".hcl") {
 			return err
 		}
-		dirs[filepath.Dir(path)]++
+		if dir := filepath.Dir(path); dir != examples {
+			found[dir]++
+		} else {
+			found[path]++
+		}
 		src, err := os.ReadFile(path)
 		if err != nil {
 			return err
@@ -36,7 +41,7 @@ func TestExamples(t *testing.T) {
 		t.Fatal(err)
 	}
 	jobs := map[string][]string{}
-	for dir := range dirs {
+	for dir := range found {
 		c, ds := spec.Load(dir, spec.Options{
 			HasCredentials: true, Version: "0.1.0", Now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		})
@@ -44,8 +49,9 @@ func TestExamples(t *testing.T) {
 			_ = ds.Text(os.Stderr, false)
 			t.Fatalf("%s has findings", dir)
 		}
+		name := strings.TrimSuffix(filepath.Base(dir), ".hcl")
 		for _, j := range c.Jobs {
-			jobs[filepath.Base(dir)] = append(jobs[filepath.Base(dir)], j.Address)
+			jobs[name] = append(jobs[name], j.Address)
 		}
 	}
 	want := map[string][]string{

@@ -67,20 +67,12 @@ func leftover(name string) bool {
 
 func (f *findings) directory(dir string, err error) {
 	d := f.add(codeDirectory, nil, "%s cannot be read", dir)
-	var info fs.FileInfo
-	if stat, e := os.Stat(dir); e == nil {
-		info = stat
-	}
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		d.Summary = fmt.Sprintf("there is no directory %s", dir)
-		d.Help = "give the directory that holds the *.hcl files"
-	case info != nil && !info.IsDir():
-		d.Summary = fmt.Sprintf("%s is a file; a configuration is a directory", dir)
-		d.Help = "give the directory: " + filepath.Dir(dir)
-	default:
+	if !errors.Is(err, fs.ErrNotExist) {
 		d.Detail = cause(err)
+		return
 	}
+	d.Summary = fmt.Sprintf("there is no directory %s", dir)
+	d.Help = "give the directory that holds the *.hcl files"
 }
 
 // noFiles points to the folders that the user may have meant: a configuration is not read recursively.

@@ -74,6 +74,7 @@ func TestUnreadable(t *testing.T) {
 		"utf16/a.hcl": "\xff\xfem\x00", "latin1/a.hcl": head + "job \"\xe9\" {\n}\n",
 		"vars/a.vars.hcl": "x = 1\n",
 		"deep/a.hcl":      "a = " + strings.Repeat("[", 1001) + "\n",
+		"plan.json":       "{}",
 	})
 	for _, name := range []string{"dangling", "fifo"} {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
@@ -88,7 +89,10 @@ func TestUnreadable(t *testing.T) {
 	}
 	for _, test := range []struct{ path, code, says, help string }{
 		{"missing", "M1001", "there is no directory", "give the directory"},
-		{"file.hcl", "M1001", "is a file", "give the directory: "},
+		{"missing.hcl", "M1001", "there is no file", "or the directory"},
+		{"vars/a.vars.hcl", "M1001", "holds values of variables", "--var-file "},
+		{"plan.json", "M1001", "plan.json is no configuration", "or one such file"},
+		{"fifo/a.hcl", "M1003", "a.hcl cannot be read: it is not a regular file", ""},
 		{"empty", "M1002", "holds no *.hcl file", "jobs.hcl"},
 		{"vars", "M1002", "holds no *.hcl file", "jobs.hcl"},
 		{"nested", "M1002", "holds no *.hcl file", "nested/prod"},
@@ -108,6 +112,32 @@ func TestUnreadable(t *testing.T) {
 		if d.Code != test.code || !strings.Contains(d.Summary, test.says) || !strings.Contains(d.Help, test.help) {
 			t.Errorf("%s: %s %s; help: %s", test.path, d.Code, d.Summary, d.Help)
 		}
+	}
+}
+
+// TestOneFile: a file is a configuration by itself. Nothing beside it is read but what it names, and it means the same
+// as in a directory of its own.
+func TestOneFile(t *testing.T) {
+	const jobs = head + "variable \"n\" {\n  default = 2\n}\njob \"a\" {\n  workers = var.n\n" +
+		"  labels = { x = file(\"x.txt\") }\n}\n"
+	dir := write(t, map[string]string{
+		"a.hcl": jobs, "x.txt": "inside", "other.hcl": one, "n.auto.vars.hcl": "n = 3\n", "alone/a.hcl": jobs,
+		"alone/x.txt": "inside", "b.hcl.json": `{"muster": {"stack": "json"}}`,
+	})
+	one, ds := spec.Load(filepath.Join(dir, "a.hcl"), spec.Options{})
+	if ds.HasErrors() || len(one.Jobs) != 1 || one.Jobs[0].Workers != 2 || one.Jobs[0].Labels["x"] != "inside" ||
+		!strings.HasPrefix(one.Jobs[0].At, "a.hcl:") {
+		t.Fatalf("%+v\n%v", one, ds)
+	}
+	if alone, _ := spec.Load(filepath.Join(dir, "alone"), spec.Options{}); alone.Digest != one.Digest {
+		t.Errorf("alone its digest is %s, beside others %s", alone.Digest, one.Digest)
+	}
+	if c, ds := spec.Load(filepath.Join(dir, "b.hcl.json"), spec.Options{}); c == nil || c.Stack != "json" {
+		t.Errorf("%+v\n%v", c, ds)
+	}
+	t.Chdir(dir)
+	if c, ds := spec.Load("a.hcl", spec.Options{}); c == nil || c.Jobs[0].Labels["x"] != "inside" {
+		t.Errorf("%+v\n%v", c, ds)
 	}
 }
 

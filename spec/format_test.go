@@ -54,7 +54,8 @@ func sources(t testing.TB) []string {
 		}
 	}
 	examples, _ := filepath.Glob("../examples/*/*.hcl")
-	for _, name := range examples {
+	single, _ := filepath.Glob("../examples/*.hcl")
+	for _, name := range append(examples, single...) {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

@@ -90,14 +90,14 @@ const (
 	DefaultSessionTimeout = resource.Duration(10 * time.Second)
 )
 
-// Load reads the configuration in dir. Config is nil if there are errors; warnings may stand beside one.
-func Load(dir string, o Options) (*Config, Diagnostics) {
-	if dir == "" {
-		dir = "."
-	}
+// Load reads the configuration at path: all files of a directory or, if path is a file, that one alone. Config is nil
+// if there are errors; warnings may stand beside one.
+func Load(path string, o Options) (*Config, Diagnostics) {
+	dir, file := splitPath(path)
 	l := &loader{
 		findings: findings{sources: map[string][]byte{}},
 		dir:      dir,
+		file:     file,
 		opts:     o,
 		vars:     map[string]*variable{},
 		locals:   map[string]*local{},
@@ -118,7 +118,8 @@ func Load(dir string, o Options) (*Config, Diagnostics) {
 type loader struct {
 	findings
 	watch      watch
-	dir        string
+	dir        string // what names in the configuration are relative to
+	file       string // in dir, of a configuration that is one file; else empty
 	opts       Options
 	incomplete bool // a file or block could not be read: what is not declared elsewhere may be declared there
 	valueless  bool // a value could not be read: a variable without one may have it there
@@ -131,7 +132,7 @@ type loader struct {
 }
 
 func (l *loader) load() *Config {
-	files, ok := l.scan(l.dir)
+	files, ok := l.files()
 	if !ok {
 		return nil
 	}

@@ -1,7 +1,7 @@
-# Two teams, one ZooKeeper, one root: each directory is a configuration with a stack of its own.
+# Two teams, one ZooKeeper, one root: each file is a configuration with a stack of its own.
 #
-#   muster apply examples/many-stacks/team-a
-#   muster apply examples/many-stacks/team-b
+#   muster apply examples/team-a.hcl
+#   muster apply examples/team-b.hcl
 #
 # Jobs of the other stack are counted as unmanaged and never changed. If both declare a job with the same path, the
 # second plan says "blocked: owned by stack team-a".

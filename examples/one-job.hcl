@@ -1,8 +1,8 @@
 # One job of four workers that find each other below /jobs/hello. `make demo` uses it.
 #
 #   muster dev --port 2181          in another terminal: a throw-away ZooKeeper at the default address
-#   muster plan                     what would change
-#   muster apply                    change it
+#   muster plan one-job.hcl         what would change
+#   muster apply one-job.hcl        change it
 #   muster worker --job hello --root /jobs --identity worker-0
 
 muster {

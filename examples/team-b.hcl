@@ -1,4 +1,4 @@
-# The other half of examples/many-stacks: see team-a/jobs.hcl.
+# The other team of the root of team-a.hcl.
 
 muster {
   stack = "team-b"
