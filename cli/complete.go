@@ -40,9 +40,10 @@ type candidateDuty struct {
 	kind       group.Type
 }
 
-// candidates looks where search would look. Without a directory it reads no configuration. After an error there are
-// fewer candidates; nothing is printed.
+// candidates looks where search would look. The configuration is that of --file, else that in dir; if both are empty it
+// reads none. After an error there are fewer candidates; nothing is printed.
 func (p *process) candidates(ctx context.Context, dir string, f searchFlags) completionCandidates {
+	dir = cmp.Or(f.config, dir)
 	p.err, p.log = &stream{w: io.Discard}, slog.New(slog.DiscardHandler)
 	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()
@@ -231,10 +232,11 @@ func completeFlag(
 	_ = cmd.RegisterFlagCompletionFunc(flag, complete)
 }
 
-// completeSearch registers the candidates for --root and, if cmd has it, for --stack.
+// completeSearch registers the candidates for --file, --root and, if cmd has it, for --stack.
 func (p *process) completeSearch(cmd *cobra.Command, f *searchFlags) {
+	_ = cmd.MarkFlagFilename("file", "hcl", "hcl.json")
 	completeFlag(cmd, "root", func(ctx context.Context, _ []string, typed string) []string {
-		return withPrefix(typed, p.candidates(ctx, ".", searchFlags{vars: f.vars}).roots)
+		return withPrefix(typed, p.candidates(ctx, ".", searchFlags{config: f.config, vars: f.vars}).roots)
 	})
 	if cmd.Flags().Lookup("stack") != nil {
 		completeFlag(cmd, "stack", func(ctx context.Context, _ []string, typed string) []string {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -26,18 +27,25 @@ type exportOptions struct {
 func newExportCmd(p *process) *cobra.Command {
 	var o exportOptions
 	cmd := &cobra.Command{
-		Use:   "export [--root PATH]",
+		Use:   "export [DIR | FILE]",
 		Short: "Write HCL that declares what is found in ZooKeeper",
-		Long: `Writes HCL that declares the jobs, groups and queues found below a root. A plan
-of it has nothing to change, except that classic jobs become muster's.`,
+		Long: `Writes HCL that declares the jobs, groups and queues found below a root, or
+where a configuration looks. A plan of it has nothing to change, except that
+classic jobs become muster's.`,
 		Example: `  muster export --root /jobs/prod > jobs.hcl`,
-		Args:    argCount(0, 0, ""),
-		RunE:    func(cmd *cobra.Command, _ []string) error { return runExport(cmd.Context(), p, o) },
+		Args:    argCount(0, 1, "one directory or file"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 && o.config != "" {
+				return usagef("name one of them", "%s and --file %s are two configurations", args[0], o.config)
+			}
+			o.config = cmp.Or(o.config, firstArg(args))
+			return runExport(cmd.Context(), p, o)
+		},
 	}
 	o.searchFlags.addTo(cmd.Flags())
 	cmd.Flags().StringVar(&o.stack, "stack", "", "what stack `NAME` owns only")
 	p.completeSearch(cmd, &o.searchFlags)
-	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	cmd.ValidArgsFunction = completeConfig
 	return cmd
 }
 

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -19,17 +21,39 @@ import (
 
 // searchFlags are the flags of commands that look at jobs, declared or not.
 type searchFlags struct {
-	vars  varFlags
-	root  string
-	named bool // an argument is the path of a job
-	whole bool // the answer needs the configuration
+	config string // the configuration that --file names; empty: that of the current directory, if it holds one
+	vars   varFlags
+	root   string
+	named  bool // an argument is the path of a job
+	whole  bool // the answer needs the configuration
 }
 
 func (f *searchFlags) addTo(fs *pflag.FlagSet) {
+	fs.StringVarP(&f.config, "file", "f", "",
+		"read the configuration in `DIR`, or one file; default the current directory")
 	f.vars.addTo(fs)
 	fs.StringVar(&f.root, "root", "",
 		"look below znode `PATH` (MUSTER_ROOT); default: where the configuration's stack has something, "+
 			"else where any has")
+}
+
+// takeConfig takes an argument that names a configuration as --file, and returns what is left of it. It leaves alone what
+// may be the name, the path or a pattern of a job: a configuration is a file named like one, or a directory that is
+// written with a slash and not as an absolute path.
+func (p *process) takeConfig(f *searchFlags, arg string) (string, error) {
+	info, err := os.Stat(p.path(arg))
+	if arg == "" || err != nil || filepath.IsAbs(arg) && info.IsDir() {
+		return arg, nil
+	}
+	if info.IsDir() && !slices.Contains([]string{".", ".."}, arg) && !strings.Contains(arg, "/") ||
+		!info.IsDir() && !isConfigFile(arg) {
+		return arg, nil
+	}
+	if f.config != "" {
+		return "", usagef("name one of them", "%s and --file %s are two configurations", arg, f.config)
+	}
+	f.config = arg
+	return "", nil
 }
 
 // searchScope is where such a command looks.
@@ -45,9 +69,9 @@ type searchScope struct {
 	target    target // of session
 }
 
-// search finds out where to look, and connects. It reads the configuration in the current directory, unless flags and
-// the environment name the servers and the root and the answer does not need it. It ignores a broken configuration if a
-// root or a path is named: an operator must be able to look.
+// search finds out where to look, and connects. It reads the configuration that --file names, or that of the current
+// directory unless flags and the environment name the servers and the root and the answer does not need it. Of these it
+// ignores a broken one if a root or a path is named: an operator must be able to look.
 func (p *process) search(ctx context.Context, f searchFlags) (searchScope, error) {
 	var scope searchScope
 	root := cmp.Or(f.root, p.environ.value("MUSTER_ROOT"))
@@ -58,13 +82,13 @@ func (p *process) search(ctx context.Context, f searchFlags) (searchScope, error
 	}
 	enough := root != "" && (len(p.flags.servers) > 0 || p.environ.value("MUSTER_SERVERS") != "")
 	declared := target{timeout: time.Duration(spec.DefaultSessionTimeout)}
-	if (!enough || f.whole) && p.hasConfiguration() {
-		cfg, err := p.load("", f.vars)
+	if f.config != "" || (!enough || f.whole) && p.hasConfiguration() {
+		cfg, err := p.load(f.config, f.vars)
 		switch {
 		case err == nil:
-			scope.cfg, declared, scope.home = cfg, p.declaredTarget(cfg, ""), cfg.Home
+			scope.cfg, declared, scope.home = cfg, p.declaredTarget(cfg, f.config), cfg.Home
 			scope.roots, scope.paths = cfg.Searched(), declaredPaths(cfg)
-		case errors.Is(err, errPrinted) && (root != "" || f.named):
+		case errors.Is(err, errPrinted) && f.config == "" && (root != "" || f.named):
 			fmt.Fprintf(p.err, "\nThe configuration is ignored; muster connects to %s.\n",
 				strings.Join(p.target(declared).servers, ","))
 		default:

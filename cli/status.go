@@ -29,7 +29,7 @@ type statusOptions struct {
 }
 
 // lookElsewhere says how to look below other roots.
-const lookElsewhere = "--root PATH, or -C DIR with the configuration"
+const lookElsewhere = "--root PATH, or -f DIR with the configuration"
 
 // maxCountedWorkers limits the counting of restarts, which takes three reads a worker. A table of more workers has
 // none.
@@ -38,18 +38,26 @@ const maxCountedWorkers = 1000
 func newStatusCmd(p *process) *cobra.Command {
 	var o statusOptions
 	cmd := &cobra.Command{
-		Use:   "status [GLOB | JOB | GROUP | QUEUE]",
+		Use:   "status [GLOB | JOB | GROUP | QUEUE | DIR/]",
 		Short: "Show jobs, groups and queues, and who of them is live",
 		Long: `Shows the jobs, groups and queues below a root, declared or not; of a single job
 that is named, its workers too, and which are missing; of a single group its
 members, who holds its duties, and what waits and why; of a single queue its
-executors and watchers, and its unfinished batches.`,
+executors and watchers, and its unfinished batches. It looks where the
+configuration here does, or the one that -f names, or DIR/, or a file.`,
 		Example: `  muster status
   muster status 'ingest-*' --watch
   muster status shop
-  muster status nightly --root /jobs/prod`,
+  muster status nightly --root /jobs/prod
+  muster status prod/`,
 		Args: argCount(0, 1, "one name or pattern"),
-		RunE: func(cmd *cobra.Command, args []string) error { return runStatus(cmd.Context(), p, o, firstArg(args)) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			pattern, err := p.takeConfig(&o.searchFlags, firstArg(args))
+			if err != nil {
+				return err
+			}
+			return runStatus(cmd.Context(), p, o, pattern)
+		},
 	}
 	o.searchFlags.addTo(cmd.Flags())
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "show it again whenever it changes, until interrupted")

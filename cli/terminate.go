@@ -119,6 +119,9 @@ func keptInPlace(o *resource.Observed) bool {
 // commandLine is the command that asks for the same, quoted for a shell.
 func (o terminateOptions) commandLine(name string) string {
 	line := "muster terminate " + text.ShellWord(name)
+	if o.config != "" {
+		line += " -f " + text.ShellWord(o.config)
+	}
 	if o.root != "" {
 		line += " --root " + text.ShellWord(o.root)
 	}
@@ -134,7 +137,7 @@ func (p *process) resolveStack(scope *searchScope, o *terminateOptions, name str
 		return nil
 	}
 	if scope.cfg == nil && p.hasConfiguration() {
-		cfg, err := p.load("", o.vars)
+		cfg, err := p.load(o.config, o.vars)
 		if err != nil {
 			return err
 		}
