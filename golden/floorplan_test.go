@@ -105,6 +105,8 @@ func floorPlan() map[string]room {
 		"tasks/peers":         {},
 		"examples/checkpoint": {ours: []string{"member", "zkstate/zkconn"}},
 		"examples/primes":     {},
+		// Tests of the pipelines' scripts only.
+		"examples/pipelines": {},
 
 		"daemon":   {}, // runs the servers of both
 		"zkserver": {ours: []string{"daemon"}},
