@@ -32,7 +32,7 @@ func (f *fixture) startPython(identity string) *exec.Cmd {
 	python := needs.Program(f.t, "python3", "python3")
 	cmd := exec.Command(python, "../examples/python/executor.py", f.queue.Path(), "store/lua", identity,
 		"sh", "-c", squares)
-	cmd.Env = append(os.Environ(), "MUSTER_SERVERS="+servers.Connect())
+	cmd.Env = append(os.Environ(), "MUSTER_SERVERS="+servers.Connect(), "PYTHONDONTWRITEBYTECODE=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out

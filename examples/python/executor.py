@@ -5,101 +5,11 @@ task is its standard input, its standard output is the result; exit code 65 is "
 tasks/store/lua of the muster that the others run. MUSTER_SERVERS is one ZooKeeper server. It runs one command at a
 time. When its session is lost it ends, and what it had goes back; whoever started it starts it again.
 """
-import hashlib, json, os, random, re, signal, socket, struct, subprocess, sys, threading, time, uuid
+import hashlib, json, os, random, re, signal, socket, subprocess, sys, time, uuid
 from urllib.parse import urlparse
 
-
-class ZooKeeper:
-    """One session."""
-
-    def __init__(self, server, timeout_ms):
-        self.lock, self.xid, self.changed = threading.RLock(), 0, set()
-        self.sock = socket.create_connection(server.split(":"), timeout=timeout_ms / 1000)
-        self.send(struct.pack(">iqiqi16s", 0, 0, timeout_ms, 0, 16, b""))
-        self.timeout = struct.unpack(">i", self.receive()[4:8])[0] / 1000
-        self.sock.settimeout(self.timeout * 2 / 3)
-
-    def keep(self):
-        """Keeps the session alive, and kills the process with its command when it is lost: others have the task then."""
-        threading.Thread(target=self.heartbeat, daemon=True).start()
-
-    def send(self, body):
-        self.sock.sendall(struct.pack(">i", len(body)) + body)
-
-    def receive(self):
-        def exactly(n):
-            data = b""
-            while len(data) < n:
-                part = self.sock.recv(n - len(data))
-                if not part:
-                    raise ConnectionError("ZooKeeper closed the connection")
-                data += part
-            return data
-        return exactly(struct.unpack(">i", exactly(4))[0])
-
-    def call(self, op, body=b"", xid=None):
-        """Returns error code and body of the reply. Paths of watch events are added to changed."""
-        with self.lock:
-            if xid is None:
-                self.xid += 1
-                xid = self.xid
-            self.send(struct.pack(">ii", xid, op) + body)
-            while True:
-                reply = self.receive()
-                got, _, err = struct.unpack(">iqi", reply[:16])
-                if got == xid:
-                    return err, reply[16:]
-                if got == -1:
-                    self.changed.add(reply[28:].decode())
-
-    def heartbeat(self):
-        while True:
-            time.sleep(self.timeout / 3)
-            try:
-                self.call(11, xid=-2)
-            except OSError as e:
-                print("the session is lost:", e, file=sys.stderr)
-                os.killpg(0, signal.SIGKILL)
-
-    def get(self, path, watch=False):
-        """Returns data, czxid and version of a znode; None if there is none."""
-        self.call(9, string(path))  # sync
-        err, reply = self.call(4, string(path) + bytes([watch]))
-        if err:
-            return None
-        n = max(0, struct.unpack(">i", reply[:4])[0])
-        czxid, _, _, _, version = struct.unpack(">qqqqi", reply[4 + n:40 + n])
-        return reply[4:4 + n], czxid, version
-
-    def multi(self, *ops):
-        """Returns the paths of what was created; None if nothing was."""
-        body = b"".join(struct.pack(">i?i", op, False, -1) + part for op, part in ops)
-        err, reply = self.call(14, body + struct.pack(">i?i", -1, True, -1))
-        created = []
-        while not err and len(reply) > 9:
-            op, _, _ = struct.unpack(">i?i", reply[:9])
-            if op == -1:  # an error of this or another operation
-                return None
-            reply = reply[9:]
-            if op == 1:
-                n = struct.unpack(">i", reply[:4])[0]
-                created.append(reply[4:4 + n].decode())
-                reply = reply[4 + n:]
-        return None if err else created
-
-
-def string(s):
-    data = s if isinstance(s, bytes) else s.encode()
-    return struct.pack(">i", len(data)) + data
-
-
-def check(path, version):
-    return 13, string(path) + struct.pack(">i", version)
-
-
-def create(path, data, flags):
-    everybody = struct.pack(">ii", 1, 31) + string("world") + string("anyone")
-    return 1, string(path) + string(data) + everybody + struct.pack(">i", flags)
+import zookeeper
+from zookeeper import EPHEMERAL, SEQUENTIAL, check, create
 
 
 class Refused(Exception):
@@ -183,35 +93,41 @@ class Executor:
         self.root, name = path.rsplit("/", 1)
         self.record = f"{self.root}/.muster/queue/{name}"
         server = os.environ["MUSTER_SERVERS"].split(",")[0]
-        reader = ZooKeeper(server, 10_000)
-        body, _, version = reader.get(self.record) or sys.exit("there is no queue " + path)
-        reader.call(-11)
+        reader = zookeeper.ZooKeeper(server, 10_000)
+        body, stat = reader.get(self.record)
+        reader.close()
+        if stat is None:
+            sys.exit("there is no queue " + path)
         record = json.loads(body)
-        if record["format"] != 1 or record["state"] != "open" or record.get("acl", []) not in ([], ["world:anyone:cdrwa"]):
+        everybody = record.get("acl", []) in ([], ["world:anyone:cdrwa"])
+        if record["format"] != 1 or record["state"] != "open" or not everybody:
             sys.exit("this queue is not for this program")
         self.queue, self.run_folder = record["queue"], f"{self.root}/.muster/run/{record['generation']}"
-        self.zk = ZooKeeper(server, int(seconds(self.queue["timeouts"]["session"]) * 1000))
-        self.zk.keep()
+        self.zk = zookeeper.ZooKeeper(server, int(seconds(self.queue["timeouts"]["session"]) * 1000))
+        self.zk.keep(lambda: os.killpg(0, signal.SIGKILL))  # with its command: others have the task then
         nonce = uuid.uuid4().hex
         live = json.dumps({"nonce": nonce, "role": "executor", "host": socket.gethostname(), "parallel": 1})
         seat = json.dumps({"identity": identity, "nonce": nonce, "role": "executor"})
-        ops = [check(self.run_folder + "/gate", 0), check(self.record, version)]
-        folders = [create(f"{self.run_folder}/{f}", "", 0) for f in ("seat", "batch", "ended", "health")]
-        mine = [create(f"{path}/{identity}", live, 1), create(self.run_folder + "/seat/x-", seat, 3)]
-        for _ in range(3):  # another process may make the folders at the same time
-            created = self.zk.multi(*ops, *mine) or self.zk.multi(*ops, *folders, *mine)
-            if created:
+        ops = [check(self.run_folder + "/gate", 0), check(self.record, stat.version)]
+        folders = [create(f"{self.run_folder}/{f}") for f in ("seat", "batch", "ended", "health")]
+        mine = [create(f"{path}/{identity}", live, EPHEMERAL),
+                create(self.run_folder + "/seat/x-", seat, EPHEMERAL + SEQUENTIAL)]
+        for first in (False, True) * 3:  # another process may make the folders at the same time
+            try:
+                self.seat_path = self.zk.multi(*ops, *(folders if first else []), *mine)[-1]
                 break
+            except zookeeper.Refused as e:
+                refused = e
         else:
-            sys.exit("cannot join")
-        self.seat_path = created[-1]
-        self.seat = format(self.zk.get(self.seat_path)[1], "x")
+            sys.exit(f"cannot join: {refused}")
+        self.seat = format(self.zk.exists(self.seat_path).czxid, "x")
         self.redis = Redis(self.queue["redis"], "muster:{%s}:" % record["generation"], lua)
         self.id, self.seq, self.results, self.held, self.manifests = path, 0, [], {}, {}
         self.stopped, self.waits = False, False
 
     def hello(self):
-        if self.zk.get(self.seat_path) is None:
+        self.zk.sync(self.seat_path)
+        if self.zk.exists(self.seat_path) is None:
             sys.exit("somebody deleted my seat")
         self.seq = max(self.seq, int(self.redis.run("hello", self.seat, self.id, "e", 1)))
 
@@ -262,9 +178,9 @@ class Executor:
         """Is None if the batch has ended or is cancelled."""
         path = f"{self.run_folder}/batch/{batch}"
         if batch not in self.manifests or path in self.zk.changed:
-            self.zk.changed.discard(path)
-            found = self.zk.get(path, watch=True)
-            self.manifests[batch] = json.loads(found[0]) if found else None
+            self.zk.sync(path)
+            body, _ = self.zk.get(path, watch=True)
+            self.manifests[batch] = json.loads(body) if body else None
         m = self.manifests[batch]
         return m if m and m["state"] != "cancelled" else None
 
@@ -333,10 +249,7 @@ def main():
     e.loop(command)
     e.turn()  # the last results
     e.sync({})
-    try:
-        e.zk.call(-11)
-    except OSError:
-        pass  # the session ends by its timeout
+    e.zk.close()
 
 
 if __name__ == "__main__":
