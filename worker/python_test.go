@@ -96,8 +96,8 @@ func joinRun(t *testing.T, j job.Job, identity, run string) *worker.Member {
 }
 
 // TestAWorkerInPython: a worker that is written from docs/protocol.md alone works beside one of ours. It waits for the
-// job, joins first and is killed at a barrier; its next life has the same id, finds its arrival, and goes through; it completes as the
-// last one, and resets the job.
+// job, joins first and is killed at a barrier; its next life has the same id, finds its arrival, and goes through; it
+// completes as the last one, and resets the job.
 func TestAWorkerInPython(t *testing.T) {
 	j := declare(2, func(j *job.Job) {
 		j.Timeouts.Session = resource.Duration(2 * time.Second)
