@@ -60,7 +60,7 @@ func compare(ctx context.Context, cfg *spec.Config, t target, r *zkstate.Reader,
 	if err != nil {
 		return c, err
 	}
-	have, err := r.Read(ctx, roots, declaredPaths(cfg)...)
+	have, err := r.ReadFor(ctx, roots, declaredPaths(cfg), want.Settled())
 	if err != nil {
 		return c, err
 	}

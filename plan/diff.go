@@ -118,13 +118,7 @@ func (r Row) Grace() resource.Duration {
 // Diff compares. Everything that is declared or observed gets a row and a reason. The caller has checked the
 // declarations. If two have the same path, Diff uses the one with the smaller address.
 func Diff(want Want, have State) Plan {
-	declared := map[string]resource.Declaration{}
-	for _, d := range want.Declared {
-		id := d.ID()
-		if prev, ok := declared[id.Path()]; !ok || id.Address < prev.ID().Address {
-			declared[id.Path()] = d
-		}
-	}
+	declared := want.byPath()
 	p := Plan{
 		Stack: want.Stack, Home: want.Home, Ensemble: have.Ensemble, Unlisted: have.Unlisted, Unindexed: have.Unindexed,
 	}
@@ -146,6 +140,28 @@ func Diff(want Want, have State) Plan {
 	}
 	slices.SortFunc(p.Rows, CompareRows)
 	return p
+}
+
+// byPath returns the declarations by path.
+func (w Want) byPath() map[string]resource.Declaration {
+	declared := make(map[string]resource.Declaration, len(w.Declared))
+	for _, d := range w.Declared {
+		id := d.ID()
+		if prev, ok := declared[id.Path()]; !ok || id.Address < prev.ID().Address {
+			declared[id.Path()] = d
+		}
+	}
+	return declared
+}
+
+// Settled returns a function that reports whether Diff plans nothing for a resource that is as observed: its row is
+// unchanged or unmanaged.
+func (w Want) Settled() func(path string, o *resource.Observed) bool {
+	declared := w.byPath()
+	return func(path string, o *resource.Observed) bool {
+		a := w.Reason(Row{Path: path, Old: o, New: declared[path]}).Action()
+		return a == None || a == Unmanaged
+	}
 }
 
 // Changes lists the rows that apply would commit.

@@ -119,7 +119,7 @@ func (r *Reader) observeLost(ctx context.Context, path string, cs []*recordCopy,
 // one again, and ignores a generation without a gate.
 func (r *Reader) observeCopy(ctx context.Context, path, g string, f found) (*resource.Observed, error) {
 	root, _ := split(path)
-	return r.untilStable(ctx, path, func() (*resource.Observed, error) {
+	return r.untilStable(ctx, path, found{}, func() (*resource.Observed, error) {
 		o, err := r.observeOnce(ctx, path, f)
 		if err != nil || o != nil && o.Record != nil {
 			return o, err
@@ -139,7 +139,7 @@ func (r *Reader) observeCopy(ctx context.Context, path, g string, f found) (*res
 		lost := &resource.Observed{
 			Record: c.record, Companions: f.companions, Lost: []resource.Part{resource.PartRecord},
 		}
-		return lost, r.observeGeneration(ctx, c.kind, path, lost)
+		return lost, r.observeGeneration(ctx, c.kind, path, found{}, lost)
 	})
 }
 

@@ -18,16 +18,16 @@ const maxRereads = 5
 // until two reads agree: between two reads of one observation somebody's transaction may have changed it. If it changes
 // at every read, the last observation is returned. A commit that is based on it will fail.
 func (r *Reader) observe(ctx context.Context, path string, f found) (*resource.Observed, error) {
-	return r.untilStable(ctx, path, func() (*resource.Observed, error) { return r.observeOnce(ctx, path, f) })
+	return r.untilStable(ctx, path, f, func() (*resource.Observed, error) { return r.observeOnce(ctx, path, f) })
 }
 
 // untilStable calls read until two results agree, if the first needs a second read.
 func (r *Reader) untilStable(
-	ctx context.Context, path string, read func() (*resource.Observed, error),
+	ctx context.Context, path string, f found, read func() (*resource.Observed, error),
 ) (*resource.Observed, error) {
 	o, err := read()
 	for range maxRereads {
-		if err != nil || !needsSecondRead(o) {
+		if err != nil || !f.needsSecondRead(path, o) {
 			return o, err
 		}
 		var next *resource.Observed
@@ -44,9 +44,11 @@ func (r *Reader) untilStable(
 }
 
 // needsSecondRead reports whether o must be read twice.
-func needsSecondRead(o *resource.Observed) bool {
+func (f found) needsSecondRead(path string, o *resource.Observed) bool {
 	switch o.Class() {
-	case resource.Stale, resource.Idle, resource.Done, resource.Unreadable, resource.Foreign, resource.Damaged:
+	case resource.Idle, resource.Done:
+		return f.settled == nil || !f.settled(path, o)
+	case resource.Stale, resource.Unreadable, resource.Foreign, resource.Damaged:
 		return true
 	}
 	return false
@@ -81,16 +83,24 @@ func (r *Reader) observeOnce(ctx context.Context, path string, f found) (*resour
 			return o, nil
 		}
 		o.Record = &rec
-		return o, r.observeGeneration(ctx, k, path, o)
+		return o, r.observeGeneration(ctx, k, path, f, o)
 	}
 	return r.observeWithoutRecord(ctx, path, f.companions)
 }
 
-// observeGeneration reads everything of a resource except its Record.
-func (r *Reader) observeGeneration(ctx context.Context, k Kind, path string, o *resource.Observed) error {
-	begun, err := r.observeFolders(ctx, k, path, o)
+// observeGeneration reads everything of a resource except its Record. See ReadFor for what it leaves out.
+func (r *Reader) observeGeneration(ctx context.Context, k Kind, path string, f found, o *resource.Observed) error {
+	begun, unused, err := r.observeFolders(ctx, k, path, o)
 	if err != nil {
 		return err
+	}
+	if unused != nil && f.exists && f.settled != nil {
+		o.Pzxid = unused.Czxid // one transaction created both
+		crowded := *o
+		crowded.Live = 1 // a child of the znode can only be a stranger: it must not matter either
+		if f.settled(path, o) && f.settled(path, &crowded) {
+			return nil
+		}
 	}
 	if begun && k.Count != nil {
 		if err := k.Count(ctx, r, o); err != nil {
@@ -109,32 +119,32 @@ func (r *Reader) observeGeneration(ctx context.Context, k Kind, path string, o *
 }
 
 // observeFolders reads which parts of the generation exist, and reports whether somebody has joined it. A new
-// generation has only its gate. The first member adds the folders of the kind in one transaction. If the number of
-// children is neither, somebody deleted some, or a newer muster has more folders.
+// generation has only its gate: then unused is its Stat. The first member adds the folders of the kind in one
+// transaction. If the number of children is neither, somebody deleted some, or a newer muster has more folders.
 func (r *Reader) observeFolders(
 	ctx context.Context, k Kind, path string, o *resource.Observed,
-) (begun bool, err error) {
+) (begun bool, unused *zkconn.Stat, err error) {
 	root, _ := split(path)
 	dir := znode.Run(root, o.Record.Generation)
 	run, exists, err := r.session.Exists(ctx, dir)
 	switch {
 	case err != nil:
-		return false, err
+		return false, nil, err
 	case !exists:
 		o.Lost = append(o.Lost, resource.PartGeneration)
 		o.BeyondRepair = "who had joined is not known"
 		if o.Record.Declaration.Policy().InPlace {
 			o.BeyondRepair = unknownContent
 		}
-		return false, nil
+		return false, nil, nil
 	case run.NumChildren == 1:
-		return false, nil
+		return false, &run, nil
 	case int(run.NumChildren) == 1+len(k.Folders):
-		return true, nil
+		return true, nil, nil
 	}
 	names, err := r.children(ctx, dir)
 	if err != nil {
-		return false, err
+		return false, nil, err
 	}
 	if !slices.Contains(names, gateName) {
 		o.Lost = append(o.Lost, resource.PartGate)
@@ -146,13 +156,13 @@ func (r *Reader) observeFolders(
 		}
 	}
 	if len(gone) == len(k.Folders) { // nobody has joined
-		return false, nil
+		return false, nil, nil
 	}
 	if len(gone) > 0 {
 		o.Lost = append(o.Lost, gone...)
 		o.BeyondRepair = unknownContent
 	}
-	return true, nil
+	return true, nil, nil
 }
 
 // gateName is the name of a generation's gate.

@@ -62,6 +62,18 @@ func NewReader(s *zkconn.Session, home string, kinds ...Kind) *Reader {
 // Read needs three to five pipelined requests for each resource, whatever the number of its members. The result is not
 // a snapshot: each resource was so at some time during the call.
 func (r *Reader) Read(ctx context.Context, roots []string, paths ...string) (plan.State, error) {
+	return r.ReadFor(ctx, roots, paths, nil)
+}
+
+// Settled reports whether nothing will be done about a resource that is as observed here. The observation may lack what
+// the members have done.
+type Settled func(path string, o *resource.Observed) bool
+
+// ReadFor is Read for a plan. It needs two requests for a resource that no member has ever joined and that settled, if
+// it is not nil, accepts: the Record, and its generation, which has only its gate. So nobody is live, and the listing
+// of the root shows that the resource's own znode was not deleted by hand. Its version and its pzxid are then what they
+// were when it was created; a commit never uses them.
+func (r *Reader) ReadFor(ctx context.Context, roots, paths []string, settled Settled) (plan.State, error) {
 	if err := r.session.Sync(ctx, "/"); err != nil {
 		return plan.State{}, err
 	}
@@ -85,7 +97,15 @@ func (r *Reader) Read(ctx context.Context, roots []string, paths ...string) (pla
 			return plan.State{}, err
 		}
 		listed[root] = l
-		maps.Copy(todo, l.found)
+		for _, p := range paths {
+			if dir, name := split(p); dir == root && !l.names[name] {
+				delete(todo, p)
+			}
+		}
+		for p, f := range l.found {
+			f.settled = settled
+			todo[p] = f
+		}
 	}
 	if err := r.observeAll(ctx, todo, state.Found); err != nil {
 		return state, err
@@ -101,6 +121,7 @@ func (r *Reader) Read(ctx context.Context, roots []string, paths ...string) (pla
 // listing holds the names below a root, before the znodes are read.
 type listing struct {
 	found       map[string]found // by path
+	names       map[string]bool  // every name that has a znode or a Record
 	generations []string
 }
 
@@ -108,12 +129,14 @@ type listing struct {
 type found struct {
 	kind       string   // the kind that has a Record of this name; empty if there is none
 	companions []string // full paths of classic companions
+	exists     bool     // it has a znode of its own
+	settled    Settled  // see ReadFor; nil: observe everything
 }
 
 // list lists the possible resources below root: its children, and the names of Records. Classic companions are listed
 // with their job. It leaves out folders that lead to another root or to home.
 func (r *Reader) list(ctx context.Context, root string, roots, paths []string) (listing, error) {
-	l := listing{found: map[string]found{}}
+	l := listing{found: map[string]found{}, names: map[string]bool{}}
 	names, err := r.children(ctx, root)
 	if err != nil {
 		return l, err
@@ -131,16 +154,24 @@ func (r *Reader) list(ctx context.Context, root string, roots, paths []string) (
 	if l.generations, err = r.children(ctx, znode.RunDir(root)); err != nil {
 		return l, err
 	}
-	isOurs := func(name string) bool {
-		return recorded[name] != "" || slices.Contains(paths, resource.Join(root, name))
+	exists, declared := map[string]bool{}, map[string]bool{}
+	for _, name := range names {
+		exists[name], l.names[name] = true, true
 	}
+	for name := range recorded {
+		l.names[name] = true
+	}
+	for _, p := range paths {
+		declared[p] = true
+	}
+	isOurs := func(name string) bool { return recorded[name] != "" || declared[resource.Join(root, name)] }
 	names = slices.DeleteFunc(names, func(name string) bool {
 		return name == resource.Reserved || r.folder(resource.Join(root, name), roots)
 	})
 	companions := znode.Companions(names, isOurs)
 	isCompanion := map[string]bool{}
 	for _, name := range slices.Concat(names, slices.Collect(maps.Keys(recorded))) {
-		f := found{kind: recorded[name]}
+		f := found{kind: recorded[name], exists: exists[name]}
 		for _, c := range companions[name] {
 			isCompanion[resource.Join(root, c)] = true
 			f.companions = append(f.companions, resource.Join(root, c))
