@@ -14,8 +14,16 @@ import (
 // The error of a full job names at most maxVacancies identities, and at most maxVacancyReads claims are read for it.
 const maxVacancies, maxVacancyReads = 5, 100
 
-// full is ErrFull with the ids whose workers are not live, and the identities that may join as them again.
+// full is ErrFull with the ids whose workers are not live, and the identities that may join as them again. If all have
+// completed it waits for the next generation.
 func (j *join) full(ctx context.Context) error {
+	all, _, err := j.allCompleted(ctx)
+	if err != nil {
+		return err
+	}
+	if all {
+		return j.awaitNext(ctx, ErrFull, "a new generation: all workers of this one have completed")
+	}
 	root, g, n := j.job.Root, j.rec.Generation, j.job.Workers
 	claimed, _, err := j.s.Children(ctx, znode.By(root, g))
 	if err != nil {

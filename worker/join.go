@@ -70,9 +70,10 @@ type join struct {
 	c     Config
 	nonce string // in every claim that it writes
 
-	begun    time.Time
-	waitsFor string // what Waiting was told last
-	attempts int    // since the last wait
+	begun     time.Time
+	waitsFor  string // what Waiting was told last
+	attempts  int    // since the last wait
+	completed string // the generation of which it has seen that all have completed
 
 	rec   resource.Record // as read by this attempt
 	job   job.Job         // which that declares
@@ -162,7 +163,7 @@ func (j *join) admitBy(ctx context.Context, live bool) error {
 		if len(run) == 0 {
 			what = "a new generation: the first worker of this one named no run"
 		}
-		return j.awaitRecord(ctx, ErrNotOpen, what, nil)
+		return j.awaitNext(ctx, ErrNotOpen, what)
 	}
 	full := int(ids.NumChildren) >= j.job.Workers
 	if !full && live {

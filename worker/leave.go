@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
@@ -18,12 +17,7 @@ import (
 //	<job>/<identity>        deleted, if it is still there
 //
 // Exactly one worker gets d-<N-1>: the last. It makes the job ready again, deletes it or leaves it, as on_complete
-// says at that time. A process that dies before the commit is one that crashed. If the last one dies after it, the
-// job stays completed until the next apply.
-
-// ErrUnfinished means that this worker has completed, but could not make sure that what on_complete says was done if
-// all have completed. Apply does it.
-var ErrUnfinished = errors.New("completed, but could not do what on_complete says; the next apply does")
+// says at that time: see finish.go. A process that dies before the commit is one that crashed.
 
 // End is how the command of a worker that leaves has ended, as far as it is known.
 type End struct {
@@ -149,16 +143,4 @@ func (m *Member) findOutcome(ctx context.Context) (last bool, err error) {
 	err = m.replaced()
 	m.end(err)
 	return false, err
-}
-
-// finish does what on_complete says if all have completed and nobody has done it yet. Its error is ErrUnfinished.
-func (m *Member) finish(ctx context.Context, s *zkconn.Session) error {
-	store, err := zkstate.NewStore(s, zkstate.Config{At: time.Now(), Kinds: []zkstate.Kind{zkstate.Job()}})
-	if err == nil {
-		err = store.Finish(ctx, m.Job.Path(), m.Generation)
-	}
-	if err != nil {
-		return fmt.Errorf("%w: %v", ErrUnfinished, err)
-	}
-	return nil
 }

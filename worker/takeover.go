@@ -38,6 +38,7 @@ func (j *join) rejoin(ctx context.Context) (*Member, error) {
 	}
 	mine := claim.Nonce == j.nonce // this join has committed; the reply was lost
 	if claim.State == znode.Done && !mine {
+		j.finishFor(ctx)
 		return nil, &DoneError{Exit: *claim.Exit}
 	}
 	id, err := j.find(ctx, stat.Czxid)

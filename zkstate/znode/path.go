@@ -62,6 +62,9 @@ func End(root, g string) string { return resource.Join(Run(root, g), "end") }
 // NewEnd is the path of the sequential znode that records the next completion.
 func NewEnd(root, g string) string { return resource.Join(End(root, g), endPrefix) }
 
+// Completion is the znode of completion number n, from 0.
+func Completion(root, g string, n int) string { return fmt.Sprintf("%s%010d", NewEnd(root, g), n) }
+
 // EndNumber reads the number from the name or path of a completion. The last of N has number N-1.
 func EndNumber(name string) (int, error) { return number(name, endPrefix) }
 
