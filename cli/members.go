@@ -44,7 +44,11 @@ func runMembers(ctx context.Context, p *process, o membersOptions) error {
 	}
 	t := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
 	for _, w := range found.Members {
-		fmt.Fprintf(t, "%d\t%s", w.ID, text.Escape(w.Address()))
+		address := text.Escape(w.Address())
+		if w.Problem != "" { // its id is known, and no more
+			address = "?"
+		}
+		fmt.Fprintf(t, "%d\t%s", w.ID, address)
 		if w.Identity != "" {
 			fmt.Fprintf(t, "\t%s", text.Escape(w.Identity))
 		}

@@ -24,10 +24,18 @@ const maxReads = 64
 // ErrNoWorker means that nobody has joined under this id yet. Wait for all, or ask again later.
 var ErrNoWorker = errors.New("no such worker")
 
-// Worker is a worker as its peers see it.
+// Worker is a worker as its peers see it. One that tells of itself what cannot be read, or more than is allowed, has its
+// id and a Problem, and no address: see unreadable.
 type Worker struct {
 	Identity string `json:"identity,omitempty"` // only of a live worker
 	znode.Worker
+	Problem string `json:"problem,omitempty"`
+}
+
+// unreadable is a worker whose WorkerInfo is not one, or breaks its limits: a program of somebody else wrote it. The
+// others go on without its address.
+func unreadable(identity string, id int, err error) Worker {
+	return Worker{identity, znode.Worker{ID: id}, err.Error()}
 }
 
 // Live returns the workers that are live now, in the order of their ids. It costs a read for each of them, and about
@@ -108,7 +116,7 @@ func (m *Member) Lookup(ctx context.Context, id int) (Worker, error) {
 	}
 	w, err := znode.DecodeWorker(body)
 	if err != nil {
-		return Worker{}, fmt.Errorf("worker %d: %w", id, err)
+		return unreadable("", id, err), nil
 	}
 	w.ID = id
 	return Worker{Worker: w}, nil
@@ -150,24 +158,30 @@ func (m *Member) readLive(ctx context.Context, identity string) (*Worker, error)
 	case err != nil:
 		return nil, err
 	}
-	w, err := znode.DecodeWorker(body)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", identity, err)
+	worker := Worker{Identity: identity}
+	made := stat.Czxid // the transaction that made the live znode also made the id, in the first life
+	if worker.Worker, err = znode.DecodeWorker(body); err != nil {
+		worker = unreadable(identity, znode.NoID, err)
+		claim, _, err := m.session.Exists(ctx, znode.ByIdentity(m.Job.Root, m.Generation, identity))
+		if err != nil {
+			return nil, err
+		}
+		made = claim.Czxid
 	}
-	if w.ID == znode.NoID { // not written yet: the transaction that made the live znode also made the id
+	if worker.ID == znode.NoID {
 		search := join{s: m.session, job: m.Job, rec: resource.Record{Generation: m.Generation}}
-		id, err := search.find(ctx, stat.Czxid)
+		id, err := search.find(ctx, made)
 		if err != nil && !errors.Is(err, errAgain) {
 			return nil, err
 		}
 		if err == nil {
-			w.ID = id
+			worker.ID = id
 		}
 	}
-	if w.ID >= m.Job.Workers { // its join came too late: it is about to withdraw
+	if worker.ID >= m.Job.Workers { // its join came too late: it is about to withdraw
 		return nil, nil
 	}
-	return &Worker{identity, w}, nil
+	return &worker, nil
 }
 
 // whyMissing is err, or why the job znode is missing: the generation has ended.

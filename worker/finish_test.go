@@ -201,4 +201,3 @@ func TestManyOfTheNextRun(t *testing.T) {
 		}
 	}
 }
-

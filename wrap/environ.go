@@ -46,11 +46,16 @@ func (r *run) environment(ctx context.Context) ([]string, error) {
 			return nil, err
 		}
 	}
+	addr, port := first.IP, strconv.Itoa(first.Port)
+	if first.Problem != "" {
+		addr, port = "", ""
+		r.c.Log.Warn("the address of worker 0 is not known, so the command does not get it", "reason", first.Problem)
+	}
 	id, size := strconv.Itoa(m.ID), strconv.Itoa(m.Job.Workers)
 	return setVariables(r.c.Environ, [][2]string{
 		{JobVariable, m.Job.Name}, {IDVariable, id}, {WorkersVariable, size}, {IdentityVariable, m.Identity},
 		{GenerationVariable, m.Generation}, {SocketVariable, r.socket.path}, {RollVariable, roll},
-		{rankVariable, id}, {sizeVariable, size}, {addrVariable, first.IP}, {portVariable, strconv.Itoa(first.Port)},
+		{rankVariable, id}, {sizeVariable, size}, {addrVariable, addr}, {portVariable, port},
 	}), nil
 }
 
