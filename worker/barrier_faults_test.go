@@ -22,6 +22,8 @@ import (
 // victim sends meanwhile is cut in turn.
 type part struct {
 	live    bool
+	retry   bool
+	attempt int                                         // at which the round is released; 0 is the first
 	prepare func(ctx context.Context, p *partRun) error // before the victim calls
 	timeout time.Duration                               // of the victim's call
 	finish  func(ctx context.Context, p *partRun) error // once it has called, or died
@@ -38,6 +40,10 @@ var parts = map[string]part{
 	"is live first": {live: true, finish: others},
 	"is live last":  {live: true, prepare: othersArrive},
 	"aborts live":   {live: true, prepare: oneArrives, timeout: time.Millisecond, missing: []int{2}},
+	"tries again":   {retry: true, attempt: 2, prepare: abortedOnce, finish: others},
+	"joins again":   {retry: true, attempt: 2, prepare: abortedThenArrive},
+	"clears again":  {retry: true, attempt: 1, prepare: earlierRounds, round: 3, writes: true},
+	"is live again": {live: true, retry: true, attempt: 2, prepare: abortedOnce, finish: others},
 }
 
 // partRun is one performance of a part, at a barrier of its own.
@@ -51,7 +57,9 @@ type partRun struct {
 
 func (p *partRun) call(ctx context.Context, m *worker.Member, timeout time.Duration) <-chan error {
 	return call(func() error {
-		return m.Barrier(ctx, worker.Barrier{Name: p.name, Round: &p.round, Live: p.live, Timeout: timeout})
+		return m.Barrier(ctx, worker.Barrier{
+			Name: p.name, Round: &p.round, Live: p.live, Retry: p.retry, Timeout: timeout,
+		})
 	})
 }
 
@@ -60,7 +68,7 @@ func (p *partRun) arrive(ctx context.Context, ms ...*worker.Member) error {
 	for _, m := range ms {
 		p.calls = append(p.calls, p.call(ctx, m, 0))
 	}
-	dir := roundDir(ms[0], p.name, p.round)
+	dir := attemptDir(ms[0], p.name, p.round, p.attempt)
 	for {
 		names, _, err := p.observer.Children(ctx, znode.Arrivals(dir))
 		if err == nil && len(names) >= len(ms) || ctx.Err() != nil {
@@ -79,6 +87,22 @@ func others(_ context.Context, p *partRun) error {
 func othersArrive(ctx context.Context, p *partRun) error { return p.arrive(ctx, p.rest...) }
 func oneArrives(ctx context.Context, p *partRun) error   { return p.arrive(ctx, p.rest[0]) }
 
+// abortedOnce aborts the first attempt.
+func abortedOnce(ctx context.Context, p *partRun) error {
+	var a *worker.AbortedError
+	if err := <-p.call(ctx, p.rest[0], time.Millisecond); !errors.As(err, &a) || !a.Retry {
+		return fmt.Errorf("the first attempt: %w", err)
+	}
+	return nil
+}
+
+func abortedThenArrive(ctx context.Context, p *partRun) error {
+	if err := abortedOnce(ctx, p); err != nil {
+		return err
+	}
+	return othersArrive(ctx, p)
+}
+
 // earlierRounds makes rounds that the victim's round will clear, though nobody has cleared them yet: they were
 // released by a worker that died at once.
 func earlierRounds(ctx context.Context, p *partRun) error {
@@ -87,28 +111,38 @@ func earlierRounds(ctx context.Context, p *partRun) error {
 	floor := znode.BarrierFloor(m.Job.Root, m.Generation, p.name)
 	ops := []zkconn.Op{zkconn.CreateOp(floor, znode.EncodeFloor(0), zkconn.Persistent, world)}
 	for round := range p.round {
-		dir := roundDir(m, p.name, round)
-		st := znode.Round{Workers: 3, Mode: znode.Durable}
+		st := znode.Round{Workers: 3, Mode: znode.NewBarrierMode(false, p.retry)}
+		if round == 1 && p.retry {
+			ops = append(ops, earlierRound(attemptDir(m, p.name, 1, 2), st)...)
+		}
 		if round == 1 {
 			st.Aborted, st.Missing = "a test", []int{0, 1}
 		}
-		body, err := znode.EncodeRound(st)
-		if err != nil {
-			return err
-		}
-		for _, path := range []string{dir, znode.Arrivals(dir), znode.Count(dir)} {
-			ops = append(ops, zkconn.CreateOp(path, nil, zkconn.Persistent, world))
-		}
-		ops = append(ops, zkconn.CreateOp(znode.RoundState(dir), body, zkconn.Persistent, world))
-		for id := range 3 {
-			ops = append(ops, zkconn.CreateOp(znode.Arrival(dir, id), nil, zkconn.Persistent, world),
-				zkconn.CreateOp(znode.Counted(dir, id), nil, zkconn.Persistent, world))
-		}
+		ops = append(ops, earlierRound(roundDir(m, p.name, round), st)...)
 	}
 	if _, err := p.observer.Multi(ctx, ops...); err != nil {
 		return err
 	}
 	return othersArrive(ctx, p)
+}
+
+// earlierRound makes a round or an attempt of three workers that have all arrived.
+func earlierRound(dir string, st znode.Round) []zkconn.Op {
+	world := zkconn.World(zkconn.PermAll)
+	body, _ := znode.EncodeRound(st)
+	var ops []zkconn.Op
+	for _, path := range []string{dir, znode.Arrivals(dir), znode.Count(dir)} {
+		ops = append(ops, zkconn.CreateOp(path, nil, zkconn.Persistent, world))
+	}
+	ops = append(ops, zkconn.CreateOp(znode.RoundState(dir), body, zkconn.Persistent, world))
+	if st.Aborted != "" {
+		ops = append(ops, zkconn.SetOp(znode.RoundState(dir), body, 0))
+	}
+	for id := range 3 {
+		ops = append(ops, zkconn.CreateOp(znode.Arrival(dir, id), nil, zkconn.Persistent, world),
+			zkconn.CreateOp(znode.Counted(dir, id), nil, zkconn.Persistent, world))
+	}
+	return ops
 }
 
 // check compares every call's outcome, also that of a worker that comes late, and what the round has left.
@@ -128,7 +162,7 @@ func (p *partRun) check(ctx context.Context) error {
 		}
 	}
 	m := p.rest[0]
-	count, _, err := p.observer.Exists(ctx, znode.Count(roundDir(m, p.name, p.round)))
+	count, _, err := p.observer.Exists(ctx, znode.Count(attemptDir(m, p.name, p.round, p.attempt)))
 	if err == nil && !p.live && count.NumChildren != 3 { // two and the next one's number and T, or three
 		err = fmt.Errorf("%d znodes count the arrivals", count.NumChildren)
 	}

@@ -24,8 +24,8 @@ import (
 
 // TestBarrierSoak passes rounds with random timeouts while connections break, replies get lost and processes die: no
 // round is released early, all learn the same outcome, nobody hangs, and an aborted round names exactly who is
-// missing. With MUSTER_SOAK=1 there are 1,000 rounds of either mode on three servers, whose leader is killed on the
-// way.
+// missing. With retry each round is released in the end, and all learn the same outcome of each attempt. With
+// MUSTER_SOAK=1 there are 1,000 rounds of each mode on three servers, whose leader is killed on the way.
 func TestBarrierSoak(t *testing.T) {
 	t.Parallel()
 	rounds, limit := 80, 5*time.Minute
@@ -38,12 +38,13 @@ func TestBarrierSoak(t *testing.T) {
 		}
 		t.Cleanup(func() { ensemble.Stop() })
 	}
-	for _, live := range []bool{false, true} {
-		t.Run(fmt.Sprint("live=", live), func(t *testing.T) {
+	for i := range 4 {
+		live, retry := i%2 == 1, i >= 2
+		t.Run(string(znode.NewBarrierMode(live, retry)), func(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
-			newSoakRun(t, ctx, ensemble, live, rounds).run(ctx)
+			newSoakRun(t, ctx, ensemble, live, retry, rounds).run(ctx)
 		})
 	}
 }
@@ -56,14 +57,18 @@ type soakRun struct {
 	ensemble *zkserver.Ensemble
 	job      job.Job
 	live     bool
+	retry    bool
 	observer *zkconn.Session
 	workers  []*soakWorker
 
 	mu       sync.Mutex
-	begun    [][]bool               // round, id: has called
-	outcomes []*worker.AbortedError // by round; Name is "" for a release
+	begun    [][]bool                     // round, id: has called
+	outcomes map[at2]*worker.AbortedError // Name is "" for a release
 	faults   map[string]int
 }
+
+// at2 is an attempt at a round; attempt 0 is of a release that was learnt when the round was gone.
+type at2 struct{ round, attempt int }
 
 // soakWorker is one worker, in whatever life.
 type soakWorker struct {
@@ -76,10 +81,12 @@ type soakWorker struct {
 	member *worker.Member
 }
 
-func newSoakRun(t *testing.T, ctx context.Context, ensemble *zkserver.Ensemble, live bool, rounds int) *soakRun {
+func newSoakRun(
+	t *testing.T, ctx context.Context, ensemble *zkserver.Ensemble, live, retry bool, rounds int,
+) *soakRun {
 	t.Helper()
 	observer := dial(t, ensemble.Addrs()...)
-	d := &soakRun{t: t, ensemble: ensemble, live: live, observer: observer, faults: map[string]int{}}
+	d := &soakRun{t: t, ensemble: ensemble, live: live, retry: retry, observer: observer, faults: map[string]int{}}
 	d.job = job.Default()
 	d.job.Root, d.job.Name, d.job.Workers = "/soak-"+zkstate.NewID(), "j", soakWorkers
 	store, err := zkstate.NewStore(d.observer, zkstate.Config{
@@ -91,7 +98,7 @@ func newSoakRun(t *testing.T, ctx context.Context, ensemble *zkserver.Ensemble, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.outcomes = make([]*worker.AbortedError, rounds)
+	d.outcomes = map[at2]*worker.AbortedError{}
 	for range rounds {
 		d.begun = append(d.begun, make([]bool, soakWorkers))
 	}
@@ -105,7 +112,7 @@ func newSoakRun(t *testing.T, ctx context.Context, ensemble *zkserver.Ensemble, 
 			t.Cleanup(func() { p.Close() })
 			one.proxies = append(one.proxies, p)
 		}
-		if err := one.revive(ctx, i); err != nil {
+		if _, err := one.revive(ctx, i); err != nil {
 			t.Fatal(err)
 		}
 		one.id = one.member.ID
@@ -120,7 +127,7 @@ func (d *soakRun) run(ctx context.Context) {
 	faults.Go(func() { d.disturb(harm) })
 	for i, one := range d.workers {
 		all.Go(func() {
-			for round := range d.outcomes {
+			for round := range d.begun {
 				if err := one.pass(ctx, i, round); err != nil {
 					d.t.Errorf("worker %d, round %d: %v", one.id, round, err)
 					return
@@ -131,15 +138,20 @@ func (d *soakRun) run(ctx context.Context) {
 	all.Wait()
 	peace()
 	faults.Wait()
-	released := 0
-	for _, o := range d.outcomes {
-		if o != nil && o.Name == "" {
+	released, ofRound := 0, map[int]int{}
+	for at, o := range d.outcomes {
+		if o.Name == "" {
 			released++
 		}
+		if before := ofRound[at.round]; o.Name == "" && at.attempt > 0 {
+			if ofRound[at.round] = at.attempt; before > 0 {
+				d.t.Errorf("attempts %d and %d at round %d were released", before, at.attempt, at.round)
+			}
+		}
 	}
-	d.t.Logf("%d rounds, %d of them released; faults %v", len(d.outcomes), released, d.faults)
-	if released == 0 || released == len(d.outcomes) {
-		d.t.Errorf("%d of %d rounds were released: the timeouts are badly chosen", released, len(d.outcomes))
+	d.t.Logf("%d rounds, %d outcomes, %d of them released; faults %v", len(d.begun), len(d.outcomes), released, d.faults)
+	if released == 0 || released == len(d.outcomes) || d.retry && released < len(d.begun) {
+		d.t.Errorf("%d of %d outcomes are releases: the timeouts are badly chosen", released, len(d.outcomes))
 	}
 }
 
@@ -148,8 +160,11 @@ func (o *soakWorker) pass(ctx context.Context, i, round int) error {
 	o.soakRun.mu.Lock()
 	o.begun[round][o.id] = true
 	o.soakRun.mu.Unlock()
+	attempt := 0
 	for {
-		b := worker.Barrier{Name: "b", Round: &round, Live: o.live, Timeout: 20 * time.Second}
+		b := worker.Barrier{
+			Name: "b", Round: &round, Live: o.live, Retry: o.retry, Attempt: &attempt, Timeout: 20 * time.Second,
+		}
 		if rand.IntN(6) == 0 {
 			b.Timeout = time.Duration(1+rand.IntN(80)) * time.Millisecond
 		}
@@ -157,32 +172,40 @@ func (o *soakWorker) pass(ctx context.Context, i, round int) error {
 		var abort *worker.AbortedError
 		switch {
 		case err == nil:
-			return o.compare(ctx, round, worker.AbortedError{})
+			return o.compare(ctx, at2{round, attempt}, worker.AbortedError{})
 		case errors.As(err, &abort):
-			return o.compare(ctx, round, *abort)
+			if err := o.compare(ctx, at2{round, abort.Attempt}, *abort); err != nil || !o.retry {
+				return err
+			}
+			attempt = 0
+			continue
 		case ctx.Err() != nil, errors.Is(err, worker.ErrFenced):
 			return err
 		case o.member.Context().Err() == nil:
 			return fmt.Errorf("while a member: %w", err)
 		}
-		if err := o.revive(ctx, i); err != nil {
+		died, err := o.revive(ctx, i)
+		if err != nil {
 			return err
+		}
+		if died { // another process does not know of that call
+			attempt = 0
 		}
 	}
 }
 
 // compare checks an outcome against what the others learned, and against what is there.
-func (o *soakWorker) compare(ctx context.Context, round int, got worker.AbortedError) error {
+func (o *soakWorker) compare(ctx context.Context, at at2, got worker.AbortedError) error {
 	o.soakRun.mu.Lock()
-	first := o.outcomes[round]
+	first := o.outcomes[at]
 	if first == nil {
-		o.outcomes[round] = &got
+		o.outcomes[at] = &got
 	}
-	begun := slices.Clone(o.begun[round])
+	begun := slices.Clone(o.begun[at.round])
 	o.soakRun.mu.Unlock()
 	if first != nil {
 		if d := cmp.Diff(*first, got); d != "" {
-			return fmt.Errorf("two outcomes (-first +this):\n%s", d)
+			return fmt.Errorf("two outcomes of %v (-first +this):\n%s", at, d)
 		}
 		return nil
 	}
@@ -192,10 +215,10 @@ func (o *soakWorker) compare(ctx context.Context, round int, got worker.AbortedE
 		}
 		return nil
 	}
-	if o.live { // a worker that had arrived then may be dead by now
+	if o.live || o.retry { // a worker that had arrived then may be dead by now; the next attempt clears this one
 		return nil
 	}
-	missing, err := o.missing(ctx, round)
+	missing, err := o.missing(ctx, at.round)
 	if d := cmp.Diff(missing, got.Missing); err == nil && d != "" {
 		err = fmt.Errorf("missing (-want +got):\n%s", d)
 	}
@@ -225,16 +248,16 @@ func (o *soakWorker) missing(ctx context.Context, round int) ([]int, error) {
 	return ids, nil
 }
 
-// revive begins a new life: of the same process, or of another one.
-func (o *soakWorker) revive(ctx context.Context, i int) error {
+// revive begins a new life: of the same process, or of another one, since that one died.
+func (o *soakWorker) revive(ctx context.Context, i int) (died bool, err error) {
 	var addrs []string
 	for _, p := range o.proxies {
 		addrs = append(addrs, p.Addr())
 	}
-	for died := o.member == nil; ; {
+	for died = o.member == nil; ; {
 		s, err := zkconn.Dial(ctx, zkconn.Config{Servers: addrs, Timeout: time.Second})
 		if err != nil {
-			return err
+			return died, err
 		}
 		var m *worker.Member
 		if !died && rand.IntN(2) == 0 {
@@ -247,12 +270,12 @@ func (o *soakWorker) revive(ctx context.Context, i int) error {
 			o.mu.Lock()
 			o.s, o.member = s, m
 			o.mu.Unlock()
-			return nil
+			return died, nil
 		}
 		lost := s.Context().Err() != nil
 		s.Close()
 		if !lost {
-			return err
+			return died, err
 		}
 	}
 }
