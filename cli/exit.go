@@ -71,6 +71,7 @@ func exitCode(ctx context.Context, err error) int {
 	var found finding
 	var done *worker.DoneError
 	var absent *worker.AbsentError
+	var unpublished *worker.UnpublishedError
 	var aborted *worker.AbortedError
 	switch {
 	case errors.As(context.Cause(ctx), &stopped):
@@ -99,14 +100,15 @@ func exitCode(ctx context.Context, err error) int {
 		return done.Exit
 	case errors.Is(err, worker.ErrCompleted):
 		return exitcode.Done
-	case errors.As(err, &absent), isAny(err, worker.ErrNotOpen, worker.ErrHeld, member.ErrNotOpen, tasks.ErrNotOpen):
+	case errors.As(err, &absent), errors.As(err, &unpublished),
+		isAny(err, worker.ErrNotOpen, worker.ErrHeld, member.ErrNotOpen, tasks.ErrNotOpen):
 		return exitcode.NotJoined
 	case errors.As(err, &aborted):
 		return exitcode.Aborted
 	case isAny(err, worker.ErrFenced, member.ErrHeld, member.ErrNotHeld, tasks.ErrHeld):
 		return exitcode.Fenced
-	case isAny(err, worker.ErrFull, member.ErrStateTooLarge, member.ErrOperationLimit, member.ErrOutputTooLarge,
-		tasks.ErrTooLarge, tasks.ErrManyBatches):
+	case isAny(err, worker.ErrFull, worker.ErrDataFull, member.ErrStateTooLarge, member.ErrOperationLimit,
+		member.ErrOutputTooLarge, tasks.ErrTooLarge, tasks.ErrManyBatches):
 		return exitcode.Full
 	case isAny(err, worker.ErrNoJob, member.ErrNoGroup, member.ErrNoDuty, member.ErrNoCron, member.ErrNoKey,
 		member.ErrNoOperation, tasks.ErrNoQueue, tasks.ErrNoBatch, tasks.ErrNoDead):

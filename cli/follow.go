@@ -28,6 +28,8 @@ type followOptions struct {
 	onChange string
 	grace    time.Duration
 	command  []string
+
+	passCredentials bool
 }
 
 func newFollowCmd(p *process) *cobra.Command {
@@ -63,6 +65,7 @@ sends it SIGHUP. Without a holder it is stopped, or goes on, respectively.`,
 		"`DO` that with the command when there is another holder: restart or hup")
 	fs.DurationVar(&o.grace, "grace", 30*time.Second,
 		"kill the command if it has not ended so long after it was asked to")
+	addPassCredentials(fs, &o.passCredentials)
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		return p.completeDuty(&searchFlags{root: o.root}, group.Types()...)(cmd, args, typed)
 	}
@@ -177,7 +180,7 @@ func (p *process) followWith(ctx context.Context, f follower, o followOptions) e
 		stop(err)
 	}()
 	result := wrap.RunFollower(ofCommand, wrap.FollowConfig{
-		Command: o.command, Dir: p.flags.dir, Environ: p.environ, Files: files,
+		Command: o.command, Dir: p.flags.dir, Environ: p.commandEnviron(o.passCredentials), Files: files,
 		OnChange: wrap.OnChange(o.onChange), Grace: o.grace, Signals: signals,
 	}, &leaders)
 	end()

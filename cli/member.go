@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -36,6 +34,7 @@ type memberOptions struct {
 	grace, joinTimeout time.Duration
 	http               string
 	command            []string
+	passCredentials    bool
 }
 
 func newMemberCmd(p *process) *cobra.Command {
@@ -96,6 +95,7 @@ func (o *memberOptions) addTo(cmd *cobra.Command) {
 	fs.DurationVar(&o.joinTimeout, "join-timeout", 0,
 		"wait so long for ZooKeeper, the group and the identity; default: what the group says")
 	fs.StringVar(&o.http, "http", "", "serve /live, /ready, /metrics and /duty/NAME at `ADDR`; port 0 is a free port")
+	addPassCredentials(fs, &o.passCredentials)
 }
 
 // fill takes from the environment what no flag has set.
@@ -157,10 +157,8 @@ func checkMemberAddress(address string) error {
 	if address == "" {
 		return nil
 	}
-	host, port, err := net.SplitHostPort(address)
-	n, convErr := strconv.ParseUint(port, 10, 16)
-	if err != nil || convErr != nil || host == "" || n == 0 {
-		return usagef("muster member --address shop-1:7000", "--address %q is not HOST:PORT", address)
+	if _, _, err := wrap.ParseAddress(address); err != nil {
+		return usagef("muster member --address shop-1:7000", "--address %w", err)
 	}
 	return nil
 }
@@ -206,7 +204,7 @@ func (p *process) memberConfig(o memberOptions) (c wrap.MemberConfig, err error)
 	if c.Duties, err = p.memberDuties(o); err != nil {
 		return c, err
 	}
-	c.Can, c.Command, c.Dir, c.Environ = o.can, o.command, p.flags.dir, p.environ
+	c.Can, c.Command, c.Dir, c.Environ = o.can, o.command, p.flags.dir, p.commandEnviron(o.passCredentials)
 	c.OnLoss, c.Grace, c.JoinTimeout, c.HTTP = wrap.OnLoss(o.onLoss), o.grace, o.joinTimeout, o.http
 	c.Guard, c.Serving, c.Log = guardCommand(guardName), p.serving, p.log
 	c.SessionTimeout = time.Duration(group.Default().Timeouts.Session)

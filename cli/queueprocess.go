@@ -29,6 +29,7 @@ type queueOptions struct {
 	grace, joinTimeout time.Duration
 	http               string
 	command            []string
+	passCredentials    bool
 	pauses             bool // SIGTSTP is not for the terminal: it means "take nothing more"
 }
 
@@ -69,6 +70,7 @@ func (p *process) queueProcessCmd(
 	fs.DurationVar(&o.joinTimeout, "join-timeout", 0,
 		"wait so long for ZooKeeper, the queue and Redis; default: what the queue says")
 	fs.StringVar(&o.http, "http", "", "serve /live, /ready and /metrics at `ADDR`; port 0 is a free port")
+	addPassCredentials(fs, &o.passCredentials)
 	return cmd
 }
 
@@ -160,7 +162,7 @@ func (p *process) queueConfig(o queueOptions) (c wrap.QueueConfig, err error) {
 		Root: o.root, Queue: o.queue, Identity: identity, Getenv: p.environ.value, Log: p.log,
 		Waiting: p.waitingForQueue,
 	}
-	c.Command, c.Dir, c.Environ = o.command, p.flags.dir, p.environ
+	c.Command, c.Dir, c.Environ = o.command, p.flags.dir, p.commandEnviron(o.passCredentials)
 	c.Grace, c.JoinTimeout, c.HTTP = o.grace, o.joinTimeout, o.http
 	c.Guard, c.Serving, c.Log = guardCommand(guardName), p.serving, p.log
 	c.SessionTimeout = time.Duration(queue.Default().Timeouts.Session)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"muster/resource"
 	"muster/text"
@@ -33,6 +34,7 @@ type workerOptions struct {
 	grace, joinTimeout  time.Duration
 	http                string
 	command             []string
+	passCredentials     bool
 }
 
 func newWorkerCmd(p *process) *cobra.Command {
@@ -74,7 +76,7 @@ The last line on standard error says whose the exit code is.`,
 	fs.StringVar(&o.identity, "identity", "",
 		"`NAME` that survives a restart (MUSTER_IDENTITY); default the index of a container, else the address")
 	fs.StringVar(&o.advertise, "advertise", "",
-		"`IP:PORT` at which other workers reach this one; default this machine and a free port")
+		"`HOST:PORT` at which other workers reach this one; default this machine and a free port")
 	fs.StringVar(&o.run, "run", "",
 		"`NAME` of this run, such as build/1234: it is not joined again once it has completed (MUSTER_RUN)")
 	fs.StringVar(&o.start, "start", string(wrap.StartJoined),
@@ -87,8 +89,22 @@ The last line on standard error says whose the exit code is.`,
 	fs.DurationVar(&o.joinTimeout, "join-timeout", 0,
 		"wait so long for ZooKeeper, the job, a place and for all; default: what the job says")
 	fs.StringVar(&o.http, "http", "", "serve /live, /ready and /metrics at `ADDR`; port 0 is a free port")
+	addPassCredentials(fs, &o.passCredentials)
 	p.completeWorker(cmd, &o)
 	return cmd
+}
+
+// addPassCredentials adds the flag of all who run a command.
+func addPassCredentials(fs *pflag.FlagSet, to *bool) {
+	fs.BoolVar(to, "pass-credentials", false, "let the command have MUSTER_ZK_AUTH, MUSTER_REDIS_PASSWORD and their like")
+}
+
+// commandEnviron is the environment that a command is given.
+func (p *process) commandEnviron(withCredentials bool) []string {
+	if withCredentials {
+		return p.environ
+	}
+	return wrap.WithoutCredentials(p.environ)
 }
 
 // requireDash refuses arguments before --: muster's flags and those of the command must be distinct.
@@ -147,7 +163,8 @@ func runWorker(ctx context.Context, p *process, o workerOptions) error {
 	defer closeFiles()
 	signals, release := catchSignals()
 	defer release()
-	c.Command, c.Dir, c.Environ, c.Files, c.Idle = o.command, p.flags.dir, p.environ, files, p.waitWithoutCommand
+	c.Command, c.Dir, c.Files, c.Idle = o.command, p.flags.dir, files, p.waitWithoutCommand
+	c.Environ = p.commandEnviron(o.passCredentials)
 	c.Start, c.OnLoss = wrap.Start(o.start), wrap.OnLoss(o.onLoss)
 	c.JoinTimeout, c.Grace, c.HTTP, c.Serving = o.joinTimeout, o.grace, o.http, p.serving
 	c.Signals, c.Log = signals, p.log

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"strconv"
 	"time"
 
 	"muster/job"
@@ -162,11 +161,9 @@ func advertised(address string) (znode.Worker, error) {
 	if address == "" {
 		return znode.Worker{}, nil
 	}
-	host, text, err := net.SplitHostPort(address)
-	port, convErr := strconv.ParseUint(text, 10, 16)
-	if err != nil || convErr != nil || net.ParseIP(host) == nil {
-		return znode.Worker{}, usagef("muster worker --advertise 10.0.0.1:7000",
-			"--advertise %q is not IP:PORT", address)
+	host, port, err := wrap.ParseAddress(address)
+	if err != nil {
+		return znode.Worker{}, usagef("muster worker --advertise 10.0.0.1:7000", "--advertise %w", err)
 	}
-	return znode.Worker{IP: host, Port: int(port)}, nil
+	return znode.Worker{IP: host, Port: port}, nil
 }

@@ -64,12 +64,12 @@ func Table() []Row {
 		{[]int{Usage}, "bad usage", "bad usage; no terminal and no `--yes`"},
 		{[]int{NotJoined}, "not joined in time", "worker, member, executor, watcher: not joined in time; " +
 			"inside its command: " +
-			"`muster wait` ran out of time, or `muster barrier` or `muster members` did while no server answered"},
+			"`muster wait` or `get` ran out of time, or `muster barrier` or `muster members` did while no server answered"},
 		{[]int{Aborted}, "a barrier was aborted", "worker: a barrier was aborted"},
 		{[]int{Fenced}, "somebody else is this worker", "worker, member, executor, watcher: " +
 			"somebody else has its identity; inside the command of a duty: its member does not hold the duty any more"},
 		{[]int{Full}, "the job is full", "worker: the job is full; " +
-			"`muster state`, `op`, `step` and `submit`: too large, or too many"},
+			"`muster publish`, `state`, `op`, `step` and `submit`: too large, or too many"},
 		{[]int{NoJob}, "no such job, group or duty", "worker, member: no such job or group; " +
 			"of a command about a duty: no such group, duty, key or open operation; " +
 			"no such queue or batch, or it has no dead tasks"},

@@ -13,7 +13,8 @@ import (
 	"muster/worker"
 )
 
-// The variables that a command is given. Launchers of distributed training and of MPI programs set the last four.
+// The variables that a command is given, besides AddressVariable. Launchers of distributed training and of MPI programs
+// set the last four.
 const (
 	JobVariable        = "MUSTER_JOB"
 	IDVariable         = "MUSTER_ID"
@@ -55,8 +56,28 @@ func (r *run) environment(ctx context.Context) ([]string, error) {
 	return setVariables(r.c.Environ, [][2]string{
 		{JobVariable, m.Job.Name}, {IDVariable, id}, {WorkersVariable, size}, {IdentityVariable, m.Identity},
 		{GenerationVariable, m.Generation}, {SocketVariable, r.socket.path}, {RollVariable, roll},
+		{AddressVariable, m.Address()},
 		{rankVariable, id}, {sizeVariable, size}, {addrVariable, addr}, {portVariable, port},
 	}), nil
+}
+
+// credentials are the variables that hold what this process proves with who it is, or name the files that do. A name
+// that ends with an underscore stands for all that begin so.
+func credentials() []string {
+	return []string{
+		"MUSTER_ZK_AUTH", "MUSTER_ZK_AUTH_FILE", "MUSTER_TLS_CERT", "MUSTER_TLS_KEY", "MUSTER_REDIS_", "MUSTER_SENTINEL_",
+	}
+}
+
+// WithoutCredentials returns an environment without what only muster itself needs to know: what a command has in its
+// environment gets into its logs and its own children.
+func WithoutCredentials(environ []string) []string {
+	return slices.DeleteFunc(slices.Clone(environ), func(s string) bool {
+		name, _, _ := strings.Cut(s, "=")
+		return slices.ContainsFunc(credentials(), func(one string) bool {
+			return name == one || strings.HasSuffix(one, "_") && strings.HasPrefix(name, one)
+		})
+	})
 }
 
 // setVariables returns the environment with these variables set. An empty value removes the variable.

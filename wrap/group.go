@@ -23,7 +23,7 @@ type MemberConfig struct {
 
 	Command []string   // with its arguments; the member lives as long as it. Without one it lives until a signal
 	Dir     string     // where the command and those of duties run; empty is where this process does
-	Environ []string   // NAME=value; RunMember adds its own
+	Environ []string   // NAME=value; RunMember adds its own. See WithoutCredentials
 	Files   []*os.File // the standard streams
 
 	OnLoss      OnLoss        // what becomes of the command; those of duties are always ended

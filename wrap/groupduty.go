@@ -224,7 +224,7 @@ const (
 	GroupVariable   = "MUSTER_GROUP"
 	RootVariable    = "MUSTER_ROOT"
 	VersionVariable = "MUSTER_VERSION"
-	AddressVariable = "MUSTER_ADDRESS" // at which followers reach the member; empty: nobody said
+	AddressVariable = "MUSTER_ADDRESS" // at which followers reach the member, or others the worker; empty: nobody said
 	DutyVariable    = "MUSTER_DUTY"
 	EpochVariable   = "MUSTER_EPOCH"
 	TickVariable    = "MUSTER_TICK" // RFC 3339, in UTC; empty for a run that somebody asked for

@@ -1,11 +1,6 @@
 package wrap
 
-import (
-	"slices"
-	"strings"
-
-	"muster/tasks"
-)
+import "muster/tasks"
 
 // The variables that the command of a task or of a completed batch is given, besides RootVariable, IdentityVariable and
 // AttemptVariable. Only that of a task has TaskVariable; only that of a batch has the last two.
@@ -18,13 +13,10 @@ const (
 )
 
 // environment is what a command for p is told: Config's, with what it should know about its process, and these
-// variables. It is not told the credentials of Redis.
+// variables.
 func (r *queueRun) environment(p *tasks.Process, more ...[2]string) []string {
-	environ := slices.DeleteFunc(slices.Clone(r.c.Environ), func(s string) bool {
-		return strings.HasPrefix(s, "MUSTER_REDIS_") || strings.HasPrefix(s, "MUSTER_SENTINEL_")
-	})
 	of := r.c.Process
-	return setVariables(environ, append([][2]string{
+	return setVariables(r.c.Environ, append([][2]string{
 		{QueueVariable, of.Queue}, {RootVariable, of.Root}, {IdentityVariable, p.Identity},
 		{BatchVariable, ""}, {TaskVariable, ""}, {AttemptVariable, ""}, {DoneVariable, ""}, {DeadVariable, ""},
 	}, more...))

@@ -25,7 +25,7 @@ type QueueConfig struct {
 
 	Command []string   // with its arguments
 	Dir     string     // where it runs; empty is where this process does
-	Environ []string   // NAME=value; more is added, and credentials are removed
+	Environ []string   // NAME=value; more is added. See WithoutCredentials
 	Files   []*os.File // the standard streams of this process
 
 	JoinTimeout time.Duration // for ZooKeeper, the queue and Redis; 0 leaves it to the queue

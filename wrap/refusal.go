@@ -11,16 +11,18 @@ import (
 )
 
 // Refusal is the socket's answer to a request that failed. As an error it wraps what the worker met: a
-// worker.AbortedError, a worker.AbsentError, worker.ErrFenced, ErrRequest, ErrLate, ErrUnavailable, or an error of
-// package member: ErrNotHeld, or one that memberErrors lists.
+// worker.AbortedError, a worker.AbsentError, a worker.UnpublishedError, worker.ErrFenced, worker.ErrDataFull,
+// ErrRequest, ErrLate, ErrUnavailable, or an error of package member: ErrNotHeld, or one that memberErrors lists.
 type Refusal struct {
 	Text    string   `json:"error"`
 	Kind    Kind     `json:"kind"`
 	Aborted *Aborted `json:"aborted,omitempty"`
 	Absent  *Absent  `json:"absent,omitempty"`
+
+	Unpublished *Unpublished `json:"unpublished,omitempty"`
 }
 
-// Aborted is a worker.AbortedError, and Absent a worker.AbsentError, as JSON.
+// Aborted is a worker.AbortedError, Absent a worker.AbsentError, and Unpublished a worker.UnpublishedError, as JSON.
 type (
 	Aborted struct {
 		Name    string `json:"name"`
@@ -35,6 +37,10 @@ type (
 		Joined  int      `json:"joined"`
 		NotLive []string `json:"not_live"`
 		Missing []string `json:"missing"`
+	}
+	Unpublished struct {
+		Key     string `json:"key"`
+		Missing []int  `json:"missing"`
 	}
 )
 
@@ -56,6 +62,8 @@ const (
 	KindAborted     Kind = "aborted"
 	KindAbsent      Kind = "absent"
 	KindFenced      Kind = "fenced"
+	KindUnpublished Kind = "unpublished"
+	KindDataFull    Kind = "data-full"
 	KindLate        Kind = "late"
 	KindUnavailable Kind = "unavailable"
 	KindNotHeld     Kind = "not-held"
@@ -71,11 +79,16 @@ func refusalOf(err error) *Refusal {
 	r := &Refusal{Text: err.Error(), Kind: KindFailed}
 	var byAbort *worker.AbortedError
 	var byAbsence *worker.AbsentError
+	var unpublished *worker.UnpublishedError
 	switch {
 	case errors.As(err, &byAbort):
 		r.Kind, r.Aborted = KindAborted, (*Aborted)(byAbort)
 	case errors.As(err, &byAbsence):
 		r.Kind, r.Absent = KindAbsent, (*Absent)(byAbsence)
+	case errors.As(err, &unpublished):
+		r.Kind, r.Unpublished = KindUnpublished, (*Unpublished)(unpublished)
+	case errors.Is(err, worker.ErrDataFull):
+		r.Kind = KindDataFull
 	case errors.Is(err, worker.ErrFenced):
 		r.Kind = KindFenced
 	case errors.Is(err, member.ErrNotHeld):
@@ -98,9 +111,9 @@ func (r *Refusal) status() int {
 	switch r.Kind {
 	case KindRequest:
 		return http.StatusBadRequest
-	case KindAborted, KindNotHeld:
+	case KindAborted, KindNotHeld, KindDataFull:
 		return http.StatusConflict
-	case KindAbsent, KindLate:
+	case KindAbsent, KindUnpublished, KindLate:
 		return http.StatusGatewayTimeout
 	case KindFenced:
 		return http.StatusGone
@@ -122,6 +135,10 @@ func (r *Refusal) Unwrap() error {
 		return (*worker.AbortedError)(r.Aborted)
 	case r.Absent != nil:
 		return (*worker.AbsentError)(r.Absent)
+	case r.Unpublished != nil:
+		return (*worker.UnpublishedError)(r.Unpublished)
+	case r.Kind == KindDataFull:
+		return worker.ErrDataFull
 	case r.Kind == KindFenced:
 		return worker.ErrFenced
 	case r.Kind == KindRequest:

@@ -25,6 +25,8 @@ import (
 //	POST /wait     {timeout}                   until all have joined
 //	POST /barrier  {name, round, live, retry, timeout}
 //
+// and what data.go says.
+//
 // Durations are Go's ("30s"). Every field but name may be absent. A client that hangs up only stops waiting. An answer
 // other than 200 is a Refusal.
 
@@ -35,6 +37,7 @@ type Self struct {
 	ID         int    `json:"id"`
 	Workers    int    `json:"workers"`
 	Identity   string `json:"identity"`
+	Address    string `json:"address"` // where the others reach it
 	Generation string `json:"generation"`
 	Stage      Stage  `json:"stage"`
 	Member     bool   `json:"member"` // false while it joins again after a lost session
@@ -106,7 +109,9 @@ func workerRoutes(ms *membership, p *progress) http.Handler {
 	mux.HandleFunc("GET /self", answer(func(_ context.Context, _ *http.Request) (any, error) {
 		m, isMember, _ := ms.state()
 		stage, _ := p.now()
-		return Self{m.Job.Name, m.Job.Root, m.ID, m.Job.Workers, m.Identity, m.Generation, stage, isMember}, nil
+		return Self{
+			m.Job.Name, m.Job.Root, m.ID, m.Job.Workers, m.Identity, m.Address(), m.Generation, stage, isMember,
+		}, nil
 	}))
 	mux.HandleFunc("GET /members", answer(func(ctx context.Context, q *http.Request) (any, error) {
 		return members(ctx, ms, q)
@@ -120,6 +125,7 @@ func workerRoutes(ms *membership, p *progress) http.Handler {
 		p.metrics.barrierWait(time.Since(begun), err)
 		return body, err
 	}))
+	dataRoutes(mux, ms)
 	return mux
 }
 

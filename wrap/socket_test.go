@@ -29,8 +29,8 @@ func TestSelfAndMembers(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Self{
-		Job: "j", Root: f.job.Root, Workers: 3, Identity: "w0", Generation: f.look().Record.Generation,
-		Stage: StageRunning, Member: true,
+		Job: "j", Root: f.job.Root, Workers: 3, Identity: "w0", Address: "127.0.0.1:7000",
+		Generation: f.look().Record.Generation, Stage: StageRunning, Member: true,
 	}
 	if d := cmp.Diff(want, self); d != "" {
 		t.Errorf("self (-want +got):\n%s", d)
@@ -192,7 +192,8 @@ func TestEnvironmentOfTheCommand(t *testing.T) {
 		got := c.w.environ()
 		for name, value := range map[string]string{
 			"MUSTER_JOB": "j", "MUSTER_WORKERS": "2", "WORLD_SIZE": "2", "KEPT": "yes",
-			"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "7000", "MUSTER_GENERATION": f.look().Record.Generation,
+			"MUSTER_ADDRESS": "127.0.0.1:7000",
+			"MASTER_ADDR":    "127.0.0.1", "MASTER_PORT": "7000", "MUSTER_GENERATION": f.look().Record.Generation,
 		} {
 			c.want[name] = value
 		}

@@ -100,7 +100,8 @@ func (ms *membership) waitAtBarrier(
 // explainLate is err. If that says only that ctx's time was over, or that there was no session then, it is what text
 // says.
 func explainLate(ctx context.Context, err error, text func() string) error {
-	if !errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.As(err, new(*worker.AbsentError)) {
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) ||
+		errors.As(err, new(*worker.AbsentError)) || errors.As(err, new(*worker.UnpublishedError)) {
 		return err
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, worker.ErrSessionLost) {

@@ -41,7 +41,7 @@ const (
 type Config struct {
 	Command []string   // with its arguments
 	Dir     string     // where it runs; empty is where this process does
-	Environ []string   // NAME=value; Run adds its own
+	Environ []string   // NAME=value; Run adds its own. See WithoutCredentials
 	Files   []*os.File // its standard streams
 
 	// Idle is called instead of a command if there is none. It returns when ctx ends. If it fails after m has lost its
