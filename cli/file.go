@@ -94,7 +94,6 @@ func createFile(path string, data []byte, old fs.FileInfo) error {
 const (
 	maxCredentials = 64 << 10
 	maxTLSFile     = 1 << 20
-	maxSource      = 32 << 20 // of HCL
 )
 
 // readBounded reads a regular file of at most limit bytes. It refuses others: a pipe may block, a device may have no

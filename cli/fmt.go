@@ -69,13 +69,16 @@ func worse(a, b error) error {
 
 // formatFile formats a file in place, or standard input to standard output. With --check it shows what would change.
 func (p *process) formatFile(name string, o fmtOptions) error {
-	src, err := p.readFile(name)
-	if err != nil {
-		return err
-	}
 	shown := name
 	if name == "-" {
 		shown = "<stdin>"
+	}
+	src, diags, err := p.readSource(name)
+	if err != nil {
+		return err
+	}
+	if diags.HasErrors() {
+		return p.printDiagnostics("", diags)
 	}
 	out, diags := spec.Format(src, shown)
 	if diags.HasErrors() {
@@ -96,12 +99,15 @@ func (p *process) formatFile(name string, o fmtOptions) error {
 	return err
 }
 
-// readFile reads a file as named on the command line; "-" is standard input.
-func (p *process) readFile(name string) ([]byte, error) {
+// readSource reads a file as named on the command line; "-" is standard input. Of a large input it reads enough to find
+// that it is too large.
+func (p *process) readSource(name string) ([]byte, spec.Diagnostics, error) {
 	if name == "-" {
-		return io.ReadAll(p.in)
+		src, err := io.ReadAll(io.LimitReader(p.in, spec.MaxFile+1))
+		return src, nil, err
 	}
-	return readBounded(p.path(name), maxSource)
+	src, diags := spec.ReadSource(p.path(name), name)
+	return src, diags, nil
 }
 
 // hclFiles returns the HCL files of a directory in order, or the file that arg names.

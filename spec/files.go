@@ -92,39 +92,35 @@ func (f *findings) noFiles(dir string, folders []string) {
 
 // read returns the text of a file, without its byte order mark, and remembers it under name for the snippets.
 func (f *findings) read(path, name, code string) ([]byte, bool) {
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		f.file(name, code, cause(err))
-		return nil, false
-	case !info.Mode().IsRegular():
-		f.file(name, code, "it is not a regular file")
-		return nil, false
-	case info.Size() > maxFile:
-		f.tooLarge(name, info.Size())
-		return nil, false
-	}
-	src, err := os.ReadFile(path)
+	src, err := readSource(path)
 	if err != nil {
-		f.file(name, code, cause(err))
+		f.unreadable(name, code, err)
 		return nil, false
 	}
 	return f.accept(src, name)
 }
 
-func (f *findings) tooLarge(name string, size int64) {
-	f.file(name, codeTooLarge, fmt.Sprintf("it has %d bytes; a configuration file has at most %d", size, maxFile))
+// unreadable reports why readSource did not read a file.
+func (f *findings) unreadable(name, code string, err error) {
+	if errors.As(err, new(tooLargeError)) {
+		code = codeTooLarge
+	}
+	d := f.file(name, code, cause(err))
+	if errors.Is(err, errOutside) {
+		d.Help = "copy the file, or link one that is below the directory"
+	}
 }
 
-func (f *findings) file(name, code, why string) {
+func (f *findings) file(name, code, why string) *Diagnostic {
 	d := f.add(code, nil, "%s cannot be read: %s", name, why)
 	d.Range = &Range{Filename: name, Start: Pos{Line: 1, Column: 1}, End: Pos{Line: 1, Column: 1}}
+	return d
 }
 
 // accept remembers the text of a file, and checks its size and that it is UTF-8.
 func (f *findings) accept(src []byte, name string) ([]byte, bool) {
-	if len(src) > maxFile {
-		f.tooLarge(name, int64(len(src)))
+	if len(src) > MaxFile {
+		f.unreadable(name, codeTooLarge, tooLargeError(len(src)))
 		return nil, false
 	}
 	src = bytes.TrimPrefix(src, []byte("\ufeff"))

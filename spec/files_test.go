@@ -1,6 +1,7 @@
 package spec_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -56,6 +57,47 @@ func TestSymbolicLinks(t *testing.T) {
 	c, ds := spec.Load(conf, spec.Options{})
 	if c != nil || len(ds) != 2 || ds[0].Code != "M1504" || ds[1].Code != "M1504" {
 		t.Errorf("a link to the outside: %+v", ds)
+	}
+}
+
+// TestLinksOutOfTheDirectory: what a finding shows of a file outside of the directory could be a secret. A link to it is
+// refused, whatever it is named like and however it gets out. So is one that a value file is.
+func TestLinksOutOfTheDirectory(t *testing.T) {
+	dir := write(t, map[string]string{"secret": "password = hunter2 ((", "conf/sub/inside": "variable \"v\" {}\n"})
+	conf := filepath.Join(dir, "conf")
+	for name, target := range map[string]string{
+		"relative": "../secret", "absolute": filepath.Join(dir, "secret"), "twice": "sub/../..link",
+		"around": "../conf/../secret", "root": "/proc/self/environ", "device": "/dev/zero",
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, file := range []string{"b.hcl", "b.hcl.json", "b.auto.vars.hcl", "b.vars.hcl"} {
+				config := write(t, map[string]string{"a.hcl": one + "variable \"v\" {\n  default = 1\n}\n", "sub/x": ""})
+				link := filepath.Join(config, file)
+				if !filepath.IsAbs(target) && name != "twice" {
+					target = filepath.Join(conf, target)
+				}
+				put(t, filepath.Join(dir, "secret"), "password = hunter2 ((")
+				if err := errors.Join(os.Symlink(target, link), os.Symlink(dir+"/secret", config+"/..link")); err != nil {
+					t.Fatal(err)
+				}
+				var o spec.Options
+				if file == "b.vars.hcl" {
+					o.Vars = []spec.VarInput{{File: link}}
+				}
+				c, ds := spec.Load(config, o)
+				if c != nil || len(ds) != 1 || !strings.Contains(ds[0].Summary, "a link that leads out of its directory") {
+					t.Errorf("%s: %v, %+v", file, c, ds)
+				}
+			}
+		})
+	}
+	absolute := filepath.Join(conf, "b.hcl")
+	if err := os.Symlink(filepath.Join(conf, "sub/inside"), absolute); err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(conf, "a.hcl"), one)
+	if c, ds := spec.Load(conf, spec.Options{Environ: []string{"MUSTER_VAR_v=1"}}); c == nil {
+		t.Errorf("an absolute link that stays inside: %+v", ds)
 	}
 }
 

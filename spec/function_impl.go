@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -242,24 +241,11 @@ func readBelow(root *os.Root, name string) (string, error) {
 	if err := inside(name); err != nil {
 		return "", err
 	}
-	info, err := root.Stat(name)
+	b, err := readRegular(root, name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return "", fmt.Errorf("there is no file %q in the configuration directory", name)
 	case err != nil:
-		return "", fmt.Errorf("%q: %s", name, cause(err))
-	case !info.Mode().IsRegular():
-		return "", fmt.Errorf("%q is not a regular file", name)
-	case info.Size() > maxFile:
-		return "", fmt.Errorf("%q has %d bytes; at most %d are read", name, info.Size(), maxFile)
-	}
-	f, err := root.Open(name)
-	if err != nil {
-		return "", fmt.Errorf("%q: %s", name, cause(err))
-	}
-	defer f.Close()
-	b, err := io.ReadAll(f)
-	if err != nil {
 		return "", fmt.Errorf("%q: %s", name, cause(err))
 	}
 	if !utf8.Valid(b) {

@@ -11,8 +11,8 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
-// maxFile is how many bytes a file has at most: of configuration, of values, and what the function file reads.
-const maxFile = 2 << 20
+// MaxFile is how many bytes a file has at most: of configuration, of values, and what the function file reads.
+const MaxFile = 2 << 20
 
 // maxStack is by how many bytes the stacks of the process may grow. One that overflows, at four times that, ends the
 // process. The parser and the evaluation recurse as deeply as a text or a value is nested.
