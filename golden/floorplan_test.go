@@ -94,7 +94,7 @@ func floorPlan() map[string]room {
 			others: []string{"github.com/prometheus/client_golang", "golang.org/x/sys/unix"},
 		},
 		// A process's side of a queue, and what it keeps in Redis.
-		"tasks/store": {others: []string{"github.com/redis/go-redis/v9"}},
+		"tasks/store": {ours: []string{"queue"}, others: []string{"github.com/redis/go-redis/v9"}},
 		"tasks": {
 			ours:   []string{"resource", "queue", "election", "tasks/store", "zkstate", "zkstate/zkconn", "zkstate/znode"},
 			others: []string{"github.com/redis/go-redis/v9"},

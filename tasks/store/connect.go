@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -14,6 +13,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"muster/queue"
 )
 
 var (
@@ -30,9 +31,7 @@ const dialTimeout = 5 * time.Second
 
 // Config says where a queue's Redis is, and who we are there.
 type Config struct {
-	// URL is redis://host:port/db, or redis+sentinel://host:port,host:port/name/db with the sentinels' hosts and what
-	// they call the primary; rediss and rediss+sentinel with TLS. The port is 6379, or 26379 of a sentinel; db is 0.
-	URL string
+	URL string // as queue.ParseRedis reads it
 
 	// Credentials are sent only to Hosts. A URL cannot hold them: who writes it could name another host.
 	Username, Password string
@@ -46,113 +45,25 @@ type Config struct {
 // MUSTER_REDIS_PASSWORD_FILE, MUSTER_SENTINEL_PASSWORD, and the hosts in MUSTER_REDIS_HOSTS, separated by commas.
 func FromEnvironment(redisURL string, getenv func(string) string) (Config, error) {
 	c := Config{
-		URL: redisURL, Username: getenv("MUSTER_REDIS_USERNAME"), Password: getenv("MUSTER_REDIS_PASSWORD"),
-		SentinelPassword: getenv("MUSTER_SENTINEL_PASSWORD"),
+		URL: redisURL, Username: getenv(queue.EnvUsername), Password: getenv(queue.EnvPassword),
+		SentinelPassword: getenv(queue.EnvSentinelPassword),
 	}
-	if file := getenv("MUSTER_REDIS_PASSWORD_FILE"); file != "" {
+	if file := getenv(queue.EnvPasswordFile); file != "" {
 		if c.Password != "" {
-			return Config{}, errors.New("set MUSTER_REDIS_PASSWORD or MUSTER_REDIS_PASSWORD_FILE, not both")
+			return Config{}, fmt.Errorf("set %s or %s, not both", queue.EnvPassword, queue.EnvPasswordFile)
 		}
 		body, err := os.ReadFile(file)
 		if err != nil {
-			return Config{}, fmt.Errorf("MUSTER_REDIS_PASSWORD_FILE: %w", err)
+			return Config{}, fmt.Errorf("%s: %w", queue.EnvPasswordFile, err)
 		}
 		c.Password = strings.TrimRight(string(body), "\r\n")
 	}
-	for host := range strings.SplitSeq(getenv("MUSTER_REDIS_HOSTS"), ",") {
+	for host := range strings.SplitSeq(getenv(queue.EnvHosts), ",") {
 		if host = strings.TrimSpace(host); host != "" {
 			c.Hosts = append(c.Hosts, host)
 		}
 	}
 	return c, nil
-}
-
-// place is what a URL says.
-type place struct {
-	addrs  []string
-	master string // what sentinels call the primary; "" without sentinels
-	db     int
-	tls    bool
-}
-
-func parseURL(text string) (place, error) {
-	fail := func(format string, args ...any) (place, error) {
-		return place{}, fmt.Errorf("%w: %s", ErrURL, fmt.Sprintf(format, args...))
-	}
-	u, err := splitURL(text)
-	if err != nil {
-		return fail("want redis://host:port/db") // without the text: it may hold a password
-	}
-	switch {
-	case u.password:
-		return fail("it holds a user or a password; set MUSTER_REDIS_USERNAME and MUSTER_REDIS_PASSWORD instead")
-	case u.rest != "":
-		return fail("it has options after %q", u.rest[:1])
-	}
-	scheme, sentinel := strings.CutSuffix(u.scheme, "+sentinel")
-	if scheme != "redis" && scheme != "rediss" {
-		return fail("the scheme %q is not redis, rediss, redis+sentinel or rediss+sentinel", u.scheme)
-	}
-	p := place{tls: scheme == "rediss"}
-	port, path := "6379", strings.Split(strings.Trim(u.path, "/"), "/")
-	if sentinel {
-		if port = "26379"; path[0] == "" {
-			return fail("it does not name the primary: redis+sentinel://host:port,host:port/name/db")
-		}
-		p.master, path = path[0], path[1:]
-	}
-	if len(path) > 1 {
-		return fail("the path %q is not a database", u.path)
-	}
-	if len(path) == 1 && path[0] != "" {
-		if p.db, err = strconv.Atoi(path[0]); err != nil || p.db < 0 {
-			return fail("the database %q is not a number", path[0])
-		}
-	}
-	for host := range strings.SplitSeq(u.hosts, ",") {
-		addr, err := hostPort(host, port)
-		if err != nil {
-			return fail("the host %q cannot be read", host)
-		}
-		p.addrs = append(p.addrs, addr)
-	}
-	if !sentinel && len(p.addrs) > 1 {
-		return fail("it names %d hosts; only redis+sentinel takes several", len(p.addrs))
-	}
-	return p, nil
-}
-
-// parts are the parts of a URL. Package net/url does not accept several hosts with ports.
-type parts struct {
-	scheme, hosts, path, rest string
-	password                  bool
-}
-
-func splitURL(text string) (parts, error) {
-	scheme, rest, ok := strings.Cut(text, "://")
-	if !ok || scheme == "" {
-		return parts{}, ErrURL
-	}
-	p := parts{scheme: scheme, password: strings.Contains(rest, "@")}
-	if i := strings.IndexAny(rest, "?#"); i >= 0 {
-		rest, p.rest = rest[:i], rest[i:]
-	}
-	p.hosts, p.path, _ = strings.Cut(rest, "/")
-	if p.hosts == "" {
-		return parts{}, ErrURL
-	}
-	return p, nil
-}
-
-func hostPort(host, port string) (string, error) {
-	u, err := url.Parse("redis://" + host)
-	if err != nil || u.Hostname() == "" {
-		return "", ErrURL
-	}
-	if u.Port() != "" {
-		port = u.Port()
-	}
-	return net.JoinHostPort(u.Hostname(), port), nil
 }
 
 // dial connects to a host, which must be one of Hosts if there are credentials.
@@ -163,8 +74,9 @@ func (c Config) dial(withTLS bool) func(ctx context.Context, network, addr strin
 		if err != nil {
 			return nil, err
 		}
-		if secret && !slices.Contains(c.Hosts, host) && !slices.Contains(c.Hosts, addr) {
-			return nil, fmt.Errorf("redis at %s: %w; add %s to MUSTER_REDIS_HOSTS if it may have them", addr, ErrHost, host)
+		named := func(h string) bool { return strings.EqualFold(h, host) || strings.EqualFold(h, addr) }
+		if secret && !slices.ContainsFunc(c.Hosts, named) {
+			return nil, fmt.Errorf("redis at %s: %w; add %s to %s if it may have them", addr, ErrHost, host, queue.EnvHosts)
 		}
 		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 		defer cancel()
@@ -180,15 +92,15 @@ func (c Config) dial(withTLS bool) func(ctx context.Context, network, addr strin
 // Redis 7 or newer, a primary, and evicts nothing. The caller closes the client. It does not wait for a server that
 // does not answer.
 func Connect(ctx context.Context, c Config) (*redis.Client, error) {
-	p, err := parseURL(c.URL)
+	at, err := queue.ParseRedis(c.URL)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", ErrURL, err)
 	}
 	redis.SetLogger(silent{})
-	client := c.client(p)
+	client := c.client(at)
 	if err := check(ctx, client); err != nil {
 		client.Close()
-		return nil, fmt.Errorf("redis at %s: %w", strings.Join(p.addrs, ","), err)
+		return nil, fmt.Errorf("redis at %s: %w", strings.Join(at.Hosts, ","), err)
 	}
 	return client, nil
 }
@@ -198,16 +110,16 @@ type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
 
-func (c Config) client(p place) *redis.Client {
-	if p.master != "" {
+func (c Config) client(at queue.Redis) *redis.Client {
+	if at.Master != "" {
 		return redis.NewFailoverClient(&redis.FailoverOptions{
-			MasterName: p.master, SentinelAddrs: p.addrs, DB: p.db, Dialer: c.dial(p.tls),
+			MasterName: at.Master, SentinelAddrs: at.Hosts, DB: at.Database, Dialer: c.dial(at.TLS),
 			Username: c.Username, Password: c.Password, SentinelPassword: c.SentinelPassword,
 			Protocol: 2, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, DisableIdentity: true,
 		})
 	}
 	return redis.NewClient(&redis.Options{
-		Addr: p.addrs[0], DB: p.db, Dialer: c.dial(p.tls), Username: c.Username, Password: c.Password,
+		Addr: at.Hosts[0], DB: at.Database, Dialer: c.dial(at.TLS), Username: c.Username, Password: c.Password,
 		Protocol: 2, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, DisableIdentity: true,
 	})
 }

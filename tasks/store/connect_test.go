@@ -15,40 +15,18 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"muster/queue"
 	"muster/redisserver"
 )
 
-func TestURLs(t *testing.T) {
-	for text, want := range map[string]place{
-		"redis://r":              {addrs: []string{"r:6379"}},
-		"redis://r:1/":           {addrs: []string{"r:1"}},
-		"rediss://[::1]:7/3":     {addrs: []string{"[::1]:7"}, db: 3, tls: true},
-		"redis+sentinel://a,b/m": {addrs: []string{"a:26379", "b:26379"}, master: "m"},
-		"rediss+sentinel://a:1,b:2/m/4": {
-			addrs: []string{"a:1", "b:2"}, master: "m", db: 4, tls: true,
-		},
-	} {
-		got, err := parseURL(text)
-		if d := cmp.Diff(want, got, cmp.AllowUnexported(place{})); err != nil || d != "" {
-			t.Errorf("%s: %v (-want +got):\n%s", text, err, d)
-		}
-	}
+// TestConnectRefusesAnAddress: it is read by package queue, and a password in it is not repeated.
+func TestConnectRefusesAnAddress(t *testing.T) {
 	for text, want := range map[string]string{
-		"redis://:secret@r":        "MUSTER_REDIS_PASSWORD",
-		"redis://user@r":           "MUSTER_REDIS_PASSWORD",
-		"redis://r/0?x=secret":     "options",
-		"redis://r?password=x@y":   "MUSTER_REDIS_PASSWORD",
-		"http://r":                 "http",
-		"r:6379":                   "redis://host:port/db",
-		"redis://":                 "redis://host:port/db",
-		"redis://a,b":              "2 hosts",
-		"redis://r/zero":           "zero",
-		"redis://r/-1":             "-1",
-		"redis://r/0/1":            "database",
-		"redis+sentinel://a:1,b:2": "primary",
-		"redis://r:port":           "r:port",
+		"redis://:secret@r": queue.EnvPassword,
+		"redis://r/zero":    "zero",
+		"":                  "redis://",
 	} {
-		_, err := parseURL(text)
+		_, err := Connect(t.Context(), Config{URL: text})
 		if !errors.Is(err, ErrURL) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
@@ -110,6 +88,12 @@ func TestPasswordsGoOnlyToNamedHosts(t *testing.T) {
 			t.Errorf("hosts %q: %v", hosts, err)
 			continue
 		}
+		client.Close()
+	}
+	c.URL, c.Hosts = strings.Replace(c.URL, "127.0.0.1", "localhost", 1), []string{"LocalHost"}
+	if client, err := Connect(t.Context(), c); err != nil {
+		t.Errorf("a host in other letters: %v", err)
+	} else {
 		client.Close()
 	}
 	if _, err := Connect(t.Context(), Config{URL: c.URL}); err == nil || !strings.Contains(err.Error(), "NOAUTH") {
