@@ -38,8 +38,12 @@ func TestDumpInTheProtocol(t *testing.T) {
 	d.moment("After `apply`")
 	first, second := d.joinBoth(j)
 	d.moment("Both workers have joined, and the roll is written")
+	d.values(first)
+	d.moment("Worker 0 has published a value under the key `peer`, and advertised another address")
 	d.barriers(first, second)
 	d.moment("Round 0 of the barrier `loaded` was released. At round 1 worker 1 did not arrive in time")
+	d.attempts(first, second)
+	d.moment("At the barrier `trained`, which has attempts, the first one was aborted and the second released")
 	complete(t, first)
 	if err := second.Leave(t.Context(), worker.End{Signal: "TERM"}); err != nil {
 		t.Fatal(err)
@@ -155,6 +159,41 @@ func (d *dump) barriers(first, second *worker.Member) {
 	}
 }
 
+// values publishes a value and another address.
+func (d *dump) values(m *worker.Member) {
+	d.t.Helper()
+	err := m.Publish(d.t.Context(), "peer", []byte("10.0.0.1:7000"))
+	if err == nil {
+		err = m.Advertise(d.t.Context(), "pair-0.example", 9100)
+	}
+	if err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// attempts lets one attempt at a round be aborted, and takes both through the next.
+func (d *dump) attempts(first, second *worker.Member) {
+	d.t.Helper()
+	ctx, b := d.t.Context(), worker.Barrier{Name: "trained", Retry: true, Timeout: 50 * time.Millisecond}
+	if err := first.Barrier(ctx, b); err == nil {
+		d.t.Fatal("worker 0 passed alone")
+	}
+	b.Timeout = patience
+	passed := make(chan error, 1)
+	go func() { passed <- first.Barrier(ctx, b) }()
+	arrival := znode.Arrival(znode.Attempt(first.Job.Root, first.Generation, b.Name, 0, 2), 0)
+	await(d.t, "worker 0 has arrived at the second attempt", func() bool {
+		_, arrived, err := d.session.Exists(ctx, arrival)
+		return err == nil && arrived
+	})
+	if err := second.Barrier(ctx, b); err != nil {
+		d.t.Fatal(err)
+	}
+	if err := <-passed; err != nil {
+		d.t.Fatal(err)
+	}
+}
+
 // list lists everything below the job's root and the home, parents first.
 func (d *dump) list() []string {
 	d.t.Helper()
@@ -220,9 +259,9 @@ func (d *dump) moment(title string) {
 // content is a body in indented lines: as text, or in hexadecimal.
 func (d *dump) content(body []byte) string {
 	const width = 104
-	text := d.fixed(string(body))
+	text := strings.ReplaceAll(d.fixed(string(body)), "\n", `\n`)
 	for _, b := range body {
-		if b < ' ' || b > '~' {
+		if b != '\n' && (b < ' ' || b > '~') {
 			text = "hex " + hex.EncodeToString(body)
 			break
 		}
