@@ -86,9 +86,7 @@ func (p *python) ends(code int) {
 // joinRun joins as a worker of a run.
 func joinRun(t *testing.T, j job.Job, identity, run string) *worker.Member {
 	t.Helper()
-	c := config(j, identity)
-	c.Run = run
-	m, err := worker.Join(t.Context(), dial(t), c)
+	m, err := worker.Join(t.Context(), dial(t), ofRun(j, run, identity))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,4 +193,15 @@ func TestAWorkerInPythonIsLast(t *testing.T) {
 		t.Fatal(err)
 	}
 	next.ends(9)
+}
+
+// TestAWorkerInPythonFinishes: the last worker of ours died before it could reset the job. A worker of the next run, in
+// Python, does it, and joins.
+func TestAWorkerInPythonFinishes(t *testing.T) {
+	j, store := newJob(t, 1, func(j *job.Job) { j.Timeouts.Join = resource.Duration(patience) })
+	completeAndDie(t, ofRun(j, "monday", "go"))
+	startPython(t, j, "py", "tuesday", "exit 0").ends(0)
+	if run := job.LastRun(look(t, store, j).Record); run == nil || run.ID != "tuesday" {
+		t.Errorf("the last run: %+v", run)
+	}
 }

@@ -2,7 +2,7 @@
 import json, os, signal, sys, time, uuid
 
 import zookeeper
-from bodies import encode_worker
+from bodies import encode_worker, raw_fields
 from executor import seconds
 from zookeeper import EPHEMERAL, NO_NODE, NODE_EXISTS, SEQUENTIAL, Refused, check, create, delete, set_data
 
@@ -26,7 +26,7 @@ class Joiner:
         self.port, self.run = int(port), os.environ.get("MUSTER_RUN", "")
         self.root, name = path.rsplit("/", 1)
         self.record_at, self.live = f"{self.root}/.muster/job/{name}", f"{path}/{identity}"
-        self.nonce, self.child, self.stop = uuid.uuid4().hex, None, 0
+        self.nonce, self.child, self.stop, self.over = uuid.uuid4().hex, None, 0, ""
         self.first_session()
 
     def first_session(self):
@@ -97,16 +97,18 @@ class Joiner:
                 return LATE, "a part of the job is missing", [self.ids, *record_at]  # row 6
             return self.join_first_time(folders=True)  # row 5
         if self.run and run.decode() != self.run:
-            return LATE, "this generation is of another run", record_at  # row 7
+            return self.next_generation(LATE, "this generation is of another run")  # row 7
         if zk.exists(self.by):
             return self.join_again()  # row 8
         if ids.children >= self.n:
-            raise Ended(FULL, "the job is full")  # row 9
+            if self.on_complete() != "retain" and zk.exists(f"{self.g}/end/d-{self.n - 1:010d}"):
+                return self.next_generation(FULL, "all workers of this generation have completed")  # row 9
+            raise Ended(FULL, "the job is full")  # row 10
         live = zk.children(self.job, watch=True)
         done = zk.exists(self.g + "/end")
         if live == [] and done and ids.children > done.children:
-            return LATE, "nobody is live, and somebody has left without completing", [self.job, *record_at]  # row 10
-        return self.join_first_time(folders=False)  # row 11
+            return LATE, "nobody is live, and somebody has left without completing", [self.job, *record_at]  # row 11
+        return self.join_first_time(folders=False)  # row 12
 
     def join_first_time(self, folders):
         claim = {"nonce": self.nonce, "lives": 1, "state": "in"}
@@ -151,6 +153,7 @@ class Joiner:
             return 0, "", None
         claim = json.loads(body)
         if claim["state"] == "done":
+            self.finish()
             raise Ended(claim["exit_code"], "this worker has completed")
         self.id, self.version = self.find_id(stat.czxid), stat.version
         if self.id >= self.n:
@@ -187,3 +190,63 @@ class Joiner:
         except Refused:
             pass  # who joins next under this identity does it
         raise Ended(FULL, "the job is full")
+
+    def next_generation(self, code, why):
+        """Waits for another record. If this run is over, and nobody does what on_complete says, it does that."""
+        last, retain = f"{self.g}/end/d-{self.n - 1:010d}", self.on_complete() == "retain"
+        if retain or self.zk.exists(last, watch=True) is None:
+            return code, why, [last, self.record_at]
+        if self.over != self.g:
+            self.over = self.g
+            self.wait([self.record_at], 1)
+            return 0, "", None
+        if self.finish():
+            return code, why, [self.record_at]
+        self.zk.children(self.job, watch=True)
+        return code, why, [self.record_at, self.job]
+
+    def on_complete(self):
+        return self.record["job"].get("lifecycle", {}).get("on_complete", "reset")
+
+    def finish(self):
+        """Does what on_complete says, if all have completed. Is false if it was refused."""
+        body, stat = self.zk.get(self.record_at)
+        job, end = self.zk.exists(self.job), self.zk.exists(self.g + "/end")
+        record = json.loads(body) if body else {}
+        if not self.g.endswith("/" + record.get("generation", "")) or record["state"] != "open" or not job or \
+                not end or end.children < self.n:
+            return True  # somebody else did it, or it is up to apply
+        does = self.on_complete()
+        gone = [delete(self.job, job.version), delete(self.g + "/gate", 0)]
+        if does == "remove":
+            ops = [*gone, delete(self.record_at, stat.version)]
+        elif does == "reset":
+            h = uuid.uuid4().hex
+            text = raw_fields(body.decode())
+            run, there = self.zk.get(self.ids)
+            if there is None:
+                return True
+            last = {"id": run.decode(), "generation": record["generation"],
+                    "completed": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+            text.update(generation=json.dumps(h), op=json.dumps(uuid.uuid4().hex), last=json.dumps(last))
+            new = "{" + ",".join(json.dumps(k) + ":" + v for k, v in text.items()) + "}"
+            run_of = f"{self.root}/.muster/run/{h}"
+            ops = [*gone, create(self.job), set_data(self.record_at, new, stat.version),
+                   create(run_of, new), create(run_of + "/gate")]
+        else:
+            return True
+        try:
+            self.zk.multi(*ops)
+        except Refused:
+            return False  # somebody is still live, or somebody else did it
+        self.remove(self.g)
+        return True
+
+    def remove(self, path):
+        """Deletes a generation that has ended; whoever finds the rest goes on."""
+        for name in self.zk.children(path) or []:
+            self.remove(f"{path}/{name}")
+        try:
+            self.zk.multi(delete(path, -1))
+        except Refused:
+            pass

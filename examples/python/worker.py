@@ -7,7 +7,7 @@ and ends with 8; whoever started it starts it again.
 """
 import json, os, signal, struct, subprocess, sys, threading, time, uuid
 
-from bodies import decode_worker, encode_worker, raw_fields
+from bodies import decode_worker, encode_worker
 from executor import seconds
 from joining import ABORTED, FENCED, LATE, LOST, Ended, Joiner
 from zookeeper import BAD_VERSION, EPHEMERAL, NODE_EXISTS, SEQUENTIAL, Refused, check, create, delete, set_data
@@ -174,44 +174,14 @@ class Worker(Joiner):
                 if e.index < 2 + len(end):
                     raise Ended(FENCED, "somebody else is this worker, or the generation has ended")
 
-    def finish(self):
-        """Does what on_complete says, after the last one has completed."""
-        body, stat = self.zk.get(self.record_at)
-        job, end = self.zk.exists(self.job), self.zk.exists(self.g + "/end")
-        record = json.loads(body) if body else {}
-        if not self.g.endswith("/" + record.get("generation", "")) or record["state"] != "open" or not job or not end:
+    def complete(self):
+        """Completes. The last one does what on_complete says, and tries as long as a dead session may last."""
+        if not self.leave(True, exit_code=0):
             return
-        does = record["job"].get("lifecycle", {}).get("on_complete", "reset")
-        gone = [delete(self.job, job.version), delete(self.g + "/gate", 0)]
-        if does == "remove":
-            ops = [*gone, delete(self.record_at, stat.version)]
-        elif does == "reset":
-            h = uuid.uuid4().hex
-            text = raw_fields(body.decode())
-            run, _ = self.zk.get(self.ids)
-            last = {"id": run.decode(), "generation": record["generation"],
-                    "completed": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
-            text.update(generation=json.dumps(h), op=json.dumps(uuid.uuid4().hex), last=json.dumps(last))
-            new = "{" + ",".join(json.dumps(k) + ":" + v for k, v in text.items()) + "}"
-            run_of = f"{self.root}/.muster/run/{h}"
-            ops = [*gone, create(self.job), set_data(self.record_at, new, stat.version),
-                   create(run_of, new), create(run_of + "/gate")]
-        else:
-            return
-        try:
-            self.zk.multi(*ops)
-        except Refused:
-            return  # somebody else did it
-        self.remove(self.g)
-
-    def remove(self, path):
-        """Deletes a generation that has ended; whoever finds the rest goes on."""
-        for name in self.zk.children(path) or []:
-            self.remove(f"{path}/{name}")
-        try:
-            self.zk.multi(delete(path, -1))
-        except Refused:
-            pass
+        end = time.monotonic() + self.zk.timeout + 5
+        while not self.finish() and time.monotonic() < end:
+            self.zk.children(self.job, watch=True)
+            self.zk.wait([self.job], 1)
 
 
 def work(w, barrier, command):
@@ -227,8 +197,10 @@ def work(w, barrier, command):
             w.leave(False)
         raise
     completes = ended == {"exit_code": 0} and not asked
-    if w.leave(completes, **ended):
-        w.finish()
+    if completes:
+        w.complete()
+    else:
+        w.leave(False, **ended)
     return ended.get("exit_code", 128 - w.child.returncode)
 
 
