@@ -11,17 +11,20 @@ import (
 
 // DefaultParallel is enough to keep the connection of one session busy, and few enough for a server that others use
 // too.
-const DefaultParallel = 64
+const DefaultParallel = 256
 
-// Committer commits one row in one transaction, if the row's observations still hold. It returns the errors of package
-// plan, and others.
+// together is how many changes a Committer gets at once.
+const together = 32
+
+// Committer commits each row whose observations still hold, as a whole or not at all, whatever becomes of the others. It
+// returns for each row nil, an error of package plan, or another one. Rows may share a transaction.
 type Committer interface {
-	Commit(ctx context.Context, r plan.Row) error
+	CommitAll(ctx context.Context, rows []plan.Row) []error
 }
 
 // CommitOptions says how the changes of a plan are committed.
 type CommitOptions struct {
-	Parallel   int             // commits in flight at most; 0: DefaultParallel
+	Parallel   int             // changes in flight at most; 0: DefaultParallel
 	ObservedAt time.Time       // when the plan was read; the grace of stale rows starts here
 	NoWait     bool            // do not wait for the grace of stale rows; their result is Waiting
 	Drain      <-chan struct{} // once closed: start nothing more, finish what is in flight
@@ -125,26 +128,36 @@ func (r *run) wait(ctx context.Context, until time.Time) {
 
 // commit commits rows, Parallel at a time, and returns when all have an outcome.
 func (r *run) commit(ctx context.Context, rows []plan.Row) {
-	next := make(chan plan.Row)
+	size := min(together, r.opts.Parallel)
+	next := make(chan []plan.Row)
 	var wg sync.WaitGroup
-	for range min(r.opts.Parallel, len(rows)) {
+	for range min(r.opts.Parallel/size, (len(rows)+size-1)/size) {
 		wg.Go(func() {
-			for row := range next {
-				if r.stopped(ctx) {
-					r.report(Outcome{Row: row, Result: NotStarted})
-					continue
-				}
-				start := time.Now()
-				err := r.to.Commit(ctx, row)
-				r.report(Outcome{Row: row, Result: result(err), Err: err, Took: time.Since(start)})
+			for some := range next {
+				r.commitTogether(ctx, some)
 			}
 		})
 	}
-	for _, row := range rows {
-		next <- row
+	for some := range slices.Chunk(rows, size) {
+		next <- some
 	}
 	close(next)
 	wg.Wait()
+}
+
+func (r *run) commitTogether(ctx context.Context, rows []plan.Row) {
+	if r.stopped(ctx) {
+		for _, row := range rows {
+			r.report(Outcome{Row: row, Result: NotStarted})
+		}
+		return
+	}
+	start := time.Now()
+	errs := r.to.CommitAll(ctx, rows)
+	took := time.Since(start)
+	for i, row := range rows {
+		r.report(Outcome{Row: row, Result: result(errs[i]), Err: errs[i], Took: took})
+	}
 }
 
 func (r *run) stopped(ctx context.Context) bool {

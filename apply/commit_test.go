@@ -20,7 +20,16 @@ import (
 
 type commitFunc func(ctx context.Context, r plan.Row) error
 
-func (f commitFunc) Commit(ctx context.Context, r plan.Row) error { return f(ctx, r) }
+// CommitAll commits rows all at once.
+func (f commitFunc) CommitAll(ctx context.Context, rows []plan.Row) []error {
+	errs := make([]error, len(rows))
+	var all sync.WaitGroup
+	for i, r := range rows {
+		all.Go(func() { errs[i] = f(ctx, r) })
+	}
+	all.Wait()
+	return errs
+}
 
 func create(name string) plan.Row {
 	j := job.Default()

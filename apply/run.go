@@ -34,9 +34,9 @@ type Store interface {
 	// stack.
 	ListRoots(ctx context.Context, roots []string) error
 	DropRoots(ctx context.Context, roots []string) error
-	// Collect removes what is left below roots of deleted generations. PruneApplied removes the marks of plans that are
-	// older than maxAge.
-	Collect(ctx context.Context, roots []string) (int, error)
+	// Collect removes what is left below roots of deleted generations. inUse are generations that are certainly not
+	// deleted by this apply. PruneApplied removes the marks of plans that are older than maxAge.
+	Collect(ctx context.Context, roots []string, inUse ...string) (int, error)
 	PruneApplied(ctx context.Context, maxAge time.Duration, now time.Time) error
 }
 
@@ -248,7 +248,13 @@ func (a *applying) dropRoots(ctx context.Context, outcomes []Outcome) {
 // too old to be applied. It is no part of the plan, so an error does not make the apply fail. It reports whether all
 // such generations are removed.
 func (a *applying) tidy(ctx context.Context) bool {
-	_, err := a.to.Collect(ctx, a.plan.Roots)
+	var inUse []string
+	for _, r := range a.plan.Rows {
+		if act := r.Action(); r.Old != nil && r.Old.Record != nil && act != plan.Replace && act != plan.Delete {
+			inUse = append(inUse, r.Old.Record.Generation)
+		}
+	}
+	_, err := a.to.Collect(ctx, a.plan.Roots, inUse...)
 	collected := err == nil
 	if collected {
 		err = a.to.PruneApplied(ctx, MaxPlanAge, time.Now())

@@ -28,16 +28,22 @@ func (s *Store) Commit(ctx context.Context, r plan.Row) error {
 			sent++
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("%s %s: %w", r.Kind().Name, r.Path, err)
+	return rowError(r, err)
+}
+
+// rowError is err with the row to which it belongs; nil if err is.
+func rowError(r plan.Row, err error) error {
+	if err == nil {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%s %s: %w", r.Kind().Name, r.Path, err)
 }
 
 // transaction is one commit, ready to be sent.
 type transaction struct {
-	ops  []zkconn.Op
-	done func(ctx context.Context) (bool, error) // reports whether it was committed
+	listed *indexVersion // the version of the index that it checks; nil: none
+	ops    []zkconn.Op
+	done   func(ctx context.Context) (bool, error) // reports whether it was committed
 }
 
 // commitOnce checks the row, sends its transaction once, and learns the outcome. again means that it was certainly not
@@ -54,6 +60,9 @@ func (s *Store) commitOnce(ctx context.Context, r plan.Row) (again bool, err err
 	t, err := s.transaction(ctx, r)
 	if err != nil {
 		return false, s.translate(ctx, err)
+	}
+	if t.listed != nil {
+		guards = append(guards, s.checkIndex(*t.listed))
 	}
 	_, err = s.session.Multi(ctx, append(guards, t.ops...)...)
 	switch {

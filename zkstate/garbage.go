@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"muster/zkstate/zkconn"
@@ -18,11 +19,18 @@ const batch = 500
 // matter, and the next call continues after a crash. Collect returns the number of generations removed in the roots
 // that it finished. A generation whose members keep something outside ZooKeeper stays until that is deleted: if it
 // cannot be, Collect goes on, and returns ErrOutside in the end.
-func (s *Store) Collect(ctx context.Context, roots []string) (int, error) {
+//
+// inUse are generations that Records named a moment ago. Collect asks neither about them nor about those that this Store
+// has created: if somebody has ended one since, the next call removes it.
+func (s *Store) Collect(ctx context.Context, roots []string, inUse ...string) (int, error) {
 	total := 0
+	skip := s.openedHere()
+	for _, g := range inUse {
+		skip[g] = true
+	}
 	var outside []error
 	for _, root := range slices.Compact(slices.Sorted(slices.Values(roots))) {
-		garbage, err := s.garbage(ctx, root)
+		garbage, err := s.garbage(ctx, root, skip)
 		if err != nil {
 			return total, err
 		}
@@ -39,6 +47,13 @@ func (s *Store) Collect(ctx context.Context, roots []string) (int, error) {
 		total += len(garbage) - count(kept)
 	}
 	return total, errors.Join(outside...)
+}
+
+// openedHere returns the generations that this Store has created, and not ended.
+func (s *Store) openedHere() map[string]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.opened)
 }
 
 // ErrOutside means that what the members of a deleted generation keep outside ZooKeeper is still there. The folder of
@@ -82,8 +97,8 @@ func count(errs []error) int {
 }
 
 // garbage lists the generations below root that have neither a gate nor a Record. It reads the gates before the
-// Records: a generation is created with its gate, so one without a gate never gets one.
-func (s *Store) garbage(ctx context.Context, root string) ([]string, error) {
+// Records: a generation is created with its gate, so one without a gate never gets one. It leaves out those in skip.
+func (s *Store) garbage(ctx context.Context, root string, skip map[string]bool) ([]string, error) {
 	names, _, err := s.session.Children(ctx, znode.RunDir(root))
 	if errors.Is(err, zkconn.ErrNoNode) {
 		return nil, nil
@@ -91,6 +106,7 @@ func (s *Store) garbage(ctx context.Context, root string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	names = slices.DeleteFunc(names, func(g string) bool { return skip[g] })
 	open, err := forEach(ctx, names, func(ctx context.Context, g string) (bool, error) {
 		return s.exists(znode.Gate(root, g))(ctx)
 	})

@@ -62,19 +62,27 @@ func (r *Reader) index(ctx context.Context, stack string) (index znode.Index, ve
 	return index, stat.Version, true, err
 }
 
-// listRoot makes sure that root is listed for the Store's stack. It returns the operation that checks this in a
-// transaction.
-func (s *Store) listRoot(ctx context.Context, root string) (zkconn.Op, error) {
+// listRoot makes sure that root is listed for the Store's stack. It returns the version of the index that a
+// transaction has to check.
+func (s *Store) listRoot(ctx context.Context, root string) (indexVersion, error) {
 	s.mu.Lock()
 	version, known := s.listed[root]
 	s.mu.Unlock()
 	if !known {
 		var err error
 		if version, err = s.listRoots(ctx, []string{root}); err != nil {
-			return zkconn.Op{}, err
+			return 0, err
 		}
 	}
-	return zkconn.CheckOp(znode.Stack(s.home, s.cfg.Stack), version), nil
+	return indexVersion(version), nil
+}
+
+// indexVersion is a version of the index of the Store's stack.
+type indexVersion int32
+
+// checkIndex is the operation that checks that the index still has this version.
+func (s *Store) checkIndex(v indexVersion) zkconn.Op {
+	return zkconn.CheckOp(znode.Stack(s.home, s.cfg.Stack), int32(v))
 }
 
 // ListRoots adds roots to the index of the Store's stack.

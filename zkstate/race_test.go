@@ -93,7 +93,17 @@ func (f *fixture) raceOnce(joiner *zkconn.Session, lane, i int) (string, error) 
 			Waiting: func(string) { giveUp() }, // the job was deleted first
 		})
 	})
-	both.Go(func() { commitErr = f.store.Commit(ctx, row) })
+	both.Go(func() {
+		if i%4 < 2 {
+			commitErr = f.store.Commit(ctx, row)
+			return
+		}
+		other := f.declare(j.Name+"-other", 1) // they share a transaction, which must not matter to either
+		errs := f.store.CommitAll(ctx, []plan.Row{row, {Path: other.Path(), New: other, Reason: plan.NotThere}})
+		if commitErr = errs[0]; errs[1] != nil {
+			commitErr = fmt.Errorf("the other change: %w", errs[1])
+		}
+	})
 	both.Wait()
 
 	now, err := f.store.Look(ctx, j.Path())

@@ -32,6 +32,7 @@ type Store struct {
 	folders  map[string]bool  // folders that exist
 	listed   map[string]int32 // listed roots, and the version of the index
 	resolved []string         // result of recordedACL
+	opened   map[string]bool  // generations that this Store has created, and not ended since
 
 	listing   sync.Mutex // held while the index is written
 	resolving sync.Mutex // held while recordedACL asks ZooKeeper
@@ -45,7 +46,7 @@ func NewStore(s *zkconn.Session, cfg Config) (*Store, error) {
 	}
 	return &Store{
 		Reader: NewReader(s, cfg.Home, cfg.Kinds...), cfg: cfg, acl: acl,
-		folders: map[string]bool{}, listed: map[string]int32{},
+		folders: map[string]bool{}, listed: map[string]int32{}, opened: map[string]bool{},
 	}, nil
 }
 
@@ -86,6 +87,17 @@ func (s *Store) makeFolder(ctx context.Context, path string) error {
 	defer s.mu.Unlock()
 	s.folders[path] = true
 	return nil
+}
+
+// noteGeneration notes that a transaction of this Store creates generation g, or ends it.
+func (s *Store) noteGeneration(g string, created bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if created {
+		s.opened[g] = true
+	} else {
+		delete(s.opened, g)
+	}
 }
 
 // forgetFolders makes the next commit check its folders again, since somebody may have removed one.

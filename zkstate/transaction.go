@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"muster/plan"
@@ -64,9 +63,10 @@ func (s *Store) create(ctx context.Context, d resource.Declaration) (transaction
 		return transaction{}, err
 	}
 	body, err := znode.EncodeRecord(rec)
+	s.noteGeneration(rec.Generation, true)
 	return transaction{
+		listed: &listed,
 		ops: append([]zkconn.Op{
-			listed,
 			zkconn.CreateOp(id.Path(), nil, zkconn.Persistent, s.acl),
 			zkconn.CreateOp(recordPath(rec), body, zkconn.Persistent, s.acl),
 		}, openGeneration(id.Root, rec.Generation, body, s.acl)...),
@@ -107,16 +107,17 @@ func (s *Store) update(ctx context.Context, d resource.Declaration, old *resourc
 		rec.ACL = old.Record.ACL // the znodes keep the ACL with which they were created
 		rec.Sign()
 	}
-	ops := []zkconn.Op{zkconn.CheckOp(znode.Gate(d.ID().Root, rec.Generation), 0)}
+	t := transaction{done: s.recordHas(d.ID().Path(), rec.Op, old.RecordVersion)}
 	if old.Record.Stack != rec.Stack || old.Record.Home != rec.Home {
 		listed, err := s.listRoot(ctx, d.ID().Root)
 		if err != nil {
 			return transaction{}, err
 		}
-		ops = append(ops, listed)
+		t.listed = &listed
 	}
 	set, err := SetRecordOps(rec, old.RecordVersion)
-	return transaction{ops: append(ops, set...), done: s.recordHas(d.ID().Path(), rec.Op, old.RecordVersion)}, err
+	t.ops = append([]zkconn.Op{zkconn.CheckOp(znode.Gate(d.ID().Root, rec.Generation), 0)}, set...)
+	return t, err
 }
 
 // recordHas returns a function that reports whether the operation op wrote the Record at path. before is the version
@@ -162,7 +163,9 @@ func (s *Store) newGeneration(rec resource.Record, old *resource.Observed, acl [
 	)
 	if old.Has(resource.PartGeneration) {
 		ops = append(ops, zkconn.DeleteOp(znode.Gate(id.Root, old.Record.Generation), 0))
+		s.noteGeneration(old.Record.Generation, false)
 	}
+	s.noteGeneration(rec.Generation, true)
 	return transaction{
 		ops:  append(ops, openGeneration(id.Root, rec.Generation, body, acl)...),
 		done: s.exists(znode.Gate(id.Root, rec.Generation)),
@@ -244,7 +247,7 @@ func (s *Store) replaceClassic(
 		}
 	}
 	ops = append(ops, zkconn.DeleteOp(path, old.Version))
-	create.ops = slices.Insert(create.ops, 1, ops...)
+	create.ops = append(ops, create.ops...)
 	return create, nil
 }
 
@@ -264,6 +267,7 @@ func (s *Store) delete(old *resource.Observed) transaction {
 	}
 	if old.Has(resource.PartGeneration) {
 		ops = append(ops, zkconn.DeleteOp(gate, 0))
+		s.noteGeneration(rec.Generation, false)
 		done = func(ctx context.Context) (bool, error) {
 			open, err := s.exists(gate)(ctx)
 			return !open, err

@@ -57,8 +57,8 @@ func (o Op) request() any {
 	return &zk.CheckVersionRequest{Path: o.path, Version: o.version}
 }
 
-// size is the number of bytes on the wire. Strings, data and lists have a length of 4 bytes before them.
-func (o Op) size() int {
+// Size is the number of bytes of o on the wire. Strings, data and lists have a length of 4 bytes before them.
+func (o Op) Size() int {
 	n := 4 + len(o.path) + 4 // version or flags
 	switch o.name {
 	case "set":
@@ -75,7 +75,7 @@ func (o Op) size() int {
 // Create creates a znode and returns its path. With a sequential mode the path ends in the number.
 func (s *Session) Create(ctx context.Context, path string, data []byte, mode Mode, acl []ACL) (string, error) {
 	op := CreateOp(path, data, mode, acl)
-	return write(ctx, s, "create", path, requestHeader+op.size(), func(c *zk.Conn) (string, error) {
+	return write(ctx, s, "create", path, requestHeader+op.Size(), func(c *zk.Conn) (string, error) {
 		r := op.request().(*zk.CreateRequest)
 		return c.Create(r.Path, r.Data, r.Flags, r.Acl)
 	})
@@ -84,7 +84,7 @@ func (s *Session) Create(ctx context.Context, path string, data []byte, mode Mod
 // Set replaces the data of a znode that has this version; -1 means any version.
 func (s *Session) Set(ctx context.Context, path string, data []byte, version int32) (Stat, error) {
 	op := SetOp(path, data, version)
-	return write(ctx, s, "set", path, requestHeader+op.size(), func(c *zk.Conn) (Stat, error) {
+	return write(ctx, s, "set", path, requestHeader+op.Size(), func(c *zk.Conn) (Stat, error) {
 		r := op.request().(*zk.SetDataRequest)
 		stat, err := c.Set(r.Path, r.Data, r.Version)
 		return statOf(stat), err
@@ -94,7 +94,7 @@ func (s *Session) Set(ctx context.Context, path string, data []byte, version int
 // Delete deletes a znode that has this version and no children.
 func (s *Session) Delete(ctx context.Context, path string, version int32) error {
 	op := DeleteOp(path, version)
-	_, err := write(ctx, s, "delete", path, requestHeader+op.size(), func(c *zk.Conn) (struct{}, error) {
+	_, err := write(ctx, s, "delete", path, requestHeader+op.Size(), func(c *zk.Conn) (struct{}, error) {
 		return struct{}{}, c.Delete(path, version)
 	})
 	return err
@@ -114,7 +114,7 @@ func (s *Session) Multi(ctx context.Context, ops ...Op) ([]Result, error) {
 	size := requestHeader + opHeader
 	requests := make([]any, len(ops))
 	for i, o := range ops {
-		size += opHeader + o.size()
+		size += opHeader + o.Size()
 		requests[i] = o.request()
 	}
 	answers, err := write(ctx, s, "multi", ops[0].path, size, func(c *zk.Conn) ([]zk.MultiResponse, error) {
