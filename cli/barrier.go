@@ -8,6 +8,7 @@ import (
 
 	"muster/worker"
 	"muster/wrap"
+	"muster/zkstate/znode"
 )
 
 // barrierOptions of "muster barrier".
@@ -58,4 +59,19 @@ func runBarrier(ctx context.Context, p *process, o barrierOptions, name string) 
 		b.Round = &o.round
 	}
 	return workerError("barrier", c.Barrier(ctx, b))
+}
+
+// afterAbort is the next step after an abort.
+func afterAbort(e *worker.AbortedError) string {
+	switch start := e.Name == znode.StartBarrier; {
+	case start && e.Retry:
+		return "start the worker again, as the others are: all that are there at one time pass. " +
+			"muster status NAME shows who is live"
+	case start:
+		return "make the job anew: muster terminate NAME, then muster apply"
+	case e.Retry:
+		return "call it again, as the others do; muster members --live shows who is here"
+	}
+	return "give a later --round, or let every worker give --retry at a barrier of another name; " +
+		"muster members --live shows who is here"
 }

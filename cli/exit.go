@@ -148,6 +148,7 @@ func (p *process) printError(ctx context.Context, err error) {
 func nextStep(err error) string {
 	var prob *problem
 	var stopped Stopped
+	var aborted *worker.AbortedError
 	switch {
 	case errors.As(err, &stopped):
 		return ""
@@ -163,8 +164,9 @@ func nextStep(err error) string {
 		return "wait for it, or raise --lock-timeout"
 	case errors.Is(err, worker.ErrNoJob):
 		return "declare it, then: muster apply"
-	case errors.Is(err, worker.ErrFenced),
-		errors.As(err, new(*worker.AbsentError)), errors.As(err, new(*worker.AbortedError)):
+	case errors.As(err, &aborted):
+		return afterAbort(aborted)
+	case errors.Is(err, worker.ErrFenced), errors.As(err, new(*worker.AbsentError)):
 		return "muster status NAME shows who is live"
 	case isAny(err, worker.ErrFull, worker.ErrNotOpen, worker.ErrHeld):
 		return "muster status NAME shows who has joined"

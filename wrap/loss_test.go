@@ -105,6 +105,44 @@ func TestReleasedWhileTheSessionWasLost(t *testing.T) {
 	}
 }
 
+// TestAbortedWhileTheSessionWasLost: a request is told of the abort of its own attempt, though the others are at the next
+// one already. Asking again it meets them there.
+func TestAbortedWhileTheSessionWasLost(t *testing.T) {
+	t.Parallel()
+	f, p := newTestJob(t, 3), newProxy(t)
+	c0 := startWorkerAt(f, "w0", "environ obeys:0", p.Addr()).client()
+	c1 := startWorker(f, "w1", "environ obeys:0").client()
+	c2 := startWorker(f, "w2", "environ obeys:0").client()
+	b := Barrier{Name: "b", Retry: true}
+	arrived := p.AfterReply(func(op int32, req []byte) bool { return bytes.Contains(req, []byte("/barrier/b/0/c/c-")) })
+	asked, next := make(chan error, 1), make(chan error, 2)
+	go func() { asked <- c0.Barrier(t.Context(), b) }()
+	<-arrived
+	p.Refuse(true)
+	p.Cut()
+	await(t, "the session expires", func() bool { return f.look().Live == 2 })
+	hasty := b
+	hasty.Timeout = "1ms"
+	var aborted *worker.AbortedError
+	if err := c1.Barrier(t.Context(), hasty); !errors.As(err, &aborted) || aborted.Attempt != 1 || !aborted.Retry {
+		t.Error(err)
+	}
+	go func() { next <- c1.Barrier(t.Context(), b) }()
+	go func() { next <- c2.Barrier(t.Context(), b) }()
+	p.Refuse(false)
+	if err := <-asked; !errors.As(err, &aborted) || aborted.Attempt != 1 {
+		t.Error(err)
+	}
+	if err := c0.Barrier(t.Context(), b); err != nil {
+		t.Error(err)
+	}
+	for range 2 {
+		if err := <-next; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestALossWhileWaitingToStart does not end the waiting.
 func TestALossWhileWaitingToStart(t *testing.T) {
 	t.Parallel()

@@ -91,4 +91,23 @@ func TestRoundsTellWhoIsMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.untilRounds(j, live)
+
+	again := worker.Barrier{Name: "again", Retry: true, Timeout: time.Millisecond}
+	for range 2 {
+		if err := <-start(again, 2)[0]; !errors.As(err, new(*worker.AbortedError)) {
+			t.Fatal(err)
+		}
+	}
+	f.untilRounds(j, live)
+	again.Timeout = 0
+	third := start(again, 0)
+	f.untilRounds(j, zkstate.Round{
+		Name: "again", Attempt: 3, Mode: znode.DurableRetry, Workers: 3, Arrived: []int{0}, Missing: []int{1, 2},
+	}, live)
+	for _, done := range append(third, start(again, 1, 2)...) {
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.untilRounds(j, live)
 }
