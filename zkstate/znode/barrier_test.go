@@ -74,7 +74,9 @@ func TestAttemptsHaveNames(t *testing.T) {
 			t.Errorf("%s reads as %d, %d, %v", name, round, attempt, err)
 		}
 	}
-	for _, name := range []string{"", ".", "7.", "7.1", "7.0", "7.02", "7.-2", "07.2", "7.2.2", ".2", "x", "7.2147483648"} {
+	for _, name := range []string{
+		"", ".", "7.", "7.1", "7.0", "7.02", "7.-2", "07.2", "7.2.2", ".2", "x", "7.2147483648",
+	} {
 		if round, attempt, err := ParseAttempt(name); err == nil {
 			t.Errorf("%q reads as %d, %d", name, round, attempt)
 		}
