@@ -39,6 +39,7 @@ var (
 	errRefused    = errors.New("saved plan refused")
 	errIncomplete = errors.New("incomplete")
 	errNotWritten = errors.New("not written")     // standard output, or a report that was required
+	errAbsent     = errors.New("not there")       // a job, group or queue that was waited for
 	errPrinted    = errors.New("already printed") // an error whose text was printed: it only sets the exit code
 )
 
@@ -110,7 +111,7 @@ func exitCode(ctx context.Context, err error) int {
 	case isAny(err, worker.ErrFull, worker.ErrDataFull, member.ErrStateTooLarge, member.ErrOperationLimit,
 		member.ErrOutputTooLarge, tasks.ErrTooLarge, tasks.ErrManyBatches):
 		return exitcode.Full
-	case isAny(err, worker.ErrNoJob, member.ErrNoGroup, member.ErrNoDuty, member.ErrNoCron, member.ErrNoKey,
+	case isAny(err, errAbsent, worker.ErrNoJob, member.ErrNoGroup, member.ErrNoDuty, member.ErrNoCron, member.ErrNoKey,
 		member.ErrNoOperation, tasks.ErrNoQueue, tasks.ErrNoBatch, tasks.ErrNoDead):
 		return exitcode.NoJob
 	case errors.Is(err, member.ErrOperationBusy):

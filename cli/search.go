@@ -37,9 +37,9 @@ func (f *searchFlags) addTo(fs *pflag.FlagSet) {
 			"else where any has")
 }
 
-// takeConfig takes an argument that names a configuration as --file, and returns what is left of it. It leaves alone what
-// may be the name, the path or a pattern of a job: a configuration is a file named like one, or a directory that is
-// written with a slash and not as an absolute path.
+// takeConfig takes an argument that names a configuration as --file, and returns what is left of it. It leaves alone
+// what may be the name, the path or a pattern of a job: a configuration is a file named like one, or a directory that
+// is written with a slash and not as an absolute path.
 func (p *process) takeConfig(f *searchFlags, arg string) (string, error) {
 	info, err := os.Stat(p.path(arg))
 	if arg == "" || err != nil || filepath.IsAbs(arg) && info.IsDir() {

@@ -51,7 +51,8 @@ func Table() []Row {
 		{[]int{Incomplete}, "incomplete", "incomplete: a change was refused because the job moved, failed, " +
 			"or its outcome is unknown; `terminate` timed out; " +
 			"a request to the clerk of a group was refused, not answered in time, or moved nothing; " +
-			"a batch of a queue was cancelled or lost, or is not in a state in which this can be done"},
+			"a batch of a queue was cancelled or lost, or is not in a state in which this can be done; " +
+			"`muster wait JOB` ran out of time, or what it waited for was deleted"},
 		{[]int{Refused}, "saved plan refused", "saved plan refused: a row moved, already applied, another ensemble, " +
 			"damaged, expired. Nothing was written"},
 		{[]int{Locked}, "an apply was in the way", "the apply lock was not obtained; " +
@@ -70,7 +71,7 @@ func Table() []Row {
 			"somebody else has its identity; inside the command of a duty: its member does not hold the duty any more"},
 		{[]int{Full}, "the job is full", "worker: the job is full; " +
 			"`muster publish`, `state`, `op`, `step` and `submit`: too large, or too many"},
-		{[]int{NoJob}, "no such job, group or duty", "worker, member: no such job or group; " +
+		{[]int{NoJob}, "no such job, group or duty", "worker, member, `muster wait JOB`: no such job or group; " +
 			"of a command about a duty: no such group, duty, key or open operation; " +
 			"no such queue or batch, or it has no dead tasks"},
 		{[]int{CannotRun, NotFound}, "no command", "worker, member, executor, watcher: its command " +

@@ -81,19 +81,20 @@ func (s *Store) recordRun(ctx context.Context, old *resource.Observed, rec *reso
 	if _, ok := old.Record.Declaration.(job.Job); !ok || old.Class() != resource.Done {
 		return nil
 	}
-	run, err := s.runName(ctx, old.Record)
+	run, err := s.RunName(ctx, old.Record)
 	if err != nil {
 		return err
 	}
 	return job.SetLastRun(rec, job.Run{ID: run, Generation: old.Record.Generation, Completed: completed})
 }
 
-// runName is the name of the run in a generation, which its first worker wrote; empty if it has none.
-func (s *Store) runName(ctx context.Context, rec *resource.Record) (string, error) {
+// RunName is the name of the run in the generation of a job's record, which its first worker wrote; empty if it has
+// none or nobody has joined.
+func (r *Reader) RunName(ctx context.Context, rec *resource.Record) (string, error) {
 	at := znode.IDs(rec.Declaration.ID().Root, rec.Generation)
-	name, _, err := s.session.Get(ctx, at)
+	name, _, err := r.session.Get(ctx, at)
 	switch {
-	case errors.Is(err, zkconn.ErrNoNode): // the generation was removed: the transaction will fail
+	case errors.Is(err, zkconn.ErrNoNode): // or the generation was removed: a transaction will fail
 		return "", nil
 	case err != nil:
 		return "", fmt.Errorf("the name of the run: %w", err)
