@@ -46,8 +46,6 @@ func TestPoint18UsageErrorsNameTheNextCommand(t *testing.T) {
 			"muster: unknown command \"dve\": did you mean \"dev\"?\n  next: muster dev\n"},
 		"mistyped_command_flags": {[]string{"-C", "x", "verzion", "--json"},
 			"muster: unknown command \"verzion\": did you mean \"version\"?\n  next: muster version\n"},
-		"init_of_other_tools": {[]string{"init"},
-			"muster: unknown command \"init\": no init is needed\n  next: muster plan\n"},
 		"destroy_of_other_tools": {[]string{"destroy", "--auto"},
 			"muster: unknown command \"destroy\"\n" +
 				"  next: remove the job's block and: muster apply; or: muster terminate JOB\n"},

@@ -144,19 +144,22 @@ type diagnosticsError spec.Diagnostics
 func (d diagnosticsError) Error() string { return text.Count(len(d), "diagnostic") }
 func (d diagnosticsError) Unwrap() error { return errPrinted }
 
-// hasConfiguration reports whether the current directory holds a configuration. An empty file does not count: the shell
-// makes one before "muster export > jobs.hcl" runs.
-func (p *process) hasConfiguration() bool {
+// hasConfiguration reports whether the current directory holds a configuration.
+func (p *process) hasConfiguration() bool { return p.configurationIn(".") != "" }
+
+// configurationIn returns a file of the configuration in a directory; empty if there is none. An empty file does not
+// count: the shell makes one before "muster export > jobs.hcl" runs.
+func (p *process) configurationIn(dir string) string {
 	for _, pattern := range []string{"*.hcl", "*.hcl.json"} {
-		names, _ := filepath.Glob(filepath.Join(p.path("."), pattern))
+		names, _ := filepath.Glob(filepath.Join(p.path(dir), pattern))
 		for _, name := range names {
 			if info, err := os.Stat(name); err == nil && info.Size() == 0 {
 				continue
 			}
-			if name = filepath.Base(name); !strings.HasPrefix(name, ".") && !strings.HasSuffix(name, ".vars.hcl") {
-				return true
+			if base := filepath.Base(name); !strings.HasPrefix(base, ".") && !strings.HasSuffix(base, ".vars.hcl") {
+				return name
 			}
 		}
 	}
-	return false
+	return ""
 }

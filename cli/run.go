@@ -158,6 +158,7 @@ runs its crons when it is given that. So are queues of small tasks: "muster
 submit" puts a batch into one, "muster executor" executes its tasks, and "muster
 watcher" does something with the results.`,
 		Example: `  muster dev --port 2181        a throw-away ZooKeeper to try things on
+  muster init                   a first configuration, with comments
   muster plan                   what would change
   muster apply                  change it, after asking
   muster status                 who is live, who is missing`,
@@ -199,6 +200,7 @@ watcher" does something with the results.`,
 		newGuardCmd(p),
 		newGuardGroupsCmd(p),
 		newHandoverCmd(p),
+		newInitCmd(p),
 		newMemberCmd(p),
 		newMembersCmd(p),
 		newOpCmd(p),

@@ -75,8 +75,6 @@ func newHelpCmd(p *process) *cobra.Command {
 // unknownCommand returns a usage problem that suggests a command.
 func unknownCommand(root *cobra.Command, name string) error {
 	switch name { // what other tools call it
-	case "init":
-		return usagef("muster plan", "unknown command %q: no init is needed", name)
 	case "destroy":
 		return usagef("remove the job's block and: muster apply; or: muster terminate JOB", "unknown command %q", name)
 	}

@@ -58,6 +58,7 @@ func Table() []Row {
 		{[]int{Locked}, "an apply was in the way", "the apply lock was not obtained; " +
 			"`drift` could not wait out an apply; another `muster op` runs the operation"},
 		{[]int{Declined}, "declined", "declined, at the prompt or by a guard (`--allow-empty`, `--max-delete`); " +
+			"`init` where a configuration is; " +
 			"another script opened the operation (`--adopt`); another batch has this `--id`"},
 		{[]int{Unreachable}, "ZooKeeper could not be reached, or did not allow it", "ZooKeeper unreachable, " +
 			"or did not answer a process in time; session lost; not authorised; " +
