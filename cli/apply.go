@@ -113,9 +113,9 @@ func runApply(ctx context.Context, p *process, o applyOptions, dir string, run *
 		return err
 	}
 	if why := p.noPromptReason(); why != "" && !o.yes {
-		const commands = "muster apply --yes%[1]s, or muster plan --out FILE%[1]s && muster apply FILE"
-		next := fmt.Sprintf(commands, shellArgument(dir))
-		return usagef(next, "%s, and --yes was not given", why)
+		flags := o.planFlags.repeated()
+		return usagef("muster apply --yes"+flags+", or muster plan --out plan.json"+flags+" and apply what it saves",
+			"%s, and --yes was not given", why)
 	}
 	cfg, err := p.load(dir, o.vars)
 	if err != nil {
@@ -142,15 +142,15 @@ func runApply(ctx context.Context, p *process, o applyOptions, dir string, run *
 	run.Plan, run.Servers = &c.plan, c.saved.Servers
 	refusal := o.guard(cfg, c.plan)
 	if !p.flags.quiet || !o.yes || refusal != nil {
-		if err := p.showPlan(c, o.all); err != nil {
+		if err := p.showPlan(c, o.all, nil, ""); err != nil {
 			return err
 		}
 	}
 	if refusal != nil {
 		return refusal
 	}
-	if rows := c.plan.Changes(); !o.yes && len(rows) > 0 {
-		if err := p.confirm(ctx, rows); err != nil {
+	if !o.yes && len(c.plan.Changes()) > 0 {
+		if err := p.confirm(ctx, c.plan); err != nil {
 			return err
 		}
 	}

@@ -58,7 +58,11 @@ func (p *process) summarize(pl plan.Plan, outcomes []apply.Outcome, o applyOptio
 	failed := func(o apply.Outcome) bool { return o.Result != apply.Applied }
 	if !p.flags.quiet || slices.ContainsFunc(outcomes, failed) {
 		fmt.Fprintln(p.out)
-		err = errors.Join(err, report.ApplySummary(p.out, outcomes, p.layout()))
+		opts := p.layout()
+		if slices.ContainsFunc(outcomes, func(o apply.Outcome) bool { return failed(o) && o.Result != apply.AlreadyDone }) {
+			opts.Next = p.paste("muster plan" + o.repeated())
+		}
+		err = errors.Join(err, report.ApplySummary(p.out, outcomes, opts))
 	}
 	had := map[apply.Result]bool{}
 	for _, o := range outcomes {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,9 +16,13 @@ import (
 	"muster/plan"
 	"muster/planfile"
 	"muster/spec"
+	"muster/text"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 )
+
+// defaultMaxDelete is how much a plan deletes at most without --max-delete.
+const defaultMaxDelete = 10
 
 // planFlags are those of every command that makes a plan.
 type planFlags struct {
@@ -32,9 +37,27 @@ func (f *planFlags) addTo(fs *pflag.FlagSet) {
 	f.vars.addTo(fs)
 	fs.StringArrayVar(&f.filter.only, "only", nil, "plan only what fits `GLOB`; may be repeated")
 	fs.StringArrayVar(&f.filter.skip, "skip", nil, "leave out what fits `GLOB`; may be repeated")
-	fs.IntVar(&f.maxDelete, "max-delete", 10, "refuse to delete more than `N` jobs, groups and queues")
+	fs.IntVar(&f.maxDelete, "max-delete", defaultMaxDelete, "refuse to delete more than `N` jobs, groups and queues")
 	fs.BoolVar(&f.allowEmpty, "allow-empty", false, "allow a configuration that declares nothing")
 	fs.BoolVar(&f.all, "all", false, "list what is unchanged and unmanaged too")
+}
+
+// repeated is the flags that decide which changes a plan has, as one types them, each after a space.
+func (f planFlags) repeated() string {
+	var b strings.Builder
+	for _, pattern := range f.filter.only {
+		b.WriteString(" --only " + text.ShellWord(pattern))
+	}
+	for _, pattern := range f.filter.skip {
+		b.WriteString(" --skip " + text.ShellWord(pattern))
+	}
+	if f.maxDelete != defaultMaxDelete {
+		fmt.Fprintf(&b, " --max-delete %d", f.maxDelete)
+	}
+	if f.allowEmpty {
+		b.WriteString(" --allow-empty")
+	}
+	return b.String()
 }
 
 func (f planFlags) check() error {

@@ -140,8 +140,13 @@ func (p *process) printError(ctx context.Context, err error) {
 		return
 	}
 	fmt.Fprintf(p.err, "muster: %s\n", text.EscapeLines(err.Error()))
-	if next := nextStep(err); next != "" {
-		fmt.Fprintf(p.err, "  next: %s\n", text.EscapeLines(next))
+	p.printNext(nextStep(err))
+}
+
+// printNext prints on standard error what the user should do next, if anything.
+func (p *process) printNext(step string) {
+	if step != "" {
+		fmt.Fprintf(p.err, "  next: %s\n", text.EscapeLines(p.paste(step)))
 	}
 }
 

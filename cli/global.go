@@ -66,6 +66,7 @@ func (p *process) start(cmd *cobra.Command, args []string) error {
 	if info, err := os.Stat(cmp.Or(g.dir, ".")); g.dir != "" && (err != nil || !info.IsDir()) {
 		return usagef("give -C a directory that is there", "-C %s: there is no such directory", g.dir)
 	}
+	p.note(cmd, args)
 	if !slices.Contains([]string{"auto", "always", "never"}, g.color) {
 		return usagef("--color auto, always or never", "--color %q is not a way to colour", g.color)
 	}
@@ -109,7 +110,7 @@ func (p *process) color(w io.Writer) bool {
 
 // layout returns how a report looks on standard output.
 func (p *process) layout() report.Options {
-	return report.Options{Color: p.color(p.out), Width: width(p.out)}
+	return report.Options{Color: p.color(p.out), Width: width(p.out), Given: p.given()}
 }
 
 // noPromptReason says why muster cannot ask the user. It is empty if it can.

@@ -12,6 +12,7 @@ import (
 	"muster/report"
 	"muster/resource"
 	"muster/spec"
+	"muster/text"
 	"muster/zkstate"
 )
 
@@ -75,7 +76,8 @@ func runPlan(ctx context.Context, p *process, o planOptions, dir string, run *re
 	t := p.target(p.declaredTarget(cfg, dir))
 	run.Stack, run.Servers = cfg.Stack, t.servers
 	if err := p.checkACL(t, cfg.ZooKeeper.ACL); err != nil { // somebody else may apply
-		fmt.Fprintf(p.err, "muster: warning: apply will fail: %s\n  next: %s\n", err, nextStep(err))
+		fmt.Fprintf(p.err, "muster: warning: apply will fail: %s\n", err)
+		p.printNext(nextStep(err))
 	}
 	s, err := p.connect(ctx, t)
 	if err != nil {
@@ -93,24 +95,17 @@ func runPlan(ctx context.Context, p *process, o planOptions, dir string, run *re
 	return differences(c.plan)
 }
 
-// showAndSave shows a plan, then saves it. The user sees the plan even if a guard refuses it or it cannot be written.
+// showAndSave saves a plan and shows it. The user sees the plan even if a guard refuses it or it cannot be written.
 func (p *process) showAndSave(cfg *spec.Config, c comparison, o planOptions) error {
 	if o.format == "json" {
 		return errors.Join(p.printSaved(c.saved), p.save(cfg, c, o))
 	}
-	show := !p.flags.quiet || differences(c.plan) != nil
-	if show {
-		if err := p.showPlan(c, o.all); err != nil {
-			return err
-		}
+	unsaved := p.save(cfg, c, o)
+	if p.flags.quiet && differences(c.plan) == nil {
+		return unsaved
 	}
-	if err := p.save(cfg, c, o); err != nil {
-		return err
-	}
-	if show {
-		p.showNext(cfg, c, o)
-	}
-	return nil
+	notes, next := p.afterPlan(o.guard(cfg, c.plan), unsaved, c, o)
+	return errors.Join(unsaved, p.showPlan(c, o.all, notes, next))
 }
 
 // checkOutFile refuses a plan file that would replace configuration, or that a report would replace.
@@ -128,14 +123,26 @@ func (p *process) checkOutFile(o planOptions) error {
 	return nil
 }
 
-// showNext prints which guard would refuse the plan, and how to apply a saved plan.
-func (p *process) showNext(cfg *spec.Config, c comparison, o planOptions) {
-	if err := o.guard(cfg, c.plan); err != nil {
-		fmt.Fprintf(p.out, "\nA guard refuses this plan: %s (%s).\n", err, nextStep(err))
+// afterPlan returns notes for the end of a plan and how to apply it. A guard may refuse that, and it may not be saved.
+func (p *process) afterPlan(refused, unsaved error, c comparison, o planOptions) (notes []string, next string) {
+	switch {
+	case unsaved != nil: // it is printed as an error
+	case refused != nil:
+		notes = append(notes, fmt.Sprintf("A guard refuses this plan: %s (%s).", refused, nextStep(refused)))
+	case o.out != "":
+		return append(notes, "Saved. To make exactly these changes, apply the file."), p.applyFile(o.out)
+	case len(c.plan.Changes()) > 0:
+		next = p.paste("muster apply" + o.planFlags.repeated())
 	}
-	if o.out != "" {
-		fmt.Fprintf(p.out, "\nSaved. To make exactly these changes: muster apply %s\n", o.out)
+	return notes, next
+}
+
+// applyFile is the command that applies a saved plan.
+func (p *process) applyFile(name string) string {
+	if p.flags.dir != "" {
+		return "muster apply -C " + text.ShellWord(p.flags.dir) + " " + text.ShellWord(name)
 	}
+	return "muster apply " + text.ShellWord(name)
 }
 
 // save writes the plan file of --out, unless a guard refuses the plan.
@@ -153,9 +160,10 @@ func (p *process) save(cfg *spec.Config, c comparison, o planOptions) error {
 	return writeFile(p.path(o.out), file)
 }
 
-// showPlan prints a new plan.
-func (p *process) showPlan(c comparison, all bool) error {
+// showPlan prints a new plan, with notes and the next step at its end.
+func (p *process) showPlan(c comparison, all bool, notes []string, next string) error {
 	opts := p.layout()
+	opts.Notes, opts.Next = notes, next
 	opts.All, opts.Servers, opts.Took = all, c.saved.Servers, c.took
 	return report.Plan(p.out, c.plan, opts)
 }

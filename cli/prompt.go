@@ -10,13 +10,15 @@ import (
 	"strings"
 
 	"muster/plan"
+	"muster/report"
 	"muster/text"
 )
 
-// confirm asks whether to make the changes. The answer has to be "yes" or, if some of them delete a job or what was
-// saved in one, their number. Anything else declines.
-func (p *process) confirm(ctx context.Context, changes []plan.Row) error {
-	want, all := "yes", text.Count(len(changes), "change")
+// confirm asks whether to make the changes of a plan, and counts them. The answer has to be "yes" or, if some of them
+// delete a job or what was saved in one, their number. Anything else declines.
+func (p *process) confirm(ctx context.Context, pl plan.Plan) error {
+	changes := pl.Changes()
+	want, all := "yes", text.Count(len(changes), "change")+" ("+report.ChangeCounts(pl)+")"
 	if deletes := len(plan.Deletions(changes)); deletes > 0 {
 		want = strconv.Itoa(deletes)
 		some := plan.DeletionsText(changes)

@@ -109,9 +109,10 @@ func (p *process) withReports(ctx context.Context, f reportFlags, run *report.Ru
 // writeReports adds to run how the command ended, writes each report, and returns an error for each that was not
 // written. To rewrite is to write all of them again, except for one on standard output.
 func (p *process) writeReports(ctx context.Context, f reportFlags, run *report.Run, err error, rewrite bool) []error {
-	run.ExitCode, run.Problems = exitCode(ctx, p.withWriteErrors(err)), problems(ctx, err)
+	run.ExitCode, run.Problems = exitCode(ctx, p.withWriteErrors(err)), p.problems(ctx, err)
+	run.Given = p.given()
 	for _, lost := range p.writeErrors() {
-		run.Problems = append(run.Problems, report.Problem{Summary: lost.Error(), Next: nextStep(lost)})
+		run.Problems = append(run.Problems, report.Problem{Summary: lost.Error(), Next: p.paste(nextStep(lost))})
 	}
 	var unwritten []error
 	for _, t := range f.targets {
@@ -135,7 +136,7 @@ func (p *process) writeReports(ctx context.Context, f reportFlags, run *report.R
 }
 
 // problems returns what a report says about err. Its readers do not see standard error.
-func problems(ctx context.Context, err error) []report.Problem {
+func (p *process) problems(ctx context.Context, err error) []report.Problem {
 	var found finding
 	var stopped Stopped
 	var diags diagnosticsError
@@ -151,7 +152,7 @@ func problems(ctx context.Context, err error) []report.Problem {
 	case err == nil || errors.As(err, &found):
 		return nil
 	}
-	return []report.Problem{{Summary: strings.TrimSpace(err.Error()), Next: nextStep(err)}}
+	return []report.Problem{{Summary: strings.TrimSpace(err.Error()), Next: p.paste(nextStep(err))}}
 }
 
 // diagnosticProblem returns d with its place. The detail is the source line with carets, as it is printed.

@@ -38,6 +38,7 @@ type process struct {
 	err     *stream
 	flags   globalFlags
 	log     *slog.Logger
+	called  called
 
 	reportErrors []error // of required reports that were not written
 }

@@ -58,7 +58,7 @@ func TestApplyAtATerminalAsksAndShowsABarWhenItTakesLong(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	term.await(t, "To apply 30 changes, type yes: ")
+	term.await(t, "To apply 30 changes (30 to create), type yes: ")
 	fmt.Fprintln(term.user, "yes")
 	term.await(t, "] 25 of 30")
 	if err := cmd.Wait(); err != nil {

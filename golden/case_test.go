@@ -219,7 +219,11 @@ func (c testCase) outputs(t *testing.T) map[string]string {
 	p := plan.Diff(want(cfg), have)
 	p.ID, p.Roots = "p1", cfg.Searched() // a real plan has a random id
 	var text bytes.Buffer
-	if err := report.Plan(&text, p, report.Options{}); err != nil {
+	opts := report.Options{}
+	if len(p.Changes()) > 0 {
+		opts.Next = "muster apply" // as the command line prints it
+	}
+	if err := report.Plan(&text, p, opts); err != nil {
 		t.Fatal(err)
 	}
 	p.Home = "" // to keep plan.json short

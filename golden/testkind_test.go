@@ -37,20 +37,20 @@ const lamps = `muster plan · stack etl · 5 declared, 5 found
 
 !   lamp.used      blocked: 2 are reading
       watts         40 -> 60  cannot change while they run
-      to proceed    muster terminate used && muster apply, or apply again after
-                    the run
+      to proceed    muster terminate used && muster apply
+                    or apply again after the run
 
 ?   /r/gone        left running                   not declared
       because       owned by stack etl, 1 are reading
       to proceed    muster terminate /r/gone, or apply again after the run
 
-Plan: 1 to create, 1 to replace, 0 to delete, 1 to update; 2 blocked, 1 left running, 0 unchanged.
   create        lamp.new
   replace       lamp.brighter
   update        lamp.other
   blocked       lamp.taken
   blocked       lamp.used
   left running  /r/gone
+Plan: 1 to create, 1 to replace, 0 to delete, 1 to update; 2 blocked, 1 left running, 0 unchanged.
 `
 
 // lampPlan makes the plan of declared and observed lamps.

@@ -110,10 +110,10 @@ func ApplyCounts(outcomes []apply.Outcome) string {
 	return strings.Join(nonEmpty(line, strings.Join(rest, ", ")), "; ") + "."
 }
 
-// ApplySummary writes the counts and, below them, every change that was not applied and what to do about it.
+// ApplySummary writes every change that was not applied and what to do about it, what the user can do next, and the
+// counts.
 func ApplySummary(w io.Writer, outcomes []apply.Outcome, o Options) error {
 	p := newPage(w, o)
-	p.countsLine(ApplyCounts(outcomes))
 	result, address := 0, 0
 	for _, o := range outcomes {
 		if o.Result != apply.Applied {
@@ -133,6 +133,8 @@ func ApplySummary(w io.Writer, outcomes []apply.Outcome, o Options) error {
 			p.newline()
 		}
 	}
+	p.next(o.Next)
+	p.countsLine(ApplyCounts(outcomes))
 	return p.flush()
 }
 

@@ -74,9 +74,7 @@ func TestProgressReturnsTheWritersError(t *testing.T) {
 func TestApplySummary(t *testing.T) {
 	_, all := outcomes()
 	got := text(t, func(b *strings.Builder) error { return report.ApplySummary(b, all, report.Options{}) })
-	want := "Applied 2 of 8: 1 created, 1 replaced, 0 deleted, 0 updated; " +
-		"1 already done, 1 refused, 1 failed, 1 unknown, 1 waiting, 1 not started." + `
-  already done  job.ingest["us"]         nothing had to be created
+	want := `  already done  job.ingest["us"]         nothing had to be created
   refused       /jobs/prod/tmp-backfill  nothing was deleted; plan again
   failed        job.ingest["us"]         nothing was created: create /jobs/prod:
                                          no permission\x1b[2J
@@ -85,7 +83,8 @@ func TestApplySummary(t *testing.T) {
   waiting       job.nightly              plan and apply again without --no-wait,
                                          which waits for it
   not started   job.ingest["us"]         plan and apply again
-`
+` + "Applied 2 of 8: 1 created, 1 replaced, 0 deleted, 0 updated; " +
+		"1 already done, 1 refused, 1 failed, 1 unknown, 1 waiting, 1 not started.\n"
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("summary (-want +got):\n%s", d)
 	}

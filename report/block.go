@@ -10,7 +10,7 @@ func (p *page) blocks(items []item) {
 	const widestAddress, widestTitle = 40, 36
 	address, title := 0, 0
 	for _, it := range items {
-		address = max(address, min(text.Width(text.Escape(it.row.Address())), widestAddress))
+		address = max(address, min(text.Width(text.Escape(it.name())), widestAddress))
 		title = max(title, min(text.Width(text.Escape(it.title)), widestTitle))
 	}
 	columns := columns{title: 4 + address + 2}
@@ -30,7 +30,7 @@ type columns struct{ title, right int }
 func (p *page) head(it item, at columns) {
 	p.symbol(it.symbol)
 	p.moveTo(4)
-	p.write(bold, it.row.Address())
+	p.write(bold, it.name())
 	p.write(plain, "  ")
 	p.moveTo(at.title)
 	p.wrap(plain, it.title, at.title+2)

@@ -9,6 +9,7 @@ import (
 
 	"muster/plan"
 	"muster/resource"
+	"muster/text"
 )
 
 // The words of drift items, besides the kinds of drift.
@@ -18,31 +19,33 @@ const (
 	wordClean      = "as declared"
 )
 
-// Drift writes a header, a block for each finding, and the summary. It marks the findings of the kinds in failOn.
+// Drift writes a header, a block for each finding, and the summary, which ends with the counts. It marks the findings
+// of the kinds in failOn.
 func Drift(w io.Writer, p plan.Plan, d plan.Drift, failOn []plan.DriftKind, o Options) error {
 	pg := newPage(w, o)
 	pg.header("drift", p, o)
 	var items []item
-	for _, it := range driftItems(p, d, failOn) {
+	for _, it := range driftItems(p, d, failOn, o.Given) {
 		if o.All && it.word != wordClean || it.level > quiet {
 			items = append(items, it)
 		}
 	}
+	items = o.join(items)
 	pg.blocks(items)
 	if len(d.Findings) == len(d.Of(plan.DriftUnmanaged)) {
 		pg.wrap(plain, noDrift(p, d), 0)
 		pg.newline()
 	}
-	pg.write(bold, DriftCounts(d))
-	pg.newline()
 	width := 0
 	for _, it := range items {
 		width = max(width, len(it.word))
 	}
 	for _, it := range items {
-		pg.printf("  %-*s  %s", width, it.word, it.row.Address())
+		pg.printf("  %-*s  %s", width, it.word, it.summary())
 		pg.newline()
 	}
+	pg.write(bold, DriftCounts(d))
+	pg.newline()
 	return pg.flush()
 }
 
@@ -63,7 +66,7 @@ func noDrift(p plan.Plan, d plan.Drift) string {
 		what = "No drift in what could be seen. "
 	}
 	var clean []plan.Row
-	for _, it := range driftItems(p, d, nil) {
+	for _, it := range driftItems(p, d, nil, nil) {
 		if it.word == wordClean {
 			clean = append(clean, it.row)
 		}
@@ -73,7 +76,7 @@ func noDrift(p plan.Plan, d plan.Drift) string {
 
 // driftItems returns an item for each finding, also if it is ignored, for each unreadable row, and for each declared
 // job without either.
-func driftItems(p plan.Plan, d plan.Drift, failOn []plan.DriftKind) []item {
+func driftItems(p plan.Plan, d plan.Drift, failOn []plan.DriftKind, g Given) []item {
 	var items []item
 	listed := map[string]bool{}
 	add := func(it item) {
@@ -81,7 +84,7 @@ func driftItems(p plan.Plan, d plan.Drift, failOn []plan.DriftKind) []item {
 		items = append(items, it)
 	}
 	for _, f := range d.Findings {
-		it := findingItem(f, d.Stack)
+		it := findingItem(f, d.Stack, g)
 		switch {
 		case slices.Contains(failOn, f.Kind):
 			it.symbol, it.level, it.verdict = "!", failure, failed
@@ -94,7 +97,7 @@ func driftItems(p plan.Plan, d plan.Drift, failOn []plan.DriftKind) []item {
 		add(it)
 	}
 	for _, f := range d.Ignored {
-		it := findingItem(f, d.Stack)
+		it := findingItem(f, d.Stack, g)
 		it.word, it.title, it.verdict = wordIgnored, "ignored: "+string(f.Kind), skipped
 		until := fmt.Sprintf("until %s: %s (%s)", f.Ignore.Until, f.Ignore.Reason, f.Ignore.At)
 		it.because += "; ignored " + until
@@ -103,8 +106,8 @@ func driftItems(p plan.Plan, d plan.Drift, failOn []plan.DriftKind) []item {
 	}
 	for _, r := range d.Unreadable {
 		it := item{row: r, word: wordUnreadable, title: wordUnreadable, symbol: "!", level: warning, verdict: failed}
-		it.because, it.next = r.Because(), cmp.Or(r.Proceed(), "muster explain "+r.Path)
-		it.fields = []field{{"because", it.because}, {"to proceed", it.next}}
+		it.because, it.next = r.Because(), g.Paste(cmp.Or(r.Proceed(), "muster explain "+text.ShellWord(r.Path)))
+		it.fields = []field{{"because", it.because}, {toProceed, it.next}}
 		add(it)
 	}
 	for _, r := range p.Rows {
@@ -118,20 +121,21 @@ func driftItems(p plan.Plan, d plan.Drift, failOn []plan.DriftKind) []item {
 	return items
 }
 
-func findingItem(f plan.Finding, stack string) item {
-	it := item{row: f.Row, word: string(f.Kind), title: string(f.Kind), because: f.Because(), next: f.Proceed()}
+func findingItem(f plan.Finding, stack string, g Given) item {
+	it := item{row: f.Row, word: string(f.Kind), title: string(f.Kind), because: f.Because(), next: g.Paste(f.Proceed())}
 	if rec := f.Row.Old; rec != nil && rec.Record != nil && f.Kind == plan.DriftPending && rec.Record.Stack != stack {
 		it.fields = append(it.fields, field{"stack", rec.Record.Stack + " -> " + stack})
 	}
 	for _, c := range f.Changes {
 		it.fields = append(it.fields, field{c.Name, side(c.Old) + " -> " + side(c.New)})
 	}
+	it.changes = slices.Clone(it.fields)
 	if o := f.Row.Old; o != nil && o.Record != nil && o.Record.By != "" {
 		it.fields = append(it.fields, field{"applied", "by " + o.Record.By + " at " + o.Record.Applied})
 	}
 	it.fields = append(it.fields, field{"because", it.because})
 	if it.next != "" {
-		it.fields = append(it.fields, field{"to proceed", it.next})
+		it.fields = append(it.fields, field{toProceed, it.next})
 	}
 	return it
 }

@@ -39,7 +39,7 @@ func Explain(w io.Writer, r plan.Row, stack string, e Explanation, o Options) er
 	}
 	next, _, _ := strings.Cut(r.Proceed(), "muster explain ") // the user is reading that
 	if next = cmp.Or(e.Repair, strings.TrimSuffix(next, "; ")); next != "" {
-		fs = append(fs, field{"to proceed", next})
+		fs = append(fs, field{toProceed, next})
 	}
 	if r.Stale() {
 		fs = append(fs, field{"grace", "committed only after nobody joined or left for " + r.Grace().String()})

@@ -27,7 +27,7 @@ func (r Run) github() []byte {
 		add(command, annotation{p.At, strings.TrimSpace("muster " + r.Command + " " + p.Code), text})
 	}
 	items, _ := r.items()
-	for _, it := range items {
+	for _, it := range joinEqual(items) {
 		command := map[level]string{failure: "error", warning: "warning", note: "notice"}[it.level]
 		if command == "" {
 			continue
@@ -36,8 +36,8 @@ func (r Run) github() []byte {
 		if it.row.New != nil {
 			at = it.row.At()
 		}
-		text := strings.Join(nonEmpty(it.row.Address()+": "+it.because, nextLine(it.next)), "\n")
-		add(command, annotation{at, "muster " + r.Command + ": " + it.word + " " + it.row.Address(), text})
+		text := strings.Join(nonEmpty(it.summary()+": "+it.because, nextLine(it.next)), "\n")
+		add(command, annotation{at, "muster " + r.Command + ": " + it.word + " " + it.name(), text})
 	}
 	for _, s := range r.caveats() {
 		add("warning", annotation{"", "muster " + r.Command, s})

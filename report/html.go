@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"fmt"
 	"html/template"
+	"slices"
 	"strings"
 
 	"muster/text"
@@ -43,6 +44,9 @@ type viewGroup struct {
 
 type viewRow struct {
 	Symbol, Word, Class, Address, Because, Next, Place string
+	Count                                              int // how many rows it stands for
+	Changes                                            []viewField
+	Equal                                              []string // the addresses of all that it stands for, if several
 	Details                                            []viewField
 }
 
@@ -65,7 +69,7 @@ func (r Run) view() view {
 		if len(c.items) == 0 {
 			continue
 		}
-		v.Groups = append(v.Groups, viewGroup{c.word, class(c.items[0].level), len(c.items)})
+		v.Groups = append(v.Groups, viewGroup{c.word, class(c.items[0].level), c.count()})
 		for _, it := range c.items {
 			v.Rows = append(v.Rows, it.view())
 		}
@@ -75,14 +79,24 @@ func (r Run) view() view {
 
 func (it item) view() viewRow {
 	row := viewRow{
-		Symbol: it.symbol, Word: it.word, Class: class(it.level), Address: text.Escape(it.row.Address()),
+		Symbol: it.symbol, Word: it.word, Class: class(it.level), Address: text.Escape(it.name()),
 		Because: text.Escape(it.because), Next: text.Escape(it.next), Place: text.Escape(it.place()),
+		Count: it.count(),
 	}
-	if it.row.Address() != it.row.Path {
+	for _, c := range it.changes {
+		row.Changes = append(row.Changes, viewField{text.Escape(c.key), text.Escape(c.value)})
+	}
+	for _, e := range it.equal {
+		row.Equal = append(row.Equal, text.Escape(e.row.Address()))
+	}
+	if it.row.Address() != it.row.Path && len(it.equal) == 0 {
 		row.Details = append(row.Details, viewField{"path", text.Escape(it.row.Path)})
 	}
 	for _, f := range it.fields {
-		if f.key != "because" && f.key != "to proceed" && f.key != "path" { // the row shows these elsewhere
+		if slices.Contains(it.changes, f) {
+			continue // shown before the details
+		}
+		if f.key != "because" && f.key != toProceed && f.key != "path" { // the row shows these elsewhere
 			row.Details = append(row.Details, viewField{text.Escape(f.key), text.Escape(f.value)})
 		}
 	}

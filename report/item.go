@@ -15,9 +15,11 @@ type item struct {
 	because string
 	next    string // what a user can do next; may be empty
 	fields  []field
+	changes []field // what differs, as "8 -> 12"; fields has them too
 	level   level
 	verdict verdict
 	outcome *apply.Outcome // nil except in a report of apply
+	equal   []item         // all that this item stands for; empty if it stands for itself. See joinEqual
 }
 
 // level is how important an item is.
@@ -53,6 +55,15 @@ type category struct {
 	items []item
 }
 
+// count is how many rows the items of a category stand for.
+func (c category) count() int {
+	n := 0
+	for _, it := range c.items {
+		n += it.count()
+	}
+	return n
+}
+
 // byCategory returns a category for each word, also if it has no items, since reports show all counts.
 func byCategory(words []string, items []item) []category {
 	byWord := map[string][]item{}
@@ -67,14 +78,14 @@ func byCategory(words []string, items []item) []category {
 }
 
 // planItems returns one item for each row.
-func planItems(p plan.Plan) []item {
+func planItems(p plan.Plan, g Given) []item {
 	from := movedFrom(p)
 	items := make([]item, len(p.Rows))
 	for i, r := range p.Rows {
 		a := r.Action()
 		items[i] = item{
-			row: r, word: string(a), symbol: a.Symbol(), title: r.Title(), because: becauseAndLoss(r), next: r.Proceed(),
-			fields: fields(r, p.Stack, from[r.Address()]),
+			row: r, word: string(a), symbol: a.Symbol(), title: r.Title(), because: becauseAndLoss(r),
+			next: g.Paste(r.Proceed()), fields: fields(r, p.Stack, from[r.Address()], g), changes: changes(r, p.Stack),
 		}
 		items[i].level, items[i].verdict = assess(r)
 	}
@@ -112,12 +123,12 @@ func planWords() []string {
 }
 
 // applyItems returns one item for each row. The item of a change shows its outcome.
-func applyItems(p plan.Plan, outcomes []apply.Outcome) []item {
+func applyItems(p plan.Plan, outcomes []apply.Outcome, g Given) []item {
 	byPath := map[string]*apply.Outcome{}
 	for i := range outcomes {
 		byPath[outcomes[i].Row.Path] = &outcomes[i]
 	}
-	items := planItems(p)
+	items := planItems(p, g)
 	for i := range items {
 		it := &items[i]
 		o := byPath[it.row.Path]
@@ -131,7 +142,7 @@ func applyItems(p plan.Plan, outcomes []apply.Outcome) []item {
 		case apply.Applied:
 			it.word, it.title, it.because = past(o.Row.Action()), past(o.Row.Action()), becauseAndLoss(o.Row)
 		case apply.Refused, apply.Unknown, apply.NotStarted, apply.Waiting:
-			it.next = "muster plan"
+			it.next = g.Paste("muster plan")
 		}
 		if o.Err != nil && o.Result != apply.Failed { // the advice of Failed includes the cause
 			it.because = cause(*o) + "; " + it.because
@@ -152,14 +163,14 @@ func assessOutcome(o apply.Outcome) (level, verdict) {
 }
 
 func outcomeFields(o apply.Outcome) []field {
+	if o.Result == apply.Applied {
+		return []field{{"result", string(o.Result)}, {tookKey, took(o.Took)}}
+	}
 	fs := []field{{"result", string(o.Result)}}
 	if d := detail(o); d != "" {
 		fs = append(fs, field{"detail", d})
 	}
-	if o.Result != apply.Applied {
-		fs = append(fs, field{"what now", advice(o)})
-	}
-	return fs
+	return append(fs, field{"what now", advice(o)})
 }
 
 func applyWords() []string {

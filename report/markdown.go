@@ -61,7 +61,7 @@ func writeCounts(b *bytes.Buffer, categories []category) {
 	}
 	b.WriteString("\n|" + strings.Repeat("---:|", len(categories)) + "\n|")
 	for _, c := range categories {
-		fmt.Fprintf(b, " %d |", len(c.items))
+		fmt.Fprintf(b, " %d |", c.count())
 	}
 	b.WriteString("\n")
 }
@@ -97,32 +97,33 @@ func writeDetails(b *bytes.Buffer, categories []category, room int) {
 	const frame = 120
 	var blocks strings.Builder
 	shown, fence := 0, 3
-	var all []plan.Row
+	var left []plan.Row // without details
 	for _, c := range categories {
 		for _, it := range c.items {
 			if it.level == quiet {
 				continue
 			}
-			if shown == len(all) { // no block was left out yet
+			if len(left) == 0 {
 				block := detailsOf(it)
 				fence = max(fence, longestRun(block)+1)
 				if blocks.Len()+len(block)+2*fence+frame <= room {
 					blocks.WriteString(block)
-					shown++
+					shown += it.count()
+					continue
 				}
 			}
-			all = append(all, it.row)
+			left = append(left, it.rows()...)
 		}
 	}
 	title := "Details"
 	switch {
-	case len(all) == 0:
+	case shown == 0 && len(left) == 0:
 		return
 	case shown == 0:
-		fmt.Fprintf(b, "\nNo room for details of %s.\n", countRows(all))
+		fmt.Fprintf(b, "\nNo room for details of %s.\n", countRows(left))
 		return
-	case shown < len(all):
-		title = fmt.Sprintf("Details of the first %d; no room for %d more", shown, len(all)-shown)
+	case len(left) > 0:
+		title = fmt.Sprintf("Details of the first %d; no room for %d more", shown, len(left))
 	}
 	body := fenced("diff", strings.TrimRight(blocks.String(), "\n"))
 	fmt.Fprintf(b, "\n<details><summary>%s</summary>\n\n%s\n</details>\n", title, body)

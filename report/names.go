@@ -3,6 +3,8 @@ package report
 import (
 	"fmt"
 	"strings"
+
+	"muster/text"
 )
 
 // namesWithin lists the items that need attention in at most room bytes, one paragraph for each category. It uses the
@@ -19,14 +21,17 @@ func namesWithin(categories []category, room int) string {
 
 // nameForm says how names are written.
 type nameForm struct {
-	others  int // how many of a category are named at most, besides those that are deleted
-	because bool
+	others           int // how many of a category are named at most, besides those that are deleted
+	changes, because bool
 }
 
 // nameForms lists the forms from the most to the least detailed.
 func nameForms() []nameForm {
 	const all = 1 << 30
-	return []nameForm{{all, true}, {all, false}, {100, false}, {20, false}, {fewNames, false}}
+	return []nameForm{
+		{all, true, true}, {all, true, false}, {all, false, false}, {100, false, false}, {20, false, false},
+		{fewNames, false, false},
+	}
 }
 
 // fewNames is how many names of a category are shown if there is little room.
@@ -43,9 +48,9 @@ func namesOf(categories []category, f nameForm) string {
 		b.WriteString(heading(c))
 		shown := others[:min(len(others), f.others)]
 		for _, it := range append(deleted, shown...) {
-			b.WriteString(bullet(it, f.because))
+			b.WriteString(bullet(it, f))
 		}
-		b.WriteString(andMore(len(others) - len(shown)))
+		b.WriteString(andMore(category{items: others[len(shown):]}.count()))
 	}
 	return b.String()
 }
@@ -64,13 +69,25 @@ func partition(items []item) (deleted, others []item) {
 	return deleted, others
 }
 
-func heading(c category) string { return fmt.Sprintf("\n**%s (%d)**\n\n", c.word, len(c.items)) }
+func heading(c category) string { return fmt.Sprintf("\n**%s (%d)**\n\n", c.word, c.count()) }
 
-func bullet(it item, because bool) string {
-	if because && it.because != "" {
-		return "- " + code(it.row.Address()) + ": " + prose(it.because) + "\n"
+// bullet is one item: its name, what changes, and why. Items that are equal always say what changes.
+func bullet(it item, f nameForm) string {
+	line := "- " + code(it.row.Address())
+	if block, _, _ := it.instance(); len(it.equal) > 0 {
+		line = "- " + text.Thousands(it.count()) + " × " + code(block+`["…"]`)
 	}
-	return "- " + code(it.row.Address()) + "\n"
+	var what []string
+	if len(it.changes) > 0 && (f.changes || len(it.equal) > 0) {
+		what = append(what, code(it.changesText()))
+	}
+	if f.because && it.because != "" {
+		what = append(what, prose(it.because))
+	}
+	if len(what) > 0 {
+		line += ": " + strings.Join(what, "; ")
+	}
+	return line + "\n"
 }
 
 func andMore(n int) string {
@@ -96,7 +113,7 @@ func compressedNames(categories []category, room int) string {
 	room -= forNote
 	for i, c := range categories {
 		deleted[i], others[i] = partition(c.items)
-		room -= len(heading(c)) + len(countUnnamed(len(c.items))) + len(andMore(len(c.items)))
+		room -= len(heading(c)) + len(countUnnamed(c.count())) + len(andMore(c.count()))
 	}
 	lines := make([]strings.Builder, len(categories))
 	addLine := func(i int, line string) bool {
@@ -119,10 +136,10 @@ func compressedNames(categories []category, room int) string {
 		allNamed = allNamed && left == 0
 	}
 	for i := range categories {
-		left := len(others[i])
-		for _, it := range others[i][:min(left, fewNames)] {
-			if allNamed && addLine(i, bullet(it, false)) {
-				left--
+		left := category{items: others[i]}.count()
+		for _, it := range others[i][:min(len(others[i]), fewNames)] {
+			if allNamed && addLine(i, bullet(it, nameForm{})) {
+				left -= it.count()
 			}
 		}
 		lines[i].WriteString(andMore(left))

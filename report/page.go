@@ -16,11 +16,15 @@ type Options struct {
 	// Width is the number of columns of the terminal. 0 means that there is none; lines then have 80 columns, except
 	// those that tools read. A long name is never broken, so its line may be longer.
 	Width int
-	All   bool // with the rows that need no attention: unchanged and unmanaged ones
+	All   bool // with the rows that need no attention, and with each of those that are equal
+	Given Given
 
 	// For the header of a plan; empty values are left out.
 	Servers []string
 	Took    time.Duration
+
+	Notes []string // for the end of a plan, before the counts
+	Next  string   // what the user can do next, as Given.Paste returns it
 }
 
 // style is an SGR sequence.
@@ -121,6 +125,9 @@ func fit(s string, columns int) int {
 // field is a line below the first line of a block.
 type field struct{ key, value string }
 
+// toProceed is the key of a field with a next step.
+const toProceed = "to proceed"
+
 // fields writes the fields, their values in one column.
 func (p *page) fields(fs []field) {
 	const indent, keyWidth = 6, 14
@@ -132,8 +139,35 @@ func (p *page) fields(fs []field) {
 		p.moveTo(indent)
 		p.write(plain, f.key)
 		p.moveTo(column)
+		if f.key == toProceed {
+			p.steps(f.value, column)
+			continue
+		}
 		p.wrap(plain, f.value, column)
 		p.newline()
+	}
+}
+
+// steps writes a next step, one line for each thing that can be done if they do not fit into one line. It never wraps
+// a line: what is pasted into a shell has no line ends.
+func (p *page) steps(step string, hang int) {
+	if !strings.Contains(step, "muster ") { // nothing to paste
+		p.wrap(plain, step, hang)
+		p.newline()
+		return
+	}
+	for _, line := range StepLines(step, p.width-hang) {
+		p.moveTo(hang)
+		p.write(plain, line)
+		p.newline()
+	}
+}
+
+// next writes what the user can do next, if anything.
+func (p *page) next(step string) {
+	if step != "" {
+		p.write(plain, "next: ")
+		p.steps(step, len("next: "))
 	}
 }
 

@@ -12,18 +12,19 @@ import (
 )
 
 // Plan writes what apply would do and what blocks it: a header, the rows that need attention (with o.All every row),
-// and the summary.
+// and the summary, which ends with the counts.
 func Plan(w io.Writer, p plan.Plan, o Options) error {
 	pg := newPage(w, o)
 	pg.header("plan", p, o)
 	var items []item
-	for _, it := range planItems(p) {
+	for _, it := range planItems(p, o.Given) {
 		if o.All || attention(it.row) {
 			items = append(items, it)
 		}
 	}
+	items = o.join(items)
 	pg.blocks(items)
-	pg.summary(p, o)
+	pg.summary(p, items, o)
 	return pg.flush()
 }
 
@@ -100,7 +101,7 @@ func movedFrom(p plan.Plan) map[string]string {
 }
 
 // fields lists the lines below the first line of a row's block.
-func fields(r plan.Row, stack, movedFrom string) []field {
+func fields(r plan.Row, stack, movedFrom string, g Given) []field {
 	var fs []field
 	add := func(key, value string) {
 		if value != "" {
@@ -129,10 +130,10 @@ func fields(r plan.Row, stack, movedFrom string) []field {
 	case plan.None:
 		add("status", health(r.Old))
 	case plan.Blocked:
-		add("to proceed", r.Proceed())
+		add(toProceed, g.Paste(r.Proceed()))
 	default:
 		add("because", r.Because())
-		add("to proceed", r.Proceed())
+		add(toProceed, g.Paste(r.Proceed()))
 	}
 	return fs
 }

@@ -44,14 +44,14 @@ func TestPlan(t *testing.T) {
 !   job.report               blocked: 5 workers are live          jobs.hcl:71
       workers       8 -> 16  cannot change while they run
       live          10.0.3.11:7000, 10.0.3.12:7000, 3 more
-      to proceed    muster terminate report && muster apply, or apply again
-                    after the run
+      to proceed    muster terminate report && muster apply
+                    or apply again after the run
 
-Plan: 1 to create, 1 to replace, 1 to delete, 0 to update; 1 blocked, 0 left running, 15 unchanged.
   create   job.ingest["us"]
   replace  job.nightly
   delete   /jobs/prod/tmp-backfill
   blocked  job.report
+Plan: 1 to create, 1 to replace, 1 to delete, 0 to update; 1 blocked, 0 left running, 15 unchanged.
 `
 	got := planText(t, sample(), report.Options{Servers: []string{"127.0.0.1:2181"}, Took: took})
 	if d := cmp.Diff(want, got); d != "" {
@@ -76,11 +76,11 @@ Incomplete: --only or --skip left jobs out of this plan.
 /old could not be listed: undeclared jobs there are not in this plan.
 
 No changes. 4 jobs match their declarations (2 running, 1 degraded, 1 ready).
-Plan: 0 to create, 0 to replace, 0 to delete, 0 to update; 0 blocked, 0 left running, 4 unchanged.
 1 unchanged job is degraded: job.j2
 2 znodes are unmanaged: not this stack's, never changed (--all lists them)
-1 unmanaged znode could not be read: /jobs/prod/secret; muster explain lists
-  what is there
+1 unmanaged znode could not be read: /jobs/prod/secret
+muster explain /jobs/prod/secret lists what is there
+Plan: 0 to create, 0 to replace, 0 to delete, 0 to update; 0 blocked, 0 left running, 4 unchanged.
 `
 	if d := cmp.Diff(quiet, planText(t, p, report.Options{})); d != "" {
 		t.Errorf("plan (-want +got):\n%s", d)

@@ -27,6 +27,7 @@ type Run struct {
 	Problems []Problem
 
 	Kinds    []resource.Kind // that a plan file can hold, and whose statuses are counted
+	Given    Given           // what next steps repeat
 	Plan     *plan.Plan
 	Outcomes []apply.Outcome
 	Drift    *plan.Drift
@@ -79,16 +80,17 @@ func (r Run) items() (items []item, words []string) {
 	case r.Plan == nil:
 		return nil, nil
 	case r.Drift != nil:
-		return driftItems(*r.Plan, *r.Drift, r.FailOn), driftWords()
+		return driftItems(*r.Plan, *r.Drift, r.FailOn, r.Given), driftWords()
 	case len(r.Outcomes) > 0:
-		return applyItems(*r.Plan, r.Outcomes), applyWords()
+		return applyItems(*r.Plan, r.Outcomes, r.Given), applyWords()
 	}
-	return planItems(*r.Plan), planWords()
+	return planItems(*r.Plan, r.Given), planWords()
 }
 
+// categories returns the items by their words. Those that are equal are one.
 func (r Run) categories() []category {
 	items, words := r.items()
-	return byCategory(words, items)
+	return byCategory(words, joinEqual(items))
 }
 
 // headline is the line of all counts.

@@ -19,6 +19,18 @@ func PlanCounts(p plan.Plan) string {
 		n[plan.Blocked], n[plan.LeftRunning], n[plan.None])
 }
 
+// ChangeCounts counts what apply would do, by action: "3 to create, 1 to update".
+func ChangeCounts(p plan.Plan) string {
+	n := counts(p)
+	var parts []string
+	for _, a := range plan.Actions() {
+		if a.Changes() && n[a] > 0 {
+			parts = append(parts, fmt.Sprintf("%d to %s", n[a], a))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
 func counts(p plan.Plan) map[plan.Action]int {
 	n := map[plan.Action]int{}
 	for _, r := range p.Rows {
@@ -27,26 +39,32 @@ func counts(p plan.Plan) map[plan.Action]int {
 	return n
 }
 
-// summary writes the counts, the rows that need attention, and notes.
-func (p *page) summary(pl plan.Plan, o Options) {
-	shown := slices.DeleteFunc(slices.Clone(pl.Rows), func(r plan.Row) bool { return !attention(r) })
+// summary writes the items that need attention, notes, what the user can do next, and the counts.
+func (p *page) summary(pl plan.Plan, items []item, o Options) {
+	shown := slices.DeleteFunc(slices.Clone(items), func(it item) bool { return !attention(it.row) })
 	if len(shown) == 0 {
 		p.wrap(plain, noChanges(pl), 0)
 		p.newline()
 	}
-	p.countsLine(PlanCounts(pl))
 	width := 0
-	for _, r := range shown {
-		width = max(width, len(r.Action()))
+	for _, it := range shown {
+		width = max(width, len(it.word))
 	}
-	for _, r := range shown {
-		p.printf("  %-*s  %s", width, r.Action(), r.Address())
+	for _, it := range shown {
+		p.printf("  %-*s  ", width, it.word)
+		p.wrap(plain, it.summary(), 2+width+2)
 		p.newline()
 	}
-	for _, note := range notes(pl, o) {
+	for _, note := range append(notes(pl, o), o.Notes...) {
+		if strings.Contains(note, "muster ") { // a command, which is not wrapped
+			p.steps(note, 0)
+			continue
+		}
 		p.wrap(plain, note, 2)
 		p.newline()
 	}
+	p.next(o.Next)
+	p.countsLine(PlanCounts(pl))
 }
 
 // noChanges is the sentence for a plan in which no row needs attention. It counts the unchanged rows by status. A kind
@@ -115,7 +133,8 @@ func notes(p plan.Plan, o Options) []string {
 	}
 	if len(unreadable) > 0 {
 		which := text.Count(len(unreadable), "unmanaged znode") + " could not be read: " + names(unreadable)
-		notes = append(notes, which+"; muster explain lists what is there")
+		explain := "muster explain " + text.ShellWord(unreadable[0]) + " lists what is there"
+		notes = append(notes, which+"; "+o.Given.Paste(explain))
 	}
 	return notes
 }

@@ -3,6 +3,7 @@ package text
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -71,4 +72,13 @@ func ShellWord(s string) string {
 		return s
 	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// Thousands is a number with commas between its thousands: "4,980".
+func Thousands(n int) string {
+	s := strconv.Itoa(n)
+	for at := len(s) - 3; at > 0 && s[at-1] != '-'; at -= 3 {
+		s = s[:at] + "," + s[at:]
+	}
+	return s
 }
