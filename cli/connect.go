@@ -37,7 +37,9 @@ func (p *process) target(declared target) target {
 		t.servers = p.flags.servers
 	case env != "":
 		t.servers = strings.Split(env, ",")
-	case len(t.servers) == 0:
+	case len(t.servers) > 0:
+		p.called.servers = t.servers
+	default:
 		t.servers = []string{spec.DefaultServer}
 	}
 	for i, s := range t.servers {

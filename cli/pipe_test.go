@@ -38,7 +38,7 @@ func TestReaderOfTheFirstLine(t *testing.T) {
 	f := newFixture(t, 1000, "")
 	cmd := f.command(servers.Connect())
 	cmd.Env = append(cmd.Env, "PATH="+bin+":"+os.Getenv("PATH"))
-	const script = "set -euo pipefail; muster plan --out p.json | head -1"
+	const script = "set -euo pipefail; muster plan --all --out p.json | head -1"
 	cmd.Path, cmd.Args = lookPath(t, "bash"), []string{"bash", "-c", script}
 	got := result(cmd)
 	if got.code != 1 || !strings.HasPrefix(got.stdout, "muster plan · stack tests · ") || got.stderr != "" {

@@ -74,6 +74,7 @@ type searchScope struct {
 // ignores a broken one if a root or a path is named: an operator must be able to look.
 func (p *process) search(ctx context.Context, f searchFlags) (searchScope, error) {
 	var scope searchScope
+	p.called.config = f.config
 	root := cmp.Or(f.root, p.environ.value("MUSTER_ROOT"))
 	if root != "" {
 		if err := resource.CheckRoot(root); err != nil {
