@@ -230,6 +230,8 @@ func batchError(err error, f foundQueue) error {
 		return &problem{errIncomplete, err, "submit it again with its --id, or: muster cancel " + f.words()}
 	case errors.Is(err, tasks.ErrSubmitting):
 		return &problem{errIncomplete, err, "wait for that; if its submitter is gone, submit it again with its --id"}
+	case errors.Is(err, tasks.ErrGoesOn):
+		return &problem{errIncomplete, err, "muster batch " + f.words() + " shows what is left of them"}
 	case errors.Is(err, store.ErrClaimed):
 		return &problem{errIncomplete, err, "wait until the watcher has ended, or stop it"}
 	case errors.Is(err, tasks.ErrCancelled), errors.Is(err, tasks.ErrIncomplete):

@@ -19,6 +19,11 @@ import (
 //	run/<g>/ended/<day>/<id>   persistent   created in the same transaction, which checks the gate
 //	Redis                      remove
 //
+// A batch is ended only as long as all its tasks have ended, unless it is cancelled or was never submitted in full: a
+// retry may come in between. It sets Retrying in the manifest before it moves the first task, and unsets it after the
+// last one. So an end that reads Redis after the manifest, and deletes the manifest at that version, has seen all of a
+// retry or is refused. While a watcher has the batch, Redis refuses the retry.
+//
 // A process that dies after the transaction leaves keys in Redis that no manifest names. The process with the smallest
 // seat removes those. The Record is not checked: a queue that was asked to stop may lose a batch, but not get one.
 
@@ -26,7 +31,7 @@ import (
 // it. Calling it again does no harm, also after any error, and also if another process has ended the batch before.
 //
 // A manifest that was changed since is read again, unless how is EndUnattended: somebody attends to the batch then, and
-// the error wraps zkconn.ErrBadVersion. After an error of Redis the batch has ended, and its keys are still there.
+// the error wraps zkconn.ErrBadVersion. ErrGoesOn: dead tasks of it are tried again. After an error of Redis the batch has ended, and its keys are still there.
 func EndBatch(
 	ctx context.Context, s *zkconn.Session, st *store.Queue, root, generation, id string, m Manifest,
 	how znode.EndState, by string,
@@ -46,6 +51,9 @@ func EndBatch(
 		return nil
 	}
 }
+
+// ErrGoesOn means that a batch was not ended, because somebody retries its dead tasks. Wait for these.
+var ErrGoesOn = errors.New("dead tasks of the batch are tried again")
 
 // ending is an EndBatch under way.
 type ending struct {
@@ -105,10 +113,20 @@ func (e *ending) body(ctx context.Context, now time.Time) ([]byte, error) {
 	case errors.Is(err, store.ErrNoBatch): // lost, or nothing was written
 	case err != nil:
 		return nil, err
+	case e.mayGoOn(b):
+		return nil, ErrGoesOn
 	case b.Life == e.m.Life: // of a broken one nothing is known
 		end.Done, end.Dead = min(b.Done, e.m.Tasks), min(b.Dead, e.m.Tasks)
 	}
 	return znode.EncodeBatchEnd(end)
+}
+
+// mayGoOn reports whether a retry keeps the batch, of which b is what Redis has, from being ended.
+func (e *ending) mayGoOn(b store.Batch) bool {
+	if e.how == znode.EndCancelled || e.m.State == znode.BatchSubmitting || b.Life != e.m.Life || b.Holder != "" {
+		return false
+	}
+	return e.m.Retrying || !completed(b)
 }
 
 // makeDay creates the folder of a day.

@@ -117,7 +117,7 @@ func (k *keeper) one(id, did string, err error) error {
 	case err == nil && did != "":
 		k.p.log.Info("repaired a batch", "batch", id, "did", did)
 	case err == nil:
-	case refused(err), errors.Is(err, ErrNoBatch), denied(err):
+	case refused(err), errors.Is(err, ErrNoBatch), errors.Is(err, ErrGoesOn), denied(err):
 		k.p.log.Info("a batch is looked at again later", "batch", id, "error", err)
 	default:
 		return err
@@ -225,6 +225,8 @@ func (k *keeper) carryOut(ctx context.Context, id string, m Manifest, do decisio
 		m.State = znode.BatchOpen
 	case repairCompleted:
 		m.Completed = k.now()
+	case repairRetried:
+		m.Retrying = false
 	case repairResumed:
 		m.Completed = time.Time{}
 	default:

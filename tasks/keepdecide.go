@@ -20,13 +20,14 @@ const (
 	repairOpened           // its submitter has opened it, and not said so
 	repairCompleted        // note that it is completed
 	repairResumed          // note that it is not, after all
+	repairRetried          // who retried its dead tasks is gone
 )
 
 // String is for the log; "" if nothing is done.
 func (r repair) String() string {
 	return [...]string{
 		"", "ended", "", "opened in redis", "set in redis", "opened", "noted that it is completed",
-		"noted that it goes on",
+		"noted that it goes on", "noted that nobody retries it",
 	}[r]
 }
 
@@ -76,6 +77,9 @@ func decideSubmitting(m Manifest, b *store.Batch, idle time.Duration, l keepLimi
 func decideCompleted(m Manifest, all bool, now time.Time, l keepLimits) decision {
 	keep, kept := m.Results.Keep()
 	switch {
+	case m.Retrying && now.Sub(m.Modified) >= l.giveUp:
+		return decision{repair: repairRetried}
+	case m.Retrying:
 	case m.Results == queue.ResultsWatcher:
 	case all && m.Results == queue.ResultsDiscard:
 		return decision{repairEnd, znode.EndDiscarded}

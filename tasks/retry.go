@@ -14,6 +14,8 @@ import (
 	"muster/zkstate/znode"
 )
 
+// Of a batch that has not ended they wait again in it. Its manifest says so meanwhile: see end.go.
+//
 // The dead tasks of a batch that has ended are moved to another batch, which is submitted like any: manifest, begin,
 // then a page after the other at its offset, open, manifest. Dead tasks stay in the list of the old batch until Redis
 // has moved them, in one script. Whoever retries again finds the manifest, and goes on with what is left.
@@ -51,17 +53,47 @@ func (o *Operator) Retry(ctx context.Context, id string) (Retried, error) {
 }
 
 func (o *Operator) retry(ctx context.Context, id string) (Retried, error) {
-	m, err := o.Manifest(ctx, id)
-	switch {
-	case errors.Is(err, ErrNoBatch):
+	m, err := o.write(ctx, id, func(m *znode.BatchManifest) error {
+		switch m.State {
+		case znode.BatchSubmitting:
+			return ErrSubmitting
+		case znode.BatchCancelled:
+			return ErrCancelled
+		}
+		m.Retrying = true
+		return nil
+	})
+	if errors.Is(err, ErrNoBatch) {
 		return o.retryEnded(ctx, id)
-	case err != nil:
-		return Retried{}, err
-	case m.State == znode.BatchSubmitting:
-		return Retried{}, ErrSubmitting
-	case m.State == znode.BatchCancelled:
-		return Retried{}, ErrCancelled
 	}
+	if err != nil {
+		return Retried{}, err
+	}
+	r, err := o.retryUnfinished(ctx, id, m)
+	return r, errors.Join(err, o.retried(ctx, id, r))
+}
+
+// unsetLimit is how long a retry takes that was stopped to say that it has stopped.
+const unsetLimit = 5 * time.Second
+
+// retried takes back that the batch is retried. A batch that goes on is not completed.
+func (o *Operator) retried(ctx context.Context, id string, r Retried) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unsetLimit)
+	defer cancel()
+	_, err := o.write(ctx, id, func(m *znode.BatchManifest) error {
+		if m.Retrying = false; r.Tasks > 0 {
+			m.Completed = time.Time{}
+		}
+		return nil
+	})
+	if errors.Is(err, ErrNoBatch) { // cancelled
+		return nil
+	}
+	return err
+}
+
+// retryUnfinished makes the dead tasks of a batch wait again in it.
+func (o *Operator) retryUnfinished(ctx context.Context, id string, m Manifest) (Retried, error) {
 	b, err := o.Books(ctx, id)
 	if err != nil {
 		return Retried{}, err

@@ -144,7 +144,7 @@ func TestEndLostReplies(t *testing.T) {
 		got := f.submit(name, numbered(3))
 		end := func(st *store.Queue) error {
 			return EndBatch(t.Context(), dial(t, proxy.Addr()), st, f.queue.Root, f.generation(), name, got.Manifest,
-				znode.EndCollected, "tester")
+				znode.EndCancelled, "tester")
 		}
 		match := func(op int32, req []byte) bool { return op == zkserver.OpMulti && bytes.Contains(req, []byte(name)) }
 		st := f.store()
@@ -169,7 +169,7 @@ func TestEndLostReplies(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		e, err := f.operator().Ended(t.Context(), name)
-		if err != nil || e == nil || e.How != znode.EndCollected || f.books().Batches != 0 {
+		if err != nil || e == nil || e.How != znode.EndCancelled || f.books().Batches != 0 {
 			t.Errorf("%s: %+v, %v, %+v", name, e, err, f.books())
 		}
 	}

@@ -87,6 +87,10 @@ type BatchManifest struct {
 	// results that are kept for a time, or for their submitter.
 	Completed time.Time `json:"completed,omitzero"`
 
+	// Retrying is set while somebody makes dead tasks of the batch wait again: it is not ended meanwhile, unless it is
+	// cancelled. The smallest seat unsets it when it has stood for long.
+	Retrying bool `json:"retrying,omitempty"`
+
 	// From is the batch that has ended whose dead tasks these are; empty: they were not in the queue before. They are
 	// moved, so a batch of them that is being submitted is never given up.
 	From string `json:"from,omitempty"`
