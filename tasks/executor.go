@@ -26,8 +26,9 @@ type ExecutorConfig struct {
 	// MaxTasks is how many tasks Take returns in all; 0 is no limit.
 	MaxTasks int64
 	// UntilEmpty ends Take with ErrDrained once nothing is left to take: this executor holds nothing, and no task of an
-	// open batch waits, was returned, or is late. It does not wait for what others hold, which would come back if they
-	// died, nor for paused batches.
+	// open batch waits, was returned, or is late. What others hold may come back from one that was dead already: it waits
+	// until that is done, or one and a half times the session timeout, after which those who still are there were alive.
+	// It does not wait for paused batches.
 	UntilEmpty bool
 }
 

@@ -114,6 +114,30 @@ func TestUntilEmptyAfterADeath(t *testing.T) {
 	f.checkSquares("b", 10)
 }
 
+// TestUntilEmptyWhileADeadOneStands: an executor was killed, and its session has not ended yet. One that is started to
+// empty the queue waits for what the dead one held, and ends though a live one holds a task for longer.
+func TestUntilEmptyWhileADeadOneStands(t *testing.T) {
+	f := newFixture(t)
+	f.submit("b", numbered(10))
+	proxy := newProxy(t, servers.Addrs()[0])
+	join := func(identity string, addrs ...string) *Process {
+		return f.joinIn(dialTimeout(t, 3*time.Second, addrs...), identity, queue.Executor)
+	}
+	for _, holder := range []*Process{join("dead", proxy.Addr()), join("live")} {
+		c := ExecutorConfig{Parallel: 1, MaxTasks: 1}
+		if all, err := StartExecutor(holder, c).Take(t.Context(), 1); err != nil || len(all) != 1 {
+			t.Fatal(all, err)
+		}
+	}
+	proxy.Hang(true) // no heartbeat arrives from here on, and the session stands
+	if err := Execute(t.Context(), join("next"), ExecutorConfig{Parallel: 4, UntilEmpty: true}, square); err != nil {
+		t.Fatal(err)
+	}
+	if b := f.inRedis("b"); b.Done < 9 {
+		t.Errorf("only what the live one holds may be left: %+v", b)
+	}
+}
+
 // crew is executors that run in the background.
 type crew struct {
 	f    *fixture

@@ -32,6 +32,7 @@ const (
 	maxWait      = 10 * time.Second       // for a token: it can be lost with a connection
 	offlineCheck = 100 * time.Millisecond // whether ZooKeeper answers again
 	restTime     = 250 * time.Millisecond // after a grant of a batch that is not to be worked on
+	drainCheck   = 500 * time.Millisecond // whether others still hold the last tasks
 )
 
 // pace is what an executor knows of its turns.
@@ -42,6 +43,7 @@ type pace struct {
 	looked bool          // since the last one, whether the queue is empty
 	due    time.Duration // when a late task is due, as of last; negative: there is none
 	rest   time.Time     // nothing is taken before
+	held   time.Time     // since when only others have tasks, for UntilEmpty; zero: that is not so
 
 	started int64     // tasks, as of moved
 	moved   time.Time // when tasks were last seen to be started, or none to wait for it
@@ -173,10 +175,14 @@ func (e *Executor) stalls(now time.Time) {
 
 // untilDue is how long to wait for a token: until a late task is due, but not long.
 func (c *pace) untilDue(now time.Time) time.Duration {
-	if c.due < 0 {
-		return maxWait
+	most := maxWait
+	if !c.held.IsZero() {
+		most = drainCheck
 	}
-	return min(max(c.last.Add(c.due).Sub(now), time.Millisecond), maxWait)
+	if c.due < 0 {
+		return most
+	}
+	return min(max(c.last.Add(c.due).Sub(now), time.Millisecond), most)
 }
 
 // full is how much work an executor wants to have in hand. The caller holds mu.
@@ -253,6 +259,9 @@ func (e *Executor) turn() error {
 	if idle > 0 || room > 0 {
 		e.pace.dry = len(out.Granted) == 0
 	}
+	if len(out.Granted) > 0 {
+		e.pace.held = time.Time{}
+	}
 	e.refused(sent, out.Refused)
 	e.forget(len(sent))
 	e.limited(out.Level)
@@ -315,7 +324,7 @@ func (e *Executor) checkEmpty() error {
 			break
 		}
 		if len(batches) < page {
-			if held && e.p.someGone() {
+			if held && e.mayComeBack() {
 				break
 			}
 			e.mu.Lock()
@@ -328,4 +337,19 @@ func (e *Executor) checkEmpty() error {
 	defer e.mu.Unlock()
 	e.pace.looked = true
 	return nil
+}
+
+// mayComeBack reports whether what others hold may come back from a process that was dead when this executor had nothing
+// left to do: such a seat stands until its session ends, which takes a session timeout, and half as much again, since
+// servers end sessions in steps.
+func (e *Executor) mayComeBack() bool {
+	if e.p.someGone() {
+		return true
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.pace.held.IsZero() {
+		e.pace.held = time.Now()
+	}
+	return time.Since(e.pace.held) < e.p.session.Timeout()*3/2
 }
