@@ -278,3 +278,24 @@ func TestStartBarrierOfAnOlderMuster(t *testing.T) {
 		}
 	}
 }
+
+// TestReleasedRoundStaysSoWhileItIsCleared: its first attempt was aborted, and its last one is gone already.
+func TestReleasedRoundStaysSoWhileItIsCleared(t *testing.T) {
+	proxy, ms := slowTeam(t, 2, time.Minute)
+	b := worker.Barrier{Name: "b", Retry: true}
+	abortedAt(t, 1, []int{0}, at(t, ms[1], hasty(b)))
+	for range 2 {
+		released(t, at(t, ms[0], b), at(t, ms[1], b))
+	}
+	goOn := make(chan struct{})
+	held := hold(proxy, znode.Arrivals(attemptDir(ms[0], "b", 0, 1)), 1, goOn) // which is cleared after the last attempt
+	first := at(t, ms[1], b)
+	awaitArrivals(t, dial(t), attemptDir(ms[0], "b", 2, 1), 1)
+	last := at(t, ms[0], b)
+	<-held
+	again := b
+	again.Round = num(0)
+	released(t, first, at(t, ms[1], again))
+	close(goOn)
+	released(t, last)
+}
