@@ -29,9 +29,9 @@ func newPlanCmd(p *process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan [DIR | FILE]",
 		Short: "Show how ZooKeeper differs from the declarations",
-		Long: `Compares the jobs, groups and queues that the *.hcl files of a directory declare,
-or one file alone, with what is in ZooKeeper, and shows what "muster apply" would
-do. It changes nothing.`,
+		Long: `Compares the jobs, groups and queues that the *.hcl files of a directory
+declare, or one file alone, with what is in ZooKeeper, and shows what "muster
+apply" would do. It changes nothing.`,
 		Example: `  muster plan
   muster plan --out plan.json prod/     once approved: muster apply plan.json
   muster plan --only 'job.ingest*'

@@ -22,8 +22,8 @@ func newValidateCmd(p *process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate [DIR | FILE]",
 		Short: "Check a configuration without touching ZooKeeper",
-		Long: `Checks the *.hcl files of a directory, or one file alone, and reports every error
-in one run.
+		Long: `Checks the *.hcl files of a directory, or one file alone, and reports every
+error in one run.
 "muster explain M1203" says more about one, by its code.`,
 		Args: argCount(0, 1, "one directory or file"),
 		RunE: func(_ *cobra.Command, args []string) error { return runValidate(p, o, firstArg(args)) },

@@ -8,5 +8,5 @@
 
 echo "worker $MUSTER_ID of $MUSTER_WORKERS ($MUSTER_IDENTITY): loading part $MUSTER_ID"
 while [ -e "${SLOW:-}" ]; do sleep 0.1; done
-muster barrier loaded --round 1 || exit 1
+muster barrier loaded --round 1 --retry || exit 1
 echo "worker $MUSTER_ID: all $MUSTER_WORKERS have loaded; computing"
