@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"muster/report"
 	"muster/tasks"
 	"muster/tasks/store"
 	"muster/text"
@@ -77,7 +78,7 @@ func runBatch(ctx context.Context, p *process, o batchCmdOptions, f foundQueue, 
 	case o.json:
 		return p.printJSON(d)
 	}
-	return d.write(p.out, f)
+	return d.write(p.out, f, p.paste(d.next(f)), time.Now())
 }
 
 // readBatch reads an unfinished batch, or how it has ended.
@@ -113,8 +114,8 @@ func readBatch(ctx context.Context, f foundQueue, op *tasks.Operator) (batchDeta
 	return d, nil
 }
 
-// write writes a batch for people.
-func (d batchDetail) write(to io.Writer, f foundQueue) error {
+// write writes a batch for people, with what they can do next.
+func (d batchDetail) write(to io.Writer, f foundQueue, next string, now time.Time) error {
 	t := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(t, "%s\t%s\n", name, text.Escape(fmt.Sprintf(format, args...)))
@@ -143,14 +144,14 @@ func (d batchDetail) write(to io.Writer, f foundQueue) error {
 	row("task timeout", "%s", d.TaskTimeout)
 	row("weight", "%d", d.Weight)
 	row("results", "%s", d.Results)
-	row("submitted", "%s by %s", d.Since.UTC().Format(time.RFC3339), d.By)
+	row("submitted", "%s ago, %s by %s", report.Age(now, d.Since), d.Since.UTC().Format(time.RFC3339), d.By)
 	if d.How != "" {
-		row("ended", "%s: %s, by %s", d.Ended.UTC().Format(time.RFC3339), d.How, d.EndedBy)
+		row("ended", "%s ago, %s: %s, by %s", report.Age(now, d.Ended), d.Ended.UTC().Format(time.RFC3339), d.How, d.EndedBy)
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	if next := d.next(f); next != "" {
+	if next != "" {
 		fmt.Fprintf(to, "\nnext: %s\n", next)
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"muster/queue"
+	"muster/report"
 	"muster/tasks"
 	"muster/tasks/store"
 	"muster/text"
@@ -115,12 +116,16 @@ func (p *process) batches(
 	if len(rows) > 0 {
 		unread = p.countBatches(ctx, scope, min(o.timeout, shortAnswer), f, rows)
 	}
+	var now time.Time
+	if !o.watch || isTerminal(p.out) {
+		now = time.Now()
+	}
 	if o.json {
 		e := json.NewEncoder(to)
 		e.SetIndent("", "  ")
 		err = e.Encode(rows)
 	} else {
-		err = writeBatches(to, f, rows)
+		err = writeBatches(to, f, rows, now)
 	}
 	if err != nil {
 		return err
@@ -193,20 +198,20 @@ func (r *batchRow) count(b store.Batch, there bool) {
 	}
 }
 
-// writeBatches writes the table.
-func writeBatches(to io.Writer, f foundQueue, rows []batchRow) error {
+// writeBatches writes the table. Without now it has times instead of ages, and changes only when something happens.
+func writeBatches(to io.Writer, f foundQueue, rows []batchRow, now time.Time) error {
 	if len(rows) == 0 {
 		_, err := fmt.Fprintf(to, "%s has no unfinished batch.\n", text.Escape(f.path))
 		return err
 	}
 	t := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "batch\tstate\ttasks\tdone\tdead\tin hand\tweight\tresults")
+	fmt.Fprintf(t, "batch\tstate\t%s\ttasks\tdone\tdead\tin hand\tweight\tresults\n", report.AgeHeading(now, "age"))
 	for _, r := range rows {
 		done, dead, hand := "-", "-", "-"
 		if r.batchCounts != nil {
 			done, dead, hand = fmt.Sprint(r.Done), fmt.Sprint(r.Dead), fmt.Sprint(r.InHand)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%d\t%s\n", text.Escape(r.ID), r.State, r.Tasks, done, dead, hand,
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%d\t%s\n", text.Escape(r.ID), r.State, report.Age(now, r.Since), r.Tasks, done, dead, hand,
 			r.Weight, text.Escape(string(r.Results)))
 	}
 	return t.Flush()

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"muster/docs"
+	"muster/job"
 	"muster/plan"
 	"muster/planfile"
 	"muster/report"
@@ -92,32 +94,60 @@ func runExplain(ctx context.Context, p *process, f searchFlags, name string) err
 	}
 	for _, row := range plan.Diff(want, have).Rows {
 		if row.Path == at {
-			if err := r.FillSaved(ctx, row); err != nil {
-				return err
-			}
-			e := report.Explanation{Origins: origins[row.Address()]}
-			if row.Old.Class() == resource.Unreadable || row.Old.Class() == resource.Damaged {
-				if e.Parts, e.Repair, err = partsOf(ctx, r, row, at); err != nil {
-					return err
-				}
-			}
-			if isGroup(row.Old) && row.Old.Class() != resource.Unreadable {
-				if e.Group, err = readGroup(ctx, r, row.Old, true); err != nil {
-					return err
-				}
-			}
-			if isQueue(row.Old) && row.Old.Class() != resource.Unreadable {
-				if e.Queue, err = readQueue(ctx, r, row.Old, true); err != nil {
-					return err
-				}
-			}
-			return report.Explain(p.out, row, want.Stack, e, p.layout())
+			return p.explainRow(ctx, r, row, want.Stack, report.Explanation{Origins: origins[row.Address()]})
 		}
 	}
 	return &problem{
 		err:  fmt.Errorf("there is no job at %s, and none is declared", at),
 		next: "muster status shows what is there",
 	}
+}
+
+// explainRow reads what an explanation of a row shows besides the row, and prints it.
+func (p *process) explainRow(
+	ctx context.Context, r *zkstate.Reader, row plan.Row, stack string, e report.Explanation,
+) error {
+	err := r.FillSaved(ctx, row)
+	o := row.Old
+	switch class := o.Class(); {
+	case err != nil || o == nil:
+	case class == resource.Unreadable:
+		e.Parts, e.Repair, err = partsOf(ctx, r, row, row.Path)
+	case class == resource.Damaged:
+		if e.Parts, e.Repair, err = partsOf(ctx, r, row, row.Path); err == nil {
+			err = addMembers(ctx, r, o, &e)
+		}
+	default:
+		err = addMembers(ctx, r, o, &e)
+	}
+	if err != nil {
+		return err
+	}
+	opts := p.layout()
+	opts.Now = time.Now()
+	return report.Explain(p.out, row, stack, e, opts)
+}
+
+// addMembers adds to an explanation who is in a group, a queue or a job, and what they wait for.
+func addMembers(ctx context.Context, r *zkstate.Reader, o *resource.Observed, e *report.Explanation) (err error) {
+	switch {
+	case isGroup(o):
+		e.Group, err = readGroup(ctx, r, o, true)
+	case isQueue(o):
+		e.Queue, err = readQueue(ctx, r, o, true)
+	case o.Record != nil && o.Live > 0:
+		if job.Joined(o)+o.Live <= maxCountedWorkers {
+			found, err := r.Workers(ctx, job.Of(o.Record).Path())
+			if err != nil {
+				return err
+			}
+			for _, w := range found {
+				e.Workers = append(e.Workers, reportWorker(w))
+			}
+		}
+		e.Barriers, err = readBarriers(ctx, r, o)
+	}
+	return err
 }
 
 // partsOf returns the znodes of a job that cannot be read, and how to repair it.

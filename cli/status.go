@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -103,8 +104,8 @@ func (p *process) status(ctx context.Context, to io.Writer, scope searchScope, o
 			return err
 		}
 	}
+	ages := !o.watch || isTerminal(p.out) // without them a pipe gets a block only when something happens
 	if detail && isGroup(&jobs[0].Observed) {
-		ages := !o.watch || isTerminal(p.out) // without them a pipe gets a block only when something happens
 		if jobs[0].Group, err = readGroup(ctx, r, &jobs[0].Observed, ages); err != nil {
 			return err
 		}
@@ -117,12 +118,19 @@ func (p *process) status(ctx context.Context, to io.Writer, scope searchScope, o
 		}
 	}
 	if detail && isQueue(&jobs[0].Observed) {
-		ages := !o.watch || isTerminal(p.out)
 		if jobs[0].Queue, err = readQueue(ctx, r, &jobs[0].Observed, ages); err != nil {
 			return err
 		}
 	}
+	if detail && jobs[0].Group == nil && jobs[0].Queue == nil {
+		if jobs[0].Barriers, err = readBarriers(ctx, r, &jobs[0].Observed); err != nil {
+			return err
+		}
+	}
 	opts := p.layout()
+	if ages {
+		opts.Now = time.Now()
+	}
 	switch {
 	case o.json && detail:
 		err = report.StatusJSON(to, jobs, workers)
@@ -261,7 +269,10 @@ func leaveOutStrangers(
 }
 
 func reportWorker(w zkstate.Worker) report.Worker {
-	shown := report.Worker{ID: w.ID, Identity: w.Identity, State: workerState(w)}
+	shown := report.Worker{ID: w.ID, Identity: w.Identity, State: workerState(w), Joined: w.Joined}
+	if shown.State != report.Lost { // nothing in ZooKeeper says when a worker was lost
+		shown.Since = w.Since
+	}
 	if w.Claim.Lives > 0 {
 		restarts := w.Claim.Lives - 1
 		shown.Restarts = &restarts
@@ -276,6 +287,22 @@ func reportWorker(w zkstate.Worker) report.Worker {
 		shown.LastExit = strconv.Itoa(*w.Claim.Exit)
 	}
 	return shown
+}
+
+// readBarriers returns the barriers that are under way in a job. In a job that is not being worked for none is.
+func readBarriers(ctx context.Context, r *zkstate.Reader, o *resource.Observed) ([]report.Barrier, error) {
+	if o.Live == 0 || o.Class() == resource.Unreadable || o.Foreign {
+		return nil, nil
+	}
+	rounds, err := r.Rounds(ctx, o)
+	var all []report.Barrier
+	for _, b := range rounds {
+		all = append(all, report.Barrier{
+			Name: b.Name, Start: b.Name == znode.StartBarrier, Round: b.Round, Attempt: b.Attempt, Mode: string(b.Mode),
+			Workers: b.Workers, Since: b.Since, Arrived: b.Arrived, Missing: b.Missing,
+		})
+	}
+	return all, err
 }
 
 // workerState returns a worker's state. The claim of a worker that was killed still says "in".

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"muster/plan"
 	"muster/resource"
@@ -21,6 +22,30 @@ type Explanation struct {
 	Repair  string // how to repair what Parts shows
 	Group   *GroupDetail
 	Queue   *QueueDetail
+
+	Workers  []Worker // of a job
+	Barriers []Barrier
+}
+
+// since returns, by identity, since when the members that were read are live.
+func (e Explanation) since() map[string]time.Time {
+	at := map[string]time.Time{}
+	for _, w := range e.Workers {
+		if w.State == Live {
+			at[w.Identity] = w.Since
+		}
+	}
+	if e.Group != nil {
+		for _, m := range e.Group.Members {
+			at[m.Identity] = m.Since
+		}
+	}
+	if e.Queue != nil {
+		for _, m := range e.Queue.Processes {
+			at[m.Identity] = m.Since
+		}
+	}
+	return at
 }
 
 // Explain writes why a row has its status and its action: every observed fact, and every declared value with its
@@ -39,7 +64,7 @@ func Explain(w io.Writer, r plan.Row, stack string, e Explanation, o Options) er
 	}
 	next, _, _ := strings.Cut(r.Proceed(), "muster explain ") // the user is reading that
 	if next = cmp.Or(e.Repair, strings.TrimSuffix(next, "; ")); next != "" {
-		fs = append(fs, field{toProceed, next})
+		fs = append(fs, field{toProceed, o.Given.Paste(next)})
 	}
 	if r.Stale() {
 		fs = append(fs, field{"grace", "committed only after nobody joined or left for " + r.Grace().String()})
@@ -52,10 +77,17 @@ func Explain(w io.Writer, r plan.Row, stack string, e Explanation, o Options) er
 		}
 		p.section("what is there", there)
 	}
-	p.section("observed in ZooKeeper", observed(r.Old, kindName(r)))
+	p.section("observed in ZooKeeper", observed(r.Old, kindName(r), e.since(), o.Now))
 	if d := e.Group; d != nil && len(d.Members) > 0 {
 		p.wrap(plain, "      "+d.census(), 8)
 		p.newline()
+	}
+	if len(e.Barriers) > 0 {
+		var lines []string
+		for _, b := range e.Barriers {
+			lines = append(lines, b.line(e.Workers, o.Now))
+		}
+		p.listSection("  barriers under way", indented(lines))
 	}
 	if e.Group != nil {
 		p.listSection("  what waits", indented(e.Group.waits()))
@@ -91,21 +123,28 @@ func (p *page) section(heading string, fs []field) {
 	p.fields(fs)
 }
 
-// observed lists every fact of o. kind is that of the row.
-func observed(o *resource.Observed, kind string) []field {
+// observed lists every fact of o. kind is that of the row; since says for some members since when they are live.
+func observed(o *resource.Observed, kind string, since map[string]time.Time, now time.Time) []field {
 	if o == nil {
 		return []field{{kind + " znode", "none"}}
 	}
 	var fs []field
 	if hasCounts(o) || o.Pzxid != 0 { // otherwise the znode was not read
 		fs = append(fs, field{kind + " znode", fmt.Sprintf("version %d, last join or leave %#x", o.Version, o.Pzxid)})
+		if !o.Created.IsZero() {
+			fs = append(fs, field{"created", ago(now, o.Created)})
+		}
 	}
 	if rec := o.Record; rec != nil {
 		fs = append(fs,
 			field{"record", fmt.Sprintf("version %d, state %s", o.RecordVersion, rec.State)},
 			field{"stack", rec.Stack}, field{"generation", rec.Generation})
 		if rec.By != "" {
-			fs = append(fs, field{"applied", "by " + rec.By + " at " + rec.Applied})
+			applied := "by " + rec.By + " at " + rec.Applied
+			if t, err := time.Parse(time.RFC3339, rec.Applied); err == nil && !now.IsZero() {
+				applied += " (" + ago(now, t) + ")"
+			}
+			fs = append(fs, field{"applied", applied})
 		}
 		if address := rec.Declaration.ID().Address; address != "" {
 			fs = append(fs, field{"declared as", address})
@@ -117,7 +156,7 @@ func observed(o *resource.Observed, kind string) []field {
 			fs = append(fs, field{"acl", strings.Join(rec.ACL, " ")})
 		}
 		if isJob(o) {
-			fs = append(fs, field{"last run", lastRun(o)})
+			fs = append(fs, field{"last run", lastRun(o, now)})
 		}
 	} else if o.Classic || o.Foreign {
 		fs = append(fs, field{"record", "none"})
@@ -132,7 +171,7 @@ func observed(o *resource.Observed, kind string) []field {
 	fs = append(fs, field{"live", number(o.Live, o)})
 	members := kindOf(o).Member + "s"
 	for _, f := range []field{
-		{members, strings.Join(o.Members, ", ")}, {"not " + members, strings.Join(o.Strangers, ", ")},
+		{members, strings.Join(withAges(o.Members, since, now), ", ")}, {"not " + members, strings.Join(o.Strangers, ", ")},
 		{"companions", strings.Join(o.Companions, ", ")}, {"problem", o.Problem},
 	} {
 		if f.value != "" {
@@ -140,4 +179,16 @@ func observed(o *resource.Observed, kind string) []field {
 		}
 	}
 	return fs
+}
+
+// withAges adds to the names of members how long they are live, where that is known: "w-1 (3h)".
+func withAges(members []string, since map[string]time.Time, now time.Time) []string {
+	shown := make([]string, len(members))
+	for i, m := range members {
+		shown[i] = m
+		if t := since[m]; !t.IsZero() && !now.IsZero() {
+			shown[i] += " (" + Age(now, t) + ")"
+		}
+	}
+	return shown
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"muster/group"
 	"muster/resource"
@@ -44,7 +45,7 @@ func ExplainDuty(
 	if about := d.about(duty); len(about) > 0 {
 		p.section("members", about)
 	}
-	p.runs(duty.Runs)
+	p.runs(duty.Runs, d.Now)
 	p.section("declared", duty.declared(origins))
 	return p.flush()
 }
@@ -63,17 +64,17 @@ func (d Duty) because() string {
 }
 
 // runs writes the last runs of a cron, the newest first.
-func (p *page) runs(runs []DutyRun) {
+func (p *page) runs(runs []DutyRun, now time.Time) {
 	if len(runs) == 0 {
 		return
 	}
-	rows := [][]string{{"run", "state", "exit", "took", "attempt", "by"}}
+	rows := [][]string{{"run", "state", AgeHeading(now, "age"), "exit", "took", "attempt", "by"}}
 	for _, r := range runs {
 		attempt := "-"
 		if r.Attempt > 0 {
 			attempt = fmt.Sprint(r.Attempt)
 		}
-		rows = append(rows, []string{r.name(), r.state(), r.exit(), r.took(), attempt, orDash(r.By)})
+		rows = append(rows, []string{r.name(), r.state(), r.age(now), r.exit(), r.took(), attempt, orDash(r.By)})
 	}
 	p.newline()
 	p.table(rows)

@@ -130,10 +130,10 @@ func Group(w io.Writer, j JobStatus, o Options) error {
 			names(obs.Strangers)+"; find out whose, and remove it yourself", 2)
 		p.newline()
 	}
+	p.created(obs, o.Now)
 	if next := cmp.Or(next(obs, j.Path), d.next(obs, j.Path)); next != "" {
 		p.newline()
-		p.wrap(plain, "next: "+next, 6)
-		p.newline()
+		p.next(o.Given.Paste(next))
 	}
 	return p.flush()
 }
@@ -183,46 +183,11 @@ func (d GroupDetail) census() string {
 	return text.Count(len(d.Members), "member") + ": " + strings.Join(counts, ", ") + "; " + clerk
 }
 
-// sinceWord is the heading of a column that age fills.
-func (d GroupDetail) sinceWord(age string) string {
-	if d.Now.IsZero() {
-		return "since"
-	}
-	return age
-}
-
-// age is how long ago t was: "12s", "5m", "3h", "4d". Without Now it is the time itself.
-func (d GroupDetail) age(t time.Time) string {
-	if d.Now.IsZero() {
-		return stamp(t)
-	}
-	return short(d.Now.Sub(t))
-}
-
-// short is a duration for people, in one unit. A negative one, between two clocks, is 0s.
-func short(d time.Duration) string {
-	const day = 24 * time.Hour
-	switch {
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", max(0, d/time.Second))
-	case d < 2*time.Hour:
-		return fmt.Sprintf("%dm", d/time.Minute)
-	case d < 2*day:
-		return fmt.Sprintf("%dh", d/time.Hour)
-	}
-	return fmt.Sprintf("%dd", d/day)
-}
-
-// stamp is a time in UTC, without seconds if they are zero: "2026-07-01T02:00Z".
-func stamp(t time.Time) string {
-	if t = t.UTC().Truncate(time.Second); t.Second() == 0 {
-		return t.Format("2006-01-02T15:04Z")
-	}
-	return t.Format(time.RFC3339)
-}
+// age is how long ago t was.
+func (d GroupDetail) age(t time.Time) string { return Age(d.Now, t) }
 
 func (d GroupDetail) memberRows() [][]string {
-	rows := [][]string{{"version", "member", "address", d.sinceWord("age"), "ready", "duties"}}
+	rows := [][]string{{"version", "member", "address", AgeHeading(d.Now, "age"), "ready", "duties"}}
 	for _, v := range d.versions() {
 		for _, m := range d.of(v) {
 			ready := "yes"
@@ -241,7 +206,7 @@ func (d GroupDetail) memberRows() [][]string {
 }
 
 func (d GroupDetail) dutyRows() [][]string {
-	rows := [][]string{{"duty", "holder", "version", d.sinceWord("held for"), "epoch", "address"}}
+	rows := [][]string{{"duty", "holder", "version", AgeHeading(d.Now, "held for"), "epoch", "address"}}
 	for _, duty := range d.Duties {
 		since, epoch := "-", "-"
 		if duty.Since != nil {
@@ -258,15 +223,15 @@ func (d GroupDetail) dutyRows() [][]string {
 }
 
 func (d GroupDetail) cronRows() [][]string {
-	rows := [][]string{{"cron", "last run", "state", "exit", "took", "next tick"}}
+	rows := [][]string{{"cron", "last run", "state", AgeHeading(d.Now, "age"), "exit", "took", "next tick"}}
 	for _, duty := range d.Duties {
 		if duty.Type != group.Cron {
 			continue
 		}
-		row := []string{duty.Name, "-", "-", "-", "-", duty.nextTick()}
+		row := []string{duty.Name, "-", "-", "-", "-", "-", duty.nextTick()}
 		if len(duty.Runs) > 0 {
 			run := duty.Runs[0]
-			row = []string{duty.Name, run.name(), run.state(), run.exit(), run.took(), duty.nextTick()}
+			row = []string{duty.Name, run.name(), run.state(), run.age(d.Now), run.exit(), run.took(), duty.nextTick()}
 		}
 		rows = append(rows, row)
 	}
@@ -282,6 +247,17 @@ func (d Duty) nextTick() string {
 		return "-"
 	}
 	return stamp(*d.NextTick)
+}
+
+// age is how long ago a run began, or the last tick was that did not run.
+func (r DutyRun) age(now time.Time) string {
+	switch {
+	case r.Started != nil:
+		return Age(now, *r.Started)
+	case r.Tick != nil:
+		return Age(now, *r.Tick)
+	}
+	return "-"
 }
 
 // name is the tick of a run, or "by hand 3".

@@ -58,19 +58,20 @@ func TestStatusOfGroups(t *testing.T) {
 		{Path: "/apps/idle", Observed: foundGroup(shop("idle"), 0, 0)},
 		{Path: "/apps/odd", Observed: unreadable},
 	}
+	groups[0].Observed.Created = hour(-48)
 	status := func(all []report.JobStatus) string {
-		return text(t, func(b *strings.Builder) error { return report.Status(b, all, report.Options{}) })
+		return text(t, func(b *strings.Builder) error { return report.Status(b, all, report.Options{Now: hour(0)}) })
 	}
-	const table = `group       status      members and duties
-/apps/shop  degraded    3 live, 1 of 2 duties held
-/apps/idle  ready       0 live, 0 of 2 duties held
-/apps/odd   unreadable  -
+	const table = `group       status      age  members and duties
+/apps/shop  degraded    2d   3 live, 1 of 2 duties held
+/apps/idle  ready       -    0 live, 0 of 2 duties held
+/apps/odd   unreadable  -    -
 `
 	if d := cmp.Diff(table, status(groups)); d != "" {
 		t.Errorf("status (-want +got):\n%s", d)
 	}
-	const beside = `job               status  joined  live  done  restarts  last run
-/jobs/prod/ready  ready   0 of 4  0     0     -         -
+	const beside = `job               status  age  joined  live  done  restarts  last run
+/jobs/prod/ready  ready   -    0 of 4  0     0     -         -
 
 `
 	ready := report.JobStatus{Path: "/jobs/prod/ready", Observed: recorded(declared("ready", 4), 0, 0, 0)}

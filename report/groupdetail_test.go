@@ -100,8 +100,8 @@ export-b        -               -        -         -           -
 index           -               -        -         -           -
 nightly-report  10.0.3.12:7000  1.9.0    4m        4294967338  10.0.3.12:7000
 
-cron            last run           state  exit  took   next tick
-nightly-report  2026-07-01T02:00Z  done   0     1m15s  2026-07-02T02:00Z
+cron            last run           state  age  exit  took   next tick
+nightly-report  2026-07-01T02:00Z  done   10h  0     1m15s  2026-07-02T02:00Z
 
 waits
   billing: paused by bob@ops
@@ -161,7 +161,7 @@ func TestOddThingsOfCrons(t *testing.T) {
 	})
 	for _, want := range []string{
 		"10.0.3.11:7000: its clock is 40s ahead of ZooKeeper's", "10.0.3.12:7000: its clock is 1h0m0s behind ZooKeeper's",
-		"ZooKeeper's clock is wrong: it\n    runs by theirs", "nightly-report  by hand 3  running  -     -     2026",
+		"ZooKeeper's clock is wrong: it\n    runs by theirs", "nightly-report  by hand 3  running  1m   -     -     2026",
 	} {
 		if !strings.Contains(status, want) {
 			t.Errorf("status lacks %q:\n%s", want, status)
@@ -221,8 +221,8 @@ func TestExplainDuty(t *testing.T) {
       has a version that does not fit  10.0.3.11:7000 (1.9.0)
       does not list it                 10.0.3.13:7000 (10.0)
 
-run                state  exit  took   attempt  by
-2026-07-01T02:00Z  done   0     1m15s  1        10.0.3.12:7000
+run                state  age  exit  took   attempt  by
+2026-07-01T02:00Z  done   10h  0     1m15s  1        10.0.3.12:7000
 
   declared
       schedule        0 2 * * *  (groups.hcl:9)

@@ -18,6 +18,7 @@ type Options struct {
 	Width int
 	All   bool // with the rows that need no attention, and with each of those that are equal
 	Given Given
+	Now   time.Time // to which ages are; if it is zero, text has times instead
 
 	// For the header of a plan; empty values are left out.
 	Servers []string

@@ -78,37 +78,32 @@ func Queue(w io.Writer, j JobStatus, o Options) error {
 			names(obs.Strangers)+"; find out whose, and remove it yourself", 2)
 		p.newline()
 	}
+	p.created(obs, o.Now)
 	if next := cmp.Or(next(obs, j.Path), nextOfQueue(obs, j.Path)); next != "" {
 		p.newline()
-		p.wrap(plain, "next: "+next, 6)
-		p.newline()
+		p.next(o.Given.Paste(next))
 	}
 	return p.flush()
 }
 
-// heading is that of a column which age fills.
-func (d QueueDetail) heading(age string) string { return GroupDetail{Now: d.Now}.sinceWord(age) }
-
-func (d QueueDetail) age(t time.Time) string { return GroupDetail{Now: d.Now}.age(t) }
-
 func (d QueueDetail) processRows() [][]string {
-	rows := [][]string{{"role", "process", "host", "parallel", d.heading("age")}}
+	rows := [][]string{{"role", "process", "host", "parallel", AgeHeading(d.Now, "age")}}
 	for _, m := range d.Processes {
 		parallel := "-"
 		if m.Parallel > 0 {
 			parallel = fmt.Sprint(m.Parallel)
 		}
-		rows = append(rows, []string{string(m.Role), m.Identity, orDash(m.Host), parallel, d.age(m.Since)})
+		rows = append(rows, []string{string(m.Role), m.Identity, orDash(m.Host), parallel, Age(d.Now, m.Since)})
 	}
 	return rows
 }
 
 func (d QueueDetail) batchRows() [][]string {
-	rows := [][]string{{"batch", "state", "tasks", "size", "weight", "results", "by", d.heading("age")}}
+	rows := [][]string{{"batch", "state", "tasks", "size", "weight", "results", "by", AgeHeading(d.Now, "age")}}
 	for _, b := range d.Batches[:min(len(d.Batches), maxShownBatches)] {
 		rows = append(rows, []string{
 			b.ID, b.State, fmt.Sprint(b.Tasks), text.Size(b.Bytes), fmt.Sprint(b.Weight), string(b.Results), b.By,
-			d.age(b.Since),
+			Age(d.Now, b.Since),
 		})
 	}
 	if more := len(d.Batches) - maxShownBatches; more > 0 {
@@ -160,6 +155,7 @@ type queueJSON struct {
 	Generation string          `json:"generation"`
 	Redis      string          `json:"redis"`
 	Counts     map[string]int  `json:"counts,omitempty"` // absent if they are not known
+	Created    time.Time       `json:"created,omitzero"`
 	Problem    string          `json:"problem,omitempty"`
 	*QueueDetail
 }
@@ -168,7 +164,7 @@ func queueStatus(j JobStatus) queueJSON {
 	o, rec := j.Observed, j.Observed.Record
 	out := queueJSON{
 		Path: j.Path, Address: rec.Declaration.ID().Address, Status: o.Status(), Stack: rec.Stack,
-		Generation: rec.Generation, Redis: queue.Of(rec).Redis, Problem: o.Problem, QueueDetail: j.Queue,
+		Generation: rec.Generation, Redis: queue.Of(rec).Redis, Problem: o.Problem, Created: o.Created, QueueDetail: j.Queue,
 	}
 	if hasCounts(&o) {
 		out.Counts = queue.FoundOf(&o).Counts()

@@ -60,14 +60,15 @@ func TestQueue(t *testing.T) {
 func TestStatusOfQueues(t *testing.T) {
 	var text, doc strings.Builder
 	all := []report.JobStatus{primes(t, 2)}
-	if err := report.Status(&text, all, report.Options{}); err != nil {
+	all[0].Observed.Created = hour(-48)
+	if err := report.Status(&text, all, report.Options{Now: hour(0)}); err != nil {
 		t.Fatal(err)
 	}
 	if err := report.StatusJSON(&doc, all, nil); err != nil {
 		t.Fatal(err)
 	}
-	const line = "/queues/primes  degraded  0 executors, 1 watcher, 2 unfinished batches; 2 batches wait"
-	if !strings.HasPrefix(text.String(), "queue           status    members and batches\n") ||
+	const line = "/queues/primes  degraded  2d   0 executors, 1 watcher, 2 unfinished batches; 2 batches wait"
+	if !strings.HasPrefix(text.String(), "queue           status    age  members and batches\n") ||
 		!strings.Contains(text.String(), line) {
 		t.Errorf("%s", text.String())
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"muster/group"
 	"muster/job"
@@ -19,6 +20,7 @@ type JobStatus struct {
 	Path     string
 	Observed resource.Observed
 	Restarts *int         // how often its workers joined again; nil: not read
+	Barriers []Barrier    // under way; empty if they were not read
 	Group    *GroupDetail // of a group; nil: not read
 	Queue    *QueueDetail // of a queue; nil: not read
 }
@@ -31,6 +33,8 @@ type Worker struct {
 	State    WorkerState `json:"state"`
 	Restarts *int        `json:"restarts,omitempty"`  // how often it joined again; nil: not known
 	LastExit string      `json:"last_exit,omitempty"` // the last known end of its command: a code, or a signal
+	Since    time.Time   `json:"since,omitzero"`      // it is in its state; absent: not known
+	Joined   time.Time   `json:"joined,omitzero"`     // it joined this run for the first time; absent: not known
 }
 
 // WorkerState is the state of a worker.
@@ -48,12 +52,13 @@ const (
 // Status writes one line for each job, and below them one line for each group and each queue.
 func Status(w io.Writer, all []JobStatus, o Options) error {
 	p := newPage(w, o)
-	jobs := [][]string{{"job", "status", "joined", "live", "done", "restarts", "last run"}}
-	groups := [][]string{{"group", "status", "members and duties"}}
-	queues := [][]string{{"queue", "status", "members and batches"}}
+	created := AgeHeading(o.Now, "age")
+	jobs := [][]string{{"job", "status", created, "joined", "live", "done", "restarts", "last run"}}
+	groups := [][]string{{"group", "status", created, "members and duties"}}
+	queues := [][]string{{"queue", "status", created, "members and batches"}}
 	for _, j := range all {
 		if !isJob(&j.Observed) {
-			row := []string{j.Path, statusWord(&j.Observed), healthText(&j.Observed)}
+			row := []string{j.Path, statusWord(&j.Observed), Age(o.Now, j.Observed.Created), healthText(&j.Observed)}
 			if kindOf(&j.Observed).Name == queue.KindName {
 				queues = append(queues, row)
 			} else {
@@ -62,9 +67,9 @@ func Status(w io.Writer, all []JobStatus, o Options) error {
 			continue
 		}
 		jobs = append(jobs, []string{
-			j.Path, statusWord(&j.Observed), ofN(job.Joined(&j.Observed), &j.Observed),
+			j.Path, statusWord(&j.Observed), Age(o.Now, j.Observed.Created), ofN(job.Joined(&j.Observed), &j.Observed),
 			number(j.Observed.Live, &j.Observed), number(job.Done(&j.Observed), &j.Observed),
-			restarts(j.Restarts), lastRun(&j.Observed),
+			restarts(j.Restarts), lastRun(&j.Observed, o.Now),
 		})
 	}
 	if len(groups) == 1 && len(queues) == 1 {
@@ -141,15 +146,20 @@ func restarts(n *int) string {
 	return fmt.Sprint(*n)
 }
 
-func lastRun(o *resource.Observed) string {
+// lastRun says how long ago the last run completed, and its name: "3h ago (nightly/12)".
+func lastRun(o *resource.Observed, now time.Time) string {
 	last := job.LastRun(o.Record)
-	switch {
-	case last == nil:
+	if last == nil {
 		return "-"
-	case last.ID != "":
-		return last.Completed + " (" + last.ID + ")"
 	}
-	return last.Completed
+	when := last.Completed
+	if t, err := time.Parse(time.RFC3339, when); err == nil && !now.IsZero() {
+		when = ago(now, t)
+	}
+	if last.ID != "" {
+		when += " (" + last.ID + ")"
+	}
+	return when
 }
 
 // jobJSON is one job in the JSON of a status.
@@ -167,7 +177,9 @@ type jobJSON struct {
 	Restarts   *int            `json:"restarts,omitempty"`
 	LastRun    string          `json:"last_run,omitempty"`
 	LastRunID  string          `json:"last_run_id,omitempty"`
+	Created    time.Time       `json:"created,omitzero"`
 	Problem    string          `json:"problem,omitempty"`
+	Barriers   []Barrier       `json:"barriers,omitempty"` // under way
 	Workers    []Worker        `json:"workers,omitempty"`
 }
 
@@ -181,6 +193,7 @@ type groupJSON struct {
 	Duties     int             `json:"duties"`
 	Live       *int            `json:"live,omitempty"` // this and the next one are absent if they are not known
 	Held       *int            `json:"held,omitempty"`
+	Created    time.Time       `json:"created,omitzero"`
 	Problem    string          `json:"problem,omitempty"`
 	*GroupDetail
 }
@@ -189,7 +202,7 @@ func groupStatus(j JobStatus) groupJSON {
 	o, rec := j.Observed, j.Observed.Record
 	out := groupJSON{
 		Path: j.Path, Address: rec.Declaration.ID().Address, Status: o.Status(), Stack: rec.Stack,
-		Generation: rec.Generation, Duties: len(group.Of(rec).Duties), Problem: o.Problem,
+		Generation: rec.Generation, Duties: len(group.Of(rec).Duties), Problem: o.Problem, Created: o.Created,
 		GroupDetail: j.Group,
 	}
 	if hasCounts(&o) {
@@ -219,7 +232,7 @@ func StatusJSON(w io.Writer, all []JobStatus, workers map[string][]Worker) error
 		o := j.Observed
 		out := jobJSON{
 			Path: j.Path, Status: o.Status(), Classic: o.Classic, Restarts: j.Restarts, Problem: o.Problem,
-			Workers: workers[j.Path],
+			Created: o.Created, Barriers: j.Barriers, Workers: workers[j.Path],
 		}
 		if hasCounts(&o) {
 			joined, done := job.Joined(&o), job.Done(&o)

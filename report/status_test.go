@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -18,6 +19,7 @@ import (
 func jobs() []report.JobStatus {
 	last := recorded(declared("nightly", 8), 8, 0, 7)
 	_ = job.SetLastRun(last.Record, job.Run{ID: "n-7", Generation: "g0", Completed: "2026-01-02T03:04:05Z"})
+	last.Created = hour(-3)
 	two := 2
 	return []report.JobStatus{
 		{Path: "/jobs/prod/nightly", Observed: last, Restarts: &two},
@@ -27,13 +29,16 @@ func jobs() []report.JobStatus {
 	}
 }
 
+// hour is so many hours after noon of a day.
+func hour(n int) time.Time { return time.Date(2026, 1, 4, 12+n, 0, 0, 0, time.UTC) }
+
 func TestStatusTable(t *testing.T) {
-	got := text(t, func(b *strings.Builder) error { return report.Status(b, jobs(), report.Options{}) })
-	want := `job                    status             joined  live  done  restarts  last run
-/jobs/prod/nightly     degraded           8 of 8  7     0     2         2026-01-02T03:04:05Z (n-7)
-/jobs/prod/ready       ready              0 of 4  0     0     -         -
-/twister2/old          running (classic)  3       3     0     -         -
-/jobs/prod/odd\x1b[2J  foreign            -       -     -     -         -
+	got := text(t, func(b *strings.Builder) error { return report.Status(b, jobs(), report.Options{Now: hour(0)}) })
+	want := `job                    status             age  joined  live  done  restarts  last run
+/jobs/prod/nightly     degraded           3h   8 of 8  7     0     2         2d ago (n-7)
+/jobs/prod/ready       ready              -    0 of 4  0     0     -         -
+/twister2/old          running (classic)  -    3       3     0     -         -
+/jobs/prod/odd\x1b[2J  foreign            -    -       -     -     -         -
 `
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("status (-want +got):\n%s", d)
@@ -75,33 +80,46 @@ func TestStatusJSON(t *testing.T) {
 
 func TestWorkersNamesWhoIsMissing(t *testing.T) {
 	j := report.JobStatus{Path: "/jobs/prod/nightly", Observed: recorded(declared("nightly", 9), 5, 1, 1)}
+	j.Observed.Created = hour(-10)
+	j.Barriers = []report.Barrier{
+		{Name: ".start", Start: true, Attempt: 3, Workers: 9, Since: hour(-2),
+			Arrived: make([]int, 7), Missing: []int{1, 4}},
+		{Name: "loaded", Round: 20260102, Attempt: 1, Workers: 9, Since: hour(-1), Arrived: []int{0, 1},
+			Missing: []int{2, 3, 4, 5, 6, 7, 8}},
+	}
 	never, once := 0, 1
 	workers := []report.Worker{
-		{ID: 0, Identity: "w-0", Address: "10.0.0.1:7000", State: report.Live, Restarts: &once, LastExit: "1"},
-		{ID: 1, Identity: "w-1", State: report.Completed, Restarts: &once, LastExit: "0"},
+		{ID: 0, Identity: "w-0", Address: "10.0.0.1:7000", State: report.Live, Restarts: &once, LastExit: "1",
+			Joined: hour(-9), Since: hour(-7)},
+		{ID: 1, Identity: "w-1", State: report.Completed, Restarts: &once, LastExit: "0", Joined: hour(-8), Since: hour(-2)},
 		{ID: 2, Identity: "w-2", State: report.Left, Restarts: &never, LastExit: "137"},
 		{ID: 3, Identity: "w-3", State: report.Lost, Restarts: &never},
 		{ID: 6, Identity: "w-6\u202e", State: report.Left, Restarts: &never, LastExit: "signal 9"},
 		{ID: -1, Identity: "late", State: report.Live},
 	}
-	got := text(t, func(b *strings.Builder) error { return report.Workers(b, j, workers, report.Options{}) })
+	got := text(t, func(b *strings.Builder) error { return report.Workers(b, j, workers, report.Options{Now: hour(0)}) })
 	want := `/jobs/prod/nightly  forming
 fewer than all have joined: 5 of 9 joined, 1 live, 1 completed, 3 left without
   completing
 
-id  identity   address        state      restarts  last exit
-0   w-0        10.0.0.1:7000  live       1         1
-1   w-1        -              completed  1         0
-2   w-2        -              left       0         137
-3   w-3        -              lost       0         -
-6   w-6\u202e  -              left       0         signal 9
--   late       -              live       -         -
+id  identity   address        state      age  restarts  last exit
+0   w-0        10.0.0.1:7000  live       7h   1         1
+1   w-1        -              completed  2h   1         0
+2   w-2        -              left       -    0         137
+3   w-3        -              lost       -    0         -
+6   w-6\u202e  -              left       -    0         signal 9
+-   late       -              live       -    -         -
+
+barrier  round     attempt  age  arrived  missing
+(start)  0         3        2h   7 of 9   id 1 (w-1, completed), id 4 (not joined)
+loaded   20260102  1        60m  2 of 9   id 2-8
 
 2 workers left without completing: id 2, 6
 1 worker was lost without completing (killed or cut off): id 3
 4 workers have not joined yet: id 4-5, 7-8
-next: muster status /jobs/prod/nightly --watch, or start the workers that have
-      not joined
+created 10h ago; the first worker joined 9h ago
+next: muster status /jobs/prod/nightly --watch
+      or start the workers that have not joined
 `
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("workers (-want +got):\n%s", d)
@@ -111,10 +129,16 @@ next: muster status /jobs/prod/nightly --watch, or start the workers that have
 func TestExplain(t *testing.T) {
 	r := sample().Rows[1]
 	r.Old.Record.By, r.Old.Record.Applied, r.Old.Pzxid = "ann@host", "2026-01-02T03:04:05Z", 0x1f
+	r.Old.Created, r.Old.Members = hour(-30), []string{"w-0", "late"}
+	e := report.Explanation{
+		Origins: map[string]string{"workers": "jobs.hcl:53", "timeouts.join": "default"},
+		Workers: []report.Worker{{ID: 0, Identity: "w-0", State: report.Live, Since: hour(-7)}},
+		Barriers: []report.Barrier{
+			{Name: "loaded", Round: 4, Attempt: 2, Workers: 3, Since: hour(-1), Arrived: []int{1}, Missing: []int{0, 2}},
+		},
+	}
 	got := text(t, func(b *strings.Builder) error {
-		return report.Explain(b, r, stack,
-			report.Explanation{Origins: map[string]string{"workers": "jobs.hcl:53", "timeouts.join": "default"}},
-			report.Options{})
+		return report.Explain(b, r, stack, e, report.Options{Now: hour(0)})
 	})
 	want := `job.nightly
       path          /jobs/prod/nightly
@@ -128,15 +152,21 @@ func TestExplain(t *testing.T) {
 
   observed in ZooKeeper
       job znode     version 0, last join or leave 0x1f
+      created       30h ago
       record        version 0, state open
       stack         etl-prod
       generation    g1
-      applied       by ann@host at 2026-01-02T03:04:05Z
+      applied       by ann@host at 2026-01-02T03:04:05Z (2d ago)
       declared as   job.nightly
       last run      -
       joined        8 of 8
       completed     5
       live          0
+      workers       w-0 (7h), late
+
+  barriers under way
+    loaded, round 4, attempt 2: 1 of 3 arrived, the first 60m ago; missing: id 0
+    (w-0), id 2 (not joined)
 
   declared at jobs.hcl:52
       workers                12  (jobs.hcl:53)

@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"muster/job"
 	"muster/resource"
@@ -22,14 +23,15 @@ func Workers(w io.Writer, j JobStatus, workers []Worker, o Options) error {
 	p.newline()
 	if len(workers) > 0 {
 		p.newline()
-		rows := [][]string{{"id", "identity", "address", "state", "restarts", "last exit"}}
+		rows := [][]string{{"id", "identity", "address", "state", AgeHeading(o.Now, "age"), "restarts", "last exit"}}
 		for _, w := range workers {
 			rows = append(rows, []string{
-				workerID(w), w.Identity, orDash(w.Address), string(w.State), restarts(w.Restarts), orDash(w.LastExit),
+				workerID(w), w.Identity, orDash(w.Address), string(w.State), Age(o.Now, w.Since), restarts(w.Restarts), orDash(w.LastExit),
 			})
 		}
 		p.table(rows)
 	}
+	p.barriers(j.Barriers, workers, o.Now)
 	p.newline()
 	if n := len(obs.Strangers); n > 0 {
 		kind := kindOf(obs)
@@ -41,15 +43,43 @@ func Workers(w io.Writer, j JobStatus, workers []Worker, o Options) error {
 		p.wrap(plain, line, 2)
 		p.newline()
 	}
-	if run := lastRun(obs); run != "-" {
-		p.wrap(plain, "the last run completed "+run, 2)
+	for _, line := range times(obs, workers, o.Now) {
+		p.wrap(plain, line, 2)
 		p.newline()
 	}
-	if next := next(obs, j.Path); next != "" {
-		p.wrap(plain, "next: "+next, 6)
-		p.newline()
-	}
+	p.next(o.Given.Paste(next(obs, j.Path)))
 	return p.flush()
+}
+
+// created says when a resource was created, if that is known.
+func (p *page) created(o *resource.Observed, now time.Time) {
+	for _, line := range times(o, nil, now) {
+		p.newline()
+		p.wrap(plain, line, 2)
+		p.newline()
+	}
+}
+
+// times says when the job was created, its run began, and the last run completed, as far as that is known.
+func times(o *resource.Observed, workers []Worker, now time.Time) []string {
+	var parts []string
+	if !o.Created.IsZero() && o.Record != nil {
+		parts = append(parts, "created "+ago(now, o.Created))
+	}
+	var began time.Time
+	for _, w := range workers {
+		if began.IsZero() || !w.Joined.IsZero() && w.Joined.Before(began) {
+			began = w.Joined
+		}
+	}
+	if !began.IsZero() {
+		parts = append(parts, "the first worker joined "+ago(now, began))
+	}
+	lines := nonEmpty(strings.Join(parts, "; "))
+	if run := lastRun(o, now); run != "-" {
+		lines = append(lines, "the last run completed "+run)
+	}
+	return lines
 }
 
 func workerID(w Worker) string {

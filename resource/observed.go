@@ -3,6 +3,7 @@ package resource
 import (
 	"maps"
 	"slices"
+	"time"
 )
 
 // Observed is one resource as it was read: plain facts. Its Status and its Class follow from them.
@@ -17,6 +18,7 @@ type Observed struct {
 	RecordVersion int32          // of the Record
 	Pzxid         int64          // of its znode: changes at every join and leave
 	Live          int            // number of children of its znode
+	Created       time.Time      `json:",omitzero"` // its znode, by ZooKeeper's clock; zero: not known
 	Counts        map[string]int // what its kind counts, by name; absent is 0
 
 	// Members and Strangers name the children of its znode, sorted. They are filled only where a decision depends on
@@ -160,8 +162,8 @@ func (o *Observed) Repairable() bool {
 		o.Has(PartGeneration) && !(o.Has(PartRecord) && o.Has(PartGate) && o.Has(PartObject))
 }
 
-// Equal reports whether two observations of one resource are the same facts. It does not compare Members, Strangers and
-// Saved: they are only listed for people.
+// Equal reports whether two observations of one resource are the same facts. It does not compare Created, Members,
+// Strangers and Saved: they are only for people.
 func (o Observed) Equal(p Observed) bool {
 	if (o.Record == nil) != (p.Record == nil) {
 		return false

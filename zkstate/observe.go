@@ -114,7 +114,7 @@ func (r *Reader) observeGeneration(ctx context.Context, k Kind, path string, f f
 	case !exists:
 		o.Lost = append(o.Lost, resource.PartObject)
 	}
-	o.Version, o.Pzxid, o.Live = stat.Version, stat.Pzxid, int(stat.NumChildren)
+	o.Version, o.Pzxid, o.Live, o.Created = stat.Version, stat.Pzxid, int(stat.NumChildren), stat.Ctime
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"path"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -22,6 +23,10 @@ type Worker struct {
 	Live     bool         `json:"live"`
 	Info     znode.Worker `json:"info"`
 	Claim    znode.Claim  `json:"claim"`
+
+	// Joined is when it joined this run for the first time. Since is when it joined last or, of one that is not live, when
+	// its claim was written last: when it left or completed, unless it was lost. Both are zero if not known.
+	Joined, Since time.Time
 }
 
 // FillMembers fills o.Members and o.Strangers from the children of the job znode. It reads nothing if o.Live is 0.
@@ -78,7 +83,7 @@ func (r *Reader) Workers(ctx context.Context, jobPath string) ([]Worker, error) 
 			info = znode.Worker{ID: -1}
 		}
 		name, _ := znode.StripProtected(l.name)
-		byIdentity[name] = Worker{Identity: name, ID: info.ID, Live: true, Info: info}
+		byIdentity[name] = Worker{Identity: name, ID: info.ID, Live: true, Info: info, Since: l.stat.Ctime}
 	}
 	o, err := r.Look(ctx, jobPath)
 	if err != nil {
@@ -134,7 +139,10 @@ func (r *Reader) joined(ctx context.Context, o *resource.Observed, workers map[s
 	}
 	for _, c := range claims {
 		w := workers[c.name]
-		w.Identity, w.ID = c.name, -1
+		w.Identity, w.ID, w.Joined = c.name, -1, c.stat.Ctime
+		if !w.Live {
+			w.Since = c.stat.Mtime
+		}
 		if w.Claim, err = znode.DecodeClaim(c.body); err != nil {
 			w.Claim = znode.Claim{}
 		}
