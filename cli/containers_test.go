@@ -1,27 +1,28 @@
 package cli_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"muster/exitcode"
 )
 
-const containersDir = "../examples/containers/"
+// ourImage is what the Dockerfile builds, in all examples.
+const ourImage = "registry.example.com/muster:latest"
 
 // decodeYAML decodes the documents of a YAML file.
 func decodeYAML[T any](t *testing.T, file string) []T {
 	t.Helper()
 	var all []T
-	for d := yaml.NewDecoder(strings.NewReader(read(t, containersDir+file))); ; {
+	for d := yaml.NewDecoder(strings.NewReader(read(t, file))); ; {
 		var doc T
 		err := d.Decode(&doc)
 		if errors.Is(err, io.EOF) {
@@ -34,164 +35,185 @@ func decodeYAML[T any](t *testing.T, file string) []T {
 	}
 }
 
-// checkWorkerFlags checks that the flags before a worker's command exist.
-func checkWorkerFlags(t *testing.T, file string, args []string) {
+// service is a container in compose.yaml.
+type service struct {
+	Image      string
+	Entrypoint []string
+	Command    []string
+	// Environment has values that Compose expands.
+	Environment map[string]string
+	Volumes     []string
+	DependsOn   map[string]struct{ Condition string } `yaml:"depends_on"`
+	Grace       string                                `yaml:"stop_grace_period"`
+}
+
+// composed returns the services of compose.yaml.
+func composed(t *testing.T) map[string]service {
 	t.Helper()
-	end := slices.Index(args, "--")
-	if end < 0 || end == len(args)-1 {
-		t.Errorf("%s: no command in %q", file, args)
-		return
-	}
-	help := run(t, nil, "worker", "--help").stdout
-	for _, arg := range args[:end] {
-		name, _, _ := strings.Cut(arg, "=")
-		if strings.HasPrefix(name, "--") && !strings.Contains(help, name+" ") {
-			t.Errorf("%s: muster worker has no flag %s", file, name)
-		}
-	}
-}
-
-func TestContainerScriptsParse(t *testing.T) {
-	scripts, err := filepath.Glob(containersDir + "*.sh")
-	if err != nil || len(scripts) < 2 {
-		t.Fatalf("%v, %v", scripts, err)
-	}
-	for _, script := range scripts {
-		if out, err := exec.Command("sh", "-n", script).CombinedOutput(); err != nil {
-			t.Errorf("%s: %v\n%s", script, err, out)
-		}
-		if info, err := os.Stat(script); err != nil || info.Mode().Perm()&0o111 == 0 {
-			t.Errorf("%s cannot be executed", script)
-		}
-	}
-}
-
-func TestKubernetesJobFitsItsPods(t *testing.T) {
-	type job struct {
-		Kind string
-		Spec struct {
-			CompletionMode           string `yaml:"completionMode"`
-			Completions, Parallelism int
-			Template                 struct {
-				Spec struct {
-					TerminationGracePeriodSeconds int `yaml:"terminationGracePeriodSeconds"`
-					Containers                    []struct {
-						Command, Args []string
-						VolumeMounts  []struct{ Name string } `yaml:"volumeMounts"`
-					}
-					Volumes []struct{ Name string }
-				}
-			}
-		}
-	}
-	docs := decodeYAML[job](t, "kubernetes.yaml")
+	docs := decodeYAML[struct{ Services map[string]service }](t, "../examples/containers/compose.yaml")
 	if len(docs) != 1 {
 		t.Fatalf("%d documents", len(docs))
 	}
-	j := docs[0]
-	if j.Kind != "Job" || j.Spec.CompletionMode != "Indexed" || j.Spec.Completions != 4 || j.Spec.Parallelism != 4 {
-		t.Errorf("%+v", j)
-	}
-	pod := j.Spec.Template.Spec
-	worker := pod.Containers[0]
-	if fmt.Sprint(worker.Command) != "[muster worker]" || pod.TerminationGracePeriodSeconds <= 25 {
-		t.Errorf("%+v", pod)
-	}
-	checkWorkerFlags(t, "kubernetes.yaml", worker.Args)
-	for _, m := range worker.VolumeMounts {
-		if !slices.ContainsFunc(pod.Volumes, func(v struct{ Name string }) bool { return v.Name == m.Name }) {
-			t.Errorf("there is no volume %s", m.Name)
+	return docs[0].Services
+}
+
+// pod is the template of a pod.
+type pod struct {
+	Spec struct {
+		TerminationGracePeriodSeconds int `yaml:"terminationGracePeriodSeconds"`
+		SecurityContext               struct {
+			RunAsUser int `yaml:"runAsUser"`
+		} `yaml:"securityContext"`
+		Containers []struct {
+			Name, Image     string
+			Command, Args   []string
+			SecurityContext struct {
+				RunAsUser int `yaml:"runAsUser"`
+			} `yaml:"securityContext"`
+			VolumeMounts []struct {
+				Name      string
+				MountPath string `yaml:"mountPath"`
+			} `yaml:"volumeMounts"`
 		}
+		Volumes []struct{ Name string }
 	}
 }
 
-func TestComposeWorkersHaveIdentities(t *testing.T) {
-	type service struct {
-		Image       string
-		Environment map[string]string
-		Entrypoint  []string
-		Command     []string
-		Volumes     []string
-		DependsOn   map[string]struct{ Condition string } `yaml:"depends_on"`
+// kubernetesJob is the spec of a Job.
+type kubernetesJob struct {
+	CompletionMode           string `yaml:"completionMode"`
+	Completions, Parallelism int
+	PodFailurePolicy         struct {
+		Rules []struct {
+			Action      string
+			OnExitCodes struct {
+				ContainerName string `yaml:"containerName"`
+				Operator      string
+				Values        []int
+			} `yaml:"onExitCodes"`
+		}
+	} `yaml:"podFailurePolicy"`
+	Template pod
+}
+
+// kubernetesJobs returns the Job of the workers and that of the drift check.
+func kubernetesJobs(t *testing.T) (workers, drift kubernetesJob) {
+	t.Helper()
+	jobs := decodeYAML[struct{ Spec kubernetesJob }](t, "../examples/containers/kubernetes.yaml")
+	crons := decodeYAML[struct {
+		Spec struct {
+			JobTemplate struct{ Spec kubernetesJob } `yaml:"jobTemplate"`
+		}
+	}](t, "../examples/pipelines/kubernetes-cronjob.yml")
+	if len(jobs) != 1 || len(crons) != 1 {
+		t.Fatalf("%d and %d documents", len(jobs), len(crons))
 	}
-	docs := decodeYAML[struct{ Services map[string]service }](t, "compose.yaml")
-	if len(docs) != 1 || len(docs[0].Services) != 6 {
-		t.Fatalf("%+v", docs)
+	return jobs[0].Spec, crons[0].Spec.JobTemplate.Spec
+}
+
+// TestTheImageFitsEveryContainer: no container of the examples has another entry point, and each is known to the test
+// that runs it.
+func TestTheImageFitsEveryContainer(t *testing.T) {
+	services := composed(t)
+	ours := 0
+	for name, s := range services {
+		if s.Image != ourImage {
+			continue
+		}
+		if ours++; len(s.Entrypoint) > 0 || len(s.Command) == 0 {
+			t.Errorf("%s: entry point %q, command %q", name, s.Entrypoint, s.Command)
+		}
 	}
-	services := docs[0].Services
+	workers, drift := kubernetesJobs(t)
+	for _, j := range []kubernetesJob{workers, drift} {
+		spec := j.Template.Spec
+		c := spec.Containers[0]
+		if ours++; c.Image != ourImage || len(c.Command) > 0 || len(c.Args) == 0 {
+			t.Errorf("image %q, command %q, arguments %q", c.Image, c.Command, c.Args)
+		}
+		if spec.SecurityContext.RunAsUser+c.SecurityContext.RunAsUser != 65534 {
+			t.Errorf("it runs as another user than the image: %+v", spec)
+		}
+		for _, m := range c.VolumeMounts {
+			if !slices.ContainsFunc(spec.Volumes, func(v struct{ Name string }) bool { return v.Name == m.Name }) {
+				t.Errorf("there is no volume %s", m.Name)
+			}
+		}
+	}
+	named := 0
+	err := filepath.WalkDir("../examples", func(path string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() && (strings.HasSuffix(path, ".yml") || strings.HasSuffix(path, ".yaml")) {
+			named += strings.Count(read(t, path), "image: "+ourImage)
+		}
+		return err
+	})
+	// The anchor of the workers stands for four services.
+	if err != nil || ours != named+3 {
+		t.Errorf("%v: %d containers are checked, and %d named", err, ours, named+3)
+	}
+}
+
+// restartIsVain are the exit codes after which another start of the same worker would end with the same code.
+func restartIsVain() []int {
+	return []int{
+		exitcode.Usage, exitcode.Aborted, exitcode.Full, exitcode.NoJob, exitcode.CannotRun, exitcode.NotFound,
+	}
+}
+
+// TestKubernetesFailsAJobThatCannotEnd: and starts pods again that ended because of a server, a drain or a failure of
+// the command. 71 and 72 are different: an aborted barrier is final, and a worker that was replaced may come back.
+func TestKubernetesFailsAJobThatCannotEnd(t *testing.T) {
+	workers, _ := kubernetesJobs(t)
+	var actions []string
+	var codes []int
+	for _, r := range workers.PodFailurePolicy.Rules {
+		actions = append(actions, r.Action)
+		codes = append(codes, r.OnExitCodes.Values...)
+	}
+	if !slices.Equal(actions, []string{"Ignore", "FailJob"}) || !slices.Equal(codes, restartIsVain()) {
+		t.Errorf("%q for %v, want %v", actions, codes, restartIsVain())
+	}
+	last := workers.PodFailurePolicy.Rules[1].OnExitCodes
+	if last.ContainerName != workers.Template.Spec.Containers[0].Name || last.Operator != "In" {
+		t.Errorf("%+v", last)
+	}
+	if workers.CompletionMode != "Indexed" || workers.Completions != 4 || workers.Parallelism != 4 {
+		t.Errorf("%+v", workers)
+	}
+}
+
+// TestGraceFitsThePlatform: a worker has time to leave after it has killed its command.
+func TestGraceFitsThePlatform(t *testing.T) {
+	workers, _ := kubernetesJobs(t)
+	if spec := workers.Template.Spec; !slices.Contains(spec.Containers[0].Args, "--grace=25s") ||
+		spec.TerminationGracePeriodSeconds != 40 {
+		t.Errorf("%+v", spec)
+	}
+	services := composed(t)
 	for i := range 4 {
 		name := fmt.Sprint("worker-", i)
 		s := services[name]
-		if s.Environment["MUSTER_IDENTITY"] != name || s.Environment["JOB"] != "hello" ||
-			fmt.Sprint(s.Entrypoint) != "[/entrypoint.sh]" {
+		if !slices.Contains(s.Command, "--grace=25s") || s.Grace != "40s" || s.Environment["MUSTER_IDENTITY"] != name {
 			t.Errorf("%s: %+v", name, s)
 		}
+		if services["status"].DependsOn[name].Condition != "service_completed_successfully" {
+			t.Errorf("status does not wait for %s", name)
+		}
 	}
-	for name, s := range services {
-		for on := range s.DependsOn {
-			if _, ok := services[on]; !ok {
-				t.Errorf("%s depends on %s, which there is not", name, on)
-			}
-		}
-		for _, v := range s.Volumes {
-			from, _, _ := strings.Cut(v, ":")
-			if _, err := os.Stat(filepath.Join(containersDir, from)); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
-		}
+	text := read(t, "../examples/containers/compose.yaml")
+	if n := strings.Count(text, "--exit-code-from"); n != 1 || !strings.Contains(text, `Do not use "up --exit-code-from"`) {
+		t.Errorf("--exit-code-from ends everything as soon as apply ends; it is named %d times", n)
 	}
 }
 
-// TestEntryPointNeedsServersJobAndCommand: it ends with the code of bad usage.
-func TestEntryPointNeedsServersJobAndCommand(t *testing.T) {
-	for missing, c := range map[string]struct{ env, args []string }{
-		"MUSTER_SERVERS": {[]string{"JOB=j0"}, []string{"true"}},
-		"JOB":            {[]string{"MUSTER_SERVERS=127.0.0.1:1"}, []string{"true"}},
-		"command":        {[]string{"MUSTER_SERVERS=127.0.0.1:1", "JOB=j0"}, nil},
+// TestExamplesOfWorkersNameTheirRun: the files set MUSTER_RUN or --run, or a comment says how.
+func TestExamplesOfWorkersNameTheirRun(t *testing.T) {
+	for file, text := range map[string]string{
+		"containers/compose.yaml": "MUSTER_RUN=", "containers/kubernetes.yaml": "MUSTER_RUN",
+		"hosts/slurm.sh": "--run=", "hosts/systemd/muster-worker@.service": "MUSTER_RUN=",
 	} {
-		cmd := exec.Command("sh", append([]string{containersDir + "entrypoint.sh"}, c.args...)...)
-		cmd.Env = append(c.env, "PATH="+bin+":"+os.Getenv("PATH"))
-		out, _ := cmd.CombinedOutput()
-		text := string(out)
-		names := strings.HasPrefix(text, "entrypoint: ") && strings.Contains(text, missing)
-		if cmd.ProcessState.ExitCode() != 64 || !names {
-			t.Errorf("without %s: %v\n%s", missing, cmd.ProcessState, out)
-		}
-	}
-}
-
-// TestContainersNameTheirRun: the files set MUSTER_RUN, or a comment says how.
-func TestContainersNameTheirRun(t *testing.T) {
-	for _, file := range []string{"entrypoint.sh", "compose.yaml", "kubernetes.yaml"} {
-		if !strings.Contains(read(t, containersDir+file), "MUSTER_RUN") {
-			t.Errorf("%s does not speak of MUSTER_RUN", file)
-		}
-	}
-}
-
-// TestEntryPointRunsAJob starts two entry points as containers would.
-func TestEntryPointRunsAJob(t *testing.T) {
-	f := newFixture(t, 1, "")
-	f.mustApply(t)
-	start := func(identity string) (*exec.Cmd, *bytes.Buffer) {
-		cmd := exec.CommandContext(t.Context(), "sh", containersDir+"entrypoint.sh", "sh", containersDir+"compute.sh")
-		cmd.Env = []string{
-			"PATH=" + bin + ":" + os.Getenv("PATH"), "TMPDIR=" + t.TempDir(), "MUSTER_SERVERS=" + servers.Connect(),
-			"JOB=j0", "ROOT=" + f.root, "START=all", "ADVERTISE=127.0.0.1:7000", "MUSTER_IDENTITY=" + identity,
-		}
-		var out bytes.Buffer
-		cmd.Stdout, cmd.Stderr = &out, &out
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		return cmd, &out
-	}
-	w0, out0 := start("worker-0")
-	w1, out1 := start("worker-1")
-	for cmd, out := range map[*exec.Cmd]*bytes.Buffer{w0: out0, w1: out1} {
-		const end = "is done\nmuster: exit 0 is the command's"
-		if err := cmd.Wait(); err != nil || !strings.Contains(out.String(), end) {
-			t.Errorf("%v\n%s", err, out)
+		if !strings.Contains(read(t, "../examples/"+file), text) {
+			t.Errorf("%s does not speak of %s", file, text)
 		}
 	}
 }

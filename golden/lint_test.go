@@ -20,7 +20,7 @@ import (
 // lint runs a linter with standard input and arguments. It returns what the linter prints and its error.
 func lint(t *testing.T, stdin string, name string, args ...string) string {
 	t.Helper()
-	cmd := exec.Command(needs.Program(t, name, "shellcheck yamllint"), args...)
+	cmd := exec.Command(needs.Program(t, name, "shellcheck yamllint systemd"), args...)
 	cmd.Stdin = strings.NewReader(stdin)
 	out, err := cmd.CombinedOutput()
 	if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) {
@@ -79,6 +79,30 @@ func TestYAMLIsClean(t *testing.T) {
 	}
 	args := append([]string{"--strict", "--format", "parsable"}, files...)
 	if output := lint(t, "", "yamllint", args...); output != "" {
+		t.Error(output)
+	}
+}
+
+// TestUnitsAreClean lets systemd read the units as if their program were installed.
+func TestUnitsAreClean(t *testing.T) {
+	units := shared(t, func(path string, _ []byte) bool { return filepath.Base(filepath.Dir(path)) == "systemd" })
+	if len(units) < 3 {
+		t.Fatalf("only %v", units)
+	}
+	program := regexp.MustCompile(`(?m)^(ExecStart=)\S+`)
+	dir, args := t.TempDir(), []string{"verify"}
+	for _, unit := range units {
+		body, err := os.ReadFile(unit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(dir, filepath.Base(unit))
+		if err := os.WriteFile(file, program.ReplaceAll(body, []byte("$1/bin/true")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, file)
+	}
+	if output := lint(t, "", "systemd-analyze", args...); output != "" {
 		t.Error(output)
 	}
 }
