@@ -201,7 +201,8 @@ func TestGraceFitsThePlatform(t *testing.T) {
 		}
 	}
 	text := read(t, "../examples/containers/compose.yaml")
-	if n := strings.Count(text, "--exit-code-from"); n != 1 || !strings.Contains(text, `Do not use "up --exit-code-from"`) {
+	n := strings.Count(text, "--exit-code-from")
+	if n != 1 || !strings.Contains(text, `Do not use "up --exit-code-from"`) {
 		t.Errorf("--exit-code-from ends everything as soon as apply ends; it is named %d times", n)
 	}
 }

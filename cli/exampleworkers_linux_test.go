@@ -23,8 +23,8 @@ type hello struct {
 	image   *image
 }
 
-// TestExamplesOfWorkersRun runs what the files for Compose, Kubernetes, systemd and Slurm say. Containers run in what the
-// Dockerfile builds.
+// TestExamplesOfWorkersRun runs what the files for Compose, Kubernetes, systemd and Slurm say. Containers run in what
+// the Dockerfile builds.
 func TestExamplesOfWorkersRun(t *testing.T) {
 	t.Parallel()
 	e, err := zkserver.Start(t.Context(), zkserver.Options{})
