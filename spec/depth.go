@@ -1,9 +1,6 @@
 package spec
 
-import (
-	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/hclsyntax"
-)
+import "github.com/hashicorp/hcl/v2/hclsyntax"
 
 // maxDepth is how deeply brackets may be nested. The parser recurses as deeply, and a stack that overflows ends the
 // process. What is deep without brackets, such as - - - 1, is left to the limit of the stack.
@@ -11,8 +8,7 @@ const maxDepth = 1000
 
 // shallow checks that the brackets of a text are not nested too deeply. It counts quotes and the ${ of templates as
 // brackets too. JSON has the same brackets as HCL.
-func (f *findings) shallow(src []byte, name string) bool {
-	tokens, _ := hclsyntax.LexConfig(src, name, hcl.InitialPos)
+func (f *findings) shallow(tokens hclsyntax.Tokens) bool {
 	depth := 0
 	for _, t := range tokens {
 		switch t.Type {

@@ -88,13 +88,25 @@ func (ds Diagnostics) HasErrors() bool {
 type findings struct {
 	sources map[string][]byte
 	list    []*Diagnostic
+	dropped int // of the findings, beyond maxFindings
 }
+
+// The most findings that are collected, and of these those that are returned. One line can be wrong for every instance
+// of a for_each, which is one finding in the end.
+const (
+	maxFindings = maxInstances + 1_000
+	maxReturned = 1_000
+)
 
 // add records a finding. The caller may still fill in the rest.
 func (f *findings) add(code string, rng *hcl.Range, format string, args ...any) *Diagnostic {
 	d := &Diagnostic{Severity: Error, Code: code, Summary: fmt.Sprintf(format, args...)}
 	if rng != nil {
 		d.Range, d.Snippet = f.place(*rng)
+	}
+	if len(f.list) == maxFindings {
+		f.dropped++
+		return d
 	}
 	f.list = append(f.list, d)
 	return d
@@ -175,6 +187,13 @@ func (f *findings) sorted() Diagnostics {
 		out = append(out, *d)
 	}
 	slices.SortStableFunc(out, compare)
+	cut := max(0, len(out)-maxReturned)
+	if more := cut + f.dropped; more > 0 {
+		return append(out[:len(out)-cut], Diagnostic{
+			Severity: Error, Code: codeTooLarge, Summary: fmt.Sprintf("there are %d more findings", more),
+			Help: "mend the first ones, then try again",
+		})
+	}
 	return out
 }
 

@@ -60,8 +60,8 @@ func TestSymbolicLinks(t *testing.T) {
 	}
 }
 
-// TestLinksOutOfTheDirectory: what a finding shows of a file outside of the directory could be a secret. A link to it is
-// refused, whatever it is named like and however it gets out. So is one that a value file is.
+// TestLinksOutOfTheDirectory: what a finding shows of a file outside of the directory could be a secret. A link to it
+// is refused, whatever it is named like and however it gets out. So is one that a value file is.
 func TestLinksOutOfTheDirectory(t *testing.T) {
 	dir := write(t, map[string]string{"secret": "password = hunter2 ((", "conf/sub/inside": "variable \"v\" {}\n"})
 	conf := filepath.Join(dir, "conf")

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -172,32 +171,6 @@ func indexFunc() function.Function {
 			return cty.NilVal, function.NewArgErrorf(1, "the list does not hold it")
 		},
 	})
-}
-
-// collectFunc is stdlib's tolist or toset. They look for a type that all elements can have, and for that compare each
-// with each. Here they are told, if the elements are all text, all numbers or all truths.
-func collectFunc(collection func(element cty.Type) cty.Type) function.Function {
-	f := stdlib.MakeToFunc(collection(cty.DynamicPseudoType))
-	return function.New(&function.Spec{
-		Params: f.Params(),
-		Type: func(args []cty.Value) (cty.Type, error) {
-			if ty, ok := elementType(args[0].Type()); ok {
-				return collection(ty), nil
-			}
-			return f.ReturnTypeForValues(args)
-		},
-		Impl: func(args []cty.Value, ty cty.Type) (cty.Value, error) { return stdlib.MakeToFunc(ty).Call(args) },
-	})
-}
-
-// elementType is the one type of all elements of a tuple, if it is a primitive one.
-func elementType(ty cty.Type) (cty.Type, bool) {
-	if !ty.IsTupleType() || ty.Length() == 0 {
-		return cty.NilType, false
-	}
-	elements := ty.TupleElementTypes()
-	other := func(e cty.Type) bool { return e != elements[0] }
-	return elements[0], elements[0].IsPrimitiveType() && !slices.ContainsFunc(elements, other)
 }
 
 // setProductFunc is stdlib's with a limit: a product of three ranges would fill the memory at once.

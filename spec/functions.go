@@ -2,6 +2,7 @@ package spec
 
 import (
 	"os"
+	"slices"
 
 	"github.com/hashicorp/hcl/v2/ext/tryfunc"
 	"github.com/zclconf/go-cty/cty"
@@ -18,15 +19,18 @@ func (f functions) has(name string) bool {
 	return ok
 }
 
-func (f functions) names() []string { return sortedKeys(f) }
+// names are the names that can be called.
+func (f functions) names() []string {
+	return slices.DeleteFunc(sortedKeys(f), func(name string) bool { return name == roundFunction })
+}
 
 // newFunctions is the whole table; file and fileexists read below root.
 func newFunctions(root *os.Root) functions {
 	return functions{
 		// numbers
 		"abs": stdlib.AbsoluteFunc, "ceil": stdlib.CeilFunc, "floor": stdlib.FloorFunc, "max": stdlib.MaxFunc,
-		"min": stdlib.MinFunc, "parseint": stdlib.ParseIntFunc, "pow": stdlib.PowFunc, "signum": stdlib.SignumFunc,
-		"sum": sumFunc(),
+		"min": stdlib.MinFunc, "parseint": digitsFunc(stdlib.ParseIntFunc), "pow": stdlib.PowFunc,
+		"signum": stdlib.SignumFunc, "sum": sumFunc(),
 
 		// strings
 		"chomp": stdlib.ChompFunc, "endswith": affixFunc("suffix"), "format": formatted(stdlib.FormatFunc),
@@ -41,7 +45,7 @@ func newFunctions(root *os.Root) functions {
 		// collections
 		"alltrue": truthFunc(true), "anytrue": truthFunc(false), "chunklist": stdlib.ChunklistFunc,
 		"coalesce": stdlib.CoalesceFunc, "coalescelist": stdlib.CoalesceListFunc, "compact": stdlib.CompactFunc,
-		"concat": stdlib.ConcatFunc, "contains": stdlib.ContainsFunc, "distinct": stdlib.DistinctFunc,
+		"concat": stdlib.ConcatFunc, "contains": stdlib.ContainsFunc, "distinct": distinctFunc(),
 		"element": stdlib.ElementFunc, "flatten": stdlib.FlattenFunc, "index": indexFunc(), "keys": stdlib.KeysFunc,
 		"length": lengthFunc(), "lookup": stdlib.LookupFunc, "merge": stdlib.MergeFunc, "one": oneFunc(),
 		"range": stdlib.RangeFunc, "reverse": stdlib.ReverseListFunc, "setintersection": stdlib.SetIntersectionFunc,
@@ -50,12 +54,12 @@ func newFunctions(root *os.Root) functions {
 
 		// encodings
 		"base64decode": base64DecodeFunc(), "base64encode": textFunc(encodeBase64), "csvdecode": stdlib.CSVDecodeFunc,
-		"jsondecode": stdlib.JSONDecodeFunc, "jsonencode": stdlib.JSONEncodeFunc, "md5": textFunc(hexMD5),
+		"jsondecode": jsonDecodeFunc(), "jsonencode": stdlib.JSONEncodeFunc, "md5": textFunc(hexMD5),
 		"sha256": textFunc(hexSHA256),
 
 		// types
 		"can": tryfunc.CanFunc, "try": tryfunc.TryFunc,
-		"tobool": stdlib.MakeToFunc(cty.Bool), "tonumber": stdlib.MakeToFunc(cty.Number),
+		"tobool": stdlib.MakeToFunc(cty.Bool), "tonumber": digitsFunc(stdlib.MakeToFunc(cty.Number)),
 		"tostring": stdlib.MakeToFunc(cty.String), "tolist": collectFunc(cty.List), "toset": collectFunc(cty.Set),
 		"tomap": stdlib.MakeToFunc(cty.Map(cty.DynamicPseudoType)),
 

@@ -139,7 +139,7 @@ func (l *loader) textInput(s *scope, v *variable) (cty.Value, hcl.Expression) {
 		return cty.StringVal(v.input.raw), hcl.StaticExpr(cty.StringVal(v.input.raw), v.input.rng)
 	}
 	raw := []byte(v.input.raw)
-	if !l.shallow(raw, v.input.origin) {
+	if !l.small(raw, v.input.origin) {
 		return cty.NilVal, nil
 	}
 	expr, diags := hclsyntax.ParseExpression(raw, v.input.origin, hcl.InitialPos)

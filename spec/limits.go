@@ -32,6 +32,8 @@ func (m Limits) orDefaults() Limits {
 type watch struct {
 	at   atomic.Pointer[step]
 	over atomic.Bool // a limit has been exceeded
+
+	exceeded string // the limit of which the loading goroutine found that, before it ended
 }
 
 // step is what the loader is doing: parsing a file, or evaluating an expression.
@@ -67,6 +69,9 @@ func (l *loader) within(limits Limits, work func()) Diagnostics {
 	for {
 		select {
 		case <-done:
+			if l.watch.exceeded != "" {
+				return l.abandon(l.watch.exceeded, "smaller")
+			}
 			return nil
 		case <-deadline.C:
 			return l.abandon(limits.Time.String(), "smaller")

@@ -127,6 +127,7 @@ type loader struct {
 	vars       map[string]*variable
 	locals     map[string]*local
 	funcs      functions
+	rounds     int              // of for expressions, until now
 	ctx        *hcl.EvalContext // see global
 	badRefs    map[any]bool     // expressions whose references have been reported
 }
@@ -149,6 +150,7 @@ func (l *loader) load() *Config {
 	}
 	defer root.Close()
 	l.funcs = newFunctions(root)
+	l.funcs[roundFunction] = l.roundFunc()
 
 	l.declareVariables()
 	l.readValues(files.autoVars)

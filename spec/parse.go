@@ -41,6 +41,7 @@ func (l *loader) parseFile(path, name string) {
 	if body == nil {
 		return
 	}
+	countRounds(body)
 	top := l.content(body, topLevel(), "")
 	if !top.ok {
 		l.incomplete = true // a mistyped variable block would else be missed wherever it is referred to
@@ -63,7 +64,7 @@ func (l *loader) parseFile(path, name string) {
 // false.
 func (l *loader) parse(src []byte, name string) (hcl.Body, bool) {
 	l.begin("", hcl.Range{Filename: name, Start: hcl.InitialPos, End: hcl.InitialPos})
-	if !l.shallow(src, name) {
+	if !l.small(src, name) {
 		return nil, false
 	}
 	if strings.HasSuffix(name, ".json") {

@@ -73,7 +73,16 @@ func (s *scope) eval(expr hcl.Expression) (v cty.Value, ok bool) {
 		s.failed = true
 		return cty.DynamicVal, false
 	}
-	return v, true
+	return v, s.short(v, expr)
+}
+
+// short reports a value with a number that is too long.
+func (s *scope) short(v cty.Value, expr hcl.Expression) bool {
+	if !holdsLongNumber(v) {
+		return true
+	}
+	s.add(codeTooLarge, expr.Range().Ptr(), "a number has at most %d digits before or behind its point", maxDigits)
+	return false
 }
 
 // evaluation translates what the library says about an expression.
