@@ -27,8 +27,8 @@ import (
 //
 // The first worker to arrive also makes the next round: otherwise all would try that at once when they are released. A
 // process that dies before its arrival has written nothing. If it dies after it, the arrival counts, and the next life
-// finds it by a/<id>. In a live round it does not count: see barrier_live.go. With Retry a round has attempts, each in a
-// folder of its own: see barrier_attempt.go.
+// finds it by a/<id>. In a live round it does not count: see barrier_live.go. With Retry a round has attempts, each in
+// a folder of its own: see barrier_attempt.go.
 
 // Barrier says what to wait at. Of the zero value only Name has to be set.
 type Barrier struct {
@@ -57,8 +57,8 @@ func (b Barrier) Check() error {
 	return nil
 }
 
-// AbortedError means that the round was not released for any worker. Unless Retry is set it is final: go on with another
-// round, or give up. With Retry call Barrier again at the same round: that is another attempt.
+// AbortedError means that the round was not released for any worker. Unless Retry is set it is final: go on with
+// another round, or give up. With Retry call Barrier again at the same round: that is another attempt.
 type AbortedError struct {
 	Name    string
 	Round   int
@@ -101,8 +101,9 @@ func (m *Member) Barrier(ctx context.Context, b Barrier) error {
 }
 
 // StartBarrier waits at the start barrier. It is passed once in a generation, when all N workers are alive at one
-// instant; a worker that is restarted later passes at once. After timeout, counted from the call, the attempt is aborted
-// for everybody; 0 is the job's barrier timeout. A later call is at the next attempt. attempt may be nil: see Barrier.
+// instant; a worker that is restarted later passes at once. After timeout, counted from the call, the attempt is
+// aborted for everybody; 0 is the job's barrier timeout. A later call is at the next attempt. attempt may be nil: see
+// Barrier.
 func (m *Member) StartBarrier(ctx context.Context, timeout time.Duration, attempt *int) error {
 	return m.barrier(ctx, Barrier{
 		Name: znode.StartBarrier, Round: new(int), Live: true, Retry: true, Timeout: timeout, Attempt: attempt,

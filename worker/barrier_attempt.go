@@ -8,8 +8,8 @@ import (
 	"muster/zkstate/znode"
 )
 
-// With Retry an abort ends an attempt at a round, and not the round. The first attempt is in the round's own folder, the
-// later ones are beside it:
+// With Retry an abort ends an attempt at a round, and not the round. The first attempt is in the round's own folder,
+// the later ones are beside it:
 //
 //	barrier/<name>/7     the round; the first attempt
 //	barrier/<name>/7.2   the second attempt, and so on: st, a and c as in a round
@@ -63,8 +63,8 @@ func (r *round) belowFloor(ctx context.Context) (released bool, err error) {
 	return false, &AbortedError{Name: r.name, Round: r.number, Attempt: 1, Why: st.Aborted, Missing: st.Missing}
 }
 
-// clearBefore deletes the arrivals of the aborted attempt before this one. What is left, if it fails, is deleted with the
-// round.
+// clearBefore deletes the arrivals of the aborted attempt before this one. What is left, if it fails, is deleted with
+// the round.
 func (r *round) clearBefore(ctx context.Context) {
 	if r.attempt == 1 {
 		return

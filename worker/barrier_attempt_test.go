@@ -85,8 +85,8 @@ func TestAbortEndsOnlyTheAttempt(t *testing.T) {
 	}
 }
 
-// TestCallKeepsItsAttempt over the loss of its session: it is told of the abort of its own attempt, though others are at
-// the next one already.
+// TestCallKeepsItsAttempt over the loss of its session: it is told of the abort of its own attempt, though others are
+// at the next one already.
 func TestCallKeepsItsAttempt(t *testing.T) {
 	j, _ := newJob(t, 2)
 	s := dial(t)

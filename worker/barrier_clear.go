@@ -13,8 +13,8 @@ import (
 // The worker that releases round r raises the floor to r-1 and deletes the released rounds below it. All workers have
 // arrived at r, so none needs those any more; one that asks for such a round learns from the floor that it was
 // released. An aborted round keeps its st. The st of a released round is deleted first, so that nobody takes a round
-// that is half deleted for an open one; for a round with attempts that is the st of the first, which was aborted. If the
-// process dies, the next release goes on where it stopped.
+// that is half deleted for an open one; for a round with attempts that is the st of the first, which was aborted. If
+// the process dies, the next release goes on where it stopped.
 
 // clearBatch is how many znodes one transaction deletes: as many as a session with small buffers can send.
 const clearBatch = 100

@@ -11,9 +11,9 @@ import (
 	"muster/zkstate/znode"
 )
 
-// read reads st, and makes the round or the attempt if there is none. It reports whether that is open; if it is not, the
-// error is nil after a release, or AbortedError. What is open here may be released already: T tells. A call that has not
-// found an open attempt yet goes on to the latest.
+// read reads st, and makes the round or the attempt if there is none. It reports whether that is open; if it is not,
+// the error is nil after a release, or AbortedError. What is open here may be released already: T tells. A call that
+// has not found an open attempt yet goes on to the latest.
 func (r *round) read(ctx context.Context) (open bool, err error) {
 	for {
 		body, _, changed, err := r.m.session.GetW(ctx, r.state())

@@ -24,8 +24,8 @@ const maxReads = 64
 // ErrNoWorker means that nobody has joined under this id yet. Wait for all, or ask again later.
 var ErrNoWorker = errors.New("no such worker")
 
-// Worker is a worker as its peers see it. One that tells of itself what cannot be read, or more than is allowed, has its
-// id and a Problem, and no address: see unreadable.
+// Worker is a worker as its peers see it. One that tells of itself what cannot be read, or more than is allowed, has
+// its id and a Problem, and no address: see unreadable.
 type Worker struct {
 	Identity string `json:"identity,omitempty"` // only of a live worker
 	znode.Worker

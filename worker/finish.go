@@ -90,8 +90,8 @@ func awaitChildren(ctx context.Context, s *zkconn.Session, path string) bool {
 	}
 }
 
-// allCompleted reports whether all workers of the generation have completed, and it is to end then. The event comes when
-// they have.
+// allCompleted reports whether all workers of the generation have completed, and it is to end then. The event comes
+// when they have.
 func (j *join) allCompleted(ctx context.Context) (all bool, event <-chan struct{}, err error) {
 	if j.job.Lifecycle.OnComplete == job.Retain {
 		return false, nil, nil

@@ -31,8 +31,8 @@ func foreign(t *testing.T, j job.Job, identity, run string, info []byte) {
 	}
 }
 
-// TestForeignWorkerInfo that is not one, or is larger than allowed, does not end the others: they have the roll, without
-// the address of that worker.
+// TestForeignWorkerInfo that is not one, or is larger than allowed, does not end the others: they have the roll,
+// without the address of that worker.
 func TestForeignWorkerInfo(t *testing.T) {
 	good, err := znode.EncodeWorker(znode.Worker{ID: znode.NoID, IP: "10.0.0.9,x", Port: 9})
 	if err != nil {

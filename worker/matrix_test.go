@@ -115,13 +115,13 @@ func (r recipe) verify(
 	switch {
 	case killed && errors.Is(err, worker.ErrDone) && r.script == "complete":
 		wantErr = worker.ErrDone
-		if r.workers == 1 {
-			status = job.Completed // the next apply resets it
+		if r.workers == 1 { // the reset, in which it was killed, is done by the life that has just come
+			status, want = resource.StatusReady, map[string]int{}
 		}
 	case killed:
 		wantErr = nil
 	}
-	if errors.Is(wantErr, worker.ErrDone) {
+	if errors.Is(wantErr, worker.ErrDone) && status != resource.StatusReady {
 		done = 1
 	}
 	switch {

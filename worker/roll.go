@@ -15,8 +15,8 @@ import (
 // The roll is the body of <job>: every worker by id, with its address at that time. It is written once, as version 1,
 // by the last worker to join, before it leaves. If that process dies before it, any worker that joins again and finds
 // the job full and the roll empty writes it. A roll that does not fit is not written: the Record then says so, and
-// peers are looked up by id. A worker whose WorkerInfo cannot be read, or does not fit into the format, is in it with its
-// id alone.
+// peers are looked up by id. A worker whose WorkerInfo cannot be read, or does not fit into the format, is in it with
+// its id alone.
 
 // writeRoll writes the roll if all have joined and nobody has written it. It is content if another worker does
 // meanwhile.

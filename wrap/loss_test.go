@@ -105,8 +105,8 @@ func TestReleasedWhileTheSessionWasLost(t *testing.T) {
 	}
 }
 
-// TestAbortedWhileTheSessionWasLost: a request is told of the abort of its own attempt, though the others are at the next
-// one already. Asking again it meets them there.
+// TestAbortedWhileTheSessionWasLost: a request is told of the abort of its own attempt, though the others are at the
+// next one already. Asking again it meets them there.
 func TestAbortedWhileTheSessionWasLost(t *testing.T) {
 	t.Parallel()
 	f, p := newTestJob(t, 3), newProxy(t)
