@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"slices"
 	"syscall"
 
@@ -139,8 +140,12 @@ func (p *process) printError(ctx context.Context, err error) {
 	if err == nil || errors.As(err, &found) || errors.Is(err, errPrinted) {
 		return
 	}
+	next := nextStep(err)
+	if p.record(ctx, slog.LevelError, err.Error(), slog.String("next", p.paste(next))) {
+		return
+	}
 	fmt.Fprintf(p.err, "muster: %s\n", text.EscapeLines(err.Error()))
-	p.printNext(nextStep(err))
+	p.printNext(next)
 }
 
 // printNext prints on standard error what the user should do next, if anything.

@@ -51,6 +51,7 @@ sends it SIGHUP. Without a holder it is stopped, or goes on, respectively.`,
 			}
 			return argCount(1, 1, "GROUP/DUTY")(cmd, args)
 		},
+		PersistentPreRunE: p.startLong,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.command = args[1:]
 			return runFollow(cmd.Context(), p, o, args[0])

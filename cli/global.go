@@ -33,8 +33,9 @@ func (g *globalFlags) addTo(fs *pflag.FlagSet) {
 	fs.StringVar(&g.tlsKey, "tls-key", "", "my key is in `FILE` (MUSTER_TLS_KEY)")
 	fs.StringVar(&g.color, "color", "auto", "use colour: `WHEN` is auto, always or never")
 	fs.StringVar(&g.logLevel, "log-level", "",
-		"log from `LEVEL` on: off, error, warn, info or debug; default error (MUSTER_LOG)")
-	fs.StringVar(&g.logFormat, "log-format", "text", "log in `FORMAT` text or json")
+		"log from `LEVEL` on: off, error, warn, info or debug (MUSTER_LOG); default error, "+
+			"of a process that stays, such as a worker, info")
+	fs.StringVar(&g.logFormat, "log-format", "text", "write on standard error in `FORMAT` text or json")
 	fs.BoolVar(&g.noInput, "no-input", false, "never ask (MUSTER_INPUT=0)")
 	fs.BoolVarP(&g.quiet, "quiet", "q", false, "say nothing when all is well")
 }
@@ -59,6 +60,19 @@ func completeWith(cmd *cobra.Command, flag string, words ...string) {
 
 // start runs before every command: it checks the global flags and opens the log.
 func (p *process) start(cmd *cobra.Command, args []string) error {
+	return p.startAt(cmd, args, slog.LevelError)
+}
+
+// startLong is start for a process that stays: it also says what goes on, such as that a connection is lost. With
+// --quiet it says only what is wrong.
+func (p *process) startLong(cmd *cobra.Command, args []string) error {
+	if p.flags.quiet {
+		return p.startAt(cmd, args, slog.LevelWarn)
+	}
+	return p.startAt(cmd, args, slog.LevelInfo)
+}
+
+func (p *process) startAt(cmd *cobra.Command, args []string, byDefault slog.Level) error {
 	if err := refuseEmpty(cmd, args); err != nil {
 		return err
 	}
@@ -74,21 +88,16 @@ func (p *process) start(cmd *cobra.Command, args []string) error {
 		g.logLevel = p.environ.value("MUSTER_LOG")
 	}
 	level, ok := map[string]slog.Level{
-		"off": slog.LevelError + 100, "": slog.LevelError, "error": slog.LevelError, "warn": slog.LevelWarn,
+		"off": slog.LevelError + 100, "": byDefault, "error": slog.LevelError, "warn": slog.LevelWarn,
 		"info": slog.LevelInfo, "debug": slog.LevelDebug,
 	}[strings.ToLower(g.logLevel)]
 	if !ok {
 		return usagef("--log-level off, error, warn, info or debug", "log level %q is not known", g.logLevel)
 	}
-	opts := &slog.HandlerOptions{Level: level}
-	switch g.logFormat {
-	case "text":
-		p.log = slog.New(slog.NewTextHandler(p.err, opts))
-	case "json":
-		p.log = slog.New(slog.NewJSONHandler(p.err, opts))
-	default:
+	if g.logFormat != "text" && g.logFormat != "json" {
 		return usagef("--log-format text or json", "log format %q is not known", g.logFormat)
 	}
+	p.log = slog.New(p.logHandler(level))
 	return nil
 }
 

@@ -59,7 +59,7 @@ the duty. It joins as a new member then.`,
 			return p.argumentError(cmd.Context(), requireDash(cmd, args, "muster member --group NAME"))
 		},
 		PersistentPreRunE: func(cmd *cobra.Command, args []string) error {
-			return p.argumentError(cmd.Context(), p.start(cmd, args))
+			return p.argumentError(cmd.Context(), p.startLong(cmd, args))
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.command = args

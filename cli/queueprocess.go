@@ -42,7 +42,7 @@ func (p *process) queueProcessCmd(
 		return p.argumentError(cmd.Context(), queueArguments(cmd, args))
 	}
 	cmd.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
-		return p.argumentError(cmd.Context(), p.start(cmd, args))
+		return p.argumentError(cmd.Context(), p.startLong(cmd, args))
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o.queue, o.command = args[0], args[1:]

@@ -53,6 +53,9 @@ func Run(ctx context.Context, args, env []string, stdin io.Reader, stdout, stder
 		err:     &stream{w: stderr},
 		log:     slog.New(slog.DiscardHandler),
 	}
+	if wantsJSON(args) {
+		p.err.makeRecords()
+	}
 	root := newRootCmd(p, args)
 	root.SetArgs(append([]string{}, args...)) // nil would stand for those of this process
 	return p.finish(ctx, root.ExecuteContext(ctx))
@@ -69,6 +72,9 @@ func (p *process) finish(ctx context.Context, err error) int {
 	}
 	if lost := p.stdoutError(); lost != nil && !errors.Is(lost, syscall.EPIPE) {
 		p.printError(ctx, lost)
+	}
+	if p.err.records != nil {
+		p.err.records.flush()
 	}
 	return exitCode(ctx, p.withWriteErrors(err))
 }
@@ -99,9 +105,19 @@ func (p *process) stdoutError() error {
 type stream struct {
 	w   io.Writer
 	err error
+
+	records *records    // nil: text stays text
+	lines   *wholeLines // where records go
 }
 
 func (s *stream) Write(b []byte) (int, error) {
+	if s.records != nil {
+		return s.records.Write(b)
+	}
+	return s.write(b)
+}
+
+func (s *stream) write(b []byte) (int, error) {
 	if s.err != nil {
 		return len(b), nil
 	}
@@ -114,6 +130,9 @@ func (s *stream) Write(b []byte) (int, error) {
 // isTerminal reports whether f, one of the streams given to Run, is a terminal.
 func isTerminal(f any) bool {
 	if s, ok := f.(*stream); ok {
+		if s.records != nil {
+			return false
+		}
 		f = s.w
 	}
 	file, ok := f.(*os.File)
@@ -123,7 +142,7 @@ func isTerminal(f any) bool {
 // width returns the columns of a terminal; 0 if s is none, or its size is not known.
 func width(s *stream) int {
 	file, ok := s.w.(*os.File)
-	if !ok {
+	if !ok || s.records != nil {
 		return 0
 	}
 	columns, _, err := term.GetSize(int(file.Fd()))

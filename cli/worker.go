@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"os/signal"
@@ -57,7 +58,7 @@ The last line on standard error says whose the exit code is.`,
 			return p.argumentError(cmd.Context(), requireDash(cmd, args, "muster worker --job NAME"))
 		},
 		PersistentPreRunE: func(cmd *cobra.Command, args []string) error {
-			return p.argumentError(cmd.Context(), p.start(cmd, args))
+			return p.argumentError(cmd.Context(), p.startLong(cmd, args))
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.command, o.declared = args, cmd.Flags().Changed("file")
@@ -265,7 +266,10 @@ func (p *process) endWorker(ctx context.Context, err error) error {
 		p.printError(ctx, e.Err)
 	}
 	if over || code != 0 || !p.flags.quiet {
-		fmt.Fprintf(p.err, "muster: exit %d is %s: %s\n", code, whose, text.EscapeLines(why))
+		line := fmt.Sprintf("exit %d is %s: %s", code, whose, why)
+		if !p.record(ctx, slog.LevelInfo, line, "exit", code) {
+			fmt.Fprintf(p.err, "muster: %s\n", text.EscapeLines(line))
+		}
 	}
 	return finding(code)
 }

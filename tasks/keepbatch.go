@@ -118,7 +118,7 @@ func (k *keeper) one(id, did string, err error) error {
 		k.p.log.Info("repaired a batch", "batch", id, "did", did)
 	case err == nil:
 	case refused(err), errors.Is(err, ErrNoBatch), errors.Is(err, ErrGoesOn), denied(err):
-		k.p.log.Info("a batch is looked at again later", "batch", id, "error", err)
+		k.p.log.Debug("a batch is looked at again later", "batch", id, "error", err)
 	default:
 		return err
 	}

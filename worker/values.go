@@ -38,14 +38,10 @@ func (e *UnpublishedError) Unwrap() error { return context.DeadlineExceeded }
 
 // nameIDs is "worker 3", or "workers 3, 5, 6 and 12 more".
 func nameIDs(ids []int) string {
-	names := make([]string, len(ids))
-	for i, id := range ids {
-		names[i] = fmt.Sprint(id)
-	}
 	if len(ids) == 1 {
-		return "worker " + names[0]
+		return fmt.Sprintf("worker %d", ids[0])
 	}
-	return "workers " + text.List(names, maxNamed)
+	return "workers " + text.List(ids, maxNamed)
 }
 
 // Values waits until each of the workers with these ids has published the key, and returns the values in the order
@@ -55,11 +51,7 @@ func (m *Member) Values(ctx context.Context, key string, ids []int) ([]Published
 	if err := znode.CheckKey(key); err != nil {
 		return nil, err
 	}
-	if ids == nil {
-		for id := range m.Job.Workers {
-			ids = append(ids, id)
-		}
-	}
+	ids = m.orAll(ids)
 	for _, id := range ids {
 		if id < 0 || id >= m.Job.Workers {
 			return nil, fmt.Errorf("worker %d: %w: the job has %d", id, ErrNoWorker, m.Job.Workers)
@@ -77,6 +69,16 @@ func (m *Member) Values(ctx context.Context, key string, ids []int) ([]Published
 		return nil, fmt.Errorf("get %s: %w", key, err)
 	}
 	return found, nil
+}
+
+// orAll is ids, or all of the job's if it is nil.
+func (m *Member) orAll(ids []int) []int {
+	if ids == nil {
+		for id := range m.Job.Workers {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // awaitValues first reads all values, so many at once, and then waits for those that are missing.
@@ -152,7 +154,20 @@ func (m *Member) awaitValue(ctx context.Context, key string, id int) (*Published
 func (m *Member) whoHasNot(ctx context.Context, key string, ids []int, late error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastRead)
 	defer cancel()
-	e := &UnpublishedError{Key: key}
+	missing, err := m.Unpublished(ctx, key, ids)
+	switch {
+	case err != nil:
+		return fmt.Errorf("it is not known who has published it: %w", late)
+	case len(missing) == 0:
+		return nil
+	}
+	return &UnpublishedError{key, missing}
+}
+
+// Unpublished returns those of the workers with these ids that have not published the key; nil stands for all N. It
+// costs a read for each.
+func (m *Member) Unpublished(ctx context.Context, key string, ids []int) ([]int, error) {
+	ids = m.orAll(ids)
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(maxReads)
 	there := make([]bool, len(ids))
@@ -162,16 +177,14 @@ func (m *Member) whoHasNot(ctx context.Context, key string, ids []int, late erro
 			return err
 		})
 	}
-	if group.Wait() != nil {
-		return fmt.Errorf("it is not known who has published it: %w", late)
+	if err := group.Wait(); err != nil {
+		return nil, err
 	}
+	var missing []int
 	for i, id := range ids {
 		if !there[i] {
-			e.Missing = append(e.Missing, id)
+			missing = append(missing, id)
 		}
 	}
-	if len(e.Missing) == 0 {
-		return nil
-	}
-	return e
+	return missing, nil
 }

@@ -54,7 +54,7 @@ func (m *Member) WaitAll(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastRead)
 	defer cancel()
-	absent, e := m.absent(ctx)
+	absent, e := m.Absent(ctx)
 	switch {
 	case e != nil:
 		return fmt.Errorf("it is not known whether all %d workers have joined: %w", m.Job.Workers, err)
@@ -88,8 +88,8 @@ func (m *Member) waitAll(ctx context.Context) error {
 	}
 }
 
-// absent finds out who is not there. It costs two reads, however many workers there are.
-func (m *Member) absent(ctx context.Context) (*AbsentError, error) {
+// Absent finds out who is not there. It costs two reads, however many workers there are.
+func (m *Member) Absent(ctx context.Context) (*AbsentError, error) {
 	joined, _, err := m.session.Children(ctx, znode.By(m.Job.Root, m.Generation))
 	if err != nil {
 		return nil, err

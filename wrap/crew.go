@@ -42,8 +42,9 @@ type crew struct {
 	host    string // of results
 	lines   Lines
 
-	answered atomic.Bool // the command has answered a line
-	hint     func()      // unless nil, called when a line is not answered for hintAfter
+	failed   atomic.Int64 // when a failed task was logged at the default level, in ns since 1970
+	answered atomic.Bool  // the command has answered a line
+	hint     func()       // unless nil, called when a line is not answered for hintAfter
 }
 
 // errCommand means that the command cannot be run, or never does what it should. The executor must end.

@@ -102,6 +102,7 @@ func (ms *membership) values(
 ) (found []worker.Published, err error) {
 	m, _, _ := ms.now()
 	begun := time.Now()
+	defer ms.whileWaiting(ctx, "workers to publish "+key, valueNotice(key, ids))()
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(limit, time.Duration(m.Job.Timeouts.Barrier)))
 	defer cancel()
 	err = ms.do(ctx, func(ctx context.Context, m *worker.Member) (err error) {

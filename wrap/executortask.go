@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"os/exec"
 	"strings"
@@ -231,6 +232,15 @@ func (w *crew) fail(t *tasks.Task, o store.Outcome, took time.Duration, exit *in
 		reason = end.after(reason)
 	}
 	a.Body = []byte(reason)
-	w.log.Info("a task has failed", "batch", t.Batch, "task", t.Index, "attempt", t.Attempt, "reason", reason)
+	w.log.Log(context.Background(), w.failureLevel(), "a task has failed", "batch", t.Batch, "task", t.Index, "attempt", t.Attempt, "reason", reason)
 	w.Finish(t, o, took, a.Encode())
+}
+
+// failureLevel is the level of a failed task: of one a second it is the default.
+func (w *crew) failureLevel() slog.Level {
+	now, last := time.Now(), w.failed.Load()
+	if now.UnixNano()-last < int64(time.Second) || !w.failed.CompareAndSwap(last, now.UnixNano()) {
+		return slog.LevelDebug
+	}
+	return slog.LevelInfo
 }

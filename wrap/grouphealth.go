@@ -85,10 +85,12 @@ func (r *memberRun) watch(events iter.Seq[member.Event]) {
 	}
 }
 
-// logEvent logs what happens to the duties of this member. Runs are many, and are in the record of their cron.
+// logEvent logs what happens to the duties of this member. Runs are many, and are in the record of their cron; who is
+// given a duty takes it soon.
 func (r *memberRun) logEvent(e member.Event) {
 	level := slog.LevelInfo
-	if e.Kind == member.EventRunStarted || e.Kind == member.EventRunEnded {
+	switch e.Kind {
+	case member.EventRunStarted, member.EventRunEnded, member.EventGiven, member.EventClerk, member.EventClerkEnded:
 		level = slog.LevelDebug
 	}
 	var attrs []slog.Attr

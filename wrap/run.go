@@ -102,7 +102,7 @@ func (r *run) asMember(ctx context.Context, err error) Result {
 		switch {
 		case err == nil:
 			stop(ErrTerminated)
-		case ofCommand.Err() == nil:
+		case ofCommand.Err() == nil && !errors.Is(err, context.Canceled): // not when it has left or completed
 			r.c.Log.Warn("requests to stop are not heard any more", "reason", err)
 		}
 	})

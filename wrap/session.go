@@ -149,7 +149,7 @@ func (s *sessions) close() {
 
 func (s *sessions) end(session *zkconn.Session) {
 	if err := session.Close(); err != nil {
-		s.log.Warn("the end of the session", "error", err)
+		s.log.Info("the end of the session", "error", err) // nothing depends on it any more
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"muster/worker"
+	"muster/zkstate/znode"
 )
 
 // What all members wait for together has one time limit, in however many sessions. The time passes also while the
@@ -22,6 +23,7 @@ func (e lateError) Unwrap() error { return ErrLate }
 // waitAll waits until all have joined, for at most the job's join timeout, and at most limit unless that is 0.
 func (ms *membership) waitAll(ctx context.Context, limit time.Duration) error {
 	m, _, _ := ms.now()
+	defer ms.whileWaiting(ctx, "all workers to join", joinNotice)()
 	return ms.within(ctx, limit, func(ctx context.Context, m *worker.Member) error { return m.WaitAll(ctx) },
 		fmt.Sprintf("whether all %d workers have joined", m.Job.Workers))
 }
@@ -48,6 +50,7 @@ func (ms *membership) within(
 // barrier waits at a barrier.
 func (ms *membership) barrier(ctx context.Context, b worker.Barrier) error {
 	b.Attempt = new(int) // kept likewise
+	defer ms.whileWaiting(ctx, barrierTitle(b.Name), barrierNotice(b.Name))()
 	return ms.waitAtBarrier(ctx, b.Timeout, func(m *worker.Member, remains time.Duration) error {
 		if b.Round == nil { // chosen once: a call that is repeated after a lost session is for the same round
 			next, err := m.NextRound(ctx, b.Name)
@@ -69,6 +72,7 @@ func (ms *membership) barrier(ctx context.Context, b worker.Barrier) error {
 // startBarrier waits at the start barrier.
 func (ms *membership) startBarrier(ctx context.Context) error {
 	attempt := 0
+	defer ms.whileWaiting(ctx, barrierTitle(znode.StartBarrier), barrierNotice(znode.StartBarrier))()
 	wait := func(m *worker.Member, remains time.Duration) error { return m.StartBarrier(ctx, remains, &attempt) }
 	return ms.waitAtBarrier(ctx, 0, wait, func() string { return "the start barrier" })
 }

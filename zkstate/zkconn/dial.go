@@ -86,7 +86,11 @@ func (s *Session) recordFailure(to server, err error) {
 	}
 	reason := s.reason(err)
 	s.hosts.setReason(to, reason)
-	s.log.log(slog.LevelWarn, "no zookeeper session", "server", to.String(), "reason", reason)
+	level := slog.LevelDebug // the error of Dial says it
+	if s.disconnected.Load() {
+		level = slog.LevelWarn
+	}
+	s.log.log(level, "no zookeeper session", "server", to.String(), "reason", reason)
 }
 
 // reason is a text for a network error. The error itself is not returned to callers: they could mistake it for an error

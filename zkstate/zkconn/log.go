@@ -8,14 +8,23 @@ import (
 	"time"
 )
 
-// rateLimited logs each message at most once a second. A session that cannot connect tries many times a second, and a
-// process can have thousands of sessions.
+// rateLimited logs a message that comes again and again ever more rarely: a second after the first time, then after
+// twice as long, up to a minute. A session that cannot connect tries many times a second, and a process can have
+// thousands of sessions.
 type rateLimited struct {
 	to *slog.Logger
 
 	mu   sync.Mutex
-	last map[string]time.Time
+	last map[string]repeated
 }
+
+// repeated is when a message was logged last, and how long it is not logged after that.
+type repeated struct {
+	at    time.Time
+	quiet time.Duration
+}
+
+const shortestQuiet, longestQuiet = time.Second, time.Minute
 
 // Printf logs a message of the library.
 func (l *rateLimited) Printf(format string, args ...any) {
@@ -32,12 +41,18 @@ func (l *rateLimited) due(msg string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	if now.Sub(l.last[msg]) < time.Second {
+	last := l.last[msg]
+	since := now.Sub(last.at)
+	if since < last.quiet {
 		return false
 	}
 	if l.last == nil {
-		l.last = map[string]time.Time{}
+		l.last = map[string]repeated{}
 	}
-	l.last[msg] = now
+	quiet := min(2*last.quiet, longestQuiet)
+	if since > 2*last.quiet { // it had ended, or never begun
+		quiet = shortestQuiet
+	}
+	l.last[msg] = repeated{now, quiet}
 	return true
 }

@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -88,6 +89,8 @@ type Session struct {
 	leaveAfter time.Duration // see LeaveAfter; 0: as usual
 
 	closeConfirmed bool // by the server
+
+	disconnected atomic.Bool // it had a connection, and lost it
 
 	watchTimer *time.Timer // calls watchdog; set before the first call
 }
@@ -208,11 +211,16 @@ func (s *Session) event(e zk.Event) {
 	case e.Type != zk.EventSession:
 		s.watches.fire(e)
 	case e.State == zk.StateHasSession:
-		s.log.log(slog.LevelInfo, "connected to zookeeper", "server", e.Server)
+		if s.disconnected.Swap(false) {
+			s.log.log(slog.LevelInfo, "connected to zookeeper again", "server", e.Server)
+		} else {
+			s.log.log(slog.LevelDebug, "connected to zookeeper", "server", e.Server)
+		}
 		s.gate.open()
 	case e.State == zk.StateDisconnected:
-		if s.gate.shut() {
-			s.log.log(slog.LevelInfo, "disconnected from zookeeper", "server", e.Server)
+		if s.gate.shut() && s.ctx.Err() == nil { // else it is closed, or its loss is logged
+			s.disconnected.Store(true)
+			s.log.log(slog.LevelWarn, "the connection to zookeeper is lost", "server", e.Server)
 		}
 	case e.State == zk.StateExpired:
 		s.end(errExpired)
