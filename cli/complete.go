@@ -205,13 +205,16 @@ func (p *process) completeJob(f *searchFlags) cobra.CompletionFunc {
 	}
 }
 
-// completeJobOrCode completes a job or, after an M, the code of a diagnostic.
+// completeJobOrCode completes a job or, once something is typed, a state, an exit code, or the code of a diagnostic.
 func (p *process) completeJobOrCode(f *searchFlags) cobra.CompletionFunc {
 	job := p.completeJob(f)
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		words, directive := job(cmd, args, typed)
 		if strings.Contains(typed, "/") && len(args) == 0 {
 			words = append(words, p.candidates(cmd.Context(), ".", *f).matchingDuties(typed, group.Types()...)...)
+		}
+		if len(args) == 0 && typed != "" {
+			words = append(words, withPrefix(typed, wordsToExplain())...)
 		}
 		for _, c := range spec.Codes() {
 			if len(args) == 0 && typed != "" && strings.HasPrefix(c.Code, typed) {

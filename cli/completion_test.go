@@ -41,6 +41,7 @@ func TestCompletionOfFixedWords(t *testing.T) {
 		"start":            {[]string{"worker", "--start", ""}, "joined\nall\nbarrier\n:4\n"},
 		"ready":            {[]string{"member", "--ready", ""}, "joined\nexplicit\n:4\n"},
 		"on_change":        {[]string{"follow", "--on-change", ""}, "restart\nhup\n:4\n"},
+		"states":           {[]string{"explain", "stal"}, "stale\n:4\n"},
 		"duties":           {[]string{"member", "--duties", ""}, ":16\n"},
 		"configuration":    {[]string{"plan", ""}, "hcl\nhcl.json\n:8\n"},
 		"one_directory":    {[]string{"drift", "prod", ""}, ":4\n"},

@@ -27,19 +27,28 @@ func read(t *testing.T, file string) string {
 
 // TestExitCodesAreDocumented compares the tables in the docs with package exitcode.
 func TestExitCodesAreDocumented(t *testing.T) {
-	var want []string
+	var want, remedies []string
 	for _, row := range exitcode.Table() {
 		var codes []string
 		for _, code := range row.Codes {
 			codes = append(codes, strings.Replace(strconv.Itoa(code), "128", "128+n", 1))
 		}
 		want = append(want, "| "+strings.Join(codes, ", ")+" | "+row.Meaning+" |")
+		remedies = append(remedies, strings.TrimSpace(row.Remedy+" |"))
 	}
 	rows := regexp.MustCompile(`(?m)^\| [0-9][0-9n+, ]* \| [^|]* \|`)
 	for _, file := range []string{"../README.md", "../docs/exit-codes.md"} {
 		if d := cmp.Diff(want, rows.FindAllString(read(t, file), -1)); d != "" {
 			t.Errorf("%s (-program +page):\n%s", file, d)
 		}
+	}
+	var written []string
+	for _, row := range regexp.MustCompile(`(?m)^\| [0-9][^|]*\|[^|]*\| (.*)$`).FindAllStringSubmatch(
+		read(t, "../docs/exit-codes.md"), -1) {
+		written = append(written, row[1])
+	}
+	if d := cmp.Diff(remedies, written); d != "" {
+		t.Errorf("what to do, in docs/exit-codes.md (-program +page):\n%s", d)
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"muster/docs"
 	"muster/job"
 	"muster/plan"
 	"muster/planfile"
@@ -21,22 +20,25 @@ import (
 func newExplainCmd(p *process) *cobra.Command {
 	var f searchFlags
 	cmd := &cobra.Command{
-		Use:   "explain ADDRESS | PATH | GROUP/DUTY | CODE",
-		Short: "Explain a job, a group, a queue, a duty, or a diagnostic",
+		Use:   "explain ADDRESS | PATH | GROUP/DUTY | STATE | CODE",
+		Short: "Explain a job, group, queue or duty; a state or a code",
 		Long: `Explains one job, group or queue, by the address of its declaration or by its
 znode path: why a plan says what it says, what was observed, and where each
 declared value came from. Of a duty of a group: why this member has it, or why
-nobody has. Or explains a diagnostic by its code: what gives it, and how to mend
-it.`,
+nobody has. Or explains a diagnostic by its code, what gives it and how to mend
+it; or a word that muster prints as a state, or an exit code, and what to do
+then. A job of such a name is explained by its address or path.`,
 		Example: `  muster explain job.nightly
   muster explain 'job.ingest["us"]'
   muster explain /jobs/prod/tmp-backfill
   muster explain shop/nightly-report
-  muster explain M1203`,
-		Args: argCount(1, 1, "one address, path, duty or code"),
+  muster explain M1203
+  muster explain stale
+  muster explain 71`,
+		Args: argCount(1, 1, "one address, path, duty, state or code"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if page, err := docs.Diagnostics.ReadFile("diagnostics/" + args[0] + ".md"); err == nil {
-				_, err = p.out.Write(page)
+			if page, ok := explainWord(args[0]); ok {
+				_, err := fmt.Fprint(p.out, page)
 				return err
 			}
 			if isCode(args[0]) {

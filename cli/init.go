@@ -48,7 +48,7 @@ func runInit(p *process, arg string) error {
 		file, name = arg, strings.TrimSuffix(filepath.Base(arg), ".hcl")
 	default:
 		if found := p.configurationIn(arg); found != "" {
-			return alreadyThere(arg, found)
+			return alreadyThere(found)
 		}
 		dir, err := filepath.Abs(p.path(arg))
 		if err != nil {
@@ -57,7 +57,7 @@ func runInit(p *process, arg string) error {
 		name = filepath.Base(dir)
 	}
 	if err := writeFirst(p.path(file), stackNamed(name)); errors.Is(err, fs.ErrExist) {
-		return alreadyThere(arg, p.path(file))
+		return alreadyThere(p.path(file))
 	} else if err != nil {
 		return err
 	}
@@ -65,9 +65,10 @@ func runInit(p *process, arg string) error {
 	if err != nil {
 		return err
 	}
+	p.called.config = arg // it is there only now
 	if !p.flags.quiet {
-		fmt.Fprintf(p.out, "Wrote %s: stack %s, %s.\n  next: muster plan%s%s\n", p.path(file), cfg.Stack,
-			declaredCount(cfg), p.chdirFlag(), shellArgument(arg))
+		fmt.Fprintf(p.out, "Wrote %s: stack %s, %s.\n  next: %s\n", p.path(file), cfg.Stack, declaredCount(cfg),
+			p.paste("muster plan"))
 	}
 	return nil
 }
@@ -86,17 +87,9 @@ func writeFirst(file, stack string) error {
 }
 
 // alreadyThere refuses to write beside or over a configuration.
-func alreadyThere(arg, file string) error {
+func alreadyThere(file string) error {
 	return &problem{errDeclined, fmt.Errorf("%s is there already, and nothing is overwritten", file),
-		"muster validate" + shellArgument(arg) + " checks it; or name another directory or file"}
-}
-
-// chdirFlag is -C as it was given, quoted for a shell.
-func (p *process) chdirFlag() string {
-	if p.flags.dir == "" {
-		return ""
-	}
-	return " -C" + shellArgument(p.flags.dir)
+		"muster validate checks it; or name another directory or file"}
 }
 
 // stackNamed makes the name of a stack of that of a directory or file.

@@ -19,6 +19,9 @@ type called struct {
 // note remembers how muster was called.
 func (p *process) note(cmd *cobra.Command, args []string) {
 	p.called.cmd = cmd
+	if f := cmd.Flags().Lookup("file"); f != nil {
+		p.called.config = f.Value.String()
+	}
 	if arg := firstArg(args); takesConfig(cmd) && arg != "" {
 		if file, err := p.isPlanFile(arg); err == nil && !file {
 			p.called.config = arg

@@ -119,9 +119,6 @@ func keptInPlace(o *resource.Observed) bool {
 // commandLine is the command that asks for the same, quoted for a shell.
 func (o terminateOptions) commandLine(name string) string {
 	line := "muster terminate " + text.ShellWord(name)
-	if o.config != "" {
-		line += " -f " + text.ShellWord(o.config)
-	}
 	if o.root != "" {
 		line += " --root " + text.ShellWord(o.root)
 	}

@@ -275,8 +275,8 @@ func (w *awaited) checkKind(o *resource.Observed) error {
 
 // attention says that what is there cannot be waited for.
 func (w *awaited) attention(o *resource.Observed) error {
-	fmt.Fprintf(w.p.err, "%s is %s: %s\n  next: muster explain %s\n", text.Escape(w.at), o.Status(),
-		text.Escape(o.Problem), text.ShellWord(w.at))
+	fmt.Fprintf(w.p.err, "%s is %s: %s\n  next: %s\n", text.Escape(w.at), o.Status(),
+		text.Escape(o.Problem), w.p.paste("muster explain "+text.ShellWord(w.at)))
 	return foundAttention
 }
 

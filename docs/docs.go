@@ -7,3 +7,8 @@ import "embed"
 //
 //go:embed diagnostics/*.md
 var Diagnostics embed.FS
+
+// States has a section for each word of a state, a kind of drift, or an action of a plan: "## stale".
+//
+//go:embed states.md
+var States string
