@@ -114,7 +114,7 @@ func TestGitHubWorkflow(t *testing.T) {
 	w.expect("push", "plan apply", exitcode.Refused, "already applied", byHand)
 
 	w.files.write(t, 2, "") // of another pull request, which was merged in between
-	w.expect("push", "plan apply", exitcode.Error, "as merged is not what the plan of pull request 12 was made from", byHand)
+	w.expect("push", "plan apply", exitcode.Error, ". as merged is not what the plan of pull request 12 was made", byHand)
 	w.expect("workflow_dispatch", "plan apply", 0, "Applied 1 of 1")
 	w.expect("schedule", "drift", 0)
 

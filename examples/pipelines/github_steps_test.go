@@ -96,7 +96,8 @@ func TestTheCommentOfTheStackIsReplaced(t *testing.T) {
 		comment(8, "Bot", "<!-- muster:plan:etl-prod-2 -->"), comment(9, "Bot", "> "+marker), comment(10, "Bot", ""),
 		`{"id": 11, "user": null, "body": null}`,
 	}, ", ")
-	const post, patch = "--method POST repos/octo/etl/issues/12/comments ", "--method PATCH repos/octo/etl/issues/comments/"
+	const post = "--method POST repos/octo/etl/issues/12/comments "
+	const patch = "--method PATCH repos/octo/etl/issues/comments/"
 	for what, c := range map[string]struct {
 		comments string
 		writes   []string
