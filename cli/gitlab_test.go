@@ -45,8 +45,9 @@ func TestGitLabPipeline(t *testing.T) {
 		expect(t, result(cmd), code, text)
 	}
 	script(jobs.Plan, 0, "1 to create")
-	if got := strings.Join(strings.Fields(read(t, project+"/widget.json")), ""); got != `{"create":1,"update":0,"delete":0}` {
-		t.Errorf("the widget has %s", got)
+	widget := strings.Join(strings.Fields(read(t, project+"/widget.json")), "")
+	if widget != `{"create":1,"update":0,"delete":0}` {
+		t.Errorf("the widget has %s", widget)
 	}
 	script(jobs.Apply, 0, "Applied 1 of 1")
 	script(jobs.Apply, exitcode.Refused, "already applied")
