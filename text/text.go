@@ -13,8 +13,20 @@ import (
 
 // Escape is one line of text of any origin as a terminal may be given it. What is not printable is written as Go writes
 // it: control characters, also those of C1, line ends, bidirectional overrides, what is invisible, bytes that are no
-// UTF-8.
+// UTF-8. So is what a pipeline would take for a command in the output of a step: GitHub's "::" where a line may begin,
+// and "##", with which Azure's, TeamCity's and GitHub's older ones begin.
 func Escape(s string) string {
+	s = escapeControls(s)
+	if !strings.Contains(s, "::") && !strings.Contains(s, "##") {
+		return s
+	}
+	if s = strings.NewReplacer("##", `#\x23`, " ::", ` \x3a:`).Replace(s); strings.HasPrefix(s, "::") {
+		s = `\x3a` + s[1:]
+	}
+	return s
+}
+
+func escapeControls(s string) string {
 	if strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }) < 0 {
 		return s
 	}

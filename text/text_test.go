@@ -18,11 +18,19 @@ func TestEscape(t *testing.T) {
 		"a\u202eb\u200bc":      `a\u202eb\u200bc`,
 		"\xff\ufffd":           `\xff` + "\ufffd",
 		"\U000e0001":           `\U000e0001`,
+		"::error::x":           `\x3a:error::x`,
+		"see  ::add-mask::x":   `see  \x3a:add-mask::x`,
+		"\u00a0::x":            `\xa0::x`,
+		"[::1]:2181 a::b :":    "[::1]:2181 a::b :",
+		"a##[error]b###vso[":   `a#\x23[error]b#\x23#vso[`,
 		strings.Repeat("a", 9): "aaaaaaaaa",
 	} {
 		if got := text.Escape(s); got != want {
 			t.Errorf("%q is %q, want %q", s, got, want)
 		}
+	}
+	if got, want := text.EscapeLines("a\n::x\n  ::y"), "a\n\\x3a:x\n  \\x3a:y"; got != want {
+		t.Errorf("lines: %q, want %q", got, want)
 	}
 	if got, want := text.EscapeLines("a\x1b\n\nb\r\n"), `a\x1b`+"\n\n"+`b\x0d`+"\n"; got != want {
 		t.Errorf("lines: %q, want %q", got, want)
