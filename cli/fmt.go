@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"muster/spec"
+	"muster/text"
 )
 
 // fmtOptions of "muster fmt".
@@ -86,17 +87,26 @@ func (p *process) formatFile(name string, o fmtOptions) error {
 	}
 	switch {
 	case o.check && !bytes.Equal(src, out):
-		fmt.Fprintf(p.out, "%s", diff.Diff(shown, src, shown+" (formatted)", out))
+		fmt.Fprint(p.out, printable(diff.Diff(shown, src, shown+" (formatted)", out)))
 		return foundDifferences
 	case o.check:
 	case name == "-":
 		_, err = p.out.Write(out)
 	case !bytes.Equal(src, out):
 		if err = writeFile(p.path(name), out); err == nil && !p.flags.quiet {
-			fmt.Fprintln(p.out, name)
+			fmt.Fprintln(p.out, text.Escape(name))
 		}
 	}
 	return err
+}
+
+// printable is a diff as a terminal may be given it. Tabs stay.
+func printable(diff []byte) string {
+	parts := strings.Split(string(diff), "\t")
+	for i, part := range parts {
+		parts[i] = text.EscapeLines(part)
+	}
+	return strings.Join(parts, "\t")
 }
 
 // readSource reads a file as named on the command line; "-" is standard input. Of a large input it reads enough to find

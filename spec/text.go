@@ -163,7 +163,7 @@ func visible(line string) string {
 		b.WriteString(shown)
 		at += text.Width(shown)
 	}
-	return b.String()
+	return strings.ReplaceAll(b.String(), "##[", `#\x23[`)
 }
 
 // columns is how many terminal cells visible(line) takes.
