@@ -14,6 +14,7 @@ import (
 
 // Ending a batch writes, in this order:
 //
+//	run/<g>/ended              set to nothing: its mtime then is the time
 //	run/<g>/ended/<day>        persistent   by the first batch that ends on a day
 //	run/<g>/batch/<id>         deleted, at the version read
 //	run/<g>/ended/<day>/<id>   persistent   created in the same transaction, which checks the gate
@@ -63,7 +64,8 @@ type ending struct {
 	m           Manifest
 	how         znode.EndState
 	by          string
-	replace     bool // a batch of this name has ended on this day before
+	now         time.Time // by ZooKeeper's clock, which also tells when this is forgotten
+	replace     bool      // a batch of this name has ended on this day before
 }
 
 // attempt ends the batch in ZooKeeper. nil: it has ended. errAgain: nothing was written, because something has changed.
@@ -75,12 +77,16 @@ func (e *ending) attempt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	now := time.Now()
-	body, err := e.body(ctx, now)
+	if e.now.IsZero() {
+		if e.now, err = e.time(ctx); err != nil {
+			return err
+		}
+	}
+	body, err := e.body(ctx)
 	if err != nil {
 		return err
 	}
-	day, at := znode.EndedDay(e.root, e.g, now), znode.EndedBatch(e.root, e.g, now, e.id)
+	day, at := znode.EndedDay(e.root, e.g, e.now), znode.EndedBatch(e.root, e.g, e.now, e.id)
 	end := zkconn.CreateOp(at, body, zkconn.Persistent, acl)
 	if e.replace {
 		end = zkconn.SetOp(at, body, -1)
@@ -105,9 +111,24 @@ func (e *ending) attempt(ctx context.Context) error {
 	return err
 }
 
+// time asks ZooKeeper for its time.
+func (e *ending) time(ctx context.Context) (time.Time, error) {
+	days := znode.EndedDays(e.root, e.g)
+	results, err := e.s.Multi(ctx, zkconn.CheckOp(znode.Gate(e.root, e.g), 0), zkconn.SetOp(days, nil, -1))
+	switch {
+	case errors.Is(err, zkconn.ErrUnknown):
+		return time.Time{}, settled(ctx, e.s, err)
+	case refusedAt(err, days, zkconn.ErrNoNode):
+		return time.Time{}, fmt.Errorf("%w: %s was deleted by hand: muster apply puts it back", ErrNotOpen, days)
+	case err != nil:
+		return time.Time{}, err
+	}
+	return results[1].Stat.Mtime, nil
+}
+
 // body is what remains of the batch.
-func (e *ending) body(ctx context.Context, now time.Time) ([]byte, error) {
-	end := znode.BatchEnd{BatchManifest: e.m.BatchManifest, How: e.how, EndedBy: e.by, Ended: now}
+func (e *ending) body(ctx context.Context) ([]byte, error) {
+	end := znode.BatchEnd{BatchManifest: e.m.BatchManifest, How: e.how, EndedBy: e.by, Ended: e.now.UTC()}
 	b, err := e.st.Batch(ctx, e.id)
 	switch {
 	case errors.Is(err, store.ErrNoBatch): // lost, or nothing was written
@@ -138,9 +159,6 @@ func (e *ending) makeDay(ctx context.Context, day string, acl []zkconn.ACL) erro
 		return settled(ctx, e.s, err)
 	case err == nil, refusedAt(err, day, zkconn.ErrNodeExists):
 		return errAgain
-	case refusedAt(err, day, zkconn.ErrNoNode):
-		return fmt.Errorf("%w: %s was deleted by hand: muster apply puts it back", ErrNotOpen,
-			znode.EndedDays(e.root, e.g))
 	}
 	return err
 }

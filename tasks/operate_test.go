@@ -130,6 +130,10 @@ func TestCancel(t *testing.T) {
 	if err != nil || end == nil || end.How != znode.EndCancelled || end.Done != 1 || end.EndedBy != "operator@here" {
 		t.Errorf("%+v, %v", end, err)
 	}
+	asked, _, err := f.s.Exists(t.Context(), znode.EndedDays(f.queue.Root, f.generation()))
+	if err != nil || !end.Ended.Equal(asked.Mtime) { // and not by the clock of this machine
+		t.Errorf("it ended %s, and by ZooKeeper's clock it was %s, %v", end.Ended, asked.Mtime, err)
+	}
 	if b := f.books(); b.Batches != 0 || b.Bytes != 0 {
 		t.Errorf("left in redis: %+v", b)
 	}
