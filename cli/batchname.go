@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"muster/queue"
 	"muster/resource"
 	"muster/tasks"
-	"muster/tasks/store"
 	"muster/text"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
@@ -177,7 +175,7 @@ func (p *process) operateOn(
 	defer op.Close()
 	limited, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("gave up after %s", timeout))
 	defer cancel()
-	return batchError(do(limited, f, op), f)
+	return queueError(do(limited, f, op), f)
 }
 
 // operator is one of a queue that was found.
@@ -202,59 +200,6 @@ func (p *process) waitingForQueue(what string) {
 		hint = " (muster status shows which there are)"
 	}
 	fmt.Fprintf(p.err, "waiting for %s%s\n", text.Escape(what), hint)
-}
-
-// errNoRedis is the kind of problems of who cannot use Redis.
-var errNoRedis = errors.New("no redis")
-
-// batchError adds to an error about batches what the user should do.
-func batchError(err error, f foundQueue) error {
-	at := text.ShellWord(f.path)
-	if redis := redisError(err, f.path); redis != nil {
-		return redis
-	}
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, tasks.ErrNoBatch):
-		return &problem{nil, err, "muster batches " + at + " lists those that there are"}
-	case errors.Is(err, store.ErrDead):
-		return &problem{errIncomplete, err, "muster retry, or drop --dead, " + f.words()}
-	case errors.Is(err, tasks.ErrNoDead):
-		return &problem{nil, err, "muster batch " + f.words()}
-	case errors.Is(err, tasks.ErrManifest):
-		return &problem{nil, err, "delete that znode with another program; live processes then delete its tasks"}
-	case errors.Is(err, store.ErrBroken):
-		return &problem{errIncomplete, err, "muster cancel " + f.words() + ", then submit it again"}
-	case errors.Is(err, tasks.ErrLost), errors.Is(err, store.ErrNoBatch):
-		return &problem{errIncomplete, err, "submit it again with its --id, or: muster cancel " + f.words()}
-	case errors.Is(err, tasks.ErrSubmitting):
-		return &problem{errIncomplete, err, "wait for that; if its submitter is gone, submit it again with its --id"}
-	case errors.Is(err, tasks.ErrGoesOn):
-		return &problem{errIncomplete, err, "muster batch " + f.words() + " shows what is left of them"}
-	case errors.Is(err, store.ErrClaimed):
-		return &problem{errIncomplete, err, "wait until the watcher has ended, or stop it"}
-	case errors.Is(err, tasks.ErrCancelled), errors.Is(err, tasks.ErrIncomplete):
-		return &problem{errIncomplete, err, "muster batch " + f.words()}
-	}
-	return err
-}
-
-// redisError is err with what the user should do, if err is that a queue's Redis cannot be used; nil otherwise.
-func redisError(err error, queue string) error {
-	switch {
-	case errors.Is(err, tasks.ErrRedis):
-		return &problem{errNoRedis, err, "start Redis, or look at its address: muster explain " + text.ShellWord(queue)}
-	case tasks.Unfit(err):
-		return &problem{errNoRedis, err, "correct that Redis, or where the queue says it is: muster explain " +
-			text.ShellWord(queue)}
-	case errors.Is(err, store.ErrHost):
-		return &problem{errNoRedis, err, "add the host to MUSTER_REDIS_HOSTS, if it may have the password"}
-	case tasks.Denied(err):
-		return &problem{errNoRedis, err, "set MUSTER_REDIS_PASSWORD, and MUSTER_REDIS_USERNAME if it has users, and " +
-			"MUSTER_REDIS_HOSTS to the host"}
-	}
-	return nil
 }
 
 // completeQueue completes the name or path of a queue.

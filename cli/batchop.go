@@ -139,7 +139,7 @@ func (p *process) eachBatch(
 		case errors.Is(e, tasks.ErrRedis), ctx.Err() != nil, unreachable(e):
 			return e
 		default:
-			p.printError(ctx, batchError(e, one))
+			p.printError(ctx, queueError(e, one))
 			err = foundIncomplete
 		}
 	}

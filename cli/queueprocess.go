@@ -141,7 +141,10 @@ func (p *process) runQueueProcess(
 	defer release()
 	c.Files, c.Signals = files, signals
 	result := run(c)
-	result.Err = p.queueProblem(o, result.Err)
+	if errors.Is(result.Err, wrap.ErrHealth) {
+		result.Err = badHTTP(o.http, result.Err)
+	}
+	result.Err = queueError(result.Err, foundQueue{path: path.Join(o.root, o.queue)})
 	return &workerResult{result}
 }
 
@@ -178,22 +181,4 @@ func (p *process) queueConfig(o queueOptions) (c wrap.QueueConfig, err error) {
 		}
 	}
 	return c, nil
-}
-
-// queueProblem adds to why a process of a queue did not start what the user should do.
-func (p *process) queueProblem(o queueOptions, err error) error {
-	if redis := redisError(err, path.Join(o.root, o.queue)); redis != nil {
-		return redis
-	}
-	switch {
-	case errors.Is(err, wrap.ErrHealth):
-		return usagef("give --http an address of this machine that is free, such as 127.0.0.1:8080",
-			"--http %s: %w", o.http, err)
-	case errors.Is(err, tasks.ErrNoQueue):
-		return &problem{nil, err, "muster status --root " + o.root +
-			" lists the queues there; if this one is missing, declare it, then: muster apply"}
-	case errors.Is(err, tasks.ErrHeld):
-		return &problem{nil, err, "wait until the other process has ended, or give another --identity"}
-	}
-	return err
 }

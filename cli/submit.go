@@ -373,15 +373,13 @@ func (s *submitting) problem(ctx context.Context, err error) error {
 		return &problem{nil, err, "muster batch " + at.words() + " shows it; give these tasks another --id"}
 	case errors.Is(err, tasks.ErrNoTasks):
 		return &problem{errUsage, err, "write each task on a line of its own; an empty line is a task, too"}
-	case errors.Is(err, tasks.ErrNoQueue):
-		return noQueue(at.path, nil)
 	case s.c.ID != "" && ctx.Err() != nil: // the reason is the signal, which printError tells
 		fmt.Fprintf(s.p.err, "muster: batch %s is not finished; to go on, with the same tasks: %s\n", s.c.ID, next)
 		return context.Cause(ctx) // err may be that of Redis, which it waited for
 	case s.c.ID != "" && (errors.Is(err, tasks.ErrNotOpen) || unreachable(err) || errors.Is(err, tasks.ErrRedis)):
 		return &problem{kindOfSubmit(err), err, "to go on, with the same tasks: " + next}
 	}
-	return batchError(err, at)
+	return queueError(err, at)
 }
 
 // kindOfSubmit is the kind of a problem of who waited too long.

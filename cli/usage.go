@@ -201,3 +201,9 @@ func firstArg(args []string) string {
 	}
 	return args[0]
 }
+
+// badHTTP is the problem of who cannot serve at the address of --http.
+func badHTTP(address string, err error) error {
+	return usagef("give --http an address of this machine that is free, such as 127.0.0.1:8080",
+		"--http %s: %w", address, err)
+}
