@@ -50,11 +50,12 @@ type conn struct {
 	server  server
 
 	// Used by the library's reading goroutine.
-	in    *bufio.Reader
-	ready []byte // bytes that the library reads before those of in
-	left  int    // bytes of the current frame that the library has not read
-	xid   int32  // of the current frame
-	code  int32
+	in     *bufio.Reader // reads through limitedReader
+	readBy time.Time     // deadline of the handshake; zero once it is answered
+	ready  []byte        // bytes that the library reads before those of in
+	left   int           // bytes of the current frame that the library has not read
+	xid    int32         // of the current frame
+	code   int32
 
 	mu            sync.Mutex
 	handshakeSent time.Time // zero before
@@ -64,12 +65,13 @@ type conn struct {
 	holding       bool      // requests are held until the watches are sent
 	held          [][]byte
 	closed        bool
+	out           sender
 }
 
 // Close closes the connection. No request that was sent will be answered.
 func (c *conn) Close() error {
 	c.mu.Lock()
-	c.closed, c.unanswered, c.held = true, nil, nil
+	c.closed, c.unanswered, c.held, c.out.frames, c.out.count = true, nil, nil, nil, 0
 	c.mu.Unlock()
 	if t, ok := c.Conn.(*tls.Conn); ok {
 		return t.NetConn().Close() // without TLS's close message, which would wait for a frozen server
@@ -104,22 +106,20 @@ func (c *conn) Write(frame []byte) (int, error) {
 		c.mu.Unlock()
 		return len(frame), nil
 	}
-	var after [][]byte
+	c.out.add(frame)
 	if r.op == opSetWatches {
-		after, c.held, c.holding = c.held, nil, false
+		for _, f := range c.held {
+			c.out.add(f)
+		}
+		c.held, c.holding = nil, false
+	}
+	c.out.urgent = c.out.urgent || r.xid < 0
+	if c.due() && !c.out.sending {
+		c.out.sending = true
+		c.sendDue()
 	}
 	c.mu.Unlock()
-	c.send(frame)
-	for _, f := range after {
-		c.send(f)
-	}
 	return len(frame), nil
-}
-
-func (c *conn) send(frame []byte) {
-	if _, err := c.Conn.Write(frame); err != nil {
-		c.Close()
-	}
 }
 
 // writeHandshake refuses a handshake for another session. It may return an error, since no request was sent before.
@@ -132,6 +132,9 @@ func (c *conn) writeHandshake(frame []byte) (int, error) {
 		return 0, ErrSessionLost
 	}
 	c.handshakeSent = time.Now()
+	if err := c.Conn.SetWriteDeadline(c.handshakeSent.Add(c.session.handshakeLimit())); err != nil {
+		return 0, err
+	}
 	return c.Conn.Write(frame)
 }
 
@@ -199,9 +202,7 @@ func (c *conn) nextFrame() error {
 // readHandshake reads the answer to the handshake: protocol version (4 bytes), timeout in ms (4), session id (8),
 // password (4+16) and perhaps a flag.
 func (c *conn) readHandshake() error {
-	if err := c.SetReadDeadline(time.Now().Add(c.session.handshakeLimit())); err != nil {
-		return err
-	}
+	c.readBy = time.Now().Add(c.session.handshakeLimit())
 	head := make([]byte, 4)
 	if _, err := io.ReadFull(c.in, head); err != nil {
 		return err
@@ -222,7 +223,7 @@ func (c *conn) readHandshake() error {
 	if id == 0 && c.session.ID() == 0 {
 		return errors.New("grants no session")
 	}
-	c.ready = frame
+	c.ready, c.readBy = frame, time.Time{}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.handshaken, c.holding = true, c.session.watches.connected()
@@ -245,7 +246,19 @@ func (c *conn) answer(xid, code int32) {
 	}
 	r := c.unanswered[i]
 	c.answers = c.answers || xid >= 0
-	c.unanswered = slices.Delete(c.unanswered, i, i+1)
+	if i == 0 { // as nearly always, since a server answers in order
+		c.unanswered = c.unanswered[1:]
+	} else {
+		c.unanswered = slices.Delete(c.unanswered, i, i+1)
+	}
+	if c.due() && !c.out.sending {
+		c.out.sending = true
+		go func() { // the reader must not wait for the network
+			c.mu.Lock()
+			c.sendDue()
+			c.mu.Unlock()
+		}()
+	}
 	c.mu.Unlock()
 	c.session.replied(r)
 	c.session.watches.answered(r, code)

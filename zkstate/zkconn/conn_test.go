@@ -19,7 +19,7 @@ func TestFailedWriteIsNotReported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &conn{Conn: tcp, handshakeSent: time.Now()}
+	c := &conn{Conn: tcp, handshakeSent: time.Now(), session: &Session{}}
 	frame := make([]byte, 40)
 	binary.BigEndian.PutUint32(frame[8:], opAuth)
 	tcp.Close()

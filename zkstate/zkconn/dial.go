@@ -41,7 +41,8 @@ func (s *Session) dial(string, string, time.Duration) (net.Conn, error) {
 	if s.cfg.Small {
 		size = 1 << 10
 	}
-	c := &conn{Conn: raw, session: s, server: to.server, in: bufio.NewReaderSize(raw, size)}
+	c := &conn{Conn: raw, session: s, server: to.server}
+	c.in = bufio.NewReaderSize(limitedReader{c}, size)
 	s.mu.Lock()
 	s.conn = c
 	s.mu.Unlock()
