@@ -16,8 +16,8 @@ const DefaultParallel = 256
 // together is how many changes a Committer gets at once.
 const together = 32
 
-// Committer commits each row whose observations still hold, as a whole or not at all, whatever becomes of the others. It
-// returns for each row nil, an error of package plan, or another one. Rows may share a transaction.
+// Committer commits each row whose observations still hold, as a whole or not at all, whatever becomes of the others.
+// It returns for each row nil, an error of package plan, or another one. Rows may share a transaction.
 type Committer interface {
 	CommitAll(ctx context.Context, rows []plan.Row) []error
 }

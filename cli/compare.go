@@ -88,10 +88,12 @@ func compare(ctx context.Context, cfg *spec.Config, t target, r *zkstate.Reader,
 		return c, err
 	}
 	have.Unindexed = unindexed
-	if err := addDetails(ctx, r, plan.Diff(want, have), have); err != nil {
-		return c, err
-	}
 	c.plan = plan.Diff(want, have)
+	if more, err := addDetails(ctx, r, c.plan, have); err != nil {
+		return c, err
+	} else if more {
+		c.plan = plan.Diff(want, have)
+	}
 	c.plan.ID, c.plan.Roots = zkstate.NewID(), roots
 	if c.plan, err = f.apply(c.plan); err != nil {
 		return c, err
@@ -137,8 +139,9 @@ func declaredPaths(cfg *spec.Config) []string {
 }
 
 // addDetails adds to have what is read only for some rows. Where live members block a row or are left running, it adds
-// their names: the user has to know whom to ask. Where a row deletes what members have saved, it adds how much.
-func addDetails(ctx context.Context, r *zkstate.Reader, p plan.Plan, have plan.State) error {
+// their names: the user has to know whom to ask. Where a row deletes what members have saved, it adds how much. It
+// reports whether there are such rows.
+func addDetails(ctx context.Context, r *zkstate.Reader, p plan.Plan, have plan.State) (more bool, err error) {
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(apply.DefaultParallel)
@@ -146,6 +149,7 @@ func addDetails(ctx context.Context, r *zkstate.Reader, p plan.Plan, have plan.S
 		if row.Old == nil || row.Action() == plan.None || row.Action() == plan.Unmanaged {
 			continue
 		}
+		more = true
 		g.Go(func() error {
 			o := *row.Old
 			row.Old = &o
@@ -159,7 +163,7 @@ func addDetails(ctx context.Context, r *zkstate.Reader, p plan.Plan, have plan.S
 			return err
 		})
 	}
-	return g.Wait()
+	return more, g.Wait()
 }
 
 // guard refuses a plan that looks like an accident: its configuration declares nothing, or it deletes too much.

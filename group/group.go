@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	"muster/resource"
 )
@@ -49,7 +50,9 @@ type Lifecycle struct {
 const KindName = "group"
 
 // Kind describes the kind of groups.
-func Kind() resource.Kind {
+func Kind() resource.Kind { return kind() }
+
+var kind = sync.OnceValue(func() resource.Kind {
 	fields := append(resource.Names(Properties()), "name", "root", "address", "labels")
 	for _, t := range Types() {
 		for _, name := range resource.Names(DutyProperties(t)) {
@@ -71,7 +74,7 @@ func Kind() resource.Kind {
 			return g, g.Check()
 		},
 	}
-}
+})
 
 // Default is a group with all defaults. It has no name and no duties.
 func Default() Group {

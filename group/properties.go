@@ -1,6 +1,7 @@
 package group
 
 import (
+	"sync"
 	"time"
 
 	"muster/resource"
@@ -17,8 +18,11 @@ func duration[T any](name, value, doc string, ref func(*T) *resource.Duration) r
 	}
 }
 
-// Properties is the table of a group's arguments, except its name, its root and its labels.
-func Properties() []resource.Property[Group] {
+// Properties is the table of a group's arguments, except its name, its root and its labels. Do not change it.
+func Properties() []resource.Property[Group] { return properties() }
+
+// properties makes the table once: every Record that is read needs it several times.
+var properties = sync.OnceValue(func() []resource.Property[Group] {
 	settle := duration("settle", "5s", "a duty moves without need only to a member of at least this age",
 		func(g *Group) *resource.Duration { return &g.Settle })
 	settle.Min = 0
@@ -45,7 +49,7 @@ func Properties() []resource.Property[Group] {
 			Ref: func(g *Group) any { return &g.Lifecycle.Protect },
 		},
 	}
-}
+})
 
 // DutyProperties is the table of the arguments of one type of duty, except its name.
 func DutyProperties(t Type) []resource.Property[Duty] {

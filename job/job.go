@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"muster/resource"
@@ -79,7 +80,9 @@ const (
 const KindName = "job"
 
 // Kind describes the kind of jobs.
-func Kind() resource.Kind {
+func Kind() resource.Kind { return kind() }
+
+var kind = sync.OnceValue(func() resource.Kind {
 	return resource.Kind{
 		Name: KindName, Member: "worker", Absent: "the missing workers", Classic: true,
 		Counts:   []resource.Count{{Name: joined, Word: "joined"}, {Name: done, Word: "completed"}},
@@ -95,7 +98,7 @@ func Kind() resource.Kind {
 			return j, j.Check()
 		},
 	}
-}
+})
 
 // Default is a job with all defaults. It has no name and no workers.
 func Default() Job {

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"sync"
 	"time"
 
 	"muster/resource"
@@ -9,8 +10,11 @@ import (
 // maxTimeout is the maximum of every timeout except that of the session.
 const maxTimeout = int64(30 * 24 * time.Hour)
 
-// Properties is the table of a job's arguments, except its name, its root and its labels.
-func Properties() []resource.Property[Job] {
+// Properties is the table of a job's arguments, except its name, its root and its labels. Do not change it.
+func Properties() []resource.Property[Job] { return properties() }
+
+// properties makes the table once: every Record that is read needs it several times.
+var properties = sync.OnceValue(func() []resource.Property[Job] {
 	timeout := func(name, value, doc string, ref func(*Timeouts) *resource.Duration) resource.Property[Job] {
 		return resource.Property[Job]{
 			Name: "timeouts." + name, Doc: doc, Type: resource.TypeDuration, Default: value,
@@ -56,4 +60,4 @@ func Properties() []resource.Property[Job] {
 			Ref: func(j *Job) any { return &j.Lifecycle.Protect },
 		},
 	}
-}
+})

@@ -154,12 +154,16 @@ func (w Want) byPath() map[string]resource.Declaration {
 	return declared
 }
 
-// Settled returns a function that reports whether Diff plans nothing for a resource that is as observed: its row is
-// unchanged or unmanaged.
+// Settled returns a function that reports whether Diff plans nothing for a resource that is as observed, and would not
+// do so either if its znode had children: its row is unchanged or unmanaged.
 func (w Want) Settled() func(path string, o *resource.Observed) bool {
 	declared := w.byPath()
 	return func(path string, o *resource.Observed) bool {
-		a := w.Reason(Row{Path: path, Old: o, New: declared[path]}).Action()
+		d := declared[path]
+		if d != nil && d.Policy().FailIfLive {
+			return false
+		}
+		a := w.Reason(Row{Path: path, Old: o, New: d}).Action()
 		return a == None || a == Unmanaged
 	}
 }

@@ -60,8 +60,10 @@ func (r Row) unfinished() int {
 }
 
 // immutableDiffers reports whether a field differs that cannot change in place.
-func (r Row) immutableDiffers() bool {
-	return slices.ContainsFunc(r.Changes(), func(c resource.Change) bool { return c.Immutable })
+func (r Row) immutableDiffers() bool { return anyImmutable(r.Changes()) }
+
+func anyImmutable(changes []resource.Change) bool {
+	return slices.ContainsFunc(changes, func(c resource.Change) bool { return c.Immutable })
 }
 
 // otherKind reports whether a resource of another kind has the declared name.
@@ -139,7 +141,8 @@ func (r Row) damagedReason() Reason {
 
 // compare is the reason of a resource that this stack may change and that is ready, live or done.
 func (w Want) compare(r Row, class resource.Class) Reason {
-	changes, immutable := r.Changes(), r.immutableDiffers()
+	changes := r.Changes()
+	immutable := anyImmutable(changes)
 	retained := class == resource.Done && r.New.Policy().KeepsDone
 	switch {
 	case class == resource.Done && (immutable || !retained):

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"sync"
 	"time"
 
 	"muster/resource"
@@ -26,8 +27,11 @@ func duration(name, value, doc string, ref func(*Queue) *resource.Duration) reso
 	}
 }
 
-// Properties is the table of a queue's arguments, except its name, its root and its labels.
-func Properties() []resource.Property[Queue] {
+// Properties is the table of a queue's arguments, except its name, its root and its labels. Do not change it.
+func Properties() []resource.Property[Queue] { return properties() }
+
+// properties makes the table once: every Record that is read needs it several times.
+var properties = sync.OnceValue(func() []resource.Property[Queue] {
 	backoff := duration("backoff", "10s", "how long a task that failed waits; doubled each time",
 		func(q *Queue) *resource.Duration { return &q.Backoff })
 	backoff.Min = 0
@@ -74,4 +78,4 @@ func Properties() []resource.Property[Queue] {
 			Ref: func(q *Queue) any { return &q.Lifecycle.Protect },
 		},
 	}
-}
+})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	"muster/resource"
 )
@@ -45,7 +46,9 @@ type Lifecycle struct {
 const KindName = "queue"
 
 // Kind describes the kind of queues.
-func Kind() resource.Kind {
+func Kind() resource.Kind { return kind() }
+
+var kind = sync.OnceValue(func() resource.Kind {
 	return resource.Kind{
 		Name: KindName, Member: "member", Absent: "what is amiss",
 		Counts: counts(), Work: resource.Work{Count: batches, One: "batch", Many: "batches"},
@@ -61,7 +64,7 @@ func Kind() resource.Kind {
 			return q, q.Check()
 		},
 	}
-}
+})
 
 // Default is a queue with all defaults. It has no name and no Redis.
 func Default() Queue {

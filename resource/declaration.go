@@ -101,12 +101,16 @@ type Change struct {
 // Changes lists the fields in which b differs from a, in the order of b's fields. A field that only one of them has
 // differs unless it has its default there.
 func Changes(a, b Declaration) []Change {
+	before, after := a.Fields(), b.Fields()
+	if slices.Equal(before, after) {
+		return nil
+	}
 	old := map[string]Field{}
-	for _, f := range a.Fields() {
+	for _, f := range before {
 		old[f.Name] = f
 	}
 	var cs []Change
-	for _, f := range b.Fields() {
+	for _, f := range after {
 		was, ok := old[f.Name]
 		delete(old, f.Name)
 		switch {

@@ -10,7 +10,7 @@ import (
 // table. The names in the table have no dots. It is for what a declaration has many of: written out, the defaults would
 // fill most of a Record.
 func EncodeChanged[T any](ps []Property[T], t *T) ([]byte, error) {
-	var changed []jsonField
+	var changed []Member
 	for _, p := range ps {
 		if !p.Required && p.Text(t) == p.defaultText() {
 			continue
@@ -19,7 +19,7 @@ func EncodeChanged[T any](ps []Property[T], t *T) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", p.Name, err)
 		}
-		changed = append(changed, jsonField{p.Name, value})
+		changed = append(changed, Member{p.Name, value})
 	}
 	return object(changed), nil
 }

@@ -160,7 +160,7 @@ func FieldsOf[T any](ps []Property[T], t *T) []Field {
 	fs := make([]Field, len(ps))
 	for i, p := range ps {
 		text := p.Text(t)
-		fs[i] = Field{p.Name, text, p.Immutable, !p.Required && text == p.defaultText()}
+		fs[i] = Field{p.Name, text, p.Immutable, !p.Required && (text == p.Default || text == p.defaultText())}
 	}
 	return fs
 }

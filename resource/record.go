@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -56,7 +57,7 @@ func (r *Record) Declare(d Declaration) error {
 	if err != nil {
 		return err
 	}
-	if r.Body != nil {
+	if r.Body != nil && !r.isKnown() {
 		if body, err = keepUnknown(body, r.Body, d.Kind().Fields); err != nil {
 			return err
 		}
@@ -64,6 +65,12 @@ func (r *Record) Declare(d Declaration) error {
 	r.Declaration, r.Body = d, body
 	r.Sign()
 	return nil
+}
+
+// isKnown reports whether a muster that knows no more than this one wrote Body, which holds r's Declaration.
+func (r *Record) isKnown() bool {
+	body, err := json.Marshal(r.Declaration)
+	return err == nil && bytes.Equal(body, r.Body)
 }
 
 // Sign sets the digest of r.

@@ -13,7 +13,7 @@ import (
 )
 
 // Limits of a transaction that several changes share. ZooKeeper executes a hundred operations in one transaction many
-// times faster than in twenty-five; much more than that gains nothing, and a lost reply would cost more.
+// times faster than in twenty-five. More than that gains nothing, and a lost reply would cost more.
 const (
 	sharedOps   = 150
 	sharedBytes = 256 << 10
@@ -21,10 +21,10 @@ const (
 
 // CommitAll commits rows of different paths, and returns for each what Commit would.
 //
-// Rows share a transaction if it holds every fact on which they depend, so that nothing need be read before it: creates;
-// updates of a resource that keeps nothing for its members; deletes and replaces of one that nobody has joined. If a
-// shared transaction is refused, nothing of it was written. Each of its rows is then committed alone, so that a row
-// which has moved does not keep the others.
+// Rows share a transaction if it holds every fact on which they depend, so that nothing need be read before it:
+// creates; updates of a resource that keeps nothing for its members; deletes and replaces of one that nobody has
+// joined. If a shared transaction is refused, nothing of it was written. Each of its rows is then committed alone, so
+// that a row which has moved does not keep the others.
 func (s *Store) CommitAll(ctx context.Context, rows []plan.Row) []error {
 	errs := make([]error, len(rows))
 	var alone []int

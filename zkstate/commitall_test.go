@@ -52,7 +52,8 @@ func sharedChanges(n int) []struct {
 		name         string
 		before, want func(f *fixture) []job.Job
 	}{
-		{"create", none, jobs(2)}, {"update", jobs(2), jobs(2, protect)}, {"replace", jobs(2), jobs(3)}, {"delete", jobs(2), none},
+		{"create", none, jobs(2)}, {"update", jobs(2), jobs(2, protect)},
+		{"replace", jobs(2), jobs(3)}, {"delete", jobs(2), none},
 	}
 }
 

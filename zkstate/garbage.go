@@ -20,8 +20,8 @@ const batch = 500
 // that it finished. A generation whose members keep something outside ZooKeeper stays until that is deleted: if it
 // cannot be, Collect goes on, and returns ErrOutside in the end.
 //
-// inUse are generations that Records named a moment ago. Collect asks neither about them nor about those that this Store
-// has created: if somebody has ended one since, the next call removes it.
+// inUse are generations that Records named a moment ago. Collect asks neither about them nor about those that this
+// Store has created: if somebody has ended one since, the next call removes it.
 func (s *Store) Collect(ctx context.Context, roots []string, inUse ...string) (int, error) {
 	total := 0
 	skip := s.openedHere()

@@ -96,9 +96,7 @@ func (r *Reader) observeGeneration(ctx context.Context, k Kind, path string, f f
 	}
 	if unused != nil && f.exists && f.settled != nil {
 		o.Pzxid = unused.Czxid // one transaction created both
-		crowded := *o
-		crowded.Live = 1 // a child of the znode can only be a stranger: it must not matter either
-		if f.settled(path, o) && f.settled(path, &crowded) {
+		if f.settled(path, o) {
 			return nil
 		}
 	}

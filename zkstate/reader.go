@@ -65,8 +65,8 @@ func (r *Reader) Read(ctx context.Context, roots []string, paths ...string) (pla
 	return r.ReadFor(ctx, roots, paths, nil)
 }
 
-// Settled reports whether nothing will be done about a resource that is as observed here. The observation may lack what
-// the members have done.
+// Settled reports whether nothing will be done about a resource that is as observed here, whether or not its znode has
+// children.
 type Settled func(path string, o *resource.Observed) bool
 
 // ReadFor is Read for a plan. It needs two requests for a resource that no member has ever joined and that settled, if

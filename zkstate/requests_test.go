@@ -11,20 +11,27 @@ import (
 	"muster/zkstate/znode"
 )
 
-// planFor is plan, but reads only what the plan needs, and returns how many requests that took.
-func (f *fixture) planFor(proxy *zkserver.Proxy, jobs ...job.Job) (p plan.Plan, requests int) {
+// readAndPlan is plan, but reads only what the plan needs.
+func (f *fixture) readAndPlan(jobs []job.Job) plan.Plan {
 	f.t.Helper()
 	want := plan.Want{Stack: "tests", Declared: declared(jobs...)}
 	var paths []string
 	for _, j := range jobs {
 		paths = append(paths, j.Path())
 	}
-	before := count(proxy)
 	state, err := f.store.ReadFor(f.t.Context(), []string{f.root + "/jobs"}, paths, want.Settled())
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return plan.Diff(want, state), count(proxy) - before
+	return plan.Diff(want, state)
+}
+
+// planFor is readAndPlan, and how many requests it took.
+func (f *fixture) planFor(proxy *zkserver.Proxy, jobs ...job.Job) (p plan.Plan, requests int) {
+	f.t.Helper()
+	before := count(proxy)
+	p = f.readAndPlan(jobs)
+	return p, count(proxy) - before
 }
 
 // count is how many requests went through the proxy, except pings.

@@ -38,7 +38,7 @@ func (s *Store) transaction(ctx context.Context, r plan.Row) (transaction, error
 func (s *Store) record(ctx context.Context, d resource.Declaration, was *resource.Record) (resource.Record, error) {
 	rec := resource.Record{Generation: NewID(), State: resource.StateOpen}
 	if was != nil {
-		rec.Body, rec.Extra = was.Body, was.Extra
+		rec.Declaration, rec.Body, rec.Extra = was.Declaration, was.Body, was.Extra
 	}
 	rec.Stack, rec.Home, rec.Op = s.cfg.Stack, s.home, NewID()
 	rec.By, rec.Applied = s.cfg.By, s.cfg.At.UTC().Format(time.RFC3339)

@@ -35,9 +35,17 @@ type recordHead struct {
 	ACL        []string       `json:"acl,omitempty"`
 }
 
-// headKeys are the names of recordHead in JSON.
-func headKeys() []string {
-	return []string{"stack", "home", "generation", "state", "by", "applied", "op", "digest", "acl"}
+// headField is one field of recordHead by its name in JSON.
+type headField struct {
+	key string
+	to  any
+}
+
+func (h *recordHead) fields() []headField {
+	return []headField{
+		{"stack", &h.Stack}, {"home", &h.Home}, {"generation", &h.Generation}, {"state", &h.State}, {"by", &h.By},
+		{"applied", &h.Applied}, {"op", &h.Op}, {"digest", &h.Digest}, {"acl", &h.ACL},
+	}
 }
 
 // keyFormat is the key of the format.
@@ -84,27 +92,29 @@ func DecodeRecord(kind resource.Kind, data []byte) (resource.Record, error) {
 }
 
 func decodeRecord(kind resource.Kind, data []byte) (resource.Record, error) {
-	fields := map[string]json.RawMessage{}
-	if err := parseJSON(data, &fields); err != nil {
+	if err := checkJSON(data); err != nil {
 		return resource.Record{}, err
 	}
-	// The format comes first: in another layout the other fields may have other types.
-	var format *int
-	if fields[keyFormat] != nil {
-		if err := json.Unmarshal(fields[keyFormat], &format); err != nil {
-			return resource.Record{}, fmt.Errorf("%s: %w", keyFormat, err)
-		}
+	members, err := resource.Members(data)
+	if err != nil {
+		return resource.Record{}, err
 	}
-	switch {
-	case format == nil:
-		return resource.Record{}, errors.New("it has no format")
-	case *format != recordFormat:
-		return resource.Record{}, fmt.Errorf("%w: it has format %d, this muster knows %d",
-			ErrFormat, *format, recordFormat)
+	fields := make(map[string]json.RawMessage, len(members))
+	for _, m := range members {
+		fields[m.Key] = m.Value
+	}
+	if err := checkFormat(fields[keyFormat]); err != nil {
+		return resource.Record{}, err
 	}
 	var head recordHead
-	if err := json.Unmarshal(data, &head); err != nil {
-		return resource.Record{}, err
+	for _, f := range head.fields() {
+		if fields[f.key] == nil {
+			continue
+		}
+		if err := json.Unmarshal(fields[f.key], f.to); err != nil {
+			return resource.Record{}, fmt.Errorf("%s: %w", f.key, err)
+		}
+		delete(fields, f.key)
 	}
 	body := fields[kind.Name]
 	if body == nil {
@@ -114,9 +124,8 @@ func decodeRecord(kind resource.Kind, data []byte) (resource.Record, error) {
 	if err != nil {
 		return resource.Record{}, fmt.Errorf("%s.%w", kind.Name, err)
 	}
-	for _, key := range append(headKeys(), keyFormat, kind.Name) {
-		delete(fields, key)
-	}
+	delete(fields, keyFormat)
+	delete(fields, kind.Name)
 	r := resource.Record{
 		Declaration: d, Stack: head.Stack, Home: head.Home, Generation: head.Generation, State: head.State, By: head.By,
 		Applied: head.Applied, Op: head.Op, Digest: head.Digest, ACL: head.ACL, Body: body,
@@ -125,6 +134,23 @@ func decodeRecord(kind resource.Kind, data []byte) (resource.Record, error) {
 		r.Extra = fields
 	}
 	return r, nil
+}
+
+// checkFormat checks the value of the format. It comes first: in another layout the other fields may have other types.
+func checkFormat(value json.RawMessage) error {
+	var format *int
+	if value != nil {
+		if err := json.Unmarshal(value, &format); err != nil {
+			return fmt.Errorf("%s: %w", keyFormat, err)
+		}
+	}
+	switch {
+	case format == nil:
+		return errors.New("it has no format")
+	case *format != recordFormat:
+		return fmt.Errorf("%w: it has format %d, this muster knows %d", ErrFormat, *format, recordFormat)
+	}
+	return nil
 }
 
 // DecodeRecordAt is DecodeRecord for the resource at path. It refuses a Record with another path, so that a copied
@@ -179,6 +205,14 @@ func decodeJSON(what string, data []byte, v any) error {
 
 // parseJSON decodes one JSON object into v, if it is not larger than maxJSON.
 func parseJSON(data []byte, v any) error {
+	if err := checkJSON(data); err != nil {
+		return err
+	}
+	return json.Unmarshal(data, v)
+}
+
+// checkJSON refuses a body that is empty, too large or not UTF-8.
+func checkJSON(data []byte) error {
 	switch {
 	case len(data) == 0:
 		return errors.New("it is empty")
@@ -187,5 +221,5 @@ func parseJSON(data []byte, v any) error {
 	case !utf8.Valid(data):
 		return errors.New("it is not UTF-8")
 	}
-	return json.Unmarshal(data, v)
+	return nil
 }
