@@ -7,9 +7,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"sync"
-
-	"golang.org/x/sync/errgroup"
 
 	"muster/plan"
 	"muster/resource"
@@ -203,22 +200,16 @@ func (r *Reader) folder(p string, roots []string) bool {
 
 // observeAll observes everything in todo and puts it into all, except what is missing.
 func (r *Reader) observeAll(ctx context.Context, todo map[string]found, all map[string]resource.Observed) error {
-	var mu sync.Mutex
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(reads)
-	for p, f := range todo {
-		g.Go(func() error {
-			o, err := r.observe(ctx, p, f)
-			if err != nil || o == nil {
-				return err
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			all[p] = *o
-			return nil
-		})
+	paths := slices.Collect(maps.Keys(todo))
+	found, err := forEach(ctx, paths, func(ctx context.Context, p string) (*resource.Observed, error) {
+		return r.observe(ctx, p, todo[p])
+	})
+	for i, o := range found {
+		if o != nil {
+			all[paths[i]] = *o
+		}
 	}
-	return g.Wait()
+	return err
 }
 
 // Look observes one resource; nil is missing. Unlike Read, it does not find classic companions, and it calls a resource

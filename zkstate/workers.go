@@ -6,6 +6,7 @@ import (
 	"errors"
 	"path"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -189,12 +190,22 @@ func (r *Reader) readChildren(ctx context.Context, dir string) ([]entry, error) 
 func forEach[T any](ctx context.Context, names []string, f func(context.Context, string) (T, error)) ([]T, error) {
 	answers := make([]T, len(names))
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(reads)
-	for i, name := range names {
+	var next atomic.Int64
+	for range min(reads, len(names)) { // not a goroutine for each name: each would have to grow its stack
 		g.Go(func() error {
-			var err error
-			answers[i], err = f(ctx, name)
-			return err
+			for {
+				i := int(next.Add(1)) - 1
+				switch {
+				case i >= len(names):
+					return nil
+				case ctx.Err() != nil:
+					return context.Cause(ctx)
+				}
+				var err error
+				if answers[i], err = f(ctx, names[i]); err != nil {
+					return err
+				}
+			}
 		})
 	}
 	return answers, g.Wait()

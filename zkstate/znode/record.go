@@ -1,6 +1,7 @@
 package znode
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,9 +44,18 @@ type headField struct {
 
 func (h *recordHead) fields() []headField {
 	return []headField{
-		{"stack", &h.Stack}, {"home", &h.Home}, {"generation", &h.Generation}, {"state", &h.State}, {"by", &h.By},
-		{"applied", &h.Applied}, {"op", &h.Op}, {"digest", &h.Digest}, {"acl", &h.ACL},
+		{"stack", &h.Stack}, {"home", &h.Home}, {"generation", &h.Generation}, {"state", (*string)(&h.State)},
+		{"by", &h.By}, {"applied", &h.Applied}, {"op", &h.Op}, {"digest", &h.Digest}, {"acl", &h.ACL},
 	}
+}
+
+// decode decodes a value that is valid JSON and valid UTF-8. Most are strings without escapes.
+func (f headField) decode(value json.RawMessage) error {
+	if text, ok := f.to.(*string); ok && value[0] == '"' && bytes.IndexByte(value, '\\') < 0 {
+		*text = string(value[1 : len(value)-1])
+		return nil
+	}
+	return json.Unmarshal(value, f.to)
 }
 
 // keyFormat is the key of the format.
@@ -111,7 +121,7 @@ func decodeRecord(kind resource.Kind, data []byte) (resource.Record, error) {
 		if fields[f.key] == nil {
 			continue
 		}
-		if err := json.Unmarshal(fields[f.key], f.to); err != nil {
+		if err := f.decode(fields[f.key]); err != nil {
 			return resource.Record{}, fmt.Errorf("%s: %w", f.key, err)
 		}
 		delete(fields, f.key)
