@@ -299,3 +299,21 @@ func TestReleasedRoundStaysSoWhileItIsCleared(t *testing.T) {
 	close(goOn)
 	released(t, last)
 }
+
+// TestRoundWithoutState: somebody deleted st by hand. The call waits for it, and ends when its time is up.
+func TestRoundWithoutState(t *testing.T) {
+	_, ms := team(t, 2)
+	s := dial(t)
+	world := zkconn.World(zkconn.PermAll)
+	floor := znode.BarrierFloor(ms[0].Job.Root, ms[0].Generation, "b")
+	if _, err := s.Multi(t.Context(),
+		zkconn.CreateOp(floor, znode.EncodeFloor(0), zkconn.Persistent, world),
+		zkconn.CreateOp(roundDir(ms[0], "b", 0), nil, zkconn.Persistent, world),
+	); err != nil {
+		t.Fatal(err)
+	}
+	err := result(t, at(t, ms[0], worker.Barrier{Name: "b", Timeout: 200 * time.Millisecond, Round: num(0)}))
+	if !errors.Is(err, worker.ErrDamaged) {
+		t.Errorf("%v, want %v", err, worker.ErrDamaged)
+	}
+}

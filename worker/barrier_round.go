@@ -15,9 +15,12 @@ import (
 // the error is nil after a release, or AbortedError. What is open here may be released already: T tells. A call that
 // has not found an open attempt yet goes on to the latest.
 func (r *round) read(ctx context.Context) (open bool, err error) {
-	for {
+	for tries := 1; ; tries++ {
 		body, _, changed, err := r.m.session.GetW(ctx, r.state())
 		if errors.Is(err, zkconn.ErrNoNode) {
+			if tries == maxAttempts { // its folder is there, and it is not
+				return false, &damagedError{r.state()}
+			}
 			if released, err := r.make(ctx); err != nil || released {
 				return false, err
 			}
