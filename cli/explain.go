@@ -17,8 +17,14 @@ import (
 	"muster/zkstate"
 )
 
+// explainOptions of "muster explain".
+type explainOptions struct {
+	searchFlags
+	json bool
+}
+
 func newExplainCmd(p *process) *cobra.Command {
-	var f searchFlags
+	var o explainOptions
 	cmd := &cobra.Command{
 		Use:   "explain ADDRESS | PATH | GROUP/DUTY | STATE | CODE",
 		Short: "Explain a job, group, queue or duty; a state or a code",
@@ -37,7 +43,9 @@ then. A job of such a name is explained by its address or path.`,
   muster explain 71`,
 		Args: argCount(1, 1, "one address, path, duty, state or code"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if page, ok := explainWord(args[0]); ok {
+			if page, ok := explainWord(args[0]); ok && o.json {
+				return printJSON(p.out, explainedWord{"1.0", args[0], page})
+			} else if ok {
 				_, err := fmt.Fprint(p.out, page)
 				return err
 			}
@@ -45,12 +53,13 @@ then. A job of such a name is explained by its address or path.`,
 				return usagef("docs/diagnostics.md lists them, and muster validate names those of a configuration",
 					"no diagnostic has the code %s", args[0])
 			}
-			return runExplain(cmd.Context(), p, f, args[0])
+			return runExplain(cmd.Context(), p, o, args[0])
 		},
 	}
-	f.addTo(cmd.Flags())
-	p.completeSearch(cmd, &f)
-	cmd.ValidArgsFunction = p.completeJobOrCode(&f)
+	o.addTo(cmd.Flags())
+	cmd.Flags().BoolVar(&o.json, "json", false, "as JSON")
+	p.completeSearch(cmd, &o.searchFlags)
+	cmd.ValidArgsFunction = p.completeJobOrCode(&o.searchFlags)
 	return cmd
 }
 
@@ -59,9 +68,9 @@ func isCode(arg string) bool {
 	return len(arg) == len("M1203") && arg[0] == 'M' && strings.Trim(arg[1:], "0123456789") == ""
 }
 
-func runExplain(ctx context.Context, p *process, f searchFlags, name string) error {
-	f.named, f.whole = strings.HasPrefix(name, "/"), true
-	scope, err := p.search(ctx, f)
+func runExplain(ctx context.Context, p *process, o explainOptions, name string) error {
+	o.named, o.whole = strings.HasPrefix(name, "/"), true
+	scope, err := p.search(ctx, o.searchFlags)
 	if err != nil {
 		return err
 	}
@@ -71,7 +80,7 @@ func runExplain(ctx context.Context, p *process, f searchFlags, name string) err
 	case err != nil:
 		return err
 	case isDuty:
-		return p.explainDuty(ctx, scope, name)
+		return p.explainDuty(ctx, scope, name, o.json)
 	}
 	at, err := scope.find(ctx, name)
 	if err != nil {
@@ -82,11 +91,11 @@ func runExplain(ctx context.Context, p *process, f searchFlags, name string) err
 	if err != nil {
 		return err
 	}
-	if o, ok := have.Found[at]; ok {
-		if err := r.FillMembers(ctx, at, &o); err != nil {
+	if found, ok := have.Found[at]; ok {
+		if err := r.FillMembers(ctx, at, &found); err != nil {
 			return err
 		}
-		have.Found[at] = o
+		have.Found[at] = found
 	}
 	want := plan.Want{Stack: "(no configuration here)"}
 	origins := map[string]map[string]string{}
@@ -96,7 +105,8 @@ func runExplain(ctx context.Context, p *process, f searchFlags, name string) err
 	}
 	for _, row := range plan.Diff(want, have).Rows {
 		if row.Path == at {
-			return p.explainRow(ctx, r, row, want.Stack, report.Explanation{Origins: origins[row.Address()]})
+			e := report.Explanation{Origins: origins[row.Address()]}
+			return p.explainRow(ctx, r, row, want.Stack, e, o.json)
 		}
 	}
 	return &problem{
@@ -107,7 +117,7 @@ func runExplain(ctx context.Context, p *process, f searchFlags, name string) err
 
 // explainRow reads what an explanation of a row shows besides the row, and prints it.
 func (p *process) explainRow(
-	ctx context.Context, r *zkstate.Reader, row plan.Row, stack string, e report.Explanation,
+	ctx context.Context, r *zkstate.Reader, row plan.Row, stack string, e report.Explanation, asJSON bool,
 ) error {
 	err := r.FillSaved(ctx, row)
 	o := row.Old
@@ -127,6 +137,9 @@ func (p *process) explainRow(
 	}
 	opts := p.layout()
 	opts.Now = time.Now()
+	if asJSON {
+		return report.ExplainJSON(p.out, row, e)
+	}
 	return report.Explain(p.out, row, stack, e, opts)
 }
 

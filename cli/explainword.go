@@ -13,6 +13,13 @@ import (
 	"muster/exitcode"
 )
 
+// explainedWord is what "explain --json" prints of a state, the code of a diagnostic, or an exit code.
+type explainedWord struct {
+	FormatVersion string `json:"format_version"`
+	Word          string `json:"word"`
+	Text          string `json:"text"` // markdown
+}
+
 // explainWord explains what is no job: the code of a diagnostic, an exit code, or a state. ok is false if arg is none
 // of them. A job of such a name is explained by its address or path.
 func explainWord(arg string) (page string, ok bool) {

@@ -159,7 +159,7 @@ func (scope searchScope) namesDuty(ctx context.Context, name string) (bool, erro
 }
 
 // explainDuty says why a member has a duty, or why nobody has.
-func (p *process) explainDuty(ctx context.Context, scope searchScope, name string) error {
+func (p *process) explainDuty(ctx context.Context, scope searchScope, name string, asJSON bool) error {
 	found, err := scope.findDuty(ctx, name)
 	if err != nil {
 		return err
@@ -179,6 +179,9 @@ func (p *process) explainDuty(ctx context.Context, scope searchScope, name strin
 	}
 	if err := readRuns(ctx, scope.session, found.group, d.Duties[i:i+1], found.duty.Keep); err != nil {
 		return err
+	}
+	if asJSON {
+		return report.ExplainDutyJSON(p.out, found.path, found.group, *d, d.Duties[i])
 	}
 	return report.ExplainDuty(p.out, found.path, found.group, *d, d.Duties[i], origins, p.layout())
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,6 +22,7 @@ import (
 type reportFlags struct {
 	targets  []reportTarget
 	required bool
+	json     bool // as a json report on standard output
 }
 
 // reportTarget is the kind of a report and where it goes; "-" is standard output.
@@ -30,6 +32,7 @@ func (f *reportFlags) addTo(cmd *cobra.Command) {
 	cmd.Flags().Var((*reportValue)(f), "report", "also write a report, `KIND=PATH`: "+
 		strings.Join(report.Kinds(), ", ")+"; PATH - is standard output; may be repeated")
 	cmd.Flags().BoolVar(&f.required, "report-required", false, "a report that cannot be written is an error")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print as JSON, as --report json=- does")
 	completeReports(cmd)
 }
 
@@ -82,13 +85,22 @@ func (p *process) newRun(command, arg string) *report.Run {
 }
 
 // withReports runs a command and writes its reports, even if the command failed. The command fills in run; withReports
-// adds how it ended. If a report goes to standard output, what the command prints goes to standard error.
+// adds how it ended. If a report goes to standard output, what the command prints goes to standard error; with --json
+// only what apply prints, since it may ask.
 func (p *process) withReports(ctx context.Context, f reportFlags, run *report.Run, command func() error) error {
-	if len(f.targets) == 0 {
+	switch {
+	case f.json && f.toStdout():
+		return usagef("give the report a file", "--json and a report cannot both go to standard output")
+	case f.json:
+		f.targets = append(slices.Clip(f.targets), reportTarget{"json", "-"})
+	case len(f.targets) == 0:
 		return command()
 	}
 	stdout := p.out
-	if f.toStdout() {
+	switch {
+	case f.json && run.Command != "apply":
+		p.out = &stream{w: io.Discard}
+	case f.toStdout():
 		p.out = p.err
 	}
 	err := command()

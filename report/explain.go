@@ -12,7 +12,11 @@ import (
 )
 
 // Part is one znode of a damaged or unreadable job.
-type Part struct{ Name, Path, State string }
+type Part struct {
+	Name  string `json:"name"`
+	Path  string `json:"path"`
+	State string `json:"state"`
+}
 
 // Explanation is what Explain shows besides the row. Every field may be empty. Group and Queue are of a
 // group or a queue that was read.

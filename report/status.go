@@ -9,7 +9,6 @@ import (
 
 	"muster/group"
 	"muster/job"
-	"muster/planfile"
 	"muster/queue"
 	"muster/resource"
 	"muster/text"
@@ -247,9 +246,5 @@ func StatusJSON(w io.Writer, all []JobStatus, workers map[string][]Worker) error
 		}
 		doc.Jobs = append(doc.Jobs, out)
 	}
-	body, err := planfile.CanonicalJSON(doc)
-	if err == nil {
-		_, err = w.Write(append(body, '\n'))
-	}
-	return err
+	return writeDocument(w, doc)
 }
