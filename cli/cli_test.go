@@ -54,7 +54,7 @@ func TestPoint18UsageErrorsNameTheNextCommand(t *testing.T) {
 				"  next: docs/diagnostics.md lists them, and muster validate names those of a configuration\n"},
 		"terminate_unasked": {[]string{"terminate", "hello", "--root", "/jobs/prod"},
 			"muster: there is no terminal to ask at, and --yes was not given\n" +
-				"  next: muster terminate hello --root /jobs/prod --yes\n"},
+				"  next: muster terminate --root /jobs/prod hello --yes\n"},
 		"unknown_command": {[]string{"deploy"}, "muster: unknown command \"deploy\"\n  next: muster --help\n"},
 		"mistyped_flag": {[]string{"version", "--jsno"},
 			"muster: unknown flag --jsno: did you mean --json?\n  next: muster version --help\n"},

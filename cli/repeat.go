@@ -27,6 +27,9 @@ func (p *process) note(cmd *cobra.Command, args []string) {
 			p.called.config = arg
 		}
 	}
+	if f := cmd.Flags().Lookup("file"); f != nil && f.Changed && p.called.config == "" {
+		p.called.config = f.Value.String()
+	}
 }
 
 // takesConfig reports whether the argument of cmd names a configuration.

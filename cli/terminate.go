@@ -116,12 +116,9 @@ func keptInPlace(o *resource.Observed) bool {
 	return o.Record != nil && o.Record.Declaration.Policy().InPlace
 }
 
-// commandLine is the command that asks for the same, quoted for a shell.
+// commandLine is the command that asks for the same, as a next step: what every command repeats is added to it.
 func (o terminateOptions) commandLine(name string) string {
 	line := "muster terminate " + text.ShellWord(name)
-	if o.root != "" {
-		line += " --root " + text.ShellWord(o.root)
-	}
 	if o.stack != "" {
 		line += " --stack " + text.ShellWord(o.stack)
 	}

@@ -15,7 +15,13 @@ func (o Options) join(items []item) []item {
 	if o.All {
 		return items
 	}
-	return joinEqual(items)
+	items = joinEqual(items)
+	for i, it := range items {
+		if len(it.equal) > fewKeys {
+			items[i].fields[0].value += " (--all shows each)" // the keys
+		}
+	}
+	return items
 }
 
 // joinEqual makes one item of those that are equal but for the key of one for_each. It stands where the first of them
@@ -89,11 +95,7 @@ func merge(equal []item) item {
 	for i, e := range equal {
 		_, keys[i], _ = e.instance()
 	}
-	hint := ""
-	if len(keys) > fewKeys {
-		hint = " (--all shows each)"
-	}
-	it.fields = []field{{"keys", text.List(keys, fewKeys) + hint}}
+	it.fields = []field{{keysKey, text.List(keys, fewKeys)}}
 	for _, f := range equal[0].fields {
 		if f.key == toProceed && it.next != "" {
 			f.value = it.nextOfAll()
@@ -106,6 +108,9 @@ func merge(equal []item) item {
 	it.next = it.nextOfAll()
 	return it
 }
+
+// keysKey is the key of the first field of equal items: the keys of their for_each.
+const keysKey = "keys"
 
 // fewKeys is how many keys of equal items are named.
 const fewKeys = 3

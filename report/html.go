@@ -46,7 +46,7 @@ type viewRow struct {
 	Symbol, Word, Class, Address, Because, Next, Place string
 	Count                                              int // how many rows it stands for
 	Changes                                            []viewField
-	Equal                                              []string // the addresses of all that it stands for, if several
+	Equal                                              []viewField // if it stands for several: their addresses, paths
 	Details                                            []viewField
 }
 
@@ -87,14 +87,14 @@ func (it item) view() viewRow {
 		row.Changes = append(row.Changes, viewField{text.Escape(c.key), text.Escape(c.value)})
 	}
 	for _, e := range it.equal {
-		row.Equal = append(row.Equal, text.Escape(e.row.Address()))
+		row.Equal = append(row.Equal, viewField{text.Escape(e.row.Address()), text.Escape(e.row.Path)})
 	}
 	if it.row.Address() != it.row.Path && len(it.equal) == 0 {
 		row.Details = append(row.Details, viewField{"path", text.Escape(it.row.Path)})
 	}
 	for _, f := range it.fields {
-		if slices.Contains(it.changes, f) {
-			continue // shown before the details
+		if slices.Contains(it.changes, f) || f.key == keysKey {
+			continue // shown outside the details
 		}
 		if f.key != "because" && f.key != toProceed && f.key != "path" { // the row shows these elsewhere
 			row.Details = append(row.Details, viewField{text.Escape(f.key), text.Escape(f.value)})

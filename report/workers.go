@@ -26,7 +26,8 @@ func Workers(w io.Writer, j JobStatus, workers []Worker, o Options) error {
 		rows := [][]string{{"id", "identity", "address", "state", AgeHeading(o.Now, "age"), "restarts", "last exit"}}
 		for _, w := range workers {
 			rows = append(rows, []string{
-				workerID(w), w.Identity, orDash(w.Address), string(w.State), Age(o.Now, w.Since), restarts(w.Restarts), orDash(w.LastExit),
+				workerID(w), w.Identity, orDash(w.Address), string(w.State), Age(o.Now, w.Since), restarts(w.Restarts),
+				orDash(w.LastExit),
 			})
 		}
 		p.table(rows)
