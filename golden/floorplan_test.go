@@ -89,7 +89,7 @@ func floorPlan() map[string]room {
 		"wrap": {
 			ours: []string{
 				"resource", "job", "group", "queue", "worker", "member", "member/ticks", "tasks", "tasks/store", "zkstate",
-				"zkstate/zkconn", "zkstate/znode",
+				"zkstate/zkconn", "zkstate/znode", "text",
 			},
 			others: []string{"github.com/prometheus/client_golang", "golang.org/x/sys/unix"},
 		},

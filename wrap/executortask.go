@@ -232,7 +232,8 @@ func (w *crew) fail(t *tasks.Task, o store.Outcome, took time.Duration, exit *in
 		reason = end.after(reason)
 	}
 	a.Body = []byte(reason)
-	w.log.Log(context.Background(), w.failureLevel(), "a task has failed", "batch", t.Batch, "task", t.Index, "attempt", t.Attempt, "reason", reason)
+	w.log.Log(context.Background(), w.failureLevel(), "a task has failed",
+		"batch", t.Batch, "task", t.Index, "attempt", t.Attempt, "reason", reason)
 	w.Finish(t, o, took, a.Encode())
 }
 
