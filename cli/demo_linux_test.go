@@ -35,7 +35,7 @@ func TestDemo(t *testing.T) {
 		t.Errorf("the shell itself has something to say:\n%s", out)
 	}
 	// A worker died, and was started again.
-	for _, seen := range []string{`degraded +4 of 4 +3 +0 +0 `, `running +4 of 4 +4 +0 +1 `} {
+	for _, seen := range []string{`degraded +\S+ +4 of 4 +3 +0 +0 `, `running +\S+ +4 of 4 +4 +0 +1 `} {
 		if !regexp.MustCompile(`(?m)^  ` + seen).Match(out) {
 			t.Errorf("status --watch did not see %s:\n%s", seen, out)
 		}
