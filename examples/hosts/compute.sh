@@ -4,10 +4,10 @@
 set -eu
 
 echo "worker $MUSTER_ID of $MUSTER_WORKERS loads"
-muster barrier loaded --round 0
+muster barrier loaded --round 0 --retry
 
 echo "worker $MUSTER_ID computes; its peers are:"
 muster members
 
-muster barrier computed --round 0
+muster barrier computed --round 0 --retry
 echo "worker $MUSTER_ID is done"
