@@ -116,12 +116,3 @@ func readBounded(path string, limit int64) ([]byte, error) {
 	}
 	return body, err
 }
-
-func writeInPlace(path string, data []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	return errors.Join(err, f.Close())
-}

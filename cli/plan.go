@@ -114,8 +114,14 @@ func (p *process) checkOutFile(o planOptions) error {
 		return usagef("muster plan --out plan.json",
 			"--out %s is the name of configuration, which a saved plan is not", o.out)
 	}
+	if o.out == "" {
+		return nil
+	}
+	if err := checkOutput(p.path(o.out)); err != nil {
+		return err
+	}
 	for _, t := range o.reports.targets {
-		if o.out != "" && t.path != "-" && sameFile(p.path(o.out), p.path(t.path)) {
+		if t.path != "-" && sameFile(p.path(o.out), p.path(t.path)) {
 			return usagef("give one of them another name",
 				"--out %s and --report %s=%s are one file", o.out, t.kind, t.path)
 		}
@@ -157,7 +163,7 @@ func (p *process) save(cfg *spec.Config, c comparison, o planOptions) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(p.path(o.out), file)
+	return writeOutput(p.path(o.out), file)
 }
 
 // showPlan prints a new plan, with notes and the next step at its end.

@@ -96,6 +96,14 @@ func (p *process) withReports(ctx context.Context, f reportFlags, run *report.Ru
 	case len(f.targets) == 0:
 		return command()
 	}
+	for _, t := range f.targets {
+		if t.path == "-" {
+			continue
+		}
+		if err := checkOutput(p.path(t.path)); err != nil {
+			return err
+		}
+	}
 	stdout := p.out
 	switch {
 	case f.json && run.Command != "apply":
@@ -134,7 +142,7 @@ func (p *process) writeReports(ctx context.Context, f reportFlags, run *report.R
 		case t.path == "-" && !rewrite:
 			_, err = p.out.Write(body)
 		case t.path != "-":
-			err = writeFile(p.path(t.path), body)
+			err = writeOutput(p.path(t.path), body)
 		}
 		if err != nil {
 			err = fmt.Errorf("the %s report was not written: %w", t.kind, err)
