@@ -24,7 +24,8 @@ func Decode(kinds []resource.Kind, file []byte) (Saved, error) {
 		return Saved{}, damaged("it has %d bytes; a plan file has at most %d", len(file), MaxFile)
 	}
 	var version struct {
-		FormatVersion *string `json:"format_version"`
+		FormatVersion *string   `json:"format_version"`
+		Rows          textBytes `json:"resource_changes"`
 	}
 	if err := json.Unmarshal(file, &version); err != nil {
 		return Saved{}, syntaxError(file, err)
@@ -36,12 +37,15 @@ func Decode(kinds []resource.Kind, file []byte) (Saved, error) {
 		return Saved{}, fmt.Errorf("%w: its format_version is %.20q; this muster reads %q",
 			ErrVersion, *v, FormatVersion)
 	}
+	if frame := len(file) - int(version.Rows); frame > maxFrame {
+		return Saved{}, damaged("it has %d bytes besides its rows; a plan file has at most %d", frame, maxFrame)
+	}
 	s, err := decode(kinds, file)
 	if err == nil {
 		return s, nil
 	}
 	// A key that stands twice explains the file best, whatever else is wrong with it.
-	if key := duplicateKey(file); key != "" {
+	if key := duplicateKey(file[:min(len(file), maxFrame)]); key != "" {
 		return Saved{}, damaged("it holds the key %.80q twice in one object", key)
 	}
 	return Saved{}, err
@@ -117,7 +121,15 @@ func rows(kinds []resource.Kind, doc document) ([]plan.Row, error) {
 	w := plan.Want{Stack: doc.Stack, Home: doc.Home}
 	var rs []plan.Row
 	paths := map[string]bool{}
-	for i, c := range doc.Rows {
+	dec := json.NewDecoder(bytes.NewReader(doc.Rows))
+	if first, err := dec.Token(); err != nil || first != json.Delim('[') {
+		return nil, damaged("resource_changes has the wrong type")
+	}
+	for i := 0; dec.More(); i++ {
+		c, err := nextRow(dec)
+		if err != nil {
+			return nil, err
+		}
 		r, err := c.row(kinds)
 		if err == nil {
 			kind, _ := kindNamed(kinds, c.Type) // c.row found it
@@ -139,6 +151,39 @@ func rows(kinds []resource.Kind, doc document) ([]plan.Row, error) {
 		rs = append(rs, r)
 	}
 	return rs, nil
+}
+
+// The maximum size of a row, and of a file without its rows, in bytes. The largest rows are those of a job with 20,000
+// live workers.
+const (
+	maxRow   = 8 << 20
+	maxFrame = 4 << 20
+)
+
+// textBytes is how many bytes a JSON value has.
+type textBytes int
+
+func (n *textBytes) UnmarshalJSON(text []byte) error {
+	*n = textBytes(len(text))
+	return nil
+}
+
+// nextRow decodes a row.
+func nextRow(dec *json.Decoder) (change, error) {
+	var text json.RawMessage
+	if err := dec.Decode(&text); err != nil {
+		return change{}, jsonError(err)
+	}
+	if len(text) > maxRow {
+		return change{}, damaged("a row has %d bytes; it has at most %d", len(text), maxRow)
+	}
+	strict := json.NewDecoder(bytes.NewReader(text))
+	strict.DisallowUnknownFields()
+	var c change
+	if err := strict.Decode(&c); err != nil {
+		return change{}, jsonError(err)
+	}
+	return c, nil
 }
 
 // checkDigest compares the digest with the file. It refuses a file with another layout than Encode's.
@@ -212,8 +257,8 @@ func jsonError(err error) error {
 	return damaged("%w", err)
 }
 
-// duplicateKey finds a key that stands twice in one object of valid JSON, in any case of its letters; "" if there is
-// none.
+// duplicateKey finds a key that stands twice in one object of the start of valid JSON, in any case of its letters; "" if
+// there is none.
 func duplicateKey(file []byte) string {
 	dec := json.NewDecoder(bytes.NewReader(file))
 	dec.UseNumber()
