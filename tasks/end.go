@@ -32,7 +32,8 @@ import (
 // it. Calling it again does no harm, also after any error, and also if another process has ended the batch before.
 //
 // A manifest that was changed since is read again, unless how is EndUnattended: somebody attends to the batch then, and
-// the error wraps zkconn.ErrBadVersion. ErrGoesOn: dead tasks of it are tried again. After an error of Redis the batch has ended, and its keys are still there.
+// the error wraps zkconn.ErrBadVersion. ErrGoesOn: dead tasks of it are tried again. After an error of Redis the batch
+// has ended, and its keys are still there.
 func EndBatch(
 	ctx context.Context, s *zkconn.Session, st *store.Queue, root, generation, id string, m Manifest,
 	how znode.EndState, by string,

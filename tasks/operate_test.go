@@ -167,8 +167,8 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// TestRetryBesideAnEnd: who saw that all tasks have ended does not end the batch once a retry has begun, and so not once
-// it has moved tasks. A change of another kind is in nobody's way, and a cancel ends it all the same.
+// TestRetryBesideAnEnd: who saw that all tasks have ended does not end the batch once a retry has begun, and so not
+// once it has moved tasks. A change of another kind is in nobody's way, and a cancel ends it all the same.
 func TestRetryBesideAnEnd(t *testing.T) {
 	f := newFixture(t)
 	o, w, st := f.operator(), f.worker("w"), f.store()

@@ -339,9 +339,9 @@ func (e *Executor) checkEmpty() error {
 	return nil
 }
 
-// mayComeBack reports whether what others hold may come back from a process that was dead when this executor had nothing
-// left to do: such a seat stands until its session ends, which takes a session timeout, and half as much again, since
-// servers end sessions in steps.
+// mayComeBack reports whether what others hold may come back from a process that was dead when this executor had
+// nothing left to do. The seat of such a process stands until its session ends: that takes a session timeout, and up to
+// half as much again, since servers end sessions in steps.
 func (e *Executor) mayComeBack() bool {
 	if e.p.someGone() {
 		return true

@@ -12,11 +12,21 @@ def varint(n):
 def encode_worker(ip, port, worker_id=None):
     """A WorkerInfo with an empty NodeInfo."""
     known = b"" if worker_id is None else b"\x08" + varint(worker_id)
-    return known + b"\x12" + varint(len(ip)) + ip.encode() + b"\x18" + varint(port) + b"\x22\x00"
+    ip = ip.encode()
+    return known + b"\x12" + varint(len(ip)) + ip + b"\x18" + varint(port) + b"\x22\x00"
 
 
 def decode_worker(message):
-    """Returns ip, port and id of a WorkerInfo; the id is None if it is not in it."""
+    """Returns ip, port and id of a WorkerInfo; the id is None if it is not in it. Of one that is none: no address."""
+    try:
+        found = fields_of(message)
+        return found.get(2, b"").decode(), int(found.get(3, 0)), found.get(1)
+    except (IndexError, ValueError, AttributeError):
+        return "", 0, None
+
+
+def fields_of(message):
+    """The fields of a protobuf message by number: integers, and bytes of what has a length."""
     found, at = {}, 0
 
     def number():
@@ -34,7 +44,7 @@ def decode_worker(message):
             n = found[key >> 3]
             found[key >> 3] = message[at:at + n]
             at += n
-    return found.get(2, b"").decode(), found.get(3, 0), found.get(1)
+    return found
 
 
 def raw_fields(text):

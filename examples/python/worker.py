@@ -51,7 +51,7 @@ class Worker(Joiner):
         while at < len(body):
             n = struct.unpack(">i", body[at:at + 4])[0]
             ip, port, worker_id = decode_worker(body[at + 4:at + 4 + n])
-            found[worker_id] = f"{ip}:{port}"
+            found[len(found) if worker_id is None else worker_id] = f"{ip}:{port}"
             at += 4 + n
         return found
 
