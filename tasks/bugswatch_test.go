@@ -61,7 +61,7 @@ func TestB5AnEndIsOneStep(t *testing.T) {
 	ended := make(chan error, 1)
 	f.watch(f.joinIn(s, "w1", queue.Watcher), func(ctx context.Context, b *Completed) error {
 		f.once(b.Records(ctx), "b", 10)
-		ended <- f.s.Delete(ctx, at, b.Manifest.Version) // the first step of EndBatch
+		ended <- f.s.Delete(t.Context(), at, b.Manifest.Version) // the first step of EndBatch; it ends ctx
 		s.Close()
 		<-ctx.Done()
 		return context.Cause(ctx)
