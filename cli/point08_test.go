@@ -10,15 +10,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+	"golang.org/x/sync/errgroup"
+
 	"muster/zkstate"
 )
 
-// newThousandJobs returns a fixture with 1,000 jobs that are applied.
-func newThousandJobs(tb testing.TB) fixture {
+// newManyJobs returns a fixture with n jobs that are applied.
+func newManyJobs(tb testing.TB, n int) fixture {
 	f := fixture{tb.TempDir(), "/t-" + zkstate.NewID()[:12]}
 	var hcl strings.Builder
 	fmt.Fprintf(&hcl, "muster {\n  stack = \"tests\"\n  home  = \"%s-home\"\n}\n", f.root)
-	for i := range 1000 {
+	for i := range n {
 		fmt.Fprintf(&hcl, "job \"plain%d\" {\n  root    = %q\n  workers = %d\n", i, f.root, 1+i%9)
 		fmt.Fprint(&hcl, "  labels  = { team = \"data\" }\n}\n")
 	}
@@ -34,7 +37,7 @@ func newThousandJobs(tb testing.TB) fixture {
 // TestPoint08ThousandJobsAreQuick limits the processor time of plan, drift and validate with 1,000 jobs.
 // BenchmarkPoint08 measures how long they take, which depends on what else the machine does.
 func TestPoint08ThousandJobsAreQuick(t *testing.T) {
-	f := newThousandJobs(t)
+	f := newManyJobs(t, 1000)
 	for _, c := range []struct {
 		limit time.Duration
 		args  []string
@@ -61,7 +64,7 @@ func TestPoint08ThousandJobsAreQuick(t *testing.T) {
 
 // BenchmarkPoint08 measures whole processes: a plan should take less than a second, validate less than a tenth of one.
 func BenchmarkPoint08(b *testing.B) {
-	f := newThousandJobs(b)
+	f := newManyJobs(b, 1000)
 	for _, command := range []string{"plan", "drift", "validate"} {
 		b.Run(command, func(b *testing.B) {
 			for b.Loop() {
@@ -70,6 +73,52 @@ func BenchmarkPoint08(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// BenchmarkPlanOfTenThousandJobs compares the process that plans 10,000 unchanged jobs with the least that it has to do:
+// two reads a job with the client library alone, 128 at a time, and the loading, which is what validate does. The rounds
+// take turns, since other processes share the machine.
+func BenchmarkPlanOfTenThousandJobs(b *testing.B) {
+	const n, rounds = 10000, 3
+	f := newManyJobs(b, n)
+	raw, _, err := zk.Connect([]string{servers.Connect()}, 10*time.Second, zk.WithLogInfo(false))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer raw.Close()
+	timed := func(sum *time.Duration, command string) (user time.Duration) {
+		start := time.Now()
+		cmd := f.command(servers.Connect(), command)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			b.Fatalf("%v\n%s", err, out)
+		}
+		*sum += time.Since(start)
+		return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	}
+	for range b.N {
+		var planned, loaded, bare, cpu time.Duration
+		for range rounds {
+			cpu += timed(&planned, "plan")
+			timed(&loaded, "validate")
+			var reads errgroup.Group
+			reads.SetLimit(128)
+			start := time.Now()
+			for i := range 2 * n {
+				reads.Go(func() error {
+					_, _, err := raw.Get(fmt.Sprintf("%s/.muster/job/plain%d", f.root, i%n))
+					return err
+				})
+			}
+			if err := reads.Wait(); err != nil {
+				b.Fatal(err)
+			}
+			bare += time.Since(start)
+		}
+		b.ReportMetric(planned.Seconds()*1000/rounds, "plan-ms")
+		b.ReportMetric(loaded.Seconds()*1000/rounds, "load-ms")
+		b.ReportMetric(cpu.Seconds()*1000/rounds, "plan-cpu-ms")
+		b.ReportMetric(float64(planned)/float64(bare+loaded), "plan/bare-reads-and-load")
 	}
 }
 
