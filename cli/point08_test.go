@@ -76,8 +76,8 @@ func BenchmarkPoint08(b *testing.B) {
 	}
 }
 
-// BenchmarkPlanOfTenThousandJobs compares the process that plans 10,000 unchanged jobs with the least that it has to do:
-// two reads a job with the client library alone, 128 at a time, and the loading, which is what validate does. The rounds
+// BenchmarkPlanOfTenThousandJobs compares the process that plans 10,000 unchanged jobs with the least that it has to
+// do: two reads a job with the client library alone, 128 at a time, and the loading, which is what validate does. They
 // take turns, since other processes share the machine.
 func BenchmarkPlanOfTenThousandJobs(b *testing.B) {
 	const n, rounds = 10000, 3

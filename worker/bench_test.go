@@ -75,7 +75,9 @@ func newFleet(b *testing.B, n int) *fleet {
 	}
 	b.Cleanup(func() { ensemble.Stop() })
 	f := &fleet{b: b, server: ensemble.Server(0), sessions: make([]*zkconn.Session, n)}
-	if f.observer, err = zkconn.Dial(b.Context(), zkconn.Config{Servers: ensemble.Addrs()}); err != nil {
+	if f.observer, err = zkconn.Dial(b.Context(), zkconn.Config{
+		Servers: ensemble.Addrs(), Timeout: 2 * time.Minute,
+	}); err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { f.observer.Close() })
