@@ -33,9 +33,9 @@ func newApplyCmd(p *process) *cobra.Command {
 		Use:   "apply [PLANFILE | DIR | FILE]",
 		Short: "Make the changes of a plan, after asking",
 		Long: `Plans, shows the plan, asks, and makes every change as a whole or not at all,
-and only if nothing that it depends on has changed since it was read. A plan saved by
-"muster plan --out" is applied as it is, without asking: what was approved is
-what runs.`,
+and only if nothing that it depends on has changed since it was read. A plan
+saved by "muster plan --out" is applied as it is, without asking: what was
+approved is what runs.`,
 		Example: `  muster apply
   muster apply --yes prod/
   muster plan --out plan.json && muster apply plan.json`,
