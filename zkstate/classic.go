@@ -32,7 +32,9 @@ func (r *Reader) observeWithoutRecord(
 	case err != nil:
 		return nil, err
 	}
-	o := &resource.Observed{Companions: companions, Version: stat.Version, Pzxid: stat.Pzxid, Live: len(children), Created: stat.Ctime}
+	o := &resource.Observed{
+		Companions: companions, Version: stat.Version, Pzxid: stat.Pzxid, Live: len(children), Created: stat.Ctime,
+	}
 	_, joined, problems := znode.DecodeRoll(body)
 	classic := znode.LooksClassic(body, children)
 	if !classic && len(body) == 0 {
