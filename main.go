@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -15,6 +16,8 @@ import (
 )
 
 func main() {
+	// Memory that runs out, and a panic, end a Go program with 2, which means differences. Now they abort it: 134.
+	debug.SetTraceback("crash")
 	ctx, stop := context.WithCancelCause(context.Background())
 	go cancelOnSignal(stopSignals(), stop) // stopSignals first: "muster worker" replaces its handlers
 	os.Exit(cli.Run(ctx, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))

@@ -29,6 +29,7 @@ const (
 	Signal      = 128 // and the number of the signal
 	Hangup      = Signal + 1
 	Interrupt   = Signal + 2
+	Abort       = Signal + 6
 	Terminate   = Signal + 15
 )
 
@@ -99,6 +100,8 @@ func Table() []Row {
 		{[]int{Signal}, "ended by a signal", "worker, member: its command was ended by signal n; " +
 			"any other code is its command's own",
 			"the last line says whose it is"},
+		{[]int{Abort}, "aborted", "muster was aborted (SIGABRT): memory ran out, or a defect",
+			"raise the limit of memory, then the same again; after an apply, plan again"},
 		{[]int{Hangup, Interrupt, Terminate}, "stopped by a signal", "stopped by SIGHUP, SIGINT, SIGTERM after " +
 			"finishing what was in flight; a worker or member: before its command was started; " +
 			"an executor or watcher: whatever its commands ended with; 143 also by `muster terminate`",

@@ -257,8 +257,8 @@ func jsonError(err error) error {
 	return damaged("%w", err)
 }
 
-// duplicateKey finds a key that stands twice in one object of the start of valid JSON, in any case of its letters; "" if
-// there is none.
+// duplicateKey finds a key that stands twice in one object of the start of valid JSON, in any case of its letters; ""
+// if there is none.
 func duplicateKey(file []byte) string {
 	dec := json.NewDecoder(bytes.NewReader(file))
 	dec.UseNumber()

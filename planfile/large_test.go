@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 
 // TestLargeFilesThatAreNoPlan: a large file that is no plan is refused before it takes many times its size.
 func TestLargeFilesThatAreNoPlan(t *testing.T) {
-	const size, times = 24 << 20, 8
+	const size, times = 24 << 20, 12
 	head := `{"format_version":"1.0","id":"a","stack":"s","created":"2026-11-22T10:00:00Z","complete":true,`
 	fill := func(before, each, after string) string {
 		return head + before + strings.Repeat(each, size/len(each)) + after
