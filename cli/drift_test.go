@@ -164,7 +164,7 @@ func TestPoint14DriftsReaderHasNoMethodThatWrites(t *testing.T) {
 	}
 	want := []string{
 		"AllRoots", "Applied", "Ensemble", "FillMembers", "FillSaved", "Find", "GroupState", "Look", "Parts",
-		"QueueState", "Read", "Roots", "WaitUnlocked", "Workers",
+		"QueueState", "Read", "ReadFor", "Roots", "Rounds", "RunName", "WaitUnlocked", "Workers",
 	}
 	if d := cmp.Diff(want, methods); d != "" {
 		t.Errorf("methods of a Reader (-want +got):\n%s", d)
