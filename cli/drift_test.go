@@ -163,7 +163,7 @@ func TestPoint14DriftsReaderHasNoMethodThatWrites(t *testing.T) {
 		methods = append(methods, m.Name)
 	}
 	want := []string{
-		"AllRoots", "Applied", "Ensemble", "FillMembers", "FillSaved", "Find", "GroupState", "Look", "Parts",
+		"AllRoots", "Applied", "Ensemble", "FillMembers", "FillSaved", "Find", "Follow", "GroupState", "Look", "Parts",
 		"QueueState", "Read", "ReadFor", "Roots", "Rounds", "RunName", "WaitUnlocked", "Workers",
 	}
 	if d := cmp.Diff(want, methods); d != "" {
