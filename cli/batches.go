@@ -211,8 +211,8 @@ func writeBatches(to io.Writer, f foundQueue, rows []batchRow, now time.Time) er
 		if r.batchCounts != nil {
 			done, dead, hand = fmt.Sprint(r.Done), fmt.Sprint(r.Dead), fmt.Sprint(r.InHand)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%d\t%s\n", text.Escape(r.ID), r.State, report.Age(now, r.Since), r.Tasks, done, dead, hand,
-			r.Weight, text.Escape(string(r.Results)))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%d\t%s\n", text.Escape(r.ID), r.State,
+			report.Age(now, r.Since), r.Tasks, done, dead, hand, r.Weight, text.Escape(string(r.Results)))
 	}
 	return t.Flush()
 }

@@ -153,8 +153,8 @@ func TestTheImageFitsEveryContainer(t *testing.T) {
 	}
 }
 
-// restartIsVain are the exit codes after which another start of the same worker would end with the same code. An aborted
-// barrier is final if its callers do not retry.
+// restartIsVain are the exit codes after which another start of the same worker would end with the same code. An
+// aborted barrier is final if its callers do not retry.
 func restartIsVain(retry bool) []int {
 	codes := []int{exitcode.Usage}
 	if !retry {
