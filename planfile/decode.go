@@ -121,7 +121,9 @@ func rows(kinds []resource.Kind, doc document) ([]plan.Row, error) {
 	w := plan.Want{Stack: doc.Stack, Home: doc.Home}
 	var rs []plan.Row
 	paths := map[string]bool{}
-	dec := json.NewDecoder(bytes.NewReader(doc.Rows))
+	file := &rowReader{rest: doc.Rows}
+	dec := json.NewDecoder(file)
+	file.row = dec
 	if first, err := dec.Token(); err != nil || first != json.Delim('[') {
 		return nil, damaged("resource_changes has the wrong type")
 	}
@@ -168,14 +170,31 @@ func (n *textBytes) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
+// rowReader gives the decoder of rows no more than it needs for one row, and fails before a row is too large: so no more
+// than a row is copied.
+type rowReader struct {
+	rest []byte
+	read int64
+	row  *json.Decoder
+}
+
+func (r *rowReader) Read(p []byte) (int, error) {
+	if r.read-r.row.InputOffset() > maxRow {
+		return 0, fmt.Errorf("a row has more than %d bytes", maxRow)
+	}
+	if len(r.rest) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, r.rest)
+	r.rest, r.read = r.rest[n:], r.read+int64(n)
+	return n, nil
+}
+
 // nextRow decodes a row.
 func nextRow(dec *json.Decoder) (change, error) {
 	var text json.RawMessage
 	if err := dec.Decode(&text); err != nil {
 		return change{}, jsonError(err)
-	}
-	if len(text) > maxRow {
-		return change{}, damaged("a row has %d bytes; it has at most %d", len(text), maxRow)
 	}
 	strict := json.NewDecoder(bytes.NewReader(text))
 	strict.DisallowUnknownFields()
