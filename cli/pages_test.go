@@ -158,6 +158,7 @@ var (
 	unique  = regexp.MustCompile(`\b(\d{4}-\d\d-\d\dT[\d:]+Z|[0-9a-f]{32})\b`)
 	elapsed = regexp.MustCompile(` +[\d.]+ (ms|s|days ago)\b`)
 	waited  = regexp.MustCompile(`\b(waiting|waited) [\d.]+s\b`)
+	aged    = regexp.MustCompile(` +\d{1,3}[smhd] +`) // a column of a table, or "3s ago"
 	nth     = regexp.MustCompile(`^  \[\d+(/\d+\])`)
 )
 
@@ -165,6 +166,7 @@ var (
 // order of changes.
 func withoutVariations(text string) string {
 	text = waited.ReplaceAllString(text, "$1 Ns")
+	text = aged.ReplaceAllString(text, " N ")
 	text = unique.ReplaceAllString(strings.ReplaceAll(text, "·\n  ", "· "), "*")
 	lines := strings.Split(elapsed.ReplaceAllString(text, " N $1"), "\n")
 	for from := 0; from < len(lines); from++ {

@@ -160,7 +160,7 @@ func observed(o *resource.Observed, kind string, since map[string]time.Time, now
 			fs = append(fs, field{"acl", strings.Join(rec.ACL, " ")})
 		}
 		if isJob(o) {
-			fs = append(fs, field{"last run", lastRun(o, now)})
+			fs = append(fs, field{"last run", lastRunAt(o, now)})
 		}
 	} else if o.Classic || o.Foreign {
 		fs = append(fs, field{"record", "none"})

@@ -161,6 +161,22 @@ func lastRun(o *resource.Observed, now time.Time) string {
 	return when
 }
 
+// lastRunAt is lastRun with the time: "2026-07-01T02:00:00Z (3h ago, nightly/12)".
+func lastRunAt(o *resource.Observed, now time.Time) string {
+	last := job.LastRun(o.Record)
+	if last == nil {
+		return "-"
+	}
+	var more []string
+	if t, err := time.Parse(time.RFC3339, last.Completed); err == nil && !now.IsZero() {
+		more = append(more, ago(now, t))
+	}
+	if more = append(more, nonEmpty(last.ID)...); len(more) == 0 {
+		return last.Completed
+	}
+	return last.Completed + " (" + strings.Join(more, ", ") + ")"
+}
+
 // jobJSON is one job in the JSON of a status.
 type jobJSON struct {
 	Path       string          `json:"path"`

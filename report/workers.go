@@ -77,7 +77,7 @@ func times(o *resource.Observed, workers []Worker, now time.Time) []string {
 		parts = append(parts, "the first worker joined "+ago(now, began))
 	}
 	lines := nonEmpty(strings.Join(parts, "; "))
-	if run := lastRun(o, now); run != "-" {
+	if run := lastRunAt(o, now); run != "-" {
 		lines = append(lines, "the last run completed "+run)
 	}
 	return lines
