@@ -171,6 +171,7 @@ type job struct {
 	If          string
 	Needs       string
 	Environment string
+	Concurrency struct{ Group string }
 	Permissions map[string]string
 	Outputs     map[string]string
 	Env         map[string]string
@@ -232,6 +233,12 @@ func TestTheWorkflowFitsItsScript(t *testing.T) {
 	}
 	if got := w.On.Dispatch.Inputs["action"].Options; !slices.Equal(got, []string{"plan", "apply", "drift"}) {
 		t.Errorf("by hand: %v", got)
+	}
+	// A group is one of the whole repository: without the name of the file, one stack's plan would cancel another's.
+	for _, of := range []string{"github.workflow_ref ", "github.event.pull_request.number ", "github.run_id "} {
+		if group := w.Jobs["plan"].Concurrency.Group; !strings.Contains(group, of) {
+			t.Errorf("plans of the group %q cancel each other, whatever their %s", group, of)
+		}
 	}
 	w.checkHandOver(t)
 }
