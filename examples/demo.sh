@@ -286,6 +286,7 @@ SH
 	crash "$e1"
 	wait_for '^669 of 5000' cat primes
 	run 0 grep prime$ primes
+	wait_for 'no unfinished batch' "$muster" batches primes # its command has printed, and ends
 	kill "$watcher" "$started"
 	wait "$watcher" "$started" || true
 fi
