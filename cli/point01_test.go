@@ -95,11 +95,11 @@ func (f fixture) joinAgainstDelete(
 	case applied.code != 0 && applied.code != 4:
 		return false, fmt.Errorf("apply ended with %d\n%s%s", applied.code, applied.stdout, applied.stderr)
 	case o == nil: // the job is deleted
-		err := worker.Process.Signal(syscall.SIGINT)
-		_ = worker.Wait() // ends with 130, or with -1 if it had not started yet
+		err := worker.Process.Signal(syscall.SIGTERM) // a shell's background starts it with SIGINT ignored
+		_ = worker.Wait()                             // ends with 143, or with -1 if it had not started yet
 		code := worker.ProcessState.ExitCode()
-		if code != 130 && code != -1 || strings.Contains(seen.String(), "joined ") {
-			return false, fmt.Errorf("the job was deleted, and the worker ended with %d, not 130\n%s\n%s",
+		if code != 143 && code != -1 || strings.Contains(seen.String(), "joined ") {
+			return false, fmt.Errorf("the job was deleted, and the worker ended with %d, not 143\n%s\n%s",
 				code, seen, applied.stdout)
 		}
 		return false, err
