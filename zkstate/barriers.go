@@ -105,6 +105,9 @@ func (r *Reader) readRound(ctx context.Context, dir string, one *Round) (under b
 			one.Missing = append(one.Missing, id)
 		}
 	}
+	if len(one.Arrived) == 0 {
+		return false, nil // what is there are no arrivals
+	}
 	if one.Since, err = r.firstArrival(ctx, dir, one); err != nil {
 		return false, err
 	}
@@ -126,7 +129,10 @@ func (r *Reader) firstArrival(ctx context.Context, dir string, one *Round) (time
 		}
 	}
 	stats, err := forEach(ctx, paths, func(ctx context.Context, path string) (zkconn.Stat, error) {
-		stat, _, err := r.session.Exists(ctx, path)
+		stat, there, err := r.session.Exists(ctx, path)
+		if !there {
+			return zkconn.Stat{}, err // it may have left meanwhile
+		}
 		return stat, err
 	})
 	var first time.Time

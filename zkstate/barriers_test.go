@@ -13,6 +13,7 @@ import (
 	"muster/job"
 	"muster/worker"
 	"muster/zkstate"
+	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
 
@@ -110,4 +111,32 @@ func TestRoundsTellWhoIsMissing(t *testing.T) {
 		}
 	}
 	f.untilRounds(j, live)
+}
+
+// TestRoundOfWhichNobodyIsCountedYet: an arrival may be gone when its time is read, as that of a live round whose
+// worker has just left. The round is then as old as its state. What is no arrival of a worker counts as none.
+func TestRoundOfWhichNobodyIsCountedYet(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	j := f.declare("etl", 2)
+	f.apply(j)
+	m, _ := f.join(j, "w-0")
+	round := func(name, arrival string) {
+		dir := znode.Attempt(j.Root, m.Generation, name, 0, 1)
+		st, err := znode.EncodeRound(znode.Round{Workers: 2, Mode: znode.Durable})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.write(znode.BarrierFloor(j.Root, m.Generation, name), znode.EncodeFloor(0), zkconn.Persistent)
+		f.write(dir, nil, zkconn.Persistent)
+		f.write(znode.RoundState(dir), st, zkconn.Persistent)
+		f.write(znode.Count(dir), nil, zkconn.Persistent)
+		f.write(znode.Arrivals(dir), nil, zkconn.Persistent)
+		f.write(znode.Arrivals(dir)+"/"+arrival, nil, zkconn.Persistent)
+	}
+	round("load", "1")
+	round("strange", "::x")
+	f.untilRounds(j, zkstate.Round{
+		Name: "load", Attempt: 1, Mode: znode.Durable, Workers: 2, Arrived: []int{1}, Missing: []int{0},
+	})
 }
