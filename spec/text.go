@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -73,7 +74,7 @@ func (p *printer) diagnostic(d Diagnostic) {
 		tone = yellow
 	}
 	head := string(d.Severity) + "[" + d.Code + "]"
-	p.printf("%s%s\n", p.paint(bold+";"+tone, head), p.paint(bold, ": "+text.EscapeLines(d.Summary)))
+	p.printf("%s%s\n", p.paint(bold+";"+tone, head), p.paint(bold, ": "+indented(d.Summary, "  ")))
 
 	gutter := 2 // digits of the largest line number
 	for _, r := range d.Related {
@@ -83,10 +84,10 @@ func (p *printer) diagnostic(d Diagnostic) {
 	if d.Range != nil {
 		gutter = max(gutter, len(strconv.Itoa(d.Range.Start.Line)))
 		if d.In != "" {
-			in = ", in " + text.EscapeLines(d.In)
+			in = ", in " + text.Escape(d.In)
 		}
 		if strings.Contains(d.Address, "[") { // one instance of several
-			in = ", in " + text.EscapeLines(d.Address)
+			in = ", in " + text.Escape(d.Address)
 		}
 		p.place("-->", gutter, *d.Range, d.Snippet, in, tone, '^', d.Note)
 	}
@@ -94,7 +95,7 @@ func (p *printer) diagnostic(d Diagnostic) {
 	for _, v := range d.Values {
 		from := ""
 		if v.From != "" {
-			from = "  (" + text.EscapeLines(v.From) + ")"
+			from = "  (" + text.Escape(v.From) + ")"
 		}
 		says := text.EscapeLines(v.Traversal + " " + v.Statement)
 		p.printf("%s%s %s%s\n", bar, p.paint(blue, "|"), says, from)
@@ -104,16 +105,21 @@ func (p *printer) diagnostic(d Diagnostic) {
 	}
 	for _, line := range []struct{ word, says string }{{"note", d.Detail}, {"help", d.Help}} {
 		if line.says != "" {
-			says := strings.ReplaceAll(text.EscapeLines(line.says), "\n", "\n"+bar+"        ")
+			says := indented(line.says, bar+"        ")
 			p.printf("%s%s %s: %s\n", bar, p.paint(blue, "="), p.paint(bold, line.word), says)
 		}
 	}
 }
 
+// indented is text of several lines, of which none but the first begins where a diagnostic begins.
+func indented(s, indent string) string {
+	return strings.ReplaceAll(text.EscapeLines(s), "\n", "\n"+indent)
+}
+
 // place prints the position, the source line, and the marks below it.
 func (p *printer) place(arrow string, gutter int, r Range, s *Snippet, in, tone string, mark rune, note string) {
 	bar := strings.Repeat(" ", gutter+1)
-	at := fmt.Sprintf("%s:%d:%d", text.EscapeLines(r.Filename), r.Start.Line, r.Start.Column)
+	at := fmt.Sprintf("%s:%d:%d", text.Escape(r.Filename), r.Start.Line, r.Start.Column)
 	p.printf("%*s%s %s%s\n", gutter, "", p.paint(blue, arrow), at, in)
 	if s == nil {
 		if note != "" {
@@ -154,7 +160,11 @@ func window(s Snippet) (before, marked, after string) {
 // tabWidth is the distance of tab stops.
 const tabWidth = 4
 
-// visible is a source line as it is printed: tabs as spaces, control characters as escapes.
+// command matches what pipelines take for a command wherever it stands: ##[error], ##vso[task.complete],
+// ##teamcity[progress]. A comment may begin with ## all the same.
+var command = regexp.MustCompile(`##([A-Za-z]*\[)`)
+
+// visible is a source line as it is printed: tabs as spaces, control characters as escapes, and no commands.
 func visible(line string) string {
 	var b strings.Builder
 	at := 0
@@ -163,7 +173,7 @@ func visible(line string) string {
 		b.WriteString(shown)
 		at += text.Width(shown)
 	}
-	return strings.ReplaceAll(b.String(), "##[", `#\x23[`)
+	return command.ReplaceAllString(b.String(), `#\x23$1`)
 }
 
 // columns is how many terminal cells visible(line) takes.

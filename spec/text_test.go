@@ -196,3 +196,37 @@ func TestLongLine(t *testing.T) {
 		}
 	}
 }
+
+// TestNoLineIsForged: neither a name nor a source line makes a line that looks like a finding of its own, or that a
+// pipeline takes for a command.
+func TestNoLineIsForged(t *testing.T) {
+	const forged = "a\nerror[M9999]: forged\n::set-output name=x::y"
+	dir := t.TempDir()
+	files := map[string]string{
+		forged + ".hcl": "x\n",
+		"b.hcl":         "locals {\n  x = nofunction(\"##vso[task.complete]\", \"##[error]\") ## text\n}\n",
+		"c.hcl":         "job \"a\\nerror[M9998]: forged\" {\n  workers = 0\n}\n",
+	}
+	for name, body := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(body), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, forged+".vars.hcl"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	_, ds := spec.Load(dir, spec.Options{Vars: []spec.VarInput{{File: filepath.Join(dir, forged+".vars.hcl")}}})
+	var b strings.Builder
+	if err := ds.Text(&b, false); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range strings.Split(b.String(), "\n") {
+		if strings.HasPrefix(line, "error[M999") || strings.HasPrefix(strings.TrimSpace(line), "::") ||
+			strings.Contains(line, "##vso[") || strings.Contains(line, "##[") {
+			t.Errorf("%q", line)
+		}
+	}
+	if !strings.Contains(b.String(), ") ## text") {
+		t.Errorf("a comment is not shown as it is:\n%s", b.String())
+	}
+}
