@@ -104,6 +104,8 @@ func readBounded(path string, limit int64) ([]byte, error) {
 		return nil, err
 	case !info.Mode().IsRegular():
 		return nil, usagef("write what it gives into a file, and name that", "%s is not a regular file", path)
+	case info.Size() > limit:
+		return nil, largerThan(path, limit)
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -111,8 +113,12 @@ func readBounded(path string, limit int64) ([]byte, error) {
 	}
 	defer f.Close()
 	body, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(body)) > limit {
-		return nil, usagef("check the name of the file", "%s has more than %d bytes", path, limit)
+	if err == nil && int64(len(body)) > limit { // it grows
+		return nil, largerThan(path, limit)
 	}
 	return body, err
+}
+
+func largerThan(path string, limit int64) error {
+	return usagef("check the name of the file", "%s has more than %d bytes", path, limit)
 }
