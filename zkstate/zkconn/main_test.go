@@ -39,7 +39,7 @@ func dial(t testing.TB, c zkconn.Config) *zkconn.Session {
 	if c.Servers == nil {
 		c.Servers = shared.Addrs()
 	}
-	s, err := zkconn.Dial(within(t, 20*time.Second), c)
+	s, err := zkconn.Dial(within(t, time.Minute), c)
 	if err != nil {
 		t.Fatal(err)
 	}
