@@ -1,6 +1,7 @@
 package wrap
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -173,10 +174,23 @@ func decode(q *http.Request, into any) error { return decodeUpTo(q, maxRequest, 
 
 // decodeUpTo is decode for requests of so many bytes.
 func decodeUpTo(q *http.Request, limit int64, into any) error {
-	d := json.NewDecoder(io.LimitReader(q.Body, limit))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil && !errors.Is(err, io.EOF) {
+	body, err := io.ReadAll(io.LimitReader(q.Body, limit+1))
+	switch {
+	case err != nil:
 		return badRequest("%v", err)
+	case int64(len(body)) > limit:
+		return badRequest("it has more than %d bytes", limit)
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	switch err := d.Decode(into); {
+	case errors.Is(err, io.EOF):
+		return nil
+	case err != nil:
+		return badRequest("%v", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return badRequest("something follows the object")
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -234,5 +235,23 @@ func (w *testWorker) environ() map[string]string {
 			return all
 		}
 		all[name] = value
+	}
+}
+
+// TestRequestIsOneObject: nothing may follow it, and a large one is told so.
+func TestRequestIsOneObject(t *testing.T) {
+	for body, says := range map[string]string{
+		"":                              "",
+		` {"name": "a"} ` + "\n":        "",
+		`{"name": "a"}{"name": "b"}`:    "something follows the object",
+		`{"name": "a"} x`:               "something follows the object",
+		strings.Repeat(" ", 64<<10+1):   "it has more than 65536 bytes",
+		`{"name": "a", "rounds": 1}`:    "rounds",
+		`{"name": "a", "timeout": "1s"`: "unexpected EOF",
+	} {
+		err := decode(httptest.NewRequest("POST", "/barrier", strings.NewReader(body)), &Barrier{})
+		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
+			t.Errorf("%.40q: %v, want %q", body, err, says)
+		}
 	}
 }
