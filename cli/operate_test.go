@@ -3,6 +3,7 @@ package cli_test
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -13,11 +14,12 @@ func (f groupFixture) operate(code int, args string, texts ...string) {
 	expect(f.t, result(f.command(servers.Connect(), strings.Fields(args)...)), code, texts...)
 }
 
-// showing runs a command until it prints a text.
-func (f groupFixture) showing(args, text string) {
+// showing runs a command until what it prints matches a pattern.
+func (f groupFixture) showing(args, pattern string) {
 	f.t.Helper()
-	eventually(f.t, args+" shows "+text, func() bool {
-		return strings.Contains(result(f.command(servers.Connect(), strings.Fields(args)...)).stdout, text)
+	shown := regexp.MustCompile(pattern)
+	eventually(f.t, args+" shows "+pattern, func() bool {
+		return shown.MatchString(result(f.command(servers.Connect(), strings.Fields(args)...)).stdout)
 	})
 }
 
@@ -44,7 +46,7 @@ func TestRunOfACron(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.operate(1, "run shop/nightly --wait", "the run failed on a with exit code 3", "no disk\n")
-	f.showing("status shop", "nightly  by hand 4  failed  3 ")
+	f.showing("status shop", `nightly  by hand 4  failed  [0-9]+[sm] +3 `)
 	f.showing("status shop --json", `"asked_by": "tester@`)
 	f.operate(0, "pause shop/nightly", "paused")
 	f.operate(4, "run shop/nightly", "the duty is paused by tester@", "next: muster resume ")
