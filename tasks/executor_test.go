@@ -121,7 +121,7 @@ func TestUntilEmptyWhileADeadOneStands(t *testing.T) {
 	f.submit("b", numbered(10))
 	proxy := newProxy(t, servers.Addrs()[0])
 	join := func(identity string, addrs ...string) *Process {
-		return f.joinIn(dialTimeout(t, 3*time.Second, addrs...), identity, queue.Executor)
+		return f.joinIn(dialTimeout(t, 8*time.Second, addrs...), identity, queue.Executor)
 	}
 	for _, holder := range []*Process{join("dead", proxy.Addr()), join("live")} {
 		c := ExecutorConfig{Parallel: 1, MaxTasks: 1}

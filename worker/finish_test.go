@@ -48,7 +48,7 @@ func TestResetOutlastsADeadJoiner(t *testing.T) {
 	first := join(t, j, "w0")
 	proxy := newProxy(t)
 	release := make(chan struct{})
-	late := dialFor(t, 2*time.Second, proxy.Addr())
+	late := dialFor(t, 8*time.Second, proxy.Addr()) // it must outlast the join of w1
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	claiming := make(chan struct{})

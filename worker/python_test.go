@@ -98,7 +98,7 @@ func joinRun(t *testing.T, j job.Job, identity, run string) *worker.Member {
 // completes as the last one, and resets the job.
 func TestAWorkerInPython(t *testing.T) {
 	j := declare(2, func(j *job.Job) {
-		j.Timeouts.Session = resource.Duration(2 * time.Second)
+		j.Timeouts.Session = resource.Duration(8 * time.Second)
 		j.Labels = map[string]string{"note": "<ümlaut & \u2028>"} // what a program might write in another way
 	})
 	store := newStore(t, j)

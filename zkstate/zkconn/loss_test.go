@@ -72,12 +72,13 @@ func TestNoQueuedWriteRunsInANewSession(t *testing.T) {
 
 func TestSessionEndsAtItsOwnDeadlineWithoutAServer(t *testing.T) {
 	t.Parallel()
+	const timeout = 6 * time.Second // a busy machine may stop the test for a second or two
 	for _, name := range []string{"silent", "refused"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := proxy(t, shared.Connect())
-			s := dial(t, zkconn.Config{Servers: []string{p.Addr()}, Timeout: time.Second})
-			if got := s.Timeout(); got != time.Second {
+			s := dial(t, zkconn.Config{Servers: []string{p.Addr()}, Timeout: timeout})
+			if got := s.Timeout(); got != timeout {
 				t.Fatalf("timeout %s", got)
 			}
 			begin := time.Now()
@@ -87,9 +88,9 @@ func TestSessionEndsAtItsOwnDeadlineWithoutAServer(t *testing.T) {
 				p.Refuse(true)
 				p.Cut()
 			}
-			closes(t, s.Context().Done(), 5*time.Second)
-			if took := time.Since(begin); took < 300*time.Millisecond || took > 2*time.Second {
-				t.Errorf("took %s, want at most the timeout of 1s, and that less one ping", took)
+			closes(t, s.Context().Done(), 5*timeout)
+			if took := time.Since(begin); took < timeout/4 || took > 2*timeout {
+				t.Errorf("took %s, want about the timeout of %s, and that less one ping", took, timeout)
 			}
 			if err := context.Cause(s.Context()); !errors.Is(err, zkconn.ErrSessionLost) {
 				t.Error(err)
@@ -103,11 +104,12 @@ func TestSessionEndsAtItsOwnDeadlineWithoutAServer(t *testing.T) {
 
 func TestIdleSessionStays(t *testing.T) {
 	t.Parallel()
-	s := dial(t, zkconn.Config{Timeout: 2 * time.Second})
+	const timeout = 6 * time.Second
+	s := dial(t, zkconn.Config{Timeout: timeout})
 	select {
 	case <-s.Context().Done():
 		t.Error(context.Cause(s.Context()))
-	case <-time.After(5 * time.Second):
+	case <-time.After(2 * timeout):
 	}
 }
 
