@@ -85,7 +85,7 @@ func (f *findings) noFiles(dir string, folders []string) {
 			meant = append(meant, filepath.Join(dir, name))
 		}
 	}
-	if d.Help = "declare the jobs in a file such as jobs.hcl"; len(meant) > 0 {
+	if d.Help = "declare the jobs in a file such as jobs.hcl; muster init writes a first one"; len(meant) > 0 {
 		d.Help = "folders are not searched; did you mean " + text.List(meant, 3) + "?"
 	}
 }

@@ -135,7 +135,7 @@ func TestUnreadable(t *testing.T) {
 		{"vars/a.vars.hcl", "M1001", "holds values of variables", "--var-file "},
 		{"plan.json", "M1001", "plan.json is no configuration", "or one such file"},
 		{"fifo/a.hcl", "M1003", "a.hcl cannot be read: it is not a regular file", ""},
-		{"empty", "M1002", "holds no *.hcl file", "jobs.hcl"},
+		{"empty", "M1002", "holds no *.hcl file", "muster init writes a first one"},
 		{"vars", "M1002", "holds no *.hcl file", "jobs.hcl"},
 		{"nested", "M1002", "holds no *.hcl file", "nested/prod"},
 		{"dangling", "M1003", "a.hcl cannot be read", ""},
