@@ -98,15 +98,16 @@ func runExplain(ctx context.Context, p *process, o explainOptions, name string) 
 		have.Found[at] = found
 	}
 	want := plan.Want{Stack: "(no configuration here)"}
+	stack := "" // of the configuration, if one was read
 	origins := map[string]map[string]string{}
 	if scope.cfg != nil {
-		want = wantOf(scope.cfg)
+		want, stack = wantOf(scope.cfg), scope.cfg.Stack
 		origins = scope.cfg.Origins
 	}
 	for _, row := range plan.Diff(want, have).Rows {
 		if row.Path == at {
 			e := report.Explanation{Origins: origins[row.Address()]}
-			return p.explainRow(ctx, r, row, want.Stack, e, o.json)
+			return p.explainRow(ctx, r, row, stack, e, o.json)
 		}
 	}
 	return &problem{

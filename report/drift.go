@@ -44,8 +44,7 @@ func Drift(w io.Writer, p plan.Plan, d plan.Drift, failOn []plan.DriftKind, o Op
 		pg.printf("  %-*s  %s", width, it.word, it.summary())
 		pg.newline()
 	}
-	pg.write(bold, DriftCounts(d))
-	pg.newline()
+	pg.countsLine(DriftCounts(d))
 	return pg.flush()
 }
 

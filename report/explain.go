@@ -53,14 +53,17 @@ func (e Explanation) since() map[string]time.Time {
 }
 
 // Explain writes why a row has its status and its action: every observed fact, and every declared value with its
-// origin.
+// origin. stack is that of the configuration, and empty if none was read: then there is no action.
 func Explain(w io.Writer, r plan.Row, stack string, e Explanation, o Options) error {
 	p := newPage(w, o)
 	p.wrap(bold, r.Address(), 2)
 	p.newline()
 	status := string(r.Old.Status()) + ": " + meaning(r.Old, kindName(r))
-	fs := []field{{"path", r.Path}, {"status", status}, {"action", r.Title()}}
-	if r.Action() != plan.Blocked {
+	fs := []field{{"path", r.Path}, {"status", status}}
+	if stack != "" {
+		fs = append(fs, field{"action", r.Title()})
+	}
+	if stack != "" && r.Action() != plan.Blocked {
 		fs = append(fs, field{"because", r.Because()})
 	}
 	if loss := r.LossText(); loss != "" {
@@ -100,7 +103,11 @@ func Explain(w io.Writer, r plan.Row, stack string, e Explanation, o Options) er
 		p.listSection("  amiss", indented(e.Queue.amiss()))
 	}
 	if r.New == nil {
-		p.section("not declared by stack "+stack, nil)
+		declared := "not declared by stack " + stack
+		if stack == "" {
+			declared = "no configuration was read: -f DIR or FILE names one"
+		}
+		p.section(declared, nil)
 		return p.flush()
 	}
 	fs = nil

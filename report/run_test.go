@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	dto "github.com/prometheus/client_model/go"
@@ -215,6 +216,22 @@ func TestJSONReports(t *testing.T) {
 	}
 	if _, err := planfile.Decode([]resource.Kind{job.Kind()}, makeReport(t, planRun(), "json")); err != nil {
 		t.Errorf("the report of a plan is no plan file: %v", err)
+	}
+}
+
+// TestDriftFitsItsWidth: on a terminal no line is wider, not even that of the counts.
+func TestDriftFitsItsWidth(t *testing.T) {
+	r := driftRun()
+	got := text(t, func(b *strings.Builder) error {
+		return report.Drift(b, *r.Plan, *r.Drift, r.FailOn, report.Options{Servers: r.Servers, Took: r.Took, Width: 80})
+	})
+	if !strings.Contains(strings.Join(strings.Fields(got), " "), report.DriftCounts(*r.Drift)) {
+		t.Errorf("no counts: %s", got)
+	}
+	for line := range strings.Lines(got) {
+		if utf8.RuneCountInString(line) > 81 {
+			t.Errorf("a line is wider than 80 columns: %s", line)
+		}
 	}
 }
 

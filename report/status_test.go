@@ -199,10 +199,24 @@ nobody has joined this generation
 
 8 workers have not joined yet: id 0-7
 the last run completed 2026-01-02T03:04:05Z (n-7)
-next: muster worker --job nightly --root /jobs/prod -- CMD joins it
+next: muster worker --job nightly --root /jobs/prod
+      or the same with -- COMMAND at its end
 `
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("job (-want +got):\n%s", d)
+	}
+}
+
+// TestExplainWithoutConfiguration says nothing of what only a configuration decides.
+func TestExplainWithoutConfiguration(t *testing.T) {
+	got := text(t, func(b *strings.Builder) error {
+		return report.Explain(b, sample().Rows[2], "", report.Explanation{}, report.Options{})
+	})
+	if strings.Contains(got, "action  ") || strings.Contains(got, "because  ") || strings.Contains(got, "not declared") {
+		t.Errorf("it speaks of a configuration:\n%s", got)
+	}
+	if !strings.Contains(got, "no configuration was read") {
+		t.Errorf("it does not say that none was read:\n%s", got)
 	}
 }
 

@@ -227,7 +227,7 @@ func next(o *resource.Observed, at string) string {
 	}
 	switch o.Status() {
 	case resource.StatusReady:
-		return "muster worker " + join + " -- CMD joins it"
+		return "muster worker " + join + ", or the same with -- COMMAND at its end"
 	case job.Forming:
 		return "muster status " + at + " --watch, or start the workers that have not joined"
 	case job.Degraded:
