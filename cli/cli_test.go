@@ -44,6 +44,12 @@ func TestPoint18UsageErrorsNameTheNextCommand(t *testing.T) {
 	}{
 		"mistyped_command": {[]string{"dve"},
 			"muster: unknown command \"dve\": did you mean \"dev\"?\n  next: muster dev\n"},
+		"mistyped_command_of_two": {[]string{"staus"},
+			"muster: unknown command \"staus\": did you mean \"status\"?\n  next: muster status\n"},
+		"begun_command": {[]string{"complet"},
+			"muster: unknown command \"complet\": did you mean \"completion\"?\n  next: muster completion\n"},
+		"flag_of_other_commands": {[]string{"plan", "-f", "."},
+			"muster: unknown flag -f: the directory or the file is an argument: muster plan DIR\n  next: muster plan --help\n"},
 		"mistyped_command_flags": {[]string{"-C", "x", "verzion", "--json"},
 			"muster: unknown command \"verzion\": did you mean \"version\"?\n  next: muster version\n"},
 		"destroy_of_other_tools": {[]string{"destroy", "--auto"},

@@ -11,6 +11,7 @@ import (
 
 	"muster/docs"
 	"muster/exitcode"
+	"muster/text"
 )
 
 // explainedWord is what "explain --json" prints of a state, the code of a diagnostic, or an exit code.
@@ -54,11 +55,31 @@ func explainExit(code int) string {
 		return fmt.Sprintf("# Exit code %d\n\nIt is none of muster's: it is that of the command that a worker, a member,\n"+
 			"an executor or a watcher ran, or of a script.\n", code)
 	}
-	text := fmt.Sprintf("# Exit code %d: %s\n\n%s.\n", code, name, strings.ReplaceAll(row.Meaning, "; ", ";\n"))
+	text := fmt.Sprintf("# Exit code %d: %s\n\n%s\n", code, name, broken(row.Meaning+"."))
 	if row.Remedy != "" {
-		text += "\n## What to do\n\n" + strings.ReplaceAll(row.Remedy, "; ", ";\n") + ".\n"
+		text += "\n## What to do\n\n" + broken(row.Remedy+".") + "\n"
 	}
 	return text + "\ndocs/exit-codes.md says which code comes first when two hold.\n"
+}
+
+// broken returns s in lines of at most 80 columns, broken at spaces.
+func broken(s string) string {
+	var b strings.Builder
+	col := 0
+	for _, word := range strings.Fields(s) {
+		switch n := text.Width(word); {
+		case col == 0:
+			col = n
+		case col+1+n > helpWidth:
+			b.WriteByte('\n')
+			col = n
+		default:
+			b.WriteByte(' ')
+			col += 1 + n
+		}
+		b.WriteString(word)
+	}
+	return b.String()
 }
 
 // wordsToExplain lists the states, and the exit codes of muster, for completion.

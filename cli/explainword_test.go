@@ -66,6 +66,11 @@ func TestEveryExitCodeIsExplained(t *testing.T) {
 			if got.code != 0 || !strings.Contains(flat, row.Meaning) || !strings.Contains(flat, row.Remedy) {
 				t.Errorf("explain %d: %+v", code, got)
 			}
+			for line := range strings.Lines(got.stdout) {
+				if len(line) > 81 && !strings.HasPrefix(line, "# ") {
+					t.Errorf("explain %d: a line is wider than 80 columns: %s", code, line)
+				}
+			}
 		}
 	}
 	expect(t, run(t, nil, "explain", "71"), 0, "# Exit code 71: a barrier was aborted\n", "## What to do\n", "--retry")

@@ -78,9 +78,18 @@ func unknownCommand(root *cobra.Command, name string) error {
 	case "destroy":
 		return usagef("remove the job's block and: muster apply; or: muster terminate JOB", "unknown command %q", name)
 	}
-	root.SuggestionsMinimumDistance = 2
-	if near := root.SuggestionsFor(name); len(near) > 0 {
-		return usagef("muster "+near[0], "unknown command %q: did you mean %q?", name, near[0])
+	var names []string
+	for _, c := range root.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	near := text.Nearest(name, names)
+	if begun := root.SuggestionsFor(name); near == "" && len(begun) > 0 {
+		near = begun[0]
+	}
+	if near != "" {
+		return usagef("muster "+near, "unknown command %q: did you mean %q?", name, near)
 	}
 	return usagef("muster --help", "unknown command %q", name)
 }
@@ -98,7 +107,11 @@ func flagError(cmd *cobra.Command, args []string, err error) error {
 	var invalid *pflag.InvalidValueError
 	switch {
 	case errors.As(err, &unknown):
-		if short := unknown.GetSpecifiedShortnames(); short != "" {
+		short := unknown.GetSpecifiedShortnames()
+		if short == "f" && strings.Contains(cmd.Use, "DIR") { // of status, explain and others
+			return usagef(next, "unknown flag -f: the directory or the file is an argument: %s DIR", cmd.CommandPath())
+		}
+		if short != "" {
 			return usagef(next, "unknown flag -%s", short)
 		}
 		return unknownFlag(cmd, unknown.GetSpecifiedName())

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strings"
 	"time"
 
 	"muster/job"
@@ -74,7 +75,15 @@ func (p *process) workerRoot(o workerOptions) (string, error) {
 	root := cmp.Or(o.root, p.environ.value("MUSTER_ROOT"))
 	if root != "" {
 		if err := resource.CheckRoot(root); err != nil {
-			return "", usagef("muster worker --root "+resource.DefaultRoot, "root: %w", err)
+			meant := "/" + strings.Trim(root, "/")
+			if resource.CheckRoot(meant) != nil {
+				meant = resource.DefaultRoot
+			}
+			line := "muster worker --root " + text.ShellWord(meant)
+			if o.job != "" {
+				line += " --job " + text.ShellWord(o.job)
+			}
+			return "", usagef(line, "root: %w", err)
 		}
 	}
 	return root, nil
