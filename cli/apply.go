@@ -141,7 +141,7 @@ func runApply(ctx context.Context, p *process, o applyOptions, dir string, run *
 	}
 	run.Plan, run.Servers = &c.plan, c.saved.Servers
 	refusal := o.guard(cfg, c.plan)
-	if !p.flags.quiet || !o.yes || refusal != nil {
+	if !p.flags.quiet || !o.yes || refusal != nil || attention(c.plan) != nil {
 		if err := p.showPlan(c, o.all, nil, ""); err != nil {
 			return err
 		}

@@ -49,7 +49,7 @@ func runApplyFile(cmd *cobra.Command, p *process, o applyOptions, file string, r
 	if err := apply.CheckSaved(cmd.Context(), store, saved.Plan); err != nil {
 		return wrapRefused(err)
 	}
-	if !p.flags.quiet {
+	if !p.flags.quiet || attention(saved.Plan) != nil {
 		if err := p.showSaved(saved, o.all); err != nil {
 			return err
 		}

@@ -330,5 +330,16 @@ func (w *awaited) end(err error) error {
 		return &problem{errAbsent, err, "muster status shows what is there; muster apply creates what is declared"}
 	}
 	err = fmt.Errorf("%s is not %s after %s: %s", w.at, strings.Join(w.o.states, " or "), w.o.timeout, healthOf(w.seen))
-	return &problem{errIncomplete, err, "muster status " + text.ShellWord(w.at) + " shows who is missing"}
+	return &problem{errIncomplete, err, w.afterTimeUp()}
+}
+
+// afterTimeUp is the next step when the time is up. Who waited for a run that had completed before is told its name.
+func (w *awaited) afterTimeUp() string {
+	at := text.ShellWord(w.at)
+	if w.o.run == "" && slices.Contains(w.o.states, string(job.Completed)) && w.seen.Status() == resource.StatusReady {
+		if last := job.LastRun(w.seen.Record); last != nil && last.ID != "" {
+			return "muster wait " + at + " --for completed --run " + text.ShellWord(last.ID) + " finds the run before"
+		}
+	}
+	return "muster status " + at + " shows who is missing"
 }
