@@ -160,7 +160,7 @@ func TestWrongAnswers(t *testing.T) {
 		},
 		"large": {"read -r x; exec tr '\\0' x </dev/zero", LinesPlain, "a",
 			"dead the result is larger than max_task, 4KiB", ""},
-		"closes_output": {"exec 1>&-; exec sleep 1000", LinesPlain, "a",
+		"closes_output": {"read -r x || exit; exec 1>&-; exec sleep 1000", LinesPlain, "a",
 			"dead the command has closed its standard output, and goes on", ""},
 		"not_json": {
 			"while read -r x; do echo debug; done", LinesJSON, "a",
