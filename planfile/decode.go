@@ -170,8 +170,8 @@ func (n *textBytes) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// rowReader gives the decoder of rows no more than it needs for one row, and fails before a row is too large: so no more
-// than a row is copied.
+// rowReader gives the decoder of rows no more than it needs for one row, and fails before a row is too large. So no
+// more than a row is copied.
 type rowReader struct {
 	rest []byte
 	read int64
