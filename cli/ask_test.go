@@ -107,7 +107,7 @@ func TestStatusOfOneGroup(t *testing.T) {
 	g := newGroupTest(t)
 	got := g.expect(0, "next: muster member --group shop --root "+g.root, "status", "shop")
 	if !strings.Contains(got.stdout, "  ready\n") ||
-		!strings.Contains(got.stdout, "\nnightly  -         -      -     -     2") {
+		!strings.Contains(got.stdout, "\nnightly  -         -      -    -     -     2") {
 		t.Errorf("nobody is live:\n%s", got.stdout)
 	}
 	g.join("a", "1.9", "main", "spare", "nightly")
@@ -116,7 +116,7 @@ func TestStatusOfOneGroup(t *testing.T) {
 	got = g.expect(0, "  degraded\n1 live, ", "status", "shop")
 	for _, want := range []string{
 		"1 member: 1 of 1.9; the clerk is a", "1.9      a       127.0.0.1:7000",
-		"next: muster explain " + g.root + "/shop/spare",
+		"next: muster explain -C " + g.dir + " " + g.root + "/shop/spare",
 	} {
 		if !strings.Contains(got.stdout, want) {
 			t.Errorf("no %q:\n%s", want, got.stdout)
