@@ -71,10 +71,16 @@ func (f *fixture) commitGroup(want plan.Reason, declared ...resource.Declaration
 
 // joinGroup joins with a session of its own, which the end of the test closes.
 func (f *fixture) joinGroup(ctx context.Context, g group.Group, identity string) (*member.Member, error) {
-	m, err := member.Join(ctx, f.dial(), member.Config{
-		Root: g.Root, Group: g.Name, Identity: identity, Version: "1.0.0", Can: []string{"main", "report"},
+	return f.joinGroupOr(ctx, g, identity, nil)
+}
+
+// joinGroupOr calls waits when it has to wait.
+func (f *fixture) joinGroupOr(
+	ctx context.Context, g group.Group, identity string, waits func(what string),
+) (*member.Member, error) {
+	return member.Join(ctx, f.dial(), member.Config{
+		Root: g.Root, Group: g.Name, Identity: identity, Version: "1.0.0", Can: []string{"main", "report"}, Waiting: waits,
 	})
-	return m, err
 }
 
 // holder joins, and takes both duties.

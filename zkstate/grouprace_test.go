@@ -165,9 +165,9 @@ func TestTerminateOfAGroup(t *testing.T) {
 	if err := f.store.Terminate(t.Context(), g.Path(), time.Minute, nil); err != nil {
 		t.Errorf("the same again: %v", err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	if _, err := f.joinGroup(ctx, g, "b"); !errors.Is(err, member.ErrNotOpen) {
+	if _, err := f.joinGroupOr(ctx, g, "b", func(string) { cancel() }); !errors.Is(err, member.ErrNotOpen) {
 		t.Errorf("a join: %v, want not open", err)
 	}
 	f.commitGroup(plan.TerminatedKept, f.shop(func(g *group.Group) { g.Settle = 1 }))

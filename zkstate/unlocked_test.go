@@ -30,9 +30,8 @@ func TestWaitUnlocked(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
-	_, err = reader.WaitUnlocked(short, "tests", nil)
+	short, end := context.WithCancelCause(t.Context())
+	_, err = reader.WaitUnlocked(short, "tests", func(string) { end(context.DeadlineExceeded) })
 	if !errors.Is(err, zkstate.ErrLocked) || !strings.Contains(err.Error(), "ann@build1") {
 		t.Errorf("error = %v", err)
 	}
