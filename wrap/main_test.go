@@ -141,7 +141,7 @@ func (f *testJob) takeOver(identity string) {
 // await looks at a fact until it holds.
 func await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	limit, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	limit, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

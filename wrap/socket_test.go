@@ -8,11 +8,11 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"muster/worker"
+	"muster/zkstate/znode"
 )
 
 // ask is a client of a running worker: its command prints its environment.
@@ -89,11 +89,19 @@ func TestGivingUpARequestStopsWaiting(t *testing.T) {
 	f := newTestJob(t, 2)
 	c0 := startWorker(f, "w0", "environ obeys:0").client()
 	c1 := startWorker(f, "w1", "environ obeys:0").client()
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	zero := 0
 	b := Barrier{Name: "loaded", Round: &zero}
-	if err := c0.Barrier(ctx, b); !errors.Is(err, context.DeadlineExceeded) {
+	asked := make(chan error, 1)
+	go func() { asked <- c0.Barrier(ctx, b) }()
+	arrival := znode.Arrival(znode.Barrier(f.job.Root, f.look().Record.Generation, b.Name, zero), 0)
+	await(t, "it has arrived", func() bool {
+		_, arrived, err := f.s.Exists(t.Context(), arrival)
+		return err == nil && arrived
+	})
+	cancel()
+	if err := <-asked; !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 	if err := c1.Barrier(t.Context(), b); err != nil {
