@@ -38,7 +38,7 @@ func TestRunOfACron(t *testing.T) {
 	f.operate(74, "run shop/nigthly", "did you mean nightly?")
 	f.operate(4, "run shop/nightly", "no member of the group is live")
 	f.memberWithDuties(servers.Connect(), "a", "1.0")
-	f.showing("explain shop/nightly", "by hand 1  done   0")
+	f.showing("explain shop/nightly", "by hand 1  done ")
 	f.operate(0, "run shop/nightly --wait", "the run is done on a with exit code 0", "report of nobody\n")
 	f.operate(0, "run shop/nightly", "shop/nightly: the run ")
 	f.operate(0, "handover shop/nightly --unpin", "not pinned; a has it")
