@@ -100,12 +100,12 @@ func Table() []Row {
 		{[]int{Signal}, "ended by a signal", "worker, member: its command was ended by signal n; " +
 			"any other code is its command's own",
 			"the last line says whose it is"},
-		{[]int{Abort}, "aborted", "muster was aborted (SIGABRT): memory ran out, or a defect",
-			"raise the limit of memory, then the same again; after an apply, plan again"},
 		{[]int{Hangup, Interrupt, Terminate}, "stopped by a signal", "stopped by SIGHUP, SIGINT, SIGTERM after " +
 			"finishing what was in flight; a worker or member: before its command was started; " +
 			"an executor or watcher: whatever its commands ended with; 143 also by `muster terminate`",
 			"plan again; a worker may be started again"},
+		{[]int{Abort}, "aborted", "muster was aborted (SIGABRT): memory ran out, or a defect",
+			"raise the limit of memory, then the same again; after an apply, plan again"},
 	}
 }
 
