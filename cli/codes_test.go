@@ -100,6 +100,8 @@ var codeCases = []codeCase{
 
 	{code: 129, name: "SIGHUP during an apply", setup: setupAll, run: "muster apply --yes --only late all",
 		steps: signalWhileStale(syscall.SIGHUP)},
+	{code: 134, name: "aborted as when memory runs out", setup: setupAll,
+		run: "(ulimit -c 0; muster apply --yes --only late all; exit $?)", steps: signalWhileStale(syscall.SIGABRT)},
 	{code: 130, name: "SIGINT during an apply", setup: setupAll, run: "muster apply --yes --only late all",
 		steps: signalWhileStale(syscall.SIGINT)},
 	{code: 143, name: "SIGTERM during a check", before: (*codeFixture).lock, run: "muster drift one",
