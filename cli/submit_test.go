@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 
 	"muster/queue"
@@ -136,7 +137,7 @@ func TestSubmitBeforeTheInputEnds(t *testing.T) {
 	if _, err := out.WriteString("one\n"); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // the code tells
