@@ -80,9 +80,18 @@ func (r *records) flush() {
 func (p *process) logHandler(level slog.Level) slog.Handler {
 	opts := &slog.HandlerOptions{Level: level}
 	if p.err.records != nil {
+		opts.ReplaceAttr = durationAsText
 		return slog.NewJSONHandler(p.err.lines, opts)
 	}
 	return slog.NewTextHandler(p.err, opts)
+}
+
+// durationAsText makes a duration of a record "10s", as in text, where slog would write nanoseconds.
+func durationAsText(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		a.Value = slog.StringValue(a.Value.Duration().String())
+	}
+	return a
 }
 
 // record writes one record with attributes, and reports whether standard error takes records.
