@@ -62,7 +62,7 @@ func TestWaitDoesNotGuessWhyAJobIsGone(t *testing.T) {
 	seen.await(t, "/once is gone: somebody deleted it while it was waited for")
 }
 
-// TestWaitWithoutAServerAtItsEnd: that is another code than that of a job which is not so far.
+// TestWaitWithoutAServerAtItsEnd: the code says that no server answered (8), not that the job needs longer (4).
 func TestWaitWithoutAServerAtItsEnd(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 1, "zookeeper {\n  session_timeout = \"3s\"\n}\n")

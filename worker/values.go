@@ -22,8 +22,8 @@ type Published struct {
 	Value []byte `json:"value"` // base64 in JSON
 }
 
-// UnpublishedError means that not all have published a key in time. It is a context.DeadlineExceeded. Wait again, or
-// see why those workers have not come so far.
+// UnpublishedError means that some workers have not published a key in time. It is a context.DeadlineExceeded. Wait
+// again, or look at those workers.
 type UnpublishedError struct {
 	Key     string
 	Missing []int // ids of those that were waited for, ascending

@@ -12,8 +12,8 @@ import (
 	"muster/zkstate/znode"
 )
 
-// Limits of a transaction that several changes share. ZooKeeper executes a hundred operations in one transaction many
-// times faster than in twenty-five. More than that gains nothing, and a lost reply would cost more.
+// Limits of a transaction that several changes share. ZooKeeper executes a hundred operations many times faster in one
+// transaction than in twenty-five. A larger one gains nothing, and more must be read again if its reply is lost.
 const (
 	sharedOps   = 150
 	sharedBytes = 256 << 10
