@@ -108,6 +108,16 @@ func floorPlan() map[string]room {
 		// Tests of the pipelines' scripts only.
 		"examples/pipelines": {},
 
+		// A ZooKeeper in memory: muster dev --embedded, and simulation.
+		"zkmodel": {},
+		// Simulation: the scheduler, and a package of worlds for each part of muster. Tests only.
+		"sim":         {ours: []string{"zkmodel", "zkstate/zkconn"}},
+		"sim/recipes": {},
+		"sim/jobs":    {},
+		"sim/stacks":  {},
+		"sim/groups":  {},
+		"sim/queues":  {},
+
 		"daemon":   {}, // runs the servers of both
 		"zkserver": {ours: []string{"daemon"}},
 		// Real Redis servers for tests.

@@ -59,8 +59,7 @@ func (s *Session) connect(to endpoint) (net.Conn, error) {
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, s.handshakeLimit())
 	defer cancel()
-	var d net.Dialer
-	raw, err := d.DialContext(ctx, "tcp", to.addr)
+	raw, err := s.cfg.Dial(ctx, to.addr)
 	if err != nil || s.cfg.TLS == nil {
 		return raw, err
 	}

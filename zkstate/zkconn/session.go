@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,6 +29,8 @@ type Config struct {
 	Auth    []Auth        // sent before Dial returns, and again on every new connection
 	TLS     *tls.Config   // nil is plain TCP; an empty ServerName becomes the host as given in Servers
 	Logger  *slog.Logger  // nil discards
+	// Dial connects to an address of a server; nil is TCP. A simulation connects to a model in memory.
+	Dial func(ctx context.Context, addr string) (net.Conn, error)
 	// InFlight is the maximum number of calls that wait for a reply at once; default 128.
 	InFlight int
 	// ReadBuffer is the maximum size of a reply in bytes; default 16 MiB. A larger reply is ErrTooLarge.
@@ -151,6 +154,11 @@ func (c Config) complete() (Config, error) {
 		c.ReadBuffer = defaultReadBuffer
 		if c.Small {
 			c.ReadBuffer = smallBuffer
+		}
+	}
+	if c.Dial == nil {
+		c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "tcp", addr)
 		}
 	}
 	if c.Logger == nil {

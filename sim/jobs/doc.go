@@ -1,0 +1,2 @@
+// Package jobs has worlds of a job's workers: joins, barriers, ends. Tests only.
+package jobs

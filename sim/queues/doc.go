@@ -1,0 +1,2 @@
+// Package queues has worlds of a queue: submitters, executors and watchers. Tests only.
+package queues
