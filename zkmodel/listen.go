@@ -1,0 +1,191 @@
+package zkmodel
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// ErrClosed is what Serve returns after Close.
+var ErrClosed = errors.New("zookeeper model closed")
+
+// Serve accepts connections until Close. It owns the listener, and expires sessions by itself.
+func (s *Server) Serve(l net.Listener) error {
+	defer l.Close()
+	if !s.keepOpen(l) {
+		return ErrClosed
+	}
+	defer s.forget(l)
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			if s.isClosed() {
+				return ErrClosed
+			}
+			return err
+		}
+		go s.ServeConn(c)
+	}
+}
+
+// ServeConn serves one connection until it ends, and closes it. It expires sessions by itself.
+func (s *Server) ServeConn(c net.Conn) {
+	defer c.Close()
+	if !s.keepOpen(c) {
+		return
+	}
+	defer s.forget(c)
+	out := newSender(c)
+	defer out.stop()
+	var p *Peer
+	s.Do(func() { p = s.Open(out.add) })
+	defer s.Do(p.Lost)
+	in := bufio.NewReader(c)
+	var head [4]byte
+	for {
+		if _, err := io.ReadFull(in, head[:]); err != nil {
+			return
+		}
+		n := binary.BigEndian.Uint32(head[:])
+		if n > maxFrame {
+			return
+		}
+		frame := make([]byte, n)
+		if _, err := io.ReadFull(in, frame); err != nil {
+			return
+		}
+		open := false
+		s.Do(func() { open = p.Handle(frame) })
+		if !open {
+			return
+		}
+	}
+}
+
+// Close ends Serve and all connections. The sessions and the znodes stay.
+func (s *Server) Close() error {
+	s.open.Lock()
+	defer s.open.Unlock()
+	if !s.open.closed {
+		s.open.closed = true
+		close(s.open.done)
+	}
+	for c := range s.open.all {
+		c.Close()
+	}
+	return nil
+}
+
+// opened is what Close closes.
+type opened struct {
+	sync.Mutex
+	closed   bool
+	all      map[io.Closer]struct{}
+	done     chan struct{} // closed by Close
+	expiring bool
+}
+
+// keepOpen registers what Close must close. It returns false after Close.
+func (s *Server) keepOpen(c io.Closer) bool {
+	s.open.Lock()
+	defer s.open.Unlock()
+	if s.open.closed {
+		return false
+	}
+	s.open.all[c] = struct{}{}
+	if !s.open.expiring {
+		s.open.expiring = true
+		go s.expire()
+	}
+	return true
+}
+
+func (s *Server) forget(c io.Closer) {
+	s.open.Lock()
+	defer s.open.Unlock()
+	delete(s.open.all, c)
+}
+
+func (s *Server) isClosed() bool {
+	s.open.Lock()
+	defer s.open.Unlock()
+	return s.open.closed
+}
+
+// expiryTick is how often Serve looks for sessions that were silent for too long.
+const expiryTick = 100 * time.Millisecond
+
+func (s *Server) expire() {
+	t := time.NewTicker(expiryTick)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			s.Do(func() { s.ExpireDue(s.o.Now()) })
+		case <-s.open.done:
+			return
+		}
+	}
+}
+
+// sender writes frames to a connection, in order. The server never waits for a slow client.
+type sender struct {
+	conn   net.Conn
+	mu     sync.Mutex
+	filled sync.Cond
+	queue  [][]byte
+	end    bool
+	ended  chan struct{}
+}
+
+func newSender(c net.Conn) *sender {
+	w := &sender{conn: c, ended: make(chan struct{})}
+	w.filled.L = &w.mu
+	go w.run()
+	return w
+}
+
+// add queues a frame; nil ends the connection after the frames before it.
+func (w *sender) add(frame []byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if frame == nil {
+		w.end = true
+	} else if !w.end {
+		w.queue = append(w.queue, frame)
+	}
+	w.filled.Signal()
+}
+
+// stop sends what is queued and waits for the end of it.
+func (w *sender) stop() {
+	w.add(nil)
+	<-w.ended
+}
+
+func (w *sender) run() {
+	defer close(w.ended)
+	defer w.conn.Close()
+	for {
+		w.mu.Lock()
+		for len(w.queue) == 0 && !w.end {
+			w.filled.Wait()
+		}
+		frames, end := w.queue, w.end
+		w.queue = nil
+		w.mu.Unlock()
+		for _, f := range frames {
+			b := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(f)), uint32(len(f)))
+			if _, err := w.conn.Write(append(b, f...)); err != nil {
+				return
+			}
+		}
+		if end {
+			return
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package zkmodel
+
+import (
+	"maps"
+	"slices"
+)
+
+// Stat is the metadata of a znode, as clients see it.
+type Stat struct {
+	Czxid, Mzxid, Pzxid int64 // transactions that created it, last set its data, last changed its list of children
+	Ctime, Mtime        int64 // ms since 1970
+	Version             int32 // number of changes of its data
+	Cversion            int32 // number of changes of its list of children
+	Aversion            int32 // number of changes of its ACL
+	EphemeralOwner      int64 // session id, or 0
+	DataLength          int32 // bytes
+	NumChildren         int32
+}
+
+// node is a znode. meta.Cversion counts only the children that were created: it is the number of the next sequential
+// child.
+type node struct {
+	path     string
+	parent   *node
+	data     []byte // nil is ZooKeeper's null; never changed in place
+	meta     Stat   // without DataLength and NumChildren
+	acl      []ACL  // never changed in place
+	children map[string]*node
+	sorted   []string // the names of the children; nil if it must be computed again
+}
+
+func (n *node) stat() Stat {
+	s := n.meta
+	s.DataLength, s.NumChildren = int32(len(n.data)), int32(len(n.children))
+	s.Cversion = 2*s.Cversion - s.NumChildren // creates and deletes
+	return s
+}
+
+// names returns the names of the children, sorted. The caller must not change them.
+func (n *node) names() []string {
+	if n.sorted == nil && len(n.children) > 0 {
+		n.sorted = slices.AppendSeq(make([]string, 0, len(n.children)), maps.Keys(n.children))
+		slices.Sort(n.sorted)
+	}
+	return n.sorted
+}
+
+func (n *node) name() string { return n.path[len(n.parent.path)+1:] }
+
+// tree is all znodes. The root has the paths "" and "/" and, as a node, the path "".
+type tree struct {
+	nodes map[string]*node
+	undo  []change // of the transaction that runs, oldest first
+}
+
+// change is what a znode was before a transaction changed it.
+type change struct {
+	n    *node
+	what changeKind
+	data []byte
+	meta Stat
+	acl  []ACL
+}
+
+type changeKind int
+
+const (
+	changed changeKind = iota
+	added
+	removed
+)
+
+// newTree holds what a new server holds.
+func newTree() *tree {
+	root := &node{children: map[string]*node{}, acl: worldAll}
+	t := &tree{nodes: map[string]*node{"": root, "/": root}}
+	for _, path := range []string{"/zookeeper", "/zookeeper/quota", "/zookeeper/config"} {
+		parent, _ := parentOf(path)
+		n := &node{path: path, parent: t.nodes[parent], data: []byte{}, acl: worldAll}
+		t.link(n)
+	}
+	config := t.nodes["/zookeeper/config"]
+	config.acl, config.meta.Aversion = worldRead, -1
+	root.data = []byte{}
+	return t
+}
+
+// reserved reports whether the znode may not be deleted.
+func reserved(path string) bool {
+	return path == "/" || path == "/zookeeper" || path == "/zookeeper/quota" || path == "/zookeeper/config"
+}
+
+func (t *tree) link(n *node) {
+	t.nodes[n.path] = n
+	if n.parent.children == nil {
+		n.parent.children = map[string]*node{}
+	}
+	n.parent.children[n.name()], n.parent.sorted = n, nil
+}
+
+func (t *tree) unlink(n *node) {
+	delete(t.nodes, n.path)
+	delete(n.parent.children, n.name())
+	n.parent.sorted = nil
+}
+
+// keep remembers the znode as it is, before a change.
+func (t *tree) keep(n *node, what changeKind) {
+	t.undo = append(t.undo, change{n: n, what: what, data: n.data, meta: n.meta, acl: n.acl})
+}
+
+func (t *tree) add(n *node, zxid int64) {
+	t.keep(n.parent, changed)
+	t.keep(n, added)
+	n.parent.meta.Cversion++
+	n.parent.meta.Pzxid = zxid
+	t.link(n)
+}
+
+func (t *tree) remove(n *node, zxid int64) {
+	t.keep(n.parent, changed)
+	t.keep(n, removed)
+	n.parent.meta.Pzxid = zxid
+	t.unlink(n)
+}
+
+// rollback undoes all changes since the last commit, and calls each for every znode that it removes or adds again.
+func (t *tree) rollback(each func(n *node, exists bool)) {
+	for _, c := range slices.Backward(t.undo) {
+		switch c.what {
+		case added:
+			t.unlink(c.n)
+			each(c.n, false)
+		case removed:
+			t.link(c.n)
+			each(c.n, true)
+		case changed:
+			c.n.data, c.n.meta, c.n.acl = c.data, c.meta, c.acl
+		}
+	}
+	t.commit()
+}
+
+// commit makes all changes final.
+func (t *tree) commit() {
+	clear(t.undo)
+	t.undo = t.undo[:0]
+}

@@ -1,0 +1,166 @@
+package zkmodel
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+// The wire format is ZooKeeper's jute: big-endian integers; a string, buffer or list has its length before it in 4
+// bytes, and length -1 stands for null. Source: zookeeper.jute of ZooKeeper 3.8.
+
+// errShort means that a frame ends before what it should hold, or holds a length that cannot be.
+var errShort = errors.New("frame is too short or holds a wrong length")
+
+// decoder reads a frame. After an error all reads return zero values.
+type decoder struct {
+	b   []byte
+	err error
+}
+
+// take returns the next n bytes of the frame itself, or nil.
+func (d *decoder) take(n int) []byte {
+	if d.err != nil || n < 0 || n > len(d.b) {
+		d.err = errShort
+		return nil
+	}
+	v := d.b[:n:n]
+	d.b = d.b[n:]
+	return v
+}
+
+func (d *decoder) bool() bool {
+	v := d.take(1)
+	return v != nil && v[0] != 0
+}
+
+func (d *decoder) int32() int32 {
+	v := d.take(4)
+	if v == nil {
+		return 0
+	}
+	return int32(binary.BigEndian.Uint32(v))
+}
+
+func (d *decoder) int64() int64 {
+	v := d.take(8)
+	if v == nil {
+		return 0
+	}
+	return int64(binary.BigEndian.Uint64(v))
+}
+
+// buffer returns bytes of the frame itself; nil for null.
+func (d *decoder) buffer() []byte {
+	n := d.int32()
+	if n == -1 {
+		return nil
+	}
+	return d.take(int(n))
+}
+
+// string refuses null: no request that the model knows may hold it.
+func (d *decoder) string() string {
+	return string(d.take(int(d.int32())))
+}
+
+func (d *decoder) strings() []string {
+	n := d.int32()
+	if n < 0 || int(n) > len(d.b)/4 {
+		d.err = errShort
+		return nil
+	}
+	list := make([]string, n)
+	for i := range list {
+		list[i] = d.string()
+	}
+	return list
+}
+
+func (d *decoder) acl() []ACL {
+	n := d.int32()
+	if n == -1 {
+		return nil
+	}
+	if n < 0 || int(n) > len(d.b)/12 {
+		d.err = errShort
+		return nil
+	}
+	list := make([]ACL, n)
+	for i := range list {
+		list[i] = ACL{Perms: d.int32(), Scheme: d.string(), ID: d.string()}
+	}
+	return list
+}
+
+// encoder appends to a frame.
+type encoder []byte
+
+func (e *encoder) bool(v bool) {
+	if v {
+		*e = append(*e, 1)
+	} else {
+		*e = append(*e, 0)
+	}
+}
+
+func (e *encoder) int32(v int32) { *e = binary.BigEndian.AppendUint32(*e, uint32(v)) }
+func (e *encoder) int64(v int64) { *e = binary.BigEndian.AppendUint64(*e, uint64(v)) }
+
+func (e *encoder) buffer(v []byte) {
+	if v == nil {
+		e.int32(-1)
+		return
+	}
+	e.int32(int32(len(v)))
+	*e = append(*e, v...)
+}
+
+func (e *encoder) string(v string) {
+	e.int32(int32(len(v)))
+	*e = append(*e, v...)
+}
+
+func (e *encoder) strings(v []string) {
+	e.int32(int32(len(v)))
+	for _, s := range v {
+		e.string(s)
+	}
+}
+
+func (e *encoder) acl(v []ACL) {
+	e.int32(int32(len(v)))
+	for _, a := range v {
+		e.int32(a.Perms)
+		e.string(a.Scheme)
+		e.string(a.ID)
+	}
+}
+
+func (e *encoder) stat(s Stat) {
+	e.int64(s.Czxid)
+	e.int64(s.Mzxid)
+	e.int64(s.Ctime)
+	e.int64(s.Mtime)
+	e.int32(s.Version)
+	e.int32(s.Cversion)
+	e.int32(s.Aversion)
+	e.int64(s.EphemeralOwner)
+	e.int32(s.DataLength)
+	e.int32(s.NumChildren)
+	e.int64(s.Pzxid)
+}
+
+// statSize is the number of bytes of a Stat on the wire, headerSize that of a reply's header.
+const (
+	statSize   = 68
+	headerSize = 16
+)
+
+// newReply begins a reply with its header. room is how many bytes follow.
+func newReply(xid int32, zxid int64, err Code, room int) encoder {
+	e := make(encoder, 0, headerSize+room)
+	e.int32(xid)
+	e.int64(zxid)
+	e.int32(int32(err))
+	return e
+}
