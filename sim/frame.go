@@ -1,0 +1,244 @@
+package sim
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+
+	"muster/zkmodel"
+)
+
+// Operation codes of ZooKeeper's wire format, as in package zkconn.
+const (
+	opCreate     = 1
+	opDelete     = 2
+	opExists     = 3
+	opGetData    = 4
+	opSetData    = 5
+	opGetACL     = 6
+	opSetACL     = 7
+	opChildren   = 8
+	opSync       = 9
+	opChildren2  = 12
+	opPing       = 11
+	opCheck      = 13
+	opMulti      = 14
+	opCreate2    = 15
+	opContainer  = 19
+	opAuth       = 100
+	opSetWatches = 101
+	opClose      = -11
+
+	xidEvent       = -1
+	xidPing        = -2
+	flagSequential = 2
+)
+
+func opName(code int32) string {
+	switch code {
+	case opCreate, opCreate2, opContainer:
+		return "create"
+	case opDelete:
+		return "delete"
+	case opExists:
+		return "exists"
+	case opGetData:
+		return "get"
+	case opSetData:
+		return "set"
+	case opGetACL:
+		return "getACL"
+	case opSetACL:
+		return "setACL"
+	case opChildren, opChildren2:
+		return "children"
+	case opSync:
+		return "sync"
+	case opCheck:
+		return "check"
+	case opSetWatches:
+		return "watches"
+	case opAuth:
+		return "auth"
+	case opClose:
+		return "close"
+	}
+	return fmt.Sprintf("op %d", code)
+}
+
+// zkFar is a connection to the model of ZooKeeper.
+type zkFar struct {
+	c      *conn
+	server *zkmodel.Server
+	peer   *zkmodel.Peer    // nil until the server has the handshake
+	begun  bool             // the handshake was sent
+	shaken bool             // it was answered
+	sent   map[int32]string // xid → label of a request without a reply
+}
+
+func newZKFar(c *conn, s *zkmodel.Server) *zkFar {
+	return &zkFar{c: c, server: s, sent: map[int32]string{}}
+}
+
+func (f *zkFar) split(b []byte) int {
+	if len(b) < 4 {
+		return 0
+	}
+	if n := 4 + int(binary.BigEndian.Uint32(b)); n <= len(b) {
+		return n
+	}
+	return 0
+}
+
+func (f *zkFar) label(frame []byte) (string, bool) {
+	if !f.begun {
+		f.begun = true
+		return "connect", false
+	}
+	r := reader{frame[4:]}
+	xid, code := r.int32(), r.int32()
+	label := requestLabel(code, &r)
+	if xid >= 0 {
+		f.sent[xid] = label
+	}
+	return label, xid == xidPing
+}
+
+func (f *zkFar) handle(frame []byte) bool {
+	if f.peer == nil {
+		f.peer = f.server.Open(f.reply)
+	}
+	return f.peer.Handle(frame[4:])
+}
+
+func (f *zkFar) lost() {
+	if f.peer != nil {
+		f.peer.Lost()
+	}
+}
+
+// reply takes a frame of the model: the answer to the handshake, an event or a reply. nil is the end.
+func (f *zkFar) reply(frame []byte) {
+	if frame == nil {
+		f.c.end()
+		return
+	}
+	m := message{bytes: binary.BigEndian.AppendUint32(nil, uint32(len(frame)))}
+	m.bytes = append(m.bytes, frame...)
+	r := reader{frame}
+	if !f.shaken {
+		f.shaken, m.label = true, "connect"
+		r.skip(8)
+		f.c.session = r.int64()
+		f.c.push(m)
+		return
+	}
+	xid := r.int32()
+	r.skip(12)
+	switch xid {
+	case xidEvent:
+		kind := r.int32()
+		r.skip(4)
+		m.label = "event " + eventName(kind) + " " + readable(r.string())
+	case xidPing:
+		m.label, m.ping = "ping", true
+	default:
+		m.label = f.sent[xid]
+		delete(f.sent, xid)
+	}
+	f.c.push(m)
+}
+
+func eventName(kind int32) string {
+	switch kind {
+	case 1:
+		return "created"
+	case 2:
+		return "deleted"
+	case 3:
+		return "changed"
+	case 4:
+		return "children"
+	}
+	return fmt.Sprintf("kind %d", kind)
+}
+
+func requestLabel(code int32, r *reader) string {
+	switch code {
+	case opPing, opClose, opAuth, opSetWatches:
+		return opName(code)
+	case opMulti:
+		var ops []string
+		for len(r.b) > 0 {
+			op := r.int32()
+			done := r.bool()
+			r.skip(4)
+			if done {
+				break
+			}
+			ops = append(ops, opLabel(op, r))
+		}
+		return strings.Join(ops, ", ")
+	}
+	return opLabel(code, r)
+}
+
+// opLabel reads the body of one operation of a request.
+func opLabel(code int32, r *reader) string {
+	path := r.string()
+	switch code {
+	case opCreate, opCreate2, opContainer:
+		r.string()
+		for n := r.int32(); n > 0 && len(r.b) > 0; n-- {
+			r.skip(4)
+			r.string()
+			r.string()
+		}
+		if r.int32()&flagSequential != 0 {
+			path += "#"
+		}
+	case opSetData:
+		r.string()
+		r.skip(4)
+	case opDelete, opCheck:
+		r.skip(4)
+	}
+	return opName(code) + " " + readable(path)
+}
+
+// reader reads the fields of ZooKeeper's wire format. Beyond the end it reads zeros.
+type reader struct{ b []byte }
+
+func (r *reader) skip(n int) { r.b = r.b[min(max(n, 0), len(r.b)):] }
+
+func (r *reader) int32() int32 {
+	if len(r.b) < 4 {
+		r.b = nil
+		return 0
+	}
+	v := int32(binary.BigEndian.Uint32(r.b))
+	r.b = r.b[4:]
+	return v
+}
+
+func (r *reader) int64() int64 {
+	high := r.int32()
+	return int64(high)<<32 | int64(uint32(r.int32()))
+}
+
+func (r *reader) bool() bool {
+	if len(r.b) == 0 {
+		return false
+	}
+	v := r.b[0] != 0
+	r.b = r.b[1:]
+	return v
+}
+
+func (r *reader) string() string {
+	n := max(int(r.int32()), 0)
+	n = min(n, len(r.b))
+	s := string(r.b[:n])
+	r.b = r.b[n:]
+	return s
+}

@@ -1,0 +1,128 @@
+package sim
+
+import (
+	"hash/fnv"
+	"math/rand/v2"
+	"time"
+)
+
+// explorer chooses steps at random. Each schedule has a temper of its own: how often faults happen and time passes, and
+// which processes are slow. Slow ones let the others do much between two of their steps.
+type explorer struct {
+	random *rand.Rand
+	steps  int // left
+	temper temper
+	speeds []float64 // of the processes
+}
+
+// temper holds probabilities for each step.
+type temper struct{ fault, wait, change float64 }
+
+func newExplorer(name string, seed uint64, steps int) *explorer {
+	h := fnv.New64a()
+	h.Write([]byte(name))
+	e := &explorer{random: rand.New(rand.NewPCG(seed, h.Sum64())), steps: steps}
+	pick := func(of ...float64) float64 { return of[e.random.IntN(len(of))] }
+	e.temper = temper{
+		fault:  pick(0, 0.01, 0.03, 0.1),
+		wait:   pick(0, 0.01, 0.05),
+		change: pick(0, 0.02, 0.1),
+	}
+	return e
+}
+
+func (e *explorer) next(w *World) (step, bool) {
+	if e.steps--; e.steps < 0 {
+		return step{}, false
+	}
+	if e.speeds == nil || e.chance(e.temper.change) {
+		e.speeds = e.newSpeeds(len(w.procs))
+	}
+	if e.chance(e.temper.fault) {
+		if s, ok := e.fault(w); ok {
+			return s, true
+		}
+	}
+	moves := w.moves()
+	stuck := true // only a pause holds what there is to do
+	for _, s := range moves {
+		stuck = stuck && s.verb == resume
+	}
+	switch {
+	case len(moves) == 0, stuck && e.chance(0.7):
+		return step{verb: wait}, true
+	case e.chance(e.temper.wait):
+		return step{verb: wait, time: e.duration(w)}, true
+	}
+	return e.weighted(moves), true
+}
+
+func (e *explorer) chance(p float64) bool { return e.random.Float64() < p }
+
+func (e *explorer) newSpeeds(n int) []float64 {
+	speeds := make([]float64, n)
+	for i := range speeds {
+		speeds[i] = []float64{1, 1, 1, 0.2, 0.03, 0.001}[e.random.IntN(6)]
+	}
+	return speeds
+}
+
+// duration is mostly short. A long one, in which connections break, counts as a pause.
+func (e *explorer) duration(w *World) time.Duration {
+	short := []time.Duration{time.Millisecond, 30 * time.Millisecond, 300 * time.Millisecond}
+	long := []time.Duration{time.Second, 3 * time.Second, 10 * time.Second, time.Minute}
+	if w.left.Pauses > 0 && e.chance(0.3) {
+		w.left.Pauses--
+		return long[e.random.IntN(len(long))]
+	}
+	return short[e.random.IntN(len(short))]
+}
+
+// fault chooses a kind of fault first, since there are many more connections to cut than processes to crash.
+func (e *explorer) fault(w *World) (step, bool) {
+	all := w.faults(false)
+	if len(all) == 0 {
+		return step{}, false
+	}
+	var verbs []verb
+	of := map[verb][]step{}
+	for _, s := range all {
+		if of[s.verb] == nil {
+			verbs = append(verbs, s.verb)
+		}
+		of[s.verb] = append(of[s.verb], s)
+	}
+	some := of[verbs[e.random.IntN(len(verbs))]]
+	return some[e.random.IntN(len(some))], true
+}
+
+func (e *explorer) weighted(moves []step) step {
+	var sum float64
+	weights := make([]float64, len(moves))
+	for i, s := range moves {
+		weights[i] = e.weight(s)
+		sum += weights[i]
+	}
+	at := e.random.Float64() * sum
+	for i, weight := range weights {
+		if at -= weight; at < 0 {
+			return moves[i]
+		}
+	}
+	return moves[len(moves)-1]
+}
+
+func (e *explorer) weight(s step) float64 {
+	p := s.proc
+	if s.conn != nil {
+		p = s.conn.life.proc
+	}
+	weight := e.speeds[p.index]
+	switch s.verb {
+	case resume:
+		return 0.05
+	case drop:
+		return weight / 5
+	}
+	return weight
+}

@@ -1,0 +1,159 @@
+package sim
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"muster/zkmodel"
+)
+
+// Options of a world. The zero value explores without faults.
+type Options struct {
+	Name   string        // default: the name of the test
+	Seeds  int           // schedules to explore; default 200, a tenth of it with -short
+	Steps  int           // of one schedule before its fair end begins; default 400
+	Faults Faults        // that one schedule may have at most
+	End    time.Duration // virtual time in which all processes must end after the last fault; default 1 h
+
+	ignore func(t *zkmodel.Txn, op int) bool
+}
+
+// Faults are budgets of one schedule. A session also expires when its server hears nothing for its timeout: a cut or a
+// pause can lead to that. Expiries are those without silence: as if the process had been frozen, and does not know yet.
+type Faults struct{ Crashes, Cuts, Expiries, LostReplies, Pauses int }
+
+// Flags of every test that calls Run.
+type flags struct {
+	seeds *int
+	seed  *uint64
+	until *time.Duration
+	trace *string
+}
+
+var given = flags{
+	seeds: flag.Int("sim.n", 0, "schedules to explore in each world, instead of its own number"),
+	seed:  flag.Uint64("sim.seed", 1, "first seed"),
+	until: flag.Duration("sim.for", 0, "explore each world for so long"),
+	trace: flag.String("sim.trace", "", "replay this trace instead"),
+}
+
+func (o Options) complete(t testing.TB) Options {
+	if o.Name == "" {
+		o.Name = t.Name()
+	}
+	if o.Seeds == 0 {
+		o.Seeds = 200
+	}
+	if testing.Short() {
+		o.Seeds = max(o.Seeds/10, 1)
+	}
+	if *given.seeds > 0 {
+		o.Seeds = *given.seeds
+	}
+	if o.Steps == 0 {
+		o.Steps = 400
+	}
+	if o.End == 0 {
+		o.End = time.Hour
+	}
+	return o
+}
+
+// Run explores schedules of a world, on all cores. After a failure it prints a trace that leads to it, shortened, and
+// writes it to a file: -sim.trace replays that. Flags: -sim.n schedules, -sim.seed first, -sim.for duration.
+func Run(t *testing.T, o Options, world func(*World)) {
+	t.Helper()
+	o = o.complete(t)
+	if *given.trace != "" {
+		replayFile(t, o, world, *given.trace)
+		return
+	}
+	f, ran := explore(t, o, world, *given.seed, o.Seeds, *given.until)
+	if f == nil {
+		t.Logf("%d schedules", ran)
+		return
+	}
+	report(t, o, world, *f)
+}
+
+// failure is a schedule that failed.
+type failure struct {
+	seed  uint64
+	err   error
+	trace []string
+}
+
+// explore runs n schedules from a seed on, or those of a duration. It returns the failure with the smallest seed.
+func explore(t *testing.T, o Options, world func(*World), seed uint64, n int, until time.Duration) (*failure, int) {
+	var next, ran atomic.Int64
+	var mu sync.Mutex
+	var first *failure
+	start := time.Now()
+	more := func(i int) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return first == nil && (until > 0 && time.Since(start) < until || until == 0 && i < n)
+	}
+	var shards sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		shards.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if !more(i) {
+					return
+				}
+				s := seed + uint64(i)
+				out := inBubble(t, func() outcome { return schedule(o, world, newExplorer(o.Name, s, o.Steps)) })
+				ran.Add(1)
+				if out.err == nil {
+					continue
+				}
+				mu.Lock()
+				if first == nil || s < first.seed {
+					first = &failure{s, out.err, out.trace}
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	shards.Wait()
+	return first, int(ran.Load())
+}
+
+// inBubble runs f in a bubble of virtual time. Goroutines that remain are a failure.
+func inBubble(t *testing.T, f func() outcome) (out outcome) {
+	defer func() {
+		if r := recover(); r != nil {
+			out.err = fmt.Errorf("goroutines remain: %v", r)
+		}
+	}()
+	synctest.Test(t, func(*testing.T) { out = f() })
+	return out
+}
+
+func report(t *testing.T, o Options, world func(*World), f failure) {
+	t.Helper()
+	f = shrink(t, o, world, f)
+	file := writeTrace(t, o, f)
+	t.Errorf("%s: seed %d: %v\n\n%s\n\nReplay: go test -run '^%s$' . -sim.trace %s",
+		o.Name, f.seed, f.err, numbered(f.trace), t.Name(), file)
+}
+
+func writeTrace(t *testing.T, o Options, f failure) string {
+	file, err := os.CreateTemp("", "sim-"+strings.ReplaceAll(o.Name, "/", "-")+"-*.trace")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	fmt.Fprintf(file, "# %s, seed %d: %s\n", o.Name, f.seed, strings.ReplaceAll(f.err.Error(), "\n", "\n# "))
+	fmt.Fprintln(file, strings.Join(f.trace, "\n"))
+	return file.Name()
+}

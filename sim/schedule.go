@@ -1,0 +1,334 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"testing/synctest"
+	"time"
+
+	"muster/zkmodel"
+)
+
+// farFuture bounds waiting for what should end by itself.
+const farFuture = 24 * time.Hour
+
+// picker chooses the next step; false begins the fair end.
+type picker interface {
+	next(w *World) (step, bool)
+}
+
+// outcome is what a schedule led to.
+type outcome struct {
+	err   error
+	trace []string
+}
+
+// schedule runs one schedule of a world. It must run in a bubble of its own.
+func schedule(o Options, world func(*World), pick picker) outcome {
+	w := &World{options: o, left: o.Faults, activity: make(chan struct{}, 1)}
+	w.server = zkmodel.New(zkmodel.Options{Applied: w.applied, Ignore: o.ignore})
+	world(w)
+	w.runSetup()
+	if w.failed() == nil {
+		w.explore(pick)
+	}
+	if w.failed() == nil {
+		w.fairEnd(fmt.Sprintf("does not end within %s after the last fault", o.End))
+	}
+	for _, f := range w.ends {
+		if w.failed() == nil {
+			if err := f(); err != nil {
+				w.fail(err)
+			}
+		}
+	}
+	w.tearDown()
+	return outcome{err: w.failed(), trace: w.trace}
+}
+
+func (w *World) applied(t *zkmodel.Txn) {
+	for _, f := range w.txns {
+		if err := f(t); err != nil {
+			w.fail(err)
+		}
+	}
+}
+
+func (w *World) newLife(p *process) *Process {
+	life := &Process{world: w, proc: p, number: p.began}
+	life.ctx, life.cancel = context.WithCancel(context.Background())
+	p.life = life
+	p.began++
+	w.lives = append(w.lives, life)
+	return life
+}
+
+// runSetup runs the functions of Setup one after the other, without faults.
+func (w *World) runSetup() {
+	if len(w.setup) == 0 {
+		return
+	}
+	procs := w.procs
+	p := &process{name: "setup", index: -1, body: func(p *Process) error {
+		s, err := p.Dial(time.Minute)
+		if err != nil {
+			return err
+		}
+		for _, f := range w.setup {
+			if err := f(p.ctx, s); err != nil {
+				return err
+			}
+		}
+		return s.Close()
+	}}
+	w.procs = []*process{p}
+	w.begin(p)
+	w.fairEnd("setup does not end")
+	if _, err := p.life.result(); err != nil {
+		w.fail(fmt.Errorf("setup: %w", err))
+	}
+	w.procs = procs
+}
+
+// explore does what pick chooses until all processes are done.
+func (w *World) explore(pick picker) {
+	for {
+		w.settle()
+		if w.failed() != nil || w.done() {
+			return
+		}
+		s, ok := pick.next(w)
+		if !ok {
+			return
+		}
+		w.do(s)
+	}
+}
+
+// settle waits until all processes are blocked, and then checks.
+func (w *World) settle() {
+	if !w.calm {
+		synctest.Wait()
+	}
+	w.calm = false
+	w.tidy()
+	w.pings()
+	w.collect()
+	w.check()
+}
+
+func (w *World) check() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, f := range w.checks {
+		if w.err != nil {
+			return
+		}
+		w.err = f()
+	}
+}
+
+// collect sees which bodies have returned.
+func (w *World) collect() {
+	for _, p := range w.procs {
+		if p.life == nil || p.life.ended {
+			continue
+		}
+		returned, err := p.life.result()
+		if !returned {
+			continue
+		}
+		switch {
+		case err == nil, w.stopping && isFault(err):
+			p.done = true
+		case !isFault(err):
+			w.fail(fmt.Errorf("%s: %w", p.life, err))
+		}
+		p.life.ended, p.paused = true, false
+		p.life.crash()
+	}
+}
+
+// done reports whether all processes have ended. When only services are left, it tells them to end.
+func (w *World) done() bool {
+	all, ordinary := true, true
+	for _, p := range w.procs {
+		all = all && p.done
+		ordinary = ordinary && (p.done || p.service)
+	}
+	if ordinary && !all && !w.stopping {
+		w.stopping = true
+		for _, p := range w.procs {
+			if p.life == nil || p.life.ended {
+				p.done = true
+			} else if !p.done {
+				p.life.cancel()
+			}
+		}
+	}
+	return all
+}
+
+// fairEnd serves one process after the other, each until it waits for the others or for time, which then passes, until
+// all are done.
+func (w *World) fairEnd(complaint string) {
+	for _, p := range w.procs {
+		p.paused = false
+	}
+	end := time.Now().Add(w.options.End)
+	for at, served := 0, 0; ; {
+		w.settle()
+		if w.failed() != nil || w.done() {
+			return
+		}
+		if n := len(w.procs); served < n*serveLimit {
+			if !w.serve(w.procs[at/serveLimit%n]) {
+				at, served = (at/serveLimit+1)*serveLimit, served+serveLimit
+			} else {
+				at, served = at+1, 0
+			}
+			continue
+		}
+		served = 0
+		if !time.Now().Before(end) {
+			w.fail(fmt.Errorf("%s %s\n%s", w.unfinished(), complaint, w.stacks()))
+			return
+		}
+		w.passUntil(end)
+	}
+}
+
+// serveLimit is how often a process is served before the next one, if it always has something to do.
+const serveLimit = 100
+
+// serve does everything for one process that is no fault. It reports whether there was anything.
+func (w *World) serve(p *process) bool {
+	w.calm = true
+	for _, s := range w.moves() {
+		switch {
+		case s.verb == start && s.proc == p:
+			w.begin(p)
+			w.calm = false
+		case s.verb == apply && s.conn.life.proc == p:
+			for _, ok := s.conn.request(); ok; _, ok = s.conn.request() {
+				w.apply(s.conn)
+			}
+			w.calm = false
+		}
+	}
+	for _, c := range w.conns {
+		for c.life.proc == p && len(c.replies) > 0 {
+			w.deliver(c)
+			w.calm = false
+		}
+	}
+	return !w.calm
+}
+
+func (w *World) unfinished() string {
+	var names []string
+	for _, p := range w.procs {
+		if !p.done {
+			names = append(names, p.life.String())
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// pass lets time pass: for d, or until something happens if d is 0.
+func (w *World) pass(d time.Duration) {
+	if d == 0 {
+		w.passUntil(time.Now().Add(w.options.End))
+		return
+	}
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		w.passOnce(end)
+	}
+}
+
+// passUntil lets time pass until there is something to do.
+func (w *World) passUntil(end time.Time) {
+	for time.Now().Before(end) {
+		w.passOnce(end)
+		if w.anythingToDo() {
+			return
+		}
+	}
+}
+
+// passOnce lets time pass until a process does something, a session ends, or end.
+func (w *World) passOnce(end time.Time) {
+	until := end
+	for _, s := range w.server.Sessions() {
+		if at := s.Heard.Add(s.Timeout); at.Before(until) {
+			until = at
+		}
+	}
+	timer := time.NewTimer(time.Until(until))
+	select {
+	case <-w.activity:
+	case <-timer.C:
+	}
+	timer.Stop()
+	synctest.Wait()
+	w.tidy()
+	w.pings()
+	w.server.ExpireDue(time.Now())
+}
+
+func (w *World) anythingToDo() bool {
+	for _, p := range w.procs {
+		if p.life == nil || p.life.ended {
+			if !p.done {
+				return true
+			}
+			continue
+		}
+		if returned, _ := p.life.result(); returned {
+			return true
+		}
+	}
+	for _, c := range w.conns {
+		if _, ok := c.request(); (ok || len(c.replies) > 0) && !c.life.proc.paused {
+			return true
+		}
+	}
+	return false
+}
+
+// tearDown ends everything, since no goroutine may remain in the bubble.
+func (w *World) tearDown() {
+	for _, life := range w.lives {
+		life.crash()
+	}
+	end := time.Now().Add(farFuture)
+	for _, life := range w.lives {
+		synctest.Wait()
+		returned, _ := life.result()
+		for !returned && time.Now().Before(end) {
+			timer := time.NewTimer(time.Until(end))
+			select {
+			case <-w.activity:
+			case <-timer.C:
+			}
+			timer.Stop()
+			synctest.Wait()
+			returned, _ = life.result()
+		}
+		if !returned {
+			w.fail(fmt.Errorf("the body of %s does not return after a crash\n%s", life, w.stacks()))
+			continue
+		}
+		for _, s := range life.sessions {
+			s.Close()
+		}
+	}
+	time.Sleep(time.Minute) // for the client library's last goroutines
+}
+
+func panicked(r any) error {
+	return errors.Join(fmt.Errorf("panic: %v", r), errors.New(string(debug.Stack())))
+}

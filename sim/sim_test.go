@@ -1,0 +1,64 @@
+package sim_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"muster/sim"
+	"muster/zkstate/zkconn"
+)
+
+// TestCounter: two processes count in one znode, by version.
+func TestCounter(t *testing.T) {
+	faults := sim.Faults{Crashes: 2, Cuts: 2, Expiries: 1, LostReplies: 2, Pauses: 1}
+	sim.Run(t, sim.Options{Seeds: 50, Faults: faults}, func(w *sim.World) { counter(w, false) })
+}
+
+func counter(w *sim.World, careless bool) {
+	w.Setup(func(ctx context.Context, s *zkconn.Session) error {
+		_, err := s.Create(ctx, "/n", []byte("0"), zkconn.Persistent, zkconn.World(zkconn.PermAll))
+		return err
+	})
+	sure := 0
+	for _, name := range []string{"a", "b"} {
+		w.Process(name, 1, func(p *sim.Process) error {
+			s, err := p.Dial(10 * time.Second)
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			for {
+				data, stat, err := s.Get(p.Context(), "/n")
+				if err != nil {
+					return err
+				}
+				var n int
+				fmt.Sscan(string(data), &n)
+				version := stat.Version
+				if careless {
+					version = -1
+				}
+				_, err = s.Set(p.Context(), "/n", fmt.Append(nil, n+1), version)
+				if errors.Is(err, zkconn.ErrBadVersion) {
+					continue
+				}
+				if err == nil {
+					p.Saw(func() { sure++ })
+				}
+				return err
+			}
+		})
+	}
+	w.AtEnd(func() error {
+		data, _, _ := w.Server().Get("/n")
+		var n int
+		fmt.Sscan(string(data), &n)
+		if n < sure {
+			return fmt.Errorf("%d, but %d processes have counted", n, sure)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,253 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// verb is what the scheduler can do.
+type verb string
+
+const (
+	start     verb = "start"      // a process's first or next life
+	apply     verb = "apply"      // the server gets a request
+	deliver   verb = "deliver"    // the process gets a reply or an event
+	drop      verb = "drop"       // the request of a connection that the process has lost is lost too
+	resume    verb = "resume"     // ends pause
+	wait      verb = "wait"       // time passes
+	lose      verb = "lose"       // the server gets a request, then the connection breaks
+	cut       verb = "cut"        // the connection breaks, and what is on its way is lost
+	cutLate   verb = "cut-late"   // the connection breaks for the process, and its requests may still arrive
+	expire    verb = "expire"     // the server ends the session
+	crash     verb = "crash"      // the process, and its requests are lost
+	crashLate verb = "crash-late" // the process, and its requests may still arrive
+	pause     verb = "pause"      // nothing from and to the process moves
+)
+
+// step is something that the scheduler can do now.
+type step struct {
+	verb verb
+	proc *process
+	conn *conn
+	what string
+	time time.Duration // of wait; 0: until something happens
+}
+
+// String is a line of a trace.
+func (s step) String() string {
+	who := "-"
+	switch {
+	case s.conn != nil:
+		who = s.conn.life.String() + s.conn.name
+	case s.verb == start:
+		who = fmt.Sprintf("%s.%d", s.proc.name, s.proc.began)
+	case s.proc != nil:
+		who = s.proc.life.String()
+	case s.time > 0:
+		return fmt.Sprintf("%s %s %s", s.verb, who, s.time)
+	}
+	return strings.TrimSpace(fmt.Sprintf("%s %s %s", s.verb, who, s.what))
+}
+
+// moves are the steps that are no faults, in a fixed order.
+func (w *World) moves() []step {
+	var all []step
+	for _, p := range w.procs {
+		switch {
+		case p.paused:
+			all = append(all, step{verb: resume, proc: p})
+		case !p.done && (p.life == nil || p.life.ended):
+			all = append(all, step{verb: start, proc: p})
+		}
+	}
+	for _, c := range w.conns {
+		if c.life.proc.paused {
+			continue
+		}
+		if m, ok := c.request(); ok {
+			all = append(all, step{verb: apply, conn: c, what: m.label})
+			if c.gone {
+				all = append(all, step{verb: drop, conn: c, what: m.label})
+			}
+		}
+		if len(c.replies) > 0 {
+			all = append(all, step{verb: deliver, conn: c, what: c.replies[0].label})
+		}
+	}
+	return all
+}
+
+// faults are the faults that can happen now. Only those within the budget, unless all.
+func (w *World) faults(all bool) []step {
+	var out []step
+	add := func(budget int, s step) {
+		if budget > 0 || all {
+			out = append(out, s)
+		}
+	}
+	for _, c := range w.conns {
+		if c.gone || c.life.proc.index < 0 {
+			continue
+		}
+		if m, ok := c.request(); ok {
+			add(w.left.LostReplies, step{verb: lose, conn: c, what: m.label})
+			add(w.left.Cuts, step{verb: cutLate, conn: c})
+		}
+		add(w.left.Cuts, step{verb: cut, conn: c})
+		if c.session != 0 && !c.over {
+			add(w.left.Expiries, step{verb: expire, conn: c})
+		}
+	}
+	for _, p := range w.procs {
+		if p.done || p.life == nil || p.life.ended {
+			continue
+		}
+		if p.crashes < p.lives || p.lives < 0 {
+			add(w.left.Crashes, step{verb: crash, proc: p})
+			add(w.left.Crashes, step{verb: crashLate, proc: p})
+		}
+		if !p.paused {
+			add(w.left.Pauses, step{verb: pause, proc: p})
+		}
+	}
+	return out
+}
+
+// do executes a step. Only those that wake a process need to wait until all are blocked again.
+func (w *World) do(s step) {
+	w.steps++
+	w.trace = append(w.trace, s.String())
+	switch s.verb {
+	case start:
+		w.begin(s.proc)
+	case apply:
+		w.apply(s.conn)
+		w.calm = true
+	case deliver:
+		w.deliver(s.conn)
+	case drop:
+		s.conn.takeRequest()
+		w.calm = true
+	case resume:
+		s.proc.paused = false
+		w.calm = true
+	case wait:
+		w.pass(s.time)
+	case lose:
+		w.left.LostReplies--
+		w.apply(s.conn)
+		s.conn.sever()
+		s.conn.forget()
+	case cut, cutLate:
+		w.left.Cuts--
+		s.conn.sever()
+		if s.verb == cut {
+			s.conn.forget()
+		}
+	case expire:
+		w.left.Expiries--
+		w.server.Expire(s.conn.session)
+		w.calm = true
+	case crash, crashLate:
+		w.left.Crashes--
+		w.crash(s.proc, s.verb == crashLate)
+	case pause:
+		w.left.Pauses--
+		s.proc.paused = true
+		w.calm = true
+	}
+}
+
+func (w *World) begin(p *process) {
+	life := w.newLife(p)
+	go func() {
+		defer func() {
+			if r := recover(); r != nil {
+				life.finish(panicked(r))
+			}
+		}()
+		life.finish(p.body(life))
+	}()
+}
+
+func (w *World) crash(p *process, late bool) {
+	p.crashes++
+	p.paused = false
+	life := p.life
+	life.ended = true
+	life.crash()
+	for _, c := range w.conns {
+		if c.life == life && !late {
+			c.forget()
+		}
+	}
+	if p.lives < 0 {
+		p.done = true
+	}
+}
+
+// apply gives the oldest request of a connection to the server.
+func (w *World) apply(c *conn) {
+	m, ok := c.takeRequest()
+	if !ok || c.over {
+		return
+	}
+	if !c.far.handle(m.bytes) {
+		c.end()
+	}
+}
+
+// deliver gives the oldest reply or event of a connection to the process.
+func (w *World) deliver(c *conn) {
+	m := c.replies[0]
+	c.replies = slices.Delete(c.replies, 0, 1)
+	if m.bytes == nil {
+		c.sever()
+		return
+	}
+	c.deliver(m.bytes)
+}
+
+// tidy notices connections that processes have made or closed, and tells the server of those that are gone.
+func (w *World) tidy() {
+	w.mu.Lock()
+	added := w.dialled
+	w.dialled = nil
+	w.mu.Unlock()
+	if len(added) > 0 {
+		w.conns = append(w.conns, added...)
+		slices.SortStableFunc(w.conns, func(a, b *conn) int {
+			if d := a.life.proc.index - b.life.proc.index; d != 0 {
+				return d
+			}
+			return a.life.number - b.life.number
+		})
+	}
+	for _, c := range w.conns {
+		if !c.gone && c.isClosed() {
+			c.gone, c.replies = true, nil
+		}
+		if _, waits := c.request(); c.gone && !waits && !c.over {
+			c.over = true
+			c.far.lost()
+		}
+	}
+	w.conns = slices.DeleteFunc(w.conns, func(c *conn) bool { return c.gone && c.over })
+}
+
+// pings answers heartbeats, which are no steps.
+func (w *World) pings() {
+	for _, c := range w.conns {
+		if c.life.proc.paused {
+			continue
+		}
+		for m, ok := c.request(); ok && m.ping; m, ok = c.request() {
+			w.apply(c)
+		}
+		for len(c.replies) > 0 && c.replies[0].ping {
+			w.deliver(c)
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package sim
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// replay follows the lines of a trace. It skips a line that does not fit. After the last line comes the fair end.
+type replay struct{ lines []string }
+
+func (r *replay) next(w *World) (step, bool) {
+	for len(r.lines) > 0 {
+		line := r.lines[0]
+		r.lines = r.lines[1:]
+		if s, ok := fitting(w, line); ok {
+			return s, true
+		}
+	}
+	return step{}, false
+}
+
+func fitting(w *World, line string) (step, bool) {
+	fields := strings.SplitN(line, " ", 3)
+	switch verb(fields[0]) {
+	case wait:
+		s := step{verb: wait}
+		if len(fields) == 3 {
+			s.time, _ = time.ParseDuration(fields[2])
+		}
+		return s, true
+	case start, apply, deliver, drop, resume:
+		return find(w.moves(), line)
+	}
+	return find(w.faults(true), line)
+}
+
+func find(all []step, line string) (step, bool) {
+	for _, s := range all {
+		if s.String() == line {
+			return s, true
+		}
+	}
+	return step{}, false
+}
+
+// replayed runs the schedule of a trace.
+func replayed(t *testing.T, o Options, world func(*World), lines []string) outcome {
+	return inBubble(t, func() outcome { return schedule(o, world, &replay{lines}) })
+}
+
+func replayFile(t *testing.T, o Options, world func(*World), file string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			lines = append(lines, line)
+		}
+	}
+	out := replayed(t, o, world, lines)
+	if out.err != nil {
+		t.Fatalf("%s: %v\n\n%s", o.Name, out.err, numbered(out.trace))
+	}
+	t.Logf("the trace leads to no failure; what happened:\n%s", numbered(out.trace))
+}
+
+// tries bounds how many replays a shrinker makes.
+const tries = 400
+
+// shrink drops lines of a trade while the schedule still fails. It keeps the seed.
+func shrink(t *testing.T, o Options, world func(*World), f failure) failure {
+	best := f
+	left := tries
+	try := func(lines []string) bool {
+		left--
+		out := replayed(t, o, world, lines)
+		if out.err == nil {
+			return false
+		}
+		best.err, best.trace = out.err, out.trace
+		if len(out.trace) > len(lines) {
+			best.trace = lines
+		}
+		return true
+	}
+	for size := len(best.trace); size > 0 && left > 0; size /= 2 {
+		for at := 0; at < len(best.trace) && left > 0; {
+			end := min(at+size, len(best.trace))
+			shorter := append(append([]string(nil), best.trace[:at]...), best.trace[end:]...)
+			if !try(shorter) {
+				at = end
+			}
+		}
+	}
+	return best
+}
+
+func numbered(trace []string) string {
+	var b strings.Builder
+	for i, line := range trace {
+		fmt.Fprintf(&b, "%4d  %s\n", i+1, line)
+	}
+	return b.String()
+}
+
+// readable replaces what differs from run to run: long ids in hexadecimal.
+func readable(path string) string { return longID.ReplaceAllString(path, "<id>") }
+
+var longID = regexp.MustCompile(`[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}|\b[0-9a-f]{16,}\b`)
