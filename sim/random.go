@@ -49,8 +49,10 @@ func (e *explorer) next(w *World) (step, bool) {
 		stuck = stuck && s.verb == resume
 	}
 	switch {
-	case len(moves) == 0, stuck && e.chance(0.7):
+	case len(moves) == 0:
 		return step{verb: wait}, true
+	case stuck && e.chance(0.7):
+		return step{verb: wait, time: longWaits[e.random.IntN(len(longWaits))]}, true
 	case e.chance(e.temper.wait):
 		return step{verb: wait, time: e.duration(w)}, true
 	}
@@ -67,15 +69,18 @@ func (e *explorer) newSpeeds(n int) []float64 {
 	return speeds
 }
 
+var (
+	shortWaits = [...]time.Duration{time.Millisecond, 30 * time.Millisecond, 300 * time.Millisecond}
+	longWaits  = [...]time.Duration{time.Second, 3 * time.Second, 10 * time.Second, time.Minute}
+)
+
 // duration is mostly short. A long one, in which connections break, counts as a pause.
 func (e *explorer) duration(w *World) time.Duration {
-	short := []time.Duration{time.Millisecond, 30 * time.Millisecond, 300 * time.Millisecond}
-	long := []time.Duration{time.Second, 3 * time.Second, 10 * time.Second, time.Minute}
 	if w.left.Pauses > 0 && e.chance(0.3) {
 		w.left.Pauses--
-		return long[e.random.IntN(len(long))]
+		return longWaits[e.random.IntN(len(longWaits))]
 	}
-	return short[e.random.IntN(len(short))]
+	return shortWaits[e.random.IntN(len(shortWaits))]
 }
 
 // fault chooses a kind of fault first, since there are many more connections to cut than processes to crash.

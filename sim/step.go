@@ -229,6 +229,9 @@ func (w *World) tidy() {
 		if !c.gone && c.isClosed() {
 			c.gone, c.replies = true, nil
 		}
+		if c.gone && c.session == 0 {
+			c.forget() // nobody waits for its handshake
+		}
 		if _, waits := c.request(); c.gone && !waits && !c.over {
 			c.over = true
 			c.far.lost()
