@@ -1,6 +1,6 @@
-# The README has two commands, make demo and make test. Both install ZooKeeper if it is missing; make test also installs
-# what single tests need. make test is make check: everything that CI runs, the cheapest first. make unit is the part of
-# it that needs no server.
+# The README has two commands, make demo and make test. make demo needs Go and installs nothing. make test installs
+# ZooKeeper, and what single tests need, if they are missing. It is make check: everything that CI runs, the cheapest
+# first. make unit is the part of it that needs no server.
 
 GO ?= go
 export GO
@@ -8,7 +8,6 @@ export GO
 .PHONY: demo test check lint unit soak bench generate setup build
 
 demo: build
-	@./.ci/setup demo
 	@./examples/demo.sh
 
 test: check

@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
-# Shows what muster does, on a throw-away ZooKeeper: declare, plan, apply, a change that a live worker blocks, a run of
-# four workers of which one dies, and a group whose leader dies and whose task moves to a newer version. It runs every
-# command as it prints it. It leaves no process and no file. With MUSTER_SERVERS it uses that ensemble, below a root of
-# its own, and leaves only empty znodes there.
+# Shows what muster does, on the throw-away ZooKeeper of muster dev: declare, plan, apply, a change that a live worker
+# blocks, a run of four workers of which one dies, and a group whose leader dies and whose task moves to a newer version.
+# With a Redis, 7 or newer, also a queue. It runs every command as it prints it. It installs nothing, and leaves no
+# process and no file. With MUSTER_SERVERS it uses that ensemble, below a root of its own, and leaves only empty znodes
+# there; the queue then needs REDIS_URL.
+#
+# It has to run on Linux and macOS: bash 3.2, and only what sed, grep and the others have on both.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -74,6 +77,7 @@ if [ -n "${MUSTER_SERVERS:-}" ]; then
 	say "ZooKeeper: $MUSTER_SERVERS"
 else
 	dev=(dev)
+	unset REDIS_URL # somebody else's
 	case $(redis-server --version 2>/dev/null) in
 	*' v='[7-9].* | *' v='[1-9][0-9].*) dev+=(--redis) ;;
 	esac
@@ -82,7 +86,7 @@ else
 	"$muster" "${dev[@]}" >"$dir/dev" &
 	pids+=($!)
 	wait_for ^export cat "$dir/dev"
-	head -n 1 "$dir/dev"
+	sed '/^$/,$d' "$dir/dev"
 	eval "$(grep ^export "$dir/dev")"
 fi
 export MUSTER_SERVERS
@@ -111,7 +115,7 @@ cat "$dir/worker"
 run 0 "$muster" status --root "$root"
 
 say "somebody wants six workers instead of four, while one is at work: blocked"
-run 0 sed -i 's/workers = 4/workers = 6/' one-job.hcl
+run 0 sed -i.old 's/workers = 4/workers = 6/' one-job.hcl
 run 3 "$muster" plan --detailed-exitcode
 
 say "the worker crashes: after its session (2 s) the job is the leftover of a run that died"
@@ -124,7 +128,7 @@ run 0 "$muster" apply --yes
 run 0 "$muster" plan --detailed-exitcode
 
 say "four workers run a script that meets the others at a barrier (examples/load.sh)"
-run 0 sed -i 's/workers = 6/workers = 4/' one-job.hcl
+run 0 sed -i.old 's/workers = 6/workers = 4/' one-job.hcl
 run 0 "$muster" apply --yes
 "$muster" status --root "$root" --watch >"$dir/watch" &
 pids+=($!)
@@ -289,11 +293,13 @@ SH
 	wait_for 'no unfinished batch' "$muster" batches primes # its command has printed, and ends
 	kill "$watcher" "$started"
 	wait "$watcher" "$started" || true
+else
+	say "a queue is left out: it needs a Redis, 7 or newer, and none is here"
 fi
 
 say "nothing is declared any more: apply deletes what is ours"
 # shellcheck disable=SC2016 # the last line, for sed
-run 0 sed -i '/^job/,$d' one-job.hcl
+run 0 sed -i.old '/^job/,$d' one-job.hcl
 run 0 rm -f shop.hcl primes.hcl
 run 7 "$muster" apply --yes
 run 0 "$muster" apply --yes --allow-empty
