@@ -64,7 +64,7 @@ func fixACL(asked []ACL, ids []identity) ([]ACL, Code) {
 			for _, id := range ids {
 				acl = append(acl, ACL{a.Perms, id.scheme, id.id})
 			}
-		case a.Scheme == "digest" && strings.Count(a.ID, ":") == 1:
+		case a.Scheme == "digest" && strings.Count(strings.TrimRight(a.ID, ":"), ":") == 1:
 			acl = append(acl, a)
 		default:
 			return nil, InvalidACL

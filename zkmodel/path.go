@@ -1,9 +1,6 @@
 package zkmodel
 
-import (
-	"strings"
-	"unicode/utf8"
-)
+import "strings"
 
 // parentOf is the path of the parent; "" is the root's other name. ok is false without a slash.
 func parentOf(path string) (parent string, ok bool) {
@@ -19,7 +16,7 @@ func validPath(path string) bool {
 	if path == "/" {
 		return true
 	}
-	if path == "" || path[0] != '/' || !utf8.ValidString(path) {
+	if path == "" || path[0] != '/' {
 		return false
 	}
 	for name := range strings.SplitSeq(path[1:], "/") {

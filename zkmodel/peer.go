@@ -1,5 +1,10 @@
 package zkmodel
 
+import (
+	"slices"
+	"unicode/utf8"
+)
+
 // Peer is one connection of a client.
 type Peer struct {
 	server  *Server
@@ -30,6 +35,9 @@ func (p *Peer) Handle(frame []byte) (open bool) {
 	if d.err != nil {
 		return p.close()
 	}
+	if op == OpAuth {
+		return p.authenticate(xid, &d)
+	}
 	p.session.heard = p.server.o.Now()
 	return p.dispatch(xid, op, &d)
 }
@@ -41,7 +49,7 @@ func (p *Peer) dispatch(xid int32, op OpType, d *decoder) bool {
 	s := p.server
 	switch op {
 	case OpPing:
-		p.out(newReply(xid, s.zxid, OK, 0))
+		p.out(newReply(pingXid, s.zxid, OK, 0))
 	case OpExists, OpGetData, OpGetChildren, OpGetChildren2, OpGetACL, OpSync:
 		p.out(s.read(p, xid, op, d))
 	case OpSetWatches:
@@ -51,41 +59,40 @@ func (p *Peer) dispatch(xid int32, op OpType, d *decoder) bool {
 		p.out(s.write(p, xid, op, d))
 	case OpMulti:
 		p.out(s.multi(p, xid, d))
-	case OpAuth:
-		return p.authenticate(xid, d)
 	case OpClose:
 		s.endSession(p.session)
 		p.out(newReply(xid, s.zxid, OK, 0))
 		return p.close()
 	default:
-		p.out(newReply(xid, s.zxid, Unimplemented, 0))
+		p.out(newReply(xid, -1, Unimplemented, 0))
 		return p.close()
 	}
 	return true
 }
 
-// authenticate handles a credential. Only the scheme digest is known.
+// pingXid and eventXid are the numbers of all replies to pings, and of all events.
+const (
+	eventXid = -1
+	pingXid  = -2
+)
+
+// authenticate handles a credential. Only the scheme digest is known. It does not count as a sign of life, as it does
+// not with ZooKeeper. Source: ZooKeeperServer.processPacket.
 func (p *Peer) authenticate(xid int32, d *decoder) bool {
 	d.int32()
 	scheme, credential := d.string(), d.buffer()
-	if d.err != nil || scheme != "digest" {
+	if d.err != nil {
+		return p.close()
+	}
+	if scheme != "digest" || credential == nil || !utf8.Valid(credential) {
 		p.out(newReply(xid, 0, AuthFailed, 0))
 		return p.close()
 	}
-	if id := digestIdentity(credential); !p.has(id) {
+	if id := digestIdentity(credential); !slices.Contains(p.ids, id) {
 		p.ids = append(p.ids, id)
 	}
 	p.out(newReply(xid, 0, OK, 0))
 	return true
-}
-
-func (p *Peer) has(id identity) bool {
-	for _, known := range p.ids {
-		if known == id {
-			return true
-		}
-	}
-	return false
 }
 
 func (p *Peer) sendEvent(event eventType, path string) {

@@ -6,42 +6,29 @@ import "strings"
 func (s *Server) read(p *Peer, xid int32, op OpType, d *decoder) encoder {
 	path := d.string()
 	watch := op != OpSync && op != OpGetACL && d.bool()
-	code := MarshallingError
-	if d.err == nil {
-		code = OK
+	if d.err != nil {
+		return newReply(xid, s.zxid, MarshallingError, 0)
 	}
-	n := s.tree.nodes[path]
-	switch {
-	case code != OK:
-	case op == OpSync:
+	switch op {
+	case OpSync:
 		e := newReply(xid, s.zxid, OK, 4+len(path))
 		e.string(path)
 		return e
-	case op == OpExists:
-		if strings.IndexByte(path, 0) >= 0 {
-			code = BadArguments
-			break
-		}
-		if watch {
-			s.data.add(path, p)
-		}
-		if n == nil {
-			code = NoNode
-			break
-		}
-		e := newReply(xid, s.zxid, OK, statSize)
-		e.stat(n.stat())
-		return e
-	case n == nil:
-		code = NoNode
-	case op == OpGetACL:
-		if permitted(n.acl, permRead|permAdmin, p.ids) {
-			return s.replyACL(p, xid, n)
-		}
-		code = NoAuth
-	case !permitted(n.acl, permRead, p.ids):
-		code = NoAuth
-	case op == OpGetData:
+	case OpExists:
+		return s.exists(p, xid, path, watch)
+	}
+	perms := permRead
+	if op == OpGetACL {
+		perms |= permAdmin
+	}
+	n, code := s.find(path, perms, p)
+	if code != OK {
+		return newReply(xid, s.zxid, code, 0)
+	}
+	switch op {
+	case OpGetACL:
+		return s.replyACL(p, xid, n)
+	case OpGetData:
 		if watch {
 			s.data.add(path, p)
 		}
@@ -49,13 +36,28 @@ func (s *Server) read(p *Peer, xid int32, op OpType, d *decoder) encoder {
 		e.buffer(n.data)
 		e.stat(n.stat())
 		return e
-	default:
-		if watch {
-			s.child.add(path, p)
-		}
-		return s.replyChildren(xid, op, n)
 	}
-	return newReply(xid, s.zxid, code, 0)
+	if watch {
+		s.child.add(path, p)
+	}
+	return s.replyChildren(xid, op, n)
+}
+
+// exists needs no permission, and watches also a znode that does not exist.
+func (s *Server) exists(p *Peer, xid int32, path string, watch bool) encoder {
+	if strings.IndexByte(path, 0) >= 0 {
+		return newReply(xid, s.zxid, BadArguments, 0)
+	}
+	if watch {
+		s.data.add(path, p)
+	}
+	n := s.tree.nodes[path]
+	if n == nil {
+		return newReply(xid, s.zxid, NoNode, 0)
+	}
+	e := newReply(xid, s.zxid, OK, statSize)
+	e.stat(n.stat())
+	return e
 }
 
 func (s *Server) replyChildren(xid int32, op OpType, n *node) encoder {

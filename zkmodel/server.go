@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"io"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 )
@@ -37,6 +36,8 @@ type Op struct {
 	Version int32 // of a check, set, setACL or delete; -1: any
 	Flags   Flags // of a create
 	Err     Code
+
+	after Stat // of the znode, for the reply
 }
 
 // Server is one ZooKeeper. Serve, ServeConn, Close and Do may be called at any time. All other methods, also those of
@@ -143,14 +144,4 @@ func (s *Server) Expire(id int64) {
 			p.close()
 		}
 	}
-}
-
-// inOrder sorts znodes by path.
-func inOrder(nodes map[*node]struct{}) []*node {
-	list := make([]*node, 0, len(nodes))
-	for n := range nodes {
-		list = append(list, n)
-	}
-	slices.SortFunc(list, func(a, b *node) int { return strings.Compare(a.path, b.path) })
-	return list
 }

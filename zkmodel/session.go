@@ -8,11 +8,10 @@ import (
 
 // session is a client's session. It outlives its connections.
 type session struct {
-	id         int64
-	timeout    time.Duration
-	heard      time.Time
-	peer       *Peer // nil while not connected
-	ephemerals map[*node]struct{}
+	id      int64
+	timeout time.Duration
+	heard   time.Time
+	peer    *Peer // nil while not connected
 }
 
 // password of a session. It keeps nobody out: the model is no place for secrets.
@@ -65,7 +64,7 @@ func (p *Peer) answerHandshake(timeout time.Duration, id int64, secret []byte) {
 
 // granted is the timeout for a client that asks for one.
 func (s *Server) granted(timeout time.Duration) time.Duration {
-	timeout = max(timeout, s.o.MinTimeout)
+	timeout = max(timeout, s.o.MinTimeout, time.Millisecond)
 	if s.o.MaxTimeout > 0 {
 		timeout = min(timeout, s.o.MaxTimeout)
 	}
@@ -75,7 +74,7 @@ func (s *Server) granted(timeout time.Duration) time.Duration {
 func (s *Server) newSession() *session {
 	s.zxid++
 	s.nextID++
-	x := &session{id: s.nextID, ephemerals: map[*node]struct{}{}}
+	x := &session{id: s.nextID}
 	s.sessions[x.id] = x
 	return x
 }
@@ -84,15 +83,14 @@ func (s *Server) newSession() *session {
 func (s *Server) endSession(x *session) {
 	s.zxid++
 	t := &Txn{Zxid: s.zxid, Session: x.id, Ops: []Op{{Type: OpClose, Version: -1}}}
-	for _, n := range inOrder(x.ephemerals) {
+	for _, n := range s.tree.ownedBy(x.id) {
 		s.tree.remove(n, t.Zxid)
 		t.Ops = append(t.Ops, Op{Type: OpDelete, Path: n.path, Version: -1})
 	}
 	s.tree.commit()
+	delete(s.tree.ephemerals, x.id)
 	delete(s.sessions, x.id)
-	for i := range t.Ops {
-		s.notify(&t.Ops[i])
-	}
+	s.notify(t)
 	if s.o.Applied != nil {
 		s.o.Applied(t)
 	}

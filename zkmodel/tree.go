@@ -3,6 +3,7 @@ package zkmodel
 import (
 	"maps"
 	"slices"
+	"strings"
 )
 
 // Stat is the metadata of a znode, as clients see it.
@@ -49,8 +50,9 @@ func (n *node) name() string { return n.path[len(n.parent.path)+1:] }
 
 // tree is all znodes. The root has the paths "" and "/" and, as a node, the path "".
 type tree struct {
-	nodes map[string]*node
-	undo  []change // of the transaction that runs, oldest first
+	nodes      map[string]*node
+	ephemerals map[int64]map[*node]struct{} // by session
+	undo       []change                     // of the transaction that runs, oldest first
 }
 
 // change is what a znode was before a transaction changed it.
@@ -73,7 +75,7 @@ const (
 // newTree holds what a new server holds.
 func newTree() *tree {
 	root := &node{children: map[string]*node{}, acl: worldAll}
-	t := &tree{nodes: map[string]*node{"": root, "/": root}}
+	t := &tree{nodes: map[string]*node{"": root, "/": root}, ephemerals: map[int64]map[*node]struct{}{}}
 	for _, path := range []string{"/zookeeper", "/zookeeper/quota", "/zookeeper/config"} {
 		parent, _ := parentOf(path)
 		n := &node{path: path, parent: t.nodes[parent], data: []byte{}, acl: worldAll}
@@ -96,12 +98,28 @@ func (t *tree) link(n *node) {
 		n.parent.children = map[string]*node{}
 	}
 	n.parent.children[n.name()], n.parent.sorted = n, nil
+	if owner := n.meta.EphemeralOwner; owner != 0 {
+		if t.ephemerals[owner] == nil {
+			t.ephemerals[owner] = map[*node]struct{}{}
+		}
+		t.ephemerals[owner][n] = struct{}{}
+	}
 }
 
 func (t *tree) unlink(n *node) {
 	delete(t.nodes, n.path)
 	delete(n.parent.children, n.name())
 	n.parent.sorted = nil
+	if owner := n.meta.EphemeralOwner; owner != 0 {
+		delete(t.ephemerals[owner], n)
+	}
+}
+
+// ownedBy returns the ephemeral znodes of a session, sorted by path.
+func (t *tree) ownedBy(session int64) []*node {
+	return slices.SortedFunc(maps.Keys(t.ephemerals[session]), func(a, b *node) int {
+		return strings.Compare(a.path, b.path)
+	})
 }
 
 // keep remembers the znode as it is, before a change.
@@ -124,16 +142,14 @@ func (t *tree) remove(n *node, zxid int64) {
 	t.unlink(n)
 }
 
-// rollback undoes all changes since the last commit, and calls each for every znode that it removes or adds again.
-func (t *tree) rollback(each func(n *node, exists bool)) {
+// rollback undoes all changes since the last commit.
+func (t *tree) rollback() {
 	for _, c := range slices.Backward(t.undo) {
 		switch c.what {
 		case added:
 			t.unlink(c.n)
-			each(c.n, false)
 		case removed:
 			t.link(c.n)
-			each(c.n, true)
 		case changed:
 			c.n.data, c.n.meta, c.n.acl = c.data, c.meta, c.acl
 		}

@@ -1,5 +1,7 @@
 package zkmodel
 
+import "slices"
+
 // EventType is what an event says about its path. Source: Watcher.Event.EventType.
 type eventType int32
 
@@ -10,10 +12,8 @@ const (
 	nodeChildrenChanged eventType = 4
 )
 
-const (
-	eventXid      = -1
-	syncConnected = 3 // the state in every event
-)
+// syncConnected is the state in every event.
+const syncConnected = 3
 
 // watches are the one-shot watches of one kind. They belong to connections: a client that connects again sets them
 // again.
@@ -49,7 +49,7 @@ func (w *watches) trigger(path string, event eventType, told []*Peer) []*Peer {
 	delete(w.peers, path)
 	for _, p := range peers {
 		delete(w.paths[p], path)
-		if !contains(told, p) {
+		if !slices.Contains(told, p) {
 			p.sendEvent(event, path)
 		}
 	}
@@ -59,43 +59,31 @@ func (w *watches) trigger(path string, event eventType, told []*Peer) []*Peer {
 // drop removes all watches of a connection.
 func (w *watches) drop(p *Peer) {
 	for path := range w.paths[p] {
-		peers := w.peers[path]
-		if len(peers) == 1 {
+		rest := slices.DeleteFunc(w.peers[path], func(q *Peer) bool { return q == p })
+		if len(rest) == 0 {
 			delete(w.peers, path)
-			continue
+		} else {
+			w.peers[path] = rest
 		}
-		rest := make([]*Peer, 0, len(peers)-1)
-		for _, q := range peers {
-			if q != p {
-				rest = append(rest, q)
-			}
-		}
-		w.peers[path] = rest
 	}
 	delete(w.paths, p)
 }
 
-func contains(peers []*Peer, p *Peer) bool {
-	for _, q := range peers {
-		if q == p {
-			return true
+// notify sends the events of a committed transaction.
+func (s *Server) notify(t *Txn) {
+	for i := range t.Ops {
+		path := t.Ops[i].Path
+		switch t.Ops[i].Type {
+		case OpCreate, OpCreate2:
+			s.data.trigger(path, nodeCreated, nil)
+			s.child.trigger(parentPath(path), nodeChildrenChanged, nil)
+		case OpDelete:
+			told := s.data.trigger(path, nodeDeleted, nil)
+			s.child.trigger(path, nodeDeleted, told)
+			s.child.trigger(parentPath(path), nodeChildrenChanged, nil)
+		case OpSetData:
+			s.data.trigger(path, nodeDataChanged, nil)
 		}
-	}
-	return false
-}
-
-// notify sends the events of a committed operation.
-func (s *Server) notify(o *Op) {
-	switch o.Type {
-	case OpCreate, OpCreate2:
-		s.data.trigger(o.Path, nodeCreated, nil)
-		s.child.trigger(parentPath(o.Path), nodeChildrenChanged, nil)
-	case OpDelete:
-		told := s.data.trigger(o.Path, nodeDeleted, nil)
-		s.child.trigger(o.Path, nodeDeleted, told)
-		s.child.trigger(parentPath(o.Path), nodeChildrenChanged, nil)
-	case OpSetData:
-		s.data.trigger(o.Path, nodeDataChanged, nil)
 	}
 }
 

@@ -1,15 +1,20 @@
 package zkmodel
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
+	"strings"
 )
 
 // The wire format is ZooKeeper's jute: big-endian integers; a string, buffer or list has its length before it in 4
 // bytes, and length -1 stands for null. Source: zookeeper.jute of ZooKeeper 3.8.
 
-// errShort means that a frame ends before what it should hold, or holds a length that cannot be.
-var errShort = errors.New("frame is too short or holds a wrong length")
+// Why a request cannot be read. Its sender gets MarshallingError.
+var (
+	errShort     = errors.New("frame is too short or holds a wrong length")
+	errUnknownOp = errors.New("unknown operation in a transaction")
+)
 
 // decoder reads a frame. After an error all reads return zero values.
 type decoder struct {
@@ -58,9 +63,9 @@ func (d *decoder) buffer() []byte {
 	return d.take(int(n))
 }
 
-// string refuses null: no request that the model knows may hold it.
+// string refuses null: no request that the model knows may hold it. What is not UTF-8 is replaced, as Java does.
 func (d *decoder) string() string {
-	return string(d.take(int(d.int32())))
+	return strings.ToValidUTF8(string(d.take(int(d.int32()))), "\ufffd")
 }
 
 func (d *decoder) strings() []string {
@@ -77,6 +82,10 @@ func (d *decoder) strings() []string {
 }
 
 func (d *decoder) acl() []ACL {
+	if rest, ok := bytes.CutPrefix(d.b, worldAllOnWire); ok { // nearly always
+		d.b = rest
+		return worldAll
+	}
 	n := d.int32()
 	if n == -1 {
 		return nil
@@ -91,6 +100,9 @@ func (d *decoder) acl() []ACL {
 	}
 	return list
 }
+
+// worldAllOnWire is worldAll in a frame.
+var worldAllOnWire = []byte("\x00\x00\x00\x01\x00\x00\x00\x1f\x00\x00\x00\x05world\x00\x00\x00\x06anyone")
 
 // encoder appends to a frame.
 type encoder []byte
