@@ -8,7 +8,7 @@ func (s *Server) execute(p *Peer, t *Txn, unread error) {
 	s.zxid++
 	t.Zxid = s.zxid
 	if unread != nil {
-		t.Err = MarshallingError
+		t.Err, t.Ops = MarshallingError, nil
 	}
 	now := s.o.Now().UnixMilli()
 	for i := range t.Ops {

@@ -23,7 +23,7 @@ type Options struct {
 type Txn struct {
 	Zxid, Session int64
 	Multi         bool
-	Ops           []Op
+	Ops           []Op // none if the request could not be read
 	Err           Code // of the first operation that was refused; OK if the transaction was committed
 }
 
