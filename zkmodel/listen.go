@@ -66,10 +66,9 @@ func (s *Server) ServeConn(c net.Conn) {
 	}
 }
 
-// Close ends Serve and all connections. The sessions and the znodes stay.
+// Close ends Serve and all connections, and returns when nothing of them runs. The sessions and the znodes stay.
 func (s *Server) Close() error {
 	s.open.Lock()
-	defer s.open.Unlock()
 	if !s.open.closed {
 		s.open.closed = true
 		close(s.open.done)
@@ -77,6 +76,8 @@ func (s *Server) Close() error {
 	for c := range s.open.all {
 		c.Close()
 	}
+	s.open.Unlock()
+	s.open.running.Wait()
 	return nil
 }
 
@@ -85,7 +86,8 @@ type opened struct {
 	sync.Mutex
 	closed   bool
 	all      map[io.Closer]struct{}
-	done     chan struct{} // closed by Close
+	running  sync.WaitGroup // Serve, ServeConn and expire
+	done     chan struct{}  // closed by Close
 	expiring bool
 }
 
@@ -97,9 +99,10 @@ func (s *Server) keepOpen(c io.Closer) bool {
 		return false
 	}
 	s.open.all[c] = struct{}{}
+	s.open.running.Add(1)
 	if !s.open.expiring {
 		s.open.expiring = true
-		go s.expire()
+		s.open.running.Go(s.expire)
 	}
 	return true
 }
@@ -108,6 +111,7 @@ func (s *Server) forget(c io.Closer) {
 	s.open.Lock()
 	defer s.open.Unlock()
 	delete(s.open.all, c)
+	s.open.running.Done()
 }
 
 func (s *Server) isClosed() bool {
@@ -131,6 +135,9 @@ func (s *Server) expire() {
 		}
 	}
 }
+
+// lastWords is how long a client may take for what was sent before its connection ended.
+const lastWords = time.Second
 
 // sender writes frames to a connection, in order. The server never waits for a slow client.
 type sender struct {
@@ -161,9 +168,10 @@ func (w *sender) add(frame []byte) {
 	w.filled.Signal()
 }
 
-// stop sends what is queued and waits for the end of it.
+// stop sends what is queued, if the client takes it soon, and waits for the end of it.
 func (w *sender) stop() {
 	w.add(nil)
+	w.conn.SetWriteDeadline(time.Now().Add(lastWords))
 	<-w.ended
 }
 
@@ -178,11 +186,13 @@ func (w *sender) run() {
 		frames, end := w.queue, w.end
 		w.queue = nil
 		w.mu.Unlock()
+		var all []byte
 		for _, f := range frames {
-			b := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(f)), uint32(len(f)))
-			if _, err := w.conn.Write(append(b, f...)); err != nil {
-				return
-			}
+			all = binary.BigEndian.AppendUint32(all, uint32(len(f)))
+			all = append(all, f...)
+		}
+		if _, err := w.conn.Write(all); err != nil {
+			return
 		}
 		if end {
 			return

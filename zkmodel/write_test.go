@@ -161,8 +161,9 @@ func TestMultiRollsBack(t *testing.T) {
 	if events := watcher.events(); events != nil {
 		t.Errorf("refused transactions send %q", events)
 	}
-	if codes, made := c.multi(good...); !slices.Equal(made, []string{"/p/s-0000000002", "/p/s-0000000003", "/p/n", "/p/n/m"}) {
-		t.Errorf("the transaction creates %q: %v", made, codes)
+	made := []string{"/p/s-0000000002", "/p/s-0000000003", "/p/n", "/p/n/m"}
+	if codes, got := c.multi(good...); !slices.Equal(got, made) {
+		t.Errorf("the transaction creates %q: %v", got, codes)
 	}
 	if got := paths(s.tree.ownedBy(c.id)); !slices.Equal(got, []string{"/p/s-0000000003"}) {
 		t.Errorf("the session owns %q", got)
@@ -200,7 +201,9 @@ func paths(nodes []*node) []string {
 func TestMultiThatCannotBeRead(t *testing.T) {
 	s := New(Options{})
 	c := begin(t, s)
-	for _, bad := range []operation{{OpSetACL, []any{"/", worldAll, -1}}, {OpGetData, []any{"/", false}}, {OpCheck, []any{"/"}}} {
+	for _, bad := range []operation{
+		{OpSetACL, []any{"/", worldAll, -1}}, {OpGetData, []any{"/", false}}, {OpCheck, []any{"/"}},
+	} {
 		var e encoder
 		for _, o := range []operation{create("/a", 0), bad} {
 			e.opHeader(o.op, false, -1)
