@@ -11,8 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"muster/job"
 	"muster/plan"
 	"muster/worker"
@@ -172,22 +170,30 @@ func TestWorkersInMemory(t *testing.T) {
 	})
 	must(t, err)
 	must(t, store.Commit(ctx, plan.Row{Path: j.Path(), New: j, Reason: plan.NotThere}))
-	ids := make([]int, j.Workers)
-	var g errgroup.Group
+	type joined struct {
+		id  int
+		err error
+	}
+	members := make(chan joined, j.Workers)
 	for i := range j.Workers {
 		own := session(t, inMemory(s))
-		g.Go(func() error {
-			m, err := worker.Join(ctx, own, worker.Config{
-				Root: j.Root, Job: j.Name, Identity: fmt.Sprintf("w%d", i), Info: znode.Worker{IP: "127.0.0.1", Port: 7000},
-			})
+		c := worker.Config{Root: j.Root, Job: j.Name, Identity: fmt.Sprintf("w%d", i)}
+		c.Info = znode.Worker{IP: "127.0.0.1", Port: 7000}
+		go func() {
+			m, err := worker.Join(ctx, own, c)
 			if err != nil {
-				return err
+				members <- joined{err: err}
+				return
 			}
-			ids[i] = m.ID
-			return m.Barrier(ctx, worker.Barrier{Name: "start"})
-		})
+			members <- joined{m.ID, m.Barrier(ctx, worker.Barrier{Name: "start"})}
+		}()
 	}
-	must(t, g.Wait())
+	var ids []int
+	for range j.Workers {
+		m := <-members
+		must(t, m.err)
+		ids = append(ids, m.id)
+	}
 	slices.Sort(ids)
 	if !slices.Equal(ids, []int{0, 1, 2}) {
 		t.Errorf("ids %v", ids)
