@@ -48,7 +48,7 @@ type far interface {
 	// label describes a request in a trace. It is called in order of sending.
 	label(request []byte) (label string, ping bool)
 	// handle gives a request to the server, which answers through what it was opened with. False ends the connection.
-	handle(request []byte) (open bool)
+	handle(request message) (open bool)
 	// lost tells the server that the connection is gone.
 	lost()
 }

@@ -104,11 +104,11 @@ func (f *zkFar) label(frame []byte) (string, bool) {
 	return label, xid == xidPing
 }
 
-func (f *zkFar) handle(frame []byte) bool {
+func (f *zkFar) handle(m message) bool {
 	if f.peer == nil {
 		f.peer = f.server.Open(f.reply)
 	}
-	return f.peer.Handle(frame[4:])
+	return f.peer.Handle(m.bytes[4:])
 }
 
 func (f *zkFar) lost() {

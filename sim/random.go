@@ -46,7 +46,7 @@ func (e *explorer) next(w *World) (step, bool) {
 	moves := w.moves()
 	stuck := true // only a pause holds what there is to do
 	for _, s := range moves {
-		stuck = stuck && s.verb == resume
+		stuck = stuck && (s.verb == resume || s.verb == up)
 	}
 	switch {
 	case len(moves) == 0:
@@ -122,12 +122,11 @@ func (e *explorer) weight(s step) float64 {
 	if s.conn != nil {
 		p = s.conn.life.proc
 	}
-	weight := e.speeds[p.index]
-	switch s.verb {
-	case resume:
+	if s.verb == resume || s.verb == up {
 		return 0.05
-	case drop:
-		return weight / 5
 	}
-	return weight
+	if s.verb == drop {
+		return e.speeds[p.index] / 5
+	}
+	return e.speeds[p.index]
 }

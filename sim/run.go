@@ -28,7 +28,8 @@ type Options struct {
 
 // Faults are budgets of one schedule. A session also expires when its server hears nothing for its timeout: a cut or a
 // pause can lead to that. Expiries are those without silence: as if the process had been frozen, and does not know yet.
-type Faults struct{ Crashes, Cuts, Expiries, LostReplies, Pauses int }
+// Outages are those of servers that World.Foreign added.
+type Faults struct{ Crashes, Cuts, Expiries, LostReplies, Pauses, Outages int }
 
 // Flags of every test that calls Run.
 type flags struct {

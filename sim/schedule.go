@@ -178,6 +178,11 @@ func (w *World) fairEnd(complaint string) {
 	for _, p := range w.procs {
 		p.paused = false
 	}
+	for _, f := range w.foreign {
+		if f.down.Load() {
+			w.setDown(f, false)
+		}
+	}
 	end := time.Now().Add(w.options.End)
 	for at, served := 0, 0; ; {
 		w.settle()
@@ -267,6 +272,14 @@ func (w *World) passOnce(end time.Time) {
 			until = at
 		}
 	}
+	for _, f := range w.foreign {
+		if f.Due == nil {
+			continue
+		}
+		if at := f.Due(time.Now()); !at.IsZero() && at.Before(until) {
+			until = at
+		}
+	}
 	timer := time.NewTimer(time.Until(until))
 	select {
 	case <-w.activity:
@@ -276,6 +289,11 @@ func (w *World) passOnce(end time.Time) {
 	synctest.Wait()
 	w.tidy()
 	w.pings()
+	for _, f := range w.foreign {
+		if f.Due != nil {
+			f.Due(time.Now())
+		}
+	}
 	w.server.ExpireDue(time.Now())
 }
 

@@ -62,3 +62,11 @@ func counter(w *sim.World, careless bool) {
 		return nil
 	})
 }
+
+// pause waits a moment of virtual time.
+func pause(p *sim.Process) {
+	select {
+	case <-time.After(time.Second):
+	case <-p.Context().Done():
+	}
+}

@@ -23,6 +23,8 @@ const (
 	expire    verb = "expire"     // the server ends the session
 	crash     verb = "crash"      // the process, and its requests are lost
 	crashLate verb = "crash-late" // the process, and its requests may still arrive
+	down      verb = "down"       // an outage of a Foreign begins
+	up        verb = "up"         // and ends
 	pause     verb = "pause"      // nothing from and to the process moves
 )
 
@@ -31,6 +33,7 @@ type step struct {
 	verb verb
 	proc *process
 	conn *conn
+	far  *foreign
 	what string
 	time time.Duration // of wait; 0: until something happens
 }
@@ -45,6 +48,8 @@ func (s step) String() string {
 		who = fmt.Sprintf("%s.%d", s.proc.name, s.proc.began)
 	case s.proc != nil:
 		who = s.proc.life.String()
+	case s.far != nil:
+		who = s.far.Name
 	case s.time > 0:
 		return fmt.Sprintf("%s %s %s", s.verb, who, s.time)
 	}
@@ -60,6 +65,11 @@ func (w *World) moves() []step {
 			all = append(all, step{verb: resume, proc: p})
 		case !p.done && (p.life == nil || p.life.ended):
 			all = append(all, step{verb: start, proc: p})
+		}
+	}
+	for _, f := range w.foreign {
+		if f.down.Load() {
+			all = append(all, step{verb: up, far: f})
 		}
 	}
 	for _, c := range w.conns {
@@ -112,6 +122,11 @@ func (w *World) faults(all bool) []step {
 			add(w.left.Pauses, step{verb: pause, proc: p})
 		}
 	}
+	for _, f := range w.foreign {
+		if !f.down.Load() {
+			add(w.left.Outages, step{verb: down, far: f})
+		}
+	}
 	return out
 }
 
@@ -157,6 +172,11 @@ func (w *World) do(s step) {
 		w.left.Pauses--
 		s.proc.paused = true
 		w.calm = true
+	case down, up:
+		if s.verb == down {
+			w.left.Outages--
+		}
+		w.setDown(s.far, s.verb == down)
 	}
 }
 
@@ -194,7 +214,7 @@ func (w *World) apply(c *conn) {
 	if !ok || c.over {
 		return
 	}
-	if !c.far.handle(m.bytes) {
+	if !c.far.handle(m) {
 		c.end()
 	}
 }

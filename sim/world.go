@@ -20,6 +20,7 @@ type World struct {
 	server  *zkmodel.Server
 	setup   []func(context.Context, *zkconn.Session) error
 	procs   []*process
+	foreign []*foreign
 	lives   []*Process
 	conns   []*conn // in the order of their processes and lives
 	checks  []func() error
