@@ -28,7 +28,8 @@ func adder(lines *[]string) sim.Foreign {
 // TestForeign: a process that sends again what was not answered has sent at least once, and at most once if nothing
 // breaks.
 func TestForeign(t *testing.T) {
-	for name, faults := range map[string]sim.Faults{"calm": {}, "faulty": {Crashes: 1, Cuts: 2, LostReplies: 2, Outages: 1}} {
+	faulty := sim.Faults{Crashes: 1, Cuts: 2, LostReplies: 2, Outages: 1}
+	for name, faults := range map[string]sim.Faults{"calm": {}, "faulty": faulty} {
 		t.Run(name, func(t *testing.T) {
 			sim.Run(t, sim.Options{Seeds: 50, Faults: faults}, func(w *sim.World) {
 				var lines []string

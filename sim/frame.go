@@ -186,6 +186,7 @@ func requestLabel(code int32, r *reader) string {
 // opLabel reads the body of one operation of a request.
 func opLabel(code int32, r *reader) string {
 	path := r.string()
+	sequential, versioned := false, false
 	switch code {
 	case opCreate, opCreate2, opContainer:
 		r.string()
@@ -194,16 +195,26 @@ func opLabel(code int32, r *reader) string {
 			r.string()
 			r.string()
 		}
-		if r.int32()&flagSequential != 0 {
-			path += "#"
-		}
+		sequential = r.int32()&flagSequential != 0
 	case opSetData:
 		r.string()
-		r.skip(4)
+		versioned = r.int32() != -1
 	case opDelete, opCheck:
-		r.skip(4)
+		versioned = r.int32() != -1
 	}
-	return opName(code) + " " + readable(path)
+	return opText(code, readable(path), sequential, versioned)
+}
+
+// opText describes an operation: # stands for the number of a new znode, and @v for a version.
+func opText(code int32, path string, sequential, versioned bool) string {
+	text := opName(code) + " " + path
+	if sequential {
+		text += "#"
+	}
+	if versioned {
+		text += "@v"
+	}
+	return text
 }
 
 // reader reads the fields of ZooKeeper's wire format. Beyond the end it reads zeros.

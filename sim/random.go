@@ -13,20 +13,26 @@ type explorer struct {
 	steps  int // left
 	temper temper
 	speeds []float64 // of the processes
+
+	mutant *mutant // look for its effects; nil: none
+	hold   float64 // speed of the requests whose guard is ignored
 }
 
 // temper holds probabilities for each step.
 type temper struct{ fault, wait, change float64 }
 
-func newExplorer(name string, seed uint64, steps int) *explorer {
+func newExplorer(o Options, seed uint64) *explorer {
 	h := fnv.New64a()
-	h.Write([]byte(name))
-	e := &explorer{random: rand.New(rand.NewPCG(seed, h.Sum64())), steps: steps}
+	h.Write([]byte(o.Name))
+	e := &explorer{random: rand.New(rand.NewPCG(seed, h.Sum64())), steps: o.Steps, mutant: o.mutant}
 	pick := func(of ...float64) float64 { return of[e.random.IntN(len(of))] }
 	e.temper = temper{
 		fault:  pick(0, 0.01, 0.03, 0.1),
 		wait:   pick(0, 0.01, 0.05),
 		change: pick(0, 0.02, 0.1),
+	}
+	if e.mutant != nil {
+		e.hold = pick(1, 0.1, 0.01)
 	}
 	return e
 }
@@ -38,7 +44,11 @@ func (e *explorer) next(w *World) (step, bool) {
 	if e.speeds == nil || e.chance(e.temper.change) {
 		e.speeds = e.newSpeeds(len(w.procs))
 	}
-	if e.chance(e.temper.fault) {
+	faultChance := e.temper.fault
+	if e.mutant != nil && faultChance > 0 && e.holds(w) {
+		faultChance = 0.1
+	}
+	if e.chance(faultChance) {
 		if s, ok := e.fault(w); ok {
 			return s, true
 		}
@@ -125,8 +135,22 @@ func (e *explorer) weight(s step) float64 {
 	if s.verb == resume || s.verb == up {
 		return 0.05
 	}
+	weight := e.speeds[p.index]
 	if s.verb == drop {
-		return e.speeds[p.index] / 5
+		weight /= 5
 	}
-	return e.speeds[p.index]
+	if e.mutant != nil && s.verb == apply && e.mutant.concerns(s.conn.life.world, s.what) {
+		weight *= e.hold
+	}
+	return weight
+}
+
+// holds reports whether a request whose guard is ignored is on its way: then faults show most.
+func (e *explorer) holds(w *World) bool {
+	for _, c := range w.conns {
+		if m, ok := c.request(); ok && e.mutant.concerns(w, m.label) {
+			return true
+		}
+	}
+	return false
 }

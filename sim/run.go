@@ -11,8 +11,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"muster/zkmodel"
 )
 
 // Options of a world. The zero value explores without faults.
@@ -23,7 +21,14 @@ type Options struct {
 	Faults Faults        // that one schedule may have at most
 	End    time.Duration // virtual time in which all processes must end after the last fault; default 1 h
 
-	ignore func(t *zkmodel.Txn, op int) bool
+	// Own tells which kinds of transactions belong into the table of Mutants; nil: all.
+	Own func(kind string) bool
+	// Path replaces in a path what differs from run to run, besides long hexadecimal ids, numbers of sequential znodes,
+	// and names of processes. May be nil.
+	Path func(path string) string
+
+	mutant *mutant // whose guard the server ignores
+	seen   *guards // collects the guards of all transactions
 }
 
 // Faults are budgets of one schedule. A session also expires when its server hears nothing for its timeout: a cut or a
@@ -112,7 +117,7 @@ func explore(t *testing.T, o Options, world func(*World), seed uint64, n int, un
 					return
 				}
 				s := seed + uint64(i)
-				out := inBubble(t, func() outcome { return schedule(o, world, newExplorer(o.Name, s, o.Steps)) })
+				out := inBubble(t, func() outcome { return schedule(o, world, newExplorer(o, s)) })
 				ran.Add(1)
 				if out.err == nil {
 					continue

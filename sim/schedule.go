@@ -22,14 +22,15 @@ type picker interface {
 
 // outcome is what a schedule led to.
 type outcome struct {
-	err   error
-	trace []string
+	err     error
+	trace   []string
+	ignored int // how often a mutant's guard was ignored
 }
 
 // schedule runs one schedule of a world. It must run in a bubble of its own.
 func schedule(o Options, world func(*World), pick picker) outcome {
 	w := &World{options: o, left: o.Faults, activity: make(chan struct{}, 1)}
-	w.server = zkmodel.New(zkmodel.Options{Applied: w.applied, Ignore: o.ignore})
+	w.server = zkmodel.New(zkmodel.Options{Applied: w.applied, Ignore: w.ignores})
 	world(w)
 	w.runSetup()
 	if w.failed() == nil {
@@ -46,10 +47,13 @@ func schedule(o Options, world func(*World), pick picker) outcome {
 		}
 	}
 	w.tearDown()
-	return outcome{err: w.failed(), trace: w.trace}
+	return outcome{err: w.failed(), trace: w.trace, ignored: w.ignored}
 }
 
 func (w *World) applied(t *zkmodel.Txn) {
+	if w.options.seen != nil && !w.preparing {
+		w.options.seen.add(w, t)
+	}
 	for _, f := range w.txns {
 		if err := f(t); err != nil {
 			w.fail(err)
@@ -72,6 +76,7 @@ func (w *World) runSetup() {
 		return
 	}
 	procs := w.procs
+	w.preparing = true
 	p := &process{name: "setup", index: -1, body: func(p *Process) error {
 		s, err := p.Dial(time.Minute)
 		if err != nil {
@@ -91,6 +96,7 @@ func (w *World) runSetup() {
 		w.fail(fmt.Errorf("setup: %w", err))
 	}
 	w.procs = procs
+	w.preparing = false
 }
 
 // explore does what pick chooses until all processes are done.

@@ -13,8 +13,18 @@ import (
 
 // TestCounter: two processes count in one znode, by version.
 func TestCounter(t *testing.T) {
+	sim.Test(t, worlds()...)
+}
+
+func TestMutants(t *testing.T) {
+	sim.Mutants(t, "testdata/guards.txt", worlds()...)
+}
+
+func worlds() []sim.Named {
 	faults := sim.Faults{Crashes: 2, Cuts: 2, Expiries: 1, LostReplies: 2, Pauses: 1}
-	sim.Run(t, sim.Options{Seeds: 50, Faults: faults}, func(w *sim.World) { counter(w, false) })
+	return []sim.Named{
+		{"counter", sim.Options{Seeds: 50, Faults: faults}, func(w *sim.World) { counter(w, false) }},
+	}
 }
 
 func counter(w *sim.World, careless bool) {

@@ -27,13 +27,16 @@ type World struct {
 	ends    []func() error
 	txns    []func(*zkmodel.Txn) error
 
-	activity chan struct{} // holds an element when a process did something since the scheduler looked
-	random   *rand.Rand
-	left     Faults // that may still happen
-	stopping bool   // services are told to end
-	calm     bool   // nothing woke a process since all were blocked
-	steps    int
-	trace    []string
+	activity  chan struct{} // holds an element when a process did something since the scheduler looked
+	random    *rand.Rand
+	left      Faults // that may still happen
+	preparing bool   // Setup runs
+	stopping  bool   // services are told to end
+	calm      bool   // nothing woke a process since all were blocked
+	steps     int
+	trace     []string
+	ignored   int               // how often a mutant's guard was ignored
+	kinds     map[string]string // label of a request → kind of its transaction
 
 	mu      sync.Mutex // guards what follows, and what Saw's functions touch
 	err     error      // why the schedule failed

@@ -1,0 +1,140 @@
+package sim
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"muster/zkmodel"
+)
+
+// A transaction's kind is the list of its operations, each once, with normalised paths: <p> is the name of a process,
+// <seq> the number of a sequential znode, <n> another number and <id> a long id. @v marks an operation that names a
+// version: a guard, because the server refuses the transaction if the version has changed.
+
+// guard is one guard of a kind of transactions.
+type guard struct{ kind, op string }
+
+// guards are those of all transactions that were seen. Schedules that run at the same time share it.
+type guards struct {
+	mu   sync.Mutex
+	seen map[guard]int
+}
+
+func (g *guards) add(w *World, t *zkmodel.Txn) {
+	kind := w.kind(labelOf(t))
+	if w.options.Own != nil && !w.options.Own(kind) {
+		return
+	}
+	for _, op := range strings.Split(kind, ", ") {
+		if isGuard(op) {
+			g.mu.Lock()
+			g.seen[guard{kind, op}]++
+			g.mu.Unlock()
+		}
+	}
+}
+
+func (g *guards) list() []guard {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var all []guard
+	for one := range g.seen {
+		all = append(all, one)
+	}
+	slices.SortFunc(all, guard.compare)
+	return all
+}
+
+func (g guard) compare(o guard) int {
+	if d := strings.Compare(g.kind, o.kind); d != 0 {
+		return d
+	}
+	return strings.Index(g.kind, g.op) - strings.Index(o.kind, o.op)
+}
+
+// isGuard reports whether a server can be told to ignore an operation's version. Of a check it is also that the znode
+// exists.
+func isGuard(op string) bool { return strings.HasSuffix(op, "@v") || strings.HasPrefix(op, "check ") }
+
+// mutant makes the server ignore a guard.
+type mutant struct{ guard }
+
+// concerns reports whether a request has the mutant's guard.
+func (m *mutant) concerns(w *World, label string) bool { return w.kind(label) == m.kind }
+
+func (w *World) ignores(t *zkmodel.Txn, op int) bool {
+	m := w.options.mutant
+	if m == nil || w.preparing || w.kind(labelOf(t)) != m.kind || w.normalised(opOf(t.Ops[op])) != m.op {
+		return false
+	}
+	w.ignored++
+	return true
+}
+
+// labelOf is the same for a transaction as the label of its request.
+func labelOf(t *zkmodel.Txn) string {
+	ops := make([]string, len(t.Ops))
+	for i, op := range t.Ops {
+		ops[i] = opOf(op)
+	}
+	return strings.Join(ops, ", ")
+}
+
+func opOf(op zkmodel.Op) string {
+	if op.Type == zkmodel.OpClose {
+		return "end of a session"
+	}
+	path, sequential := op.Path, op.Flags&zkmodel.Sequential != 0
+	if sequential {
+		path = numberAtEnd.ReplaceAllString(path, "")
+	}
+	versioned := op.Version != -1 && (op.Type == zkmodel.OpCheck || op.Type == zkmodel.OpSetData ||
+		op.Type == zkmodel.OpDelete)
+	return opText(int32(op.Type), readable(path), sequential, versioned)
+}
+
+// kind of the transaction whose request has this label.
+func (w *World) kind(label string) string {
+	if k, ok := w.kinds[label]; ok {
+		return k
+	}
+	var ops []string
+	for _, op := range strings.Split(label, ", ") {
+		if op = w.normalised(op); !slices.Contains(ops, op) {
+			ops = append(ops, op)
+		}
+	}
+	k := strings.Join(ops, ", ")
+	if w.kinds == nil {
+		w.kinds = map[string]string{}
+	}
+	w.kinds[label] = k
+	return k
+}
+
+var (
+	numberAtEnd = regexp.MustCompile(`[0-9]{10}$`)
+	sequence    = regexp.MustCompile(`[0-9]{10}\b|#`)
+	number      = regexp.MustCompile(`\b[0-9]+\b`)
+)
+
+// normalised replaces what differs between transactions of one kind.
+func (w *World) normalised(op string) string {
+	name, path, _ := strings.Cut(op, " ")
+	if w.options.Path != nil {
+		path = w.options.Path(path)
+	}
+	path = number.ReplaceAllString(sequence.ReplaceAllString(path, "<seq>"), "<n>")
+	parts := strings.Split(path, "/")
+	for i, part := range parts {
+		for _, p := range w.procs {
+			if rest, ok := strings.CutPrefix(part, p.name); ok && (rest == "" || strings.HasPrefix(rest, ".") ||
+				strings.HasPrefix(rest, "@")) {
+				parts[i] = "<p>" + rest
+			}
+		}
+	}
+	return name + " " + strings.Join(parts, "/")
+}

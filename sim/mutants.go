@@ -1,0 +1,259 @@
+package sim
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "rewrite the tables of guards")
+
+// Named is a world with its options.
+type Named struct {
+	Name    string
+	Options Options
+	World   func(*World)
+}
+
+// Test explores the worlds, each in a test of its own.
+func Test(t *testing.T, worlds ...Named) {
+	for _, n := range worlds {
+		t.Run(n.Name, func(t *testing.T) { Run(t, n.options(), n.World) })
+	}
+}
+
+func (n Named) options() Options {
+	o := n.Options
+	o.Name = n.Name
+	return o
+}
+
+// mutantLimit is the most schedules of each world in which a mutant is looked for.
+const mutantLimit = 2000
+
+// Mutants holds a table against the worlds: all guards of the transactions that they make, and for each guard a world
+// that fails when the server ignores it. A guard without one needs a reason in the table. The test fails if a guard is
+// missing in the table, if a world no longer fails, and if there is no reason. With -update it writes the table, and
+// looks for worlds. With -short it only looks for guards that are missing.
+func Mutants(t *testing.T, file string, worlds ...Named) {
+	t.Helper()
+	table, err := readTable(file)
+	if err != nil && !(os.IsNotExist(err) && *update) {
+		t.Fatal(err)
+	}
+	m := &mutants{t: t, file: file, worlds: worlds, table: table, where: map[guard][]Named{}}
+	m.collect()
+	if testing.Short() && !*update {
+		return
+	}
+	m.each(m.run)
+	if *update && !t.Failed() {
+		if err := m.table.write(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// mutants is one run of Mutants.
+type mutants struct {
+	t      *testing.T
+	file   string
+	worlds []Named
+	table  table
+	where  map[guard][]Named // the worlds that have seen a guard
+}
+
+// collect runs all worlds without mutants, to see their guards.
+func (m *mutants) collect() {
+	for _, n := range m.worlds {
+		o := n.options()
+		o.Seeds = 0
+		o = o.complete(m.t)
+		o.seen = &guards{seen: map[guard]int{}}
+		if f, _ := explore(m.t, o, n.World, *given.seed, o.Seeds, 0); f != nil {
+			m.t.Fatalf("%s fails without a mutant: seed %d: %v\n%s", n.Name, f.seed, f.err, numbered(f.trace))
+		}
+		for _, g := range o.seen.list() {
+			m.where[g] = append(m.where[g], n)
+			if m.table.find(g) != nil {
+				continue
+			}
+			if !*update {
+				m.t.Errorf("%s: a guard is missing, run this test with -update: %s\n\tin %s (world %s)",
+					m.file, g.op, g.kind, n.Name)
+				continue
+			}
+			m.table = append(m.table, &entry{guard: g})
+		}
+	}
+}
+
+// each runs f for every guard of the table, on all cores.
+func (m *mutants) each(f func(e *entry)) {
+	var next atomic.Int64
+	var shards sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		shards.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= len(m.table) {
+					return
+				}
+				f(m.table[i])
+			}
+		})
+	}
+	shards.Wait()
+}
+
+func (m *mutants) run(e *entry) {
+	if e.world != "" && m.again(e) {
+		return
+	}
+	if *update {
+		m.search(e)
+		return
+	}
+	switch {
+	case e.world != "":
+		m.t.Errorf("%s: world %s no longer fails without a guard: %s\n\tof %s\n\tfind another with -update",
+			m.file, e.world, e.op, e.kind)
+	case e.reason == "":
+		m.t.Errorf("%s: no world fails without a guard: %s\n\tof %s\n\twrite a world, or a reason into the table",
+			m.file, e.op, e.kind)
+	}
+}
+
+// again looks for the failure that the table names: first with its seed, then with others.
+func (m *mutants) again(e *entry) bool {
+	for _, n := range m.worlds {
+		if n.Name != e.world {
+			continue
+		}
+		for range 3 {
+			if m.caught(n, e.guard, e.seed, 1) != 0 {
+				return true
+			}
+		}
+		return m.caught(n, e.guard, e.seed+1, max(100, 4*int(e.seed))) != 0
+	}
+	return false
+}
+
+// search looks for a world that fails without the guard, in more and more schedules of each.
+func (m *mutants) search(e *entry) {
+	limit := mutantLimit
+	if *given.seeds > 0 {
+		limit = *given.seeds
+	}
+	e.world, e.seed = "", 0
+	for from, to := 0, 50; from < limit; from, to = to, to*4 {
+		for _, n := range m.where[e.guard] {
+			if seed := m.caught(n, e.guard, uint64(1+from), min(to, limit)-from); seed != 0 {
+				e.world, e.seed, e.reason = n.Name, seed, ""
+				return
+			}
+		}
+	}
+	m.t.Logf("no world fails without a guard: %s\n\tof %s", e.op, e.kind)
+}
+
+// caught is the first of n seeds with which the world fails without the guard; 0: none.
+func (m *mutants) caught(n Named, g guard, seed uint64, count int) uint64 {
+	o := n.options().complete(m.t)
+	o.mutant = &mutant{g}
+	for s := seed; s < seed+uint64(count); s++ {
+		out := inBubble(m.t, func() outcome { return schedule(o, n.World, newExplorer(o, s)) })
+		switch {
+		case out.err == nil:
+		case out.ignored > 0:
+			return s
+		default:
+			m.t.Errorf("%s fails without a mutant: seed %d: %v\n%s", n.Name, s, out.err, numbered(out.trace))
+			return 0
+		}
+	}
+	return 0
+}
+
+// table is the table of guards in a file. A kind stands alone in a line. Its guards follow, each with a world that
+// needs it and the seed of a schedule that shows so; or with - and the reason why no world does.
+type table []*entry
+
+type entry struct {
+	guard
+	world  string
+	seed   uint64
+	reason string
+}
+
+const tableHead = `# The guards of all transactions in this package's worlds, written by go test -run Mutants -update. Below each kind of
+# transaction stand its guards, the world that fails when the server ignores the guard, and after how many schedules it
+# does (the seed). A guard that no world needs has - and a reason.
+`
+
+func (t table) find(g guard) *entry {
+	for _, e := range t {
+		if e.guard == g {
+			return e
+		}
+	}
+	return nil
+}
+
+func (t table) write(file string) error {
+	sorted := append(table(nil), t...)
+	slices.SortFunc(sorted, func(a, b *entry) int { return a.compare(b.guard) })
+	var b strings.Builder
+	b.WriteString(tableHead)
+	kind := ""
+	for _, e := range sorted {
+		if e.kind != kind {
+			kind = e.kind
+			fmt.Fprintf(&b, "\n%s\n", kind)
+		}
+		if e.world != "" {
+			fmt.Fprintf(&b, "\t%s | %s | %d\n", e.op, e.world, e.seed)
+		} else {
+			fmt.Fprintf(&b, "\t%s | - | %s\n", e.op, e.reason)
+		}
+	}
+	return os.WriteFile(file, []byte(b.String()), 0o644)
+}
+
+func readTable(file string) (table, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var t table
+	kind := ""
+	for line := range strings.Lines(string(text)) {
+		switch line = strings.TrimSuffix(line, "\n"); {
+		case line == "" || strings.HasPrefix(line, "#"):
+		case !strings.HasPrefix(line, "\t"):
+			kind = line
+		default:
+			e := &entry{guard: guard{kind: kind}}
+			cells := strings.SplitN(line[1:], " | ", 3)
+			if len(cells) != 3 {
+				return nil, fmt.Errorf("%s: not a guard, a world and a seed: %q", file, line)
+			}
+			if e.op = cells[0]; cells[1] == "-" {
+				e.reason = cells[2]
+			} else if _, err := fmt.Sscan(cells[2], &e.seed); err != nil {
+				return nil, fmt.Errorf("%s: %q: %w", file, line, err)
+			} else {
+				e.world = cells[1]
+			}
+			t = append(t, e)
+		}
+	}
+	return t, nil
+}
