@@ -9,12 +9,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"muster/redisserver"
-	"muster/zkserver"
 )
 
 // devOptions of "muster dev".
 type devOptions struct {
 	servers   int
+	embedded  bool
 	port      int
 	redis     bool
 	redisPort int
@@ -25,10 +25,13 @@ func newDevCmd(p *process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Run a throw-away ZooKeeper, and a Redis, on this machine",
-		Long: `Runs a real ZooKeeper, the one installed on this machine, on loopback until it
-is interrupted: on a free port, unless --port names one. It prints the line to
-paste where other commands are to find it; at port 2181 they do without. Nothing
-of it is left behind.
+		Long: `Runs a ZooKeeper on loopback until it is interrupted: on a free port, unless
+--port names one. It prints the line to paste where other commands are to find
+it; at port 2181 they do without. Nothing of it is left behind.
+
+It is a real ZooKeeper if one, 3.5 or newer, is installed on this machine, with
+Java. Otherwise, or with --embedded, it is a small one that is part of muster:
+one server, in memory, for trying things out, never for production.
 
 With --redis it also runs a real Redis, 7 or newer, with the settings that a
 queue needs, and prints a line with its address. A configuration whose variable
@@ -36,12 +39,14 @@ queue needs, and prints a line with its address. A configuration whose variable
 		Example: `  muster dev                               one server on a free port
   muster dev --port 2181                   one where the others look for it
   muster dev --servers 3 --port 2181       an ensemble on 2181, 2182 and 2183
+  muster dev --embedded                    one in memory, without Java
   muster dev --redis                       also a Redis, for queues`,
 		Args: argCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error { return runDev(cmd.Context(), p, o) },
 	}
 	cmd.Flags().IntVar(&o.servers, "servers", 1, "run `N` servers: 1 or 3")
 	completeWith(cmd, "servers", "1", "3")
+	cmd.Flags().BoolVar(&o.embedded, "embedded", false, "run the one that is part of muster, in memory")
 	cmd.Flags().IntVar(&o.port, "port", 0, "first client `PORT`; 0 takes free ones")
 	cmd.Flags().BoolVar(&o.redis, "redis", false, "run a Redis too")
 	cmd.Flags().IntVar(&o.redisPort, "redis-port", 0, "`PORT` of the Redis; 0 takes a free one")
@@ -53,6 +58,8 @@ func (o devOptions) check() error {
 	switch {
 	case o.servers != 1 && o.servers != 3:
 		return usagef("muster dev --servers 3", "an ensemble has 1 or 3 servers here, not %d", o.servers)
+	case o.embedded && o.servers != 1:
+		return usagef("muster dev --servers 3", "the embedded ZooKeeper is one server, not %d", o.servers)
 	case o.port < 0 || o.port+o.servers > 1<<16:
 		return usagef("muster dev --port 2181", "%d is not a port", o.port)
 	case o.redisPort < 0 || o.redisPort >= 1<<16:
@@ -78,22 +85,20 @@ func runDev(ctx context.Context, p *process, o devOptions) (err error) {
 		what, their = fmt.Sprintf(" and Redis at %s", r.Addr()), "They are gone, with all their data,"
 		lines = fmt.Sprintf("export REDIS_URL=redis://%s/0\n", r.Addr())
 	}
-	opts := zkserver.Options{Servers: o.servers}
-	for i := range o.servers {
-		if o.port != 0 {
-			opts.Ports = append(opts.Ports, o.port+i)
-		}
-	}
-	e, err := zkserver.Start(ctx, opts)
+	z, err := o.startZooKeeper(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, e.Stop()) }()
+	defer func() { err = errors.Join(err, z.stop()) }()
 	if !p.flags.quiet {
-		fmt.Fprintf(p.out, "ZooKeeper serves at %s%s after %d ms.\n", e.Connect(), what, time.Since(start).Milliseconds())
-		fmt.Fprintf(p.out, "%s when this command ends.\n\n", their)
+		fmt.Fprintf(p.out, "ZooKeeper serves at %s%s after %d ms.\n", z.connect, what, time.Since(start).Milliseconds())
+		fmt.Fprintf(p.out, "%s%s when this command ends.\n\n", z.about, their)
 	}
-	fmt.Fprintf(p.out, "export MUSTER_SERVERS=%s\n%s", e.Connect(), lines)
-	<-ctx.Done()
-	return nil
+	fmt.Fprintf(p.out, "export MUSTER_SERVERS=%s\n%s", z.connect, lines)
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-z.failed:
+		return err
+	}
 }

@@ -80,8 +80,8 @@ func (e *Ensemble) settings(dir string, at place, places []place, o Options) str
 	set("4lw.commands.whitelist", "*")
 	set("forceSync", "no")
 	set("extendedTypesEnabled", true)
-	set("minSessionTimeout", 300)
-	set("maxSessionTimeout", 600_000)
+	set("minSessionTimeout", MinSessionTimeout.Milliseconds())
+	set("maxSessionTimeout", MaxSessionTimeout.Milliseconds())
 	if o.SuperPassword != "" {
 		sum := sha1.Sum([]byte("super:" + o.SuperPassword))
 		set("DigestAuthenticationProvider.superDigest", "super:"+base64.StdEncoding.EncodeToString(sum[:]))

@@ -16,14 +16,19 @@ const (
 	maxAttempts  = 5               // to start with other ports, since another program may take one
 )
 
+// A session gets the timeout that it asks for, within these bounds, with any TickTime.
+const (
+	MinSessionTimeout = 300 * time.Millisecond
+	MaxSessionTimeout = 10 * time.Minute
+)
+
 // Options say what to start. The zero value is one server without TLS, in a temporary directory, on a free port.
 type Options struct {
 	Servers int // 1 or 3; 0 is 1
 	// Dir is the directory of the servers' data. A later Start with the same Dir finds the data again. "" is a
 	// temporary directory, which Stop removes.
 	Dir string
-	// TickTime is ZooKeeper's unit of time; 0 is 500 ms. Session timeouts from 300 ms to 10 min are granted with any
-	// TickTime.
+	// TickTime is ZooKeeper's unit of time; 0 is 500 ms.
 	TickTime time.Duration
 	Ports    []int // ports for clients, one for each server; nil, or a port 0, is a free port
 
