@@ -1,0 +1,99 @@
+package jobs_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"muster/sim"
+	"muster/worker"
+	"muster/zkstate/znode"
+)
+
+// barrierTimeout is how long a worker waits at a barrier: longer than a session lasts, so that who has crashed may be
+// back in time.
+const barrierTimeout = 25 * time.Second
+
+// barrierRounds is how many rounds the workers of a world pass: with three the first is cleared.
+const barrierRounds = 4
+
+// barrierWorld is a world of workers that meet at a barrier, round after round. Who is started again begins with the
+// first round, like a script. A worker that has lost its identity to another process ends.
+func barrierWorld(n int, live, retry bool, twice ...string) func(*sim.World) {
+	return func(w *sim.World) {
+		k := newJobs(w, n)
+		names := append([]string{"w0", "w1", "w2"}[:n:n], twice...)
+		for i, identity := range names {
+			w.Process(fmt.Sprintf("p%d", i), 1, func(p *sim.Process) error {
+				m, err := k.join(p, worker.Config{Identity: identity})
+				if err != nil {
+					return endsWell(err)
+				}
+				for round := range barrierRounds {
+					if err := m.pass("x", &round, live, retry); err != nil {
+						return endsWell(err)
+					}
+				}
+				return endsWell(m.complete())
+			})
+		}
+	}
+}
+
+// pass waits at a round until it is decided, over all sessions that it takes. In a mode with attempts it comes again
+// until one is released, three times at most.
+func (m *member) pass(name string, round *int, live, retry bool) error {
+	for range 3 {
+		attempt := 0
+		b := worker.Barrier{
+			Name: name, Round: round, Live: live, Retry: retry, Timeout: barrierTimeout, Attempt: &attempt,
+		}
+		err := m.do(func() error { return m.Barrier(m.p.Context(), b) })
+		var aborted *worker.AbortedError
+		if err != nil && !errors.As(err, &aborted) {
+			return err
+		}
+		if round != nil {
+			m.p.Saw(func() { err = m.k.book.sawOutcome(m.life, name, *round, attempt, aborted) })
+		}
+		if err != nil || aborted == nil {
+			return err
+		}
+		if !retry {
+			return nil
+		}
+	}
+	return nil
+}
+
+// sawOutcome checks what a worker is told of a round against what became of it.
+func (b *book) sawOutcome(who *life, name string, round, number int, told *worker.AbortedError) error {
+	one := b.run(who.g).barriers[name]
+	if one == nil {
+		return fmt.Errorf("%s: nobody made barrier %s", who.name, name)
+	}
+	if told == nil && number == 0 { // below the floor
+		if !one.releasedRound(round) {
+			return fmt.Errorf("%s is told that round %d of %s was released", who.name, round, name)
+		}
+		return nil
+	}
+	if told != nil {
+		number = told.Attempt
+	}
+	a := one.attempts[znode.AttemptName(round, number)]
+	switch {
+	case a == nil:
+		return fmt.Errorf("%s: nobody made attempt %d at round %d of %s", who.name, number, round, name)
+	case told == nil && !a.released:
+		return fmt.Errorf("%s is told that %s of %s was released", who.name, a.name, name)
+	case told == nil && !a.arrived[who.id]:
+		return fmt.Errorf("%s is told that %s of %s was released, and has not arrived", who.name, a.name, name)
+	case told != nil && !a.aborted:
+		return fmt.Errorf("%s is told that %s of %s was aborted", who.name, a.name, name)
+	case told != nil && (told.Why != a.state.Aborted || !slices.Equal(told.Missing, a.state.Missing)):
+		return fmt.Errorf("%s is told that %s of %s was aborted: %v", who.name, a.name, name, told)
+	}
+	return nil
+}

@@ -1,0 +1,138 @@
+package jobs_test
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"muster/job"
+	"muster/resource"
+	"muster/sim"
+	"muster/worker"
+)
+
+// ends reports whether an error of Join, or of a membership, is one with which a process may end.
+func ends(err error) bool {
+	for _, e := range []error{
+		worker.ErrFull, worker.ErrDone, worker.ErrHeld, worker.ErrNotOpen, worker.ErrCompleted, worker.ErrFenced,
+		worker.ErrNoJob,
+	} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// endsWell is nil for an error with which a process may end.
+func endsWell(err error) error {
+	if ends(err) {
+		return nil
+	}
+	return err
+}
+
+// joinWorld has a place less than identities, and two processes of one identity: who joins, who withdraws, and who
+// takes over is up to the schedule. A first life leaves, later ones complete.
+func joinWorld(w *sim.World) {
+	k := newJobs(w, 2)
+	for _, c := range []struct {
+		name, identity string
+		takeover       worker.Takeover
+	}{
+		{"a1", "a", worker.TakeoverWait}, {"a2", "a", worker.TakeoverFail}, {"b", "b", worker.TakeoverWait},
+		{"c", "c", worker.TakeoverWait},
+	} {
+		w.Process(c.name, 1, func(p *sim.Process) error {
+			m, err := k.join(p, worker.Config{Identity: c.identity, Takeover: c.takeover})
+			if err != nil {
+				return endsWell(err)
+			}
+			if p.Life() == 0 {
+				return endsWell(m.leave())
+			}
+			return endsWell(m.complete())
+		})
+	}
+	w.AtEnd(k.book.noneTooMany)
+}
+
+// noneTooMany checks that everybody who came too late has withdrawn.
+func (b *book) noneTooMany() error {
+	if b.record == nil {
+		return nil
+	}
+	for id, identity := range b.run(b.record.Generation).ids {
+		if id >= b.job.Workers {
+			return fmt.Errorf("%s still has id %d of %d", identity, id, b.job.Workers)
+		}
+	}
+	return nil
+}
+
+// runWorld has two runs of the same two workers. A generation belongs to the run whose worker is the first. All
+// complete, and what is left is a job that is ready.
+func runWorld(w *sim.World) {
+	k := newJobs(w, 2, func(j *job.Job) { j.Timeouts.Join = resource.Duration(20 * time.Minute) })
+	completed := map[string]int{}
+	for _, run := range []string{"r1", "r2"} {
+		for _, identity := range []string{"a", "b"} {
+			w.Process(identity+"-"+run, 2, func(p *sim.Process) error {
+				err := k.completeRun(p, worker.Config{Identity: identity, Run: run})
+				if err == nil {
+					p.Saw(func() { completed[run]++ })
+				}
+				return err
+			})
+		}
+	}
+	w.AtEnd(func() error {
+		if completed["r1"] != 2 || completed["r2"] != 2 {
+			return fmt.Errorf("not all have completed: %v", completed)
+		}
+		return k.book.isReady(2)
+	})
+}
+
+// completeRun is a worker that a platform starts again until it has completed.
+func (k *jobs) completeRun(p *sim.Process, c worker.Config) error {
+	m, err := k.join(p, c)
+	if err == nil {
+		err = m.complete()
+	}
+	if errors.Is(err, worker.ErrCompleted) || errors.Is(err, worker.ErrDone) {
+		return nil
+	}
+	return err
+}
+
+// isReady checks that so many runs have completed, and that the job is ready for the next: the last worker has reset
+// it, or had to leave that to whoever comes next.
+func (b *book) isReady(runs int) error {
+	completed := 0
+	for g, r := range b.runs {
+		switch {
+		case len(r.completed) == b.job.Workers:
+			completed++
+		case len(r.completed) > 0:
+			return fmt.Errorf("%d of generation %s have completed", len(r.completed), g)
+		}
+	}
+	if completed != runs || b.record == nil {
+		return fmt.Errorf("%d runs have completed, %d were expected", completed, runs)
+	}
+	r := b.run(b.record.Generation)
+	if len(r.completed) > 0 {
+		runs--
+	} else if len(r.ids) > 0 {
+		return fmt.Errorf("%d have joined the job that was reset", len(r.ids))
+	}
+	last := job.LastRun(b.record)
+	switch {
+	case !r.open || len(b.live) > 0 || b.record.State != resource.StateOpen:
+		return fmt.Errorf("the job is not ready: gate %t, %d live", r.open, len(b.live))
+	case runs > 0 && (last == nil || len(b.run(last.Generation).completed) != b.job.Workers):
+		return fmt.Errorf("the last run is %v", last)
+	}
+	return nil
+}
