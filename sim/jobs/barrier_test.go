@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"muster/job"
+	"muster/resource"
 	"muster/sim"
 	"muster/worker"
 	"muster/zkstate/znode"
@@ -39,6 +41,72 @@ func barrierWorld(n int, live, retry bool, twice ...string) func(*sim.World) {
 			})
 		}
 	}
+}
+
+// nextWorld is a world of workers that do not say which round they mean. Who is started again does not know how far it
+// has come.
+func nextWorld(live, retry bool) func(*sim.World) {
+	return func(w *sim.World) {
+		k := newJobs(w, 2)
+		for _, identity := range []string{"w0", "w1"} {
+			w.Process(identity, 1, func(p *sim.Process) error {
+				m, err := k.join(p, worker.Config{Identity: identity})
+				for decided := -1; decided < barrierRounds && err == nil; {
+					var round int
+					err = m.do(func() (err error) {
+						round, err = m.NextRound(p.Context(), "x")
+						return err
+					})
+					if err == nil && round <= decided {
+						return fmt.Errorf("round %d comes after %d", round, decided)
+					}
+					if err == nil {
+						err = m.pass("x", &round, live, retry)
+					}
+					if !retry {
+						decided = round
+					} else {
+						decided++
+					}
+				}
+				if err == nil {
+					err = m.complete()
+				}
+				return endsWell(err)
+			})
+		}
+	}
+}
+
+// startWorld is a world of workers that are started again until they have passed the start barrier. All do.
+func startWorld(w *sim.World) {
+	k := newJobs(w, 3, func(j *job.Job) { j.Timeouts.Barrier = resource.Duration(barrierTimeout) })
+	passed := map[string]bool{}
+	for _, identity := range []string{"w0", "w1", "w2"} {
+		w.Process(identity, 1, func(p *sim.Process) error {
+			m, err := k.join(p, worker.Config{Identity: identity, Run: "r"})
+			for err == nil {
+				var attempt int
+				err = m.do(func() error { return m.StartBarrier(p.Context(), 0, &attempt) })
+				var aborted *worker.AbortedError
+				if err == nil || errors.As(err, &aborted) {
+					p.Saw(func() { err = k.book.sawOutcome(m.life, znode.StartBarrier, 0, attempt, aborted) })
+				}
+				if err == nil && aborted == nil {
+					p.Saw(func() { passed[identity] = true })
+					err = m.complete()
+					break
+				}
+			}
+			return endsWell(err)
+		})
+	}
+	w.AtEnd(func() error {
+		if len(passed) != 3 {
+			return fmt.Errorf("only %v have passed the start barrier", passed)
+		}
+		return nil
+	})
 }
 
 // pass waits at a round until it is decided, over all sessions that it takes. In a mode with attempts it comes again

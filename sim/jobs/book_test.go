@@ -27,6 +27,7 @@ type life struct {
 	identity string
 	g        string // the generation that it has joined; empty before
 	id       int
+	port     int // that it has advertised; 0: none, or it is advertising another one
 
 	completing bool // it has called Complete
 	left       bool // it has left, and may still Rejoin
@@ -186,7 +187,7 @@ func (b *book) apply(s step, op zkmodel.Op, p place) error {
 	case p.is("id", "*"):
 		return b.applyID(s, op, p)
 	case p.is("id", "*", "*"):
-		return r.values.apply(s, op, p, b.ended(p.g))
+		return r.values.apply(s, r, op, p)
 	case p.is("end", "*"):
 		return b.applyEnd(s, op, p)
 	case len(p.parts) > 1 && p.parts[0] == "barrier":
