@@ -95,6 +95,8 @@ func floorPlan() map[string]room {
 		},
 		// A process's side of a queue, and what it keeps in Redis.
 		"tasks/store": {ours: []string{"queue"}, others: []string{"github.com/redis/go-redis/v9"}},
+		// The scripts in Go, and a Redis in memory: tests only.
+		"tasks/store/storemodel": {},
 		"tasks": {
 			ours:   []string{"resource", "queue", "election", "tasks/store", "zkstate", "zkstate/zkconn", "zkstate/znode"},
 			others: []string{"github.com/redis/go-redis/v9"},

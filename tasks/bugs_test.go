@@ -288,7 +288,7 @@ func TestB10ASubmitIsRepeated(t *testing.T) {
 	const n = 2500 // three calls of append
 	aside := f.queue
 	aside.Redis = "redis://" + rediss.Addr() // past the proxy
-	client, err := connect(t.Context(), aside, noEnvironment)
+	client, err := connect(t.Context(), aside, noEnvironment, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

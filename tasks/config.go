@@ -16,7 +16,8 @@ type Config struct {
 	Role        queue.Role
 	Parallel    int // commands at once of an executor
 	// Getenv reads the credentials of Redis, see store.FromEnvironment; nil is os.Getenv.
-	Getenv func(string) string
+	Getenv    func(string) string
+	DialRedis Dial // nil is TCP
 	// Waiting, unless nil, is called when Join begins to wait: for what. It is called again when Join waits for
 	// something else.
 	Waiting func(what string)

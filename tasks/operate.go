@@ -27,7 +27,8 @@ type OperatorConfig struct {
 	Root, Queue string
 	By          string // user@host
 	// Getenv reads the credentials of Redis, see store.FromEnvironment; nil is os.Getenv.
-	Getenv func(string) string
+	Getenv    func(string) string
+	DialRedis Dial // nil is TCP
 	// Waiting, unless nil, is called when an operation begins to wait: for what.
 	Waiting func(what string)
 }
@@ -75,7 +76,7 @@ func (o *Operator) Close() {
 // Store is the queue in Redis. It connects if that was not done yet, and waits for Redis until ctx ends.
 func (o *Operator) Store(ctx context.Context) (*store.Queue, error) {
 	for tries := 0; o.client == nil; tries++ {
-		client, err := connect(ctx, o.Queue, o.c.Getenv)
+		client, err := connect(ctx, o.Queue, o.c.Getenv, o.c.DialRedis)
 		if err == nil {
 			o.client = client
 			break

@@ -3,6 +3,7 @@ package tasks
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -13,9 +14,12 @@ import (
 	"muster/tasks/store"
 )
 
-// connect connects to the Redis of q, with the credentials that getenv knows; nil is os.Getenv. The caller closes the
-// client.
-func connect(ctx context.Context, q queue.Queue, getenv func(string) string) (*redis.Client, error) {
+// Dial connects to an address of a Redis. A simulation connects to a model in memory.
+type Dial = func(ctx context.Context, addr string) (net.Conn, error)
+
+// connect connects to the Redis of q, with the credentials that getenv knows; nil is os.Getenv. A nil dial is TCP. The
+// caller closes the client.
+func connect(ctx context.Context, q queue.Queue, getenv func(string) string, dial Dial) (*redis.Client, error) {
 	if getenv == nil {
 		getenv = os.Getenv
 	}
@@ -23,6 +27,7 @@ func connect(ctx context.Context, q queue.Queue, getenv func(string) string) (*r
 	if err != nil {
 		return nil, err
 	}
+	c.Dial = dial
 	return store.Connect(ctx, c)
 }
 

@@ -177,7 +177,7 @@ func (f *fixture) generation() string {
 // client is a connection to the Redis of the queue.
 func (f *fixture) client() *redis.Client {
 	f.t.Helper()
-	client, err := connect(f.t.Context(), f.queue, noEnvironment)
+	client, err := connect(f.t.Context(), f.queue, noEnvironment, nil)
 	if err != nil {
 		f.t.Fatal(err)
 	}

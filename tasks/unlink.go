@@ -16,7 +16,7 @@ const unlinkPage = 1000
 // Record. Nobody may work in that generation any more. It may be called again after any error.
 func Unlink(ctx context.Context, rec *resource.Record, getenv func(string) string) error {
 	q := queue.Of(rec)
-	client, err := connect(ctx, q, getenv)
+	client, err := connect(ctx, q, getenv, nil)
 	if err != nil {
 		return err
 	}

@@ -39,6 +39,9 @@ type Config struct {
 	Hosts              []string // host, or host:port; with sentinels also the hosts of the primary and its replicas
 
 	TLS *tls.Config // nil is the system's certificates
+
+	// Dial connects to host:port, without TLS; nil is TCP. A simulation connects to a model in memory.
+	Dial func(ctx context.Context, addr string) (net.Conn, error)
 }
 
 // FromEnvironment is a Config with the credentials in MUSTER_REDIS_USERNAME, MUSTER_REDIS_PASSWORD or
@@ -81,7 +84,10 @@ func (c Config) dial(withTLS bool) func(ctx context.Context, network, addr strin
 		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 		defer cancel()
 		plain := &net.Dialer{}
-		if withTLS {
+		switch {
+		case c.Dial != nil:
+			return c.Dial(ctx, addr)
+		case withTLS:
 			return (&tls.Dialer{NetDialer: plain, Config: c.TLS}).DialContext(ctx, network, addr)
 		}
 		return plain.DialContext(ctx, network, addr)

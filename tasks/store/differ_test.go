@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"muster/tasks/store/storemodel"
 )
 
 // message is one call of a script.
@@ -24,25 +26,27 @@ type message struct {
 // and some that no process would make.
 type world struct {
 	*testQueue
+	model *Queue // the same, on the model
 	t     *testing.T
 	rng   *rand.Rand
-	m     *model
-	late  []message // will arrive later
+	m     *storemodel.Queue // what the model has
+	late  []message         // will arrive later
 	lives int
 	names int
 	most  int64
-	calls map[string]int // that were not refused
-	tasks map[string]int // by life: how many tasks the batch was opened with
-	ended map[string]bool
+	calls map[string]int      // that were not refused
 	drops map[string][]string // by batch: the indexes of dead tasks that were dropped
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
-	q := newQueue(t)
-	return &world{
-		testQueue: q, t: t, rng: rand.New(rand.NewPCG(seed, 0)), m: newModel(float64(q.now.UnixMilli())), most: 20_000,
-		calls: map[string]int{}, tasks: map[string]int{}, ended: map[string]bool{}, drops: map[string][]string{},
+	w := &world{
+		testQueue: newQueue(t), t: t, rng: rand.New(rand.NewPCG(seed, 0)), most: 20_000, calls: map[string]int{},
+		drops: map[string][]string{},
 	}
+	var server *storemodel.Server
+	w.model, server = w.onModel()
+	server.Look(t.Name(), func(q *storemodel.Queue) { w.m = q })
+	return w
 }
 
 // deliver delivers a message to both and compares the answers.
@@ -56,29 +60,23 @@ func (w *world) deliver(c message) any {
 		w.noteDrop(c)
 	}
 	got, err := w.call(context.Background(), c.script, args...)
-	if r := asRefusal(err); r != nil {
-		got = "refused: " + r.Err.Error() + " " + r.Detail
-	} else if err != nil {
-		w.t.Fatalf("%s: %v", c.script, err)
-	} else {
+	want, refused := w.model.call(context.Background(), c.script, args...)
+	if fmt.Sprintf("%q, %v", got, err) != fmt.Sprintf("%q, %v", want, refused) {
+		w.t.Fatalf("%s %q answers\n%q, %v\nthe model\n%q, %v", c.script, c.args, got, err, want, refused)
+	}
+	if err == nil {
 		w.calls[c.script]++
-	}
-	want := w.m.call(c.script, c.args)
-	if r, ok := want.(refused); ok {
-		want = "refused: " + asRefusal(fmt.Errorf("%w", refusal(replyError(string(r))))).Err.Error() + " " +
-			strings.SplitN(string(r), " ", 2)[1]
-	}
-	if fmt.Sprintf("%q", got) != fmt.Sprintf("%q", want) {
-		w.t.Fatalf("%s %q answers\n%q\nthe model\n%q", c.script, c.args, got, want)
+	} else if asRefusal(err) == nil {
+		w.t.Fatal(err)
 	}
 	return got
 }
 
 // noteDrop notes what a drop will drop, so that every task can be accounted for at the end.
 func (w *world) noteDrop(c message) {
-	for i, d := range w.m.dead[c.args[0]] {
-		if i < int(num(c.args[1])) && d.at < num(c.args[2]) {
-			w.drops[c.args[0]] = append(w.drops[c.args[0]], d.index)
+	for i, d := range w.m.Dead[c.args[0]] {
+		if i < int(num(c.args[1])) && d.At < num(c.args[2]) {
+			w.drops[c.args[0]] = append(w.drops[c.args[0]], d.Index)
 		} else {
 			break
 		}
@@ -114,8 +112,8 @@ func pick[T any](rng *rand.Rand, of []T) (v T) {
 }
 
 func (w *world) seats(role string) (all []string) {
-	for _, name := range sortedKeys(w.m.seats) {
-		if s := w.m.seats[name]; s.role == role && s.shut == "" {
+	for _, name := range sortedKeys(w.m.Seats) {
+		if s := w.m.Seats[name]; s.Role == role && s.Shut == "" {
 			all = append(all, name)
 		}
 	}
@@ -133,7 +131,6 @@ func (w *world) step() {
 	}
 	if w.rng.IntN(8) == 0 {
 		w.pass(time.Duration(w.rng.IntN(300)) * time.Millisecond)
-		w.m.now = float64(w.now.UnixMilli())
 	}
 	switch n := w.rng.IntN(100); {
 	case n < 45:
@@ -144,8 +141,10 @@ func (w *world) step() {
 		w.watchOne()
 	case n < 87:
 		w.submitOne()
-	case n < 92:
+	case n < 91:
 		w.comeAndGo()
+	case n < 94:
+		w.lookOne()
 	default:
 		w.operate()
 	}
@@ -161,7 +160,7 @@ func (w *world) comeAndGo() {
 	case len(ws) < 2:
 		w.send("hello", name, "queue-1", "w", 0)
 	default: // also a seat whose eviction was not finished
-		all := sortedKeys(w.m.seats)
+		all := sortedKeys(w.m.Seats)
 		for range 1 + w.rng.IntN(2) {
 			w.send("evict", pick(w.rng, all), pick(w.rng, []int{0, 1, 1}))
 		}
@@ -170,23 +169,23 @@ func (w *world) comeAndGo() {
 
 // nextSeq is nearly always the right one.
 func (w *world) nextSeq(seat string) string {
-	s := w.m.seats[seat]
+	s := w.m.Seats[seat]
 	if s == nil || w.rng.IntN(40) == 0 {
 		return strconv.Itoa(w.rng.IntN(5))
 	}
-	return str(s.seq + 1)
+	return str(s.Seq + 1)
 }
 
 func (w *world) turnOne() {
 	seat := pick(w.rng, w.seats("e"))
 	args := []any{seat, w.nextSeq(seat), w.rng.IntN(5), w.rng.IntN(40) * 1_000_000, 100, w.most}
-	if s := w.m.seats[seat]; s != nil {
-		for _, f := range sortedKeys(s.hand) {
+	if s := w.m.Seats[seat]; s != nil {
+		for _, f := range sortedKeys(s.Hand) {
 			if len(args) > 300 || w.rng.IntN(3) == 0 {
 				continue
 			}
 			outcome := pick(w.rng, []string{"o", "o", "o", "o", "r", "d"})
-			attempt := s.hand[f].attempt
+			attempt := s.Hand[f].Attempt
 			if w.rng.IntN(50) == 0 {
 				attempt++
 			}
@@ -206,14 +205,14 @@ func (w *world) turnOne() {
 
 func (w *world) syncOne() {
 	seat := pick(w.rng, append(w.seats("e"), w.seats("w")...))
-	s := w.m.seats[seat]
+	s := w.m.Seats[seat]
 	if s == nil {
 		return
 	}
-	args := []any{seat, str(s.seq + float64(w.rng.IntN(5)))}
-	for _, f := range sortedKeys(s.hand) {
+	args := []any{seat, str(s.Seq + float64(w.rng.IntN(5)))}
+	for _, f := range sortedKeys(s.Hand) {
 		if len(args) < 1000 && w.rng.IntN(4) > 0 {
-			args = append(args, f, str(s.hand[f].attempt))
+			args = append(args, f, str(s.Hand[f].Attempt))
 		}
 	}
 	args = append(args, "b1:3", w.rng.IntN(3))
@@ -222,11 +221,11 @@ func (w *world) syncOne() {
 
 func (w *world) watchOne() {
 	seat := pick(w.rng, w.seats("w"))
-	s := w.m.seats[seat]
+	s := w.m.Seats[seat]
 	if s == nil {
 		return
 	}
-	held := sortedKeys(s.hand)
+	held := sortedKeys(s.Hand)
 	if len(held) == 0 || w.rng.IntN(3) == 0 {
 		w.send("claim", seat, w.nextSeq(seat))
 		return
@@ -234,7 +233,7 @@ func (w *world) watchOne() {
 	id, _, _ := strings.Cut(pick(w.rng, held), ":")
 	if w.rng.IntN(4) == 0 {
 		w.send("unclaim", seat, w.nextSeq(seat), id, w.rng.IntN(2), 100, "because")
-	} else if b := w.m.batches[id]; b != nil {
+	} else if b := w.m.Batches[id]; b != nil {
 		w.end(b)
 	}
 }
@@ -242,12 +241,12 @@ func (w *world) watchOne() {
 // submitOne makes the next step of some batch's submission.
 func (w *world) submitOne() {
 	id := fmt.Sprint("b", w.rng.IntN(8))
-	for _, other := range sortedKeys(w.m.batches) { // those that were begun are likelier
-		if w.m.batches[other].state == "submitting" && w.rng.IntN(2) == 0 {
+	for _, other := range sortedKeys(w.m.Batches) { // those that were begun are likelier
+		if w.m.Batches[other].State == "submitting" && w.rng.IntN(2) == 0 {
 			id = other
 		}
 	}
-	b := w.m.batches[id]
+	b := w.m.Batches[id]
 	if b == nil {
 		w.lives++
 		results := pick(w.rng, []string{"watcher", "watcher", "submitter"})
@@ -256,15 +255,15 @@ func (w *world) submitOne() {
 		w.send("begin", id, "queue-1", life, pick(w.rng, []int{1, 2, 7, 1000}), w.rng.IntN(3)+1, results, bytes, w.most)
 		return
 	}
-	if b.state != "submitting" {
+	if b.State != "submitting" {
 		return
 	}
 	if w.rng.IntN(4) == 0 {
-		w.send("open", id, b.life, str(b.tasks()))
+		w.send("open", id, b.Life, str(b.Tasks()))
 		return
 	}
-	at := b.tasks() + float64(pick(w.rng, []int{0, 0, 0, 0, 0, 1, -1}))
-	args := []any{id, b.life, str(max(0, at))}
+	at := b.Tasks() + float64(pick(w.rng, []int{0, 0, 0, 0, 0, 1, -1}))
+	args := []any{id, b.Life, str(max(0, at))}
 	for range w.rng.IntN(40) {
 		args = append(args, fmt.Sprint("\x00:", w.rng.IntN(1000), "\n"))
 	}
@@ -274,37 +273,37 @@ func (w *world) submitOne() {
 // operate is what operators and the smallest seat do.
 func (w *world) operate() {
 	id := fmt.Sprint("b", w.rng.IntN(8))
-	b := w.m.batches[id]
+	b := w.m.Batches[id]
 	before := w.now.UnixMilli() - int64(w.rng.IntN(300))
 	switch n := w.rng.IntN(10); {
 	case n < 3:
-		w.send("drop", pick(w.rng, append(sortedKeys(w.m.dead), id)), w.rng.IntN(30), before)
+		w.send("drop", pick(w.rng, append(sortedKeys(w.m.Dead), id)), w.rng.IntN(30), before)
 	case b == nil:
 	case n < 6:
 		state := pick(w.rng, []string{"open", "open", "open", "paused", "paused", "cancelled"})
-		w.send("set", id, b.life, str(b.version+float64(w.rng.IntN(3))), w.rng.IntN(10)+1, state)
+		w.send("set", id, b.Life, str(b.Version+float64(w.rng.IntN(3))), w.rng.IntN(10)+1, state)
 	case n < 8:
-		w.send("retry", id, w.rng.IntN(20), before, id, b.life, 0)
+		w.send("retry", id, w.rng.IntN(20), before, id, b.Life, 0)
 	case n < 9:
-		from := pick(w.rng, append(sortedKeys(w.m.dead), "b0"))
-		w.send("retry", from, w.rng.IntN(20), before, id, b.life, str(b.tasks()))
-	case b.state == "cancelled" || w.rng.IntN(20) == 0 || b.complete() && b.results == "submitter":
+		from := pick(w.rng, append(sortedKeys(w.m.Dead), "b0"))
+		w.send("retry", from, w.rng.IntN(20), before, id, b.Life, str(b.Tasks()))
+	case b.State == "cancelled" || w.rng.IntN(20) == 0 || b.Complete() && b.Results == "submitter":
 		w.end(b)
 	}
 }
 
 // end checks a complete batch's results, and removes it.
-func (w *world) end(b *modelBatch) {
-	if b.complete() {
+func (w *world) end(b *storemodel.Batch) {
+	if b.Complete() {
 		w.account(b)
 	}
-	w.send("remove", b.id, b.life)
+	w.send("remove", b.ID, b.Life)
 }
 
 // compare compares all that Redis holds with the model.
 func (w *world) compare() {
 	w.t.Helper()
-	if d := cmp.Diff(w.m.render(), w.render()); d != "" {
+	if d := cmp.Diff(w.m.Keys(), w.render()); d != "" {
 		w.t.Fatalf("keys (-model +redis):\n%s", d)
 	}
 }

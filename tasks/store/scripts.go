@@ -30,6 +30,17 @@ func loadScripts(clock string) scripts {
 	return all
 }
 
+// Scripts are the names of the scripts by the SHA1 of their text, by which EVALSHA names them.
+func Scripts() map[string]string { return loadScripts(luaText("clock")).names() }
+
+func (s scripts) names() map[string]string {
+	names := map[string]string{}
+	for name, script := range s {
+		names[script.Hash()] = name
+	}
+	return names
+}
+
 func luaText(name string) string {
 	text, err := luaFiles.ReadFile("lua/" + name + ".lua")
 	if err != nil {

@@ -1,4 +1,4 @@
-package store
+package storemodel
 
 import (
 	"cmp"
@@ -10,17 +10,17 @@ import (
 
 func sortedKeys[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }
 
-func handEntry(h modelTask) string {
-	return strings.Join([]string{str(h.born), str(h.attempt), str(h.deaths), str(h.charge), h.payload}, ":")
+func handEntry(h Task) string {
+	return strings.Join([]string{str(h.born), str(h.Attempt), str(h.deaths), str(h.charge), h.payload}, ":")
 }
 
-func (h modelTask) returned() string {
-	return strings.Join([]string{h.index, str(h.attempt), str(h.deaths), h.payload}, ":")
+func (h Task) returned() string {
+	return strings.Join([]string{h.Index, str(h.Attempt), str(h.deaths), h.payload}, ":")
 }
 
-func (m *model) turn(a []string) any {
-	if len(a[6:])/3 > MaxItems {
-		panic(refused("LIMIT more than 1000 items"))
+func (m *Queue) turn(a []string) any {
+	if len(a[6:])/3 > maxItems {
+		panic(Refused("LIMIT more than 1000 items"))
 	}
 	s := m.seat(a[0])
 	s.next(a[1])
@@ -35,9 +35,9 @@ func (m *model) turn(a []string) any {
 		m.wakeE = m.wakeE || m.free(b) > 0 && (!onlySuspects || m.hasFreeHand())
 	}
 	due := int64(-1)
-	for _, b := range m.batches {
+	for _, b := range m.Batches {
 		if len(b.late) > 0 {
-			if d := int64(max(0, b.late[0].at-m.now)); due < 0 || d < due {
+			if d := int64(max(0, b.late[0].At-m.Now)); due < 0 || d < due {
 				due = d
 			}
 		}
@@ -46,34 +46,34 @@ func (m *model) turn(a []string) any {
 }
 
 // hasFreeHand reports whether an executor holds no suspect.
-func (m *model) hasFreeHand() bool {
-	for _, s := range m.seats {
-		if s.role == "e" && s.shut == "" && s.suspect == "" {
+func (m *Queue) hasFreeHand() bool {
+	for _, s := range m.Seats {
+		if s.Role == "e" && s.Shut == "" && s.suspect == "" {
 			return true
 		}
 	}
 	return false
 }
 
-type modelResult struct {
+type result struct {
 	field, outcome, data string
 	ns                   float64
 }
 
 // readResults sorts out which results count.
-func (m *model) readResults(s *modelSeat, a []string) (accepted []modelResult, no []any) {
+func (m *Queue) readResults(s *Seat, a []string) (accepted []result, no []any) {
 	no, seen := []any{}, map[string]bool{}
 	for i := 0; i < len(a); i += 3 {
 		n, f := int64(i/3), a[i]
 		id, _, _ := strings.Cut(f, ":")
 		meta := strings.Split(a[i+1], ":")
-		h, held := s.hand[f]
-		b := m.batches[id]
+		h, held := s.Hand[f]
+		b := m.Batches[id]
 		switch {
 		case b == nil:
 			no = append(no, []any{n, "gone"})
 			if held {
-				delete(s.hand, f)
+				delete(s.Hand, f)
 				if s.suspect == f {
 					s.suspect = ""
 				}
@@ -82,23 +82,23 @@ func (m *model) readResults(s *modelSeat, a []string) (accepted []modelResult, n
 			no = append(no, []any{n, "held"})
 		case h.born != b.born:
 			no = append(no, []any{n, "gone"})
-			accepted, seen[f] = append(accepted, modelResult{field: f}), true
-		case h.attempt != num(meta[0]):
+			accepted, seen[f] = append(accepted, result{field: f}), true
+		case h.Attempt != num(meta[0]):
 			no = append(no, []any{n, "held"})
 		default:
-			accepted = append(accepted, modelResult{f, meta[1], a[i+2], num(meta[2])})
+			accepted = append(accepted, result{f, meta[1], a[i+2], num(meta[2])})
 			seen[f] = true
 		}
 	}
 	return accepted, no
 }
 
-func (m *model) comeDue() {
-	isDue := func(b *modelBatch) bool { return len(b.late) > 0 && b.late[0].at <= m.now }
-	all := m.sorted(isDue, func(b *modelBatch) float64 { return b.late[0].at })
+func (m *Queue) comeDue() {
+	isDue := func(b *Batch) bool { return len(b.late) > 0 && b.late[0].At <= m.Now }
+	all := m.sorted(isDue, func(b *Batch) float64 { return b.late[0].At })
 	for _, b := range all[:min(len(all), 16)] {
 		m.change(b, func() {
-			most := max(1, min(100, math.Floor(MaxBytes/(b.big+64))))
+			most := max(1, min(100, math.Floor(maxBytes/(b.big+64))))
 			for n := 0.0; n < most && isDue(b); n++ {
 				b.again, b.late = append(b.again, b.late[0]), b.late[1:]
 			}
@@ -106,42 +106,42 @@ func (m *model) comeDue() {
 	}
 }
 
-func (m *model) finish(s *modelSeat, accepted []modelResult, backoff float64) {
+func (m *Queue) finish(s *Seat, accepted []result, backoff float64) {
 	type tally struct{ n, ns float64 }
-	tallies, order := map[*modelBatch]*tally{}, []*modelBatch{}
-	was := map[*modelBatch][2]bool{}
+	tallies, order := map[*Batch]*tally{}, []*Batch{}
+	was := map[*Batch][2]bool{}
 	for _, r := range accepted {
-		h := s.hand[r.field]
-		delete(s.hand, r.field)
+		h := s.Hand[r.field]
+		delete(s.Hand, r.field)
 		if s.suspect == r.field {
 			s.suspect = ""
 		}
 		id, _, _ := strings.Cut(r.field, ":")
-		b := m.batches[id]
+		b := m.Batches[id]
 		if r.outcome == "" {
 			continue
 		}
 		if tallies[b] == nil {
 			tallies[b], order = &tally{}, append(order, b)
-			was[b] = [2]bool{b.runnable(), b.complete()}
+			was[b] = [2]bool{b.runnable(), b.Complete()}
 		}
 		tallies[b].n++
 		tallies[b].ns += r.ns
 		b.v += max(1, math.Floor(r.ns/b.weight)) - h.charge
 		switch {
 		case r.outcome == "o":
-			b.finished = append(b.finished, h.index+":"+str(h.attempt)+":"+str(r.ns)+":"+r.data)
+			b.Finished = append(b.Finished, h.Index+":"+str(h.Attempt)+":"+str(r.ns)+":"+r.data)
 			b.rbig = max(b.rbig, float64(len(r.data)))
 			m.grow(b, size(r.data)-size(h.payload))
-		case r.outcome == "d" || h.attempt >= b.attempts:
+		case r.outcome == "d" || h.Attempt >= b.attempts:
 			h.deaths = 0
 			m.die(b, h, r.data)
 		default:
-			h.at = m.now + backoff*min(math.Pow(2, h.attempt-1), 100)
-			h.attempt, h.deaths = h.attempt+1, 0
+			h.At = m.Now + backoff*min(math.Pow(2, h.Attempt-1), 100)
+			h.Attempt, h.deaths = h.Attempt+1, 0
 			b.late = append(b.late, h)
-			slices.SortFunc(b.late, func(x, y modelTask) int {
-				return cmp.Or(cmp.Compare(x.at, y.at), cmp.Compare(x.returned(), y.returned()))
+			slices.SortFunc(b.late, func(x, y Task) int {
+				return cmp.Or(cmp.Compare(x.At, y.At), cmp.Compare(x.returned(), y.returned()))
 			})
 		}
 	}
@@ -149,7 +149,7 @@ func (m *model) finish(s *modelSeat, accepted []modelResult, backoff float64) {
 		t := tallies[b]
 		b.mean, b.seen = learned(b.mean, b.seen, t.n, t.ns)
 		m.mean, m.seen = learned(m.mean, m.seen, t.n, t.ns)
-		if b.complete() && !was[b][1] {
+		if b.Complete() && !was[b][1] {
 			b.fullAt = b.claimable(0)
 			m.wakeW = m.wakeW || b.fullAt == 0
 		}
@@ -161,39 +161,39 @@ func learned(mean, seen, n, ns float64) (float64, float64) {
 	return math.Floor((float64(mean*c) + ns) / (c + n)), seen + n
 }
 
-func (m *model) level(most float64) int64 {
+func (m *Queue) level(most float64) int64 {
 	switch {
-	case m.bytes > 2*most:
+	case m.Bytes > 2*most:
 		return 2
-	case m.bytes > most:
+	case m.Bytes > most:
 		return 1
 	}
 	return 0
 }
 
 // candidates are the batches to take from: the least served first; or only the oldest; or none.
-func (m *model) candidates(most float64) []*modelBatch {
-	order := func(b *modelBatch) float64 { return b.v }
+func (m *Queue) candidates(most float64) []*Batch {
+	order := func(b *Batch) float64 { return b.v }
 	n := 32
 	switch m.level(most) {
 	case 1:
-		order, n = func(b *modelBatch) float64 { return b.born }, 1
+		order, n = func(b *Batch) float64 { return b.born }, 1
 	case 2:
 		n = 0
 	}
-	all := m.sorted((*modelBatch).runnable, order)
+	all := m.sorted((*Batch).runnable, order)
 	return all[:min(len(all), n)]
 }
 
 // free is how many more of its tasks may be out.
-func (m *model) free(b *modelBatch) float64 {
+func (m *Queue) free(b *Batch) float64 {
 	if b.seen > 0 {
 		return 1000
 	}
 	return max(0, math.Ceil(m.slots*b.weight/m.weights())-m.out(b))
 }
 
-func (m *model) estimate(b *modelBatch) float64 {
+func (m *Queue) estimate(b *Batch) float64 {
 	ns := 1e6
 	if b.seen > 0 {
 		ns = b.mean
@@ -203,7 +203,7 @@ func (m *model) estimate(b *modelBatch) float64 {
 	return min(max(ns, 1), 9e13)
 }
 
-func (m *model) take(s *modelSeat, idle, room, most float64) []any {
+func (m *Queue) take(s *Seat, idle, room, most float64) []any {
 	grants, bytes := []any{}, 0
 	for _, b := range m.candidates(most) {
 		est, free := m.estimate(b), m.free(b)
@@ -216,8 +216,8 @@ func (m *model) take(s *modelSeat, idle, room, most float64) []any {
 		}
 		left := float64(len(b.waiting) + len(b.again))
 		share := math.Ceil(left * s.slots / (2 * max(m.slots, 1)))
-		k := min(max(idle, min(math.Floor(room/est), share)), left, float64(MaxItems-len(s.hand)))
-		if k <= 0 || bytes >= MaxBytes {
+		k := min(max(idle, min(math.Floor(room/est), share)), left, float64(maxItems-len(s.Hand)))
+		if k <= 0 || bytes >= maxBytes {
 			break
 		}
 		capped := k > free
@@ -237,77 +237,77 @@ func (m *model) take(s *modelSeat, idle, room, most float64) []any {
 }
 
 // takeFrom moves at most k tasks into the hand: one suspect if it has none, returned ones, waiting ones.
-func (m *model) takeFrom(s *modelSeat, b *modelBatch, k, charge float64, bytes *int, grants *[]any) (n float64) {
-	hold := func(h modelTask) {
+func (m *Queue) takeFrom(s *Seat, b *Batch, k, charge float64, bytes *int, grants *[]any) (n float64) {
+	hold := func(h Task) {
 		h.born, h.charge = b.born, charge
-		s.hand[b.id+":"+h.index] = h
+		s.Hand[b.ID+":"+h.Index] = h
 		*bytes += len(h.payload)
 		n++
 	}
-	grant := func(h modelTask) {
+	grant := func(h Task) {
 		hold(h)
-		*grants = append(*grants, []any{b.id, int64(num(h.index)), int64(h.attempt), []any{h.payload}})
+		*grants = append(*grants, []any{b.ID, int64(num(h.Index)), int64(h.Attempt), []any{h.payload}})
 	}
 	if len(b.again) > 0 && b.again[0].deaths >= 2 && s.suspect == "" {
-		s.suspect = b.id + ":" + b.again[0].index
+		s.suspect = b.ID + ":" + b.again[0].Index
 		grant(b.again[0])
 		b.again = b.again[1:]
 	}
-	for n < k && len(b.again) > 0 && b.again[len(b.again)-1].deaths < 2 && *bytes < MaxBytes {
+	for n < k && len(b.again) > 0 && b.again[len(b.again)-1].deaths < 2 && *bytes < maxBytes {
 		last := len(b.again) - 1
 		grant(b.again[last])
 		b.again = b.again[:last]
 	}
-	for n < k && len(b.waiting) > 0 && *bytes < MaxBytes {
-		c := int(min(k-n, float64(len(b.waiting)), max(1, math.Floor(float64(MaxBytes-*bytes)/max(b.big, 1)))))
+	for n < k && len(b.waiting) > 0 && *bytes < maxBytes {
+		c := int(min(k-n, float64(len(b.waiting)), max(1, math.Floor(float64(maxBytes-*bytes)/max(b.big, 1)))))
 		first, payloads := b.taken, []any{}
 		for _, p := range b.waiting[:c] {
-			hold(modelTask{index: str(b.taken), attempt: 1, payload: p})
+			hold(Task{Index: str(b.taken), Attempt: 1, payload: p})
 			payloads = append(payloads, p)
 			b.taken++
 		}
 		b.waiting = b.waiting[c:]
-		*grants = append(*grants, []any{b.id, int64(first), int64(1), payloads})
+		*grants = append(*grants, []any{b.ID, int64(first), int64(1), payloads})
 	}
 	return n
 }
 
-func (m *model) claim(a []string) any {
+func (m *Queue) claim(a []string) any {
 	s := m.seat(a[0])
 	s.next(a[1])
-	free := func(b *modelBatch) bool { return b.complete() && b.holder == "" }
+	free := func(b *Batch) bool { return b.Complete() && b.Holder == "" }
 	reply := []any{int64(-1)}
-	by := func(b *modelBatch) float64 { return b.fullAt }
-	if all := m.sorted(free, by); len(all) > 0 && all[0].fullAt <= m.now {
+	by := func(b *Batch) float64 { return b.fullAt }
+	if all := m.sorted(free, by); len(all) > 0 && all[0].fullAt <= m.Now {
 		b := all[0]
-		b.holder = a[0]
-		s.hand[b.id+":watch"] = modelTask{born: b.born}
-		done := int64(len(b.finished))
-		reply = append(reply, b.id, b.life, done, int64(b.dead), int64(b.tries+1))
+		b.Holder = a[0]
+		s.Hand[b.ID+":watch"] = Task{born: b.born}
+		done := int64(len(b.Finished))
+		reply = append(reply, b.ID, b.Life, done, int64(b.Dead), int64(b.tries+1))
 	}
 	if all := m.sorted(free, by); len(all) > 0 && !math.IsInf(all[0].fullAt, 1) {
-		reply[0] = int64(max(0, all[0].fullAt-m.now))
+		reply[0] = int64(max(0, all[0].fullAt-m.Now))
 	}
 	m.wakeW = reply[0] == int64(0)
 	return reply
 }
 
-func (m *model) unclaim(a []string) any {
+func (m *Queue) unclaim(a []string) any {
 	s := m.seat(a[0])
 	s.next(a[1])
-	h, held := s.hand[a[2]+":watch"]
-	delete(s.hand, a[2]+":watch")
-	b := m.batches[a[2]]
+	h, held := s.Hand[a[2]+":watch"]
+	delete(s.Hand, a[2]+":watch")
+	b := m.Batches[a[2]]
 	if !held || b == nil || b.born != h.born {
 		return int64(0)
 	}
 	at := 0.0
 	if a[3] == "1" {
 		b.tries, b.falls, b.because = b.tries+1, 0, a[5]
-		at = m.now + num(a[4])*min(math.Pow(2, b.tries-1), 100)
+		at = m.Now + num(a[4])*min(math.Pow(2, b.tries-1), 100)
 	}
-	b.holder = ""
-	if b.complete() {
+	b.Holder = ""
+	if b.Complete() {
 		b.fullAt = b.claimable(at)
 		m.wakeW = true
 	}
