@@ -193,9 +193,9 @@ type entry struct {
 	reason string
 }
 
-const tableHead = `# The guards of all transactions in this package's worlds, written by go test -run Mutants -update. Below each kind of
-# transaction stand its guards, the world that fails when the server ignores the guard, and after how many schedules it
-# does (the seed). A guard that no world needs has - and a reason.
+const tableHead = `# The guards of all transactions in this package's worlds, written by: go test -run Mutants -update
+# Below each kind of transaction stand its guards, and for each the world that fails when the server ignores the guard,
+# and after how many schedules it does (the seed). A guard that no world needs has - and the reason why it stays.
 `
 
 func (t table) find(g guard) *entry {

@@ -90,11 +90,34 @@ func Run(t *testing.T, o Options, world func(*World)) {
 	report(t, o, world, *f)
 }
 
+// Finds demands that a world with a known bug fails in at most o.Seeds schedules, and that the trace of the failure
+// replays. A checker that does not find known bugs is not trusted.
+func Finds(t *testing.T, o Options, world func(*World)) {
+	t.Helper()
+	if *given.trace != "" {
+		Run(t, o, world)
+		return
+	}
+	seeds := o.Seeds
+	o = o.complete(t)
+	o.Seeds = max(seeds, o.Seeds) // not fewer with -short
+	f, ran := explore(t, o, world, *given.seed, o.Seeds, 0)
+	if f == nil {
+		t.Errorf("%s: %d schedules did not find the bug", o.Name, ran)
+		return
+	}
+	short := shrink(t, o, world, *f)
+	if out := replayed(t, o, world, short.trace); out.err == nil {
+		t.Errorf("%s: seed %d failed (%v), but its trace does not:\n%s", o.Name, f.seed, f.err, story(short.outcome))
+		return
+	}
+	t.Logf("after %d schedules: %v\n%s", ran, short.err, story(short.outcome))
+}
+
 // failure is a schedule that failed.
 type failure struct {
-	seed  uint64
-	err   error
-	trace []string
+	outcome
+	seed uint64
 }
 
 // explore runs n schedules from a seed on, or those of a duration. It returns the failure with the smallest seed.
@@ -124,7 +147,7 @@ func explore(t *testing.T, o Options, world func(*World), seed uint64, n int, un
 				}
 				mu.Lock()
 				if first == nil || s < first.seed {
-					first = &failure{s, out.err, out.trace}
+					first = &failure{out, s}
 				}
 				mu.Unlock()
 			}
@@ -150,7 +173,7 @@ func report(t *testing.T, o Options, world func(*World), f failure) {
 	f = shrink(t, o, world, f)
 	file := writeTrace(t, o, f)
 	t.Errorf("%s: seed %d: %v\n\n%s\n\nReplay: go test -run '^%s$' . -sim.trace %s",
-		o.Name, f.seed, f.err, numbered(f.trace), t.Name(), file)
+		o.Name, f.seed, f.err, story(f.outcome), t.Name(), file)
 }
 
 func writeTrace(t *testing.T, o Options, f failure) string {

@@ -24,12 +24,14 @@ type picker interface {
 type outcome struct {
 	err     error
 	trace   []string
-	ignored int // how often a mutant's guard was ignored
+	after   []string // the steps of the fair end, if recorded
+	ignored int      // how often a mutant's guard was ignored
 }
 
 // schedule runs one schedule of a world. It must run in a bubble of its own.
 func schedule(o Options, world func(*World), pick picker) outcome {
-	w := &World{options: o, left: o.Faults, activity: make(chan struct{}, 1)}
+	_, record := pick.(*replay)
+	w := &World{options: o, record: record, left: o.Faults, activity: make(chan struct{}, 1)}
 	w.server = zkmodel.New(zkmodel.Options{Applied: w.applied, Ignore: w.ignores})
 	world(w)
 	w.runSetup()
@@ -47,7 +49,7 @@ func schedule(o Options, world func(*World), pick picker) outcome {
 		}
 	}
 	w.tearDown()
-	return outcome{err: w.failed(), trace: w.trace, ignored: w.ignored}
+	return outcome{err: w.failed(), trace: w.trace, after: w.after, ignored: w.ignored}
 }
 
 func (w *World) applied(t *zkmodel.Txn) {
@@ -221,10 +223,12 @@ func (w *World) serve(p *process) bool {
 	for _, s := range w.moves() {
 		switch {
 		case s.verb == start && s.proc == p:
+			w.note(s)
 			w.begin(p)
 			w.calm = false
 		case s.verb == apply && s.conn.life.proc == p:
-			for _, ok := s.conn.request(); ok; _, ok = s.conn.request() {
+			for m, ok := s.conn.request(); ok; m, ok = s.conn.request() {
+				w.note(step{verb: apply, conn: s.conn, what: m.label})
 				w.apply(s.conn)
 			}
 			w.calm = false
@@ -232,11 +236,19 @@ func (w *World) serve(p *process) bool {
 	}
 	for _, c := range w.conns {
 		for c.life.proc == p && len(c.replies) > 0 {
+			w.note(step{verb: deliver, conn: c, what: c.replies[0].label})
 			w.deliver(c)
 			w.calm = false
 		}
 	}
 	return !w.calm
+}
+
+// note keeps the first steps of the fair end for a reader.
+func (w *World) note(s step) {
+	if w.record && !w.preparing && len(w.after) < 100 {
+		w.after = append(w.after, s.String())
+	}
 }
 
 func (w *World) unfinished() string {

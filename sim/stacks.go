@@ -1,9 +1,12 @@
 package sim
 
 import (
-	"bytes"
+	"fmt"
+	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
+	"strings"
 )
 
 // stacks lists where the goroutines of this bubble wait in our code.
@@ -16,13 +19,35 @@ func (w *World) stacks() string {
 	if mine == nil {
 		return ""
 	}
-	var out [][]byte
-	for _, g := range bytes.Split(all, []byte("\n\n")) {
-		head, _, _ := bytes.Cut(g, []byte("\n"))
-		inOurs := bytes.Contains(g, []byte("\nmuster/")) && !bytes.Contains(g, []byte("sim.(*World).stacks"))
-		if inOurs && bytes.Contains(head, append(mine, ']')) {
-			out = append(out, g)
+	var out []string
+	for _, g := range strings.Split(string(all), "\n\n") {
+		head, frames, _ := strings.Cut(g, "\n")
+		if strings.Contains(head, string(mine)+"]") && !strings.Contains(frames, "go-zookeeper/zk.") &&
+			!strings.Contains(frames, "synctest.Run(") {
+			out = append(out, ours(frames)...)
 		}
 	}
-	return string(bytes.Join(out, []byte("\n\n")))
+	slices.Sort(out)
+	return strings.Join(slices.Compact(out), "\n")
+}
+
+// ours is where a goroutine waits in code of the worlds and the recipes, innermost first, in one line.
+func ours(frames string) []string {
+	var calls []string
+	lines := strings.Split(frames, "\n")
+	for i := 0; i+1 < len(lines); i += 2 {
+		name, _, _ := strings.Cut(strings.TrimPrefix(lines[i], "created by "), " in goroutine")
+		if at := strings.LastIndex(name, "("); at > 0 {
+			name = name[:at]
+		}
+		if !strings.HasPrefix(name, "muster/") || strings.HasPrefix(name, "muster/sim.") {
+			continue
+		}
+		file, _, _ := strings.Cut(strings.TrimSpace(lines[i+1]), " ")
+		calls = append(calls, fmt.Sprintf("%s (%s)", strings.TrimPrefix(name, "muster/"), filepath.Base(file)))
+	}
+	if len(calls) == 0 {
+		return nil
+	}
+	return []string{"    waits in " + strings.Join(calls, " < ")}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -66,40 +67,43 @@ func replayFile(t *testing.T, o Options, world func(*World), file string) {
 	}
 	out := replayed(t, o, world, lines)
 	if out.err != nil {
-		t.Fatalf("%s: %v\n\n%s", o.Name, out.err, numbered(out.trace))
+		t.Fatalf("%s: %v\n\n%s", o.Name, out.err, story(out))
 	}
-	t.Logf("the trace leads to no failure; what happened:\n%s", numbered(out.trace))
+	t.Logf("the trace leads to no failure; what happened:\n%s", story(out))
 }
 
-// tries bounds how many replays a shrinker makes.
-const tries = 400
+// Bounds of a shrinker's work.
+const (
+	tries    = 400
+	tryLimit = 10 * time.Second
+)
 
-// shrink drops lines of a trade while the schedule still fails. It keeps the seed.
+// shrink drops lines of a trace while the schedule still fails.
 func shrink(t *testing.T, o Options, world func(*World), f failure) failure {
-	best := f
-	left := tries
-	try := func(lines []string) bool {
-		left--
-		out := replayed(t, o, world, lines)
-		if out.err == nil {
-			return false
-		}
-		best.err, best.trace = out.err, out.trace
-		if len(out.trace) > len(lines) {
-			best.trace = lines
-		}
-		return true
-	}
-	for size := len(best.trace); size > 0 && left > 0; size /= 2 {
-		for at := 0; at < len(best.trace) && left > 0; {
-			end := min(at+size, len(best.trace))
-			shorter := append(append([]string(nil), best.trace[:at]...), best.trace[end:]...)
-			if !try(shorter) {
+	left, start := tries, time.Now()
+	more := func() bool { return left > 0 && time.Since(start) < tryLimit }
+	for size := len(f.trace); size > 0 && more(); size /= 2 {
+		for at := 0; at < len(f.trace) && more(); {
+			end := min(at+size, len(f.trace))
+			shorter := slices.Concat(f.trace[:at], f.trace[end:])
+			left--
+			if out := replayed(t, o, world, shorter); out.err != nil && len(out.trace) <= len(shorter) {
+				f.err, f.trace, f.after = out.err, out.trace, out.after
+			} else {
 				at = end
 			}
 		}
 	}
-	return best
+	return f
+}
+
+// story is a trace for a reader.
+func story(o outcome) string {
+	text := numbered(o.trace)
+	if len(o.after) > 0 {
+		text += "      then without faults, one process after the other:\n      " + strings.Join(o.after, "\n      ") + "\n"
+	}
+	return text
 }
 
 func numbered(trace []string) string {

@@ -35,6 +35,8 @@ type World struct {
 	calm      bool   // nothing woke a process since all were blocked
 	steps     int
 	trace     []string
+	record    bool // also the fair end, in after
+	after     []string
 	ignored   int               // how often a mutant's guard was ignored
 	kinds     map[string]string // label of a request → kind of its transaction
 
