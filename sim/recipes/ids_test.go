@@ -26,8 +26,8 @@ func gapless(w *sim.World, n int) map[string]int {
 	return ids
 }
 
-// counterAndAppend increments a counter for an id, and then appends the id to a list. A process that crashes between the
-// two takes another id after its restart. So does one that loses the reply to its increment.
+// counterAndAppend increments a counter for an id, and then appends the id to a list. A process that crashes between
+// the two takes another id after its restart. So does one that loses the reply to its increment.
 func counterAndAppend(w *sim.World) {
 	tree(w, "/next", "/list")
 	ids := gapless(w, 3)

@@ -58,8 +58,8 @@ func lowest(w *sim.World, again bool) {
 	})
 }
 
-// lateLatch leads in order of arrival. It should give up when a newer version is there: a cache tells it by a latch, and
-// the latch is made after the cache has begun.
+// lateLatch leads in order of arrival. It should give up when a newer version is there: a cache tells it by a latch,
+// and the latch is made after the cache has begun.
 func lateLatch(w *sim.World) { latch(w, true) }
 
 // earlyLatch makes the latch first.

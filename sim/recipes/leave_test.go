@@ -22,8 +22,8 @@ func tidied(w *sim.World) {
 	})
 }
 
-// lastLeaverByCache lists who is there, and the one that finds itself alone deletes all. Two that leave at the same time
-// both see two.
+// lastLeaverByCache lists who is there, and the one that finds itself alone deletes all. Two that leave at the same
+// time both see two.
 func lastLeaverByCache(w *sim.World) {
 	tidied(w)
 	each(w, 2, 0, func(ctx context.Context, p *sim.Process, s *zkconn.Session) error {

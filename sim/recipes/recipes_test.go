@@ -21,16 +21,17 @@ type recipe struct {
 }
 
 func recipes() []recipe {
-	crashes := sim.Options{Seeds: 400, Steps: 200, Faults: sim.Faults{Crashes: 2, Cuts: 2, LostReplies: 2}}
-	calm := sim.Options{Seeds: 400, Steps: 200}
+	calm := sim.Options{Seeds: 200, Steps: 200, End: 2 * time.Minute}
+	crashes, expiry := calm, calm
+	crashes.Faults = sim.Faults{Crashes: 2, Cuts: 2, LostReplies: 2}
+	expiry.Faults = sim.Faults{Expiries: 1}
 	return []recipe{
 		{"counter-and-append", crashes, counterAndAppend, claimAndNumber},
 		{"modulo-barrier", crashes, moduloBarrier, numberedBarrier},
 		{"last-leaver-by-cache", calm, lastLeaverByCache, lastLeaverByNumber},
 		{"fifo-leader-with-late-latch", calm, lateLatch, earlyLatch},
 		{"list-and-pop", calm, listAndPop, listAndTake},
-		{"lowest-then-watch", sim.Options{Seeds: 400, Steps: 200, Faults: sim.Faults{Expiries: 1}},
-			lowestThenWatch, lowestOrListAgain},
+		{"lowest-then-watch", expiry, lowestThenWatch, lowestOrListAgain},
 	}
 }
 
