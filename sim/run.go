@@ -114,6 +114,19 @@ func Finds(t *testing.T, o Options, world func(*World)) {
 	t.Logf("after %d schedules: %v\n%s", ran, short.err, story(short.outcome))
 }
 
+// Bench runs one schedule of a world for each iteration, on one core, and reports how many fit into a second.
+func Bench(b *testing.B, o Options, world func(*World)) {
+	o = o.complete(b)
+	var seed uint64
+	for b.Loop() {
+		seed++
+		if out := inBubble(new(testing.T), func() outcome { return schedule(o, world, newExplorer(o, seed)) }); out.err != nil {
+			b.Fatalf("seed %d: %v", seed, out.err)
+		}
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "schedules/s")
+}
+
 // failure is a schedule that failed.
 type failure struct {
 	outcome

@@ -1,0 +1,13 @@
+package sim_test
+
+import (
+	"testing"
+
+	"muster/sim"
+)
+
+// BenchmarkSchedules runs schedules of the counter with faults on one core.
+func BenchmarkSchedules(b *testing.B) {
+	w := worlds()[0]
+	sim.Bench(b, w.Options, w.World)
+}
