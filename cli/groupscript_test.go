@@ -75,7 +75,7 @@ func cmdGroup(ts *testscript.TestScript, neg bool, args []string) {
 
 // joinGroup joins the group at a path, in a session of its own, and takes duties.
 func joinGroup(ctx context.Context, identity, at string, duties []string) (*scriptMember, error) {
-	s, err := zkconn.Dial(ctx, zkconn.Config{Servers: servers.Addrs(), Timeout: 10 * time.Second})
+	s, err := zkconn.Dial(ctx, zkconn.Config{Servers: []string{scriptServer}, Timeout: 10 * time.Second})
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ func cmdQueue(ts *testscript.TestScript, neg bool, args []string) {
 	all := ts.Value(queueKey{}).(map[string]*zkconn.Session)
 	switch {
 	case args[0] == "join" && len(args) == 4:
-		member, err := zkconn.Dial(ctx, zkconn.Config{Servers: servers.Addrs(), Timeout: 10 * time.Second})
+		member, err := zkconn.Dial(ctx, zkconn.Config{Servers: []string{scriptServer}, Timeout: 10 * time.Second})
 		ts.Check(err)
 		all[args[2]] = member
 		ts.Defer(func() { member.Close() })

@@ -3,6 +3,7 @@ package cli_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -39,6 +40,7 @@ var bin string
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
 func testMain(m *testing.M) int {
+	flag.Parse()
 	complain := func(err error) int { fmt.Fprintln(os.Stderr, err); return 1 }
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // nohup ignores it, and every muster would inherit that
 	var err error
@@ -56,11 +58,12 @@ func testMain(m *testing.M) int {
 		return complain(err)
 	}
 	defer free()
-	if servers, err = zkserver.Start(context.Background(), zkserver.Options{}); err != nil {
+	stopServers, err := startServers()
+	if err != nil {
 		return complain(err)
 	}
 	code := m.Run()
-	for _, stop := range []func() error{servers.Stop, stopRedis} {
+	for _, stop := range []func() error{stopServers, stopRedis} {
 		if err := stop(); err != nil {
 			return complain(err)
 		}
@@ -98,14 +101,14 @@ func setup(env *testscript.Env) error {
 	}
 	env.Setenv("EXAMPLES", examples)
 	env.Setenv("PATH", bin+string(os.PathListSeparator)+env.Getenv("PATH"))
-	env.Setenv("SERVERS", servers.Connect())
-	env.Setenv("PORT", servers.Connect()[strings.LastIndex(servers.Connect(), ":")+1:])
-	env.Setenv("MUSTER_SERVERS", servers.Connect())
+	env.Setenv("SERVERS", scriptServer)
+	env.Setenv("PORT", scriptServer[strings.LastIndex(scriptServer, ":")+1:])
+	env.Setenv("MUSTER_SERVERS", scriptServer)
 	env.Setenv("NOBODY", refusingAddr)
 	env.Setenv("ROOT", root)
 	env.Setenv("MUSTER_VAR_root", root)
 	env.Setenv("USER", "tester")
-	s, err := zkconn.Dial(context.Background(), zkconn.Config{Servers: servers.Addrs(), Timeout: 10 * time.Second})
+	s, err := zkconn.Dial(context.Background(), zkconn.Config{Servers: []string{scriptServer}, Timeout: 10 * time.Second})
 	if err != nil {
 		return err
 	}
