@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -70,6 +71,27 @@ func TestUnknownCommandsAreRefused(t *testing.T) {
 		if got := c.send(words...); !strings.HasPrefix(got, "-ERR the model does not know") {
 			t.Errorf("%q: %q", words, got)
 		}
+	}
+}
+
+// TestDue: a block ends when its time is over.
+func TestDue(t *testing.T) {
+	now := time.Unix(1, 0)
+	s := NewServer(Options{Now: func() time.Time { return now }})
+	a, b := open(s), open(s)
+	a.send("BLPOP", "muster:{g}:wake:e", "2")
+	b.send("BLPOP", "muster:{g}:wake:e", "1")
+	if next := s.Due(now); !next.Equal(now.Add(time.Second)) {
+		t.Errorf("next is %s", next)
+	}
+	if next := s.Due(now.Add(time.Second)); !next.Equal(now.Add(2 * time.Second)) {
+		t.Errorf("next is %s", next)
+	}
+	if len(a.replies) != 0 || len(b.replies) != 1 || b.replies[0] != "*-1\r\n" {
+		t.Errorf("answers: %q, %q", a.replies, b.replies)
+	}
+	if next := s.Due(now.Add(time.Minute)); !next.IsZero() || len(a.replies) != 1 {
+		t.Errorf("next is %s, answers: %q", next, a.replies)
 	}
 }
 

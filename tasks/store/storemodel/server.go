@@ -45,8 +45,8 @@ type Client struct {
 	s     *Server
 	id    int64
 	out   func(reply []byte)
-	list  string      // on which it is blocked; "": it is not
-	timer *time.Timer // that ends the block
+	list  string    // on which it is blocked; "": it is not
+	until time.Time // when the block ends
 }
 
 // Open is a new connection. out gets each reply, in order; it must not call the Server.
@@ -125,15 +125,22 @@ func (s *Server) queue(prefix string) *Queue {
 
 // block makes the client wait for a token, for a while.
 func (c *Client) block(list string, d time.Duration) {
-	c.list = list
+	c.list, c.until = list, c.s.o.Now().Add(d)
 	c.s.blocked = append(c.s.blocked, c)
-	c.timer = time.AfterFunc(d, func() {
-		c.s.mu.Lock()
-		defer c.s.mu.Unlock()
-		if c.list == list {
+}
+
+// Due ends the blocks whose time is over, and returns when the next one will be; zero: nobody is blocked.
+func (s *Server) Due(now time.Time) (next time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range slices.Clone(s.blocked) {
+		if !c.until.After(now) {
 			c.unblock(nil)
+		} else if next.IsZero() || c.until.Before(next) {
+			next = c.until
 		}
-	})
+	}
+	return next
 }
 
 // release ends a block without an answer.
@@ -141,7 +148,6 @@ func (c *Client) release() {
 	if c.list == "" {
 		return
 	}
-	c.timer.Stop()
 	c.list = ""
 	c.s.blocked = slices.DeleteFunc(c.s.blocked, func(b *Client) bool { return b == c })
 }
@@ -180,6 +186,15 @@ func splitKey(key string) (prefix, name string) {
 	return prefix + "}:", name
 }
 
+// endLater ends the block of a client for which no scheduler does.
+func (c *Client) endLater() {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	if c.list != "" {
+		time.AfterFunc(c.until.Sub(c.s.o.Now()), func() { c.s.Due(c.s.o.Now()) })
+	}
+}
+
 // ServeConn answers a connection until it ends.
 func (s *Server) ServeConn(conn net.Conn) error {
 	defer conn.Close()
@@ -212,6 +227,7 @@ func (s *Server) ServeConn(conn net.Conn) error {
 				break
 			}
 			c.Handle(pending[:n])
+			c.endLater()
 			pending = pending[n:]
 		}
 	}
