@@ -169,7 +169,7 @@ func (m *mutants) caught(n Named, g guard, seed uint64, count int) uint64 {
 	o := n.options().complete(m.t)
 	o.mutant = &mutant{g}
 	for s := seed; s < seed+uint64(count); s++ {
-		out := inBubble(m.t, func() outcome { return schedule(o, n.World, newExplorer(o, s)) })
+		out := inBubble(m.t, o, n.World, newExplorer(o, s))
 		switch {
 		case out.err == nil:
 		case out.ignored > 0:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -116,15 +117,26 @@ func Finds(t *testing.T, o Options, world func(*World)) {
 
 // Bench runs one schedule of a world for each iteration, on one core, and reports how many fit into a second.
 func Bench(b *testing.B, o Options, world func(*World)) {
+	defer fewCollections()()
 	o = o.complete(b)
 	var seed uint64
 	for b.Loop() {
 		seed++
-		if out := inBubble(new(testing.T), func() outcome { return schedule(o, world, newExplorer(o, seed)) }); out.err != nil {
+		if out := inBubble(new(testing.T), o, world, newExplorer(o, seed)); out.err != nil {
 			b.Fatalf("seed %d: %v", seed, out.err)
 		}
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "schedules/s")
+}
+
+// fewCollections makes the garbage collector rare: the client library allocates 1.5 MiB for each connection, and little
+// of it stays. The function that it returns ends that.
+func fewCollections() func() {
+	percent, limit := debug.SetGCPercent(-1), debug.SetMemoryLimit(400<<20)
+	return func() {
+		debug.SetGCPercent(percent)
+		debug.SetMemoryLimit(limit)
+	}
 }
 
 // failure is a schedule that failed.
@@ -135,6 +147,7 @@ type failure struct {
 
 // explore runs n schedules from a seed on, or those of a duration. It returns the failure with the smallest seed.
 func explore(t *testing.T, o Options, world func(*World), seed uint64, n int, until time.Duration) (*failure, int) {
+	defer fewCollections()()
 	var next, ran atomic.Int64
 	var mu sync.Mutex
 	var first *failure
@@ -153,7 +166,7 @@ func explore(t *testing.T, o Options, world func(*World), seed uint64, n int, un
 					return
 				}
 				s := seed + uint64(i)
-				out := inBubble(t, func() outcome { return schedule(o, world, newExplorer(o, s)) })
+				out := inBubble(t, o, world, newExplorer(o, s))
 				ran.Add(1)
 				if out.err == nil {
 					continue
@@ -170,14 +183,26 @@ func explore(t *testing.T, o Options, world func(*World), seed uint64, n int, un
 	return first, int(ran.Load())
 }
 
-// inBubble runs f in a bubble of virtual time. Goroutines that remain are a failure.
-func inBubble(t *testing.T, f func() outcome) (out outcome) {
+// stuckLimit is the real time after which a schedule is taken for stuck: most take milliseconds.
+const stuckLimit = 2 * time.Minute
+
+// inBubble runs a schedule in a bubble of virtual time. Goroutines that remain are a failure. One that never blocks cannot be
+// stopped, so the whole test binary ends then.
+func inBubble(t *testing.T, o Options, world func(*World), pick picker) (out outcome) {
+	w := new(World)
+	stuck := time.AfterFunc(stuckLimit, func() {
+		all := make([]byte, 4<<20)
+		all = all[:runtime.Stack(all, true)]
+		panic(fmt.Sprintf("%s: a goroutine does not block: no step within %s after\n%s\n%s",
+			o.Name, stuckLimit, numbered(w.trace), all))
+	})
+	defer stuck.Stop()
 	defer func() {
 		if r := recover(); r != nil {
 			out.err = fmt.Errorf("goroutines remain: %v", r)
 		}
 	}()
-	synctest.Test(t, func(*testing.T) { out = f() })
+	synctest.Test(t, func(*testing.T) { out = w.schedule(o, world, pick) })
 	return out
 }
 

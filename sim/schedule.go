@@ -29,9 +29,9 @@ type outcome struct {
 }
 
 // schedule runs one schedule of a world. It must run in a bubble of its own.
-func schedule(o Options, world func(*World), pick picker) outcome {
-	_, record := pick.(*replay)
-	w := &World{options: o, record: record, left: o.Faults, activity: make(chan struct{}, 1)}
+func (w *World) schedule(o Options, world func(*World), pick picker) outcome {
+	_, w.record = pick.(*replay)
+	w.options, w.left, w.activity = o, o.Faults, make(chan struct{}, 1)
 	w.server = zkmodel.New(zkmodel.Options{Applied: w.applied, Ignore: w.ignores})
 	world(w)
 	w.runSetup()
@@ -192,9 +192,14 @@ func (w *World) fairEnd(complaint string) {
 		}
 	}
 	end := time.Now().Add(w.options.End)
-	for at, served := 0, 0; ; {
+	busy := 0
+	for at, served := 0, 0; ; busy++ {
 		w.settle()
 		if w.failed() != nil || w.done() {
+			return
+		}
+		if busy > busyLimit {
+			w.fail(fmt.Errorf("%s %s: always busy, without letting time pass\n%s", w.unfinished(), complaint, w.stacks()))
 			return
 		}
 		if n := len(w.procs); served < n*serveLimit {
@@ -211,8 +216,12 @@ func (w *World) fairEnd(complaint string) {
 			return
 		}
 		w.passUntil(end)
+		busy = 0
 	}
 }
+
+// busyLimit is how many rounds of the fair end may follow each other before time passes.
+const busyLimit = 20000
 
 // serveLimit is how often a process is served before the next one, if it always has something to do.
 const serveLimit = 100

@@ -3,7 +3,6 @@ package sim
 import (
 	"fmt"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -50,7 +49,7 @@ func find(all []step, line string) (step, bool) {
 
 // replayed runs the schedule of a trace.
 func replayed(t *testing.T, o Options, world func(*World), lines []string) outcome {
-	return inBubble(t, func() outcome { return schedule(o, world, &replay{lines}) })
+	return inBubble(t, o, world, &replay{lines})
 }
 
 func replayFile(t *testing.T, o Options, world func(*World), file string) {
@@ -113,8 +112,3 @@ func numbered(trace []string) string {
 	}
 	return b.String()
 }
-
-// readable replaces what differs from run to run: long ids in hexadecimal.
-func readable(path string) string { return longID.ReplaceAllString(path, "<id>") }
-
-var longID = regexp.MustCompile(`[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}|\b[0-9a-f]{16,}\b`)
