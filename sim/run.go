@@ -186,8 +186,8 @@ func explore(t *testing.T, o Options, world func(*World), seed uint64, n int, un
 // stuckLimit is the real time after which a schedule is taken for stuck: most take milliseconds.
 const stuckLimit = 2 * time.Minute
 
-// inBubble runs a schedule in a bubble of virtual time. Goroutines that remain are a failure. One that never blocks cannot be
-// stopped, so the whole test binary ends then.
+// inBubble runs a schedule in a bubble of virtual time. Goroutines that remain are a failure. One that never blocks
+// cannot be stopped, so the whole test binary ends then.
 func inBubble(t *testing.T, o Options, world func(*World), pick picker) (out outcome) {
 	w := new(World)
 	stuck := time.AfterFunc(stuckLimit, func() {
