@@ -100,6 +100,7 @@ type hosts struct {
 	ctx      context.Context // of the session
 	servers  []server
 	maxPause time.Duration
+	jitter   func(most time.Duration) time.Duration
 
 	round     []endpoint
 	at        int // index in round
@@ -111,10 +112,10 @@ type hosts struct {
 	reasons map[server]string // why the last attempt failed
 }
 
-func newHosts(ctx context.Context, servers []server, timeout time.Duration) *hosts {
+func newHosts(ctx context.Context, servers []server, c Config) *hosts {
 	return &hosts{
-		ctx: ctx, servers: servers,
-		maxPause: max(shortestPause, min(longestPause, timeout/8)),
+		ctx: ctx, servers: servers, jitter: c.Jitter,
+		maxPause: max(shortestPause, min(longestPause, c.Timeout/8)),
 		reasons:  map[server]string{},
 	}
 }
@@ -152,7 +153,7 @@ func (h *hosts) current() endpoint { return h.round[h.at] }
 func (h *hosts) pause() {
 	most := min(h.maxPause, shortestPause<<min(h.rounds, 10))
 	h.rounds++
-	t := time.NewTimer(rand.N(most))
+	t := time.NewTimer(h.jitter(most))
 	defer t.Stop()
 	select {
 	case <-t.C:

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -31,6 +32,8 @@ type Config struct {
 	Logger  *slog.Logger  // nil discards
 	// Dial connects to an address of a server; nil is TCP. A simulation connects to a model in memory.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
+	// Jitter is how long a session waits before it tries all servers again, less than most; nil is a random time.
+	Jitter func(most time.Duration) time.Duration
 	// InFlight is the maximum number of calls that wait for a reply at once; default 128.
 	InFlight int
 	// ReadBuffer is the maximum size of a reply in bytes; default 16 MiB. A larger reply is ErrTooLarge.
@@ -120,7 +123,7 @@ func Dial(ctx context.Context, c Config) (*Session, error) {
 	s.log = &rateLimited{to: c.Logger}
 	s.watches.init(c)
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
-	s.hosts = newHosts(s.ctx, servers, c.Timeout)
+	s.hosts = newHosts(s.ctx, servers, c)
 	if end, ok := ctx.Deadline(); ok {
 		s.dialTime = time.Until(end)
 	}
@@ -160,6 +163,9 @@ func (c Config) complete() (Config, error) {
 		c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "tcp", addr)
 		}
+	}
+	if c.Jitter == nil {
+		c.Jitter = func(most time.Duration) time.Duration { return rand.N(most) }
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
