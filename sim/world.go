@@ -192,7 +192,11 @@ func (p *Process) Dial(timeout time.Duration) (*zkconn.Session, error) {
 
 // Config is for code that dials by itself. Tell the process of the session with Owns.
 func (p *Process) Config(timeout time.Duration) zkconn.Config {
-	return zkconn.Config{Servers: []string{"192.0.2.1:2181"}, Timeout: timeout, Dial: p.dialZK, Small: true}
+	return zkconn.Config{
+		Servers: []string{"192.0.2.1:2181"}, Timeout: timeout, Small: true,
+		Dial:   p.dialZK,
+		Jitter: func(most time.Duration) time.Duration { return most / 2 }, // a trace replays then
+	}
 }
 
 // Owns makes the session end when the process crashes, and with the schedule.
