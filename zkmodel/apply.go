@@ -82,7 +82,7 @@ func (s *Server) create(p *Peer, o *Op, zxid, now int64) Code {
 		n.meta.EphemeralOwner = p.session.id
 	}
 	s.tree.add(n, zxid)
-	o.Path, o.after = path, n.stat()
+	o.Path, o.after, o.acl, o.above = path, n.stat(), acl, parent.acl
 	return OK
 }
 
@@ -103,7 +103,8 @@ func (s *Server) delete(p *Peer, t *Txn, i int) Code {
 	if !ok || reserved(o.Path) {
 		return BadArguments
 	}
-	if _, code := s.find(above, permDelete, p); code != OK {
+	parent, code := s.find(above, permDelete, p)
+	if code != OK {
 		return code
 	}
 	n := s.tree.nodes[o.Path]
@@ -115,6 +116,7 @@ func (s *Server) delete(p *Peer, t *Txn, i int) Code {
 	case len(n.children) > 0:
 		return NotEmpty
 	}
+	o.acl, o.above = n.acl, parent.acl
 	s.tree.remove(n, t.Zxid)
 	return OK
 }
@@ -135,7 +137,7 @@ func (s *Server) setData(p *Peer, t *Txn, i int, now int64) Code {
 	n.data = o.Data
 	n.meta.Version++
 	n.meta.Mzxid, n.meta.Mtime = t.Zxid, now
-	o.after = n.stat()
+	o.after, o.acl = n.stat(), n.acl
 	return OK
 }
 

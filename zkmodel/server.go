@@ -37,7 +37,8 @@ type Op struct {
 	Flags   Flags // of a create
 	Err     Code
 
-	after Stat // of the znode, for the reply
+	after      Stat  // of the znode, for the reply
+	acl, above []ACL // of the znode and its parent, for the events
 }
 
 // Server is one ZooKeeper. Serve, ServeConn, Close and Do may be called at any time. All other methods, also those of

@@ -85,7 +85,7 @@ func (s *Server) endSession(x *session) {
 	t := &Txn{Zxid: s.zxid, Session: x.id, Ops: []Op{{Type: OpClose, Version: -1}}}
 	for _, n := range s.tree.ownedBy(x.id) {
 		s.tree.remove(n, t.Zxid)
-		t.Ops = append(t.Ops, Op{Type: OpDelete, Path: n.path, Version: -1})
+		t.Ops = append(t.Ops, Op{Type: OpDelete, Path: n.path, Version: -1, acl: n.acl, above: n.parent.acl})
 	}
 	s.tree.commit()
 	delete(s.tree.ephemerals, x.id)

@@ -39,9 +39,9 @@ func (w *watches) add(path string, p *Peer) {
 	w.peers[path] = append(w.peers[path], p)
 }
 
-// trigger removes the watches of the path and sends the event to their connections, except those in told. It returns
-// all of them.
-func (w *watches) trigger(path string, event eventType, told []*Peer) []*Peer {
+// trigger removes the watches of the path and sends the event to their connections, except those in told and those
+// that the ACL does not let read. It returns all of them. Source: WatchManager.triggerWatch, NIOServerCnxn.process.
+func (w *watches) trigger(path string, event eventType, acl []ACL, told []*Peer) []*Peer {
 	peers := w.peers[path]
 	if peers == nil {
 		return nil
@@ -49,7 +49,7 @@ func (w *watches) trigger(path string, event eventType, told []*Peer) []*Peer {
 	delete(w.peers, path)
 	for _, p := range peers {
 		delete(w.paths[p], path)
-		if !slices.Contains(told, p) {
+		if !slices.Contains(told, p) && permitted(acl, permRead, p.ids) {
 			p.sendEvent(event, path)
 		}
 	}
@@ -72,17 +72,17 @@ func (w *watches) drop(p *Peer) {
 // notify sends the events of a committed transaction.
 func (s *Server) notify(t *Txn) {
 	for i := range t.Ops {
-		path := t.Ops[i].Path
-		switch t.Ops[i].Type {
+		o := &t.Ops[i]
+		switch path := o.Path; o.Type {
 		case OpCreate, OpCreate2:
-			s.data.trigger(path, nodeCreated, nil)
-			s.child.trigger(parentPath(path), nodeChildrenChanged, nil)
+			s.data.trigger(path, nodeCreated, o.acl, nil)
+			s.child.trigger(parentPath(path), nodeChildrenChanged, o.above, nil)
 		case OpDelete:
-			told := s.data.trigger(path, nodeDeleted, nil)
-			s.child.trigger(path, nodeDeleted, told)
-			s.child.trigger(parentPath(path), nodeChildrenChanged, nil)
+			told := s.data.trigger(path, nodeDeleted, o.acl, nil)
+			s.child.trigger(path, nodeDeleted, o.acl, told)
+			s.child.trigger(parentPath(path), nodeChildrenChanged, o.above, nil)
 		case OpSetData:
-			s.data.trigger(path, nodeDataChanged, nil)
+			s.data.trigger(path, nodeDataChanged, o.acl, nil)
 		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // The wire format is ZooKeeper's jute: big-endian integers; a string, buffer or list has its length before it in 4
@@ -127,10 +129,29 @@ func (e *encoder) buffer(v []byte) {
 	*e = append(*e, v...)
 }
 
+// string writes characters beyond the first 65536 as jute does: as two surrogates of three bytes each. Source:
+// BinaryOutputArchive.stringToByteBuffer.
 func (e *encoder) string(v string) {
-	e.int32(int32(len(v)))
-	*e = append(*e, v...)
+	if strings.IndexFunc(v, beyondUTF16Unit) < 0 {
+		e.int32(int32(len(v)))
+		*e = append(*e, v...)
+		return
+	}
+	var b []byte
+	for _, r := range v {
+		if !beyondUTF16Unit(r) {
+			b = utf8.AppendRune(b, r)
+			continue
+		}
+		high, low := utf16.EncodeRune(r)
+		for _, unit := range []rune{high, low} {
+			b = append(b, 0xe0|byte(unit>>12), 0x80|byte(unit>>6&0x3f), 0x80|byte(unit&0x3f))
+		}
+	}
+	e.buffer(b)
 }
+
+func beyondUTF16Unit(r rune) bool { return r > 0xffff }
 
 func (e *encoder) strings(v []string) {
 	e.int32(int32(len(v)))

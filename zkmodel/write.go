@@ -37,10 +37,14 @@ func (s *Server) multi(p *Peer, xid int32, d *decoder) encoder {
 	e := newReply(xid, t.Zxid, OK, (len(t.Ops)+1)*opHeaderSize+t.size())
 	for i := range t.Ops {
 		o := &t.Ops[i]
-		if t.Err == OK {
+		switch {
+		case t.Err == OK && o.Type == OpCreate2: // answered as a create
+			e.opHeader(OpCreate, false, OK)
+			e.string(o.Path)
+		case t.Err == OK:
 			e.opHeader(o.Type, false, OK)
 			e.result(o)
-		} else {
+		default:
 			e.opHeader(opError, false, o.Err)
 			e.int32(int32(o.Err))
 		}
