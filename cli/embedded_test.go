@@ -15,7 +15,7 @@ import (
 	"muster/zkserver"
 )
 
-// embedded lets the scripts run in seconds: go test ./cli -embedded -run TestScripts. They also run on a real ZooKeeper.
+// embedded runs the scripts without servers: go test ./cli -embedded -run TestScripts. They run on a real one too.
 var embedded = flag.Bool("embedded", false, "run TestScripts, and nothing else, on muster dev --embedded")
 
 // scriptServer is the address of the ZooKeeper of the scripts.
