@@ -48,7 +48,10 @@ func (m *Member) Take(ctx context.Context, duty string) (*Hold, error) {
 	for {
 		o := m.orders()
 		var err error
-		if o.wants(duty) && o.seat > m.resignedAt(duty) && happened(freed) {
+		if happened(freed) {
+			freed = nil // or else it would end the wait below again and again
+		}
+		if o.wants(duty) && o.seat > m.resignedAt(duty) && freed == nil {
 			var h *Hold
 			h, freed, err = m.tryTake(m.ctx, o, duty, nonce)
 			if h != nil && ctx.Err() == nil {
