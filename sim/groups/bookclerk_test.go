@@ -1,0 +1,161 @@
+package groups
+
+import (
+	"fmt"
+	"slices"
+
+	"muster/group"
+	"muster/zkmodel"
+	"muster/zkstate/znode"
+)
+
+// clerkRule: only the clerk writes what is the clerk's: the member whose seat is there and is the first one.
+func (b *book) clerkRule(s step) error {
+	if s.who == "" {
+		return nil
+	}
+	for i, p := range s.places {
+		if !b.isClerks(s, s.Ops[i], p) {
+			continue
+		}
+		if _, there := b.seats[s.who]; !there {
+			return fmt.Errorf("it writes as the clerk and has no seat")
+		}
+		for path, other := range b.seats {
+			if path < s.who && other.seat.Assign >= group.Assign(&b.record) {
+				return fmt.Errorf("it writes as the clerk, and %s comes first", path)
+			}
+		}
+		if err := b.clerkMay(s.Ops[i], p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isClerks reports whether only the clerk may do this.
+func (b *book) isClerks(s step, op zkmodel.Op, p place) bool {
+	switch {
+	case op.Type == zkmodel.OpCheck, op.Type == zkmodel.OpClose:
+	case p.is("clerk"), p.is("seat", "*"):
+		return op.Type == zkmodel.OpSetData
+	case p.is("resigned", "*"), p.is("ask", "*"):
+		return op.Type == zkmodel.OpDelete
+	case p.below("duty", "*"):
+		return b.holder(p) != s.Session && (op.Type == zkmodel.OpDelete || p.is("duty", "*", "cursor"))
+	}
+	return false
+}
+
+// holder is the session that holds the duty of a place; 0 if nobody does.
+func (b *book) holder(p place) int64 { return b.held[znode.Held(root, p.g, p.parts[1])] }
+
+// clerkMay says why the clerk must not do this.
+func (b *book) clerkMay(op zkmodel.Op, p place) error {
+	switch {
+	case p.is("clerk"):
+		memory, err := znode.DecodeClerk(op.Data)
+		if err != nil {
+			return err
+		}
+		for _, d := range memory.Purge {
+			if _, declared := b.group.Duty(d); declared && !slices.Contains(b.clerk.Purge, d) {
+				return fmt.Errorf("it begins to delete %s, which is declared", d)
+			}
+		}
+	case p.below("duty", "*") && op.Type == zkmodel.OpDelete:
+		switch d := p.parts[1]; {
+		case !slices.Contains(b.clerk.Purge, d):
+			return fmt.Errorf("it deletes what %s has saved, and did not say so before", d)
+		case b.holder(p) != 0:
+			return fmt.Errorf("it deletes what %s has saved, which somebody holds", d)
+		}
+	}
+	return nil
+}
+
+// seatRule: what a transaction gives to members is declared, and fits their versions. After it no duty is in two seats,
+// nor in one while what it has saved is being deleted.
+func (b *book) seatRule(s step) error {
+	now := map[string]znode.Seat{} // seats that it writes
+	for i, p := range s.places {
+		if p.is("seat", "*") && s.Ops[i].Type == zkmodel.OpSetData {
+			seat, err := znode.DecodeSeat(s.Ops[i].Data)
+			if err != nil {
+				return err
+			}
+			now[s.Ops[i].Path] = seat
+		}
+	}
+	in := map[string]string{}
+	for path, old := range b.seats {
+		seat, set := now[path]
+		if !set {
+			seat = old.seat
+		}
+		for _, d := range seat.Duties {
+			if in[d] != "" {
+				return fmt.Errorf("%s is in the seats %s and %s", d, in[d], path)
+			}
+			in[d] = path
+			if !slices.Contains(old.seat.Duties, d) {
+				if err := b.mayGive(d, old.seat.Identity); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (b *book) mayGive(duty, identity string) error {
+	d, ok := b.declares(duty)
+	switch {
+	case !ok:
+		return fmt.Errorf("it gives %s to %s, and it is not declared now", duty, identity)
+	case slices.Contains(b.clerk.Purge, duty):
+		return fmt.Errorf("it gives %s to %s, and what it saved is being deleted", duty, identity)
+	}
+	body, _, there := b.w.Server().Get(znode.Live(root, name, identity))
+	if p, err := znode.DecodePresent(body); there && err == nil && !d.Fits(p.Version) {
+		return fmt.Errorf("it gives %s to %s, which has version %s", duty, identity, p.Version)
+	}
+	return nil
+}
+
+// takeRule: a member takes a duty only while its seat names it, and the Record declares it.
+func (b *book) takeRule(s step) error {
+	for i, p := range s.places {
+		switch {
+		case s.Ops[i].Type != zkmodel.OpCreate:
+		case p.is("duty", "*", "held"):
+			if err := b.ordered(s, p.parts[1]); err != nil {
+				return fmt.Errorf("it takes %s: %w", p.parts[1], err)
+			}
+			if slices.Contains(b.clerk.Purge, p.parts[1]) {
+				return fmt.Errorf("it takes %s, and what that saved is being deleted", p.parts[1])
+			}
+		case p.is("resigned", "*"):
+			r, err := znode.DecodeResignation(s.Ops[i].Data)
+			if err != nil {
+				return err
+			}
+			if _, there := b.seats[s.who]; !there {
+				return fmt.Errorf("it resigns from %s and has no seat", r.Duty)
+			}
+		}
+	}
+	return nil
+}
+
+// ordered says why a member must not begin with a duty now.
+func (b *book) ordered(s step, duty string) error {
+	seat, there := b.seats[s.who]
+	if !there || !slices.Contains(seat.seat.Duties, duty) {
+		return fmt.Errorf("its seat does not name it")
+	}
+	if _, ok := b.declares(duty); !ok {
+		return fmt.Errorf("it is not declared now")
+	}
+	return nil
+}

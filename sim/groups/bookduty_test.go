@@ -1,0 +1,217 @@
+package groups
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"muster/group/schedule"
+	"muster/zkmodel"
+	"muster/zkstate/znode"
+)
+
+// dutyBook is what was written below a duty.
+type dutyBook struct {
+	cursor  time.Time
+	records map[string]znode.TickRecord // by path; those that exist
+	claimed map[string]bool             // paths of ticks and requests that ever began
+	began   map[string]bool             // attempts that ever began, by path and number
+	steps   map[string]znode.StepRecord // by path, also of those that are deleted
+	ends    map[string]int              // how many runs ended so, by state
+}
+
+// book is the book of the duty of a place.
+func (b *book) book(p place) *dutyBook {
+	d := b.duties[p.duty()]
+	if d == nil {
+		d = &dutyBook{
+			records: map[string]znode.TickRecord{}, claimed: map[string]bool{}, began: map[string]bool{},
+			steps: map[string]znode.StepRecord{}, ends: map[string]int{},
+		}
+		b.duties[p.duty()] = d
+	}
+	return d
+}
+
+// holderRule: below a duty only its holder writes, besides the clerk and those who ask for a run. By hand is not a
+// member.
+func (b *book) holderRule(s step) error {
+	takes := false
+	for i, p := range s.places {
+		takes = takes || p.is("duty", "*", "held") && s.Ops[i].Type == zkmodel.OpCreate
+	}
+	if s.who == "" || takes || s.Ops[0].Type == zkmodel.OpClose {
+		return nil
+	}
+	for i, p := range s.places {
+		if op := s.Ops[i]; p.below("duty", "*") && op.Type != zkmodel.OpCheck && !b.isClerks(s, op, p) {
+			if b.holder(p) != s.Session {
+				return fmt.Errorf("it writes as the holder of %s, and is not", p.parts[1])
+			}
+		}
+	}
+	return nil
+}
+
+// applyDuty notes a write below a duty.
+func (b *book) applyDuty(op zkmodel.Op, p place, writes bool) error {
+	switch {
+	case writes && p.is("duty", "*", "cursor"):
+		return b.applyCursor(op, p)
+	case p.is("duty", "*", "tick", "*"), p.is("duty", "*", "now", "*"):
+		return b.applyTick(op, p, writes)
+	case writes && p.is("duty", "*", "op", "*", "*", "*"):
+		return b.applyStep(op, p)
+	}
+	return nil
+}
+
+// applyCursor: the cursor never goes back, and always has the digest of the declared schedule.
+func (b *book) applyCursor(op zkmodel.Op, p place) error {
+	c, err := znode.DecodeCursor(op.Data)
+	if err != nil {
+		return err
+	}
+	book := b.book(p)
+	if c.Tick.Before(book.cursor) {
+		return fmt.Errorf("the cursor goes back from %s to %s", book.cursor, c.Tick)
+	}
+	book.cursor = c.Tick
+	if d, ok := b.declares(p.parts[1]); ok && d.Schedule != "" {
+		if sched, err := schedule.Parse(d.Schedule, d.Timezone); err == nil && sched.Digest() != c.Digest {
+			return fmt.Errorf("the cursor follows another schedule than the declared one")
+		}
+	}
+	return nil
+}
+
+// applyTick: a tick has one fate, each attempt begins once, and what is over stays as it is.
+func (b *book) applyTick(op zkmodel.Op, p place, writes bool) error {
+	book := b.book(p)
+	old, there := book.records[op.Path]
+	if !writes {
+		if delete(book.records, op.Path); there && !old.Final() && b.holder(p) != 0 {
+			return fmt.Errorf("a run is deleted that is not over: %s", op.Path)
+		}
+		return nil
+	}
+	r, err := znode.DecodeTick(op.Data)
+	if err != nil {
+		return err
+	}
+	book.records[op.Path] = r
+	if op.Type == zkmodel.OpCreate {
+		if book.claimed[op.Path] {
+			return fmt.Errorf("it claims %s a second time", op.Path)
+		}
+		book.claimed[op.Path] = true
+	}
+	if there && old.Final() {
+		return fmt.Errorf("it changes a run that is over: %s", op.Path)
+	}
+	if r.State == znode.TickRunning {
+		attempt := fmt.Sprintf("%s %d", op.Path, r.Attempt)
+		if book.began[attempt] {
+			return fmt.Errorf("attempt %s begins a second time", attempt)
+		}
+		book.began[attempt] = true
+		if err := b.ordered(step{who: b.joined[b.holder(p)]}, p.parts[1]); err != nil {
+			return fmt.Errorf("a run of %s begins: %w", p.parts[1], err)
+		}
+	}
+	if r.Final() {
+		book.ends[string(r.State)]++
+	}
+	return nil
+}
+
+// applyStep: a step that is done is never begun or done again.
+func (b *book) applyStep(op zkmodel.Op, p place) error {
+	r, err := znode.DecodeStep(op.Data)
+	if err != nil {
+		return err
+	}
+	book := b.book(p)
+	if old := book.steps[op.Path]; old.Done {
+		return fmt.Errorf("the step %s is done, and is written again", r.Name)
+	}
+	book.steps[op.Path] = r
+	return nil
+}
+
+// stateRule: whoever reads a key now gets the whole value of its manifest, and the journal of an operation counts its
+// steps.
+func (b *book) stateRule(s step) error {
+	seen := map[string]bool{}
+	for i, p := range s.places {
+		if s.Ops[i].Type == zkmodel.OpCheck || len(p.parts) < 4 || p.parts[0] != "duty" {
+			continue
+		}
+		switch {
+		case p.parts[2] == "state" && !seen[p.parts[3]]:
+			seen[p.parts[3]] = true
+			if err := b.wholeKey(znode.State(root, p.g, p.parts[1], p.parts[3])); err != nil {
+				return err
+			}
+		case p.parts[2] == "op" && len(p.parts) >= 5:
+			if err := b.journal(znode.Steps(root, p.g, p.parts[1], p.parts[3], p.parts[4])); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// wholeKey says what is missing of the value of a key.
+func (b *book) wholeKey(at string) error {
+	body, _, there := b.w.Server().Get(at)
+	if !there {
+		return nil
+	}
+	m, err := znode.DecodeManifest(body)
+	if m == nil || err != nil {
+		return err
+	}
+	sum := sha256.New()
+	for n := range m.Chunks {
+		chunk, _, there := b.w.Server().Get(znode.Chunk(at+"/"+m.Value, n))
+		if !there {
+			return fmt.Errorf("%s: chunk %d of %d of the saved value is not there", at, n, m.Chunks)
+		}
+		sum.Write(chunk)
+	}
+	if hex.EncodeToString(sum.Sum(nil)) != m.SHA256 {
+		return fmt.Errorf("%s: the chunks are not the saved value", at)
+	}
+	return nil
+}
+
+// journal says what is wrong with the counts of an operation.
+func (b *book) journal(at string) error {
+	body, _, there := b.w.Server().Get(at)
+	if !there {
+		return nil
+	}
+	j, err := znode.DecodeJournal(body)
+	if err != nil {
+		return err
+	}
+	var is znode.Journal
+	for _, key := range b.w.Server().Children(at) {
+		body, _, _ := b.w.Server().Get(at + "/" + key)
+		r, err := znode.DecodeStep(body)
+		if err != nil {
+			return err
+		}
+		is.Steps++
+		if r.Done {
+			is.Done++
+			is.Bytes += len(r.Output)
+		}
+	}
+	if j != is {
+		return fmt.Errorf("%s: the journal says %+v, and there are %+v", at, j, is)
+	}
+	return nil
+}

@@ -1,0 +1,238 @@
+package groups
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"muster/group"
+	"muster/member"
+	"muster/resource"
+	"muster/sim"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+const (
+	root = "/apps"
+	name = "shop"
+	// timeout is that of every session. Members ask five times in each, so a long one costs fewer messages.
+	timeout = 30 * time.Second
+)
+
+// shop is the group of one schedule.
+type shop struct {
+	*sim.World
+	group  group.Group // as the operator declares it
+	state  resource.State
+	assign int
+	*book
+}
+
+// newShop declares a group with these duties, which settles at once.
+func newShop(w *sim.World, duties ...group.Duty) *shop {
+	s := &shop{World: w, group: group.Default(), state: resource.StateOpen}
+	s.group.Root, s.group.Name, s.group.Settle = root, name, resource.Duration(time.Millisecond)
+	s.group.Timeouts.Join = resource.Duration(10 * time.Minute)
+	for _, d := range duties {
+		s.group.Add(d)
+	}
+	s.book = newBook(w)
+	w.Setup(func(ctx context.Context, c *zkconn.Session) error {
+		acl, record := s.record("g1")
+		run := znode.Run(root, "g1")
+		create := func(path string, body []byte) zkconn.Op { return zkconn.CreateOp(path, body, zkconn.Persistent, acl) }
+		_, err := c.Multi(ctx,
+			create(root, nil), create(resource.Join(root, name), nil), create(resource.Join(root, resource.Reserved), nil),
+			create(znode.RecordDir(group.KindName, root), nil), create(znode.RunDir(root), nil),
+			create(znode.Record(group.KindName, root, name), record),
+			create(run, record), create(znode.Gate(root, "g1"), nil))
+		return err
+	})
+	return s
+}
+
+// everybody is an ACL that allows everything.
+var everybody = []zkconn.ACL{{Scheme: "world", ID: "anyone", Perms: 31}}
+
+// record is the Record of the group as it is declared now, in generation g.
+func (s *shop) record(g string) (acl []zkconn.ACL, body []byte) {
+	r := resource.Record{
+		Stack: "sim", Home: "/.muster", Generation: g, State: s.state, By: "ann@deploy-1", Op: "op",
+		Applied: "2026-11-20T21:00:00Z",
+	}
+	if err := r.Declare(s.group); err != nil {
+		panic(err)
+	}
+	body, err := znode.EncodeRecord(r)
+	if err != nil {
+		panic(err)
+	}
+	return everybody, body
+}
+
+func leader(name string) group.Duty { return group.NewDuty(group.Leader, name) }
+
+func config(identity, version string, can ...string) member.Config {
+	return member.Config{Root: root, Group: name, Identity: identity, Version: version, Can: can}
+}
+
+// member runs a member until the members are asked to stop: work, with a context that ends with the membership and when
+// the member is to stop. Its error ends the life.
+func (s *shop) member(
+	p *sim.Process, c member.Config, work func(ctx context.Context, m *member.Member) error,
+) error {
+	conn, err := p.Dial(timeout)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	m, err := member.Join(p.Context(), conn, c)
+	if errors.Is(err, member.ErrNotOpen) {
+		return nil // asked to stop
+	}
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancelCause(m.Context())
+	stopped := make(chan error, 1)
+	go func() {
+		err := m.StopRequested(ctx)
+		stop(member.ErrLeaving)
+		stopped <- err
+	}()
+	worked := work(ctx, m)
+	stop(member.ErrLeaving)
+	asked := <-stopped
+	left := m.Leave()
+	cause := context.Cause(m.Context())
+	switch {
+	case asked == nil:
+		return nil // whoever could not say goodbye is gone all the same
+	case errors.Is(cause, member.ErrRemoved):
+		return fmt.Errorf("%w: %w", cause, context.Canceled) // by hand: join again
+	case worked != nil && !errors.Is(worked, member.ErrLeaving):
+		return worked
+	case left != nil:
+		return fmt.Errorf("%w: %w", left, zkconn.ErrSessionLost)
+	}
+	return asked
+}
+
+// leads leads a duty until told to stop.
+func leads(duty string, f func(ctx context.Context, h *member.Hold) error) func(context.Context, *member.Member) error {
+	return func(ctx context.Context, m *member.Member) error { return m.Lead(ctx, duty, f) }
+}
+
+// edit changes what is declared, and writes it as apply does.
+func (s *shop) edit(ctx context.Context, c *zkconn.Session, change func()) error {
+	change()
+	_, body := s.record("g1")
+	_, err := c.Multi(ctx, zkconn.SetOp(znode.Record(group.KindName, root, name), body, -1),
+		zkconn.SetOp(znode.Run(root, "g1"), body, -1))
+	return err
+}
+
+// stop asks all members to stop.
+func (s *shop) stop(ctx context.Context, c *zkconn.Session) error {
+	return s.edit(ctx, c, func() { s.state = resource.StateTerminating })
+}
+
+// operator is a process that does what it has to do, and then asks all to stop. If it dies it begins anew.
+func (s *shop) operator(do func(p *sim.Process, c *zkconn.Session) error) {
+	s.Process("operator", 1, func(p *sim.Process) error {
+		asked := false
+		p.Saw(func() { asked = s.book.record.State == resource.StateTerminating })
+		if asked { // by the last life
+			return nil
+		}
+		c, err := p.Dial(timeout)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		if err := do(p, c); err != nil {
+			return err
+		}
+		return s.stop(p.Context(), c)
+	})
+}
+
+// await waits until ready says so under the world's lock. It looks each second of virtual time.
+func await(p *sim.Process, ready func() bool) error {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		is := false
+		if p.Saw(func() { is = ready() }); is {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-p.Context().Done():
+			return context.Cause(p.Context())
+		}
+	}
+}
+
+// ask sends a request to the clerk, and waits until it has decided.
+func ask(p *sim.Process, c *zkconn.Session, a znode.Ask) error {
+	a.By = "ann@deploy-1"
+	for {
+		path, err := member.SendAsk(p.Context(), c, root, name, a)
+		switch {
+		case err == nil:
+			return member.AwaitAnswer(p.Context(), c, path)
+		case !errors.Is(err, member.ErrNotOpen): // else somebody has deleted the gate by hand
+			return err
+		}
+		<-time.After(time.Second)
+	}
+}
+
+// vandal is a process that does these things by hand, one after the other, with some requests between them that do
+// nothing.
+func (s *shop) vandal(all ...func(ctx context.Context, c *zkconn.Session) error) {
+	s.Process("vandal", 0, func(p *sim.Process) error {
+		c, err := p.Dial(timeout)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		for _, one := range append(all, putBackGate) {
+			for range 3 {
+				if _, _, err := c.Exists(p.Context(), root); err != nil {
+					return err
+				}
+			}
+			if err := one(p.Context(), c); err != nil && !errors.Is(err, zkconn.ErrNoNode) {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// removes deletes a znode.
+func removes(path string) func(context.Context, *zkconn.Session) error {
+	return func(ctx context.Context, c *zkconn.Session) error { return c.Delete(ctx, path, -1) }
+}
+
+// removesSeat deletes the first seat.
+func removesSeat(ctx context.Context, c *zkconn.Session) error {
+	names, _, err := c.Children(ctx, znode.Seats(root, "g1"))
+	if err != nil || len(names) == 0 {
+		return err
+	}
+	return c.Delete(ctx, znode.SeatAt(root, "g1", slices.Min(names)), -1)
+}
+
+func putBackGate(ctx context.Context, c *zkconn.Session) error {
+	_, err := c.Create(ctx, znode.Gate(root, "g1"), nil, zkconn.Persistent, everybody)
+	if errors.Is(err, zkconn.ErrNodeExists) {
+		return nil
+	}
+	return err
+}
