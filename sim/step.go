@@ -203,7 +203,7 @@ func (w *World) crash(p *process, late bool) {
 			c.forget()
 		}
 	}
-	if p.lives < 0 {
+	if p.lives < 0 || w.stopping && p.service {
 		p.done = true
 	}
 }
