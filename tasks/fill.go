@@ -138,18 +138,29 @@ func (x *submission) begin(ctx context.Context) error {
 	switch {
 	case errors.Is(err, store.ErrLife) && errors.As(err, &r):
 		return x.displace(ctx, r.Detail)
-	case refused(err) && x.made:
-		if undo := x.unmake(ctx); undo != nil {
-			return undo
-		}
-	}
-	if err != nil {
+	case refused(err):
+		return x.unbegun(ctx, err)
+	case err != nil:
 		return err
 	}
 	if err = x.stillThere(ctx); errors.Is(err, errAgain) {
 		return x.displace(ctx, m.Life)
 	}
 	return err
+}
+
+// unbegun says what follows from a refused begin. The batch may have ended since its manifest was read: then the dead
+// tasks are its own.
+func (x *submission) unbegun(ctx context.Context, why error) error {
+	if err := x.stillThere(ctx); err != nil {
+		return err
+	}
+	if x.made {
+		if err := x.unmake(ctx); err != nil {
+			return err
+		}
+	}
+	return why
 }
 
 // displace removes a batch of this name from Redis that has no manifest any more, or finds that it has one.

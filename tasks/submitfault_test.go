@@ -3,6 +3,7 @@ package tasks
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/queue"
+	"muster/resource"
 	"muster/tasks/store"
 	"muster/zkserver"
 	"muster/zkstate/znode"
@@ -19,6 +22,7 @@ import (
 type fault struct {
 	nth, seen int
 	before    bool   // the command is not sent; or else its reply is lost
+	late      bool   // nothing is lost: then comes before the command
 	then      func() // what else happens
 }
 
@@ -30,6 +34,10 @@ func (l *fault) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		l.seen++
 		if l.seen-1 != l.nth {
+			return next(ctx, cmd)
+		}
+		if l.late {
+			l.then()
 			return next(ctx, cmd)
 		}
 		if !l.before {
@@ -172,6 +180,32 @@ func TestEndLostReplies(t *testing.T) {
 		if err != nil || e == nil || e.How != znode.EndCancelled || f.books().Batches != 0 {
 			t.Errorf("%s: %+v, %v, %+v", name, e, err, f.books())
 		}
+	}
+}
+
+// TestSubmitOfABatchThatEnds: a batch with a dead task ends after another submit of it has read its manifest. That one
+// says how it has ended. The dead tasks of another batch of this name are refused.
+func TestSubmitOfABatchThatEnds(t *testing.T) {
+	f := newFixture(t)
+	got := f.submit("b", numbered(1))
+	f.executeAll(f.join("e", queue.Executor), func(int64) (store.Outcome, []byte) { return store.Never, []byte("no") })
+	st := f.store()
+	end := &fault{late: true, then: func() {
+		err := EndBatch(t.Context(), f.s, st, f.queue.Root, f.generation(), "b", got.Manifest, znode.EndCollected, "tester")
+		if err != nil {
+			t.Error(err)
+		}
+	}}
+	again, err := f.submitWith(t.Context(), "b", numbered(1), end)
+	if err != nil || again.Ended == nil || again.Ended.Dead != 1 {
+		t.Errorf("%+v, %v", again, err)
+	}
+	day := znode.EndedDay(f.queue.Root, f.generation(), again.Ended.Ended)
+	if err := f.s.Delete(t.Context(), resource.Join(day, "b"), -1); err != nil { // it is forgotten
+		t.Fatal(err)
+	}
+	if other, err := f.submitWith(t.Context(), "b", numbered(2), &fault{nth: -1}); !errors.Is(err, store.ErrDead) {
+		t.Errorf("%+v, %v", other, err)
 	}
 }
 
