@@ -1,0 +1,313 @@
+package queues_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"muster/queue"
+	"muster/resource"
+	"muster/sim"
+	"muster/tasks"
+	"muster/tasks/store/storemodel"
+	"muster/zkmodel"
+	"muster/zkstate/znode"
+)
+
+// book is what the checker of a world knows, from committed transactions, calls of Redis, and what processes saw. It is
+// used under the world's lock, or by the scheduler while all processes are blocked.
+type book struct {
+	k       *shop
+	err     error             // what a call of Redis has broken
+	seats   map[string]string // the paths of seats that stand, by their names in Redis
+	leaving map[string]bool   // seats whose processes give them back
+	works   map[string]string // batch:index of a life → the seat that works on it
+	claimed map[string]string // life → the seat whose watcher is called
+	batches map[string]*batch // by life
+	current map[string]string // id → the life that has a manifest
+	called_ map[string]int
+}
+
+// batch is one life of a batch.
+type batch struct {
+	id        string
+	manifest  znode.BatchManifest
+	submitted bool            // somebody was told that it is there
+	collected map[string]bool // the lives of processes whose do has succeeded
+	ended     int
+}
+
+func newBook(k *shop) *book {
+	return &book{
+		k: k, seats: map[string]string{}, leaving: map[string]bool{}, works: map[string]string{},
+		claimed: map[string]string{}, batches: map[string]*batch{}, current: map[string]string{},
+	}
+}
+
+func hex(zxid int64) string { return strconv.FormatInt(zxid, 16) }
+
+// place is the generation of a path below run/<g>, and the names below that.
+func place(path string) (g string, below []string) {
+	rest, ok := strings.CutPrefix(path, znode.RunDir(root)+"/")
+	if !ok {
+		return "", nil
+	}
+	parts := strings.Split(rest, "/")
+	return parts[0], parts[1:]
+}
+
+// note checks a transaction against what is known, and notes it.
+func (b *book) note(t *zkmodel.Txn) error {
+	if t.Err != 0 {
+		return nil
+	}
+	who := b.k.w.Who(t.Session)
+	for i, op := range t.Ops {
+		g, below := place(op.Path)
+		if g == "" || len(below) == 0 {
+			continue
+		}
+		err := b.mayWrite(who, g, op)
+		switch {
+		case err != nil || op.Type == zkmodel.OpCheck:
+		case below[0] == "seat" && len(below) == 2:
+			err = b.noteSeat(t, op, g)
+		case below[0] == "batch" && len(below) == 2:
+			err = b.noteBatch(t, who, below[1], op, t.Ops[i+1:])
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %s %s: %w", who, op.Type, op.Path, err)
+		}
+	}
+	return nil
+}
+
+// mayWrite demands that processes of the queue write only into a generation that is open.
+func (b *book) mayWrite(who, g string, op zkmodel.Op) error {
+	if strings.HasPrefix(who, "setup") || strings.HasPrefix(who, "admin") || op.Type == zkmodel.OpCheck {
+		return nil
+	}
+	if op.Type == zkmodel.OpDelete && op.Version == -1 { // also at the end of a session
+		return nil
+	}
+	if _, _, open := b.k.w.Server().Get(znode.Gate(root, g)); !open {
+		return errors.New("the generation is closed")
+	}
+	return nil
+}
+
+// record is what is declared now; nil: nothing.
+func (b *book) record() *resource.Record {
+	body, _, ok := b.k.w.Server().Get(znode.Record(queue.KindName, root, name))
+	if !ok {
+		return nil
+	}
+	rec, err := znode.DecodeRecordAt(queue.Kind(), b.k.queue.Path(), body)
+	if err != nil {
+		return nil
+	}
+	return &rec
+}
+
+// mayCome demands that the queue is open for what comes in.
+func (b *book) mayCome(g string) error {
+	switch rec := b.record(); {
+	case rec == nil:
+		return errors.New("the queue is not declared")
+	case rec.Generation != g:
+		return errors.New("the queue has another generation")
+	case rec.State == resource.StateTerminating:
+		return errors.New("the queue was asked to stop")
+	}
+	return nil
+}
+
+func (b *book) noteSeat(t *zkmodel.Txn, op zkmodel.Op, g string) error {
+	if op.Type == zkmodel.OpDelete {
+		for seat, path := range b.seats {
+			if path == op.Path {
+				delete(b.seats, seat)
+			}
+		}
+		return nil
+	}
+	b.seats[hex(t.Zxid)] = op.Path
+	return b.mayCome(g)
+}
+
+// noteBatch checks a write of a manifest. after is what follows in the same transaction.
+func (b *book) noteBatch(t *zkmodel.Txn, who, id string, op zkmodel.Op, after []zkmodel.Op) error {
+	switch op.Type {
+	case zkmodel.OpCreate:
+		m, err := znode.DecodeBatch(op.Data)
+		b.current[id] = hex(t.Zxid)
+		b.batches[hex(t.Zxid)] = &batch{id: id, manifest: m, collected: map[string]bool{}}
+		g, _ := place(op.Path)
+		return errors.Join(err, b.mayCome(g))
+	case zkmodel.OpSetData:
+		m, err := znode.DecodeBatch(op.Data)
+		if err != nil {
+			return err
+		}
+		one := b.batches[b.current[id]]
+		err = one.mayBecome(m)
+		one.manifest = m
+		return err
+	case zkmodel.OpDelete:
+		one := b.batches[b.current[id]]
+		life := b.current[id]
+		delete(b.current, id)
+		if one == nil {
+			return nil
+		}
+		one.ended++
+		if len(after) == 0 {
+			return one.mayUnmake()
+		}
+		end, err := znode.DecodeBatchEnd(after[0].Data)
+		if err == nil {
+			err = b.mayEnd(who, life, one, end)
+		}
+		return err
+	}
+	return nil
+}
+
+// mayBecome checks a change of a manifest.
+func (one *batch) mayBecome(m znode.BatchManifest) error {
+	was := one.manifest
+	switch {
+	case was.State == znode.BatchCancelled && m.State != znode.BatchCancelled:
+		return fmt.Errorf("it was cancelled, and is %s", m.State)
+	case was.State != znode.BatchSubmitting && m.State == znode.BatchSubmitting:
+		return fmt.Errorf("it was %s, and is submitting", was.State)
+	case m.SHA256 != was.SHA256 || !m.Since.Equal(was.Since):
+		return errors.New("it is another batch")
+	}
+	return nil
+}
+
+// mayUnmake checks a delete of a manifest without an end.
+func (one *batch) mayUnmake() error {
+	if one.submitted || one.manifest.State != znode.BatchSubmitting {
+		return errors.New("a batch that is there vanishes")
+	}
+	return nil
+}
+
+// mayEnd checks the end of a batch.
+func (b *book) mayEnd(who, life string, one *batch, end znode.BatchEnd) error {
+	switch {
+	case end.How == znode.EndCancelled:
+		if one.manifest.State != znode.BatchCancelled {
+			return fmt.Errorf("it ends as cancelled, and is %s", one.manifest.State)
+		}
+		return nil
+	case end.How == znode.EndCollected && !one.collected[who]:
+		return fmt.Errorf("it ends as collected, and %s has not collected it", who)
+	}
+	g := ""
+	if rec := b.record(); rec != nil {
+		g = rec.Generation
+	}
+	var err error
+	b.k.redis.Look(g, func(q *storemodel.Queue) {
+		r := q.Batches[one.id]
+		if r == nil || r.Life != life {
+			return
+		}
+		if end.How != znode.EndUnattended && !r.Complete() {
+			err = fmt.Errorf("it ends as %s, and not all its tasks have ended", end.How)
+		}
+	})
+	return err
+}
+
+// called checks a call of Redis.
+func (b *book) called(q *storemodel.Queue, script string, args []string, reply any) {
+	if _, refused := reply.(storemodel.Refused); refused || b.err != nil {
+		return
+	}
+	if script == "evict" {
+		if path := b.seats[args[0]]; path != "" && !b.leaving[args[0]] {
+			b.err = fmt.Errorf("the seat %s is shut, and %s stands", args[0], path)
+		}
+	}
+	if err := q.Check(); err != nil && b.err == nil {
+		b.err = fmt.Errorf("after %s %q: %w", script, args[:min(len(args), 4)], err)
+	}
+}
+
+// check is what holds after every step.
+func (b *book) check() error { return b.err }
+
+func (b *book) joined(p *sim.Process, q *tasks.Process) {}
+
+func (b *book) leaves(seat string) { b.leaving[seat] = true }
+
+func task(q *tasks.Process, t *tasks.Task) string { return fmt.Sprint(t.Batch, ":", t.Index) }
+
+// starts notes that a process works on a task, which no other one does whose seat stands.
+func (b *book) starts(p *sim.Process, q *tasks.Process, t *tasks.Task) error {
+	at := task(q, t)
+	if seat := b.works[at]; seat != "" && seat != q.Seat && b.seats[seat] != "" && b.seats[q.Seat] != "" {
+		return fmt.Errorf("%s works on %s, and so does the seat %s", p, at, seat)
+	}
+	b.works[at] = q.Seat
+	return nil
+}
+
+func (b *book) stops(_ *sim.Process, q *tasks.Process, t *tasks.Task) {
+	if at := task(q, t); b.works[at] == q.Seat {
+		delete(b.works, at)
+	}
+}
+
+// claims notes that a watcher is called for a batch, which no other one is whose seat stands.
+func (b *book) claims(seat string, c *tasks.Completed) error {
+	life := c.Manifest.Life
+	one := b.batches[life]
+	switch other := b.claimed[life]; {
+	case one == nil:
+		return fmt.Errorf("nobody has submitted %s, life %s", c.ID, life)
+	case other != "" && b.seats[other] != "" && b.seats[seat] != "":
+		return fmt.Errorf("two watchers have %s", c.ID)
+	case one.ended > 0 && one.manifest.State != znode.BatchCancelled:
+		return fmt.Errorf("%s has ended, and is claimed", c.ID)
+	}
+	b.claimed[life] = seat
+	return nil
+}
+
+func (b *book) unclaims(seat string, c *tasks.Completed) {
+	if b.claimed[c.Manifest.Life] == seat {
+		delete(b.claimed, c.Manifest.Life)
+	}
+}
+
+func (b *book) collects(p *sim.Process, c *tasks.Completed) {
+	b.batches[c.Manifest.Life].collected[p.String()] = true
+}
+
+func (b *book) submitted(id, life string) {
+	if one := b.batches[life]; one != nil {
+		one.submitted = true
+	}
+}
+
+// lives are those of a batch, in order.
+func (b *book) lives(id string) (all []*batch) {
+	var lives []string
+	for life, one := range b.batches {
+		if one.id == id {
+			lives = append(lives, life)
+		}
+	}
+	slices.Sort(lives)
+	for _, life := range lives {
+		all = append(all, b.batches[life])
+	}
+	return all
+}

@@ -1,0 +1,319 @@
+package queues_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"muster/plan"
+	"muster/queue"
+	"muster/resource"
+	"muster/sim"
+	"muster/tasks"
+	"muster/tasks/store"
+	"muster/tasks/store/storemodel"
+	"muster/zkstate"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+const (
+	root = "/q"
+	name = "primes"
+
+	sessionTimeout = 10 * time.Second
+)
+
+// shop is a queue in a world, its Redis, and what the checker knows.
+type shop struct {
+	w     *sim.World
+	queue queue.Queue
+	redis *storemodel.Server
+	book  *book
+}
+
+// newShop creates the queue in the world's Setup.
+func newShop(w *sim.World, edits ...func(*queue.Queue)) *shop {
+	k := &shop{w: w, queue: queue.Default()}
+	k.queue.Root, k.queue.Name, k.queue.Redis = root, name, "redis://192.0.2.2:6379/0"
+	k.queue.Timeouts.Session = resource.Duration(sessionTimeout)
+	for _, edit := range edits {
+		edit(&k.queue)
+	}
+	k.book = newBook(k)
+	k.redis = storemodel.NewServer(storemodel.Options{Scripts: store.Scripts(), Called: k.book.called})
+	w.Foreign(k.foreign())
+	w.Setup(func(ctx context.Context, s *zkconn.Session) error {
+		admin, err := k.admin(s)
+		if err != nil {
+			return err
+		}
+		return admin.Commit(ctx, plan.Row{Path: k.queue.Path(), New: k.queue, Reason: plan.NotThere})
+	})
+	w.OnTxn(k.book.note)
+	w.Check(k.book.check)
+	return k
+}
+
+// admin is who applies.
+func (k *shop) admin(s *zkconn.Session) (*zkstate.Store, error) {
+	kind := zkstate.Queue()
+	kind.Unlink = func(context.Context, *resource.Record) error { return nil }
+	return zkstate.NewStore(s, zkstate.Config{Home: root + "/home", Stack: "tests", Kinds: []zkstate.Kind{kind}})
+}
+
+// foreign is the Redis as the scheduler owns it.
+func (k *shop) foreign() sim.Foreign {
+	names := store.Scripts()
+	return sim.Foreign{
+		Name: "redis",
+		Frame: func(b []byte) int {
+			n, err := storemodel.Frame(b)
+			if err != nil {
+				panic(err)
+			}
+			return n
+		},
+		Open: func(out func([]byte)) (func([]byte), func()) {
+			c := k.redis.Open(out)
+			return c.Handle, c.Lost
+		},
+		Label: func(request []byte) string { return label(names, storemodel.Words(request)) },
+		Due:   k.redis.Due,
+		Restart: func() {
+			k.redis.Restart(nil)
+		},
+	}
+}
+
+// label describes a request of Redis: the name of the script, and the batch.
+func label(names map[string]string, words []string) string {
+	name := strings.ToLower(words[0])
+	if name != "evalsha" && name != "eval" {
+		return strings.Join(append([]string{name}, words[1:min(len(words), 2)]...), " ")
+	}
+	script := names[words[1]]
+	if name == "eval" {
+		return "eval"
+	}
+	switch script {
+	case "begin", "append", "open", "set", "retry", "drop", "remove":
+		return script + " " + words[4]
+	case "count":
+		return script + " " + strings.Join(words[4:min(len(words), 6)], " ")
+	}
+	return script
+}
+
+// dialRedis connects a process to the Redis.
+func dialRedis(p *sim.Process) tasks.Dial {
+	return func(context.Context, string) (net.Conn, error) { return p.Conn("redis") }
+}
+
+func noEnvironment(string) string { return "" }
+
+// join makes a process an executor or a watcher.
+func (k *shop) join(p *sim.Process, role queue.Role) (*tasks.Process, error) {
+	s, err := p.Dial(sessionTimeout)
+	if err != nil {
+		return nil, err
+	}
+	q, err := tasks.Join(p.Context(), s, tasks.Config{
+		Root: root, Queue: name, Identity: p.Name(), Role: role, Parallel: 1, Getenv: noEnvironment,
+		DialRedis: dialRedis(p),
+	})
+	if err != nil {
+		s.Close()
+		return nil, again(err)
+	}
+	p.Saw(func() { k.book.joined(p, q) })
+	return q, nil
+}
+
+// again makes of an error after which a process starts anew one that the world takes for a fault.
+func again(err error) error {
+	for _, e := range []error{
+		tasks.ErrRemoved, tasks.ErrRedis, tasks.ErrHeld, tasks.ErrNotOpen, tasks.ErrNoQueue, store.ErrNoSeat,
+	} {
+		if errors.Is(err, e) {
+			return fmt.Errorf("%w: %w", zkconn.ErrSessionLost, err)
+		}
+	}
+	return err
+}
+
+// leave ends a membership. The seat is given back by its own process.
+func (k *shop) leave(p *sim.Process, q *tasks.Process, why error) error {
+	p.Saw(func() { k.book.leaves(q.Seat) })
+	_ = q.Leave() // if no server answers, the session ends later
+	return again(why)
+}
+
+// executor executes tasks until its context ends. bad tells which tasks fail, and how.
+func (k *shop) executor(p *sim.Process) error {
+	q, err := k.join(p, queue.Executor)
+	if err != nil {
+		return err
+	}
+	e := tasks.StartExecutor(q, tasks.ExecutorConfig{Parallel: 1})
+	for err == nil {
+		var some []*tasks.Task
+		if some, err = e.Take(p.Context(), 1); err == nil {
+			err = k.work(p, q, e, some[0])
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	_ = e.Drain(ctx)
+	return k.leave(p, q, err)
+}
+
+// work executes a task. A payload that begins with "bad" fails for good.
+func (k *shop) work(p *sim.Process, q *tasks.Process, e *tasks.Executor, t *tasks.Task) (err error) {
+	ctx := t.Context()
+	p.Saw(func() { err = k.book.starts(p, q, t) })
+	if err != nil {
+		return err
+	}
+	outcome := store.Done
+	if strings.HasPrefix(string(t.Payload), "bad") {
+		outcome = store.Never
+	}
+	wait(ctx, 50*time.Millisecond)
+	p.Saw(func() { k.book.stops(p, q, t) })
+	if ctx.Err() == nil {
+		e.Finish(t, outcome, 50*time.Millisecond, resultOf(t.Payload))
+	}
+	return nil
+}
+
+func resultOf(payload []byte) []byte { return append([]byte("result of "), payload...) }
+
+// wait waits for virtual time, or for the end of ctx.
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// watcher collects batches until its context ends.
+func (k *shop) watcher(p *sim.Process) error {
+	q, err := k.join(p, queue.Watcher)
+	if err != nil {
+		return err
+	}
+	err = tasks.Watch(p.Context(), q, func(ctx context.Context, b *tasks.Completed) (err error) {
+		p.Saw(func() { err = k.book.claims(q.Seat, b) })
+		if err != nil {
+			p.Fail(err)
+			return err
+		}
+		defer p.Saw(func() { k.book.unclaims(q.Seat, b) })
+		if err := readAll(ctx, b); err != nil {
+			if errors.Is(err, errWrong) {
+				p.Fail(err)
+			}
+			return err
+		}
+		wait(ctx, 50*time.Millisecond)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		p.Saw(func() { k.book.collects(p, b) })
+		return nil
+	})
+	return k.leave(p, q, err)
+}
+
+// errWrong means that the results of a batch are not what they should be.
+var errWrong = errors.New("wrong results")
+
+// readAll reads what became of the tasks: each once, and as its executor has written it.
+func readAll(ctx context.Context, b *tasks.Completed) error {
+	seen, dead := map[int64]bool{}, int64(0)
+	for r, err := range b.Records(ctx) {
+		switch {
+		case err != nil:
+			return fmt.Errorf("results of %s: %w", b.ID, err)
+		case seen[r.Index]:
+			return fmt.Errorf("%w of %s: task %d is there twice", errWrong, b.ID, r.Index)
+		case r.Dead:
+			dead++
+		case !strings.HasPrefix(string(r.Result), fmt.Sprintf("result of %s:%d:", b.ID, r.Index)) &&
+			!strings.HasPrefix(string(r.Result), "result of again"):
+			return fmt.Errorf("%w of %s: task %d has the result %q", errWrong, b.ID, r.Index, r.Result)
+		}
+		seen[r.Index] = true
+	}
+	if int64(len(seen)) != b.Manifest.Tasks || dead != b.Dead || b.Done+b.Dead != b.Manifest.Tasks {
+		return fmt.Errorf("%w of %s: %d of %d tasks, %d dead; %d done and %d dead were announced", errWrong, b.ID,
+			len(seen), b.Manifest.Tasks, dead, b.Done, b.Dead)
+	}
+	return nil
+}
+
+// payloads are the tasks of a batch. Those named bad fail.
+func payloads(id string, n int, bad ...int) tasks.Source {
+	var all [][]byte
+	for i := range n {
+		all = append(all, fmt.Appendf(nil, "%s:%d:", id, i))
+	}
+	for _, i := range bad {
+		all[i] = fmt.Appendf(nil, "bad %s:%d:", id, i)
+	}
+	return tasks.Payloads(all...)
+}
+
+// submit submits a batch, and notes that it is there.
+func (k *shop) submit(p *sim.Process, s *zkconn.Session, c tasks.SubmitConfig, source tasks.Source) (
+	tasks.Submitted, error,
+) {
+	c.Root, c.Queue, c.By, c.Getenv, c.DialRedis = root, name, "tests", noEnvironment, dialRedis(p)
+	out, err := tasks.Submit(p.Context(), s, c, source)
+	if err != nil {
+		return out, again(err)
+	}
+	if out.Ended == nil {
+		p.Saw(func() { k.book.submitted(out.ID, out.Manifest.Life) })
+	}
+	return out, nil
+}
+
+// operator is who looks at batches.
+func (k *shop) operator(p *sim.Process, s *zkconn.Session) (*tasks.Operator, error) {
+	return tasks.NewOperator(p.Context(), s, tasks.OperatorConfig{
+		Root: root, Queue: name, By: p.Name(), Getenv: noEnvironment, DialRedis: dialRedis(p),
+	})
+}
+
+// awaitEnd waits until a batch has ended, also in Redis.
+func (k *shop) awaitEnd(p *sim.Process, o *tasks.Operator, id string) (*znode.BatchEnd, error) {
+	for pause := time.Second; ; pause = min(2*pause, time.Minute) {
+		_, err := o.Manifest(p.Context(), id)
+		if errors.Is(err, tasks.ErrNoBatch) && !k.inRedis(o.Generation, id) {
+			end, err := o.Ended(p.Context(), id)
+			if err == nil && end == nil {
+				err = fmt.Errorf("batch %s has no end", id)
+			}
+			return end, err
+		}
+		if err != nil && !errors.Is(err, tasks.ErrNoBatch) {
+			return nil, err
+		}
+		if wait(p.Context(), pause); p.Context().Err() != nil {
+			return nil, p.Context().Err()
+		}
+	}
+}
+
+// inRedis reports whether the Redis has keys of a batch, besides its dead tasks.
+func (k *shop) inRedis(g, id string) (there bool) {
+	k.redis.Look(g, func(q *storemodel.Queue) { there = q.Batches[id] != nil })
+	return there
+}

@@ -1,0 +1,52 @@
+package queues_test
+
+import (
+	"fmt"
+	"strings"
+
+	"muster/sim"
+	"muster/tasks"
+	"muster/zkstate/znode"
+)
+
+// own tells which transactions belong to this package: those of processes of a queue.
+func own(kind string) bool { return strings.Contains(kind, "/run/") }
+
+// workWorld: two executors and a watcher, and a batch that two submitters submit with one id.
+func workWorld(w *sim.World) {
+	k := newShop(w)
+	w.Service("e1", 1, k.executor)
+	w.Service("e2", 1, k.executor)
+	w.Service("w1", 1, k.watcher)
+	for _, submitter := range []string{"s1", "s2"} {
+		w.Process(submitter, 1, func(p *sim.Process) error { return k.submitAndWait(p, "b1", 3, 1) })
+	}
+	w.AtEnd(func() error {
+		if all := k.book.lives("b1"); len(all) != 1 || len(all[0].collected) == 0 {
+			return fmt.Errorf("b1 had %d lives, or nobody has collected it", len(all))
+		}
+		return nil
+	})
+}
+
+// submitAndWait submits a batch of n tasks, and waits until it was collected.
+func (k *shop) submitAndWait(p *sim.Process, id string, n int, bad ...int) error {
+	s, err := p.Dial(sessionTimeout)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if _, err := k.submit(p, s, tasks.SubmitConfig{ID: id}, payloads(id, n, bad...)); err != nil {
+		return err
+	}
+	o, err := k.operator(p, s)
+	if err != nil {
+		return err
+	}
+	defer o.Close()
+	end, err := k.awaitEnd(p, o, id)
+	if err == nil && (end.How != znode.EndCollected || end.Done != int64(n-len(bad)) || end.Dead != int64(len(bad))) {
+		err = fmt.Errorf("%s has ended as %s with %d done and %d dead", id, end.How, end.Done, end.Dead)
+	}
+	return err
+}
