@@ -47,7 +47,13 @@ func Mutants(t *testing.T, file string, worlds ...Named) {
 	if err != nil && !(os.IsNotExist(err) && *update) {
 		t.Fatal(err)
 	}
-	m := &mutants{t: t, file: file, worlds: worlds, table: table, where: map[guard][]Named{}}
+	m := &mutants{
+		t: t, errorf: t.Errorf, file: file, worlds: worlds, table: table, where: map[guard][]Named{},
+		update: *update, limit: mutantLimit,
+	}
+	if *given.seeds > 0 {
+		m.limit = *given.seeds
+	}
 	m.collect()
 	if testing.Short() && !*update {
 		return
@@ -63,29 +69,34 @@ func Mutants(t *testing.T, file string, worlds ...Named) {
 // mutants is one run of Mutants.
 type mutants struct {
 	t      *testing.T
+	errorf func(format string, args ...any)
 	file   string
 	worlds []Named
 	table  table
 	where  map[guard][]Named // the worlds that have seen a guard
+	update bool              // look for worlds
+	limit  int               // schedules of each
 }
 
-// collect runs all worlds without mutants, to see their guards.
+// collect runs all worlds without mutants, to see their guards: many schedules to write the table, few to compare it.
 func (m *mutants) collect() {
 	for _, n := range m.worlds {
-		o := n.options()
-		o.Seeds = 0
-		o = o.complete(m.t)
+		o := n.options().complete(m.t)
+		if o.Seeds = max(o.Seeds/4, 20); m.update {
+			o.Seeds *= 12
+		}
 		o.seen = &guards{seen: map[guard]int{}}
 		if f, _ := explore(m.t, o, n.World, *given.seed, o.Seeds, 0); f != nil {
-			m.t.Fatalf("%s fails without a mutant: seed %d: %v\n%s", n.Name, f.seed, f.err, numbered(f.trace))
+			m.errorf("%s fails without a mutant: seed %d: %v\n%s", n.Name, f.seed, f.err, numbered(f.trace))
+			continue
 		}
 		for _, g := range o.seen.list() {
 			m.where[g] = append(m.where[g], n)
 			if m.table.find(g) != nil {
 				continue
 			}
-			if !*update {
-				m.t.Errorf("%s: a guard is missing, run this test with -update: %s\n\tin %s (world %s)",
+			if !m.update {
+				m.errorf("%s: a guard is missing, run this test with -update: %s\n\tin %s (world %s)",
 					m.file, g.op, g.kind, n.Name)
 				continue
 			}
@@ -116,16 +127,16 @@ func (m *mutants) run(e *entry) {
 	if e.world != "" && m.again(e) {
 		return
 	}
-	if *update {
+	if m.update {
 		m.search(e)
 		return
 	}
 	switch {
 	case e.world != "":
-		m.t.Errorf("%s: world %s no longer fails without a guard: %s\n\tof %s\n\tfind another with -update",
+		m.errorf("%s: world %s no longer fails without a guard: %s\n\tof %s\n\tfind another with -update",
 			m.file, e.world, e.op, e.kind)
 	case e.reason == "":
-		m.t.Errorf("%s: no world fails without a guard: %s\n\tof %s\n\twrite a world, or a reason into the table",
+		m.errorf("%s: no world fails without a guard: %s\n\tof %s\n\twrite a world, or a reason into the table",
 			m.file, e.op, e.kind)
 	}
 }
@@ -148,14 +159,10 @@ func (m *mutants) again(e *entry) bool {
 
 // search looks for a world that fails without the guard, in more and more schedules of each.
 func (m *mutants) search(e *entry) {
-	limit := mutantLimit
-	if *given.seeds > 0 {
-		limit = *given.seeds
-	}
 	e.world, e.seed = "", 0
-	for from, to := 0, 50; from < limit; from, to = to, to*4 {
+	for from, to := 0, 50; from < m.limit; from, to = to, to*4 {
 		for _, n := range m.where[e.guard] {
-			if seed := m.caught(n, e.guard, uint64(1+from), min(to, limit)-from); seed != 0 {
+			if seed := m.caught(n, e.guard, uint64(1+from), min(to, m.limit)-from); seed != 0 {
 				e.world, e.seed, e.reason = n.Name, seed, ""
 				return
 			}
@@ -175,7 +182,7 @@ func (m *mutants) caught(n Named, g guard, seed uint64, count int) uint64 {
 		case out.ignored > 0:
 			return s
 		default:
-			m.t.Errorf("%s fails without a mutant: seed %d: %v\n%s", n.Name, s, out.err, numbered(out.trace))
+			m.errorf("%s fails without a mutant: seed %d: %v\n%s", n.Name, s, out.err, numbered(out.trace))
 			return 0
 		}
 	}

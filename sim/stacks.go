@@ -40,7 +40,7 @@ func ours(frames string) []string {
 		if at := strings.LastIndex(name, "("); at > 0 {
 			name = name[:at]
 		}
-		if !strings.HasPrefix(name, "muster/") || strings.HasPrefix(name, "muster/sim.") {
+		if !strings.HasPrefix(name, "muster/") || strings.HasPrefix(name, "muster/sim.(*") {
 			continue
 		}
 		file, _, _ := strings.Cut(strings.TrimSpace(lines[i+1]), " ")

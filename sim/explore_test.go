@@ -1,0 +1,273 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"muster/zkmodel"
+	"muster/zkstate/zkconn"
+)
+
+var open = zkconn.World(zkconn.PermAll)
+
+// everything may happen.
+var everything = Faults{Crashes: 2, Cuts: 2, Expiries: 2, LostReplies: 2, Pauses: 2, Outages: 1}
+
+// planted has a bug: two processes look whether a znode exists before they create another.
+func planted(w *World) {
+	made := 0
+	for _, name := range []string{"a", "b"} {
+		w.Process(name, 0, func(p *Process) error {
+			s, err := p.Dial(10 * time.Second)
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			if _, there, err := s.Exists(p.Context(), "/made"); there || err != nil {
+				return err
+			}
+			if _, err = s.Create(p.Context(), "/made", nil, zkconn.Persistent, open); err == nil {
+				p.Saw(func() { made++ })
+			} else if errors.Is(err, zkconn.ErrNodeExists) {
+				return errors.New("both have made it")
+			}
+			return err
+		})
+	}
+}
+
+func TestPlantedBugIsFoundReplayedAndShortened(t *testing.T) {
+	o := Options{Faults: everything, End: 5 * time.Minute}.complete(t)
+	f, _ := explore(t, o, planted, 1, 500, 0)
+	if f == nil {
+		t.Fatal("not found in 500 schedules")
+	}
+	long := len(f.trace)
+	for range 5 {
+		if out := replayed(t, o, planted, f.trace); out.err == nil || out.err.Error() != f.err.Error() {
+			t.Errorf("the trace leads to %v, not to %v", out.err, f.err)
+		}
+	}
+	short := shrink(t, o, planted, *f)
+	if short.err == nil || len(short.trace) > 12 || len(short.trace) > long {
+		t.Errorf("%d lines became %d: %v\n%s", long, len(short.trace), short.err, numbered(short.trace))
+	}
+	for i := range short.trace {
+		less := slices.Delete(slices.Clone(short.trace), i, i+1)
+		if out := replayed(t, o, planted, less); out.err != nil {
+			t.Errorf("the trace fails without line %d, %q", i+1, short.trace[i])
+		}
+	}
+}
+
+// counting is correct.
+func counting(w *World) {
+	w.Setup(func(ctx context.Context, s *zkconn.Session) error {
+		_, err := s.Create(ctx, "/n", nil, zkconn.Persistent, open)
+		return err
+	})
+	w.Foreign(Foreign{
+		Name: "echo", Frame: func(b []byte) int { return len(b) }, Label: func(b []byte) string { return "say" },
+		Open: func(out func([]byte)) (func([]byte), func()) { return out, func() {} },
+	})
+	for _, name := range []string{"a", "b", "c"} {
+		w.Process(name, 1, func(p *Process) error {
+			s, err := p.Dial(10 * time.Second)
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			if c, err := p.Conn("echo"); err == nil {
+				c.Write([]byte("x"))
+				c.Read(make([]byte, 1))
+				c.Close()
+			}
+			for range 3 {
+				if _, err := s.Create(p.Context(), "/n/x-", nil, zkconn.PersistentSequential, open); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+}
+
+func TestEverythingHappens(t *testing.T) {
+	o := Options{Faults: everything}.complete(t)
+	seen := map[verb]int{}
+	for seed := range uint64(150) {
+		out := inBubble(t, o, counting, newExplorer(o, seed))
+		if out.err != nil {
+			t.Fatalf("seed %d: %v\n%s", seed, out.err, numbered(out.trace))
+		}
+		for _, line := range out.trace {
+			name, _, _ := strings.Cut(line, " ")
+			seen[verb(name)]++
+		}
+	}
+	for _, v := range []verb{
+		start, apply, deliver, drop, resume, wait, lose, cut, cutLate, expire, crash, crashLate, down, up, pause,
+	} {
+		if seen[v] == 0 {
+			t.Errorf("%s never happens", v)
+		}
+	}
+}
+
+func TestSeedsAndTracesRepeat(t *testing.T) {
+	o := Options{Faults: everything}.complete(t)
+	const n = 40
+	again, replays := 0, 0
+	for seed := range uint64(n) {
+		first := inBubble(t, o, counting, newExplorer(o, seed)).trace
+		if slices.Equal(first, inBubble(t, o, counting, newExplorer(o, seed)).trace) {
+			again++
+		}
+		if slices.Equal(first, replayed(t, o, counting, slices.Clone(first)).trace) {
+			replays++
+		}
+	}
+	if again < n*8/10 || replays < n*8/10 {
+		t.Errorf("of %d schedules, %d were the same again, and %d traces replayed", n, again, replays)
+	}
+}
+
+// one runs a world once, without faults or with those of a trace, and returns how it failed.
+func one(t *testing.T, world func(*World), trace ...string) outcome {
+	t.Helper()
+	return replayed(t, Options{End: time.Minute}.complete(t), world, trace)
+}
+
+func TestHangIsNamed(t *testing.T) {
+	out := one(t, func(w *World) {
+		w.Process("sleeper", 0, func(p *Process) error {
+			sleepFor(p.Context())
+			return nil
+		})
+	})
+	for _, part := range []string{"sleeper.0 does not end within 1m0s", "sleepFor (explore_test.go:"} {
+		if out.err == nil || !strings.Contains(out.err.Error(), part) {
+			t.Errorf("%v\ndoes not say %q", out.err, part)
+		}
+	}
+}
+
+func sleepFor(ctx context.Context) { <-ctx.Done() }
+
+func TestBusyProcessIsNamed(t *testing.T) {
+	out := one(t, func(w *World) {
+		w.Process("spinner", 0, func(p *Process) error {
+			s, err := p.Dial(time.Minute)
+			for err == nil {
+				_, _, err = s.Exists(p.Context(), "/x")
+			}
+			return err
+		})
+	})
+	if out.err == nil || !strings.Contains(out.err.Error(), "always busy") {
+		t.Error(out.err)
+	}
+}
+
+func TestPanicAndLeakAreFailures(t *testing.T) {
+	out := one(t, func(w *World) {
+		w.Process("a", 0, func(*Process) error { panic("so") })
+	})
+	if out.err == nil || !strings.Contains(out.err.Error(), "panic: so") {
+		t.Error(out.err)
+	}
+	out = one(t, func(w *World) {
+		w.Process("a", 0, func(*Process) error {
+			go func() { <-make(chan int) }()
+			return nil
+		})
+	})
+	if out.err == nil || !strings.Contains(out.err.Error(), "goroutines remain") {
+		t.Error(out.err)
+	}
+}
+
+// TestCrashedProcessDoesNothing: after a crash a process's requests are lost, or arrive late, and nothing new happens.
+func TestCrashedProcessDoesNothing(t *testing.T) {
+	for _, c := range []struct {
+		verb verb
+		made int
+	}{{crash, 0}, {crashLate, 1}} {
+		made, saw := 0, 0
+		out := one(t, func(w *World) {
+			w.OnTxn(func(x *zkmodel.Txn) error {
+				if x.Ops[0].Type != zkmodel.OpClose {
+					made++
+				}
+				return nil
+			})
+			w.Process("a", 1, func(p *Process) error {
+				if p.Life() > 0 {
+					return nil
+				}
+				s, err := p.Dial(time.Minute)
+				if err != nil {
+					return err
+				}
+				_, err = s.Create(p.Context(), "/x", nil, zkconn.Persistent, open)
+				p.Saw(func() { saw++ })
+				s.Create(context.Background(), "/y", nil, zkconn.Persistent, open)
+				return err
+			})
+		}, "start a.0", "apply a.0 connect", "deliver a.0 connect", string(c.verb)+" a.0")
+		if out.err != nil || len(out.trace) != 4 || made != c.made || saw != 0 {
+			t.Errorf("%s: %v, %d were made, %d seen\n%s", c.verb, out.err, made, saw, numbered(out.trace))
+		}
+	}
+}
+
+func TestConn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &World{activity: make(chan struct{}, 1)}
+		c := newConn(w, &Process{proc: &process{}}, "")
+		c.far = &foreignFar{c: c, foreign: &foreign{Foreign: Foreign{
+			Frame: func(b []byte) int { return len(b) / 2 * 2 }, Label: func([]byte) string { return "" },
+		}}}
+		c.SetReadDeadline(time.Now().Add(time.Second))
+		begun := time.Now()
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(begun) != time.Second {
+			t.Errorf("%v after %s", err, time.Since(begun))
+		}
+		c.SetReadDeadline(time.Time{})
+		go c.deliver([]byte("abc"))
+		b := make([]byte, 2)
+		if n, err := c.Read(b); n != 2 || err != nil || string(b) != "ab" {
+			t.Errorf("read %q: %v", b[:n], err)
+		}
+		fmt.Fprint(c, "x")
+		if _, ok := c.request(); ok {
+			t.Error("half a message is sent")
+		}
+		fmt.Fprint(c, "y")
+		if m, ok := c.takeRequest(); !ok || string(m.bytes) != "xy" {
+			t.Errorf("sent %q", m.bytes)
+		}
+		c.sever()
+		if n, err := c.Read(b); n != 1 || err != nil {
+			t.Errorf("what was delivered before the end is lost: %v", err)
+		}
+		if _, err := c.Read(b); err == nil {
+			t.Error("the connection is cut, and a read waits")
+		}
+		if _, err := c.Write(b); err == nil {
+			t.Error("the connection is cut, and takes a message")
+		}
+		c.Close()
+		if _, err := c.Write(b); !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,85 @@
+package sim
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"muster/zkstate/zkconn"
+)
+
+// guarded makes a transaction with two guards. Only the version of /y matters.
+func guarded(w *World) {
+	for _, name := range []string{"p", "q"} {
+		w.Process(name, 0, func(p *Process) error {
+			s, err := p.Dial(time.Minute)
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			s.Multi(p.Context(),
+				zkconn.CreateOp("/x", nil, zkconn.Persistent, open), zkconn.CreateOp("/y", nil, zkconn.Persistent, open))
+			_, err = s.Multi(p.Context(), zkconn.CheckOp("/x", 0), zkconn.SetOp("/y", []byte(name), 0))
+			if err != nil {
+				return nil
+			}
+			data, _, err := s.Get(p.Context(), "/y")
+			if err == nil && string(data) != name {
+				return fmt.Errorf("%s was overwritten", name)
+			}
+			return err
+		})
+	}
+}
+
+// mutate runs Mutants on a table and returns what it complains about, and the table afterwards.
+func mutate(t *testing.T, text string, rewrite bool) (complaints, after string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "guards.txt")
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	table, err := readTable(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	m := &mutants{
+		t: t, file: file, table: table, where: map[guard][]Named{}, update: rewrite, limit: 50,
+		worlds: []Named{{Name: "guarded", Options: Options{Seeds: 20}, World: guarded}},
+		errorf: func(format string, args ...any) { fmt.Fprintf(&all, format+"\n", args...) },
+	}
+	m.collect()
+	m.each(m.run)
+	if err := m.table.write(file); err != nil {
+		t.Fatal(err)
+	}
+	written, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all.String(), strings.TrimPrefix(string(written), tableHead)
+}
+
+func TestMutantsTable(t *testing.T) {
+	const kind = "\ncheck /x@v, set /y@v\n"
+	complaints, table := mutate(t, "", true)
+	if complaints != "" || !strings.HasPrefix(table, kind+"\tcheck /x@v | - | \n\tset /y@v | guarded | ") {
+		t.Errorf("%s%s", complaints, table)
+	}
+	for name, c := range map[string]struct{ table, complaint string }{
+		"complete":       {kind + "\tcheck /x@v | - | for fun\n\tset /y@v | guarded | 1\n", ""},
+		"missing":        {kind + "\tset /y@v | guarded | 1\n", "a guard is missing"},
+		"without reason": {kind + "\tcheck /x@v | - | \n\tset /y@v | guarded | 1\n", "no world fails without a guard"},
+		"not caught":     {kind + "\tcheck /x@v | guarded | 1\n\tset /y@v | guarded | 1\n", "world guarded no longer fails"},
+		"no such world":  {kind + "\tcheck /x@v | - | x\n\tset /y@v | lost | 1\n", "world lost no longer fails"},
+	} {
+		complaints, _ := mutate(t, c.table, false)
+		if (complaints == "") != (c.complaint == "") || !strings.Contains(complaints, c.complaint) {
+			t.Errorf("%s: %q", name, complaints)
+		}
+	}
+}
