@@ -163,12 +163,25 @@ func eventName(kind int32) string {
 	return fmt.Sprintf("kind %d", kind)
 }
 
-func requestLabel(code int32, r *reader) string {
+// operation is one operation of a request.
+type operation struct {
+	code       int32
+	path       string
+	sequential bool
+	version    int32 // -1: none is named
+}
+
+func (o operation) String() string {
+	return opText(o.code, readable(o.path), o.sequential, o.version != -1)
+}
+
+// operations reads the body of a request; none of those without a path.
+func operations(code int32, r *reader) []operation {
 	switch code {
 	case opPing, opClose, opAuth, opSetWatches:
-		return opName(code)
+		return nil
 	case opMulti:
-		var ops []string
+		var ops []operation
 		for len(r.b) > 0 {
 			op := r.int32()
 			done := r.bool()
@@ -176,17 +189,27 @@ func requestLabel(code int32, r *reader) string {
 			if done {
 				break
 			}
-			ops = append(ops, opLabel(op, r))
+			ops = append(ops, readOperation(op, r))
 		}
-		return strings.Join(ops, ", ")
+		return ops
 	}
-	return opLabel(code, r)
+	return []operation{readOperation(code, r)}
 }
 
-// opLabel reads the body of one operation of a request.
-func opLabel(code int32, r *reader) string {
-	path := r.string()
-	sequential, versioned := false, false
+func requestLabel(code int32, r *reader) string {
+	ops := operations(code, r)
+	if len(ops) == 0 {
+		return opName(code)
+	}
+	texts := make([]string, len(ops))
+	for i, op := range ops {
+		texts[i] = op.String()
+	}
+	return strings.Join(texts, ", ")
+}
+
+func readOperation(code int32, r *reader) operation {
+	o := operation{code: code, path: r.string(), version: -1}
 	switch code {
 	case opCreate, opCreate2, opContainer:
 		r.string()
@@ -195,14 +218,14 @@ func opLabel(code int32, r *reader) string {
 			r.string()
 			r.string()
 		}
-		sequential = r.int32()&flagSequential != 0
+		o.sequential = r.int32()&flagSequential != 0
 	case opSetData:
 		r.string()
-		versioned = r.int32() != -1
+		o.version = r.int32()
 	case opDelete, opCheck:
-		versioned = r.int32() != -1
+		o.version = r.int32()
 	}
-	return opText(code, readable(path), sequential, versioned)
+	return o
 }
 
 // opText describes an operation: # stands for the number of a new znode, and @v for a version.

@@ -64,12 +64,36 @@ type mutant struct{ guard }
 // concerns reports whether a request has the mutant's guard.
 func (m *mutant) concerns(w *World, label string) bool { return w.kind(label) == m.kind }
 
+// refuses reports whether the mutant's guard would make the server refuse a request now. Only such a request shows what
+// the guard is for.
+func (m *mutant) refuses(w *World, request []byte) bool {
+	r := reader{request[4:]}
+	r.skip(4)
+	for _, op := range operations(r.int32(), &r) {
+		if w.normalised(op.String()) == m.op && w.refuses(m.op, op.path, op.version) {
+			return true
+		}
+	}
+	return false
+}
+
+// refuses reports whether an operation would be refused because of its guard. Without the znode, only a check is.
+func (w *World) refuses(op, path string, version int32) bool {
+	_, stat, there := w.server.Get(path)
+	if !there {
+		return strings.HasPrefix(op, "check ")
+	}
+	return version != -1 && stat.Version != version
+}
+
 func (w *World) ignores(t *zkmodel.Txn, op int) bool {
 	m := w.options.mutant
 	if m == nil || w.preparing || w.kind(labelOf(t)) != m.kind || w.normalised(opOf(t.Ops[op])) != m.op {
 		return false
 	}
-	w.ignored++
+	if w.refuses(m.op, t.Ops[op].Path, t.Ops[op].Version) {
+		w.ignored++
+	}
 	return true
 }
 

@@ -34,8 +34,8 @@ func (n Named) options() Options {
 	return o
 }
 
-// mutantLimit is the most schedules of each world in which a mutant is looked for.
-const mutantLimit = 2000
+// mutantLimit is about how many schedules, of all worlds together, look for a mutant.
+const mutantLimit = 3000
 
 // Mutants holds a table against the worlds: all guards of the transactions that they make, and for each guard a world
 // that fails when the server ignores it. A guard without one needs a reason in the table. The test fails if a guard is
@@ -75,7 +75,7 @@ type mutants struct {
 	table  table
 	where  map[guard][]Named // the worlds that have seen a guard
 	update bool              // look for worlds
-	limit  int               // schedules of each
+	limit  int               // schedules for each guard
 }
 
 // collect runs all worlds without mutants, to see their guards: many schedules to write the table, few to compare it.
@@ -148,11 +148,12 @@ func (m *mutants) again(e *entry) bool {
 			continue
 		}
 		for range 3 {
-			if m.caught(n, e.guard, e.seed, 1) != 0 {
+			if seed, _ := m.caught(n, e.guard, e.seed, 1); seed != 0 {
 				return true
 			}
 		}
-		return m.caught(n, e.guard, e.seed+1, max(100, 4*int(e.seed))) != 0
+		seed, _ := m.caught(n, e.guard, e.seed+1, max(100, 4*int(e.seed)))
+		return seed != 0
 	}
 	return false
 }
@@ -160,33 +161,43 @@ func (m *mutants) again(e *entry) bool {
 // search looks for a world that fails without the guard, in more and more schedules of each.
 func (m *mutants) search(e *entry) {
 	e.world, e.seed = "", 0
-	for from, to := 0, 50; from < m.limit; from, to = to, to*4 {
-		for _, n := range m.where[e.guard] {
-			if seed := m.caught(n, e.guard, uint64(1+from), min(to, m.limit)-from); seed != 0 {
+	worlds := m.where[e.guard]
+	mattered, ran := 0, 0
+	for from, to := 0, 20; ran < m.limit && len(worlds) > 0; from, to = to, to*4 {
+		for _, n := range worlds {
+			seed, effects := m.caught(n, e.guard, uint64(1+from), to-from)
+			if seed != 0 {
 				e.world, e.seed, e.reason = n.Name, seed, ""
 				return
 			}
+			mattered += effects
+			ran += to - from
 		}
 	}
-	m.t.Logf("no world fails without a guard: %s\n\tof %s", e.op, e.kind)
+	m.t.Logf("no world fails without a guard: %s\n\tof %s\n\tin %d schedules, in %d of which it would have refused",
+		e.op, e.kind, ran, mattered)
 }
 
-// caught is the first of n seeds with which the world fails without the guard; 0: none.
-func (m *mutants) caught(n Named, g guard, seed uint64, count int) uint64 {
+// caught is the first of some seeds with which the world fails without the guard; 0: none. mattered is the number of
+// schedules in which the guard would have refused a request.
+func (m *mutants) caught(n Named, g guard, seed uint64, count int) (found uint64, mattered int) {
 	o := n.options().complete(m.t)
 	o.mutant = &mutant{g}
 	for s := seed; s < seed+uint64(count); s++ {
 		out := inBubble(m.t, o, n.World, newExplorer(o, s))
+		if out.ignored > 0 {
+			mattered++
+		}
 		switch {
 		case out.err == nil:
 		case out.ignored > 0:
-			return s
+			return s, mattered
 		default:
 			m.errorf("%s fails without a mutant: seed %d: %v\n%s", n.Name, s, out.err, numbered(out.trace))
-			return 0
+			return 0, mattered
 		}
 	}
-	return 0
+	return 0, mattered
 }
 
 // table is the table of guards in a file. A kind stands alone in a line. Its guards follow, each with a world that

@@ -139,10 +139,23 @@ func (e *explorer) weight(s step) float64 {
 	if s.verb == drop {
 		weight /= 5
 	}
-	if e.mutant != nil && s.verb == apply && e.mutant.concerns(s.conn.life.world, s.what) {
-		weight *= e.hold
+	if e.mutant != nil && s.verb == apply {
+		weight *= e.interest(s)
 	}
 	return weight
+}
+
+// interest holds a request whose guard is ignored, until the guard would have refused it.
+func (e *explorer) interest(s step) float64 {
+	w := s.conn.life.world
+	m, _ := s.conn.request()
+	switch {
+	case !e.mutant.concerns(w, m.label):
+		return 1
+	case e.mutant.refuses(w, m.bytes):
+		return 3
+	}
+	return e.hold
 }
 
 // holds reports whether a request whose guard is ignored is on its way: then faults show most.
