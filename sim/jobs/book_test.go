@@ -29,6 +29,7 @@ type life struct {
 	id       int
 	port     int // that it has advertised; 0: none, or it is advertising another one
 
+	member     bool // Join has returned; before that it may begin again
 	completing bool // it has called Complete
 	left       bool // it has left, and may still Rejoin
 	done       bool // it has completed, and writes nothing more as this worker
@@ -36,9 +37,9 @@ type life struct {
 
 // run is one generation.
 type run struct {
+	name       string           // of the run of its first worker
 	open       bool             // the gate exists
 	holders    map[string]*life // who wrote the claim of an identity last
-	joined     map[*life]bool   // who has ever written a claim
 	claims     map[string]znode.Claim
 	ids        map[int]string  // identities
 	completed  map[string]bool // identities
@@ -54,7 +55,7 @@ func newBook(j job.Job) *book {
 func (b *book) run(g string) *run {
 	if b.runs[g] == nil {
 		b.runs[g] = &run{
-			holders: map[string]*life{}, joined: map[*life]bool{}, claims: map[string]znode.Claim{},
+			holders: map[string]*life{}, claims: map[string]znode.Claim{},
 			ids: map[int]string{}, completed: map[string]bool{}, barriers: map[string]*barrier{}, values: newValues(),
 		}
 	}
@@ -180,6 +181,8 @@ func (b *book) apply(s step, op zkmodel.Op, p place) error {
 	switch {
 	case p.is("gate"):
 		r.open = op.Type == zkmodel.OpCreate
+	case p.is("id") && op.Type == zkmodel.OpCreate:
+		r.name = string(op.Data)
 	case p.is("by"):
 		return r.values.applyShared(op)
 	case p.is("by", "*"):

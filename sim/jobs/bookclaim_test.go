@@ -22,7 +22,7 @@ func (b *book) mayWrite(s step) (after func() error, err error) {
 	}
 	if s.who.g != "" && !b.ended(s.who.g) {
 		switch {
-		case b.run(s.who.g).holders[s.who.identity] != s.who:
+		case s.who.member && b.run(s.who.g).holders[s.who.identity] != s.who:
 			return nil, errors.New("it is fenced")
 		case s.who.done, s.who.left && !s.setsClaim():
 			return nil, errors.New("it has ended its membership")
@@ -114,7 +114,6 @@ func (b *book) applyClaim(s step, op zkmodel.Op, p place) error {
 		delete(r.holders, identity)
 		if s.who != nil && s.who.g == p.g && !b.ended(p.g) { // it withdraws, and may join the next generation
 			s.who.g = ""
-			delete(r.joined, s.who)
 		}
 		return nil
 	}
@@ -127,10 +126,10 @@ func (b *book) applyClaim(s step, op zkmodel.Op, p place) error {
 		return fmt.Errorf("it writes the claim of %s", identity)
 	case had && old.State == znode.Done:
 		return fmt.Errorf("it writes the claim of %s, who has completed", identity)
-	case r.joined[s.who] && now.Lives != old.Lives, !r.joined[s.who] && now.Lives != old.Lives+1:
+	case s.who.member && now.Lives != old.Lives, !s.who.member && now.Lives != old.Lives+1:
 		return fmt.Errorf("it counts life %d of %s after life %d", now.Lives, identity, old.Lives)
 	}
-	r.claims[identity], r.holders[identity], r.joined[s.who] = now, s.who, true
+	r.claims[identity], r.holders[identity] = now, s.who
 	s.who.g, s.who.left, s.who.done = p.g, now.State == znode.Left, now.State == znode.Done
 	return nil
 }

@@ -11,8 +11,6 @@ import (
 	"muster/sim"
 	"muster/worker"
 	"muster/zkstate"
-	"muster/zkstate/zkconn"
-	"muster/zkstate/znode"
 )
 
 // terminateWorld has two workers, and somebody who terminates their job and applies it again. A worker that is asked to
@@ -22,7 +20,18 @@ func terminateWorld(w *sim.World) {
 	for _, identity := range []string{"a", "b"} {
 		w.Process(identity, 1, func(p *sim.Process) error { return endsWell(k.untilStopped(p, identity)) })
 	}
-	w.Process("ann", 1, func(p *sim.Process) error {
+	k.ann()
+	w.AtEnd(func() error {
+		if k.book.record != nil && k.book.record.State != resource.StateOpen {
+			return fmt.Errorf("the request to stop stands")
+		}
+		return nil
+	})
+}
+
+// ann terminates the job, and applies it again.
+func (k *jobs) ann() {
+	k.Process("ann", 1, func(p *sim.Process) error {
 		s, err := p.Dial(sessionTimeout)
 		if err != nil {
 			return err
@@ -42,12 +51,6 @@ func terminateWorld(w *sim.World) {
 			return nil
 		}
 		return err
-	})
-	w.AtEnd(func() error {
-		if k.book.record != nil && k.book.record.State != resource.StateOpen {
-			return fmt.Errorf("the request to stop stands")
-		}
-		return nil
 	})
 }
 
@@ -82,55 +85,4 @@ func (b *book) sawRequest(who *life) error {
 		return fmt.Errorf("%s stops, and nobody has asked it to", who.name)
 	}
 	return nil
-}
-
-// handWorld is a barrier world, live or not, in which somebody deletes a live znode and the gate by hand, and puts the
-// gate back. Nobody writes anything while it is gone.
-func handWorld(live bool) func(*sim.World) {
-	return func(w *sim.World) {
-		k := newJobs(w, 2)
-		for _, identity := range []string{"a", "b"} {
-			w.Process(identity, 1, func(p *sim.Process) error {
-				m, err := k.join(p, worker.Config{Identity: identity})
-				if err != nil {
-					return endsWell(err)
-				}
-				for round := range barrierRounds {
-					if err := m.pass("x", &round, live, true); err != nil {
-						return endsWell(err)
-					}
-				}
-				return endsWell(m.complete())
-			})
-		}
-		w.Process("hand", 0, func(p *sim.Process) error { return k.spoil(p) })
-	}
-}
-
-// spoil deletes the live znode of a, and the gate for a while.
-func (k *jobs) spoil(p *sim.Process) error {
-	s, err := p.Dial(time.Hour)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	ctx, j := p.Context(), k.book.job
-	_ = s.Delete(ctx, znode.Live(j.Root, j.Name, "a"), -1)
-	var g string
-	p.Saw(func() {
-		if k.book.record != nil {
-			g = k.book.record.Generation
-		}
-	})
-	if g == "" {
-		return nil
-	}
-	if p.Life() == 0 {
-		_ = s.Delete(ctx, znode.Gate(j.Root, g), -1)
-	}
-	_, err = s.Create(ctx, znode.Gate(j.Root, g), nil, zkconn.Persistent, zkconn.World(zkconn.PermAll))
-	if errors.Is(err, zkconn.ErrNodeExists) || errors.Is(err, zkconn.ErrNoNode) {
-		return nil
-	}
-	return err
 }

@@ -1,41 +1,63 @@
 package jobs_test
 
 import (
+	"regexp"
+	"strings"
 	"testing"
 
 	"muster/sim"
 )
 
-// worlds are all worlds of this package, by the names of their tests.
-func worlds() map[string]func(*sim.World) {
-	return map[string]func(*sim.World){
-		"join":                  joinWorld,
-		"run":                   runWorld,
-		"roll":                  rollWorld,
-		"barrier-durable":       barrierWorld(2, false, false, "w0"),
-		"barrier-live":          barrierWorld(2, true, false, "w0"),
-		"barrier-durable-retry": barrierWorld(3, false, true),
-		"barrier-live-retry":    barrierWorld(3, true, true),
-		"next-durable":          nextWorld(false, false),
-		"next-live":             nextWorld(true, false),
-		"next-live-retry":       nextWorld(true, true),
-		"start":                 startWorld,
-		"values":                valuesWorld,
-		"address":               addressWorld,
-		"terminate":             terminateWorld,
-		"hand-durable":          handWorld(false),
-		"hand-live":             handWorld(true),
+func TestWorlds(t *testing.T) { sim.Test(t, worlds()...) }
+
+// TestMutants: every guard of a worker's transactions is needed, as the table says.
+func TestMutants(t *testing.T) { sim.Mutants(t, "testdata/guards.txt", worlds()...) }
+
+func worlds() []sim.Named {
+	faults := sim.Faults{Crashes: 2, Cuts: 2, Expiries: 2, LostReplies: 2, Pauses: 2}
+	named := func(name string, world func(*sim.World)) sim.Named {
+		options := sim.Options{Seeds: 50, Faults: faults, Own: isOwn, Path: normalise}
+		return sim.Named{Name: name, Options: options, World: world}
+	}
+	return []sim.Named{
+		named("join", joinWorld),
+		named("join-hand", joinHandWorld),
+		named("run", runWorld),
+		named("roll", rollWorld),
+		named("barrier-durable", barrierWorld(2, false, false, "w0")),
+		named("barrier-live", barrierWorld(2, true, false, "w0")),
+		named("barrier-durable-retry", barrierWorld(3, false, true)),
+		named("barrier-live-retry", barrierWorld(3, true, true)),
+		named("next-durable", nextWorld(false, false)),
+		named("next-live", nextWorld(true, false)),
+		named("next-live-retry", nextWorld(true, true)),
+		named("start", startWorld),
+		named("values", valuesWorld),
+		named("address", addressWorld),
+		named("terminate", terminateWorld),
+		named("hand-durable", handWorld(false)),
+		named("hand-live", handWorld(true)),
+		named("ended", endedWorld),
 	}
 }
 
-func faults() sim.Faults {
-	return sim.Faults{Crashes: 2, Cuts: 2, Expiries: 2, LostReplies: 2, Pauses: 2}
+// isOwn leaves out what apply writes: it checks the index of its stack.
+func isOwn(kind string) bool { return !strings.Contains(kind, "/.muster/stack/") }
+
+// names are what differs between paths of one kind: identities, barriers, rounds and their attempts, keys.
+var names = []struct {
+	pattern *regexp.Regexp
+	by      string
+}{
+	{regexp.MustCompile(`^(/jobs/j/|.*/by/)[^/@]+`), "$1<identity>"},
+	{regexp.MustCompile(`/barrier/[^/@]+/[0-9.]+`), "/barrier/<name>/<round>"},
+	{regexp.MustCompile(`/barrier/[^/@]+(@v)?$`), "/barrier/<name>$1"},
+	{regexp.MustCompile(`/key\b`), "/<key>"},
 }
 
-func TestWorlds(t *testing.T) {
-	for name, world := range worlds() {
-		t.Run(name, func(t *testing.T) {
-			sim.Run(t, sim.Options{Name: name, Seeds: 50, Faults: faults()}, world)
-		})
+func normalise(path string) string {
+	for _, n := range names {
+		path = n.pattern.ReplaceAllString(path, n.by)
 	}
+	return path
 }

@@ -34,8 +34,16 @@ func endsWell(err error) error {
 
 // joinWorld has a place less than identities, and two processes of one identity: who joins, who withdraws, and who
 // takes over is up to the schedule. A first life leaves, later ones complete.
-func joinWorld(w *sim.World) {
+func joinWorld(w *sim.World) { newJobs(w, 2).joins() }
+
+// joinHandWorld is that world with somebody who deletes parts of the job.
+func joinHandWorld(w *sim.World) {
 	k := newJobs(w, 2)
+	k.joins()
+	k.hand()
+}
+
+func (k *jobs) joins() {
 	for _, c := range []struct {
 		name, identity string
 		takeover       worker.Takeover
@@ -43,7 +51,7 @@ func joinWorld(w *sim.World) {
 		{"a1", "a", worker.TakeoverWait}, {"a2", "a", worker.TakeoverFail}, {"b", "b", worker.TakeoverWait},
 		{"c", "c", worker.TakeoverWait},
 	} {
-		w.Process(c.name, 1, func(p *sim.Process) error {
+		k.Process(c.name, 1, func(p *sim.Process) error {
 			m, err := k.join(p, worker.Config{Identity: c.identity, Takeover: c.takeover})
 			if err != nil {
 				return endsWell(err)
@@ -54,7 +62,7 @@ func joinWorld(w *sim.World) {
 			return endsWell(m.complete())
 		})
 	}
-	w.AtEnd(k.book.noneTooMany)
+	k.AtEnd(k.book.noneTooMany)
 }
 
 // noneTooMany checks that everybody who came too late has withdrawn.
@@ -109,20 +117,23 @@ func (k *jobs) completeRun(p *sim.Process, c worker.Config) error {
 // isReady checks that so many runs have completed, and that the job is ready for the next: the last worker has reset
 // it, or had to leave that to whoever comes next.
 func (b *book) isReady(runs int) error {
+	complete := map[string]bool{}
+	for _, r := range b.runs {
+		complete[r.name] = complete[r.name] || len(r.completed) == b.job.Workers
+	}
 	completed := 0
-	for g, r := range b.runs {
-		switch {
-		case len(r.completed) == b.job.Workers:
+	for name, all := range complete {
+		if all {
 			completed++
-		case len(r.completed) > 0:
-			return fmt.Errorf("%d of generation %s have completed", len(r.completed), g)
+		} else if name != "" {
+			return fmt.Errorf("not all of run %s have completed", name)
 		}
 	}
 	if completed != runs || b.record == nil {
 		return fmt.Errorf("%d runs have completed, %d were expected", completed, runs)
 	}
 	r := b.run(b.record.Generation)
-	if len(r.completed) > 0 {
+	if len(r.completed) > 0 { // not reset yet, or one came back after another run: only the last is remembered
 		runs--
 	} else if len(r.ids) > 0 {
 		return fmt.Errorf("%d have joined the job that was reset", len(r.ids))

@@ -105,7 +105,7 @@ func (b *book) sawJoin(m *member) error {
 	if m.ID < 0 || m.ID >= b.job.Workers || r.ids[m.ID] != m.Identity {
 		return fmt.Errorf("%s joins as %d, which %q has", m.life.name, m.ID, r.ids[m.ID])
 	}
-	m.life.id = m.ID
+	m.life.id, m.life.member = m.ID, true
 	return nil
 }
 

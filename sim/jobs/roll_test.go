@@ -54,6 +54,7 @@ func rollWorld(w *sim.World) {
 			return endsWell(m.complete())
 		})
 	}
+	k.hand()
 }
 
 // sawRoll checks that a worker reads the roll that was written, if it was, and that everybody is in it.

@@ -12,7 +12,6 @@ import (
 	"muster/sim"
 	"muster/worker"
 	"muster/zkmodel"
-	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
 
@@ -47,6 +46,7 @@ func valuesWorld(w *sim.World) {
 			return endsWell(m.leave())
 		})
 	}
+	k.hand()
 }
 
 // publish is over when the value is there. Nobody but a later life of the identity replaces it.
@@ -176,20 +176,7 @@ func addressWorld(w *sim.World) {
 			return endsWell(err)
 		})
 	}
-	w.Process("hand", 0, func(p *sim.Process) error {
-		s, err := p.Dial(time.Hour)
-		if err != nil {
-			return err
-		}
-		defer s.Close()
-		for _, identity := range []string{"a", "b", "a"} {
-			err := s.Delete(p.Context(), znode.Live(k.book.job.Root, k.book.job.Name, identity), -1)
-			if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
-				return err
-			}
-		}
-		return nil
-	})
+	k.hand()
 }
 
 // checkAddresses checks what peers read of each worker that has advertised an address, and is still a member.
