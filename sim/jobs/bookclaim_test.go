@@ -44,10 +44,10 @@ func (b *book) mayWriteIn(s step, g string) bool {
 }
 
 // onlyDeletesGarbage reports whether all that a transaction does is to delete znodes of ended generations, of which who
-// sends it is no member any more.
+// sends it is no member any more. Who has called Complete may not know that another one ended the generation first.
 func (b *book) onlyDeletesGarbage(s step) bool {
 	for i, p := range s.places {
-		member := s.who != nil && s.who.g == p.g && !s.who.left && !s.who.done
+		member := s.who != nil && s.who.g == p.g && !s.who.left && !s.who.completing
 		if s.Ops[i].Type != zkmodel.OpDelete || p.g == "" || member || !b.ended(p.g) || p.is("gate") {
 			return false
 		}

@@ -11,8 +11,8 @@ import (
 	"muster/zkstate/znode"
 )
 
-// handWorld is a barrier world, in which somebody deletes parts of the job. So a worker can lose its identity to another
-// process, or its generation, while it has a session.
+// handWorld is a barrier world, in which somebody deletes parts of the job. So a worker can lose its identity to
+// another process, or its generation, while it has a session.
 func handWorld(live bool) func(*sim.World) {
 	return func(w *sim.World) {
 		k := newJobs(w, 2)

@@ -109,8 +109,31 @@ func (b *book) sawJoin(m *member) error {
 	return nil
 }
 
-// do calls f, and again after each Rejoin, until f returns with the session that it had.
+// do calls f, and again after each Rejoin, until f returns with the session that it had. It checks that a process that
+// is told that it is fenced, or that it has completed, is so.
 func (m *member) do(f func() error) error {
+	err := m.retry(f)
+	m.p.Saw(func() {
+		if wrong := m.k.book.sawEnd(m.life, err); wrong != nil {
+			err = wrong
+		}
+	})
+	return err
+}
+
+// sawEnd checks how a membership is said to have ended.
+func (b *book) sawEnd(who *life, told error) error {
+	r, ended := b.run(who.g), b.ended(who.g)
+	switch {
+	case errors.Is(told, worker.ErrFenced) && !ended && r.holders[who.identity] == who:
+		return fmt.Errorf("%s is told that it is fenced, and is not: %v", who.name, told)
+	case errors.Is(told, worker.ErrDone) && !ended && !r.completed[who.identity]:
+		return fmt.Errorf("%s is told that it has completed, and has not: %v", who.name, told)
+	}
+	return nil
+}
+
+func (m *member) retry(f func() error) error {
 	for {
 		err := f()
 		switch {
@@ -157,12 +180,23 @@ func (m *member) complete() error {
 	m.p.Saw(func() { m.life.completing = true })
 	err := m.do(func() error { return m.Complete(m.p.Context(), 0) })
 	if errors.Is(err, worker.ErrDone) || errors.Is(err, worker.ErrUnfinished) {
-		return nil
+		err = nil
+	}
+	if err == nil {
+		m.p.Saw(func() { err = m.k.book.sawEnd(m.life, worker.ErrDone) })
 	}
 	return err
 }
 
 // leave ends the membership without completing.
 func (m *member) leave() error {
-	return m.do(func() error { return m.Leave(m.p.Context(), worker.End{Signal: "TERM"}) })
+	err := m.do(func() error { return m.Leave(m.p.Context(), worker.End{Signal: "TERM"}) })
+	if err == nil {
+		m.p.Saw(func() {
+			if b := m.k.book; !m.life.left && !b.ended(m.life.g) && b.run(m.life.g).holders[m.Identity] == m.life {
+				err = fmt.Errorf("%s is told that it has left, and has not", m.life.name)
+			}
+		})
+	}
+	return err
 }
