@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"muster/job"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -67,10 +68,16 @@ func (m *Member) rejoinOnce(ctx context.Context, s *zkconn.Session) (*Member, er
 	if err != nil && !gone {
 		return nil, err
 	}
-	left := m.unconfirmed != nil && (gone || claim.Nonce == m.unconfirmed.Nonce)
+	left := m.unconfirmed != nil && claim.Nonce == m.unconfirmed.Nonce
+	completed := left && m.unconfirmed.State == znode.Done
+	if gone && m.unconfirmed != nil && m.unconfirmed.State == znode.Done {
+		if completed, err = m.allCompleted(ctx, s); err != nil {
+			return nil, err
+		}
+	}
 	rejoined := claim.Nonce == m.rejoinNonce
 	switch {
-	case left && m.unconfirmed.State == znode.Done:
+	case completed:
 		done := &DoneError{Exit: *m.unconfirmed.Exit}
 		if err := m.finish(ctx, s); err != nil {
 			return nil, fmt.Errorf("%w: %w", done, err)
@@ -96,6 +103,21 @@ func (m *Member) rejoinOnce(ctx context.Context, s *zkconn.Session) (*Member, er
 		remove = append(remove, zkconn.DeleteOp(m.live(), live.Version))
 	}
 	return m.moveTo(ctx, s, stat.Version, remove)
+}
+
+// allCompleted reports whether the generation, of which the claims are gone, has ended because all had completed.
+// Terminate or apply may have ended it after the session was lost.
+func (m *Member) allCompleted(ctx context.Context, s *zkconn.Session) (bool, error) {
+	body, _, err := s.Get(ctx, znode.Record(job.KindName, m.Job.Root, m.Job.Name))
+	if errors.Is(err, zkconn.ErrNoNode) {
+		return m.Job.Lifecycle.OnComplete == job.Remove, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	rec, err := znode.DecodeRecordAt(job.Kind(), m.Job.Path(), body)
+	last := job.LastRun(&rec)
+	return err == nil && last != nil && last.Generation == m.Generation, nil
 }
 
 // moveTo is the transaction that rejoins. The claim is ours at this version. remove deletes the old live znode if

@@ -127,7 +127,7 @@ func (b *book) sawEnd(who *life, told error) error {
 	switch {
 	case errors.Is(told, worker.ErrFenced) && !ended && r.holders[who.identity] == who:
 		return fmt.Errorf("%s is told that it is fenced, and is not: %v", who.name, told)
-	case errors.Is(told, worker.ErrDone) && !ended && !r.completed[who.identity]:
+	case errors.Is(told, worker.ErrDone) && !r.completed[who.identity]:
 		return fmt.Errorf("%s is told that it has completed, and has not: %v", who.name, told)
 	}
 	return nil
