@@ -1,0 +1,277 @@
+package stacks_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"muster/plan"
+	"muster/resource"
+	"muster/sim"
+	"muster/zkmodel"
+	"muster/zkstate/znode"
+)
+
+// checker holds what the transactions of a world must not do against the tree.
+type checker struct {
+	w      *sim.World
+	now    tree
+	broken map[string]bool  // the problems of now
+	actors map[int64]*actor // by session
+	zxid   int64            // of the last transaction that changed something
+	wrote  map[int64]int64  // the last zxid of each session
+	saved  map[string]int64 // the session that has applied a saved plan, by its id
+	// noLock: somebody deletes places in the queue for the lock by hand, so two may hold it.
+	noLock bool
+}
+
+// actor is who has a session.
+type actor struct {
+	name   string
+	byHand bool // a person, who deletes and changes what they like
+	config *config
+	plan   *plan.Plan // that it was shown
+	saved  bool       // the plan
+	zxid   int64      // the last one before it began to read
+}
+
+func newChecker(w *sim.World) *checker {
+	c := &checker{
+		w: w, now: tree{}, actors: map[int64]*actor{}, wrote: map[int64]int64{}, saved: map[string]int64{},
+	}
+	w.OnTxn(c.transaction)
+	return c
+}
+
+// transaction checks one committed transaction.
+func (c *checker) transaction(t *zkmodel.Txn) error {
+	if t.Err != 0 {
+		return nil
+	}
+	before, was, who := c.now, c.broken, c.actors[t.Session]
+	c.now = treeOf(c.w.Server())
+	c.broken = c.now.problems()
+	c.zxid, c.wrote[t.Session] = t.Zxid, t.Zxid
+	if who == nil {
+		who = &actor{name: "setup"}
+	}
+	if who.byHand {
+		return nil
+	}
+	err := errors.Join(c.breaksNothing(was), c.fenced(before, t), c.noneLive(before, t), c.planned(before, t, who))
+	if err != nil {
+		return fmt.Errorf("%s: %w", who.name, err)
+	}
+	return nil
+}
+
+// breaksNothing: nothing is half-written that was not before.
+func (c *checker) breaksNothing(was map[string]bool) error {
+	for p := range c.broken {
+		if !was[p] {
+			return errors.New(p)
+		}
+	}
+	return nil
+}
+
+// fenced: nobody writes in a generation without a gate, and nobody deletes anything of one that has one.
+func (c *checker) fenced(before tree, t *zkmodel.Txn) error {
+	for _, o := range t.Ops {
+		run, rest, ok := generationOf(o.Path)
+		if !ok {
+			continue
+		}
+		open := before.has(run+"/gate") || c.now.has(run+"/gate")
+		switch o.Type {
+		case zkmodel.OpCreate, zkmodel.OpSetData:
+			if !open && c.now.has(o.Path) {
+				return fmt.Errorf("%s was written after its generation ended", o.Path)
+			}
+		case zkmodel.OpDelete:
+			if rest == "" && c.now.has(run+"/gate") {
+				return fmt.Errorf("%s is open and was deleted", run)
+			}
+		}
+	}
+	return nil
+}
+
+// noneLive: nobody deletes a part of a resource with a live member.
+func (c *checker) noneLive(before tree, t *zkmodel.Txn) error {
+	for p, e := range before {
+		if e.stat.EphemeralOwner != 0 || c.now.has(p) && c.now[p].stat.Czxid == e.stat.Czxid {
+			continue
+		}
+		at := p
+		if _, resource, ok := recordOf(p); ok {
+			at = resource
+		} else if run, rest, ok := generationOf(p); ok && rest == "gate" {
+			at = before.resourceOf(run)
+		} else if !isResource(p) {
+			continue
+		}
+		for _, name := range before.live(at) {
+			if live := at + "/" + name; c.now.has(live) || before[live].stat.EphemeralOwner != t.Session {
+				return fmt.Errorf("%s was deleted, and %s is live", p, live)
+			}
+		}
+	}
+	return nil
+}
+
+// resourceOf is the path of the resource of a generation.
+func (t tree) resourceOf(run string) string {
+	records, _ := t.records()
+	for _, r := range records {
+		if r.run() == run {
+			return r.path
+		}
+	}
+	return ""
+}
+
+// planned: an apply changes what its plan says, while it holds the lock, and only what has not changed since.
+func (c *checker) planned(before tree, t *zkmodel.Txn, who *actor) error {
+	if who.config == nil {
+		return nil
+	}
+	for _, o := range t.Ops {
+		at := c.touches(before, o)
+		if at == "" {
+			continue
+		}
+		if who.plan == nil {
+			return fmt.Errorf("%s was changed without a plan", at)
+		}
+		i := slices.IndexFunc(who.plan.Rows, func(r plan.Row) bool { return r.Path == at })
+		if i < 0 || !who.plan.Rows[i].Action().Changes() {
+			return fmt.Errorf("%s was changed, and the plan does not say so", at)
+		}
+		if err := before.fits(who.plan.Rows[i]); err != nil {
+			return fmt.Errorf("%s %s: %w", who.plan.Rows[i].Action(), at, err)
+		}
+		if err := c.alone(before, t, who); err != nil {
+			return fmt.Errorf("%s: %w", at, err)
+		}
+	}
+	return nil
+}
+
+// touches is the resource of which o changes a part that apply writes; empty if there is none.
+func (c *checker) touches(before tree, o zkmodel.Op) string {
+	if o.Type == zkmodel.OpCheck {
+		return ""
+	}
+	if _, at, ok := recordOf(o.Path); ok {
+		return at
+	}
+	if isResource(o.Path) {
+		return o.Path
+	}
+	run, rest, ok := generationOf(o.Path)
+	if !ok || rest != "" && rest != "gate" {
+		return ""
+	}
+	if at := before.resourceOf(run); at != "" {
+		return at
+	}
+	return c.now.resourceOf(run)
+}
+
+// alone: the apply holds the lock, and no other one has applied its saved plan.
+func (c *checker) alone(before tree, t *zkmodel.Txn, who *actor) error {
+	dir := znode.Lock(home, who.config.stack)
+	places := before.below(dir)
+	if !c.noLock && (len(places) == 0 || before[dir+"/"+places[0]].stat.EphemeralOwner != t.Session) {
+		return errors.New("changed without the lock")
+	}
+	if !who.saved {
+		return nil
+	}
+	if s := c.saved[who.plan.ID]; s != 0 && s != t.Session {
+		return errors.New("the saved plan was applied twice")
+	}
+	c.saved[who.plan.ID] = t.Session
+	return nil
+}
+
+// fits: what the row is based on is unchanged.
+func (t tree) fits(r plan.Row) error {
+	at := znode.Record(r.Kind().Name, path.Dir(r.Path), path.Base(r.Path))
+	if r.Old == nil || r.Old.Record == nil || !r.Old.Has(resource.PartRecord) {
+		if t.has(at) {
+			return errors.New("it has a record, which the plan did not know")
+		}
+		return nil
+	}
+	now, err := t.record(at)
+	switch {
+	case err != nil:
+		return err
+	case now.version != r.Old.RecordVersion || now.Generation != r.Old.Record.Generation:
+		return errors.New("its record is not as the plan says")
+	}
+	deletes := r.Action() == plan.Replace || r.Action() == plan.Delete
+	if deletes && r.Old.Class() == resource.Ready && len(t.below(now.run())) > 1 {
+		return errors.New("somebody has joined, and the plan says that nobody had")
+	}
+	if deletes && r.Old.Has(resource.PartObject) && t[r.Path].stat.Version != r.Old.Version {
+		return errors.New("its znode is not as the plan says")
+	}
+	return nil
+}
+
+// converged: an apply of this configuration ended with 0, and nobody else wrote anything since it began. So the next
+// plan is empty.
+func (c *checker) converged(who *actor) error {
+	for s, zxid := range c.wrote {
+		if zxid > who.zxid && c.actors[s] != who {
+			return nil
+		}
+	}
+	return c.as(*who.config)
+}
+
+// as checks that the tree is as a configuration declares it, and that nothing else of its stack is there.
+func (c *checker) as(cfg config) error {
+	declared := map[string]resource.Declaration{}
+	for _, d := range cfg.declared {
+		declared[d.ID().Path()] = d
+	}
+	records, err := c.now.records()
+	if err != nil {
+		return err
+	}
+	for _, r := range records {
+		if r.Stack != cfg.stack {
+			continue
+		}
+		d := declared[r.path]
+		if d == nil && len(c.now.live(r.path)) == 0 {
+			return fmt.Errorf("applied, and %s is still there", r.path)
+		}
+		if d != nil && len(resource.Changes(r.Declaration, d)) > 0 {
+			return fmt.Errorf("applied, and %s differs", r.path)
+		}
+		delete(declared, r.path)
+	}
+	for _, p := range slices.Sorted(maps.Keys(declared)) {
+		return fmt.Errorf("applied, and %s is not there", p)
+	}
+	return nil
+}
+
+// clean: after everything ended and a last apply, nothing is half-written and nothing is left behind.
+func (c *checker) clean() error {
+	for _, p := range slices.Sorted(maps.Keys(c.now.problems())) {
+		return errors.New(p)
+	}
+	if g := c.now.garbage(); len(g) > 0 {
+		return fmt.Errorf("left behind: %s", strings.Join(g, ", "))
+	}
+	return nil
+}

@@ -1,0 +1,124 @@
+package stacks_test
+
+import (
+	"errors"
+	"time"
+
+	"muster/job"
+	"muster/plan"
+	"muster/resource"
+	"muster/sim"
+	"muster/zkstate"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// damage lists the znodes of a job that somebody deletes by hand.
+type damage []resource.Part
+
+// deletes is a person who deletes parts of a job of this generation.
+func (d damage) deletes(w *world, name, of string) {
+	w.hand(name, func(p *sim.Process, s *zkconn.Session) error {
+		o, err := zkstate.NewReader(s, home, kinds()...).Find(p.Context(), of)
+		if err != nil || o == nil || o.Record == nil {
+			return err
+		}
+		return remove(p.Context(), s, d.paths(o.Record)...)
+	})
+}
+
+func (d damage) paths(rec *resource.Record) []string {
+	id := rec.Declaration.ID()
+	at := map[resource.Part]string{
+		resource.PartRecord: znode.Record(rec.Declaration.Kind().Name, id.Root, id.Name),
+		resource.PartObject: id.Path(),
+		resource.PartGate:   znode.Gate(id.Root, rec.Generation),
+	}
+	var paths []string
+	for _, part := range d {
+		p := at[part]
+		if p == "" {
+			p = resource.Join(znode.Run(id.Root, rec.Generation), string(part))
+		}
+		paths = append(paths, p)
+	}
+	return paths
+}
+
+// repairScenes are those of jobs of which somebody deletes a part, and of jobs that are terminated.
+func repairScenes() map[string]scene {
+	all := map[string]scene{"terminate": {
+		declare: terminated, must: []string{"joined", "terminated", "mutable_differs applied", "mutable_differs refused"},
+	}}
+	for name, d := range map[string]damage{
+		"record":        {resource.PartRecord},
+		"gate":          {resource.PartGate},
+		"znode":         {resource.PartObject},
+		"record-znode":  {resource.PartRecord, resource.PartObject},
+		"record-and-id": {resource.PartRecord, "id"},
+	} {
+		all["repair-"+name] = scene{declare: d.repair, must: []string{"damaged applied", "joined"}}
+		all["repair-completed-"+name] = scene{declare: d.repairCompleted, must: []string{"damaged applied", "joined"}}
+	}
+	return all
+}
+
+// repair: a part of a job is put back while a worker joins, and while two stacks that may take the job from each other
+// change it.
+func (d damage) repair(w *world) {
+	s := config{stack: "s", takeOver: []string{"t"}, declared: []resource.Declaration{aJob("a", 1)}}
+	t := config{stack: "t", takeOver: []string{"s"}, declared: []resource.Declaration{aJob("a", 2)}}
+	w.given(s)
+	d.deletes(w, "hand", root+"/a")
+	w.apply("apply", 1, s)
+	w.apply("other", 1, t)
+	w.worker(shift{name: "w", job: "a", lives: 1, works: hours})
+	w.last(s)
+}
+
+// repairCompleted: a part is put back while the last worker completes, which deletes the job.
+func (d damage) repairCompleted(w *world) {
+	c := declares(aJob("a", 1, func(j *job.Job) { j.Lifecycle.OnComplete = job.Remove }))
+	w.given(c)
+	d.deletes(w, "hand", root+"/a")
+	w.apply("apply", 1, c)
+	w.worker(shift{name: "w", job: "a", lives: 1, completes: true})
+	w.last(c)
+}
+
+// terminated: a job is terminated while it is updated, replaced, and joined.
+func terminated(w *world) {
+	w.given(declares(aJob("a", 1)))
+	c := declares(aJob("a", 1, label("new")))
+	w.apply("apply", 1, c)
+	w.terminate("stop", root+"/a", c)
+	w.worker(shift{name: "w", job: "a", lives: 1, works: hours})
+	w.last(c)
+}
+
+// terminate declares a process that is "muster terminate".
+func (w *world) terminate(name, path string, c config) {
+	w.process(name, 1, func(p *sim.Process) error {
+		s, err := w.dial(p, &actor{})
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		store, err := c.store(s)
+		if err != nil {
+			return err
+		}
+		err = store.Terminate(p.Context(), path, time.Minute, nil)
+		for _, fine := range []error{
+			plan.ErrAlreadyDone, plan.ErrMoved, zkstate.ErrStillLive, zkstate.ErrNotTerminable, zkstate.ErrOtherStack,
+		} {
+			if errors.Is(err, fine) {
+				err = nil
+			}
+		}
+		if err == nil {
+			w.seen.add("terminated")
+		}
+		return err
+	})
+}

@@ -1,0 +1,89 @@
+package stacks_test
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"muster/sim"
+)
+
+// scene is a world of this package.
+type scene struct {
+	declare func(w *world) // its processes
+	// must happen in some schedule, or the race that the world is about was none: reasons of rows with their results,
+	// exit codes, and what the world itself says.
+	must   []string
+	faults sim.Faults // default: some of each
+	seeds  int        // schedules; default 50
+}
+
+// scenes lists all worlds by name.
+func scenes() map[string]scene {
+	all := map[string]scene{}
+	for _, some := range []map[string]scene{jobScenes(), repairScenes(), stackScenes()} {
+		maps.Copy(all, some)
+	}
+	return all
+}
+
+// TestWorlds explores all worlds.
+func TestWorlds(t *testing.T) {
+	all := scenes()
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		t.Run(name, func(t *testing.T) { all[name].explore(t, name) })
+	}
+}
+
+func (s scene) explore(t *testing.T, name string) {
+	seen := &tally{n: map[string]int{}}
+	n := s.named(name, seen)
+	n.Options.Name = name
+	sim.Run(t, n.Options, n.World)
+	t.Logf("%v", seen.n)
+	for _, what := range s.must {
+		if seen.n[what] == 0 && !testing.Short() {
+			t.Errorf("%q never happened", what)
+		}
+	}
+}
+
+
+func (s scene) named(name string, seen *tally) sim.Named {
+	o := sim.Options{Seeds: s.seeds, Faults: s.faults, Own: isApply, Path: withoutNames}
+	if o.Seeds == 0 {
+		o.Seeds = 50
+	}
+	if o.Faults == (sim.Faults{}) {
+		o.Faults = sim.Faults{Crashes: 1, Cuts: 1, LostReplies: 1, Expiries: 1, Pauses: 1}
+	}
+	return sim.Named{Name: name, Options: o, World: func(w *sim.World) {
+		s.declare(&world{World: w, checker: newChecker(w), over: make(chan struct{}), seen: seen})
+	}}
+}
+
+// isApply tells the transactions of package zkstate from those of members.
+func isApply(kind string) bool {
+	records := regexp.MustCompile(`/r/\.muster/(job|group|queue)/|/gate@v`)
+	return !strings.Contains(kind, "/by/") && records.MatchString(kind) || strings.Contains(kind, " "+home+"/")
+}
+
+// withoutNames replaces the names of resources.
+func withoutNames(path string) string {
+	return regexp.MustCompile(`^(/r2?/(\.muster/(job|group|queue)/)?)[a-z]\b`).ReplaceAllString(path, "${1}NAME")
+}
+
+// tally counts what happened in the schedules of a world.
+type tally struct {
+	mu sync.Mutex
+	n  map[string]int
+}
+
+func (y *tally) add(what string) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.n[what]++
+}

@@ -1,0 +1,297 @@
+package stacks_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"muster/election"
+	"muster/exitcode"
+	"muster/job"
+	"muster/plan"
+	"muster/resource"
+	"muster/sim"
+	"muster/worker"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// Durations of all worlds, in virtual time.
+const (
+	session  = 10 * time.Second // timeout of a session
+	grace    = 20 * time.Second // of a stale job
+	hours    = 5 * time.Second  // for which a worker works
+	patience = 3 * time.Minute  // of who joins
+)
+
+// world is a simulated world with the checks of all worlds of this package.
+type world struct {
+	*sim.World
+	*checker
+	seen    *tally
+	running int           // processes that are not done
+	over    chan struct{} // closed when all of them are
+}
+
+// process declares a process that the last apply waits for.
+func (w *world) process(name string, lives int, body func(p *sim.Process) error) {
+	w.running++
+	w.World.Process(name, lives, func(p *sim.Process) error {
+		err := body(p)
+		if err == nil {
+			p.Saw(func() {
+				if w.running--; w.running == 0 {
+					close(w.over)
+				}
+			})
+		}
+		return err
+	})
+}
+
+// dial opens a session of who.
+func (w *world) dial(p *sim.Process, who *actor) (*zkconn.Session, error) {
+	s, err := p.Dial(session)
+	if err != nil {
+		return nil, err
+	}
+	who.name = p.String()
+	p.Saw(func() { w.actors[s.ID()], who.zxid = who, w.zxid })
+	return s, nil
+}
+
+// given brings about what a configuration declares, before everything else.
+func (w *world) given(c config) {
+	w.Setup(func(ctx context.Context, s *zkconn.Session) error {
+		r := c.apply(ctx, s, func(plan.Plan) {})
+		if r.exit() != exitcode.Done {
+			return fmt.Errorf("exit %d: %w", r.exit(), r.err)
+		}
+		return nil
+	})
+}
+
+// apply declares a process that is "muster apply --yes", and again while something moves.
+func (w *world) apply(name string, lives int, c config) { w.applyAfter(nil, name, lives, c) }
+
+// applyAfter is apply, which begins when after is closed.
+func (w *world) applyAfter(after <-chan struct{}, name string, lives int, c config) {
+	w.process(name, lives, func(p *sim.Process) error {
+		if err := (shift{after: after}).wait(p); err != nil {
+			return err
+		}
+		for range 4 {
+			r, err := w.applyOnce(p, c)
+			if err != nil || r.exit() != exitcode.Incomplete {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// applyOnce is one "muster apply --yes". Its error is what ends a life.
+func (w *world) applyOnce(p *sim.Process, c config) (result, error) {
+	who := &actor{config: &c}
+	s, err := w.dial(p, who)
+	if err != nil {
+		return result{}, err
+	}
+	defer s.Close()
+	r := c.apply(p.Context(), s, func(pl plan.Plan) { p.Saw(func() { who.plan = &pl }) })
+	return r, w.ended(p, who, r)
+}
+
+// ended checks how an apply ended.
+func (w *world) ended(p *sim.Process, who *actor, r result) error {
+	if !p.Alive() {
+		return context.Canceled
+	}
+	for _, o := range r.outcomes {
+		w.seen.add(fmt.Sprintf("%s %s", o.Row.Reason, o.Result))
+	}
+	w.seen.add(fmt.Sprintf("exit %d", r.exit()))
+	switch exit := r.exit(); exit {
+	case exitcode.Done:
+		if slices.ContainsFunc(r.plan.Rows, func(row plan.Row) bool { return row.Reason == plan.IsDamaged }) {
+			return nil // a repair changes no field
+		}
+		var err error
+		p.Saw(func() { err = w.converged(who) })
+		return err
+	case exitcode.Unreachable:
+		return errors.Join(zkconn.ErrSessionLost, r.err)
+	case exitcode.Error:
+		if w.noLock && errors.Is(r.err, election.ErrRemoved) {
+			return nil
+		}
+		return fmt.Errorf("exit %d: %w", exit, r.err)
+	}
+	return nil
+}
+
+// last declares the last apply: after all others it must converge, and leave nothing behind.
+func (w *world) last(c config) {
+	converged := false
+	w.Process("last", 0, func(p *sim.Process) error {
+		select {
+		case <-w.over:
+		case <-p.Context().Done():
+			return context.Cause(p.Context())
+		}
+		for range 6 {
+			r, err := w.applyOnce(p, c)
+			switch {
+			case err != nil:
+				return err
+			case r.exit() == exitcode.Done && len(r.plan.Changes()) == 0 && r.garbage == nil:
+				p.Saw(func() { converged = true })
+				return nil
+			}
+		}
+		return errors.New("six applies did not converge")
+	})
+	w.AtEnd(func() error {
+		if !converged {
+			return errors.New("no last apply")
+		}
+		return errors.Join(w.clean(), w.as(c))
+	})
+}
+
+// aJob is a job of n workers below root.
+func aJob(name string, n int, edits ...func(*job.Job)) job.Job {
+	j := job.Default()
+	j.Root, j.Name, j.Workers, j.Address = root, name, n, "job."+name
+	j.Timeouts.Session = resource.Duration(session)
+	j.Timeouts.Stale = resource.Duration(grace)
+	for _, edit := range edits {
+		edit(&j)
+	}
+	return j
+}
+
+// label changes what may change during a run.
+func label(value string) func(*job.Job) {
+	return func(j *job.Job) { j.Labels = map[string]string{"label": value} }
+}
+
+// shift is what a worker does.
+type shift struct {
+	name, job string
+	lives     int
+	works     time.Duration // before it leaves
+	completes bool
+	after     <-chan struct{}      // it begins when this is closed; nil: at once
+	pause     time.Duration        // and after this
+	left      func(*worker.Member) // called when it has left; may be nil
+}
+
+// worker declares a process that joins a job, works, and leaves or completes.
+func (w *world) worker(o shift) {
+	w.process(o.name, o.lives, func(p *sim.Process) error {
+		if err := o.wait(p); err != nil {
+			return err
+		}
+		s, err := w.dial(p, &actor{})
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		ctx, cancel := context.WithTimeout(p.Context(), patience)
+		defer cancel()
+		m, err := worker.Join(ctx, s, worker.Config{
+			Root: root, Job: o.job, Identity: o.name, Run: "run", Info: znode.Worker{IP: "127.0.0.1", Port: 1},
+		})
+		if err == nil {
+			w.seen.add("joined")
+			err = w.work(p, m, o)
+		}
+		return w.notJoined(err)
+	})
+}
+
+func (o shift) wait(p *sim.Process) error {
+	if o.after != nil && p.Life() == 0 {
+		select {
+		case <-o.after:
+		case <-p.Context().Done():
+			return context.Cause(p.Context())
+		}
+	}
+	return rest(p, o.pause)
+}
+
+// rest lets time pass.
+func rest(p *sim.Process, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-p.Context().Done():
+		return context.Cause(p.Context())
+	}
+}
+
+// work is the life of a worker that has joined. Nobody may end its generation while it is live.
+func (w *world) work(p *sim.Process, m *worker.Member, o shift) error {
+	timer := time.NewTimer(o.works)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-m.Context().Done():
+		return fmt.Errorf("a live worker: %w", context.Cause(m.Context()))
+	}
+	ctx, cancel := context.WithTimeout(p.Context(), patience) // somebody may have deleted a part of the job
+	defer cancel()
+	var err error
+	if o.completes {
+		err = m.Complete(ctx, 0)
+	} else {
+		err = m.Leave(ctx, worker.End{})
+	}
+	if err == nil && o.left != nil {
+		p.Saw(func() { o.left(m) })
+	}
+	return err
+}
+
+// notJoined is nil for an error with which a worker may end.
+func (w *world) notJoined(err error) error {
+	for _, fine := range []error{
+		worker.ErrNoJob, worker.ErrNotOpen, worker.ErrFull, worker.ErrHeld, worker.ErrDone, worker.ErrCompleted,
+		worker.ErrUnfinished, worker.ErrDamaged,
+	} {
+		if errors.Is(err, fine) {
+			w.seen.add(fine.Error())
+			return nil
+		}
+	}
+	return err
+}
+
+// hand declares a person who changes ZooKeeper without muster.
+func (w *world) hand(name string, f func(p *sim.Process, s *zkconn.Session) error) {
+	w.process(name, 0, func(p *sim.Process) error {
+		s, err := w.dial(p, &actor{byHand: true})
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		return f(p, s)
+	})
+}
+
+// remove deletes these znodes one after the other, as far as it can.
+func remove(ctx context.Context, s *zkconn.Session, paths ...string) error {
+	for _, path := range paths {
+		err := s.Delete(ctx, path, -1)
+		if err != nil && !errors.Is(err, zkconn.ErrNoNode) && !errors.Is(err, zkconn.ErrNotEmpty) {
+			return err
+		}
+	}
+	return nil
+}
