@@ -51,7 +51,6 @@ func (s scene) explore(t *testing.T, name string) {
 	}
 }
 
-
 func (s scene) named(name string, seen *tally) sim.Named {
 	o := sim.Options{Seeds: s.seeds, Faults: s.faults, Own: isApply, Path: withoutNames}
 	if o.Seeds == 0 {
