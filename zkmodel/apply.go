@@ -157,8 +157,7 @@ func (s *Server) setACL(p *Peer, t *Txn, i int) Code {
 	if s.conflicts(t, i, n.meta.Aversion) {
 		return BadVersion
 	}
-	s.tree.keep(n, changed)
-	n.acl = acl
+	n.acl = acl // never in a transaction with others, so nothing undoes it
 	n.meta.Aversion++
 	o.after = n.stat()
 	return OK

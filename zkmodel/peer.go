@@ -111,7 +111,7 @@ func (p *Peer) Lost() {
 	p.closed = true
 	p.server.data.drop(p)
 	p.server.child.drop(p)
-	if p.session != nil && p.session.peer == p {
+	if p.session != nil {
 		p.session.peer = nil
 	}
 }

@@ -230,6 +230,14 @@ func TestServersClose(t *testing.T) {
 	c, err := net.Dial("tcp", addr)
 	must(t, err)
 	defer c.Close()
+	endless, err := net.Dial("tcp", addr)
+	must(t, err)
+	defer endless.Close()
+	_, err = endless.Write([]byte("\xff\xff\xff\xff"))
+	must(t, err)
+	if n, err := endless.Read(make([]byte, 1)); err == nil {
+		t.Errorf("%d bytes after the beginning of an endless frame", n)
+	}
 	must(t, s.Close())
 	must(t, s.Close())
 	if n, err := c.Read(make([]byte, 1)); err == nil {

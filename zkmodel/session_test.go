@@ -37,7 +37,9 @@ func TestResume(t *testing.T) {
 		t.Error("the first connection is still served")
 	}
 	b.p.Lost()
-	c.must(OpPing)
+	if r := c.must(OpPing); r.xid != pingXid {
+		t.Errorf("a ping is answered as request %d", r.xid)
+	}
 	if d := connect(t, s, time.Second, a.id, make([]byte, 16)); d.id != 0 || !d.gone || !c.gone {
 		t.Errorf("wrong password: session %d, closed: %v; the connection before: %v", d.id, d.gone, c.gone)
 	}
@@ -88,7 +90,7 @@ func TestClose(t *testing.T) {
 			t.Errorf("operation %d: %+v, want %+v", i, o, want[i])
 		}
 	}
-	if again := connect(t, s, time.Second, b.id, b.key); again.id != 0 {
+	if again := connect(t, s, time.Second, b.id, b.key); again.id != 0 || len(s.tree.ephemerals) > 0 {
 		t.Error("a closed session can be resumed")
 	}
 }

@@ -61,7 +61,6 @@ type change struct {
 	what changeKind
 	data []byte
 	meta Stat
-	acl  []ACL
 }
 
 type changeKind int
@@ -124,7 +123,7 @@ func (t *tree) ownedBy(session int64) []*node {
 
 // keep remembers the znode as it is, before a change.
 func (t *tree) keep(n *node, what changeKind) {
-	t.undo = append(t.undo, change{n: n, what: what, data: n.data, meta: n.meta, acl: n.acl})
+	t.undo = append(t.undo, change{n: n, what: what, data: n.data, meta: n.meta})
 }
 
 func (t *tree) add(n *node, zxid int64) {
@@ -151,7 +150,7 @@ func (t *tree) rollback() {
 		case removed:
 			t.link(c.n)
 		case changed:
-			c.n.data, c.n.meta, c.n.acl = c.data, c.meta, c.acl
+			c.n.data, c.n.meta = c.data, c.meta
 		}
 	}
 	t.commit()

@@ -50,6 +50,56 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+// TestWatchAgain: each watch gives one event, also the next one of the same path.
+func TestWatchAgain(t *testing.T) {
+	s := New(Options{})
+	writer, watcher := begin(t, s), begin(t, s)
+	writer.create("/a", 0)
+	for round := range 3 {
+		watcher.must(OpGetData, "/a", true)
+		for range 2 {
+			writer.must(OpSetData, "/a", []byte{}, -1)
+		}
+		if got := watcher.events(); !slices.Equal(got, []string{"changed /a"}) {
+			t.Errorf("round %d: events %q", round, got)
+		}
+	}
+}
+
+// TestEventsNeedPermission: who may not read a znode gets no event of it, and the watch is used up all the same. It is
+// the parent's ACL that permits events of its children.
+func TestEventsNeedPermission(t *testing.T) {
+	s := New(Options{})
+	writer, stranger, ann := begin(t, s), begin(t, s), begin(t, s)
+	writer.must(OpAuth, 0, "digest", []byte("a:b"))
+	ann.must(OpAuth, 0, "digest", []byte("a:b"))
+	writer.create("/p", 0)
+	for _, step := range []struct {
+		o             operation
+		ann, stranger []string
+	}{
+		{operation{OpCreate, []any{"/p/a", []byte{}, annAnd(permWrite), 0}}, []string{"created /p/a", "children /p"},
+			[]string{"children /p"}},
+		{set("/p/a", "", 0), []string{"changed /p/a"}, nil},
+		{remove("/p/a", 1), []string{"deleted /p/a", "children /p"}, []string{"children /p"}},
+	} {
+		for _, c := range []*client{stranger, ann} {
+			c.do(OpExists, "/p/a", true)
+			c.must(OpGetChildren, "/p", true)
+		}
+		writer.must(step.o.op, step.o.body...)
+		if got := ann.events(); !slices.Equal(got, step.ann) {
+			t.Errorf("%s: who may read gets %q, want %q", step.o.op, got, step.ann)
+		}
+		if got := stranger.events(); !slices.Equal(got, step.stranger) {
+			t.Errorf("%s: who may read only the parent gets %q, want %q", step.o.op, got, step.stranger)
+		}
+	}
+	if writer.create("/p/a", 0); stranger.events() != nil {
+		t.Error("a watch whose event was not sent is still there")
+	}
+}
+
 // TestEventOfDelete: one event for a watch of the data and one of the children, two for two clients.
 func TestEventOfDelete(t *testing.T) {
 	s := New(Options{})
@@ -100,7 +150,7 @@ func TestFailedReadSetsNoWatch(t *testing.T) {
 func TestSetWatches(t *testing.T) {
 	s := New(Options{})
 	writer, c := begin(t, s), begin(t, s)
-	for _, path := range []string{"/same", "/set", "/children", "/deleted", "/deletedChild"} {
+	for _, path := range []string{"/set", "/children", "/deleted", "/deletedChild", "/same"} {
 		writer.create(path, 0)
 	}
 	relative := s.zxid
@@ -131,6 +181,17 @@ func TestSetWatches(t *testing.T) {
 	}
 }
 
+// TestSetWatchesThatCannotBeRead uses up no zxid, as no read does.
+func TestSetWatchesThatCannotBeRead(t *testing.T) {
+	s := New(Options{})
+	c := begin(t, s)
+	for _, length := range []int{-5, 1<<31 - 1} {
+		if r := c.do(OpSetWatches, int64(0), length); r.code != MarshallingError || r.zxid != 1 {
+			t.Errorf("a list of %d: %s, zxid %d", length, r.code, r.zxid)
+		}
+	}
+}
+
 // TestWatchesEndWithTheConnection: those of another connection stay.
 func TestWatchesEndWithTheConnection(t *testing.T) {
 	s := New(Options{})
@@ -151,7 +212,7 @@ func TestWatchesEndWithTheConnection(t *testing.T) {
 	if got := b.events(); !slices.Equal(got, []string{"children /a", "changed /a"}) {
 		t.Errorf("events of the other %q", got)
 	}
-	if len(s.data.peers)+len(s.child.peers) > 0 {
+	if again.p.Lost(); len(s.data.peers)+len(s.child.peers)+len(s.data.paths[a.p])+len(s.child.paths[a.p]) > 0 {
 		t.Error("watches are left")
 	}
 }

@@ -8,13 +8,13 @@ func (s *Server) write(p *Peer, xid int32, op OpType, d *decoder) encoder {
 		return newReply(xid, t.Zxid, t.Err, 0)
 	}
 	e := newReply(xid, t.Zxid, OK, 4+len(t.Ops[0].Path)+statSize)
-	e.result(&t.Ops[0])
+	e.result(op, &t.Ops[0])
 	return e
 }
 
 // multi executes a transaction and returns its reply. Each operation has a header before it: type (4 bytes), a flag
 // that marks the end, and an error (4). If one was refused, the reply holds an error for each: OK for those before it
-// and RuntimeInconsistency for those after it. Source: MultiOperationRecord, MultiResponse.
+// and RuntimeInconsistency for those after it. A create2 is answered as a create. Source: MultiOperationRecord, MultiResponse.
 func (s *Server) multi(p *Peer, xid int32, d *decoder) encoder {
 	t := &Txn{Session: p.session.id, Multi: true}
 	for {
@@ -37,17 +37,17 @@ func (s *Server) multi(p *Peer, xid int32, d *decoder) encoder {
 	e := newReply(xid, t.Zxid, OK, (len(t.Ops)+1)*opHeaderSize+t.size())
 	for i := range t.Ops {
 		o := &t.Ops[i]
-		switch {
-		case t.Err == OK && o.Type == OpCreate2: // answered as a create
-			e.opHeader(OpCreate, false, OK)
-			e.string(o.Path)
-		case t.Err == OK:
-			e.opHeader(o.Type, false, OK)
-			e.result(o)
-		default:
+		if t.Err != OK {
 			e.opHeader(opError, false, o.Err)
 			e.int32(int32(o.Err))
+			continue
 		}
+		as := o.Type
+		if as == OpCreate2 {
+			as = OpCreate
+		}
+		e.opHeader(as, false, OK)
+		e.result(as, o)
 	}
 	e.opHeader(opError, true, -1)
 	return e
@@ -79,9 +79,9 @@ func cloneData(b []byte) []byte {
 	return append(make([]byte, 0, len(b)), b...)
 }
 
-// result appends what the reply to an operation holds.
-func (e *encoder) result(o *Op) {
-	switch o.Type {
+// result appends what the reply to an operation of the type as holds.
+func (e *encoder) result(as OpType, o *Op) {
+	switch as {
 	case OpCreate:
 		e.string(o.Path)
 	case OpCreate2:

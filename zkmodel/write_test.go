@@ -70,6 +70,8 @@ func TestRefusals(t *testing.T) {
 		{"version", OpSetACL, []any{"/locked", worldAll, 0}, BadVersion},
 		{"cut off", OpCreate, []any{"/c", []byte{}}, MarshallingError},
 		{"negative length", OpSetData, []any{"/a", -5}, MarshallingError},
+		{"negative list", OpSetACL, []any{"/a", -5}, MarshallingError},
+		{"endless list", OpSetACL, []any{"/a", 1<<31 - 1}, MarshallingError},
 	} {
 		before := s.zxid
 		if got := c.do(r.op, r.body...); got.code != r.want || got.zxid != before+1 || got.xid != 7 {
@@ -83,10 +85,9 @@ func TestStat(t *testing.T) {
 	now := time.UnixMilli(1000)
 	s := New(Options{Now: func() time.Time { return now }})
 	c := begin(t, s) // zxid 1
-	root := Stat{Cversion: -1, NumChildren: 1}
-	if _, got, _ := s.Get("/"); got != root {
-		t.Errorf("a new root %+v, want %+v", got, root)
-	}
+	c.statIs("/", Stat{Cversion: -1, NumChildren: 1})
+	c.statIs("/zookeeper", Stat{Cversion: -2, NumChildren: 2})
+	c.statIs("/zookeeper/config", Stat{Aversion: -1})
 	c.must(OpCreate, "/a", []byte("abc"), worldAll, Ephemeral) // 2
 	now = now.Add(time.Second)
 	want := Stat{2, 2, 2, 1000, 1000, 0, 0, 0, c.id, 3, 0}
@@ -119,6 +120,32 @@ func (c *client) statIs(path string, want Stat) {
 	r := c.must(OpExists, path, false)
 	if got := r.body.stat(); got != want || r.body.err != nil || len(r.body.b) > 0 {
 		c.t.Errorf("Stat of %s on the wire: %+v, want %+v", path, got, want)
+	}
+}
+
+// TestWhatCheckersRead: the znodes in order, without ZooKeeper's own, also after changes.
+func TestWhatCheckersRead(t *testing.T) {
+	s := New(Options{})
+	c := begin(t, s)
+	var got []string
+	look := func() {
+		got = append(got, strings.Join(s.Children("/"), " "))
+		s.Walk(func(path string, data []byte, _ Stat) { got = append(got, path+"="+string(data)) })
+	}
+	look()
+	c.create("/b", 0)
+	c.must(OpCreate, "/a", []byte("x"), worldAll, 0)
+	c.create("/b/c", 0)
+	look()
+	c.must(OpDelete, "/a", -1)
+	c.must(OpDelete, "/b/c", -1)
+	look()
+	want := []string{"zookeeper", "a b zookeeper", "/a=x", "/b=", "/b/c=", "b zookeeper", "/b="}
+	if !slices.Equal(got, want) {
+		t.Errorf("seen %q, want %q", got, want)
+	}
+	if _, _, ok := s.Get("/a"); ok || s.Children("/a") != nil {
+		t.Error("a deleted znode is found")
 	}
 }
 
@@ -161,7 +188,7 @@ func TestMultiRollsBack(t *testing.T) {
 	if events := watcher.events(); events != nil {
 		t.Errorf("refused transactions send %q", events)
 	}
-	made := []string{"/p/s-0000000002", "/p/s-0000000003", "/p/n", "/p/n/m"}
+	made := []string{"/p/s-0000000002", "/p/s-0000000003", "/p/n", "/p/n/m", "/q"} // a create2 is answered as a create
 	if codes, got := c.multi(good...); !slices.Equal(got, made) {
 		t.Errorf("the transaction creates %q: %v", got, codes)
 	}
@@ -252,5 +279,18 @@ func TestFrames(t *testing.T) {
 	data := make([]byte, 1<<20-1-8-4-len("/a")-4-len(worldAllOnWire)-4)
 	if k.create("/a", 0); k.do(OpCreate, "/b", data, worldAll, 0).code != OK {
 		t.Error("a frame of one byte less than 1 MiB is refused")
+	}
+}
+
+// TestTextOnTheWire: what is not UTF-8 is replaced, and a character beyond 65536 is two surrogates, as in Java.
+func TestTextOnTheWire(t *testing.T) {
+	c := begin(t, New(Options{}))
+	for sent, want := range map[string]string{
+		"/é": "/é", "/\xff": "/\ufffd", "/😀": "/\xed\xa0\xbd\xed\xb8\x80",
+	} {
+		r := c.must(OpSync, sent)
+		if got := string(r.body.buffer()); got != want {
+			t.Errorf("%q comes back as %q, want %q", sent, got, want)
+		}
 	}
 }
