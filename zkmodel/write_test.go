@@ -288,7 +288,7 @@ func TestTextOnTheWire(t *testing.T) {
 	for sent, want := range map[string]string{
 		"/é": "/é", "/\xff": "/\ufffd", "/😀": "/\xed\xa0\xbd\xed\xb8\x80",
 	} {
-		r := c.must(OpSync, sent)
+		r := c.must(OpSync, []byte(sent)) // which, unlike a string here, goes out as it is
 		if got := string(r.body.buffer()); got != want {
 			t.Errorf("%q comes back as %q, want %q", sent, got, want)
 		}
