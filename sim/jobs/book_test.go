@@ -171,7 +171,7 @@ func (b *book) apply(s step, op zkmodel.Op, p place) error {
 	case p.job:
 		return b.applyRoll(op)
 	case p.record:
-		return b.applyRecord(op)
+		return b.applyRecord(s, op)
 	case p.identity != "":
 		return b.applyLive(s, op, p.identity)
 	case p.g == "":
@@ -207,13 +207,17 @@ func (b *book) ended(g string) bool {
 	return !b.run(g).open
 }
 
-func (b *book) applyRecord(op zkmodel.Op) error {
+func (b *book) applyRecord(s step, op zkmodel.Op) error {
 	if op.Type == zkmodel.OpDelete {
 		b.record = nil
 		return nil
 	}
 	rec, err := znode.DecodeRecordAt(job.Kind(), b.job.Path(), op.Data)
+	old := b.record
 	b.record = &rec
+	if err == nil {
+		err = b.applyRequest(s, old, &rec)
+	}
 	if rec.State == resource.StateTerminating {
 		b.run(rec.Generation).terminated = true
 	}

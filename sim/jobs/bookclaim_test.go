@@ -119,6 +119,7 @@ func (b *book) applyClaim(s step, op zkmodel.Op, p place) error {
 	}
 	now, err := znode.DecodeClaim(op.Data)
 	if err != nil || s.who == nil {
+		r.claims[identity] = now
 		return err
 	}
 	switch {

@@ -38,7 +38,14 @@ func worlds() []sim.Named {
 		named("hand-durable", handWorld(false)),
 		named("hand-live", handWorld(true)),
 		named("ended", endedWorld),
+		few(named("no-roll", noRollWorld)),
 	}
+}
+
+// few is for a world whose schedules take long.
+func few(n sim.Named) sim.Named {
+	n.Options.Seeds = 5
+	return n
 }
 
 // isOwn leaves out what apply writes: it checks the index of its stack.

@@ -1,0 +1,69 @@
+package jobs_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"muster/resource"
+	"muster/sim"
+	"muster/worker"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// noRollWorld has a job whose roll is too large to be written, of which all workers have joined and are gone. Those that
+// come back say so in the record, while somebody asks the workers to stop there.
+func noRollWorld(w *sim.World) {
+	const large, size = 61, 15_000
+	k := newJobs(w, large)
+	w.Setup(func(ctx context.Context, s *zkconn.Session) error {
+		root, g, acl := k.book.job.Root, k.book.record.Generation, zkconn.World(zkconn.PermAll)
+		for _, dir := range []string{znode.IDs(root, g), znode.By(root, g), znode.End(root, g), znode.Barriers(root, g)} {
+			if _, err := s.Create(ctx, dir, nil, zkconn.Persistent, acl); err != nil {
+				return err
+			}
+		}
+		body, err := znode.EncodeWorker(largeWorker(size))
+		for id := 0; id < large && err == nil; id++ {
+			identity := fmt.Sprint("x", id)
+			if id < 2 {
+				identity = []string{"a", "b"}[id]
+			}
+			claim := []byte(`{"nonce":"n","lives":1,"state":"left"}`)
+			_, err = s.Multi(ctx, zkconn.CreateOp(znode.NewID(root, g), body, zkconn.PersistentSequential, acl),
+				zkconn.CreateOp(znode.ByIdentity(root, g, identity), claim, zkconn.Persistent, acl))
+			k.book.run(g).ids[id] = identity
+		}
+		return err
+	})
+	for _, name := range []string{"a1", "a2", "b"} {
+		w.Process(name, 1, func(p *sim.Process) error {
+			m, err := k.join(p, worker.Config{Identity: name[:1]})
+			if err != nil {
+				return endsWell(err)
+			}
+			return endsWell(m.leave())
+		})
+	}
+	k.hand()
+	k.ann()
+}
+
+// largeWorker is a worker of about so many bytes.
+func largeWorker(size int) znode.Worker {
+	w := znode.Worker{ID: znode.NoID, IP: "192.0.2.8", Ports: map[string]int{}}
+	for i := range size / 210 {
+		w.Ports[fmt.Sprintf("%0200d", i)] = 1 + i
+	}
+	w.Node.Rack = strings.Repeat("r", 100)
+	return w
+}
+
+// applyRequest checks that a worker takes no request to stop back, and makes none.
+func (b *book) applyRequest(s step, old, now *resource.Record) error {
+	if s.who != nil && !s.endsRun() && old != nil && old.State != now.State {
+		return fmt.Errorf("it changes the record from %s to %s", old.State, now.State)
+	}
+	return nil
+}
