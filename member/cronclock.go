@@ -96,11 +96,7 @@ func (c *cron) wrongClock() (because string, ms int64) {
 func (c *cron) resignForClock() error {
 	r := znode.Resignation{Blame: true}
 	r.Because, r.ClockMS = c.wrongClock()
-	more, err := c.h.resignation(r)
-	if err != nil {
-		return err
-	}
-	return c.h.giveBack(c.h.ctx, Event{Kind: EventResigned, Text: r.Because}, more)
+	return c.h.giveBack(c.m.ctx, Event{Kind: EventResigned, Text: r.Because}, &r)
 }
 
 // makeFolders creates what the records of a cron duty lie in.

@@ -196,35 +196,42 @@ func (c *cron) guards(d ticks.Decision, o orders) []zkconn.Op {
 // release writes a decision that gives the duty back.
 func (c *cron) release(d ticks.Decision, ops []zkconn.Op) error {
 	e := Event{Kind: EventReleased, Duty: c.h.Duty, Epoch: c.h.Epoch}
+	var r *znode.Resignation
 	if d.Resign || c.clock.wrong {
-		r := znode.Resignation{Blame: true}
-		switch {
-		case c.clock.wrong:
-			r.Because, r.ClockMS = c.wrongClock()
-		case c.ended != nil && c.ended.Because != "":
-			r.Because = c.ended.Because
-		case c.ended != nil:
-			r.Because = fmt.Sprintf("it cannot be run: exit code %d", c.ended.Exit)
-		}
-		more, err := c.h.resignation(r)
-		if err != nil {
-			return err
-		}
-		ops = append(ops, more()...)
+		r = c.resignation()
 		e.Kind, e.Text = EventResigned, r.Because
 	}
+	resigns, err := c.h.resignOps(r)
+	if err != nil {
+		return err
+	}
+	ops = append(ops, resigns...)
 	c.h.ending.Store(&e)
-	_, err := c.h.write(c.h.ctx, append(ops, zkconn.DeleteOp(c.h.held(), 0))...)
+	_, err = c.h.write(c.h.ctx, append(ops, zkconn.DeleteOp(c.h.held(), 0))...)
 	switch {
 	case err == nil, errors.Is(err, ErrNotHeld), c.h.ctx.Err() != nil:
 		c.over()
 		c.h.over(context.Canceled)
 		<-c.h.watched
-		return nil
+		return c.h.tellClerk(c.m.ctx, r, err)
 	case !errors.Is(err, zkconn.ErrUnknown): // or else the next try is refused with ErrNotHeld, if it was committed
 		c.h.ending.Store(nil)
 	}
 	return c.refused(d, c.m.orders(), err)
+}
+
+// resignation is why this member gives the duty up.
+func (c *cron) resignation() *znode.Resignation {
+	r := &znode.Resignation{Blame: true}
+	switch {
+	case c.clock.wrong:
+		r.Because, r.ClockMS = c.wrongClock()
+	case c.ended != nil && c.ended.Because != "":
+		r.Because = c.ended.Because
+	case c.ended != nil:
+		r.Because = fmt.Sprintf("it cannot be run: exit code %d", c.ended.Exit)
+	}
+	return r
 }
 
 // refused finds out what follows after a transaction failed. nil means that it was committed.

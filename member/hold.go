@@ -251,68 +251,34 @@ func (h *Hold) write(ctx context.Context, ops ...zkconn.Op) ([]zkconn.Result, er
 
 // Release gives the duty back. Stop what it was for before. It returns nil too if the hold has ended by itself.
 func (h *Hold) Release(ctx context.Context) error {
-	return h.giveBack(ctx, Event{Kind: EventReleased}, func() []zkconn.Op { return nil })
+	return h.giveBack(ctx, Event{Kind: EventReleased}, nil)
 }
 
 // Resign gives the duty back although the clerk did not ask for it, and tells the clerk why. blame says that this
 // member failed: the clerk prefers others then. Until the clerk has decided, Take does not take the duty again.
 func (h *Hold) Resign(ctx context.Context, blame bool, because string) error {
-	more, err := h.resignation(znode.Resignation{Blame: blame, Because: because})
-	if err != nil {
-		return err
-	}
-	return h.giveBack(ctx, Event{Kind: EventResigned, Text: because}, more)
+	return h.giveBack(ctx, Event{Kind: EventResigned, Text: because}, &znode.Resignation{Blame: blame, Because: because})
 }
 
-// resignation returns a function that makes the operations which tell the clerk that this member resigns, and why.
-func (h *Hold) resignation(r znode.Resignation) (func() []zkconn.Op, error) {
-	r.Seat, r.Identity, r.Duty = h.m.seatName(), h.m.Identity, h.Duty
-	body, err := znode.EncodeResignation(r)
-	return func() []zkconn.Op {
-		return []zkconn.Op{
-			zkconn.CheckOp(h.m.seat, h.m.resign(h.Duty)),
-			zkconn.CreateOp(znode.NewResigned(h.m.root, h.m.Generation), body, zkconn.PersistentSequential, h.m.acl),
-		}
-	}, err
-}
-
-// decline tells the clerk that this member cannot take a duty which the clerk gave it, and why.
-func (m *Member) decline(ctx context.Context, duty string, why error) error {
-	body, err := znode.EncodeResignation(znode.Resignation{
-		Seat: m.seatName(), Identity: m.Identity, Duty: duty, Blame: true, Because: why.Error(),
-	})
-	if err != nil {
-		return err
-	}
-	for {
-		_, err := m.session.Multi(ctx, zkconn.CheckOp(znode.Gate(m.root, m.Generation), 0),
-			zkconn.CheckOp(m.seat, m.resign(duty)),
-			zkconn.CreateOp(znode.NewResigned(m.root, m.Generation), body, zkconn.PersistentSequential, m.acl))
-		switch {
-		case refusedAt(err, m.seat, zkconn.ErrBadVersion): // the clerk has just written it
-			return nil
-		case !errors.Is(err, zkconn.ErrUnknown):
-			return err
-		}
-		if settle := m.session.Settled(ctx); settle != nil { // asking twice does no harm
-			return fmt.Errorf("%w: %w", err, settle)
-		}
-	}
-}
-
-// giveBack deletes held, together with what more returns. e is the event of that.
-func (h *Hold) giveBack(ctx context.Context, e Event, more func() []zkconn.Op) error {
+// giveBack deletes held. e is the event of that. Unless r is nil it tells the clerk in the same transaction that this
+// member resigns. If somebody has deleted held by hand, the clerk is told all the same: or else the seat would go on to
+// name a member that does not take the duty.
+func (h *Hold) giveBack(ctx context.Context, e Event, r *znode.Resignation) error {
 	e.Duty, e.Epoch = h.Duty, h.Epoch
 	h.ending.Store(&e)
 	for {
 		o := h.m.orders()
-		_, err := h.write(ctx, append(more(), zkconn.DeleteOp(h.held(), 0))...)
+		ops, err := h.resignOps(r)
+		if err != nil {
+			return err
+		}
+		_, err = h.write(ctx, append(ops, zkconn.DeleteOp(h.held(), 0))...)
 		var wait <-chan struct{}
 		switch {
 		case err == nil, errors.Is(err, ErrNotHeld), h.ctx.Err() != nil:
 			h.over(context.Canceled)
 			<-h.watched
-			return nil
+			return h.tellClerk(ctx, r, err)
 		case errors.Is(err, zkconn.ErrUnknown):
 			if settle := h.m.session.Settled(ctx); settle == nil {
 				continue // if it was committed, the next try is refused with ErrNotHeld

@@ -159,6 +159,24 @@ func TestLeadAfterALoss(t *testing.T) {
 	}
 }
 
+// TestResignAfterALoss: a leader that fails tells the clerk so, although somebody has deleted what it held by hand. So
+// the duty gets a leader again.
+func TestResignAfterALoss(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "coordinator")
+	a := f.join("a", "1.0", "coordinator")
+	first := f.take(a, "coordinator")
+	if err := f.s.Delete(t.Context(), f.run("duty/coordinator/held"), -1); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Resign(t.Context(), true, "it fails"); err != nil {
+		t.Fatal(err)
+	}
+	if again := f.take(a, "coordinator"); again.Epoch <= first.Epoch {
+		t.Errorf("epoch %d after %d", again.Epoch, first.Epoch)
+	}
+}
+
 // TestEventsOfALeader: each thing that happens is one event, also the end of the membership.
 func TestEventsOfALeader(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,74 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// A member that gives up a duty which the clerk gave it tells the clerk so. It writes
+//
+//	run/<g>/resigned/r-<10>   persistent   sequential
+//
+// in the transaction that deletes held, or alone if there is none. Both check the seat, so that the clerk has not
+// decided since; after it has, the member takes the duty again if its seat still names it.
+
+// resignOps are the operations that tell the clerk; none if r is nil.
+func (h *Hold) resignOps(r *znode.Resignation) ([]zkconn.Op, error) {
+	if r == nil {
+		return nil, nil
+	}
+	r.Duty = h.Duty
+	return h.m.resignOps(*r, h.m.resign(h.Duty))
+}
+
+// resignOps are the operations that tell the clerk, unless it has written the seat since this version.
+func (m *Member) resignOps(r znode.Resignation, version int32) ([]zkconn.Op, error) {
+	r.Seat, r.Identity = m.seatName(), m.Identity
+	body, err := znode.EncodeResignation(r)
+	return []zkconn.Op{
+		zkconn.CheckOp(m.seat, version),
+		zkconn.CreateOp(znode.NewResigned(m.root, m.Generation), body, zkconn.PersistentSequential, m.acl),
+	}, err
+}
+
+// tellClerk tells the clerk of a resignation that was not written because held was gone. refused is the error of that.
+// If the reply was lost to one that was written, the clerk hears of it twice, or has written the seat.
+func (h *Hold) tellClerk(ctx context.Context, r *znode.Resignation, refused error) error {
+	if r == nil || refused == nil || h.m.ctx.Err() != nil {
+		return nil
+	}
+	if err := h.m.tell(ctx, *r, h.m.resignedAt(h.Duty)); err != nil {
+		return fmt.Errorf("give back %s: %w", h.Duty, err)
+	}
+	return nil
+}
+
+// decline tells the clerk that this member cannot take a duty which the clerk gave it, and why.
+func (m *Member) decline(ctx context.Context, duty string, why error) error {
+	return m.tell(ctx, znode.Resignation{Duty: duty, Blame: true, Because: why.Error()}, m.resign(duty))
+}
+
+// tell tells the clerk, unless it has written the seat since this version.
+func (m *Member) tell(ctx context.Context, r znode.Resignation, version int32) error {
+	ops, err := m.resignOps(r, version)
+	for err == nil {
+		_, err = m.session.Multi(ctx, append([]zkconn.Op{zkconn.CheckOp(znode.Gate(m.root, m.Generation), 0)}, ops...)...)
+		switch {
+		case err == nil, refusedAt(err, m.seat, zkconn.ErrBadVersion), refusedAt(err, m.seat, zkconn.ErrNoNode):
+			return nil // without a seat the membership ends
+		case errors.Is(err, zkconn.ErrUnknown): // asking twice does no harm
+			if settle := m.session.Settled(ctx); settle != nil {
+				return fmt.Errorf("%w: %w", err, settle)
+			}
+			err = nil
+		case errors.Is(err, zkconn.ErrNoNode): // somebody deleted a part of the group by hand
+			<-after(ctx, damageCheck)
+			err = ctx.Err()
+		}
+	}
+	return err
+}
