@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"reflect"
 	"time"
 
 	"muster/group/schedule"
@@ -18,7 +19,7 @@ type dutyBook struct {
 	claimed map[string]bool             // paths of ticks and requests that ever began
 	began   map[string]bool             // attempts that ever began, by path and number
 	steps   map[string]znode.StepRecord // by path, also of those that are deleted
-	ends    map[string]int              // how many runs ended so, by state
+	over    map[string]bool             // paths of ticks and requests that are over
 }
 
 // book is the book of the duty of a place.
@@ -27,7 +28,7 @@ func (b *book) book(p place) *dutyBook {
 	if d == nil {
 		d = &dutyBook{
 			records: map[string]znode.TickRecord{}, claimed: map[string]bool{}, began: map[string]bool{},
-			steps: map[string]znode.StepRecord{}, ends: map[string]int{},
+			steps: map[string]znode.StepRecord{}, over: map[string]bool{},
 		}
 		b.duties[p.duty()] = d
 	}
@@ -121,7 +122,7 @@ func (b *book) applyTick(op zkmodel.Op, p place, writes bool) error {
 		}
 	}
 	if r.Final() {
-		book.ends[string(r.State)]++
+		book.over[op.Path] = true
 	}
 	return nil
 }
@@ -133,7 +134,7 @@ func (b *book) applyStep(op zkmodel.Op, p place) error {
 		return err
 	}
 	book := b.book(p)
-	if old := book.steps[op.Path]; old.Done {
+	if old := book.steps[op.Path]; old.Done && !reflect.DeepEqual(old, r) { // after a lost reply it is written again
 		return fmt.Errorf("the step %s is done, and is written again", r.Name)
 	}
 	book.steps[op.Path] = r

@@ -25,15 +25,15 @@ const (
 // shop is the group of one schedule.
 type shop struct {
 	*sim.World
-	group  group.Group // as the operator declares it
-	state  resource.State
-	assign int
+	group group.Group // as the operator declares it
+	large bool        // members send and get more than 16 KiB at once
+	over  bool        // the operator has done all and asks the members to stop
 	*book
 }
 
 // newShop declares a group with these duties, which settles at once.
 func newShop(w *sim.World, duties ...group.Duty) *shop {
-	s := &shop{World: w, group: group.Default(), state: resource.StateOpen}
+	s := &shop{World: w, group: group.Default()}
 	s.group.Root, s.group.Name, s.group.Settle = root, name, resource.Duration(time.Millisecond)
 	s.group.Timeouts.Join = resource.Duration(10 * time.Minute)
 	for _, d := range duties {
@@ -41,7 +41,7 @@ func newShop(w *sim.World, duties ...group.Duty) *shop {
 	}
 	s.book = newBook(w)
 	w.Setup(func(ctx context.Context, c *zkconn.Session) error {
-		acl, record := s.record("g1")
+		acl, record := s.declared("g1", resource.StateOpen)
 		run := znode.Run(root, "g1")
 		create := func(path string, body []byte) zkconn.Op { return zkconn.CreateOp(path, body, zkconn.Persistent, acl) }
 		_, err := c.Multi(ctx,
@@ -57,10 +57,10 @@ func newShop(w *sim.World, duties ...group.Duty) *shop {
 // everybody is an ACL that allows everything.
 var everybody = []zkconn.ACL{{Scheme: "world", ID: "anyone", Perms: 31}}
 
-// record is the Record of the group as it is declared now, in generation g.
-func (s *shop) record(g string) (acl []zkconn.ACL, body []byte) {
+// declared is the Record of the group as it is declared now.
+func (s *shop) declared(g string, state resource.State) (acl []zkconn.ACL, body []byte) {
 	r := resource.Record{
-		Stack: "sim", Home: "/.muster", Generation: g, State: s.state, By: "ann@deploy-1", Op: "op",
+		Stack: "sim", Home: "/.muster", Generation: g, State: state, By: "ann@deploy-1", Op: "op",
 		Applied: "2026-11-20T21:00:00Z",
 	}
 	if err := r.Declare(s.group); err != nil {
@@ -75,6 +75,12 @@ func (s *shop) record(g string) (acl []zkconn.ACL, body []byte) {
 
 func leader(name string) group.Duty { return group.NewDuty(group.Leader, name) }
 
+func cron(name, schedule string) group.Duty {
+	d := group.NewDuty(group.Cron, name)
+	d.Schedule, d.Prefer = schedule, group.Any
+	return d
+}
+
 func config(identity, version string, can ...string) member.Config {
 	return member.Config{Root: root, Group: name, Identity: identity, Version: version, Can: can}
 }
@@ -84,7 +90,7 @@ func config(identity, version string, can ...string) member.Config {
 func (s *shop) member(
 	p *sim.Process, c member.Config, work func(ctx context.Context, m *member.Member) error,
 ) error {
-	conn, err := p.Dial(timeout)
+	conn, err := s.dial(p)
 	if err != nil {
 		return err
 	}
@@ -109,7 +115,7 @@ func (s *shop) member(
 	left := m.Leave()
 	cause := context.Cause(m.Context())
 	switch {
-	case asked == nil:
+	case asked == nil, worked == nil && errors.Is(asked, member.ErrLeaving):
 		return nil // whoever could not say goodbye is gone all the same
 	case errors.Is(cause, member.ErrRemoved):
 		return fmt.Errorf("%w: %w", cause, context.Canceled) // by hand: join again
@@ -121,42 +127,46 @@ func (s *shop) member(
 	return asked
 }
 
+func (s *shop) dial(p *sim.Process) (*zkconn.Session, error) {
+	c := p.Config(timeout)
+	c.Small = !s.large
+	conn, err := zkconn.Dial(p.Context(), c)
+	if err == nil {
+		p.Owns(conn)
+	}
+	return conn, err
+}
+
 // leads leads a duty until told to stop.
 func leads(duty string, f func(ctx context.Context, h *member.Hold) error) func(context.Context, *member.Member) error {
 	return func(ctx context.Context, m *member.Member) error { return m.Lead(ctx, duty, f) }
 }
 
-// edit changes what is declared, and writes it as apply does.
-func (s *shop) edit(ctx context.Context, c *zkconn.Session, change func()) error {
-	change()
-	_, body := s.record("g1")
+// write writes what is declared, as apply and terminate do.
+func (s *shop) write(ctx context.Context, c *zkconn.Session, state resource.State) error {
+	g := s.book.record.Generation
+	_, body := s.declared(g, state)
 	_, err := c.Multi(ctx, zkconn.SetOp(znode.Record(group.KindName, root, name), body, -1),
-		zkconn.SetOp(znode.Run(root, "g1"), body, -1))
+		zkconn.SetOp(znode.Run(root, g), body, -1))
 	return err
-}
-
-// stop asks all members to stop.
-func (s *shop) stop(ctx context.Context, c *zkconn.Session) error {
-	return s.edit(ctx, c, func() { s.state = resource.StateTerminating })
 }
 
 // operator is a process that does what it has to do, and then asks all to stop. If it dies it begins anew.
 func (s *shop) operator(do func(p *sim.Process, c *zkconn.Session) error) {
 	s.Process("operator", 1, func(p *sim.Process) error {
-		asked := false
-		p.Saw(func() { asked = s.book.record.State == resource.StateTerminating })
-		if asked { // by the last life
-			return nil
-		}
 		c, err := p.Dial(timeout)
 		if err != nil {
 			return err
 		}
 		defer c.Close()
-		if err := do(p, c); err != nil {
-			return err
+		did := false // by the last life
+		if p.Saw(func() { did = s.over }); !did {
+			if err := do(p, c); err != nil {
+				return err
+			}
+			p.Saw(func() { s.over = true })
 		}
-		return s.stop(p.Context(), c)
+		return s.write(p.Context(), c, resource.StateTerminating)
 	})
 }
 
@@ -180,15 +190,36 @@ func await(p *sim.Process, ready func() bool) error {
 // ask sends a request to the clerk, and waits until it has decided.
 func ask(p *sim.Process, c *zkconn.Session, a znode.Ask) error {
 	a.By = "ann@deploy-1"
-	for {
+	return whileShut(func() error {
 		path, err := member.SendAsk(p.Context(), c, root, name, a)
-		switch {
-		case err == nil:
-			return member.AwaitAnswer(p.Context(), c, path)
-		case !errors.Is(err, member.ErrNotOpen): // else somebody has deleted the gate by hand
+		if err != nil {
+			return err
+		}
+		return member.AwaitAnswer(p.Context(), c, path)
+	})
+}
+
+// whileShut tries again while somebody has deleted the gate by hand.
+func whileShut(try func() error) error {
+	for {
+		if err := try(); !errors.Is(err, member.ErrNotOpen) {
 			return err
 		}
 		<-time.After(time.Second)
+	}
+}
+
+// handOver asks for a hand-over again and again until ready says so: it has no effect while no other member is live.
+func handOver(p *sim.Process, c *zkconn.Session, duty string, ready func() bool) error {
+	for {
+		if err := ask(p, c, znode.Ask{Do: znode.AskHandover, Duty: duty}); err != nil {
+			return err
+		}
+		again := time.Now().Add(5 * time.Minute)
+		late := false
+		if err := await(p, func() bool { late = time.Now().After(again); return ready() || late }); err != nil || !late {
+			return err
+		}
 	}
 }
 

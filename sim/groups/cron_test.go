@@ -1,0 +1,119 @@
+package groups
+
+import (
+	"context"
+	"time"
+
+	"muster/group"
+	"muster/member"
+	"muster/member/ticks"
+	"muster/sim"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// running is what the holders of a cron have run.
+type running struct {
+	*shop
+	runs int
+}
+
+// newRunning is a world in which two members run the ticks of a cron, and what an operator asks for, while he moves the
+// duty, pauses it and resumes it.
+func newRunning(w *sim.World, policy func(*group.Duty)) *running {
+	d := cron("c", "@every 1m")
+	d.Keep = 2
+	policy(&d)
+	r := &running{shop: newShop(w, d)}
+	for _, id := range []string{"a", "b"} {
+		w.Process(id, 1, func(p *sim.Process) error {
+			return r.member(p, config(id, "1.0", "c"), func(ctx context.Context, m *member.Member) error {
+				return m.RunTicks(ctx, "c", func(ctx context.Context, a member.Run) member.Ended { return r.run(ctx, p, a) })
+			})
+		})
+	}
+	r.operator(func(p *sim.Process, c *zkconn.Session) error {
+		if p.Life() > 0 { // the last life may have paused it
+			if err := ask(p, c, znode.Ask{Do: znode.AskResume, Duty: "c"}); err != nil {
+				return err
+			}
+		}
+		if err := await(p, func() bool { return r.runs > 0 }); err != nil {
+			return err
+		}
+		if err := askRun(p, c, "c"); err != nil {
+			return err
+		}
+		wanted := 0
+		p.Saw(func() { wanted = len(r.requests()) })
+		for _, do := range []znode.AskKind{znode.AskHandover, znode.AskPause, znode.AskResume} {
+			if err := ask(p, c, znode.Ask{Do: do, Duty: "c"}); err != nil {
+				return err
+			}
+		}
+		before := 0
+		p.Saw(func() { before = r.runs })
+		return await(p, func() bool { return r.runs > before+1 && r.requestsOver() >= wanted })
+	})
+	return r
+}
+
+// run takes a while, now and then longer than to the next tick. The second one fails, and the fourth cannot be run.
+func (r *running) run(ctx context.Context, p *sim.Process, a member.Run) member.Ended {
+	n := 0
+	p.Saw(func() { r.runs++; n = r.runs })
+	takes := 10 * time.Second
+	if n%3 == 1 {
+		takes = 130 * time.Second
+	}
+	select {
+	case <-time.After(takes):
+	case <-ctx.Done():
+	}
+	switch n {
+	case 2:
+		return member.Ended{Result: ticks.Unsuccessful, Exit: 1}
+	case 4:
+		return member.Ended{Result: ticks.CannotRun, Exit: 127}
+	}
+	return member.Ended{Result: ticks.Succeeded}
+}
+
+// requests are the paths of the runs that were ever asked for.
+func (s *shop) requests() (paths []string) {
+	for _, d := range s.duties {
+		for path := range d.claimed {
+			if placeOf(path).is("duty", "*", "now", "*") {
+				paths = append(paths, path)
+			}
+		}
+	}
+	return paths
+}
+
+// requestsOver is how many of these are over.
+func (s *shop) requestsOver() (n int) {
+	for _, path := range s.requests() {
+		if s.duties[placeOf(path).duty()].over[path] {
+			n++
+		}
+	}
+	return n
+}
+
+// askRun asks for a run. While somebody has deleted the gate by hand it tries again.
+func askRun(p *sim.Process, c *zkconn.Session, duty string) error {
+	return whileShut(func() error {
+		_, err := member.AskRun(p.Context(), c, root, name, duty, "ann@deploy-1")
+		return err
+	})
+}
+
+func cronOnce(w *sim.World) { newRunning(w, func(*group.Duty) {}) }
+
+// cronByHand is the same, and somebody deletes what holds it together.
+func cronByHand(w *sim.World) {
+	r := newRunning(w, func(*group.Duty) {})
+	held, gate := removes(znode.Held(root, "g1", "c")), removes(znode.Gate(root, "g1"))
+	r.vandal(held, gate, putBackGate, held, removesSeat, gate)
+}
