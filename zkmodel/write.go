@@ -14,7 +14,8 @@ func (s *Server) write(p *Peer, xid int32, op OpType, d *decoder) encoder {
 
 // multi executes a transaction and returns its reply. Each operation has a header before it: type (4 bytes), a flag
 // that marks the end, and an error (4). If one was refused, the reply holds an error for each: OK for those before it
-// and RuntimeInconsistency for those after it. A create2 is answered as a create. Source: MultiOperationRecord, MultiResponse.
+// and RuntimeInconsistency for those after it. A create2 is answered as a create. Source: MultiOperationRecord,
+// MultiResponse.
 func (s *Server) multi(p *Peer, xid int32, d *decoder) encoder {
 	t := &Txn{Session: p.session.id, Multi: true}
 	for {
