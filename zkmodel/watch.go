@@ -2,7 +2,7 @@ package zkmodel
 
 import "slices"
 
-// EventType is what an event says about its path. Source: Watcher.Event.EventType.
+// eventType is what an event says about its path. Source: Watcher.Event.EventType.
 type eventType int32
 
 const (
