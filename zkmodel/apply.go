@@ -1,6 +1,9 @@
 package zkmodel
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // execute executes all operations or none, sends the events, and fills in what came of it. unread is the error with
 // which the request could not be read. A refused transaction uses up a zxid too.
@@ -75,6 +78,8 @@ func (s *Server) create(p *Peer, o *Op, zxid, now int64) Code {
 		return NodeExists
 	case parent.meta.EphemeralOwner != 0:
 		return NoChildrenForEphemerals
+	case strings.HasPrefix(path, quota+"/"):
+		return Unimplemented
 	}
 	n := &node{path: path, parent: parent, data: o.Data, acl: acl}
 	n.meta = Stat{Czxid: zxid, Mzxid: zxid, Pzxid: zxid, Ctime: now, Mtime: now}

@@ -75,7 +75,7 @@ const (
 func newTree() *tree {
 	root := &node{children: map[string]*node{}, acl: worldAll}
 	t := &tree{nodes: map[string]*node{"": root, "/": root}, ephemerals: map[int64]map[*node]struct{}{}}
-	for _, path := range []string{"/zookeeper", "/zookeeper/quota", "/zookeeper/config"} {
+	for _, path := range []string{"/zookeeper", quota, "/zookeeper/config"} {
 		parent, _ := parentOf(path)
 		n := &node{path: path, parent: t.nodes[parent], data: []byte{}, acl: worldAll}
 		t.link(n)
@@ -86,9 +86,12 @@ func newTree() *tree {
 	return t
 }
 
+// quota is the folder of ZooKeeper's quotas, which the model does not know.
+const quota = "/zookeeper/quota"
+
 // reserved reports whether the znode may not be deleted.
 func reserved(path string) bool {
-	return path == "/" || path == "/zookeeper" || path == "/zookeeper/quota" || path == "/zookeeper/config"
+	return path == "/" || path == "/zookeeper" || path == quota || path == "/zookeeper/config"
 }
 
 func (t *tree) link(n *node) {

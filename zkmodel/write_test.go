@@ -53,6 +53,7 @@ func TestRefusals(t *testing.T) {
 		{"exists", OpCreate, create("/a", worldAll, 0), NodeExists},
 		{"root", OpCreate, create("/", worldAll, 0), NodeExists},
 		{"below ephemeral", OpCreate2, create("/a/e/f", worldAll, 0), NoChildrenForEphemerals},
+		{"quota", OpCreate, create("/zookeeper/quota/a", worldAll, 0), Unimplemented},
 		{"root", OpDelete, []any{"/", -1}, BadArguments},
 		{"zookeeper", OpDelete, []any{"/zookeeper/quota", -1}, BadArguments},
 		{"no parent", OpDelete, []any{"/c/d", -1}, NoNode},
