@@ -59,7 +59,7 @@ func Mutants(t *testing.T, file string, worlds ...Named) {
 		return
 	}
 	m.each(m.run)
-	if *update && !t.Failed() {
+	if *update {
 		if err := m.table.write(file); err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +83,7 @@ func (m *mutants) collect() {
 	for _, n := range m.worlds {
 		o := n.options().complete(m.t)
 		if o.Seeds = max(o.Seeds/4, 20); m.update {
-			o.Seeds *= 12
+			o.Seeds = max(200, 3*n.Options.Seeds)
 		}
 		o.seen = &guards{seen: map[guard]int{}}
 		if f, _ := explore(m.t, o, n.World, *given.seed, o.Seeds, 0); f != nil {
