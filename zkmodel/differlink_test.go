@@ -140,8 +140,12 @@ func (l *link) flush() error {
 // drain reads until the real server closes the connection, and compares.
 func (l *link) drain(from int64) error {
 	var frames [][]byte
+	l.wire.nudge = func() { l.wire.send(barrierRequest()) } // answered if the server does not think of closing
 	for {
 		frame, err := l.wire.receive()
+		if err == nil && (&decoder{rest: frame}).int() == xidBarrier {
+			return l.pair.differs(l, "real server keeps the connection open")
+		}
 		if err == nil {
 			frames = append(frames, frame)
 			continue

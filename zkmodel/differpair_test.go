@@ -58,7 +58,7 @@ func (p *pair) differs(l *link, text string) error {
 		for _, o := range l.batchOps {
 			ops = append(ops, o.String())
 		}
-		at = "one of these:\n      " + strings.Join(ops, "\n      ")
+		at += ", or one of these:\n      " + strings.Join(ops, "\n      ")
 	}
 	return &difference{at, fmt.Sprintf("s%d, what its servers sent since the last comparison:\n    %s", l.slot, text)}
 }
@@ -196,7 +196,7 @@ func (p *pair) connect(s *slot, o *op) error {
 }
 
 func (p *pair) cut(s *slot) {
-	s.link.wire.conn.Close()
+	s.link.wire.hangUp()
 	s.link.peer.Lost()
 	s.link = nil
 }
@@ -243,7 +243,7 @@ func (p *pair) expire(s *slot, o *op) error {
 	l := s.link
 	s.link, s.alive = nil, false
 	if !o.watch {
-		l.wire.conn.Close()
+		l.wire.hangUp()
 		l.peer.Lost()
 	}
 	p.clock = p.clock.Add(time.Second) // longer than the timeout that the session has now, shorter than all others

@@ -50,9 +50,20 @@ var opNames = map[int32]string{
 // encoder writes ZooKeeper's format, jute: big-endian numbers; strings, buffers and vectors with their length before.
 type encoder []byte
 
-func (e *encoder) int(n int32)     { *e = binary.BigEndian.AppendUint32(*e, uint32(n)) }
-func (e *encoder) long(n int64)    { *e = binary.BigEndian.AppendUint64(*e, uint64(n)) }
-func (e *encoder) string(s string) { e.int(int32(len(s))); *e = append(*e, s...) }
+func (e *encoder) int(n int32)  { *e = binary.BigEndian.AppendUint32(*e, uint32(n)) }
+func (e *encoder) long(n int64) { *e = binary.BigEndian.AppendUint64(*e, uint64(n)) }
+
+// null stands for a string that is null: length -1.
+const null = "\xff null"
+
+func (e *encoder) string(s string) {
+	if s == null {
+		e.int(-1)
+		return
+	}
+	e.int(int32(len(s)))
+	*e = append(*e, s...)
+}
 
 func (e *encoder) bool(b bool) {
 	if b {
@@ -214,6 +225,18 @@ func (w *wire) receive() ([]byte, error) {
 		return nil, w.closed(err)
 	}
 	return frame, nil
+}
+
+// hangUp closes the connection, and returns when the server has closed it too: one that has not yet noticed may later
+// take the session's next connection for this one.
+func (w *wire) hangUp() {
+	_ = w.conn.(*net.TCPConn).CloseWrite()
+	for !w.over {
+		if _, err := w.receive(); err != nil {
+			break
+		}
+	}
+	w.conn.Close()
 }
 
 // closed turns the ways in which a closed connection shows into io.EOF. A server that closes with bytes unread resets.
