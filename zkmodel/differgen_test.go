@@ -243,7 +243,9 @@ func (g *generator) acl() []acl {
 			acl{perms, "digest", digest(bob)}, acl{perms, "auth", ""}, acl{perms, "auth", "ignored"}))
 	}
 	if g.chance(0.15) {
-		list = pick(g, nil, []acl{}, append(list, acl{31, "world", "nobody"}), append(list, acl{31, "nonsense", "x"}),
+		// A real server compares null only in lists of one as it ought to.
+		list = pick(g, nil, []acl{}, []acl{{31, "auth", null}}, []acl{{31, null, null}},
+			append(list, acl{31, "world", "nobody"}), append(list, acl{31, "nonsense", "x"}),
 			append(list, acl{31, "digest", "no colon"}), append(list, acl{31, "digest", "a:b:c"}),
 			append(list, acl{31, "", ""}), append(list, acl{31, "digest", ""}), append(list, acl{31, "digest", "a:"}),
 			append(list, acl{31, "digest", "a:b:"}), append(list, acl{31, "digest", ":b"}),

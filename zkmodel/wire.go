@@ -70,6 +70,18 @@ func (d *decoder) string() string {
 	return strings.ToValidUTF8(string(d.take(int(d.int32()))), "\ufffd")
 }
 
+// null stands for a string that is null. No other string is that, for it is not UTF-8.
+const null = "\xff"
+
+// nullable reads a string that may be null: kazoo sends the empty id in an ACL so.
+func (d *decoder) nullable() string {
+	if rest, ok := bytes.CutPrefix(d.b, []byte{0xff, 0xff, 0xff, 0xff}); ok && d.err == nil {
+		d.b = rest
+		return null
+	}
+	return d.string()
+}
+
 func (d *decoder) strings() []string {
 	n := d.int32()
 	if n < 0 || int(n) > len(d.b)/4 {
@@ -98,7 +110,7 @@ func (d *decoder) acl() []ACL {
 	}
 	list := make([]ACL, n)
 	for i := range list {
-		list[i] = ACL{Perms: d.int32(), Scheme: d.string(), ID: d.string()}
+		list[i] = ACL{Perms: d.int32(), Scheme: d.nullable(), ID: d.nullable()}
 	}
 	return list
 }
