@@ -47,7 +47,7 @@ func (b *book) mayWriteIn(s step, g string) bool {
 // sends it is no member any more. Who has called Complete may not know that another one ended the generation first.
 func (b *book) onlyDeletesGarbage(s step) bool {
 	for i, p := range s.places {
-		member := s.who != nil && s.who.g == p.g && !s.who.left && !s.who.completing
+		member := s.who != nil && s.who.member && s.who.g == p.g && !s.who.left && !s.who.completing
 		if s.Ops[i].Type != zkmodel.OpDelete || p.g == "" || member || !b.ended(p.g) || p.is("gate") {
 			return false
 		}
