@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"muster/apply"
 	"muster/exitcode"
@@ -88,29 +85,25 @@ func (c config) compare(ctx context.Context, r *zkstate.Reader) (plan.Plan, erro
 	return p, nil
 }
 
-// addDetails reads who is live, and what was saved, as "muster plan" does.
+// addDetails reads who is live, and what was saved, as "muster plan" does, but for one row after the other.
 func addDetails(ctx context.Context, r *zkstate.Reader, p plan.Plan, have plan.State) (more bool, err error) {
-	var mu sync.Mutex
-	g, ctx := errgroup.WithContext(ctx)
 	for _, row := range p.Rows {
 		if row.Old == nil || row.Action() == plan.None || row.Action() == plan.Unmanaged {
 			continue
 		}
 		more = true
-		g.Go(func() error {
-			o := *row.Old
-			row.Old = &o
-			err := r.FillSaved(ctx, row)
-			if a := row.Action(); err == nil && (a == plan.Blocked || a == plan.LeftRunning) {
-				err = r.FillMembers(ctx, row.Path, &o)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			have.Found[row.Path] = o
-			return err
-		})
+		o := *row.Old
+		row.Old = &o
+		err := r.FillSaved(ctx, row)
+		if a := row.Action(); err == nil && (a == plan.Blocked || a == plan.LeftRunning) {
+			err = r.FillMembers(ctx, row.Path, &o)
+		}
+		if err != nil {
+			return more, err
+		}
+		have.Found[row.Path] = o
 	}
-	return more, g.Wait()
+	return more, nil
 }
 
 // result is how an apply ended.

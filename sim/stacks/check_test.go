@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"muster/group"
 	"muster/plan"
 	"muster/resource"
 	"muster/sim"
@@ -26,6 +27,8 @@ type checker struct {
 	saved  map[string]int64 // the session that has applied a saved plan, by its id
 	// noLock: somebody deletes places in the queue for the lock by hand, so two may hold it.
 	noLock bool
+	// classic are the znodes of classic workers; true: a companion.
+	classic map[string]bool
 }
 
 // actor is who has a session.
@@ -35,12 +38,14 @@ type actor struct {
 	config *config
 	plan   *plan.Plan // that it was shown
 	saved  bool       // the plan
+	noLock bool       // it needs no lock
 	zxid   int64      // the last one before it began to read
 }
 
 func newChecker(w *sim.World) *checker {
 	c := &checker{
 		w: w, now: tree{}, actors: map[int64]*actor{}, wrote: map[int64]int64{}, saved: map[string]int64{},
+		classic: map[string]bool{},
 	}
 	w.OnTxn(c.transaction)
 	return c
@@ -53,7 +58,7 @@ func (c *checker) transaction(t *zkmodel.Txn) error {
 	}
 	before, was, who := c.now, c.broken, c.actors[t.Session]
 	c.now = treeOf(c.w.Server())
-	c.broken = c.now.problems()
+	c.broken = c.problems()
 	c.zxid, c.wrote[t.Session] = t.Zxid, t.Zxid
 	if who == nil {
 		who = &actor{name: "setup"}
@@ -66,6 +71,15 @@ func (c *checker) transaction(t *zkmodel.Txn) error {
 		return fmt.Errorf("%s: %w", who.name, err)
 	}
 	return nil
+}
+
+// problems are those of the tree, without what classic workers made.
+func (c *checker) problems() map[string]bool {
+	bad := c.now.problems()
+	for p := range c.classic {
+		delete(bad, p+noRecord)
+	}
+	return bad
 }
 
 // breaksNothing: nothing is half-written that was not before.
@@ -169,7 +183,7 @@ func (c *checker) touches(before tree, o zkmodel.Op) string {
 	if _, at, ok := recordOf(o.Path); ok {
 		return at
 	}
-	if isResource(o.Path) {
+	if isResource(o.Path) && !c.classic[o.Path] {
 		return o.Path
 	}
 	run, rest, ok := generationOf(o.Path)
@@ -186,7 +200,7 @@ func (c *checker) touches(before tree, o zkmodel.Op) string {
 func (c *checker) alone(before tree, t *zkmodel.Txn, who *actor) error {
 	dir := znode.Lock(home, who.config.stack)
 	places := before.below(dir)
-	if !c.noLock && (len(places) == 0 || before[dir+"/"+places[0]].stat.EphemeralOwner != t.Session) {
+	if !c.noLock && !who.noLock && (len(places) == 0 || before[dir+"/"+places[0]].stat.EphemeralOwner != t.Session) {
 		return errors.New("changed without the lock")
 	}
 	if !who.saved {
@@ -203,8 +217,11 @@ func (c *checker) alone(before tree, t *zkmodel.Txn, who *actor) error {
 func (t tree) fits(r plan.Row) error {
 	at := znode.Record(r.Kind().Name, path.Dir(r.Path), path.Base(r.Path))
 	if r.Old == nil || r.Old.Record == nil || !r.Old.Has(resource.PartRecord) {
-		if t.has(at) {
+		switch {
+		case t.has(at):
 			return errors.New("it has a record, which the plan did not know")
+		case r.Old != nil && r.Old.Classic && t[r.Path].stat.Version != r.Old.Version:
+			return errors.New("its roll is not as the plan says")
 		}
 		return nil
 	}
@@ -214,6 +231,11 @@ func (t tree) fits(r plan.Row) error {
 		return err
 	case now.version != r.Old.RecordVersion || now.Generation != r.Old.Record.Generation:
 		return errors.New("its record is not as the plan says")
+	}
+	if r.Kind().Name == group.KindName && r.Reason != plan.IsDamaged {
+		if err := t.loses(r, now.run()); err != nil {
+			return err
+		}
 	}
 	deletes := r.Action() == plan.Replace || r.Action() == plan.Delete
 	if deletes && r.Old.Class() == resource.Ready && len(t.below(now.run())) > 1 {
@@ -233,11 +255,16 @@ func (c *checker) converged(who *actor) error {
 			return nil
 		}
 	}
-	return c.as(*who.config)
+	return c.as(*who.config, who.plan)
 }
 
-// as checks that the tree is as a configuration declares it, and that nothing else of its stack is there.
-func (c *checker) as(cfg config) error {
+// as checks that the tree is as a configuration declares it, and that nothing else of its stack is there, unless the
+// plan leaves it alone.
+func (c *checker) as(cfg config, p *plan.Plan) error {
+	left := map[string]bool{}
+	for _, r := range p.Rows {
+		left[r.Path] = !r.Action().Changes()
+	}
 	declared := map[string]resource.Declaration{}
 	for _, d := range cfg.declared {
 		declared[d.ID().Path()] = d
@@ -251,7 +278,7 @@ func (c *checker) as(cfg config) error {
 			continue
 		}
 		d := declared[r.path]
-		if d == nil && len(c.now.live(r.path)) == 0 {
+		if d == nil && !left[r.path] {
 			return fmt.Errorf("applied, and %s is still there", r.path)
 		}
 		if d != nil && len(resource.Changes(r.Declaration, d)) > 0 {
@@ -267,7 +294,7 @@ func (c *checker) as(cfg config) error {
 
 // clean: after everything ended and a last apply, nothing is half-written and nothing is left behind.
 func (c *checker) clean() error {
-	for _, p := range slices.Sorted(maps.Keys(c.now.problems())) {
+	for _, p := range slices.Sorted(maps.Keys(c.problems())) {
 		return errors.New(p)
 	}
 	if g := c.now.garbage(); len(g) > 0 {

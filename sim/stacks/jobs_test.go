@@ -33,12 +33,12 @@ func jobScenes() map[string]scene {
 	}
 }
 
-// replace: a job whose declaration has changed is replaced while somebody joins and leaves.
+// replace: a job whose declaration has changed is replaced while somebody joins.
 func replace(w *world) {
 	w.given(declares(aJob("a", 1)))
 	c := declares(aJob("a", 2))
 	w.apply("apply", 1, c)
-	w.worker(shift{name: "w", job: "a", lives: 1})
+	w.worker(shift{name: "w", job: "a", lives: 1, works: hours})
 	w.last(c)
 }
 

@@ -58,6 +58,8 @@ func repairScenes() map[string]scene {
 		"record-and-id": {resource.PartRecord, "id"},
 	} {
 		all["repair-"+name] = scene{declare: d.repair, must: []string{"damaged applied", "joined"}}
+	}
+	for name, d := range map[string]damage{"record": {resource.PartRecord}, "gate": {resource.PartGate}} {
 		all["repair-completed-"+name] = scene{declare: d.repairCompleted, must: []string{"damaged applied", "joined"}}
 	}
 	return all

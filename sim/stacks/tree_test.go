@@ -106,6 +106,9 @@ func (t tree) records() ([]record, error) {
 // run is the folder of the Record's generation.
 func (r record) run() string { return znode.Run(path.Dir(r.path), r.Generation) }
 
+// noRecord is what problems says of a znode that nothing declares.
+const noRecord = " has no record"
+
 // problems says what is half-written: every Record has its znode, its generation with a gate, and the same bytes as its
 // copy there, and is in the index of its stack; every gate and every znode of a resource has a Record. The words of a
 // problem stay the same while it does.
@@ -139,7 +142,7 @@ func (t tree) problems() map[string]bool {
 			add("%s is open, and no record names it", run)
 		}
 		if isResource(p) && !paths[p] && t.has(path.Dir(p)+"/"+resource.Reserved) {
-			add("%s has no record", p)
+			add("%s%s", p, noRecord)
 		}
 	}
 	return bad

@@ -26,6 +26,9 @@ const (
 	patience = 3 * time.Minute  // of who joins
 )
 
+// anyone is the ACL of what tests create.
+func anyone() []zkconn.ACL { return zkconn.World(zkconn.PermAll) }
+
 // world is a simulated world with the checks of all worlds of this package.
 type world struct {
 	*sim.World
@@ -132,9 +135,9 @@ func (w *world) ended(p *sim.Process, who *actor, r result) error {
 	return nil
 }
 
-// last declares the last apply: after all others it must converge, and leave nothing behind.
+// last declares the last apply: after all others it must converge, and leave nothing behind or running.
 func (w *world) last(c config) {
-	converged := false
+	var converged *plan.Plan
 	w.Process("last", 0, func(p *sim.Process) error {
 		select {
 		case <-w.over:
@@ -146,18 +149,22 @@ func (w *world) last(c config) {
 			switch {
 			case err != nil:
 				return err
-			case r.exit() == exitcode.Done && len(r.plan.Changes()) == 0 && r.garbage == nil:
-				p.Saw(func() { converged = true })
+			case r.exit() == exitcode.Done && len(r.plan.Changes()) == 0 && len(r.plan.Own()) == len(c.declared) &&
+				r.garbage == nil:
+				p.Saw(func() { converged = &r.plan })
 				return nil
+			}
+			if err := rest(p, 2*session); err != nil { // those who crashed are live until their sessions end
+				return err
 			}
 		}
 		return errors.New("six applies did not converge")
 	})
 	w.AtEnd(func() error {
-		if !converged {
+		if converged == nil {
 			return errors.New("no last apply")
 		}
-		return errors.Join(w.clean(), w.as(c))
+		return errors.Join(w.clean(), w.as(c, converged))
 	})
 }
 

@@ -1,0 +1,123 @@
+package stacks_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"muster/job"
+	"muster/plan"
+	"muster/sim"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// rootScenes are those of the index of a stack, and of classic jobs.
+func rootScenes() map[string]scene {
+	return map[string]scene{
+		"roots":         {declare: roots, must: []string{"created", "undeclared applied"}},
+		"roots-no-lock": {declare: rootsUnlocked, must: []string{"created", "undeclared applied"}},
+		"classic": {
+			declare: classic, must: []string{"classic joined", "classic_leftover applied", "classic_leftover refused"},
+		},
+	}
+}
+
+// otherRoot is the root that is dropped from the index.
+const otherRoot = "/r2"
+
+func inOtherRoot(j *job.Job) { j.Root = otherRoot }
+
+// roots: the last job in a root is deleted, so the root is dropped from the index, while a worker that has the
+// configuration creates another one there.
+func roots(w *world) {
+	w.given(declares(aJob("a", 1), aJob("b", 1, inOtherRoot)))
+	c := declares(aJob("a", 1))
+	w.apply("apply", 1, c)
+	w.creator("w", aJob("c", 1, inOtherRoot))
+	w.last(c)
+}
+
+// rootsUnlocked: two applies declare jobs in other roots, and somebody deletes places in the queue for the lock.
+func rootsUnlocked(w *world) {
+	w.noLock = true
+	w.hand("hand", unlockOften)
+	w.apply("else", 1, declares(aJob("d", 1, inOtherRoot)))
+	roots(w)
+}
+
+// creator declares a process that is the start of "muster worker --file": it creates the job if it is not there,
+// without the lock.
+func (w *world) creator(name string, j job.Job) {
+	w.process(name, 1, func(p *sim.Process) error {
+		c := declares(j)
+		row := plan.Row{Path: j.Path(), New: j, Reason: plan.NotThere}
+		who := &actor{config: &c, plan: &plan.Plan{Rows: []plan.Row{row}}, noLock: true}
+		s, err := w.dial(p, who)
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		store, err := c.store(s)
+		if err != nil {
+			return err
+		}
+		o, err := store.Look(p.Context(), j.Path())
+		if err != nil || o != nil {
+			return err
+		}
+		err = store.Commit(p.Context(), row)
+		switch {
+		case err == nil:
+			w.seen.add("created")
+		case errors.Is(err, plan.ErrMoved), errors.Is(err, plan.ErrAlreadyDone):
+			return nil
+		}
+		return err
+	})
+}
+
+// classic: a classic job without live workers is replaced while a classic worker joins it: it takes an id from the
+// counter, and then becomes live.
+func classic(w *world) {
+	const counter = root + "/a-dai-for-worker-id"
+	roll, err := znode.EncodeRoll(job.Text, []znode.Worker{{IP: "10.0.0.1", Port: 1}})
+	w.Setup(func(ctx context.Context, s *zkconn.Session) error {
+		w.actors[s.ID()] = &actor{byHand: true}
+		for _, n := range []struct {
+			path string
+			body []byte
+		}{{root, nil}, {root + "/a", roll}, {counter, []byte{0, 0, 0, 1}}, {root + "/a-lock", nil}} {
+			if err != nil {
+				return err
+			}
+			w.classic[n.path] = strings.Contains(n.path, "-")
+			_, err = s.Create(ctx, n.path, n.body, zkconn.Persistent, anyone())
+		}
+		return err
+	})
+	c := declares(aJob("a", 1))
+	w.apply("apply", 1, c)
+	w.hand("h", func(p *sim.Process, s *zkconn.Session) error {
+		ctx := p.Context()
+		_, stat, err := s.Get(ctx, counter)
+		if err == nil {
+			_, err = s.Set(ctx, counter, []byte{0, 0, 0, 2}, stat.Version)
+		}
+		if err == nil {
+			_, err = s.Create(ctx, root+"/a/10.0.0.2:1", nil, zkconn.Ephemeral, anyone())
+		}
+		if err == nil {
+			w.seen.add("classic joined")
+			_, err = s.Set(ctx, root+"/a", append(roll, "\n10.0.0.2,1,2;null,null,null"...), 0)
+		}
+		if err == nil {
+			err = remove(ctx, s, root+"/a/10.0.0.2:1")
+		}
+		if errors.Is(err, zkconn.ErrNoNode) || errors.Is(err, zkconn.ErrBadVersion) || errors.Is(err, zkconn.ErrNodeExists) {
+			return nil
+		}
+		return err
+	})
+	w.last(c)
+}
