@@ -111,6 +111,7 @@ func (k *keeper) serve(ctx context.Context) error {
 	for failures := 0; ctx.Err() == nil; {
 		wait := k.limits.period
 		err := k.pass(ctx)
+		events := k.events
 		var zk *zkconn.Error
 		switch {
 		case err == nil:
@@ -118,13 +119,13 @@ func (k *keeper) serve(ctx context.Context) error {
 		case errors.As(err, &zk):
 			return err
 		default:
-			wait = backoff(failures)
+			wait, events = backoff(failures), nil // seats that have changed are looked at when Redis answers
 			failures++
 		}
 		if !k.evictAt.IsZero() {
 			wait = min(wait, max(time.Until(k.evictAt), time.Millisecond))
 		}
-		k.pause(ctx, wait, k.events)
+		k.pause(ctx, wait, events)
 	}
 	return nil
 }

@@ -3,8 +3,12 @@ package tasks
 import (
 	"context"
 	"fmt"
+	"io"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"muster/queue"
 	"muster/tasks/store"
@@ -185,4 +189,37 @@ func TestAFrozenKeeper(t *testing.T) {
 		t.Errorf("in hand: %d", b.Out)
 	}
 	f.executeAll(late, always(store.Done))
+}
+
+// refusing is a hook of a client of Redis whose calls fail at once, and are counted.
+type refusing struct{ calls atomic.Int64 }
+
+func (r *refusing) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (r *refusing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (r *refusing) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(_ context.Context, cmd redis.Cmder) error {
+		r.calls.Add(1)
+		cmd.SetErr(io.ErrUnexpectedEOF)
+		return io.ErrUnexpectedEOF
+	}
+}
+
+// TestSeatsChangeWhileRedisIsAway: the keeper does not look again and again.
+func TestSeatsChangeWhileRedisIsAway(t *testing.T) {
+	f := newFixture(t)
+	p := f.joinKeeper("keeper", defaultLong())
+	if _, err := p.store.Hello(t.Context(), "dead", store.Executor, 1); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a keeper", func() bool { return len(f.books().Seats) == 1 })
+	away := &refusing{}
+	p.client.AddHook(away)
+	f.join("another", queue.Watcher)
+	eventually(t, "a look", func() bool { return away.calls.Load() > 0 })
+	<-time.After(time.Second)
+	if n := away.calls.Load(); n > 50 {
+		t.Errorf("redis was asked %d times in a second", n)
+	}
 }
