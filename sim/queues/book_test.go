@@ -27,7 +27,9 @@ type book struct {
 	claimed map[string]string // life → the seat whose watcher is called
 	batches map[string]*batch // by life
 	current map[string]string // id → the life that has a manifest
-	called_ map[string]int
+	retried bool              // somebody has begun to retry
+	paused  map[string]bool   // batches that an operator has paused, and not resumed
+	weights map[string]int    // that an operator has set
 }
 
 // batch is one life of a batch.
@@ -43,6 +45,7 @@ func newBook(k *shop) *book {
 	return &book{
 		k: k, seats: map[string]string{}, leaving: map[string]bool{}, works: map[string]string{},
 		claimed: map[string]string{}, batches: map[string]*batch{}, current: map[string]string{},
+		paused: map[string]bool{}, weights: map[string]int{},
 	}
 }
 
@@ -241,9 +244,24 @@ func (b *book) called(q *storemodel.Queue, script string, args []string, reply a
 }
 
 // check is what holds after every step.
-func (b *book) check() error { return b.err }
+func (b *book) check() error {
+	for id, life := range b.current {
+		m := b.batches[life].manifest
+		switch {
+		case b.err != nil:
+		case b.paused[id] && m.State != znode.BatchPaused:
+			b.err = fmt.Errorf("batch %s was paused, and is %s", id, m.State)
+		case b.weights[id] != 0 && m.Weight != b.weights[id]:
+			b.err = fmt.Errorf("batch %s got the weight %d, and has %d", id, b.weights[id], m.Weight)
+		}
+	}
+	return b.err
+}
 
-func (b *book) joined(p *sim.Process, q *tasks.Process) {}
+// fails reports whether a task fails: a bad one, until somebody retries.
+func (b *book) fails(payload []byte) bool {
+	return strings.HasPrefix(string(payload), "bad") && !b.retried
+}
 
 func (b *book) leaves(seat string) { b.leaving[seat] = true }
 

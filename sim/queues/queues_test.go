@@ -2,15 +2,25 @@ package queues_test
 
 import (
 	"testing"
+	"time"
 
+	"muster/queue"
 	"muster/sim"
 )
 
 // worlds are all worlds of this package.
 func worlds() []sim.Named {
 	faults := sim.Faults{Crashes: 2, Cuts: 2, Expiries: 1, LostReplies: 2, Pauses: 1, Outages: 1}
+	o := sim.Options{Seeds: 20, Steps: 700, Faults: faults, Own: own, Path: path, End: 72 * time.Hour}
 	return []sim.Named{
-		{Name: "work", Options: sim.Options{Seeds: 20, Steps: 700, Faults: faults, Own: own}, World: workWorld},
+		{Name: "work", Options: o, World: workWorld},
+		{Name: "cancel", Options: o, World: cancelWorld},
+		{Name: "pause", Options: o, World: pauseWorld},
+		{Name: "retry-watcher", Options: o, World: retryWorld(queue.ResultsWatcher)},
+		{Name: "retry-discard", Options: o, World: retryWorld(queue.ResultsDiscard)},
+		{Name: "retry-keep", Options: o, World: retryWorld(queue.KeepResults + "1h")},
+		{Name: "full", Options: o, World: fullWorld},
+		{Name: "wait", Options: o, World: waitWorld},
 	}
 }
 

@@ -1,9 +1,11 @@
 package queues_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"net"
 	"strings"
 	"time"
@@ -33,6 +35,7 @@ type shop struct {
 	queue queue.Queue
 	redis *storemodel.Server
 	book  *book
+	large int // bytes that each task has besides
 }
 
 // newShop creates the queue in the world's Setup.
@@ -129,7 +132,6 @@ func (k *shop) join(p *sim.Process, role queue.Role) (*tasks.Process, error) {
 		s.Close()
 		return nil, again(err)
 	}
-	p.Saw(func() { k.book.joined(p, q) })
 	return q, nil
 }
 
@@ -145,6 +147,13 @@ func again(err error) error {
 	return err
 }
 
+// untilStop ends with the process's context, or when the queue asks its processes to stop. They come back then.
+func (k *shop) untilStop(p *sim.Process, q *tasks.Process) context.Context {
+	ctx, end := context.WithCancelCause(p.Context())
+	go func() { end(q.StopRequested(p.Context())) }()
+	return ctx
+}
+
 // leave ends a membership. The seat is given back by its own process.
 func (k *shop) leave(p *sim.Process, q *tasks.Process, why error) error {
 	p.Saw(func() { k.book.leaves(q.Seat) })
@@ -152,16 +161,16 @@ func (k *shop) leave(p *sim.Process, q *tasks.Process, why error) error {
 	return again(why)
 }
 
-// executor executes tasks until its context ends. bad tells which tasks fail, and how.
+// executor executes tasks until its context ends, or until it is asked to stop.
 func (k *shop) executor(p *sim.Process) error {
 	q, err := k.join(p, queue.Executor)
 	if err != nil {
 		return err
 	}
-	e := tasks.StartExecutor(q, tasks.ExecutorConfig{Parallel: 1})
+	e, taking := tasks.StartExecutor(q, tasks.ExecutorConfig{Parallel: 1}), k.untilStop(p, q)
 	for err == nil {
 		var some []*tasks.Task
-		if some, err = e.Take(p.Context(), 1); err == nil {
+		if some, err = e.Take(taking, 1); err == nil {
 			err = k.work(p, q, e, some[0])
 		}
 	}
@@ -171,7 +180,7 @@ func (k *shop) executor(p *sim.Process) error {
 	return k.leave(p, q, err)
 }
 
-// work executes a task. A payload that begins with "bad" fails for good.
+// work executes a task.
 func (k *shop) work(p *sim.Process, q *tasks.Process, e *tasks.Executor, t *tasks.Task) (err error) {
 	ctx := t.Context()
 	p.Saw(func() { err = k.book.starts(p, q, t) })
@@ -179,9 +188,11 @@ func (k *shop) work(p *sim.Process, q *tasks.Process, e *tasks.Executor, t *task
 		return err
 	}
 	outcome := store.Done
-	if strings.HasPrefix(string(t.Payload), "bad") {
-		outcome = store.Never
-	}
+	p.Saw(func() {
+		if k.book.fails(t.Payload) {
+			outcome = store.Never
+		}
+	})
 	wait(ctx, 50*time.Millisecond)
 	p.Saw(func() { k.book.stops(p, q, t) })
 	if ctx.Err() == nil {
@@ -190,7 +201,9 @@ func (k *shop) work(p *sim.Process, q *tasks.Process, e *tasks.Executor, t *task
 	return nil
 }
 
-func resultOf(payload []byte) []byte { return append([]byte("result of "), payload...) }
+func resultOf(payload []byte) []byte {
+	return append([]byte("result of "), bytes.TrimRight(payload, "\x00")...)
+}
 
 // wait waits for virtual time, or for the end of ctx.
 func wait(ctx context.Context, d time.Duration) {
@@ -208,14 +221,15 @@ func (k *shop) watcher(p *sim.Process) error {
 	if err != nil {
 		return err
 	}
-	err = tasks.Watch(p.Context(), q, func(ctx context.Context, b *tasks.Completed) (err error) {
+	err = tasks.Watch(k.untilStop(p, q), q, func(ctx context.Context, b *tasks.Completed) (err error) {
 		p.Saw(func() { err = k.book.claims(q.Seat, b) })
 		if err != nil {
 			p.Fail(err)
 			return err
 		}
 		defer p.Saw(func() { k.book.unclaims(q.Seat, b) })
-		if err := readAll(ctx, b); err != nil {
+		err = checkRecords(b.ID, b.Records(ctx), b.Manifest.Tasks, b.Done, b.Dead)
+		if err != nil {
 			if errors.Is(err, errWrong) {
 				p.Fail(err)
 			}
@@ -234,38 +248,41 @@ func (k *shop) watcher(p *sim.Process) error {
 // errWrong means that the results of a batch are not what they should be.
 var errWrong = errors.New("wrong results")
 
-// readAll reads what became of the tasks: each once, and as its executor has written it.
-func readAll(ctx context.Context, b *tasks.Completed) error {
-	seen, dead := map[int64]bool{}, int64(0)
-	for r, err := range b.Records(ctx) {
+// checkRecords reads what became of the tasks of a batch: each once, as its executor has written it, and as many as
+// were announced.
+func checkRecords(id string, records iter.Seq2[tasks.Record, error], total, done, died int64) error {
+	seen, results, dead := map[int64]bool{}, map[string]bool{}, int64(0)
+	for r, err := range records {
 		switch {
 		case err != nil:
-			return fmt.Errorf("results of %s: %w", b.ID, err)
+			return fmt.Errorf("results of %s: %w", id, err)
 		case seen[r.Index]:
-			return fmt.Errorf("%w of %s: task %d is there twice", errWrong, b.ID, r.Index)
+			return fmt.Errorf("%w of %s: task %d is there twice", errWrong, id, r.Index)
 		case r.Dead:
 			dead++
-		case !strings.HasPrefix(string(r.Result), fmt.Sprintf("result of %s:%d:", b.ID, r.Index)) &&
-			!strings.HasPrefix(string(r.Result), "result of again"):
-			return fmt.Errorf("%w of %s: task %d has the result %q", errWrong, b.ID, r.Index, r.Result)
+		case !strings.HasPrefix(string(r.Result), "result of ") || results[string(r.Result)]:
+			return fmt.Errorf("%w of %s: task %d has the result %q", errWrong, id, r.Index, r.Result)
 		}
-		seen[r.Index] = true
+		seen[r.Index], results[string(r.Result)] = true, true
 	}
-	if int64(len(seen)) != b.Manifest.Tasks || dead != b.Dead || b.Done+b.Dead != b.Manifest.Tasks {
-		return fmt.Errorf("%w of %s: %d of %d tasks, %d dead; %d done and %d dead were announced", errWrong, b.ID,
-			len(seen), b.Manifest.Tasks, dead, b.Done, b.Dead)
+	if int64(len(seen)) != total || dead != died || done+died != total {
+		return fmt.Errorf("%w of %s: %d of %d tasks, %d dead; %d done and %d dead were announced", errWrong, id,
+			len(seen), total, dead, done, died)
 	}
 	return nil
 }
 
-// payloads are the tasks of a batch. Those named bad fail.
-func payloads(id string, n int, bad ...int) tasks.Source {
+// payloads are the tasks of a batch. Those named bad fail until somebody retries them.
+func (k *shop) payloads(id string, n int, bad ...int) tasks.Source {
 	var all [][]byte
 	for i := range n {
 		all = append(all, fmt.Appendf(nil, "%s:%d:", id, i))
 	}
 	for _, i := range bad {
 		all[i] = fmt.Appendf(nil, "bad %s:%d:", id, i)
+	}
+	for i := range all {
+		all[i] = append(all[i], make([]byte, k.large)...)
 	}
 	return tasks.Payloads(all...)
 }

@@ -12,6 +12,18 @@ import (
 // own tells which transactions belong to this package: those of processes of a queue.
 func own(kind string) bool { return strings.Contains(kind, "/run/") }
 
+// path gives all batches one name.
+func path(path string) string {
+	g, below := place(path)
+	switch {
+	case len(below) == 2 && below[0] == "batch":
+		return strings.Join([]string{znode.RunDir(root), g, "batch/<batch>"}, "/")
+	case len(below) == 3 && below[0] == "ended":
+		return strings.Join([]string{znode.RunDir(root), g, "ended", below[1], "<batch>"}, "/")
+	}
+	return path
+}
+
 // workWorld: two executors and a watcher, and a batch that two submitters submit with one id.
 func workWorld(w *sim.World) {
 	k := newShop(w)
@@ -36,7 +48,7 @@ func (k *shop) submitAndWait(p *sim.Process, id string, n int, bad ...int) error
 		return err
 	}
 	defer s.Close()
-	if _, err := k.submit(p, s, tasks.SubmitConfig{ID: id}, payloads(id, n, bad...)); err != nil {
+	if _, err := k.submit(p, s, tasks.SubmitConfig{ID: id}, k.payloads(id, n, bad...)); err != nil {
 		return err
 	}
 	o, err := k.operator(p, s)
