@@ -149,6 +149,24 @@ func (f *damaged) apply() []plan.Reason {
 	return nil
 }
 
+// repair commits only what puts the part back. It does not go on to replace a job that nobody is live in.
+func (f *damaged) repair() {
+	f.t.Helper()
+	for {
+		r := f.row()
+		if r.Reason != plan.IsDamaged {
+			f.t.Fatalf("the plan says %v", r.Reason)
+		}
+		err := f.store.Commit(f.t.Context(), r)
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, plan.ErrMoved) {
+			f.t.Fatal(err)
+		}
+	}
+}
+
 // TestDamage deletes a part of a job by hand, at random: plan names it, apply puts it back or says why not, the workers
 // go on, and no id changes.
 func TestDamage(t *testing.T) {
@@ -275,9 +293,7 @@ func TestALossWhileDamaged(t *testing.T) {
 				}
 				back <- err
 			}()
-			if reasons := f.apply(); reasons[0] != plan.IsDamaged {
-				t.Fatalf("apply did %v", reasons)
-			}
+			f.repair()
 			if err := <-back; err != nil {
 				t.Error(err)
 			}
