@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -46,6 +47,7 @@ func (s *Server) ServeConn(c net.Conn) {
 	defer s.Do(p.Lost)
 	in := bufio.NewReader(c)
 	var head [4]byte
+	var frame []byte
 	for {
 		if _, err := io.ReadFull(in, head[:]); err != nil {
 			return
@@ -54,7 +56,7 @@ func (s *Server) ServeConn(c net.Conn) {
 		if n > maxFrame {
 			return
 		}
-		frame := make([]byte, n)
+		frame = slices.Grow(frame[:0], int(n))[:n]
 		if _, err := io.ReadFull(in, frame); err != nil {
 			return
 		}
