@@ -3,6 +3,7 @@ package sim
 import (
 	"hash/fnv"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -96,6 +97,9 @@ func (e *explorer) duration(w *World) time.Duration {
 // fault chooses a kind of fault first, since there are many more connections to cut than processes to crash.
 func (e *explorer) fault(w *World) (step, bool) {
 	all := w.faults(false)
+	if e.mutant != nil && e.chance(0.8) && e.holds(w) { // not those that lose what is on its way
+		all = slices.DeleteFunc(all, func(s step) bool { return s.verb == cut || s.verb == crash })
+	}
 	if len(all) == 0 {
 		return step{}, false
 	}
@@ -136,11 +140,11 @@ func (e *explorer) weight(s step) float64 {
 		return 0.05
 	}
 	weight := e.speeds[p.index]
+	if e.mutant != nil && (s.verb == apply || s.verb == drop) {
+		weight *= e.interest(s)
+	}
 	if s.verb == drop {
 		weight /= 5
-	}
-	if e.mutant != nil && s.verb == apply {
-		weight *= e.interest(s)
 	}
 	return weight
 }
