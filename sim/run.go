@@ -193,7 +193,7 @@ func inBubble(t *testing.T, o Options, world func(*World), pick picker) (out out
 	stuck := time.AfterFunc(stuckLimit, func() {
 		all := make([]byte, 4<<20)
 		all = all[:runtime.Stack(all, true)]
-		panic(fmt.Sprintf("%s: a goroutine does not block: no step within %s after\n%s\n%s",
+		panic(fmt.Sprintf("%s: the schedule does not end within %s: a goroutine never blocks after\n%s\n%s",
 			o.Name, stuckLimit, numbered(w.trace), all))
 	})
 	defer stuck.Stop()
