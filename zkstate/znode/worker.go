@@ -106,8 +106,8 @@ func (w Worker) check() error {
 	if err := checkText("worker: ip", w.IP); err != nil {
 		return err
 	}
-	if err := checkPort("worker: port", w.Port); err != nil {
-		return err
+	if err := checkPort(w.Port); err != nil {
+		return fmt.Errorf("worker: port: %w", err)
 	}
 	if err := w.Node.check(); err != nil {
 		return err
@@ -116,8 +116,8 @@ func (w Worker) check() error {
 		if err := checkText("worker: name of a port", name); err != nil {
 			return err
 		}
-		if err := checkPort("worker: port "+strconv.Quote(name), port); err != nil {
-			return err
+		if err := checkPort(port); err != nil {
+			return fmt.Errorf("worker: port %q: %w", name, err)
 		}
 	}
 	return nil
@@ -149,9 +149,9 @@ func checkText(what, s string) error {
 	return nil
 }
 
-func checkPort(what string, port int) error {
+func checkPort(port int) error {
 	if port < 0 || port > 65535 {
-		return fmt.Errorf("%s: %d is not between 0 and 65535", what, port)
+		return fmt.Errorf("%d is not between 0 and 65535", port)
 	}
 	return nil
 }
