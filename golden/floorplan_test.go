@@ -112,6 +112,8 @@ func floorPlan() map[string]room {
 
 		// A ZooKeeper in memory: muster dev --embedded, and simulation.
 		"zkmodel": {},
+		// The model against real servers: tests only.
+		"zkmodel/differ": {},
 		// Simulation: the scheduler, and a package of worlds for each part of muster. Tests only.
 		"sim":         {ours: []string{"zkmodel", "zkstate/zkconn"}},
 		"sim/recipes": {},

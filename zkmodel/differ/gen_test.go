@@ -1,4 +1,4 @@
-package zkmodel_test
+package differ
 
 import (
 	"bytes"
@@ -157,9 +157,32 @@ func (g *generator) any() string {
 	case n < 18:
 		return pick(g, "/zookeeper", "/zookeeper/quota", "/nowhere", "/nowhere/at/all")
 	}
-	return pick(g, "a", "~/", "~//a", "~/a/", "~/.", "~/..", "~/../b", "~/./a", "~/a\x00b", "~/\x01", "~/\x1f",
-		"~/\x7f", "~/\u0080", "~/\u009f", "~/\u00a0", "~/\ud7ff", "~/\ue000", "~/\uf8ff", "~/\uf900", "~/\uffef",
-		"~/\ufff0", "~/\uffff", "~/\U00010000", "~/...", "~/ ", "//", "/zookeeper/", "~a", "~/\t")
+	return pick(g, odd...)
+}
+
+// odd are paths that no znode may have, and their neighbours.
+var odd = []string{
+	"a", "~/", "~//a", "~/a/", "~/.", "~/..", "~/../b", "~/./a", "~/a\x00b", "~/\x01", "~/\x1f",
+	"~/\x7f", "~/\u0080", "~/\u009f", "~/\u00a0", "~/\ud7ff", "~/\ue000", "~/\uf8ff", "~/\uf900", "~/\uffef",
+	"~/\ufff0", "~/\uffff", "~/\U00010000", "~/...", "~/ ", "//", "/zookeeper/", "~a", "~/\t",
+}
+
+// oddPaths is a trace of all requests with all odd paths.
+func oddPaths() []op {
+	trace := []op{{code: opConnect, timeout: 600_000}}
+	for _, path := range odd {
+		if path != "~a" && path[0] != '/' { // below the run's root, if anywhere
+			trace = append(trace,
+				op{code: opCreate, path: path, acl: openACL}, op{code: opCreate2, path: path, acl: openACL, flags: 2},
+				op{code: opSetData, path: path, version: -1}, op{code: opSetACL, path: path, acl: openACL, version: -1},
+				op{code: opMulti, ops: []op{{code: opCheck, path: path, version: -1}}},
+				op{code: opMulti, ops: []op{{code: opCreate, path: path, acl: openACL, flags: 3}}})
+		}
+		for _, code := range []int32{opExists, opGetData, opGetChildren2, opGetACL, opSync, opDelete} {
+			trace = append(trace, op{code: code, path: path, version: -1})
+		}
+	}
+	return trace
 }
 
 func (g *generator) data() []byte {

@@ -1,4 +1,4 @@
-package zkmodel_test
+package differ
 
 import (
 	"errors"
@@ -22,6 +22,7 @@ type link struct {
 	xid      int32
 	greeted  bool       // the model has answered the handshake
 	ended    bool       // the model has closed the connection
+	gone     bool       // it has, or the client
 	asked    [2][]int32 // opcodes of the requests without reply: the model's, the real server's
 	want     []string   // from the model
 	got      []string   // from the real server
@@ -40,8 +41,10 @@ const (
 func (l *link) fromModel(frame []byte) {
 	s := &l.pair.model
 	switch {
+	case l.gone:
+		l.pair.stray = fmt.Errorf("the model sends to a client that is gone: %x", frame)
 	case frame == nil:
-		l.ended = true
+		l.ended, l.gone = true, true
 		l.want = append(l.want, "closed")
 	case !l.greeted:
 		l.greeted = true
@@ -135,6 +138,13 @@ func (l *link) flush() error {
 		return l.pair.differs(l, fmt.Sprintf("real server: %v", err))
 	}
 	return l.compare()
+}
+
+// hangUp closes the connection from the client's side.
+func (l *link) hangUp() {
+	l.wire.hangUp()
+	l.peer.Lost()
+	l.gone = true
 }
 
 // drain reads until the real server closes the connection, and compares.

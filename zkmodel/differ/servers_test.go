@@ -1,4 +1,4 @@
-package zkmodel_test
+package differ
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package zkmodel_test
+package differ
 
 import (
 	"errors"
@@ -46,6 +46,9 @@ type holding struct {
 }
 
 func (h *holding) run(t *testing.T, s *servers) {
+	if err := play(s, oddPaths()); err != nil {
+		report(t, s, 0, oddPaths(), err)
+	}
 	seed, begun := soak.Seed(t), time.Now()
 	for ; h.done < h.operations || time.Now().Before(h.until); h.traces++ {
 		trace, p, err := invent(s, seed+uint64(h.traces))

@@ -1,4 +1,4 @@
-package zkmodel_test
+package differ
 
 import (
 	"fmt"
@@ -41,6 +41,7 @@ type pair struct {
 	ending      bool  // a session ends: see link.compare
 	compared    int   // replies and events
 	at          op    // the latest step
+	stray       error // what the model sent to nobody
 }
 
 // difference is what a trace found. It implements error.
@@ -121,6 +122,9 @@ func (p *pair) step(o op) error {
 			return err
 		}
 	}
+	if p.stray != nil {
+		return &difference{p.at.String(), p.stray.Error()}
+	}
 	p.at = o
 	switch {
 	case o.code == opConnect && !s.alive:
@@ -196,8 +200,7 @@ func (p *pair) connect(s *slot, o *op) error {
 }
 
 func (p *pair) cut(s *slot) {
-	s.link.wire.hangUp()
-	s.link.peer.Lost()
+	s.link.hangUp()
 	s.link = nil
 }
 
@@ -243,8 +246,7 @@ func (p *pair) expire(s *slot, o *op) error {
 	l := s.link
 	s.link, s.alive = nil, false
 	if !o.watch {
-		l.wire.hangUp()
-		l.peer.Lost()
+		l.hangUp()
 	}
 	p.clock = p.clock.Add(time.Second) // longer than the timeout that the session has now, shorter than all others
 	p.server.ExpireDue(p.clock)
