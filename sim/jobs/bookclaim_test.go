@@ -98,6 +98,9 @@ func (b *book) mustHold(s step) error {
 		if b.run(g).holders[s.who.identity] != s.who {
 			return fmt.Errorf("it writes %s, and has no claim there", s.Ops[i].Path)
 		}
+		if !b.run(g).open {
+			return fmt.Errorf("it writes %s, and the generation has no gate", s.Ops[i].Path)
+		}
 		if p.identity != "" && p.identity != s.who.identity {
 			return fmt.Errorf("it writes %s, and is %s", s.Ops[i].Path, s.who.identity)
 		}

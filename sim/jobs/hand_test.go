@@ -60,50 +60,72 @@ func endedWorld(w *sim.World) {
 	k.ann()
 }
 
-// hand deletes live znodes and the gate by hand. Apply puts the gate back: while it is gone nobody can end the
-// generation, or write anything.
+// hand deletes the live znode of a and the gate by hand, again and again, and puts the gate back after a while: while
+// it is gone nobody can end the generation, or write anything. Apply puts it back if hand does not.
 func (k *jobs) hand() {
 	k.Process("hand", 0, func(p *sim.Process) error {
-		s, err := p.Dial(time.Hour)
-		if err != nil {
-			return err
-		}
-		defer s.Close()
-		gate, _ := k.gate(p)
-		for _, path := range []string{k.live("a"), gate, k.live("b"), k.live("a")} {
-			if path == "" {
-				continue
-			}
-			if err := s.Delete(p.Context(), path, -1); err != nil && !errors.Is(err, zkconn.ErrNoNode) {
-				return err
-			}
-		}
-		return nil
-	})
-	k.Service("apply", 0, func(p *sim.Process) error {
-		s, err := p.Dial(time.Hour)
-		if err != nil {
-			return err
-		}
-		defer s.Close()
-		for {
-			if gate, open := k.gate(p); !open && gate != "" {
-				_, err := s.Create(p.Context(), gate, nil, zkconn.Persistent, zkconn.World(zkconn.PermAll))
-				if err != nil && !errors.Is(err, zkconn.ErrNodeExists) {
+		return k.withSession(p, func(s *zkconn.Session) error {
+			for range 4 {
+				gate, _ := k.gate(p)
+				if gate == "" {
+					return nil
+				}
+				for _, path := range []string{k.live("a"), gate} {
+					err := s.Delete(p.Context(), path, -1)
+					if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
+						return err
+					}
+					k.sleep(p, time.Second)
+				}
+				if err := k.repair(p, s); err != nil {
 					return err
 				}
+				k.sleep(p, time.Second)
 			}
-			select {
-			case <-time.After(damageTime):
-			case <-p.Context().Done():
-				return nil
+			return nil
+		})
+	})
+	k.Service("apply", 0, func(p *sim.Process) error {
+		return k.withSession(p, func(s *zkconn.Session) error {
+			for p.Context().Err() == nil {
+				if err := k.repair(p, s); err != nil {
+					return err
+				}
+				k.sleep(p, 4*time.Second)
 			}
-		}
+			return nil
+		})
 	})
 }
 
-// damageTime is how long the gate is gone at most.
-const damageTime = 3 * time.Second
+func (k *jobs) withSession(p *sim.Process, f func(*zkconn.Session) error) error {
+	s, err := p.Dial(time.Hour)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return f(s)
+}
+
+func (k *jobs) sleep(p *sim.Process, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-p.Context().Done():
+	}
+}
+
+// repair puts the gate back if it is gone.
+func (k *jobs) repair(p *sim.Process, s *zkconn.Session) error {
+	gate, open := k.gate(p)
+	if open || gate == "" {
+		return nil
+	}
+	_, err := s.Create(p.Context(), gate, nil, zkconn.Persistent, zkconn.World(zkconn.PermAll))
+	if errors.Is(err, zkconn.ErrNodeExists) || errors.Is(err, zkconn.ErrNoNode) {
+		return nil
+	}
+	return err
+}
 
 // gate is that of the current generation, and whether it exists; "" without a record.
 func (k *jobs) gate(p *sim.Process) (path string, open bool) {

@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"muster/sim"
 )
@@ -16,12 +17,13 @@ func TestMutants(t *testing.T) { sim.Mutants(t, "testdata/guards.txt", worlds().
 func worlds() []sim.Named {
 	faults := sim.Faults{Crashes: 2, Cuts: 2, Expiries: 2, LostReplies: 2, Pauses: 2}
 	named := func(name string, world func(*sim.World)) sim.Named {
-		options := sim.Options{Seeds: 50, Faults: faults, Own: isOwn, Path: normalise}
+		options := sim.Options{Seeds: 50, End: 30 * time.Minute, Faults: faults, Own: isOwn, Path: normalise}
 		return sim.Named{Name: name, Options: options, World: world}
 	}
 	return []sim.Named{
 		named("join", joinWorld),
 		named("join-hand", joinHandWorld),
+		named("twins", twinsWorld),
 		named("run", runWorld),
 		named("roll", rollWorld),
 		named("barrier-durable", barrierWorld(2, false, false, "w0")),

@@ -65,6 +65,34 @@ func (k *jobs) joins() {
 	k.AtEnd(k.book.noneTooMany)
 }
 
+// twinsWorld has processes that are the same worker by turns, and leave soon, so that one which has lost its session
+// finds that another was there meanwhile, and has left again.
+func twinsWorld(w *sim.World) {
+	k := newJobs(w, 2)
+	for _, name := range []string{"a1", "a2", "a3"} {
+		w.Process(name, 1, func(p *sim.Process) error {
+			for range 2 {
+				m, err := k.join(p, worker.Config{Identity: "a"})
+				if err == nil {
+					err = m.leave()
+				}
+				if err = endsWell(err); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	w.Process("b", 0, func(p *sim.Process) error { // the job is not stale while b is live
+		m, err := k.join(p, worker.Config{Identity: "b"})
+		if err == nil {
+			k.sleep(p, time.Minute)
+			err = m.complete()
+		}
+		return endsWell(err)
+	})
+}
+
 // noneTooMany checks that everybody who came too late has withdrawn.
 func (b *book) noneTooMany() error {
 	if b.record == nil {
