@@ -60,17 +60,17 @@ func endedWorld(w *sim.World) {
 	k.ann()
 }
 
-// hand deletes the live znode of a and the gate by hand, again and again, and puts the gate back after a while: while
+// hand deletes live znodes and the gate by hand, again and again, and puts the gate back after a while: while
 // it is gone nobody can end the generation, or write anything. Apply puts it back if hand does not.
 func (k *jobs) hand() {
 	k.Process("hand", 0, func(p *sim.Process) error {
 		return k.withSession(p, func(s *zkconn.Session) error {
-			for range 4 {
+			for range 6 {
 				gate, _ := k.gate(p)
 				if gate == "" {
 					return nil
 				}
-				for _, path := range []string{k.live("a"), gate} {
+				for _, path := range []string{k.live("a"), k.live("b"), gate} {
 					err := s.Delete(p.Context(), path, -1)
 					if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
 						return err

@@ -24,6 +24,7 @@ func worlds() []sim.Named {
 		named("join", joinWorld),
 		named("join-hand", joinHandWorld),
 		named("twins", twinsWorld),
+		named("late", lateWorld),
 		named("run", runWorld),
 		named("roll", rollWorld),
 		named("barrier-durable", barrierWorld(2, false, false, "w0")),

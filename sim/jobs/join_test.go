@@ -65,16 +65,37 @@ func (k *jobs) joins() {
 	k.AtEnd(k.book.noneTooMany)
 }
 
-// twinsWorld has processes that are the same worker by turns, and leave soon, so that one which has lost its session
-// finds that another was there meanwhile, and has left again.
+// lateWorld has one place for three identities, which join at the same time. Those that come too late withdraw, also
+// if they have died before.
+func lateWorld(w *sim.World) {
+	k := newJobs(w, 1)
+	for _, identity := range []string{"a", "b", "c"} {
+		w.Process("p"+identity, 2, func(p *sim.Process) error {
+			m, err := k.join(p, worker.Config{Identity: identity})
+			if err == nil {
+				k.sleep(p, time.Minute)
+				err = m.leave()
+			}
+			return endsWell(err)
+		})
+	}
+	k.hand()
+	w.AtEnd(k.book.noneTooMany)
+}
+
+// twinsWorld has processes that are the same worker by turns, take another session, and leave soon or complete. So one
+// that has lost its session finds that another was there meanwhile, and has left again.
 func twinsWorld(w *sim.World) {
 	k := newJobs(w, 2)
 	for _, name := range []string{"a1", "a2", "a3"} {
 		w.Process(name, 1, func(p *sim.Process) error {
-			for range 2 {
+			for _, end := range []func(*member) error{(*member).leave, (*member).complete} {
 				m, err := k.join(p, worker.Config{Identity: "a"})
 				if err == nil {
-					err = m.leave()
+					err = m.rejoin()
+				}
+				if err == nil {
+					err = end(m)
 				}
 				if err = endsWell(err); err != nil {
 					return err
@@ -91,6 +112,7 @@ func twinsWorld(w *sim.World) {
 		}
 		return endsWell(err)
 	})
+	k.hand()
 }
 
 // noneTooMany checks that everybody who came too late has withdrawn.

@@ -27,10 +27,10 @@ func (b *book) applyRoll(op zkmodel.Op) error {
 	return nil
 }
 
-// rollWorld has two workers, one of them twice, who wait for each other and read the roll, whoever writes it.
+// rollWorld has two workers, each of them twice, who wait for each other and read the roll, whoever writes it.
 func rollWorld(w *sim.World) {
 	k := newJobs(w, 2)
-	for _, name := range []string{"a1", "a2", "b"} {
+	for _, name := range []string{"a1", "a2", "b1", "b2"} {
 		w.Process(name, 1, func(p *sim.Process) error {
 			m, err := k.join(p, worker.Config{Identity: name[:1]})
 			if err != nil {
