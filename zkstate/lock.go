@@ -11,8 +11,9 @@ import (
 	"muster/zkstate/znode"
 )
 
-// ErrLocked means that another apply held the lock of this stack for the caller's timeout. The error names the holder.
-// Try again when it has finished; its lock ends with its session.
+// ErrLocked means that another apply held the lock of this stack for the caller's timeout, and the error names the
+// holder; or that somebody deleted the caller's place in the queue by hand. Try again when the other one has finished;
+// its lock ends with its session.
 var ErrLocked = errors.New("another apply holds the lock")
 
 // Lock takes the apply lock of the Store's stack for a plan. Callers get it in the order in which they asked. Lock
@@ -42,8 +43,11 @@ func (s *Store) Lock(
 			}
 		}
 	})
-	if errors.Is(err, election.ErrNotLeading) {
+	switch {
+	case errors.Is(err, election.ErrNotLeading):
 		err = lockedBy(holder)
+	case errors.Is(err, election.ErrRemoved):
+		err = fmt.Errorf("%w: this one waited for it, and somebody removed it from the queue: %w", ErrLocked, err)
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, place.Leave())

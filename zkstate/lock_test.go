@@ -125,6 +125,25 @@ func TestLockRemovedByHandIsLost(t *testing.T) {
 	}
 }
 
+// TestPlaceRemovedByHand: an apply whose place in the queue was deleted while it waited did not get the lock.
+func TestPlaceRemovedByHand(t *testing.T) {
+	f := newFixture(t)
+	_, release, err := f.store.Lock(t.Context(), "p", 10*time.Second, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := f.newStore(f.dial())
+	_, _, err = other.Lock(t.Context(), "p", time.Minute, func(string) {
+		f.remove(f.root + "/home/lock/tests/" + f.tree(f.root + "/home/lock/tests")[1])
+		if err := release(); err != nil {
+			t.Error(err)
+		}
+	})
+	if !errors.Is(err, zkstate.ErrLocked) || !strings.Contains(err.Error(), "removed") {
+		t.Errorf("lock: %v", err)
+	}
+}
+
 func TestAppliedPlansArePruned(t *testing.T) {
 	f := newFixture(t)
 	if err := f.store.MarkApplied(t.Context(), "one"); err != nil {
