@@ -11,7 +11,8 @@ import (
 
 // A transaction's kind is the list of its operations, each once, with normalised paths: <p> is the name of a process,
 // <seq> the number of a sequential znode, <n> another number and <id> a long id. @v marks an operation that names a
-// version: a guard, because the server refuses the transaction if the version has changed.
+// version: a guard, because the server refuses the transaction if the version has changed. Options.Kind may give several
+// kinds one name.
 
 // guard is one guard of a kind of transactions.
 type guard struct{ kind, op string }
@@ -27,7 +28,7 @@ func (g *guards) add(w *World, t *zkmodel.Txn) {
 	if w.options.Own != nil && !w.options.Own(kind) {
 		return
 	}
-	for _, op := range strings.Split(kind, ", ") {
+	for _, op := range strings.Split(w.operations(labelOf(t)), ", ") {
 		if isGuard(op) {
 			g.mu.Lock()
 			g.seen[guard{kind, op}]++
@@ -51,7 +52,10 @@ func (g guard) compare(o guard) int {
 	if d := strings.Compare(g.kind, o.kind); d != 0 {
 		return d
 	}
-	return strings.Index(g.kind, g.op) - strings.Index(o.kind, o.op)
+	if d := strings.Index(g.kind, g.op) - strings.Index(o.kind, o.op); d != 0 {
+		return d
+	}
+	return strings.Compare(g.op, o.op) // Options.Kind has named it
 }
 
 // isGuard reports whether a server can be told to ignore an operation's version. Of a check it is also that the znode
@@ -124,18 +128,26 @@ func (w *World) kind(label string) string {
 	if k, ok := w.kinds[label]; ok {
 		return k
 	}
+	k := w.operations(label)
+	if w.options.Kind != nil {
+		k = w.options.Kind(k)
+	}
+	if w.kinds == nil {
+		w.kinds = map[string]string{}
+	}
+	w.kinds[label] = k
+	return k
+}
+
+// operations are those of a label, normalised, each once.
+func (w *World) operations(label string) string {
 	var ops []string
 	for _, op := range strings.Split(label, ", ") {
 		if op = w.normalised(op); !slices.Contains(ops, op) {
 			ops = append(ops, op)
 		}
 	}
-	k := strings.Join(ops, ", ")
-	if w.kinds == nil {
-		w.kinds = map[string]string{}
-	}
-	w.kinds[label] = k
-	return k
+	return strings.Join(ops, ", ")
 }
 
 var (

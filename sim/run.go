@@ -24,6 +24,9 @@ type Options struct {
 
 	// Own tells which kinds of transactions belong into the table of Mutants; nil: all.
 	Own func(kind string) bool
+	// Kind names kinds of transactions that have operations in many combinations: one name for all of them, or what it
+	// gets. It is given the list of operations. May be nil.
+	Kind func(ops string) string
 	// Path replaces in a path what differs from run to run, besides long hexadecimal ids, numbers of sequential znodes,
 	// and names of processes. May be nil.
 	Path func(path string) string
