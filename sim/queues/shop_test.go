@@ -36,6 +36,10 @@ type shop struct {
 	redis *storemodel.Server
 	book  *book
 	large int // bytes that each task has besides
+
+	loses    bool // the Redis forgets the last writes when it is started again
+	requests int
+	saved    []storemodel.Saved
 }
 
 // newShop creates the queue in the world's Setup.
@@ -82,14 +86,35 @@ func (k *shop) foreign() sim.Foreign {
 		},
 		Open: func(out func([]byte)) (func([]byte), func()) {
 			c := k.redis.Open(out)
-			return c.Handle, c.Lost
+			return func(request []byte) { c.Handle(request); k.remember() }, c.Lost
 		},
 		Label: func(request []byte) string { return label(names, storemodel.Words(request)) },
 		Due:   k.redis.Due,
 		Restart: func() {
-			k.redis.Restart(nil)
+			k.redis.Restart(k.forgotten())
 		},
 	}
+}
+
+// What a Redis that loses the last writes at a restart keeps: of every saveEvery requests, the last saves.
+const saveEvery, saves = 5, 4
+
+// remember saves the keys now and then.
+func (k *shop) remember() {
+	if k.requests++; k.loses && k.requests%saveEvery == 0 {
+		k.saved = append(k.saved, k.redis.Save())
+		k.saved = k.saved[max(0, len(k.saved)-saves):]
+	}
+}
+
+// forgotten is what the Redis has after a restart.
+func (k *shop) forgotten() storemodel.Saved {
+	if len(k.saved) == 0 {
+		return nil
+	}
+	keys := k.saved[0]
+	k.saved = nil
+	return keys
 }
 
 // label describes a request of Redis: the name of the script, and the batch.

@@ -3,9 +3,11 @@ package queues_test
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"muster/sim"
 	"muster/tasks"
+	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
 
@@ -36,6 +38,40 @@ func workWorld(w *sim.World) {
 	w.AtEnd(func() error {
 		if all := k.book.lives("b1"); len(all) != 1 || len(all[0].collected) == 0 {
 			return fmt.Errorf("b1 had %d lives, or nobody has collected it", len(all))
+		}
+		return nil
+	})
+}
+
+// lossWorld: the Redis forgets what came last when it is started again. Who submits looks again and again.
+func lossWorld(w *sim.World) {
+	k := newShop(w)
+	k.loses = true
+	k.crew()
+	for i, id := range []string{"b1", "b2"} {
+		w.Process(fmt.Sprint("s", i), 1, k.operate(func(p *sim.Process, s *zkconn.Session, o *tasks.Operator) error {
+			for p.Context().Err() == nil {
+				out, err := k.submit(p, s, tasks.SubmitConfig{ID: id}, k.payloads(id, 3, 1))
+				switch {
+				case err != nil:
+					return err
+				case out.Ended == nil:
+					wait(p.Context(), 20*time.Second)
+					continue
+				}
+				if out.Ended.How != znode.EndCollected {
+					return fmt.Errorf("%s has ended as %s", id, out.Ended.How)
+				}
+				return nil
+			}
+			return p.Context().Err()
+		}))
+	}
+	w.AtEnd(func() error {
+		for _, id := range []string{"b1", "b2"} {
+			if all := k.book.lives(id); len(all) != 1 || len(all[0].collected) == 0 {
+				return fmt.Errorf("%s had %d lives, or nobody has collected it", id, len(all))
+			}
 		}
 		return nil
 	})

@@ -1,0 +1,109 @@
+package queues_test
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"muster/plan"
+	"muster/resource"
+	"muster/sim"
+	"muster/tasks"
+	"muster/zkstate"
+)
+
+// declareWorld: somebody asks the processes of a queue to stop, and opens it again; or deletes it, and makes it anew.
+func declareWorld(w *sim.World) {
+	k := newShop(w)
+	k.crew()
+	for i, id := range []string{"b1", "b2"} {
+		w.Process(fmt.Sprint("s", i), 1, func(p *sim.Process) error {
+			wait(p.Context(), time.Duration(i)*4*time.Second)
+			return k.submitAndForget(p, id)
+		})
+	}
+	rounds := 0
+	w.Process("admin", 1, func(p *sim.Process) error {
+		for rounds < 6 {
+			s, err := p.Dial(sessionTimeout)
+			if err != nil {
+				return err
+			}
+			store, err := k.admin(s)
+			if err == nil {
+				err = k.applyOnce(p, store, rounds%2 == 0)
+			}
+			s.Close()
+			if err != nil {
+				return err
+			}
+			p.Saw(func() { rounds++ })
+			wait(p.Context(), time.Second)
+		}
+		return nil
+	})
+}
+
+// applyOnce deletes the queue if nobody is live, or asks the processes to stop and then deletes or opens it. A queue
+// with batches is not deleted. In the end it is there, and open.
+func (k *shop) applyOnce(p *sim.Process, store *zkstate.Store, anew bool) error {
+	ctx, at := p.Context(), k.queue.Path()
+	o, err := store.Find(ctx, at)
+	if err == nil && o != nil && o.Live > 0 {
+		err = store.Terminate(ctx, at, 20*time.Second, nil)
+	}
+	if err := moved(err); err != nil {
+		return err
+	}
+	if o, err = store.Find(ctx, at); err != nil {
+		return err
+	}
+	if o != nil && o.Live == 0 && anew {
+		err := store.Commit(ctx, plan.Row{Path: at, Old: o, Reason: plan.Undeclared})
+		if err := moved(err); err != nil {
+			return err
+		}
+		if o, err = store.Find(ctx, at); err != nil {
+			return err
+		}
+	}
+	row := plan.Row{Path: at, Old: o, New: k.queue, Reason: plan.NotThere}
+	if o != nil {
+		row.Reason = plan.TerminatedKept
+	}
+	if o == nil || o.Record != nil && o.Record.State == resource.StateTerminating {
+		if err := moved(store.Commit(ctx, row)); err != nil {
+			return err
+		}
+	}
+	_, err = store.Collect(ctx, []string{root})
+	return moved(err)
+}
+
+// moved forgets that somebody was faster, or that processes do not leave.
+func moved(err error) error {
+	for _, e := range []error{plan.ErrMoved, plan.ErrAlreadyDone, plan.ErrUnknown, zkstate.ErrStillLive} {
+		if errors.Is(err, e) {
+			return nil
+		}
+	}
+	return err
+}
+
+// submitAndForget submits a batch, and waits until it has ended. How it has is forgotten with its generation.
+func (k *shop) submitAndForget(p *sim.Process, id string) error {
+	s, err := p.Dial(sessionTimeout)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	out, err := k.submit(p, s, tasks.SubmitConfig{ID: id}, k.payloads(id, 1))
+	if err != nil || out.Ended != nil {
+		return err
+	}
+	for ended := false; !ended && p.Context().Err() == nil; {
+		wait(p.Context(), time.Second)
+		p.Saw(func() { ended = k.book.batches[out.Manifest.Life].ended > 0 })
+	}
+	return p.Context().Err()
+}
