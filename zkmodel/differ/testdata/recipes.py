@@ -499,8 +499,9 @@ def expired(s):
     thief.stop()
     until(lambda: KazooState.LOST in states and states[-1] == KazooState.CONNECTED)
     s.say("new session", a.client_id[0] != before[0], b.get_children(s.root), a.get_children(s.root))
-    wrong = s.client(client_id=(a.client_id[0], b"0123456789abcdef"))
-    until(lambda: wrong.connected and wrong.client_id and wrong.client_id[0] not in (a.client_id[0], before[0]))
+    known = before[0], a.client_id[0]
+    wrong = s.client(client_id=(known[1], b"0123456789abcdef"))
+    until(lambda: wrong.connected and wrong.client_id and wrong.client_id[0] not in known)
     s.say("wrong password: another session")
 
 
