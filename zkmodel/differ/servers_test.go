@@ -102,10 +102,17 @@ func (s *servers) ask(server int, o op) (*decoder, int64, error) {
 	d := &decoder{rest: frame}
 	_, zxid, code := d.int(), d.long(), d.int()
 	if code != 0 {
-		return nil, zxid, fmt.Errorf("administrator: %s: error %d", o.String(), code)
+		return nil, zxid, fmt.Errorf("administrator: %s: %w", o.String(), refusal(code))
 	}
 	return d, zxid, d.err
 }
+
+// refusal is an error code of ZooKeeper.
+type refusal int32
+
+const noNode refusal = -101
+
+func (r refusal) Error() string { return fmt.Sprintf("error %d", int32(r)) }
 
 // newRoot is a path that no other trace has.
 func (s *servers) newRoot() string {
@@ -155,11 +162,12 @@ func (s *servers) awaitExpiry(zxid int64, server int, handshake []byte) error {
 	return &difference{"the end of a session", "the real servers have not ended it after " + replyLimit.String()}
 }
 
-// remove removes a znode and all below it.
+// remove removes a znode and all below it. An ephemeral one may go by itself: the leader is the last to learn of the
+// end of a session.
 func (s *servers) remove(path string) error {
 	d, _, err := s.ask(s.leader, op{code: opGetChildren, path: path})
 	if err != nil {
-		return err
+		return exceptNoNode(err)
 	}
 	names := make([]string, d.count())
 	for i := range names {
@@ -171,6 +179,13 @@ func (s *servers) remove(path string) error {
 		}
 	}
 	_, err = s.do(op{code: opDelete, path: path, version: -1})
+	return exceptNoNode(err)
+}
+
+func exceptNoNode(err error) error {
+	if errors.Is(err, noNode) {
+		return nil
+	}
 	return err
 }
 
