@@ -15,7 +15,7 @@ import (
 func ends(err error) bool {
 	for _, e := range []error{
 		worker.ErrFull, worker.ErrDone, worker.ErrHeld, worker.ErrNotOpen, worker.ErrCompleted, worker.ErrFenced,
-		worker.ErrNoJob,
+		worker.ErrNoJob, worker.ErrDamaged,
 	} {
 		if errors.Is(err, e) {
 			return true

@@ -12,8 +12,8 @@ import (
 	"muster/zkstate/znode"
 )
 
-// noRollWorld has a job whose roll is too large to be written, of which all workers have joined and are gone. Those that
-// come back say so in the record, while somebody asks the workers to stop there.
+// noRollWorld has a job whose roll is too large to be written, of which all workers have joined and are gone. Those
+// that come back say so in the record, while somebody asks the workers to stop there.
 func noRollWorld(w *sim.World) {
 	const large, size = 61, 15_000
 	k := newJobs(w, large)
@@ -37,7 +37,7 @@ func noRollWorld(w *sim.World) {
 		}
 		return err
 	})
-	for _, name := range []string{"a1", "a2", "b"} {
+	for _, name := range []string{"a1", "a2"} {
 		w.Process(name, 1, func(p *sim.Process) error {
 			m, err := k.join(p, worker.Config{Identity: name[:1]})
 			if err != nil {
