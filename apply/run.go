@@ -54,7 +54,7 @@ type Options struct {
 	CleanupFailed func(error)         // called if something could not be removed; the next apply tries again
 }
 
-// ErrLockLost means that the lock was lost during the changes. The outcomes say what was done. Plan again.
+// ErrLockLost means that the lock was lost. The outcomes say what was done; nil means that nothing was. Plan again.
 var ErrLockLost = errors.New("the apply lock was lost")
 
 // RefusedError says why a saved plan was not applied. Nothing was written. Make a new plan.
@@ -84,6 +84,9 @@ func Run(ctx context.Context, to Store, p plan.Plan, o Options) ([]Outcome, erro
 		return nil, err
 	}
 	outcomes, err := a.underLock(ctx, held)
+	if err != nil && held.Err() != nil && !errors.Is(err, ErrLockLost) {
+		err = fmt.Errorf("%w before the first change: %w", ErrLockLost, err)
+	}
 	return outcomes, errors.Join(err, release())
 }
 

@@ -44,6 +44,9 @@ func (p *process) commit(ctx context.Context, store *zkstate.Store, pl plan.Plan
 	switch {
 	case errors.Is(err, apply.ErrLockLost):
 		err = &problem{errIncomplete, err, "muster plan shows what is left"}
+		if outcomes == nil {
+			return err
+		}
 	case err == nil && outcomes == nil:
 		return attention(pl)
 	case outcomes == nil:
