@@ -46,7 +46,9 @@ func (c *cron) settle(ctx context.Context) (o orders, released bool, err error) 
 		var d ticks.Decision
 		var written func()
 		if err == nil {
-			c.leave = c.leave || c.clock.wrong || ctx.Err() != nil || isClosed(c.h.HandOver())
+			// What was read says so before HandOver does.
+			handOver := isClosed(c.h.HandOver()) || !o.wants(c.h.Duty)
+			c.leave = c.leave || c.clock.wrong || ctx.Err() != nil || handOver
 			d, written = c.decide(now.Add(-c.clock.ahead))
 			err = c.write(d, o)
 		}
