@@ -101,7 +101,8 @@ func readTicks(ctx context.Context, s *zkconn.Session, paths []string) ([]*tickE
 // written, even if its run has ended and is not kept any more.
 //
 // The holder runs it next, after the run that goes on. A duty without a holder runs it when it has one. So one that is
-// paused runs it when the pause ends.
+// paused runs it when the pause ends. While the clerk deletes what the duty had left before it was declared again,
+// AskRun waits.
 //
 // Its errors, besides those of the session: ErrNoGroup, ErrNotOpen, ErrNoCron and ErrAskedTooOften. Nothing was written
 // then.
@@ -135,6 +136,9 @@ type ask struct {
 func (a *ask) attempt(ctx context.Context) (int64, error) {
 	rec, version, err := a.record(ctx)
 	if err != nil {
+		return 0, err
+	}
+	if err := a.awaitPurge(ctx, rec.Generation); err != nil {
 		return 0, err
 	}
 	if err := a.room(ctx, rec.Generation); err != nil {
@@ -184,6 +188,28 @@ func (a *ask) record(ctx context.Context) (rec resource.Record, version int32, e
 		err = fmt.Errorf("%w: %s is a leader, which runs as long as a member holds it", ErrNoCron, a.duty)
 	}
 	return rec, stat.Version, err
+}
+
+// awaitPurge waits while the clerk deletes what the duty has left, which was taken out of the group and declared again:
+// it would delete the request too. The clerk begins with that only while the duty is not declared, so it cannot begin
+// after the Record was read that the request checks.
+func (a *ask) awaitPurge(ctx context.Context, g string) error {
+	body, _, changed, err := a.s.GetW(ctx, znode.Clerk(a.root, g))
+	if errors.Is(err, zkconn.ErrNoNode) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if memory, err := znode.DecodeClerk(body); err != nil || !slices.Contains(memory.Purge, a.duty) {
+		return nil
+	}
+	select {
+	case <-changed:
+		return errAgain
+	case <-after(ctx, damageCheck):
+		return fmt.Errorf("%w: what the duty has left is being deleted: try again", ErrNotOpen)
+	}
 }
 
 // room refuses a request if too many wait.

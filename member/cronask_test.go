@@ -46,6 +46,25 @@ func (f *fixture) isHeld() bool {
 	return there
 }
 
+// TestRunNowWhileDeleting: nobody asks for a run while the clerk deletes what the cron had left before it was declared
+// again, because the request would be deleted too.
+func TestRunNowWhileDeleting(t *testing.T) {
+	t.Parallel()
+	f := newCronFixture(t, func(d *group.Duty) { d.Schedule = "@yearly" })
+	f.askRun(1) // makes the folders
+	body, err := znode.EncodeClerk(znode.ClerkMemory{Purge: []string{job}})
+	if err == nil {
+		_, err = f.s.Set(t.Context(), f.run("clerk"), body, -1)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	number, err := member.AskRun(t.Context(), f.s, f.group.Root, f.group.Name, job, "me@here")
+	if !errors.Is(err, member.ErrNotOpen) {
+		t.Errorf("request %d, %v", number, err)
+	}
+}
+
 // TestRunNow: a run that was asked for before any member joined, one while another run goes on, and what is refused.
 func TestRunNow(t *testing.T) {
 	t.Parallel()
