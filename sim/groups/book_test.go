@@ -2,6 +2,7 @@ package groups
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -18,12 +19,13 @@ type book struct {
 
 	record resource.Record      // as ZooKeeper has it
 	group  group.Group          // which that declares
+	edits  int                  // how often it was written
 	seats  map[string]seated    // by path; those that exist
 	joined map[int64]string     // the seat of each session that ever took one
 	held   map[string]int64     // sessions, by the path of held
 	clerk  znode.ClerkMemory    // of the newest generation
 	duties map[string]*dutyBook // by the path of the duty
-	asked  map[string]bool      // ids of requests
+	asked  map[string][]string  // ids of requests, by their folder
 	takes  map[int64]string     // duties by epoch
 	given  map[string]int       // how often each duty came to a seat
 }
@@ -50,7 +52,7 @@ type place struct {
 func newBook(w *sim.World) *book {
 	b := &book{
 		w: w, seats: map[string]seated{}, joined: map[int64]string{}, held: map[string]int64{},
-		duties: map[string]*dutyBook{}, asked: map[string]bool{}, takes: map[int64]string{}, given: map[string]int{},
+		duties: map[string]*dutyBook{}, asked: map[string][]string{}, takes: map[int64]string{}, given: map[string]int{},
 	}
 	w.OnTxn(b.txn)
 	return b
@@ -126,11 +128,15 @@ func describe(t *zkmodel.Txn) string {
 // apply notes what an operation has changed.
 func (b *book) apply(s step, op zkmodel.Op, p place) error {
 	writes := op.Type == zkmodel.OpCreate || op.Type == zkmodel.OpSetData
+	if op.Type == zkmodel.OpDelete {
+		delete(b.asked, op.Path) // a log goes with its duty
+	}
 	switch {
 	case op.Type == zkmodel.OpCheck, op.Type == zkmodel.OpClose:
 	case writes && op.Path == znode.Record(group.KindName, root, name):
 		r, err := znode.DecodeRecordAt(group.Kind(), resource.Join(root, name), op.Data)
 		b.record, b.group = r, group.Of(&r)
+		b.edits++
 		return err
 	case p.is("seat", "*"):
 		return b.applySeat(s, op, writes)
@@ -197,7 +203,7 @@ func (b *book) declares(duty string) (d group.Duty, ok bool) {
 	return d, ok && b.record.State == resource.StateOpen
 }
 
-// askRule: a request is written once, while its duty is declared.
+// askRule: a request is written once, while its duty is declared, and the log remembers it.
 func (b *book) askRule(s step) error {
 	for i, p := range s.places {
 		if s.Ops[i].Type != zkmodel.OpCreate || !p.is("ask", "*") && !p.is("duty", "*", "now", "*") {
@@ -217,10 +223,15 @@ func (b *book) askRule(s step) error {
 			}
 			id, duty = r.Nonce, p.parts[1]
 		}
-		if b.asked[id] {
+		folder := path.Dir(s.Ops[i].Path)
+		if slices.Contains(b.asked[folder], id) {
 			return fmt.Errorf("the request is written a second time")
 		}
-		b.asked[id] = true
+		b.asked[folder] = append(b.asked[folder], id)
+		body, _, _ := b.w.Server().Get(folder)
+		if log, err := znode.DecodeAskLog(body); err != nil || !slices.Equal(log.Last, b.asked[folder]) {
+			return fmt.Errorf("the log of requests is %v, and should be %v", log.Last, b.asked[folder])
+		}
 		if _, ok := b.declares(duty); !ok {
 			return fmt.Errorf("it asks for %s, which is not declared now", duty)
 		}

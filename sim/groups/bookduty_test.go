@@ -19,6 +19,7 @@ type dutyBook struct {
 	claimed map[string]bool             // paths of ticks and requests that ever began
 	began   map[string]bool             // attempts that ever began, by path and number
 	steps   map[string]znode.StepRecord // by path, also of those that are deleted
+	asked   map[string]int              // how often the Record was written before a run was claimed or asked for, by path
 	over    map[string]bool             // paths of ticks and requests that are over
 }
 
@@ -29,6 +30,7 @@ func (b *book) book(p place) *dutyBook {
 		d = &dutyBook{
 			records: map[string]znode.TickRecord{}, claimed: map[string]bool{}, began: map[string]bool{},
 			steps: map[string]znode.StepRecord{}, over: map[string]bool{},
+			asked: map[string]int{},
 		}
 		b.duties[p.duty()] = d
 	}
@@ -58,6 +60,10 @@ func (b *book) holderRule(s step) error {
 // applyDuty notes a write below a duty.
 func (b *book) applyDuty(op zkmodel.Op, p place, writes bool) error {
 	switch {
+	case p.is("duty", "*"):
+		if !writes {
+			delete(b.duties, op.Path)
+		}
 	case writes && p.is("duty", "*", "cursor"):
 		return b.applyCursor(op, p)
 	case p.is("duty", "*", "tick", "*"), p.is("duty", "*", "now", "*"):
@@ -92,7 +98,11 @@ func (b *book) applyTick(op zkmodel.Op, p place, writes bool) error {
 	book := b.book(p)
 	old, there := book.records[op.Path]
 	if !writes {
-		if delete(book.records, op.Path); there && !old.Final() && b.holder(p) != 0 {
+		delete(book.records, op.Path)
+		if p.parts[2] == "now" {
+			delete(book.claimed, op.Path) // the numbers begin anew when the folder is gone
+		}
+		if _, ok := b.declares(p.parts[1]); ok && there && !old.Final() && book.asked[op.Path] == b.edits {
 			return fmt.Errorf("a run is deleted that is not over: %s", op.Path)
 		}
 		return nil
@@ -106,7 +116,7 @@ func (b *book) applyTick(op zkmodel.Op, p place, writes bool) error {
 		if book.claimed[op.Path] {
 			return fmt.Errorf("it claims %s a second time", op.Path)
 		}
-		book.claimed[op.Path] = true
+		book.claimed[op.Path], book.asked[op.Path] = true, b.edits
 	}
 	if there && old.Final() {
 		return fmt.Errorf("it changes a run that is over: %s", op.Path)

@@ -114,6 +114,5 @@ func cronOnce(w *sim.World) { newRunning(w, func(*group.Duty) {}) }
 // cronByHand is the same, and somebody deletes what holds it together.
 func cronByHand(w *sim.World) {
 	r := newRunning(w, func(*group.Duty) {})
-	held, gate := removes(znode.Held(root, "g1", "c")), removes(znode.Gate(root, "g1"))
-	r.vandal(held, gate, putBackGate, held, removesSeat, gate)
+	r.byHand("c")
 }

@@ -15,8 +15,7 @@ import (
 // leadByHand is the same, and somebody deletes what holds it together.
 func leadByHand(w *sim.World) {
 	s := newLead(w)
-	held, gate := removes(znode.Held(root, "g1", "d")), removes(znode.Gate(root, "g1"))
-	s.vandal(held, gate, putBackGate, removesSeat, held, removes(znode.Live(root, name, "a")))
+	s.byHand("d")
 }
 
 // leading is what the members of this world have seen.

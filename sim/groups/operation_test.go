@@ -8,7 +8,6 @@ import (
 	"muster/member"
 	"muster/sim"
 	"muster/zkstate/zkconn"
-	"muster/zkstate/znode"
 )
 
 // operating is what was done in a world of operations.
@@ -94,6 +93,5 @@ func (o *operating) step(ctx context.Context, p *sim.Process, op *member.Operati
 // operationByHand is the same, and somebody deletes what holds it together.
 func operationByHand(w *sim.World) {
 	o := newOperating(w)
-	held, gate := removes(znode.Held(root, "g1", "d")), removes(znode.Gate(root, "g1"))
-	o.vandal(held, gate, putBackGate, held, removesSeat, gate)
+	o.byHand("d")
 }

@@ -142,6 +142,7 @@ func (s *shop) asksTwice(p *sim.Process, runs bool) error {
 		}
 		switch {
 		case err == nil, errors.Is(err, member.ErrNotOpen), errors.Is(err, member.ErrNoGroup):
+		case errors.Is(err, member.ErrNoDuty), errors.Is(err, member.ErrNoCron):
 		default:
 			return err
 		}

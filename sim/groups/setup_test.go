@@ -223,24 +223,36 @@ func handOver(p *sim.Process, c *zkconn.Session, duty string, ready func() bool)
 	}
 }
 
-// vandal is a process that does these things by hand, one after the other, with some requests between them that do
-// nothing.
-func (s *shop) vandal(all ...func(ctx context.Context, c *zkconn.Session) error) {
-	s.Process("vandal", 0, func(p *sim.Process) error {
+// byHand adds three who delete by hand, now and then, what holds the group together: the gate, which comes back, what
+// exists while the duty is held, and that together with a seat.
+func (s *shop) byHand(duty string) {
+	held, gate := removes(znode.Held(root, "g1", duty)), removes(znode.Gate(root, "g1"))
+	s.vandal("vandal", gate, putBackGate)
+	s.vandal("thief", held)
+	s.vandal("evictor", removesSeat, held)
+}
+
+// vandal is a process that does these things again and again, with some requests between them that do nothing.
+func (s *shop) vandal(name string, all ...func(ctx context.Context, c *zkconn.Session) error) {
+	left := 3
+	s.Process(name, 0, func(p *sim.Process) error {
 		c, err := p.Dial(timeout)
 		if err != nil {
 			return err
 		}
 		defer c.Close()
-		for _, one := range append(all, putBackGate) {
-			for range 3 {
+		for left > 0 {
+			for range 4 {
 				if _, _, err := c.Exists(p.Context(), root); err != nil {
 					return err
 				}
 			}
-			if err := one(p.Context(), c); err != nil && !errors.Is(err, zkconn.ErrNoNode) {
-				return err
+			for _, one := range all {
+				if err := one(p.Context(), c); err != nil && !errors.Is(err, zkconn.ErrNoNode) {
+					return err
+				}
 			}
+			left--
 		}
 		return nil
 	})

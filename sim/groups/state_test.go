@@ -96,6 +96,5 @@ func (v *saving) read(p *sim.Process) error {
 // stateByHand is the same, and somebody deletes what holds it together.
 func stateByHand(w *sim.World) {
 	v := newSaving(w, 2)
-	held, gate := removes(znode.Held(root, "g1", "d")), removes(znode.Gate(root, "g1"))
-	v.vandal(held, gate, putBackGate, held, removesSeat, gate)
+	v.byHand("d")
 }

@@ -1,0 +1,75 @@
+package groups
+
+import (
+	"context"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"muster/group"
+	"muster/member"
+	"muster/member/ticks"
+	"muster/resource"
+	"muster/sim"
+	"muster/zkstate/zkconn"
+)
+
+// declared is a world in which a leader and a cron are taken out of the group and declared again, so that the clerk
+// deletes what they have left, while two operators ask for what the group has just then.
+func declared(w *sim.World) {
+	s := newShop(w, leader("d"), cron("c", "@every 1m"))
+	saved, ran := 0, 0
+	for _, id := range []string{"a", "b"} {
+		w.Process(id, 1, func(p *sim.Process) error {
+			return s.member(p, config(id, "1.0", "c", "d"), func(ctx context.Context, m *member.Member) error {
+				var tasks errgroup.Group
+				tasks.Go(func() error {
+					return m.Lead(ctx, "d", func(ctx context.Context, h *member.Hold) error {
+						if err := h.Put(h.Context(), "k", []byte(p.Name())); err != nil {
+							return err
+						}
+						p.Saw(func() { saved++ })
+						<-ctx.Done()
+						return nil
+					})
+				})
+				tasks.Go(func() error {
+					return m.RunTicks(ctx, "c", func(context.Context, member.Run) member.Ended {
+						p.Saw(func() { ran++ })
+						return member.Ended{Result: ticks.Succeeded}
+					})
+				})
+				return tasks.Wait()
+			})
+		})
+	}
+	for _, id := range []string{"asker", "other"} {
+		w.Process(id, 0, func(p *sim.Process) error { return s.asksTwice(p, id == "other") })
+	}
+	s.operator(func(p *sim.Process, c *zkconn.Session) error {
+		all, none := slices.Clone(s.group.Duties), []group.Duty(nil)
+		if len(all) == 0 { // the last life had taken them out
+			all = []group.Duty{cron("c", "@every 1m"), leader("d")}
+		}
+		for round := range 2 {
+			before := 0
+			p.Saw(func() { before = saved })
+			for _, duties := range [][]group.Duty{none, all} {
+				s.group.Duties = duties
+				if err := s.write(p.Context(), c, resource.StateOpen); err != nil {
+					return err
+				}
+				if err := await(p, func() bool { return duties != nil || round > 0 || len(s.held) == 0 }); err != nil {
+					return err
+				}
+			}
+			if err := askRun(p, c, "c"); err != nil {
+				return err
+			}
+			if err := await(p, func() bool { return saved > before || round > 0 }); err != nil {
+				return err
+			}
+		}
+		return await(p, func() bool { return ran > 0 && s.requestsOver() == len(s.requests()) })
+	})
+}
