@@ -28,9 +28,38 @@ type Completed struct {
 }
 
 // Records reads what became of the tasks: the results, and then the dead tasks. It holds one page in memory, and waits
-// while Redis is away. An error ends the sequence.
+// while Redis is away. An error ends the sequence: ErrIncomplete, if Redis has lost something meanwhile.
 func (b *Completed) Records(ctx context.Context) iter.Seq2[Record, error] {
-	return Records(ctx, b.p.store, b.ID, func(err error) error { return b.p.Pause(ctx, err) })
+	return func(yield func(Record, error) bool) {
+		away := func(err error) error { return b.p.Pause(ctx, err) }
+		for r, err := range Records(ctx, b.p.store, b.ID, away) {
+			if !yield(r, err) || err != nil {
+				return
+			}
+		}
+		if err := b.held(ctx); err != nil {
+			yield(Record{}, err)
+		}
+	}
+}
+
+// held makes sure that this watcher has had the batch all the time. It has claimed it when all results were there, and
+// does not claim it again: so if Redis has the claim, it has lost none of them.
+func (b *Completed) held(ctx context.Context) error {
+	for {
+		books, err := b.p.store.Batch(ctx, b.ID)
+		switch {
+		case err == nil && books.Broken != "":
+			return fmt.Errorf("%w: %s", store.ErrBroken, books.Broken)
+		case err == nil && (books.Life != b.Manifest.Life || books.Holder != b.p.Seat):
+			return fmt.Errorf("%w: redis has lost that this process has the batch", ErrIncomplete)
+		case err == nil, refused(err), hopeless(err):
+			return err
+		}
+		if err := b.p.Pause(ctx, err); err != nil {
+			return err
+		}
+	}
 }
 
 // Watch takes completed batches and calls do for each, one after the other, until ctx or the membership ends; it

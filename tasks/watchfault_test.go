@@ -171,3 +171,34 @@ func TestWatchRedisAway(t *testing.T) {
 		t.Errorf("the watch ended with %v", err)
 	}
 }
+
+// TestRedisLosesAClaim: who reads the results of a batch while Redis goes back to before it had it is told, and gets the
+// batch again.
+func TestRedisLosesAClaim(t *testing.T) {
+	f := newFixture(t)
+	f.completed(f.join("e", queue.Executor), "b", 2)
+	w, c := f.join("w", queue.Watcher), f.client()
+	key := func(name string) string { return keyPrefix(f.generation()) + name }
+	var ends []error
+	f.watching(w, func(ctx context.Context, b *Completed) (err error) {
+		for r, wrong := range b.Records(ctx) {
+			if err = wrong; len(ends) == 0 && r.Index == 1 {
+				_, lost := c.TxPipelined(ctx, func(p redis.Pipeliner) error {
+					p.HSet(ctx, key("b:b"), "holder", "")
+					p.HDel(ctx, key("h:"+w.Seat), "b:watch")
+					p.ZAdd(ctx, key("full"), redis.Z{Member: "b"})
+					return nil
+				})
+				if lost != nil {
+					t.Error(lost)
+				}
+			}
+		}
+		ends = append(ends, err)
+		return err
+	})
+	end := f.endOf("b")
+	if len(ends) != 2 || !errors.Is(ends[0], ErrIncomplete) || ends[1] != nil || end.How != znode.EndCollected {
+		t.Errorf("read with %v, ended as %s", ends, end.How)
+	}
+}
