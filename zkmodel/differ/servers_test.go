@@ -65,6 +65,7 @@ func (s *servers) connect(server int) error {
 	if _, err := w.receive(); err != nil {
 		return err
 	}
+	w.nudge = func() { w.send(framed((&op{code: opPing}).frame(xidPing, "", 0))) }
 	_, _, err = s.ask(server, op{code: opAuth, scheme: "digest", data: []byte("super:" + superPassword)})
 	return err
 }
@@ -95,12 +96,15 @@ func (s *servers) do(o op) (zxid int64, err error) {
 func (s *servers) ask(server int, o op) (*decoder, int64, error) {
 	s.xid++
 	s.admins[server].send(framed(o.frame(o.xid(s.xid), "", 0)))
-	frame, err := s.admins[server].receive()
-	if err != nil {
-		return nil, 0, fmt.Errorf("administrator: %s: %w", o.String(), err)
+	d := &decoder{}
+	for xid := xidPing; xid == xidPing; xid = d.int() { // those are of nudges
+		frame, err := s.admins[server].receive()
+		if err != nil {
+			return nil, 0, fmt.Errorf("administrator: %s: %w", o.String(), err)
+		}
+		d = &decoder{rest: frame}
 	}
-	d := &decoder{rest: frame}
-	_, zxid, code := d.int(), d.long(), d.int()
+	zxid, code := d.long(), d.int()
 	if code != 0 {
 		return nil, zxid, fmt.Errorf("administrator: %s: %w", o.String(), refusal(code))
 	}
