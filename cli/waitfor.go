@@ -113,7 +113,8 @@ type awaited struct {
 	seen    *resource.Observed // as it was last there; nil: never
 	runName string             // of the run in seen, if o.run is set
 	now     *resource.Observed // nil: missing
-	gap     bool               // a session was lost since seen, so that changes may have been missed
+	gap     bool               // a session was lost, which was said
+	ended   func() bool        // of a job that its last worker removes: whether the run in seen has completed
 	reached string             // one of o.states
 	shown   resource.Status    // what was last said on standard error
 }
@@ -194,6 +195,9 @@ func (w *awaited) look(ctx context.Context, r *zkstate.Reader, o *resource.Obser
 			return err
 		}
 	}
+	if err := w.watchEnd(ctx, r, o); err != nil {
+		return err
+	}
 	w.seen, w.gap = o, false
 	for _, state := range w.o.states {
 		if w.is(o, state) {
@@ -228,8 +232,22 @@ func (w *awaited) completed(o *resource.Observed) bool {
 	return done || last != nil && (w.first == nil || *last != *w.first)
 }
 
-// absent decides about something that is not there. A job that the last of its workers removes, as its record says, has
-// completed when it is gone: nothing else deletes a job at work, except for terminate, which marks it first.
+// watchEnd keeps a watch on the completion of a job that its last worker removes: afterwards nothing tells of it. That
+// somebody terminated it may be missed.
+func (w *awaited) watchEnd(ctx context.Context, r *zkstate.Reader, o *resource.Observed) (err error) {
+	if o.Record == nil || o.Record.Declaration.Kind().Name != job.KindName ||
+		job.Of(o.Record).Lifecycle.OnComplete != job.Remove {
+		w.ended = nil
+		return nil
+	}
+	if w.ended != nil && w.seen.Record.Generation == o.Record.Generation && w.ended() {
+		return nil
+	}
+	w.ended, err = r.CompletedW(ctx, o.Record)
+	return err
+}
+
+// absent decides about something that is not there.
 func (w *awaited) absent() error {
 	wants := func(state string) bool { return slices.Contains(w.o.states, state) }
 	switch {
@@ -249,12 +267,9 @@ func (w *awaited) absent() error {
 	return &problem{errIncomplete, err, "muster status shows what is there; to wait until it is gone: --for missing"}
 }
 
-// removed reports whether the job was at work when it was last seen, and its last worker deletes it.
+// removed reports whether the run that is waited for has completed, and its last worker has removed the job.
 func (w *awaited) removed() bool {
-	class := w.seen.Class()
-	return !w.gap && w.seen.Record != nil && w.seen.Record.Declaration.Kind().Name == job.KindName &&
-		job.Of(w.seen.Record).Lifecycle.OnComplete == job.Remove &&
-		(class.IsLive() || class == resource.Done) && (w.o.run == "" || w.runName == w.o.run)
+	return w.ended != nil && w.ended() && (w.o.run == "" || w.runName == w.o.run)
 }
 
 // checkKind refuses a state that this kind never has.

@@ -2,6 +2,11 @@ package cli_test
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 
 	"muster/exitcode"
@@ -60,6 +65,67 @@ func TestWaitDoesNotGuessWhyAJobIsGone(t *testing.T) {
 		t.Errorf("code %d\n%s", code, seen)
 	}
 	seen.await(t, "/once is gone: somebody deleted it while it was waited for")
+}
+
+// TestWaitKnowsHowARemovedJobEnded: wait is frozen while the run ends, and then finds nothing.
+func TestWaitKnowsHowARemovedJobEnded(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		end        func(t *testing.T, f fixture, worker *exec.Cmd)
+		code       int
+		says       string
+		workerCode int
+	}{
+		"completed": {
+			func(t *testing.T, f fixture, worker *exec.Cmd) {
+				if err := os.WriteFile(filepath.Join(f.dir, "go"), nil, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}, exitcode.Done, "/once is completed.", 0,
+		},
+		"terminated": {
+			func(t *testing.T, f fixture, worker *exec.Cmd) {
+				expect(t, result(f.command(servers.Connect(), "terminate", "once", "--yes")), 0)
+			}, exitcode.Incomplete, "/once is gone: somebody deleted it while it was waited for", 143,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t, 0, "")
+			f.write(t, 0, fmt.Sprintf(`zookeeper {
+  session_timeout = "2m"
+}
+job "once" {
+  root    = %q
+  workers = 1
+  lifecycle {
+    on_complete = "remove"
+  }
+}
+`, f.root))
+			f.mustApply(t)
+			worker := f.worker(servers.Connect(), "once", "w", "--", "/bin/sh", "-c", "until [ -e go ]; do sleep 0.05; done")
+			startOnScreen(t, worker)
+			wait := f.command(servers.Connect(), "wait", "once", "--for", "completed")
+			seen := startOnScreen(t, wait)
+			seen.await(t, "running (1 of 1 joined")
+			if err := wait.Process.Signal(syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			c.end(t, f, worker)
+			_ = worker.Wait()
+			if code := worker.ProcessState.ExitCode(); code != c.workerCode {
+				t.Errorf("the worker's code is %d", code)
+			}
+			if err := wait.Process.Signal(syscall.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
+			_ = wait.Wait()
+			if code := wait.ProcessState.ExitCode(); code != c.code || !strings.Contains(seen.String(), c.says) {
+				t.Errorf("code %d\n%s", code, seen)
+			}
+		})
+	}
 }
 
 // TestWaitWithoutAServerAtItsEnd: the code says that no server answered (8), not that the job needs longer (4).

@@ -92,6 +92,25 @@ func (s *Store) recordRun(ctx context.Context, old *resource.Observed, rec *reso
 	return job.SetLastRun(rec, job.Run{ID: run, Generation: old.Record.Generation, Completed: completed})
 }
 
+// CompletedW watches whether all workers of the run in a job's record complete. The function that it returns reports
+// whether they have: true is certain, also when the job is gone afterwards. After a lost connection it may stay false.
+func (r *Reader) CompletedW(ctx context.Context, rec *resource.Record) (completed func() bool, err error) {
+	j := job.Of(rec)
+	last := znode.Completion(j.Root, rec.Generation, j.Workers-1)
+	_, exists, changed, created, err := r.session.CreatedW(ctx, last)
+	if err != nil {
+		return nil, fmt.Errorf("whether the run completes: %w", err)
+	}
+	return func() bool {
+		select {
+		case <-changed:
+			return exists || created()
+		default:
+			return exists
+		}
+	}, nil
+}
+
 // RunName is the name of the run in the generation of a job's record, which its first worker wrote; empty if it has
 // none or nobody has joined.
 func (r *Reader) RunName(ctx context.Context, rec *resource.Record) (string, error) {
