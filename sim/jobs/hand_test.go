@@ -60,12 +60,12 @@ func endedWorld(w *sim.World) {
 	k.ann()
 }
 
-// hand deletes live znodes and the gate by hand, again and again, and puts the gate back after a while: while
-// it is gone nobody can end the generation, or write anything. Apply puts it back if hand does not.
+// hand deletes live znodes and the gate by hand, again and again, and puts the gate back: while it is gone nobody can
+// end the generation, or write anything. Apply puts it back if hand does not.
 func (k *jobs) hand() {
 	k.Process("hand", 0, func(p *sim.Process) error {
 		return k.withSession(p, func(s *zkconn.Session) error {
-			for range 6 {
+			for range 5 {
 				gate, _ := k.gate(p)
 				if gate == "" {
 					return nil
@@ -75,12 +75,15 @@ func (k *jobs) hand() {
 					if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
 						return err
 					}
-					k.sleep(p, time.Second)
+				}
+				for range 3 { // the others may do something meanwhile
+					if err := s.Sync(p.Context(), gate); err != nil {
+						return err
+					}
 				}
 				if err := k.repair(p, s); err != nil {
 					return err
 				}
-				k.sleep(p, time.Second)
 			}
 			return nil
 		})
