@@ -49,7 +49,7 @@ func nextWorld(live, retry bool) func(*sim.World) {
 	return func(w *sim.World) {
 		k := newJobs(w, 2)
 		for _, identity := range []string{"w0", "w1"} {
-			w.Process(identity, 1, func(p *sim.Process) error {
+			w.Process("p-"+identity, 1, func(p *sim.Process) error {
 				m, err := k.join(p, worker.Config{Identity: identity})
 				for decided := -1; decided < barrierRounds && err == nil; {
 					var round int
@@ -83,7 +83,7 @@ func startWorld(w *sim.World) {
 	k := newJobs(w, 3, func(j *job.Job) { j.Timeouts.Barrier = resource.Duration(barrierTimeout) })
 	passed := map[string]bool{}
 	for _, identity := range []string{"w0", "w1", "w2"} {
-		w.Process(identity, 1, func(p *sim.Process) error {
+		w.Process("p-"+identity, 1, func(p *sim.Process) error {
 			m, err := k.join(p, worker.Config{Identity: identity, Run: "r"})
 			for err == nil {
 				var attempt int

@@ -18,7 +18,7 @@ import (
 func terminateWorld(w *sim.World) {
 	k := newJobs(w, 2)
 	for _, identity := range []string{"a", "b"} {
-		w.Process(identity, 1, func(p *sim.Process) error { return endsWell(k.untilStopped(p, identity)) })
+		w.Process("p-"+identity, 1, func(p *sim.Process) error { return endsWell(k.untilStopped(p, identity)) })
 	}
 	k.ann()
 	w.AtEnd(func() error {

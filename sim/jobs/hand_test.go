@@ -17,7 +17,7 @@ func handWorld(live bool) func(*sim.World) {
 	return func(w *sim.World) {
 		k := newJobs(w, 2)
 		for _, name := range []string{"a1", "a2", "b"} {
-			w.Process(name, 1, func(p *sim.Process) error {
+			w.Process("p-"+name, 1, func(p *sim.Process) error {
 				m, err := k.join(p, worker.Config{Identity: name[:1]})
 				for round := 0; round < barrierRounds && err == nil; round++ {
 					err = m.pass("x", &round, live, true)
@@ -37,7 +37,7 @@ func handWorld(live bool) func(*sim.World) {
 func endedWorld(w *sim.World) {
 	k := newJobs(w, 2)
 	for _, name := range []string{"a", "b"} {
-		w.Process(name, 1, func(p *sim.Process) error {
+		w.Process("p-"+name, 1, func(p *sim.Process) error {
 			m, err := k.join(p, worker.Config{Identity: name})
 			for round := 0; round < 2 && err == nil; round++ {
 				for _, do := range []func() error{

@@ -51,7 +51,7 @@ func (k *jobs) joins() {
 		{"a1", "a", worker.TakeoverWait}, {"a2", "a", worker.TakeoverFail}, {"b", "b", worker.TakeoverWait},
 		{"c", "c", worker.TakeoverWait},
 	} {
-		k.Process(c.name, 1, func(p *sim.Process) error {
+		k.Process("p-"+c.name, 1, func(p *sim.Process) error {
 			m, err := k.join(p, worker.Config{Identity: c.identity, Takeover: c.takeover})
 			if err != nil {
 				return endsWell(err)
@@ -70,7 +70,7 @@ func (k *jobs) joins() {
 func lateWorld(w *sim.World) {
 	k := newJobs(w, 1)
 	for _, identity := range []string{"a", "b", "c"} {
-		w.Process("p"+identity, 2, func(p *sim.Process) error {
+		w.Process("p-"+identity, 2, func(p *sim.Process) error {
 			m, err := k.join(p, worker.Config{Identity: identity})
 			if err == nil {
 				k.sleep(p, time.Minute)
@@ -88,7 +88,7 @@ func lateWorld(w *sim.World) {
 func twinsWorld(w *sim.World) {
 	k := newJobs(w, 2)
 	for _, name := range []string{"a1", "a2", "a3"} {
-		w.Process(name, 1, func(p *sim.Process) error {
+		w.Process("p-"+name, 1, func(p *sim.Process) error {
 			for _, end := range []func(*member) error{(*member).leave, (*member).complete} {
 				m, err := k.join(p, worker.Config{Identity: "a"})
 				if err == nil {
@@ -104,7 +104,7 @@ func twinsWorld(w *sim.World) {
 			return nil
 		})
 	}
-	w.Process("b", 0, func(p *sim.Process) error { // the job is not stale while b is live
+	w.Process("p-b", 0, func(p *sim.Process) error { // the job is not stale while b is live
 		m, err := k.join(p, worker.Config{Identity: "b"})
 		if err == nil {
 			k.sleep(p, time.Minute)
@@ -135,7 +135,7 @@ func runWorld(w *sim.World) {
 	completed := map[string]int{}
 	for _, run := range []string{"r1", "r2"} {
 		for _, identity := range []string{"a", "b"} {
-			w.Process(identity+"-"+run, 2, func(p *sim.Process) error {
+			w.Process("p-"+identity+"-"+run, 2, func(p *sim.Process) error {
 				err := k.completeRun(p, worker.Config{Identity: identity, Run: run})
 				if err == nil {
 					p.Saw(func() { completed[run]++ })

@@ -38,7 +38,7 @@ func noRollWorld(w *sim.World) {
 		return err
 	})
 	for _, name := range []string{"a1", "a2"} {
-		w.Process(name, 1, func(p *sim.Process) error {
+		w.Process("p-"+name, 1, func(p *sim.Process) error {
 			m, err := k.join(p, worker.Config{Identity: name[:1]})
 			if err != nil {
 				return endsWell(err)

@@ -31,7 +31,7 @@ func (b *book) applyRoll(op zkmodel.Op) error {
 func rollWorld(w *sim.World) {
 	k := newJobs(w, 2)
 	for _, name := range []string{"a1", "a2", "b1", "b2"} {
-		w.Process(name, 1, func(p *sim.Process) error {
+		w.Process("p-"+name, 1, func(p *sim.Process) error {
 			m, err := k.join(p, worker.Config{Identity: name[:1]})
 			if err != nil {
 				return endsWell(err)

@@ -29,7 +29,7 @@ func valuesWorld(w *sim.World) {
 		return nil
 	})
 	for _, name := range []string{"a1", "a2", "b"} {
-		w.Process(name, 1, func(p *sim.Process) error {
+		w.Process("p-"+name, 1, func(p *sim.Process) error {
 			m, err := k.join(p, worker.Config{Identity: name[:1]})
 			if err != nil {
 				return endsWell(err)
@@ -160,7 +160,7 @@ func addressWorld(w *sim.World) {
 	k := newJobs(w, 2)
 	w.Check(k.checkAddresses)
 	for _, name := range []string{"a1", "a2", "b"} {
-		w.Process(name, 1, func(p *sim.Process) error {
+		w.Process("p-"+name, 1, func(p *sim.Process) error {
 			m, err := k.join(p, worker.Config{Identity: name[:1]})
 			for n := 1; n < 4 && err == nil; n++ {
 				port := address(name[:1]).Port + 1000*n
