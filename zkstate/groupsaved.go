@@ -14,8 +14,9 @@ import (
 // savedInGroup reads what was saved for those duties of o that left does not have, or for all of them if left is nil.
 // Of a duty without state and open operations nothing is returned.
 //
-// The guards are the versions of the folders of state: every write of a holder sets one. If left is nil, one guard is
-// the version of the clerk's memory: nobody gets a duty, and nobody new can save something, without a write of it.
+// The guards are the versions of the folders of state: every write of a holder sets one. If left is nil, or a duty goes
+// that nobody has ever had, one guard is the version of the clerk's memory: nobody gets a duty, and nobody new can save
+// something, without a write of it. What does not exist yet must not exist then either.
 func savedInGroup(ctx context.Context, r *Reader, o *resource.Observed, left resource.Declaration) (
 	saved []resource.Saved, guards []zkconn.Op, err error,
 ) {
@@ -27,14 +28,19 @@ func savedInGroup(ctx context.Context, r *Reader, o *resource.Observed, left res
 	}
 	gone := map[string]group.Duty{}
 	var names []string
+	guardsClerk := left == nil && len(taken) > 0
 	for _, d := range was.Duties {
-		if _, stays := kept.Duty(d.Name); !stays && slices.Contains(taken, d.Name) {
+		switch _, stays := kept.Duty(d.Name); {
+		case stays:
+		case slices.Contains(taken, d.Name):
 			gone[d.Name] = d
 			names = append(names, d.Name)
+		case left != nil:
+			guardsClerk = true
 		}
 	}
 	all, err := forEach(ctx, names, func(ctx context.Context, name string) (savedInDuty, error) {
-		return r.savedInDuty(ctx, was.Root, g, gone[name])
+		return r.savedInDuty(ctx, o, gone[name])
 	})
 	if err != nil {
 		return nil, nil, err
@@ -45,8 +51,10 @@ func savedInGroup(ctx context.Context, r *Reader, o *resource.Observed, left res
 			saved = append(saved, s.Saved)
 		}
 	}
-	if left == nil && len(taken) > 0 {
-		guards, err = r.appendGuard(ctx, guards, znode.Clerk(was.Root, g))
+	if guardsClerk && o.Has(resource.PartGeneration) {
+		var guard []zkconn.Op
+		_, guard, err = r.guard(ctx, o, znode.Clerk(was.Root, g))
+		guards = append(guards, guard...)
 	}
 	slices.SortFunc(saved, func(a, b resource.Saved) int { return cmp.Compare(a.Section, b.Section) })
 	return saved, guards, err
@@ -59,14 +67,15 @@ type savedInDuty struct {
 }
 
 // savedInDuty reads the manifest of each key, and the names of the open operations.
-func (r *Reader) savedInDuty(ctx context.Context, root, g string, d group.Duty) (savedInDuty, error) {
+func (r *Reader) savedInDuty(ctx context.Context, o *resource.Observed, d group.Duty) (savedInDuty, error) {
 	s := savedInDuty{Saved: resource.Saved{Section: d.Section()}}
+	root, g := group.Of(o.Record).Root, o.Record.Generation
 	folder := znode.States(root, g, d.Name)
-	var err error
-	if s.guards, err = r.appendGuard(ctx, nil, folder); err != nil {
+	there, guards, err := r.guard(ctx, o, folder)
+	if err != nil {
 		return s, err
 	}
-	if len(s.guards) > 0 { // there is state
+	if s.guards = guards; there { // there is state
 		keys, err := r.readChildren(ctx, folder)
 		if err != nil {
 			return s, err
@@ -106,11 +115,15 @@ func (r *Reader) openOperations(ctx context.Context, root, g, duty string) ([]st
 	return open, err
 }
 
-// appendGuard appends an operation that checks the version of the znode at path, if it exists.
-func (r *Reader) appendGuard(ctx context.Context, guards []zkconn.Op, path string) ([]zkconn.Op, error) {
-	stat, exists, err := r.session.Exists(ctx, path)
-	if err != nil || !exists {
-		return guards, err
+// guard returns operations which check that the znode at path still has its version, or still does not exist: then they
+// create it, which is refused if somebody else has, and delete it.
+func (r *Reader) guard(ctx context.Context, o *resource.Observed, path string) (
+	there bool, guards []zkconn.Op, err error,
+) {
+	stat, there, err := r.session.Exists(ctx, path)
+	if err != nil || there {
+		return there, []zkconn.Op{zkconn.CheckOp(path, stat.Version)}, err
 	}
-	return append(guards, zkconn.CheckOp(path, stat.Version)), nil
+	acl, err := ParseACL(o.Record.ACL)
+	return false, []zkconn.Op{zkconn.CreateOp(path, nil, zkconn.Persistent, acl), zkconn.DeleteOp(path, 0)}, err
 }
