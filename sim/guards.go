@@ -11,8 +11,8 @@ import (
 
 // A transaction's kind is the list of its operations, each once, with normalised paths: <p> is the name of a process,
 // <seq> the number of a sequential znode, <n> another number and <id> a long id. @v marks an operation that names a
-// version: a guard, because the server refuses the transaction if the version has changed. Options.Kind may give several
-// kinds one name.
+// version: a guard, because the server refuses the transaction if the version has changed. Options.Kind may give
+// several kinds one name.
 
 // guard is one guard of a kind of transactions.
 type guard struct{ kind, op string }

@@ -15,6 +15,7 @@ import (
 // dutyBook is what was written below a duty.
 type dutyBook struct {
 	cursor  time.Time
+	digest  string                      // of its schedule
 	records map[string]znode.TickRecord // by path; those that exist
 	claimed map[string]bool             // paths of ticks and requests that ever began
 	began   map[string]bool             // attempts that ever began, by path and number
@@ -84,7 +85,7 @@ func (b *book) applyCursor(op zkmodel.Op, p place) error {
 	if c.Tick.Before(book.cursor) {
 		return fmt.Errorf("the cursor goes back from %s to %s", book.cursor, c.Tick)
 	}
-	book.cursor = c.Tick
+	book.cursor, book.digest = c.Tick, c.Digest
 	if d, ok := b.declares(p.parts[1]); ok && d.Schedule != "" {
 		if sched, err := schedule.Parse(d.Schedule, d.Timezone); err == nil && sched.Digest() != c.Digest {
 			return fmt.Errorf("the cursor follows another schedule than the declared one")
@@ -99,9 +100,6 @@ func (b *book) applyTick(op zkmodel.Op, p place, writes bool) error {
 	old, there := book.records[op.Path]
 	if !writes {
 		delete(book.records, op.Path)
-		if p.parts[2] == "now" {
-			delete(book.claimed, op.Path) // the numbers begin anew when the folder is gone
-		}
 		if _, ok := b.declares(p.parts[1]); ok && there && !old.Final() && book.asked[op.Path] == b.edits {
 			return fmt.Errorf("a run is deleted that is not over: %s", op.Path)
 		}

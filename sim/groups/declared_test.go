@@ -1,10 +1,9 @@
 package groups
 
 import (
+	"cmp"
 	"context"
 	"slices"
-
-	"golang.org/x/sync/errgroup"
 
 	"muster/group"
 	"muster/member"
@@ -22,9 +21,9 @@ func declared(w *sim.World) {
 	for _, id := range []string{"a", "b"} {
 		w.Process(id, 1, func(p *sim.Process) error {
 			return s.member(p, config(id, "1.0", "c", "d"), func(ctx context.Context, m *member.Member) error {
-				var tasks errgroup.Group
-				tasks.Go(func() error {
-					return m.Lead(ctx, "d", func(ctx context.Context, h *member.Hold) error {
+				leads, runs := make(chan error, 1), make(chan error, 1)
+				go func() {
+					leads <- m.Lead(ctx, "d", func(ctx context.Context, h *member.Hold) error {
 						if err := h.Put(h.Context(), "k", []byte(p.Name())); err != nil {
 							return err
 						}
@@ -32,14 +31,14 @@ func declared(w *sim.World) {
 						<-ctx.Done()
 						return nil
 					})
-				})
-				tasks.Go(func() error {
-					return m.RunTicks(ctx, "c", func(context.Context, member.Run) member.Ended {
+				}()
+				go func() {
+					runs <- m.RunTicks(ctx, "c", func(context.Context, member.Run) member.Ended {
 						p.Saw(func() { ran++ })
 						return member.Ended{Result: ticks.Succeeded}
 					})
-				})
-				return tasks.Wait()
+				}()
+				return cmp.Or(<-leads, <-runs)
 			})
 		})
 	}

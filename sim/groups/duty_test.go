@@ -34,6 +34,7 @@ func newLead(w *sim.World) *leading {
 		c := config(id, fmt.Sprintf("%d.0", i+1), "d")
 		w.Process(id, 1, func(p *sim.Process) error {
 			return l.member(p, c, func(ctx context.Context, m *member.Member) error {
+				go l.watch(p, m)
 				return m.Lead(ctx, "d", func(ctx context.Context, h *member.Hold) error { return l.lead(ctx, p, h) })
 			})
 		})
@@ -93,6 +94,27 @@ func (l *leading) lead(ctx context.Context, p *sim.Process, h *member.Hold) erro
 		}
 	}
 	return nil
+}
+
+// watch sees one end of each hold that began, and no other.
+func (l *leading) watch(p *sim.Process, m *member.Member) {
+	held := int64(0)
+	for e := range m.Events(context.Background()) {
+		was := held
+		switch e.Kind {
+		case member.EventTaken:
+			held = e.Epoch
+			was = 0
+		case member.EventReleased, member.EventResigned, member.EventLost:
+			held = 0
+			was -= e.Epoch
+		default:
+			continue
+		}
+		if was != 0 {
+			p.Saw(func() { l.wrong = fmt.Errorf("%s: the event %s of epoch %d does not follow", p, e.Kind, e.Epoch) })
+		}
+	}
 }
 
 // follow sees holders with epochs that rise.
