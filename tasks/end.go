@@ -17,7 +17,7 @@ import (
 //	run/<g>/ended              set to nothing: its mtime then is the time
 //	run/<g>/ended/<day>        persistent   by the first batch that ends on a day
 //	run/<g>/batch/<id>         deleted, at the version read
-//	run/<g>/ended/<day>/<id>   persistent   created in the same transaction, which checks the gate
+//	run/<g>/ended/<day>/<id>   persistent   created in the same transaction
 //	Redis                      remove
 //
 // A batch is ended only as long as all its tasks have ended, unless it is cancelled or was never submitted in full: a
@@ -26,7 +26,8 @@ import (
 // retry or is refused. While a watcher has the batch, Redis refuses the retry.
 //
 // A process that dies after the transaction leaves keys in Redis that no manifest names. The process with the smallest
-// seat removes those. The Record is not checked: a queue that was asked to stop may lose a batch, but not get one.
+// seat removes those. The Record is not checked: a queue that was asked to stop may lose a batch, but not get one. Nor is
+// the gate: as long as there is a manifest, the queue is not deleted.
 
 // EndBatch ends a batch, of which m is the manifest as it was read: in ZooKeeper, and then in Redis. by says who does
 // it. Calling it again does no harm, also after any error, and also if another process has ended the batch before.
@@ -92,7 +93,7 @@ func (e *ending) attempt(ctx context.Context) error {
 	if e.replace {
 		end = zkconn.SetOp(at, body, -1)
 	}
-	_, err = e.s.Multi(ctx, zkconn.CheckOp(znode.Gate(e.root, e.g), 0), zkconn.DeleteOp(e.manifest(), e.m.Version), end)
+	_, err = e.s.Multi(ctx, zkconn.DeleteOp(e.manifest(), e.m.Version), end)
 	switch {
 	case err == nil:
 		return nil
@@ -115,7 +116,7 @@ func (e *ending) attempt(ctx context.Context) error {
 // time asks ZooKeeper for its time.
 func (e *ending) time(ctx context.Context) (time.Time, error) {
 	days := znode.EndedDays(e.root, e.g)
-	results, err := e.s.Multi(ctx, zkconn.CheckOp(znode.Gate(e.root, e.g), 0), zkconn.SetOp(days, nil, -1))
+	stat, err := e.s.Set(ctx, days, nil, -1)
 	switch {
 	case errors.Is(err, zkconn.ErrUnknown):
 		return time.Time{}, settled(ctx, e.s, err)
@@ -124,7 +125,7 @@ func (e *ending) time(ctx context.Context) (time.Time, error) {
 	case err != nil:
 		return time.Time{}, err
 	}
-	return results[1].Stat.Mtime, nil
+	return stat.Mtime, nil
 }
 
 // body is what remains of the batch.

@@ -18,7 +18,7 @@ import (
 //
 // It reads Redis first, then syncs and reads ZooKeeper, and acts on what Redis has and ZooKeeper has no more. Names in
 // Redis contain the transaction that created the znode, which never comes again. So what it decides stays right,
-// however late it acts: a keeper that was frozen does no harm, nor do two at once. Every write to ZooKeeper has the
+// however late it acts: a keeper that was frozen does no harm, nor do two at once. Every write of a manifest has the
 // version read.
 
 // keepLimits are the times of the keeper. Tests change them.

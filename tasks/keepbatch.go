@@ -241,9 +241,7 @@ func (k *keeper) writeManifest(ctx context.Context, id string, m Manifest) error
 	if err != nil {
 		return err
 	}
-	root, g := k.p.config.Root, k.p.Generation
-	_, err = k.p.session.Multi(ctx, zkconn.CheckOp(znode.Gate(root, g), 0),
-		zkconn.SetOp(znode.Batch(root, g, id), body, m.Version))
+	_, err = k.p.session.Set(ctx, znode.Batch(k.p.config.Root, k.p.Generation, id), body, m.Version)
 	if errors.Is(err, zkconn.ErrUnknown) {
 		return k.p.session.Settled(ctx)
 	}

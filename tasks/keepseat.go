@@ -178,11 +178,12 @@ func (k *keeper) report(ctx context.Context, failed error) error {
 	return k.writeHealth(ctx)
 }
 
-// writeHealth writes k.health unless it is there. The own seat is checked, so that one who is gone writes nothing.
+// writeHealth writes k.health unless it is there. The own seat is checked, so that one who is gone writes nothing: the
+// seat that stands and is the smallest is the only one to write.
 func (k *keeper) writeHealth(ctx context.Context) error {
 	root, g := k.p.config.Root, k.p.Generation
 	at := znode.QueueHealth(root, g)
-	body, stat, err := k.p.session.Get(ctx, at)
+	body, _, err := k.p.session.Get(ctx, at)
 	if err != nil {
 		return err
 	}
@@ -198,9 +199,8 @@ func (k *keeper) writeHealth(ctx context.Context) error {
 	if body, err = znode.EncodeHealth(k.health); err != nil {
 		return err
 	}
-	_, err = k.p.session.Multi(ctx, zkconn.CheckOp(znode.Gate(root, g), 0), zkconn.CheckOp(k.p.seat, -1),
-		zkconn.SetOp(at, body, stat.Version))
-	if errors.Is(err, zkconn.ErrUnknown) || errors.Is(err, zkconn.ErrBadVersion) { // the next pass reads it again
+	_, err = k.p.session.Multi(ctx, zkconn.CheckOp(k.p.seat, -1), zkconn.SetOp(at, body, -1))
+	if errors.Is(err, zkconn.ErrUnknown) { // the next pass reads it again
 		return nil
 	}
 	return err

@@ -224,11 +224,10 @@ func (o *Operator) write(ctx context.Context, id string, edit func(*znode.BatchM
 			return m, err
 		}
 		at := znode.Batch(o.c.Root, o.Generation, id)
-		results, err := o.s.Multi(ctx, zkconn.CheckOp(znode.Gate(o.c.Root, o.Generation), 0),
-			zkconn.SetOp(at, body, m.Version))
+		stat, err := o.s.Set(ctx, at, body, m.Version)
 		switch {
 		case err == nil:
-			m.BatchManifest, m.Version, m.Modified = next, results[1].Stat.Version, results[1].Stat.Mtime
+			m.BatchManifest, m.Version, m.Modified = next, stat.Version, stat.Mtime
 			return m, nil
 		case errors.Is(err, zkconn.ErrUnknown):
 			if err = settled(ctx, o.s, err); !errors.Is(err, errAgain) {

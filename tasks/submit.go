@@ -25,8 +25,8 @@ import (
 //	Redis                               begin, append …, open
 //	run/<g>/batch/<id>                  set          the manifest: open
 //
-// The first two are one transaction; it and the last one check the gate and the version of the Record. Every step can
-// be repeated: who finds the manifest goes on where the other stopped, also at the same time. So a process that dies
+// The first two are one transaction, which checks the gate and the version of the Record. From then on the manifest
+// keeps the queue from being deleted. Every step can be repeated: who finds the manifest goes on where the other stopped, also at the same time. So a process that dies
 // leaves something that another submit with the same id and content completes; without one, the process with the
 // smallest seat ends it an hour after the manifest was last written.
 //
@@ -338,16 +338,14 @@ func (x *submission) open(ctx context.Context) error {
 			return err
 		}
 		at := znode.Batch(x.c.Root, x.out.Generation, x.c.ID)
-		results, err := x.join.s.Multi(ctx,
-			zkconn.CheckOp(znode.Gate(x.c.Root, x.out.Generation), 0),
-			zkconn.CheckOp(x.join.record(), x.join.stat.Version), zkconn.SetOp(at, body, m.Version))
+		stat, err := x.join.s.Set(ctx, at, body, m.Version)
 		if errors.Is(err, zkconn.ErrUnknown) {
 			return settled(ctx, x.join.s, err)
 		}
 		if err != nil {
 			return x.refused(ctx, err, at)
 		}
-		m.BatchManifest, m.Version, m.Modified = next, results[2].Stat.Version, results[2].Stat.Mtime
+		m.BatchManifest, m.Version, m.Modified = next, stat.Version, stat.Mtime
 	}
 	err := x.call(ctx, func(ctx context.Context, st *store.Queue) error {
 		_, err := st.Set(ctx, x.c.ID, m.Life, int64(m.Version), m.Weight, string(m.State))

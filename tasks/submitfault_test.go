@@ -129,7 +129,7 @@ func TestSubmitLostRepliesOfZooKeeper(t *testing.T) {
 			id := fmt.Sprint("b", nth, name)
 			seen := 0
 			lost := lose(func(op int32, req []byte) bool {
-				if op == zkserver.OpMulti && bytes.Contains(req, []byte(id)) {
+				if (op == zkserver.OpMulti || op == zkserver.OpSetData) && bytes.Contains(req, []byte(id)) {
 					seen++
 					return seen == nth+1
 				}
