@@ -172,7 +172,7 @@ func TestWatchRedisAway(t *testing.T) {
 	}
 }
 
-// TestRedisLosesAClaim: who reads the results of a batch while Redis goes back to before it had it is told, and gets the
+// TestRedisLosesAClaim: who reads the results of a batch while Redis goes back to before the claim is told, and gets the
 // batch again.
 func TestRedisLosesAClaim(t *testing.T) {
 	f := newFixture(t)
