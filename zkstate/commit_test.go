@@ -104,8 +104,8 @@ func TestCommitRefusesWhatMoved(t *testing.T) {
 		move    func(f *fixture, j job.Job)
 		says    string
 	}{
-		"worker joined before a replace": {3, func(f *fixture, j job.Job) { f.join(j, "w0") }, "a worker joined: w0"},
-		"worker joined before a delete":  {0, func(f *fixture, j job.Job) { f.join(j, "w1") }, "a worker joined: w1"},
+		"worker joined before a replace": {3, func(f *fixture, j job.Job) { f.joinFirst(j, "w0") }, "a worker joined: w0"},
+		"worker joined before a delete":  {0, func(f *fixture, j job.Job) { f.joinFirst(j, "w1") }, "a worker joined: w1"},
 		"worker came and went": {0, func(f *fixture, j job.Job) {
 			_, leave := f.join(j, "w1")
 			leave()

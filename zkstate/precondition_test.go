@@ -52,11 +52,14 @@ func TestEveryPreconditionIsInTheTransaction(t *testing.T) {
 		return f.session.Delete(ctx, znode.Gate(job.Of(o.Record).Root, o.Record.Generation), -1)
 	}
 	join := func(ctx context.Context, f *fixture, o *resource.Observed) error {
+		j := job.Of(o.Record)
 		_, err := worker.Join(ctx, f.session, worker.Config{
-			Root: job.Of(o.Record).Root, Job: job.Of(o.Record).Name, Identity: "w",
-			Info: znode.Worker{IP: "127.0.0.1", Port: 1},
+			Root: j.Root, Job: j.Name, Identity: "w", Info: znode.Worker{IP: "127.0.0.1", Port: 1},
 		})
-		return err
+		if err != nil {
+			return err
+		}
+		return awaitID(ctx, f.session, j, "w")
 	}
 	makeJob := func(ctx context.Context, f *fixture, _ *resource.Observed) error {
 		_, err := f.session.Create(ctx, f.root+"/jobs/a", nil, zkconn.Persistent, zkconn.World(zkconn.PermAll))

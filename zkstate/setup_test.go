@@ -162,6 +162,26 @@ func (f *fixture) join(j job.Job, identity string) (m *worker.Member, close func
 	return m, func() { s.Close() }
 }
 
+// joinFirst is join for an identity that is new, and waits until its worker has written its id into its live znode. It
+// does so a moment after Join, and some tests compare what is there before and after a commit.
+func (f *fixture) joinFirst(j job.Job, identity string) {
+	f.t.Helper()
+	f.join(j, identity)
+	if err := awaitID(f.t.Context(), f.session, j, identity); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func awaitID(ctx context.Context, s *zkconn.Session, j job.Job, identity string) error {
+	for {
+		stat, _, event, err := s.ExistsW(ctx, znode.Live(j.Root, j.Name, identity))
+		if err != nil || stat.Version > 0 {
+			return err
+		}
+		<-event
+	}
+}
+
 // complete writes what a worker writes when it completes.
 func (f *fixture) complete(m *worker.Member) {
 	f.t.Helper()
