@@ -37,10 +37,11 @@ func ours(frames string) []string {
 	lines := strings.Split(frames, "\n")
 	for i := 0; i+1 < len(lines); i += 2 {
 		name, _, _ := strings.Cut(strings.TrimPrefix(lines[i], "created by "), " in goroutine")
-		if at := strings.LastIndex(name, "("); at > 0 {
-			name = name[:at]
+		if strings.HasSuffix(name, ")") {
+			name = name[:strings.LastIndex(name, "(")]
 		}
-		if !strings.HasPrefix(name, "muster/") || strings.HasPrefix(name, "muster/sim.(*") {
+		if !strings.HasPrefix(name, "muster/") || strings.HasPrefix(name, "muster/sim.(*") ||
+			strings.HasPrefix(name, "muster/sim.inBubble") {
 			continue
 		}
 		file, _, _ := strings.Cut(strings.TrimSpace(lines[i+1]), " ")

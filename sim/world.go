@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"sync"
 	"time"
@@ -28,11 +27,10 @@ type World struct {
 	txns    []func(*zkmodel.Txn) error
 
 	activity  chan struct{} // holds an element when a process did something since the scheduler looked
-	random    *rand.Rand
-	left      Faults // that may still happen
-	preparing bool   // Setup runs
-	stopping  bool   // services are told to end
-	calm      bool   // nothing woke a process since all were blocked
+	left      Faults        // that may still happen
+	preparing bool          // Setup runs
+	stopping  bool          // services are told to end
+	calm      bool          // nothing woke a process since all were blocked
 	steps     int
 	trace     []string
 	record    bool // also the fair end, in after
