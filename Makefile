@@ -1,11 +1,11 @@
 # The README has two commands, make demo and make test. make demo needs Go and installs nothing. make test installs
 # ZooKeeper, and what single tests need, if they are missing. It is make check: everything that CI runs, the cheapest
-# first. make unit is the part of it that needs no server.
+# first. make unit and make sim are the parts of it that need no server.
 
 GO ?= go
 export GO
 
-.PHONY: demo test check lint unit soak bench generate setup build
+.PHONY: demo test check lint unit sim soak bench generate setup build
 
 demo: build
 	@./examples/demo.sh
@@ -13,21 +13,26 @@ demo: build
 test: check
 
 check: setup
-	@./.ci/check lint unit servers
+	@./.ci/check lint unit sim servers
 
-lint unit:
+lint unit sim:
 	@./.ci/check $@
 
-# Runs the tests of races, crashes and faults longer than make test does.
+# Runs the tests of races, crashes and faults longer than make test does, and each world of the simulation for SIM_FOR,
+# from a seed on that nobody has tried.
+soak: SIM_FOR ?= 30s
 soak: setup
 	MUSTER_SOAK=1 $(GO) test -count=1 -timeout 60m -v \
 		-run 'Race|Kill|Crash|Soak|Outages|TestIDsUnderFaults|DriftLoop|AnyRun|Anything|AreTheModel' ./...
+	$(GO) test -count=1 -timeout 0 -p 1 -v -run 'TestWorlds|TestSound' ./sim/... \
+		-sim.for $(SIM_FOR) -sim.seed $$(date +%s)000000
 
 # The comparison of queues alone: make bench BENCH=./tasks/peers
 bench: BENCH ?= ./...
 bench:
 	@./.ci/setup bench
 	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m $(BENCH)
+	$(if $(filter ./...,$(BENCH)),$(GO) test -run '^$$' -bench . -cpu 1 ./sim ./zkmodel)
 
 generate:
 	$(GO) generate ./zkstate/znode/...
