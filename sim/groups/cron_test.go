@@ -15,7 +15,8 @@ import (
 // running is what the holders of a cron have run.
 type running struct {
 	*shop
-	runs int
+	runs  int
+	ahead time.Duration // the clock of b
 }
 
 // newRunning is a world in which two members run the ticks of a cron, and what an operator asks for, while he moves the
@@ -26,8 +27,12 @@ func newRunning(w *sim.World, policy func(*group.Duty)) *running {
 	policy(&d)
 	r := &running{shop: newShop(w, d)}
 	for _, id := range []string{"a", "b"} {
+		c := config(id, "1.0", "c")
+		if id == "b" {
+			c.Clock = func() time.Time { return time.Now().Add(r.ahead) }
+		}
 		w.Process(id, 1, func(p *sim.Process) error {
-			return r.member(p, config(id, "1.0", "c"), func(ctx context.Context, m *member.Member) error {
+			return r.member(p, c, func(ctx context.Context, m *member.Member) error {
 				return m.RunTicks(ctx, "c", func(ctx context.Context, a member.Run) member.Ended { return r.run(ctx, p, a) })
 			})
 		})
@@ -109,7 +114,17 @@ func askRun(p *sim.Process, c *zkconn.Session, duty string) error {
 	})
 }
 
-func cronOnce(w *sim.World) { newRunning(w, func(*group.Duty) {}) }
+func cronAgain(w *sim.World) { newRunning(w, func(*group.Duty) {}) }
+
+// cronOnce is the same for a cron whose runs are not repeated when they are lost, and whose ticks wait.
+func cronOnce(w *sim.World) {
+	newRunning(w, func(d *group.Duty) {
+		d.Lost, d.Overlap, d.Missed = group.LostSkip, group.OverlapWait, group.MissedAll
+	})
+}
+
+// wrongClock is the same, and one member has a clock that is wrong: the other one does all.
+func wrongClock(w *sim.World) { newRunning(w, func(*group.Duty) {}).ahead = 2 * time.Minute }
 
 // cronByHand is the same, and somebody deletes what holds it together.
 func cronByHand(w *sim.World) {

@@ -21,7 +21,9 @@ func worlds() []sim.Named {
 		{Name: "state-by-hand", World: stateByHand},
 		{Name: "operation", Options: sim.Options{Faults: faults}, World: func(w *sim.World) { newOperating(w) }},
 		{Name: "operation-by-hand", World: operationByHand},
-		{Name: "cron", Options: sim.Options{Faults: faults}, World: cronOnce},
+		{Name: "cron", Options: sim.Options{Faults: faults}, World: cronAgain},
+		{Name: "cron-once", Options: sim.Options{Faults: faults}, World: cronOnce},
+		{Name: "wrong-clock", Options: sim.Options{Faults: faults}, World: wrongClock},
 		{Name: "cron-by-hand", World: cronByHand},
 		{Name: "declared", Options: sim.Options{Faults: faults}, World: declared},
 	}
