@@ -238,7 +238,7 @@ func (m *Member) resignedAt(duty string) int32 {
 }
 
 // Ready makes a member eligible that joined with NotReady. ErrRemoved means that somebody deleted its live znode by
-// hand; it never writes the live znode that another process has made since.
+// hand: if another process has made one since, Ready sees that and does not write.
 func (m *Member) Ready(ctx context.Context) error {
 	ready := m.present
 	ready.Ready = true
