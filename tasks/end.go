@@ -26,8 +26,8 @@ import (
 // retry or is refused. While a watcher has the batch, Redis refuses the retry.
 //
 // A process that dies after the transaction leaves keys in Redis that no manifest names. The process with the smallest
-// seat removes those. The Record is not checked: a queue that was asked to stop may lose a batch, but not get one. Nor is
-// the gate: as long as there is a manifest, the queue is not deleted.
+// seat removes those. The Record is not checked: a queue that was asked to stop may lose a batch, but not get one. Nor
+// is the gate: as long as there is a manifest, the queue is not deleted.
 
 // EndBatch ends a batch, of which m is the manifest as it was read: in ZooKeeper, and then in Redis. by says who does
 // it. Calling it again does no harm, also after any error, and also if another process has ended the batch before.

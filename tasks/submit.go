@@ -26,9 +26,10 @@ import (
 //	run/<g>/batch/<id>                  set          the manifest: open
 //
 // The first two are one transaction, which checks the gate and the version of the Record. From then on the manifest
-// keeps the queue from being deleted. Every step can be repeated: who finds the manifest goes on where the other stopped, also at the same time. So a process that dies
-// leaves something that another submit with the same id and content completes; without one, the process with the
-// smallest seat ends it an hour after the manifest was last written.
+// keeps the queue from being deleted. Every step can be repeated: who finds the manifest goes on where the other
+// stopped, also at the same time. So a process that dies leaves something that another submit with the same id and
+// content completes; without one, the process with the smallest seat ends it an hour after the manifest was last
+// written.
 //
 // Redis may begin a batch whose manifest was deleted in the meantime. So the manifest is read after begin and before
 // the first task, and if it is gone the batch is removed again.

@@ -172,8 +172,8 @@ func TestWatchRedisAway(t *testing.T) {
 	}
 }
 
-// TestRedisLosesAClaim: who reads the results of a batch while Redis goes back to before the claim is told, and gets the
-// batch again.
+// TestRedisLosesAClaim: who reads the results of a batch, while Redis goes back to before the claim, is told so, and
+// gets the batch again.
 func TestRedisLosesAClaim(t *testing.T) {
 	f := newFixture(t)
 	f.completed(f.join("e", queue.Executor), "b", 2)
