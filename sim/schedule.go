@@ -15,6 +15,9 @@ import (
 // farFuture bounds waiting for what should end by itself.
 const farFuture = 24 * time.Hour
 
+// hangs is in the error of a schedule whose processes do not end.
+const hangs = "does not end"
+
 // picker chooses the next step; false begins the fair end.
 type picker interface {
 	next(w *World) (step, bool)
@@ -39,7 +42,7 @@ func (w *World) schedule(o Options, world func(*World), pick picker) outcome {
 		w.explore(pick)
 	}
 	if w.failed() == nil {
-		w.fairEnd(fmt.Sprintf("does not end within %s after the last fault", o.End))
+		w.fairEnd(fmt.Sprintf("%s within %s after the last fault", hangs, o.End))
 	}
 	for _, f := range w.ends {
 		if w.failed() == nil {
@@ -93,7 +96,7 @@ func (w *World) runSetup() {
 	}}
 	w.procs = []*process{p}
 	w.begin(p)
-	w.fairEnd("setup does not end")
+	w.fairEnd(hangs)
 	if _, err := p.life.result(); err != nil {
 		w.fail(fmt.Errorf("setup: %w", err))
 	}

@@ -3,7 +3,6 @@ package sim
 import (
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -69,31 +68,6 @@ func replayFile(t *testing.T, o Options, world func(*World), file string) {
 		t.Fatalf("%s: %v\n\n%s", o.Name, out.err, story(out))
 	}
 	t.Logf("the trace leads to no failure; what happened:\n%s", story(out))
-}
-
-// Bounds of a shrinker's work.
-const (
-	tries    = 400
-	tryLimit = 10 * time.Second
-)
-
-// shrink drops lines of a trace while the schedule still fails.
-func shrink(t *testing.T, o Options, world func(*World), f failure) failure {
-	left, start := tries, time.Now()
-	more := func() bool { return left > 0 && time.Since(start) < tryLimit }
-	for size := len(f.trace); size > 0 && more(); size /= 2 {
-		for at := 0; at < len(f.trace) && more(); {
-			end := min(at+size, len(f.trace))
-			shorter := slices.Concat(f.trace[:at], f.trace[end:])
-			left--
-			if out := replayed(t, o, world, shorter); out.err != nil && len(out.trace) <= len(shorter) {
-				f.err, f.trace, f.after = out.err, out.trace, out.after
-			} else {
-				at = end
-			}
-		}
-	}
-	return f
 }
 
 // story is a trace for a reader.
