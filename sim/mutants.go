@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -12,7 +13,11 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "rewrite the tables of guards")
+var (
+	update     = flag.Bool("update", false, "complete the tables of guards")
+	guardsLike = flag.String("sim.guard", "", "only guards whose operation or kind matches this expression")
+	worldsLike = flag.String("sim.world", "", "look for mutants only in worlds whose name matches this expression")
+)
 
 // Named is a world with its options.
 type Named struct {
@@ -39,30 +44,34 @@ const mutantLimit = 3000
 
 // Mutants holds a table against the worlds: all guards of the transactions that they make, and for each guard a world
 // that fails when the server ignores it. A guard without one needs a reason in the table. The test fails if a guard is
-// missing in the table, if a world no longer fails, and if there is no reason. With -update it writes the table, and
-// looks for worlds. With -short it only looks for guards that are missing.
+// missing in the table, if a world no longer fails, and if there is no reason. With -short it only looks for guards
+// that are missing.
+//
+// With -update it adds guards that are missing, and looks for worlds for those that have neither a world nor a reason,
+// or whose world no longer fails. It writes the table after each. -sim.guard and -sim.world say where to look: then
+// also for guards that have a reason.
 func Mutants(t *testing.T, file string, worlds ...Named) {
 	t.Helper()
 	table, err := readTable(file)
 	if err != nil && !(os.IsNotExist(err) && *update) {
 		t.Fatal(err)
 	}
-	m := &mutants{
-		t: t, errorf: t.Errorf, file: file, worlds: worlds, table: table, where: map[guard][]Named{},
-		update: *update, limit: mutantLimit,
-	}
+	m := &mutants{t: t, errorf: t.Errorf, file: file, table: table, update: *update, limit: mutantLimit}
 	if *given.seeds > 0 {
 		m.limit = *given.seeds
 	}
-	m.collect()
-	if testing.Short() && !*update {
-		return
+	if m.guards, err = regexp.Compile(*guardsLike); err != nil {
+		t.Fatal(err)
 	}
-	m.each(m.run)
-	if *update {
-		if err := m.table.write(file); err != nil {
-			t.Fatal(err)
-		}
+	only, err := regexp.Compile(*worldsLike)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.worlds = slices.DeleteFunc(slices.Clone(worlds), func(n Named) bool { return !only.MatchString(n.Name) })
+	m.some = *guardsLike != "" || *worldsLike != ""
+	m.collect()
+	if !testing.Short() || *update {
+		m.each(m.run)
 	}
 }
 
@@ -72,17 +81,22 @@ type mutants struct {
 	errorf func(format string, args ...any)
 	file   string
 	worlds []Named
-	table  table
 	where  map[guard][]Named // the worlds that have seen a guard
-	update bool              // look for worlds
-	limit  int               // schedules for each guard
+	guards *regexp.Regexp
+	some   bool // only some guards or worlds
+	update bool // look for worlds
+	limit  int  // schedules for each guard
+
+	mu    sync.Mutex
+	table table
 }
 
 // collect runs all worlds without mutants, to see their guards: many schedules to write the table, few to compare it.
 func (m *mutants) collect() {
+	m.where = map[guard][]Named{}
 	for _, n := range m.worlds {
 		o := n.options().complete(m.t)
-		if o.Seeds = max(o.Seeds/4, 20); m.update {
+		if o.Seeds = max(o.Seeds/4, 20); m.update && !m.some {
 			o.Seeds = max(200, 3*n.Options.Seeds)
 		}
 		o.seen = &guards{seen: map[guard]int{}}
@@ -101,6 +115,18 @@ func (m *mutants) collect() {
 				continue
 			}
 			m.table = append(m.table, &entry{guard: g})
+		}
+	}
+	m.save()
+}
+
+// save writes the table as far as it is known.
+func (m *mutants) save() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.update {
+		if err := m.table.write(m.file); err != nil {
+			m.errorf("%v", err)
 		}
 	}
 }
@@ -124,14 +150,19 @@ func (m *mutants) each(f func(e *entry)) {
 }
 
 func (m *mutants) run(e *entry) {
-	if e.world != "" && m.again(e) {
-		return
-	}
-	if m.update {
-		m.search(e)
-		return
-	}
 	switch {
+	case !m.guards.MatchString(e.op) && !m.guards.MatchString(e.kind), e.reason != "" && !m.some:
+		return
+	case e.world != "" && !slices.ContainsFunc(m.worlds, func(n Named) bool { return n.Name == e.world }) && m.some:
+		return
+	case e.world != "" && m.again(e):
+		return
+	case m.update && !m.some && len(m.where[e.guard]) == 0:
+		m.remove(e)
+		m.save()
+	case m.update:
+		m.search(e)
+		m.save()
 	case e.world != "":
 		m.errorf("%s: world %s no longer fails without a guard: %s\n\tof %s\n\tfind another with -update",
 			m.file, e.world, e.op, e.kind)
@@ -161,15 +192,17 @@ func (m *mutants) again(e *entry) bool {
 // search looks for a world that fails without the guard, in more and more schedules of each. It gives up worlds where
 // the guard refuses nothing.
 func (m *mutants) search(e *entry) {
-	e.world, e.seed = "", 0
 	worlds := m.where[e.guard]
+	if m.some && len(worlds) == 0 {
+		worlds = m.worlds
+	}
 	mattered, ran := 0, 0
 	for from, to := 0, 20; ran < m.limit && len(worlds) > 0; from, to = to, to*4 {
 		var left []Named
 		for _, n := range worlds {
 			seed, effects := m.caught(n, e.guard, uint64(1+from), to-from)
 			if seed != 0 {
-				e.world, e.seed, e.reason = n.Name, seed, ""
+				m.set(e, n.Name, seed, "")
 				return
 			}
 			mattered += effects
@@ -180,8 +213,22 @@ func (m *mutants) search(e *entry) {
 		}
 		worlds = left
 	}
+	m.set(e, "", 0, e.reason)
 	m.t.Logf("no world fails without a guard: %s\n\tof %s\n\tin %d schedules, in %d of which it would have refused",
 		e.op, e.kind, ran, mattered)
+}
+
+// remove forgets a guard that no transaction has any more.
+func (m *mutants) remove(e *entry) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e.gone = true
+}
+
+func (m *mutants) set(e *entry, world string, seed uint64, reason string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e.world, e.seed, e.reason = world, seed, reason
 }
 
 // caught is the first of some seeds with which the world fails without the guard; 0: none. mattered is the number of
@@ -215,6 +262,7 @@ type entry struct {
 	world  string
 	seed   uint64
 	reason string
+	gone   bool
 }
 
 const tableHead = `# The guards of all transactions in this package's worlds, written by: go test -run Mutants -update
@@ -238,6 +286,9 @@ func (t table) write(file string) error {
 	b.WriteString(tableHead)
 	kind := ""
 	for _, e := range sorted {
+		if e.gone {
+			continue
+		}
 		if e.kind != kind {
 			kind = e.kind
 			fmt.Fprintf(&b, "\n%s\n", kind)

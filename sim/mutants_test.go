@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -48,15 +49,12 @@ func mutate(t *testing.T, text string, rewrite bool) (complaints, after string) 
 	}
 	var all strings.Builder
 	m := &mutants{
-		t: t, file: file, table: table, where: map[guard][]Named{}, update: rewrite, limit: 50,
+		t: t, file: file, table: table, guards: regexp.MustCompile(""), update: rewrite, limit: 50,
 		worlds: []Named{{Name: "guarded", Options: Options{Seeds: 20}, World: guarded}},
 		errorf: func(format string, args ...any) { fmt.Fprintf(&all, format+"\n", args...) },
 	}
 	m.collect()
 	m.each(m.run)
-	if err := m.table.write(file); err != nil {
-		t.Fatal(err)
-	}
 	written, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -69,6 +67,9 @@ func TestMutantsTable(t *testing.T) {
 	complaints, table := mutate(t, "", true)
 	if complaints != "" || !strings.HasPrefix(table, kind+"\tcheck /x@v | - | \n\tset /y@v | guarded | ") {
 		t.Errorf("%s%s", complaints, table)
+	}
+	if _, after := mutate(t, table+"\nset /gone@v\n\tset /gone@v | - | \n", true); after != table {
+		t.Errorf("%s\nis not\n%s", after, table)
 	}
 	for name, c := range map[string]struct{ table, complaint string }{
 		"complete":       {kind + "\tcheck /x@v | - | for fun\n\tset /y@v | guarded | 1\n", ""},
