@@ -36,7 +36,9 @@ func TestFirstSteps(t *testing.T) {
 	if err != nil {
 		t.Errorf("first steps: %v", err)
 	}
-	for _, seen := range []string{"Applied 1 of 1: 1 created", "(?m)^0 of 2$", "(?m)^1 of 2$", `hello +ready +\S+ +0 of 2 `} {
+	for _, seen := range []string{
+		"Applied 1 of 1: 1 created", "(?m)^0 of 2$", "(?m)^1 of 2$", `hello +ready +\S+ +0 of 2 `,
+	} {
 		if !regexp.MustCompile(seen).Match(out) {
 			t.Errorf("never saw %s in:\n%s", seen, out)
 		}
