@@ -1,6 +1,7 @@
 package jobs_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -58,6 +59,39 @@ func endedWorld(w *sim.World) {
 	}
 	k.hand()
 	k.ann()
+}
+
+// toldWorld has processes of one worker that only wait. One that is fenced is told so.
+func toldWorld(w *sim.World) {
+	k := newJobs(w, 2)
+	for _, name := range []string{"a1", "a2", "b"} {
+		w.Process("p-"+name, 1, func(p *sim.Process) error {
+			m, err := k.join(p, worker.Config{Identity: name[:1]})
+			if err == nil {
+				err = m.do(func() error { return k.await(p, m) })
+			}
+			return endsWell(err)
+		})
+	}
+	k.hand()
+}
+
+// await returns why the membership ends, or nil after a while if it is still one.
+func (k *jobs) await(p *sim.Process, m *member) error {
+	select {
+	case <-m.Context().Done():
+		return context.Cause(m.Context())
+	case <-p.Context().Done():
+		return context.Cause(p.Context())
+	case <-time.After(2 * time.Minute):
+	}
+	var err error
+	p.Saw(func() {
+		if r := k.book.run(m.Generation); r.open && r.holders[m.Identity] != m.life {
+			err = fmt.Errorf("%s is fenced, and nobody tells it", m.life.name)
+		}
+	})
+	return err
 }
 
 // hand deletes live znodes and the gate by hand, again and again, and puts the gate back: while it is gone nobody can

@@ -41,6 +41,7 @@ func worlds() []sim.Named {
 		named("hand-durable", handWorld(false)),
 		named("hand-live", handWorld(true)),
 		named("ended", endedWorld),
+		named("told", toldWorld),
 		few(named("no-roll", noRollWorld)),
 	}
 }
