@@ -3,6 +3,7 @@ package stacks_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"muster/exitcode"
@@ -24,6 +25,10 @@ func stackScenes() map[string]scene {
 			must:    []string{"joined", "immutable_differs_ready refused", "missing refused"},
 		},
 		"saved-plan": {declare: savedPlan, must: []string{"exit 5", "saved plan applied", "joined"}},
+		"prune": {
+			declare: prune, end: 2 * month, must: []string{"saved plan applied"},
+			faults: sim.Faults{Crashes: 2}, // after any other, a mark may be left to the next apply
+		},
 		"two-stacks": {
 			declare: twoStacks, must: []string{"joined", "mutable_differs applied", "mutable_differs refused"},
 		},
@@ -78,6 +83,26 @@ func savedPlan(w *world) {
 	w.apply("other", 1, declares(aJob("a", 1), aJob("b", 1, label("other"))))
 	w.worker(shift{name: "w", job: "a", lives: 1, works: hours})
 	w.last(c)
+}
+
+// month is when a saved plan is certainly too old.
+const month = 31 * 24 * time.Hour
+
+// prune: the mark of a saved plan goes when the plan is too old to be applied.
+func prune(w *world) {
+	w.given(declares(aJob("b", 1)))
+	c := declares(aJob("b", 1, label("new")), aJob("c", 1))
+	file := w.saved(c)
+	w.applyFile("one", 1, c, file)
+	w.applyFile("two", 1, c, file)
+	w.later = month
+	w.last(c)
+	w.AtEnd(func() error {
+		if marks := w.now.below(znode.AppliedDir(home)); len(marks) > 0 {
+			return fmt.Errorf("after a month there is the mark of an applied plan: %q", marks)
+		}
+		return nil
+	})
 }
 
 // saved makes a plan file before everything else. The file is in what it returns.

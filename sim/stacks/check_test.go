@@ -66,6 +66,9 @@ func (c *checker) transaction(t *zkmodel.Txn) error {
 	if who.byHand {
 		return nil
 	}
+	if at := znode.Ensemble(home); before.has(at) && string(before[at].data) != string(c.now[at].data) {
+		return fmt.Errorf("%s: the id of the ensemble was changed", who.name)
+	}
 	err := errors.Join(c.breaksNothing(was), c.fenced(before, t), c.noneLive(before, t), c.planned(before, t, who))
 	if err != nil {
 		return fmt.Errorf("%s: %w", who.name, err)
@@ -238,9 +241,6 @@ func (t tree) fits(r plan.Row) error {
 		}
 	}
 	deletes := r.Action() == plan.Replace || r.Action() == plan.Delete
-	if deletes && r.Old.Class() == resource.Ready && len(t.below(now.run())) > 1 {
-		return errors.New("somebody has joined, and the plan says that nobody had")
-	}
 	if deletes && r.Old.Has(resource.PartObject) && t[r.Path].stat.Version != r.Old.Version {
 		return errors.New("its znode is not as the plan says")
 	}

@@ -23,7 +23,8 @@ func jobScenes() map[string]scene {
 		"delete": {
 			declare: deleteOne, must: []string{"joined", "undeclared applied", "undeclared refused"},
 		},
-		"stale": {declare: stale, must: []string{"stale applied", "stale refused"}},
+		"delete-run": {declare: deleteRun, must: []string{"joined", "undeclared applied", "undeclared refused"}},
+		"stale":      {declare: stale, must: []string{"stale applied", "stale refused"}},
 		"shared": {
 			declare: shared, faults: sim.Faults{Crashes: 2, Cuts: 1, LostReplies: 2},
 			must: []string{
@@ -49,7 +50,7 @@ func replaceRun(w *world) {
 	c := declares(aJob("a", 2, retain))
 	w.apply("apply", 1, c)
 	completed := false
-	w.worker(shift{name: "w", job: "a", lives: 1, completes: true, left: func(m *worker.Member) {
+	w.worker(shift{name: "w", job: "a", lives: 1, completes: true, after: w.shown, left: func(m *worker.Member) {
 		completed = m.Job.Workers == 1 // else the other worker is missing
 	}})
 	w.last(c)
@@ -72,6 +73,15 @@ func deleteOne(w *world) {
 	c := declares()
 	w.apply("apply", 1, c)
 	w.worker(shift{name: "w", job: "a", lives: 1, works: hours})
+	w.last(c)
+}
+
+// deleteRun: a job that is no longer declared is deleted while its only run begins and ends.
+func deleteRun(w *world) {
+	w.given(declares(aJob("a", 1)))
+	c := declares()
+	w.apply("apply", 1, c)
+	w.worker(shift{name: "w", job: "a", lives: 1, after: w.shown})
 	w.last(c)
 }
 

@@ -100,6 +100,9 @@ func classic(w *world) {
 	w.apply("apply", 1, c)
 	w.hand("h", func(p *sim.Process, s *zkconn.Session) error {
 		ctx := p.Context()
+		if err := (shift{after: w.shown}).wait(p); err != nil {
+			return err
+		}
 		_, stat, err := s.Get(ctx, counter)
 		if err == nil {
 			_, err = s.Set(ctx, counter, []byte{0, 0, 0, 2}, stat.Version)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"muster/sim"
 )
@@ -17,7 +18,8 @@ type scene struct {
 	// must happen in some schedule, or the race that the world is about was none: reasons of rows with their results,
 	// exit codes, and what the world itself says.
 	must   []string
-	faults sim.Faults // default: some of each
+	faults sim.Faults    // default: some of each
+	end    time.Duration // virtual time of the fair end, if it takes longer than most
 }
 
 // enough is the number of schedules in which everything happens that must happen in some.
@@ -59,13 +61,18 @@ func (s scene) explore(t *testing.T, name string) {
 }
 
 func (s scene) named(name string, seen *tally) sim.Named {
-	o := sim.Options{Seeds: 20, Faults: s.faults, Own: isApply, Path: withoutNames}
+	o := sim.Options{Seeds: 20, Faults: s.faults, Own: isApply, End: s.end, Path: withoutNames}
+	if o.End == 0 {
+		o.End = 10 * time.Minute
+	}
 	if o.Faults == (sim.Faults{}) {
 		o.Faults = sim.Faults{Crashes: 1, Cuts: 1, LostReplies: 1, Expiries: 1, Pauses: 1}
 	}
 	return sim.Named{Name: name, Options: o, World: func(w *sim.World) {
 		seen.add(schedules)
-		s.declare(&world{World: w, checker: newChecker(w), over: make(chan struct{}), seen: seen})
+		s.declare(&world{
+			World: w, checker: newChecker(w), over: make(chan struct{}), shown: make(chan struct{}), seen: seen,
+		})
 	}}
 }
 

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"muster/election"
 	"muster/exitcode"
 	"muster/job"
 	"muster/plan"
@@ -33,9 +32,12 @@ func anyone() []zkconn.ACL { return zkconn.World(zkconn.PermAll) }
 type world struct {
 	*sim.World
 	*checker
-	seen    *tally
-	running int           // processes that are not done
-	over    chan struct{} // closed when all of them are
+	seen     *tally
+	later    time.Duration // how long after everything else the last apply begins
+	running  int           // processes that are not done
+	over     chan struct{} // closed when all of them are
+	shown    chan struct{} // closed when an apply has made a plan
+	hasShown bool
 }
 
 // process declares a process that the last apply waits for.
@@ -103,7 +105,14 @@ func (w *world) applyOnce(p *sim.Process, c config) (result, error) {
 		return result{}, err
 	}
 	defer s.Close()
-	r := c.apply(p.Context(), s, func(pl plan.Plan) { p.Saw(func() { who.plan = &pl }) })
+	r := c.apply(p.Context(), s, func(pl plan.Plan) {
+		p.Saw(func() {
+			if who.plan = &pl; !w.hasShown {
+				w.hasShown = true
+				close(w.shown)
+			}
+		})
+	})
 	return r, w.ended(p, who, r)
 }
 
@@ -127,9 +136,6 @@ func (w *world) ended(p *sim.Process, who *actor, r result) error {
 	case exitcode.Unreachable:
 		return errors.Join(zkconn.ErrSessionLost, r.err)
 	case exitcode.Error:
-		if w.noLock && errors.Is(r.err, election.ErrRemoved) {
-			return nil
-		}
 		return fmt.Errorf("exit %d: %w", exit, r.err)
 	}
 	return nil
@@ -143,6 +149,9 @@ func (w *world) last(c config) {
 		case <-w.over:
 		case <-p.Context().Done():
 			return context.Cause(p.Context())
+		}
+		if err := rest(p, w.later); err != nil {
+			return err
 		}
 		for range 6 {
 			r, err := w.applyOnce(p, c)
