@@ -41,7 +41,10 @@ func (c *cron) settle(ctx context.Context) (o orders, released bool, err error) 
 			err = c.readAsks()
 		}
 		if err == nil && !c.declared(o) {
-			return o, true, c.h.Resign(c.h.ctx, true, "this member does it as a cron, and it is declared as a leader")
+			return o, true, c.h.Resign(c.m.ctx, true, "this member does it as a cron, and it is declared as a leader")
+		}
+		if err == nil && c.duty.Name == "" { // it was taken out since: without a schedule nothing is decided
+			return o, true, c.h.Release(c.m.ctx)
 		}
 		var d ticks.Decision
 		var written func()
@@ -111,12 +114,10 @@ func (c *cron) over() {
 }
 
 // declared takes over how the duty is declared now. A duty that is not declared any more stays as it was: its holder
-// has to finish. It returns false if it has become a leader.
+// has to finish. It is the zero Duty if it was never read. declared returns false if it has become a leader.
 func (c *cron) declared(o orders) bool {
 	d, ok := o.group.Duty(c.h.Duty)
 	switch {
-	case !ok && c.duty.Name == "":
-		c.leave = true
 	case ok && d.Type != group.Cron:
 		c.leave = true
 		return c.running != nil // finish first
