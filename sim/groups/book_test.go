@@ -97,7 +97,9 @@ func (b *book) txn(t *zkmodel.Txn) error {
 	for _, op := range t.Ops {
 		s.places = append(s.places, placeOf(op.Path))
 	}
-	rules := []func(step) error{b.gateRule, b.clerkRule, b.seatRule, b.takeRule, b.holderRule, b.fateRule, b.askRule}
+	rules := []func(step) error{
+		b.gateRule, b.clerkRule, b.seatRule, b.takeRule, b.holderRule, b.checkRule, b.fateRule, b.askRule,
+	}
 	for _, rule := range rules {
 		if err := rule(s); err != nil {
 			return fmt.Errorf("%s (%s): %w", b.w.Who(t.Session), describe(t), err)

@@ -58,6 +58,20 @@ func (b *book) holderRule(s step) error {
 	return nil
 }
 
+// checkRule: only the holder is told that it holds the duty, and only in a generation that is open.
+func (b *book) checkRule(s step) error {
+	for i, p := range s.places {
+		if s.Ops[i].Type != zkmodel.OpCheck {
+			return nil
+		}
+		_, _, open := b.w.Server().Get(znode.Gate(root, p.g))
+		if p.is("duty", "*", "held") && (!open || b.holder(p) != s.Session) {
+			return fmt.Errorf("it is told that it holds %s, and does not", p.parts[1])
+		}
+	}
+	return nil
+}
+
 // applyDuty notes a write below a duty.
 func (b *book) applyDuty(op zkmodel.Op, p place, writes bool) error {
 	switch {

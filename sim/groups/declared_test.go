@@ -42,9 +42,8 @@ func declared(w *sim.World) {
 			})
 		})
 	}
-	for _, id := range []string{"asker", "other"} {
-		w.Process(id, 0, func(p *sim.Process) error { return s.asksTwice(p, id == "other") })
-	}
+	w.Process("asker", 0, s.asks)
+	w.Process("other", 0, s.asks)
 	s.operator(func(p *sim.Process, c *zkconn.Session) error {
 		all, none := slices.Clone(s.group.Duties), []group.Duty(nil)
 		if len(all) == 0 { // the last life had taken them out

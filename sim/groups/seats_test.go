@@ -86,9 +86,8 @@ func anew(w *sim.World) {
 			return nil
 		})
 	}
-	for _, id := range []string{"asker", "runner"} {
-		w.Process(id, 0, func(p *sim.Process) error { return s.asksTwice(p, id == "runner") })
-	}
+	w.Process("asker", 0, s.asks)
+	w.Process("other", 0, s.asks)
 	s.operator(func(p *sim.Process, c *zkconn.Session) error {
 		if err := s.remake(p, c); err != nil {
 			return err
@@ -127,15 +126,15 @@ func (s *shop) remake(p *sim.Process, c *zkconn.Session) error {
 	}
 }
 
-// asksTwice sends two requests, for runs or to the clerk, and does not wait for what comes of them.
-func (s *shop) asksTwice(p *sim.Process, runs bool) error {
+// asks sends requests for runs and to the clerk, and does not wait for what comes of them.
+func (s *shop) asks(p *sim.Process) error {
 	c, err := p.Dial(timeout)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	for range 2 {
-		if runs {
+	for i := range 4 {
+		if i%2 == 1 {
 			_, err = member.AskRun(p.Context(), c, root, name, "c", "ann@deploy-1")
 		} else {
 			_, err = member.SendAsk(p.Context(), c, root, name, znode.Ask{Do: znode.AskHandover, Duty: "d", By: "ann"})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"muster/group"
@@ -229,7 +228,7 @@ func (s *shop) byHand(duty string) {
 	held, gate := removes(znode.Held(root, "g1", duty)), removes(znode.Gate(root, "g1"))
 	s.vandal("vandal", gate, putBackGate)
 	s.vandal("thief", held)
-	s.vandal("evictor", removesSeat, held)
+	s.vandal("evictor", evicts(duty), held)
 }
 
 // vandal is a process that does these things again and again, with some requests between them that do nothing.
@@ -242,12 +241,12 @@ func (s *shop) vandal(name string, all ...func(ctx context.Context, c *zkconn.Se
 		}
 		defer c.Close()
 		for left > 0 {
-			for range 4 {
-				if _, _, err := c.Exists(p.Context(), root); err != nil {
-					return err
-				}
-			}
 			for _, one := range all {
+				for range 3 {
+					if _, _, err := c.Exists(p.Context(), root); err != nil {
+						return err
+					}
+				}
 				if err := one(p.Context(), c); err != nil && !errors.Is(err, zkconn.ErrNoNode) {
 					return err
 				}
@@ -263,13 +262,22 @@ func removes(path string) func(context.Context, *zkconn.Session) error {
 	return func(ctx context.Context, c *zkconn.Session) error { return c.Delete(ctx, path, -1) }
 }
 
-// removesSeat deletes the first seat.
-func removesSeat(ctx context.Context, c *zkconn.Session) error {
-	names, _, err := c.Children(ctx, znode.Seats(root, "g1"))
-	if err != nil || len(names) == 0 {
+// evicts deletes the seat of the member that holds a duty.
+func evicts(duty string) func(context.Context, *zkconn.Session) error {
+	return func(ctx context.Context, c *zkconn.Session) error {
+		held, _, err := c.Exists(ctx, znode.Held(root, "g1", duty))
+		if err != nil {
+			return err
+		}
+		names, _, err := c.Children(ctx, znode.Seats(root, "g1"))
+		for _, name := range names {
+			seat, there, err := c.Exists(ctx, znode.SeatAt(root, "g1", name))
+			if err != nil || there && seat.EphemeralOwner == held.EphemeralOwner {
+				return errors.Join(err, c.Delete(ctx, znode.SeatAt(root, "g1", name), -1))
+			}
+		}
 		return err
 	}
-	return c.Delete(ctx, znode.SeatAt(root, "g1", slices.Min(names)), -1)
 }
 
 func putBackGate(ctx context.Context, c *zkconn.Session) error {
