@@ -14,9 +14,8 @@ import (
 // savedInGroup reads what was saved for those duties of o that left does not have, or for all of them if left is nil.
 // Of a duty without state and open operations nothing is returned.
 //
-// The guards are the versions of the folders of state: every write of a holder sets one. If left is nil, or a duty goes
-// that nobody has ever had, one guard is the version of the clerk's memory: nobody gets a duty, and nobody new can save
-// something, without a write of it. What does not exist yet must not exist then either.
+// The guards are the versions of the folders of state: every write of a holder sets one. What does not exist yet must
+// not exist then either: the state of a duty, or a duty that nobody has ever had.
 func savedInGroup(ctx context.Context, r *Reader, o *resource.Observed, left resource.Declaration) (
 	saved []resource.Saved, guards []zkconn.Op, err error,
 ) {
@@ -27,16 +26,15 @@ func savedInGroup(ctx context.Context, r *Reader, o *resource.Observed, left res
 		return nil, nil, err
 	}
 	gone := map[string]group.Duty{}
-	var names []string
-	guardsClerk := left == nil && len(taken) > 0
+	var names, absent []string
 	for _, d := range was.Duties {
 		switch _, stays := kept.Duty(d.Name); {
 		case stays:
 		case slices.Contains(taken, d.Name):
 			gone[d.Name] = d
 			names = append(names, d.Name)
-		case left != nil:
-			guardsClerk = true
+		default:
+			absent = append(absent, znode.Duty(was.Root, g, d.Name))
 		}
 	}
 	all, err := forEach(ctx, names, func(ctx context.Context, name string) (savedInDuty, error) {
@@ -51,9 +49,16 @@ func savedInGroup(ctx context.Context, r *Reader, o *resource.Observed, left res
 			saved = append(saved, s.Saved)
 		}
 	}
-	if guardsClerk && o.Has(resource.PartGeneration) {
-		var guard []zkconn.Op
-		_, guard, err = r.guard(ctx, o, znode.Clerk(was.Root, g))
+	if len(taken) == 0 && len(absent) > 0 {
+		if absent, err = r.neverJoined(ctx, o, absent); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, path := range absent {
+		guard, err := guardAbsent(o, path)
+		if err != nil {
+			return nil, nil, err
+		}
 		guards = append(guards, guard...)
 	}
 	slices.SortFunc(saved, func(a, b resource.Saved) int { return cmp.Compare(a.Section, b.Section) })
@@ -115,8 +120,7 @@ func (r *Reader) openOperations(ctx context.Context, root, g, duty string) ([]st
 	return open, err
 }
 
-// guard returns operations which check that the znode at path still has its version, or still does not exist: then they
-// create it, which is refused if somebody else has, and delete it.
+// guard returns operations which check that the znode at path still has its version, or still does not exist.
 func (r *Reader) guard(ctx context.Context, o *resource.Observed, path string) (
 	there bool, guards []zkconn.Op, err error,
 ) {
@@ -124,6 +128,27 @@ func (r *Reader) guard(ctx context.Context, o *resource.Observed, path string) (
 	if err != nil || there {
 		return there, []zkconn.Op{zkconn.CheckOp(path, stat.Version)}, err
 	}
+	guards, err = guardAbsent(o, path)
+	return false, guards, err
+}
+
+// guardAbsent returns operations which check that there is no znode at path: they create it, which is refused if
+// somebody else has, and delete it.
+func guardAbsent(o *resource.Observed, path string) ([]zkconn.Op, error) {
 	acl, err := ParseACL(o.Record.ACL)
-	return false, []zkconn.Op{zkconn.CreateOp(path, nil, zkconn.Persistent, acl), zkconn.DeleteOp(path, 0)}, err
+	return []zkconn.Op{zkconn.CreateOp(path, nil, zkconn.Persistent, acl), zkconn.DeleteOp(path, 0)}, err
+}
+
+// neverJoined returns what must not exist for duties that nobody has ever had: the folder of duties if there is none,
+// or else duties.
+func (r *Reader) neverJoined(ctx context.Context, o *resource.Observed, duties []string) ([]string, error) {
+	if !o.Has(resource.PartGeneration) {
+		return nil, nil
+	}
+	folder := znode.Duties(group.Of(o.Record).Root, o.Record.Generation)
+	there, err := r.exists(folder)(ctx)
+	if err != nil || there {
+		return duties, err
+	}
+	return []string{folder}, nil
 }
