@@ -11,6 +11,7 @@ import (
 	"muster/resource"
 	"muster/sim"
 	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
 )
 
 // declared is a world in which a leader and a cron are taken out of the group and declared again, so that the clerk
@@ -49,6 +50,9 @@ func declared(w *sim.World) {
 		if len(all) == 0 { // the last life had taken them out
 			all = []group.Duty{cron("c", "@every 1m"), leader("d")}
 		}
+		if err := s.toggle(p, c, none, all); err != nil {
+			return err
+		}
 		for round := range 2 {
 			before := 0
 			p.Saw(func() { before = saved })
@@ -69,5 +73,34 @@ func declared(w *sim.World) {
 			}
 		}
 		return await(p, func() bool { return ran > 0 && s.requestsOver() == len(s.requests()) })
+	})
+}
+
+// toggle takes duties out of the group and declares them again, twice.
+func (s *shop) toggle(p *sim.Process, c *zkconn.Session, duties ...[]group.Duty) error {
+	for range 2 {
+		for _, s.group.Duties = range duties {
+			if err := s.write(p.Context(), c, resource.StateOpen); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// asked is a world without members: two ask for what the group declares, while that changes and the gate is deleted by
+// hand.
+func asked(w *sim.World) {
+	s := newShop(w, leader("d"), cron("c", "@every 1m"))
+	w.Process("asker", 1, s.asks)
+	w.Process("other", 1, s.asks)
+	s.vandal("vandal", removes(znode.Gate(root, "g1")), putBackGate)
+	w.Process("editor", 0, func(p *sim.Process) error {
+		c, err := p.Dial(timeout)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return s.toggle(p, c, nil, []group.Duty{cron("c", "@every 1m"), leader("d")})
 	})
 }

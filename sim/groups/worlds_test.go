@@ -26,6 +26,7 @@ func worlds() []sim.Named {
 		{Name: "wrong-clock", Options: sim.Options{Faults: faults}, World: wrongClock},
 		{Name: "cron-by-hand", World: cronByHand},
 		{Name: "declared", Options: sim.Options{Faults: faults}, World: declared},
+		{Name: "asked", Options: sim.Options{Faults: faults}, World: asked},
 	}
 	for i := range all {
 		o := &all[i].Options
