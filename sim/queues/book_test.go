@@ -79,6 +79,8 @@ func (b *book) note(t *zkmodel.Txn) error {
 			err = b.noteSeat(t, op, g)
 		case below[0] == "batch" && len(below) == 2:
 			err = b.noteBatch(t, who, below[1], op, t.Ops[i+1:])
+		case below[0] == "health" && op.Type == zkmodel.OpSetData:
+			err = b.noteHealth(g, op)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %s %s: %w", who, op.Type, op.Path, err)
@@ -87,12 +89,9 @@ func (b *book) note(t *zkmodel.Txn) error {
 	return nil
 }
 
-// mayWrite demands that processes of the queue write only into a generation that is open.
+// mayWrite demands that processes of the queue make something only in a generation that is open.
 func (b *book) mayWrite(who, g string, op zkmodel.Op) error {
-	if strings.HasPrefix(who, "setup") || strings.HasPrefix(who, "admin") || op.Type == zkmodel.OpCheck {
-		return nil
-	}
-	if op.Type == zkmodel.OpDelete && op.Version == -1 { // also at the end of a session
+	if strings.HasPrefix(who, "setup") || strings.HasPrefix(who, "admin") || op.Type != zkmodel.OpCreate {
 		return nil
 	}
 	if _, _, open := b.k.w.Server().Get(znode.Gate(root, g)); !open {
@@ -138,6 +137,18 @@ func (b *book) noteSeat(t *zkmodel.Txn, op zkmodel.Op, g string) error {
 	}
 	b.seats[hex(t.Zxid)] = op.Path
 	return b.mayCome(g)
+}
+
+// noteHealth demands that who writes what is amiss still looks after the queue.
+func (b *book) noteHealth(g string, op zkmodel.Op) error {
+	h, err := znode.DecodeHealth(op.Data)
+	if err != nil || h == nil {
+		return err
+	}
+	if _, _, stands := b.k.w.Server().Get(znode.SeatAt(root, g, h.Seat)); !stands {
+		return fmt.Errorf("the seat %s is gone", h.Seat)
+	}
+	return nil
 }
 
 // noteBatch checks a write of a manifest. after is what follows in the same transaction.

@@ -1,6 +1,7 @@
 package queues_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"muster/sim"
 	"muster/tasks"
 	"muster/tasks/store"
+	"muster/tasks/store/storemodel"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -244,4 +246,49 @@ func (k *shop) readBatch(p *sim.Process, o *tasks.Operator, b store.Batch, m tas
 	}
 	records := tasks.Records(p.Context(), st, b.ID, o.Away(p.Context()))
 	return checkRecords(b.ID, records, m.Tasks, b.Done, b.Dead)
+}
+
+// deadWorld: the Redis has dead tasks of an earlier batch of the name, of which ZooKeeper knows nothing any more, until
+// somebody drops them. So submitters take their manifests back.
+func deadWorld(w *sim.World) {
+	k := newShop(w)
+	k.crew()
+	w.Setup(func(context.Context, *zkconn.Session) error { return k.leaveDead("b1") })
+	for _, name := range []string{"s1", "s2"} {
+		w.Process(name, 0, func(p *sim.Process) error {
+			for {
+				err := k.submitAndWait(p, "b1", 2)
+				if !errors.Is(err, store.ErrDead) || p.Context().Err() != nil {
+					return err
+				}
+				wait(p.Context(), 300*time.Millisecond)
+			}
+		})
+	}
+	w.Process("o1", 0, k.operate(func(p *sim.Process, _ *zkconn.Session, o *tasks.Operator) error {
+		wait(p.Context(), 100*time.Millisecond)
+		_, err := o.DropDead(p.Context(), "b1")
+		return err
+	}))
+}
+
+// leaveDead leaves a dead task of a batch that was removed.
+func (k *shop) leaveDead(id string) (err error) {
+	k.redis.Look(k.book.record().Generation, func(q *storemodel.Queue) {
+		for _, call := range [][]string{
+			{"hello", "1", k.queue.Path(), "e", "1"},
+			{"begin", id, k.queue.Path(), "life", "1", "1", "watcher", "33", "1000"},
+			{"append", id, "life", "0", "x"},
+			{"open", id, "life", "1"},
+			{"turn", "1", "1", "1", "0", "0", "1000"},
+			{"turn", "1", "2", "0", "0", "0", "1000", id + ":0", "1:d:1", "no"},
+			{"remove", id, "life"},
+			{"evict", "1", "0"},
+		} {
+			if r, refused := q.Call(call[0], call[1:]).(storemodel.Refused); refused {
+				err = fmt.Errorf("%s: %s", call[0], r)
+			}
+		}
+	})
+	return err
 }

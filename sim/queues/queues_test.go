@@ -11,7 +11,7 @@ import (
 // worlds are all worlds of this package.
 func worlds() []sim.Named {
 	faults := sim.Faults{Crashes: 2, Cuts: 2, Expiries: 1, LostReplies: 2, Pauses: 1, Outages: 1}
-	o := sim.Options{Seeds: 20, Steps: 700, Faults: faults, Own: own, Path: path, End: 72 * time.Hour}
+	o := sim.Options{Seeds: 10, Steps: 700, Faults: faults, Own: own, Kind: kind, Path: batches, End: 72 * time.Hour}
 	lossy := o
 	lossy.Faults.Outages = 3
 	return []sim.Named{
@@ -23,6 +23,7 @@ func worlds() []sim.Named {
 		{Name: "retry-keep", Options: o, World: retryWorld(queue.KeepResults + "1h")},
 		{Name: "full", Options: o, World: fullWorld},
 		{Name: "wait", Options: o, World: waitWorld},
+		{Name: "dead", Options: o, World: deadWorld},
 		{Name: "loss", Options: lossy, World: lossWorld},
 		{Name: "declare", Options: o, World: declareWorld},
 	}

@@ -2,7 +2,6 @@ package queues_test
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"muster/sim"
@@ -10,21 +9,6 @@ import (
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
-
-// own tells which transactions belong to this package: those of processes of a queue.
-func own(kind string) bool { return strings.Contains(kind, "/run/") }
-
-// path gives all batches one name.
-func path(path string) string {
-	g, below := place(path)
-	switch {
-	case len(below) == 2 && below[0] == "batch":
-		return strings.Join([]string{znode.RunDir(root), g, "batch/<batch>"}, "/")
-	case len(below) == 3 && below[0] == "ended":
-		return strings.Join([]string{znode.RunDir(root), g, "ended", below[1], "<batch>"}, "/")
-	}
-	return path
-}
 
 // workWorld: two executors and a watcher, and a batch that two submitters submit with one id.
 func workWorld(w *sim.World) {
