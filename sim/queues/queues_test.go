@@ -30,3 +30,5 @@ func worlds() []sim.Named {
 }
 
 func TestWorlds(t *testing.T) { sim.Test(t, worlds()...) }
+
+func TestMutants(t *testing.T) { sim.Mutants(t, "testdata/guards.txt", worlds()...) }
