@@ -71,9 +71,15 @@ func TestMutantsTable(t *testing.T) {
 	if _, after := mutate(t, table+"\nset /gone@v\n\tset /gone@v | - | \n", true); after != table {
 		t.Errorf("%s\nis not\n%s", after, table)
 	}
+	// A guard that is still looked for is found, or stays so.
+	_, after := mutate(t, kind+"\tcheck /x@v | - | ?\n\tset /y@v | - | ?\n", true)
+	if !strings.HasPrefix(after, kind+"\tcheck /x@v | - | ?\n\tset /y@v | guarded | ") {
+		t.Errorf("looked for:\n%s", after)
+	}
 	for name, c := range map[string]struct{ table, complaint string }{
 		"complete":       {kind + "\tcheck /x@v | - | for fun\n\tset /y@v | guarded | 1\n", ""},
 		"missing":        {kind + "\tset /y@v | guarded | 1\n", "a guard is missing"},
+		"looked for":     {kind + "\tcheck /x@v | - | ?\n\tset /y@v | - | ?\n", ""},
 		"without reason": {kind + "\tcheck /x@v | - | \n\tset /y@v | guarded | 1\n", "no world fails without a guard"},
 		"not caught":     {kind + "\tcheck /x@v | guarded | 1\n\tset /y@v | guarded | 1\n", "world guarded no longer fails"},
 		"no such world":  {kind + "\tcheck /x@v | - | x\n\tset /y@v | lost | 1\n", "world lost no longer fails"},
@@ -82,5 +88,13 @@ func TestMutantsTable(t *testing.T) {
 		if (complaints == "") != (c.complaint == "") || !strings.Contains(complaints, c.complaint) {
 			t.Errorf("%s: %q", name, complaints)
 		}
+	}
+}
+
+func TestMutantsAreCounted(t *testing.T) {
+	counted := table{{world: "w"}, {world: "w"}, {world: "w", gone: true}, {reason: "why"}, {reason: notYet}, {}}.count()
+	const want = "5 guards: 2 that a world needs, 1 that stay for another reason, 2 still looked for (?)"
+	if counted != want {
+		t.Errorf("%s, want %s", counted, want)
 	}
 }
