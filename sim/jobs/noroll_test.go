@@ -2,9 +2,11 @@ package jobs_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
+	"muster/job"
 	"muster/resource"
 	"muster/sim"
 	"muster/worker"
@@ -64,6 +66,9 @@ func largeWorker(size int) znode.Worker {
 func (b *book) applyRequest(s step, old, now *resource.Record) error {
 	if s.who != nil && !s.endsRun() && old != nil && old.State != now.State {
 		return fmt.Errorf("it changes the record from %s to %s", old.State, now.State)
+	}
+	if old != nil && old.Generation == now.Generation && job.NoRoll(old) != "" && job.NoRoll(now) == "" {
+		return errors.New("it forgets that there is no roll")
 	}
 	return nil
 }
