@@ -29,6 +29,7 @@ func stackScenes() map[string]scene {
 			declare: prune, end: 2 * month, must: []string{"saved plan applied"},
 			faults: sim.Faults{Crashes: 2}, // after any other, a mark may be left to the next apply
 		},
+		"delete-owners": {declare: deleteOwners, must: []string{"undeclared applied", "mutable_differs applied"}},
 		"two-stacks": {
 			declare: twoStacks, must: []string{"joined", "mutable_differs applied", "mutable_differs refused"},
 		},
@@ -141,4 +142,14 @@ func twoStacks(w *world) {
 	w.apply("other", 1, t)
 	w.worker(shift{name: "w", job: "a", lives: 1, works: hours})
 	w.last(s)
+}
+
+// deleteOwners: a stack deletes a job, which another one takes from it meanwhile.
+func deleteOwners(w *world) {
+	w.given(declares(aJob("a", 1)))
+	s := declares()
+	t := config{stack: "t", takeOver: []string{"s"}, declared: []resource.Declaration{aJob("a", 1, label("t"))}}
+	w.apply("apply", 1, s)
+	w.apply("other", 1, t)
+	w.last(t)
 }

@@ -50,7 +50,7 @@ func replaceRun(w *world) {
 	c := declares(aJob("a", 2, retain))
 	w.apply("apply", 1, c)
 	completed := false
-	w.worker(shift{name: "w", job: "a", lives: 1, completes: true, after: w.shown, left: func(m *worker.Member) {
+	w.worker(shift{name: "w", job: "a", lives: 1, completes: true, after: w.written(znode.Lock(home, "s")), left: func(m *worker.Member) {
 		completed = m.Job.Workers == 1 // else the other worker is missing
 	}})
 	w.last(c)
@@ -81,7 +81,7 @@ func deleteRun(w *world) {
 	w.given(declares(aJob("a", 1)))
 	c := declares()
 	w.apply("apply", 1, c)
-	w.worker(shift{name: "w", job: "a", lives: 1, after: w.shown})
+	w.worker(shift{name: "w", job: "a", lives: 1, after: w.written(znode.Lock(home, "s"))})
 	w.last(c)
 }
 

@@ -53,6 +53,9 @@ func (w *world) creator(name string, j job.Job) {
 		c := declares(j)
 		row := plan.Row{Path: j.Path(), New: j, Reason: plan.NotThere}
 		who := &actor{config: &c, plan: &plan.Plan{Rows: []plan.Row{row}}, noLock: true}
+		if err := (shift{after: w.written(znode.Lock(home, "s"))}).wait(p); err != nil {
+			return err
+		}
 		s, err := w.dial(p, who)
 		if err != nil {
 			return err
@@ -97,10 +100,11 @@ func classic(w *world) {
 		return err
 	})
 	c := declares(aJob("a", 1))
+	listed := w.written(znode.Stack(home, "s")) // then only the transaction is missing
 	w.apply("apply", 1, c)
 	w.hand("h", func(p *sim.Process, s *zkconn.Session) error {
 		ctx := p.Context()
-		if err := (shift{after: w.shown}).wait(p); err != nil {
+		if err := (shift{after: listed}).wait(p); err != nil {
 			return err
 		}
 		_, stat, err := s.Get(ctx, counter)

@@ -70,9 +70,7 @@ func (s scene) named(name string, seen *tally) sim.Named {
 	}
 	return sim.Named{Name: name, Options: o, World: func(w *sim.World) {
 		seen.add(schedules)
-		s.declare(&world{
-			World: w, checker: newChecker(w), over: make(chan struct{}), shown: make(chan struct{}), seen: seen,
-		})
+		s.declare(&world{World: w, checker: newChecker(w), over: make(chan struct{}), seen: seen})
 	}}
 }
 
@@ -83,18 +81,26 @@ func isApply(kind string) bool {
 		return true
 	}
 	has := func(op string) bool { return strings.Contains(kind, op) }
+	const set = "set /r/.muster/KIND/NAME@v"
 	created := has("check " + home + "/stack/NAME@v, create /r/NAME,")
-	updated := has("check /r/.muster/run/<id>/gate@v, set /r/.muster/")
-	replaced := has("delete /r/NAME@v, create /r/NAME,")
-	if created && (updated || replaced) || updated && replaced {
+	if created && has(set) || has("check /r/.muster/run/<id>/gate@v, "+set) && has("delete /r/NAME@v") {
 		return false
 	}
-	return !has("/by/") && regexp.MustCompile(`/r/\.muster/(job|group|queue)/|/gate@v, create`).MatchString(kind)
+	writes := regexp.MustCompile(`(create|set|delete) /r/\.muster/KIND/NAME|(create|check) /r/NAME(,|$)`)
+	return !has("/by/") && writes.MatchString(kind)
 }
 
-// withoutNames replaces the names of resources and stacks.
+// withoutNames replaces the names of resources, of their kinds, of duties, and of stacks.
 func withoutNames(path string) string {
-	path = regexp.MustCompile(`^(/r2?/(\.muster/(job|group|queue)/)?)[a-z]\b`).ReplaceAllString(path, "${1}NAME")
+	resource := regexp.MustCompile(`^/r2?(/\.muster/(job|group|queue))?/[a-z]\b`)
+	path = resource.ReplaceAllStringFunc(path, func(at string) string {
+		if strings.Contains(at, "/.muster/") {
+			return "/r/.muster/KIND/NAME"
+		}
+		return "/r/NAME"
+	})
+	path = regexp.MustCompile(`^/r2/`).ReplaceAllString(path, "/r/")
+	path = regexp.MustCompile(`/duty/(main|other|third)\b`).ReplaceAllString(path, "/duty/NAME")
 	return regexp.MustCompile(`^(/\.muster/(stack|lock)/)[a-z]\b`).ReplaceAllString(path, "${1}NAME")
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"muster/exitcode"
@@ -13,6 +14,7 @@ import (
 	"muster/resource"
 	"muster/sim"
 	"muster/worker"
+	"muster/zkmodel"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -32,12 +34,10 @@ func anyone() []zkconn.ACL { return zkconn.World(zkconn.PermAll) }
 type world struct {
 	*sim.World
 	*checker
-	seen     *tally
-	later    time.Duration // how long after everything else the last apply begins
-	running  int           // processes that are not done
-	over     chan struct{} // closed when all of them are
-	shown    chan struct{} // closed when an apply has made a plan
-	hasShown bool
+	seen    *tally
+	later   time.Duration // how long after everything else the last apply begins
+	running int           // processes that are not done
+	over    chan struct{} // closed when all of them are
 }
 
 // process declares a process that the last apply waits for.
@@ -97,6 +97,23 @@ func (w *world) applyAfter(after <-chan struct{}, name string, lives int, c conf
 	})
 }
 
+// written returns a channel that is closed when somebody writes a znode whose path begins so, after Setup.
+func (w *world) written(path string) <-chan struct{} {
+	done := make(chan struct{})
+	closed := false
+	w.OnTxn(func(t *zkmodel.Txn) error {
+		for _, o := range t.Ops {
+			if !closed && t.Err == 0 && o.Type != zkmodel.OpCheck && strings.HasPrefix(o.Path, path) &&
+				w.actors[t.Session] != nil {
+				closed = true
+				close(done)
+			}
+		}
+		return nil
+	})
+	return done
+}
+
 // applyOnce is one "muster apply --yes". Its error is what ends a life.
 func (w *world) applyOnce(p *sim.Process, c config) (result, error) {
 	who := &actor{config: &c}
@@ -105,14 +122,7 @@ func (w *world) applyOnce(p *sim.Process, c config) (result, error) {
 		return result{}, err
 	}
 	defer s.Close()
-	r := c.apply(p.Context(), s, func(pl plan.Plan) {
-		p.Saw(func() {
-			if who.plan = &pl; !w.hasShown {
-				w.hasShown = true
-				close(w.shown)
-			}
-		})
-	})
+	r := c.apply(p.Context(), s, func(pl plan.Plan) { p.Saw(func() { who.plan = &pl }) })
 	return r, w.ended(p, who, r)
 }
 
