@@ -50,9 +50,10 @@ func replaceRun(w *world) {
 	c := declares(aJob("a", 2, retain))
 	w.apply("apply", 1, c)
 	completed := false
-	w.worker(shift{name: "w", job: "a", lives: 1, completes: true, after: w.written(znode.Lock(home, "s")), left: func(m *worker.Member) {
-		completed = m.Job.Workers == 1 // else the other worker is missing
-	}})
+	w.worker(shift{
+		name: "w", job: "a", lives: 1, completes: true, after: w.written(znode.Lock(home, "s")),
+		left: func(m *worker.Member) { completed = m.Job.Workers == 1 }, // else the other worker is missing
+	})
 	w.last(c)
 	w.AtEnd(func() error {
 		if !completed {
