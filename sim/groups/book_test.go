@@ -27,7 +27,8 @@ type book struct {
 	duties map[string]*dutyBook // by the path of the duty
 	asked  map[string][]string  // ids of requests, by their folder
 	takes  map[int64]string     // duties by epoch
-	given  map[string]int       // how often each duty came to a seat
+
+	resigned map[string]znode.Resignation // that the clerk has not decided upon, by path
 }
 
 // seated is a seat, and the session that has it.
@@ -52,7 +53,7 @@ type place struct {
 func newBook(w *sim.World) *book {
 	b := &book{
 		w: w, seats: map[string]seated{}, joined: map[int64]string{}, held: map[string]int64{},
-		duties: map[string]*dutyBook{}, asked: map[string][]string{}, takes: map[int64]string{}, given: map[string]int{},
+		duties: map[string]*dutyBook{}, asked: map[string][]string{}, takes: map[int64]string{}, resigned: map[string]znode.Resignation{},
 	}
 	w.OnTxn(b.txn)
 	return b
@@ -142,6 +143,12 @@ func (b *book) apply(s step, op zkmodel.Op, p place) error {
 		return err
 	case p.is("seat", "*"):
 		return b.applySeat(s, op, writes)
+	case p.is("resigned", "*"):
+		r, err := znode.DecodeResignation(op.Data)
+		if b.resigned[op.Path] = r; writes {
+			return err
+		}
+		delete(b.resigned, op.Path)
 	case writes && p.is("clerk"):
 		memory, err := znode.DecodeClerk(op.Data)
 		b.clerk = memory
@@ -167,11 +174,6 @@ func (b *book) applySeat(s step, op zkmodel.Op, writes bool) error {
 	if op.Type == zkmodel.OpCreate {
 		session = s.Session
 		b.joined[session] = op.Path
-	}
-	for _, d := range seat.Duties {
-		if !slices.Contains(b.seats[op.Path].seat.Duties, d) {
-			b.given[d]++
-		}
 	}
 	b.seats[op.Path] = seated{session, seat}
 	return err
