@@ -17,16 +17,17 @@ import (
 type book struct {
 	w *sim.World
 
-	record resource.Record      // as ZooKeeper has it
-	group  group.Group          // which that declares
-	edits  int                  // how often it was written
-	seats  map[string]seated    // by path; those that exist
-	joined map[int64]string     // the seat of each session that ever took one
-	held   map[string]int64     // sessions, by the path of held
-	clerk  znode.ClerkMemory    // of the newest generation
-	duties map[string]*dutyBook // by the path of the duty
-	asked  map[string][]string  // ids of requests, by their folder
-	takes  map[int64]string     // duties by epoch
+	record  resource.Record      // as ZooKeeper has it
+	group   group.Group          // which that declares
+	edits   int                  // how often it was written
+	commits int                  // of members
+	seats   map[string]seated    // by path; those that exist
+	joined  map[int64]string     // the seat of each session that ever took one
+	held    map[string]int64     // sessions, by the path of held
+	clerk   znode.ClerkMemory    // of the newest generation
+	duties  map[string]*dutyBook // by the path of the duty
+	asked   map[string][]string  // ids of requests, by their folder
+	takes   map[int64]string     // duties by epoch
 
 	resigned map[string]znode.Resignation // that the clerk has not decided upon, by path
 }
@@ -53,7 +54,8 @@ type place struct {
 func newBook(w *sim.World) *book {
 	b := &book{
 		w: w, seats: map[string]seated{}, joined: map[int64]string{}, held: map[string]int64{},
-		duties: map[string]*dutyBook{}, asked: map[string][]string{}, takes: map[int64]string{}, resigned: map[string]znode.Resignation{},
+		duties: map[string]*dutyBook{}, asked: map[string][]string{}, takes: map[int64]string{},
+		resigned: map[string]znode.Resignation{},
 	}
 	w.OnTxn(b.txn)
 	return b
@@ -95,6 +97,9 @@ func (b *book) txn(t *zkmodel.Txn) error {
 		return nil
 	}
 	s := step{Txn: t, who: b.joined[t.Session]}
+	if s.who != "" {
+		b.commits++
+	}
 	for _, op := range t.Ops {
 		s.places = append(s.places, placeOf(op.Path))
 	}
@@ -232,6 +237,7 @@ func (b *book) askRule(s step) error {
 			return fmt.Errorf("the request is written a second time")
 		}
 		b.asked[folder] = append(b.asked[folder], id)
+		b.commits++
 		body, _, _ := b.w.Server().Get(folder)
 		if log, err := znode.DecodeAskLog(body); err != nil || !slices.Equal(log.Last, b.asked[folder]) {
 			return fmt.Errorf("the log of requests is %v, and should be %v", log.Last, b.asked[folder])

@@ -101,6 +101,8 @@ func asked(w *sim.World) {
 			return err
 		}
 		defer c.Close()
-		return s.toggle(p, c, nil, []group.Duty{cron("c", "@every 1m"), leader("d")})
+		err = s.toggle(p, c, nil, []group.Duty{cron("c", "@every 1m"), leader("d")})
+		p.Saw(func() { s.over = err == nil })
+		return err
 	})
 }

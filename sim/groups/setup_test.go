@@ -231,16 +231,23 @@ func (s *shop) byHand(duty string) {
 	s.vandal("evictor", evicts(duty), held)
 }
 
-// vandal is a process that does these things again and again, with some requests between them that do nothing.
+// vandal is a process that does these things again and again, with some requests between them that do nothing. It begins
+// anew when the members have written something since, until the operator has what it wanted.
 func (s *shop) vandal(name string, all ...func(ctx context.Context, c *zkconn.Session) error) {
-	left := 3
+	left, before := 10, -1
 	s.Process(name, 0, func(p *sim.Process) error {
 		c, err := p.Dial(timeout)
 		if err != nil {
 			return err
 		}
 		defer c.Close()
-		for left > 0 {
+		for ; left > 0; left-- {
+			over := false
+			err := await(p, func() bool { over = s.over; return over || s.commits > before })
+			if err != nil || over {
+				return err
+			}
+			p.Saw(func() { before = s.commits })
 			for _, one := range all {
 				for range 3 {
 					if _, _, err := c.Exists(p.Context(), root); err != nil {
@@ -251,7 +258,6 @@ func (s *shop) vandal(name string, all ...func(ctx context.Context, c *zkconn.Se
 					return err
 				}
 			}
-			left--
 		}
 		return nil
 	})
@@ -262,17 +268,17 @@ func removes(path string) func(context.Context, *zkconn.Session) error {
 	return func(ctx context.Context, c *zkconn.Session) error { return c.Delete(ctx, path, -1) }
 }
 
-// evicts deletes the seat of the member that holds a duty.
+// evicts deletes the seat of the member that holds a duty, or any if nobody does.
 func evicts(duty string) func(context.Context, *zkconn.Session) error {
 	return func(ctx context.Context, c *zkconn.Session) error {
-		held, _, err := c.Exists(ctx, znode.Held(root, "g1", duty))
+		held, somebody, err := c.Exists(ctx, znode.Held(root, "g1", duty))
 		if err != nil {
 			return err
 		}
 		names, _, err := c.Children(ctx, znode.Seats(root, "g1"))
 		for _, name := range names {
 			seat, there, err := c.Exists(ctx, znode.SeatAt(root, "g1", name))
-			if err != nil || there && seat.EphemeralOwner == held.EphemeralOwner {
+			if err != nil || there && (!somebody || seat.EphemeralOwner == held.EphemeralOwner) {
 				return errors.Join(err, c.Delete(ctx, znode.SeatAt(root, "g1", name), -1))
 			}
 		}
