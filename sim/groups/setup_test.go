@@ -231,8 +231,8 @@ func (s *shop) byHand(duty string) {
 	s.vandal("evictor", evicts(duty), held)
 }
 
-// vandal is a process that does these things again and again, with some requests between them that do nothing. It begins
-// anew when the members have written something since, until the operator has what it wanted.
+// vandal is a process that does these things again and again, with some requests between them that do nothing. It
+// begins anew when the members have written something since, until the operator has what it wanted.
 func (s *shop) vandal(name string, all ...func(ctx context.Context, c *zkconn.Session) error) {
 	left, before := 10, -1
 	s.Process(name, 0, func(p *sim.Process) error {
