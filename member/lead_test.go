@@ -177,6 +177,33 @@ func TestResignAfterALoss(t *testing.T) {
 	}
 }
 
+// TestResignFromAGroupThatIsGone: a leader whose group is deleted part by part does not wait for ever for the clerk.
+func TestResignFromAGroupThatIsGone(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "coordinator")
+	a := f.join("a", "1.0", "coordinator")
+	h := f.take(a, "coordinator")
+	for _, part := range []string{"gate", "duty/coordinator/held"} {
+		if err := f.s.Delete(t.Context(), f.run(part), -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-h.Context().Done()
+	resigned := make(chan error, 1)
+	go func() { resigned <- h.Resign(t.Context(), true, "it fails") }()
+	if err := f.s.Delete(t.Context(), f.run("seat/"+f.children("seat")[0]), -1); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-resigned:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("it still waits")
+	}
+}
+
 // TestEventsOfALeader: each thing that happens is one event, also the end of the membership.
 func TestEventsOfALeader(t *testing.T) {
 	t.Parallel()

@@ -52,7 +52,8 @@ func (m *Member) decline(ctx context.Context, duty string, why error) error {
 	return m.tell(ctx, znode.Resignation{Duty: duty, Blame: true, Because: why.Error()}, m.resign(duty))
 }
 
-// tell tells the clerk, unless it has written the seat since this version.
+// tell tells the clerk, unless it has written the seat since this version. When the membership ends there is nothing to
+// tell any more.
 func (m *Member) tell(ctx context.Context, r znode.Resignation, version int32) error {
 	ops, err := m.resignOps(r, version)
 	for err == nil {
@@ -66,8 +67,12 @@ func (m *Member) tell(ctx context.Context, r znode.Resignation, version int32) e
 			}
 			err = nil
 		case errors.Is(err, zkconn.ErrNoNode): // somebody deleted a part of the group by hand
-			<-after(ctx, damageCheck)
-			err = ctx.Err()
+			select {
+			case <-after(ctx, damageCheck):
+				err = context.Cause(ctx)
+			case <-m.ctx.Done():
+				return nil
+			}
 		}
 	}
 	return err
