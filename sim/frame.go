@@ -8,62 +8,27 @@ import (
 	"muster/zkmodel"
 )
 
-// Operation codes of ZooKeeper's wire format, as in package zkconn.
+// Numbers of ZooKeeper's wire format: of all events, and of all pings.
 const (
-	opCreate     = 1
-	opDelete     = 2
-	opExists     = 3
-	opGetData    = 4
-	opSetData    = 5
-	opGetACL     = 6
-	opSetACL     = 7
-	opChildren   = 8
-	opSync       = 9
-	opChildren2  = 12
-	opPing       = 11
-	opCheck      = 13
-	opMulti      = 14
-	opCreate2    = 15
-	opContainer  = 19
-	opAuth       = 100
-	opSetWatches = 101
-	opClose      = -11
-
-	xidEvent       = -1
-	xidPing        = -2
-	flagSequential = 2
+	xidEvent = -1
+	xidPing  = -2
 )
 
-func opName(code int32) string {
+// opName is how a trace names an operation.
+func opName(code zkmodel.OpType) string {
 	switch code {
-	case opCreate, opCreate2, opContainer:
+	case zkmodel.OpCreate2:
 		return "create"
-	case opDelete:
-		return "delete"
-	case opExists:
-		return "exists"
-	case opGetData:
+	case zkmodel.OpGetData:
 		return "get"
-	case opSetData:
+	case zkmodel.OpSetData:
 		return "set"
-	case opGetACL:
-		return "getACL"
-	case opSetACL:
-		return "setACL"
-	case opChildren, opChildren2:
+	case zkmodel.OpGetChildren, zkmodel.OpGetChildren2:
 		return "children"
-	case opSync:
-		return "sync"
-	case opCheck:
-		return "check"
-	case opSetWatches:
+	case zkmodel.OpSetWatches:
 		return "watches"
-	case opAuth:
-		return "auth"
-	case opClose:
-		return "close"
 	}
-	return fmt.Sprintf("op %d", code)
+	return code.String()
 }
 
 // zkFar is a connection to the model of ZooKeeper.
@@ -96,7 +61,7 @@ func (f *zkFar) label(frame []byte) (string, bool) {
 		return "connect", false
 	}
 	r := reader{frame[4:]}
-	xid, code := r.int32(), r.int32()
+	xid, code := r.int32(), zkmodel.OpType(r.int32())
 	label := requestLabel(code, &r)
 	if xid >= 0 {
 		f.sent[xid] = label
@@ -165,7 +130,7 @@ func eventName(kind int32) string {
 
 // operation is one operation of a request.
 type operation struct {
-	code       int32
+	code       zkmodel.OpType
 	path       string
 	sequential bool
 	version    int32 // -1: none is named
@@ -176,14 +141,14 @@ func (o operation) String() string {
 }
 
 // operations reads the body of a request; none of those without a path.
-func operations(code int32, r *reader) []operation {
+func operations(code zkmodel.OpType, r *reader) []operation {
 	switch code {
-	case opPing, opClose, opAuth, opSetWatches:
+	case zkmodel.OpPing, zkmodel.OpClose, zkmodel.OpAuth, zkmodel.OpSetWatches:
 		return nil
-	case opMulti:
+	case zkmodel.OpMulti:
 		var ops []operation
 		for len(r.b) > 0 {
-			op := r.int32()
+			op := zkmodel.OpType(r.int32())
 			done := r.bool()
 			r.skip(4)
 			if done {
@@ -196,7 +161,7 @@ func operations(code int32, r *reader) []operation {
 	return []operation{readOperation(code, r)}
 }
 
-func requestLabel(code int32, r *reader) string {
+func requestLabel(code zkmodel.OpType, r *reader) string {
 	ops := operations(code, r)
 	if len(ops) == 0 {
 		return opName(code)
@@ -208,28 +173,28 @@ func requestLabel(code int32, r *reader) string {
 	return strings.Join(texts, ", ")
 }
 
-func readOperation(code int32, r *reader) operation {
+func readOperation(code zkmodel.OpType, r *reader) operation {
 	o := operation{code: code, path: r.string(), version: -1}
 	switch code {
-	case opCreate, opCreate2, opContainer:
+	case zkmodel.OpCreate, zkmodel.OpCreate2:
 		r.string()
 		for n := r.int32(); n > 0 && len(r.b) > 0; n-- {
 			r.skip(4)
 			r.string()
 			r.string()
 		}
-		o.sequential = r.int32()&flagSequential != 0
-	case opSetData:
+		o.sequential = zkmodel.Flags(r.int32())&zkmodel.Sequential != 0
+	case zkmodel.OpSetData:
 		r.string()
 		o.version = r.int32()
-	case opDelete, opCheck:
+	case zkmodel.OpDelete, zkmodel.OpCheck:
 		o.version = r.int32()
 	}
 	return o
 }
 
 // opText describes an operation: # stands for the number of a new znode, and @v for a version.
-func opText(code int32, path string, sequential, versioned bool) string {
+func opText(code zkmodel.OpType, path string, sequential, versioned bool) string {
 	text := opName(code) + " " + path
 	if sequential {
 		text += "#"

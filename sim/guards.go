@@ -73,7 +73,7 @@ func (m *mutant) concerns(w *World, label string) bool { return w.kind(label) ==
 func (m *mutant) refuses(w *World, request []byte) bool {
 	r := reader{request[4:]}
 	r.skip(4)
-	for _, op := range operations(r.int32(), &r) {
+	for _, op := range operations(zkmodel.OpType(r.int32()), &r) {
 		if w.normalised(op.String()) == m.op && w.refuses(m.op, op.path, op.version) {
 			return true
 		}
@@ -120,7 +120,7 @@ func opOf(op zkmodel.Op) string {
 	}
 	versioned := op.Version != -1 && (op.Type == zkmodel.OpCheck || op.Type == zkmodel.OpSetData ||
 		op.Type == zkmodel.OpDelete)
-	return opText(int32(op.Type), readable(path), sequential, versioned)
+	return opText(op.Type, readable(path), sequential, versioned)
 }
 
 // kind of the transaction whose request has this label.
