@@ -84,7 +84,6 @@ const (
 	NoChildrenForEphemerals Code = -108
 	NodeExists              Code = -110
 	NotEmpty                Code = -111
-	SessionExpired          Code = -112
 	InvalidACL              Code = -114
 	AuthFailed              Code = -115
 )
@@ -113,8 +112,6 @@ func (c Code) String() string {
 		return "node exists"
 	case NotEmpty:
 		return "not empty"
-	case SessionExpired:
-		return "session expired"
 	case InvalidACL:
 		return "invalid ACL"
 	case AuthFailed:
