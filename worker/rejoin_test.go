@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"syscall"
 	"testing"
+	"time"
 
 	"muster/job"
 	"muster/worker"
@@ -148,6 +149,34 @@ func TestRejoinLearnsOfAnUnansweredCompletion(t *testing.T) {
 				t.Errorf("observed %+v", o)
 			}
 		})
+	}
+}
+
+// TestRejoinAfterTerminate: a worker whose Complete got no answer does not take a generation that terminate ended for a
+// completed one.
+func TestRejoinAfterTerminate(t *testing.T) {
+	j, store := newJob(t, 2)
+	proxy := newProxy(t)
+	s := dial(t, proxy.Addr())
+	m, err := worker.Join(t.Context(), s, config(j, "w0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	observer := dial(t)
+	await(t, "the id is told", func() bool {
+		stat, _, err := observer.Exists(t.Context(), znode.Live(j.Root, j.Name, "w0"))
+		return err == nil && stat.Version > 0
+	})
+	fired := dropForGood(proxy)
+	go func() { <-fired; s.Close() }()
+	if err := m.Complete(t.Context(), 0); !errors.Is(err, zkconn.ErrUnknown) {
+		t.Fatalf("complete: %v, want an unknown outcome", err)
+	}
+	if err := store.Terminate(t.Context(), j.Path(), time.Minute, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Rejoin(t.Context(), observer); !errors.Is(err, worker.ErrFenced) || errors.Is(err, worker.ErrDone) {
+		t.Errorf("rejoin: %v, want %v", err, worker.ErrFenced)
 	}
 }
 
