@@ -106,8 +106,8 @@ func (m *Member) rejoinOnce(ctx context.Context, s *zkconn.Session) (*Member, er
 }
 
 // allCompleted reports whether the generation, of which the claims are gone, has ended because all had completed.
-// Terminate or apply may have ended it after the session was lost. If on_complete removes the job, it is gone in each of
-// these cases, and all count as completed. A Record that cannot be read tells nothing.
+// Terminate or apply may have ended it after the session was lost. If on_complete removes the job, it is gone then too,
+// and all count as completed. A Record that cannot be read tells nothing.
 func (m *Member) allCompleted(ctx context.Context, s *zkconn.Session) (bool, error) {
 	body, _, err := s.Get(ctx, znode.Record(job.KindName, m.Job.Root, m.Job.Name))
 	if errors.Is(err, zkconn.ErrNoNode) {
