@@ -11,10 +11,10 @@ import (
 // conn is a process's end of a connection in memory. Writes never block: whole messages go to the scheduler, which
 // decides when the server gets them. Reads wait for what the scheduler delivers.
 type conn struct {
-	world *World
-	life  *Process
-	far   far
-	name  string // of the connection among those of its life
+	world  *World
+	life   *Process
+	server serverEnd
+	name   string // of the connection among those of its life
 
 	mu       sync.Mutex
 	in       []byte // delivered and not yet read
@@ -41,8 +41,8 @@ type message struct {
 	ping  bool
 }
 
-// far is the server's end of one connection.
-type far interface {
+// serverEnd is the server's end of one connection.
+type serverEnd interface {
 	// split is the length of the first whole message in what a process wrote; 0 if it is not whole yet.
 	split(b []byte) int
 	// label describes a request in a trace. It is called in order of sending.
@@ -76,12 +76,12 @@ func (c *conn) Write(b []byte) (int, error) {
 	}
 	c.partial = append(c.partial, b...)
 	for {
-		n := c.far.split(c.partial)
+		n := c.server.split(c.partial)
 		if n == 0 {
 			return len(b), nil
 		}
 		m := message{bytes: append([]byte(nil), c.partial[:n]...)}
-		m.label, m.ping = c.far.label(m.bytes)
+		m.label, m.ping = c.server.label(m.bytes)
 		c.requests = append(c.requests, m)
 		c.partial = c.partial[:copy(c.partial, c.partial[n:])]
 		c.world.wake()
@@ -164,7 +164,7 @@ func (c *conn) push(m message) {
 func (c *conn) end() {
 	if !c.over {
 		c.over = true
-		c.far.lost()
+		c.server.lost()
 		c.push(message{label: "end"})
 	}
 	c.forget()
@@ -218,7 +218,7 @@ func (c *conn) isClosed() bool {
 // SetDeadline sets the deadline of reads: writes never wait.
 func (c *conn) SetDeadline(t time.Time) error { return c.SetReadDeadline(t) }
 
-// SetReadDeadline sets the deadline of reads; zero is none.
+// SetReadDeadline sets the deadline of reads that begin after it; zero is none.
 func (c *conn) SetReadDeadline(t time.Time) error {
 	c.mu.Lock()
 	c.deadline = t

@@ -233,7 +233,7 @@ func TestConn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &World{activity: make(chan struct{}, 1)}
 		c := newConn(w, &Process{proc: &process{}}, "")
-		c.far = &foreignFar{c: c, foreign: &foreign{Foreign: Foreign{
+		c.server = &foreignEnd{c: c, foreign: &foreign{Foreign: Foreign{
 			Frame: func(b []byte) int { return len(b) / 2 * 2 }, Label: func([]byte) string { return "" },
 		}}}
 		c.SetReadDeadline(time.Now().Add(time.Second))

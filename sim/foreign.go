@@ -43,13 +43,13 @@ func (p *Process) Conn(name string) (net.Conn, error) {
 		if f.down.Load() {
 			return nil, fmt.Errorf("%s: %w", name, syscall.ECONNREFUSED)
 		}
-		return p.connect(":"+name, func(c *conn) far { return &foreignFar{c: c, foreign: f} })
+		return p.connect(":"+name, func(c *conn) serverEnd { return &foreignEnd{c: c, foreign: f} })
 	}
 	return nil, fmt.Errorf("the world has no server %q", name)
 }
 
-// foreignFar is a connection to a Foreign.
-type foreignFar struct {
+// foreignEnd is a connection to a Foreign.
+type foreignEnd struct {
 	c       *conn
 	foreign *foreign
 	handler func([]byte)
@@ -57,13 +57,13 @@ type foreignFar struct {
 	asked   []string // labels of requests without a reply
 }
 
-func (f *foreignFar) split(b []byte) int { return f.foreign.Frame(b) }
+func (f *foreignEnd) split(b []byte) int { return f.foreign.Frame(b) }
 
-func (f *foreignFar) label(request []byte) (string, bool) {
+func (f *foreignEnd) label(request []byte) (string, bool) {
 	return readable(f.foreign.Label(request)), false
 }
 
-func (f *foreignFar) handle(m message) bool {
+func (f *foreignEnd) handle(m message) bool {
 	if f.handler == nil {
 		f.handler, f.closer = f.foreign.Open(f.reply)
 	}
@@ -72,7 +72,7 @@ func (f *foreignFar) handle(m message) bool {
 	return true
 }
 
-func (f *foreignFar) reply(b []byte) {
+func (f *foreignEnd) reply(b []byte) {
 	m := message{bytes: append([]byte(nil), b...), label: "message"}
 	if len(f.asked) > 0 {
 		m.label, f.asked = f.asked[0], f.asked[1:]
@@ -80,7 +80,7 @@ func (f *foreignFar) reply(b []byte) {
 	f.c.push(m)
 }
 
-func (f *foreignFar) lost() {
+func (f *foreignEnd) lost() {
 	if f.closer != nil {
 		f.closer()
 	}
@@ -96,7 +96,7 @@ func (w *World) setDown(f *foreign, down bool) {
 		return
 	}
 	for _, c := range w.conns {
-		if far, ok := c.far.(*foreignFar); ok && far.foreign == f {
+		if e, ok := c.server.(*foreignEnd); ok && e.foreign == f {
 			c.end()
 			c.sever()
 		}

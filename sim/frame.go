@@ -31,8 +31,8 @@ func opName(code zkmodel.OpType) string {
 	return code.String()
 }
 
-// zkFar is a connection to the model of ZooKeeper.
-type zkFar struct {
+// zkEnd is a connection to the model of ZooKeeper.
+type zkEnd struct {
 	c      *conn
 	server *zkmodel.Server
 	peer   *zkmodel.Peer    // nil until the server has the handshake
@@ -41,11 +41,11 @@ type zkFar struct {
 	sent   map[int32]string // xid → label of a request without a reply
 }
 
-func newZKFar(c *conn, s *zkmodel.Server) *zkFar {
-	return &zkFar{c: c, server: s, sent: map[int32]string{}}
+func newZKEnd(c *conn, s *zkmodel.Server) *zkEnd {
+	return &zkEnd{c: c, server: s, sent: map[int32]string{}}
 }
 
-func (f *zkFar) split(b []byte) int {
+func (f *zkEnd) split(b []byte) int {
 	if len(b) < 4 {
 		return 0
 	}
@@ -55,7 +55,7 @@ func (f *zkFar) split(b []byte) int {
 	return 0
 }
 
-func (f *zkFar) label(frame []byte) (string, bool) {
+func (f *zkEnd) label(frame []byte) (string, bool) {
 	if !f.begun {
 		f.begun = true
 		return "connect", false
@@ -69,21 +69,21 @@ func (f *zkFar) label(frame []byte) (string, bool) {
 	return label, xid == xidPing
 }
 
-func (f *zkFar) handle(m message) bool {
+func (f *zkEnd) handle(m message) bool {
 	if f.peer == nil {
 		f.peer = f.server.Open(f.reply)
 	}
 	return f.peer.Handle(m.bytes[4:])
 }
 
-func (f *zkFar) lost() {
+func (f *zkEnd) lost() {
 	if f.peer != nil {
 		f.peer.Lost()
 	}
 }
 
 // reply takes a frame of the model: the answer to the handshake, an event or a reply. nil is the end.
-func (f *zkFar) reply(frame []byte) {
+func (f *zkEnd) reply(frame []byte) {
 	if frame == nil {
 		f.c.end()
 		return

@@ -7,27 +7,27 @@ import (
 	"time"
 )
 
-// explorer chooses steps at random. Each schedule has a temper of its own: how often faults happen and time passes, and
+// explorer chooses steps at random. Each schedule has chances of its own: how often faults happen and time passes, and
 // which processes are slow. Slow ones let the others do much between two of their steps.
 type explorer struct {
-	random *rand.Rand
-	steps  int // left
-	temper temper
-	speeds []float64 // of the processes
+	random  *rand.Rand
+	steps   int // left
+	chances chances
+	speeds  []float64 // of the processes
 
 	mutant *mutant // look for its effects; nil: none
 	hold   float64 // speed of the requests whose guard is ignored
 }
 
-// temper holds probabilities for each step.
-type temper struct{ fault, wait, change float64 }
+// chances are probabilities for each step.
+type chances struct{ fault, wait, change float64 }
 
 func newExplorer(o Options, seed uint64) *explorer {
 	h := fnv.New64a()
 	h.Write([]byte(o.Name))
 	e := &explorer{random: rand.New(rand.NewPCG(seed, h.Sum64())), steps: o.Steps, mutant: o.mutant}
 	pick := func(of ...float64) float64 { return of[e.random.IntN(len(of))] }
-	e.temper = temper{
+	e.chances = chances{
 		fault:  pick(0, 0.01, 0.03, 0.1),
 		wait:   pick(0, 0.01, 0.05),
 		change: pick(0, 0.02, 0.1),
@@ -42,10 +42,10 @@ func (e *explorer) next(w *World) (step, bool) {
 	if e.steps--; e.steps < 0 {
 		return step{}, false
 	}
-	if e.speeds == nil || e.chance(e.temper.change) {
+	if e.speeds == nil || e.chance(e.chances.change) {
 		e.speeds = e.newSpeeds(len(w.procs))
 	}
-	faultChance := e.temper.fault
+	faultChance := e.chances.fault
 	if e.mutant != nil && faultChance > 0 && e.holds(w) {
 		faultChance = 0.1
 	}
@@ -64,7 +64,7 @@ func (e *explorer) next(w *World) (step, bool) {
 		return step{verb: wait}, true
 	case stuck && e.chance(0.7):
 		return step{verb: wait, time: longWaits[e.random.IntN(len(longWaits))]}, true
-	case e.chance(e.temper.wait):
+	case e.chance(e.chances.wait):
 		return step{verb: wait, time: e.duration(w)}, true
 	}
 	return e.weighted(moves), true

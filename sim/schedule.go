@@ -121,10 +121,10 @@ func (w *World) explore(pick picker) {
 
 // settle waits until all processes are blocked, and then checks.
 func (w *World) settle() {
-	if !w.calm {
+	if !w.allBlocked {
 		synctest.Wait()
 	}
-	w.calm = false
+	w.allBlocked = false
 	w.tidy()
 	w.pings()
 	w.collect()
@@ -231,29 +231,29 @@ const serveLimit = 100
 
 // serve does everything for one process that is no fault. It reports whether there was anything.
 func (w *World) serve(p *process) bool {
-	w.calm = true
+	w.allBlocked = true
 	for _, s := range w.moves() {
 		switch {
 		case s.verb == start && s.proc == p:
 			w.note(s)
 			w.begin(p)
-			w.calm = false
+			w.allBlocked = false
 		case s.verb == apply && s.conn.life.proc == p:
 			for m, ok := s.conn.request(); ok; m, ok = s.conn.request() {
 				w.note(step{verb: apply, conn: s.conn, what: m.label})
 				w.apply(s.conn)
 			}
-			w.calm = false
+			w.allBlocked = false
 		}
 	}
 	for _, c := range w.conns {
 		for c.life.proc == p && len(c.replies) > 0 {
 			w.note(step{verb: deliver, conn: c, what: c.replies[0].label})
 			w.deliver(c)
-			w.calm = false
+			w.allBlocked = false
 		}
 	}
-	return !w.calm
+	return !w.allBlocked
 }
 
 // note keeps the first steps of the fair end for a reader.

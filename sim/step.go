@@ -30,12 +30,12 @@ const (
 
 // step is something that the scheduler can do now.
 type step struct {
-	verb verb
-	proc *process
-	conn *conn
-	far  *foreign
-	what string
-	time time.Duration // of wait; 0: until something happens
+	verb    verb
+	proc    *process
+	conn    *conn
+	foreign *foreign
+	what    string
+	time    time.Duration // of wait; 0: until something happens
 }
 
 // String is a line of a trace.
@@ -48,8 +48,8 @@ func (s step) String() string {
 		who = fmt.Sprintf("%s.%d", s.proc.name, s.proc.began)
 	case s.proc != nil:
 		who = s.proc.life.String()
-	case s.far != nil:
-		who = s.far.Name
+	case s.foreign != nil:
+		who = s.foreign.Name
 	case s.time > 0:
 		return fmt.Sprintf("%s %s %s", s.verb, who, s.time)
 	}
@@ -69,7 +69,7 @@ func (w *World) moves() []step {
 	}
 	for _, f := range w.foreign {
 		if f.down.Load() {
-			all = append(all, step{verb: up, far: f})
+			all = append(all, step{verb: up, foreign: f})
 		}
 	}
 	for _, c := range w.conns {
@@ -124,7 +124,7 @@ func (w *World) faults(all bool) []step {
 	}
 	for _, f := range w.foreign {
 		if !f.down.Load() {
-			add(w.left.Outages, step{verb: down, far: f})
+			add(w.left.Outages, step{verb: down, foreign: f})
 		}
 	}
 	return out
@@ -139,15 +139,15 @@ func (w *World) do(s step) {
 		w.begin(s.proc)
 	case apply:
 		w.apply(s.conn)
-		w.calm = true
+		w.allBlocked = true
 	case deliver:
 		w.deliver(s.conn)
 	case drop:
 		s.conn.takeRequest()
-		w.calm = true
+		w.allBlocked = true
 	case resume:
 		s.proc.paused = false
-		w.calm = true
+		w.allBlocked = true
 	case wait:
 		w.pass(s.time)
 	case lose:
@@ -164,19 +164,19 @@ func (w *World) do(s step) {
 	case expire:
 		w.left.Expiries--
 		w.server.Expire(s.conn.session)
-		w.calm = true
+		w.allBlocked = true
 	case crash, crashLate:
 		w.left.Crashes--
 		w.crash(s.proc, s.verb == crashLate)
 	case pause:
 		w.left.Pauses--
 		s.proc.paused = true
-		w.calm = true
+		w.allBlocked = true
 	case down, up:
 		if s.verb == down {
 			w.left.Outages--
 		}
-		w.setDown(s.far, s.verb == down)
+		w.setDown(s.foreign, s.verb == down)
 	}
 }
 
@@ -214,7 +214,7 @@ func (w *World) apply(c *conn) {
 	if !ok || c.over {
 		return
 	}
-	if !c.far.handle(m) {
+	if !c.server.handle(m) {
 		c.end()
 	}
 }
@@ -254,7 +254,7 @@ func (w *World) tidy() {
 		}
 		if _, waits := c.request(); c.gone && !waits && !c.over {
 			c.over = true
-			c.far.lost()
+			c.server.lost()
 		}
 	}
 	w.conns = slices.DeleteFunc(w.conns, func(c *conn) bool { return c.gone && c.over })

@@ -26,17 +26,17 @@ type World struct {
 	ends    []func() error
 	txns    []func(*zkmodel.Txn) error
 
-	activity  chan struct{} // holds an element when a process did something since the scheduler looked
-	left      Faults        // that may still happen
-	preparing bool          // Setup runs
-	stopping  bool          // services are told to end
-	calm      bool          // nothing woke a process since all were blocked
-	steps     int
-	trace     []string
-	record    bool // also the fair end, in after
-	after     []string
-	ignored   int               // how often a mutant's guard was ignored
-	kinds     map[string]string // label of a request → kind of its transaction
+	activity   chan struct{} // holds an element when a process did something since the scheduler looked
+	left       Faults        // that may still happen
+	preparing  bool          // Setup runs
+	stopping   bool          // services are told to end
+	allBlocked bool          // nothing woke a process since all were blocked
+	steps      int
+	trace      []string
+	record     bool // also the fair end, in after
+	after      []string
+	ignored    int               // how often a mutant's guard was ignored
+	kinds      map[string]string // label of a request → kind of its transaction
 
 	mu      sync.Mutex // guards what follows, and what Saw's functions touch
 	err     error      // why the schedule failed
@@ -207,18 +207,18 @@ func (p *Process) Owns(s *zkconn.Session) {
 }
 
 func (p *Process) dialZK(context.Context, string) (net.Conn, error) {
-	return p.connect("", func(c *conn) far { return newZKFar(c, p.world.server) })
+	return p.connect("", func(c *conn) serverEnd { return newZKEnd(c, p.world.server) })
 }
 
 // connect makes a connection. name tells those to different servers apart.
-func (p *Process) connect(name string, open func(*conn) far) (net.Conn, error) {
+func (p *Process) connect(name string, open func(*conn) serverEnd) (net.Conn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.crashed {
 		return nil, errCrashed
 	}
 	c := newConn(p.world, p, name)
-	c.far = open(c)
+	c.server = open(c)
 	p.world.mu.Lock()
 	defer p.world.mu.Unlock()
 	p.world.dialled = append(p.world.dialled, c)
