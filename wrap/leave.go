@@ -19,9 +19,9 @@ const (
 	signalLimit   = 2 * time.Second
 )
 
-// leave completes if the command has ended well by itself, and leaves otherwise. It returns what became of the
-// membership.
-func (r *run) leave(ctx context.Context, completes bool, end worker.End) string {
+// leave completes if the command has ended well by itself, and leaves otherwise; because is what stopped it, or nil. It
+// returns what became of the membership.
+func (r *run) leave(ctx context.Context, completes bool, end worker.End, because error) string {
 	r.progress.enter(StageLeaving)
 	m, _, _ := r.membership.now()
 	limit, leave := leaveLimit, func(ctx context.Context, m *worker.Member) error { return m.Leave(ctx, end) }
@@ -44,6 +44,8 @@ func (r *run) leave(ctx context.Context, completes bool, end worker.End) string 
 		return fmt.Sprintf("it is not known whether ZooKeeper learnt that %s has ended: %v", who, err)
 	case completes:
 		return who + " has completed"
+	case errors.Is(because, ErrTerminated): // its job is about to be deleted
+		return who + " has left"
 	}
 	return who + " has left, and may come back"
 }

@@ -125,7 +125,7 @@ func (r *run) asMember(ctx context.Context, err error) Result {
 		if result.Code > 128 {
 			end = bySignal(syscall.Signal(result.Code - 128))
 		}
-		result.Text = r.leave(ofMember, false, end)
+		result.Text = r.leave(ofMember, false, end, err)
 		return result
 	}
 	return r.command(ofCommand, ofMember, environ)
@@ -136,7 +136,7 @@ func (r *run) command(ofCommand, ofMember context.Context, environ []string) Res
 	c, err := start(launch{r.path, r.c.Command, environ, r.c.Dir, r.c.Files, false})
 	if err != nil {
 		failed := commandEnd{exitStatus: exitStatus{status: syscall.WaitStatus(startCode(err) << 8)}}
-		return Result{Code: failed.code(), Err: err, Text: r.leave(ofMember, false, failed.record())}
+		return Result{Code: failed.code(), Err: err, Text: r.leave(ofMember, false, failed.record(), err)}
 	}
 	r.progress.enter(StageRunning)
 	s := supervisor{
@@ -145,7 +145,11 @@ func (r *run) command(ofCommand, ofMember context.Context, environ []string) Res
 	}
 	e := s.run(ofCommand, r.c.Signals)
 	takeTerminal(r.c.Files)
-	text := e.String() + "; " + r.leave(ofMember, e.completes(), e.record())
+	text := e.String()
+	if errors.Is(e.cause, ErrTerminated) {
+		text += ", because " + e.cause.Error()
+	}
+	text += "; " + r.leave(ofMember, e.completes(), e.record(), e.cause)
 	if r.membership.lostBecause(e.cause) { // not if that is found only while it leaves: the command had ended
 		return Result{Err: e.cause, Text: text}
 	}

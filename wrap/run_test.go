@@ -192,9 +192,10 @@ func TestTerminateStopsTheCommand(t *testing.T) {
 		behaviour string
 		start     Start
 		code      int
+		text      string
 	}{
-		"waiting": {"obeys:3", StartAll, 143},
-		"running": {"obeys:3", StartJoined, 3},
+		"waiting": {"obeys:3", StartAll, 143, ""},
+		"running": {"obeys:3", StartJoined, 3, "after SIGTERM, because " + ErrTerminated.Error() + "; "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -208,8 +209,12 @@ func TestTerminateStopsTheCommand(t *testing.T) {
 			if err := f.store.Terminate(t.Context(), f.job.Path(), 20*time.Second, nil); err != nil {
 				t.Error(err)
 			}
-			if e := w.ends(); e.Code != c.code || name == "waiting" && !errors.Is(e.Err, ErrTerminated) {
+			e := w.ends()
+			if e.Code != c.code || name == "waiting" && !errors.Is(e.Err, ErrTerminated) {
 				t.Errorf("%+v, want code %d", e, c.code)
+			}
+			if !strings.HasSuffix(e.Text, c.text+"worker 0 (w0) of "+f.job.Path()+" has left") {
+				t.Errorf("it says %q", e.Text)
 			}
 			if f.look() != nil {
 				t.Error("the job was not deleted")
