@@ -68,6 +68,12 @@ func TestPlantedBugIsFoundReplayedAndShortened(t *testing.T) {
 	}
 }
 
+func TestAFailureIsRunAgainFromAnyFolder(t *testing.T) {
+	if got, want := again("TestWorlds/late"), "go test muster/sim -run '^TestWorlds$/^late$'"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
 // counting is correct.
 func counting(w *World) {
 	w.Setup(func(ctx context.Context, s *zkconn.Session) error {

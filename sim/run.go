@@ -213,8 +213,17 @@ func report(t *testing.T, o Options, world func(*World), f failure) {
 	t.Helper()
 	f = shrink(t, o, world, f)
 	file := writeTrace(t, o, f)
-	t.Errorf("%s: seed %d: %v\n\n%s\n\nReplay: go test -run '^%s$' . -sim.trace %s",
-		o.Name, f.seed, f.err, story(f.outcome), t.Name(), file)
+	t.Errorf("%s: seed %d: %v\n\n%s\n\nReplay: %s -v -sim.trace %s",
+		o.Name, f.seed, f.err, story(f.outcome), again(t.Name()), file)
+}
+
+// again is the command that runs the test of this name alone, in whatever folder of the repository.
+func again(test string) string {
+	folder := "."
+	if info, ok := debug.ReadBuildInfo(); ok && info.Path != "" {
+		folder = strings.TrimSuffix(info.Path, ".test")
+	}
+	return fmt.Sprintf("go test %s -run '^%s$'", folder, strings.ReplaceAll(test, "/", "$/^"))
 }
 
 func writeTrace(t *testing.T, o Options, f failure) string {
