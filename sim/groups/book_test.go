@@ -28,8 +28,6 @@ type book struct {
 	duties  map[string]*dutyBook // by the path of the duty
 	asked   map[string][]string  // ids of requests, by their folder
 	takes   map[int64]string     // duties by epoch
-
-	resigned map[string]znode.Resignation // that the clerk has not decided upon, by path
 }
 
 // seated is a seat, and the session that has it.
@@ -55,7 +53,6 @@ func newBook(w *sim.World) *book {
 	b := &book{
 		w: w, seats: map[string]seated{}, joined: map[int64]string{}, held: map[string]int64{},
 		duties: map[string]*dutyBook{}, asked: map[string][]string{}, takes: map[int64]string{},
-		resigned: map[string]znode.Resignation{},
 	}
 	w.OnTxn(b.txn)
 	return b
@@ -148,12 +145,6 @@ func (b *book) apply(s step, op zkmodel.Op, p place) error {
 		return err
 	case p.is("seat", "*"):
 		return b.applySeat(s, op, writes)
-	case p.is("resigned", "*"):
-		r, err := znode.DecodeResignation(op.Data)
-		if b.resigned[op.Path] = r; writes {
-			return err
-		}
-		delete(b.resigned, op.Path)
 	case writes && p.is("clerk"):
 		memory, err := znode.DecodeClerk(op.Data)
 		b.clerk = memory

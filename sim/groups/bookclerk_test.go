@@ -132,11 +132,6 @@ func (b *book) takeRule(s step) error {
 			if err := b.ordered(s, p.parts[1]); err != nil {
 				return fmt.Errorf("it takes %s: %w", p.parts[1], err)
 			}
-			for path, r := range b.resigned {
-				if r.Duty == p.parts[1] && znode.SeatAt(root, p.g, r.Seat) == s.who {
-					return fmt.Errorf("it takes %s, and the clerk has not decided upon %s", p.parts[1], path)
-				}
-			}
 			if slices.Contains(b.clerk.Purge, p.parts[1]) {
 				return fmt.Errorf("it takes %s, and what that saved is being deleted", p.parts[1])
 			}
