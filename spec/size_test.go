@@ -143,7 +143,7 @@ func TestSetsOfMany(t *testing.T) {
 		}
 		return used(t) - before
 	}
-	limit := 8 * cost("{"+keys.String()+"}")
+	limit := 16 * cost("{"+keys.String()+"}")
 	for name, expr := range map[string]string{
 		"toset":          "toset([" + list.String() + "])",
 		"tolist":         "tolist([" + list.String() + "])",
@@ -152,7 +152,7 @@ func TestSetsOfMany(t *testing.T) {
 		"distinct":       "distinct([" + list.String() + "])",
 	} {
 		if took := cost(expr); took > limit {
-			t.Errorf("%s takes %s; eight times a map takes %s", name, took, limit)
+			t.Errorf("%s takes %s; 16 times a map takes %s", name, took, limit)
 		}
 	}
 }
