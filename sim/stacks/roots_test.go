@@ -100,7 +100,7 @@ func classic(w *world) {
 		return err
 	})
 	c := declares(aJob("a", 1))
-	listed := w.written(znode.Stack(home, "s")) // then only the transaction is missing
+	listed := w.written(znode.RunDir(root)) // then only the transaction is missing
 	w.apply("apply", 1, c)
 	w.hand("h", func(p *sim.Process, s *zkconn.Session) error {
 		ctx := p.Context()

@@ -60,6 +60,16 @@ func (s scene) explore(t *testing.T, name string) {
 	}
 }
 
+// TestMutants: every guard of a transaction of apply is needed by some world, or the table says why it stays.
+func TestMutants(t *testing.T) {
+	var all []sim.Named
+	for name, s := range scenes() {
+		all = append(all, s.named(name, &tally{n: map[string]int{}}))
+	}
+	slices.SortFunc(all, func(a, b sim.Named) int { return strings.Compare(a.Name, b.Name) })
+	sim.Mutants(t, "testdata/guards.txt", all...)
+}
+
 func (s scene) named(name string, seen *tally) sim.Named {
 	o := sim.Options{Seeds: 20, Faults: s.faults, Own: isApply, End: s.end, Path: withoutNames}
 	if o.End == 0 {

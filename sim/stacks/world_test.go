@@ -78,7 +78,7 @@ func (w *world) given(c config) {
 	})
 }
 
-// apply declares a process that is "muster apply --yes", and again while something moves.
+// apply declares a process that is "muster apply --yes", and again while something moves, or was only put back.
 func (w *world) apply(name string, lives int, c config) { w.applyAfter(nil, name, lives, c) }
 
 // applyAfter is apply, which begins when after is closed.
@@ -89,13 +89,15 @@ func (w *world) applyAfter(after <-chan struct{}, name string, lives int, c conf
 		}
 		for range 4 {
 			r, err := w.applyOnce(p, c)
-			if err != nil || r.exit() != exitcode.Incomplete {
+			if err != nil || r.exit() != exitcode.Incomplete && !slices.ContainsFunc(r.plan.Rows, isRepair) {
 				return err
 			}
 		}
 		return nil
 	})
 }
+
+func isRepair(r plan.Row) bool { return r.Reason == plan.IsDamaged }
 
 // written returns a channel that is closed when somebody writes a znode whose path begins so, after Setup.
 func (w *world) written(path string) <-chan struct{} {
@@ -137,7 +139,7 @@ func (w *world) ended(p *sim.Process, who *actor, r result) error {
 	w.seen.add(fmt.Sprintf("exit %d", r.exit()))
 	switch exit := r.exit(); exit {
 	case exitcode.Done:
-		if slices.ContainsFunc(r.plan.Rows, func(row plan.Row) bool { return row.Reason == plan.IsDamaged }) {
+		if slices.ContainsFunc(r.plan.Rows, isRepair) {
 			return nil // a repair changes no field
 		}
 		var err error
