@@ -63,11 +63,11 @@ func (s *shop) declared(g string, state resource.State) (acl []zkconn.ACL, body 
 		Applied: "2026-11-20T21:00:00Z",
 	}
 	if err := r.Declare(s.group); err != nil {
-		panic(err)
+		panic(err) // a group always encodes
 	}
 	body, err := znode.EncodeRecord(r)
 	if err != nil {
-		panic(err)
+		panic(err) // and so does its Record
 	}
 	return everybody, body
 }

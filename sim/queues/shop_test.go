@@ -80,7 +80,7 @@ func (k *shop) foreign() sim.Foreign {
 		Frame: func(b []byte) int {
 			n, err := storemodel.Frame(b)
 			if err != nil {
-				panic(err)
+				panic(err) // the client library writes whole requests
 			}
 			return n
 		},

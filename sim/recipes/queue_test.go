@@ -26,6 +26,18 @@ func allDone(w *sim.World) (done map[string]bool) {
 
 // listAndPop looks at the first task, executes it, and then removes the first, which may be another by then.
 func listAndPop(w *sim.World) {
+	listAnd(w, func(ctx context.Context, s *zkconn.Session, _ string) error { return pop(ctx, s) })
+}
+
+// listAndTake removes the task that it has executed.
+func listAndTake(w *sim.World) {
+	listAnd(w, func(ctx context.Context, s *zkconn.Session, task string) error {
+		return ignore(s.Delete(ctx, "/q/"+task, 0), zkconn.ErrNoNode)
+	})
+}
+
+// listAnd executes the first task, and then calls remove, until no task is left.
+func listAnd(w *sim.World, remove func(ctx context.Context, s *zkconn.Session, task string) error) {
 	done := allDone(w)
 	each(w, 2, 0, func(ctx context.Context, p *sim.Process, s *zkconn.Session) error {
 		for {
@@ -34,7 +46,7 @@ func listAndPop(w *sim.World) {
 				return err
 			}
 			p.Saw(func() { done[tasks[0]] = true })
-			if err := pop(ctx, s); err != nil {
+			if err := remove(ctx, s, tasks[0]); err != nil {
 				return err
 			}
 		}
@@ -52,21 +64,4 @@ func pop(ctx context.Context, s *zkconn.Session) error {
 			return err
 		}
 	}
-}
-
-// listAndTake removes the task that it has executed.
-func listAndTake(w *sim.World) {
-	done := allDone(w)
-	each(w, 2, 0, func(ctx context.Context, p *sim.Process, s *zkconn.Session) error {
-		for {
-			tasks, _, err := s.Children(ctx, "/q")
-			if err != nil || len(tasks) == 0 {
-				return err
-			}
-			p.Saw(func() { done[tasks[0]] = true })
-			if err := ignore(s.Delete(ctx, "/q/"+tasks[0], 0), zkconn.ErrNoNode); err != nil {
-				return err
-			}
-		}
-	})
 }
