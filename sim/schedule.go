@@ -374,7 +374,7 @@ func (w *World) tearDown() {
 			s.Close()
 		}
 	}
-	time.Sleep(time.Minute) // for the client library's last goroutines
+	time.Sleep(time.Minute) // of virtual time, for the last goroutines of the client library
 }
 
 func panicked(r any) error {
