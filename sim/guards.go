@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"cmp"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,7 +19,24 @@ import (
 // guard is one guard of a kind of transactions.
 type guard struct{ kind, op string }
 
-// guards are those of all transactions that were seen. Schedules that run at the same time share it.
+// covers reports whether g stands for o too: for the same guard of a transaction that does more. Several changes in one
+// transaction have the guards of each. A transaction that only checks stands for itself.
+func (g guard) covers(o guard) bool {
+	if g.op != o.op || g.kind == o.kind {
+		return g == o
+	}
+	all := strings.Split(o.kind, ", ")
+	writes := false
+	for op := range strings.SplitSeq(g.kind, ", ") {
+		if !slices.Contains(all, op) {
+			return false
+		}
+		writes = writes || !strings.HasPrefix(op, "check ")
+	}
+	return writes
+}
+
+// guards counts the schedules in which each guard was seen. Schedules that run at the same time share it.
 type guards struct {
 	mu   sync.Mutex
 	seen map[guard]int
@@ -29,22 +48,24 @@ func (g *guards) add(w *World, t *zkmodel.Txn) {
 		return
 	}
 	for _, op := range strings.Split(w.operations(labelOf(t)), ", ") {
-		if isGuard(op) {
+		if one := (guard{kind, op}); isGuard(op) && !w.guarded[one] {
+			if w.guarded == nil {
+				w.guarded = map[guard]bool{}
+			}
+			w.guarded[one] = true
 			g.mu.Lock()
-			g.seen[guard{kind, op}]++
+			g.seen[one]++
 			g.mu.Unlock()
 		}
 	}
 }
 
+// list begins with the shortest kinds: they may stand for others.
 func (g *guards) list() []guard {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	var all []guard
-	for one := range g.seen {
-		all = append(all, one)
-	}
-	slices.SortFunc(all, guard.compare)
+	all := slices.Collect(maps.Keys(g.seen))
+	slices.SortFunc(all, func(a, b guard) int {
+		return cmp.Or(strings.Count(a.kind, ", ")-strings.Count(b.kind, ", "), a.compare(b))
+	})
 	return all
 }
 
@@ -66,7 +87,17 @@ func isGuard(op string) bool { return strings.HasSuffix(op, "@v") || strings.Has
 type mutant struct{ guard }
 
 // concerns reports whether a request has the mutant's guard.
-func (m *mutant) concerns(w *World, label string) bool { return w.kind(label) == m.kind }
+func (m *mutant) concerns(w *World, label string) bool {
+	concerned, known := w.concerned[label]
+	if !known {
+		if w.concerned == nil {
+			w.concerned = map[string]bool{}
+		}
+		concerned = m.covers(guard{w.kind(label), m.op})
+		w.concerned[label] = concerned
+	}
+	return concerned
+}
 
 // refuses reports whether the mutant's guard would make the server refuse a request now. Only such a request shows what
 // the guard is for.
@@ -92,7 +123,7 @@ func (w *World) refuses(op, path string, version int32) bool {
 
 func (w *World) ignores(t *zkmodel.Txn, op int) bool {
 	m := w.options.mutant
-	if m == nil || w.preparing || w.kind(labelOf(t)) != m.kind || w.normalised(opOf(t.Ops[op])) != m.op {
+	if m == nil || w.preparing || !m.concerns(w, labelOf(t)) || w.normalised(opOf(t.Ops[op])) != m.op {
 		return false
 	}
 	if w.refuses(m.op, t.Ops[op].Path, t.Ops[op].Version) {

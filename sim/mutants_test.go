@@ -91,6 +91,47 @@ func TestMutantsTable(t *testing.T) {
 	}
 }
 
+func TestAGuardStandsForWiderTransactions(t *testing.T) {
+	narrow := guard{"check /x@v, set /y@v", "check /x@v"}
+	for _, c := range []struct {
+		a, b   guard
+		covers bool
+	}{
+		{narrow, narrow, true},
+		{narrow, guard{"create /z, set /y@v, check /x@v", "check /x@v"}, true},
+		{narrow, guard{"create /z, set /y@v, check /x@v", "set /y@v"}, false},
+		{narrow, guard{"create /z, check /x@v", "check /x@v"}, false},
+		{guard{"create /z, set /y@v, check /x@v", "check /x@v"}, narrow, false},
+		{guard{"check /x@v", "check /x@v"}, narrow, false}, // it only checks
+	} {
+		if got := c.a.covers(c.b); got != c.covers {
+			t.Errorf("%v covers %v: %v", c.a, c.b, got)
+		}
+	}
+}
+
+// A row that stands for another takes what was found for it.
+func TestRowsOfWiderTransactionsAreMerged(t *testing.T) {
+	wide := "\ncheck /x@v, create /z, set /y@v\n\tcheck /x@v | - | why\n\tset /y@v | guarded | 1\n"
+	_, after := mutate(t, wide+"\ncheck /x@v, set /y@v\n\tcheck /x@v | - | for fun\n\tset /y@v | - | ?\n", true)
+	if after != "\ncheck /x@v, set /y@v\n\tcheck /x@v | - | for fun\n\tset /y@v | guarded | 1\n" {
+		t.Error(after)
+	}
+}
+
+// A guard that only luck shows does not fail a test.
+func TestARareGuardIsNotMissing(t *testing.T) {
+	var complaints []string
+	m := &mutants{t: t, errorf: func(format string, _ ...any) { complaints = append(complaints, format) }}
+	m.where = map[guard][]Named{}
+	for n := range newFrom + 1 {
+		m.saw(guard{"set /y@v", "set /y@v"}, Named{Name: "w"}, n)
+	}
+	if len(complaints) != 1 {
+		t.Errorf("%d complaints", len(complaints))
+	}
+}
+
 func TestMutantsAreCounted(t *testing.T) {
 	counted := table{{world: "w"}, {world: "w"}, {world: "w", gone: true}, {reason: "why"}, {reason: notYet}, {}}.count()
 	const want = "5 guards: 2 that a world needs, 1 that stay for another reason, 2 still looked for (?)"

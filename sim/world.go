@@ -35,6 +35,8 @@ type World struct {
 	trace      []string
 	record     bool // also the fair end, in after
 	after      []string
+	guarded    map[guard]bool    // guards that were seen
+	concerned  map[string]bool   // whether a label is one of the mutant's transactions
 	ignored    int               // how often a mutant's guard was ignored
 	kinds      map[string]string // label of a request → kind of its transaction
 
