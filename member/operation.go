@@ -15,6 +15,7 @@ import (
 //
 //	duty/<d>/op/<name>             persistent   created: the opening, which names the folder of the steps
 //	duty/<d>/op/<name>/<id>        persistent   created in the same transaction
+//	duty/<d>/op                    set empty in the same transaction: apply sees by its version that one was opened
 //	duty/<d>/op/<name>/<id>/<key>  persistent   created when a step begins, set when it is done, see step.go
 //	duty/<d>/op/<name>             set empty: closed. Then all of it is deleted, from below, some znodes at a time
 //
@@ -193,8 +194,9 @@ func (o *Operation) begin(ctx context.Context, next znode.Opening) error {
 	if err != nil {
 		return err
 	}
+	folder := znode.Ops(o.h.m.root, o.h.m.Generation, o.h.Duty)
 	err = o.h.writeAgain(ctx, zkconn.CreateOp(at, body, zkconn.Persistent, o.h.m.acl),
-		zkconn.CreateOp(o.steps(), journal, zkconn.Persistent, o.h.m.acl))
+		zkconn.CreateOp(o.steps(), journal, zkconn.Persistent, o.h.m.acl), zkconn.SetOp(folder, nil, -1))
 	if refusedAt(err, at, zkconn.ErrNodeExists) { // it was not there, and only the holder writes: a reply was lost
 		return nil
 	}

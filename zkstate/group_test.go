@@ -317,38 +317,6 @@ func TestSavedSinceThePlan(t *testing.T) {
 	}
 }
 
-// TestFirstSaveSinceThePlan: a duty for which something is saved for the first time, after it was checked that nothing
-// is, stays.
-func TestFirstSaveSinceThePlan(t *testing.T) {
-	t.Parallel()
-	committing, f, proxy := newProxyPair(t)
-	g := f.shop()
-	f.commitGroup(plan.NotThere, g)
-	m, _, report := f.holder(g, "a")
-	defer m.Leave()
-	r := f.groupRow(f.shop(onlyLeader))
-	if len(r.Loss()) != 0 {
-		t.Fatalf("loses %+v", r.Loss())
-	}
-	saved, first := errors.New("no transaction was sent"), true
-	proxy.BeforeSend(func(op int32, _ []byte) bool {
-		if op == opMulti && first {
-			first, saved = false, report.Put(context.Background(), "k", []byte("first"))
-		}
-		return false
-	})
-	err := committing.store.Commit(t.Context(), r)
-	if saved != nil {
-		t.Fatal(saved)
-	}
-	if !errors.Is(err, plan.ErrMoved) {
-		t.Errorf("commit: %v, want moved", err)
-	}
-	if again := f.groupRow(g); again.Reason != plan.Equal {
-		t.Errorf("the group is %s", again.Reason)
-	}
-}
-
 // TestMemberBeforeADelete: a group that somebody joins after its delete was checked stays, with all that was saved.
 func TestMemberBeforeADelete(t *testing.T) {
 	committing, f, proxy := newProxyPair(t)

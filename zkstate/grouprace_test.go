@@ -253,3 +253,56 @@ func TestCostOfReadingAGroup(t *testing.T) {
 		t.Errorf("nothing was saved: %v", f.tree(at))
 	}
 }
+
+// TestFirstSaveSinceThePlan: a duty for which something is saved for the first time, or an operation is opened, after
+// it was checked that there is none, stays.
+func TestFirstSaveSinceThePlan(t *testing.T) {
+	open := func(ctx context.Context, h *member.Hold, name string) error {
+		_, err := h.Open(ctx, name, "script", false)
+		return err
+	}
+	put := func(ctx context.Context, h *member.Hold, _ string) error { return h.Put(ctx, "k", []byte("first")) }
+	for name, c := range map[string]struct {
+		opened bool // and closed, before the plan
+		act    func(ctx context.Context, h *member.Hold, name string) error
+	}{"saved": {false, put}, "opened": {false, open}, "opened another": {true, open}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			committing, f, proxy := newProxyPair(t)
+			g := f.shop()
+			f.commitGroup(plan.NotThere, g)
+			m, _, report := f.holder(g, "a")
+			defer m.Leave()
+			if c.opened {
+				o, err := report.Open(t.Context(), "before", "script", false)
+				if err == nil {
+					err = o.Close(t.Context())
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			r := f.groupRow(f.shop(onlyLeader))
+			if len(r.Loss()) != 0 {
+				t.Fatalf("loses %+v", r.Loss())
+			}
+			acted, first := errors.New("no transaction was sent"), true
+			proxy.BeforeSend(func(op int32, _ []byte) bool {
+				if op == opMulti && first {
+					first, acted = false, c.act(context.Background(), report, "load")
+				}
+				return false
+			})
+			err := committing.store.Commit(t.Context(), r)
+			if acted != nil {
+				t.Fatal(acted)
+			}
+			if !errors.Is(err, plan.ErrMoved) {
+				t.Errorf("commit: %v, want moved", err)
+			}
+			if again := f.groupRow(g); again.Reason != plan.Equal {
+				t.Errorf("the group is %s", again.Reason)
+			}
+		})
+	}
+}

@@ -14,8 +14,9 @@ import (
 // savedInGroup reads what was saved for those duties of o that left does not have, or for all of them if left is nil.
 // Of a duty without state and open operations nothing is returned.
 //
-// The guards are the versions of the folders of state: every write of a holder sets one. What does not exist yet must
-// not exist then either: the state of a duty, or a duty that nobody has ever had.
+// The guards are the versions of the folders of state and of operations: every write of a value sets the one, every
+// opening of an operation the other. What does not exist yet must not exist then either: a folder of a duty, or a duty
+// that nobody has ever had.
 func savedInGroup(ctx context.Context, r *Reader, o *resource.Observed, left resource.Declaration) (
 	saved []resource.Saved, guards []zkconn.Op, err error,
 ) {
@@ -80,7 +81,11 @@ func (r *Reader) savedInDuty(ctx context.Context, o *resource.Observed, d group.
 	if err != nil {
 		return s, err
 	}
-	if s.guards = guards; there { // there is state
+	_, noOpening, err := r.guard(ctx, o, znode.Ops(root, g, d.Name))
+	if err != nil {
+		return s, err
+	}
+	if s.guards = append(guards, noOpening...); there { // there is state
 		keys, err := r.readChildren(ctx, folder)
 		if err != nil {
 			return s, err
