@@ -49,11 +49,12 @@ func rootsUnlocked(w *world) {
 // creator declares a process that is the start of "muster worker --file": it creates the job if it is not there,
 // without the lock.
 func (w *world) creator(name string, j job.Job) {
+	locked := w.written(znode.Lock(home, "s"))
 	w.process(name, 1, func(p *sim.Process) error {
 		c := declares(j)
 		row := plan.Row{Path: j.Path(), New: j, Reason: plan.NotThere}
 		who := &actor{config: &c, plan: &plan.Plan{Rows: []plan.Row{row}}, noLock: true}
-		if err := (shift{after: w.written(znode.Lock(home, "s"))}).wait(p); err != nil {
+		if err := (shift{after: locked}).wait(p); err != nil {
 			return err
 		}
 		s, err := w.dial(p, who)
