@@ -51,7 +51,7 @@ func newShop(w *sim.World, edits ...func(*queue.Queue)) *shop {
 		edit(&k.queue)
 	}
 	k.book = newBook(k)
-	k.redis = storemodel.NewServer(storemodel.Options{Scripts: store.Scripts(), Called: k.book.called})
+	k.redis = storemodel.NewServer(storemodel.Options{Called: k.book.called})
 	w.Foreign(k.foreign())
 	w.Setup(func(ctx context.Context, s *zkconn.Session) error {
 		admin, err := k.admin(s)
@@ -74,7 +74,6 @@ func (k *shop) admin(s *zkconn.Session) (*zkstate.Store, error) {
 
 // foreign is the Redis as the scheduler owns it.
 func (k *shop) foreign() sim.Foreign {
-	names := store.Scripts()
 	return sim.Foreign{
 		Name: "redis",
 		Frame: func(b []byte) int {
@@ -88,7 +87,7 @@ func (k *shop) foreign() sim.Foreign {
 			c := k.redis.Open(out)
 			return func(request []byte) { c.Handle(request); k.remember() }, c.Lost
 		},
-		Label: func(request []byte) string { return label(names, storemodel.Words(request)) },
+		Label: func(request []byte) string { return k.label(storemodel.Words(request)) },
 		Due:   k.redis.Due,
 		Restart: func() {
 			k.redis.Restart(k.forgotten())
@@ -118,12 +117,12 @@ func (k *shop) forgotten() storemodel.Saved {
 }
 
 // label describes a request of Redis: the name of the script, and the batch.
-func label(names map[string]string, words []string) string {
+func (k *shop) label(words []string) string {
 	name := strings.ToLower(words[0])
 	if name != "evalsha" && name != "eval" {
 		return strings.Join(append([]string{name}, words[1:min(len(words), 2)]...), " ")
 	}
-	script := names[words[1]]
+	script := k.redis.Script(words[1])
 	if name == "eval" {
 		return "eval"
 	}

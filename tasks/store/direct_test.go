@@ -13,13 +13,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
+	"muster/tasks/store/lua"
 	"muster/tasks/store/storemodel"
 )
 
 // TestDirectCommandsAreTheModel: what muster sends beside scripts is answered alike, also to who is blocked.
 func TestDirectCommandsAreTheModel(t *testing.T) {
-	clock := luaText("clock") + fmt.Sprintf("-- %d", time.Now().UnixNano()) // nobody has loaded these scripts
-	model := storemodel.NewServer(storemodel.Options{Scripts: loadScripts(clock).names()})
+	clock := lua.Clock() + fmt.Sprintf("-- %d", time.Now().UnixNano()) // nobody has loaded these scripts
+	model := storemodel.NewServer(storemodel.Options{Scripts: lua.Scripts(clock)})
 	got, want := direct(t, clock, func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, server.Addr())
 	}), direct(t, clock, func(context.Context, string, string) (net.Conn, error) {

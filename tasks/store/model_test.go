@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
+	"muster/tasks/store/lua"
 	"muster/tasks/store/storemodel"
 )
 
@@ -21,7 +22,7 @@ func str(n float64) string                       { return strconv.FormatFloat(n,
 // onModel is the same queue on a model, which has the same time.
 func (q *testQueue) onModel() (*Queue, *storemodel.Server) {
 	server := storemodel.NewServer(storemodel.Options{
-		Scripts: q.scripts.names(), Now: func() time.Time { return q.now },
+		Scripts: lua.Scripts(testClock), Now: func() time.Time { return q.now },
 	})
 	client := redis.NewClient(&redis.Options{
 		Protocol: 2, MaxRetries: -1, DisableIdentity: true,

@@ -32,7 +32,7 @@ type Queue struct {
 
 // New is the queue with this id whose keys begin with muster:{generation}:. The caller closes the client.
 func New(client *redis.Client, generation, id string) *Queue {
-	return &Queue{client, loadScripts(luaText("clock")), "muster:{" + generation + "}:", id}
+	return &Queue{client, standard(), "muster:{" + generation + "}:", id}
 }
 
 // call runs a script once. A Refusal changed nothing; after any other error the outcome is unknown.

@@ -47,11 +47,14 @@ type testQueue struct {
 	now time.Time
 }
 
+// testClock makes scripts have the time that a test sets.
+const testClock = `local function now() return tonumber(redis.call('GET', 'clock:' .. KEYS[1])) end`
+
 func newQueue(t testing.TB) *testQueue {
 	t.Helper()
 	c := dial(t)
 	q := New(c, t.Name(), "queue-1")
-	q.scripts = loadScripts(`local function now() return tonumber(redis.call('GET', 'clock:' .. KEYS[1])) end`)
+	q.scripts = loadScripts(testClock)
 	tq := &testQueue{Queue: q, t: t, c: c}
 	tq.at(time.UnixMilli(1_000_000))
 	return tq

@@ -1,7 +1,6 @@
 package storemodel
 
 import (
-	"crypto/sha1" // by which Redis names scripts
 	"fmt"
 	"slices"
 	"strconv"
@@ -31,7 +30,7 @@ func (c *Client) command(words []string) (reply any, now bool) {
 	case name == "info":
 		return info(), true
 	case name == "eval" && len(args) > 2 && args[1] == "1":
-		sha := fmt.Sprintf("%x", sha1.Sum([]byte(args[0])))
+		sha := hash(args[0])
 		c.s.loaded[sha] = true
 		return c.s.script(sha, args[2], args[3:]), true
 	case name == "evalsha" && len(args) > 2 && args[1] == "1":
@@ -57,7 +56,7 @@ func (s *Server) script(sha, key string, args []string) any {
 	if !s.loaded[sha] {
 		return Refused("NOSCRIPT No matching script. Please use EVAL.")
 	}
-	name := s.o.Scripts[sha]
+	name := s.names[sha]
 	prefix, rest := splitKey(key)
 	if name == "" || rest != "q" {
 		return unknown([]string{"script " + sha, key})

@@ -59,7 +59,7 @@ func (c *client) send(words ...string) string {
 
 // TestUnknownCommandsAreRefused: the server makes nothing up.
 func TestUnknownCommandsAreRefused(t *testing.T) {
-	c := open(NewServer(Options{Scripts: map[string]string{"a": "hello"}}))
+	c := open(NewServer(Options{}))
 	for _, words := range [][]string{
 		{"PING"}, {"HELLO", "3"}, {"GET", "x"}, {"CLIENT", "KILL"}, {"CLIENT", "UNBLOCK", "x"},
 		{"EVAL", "return 1", "1", "muster:{g}:q"}, {"EVAL", "return 1", "0"}, {"SCAN", "0"},

@@ -2,18 +2,22 @@ package storemodel
 
 import (
 	"bufio"
+	"crypto/sha1" // by which Redis names scripts
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"muster/tasks/store/lua"
 )
 
 // Options say how a Server is.
 type Options struct {
-	Scripts map[string]string // their names by the SHA1 of their text; see store.Scripts
+	Scripts map[string]string // the texts of the scripts by their names; nil: those of package lua
 	Now     func() time.Time  // nil is time.Now
 	// Called, unless nil, is called after each script that ran, in order. It must not call the Server.
 	Called func(q *Queue, script string, args []string, reply any)
@@ -23,6 +27,8 @@ type Options struct {
 // scheduler, which owns each message (Open).
 type Server struct {
 	o Options
+
+	names map[string]string // of the scripts, by the SHA1 of their texts
 
 	mu      sync.Mutex
 	queues  map[string]*Queue // by the prefix of their keys
@@ -37,8 +43,29 @@ func NewServer(o Options) *Server {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Server{o: o, queues: map[string]*Queue{}, loaded: map[string]bool{}, clients: map[int64]*Client{}}
+	s := &Server{o: o, queues: map[string]*Queue{}, loaded: map[string]bool{}, clients: map[int64]*Client{}}
+	if s.names = namesOf(o.Scripts); o.Scripts == nil {
+		s.names = standard()
+	}
+	return s
 }
+
+// standard are the names of the scripts of package lua.
+var standard = sync.OnceValue(func() map[string]string { return namesOf(lua.Scripts(lua.Clock())) })
+
+// namesOf are the names of scripts, by which EVALSHA knows them.
+func namesOf(scripts map[string]string) map[string]string {
+	names := map[string]string{}
+	for name, text := range scripts {
+		names[hash(text)] = name
+	}
+	return names
+}
+
+func hash(script string) string { return fmt.Sprintf("%x", sha1.Sum([]byte(script))) }
+
+// Script is the name of the script whose text has this SHA1; "" if there is none.
+func (s *Server) Script(sha string) string { return s.names[sha] }
 
 // Client is a connection.
 type Client struct {
