@@ -150,13 +150,32 @@ func (s *Store) change(ctx context.Context, path string, decide func(*resource.O
 	return err
 }
 
-// removeGeneration removes what is left of generation g, if its gate is gone. It ignores errors: the next apply removes
-// the rest.
-func (s *Store) removeGeneration(ctx context.Context, path, g string) {
-	root, _ := split(path)
-	if open, err := s.exists(znode.Gate(root, g))(ctx); err == nil && !open {
+// removeGeneration removes what is left of generation g of the resource at path, if it has ended. It ignores errors: the
+// next apply removes the rest.
+func (s *Store) removeGeneration(ctx context.Context, kind resource.Kind, path, g string) {
+	if ended, err := s.ended(ctx, kind, path, g); err == nil && ended {
+		root, _ := split(path)
 		_ = s.removeTree(ctx, znode.Run(root, g))
 	}
+}
+
+// ended reports whether generation g of the resource at path has ended: it has no gate, and no Record names it. If only
+// the gate is missing, somebody deleted it by hand, and the generation goes on.
+func (s *Store) ended(ctx context.Context, kind resource.Kind, path, g string) (bool, error) {
+	root, name := split(path)
+	open, err := s.exists(znode.Gate(root, g))(ctx)
+	if err != nil || open {
+		return false, err
+	}
+	body, _, err := s.session.Get(ctx, znode.Record(kind.Name, root, name))
+	if errors.Is(err, zkconn.ErrNoNode) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	rec, err := znode.DecodeRecordAt(kind, path, body)
+	return err == nil && rec.Generation != g, err
 }
 
 // exists returns a function that reports whether the znode at path exists.

@@ -38,9 +38,7 @@ func countJob(ctx context.Context, r *Reader, o *resource.Observed) error {
 // does nothing before all have completed, or if the workers were asked to stop. A job of which a part was deleted by
 // hand is an error.
 func (s *Store) Finish(ctx context.Context, path, g string) error {
-	ended := false
 	err := s.change(ctx, path, func(o *resource.Observed) (*transaction, error) {
-		ended = o == nil || o.Record == nil || o.Record.Generation != g
 		switch {
 		case o.Class() == resource.Damaged && (o.Record == nil || o.Record.Generation == g):
 			return nil, errors.New("a part of it was deleted by hand")
@@ -49,20 +47,17 @@ func (s *Store) Finish(ctx context.Context, path, g string) error {
 		}
 		switch job.Of(o.Record).Lifecycle.OnComplete {
 		case job.Reset:
-			ended = true
 			return s.reset(ctx, o)
 		case job.Remove:
-			ended = true
 			t := s.delete(o)
 			return &t, nil
 		}
 		return nil, nil
 	})
-	if err != nil || !ended { // a gate that somebody deleted by hand ends no generation
-		return err
+	if err == nil {
+		s.removeGeneration(ctx, job.Kind(), path, g)
 	}
-	s.removeGeneration(ctx, path, g)
-	return nil
+	return err
 }
 
 // reset makes a completed job ready again with the recorded declaration.

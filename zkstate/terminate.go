@@ -46,7 +46,7 @@ func (s *Store) Terminate(ctx context.Context, path string, timeout time.Duratio
 		if o.Record.Declaration.Policy().InPlace {
 			err = s.stop(ctx, path, g, timeout, waiting)
 		} else if err = s.terminate(ctx, path, g, timeout, waiting); err == nil {
-			s.removeGeneration(ctx, path, g)
+			s.removeGeneration(ctx, o.Record.Declaration.Kind(), path, g)
 		}
 	}
 	if err != nil {

@@ -255,23 +255,18 @@ func (s *Store) replaceClassic(
 // znode has a child, and ZooKeeper refuses the transaction.
 func (s *Store) delete(old *resource.Observed) transaction {
 	rec := *old.Record
-	gate := znode.Gate(rec.Declaration.ID().Root, rec.Generation)
+	d := rec.Declaration
 	var ops []zkconn.Op
 	if old.Has(resource.PartObject) {
-		ops = append(ops, zkconn.DeleteOp(rec.Declaration.ID().Path(), old.Version))
+		ops = append(ops, zkconn.DeleteOp(d.ID().Path(), old.Version))
 	}
 	ops = append(ops, zkconn.DeleteOp(recordPath(rec), old.RecordVersion))
-	done := func(ctx context.Context) (bool, error) {
-		there, err := s.exists(recordPath(rec))(ctx)
-		return !there, err
-	}
 	if old.Has(resource.PartGeneration) {
-		ops = append(ops, zkconn.DeleteOp(gate, 0))
+		ops = append(ops, zkconn.DeleteOp(znode.Gate(d.ID().Root, rec.Generation), 0))
 		s.noteGeneration(rec.Generation, false)
-		done = func(ctx context.Context) (bool, error) {
-			open, err := s.exists(gate)(ctx)
-			return !open, err
-		}
 	}
-	return transaction{ops: ops, done: done}
+	return transaction{
+		ops:  ops,
+		done: func(ctx context.Context) (bool, error) { return s.ended(ctx, d.Kind(), d.ID().Path(), rec.Generation) },
+	}
 }
