@@ -270,9 +270,10 @@ func (j *join) refused(ctx context.Context, err error) error {
 		}
 	case errors.Is(err, zkconn.ErrNodeExists): // the live znode: nothing else can be somebody else's
 		return j.awaitHolder(ctx)
-	case errors.Is(err, zkconn.ErrNoNode) && errors.As(err, &refused) && j.attempts > 0:
+	case errors.Is(err, zkconn.ErrNoNode) && errors.As(err, &refused) && j.attempts > 0 &&
+		missingPart(refused) != j.live():
 		return j.awaitRepair(ctx, missingPart(refused))
-	case errors.Is(err, zkconn.ErrNoNode): // the one read misled it: a child of the job znode may be no worker
+	case errors.Is(err, zkconn.ErrNoNode): // its live znode, or the one read misled it: a child may be no worker
 	case errors.Is(err, zkconn.ErrBadVersion):
 	default:
 		return err
