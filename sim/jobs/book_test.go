@@ -19,6 +19,7 @@ type book struct {
 	runs   map[string]*run  // by generation
 	live   map[string]int64 // the session that owns the live znode of an identity
 	roll   []znode.Worker   // in the job znode; nil: none
+	rolled map[int]string   // the identities of its ids
 }
 
 // life is one membership of a process: a Join, and the Rejoins after it.

@@ -152,13 +152,21 @@ func runWorld(w *sim.World) {
 	})
 }
 
-// completeRun is a worker that a platform starts again until it has completed.
+// completeRun is a worker that a platform starts again until it has completed. One that completed and got no answer is
+// told that it is fenced if it comes back after another run: only the last run is remembered.
 func (k *jobs) completeRun(p *sim.Process, c worker.Config) error {
 	m, err := k.join(p, c)
 	if err == nil {
 		err = m.complete()
 	}
-	if errors.Is(err, worker.ErrCompleted) || errors.Is(err, worker.ErrDone) {
+	late := false
+	if errors.Is(err, worker.ErrFenced) {
+		p.Saw(func() {
+			last := job.LastRun(k.book.record)
+			late = k.book.run(m.life.g).completed[m.Identity] && last != nil && last.Generation != m.life.g
+		})
+	}
+	if errors.Is(err, worker.ErrCompleted) || errors.Is(err, worker.ErrDone) || late {
 		return nil
 	}
 	return err
