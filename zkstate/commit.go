@@ -150,8 +150,8 @@ func (s *Store) change(ctx context.Context, path string, decide func(*resource.O
 	return err
 }
 
-// removeGeneration removes what is left of generation g of the resource at path, if it has ended. It ignores errors: the
-// next apply removes the rest.
+// removeGeneration removes what is left of generation g of the resource at path, if it has ended. It ignores errors:
+// the next apply removes the rest.
 func (s *Store) removeGeneration(ctx context.Context, kind resource.Kind, path, g string) {
 	if ended, err := s.ended(ctx, kind, path, g); err == nil && ended {
 		root, _ := split(path)

@@ -19,7 +19,6 @@ type book struct {
 	runs   map[string]*run  // by generation
 	live   map[string]int64 // the session that owns the live znode of an identity
 	roll   []znode.Worker   // in the job znode; nil: none
-	rolled map[int]string   // the identities of its ids
 }
 
 // life is one membership of a process: a Join, and the Rejoins after it.
@@ -40,6 +39,7 @@ type life struct {
 type run struct {
 	name       string           // of the run of its first worker
 	open       bool             // the gate exists
+	over       bool             // its gate was deleted together with its record
 	holders    map[string]*life // who wrote the claim of an identity last
 	claims     map[string]znode.Claim
 	ids        map[int]string  // identities
@@ -182,6 +182,7 @@ func (b *book) apply(s step, op zkmodel.Op, p place) error {
 	switch {
 	case p.is("gate"):
 		r.open = op.Type == zkmodel.OpCreate
+		r.over = r.over || !r.open && s.changesRecord() // who puts that gate back is late
 	case p.is("id") && op.Type == zkmodel.OpCreate:
 		r.name = string(op.Data)
 	case p.is("by"):
@@ -205,7 +206,16 @@ func (b *book) ended(g string) bool {
 	if b.record != nil {
 		return b.record.Generation != g
 	}
-	return !b.run(g).open
+	return b.run(g).over || !b.run(g).open
+}
+
+func (s step) changesRecord() bool {
+	for i, p := range s.places {
+		if p.record && s.Ops[i].Type != zkmodel.OpCheck {
+			return true
+		}
+	}
+	return false
 }
 
 func (b *book) applyRecord(s step, op zkmodel.Op) error {

@@ -147,10 +147,12 @@ func (b *book) applyID(s step, op zkmodel.Op, p place) error {
 	}
 	switch op.Type {
 	case zkmodel.OpDelete:
-		if id < b.job.Workers && !b.ended(p.g) {
+		switch {
+		case id >= b.job.Workers:
+			delete(r.ids, id)
+		case !b.ended(p.g): // and then who had the ids is still known
 			return fmt.Errorf("it deletes id %d of %d", id, b.job.Workers)
 		}
-		delete(r.ids, id)
 	case zkmodel.OpCreate:
 		for other, identity := range r.ids {
 			if s.who != nil && identity == s.who.identity {

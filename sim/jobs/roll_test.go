@@ -3,7 +3,6 @@ package jobs_test
 import (
 	"errors"
 	"fmt"
-	"maps"
 
 	"muster/sim"
 	"muster/worker"
@@ -25,7 +24,6 @@ func (b *book) applyRoll(op zkmodel.Op) error {
 		return fmt.Errorf("the roll has %d rows, and %v", len(rows), odd)
 	}
 	b.roll = rows
-	b.rolled = maps.Clone(b.run(b.record.Generation).ids)
 	return nil
 }
 
@@ -65,9 +63,8 @@ func (b *book) sawRoll(who *life, roll []worker.Worker) error {
 		return fmt.Errorf("%s reads a roll of %d workers", who.name, len(roll))
 	}
 	for id, w := range roll {
-		identity := b.rolled[id]
-		if w.ID != id || w.Port != address(identity).Port {
-			return fmt.Errorf("%s reads of worker %d that it is %d on port %d, and it is %s",
+		if identity := b.run(who.g).ids[id]; w.ID != id || identity == "" || w.Port != address(identity).Port {
+			return fmt.Errorf("%s reads of worker %d that it is %d on port %d, and it is %q",
 				who.name, id, w.ID, w.Port, identity)
 		}
 	}
