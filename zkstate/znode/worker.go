@@ -142,7 +142,7 @@ func checkText(what, s string) error {
 		return fmt.Errorf("%s: it has %d characters; at most %d are allowed", what, n, maxField)
 	}
 	for _, r := range s {
-		if !unicode.IsPrint(r) {
+		if (r < ' ' || r > '~') && !unicode.IsPrint(r) {
 			return fmt.Errorf("%s: it may hold printable characters, not %q", what, r)
 		}
 	}
