@@ -143,8 +143,8 @@ func fewCollections() func() {
 	}
 }
 
-// deepStacks makes new goroutines begin with stacks of 8 KiB, by the average of those that a collection finds: a schedule
-// starts a goroutine for each request, and growing their stacks would be a tenth of its time.
+// deepStacks makes new goroutines begin with stacks of 8 KiB, by the average of those that a collection finds: a
+// schedule starts a goroutine for each request, and growing their stacks would be a tenth of its time.
 var deepStacks = sync.OnceFunc(func() {
 	var deep sync.WaitGroup
 	for range 100 {
