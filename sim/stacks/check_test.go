@@ -57,7 +57,7 @@ func (c *checker) transaction(t *zkmodel.Txn) error {
 		return nil
 	}
 	before, was, who := c.now, c.broken, c.actors[t.Session]
-	c.now = treeOf(c.w.Server())
+	c.now = treeOf(c.w.Server(), before)
 	c.broken = c.problems()
 	c.zxid, c.wrote[t.Session] = t.Zxid, t.Zxid
 	if who == nil {

@@ -3,7 +3,6 @@ package stacks_test
 import (
 	"bytes"
 	"fmt"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -19,11 +18,27 @@ type tree map[string]entry
 type entry struct {
 	data []byte
 	stat zkmodel.Stat
+	*decoded
 }
 
-func treeOf(s *zkmodel.Server) tree {
-	t := tree{}
-	s.Walk(func(path string, data []byte, stat zkmodel.Stat) { t[path] = entry{data, stat} })
+// decoded is the Record in a znode; nil in other znodes.
+type decoded struct {
+	record
+	err error
+}
+
+// treeOf reads the server. It decodes the Records that differ from those of an earlier tree.
+func treeOf(s *zkmodel.Server, before tree) tree {
+	t := make(tree, len(before))
+	s.Walk(func(path string, data []byte, stat zkmodel.Stat) {
+		e := entry{data: data, stat: stat}
+		if was := before[path]; was.decoded != nil && was.stat.Mzxid == stat.Mzxid {
+			e.decoded = was.decoded
+		} else if _, _, ok := recordOf(path); ok {
+			e.decoded = decode(path, data, stat.Version)
+		}
+		t[path] = e
+	})
 	return t
 }
 
@@ -74,31 +89,43 @@ func generationOf(at string) (run, rest string, ok bool) {
 	return top + "/" + resource.Reserved + "/run/" + g, rest, true
 }
 
-// record decodes the Record at this znode.
-func (t tree) record(at string) (record, error) {
-	r := record{at: at, version: t[at].stat.Version}
-	r.kind, r.path, _ = recordOf(at)
+// decode decodes the Record in a znode.
+func decode(at string, data []byte, version int32) *decoded {
+	d := &decoded{record: record{at: at, version: version}}
+	d.kind, d.path, _ = recordOf(at)
 	for _, k := range kinds() {
-		if k.Name == r.kind {
-			var err error
-			r.Record, err = znode.DecodeRecordAt(k.Kind, r.path, t[at].data)
-			return r, err
+		if k.Name == d.kind {
+			d.Record, d.err = znode.DecodeRecordAt(k.Kind, d.path, data)
+			return d
 		}
 	}
-	return r, fmt.Errorf("%s is of no kind", at)
+	d.err = fmt.Errorf("%s is of no kind", at)
+	return d
+}
+
+// record is the Record at this znode.
+func (t tree) record(at string) (record, error) {
+	if d := t[at].decoded; d != nil {
+		return d.record, d.err
+	}
+	return record{}, fmt.Errorf("%s is no record", at)
 }
 
 // records lists the Records, sorted by path.
 func (t tree) records() ([]record, error) {
-	var all []record
-	for _, at := range slices.Sorted(maps.Keys(t)) {
-		if _, _, ok := recordOf(at); ok {
-			r, err := t.record(at)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, r)
+	var found []*decoded
+	for _, e := range t {
+		if e.decoded != nil {
+			found = append(found, e.decoded)
 		}
+	}
+	slices.SortFunc(found, func(a, b *decoded) int { return strings.Compare(a.at, b.at) })
+	var all []record
+	for _, d := range found {
+		if d.err != nil {
+			return nil, d.err
+		}
+		all = append(all, d.record)
 	}
 	return all, nil
 }
