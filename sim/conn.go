@@ -3,6 +3,7 @@ package sim
 import (
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -74,18 +75,20 @@ func (c *conn) Write(b []byte) (int, error) {
 	case c.broken != nil:
 		return 0, c.broken
 	}
-	c.partial = append(c.partial, b...)
-	for {
-		n := c.server.split(c.partial)
-		if n == 0 {
-			return len(b), nil
-		}
-		m := message{bytes: append([]byte(nil), c.partial[:n]...)}
+	rest := b
+	if len(c.partial) > 0 {
+		c.partial = append(c.partial, b...)
+		rest = c.partial
+	}
+	for n := c.server.split(rest); n > 0; n = c.server.split(rest) {
+		m := message{bytes: slices.Clone(rest[:n])}
 		m.label, m.ping = c.server.label(m.bytes)
 		c.requests = append(c.requests, m)
-		c.partial = c.partial[:copy(c.partial, c.partial[n:])]
+		rest = rest[n:]
 		c.world.wake()
 	}
+	c.partial = append(c.partial[:0], rest...)
+	return len(b), nil
 }
 
 // Read waits for what the scheduler delivers, for the end of the connection or for the deadline.
@@ -145,10 +148,14 @@ func (c *conn) Close() error {
 	return nil
 }
 
-// deliver hands bytes to the process.
+// deliver hands bytes to the process, which then owns them.
 func (c *conn) deliver(b []byte) {
 	c.mu.Lock()
-	c.in = append(c.in, b...)
+	if len(c.in) == 0 {
+		c.in = b
+	} else {
+		c.in = append(c.in, b...)
+	}
 	c.mu.Unlock()
 	c.notify()
 }

@@ -88,7 +88,7 @@ func (f *zkEnd) reply(frame []byte) {
 		f.c.end()
 		return
 	}
-	m := message{bytes: binary.BigEndian.AppendUint32(nil, uint32(len(frame)))}
+	m := message{bytes: binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(frame)), uint32(len(frame)))}
 	m.bytes = append(m.bytes, frame...)
 	r := reader{frame}
 	if !f.shaken {
@@ -177,15 +177,15 @@ func readOperation(code zkmodel.OpType, r *reader) operation {
 	o := operation{code: code, path: r.string(), version: -1}
 	switch code {
 	case zkmodel.OpCreate, zkmodel.OpCreate2:
-		r.string()
+		r.skipString()
 		for n := r.int32(); n > 0 && len(r.b) > 0; n-- {
 			r.skip(4)
-			r.string()
-			r.string()
+			r.skipString()
+			r.skipString()
 		}
 		o.sequential = zkmodel.Flags(r.int32())&zkmodel.Sequential != 0
 	case zkmodel.OpSetData:
-		r.string()
+		r.skipString()
 		o.version = r.int32()
 	case zkmodel.OpDelete, zkmodel.OpCheck:
 		o.version = r.int32()
@@ -195,14 +195,14 @@ func readOperation(code zkmodel.OpType, r *reader) operation {
 
 // opText describes an operation: # stands for the number of a new znode, and @v for a version.
 func opText(code zkmodel.OpType, path string, sequential, versioned bool) string {
-	text := opName(code) + " " + path
+	var number, version string
 	if sequential {
-		text += "#"
+		number = "#"
 	}
 	if versioned {
-		text += "@v"
+		version = "@v"
 	}
-	return text
+	return opName(code) + " " + path + number + version
 }
 
 // reader reads the fields of ZooKeeper's wire format. Beyond the end it reads zeros.
@@ -233,6 +233,8 @@ func (r *reader) bool() bool {
 	r.b = r.b[1:]
 	return v
 }
+
+func (r *reader) skipString() { r.skip(int(r.int32())) }
 
 func (r *reader) string() string {
 	n := max(int(r.int32()), 0)

@@ -67,7 +67,7 @@ func (w *World) applied(t *zkmodel.Txn) {
 }
 
 func (w *World) newLife(p *process) *Process {
-	life := &Process{world: w, proc: p, number: p.began}
+	life := &Process{world: w, proc: p, number: p.began, name: lifeName(p.name, p.began)}
 	life.ctx, life.cancel = context.WithCancel(context.Background())
 	p.life = life
 	p.began++

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -40,25 +39,26 @@ type step struct {
 
 // String is a line of a trace.
 func (s step) String() string {
-	who := "-"
+	who, what := "-", s.what
 	switch {
 	case s.conn != nil:
-		who = s.conn.life.String() + s.conn.name
+		who = s.conn.life.name + s.conn.name
 	case s.verb == start:
-		who = fmt.Sprintf("%s.%d", s.proc.name, s.proc.began)
+		who = lifeName(s.proc.name, s.proc.began)
 	case s.proc != nil:
-		who = s.proc.life.String()
+		who = s.proc.life.name
 	case s.foreign != nil:
 		who = s.foreign.Name
 	case s.time > 0:
-		return fmt.Sprintf("%s %s %s", s.verb, who, s.time)
+		what = s.time.String()
 	}
-	return strings.TrimSpace(fmt.Sprintf("%s %s %s", s.verb, who, s.what))
+	return strings.TrimSpace(string(s.verb) + " " + who + " " + what)
 }
 
-// moves are the steps that are no faults, in a fixed order.
+// moves are the steps that are no faults, in a fixed order. The next call overwrites them.
 func (w *World) moves() []step {
-	var all []step
+	all := w.moving[:0]
+	defer func() { w.moving = all }()
 	for _, p := range w.procs {
 		switch {
 		case p.paused:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"sync"
 	"time"
 
@@ -33,7 +34,8 @@ type World struct {
 	allBlocked bool          // nothing woke a process since all were blocked
 	steps      int
 	trace      []string
-	record     bool // also the fair end, in after
+	moving     []step // of moves
+	record     bool   // also the fair end, in after
 	after      []string
 	guarded    map[guard]bool    // guards that were seen
 	concerned  map[string]bool   // whether a label is one of the mutant's transactions
@@ -65,6 +67,7 @@ type Process struct {
 	world  *World
 	proc   *process
 	number int
+	name   string // of the life: "a.0"
 	ctx    context.Context
 	cancel context.CancelFunc
 	ended  bool // the scheduler has seen that it crashed or returned
@@ -153,7 +156,9 @@ func (p *Process) Life() int { return p.number }
 func (p *Process) Name() string { return p.proc.name }
 
 // String is the name and the life: "a.0".
-func (p *Process) String() string { return fmt.Sprintf("%s.%d", p.proc.name, p.number) }
+func (p *Process) String() string { return p.name }
+
+func lifeName(process string, number int) string { return process + "." + strconv.Itoa(number) }
 
 // Alive reports whether the process has not crashed.
 func (p *Process) Alive() bool {

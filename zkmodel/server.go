@@ -129,10 +129,15 @@ func (s *Server) Sessions() []SessionInfo {
 
 // ExpireDue ends each session that was silent for its timeout at the time now.
 func (s *Server) ExpireDue(now time.Time) {
-	for _, x := range s.Sessions() {
-		if !now.Before(x.Heard.Add(x.Timeout)) {
-			s.Expire(x.ID)
+	var due []int64
+	for id, x := range s.sessions {
+		if !now.Before(x.heard.Add(x.timeout)) {
+			due = append(due, id)
 		}
+	}
+	slices.Sort(due)
+	for _, id := range due {
+		s.Expire(id)
 	}
 }
 
