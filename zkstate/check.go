@@ -24,14 +24,18 @@ func (s *Store) Check(ctx context.Context, row plan.Row) error {
 }
 
 // check is Check; it also returns what was read, and operations which check in the transaction that nothing was saved
-// since that it would delete.
+// since that it would delete, and that a run has neither begun nor completed.
 func (s *Store) check(ctx context.Context, row plan.Row) (*resource.Observed, []zkconn.Op, error) {
 	now, err := s.checkFacts(ctx, row)
 	if err != nil {
 		return now, nil, err
 	}
 	guards, err := s.checkSaved(ctx, row, now)
-	return now, guards, err
+	if err != nil {
+		return now, nil, err
+	}
+	run, err := s.guardRun(ctx, row, now)
+	return now, append(guards, run...), err
 }
 
 // checkFacts checks everything but what members have saved.

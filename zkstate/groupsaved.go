@@ -141,7 +141,7 @@ func (r *Reader) guard(ctx context.Context, o *resource.Observed, path string) (
 // somebody else has, and delete it.
 func guardAbsent(o *resource.Observed, path string) ([]zkconn.Op, error) {
 	acl, err := ParseACL(o.Record.ACL)
-	return []zkconn.Op{zkconn.CreateOp(path, nil, zkconn.Persistent, acl), zkconn.DeleteOp(path, 0)}, err
+	return []zkconn.Op{zkconn.CreateOp(path, nil, zkconn.Persistent, acl), zkconn.DeleteOp(path, -1)}, err
 }
 
 // neverJoined returns what must not exist for duties that nobody has ever had: the folder of duties if there is none,

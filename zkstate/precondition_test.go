@@ -61,6 +61,15 @@ func TestEveryPreconditionIsInTheTransaction(t *testing.T) {
 		}
 		return awaitID(ctx, f.session, j, "w")
 	}
+	comeAndGo := func(ctx context.Context, f *fixture, o *resource.Observed) error {
+		m, err := worker.Join(ctx, f.session, worker.Config{
+			Root: job.Of(o.Record).Root, Job: "a", Identity: "w", Info: znode.Worker{IP: "127.0.0.1", Port: 1},
+		})
+		if err == nil {
+			err = m.Leave(ctx, worker.End{})
+		}
+		return err
+	}
 	makeJob := func(ctx context.Context, f *fixture, _ *resource.Observed) error {
 		_, err := f.session.Create(ctx, f.root+"/jobs/a", nil, zkconn.Persistent, zkconn.World(zkconn.PermAll))
 		return err
@@ -79,9 +88,11 @@ func TestEveryPreconditionIsInTheTransaction(t *testing.T) {
 		{"update", plan.MutableDiffers, map[string]move{"record set": setRecord, "gate closed": closeGate}},
 		{"replace", plan.ReadyDiffers, map[string]move{
 			"record set": setRecord, "gate closed": closeGate, "roll written": writeRoll, "worker joined": join,
+			"worker came and went": comeAndGo,
 		}},
 		{"delete", plan.Undeclared, map[string]move{
 			"record set": setRecord, "gate closed": closeGate, "roll written": writeRoll, "worker joined": join,
+			"worker came and went": comeAndGo,
 		}},
 	} {
 		for name, move := range c.moves {
@@ -127,6 +138,52 @@ func TestEveryPreconditionIsInTheTransaction(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestCompletedRunIsNotForgotten: a job that all had joined and left is not replaced if its run completes right before
+// the transaction, after the commit has checked it. The next apply knows the run.
+func TestCompletedRunIsNotForgotten(t *testing.T) {
+	committing, f, proxy := newProxyPair(t)
+	retain := func(j *job.Job) { j.Lifecycle.OnComplete = job.Retain }
+	a := f.declare("a", 1, retain)
+	f.apply(a)
+	m, _ := f.join(a, "w")
+	_, err := m.Roll(t.Context()) // which is written then
+	if err == nil {
+		err = m.Leave(t.Context(), worker.End{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := f.row("a", []job.Job{a})
+	if row.Reason != plan.StaleLeftover {
+		t.Fatalf("the row is %s", row.Reason)
+	}
+	completed, first := errors.New("no transaction was sent"), true
+	proxy.BeforeSend(func(op int32, _ []byte) bool {
+		if op == opMulti && first {
+			m, err := worker.Join(context.Background(), f.session, worker.Config{
+				Root: a.Root, Job: a.Name, Identity: "w", Info: znode.Worker{IP: "127.0.0.1", Port: 1},
+			})
+			if first, completed = false, err; err == nil {
+				completed = m.Complete(context.Background(), 0)
+			}
+		}
+		return false
+	})
+	err = committing.store.Commit(t.Context(), row)
+	if completed != nil {
+		t.Fatal(completed)
+	}
+	if !errors.Is(err, plan.ErrMoved) {
+		t.Errorf("commit: %v, want moved", err)
+	}
+	a.Workers = 2
+	f.apply(a)
+	o, err := f.store.Look(t.Context(), a.Path())
+	if err != nil || job.LastRun(o.Record) == nil {
+		t.Errorf("the record forgot the run that completed: %v, %+v", err, o.Record)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"muster/exitcode"
-	"muster/plan"
 	"muster/resource"
 	"muster/sim"
 	"muster/zkstate/zkconn"
@@ -125,7 +124,7 @@ func (w *world) applyFile(name string, lives int, c config, file *[]byte) {
 			return err
 		}
 		defer s.Close()
-		r := c.applyFile(p.Context(), s, *file, func(pl plan.Plan) { p.Saw(func() { who.plan = &pl }) })
+		r := c.applyFile(p.Context(), s, *file, w.planned(p, who))
 		if r.exit() == exitcode.Done {
 			w.seen.add("saved plan applied")
 		}

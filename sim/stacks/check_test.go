@@ -37,6 +37,7 @@ type actor struct {
 	byHand bool // a person, who deletes and changes what they like
 	config *config
 	plan   *plan.Plan // that it was shown
+	seen   tree       // when it was
 	saved  bool       // the plan
 	noLock bool       // it needs no lock
 	zxid   int64      // the last one before it began to read
@@ -69,7 +70,9 @@ func (c *checker) transaction(t *zkmodel.Txn) error {
 	if at := znode.Ensemble(home); before.has(at) && string(before[at].data) != string(c.now[at].data) {
 		return fmt.Errorf("%s: the id of the ensemble was changed", who.name)
 	}
-	err := errors.Join(c.breaksNothing(was), c.fenced(before, t), c.noneLive(before, t), c.planned(before, t, who))
+	err := errors.Join(
+		c.breaksNothing(was), c.fenced(before, t), c.noneLive(before, t), c.forgetsNoRun(before, t),
+		c.planned(before, t, who))
 	if err != nil {
 		return fmt.Errorf("%s: %w", who.name, err)
 	}
@@ -168,7 +171,7 @@ func (c *checker) planned(before tree, t *zkmodel.Txn, who *actor) error {
 		if i < 0 || !who.plan.Rows[i].Action().Changes() {
 			return fmt.Errorf("%s was changed, and the plan does not say so", at)
 		}
-		if err := before.fits(who.plan.Rows[i]); err != nil {
+		if err := errors.Join(before.fits(who.plan.Rows[i]), before.joined(who.seen, who.plan.Rows[i])); err != nil {
 			return fmt.Errorf("%s %s: %w", who.plan.Rows[i].Action(), at, err)
 		}
 		if err := c.alone(before, t, who); err != nil {

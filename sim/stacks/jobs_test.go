@@ -1,12 +1,14 @@
 package stacks_test
 
 import (
+	"context"
 	"errors"
 
 	"muster/job"
 	"muster/resource"
 	"muster/sim"
 	"muster/worker"
+	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
 
@@ -24,6 +26,7 @@ func jobScenes() map[string]scene {
 			declare: deleteOne, must: []string{"joined", "undeclared applied", "undeclared refused"},
 		},
 		"delete-run": {declare: deleteRun, must: []string{"joined", "undeclared applied", "undeclared refused"}},
+		"stale-run":  {declare: staleRun, must: []string{"completed", "stale applied", "stale refused"}},
 		"stale":      {declare: stale, must: []string{"stale applied", "stale refused"}},
 		"shared": {
 			declare: shared, faults: sim.Faults{Crashes: 2, Cuts: 1, LostReplies: 2},
@@ -104,6 +107,25 @@ func stale(w *world) {
 	w.worker(shift{name: "w", job: "a", left: func(*worker.Member) { close(gone) }})
 	w.worker(shift{name: "w", job: "a", works: hours, after: gone, pause: grace})
 	w.applyAfter(gone, "apply", 1, c)
+	w.last(c)
+}
+
+// staleRun: a job whose only worker has left is replaced while that worker comes back and completes.
+func staleRun(w *world) {
+	c := declares(aJob("a", 1, func(j *job.Job) { j.Lifecycle.OnComplete = job.Retain }))
+	w.given(c)
+	w.Setup(func(ctx context.Context, s *zkconn.Session) error {
+		m, err := joinJob(ctx, s, "a", "w")
+		if err == nil {
+			err = m.Leave(ctx, worker.End{})
+		}
+		return err
+	})
+	w.worker(shift{
+		name: "w", job: "a", lives: 1, completes: true, after: w.written(znode.Lock(home, "s")), pause: grace,
+		left: func(*worker.Member) { w.seen.add("completed") },
+	})
+	w.apply("apply", 1, c)
 	w.last(c)
 }
 

@@ -124,7 +124,7 @@ func (w *world) applyOnce(p *sim.Process, c config) (result, error) {
 		return result{}, err
 	}
 	defer s.Close()
-	r := c.apply(p.Context(), s, func(pl plan.Plan) { p.Saw(func() { who.plan = &pl }) })
+	r := c.apply(p.Context(), s, w.planned(p, who))
 	return r, w.ended(p, who, r)
 }
 
@@ -230,14 +230,18 @@ func (w *world) worker(o shift) {
 		defer s.Close()
 		ctx, cancel := context.WithTimeout(p.Context(), patience)
 		defer cancel()
-		m, err := worker.Join(ctx, s, worker.Config{
-			Root: root, Job: o.job, Identity: o.name, Run: "run", Info: znode.Worker{IP: "127.0.0.1", Port: 1},
-		})
+		m, err := joinJob(ctx, s, o.job, o.name)
 		if err == nil {
 			w.seen.add("joined")
 			err = w.work(p, m, o)
 		}
 		return w.notJoined(err)
+	})
+}
+
+func joinJob(ctx context.Context, s *zkconn.Session, name, identity string) (*worker.Member, error) {
+	return worker.Join(ctx, s, worker.Config{
+		Root: root, Job: name, Identity: identity, Run: "run", Info: znode.Worker{IP: "127.0.0.1", Port: 1},
 	})
 }
 

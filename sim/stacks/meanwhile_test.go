@@ -1,0 +1,53 @@
+package stacks_test
+
+import (
+	"errors"
+	"fmt"
+	"path"
+
+	"muster/job"
+	"muster/plan"
+	"muster/sim"
+	"muster/zkmodel"
+	"muster/zkstate/znode"
+)
+
+// What an apply must not do because of what somebody did since it looked.
+
+// planned tells who applies which plan.
+func (w *world) planned(p *sim.Process, who *actor) func(plan.Plan) {
+	return func(pl plan.Plan) { p.Saw(func() { who.plan, who.seen = &pl, w.now }) }
+}
+
+// joined: a row that ends a generation of a job which nobody had joined when the plan was shown, and somebody has
+// joined since.
+func (t tree) joined(seen tree, r plan.Row) error {
+	if a := r.Action(); a != plan.Replace && a != plan.Delete || r.Old.Record == nil {
+		return nil
+	}
+	at := znode.IDs(path.Dir(r.Path), r.Old.Record.Generation) // the first worker creates it
+	if t.has(at) && !seen.has(at) {
+		return errors.New("somebody has joined since the plan")
+	}
+	return nil
+}
+
+// forgetsNoRun: the generation of a run that has completed ends only with a record that names the run, or without one.
+func (c *checker) forgetsNoRun(before tree, t *zkmodel.Txn) error {
+	for _, o := range t.Ops {
+		run, rest, ok := generationOf(o.Path)
+		if !ok || rest != "gate" || o.Type != zkmodel.OpDelete {
+			continue
+		}
+		at := before.resourceOf(run)
+		old, err := before.record(znode.Record(job.KindName, path.Dir(at), path.Base(at)))
+		if at == "" || err != nil || len(before.below(run+"/end")) < job.Of(&old.Record).Workers || !c.now.has(old.at) {
+			continue
+		}
+		now, err := c.now.record(old.at)
+		if last := job.LastRun(&now.Record); err == nil && (last == nil || last.Generation != old.Generation) {
+			return fmt.Errorf("a run of %s has completed, and its record does not know it", at)
+		}
+	}
+	return nil
+}
