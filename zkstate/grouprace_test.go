@@ -152,13 +152,19 @@ func TestTerminateOfAGroup(t *testing.T) {
 	if r := f.groupRow(g); r.Reason != plan.Equal {
 		t.Fatalf("the request was not withdrawn: %s", r.Reason)
 	}
+	waits := make(chan struct{})
 	go func() {
 		if m.StopRequested(context.Background()) == nil {
+			<-waits
 			_ = m.Leave()
 		}
 	}()
 	var told []string
-	err = f.store.Terminate(t.Context(), g.Path(), time.Minute, func(live []string) { told = append(told, live...) })
+	err = f.store.Terminate(t.Context(), g.Path(), time.Minute, func(live []string) {
+		if told = append(told, live...); len(told) == 1 {
+			close(waits)
+		}
+	})
 	if err != nil || !slices.Contains(told, "a") {
 		t.Fatalf("terminate: %v; it waited for %q", err, told)
 	}

@@ -47,30 +47,30 @@ func (s *Store) guardUnfinished(ctx context.Context, claims string, n int) ([]zk
 	}
 	var guards []zkconn.Op
 	need := len(names) - n + 1
-	for chunk := range slices.Chunk(names, reads) {
-		some, err := forEach(ctx, chunk, func(ctx context.Context, name string) (*zkconn.Op, error) {
-			at := resource.Join(claims, name)
-			body, stat, err := s.session.Get(ctx, at)
-			if errors.Is(err, zkconn.ErrNoNode) {
-				return nil, nil
-			}
-			if c, bad := znode.DecodeClaim(body); err != nil || bad == nil && c.State == znode.Done {
-				return nil, err
-			}
-			guard := zkconn.CheckOp(at, stat.Version)
-			return &guard, nil
-		})
+	for at, size := 0, need; at < len(names); at, size = at+size, min(2*size, reads) { // mostly the first will do
+		unfinished, err := s.unfinished(ctx, claims, names[at:min(at+size, len(names))])
 		if err != nil {
 			return nil, err
 		}
-		for _, guard := range some {
-			if guard != nil {
-				guards = append(guards, *guard)
-			}
-		}
-		if len(guards) >= need {
+		if guards = append(guards, unfinished...); len(guards) >= need {
 			return guards[:need], nil
 		}
 	}
 	return nil, fmt.Errorf("%w: its workers have completed", plan.ErrMoved)
+}
+
+// unfinished returns the checks of those claims of these names that do not say done.
+func (s *Store) unfinished(ctx context.Context, claims string, names []string) ([]zkconn.Op, error) {
+	all, err := forEach(ctx, names, func(ctx context.Context, name string) ([]zkconn.Op, error) {
+		at := resource.Join(claims, name)
+		body, stat, err := s.session.Get(ctx, at)
+		if errors.Is(err, zkconn.ErrNoNode) {
+			return nil, nil
+		}
+		if c, bad := znode.DecodeClaim(body); err != nil || bad == nil && c.State == znode.Done {
+			return nil, err
+		}
+		return []zkconn.Op{zkconn.CheckOp(at, stat.Version)}, nil
+	})
+	return slices.Concat(all...), err
 }
