@@ -15,8 +15,8 @@ import (
 // Ending a batch writes, in this order:
 //
 //	run/<g>/ended              set to nothing: its mtime then is the time
-//	run/<g>/ended/<day>        persistent   by the first batch that ends on a day
 //	run/<g>/batch/<id>         deleted, at the version read
+//	run/<g>/ended/<day>        persistent   created in the same transaction, by the first batch that ends on a day
 //	run/<g>/ended/<day>/<id>   persistent   created in the same transaction
 //	Redis                      remove
 //
@@ -67,7 +67,8 @@ type ending struct {
 	how         znode.EndState
 	by          string
 	now         time.Time // by ZooKeeper's clock, which also tells when this is forgotten
-	replace     bool      // a batch of this name has ended on this day before
+	firstOfDay  bool      // no batch has ended on this day before
+	replace     bool      // one of this name has
 }
 
 // attempt ends the batch in ZooKeeper. nil: it has ended. errAgain: nothing was written, because something has changed.
@@ -89,11 +90,15 @@ func (e *ending) attempt(ctx context.Context) error {
 		return err
 	}
 	day, at := znode.EndedDay(e.root, e.g, e.now), znode.EndedBatch(e.root, e.g, e.now, e.id)
+	ops := []zkconn.Op{zkconn.DeleteOp(e.manifest(), e.m.Version)}
+	if e.firstOfDay {
+		ops = append(ops, zkconn.CreateOp(day, nil, zkconn.Persistent, acl))
+	}
 	end := zkconn.CreateOp(at, body, zkconn.Persistent, acl)
 	if e.replace {
 		end = zkconn.SetOp(at, body, -1)
 	}
-	_, err = e.s.Multi(ctx, zkconn.DeleteOp(e.manifest(), e.m.Version), end)
+	_, err = e.s.Multi(ctx, append(ops, end)...)
 	switch {
 	case err == nil:
 		return nil
@@ -106,9 +111,12 @@ func (e *ending) attempt(ctx context.Context) error {
 	case refusedAt(err, at, zkconn.ErrNodeExists):
 		e.replace = true
 		return errAgain
-	case refusedAt(err, at, zkconn.ErrNoNode):
-		e.replace = false
-		return e.makeDay(ctx, day, acl)
+	case refusedAt(err, at, zkconn.ErrNoNode): // the day, or one of this name, is not there, or is not any more
+		e.firstOfDay, e.replace = true, false
+		return errAgain
+	case refusedAt(err, day, zkconn.ErrNodeExists):
+		e.firstOfDay = false
+		return errAgain
 	}
 	return err
 }
@@ -150,19 +158,6 @@ func (e *ending) mayGoOn(b store.Batch) bool {
 		return false
 	}
 	return e.m.Retrying || !completed(b)
-}
-
-// makeDay creates the folder of a day.
-func (e *ending) makeDay(ctx context.Context, day string, acl []zkconn.ACL) error {
-	_, err := e.s.Multi(ctx,
-		zkconn.CheckOp(znode.Gate(e.root, e.g), 0), zkconn.CreateOp(day, nil, zkconn.Persistent, acl))
-	switch {
-	case errors.Is(err, zkconn.ErrUnknown):
-		return settled(ctx, e.s, err)
-	case err == nil, refusedAt(err, day, zkconn.ErrNodeExists):
-		return errAgain
-	}
-	return err
 }
 
 // readAgain reads a manifest that was changed.

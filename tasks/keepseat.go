@@ -178,8 +178,8 @@ func (k *keeper) report(ctx context.Context, failed error) error {
 	return k.writeHealth(ctx)
 }
 
-// writeHealth writes k.health unless it is there. The own seat is checked, so that one who is gone writes nothing: the
-// seat that stands and is the smallest is the only one to write.
+// writeHealth writes k.health unless it is there. It names the seat of who wrote it, and nobody believes it once that is
+// gone: so the write needs no check.
 func (k *keeper) writeHealth(ctx context.Context) error {
 	root, g := k.p.config.Root, k.p.Generation
 	at := znode.QueueHealth(root, g)
@@ -199,7 +199,7 @@ func (k *keeper) writeHealth(ctx context.Context) error {
 	if body, err = znode.EncodeHealth(k.health); err != nil {
 		return err
 	}
-	_, err = k.p.session.Multi(ctx, zkconn.CheckOp(k.p.seat, -1), zkconn.SetOp(at, body, -1))
+	_, err = k.p.session.Set(ctx, at, body, -1)
 	if errors.Is(err, zkconn.ErrUnknown) { // the next pass reads it again
 		return nil
 	}

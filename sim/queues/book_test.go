@@ -180,7 +180,7 @@ func (b *book) noteBatch(t *zkmodel.Txn, who, id string, op zkmodel.Op, after []
 		if len(after) == 0 {
 			return one.mayUnmake()
 		}
-		end, err := znode.DecodeBatchEnd(after[0].Data)
+		end, err := znode.DecodeBatchEnd(after[len(after)-1].Data)
 		if err == nil {
 			err = b.mayEnd(who, life, one, end)
 		}

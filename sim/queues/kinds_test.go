@@ -9,11 +9,9 @@ var kinds = []struct {
 }{
 	{"join", regexp.MustCompile(`check .*/gate@v, .*create /q/\.muster/run/<id>/seat/s-<seq>`)},
 	{"submit", regexp.MustCompile(`check .*/gate@v, .*create /q/\.muster/run/<id>/batch/`)},
-	{"end a batch", regexp.MustCompile(`delete /q/\.muster/run/<id>/batch/[^,]*, (create|set) .*/ended/`)},
+	{"end a batch", regexp.MustCompile(`delete /q/\.muster/run/<id>/batch/[^,]*, .*/ended/`)},
 	{"take a manifest back", regexp.MustCompile(`^delete /q/\.muster/run/<id>/batch/[^,]*$`)},
 	{"write a manifest", regexp.MustCompile(`^set /q/\.muster/run/<id>/batch/[^,]*$`)},
-	{"make the folder of a day", regexp.MustCompile(`create /q/\.muster/run/<id>/ended/<n>-<n>-<n>$`)},
-	{"write the health", regexp.MustCompile(`set /q/\.muster/run/<id>/health`)},
 }
 
 // kind names a transaction; those of others, such as apply, keep their operations.
