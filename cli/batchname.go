@@ -182,7 +182,7 @@ func (p *process) operateOn(
 func (p *process) operator(ctx context.Context, s *zkconn.Session, f foundQueue) (*tasks.Operator, error) {
 	id := f.queue.Record.Declaration.ID()
 	return tasks.NewOperator(ctx, s, tasks.OperatorConfig{
-		Root: id.Root, Queue: id.Name, By: p.user(), Getenv: p.environ.value, Waiting: p.waiting,
+		Root: id.Root, Queue: id.Name, By: p.user(), Redis: tasks.Access{Getenv: p.environ.value}, Waiting: p.waiting,
 	})
 }
 

@@ -281,7 +281,7 @@ fi; cat`)
 			cmd, seen := f.executor(servers.Connect(), "e", append(how, "--parallel", "1", "--", f.script("do"))...)
 			f.awaitLog("pid ", 1)
 			o, err := tasks.NewOperator(t.Context(), f.s, tasks.OperatorConfig{
-				Root: f.root, Queue: "primes", By: "tester", Getenv: credentials,
+				Root: f.root, Queue: "primes", By: "tester", Redis: tasks.Access{Getenv: credentials},
 			})
 			if err != nil {
 				t.Fatal(err)

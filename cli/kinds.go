@@ -24,7 +24,7 @@ func (p *process) kinds() []zkstate.Kind {
 	for i := range all {
 		if all[i].Name == queue.KindName {
 			all[i].Unlink = func(ctx context.Context, rec *resource.Record) error {
-				return tasks.Unlink(ctx, rec, p.environ.value)
+				return tasks.Unlink(ctx, rec, tasks.Access{Getenv: p.environ.value})
 			}
 		}
 	}

@@ -121,7 +121,8 @@ func (f queueFixture) join(identity string) *tasks.Process {
 	}
 	f.t.Cleanup(func() { s.Close() })
 	p, err := tasks.Join(f.t.Context(), s, tasks.Config{
-		Root: f.root, Queue: "primes", Identity: identity, Role: queue.Executor, Parallel: 1, Getenv: credentials,
+		Root: f.root, Queue: "primes", Identity: identity, Role: queue.Executor, Parallel: 1,
+		Redis: tasks.Access{Getenv: credentials},
 	})
 	if err != nil {
 		f.t.Fatal(err)
@@ -133,7 +134,8 @@ func (f queueFixture) join(identity string) *tasks.Process {
 // submit submits a batch in this process.
 func (f queueFixture) submit(id string, payloads ...[]byte) {
 	f.t.Helper()
-	c := tasks.SubmitConfig{Root: f.root, Queue: "primes", ID: id, By: "tester@here", Getenv: credentials}
+	access := tasks.Access{Getenv: credentials}
+	c := tasks.SubmitConfig{Root: f.root, Queue: "primes", ID: id, By: "tester@here", Redis: access}
 	if _, err := tasks.Submit(f.t.Context(), f.s, c, tasks.Payloads(payloads...)); err != nil {
 		f.t.Fatal(err)
 	}

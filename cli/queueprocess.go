@@ -162,7 +162,7 @@ func (p *process) queueConfig(o queueOptions) (c wrap.QueueConfig, err error) {
 		return c, usagef("give a --identity", "%w", err)
 	}
 	c.Process = tasks.Config{
-		Root: o.root, Queue: o.queue, Identity: identity, Getenv: p.environ.value, Log: p.log,
+		Root: o.root, Queue: o.queue, Identity: identity, Redis: tasks.Access{Getenv: p.environ.value}, Log: p.log,
 		Waiting: p.waitingForQueue,
 	}
 	c.Command, c.Dir, c.Environ = o.command, p.flags.dir, p.commandEnviron(o.passCredentials)

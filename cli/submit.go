@@ -154,7 +154,7 @@ func runSubmit(ctx context.Context, p *process, o submitOptions, name string, fi
 	s := &submitting{p: p, o: o, scope: &scope, source: source, again: o.again(name, files), bar: newBatchBar(p)}
 	s.c = tasks.SubmitConfig{
 		Root: root, Queue: queueName, ID: o.id, Weight: o.weight, Results: queue.Results(o.results),
-		Attempts: o.attempts, TaskTimeout: o.taskTimeout, By: p.user(), Getenv: p.environ.value,
+		Attempts: o.attempts, TaskTimeout: o.taskTimeout, By: p.user(), Redis: tasks.Access{Getenv: p.environ.value},
 		Waiting: s.bar.waiting, Progress: s.bar.written,
 	}
 	return s.run(ctx)

@@ -44,7 +44,7 @@ func newBugQueue(t *testing.T, edits ...func(*queue.Queue)) bugQueue {
 // submitNumbers submits a batch of numbers.
 func (f bugQueue) submitNumbers(id string, n int, edit ...func(*SubmitConfig)) Submitted {
 	f.t.Helper()
-	c := SubmitConfig{Root: f.queue.Root, Queue: f.queue.Name, ID: id, By: "me@here", Getenv: noEnvironment}
+	c := SubmitConfig{Root: f.queue.Root, Queue: f.queue.Name, ID: id, By: "me@here", Redis: Access{Getenv: noEnvironment}}
 	for _, e := range edit {
 		e(&c)
 	}
@@ -288,7 +288,7 @@ func TestB10ASubmitIsRepeated(t *testing.T) {
 	const n = 2500 // three calls of append
 	aside := f.queue
 	aside.Redis = "redis://" + rediss.Addr() // past the proxy
-	client, err := connect(t.Context(), aside, noEnvironment, nil)
+	client, err := Access{Getenv: noEnvironment}.connect(t.Context(), aside)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,7 +313,8 @@ func TestB10ASubmitIsRepeated(t *testing.T) {
 			}
 			s := dial(t, zk.Addr())
 			c := SubmitConfig{
-				Root: f.queue.Root, Queue: f.queue.Name, ID: id, Results: "keep:24h", By: "me@here", Getenv: noEnvironment,
+				Root: f.queue.Root, Queue: f.queue.Name, ID: id, Results: "keep:24h", By: "me@here",
+				Redis: Access{Getenv: noEnvironment},
 			}
 			_, err := Submit(ctx, s, c, Payloads(numbersOf(id, n)...))
 			cancel()

@@ -15,9 +15,7 @@ type Config struct {
 	Identity    string // the name of this process; see worker.Identify
 	Role        queue.Role
 	Parallel    int // commands at once of an executor
-	// Getenv reads the credentials of Redis, see store.FromEnvironment; nil is os.Getenv.
-	Getenv    func(string) string
-	DialRedis Dial // nil is TCP
+	Redis       Access
 	// Waiting, unless nil, is called when Join begins to wait: for what. It is called again when Join waits for
 	// something else.
 	Waiting func(what string)

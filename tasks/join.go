@@ -184,7 +184,7 @@ func (j *join) connect(ctx context.Context) error {
 		return nil
 	}
 	j.disconnect()
-	client, err := connect(ctx, j.queue, j.c.Getenv, j.c.DialRedis)
+	client, err := j.c.Redis.connect(ctx, j.queue)
 	if err != nil {
 		return j.awaitRedis(ctx, err)
 	}

@@ -179,7 +179,7 @@ func TestJoinWithoutRedis(t *testing.T) {
 	} {
 		f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + hopeless.addr })
 		c := f.config("e", queue.Executor)
-		c.Getenv = func(name string) string {
+		c.Redis.Getenv = func(name string) string {
 			return map[string]string{
 				"MUSTER_REDIS_PASSWORD": hopeless.password, "MUSTER_REDIS_HOSTS": "127.0.0.1",
 			}[name]

@@ -26,9 +26,7 @@ import (
 type OperatorConfig struct {
 	Root, Queue string
 	By          string // user@host
-	// Getenv reads the credentials of Redis, see store.FromEnvironment; nil is os.Getenv.
-	Getenv    func(string) string
-	DialRedis Dial // nil is TCP
+	Redis       Access
 	// Waiting, unless nil, is called when an operation begins to wait: for what.
 	Waiting func(what string)
 }
@@ -76,7 +74,7 @@ func (o *Operator) Close() {
 // Store is the queue in Redis. It connects if that was not done yet, and waits for Redis until ctx ends.
 func (o *Operator) Store(ctx context.Context) (*store.Queue, error) {
 	for tries := 0; o.client == nil; tries++ {
-		client, err := connect(ctx, o.Queue, o.c.Getenv, o.c.DialRedis)
+		client, err := o.c.Redis.connect(ctx, o.Queue)
 		if err == nil {
 			o.client = client
 			break

@@ -16,7 +16,7 @@ import (
 func (f *fixture) operator() *Operator {
 	f.t.Helper()
 	o, err := NewOperator(f.t.Context(), f.s, OperatorConfig{
-		Root: f.queue.Root, Queue: f.queue.Name, By: "operator@here", Getenv: noEnvironment,
+		Root: f.queue.Root, Queue: f.queue.Name, By: "operator@here", Redis: Access{Getenv: noEnvironment},
 	})
 	if err != nil {
 		f.t.Fatal(err)

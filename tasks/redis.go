@@ -14,20 +14,24 @@ import (
 	"muster/tasks/store"
 )
 
-// Dial connects to an address of a Redis. A simulation connects to a model in memory.
-type Dial = func(ctx context.Context, addr string) (net.Conn, error)
+// Access says how a process reaches the Redis of a queue. Programs use the zero value.
+type Access struct {
+	// Getenv reads the credentials, see store.FromEnvironment; nil is os.Getenv.
+	Getenv func(string) string
+	// Dial connects to an address; nil is TCP. A simulation connects to a model in memory.
+	Dial func(ctx context.Context, addr string) (net.Conn, error)
+}
 
-// connect connects to the Redis of q, with the credentials that getenv knows; nil is os.Getenv. A nil dial is TCP. The
-// caller closes the client.
-func connect(ctx context.Context, q queue.Queue, getenv func(string) string, dial Dial) (*redis.Client, error) {
-	if getenv == nil {
-		getenv = os.Getenv
+// connect connects to the Redis of q. The caller closes the client.
+func (a Access) connect(ctx context.Context, q queue.Queue) (*redis.Client, error) {
+	if a.Getenv == nil {
+		a.Getenv = os.Getenv
 	}
-	c, err := store.FromEnvironment(q.Redis, getenv)
+	c, err := store.FromEnvironment(q.Redis, a.Getenv)
 	if err != nil {
 		return nil, err
 	}
-	c.Dial = dial
+	c.Dial = a.Dial
 	return store.Connect(ctx, c)
 }
 

@@ -38,7 +38,7 @@ func TestTheUserOfTheDocs(t *testing.T) {
 	}
 	f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + server.Addr() })
 	c := f.submitConfig("b")
-	c.Getenv = getenv
+	c.Redis.Getenv = getenv
 	if _, err := Submit(t.Context(), f.s, c, numbered(100)); err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestTheUserOfTheDocs(t *testing.T) {
 	defer end()
 	join := func(identity string, role queue.Role) *Process {
 		c := f.config(identity, role)
-		c.Getenv = getenv
+		c.Redis.Getenv = getenv
 		p, err := Join(ctx, dial(t), c)
 		if err != nil {
 			t.Fatal(err)
@@ -65,7 +65,7 @@ func TestTheUserOfTheDocs(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	if err := Unlink(t.Context(), f.look().Record, getenv); err != nil {
+	if err := Unlink(t.Context(), f.look().Record, Access{Getenv: getenv}); err != nil {
 		t.Error(err)
 	}
 }
@@ -79,7 +79,7 @@ func TestTheUserMayLess(t *testing.T) {
 			f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + server.Addr() })
 			join := func(identity string, role queue.Role) *Process {
 				c := f.config(identity, role)
-				c.Getenv = func(name string) string {
+				c.Redis.Getenv = func(name string) string {
 					return map[string]string{
 						"MUSTER_REDIS_USERNAME": "muster", "MUSTER_REDIS_PASSWORD": "secret", "MUSTER_REDIS_HOSTS": "127.0.0.1",
 					}[name]

@@ -126,8 +126,8 @@ func (o *Operator) retryEnded(ctx context.Context, id string) (Retried, error) {
 		return Retried{}, err
 	}
 	c := SubmitConfig{
-		Root: o.c.Root, Queue: o.c.Queue, ID: RetryID(id), By: o.c.By, Getenv: o.c.Getenv,
-		DialRedis: o.c.DialRedis, Waiting: o.c.Waiting,
+		Root: o.c.Root, Queue: o.c.Queue, ID: RetryID(id), By: o.c.By, Redis: o.c.Redis,
+		Waiting: o.c.Waiting,
 	}
 	if err := o.asBefore(ctx, id, &c); err != nil {
 		return Retried{}, err

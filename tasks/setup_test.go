@@ -144,7 +144,8 @@ func noEnvironment(string) string { return "" }
 
 func (f *fixture) config(identity string, role queue.Role) Config {
 	return Config{
-		Root: f.queue.Root, Queue: f.queue.Name, Identity: identity, Role: role, Parallel: 10, Getenv: noEnvironment,
+		Root: f.queue.Root, Queue: f.queue.Name, Identity: identity, Role: role, Parallel: 10,
+		Redis: Access{Getenv: noEnvironment},
 	}
 }
 
@@ -177,7 +178,7 @@ func (f *fixture) generation() string {
 // client is a connection to the Redis of the queue.
 func (f *fixture) client() *redis.Client {
 	f.t.Helper()
-	client, err := connect(f.t.Context(), f.queue, noEnvironment, nil)
+	client, err := Access{Getenv: noEnvironment}.connect(f.t.Context(), f.queue)
 	if err != nil {
 		f.t.Fatal(err)
 	}

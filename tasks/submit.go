@@ -71,7 +71,7 @@ type submission struct {
 
 func newSubmission(s *zkconn.Session, c SubmitConfig, source Source) *submission {
 	return &submission{c: c, source: source, given: c.ID != "", join: newJoin(s, Config{
-		Root: c.Root, Queue: c.Queue, Getenv: c.Getenv, DialRedis: c.DialRedis, Waiting: c.Waiting,
+		Root: c.Root, Queue: c.Queue, Redis: c.Redis, Waiting: c.Waiting,
 	})}
 }
 

@@ -14,7 +14,7 @@ import (
 
 func (f *fixture) submitConfig(id string) SubmitConfig {
 	return SubmitConfig{
-		Root: f.queue.Root, Queue: f.queue.Name, ID: id, By: "tester@here", Getenv: noEnvironment,
+		Root: f.queue.Root, Queue: f.queue.Name, ID: id, By: "tester@here", Redis: Access{Getenv: noEnvironment},
 	}
 }
 

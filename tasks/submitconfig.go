@@ -19,9 +19,7 @@ type SubmitConfig struct {
 	Attempts    int           // 0: the queue's
 	TaskTimeout time.Duration // 0: the queue's
 	By          string        // user@host
-	// Getenv reads the credentials of Redis, see store.FromEnvironment; nil is os.Getenv.
-	Getenv    func(string) string
-	DialRedis Dial // nil is TCP
+	Redis       Access
 	// Waiting, unless nil, is called when Submit begins to wait: for what.
 	Waiting func(what string)
 	// Progress, unless nil, is called when tasks were written: how many of how many are there.

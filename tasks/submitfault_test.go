@@ -52,7 +52,7 @@ func (l *fault) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // submitWith is Submit with a faulty client.
 func (f *fixture) submitWith(ctx context.Context, id string, source Source, l *fault) (Submitted, error) {
 	f.t.Helper()
-	client, err := connect(f.t.Context(), f.queue, noEnvironment, nil)
+	client, err := Access{Getenv: noEnvironment}.connect(f.t.Context(), f.queue)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestEndLostReplies(t *testing.T) {
 		case "request":
 			proxy.BeforeSend(match)
 		case "dies": // between ZooKeeper and Redis
-			client, err := connect(t.Context(), f.queue, noEnvironment, nil)
+			client, err := Access{Getenv: noEnvironment}.connect(t.Context(), f.queue)
 			if err != nil {
 				t.Fatal(err)
 			}

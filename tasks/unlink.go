@@ -14,9 +14,9 @@ const unlinkPage = 1000
 
 // Unlink deletes everything that a generation of a queue has in Redis: all keys that begin with its prefix. rec is its
 // Record. Nobody may work in that generation any more. It may be called again after any error.
-func Unlink(ctx context.Context, rec *resource.Record, getenv func(string) string) error {
+func Unlink(ctx context.Context, rec *resource.Record, redis Access) error {
 	q := queue.Of(rec)
-	client, err := connect(ctx, q, getenv, nil)
+	client, err := redis.connect(ctx, q)
 	if err != nil {
 		return err
 	}

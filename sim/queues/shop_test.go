@@ -135,12 +135,13 @@ func (k *shop) label(words []string) string {
 	return script
 }
 
-// dialRedis connects a process to the Redis.
-func dialRedis(p *sim.Process) tasks.Dial {
-	return func(context.Context, string) (net.Conn, error) { return p.Conn("redis") }
+// access is how a process reaches the Redis.
+func access(p *sim.Process) tasks.Access {
+	return tasks.Access{
+		Getenv: func(string) string { return "" },
+		Dial:   func(context.Context, string) (net.Conn, error) { return p.Conn("redis") },
+	}
 }
-
-func noEnvironment(string) string { return "" }
 
 // join makes a process an executor or a watcher.
 func (k *shop) join(p *sim.Process, role queue.Role) (*tasks.Process, error) {
@@ -149,8 +150,7 @@ func (k *shop) join(p *sim.Process, role queue.Role) (*tasks.Process, error) {
 		return nil, err
 	}
 	q, err := tasks.Join(p.Context(), s, tasks.Config{
-		Root: root, Queue: name, Identity: p.Name(), Role: role, Parallel: 1, Getenv: noEnvironment,
-		DialRedis: dialRedis(p),
+		Root: root, Queue: name, Identity: p.Name(), Role: role, Parallel: 1, Redis: access(p),
 	})
 	if err != nil {
 		s.Close()
@@ -315,7 +315,7 @@ func (k *shop) payloads(id string, n int, bad ...int) tasks.Source {
 func (k *shop) submit(p *sim.Process, s *zkconn.Session, c tasks.SubmitConfig, source tasks.Source) (
 	tasks.Submitted, error,
 ) {
-	c.Root, c.Queue, c.By, c.Getenv, c.DialRedis = root, name, "tests", noEnvironment, dialRedis(p)
+	c.Root, c.Queue, c.By, c.Redis = root, name, "tests", access(p)
 	out, err := tasks.Submit(p.Context(), s, c, source)
 	if err != nil {
 		return out, again(err)
@@ -329,7 +329,7 @@ func (k *shop) submit(p *sim.Process, s *zkconn.Session, c tasks.SubmitConfig, s
 // operator is who looks at batches.
 func (k *shop) operator(p *sim.Process, s *zkconn.Session) (*tasks.Operator, error) {
 	return tasks.NewOperator(p.Context(), s, tasks.OperatorConfig{
-		Root: root, Queue: name, By: p.Name(), Getenv: noEnvironment, DialRedis: dialRedis(p),
+		Root: root, Queue: name, By: p.Name(), Redis: access(p),
 	})
 }
 
