@@ -35,6 +35,7 @@ type book struct {
 // batch is one life of a batch.
 type batch struct {
 	id        string
+	g         string // its generation
 	manifest  znode.BatchManifest
 	submitted bool            // somebody was told that it is there
 	collected map[string]bool // the lives of processes whose do has succeeded
@@ -72,7 +73,7 @@ func (b *book) note(t *zkmodel.Txn) error {
 		if g == "" || len(below) == 0 {
 			continue
 		}
-		err := b.mayWrite(who, g, op)
+		err := b.mayWrite(t, who, g, below, op)
 		switch {
 		case err != nil || op.Type == zkmodel.OpCheck:
 		case below[0] == "seat" && len(below) == 2:
@@ -89,9 +90,12 @@ func (b *book) note(t *zkmodel.Txn) error {
 	return nil
 }
 
-// mayWrite demands that processes of the queue make something only in a generation that is open.
-func (b *book) mayWrite(who, g string, op zkmodel.Op) error {
-	if strings.HasPrefix(who, "setup") || strings.HasPrefix(who, "admin") || op.Type != zkmodel.OpCreate {
+// mayWrite demands that processes of the queue write only in a generation that is open. Who asks for the time writes
+// nothing, and the end of a session deletes what it had.
+func (b *book) mayWrite(t *zkmodel.Txn, who, g string, below []string, op zkmodel.Op) error {
+	time := op.Type == zkmodel.OpSetData && len(below) == 1 && below[0] == "ended" && len(op.Data) == 0
+	if strings.HasPrefix(who, "setup") || strings.HasPrefix(who, "admin") || op.Type == zkmodel.OpCheck || time ||
+		t.Ops[0].Type == zkmodel.OpClose {
 		return nil
 	}
 	if _, _, open := b.k.w.Server().Get(znode.Gate(root, g)); !open {
@@ -157,8 +161,8 @@ func (b *book) noteBatch(t *zkmodel.Txn, who, id string, op zkmodel.Op, after []
 	case zkmodel.OpCreate:
 		m, err := znode.DecodeBatch(op.Data)
 		b.current[id] = hex(t.Zxid)
-		b.batches[hex(t.Zxid)] = &batch{id: id, manifest: m, collected: map[string]bool{}}
 		g, _ := place(op.Path)
+		b.batches[hex(t.Zxid)] = &batch{id: id, g: g, manifest: m, collected: map[string]bool{}}
 		return errors.Join(err, b.mayCome(g))
 	case zkmodel.OpSetData:
 		m, err := znode.DecodeBatch(op.Data)
@@ -258,8 +262,11 @@ func (b *book) called(q *storemodel.Queue, script string, args []string, reply a
 func (b *book) check() error {
 	for id, life := range b.current {
 		m := b.batches[life].manifest
+		_, _, open := b.k.w.Server().Get(znode.Gate(root, b.batches[life].g))
 		switch {
 		case b.err != nil:
+		case !open:
+			b.err = fmt.Errorf("batch %s is in a generation that is gone", id)
 		case b.paused[id] && m.State != znode.BatchPaused:
 			b.err = fmt.Errorf("batch %s was paused, and is %s", id, m.State)
 		case b.weights[id] != 0 && m.Weight != b.weights[id]:

@@ -22,23 +22,32 @@ func declareWorld(w *sim.World) {
 			return k.submitAndForget(p, id)
 		})
 	}
-	rounds := 0
-	w.Process("admin", 1, func(p *sim.Process) error {
-		for rounds < 6 {
+	k.apply("admin", 6, time.Second, func(p *sim.Process, store *zkstate.Store, round int) error {
+		return k.applyOnce(p, store, round%2 == 0)
+	})
+}
+
+// apply adds a process that does something to the declaration, several times with a pause in between.
+func (k *shop) apply(
+	name string, rounds int, pause time.Duration, once func(p *sim.Process, store *zkstate.Store, round int) error,
+) {
+	round := 0
+	k.w.Process(name, 1, func(p *sim.Process) error {
+		for round < rounds {
 			s, err := p.Dial(sessionTimeout)
 			if err != nil {
 				return err
 			}
-			store, err := k.admin(s)
+			store, err := k.admin(s, access(p))
 			if err == nil {
-				err = k.applyOnce(p, store, rounds%2 == 0)
+				err = once(p, store, round)
 			}
 			s.Close()
 			if err != nil {
 				return err
 			}
-			p.Saw(func() { rounds++ })
-			wait(p.Context(), time.Second)
+			p.Saw(func() { round++ })
+			wait(p.Context(), pause)
 		}
 		return nil
 	})
@@ -82,7 +91,9 @@ func (k *shop) applyOnce(p *sim.Process, store *zkstate.Store, anew bool) error 
 
 // moved forgets that somebody was faster, or that processes do not leave.
 func moved(err error) error {
-	for _, e := range []error{plan.ErrMoved, plan.ErrAlreadyDone, plan.ErrUnknown, zkstate.ErrStillLive} {
+	for _, e := range []error{
+		plan.ErrMoved, plan.ErrAlreadyDone, plan.ErrUnknown, zkstate.ErrStillLive, zkstate.ErrOutside,
+	} {
 		if errors.Is(err, e) {
 			return nil
 		}

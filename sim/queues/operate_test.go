@@ -32,7 +32,8 @@ func (k *shop) operate(body func(p *sim.Process, s *zkconn.Session, o *tasks.Ope
 		defer s.Close()
 		o, err := k.operator(p, s)
 		if err != nil {
-			return err
+			wait(p.Context(), time.Second) // until the queue is there
+			return again(err)
 		}
 		defer o.Close()
 		return again(body(p, s, o))

@@ -26,6 +26,8 @@ func worlds() []sim.Named {
 		{Name: "dead", Options: o, World: deadWorld},
 		{Name: "loss", Options: lossy, World: lossWorld},
 		{Name: "declare", Options: o, World: declareWorld},
+		{Name: "gone", Options: o, World: goneWorld},
+		{Name: "anew", Options: o, World: anewWorld},
 	}
 }
 

@@ -54,7 +54,7 @@ func newShop(w *sim.World, edits ...func(*queue.Queue)) *shop {
 	k.redis = storemodel.NewServer(storemodel.Options{Called: k.book.called})
 	w.Foreign(k.foreign())
 	w.Setup(func(ctx context.Context, s *zkconn.Session) error {
-		admin, err := k.admin(s)
+		admin, err := k.admin(s, tasks.Access{})
 		if err != nil {
 			return err
 		}
@@ -66,9 +66,9 @@ func newShop(w *sim.World, edits ...func(*queue.Queue)) *shop {
 }
 
 // admin is who applies.
-func (k *shop) admin(s *zkconn.Session) (*zkstate.Store, error) {
+func (k *shop) admin(s *zkconn.Session, redis tasks.Access) (*zkstate.Store, error) {
 	kind := zkstate.Queue()
-	kind.Unlink = func(context.Context, *resource.Record) error { return nil }
+	kind.Unlink = func(ctx context.Context, rec *resource.Record) error { return tasks.Unlink(ctx, rec, redis) }
 	return zkstate.NewStore(s, zkstate.Config{Home: root + "/home", Stack: "tests", Kinds: []zkstate.Kind{kind}})
 }
 
