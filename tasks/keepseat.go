@@ -178,8 +178,8 @@ func (k *keeper) report(ctx context.Context, failed error) error {
 	return k.writeHealth(ctx)
 }
 
-// writeHealth writes k.health unless it is there. It names the seat of who wrote it. Nobody believes it once that is gone,
-// so the write needs no check.
+// writeHealth writes k.health unless it is there. It names the seat of who wrote it. Nobody believes it once that is
+// gone, so the write needs no check.
 func (k *keeper) writeHealth(ctx context.Context) error {
 	root, g := k.p.config.Root, k.p.Generation
 	at := znode.QueueHealth(root, g)
