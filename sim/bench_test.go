@@ -8,6 +8,5 @@ import (
 
 // BenchmarkSchedules runs schedules of the counter with faults on one core.
 func BenchmarkSchedules(b *testing.B) {
-	w := worlds()[0]
-	sim.Bench(b, w.Options, w.World)
+	sim.Bench(b, worlds()[0])
 }

@@ -118,18 +118,20 @@ func Finds(t *testing.T, o Options, world func(*World)) {
 	t.Logf("after %d schedules: %v\n%s", ran, short.err, story(short.outcome))
 }
 
-// Bench runs one schedule of a world for each iteration, on one core, and reports how many fit into a second.
-func Bench(b *testing.B, o Options, world func(*World)) {
+// Bench runs one schedule of each world for each iteration, on one core, and reports how many fit into a second.
+func Bench(b *testing.B, worlds ...Named) {
 	defer fewCollections()()
-	o = o.complete(b)
 	var seed uint64
 	for b.Loop() {
 		seed++
-		if out := inBubble(new(testing.T), o, world, newExplorer(o, seed)); out.err != nil {
-			b.Fatalf("seed %d: %v", seed, out.err)
+		for _, n := range worlds {
+			o := n.options().complete(b)
+			if out := inBubble(new(testing.T), o, n.World, newExplorer(o, seed)); out.err != nil {
+				b.Fatalf("%s: seed %d: %v", n.Name, seed, out.err)
+			}
 		}
 	}
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "schedules/s")
+	b.ReportMetric(float64(b.N*len(worlds))/b.Elapsed().Seconds(), "schedules/s")
 }
 
 // fewCollections makes the garbage collector rare: the client library allocates 1.5 MiB for each connection, and little

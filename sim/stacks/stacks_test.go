@@ -61,13 +61,15 @@ func (s scene) explore(t *testing.T, name string) {
 }
 
 // TestMutants: every guard of a transaction of apply is needed by some world, or the table says why it stays.
-func TestMutants(t *testing.T) {
+func TestMutants(t *testing.T) { sim.Mutants(t, "testdata/guards.txt", worlds()...) }
+
+func worlds() []sim.Named {
 	var all []sim.Named
 	for name, s := range scenes() {
 		all = append(all, s.named(name, &tally{n: map[string]int{}}))
 	}
 	slices.SortFunc(all, func(a, b sim.Named) int { return strings.Compare(a.Name, b.Name) })
-	sim.Mutants(t, "testdata/guards.txt", all...)
+	return all
 }
 
 func (s scene) named(name string, seen *tally) sim.Named {

@@ -1,0 +1,9 @@
+package groups
+
+import (
+	"testing"
+
+	"muster/sim"
+)
+
+func BenchmarkWorlds(b *testing.B) { sim.Bench(b, worlds()...) }

@@ -1,0 +1,9 @@
+package jobs_test
+
+import (
+	"testing"
+
+	"muster/sim"
+)
+
+func BenchmarkWorlds(b *testing.B) { sim.Bench(b, worlds()...) }
