@@ -22,10 +22,11 @@ const maxStack = 128 << 20
 type Limits struct {
 	Time   time.Duration // 30 s
 	Memory int64         // bytes by which the heap of the process may grow, garbage included; 1 GiB
+	Rounds int           // of all for expressions of a configuration together; 1,000,000
 }
 
 func (m Limits) orDefaults() Limits {
-	return Limits{cmp.Or(m.Time, 30*time.Second), cmp.Or(m.Memory, 1<<30)}
+	return Limits{cmp.Or(m.Time, 30*time.Second), cmp.Or(m.Memory, 1<<30), cmp.Or(m.Rounds, 1_000_000)}
 }
 
 // watch is what two goroutines share: the one that loads, and the one that watches it.

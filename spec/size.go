@@ -13,12 +13,11 @@ import (
 	"github.com/zclconf/go-cty/cty/function/stdlib"
 )
 
-// Limits that are counted. They are the same on every machine, and met long before those of Limits.
+// Limits that are counted. They are the same on every machine, and met long before those of time and memory.
 const (
-	maxLines  = 200_000   // of a file
-	maxTokens = 500_000   // of a file: a token takes fifty times the memory of its text
-	maxDigits = 1_000     // of a number before or behind its point; to write it as text takes their square
-	maxRounds = 1_000_000 // of all for expressions of a configuration together
+	maxLines  = 200_000 // of a file
+	maxTokens = 500_000 // of a file: a token takes fifty times the memory of its text
+	maxDigits = 1_000   // of a number before or behind its point; to write it as text takes their square
 )
 
 // small checks what is counted in the text of a file. JSON has the same tokens as HCL.
@@ -115,6 +114,7 @@ func countRounds(body hcl.Body) {
 
 // roundFunc returns its argument, and ends the goroutine after too many rounds, or when a limit was exceeded.
 func (l *loader) roundFunc() function.Function {
+	most := l.opts.Limits.orDefaults().Rounds
 	return function.New(&function.Spec{
 		Params: []function.Parameter{{
 			Name: "value", Type: cty.DynamicPseudoType,
@@ -122,8 +122,8 @@ func (l *loader) roundFunc() function.Function {
 		}},
 		Type: func(args []cty.Value) (cty.Type, error) { return args[0].Type(), nil },
 		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
-			if l.rounds++; l.rounds > maxRounds {
-				l.watch.exceeded = strconv.Itoa(maxRounds) + " rounds of for expressions"
+			if l.rounds++; l.rounds > most {
+				l.watch.exceeded = strconv.Itoa(most) + " rounds of for expressions"
 				runtime.Goexit()
 			}
 			if l.watch.over.Load() {
