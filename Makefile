@@ -1,6 +1,6 @@
 # The README has two commands, make demo and make test. make demo needs Go and installs nothing. make test installs
 # ZooKeeper, and what single tests need, if they are missing. It is make check: everything that CI runs, the cheapest
-# first. make unit and make sim are the parts of it that need no server.
+# first. make unit and make sim are the parts of it that need neither a server nor other programs.
 
 GO ?= go
 export GO
@@ -13,7 +13,7 @@ demo: build
 test: check
 
 check: setup
-	@./.ci/check lint unit sim servers
+	@./.ci/check lint unit pipelines sim servers
 
 lint unit sim:
 	@./.ci/check $@
