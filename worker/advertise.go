@@ -72,12 +72,12 @@ func (m *Member) writeAddress(ctx context.Context, body []byte) error {
 	if err != nil {
 		return err
 	}
-	ops := []zkconn.Op{zkconn.SetOp(znode.ID(m.Job.Root, m.Generation, m.ID), body, -1)} // the claim guards it
+	ops := []zkconn.Op{zkconn.SetOp(znode.ID(m.Job.Root, m.Generation, m.ID), body, anyVersion)} // the claim guards it
 	switch {
 	case !exists:
 		ops = append(ops, zkconn.CreateOp(m.live(), body, zkconn.Ephemeral, m.acl))
 	case live.EphemeralOwner == m.session.ID():
-		ops = append(ops, zkconn.SetOp(m.live(), body, live.Version))
+		ops = append(ops, zkconn.SetOp(m.live(), body, anyVersion))
 	}
 	_, err = m.write(ctx, ops...)
 	var refused *zkconn.Error

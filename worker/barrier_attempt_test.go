@@ -1,6 +1,7 @@
 package worker_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -210,6 +211,34 @@ func TestClearingGoesOnWhereItStopped(t *testing.T) {
 	}
 	both()
 	both()
+	if d := cmp.Diff([]string{"2", "3", "4"}, kept(t, s, ms[0], "b")); d != "" {
+		t.Errorf("what is kept (-want +got):\n%s", d)
+	}
+}
+
+// TestClearingOfAnAttemptGoesOnWhereItStopped: it stopped when the last arrival, which had released it, was gone.
+func TestClearingOfAnAttemptGoesOnWhereItStopped(t *testing.T) {
+	proxy, ms := slowTeam(t, 2, time.Minute)
+	s := dial(t)
+	b := worker.Barrier{Name: "b", Retry: true}
+	abortedAt(t, 1, []int{0}, at(t, ms[1], hasty(b)))
+	for range 2 {
+		released(t, at(t, ms[0], b), at(t, ms[1], b))
+	}
+	count := znode.Count(attemptDir(ms[0], "b", 0, 2))
+	deleted := hold(proxy, count, 3, nil) // after the list of its children, and their delete
+	first := at(t, ms[1], b)
+	awaitArrivals(t, s, attemptDir(ms[0], "b", 2, 1), 1)
+	ctx, stop := context.WithCancel(t.Context())
+	go func() {
+		<-deleted
+		stop()
+	}()
+	if err := ms[0].Barrier(ctx, b); err != nil {
+		t.Fatal(err)
+	}
+	released(t, first)
+	released(t, at(t, ms[0], b), at(t, ms[1], b))
 	if d := cmp.Diff([]string{"2", "3", "4"}, kept(t, s, ms[0], "b")); d != "" {
 		t.Errorf("what is kept (-want +got):\n%s", d)
 	}

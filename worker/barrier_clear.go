@@ -13,14 +13,11 @@ import (
 // The worker that releases round r raises the floor to r-1 and deletes the released rounds below it. All workers have
 // arrived at r, so none needs those any more; one that asks for such a round learns from the floor that it was
 // released. An aborted round keeps its st. The st of a released round is deleted first, so that nobody takes a round
-// that is half deleted for an open one; for a round with attempts that is the st of the first, which was aborted. If
-// the process dies, the next release goes on where it stopped.
+// that is half deleted for an open one; of a round with attempts also the st of the latest, and the others last. If the
+// process dies, the next release goes on where it stopped.
 
 // clearBatch is how many znodes one transaction deletes: as many as a session with small buffers can send.
 const clearBatch = 100
-
-// anyVersion deletes a znode whatever its version is: st of an aborted attempt has another one.
-const anyVersion = -1
 
 // clearLimit is how long clearing may keep the last worker to arrive. 10,000 arrivals are deleted in a fraction of it.
 const clearLimit = 5 * time.Second
@@ -77,28 +74,26 @@ func (m *Member) clearRound(ctx context.Context, name string, k keptRound) error
 	return m.clearAttempt(ctx, folder(1), now.released)
 }
 
-// clearState deletes the st of a round of which the latest attempt was released.
+// clearState deletes the st of a round of which the latest attempt was released, and the st of that attempt: it would be
+// undecided without its T.
 func (m *Member) clearState(ctx context.Context, round, latest string) error {
-	stat, there, err := m.session.Exists(ctx, znode.RoundState(round))
+	_, there, err := m.session.Exists(ctx, znode.RoundState(round))
 	if err != nil || !there {
 		return err
 	}
-	ops := []zkconn.Op{zkconn.DeleteOp(znode.RoundState(round), stat.Version)}
-	if latest == round {
-		if _, err = m.write(ctx, ops...); errors.Is(err, zkconn.ErrNoNode) {
-			return nil
-		}
-		return err
+	ops := []zkconn.Op{zkconn.DeleteOp(znode.RoundState(round), anyVersion)}
+	if latest != round { // if that is gone while the round is there, it was not released: nobody was at it
+		ops = append(ops, zkconn.DeleteOp(znode.RoundState(latest), anyVersion))
 	}
-	// If the latest attempt is gone while the round is there, it was not released: nobody was at it.
-	_, err = m.write(ctx, append(ops, zkconn.CheckOp(znode.RoundState(latest), 0))...)
+	_, err = m.write(ctx, ops...)
 	return err
 }
 
 // clearUntouched deletes an undecided round or attempt at which nobody has arrived.
 func (m *Member) clearUntouched(ctx context.Context, dir string) error {
-	_, err := m.write(ctx, zkconn.DeleteOp(znode.RoundState(dir), 0),
-		zkconn.DeleteOp(znode.Arrivals(dir), 0), zkconn.DeleteOp(znode.Count(dir), 0), zkconn.DeleteOp(dir, 0))
+	_, err := m.write(ctx,
+		zkconn.DeleteOp(znode.RoundState(dir), anyVersion), zkconn.DeleteOp(znode.Arrivals(dir), anyVersion),
+		zkconn.DeleteOp(znode.Count(dir), anyVersion), zkconn.DeleteOp(dir, anyVersion))
 	if errors.Is(err, zkconn.ErrNotEmpty) { // somebody has arrived: it may still be aborted
 		return nil
 	}
@@ -142,6 +137,6 @@ func (m *Member) clearFolder(ctx context.Context, dir string) error {
 		}
 		ops = ops[:0]
 	}
-	_, err = m.write(ctx, zkconn.DeleteOp(dir, 0))
+	_, err = m.write(ctx, zkconn.DeleteOp(dir, anyVersion))
 	return err
 }

@@ -34,7 +34,7 @@ func (r *round) replaceArrival(ctx context.Context) error {
 	}
 	ops := []zkconn.Op{zkconn.CheckOp(r.state(), 0)}
 	if exists {
-		ops = append(ops, zkconn.DeleteOp(r.arrival(), stat.Version))
+		ops = append(ops, zkconn.DeleteOp(r.arrival(), anyVersion))
 	}
 	_, err = r.m.write(ctx, append(ops, zkconn.CreateOp(r.arrival(), nil, zkconn.Ephemeral, r.m.acl))...)
 	return err

@@ -65,59 +65,59 @@ func (r *round) aborted(st znode.Round) error {
 	return &AbortedError{r.name, r.number, r.attempt, st.Aborted, st.Missing, r.mode.Retry()}
 }
 
-// make makes the round or the attempt, or reports that the round was released and is gone. It checks the floor at the
-// version read, so that a round that was cleared cannot be made again.
+// make makes the round or the attempt, or reports that the round was released and is gone.
 func (r *round) make(ctx context.Context) (released bool, err error) {
-	m := r.m
-	path := znode.BarrierFloor(m.Job.Root, m.Generation, r.name)
-	floor, version, err := m.floor(ctx, r.name)
+	floor, version, err := r.m.floor(ctx, r.name)
 	if err != nil {
 		return false, err
 	}
 	if r.number < floor {
 		return r.belowFloor(ctx)
 	}
-	first := []zkconn.Op{zkconn.CheckOp(path, version)}
-	if version < 0 {
-		first[0] = zkconn.CreateOp(path, znode.EncodeFloor(0), zkconn.Persistent, m.acl)
-	}
-	if r.attempt > 1 {
-		first = append(first, zkconn.CheckOp(znode.RoundState(r.folder(r.attempt-1)), 1))
-	}
-	ops, err := r.creates(r.dir, m.Job.Workers)
-	if err != nil {
-		return false, err
-	}
-	if _, err = m.write(ctx, append(first, ops...)...); err == nil {
+	if err = r.create(ctx, r.dir, r.m.Job.Workers, version); err == nil {
 		r.clearBefore(ctx)
 		return false, nil
 	}
 	// Another worker may have made it, or the floor may have risen, after which all is cleared.
-	return false, m.mayRetry(ctx, err, zkconn.ErrNodeExists, zkconn.ErrBadVersion)
+	return false, r.m.mayRetry(ctx, err, zkconn.ErrNodeExists, zkconn.ErrBadVersion)
 }
 
-// makeNext makes the round after this one. This one is open, so neither can be below the floor. If it fails, a worker
-// that needs the round makes it.
+// makeNext makes the round after this one. If it fails, a worker that needs the round makes it.
 func (r *round) makeNext(ctx context.Context) {
 	if r.n == 1 || r.number == znode.MaxRound || r.name == znode.StartBarrier || r.attempt > 1 {
 		return
 	}
-	ops, err := r.creates(znode.Barrier(r.m.Job.Root, r.m.Generation, r.name, r.number+1), r.n)
-	if err == nil {
-		_, _ = r.m.write(ctx, append([]zkconn.Op{zkconn.CheckOp(r.state(), 0)}, ops...)...)
+	next := r.number + 1
+	for {
+		floor, version, err := r.m.floor(ctx, r.name)
+		if err != nil || next < floor {
+			return
+		}
+		err = r.create(ctx, znode.Barrier(r.m.Job.Root, r.m.Generation, r.name, next), r.n, version)
+		if !errors.Is(err, zkconn.ErrBadVersion) { // the release of this round raises the floor
+			return
+		}
 	}
 }
 
-// creates are the operations that make a round of n workers.
-func (r *round) creates(dir string, n int) ([]zkconn.Op, error) {
+// create makes a round of n workers, or an attempt at it. It checks the floor at the version read, so that a round that
+// was cleared cannot be made again; -1 makes the barrier too.
+func (r *round) create(ctx context.Context, dir string, n int, version int32) error {
 	st, err := znode.EncodeRound(znode.Round{Workers: n, Mode: r.mode})
+	if err != nil {
+		return err
+	}
 	create := func(path string, data []byte) zkconn.Op {
 		return zkconn.CreateOp(path, data, zkconn.Persistent, r.m.acl)
 	}
-	return []zkconn.Op{
-		create(dir, nil), create(znode.RoundState(dir), st),
-		create(znode.Arrivals(dir), nil), create(znode.Count(dir), nil),
-	}, err
+	at := znode.BarrierFloor(r.m.Job.Root, r.m.Generation, r.name)
+	floor := zkconn.CheckOp(at, version)
+	if version < 0 {
+		floor = create(at, znode.EncodeFloor(0))
+	}
+	_, err = r.m.write(ctx, floor, create(dir, nil), create(znode.RoundState(dir), st),
+		create(znode.Arrivals(dir), nil), create(znode.Count(dir), nil))
+	return err
 }
 
 // floor reads the floor of a barrier; the version is -1 if nobody has made the barrier.

@@ -96,7 +96,7 @@ func (m *Member) writeValue(ctx context.Context, key string, body []byte) error 
 	before, exists := m.published[key]
 	op := zkconn.CreateOp(path, body, zkconn.Persistent, m.acl)
 	if exists {
-		op = zkconn.SetOp(path, body, -1) // nobody else writes it: the claim guards it
+		op = zkconn.SetOp(path, body, anyVersion) // nobody else writes it: the claim guards it
 	}
 	size := len(body) + keyCost
 	ops, err := m.takeRoom(ctx, size-before)

@@ -64,8 +64,8 @@ func (m *Member) start() *Member {
 		if !m.awaitTurn() {
 			return
 		}
-		m.writeID()
 		m.watchers.Go(func() { m.follow(m.gate(), m.checkGate) })
+		m.writeID()
 		m.follow(m.live(), m.checkLive)
 	})
 	if m.ID == m.Job.Workers-1 || !m.noID { // the last worker, or one that is back: see roll.go
@@ -100,13 +100,14 @@ func (m *Member) stop() {
 // writeID adds the id to a live znode that was created before the id was known. It helps those that list the live
 // workers; nothing depends on it.
 func (m *Member) writeID() {
-	if !m.noID {
+	if !m.noID || m.lockPublishing(m.watchCtx) != nil {
 		return
 	}
-	info, _ := m.advertisedInfo() // if another is advertised meanwhile, version 0 is over
+	defer m.unlockPublishing()
+	info, _ := m.advertisedInfo()
 	body, err := znode.EncodeWorker(info)
 	for err == nil || errors.Is(err, zkconn.ErrUnknown) {
-		if _, err = m.write(m.watchCtx, zkconn.SetOp(m.live(), body, 0)); err == nil {
+		if _, err = m.write(m.watchCtx, zkconn.SetOp(m.live(), body, anyVersion)); err == nil {
 			return
 		}
 	}

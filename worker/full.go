@@ -79,14 +79,14 @@ func (j *join) vacancy(ctx context.Context, identity string) (string, error) {
 	return fmt.Sprintf("id %d (%s)", id, identity), err
 }
 
-// withdraw undoes, in one transaction, a join that came too late: two joined at once, and one place was left. The
-// claim is at this version.
-func (j *join) withdraw(ctx context.Context, id int, version int32) error {
+// withdraw undoes, in one transaction, a join that came too late: two joined at once, and one place was left. Only
+// the first of several processes that try finds the id.
+func (j *join) withdraw(ctx context.Context, id int) error {
 	root, g := j.job.Root, j.rec.Generation
 	ops := []zkconn.Op{
 		zkconn.CheckOp(znode.Gate(root, g), 0),
-		zkconn.DeleteOp(znode.ID(root, g, id), 0),
-		zkconn.DeleteOp(znode.ByIdentity(root, g, j.c.Identity), version),
+		zkconn.DeleteOp(znode.ID(root, g, id), anyVersion),
+		zkconn.DeleteOp(znode.ByIdentity(root, g, j.c.Identity), anyVersion),
 	}
 	live, exists, err := j.s.Exists(ctx, j.live())
 	switch {
@@ -95,7 +95,7 @@ func (j *join) withdraw(ctx context.Context, id int, version int32) error {
 	case exists && live.EphemeralOwner != j.s.ID():
 		return j.awaitHolder(ctx)
 	case exists:
-		ops = append(ops, zkconn.DeleteOp(j.live(), live.Version))
+		ops = append(ops, zkconn.DeleteOp(j.live(), anyVersion))
 	}
 	if _, err := j.s.Multi(ctx, ops...); err != nil {
 		return j.refused(ctx, err)

@@ -255,7 +255,7 @@ func (j *join) claim(ctx context.Context) (*Member, error) {
 // same time.
 func (j *join) becomeMember(ctx context.Context, id int, claim znode.Claim, version int32) (*Member, error) {
 	if id >= j.job.Workers {
-		return nil, j.withdraw(ctx, id, version)
+		return nil, j.withdraw(ctx, id)
 	}
 	return newMember(j, id, claim, version), nil
 }

@@ -103,7 +103,7 @@ func (m *Member) tryWriteFinal(ctx context.Context, claim znode.Claim) (last boo
 		return false, err
 	}
 	if exists && live.EphemeralOwner == m.session.ID() {
-		ops = append(ops, zkconn.DeleteOp(m.live(), live.Version))
+		ops = append(ops, zkconn.DeleteOp(m.live(), anyVersion))
 	}
 	results, err := m.session.Multi(ctx, ops...)
 	var refused *zkconn.Error
@@ -111,7 +111,7 @@ func (m *Member) tryWriteFinal(ctx context.Context, claim znode.Claim) (last boo
 	case errors.Is(err, zkconn.ErrUnknown):
 		m.unconfirmed = &claim
 		return false, fmt.Errorf("%w: %w", errAgain, err)
-	case errors.As(err, &refused) && refused.Path == m.live(): // deleted or written meanwhile
+	case errors.As(err, &refused) && refused.Path == m.live(): // deleted meanwhile
 		return false, fmt.Errorf("%w: %w", errAgain, err)
 	case err != nil:
 		return false, m.fence(ctx, err)

@@ -27,7 +27,7 @@ type Member struct {
 	leaving     sync.Mutex   // held while it leaves, completes or rejoins
 	unconfirmed *znode.Claim // of a Leave or Complete whose outcome is unknown
 
-	publishing chan struct{}  // full during a Publish or Advertise
+	publishing chan struct{}  // full during a Publish or Advertise, and writeID
 	published  map[string]int // bytes of each of its keys; nil while they are not known
 
 	rejoinNonce string  // of every Rejoin
@@ -79,6 +79,10 @@ func (m *Member) write(ctx context.Context, ops ...zkconn.Op) ([]zkconn.Result, 
 	}
 	return results[len(guards):], nil
 }
+
+// anyVersion is for znodes that nobody changes meanwhile: the claim or the gate in the same transaction guards them, or
+// they are left over.
+const anyVersion = -1
 
 // gate is the znode that exists while the generation is open.
 func (m *Member) gate() string { return znode.Gate(m.Job.Root, m.Generation) }

@@ -100,7 +100,7 @@ func (m *Member) rejoinOnce(ctx context.Context, s *zkconn.Session) (*Member, er
 		if !slices.Contains(m.sessionIDs, live.EphemeralOwner) { // somebody took over since the claim was read
 			return nil, fmt.Errorf("%w: %w", errAgain, ErrHeld)
 		}
-		remove = append(remove, zkconn.DeleteOp(m.live(), live.Version))
+		remove = append(remove, zkconn.DeleteOp(m.live(), anyVersion))
 	}
 	return m.moveTo(ctx, s, stat.Version, remove)
 }
@@ -137,7 +137,7 @@ func (m *Member) moveTo(ctx context.Context, s *zkconn.Session, version int32, r
 	}
 	ops := []zkconn.Op{zkconn.CreateOp(m.live(), body, zkconn.Ephemeral, m.acl)}
 	if changed { // an Advertise whose outcome is unknown may not have been committed
-		ops = append(ops, zkconn.SetOp(znode.ID(m.Job.Root, m.Generation, m.ID), body, -1))
+		ops = append(ops, zkconn.SetOp(znode.ID(m.Job.Root, m.Generation, m.ID), body, anyVersion))
 	}
 	results, err := s.Multi(ctx, slices.Concat(
 		[]zkconn.Op{zkconn.CheckOp(m.gate(), 0), zkconn.SetOp(m.by(), mark, version)}, remove, ops,

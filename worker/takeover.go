@@ -48,7 +48,7 @@ func (j *join) rejoin(ctx context.Context) (*Member, error) {
 	case mine:
 		return j.becomeMember(ctx, id, claim, stat.Version)
 	case id >= j.job.Workers: // too late in an earlier life, which did not get to withdraw
-		return nil, j.withdraw(ctx, id, stat.Version)
+		return nil, j.withdraw(ctx, id)
 	}
 	return j.takeOver(ctx, id, claim, stat.Version)
 }
@@ -71,7 +71,7 @@ func (j *join) takeOver(ctx context.Context, id int, old znode.Claim, version in
 	results, err := j.s.Multi(ctx,
 		zkconn.CheckOp(znode.Gate(root, g), 0),
 		zkconn.SetOp(znode.ByIdentity(root, g, j.c.Identity), mark, version),
-		zkconn.SetOp(znode.ID(root, g, id), body, -1), // only the process that sets the claim writes here
+		zkconn.SetOp(znode.ID(root, g, id), body, anyVersion), // only the process that sets the claim writes here
 		zkconn.CreateOp(j.live(), body, zkconn.Ephemeral, j.acl),
 	)
 	if err != nil {

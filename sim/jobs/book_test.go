@@ -219,13 +219,16 @@ func (s step) changesRecord() bool {
 }
 
 func (b *book) applyRecord(s step, op zkmodel.Op) error {
+	old := b.record
 	if op.Type == zkmodel.OpDelete {
 		b.record = nil
-		return nil
+		return b.applyUpdate(s, old, nil)
 	}
 	rec, err := znode.DecodeRecordAt(job.Kind(), b.job.Path(), op.Data)
-	old := b.record
 	b.record = &rec
+	if err == nil {
+		err = b.applyUpdate(s, old, &rec)
+	}
 	if err == nil {
 		err = b.applyRequest(s, old, &rec)
 	}

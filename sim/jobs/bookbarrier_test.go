@@ -49,6 +49,16 @@ func (b *barrier) releasedRound(round int) bool {
 	return false
 }
 
+// skipped reports whether a round is below the floor, and nobody has ever arrived at it: that counts as released.
+func (b *barrier) skipped(round int) bool {
+	for _, a := range b.attempts {
+		if a.round == round && len(a.arrived) > 0 {
+			return false
+		}
+	}
+	return round < b.floor
+}
+
 // applyBarrier notes what is written below barrier/<name>.
 func (b *book) applyBarrier(s step, op zkmodel.Op, p place) error {
 	r, name := b.run(p.g), p.parts[1]

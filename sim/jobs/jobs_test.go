@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/job"
 	"muster/sim"
 )
 
@@ -42,6 +43,17 @@ func worlds() []sim.Named {
 		named("hand-live", handWorld(true)),
 		named("ended", endedWorld),
 		named("told", toldWorld),
+		named("update-reset", updateWorld(job.Reset)),
+		named("update-remove", updateWorld(job.Remove)),
+		named("back", backWorld(false, 5)),
+		named("back-twice", backWorld(false, 2, 5)),
+		named("back-retry", backWorld(true, 5)),
+		named("taken-durable", takenWorld(1, false, false, false)),
+		named("taken-live", takenWorld(1, false, true, false)),
+		named("taken-missing", takenWorld(2, false, false, false)),
+		named("taken-missing-retry", takenWorld(2, false, true, true)),
+		named("taken-durable-retry", takenWorld(2, true, false, true)),
+		named("taken-live-retry", takenWorld(2, true, true, true)),
 		few(named("no-roll", noRollWorld)),
 	}
 }

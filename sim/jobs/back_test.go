@@ -1,0 +1,56 @@
+package jobs_test
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"muster/sim"
+	"muster/worker"
+)
+
+// backWorld has a worker that arrives at a late round, leaves, comes back, and begins with an early one. Its first
+// arrival counts: so the other worker can release the late round, and raise the floor, at any moment of the second.
+func backWorld(retry bool, others ...int) func(*sim.World) {
+	return func(w *sim.World) {
+		k := newJobs(w, 2)
+		w.Process("p-a", 1, func(p *sim.Process) error {
+			m, err := k.join(p, worker.Config{Identity: "a"})
+			if err == nil {
+				err = m.do(func() error { return m.arrive("x", 5, retry) })
+			}
+			if err == nil {
+				err = m.leave()
+			}
+			if err == nil {
+				m, err = k.join(p, worker.Config{Identity: "a"})
+			}
+			for _, round := range []int{0, 2, 5} {
+				if err == nil {
+					err = m.pass("x", &round, false, retry)
+				}
+			}
+			return endsWell(err)
+		})
+		w.Process("p-b", 1, func(p *sim.Process) error {
+			m, err := k.join(p, worker.Config{Identity: "b"})
+			for _, round := range others {
+				if err == nil {
+					err = m.pass("x", &round, false, retry)
+				}
+			}
+			return endsWell(err)
+		})
+	}
+}
+
+// arrive waits at a durable round for a moment.
+func (m *member) arrive(name string, round int, retry bool) error {
+	ctx, cancel := context.WithTimeout(m.p.Context(), time.Second)
+	defer cancel()
+	err := m.Barrier(ctx, worker.Barrier{Name: name, Round: &round, Retry: retry, Timeout: barrierTimeout})
+	if errors.Is(err, context.DeadlineExceeded) && m.Context().Err() == nil || errors.As(err, new(*worker.AbortedError)) {
+		return nil
+	}
+	return err
+}
