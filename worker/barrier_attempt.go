@@ -15,9 +15,9 @@ import (
 //	barrier/<name>/7.2   the second attempt, and so on: st, a and c as in a round
 //
 // An attempt is made by who has read that the one before it was aborted, which is final: so at most one attempt at a
-// round is released, and none follows it. Below the floor no attempt is made. The maker then deletes the arrivals of the
-// attempt before; each st stays, so that everybody learns of the abort, until the round is cleared. A process that dies
-// in between leaves arrivals that no one counts.
+// round is released, and none follows it. Below the floor no attempt is made. The maker then deletes the arrivals of
+// the attempt before; each st stays, so that everybody learns of the abort, until the round is cleared. A process that
+// dies in between leaves arrivals that no one counts.
 //
 // A call that finds the round aborted goes to the latest attempt, or makes one after that if it was aborted too. Once a
 // call has found an attempt open it stays there, also in another session: its outcome is that of the call.

@@ -74,8 +74,8 @@ func (m *Member) clearRound(ctx context.Context, name string, k keptRound) error
 	return m.clearAttempt(ctx, folder(1), now.released)
 }
 
-// clearState deletes the st of a round of which the latest attempt was released, and the st of that attempt: it would be
-// undecided without its T.
+// clearState deletes the st of a round of which the latest attempt was released, and the st of that attempt, which
+// would be undecided without its T.
 func (m *Member) clearState(ctx context.Context, round, latest string) error {
 	_, there, err := m.session.Exists(ctx, znode.RoundState(round))
 	if err != nil || !there {
