@@ -16,10 +16,9 @@ import (
 // guardRun returns operations with which a delete or a replace of a job is refused, also if nobody is live any more, if
 // what was read of its run has changed since.
 //
-// Nobody has joined: then nobody must have, so there must be no ids. All have joined, and some have not completed: a
-// replace must not forget that the run has completed. If only some have joined, the run cannot complete unnoticed: its
-// last worker writes the roll into the znode, or into the Record that there is none, and both have their versions in
-// the transaction.
+// Nobody has joined: then nobody must have, so there must be no ids. All have joined, and some have not completed: then
+// the run must not have completed. If only some have joined, it cannot complete unnoticed: its last worker writes the
+// roll into the znode, or into the Record that there is none, and both have their versions in the transaction.
 func (s *Store) guardRun(ctx context.Context, row plan.Row, now *resource.Observed) ([]zkconn.Op, error) {
 	act := row.Action()
 	if act != plan.Delete && act != plan.Replace || now == nil || now.Record == nil || len(now.Lost) > 0 {
@@ -31,7 +30,7 @@ func (s *Store) guardRun(ctx context.Context, row plan.Row, now *resource.Observ
 		return nil, nil
 	case joined == 0:
 		return guardAbsent(now, znode.IDs(j.Root, now.Record.Generation))
-	case act == plan.Replace && joined == j.Workers && job.Done(now) < j.Workers:
+	case joined == j.Workers && job.Done(now) < j.Workers:
 		return s.guardUnfinished(ctx, znode.By(j.Root, now.Record.Generation), j.Workers)
 	}
 	return nil, nil

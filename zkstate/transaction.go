@@ -173,8 +173,8 @@ func (s *Store) newGeneration(rec resource.Record, old *resource.Observed, acl [
 }
 
 // repair puts back what somebody deleted: the Record from its copy, the gate, the resource's own znode; of a resource
-// that is kept in place also its generation and its folders, empty. It creates the lost parts and checks the others, so
-// it fails if another transaction changed them meanwhile.
+// that is kept in place also its generation and its folders, empty. It creates what is lost, so it fails if somebody
+// else put that back. And it holds that the generation is still the one: by its gate, or if that is lost by the Record.
 func (s *Store) repair(old *resource.Observed) (transaction, error) {
 	rec := *old.Record
 	id, g := rec.Declaration.ID(), rec.Generation
@@ -186,21 +186,23 @@ func (s *Store) repair(old *resource.Observed) (transaction, error) {
 	if err != nil {
 		return transaction{}, err
 	}
+	gate := znode.Gate(id.Root, g)
+	create := func(path string, body []byte) zkconn.Op { return zkconn.CreateOp(path, body, zkconn.Persistent, acl) }
 	var ops []zkconn.Op
-	checkOrCreate := func(p resource.Part, path string, body []byte, version int32) {
-		if old.Has(p) {
-			ops = append(ops, zkconn.CheckOp(path, version))
-		} else {
-			ops = append(ops, zkconn.CreateOp(path, body, zkconn.Persistent, acl))
-		}
+	switch {
+	case !old.Has(resource.PartGeneration):
+		ops = append(openGeneration(id.Root, g, body, acl), zkconn.CheckOp(recordPath(rec), old.RecordVersion))
+	case !old.Has(resource.PartGate):
+		ops = append(ops, create(gate, nil), zkconn.CheckOp(recordPath(rec), old.RecordVersion))
+	default:
+		ops = append(ops, zkconn.CheckOp(gate, 0))
 	}
-	checkOrCreate(resource.PartRecord, recordPath(rec), body, old.RecordVersion)
-	if old.Has(resource.PartGeneration) {
-		checkOrCreate(resource.PartGate, znode.Gate(id.Root, g), nil, 0)
-	} else {
-		ops = append(ops, openGeneration(id.Root, g, body, acl)...)
+	if !old.Has(resource.PartRecord) {
+		ops = append(ops, create(recordPath(rec), body))
 	}
-	checkOrCreate(resource.PartObject, id.Path(), nil, -1) // any version, since members may write the roll
+	if !old.Has(resource.PartObject) {
+		ops = append(ops, create(id.Path(), nil))
+	}
 	if rec.Declaration.Policy().InPlace {
 		ops = append(ops, s.lostFolders(old, acl)...)
 	}

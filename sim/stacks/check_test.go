@@ -235,7 +235,8 @@ func (t tree) fits(r plan.Row) error {
 	switch {
 	case err != nil:
 		return err
-	case now.version != r.Old.RecordVersion || now.Generation != r.Old.Record.Generation:
+	case now.Generation != r.Old.Record.Generation,
+		now.version != r.Old.RecordVersion && r.Reason != plan.IsDamaged: // which changes no field
 		return errors.New("its record is not as the plan says")
 	}
 	if r.Kind().Name == group.KindName && r.Reason != plan.IsDamaged {
