@@ -171,7 +171,7 @@ func (c *checker) planned(before tree, t *zkmodel.Txn, who *actor) error {
 		if i < 0 || !who.plan.Rows[i].Action().Changes() {
 			return fmt.Errorf("%s was changed, and the plan does not say so", at)
 		}
-		if err := errors.Join(before.fits(who.plan.Rows[i]), before.joined(who.seen, who.plan.Rows[i])); err != nil {
+		if err := errors.Join(before.fits(who.plan.Rows[i]), before.changed(who.seen, who.plan.Rows[i])); err != nil {
 			return fmt.Errorf("%s %s: %w", who.plan.Rows[i].Action(), at, err)
 		}
 		if err := c.alone(before, t, who); err != nil {

@@ -1,14 +1,12 @@
 package stacks_test
 
 import (
-	"context"
 	"errors"
 
 	"muster/job"
 	"muster/resource"
 	"muster/sim"
 	"muster/worker"
-	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
 
@@ -48,9 +46,8 @@ func replace(w *world) {
 
 // replaceRun: a job that is replaced while its only run begins and completes keeps the name of that run.
 func replaceRun(w *world) {
-	retain := func(j *job.Job) { j.Lifecycle.OnComplete = job.Retain }
-	w.given(declares(aJob("a", 1, retain)))
-	c := declares(aJob("a", 2, retain))
+	w.given(declares(aJob("a", 1, retained)))
+	c := declares(aJob("a", 2, retained))
 	w.apply("apply", 1, c)
 	completed := false
 	w.worker(shift{
@@ -112,15 +109,9 @@ func stale(w *world) {
 
 // staleRun: a job whose only worker has left is replaced while that worker comes back and completes.
 func staleRun(w *world) {
-	c := declares(aJob("a", 1, func(j *job.Job) { j.Lifecycle.OnComplete = job.Retain }))
+	c := declares(aJob("a", 1, retained))
 	w.given(c)
-	w.Setup(func(ctx context.Context, s *zkconn.Session) error {
-		m, err := joinJob(ctx, s, "a", "w")
-		if err == nil {
-			err = m.Leave(ctx, worker.End{})
-		}
-		return err
-	})
+	w.wasWorker("a", "w")
 	w.worker(shift{
 		name: "w", job: "a", lives: 1, completes: true, after: w.written(znode.Lock(home, "s")), pause: grace,
 		left: func(*worker.Member) { w.seen.add("completed") },

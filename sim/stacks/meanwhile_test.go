@@ -19,15 +19,20 @@ func (w *world) planned(p *sim.Process, who *actor) func(plan.Plan) {
 	return func(pl plan.Plan) { p.Saw(func() { who.plan, who.seen = &pl, w.now }) }
 }
 
-// joined: a row that ends a generation of a job which nobody had joined when the plan was shown, and somebody has
-// joined since.
-func (t tree) joined(seen tree, r plan.Row) error {
+// changed: a row that ends a generation of a job, and since the plan was shown, somebody has joined it for the first
+// time, or its run has completed.
+func (t tree) changed(seen tree, r plan.Row) error {
 	if a := r.Action(); a != plan.Replace && a != plan.Delete || r.Old.Record == nil {
 		return nil
 	}
-	at := znode.IDs(path.Dir(r.Path), r.Old.Record.Generation) // the first worker creates it
-	if t.has(at) && !seen.has(at) {
+	run := znode.Run(path.Dir(r.Path), r.Old.Record.Generation)
+	workers := job.Of(r.Old.Record).Workers // 0: it is no job
+	completed := func(t tree) bool { return workers > 0 && len(t.below(run+"/end")) >= workers }
+	switch {
+	case t.has(run+"/id") && !seen.has(run+"/id"):
 		return errors.New("somebody has joined since the plan")
+	case completed(t) && !completed(seen):
+		return errors.New("its run has completed since the plan")
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ const schedules = "schedules"
 func scenes() map[string]scene {
 	all := map[string]scene{}
 	for _, some := range []map[string]scene{
-		jobScenes(), repairScenes(), stackScenes(), groupScenes(), queueScenes(), rootScenes(),
+		jobScenes(), repairScenes(), stackScenes(), groupScenes(), queueScenes(), rootScenes(), rivalScenes(),
 	} {
 		maps.Copy(all, some)
 	}
@@ -98,7 +98,8 @@ func isApply(kind string) bool {
 	if created && has(set) || has("check /r/.muster/run/<id>/gate@v, "+set) && has("delete /r/NAME@v") {
 		return false
 	}
-	writes := regexp.MustCompile(`(create|set|delete) /r/\.muster/KIND/NAME|(create|check) /r/NAME(,|$)`)
+	writes := regexp.MustCompile(`(create|set|delete) /r/\.muster/KIND/NAME|create /r/NAME(,|$)|` +
+		`create /r/\.muster/run/<id>/gate|^check /r/\.muster/run/<id>/gate@v, create /r/\.muster/run/<id>/(clerk|batch)$`)
 	return !has("/by/") && writes.MatchString(kind)
 }
 

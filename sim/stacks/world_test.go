@@ -246,7 +246,7 @@ func joinJob(ctx context.Context, s *zkconn.Session, name, identity string) (*wo
 }
 
 func (o shift) wait(p *sim.Process) error {
-	if o.after != nil && p.Life() == 0 {
+	if o.after != nil {
 		select {
 		case <-o.after:
 		case <-p.Context().Done():

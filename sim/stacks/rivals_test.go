@@ -1,0 +1,144 @@
+package stacks_test
+
+import (
+	"context"
+	"errors"
+
+	"muster/job"
+	"muster/resource"
+	"muster/sim"
+	"muster/worker"
+	"muster/zkstate"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// rivalScenes are those of one apply and somebody who acts between its second look and its transaction.
+func rivalScenes() map[string]scene {
+	all := map[string]scene{
+		"owners-replace": {
+			declare: ownersReplace, must: []string{"immutable_differs_ready applied", "immutable_differs_ready refused"},
+		},
+		"owners-no-lock": {declare: ownersUnlocked, must: []string{"mutable_differs applied", "undeclared applied"}},
+		"stale-pair":     {declare: stalePairReplaced, must: []string{"completed", "stale applied", "stale refused"}},
+		"stale-pair-goes": {
+			declare: stalePairDeleted, must: []string{"completed", "undeclared applied", "undeclared refused"},
+		},
+	}
+	for name, d := range map[string]damage{
+		"record": {resource.PartRecord}, "gate": {resource.PartGate}, "znode": {resource.PartObject},
+		"folder": {"clerk"},
+	} {
+		all["removed-"+name] = scene{declare: d.removed, must: []string{"damaged applied", "damaged refused"}}
+	}
+	return all
+}
+
+// removed: a part of a group is put back while a person removes the rest of it, as "muster status" says.
+func (d damage) removed(w *world) {
+	c := declares(aGroup("g", "main"))
+	w.given(c)
+	var rest []string
+	w.Setup(func(ctx context.Context, s *zkconn.Session) error {
+		w.actors[s.ID()] = &actor{byHand: true}
+		o, err := zkstate.NewReader(s, home, kinds()...).Look(ctx, root+"/g")
+		if err != nil {
+			return err
+		}
+		rest = damage{resource.PartGate, resource.PartRecord, resource.PartObject}.paths(o.Record)
+		for _, name := range znode.GroupFolders() { // as if somebody had joined
+			folder := resource.Join(znode.Run(root, o.Record.Generation), name)
+			if _, err := s.Create(ctx, folder, nil, zkconn.Persistent, anyone()); err != nil {
+				return err
+			}
+		}
+		return remove(ctx, s, d.paths(o.Record)...)
+	})
+	locked := w.written(znode.Lock(home, "s"))
+	w.hand("hand", func(p *sim.Process, s *zkconn.Session) error {
+		if err := (shift{after: locked}).wait(p); err != nil {
+			return err
+		}
+		return remove(p.Context(), s, rest...)
+	})
+	w.apply("apply", 1, c)
+	w.last(c)
+}
+
+// ownersReplace: a job is replaced while another stack takes it.
+func ownersReplace(w *world) {
+	w.given(declares(aJob("a", 1)))
+	s := declares(aJob("a", 2))
+	t := config{stack: "t", takeOver: []string{"s"}, declared: []resource.Declaration{aJob("a", 1, label("t"))}}
+	w.apply("apply", 1, s)
+	w.apply("other", 1, t)
+	w.last(t)
+}
+
+// ownersUnlocked: a stack takes a job over in a root where it has one, while another apply of it deletes that one, and
+// drops the root. Somebody deletes places in the queue for the lock.
+func ownersUnlocked(w *world) {
+	const b = "b"
+	w.given(declares(aJob("a", 1, inOtherRoot)))
+	w.given(config{stack: "t", declared: []resource.Declaration{aJob(b, 1, inOtherRoot)}})
+	w.noLock = true
+	w.hand("hand", unlockOften)
+	s := config{stack: "s", takeOver: []string{"t"}, declared: []resource.Declaration{
+		aJob("a", 1, inOtherRoot), aJob(b, 1, inOtherRoot, label("s")),
+	}}
+	w.apply("apply", 1, s)
+	w.apply("other", 1, declares())
+	w.last(s)
+}
+
+// stalePairReplaced: a job that one of its two workers had joined and left is replaced while both come and complete.
+func stalePairReplaced(w *world) {
+	c := declares(aJob("a", 2, retained))
+	stalePair(w, c, c)
+}
+
+// stalePairDeleted: it is deleted.
+func stalePairDeleted(w *world) { stalePair(w, declares(aJob("a", 2, retained)), declares()) }
+
+func retained(j *job.Job) { j.Lifecycle.OnComplete = job.Retain }
+
+func stalePair(w *world, was, c config) {
+	w.given(was)
+	w.wasWorker("a", "w")
+	locked := w.written(znode.Lock(home, "s"))
+	w.process("pair", 0, func(p *sim.Process) error {
+		if err := (shift{after: locked, pause: grace}).wait(p); err != nil {
+			return err
+		}
+		s, err := w.dial(p, &actor{})
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		for _, name := range []string{"w", "x"} {
+			ctx, cancel := context.WithTimeout(p.Context(), patience)
+			m, err := joinJob(ctx, s, "a", name)
+			if err == nil {
+				err = m.Complete(ctx, 0)
+			}
+			if cancel(); err != nil && !errors.Is(err, worker.ErrDone) {
+				return w.notJoined(err)
+			}
+		}
+		w.seen.add("completed")
+		return nil
+	})
+	w.apply("apply", 1, c)
+	w.last(c)
+}
+
+// wasWorker lets a worker join before everything else, and leave.
+func (w *world) wasWorker(of, name string) {
+	w.Setup(func(ctx context.Context, s *zkconn.Session) error {
+		m, err := joinJob(ctx, s, of, name)
+		if err == nil {
+			err = m.Leave(ctx, worker.End{})
+		}
+		return err
+	})
+}
