@@ -39,7 +39,6 @@ type life struct {
 type run struct {
 	name       string           // of the run of its first worker
 	open       bool             // the gate exists
-	over       bool             // its gate was deleted together with its record
 	holders    map[string]*life // who wrote the claim of an identity last
 	claims     map[string]znode.Claim
 	ids        map[int]string  // identities
@@ -182,7 +181,6 @@ func (b *book) apply(s step, op zkmodel.Op, p place) error {
 	switch {
 	case p.is("gate"):
 		r.open = op.Type == zkmodel.OpCreate
-		r.over = r.over || !r.open && s.changesRecord() // who puts that gate back is late
 	case p.is("id") && op.Type == zkmodel.OpCreate:
 		r.name = string(op.Data)
 	case p.is("by"):
@@ -206,16 +204,7 @@ func (b *book) ended(g string) bool {
 	if b.record != nil {
 		return b.record.Generation != g
 	}
-	return b.run(g).over || !b.run(g).open
-}
-
-func (s step) changesRecord() bool {
-	for i, p := range s.places {
-		if p.record && s.Ops[i].Type != zkmodel.OpCheck {
-			return true
-		}
-	}
-	return false
+	return !b.run(g).open
 }
 
 func (b *book) applyRecord(s step, op zkmodel.Op) error {

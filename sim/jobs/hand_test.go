@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"muster/job"
+	"muster/resource"
 	"muster/sim"
 	"muster/worker"
 	"muster/zkstate/zkconn"
@@ -151,14 +153,22 @@ func (k *jobs) sleep(p *sim.Process, d time.Duration) {
 	}
 }
 
-// repair puts the gate back if it is gone.
+// repair puts the gate back if it is gone, while the Record names its generation.
 func (k *jobs) repair(p *sim.Process, s *zkconn.Session) error {
-	gate, open := k.gate(p)
-	if open || gate == "" {
+	if gate, open := k.gate(p); open || gate == "" {
 		return nil
 	}
-	_, err := s.Create(p.Context(), gate, nil, zkconn.Persistent, zkconn.World(zkconn.PermAll))
-	if errors.Is(err, zkconn.ErrNodeExists) || errors.Is(err, zkconn.ErrNoNode) {
+	path := znode.Record(job.KindName, k.book.job.Root, k.book.job.Name)
+	body, stat, err := s.Get(p.Context(), path)
+	if err == nil {
+		var rec resource.Record
+		if rec, err = znode.DecodeRecordAt(job.Kind(), k.book.job.Path(), body); err != nil {
+			return err
+		}
+		_, err = s.Multi(p.Context(), zkconn.CheckOp(path, stat.Version), zkconn.CreateOp(
+			znode.Gate(k.book.job.Root, rec.Generation), nil, zkconn.Persistent, zkconn.World(zkconn.PermAll)))
+	}
+	if errors.Is(err, zkconn.ErrNodeExists) || errors.Is(err, zkconn.ErrNoNode) || errors.Is(err, zkconn.ErrBadVersion) {
 		return nil
 	}
 	return err

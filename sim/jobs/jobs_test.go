@@ -64,8 +64,10 @@ func few(n sim.Named) sim.Named {
 	return n
 }
 
-// isOwn leaves out what apply writes: it checks the index of its stack.
-func isOwn(kind string) bool { return !strings.Contains(kind, "/.muster/stack/") }
+// isOwn leaves out what apply writes: it checks the index of its stack, or puts a gate back.
+func isOwn(kind string) bool {
+	return !strings.Contains(kind, "/.muster/stack/") && !strings.HasSuffix(kind, "@v, create /jobs/.muster/run/<id>/gate")
+}
 
 // names are what differs between paths of one kind: identities, barriers, rounds and their attempts, keys.
 var names = []struct {
