@@ -14,24 +14,38 @@ import (
 // ErrClosed is what Serve returns after Close.
 var ErrClosed = errors.New("zookeeper model closed")
 
-// Serve accepts connections until Close. It owns the listener, and expires sessions by itself.
+// Serve accepts connections until Close. It owns the listener, and expires sessions by itself. When this process has no
+// file left for a connection, it waits until there is one.
 func (s *Server) Serve(l net.Listener) error {
 	defer l.Close()
 	if !s.keepOpen(l) {
 		return ErrClosed
 	}
 	defer s.forget(l)
+	wait := firstWait
 	for {
 		c, err := l.Accept()
-		if err != nil {
-			if s.isClosed() {
-				return ErrClosed
+		var passing interface{ Temporary() bool }
+		switch {
+		case err == nil:
+			wait = firstWait
+			go s.ServeConn(c)
+		case s.isClosed():
+			return ErrClosed
+		case errors.As(err, &passing) && passing.Temporary():
+			select {
+			case <-time.After(wait):
+			case <-s.open.done:
 			}
+			wait = min(2*wait, time.Second)
+		default:
 			return err
 		}
-		go s.ServeConn(c)
 	}
 }
+
+// firstWait is how long Serve first waits when it cannot accept a connection now.
+const firstWait = 5 * time.Millisecond
 
 // ServeConn serves one connection until it ends, and closes it. It expires sessions by itself.
 func (s *Server) ServeConn(c net.Conn) {

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"slices"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -221,6 +223,62 @@ func TestClientThatDoesNotRead(t *testing.T) {
 		must(t, err)
 		<-served
 	})
+}
+
+// refusing is a listener whose Accept fails with these errors, one after the other. Then it has no more connections.
+type refusing struct {
+	errs  []error
+	asked time.Time // when Accept was called last
+	ctx   context.Context
+	close func()
+}
+
+func (r *refusing) Accept() (net.Conn, error) {
+	if r.asked = time.Now(); len(r.errs) == 0 {
+		<-r.ctx.Done()
+		return nil, net.ErrClosed
+	}
+	err := r.errs[0]
+	r.errs = r.errs[1:]
+	return nil, &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", err)}
+}
+
+func (r *refusing) Close() error   { r.close(); return nil }
+func (r *refusing) Addr() net.Addr { return nil }
+
+// TestServeWithoutFiles: Serve goes on when the process has no file for a connection, and waits longer each time, up
+// to a second. Close does not wait for that. Other errors end it.
+func TestServeWithoutFiles(t *testing.T) {
+	const ms = time.Millisecond
+	none := slices.Repeat([]error{syscall.EMFILE, syscall.ENFILE}, 10)
+	for name, c := range map[string]struct {
+		errs     []error
+		asked    time.Duration // Accept was called last
+		closed   time.Duration // Close is called
+		ends     time.Duration
+		endsWith error
+	}{
+		"goes_on":      {none, 13275 * ms, time.Hour, time.Hour, zkmodel.ErrClosed},
+		"is_closed":    {none, 300 * ms, 300 * ms, 300 * ms, zkmodel.ErrClosed},
+		"other_errors": {append(none[:1:1], syscall.EINVAL), 5 * ms, time.Hour, 5 * ms, syscall.EINVAL},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := zkmodel.New(zkmodel.Options{})
+				ctx, cancel := context.WithCancel(t.Context())
+				l := &refusing{c.errs, time.Time{}, ctx, cancel}
+				start := time.Now()
+				time.AfterFunc(c.closed, func() { s.Close() })
+				if err := s.Serve(l); !errors.Is(err, c.endsWith) || time.Since(start) != c.ends {
+					t.Errorf("after %v: %v; want %v after %v", time.Since(start), err, c.endsWith, c.ends)
+				}
+				if at := l.asked.Sub(start); at != c.asked {
+					t.Errorf("Accept was called last after %v, want %v", at, c.asked)
+				}
+				must(t, s.Close())
+			})
+		})
+	}
 }
 
 // TestServersClose: Close ends what is served, and nothing is served after it.

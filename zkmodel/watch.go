@@ -103,15 +103,19 @@ func (s *Server) setWatches(p *Peer, d *decoder) Code {
 	if d.err != nil {
 		return MarshallingError
 	}
-	for _, path := range data {
+	// again sets a watch. If the znode is gone, or last says that it changed after relative, it sends the event instead.
+	again := func(w *watches, path string, last func(n *node) int64, changed eventType) {
 		switch n := s.tree.nodes[path]; {
 		case n == nil:
 			p.sendEvent(nodeDeleted, path)
-		case n.meta.Mzxid > relative:
-			p.sendEvent(nodeDataChanged, path)
+		case last(n) > relative:
+			p.sendEvent(changed, path)
 		default:
-			s.data.add(path, p)
+			w.add(path, p)
 		}
+	}
+	for _, path := range data {
+		again(s.data, path, func(n *node) int64 { return n.meta.Mzxid }, nodeDataChanged)
 	}
 	for _, path := range exist {
 		if s.tree.nodes[path] != nil {
@@ -121,14 +125,7 @@ func (s *Server) setWatches(p *Peer, d *decoder) Code {
 		}
 	}
 	for _, path := range child {
-		switch n := s.tree.nodes[path]; {
-		case n == nil:
-			p.sendEvent(nodeDeleted, path)
-		case n.meta.Pzxid > relative:
-			p.sendEvent(nodeChildrenChanged, path)
-		default:
-			s.child.add(path, p)
-		}
+		again(s.child, path, func(n *node) int64 { return n.meta.Pzxid }, nodeChildrenChanged)
 	}
 	return OK
 }
