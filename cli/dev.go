@@ -59,7 +59,7 @@ func (o devOptions) check() error {
 	case o.servers != 1 && o.servers != 3:
 		return usagef("muster dev --servers 3", "an ensemble has 1 or 3 servers here, not %d", o.servers)
 	case o.embedded && o.servers != 1:
-		return usagef("muster dev --servers 3", "the embedded ZooKeeper is one server, not %d", o.servers)
+		return usagef("muster dev --embedded", "the embedded ZooKeeper is one server, not %d", o.servers)
 	case o.port < 0 || o.port+o.servers > 1<<16:
 		return usagef("muster dev --port 2181", "%d is not a port", o.port)
 	case o.redisPort < 0 || o.redisPort >= 1<<16:
