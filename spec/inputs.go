@@ -25,14 +25,16 @@ type input struct {
 }
 
 // readValues collects the given values. Of several for one variable the last wins: environment, *.auto.vars.hcl files
-// in the order of their names, then --var-file and --var as they stand on the command line.
+// in the order of their names, then --var-file and --var as they stand on the command line. What the environment holds
+// may be for other configurations.
 func (l *loader) readValues(autoVars []string) {
 	environ := slices.Clone(l.opts.Environ)
 	slices.Sort(environ)
 	for _, e := range environ {
 		if rest, ok := strings.CutPrefix(e, envPrefix); ok {
-			name, value, _ := strings.Cut(rest, "=")
-			l.giveText(name, value, envPrefix+name)
+			if name, value, _ := strings.Cut(rest, "="); l.vars[name] != nil {
+				l.giveText(name, value, envPrefix+name)
+			}
 		}
 	}
 	for _, name := range autoVars {
