@@ -27,19 +27,25 @@ func (c *cron) begin() error {
 	}
 }
 
+// look reads the clock, and what was asked for since.
+func (c *cron) look() (now time.Time, err error) {
+	now = c.m.clock() // read once: it may be set at any moment
+	if c.clock.jumped(now) {
+		err = c.compareClock()
+		now = c.clock.wall
+	}
+	if err == nil && isClosed(c.asks) {
+		err = c.readAsks()
+	}
+	return now, err
+}
+
 // settle decides until there is nothing to decide now. It returns the orders of the last decision, and whether the duty
 // was given back.
-func (c *cron) settle(ctx context.Context) (o orders, released bool, err error) {
+func (c *cron) settle(ctx context.Context) (_ orders, released bool, _ error) {
 	for {
-		o = c.m.orders()
-		now := c.m.clock() // read once: it may be set at any moment
-		if c.clock.jumped(now) {
-			err = c.compareClock()
-			now = c.clock.wall
-		}
-		if err == nil && isClosed(c.asks) {
-			err = c.readAsks()
-		}
+		o := c.m.orders()
+		now, err := c.look()
 		if err == nil && !c.declared(o) {
 			return o, true, c.h.Resign(c.m.ctx, true, "this member does it as a cron, and it is declared as a leader")
 		}
@@ -62,7 +68,6 @@ func (c *cron) settle(ctx context.Context) (o orders, released bool, err error) 
 		case c.h.ctx.Err() != nil:
 			return o, false, context.Cause(c.h.ctx)
 		case errors.Is(err, errAgain) || c.damaged(err):
-			err = nil
 			continue
 		case err != nil:
 			return o, false, err
