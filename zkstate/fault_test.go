@@ -1,11 +1,17 @@
 package zkstate_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"muster/job"
 	"muster/plan"
@@ -237,5 +243,39 @@ func TestLostReplyOfACreate(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestGateDeletedAfterFinishLooked: somebody deletes the gate by hand after the end of a run has been looked at. One
+// worker of two has completed, so the generation goes on: all that is in it stays.
+func TestGateDeletedAfterFinishLooked(t *testing.T) {
+	f, direct, proxy := newProxyPair(t)
+	j := direct.declare("a", 2)
+	direct.apply(j)
+	m, _ := direct.join(j, "done")
+	direct.joinFirst(j, "works")
+	direct.complete(m)
+	gate := znode.Gate(j.Root, m.Generation)
+	before := direct.tree(j.Root)
+	deleted := make(chan error, 1)
+	byHand := sync.OnceFunc(func() { deleted <- direct.session.Delete(t.Context(), gate, 0) })
+	proxy.BeforeSend(func(op int32, req []byte) bool {
+		if op == zkserver.OpExists && bytes.Contains(req, []byte(gate)) {
+			byHand()
+		}
+		return false
+	})
+	if err := f.store.Finish(t.Context(), j.Path(), m.Generation); err != nil {
+		t.Error(err)
+	}
+	if len(deleted) == 0 {
+		t.Fatal("Finish did not look at the gate")
+	}
+	if err := <-deleted; err != nil {
+		t.Fatal(err)
+	}
+	rest := slices.DeleteFunc(before, func(path string) bool { return strings.HasSuffix(path, "/gate") })
+	if d := cmp.Diff(rest, direct.tree(j.Root)); d != "" {
+		t.Errorf("znodes (-before +after):\n%s", d)
 	}
 }
