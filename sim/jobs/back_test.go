@@ -11,13 +11,14 @@ import (
 
 // backWorld has a worker that arrives at a late round, leaves, comes back, and begins with an early one. Its first
 // arrival counts: so the other worker can release the late round, and raise the floor, at any moment of the second.
-func backWorld(retry bool, others ...int) func(*sim.World) {
+// The other one passes the early round too, unless that is round 0.
+func backWorld(retry bool, early int) func(*sim.World) {
 	return func(w *sim.World) {
 		k := newJobs(w, 2)
 		w.Process("p-a", 1, func(p *sim.Process) error {
 			m, err := k.join(p, worker.Config{Identity: "a"})
 			if err == nil {
-				err = m.do(func() error { return m.arrive("x", 5, retry) })
+				err = m.do(func() error { return m.arrive("x", late, retry) })
 			}
 			if err == nil {
 				err = m.leave()
@@ -25,7 +26,7 @@ func backWorld(retry bool, others ...int) func(*sim.World) {
 			if err == nil {
 				m, err = k.join(p, worker.Config{Identity: "a"})
 			}
-			for _, round := range []int{0, 2, 5} {
+			for _, round := range []int{early, late} {
 				if err == nil {
 					err = m.pass("x", &round, false, retry)
 				}
@@ -34,15 +35,20 @@ func backWorld(retry bool, others ...int) func(*sim.World) {
 		})
 		w.Process("p-b", 1, func(p *sim.Process) error {
 			m, err := k.join(p, worker.Config{Identity: "b"})
-			for _, round := range others {
-				if err == nil {
-					err = m.pass("x", &round, false, retry)
-				}
+			if err == nil && early > 0 {
+				err = m.pass("x", &early, false, retry)
+			}
+			if err == nil {
+				late := late
+				err = m.pass("x", &late, false, retry)
 			}
 			return endsWell(err)
 		})
 	}
 }
+
+// late is a round that raises the floor beyond the early ones.
+const late = 5
 
 // arrive waits at a durable round for a moment.
 func (m *member) arrive(name string, round int, retry bool) error {

@@ -43,6 +43,23 @@ func barrierWorld(n int, live, retry bool, twice ...string) func(*sim.World) {
 	}
 }
 
+// missingWorld is a world of two workers that meet at a barrier for three. Their time is up at the same moment, attempt
+// after attempt.
+func missingWorld(live bool) func(*sim.World) {
+	return func(w *sim.World) {
+		k := newJobs(w, 3)
+		for _, identity := range []string{"w0", "w1"} {
+			w.Process("p-"+identity, 0, func(p *sim.Process) error {
+				m, err := k.join(p, worker.Config{Identity: identity})
+				for round := 0; round < 2 && err == nil; round++ {
+					err = m.pass("x", &round, live, true)
+				}
+				return endsWell(err)
+			})
+		}
+	}
+}
+
 // nextWorld is a world of workers that do not say which round they mean. Who is started again does not know how far it
 // has come, and who could not note an abort is told of it again.
 func nextWorld(live, retry bool) func(*sim.World) {

@@ -23,7 +23,7 @@ func takenWorld(n int, meets, live, retry bool) func(*sim.World) {
 			w.Process("p-"+name, 1, func(p *sim.Process) error {
 				for range 2 {
 					m, err := k.take(p, name[:1])
-					for round := 0; round < barrierRounds && err == nil; round++ {
+					for round := 0; round < barrierRounds+2 && err == nil; round++ {
 						err = m.pass("x", &round, live, retry)
 					}
 					if err == nil {
