@@ -12,6 +12,7 @@ import (
 	"muster/resource"
 	"muster/sim"
 	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
 )
 
 // groupScenes are those of groups and their members.
@@ -88,8 +89,9 @@ func groupGoesAgain(w *world) {
 	w.given(declares(aGroup("g", "main")))
 	w.was("g", w.saves(1))
 	c := declares()
+	locked := w.written(znode.Lock(home, "s"))
 	w.apply("apply", 1, c)
-	w.member("m", "g", 1, w.saves(2))
+	w.memberAfter(locked, "m", "g", 1, w.saves(1))
 	w.last(c)
 }
 
@@ -150,7 +152,15 @@ func (w *world) was(group string, do work) {
 
 // member declares a process that joins a group, takes its duty main, and does this with it before it leaves.
 func (w *world) member(name, group string, lives int, do work) {
+	w.memberAfter(nil, name, group, lives, do)
+}
+
+// memberAfter is member, which begins when after is closed.
+func (w *world) memberAfter(after <-chan struct{}, name, group string, lives int, do work) {
 	w.process(name, lives, func(p *sim.Process) error {
+		if err := (shift{after: after}).wait(p); err != nil {
+			return err
+		}
 		s, err := w.dial(p, &actor{})
 		if err != nil {
 			return err

@@ -24,7 +24,6 @@ func jobScenes() map[string]scene {
 			declare: deleteOne, must: []string{"joined", "undeclared applied", "undeclared refused"},
 		},
 		"delete-run": {declare: deleteRun, must: []string{"joined", "undeclared applied", "undeclared refused"}},
-		"stale-run":  {declare: staleRun, must: []string{"completed", "stale applied", "stale refused"}},
 		"stale":      {declare: stale, must: []string{"stale applied", "stale refused"}},
 		"shared": {
 			declare: shared, faults: sim.Faults{Crashes: 2, Cuts: 1, LostReplies: 2},
@@ -104,19 +103,6 @@ func stale(w *world) {
 	w.worker(shift{name: "w", job: "a", left: func(*worker.Member) { close(gone) }})
 	w.worker(shift{name: "w", job: "a", works: hours, after: gone, pause: grace})
 	w.applyAfter(gone, "apply", 1, c)
-	w.last(c)
-}
-
-// staleRun: a job whose only worker has left is replaced while that worker comes back and completes.
-func staleRun(w *world) {
-	c := declares(aJob("a", 1, retained))
-	w.given(c)
-	w.wasWorker("a", "w")
-	w.worker(shift{
-		name: "w", job: "a", lives: 1, completes: true, after: w.written(znode.Lock(home, "s")), pause: grace,
-		left: func(*worker.Member) { w.seen.add("completed") },
-	})
-	w.apply("apply", 1, c)
 	w.last(c)
 }
 

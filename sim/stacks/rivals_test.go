@@ -20,7 +20,11 @@ func rivalScenes() map[string]scene {
 			declare: ownersReplace, must: []string{"immutable_differs_ready applied", "immutable_differs_ready refused"},
 		},
 		"owners-no-lock": {declare: ownersUnlocked, must: []string{"mutable_differs applied", "undeclared applied"}},
+		"stale-run":      {declare: staleRunReplaced, must: []string{"completed", "stale applied", "stale refused"}},
 		"stale-pair":     {declare: stalePairReplaced, must: []string{"completed", "stale applied", "stale refused"}},
+		"stale-run-goes": {
+			declare: staleRunDeleted, must: []string{"completed", "undeclared applied", "undeclared refused"},
+		},
 		"stale-pair-goes": {
 			declare: stalePairDeleted, must: []string{"completed", "undeclared applied", "undeclared refused"},
 		},
@@ -56,7 +60,11 @@ func (d damage) removed(w *world) {
 	})
 	locked := w.written(znode.Lock(home, "s"))
 	w.hand("hand", func(p *sim.Process, s *zkconn.Session) error {
-		if err := (shift{after: locked}).wait(p); err != nil {
+		err := (shift{after: locked}).wait(p)
+		if err == nil { // it looks first, as apply does
+			_, err = zkstate.NewReader(s, home, kinds()...).Find(p.Context(), root+"/g")
+		}
+		if err != nil {
 			return err
 		}
 		return remove(p.Context(), s, rest...)
@@ -91,23 +99,40 @@ func ownersUnlocked(w *world) {
 	w.last(s)
 }
 
+// staleRunReplaced: a job that its only worker had joined and left is replaced while it comes back and completes.
+func staleRunReplaced(w *world) { staleCompletes(w, aJob("a", 1, retained), true, "w") }
+
+// staleRunDeleted: it is deleted.
+func staleRunDeleted(w *world) { staleCompletes(w, aJob("a", 1, retained), false, "w") }
+
 // stalePairReplaced: a job that one of its two workers had joined and left is replaced while both come and complete.
-func stalePairReplaced(w *world) {
-	c := declares(aJob("a", 2, retained))
-	stalePair(w, c, c)
-}
+func stalePairReplaced(w *world) { staleCompletes(w, aJob("a", 2, retained), true, "w", "x") }
 
 // stalePairDeleted: it is deleted.
-func stalePairDeleted(w *world) { stalePair(w, declares(aJob("a", 2, retained)), declares()) }
+func stalePairDeleted(w *world) { staleCompletes(w, aJob("a", 2, retained), false, "w", "x") }
 
 func retained(j *job.Job) { j.Lifecycle.OnComplete = job.Retain }
 
-func stalePair(w *world, was, c config) {
-	w.given(was)
-	w.wasWorker("a", "w")
-	locked := w.written(znode.Lock(home, "s"))
-	w.process("pair", 0, func(p *sim.Process) error {
-		if err := (shift{after: locked, pause: grace}).wait(p); err != nil {
+// staleCompletes is a job that its first worker had joined and left. Apply replaces or deletes it while all come, one
+// after the other, and complete.
+func staleCompletes(w *world, j job.Job, replace bool, workers ...string) {
+	w.given(declares(j))
+	w.Setup(func(ctx context.Context, s *zkconn.Session) error {
+		m, err := joinJob(ctx, s, j.Name, workers[0])
+		if err == nil && j.Workers == 1 {
+			_, err = m.Roll(ctx) // which is written then
+		}
+		if err == nil {
+			err = m.Leave(ctx, worker.End{})
+		}
+		return err
+	})
+	c, begin := declares(), shift{after: w.written(znode.Lock(home, "s"))}
+	if replace { // apply waits for that before it looks again
+		c, begin.pause = declares(j), grace
+	}
+	w.process("workers", 0, func(p *sim.Process) error {
+		if err := begin.wait(p); err != nil {
 			return err
 		}
 		s, err := w.dial(p, &actor{})
@@ -115,9 +140,9 @@ func stalePair(w *world, was, c config) {
 			return err
 		}
 		defer s.Close()
-		for _, name := range []string{"w", "x"} {
+		for _, name := range workers {
 			ctx, cancel := context.WithTimeout(p.Context(), patience)
-			m, err := joinJob(ctx, s, "a", name)
+			m, err := joinJob(ctx, s, j.Name, name)
 			if err == nil {
 				err = m.Complete(ctx, 0)
 			}
@@ -130,15 +155,4 @@ func stalePair(w *world, was, c config) {
 	})
 	w.apply("apply", 1, c)
 	w.last(c)
-}
-
-// wasWorker lets a worker join before everything else, and leave.
-func (w *world) wasWorker(of, name string) {
-	w.Setup(func(ctx context.Context, s *zkconn.Session) error {
-		m, err := joinJob(ctx, s, of, name)
-		if err == nil {
-			err = m.Leave(ctx, worker.End{})
-		}
-		return err
-	})
 }

@@ -100,7 +100,7 @@ func isApply(kind string) bool {
 	}
 	writes := regexp.MustCompile(`(create|set|delete) /r/\.muster/KIND/NAME|create /r/NAME(,|$)|` +
 		`create /r/\.muster/run/<id>/gate|^check /r/\.muster/run/<id>/gate@v, create /r/\.muster/run/<id>/(clerk|batch)$`)
-	return !has("/by/") && writes.MatchString(kind)
+	return (!has("/by/") || has("delete /r/NAME@v")) && writes.MatchString(kind)
 }
 
 // withoutNames replaces the names of resources, of their kinds, of duties, and of stacks.
@@ -113,7 +113,7 @@ func withoutNames(path string) string {
 		return "/r/NAME"
 	})
 	path = regexp.MustCompile(`^/r2/`).ReplaceAllString(path, "/r/")
-	path = regexp.MustCompile(`/duty/(main|other|third)\b`).ReplaceAllString(path, "/duty/NAME")
+	path = regexp.MustCompile(`/(duty|by)/[a-z]+\b`).ReplaceAllString(path, "/$1/NAME")
 	return regexp.MustCompile(`^(/\.muster/(stack|lock)/)[a-z]\b`).ReplaceAllString(path, "${1}NAME")
 }
 
