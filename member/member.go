@@ -125,11 +125,8 @@ func (m *Member) checkLive(body []byte, stat zkconn.Stat) error {
 // readSeat reads what the clerk gives this member.
 func (m *Member) readSeat(body []byte, stat zkconn.Stat) error {
 	seat, err := znode.DecodeSeat(body)
-	if err != nil {
-		return fmt.Errorf("%s: %w", m.seat, err)
-	}
-	if stat.EphemeralOwner != m.session.ID() || seat.Nonce != m.present.Nonce {
-		return fmt.Errorf("%w: another process has %s", ErrRemoved, m.seat)
+	if err != nil || stat.EphemeralOwner != m.session.ID() || seat.Nonce != m.present.Nonce {
+		return fmt.Errorf("%w: somebody wrote to %s", ErrRemoved, m.seat)
 	}
 	m.clockRead(stat.Mtime)
 	m.give(seat, stat.Version)

@@ -200,11 +200,12 @@ func TestDutyThatMayNotBeTaken(t *testing.T) {
 	}
 }
 
-// TestZnodesWrittenByHand: a member whose live znode, or held, somebody wrote to is no member any more: it joins again.
+// TestZnodesWrittenByHand: a member whose seat, live znode or held somebody wrote to is no member any more: it joins
+// again.
 func TestZnodesWrittenByHand(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "coordinator")
-	for _, path := range []string{f.run("duty/coordinator/held"), f.group.Path() + "/a"} {
+	for _, path := range []string{f.run("seat/s-0000000000"), f.run("duty/coordinator/held"), f.group.Path() + "/a"} {
 		a := f.join("a", "1.0", "coordinator")
 		h := f.take(a, "coordinator")
 		if _, err := f.s.Set(t.Context(), path, []byte("garbage"), -1); err != nil {
