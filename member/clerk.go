@@ -21,9 +21,10 @@ import (
 //	run/<g>/resigned/…   deleted: what was decided upon
 //	run/<g>/ask/…        deleted: as above
 //
-// It checks the gate, the Record, and the clerk's own seat. Everything is set at the version read, so that a duty is
-// never in two seats, and a clerk that was frozen while another one took over writes nothing. A clerk that dies leaves
-// what it has committed; the next one reads everything again.
+// It checks the gate, the Record, and the clerk's own seat, at the versions read: a clerk that was frozen while another
+// one took over writes nothing. So there is one clerk at a time, which has read what the one before has written, and
+// besides it nobody writes these but by hand. A clerk that dies leaves what it has committed; the next one reads
+// everything again.
 
 // assignVersion is the newest method of assignment that this software knows.
 const assignVersion = 1
@@ -141,12 +142,10 @@ type office struct {
 	wake    chan struct{}      // something has happened that is none of the other events
 
 	memory   znode.ClerkMemory
-	version  int32 // of clerk
 	resigned map[string]znode.Resignation
 	asks     map[string]znode.Ask
-	entries  map[string]int32 // the versions of the inbox entries above, by path
-	stuck    map[string]bool  // inbox entries that cannot be deleted
-	also     []zkconn.Op      // what the decision writes besides
+	stuck    map[string]bool // inbox entries that cannot be deleted
+	also     []zkconn.Op     // what the decision writes besides
 
 	tidied int32                      // the version of the Record for which purge has looked for trees; -1: for none
 	held   map[string]<-chan struct{} // duties that are not declared and held: events of held

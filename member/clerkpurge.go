@@ -44,14 +44,7 @@ func (f *office) purge(ctx context.Context, o orders) error {
 	if err != nil {
 		return err
 	}
-	ops, err := f.guards(o, false)
-	if err != nil {
-		return err
-	}
-	for _, path := range paths {
-		ops = append(ops, zkconn.DeleteOp(path, -1))
-	}
-	_, err = f.m.session.Multi(ctx, ops...)
+	err = f.deleteAll(ctx, o, paths)
 	if errors.Is(err, zkconn.ErrNoAuth) { // somebody else's: it stays until it can be deleted
 		f.kept[duty] = true
 	} else if err != nil {
@@ -64,6 +57,22 @@ func (f *office) purge(ctx context.Context, o orders) error {
 		}
 	}
 	return errAgain
+}
+
+// deleteAll deletes znodes in one transaction.
+func (f *office) deleteAll(ctx context.Context, o orders, paths []string) error {
+	if len(paths) == 0 {
+		return nil
+	}
+	ops, err := f.guards(o, false)
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		ops = append(ops, zkconn.DeleteOp(path, -1))
+	}
+	_, err = f.m.session.Multi(ctx, ops...)
+	return err
 }
 
 // heldEnded reports whether a duty that is not declared is no longer held.

@@ -26,9 +26,8 @@ func (f *office) read(ctx context.Context) error {
 		reading.Go(func() error { return f.folders[i].read(rctx, f.m.session) })
 	}
 	var body []byte
-	var stat zkconn.Stat
 	reading.Go(func() (err error) {
-		body, stat, err = f.m.session.Get(rctx, znode.Clerk(f.m.root, f.m.Generation))
+		body, _, err = f.m.session.Get(rctx, znode.Clerk(f.m.root, f.m.Generation))
 		return err
 	})
 	if err := reading.Wait(); err != nil {
@@ -37,7 +36,6 @@ func (f *office) read(ctx context.Context) error {
 	if err := f.readSeats(ctx, f.m.seatQueue().InOrder(f.folders[0].names)); err != nil {
 		return err
 	}
-	f.entries = map[string]int32{}
 	var err error
 	if f.resigned, err = readInbox(ctx, f, f.folders[1], znode.DecodeResignation); err != nil {
 		return err
@@ -45,7 +43,6 @@ func (f *office) read(ctx context.Context) error {
 	if f.asks, err = readInbox(ctx, f, f.folders[2], znode.DecodeAsk); err != nil {
 		return err
 	}
-	f.version = stat.Version
 	if f.memory, err = znode.DecodeClerk(body); err != nil {
 		f.memory = znode.ClerkMemory{} // somebody wrote it by hand; a clerk can begin with nothing
 	}
@@ -99,7 +96,7 @@ func readInbox[T any](
 				return nil, err
 			}
 		default:
-			all[paths[i]], f.entries[paths[i]] = entry, r.stat.Version
+			all[paths[i]] = entry
 		}
 	}
 	return all, nil

@@ -52,7 +52,7 @@ func (f *office) write(
 		f.memory.Newest[d] = v.Original()
 	}
 	moves := f.moves(holders)
-	if len(moves)+len(f.entries) == 0 && !outdated && remembersSame(old, f.memory) {
+	if len(moves)+len(f.resigned)+len(f.asks) == 0 && !outdated && remembersSame(old, f.memory) {
 		return nil
 	}
 	// The first transaction has all that answers somebody: a clerk that dies after it leaves nothing half decided.
@@ -60,8 +60,8 @@ func (f *office) write(
 		return cmp.Compare(rank(answered.duties[a.duty]), rank(answered.duties[b.duty]))
 	})
 	ops := f.also
-	for _, path := range slices.Sorted(maps.Keys(f.entries)) {
-		ops = append(ops, zkconn.DeleteOp(path, f.entries[path]))
+	for _, path := range slices.Concat(slices.Sorted(maps.Keys(f.resigned)), slices.Sorted(maps.Keys(f.asks))) {
+		ops = append(ops, zkconn.DeleteOp(path, -1))
 	}
 	for part := maps.Clone(answered.seats); ; part = map[string]bool{} {
 		moves = f.apply(moves, part)
@@ -163,7 +163,7 @@ func (f *office) commit(ctx context.Context, o orders, seats []string, more []zk
 		return err
 	}
 	clerkAt := len(ops)
-	ops = append(ops, zkconn.SetOp(znode.Clerk(m.root, m.Generation), body, f.version))
+	ops = append(ops, zkconn.SetOp(znode.Clerk(m.root, m.Generation), body, -1))
 	for _, name := range seats {
 		s := f.seats[name]
 		body, err := znode.EncodeSeat(s.seat)
@@ -182,7 +182,7 @@ func (f *office) commit(ctx context.Context, o orders, seats []string, more []zk
 		return f.failed(ctx, err)
 	}
 	stat := results[clerkAt].Stat
-	f.version, f.zkTime, f.wrote = stat.Version, stat.Mtime, sent
+	f.zkTime, f.wrote = stat.Mtime, sent
 	for i, name := range seats {
 		f.seats[name].version = results[clerkAt+1+i].Stat.Version
 		if name == m.seatName() { // it need not wait for the watch

@@ -9,6 +9,7 @@ import (
 	"muster/group"
 	"muster/group/schedule"
 	"muster/member/ticks"
+	"muster/zkstate/znode"
 )
 
 // The holder of a cron duty writes, below run/<g>/duty/<d>:
@@ -18,9 +19,9 @@ import (
 //	now/n-<10>   a run that an operator asked for; the holder claims it by setting it
 //
 // Package ticks decides. Each decision is one transaction, which checks the gate, the duty and held as every write of a
-// holder does, and sets the cursor at the version read, or checks it. One that moves the cursor or starts a run checks
-// the Record and the seat too: a holder whose orders are out of date starts nothing. The run begins after the commit.
-// So:
+// holder does. One that moves the cursor sets it at the version read: the clerk sets it too, when a pause ends. One that
+// moves the cursor or starts a run checks the Record and the seat: a holder whose orders are out of date starts nothing.
+// The run begins after the commit. So:
 //
 //	a holder dies before the commit   nothing was claimed; the next holder decides again
 //	after it                          the run is recorded as running by an epoch that has ended: it is lost
@@ -92,10 +93,10 @@ type cron struct {
 	sched schedule.Schedule
 
 	state   ticks.State
-	cursor  int32                // version; -1: there is no cursor
-	records map[string]tickEntry // by path
-	asked   []int64              // requests that are not claimed
-	asks    <-chan struct{}      // closed at the next one
+	cursor  int32                       // version; -1: there is no cursor
+	records map[string]znode.TickRecord // by path
+	asked   []int64                     // requests that are not claimed
+	asks    <-chan struct{}             // closed at the next one
 
 	taken   bool      // the first decision is written
 	leave   bool      // nothing may start any more

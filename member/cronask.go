@@ -58,7 +58,7 @@ func Runs(ctx context.Context, s *zkconn.Session, root, generation, duty string,
 	var runs []RunRecord
 	for i, path := range paths {
 		if entry := found[i]; entry != nil && entry.State != "" {
-			r := RunRecord{TickRecord: entry.TickRecord}
+			r := RunRecord{TickRecord: *entry}
 			r.Tick, r.Asked = tickOf(path)
 			runs = append(runs, r)
 		}
@@ -78,8 +78,8 @@ func (r RunRecord) when() time.Time {
 }
 
 // readTicks reads records; nil for one that is gone.
-func readTicks(ctx context.Context, s *zkconn.Session, paths []string) ([]*tickEntry, error) {
-	found := make([]*tickEntry, len(paths))
+func readTicks(ctx context.Context, s *zkconn.Session, paths []string) ([]*znode.TickRecord, error) {
+	found := make([]*znode.TickRecord, len(paths))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxReads)
 	for i, path := range paths {
@@ -228,7 +228,7 @@ func (a *ask) room(ctx context.Context, g string) error {
 }
 
 // requests reads all requests of the duty.
-func (a *ask) requests(ctx context.Context, g string) (found []*tickEntry, paths []string, err error) {
+func (a *ask) requests(ctx context.Context, g string) (found []*znode.TickRecord, paths []string, err error) {
 	folder := znode.Nows(a.root, g, a.duty)
 	names, _, err := a.s.Children(ctx, folder)
 	if errors.Is(err, zkconn.ErrNoNode) {

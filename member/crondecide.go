@@ -215,7 +215,7 @@ func (c *cron) release(d ticks.Decision, ops []zkconn.Op) error {
 	}
 	ops = append(ops, resigns...)
 	c.h.ending.Store(&e)
-	_, err = c.h.write(c.h.ctx, append(ops, zkconn.DeleteOp(c.h.held(), 0))...)
+	_, err = c.h.write(c.h.ctx, append(ops, zkconn.DeleteOp(c.h.held(), -1))...)
 	switch {
 	case err == nil, errors.Is(err, ErrNotHeld), c.h.ctx.Err() != nil:
 		c.over()

@@ -13,13 +13,8 @@ import (
 	"muster/zkstate/znode"
 )
 
-// tickEntry is a record as it is in ZooKeeper. The zero record is one that cannot be read.
-type tickEntry struct {
-	znode.TickRecord
-	version int32
-}
-
-// change is a part of a decision's transaction. The record is nil if path is the cursor, or is deleted.
+// change is a part of a decision's transaction. The record is nil if path is the cursor, or is deleted. Only the clerk
+// writes here besides the holder, and only the cursor, so records are set and deleted whatever their version.
 type change struct {
 	op     zkconn.Op
 	path   string
@@ -42,7 +37,7 @@ func (c *cron) load() error {
 	if err != nil {
 		return err
 	}
-	c.records, c.state.Runs, c.asked = map[string]tickEntry{}, nil, nil
+	c.records, c.state.Runs, c.asked = map[string]znode.TickRecord{}, nil, nil
 	for i, path := range paths {
 		if found[i] == nil {
 			continue
@@ -56,7 +51,7 @@ func (c *cron) load() error {
 		case znode.TickAsked:
 			c.asked = append(c.asked, asked)
 		case znode.TickWaiting, znode.TickRunning:
-			c.state.Runs = append(c.state.Runs, runOf(path, found[i].TickRecord))
+			c.state.Runs = append(c.state.Runs, runOf(path, *found[i]))
 		}
 	}
 	slices.Sort(c.asked)
@@ -151,15 +146,15 @@ func (c *cron) readAsks() error {
 		if _, asked := tickOf(path); asked == 0 {
 			continue
 		}
-		entry, err := readTick(c.h.ctx, c.m.session, path)
+		record, err := readTick(c.h.ctx, c.m.session, path)
 		if err != nil {
 			return err
 		}
-		if entry == nil {
+		if record == nil {
 			continue
 		}
-		c.records[path] = *entry
-		if _, asked := tickOf(path); entry.State == znode.TickAsked {
+		c.records[path] = *record
+		if _, asked := tickOf(path); record.State == znode.TickAsked {
 			c.asked = append(c.asked, asked)
 		}
 	}
@@ -167,9 +162,9 @@ func (c *cron) readAsks() error {
 	return nil
 }
 
-// readTick reads a record; nil if there is none.
-func readTick(ctx context.Context, s *zkconn.Session, path string) (*tickEntry, error) {
-	body, stat, err := s.Get(ctx, path)
+// readTick reads a record; nil if there is none. One that cannot be read is the zero record.
+func readTick(ctx context.Context, s *zkconn.Session, path string) (*znode.TickRecord, error) {
+	body, _, err := s.Get(ctx, path)
 	if errors.Is(err, zkconn.ErrNoNode) {
 		return nil, nil
 	}
@@ -180,7 +175,7 @@ func readTick(ctx context.Context, s *zkconn.Session, path string) (*tickEntry, 
 	if err != nil {
 		record = znode.TickRecord{} // written by hand; it is forgotten as one that is over
 	}
-	return &tickEntry{record, stat.Version}, nil
+	return &record, nil
 }
 
 // tickOf reads what identifies a run from the path of its record.
@@ -221,15 +216,18 @@ func (c *cron) pathOf(r ticks.Run) string {
 
 // changes is what a decision writes: first the cursor.
 func (c *cron) changes(d ticks.Decision) ([]change, error) {
-	cursor := change{path: c.cursorPath(), op: zkconn.CheckOp(c.cursorPath(), c.cursor)}
+	var all []change
 	if d.State.Cursor != c.state.Cursor || c.cursor < 0 {
 		body, err := znode.EncodeCursor(znode.TickCursor(d.State.Cursor))
 		if err != nil {
 			return nil, err
 		}
-		cursor.op = c.put(cursor.path, body, c.cursor)
+		op := zkconn.SetOp(c.cursorPath(), body, c.cursor)
+		if c.cursor < 0 {
+			op = zkconn.CreateOp(c.cursorPath(), body, zkconn.Persistent, c.m.acl)
+		}
+		all = append(all, change{path: c.cursorPath(), op: op})
 	}
-	all := []change{cursor}
 	records := map[string]znode.TickRecord{}
 	for _, r := range d.Records {
 		records[c.pathOf(r.Run)] = c.record(r)
@@ -247,11 +245,11 @@ func (c *cron) changes(d ticks.Decision) ([]change, error) {
 		if err != nil {
 			return nil, err
 		}
-		version := int32(-1)
-		if old, ok := c.records[path]; ok {
-			version = old.version
+		op := zkconn.CreateOp(path, body, zkconn.Persistent, c.m.acl)
+		if _, there := c.records[path]; there {
+			op = zkconn.SetOp(path, body, -1)
 		}
-		all = append(all, change{path: path, record: &record, op: c.put(path, body, version)})
+		all = append(all, change{path: path, record: &record, op: op})
 	}
 	if !d.Release {
 		all = append(all, c.prune(records)...)
@@ -259,31 +257,21 @@ func (c *cron) changes(d ticks.Decision) ([]change, error) {
 	return all, nil
 }
 
-// put creates a znode, or sets it at its version; -1: there is none.
-func (c *cron) put(path string, body []byte, version int32) zkconn.Op {
-	if version < 0 {
-		return zkconn.CreateOp(path, body, zkconn.Persistent, c.m.acl)
-	}
-	return zkconn.SetOp(path, body, version)
-}
-
 // note keeps what was written. version is that of a set; 0 after a create.
 func (c *cron) note(done change, version int32) {
 	switch {
 	case done.path == c.cursorPath():
-		if version > 0 || c.cursor < 0 {
-			c.cursor = version
-		}
+		c.cursor = version
 	case done.record == nil:
 		delete(c.records, done.path)
 	default:
-		c.records[done.path] = tickEntry{*done.record, version}
+		c.records[done.path] = *done.record
 	}
 }
 
 // record is what to write about one run.
 func (c *cron) record(r ticks.Record) znode.TickRecord {
-	record := c.records[c.pathOf(r.Run)].TickRecord
+	record := c.records[c.pathOf(r.Run)]
 	record.State, record.Attempt, record.Since = znode.TickState(r.Outcome), r.Run.Attempt, r.Run.Since
 	switch {
 	case r.Outcome == ticks.Running:
@@ -306,10 +294,7 @@ func (c *cron) record(r ticks.Record) znode.TickRecord {
 // prune deletes the oldest records that are over, if there are more than the duty keeps: of runs, and as many of ranges
 // of ticks that did not run. records are those that this decision writes.
 func (c *cron) prune(records map[string]znode.TickRecord) []change {
-	all := map[string]znode.TickRecord{}
-	for path, entry := range c.records {
-		all[path] = entry.TickRecord
-	}
+	all := maps.Clone(c.records)
 	maps.Copy(all, records)
 	var over [2][]string
 	for path, r := range all {
@@ -328,9 +313,9 @@ func (c *cron) prune(records map[string]znode.TickRecord) []change {
 			return cmp.Or(timeOf(a, all[a]).Compare(timeOf(b, all[b])), cmp.Compare(a, b))
 		})
 		for _, path := range paths[:max(0, len(paths)-c.duty.Keep)] {
-			entry, there := c.records[path]
+			_, there := c.records[path]
 			if _, now := records[path]; there && !now && len(changes) < maxPruned {
-				changes = append(changes, change{path: path, op: zkconn.DeleteOp(path, entry.version)})
+				changes = append(changes, change{path: path, op: zkconn.DeleteOp(path, -1)})
 			}
 		}
 	}

@@ -272,7 +272,7 @@ func (h *Hold) giveBack(ctx context.Context, e Event, r *znode.Resignation) erro
 		if err != nil {
 			return err
 		}
-		_, err = h.write(ctx, append(ops, zkconn.DeleteOp(h.held(), 0))...)
+		_, err = h.write(ctx, append(ops, zkconn.DeleteOp(h.held(), -1))...)
 		var wait <-chan struct{}
 		switch {
 		case err == nil, errors.Is(err, ErrNotHeld), h.ctx.Err() != nil:

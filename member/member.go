@@ -235,7 +235,7 @@ func (m *Member) resignedAt(duty string) int32 {
 }
 
 // Ready makes a member eligible that joined with NotReady. ErrRemoved means that somebody deleted its live znode by
-// hand: if another process has made one since, Ready sees that and does not write.
+// hand. Ready looks before it writes whether another process has made one since.
 func (m *Member) Ready(ctx context.Context) error {
 	ready := m.present
 	ready.Ready = true
@@ -249,15 +249,10 @@ func (m *Member) Ready(ctx context.Context) error {
 		if err != nil || bytes.Equal(now, body) {
 			break
 		}
-		_, err = m.session.Set(ctx, m.live(), body, stat.Version)
-		switch {
-		case err == nil:
-			return nil
-		case errors.Is(err, zkconn.ErrUnknown):
-			err = m.session.Settled(ctx)
-		case errors.Is(err, zkconn.ErrBadVersion):
-			err = nil
+		if _, err = m.session.Set(ctx, m.live(), body, -1); !errors.Is(err, zkconn.ErrUnknown) {
+			break
 		}
+		err = m.session.Settled(ctx)
 	}
 	if errors.Is(err, zkconn.ErrNoNode) {
 		err = fmt.Errorf("%w: %w", ErrRemoved, err)

@@ -161,11 +161,11 @@ func (b *book) apply(s step, op zkmodel.Op, p place) error {
 }
 
 func (b *book) applySeat(s step, op zkmodel.Op, writes bool) error {
-	if !writes {
+	seat, err := znode.DecodeSeat(op.Data)
+	if !writes || err != nil && s.who == "" { // by hand
 		delete(b.seats, op.Path)
 		return nil
 	}
-	seat, err := znode.DecodeSeat(op.Data)
 	session := b.seats[op.Path].session
 	if op.Type == zkmodel.OpCreate {
 		session = s.Session

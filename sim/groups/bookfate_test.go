@@ -31,6 +31,11 @@ func (b *book) fateRule(s step) error {
 		if err != nil {
 			return err
 		}
+		for _, f := range fates {
+			if !f.first.After(b.book(p).cursor) {
+				return fmt.Errorf("the tick of %s had a fate before: the cursor had passed it", f.first)
+			}
+		}
 		for tick, ok := sched.Next(b.book(p).cursor); ok && !tick.After(c.Tick); tick, ok = sched.Next(tick) {
 			n := 0
 			for _, f := range fates {

@@ -131,3 +131,73 @@ func cronByHand(w *sim.World) {
 	r := newRunning(w, func(*group.Duty) {})
 	r.byHand("c")
 }
+
+// pausing is a world in which a cron is paused and resumed again and again, just when its run ends and ticks have fallen
+// due: at once, so that its holder may not notice, or with the pause before. What fell due before its end is forgotten.
+// The clock of the holder is ahead of ZooKeeper's.
+func pausing(ahead time.Duration) func(w *sim.World) {
+	return func(w *sim.World) {
+		s := newShop(w, cron("c", "@every 10s"))
+		const takes = 12 * time.Second
+		runs, ends := 0, time.Time{}
+		w.Process("keeper", 0, func(p *sim.Process) error {
+			return s.member(p, config("keeper", "1.0"), func(ctx context.Context, m *member.Member) error {
+				<-ctx.Done()
+				return nil
+			})
+		})
+		w.Process("holder", 0, func(p *sim.Process) error {
+			c := config("holder", "1.0", "c")
+			c.Clock = func() time.Time { return time.Now().Add(ahead) }
+			return s.member(p, c, func(ctx context.Context, m *member.Member) error {
+				return m.RunTicks(ctx, "c", func(context.Context, member.Run) member.Ended {
+					p.Saw(func() { runs++; ends = time.Now().Add(takes) })
+					<-time.After(takes)
+					return member.Ended{Result: ticks.Succeeded}
+				})
+			})
+		})
+		s.operator(func(p *sim.Process, c *zkconn.Session) error {
+			for round := range 4 {
+				before, end := 0, time.Time{}
+				p.Saw(func() { before = runs })
+				if err := await(p, func() bool { end = ends; return runs > before }); err != nil {
+					return err
+				}
+				for i, do := range []znode.AskKind{znode.AskPause, znode.AskResume} {
+					if i == round%2 {
+						<-time.After(time.Until(end))
+					}
+					if err := ask(p, c, znode.Ask{Do: do, Duty: "c"}); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		})
+	}
+}
+
+// cronEvicted is a world in which runs that were asked for follow each other at once, and somebody deletes their
+// holders.
+func cronEvicted(w *sim.World) {
+	s := newShop(w, cron("c", "@every 1m"))
+	for _, id := range []string{"a", "b"} {
+		w.Process(id, 0, func(p *sim.Process) error {
+			return s.member(p, config(id, "1.0", "c"), func(ctx context.Context, m *member.Member) error {
+				return m.RunTicks(ctx, "c", func(context.Context, member.Run) member.Ended {
+					return member.Ended{Result: ticks.Succeeded}
+				})
+			})
+		})
+	}
+	s.operator(func(p *sim.Process, c *zkconn.Session) error {
+		for range 2 {
+			if err := askRun(p, c, "c"); err != nil {
+				return err
+			}
+		}
+		return await(p, func() bool { return s.requestsOver() == len(s.requests()) })
+	})
+	s.evictor("c")
+}

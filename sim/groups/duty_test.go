@@ -138,3 +138,19 @@ func (l *leading) follow(p *sim.Process) error {
 	}
 	return nil
 }
+
+// leadEvicted is the same, and somebody deletes its holders.
+func leadEvicted(w *sim.World) {
+	s := newLead(w)
+	s.evictor("d")
+}
+
+// leadDamaged is the same, and somebody writes to the seats of its holders: then others cannot read them, and the clerk
+// is the next one.
+func leadDamaged(w *sim.World) {
+	s := newLead(w)
+	s.intruder("d", func(ctx context.Context, c *zkconn.Session, seat string) error {
+		_, err := c.Set(ctx, seat, nil, -1)
+		return err
+	})
+}

@@ -95,3 +95,9 @@ func operationByHand(w *sim.World) {
 	o := newOperating(w)
 	o.byHand("d")
 }
+
+// operationEvicted is the same, and somebody deletes its holders.
+func operationEvicted(w *sim.World) {
+	o := newOperating(w)
+	o.evictor("d")
+}

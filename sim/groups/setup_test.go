@@ -222,13 +222,61 @@ func handOver(p *sim.Process, c *zkconn.Session, duty string, ready func() bool)
 	}
 }
 
-// byHand adds three who delete by hand, now and then, what holds the group together: the gate, which comes back, what
-// exists while the duty is held, and that together with a seat.
+// byHand adds two who delete by hand, now and then, what holds the group together: the gate, which comes back, and what
+// exists while the duty is held.
 func (s *shop) byHand(duty string) {
-	held, gate := removes(znode.Held(root, "g1", duty)), removes(znode.Gate(root, "g1"))
-	s.vandal("vandal", gate, putBackGate)
-	s.vandal("thief", held)
-	s.vandal("evictor", evicts(duty), held)
+	s.vandal("vandal", removes(znode.Gate(root, "g1")), putBackGate)
+	s.vandal("thief", removes(znode.Held(root, "g1", duty)))
+}
+
+// intruder adds one who does something by hand to the member that holds a duty, whose seat it gets: as soon as somebody
+// holds it, and then later and later.
+func (s *shop) intruder(duty string, do func(ctx context.Context, c *zkconn.Session, seat string) error) {
+	round := 0
+	s.Service("intruder", 0, func(p *sim.Process) error {
+		c, err := p.Dial(timeout)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		for ; round < 6; round++ {
+			holder, err := awaitHolder(p.Context(), c, duty)
+			for n := 0; n < 5*round && err == nil; n++ {
+				_, _, err = c.Exists(p.Context(), root)
+			}
+			seat := ""
+			if p.Saw(func() { seat = s.joined[holder] }); err == nil {
+				err = do(p.Context(), c, seat)
+			}
+			if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// awaitHolder waits until somebody holds a duty, and returns the session.
+func awaitHolder(ctx context.Context, c *zkconn.Session, duty string) (int64, error) {
+	for {
+		is, there, changed, err := c.ExistsW(ctx, znode.Held(root, "g1", duty))
+		if err != nil || there {
+			return is.EphemeralOwner, err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		}
+	}
+}
+
+// evictor adds one who deletes the seat of the holder together with held, so that another member gets the duty.
+func (s *shop) evictor(duty string) {
+	s.intruder(duty, func(ctx context.Context, c *zkconn.Session, seat string) error {
+		_, err := c.Multi(ctx, zkconn.DeleteOp(znode.Held(root, "g1", duty), -1), zkconn.DeleteOp(seat, -1))
+		return err
+	})
 }
 
 // vandal is a process that does these things again and again, with some requests between them that do nothing. It
@@ -266,24 +314,6 @@ func (s *shop) vandal(name string, all ...func(ctx context.Context, c *zkconn.Se
 // removes deletes a znode.
 func removes(path string) func(context.Context, *zkconn.Session) error {
 	return func(ctx context.Context, c *zkconn.Session) error { return c.Delete(ctx, path, -1) }
-}
-
-// evicts deletes the seat of the member that holds a duty, or any if nobody does.
-func evicts(duty string) func(context.Context, *zkconn.Session) error {
-	return func(ctx context.Context, c *zkconn.Session) error {
-		held, somebody, err := c.Exists(ctx, znode.Held(root, "g1", duty))
-		if err != nil {
-			return err
-		}
-		names, _, err := c.Children(ctx, znode.Seats(root, "g1"))
-		for _, name := range names {
-			seat, there, err := c.Exists(ctx, znode.SeatAt(root, "g1", name))
-			if err != nil || there && (!somebody || seat.EphemeralOwner == held.EphemeralOwner) {
-				return errors.Join(err, c.Delete(ctx, znode.SeatAt(root, "g1", name), -1))
-			}
-		}
-		return err
-	}
 }
 
 func putBackGate(ctx context.Context, c *zkconn.Session) error {

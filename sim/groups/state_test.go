@@ -98,3 +98,9 @@ func stateByHand(w *sim.World) {
 	v := newSaving(w, 2)
 	v.byHand("d")
 }
+
+// stateEvicted is the same, and somebody deletes its holders.
+func stateEvicted(w *sim.World) {
+	v := newSaving(w, 2)
+	v.evictor("d")
+}

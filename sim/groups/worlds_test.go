@@ -2,6 +2,7 @@ package groups
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,13 @@ func worlds() []sim.Named {
 		{Name: "cron-once", Options: sim.Options{Faults: faults}, World: cronOnce},
 		{Name: "wrong-clock", Options: sim.Options{Faults: faults}, World: wrongClock},
 		{Name: "cron-by-hand", World: cronByHand},
+		{Name: "lead-evicted", World: leadEvicted},
+		{Name: "lead-damaged", World: leadDamaged},
+		{Name: "state-evicted", World: stateEvicted},
+		{Name: "operation-evicted", World: operationEvicted},
+		{Name: "cron-evicted", World: cronEvicted},
+		{Name: "pause", World: pausing(0)},
+		{Name: "pause-ahead", World: pausing(20 * time.Second)},
 		{Name: "declared", Options: sim.Options{Faults: faults}, World: declared},
 		{Name: "asked", Options: sim.Options{Faults: faults}, World: asked},
 	}
@@ -36,40 +44,29 @@ func worlds() []sim.Named {
 }
 
 var (
-	tickTime   = regexp.MustCompile(`[0-9]{8}T[0-9]{6}Z`)
 	generation = regexp.MustCompile(`/run/g[12]`)
 	duty       = regexp.MustCompile(`/duty/[cd]\b`)
 	key        = regexp.MustCompile(`/(state|op)/[a-z]+`)
+	recorded   = regexp.MustCompile(`(create|set|delete) [^ ]*/(cursor|tick/[0-9TZ]+|now/n-<seq>)(@v)?`)
 )
 
-// general replaces the times of ticks and some names in a path.
+// general replaces some names in a path.
 func general(path string) string {
-	path = generation.ReplaceAllString(tickTime.ReplaceAllString(path, "<time>"), "/run/<g>")
-	return key.ReplaceAllString(duty.ReplaceAllString(path, "/duty/<d>"), "/$1/<name>")
+	path = duty.ReplaceAllString(generation.ReplaceAllString(path, "/run/<g>"), "/duty/<d>")
+	return key.ReplaceAllString(path, "/$1/<name>")
 }
 
-// kind names the transactions that have operations in many combinations, as there is much or little to do.
+// kind names what has operations in many combinations: the transactions of the clerk, which have all the same checks, and
+// what the holder of a cron writes.
 func kind(ops string) string {
 	const below = "/apps/.muster/run/<g>/"
-	has := func(part string) bool { return strings.Contains(ops, part) }
-	record := has("check /apps/.muster/group/shop@v")
+	holder := strings.Contains(ops, "/held@v")
 	switch {
-	case has(below + "clerk@v"):
-		return "the clerk decides"
-	case record && has("@v, delete "+below+"duty/"):
-		return "the clerk deletes what a duty has left"
-	case !has("/held@v"):
-		return ops
-	case has("/cursor") && has("delete "+below+"duty/<d>/held@v"):
-		return "the holder of a cron decides, and gives it back"
-	case has("/cursor") && record:
-		return "the holder of a cron claims ticks or starts a run"
-	case has("/cursor"):
-		return "the holder of a cron decides"
-	case has("held@v, delete " + below + "duty/<d>/state/"):
-		return "the holder deletes what a key has left"
-	case has("held@v, delete " + below + "duty/<d>/op/"):
-		return "the holder deletes what an operation has left"
+	case strings.Contains(ops, "set "+below+"clerk"), strings.Contains(ops, "delete "+below+"duty/") && !holder:
+		return "the clerk writes"
+	case holder:
+		all := strings.Split(recorded.ReplaceAllString(ops, "record what a cron does"), ", ")
+		return strings.Join(slices.Compact(all), ", ")
 	}
 	return ops
 }
