@@ -20,6 +20,8 @@ plan=$work/plan.json
 workflow=${GITHUB_WORKFLOW_REF:?}
 workflow=${workflow#"${GITHUB_REPOSITORY:?}"/}
 workflow=${workflow%%@*} # .github/workflows/muster.yml
+newline='
+'
 by_hand="gh workflow run ${workflow##*/} -f action=apply"
 
 # summary adds standard input to the page of the run.
@@ -68,11 +70,11 @@ only() {
 	what=$1 filter=$2
 	shift 2
 	found=$(jq -c --arg repo "$GITHUB_REPOSITORY" --arg sha "$GITHUB_SHA" --arg branch "${GITHUB_REF#refs/heads/}" \
-		"$@" "[$filter]") || stop "GitHub's answer about the $what is not understood"
-	case $(printf '%s' "$found" | jq length) in
-	0) stop "There is no $what" ;;
-	1) printf '%s' "$found" | jq -c '.[0]' ;;
-	*) stop "There is more than one $what" ;;
+		"$@" "$filter") || stop "GitHub's answer about the $what is not understood"
+	case $found in # each is a line
+	'') stop "There is no $what" ;;
+	*"$newline"*) stop "There is more than one $what" ;;
+	*) printf '%s' "$found" ;;
 	esac
 }
 
