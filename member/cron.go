@@ -19,9 +19,9 @@ import (
 //	now/n-<10>   a run that an operator asked for; the holder claims it by setting it
 //
 // Package ticks decides. Each decision is one transaction, which checks the gate, the duty and held as every write of a
-// holder does. One that moves the cursor sets it at the version read: the clerk sets it too, when a pause ends. One that
-// moves the cursor or starts a run checks the Record and the seat: a holder whose orders are out of date starts nothing.
-// The run begins after the commit. So:
+// holder does. One that moves the cursor sets it at the version read, since the clerk sets it too when a pause ends. One
+// that moves the cursor or starts a run checks the Record and the seat: who has old orders starts nothing. The run
+// begins after the commit. So:
 //
 //	a holder dies before the commit   nothing was claimed; the next holder decides again
 //	after it                          the run is recorded as running by an epoch that has ended: it is lost

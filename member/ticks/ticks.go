@@ -3,8 +3,8 @@
 //
 // The cursor is the last tick that has a fate. Every decision moves it to the last tick that is due, and gives each
 // tick that it passes exactly one fate: a run of its own, missed, or skipped. The caller writes a decision as one
-// transaction that checks the cursor, and only then keeps its State and starts its run. So a tick has one fate whatever
-// dies when.
+// transaction that sets the cursor, if it moves, at the version read, and only then keeps its State and starts its run.
+// So a tick has one fate whatever dies when.
 //
 // Ticks that fall due while a run goes on or waits are overlapped: one may wait, the others are skipped. All other
 // ticks that are due at once are judged together, whether nobody held the duty or the holder came late: the newest ones

@@ -132,8 +132,9 @@ func cronByHand(w *sim.World) {
 	r.byHand("c")
 }
 
-// pausing is a world in which a cron is paused and resumed again and again, just when its run ends and ticks have fallen
-// due: at once, so that its holder may not notice, or with the pause before. What fell due before its end is forgotten.
+// pausing is a world in which a cron is paused and resumed again and again, just when its run ends and ticks have
+// fallen due: at once, so that its holder may not notice, or with the pause before. What fell due until then is
+// forgotten.
 // The clock of the holder is ahead of ZooKeeper's.
 func pausing(ahead time.Duration) func(w *sim.World) {
 	return func(w *sim.World) {

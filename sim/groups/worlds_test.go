@@ -56,8 +56,8 @@ func general(path string) string {
 	return key.ReplaceAllString(path, "/$1/<name>")
 }
 
-// kind names what has operations in many combinations: the transactions of the clerk, which have all the same checks, and
-// what the holder of a cron writes.
+// kind names what has operations in many combinations: the transactions of the clerk, which all have the same checks,
+// and what the holder of a cron writes.
 func kind(ops string) string {
 	const below = "/apps/.muster/run/<g>/"
 	holder := strings.Contains(ops, "/held@v")
