@@ -19,8 +19,8 @@ import (
 //	now/n-<10>   a run that an operator asked for; the holder claims it by setting it
 //
 // Package ticks decides. Each decision is one transaction, which checks the gate, the duty and held as every write of a
-// holder does. One that moves the cursor sets it at the version read, since the clerk sets it too when a pause ends. One
-// that moves the cursor or starts a run checks the Record and the seat: who has old orders starts nothing. The run
+// holder does. One that moves the cursor sets it at the version read, since the clerk sets it too when a pause ends.
+// One that moves the cursor or starts a run checks the Record and the seat: who has old orders starts nothing. The run
 // begins after the commit. So:
 //
 //	a holder dies before the commit   nothing was claimed; the next holder decides again
