@@ -22,9 +22,9 @@ import (
 //	run/<g>/ask/…        deleted: as above
 //
 // It checks the gate, the Record and the clerk's own seat, and sets seats, at the versions read: a clerk that was
-// frozen while another one took over writes nothing. So there is one clerk at a time, which has read what the one before
-// has written, and besides it nobody writes these but by hand. A clerk that dies leaves what it has committed; the next
-// one reads everything again.
+// frozen while another one took over writes nothing. So there is one clerk at a time, which has read what the one
+// before has written, and besides it nobody writes these but by hand. A clerk that dies leaves what it has committed;
+// the next one reads everything again.
 
 // assignVersion is the newest method of assignment that this software knows.
 const assignVersion = 1

@@ -44,8 +44,8 @@ const mutantLimit = 3000
 // that fails when the server ignores it. A guard of a transaction stands for the same guard of all transactions that do
 // more than this one. A guard without a world needs a reason in the table. The test fails if a guard is missing in the
 // table, if a world no longer fails, and if there is no reason. The reason ? means that a world is still looked for;
-// the test logs how many there are. With -short it only looks for guards that are missing. It only logs a missing guard
-// that hardly any schedule shows: then a rare order of events is new, and not a guard.
+// the test logs how many there are. It only logs a missing guard that hardly any schedule shows: then a rare order of
+// events is new, and not a guard.
 //
 // With -update it adds guards that are missing, and looks for worlds for those that have neither a world nor a reason,
 // or ?, or whose world no longer fails. It writes the table after each. -sim.guard and -sim.world say where to look:
@@ -70,9 +70,7 @@ func Mutants(t *testing.T, file string, worlds ...Named) {
 	m.worlds = slices.DeleteFunc(slices.Clone(worlds), func(n Named) bool { return !only.MatchString(n.Name) })
 	m.some = *guardsLike != "" || *worldsLike != ""
 	m.collect()
-	if !testing.Short() || *update {
-		m.each(m.run)
-	}
+	m.each(m.run)
 	t.Log(m.table.count())
 }
 
