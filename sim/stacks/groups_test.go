@@ -12,7 +12,6 @@ import (
 	"muster/resource"
 	"muster/sim"
 	"muster/zkstate/zkconn"
-	"muster/zkstate/znode"
 )
 
 // groupScenes are those of groups and their members.
@@ -89,9 +88,9 @@ func groupGoesAgain(w *world) {
 	w.given(declares(aGroup("g", "main")))
 	w.was("g", w.saves(1))
 	c := declares()
-	locked := w.written(znode.Lock(home, "s"))
+	begin := shift{after: w.sends("apply")}
 	w.apply("apply", 1, c)
-	w.memberAfter(locked, "m", "g", 1, w.saves(1))
+	w.memberAfter(begin, "m", "g", 1, w.saves(1))
 	w.last(c)
 }
 
@@ -152,20 +151,20 @@ func (w *world) was(group string, do work) {
 
 // member declares a process that joins a group, takes its duty main, and does this with it before it leaves.
 func (w *world) member(name, group string, lives int, do work) {
-	w.memberAfter(nil, name, group, lives, do)
+	w.memberAfter(shift{}, name, group, lives, do)
 }
 
-// memberAfter is member, which begins when after is closed.
-func (w *world) memberAfter(after <-chan struct{}, name, group string, lives int, do work) {
+// memberAfter is member, which begins so.
+func (w *world) memberAfter(begin shift, name, group string, lives int, do work) {
 	w.process(name, lives, func(p *sim.Process) error {
-		if err := (shift{after: after}).wait(p); err != nil {
-			return err
-		}
 		s, err := w.dial(p, &actor{})
 		if err != nil {
 			return err
 		}
 		defer s.Close()
+		if err := begin.wait(p); err != nil {
+			return err
+		}
 		ctx, cancel := context.WithTimeout(p.Context(), patience)
 		defer cancel()
 		m, err := joinGroup(ctx, s, group, name)

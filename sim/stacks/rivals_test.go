@@ -19,7 +19,7 @@ func rivalScenes() map[string]scene {
 		"owners-replace": {
 			declare: ownersReplace, must: []string{"immutable_differs_ready applied", "immutable_differs_ready refused"},
 		},
-		"owners-no-lock": {declare: ownersUnlocked, must: []string{"mutable_differs applied", "undeclared applied"}},
+		"owners-no-lock": {declare: ownersUnlocked, must: []string{"mutable_differs applied"}},
 		"stale-run":      {declare: staleRunReplaced, must: []string{"completed", "stale applied", "stale refused"}},
 		"stale-pair":     {declare: stalePairReplaced, must: []string{"completed", "stale applied", "stale refused"}},
 		"stale-run-goes": {
@@ -58,13 +58,9 @@ func (d damage) removed(w *world) {
 		}
 		return remove(ctx, s, d.paths(o.Record)...)
 	})
-	locked := w.written(znode.Lock(home, "s"))
+	begin := shift{after: w.sends("apply")}
 	w.hand("hand", func(p *sim.Process, s *zkconn.Session) error {
-		err := (shift{after: locked}).wait(p)
-		if err == nil { // it looks first, as apply does
-			_, err = zkstate.NewReader(s, home, kinds()...).Find(p.Context(), root+"/g")
-		}
-		if err != nil {
+		if err := begin.wait(p); err != nil {
 			return err
 		}
 		return remove(p.Context(), s, rest...)
@@ -83,19 +79,34 @@ func ownersReplace(w *world) {
 	w.last(t)
 }
 
-// ownersUnlocked: a stack takes a job over in a root where it has one, while another apply of it deletes that one, and
-// drops the root. Somebody deletes places in the queue for the lock.
+// ownersUnlocked: a stack takes a job over in a root where it had one. Another apply of it, which has lost the lock and
+// does not know it yet, has just deleted that one, and drops the root.
 func ownersUnlocked(w *world) {
-	const b = "b"
 	w.given(declares(aJob("a", 1, inOtherRoot)))
-	w.given(config{stack: "t", declared: []resource.Declaration{aJob(b, 1, inOtherRoot)}})
+	w.given(config{stack: "t", declared: []resource.Declaration{aJob("b", 1, inOtherRoot)}})
+	w.given(declares())
 	w.noLock = true
-	w.hand("hand", unlockOften)
 	s := config{stack: "s", takeOver: []string{"t"}, declared: []resource.Declaration{
-		aJob("a", 1, inOtherRoot), aJob(b, 1, inOtherRoot, label("s")),
+		aJob("b", 1, inOtherRoot, label("s")),
 	}}
+	sends := w.sends("apply")
 	w.apply("apply", 1, s)
-	w.apply("other", 1, declares())
+	w.process("other", 1, func(p *sim.Process) error {
+		if err := (shift{after: sends}).wait(p); err != nil {
+			return err
+		}
+		c := declares()
+		conn, err := w.dial(p, &actor{config: &c})
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		store, err := c.store(conn)
+		if err != nil {
+			return err
+		}
+		return store.DropRoots(p.Context(), []string{otherRoot})
+	})
 	w.last(s)
 }
 
@@ -113,12 +124,12 @@ func stalePairDeleted(w *world) { staleCompletes(w, aJob("a", 2, retained), fals
 
 func retained(j *job.Job) { j.Lifecycle.OnComplete = job.Retain }
 
-// staleCompletes is a job that its first worker had joined and left. Apply replaces or deletes it while all come, one
+// staleCompletes is a job that worker w had joined and left. Apply replaces or deletes it while these workers come, one
 // after the other, and complete.
 func staleCompletes(w *world, j job.Job, replace bool, workers ...string) {
 	w.given(declares(j))
 	w.Setup(func(ctx context.Context, s *zkconn.Session) error {
-		m, err := joinJob(ctx, s, j.Name, workers[0])
+		m, err := joinJob(ctx, s, j.Name, "w")
 		if err == nil && j.Workers == 1 {
 			_, err = m.Roll(ctx) // which is written then
 		}
@@ -127,19 +138,20 @@ func staleCompletes(w *world, j job.Job, replace bool, workers ...string) {
 		}
 		return err
 	})
-	c, begin := declares(), shift{after: w.written(znode.Lock(home, "s"))}
-	if replace { // apply waits for that before it looks again
-		c, begin.pause = declares(j), grace
+	c := declares()
+	if replace {
+		c = declares(j)
 	}
+	begin := shift{after: w.sends("apply")}
 	w.process("workers", 0, func(p *sim.Process) error {
-		if err := begin.wait(p); err != nil {
-			return err
-		}
 		s, err := w.dial(p, &actor{})
 		if err != nil {
 			return err
 		}
 		defer s.Close()
+		if err := begin.wait(p); err != nil {
+			return err
+		}
 		for _, name := range workers {
 			ctx, cancel := context.WithTimeout(p.Context(), patience)
 			m, err := joinJob(ctx, s, j.Name, name)

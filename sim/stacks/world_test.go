@@ -2,10 +2,13 @@ package stacks_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"muster/exitcode"
@@ -38,6 +41,28 @@ type world struct {
 	later   time.Duration // how long after everything else the last apply begins
 	running int           // processes that are not done
 	over    chan struct{} // closed when all of them are
+	sent    map[string]func()
+}
+
+// sends returns a channel that is closed when a process sends its first multi: then it has looked for the last time.
+func (w *world) sends(name string) <-chan struct{} {
+	done := make(chan struct{})
+	w.sent = map[string]func(){name: sync.OnceFunc(func() { close(done) })}
+	return done
+}
+
+// telling is a connection that tells when a multi is written.
+type telling struct {
+	net.Conn
+	sent func()
+}
+
+func (c telling) Write(frame []byte) (int, error) {
+	const opMulti = 14
+	if len(frame) >= 12 && binary.BigEndian.Uint32(frame[8:]) == opMulti {
+		c.sent()
+	}
+	return c.Conn.Write(frame)
 }
 
 // process declares a process that the last apply waits for.
@@ -58,10 +83,19 @@ func (w *world) process(name string, lives int, body func(p *sim.Process) error)
 
 // dial opens a session of who.
 func (w *world) dial(p *sim.Process, who *actor) (*zkconn.Session, error) {
-	s, err := p.Dial(session)
+	c := p.Config(session)
+	if sent := w.sent[p.Name()]; sent != nil {
+		dial := c.Dial
+		c.Dial = func(ctx context.Context, server string) (net.Conn, error) {
+			conn, err := dial(ctx, server)
+			return telling{conn, sent}, err
+		}
+	}
+	s, err := zkconn.Dial(p.Context(), c)
 	if err != nil {
 		return nil, err
 	}
+	p.Owns(s)
 	who.name = p.String()
 	p.Saw(func() { w.actors[s.ID()], who.zxid = who, w.zxid })
 	return s, nil
