@@ -41,6 +41,7 @@ type actor struct {
 	saved  bool       // the plan
 	noLock bool       // it needs no lock
 	zxid   int64      // the last one before it began to read
+	sent   int64      // the last one before it sent its latest multi; 0: not known
 }
 
 func newChecker(w *sim.World) *checker {
@@ -72,7 +73,7 @@ func (c *checker) transaction(t *zkmodel.Txn) error {
 	}
 	err := errors.Join(
 		c.breaksNothing(was), c.fenced(before, t), c.noneLive(before, t), c.forgetsNoRun(before, t),
-		c.planned(before, t, who))
+		c.deletesNothingNew(before, t, who), c.planned(before, t, who))
 	if err != nil {
 		return fmt.Errorf("%s: %w", who.name, err)
 	}

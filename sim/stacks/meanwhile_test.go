@@ -56,3 +56,13 @@ func (c *checker) forgetsNoRun(before tree, t *zkmodel.Txn) error {
 	}
 	return nil
 }
+
+// deletesNothingNew: a transaction deletes nothing that was written after it was sent.
+func (c *checker) deletesNothingNew(before tree, t *zkmodel.Txn, who *actor) error {
+	for _, o := range t.Ops {
+		if o.Type == zkmodel.OpDelete && t.Multi && who.sent > 0 && before[o.Path].stat.Mzxid > who.sent {
+			return fmt.Errorf("%s was deleted, and it was written meanwhile", o.Path)
+		}
+	}
+	return nil
+}

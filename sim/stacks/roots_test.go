@@ -18,7 +18,10 @@ func rootScenes() map[string]scene {
 		"roots":         {declare: roots, must: []string{"created", "undeclared applied"}},
 		"roots-no-lock": {declare: rootsUnlocked, must: []string{"created", "undeclared applied"}},
 		"classic": {
-			declare: classic, must: []string{"classic joined", "classic_leftover applied", "classic_leftover refused"},
+			declare: classicCounts, must: []string{"classic joined", "classic_leftover applied", "classic_leftover refused"},
+		},
+		"classic-roll": {
+			declare: classicJoins, must: []string{"classic joined", "classic_leftover applied", "classic_leftover refused"},
 		},
 	}
 }
@@ -81,9 +84,14 @@ func (w *world) creator(name string, j job.Job) {
 	})
 }
 
-// classic: a classic job without live workers is replaced while a classic worker joins it: it takes an id from the
+// classicCounts: a classic job without live workers is replaced while a classic worker joins it: it takes an id from the
 // counter, and then becomes live.
-func classic(w *world) {
+func classicCounts(w *world) { classic(w, true) }
+
+// classicJoins: it has taken its id before.
+func classicJoins(w *world) { classic(w, false) }
+
+func classic(w *world, counts bool) {
 	const counter = root + "/a-dai-for-worker-id"
 	roll, err := znode.EncodeRoll(job.Text, []znode.Worker{{IP: "10.0.0.1", Port: 1}})
 	w.Setup(func(ctx context.Context, s *zkconn.Session) error {
@@ -101,16 +109,16 @@ func classic(w *world) {
 		return err
 	})
 	c := declares(aJob("a", 1))
-	listed := w.written(znode.RunDir(root)) // then only the transaction is missing
+	begin := shift{after: w.sends("apply")}
 	w.apply("apply", 1, c)
 	w.hand("h", func(p *sim.Process, s *zkconn.Session) error {
 		ctx := p.Context()
-		if err := (shift{after: listed}).wait(p); err != nil {
+		if err := begin.wait(p); err != nil {
 			return err
 		}
-		_, stat, err := s.Get(ctx, counter)
-		if err == nil {
-			_, err = s.Set(ctx, counter, []byte{0, 0, 0, 2}, stat.Version)
+		var err error
+		if counts {
+			_, err = s.Set(ctx, counter, []byte{0, 0, 0, 2}, 0)
 		}
 		if err == nil {
 			_, err = s.Create(ctx, root+"/a/10.0.0.2:1", nil, zkconn.Ephemeral, anyone())

@@ -41,17 +41,21 @@ type world struct {
 	later   time.Duration // how long after everything else the last apply begins
 	running int           // processes that are not done
 	over    chan struct{} // closed when all of them are
-	sent    map[string]func()
+	sent    map[string]func(p *sim.Process, who *actor)
 }
 
 // sends returns a channel that is closed when a process sends its first multi: then it has looked for the last time.
 func (w *world) sends(name string) <-chan struct{} {
 	done := make(chan struct{})
-	w.sent = map[string]func(){name: sync.OnceFunc(func() { close(done) })}
+	once := sync.OnceFunc(func() { close(done) })
+	w.sent = map[string]func(*sim.Process, *actor){name: func(p *sim.Process, who *actor) {
+		p.Saw(func() { who.sent = w.zxid })
+		once()
+	}}
 	return done
 }
 
-// telling is a connection that tells when a multi is written.
+// telling is a connection that tells each multi before it is written.
 type telling struct {
 	net.Conn
 	sent func()
@@ -88,7 +92,7 @@ func (w *world) dial(p *sim.Process, who *actor) (*zkconn.Session, error) {
 		dial := c.Dial
 		c.Dial = func(ctx context.Context, server string) (net.Conn, error) {
 			conn, err := dial(ctx, server)
-			return telling{conn, sent}, err
+			return telling{conn, func() { sent(p, who) }}, err
 		}
 	}
 	s, err := zkconn.Dial(p.Context(), c)
