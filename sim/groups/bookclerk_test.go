@@ -33,6 +33,9 @@ func (b *book) clerkRule(s step) error {
 	return nil
 }
 
+// decides reports whether the clerk writes its memory.
+func (s step) decides() bool { return slices.ContainsFunc(s.places, func(p place) bool { return p.is("clerk") }) }
+
 // isClerks reports whether only the clerk may do this.
 func (b *book) isClerks(s step, op zkmodel.Op, p place) bool {
 	switch {
@@ -41,6 +44,8 @@ func (b *book) isClerks(s step, op zkmodel.Op, p place) bool {
 		return op.Type == zkmodel.OpSetData
 	case p.is("resigned", "*"), p.is("ask", "*"):
 		return op.Type == zkmodel.OpDelete
+	case p.is("duty", "*", "cursor") && s.decides(): // it may hold the duty too
+		return true
 	case p.below("duty", "*"):
 		return b.holder(p) != s.Session && (op.Type == zkmodel.OpDelete || p.is("duty", "*", "cursor"))
 	}
@@ -62,6 +67,10 @@ func (b *book) clerkMay(op zkmodel.Op, p place) error {
 			if _, declared := b.group.Duty(d); declared && !slices.Contains(b.clerk.Purge, d) {
 				return fmt.Errorf("it begins to delete %s, which is declared", d)
 			}
+		}
+	case p.is("duty", "*", "cursor") && op.Type == zkmodel.OpSetData:
+		if b.clerk.Paused[p.parts[1]] == "" {
+			return fmt.Errorf("it forgets ticks of %s, which was not paused", p.parts[1])
 		}
 	case p.below("duty", "*") && op.Type == zkmodel.OpDelete:
 		switch d := p.parts[1]; {

@@ -71,12 +71,14 @@ func (o *operating) operate(ctx context.Context, p *sim.Process, h *member.Hold)
 
 func (o *operating) step(ctx context.Context, p *sim.Process, op *member.Operation, name string) error {
 	key := op.ID + " " + name
+	before := false // a holder that others have followed since may hear late of what it began
+	p.Saw(func() { before = o.done[key] })
 	step, err := op.Step(ctx, name, nil)
 	if err != nil {
 		return err
 	}
 	p.Saw(func() {
-		if o.done[key] && (!step.Done || string(step.Output) != name) {
+		if before && (!step.Done || string(step.Output) != name) {
 			o.wrong = fmt.Errorf("%s: %s was recorded, and is to be done again", p, name)
 		}
 	})
