@@ -84,8 +84,8 @@ func (w *world) creator(name string, j job.Job) {
 	})
 }
 
-// classicCounts: a classic job without live workers is replaced while a classic worker joins it: it takes an id from the
-// counter, and then becomes live.
+// classicCounts: a classic job without live workers is replaced while a classic worker joins it: it takes an id from
+// the counter, and then becomes live.
 func classicCounts(w *world) { classic(w, true) }
 
 // classicJoins: it has taken its id before.
