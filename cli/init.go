@@ -61,7 +61,7 @@ func runInit(p *process, arg string) error {
 	} else if err != nil {
 		return err
 	}
-	cfg, err := p.load(arg, nil) // a variable of the environment may not fit it
+	cfg, err := p.load(arg, nil)
 	if err != nil {
 		return err
 	}
