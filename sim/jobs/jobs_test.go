@@ -62,7 +62,7 @@ func worlds() []sim.Named {
 
 // few is for a world whose schedules take long.
 func few(n sim.Named) sim.Named {
-	n.Options.Seeds = 5
+	n.Options.Seeds = 20
 	return n
 }
 

@@ -9,15 +9,15 @@ import (
 	"muster/job"
 	"muster/resource"
 	"muster/sim"
-	"muster/worker"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
 
 // noRollWorld has a job whose roll is too large to be written, of which all workers have joined and are gone. Those
-// that come back say so in the record, while somebody asks the workers to stop there.
+// that come back say so in the record, and take their identity from each other, while somebody asks the workers to stop
+// there.
 func noRollWorld(w *sim.World) {
-	const large, size = 61, 15_000
+	const large, size = 66, 15_000 // those that come back are small
 	k := newJobs(w, large)
 	w.Setup(func(ctx context.Context, s *zkconn.Session) error {
 		root, g, acl := k.book.job.Root, k.book.record.Generation, zkconn.World(zkconn.PermAll)
@@ -29,8 +29,8 @@ func noRollWorld(w *sim.World) {
 		body, err := znode.EncodeWorker(largeWorker(size))
 		for id := 0; id < large && err == nil; id++ {
 			identity := fmt.Sprint("x", id)
-			if id < 2 {
-				identity = []string{"a", "b"}[id]
+			if id == 0 {
+				identity = "a"
 			}
 			claim := []byte(`{"nonce":"n","lives":1,"state":"left"}`)
 			_, err = s.Multi(ctx, zkconn.CreateOp(znode.NewID(root, g), body, zkconn.PersistentSequential, acl),
@@ -40,15 +40,14 @@ func noRollWorld(w *sim.World) {
 		return err
 	})
 	for _, name := range []string{"a1", "a2"} {
-		w.Process("p-"+name, 1, func(p *sim.Process) error {
-			m, err := k.join(p, worker.Config{Identity: name[:1]})
+		w.Process("p-"+name, 0, func(p *sim.Process) error {
+			m, err := k.take(p, "a")
 			if err != nil {
 				return endsWell(err)
 			}
 			return endsWell(m.leave())
 		})
 	}
-	k.hand()
 	k.ann()
 }
 

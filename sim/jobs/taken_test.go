@@ -15,15 +15,20 @@ import (
 func takenWorld(n int, meets, live, retry bool) func(*sim.World) {
 	return func(w *sim.World) {
 		k := newJobs(w, n)
-		names := []string{"a1", "a2"}
-		if meets {
+		names, rounds := []string{"a1", "a2"}, barrierRounds
+		switch {
+		case n == 1: // takes no time
+			rounds += 2
+		case meets:
 			names = append(names, "b")
+		default: // waits, and is told of an abort
+			rounds = 2
 		}
 		for _, name := range names {
 			w.Process("p-"+name, 1, func(p *sim.Process) error {
 				for range 2 {
 					m, err := k.take(p, name[:1])
-					for round := 0; round < barrierRounds+2 && err == nil; round++ {
+					for round := 0; round < rounds && err == nil; round++ {
 						err = m.pass("x", &round, live, retry)
 					}
 					if err == nil {
