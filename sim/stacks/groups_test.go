@@ -156,15 +156,7 @@ func (w *world) member(name, group string, lives int, do work) {
 
 // memberAfter is member, which begins so.
 func (w *world) memberAfter(begin shift, name, group string, lives int, do work) {
-	w.process(name, lives, func(p *sim.Process) error {
-		s, err := w.dial(p, &actor{})
-		if err != nil {
-			return err
-		}
-		defer s.Close()
-		if err := begin.wait(p); err != nil {
-			return err
-		}
+	w.session(name, lives, begin, actor{}, func(p *sim.Process, s *zkconn.Session) error {
 		ctx, cancel := context.WithTimeout(p.Context(), patience)
 		defer cancel()
 		m, err := joinGroup(ctx, s, group, name)

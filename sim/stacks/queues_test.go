@@ -127,12 +127,7 @@ type inQueue struct {
 func (w *world) inQueue(
 	name, of string, lives int, do func(p *sim.Process, s *zkconn.Session, q inQueue) error,
 ) {
-	w.process(name, lives, func(p *sim.Process) error {
-		s, err := w.dial(p, &actor{})
-		if err != nil {
-			return err
-		}
-		defer s.Close()
+	w.session(name, lives, shift{}, actor{}, func(p *sim.Process, s *zkconn.Session) error {
 		r := zkstate.NewReader(s, home, zkstate.Queue())
 		o, err := r.Look(p.Context(), root+"/"+of)
 		if err != nil || o == nil || o.Record == nil {

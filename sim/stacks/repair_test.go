@@ -1,6 +1,7 @@
 package stacks_test
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -100,17 +101,8 @@ func terminated(w *world) {
 
 // terminate declares a process that is "muster terminate".
 func (w *world) terminate(name, path string, c config) {
-	w.process(name, 1, func(p *sim.Process) error {
-		s, err := w.dial(p, &actor{})
-		if err != nil {
-			return err
-		}
-		defer s.Close()
-		store, err := c.store(s)
-		if err != nil {
-			return err
-		}
-		err = store.Terminate(p.Context(), path, time.Minute, nil)
+	w.storing(name, shift{}, actor{}, c, func(ctx context.Context, store *zkstate.Store) error {
+		err := store.Terminate(ctx, path, time.Minute, nil)
 		for _, fine := range []error{
 			plan.ErrAlreadyDone, plan.ErrMoved, zkstate.ErrStillLive, zkstate.ErrNotTerminable, zkstate.ErrOtherStack,
 		} {

@@ -89,23 +89,10 @@ func ownersUnlocked(w *world) {
 	s := config{stack: "s", takeOver: []string{"t"}, declared: []resource.Declaration{
 		aJob("b", 1, inOtherRoot, label("s")),
 	}}
-	sends := w.sends("apply")
+	begin, none := shift{after: w.sends("apply")}, declares()
 	w.apply("apply", 1, s)
-	w.process("other", 1, func(p *sim.Process) error {
-		if err := (shift{after: sends}).wait(p); err != nil {
-			return err
-		}
-		c := declares()
-		conn, err := w.dial(p, &actor{config: &c})
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
-		store, err := c.store(conn)
-		if err != nil {
-			return err
-		}
-		return store.DropRoots(p.Context(), []string{otherRoot})
+	w.storing("other", begin, actor{config: &none}, none, func(ctx context.Context, store *zkstate.Store) error {
+		return store.DropRoots(ctx, []string{otherRoot})
 	})
 	w.last(s)
 }
@@ -143,15 +130,7 @@ func staleCompletes(w *world, j job.Job, replace bool, workers ...string) {
 		c = declares(j)
 	}
 	begin := shift{after: w.sends("apply")}
-	w.process("workers", 0, func(p *sim.Process) error {
-		s, err := w.dial(p, &actor{})
-		if err != nil {
-			return err
-		}
-		defer s.Close()
-		if err := begin.wait(p); err != nil {
-			return err
-		}
+	w.session("workers", 0, begin, actor{}, func(p *sim.Process, s *zkconn.Session) error {
 		for _, name := range workers {
 			ctx, cancel := context.WithTimeout(p.Context(), patience)
 			m, err := joinJob(ctx, s, j.Name, name)

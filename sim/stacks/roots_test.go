@@ -8,6 +8,7 @@ import (
 	"muster/job"
 	"muster/plan"
 	"muster/sim"
+	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -53,27 +54,15 @@ func rootsUnlocked(w *world) {
 // without the lock.
 func (w *world) creator(name string, j job.Job) {
 	locked := w.written(znode.Lock(home, "s"))
-	w.process(name, 1, func(p *sim.Process) error {
-		c := declares(j)
-		row := plan.Row{Path: j.Path(), New: j, Reason: plan.NotThere}
-		who := &actor{config: &c, plan: &plan.Plan{Rows: []plan.Row{row}}, noLock: true}
-		if err := (shift{after: locked}).wait(p); err != nil {
-			return err
-		}
-		s, err := w.dial(p, who)
-		if err != nil {
-			return err
-		}
-		defer s.Close()
-		store, err := c.store(s)
-		if err != nil {
-			return err
-		}
-		o, err := store.Look(p.Context(), j.Path())
+	c := declares(j)
+	row := plan.Row{Path: j.Path(), New: j, Reason: plan.NotThere}
+	who := actor{config: &c, plan: &plan.Plan{Rows: []plan.Row{row}}, noLock: true}
+	w.storing(name, shift{after: locked}, who, c, func(ctx context.Context, store *zkstate.Store) error {
+		o, err := store.Look(ctx, j.Path())
 		if err != nil || o != nil {
 			return err
 		}
-		err = store.Commit(p.Context(), row)
+		err = store.Commit(ctx, row)
 		switch {
 		case err == nil:
 			w.seen.add("created")

@@ -18,6 +18,7 @@ import (
 	"muster/sim"
 	"muster/worker"
 	"muster/zkmodel"
+	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -82,6 +83,37 @@ func (w *world) process(name string, lives int, body func(p *sim.Process) error)
 			})
 		}
 		return err
+	})
+}
+
+// session declares a process that begins so, and does this in a session.
+func (w *world) session(
+	name string, lives int, begin shift, as actor, do func(p *sim.Process, s *zkconn.Session) error,
+) {
+	w.process(name, lives, func(p *sim.Process) error {
+		if err := begin.wait(p); err != nil {
+			return err
+		}
+		who := as
+		s, err := w.dial(p, &who)
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		return do(p, s)
+	})
+}
+
+// storing is session with a Store of a configuration.
+func (w *world) storing(
+	name string, begin shift, as actor, c config, do func(ctx context.Context, store *zkstate.Store) error,
+) {
+	w.session(name, 1, begin, as, func(p *sim.Process, s *zkconn.Session) error {
+		store, err := c.store(s)
+		if err != nil {
+			return err
+		}
+		return do(p.Context(), store)
 	})
 }
 
@@ -257,15 +289,7 @@ type shift struct {
 
 // worker declares a process that joins a job, works, and leaves or completes.
 func (w *world) worker(o shift) {
-	w.process(o.name, o.lives, func(p *sim.Process) error {
-		if err := o.wait(p); err != nil {
-			return err
-		}
-		s, err := w.dial(p, &actor{})
-		if err != nil {
-			return err
-		}
-		defer s.Close()
+	w.session(o.name, o.lives, o, actor{}, func(p *sim.Process, s *zkconn.Session) error {
 		ctx, cancel := context.WithTimeout(p.Context(), patience)
 		defer cancel()
 		m, err := joinJob(ctx, s, o.job, o.name)
@@ -345,14 +369,7 @@ func (w *world) notJoined(err error) error {
 
 // hand declares a person who changes ZooKeeper without muster.
 func (w *world) hand(name string, f func(p *sim.Process, s *zkconn.Session) error) {
-	w.process(name, 0, func(p *sim.Process) error {
-		s, err := w.dial(p, &actor{byHand: true})
-		if err != nil {
-			return err
-		}
-		defer s.Close()
-		return f(p, s)
-	})
+	w.session(name, 0, shift{}, actor{byHand: true}, f)
 }
 
 // remove deletes these znodes one after the other, as far as it can.
