@@ -115,6 +115,8 @@ func (s *shop) remake(p *sim.Process, c *zkconn.Session) error {
 		switch {
 		case err == nil:
 			return nil
+		case errors.Is(err, zkconn.ErrNoNode): // what its last life sent came late
+			continue
 		case !errors.Is(err, zkconn.ErrNotEmpty):
 			return err
 		case attempt == 0:
