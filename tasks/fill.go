@@ -150,10 +150,14 @@ func (x *submission) begin(ctx context.Context) error {
 }
 
 // unbegun says what follows from a refused begin. The batch may have ended since its manifest was read: then the dead
-// tasks are its own.
+// tasks are its own. Or another submit goes on with it, which was not refused any more.
 func (x *submission) unbegun(ctx context.Context, why error) error {
+	read := x.out.Manifest.Version
 	if err := x.stillThere(ctx); err != nil {
 		return err
+	}
+	if x.out.Manifest.Version != read {
+		return errAgain
 	}
 	if x.made {
 		if err := x.unmake(ctx); err != nil {

@@ -303,11 +303,11 @@ func TestRetryGoesOn(t *testing.T) {
 		if err := x.join.read(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		if err := x.join.connect(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		x.out.Generation, x.out.Queue = f.generation(), f.queue
 		_ = x.manifest(t.Context())
-	}
-	if err := x.join.connect(t.Context()); err != nil {
-		t.Fatal(err)
 	}
 	if err := x.begin(t.Context()); err != nil {
 		t.Fatal(err)

@@ -33,6 +33,10 @@ import (
 //
 // Redis may begin a batch whose manifest was deleted in the meantime. So the manifest is read after begin and before
 // the first task, and if it is gone the batch is removed again.
+//
+// Redis refuses to begin a batch while dead tasks of an earlier one of its name are there. So they are looked for
+// before the manifest is made. It could be taken back, but others may go on with it: if somebody else then makes it
+// again for other tasks, it has the same version, and they would write into that.
 
 // Submit puts a batch into a queue. It returns when executors can have all of its tasks. After an error with which the
 // Submitted has a Manifest, and after ErrUnknown, call it again with the Submitted's ID and the same tasks: it goes on
@@ -187,12 +191,30 @@ func (x *submission) manifest(ctx context.Context) error {
 		}
 	}
 	switch {
+	case !there && x.given:
+		if err := x.noDead(ctx); err != nil {
+			return err
+		}
+		fallthrough
 	case !there:
 		return x.create(ctx)
 	case m.State == znode.BatchCancelled:
 		return fmt.Errorf("%w: it ends soon", ErrCancelled)
 	}
 	return nil
+}
+
+// noDead refuses an id of which Redis has dead tasks.
+func (x *submission) noDead(ctx context.Context) error {
+	var dead []store.DeadTask
+	err := x.call(ctx, func(ctx context.Context, st *store.Queue) (err error) {
+		dead, err = st.DeadTasks(ctx, x.c.ID, 0)
+		return err
+	})
+	if err == nil && len(dead) > 0 {
+		err = store.ErrDead
+	}
+	return err
 }
 
 // hasEnded notes how the batch has ended. A manifest that was made since is deleted again.
