@@ -236,7 +236,8 @@ func (b *book) mayEnd(who, life string, one *batch, end znode.BatchEnd) error {
 		if r == nil || r.Life != life {
 			return
 		}
-		if end.How != znode.EndUnattended && !r.Complete() && !b.k.loses {
+		all := r.State != "submitting" && float64(len(r.Finished))+r.Dead == r.Tasks() // also if it is cancelled now
+		if end.How != znode.EndUnattended && !all && !b.k.loses {
 			err = fmt.Errorf("it ends as %s, and not all its tasks have ended", end.How)
 		}
 	})
@@ -327,10 +328,26 @@ func (b *book) collects(p *sim.Process, c *tasks.Completed) {
 	b.batches[c.Manifest.Life].collected[p.String()] = true
 }
 
-func (b *book) submitted(id, life string) {
-	if one := b.batches[life]; one != nil {
-		one.submitted = true
+// submitted notes that somebody was told that a batch is there. It is what was submitted, and Redis has it, unless it
+// has ended or was cancelled.
+func (b *book) submitted(out tasks.Submitted, sum string) error {
+	life := out.Manifest.Life
+	one := b.batches[life]
+	switch {
+	case one == nil || one.manifest.SHA256 != sum:
+		return fmt.Errorf("batch %s, life %s, is not the one that was submitted", out.ID, life)
+	case one.ended > 0 || b.k.loses || one.manifest.State == znode.BatchCancelled:
+		return nil
 	}
+	one.submitted = true
+	var err error
+	b.k.redis.Look(one.g, func(q *storemodel.Queue) {
+		r := q.Batches[out.ID]
+		if r == nil || r.Life != life || r.State == "submitting" || r.Tasks() != float64(one.manifest.Tasks) {
+			err = fmt.Errorf("batch %s was submitted, and redis does not have it: %+v", out.ID, r)
+		}
+	})
+	return err
 }
 
 // lives are those of a batch, in order.

@@ -1,7 +1,6 @@
 package queues_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -247,30 +246,6 @@ func (k *shop) readBatch(p *sim.Process, o *tasks.Operator, b store.Batch, m tas
 	}
 	records := tasks.Records(p.Context(), st, b.ID, o.Away(p.Context()))
 	return checkRecords(b.ID, records, m.Tasks, b.Done, b.Dead)
-}
-
-// deadWorld: the Redis has dead tasks of an earlier batch of the name, of which ZooKeeper knows nothing any more, until
-// somebody drops them. So submitters take their manifests back.
-func deadWorld(w *sim.World) {
-	k := newShop(w)
-	k.crew()
-	w.Setup(func(context.Context, *zkconn.Session) error { return k.leaveDead("b1") })
-	for _, name := range []string{"s1", "s2"} {
-		w.Process(name, 0, func(p *sim.Process) error {
-			for {
-				err := k.submitAndWait(p, "b1", 2)
-				if !errors.Is(err, store.ErrDead) || p.Context().Err() != nil {
-					return err
-				}
-				wait(p.Context(), 300*time.Millisecond)
-			}
-		})
-	}
-	w.Process("o1", 0, k.operate(func(p *sim.Process, _ *zkconn.Session, o *tasks.Operator) error {
-		wait(p.Context(), 100*time.Millisecond)
-		_, err := o.DropDead(p.Context(), "b1")
-		return err
-	}))
 }
 
 // leaveDead leaves a dead task of a batch that was removed.

@@ -3,6 +3,7 @@ package queues_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"iter"
@@ -321,9 +322,19 @@ func (k *shop) submit(p *sim.Process, s *zkconn.Session, c tasks.SubmitConfig, s
 		return out, again(err)
 	}
 	if out.Ended == nil {
-		p.Saw(func() { k.book.submitted(out.ID, out.Manifest.Life) })
+		sum := sumOf(p.Context(), source, k.queue)
+		p.Saw(func() { err = k.book.submitted(out, sum) })
 	}
-	return out, nil
+	return out, err
+}
+
+// sumOf is the checksum of a batch, as its manifest has it.
+func sumOf(ctx context.Context, source tasks.Source, q queue.Queue) string {
+	h := sha256.New()
+	for payload := range source(ctx, q) {
+		fmt.Fprintf(h, "%d:%s", len(payload), payload)
+	}
+	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
 // operator is who looks at batches.
