@@ -318,7 +318,7 @@ func (x *submission) refused(ctx context.Context, err error, at string) error {
 	case refused.Path == at && errors.Is(err, zkconn.ErrNoNode) && !x.folders && !x.out.made():
 		x.folders = true
 		return errAgain
-	case refused.Path == at, refused.Path == x.join.record() && !errors.Is(err, zkconn.ErrNoAuth):
+	case changed(err) && (refused.Path == at || refused.Path == x.join.record()):
 		return errAgain // another was faster
 	case refused.Path == folder && errors.Is(err, zkconn.ErrNodeExists): // another made the folders
 		x.folders = false
@@ -330,6 +330,11 @@ func (x *submission) refused(ctx context.Context, err error, at string) error {
 		return x.join.awaitRepair(ctx, refused.Path)
 	}
 	return err
+}
+
+// changed reports whether a write was refused because what it writes or checks is not as it was read.
+func changed(err error) bool {
+	return errors.Is(err, zkconn.ErrBadVersion) || errors.Is(err, zkconn.ErrNoNode) || errors.Is(err, zkconn.ErrNodeExists)
 }
 
 func (o Submitted) made() bool { return o.Manifest.Life != "" }

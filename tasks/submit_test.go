@@ -1,14 +1,17 @@
 package tasks
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"muster/queue"
 	"muster/resource"
 	"muster/tasks/store"
+	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
 
@@ -125,6 +128,28 @@ func TestSubmitRefuses(t *testing.T) {
 	}
 	if f.look().Count("batches") != 0 || f.books().Batches != 0 {
 		t.Error("something was written")
+	}
+}
+
+// TestSubmitWithoutPermission: nobody may write batches, which waiting does not cure.
+func TestSubmitWithoutPermission(t *testing.T) {
+	f := newFixture(t)
+	f.submit("first", numbered(1)) // which makes the folders
+	err := f.operator().Cancel(t.Context(), "first")
+	folder := znode.Batches(f.queue.Root, f.generation())
+	if err == nil {
+		err = f.s.Delete(t.Context(), folder, -1)
+	}
+	if err == nil {
+		_, err = f.s.Create(t.Context(), folder, nil, zkconn.Persistent, zkconn.World(zkconn.PermRead))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := Submit(ctx, f.s, f.submitConfig("b"), numbered(1)); !errors.Is(err, zkconn.ErrNoAuth) {
+		t.Errorf("it ended with %v", err)
 	}
 }
 
