@@ -27,6 +27,7 @@ type book struct {
 	clerk   znode.ClerkMemory    // of the newest generation
 	duties  map[string]*dutyBook // by the path of the duty
 	asked   map[string][]string  // ids of requests, by their folder
+	asks    map[string]znode.Ask // those to the clerk, by path
 	takes   map[int64]string     // duties by epoch
 }
 
@@ -53,6 +54,7 @@ func newBook(w *sim.World) *book {
 	b := &book{
 		w: w, seats: map[string]seated{}, joined: map[int64]string{}, held: map[string]int64{},
 		duties: map[string]*dutyBook{}, asked: map[string][]string{}, takes: map[int64]string{},
+		asks: map[string]znode.Ask{},
 	}
 	w.OnTxn(b.txn)
 	return b
@@ -102,6 +104,7 @@ func (b *book) txn(t *zkmodel.Txn) error {
 	}
 	rules := []func(step) error{
 		b.gateRule, b.clerkRule, b.seatRule, b.takeRule, b.holderRule, b.checkRule, b.fateRule, b.askRule,
+		b.pauseRule,
 	}
 	for _, rule := range rules {
 		if err := rule(s); err != nil {
@@ -216,6 +219,7 @@ func (b *book) askRule(s step) error {
 				return err
 			}
 			id, duty = a.ID, a.Duty
+			b.asks[s.Ops[i].Path] = a
 		} else {
 			r, err := znode.DecodeTick(s.Ops[i].Data)
 			if err != nil {

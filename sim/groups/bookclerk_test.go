@@ -34,7 +34,9 @@ func (b *book) clerkRule(s step) error {
 }
 
 // decides reports whether the clerk writes its memory.
-func (s step) decides() bool { return slices.ContainsFunc(s.places, func(p place) bool { return p.is("clerk") }) }
+func (s step) decides() bool {
+	return slices.ContainsFunc(s.places, func(p place) bool { return p.is("clerk") })
+}
 
 // isClerks reports whether only the clerk may do this.
 func (b *book) isClerks(s step, op zkmodel.Op, p place) bool {
@@ -78,6 +80,29 @@ func (b *book) clerkMay(op zkmodel.Op, p place) error {
 			return fmt.Errorf("it deletes what %s has saved, and did not say so before", d)
 		case b.holder(p) != 0:
 			return fmt.Errorf("it deletes what %s has saved, which somebody holds", d)
+		}
+	}
+	return nil
+}
+
+// pauseRule: a declared duty is paused and resumed only in the transaction that answers who asked for that, so what an
+// operator asked for is not lost.
+func (b *book) pauseRule(s step) error {
+	answered, next := map[string]bool{}, b.clerk
+	for i, p := range s.places {
+		switch op := s.Ops[i]; {
+		case p.is("ask", "*") && op.Type == zkmodel.OpDelete:
+			answered[b.asks[op.Path].Duty] = true
+		case p.is("clerk") && op.Type == zkmodel.OpSetData:
+			var err error
+			if next, err = znode.DecodeClerk(op.Data); err != nil {
+				return err
+			}
+		}
+	}
+	for _, d := range b.group.Duties {
+		if (b.clerk.Paused[d.Name] == "") != (next.Paused[d.Name] == "") && !answered[d.Name] {
+			return fmt.Errorf("it pauses or resumes %s, and nobody asked for that", d.Name)
 		}
 	}
 	return nil
