@@ -1,6 +1,8 @@
 package zkconn_test
 
 import (
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,5 +45,43 @@ func TestCreatedW(t *testing.T) {
 	closes(t, changed, 5*time.Second)
 	if created() {
 		t.Error("the end of the session counts as a creation")
+	}
+}
+
+// TestAWatchIsSetOnce: who reads with the same watch again and again sets it once, and again after its event.
+func TestAWatchIsSetOnce(t *testing.T) {
+	ctx, dir := within(t, 20*time.Second), root(t)
+	p := proxy(t, shared.Connect())
+	s, other := dial(t, zkconn.Config{Servers: []string{p.Addr()}}), dial(t, zkconn.Config{})
+	var set atomic.Int32
+	const exists, getData, getChildren2 = 3, 4, 12
+	p.BeforeSend(func(op int32, request []byte) bool {
+		if (op == exists || op == getData || op == getChildren2) && request[len(request)-1] == 1 {
+			set.Add(1)
+		}
+		return false
+	})
+	for round := range int32(2) {
+		var changed, created, members <-chan struct{}
+		var err error
+		for range 5 {
+			if _, _, changed, err = s.GetW(ctx, dir); err == nil {
+				_, _, members, err = s.ChildrenW(ctx, dir)
+			}
+			if err == nil {
+				_, _, created, err = s.ExistsW(ctx, fmt.Sprint(dir, "/", round))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := set.Load(); got != 3*(round+1) {
+			t.Errorf("round %d: %d watches were set", round, got)
+		}
+		must(other.Create(ctx, fmt.Sprint(dir, "/", round), nil, zkconn.Persistent, open))(t)
+		must(other.Set(ctx, dir, nil, -1))(t)
+		for _, event := range []<-chan struct{}{changed, created, members} {
+			closes(t, event, 5*time.Second)
+		}
 	}
 }

@@ -15,30 +15,36 @@ type found[T any] struct {
 
 // Get returns the data of a znode; nil if it has none.
 func (s *Session) Get(ctx context.Context, path string) ([]byte, Stat, error) {
-	r, err := read(ctx, s, "get", path, func(c *zk.Conn) (found[[]byte], error) {
-		data, stat, err := c.Get(path)
-		return found[[]byte]{nilIfEmpty(data), statOf(stat)}, err
-	})
+	r, err := read(ctx, s, "get", path, func(c *zk.Conn) (found[[]byte], error) { return get(c, path) })
 	return r.what, r.stat, err
+}
+
+func get(c *zk.Conn, path string) (found[[]byte], error) {
+	data, stat, err := c.Get(path)
+	return found[[]byte]{nilIfEmpty(data), statOf(stat)}, err
 }
 
 // Exists reports whether the znode exists. It needs no permission.
 func (s *Session) Exists(ctx context.Context, path string) (Stat, bool, error) {
-	r, err := read(ctx, s, "exists", path, func(c *zk.Conn) (found[bool], error) {
-		exists, stat, err := c.Exists(path)
-		return found[bool]{exists, statOf(stat)}, err
-	})
+	r, err := read(ctx, s, "exists", path, func(c *zk.Conn) (found[bool], error) { return exists(c, path) })
 	return r.stat, r.what, err
+}
+
+func exists(c *zk.Conn, path string) (found[bool], error) {
+	exists, stat, err := c.Exists(path)
+	return found[bool]{exists, statOf(stat)}, err
 }
 
 // Children returns the names of a znode's children, sorted.
 func (s *Session) Children(ctx context.Context, path string) ([]string, Stat, error) {
-	r, err := read(ctx, s, "children", path, func(c *zk.Conn) (found[[]string], error) {
-		names, stat, err := c.Children(path)
-		slices.Sort(names)
-		return found[[]string]{names, statOf(stat)}, err
-	})
+	r, err := read(ctx, s, "children", path, func(c *zk.Conn) (found[[]string], error) { return children(c, path) })
 	return r.what, r.stat, err
+}
+
+func children(c *zk.Conn, path string) (found[[]string], error) {
+	names, stat, err := c.Children(path)
+	slices.Sort(names)
+	return found[[]string]{names, statOf(stat)}, err
 }
 
 // ACL returns the ACL of a znode.
@@ -59,7 +65,10 @@ func (s *Session) Sync(ctx context.Context, path string) error {
 // GetW is Get with a channel. The channel is closed when the znode is changed or deleted, or when the session ends:
 // read again then. A watch cannot be removed: a channel that nobody waits for stays until its event.
 func (s *Session) GetW(ctx context.Context, path string) ([]byte, Stat, <-chan struct{}, error) {
-	r, w, err := watched(ctx, s, "get", watchKey{path, onData}, func(c *zk.Conn) (found[[]byte], error) {
+	r, w, err := watched(ctx, s, "get", watchKey{path, onData}, func(c *zk.Conn, set bool) (found[[]byte], error) {
+		if !set {
+			return get(c, path)
+		}
 		data, stat, _, err := c.GetW(path)
 		return found[[]byte]{nilIfEmpty(data), statOf(stat)}, err
 	})
@@ -68,11 +77,18 @@ func (s *Session) GetW(ctx context.Context, path string) ([]byte, Stat, <-chan s
 
 // ExistsW is Exists with a channel like that of GetW. The channel is also closed when the znode is created.
 func (s *Session) ExistsW(ctx context.Context, path string) (Stat, bool, <-chan struct{}, error) {
-	r, w, err := watched(ctx, s, "exists", watchKey{path, onExistence}, func(c *zk.Conn) (found[bool], error) {
+	r, w, err := watchedExists(ctx, s, path)
+	return r.stat, r.what, w.changed(), err
+}
+
+func watchedExists(ctx context.Context, s *Session, path string) (found[bool], *watcher, error) {
+	return watched(ctx, s, "exists", watchKey{path, onExistence}, func(c *zk.Conn, set bool) (found[bool], error) {
+		if !set {
+			return exists(c, path)
+		}
 		exists, stat, _, err := c.ExistsW(path)
 		return found[bool]{exists, statOf(stat)}, err
 	})
-	return r.stat, r.what, w.changed(), err
 }
 
 // CreatedW is ExistsW for a caller that waits for the znode to be created. After the channel is closed, created reports
@@ -81,16 +97,17 @@ func (s *Session) ExistsW(ctx context.Context, path string) (Stat, bool, <-chan 
 func (s *Session) CreatedW(
 	ctx context.Context, path string,
 ) (stat Stat, exists bool, changed <-chan struct{}, created func() bool, err error) {
-	r, w, err := watched(ctx, s, "exists", watchKey{path, onExistence}, func(c *zk.Conn) (found[bool], error) {
-		exists, stat, _, err := c.ExistsW(path)
-		return found[bool]{exists, statOf(stat)}, err
-	})
+	r, w, err := watchedExists(ctx, s, path)
 	return r.stat, r.what, w.changed(), func() bool { return w.created }, err
 }
 
 // ChildrenW is Children with a channel like that of GetW. The channel is closed when a child is created or deleted.
 func (s *Session) ChildrenW(ctx context.Context, path string) ([]string, Stat, <-chan struct{}, error) {
-	r, w, err := watched(ctx, s, "children", watchKey{path, onChildren}, func(c *zk.Conn) (found[[]string], error) {
+	key := watchKey{path, onChildren}
+	r, w, err := watched(ctx, s, "children", key, func(c *zk.Conn, set bool) (found[[]string], error) {
+		if !set {
+			return children(c, path)
+		}
 		names, stat, _, err := c.ChildrenW(path)
 		slices.Sort(names)
 		return found[[]string]{names, statOf(stat)}, err
@@ -98,15 +115,17 @@ func (s *Session) ChildrenW(ctx context.Context, path string) ([]string, Stat, <
 	return r.what, r.stat, w.changed(), err
 }
 
-// watched is read with a watch.
+// watched is read with a watch. f sets one, unless the server has it already: the library keeps a channel for each one
+// that is set, until its event.
 func watched[T any](
-	ctx context.Context, s *Session, op string, key watchKey, f func(*zk.Conn) (T, error),
+	ctx context.Context, s *Session, op string, key watchKey, f func(c *zk.Conn, set bool) (T, error),
 ) (v T, w *watcher, err error) {
-	w, err = s.watches.add(key)
+	w, there, err := s.watches.add(key)
 	if err != nil {
 		return v, nil, &Error{op, key.path, err}
 	}
-	if v, err = read(ctx, s, op, key.path, f); err != nil {
+	v, err = read(ctx, s, op, key.path, func(c *zk.Conn) (T, error) { return f(c, !there) })
+	if err != nil {
 		s.watches.remove(key, w)
 		return v, nil, err
 	}

@@ -60,25 +60,26 @@ func (w *watches) init(c Config) {
 
 // add returns a channel that the next event on key closes. It is called before the read that sets the watch, so that no
 // event is missed; an event of an older watch may close the channel early. If the server has the watch already, add
-// returns the same channel to every caller, so that callers who gave up do not leave a channel each.
-func (w *watches) add(key watchKey) (*watcher, error) {
+// returns the same channel to every caller, so that callers who gave up do not leave a channel each. The watch
+// is there then, and need not be set.
+func (w *watches) add(key watchKey) (one *watcher, there bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if all := w.chans[key]; len(all) > 0 && all[len(all)-1].conn == w.conns && w.kept(key) {
 		all[len(all)-1].users++
-		return all[len(all)-1], nil
+		return all[len(all)-1], true, nil
 	}
-	one := &watcher{ch: make(chan struct{}), users: 1, conn: w.conns}
+	one = &watcher{ch: make(chan struct{}), users: 1, conn: w.conns}
 	if w.ended {
 		close(one.ch)
-		return one, nil
+		return one, false, nil
 	}
 	if w.bytes+4+len(key.path) > w.limit {
-		return nil, ErrTooLarge
+		return nil, false, ErrTooLarge
 	}
 	w.bytes += 4 + len(key.path)
 	w.chans[key] = append(w.chans[key], one)
-	return one, nil
+	return one, false, nil
 }
 
 // kept reports whether the server has this watch. A watch on the existence of a znode that exists is one on its data.
