@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"muster/queue"
 	"muster/resource"
@@ -37,6 +38,7 @@ type batch struct {
 	id        string
 	g         string // its generation
 	manifest  znode.BatchManifest
+	written   time.Time
 	submitted bool            // somebody was told that it is there
 	collected map[string]bool // the lives of processes whose do has succeeded
 	ended     int
@@ -93,8 +95,8 @@ func (b *book) note(t *zkmodel.Txn) error {
 // mayWrite demands that processes of the queue write only in a generation that is open. Who asks for the time writes
 // nothing, and the end of a session deletes what it had.
 func (b *book) mayWrite(t *zkmodel.Txn, who, g string, below []string, op zkmodel.Op) error {
-	time := op.Type == zkmodel.OpSetData && len(below) == 1 && below[0] == "ended" && len(op.Data) == 0
-	if strings.HasPrefix(who, "setup") || strings.HasPrefix(who, "admin") || op.Type == zkmodel.OpCheck || time ||
+	asks := op.Type == zkmodel.OpSetData && len(below) == 1 && below[0] == "ended" && len(op.Data) == 0
+	if strings.HasPrefix(who, "setup") || strings.HasPrefix(who, "admin") || op.Type == zkmodel.OpCheck || asks ||
 		t.Ops[0].Type == zkmodel.OpClose {
 		return nil
 	}
@@ -162,7 +164,9 @@ func (b *book) noteBatch(t *zkmodel.Txn, who, id string, op zkmodel.Op, after []
 		m, err := znode.DecodeBatch(op.Data)
 		b.current[id] = hex(t.Zxid)
 		g, _ := place(op.Path)
-		b.batches[hex(t.Zxid)] = &batch{id: id, g: g, manifest: m, collected: map[string]bool{}}
+		b.batches[hex(t.Zxid)] = &batch{
+			id: id, g: g, manifest: m, written: time.Now(), collected: map[string]bool{},
+		}
 		return errors.Join(err, b.mayCome(g))
 	case zkmodel.OpSetData:
 		m, err := znode.DecodeBatch(op.Data)
@@ -171,7 +175,7 @@ func (b *book) noteBatch(t *zkmodel.Txn, who, id string, op zkmodel.Op, after []
 		}
 		one := b.batches[b.current[id]]
 		err = one.mayBecome(m)
-		one.manifest = m
+		one.manifest, one.written = m, time.Now()
 		return err
 	case zkmodel.OpDelete:
 		one := b.batches[b.current[id]]
@@ -223,6 +227,8 @@ func (b *book) mayEnd(who, life string, one *batch, end znode.BatchEnd) error {
 			return fmt.Errorf("it ends as cancelled, and is %s", one.manifest.State)
 		}
 		return nil
+	case end.How == znode.EndUnattended && time.Since(one.written) < time.Hour:
+		return fmt.Errorf("it ends as unattended %s after it was written", time.Since(one.written))
 	case end.How == znode.EndCollected && !one.collected[who]:
 		return fmt.Errorf("it ends as collected, and %s has not collected it", who)
 	}

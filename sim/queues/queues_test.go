@@ -26,6 +26,7 @@ func worlds() []sim.Named {
 		{Name: "dead", Options: o, World: deadWorld},
 		{Name: "loss", Options: lossy, World: lossWorld},
 		{Name: "declare", Options: o, World: declareWorld},
+		{Name: "unattended", Options: o, World: unattendedWorld},
 		{Name: "clash", Options: o, World: clashWorld},
 		{Name: "gone", Options: o, World: goneWorld},
 		{Name: "anew", Options: o, World: anewWorld},
