@@ -27,30 +27,52 @@ func declareWorld(w *sim.World) {
 	})
 }
 
-// apply adds a process that does something to the declaration, several times with a pause in between.
+// apply adds a process that does something to the declaration, several times with a pause in between. Then it sees to
+// it that the queue is there and open, until the others have ended.
 func (k *shop) apply(
 	name string, rounds int, pause time.Duration, once func(p *sim.Process, store *zkstate.Store, round int) error,
 ) {
 	round := 0
-	k.w.Process(name, 1, func(p *sim.Process) error {
-		for round < rounds {
+	k.w.Service(name, 1, func(p *sim.Process) error {
+		for p.Context().Err() == nil {
 			s, err := p.Dial(sessionTimeout)
 			if err != nil {
 				return err
 			}
 			store, err := k.admin(s, access(p))
-			if err == nil {
+			switch {
+			case err != nil:
+			case round < rounds:
 				err = once(p, store, round)
+			default:
+				err = k.open(p, store)
 			}
 			s.Close()
 			if err != nil {
 				return err
 			}
 			p.Saw(func() { round++ })
-			wait(p.Context(), pause)
+			if wait(p.Context(), pause); round > rounds {
+				wait(p.Context(), 10*time.Second)
+			}
 		}
-		return nil
+		return p.Context().Err()
 	})
+}
+
+// open creates the queue if it is gone, and opens it if it was asked to stop.
+func (k *shop) open(p *sim.Process, store *zkstate.Store) error {
+	o, err := store.Find(p.Context(), k.queue.Path())
+	row := plan.Row{Path: k.queue.Path(), Old: o, New: k.queue, Reason: plan.TerminatedKept}
+	switch {
+	case err != nil:
+		return err
+	case o == nil:
+		row.Reason = plan.NotThere
+	case o.Record == nil || o.Record.State != resource.StateTerminating:
+		return nil
+	}
+	return moved(store.Commit(p.Context(), row))
 }
 
 // applyOnce deletes the queue if nobody is live, or asks the processes to stop and then deletes or opens it. A queue
