@@ -306,8 +306,13 @@ func TestManifests(t *testing.T) {
 	}
 	for _, end := range []string{"cancel", "delete"} {
 		f.submit(end, numbered(1))
-		m, err := p.Manifest(t.Context(), end)
-		if err != nil || m.State != znode.BatchOpen || m.Life != f.inRedis(end).Life {
+		var m Manifest
+		var err error
+		eventually(t, "the open batch", func() bool {
+			m, err = p.Manifest(t.Context(), end)
+			return err != nil || m.State == znode.BatchOpen
+		})
+		if err != nil || m.Life != f.inRedis(end).Life {
 			t.Fatalf("%+v, %v", m, err)
 		}
 		over := p.Cancelled(end)
