@@ -52,7 +52,11 @@ func (k *jobs) joins() {
 		{"c", "c", worker.TakeoverWait},
 	} {
 		k.Process("p-"+c.name, 1, func(p *sim.Process) error {
-			m, err := k.join(p, worker.Config{Identity: c.identity, Takeover: c.takeover})
+			takeover := c.takeover
+			if p.Life() > 0 { // a life before may still hold what nobody else would take back
+				takeover = worker.TakeoverWait
+			}
+			m, err := k.join(p, worker.Config{Identity: c.identity, Takeover: takeover})
 			if err != nil {
 				return endsWell(err)
 			}
