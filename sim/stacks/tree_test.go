@@ -133,8 +133,11 @@ func (t tree) records() ([]record, error) {
 // run is the folder of the Record's generation.
 func (r record) run() string { return znode.Run(path.Dir(r.path), r.Generation) }
 
-// noRecord is what problems says of a znode that nothing declares.
-const noRecord = " has no record"
+// What problems says of a znode that nothing declares, and of an open generation.
+const (
+	noRecord = " has no record"
+	unnamed  = " is open, and no record names it"
+)
 
 // problems says what is half-written: every Record has its znode, its generation with a gate, and the same bytes as its
 // copy there, and is in the index of its stack; every gate and every znode of a resource has a Record. The words of a
@@ -166,7 +169,7 @@ func (t tree) problems() map[string]bool {
 	for p := range t {
 		run, rest, ok := generationOf(p)
 		if ok && rest == "gate" && !named[run] {
-			add("%s is open, and no record names it", run)
+			add("%s%s", run, unnamed)
 		}
 		if isResource(p) && !paths[p] && t.has(path.Dir(p)+"/"+resource.Reserved) {
 			add("%s%s", p, noRecord)
