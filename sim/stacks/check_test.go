@@ -29,7 +29,8 @@ type checker struct {
 	noLock bool
 	// unseen are generations that an apply could not see which then created a resource: if somebody deletes their Record
 	// by hand in between, they stay open.
-	unseen map[string]bool
+	unseen  map[string]bool
+	deleted map[string]bool // what somebody has deleted by hand
 	// classic are the znodes of classic workers; true: a companion.
 	classic map[string]bool
 }
@@ -50,7 +51,7 @@ type actor struct {
 func newChecker(w *sim.World) *checker {
 	c := &checker{
 		w: w, now: tree{}, actors: map[int64]*actor{}, wrote: map[int64]int64{}, saved: map[string]int64{},
-		classic: map[string]bool{}, unseen: map[string]bool{},
+		classic: map[string]bool{}, unseen: map[string]bool{}, deleted: map[string]bool{},
 	}
 	w.OnTxn(c.transaction)
 	return c
@@ -70,6 +71,11 @@ func (c *checker) transaction(t *zkmodel.Txn) error {
 	c.zxid, c.wrote[t.Session] = t.Zxid, t.Zxid
 	if who == nil {
 		who = &actor{name: "setup"}
+	}
+	for _, o := range t.Ops {
+		if o.Type != zkmodel.OpCheck {
+			c.deleted[o.Path] = who.byHand && o.Type == zkmodel.OpDelete
+		}
 	}
 	if who.byHand {
 		return nil
@@ -112,10 +118,11 @@ func (c *checker) problems() map[string]bool {
 	return bad
 }
 
-// breaksNothing: nothing is half-written that was not before.
+// breaksNothing: nothing is half-written that was not before. A repair puts back what it has seen to be missing; what
+// somebody deletes by hand meanwhile is for the next one.
 func (c *checker) breaksNothing(was map[string]bool) error {
 	for p := range c.broken {
-		if !was[p] {
+		if at, _, _ := strings.Cut(p, noZnode); !was[p] && !c.deleted[at] {
 			return errors.New(p)
 		}
 	}

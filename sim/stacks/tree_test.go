@@ -133,9 +133,10 @@ func (t tree) records() ([]record, error) {
 // run is the folder of the Record's generation.
 func (r record) run() string { return znode.Run(path.Dir(r.path), r.Generation) }
 
-// What problems says of a znode that nothing declares, and of an open generation.
+// What problems says of a znode that nothing declares, of a Record, and of an open generation.
 const (
 	noRecord = " has no record"
+	noZnode  = " has no znode in generation "
 	unnamed  = " is open, and no record names it"
 )
 
@@ -154,7 +155,7 @@ func (t tree) problems() map[string]bool {
 		named[r.run()], paths[r.path] = true, true
 		g := r.Generation
 		if !t.has(r.path) {
-			add("%s has no znode in generation %s", r.path, g)
+			add("%s%s%s", r.path, noZnode, g)
 		}
 		if !t.has(r.run() + "/gate") {
 			add("%s has no gate in generation %s", r.path, g)
