@@ -197,7 +197,8 @@ func (b *book) noteBatch(t *zkmodel.Txn, who, id string, op zkmodel.Op, after []
 	return nil
 }
 
-// mayBecome checks a change of a manifest.
+// mayBecome checks a change of a manifest. One that was taken back and made again for the same tasks may be written by
+// a submitter that has read the first: then it only has the earlier time.
 func (one *batch) mayBecome(m znode.BatchManifest) error {
 	was := one.manifest
 	switch {
@@ -205,7 +206,7 @@ func (one *batch) mayBecome(m znode.BatchManifest) error {
 		return fmt.Errorf("it was cancelled, and is %s", m.State)
 	case was.State != znode.BatchSubmitting && m.State == znode.BatchSubmitting:
 		return fmt.Errorf("it was %s, and is submitting", was.State)
-	case m.SHA256 != was.SHA256 || !m.Since.Equal(was.Since):
+	case m.SHA256 != was.SHA256 || m.Since.After(was.Since):
 		return errors.New("it is another batch")
 	}
 	return nil
