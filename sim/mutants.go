@@ -210,7 +210,7 @@ func (m *mutants) again(e *entry) bool {
 				return true
 			}
 		}
-		seed, _ := m.caught(n, e.guard, e.seed+1, max(100, 4*int(e.seed)))
+		seed, _ := m.caught(n, e.guard, e.seed+1, max(300, 4*int(e.seed)))
 		return seed != 0
 	}
 	return false
