@@ -3,6 +3,8 @@ package queues_test
 import (
 	"errors"
 	"fmt"
+	"path"
+	"sync"
 	"time"
 
 	"muster/queue"
@@ -10,6 +12,7 @@ import (
 	"muster/tasks"
 	"muster/tasks/store"
 	"muster/tasks/store/storemodel"
+	"muster/zkmodel"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -159,6 +162,35 @@ func retryWorld(results queue.Results) func(*sim.World) {
 			return k.awaitRetried(p, o, r.Batch)
 		}))
 	}
+}
+
+// endRetryWorld: a dead task is retried while its batch is being ended: whoever ends it has just asked for the time.
+func endRetryWorld(w *sim.World) {
+	k := newShop(w)
+	k.crew()
+	ends, once := make(chan struct{}), sync.Once{}
+	w.OnTxn(func(t *zkmodel.Txn) error {
+		if len(t.Ops) == 1 && t.Ops[0].Type == zkmodel.OpSetData && path.Base(t.Ops[0].Path) == "ended" {
+			once.Do(func() { close(ends) })
+		}
+		return nil
+	})
+	w.Process("s1", 0, k.operate(func(p *sim.Process, s *zkconn.Session, o *tasks.Operator) error {
+		c := tasks.SubmitConfig{ID: "b1", Results: queue.ResultsDiscard}
+		if _, err := k.submit(p, s, c, k.payloads("b1", 1, 0)); err != nil {
+			return err
+		}
+		_, err := k.awaitEnd(p, o, "b1")
+		return err
+	}))
+	w.Process("r1", 0, k.operate(func(p *sim.Process, _ *zkconn.Session, o *tasks.Operator) error {
+		select {
+		case <-ends:
+			_, _ = o.Retry(p.Context(), "b1") // it may have ended
+		case <-p.Context().Done():
+		}
+		return p.Context().Err()
+	}))
 }
 
 // awaitDead waits until a batch has two dead tasks.

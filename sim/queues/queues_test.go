@@ -21,6 +21,7 @@ func worlds() []sim.Named {
 		{Name: "retry-watcher", Options: o, World: retryWorld(queue.ResultsWatcher)},
 		{Name: "retry-discard", Options: o, World: retryWorld(queue.ResultsDiscard)},
 		{Name: "retry-keep", Options: o, World: retryWorld(queue.KeepResults + "15s")},
+		{Name: "retry-end", Options: o, World: endRetryWorld},
 		{Name: "full", Options: o, World: fullWorld},
 		{Name: "wait", Options: o, World: waitWorld},
 		{Name: "dead", Options: o, World: deadWorld},
