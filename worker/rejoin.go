@@ -25,7 +25,8 @@ import (
 // session. It is for a process whose command has gone on. It returns another Member; m itself has ended.
 //
 // ErrFenced means that the identity was taken over meanwhile, and ErrDone that a Complete which got no answer was
-// committed. While a part of the job is missing that somebody deleted, it waits; the end of ctx is ErrDamaged then.
+// committed. If another whole run has completed since, that is ErrFenced too: only the last run is remembered. While a
+// part of the job is missing that somebody deleted, Rejoin waits; the end of ctx is ErrDamaged then.
 func (m *Member) Rejoin(ctx context.Context, s *zkconn.Session) (*Member, error) {
 	m.leaving.Lock()
 	defer m.leaving.Unlock()
