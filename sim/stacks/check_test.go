@@ -72,12 +72,7 @@ func (c *checker) transaction(t *zkmodel.Txn) error {
 	if who == nil {
 		who = &actor{name: "setup"}
 	}
-	for _, o := range t.Ops {
-		if o.Type != zkmodel.OpCheck {
-			c.deleted[o.Path] = who.byHand && o.Type == zkmodel.OpDelete
-		}
-	}
-	if who.byHand {
+	if c.noteDeleted(t, who); who.byHand {
 		return nil
 	}
 	if at := znode.Ensemble(home); before.has(at) && string(before[at].data) != string(c.now[at].data) {
@@ -92,7 +87,16 @@ func (c *checker) transaction(t *zkmodel.Txn) error {
 	return nil
 }
 
-// noteUnseen notes the open generations that were made since who began to read, if it creates a resource.
+// noteDeleted notes what a person has deleted, until somebody writes it.
+func (c *checker) noteDeleted(t *zkmodel.Txn, who *actor) {
+	for _, o := range t.Ops {
+		if o.Type != zkmodel.OpCheck {
+			c.deleted[o.Path] = who.byHand && o.Type == zkmodel.OpDelete
+		}
+	}
+}
+
+// noteUnseen notes, when an apply creates a resource, the open generations that were made after it began to read.
 func (c *checker) noteUnseen(before tree, t *zkmodel.Txn, who *actor) {
 	for _, o := range t.Ops {
 		if _, _, ok := recordOf(o.Path); !ok || o.Type != zkmodel.OpCreate {
