@@ -84,7 +84,7 @@ func runDrift(ctx context.Context, p *process, o driftOptions, dir string, run *
 	}
 	defer s.Close()
 	// From here on drift has only a Reader, which has no method that writes.
-	w := &driftCheck{p: p, o: o, cfg: cfg, target: t, reader: zkstate.NewReader(s, cfg.Home, kinds()...)}
+	w := &driftCheck{p: p, o: o, cfg: cfg, target: t, reader: zkstate.NewFollower(s, cfg.Home, kinds()...)}
 	c, err := w.compareBetweenApplies(ctx)
 	if err != nil {
 		return err
@@ -159,7 +159,7 @@ type driftCheck struct {
 	o      driftOptions
 	cfg    *spec.Config
 	target target
-	reader *zkstate.Reader
+	reader *zkstate.Follower
 }
 
 // compareBetweenApplies compares while no apply of the stack is under way, because half an apply would look like drift.
@@ -170,7 +170,7 @@ func (w *driftCheck) compareBetweenApplies(ctx context.Context) (comparison, err
 	for err == nil {
 		var c comparison
 		var after int64
-		if c, err = compare(ctx, w.cfg, w.target, w.reader, filter{}); err != nil {
+		if c, err = compare(ctx, w.cfg, w.target, w.reader.Reader, filter{}); err != nil {
 			return c, err
 		}
 		if after, err = w.awaitNoApply(ctx, deadline); err == nil && after == before {

@@ -121,7 +121,7 @@ type awaited struct {
 
 // wait looks once, and then until a state is reached or the time is up.
 func (w *awaited) wait(ctx context.Context, scope *searchScope) error {
-	r := zkstate.NewReader(scope.session, scope.home, kinds()...)
+	r := zkstate.NewFollower(scope.session, scope.home, kinds()...)
 	o, err := r.Look(ctx, w.at)
 	if err == nil {
 		w.early = o == nil
@@ -141,7 +141,7 @@ func (w *awaited) wait(ctx context.Context, scope *searchScope) error {
 // follow looks until a state is reached, in one session after the other.
 func (w *awaited) follow(ctx context.Context, scope *searchScope) error {
 	for {
-		r := zkstate.NewReader(scope.session, scope.home, kinds()...)
+		r := zkstate.NewFollower(scope.session, scope.home, kinds()...)
 		err := r.Follow(ctx, w.at, watchEvery, func(o *resource.Observed) error { return w.look(ctx, r, o) })
 		for errors.Is(err, zkconn.ErrSessionLost) || errors.Is(err, zkconn.ErrUnreachable) {
 			if !w.gap {
@@ -173,7 +173,7 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 // look decides whether o is what is waited for: then, or if it never will be, it returns an error.
-func (w *awaited) look(ctx context.Context, r *zkstate.Reader, o *resource.Observed) error {
+func (w *awaited) look(ctx context.Context, r *zkstate.Follower, o *resource.Observed) error {
 	w.now = o
 	if o == nil {
 		return w.absent()
@@ -234,7 +234,7 @@ func (w *awaited) completed(o *resource.Observed) bool {
 
 // watchEnd keeps a watch on the completion of a job that its last worker removes: afterwards nothing tells of it. That
 // somebody terminated it may be missed.
-func (w *awaited) watchEnd(ctx context.Context, r *zkstate.Reader, o *resource.Observed) (err error) {
+func (w *awaited) watchEnd(ctx context.Context, r *zkstate.Follower, o *resource.Observed) (err error) {
 	if o.Record == nil || o.Record.Declaration.Kind().Name != job.KindName ||
 		job.Of(o.Record).Lifecycle.OnComplete != job.Remove {
 		w.ended = nil

@@ -38,7 +38,7 @@ type RunRecord struct {
 
 // Runs returns what is recorded of a cron duty, the newest first, at most n. What an operator asked for comes where it
 // began, or was asked for. The duty needs no holder.
-func Runs(ctx context.Context, s *zkconn.Session, root, generation, duty string, n int) ([]RunRecord, error) {
+func Runs(ctx context.Context, s zkstate.Source, root, generation, duty string, n int) ([]RunRecord, error) {
 	var paths []string
 	for folder, pathsOf := range map[string]func(string, []string) []string{
 		znode.Ticks(root, generation, duty): tickPaths, znode.Nows(root, generation, duty): nowPaths,
@@ -78,7 +78,7 @@ func (r RunRecord) when() time.Time {
 }
 
 // readTicks reads records; nil for one that is gone.
-func readTicks(ctx context.Context, s *zkconn.Session, paths []string) ([]*znode.TickRecord, error) {
+func readTicks(ctx context.Context, s zkstate.Source, paths []string) ([]*znode.TickRecord, error) {
 	found := make([]*znode.TickRecord, len(paths))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxReads)

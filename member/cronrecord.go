@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"muster/member/ticks"
+	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -163,7 +164,7 @@ func (c *cron) readAsks() error {
 }
 
 // readTick reads a record; nil if there is none. One that cannot be read is the zero record.
-func readTick(ctx context.Context, s *zkconn.Session, path string) (*znode.TickRecord, error) {
+func readTick(ctx context.Context, s zkstate.Source, path string) (*znode.TickRecord, error) {
 	body, _, err := s.Get(ctx, path)
 	if errors.Is(err, zkconn.ErrNoNode) {
 		return nil, nil

@@ -13,7 +13,7 @@ import (
 
 // Ensemble is the random id of the ensemble; empty before its first apply.
 func (r *Reader) Ensemble(ctx context.Context) (string, error) {
-	body, _, err := r.session.Get(ctx, znode.Ensemble(r.home))
+	body, _, err := r.source.Get(ctx, znode.Ensemble(r.home))
 	if errors.Is(err, zkconn.ErrNoNode) {
 		return "", nil
 	}

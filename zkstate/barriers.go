@@ -75,7 +75,7 @@ func (r *Reader) roundsOf(ctx context.Context, root, g, name string) ([]Round, e
 // readRound fills what dir says of a round, and reports whether it is under way. It reads the outcome last: so a round
 // that it reports had at most the arrivals that it names.
 func (r *Reader) readRound(ctx context.Context, dir string, one *Round) (under bool, err error) {
-	body, made, err := r.session.Get(ctx, znode.RoundState(dir))
+	body, made, err := r.source.Get(ctx, znode.RoundState(dir))
 	if errors.Is(err, zkconn.ErrNoNode) {
 		return false, nil
 	}
@@ -114,7 +114,7 @@ func (r *Reader) readRound(ctx context.Context, dir string, one *Round) (under b
 	if one.Since.IsZero() {
 		one.Since = made.Ctime
 	}
-	_, decided, err := r.session.Exists(ctx, znode.Counted(dir, st.Workers-1))
+	_, decided, err := r.source.Exists(ctx, znode.Counted(dir, st.Workers-1))
 	return !decided, err
 }
 
@@ -129,7 +129,7 @@ func (r *Reader) firstArrival(ctx context.Context, dir string, one *Round) (time
 		}
 	}
 	stats, err := forEach(ctx, paths, func(ctx context.Context, path string) (zkconn.Stat, error) {
-		stat, there, err := r.session.Exists(ctx, path)
+		stat, there, err := r.source.Exists(ctx, path)
 		if !there {
 			return zkconn.Stat{}, err // it may have left meanwhile
 		}

@@ -14,7 +14,7 @@ import (
 func (r *Reader) observeWithoutRecord(
 	ctx context.Context, path string, companions []string,
 ) (*resource.Observed, error) {
-	body, _, err := r.session.Get(ctx, path)
+	body, _, err := r.source.Get(ctx, path)
 	switch {
 	case errors.Is(err, zkconn.ErrNoNode):
 		return nil, nil
@@ -23,7 +23,7 @@ func (r *Reader) observeWithoutRecord(
 	case err != nil:
 		return nil, err
 	}
-	children, stat, err := r.session.Children(ctx, path)
+	children, stat, err := r.source.Children(ctx, path)
 	switch {
 	case errors.Is(err, zkconn.ErrNoNode):
 		return nil, nil
@@ -60,7 +60,7 @@ func (r *Reader) hasCounter(ctx context.Context, companions []string) (bool, err
 		if !strings.HasSuffix(c, "-dai-for-worker-id") && !strings.HasSuffix(c, "-dai") {
 			continue
 		}
-		_, stat, err := r.session.Get(ctx, c)
+		_, stat, err := r.source.Get(ctx, c)
 		switch {
 		case errors.Is(err, zkconn.ErrNoNode), errors.Is(err, zkconn.ErrNoAuth):
 		case err != nil:

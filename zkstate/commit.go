@@ -181,7 +181,7 @@ func (s *Store) ended(ctx context.Context, kind resource.Kind, path, g string) (
 // exists returns a function that reports whether the znode at path exists.
 func (r *Reader) exists(path string) func(context.Context) (bool, error) {
 	return func(ctx context.Context) (bool, error) {
-		_, ok, err := r.session.Exists(ctx, path)
+		_, ok, err := r.source.Exists(ctx, path)
 		return ok, err
 	}
 }

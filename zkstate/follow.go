@@ -5,13 +5,25 @@ import (
 	"time"
 
 	"muster/resource"
+	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
+
+// Follower is a Reader that also waits for changes.
+type Follower struct {
+	*Reader
+	session *zkconn.Session
+}
+
+// NewFollower returns a Follower that reads from s; home and kinds are as for NewReader.
+func NewFollower(s *zkconn.Session, home string, kinds ...Kind) *Follower {
+	return &Follower{NewReader(s, home, kinds...), s}
+}
 
 // Follow calls each with what is at path, nil while nothing is: now, after each change of its record or of who is live,
 // and at least once in every interval, since not everything that makes a status is watched. It returns the error of
 // each, or why ctx or the session has ended.
-func (r *Reader) Follow(
+func (r *Follower) Follow(
 	ctx context.Context, path string, interval time.Duration, each func(*resource.Observed) error,
 ) error {
 	tick := time.NewTicker(interval)
@@ -51,7 +63,7 @@ func kindName(o *resource.Observed) string {
 
 // changes watches the record of a resource of this kind, and its children. What cannot be watched is nil: it may not be
 // there, or nobody may read it.
-func (r *Reader) changes(ctx context.Context, path, kind string) (record, members <-chan struct{}) {
+func (r *Follower) changes(ctx context.Context, path, kind string) (record, members <-chan struct{}) {
 	if kind == "" {
 		return nil, nil
 	}

@@ -18,7 +18,7 @@ func Group() Kind {
 // session of the member. Else it costs a read for each duty that was ever taken.
 func countGroup(ctx context.Context, r *Reader, o *resource.Observed) error {
 	g, generation := group.Of(o.Record), o.Record.Generation
-	live, _, err := r.session.Exists(ctx, g.Path())
+	live, _, err := r.source.Exists(ctx, g.Path())
 	if err != nil || live.NumChildren == 0 {
 		return err
 	}

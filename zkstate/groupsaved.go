@@ -129,7 +129,7 @@ func (r *Reader) openOperations(ctx context.Context, root, g, duty string) ([]st
 func (r *Reader) guard(ctx context.Context, o *resource.Observed, path string) (
 	there bool, guards []zkconn.Op, err error,
 ) {
-	stat, there, err := r.session.Exists(ctx, path)
+	stat, there, err := r.source.Exists(ctx, path)
 	if err != nil || there {
 		return there, []zkconn.Op{zkconn.CheckOp(path, stat.Version)}, err
 	}

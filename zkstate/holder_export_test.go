@@ -11,7 +11,7 @@ import (
 // Holder says who holds the apply lock of a stack; ok is false when nobody does.
 func (r *Reader) Holder(ctx context.Context, stack string) (h znode.Mark, ok bool, err error) {
 	queue := r.lockQueue(stack)
-	names, _, err := r.session.Children(ctx, queue.Dir)
+	names, _, err := r.source.Children(ctx, queue.Dir)
 	if errors.Is(err, zkconn.ErrNoNode) {
 		return znode.Mark{}, false, nil
 	}

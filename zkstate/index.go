@@ -49,7 +49,7 @@ func (r *Reader) AllRoots(ctx context.Context) ([]string, error) {
 // index reads the index of a stack. It does not exist before the first create of the stack.
 func (r *Reader) index(ctx context.Context, stack string) (index znode.Index, version int32, exists bool, err error) {
 	at := znode.Stack(r.home, stack)
-	body, stat, err := r.session.Get(ctx, at)
+	body, stat, err := r.source.Get(ctx, at)
 	switch {
 	case errors.Is(err, zkconn.ErrNoNode):
 		return znode.Index{}, 0, false, nil

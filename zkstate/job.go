@@ -21,11 +21,11 @@ func Job() Kind {
 // is free, there is one id too many for a moment.
 func countJob(ctx context.Context, r *Reader, o *resource.Observed) error {
 	j, g := job.Of(o.Record), o.Record.Generation
-	ids, _, err := r.session.Exists(ctx, znode.IDs(j.Root, g))
+	ids, _, err := r.source.Exists(ctx, znode.IDs(j.Root, g))
 	if err != nil {
 		return err
 	}
-	end, _, err := r.session.Exists(ctx, znode.End(j.Root, g))
+	end, _, err := r.source.Exists(ctx, znode.End(j.Root, g))
 	if err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func (s *Store) recordRun(ctx context.Context, old *resource.Observed, rec *reso
 
 // CompletedW watches whether all workers of the run in a job's record complete. The function that it returns reports
 // whether they have: true is certain, also when the job is gone afterwards. After a lost connection it may stay false.
-func (r *Reader) CompletedW(ctx context.Context, rec *resource.Record) (completed func() bool, err error) {
+func (r *Follower) CompletedW(ctx context.Context, rec *resource.Record) (completed func() bool, err error) {
 	j := job.Of(rec)
 	last := znode.Completion(j.Root, rec.Generation, j.Workers-1)
 	_, exists, changed, created, err := r.session.CreatedW(ctx, last)
@@ -110,7 +110,7 @@ func (r *Reader) CompletedW(ctx context.Context, rec *resource.Record) (complete
 // none or nobody has joined.
 func (r *Reader) RunName(ctx context.Context, rec *resource.Record) (string, error) {
 	at := znode.IDs(rec.Declaration.ID().Root, rec.Generation)
-	name, _, err := r.session.Get(ctx, at)
+	name, _, err := r.source.Get(ctx, at)
 	switch {
 	case errors.Is(err, zkconn.ErrNoNode): // or the generation was removed: a transaction will fail
 		return "", nil

@@ -74,7 +74,7 @@ func describe(m znode.Mark, word string) string {
 
 // holder reads a mark. ok is false if it is gone. For a mark that cannot be read it returns one that says so.
 func (r *Reader) holder(ctx context.Context, path string) (h znode.Mark, ok bool) {
-	body, _, err := r.session.Get(ctx, path)
+	body, _, err := r.source.Get(ctx, path)
 	if errors.Is(err, zkconn.ErrNoNode) {
 		return znode.Mark{}, false
 	}

@@ -70,11 +70,11 @@ func (r *Reader) readCopy(ctx context.Context, root, g string) (*recordCopy, err
 	if znode.CheckToken(g) != nil {
 		return nil, nil // not a generation
 	}
-	_, open, err := r.session.Exists(ctx, znode.Gate(root, g))
+	_, open, err := r.source.Exists(ctx, znode.Gate(root, g))
 	if err != nil || !open {
 		return nil, err
 	}
-	body, _, err := r.session.Get(ctx, znode.Run(root, g))
+	body, _, err := r.source.Get(ctx, znode.Run(root, g))
 	switch {
 	case errors.Is(err, zkconn.ErrNoNode):
 		return nil, nil
@@ -162,7 +162,7 @@ func (r *Reader) findWithoutCopy(ctx context.Context, cs []*recordCopy, all map[
 			return err
 		}
 		for _, c := range cs {
-			_, exists, err := r.session.Exists(ctx, znode.ByIdentity(root, c.generation, names[0]))
+			_, exists, err := r.source.Exists(ctx, znode.ByIdentity(root, c.generation, names[0]))
 			if err != nil {
 				return err
 			}

@@ -189,7 +189,7 @@ func (r *Reader) duties(ctx context.Context, g group.Group, generation string, s
 // dutyHolder reads who holds a duty. One transaction writes the duty and makes held, so both have the same nonce.
 func (r *Reader) dutyHolder(ctx context.Context, root, generation string, d *DutyState) error {
 	for range maxRereads {
-		body, stat, err := r.session.Get(ctx, znode.Held(root, generation, d.Name))
+		body, stat, err := r.source.Get(ctx, znode.Held(root, generation, d.Name))
 		if errors.Is(err, zkconn.ErrNoNode) {
 			d.Holder, d.Since = nil, time.Time{}
 			return nil
@@ -202,7 +202,7 @@ func (r *Reader) dutyHolder(ctx context.Context, root, generation string, d *Dut
 			h = znode.Holder{}
 		}
 		d.Holder, d.Since = &h, stat.Ctime
-		body, stat, err = r.session.Get(ctx, znode.Duty(root, generation, d.Name))
+		body, stat, err = r.source.Get(ctx, znode.Duty(root, generation, d.Name))
 		if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
 			return err
 		}
@@ -219,7 +219,7 @@ func (r *Reader) clerkMemory(
 	ctx context.Context, root, generation string, seats []seatEntry, s *GroupState,
 ) error {
 	at := znode.Clerk(root, generation)
-	body, _, err := r.session.Get(ctx, at)
+	body, _, err := r.source.Get(ctx, at)
 	if errors.Is(err, zkconn.ErrNoNode) {
 		return nil
 	}
@@ -267,7 +267,7 @@ func (r *Reader) inboxes(ctx context.Context, root, generation string, s *GroupS
 		s.Waiting += len(names)
 		found, err := forEach(ctx, names[:min(len(names), maxRequests)],
 			func(ctx context.Context, name string) (Request, error) {
-				body, stat, err := r.session.Get(ctx, resource.Join(dir, name))
+				body, stat, err := r.source.Get(ctx, resource.Join(dir, name))
 				if errors.Is(err, zkconn.ErrNoNode) {
 					return Request{}, nil
 				}

@@ -31,7 +31,7 @@ func (r *Reader) untilStable(
 			return o, err
 		}
 		var next *resource.Observed
-		if err = r.session.Sync(ctx, path); err != nil {
+		if err = r.source.Sync(ctx, path); err != nil {
 			return nil, err
 		}
 		next, err = read()
@@ -63,7 +63,7 @@ func (r *Reader) observeOnce(ctx context.Context, path string, f found) (*resour
 		}
 		root, name := split(path)
 		at := znode.Record(k.Name, root, name)
-		body, stat, err := r.session.Get(ctx, at)
+		body, stat, err := r.source.Get(ctx, at)
 		switch {
 		case errors.Is(err, zkconn.ErrNoNode):
 			continue
@@ -105,7 +105,7 @@ func (r *Reader) observeGeneration(ctx context.Context, k Kind, path string, f f
 			return err
 		}
 	}
-	stat, exists, err := r.session.Exists(ctx, path)
+	stat, exists, err := r.source.Exists(ctx, path)
 	switch {
 	case err != nil:
 		return err
@@ -124,7 +124,7 @@ func (r *Reader) observeFolders(
 ) (begun bool, unused *zkconn.Stat, err error) {
 	root, _ := split(path)
 	dir := znode.Run(root, o.Record.Generation)
-	run, exists, err := r.session.Exists(ctx, dir)
+	run, exists, err := r.source.Exists(ctx, dir)
 	switch {
 	case err != nil:
 		return false, nil, err

@@ -24,7 +24,7 @@ func (r *Reader) Parts(
 	root, name := split(path)
 	noPermission, newer := false, false
 	readPart := func(what, path string) (body []byte, there bool, err error) {
-		body, stat, err := r.session.Get(ctx, path)
+		body, stat, err := r.source.Get(ctx, path)
 		p := Part{what, path, fmt.Sprintf("present, %d bytes, %d children", stat.DataLength, stat.NumChildren)}
 		switch {
 		case errors.Is(err, zkconn.ErrNoNode):

@@ -25,7 +25,7 @@ func Queue() Kind {
 func countQueue(ctx context.Context, r *Reader, o *resource.Observed) error {
 	q, g := queue.Of(o.Record), o.Record.Generation
 	var f queue.Found
-	stat, _, err := r.session.Exists(ctx, znode.Batches(q.Root, g))
+	stat, _, err := r.source.Exists(ctx, znode.Batches(q.Root, g))
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (r *Reader) countOpen(ctx context.Context, folder string) (int, error) {
 
 // queueHealth reads what is amiss; nil if nobody who is still there has looked, or if it cannot be decoded.
 func (r *Reader) queueHealth(ctx context.Context, root, g string) (*znode.Health, error) {
-	body, _, err := r.session.Get(ctx, znode.QueueHealth(root, g))
+	body, _, err := r.source.Get(ctx, znode.QueueHealth(root, g))
 	if errors.Is(err, zkconn.ErrNoNode) {
 		return nil, nil
 	}

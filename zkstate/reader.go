@@ -37,20 +37,32 @@ type Kind struct {
 	Unlink func(ctx context.Context, rec *resource.Record) error
 }
 
+// Source is what a Reader reads from: a session, or a Look, which remembers.
+type Source interface {
+	// Get returns the data of a znode; nil if it has none.
+	Get(ctx context.Context, path string) ([]byte, zkconn.Stat, error)
+	// Exists reports whether the znode exists.
+	Exists(ctx context.Context, path string) (zkconn.Stat, bool, error)
+	// Children returns the names of a znode's children, sorted.
+	Children(ctx context.Context, path string) ([]string, zkconn.Stat, error)
+	// Sync makes sure that later reads see everything that was committed before.
+	Sync(ctx context.Context, path string) error
+}
+
 // Reader reads resources. It never writes.
 type Reader struct {
-	session *zkconn.Session
-	home    string
-	kinds   []Kind
+	source Source
+	home   string
+	kinds  []Kind
 }
 
 // NewReader returns a Reader for resources of these kinds. home is the znode below which the ensemble's id and the
 // index of stacks are; "" means resource.DefaultHome.
-func NewReader(s *zkconn.Session, home string, kinds ...Kind) *Reader {
+func NewReader(s Source, home string, kinds ...Kind) *Reader {
 	if home == "" {
 		home = resource.DefaultHome
 	}
-	return &Reader{session: s, home: home, kinds: kinds}
+	return &Reader{source: s, home: home, kinds: kinds}
 }
 
 // Read observes everything below the roots, and each of paths even if its root cannot be listed. The State says what
@@ -71,7 +83,7 @@ type Settled func(path string, o *resource.Observed) bool
 // of the root shows that the resource's own znode was not deleted by hand. Its version and its pzxid are then what they
 // were when it was created; a commit never uses them.
 func (r *Reader) ReadFor(ctx context.Context, roots, paths []string, settled Settled) (plan.State, error) {
-	if err := r.session.Sync(ctx, "/"); err != nil {
+	if err := r.source.Sync(ctx, "/"); err != nil {
 		return plan.State{}, err
 	}
 	state := plan.State{Found: map[string]resource.Observed{}}
@@ -181,7 +193,7 @@ func (r *Reader) list(ctx context.Context, root string, roots, paths []string) (
 
 // children lists the children of a znode; none if it does not exist.
 func (r *Reader) children(ctx context.Context, path string) ([]string, error) {
-	names, _, err := r.session.Children(ctx, path)
+	names, _, err := r.source.Children(ctx, path)
 	if errors.Is(err, zkconn.ErrNoNode) {
 		return nil, nil
 	}
@@ -216,7 +228,7 @@ func (r *Reader) observeAll(ctx context.Context, todo map[string]found, all map[
 // missing of which both Record and znode were deleted by hand. Many workers may look for a job that is not there yet,
 // and a search for its generation reads all generations in the root: use Find for that.
 func (r *Reader) Look(ctx context.Context, path string) (*resource.Observed, error) {
-	if err := r.session.Sync(ctx, path); err != nil {
+	if err := r.source.Sync(ctx, path); err != nil {
 		return nil, err
 	}
 	o, err := r.observe(ctx, path, found{})
@@ -260,7 +272,7 @@ func (r *Reader) searchGenerations(
 
 // observeAgain observes a resource again, with the companions of the old observation, so that the two can be compared.
 func (r *Reader) observeAgain(ctx context.Context, path string, old *resource.Observed) (*resource.Observed, error) {
-	if err := r.session.Sync(ctx, path); err != nil {
+	if err := r.source.Sync(ctx, path); err != nil {
 		return nil, err
 	}
 	var f found

@@ -25,8 +25,9 @@ type Config struct {
 // Store is a Reader that can also write.
 type Store struct {
 	*Reader
-	cfg Config
-	acl []zkconn.ACL
+	session *zkconn.Session
+	cfg     Config
+	acl     []zkconn.ACL
 
 	mu       sync.Mutex
 	folders  map[string]bool  // folders that exist
@@ -45,7 +46,7 @@ func NewStore(s *zkconn.Session, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	return &Store{
-		Reader: NewReader(s, cfg.Home, cfg.Kinds...), cfg: cfg, acl: acl,
+		Reader: NewReader(s, cfg.Home, cfg.Kinds...), session: s, cfg: cfg, acl: acl,
 		folders: map[string]bool{}, listed: map[string]int32{}, opened: map[string]bool{},
 	}, nil
 }

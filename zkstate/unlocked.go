@@ -13,7 +13,7 @@ import (
 //
 // It returns a number that changes whenever an apply takes the lock. If two calls return the same number, no apply of
 // the stack wrote anything between them.
-func (r *Reader) WaitUnlocked(ctx context.Context, stack string, waiting func(holder string)) (int64, error) {
+func (r *Follower) WaitUnlocked(ctx context.Context, stack string, waiting func(holder string)) (int64, error) {
 	queue := r.lockQueue(stack)
 	var holder znode.Mark
 	for {

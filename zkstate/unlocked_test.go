@@ -12,7 +12,7 @@ import (
 
 func TestWaitUnlocked(t *testing.T) {
 	f := newFixture(t)
-	reader := zkstate.NewReader(f.dial(), f.root+"/home", zkstate.Job())
+	reader := zkstate.NewFollower(f.dial(), f.root+"/home", zkstate.Job())
 	unlocked := func() int64 {
 		t.Helper()
 		n, err := reader.WaitUnlocked(t.Context(), "tests", nil)
@@ -63,7 +63,8 @@ func TestWaitUnlockedEndsWithItsContext(t *testing.T) {
 	}
 	defer release()
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := f.store.WaitUnlocked(ctx, "tests", func(string) { cancel() }); !errors.Is(err, context.Canceled) {
+	reader := zkstate.NewFollower(f.session, f.root+"/home")
+	if _, err := reader.WaitUnlocked(ctx, "tests", func(string) { cancel() }); !errors.Is(err, context.Canceled) {
 		t.Errorf("error = %v", err)
 	}
 }

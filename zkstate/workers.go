@@ -35,7 +35,7 @@ func (r *Reader) FillMembers(ctx context.Context, jobPath string, o *resource.Ob
 	if o == nil || o.Live == 0 {
 		return nil
 	}
-	names, _, err := r.session.Children(ctx, jobPath)
+	names, _, err := r.source.Children(ctx, jobPath)
 	if errors.Is(err, zkconn.ErrNoNode) || errors.Is(err, zkconn.ErrNoAuth) {
 		return nil // the znode is gone, or may not be listed; o.Live remains
 	}
@@ -43,7 +43,7 @@ func (r *Reader) FillMembers(ctx context.Context, jobPath string, o *resource.Ob
 		return err
 	}
 	stats, err := forEach(ctx, names, func(ctx context.Context, name string) (zkconn.Stat, error) {
-		stat, _, err := r.session.Exists(ctx, jobPath+"/"+name)
+		stat, _, err := r.source.Exists(ctx, jobPath+"/"+name)
 		return stat, err
 	})
 	if err != nil {
@@ -67,7 +67,7 @@ func (r *Reader) FillMembers(ctx context.Context, jobPath string, o *resource.Ob
 // Workers lists all workers that joined the present generation of a job, sorted by id, and then those without an id. It
 // needs three reads for each worker. For a job without a Record it lists only the live workers.
 func (r *Reader) Workers(ctx context.Context, jobPath string) ([]Worker, error) {
-	if err := r.session.Sync(ctx, jobPath); err != nil {
+	if err := r.source.Sync(ctx, jobPath); err != nil {
 		return nil, err
 	}
 	live, err := r.readChildren(ctx, jobPath)
@@ -110,7 +110,7 @@ func (r *Reader) Workers(ctx context.Context, jobPath string) ([]Worker, error) 
 
 // recheckLive reads the live workers again: some may have joined after they were read first.
 func (r *Reader) recheckLive(ctx context.Context, jobPath string, workers map[string]Worker) error {
-	now, _, err := r.session.Children(ctx, jobPath)
+	now, _, err := r.source.Children(ctx, jobPath)
 	if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
 		return err
 	}
@@ -169,7 +169,7 @@ type entry struct {
 
 // readChildren reads every child of dir; none if dir does not exist.
 func (r *Reader) readChildren(ctx context.Context, dir string) ([]entry, error) {
-	names, _, err := r.session.Children(ctx, dir)
+	names, _, err := r.source.Children(ctx, dir)
 	if errors.Is(err, zkconn.ErrNoNode) {
 		return nil, nil
 	}
@@ -177,7 +177,7 @@ func (r *Reader) readChildren(ctx context.Context, dir string) ([]entry, error) 
 		return nil, err
 	}
 	entries, err := forEach(ctx, names, func(ctx context.Context, name string) (entry, error) {
-		body, stat, err := r.session.Get(ctx, path.Join(dir, name))
+		body, stat, err := r.source.Get(ctx, path.Join(dir, name))
 		if errors.Is(err, zkconn.ErrNoNode) {
 			return entry{}, nil
 		}
