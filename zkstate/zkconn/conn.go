@@ -34,6 +34,7 @@ const (
 
 	xidEvent    = -1
 	xidPing     = -2
+	xidReset    = -8 // as in ZooKeeper's own client
 	replyHeader = 16
 	codeNoNode  = -101
 )
@@ -42,8 +43,9 @@ var errNotZooKeeper = errors.New("answers, but not like a ZooKeeper server")
 
 // conn is the connection that the library uses. It sees every frame and has five tasks: it limits the time of the
 // handshake, keeps the session id, records when each request was sent and answered, replaces a reply that is too large
-// by an error, and sends the watches first after a reconnection. It never reports a write error, since the library can
-// deadlock on one. It closes the connection instead, so that the next read fails.
+// by an error, and sets watches: in the reads of those who wait for an event, and again after a reconnection. It never
+// reports a write error, since the library can deadlock on one. It closes the connection instead, so that the next read
+// fails.
 type conn struct {
 	net.Conn
 	session *Session
@@ -56,14 +58,14 @@ type conn struct {
 	left   int           // bytes of the current frame that the library has not read
 	xid    int32         // of the current frame
 	code   int32
+	zxid   int64
 
 	mu            sync.Mutex
 	handshakeSent time.Time // zero before
 	handshaken    bool      // the handshake was answered
 	unanswered    []request // oldest first
 	answers       bool      // a request was answered that is no ping
-	holding       bool      // requests are held until the watches are sent
-	held          [][]byte
+	resets        [][]byte  // requests that set watches again, not sent yet
 	closed        bool
 	out           sender
 }
@@ -71,7 +73,7 @@ type conn struct {
 // Close closes the connection. No request that was sent will be answered.
 func (c *conn) Close() error {
 	c.mu.Lock()
-	c.closed, c.unanswered, c.held, c.out.frames, c.out.count = true, nil, nil, nil, 0
+	c.closed, c.unanswered, c.resets, c.out.frames, c.out.count = true, nil, nil, nil, 0
 	c.mu.Unlock()
 	if t, ok := c.Conn.(*tls.Conn); ok {
 		return t.NetConn().Close() // without TLS's close message, which would wait for a frozen server
@@ -99,20 +101,10 @@ func (c *conn) Write(frame []byte) (int, error) {
 	}
 	r := request{at: time.Now()}
 	r.xid, r.op = int32(binary.BigEndian.Uint32(frame[4:])), int32(binary.BigEndian.Uint32(frame[8:]))
-	r.watch = watchedPath(r.op, frame)
+	r.watch = c.setWatch(r.op, frame)
+	c.addResets(r)
 	c.unanswered = append(c.unanswered, r)
-	if c.holding && r.op != opAuth && r.op != opPing && r.op != opSetWatches {
-		c.held = append(c.held, slices.Clone(frame))
-		c.mu.Unlock()
-		return len(frame), nil
-	}
 	c.out.add(frame)
-	if r.op == opSetWatches {
-		for _, f := range c.held {
-			c.out.add(f)
-		}
-		c.held, c.holding = nil, false
-	}
 	c.out.urgent = c.out.urgent || r.xid < 0
 	if c.due() && !c.out.sending {
 		c.out.sending = true
@@ -138,13 +130,26 @@ func (c *conn) writeHandshake(frame []byte) (int, error) {
 	return c.Conn.Write(frame)
 }
 
-// watchedPath is the path of a request that sets a watch; "" for other requests. Such a request holds a path and a
-// flag.
-func watchedPath(op int32, frame []byte) string {
-	if op != opExists && op != opGetData && op != opChildren || frame[len(frame)-1] == 0 {
+// setWatch makes a read set a watch, if somebody waits for its event, and returns the path then; else "". Such a
+// request holds a path and a flag.
+func (c *conn) setWatch(op int32, frame []byte) string {
+	key := watchKey{}
+	switch op {
+	case opGetData:
+		key.kind = onData
+	case opExists:
+		key.kind = onExistence
+	case opChildren:
+		key.kind = onChildren
+	default:
 		return ""
 	}
-	return string(frame[16 : len(frame)-1])
+	key.path = string(frame[16 : len(frame)-1])
+	if !c.session.watches.wants(key) {
+		return ""
+	}
+	frame[len(frame)-1] = 1
+	return key.path
 }
 
 // Read returns bytes of one frame at a time.
@@ -184,6 +189,14 @@ func (c *conn) nextFrame() error {
 		return fmt.Errorf("reply of %d bytes", length)
 	}
 	c.xid, c.code = int32(binary.BigEndian.Uint32(head[4:])), int32(binary.BigEndian.Uint32(head[16:]))
+	c.zxid = int64(binary.BigEndian.Uint64(head[8:]))
+	if c.xid == xidReset { // not the library's
+		if _, err := c.in.Discard(4 + length); err != nil {
+			return err
+		}
+		c.answer(c.xid, c.code)
+		return c.nextFrame()
+	}
 	if length <= c.session.cfg.ReadBuffer {
 		c.left = 4 + length
 		return nil
@@ -226,7 +239,7 @@ func (c *conn) readHandshake() error {
 	c.ready, c.readBy = frame, time.Time{}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.handshaken, c.holding = true, c.session.watches.connected()
+	c.handshaken, c.resets = true, c.session.watches.connected()
 	if id != 0 {
 		c.session.granted(c, id, timeout, c.handshakeSent)
 	}
@@ -261,7 +274,7 @@ func (c *conn) answer(xid, code int32) {
 	}
 	c.mu.Unlock()
 	c.session.replied(r)
-	c.session.watches.answered(r, code)
+	c.session.watches.answered(r, c.zxid, code)
 }
 
 // oldest is when the oldest unanswered request was sent, except pings; zero if there is none.
@@ -289,11 +302,4 @@ func asksLeader(op int32) bool {
 	return slices.Contains([]int32{
 		opCreate, opDelete, opSetData, opSetACL, opSync, opMulti, opCreate2, opContainer,
 	}, op)
-}
-
-// stuck reports whether requests are held because the watches were not sent.
-func (c *conn) stuck() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.holding && len(c.held) > 0
 }

@@ -65,12 +65,8 @@ func (s *Session) Sync(ctx context.Context, path string) error {
 // GetW is Get with a channel. The channel is closed when the znode is changed or deleted, or when the session ends:
 // read again then. A watch cannot be removed: a channel that nobody waits for stays until its event.
 func (s *Session) GetW(ctx context.Context, path string) ([]byte, Stat, <-chan struct{}, error) {
-	r, w, err := watched(ctx, s, "get", watchKey{path, onData}, func(c *zk.Conn, set bool) (found[[]byte], error) {
-		if !set {
-			return get(c, path)
-		}
-		data, stat, _, err := c.GetW(path)
-		return found[[]byte]{nilIfEmpty(data), statOf(stat)}, err
+	r, w, err := watched(ctx, s, "get", watchKey{path, onData}, func(c *zk.Conn) (found[[]byte], error) {
+		return get(c, path)
 	})
 	return r.what, r.stat, w.changed(), err
 }
@@ -82,12 +78,8 @@ func (s *Session) ExistsW(ctx context.Context, path string) (Stat, bool, <-chan 
 }
 
 func watchedExists(ctx context.Context, s *Session, path string) (found[bool], *watcher, error) {
-	return watched(ctx, s, "exists", watchKey{path, onExistence}, func(c *zk.Conn, set bool) (found[bool], error) {
-		if !set {
-			return exists(c, path)
-		}
-		exists, stat, _, err := c.ExistsW(path)
-		return found[bool]{exists, statOf(stat)}, err
+	return watched(ctx, s, "exists", watchKey{path, onExistence}, func(c *zk.Conn) (found[bool], error) {
+		return exists(c, path)
 	})
 }
 
@@ -103,28 +95,18 @@ func (s *Session) CreatedW(
 
 // ChildrenW is Children with a channel like that of GetW. The channel is closed when a child is created or deleted.
 func (s *Session) ChildrenW(ctx context.Context, path string) ([]string, Stat, <-chan struct{}, error) {
-	key := watchKey{path, onChildren}
-	r, w, err := watched(ctx, s, "children", key, func(c *zk.Conn, set bool) (found[[]string], error) {
-		if !set {
-			return children(c, path)
-		}
-		names, stat, _, err := c.ChildrenW(path)
-		slices.Sort(names)
-		return found[[]string]{names, statOf(stat)}, err
+	r, w, err := watched(ctx, s, "children", watchKey{path, onChildren}, func(c *zk.Conn) (found[[]string], error) {
+		return children(c, path)
 	})
 	return r.what, r.stat, w.changed(), err
 }
 
-// watched is read with a watch. f sets one, unless the server has it already: the library keeps a channel for each one
-// that is set, until its event.
+// watched is read with a watch. conn sets it, unless the server has it already.
 func watched[T any](
-	ctx context.Context, s *Session, op string, key watchKey, f func(c *zk.Conn, set bool) (T, error),
+	ctx context.Context, s *Session, op string, key watchKey, f func(c *zk.Conn) (T, error),
 ) (v T, w *watcher, err error) {
-	w, there, err := s.watches.add(key)
-	if err != nil {
-		return v, nil, &Error{op, key.path, err}
-	}
-	v, err = read(ctx, s, op, key.path, func(c *zk.Conn) (T, error) { return f(c, !there) })
+	w = s.watches.add(key)
+	v, err = read(ctx, s, op, key.path, f)
 	if err != nil {
 		s.watches.remove(key, w)
 		return v, nil, err

@@ -63,7 +63,7 @@ func frame(xid, op int32) []byte {
 func newRecorded() (*conn, *recorder) {
 	r := &recorder{}
 	s := &Session{timeout: time.Minute}
-	s.watches.init(Config{})
+	s.watches.init()
 	return &conn{Conn: r, handshakeSent: time.Now(), session: s}, r
 }
 

@@ -38,8 +38,8 @@ type Config struct {
 	InFlight int
 	// ReadBuffer is the maximum size of a reply in bytes; default 16 MiB. A larger reply is ErrTooLarge.
 	ReadBuffer int
-	// Small makes a session use little memory, for thousands in one process. It limits requests to 15 KiB, replies to
-	// ReadBuffer or 16 KiB, and all watched paths together to 8 KiB.
+	// Small makes a session use little memory, for thousands in one process. It limits requests to 15 KiB, and
+	// replies to ReadBuffer or 16 KiB.
 	Small bool
 }
 
@@ -121,7 +121,7 @@ func Dial(ctx context.Context, c Config) (*Session, error) {
 		timeout: c.Timeout,
 	}
 	s.log = &rateLimited{to: c.Logger}
-	s.watches.init(c)
+	s.watches.init()
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.hosts = newHosts(s.ctx, servers, c)
 	if end, ok := ctx.Deadline(); ok {
@@ -231,6 +231,7 @@ func (s *Session) event(e zk.Event) {
 			s.log.log(slog.LevelDebug, "connected to zookeeper", "server", e.Server)
 		}
 		s.gate.open()
+		s.resetWatches()
 	case e.State == zk.StateDisconnected:
 		if s.gate.shut() && s.ctx.Err() == nil { // else it is closed, or its loss is logged
 			s.disconnected.Store(true)

@@ -7,31 +7,37 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// kind is the kind of a watch. The library has the same kinds.
-type kind int
+// kinds are kinds of watches.
+type kinds uint8
 
 const (
-	onData kind = iota
+	onData kinds = 1 << iota
 	onExistence
 	onChildren
 )
 
 type watchKey struct {
 	path string
-	kind kind
+	kind kinds // one
 }
 
-// watches holds the channels on which callers wait, and the watches that the library sets again when it reconnects. An
-// event closes channels. The caller reads again to learn what has changed.
+// watches holds who waits for events, and the watches that the server has. An event closes channels. The caller reads
+// again to learn what has changed.
+//
+// The library knows of no watch. It reads without one, and conn asks for the watch in the request. At the start of each
+// connection conn sets all watches again. The library keeps a channel for each watch; and if there are too many for one
+// request and the connection breaks between two, it loses events.
 type watches struct {
-	limit int // bytes of watched paths
+	mu       sync.Mutex
+	ended    bool // with the session
+	chans    map[watchKey][]*watcher
+	reading  map[watchKey]int // reads in flight of a Watcher
+	watchers []*Watcher
+	armed    map[string]kinds // watches that the server has, by path
 
-	mu    sync.Mutex
-	ended bool // with the session
-	bytes int  // of watched paths
-	chans map[watchKey][]*watcher
-	armed map[watchKey]bool // watches that the library has
-	conns int               // number of connections so far
+	conns   int   // number of connections so far
+	resets  int   // requests to set watches again that the newest connection has not answered
+	arrived int64 // the events of all transactions up to this zxid have arrived
 }
 
 // watcher is one channel.
@@ -50,41 +56,40 @@ func (w *watcher) changed() <-chan struct{} {
 	return w.ch
 }
 
-func (w *watches) init(c Config) {
-	w.chans, w.armed = map[watchKey][]*watcher{}, map[watchKey]bool{}
-	w.limit = int(^uint(0) >> 1)
-	if c.Small { // the library drops watches that do not fit into its buffer when it reconnects
-		w.limit = smallBuffer / 2
-	}
+func (w *watches) init() {
+	w.chans, w.reading, w.armed = map[watchKey][]*watcher{}, map[watchKey]int{}, map[string]kinds{}
 }
 
 // add returns a channel that the next event on key closes. It is called before the read that sets the watch, so that no
 // event is missed; an event of an older watch may close the channel early. If the server has the watch already, add
-// returns the same channel to every caller, so that callers who gave up do not leave a channel each. The watch
-// is there then, and need not be set.
-func (w *watches) add(key watchKey) (one *watcher, there bool, err error) {
+// returns the same channel to every caller, so that callers who gave up do not leave a channel each.
+func (w *watches) add(key watchKey) *watcher {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if all := w.chans[key]; len(all) > 0 && all[len(all)-1].conn == w.conns && w.kept(key) {
 		all[len(all)-1].users++
-		return all[len(all)-1], true, nil
+		return all[len(all)-1]
 	}
-	one = &watcher{ch: make(chan struct{}), users: 1, conn: w.conns}
+	one := &watcher{ch: make(chan struct{}), users: 1, conn: w.conns}
 	if w.ended {
 		close(one.ch)
-		return one, false, nil
+		return one
 	}
-	if w.bytes+4+len(key.path) > w.limit {
-		return nil, false, ErrTooLarge
-	}
-	w.bytes += 4 + len(key.path)
 	w.chans[key] = append(w.chans[key], one)
-	return one, false, nil
+	return one
 }
 
 // kept reports whether the server has this watch. A watch on the existence of a znode that exists is one on its data.
 func (w *watches) kept(key watchKey) bool {
-	return w.armed[key] || key.kind == onExistence && w.armed[watchKey{key.path, onData}]
+	has := w.armed[key.path]
+	return has&key.kind != 0 || key.kind == onExistence && has&onData != 0
+}
+
+// wants reports whether a read is to set this watch: somebody waits for its event, and the server does not have it.
+func (w *watches) wants(key watchKey) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return (len(w.chans[key]) > 0 || w.reading[key] > 0) && !w.kept(key)
 }
 
 // remove undoes add after its read has failed.
@@ -95,41 +100,59 @@ func (w *watches) remove(key watchKey, one *watcher) {
 	if one.users--; i < 0 || one.users > 0 {
 		return
 	}
-	w.bytes -= 4 + len(key.path)
 	if w.chans[key] = slices.Delete(w.chans[key], i, i+1); len(w.chans[key]) == 0 {
 		delete(w.chans, key)
 	}
 }
 
-// fire closes the channels of an event. It maps events to kinds as the library does.
-func (w *watches) fire(e zk.Event) {
-	var kinds []kind
-	switch e.Type {
-	case zk.EventNodeCreated:
-		kinds = []kind{onExistence}
-	case zk.EventNodeDataChanged:
-		kinds = []kind{onExistence, onData}
-	case zk.EventNodeChildrenChanged:
-		kinds = []kind{onChildren}
-	case zk.EventNodeDeleted:
-		kinds = []kind{onExistence, onData, onChildren}
-	}
+// read counts a read of a Watcher in flight, or with -1 one that has ended.
+func (w *watches) read(key watchKey, n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, k := range kinds {
-		key := watchKey{e.Path, k}
-		for _, one := range w.chans[key] {
-			one.created = e.Type == zk.EventNodeCreated && one.conn == w.conns
+	if w.reading[key] += n; w.reading[key] == 0 {
+		delete(w.reading, key)
+	}
+}
+
+// fire closes the channels of an event, and tells the Watchers.
+func (w *watches) fire(e zk.Event) {
+	var gone kinds
+	switch e.Type {
+	case zk.EventNodeCreated:
+		gone = onExistence
+	case zk.EventNodeDataChanged:
+		gone = onExistence | onData
+	case zk.EventNodeChildrenChanged:
+		gone = onChildren
+	case zk.EventNodeDeleted:
+		gone = onExistence | onData | onChildren
+	}
+	w.mu.Lock()
+	if left := w.armed[e.Path] &^ gone; left != 0 {
+		w.armed[e.Path] = left
+	} else {
+		delete(w.armed, e.Path)
+	}
+	for _, kind := range []kinds{onData, onExistence, onChildren} {
+		if key := (watchKey{e.Path, kind}); gone&kind != 0 {
+			for _, one := range w.chans[key] {
+				one.created = e.Type == zk.EventNodeCreated && one.conn == w.conns
+			}
+			w.closeAll(key)
 		}
-		delete(w.armed, key)
-		w.closeAll(key)
+	}
+	watchers := w.watchers
+	w.mu.Unlock()
+	for _, one := range watchers {
+		one.event(Event{
+			Path: e.Path, Data: e.Type != zk.EventNodeChildrenChanged, Children: e.Type != zk.EventNodeDataChanged,
+		})
 	}
 }
 
 func (w *watches) closeAll(key watchKey) {
 	for _, one := range w.chans[key] {
 		close(one.ch)
-		w.bytes -= 4 + len(key.path)
 	}
 	delete(w.chans, key)
 }
@@ -137,47 +160,45 @@ func (w *watches) closeAll(key watchKey) {
 // end closes all channels when the session is gone.
 func (w *watches) end() {
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.ended = true
-	w.closeAllChannels()
+	w.mu.Unlock()
+	w.lose()
 }
 
-func (w *watches) closeAllChannels() {
+// lose closes all channels, and tells the Watchers, because no event will come.
+func (w *watches) lose() {
+	w.mu.Lock()
+	clear(w.armed)
 	for key := range w.chans {
 		w.closeAll(key)
 	}
-}
-
-// answered updates armed as the library does: it has a watch once the read that sets it has succeeded. If the server
-// refuses to set watches again, no event will come, so all channels are closed.
-func (w *watches) answered(r request, code int32) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case r.op == opSetWatches && code != 0:
-		w.closeAllChannels()
-	case r.watch == "":
-	case r.op == opGetData && code == 0, r.op == opExists && code == 0:
-		w.armed[watchKey{r.watch, onData}] = true
-	case r.op == opExists && code == codeNoNode:
-		w.armed[watchKey{r.watch, onExistence}] = true
-	case r.op == opChildren && code == 0:
-		w.armed[watchKey{r.watch, onChildren}] = true
+	watchers := w.watchers
+	w.mu.Unlock()
+	for _, one := range watchers {
+		one.event(Event{Data: true, Children: true})
 	}
 }
 
-// connected counts a new connection. It reports whether the library will send watches on it.
-func (w *watches) connected() (armed bool) {
+// answered notes what an answer says about watches: the server has one once the read that sets it has succeeded.
+func (w *watches) answered(r request, zxid int64, code int32) {
+	if r.op == opSetWatches && code != 0 {
+		w.lose()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.conns++
-	return len(w.armed) > 0
-}
-
-// forget closes all channels. It is called if the library did not send the watches that armed holds.
-func (w *watches) forget() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	clear(w.armed)
-	w.closeAllChannels()
+	if r.op == opSetWatches {
+		w.resets--
+	}
+	if r.xid >= 0 && w.resets == 0 {
+		w.arrived = max(w.arrived, zxid)
+	}
+	switch {
+	case r.watch == "":
+	case r.op == opGetData && code == 0, r.op == opExists && code == 0:
+		w.armed[r.watch] |= onData
+	case r.op == opExists && code == codeNoNode:
+		w.armed[r.watch] |= onExistence
+	case r.op == opChildren && code == 0:
+		w.armed[r.watch] |= onChildren
+	}
 }

@@ -61,9 +61,6 @@ func (s *Session) watchdog() {
 		if !now.Before(due) {
 			s.log.log(slog.LevelWarn, "zookeeper does not answer: reconnecting",
 				"server", c.server.String(), "after", replyLimit)
-			if c.stuck() {
-				s.watches.forget()
-			}
 			c.Close()
 			due = now.Add(replyLimit)
 		}
