@@ -111,6 +111,9 @@ func floorPlan() map[string]room {
 		// Tests of the pipelines' scripts only.
 		"examples/pipelines": {},
 
+		// The page in a real browser, and under attack: tests only.
+		"page/browser": {},
+
 		// A ZooKeeper in memory: muster dev --embedded, and simulation.
 		"zkmodel": {},
 		// The model against real servers: tests only.
@@ -136,11 +139,11 @@ func floorPlan() map[string]room {
 }
 
 // testRoom lists what the tests of every package may import of others. Benchmarks compare with the raw client. Tests
-// check with the library of JSON Schemas what muster writes.
+// check with the library of JSON Schemas what muster writes, and drive a browser.
 func testRoom() []string {
 	return []string{
 		"github.com/google/go-cmp", "github.com/rogpeppe/go-internal", "github.com/go-zookeeper/zk", "golang.org/x/sys",
-		"github.com/redis/go-redis/v9",
+		"github.com/redis/go-redis/v9", "github.com/chromedp/",
 		"github.com/santhosh-tekuri/jsonschema/v6", "go.yaml.in/yaml/v3",
 	}
 }

@@ -56,6 +56,20 @@ func Program(t testing.TB, name, packages string) string {
 	return path
 }
 
+// Chromium returns the path of a browser that a program can drive: Chromium or Chrome.
+func Chromium(t testing.TB) string {
+	t.Helper()
+	for _, name := range []string{
+		"chromium", "chromium-browser", "google-chrome", "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+	} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	Missing(t, "no chromium (apt-get install chromium)")
+	return ""
+}
+
 // FullDevice is a device that nothing can be written to: /dev/full.
 func FullDevice(t testing.TB) *os.File {
 	t.Helper()

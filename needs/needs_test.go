@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -61,6 +62,25 @@ func TestMissing(t *testing.T) {
 	got, err := os.ReadFile(record)
 	if want := strings.Repeat("needs: TestIt/part: no moon\n", 2); err != nil || string(got) != want {
 		t.Errorf("%v; the record is %q, want %q", err, got, want)
+	}
+}
+
+func TestChromium(t *testing.T) {
+	t.Setenv("MUSTER_TEST_MISSING", "")
+	dir := t.TempDir()
+	t.Setenv("PATH", dir)
+	if runtime.GOOS == "linux" {
+		want := "failed: cannot run here: no chromium (apt-get install chromium)"
+		if got := ended(t, func(t testing.TB) { needs.Chromium(t) }); got != want {
+			t.Errorf("%s; want %s", got, want)
+		}
+	}
+	path := filepath.Join(dir, "chromium-browser")
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if got := needs.Chromium(t); got != path {
+		t.Errorf("it is at %q, want %q", got, path)
 	}
 }
 

@@ -1,0 +1,154 @@
+package browser
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+
+	"muster/soak"
+)
+
+// command is a command of the DevTools protocol whose result does not matter.
+func command[P, R any](c cdp.Command[P, R], params P) chromedp.Action[chromedp.Void] {
+	return func(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
+		_, err := cdp.Call(ctx, t, c, params)
+		return chromedp.Void{}, err
+	}
+}
+
+// do does something in the tab.
+func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	if err := chromedp.Do(ctx, steps...); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// open shows a page of the server: "/history".
+func (b *tab) open(path string) {
+	b.t.Helper()
+	b.do(chromedp.Navigate(b.origin + path))
+}
+
+// eval is the value of an expression of JavaScript. It works also where the page may not run scripts.
+func eval[T any](b *tab, expr string) T {
+	b.t.Helper()
+	v, err := tryEval[T](b, expr)
+	if err != nil {
+		b.t.Fatalf("%s: %v", expr, err)
+	}
+	return v
+}
+
+func tryEval[T any](b *tab, expr string) (T, error) {
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	return chromedp.Run(ctx, chromedp.Evaluate[T](expr, chromedp.EvalAwaitPromise))
+}
+
+// text is what a person reads on the page.
+func (b *tab) text() string { b.t.Helper(); return eval[string](b, "document.body.innerText") }
+
+// textOf is the text of the first element that a selector finds, "" if there is none.
+func (b *tab) textOf(selector string) string {
+	b.t.Helper()
+	return eval[string](b, "(document.querySelector("+quote(selector)+")||{}).innerText||''")
+}
+
+// quote makes a literal of JavaScript.
+func quote(s string) string {
+	q, err := json.Marshal(s)
+	if err != nil {
+		panic(err)
+	}
+	return string(q)
+}
+
+// awaitText waits until the page shows all of these texts.
+func (b *tab) awaitText(texts ...string) {
+	b.t.Helper()
+	shown := ""
+	soak.Await(b.t, patience, "the page", func() string {
+		shown, _ = tryEval[string](b, "document.body.innerText") // between two pages there is none
+		for _, text := range texts {
+			if !strings.Contains(shown, text) {
+				return text + " is missing in:\n" + shown
+			}
+		}
+		return ""
+	})
+}
+
+// await waits until an expression of JavaScript is true, and returns how long that took. It looks every 5 ms, in the
+// page.
+func (b *tab) await(what, expr string) time.Duration {
+	b.t.Helper()
+	start := time.Now()
+	const look = `new Promise(done => {
+		const late = performance.now() + %LIMIT%, look = () => {
+			let ok = false
+			try { ok = !!(%EXPR%) } catch (e) { }
+			if (ok || performance.now() > late) done(ok); else setTimeout(look, 5)
+		}
+		look()
+	})`
+	limit := strconv.FormatInt((patience - 10*time.Second).Milliseconds(), 10)
+	if !eval[bool](b, strings.NewReplacer("%LIMIT%", limit, "%EXPR%", expr).Replace(look)) {
+		b.t.Fatalf("%s: never in %s; the page is\n%s", what, patience, b.text())
+	}
+	return time.Since(start)
+}
+
+// view sets the size of the window.
+func (b *tab) view(width, height int64) { b.t.Helper(); b.do(chromedp.EmulateViewport(width, height)) }
+
+// scheme sets what the person prefers: "light" or "dark".
+func (b *tab) scheme(name string) {
+	b.t.Helper()
+	b.do(command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}},
+	}))
+}
+
+// scripts turns the page's scripts on or off; pages that are opened from now on obey.
+func (b *tab) scripts(on bool) {
+	b.t.Helper()
+	b.do(command(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: !on}))
+}
+
+// keys types, as if on a keyboard.
+func (b *tab) keys(keys string, options ...chromedp.KeyOption) {
+	b.t.Helper()
+	b.do(chromedp.KeyEvent(keys, options...))
+}
+
+// picture writes what is to be seen as a file to MUSTER_SCREENSHOTS, if that names a directory.
+func (b *tab) picture(name string) {
+	b.t.Helper()
+	dir := os.Getenv("MUSTER_SCREENSHOTS")
+	if dir == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	png, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, name+".png"), png, 0o644)
+	}
+	if err != nil {
+		b.t.Error(err)
+	}
+}
