@@ -47,11 +47,14 @@ func floorPlan() map[string]room {
 		"plan":     {ours: []string{"resource", "text"}},
 		"planfile": {ours: []string{"resource", "plan"}},
 		"report": {
-			ours:   []string{"resource", "job", "group", "queue", "plan", "planfile", "apply", "exitcode", "text"},
+			ours: []string{
+				"resource", "job", "group", "queue", "plan", "planfile", "apply", "history", "exitcode", "text",
+			},
 			others: []string{"github.com/prometheus/client_model/go", "github.com/prometheus/common/"},
 		},
 		"exitcode": {},
-		"apply":    {ours: []string{"plan"}, others: []string{sync}},
+		"history":  {}, // what is known of an apply afterwards, as data
+		"apply":    {ours: []string{"plan", "history"}, others: []string{sync}},
 		"spec": {
 			ours: []string{"resource", "job", "group", "queue", "text"}, others: []string{hcl, cty, version},
 		},
@@ -59,12 +62,14 @@ func floorPlan() map[string]room {
 		"text":     {others: []string{levenshtein, width}},
 		"election": {ours: []string{"zkstate/zkconn"}},
 		"zkstate": {
-			ours:   []string{"resource", "job", "group", "queue", "plan", "election", "zkstate/zkconn", "zkstate/znode"},
+			ours: []string{
+				"resource", "job", "group", "queue", "plan", "history", "election", "zkstate/zkconn", "zkstate/znode",
+			},
 			others: []string{sync},
 		},
 		"zkstate/zkconn": {others: []string{"github.com/go-zookeeper/zk"}},
 		"zkstate/znode": {
-			ours:   []string{"resource", "job", "queue", "zkstate/znode/internal/jobmaster"},
+			ours:   []string{"resource", "job", "queue", "history", "zkstate/znode/internal/jobmaster"},
 			others: []string{protobuf},
 		},
 		// The generated code of the classic messages.

@@ -12,10 +12,11 @@ import (
 	"muster/zkstate/znode"
 )
 
-// The index of a stack, <home>/stack/<stack>, lists every root in which the stack owns something. The first create of
-// the stack creates it; later creates, take-overs and deletes change it. Every create checks the version of the index
-// in which its root is listed, so that nothing is created in a root that is not listed. A crash between the listing and
-// the create leaves a root without resources in the index, until an apply drops it.
+// The index of a stack, <home>/stack/<stack>, lists every root in which the stack owns something. The first apply of
+// the stack that changes something creates it; later creates, take-overs and deletes change it. Every create checks the
+// version of the index in which its root is listed, so that nothing is created in a root that is not listed. A crash
+// between the listing and the create leaves a root without resources in the index, until an apply drops it. The history
+// of the stack is below the index.
 
 // Roots lists the roots in which a stack owns something; none before its first create.
 func (r *Reader) Roots(ctx context.Context, stack string) ([]string, error) {
@@ -28,11 +29,21 @@ func (r *Reader) Roots(ctx context.Context, stack string) ([]string, error) {
 	return slices.Compact(roots), nil
 }
 
-// AllRoots lists the roots of all stacks.
-func (r *Reader) AllRoots(ctx context.Context) ([]string, error) {
+// Stacks lists the stacks of the home, sorted.
+func (r *Reader) Stacks(ctx context.Context) ([]string, error) {
 	stacks, err := r.children(ctx, znode.StackDir(r.home))
 	if err != nil {
 		return nil, fmt.Errorf("the index of stacks: %w", err)
+	}
+	slices.Sort(stacks)
+	return stacks, nil
+}
+
+// AllRoots lists the roots of all stacks.
+func (r *Reader) AllRoots(ctx context.Context) ([]string, error) {
+	stacks, err := r.Stacks(ctx)
+	if err != nil {
+		return nil, err
 	}
 	var all []string
 	for _, stack := range stacks {
@@ -57,7 +68,8 @@ func (r *Reader) index(ctx context.Context, stack string) (index znode.Index, ve
 		return znode.Index{}, 0, false, fmt.Errorf("the index of stack %s: %w", stack, err)
 	}
 	if index, err = znode.DecodeIndex(body); err != nil {
-		err = fmt.Errorf("%s does not hold an index (delete it, and the next apply makes it anew): %w", at, err)
+		err = fmt.Errorf("%s does not hold an index (set it to {}, and the next apply lists the roots that it knows): %w",
+			at, err)
 	}
 	return index, stat.Version, true, err
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"muster/history"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -20,6 +21,9 @@ type Config struct {
 	At    time.Time // time of this run
 	ACL   []string  // "scheme:id:perms" of znodes that are created; empty: anyone may do anything
 	Kinds []Kind
+
+	Who     history.Who // for the history; without an actor it is By
+	Version string      // of muster, for the history
 }
 
 // Store is a Reader that can also write.

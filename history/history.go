@@ -1,0 +1,166 @@
+// Package history says what is known of an apply afterwards: who asked for it, from where, what it was to change, and
+// what became of that. It is data only: zkstate keeps an Entry for each apply that changes something, and report shows
+// them. Nothing that muster decides depends on it.
+package history
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Limits of an Entry, in bytes. An entry that reaches all of them has less than MaxEntry as JSON.
+const (
+	MaxEntry = 16 << 10
+	MaxText  = 256     // of who asked, of a commit, and so on
+	MaxURL   = 1 << 10 // of a run's address
+	maxNames = 100     // how many names an entry holds, replaced and deleted together
+	maxBytes = 5 << 10 // of all its names
+)
+
+// Kept is how many entries of a stack are kept. There are more for a moment while applies begin.
+const Kept = 200
+
+// Who says who asked for an apply, and where it runs.
+type Who struct {
+	Actor  string `json:"actor"`            // a person, or what stands for one; never empty in an entry that was written
+	CI     string `json:"ci,omitempty"`     // the system in which it runs: "GitHub Actions"
+	Commit string `json:"commit,omitempty"` // of the configuration, as the system says
+	URL    string `json:"url,omitempty"`    // of the run; http or https, without a user and a password
+}
+
+// Entry is one apply. The counts have the words of plan.Action and of apply.Result as their keys, without zeros.
+type Entry struct {
+	By string `json:"by"` // user@host of the process
+	Who
+	Version  string    `json:"muster_version,omitempty"`
+	Plan     string    `json:"plan"`
+	Saved    bool      `json:"saved,omitempty"` // the plan was from a file
+	Started  time.Time `json:"started"`         // by the clock of By, as is Finished
+	Finished time.Time `json:"finished,omitzero"`
+
+	Planned map[string]int `json:"planned"`           // how many of each action
+	Done    map[string]int `json:"done,omitempty"`    // how many of each action were applied
+	Results map[string]int `json:"results,omitempty"` // what became of all; empty until it has finished
+	// Replaced and Deleted name what is to be replaced or deleted, and once it has finished, what certainly or perhaps
+	// was. More is how many others there are.
+	Replaced []string `json:"replaced,omitempty"`
+	Deleted  []string `json:"deleted,omitempty"`
+	More     int      `json:"more,omitempty"`
+}
+
+// State is what has become of an apply, as far as it can be told.
+type State string
+
+// The states.
+const (
+	Finished   State = "finished"
+	Running    State = "running"    // it has not finished, and holds the apply lock
+	Unfinished State = "unfinished" // it has not finished, and does not hold the lock: it was killed, or cut off
+	Damaged    State = "damaged"    // its entry cannot be read
+)
+
+// Found is an entry as it was found in ZooKeeper.
+type Found struct {
+	Name    string `json:"name"` // of its znode: "h-0000000012"; later ones have larger numbers
+	State   State  `json:"state"`
+	Problem string `json:"problem,omitempty"` // why it cannot be read; then Started is when the znode was made
+	Entry
+}
+
+// Clean cuts and drops what a Who must not hold.
+func (w Who) Clean() Who {
+	return Who{
+		Actor: cut(w.Actor, MaxText), CI: cut(w.CI, MaxText), Commit: cut(w.Commit, MaxText), URL: CleanURL(w.URL),
+	}
+}
+
+// cut is s without control characters and without the space around it, and at most so many bytes of it.
+func cut(s string, most int) string {
+	s = printable(strings.TrimSpace(s))
+	if len(s) <= most {
+		return s
+	}
+	const dots = "…"
+	s = s[:most-len(dots)]
+	for !utf8.ValidString(s) {
+		s = s[:len(s)-1]
+	}
+	return s + dots
+}
+
+// printable is s with a mark in the place of each character that is not printable: a line that is shown stays one line,
+// and takes about as many bytes in JSON.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return utf8.RuneError
+		}
+		return r
+	}, s)
+}
+
+// CleanURL is the address of a run without a user and a password, which some systems put into it. It is empty if s is
+// no address of a page, or too long: half of an address leads nowhere.
+func CleanURL(s string) string {
+	u, err := url.Parse(strings.TrimSpace(s))
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Opaque != "" {
+		return ""
+	}
+	u.User = nil
+	if s = u.String(); len(s) > MaxURL || s != printable(s) {
+		return ""
+	}
+	return s
+}
+
+// Begin is an entry of an apply that begins now. The caller has set what it is to change.
+func (e Entry) Begin(by, version string, who Who, now time.Time) Entry {
+	e.By, e.Who, e.Version = cmp.Or(cut(by, MaxText), "unknown"), who.Clean(), cut(version, MaxText)
+	e.Started = now.UTC().Truncate(time.Second)
+	e.Actor = cmp.Or(e.Actor, e.By)
+	return e
+}
+
+// SetNames names what is replaced and what is deleted, as far as there is room. Deleted ones come first: what is gone
+// is asked for most.
+func (e *Entry) SetNames(replaced, deleted []string) {
+	count, room := maxNames, maxBytes
+	take := func(names []string) (kept []string) {
+		for _, name := range names {
+			name = printable(name)
+			if count == 0 || len(name) > room {
+				break
+			}
+			kept, count, room = append(kept, name), count-1, room-len(name)
+		}
+		return kept
+	}
+	e.Deleted = take(deleted)
+	e.Replaced = take(replaced)
+	e.More = len(replaced) + len(deleted) - len(e.Replaced) - len(e.Deleted)
+}
+
+// Check says why an entry that was read makes no sense, or returns nil.
+func (e Entry) Check() error {
+	switch {
+	case e.By == "":
+		return fmt.Errorf("it does not say who")
+	case e.Started.IsZero():
+		return fmt.Errorf("it does not say when")
+	case e.URL != CleanURL(e.URL):
+		return fmt.Errorf("%.60q is no address of a run", e.URL)
+	}
+	for _, counts := range []map[string]int{e.Planned, e.Done, e.Results, {"more": e.More}} {
+		for word, n := range counts {
+			if n < 0 {
+				return fmt.Errorf("%d is no count of %.60q", n, word)
+			}
+		}
+	}
+	return nil
+}

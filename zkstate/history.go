@@ -1,0 +1,202 @@
+package zkstate
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"muster/history"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// History reads the newest n entries of a stack's history, the newest first; all that are kept if n is 0.
+func (r *Reader) History(ctx context.Context, stack string, n int) ([]history.Found, error) {
+	dir := znode.History(r.home, stack)
+	if err := r.session.Sync(ctx, dir); err != nil {
+		return nil, err
+	}
+	names, err := r.entries(ctx, stack)
+	if err != nil {
+		return nil, fmt.Errorf("the history of stack %s: %w", stack, err)
+	}
+	if n <= 0 {
+		n = history.Kept
+	}
+	found, err := forEach(ctx, names[:min(n, len(names))],
+		func(ctx context.Context, name string) (*history.Found, error) { return r.entry(ctx, dir, name) })
+	if err != nil {
+		return nil, err
+	}
+	return r.whichRun(ctx, stack, slices.DeleteFunc(found, func(f *history.Found) bool { return f == nil }))
+}
+
+// whichRun tells the applies that go on from those that were killed. An apply sets its entry before it gives the lock
+// back, so an entry that still is not finished after somebody else, or nobody, was seen with the lock never will be.
+func (r *Reader) whichRun(ctx context.Context, stack string, found []*history.Found) ([]history.Found, error) {
+	var holder znode.Mark
+	if slices.ContainsFunc(found, func(f *history.Found) bool { return f.State == history.Unfinished }) {
+		var err error
+		if holder, _, err = r.Holder(ctx, stack); err != nil {
+			return nil, err
+		}
+	}
+	all := []history.Found{}
+	for _, f := range found {
+		if f.State == history.Unfinished && f.Plan != "" && f.Plan == holder.Plan {
+			f.State = history.Running
+		} else if f.State == history.Unfinished {
+			again, err := r.entry(ctx, znode.History(r.home, stack), f.Name)
+			if err != nil {
+				return nil, err
+			}
+			f = cmp.Or(again, f)
+		}
+		all = append(all, *f)
+	}
+	return all, nil
+}
+
+// entries lists the names of the entries of a stack, the newest first.
+func (r *Reader) entries(ctx context.Context, stack string) ([]string, error) {
+	names, err := r.children(ctx, znode.History(r.home, stack))
+	number := map[string]int{}
+	names = slices.DeleteFunc(names, func(name string) bool {
+		n, err := znode.EntryNumber(name)
+		number[name] = n
+		return err != nil // somebody else's
+	})
+	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(number[b], number[a]) })
+	return names, err
+}
+
+// entry reads one entry; nil if it is gone.
+func (r *Reader) entry(ctx context.Context, dir, name string) (*history.Found, error) {
+	f := history.Found{Name: name, State: history.Damaged}
+	body, stat, err := r.session.Get(ctx, dir+"/"+name)
+	switch {
+	case errors.Is(err, zkconn.ErrNoNode):
+		return nil, nil
+	case errors.Is(err, zkconn.ErrNoAuth):
+		f.Problem = "no permission to read it"
+		return &f, nil
+	case err != nil:
+		return nil, err
+	}
+	e, err := znode.DecodeEntry(body)
+	if err != nil {
+		f.Problem, f.Started = err.Error(), stat.Ctime.UTC()
+		return &f, nil
+	}
+	f.Entry, f.State = e.Entry, history.Unfinished
+	if !e.Finished.IsZero() {
+		f.State = history.Finished
+	}
+	return &f, nil
+}
+
+// BeginEntry writes the entry of an apply that is about to change something, and deletes the oldest entries beyond
+// history.Kept. It sets in e who applies, and returns the path of the entry. The caller holds the apply lock, but
+// nothing depends on that.
+func (s *Store) BeginEntry(ctx context.Context, e *history.Entry) (path string, err error) {
+	*e = e.Begin(s.cfg.By, s.cfg.Version, s.cfg.Who, time.Now())
+	body, err := znode.EncodeEntry(znode.Entry{Op: NewID(), Entry: *e})
+	if err != nil {
+		return "", err
+	}
+	// The folder is below the index of the stack, so that has to exist.
+	if err := s.makeFolder(ctx, znode.StackDir(s.home)); err != nil {
+		return "", err
+	}
+	s.listing.Lock()
+	_, err = s.rewriteIndex(ctx, func(*znode.Index) bool { return false })
+	s.listing.Unlock()
+	if err != nil {
+		return "", err
+	}
+	if err := s.makeFolder(ctx, znode.History(s.home, s.cfg.Stack)); err != nil {
+		return "", err
+	}
+	if path, err = s.createEntry(ctx, body); err != nil {
+		return "", err
+	}
+	return path, s.pruneHistory(ctx)
+}
+
+// createEntry creates an entry with a body that nobody else writes. After a lost reply the body shows whether it was
+// created.
+func (s *Store) createEntry(ctx context.Context, body []byte) (string, error) {
+	for {
+		path, err := s.session.Create(ctx, znode.NewEntry(s.home, s.cfg.Stack), body, zkconn.PersistentSequential, s.acl)
+		if !errors.Is(err, zkconn.ErrUnknown) {
+			return path, err
+		}
+		if err := s.session.Settled(ctx); err != nil {
+			return "", err
+		}
+		names, err := s.entries(ctx, s.cfg.Stack)
+		if err != nil {
+			return "", err
+		}
+		for _, name := range names { // the newest first: it is the first one, unless somebody took the lock away
+			path = znode.History(s.home, s.cfg.Stack) + "/" + name
+			found, _, err := s.session.Get(ctx, path)
+			switch {
+			case bytes.Equal(found, body):
+				return path, nil
+			case err != nil && !errors.Is(err, zkconn.ErrNoNode) && !errors.Is(err, zkconn.ErrNoAuth):
+				return "", err
+			}
+		}
+	}
+}
+
+// pruneHistory deletes the oldest entries beyond those that are kept. Those are the oldest also if others write or
+// prune at the same time.
+func (s *Store) pruneHistory(ctx context.Context) error {
+	names, err := s.entries(ctx, s.cfg.Stack)
+	if err != nil || len(names) <= history.Kept {
+		return err
+	}
+	_, err = forEach(ctx, names[history.Kept:], func(ctx context.Context, name string) (struct{}, error) {
+		path := znode.History(s.home, s.cfg.Stack) + "/" + name
+		stat, ok, err := s.session.Exists(ctx, path)
+		if err != nil || !ok {
+			return struct{}{}, err
+		}
+		err = s.session.Delete(ctx, path, stat.Version)
+		if errors.Is(err, zkconn.ErrNoNode) || errors.Is(err, zkconn.ErrBadVersion) || errors.Is(err, zkconn.ErrUnknown) {
+			err = nil // it is gone, or the next apply deletes it
+		}
+		return struct{}{}, err
+	})
+	return err
+}
+
+// EndEntry sets what became of the apply whose entry BeginEntry created at path.
+func (s *Store) EndEntry(ctx context.Context, path string, e history.Entry) error {
+	e.Finished = time.Now().UTC().Truncate(time.Second)
+	if e.Finished.Before(e.Started) { // the clock was set back
+		e.Finished = e.Started
+	}
+	body, err := znode.EncodeEntry(znode.Entry{Op: NewID(), Entry: e})
+	if err != nil {
+		return err
+	}
+	for {
+		_, err := s.session.Set(ctx, path, body, 0)
+		if !errors.Is(err, zkconn.ErrUnknown) {
+			return err
+		}
+		if err := s.session.Settled(ctx); err != nil {
+			return err
+		}
+		if found, _, err := s.session.Get(ctx, path); err != nil || bytes.Equal(found, body) {
+			return err
+		}
+	}
+}
