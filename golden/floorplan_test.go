@@ -52,6 +52,8 @@ func floorPlan() map[string]room {
 			},
 			others: []string{"github.com/prometheus/client_model/go", "github.com/prometheus/common/"},
 		},
+		// The page of muster serve.
+		"page":     {ours: []string{"resource", "job", "group", "queue", "report", "text"}},
 		"exitcode": {},
 		"history":  {}, // what is known of an apply afterwards, as data
 		"apply":    {ours: []string{"plan", "history"}, others: []string{sync}},
@@ -150,6 +152,7 @@ func testRoom() []string {
 		"github.com/google/go-cmp", "github.com/rogpeppe/go-internal", "github.com/go-zookeeper/zk", "golang.org/x/sys",
 		"github.com/redis/go-redis/v9", "github.com/chromedp/",
 		"github.com/santhosh-tekuri/jsonschema/v6", "go.yaml.in/yaml/v3",
+		"golang.org/x/net/html",
 	}
 }
 

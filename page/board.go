@@ -1,0 +1,104 @@
+package page
+
+import (
+	"time"
+
+	"muster/report"
+)
+
+// Board is what is known now, of everything that is shown. It is not changed once it is made.
+type Board struct {
+	At              time.Time // when it was read
+	Servers         string    // of ZooKeeper, as they were given
+	Connected       bool      // if not, everything is as it was at At
+	Roots, Unlisted []string  // Unlisted: roots that cannot be listed, and why
+	Stacks          []Stack
+	Resources       []report.JobStatus // of all kinds, by path
+	History         []Apply            // the newest first, of the shown stacks
+}
+
+// Stack is a stack that is shown.
+type Stack struct {
+	Name  string
+	Roots []string
+	Last  *Apply // nil: not known
+}
+
+// Detail is one resource that somebody looks at.
+type Detail struct {
+	report.JobStatus
+	Workers []report.Worker // of a job, by id
+
+	// Of a queue, from Redis.
+	Batches []BatchProgress // the oldest first
+	Hands   []Hand
+	Dead    []DeadTask // the newest first; not all, if many
+	Redis   string     // why Redis does not answer; empty if it does
+}
+
+// BatchProgress is one unfinished batch of a queue, as ZooKeeper and Redis have it.
+type BatchProgress struct {
+	report.Batch // State is also "completed", "lost" and "broken"
+
+	Known                       bool // Redis knows it; otherwise the rest is empty
+	Waiting, InHand, Done, Dead int64
+	PerSecond                   float64 // tasks that ended lately, by second; 0: none, or not known
+	Watcher                     string  // identity of the watcher that has it
+	Because                     string  // why the last watcher failed
+	Broken                      string  // keys in Redis that do not fit
+}
+
+// Hand is how many tasks of a batch a process has.
+type Hand struct {
+	Process, Batch string
+	Tasks          int
+}
+
+// DeadTask is a task that is not tried again.
+type DeadTask struct {
+	Batch           string
+	Index           int64
+	Attempt, Deaths int
+	Died            time.Time
+	Reason          string
+	Payload         string // its begin
+}
+
+// Request says what is shown. It is parsed from a URL.
+type Request struct {
+	View   View
+	Path   string // of a resource
+	Filter string // words, each of which is in what is shown
+	Status string
+	Kind   string
+	Stack  string
+	Sort   string
+}
+
+// View is one of the pages.
+type View string
+
+// The views.
+const (
+	Overview View = "overview"
+	Resource View = "resource"
+	History  View = "history"
+)
+
+// Apply is one apply of a stack. It stands for report.Apply until that is there.
+type Apply struct {
+	Stack    string
+	Plan     string // its id
+	By       string // user@host
+	Actor    string // who had it done, as CI says; may be empty
+	Commit   string
+	URL      string // of the CI run
+	Began    time.Time
+	Ended    time.Time // zero: it did not end, or not yet
+	Created  int
+	Updated  int
+	Replaced int
+	Deleted  int
+	Failed   int      // changes that were not made
+	Names    []string // of what was replaced or deleted; not all, if many
+}
