@@ -12,6 +12,7 @@ import (
 	"muster/group"
 	"muster/member"
 	"muster/report"
+	"muster/status"
 	"muster/text"
 	"muster/zkstate"
 	"muster/zkstate/znode"
@@ -158,10 +159,10 @@ func (scope searchScope) dutyNow(ctx context.Context, d foundDuty) (dutyAt, erro
 	switch {
 	case err != nil:
 		return dutyAt{}, err
-	case !isGroup(o):
+	case !status.IsGroup(o):
 		return dutyAt{}, noGroup(d.path, nil)
 	}
-	all, err := readGroup(ctx, r, o, true)
+	all, err := status.Group(ctx, r, o, true)
 	if err != nil {
 		return dutyAt{}, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"muster/queue"
 	"muster/resource"
+	"muster/status"
 	"muster/tasks"
 	"muster/text"
 	"muster/zkstate"
@@ -57,7 +58,7 @@ func (scope searchScope) findQueue(ctx context.Context, name string) (foundQueue
 		return foundQueue{}, err
 	case o == nil:
 		return foundQueue{}, noQueue(at, nil)
-	case !isQueue(o):
+	case !status.IsQueue(o):
 		return foundQueue{}, notQueue(at, o)
 	}
 	return foundQueue{path: at, queue: o}, nil

@@ -14,6 +14,7 @@ import (
 	"muster/planfile"
 	"muster/report"
 	"muster/resource"
+	"muster/status"
 	"muster/zkstate"
 )
 
@@ -147,21 +148,21 @@ func (p *process) explainRow(
 // addMembers adds to an explanation who is in a group, a queue or a job, and what they wait for.
 func addMembers(ctx context.Context, r *zkstate.Reader, o *resource.Observed, e *report.Explanation) (err error) {
 	switch {
-	case isGroup(o):
-		e.Group, err = readGroup(ctx, r, o, true)
-	case isQueue(o):
-		e.Queue, err = readQueue(ctx, r, o, true)
+	case status.IsGroup(o):
+		e.Group, err = status.Group(ctx, r, o, true)
+	case status.IsQueue(o):
+		e.Queue, err = status.Queue(ctx, r, o, true)
 	case o.Record != nil && o.Live > 0:
-		if job.Joined(o)+o.Live <= maxCountedWorkers {
+		if job.Joined(o)+o.Live <= status.MaxCounted {
 			found, err := r.Workers(ctx, job.Of(o.Record).Path())
 			if err != nil {
 				return err
 			}
 			for _, w := range found {
-				e.Workers = append(e.Workers, reportWorker(w))
+				e.Workers = append(e.Workers, status.Worker(w))
 			}
 		}
-		e.Barriers, err = readBarriers(ctx, r, o)
+		e.Barriers, err = status.Barriers(ctx, r, o)
 	}
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"muster/member"
 	"muster/report"
 	"muster/resource"
+	"muster/status"
 	"muster/text"
 	"muster/zkstate"
 )
@@ -52,7 +53,7 @@ func (scope searchScope) findDuty(ctx context.Context, name string) (foundDuty, 
 		return foundDuty{}, err
 	case o == nil:
 		return foundDuty{}, noGroup(at, nil)
-	case !isGroup(o):
+	case !status.IsGroup(o):
 		err := fmt.Errorf("%s is not a group: it is %s", at, o.Status())
 		if o.Record != nil {
 			err = fmt.Errorf("%s is a %s, and has no duties", at, o.Record.Declaration.Kind().Name)
@@ -155,7 +156,7 @@ func (scope searchScope) namesDuty(ctx context.Context, name string) (bool, erro
 		return false, nil
 	}
 	o, err := zkstate.NewReader(scope.session, scope.home, kinds()...).Look(ctx, groupName)
-	return err == nil && isGroup(o), err
+	return err == nil && status.IsGroup(o), err
 }
 
 // explainDuty says why a member has a duty, or why nobody has.
@@ -165,7 +166,7 @@ func (p *process) explainDuty(ctx context.Context, scope searchScope, name strin
 		return err
 	}
 	r := zkstate.NewReader(scope.session, scope.home, kinds()...)
-	d, err := readGroup(ctx, r, found.group, true)
+	d, err := status.Group(ctx, r, found.group, true)
 	if err != nil {
 		return err
 	}
@@ -177,7 +178,7 @@ func (p *process) explainDuty(ctx context.Context, scope searchScope, name strin
 	if i < 0 {
 		return noDuty(found.path, found.duty.Name, group.Of(found.group.Record))
 	}
-	if err := readRuns(ctx, scope.session, found.group, d.Duties[i:i+1], found.duty.Keep); err != nil {
+	if err := status.Runs(ctx, scope.session, found.group, d.Duties[i:i+1], found.duty.Keep); err != nil {
 		return err
 	}
 	if asJSON {

@@ -8,19 +8,18 @@ import (
 	"maps"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"muster/job"
 	"muster/plan"
 	"muster/report"
 	"muster/resource"
+	"muster/status"
 	"muster/text"
 	"muster/zkstate"
-	"muster/zkstate/znode"
+	"muster/zkstate/zkconn"
 )
 
 // statusOptions of "muster status".
@@ -31,10 +30,6 @@ type statusOptions struct {
 
 // lookElsewhere says how to look below other roots.
 const lookElsewhere = "--root PATH, or -f DIR with the configuration"
-
-// maxCountedWorkers limits the counting of restarts, which takes three reads a worker. A table of more workers has
-// none.
-const maxCountedWorkers = 1000
 
 func newStatusCmd(p *process) *cobra.Command {
 	var o statusOptions
@@ -98,34 +93,10 @@ func (p *process) status(ctx context.Context, to io.Writer, scope searchScope, o
 		return &problem{err: err, next: "muster status shows all; to look elsewhere: " + lookElsewhere}
 	}
 	detail := pattern != "" && !isGlob(pattern) && len(jobs) == 1
-	workers := map[string][]report.Worker{}
-	if workerCount(jobs) <= maxCountedWorkers || detail {
-		if workers, err = readWorkers(ctx, r, jobs); err != nil {
-			return err
-		}
-	}
 	ages := !o.watch || isTerminal(p.out) // without them a pipe gets a block only when something happens
-	if detail && isGroup(&jobs[0].Observed) {
-		if jobs[0].Group, err = readGroup(ctx, r, &jobs[0].Observed, ages); err != nil {
-			return err
-		}
-		shown := 1 // runs of a cron
-		if o.json {
-			shown = 5
-		}
-		if err := readRuns(ctx, scope.session, &jobs[0].Observed, jobs[0].Group.Duties, shown); err != nil {
-			return err
-		}
-	}
-	if detail && isQueue(&jobs[0].Observed) {
-		if jobs[0].Queue, err = readQueue(ctx, r, &jobs[0].Observed, ages); err != nil {
-			return err
-		}
-	}
-	if detail && jobs[0].Group == nil && jobs[0].Queue == nil {
-		if jobs[0].Barriers, err = readBarriers(ctx, r, &jobs[0].Observed); err != nil {
-			return err
-		}
+	workers, err := o.fill(ctx, r, scope.session, jobs, detail, ages)
+	if err != nil {
+		return err
 	}
 	opts := p.layout()
 	if ages {
@@ -154,6 +125,22 @@ func (p *process) status(ctx context.Context, to io.Writer, scope searchScope, o
 		return err
 	}
 	return reportUnread(o.noteWriter(p, to), have.Unlisted, scope.unindexed, jobs)
+}
+
+// fill reads what a status shows besides what was observed: of the one job, group or queue that is shown in detail
+// everything, else the restarts.
+func (o statusOptions) fill(
+	ctx context.Context, r *zkstate.Reader, s *zkconn.Session, jobs []report.JobStatus, detail, ages bool,
+) (workers map[string][]report.Worker, err error) {
+	if !detail {
+		return nil, status.Restarts(ctx, r, jobs)
+	}
+	runs := 1 // of a cron
+	if o.json {
+		runs = status.RunsInJSON
+	}
+	all, err := status.Detail(ctx, r, s, &jobs[0], ages, runs)
+	return map[string][]report.Worker{jobs[0].Path: all}, err
 }
 
 // noteWriter returns where notes go: standard error, or with --watch into the table, which is drawn as a whole.
@@ -205,115 +192,4 @@ func selectJobs(have plan.State, pattern string) []report.JobStatus {
 		}
 	}
 	return jobs
-}
-
-func workerCount(jobs []report.JobStatus) int {
-	n := 0
-	for _, j := range jobs {
-		n += max(job.Joined(&j.Observed), j.Observed.Live)
-	}
-	return n
-}
-
-// readWorkers returns the workers of jobs by path, and adds the restarts to jobs.
-func readWorkers(ctx context.Context, r *zkstate.Reader, jobs []report.JobStatus) (map[string][]report.Worker, error) {
-	all := map[string][]report.Worker{}
-	for i, j := range jobs {
-		o := &j.Observed
-		if o.Class() == resource.Unreadable || o.Foreign || job.Joined(o)+o.Live == 0 {
-			continue
-		}
-		if isGroup(o) || isQueue(o) {
-			if err := leaveOutStrangers(ctx, r, j.Path, &jobs[i].Observed, nil); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		ws, err := r.Workers(ctx, j.Path)
-		if err != nil {
-			return nil, err
-		}
-		if err := leaveOutStrangers(ctx, r, j.Path, &jobs[i].Observed, ws); err != nil {
-			return nil, err
-		}
-		restarts := 0
-		for _, w := range ws {
-			all[j.Path] = append(all[j.Path], reportWorker(w))
-			restarts += max(0, w.Claim.Lives-1)
-		}
-		if !j.Observed.Classic {
-			jobs[i].Restarts = &restarts
-		}
-	}
-	return all, nil
-}
-
-// leaveOutStrangers finds the children of a job znode that are no workers, and subtracts them from those that are live.
-func leaveOutStrangers(
-	ctx context.Context, r *zkstate.Reader, at string, o *resource.Observed, ws []zkstate.Worker,
-) error {
-	live := 0
-	for _, w := range ws {
-		if w.Live {
-			live++
-		}
-	}
-	if live >= o.Live {
-		return nil
-	}
-	if err := r.FillMembers(ctx, at, o); err != nil {
-		return err
-	}
-	o.Live = max(0, o.Live-len(o.Strangers))
-	return nil
-}
-
-func reportWorker(w zkstate.Worker) report.Worker {
-	shown := report.Worker{ID: w.ID, Identity: w.Identity, State: workerState(w), Joined: w.Joined}
-	if shown.State != report.Lost { // nothing in ZooKeeper says when a worker was lost
-		shown.Since = w.Since
-	}
-	if w.Claim.Lives > 0 {
-		restarts := w.Claim.Lives - 1
-		shown.Restarts = &restarts
-	}
-	if w.Info.IP != "" {
-		shown.Address = w.Info.Address()
-	}
-	switch {
-	case w.Claim.Signal != "":
-		shown.LastExit = w.Claim.Signal
-	case w.Claim.Exit != nil:
-		shown.LastExit = strconv.Itoa(*w.Claim.Exit)
-	}
-	return shown
-}
-
-// readBarriers returns the barriers that are under way in a job. In a job that is not being worked for none is.
-func readBarriers(ctx context.Context, r *zkstate.Reader, o *resource.Observed) ([]report.Barrier, error) {
-	if o.Live == 0 || o.Class() == resource.Unreadable || o.Foreign {
-		return nil, nil
-	}
-	rounds, err := r.Rounds(ctx, o)
-	var all []report.Barrier
-	for _, b := range rounds {
-		all = append(all, report.Barrier{
-			Name: b.Name, Start: b.Name == znode.StartBarrier, Round: b.Round, Attempt: b.Attempt, Mode: string(b.Mode),
-			Workers: b.Workers, Since: b.Since, Arrived: b.Arrived, Missing: b.Missing,
-		})
-	}
-	return all, err
-}
-
-// workerState returns a worker's state. The claim of a worker that was killed still says "in".
-func workerState(w zkstate.Worker) report.WorkerState {
-	switch {
-	case w.Live:
-		return report.Live
-	case w.Claim.State == znode.Done:
-		return report.Completed
-	case w.Claim.State == znode.In:
-		return report.Lost
-	}
-	return report.Left
 }

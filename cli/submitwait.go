@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"muster/queue"
+	"muster/status"
 	"muster/tasks"
 	"muster/tasks/store"
 	"muster/text"
@@ -79,7 +80,7 @@ func (s *submitting) found(ctx context.Context, id string) (foundQueue, error) {
 	switch {
 	case err != nil:
 		return foundQueue{}, err
-	case !isQueue(o):
+	case !status.IsQueue(o):
 		return foundQueue{}, noQueue(at, nil)
 	}
 	return foundQueue{at, o, id}, nil

@@ -52,8 +52,14 @@ func floorPlan() map[string]room {
 			},
 			others: []string{"github.com/prometheus/client_model/go", "github.com/prometheus/common/"},
 		},
-		// The page of muster serve.
-		"page":     {ours: []string{"resource", "job", "group", "queue", "report", "text"}},
+		// What is read as what is shown, for status, explain and the page.
+		"status": {
+			ours: []string{
+				"resource", "job", "group", "group/schedule", "queue", "report", "member", "zkstate", "zkstate/zkconn",
+				"zkstate/znode",
+			},
+			others: []string{sync},
+		},
 		"exitcode": {},
 		"history":  {}, // what is known of an apply afterwards, as data
 		"apply":    {ours: []string{"plan", "history"}, others: []string{sync}},

@@ -1,4 +1,4 @@
-package cli
+package status
 
 import (
 	"context"
@@ -15,14 +15,14 @@ import (
 	"muster/zkstate/zkconn"
 )
 
-// isGroup reports whether o has the Record of a group.
-func isGroup(o *resource.Observed) bool {
+// IsGroup reports whether o has the Record of a group.
+func IsGroup(o *resource.Observed) bool {
 	return o != nil && o.Record != nil && o.Record.Declaration.Kind().Name == group.KindName
 }
 
-// readGroup reads the members and duties of a group for its report, without the runs of crons. With ages the report
+// Group reads the members and duties of a group for its report, without the runs of crons. With ages the report
 // changes as time passes.
-func readGroup(ctx context.Context, r *zkstate.Reader, o *resource.Observed, ages bool) (*report.GroupDetail, error) {
+func Group(ctx context.Context, r *zkstate.Reader, o *resource.Observed, ages bool) (*report.GroupDetail, error) {
 	s, err := r.GroupState(ctx, o)
 	if err != nil {
 		return nil, err
@@ -78,8 +78,8 @@ func reportDuty(d zkstate.DutyState, now time.Time) report.Duty {
 	return shown
 }
 
-// readRuns adds the last runs of the crons among these duties, at most n of each.
-func readRuns(ctx context.Context, s *zkconn.Session, o *resource.Observed, duties []report.Duty, n int) error {
+// Runs adds the last runs of the crons among these duties, at most n of each.
+func Runs(ctx context.Context, s *zkconn.Session, o *resource.Observed, duties []report.Duty, n int) error {
 	const atOnce = 64
 	reading, ctx := errgroup.WithContext(ctx)
 	reading.SetLimit(atOnce)

@@ -1,4 +1,4 @@
-package cli
+package status
 
 import (
 	"context"
@@ -11,13 +11,13 @@ import (
 	"muster/zkstate"
 )
 
-// isQueue reports whether o has the Record of a queue.
-func isQueue(o *resource.Observed) bool {
+// IsQueue reports whether o has the Record of a queue.
+func IsQueue(o *resource.Observed) bool {
 	return o != nil && o.Record != nil && o.Record.Declaration.Kind().Name == queue.KindName
 }
 
-// readQueue reads the processes and batches of a queue for its report. With ages the report changes as time passes.
-func readQueue(ctx context.Context, r *zkstate.Reader, o *resource.Observed, ages bool) (*report.QueueDetail, error) {
+// Queue reads the processes and batches of a queue for its report. With ages the report changes as time passes.
+func Queue(ctx context.Context, r *zkstate.Reader, o *resource.Observed, ages bool) (*report.QueueDetail, error) {
 	s, err := r.QueueState(ctx, o)
 	if err != nil {
 		return nil, err
