@@ -17,7 +17,7 @@ import (
 // History reads the newest n entries of a stack's history, the newest first; all that are kept if n is 0.
 func (r *Reader) History(ctx context.Context, stack string, n int) ([]history.Found, error) {
 	dir := znode.History(r.home, stack)
-	if err := r.session.Sync(ctx, dir); err != nil {
+	if err := r.source.Sync(ctx, dir); err != nil {
 		return nil, err
 	}
 	names, err := r.entries(ctx, stack)
@@ -77,7 +77,7 @@ func (r *Reader) entries(ctx context.Context, stack string) ([]string, error) {
 // entry reads one entry; nil if it is gone.
 func (r *Reader) entry(ctx context.Context, dir, name string) (*history.Found, error) {
 	f := history.Found{Name: name, State: history.Damaged}
-	body, stat, err := r.session.Get(ctx, dir+"/"+name)
+	body, stat, err := r.source.Get(ctx, dir+"/"+name)
 	switch {
 	case errors.Is(err, zkconn.ErrNoNode):
 		return nil, nil
