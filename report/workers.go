@@ -203,10 +203,11 @@ func lost(o *resource.Observed) string {
 
 // next says what the user can do next. It names the job so that the command works without a configuration too.
 func next(o *resource.Observed, at string) string {
-	join := "--job " + path.Base(at)
+	join := "--job " + text.ShellWord(path.Base(at))
 	if root := path.Dir(at); root != resource.DefaultRoot {
-		join += " --root " + root
+		join += " --root " + text.ShellWord(root)
 	}
+	at = text.ShellWord(at) // whoever made a foreign znode chose its name
 	switch o.Status() {
 	case resource.StatusMissing:
 		return "muster apply makes it if it is declared"

@@ -16,7 +16,7 @@ import (
 // UTF-8. So is what a pipeline would take for a command in the output of a step: GitHub's "::" where a line may begin,
 // and "##", with which Azure's, TeamCity's and GitHub's older ones begin.
 func Escape(s string) string {
-	s = escapeControls(s)
+	s = Visible(s)
 	if !strings.Contains(s, "::") && !strings.Contains(s, "##") {
 		return s
 	}
@@ -26,7 +26,8 @@ func Escape(s string) string {
 	return s
 }
 
-func escapeControls(s string) string {
+// Visible is s with what is not printable written as Go writes it. It is Escape without what only pipelines need.
+func Visible(s string) string {
 	if strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }) < 0 {
 		return s
 	}

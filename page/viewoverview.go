@@ -1,0 +1,291 @@
+package page
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"muster/report"
+	"muster/resource"
+	"muster/text"
+)
+
+// needing is the value of status in a request for all that need somebody.
+const needing = "needs"
+
+// maxNeeds is how many of those that need somebody the overview shows above all others.
+const maxNeeds = 25
+
+// overview shows what needs somebody, the stacks, and all resources. It returns how many need somebody.
+func (p *painter) overview() int {
+	all := make([]rowKey, len(p.board.Resources))
+	var needs []int // indexes of all
+	for i := range p.board.Resources {
+		all[i] = rowKeyOf(&p.board.Resources[i])
+		if needsSomebody(all[i]) {
+			needs = append(needs, i)
+		}
+	}
+	slices.SortStableFunc(needs, func(a, b int) int {
+		return cmp.Compare(severity(all[a].status), severity(all[b].status))
+	})
+	p.headline(len(all), len(needs)+len(p.board.Unlisted))
+	p.needs(all, needs)
+	p.stacks()
+	p.list(all)
+	return len(needs) + len(p.board.Unlisted)
+}
+
+// headline says in one sentence whether somebody is needed.
+func (p *painter) headline(all, needs int) {
+	p.add(mainSlot, "headline", struct {
+		Needs, All string
+		Any, One   bool
+	}{text.Thousands(needs), text.Thousands(all), needs > 0, needs == 1})
+}
+
+// needView is one resource that needs somebody.
+type needView struct {
+	ID, Href     string
+	Dir, Name    word
+	Kind, Status word
+	Class        string
+	Why          word
+	Steps        []step
+}
+
+func (n needView) fragmentID() string { return n.ID }
+
+func (p *painter) needs(all []rowKey, needs []int) {
+	if len(needs)+len(p.board.Unlisted) == 0 {
+		return
+	}
+	more := len(needs) - maxNeeds
+	p.add(mainSlot, "needs", struct {
+		More string
+		Href string
+	}{moreText(more), Request{View: Overview, Status: needing}.URL()})
+	for _, root := range p.board.Unlisted {
+		p.add("needs-list", "need", needView{
+			ID: hashID("u", root), Name: word(root), Status: "unreadable", Class: statusClass(resource.StatusUnreadable),
+			Why: "this root cannot be listed: what is below it is not shown", Kind: "root",
+		})
+	}
+	for _, i := range needs[:min(len(needs), maxNeeds)] {
+		p.add("needs-list", "need", needOf(all[i], p.board.Resources[i]))
+	}
+}
+
+// moreText is "12 more", or nothing.
+func moreText(n int) string {
+	if n <= 0 {
+		return ""
+	}
+	return text.Thousands(n) + " more"
+}
+
+func needOf(k rowKey, j report.JobStatus) needView {
+	j = withTimes(j)
+	n := needView{
+		ID: hashID("n", j.Path), Href: resourceURL(j.Path), Kind: word(k.kind), Status: word(k.status),
+		Class: statusClass(k.status), Why: word(report.Meaning(&j.Observed)), Steps: steps(report.NextStep(j)),
+	}
+	n.Dir, n.Name = splitPath(j.Path)
+	if k.status == resource.StatusReady {
+		n.Why = "no member is live: nobody does its duties"
+	}
+	return n
+}
+
+// withTimes is j so that its texts have times instead of ages: a view changes only when something happens.
+func withTimes(j report.JobStatus) report.JobStatus {
+	if j.Group != nil {
+		g := *j.Group
+		g.Now = time.Time{}
+		j.Group = &g
+	}
+	if j.Queue != nil {
+		q := *j.Queue
+		q.Now = time.Time{}
+		j.Queue = &q
+	}
+	return j
+}
+
+// stackView is one stack with its last apply.
+type stackView struct {
+	ID, Href, HistoryHref string
+	Name                  word
+	Roots                 []word
+	Resources             string
+	Last                  *applyView
+}
+
+func (s stackView) fragmentID() string { return s.ID }
+
+func (p *painter) stacks() {
+	if len(p.board.Stacks) == 0 {
+		return
+	}
+	count := map[string]int{}
+	for i := range p.board.Resources {
+		if rec := p.board.Resources[i].Observed.Record; rec != nil {
+			count[rec.Stack]++
+		}
+	}
+	p.add(mainSlot, "stacks", nil)
+	for _, s := range p.board.Stacks {
+		v := stackView{
+			ID: hashID("s", s.Name), Name: word(s.Name), Roots: words(s.Roots),
+			Href:        Request{View: Overview, Stack: s.Name}.URL(),
+			HistoryHref: Request{View: History, Stack: s.Name}.URL(),
+			Resources:   text.Thousands(count[s.Name]),
+		}
+		if s.Last != nil {
+			last := applyOf(*s.Last)
+			v.Last = &last
+		}
+		p.add("stacks-list", "stack", v)
+	}
+}
+
+// choice is one choice of the filter.
+type choice struct {
+	Value  string
+	Word   word
+	Class  string
+	Count  string
+	Chosen bool
+}
+
+// listView is the section of all resources, with its filter.
+type listView struct {
+	Filter             string
+	Statuses           []choice
+	Kinds, Stacks      []choice
+	Sorts              []choice
+	Shown, All         string
+	Filtered, Nothing  bool
+	Columns            []column
+	HasStacks, HasKind bool
+}
+
+// column is a heading of the list.
+type column struct {
+	Word, Href, Class string
+	Sorted            string // aria-sort
+}
+
+func (p *painter) list(all []rowKey) {
+	r := p.request
+	words := strings.Fields(strings.ToLower(r.Filter))
+	byStatus, kinds, stacks := map[string]int{}, map[string]int{}, map[string]int{}
+	var shown []rowKey
+	fits := 0
+	for i, k := range all {
+		j := &p.board.Resources[i]
+		stack := ""
+		if j.Observed.Record != nil {
+			stack = j.Observed.Record.Stack
+			stacks[stack]++
+		}
+		kinds[k.kind]++
+		if r.Kind != "" && r.Kind != k.kind || r.Stack != "" && r.Stack != stack || !matches(j, words) {
+			continue
+		}
+		fits++
+		byStatus[string(k.status)]++
+		needs := needsSomebody(k)
+		if needs {
+			byStatus[needing]++
+		}
+		if r.Status == "" || r.Status == string(k.status) || r.Status == needing && needs {
+			shown = append(shown, k)
+		}
+	}
+	sortRows(shown, r.Sort)
+	p.add(mainSlot, "all", listView{
+		Filter: r.Filter, Statuses: statusChoices(r, byStatus, fits), Kinds: choices(r.Kind, kinds, "all kinds"),
+		Stacks: choices(r.Stack, stacks, "all stacks"), Sorts: sortChoices(r.Sort), Shown: text.Thousands(len(shown)),
+		All: text.Thousands(len(all)), Filtered: r.Filter+r.Status+r.Kind+r.Stack != "", Nothing: len(shown) == 0,
+		Columns: columns(r), HasStacks: len(stacks) > 1 || r.Stack != "", HasKind: len(kinds) > 1 || r.Kind != "",
+	})
+	for _, k := range shown {
+		html := p.row(k)
+		p.fragments = append(p.fragments, Fragment{rowID(html), "rows", html})
+	}
+}
+
+// rowID is the id of a row, with which its HTML begins.
+func rowID(html string) string {
+	_, rest, _ := strings.Cut(html, `id="`)
+	id, _, _ := strings.Cut(rest, `"`)
+	return id
+}
+
+// statusChoices are the statuses that there are, those that need somebody first.
+func statusChoices(r Request, count map[string]int, fits int) []choice {
+	all := []choice{{Word: "all", Count: text.Thousands(fits), Chosen: r.Status == ""}}
+	if n := count[needing]; n > 0 || r.Status == needing {
+		all = append(all, choice{
+			Value: needing, Word: "needs somebody", Count: text.Thousands(n), Chosen: r.Status == needing,
+		})
+	}
+	for _, s := range bySeverity() {
+		if n := count[string(s)]; n > 0 || r.Status == string(s) {
+			all = append(all, choice{
+				Value: string(s), Word: word(s), Class: statusClass(s), Count: text.Thousands(n),
+				Chosen: r.Status == string(s),
+			})
+		}
+	}
+	return all
+}
+
+// choices are the values that there are, by name, after the choice of all.
+func choices(chosen string, count map[string]int, all string) []choice {
+	cs := []choice{{Word: word(all), Chosen: chosen == ""}}
+	if chosen != "" && count[chosen] == 0 {
+		cs = append(cs, choice{Value: chosen, Word: word(chosen), Count: "0", Chosen: true})
+	}
+	for _, value := range slices.Sorted(maps.Keys(count)) {
+		cs = append(cs, choice{
+			Value: value, Word: word(value), Count: text.Thousands(count[value]), Chosen: chosen == value,
+		})
+	}
+	return cs
+}
+
+func sortChoices(chosen string) []choice {
+	return []choice{
+		{Value: "", Word: "path", Chosen: chosen == ""},
+		{Value: "status", Word: "status, worst first", Chosen: chosen == "status"},
+		{Value: "live", Word: "live, most first", Chosen: chosen == "live"},
+		{Value: "age", Word: "age, youngest first", Chosen: chosen == "age"},
+		{Value: "last", Word: "last run, latest first", Chosen: chosen == "last"},
+	}
+}
+
+// columns are the headings, with links that sort.
+func columns(r Request) []column {
+	all := []column{
+		{Word: "Status", Class: "status"}, {Word: "Path"}, {Word: "Live", Class: "live"}, {Word: "Progress"},
+		{Word: "Age", Class: "age"}, {Word: "Last run", Class: "last"},
+	}
+	for i := range all {
+		c := &all[i]
+		by := map[string]string{"Status": "status", "Live": "live", "Age": "age", "Last run": "last"}[c.Word]
+		if c.Word == "Progress" {
+			continue
+		}
+		to := r
+		to.Sort = by
+		c.Href = to.URL()
+		if r.Sort == by {
+			c.Sorted = map[bool]string{true: "ascending", false: "descending"}[by == "" || by == "status" || by == "age"]
+		}
+	}
+	return all
+}

@@ -1,0 +1,150 @@
+package page
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"muster/group"
+	"muster/job"
+	"muster/queue"
+	"muster/report"
+	"muster/resource"
+)
+
+// resource shows one resource.
+func (p *painter) resource(d *Detail) {
+	if d == nil {
+		d = p.listed()
+	}
+	if d == nil {
+		dir, name := splitPath(p.request.Path)
+		p.add(mainSlot, "absent", struct{ Dir, Name word }{dir, name})
+		return
+	}
+	d.JobStatus = withTimes(d.JobStatus)
+	p.add(mainSlot, "head", headOf(d))
+	if next := steps(report.NextStep(d.JobStatus)); len(next) > 0 {
+		p.add(mainSlot, "next", next)
+	}
+	switch report.KindOf(&d.Observed).Name {
+	case group.KindName:
+		p.group(d)
+	case queue.KindName:
+		p.queue(d)
+	default:
+		p.job(d)
+	}
+	if n := d.Observed.Strangers; len(n) > 0 {
+		p.add(mainSlot, "strangers", words(n))
+	}
+	p.add(mainSlot, "record", recordOf(&d.Observed))
+}
+
+// listed is the resource as the board has it; nil if it has not.
+func (p *painter) listed() *Detail {
+	all := p.board.Resources
+	i, found := slices.BinarySearchFunc(all, p.request.Path, func(j report.JobStatus, path string) int {
+		return strings.Compare(j.Path, path)
+	})
+	if !found {
+		return nil
+	}
+	return &Detail{JobStatus: all[i]}
+}
+
+// headView is the begin of the page of a resource.
+type headView struct {
+	Dir, Name    word
+	Kind, Status word
+	Class        string
+	Classic      bool
+	Needs        bool
+	Meaning      word
+	Counts       []count
+	Created      time.Time
+	LastRun      time.Time
+	LastID       word
+	Began        time.Time // the first worker joined
+	Redis        word
+}
+
+// count is a number with its word, and of how many.
+type count struct {
+	Word, Class string
+	N, Of       int
+}
+
+func headOf(d *Detail) headView {
+	o := &d.Observed
+	k := rowKeyOf(&d.JobStatus)
+	v := headView{
+		Kind: word(k.kind), Status: word(k.status), Class: statusClass(k.status), Classic: k.classic,
+		Needs: needsSomebody(k), Meaning: word(report.Meaning(o)), Created: o.Created, LastRun: parseTime(k.last),
+		LastID: word(k.lastID),
+	}
+	v.Dir, v.Name = splitPath(d.Path)
+	for _, w := range d.Workers {
+		if v.Began.IsZero() || !w.Joined.IsZero() && w.Joined.Before(v.Began) {
+			v.Began = w.Joined
+		}
+	}
+	if !counted(o) {
+		return v
+	}
+	switch k.kind {
+	case job.KindName:
+		v.Counts = []count{{"joined", "", k.joined, k.n}, {"live", "ok", k.live, 0}, {"completed", "", k.done, 0}}
+		if left := job.Left(o); left > 0 && o.Record != nil {
+			v.Counts = append(v.Counts, count{"left or lost", "bad", left, 0})
+		}
+	case group.KindName:
+		duties := len(group.Of(o.Record).Duties)
+		v.Counts = []count{{"members live", "ok", o.Live, 0}, {"duties held", "", group.Held(o), duties}}
+		if vacant := duties - group.Held(o); vacant > 0 {
+			v.Counts = append(v.Counts, count{"vacant", "bad", vacant, 0})
+		}
+	case queue.KindName:
+		f := queue.FoundOf(o)
+		v.Redis = word(queue.Of(o.Record).Redis)
+		v.Counts = []count{
+			{"executors", "ok", f.Executors, 0}, {"watchers", "ok", f.Watchers, 0}, {"unfinished batches", "", f.Batches, 0},
+		}
+	}
+	return v
+}
+
+// recordView is what the Record says.
+type recordView struct {
+	Stack, Generation, By, Address word
+	Applied                        time.Time
+	Edited                         bool
+	Labels, Fields                 []pair
+	ACL                            []word
+	HistoryHref, StackHref         string
+	None                           bool
+	Problem                        word
+}
+
+type pair struct{ Name, Value word }
+
+func recordOf(o *resource.Observed) recordView {
+	rec := o.Record
+	if rec == nil {
+		return recordView{None: true, Problem: word(o.Problem)}
+	}
+	v := recordView{
+		Stack: word(rec.Stack), Generation: word(rec.Generation), By: word(rec.By), Applied: parseTime(rec.Applied),
+		Address: word(rec.Declaration.ID().Address), Edited: rec.Edited(), ACL: words(rec.ACL), Problem: word(o.Problem),
+		HistoryHref: Request{View: History, Stack: rec.Stack}.URL(),
+		StackHref:   Request{View: Overview, Stack: rec.Stack}.URL(),
+	}
+	for _, f := range rec.Declaration.Fields() {
+		if label, ok := strings.CutPrefix(f.Name, "labels."); ok {
+			v.Labels = append(v.Labels, pair{word(label), word(f.Value)})
+			continue
+		}
+		v.Fields = append(v.Fields, pair{word(f.Name), word(f.Value)})
+	}
+	return v
+}
