@@ -26,7 +26,7 @@ type batchCmdOptions struct {
 
 // batchDetail is one batch in JSON.
 type batchDetail struct {
-	batchRow
+	report.BatchRow
 	Queue       string    `json:"queue"`
 	SHA256      string    `json:"sha256"`
 	How         string    `json:"how,omitempty"` // it ended
@@ -91,15 +91,19 @@ func readBatch(ctx context.Context, f foundQueue, op *tasks.Operator) (batchDeta
 			return d, errors.Join(endErr, fmt.Errorf("%s: %w, nor did one end lately", f.name(), err))
 		}
 		d.How, d.EndedBy, d.Ended = string(end.How), end.EndedBy, end.Ended
-		d.batchCounts = &batchCounts{Done: end.Done, Dead: end.Dead, Attempts: cmp.Or(end.Attempts, op.Queue.Attempts)}
+		d.BatchCounts = &report.BatchCounts{Done: end.Done, Dead: end.Dead, Attempts: cmp.Or(end.Attempts, op.Queue.Attempts)}
 		m.BatchManifest, err = end.BatchManifest, nil
 	}
 	if err != nil {
 		return d, err
 	}
-	counts := d.batchCounts
-	d.batchRow = batchRow{
-		f.id, string(m.State), m.Tasks, m.Bytes, m.Weight, m.Results, m.By, m.Since, counts,
+	counts := d.BatchCounts
+	d.BatchRow = report.BatchRow{
+		Batch: report.Batch{
+			ID: f.id, State: string(m.State), Tasks: m.Tasks, Bytes: m.Bytes, Weight: m.Weight, Results: m.Results,
+			By: m.By, Since: m.Since,
+		},
+		BatchCounts: counts,
 	}
 	d.SHA256, d.TaskTimeout = m.SHA256, cmp.Or(m.TaskTimeout, op.Queue.TaskTimeout).String()
 	if d.How != "" {
@@ -110,7 +114,7 @@ func readBatch(ctx context.Context, f foundQueue, op *tasks.Operator) (batchDeta
 	if err != nil && !errors.Is(err, store.ErrNoBatch) {
 		return d, err
 	}
-	d.count(b, err == nil)
+	count(&d.BatchRow, b, err == nil)
 	return d, nil
 }
 
@@ -123,7 +127,7 @@ func (d batchDetail) write(to io.Writer, f foundQueue, next string, now time.Tim
 	row("batch", "%s", f.name())
 	row("state", "%s", d.State)
 	row("tasks", "%d, %s", d.Tasks, text.Size(d.Bytes))
-	if c := d.batchCounts; c != nil {
+	if c := d.BatchCounts; c != nil {
 		row("done", "%d", c.Done)
 		row("dead", "%d", c.Dead)
 		if d.How == "" {
@@ -159,7 +163,7 @@ func (d batchDetail) write(to io.Writer, f foundQueue, next string, now time.Tim
 
 // next is what the user can do.
 func (d batchDetail) next(f foundQueue) string {
-	switch c := d.batchCounts; {
+	switch c := d.BatchCounts; {
 	case d.State == "lost":
 		return "submit it again with its --id, or: muster cancel " + f.words()
 	case d.State == "broken":

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -11,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"muster/queue"
 	"muster/report"
+	"muster/status"
 	"muster/tasks"
 	"muster/tasks/store"
 	"muster/text"
@@ -23,32 +22,6 @@ import (
 type batchesOptions struct {
 	batchOptions
 	watch, json bool
-}
-
-// batchRow is one unfinished batch, as ZooKeeper and Redis have it.
-type batchRow struct {
-	ID      string        `json:"id"`
-	State   string        `json:"state"` // also completed, and lost
-	Tasks   int64         `json:"tasks"`
-	Bytes   int64         `json:"bytes"`
-	Weight  int           `json:"weight"`
-	Results queue.Results `json:"results"`
-	By      string        `json:"by"`
-	Since   time.Time     `json:"since"`
-	*batchCounts
-}
-
-// batchCounts is what only Redis knows of a batch; absent if it is not known.
-type batchCounts struct {
-	Waiting  int64  `json:"waiting"` // for an executor, also after a failure
-	InHand   int64  `json:"in_hand"`
-	Done     int64  `json:"done"`
-	Dead     int64  `json:"dead"`
-	Attempts int    `json:"attempts"`          // of a task, and of a watcher
-	Tries    int    `json:"tries,omitempty"`   // of watchers that failed
-	Because  string `json:"because,omitempty"` // why the last of them did
-	Watched  bool   `json:"watched,omitempty"` // a watcher has it
-	Broken   string `json:"broken,omitempty"`  // keys in Redis do not fit
 }
 
 func newBatchesCmd(p *process) *cobra.Command {
@@ -105,12 +78,9 @@ func (p *process) batches(
 	if err != nil {
 		return err
 	}
-	rows := make([]batchRow, 0, len(state.Batches))
+	rows := make([]report.BatchRow, 0, len(state.Batches))
 	for _, b := range state.Batches {
-		rows = append(rows, batchRow{
-			ID: b.ID, State: string(b.State), Tasks: b.Tasks, Bytes: b.Bytes, Weight: b.Weight, Results: b.Results,
-			By: b.By, Since: b.Since,
-		})
+		rows = append(rows, report.BatchRow{Batch: status.Batch(b)})
 	}
 	var unread error
 	if len(rows) > 0 {
@@ -121,9 +91,7 @@ func (p *process) batches(
 		now = time.Now()
 	}
 	if o.json {
-		e := json.NewEncoder(to)
-		e.SetIndent("", "  ")
-		err = e.Encode(rows)
+		err = report.BatchesJSON(to, rows)
 	} else {
 		err = writeBatches(to, f, rows, now)
 	}
@@ -147,7 +115,7 @@ const shortAnswer = 3 * time.Second
 
 // countBatches adds to rows what Redis knows.
 func (p *process) countBatches(
-	ctx context.Context, scope searchScope, timeout time.Duration, f foundQueue, rows []batchRow,
+	ctx context.Context, scope searchScope, timeout time.Duration, f foundQueue, rows []report.BatchRow,
 ) error {
 	quiet := *p
 	quiet.flags.quiet = true // the note tells
@@ -171,14 +139,14 @@ func (p *process) countBatches(
 		}
 		for i := range rows {
 			b, there := known[rows[i].ID]
-			rows[i].count(b, there)
+			count(&rows[i], b, there)
 		}
 		return nil
 	})
 }
 
 // count adds what Redis knows of a batch.
-func (r *batchRow) count(b store.Batch, there bool) {
+func count(r *report.BatchRow, b store.Batch, there bool) {
 	switch {
 	case !there && r.State != "submitting":
 		r.State = "lost"
@@ -186,7 +154,7 @@ func (r *batchRow) count(b store.Batch, there bool) {
 	case !there:
 		return
 	}
-	r.batchCounts = &batchCounts{
+	r.BatchCounts = &report.BatchCounts{
 		Waiting: b.Waiting + b.Returned + b.Late, InHand: b.Out, Done: b.Done, Dead: b.Dead, Attempts: b.Attempts,
 		Tries: b.Tries, Because: b.Because, Watched: b.Holder != "", Broken: b.Broken,
 	}
@@ -199,7 +167,7 @@ func (r *batchRow) count(b store.Batch, there bool) {
 }
 
 // writeBatches writes the table. Without now it has times instead of ages, and changes only when something happens.
-func writeBatches(to io.Writer, f foundQueue, rows []batchRow, now time.Time) error {
+func writeBatches(to io.Writer, f foundQueue, rows []report.BatchRow, now time.Time) error {
 	if len(rows) == 0 {
 		_, err := fmt.Fprintf(to, "%s has no unfinished batch.\n", text.Escape(f.path))
 		return err
@@ -208,7 +176,7 @@ func writeBatches(to io.Writer, f foundQueue, rows []batchRow, now time.Time) er
 	fmt.Fprintf(t, "batch\tstate\t%s\ttasks\tdone\tdead\tin hand\tweight\tresults\n", report.AgeHeading(now, "age"))
 	for _, r := range rows {
 		done, dead, hand := "-", "-", "-"
-		if r.batchCounts != nil {
+		if r.BatchCounts != nil {
 			done, dead, hand = fmt.Sprint(r.Done), fmt.Sprint(r.Dead), fmt.Sprint(r.InHand)
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%d\t%s\n", text.Escape(r.ID), r.State,

@@ -19,7 +19,6 @@ import (
 	"muster/status"
 	"muster/text"
 	"muster/zkstate"
-	"muster/zkstate/zkconn"
 )
 
 // statusOptions of "muster status".
@@ -130,7 +129,7 @@ func (p *process) status(ctx context.Context, to io.Writer, scope searchScope, o
 // fill reads what a status shows besides what was observed: of the one job, group or queue that is shown in detail
 // everything, else the restarts.
 func (o statusOptions) fill(
-	ctx context.Context, r *zkstate.Reader, s *zkconn.Session, jobs []report.JobStatus, detail, ages bool,
+	ctx context.Context, r *zkstate.Reader, s zkstate.Source, jobs []report.JobStatus, detail, ages bool,
 ) (workers map[string][]report.Worker, err error) {
 	if !detail {
 		return nil, status.Restarts(ctx, r, jobs)

@@ -12,6 +12,7 @@ type Board struct {
 	Servers         string    // of ZooKeeper, as they were given
 	Connected       bool      // if not, everything is as it was at At
 	Roots, Unlisted []string  // Unlisted: roots that cannot be listed, and why
+	Unindexed       string    // why not all stacks are known; empty: they are
 	Stacks          []Stack
 	Resources       []report.JobStatus // of all kinds, by path
 	History         []Apply            // the newest first, of the shown stacks

@@ -12,7 +12,6 @@ import (
 	"muster/report"
 	"muster/resource"
 	"muster/zkstate"
-	"muster/zkstate/zkconn"
 )
 
 // IsGroup reports whether o has the Record of a group.
@@ -79,7 +78,7 @@ func reportDuty(d zkstate.DutyState, now time.Time) report.Duty {
 }
 
 // Runs adds the last runs of the crons among these duties, at most n of each.
-func Runs(ctx context.Context, s *zkconn.Session, o *resource.Observed, duties []report.Duty, n int) error {
+func Runs(ctx context.Context, s zkstate.Source, o *resource.Observed, duties []report.Duty, n int) error {
 	const atOnce = 64
 	reading, ctx := errgroup.WithContext(ctx)
 	reading.SetLimit(atOnce)

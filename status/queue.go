@@ -30,10 +30,7 @@ func Queue(ctx context.Context, r *zkstate.Reader, o *resource.Observed, ages bo
 		d.Processes = append(d.Processes, report.QueueProcess(m))
 	}
 	for _, b := range s.Batches {
-		d.Batches = append(d.Batches, report.Batch{
-			ID: b.ID, State: string(b.State), Tasks: b.Tasks, Bytes: b.Bytes, Weight: b.Weight, Results: b.Results,
-			By: b.By, Since: b.Since,
-		})
+		d.Batches = append(d.Batches, Batch(b))
 	}
 	if s.Health != nil {
 		// The note of the smallest seat may be older than the end of a batch.
@@ -44,4 +41,12 @@ func Queue(ctx context.Context, r *zkstate.Reader, o *resource.Observed, ages bo
 		d.Refused = s.Health.Redis
 	}
 	return d, nil
+}
+
+// Batch is an unfinished batch as reports show it.
+func Batch(b zkstate.QueueBatch) report.Batch {
+	return report.Batch{
+		ID: b.ID, State: string(b.State), Tasks: b.Tasks, Bytes: b.Bytes, Weight: b.Weight, Results: b.Results, By: b.By,
+		Since: b.Since,
+	}
 }

@@ -10,7 +10,6 @@ import (
 	"muster/report"
 	"muster/resource"
 	"muster/zkstate"
-	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
 
@@ -75,7 +74,7 @@ func Workers(ctx context.Context, r *zkstate.Reader, j *report.JobStatus) ([]rep
 // what they do. It returns the workers of a job. With ages the report changes as time passes; runs is how many are read
 // of each cron.
 func Detail(
-	ctx context.Context, r *zkstate.Reader, s *zkconn.Session, j *report.JobStatus, ages bool, runs int,
+	ctx context.Context, r *zkstate.Reader, s zkstate.Source, j *report.JobStatus, ages bool, runs int,
 ) (workers []report.Worker, err error) {
 	if workers, err = Workers(ctx, r, j); err != nil {
 		return nil, err
