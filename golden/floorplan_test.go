@@ -60,6 +60,14 @@ func floorPlan() map[string]room {
 			},
 			others: []string{sync},
 		},
+		// The page of muster serve.
+		"page": {
+			ours: []string{
+				"resource", "job", "group", "queue", "plan", "report", "status", "text", "zkstate", "zkstate/zkconn",
+				"zkstate/znode",
+			},
+			others: []string{"github.com/prometheus/client_golang"},
+		},
 		"exitcode": {},
 		"history":  {}, // what is known of an apply afterwards, as data
 		"apply":    {ours: []string{"plan", "history"}, others: []string{sync}},

@@ -1,0 +1,192 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"muster/page"
+	"muster/resource"
+	"muster/zkstate/zkconn"
+)
+
+// serveOptions of "muster serve".
+type serveOptions struct {
+	config        string
+	vars          varFlags
+	listen        string
+	cert, key     string
+	hosts         []string
+	stacks, roots []string
+}
+
+func newServeCmd(p *process) *cobra.Command {
+	var o serveOptions
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve a read-only web page, its API, and metrics",
+		Long: `Serves a web page that shows jobs, groups, queues and the history of applies,
+and changes as they do; the same as JSON below /api/; metrics for Prometheus at
+/metrics; and /healthz. It only reads. It shows what the configuration here
+declares, or what --stack or --root names; without any of them everything that
+a stack has.
+
+It listens on this machine only, unless --listen says otherwise. Then let it ask
+for a token, which the file MUSTER_SERVE_TOKEN_FILE holds, and give it a
+certificate: a browser sends the token as a password.`,
+		Example: `  muster serve
+  muster serve --stack etl --listen 127.0.0.1:0
+  MUSTER_SERVE_TOKEN_FILE=/etc/muster/token muster serve --listen :8443 \
+    --listen-cert serve.crt --listen-key serve.key --allow-host muster.example`,
+		Args:              argCount(0, 0, ""),
+		PersistentPreRunE: p.startLong,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return runServe(cmd.Context(), p, o) },
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&o.listen, "listen", "127.0.0.1:8090", "listen at `ADDR`; port 0 is a free port")
+	fs.StringVar(&o.cert, "listen-cert", "", "serve HTTPS with the certificate in `FILE`")
+	fs.StringVar(&o.key, "listen-key", "", "the key of --listen-cert is in `FILE`")
+	fs.StringSliceVar(&o.hosts, "allow-host", nil, "answer also when called by this `NAME`; may be repeated")
+	fs.StringSliceVar(&o.stacks, "stack", nil, "show what this `STACK` has; may be repeated")
+	fs.StringSliceVar(&o.roots, "root", nil, "show what is below znode `PATH` (MUSTER_ROOT); may be repeated")
+	fs.StringVarP(&o.config, "file", "f", "",
+		"read the configuration in `DIR`, or one file; default the current directory")
+	o.vars.addTo(fs)
+	return cmd
+}
+
+func runServe(ctx context.Context, p *process, o serveOptions) error {
+	c, err := p.serveConfig(ctx, o)
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", o.listen)
+	if err != nil {
+		return badListen(o.listen, err)
+	}
+	if !p.flags.quiet {
+		fmt.Fprintln(p.out, serveURL(l.Addr(), o.listen, c.TLS != nil))
+	}
+	p.warnServe(l.Addr(), c)
+	return page.Serve(ctx, l, c)
+}
+
+// serveConfig builds the configuration of the server from the flags, the environment and the configuration here.
+func (p *process) serveConfig(ctx context.Context, o serveOptions) (c page.Config, err error) {
+	if root := p.environ.value("MUSTER_ROOT"); len(o.roots) == 0 && root != "" {
+		o.roots = []string{root}
+	}
+	for _, root := range o.roots {
+		if err := resource.CheckRoot(root); err != nil {
+			return c, usagef("--root "+resource.DefaultRoot, "root: %w", err)
+		}
+	}
+	if c.TLS, err = p.listenTLS(o); err != nil {
+		return c, err
+	}
+	if c.Token, err = p.serveToken(); err != nil {
+		return c, err
+	}
+	if name, _, err := net.SplitHostPort(o.listen); err == nil && name != "" {
+		c.Hosts = append(c.Hosts, strings.ToLower(name))
+	}
+	for _, name := range o.hosts {
+		c.Hosts = append(c.Hosts, strings.ToLower(name))
+	}
+	scope, err := p.search(ctx, searchFlags{config: o.config, vars: o.vars})
+	if err != nil {
+		return c, err
+	}
+	_ = scope.session.Close()
+	c.Connect = func(ctx context.Context) (*zkconn.Session, error) { return p.connect(ctx, scope.target) }
+	c.Servers, c.Home, c.Kinds = strings.Join(scope.target.servers, ","), scope.home, kinds()
+	c.Roots, c.Stacks, c.Log = o.roots, o.stacks, p.log
+	return c, nil
+}
+
+// listenTLS returns nil without a certificate.
+func (p *process) listenTLS(o serveOptions) (*tls.Config, error) {
+	if (o.cert == "") != (o.key == "") {
+		return nil, usagef("give both --listen-cert and --listen-key",
+			"a certificate without its key, or a key without its certificate")
+	}
+	if o.cert == "" {
+		return nil, nil
+	}
+	pair, err := keyPair(p.path(o.cert), p.path(o.key))
+	if err != nil {
+		return nil, fmt.Errorf("the certificate of the page: %w", err)
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}, nil
+}
+
+// minToken is the length of the shortest token.
+const minToken = 16
+
+// serveToken reads the token of the page; empty if none is wanted. No message shows it.
+func (p *process) serveToken() (string, error) {
+	name := p.environ.value("MUSTER_SERVE_TOKEN_FILE")
+	if name == "" {
+		return "", nil
+	}
+	text, err := readBounded(p.path(name), maxCredentials)
+	if err != nil {
+		return "", fmt.Errorf("MUSTER_SERVE_TOKEN_FILE: %w", err)
+	}
+	token := strings.TrimSpace(string(text))
+	if len(token) < minToken || strings.ContainsAny(token, "\r\n") {
+		return "", usagef("openssl rand -hex 32 > "+name,
+			"%s does not hold one line of at least %d characters", name, minToken)
+	}
+	return token, nil
+}
+
+// warnServe warns when others can read what is served, or what is sent to them.
+func (p *process) warnServe(at net.Addr, c page.Config) {
+	tcp, ok := at.(*net.TCPAddr)
+	if !ok || tcp.IP.IsLoopback() {
+		return
+	}
+	if c.Token == "" {
+		fmt.Fprintf(p.err, "muster: warning: everybody who reaches %s can read this: "+
+			"put a token into a file, and name it in MUSTER_SERVE_TOKEN_FILE\n", at)
+	}
+	if c.TLS == nil {
+		fmt.Fprintf(p.err, "muster: warning: what is sent from %s can be read on the way: "+
+			"give --listen-cert and --listen-key, or put a proxy with TLS before it\n", at)
+	}
+}
+
+// serveURL is the URL of the page. An address that stands for all of this machine is called localhost.
+func serveURL(at net.Addr, listen string, secure bool) string {
+	scheme := "http://"
+	if secure {
+		scheme = "https://"
+	}
+	name, _, _ := net.SplitHostPort(listen)
+	_, port, _ := net.SplitHostPort(at.String())
+	if ip, err := netip.ParseAddr(name); name == "" || err == nil && ip.IsUnspecified() {
+		name = "localhost"
+	}
+	return scheme + net.JoinHostPort(name, port) + "/"
+}
+
+// badListen says what to do if the address cannot be listened at.
+func badListen(address string, err error) error {
+	next := "give --listen an address of this machine, such as 127.0.0.1:8090"
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		next = "another process listens there; for a free port: muster serve --listen 127.0.0.1:0"
+	case errors.Is(err, os.ErrPermission):
+		next = "a port from 1024 on needs no permission: muster serve --listen 127.0.0.1:8090"
+	}
+	return &problem{errUsage, fmt.Errorf("--listen %s: %w", address, err), next}
+}

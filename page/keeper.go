@@ -1,0 +1,210 @@
+package page
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"muster/plan"
+	"muster/report"
+	"muster/resource"
+	"muster/status"
+	"muster/zkstate"
+	"muster/zkstate/zkconn"
+)
+
+// keeper keeps the board current: it reads through one session at a time, and again what has changed.
+type keeper struct {
+	cfg   Config
+	ctx   context.Context // of the server
+	board feed[*Board]
+	link  feed[*link] // nil: there is none now
+
+	mu      sync.Mutex
+	details map[string]*watchedDetail
+	running sync.WaitGroup // the details
+}
+
+// link is one session, as far as details use it.
+type link struct {
+	mirror *mirror
+	state  feed[plan.State] // as it was read, before strangers are taken out
+}
+
+func newKeeper(ctx context.Context, cfg Config) *keeper {
+	return &keeper{cfg: cfg, ctx: ctx, details: map[string]*watchedDetail{}}
+}
+
+// run keeps the board current until ctx ends, in one session after the other.
+func (k *keeper) run(ctx context.Context) {
+	defer k.running.Wait()
+	wait := firstRedial
+	for ctx.Err() == nil {
+		s, err := k.cfg.Connect(ctx)
+		if err == nil {
+			wait = firstRedial
+			k.cfg.Log.Info("connected to zookeeper")
+			err = k.follow(ctx, s)
+			k.link.put(nil)
+			_ = s.Close() // it has no ephemeral znodes
+		}
+		k.disconnected(time.Now())
+		if ctx.Err() != nil {
+			return
+		}
+		k.cfg.Log.Warn("zookeeper does not answer; the page keeps what it knew", "reason", err, "again_in", wait)
+		if !pause(ctx, wait) {
+			return
+		}
+		wait = min(2*wait, lastRedial)
+	}
+}
+
+// disconnected notes that what is known was current at a time, and may not be any more.
+func (k *keeper) disconnected(at time.Time) {
+	if b, ok, _ := k.board.now(); ok && b.Connected {
+		old := *b
+		old.Connected = false
+		if at.After(old.At) {
+			old.At = at
+		}
+		k.board.put(&old)
+	}
+}
+
+// follow keeps the board current until ctx or the session ends, and returns why.
+func (k *keeper) follow(ctx context.Context, s *zkconn.Session) error {
+	l := &link{mirror: newMirror(s)}
+	k.link.put(l)
+	x := &index{keeper: k, mirror: l.mirror}
+	defer x.close()
+	t := k.newTracking(l, false)
+	defer func() { t.Close() }()
+	for {
+		start := time.Now()
+		if err := x.update(ctx); err != nil {
+			return err
+		}
+		if _, err := t.Update(ctx, x.roots); err != nil {
+			return err
+		}
+		state := t.State()
+		l.state.put(state)
+		if next, err := k.recount(ctx, l, t, x.roots, state); err != nil {
+			return err
+		} else if next != t {
+			t.Close()
+			t = next
+		}
+		k.board.put(k.newBoard(t, x, state))
+		if !pause(ctx, max(readEvery, 2*time.Since(start))) {
+			return context.Cause(ctx)
+		}
+		if err := k.await(ctx, s, x, t); err != nil {
+			return err
+		}
+	}
+}
+
+// await waits until something has changed. While the session has no connection, the board says so.
+func (k *keeper) await(ctx context.Context, s *zkconn.Session, x *index, t *tracking) error {
+	second := time.NewTicker(time.Second)
+	defer second.Stop()
+	away := 0 // for so many seconds
+	for {
+		select {
+		case <-t.Changed():
+			return nil
+		case <-x.changed():
+			return nil
+		case <-s.Context().Done():
+			return context.Cause(s.Context())
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-second.C:
+		}
+		switch {
+		case s.Connected() && away > 1:
+			return nil // the board says that it is there again
+		case s.Connected():
+			away = 0
+		default:
+			if away++; away == 2 { // not if it only moves to another server
+				k.disconnected(time.Now().Add(-s.Timeout()))
+			}
+		}
+	}
+}
+
+// tracking is a tracker, and what it counts besides.
+type tracking struct {
+	*tracker
+	counting bool // restarts
+
+	mu      sync.Mutex
+	counted map[string]report.JobStatus // by path; without counting it is empty
+}
+
+func (k *keeper) newTracking(l *link, counting bool) *tracking {
+	t := &tracking{counting: counting, counted: map[string]report.JobStatus{}}
+	c := trackerConfig{Home: k.cfg.Home, Kinds: k.cfg.Kinds}
+	if counting {
+		c.More = t.count
+	}
+	t.tracker = newTracker(l.mirror, c)
+	return t
+}
+
+// count counts restarts, and takes out strangers. It leaves o as it is: who looks at it in detail does the same.
+func (t *tracking) count(ctx context.Context, r *zkstate.Reader, path string, o *resource.Observed) error {
+	j := report.JobStatus{Path: path, Observed: *o}
+	_, err := status.Workers(ctx, r, &j)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.counted[path] = j
+	return err
+}
+
+// recount returns t, or another tracking if restarts have to be counted now, or no longer. What was read stays read.
+func (k *keeper) recount(
+	ctx context.Context, l *link, t *tracking, roots []string, state plan.State,
+) (*tracking, error) {
+	members := 0
+	for _, o := range state.Found {
+		members += status.Members([]report.JobStatus{{Observed: o}})
+	}
+	if counting := members <= status.MaxCounted; counting != t.counting {
+		next := k.newTracking(l, counting)
+		if _, err := next.Update(ctx, roots); err != nil {
+			next.Close()
+			return nil, err
+		}
+		return next, nil
+	}
+	return t, nil
+}
+
+// newBoard is the board of what was read.
+func (k *keeper) newBoard(t *tracking, x *index, state plan.State) *Board {
+	b := &Board{
+		At: time.Now(), Servers: k.cfg.Servers, Connected: true, Roots: x.roots, Unlisted: state.Unlisted,
+		Unindexed: x.problem, Stacks: x.stacks, History: x.history,
+		Resources: make([]report.JobStatus, 0, len(state.Found)),
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.counted, func(path string, _ report.JobStatus) bool {
+		_, there := state.Found[path]
+		return !there
+	})
+	for _, path := range slices.Sorted(maps.Keys(state.Found)) {
+		j, ok := t.counted[path]
+		if !ok {
+			j = report.JobStatus{Path: path, Observed: state.Found[path]}
+		}
+		b.Resources = append(b.Resources, j)
+	}
+	return b
+}

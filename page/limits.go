@@ -1,0 +1,51 @@
+package page
+
+import "time"
+
+// The limits of a server. docs/serve.md states them.
+const (
+	// MaxConnections is how many connections are open at a time. One more gets an answer that says so, and is closed.
+	MaxConnections = 1000
+	// MaxStreams is how many of them may be streams: pages that are open somewhere.
+	MaxStreams = 500
+	// MaxViews is how many different pages are shown at a time. Those that nobody looks at make room for others.
+	MaxViews = 100
+	// MaxDetails is how many jobs, groups and queues are looked at in detail at a time.
+	MaxDetails = 100
+
+	// renderEvery is how often a view is drawn again while things change. One that is slow to draw is drawn less often.
+	renderEvery = 250 * time.Millisecond
+	// viewLinger is how long a view is kept that nobody looks at: the stream of a page comes after the page.
+	viewLinger = 10 * time.Second
+	// maxBehind and maxBehindBytes are what is kept of a view for streams that are behind. Who lacks more loads anew.
+	maxBehind      = 64
+	maxBehindBytes = 1 << 20
+
+	// writeTimeout is how long a reader may take for writeChunk bytes. A slower one is dropped.
+	writeTimeout = 10 * time.Second
+	writeChunk   = 32 << 10
+	// socketBuffer is what the kernel holds of what was written to a connection.
+	socketBuffer = 64 << 10
+	// aliveEvery is how often a stream says that it is there.
+	aliveEvery = 15 * time.Second
+	// firstRead is how long a request waits for what was not read yet.
+	firstRead = 10 * time.Second
+
+	maxHeader         = 16 << 10
+	readHeaderTimeout = 10 * time.Second
+	idleTimeout       = time.Minute
+	// lastWords is how long the server waits, at its end, for what is being answered.
+	lastWords = 3 * time.Second
+
+	// maxURL is the longest path with its query that is a page.
+	maxURL = 2 << 10
+)
+
+// How ZooKeeper is read.
+const (
+	// readEvery is how often it is read again while things change.
+	readEvery = 100 * time.Millisecond
+	// A session that was lost is replaced after firstRedial; after each failure the wait doubles, up to lastRedial.
+	firstRedial = 500 * time.Millisecond
+	lastRedial  = 10 * time.Second
+)

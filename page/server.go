@@ -1,0 +1,222 @@
+package page
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"muster/zkstate"
+	"muster/zkstate/zkconn"
+)
+
+// Config configures a Server.
+type Config struct {
+	// Connect opens a session. The server closes it, and opens another one when it is lost.
+	Connect func(ctx context.Context) (*zkconn.Session, error)
+	Servers string // of ZooKeeper, as they are shown
+	Home    string // see zkstate.NewReader
+	Kinds   []zkstate.Kind
+	Roots   []string // what is shown; none: the roots of all stacks
+	Stacks  []string // only these; none: all
+	// Hosts are the names by which the server may be called, besides those of loopback and addresses.
+	Hosts []string
+	Token string      // that a request must have; empty: none
+	TLS   *tls.Config // nil: plain HTTP
+	Log   *slog.Logger
+}
+
+// Serve serves the page on a listener until ctx ends.
+func Serve(ctx context.Context, l net.Listener, cfg Config) error {
+	reading, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	k := newKeeper(reading, cfg)
+	h := newHub(reading, k)
+	kept := make(chan struct{})
+	go func() { defer close(kept); k.run(reading) }()
+	s := &server{cfg: cfg, keeper: k, hub: h, ending: ctx.Done()}
+	web := &http.Server{
+		Handler:        s.handler(),
+		MaxHeaderBytes: maxHeader, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout,
+		ErrorLog: slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug), TLSConfig: cfg.TLS,
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.serve(web, bound(l)) }()
+	var err error
+	select {
+	case err = <-served:
+	case <-ctx.Done():
+		closing, cancel := context.WithTimeout(reading, lastWords)
+		_ = web.Shutdown(closing) // what is not answered by then is cut
+		cancel()
+		_ = web.Close()
+		<-served
+	}
+	stop()
+	<-kept
+	h.running.Wait()
+	return err
+}
+
+func (s *server) serve(web *http.Server, l net.Listener) error {
+	if s.cfg.TLS != nil {
+		return web.ServeTLS(l, "", "")
+	}
+	return web.Serve(l)
+}
+
+// server answers requests.
+type server struct {
+	cfg    Config
+	keeper *keeper
+	hub    *hub
+	ending <-chan struct{} // closed when the server ends
+
+	streams, dropped atomic.Int64
+}
+
+// policy is the Content-Security-Policy: the page loads only what this server has, and is in no other page.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; " +
+	"base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+
+// handler is the whole server.
+func (s *server) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /assets/", http.FileServerFS(assets))
+	mux.HandleFunc("GET /stream", s.stream)
+	mux.HandleFunc("GET /", s.page)
+	return s.guard(mux)
+}
+
+// guard refuses what must not be asked, and sets the headers of every answer.
+func (s *server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cache-Control", "no-store")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		switch {
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			h.Set("Allow", "GET, HEAD")
+			http.Error(w, "only GET and HEAD: this page changes nothing", http.StatusMethodNotAllowed)
+		case !s.called(r.Host):
+			http.Error(w, "this server is not called that: name it with --listen or --allow-host",
+				http.StatusMisdirectedRequest)
+		case r.URL.Path != "/healthz" && !s.allowed(r):
+			h.Set("WWW-Authenticate", `Basic realm="muster", charset="UTF-8"`)
+			http.Error(w, "a token is needed, as the password or as a bearer token", http.StatusUnauthorized)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// called reports whether a Host header names this server. A page elsewhere whose name was made to lead here (DNS
+// rebinding) sends its own name; an address cannot be made to lead elsewhere.
+func (s *server) called(host string) bool {
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	name = strings.TrimSuffix(strings.ToLower(strings.Trim(name, "[]")), ".")
+	if _, err := netip.ParseAddr(name); err == nil || name == "localhost" {
+		return true
+	}
+	return slices.Contains(s.cfg.Hosts, name)
+}
+
+// allowed reports whether a request has the token.
+func (s *server) allowed(r *http.Request) bool {
+	if s.cfg.Token == "" {
+		return true
+	}
+	_, given, ok := r.BasicAuth()
+	if !ok {
+		scheme, bearer, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		if !strings.EqualFold(scheme, "Bearer") {
+			return false
+		}
+		given = strings.TrimSpace(bearer)
+	}
+	want, got := sha256.Sum256([]byte(s.cfg.Token)), sha256.Sum256([]byte(given))
+	return subtle.ConstantTimeCompare(want[:], got[:]) == 1
+}
+
+// page answers with a whole page.
+func (s *server) page(w http.ResponseWriter, r *http.Request) {
+	request, ok := parseRequest(r.URL)
+	if !ok || len(r.URL.String()) > maxURL {
+		http.Error(w, "there is no such page; / shows all", http.StatusNotFound)
+		return
+	}
+	v, err := s.hub.acquire(request)
+	if err != nil {
+		w.Header().Set("Retry-After", "5")
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	defer s.hub.release(v)
+	ctx, cancel := context.WithTimeout(r.Context(), firstRead)
+	defer cancel()
+	shown, ok := await(ctx, &v.shown)
+	if !ok {
+		w.Header().Set("Retry-After", "5")
+		http.Error(w, "ZooKeeper has not answered yet", http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_ = s.hub.views.document(slow(w), request, shown.Rendered) // the reader may have gone
+}
+
+// await returns the value of a feed as soon as there is one.
+func await[T any](ctx context.Context, f *feed[T]) (value T, ok bool) {
+	for {
+		value, ok, changed := f.now()
+		if ok {
+			return value, true
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return value, false
+		}
+	}
+}
+
+// slow returns a writer that gives the reader writeTimeout for each chunk. Who is slower gets an error.
+func slow(w http.ResponseWriter) *patientWriter {
+	return &patientWriter{w, http.NewResponseController(w)}
+}
+
+type patientWriter struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+}
+
+func (p *patientWriter) Write(b []byte) (int, error) {
+	n := 0
+	for chunk := range slices.Chunk(b, writeChunk) {
+		_ = p.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // a test's writer may have none
+		m, err := p.w.Write(chunk)
+		n += m
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+func (p *patientWriter) flush() error {
+	_ = p.control.SetWriteDeadline(time.Now().Add(writeTimeout))
+	return p.control.Flush()
+}
