@@ -5,7 +5,7 @@
 GO ?= go
 export GO
 
-.PHONY: demo test check lint unit sim soak bench generate setup build
+.PHONY: demo test check lint vuln unit sim soak bench generate setup build
 
 demo: build
 	@./examples/demo.sh
@@ -13,9 +13,9 @@ demo: build
 test: check
 
 check: setup
-	@./.ci/check lint unit pipelines sim servers
+	@./.ci/check lint vuln unit pipelines sim servers
 
-lint unit sim:
+lint vuln unit sim:
 	@./.ci/check $@
 
 # Runs the tests of races, crashes and faults longer than make test does, and each world of the simulation for SIM_FOR,

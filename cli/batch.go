@@ -210,7 +210,7 @@ func (p *process) printDead(ctx context.Context, o batchCmdOptions, f foundQueue
 		if o.json || o.results {
 			err = p.printJSONLine(r)
 		} else {
-			err = p.printDeadTask(r)
+			p.printDeadTask(r)
 		}
 		if err != nil || p.out.err != nil {
 			return err
@@ -226,7 +226,7 @@ func (p *process) printDead(ctx context.Context, o batchCmdOptions, f foundQueue
 const maxShownTask = 200
 
 // printDeadTask prints a dead task for people.
-func (p *process) printDeadTask(r tasks.Record) error {
+func (p *process) printDeadTask(r tasks.Record) {
 	task := string(r.Task)
 	if len(task) > maxShownTask {
 		task = fmt.Sprintf("%s... (%s)", task[:maxShownTask], text.Size(int64(len(r.Task))))
@@ -239,5 +239,4 @@ func (p *process) printDeadTask(r tasks.Record) error {
 			fmt.Fprintf(p.out, "  | %s\n", text.Escape(line))
 		}
 	}
-	return nil
 }

@@ -98,7 +98,7 @@ func TestMemberRunsTicks(t *testing.T) {
 	defer s.Close()
 	runs := f.runs(s, "tidy")
 	first := runs[len(runs)-1]
-	tail := string(first.Tail)
+	tail := first.Tail
 	if first.By != "a" || first.Attempt != 2 || !strings.Contains(tail, "out 2\n") ||
 		!strings.Contains(tail, "err "+first.Tick.Format("2006-01-02T15:04:05Z")+"\n") {
 		t.Errorf("the first run is recorded as %+v, tail %q", first, tail)

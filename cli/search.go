@@ -105,7 +105,7 @@ func (p *process) search(ctx context.Context, f searchFlags) (searchScope, error
 		return scope, err
 	}
 	if root == "" {
-		if err := scope.searchIndex(ctx, p); err != nil {
+		if err := scope.searchIndex(ctx); err != nil {
 			_ = scope.session.Close()
 			return scope, err
 		}
@@ -115,7 +115,7 @@ func (p *process) search(ctx context.Context, f searchFlags) (searchScope, error
 
 // searchIndex adds the roots that the index of stacks lists: those of the configuration's stack, or without a
 // configuration those of all stacks.
-func (scope *searchScope) searchIndex(ctx context.Context, p *process) error {
+func (scope *searchScope) searchIndex(ctx context.Context) error {
 	r := zkstate.NewReader(scope.session, scope.home, kinds()...)
 	var listed []string
 	var err error

@@ -218,14 +218,14 @@ func (p *process) taskSource(ctx context.Context, o submitOptions, files []strin
 			"%s is a directory", files[0]), f.Close())
 	case !info.Mode().IsRegular():
 		source, closeStream, err := streamSource(f, end)
-		return source, func() { closeStream(); f.Close() }, err
+		return source, func() { closeStream(); _ = f.Close() }, err
 	}
-	return tasks.Lines(f, end), func() { f.Close() }, nil
+	return tasks.Lines(f, end), func() { _ = f.Close() }, nil
 }
 
 func streamSource(in io.Reader, end byte) (tasks.Source, func(), error) {
 	stream := tasks.NewStream(in, end)
-	return stream.Tasks, func() { stream.Close() }, nil
+	return stream.Tasks, func() { _ = stream.Close() }, nil
 }
 
 // again is the command that goes on with a batch, without its id.

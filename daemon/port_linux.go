@@ -30,7 +30,7 @@ func Reserve(port int, exclusive bool) (*Reservation, error) {
 		err = os.NewSyscallError("bind", syscall.Bind(fd, addr))
 	}
 	if err != nil {
-		r.Close()
+		_ = r.Close()
 		addr := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}
 		return nil, &net.OpError{Op: "listen", Net: "tcp", Addr: addr, Err: err}
 	}

@@ -2,6 +2,7 @@ package group_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -135,7 +136,7 @@ func TestWrongTypesAreNamed(t *testing.T) {
 		"cron.nightly.retries": `{"name":"a","root":"/r","cron":{"nightly":{"schedule":"@daily","retries":"x"}}}`,
 	} {
 		_, err := group.Kind().Decode([]byte(body), "")
-		if mismatch, ok := err.(*json.UnmarshalTypeError); !ok || mismatch.Field != field {
+		if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); !ok || mismatch.Field != field {
 			t.Errorf("%s: error = %#v", field, err)
 		}
 	}

@@ -127,10 +127,10 @@ func TestLeadEndsWithItsContext(t *testing.T) {
 			if err := receive(t, result, "Lead"); !errors.Is(err, cause) {
 				t.Errorf("Lead returned %v", err)
 			}
-			if held := first.hold.Context().Err() == nil; held != (cause == member.ErrLeaving) {
+			if held := first.hold.Context().Err() == nil; held != (errors.Is(cause, member.ErrLeaving)) {
 				t.Errorf("held: %t", held)
 			}
-			if cause == member.ErrLeaving {
+			if errors.Is(cause, member.ErrLeaving) {
 				if err := a.Leave(); err != nil {
 					t.Fatal(err)
 				}

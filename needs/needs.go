@@ -78,7 +78,7 @@ func FullDevice(t testing.TB) *os.File {
 	if err != nil {
 		Missing(t, "%v", err)
 	}
-	t.Cleanup(func() { full.Close() })
+	t.Cleanup(func() { _ = full.Close() })
 	if _, err := full.WriteString("x"); !errors.Is(err, syscall.ENOSPC) {
 		Missing(t, "%s is not full: %v", name, err)
 	}

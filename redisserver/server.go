@@ -78,7 +78,7 @@ func (s *Server) firstStart(ctx context.Context) error {
 	var err error
 	for range maxAttempts {
 		if s.port != nil {
-			s.port.Close()
+			_ = s.port.Close()
 		}
 		if s.port, err = daemon.ReservePort(s.options.Port); err != nil {
 			return fmt.Errorf("redis: %w", err)

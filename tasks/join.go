@@ -194,7 +194,7 @@ func (j *join) connect(ctx context.Context) error {
 
 func (j *join) disconnect() {
 	if j.client != nil {
-		j.client.Close()
+		_ = j.client.Close()
 		j.client = nil
 	}
 }

@@ -67,7 +67,7 @@ func NewOperator(ctx context.Context, s *zkconn.Session, c OperatorConfig) (*Ope
 // Close closes the connection to Redis.
 func (o *Operator) Close() {
 	if o.client != nil {
-		o.client.Close()
+		_ = o.client.Close()
 	}
 }
 

@@ -195,7 +195,7 @@ func (p *Process) Leave() error {
 	p.starting.Lock()
 	p.end(context.Canceled) // background begins nothing from here on
 	p.starting.Unlock()
-	p.client.Close() // ends the calls that wait for Redis
+	_ = p.client.Close() // ends the calls that wait for Redis
 	p.tasks.Wait()
 	return p.session.Close()
 }

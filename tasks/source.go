@@ -78,9 +78,9 @@ func parts(r io.Reader, end byte, limit int64) iter.Seq2[[]byte, error] {
 				return
 			case whole:
 				part = part[:len(part)-1]
-			case err == bufio.ErrBufferFull:
+			case errors.Is(err, bufio.ErrBufferFull):
 				continue
-			case err != io.EOF:
+			case !errors.Is(err, io.EOF):
 				yield(nil, err)
 				return
 			case len(part) == 0:
@@ -154,6 +154,6 @@ func (c *copying) Read(b []byte) (int, error) {
 	if _, err := c.s.spool.Write(buf[:a.n]); err != nil {
 		return 0, err
 	}
-	c.s.whole = a.err == io.EOF
+	c.s.whole = errors.Is(a.err, io.EOF)
 	return copy(b, buf[:a.n]), a.err
 }

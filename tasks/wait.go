@@ -2,6 +2,7 @@ package tasks
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -72,8 +73,8 @@ func (p *Process) block(key string, atMost time.Duration) <-chan struct{} {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.ended = nil
-		if err != nil && err != redis.Nil && w.conn != nil {
-			w.conn.Close()
+		if err != nil && !errors.Is(err, redis.Nil) && w.conn != nil {
+			_ = w.conn.Close()
 			w.conn = nil
 		}
 	})
@@ -95,7 +96,7 @@ func (p *Process) waitConn() (*redis.Conn, error) {
 	conn = p.client.Conn()
 	id, err := conn.ClientID(p.ctx).Result()
 	if err != nil {
-		conn.Close()
+		_ = conn.Close()
 		return nil, err
 	}
 	w.mu.Lock()

@@ -3,6 +3,7 @@ package wrap
 import (
 	"bufio"
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -120,7 +121,7 @@ func inNamespace(t *testing.T, script string) *exec.Cmd {
 // exitOf is the code behind an error of Wait.
 func exitOf(t *testing.T, err error) int {
 	t.Helper()
-	if exit, ok := err.(*exec.ExitError); ok {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return exit.ExitCode()
 	}
 	if err != nil {

@@ -51,7 +51,7 @@ func startGuarded(ctx context.Context, guard []string, l launch) (*guarded, erro
 	if err := cmd.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("the guard of %s: %w", l.path, err), ordersIn.Close(), reportsOut.Close())
 	}
-	reportsIn.Close() // so that the end of the guard is the end of its reports
+	_ = reportsIn.Close() // so that the end of the guard is the end of its reports
 	r, err := g.started(ctx)
 	if err != nil || r.Pid == 0 {
 		defer g.close()

@@ -28,11 +28,11 @@ func (l *lease) term() time.Duration { return l.left(1, 2) }
 func (l *lease) kill() time.Duration { return l.left(2, 3) }
 
 // left is the time left until a part of the session timeout is over.
-func (l *lease) left(part, of time.Duration) time.Duration {
+func (l *lease) left(part, of int) time.Duration {
 	if l.whole {
 		part = of
 	}
-	return l.session.Timeout()*part/of - time.Since(l.session.Answered())
+	return l.session.Timeout()*time.Duration(part)/time.Duration(of) - time.Since(l.session.Answered())
 }
 
 // order is the order that tells a guard the deadlines.

@@ -48,7 +48,7 @@ func (ms *membership) keep(ctx context.Context) error {
 			return nil
 		}
 		cause := context.Cause(m.Context())
-		if cause == context.Canceled { // it left or completed
+		if cause == context.Canceled { //nolint:errorlint // itself: it left or completed
 			return nil
 		}
 		ms.set(func() { ms.sessionLost = true })
@@ -123,7 +123,7 @@ func (ms *membership) state() (m *worker.Member, isMember bool, rejoins int) {
 // lostBecause reports whether cause is why the membership was lost for good.
 func (ms *membership) lostBecause(cause error) bool {
 	_, _, lost := ms.now()
-	return lost != nil && lost == cause
+	return lost != nil && lost == cause //nolint:errorlint // this error, not one like it
 }
 
 // do calls f as the Member, and again as the next one whenever the session is lost on the way: f must bear to be
@@ -138,7 +138,8 @@ func (ms *membership) do(ctx context.Context, f func(context.Context, *worker.Me
 		if err == nil || m.Context().Err() == nil || ctx.Err() != nil {
 			return err
 		}
-		if context.Cause(m.Context()) == context.Canceled { // it left or completed: what failed came after that
+		//nolint:errorlint // itself: it left or completed, and what failed came after that
+		if context.Cause(m.Context()) == context.Canceled {
 			return err
 		}
 		select {

@@ -103,7 +103,7 @@ func (c *Client) RunStep(ctx context.Context, of RunOfOperation, name string, t 
 	copying.Go(func() { _, copied = io.Copy(kept, read) })
 	environ := setVariables(t.Environ, [][2]string{{AgainVariable, again}})
 	r, told := j.run(t, environ, []*os.File{t.Files[0], write, t.Files[2]})
-	write.Close()
+	_ = write.Close()
 	_ = read.SetReadDeadline(time.Now().Add(outputLimit)) // what left its group may keep the other end open
 	copying.Wait()
 	if r.Err != nil || r.Code != 0 {
@@ -161,7 +161,7 @@ func (c *Client) join(ctx context.Context, t Task, path string, question, first 
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	answer, err := c.send(ctx, http.MethodPost, path, question)
+	answer, err := c.send(ctx, http.MethodPost, path, question) //nolint:bodyclose // hangUp closes it
 	if err != nil {
 		cancel()
 		return nil, err

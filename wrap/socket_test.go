@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
@@ -133,7 +134,7 @@ func TestRequestsThatMakeNoSense(t *testing.T) {
 	f := newTestJob(t, 1)
 	c := startWorker(f, "w0", "environ obeys:0").client()
 	for name, err := range map[string]error{
-		"unknown_field":    c.ask(t.Context(), "POST", "/barrier", map[string]any{"nmae": "x"}, nil),
+		"unknown_field":    c.ask(t.Context(), http.MethodPost, "/barrier", map[string]any{"nmae": "x"}, nil),
 		"timeout":          c.Barrier(t.Context(), Barrier{Name: "x", Timeout: "soon"}),
 		"negative_timeout": c.Wait(t.Context(), Wait{Timeout: "-1s"}),
 	} {
@@ -257,7 +258,7 @@ func TestRequestIsOneObject(t *testing.T) {
 		`{"name": "a", "rounds": 1}`:    "rounds",
 		`{"name": "a", "timeout": "1s"`: "unexpected EOF",
 	} {
-		err := decode(httptest.NewRequest("POST", "/barrier", strings.NewReader(body)), &Barrier{})
+		err := decode(httptest.NewRequest(http.MethodPost, "/barrier", strings.NewReader(body)), &Barrier{})
 		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
 			t.Errorf("%.40q: %v, want %q", body, err, says)
 		}

@@ -2,6 +2,7 @@ package wrap
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"syscall"
@@ -80,7 +81,7 @@ func (s *supervisor) run(ctx context.Context, signals <-chan os.Signal) commandE
 			stop = nil
 			if len(s.lost) == 0 {
 				s.end.cause = context.Cause(ctx)
-				if e, ok := s.end.cause.(*endWithin); ok {
+				if e, ok := errors.AsType[*endWithin](s.end.cause); ok {
 					s.grace = e.grace
 				}
 				s.askToEnd(syscall.SIGTERM)

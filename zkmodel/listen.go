@@ -90,7 +90,7 @@ func (s *Server) Close() error {
 		close(s.open.done)
 	}
 	for c := range s.open.all {
-		c.Close()
+		_ = c.Close()
 	}
 	s.open.Unlock()
 	s.open.running.Wait()

@@ -108,8 +108,8 @@ func TestPlanReadsWhatMatters(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := append([]job.Job{f.declare("bigger", 3)}, jobs[0], jobs[1], jobs[3], jobs[4], jobs[6])
-	full, brief := f.plan(want...), plan.Plan{}
-	brief, _ = f.planFor(proxy, want...)
+	full := f.plan(want...)
+	brief, _ := f.planFor(proxy, want...)
 	if len(brief.Rows) != len(names) {
 		t.Errorf("%d rows, want %d", len(brief.Rows), len(names))
 	}

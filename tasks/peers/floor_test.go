@@ -3,6 +3,7 @@ package peers
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -86,7 +87,7 @@ func floorWork(c *redis.Client) error {
 			}
 			return nil
 		})
-		if err != nil && err != redis.Nil {
+		if err != nil && !errors.Is(err, redis.Nil) {
 			return err
 		}
 		held = held[:0]

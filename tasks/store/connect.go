@@ -105,7 +105,7 @@ func Connect(ctx context.Context, c Config) (*redis.Client, error) {
 	redis.SetLogger(silent{})
 	client := c.client(at)
 	if err := check(ctx, client); err != nil {
-		client.Close()
+		_ = client.Close()
 		return nil, fmt.Errorf("redis at %s: %w", strings.Join(at.Hosts, ","), err)
 	}
 	return client, nil
