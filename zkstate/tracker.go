@@ -35,9 +35,10 @@ type Tracker struct {
 	id       string          // of the ensemble
 
 	mu    sync.Mutex
-	state plan.State
-	dirty map[trackedPart]bool // what is to be read again
-	told  chan struct{}        // closed when something is dirty
+	found map[string]*resource.Observed // by path
+	state plan.State                    // its Found is nil while nobody has asked for it since a change
+	dirty map[trackedPart]bool          // what is to be read again
+	told  chan struct{}                 // closed when something is dirty
 }
 
 // trackedPart is something that has a Look.
@@ -82,17 +83,31 @@ func (t *tracked) generation() string {
 func NewTracker(m *Mirror, c TrackerConfig) *Tracker {
 	t := &Tracker{
 		mirror: m, cfg: c, roots: map[string]*trackedRoot{}, tracked: map[string]*tracked{}, changed: map[string]bool{},
-		state: plan.State{Found: map[string]resource.Observed{}}, dirty: map[trackedPart]bool{}, told: make(chan struct{}),
+		found: map[string]*resource.Observed{}, dirty: map[trackedPart]bool{}, told: make(chan struct{}),
 	}
 	t.mark(trackedPart{what: theEnsemble})
 	return t
 }
 
-// State is what the last Update found: as Reader.Read would have. Found must not be changed.
+// State is what the last Update found: as Reader.Read would have. It is made anew after each change, so ask Resource
+// for what has changed. Found must not be changed.
 func (t *Tracker) State() plan.State {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.state.Found == nil {
+		t.state.Found = make(map[string]resource.Observed, len(t.found))
+		for path, o := range t.found {
+			t.state.Found[path] = *o
+		}
+	}
 	return t.state
+}
+
+// Resource is the resource at path as the last Update found it; nil: there is none. It must not be changed.
+func (t *Tracker) Resource(path string) *resource.Observed {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.found[path]
 }
 
 // Changed returns a channel that is closed when there is something to Update, or the session has ended.

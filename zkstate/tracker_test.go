@@ -23,7 +23,9 @@ import (
 )
 
 // allKinds are the kinds that the tests of Mirrors read.
-func allKinds() []zkstate.Kind { return []zkstate.Kind{zkstate.Job(), zkstate.Group(), zkstate.Queue()} }
+func allKinds() []zkstate.Kind {
+	return []zkstate.Kind{zkstate.Job(), zkstate.Group(), zkstate.Queue()}
+}
 
 // follower is a Tracker, and a Reader with a session of its own that it is compared with.
 type follower struct {

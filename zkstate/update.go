@@ -239,22 +239,22 @@ func (u update) lostBelow(ctx context.Context, r *Reader, root string) (map[stri
 	return differs, nil
 }
 
-// publish makes the State of what is known.
+// publish makes known what was read.
 func (u update) publish() {
 	t := u.t
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.changed) > 0 {
-		t.state.Found = maps.Clone(t.state.Found)
-	}
 	for path := range t.changed {
 		if o := u.now(path); o != nil {
-			t.state.Found[path] = *o
+			t.found[path] = o
 		} else {
-			delete(t.state.Found, path)
+			delete(t.found, path)
 		}
 	}
-	t.changed = map[string]bool{}
+	if len(t.changed) > 0 {
+		t.state.Found = nil
+		t.changed = map[string]bool{}
+	}
 	t.state.Ensemble, t.state.Unlisted = t.id, nil
 	for _, root := range u.roots {
 		if t.roots[root].unlisted {
