@@ -1,13 +1,14 @@
 package zkstate_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"muster/job"
 	"muster/plan"
@@ -43,6 +44,7 @@ type fixture struct {
 	root    string
 	session *zkconn.Session
 	store   *zkstate.Store
+	timeout time.Duration // of sessions; 0 is 10s
 }
 
 func newFixture(t testing.TB) *fixture { return newFixtureAt(t, servers.Addrs()) }
@@ -57,7 +59,8 @@ func newFixtureAt(t testing.TB, addrs []string) *fixture {
 
 func (f *fixture) dial(auth ...zkconn.Auth) *zkconn.Session {
 	f.t.Helper()
-	s, err := zkconn.Dial(f.t.Context(), zkconn.Config{Servers: f.servers, Timeout: 10 * time.Second, Auth: auth})
+	timeout := cmp.Or(f.timeout, 10*time.Second)
+	s, err := zkconn.Dial(f.t.Context(), zkconn.Config{Servers: f.servers, Timeout: timeout, Auth: auth})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -143,7 +146,7 @@ func (f *fixture) expect(want map[string]plan.Reason, jobs ...job.Job) plan.Plan
 	for _, r := range p.Rows {
 		got[r.Path[len(f.root+"/jobs/"):]] = r.Reason
 	}
-	if d := cmp.Diff(want, got); d != "" {
+	if d := gocmp.Diff(want, got); d != "" {
 		f.t.Fatalf("plan (-want +got):\n%s", d)
 	}
 	return p

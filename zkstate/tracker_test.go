@@ -260,7 +260,7 @@ func (f *fixture) bursts(seed uint64, s *zkconn.Session, between func(burst int)
 	}
 }
 
-// TestTrackerAgreesAfterLostConnections: the same, while connections are cut and servers of three are killed.
+// TestTrackerAgreesAfterLostConnections: the same, while connections are cut.
 func TestTrackerAgreesAfterLostConnections(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -275,4 +275,29 @@ func TestTrackerAgreesAfterLostConnections(t *testing.T) {
 	}
 	t.Cleanup(func() { s.Close() })
 	f.bursts(99, s, func(int) { p.Cut() })
+}
+
+// TestTrackerAgreesWhileServersAreKilled: the same with three servers, of which one after the other is killed and
+// started again.
+func TestTrackerAgreesWhileServersAreKilled(t *testing.T) {
+	three, err := zkserver.Start(t.Context(), zkserver.Options{Servers: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = three.Stop() })
+	f := newFixtureAt(t, three.Addrs())
+	f.timeout = 40 * time.Second // a busy machine takes long to elect a leader
+	f.session = f.dial()
+	f.store = f.newStore(f.session)
+	f.bursts(7, f.dial(), func(burst int) {
+		server := three.Server(burst / 2 % 3)
+		if burst%2 == 0 {
+			err = server.Kill()
+		} else {
+			err = server.Restart(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
 }

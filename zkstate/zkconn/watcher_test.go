@@ -178,4 +178,3 @@ func closed(ch <-chan struct{}) bool {
 }
 
 func w2[A, B any](a A, _ B, err error) (A, error) { return a, err }
-

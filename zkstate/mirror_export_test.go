@@ -1,0 +1,14 @@
+package zkstate
+
+// Doubt does what a Mirror does once a minute.
+func (m *Mirror) Doubt() { m.doubt() }
+
+// Remembered is how many answers m has.
+func (m *Mirror) Remembered() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.answers)
+}
+
+// MaxIdle is how many answers that no Look uses are kept.
+const MaxIdle = maxIdle
