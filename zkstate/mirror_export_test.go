@@ -12,3 +12,10 @@ func (m *Mirror) Remembered() int {
 
 // MaxIdle is how many answers that no Look uses are kept.
 const MaxIdle = maxIdle
+
+// Uses is how many answers l uses.
+func (l *Look) Uses() int {
+	l.mirror.mu.Lock()
+	defer l.mirror.mu.Unlock()
+	return len(l.uses)
+}

@@ -55,6 +55,57 @@ func BenchmarkTracker(b *testing.B) {
 	}
 }
 
+// BenchmarkWorkersAgain looks at a job of 10,000 workers again after one of them has gone, and reports what that takes
+// beside a plain read of the workers.
+func BenchmarkWorkersAgain(b *testing.B) {
+	f := newFixture(b)
+	j := f.declare("large", 10000)
+	f.apply(j)
+	f.crowd(j)
+	mirror := zkstate.NewMirror(f.dial())
+	workers := func(s zkstate.Source, want int) {
+		ws, err := zkstate.NewReader(s, f.root+"/home", allKinds()...).Workers(b.Context(), j.Path())
+		live := 0
+		for _, w := range ws {
+			if w.Live {
+				live++
+			}
+		}
+		if err != nil || len(ws) != j.Workers || live != want {
+			b.Fatal(len(ws), live, err)
+		}
+	}
+	timed := func(do func()) (time.Duration, time.Duration) {
+		start, cpu := time.Now(), processorTime(b)
+		do()
+		return time.Since(start), processorTime(b) - cpu
+	}
+	for range b.N {
+		plain, plainCPU := timed(func() { workers(f.session, j.Workers) })
+		before, look := heap(), mirror.Look()
+		workers(look, j.Workers)
+		b.ReportMetric(float64(heap()-before)/float64(j.Workers), "bytes/worker")
+		var again, againCPU time.Duration
+		const changes = 10
+		for i := range changes {
+			if err := f.session.Delete(b.Context(), znode.Live(j.Root, j.Name, fmt.Sprint("w", i)), -1); err != nil {
+				b.Fatal(err)
+			}
+			<-look.Changed()
+			took, cpu := timed(func() {
+				next := mirror.Look()
+				workers(next, j.Workers-i-1)
+				look.Close()
+				look = next
+			})
+			again, againCPU = again+took, againCPU+cpu
+		}
+		b.ReportMetric(float64(again)/changes/float64(plain), "again/plain")
+		b.ReportMetric(float64(againCPU)/changes/float64(plainCPU), "again/plain-cpu")
+		b.ReportMetric(again.Seconds()*1000/changes, "again-ms")
+	}
+}
+
 // heap is how many bytes are in use.
 func heap() int64 {
 	runtime.GC()
@@ -88,6 +139,42 @@ func (f *fixture) run(jobs []job.Job) {
 		create(znode.ID(j.Root, g, 0), nil, zkconn.Persistent)
 		create(znode.Live(j.Root, j.Name, "w"), nil, zkconn.Ephemeral)
 		if len(ops) > 100 || i == len(jobs)-1 {
+			if _, err := f.session.Multi(f.t.Context(), ops...); err != nil {
+				f.t.Fatal(err)
+			}
+			ops = nil
+		}
+	}
+}
+
+// crowd writes what all workers of a job write when they join.
+func (f *fixture) crowd(j job.Job) {
+	f.t.Helper()
+	o, err := f.store.Look(f.t.Context(), j.Path())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	g := o.Record.Generation
+	claim, err := znode.EncodeClaim(znode.Claim{Nonce: "n", Lives: 1, State: znode.In})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	var ops []zkconn.Op
+	for _, folder := range zkstate.Job().Folders {
+		at := resource.Join(znode.Run(j.Root, g), folder)
+		ops = append(ops, zkconn.CreateOp(at, nil, zkconn.Persistent, anyone()))
+	}
+	for i := range j.Workers {
+		name := fmt.Sprint("w", i)
+		info, err := znode.EncodeWorker(znode.Worker{ID: i, IP: "10.0.0.1", Port: 7000})
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		ops = append(ops,
+			zkconn.CreateOp(znode.ByIdentity(j.Root, g, name), claim, zkconn.Persistent, anyone()),
+			zkconn.CreateOp(znode.ID(j.Root, g, i), info, zkconn.Persistent, anyone()),
+			zkconn.CreateOp(znode.Live(j.Root, j.Name, name), info, zkconn.Ephemeral, anyone()))
+		if len(ops) > 150 || i == j.Workers-1 {
 			if _, err := f.session.Multi(f.t.Context(), ops...); err != nil {
 				f.t.Fatal(err)
 			}
