@@ -66,7 +66,7 @@ func floorPlan() map[string]room {
 				"resource", "job", "group", "queue", "plan", "report", "status", "text", "zkstate", "zkstate/zkconn",
 				"zkstate/znode",
 			},
-			others: []string{"github.com/prometheus/client_golang"},
+			others: []string{"github.com/prometheus/client_golang", "github.com/prometheus/client_model/go"},
 		},
 		"exitcode": {},
 		"history":  {}, // what is known of an apply afterwards, as data

@@ -1,6 +1,8 @@
 package page
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"muster/report"
@@ -18,6 +20,17 @@ type Board struct {
 	History         []Apply            // the newest first, of the shown stacks
 }
 
+// resource returns what is at path.
+func (b *Board) resource(path string) (report.JobStatus, bool) {
+	i, ok := slices.BinarySearchFunc(b.Resources, path, func(j report.JobStatus, path string) int {
+		return strings.Compare(j.Path, path)
+	})
+	if !ok {
+		return report.JobStatus{}, false
+	}
+	return b.Resources[i], true
+}
+
 // Stack is a stack that is shown.
 type Stack struct {
 	Name  string
@@ -29,12 +42,15 @@ type Stack struct {
 type Detail struct {
 	report.JobStatus
 	Workers []report.Worker // of a job, by id
+	Problem string          // why the rest could not be read; empty if it was
 
 	// Of a queue, from Redis.
 	Batches []BatchProgress // the oldest first
 	Hands   []Hand
 	Dead    []DeadTask // the newest first; not all, if many
 	Redis   string     // why Redis does not answer; empty if it does
+
+	rows []report.BatchRow // Batches, as the API has them
 }
 
 // BatchProgress is one unfinished batch of a queue, as ZooKeeper and Redis have it.

@@ -2,12 +2,14 @@ package page
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"muster/report"
 	"muster/resource"
 	"muster/status"
 	"muster/zkstate"
+	"muster/zkstate/zkconn"
 )
 
 // watchedDetail is a resource that somebody looks at.
@@ -44,6 +46,13 @@ func (k *keeper) releaseDetail(d *watchedDetail) {
 		delete(k.details, d.path)
 		d.cancel()
 	}
+}
+
+// countDetails counts what is looked at.
+func (k *keeper) countDetails() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.details)
 }
 
 // runDetail keeps a detail current in one session after the other, until ctx ends.
@@ -89,9 +98,13 @@ func (k *keeper) followDetail(ctx context.Context, d *watchedDetail, l *link, en
 				look.Close()
 			}
 			look, lookChanged, last = next, next.Changed(), &o
-			if err == nil {
-				d.shown.put(one)
+			switch {
+			case ctx.Err() != nil || errors.Is(err, zkconn.ErrSessionLost):
+				return
+			case err != nil:
+				one.Problem = err.Error()
 			}
+			d.shown.put(one)
 		}
 		if !pause(ctx, max(readEvery, 3*time.Since(start))) {
 			return

@@ -47,7 +47,8 @@ type view struct {
 // drawn is a view at one time. It does not change.
 type drawn struct {
 	Rendered
-	behind []patch // the newest last: what brought it here
+	missing bool    // what it is about is not there
+	behind  []patch // the newest last: what brought it here
 }
 
 // acquire returns the view of a request. Whoever got it releases it.
@@ -115,8 +116,8 @@ func (h *hub) drop(v *view) {
 	v.cancel()
 }
 
-// counts returns how many views are open.
-func (h *hub) counts() int {
+// count returns how many views are open.
+func (h *hub) count() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.open)
@@ -179,9 +180,10 @@ func (h *hub) draw(ctx context.Context, v *view, b *Board, d *Detail) (took time
 	start := time.Now()
 	next := h.views.render(v.request, b, d)
 	next.At, next.Version = b.At, h.version.Add(1)
+	missing := v.request.View == Resource && d == nil
 	old, drawnBefore, _ := v.shown.now()
 	if !drawnBefore {
-		v.shown.put(&drawn{Rendered: next})
+		v.shown.put(&drawn{Rendered: next, missing: missing})
 		return time.Since(start), true
 	}
 	event := patchEvent(old.Rendered, next)
@@ -189,7 +191,7 @@ func (h *hub) draw(ctx context.Context, v *view, b *Board, d *Detail) (took time
 		return time.Since(start), true
 	}
 	behind := append(slices.Clip(old.behind), patch{old.Version, event})
-	v.shown.put(&drawn{next, newest(behind)})
+	v.shown.put(&drawn{next, missing, newest(behind)})
 	return time.Since(start), true
 }
 

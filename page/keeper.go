@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"muster/plan"
@@ -25,6 +26,8 @@ type keeper struct {
 	mu      sync.Mutex
 	details map[string]*watchedDetail
 	running sync.WaitGroup // the details
+
+	sessions atomic.Int64 // that were opened
 }
 
 // link is one session, as far as details use it.
@@ -45,6 +48,7 @@ func (k *keeper) run(ctx context.Context) {
 		s, err := k.cfg.Connect(ctx)
 		if err == nil {
 			wait = firstRedial
+			k.sessions.Add(1)
 			k.cfg.Log.Info("connected to zookeeper")
 			err = k.follow(ctx, s)
 			k.link.put(nil)

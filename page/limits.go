@@ -26,6 +26,13 @@ const (
 	writeChunk   = 32 << 10
 	// socketBuffer is what the kernel holds of what was written to a connection.
 	socketBuffer = 64 << 10
+	// answerTimeout is how long any other answer may take altogether.
+	answerTimeout = time.Minute
+	// maxAnswers is how many documents of the API are made and sent at a time, maxScrapes how many of /metrics.
+	maxAnswers = 32
+	maxScrapes = 4
+	// maxSeries is how many jobs, groups and queues have series of their own in /metrics.
+	maxSeries = 10_000
 	// aliveEvery is how often a stream says that it is there.
 	aliveEvery = 15 * time.Second
 	// firstRead is how long a request waits for what was not read yet.

@@ -11,15 +11,15 @@ import (
 // kernel's queue, as with netutil.LimitListener, and nobody would know why.
 type bounded struct {
 	net.Listener
-	open *atomic.Int64
+	open, refused atomic.Int64
 }
 
-func bound(l net.Listener) bounded { return bounded{l, new(atomic.Int64)} }
+func bound(l net.Listener) *bounded { return &bounded{Listener: l} }
 
 const tooMany = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\nRetry-After: 5\r\n" +
 	"Connection: close\r\nContent-Length: 48\r\n\r\ntoo many connections: try again in some seconds\n"
 
-func (b bounded) Accept() (net.Conn, error) {
+func (b *bounded) Accept() (net.Conn, error) {
 	for {
 		c, err := b.Listener.Accept()
 		if err != nil {
@@ -29,9 +29,10 @@ func (b bounded) Accept() (net.Conn, error) {
 			if t, ok := c.(*net.TCPConn); ok {
 				_ = t.SetWriteBuffer(socketBuffer) // a hint
 			}
-			return &countedConn{Conn: c, open: b.open}, nil
+			return &countedConn{Conn: c, open: &b.open}, nil
 		}
 		b.open.Add(-1)
+		b.refused.Add(1)
 		_ = c.SetWriteDeadline(time.Now().Add(time.Second)) // it fits into the kernel's buffer
 		_, _ = c.Write([]byte(tooMany))
 		_ = c.Close()

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,10 +29,11 @@ type Config struct {
 	Roots   []string // what is shown; none: the roots of all stacks
 	Stacks  []string // only these; none: all
 	// Hosts are the names by which the server may be called, besides those of loopback and addresses.
-	Hosts []string
-	Token string      // that a request must have; empty: none
-	TLS   *tls.Config // nil: plain HTTP
-	Log   *slog.Logger
+	Hosts   []string
+	Token   string      // that a request must have; empty: none
+	Version string      // of muster
+	TLS     *tls.Config // nil: plain HTTP
+	Log     *slog.Logger
 }
 
 // Serve serves the page on a listener until ctx ends.
@@ -42,14 +44,17 @@ func Serve(ctx context.Context, l net.Listener, cfg Config) error {
 	h := newHub(reading, k)
 	kept := make(chan struct{})
 	go func() { defer close(kept); k.run(reading) }()
-	s := &server{cfg: cfg, keeper: k, hub: h, ending: ctx.Done()}
+	s := &server{
+		cfg: cfg, keeper: k, hub: h, ending: ctx.Done(), connections: bound(l), answering: make(chan struct{}, maxAnswers),
+	}
 	web := &http.Server{
 		Handler:        s.handler(),
 		MaxHeaderBytes: maxHeader, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout,
-		ErrorLog: slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug), TLSConfig: cfg.TLS,
+		WriteTimeout: answerTimeout,
+		ErrorLog:     slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug), TLSConfig: cfg.TLS,
 	}
 	served := make(chan error, 1)
-	go func() { served <- s.serve(web, bound(l)) }()
+	go func() { served <- s.serve(web, s.connections) }()
 	var err error
 	select {
 	case err = <-served:
@@ -80,7 +85,15 @@ type server struct {
 	hub    *hub
 	ending <-chan struct{} // closed when the server ends
 
+	connections      *bounded
+	answering        chan struct{} // has an entry for each answer of the API
 	streams, dropped atomic.Int64
+
+	all struct { // the API's status of everything
+		sync.Mutex
+		board *Board
+		body  []byte
+	}
 }
 
 // policy is the Content-Security-Policy: the page loads only what this server has, and is in no other page.
@@ -92,6 +105,9 @@ func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /assets/", http.FileServerFS(assets))
 	mux.HandleFunc("GET /stream", s.stream)
+	mux.HandleFunc("GET /healthz", s.health)
+	mux.Handle("GET /metrics", s.metrics())
+	s.api(mux)
 	mux.HandleFunc("GET /", s.page)
 	return s.guard(mux)
 }
@@ -175,6 +191,9 @@ func (s *server) page(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	if shown.missing {
+		w.WriteHeader(http.StatusNotFound)
+	}
 	_ = s.hub.views.document(slow(w), request, shown.Rendered) // the reader may have gone
 }
 

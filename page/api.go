@@ -1,0 +1,242 @@
+package page
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"muster/report"
+	"muster/status"
+	"muster/text"
+	"muster/zkstate"
+	"muster/zkstate/znode"
+)
+
+// problem is an answer that is not what was asked for.
+type problem struct {
+	code int // of HTTP
+
+	What string `json:"error"`
+	Next string `json:"next,omitempty"` // what the caller can do
+}
+
+// busy is the answer when a limit is reached.
+func busy(what string) *problem {
+	return &problem{http.StatusServiceUnavailable, what, "try again in some seconds"}
+}
+
+// answer writes one document of the API.
+type answer func(ctx context.Context, r *http.Request, b *Board) ([]byte, *problem)
+
+// api handles requests for documents of JSON. Each is what a command prints with --json. Without ZooKeeper there is
+// none: a program must not take what was for what is.
+func (s *server) api(mux *http.ServeMux) {
+	for pattern, f := range map[string]answer{
+		"GET /api/status":            s.apiStatus,
+		"GET /api/status/{path...}":  s.apiDetail,
+		"GET /api/members/{path...}": s.apiMembers,
+		"GET /api/batches/{path...}": s.apiBatches,
+		"GET /api/history":           s.apiHistory,
+		"GET /api/": func(context.Context, *http.Request, *Board) ([]byte, *problem) {
+			return nil, &problem{http.StatusNotFound, "there is no such document",
+				"/api/status, /api/status/PATH, /api/members/PATH, /api/batches/PATH or /api/history"}
+		},
+	} {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, f) })
+	}
+}
+
+// answer writes what f makes, or why there is nothing.
+func (s *server) answer(w http.ResponseWriter, r *http.Request, f answer) {
+	w.Header().Set("Content-Type", "application/json")
+	select {
+	case s.answering <- struct{}{}:
+		defer func() { <-s.answering }()
+	default:
+		busy("too many requests at a time").write(w)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), firstRead)
+	defer cancel()
+	b, p := s.current(ctx)
+	if p != nil {
+		p.write(w)
+		return
+	}
+	body, p := f(ctx, r, b)
+	if p != nil {
+		p.write(w)
+		return
+	}
+	if b.Unindexed != "" || len(b.Unlisted) > 0 {
+		w.Header().Set("Muster-Incomplete", "true")
+	}
+	_, _ = slow(w).Write(body) // the reader may have gone
+}
+
+// current returns the board if it is current.
+func (s *server) current(ctx context.Context) (*Board, *problem) {
+	b, ok := await(ctx, &s.keeper.board)
+	switch {
+	case !ok:
+		return nil, busy("ZooKeeper was not read yet")
+	case !b.Connected:
+		return nil, busy("ZooKeeper does not answer since " + b.At.UTC().Format(time.RFC3339))
+	}
+	return b, nil
+}
+
+// write answers with a problem.
+func (p *problem) write(w http.ResponseWriter) {
+	if p.code == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "5")
+	}
+	w.WriteHeader(p.code)
+	_ = json.NewEncoder(w).Encode(p) // the reader may have gone
+}
+
+// apiStatus is "muster status --json". It is made once for each board.
+func (s *server) apiStatus(_ context.Context, _ *http.Request, b *Board) ([]byte, *problem) {
+	s.all.Lock()
+	defer s.all.Unlock()
+	if s.all.board != b {
+		var body bytes.Buffer
+		if err := report.StatusJSON(&body, b.Resources, nil); err != nil {
+			return nil, &problem{http.StatusInternalServerError, err.Error(), ""}
+		}
+		s.all.board, s.all.body = b, body.Bytes()
+	}
+	return s.all.body, nil
+}
+
+// found is a resource of the board that a request names.
+func found(r *http.Request, b *Board) (report.JobStatus, *problem) {
+	path := "/" + r.PathValue("path")
+	if j, ok := b.resource(path); ok {
+		return j, nil
+	}
+	return report.JobStatus{}, &problem{
+		http.StatusNotFound, "there is no job, group or queue " + text.Escape(path),
+		"/api/status shows what is there; muster serve --root PATH shows what is below another root",
+	}
+}
+
+// withDetail calls f with a detail that is current.
+func (s *server) withDetail(
+	ctx context.Context, r *http.Request, b *Board, f func(*Detail) ([]byte, *problem),
+) ([]byte, *problem) {
+	j, p := found(r, b)
+	if p != nil {
+		return nil, p
+	}
+	d, err := s.keeper.detail(j.Path)
+	if err != nil {
+		return nil, busy(err.Error())
+	}
+	defer s.keeper.releaseDetail(d)
+	one, ok := await(ctx, &d.shown)
+	switch {
+	case !ok:
+		return nil, busy(j.Path + " was not read in time")
+	case one == nil: // deleted meanwhile
+		_, p = found(r, &Board{})
+		return nil, p
+	case one.Problem != "":
+		return nil, &problem{http.StatusBadGateway, one.Problem, "muster explain " + text.ShellWord(j.Path)}
+	}
+	return f(one)
+}
+
+// apiDetail is "muster status PATH --json".
+func (s *server) apiDetail(ctx context.Context, r *http.Request, b *Board) ([]byte, *problem) {
+	return s.withDetail(ctx, r, b, func(d *Detail) ([]byte, *problem) {
+		var body bytes.Buffer
+		workers := map[string][]report.Worker{d.Path: d.Workers}
+		if err := report.StatusJSON(&body, []report.JobStatus{d.JobStatus}, workers); err != nil {
+			return nil, &problem{http.StatusInternalServerError, err.Error(), ""}
+		}
+		return body.Bytes(), nil
+	})
+}
+
+// peer is a worker as "muster members" shows it.
+type peer struct {
+	Identity string `json:"identity,omitempty"` // only of a live worker
+	znode.Worker
+}
+
+// apiMembers is "muster members --json", with ?live that of "muster members --live --json".
+func (s *server) apiMembers(ctx context.Context, r *http.Request, b *Board) ([]byte, *problem) {
+	j, p := found(r, b)
+	switch {
+	case p != nil:
+		return nil, p
+	case status.IsGroup(&j.Observed), status.IsQueue(&j.Observed):
+		return nil, &problem{http.StatusNotFound, j.Path + " is not a job", "/api/status" + j.Path}
+	}
+	l, _, _ := s.keeper.link.now()
+	if l == nil {
+		return nil, busy("ZooKeeper does not answer")
+	}
+	look := l.mirror.Look()
+	defer look.Close()
+	all, err := zkstate.NewReader(look, s.cfg.Home, s.cfg.Kinds...).Workers(ctx, j.Path)
+	if err != nil {
+		return nil, &problem{http.StatusBadGateway, err.Error(), "muster explain " + text.ShellWord(j.Path)}
+	}
+	live := r.URL.Query().Has("live")
+	members := []peer{}
+	for _, w := range all {
+		switch {
+		case live && w.Live:
+			members = append(members, peer{w.Identity, w.Info})
+		case !live && w.ID >= 0:
+			members = append(members, peer{"", w.Info})
+		}
+	}
+	return indented(map[string][]peer{"members": members})
+}
+
+// indented is v as commands print it.
+func indented(v any) ([]byte, *problem) {
+	var body bytes.Buffer
+	e := json.NewEncoder(&body)
+	e.SetIndent("", "  ")
+	if err := e.Encode(v); err != nil {
+		return nil, &problem{http.StatusInternalServerError, err.Error(), ""}
+	}
+	return body.Bytes(), nil
+}
+
+// apiBatches is "muster batches --json".
+func (s *server) apiBatches(ctx context.Context, r *http.Request, b *Board) ([]byte, *problem) {
+	if j, p := found(r, b); p == nil && !status.IsQueue(&j.Observed) {
+		return nil, &problem{http.StatusNotFound, j.Path + " is not a queue", "/api/status" + j.Path}
+	}
+	return s.withDetail(ctx, r, b, func(d *Detail) ([]byte, *problem) {
+		var body bytes.Buffer
+		if err := report.BatchesJSON(&body, d.rows); err != nil {
+			return nil, &problem{http.StatusInternalServerError, err.Error(), ""}
+		}
+		return body.Bytes(), nil
+	})
+}
+
+// apiHistory is "muster history --json".
+func (s *server) apiHistory(_ context.Context, _ *http.Request, b *Board) ([]byte, *problem) {
+	return indented(b.History)
+}
+
+// health says whether ZooKeeper answers.
+func (s *server) health(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), time.Second)
+	defer cancel()
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	if _, p := s.current(ctx); p != nil {
+		http.Error(w, p.What, p.code)
+		return
+	}
+	_, _ = w.Write([]byte("ok\n"))
+}

@@ -1,0 +1,184 @@
+package page
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
+
+	"muster/group"
+	"muster/job"
+	"muster/queue"
+	"muster/report"
+	"muster/resource"
+	"muster/status"
+	"muster/text"
+)
+
+// metrics handles /metrics: what is on the board, and how the server is.
+func (s *server) metrics() http.Handler {
+	own := prometheus.NewRegistry()
+	gauge := func(name, help string, value func() float64) {
+		own.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
+	}
+	counter := func(name, help string, value func() float64) {
+		own.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, value))
+	}
+	gauge("muster_serve_connections", "Open connections.", func() float64 { return float64(s.connections.open.Load()) })
+	counter("muster_serve_refused_connections_total", "Connections that were too many.",
+		func() float64 { return float64(s.connections.refused.Load()) })
+	gauge("muster_serve_streams", "Pages that are open somewhere.", func() float64 { return float64(s.streams.Load()) })
+	counter("muster_serve_dropped_streams_total", "Streams that were closed because their reader was too slow.",
+		func() float64 { return float64(s.dropped.Load()) })
+	gauge("muster_serve_views", "Different pages that are shown.", func() float64 { return float64(s.hub.count()) })
+	gauge("muster_serve_details", "Jobs, groups and queues that are looked at in detail.",
+		func() float64 { return float64(s.keeper.countDetails()) })
+	counter("muster_serve_sessions_total", "ZooKeeper sessions that were opened.",
+		func() float64 { return float64(s.keeper.sessions.Load()) })
+	own.MustRegister(
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		collectors.NewBuildInfoCollector(),
+	)
+	all := prometheus.Gatherers{own, prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+		b, _, _ := s.keeper.board.now()
+		return boardMetrics(b, s.cfg.Version), nil
+	})}
+	return promhttp.HandlerFor(all, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes, Timeout: firstRead})
+}
+
+// families collects gauges by name.
+type families map[string]*dto.MetricFamily
+
+// add adds a sample; labels are name, value, name, value …, sorted by name.
+func (f families) add(name, help string, value float64, labels ...string) {
+	family := f[name]
+	if family == nil {
+		family = &dto.MetricFamily{Name: &name, Help: &help, Type: dto.MetricType_GAUGE.Enum()}
+		f[name] = family
+	}
+	m := &dto.Metric{Gauge: &dto.Gauge{Value: &value}}
+	for i := 0; i+1 < len(labels); i += 2 {
+		m.Label = append(m.Label, &dto.LabelPair{Name: &labels[i], Value: &labels[i+1]})
+	}
+	family.Metric = append(family.Metric, m)
+}
+
+// boardMetrics are the metrics of a board. While ZooKeeper does not answer, nothing is known of jobs, groups and
+// queues, so there are no series of them.
+func boardMetrics(b *Board, version string) []*dto.MetricFamily {
+	f := families{}
+	f.add("muster_build_info", "The version of muster; always 1.", 1, "version", version)
+	connected := b != nil && b.Connected
+	f.add("muster_serve_connected", "1 while ZooKeeper answers.", oneIf(connected))
+	if connected {
+		f.board(b)
+	}
+	all := make([]*dto.MetricFamily, 0, len(f))
+	for _, name := range slices.Sorted(maps.Keys(f)) {
+		all = append(all, f[name])
+	}
+	return all
+}
+
+func (f families) board(b *Board) {
+	f.add("muster_serve_changed_timestamp_seconds", "When something changed last.", seconds(b.At))
+	f.add("muster_serve_incomplete", "1 if not everything could be listed.",
+		oneIf(b.Unindexed != "" || len(b.Unlisted) > 0))
+	type one struct {
+		kind   string
+		status resource.Status
+	}
+	counts := map[one]int{}
+	for _, k := range []resource.Kind{job.Kind(), group.Kind(), queue.Kind()} {
+		for _, s := range k.Statuses {
+			counts[one{k.Name, s}] = 0
+		}
+	}
+	for i, j := range b.Resources {
+		counts[one{kindName(&j.Observed), j.Observed.Status()}]++
+		if i < maxSeries {
+			f.resource(j)
+		}
+	}
+	for c, n := range counts {
+		f.add("muster_"+c.kind+"s", "The "+c.kind+"s that were found, by status.", float64(n), "status", string(c.status))
+	}
+	f.add("muster_serve_left_out", "Jobs, groups and queues that have no series of their own, because there are too many.",
+		float64(max(0, len(b.Resources)-maxSeries)))
+	f.history(b)
+}
+
+// resource adds the series of one job, group or queue.
+func (f families) resource(j report.JobStatus) {
+	o, kind := &j.Observed, kindName(&j.Observed)
+	path, stack := text.Escape(j.Path), ""
+	if o.Record != nil {
+		stack = text.Escape(o.Record.Stack)
+	}
+	add := func(name, help string, n int) {
+		f.add("muster_"+kind+"_"+name, help, float64(n), "path", path, "stack", stack)
+	}
+	f.add("muster_"+kind+"_status", "1 for the status that the "+kind+" has.", 1,
+		"path", path, "stack", stack, "status", string(o.Status()))
+	if class := o.Class(); class == resource.Foreign || class == resource.Unreadable {
+		return
+	}
+	add("live", "Members that are live.", o.Live)
+	switch kind {
+	case group.KindName:
+		add("duties", "Duties that are declared.", len(group.Of(o.Record).Duties))
+		add("held", "Duties that somebody has.", group.Held(o))
+	case queue.KindName:
+		q := queue.FoundOf(o)
+		add("executors", "Executors that are live.", q.Executors)
+		add("watchers", "Watchers that are live.", q.Watchers)
+		add("batches", "Unfinished batches.", q.Batches)
+		add("waiting", "Open batches, while no executor is live.", q.Waiting)
+		add("completed", "Completed batches, while no watcher is live.", q.Completed)
+		add("lost", "Unfinished batches that Redis does not have.", q.Lost)
+		add("failed", "Completed batches that watchers get no more.", q.Failed)
+	default:
+		add("joined", "Workers that have joined this run.", job.Joined(o))
+		add("done", "Workers that have completed.", job.Done(o))
+		if o.Record != nil {
+			add("workers", "Workers that are declared.", job.Of(o.Record).Workers)
+		}
+		if j.Restarts != nil {
+			add("restarts", "How often its workers joined again in this run.", *j.Restarts)
+		}
+		if last := job.LastRun(o.Record); last != nil {
+			if t, err := time.Parse(time.RFC3339, last.Completed); err == nil {
+				f.add("muster_job_last_completed_timestamp_seconds", "When the last run completed.", seconds(t),
+					"path", path, "stack", stack)
+			}
+		}
+	}
+}
+
+// history adds when each stack was applied last.
+func (f families) history(*Board) {}
+
+// kindName is the kind of what was observed. What has no Record counts as a job, as in a status.
+func kindName(o *resource.Observed) string {
+	switch {
+	case status.IsGroup(o):
+		return group.KindName
+	case status.IsQueue(o):
+		return queue.KindName
+	}
+	return job.KindName
+}
+
+func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
+
+func oneIf(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
