@@ -124,18 +124,9 @@ func (p *process) countBatches(
 		if err != nil {
 			return err
 		}
-		known := map[string]store.Batch{}
-		for skip := 0; ; skip += store.MaxItems {
-			page, err := st.Batches(ctx, skip, store.MaxItems)
-			if err != nil {
-				return err
-			}
-			for _, b := range page {
-				known[b.ID] = b
-			}
-			if len(page) < store.MaxItems {
-				break
-			}
+		known, err := st.AllBatches(ctx)
+		if err != nil {
+			return err
 		}
 		for i := range rows {
 			b, there := known[rows[i].ID]

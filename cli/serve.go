@@ -107,6 +107,7 @@ func (p *process) serveConfig(ctx context.Context, o serveOptions) (c page.Confi
 	}
 	_ = scope.session.Close()
 	c.Connect = func(ctx context.Context) (*zkconn.Session, error) { return p.connect(ctx, scope.target) }
+	c.Redis = p.openLookout
 	c.Servers, c.Home, c.Kinds = strings.Join(scope.target.servers, ","), scope.home, kinds()
 	c.Roots, c.Stacks, c.Version, c.Log = o.roots, o.stacks, Version, p.log
 	return c, nil

@@ -3,8 +3,10 @@ package page
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
+	"muster/plan"
 	"muster/report"
 	"muster/resource"
 	"muster/status"
@@ -69,42 +71,43 @@ func (k *keeper) runDetail(ctx context.Context, d *watchedDetail) {
 	}
 }
 
+// detailWatch is how a detail is kept current in one session.
+type detailWatch struct {
+	keeper *keeper
+	link   *link
+	look   *zkstate.Look
+	last   *resource.Observed // what look was taken of; nil: nothing
+	one    *Detail            // as ZooKeeper has it
+	redis  *redisWatch        // of a queue
+	asking sync.WaitGroup
+}
+
 // followDetail keeps a detail current until ctx or the session ends.
 func (k *keeper) followDetail(ctx context.Context, d *watchedDetail, l *link, ended <-chan struct{}) {
-	var look *look
+	ctx, stop := context.WithCancel(ctx)
+	w := &detailWatch{keeper: k, link: l}
 	defer func() {
-		if look != nil {
-			look.Close()
+		stop()
+		w.asking.Wait()
+		if w.look != nil {
+			w.look.Close()
 		}
 	}()
-	var last *resource.Observed
 	for {
-		state, ready, stateChanged := l.state.now()
-		var lookChanged <-chan struct{}
-		if look != nil {
-			lookChanged = look.Changed()
-		}
-		o, there := state.Found[d.path]
 		start := time.Now()
-		switch {
-		case !ready:
-		case !there:
-			d.shown.put(nil)
-			last = nil
-		case last == nil || !last.Equal(o) || isClosed(lookChanged):
-			next := l.mirror.Look()
-			one, err := k.readDetail(ctx, next, d.path, o)
-			if look != nil {
-				look.Close()
-			}
-			look, lookChanged, last = next, next.Changed(), &o
-			switch {
-			case ctx.Err() != nil || errors.Is(err, zkconn.ErrSessionLost):
+		state, ready, stateChanged := l.state.now()
+		if ready {
+			if err := w.read(ctx, d.path, state); err != nil {
 				return
-			case err != nil:
-				one.Problem = err.Error()
 			}
-			d.shown.put(one)
+		}
+		asked, redisChanged := w.asked()
+		if ready && (w.redis == nil || asked != nil) {
+			d.shown.put(w.shown(asked))
+		}
+		var lookChanged <-chan struct{}
+		if w.look != nil {
+			lookChanged = w.look.Changed()
 		}
 		if !pause(ctx, max(readEvery, 3*time.Since(start))) {
 			return
@@ -112,12 +115,71 @@ func (k *keeper) followDetail(ctx context.Context, d *watchedDetail, l *link, en
 		select {
 		case <-stateChanged:
 		case <-lookChanged:
+		case <-redisChanged:
 		case <-ended:
 			return
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+// read reads the resource at path if it has changed. The error is that of a session that has ended.
+func (w *detailWatch) read(ctx context.Context, path string, state plan.State) error {
+	o, there := state.Found[path]
+	if !there {
+		w.one, w.last = nil, nil
+		return nil
+	}
+	if w.last != nil && w.last.Equal(o) && !isClosed(w.look.Changed()) {
+		return nil
+	}
+	next := w.link.mirror.Look()
+	one, err := w.keeper.readDetail(ctx, next, path, o)
+	if w.look != nil {
+		w.look.Close()
+	}
+	w.look, w.last = next, &o
+	switch {
+	case ctx.Err() != nil || errors.Is(err, zkconn.ErrSessionLost):
+		return err
+	case err != nil:
+		one.Problem = err.Error()
+	}
+	w.one = one
+	if one.Queue != nil && w.keeper.cfg.Redis != nil {
+		w.ask(ctx, one)
+	}
+	return nil
+}
+
+// ask begins to ask Redis, or tells who asks what the queue is now.
+func (w *detailWatch) ask(ctx context.Context, one *Detail) {
+	if w.redis == nil || w.redis.rec.Generation != one.Observed.Record.Generation {
+		w.redis = &redisWatch{open: w.keeper.cfg.Redis, rec: one.Observed.Record}
+		asking := w.redis
+		w.asking.Go(func() { asking.run(ctx) })
+	}
+	w.redis.queue.put(one.Queue)
+}
+
+// asked returns what Redis has answered, if it was asked.
+func (w *detailWatch) asked() (*asked, <-chan struct{}) {
+	if w.redis == nil {
+		return nil, nil
+	}
+	a, _, changed := w.redis.shown.now()
+	return a, changed
+}
+
+// shown is the detail with what Redis knows; nil if there is nothing.
+func (w *detailWatch) shown(a *asked) *Detail {
+	if w.one == nil || a == nil {
+		return w.one
+	}
+	one := *w.one
+	a.addTo(&one)
+	return &one
 }
 
 func isClosed(c <-chan struct{}) bool {

@@ -56,3 +56,11 @@ const (
 	firstRedial = 500 * time.Millisecond
 	lastRedial  = 10 * time.Second
 )
+
+// How Redis is read, while somebody looks at a queue.
+const (
+	redisEvery   = time.Second
+	redisTimeout = 3 * time.Second
+	// rateOver is the time over which the rate of a batch is taken.
+	rateOver = 10 * time.Second
+)

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"muster/resource"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 )
@@ -23,6 +24,8 @@ import (
 type Config struct {
 	// Connect opens a session. The server closes it, and opens another one when it is lost.
 	Connect func(ctx context.Context) (*zkconn.Session, error)
+	// Redis connects to the Redis of a queue, while somebody looks at that. Nil: the page does without.
+	Redis   func(ctx context.Context, rec *resource.Record) (Lookout, error)
 	Servers string // of ZooKeeper, as they are shown
 	Home    string // see zkstate.NewReader
 	Kinds   []zkstate.Kind

@@ -34,6 +34,7 @@ type QueueProcess struct {
 	Host     string     `json:"host,omitempty"`
 	Parallel int        `json:"parallel,omitempty"` // tasks that an executor has at a time
 	Since    time.Time  `json:"since"`              // it joined
+	Seat     string     `json:"-"`                  // what Redis calls it; empty: it has no seat
 }
 
 // Batch is one unfinished batch.

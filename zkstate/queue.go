@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"time"
 
 	"muster/queue"
@@ -143,6 +144,7 @@ type QueueProcess struct {
 	Host     string
 	Parallel int
 	Since    time.Time // when it joined, by ZooKeeper's clock
+	Seat     string    // what Redis calls it; empty: it has no seat
 }
 
 // QueueBatch is one unfinished batch.
@@ -197,7 +199,7 @@ func (r *Reader) queueProcesses(ctx context.Context, q queue.Queue, g string, s 
 			continue
 		}
 		byNonce[p.Nonce] = e.name
-		s.Processes = append(s.Processes, QueueProcess{e.name, p.Role, p.Host, p.Parallel, e.stat.Ctime})
+		s.Processes = append(s.Processes, QueueProcess{e.name, p.Role, p.Host, p.Parallel, e.stat.Ctime, ""})
 	}
 	slices.SortFunc(s.Processes, func(a, b QueueProcess) int {
 		return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(a.Identity, b.Identity))
@@ -208,6 +210,8 @@ func (r *Reader) queueProcesses(ctx context.Context, q queue.Queue, g string, s 
 		n, bad := znode.SeatNumber(e.name)
 		seat, damaged := znode.DecodeQueueSeat(e.body)
 		if identity := byNonce[seat.Nonce]; bad == nil && damaged == nil && identity != "" {
+			i := slices.IndexFunc(s.Processes, func(p QueueProcess) bool { return p.Identity == identity })
+			s.Processes[i].Seat = strconv.FormatInt(e.stat.Czxid, 16)
 			if s.First == "" || n-least < 0 { // overflows as the numbers do
 				s.First, least = identity, n
 			}

@@ -104,6 +104,47 @@ func (q *Queue) Batches(ctx context.Context, skip, n int) ([]Batch, error) {
 	return all, nil
 }
 
+// AllBatches reads the books of all batches, by id.
+func (q *Queue) AllBatches(ctx context.Context) (map[string]Batch, error) {
+	all := map[string]Batch{}
+	for skip := 0; ; skip += MaxItems {
+		page, err := q.Batches(ctx, skip, MaxItems)
+		if err != nil {
+			return nil, err
+		}
+		for _, b := range page {
+			all[b.ID] = b
+		}
+		if len(page) < MaxItems {
+			return all, nil
+		}
+	}
+}
+
+// Hands counts the tasks in the hands of these seats, by seat and batch.
+func (q *Queue) Hands(ctx context.Context, seats []string) (map[string]map[string]int, error) {
+	asked := make([]*redis.StringSliceCmd, len(seats))
+	_, err := q.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, seat := range seats {
+			asked[i] = p.HKeys(ctx, q.prefix+"h:"+seat)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("redis: hands: %w", err)
+	}
+	all := map[string]map[string]int{}
+	for i, seat := range seats {
+		all[seat] = map[string]int{}
+		for _, field := range asked[i].Val() { // batch:index; others are of watchers, or notes
+			if at := strings.LastIndexByte(field, ':'); at >= 0 && field[at+1:] != "watch" {
+				all[seat][field[:at]]++
+			}
+		}
+	}
+	return all, nil
+}
+
 // Batch reads the books of one batch.
 func (q *Queue) Batch(ctx context.Context, id string) (Batch, error) {
 	reply, err := q.call(ctx, "count", "batch", id)

@@ -1,0 +1,99 @@
+package cli
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"muster/page"
+	"muster/queue"
+	"muster/report"
+	"muster/resource"
+	"muster/tasks"
+	"muster/tasks/store"
+)
+
+// Limits of what the page shows of a queue.
+const (
+	maxShownDead  = 20   // tasks of a batch
+	maxShownHands = 1000 // executors
+)
+
+// redisLookout tells the page how far the batches of a queue are.
+type redisLookout struct {
+	*tasks.Lookout
+	dead map[string][]page.DeadTask // by batch, as they were read last
+	died map[string]int64           // how many there were then
+}
+
+// openLookout connects to the Redis of a queue.
+func (p *process) openLookout(ctx context.Context, rec *resource.Record) (page.Lookout, error) {
+	l, err := tasks.NewLookout(ctx, rec, tasks.Access{Getenv: p.environ.value})
+	if err != nil {
+		return nil, err
+	}
+	return &redisLookout{l, map[string][]page.DeadTask{}, map[string]int64{}}, nil
+}
+
+// Progress says how far the batches of d are.
+func (l *redisLookout) Progress(ctx context.Context, d *report.QueueDetail) (page.Progress, error) {
+	p := page.Progress{Watchers: map[string]string{}}
+	known, err := l.Batches(ctx)
+	if err != nil {
+		return p, err
+	}
+	process := map[string]string{} // by seat
+	var executors []string
+	for _, m := range d.Processes {
+		process[m.Seat] = m.Identity
+		if m.Role == queue.Executor && m.Seat != "" && len(executors) < maxShownHands {
+			executors = append(executors, m.Seat)
+		}
+	}
+	for _, b := range d.Batches {
+		row := report.BatchRow{Batch: b}
+		books, there := known[b.ID]
+		count(&row, books, there)
+		p.Rows = append(p.Rows, row)
+		if there && books.Holder != "" {
+			p.Watchers[b.ID] = process[books.Holder]
+		}
+		if err := l.readDead(ctx, books); err != nil {
+			return p, err
+		}
+		p.Dead = append(p.Dead, l.dead[b.ID]...)
+	}
+	slices.SortStableFunc(p.Dead, func(a, b page.DeadTask) int { return b.Died.Compare(a.Died) })
+	hands, err := l.Hands(ctx, executors)
+	for _, seat := range executors {
+		for _, batch := range slices.Sorted(maps.Keys(hands[seat])) {
+			p.Hands = append(p.Hands, page.Hand{Process: process[seat], Batch: batch, Tasks: hands[seat][batch]})
+		}
+	}
+	return p, err
+}
+
+// readDead reads the newest dead tasks of a batch if there are others than before.
+func (l *redisLookout) readDead(ctx context.Context, b store.Batch) error {
+	if b.Dead == 0 {
+		delete(l.dead, b.ID)
+		delete(l.died, b.ID)
+		return nil
+	}
+	if l.died[b.ID] == b.Dead {
+		return nil
+	}
+	all, err := l.Dead(ctx, b.ID, max(0, b.Dead-maxShownDead))
+	if err != nil {
+		return err
+	}
+	l.died[b.ID], l.dead[b.ID] = b.Dead, nil
+	for _, d := range slices.Backward(all) {
+		l.dead[b.ID] = append(l.dead[b.ID], page.DeadTask{
+			Batch: b.ID, Index: d.Index, Attempt: d.Attempt, Deaths: d.Deaths, Died: d.Died,
+			Reason:  string(tasks.DecodeAnswer([]byte(d.Reason)).Body),
+			Payload: string(d.Payload[:min(len(d.Payload), maxShownTask)]),
+		})
+	}
+	return nil
+}
