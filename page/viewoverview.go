@@ -93,6 +93,11 @@ func needOf(k rowKey, j report.JobStatus) needView {
 		Class: statusClass(k.status), Why: word(report.Meaning(&j.Observed)), Steps: steps(report.NextStep(j)),
 	}
 	n.Dir, n.Name = splitPath(j.Path)
+	if j.Queue != nil && len(n.Steps) == 0 {
+		for _, line := range j.Queue.Amiss() {
+			n.Steps = append(n.Steps, steps(line)...)
+		}
+	}
 	if k.status == resource.StatusReady {
 		n.Why = "no member is live: nobody does its duties"
 	}

@@ -359,7 +359,7 @@ addEventListener("click", async e => {
   if (cell) return select(cell);
   const copy = e.target.closest(".copy");
   if (copy) {
-    const code = copy.previousElementSibling;
+    const code = copy.closest(".step").querySelector("code");
     try {
       await navigator.clipboard.writeText(code.textContent);
       copy.textContent = "Copied";

@@ -1,0 +1,201 @@
+package page
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"muster/group"
+	"muster/job"
+	"muster/queue"
+	"muster/report"
+	"muster/resource"
+)
+
+// epoch is the time of the boards of tests.
+func epoch() time.Time { return time.Date(2026, 7, 1, 2, 0, 0, 0, time.UTC) }
+
+// ago is so long before epoch.
+func ago(d time.Duration) time.Time { return epoch().Add(-d) }
+
+func record(d resource.Declaration) *resource.Record {
+	return &resource.Record{
+		Declaration: d, Stack: "etl-prod", Generation: "4f1c2a9be0d7", State: resource.StateOpen, By: "deploy@ci-7",
+		Applied: ago(26 * time.Hour).Format(time.RFC3339),
+	}
+}
+
+// aJob is a job of n workers, of which so many have joined, are live, and are done.
+func aJob(name string, n, joined, live, done int) report.JobStatus {
+	j := job.Default()
+	j.Name, j.Root, j.Workers, j.Address = name, "/jobs/prod", n, "job."+name
+	j.Labels = map[string]string{"team": "data", "tier": "1"}
+	return report.JobStatus{Path: j.Path(), Observed: resource.Observed{
+		Record: record(j), Live: live, Counts: job.Counts(joined, done), Created: ago(50 * time.Hour),
+	}}
+}
+
+// with changes what was observed of a job.
+func with(j report.JobStatus, change func(o *resource.Observed)) report.JobStatus {
+	change(&j.Observed)
+	return j
+}
+
+func aGroup(name string, live, held int) report.JobStatus {
+	g := group.Default()
+	g.Name, g.Root, g.Address = name, "/jobs/prod", "group."+name
+	duties := []group.Duty{
+		{Name: "compactor", Type: group.Leader}, {Name: "nightly-report", Type: group.Cron, Schedule: "0 2 * * *"},
+		{Name: "reaper", Type: group.Leader}, {Name: "sync-prices", Type: group.Cron, Schedule: "*/5 * * * *"},
+	}
+	for _, d := range duties {
+		g.Add(d)
+	}
+	o := resource.Observed{Record: record(g), Live: live, Counts: map[string]int{"held": held}, Created: ago(400 * time.Hour)}
+	since := ago(3 * time.Hour)
+	next, tick := epoch().Add(24*time.Hour), ago(0)
+	started, ended, one := ago(-time.Second), ago(-71*time.Second), 1
+	detail := &report.GroupDetail{
+		Clerk: "api-1", Waiting: 1,
+		Members: []report.Member{
+			{Identity: "api-1", Version: "1.4.0", Address: "10.0.3.11:7000", Since: since, Ready: true, Seat: "s-1",
+				Duties: []string{"compactor", "nightly-report"}},
+			{Identity: "api-2", Version: "1.4.0", Address: "10.0.3.12:7000", Since: since, Seat: "s-2", ClockAhead: 7},
+			{Identity: "api-0", Version: "1.3.9", Address: "10.0.3.10:7000", Since: ago(72 * time.Hour), Ready: true,
+				Seat: "s-0", Duties: []string{"sync-prices"}},
+		},
+		Duties: []report.Duty{
+			{Name: "compactor", Type: group.Leader, Holder: "api-1", Version: "1.4.0", Address: "10.0.3.11:7000",
+				Since: &since, Epoch: 12, Given: "api-1", Why: "the newest version that fits, and fewest duties"},
+			{Name: "nightly-report", Type: group.Cron, Holder: "api-1", Version: "1.4.0", Since: &since, Epoch: 9,
+				Given: "api-1", Why: "pinned", Pinned: "api-1", NextTick: &next, Declared: duties[1],
+				Runs: []report.DutyRun{
+					{Tick: &tick, State: "running", By: "api-1", Started: &started, Attempt: 1},
+					{Asked: 3, State: "failed", By: "api-1", Started: &started, Ended: &ended, Exit: &one, Because: "exit 1"},
+				}},
+			{Name: "reaper", Type: group.Leader, Why: "no member lists it", Failures: []report.DutyFailure{
+				{Identity: "api-2", Count: 3, Until: next, Because: "it exited with 1"}}},
+			{Name: "sync-prices", Type: group.Cron, Holder: "api-0", Version: "1.3.9", Since: &since, Epoch: 2,
+				Given: "api-1", Why: "a newer version has joined", PausedBy: "ann@laptop", Declared: duties[3]},
+		},
+		Requests: []report.GroupRequest{{Duty: "compactor", What: "handover", To: "api-2", By: "ann@laptop", Since: since}},
+	}
+	if live == 0 {
+		detail = &report.GroupDetail{Duties: []report.Duty{{Name: "compactor", Type: group.Leader}}}
+	}
+	return report.JobStatus{Path: g.Path(), Observed: o, Group: detail}
+}
+
+func aQueue(name string, f queue.Found, live int, d report.QueueDetail) report.JobStatus {
+	q := queue.Default()
+	q.Name, q.Root, q.Address, q.Redis = name, "/jobs/prod", "queue."+name, "redis-1:6379/0"
+	o := resource.Observed{Record: record(q), Live: live, Counts: f.Counts(), Created: ago(90 * time.Hour)}
+	return report.JobStatus{Path: q.Path(), Observed: o, Queue: &d}
+}
+
+func processes() []report.QueueProcess {
+	return []report.QueueProcess{
+		{Identity: "exec-a1", Role: queue.Executor, Host: "node-4", Parallel: 8, Since: ago(time.Hour)},
+		{Identity: "exec-a2", Role: queue.Executor, Host: "node-5", Parallel: 8, Since: ago(40 * time.Minute)},
+		{Identity: "watch-1", Role: queue.Watcher, Host: "node-1", Since: ago(time.Hour)},
+	}
+}
+
+// sample is a board with one of everything.
+func sample() *Board {
+	degraded := queue.Found{Executors: 2, Watchers: 1, Batches: 4, Lost: 1, Failed: 1}
+	all := []report.JobStatus{
+		aJob("archive", 8, 8, 0, 8), aJob("backfill-2026-06", 64, 64, 61, 0), aJob("etl-a", 8, 8, 8, 0),
+		aJob("etl-b", 8, 5, 5, 0), aJob("ingest-eu", 4, 0, 0, 0), aJob("rebuild", 16, 16, 0, 3), aJob("train", 2000, 2000, 1940, 40),
+		with(aJob("old-thing", 4, 4, 4, 0), func(o *resource.Observed) { o.Lost = []resource.Part{resource.PartRecord} }),
+		with(aJob("secret", 4, 0, 0, 0), func(o *resource.Observed) { o.Record, o.Problem = nil, "no permission" }),
+		with(aJob("stop-me", 4, 4, 2, 0), func(o *resource.Observed) { o.Record.State = resource.StateTerminating }),
+		with(aJob("unknown-thing", 4, 0, 0, 0), func(o *resource.Observed) {
+			o.Record, o.Foreign, o.Problem = nil, true, "its data is 14 bytes of text"
+		}),
+		with(aJob("classic-one", 4, 4, 4, 0), func(o *resource.Observed) { o.Record, o.Classic = nil, true }),
+		with(aJob("nightly", 4, 0, 0, 0), func(o *resource.Observed) {
+			run := job.Run{ID: "nightly/12", Generation: "g", Completed: ago(3 * time.Hour).Format(time.RFC3339)}
+			if err := job.SetLastRun(o.Record, run); err != nil {
+				panic(err)
+			}
+		}),
+		aGroup("api", 3, 3), aGroup("spare", 0, 0),
+		aQueue("primes", degraded, 3, report.QueueDetail{
+			First: "exec-a1", Processes: processes(), Lost: []string{"b-77"}, Failed: []string{"nightly-6"},
+			Batches: []report.Batch{{ID: "nightly-7", State: "open", Tasks: 12000, Bytes: 3 << 20, Weight: 1,
+				Results: "discard", By: "cron@host-1", Since: ago(20 * time.Minute)}},
+		}),
+		aQueue("mail", queue.Found{Executors: 1, Watchers: 1}, 2, report.QueueDetail{}),
+	}
+	slices.SortFunc(all, func(a, b report.JobStatus) int { return strings.Compare(a.Path, b.Path) })
+	return &Board{
+		At: epoch(), Servers: "zk-1:2181,zk-2:2181,zk-3:2181", Connected: true, Roots: []string{"/jobs/prod"},
+		Resources: all, History: applies(),
+		Stacks: []Stack{{Name: "etl-prod", Roots: []string{"/jobs/prod"}, Last: &applies()[0]}, {Name: "web", Roots: []string{"/web"}}},
+	}
+}
+
+func applies() []Apply {
+	return []Apply{
+		{Stack: "etl-prod", Plan: "p-9c1f", By: "deploy@ci-7", Actor: "ann", Commit: "4be71c0", Began: ago(26 * time.Hour),
+			URL: "https://ci.example/runs/118", Ended: ago(26*time.Hour - 4*time.Second), Created: 2, Updated: 7, Replaced: 1,
+			Deleted: 1, Names: []string{"/jobs/prod/tmp-backfill", "/jobs/prod/nightly"}},
+		{Stack: "etl-prod", Plan: "p-77aa", By: "deploy@ci-7", URL: "javascript:alert(1)", Began: ago(50 * time.Hour)},
+		{Stack: "web", Plan: "p-1", By: "bob@laptop", Began: ago(90 * time.Hour), Ended: ago(90*time.Hour - time.Minute),
+			Created: 3, Failed: 1},
+	}
+}
+
+// workersOf are workers of a job of n: the ids in lost are lost, those below done are completed.
+func workersOf(n, done int, lost ...int) []report.Worker {
+	var all []report.Worker
+	for id := range n {
+		restarts := id % 3
+		w := report.Worker{
+			ID: id, Identity: fmt.Sprintf("worker-%d", id), Address: fmt.Sprintf("10.0.%d.%d:7000", id/250, id%250),
+			State: report.Live, Restarts: &restarts, Since: ago(2 * time.Hour), Joined: ago(2 * time.Hour),
+		}
+		switch {
+		case slices.Contains(lost, id):
+			w.State, w.LastExit, w.Since = report.Lost, "signal 9", ago(4*time.Minute)
+		case id < done:
+			w.State, w.LastExit = report.Completed, "0"
+		}
+		all = append(all, w)
+	}
+	return all
+}
+
+// detail is what is known of a resource of sample.
+func detail(b *Board, name string) *Detail {
+	for _, j := range b.Resources {
+		if j.Path != "/jobs/prod/"+name {
+			continue
+		}
+		d := &Detail{JobStatus: j}
+		switch name {
+		case "backfill-2026-06":
+			d.Workers = workersOf(64, 0, 7, 31, 32)
+			d.Barriers = []report.Barrier{{Name: "epoch", Round: 3, Attempt: 1, Workers: 64, Since: ago(5 * time.Minute),
+				Arrived: make([]int, 61), Missing: []int{7, 31, 32}}}
+		case "train":
+			d.Workers = workersOf(2000, 40, 100, 101, 102, 103, 1500)
+		case "primes":
+			d.Batches = []BatchProgress{
+				{Batch: j.Queue.Batches[0], Known: true, Waiting: 4100, InHand: 16, Done: 7852, Dead: 32, PerSecond: 41.5},
+				{Batch: report.Batch{ID: "b-77", State: "lost", Tasks: 90, By: "ann@laptop", Since: ago(time.Hour)}},
+				{Batch: report.Batch{ID: "weekly", State: "completed", Tasks: 300, Results: "keep", By: "cron@host-1",
+					Since: ago(9 * time.Hour)}, Known: true, Done: 300, Watcher: "watch-1"},
+				{Batch: report.Batch{ID: "slow", State: "open", Tasks: 5, By: "cron@host-1", Since: ago(9 * time.Hour)},
+					Known: true, Done: 1, Waiting: 4, PerSecond: 0.01, Because: "exit 3"},
+			}
+			d.Hands = []Hand{{"exec-a1", "nightly-7", 8}, {"exec-a2", "nightly-7", 8}, {"exec-gone", "slow", 1}}
+			d.Dead = []DeadTask{{Batch: "nightly-7", Index: 118, Attempt: 3, Deaths: 1, Died: ago(time.Minute),
+				Reason: "exit 2: no such file", Payload: `{"n": 1000003}`}}
+		}
+		return d
+	}
+	return nil
+}
