@@ -23,7 +23,7 @@ func (p *painter) job(d *Detail) {
 	switch {
 	case len(d.Workers) == 0:
 	case n <= largestTable:
-		p.workers(d.Workers, "")
+		p.workers(d.Workers, workersView{})
 	default:
 		p.grid(d, n)
 	}
@@ -73,9 +73,14 @@ func workerOf(prefix string, w report.Worker) workerView {
 	return v
 }
 
-// workers shows a table. note is about it.
-func (p *painter) workers(all []report.Worker, note string) {
-	p.add(mainSlot, "workers", note)
+// workersView is the section of a table of workers.
+type workersView struct {
+	Apart bool   // those that need a look; the grid shows all
+	More  string // how many others there are
+}
+
+func (p *painter) workers(all []report.Worker, v workersView) {
+	p.add(mainSlot, "workers", v)
 	for _, w := range all {
 		p.add("workers-list", "worker", workerOf("w", w))
 	}
@@ -131,12 +136,8 @@ func (p *painter) grid(d *Detail, n int) {
 		count[stateOf(k)]++
 	}
 	if len(apart) > 0 {
-		note := ""
-		if more := len(apart) - largestTable; more > 0 {
-			note = moreText(more) + ", which the grid shows"
-			apart = apart[:largestTable]
-		}
-		p.workers(apart, note)
+		more := moreText(len(apart) - largestTable)
+		p.workers(apart[:min(len(apart), largestTable)], workersView{true, more})
 	}
 	p.add(mainSlot, "grid", legendOf(count))
 	for _, k := range keys {

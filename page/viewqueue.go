@@ -166,7 +166,8 @@ type deadView struct {
 	ID                     string
 	Batch, Reason, Payload word
 	Index                  int64
-	Attempt, Deaths        int
+	Attempt                int
+	Deaths                 string
 	Died                   time.Time
 }
 
@@ -175,9 +176,13 @@ func (v deadView) fragmentID() string { return v.ID }
 func (p *painter) dead(all []DeadTask) {
 	p.add(mainSlot, "dead", word(text.ShellWord(p.request.Path)))
 	for _, t := range all {
+		deaths := ""
+		if t.Deaths > 0 {
+			deaths = text.Plural(t.Deaths, "death", "deaths") + " of its executor"
+		}
 		p.add("dead-list", "deadtask", deadView{
 			ID: hashID("x", t.Batch, fmt.Sprint(t.Index)), Batch: word(t.Batch), Reason: word(t.Reason),
-			Payload: word(t.Payload), Index: t.Index, Attempt: t.Attempt, Deaths: t.Deaths, Died: t.Died,
+			Payload: word(t.Payload), Index: t.Index, Attempt: t.Attempt, Deaths: deaths, Died: t.Died,
 		})
 	}
 }

@@ -226,6 +226,18 @@ function gone() {
   pause = Math.min(pause * 2, 10_000);
 }
 
+// A page that nobody sees needs no stream: browsers have six connections for a server.
+document.addEventListener("visibilitychange", () => {
+  if (!document.hidden) {
+    if (!source) connect();
+  } else if (body.dataset.live === "true") {
+    source?.close();
+    source = null;
+    clearTimeout(watchdog);
+    clearTimeout(retry);
+  }
+});
+
 function say(text) {
   const el = byID("stream");
   el.classList.toggle("gone", text !== "live");
