@@ -6,10 +6,8 @@ import (
 	"html/template"
 	"net/url"
 	"strings"
-	"sync"
 	"time"
 
-	"muster/report"
 	"muster/text"
 )
 
@@ -125,75 +123,4 @@ func webURL(s string) string {
 		return ""
 	}
 	return u.String()
-}
-
-// step is a next step, with its command apart.
-type step struct{ Before, Command, After word }
-
-// steps splits what report says that one can do next: one step for each thing that can be done.
-func steps(next string) []step {
-	if next == "" {
-		return nil
-	}
-	var all []step
-	for _, line := range report.StepLines(next, 1) {
-		all = append(all, splitStep(line))
-	}
-	return all
-}
-
-// splitStep finds the command in a sentence: "muster", the name of the command, and all up to its last flag, path or
-// placeholder.
-func splitStep(line string) step {
-	start := strings.Index(line, "muster ")
-	if start < 0 {
-		return step{Before: word(line)}
-	}
-	tokens := strings.Split(line[start:], " ")
-	end, quoted := 2, false
-	for i := 2; i < len(tokens) && !strings.ContainsAny(tokens[i-1][len(tokens[i-1])-1:], ",;"); i++ {
-		t := tokens[i]
-		if t == "" || tokens[i-1] == "" {
-			break
-		}
-		isArgument := strings.ContainsAny(t[:1], "/-'") || t == strings.ToUpper(t) || quoted
-		isValue := strings.HasPrefix(tokens[i-1], "--") && len(tokens[i-1]) > 2 && tokens[i-1] != "--watch"
-		if isArgument || isValue {
-			end = i + 1
-		}
-		quoted = quoted != (strings.Count(t, "'")%2 == 1)
-	}
-	command := strings.Join(tokens[:min(end, len(tokens))], " ")
-	after := strings.TrimPrefix(line[start:], command)
-	if trimmed := strings.TrimRight(command, ",;"); trimmed != command {
-		command, after = trimmed, command[len(trimmed):]+after
-	}
-	return step{word(line[:start]), word(command), word(after)}
-}
-
-// cache keeps HTML by what it shows. It forgets what was not asked for while as much again was new.
-type cache[K comparable] struct {
-	lock     sync.Mutex
-	now, old map[K]string
-}
-
-// maxCached is how many entries a cache has at most, twice.
-const maxCached = 40_000
-
-// html is what make makes for key.
-func (c *cache[K]) html(key K, make func() string) string {
-	c.lock.Lock()
-	defer c.lock.Unlock()
-	html, ok := c.now[key]
-	if ok {
-		return html
-	}
-	if html, ok = c.old[key]; !ok {
-		html = make()
-	}
-	if c.now == nil || len(c.now) >= maxCached {
-		c.old, c.now = c.now, map[K]string{}
-	}
-	c.now[key] = html
-	return html
 }

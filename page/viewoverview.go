@@ -90,14 +90,9 @@ func needOf(k rowKey, j report.JobStatus) needView {
 	j = withTimes(j)
 	n := needView{
 		ID: hashID("n", j.Path), Href: resourceURL(j.Path), Kind: word(k.kind), Status: word(k.status),
-		Class: statusClass(k.status), Why: word(report.Meaning(&j.Observed)), Steps: steps(report.NextStep(j)),
+		Class: statusClass(k.status), Why: word(report.Meaning(&j.Observed)), Steps: stepsOf(j),
 	}
 	n.Dir, n.Name = splitPath(j.Path)
-	if j.Queue != nil && len(n.Steps) == 0 {
-		for _, line := range j.Queue.Amiss() {
-			n.Steps = append(n.Steps, steps(line)...)
-		}
-	}
 	if k.status == resource.StatusReady {
 		n.Why = "no member is live: nobody does its duties"
 	}

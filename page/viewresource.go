@@ -24,7 +24,7 @@ func (p *painter) resource(d *Detail) {
 	}
 	d.JobStatus = withTimes(d.JobStatus)
 	p.add(mainSlot, "head", headOf(d))
-	if next := steps(report.NextStep(d.JobStatus)); len(next) > 0 {
+	if next := stepsOf(d.JobStatus); len(next) > 0 {
 		p.add(mainSlot, "next", next)
 	}
 	switch report.KindOf(&d.Observed).Name {
