@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"muster/history"
 	"muster/plan"
 )
 
@@ -38,6 +39,10 @@ type Store interface {
 	// deleted by this apply. PruneApplied removes the marks of plans that are older than maxAge.
 	Collect(ctx context.Context, roots []string, inUse ...string) (int, error)
 	PruneApplied(ctx context.Context, maxAge time.Duration, now time.Time) error
+	// BeginEntry writes an entry into the history of the stack, and sets in e who applies. If path is not empty, the entry
+	// was written, whatever the error is. EndEntry writes it again.
+	BeginEntry(ctx context.Context, e *history.Entry) (path string, err error)
+	EndEntry(ctx context.Context, path string, e history.Entry) error
 }
 
 // MaxPlanAge is the age from which a saved plan is refused. The marks of applied plans are kept for as long.
@@ -52,6 +57,7 @@ type Options struct {
 	Locked        func(holder string) // called while another apply holds the lock
 	Starting      func()              // called before the first change
 	CleanupFailed func(error)         // called if something could not be removed; the next apply tries again
+	Unrecorded    func(error)         // called if the history could not be written; the apply goes on
 }
 
 // ErrLockLost means that the lock was lost. The outcomes say what was done; nil means that nothing was. Plan again.
@@ -124,6 +130,9 @@ type applying struct {
 	to   Store
 	plan plan.Plan
 	opts Options
+
+	entry     history.Entry // of this apply in the history of its stack
+	entryPath string        // empty: it is not written
 }
 
 // registerAndTidy does the part of an apply that is needed even if nothing changes.
@@ -148,12 +157,14 @@ func (a *applying) underLock(ctx, held context.Context) ([]Outcome, error) {
 	if err := a.to.ListRoots(held, a.plan.OwnRoots()); err != nil {
 		return nil, err
 	}
+	a.beginEntry(held)
 	if a.opts.Starting != nil {
 		a.opts.Starting()
 	}
 	commits := a.opts.CommitOptions
 	commits.Drain = ctx.Done()
 	outcomes := Commit(held, a.to, a.plan, commits)
+	a.endEntry(held, outcomes)
 	switch {
 	case ctx.Err() != nil:
 	case held.Err() != nil:

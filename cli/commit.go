@@ -35,6 +35,10 @@ func (p *process) commit(ctx context.Context, store *zkstate.Store, pl plan.Plan
 				fmt.Fprintln(p.out)
 			}
 		},
+		Unrecorded: func(err error) {
+			fmt.Fprintf(p.err, "muster: warning: this apply is not in the history as it should be: %s\n",
+				text.Escape(err.Error()))
+		},
 		CleanupFailed: func(err error) {
 			fmt.Fprintf(p.err, "some garbage is left for the next apply: %s\n", text.Escape(err.Error()))
 		},

@@ -112,6 +112,8 @@ type result struct {
 	outcomes []apply.Outcome
 	err      error
 	garbage  error // that was left for the next apply, and why
+	// unrecorded: why the history could not be written.
+	unrecorded error
 }
 
 // apply is "muster apply --yes". It tells planned the plan before it writes anything.
@@ -167,7 +169,7 @@ func commit(ctx context.Context, store *zkstate.Store, p plan.Plan, observed tim
 	r := result{plan: p}
 	r.outcomes, r.err = apply.Run(ctx, store, p, apply.Options{
 		CommitOptions: apply.CommitOptions{ObservedAt: observed}, Saved: saved, LockTimeout: lockTimeout,
-		CleanupFailed: func(err error) { r.garbage = err },
+		CleanupFailed: func(err error) { r.garbage = err }, Unrecorded: func(err error) { r.unrecorded = err },
 	})
 	return r
 }

@@ -46,6 +46,7 @@ type actor struct {
 	noLock bool       // it needs no lock
 	zxid   int64      // the last one before it began to read
 	sent   int64      // the last one before it sent its latest multi; 0: not known
+	entry  string     // the znode of its entry in the history of its stack
 }
 
 func newChecker(w *sim.World) *checker {
@@ -80,7 +81,7 @@ func (c *checker) transaction(t *zkmodel.Txn) error {
 	}
 	err := errors.Join(
 		c.breaksNothing(was), c.fenced(before, t), c.noneLive(before, t), c.forgetsNoRun(before, t),
-		c.deletesNothingNew(before, t, who), c.planned(before, t, who))
+		c.deletesNothingNew(before, t, who), c.planned(before, t, who), c.history(before, t, who))
 	if err != nil {
 		return fmt.Errorf("%s: %w", who.name, err)
 	}

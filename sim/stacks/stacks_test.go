@@ -33,6 +33,7 @@ func scenes() map[string]scene {
 	all := map[string]scene{}
 	for _, some := range []map[string]scene{
 		jobScenes(), repairScenes(), stackScenes(), groupScenes(), queueScenes(), rootScenes(), rivalScenes(),
+		historyScenes(),
 	} {
 		maps.Copy(all, some)
 	}

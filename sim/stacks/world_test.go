@@ -207,6 +207,10 @@ func (w *world) ended(p *sim.Process, who *actor, r result) error {
 		w.seen.add(fmt.Sprintf("%s %s", o.Row.Reason, o.Result))
 	}
 	w.seen.add(fmt.Sprintf("exit %d", r.exit()))
+	var missing error
+	if p.Saw(func() { missing = w.recorded(who, r) }); missing != nil {
+		return missing
+	}
 	switch exit := r.exit(); exit {
 	case exitcode.Done:
 		if slices.ContainsFunc(r.plan.Rows, isRepair) {
