@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"testing"
@@ -186,12 +187,25 @@ func helpOfEveryCommand(t *testing.T) [][]string {
 }
 
 func TestVersion(t *testing.T) {
-	if got := run(t, nil, "version"); got.code != 0 || !strings.HasPrefix(got.stdout, "muster "+cli.Version+" ") {
+	if got := run(t, nil, "version"); got.code != 0 || !strings.HasPrefix(got.stdout, "muster "+cli.Version+"-dev ") {
 		t.Errorf("got %+v", got)
 	}
-	want := `"version": "` + cli.Version + `"`
+	want := `"version": "` + cli.Version + `-dev"`
 	if got := run(t, nil, "version", "--json"); got.code != 0 || !strings.Contains(got.stdout, want) {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// TestVersionOfATag: only what was built from the tagged commit, without changes, is that release.
+func TestVersionOfATag(t *testing.T) {
+	dev := cli.Version + "-dev"
+	for main, want := range map[string]string{
+		"v" + cli.Version: cli.Version, "v" + cli.Version + "+dirty": dev, "v99.0.0": dev, "(devel)": dev, "": dev,
+		"v0.0.0-20261122230617-2264b88f00b1": dev,
+	} {
+		if got := cli.VersionOf(&debug.BuildInfo{Main: debug.Module{Version: main}}); got != want {
+			t.Errorf("%q: %s, want %s", main, got, want)
+		}
 	}
 }
 

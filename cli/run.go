@@ -165,6 +165,11 @@ func (e environ) value(name string) string {
 	return ""
 }
 
+// Commands returns muster's commands for those who describe them, such as manual pages. They are not to be run.
+func Commands() *cobra.Command {
+	return newRootCmd(&process{out: &stream{w: io.Discard}, err: &stream{w: io.Discard}}, nil)
+}
+
 // newRootCmd puts the commands together.
 func newRootCmd(p *process, args []string) *cobra.Command {
 	root := &cobra.Command{

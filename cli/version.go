@@ -9,8 +9,18 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Version is the version of the source tree. The go command adds the commit to the binary.
+// Version is the version of the source tree: the one that was released last, or that is in the making. The go command
+// adds the tag and the commit to the binary.
 const Version = "0.1.0"
+
+// VersionOf returns the version of a binary. It is Version only if the binary was built from the commit with that tag,
+// in git and without changes. Any other is not that release, and its version says so: 0.1.0-dev comes before 0.1.0.
+func VersionOf(info *debug.BuildInfo) string {
+	if info.Main.Version == "v"+Version {
+		return Version
+	}
+	return Version + "-dev"
+}
 
 // versionInfo is what "version --json" prints.
 type versionInfo struct {
@@ -51,16 +61,19 @@ func runVersion(p *process, asJSON bool) error {
 
 func version() versionInfo {
 	v := versionInfo{
-		FormatVersion: "1.0", Version: Version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+		FormatVersion: "1.0", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
 	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			switch s.Key {
-			case "vcs.revision":
-				v.Revision = s.Value
-			case "vcs.modified":
-				v.Modified = s.Value == "true"
-			}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = new(debug.BuildInfo)
+	}
+	v.Version = VersionOf(info)
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			v.Revision = s.Value
+		case "vcs.modified":
+			v.Modified = s.Value == "true"
 		}
 	}
 	return v
