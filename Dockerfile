@@ -1,6 +1,10 @@
-# The image of muster: one static binary and no shell. Every container in examples runs it.
+# The image of muster: one static binary and no shell. Every container in examples runs it. make image builds the
+# binary, with Go and without any other image, and writes
 #
-#   docker build -t registry.example.com/muster:latest .
+#   dist/muster-image.tar    the image, for docker load -i or podman load -i; the same commit gives the same bytes
+#   dist/image               its files, for whatever else builds images; it needs no BuildKit:
+#
+#   docker build -t registry.example.com/muster:latest -f Dockerfile dist/image
 #   docker run --rm registry.example.com/muster:latest version
 #
 # A worker also needs its own program. An image for it takes the binary from this one:
@@ -11,20 +15,8 @@
 #   ENTRYPOINT ["muster"]
 #   CMD ["worker", "--job=hello", "--root=/jobs", "--grace=25s", "--", "python3", "/compute.py"]
 
-FROM docker.io/library/golang:1.26 AS build
-WORKDIR /src
-COPY go.mod go.sum ./
-RUN go mod download
-COPY . .
-RUN CGO_ENABLED=0 go build -trimpath -ldflags=-s -o /image/usr/local/bin/muster .
-# A worker keeps its socket in /tmp. The certificates are for servers whose CA is not named.
-RUN mkdir -p -m 1777 /image/tmp && \
-    mkdir -p /image/etc/ssl/certs && \
-    cp /etc/ssl/certs/ca-certificates.crt /image/etc/ssl/certs/ && \
-    echo 'muster:x:65534:65534:muster:/:' >/image/etc/passwd
-
 FROM scratch
-COPY --from=build /image /
+COPY . /
 ENV PATH=/usr/local/bin
 USER 65534:65534
 ENTRYPOINT ["muster"]

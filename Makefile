@@ -5,7 +5,7 @@
 GO ?= go
 export GO
 
-.PHONY: demo test check lint vuln unit sim soak bench generate setup build
+.PHONY: demo test check lint unit sim soak bench generate setup build release image
 
 demo: build
 	@./examples/demo.sh
@@ -13,7 +13,7 @@ demo: build
 test: check
 
 check: setup
-	@./.ci/check lint vuln unit pipelines sim servers
+	@./.ci/check lint unit pipelines release sim servers
 
 lint vuln unit sim:
 	@./.ci/check $@
@@ -41,6 +41,16 @@ generate:
 build: buildvcs = $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=$(buildvcs) -o muster .
+
+# Archives and packages, and the image, in dist: docs/install.md says what is in them.
+release:
+	@rm -rf dist
+	@$(GO) run ./release $(if $(MAINTAINER),-maintainer '$(MAINTAINER)')
+
+image: IMAGE ?= registry.example.com/muster:latest
+image:
+	@$(GO) run ./release -image $(IMAGE)
+	@echo "next: docker load -i dist/muster-image.tar, or podman load"
 
 setup:
 	@./.ci/setup

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -16,8 +15,8 @@ import (
 	"muster/needs"
 )
 
-// image is what the Dockerfile says, built without Docker: the files in a folder, in which commands run as process 1 of
-// a container would.
+// image is what make image builds, without Docker: the files in a folder, in which commands run as process 1 of a
+// container would.
 type image struct {
 	t               *testing.T
 	root            string
@@ -25,41 +24,67 @@ type image struct {
 	attr            *syscall.SysProcAttr
 }
 
-// buildImage does what the Dockerfile says. The first stage works on this machine; what it puts into /image is in a
-// folder.
+// buildImage does what make image does, and unpacks the image.
 func buildImage(t *testing.T) *image {
 	t.Helper()
-	text := strings.ReplaceAll(read(t, "../Dockerfile"), "\\\n", " ")
-	i := &image{t: t, root: filepath.Join(t.TempDir(), "image")}
-	stage, user := "", ""
-	for _, m := range regexp.MustCompile(`(?m)^([A-Z]+) (.*)$`).FindAllStringSubmatch(text, -1) {
-		switch final := stage == "scratch"; {
-		case m[1] == "FROM":
-			stage = strings.Fields(m[2])[0]
-		case m[1] == "RUN" && !final && strings.Contains(m[2], " /image/"):
-			i.build(m[2])
-		case m[1] == "COPY" && final && m[2] == "--from=build /image /": // it is there
-		case m[1] == "ENV" && final:
-			i.env = append(i.env, m[2])
-		case m[1] == "USER" && final:
-			user, _, _ = strings.Cut(m[2], ":")
-		case m[1] == "ENTRYPOINT" && final:
-			if err := json.Unmarshal([]byte(m[2]), &i.entrypoint); err != nil {
-				t.Fatal(err)
-			}
-		case final || m[1] != "RUN" && m[1] != "COPY" && m[1] != "WORKDIR":
-			t.Fatalf("what is %s?", m[0])
-		}
+	dir := t.TempDir()
+	cmd := exec.Command("go", "run", "./release", "-image", ourImage, "-out", dir)
+	cmd.Dir = ".."
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
-	if stage != "scratch" || user != "65534" {
-		t.Fatalf("the image is made from %q and runs as %q", stage, user)
-	}
+	i := &image{t: t, root: filepath.Join(dir, "root")}
+	i.unpack(filepath.Join(dir, "muster-image.tar"))
 	i.attr = i.namespaces(65534)
 	if err := i.command(nil, []string{"version"}).Run(); err != nil {
 		needs.Missing(t, "no namespaces: %v (it takes root, or user namespaces: "+
 			"sysctl kernel.unprivileged_userns_clone=1)", err)
 	}
 	return i
+}
+
+// unpack reads an image as Docker does: the documents say which layer it has, and how it is run.
+func (i *image) unpack(archive string) {
+	i.t.Helper()
+	blobs := i.t.TempDir()
+	tar := func(args ...string) {
+		i.t.Helper()
+		if out, err := exec.Command("tar", args...).CombinedOutput(); err != nil {
+			i.t.Fatalf("tar %q: %v\n%s", args, err, out)
+		}
+	}
+	tar("-xf", archive, "-C", blobs)
+	var manifest []struct {
+		Config           string
+		RepoTags, Layers []string
+	}
+	decodeFile(i.t, filepath.Join(blobs, "manifest.json"), &manifest)
+	if len(manifest) != 1 || !slices.Equal(manifest[0].RepoTags, []string{ourImage}) || len(manifest[0].Layers) != 1 {
+		i.t.Fatalf("the archive has %+v", manifest)
+	}
+	var doc struct {
+		Config struct {
+			User            string
+			Entrypoint, Env []string
+		}
+	}
+	decodeFile(i.t, filepath.Join(blobs, manifest[0].Config), &doc)
+	if doc.Config.User != "65534:65534" {
+		i.t.Errorf("it runs as %q", doc.Config.User)
+	}
+	i.entrypoint, i.env = doc.Config.Entrypoint, doc.Config.Env
+	if err := os.Mkdir(i.root, 0o755); err != nil {
+		i.t.Fatal(err)
+	}
+	tar("-xpf", filepath.Join(blobs, manifest[0].Layers[0]), "-C", i.root)
+}
+
+// decodeFile decodes a file of JSON.
+func decodeFile(t *testing.T, file string, v any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(read(t, file)), v); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
 }
 
 // namespaces has a process run as a user in the folder of the image, as process 1. Whoever is not root has a namespace
@@ -74,16 +99,6 @@ func (i *image) namespaces(user int) *syscall.SysProcAttr {
 	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: user, HostID: os.Getuid(), Size: 1}}
 	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: user, HostID: os.Getgid(), Size: 1}}
 	return attr
-}
-
-// build runs a line of the first stage.
-func (i *image) build(line string) {
-	i.t.Helper()
-	cmd := exec.Command("sh", "-euc", "umask 022\n"+strings.ReplaceAll(line, "/image/", i.root+"/"))
-	cmd.Dir = ".."
-	if out, err := cmd.CombinedOutput(); err != nil {
-		i.t.Fatalf("%s: %v\n%s", line, err, out)
-	}
 }
 
 // command is the entry point with these arguments, as process 1.

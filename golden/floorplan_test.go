@@ -39,7 +39,11 @@ func floorPlan() map[string]room {
 		"cli": {ours: []string{everything}, others: []string{
 			"github.com/rogpeppe/go-internal/diff", "github.com/spf13/", "golang.org/x/term", "golang.org/x/sys", sync,
 		}},
-		"docs":     {}, // the pages that muster prints
+		"docs": {}, // the pages that muster prints
+		// make release and make image. It is not linked into muster.
+		"release": {ours: []string{"cli", "exitcode"}, others: []string{
+			"github.com/spf13/", version, "golang.org/x/crypto/x509roots/",
+		}},
 		"resource": {},
 		"job":      {ours: []string{"resource"}},
 		"group":    {ours: []string{"resource", "group/schedule"}, others: []string{version}},
