@@ -79,15 +79,15 @@ type detailWatch struct {
 	last   *resource.Observed // what look was taken of; nil: nothing
 	one    *Detail            // as ZooKeeper has it
 	redis  *redisWatch        // of a queue
+	stop   func()             // ends redis
 	asking sync.WaitGroup
 }
 
 // followDetail keeps a detail current until ctx or the session ends.
 func (k *keeper) followDetail(ctx context.Context, d *watchedDetail, l *link, ended <-chan struct{}) {
-	ctx, stop := context.WithCancel(ctx)
-	w := &detailWatch{keeper: k, link: l}
+	w := &detailWatch{keeper: k, link: l, stop: func() {}}
 	defer func() {
-		stop()
+		w.stop()
 		w.asking.Wait()
 		if w.look != nil {
 			w.look.Close()
@@ -128,7 +128,8 @@ func (k *keeper) followDetail(ctx context.Context, d *watchedDetail, l *link, en
 func (w *detailWatch) read(ctx context.Context, path string, state plan.State) error {
 	o, there := state.Found[path]
 	if !there {
-		w.one, w.last = nil, nil
+		w.stop()
+		w.one, w.last, w.redis = nil, nil, nil
 		return nil
 	}
 	if w.last != nil && w.last.Equal(o) && !isClosed(w.look.Changed()) {
@@ -147,17 +148,22 @@ func (w *detailWatch) read(ctx context.Context, path string, state plan.State) e
 		one.Problem = err.Error()
 	}
 	w.one = one
-	if one.Queue != nil && w.keeper.cfg.Redis != nil {
-		w.ask(ctx, one)
-	}
+	w.ask(ctx, one)
 	return nil
 }
 
-// ask begins to ask Redis, or tells who asks what the queue is now.
+// ask begins to ask Redis about a queue, or tells who asks what the queue is now.
 func (w *detailWatch) ask(ctx context.Context, one *Detail) {
-	if w.redis == nil || w.redis.rec.Generation != one.Observed.Record.Generation {
-		w.redis = &redisWatch{open: w.keeper.cfg.Redis, rec: one.Observed.Record}
-		asking := w.redis
+	if one.Queue == nil || w.keeper.cfg.Redis == nil {
+		w.stop()
+		w.redis = nil
+		return
+	}
+	if rec := one.Observed.Record; w.redis == nil || w.redis.rec.Generation != rec.Generation {
+		w.stop()
+		ctx, stop := context.WithCancel(ctx)
+		asking := &redisWatch{open: w.keeper.cfg.Redis, rec: rec}
+		w.redis, w.stop = asking, stop
 		w.asking.Go(func() { asking.run(ctx) })
 	}
 	w.redis.queue.put(one.Queue)

@@ -13,8 +13,8 @@ import (
 // index keeps current which stacks there are, where they have something, and who applied them.
 type index struct {
 	keeper *keeper
-	mirror *mirror
-	look   *look
+	mirror *zkstate.Mirror
+	look   *zkstate.Look
 
 	roots   []string
 	stacks  []Stack

@@ -32,7 +32,7 @@ type keeper struct {
 
 // link is one session, as far as details use it.
 type link struct {
-	mirror *mirror
+	mirror *zkstate.Mirror
 	state  feed[plan.State] // as it was read, before strangers are taken out
 }
 
@@ -80,7 +80,7 @@ func (k *keeper) disconnected(at time.Time) {
 
 // follow keeps the board current until ctx or the session ends, and returns why.
 func (k *keeper) follow(ctx context.Context, s *zkconn.Session) error {
-	l := &link{mirror: newMirror(s)}
+	l := &link{mirror: zkstate.NewMirror(s)}
 	k.link.put(l)
 	x := &index{keeper: k, mirror: l.mirror}
 	defer x.close()
@@ -144,7 +144,7 @@ func (k *keeper) await(ctx context.Context, s *zkconn.Session, x *index, t *trac
 
 // tracking is a tracker, and what it counts besides.
 type tracking struct {
-	*tracker
+	*zkstate.Tracker
 	counting bool // restarts
 
 	mu      sync.Mutex
@@ -153,11 +153,11 @@ type tracking struct {
 
 func (k *keeper) newTracking(l *link, counting bool) *tracking {
 	t := &tracking{counting: counting, counted: map[string]report.JobStatus{}}
-	c := trackerConfig{Home: k.cfg.Home, Kinds: k.cfg.Kinds}
+	c := zkstate.TrackerConfig{Home: k.cfg.Home, Kinds: k.cfg.Kinds}
 	if counting {
 		c.More = t.count
 	}
-	t.tracker = newTracker(l.mirror, c)
+	t.Tracker = zkstate.NewTracker(l.mirror, c)
 	return t
 }
 

@@ -42,7 +42,6 @@ func (s *server) metrics() http.Handler {
 		func() float64 { return float64(s.keeper.sessions.Load()) })
 	own.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		collectors.NewBuildInfoCollector(),
 	)
 	all := prometheus.Gatherers{own, prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
 		b, _, _ := s.keeper.board.now()

@@ -111,7 +111,8 @@ func patchEvent(old, next Rendered) []byte {
 	}
 	var b bytes.Buffer
 	b.WriteString("event: patch\ndata: ")
-	e := json.NewEncoder(&b) // writes no line break inside, and one at the end; escapes <, > and &
+	e := json.NewEncoder(&b) // writes no line break inside, and one at the end
+	e.SetEscapeHTML(false)   // it is not in HTML
 	_ = e.Encode(patchData{next.Version, next.Title, set, remove})
 	b.WriteString("\n") // the empty line that ends the event
 	return b.Bytes()

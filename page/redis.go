@@ -46,7 +46,7 @@ func (w *redisWatch) run(ctx context.Context) {
 			l.Close()
 		}
 	}()
-	ends := map[string][]sample{}
+	ends := map[string][]endedAt{}
 	for {
 		d, ok := await(ctx, &w.queue)
 		if !ok {
@@ -79,14 +79,14 @@ func (w *redisWatch) ask(ctx context.Context, l *Lookout, d *report.QueueDetail,
 	return err
 }
 
-// sample is how many tasks of a batch had ended at a time.
-type sample struct {
+// endedAt is how many tasks of a batch had ended at a time.
+type endedAt struct {
 	at    time.Time
 	ended int64
 }
 
 // rates notes how many tasks have ended, and returns how many do in a second.
-func rates(ends map[string][]sample, rows []report.BatchRow, now time.Time) map[string]float64 {
+func rates(ends map[string][]endedAt, rows []report.BatchRow, now time.Time) map[string]float64 {
 	found := map[string]float64{}
 	there := map[string]bool{}
 	for _, r := range rows {
@@ -94,7 +94,7 @@ func rates(ends map[string][]sample, rows []report.BatchRow, now time.Time) map[
 			continue
 		}
 		there[r.ID] = true
-		all := append(ends[r.ID], sample{now, r.Done + r.Dead})
+		all := append(ends[r.ID], endedAt{now, r.Done + r.Dead})
 		for len(all) > 2 && now.Sub(all[1].at) >= rateOver {
 			all = all[1:]
 		}

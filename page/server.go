@@ -197,7 +197,11 @@ func (s *server) page(w http.ResponseWriter, r *http.Request) {
 	if shown.missing {
 		w.WriteHeader(http.StatusNotFound)
 	}
-	_ = s.hub.views.document(slow(w), request, shown.Rendered) // the reader may have gone
+	whole := shown.Rendered
+	if b, _, _ := s.keeper.board.now(); b != nil && b.Connected {
+		whole.At = time.Now() // nothing has changed since
+	}
+	_ = s.hub.views.document(slow(w), request, whole) // the reader may have gone
 }
 
 // await returns the value of a feed as soon as there is one.
