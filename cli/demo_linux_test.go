@@ -8,18 +8,47 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
-// TestDemo runs the README's first command with what this machine has.
+// TestDemo runs the README's first command with what this machine has. docs/demo.txt is what it printed once; -update
+// records it anew.
 func TestDemo(t *testing.T) {
 	out := runDemo(t, "PATH="+os.Getenv("PATH"), "ZOOKEEPER_HOME="+os.Getenv("ZOOKEEPER_HOME"))
-	if _, err := exec.LookPath("redis-server"); err == nil && !strings.Contains(out, "\n669 of 5000 are prime\n") {
+	_, err := exec.LookPath("redis-server")
+	if err == nil && !strings.Contains(out, "\n669 of 5000 are prime\n") {
 		t.Errorf("the batch was not counted:\n%s", out)
 	}
+	const file = "../docs/demo.txt"
+	if *update {
+		if err := os.WriteFile(file, []byte(strings.TrimLeft(out, "\n")), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, got := demoSteps(read(t, file)), demoSteps(out)
+	if err != nil { // the rest is about a queue, and about deleting it
+		at := slices.IndexFunc(got, func(line string) bool { return strings.HasPrefix(line, "# a queue is left out") })
+		want, got = want[:max(at, 0)], got[:max(at, 0)]
+	}
+	if d := cmp.Diff(want, got); d != "" || len(got) < 30 {
+		t.Errorf("%s is not of this demo: go test ./cli -run 'TestDemo$' -update (-recorded +now):\n%s", file, d)
+	}
+}
+
+var (
+	demoStep = regexp.MustCompile(`(?m)^(\$ |# |Plan: |Applied |\[exit code ).*$`)
+	demoPID  = regexp.MustCompile(`(/muster-demo-|\$ kill)[ \d-]+`)
+)
+
+// demoSteps are the lines of a demo that are the same each time: what it does, and what came of it.
+func demoSteps(out string) []string {
+	return demoStep.FindAllString(demoPID.ReplaceAllString(out, "$1"), -1)
 }
 
 // TestDemoNeedsNothing runs it without Java, ZooKeeper and Redis, with the programs that every system has. sed is like
