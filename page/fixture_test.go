@@ -102,8 +102,8 @@ func processes() []report.QueueProcess {
 	}
 }
 
-// sample is a board with one of everything.
-func sample() *Board {
+// oneOfEach is a board with one of everything.
+func oneOfEach() *Board {
 	degraded := queue.Found{Executors: 2, Watchers: 1, Batches: 4, Lost: 1, Failed: 1}
 	all := []report.JobStatus{
 		aJob("archive", 8, 8, 0, 8), aJob("backfill-2026-06", 64, 64, 61, 0), aJob("etl-a", 8, 8, 8, 0),
@@ -168,7 +168,7 @@ func workersOf(n, done int, lost ...int) []report.Worker {
 	return all
 }
 
-// detail is what is known of a resource of sample.
+// detail is what is known of a resource of oneOfEach.
 func detail(b *Board, name string) *Detail {
 	for _, j := range b.Resources {
 		if j.Path != "/jobs/prod/"+name {

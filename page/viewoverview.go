@@ -2,6 +2,7 @@ package page
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -212,9 +213,23 @@ func (p *painter) list(all []rowKey) {
 		All: text.Thousands(len(all)), Filtered: r.Filter+r.Status+r.Kind+r.Stack != "", Nothing: len(shown) == 0,
 		Columns: columns(r), HasStacks: len(stacks) > 1 || r.Stack != "", HasKind: len(kinds) > 1 || r.Kind != "",
 	})
-	for _, k := range shown {
-		html := p.row(k)
-		p.fragments = append(p.fragments, Fragment{rowID(html), "rows", html})
+	p.chunks(shown)
+}
+
+// chunkSize is how many rows the browser lays out together when they come near the screen. One by one is far slower, and
+// all at once too.
+const chunkSize = 100
+
+func (p *painter) chunks(rows []rowKey) {
+	n := 0
+	for chunk := range slices.Chunk(rows, chunkSize) {
+		id := fmt.Sprintf("rows-%d", n)
+		p.fragments = append(p.fragments, Fragment{id, "rows", p.views.html("chunk", id)})
+		for _, k := range chunk {
+			html := p.row(k)
+			p.fragments = append(p.fragments, Fragment{rowID(html), id, html})
+		}
+		n++
 	}
 }
 

@@ -46,24 +46,37 @@ func splitStep(line string) step {
 	if start < 0 {
 		return step{Before: word(line)}
 	}
-	tokens := strings.Split(line[start:], " ")
-	end, quoted := 2, false
-	for i := 2; i < len(tokens) && !strings.ContainsAny(tokens[i-1][len(tokens[i-1])-1:], ",;"); i++ {
-		t := tokens[i]
-		if t == "" || tokens[i-1] == "" {
-			break
-		}
-		isArgument := strings.ContainsAny(t[:1], "/-'") || t == strings.ToUpper(t) || quoted
-		isValue := strings.HasPrefix(tokens[i-1], "--") && len(tokens[i-1]) > 2 && tokens[i-1] != "--watch"
+	words := shellWords(line[start:])
+	end := min(2, len(words))
+	for i := end; i < len(words) && !strings.HasSuffix(words[i-1], ",") && !strings.HasSuffix(words[i-1], ";"); i++ {
+		w, before := words[i], words[i-1]
+		isArgument := w != "" && strings.ContainsAny(w[:1], "/-'") || w == strings.ToUpper(w)
+		isValue := strings.HasPrefix(before, "--") && before != "--" && before != "--watch"
 		if isArgument || isValue {
 			end = i + 1
 		}
-		quoted = quoted != (strings.Count(t, "'")%2 == 1)
 	}
-	command := strings.Join(tokens[:min(end, len(tokens))], " ")
+	command := strings.Join(words[:end], " ")
 	after := strings.TrimPrefix(line[start:], command)
 	if trimmed := strings.TrimRight(command, ",;"); trimmed != command {
 		command, after = trimmed, command[len(trimmed):]+after
 	}
 	return step{word(line[:start]), word(command), word(after)}
+}
+
+// shellWords splits s at its spaces, but not at those that text.ShellWord has quoted.
+func shellWords(s string) []string {
+	var words []string
+	start, quoted := 0, false
+	for i := 0; i < len(s); i++ {
+		switch {
+		case s[i] == '\'':
+			quoted = !quoted
+		case s[i] == '\\' && !quoted:
+			i++
+		case s[i] == ' ' && !quoted:
+			words, start = append(words, s[start:i]), i+1
+		}
+	}
+	return append(words, s[start:])
 }

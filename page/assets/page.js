@@ -85,7 +85,7 @@ function fill(slot, fresh) {
   let after = null;
   for (const el of [...fresh.children]) {
     const old = byID(el.id);
-    after = place(slot, after, old && old.parentElement === slot ? become(old, el, true) : el);
+    after = place(slot, after, old ? become(old, el, true) : el);
   }
 }
 
@@ -123,7 +123,7 @@ function apply(patch) {
       }
       parser.innerHTML = f.html; // escaped by the server; a template runs nothing
       const old = byID(f.id), fresh = parser.content.firstElementChild;
-      place(slot, after, old && old.parentElement === slot ? become(old, fresh, false) : fresh);
+      place(slot, after, old ? become(old, fresh, false) : fresh);
     }
   });
   if (patch.title) document.title = patch.title;
