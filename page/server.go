@@ -42,36 +42,46 @@ type Config struct {
 // Serve serves the page on a listener until ctx ends.
 func Serve(ctx context.Context, l net.Listener, cfg Config) error {
 	reading, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
 	k := newKeeper(reading, cfg)
-	h := newHub(reading, k)
-	kept := make(chan struct{})
-	go func() { defer close(kept); k.run(reading) }()
-	s := &server{
-		cfg: cfg, keeper: k, hub: h, ending: ctx.Done(), connections: bound(l), answering: make(chan struct{}, maxAnswers),
+	var keeping sync.WaitGroup
+	keeping.Go(func() { k.run(reading) })
+	s := newServer(reading, k, l)
+	err := s.serveUntil(ctx)
+	stop()
+	keeping.Wait()
+	s.hub.running.Wait()
+	return err
+}
+
+// newServer returns a server of what k keeps. Views are drawn until ctx ends.
+func newServer(ctx context.Context, k *keeper, l net.Listener) *server {
+	return &server{
+		cfg: k.cfg, keeper: k, hub: newHub(ctx, k), connections: bound(l), answering: make(chan struct{}, maxAnswers),
 	}
+}
+
+// serveUntil answers requests until ctx ends, and then finishes those that are being answered.
+func (s *server) serveUntil(ctx context.Context) error {
+	s.ending = ctx.Done()
 	web := &http.Server{
 		Handler:        s.handler(),
 		MaxHeaderBytes: maxHeader, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout,
 		WriteTimeout: answerTimeout,
-		ErrorLog:     slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug), TLSConfig: cfg.TLS,
+		ErrorLog:     slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug), TLSConfig: s.cfg.TLS,
 	}
 	served := make(chan error, 1)
 	go func() { served <- s.serve(web, s.connections) }()
-	var err error
 	select {
-	case err = <-served:
+	case err := <-served:
+		return err
 	case <-ctx.Done():
-		closing, cancel := context.WithTimeout(reading, lastWords)
-		_ = web.Shutdown(closing) // what is not answered by then is cut
-		cancel()
-		_ = web.Close()
-		<-served
 	}
-	stop()
-	<-kept
-	h.running.Wait()
-	return err
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+	defer cancel()
+	_ = web.Shutdown(closing) // what is not answered by then is cut
+	_ = web.Close()
+	<-served
+	return nil
 }
 
 func (s *server) serve(web *http.Server, l net.Listener) error {

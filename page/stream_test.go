@@ -1,0 +1,231 @@
+package page
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"muster/job"
+	"muster/report"
+)
+
+// reader is an open stream.
+type reader struct {
+	t     *testing.T
+	lines *bufio.Reader
+}
+
+// open opens the stream of a page that has a version.
+func (s *testServer) open(page string, version uint64) *reader {
+	s.t.Helper()
+	u := fmt.Sprintf("%s/stream?u=%s&v=%d", s.url, url.QueryEscape(page), version)
+	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, u, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	answer, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = answer.Body.Close() })
+	if answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Type") != "text/event-stream" {
+		s.t.Fatalf("stream: %s", answer.Status)
+	}
+	return &reader{s.t, bufio.NewReader(answer.Body)}
+}
+
+// event reads the next event.
+func (r *reader) event() []byte {
+	r.t.Helper()
+	for {
+		var event bytes.Buffer
+		for {
+			line, err := r.lines.ReadBytes('\n')
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			if event.Write(line); len(line) == 1 {
+				break
+			}
+		}
+		if !bytes.HasPrefix(event.Bytes(), []byte("retry:")) {
+			return event.Bytes()
+		}
+	}
+}
+
+// version is that of a page.
+func (s *testServer) version(page string) uint64 {
+	s.t.Helper()
+	_, body, _ := s.get(page)
+	_, rest, _ := strings.Cut(body, `data-version="`)
+	number, _, _ := strings.Cut(rest, `"`)
+	v, err := strconv.ParseUint(number, 10, 64)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return v
+}
+
+// show puts another board: live are the live workers of its only jobs.
+func (s *testServer) show(jobs, live int) {
+	b := &Board{At: time.Now(), Servers: "zk", Connected: true}
+	for i := range jobs {
+		b.Resources = append(b.Resources, aJob(fmt.Sprintf("job-%05d", i), 100, 100, live, 0))
+	}
+	s.keeper.board.put(b)
+}
+
+func TestAChangeReachesAllWhoLook(t *testing.T) {
+	s := startServer(t, Config{})
+	s.show(10, 100)
+	first := s.version("/")
+	var all []*reader
+	for range 20 {
+		all = append(all, s.open("/", first))
+	}
+	s.show(10, 99)
+	begun := time.Now()
+	var events []string
+	for _, r := range all {
+		events = append(events, string(r.event()))
+	}
+	if long := time.Since(begun); long > 5*time.Second { // on a busy machine; it is drawn within renderEvery
+		t.Errorf("a change took %s", long)
+	}
+	if len(slices.Compact(events)) != 1 {
+		t.Errorf("not all got the same: %q", events)
+	}
+	p := parsePatch(t, []byte(events[0]))
+	if p.Version <= first || !strings.Contains(events[0], "99") {
+		t.Errorf("the patch: %+v", p)
+	}
+	if n := s.hub.count(); n != 1 {
+		t.Errorf("%d views of one page", n)
+	}
+	if n := s.streams.Load(); n != 20 {
+		t.Errorf("%d streams, not 20", n)
+	}
+	// A page that was loaded before the change gets what it lacks; one of another process is loaded again.
+	if got := s.open("/", first).event(); string(got) != events[0] {
+		t.Errorf("who comes back gets %q", got)
+	}
+	if got := s.open("/", 1).event(); !strings.HasPrefix(string(got), "event: reload\n") {
+		t.Errorf("a page of another process gets %q", got)
+	}
+}
+
+// TestWhoIsTooFarBehindLoadsAgain: what is kept for those who are behind is bounded.
+func TestWhoIsTooFarBehindLoadsAgain(t *testing.T) {
+	d := &drawn{Rendered: Rendered{Version: 1}}
+	for range 3 * maxBehind {
+		d = &drawn{Rendered{Version: d.Version + 1}, false, newest(append(slices.Clip(d.behind), patch{d.Version, []byte("x")}))}
+	}
+	if len(d.behind) != maxBehind {
+		t.Errorf("%d patches are kept, not %d", len(d.behind), maxBehind)
+	}
+	if events, ok := d.since(d.Version - 3); !ok || len(events) != 3 {
+		t.Errorf("three behind: %d events, %v", len(events), ok)
+	}
+	if _, ok := d.since(1); ok {
+		t.Error("the first version can still be brought here")
+	}
+	large := patch{1, make([]byte, maxBehindBytes)}
+	if kept := newest([]patch{{0, []byte("x")}, large, large}); len(kept) != 1 {
+		t.Errorf("%d large patches are kept, not the last one alone", len(kept))
+	}
+}
+
+// TestASlowReaderIsDropped: one that takes nothing is cut off, while another one gets each change at once.
+func TestASlowReaderIsDropped(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, Config{})
+	const jobs = 1000
+	s.show(jobs, 0)
+	version := s.version("/")
+	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(s.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Fprintf(c, "GET /stream?u=%%2F&v=%d HTTP/1.1\r\nHost: localhost\r\n\r\n", version); err != nil {
+		t.Fatal(err)
+	}
+	awake := s.open("/", version)
+	for live := 1; s.dropped.Load() == 0; live++ {
+		s.show(jobs, live%100)
+		begun := time.Now()
+		if p := parsePatch(t, awake.event()); len(p.Set) < jobs {
+			t.Fatalf("the patch sets %d, not all %d rows", len(p.Set), jobs)
+		}
+		if long := time.Since(begun); long > 5*time.Second {
+			t.Errorf("the other reader waited %s", long)
+		}
+	}
+	if n := s.streams.Load(); n != 1 {
+		t.Errorf("%d streams, not that of the other reader alone", n)
+	}
+	_ = c.SetReadDeadline(time.Now().Add(time.Minute))
+	if _, err := io.Copy(io.Discard, c); err != nil && strings.Contains(err.Error(), "timeout") {
+		t.Error("its connection is still open")
+	}
+}
+
+// TestViewsAreBounded: views that nobody looks at make room; if all are looked at, one more is refused.
+func TestViewsAreBounded(t *testing.T) {
+	s := startServer(t, Config{})
+	s.show(3, 1)
+	page := func(i int) string { return fmt.Sprint("/?q=word", i) }
+	for i := range MaxViews + 10 {
+		if code, _, _ := s.get(page(i)); code != http.StatusOK {
+			t.Fatalf("page %d: %d", i, code)
+		}
+	}
+	if n := s.hub.count(); n > MaxViews {
+		t.Errorf("%d views, more than %d", n, MaxViews)
+	}
+	for i := range MaxViews {
+		s.open(page(i), 1)
+	}
+	if code, body, h := s.get("/?q=more"); code != 503 || h.Get("Retry-After") == "" || !strings.Contains(body, "too many") {
+		t.Errorf("one too many: %d %q", code, body)
+	}
+	if code, _, _ := s.get(page(1)); code != http.StatusOK {
+		t.Errorf("a page that is open: %d", code)
+	}
+}
+
+// BenchmarkView draws 10,000 jobs of which one has changed, and makes the patch.
+func BenchmarkView(b *testing.B) {
+	v := newViews()
+	var all []report.JobStatus
+	for i := range 10_000 {
+		all = append(all, aJob(fmt.Sprintf("job-%05d", i), 8, 8, 8, 0))
+	}
+	r, _ := parseRequest(&url.URL{Path: "/"})
+	old := v.render(r, &Board{Connected: true, Resources: all}, nil)
+	b.ReportAllocs()
+	n := 0
+	for b.Loop() {
+		n++
+		changed := slices.Clone(all)
+		changed[n%len(all)].Observed.Counts = job.Counts(8, n%8)
+		next := v.render(r, &Board{Connected: true, Resources: changed}, nil)
+		if patchEvent(old, next) == nil {
+			b.Fatal("nothing has changed")
+		}
+		old = next
+	}
+}
