@@ -143,7 +143,7 @@ func (h *hub) run(ctx context.Context, v *view, d *watchedDetail) {
 			if !ok {
 				return
 			}
-			wait = max(renderEvery, 4*took)
+			wait = min(max(renderEvery, 2*took), renderLatest)
 		}
 		select {
 		case <-changed:

@@ -13,8 +13,10 @@ const (
 	// MaxDetails is how many jobs, groups and queues are looked at in detail at a time.
 	MaxDetails = 100
 
-	// renderEvery is how often a view is drawn again while things change. One that is slow to draw is drawn less often.
-	renderEvery = 250 * time.Millisecond
+	// renderEvery is how often a view is drawn again while things change. One that is slow to draw is drawn less often,
+	// after twice the time that it took, but not later than renderLatest.
+	renderEvery  = 250 * time.Millisecond
+	renderLatest = time.Second
 	// viewLinger is how long a view is kept that nobody looks at: the stream of a page comes after the page.
 	viewLinger = 10 * time.Second
 	// maxBehind and maxBehindBytes are what is kept of a view for streams that are behind. Who lacks more loads anew.

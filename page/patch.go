@@ -29,17 +29,31 @@ type patchSet struct {
 }
 
 // diff says what turns old into next: what to remove, and then what to set, in this order. What keeps its place among
-// its siblings and its HTML is left out.
+// its siblings and its HTML is left out. What is equal at the begin and at the end, usually nearly all, costs little.
 func diff(old, next Rendered) (set []patchSet, remove []string) {
-	before := make(map[string]Fragment, len(old.Fragments))
-	position := make(map[string]int, len(old.Fragments))
-	for i, f := range old.Fragments {
+	was, is := old.Fragments, next.Fragments
+	last := map[string]string{} // id of the last fragment by parent
+	for len(was) > 0 && len(is) > 0 && was[0] == is[0] {
+		if len(is) == 1 || is[1].In != is[0].In {
+			last[is[0].In] = is[0].ID
+		}
+		was, is = was[1:], is[1:]
+	}
+	if begin := len(next.Fragments) - len(is); begin > 0 {
+		before := next.Fragments[begin-1]
+		last[before.In] = before.ID
+	}
+	for len(was) > 0 && len(is) > 0 && was[len(was)-1] == is[len(is)-1] {
+		was, is = was[:len(was)-1], is[:len(is)-1]
+	}
+	before := make(map[string]Fragment, len(was))
+	position := make(map[string]int, len(was))
+	for i, f := range was {
 		before[f.ID], position[f.ID] = f, i
 	}
-	stay := staying(next, before, position)
-	last := map[string]string{} // id of the last fragment by parent
-	there := make(map[string]bool, len(next.Fragments))
-	for _, f := range next.Fragments {
+	stay := staying(is, before, position)
+	there := make(map[string]bool, len(is))
+	for _, f := range is {
 		there[f.ID] = true
 		after := last[f.In]
 		last[f.In] = f.ID
@@ -47,7 +61,7 @@ func diff(old, next Rendered) (set []patchSet, remove []string) {
 			set = append(set, patchSet{f.ID, f.In, after, f.HTML})
 		}
 	}
-	for _, f := range old.Fragments {
+	for _, f := range was {
 		if !there[f.ID] {
 			remove = append(remove, f.ID)
 		}
@@ -57,9 +71,9 @@ func diff(old, next Rendered) (set []patchSet, remove []string) {
 
 // staying returns the fragments that need not move: for each parent as many as possible of those that were there
 // before, in the same order.
-func staying(next Rendered, before map[string]Fragment, position map[string]int) map[string]bool {
+func staying(next []Fragment, before map[string]Fragment, position map[string]int) map[string]bool {
 	siblings := map[string][]string{} // by parent, those that were there before
-	for _, f := range next.Fragments {
+	for _, f := range next {
 		if old, ok := before[f.ID]; ok && old.In == f.In {
 			siblings[f.In] = append(siblings[f.In], f.ID)
 		}
