@@ -25,6 +25,7 @@ type applyOptions struct {
 	yes, noWait, detailed bool
 	lockTimeout, maxAge   time.Duration
 	parallel              int
+	actor                 string
 }
 
 func newApplyCmd(p *process) *cobra.Command {
@@ -42,6 +43,7 @@ approved is what runs.`,
 		Args: argCount(0, 1, "one plan file, directory or *.hcl file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			run := p.newRun("apply", firstArg(args))
+			run.Who, run.By = p.environ.who(o.actor), p.user()
 			return p.withReports(cmd.Context(), o.reports, run, func() error {
 				file, err := p.isPlanFile(firstArg(args))
 				switch {
@@ -64,6 +66,8 @@ approved is what runs.`,
 	cmd.Flags().DurationVar(&o.lockTimeout, "lock-timeout", 30*time.Second,
 		"wait so long for another apply of the stack")
 	cmd.Flags().DurationVar(&o.maxAge, "max-age", 24*time.Hour, "refuse a saved plan that is older")
+	cmd.Flags().StringVar(&o.actor, "actor", "",
+		"who asks for it, for the history (MUSTER_ACTOR); default: whom the pipeline names, or user@host")
 	cmd.Flags().IntVar(&o.parallel, "parallel", apply.DefaultParallel, "make `N` changes at a time")
 	return cmd
 }
@@ -131,7 +135,7 @@ func runApply(ctx context.Context, p *process, o applyOptions, dir string, run *
 		return err
 	}
 	defer s.Close()
-	store, err := zkstate.NewStore(s, p.storeConfig(cfg.Home, cfg.Stack, cfg.ZooKeeper.ACL))
+	store, err := zkstate.NewStore(s, p.applyConfig(run, cfg.Home, cfg.Stack, cfg.ZooKeeper.ACL))
 	if err != nil {
 		return err
 	}
@@ -164,6 +168,13 @@ func (p *process) storeConfig(home, stack string, acl []string) zkstate.Config {
 		acl = []string{"auth::cdrwa"}
 	}
 	return zkstate.Config{Home: home, Stack: stack, By: p.user(), At: time.Now(), ACL: acl, Kinds: p.kinds()}
+}
+
+// applyConfig is storeConfig for an apply, which says in the history who asked for it.
+func (p *process) applyConfig(run *report.Run, home, stack string, acl []string) zkstate.Config {
+	c := p.storeConfig(home, stack, acl)
+	c.Who, c.Version = run.Who, Version
+	return c
 }
 
 // user is user@host. People see it in records and while they wait for a lock.

@@ -42,7 +42,7 @@ func runApplyFile(cmd *cobra.Command, p *process, o applyOptions, file string, r
 		return err
 	}
 	defer s.Close()
-	store, err := zkstate.NewStore(s, p.storeConfig(saved.Plan.Home, saved.Plan.Stack, saved.ACL))
+	store, err := zkstate.NewStore(s, p.applyConfig(run, saved.Plan.Home, saved.Plan.Stack, saved.ACL))
 	if err != nil {
 		return err
 	}

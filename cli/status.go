@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -97,15 +98,17 @@ func (p *process) status(ctx context.Context, to io.Writer, scope searchScope, o
 	if err != nil {
 		return err
 	}
+	last, unread, err := scope.lastApplies(ctx, r, jobs)
+	if err != nil {
+		return err
+	}
 	opts := p.layout()
 	if ages {
 		opts.Now = time.Now()
 	}
 	switch {
-	case o.json && detail:
-		err = report.StatusJSON(to, jobs, workers)
 	case o.json:
-		err = report.StatusJSON(to, jobs, nil)
+		err = report.StatusJSON(to, jobs, workers, last...)
 	case detail && jobs[0].Group != nil:
 		err = report.Group(to, jobs[0], opts)
 	case detail && jobs[0].Queue != nil:
@@ -118,10 +121,13 @@ func (p *process) status(ctx context.Context, to io.Writer, scope searchScope, o
 			fmt.Fprintf(o.noteWriter(p, to), "  next: %s\n", lookElsewhere)
 		}
 	default:
-		err = report.Status(to, jobs, opts)
+		err = errors.Join(report.Status(to, jobs, opts), report.LastApplies(to, last, opts))
 	}
 	if err != nil {
 		return err
+	}
+	for _, stack := range unread {
+		fmt.Fprintf(o.noteWriter(p, to), "no permission to read the history of stack %s\n", text.Escape(stack))
 	}
 	return reportUnread(o.noteWriter(p, to), have.Unlisted, scope.unindexed, jobs)
 }

@@ -97,7 +97,7 @@ func ApplyCounts(outcomes []apply.Outcome) string {
 		}
 	}
 	var parts []string
-	for _, a := range []plan.Action{plan.Create, plan.Replace, plan.Delete, plan.Update} {
+	for _, a := range changing() {
 		parts = append(parts, fmt.Sprintf("%d %s", done[a], past(a)))
 	}
 	var rest []string

@@ -7,6 +7,7 @@ import (
 
 	"muster/apply"
 	"muster/exitcode"
+	"muster/history"
 	"muster/plan"
 	"muster/planfile"
 	"muster/resource"
@@ -25,6 +26,8 @@ type Run struct {
 	Took     time.Duration
 	ExitCode int
 	Problems []Problem
+	By       string      // user@host of an apply
+	Who      history.Who // who asked for an apply
 
 	Kinds    []resource.Kind // that a plan file can hold, and whose statuses are counted
 	Given    Given           // what next steps repeat

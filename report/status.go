@@ -227,14 +227,16 @@ func groupStatus(j JobStatus) groupJSON {
 	return out
 }
 
-// StatusJSON writes the jobs, groups and queues as one JSON document. Workers, by path, may be nil.
-func StatusJSON(w io.Writer, all []JobStatus, workers map[string][]Worker) error {
+// StatusJSON writes the jobs, groups and queues as one JSON document. Workers, by path, may be nil. last are the last
+// applies of their stacks.
+func StatusJSON(w io.Writer, all []JobStatus, workers map[string][]Worker, last ...Apply) error {
 	doc := struct {
 		FormatVersion string      `json:"format_version"`
 		Jobs          []jobJSON   `json:"jobs"`
 		Groups        []groupJSON `json:"groups,omitempty"`
 		Queues        []queueJSON `json:"queues,omitempty"`
-	}{"1.0", []jobJSON{}, nil, nil}
+		LastApplies   []Apply     `json:"last_applies,omitempty"`
+	}{"1.0", []jobJSON{}, nil, nil, last}
 	for _, j := range all {
 		switch kindOf(&j.Observed).Name {
 		case group.KindName:

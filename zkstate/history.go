@@ -10,12 +10,16 @@ import (
 	"time"
 
 	"muster/history"
+	"muster/resource"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
 
 // History reads the newest n entries of a stack's history, the newest first; all that are kept if n is 0.
 func (r *Reader) History(ctx context.Context, stack string, n int) ([]history.Found, error) {
+	if resource.CheckName("stack", stack) != nil {
+		return nil, nil // somebody wrote it into a record by hand
+	}
 	dir := znode.History(r.home, stack)
 	if err := r.source.Sync(ctx, dir); err != nil {
 		return nil, err

@@ -1,0 +1,179 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"muster/history"
+	"muster/report"
+	"muster/resource"
+	"muster/spec"
+	"muster/status"
+	"muster/text"
+	"muster/zkstate"
+	"muster/zkstate/zkconn"
+)
+
+// historyOptions of "muster history".
+type historyOptions struct {
+	config string
+	vars   varFlags
+	stacks []string
+	all    bool
+	json   bool
+	n      int
+}
+
+func newHistoryCmd(p *process) *cobra.Command {
+	var o historyOptions
+	cmd := &cobra.Command{
+		Use:   "history",
+		Short: "Show who applied what, and when",
+		Long: `Shows the last applies of a stack, the newest first: who asked for each, what
+became of it, what was replaced and deleted, and the run of the pipeline. The
+last 200 that changed something are kept. An apply that was killed, or lost its
+connection for good, is unfinished. The stack is that of the configuration; if
+there is none, all stacks are shown.`,
+		Example: `  muster history
+  muster history --stack etl -n 3
+  muster history --all --json | jq '.applies[] | select(.state == "unfinished")'`,
+		Args: argCount(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error { return runHistory(cmd.Context(), p, o) },
+	}
+	cmd.Flags().StringVarP(&o.config, "file", "f", "",
+		"read the configuration in `DIR`, or one file; default the current directory")
+	o.vars.addTo(cmd.Flags())
+	cmd.Flags().StringArrayVar(&o.stacks, "stack", nil, "of this `STACK`; may be repeated")
+	cmd.Flags().BoolVar(&o.all, "all", false, "of all stacks")
+	cmd.Flags().IntVarP(&o.n, "number", "n", 20, "the last `N` of each stack; 0: all that are kept")
+	cmd.Flags().BoolVar(&o.json, "json", false, "as JSON")
+	_ = cmd.MarkFlagFilename("file", "hcl", "hcl.json")
+	completeFlag(cmd, "stack", func(ctx context.Context, _ []string, typed string) []string {
+		return withPrefix(typed, p.candidates(ctx, ".", searchFlags{config: o.config, vars: o.vars}).stacks)
+	})
+	return cmd
+}
+
+func runHistory(ctx context.Context, p *process, o historyOptions) error {
+	if o.n < 0 {
+		return usagef("muster history -n 20", "-n %d is no number of applies", o.n)
+	}
+	if o.all && len(o.stacks) > 0 {
+		return usagef("give one of them", "--all and --stack exclude each other")
+	}
+	home, declared := "", target{timeout: time.Duration(spec.DefaultSessionTimeout)}
+	if o.config != "" || p.hasConfiguration() {
+		cfg, err := p.load(o.config, o.vars)
+		if err != nil {
+			return err
+		}
+		home, declared = cfg.Home, p.declaredTarget(cfg, o.config)
+		if !o.all && len(o.stacks) == 0 {
+			o.stacks = []string{cfg.Stack}
+		}
+	}
+	s, err := p.connect(ctx, p.target(declared))
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return p.history(ctx, zkstate.NewReader(s, home, kinds()...), o, cmp.Or(home, resource.DefaultHome))
+}
+
+// history prints the history of the stacks that o names, or of all.
+func (p *process) history(ctx context.Context, r *zkstate.Reader, o historyOptions, home string) error {
+	if len(o.stacks) == 0 {
+		var err error
+		if o.stacks, err = r.Stacks(ctx); err != nil {
+			return err
+		}
+	}
+	applies, err := status.History(ctx, r, o.stacks, o.n)
+	if err != nil {
+		return err
+	}
+	slices.SortStableFunc(applies, func(a, b report.Apply) int {
+		if a.Stack == b.Stack {
+			return 0 // their numbers order them, whatever the clocks say
+		}
+		return b.Started.Compare(a.Started)
+	})
+	switch {
+	case o.json:
+		err = report.HistoryJSON(p.out, applies)
+	case len(applies) == 0:
+		fmt.Fprintf(p.out, "There is no history of %s below %s.\n", text.Escape(stacksText(o.stacks)), home)
+		fmt.Fprintf(p.err, "  next: %s\n", p.paste("muster history --all"))
+	default:
+		err = report.History(p.out, applies, p.layout())
+	}
+	if err != nil {
+		return err
+	}
+	return p.noteApplies(applies)
+}
+
+func stacksText(stacks []string) string {
+	if len(stacks) == 0 {
+		return "any stack"
+	}
+	return "stack " + strings.Join(stacks, ", ")
+}
+
+// noteApplies says what to do about applies that need somebody: those of which nothing can be read, and a last one that
+// did not finish.
+func (p *process) noteApplies(applies []report.Apply) error {
+	damaged, seen := 0, map[string]bool{}
+	for _, a := range applies {
+		if a.State == history.Damaged {
+			damaged++
+		}
+		if a.State == history.Unfinished && !seen[a.Stack] && !p.flags.quiet {
+			fmt.Fprintf(p.err, "the last apply of stack %s did not finish\n  next: %s\n", text.Escape(a.Stack),
+				p.paste("muster plan"))
+		}
+		seen[a.Stack] = true
+	}
+	if damaged > 0 {
+		return foundAttention
+	}
+	return nil
+}
+
+// lastApplies are the last applies of the configuration's stack, and of those that own these resources. An operator
+// wants to see the resources also if a history cannot be read, so its stack is only named.
+func (scope searchScope) lastApplies(
+	ctx context.Context, r *zkstate.Reader, all []report.JobStatus,
+) (applies []report.Apply, unread []string, err error) {
+	const most = 20 // lines below a table
+	home := cmp.Or(scope.home, resource.DefaultHome)
+	var stacks []string
+	if scope.cfg != nil {
+		stacks = append(stacks, scope.cfg.Stack)
+	}
+	for _, j := range all {
+		if rec := j.Observed.Record; rec != nil && cmp.Or(rec.Home, home) == home {
+			stacks = append(stacks, rec.Stack)
+		}
+	}
+	slices.Sort(stacks)
+	stacks = slices.Compact(stacks)
+	for _, stack := range stacks[:min(most, len(stacks))] {
+		last, err := status.History(ctx, r, []string{stack}, 1)
+		switch {
+		case errors.Is(err, zkconn.ErrNoAuth):
+			unread = append(unread, stack)
+		case err != nil:
+			return nil, nil, err
+		}
+		applies = append(applies, last...)
+	}
+	return applies, unread, nil
+}
