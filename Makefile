@@ -5,7 +5,7 @@
 GO ?= go
 export GO
 
-.PHONY: demo test check lint unit sim soak bench generate setup build release image
+.PHONY: demo test check lint vuln unit sim soak bench generate setup build release image
 
 demo: build
 	@./examples/demo.sh
@@ -13,7 +13,7 @@ demo: build
 test: check
 
 check: setup
-	@./.ci/check lint unit pipelines release sim servers
+	@./.ci/check lint vuln unit pipelines release sim servers
 
 lint vuln unit sim:
 	@./.ci/check $@
@@ -23,7 +23,7 @@ lint vuln unit sim:
 soak: SIM_FOR ?= 30s
 soak: setup
 	MUSTER_SOAK=1 $(GO) test -count=1 -timeout 60m -v \
-		-run 'Race|Kill|Crash|Soak|Outages|TestIDsUnderFaults|DriftLoop|AnyRun|Anything|AreTheModel' ./...
+		-run 'Race|Kill|Crash|Soak|Outages|TestIDsUnderFaults|DriftLoop|AnyRun|Anything|AreTheModel|Reproducible' ./...
 	$(GO) test -count=1 -timeout 0 -p 1 -v -run 'TestWorlds|TestSound' ./sim/... \
 		-sim.for $(SIM_FOR) -sim.seed $$(date +%s)000000
 

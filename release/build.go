@@ -27,33 +27,36 @@ type built struct {
 	version string
 }
 
-// build builds the binary of a platform, with no setting but these: what is in the environment or in "go env -w" could
-// change it.
+// build builds the binary of a platform.
 func build(ctx context.Context, src source, p platform) (built, error) {
-	dir, err := os.MkdirTemp("", "muster-release-")
-	if err != nil {
-		return built{}, err
-	}
-	defer os.RemoveAll(dir)
-	out := filepath.Join(dir, "muster")
-	// Without -s a binary is half as large again. A panic shows the same either way.
+	b := built{platform: p}
+	err := inTemp(func(dir string) error {
+		out := filepath.Join(dir, "muster")
+		if err := compile(ctx, src, p, out); err != nil {
+			return fmt.Errorf("go build for %s/%s: %w", p.os, p.arch, err)
+		}
+		var err error
+		if b.info, err = buildinfo.ReadFile(out); err != nil {
+			return err
+		}
+		if b.version, err = releaseVersion(b.info); err != nil {
+			return err
+		}
+		b.body, err = os.ReadFile(out)
+		return err
+	})
+	return b, err
+}
+
+// compile has no setting but these: what is in the environment or in "go env -w" could change the binary. Without -s it
+// is half as large again; a panic shows the same either way.
+func compile(ctx context.Context, src source, p platform, out string) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=auto", "-ldflags=-s", "-o", out, ".")
 	cmd.Dir, cmd.Stderr = src.dir, os.Stderr
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), changesBuild),
 		"GOOS="+p.os, "GOARCH="+p.arch, "CGO_ENABLED=0", "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=-mod=readonly",
 		"GOWORK=off", "GOFIPS140=off")
-	if err := cmd.Run(); err != nil {
-		return built{}, fmt.Errorf("go build for %s/%s: %w", p.os, p.arch, err)
-	}
-	b := built{platform: p}
-	if b.info, err = buildinfo.ReadFile(out); err != nil {
-		return b, err
-	}
-	if b.version, err = releaseVersion(b.info); err != nil {
-		return b, err
-	}
-	b.body, err = os.ReadFile(out)
-	return b, err
+	return cmd.Run()
 }
 
 // changesBuild reports whether a variable of the environment may change what go build builds.

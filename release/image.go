@@ -147,10 +147,10 @@ func readDockerfile(text string) (imageConfig, error) {
 			c.User = rest
 		case word == "ENTRYPOINT":
 			if err := json.Unmarshal([]byte(rest), &c.Entrypoint); err != nil {
-				return c, fmt.Errorf("Dockerfile: ENTRYPOINT: %w", err)
+				return c, fmt.Errorf("the ENTRYPOINT of the Dockerfile: %w", err)
 			}
 		default:
-			return c, fmt.Errorf("Dockerfile: %q: release does not know what that means for the image", line)
+			return c, fmt.Errorf("release does not know what this line of the Dockerfile means: %q", line)
 		}
 	}
 	return c, nil

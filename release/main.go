@@ -2,7 +2,7 @@
 //
 // The same commit and the same Go give the same bytes, in whatever directory, as whatever user, with whatever umask,
 // time zone and language. So it takes no time but that of the commit, no owner but root, no mode but 0644 and 0755, and
-// no setting of Go but its own. It refuses a tag that cli.Version does not agree with. It signs nothing, publishes nothing,
+// no setting of Go but its own. It refuses a tag that cli.Version does not agree with. It signs and publishes nothing,
 // and states no licence, vendor or maintainer, since there is none.
 package main
 

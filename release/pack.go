@@ -64,39 +64,44 @@ func packageName(format string, b built) string {
 
 // pack makes a package. It installs no service: a worker's unit names its job, so it is an example.
 func pack(ctx context.Context, format, maintainer string, src source, b built) ([]byte, error) {
-	dir, err := os.MkdirTemp("", "muster-release-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	short := cli.Commands().Short
-	config := nfpmConfig{
-		Name: "muster", Arch: b.arch, Platform: "linux", Version: b.version, Release: "1", Section: "admin",
-		Priority: "optional", Maintainer: maintainer, Time: src.time, NoGlobbing: true,
-		Description: description(cli.Commands()),
-		RPM:         nfpmRPM{Summary: short, BuildHost: "localhost"}, // not this machine's
-	}
-	if format == "deb" { // where the first line is the summary
-		config.Description = short + "\n" + config.Description
-	}
 	files, err := installed(format, src, b)
 	if err != nil {
 		return nil, err
 	}
-	for i, f := range files {
-		from := filepath.Join(dir, fmt.Sprint(i))
-		if err := os.WriteFile(from, f.body, 0o600); err != nil {
-			return nil, err
+	var body []byte
+	err = inTemp(func(dir string) error {
+		config := nfpmPackage(format, maintainer, src, b)
+		for i, f := range files {
+			from := filepath.Join(dir, fmt.Sprint(i))
+			if err := os.WriteFile(from, f.body, 0o600); err != nil {
+				return err
+			}
+			kind := ""
+			if format == "rpm" && strings.HasPrefix(f.name, "/usr/share/doc/") {
+				kind = "doc"
+			}
+			config.Contents = append(config.Contents, nfpmContent{
+				From: from, At: f.name, Type: kind, Info: nfpmInfo{uint32(f.mode()), src.time, "root", "root"},
+			})
 		}
-		kind := ""
-		if format == "rpm" && strings.HasPrefix(f.name, "/usr/share/doc/") {
-			kind = "doc"
-		}
-		config.Contents = append(config.Contents, nfpmContent{
-			From: from, At: f.name, Type: kind, Info: nfpmInfo{uint32(f.mode()), src.time, "root", "root"},
-		})
+		body, err = runNfpm(ctx, format, dir, config)
+		return err
+	})
+	return body, err
+}
+
+// nfpmPackage is what nfpm is told of a package without its files.
+func nfpmPackage(format, maintainer string, src source, b built) nfpmConfig {
+	muster := cli.Commands()
+	config := nfpmConfig{
+		Name: "muster", Arch: b.arch, Platform: "linux", Version: b.version, Release: "1", Section: "admin",
+		Priority: "optional", Maintainer: maintainer, Description: description(muster), Time: src.time, NoGlobbing: true,
+		RPM: nfpmRPM{Summary: muster.Short, BuildHost: "localhost"}, // not this machine's name
 	}
-	return runNfpm(ctx, format, dir, config)
+	if format == "deb" { // where the first line is the summary
+		config.Description = muster.Short + "\n" + config.Description
+	}
+	return config
 }
 
 func runNfpm(ctx context.Context, format, dir string, config nfpmConfig) ([]byte, error) {

@@ -131,3 +131,12 @@ func output(ctx context.Context, dir, name string, args ...string) (string, erro
 	}
 	return strings.TrimSuffix(string(out), "\n"), err
 }
+
+// inTemp runs f with a new directory, and removes it.
+func inTemp(f func(dir string) error) error {
+	dir, err := os.MkdirTemp("", "muster-release-")
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(dir), os.RemoveAll(dir))
+}
