@@ -67,8 +67,8 @@ func floorPlan() map[string]room {
 		// The page of muster serve.
 		"page": {
 			ours: []string{
-				"resource", "job", "group", "queue", "plan", "report", "status", "text", "zkstate", "zkstate/zkconn",
-				"zkstate/znode",
+				"resource", "job", "group", "queue", "plan", "apply", "history", "report", "status", "text", "zkstate",
+				"zkstate/zkconn", "zkstate/znode",
 			},
 			others: []string{"github.com/prometheus/client_golang", "github.com/prometheus/client_model/go"},
 		},

@@ -17,7 +17,7 @@ type Board struct {
 	Unindexed       string    // why not all stacks are known; empty: they are
 	Stacks          []Stack
 	Resources       []report.JobStatus // of all kinds, by path
-	History         []Apply            // the newest first, of the shown stacks
+	History         []report.Apply     // the newest first, of the shown stacks
 }
 
 // resource returns what is at path.
@@ -35,7 +35,7 @@ func (b *Board) resource(path string) (report.JobStatus, bool) {
 type Stack struct {
 	Name  string
 	Roots []string
-	Last  *Apply // nil: not known
+	Last  *report.Apply // nil: not known
 }
 
 // Detail is one resource that somebody looks at.
@@ -102,20 +102,5 @@ const (
 	History  View = "history"
 )
 
-// Apply is one apply of a stack. It stands for report.Apply until that is there.
-type Apply struct {
-	Stack    string
-	Plan     string // its id
-	By       string // user@host
-	Actor    string // who had it done, as CI says; may be empty
-	Commit   string
-	URL      string // of the CI run
-	Began    time.Time
-	Ended    time.Time // zero: it did not end, or not yet
-	Created  int
-	Updated  int
-	Replaced int
-	Deleted  int
-	Failed   int      // changes that were not made
-	Names    []string // of what was replaced or deleted; not all, if many
-}
+// Apply is one apply of a stack.
+type Apply = report.Apply

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"muster/group"
+	"muster/history"
 	"muster/job"
 	"muster/queue"
 	"muster/report"
@@ -102,8 +103,8 @@ func processes() []report.QueueProcess {
 	}
 }
 
-// oneOfEach is a board with one of everything.
-func oneOfEach() *Board {
+// sample is a board with one of everything.
+func sample() *Board {
 	degraded := queue.Found{Executors: 2, Watchers: 1, Batches: 4, Lost: 1, Failed: 1}
 	all := []report.JobStatus{
 		aJob("archive", 8, 8, 0, 8), aJob("backfill-2026-06", 64, 64, 61, 0), aJob("etl-a", 8, 8, 8, 0),
@@ -137,14 +138,27 @@ func oneOfEach() *Board {
 	}
 }
 
-func applies() []Apply {
-	return []Apply{
-		{Stack: "etl-prod", Plan: "p-9c1f", By: "deploy@ci-7", Actor: "ann", Commit: "4be71c0", Began: ago(26 * time.Hour),
-			URL: "https://ci.example/runs/118", Ended: ago(26*time.Hour - 4*time.Second), Created: 2, Updated: 7, Replaced: 1,
-			Deleted: 1, Names: []string{"/jobs/prod/tmp-backfill", "/jobs/prod/nightly"}},
-		{Stack: "etl-prod", Plan: "p-77aa", By: "deploy@ci-7", URL: "javascript:alert(1)", Began: ago(50 * time.Hour)},
-		{Stack: "web", Plan: "p-1", By: "bob@laptop", Began: ago(90 * time.Hour), Ended: ago(90*time.Hour - time.Minute),
-			Created: 3, Failed: 1},
+func applies() []report.Apply {
+	found := func(stack, name string, state history.State, e history.Entry) report.Apply {
+		return report.Apply{Stack: stack, Found: history.Found{Name: name, State: state, Entry: e}}
+	}
+	return []report.Apply{
+		found("etl-prod", "h-0000000012", history.Finished, history.Entry{
+			By: "deploy@ci-7", Plan: "9c1f", Saved: true, Started: ago(26 * time.Hour),
+			Who:      history.Who{Actor: "ann", CI: "GitHub Actions", Commit: "4be71c0", URL: "https://ci.example/runs/118"},
+			Finished: ago(26*time.Hour - 4*time.Second), Done: map[string]int{"create": 2, "update": 7, "delete": 1},
+			Results: map[string]int{"applied": 10}, Deleted: []string{"/jobs/prod/tmp-backfill"}, More: 1,
+			Replaced: []string{`job.ingest["us"]`},
+		}),
+		found("etl-prod", "h-0000000011", history.Unfinished, history.Entry{
+			By: "deploy@ci-7", Plan: "77aa", Started: ago(50 * time.Hour), Planned: map[string]int{"create": 3},
+			Who: history.Who{Actor: "deploy@ci-7", URL: "javascript:alert(1)"},
+		}),
+		found("web", "h-0000000001", history.Finished, history.Entry{
+			By: "bob@laptop", Plan: "1", Started: ago(90 * time.Hour), Finished: ago(90*time.Hour - time.Minute),
+			Who: history.Who{Actor: "bob@laptop"}, Done: map[string]int{"create": 3},
+			Results: map[string]int{"applied": 3, "refused": 1},
+		}),
 	}
 }
 
@@ -168,7 +182,7 @@ func workersOf(n, done int, lost ...int) []report.Worker {
 	return all
 }
 
-// detail is what is known of a resource of oneOfEach.
+// detail is what is known of a resource of sample.
 func detail(b *Board, name string) *Detail {
 	for _, j := range b.Resources {
 		if j.Path != "/jobs/prod/"+name {

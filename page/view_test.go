@@ -41,7 +41,7 @@ func pages() map[string]struct {
 	of := func(b *Board, name string) page {
 		return page{Request{View: Resource, Path: "/jobs/prod/" + name}, b, detail(b, name)}
 	}
-	b, lost := oneOfEach(), oneOfEach()
+	b, lost := sample(), sample()
 	lost.Connected, lost.Unlisted, lost.Resources = false, []string{"/jobs/hidden: no permission"}, nil
 	return map[string]page{
 		"overview": {Request{View: Overview}, b, nil},
@@ -192,7 +192,7 @@ func attribute(n *html.Node, key string) string {
 // TestOnlyWhatChangedIsNew: a job that changes has a new row, a new need, and new counts; nothing else changes, whatever
 // the time is.
 func TestOnlyWhatChangedIsNew(t *testing.T) {
-	v, before, after := newViews(), oneOfEach(), oneOfEach()
+	v, before, after := newViews(), sample(), sample()
 	after.At = epoch().AddDate(0, 0, 1)
 	i := slices.IndexFunc(after.Resources, func(j report.JobStatus) bool { return strings.HasSuffix(j.Path, "/etl-a") })
 	after.Resources[i] = with(after.Resources[i], func(o *resource.Observed) { o.Live = 7 })
@@ -213,7 +213,7 @@ func TestOnlyWhatChangedIsNew(t *testing.T) {
 }
 
 func TestFilterAndSort(t *testing.T) {
-	v, b := newViews(), oneOfEach()
+	v, b := newViews(), sample()
 	rows := func(r Request) []string {
 		r.View = Overview
 		var names []string

@@ -1,47 +1,43 @@
 package page
 
 import (
-	"fmt"
 	"time"
 
+	"muster/apply"
+	"muster/history"
+	"muster/report"
 	"muster/text"
 )
 
 // applyView is one apply as templates show it.
 type applyView struct {
-	ID             string
-	Stack, Plan    word
-	By, Who        word // Who had it done; By ran it
-	CI, Commit     word
-	URL            string // of the CI run, if a browser may follow it
-	URLText        word
-	Began, Ended   time.Time
-	Took           string
-	Class          string
-	State          word
-	What           word
-	Names          []namesView
-	More           int
-	StackHref      string
-	Running, Amiss bool
+	ID, StackHref string
+	Stack, Plan   word
+	By, Who       word // Who asked for it; By ran it
+	CI, Commit    word
+	URL           string // of the CI run, if a browser may follow it
+	URLText       word
+	Began         time.Time
+	Took          string
+	Class         string
+	State         word
+	What          word
+	Names         []namesView
+	More          string
+	Saved, Amiss  bool
 }
 
 // namesView is names of resources of which the apply did something.
 type namesView struct {
 	What  string
-	Names []linkView
-}
-
-type linkView struct {
-	Href string
-	Text word
+	Names []word
 }
 
 func (v applyView) fragmentID() string { return v.ID }
 
 // history shows who applied what and when.
 func (p *painter) history() {
-	var shown []Apply
+	var shown []report.Apply
 	stacks := map[string]int{}
 	for _, a := range p.board.History {
 		stacks[a.Stack]++
@@ -50,45 +46,48 @@ func (p *painter) history() {
 		}
 	}
 	p.add(mainSlot, "history", struct {
-		Stacks  []choice
-		Several bool
-		Nothing bool
-		Shown   string
-	}{
-		choices(p.request.Stack, stacks, "all stacks"), len(stacks) > 1 || p.request.Stack != "", len(shown) == 0,
-		text.Count(len(shown), "apply"),
-	})
+		Stacks           []choice
+		Several, Nothing bool
+	}{choices(p.request.Stack, stacks, "all stacks"), len(stacks) > 1 || p.request.Stack != "", len(shown) == 0})
 	for _, a := range shown {
 		p.add("history-list", "apply", applyOf(a))
 	}
 }
 
-func applyOf(a Apply) applyView {
+func applyOf(a report.Apply) applyView {
 	v := applyView{
-		ID: hashID("a", a.Stack, a.Plan, a.Began.String()), Stack: word(a.Stack), Plan: word(a.Plan), By: word(a.By),
-		Who: word(a.Actor), Commit: word(a.Commit), URL: webURL(a.URL), URLText: word(a.URL), Began: a.Began,
-		Ended: a.Ended, StackHref: Request{View: Overview, Stack: a.Stack}.URL(), State: "finished", Class: "done",
+		ID: hashID("a", a.Stack, a.Name), Stack: word(a.Stack), Plan: word(a.Plan), By: word(a.By), Who: word(a.Actor),
+		CI: word(a.CI), Commit: word(a.Commit), URL: webURL(a.URL), URLText: word(a.URL), Began: a.Started,
+		StackHref: Request{View: Overview, Stack: a.Stack}.URL(), State: word(a.State), What: word(report.ApplyOutcome(a)),
+		Saved: a.Saved,
 	}
-	if !a.Ended.IsZero() {
-		v.Took = roughly(max(0, a.Ended.Sub(a.Began)))
-	} else {
-		v.State, v.Class, v.Amiss = "unfinished", "bad", true
+	v.Class, v.Amiss = applyClass(a)
+	if !a.Finished.IsZero() {
+		v.Took = roughly(max(0, a.Finished.Sub(a.Started)))
 	}
-	if a.Failed > 0 {
-		v.Class, v.Amiss = "warn", true
+	for _, n := range []namesView{{"deleted", words(a.Deleted)}, {"replaced", words(a.Replaced)}} {
+		if len(n.Names) > 0 {
+			v.Names = append(v.Names, n)
+		}
 	}
-	v.What = word(fmt.Sprintf("%d created, %d replaced, %d deleted, %d updated; %d failed",
-		a.Created, a.Replaced, a.Deleted, a.Updated, a.Failed))
-	if len(a.Names) > 0 {
-		v.Names = append(v.Names, namesOf("replaced or deleted", a.Names))
+	if a.More > 0 {
+		v.More = text.Plural(a.More, "other is", "others are") + " not named"
 	}
 	return v
 }
 
-func namesOf(what string, paths []string) namesView {
-	v := namesView{What: what}
-	for _, path := range paths {
-		v.Names = append(v.Names, linkView{resourceURL(path), word(path)})
+// applyClass is the class of an apply in the style sheet. One that is amiss did not do all that it was to do.
+func applyClass(a report.Apply) (class string, amiss bool) {
+	switch a.State {
+	case history.Running:
+		return "ok", true
+	case history.Unfinished, history.Damaged:
+		return "bad", true
 	}
-	return v
+	for result, n := range a.Results {
+		if n > 0 && result != string(apply.Applied) && result != string(apply.AlreadyDone) {
+			return "warn", true
+		}
+	}
+	return "done", false
 }
