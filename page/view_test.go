@@ -42,6 +42,7 @@ func pages() map[string]struct {
 		return page{Request{View: Resource, Path: "/jobs/prod/" + name}, b, detail(b, name)}
 	}
 	b, lost := sample(), sample()
+	lost.Unindexed = "/.muster cannot be read"
 	lost.Connected, lost.Unlisted, lost.Resources = false, []string{"/jobs/hidden: no permission"}, nil
 	return map[string]page{
 		"overview": {Request{View: Overview}, b, nil},

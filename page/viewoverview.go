@@ -127,7 +127,7 @@ type stackView struct {
 func (s stackView) fragmentID() string { return s.ID }
 
 func (p *painter) stacks() {
-	if len(p.board.Stacks) == 0 {
+	if len(p.board.Stacks) == 0 && p.board.Unindexed == "" {
 		return
 	}
 	count := map[string]int{}
@@ -136,7 +136,7 @@ func (p *painter) stacks() {
 			count[rec.Stack]++
 		}
 	}
-	p.add(mainSlot, "stacks", nil)
+	p.add(mainSlot, "stacks", word(p.board.Unindexed))
 	for _, s := range p.board.Stacks {
 		v := stackView{
 			ID: hashID("s", s.Name), Name: word(s.Name), Roots: words(s.Roots),

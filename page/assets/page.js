@@ -384,9 +384,10 @@ addEventListener("click", async e => {
   }
   const a = e.target.closest("a[href]");
   if (!a || e.defaultPrevented || e.button || e.metaKey || e.ctrlKey || e.shiftKey || e.altKey || a.target) return;
-  if (a.origin === location.origin && a.pathname === location.pathname && !a.hash && a.closest("main")) {
+  if (a.origin === location.origin && a.pathname === location.pathname && a.closest("main")) {
     e.preventDefault();
     go(a.pathname + a.search, true);
+    byID(a.hash.slice(1))?.scrollIntoView();
   }
 });
 
