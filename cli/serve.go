@@ -110,6 +110,9 @@ func (p *process) serveConfig(ctx context.Context, o serveOptions) (c page.Confi
 	c.Redis = p.openLookout
 	c.Servers, c.Home, c.Kinds = strings.Join(scope.target.servers, ","), scope.home, kinds()
 	c.Roots, c.Stacks, c.Version, c.Log = o.roots, o.stacks, Version, p.log
+	if scope.cfg != nil && len(o.roots) == 0 && len(o.stacks) == 0 {
+		c.Stacks, c.Also = []string{scope.cfg.Stack}, scope.cfg.Searched()
+	}
 	return c, nil
 }
 

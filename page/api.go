@@ -226,7 +226,11 @@ func (s *server) apiBatches(ctx context.Context, r *http.Request, b *Board) ([]b
 
 // apiHistory is "muster history --json".
 func (s *server) apiHistory(_ context.Context, _ *http.Request, b *Board) ([]byte, *problem) {
-	return indented(b.History)
+	var body bytes.Buffer
+	if err := report.HistoryJSON(&body, b.History); err != nil {
+		return nil, &problem{http.StatusInternalServerError, err.Error(), ""}
+	}
+	return body.Bytes(), nil
 }
 
 // health says whether ZooKeeper answers.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	"muster/history"
 	"muster/resource"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
@@ -50,20 +51,68 @@ func (x *index) update(ctx context.Context) error {
 // read reads the index. What is damaged or may not be read is a problem, and no error.
 func (x *index) read(ctx context.Context, r *zkstate.Reader) error {
 	cfg := x.keeper.cfg
-	x.problem = ""
-	listed, err := r.AllRoots(ctx)
-	switch {
-	case err == nil:
-	case errors.Is(err, zkconn.ErrSessionLost), ctx.Err() != nil:
+	x.stacks, x.history, x.problem = nil, nil, ""
+	names, err := r.Stacks(ctx)
+	if err := x.note(ctx, err); err != nil {
 		return err
-	default:
-		x.problem = err.Error()
 	}
-	x.roots = slices.Clone(cfg.Roots)
-	if len(cfg.Roots) == 0 {
-		x.roots = append(listed, resource.DefaultRoot)
+	if len(cfg.Stacks) > 0 {
+		names = slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(cfg.Stacks, name) })
+	}
+	x.roots = slices.Concat(cfg.Roots, cfg.Also)
+	for _, name := range names {
+		if err := x.stack(ctx, r, name, maxHistory/len(names)); err != nil {
+			return err
+		}
+	}
+	if len(cfg.Roots) == 0 && len(cfg.Stacks) == 0 {
+		x.roots = append(x.roots, resource.DefaultRoot)
 	}
 	slices.Sort(x.roots)
 	x.roots = slices.Compact(x.roots)
+	slices.SortStableFunc(x.history, func(a, b Apply) int { return b.Started.Compare(a.Started) })
+	return nil
+}
+
+// stack reads one stack, and the newest n entries of its history. If roots are named, a stack that has nothing in any
+// of them is not shown.
+func (x *index) stack(ctx context.Context, r *zkstate.Reader, name string, n int) error {
+	cfg := x.keeper.cfg
+	roots, err := r.Roots(ctx, name)
+	if err := x.note(ctx, err); err != nil {
+		return err
+	}
+	if len(cfg.Roots) > 0 {
+		if !slices.ContainsFunc(roots, func(root string) bool { return slices.Contains(cfg.Roots, root) }) {
+			return nil
+		}
+	} else {
+		x.roots = append(x.roots, roots...)
+	}
+	found, err := r.History(ctx, name, min(n, history.Kept))
+	if err := x.note(ctx, err); err != nil {
+		return err
+	}
+	s := Stack{Name: name, Roots: roots}
+	for i, f := range found {
+		a := Apply{Stack: name, Found: f}
+		if i == 0 {
+			s.Last = &a
+		}
+		x.history = append(x.history, a)
+	}
+	x.stacks = append(x.stacks, s)
+	return nil
+}
+
+// note notes why something could not be read. It returns the error of a session that has ended.
+func (x *index) note(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+	case errors.Is(err, zkconn.ErrSessionLost), errors.Is(err, zkconn.ErrUnreachable), ctx.Err() != nil:
+		return err
+	case x.problem == "":
+		x.problem = err.Error()
+	}
 	return nil
 }

@@ -52,6 +52,8 @@ const (
 
 // How ZooKeeper is read.
 const (
+	// maxHistory is how many applies are shown, of all stacks together.
+	maxHistory = 2000
 	// readEvery is how often it is read again while things change.
 	readEvery = 100 * time.Millisecond
 	// A session that was lost is replaced after firstRedial; after each failure the wait doubles, up to lastRedial.

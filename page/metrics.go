@@ -160,7 +160,14 @@ func (f families) resource(j report.JobStatus) {
 }
 
 // history adds when each stack was applied last.
-func (f families) history(*Board) {}
+func (f families) history(b *Board) {
+	for _, s := range b.Stacks {
+		if s.Last != nil {
+			f.add("muster_stack_last_apply_timestamp_seconds", "When the stack was applied last.", seconds(s.Last.Started),
+				"stack", text.Escape(s.Name))
+		}
+	}
+}
 
 // kindName is the kind of what was observed. What has no Record counts as a job, as in a status.
 func kindName(o *resource.Observed) string {

@@ -29,8 +29,9 @@ type Config struct {
 	Servers string // of ZooKeeper, as they are shown
 	Home    string // see zkstate.NewReader
 	Kinds   []zkstate.Kind
-	Roots   []string // what is shown; none: the roots of all stacks
-	Stacks  []string // only these; none: all
+	Roots   []string // what is below them is shown; none: the roots of Stacks, and Also
+	Stacks  []string // that are shown; none: all
+	Also    []string // roots in which the stacks may have nothing yet
 	// Hosts are the names by which the server may be called, besides those of loopback and addresses.
 	Hosts   []string
 	Token   string      // that a request must have; empty: none
@@ -70,7 +71,7 @@ func (s *server) serveUntil(ctx context.Context) error {
 		ErrorLog:     slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug), TLSConfig: s.cfg.TLS,
 	}
 	served := make(chan error, 1)
-	go func() { served <- s.serve(web, s.connections) }()
+	go func() { served <- s.serve(web, s.connections) }() // it ends with the server
 	select {
 	case err := <-served:
 		return err

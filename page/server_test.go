@@ -79,7 +79,9 @@ func (s *testServer) do(method, path string, header ...string) (code int, body s
 
 func TestEveryAnswerIsSafe(t *testing.T) {
 	s := startServer(t, Config{})
-	for _, path := range []string{"/", "/history", "/nothing/here", "/assets/page.js", "/api/status", "/metrics", "/healthz"} {
+	for _, path := range []string{
+		"/", "/history", "/nothing/here", "/assets/page.js", "/api/status", "/metrics", "/healthz",
+	} {
 		_, _, h := s.get(path)
 		for name, want := range map[string]string{
 			"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
@@ -176,7 +178,8 @@ func TestMetricsAreWellFormed(t *testing.T) {
 	for _, want := range []string{
 		`muster_build_info{version="1.2.3"} 1`, `muster_serve_connected 1`, `muster_serve_left_out 0`,
 		`muster_job_status{path="/jobs/prod/etl-a",stack="etl-prod",status="running"} 1`,
-		`muster_job_live{path="/jobs/prod/etl-a",stack="etl-prod"} 8`, `muster_group_held{path=`, `muster_queue_batches{path=`,
+		`muster_job_live{path="/jobs/prod/etl-a",stack="etl-prod"} 8`, `muster_group_held{path=`,
+		`muster_queue_batches{path=`,
 		`go_goroutines `, `process_resident_memory_bytes `,
 	} {
 		if !strings.Contains(body, "\n"+want) {

@@ -128,7 +128,8 @@ func TestAChangeReachesAllWhoLook(t *testing.T) {
 func TestWhoIsTooFarBehindLoadsAgain(t *testing.T) {
 	d := &drawn{Rendered: Rendered{Version: 1}}
 	for range 3 * maxBehind {
-		d = &drawn{Rendered{Version: d.Version + 1}, false, newest(append(slices.Clip(d.behind), patch{d.Version, []byte("x")}))}
+		behind := newest(append(slices.Clip(d.behind), patch{d.Version, []byte("x")}))
+		d = &drawn{Rendered: Rendered{Version: d.Version + 1}, behind: behind}
 	}
 	if len(d.behind) != maxBehind {
 		t.Errorf("%d patches are kept, not %d", len(d.behind), maxBehind)
@@ -199,7 +200,8 @@ func TestViewsAreBounded(t *testing.T) {
 	for i := range MaxViews {
 		s.open(page(i), 1)
 	}
-	if code, body, h := s.get("/?q=more"); code != 503 || h.Get("Retry-After") == "" || !strings.Contains(body, "too many") {
+	code, body, h := s.get("/?q=more")
+	if code != 503 || h.Get("Retry-After") == "" || !strings.Contains(body, "too many") {
 		t.Errorf("one too many: %d %q", code, body)
 	}
 	if code, _, _ := s.get(page(1)); code != http.StatusOK {

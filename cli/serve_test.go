@@ -1,0 +1,317 @@
+package cli_test
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"muster/zkserver"
+)
+
+// served is a running muster serve.
+type served struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	seen *screen
+	url  string // without a slash at the end
+}
+
+// serve runs muster serve on a free port.
+func (f fixture) serve(t *testing.T, servers string, more ...string) *served {
+	t.Helper()
+	return startServe(t, f.command(servers, append([]string{"serve", "--listen", "127.0.0.1:0"}, more...)...))
+}
+
+func startServe(t *testing.T, cmd *exec.Cmd) *served {
+	t.Helper()
+	s := &served{t: t, cmd: cmd, seen: startOnScreen(t, cmd)}
+	address := regexp.MustCompile(`(?m)^https?://\S+`)
+	eventually(t, "the URL of the page", func() bool {
+		s.url = strings.TrimSuffix(address.FindString(s.seen.String()), "/")
+		return s.url != ""
+	})
+	return s
+}
+
+// inPath lets the command of a worker find muster and what else there is.
+func (f fixture) inPath(cmd *exec.Cmd) *exec.Cmd {
+	cmd.Env = append(cmd.Env, "PATH="+bin+":"+os.Getenv("PATH"))
+	return cmd
+}
+
+// get answers a GET; 0 if there is no answer.
+func (s *served) get(path string) (code int, body string) {
+	answer, err := http.Get(s.url + path)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return answer.StatusCode, string(text)
+}
+
+// shows waits until a document is what a command prints.
+func (s *served) shows(path string, command func() *exec.Cmd) {
+	s.t.Helper()
+	var want, got string
+	late := time.Now().Add(time.Minute)
+	for {
+		printed := result(command())
+		if printed.code != 0 {
+			s.t.Fatalf("%s: the command ended with %d\n%s", path, printed.code, printed.stderr)
+		}
+		_, got = s.get(path)
+		if want = printed.stdout; got == want {
+			return
+		}
+		if time.Now().After(late) {
+			s.t.Fatalf("%s is not what the command prints (-want +got):\n%s", path, cmp.Diff(want, got))
+		}
+	}
+}
+
+// TestTheAPIIsWhatCommandsPrint: byte by byte, of a job, a group and a queue.
+func TestTheAPIIsWhatCommandsPrint(t *testing.T) {
+	t.Parallel()
+	f := newQueueFixture(t, "")
+	f.write(t, 2, queueAndGroup(f.root))
+	f.mustApply(t)
+	f.submit("batch", []byte("a"), []byte("b"))
+	startOnScreen(t, f.inPath(f.worker(servers.Connect(), "j0", "w0", "--", "sh", "-c",
+		"while [ ! -e members ]; do sleep 0.1; done; muster members --json > all; "+
+			"muster members --live --json > live; mv live live.json; exec sleep 1000"))).await(t, "joined")
+	f.duty("main", "exec sleep 1000")
+	f.memberWithDuties(servers.Connect(), "m0", "1.0.0")
+	serve := f.command(servers.Connect(), "serve", "--listen", "127.0.0.1:0")
+	serve.Env = append(serve.Env, redisEnviron()...)
+	s := startServe(t, serve)
+	muster := func(args ...string) func() *exec.Cmd {
+		return func() *exec.Cmd {
+			cmd := f.command(servers.Connect(), args...)
+			cmd.Env = append(cmd.Env, redisEnviron()...)
+			return cmd
+		}
+	}
+	s.shows("/api/status", muster("status", "--json"))
+	for _, name := range []string{"j0", "j1", "shop", "primes"} {
+		s.shows("/api/status"+f.root+"/"+name, muster("status", f.root+"/"+name, "--json"))
+	}
+	s.shows("/api/batches"+f.root+"/primes", muster("batches", "primes", "--root", f.root, "--json"))
+	if err := os.WriteFile(filepath.Join(f.dir, "members"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	live := filepath.Join(f.dir, "live.json")
+	eventually(t, "the members", func() bool { _, err := os.Stat(live); return err == nil })
+	members := "/api/members" + f.root + "/j0"
+	for query, file := range map[string]string{"": "all", "?live": "live.json"} {
+		_, got := s.get(members + query)
+		if d := cmp.Diff(read(t, filepath.Join(f.dir, file)), got); d != "" {
+			t.Errorf("members%s (-command +API):\n%s", query, d)
+		}
+	}
+	for path, says := range map[string]string{
+		"/api/status/nothing": "there is no job", "/api/members" + f.root + "/shop": "is not a job",
+		"/api/batches" + f.root + "/j0": "is not a queue", "/api/nothing": "there is no such document",
+	} {
+		code, body := s.get(path)
+		if code != http.StatusNotFound || !strings.Contains(body, says) || !strings.Contains(body, `"next":`) {
+			t.Errorf("%s: %d %s", path, code, body)
+		}
+	}
+}
+
+// queueAndGroup is more of a configuration: the queue and the group of fixtures.
+func queueAndGroup(root string) string {
+	return `queue "primes" {
+  root  = "` + root + `"
+  redis = "redis://` + shared.redis.Addr() + `/0"
+}
+group "shop" {
+  root = "` + root + `"
+  leader "main" {}
+  cron "nightly" {
+    schedule = "0 2 * * *"
+  }
+}
+`
+}
+
+// TestServeReadsOnlyWhatChanges: with 200 jobs, a change of one is a few requests, and nothing happens without one. No
+// request writes.
+func TestServeReadsOnlyWhatChanges(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 200, "")
+	f.mustRun(t, "apply", "--yes")
+	proxy := newProxy(t, 0)
+	s := f.serve(t, proxy.Addr())
+	s.says("/api/status", f.root+"/j199")
+	sum := func() (n int) {
+		for op, count := range proxy.Requests() {
+			if op != zkserver.OpPing {
+				n += count
+			}
+		}
+		return n
+	}
+	settled := func() int { // until two looks agree
+		n := -1
+		eventually(t, "quiet", func() bool { last := n; n = sum(); return n == last })
+		return n
+	}
+	first := settled()
+	startOnScreen(t, f.inPath(f.worker(servers.Connect(), "j7", "w0", "--", "sleep", "1000"))).await(t, "joined")
+	s.says("/api/status"+f.root+"/j7", `"identity": "w0"`)
+	const most = 100 // of 5 or more for each of 200 jobs
+	if n := settled() - first; n == 0 || n > most {
+		t.Errorf("a worker joined one of 200 jobs: %d requests, more than %d", n, most)
+	}
+	for op := range proxy.Requests() {
+		if !isRead(op) {
+			t.Errorf("it has sent a request of kind %d, which is no read", op)
+		}
+	}
+}
+
+// isRead reports whether a kind of request writes nothing but the session itself.
+func isRead(op int32) bool {
+	const connect, getChildren, addWatches = 0, 8, 105
+	return slices.Contains([]int32{
+		connect, zkserver.OpExists, zkserver.OpGetData, zkserver.OpGetACL, getChildren, zkserver.OpSync, zkserver.OpPing,
+		zkserver.OpGetChildren2, zkserver.OpAuth, zkserver.OpSetWatches, addWatches, zkserver.OpCloseSession,
+	}, op)
+}
+
+// says waits until a document contains a text.
+func (s *served) says(path, text string) {
+	s.t.Helper()
+	eventually(s.t, path+" says "+text, func() bool {
+		_, body := s.get(path)
+		return strings.Contains(body, text)
+	})
+}
+
+// TestServeGoesOnAfterZooKeeperWasAway: it keeps what it knew, says so, and goes on with another session.
+func TestServeGoesOnAfterZooKeeperWasAway(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 2, "zookeeper {\n  session_timeout = \"3s\"\n}\n")
+	f.mustRun(t, "apply", "--yes")
+	proxy := newProxy(t, 0)
+	s := f.serve(t, proxy.Addr())
+	s.says("/healthz", "ok")
+	proxy.Refuse(true)
+	proxy.Cut()
+	s.says("/healthz", "ZooKeeper does not answer since")
+	if code, body := s.get("/"); code != http.StatusOK || !strings.Contains(body, f.root+"/j1") {
+		t.Errorf("the page has lost what it knew: %d", code)
+	}
+	if code, body := s.get("/api/status"); code != http.StatusServiceUnavailable || !strings.Contains(body, `"error":`) {
+		t.Errorf("the API answers with what was: %d %s", code, body)
+	}
+	eventually(t, "the end of the session", func() bool { return strings.Contains(s.seen.String(), "keeps what it knew") })
+	f.write(t, 3, "")
+	f.mustRun(t, "apply", "--yes")
+	proxy.Refuse(false)
+	s.says("/api/status", f.root+"/j2")
+	s.says("/healthz", "ok")
+	if _, body := s.get("/metrics"); !strings.Contains(body, "\nmuster_serve_sessions_total 2\n") {
+		t.Errorf("not the second session:\n%s", body)
+	}
+}
+
+// TestServeEndsWhenAsked: with the code of the signal, also with open streams.
+func TestServeEndsWhenAsked(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 1, "")
+	f.mustRun(t, "apply", "--yes")
+	for sig, code := range map[syscall.Signal]int{syscall.SIGTERM: 143, syscall.SIGINT: 130} {
+		s := f.serve(t, servers.Connect())
+		stream, err := http.Get(s.url + "/stream?v=1&u=" + url.QueryEscape("/"))
+		if err != nil || stream.StatusCode != http.StatusOK {
+			t.Fatalf("stream: %v", err)
+		}
+		begun := time.Now()
+		if err := s.cmd.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, stream.Body); err != nil {
+			t.Errorf("the stream was cut: %v", err)
+		}
+		_ = stream.Body.Close()
+		endsWith(t, s.cmd, s.seen, code)
+		if long := time.Since(begun); long > 30*time.Second {
+			t.Errorf("it took %s", long)
+		}
+	}
+}
+
+// TestServeRefusesWhatCannotBe: the message says what to do.
+func TestServeRefusesWhatCannotBe(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 1, "")
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	file := func(name, text string) string {
+		path := filepath.Join(f.dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for _, c := range []struct {
+		args  []string
+		token string
+		code  int
+		says  string
+	}{
+		{[]string{"--listen", taken.Addr().String()}, "", 64, "next: another process listens there"},
+		{[]string{"--listen", "nonsense"}, "", 64, "next: give --listen an address"},
+		{[]string{"--listen-cert", "x"}, "", 64, "next: give both --listen-cert and --listen-key"},
+		{[]string{"--root", "nonsense"}, "", 64, "next: --root /"},
+		{[]string{"--listen-cert", file("c", "x"), "--listen-key", file("k", "x")}, "", 1, "the certificate of the page"},
+		{nil, file("short", "secret\n"), 64, "at least 16 characters"},
+		{nil, filepath.Join(f.dir, "none"), 1, "MUSTER_SERVE_TOKEN_FILE"},
+		{[]string{"--servers", refusingAddr}, "", 8, "next: check --servers"},
+	} {
+		cmd := f.command(servers.Connect(), append([]string{"serve", "--listen", "127.0.0.1:0"}, c.args...)...)
+		cmd.Env = append(cmd.Env, "MUSTER_SERVE_TOKEN_FILE="+c.token)
+		got := result(cmd)
+		expect(t, got, c.code, c.says)
+		if strings.Contains(got.stderr, "secret") {
+			t.Errorf("it shows the token:\n%s", got.stderr)
+		}
+	}
+}
+
+// TestServeWarnsOfOthers: whoever can be reached by others is told what is missing.
+func TestServeWarnsOfOthers(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 1, "")
+	f.mustRun(t, "apply", "--yes")
+	s := startServe(t, f.command(servers.Connect(), "serve", "--listen", "0.0.0.0:0"))
+	s.seen.await(t, "MUSTER_SERVE_TOKEN_FILE")
+	s.seen.await(t, "--listen-cert")
+	if !strings.HasPrefix(s.url, "http://localhost:") {
+		t.Errorf("it says %s", s.url)
+	}
+	if got := f.serve(t, servers.Connect()).seen.String(); strings.Contains(got, "warning") {
+		t.Errorf("it warns on loopback:\n%s", got)
+	}
+}
