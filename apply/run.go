@@ -67,10 +67,15 @@ var ErrLockLost = errors.New("the apply lock was lost")
 type RefusedError struct {
 	Why   string
 	Moved []string // what was changed since the plan was made, one line each
+	Last  string   // who was the last to apply the stack, if rows have moved; Run does not set it
 }
 
 func (e *RefusedError) Error() string {
-	return strings.Join(append([]string{"saved plan refused: " + e.Why + "; nothing was written"}, e.Moved...), "\n  ")
+	lines := append([]string{"saved plan refused: " + e.Why + "; nothing was written"}, e.Moved...)
+	if e.Last != "" {
+		lines = append(lines, e.Last)
+	}
+	return strings.Join(lines, "\n  ")
 }
 
 // Run applies p. When ctx ends, Run finishes the commits in flight and starts no others. The outcomes are nil if Run

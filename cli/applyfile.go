@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"muster/planfile"
 	"muster/report"
 	"muster/resource"
+	"muster/status"
 	"muster/zkstate"
 )
 
@@ -118,6 +120,19 @@ const newPlanHint = "muster plan --out FILE makes a new one"
 // refusedf is an error that refuses a saved plan before anything is written.
 func refusedf(format string, args ...any) error {
 	return wrapRefused(&apply.RefusedError{Why: fmt.Sprintf(format, args...)})
+}
+
+// nameLastApply adds to a refusal because of rows that have moved who was the last to apply the stack: that one may
+// have moved them. It is left out if the history cannot be read.
+func nameLastApply(ctx context.Context, r *zkstate.Reader, stack string, err error) error {
+	var refused *apply.RefusedError
+	if !errors.As(err, &refused) || len(refused.Moved) == 0 {
+		return err
+	}
+	if last, unread := status.History(ctx, r, []string{stack}, 1); unread == nil && len(last) == 1 {
+		refused.Last = fmt.Sprintf("the last apply of stack %s: %s", stack, report.LastApply(last[0], time.Now()))
+	}
+	return err
 }
 
 // wrapRefused makes a problem of an apply.RefusedError, with its kind and the next step.

@@ -54,7 +54,7 @@ func (p *process) commit(ctx context.Context, store *zkstate.Store, pl plan.Plan
 	case err == nil && outcomes == nil:
 		return attention(pl)
 	case outcomes == nil:
-		return wrapRefused(err)
+		return wrapRefused(nameLastApply(ctx, store.Reader, pl.Stack, err))
 	}
 	return p.summarize(pl, outcomes, o, err)
 }

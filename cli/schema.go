@@ -17,11 +17,11 @@ const schemaSuffix = ".schema.json"
 
 func newSchemaCmd(p *process) *cobra.Command {
 	return &cobra.Command{
-		Use:   "schema plan|apply|drift|validate",
+		Use:   "schema plan|apply|drift|history|validate",
 		Short: "Print the JSON Schema of a document that muster writes",
 		Long: `Prints the JSON Schema (draft 2020-12) of a saved plan, which is also what "plan
 --format json" prints, of the json report of apply or drift, or of what
-"validate --json" prints.`,
+"history --json" or "validate --json" prints.`,
 		Example:   `  muster schema plan > plan.schema.json`,
 		ValidArgs: schemaNames(),
 		Args:      argCount(1, 1, "the name of a document: "+strings.Join(schemaNames(), ", ")),
@@ -29,7 +29,7 @@ func newSchemaCmd(p *process) *cobra.Command {
 	}
 }
 
-func schemaNames() []string { return []string{"apply", "drift", "plan", "validate"} }
+func schemaNames() []string { return []string{"apply", "drift", "history", "plan", "validate"} }
 
 func runSchema(p *process, name string) error {
 	body, err := schemas.ReadFile(path.Join("schema", name+schemaSuffix))

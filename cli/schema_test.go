@@ -144,6 +144,10 @@ func TestPoint12RealOutputFitsTheSchemas(t *testing.T) {
 	if err := schemaOf(t, "plan", true).Validate(parseJSON(t, []byte(got.stdout))); err != nil {
 		t.Errorf("plan --format json: %v", err)
 	}
+	got = run(t, []string{"MUSTER_SERVERS=" + servers.Connect()}, "-C", f.dir, "history", "--json")
+	if err := schemaOf(t, "history", true).Validate(parseJSON(t, []byte(got.stdout))); err != nil {
+		t.Errorf("history --json: %v\n%s", err, got.stdout)
+	}
 }
 
 // TestSchemasNameEveryWord: the enums of the schemas are exactly the words of the program.

@@ -78,7 +78,8 @@ func TestHistory(t *testing.T) {
 func TestLastApplies(t *testing.T) {
 	want := `
 last apply of stack etl: by bob@here, 3m ago: running: 2 to create, 101 to delete
-last apply of stack etl: by ann, 63m ago: 1 created, 1 replaced, 1 deleted; 2 refused, 1 unknown (https://ci.example/runs/7?a=1&b=<2>)
+last apply of stack etl: by ann, 63m ago: 1 created, 1 replaced, 1 deleted; 2 refused, 1 unknown` +
+		` (https://ci.example/runs/7?a=1&b=<2>)
 last apply of stack etl: by longlonglonglonglonglonglonglonglonglong, 63m ago: unfinished: 1 to update
 last apply of stack etl: damaged: no permission to read it
 last apply of stack etl: by eve\x1b[2J, 63m ago: nothing changed; 1 failed

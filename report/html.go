@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"fmt"
 	"html/template"
@@ -30,6 +31,7 @@ func (r Run) html() ([]byte, error) {
 // view is the data of the template. Every text in it is escaped for control characters.
 type view struct {
 	Title, Stack, Headline, Verdict, Facts string
+	Actor, CI, Commit, URL                 string // of an apply
 	ExitCode                               int
 	Caveats                                []string
 	Problems                               []Problem
@@ -57,6 +59,8 @@ func (r Run) view() view {
 		Title: "muster " + r.Command, Stack: text.Escape(r.stack()), Headline: text.Escape(r.headline()),
 		ExitCode: r.ExitCode, Verdict: r.verdict(), Facts: text.Escape(r.facts()),
 	}
+	v.Actor, v.CI = text.Escape(r.asked()), text.Escape(cmp.Or(r.Who.CI, "this run"))
+	v.Commit, v.URL = text.Escape(r.Who.Commit), r.Who.URL
 	for _, s := range r.caveats() {
 		v.Caveats = append(v.Caveats, text.Escape(s))
 	}

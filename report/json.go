@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"muster/apply"
+	"muster/history"
 	"muster/plan"
 	"muster/planfile"
 	"muster/resource"
@@ -152,6 +153,8 @@ func changesJSON(changes []resource.Change) []changeJSON {
 
 type applyDocument struct {
 	document
+	history.Who
+	By       string               `json:"by,omitempty"` // user@host
 	ID       string               `json:"id"`
 	Outcomes []outcomeJSON        `json:"outcomes"`
 	Blocked  []blockedJSON        `json:"blocked"`
@@ -176,8 +179,10 @@ type blockedJSON struct {
 func (r Run) applyJSON(doc document, p plan.Plan) applyDocument {
 	outcomes := r.Outcomes
 	out := applyDocument{
-		document: doc, ID: p.ID, Outcomes: []outcomeJSON{}, Blocked: []blockedJSON{}, Summary: map[apply.Result]int{},
+		document: doc, Who: r.Who, By: r.By, ID: p.ID,
+		Outcomes: []outcomeJSON{}, Blocked: []blockedJSON{}, Summary: map[apply.Result]int{},
 	}
+	out.Actor = r.asked()
 	for _, res := range apply.Results() {
 		out.Summary[res] = 0
 	}

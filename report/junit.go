@@ -23,6 +23,9 @@ func (r Run) junit() ([]byte, error) {
 	for _, c := range cases {
 		if len(doc.Suites) == 0 || doc.Suites[len(doc.Suites)-1].Name != c.suite {
 			doc.Suites = append(doc.Suites, testSuite{Name: c.suite})
+			if len(doc.Suites) == 1 { // that of the whole run
+				doc.Suites[0].Properties = r.whoProperties()
+			}
 		}
 		s := &doc.Suites[len(doc.Suites)-1]
 		s.Cases = append(s.Cases, c)
@@ -31,6 +34,20 @@ func (r Run) junit() ([]byte, error) {
 	}
 	body, err := xml.MarshalIndent(doc, "", "  ")
 	return slices.Concat([]byte(xml.Header), body, []byte("\n")), err
+}
+
+// whoProperties say who asked for an apply; nil for other runs.
+func (r Run) whoProperties() *properties {
+	if r.asked() == "" {
+		return nil
+	}
+	all := []property{{"actor", text.Escape(r.asked())}}
+	for _, p := range []property{{"ci", r.Who.CI}, {"commit", r.Who.Commit}, {"url", r.Who.URL}} {
+		if p.Value != "" {
+			all = append(all, property{p.Name, text.Escape(p.Value)})
+		}
+	}
+	return &properties{all}
 }
 
 type testSuites struct {
@@ -44,7 +61,17 @@ type testSuites struct {
 type testSuite struct {
 	Name string `xml:"name,attr"`
 	tally
-	Cases []testCase `xml:"testcase"`
+	Properties *properties `xml:"properties"`
+	Cases      []testCase  `xml:"testcase"`
+}
+
+type properties struct {
+	All []property `xml:"property"`
+}
+
+type property struct {
+	Name  string `xml:"name,attr"`
+	Value string `xml:"value,attr"`
 }
 
 type tally struct {

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -23,6 +24,7 @@ func (r Run) markdown() []byte {
 		head.WriteString(" of stack " + code(s))
 	}
 	fmt.Fprintf(&head, "\n\n**%s** (exit code %d: %s)\n", prose(r.headline()), r.ExitCode, r.verdict())
+	r.writeWho(&head)
 	categories := r.categories()
 	writeCounts(&head, categories)
 	writeCaveats(&head, r.caveats())
@@ -30,6 +32,23 @@ func (r Run) markdown() []byte {
 	head.WriteString(namesWithin(categories, MaxMarkdown-head.Len()))
 	writeDetails(&head, categories, MaxMarkdown-head.Len())
 	return head.Bytes()
+}
+
+// writeWho says who asked for an apply, with a link to the run of the pipeline.
+func (r Run) writeWho(b *bytes.Buffer) {
+	if r.asked() == "" {
+		return
+	}
+	b.WriteString("\nBy " + prose(r.asked()))
+	if r.Who.URL != "" {
+		// The brackets of an address end it, and nothing else in it is markup.
+		address := strings.NewReplacer("<", "%3C", ">", "%3E", " ", "%20").Replace(r.Who.URL)
+		fmt.Fprintf(b, " in [%s](<%s>)", prose(cmp.Or(r.Who.CI, "this run")), address)
+	}
+	if r.Who.Commit != "" {
+		b.WriteString(", commit " + code(r.Who.Commit))
+	}
+	b.WriteString("\n")
 }
 
 // The size that a page may have after its caveats, and after its problems. The rest is for names and details.

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -108,6 +109,9 @@ func (r Run) headline() string {
 	}
 	return PlanCounts(*r.Plan)
 }
+
+// asked says who asked for an apply, as its process is named if nobody is; empty for other runs.
+func (r Run) asked() string { return cmp.Or(r.Who.Actor, r.By) }
 
 // caveats lists what the report does not cover.
 func (r Run) caveats() []string {

@@ -194,10 +194,13 @@ func TestGitHubAnnotations(t *testing.T) {
 	}
 }
 
+// TestPageIsSelfContained: a browser fetches nothing else. The link to the run of the pipeline is only followed by who
+// clicks on it.
 func TestPageIsSelfContained(t *testing.T) {
+	link := regexp.MustCompile(`<a href="https://ci\.example/[^"]*" rel="noreferrer">`)
 	outside := regexp.MustCompile(`(?i)\b(src|href)\s*=|url\(|@import|https?://|fetch\(|XMLHttp`)
 	for name, r := range runs() {
-		page := string(makeReport(t, r, "html"))
+		page := link.ReplaceAllString(string(makeReport(t, r, "html")), "")
 		if at := outside.FindString(page); at != "" {
 			t.Errorf("%s: the page refers to something outside: %s", name, at)
 		}

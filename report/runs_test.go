@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"muster/apply"
+	"muster/history"
 	"muster/job"
 	"muster/plan"
 	"muster/planfile"
@@ -47,6 +48,8 @@ func applyRun() report.Run {
 		{Row: remove, Result: apply.Refused, Took: 3 * time.Millisecond,
 			Err: fmt.Errorf("job %s: %w: a worker joined: 10.0.3.40:7000", remove.Path, plan.ErrMoved)},
 	}
+	r.By = "runner@build-7"
+	r.Who = history.Who{Actor: "ann", CI: "GitHub Actions", Commit: "c0ffee", URL: "https://ci.example/runs/7?a=1&b=2"}
 	return r
 }
 
@@ -129,6 +132,7 @@ func nastyRun() report.Run {
 func nastyApply() report.Run {
 	r := nastyRun()
 	r.Command = "apply"
+	r.By, r.Who = nasty, history.Who{Actor: nasty, CI: nasty, Commit: nasty, URL: "https://ci.example/(<x>)?a=|`&b=*_"}
 	for _, row := range r.Plan.Rows {
 		r.Outcomes = append(r.Outcomes, apply.Outcome{Row: row, Result: apply.Failed, Err: errors.New(nasty)})
 	}

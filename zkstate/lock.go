@@ -22,7 +22,7 @@ var ErrLocked = errors.New("another apply holds the lock")
 func (s *Store) Lock(
 	ctx context.Context, planID string, timeout time.Duration, waiting func(holder string),
 ) (held context.Context, release func() error, err error) {
-	body, err := znode.EncodeMark(znode.Mark{Who: s.cfg.By, What: "apply", Since: time.Now(), Plan: planID})
+	body, err := znode.EncodeMark(s.mark(znode.Mark{Since: time.Now(), Plan: planID}))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -55,6 +55,13 @@ func (s *Store) Lock(
 	return held, place.Leave, nil
 }
 
+// mark completes a mark of this apply.
+func (s *Store) mark(m znode.Mark) znode.Mark {
+	who := s.cfg.Who.Clean()
+	m.Who, m.What, m.Actor, m.URL = s.cfg.By, "apply", who.Actor, who.URL
+	return m
+}
+
 // lockQueue is the queue for a stack's apply lock. Its leader holds the lock.
 func (r *Reader) lockQueue(stack string) election.Queue {
 	return election.Queue{Dir: znode.Lock(r.home, stack), Prefix: znode.LockPrefix}
@@ -67,9 +74,9 @@ func lockedBy(holder znode.Mark) error {
 // describe says who made a mark and when. word comes before the time.
 func describe(m znode.Mark, word string) string {
 	if m.Since.IsZero() {
-		return m.Who
+		return m.Name()
 	}
-	return fmt.Sprintf("%s %s %s", m.Who, word, m.Since.Format(time.RFC3339))
+	return fmt.Sprintf("%s %s %s%s", m.Name(), word, m.Since.Format(time.RFC3339), m.Link())
 }
 
 // holder reads a mark. ok is false if it is gone. For a mark that cannot be read it returns one that says so.
