@@ -42,6 +42,7 @@ func TestExamplesOfWorkersRun(t *testing.T) {
 	h.composeRestarts()
 	h.kubernetesRuns()
 	h.cronJobRuns()
+	h.imageRunsExamples()
 	h.systemdRuns()
 	h.slurmRuns()
 }
