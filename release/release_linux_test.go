@@ -1,4 +1,4 @@
-package main_test
+package main
 
 import (
 	"bytes"
@@ -17,8 +17,8 @@ import (
 	"muster/soak"
 )
 
-// git runs git in a tree, as somebody who always is the same.
-func git(t *testing.T, dir string, args ...string) {
+// runGit runs git in a tree, as somebody who always is the same.
+func runGit(t *testing.T, dir string, args ...string) {
 	t.Helper()
 	cmd := exec.Command(needs.Program(t, "git", "git"), args...)
 	cmd.Dir = dir
@@ -77,14 +77,14 @@ func copyFile(t *testing.T, from, to string) {
 	}
 }
 
-// commit makes a tree a repository with one commit, and maybe a tag.
-func commit(t *testing.T, dir, tag string) {
+// commitAll makes a tree a repository with one commit, and maybe a tag.
+func commitAll(t *testing.T, dir, tag string) {
 	t.Helper()
-	git(t, dir, "init", "-q")
-	git(t, dir, "add", "-A")
-	git(t, dir, "commit", "-q", "-m", "all")
+	runGit(t, dir, "init", "-q")
+	runGit(t, dir, "add", "-A")
+	runGit(t, dir, "commit", "-q", "-m", "all")
 	if tag != "" {
-		git(t, dir, "tag", tag)
+		runGit(t, dir, "tag", tag)
 	}
 }
 
@@ -163,14 +163,17 @@ func elsewhere(t *testing.T) []string {
 // is one for this machine; with MUSTER_SOAK=1 one for every platform, with nothing compiled before.
 func TestReleaseIsReproducible(t *testing.T) {
 	t.Parallel()
+	if out, err := exec.Command("go", "run", nfpm, "--version").CombinedOutput(); err != nil {
+		needs.Missing(t, "nfpm, which Go's module proxy has: %v: %s", err, out)
+	}
 	b := newBuilder(t)
 	args := []string{"-platforms", "linux/" + runtime.GOARCH}
 	if soak.Long() {
 		args = nil
 	}
 	here, there := checkout(t), checkout(t)
-	commit(t, here, "v"+cli.Version)
-	commit(t, there, "v"+cli.Version)
+	commitAll(t, here, "v"+cli.Version)
+	commitAll(t, there, "v"+cli.Version)
 	first := b.mustRun(t, here, "022", []string{"TZ=UTC", "LC_ALL=C", "GOFLAGS=-buildvcs=false"}, args...)
 	second := b.mustRun(t, there, "077", elsewhere(t), args...)
 	same(t, first, second)
