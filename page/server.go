@@ -117,7 +117,9 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect
 // handler is the whole server.
 func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /assets/", http.FileServerFS(assets))
+	mux.HandleFunc("GET /assets/{file}", func(w http.ResponseWriter, r *http.Request) { // lists no folder
+		http.ServeFileFS(w, r, assets, "assets/"+r.PathValue("file"))
+	})
 	mux.HandleFunc("GET /stream", s.stream)
 	mux.HandleFunc("GET /healthz", s.health)
 	mux.Handle("GET /metrics", s.metrics())
