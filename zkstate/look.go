@@ -107,3 +107,24 @@ func (l *Look) Sync(_ context.Context, path string) error {
 	}
 	return nil
 }
+
+// remembered returns the children of dir among names whose data are remembered, and the names of the others. It is what
+// Get does for each of them, at a fraction of the cost: of 10,000 workers mostly one has changed.
+func (l *Look) remembered(dir string, names []string) (known []entry, others []string) {
+	known = make([]entry, 0, len(names))
+	for names := range slices.Chunk(names, 1000) { // events wait meanwhile
+		l.mirror.mu.Lock()
+		for _, name := range names {
+			a := l.mirror.answers[question{dir + "/" + name, itsData}]
+			if a == nil || a.done != nil || a.err != nil {
+				others = append(others, name)
+				continue
+			}
+			l.mirror.used(a)
+			l.use(a)
+			known = append(known, entry{name, a.data, a.stat, a})
+		}
+		l.mirror.mu.Unlock()
+	}
+	return known, others
+}

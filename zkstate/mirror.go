@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"muster/zkstate/zkconn"
@@ -64,6 +65,8 @@ type answer struct {
 	doubtful  bool // it may change without an event
 	abandoned bool // whoever read it gave up
 	err       error
+
+	decoded atomic.Pointer[any] // what decode has made of data
 }
 
 // NewMirror returns a Mirror of what s reads.
@@ -165,7 +168,7 @@ func (m *Mirror) ask(ctx context.Context, l *Look, q question) (*answer, error) 
 			return nil, &zkconn.Error{Op: "read", Path: q.path, Err: context.Cause(m.session.Context())}
 		}
 		m.mu.Lock()
-		a := m.answers[q]
+		a := m.current(q)
 		mine := a == nil
 		if mine {
 			a = &answer{of: q, done: make(chan struct{})}
@@ -189,6 +192,18 @@ func (m *Mirror) ask(ctx context.Context, l *Look, q question) (*answer, error) 
 			return a, a.err
 		}
 	}
+}
+
+// current is the answer to a question that is known or being read; else nil. The data of an ephemeral znode tell of its
+// existence too, as it has no children. The caller holds the mutex.
+func (m *Mirror) current(q question) *answer {
+	if q.kind == itsExistence {
+		a := m.answers[question{q.path, itsData}]
+		if a != nil && a.done == nil && a.exists && a.stat.EphemeralOwner != 0 {
+			return a
+		}
+	}
+	return m.answers[q]
 }
 
 // answered notes that a has been read. It is not kept if whoever read it gave up.
@@ -228,6 +243,7 @@ func (m *Mirror) read(ctx context.Context, a *answer) {
 	case itsData:
 		a.err = m.unlessMissing(ctx, a, func() (err error) {
 			a.data, a.stat, err = m.watcher.Get(ctx, a.of.path)
+			a.exists = err == nil
 			return err
 		})
 	case itsChildren:
@@ -269,7 +285,7 @@ func (m *Mirror) unlessMissing(ctx context.Context, a *answer, read func() error
 func (m *Mirror) readExistence(ctx context.Context, a *answer) (err error) {
 	for {
 		a.stat, a.exists, err = m.watcher.Exists(ctx, a.of.path)
-		if err != nil || !a.exists || a.stat.EphemeralOwner != 0 {
+		if err != nil || !a.exists || a.stat.EphemeralOwner != 0 || m.knowsChildren(a.of.path) {
 			return err
 		}
 		_, stat, err := m.watcher.Children(ctx, a.of.path)
@@ -284,4 +300,12 @@ func (m *Mirror) readExistence(ctx context.Context, a *answer) (err error) {
 			return err
 		}
 	}
+}
+
+// knowsChildren reports whether the children of a znode are remembered: then they are watched, and have not changed.
+func (m *Mirror) knowsChildren(path string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	a := m.answers[question{path, itsChildren}]
+	return a != nil && a.done == nil && a.err == nil
 }

@@ -1,6 +1,7 @@
 package zkstate_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -205,7 +206,13 @@ func (h *hand) damage(path string) {
 	}
 	id, g := o.Record.Declaration.ID(), o.Record.Generation
 	record := znode.Record(o.Record.Declaration.Kind().Name, id.Root, id.Name)
-	switch h.random.IntN(6) {
+	switch h.random.IntN(7) {
+	case 6: // a second generation, as if a backup had been put back
+		body, _, _ := s.Get(ctx, znode.Run(id.Root, g))
+		other := zkstate.NewID()
+		_, _ = s.Create(ctx, znode.Run(id.Root, other), bytes.ReplaceAll(body, []byte(g), []byte(other)),
+			zkconn.Persistent, anyone())
+		_, _ = s.Create(ctx, znode.Gate(id.Root, other), nil, zkconn.Persistent, anyone())
 	case 0:
 		_ = s.Delete(ctx, record, -1)
 	case 1:

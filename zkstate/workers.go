@@ -79,7 +79,7 @@ func (r *Reader) Workers(ctx context.Context, jobPath string) ([]Worker, error) 
 		if l.stat.EphemeralOwner == 0 {
 			continue
 		}
-		info, err := znode.DecodeWorker(l.body)
+		info, err := decode(l, znode.DecodeWorker)
 		if err != nil {
 			info = znode.Worker{ID: -1}
 		}
@@ -144,11 +144,11 @@ func (r *Reader) joined(ctx context.Context, o *resource.Observed, workers map[s
 		if !w.Live {
 			w.Since = c.stat.Mtime
 		}
-		if w.Claim, err = znode.DecodeClaim(c.body); err != nil {
+		if w.Claim, err = decode(c, znode.DecodeClaim); err != nil {
 			w.Claim = znode.Claim{}
 		}
 		if e, ok := byCzxid[c.stat.Czxid]; ok {
-			if info, err := znode.DecodeWorker(e.body); err == nil {
+			if info, err := decode(e, znode.DecodeWorker); err == nil {
 				w.Info = info
 			}
 			if n, err := znode.IDNumber(e.name); err == nil {
@@ -165,6 +165,28 @@ type entry struct {
 	name string
 	body []byte
 	stat zkconn.Stat
+	from *answer // that remembers it; nil: a session
+}
+
+// decode returns what f makes of the body of e: remembered with it if it comes from memory. The caller must not change
+// what it points to.
+func decode[T any](e entry, f func(body []byte) (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	if e.from == nil {
+		return f(e.body)
+	}
+	if kept := e.from.decoded.Load(); kept != nil {
+		if r, ok := (*kept).(result); ok {
+			return r.value, r.err
+		}
+	}
+	value, err := f(e.body)
+	var kept any = result{value, err}
+	e.from.decoded.Store(&kept)
+	return value, err
 }
 
 // readChildren reads every child of dir; none if dir does not exist.
@@ -176,13 +198,21 @@ func (r *Reader) readChildren(ctx context.Context, dir string) ([]entry, error) 
 	if err != nil {
 		return nil, err
 	}
-	entries, err := forEach(ctx, names, func(ctx context.Context, name string) (entry, error) {
+	var entries []entry
+	if look, ok := r.source.(*Look); ok {
+		entries, names = look.remembered(dir, names)
+	}
+	read, err := forEach(ctx, names, func(ctx context.Context, name string) (entry, error) {
 		body, stat, err := r.source.Get(ctx, path.Join(dir, name))
 		if errors.Is(err, zkconn.ErrNoNode) {
 			return entry{}, nil
 		}
-		return entry{name, body, stat}, err
+		return entry{name: name, body: body, stat: stat}, err
 	})
+	entries = append(entries, read...)
+	if len(read) > 0 && len(read) < len(entries) {
+		slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.name, b.name) })
+	}
 	return slices.DeleteFunc(entries, func(e entry) bool { return e.name == "" }), err
 }
 
