@@ -21,7 +21,7 @@ func (p *painter) group(d *Detail) {
 	if len(g.Duties) > 0 {
 		p.add(mainSlot, "duties", nil)
 		for _, duty := range g.Duties {
-			p.add("duties-list", "duty", dutyOf(g, duty))
+			p.add("duties-list", "duty", dutyOf(duty))
 		}
 		p.crons(g)
 	}
@@ -37,18 +37,18 @@ func (p *painter) group(d *Detail) {
 }
 
 type dutyView struct {
-	ID                                           string
-	Name, Type, Holder, Version, Address, Why    word
-	Since                                        time.Time
-	Epoch                                        int64
-	Vacant, Paused, ClockWrong                   bool
-	PausedBy, Pinned, HandingOver, Given, GivenV word
-	Waits                                        []word
+	ID                                        string
+	Name, Type, Holder, Version, Address, Why word
+	Since                                     time.Time
+	Epoch                                     int64
+	Vacant, Paused, ClockWrong                bool
+	PausedBy, Pinned, HandingOver, Given      word
+	Waits                                     []word
 }
 
 func (v dutyView) fragmentID() string { return v.ID }
 
-func dutyOf(g *report.GroupDetail, d report.Duty) dutyView {
+func dutyOf(d report.Duty) dutyView {
 	v := dutyView{
 		ID: hashID("d", d.Name), Name: word(d.Name), Type: word(d.Type), Holder: word(d.Holder), Version: word(d.Version),
 		Address: word(d.Address), Why: word(d.Why), Epoch: d.Epoch, Vacant: d.Holder == "", Paused: d.PausedBy != "",
