@@ -94,13 +94,13 @@ func headOf(d *Detail) headView {
 	}
 	switch k.kind {
 	case job.KindName:
-		v.Counts = []count{{"joined", "", k.joined, k.n}, {"live", "ok", k.live, 0}, {"completed", "", k.done, 0}}
+		v.Counts = []count{{"joined", "", k.joined, k.n}, {"live", okIf(k.live), k.live, 0}, {"completed", "", k.done, 0}}
 		if left := job.Left(o); left > 0 && o.Record != nil {
 			v.Counts = append(v.Counts, count{"left or lost", "bad", left, 0})
 		}
 	case group.KindName:
 		duties := len(group.Of(o.Record).Duties)
-		v.Counts = []count{{"members live", "ok", o.Live, 0}, {"duties held", "", group.Held(o), duties}}
+		v.Counts = []count{{"members live", okIf(o.Live), o.Live, 0}, {"duties held", "", group.Held(o), duties}}
 		if vacant := duties - group.Held(o); vacant > 0 {
 			v.Counts = append(v.Counts, count{"vacant", "bad", vacant, 0})
 		}
@@ -108,10 +108,28 @@ func headOf(d *Detail) headView {
 		f := queue.FoundOf(o)
 		v.Redis = word(queue.Of(o.Record).Redis)
 		v.Counts = []count{
-			{"executors", "ok", f.Executors, 0}, {"watchers", "ok", f.Watchers, 0}, {"unfinished batches", "", f.Batches, 0},
+			{plural(f.Executors, "executor", "executors"), okIf(f.Executors), f.Executors, 0},
+			{plural(f.Watchers, "watcher", "watchers"), okIf(f.Watchers), f.Watchers, 0},
+			{plural(f.Batches, "unfinished batch", "unfinished batches"), "", f.Batches, 0},
 		}
 	}
 	return v
+}
+
+// okIf is the class of a count of what is live.
+func okIf(n int) string {
+	if n > 0 {
+		return "ok"
+	}
+	return ""
+}
+
+// plural is the word for n things, which stands below the number.
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
 }
 
 // recordView is what the Record says.
