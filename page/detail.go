@@ -109,7 +109,7 @@ func (k *keeper) followDetail(ctx context.Context, d *watchedDetail, l *link, en
 		if w.look != nil {
 			lookChanged = w.look.Changed()
 		}
-		if !pause(ctx, max(readEvery, 3*time.Since(start))) {
+		if !pause(ctx, readPause(time.Since(start))) {
 			return
 		}
 		select {

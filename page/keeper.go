@@ -103,7 +103,7 @@ func (k *keeper) follow(ctx context.Context, s *zkconn.Session) error {
 			t = next
 		}
 		k.board.put(k.newBoard(t, x, state))
-		if !pause(ctx, max(readEvery, 2*time.Since(start))) {
+		if !pause(ctx, readPause(time.Since(start))) {
 			return context.Cause(ctx)
 		}
 		if err := k.await(ctx, s, x, t); err != nil {
@@ -111,6 +111,9 @@ func (k *keeper) follow(ctx context.Context, s *zkconn.Session) error {
 		}
 	}
 }
+
+// readPause is how long to wait after a reading that took so long: it leaves half of the time to others.
+func readPause(took time.Duration) time.Duration { return min(max(readEvery, took), readLatest) }
 
 // await waits until something has changed. While the session has no connection, the board says so.
 func (k *keeper) await(ctx context.Context, s *zkconn.Session, x *index, t *tracking) error {

@@ -54,8 +54,10 @@ const (
 const (
 	// maxHistory is how many applies are shown, of all stacks together.
 	maxHistory = 2000
-	// readEvery is how often it is read again while things change.
-	readEvery = 100 * time.Millisecond
+	// readEvery is how often it is read again while things change; after a reading that took longer, as long as that, but
+	// not later than readLatest.
+	readEvery  = 100 * time.Millisecond
+	readLatest = time.Second
 	// A session that was lost is replaced after firstRedial; after each failure the wait doubles, up to lastRedial.
 	firstRedial = 500 * time.Millisecond
 	lastRedial  = 10 * time.Second
