@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"muster/history"
 	"muster/job"
 	"muster/resource"
 	"muster/zkstate"
@@ -168,7 +169,22 @@ func (l *killLoop) killOnce(ctx context.Context, run int) (left int, err error) 
 	if out, code, err := l.muster(ctx, "plan", "--detailed-exitcode"); code != 0 || err != nil {
 		return 0, fmt.Errorf("the plan after the next apply ended with %d, %v:\n%s", code, err, out)
 	}
-	return len(want), nil
+	return len(want), l.recorded(ctx, len(want))
+}
+
+// recorded: if changes were left, the last apply is in the history as finished, and if only some were left, the one
+// before it, which was killed, as unfinished.
+func (l *killLoop) recorded(ctx context.Context, left int) error {
+	found, err := l.reader.History(ctx, "kill", 2)
+	switch {
+	case err != nil || left == 0:
+		return err
+	case len(found) == 0 || found[0].State != history.Finished || found[0].Results["applied"] != left:
+		return fmt.Errorf("the last apply has made %d changes, and its history is %+v", left, found)
+	case left < l.changes && (len(found) < 2 || found[1].State != history.Unfinished):
+		return fmt.Errorf("an apply was killed that had %d changes left, and its history is %+v", left, found)
+	}
+	return nil
 }
 
 // killApply kills an apply at a random moment. On a busy machine one may lose its session before: another is tried.

@@ -69,4 +69,12 @@ func firstApply(t *testing.T, old string) {
 	if strings.Contains(got.stdout, there) {
 		t.Errorf("it still looks in %s:\n%s", there, got.stdout)
 	}
+
+	// The older one goes on beside the history, which is below the index.
+	declare(here, there)
+	older = f.command(servers.Connect(), "apply", "--yes")
+	older.Path = old
+	expect(t, result(older), 0, "1 created")
+	expect(t, result(f.command(servers.Connect(), "history")), 0, "1 deleted")
+	expect(t, result(f.command(servers.Connect(), "plan", "--detailed-exitcode")), 0, "No changes.")
 }

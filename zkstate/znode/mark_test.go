@@ -29,6 +29,28 @@ func TestMarkIsWrittenAndRead(t *testing.T) {
 	}
 }
 
+// TestMarkNamesWhoAsked: with the address of the run, but no password in it.
+func TestMarkNamesWhoAsked(t *testing.T) {
+	at := time.Date(2026, 1, 31, 3, 4, 5, 0, time.UTC)
+	body, err := EncodeMark(Mark{
+		Who: "runner@build", What: "apply", Since: at, Actor: "ann", URL: "https://u:p@ci.example/runs/7",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := DecodeMark(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "ann (runner@build) holds it since 2026-01-31T03:04:05Z (apply), https://ci.example/runs/7"
+	if m.String() != want {
+		t.Errorf("%s, want %s", m, want)
+	}
+	if m.Actor = m.Who; m.Name() != "runner@build" {
+		t.Errorf("named %q", m.Name())
+	}
+}
+
 func TestDecodeMarkSaysWhatIsDamaged(t *testing.T) {
 	for body, want := range map[string]string{
 		"":                                "empty",
