@@ -51,7 +51,11 @@ func build(ctx context.Context, src source, p platform) (built, error) {
 // compile has no setting but these: what is in the environment or in "go env -w" could change the binary. Without -s it
 // is half as large again; a panic shows the same either way.
 func compile(ctx context.Context, src source, p platform, out string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=auto", "-ldflags=-s", "-o", out, ".")
+	vcs := "-buildvcs=false" // sources that were unpacked somewhere in another repository are not of its commit
+	if src.git {
+		vcs = "-buildvcs=auto"
+	}
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", vcs, "-ldflags=-s", "-o", out, ".")
 	cmd.Dir, cmd.Stderr = src.dir, os.Stderr
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), changesBuild),
 		"GOOS="+p.os, "GOARCH="+p.arch, "CGO_ENABLED=0", "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=-mod=readonly",

@@ -94,7 +94,7 @@ func release(ctx context.Context, o options) error {
 			return err
 		}
 		name := "muster_" + b.version + "_" + p.os + "_" + p.arch
-		body, err := archive(name, append(src.shared, b.files(src)...), src.time)
+		body, err := archive(name, slices.Concat(src.shared, b.files(src)), src.time)
 		if err != nil {
 			return err
 		}

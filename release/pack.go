@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -126,7 +127,7 @@ func installed(format string, src source, b built) ([]file, error) {
 		zsh = "/usr/share/zsh/site-functions/"
 	}
 	var files []file
-	for _, f := range append(b.files(src), src.shared...) {
+	for _, f := range slices.Concat(b.files(src), src.shared) {
 		switch {
 		case f.name == "muster":
 			f.name = "/usr/bin/muster"

@@ -18,6 +18,7 @@ import (
 // source is a source tree, and what every release of it has.
 type source struct {
 	dir    string
+	git    bool      // it is the top of a repository
 	time   time.Time // of the commit, or SOURCE_DATE_EPOCH
 	shared []file    // by name: documentation and examples
 }
@@ -33,12 +34,11 @@ type file struct {
 var noTime = time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func readSource(ctx context.Context, dir string) (source, error) {
-	s := source{dir: dir, time: noTime}
+	s := source{dir: dir, git: inGit(ctx, dir), time: noTime}
 	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err != nil {
 		return s, fmt.Errorf("run it where go.mod is: %w", err)
 	}
-	git := inGit(ctx, dir)
-	if git {
+	if s.git {
 		seconds, err := output(ctx, dir, "git", "log", "-1", "--format=%ct")
 		if err == nil {
 			s.time, err = parseTime(seconds)
@@ -54,7 +54,7 @@ func readSource(ctx context.Context, dir string) (source, error) {
 		}
 		s.time = at
 	}
-	names, err := sourceNames(ctx, dir, git)
+	names, err := sourceNames(ctx, dir, s.git)
 	for _, name := range names {
 		if !isShared(name) {
 			continue

@@ -46,7 +46,7 @@ func TestSourceWithoutGit(t *testing.T) {
 	if err != nil || len(s.shared) < 50 {
 		t.Fatalf("%v, %d files", err, len(s.shared))
 	}
-	dir := t.TempDir()
+	dir := filepath.Join(t.TempDir(), "src")
 	for _, f := range append(s.shared, file{name: "go.mod"}) {
 		path := filepath.Join(dir, f.name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -58,8 +58,12 @@ func TestSourceWithoutGit(t *testing.T) {
 	}
 	t.Setenv("SOURCE_DATE_EPOCH", "")
 	got, err := readSource(t.Context(), dir)
-	if err != nil || len(got.shared) != len(s.shared) || !got.time.Equal(noTime) {
-		t.Errorf("%v: %d files of %s; want %d", err, len(got.shared), got.time, len(s.shared))
+	if err != nil || len(got.shared) != len(s.shared) || !got.time.Equal(noTime) || got.git {
+		t.Errorf("%v: %d files of %s, git: %v; want %d", err, len(got.shared), got.time, got.git, len(s.shared))
+	}
+	runGit(t, filepath.Dir(dir), "init", "-q") // around it
+	if got, err := readSource(t.Context(), dir); err != nil || got.git {
+		t.Errorf("in another's repository: %v, git: %v", err, got.git)
 	}
 	for i, f := range got.shared {
 		if f.name != s.shared[i].name || f.executable != s.shared[i].executable {
