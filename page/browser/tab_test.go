@@ -3,6 +3,7 @@ package browser
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 
 	"muster/soak"
@@ -82,7 +84,7 @@ func (b *tab) awaitText(texts ...string) {
 		shown, _ = tryEval[string](b, "document.body.innerText") // between two pages there is none
 		for _, text := range texts {
 			if !strings.Contains(shown, text) {
-				return text + " is missing in:\n" + shown
+				return fmt.Sprintf("%q is missing in:\n%.2000s", text, shown)
 			}
 		}
 		return ""
@@ -104,7 +106,7 @@ func (b *tab) await(what, expr string) time.Duration {
 	})`
 	limit := strconv.FormatInt((patience - 10*time.Second).Milliseconds(), 10)
 	if !eval[bool](b, strings.NewReplacer("%LIMIT%", limit, "%EXPR%", expr).Replace(look)) {
-		b.t.Fatalf("%s: never in %s; the page is\n%s", what, patience, b.text())
+		b.t.Fatalf("%s: never in %s; the page is\n%.2000s", what, patience, b.text())
 	}
 	return time.Since(start)
 }
@@ -127,9 +129,23 @@ func (b *tab) scripts(on bool) {
 }
 
 // keys types, as if on a keyboard.
-func (b *tab) keys(keys string, options ...chromedp.KeyOption) {
+func (b *tab) keys(keys string) {
 	b.t.Helper()
-	b.do(chromedp.KeyEvent(keys, options...))
+	for _, key := range keys {
+		if key < ' ' || key > '~' { // one of package kb
+			b.do(chromedp.KeyEvent(string(key)))
+			continue
+		}
+		// One event presses the key and types its character, as a keyboard does. chromedp sends two, of which a page
+		// cannot prevent the second.
+		b.do(
+			command(input.DispatchKeyEvent, input.DispatchKeyEventParams{
+				Type: input.DispatchKeyEventTypeKeyDown, Key: string(key), Text: string(key), UnmodifiedText: string(key),
+			}),
+			command(input.DispatchKeyEvent, input.DispatchKeyEventParams{
+				Type: input.DispatchKeyEventTypeKeyUp, Key: string(key),
+			}))
+	}
 }
 
 // picture writes what is to be seen as a file to MUSTER_SCREENSHOTS, if that names a directory.

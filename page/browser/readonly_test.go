@@ -1,0 +1,115 @@
+package browser
+
+import (
+	"strconv"
+	"testing"
+
+	"muster/zkserver"
+)
+
+// reads are the requests that change nothing: exists, getData, getACL, getChildren, sync, ping, getChildren2,
+// multiRead, auth, setWatches, setWatches2, and the end of a session.
+func reads() map[int32]bool {
+	return map[int32]bool{
+		zkserver.OpExists: true, zkserver.OpGetData: true, zkserver.OpGetACL: true, 8: true, zkserver.OpSync: true,
+		zkserver.OpPing: true, zkserver.OpGetChildren2: true, 22: true, zkserver.OpAuth: true,
+		zkserver.OpSetWatches: true, 105: true, zkserver.OpCloseSession: true,
+	}
+}
+
+// zxid is the last transaction of the server.
+func (w *world) zxid() int64 {
+	w.t.Helper()
+	stat, err := w.ensemble.Server(0).Stat(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	n, err := strconv.ParseInt(stat["Zxid"], 0, 64)
+	if err != nil {
+		w.t.Fatalf("%v in %v", err, stat)
+	}
+	return n
+}
+
+// TestNoTransaction: all that happens in ZooKeeper is that sessions begin and end, where nobody else is at work.
+func TestNoTransaction(t *testing.T) {
+	w := newWorld(t, zkserver.Options{})
+	w.apply("etl", `"/jobs"`, `job "a" {
+  root    = "/jobs"
+  workers = 2
+}
+group "b" {
+  root = "/jobs"
+  leader "main" {}
+}
+queue "c" {
+  root  = "/jobs"
+  redis = "redis://127.0.0.1:1/0"
+}`)
+	proxy, err := zkserver.NewProxy(w.ensemble.Addrs()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer proxy.Close()
+	quiet := w.zxid()
+	s := w.serveThrough(proxy.Addr())
+	for _, at := range []string{
+		"/", "/resource/jobs/a", "/resource/jobs/b", "/resource/jobs/c", "/history", "/api/status", "/metrics", "/healthz",
+	} {
+		if code, _, body := s.get(at); code != 200 {
+			t.Errorf("%s: %d %.300s", at, code, body)
+		}
+	}
+	testHostileRequests(t, s)
+	ended := int64(proxy.Requests()[zkserver.OpCloseSession])
+	if after := w.zxid(); after != quiet+2*ended+1 || ended > 1 {
+		t.Errorf("there were %d transactions; want only the begins of sessions, and the ends of %d", after-quiet, ended)
+	}
+}
+
+// TestNothingIsWritten: whatever is looked at, the server sends only reads.
+func TestNothingIsWritten(t *testing.T) {
+	w := newTown(t)
+	proxy, err := zkserver.NewProxy(w.ensemble.Addrs()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer proxy.Close()
+	s := w.serveThrough(proxy.Addr())
+	for name, at := range views() {
+		b := newTab(t, s.url)
+		b.allow("404|net::ERR_CONNECTION_REFUSED|net::ERR_INCOMPLETE_CHUNKED_ENCODING") // at the end the server ends
+		b.open(at)
+		b.live()
+		if name == "overview" {
+			b.keys("/")
+			b.keys("night")
+		}
+	}
+	for _, at := range []string{
+		"/api/status", "/api/status/jobs/ingest", "/api/members/jobs/ingest", "/api/batches/queues/primes", "/api/history",
+		"/metrics", "/healthz",
+	} {
+		if code, _, body := s.get(at); code != 200 {
+			t.Errorf("%s: %d %.300s", at, code, body)
+		}
+	}
+	proxy.Cut() // it connects again, and sets its watches again
+	if err := w.ensemble.Server(0).Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b := newTab(t, s.url)
+	b.open("/")
+	b.awaitText("connected")
+	endProcess(s.run)
+	seen := proxy.Requests()
+	for op, n := range seen {
+		if !reads()[op] {
+			t.Errorf("%d requests have the opcode %d", n, op)
+		}
+	}
+	if seen[zkserver.OpGetData] == 0 {
+		t.Errorf("the proxy saw only %v", seen)
+	}
+	t.Logf("requests by opcode: %v", seen)
+}
