@@ -137,7 +137,7 @@ func floorPlan() map[string]room {
 		"examples/pipelines": {},
 
 		// The page in a real browser, and under attack: tests only.
-		"page/browser": {},
+		"page/browser": {others: []string{sync}},
 
 		// A ZooKeeper in memory: muster dev --embedded, and simulation.
 		"zkmodel": {},

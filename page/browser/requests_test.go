@@ -72,7 +72,7 @@ func rawRequests(host string) []rawRequest {
 	}
 }
 
-// testHostileRequests: each gets the answer that it should, nothing of it is reflected unescaped, and the server goes on.
+// testHostileRequests: each gets the answer that it should, nothing of it comes back unescaped, and the server goes on.
 func testHostileRequests(t *testing.T, s *server) {
 	var all sync.WaitGroup // some wait until the server has had enough
 	for _, c := range rawRequests(s.addr) {
