@@ -53,7 +53,8 @@ func aGroup(name string, live, held int) report.JobStatus {
 	for _, d := range duties {
 		g.Add(d)
 	}
-	o := resource.Observed{Record: record(g), Live: live, Counts: map[string]int{"held": held}, Created: ago(400 * time.Hour)}
+	o := resource.Observed{Record: record(g), Live: live, Counts: map[string]int{"held": held}}
+	o.Created = ago(400 * time.Hour)
 	since := ago(3 * time.Hour)
 	next, tick := epoch().Add(24*time.Hour), ago(0)
 	started, ended, one := ago(-time.Second), ago(-71*time.Second), 1
@@ -108,7 +109,8 @@ func sample() *Board {
 	degraded := queue.Found{Executors: 2, Watchers: 1, Batches: 4, Lost: 1, Failed: 1}
 	all := []report.JobStatus{
 		aJob("archive", 8, 8, 0, 8), aJob("backfill-2026-06", 64, 64, 61, 0), aJob("etl-a", 8, 8, 8, 0),
-		aJob("etl-b", 8, 5, 5, 0), aJob("ingest-eu", 4, 0, 0, 0), aJob("rebuild", 16, 16, 0, 3), aJob("train", 2000, 2000, 1940, 40),
+		aJob("etl-b", 8, 5, 5, 0), aJob("ingest-eu", 4, 0, 0, 0), aJob("rebuild", 16, 16, 0, 3),
+		aJob("train", 2000, 2000, 1940, 40),
 		with(aJob("old-thing", 4, 4, 4, 0), func(o *resource.Observed) { o.Lost = []resource.Part{resource.PartRecord} }),
 		with(aJob("secret", 4, 0, 0, 0), func(o *resource.Observed) { o.Record, o.Problem = nil, "no permission" }),
 		with(aJob("stop-me", 4, 4, 2, 0), func(o *resource.Observed) { o.Record.State = resource.StateTerminating }),
@@ -134,7 +136,9 @@ func sample() *Board {
 	return &Board{
 		At: epoch(), Servers: "zk-1:2181,zk-2:2181,zk-3:2181", Connected: true, Roots: []string{"/jobs/prod"},
 		Resources: all, History: applies(),
-		Stacks: []Stack{{Name: "etl-prod", Roots: []string{"/jobs/prod"}, Last: &applies()[0]}, {Name: "web", Roots: []string{"/web"}}},
+		Stacks: []Stack{
+			{Name: "etl-prod", Roots: []string{"/jobs/prod"}, Last: &applies()[0]}, {Name: "web", Roots: []string{"/web"}},
+		},
 	}
 }
 

@@ -145,7 +145,8 @@ func TestEveryPageIsSound(t *testing.T) {
 			t.Errorf("%s: %s", name, strings.Join(found, "; "))
 		}
 	}
-	if found := problems(`<h1 id=a>x</h1><h3 id=a style="x" aria-labelledby=b>x</h3><a href="javascript:x">`); len(found) != 5 {
+	wrong := `<h1 id=a>x</h1><h3 id=a style="x" aria-labelledby=b>x</h3><a href="javascript:x">`
+	if found := problems(wrong); len(found) != 5 {
 		t.Errorf("problems are not found: %q", found)
 	}
 }
@@ -167,7 +168,8 @@ func TestFragmentsAreOneElement(t *testing.T) {
 				t.Errorf("%s: fragment %s is in %s, which is not there yet", name, f.ID, f.In)
 			}
 			for _, n := range append(slices.Collect(nodes[0].Descendants()), nodes[0]) {
-				if slices.ContainsFunc(n.Attr, func(a html.Attribute) bool { return a.Key == "data-slot" }) {
+				isSlot := func(a html.Attribute) bool { return a.Key == "data-slot" }
+				if slices.ContainsFunc(n.Attr, isSlot) {
 					slots = append(slots, attribute(n, "id"))
 				}
 			}
@@ -190,8 +192,8 @@ func attribute(n *html.Node, key string) string {
 	return ""
 }
 
-// TestOnlyWhatChangedIsNew: a job that changes has a new row, a new need, and new counts; nothing else changes, whatever
-// the time is.
+// TestOnlyWhatChangedIsNew: a job that changes has a new row, a new need, and new counts. Nothing else changes, though
+// the board is of another time.
 func TestOnlyWhatChangedIsNew(t *testing.T) {
 	v, before, after := newViews(), sample(), sample()
 	after.At = epoch().AddDate(0, 0, 1)

@@ -216,8 +216,8 @@ func (p *painter) list(all []rowKey) {
 	p.chunks(shown)
 }
 
-// chunkSize is how many rows the browser lays out together when they come near the screen. One by one is far slower, and
-// all at once too.
+// chunkSize is how many rows the browser lays out together when they come near the screen. One by one is far slower,
+// and all at once too.
 const chunkSize = 100
 
 func (p *painter) chunks(rows []rowKey) {

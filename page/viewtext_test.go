@@ -157,7 +157,8 @@ func TestRequestsSurviveTheirURL(t *testing.T) {
 func TestLinksOfTheWebOnly(t *testing.T) {
 	for s, want := range map[string]string{
 		"https://ci.example/runs/118?a=b#c": "https://ci.example/runs/118?a=b#c", "http://ci:8080/x": "http://ci:8080/x",
-		"javascript:alert(1)": "", "data:text/html,x": "", "//evil.example/x": "", "https:evil": "", "HTTPS://x/": "https://x/",
+		"javascript:alert(1)": "", "data:text/html,x": "", "//evil.example/x": "", "https:evil": "",
+		"HTTPS://x/":               "https://x/",
 		"https://user:secret@ci/x": "", "ftp://x/": "", "": "", "http://": "", " https://x/": "", "java\nscript:x": "",
 	} {
 		if got := webURL(s); got != want {
