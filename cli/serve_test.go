@@ -111,6 +111,7 @@ func TestTheAPIIsWhatCommandsPrint(t *testing.T) {
 	for _, name := range []string{"j0", "j1", "shop", "primes"} {
 		s.shows("/api/status"+f.root+"/"+name, muster("status", f.root+"/"+name, "--json"))
 	}
+	s.shows("/api/history", muster("history", "--json"))
 	s.shows("/api/batches"+f.root+"/primes", muster("batches", "primes", "--root", f.root, "--json"))
 	if err := os.WriteFile(filepath.Join(f.dir, "members"), nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -2,12 +2,16 @@ package page
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"muster/report"
+	"muster/resource"
 	"muster/status"
 	"muster/text"
 	"muster/zkstate"
@@ -103,12 +107,33 @@ func (s *server) apiStatus(_ context.Context, _ *http.Request, b *Board) ([]byte
 	defer s.all.Unlock()
 	if s.all.board != b {
 		var body bytes.Buffer
-		if err := report.StatusJSON(&body, b.Resources, nil); err != nil {
+		if err := report.StatusJSON(&body, b.Resources, nil, s.lastApplies(b, b.Resources...)...); err != nil {
 			return nil, &problem{http.StatusInternalServerError, err.Error(), ""}
 		}
 		s.all.board, s.all.body = b, body.Bytes()
 	}
 	return s.all.body, nil
+}
+
+// lastApplies are the last applies of the stacks of these resources, and of the configuration's, as a status has them.
+func (s *server) lastApplies(b *Board, of ...report.JobStatus) (all []report.Apply) {
+	const most = 20
+	stacks := map[string]bool{}
+	if len(s.cfg.Also) > 0 {
+		stacks[s.cfg.Stacks[0]] = true
+	}
+	home := cmp.Or(s.cfg.Home, resource.DefaultHome)
+	for _, j := range of {
+		if rec := j.Observed.Record; rec != nil && cmp.Or(rec.Home, home) == home {
+			stacks[rec.Stack] = true
+		}
+	}
+	for i, stack := range slices.Sorted(maps.Keys(stacks)) {
+		if a, ok := b.last[stack]; ok && i < most {
+			all = append(all, a)
+		}
+	}
+	return all
 }
 
 // found is a resource of the board that a request names.
@@ -153,8 +178,8 @@ func (s *server) withDetail(
 func (s *server) apiDetail(ctx context.Context, r *http.Request, b *Board) ([]byte, *problem) {
 	return s.withDetail(ctx, r, b, func(d *Detail) ([]byte, *problem) {
 		var body bytes.Buffer
-		workers := map[string][]report.Worker{d.Path: d.Workers}
-		if err := report.StatusJSON(&body, []report.JobStatus{d.JobStatus}, workers); err != nil {
+		workers, last := map[string][]report.Worker{d.Path: d.Workers}, s.lastApplies(b, d.JobStatus)
+		if err := report.StatusJSON(&body, []report.JobStatus{d.JobStatus}, workers, last...); err != nil {
 			return nil, &problem{http.StatusInternalServerError, err.Error(), ""}
 		}
 		return body.Bytes(), nil

@@ -18,6 +18,8 @@ type Board struct {
 	Stacks          []Stack
 	Resources       []report.JobStatus // of all kinds, by path
 	History         []report.Apply     // the newest first, of the shown stacks
+
+	last map[string]Apply // by stack, also of stacks that are not shown
 }
 
 // resource returns what is at path.

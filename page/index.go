@@ -20,7 +20,8 @@ type index struct {
 	roots   []string
 	stacks  []Stack
 	history []Apply
-	problem string // why not all stacks are known
+	last    map[string]Apply // by stack, also of stacks that are not shown
+	problem string           // why not all stacks are known
 }
 
 // changed is closed when the index has to be read again.
@@ -51,13 +52,21 @@ func (x *index) update(ctx context.Context) error {
 // read reads the index. What is damaged or may not be read is a problem, and no error.
 func (x *index) read(ctx context.Context, r *zkstate.Reader) error {
 	cfg := x.keeper.cfg
-	x.stacks, x.history, x.problem = nil, nil, ""
+	x.stacks, x.history, x.last, x.problem = nil, nil, map[string]Apply{}, ""
 	names, err := r.Stacks(ctx)
 	if err := x.note(ctx, err); err != nil {
 		return err
 	}
 	if len(cfg.Stacks) > 0 {
-		names = slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(cfg.Stacks, name) })
+		shown := func(name string) bool { return slices.Contains(cfg.Stacks, name) }
+		for _, name := range names {
+			if !shown(name) { // it may have something beside what is shown
+				if err := x.lastOf(ctx, r, name); err != nil {
+					return err
+				}
+			}
+		}
+		names = slices.DeleteFunc(names, func(name string) bool { return !shown(name) })
 	}
 	x.roots = slices.Concat(cfg.Roots, cfg.Also)
 	for _, name := range names {
@@ -70,7 +79,12 @@ func (x *index) read(ctx context.Context, r *zkstate.Reader) error {
 	}
 	slices.Sort(x.roots)
 	x.roots = slices.Compact(x.roots)
-	slices.SortStableFunc(x.history, func(a, b Apply) int { return b.Started.Compare(a.Started) })
+	slices.SortStableFunc(x.history, func(a, b Apply) int {
+		if a.Stack == b.Stack {
+			return 0 // their numbers order them, whatever the clocks say
+		}
+		return b.Started.Compare(a.Started)
+	})
 	return nil
 }
 
@@ -84,7 +98,7 @@ func (x *index) stack(ctx context.Context, r *zkstate.Reader, name string, n int
 	}
 	if len(cfg.Roots) > 0 {
 		if !slices.ContainsFunc(roots, func(root string) bool { return slices.Contains(cfg.Roots, root) }) {
-			return nil
+			return x.lastOf(ctx, r, name)
 		}
 	} else {
 		x.roots = append(x.roots, roots...)
@@ -97,12 +111,21 @@ func (x *index) stack(ctx context.Context, r *zkstate.Reader, name string, n int
 	for i, f := range found {
 		a := Apply{Stack: name, Found: f}
 		if i == 0 {
-			s.Last = &a
+			s.Last, x.last[name] = &a, a
 		}
 		x.history = append(x.history, a)
 	}
 	x.stacks = append(x.stacks, s)
 	return nil
+}
+
+// lastOf reads the last apply of a stack that is not shown.
+func (x *index) lastOf(ctx context.Context, r *zkstate.Reader, name string) error {
+	found, err := r.History(ctx, name, 1)
+	for _, f := range found {
+		x.last[name] = Apply{Stack: name, Found: f}
+	}
+	return x.note(ctx, err)
 }
 
 // note notes why something could not be read. It returns the error of a session that has ended.

@@ -197,7 +197,7 @@ func (k *keeper) recount(
 func (k *keeper) newBoard(t *tracking, x *index, state plan.State) *Board {
 	b := &Board{
 		At: time.Now(), Servers: k.cfg.Servers, Connected: true, Roots: x.roots, Unlisted: state.Unlisted,
-		Unindexed: x.problem, Stacks: x.stacks, History: x.history,
+		Unindexed: x.problem, Stacks: x.stacks, History: x.history, last: x.last,
 		Resources: make([]report.JobStatus, 0, len(state.Found)),
 	}
 	t.mu.Lock()
