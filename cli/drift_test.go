@@ -163,8 +163,9 @@ func TestPoint14DriftsReaderHasNoMethodThatWrites(t *testing.T) {
 		methods = append(methods, m.Name)
 	}
 	want := []string{
-		"AllRoots", "Applied", "CompletedW", "Ensemble", "FillMembers", "FillSaved", "Find", "Follow", "GroupState", "Look",
-		"Parts", "QueueState", "Read", "ReadFor", "Roots", "Rounds", "RunName", "WaitUnlocked", "Workers",
+		"AllRoots", "Applied", "CompletedW", "Ensemble", "FillMembers", "FillSaved", "Find", "Follow", "GroupState",
+		"History", "Holder", "Look", "Parts", "QueueState", "Read", "ReadFor", "Roots", "Rounds", "RunName", "Stacks",
+		"WaitUnlocked", "Workers",
 	}
 	if d := cmp.Diff(want, methods); d != "" {
 		t.Errorf("methods of a Reader that waits (-want +got):\n%s", d)
