@@ -96,13 +96,14 @@ func (k *keeper) follow(ctx context.Context, s *zkconn.Session) error {
 		}
 		state := t.State()
 		l.state.put(state)
+		k.board.put(k.newBoard(t, x, state))
 		if next, err := k.recount(ctx, l, t, x.roots, state); err != nil {
 			return err
 		} else if next != t {
 			t.Close()
 			t = next
+			k.board.put(k.newBoard(t, x, state))
 		}
-		k.board.put(k.newBoard(t, x, state))
 		if !pause(ctx, readPause(time.Since(start))) {
 			return context.Cause(ctx)
 		}

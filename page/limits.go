@@ -38,7 +38,7 @@ const (
 	// aliveEvery is how often a stream says that it is there.
 	aliveEvery = 15 * time.Second
 	// firstRead is how long a request waits for what was not read yet.
-	firstRead = 10 * time.Second
+	firstRead = 30 * time.Second
 
 	maxHeader         = 16 << 10
 	readHeaderTimeout = 10 * time.Second
