@@ -75,18 +75,18 @@ type Found struct {
 // Clean cuts and drops what a Who must not hold.
 func (w Who) Clean() Who {
 	return Who{
-		Actor: cut(w.Actor, MaxText), CI: cut(w.CI, MaxText), Commit: cut(w.Commit, MaxText), URL: CleanURL(w.URL),
+		Actor: cut(w.Actor), CI: cut(w.CI), Commit: cut(w.Commit), URL: CleanURL(w.URL),
 	}
 }
 
-// cut is s without control characters and without the space around it, and at most so many bytes of it.
-func cut(s string, most int) string {
+// cut is s without control characters and without the space around it, and at most MaxText bytes of it.
+func cut(s string) string {
 	s = printable(strings.TrimSpace(s))
-	if len(s) <= most {
+	if len(s) <= MaxText {
 		return s
 	}
 	const dots = "…"
-	s = s[:most-len(dots)]
+	s = s[:MaxText-len(dots)]
 	for !utf8.ValidString(s) {
 		s = s[:len(s)-1]
 	}
@@ -120,7 +120,7 @@ func CleanURL(s string) string {
 
 // Begin is an entry of an apply that begins now. The caller has set what it is to change.
 func (e Entry) Begin(by, version string, who Who, now time.Time) Entry {
-	e.By, e.Who, e.Version = cmp.Or(cut(by, MaxText), "unknown"), who.Clean(), cut(version, MaxText)
+	e.By, e.Who, e.Version = cmp.Or(cut(by), "unknown"), who.Clean(), cut(version)
 	e.Started = now.UTC().Truncate(time.Second)
 	e.Actor = cmp.Or(e.Actor, e.By)
 	return e
