@@ -81,7 +81,7 @@ func (s *server) serveUntil(ctx context.Context) error {
 	defer cancel()
 	_ = web.Shutdown(closing) // what is not answered by then is cut
 	_ = web.Close()
-	<-served
+	<-served //nolint:errcheck // it says that the server was closed
 	return nil
 }
 
