@@ -193,7 +193,7 @@ func TestHostileNames(t *testing.T) {
 	for _, name := range evilNames() {
 		paths = append(paths, "/jobs/"+name)
 	}
-	see("/", slices.Concat(paths, []string{"/r" + evilImage + "/inner", "/jobs/" + strings.Repeat("w", 128)})...)
+	see("/", slices.Concat(paths, []string{"/r" + evilImage + "/inner", "/jobs/" + strings.Repeat("w", 128), "evil"})...)
 	see(resource("/jobs/victim"), evilImage, `"'>hacked=1`, "\u202elive", evilScript, evilSVG, "🔥", `\u202eabc`)
 	see(resource("/jobs/club"), evilImage)
 	see(resource("/jobs/line"), evilImage, evilScript+` \x1b[31mred \u202e`)

@@ -21,7 +21,7 @@ func request(s *server, path string) string {
 func testSlowReaders(t *testing.T, w *world, s *server) {
 	files := s.files()
 	slow := newClients(t)
-	for i := range 100 {
+	for i := range manyReaders() {
 		slow.slow(s, request(s, "/"), i%2 == 0)
 	}
 	quick := newClients(t)

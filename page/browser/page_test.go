@@ -63,6 +63,8 @@ func testShown(t *testing.T, w *town, s *server) {
 		at    string
 		texts []string
 	}{
+		{"overview", []string{"etl", "8 in /apps, /jobs, /queues", "Last apply", "8 created", "ops", "1 in /ops"}},
+		{"history", []string{"etl", "ops", "tester@", "8 created", "1 created", "finished"}},
 		{"running", []string{
 			"/jobs/ingest", "running", "ingest-a", "ingest-b", "ingest-c", "live", "loaded", "1 of 3", "team", "data", "etl",
 		}},

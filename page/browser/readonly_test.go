@@ -2,6 +2,7 @@ package browser
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 
 	"muster/zkserver"
@@ -64,6 +65,39 @@ queue "c" {
 	ended := int64(proxy.Requests()[zkserver.OpCloseSession])
 	if after := w.zxid(); after != quiet+2*ended+1 || ended > 1 {
 		t.Errorf("there were %d transactions; want only the begins of sessions, and the ends of %d", after-quiet, ended)
+	}
+}
+
+// TestReadOnlyUser: who may only read sees everything.
+func TestReadOnlyUser(t *testing.T) {
+	w := newWorld(t, zkserver.Options{})
+	w.environ = []string{"MUSTER_ZK_AUTH=digest:ops:open-sesame"}
+	w.apply("etl", `"/jobs"`, `zookeeper {
+  acl = ["auth::cdrwa", "world:anyone:r"]
+}
+job "a" {
+  root    = "/jobs"
+  workers = 1
+}
+group "b" {
+  root = "/jobs"
+  leader "main" {}
+}`)
+	w.start("joined", "worker", "--root", "/jobs", "--job", "a", "--identity", "reader-a")
+	w.environ = nil
+	before := w.zxid()
+	s := w.serve()
+	for at, want := range map[string]string{
+		"/": "/jobs/</span>b", "/resource/jobs/a": "reader-a", "/resource/jobs/b": "ready", "/history": "2 created",
+		"/api/status/jobs/a": `"status": "running"`,
+	} {
+		code, _, body := s.get(at)
+		if code != 200 || !strings.Contains(body, want) || strings.Contains(body, "no permission") {
+			t.Errorf("%s: %d without %q: %.3000s", at, code, want, body)
+		}
+	}
+	if after := w.zxid(); after > before+3 { // two sessions, one of which has ended
+		t.Errorf("%d transactions", after-before)
 	}
 }
 
