@@ -67,7 +67,7 @@ approved is what runs.`,
 		"wait so long for another apply of the stack")
 	cmd.Flags().DurationVar(&o.maxAge, "max-age", 24*time.Hour, "refuse a saved plan that is older")
 	cmd.Flags().StringVar(&o.actor, "actor", "",
-		"who asks for it, for the history (MUSTER_ACTOR); default: whom the pipeline names, or user@host")
+		"`NAME` of who asks for it, for the history (MUSTER_ACTOR); default: whom the pipeline names, or user@host")
 	cmd.Flags().IntVar(&o.parallel, "parallel", apply.DefaultParallel, "make `N` changes at a time")
 	return cmd
 }
@@ -173,7 +173,7 @@ func (p *process) storeConfig(home, stack string, acl []string) zkstate.Config {
 // applyConfig is storeConfig for an apply, which says in the history who asked for it.
 func (p *process) applyConfig(run *report.Run, home, stack string, acl []string) zkstate.Config {
 	c := p.storeConfig(home, stack, acl)
-	c.Who, c.Version = run.Who, Version
+	c.Who, c.Version = run.Who, version().Version
 	return c
 }
 

@@ -110,7 +110,11 @@ func (p *process) history(ctx context.Context, r *zkstate.Reader, o historyOptio
 		err = report.HistoryJSON(p.out, applies)
 	case len(applies) == 0:
 		fmt.Fprintf(p.out, "There is no history of %s below %s.\n", text.Escape(stacksText(o.stacks)), home)
-		fmt.Fprintf(p.err, "  next: %s\n", p.paste("muster history --all"))
+		next := "muster apply records what it changes"
+		if len(o.stacks) > 0 {
+			next = "muster history --all"
+		}
+		fmt.Fprintf(p.err, "  next: %s\n", p.paste(next))
 	default:
 		err = report.History(p.out, applies, p.layout())
 	}

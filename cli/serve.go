@@ -123,7 +123,7 @@ func (p *process) serveConfig(ctx context.Context, o serveOptions) (c page.Confi
 	c.Connect = func(ctx context.Context) (*zkconn.Session, error) { return p.connect(ctx, scope.target) }
 	c.Redis = p.openLookout
 	c.Servers, c.Home, c.Kinds = strings.Join(scope.target.servers, ","), scope.home, kinds()
-	c.Roots, c.Stacks, c.Version, c.Log = o.roots, o.stacks, Version, p.log
+	c.Roots, c.Stacks, c.Version, c.Log = o.roots, o.stacks, version().Version, p.log
 	if scope.cfg != nil && len(o.roots) == 0 && len(o.stacks) == 0 {
 		c.Stacks, c.Also = []string{scope.cfg.Stack}, scope.cfg.Searched()
 	}

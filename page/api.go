@@ -87,7 +87,7 @@ func (s *server) current(ctx context.Context) (*Board, *problem) {
 	case !ok:
 		return nil, busy("ZooKeeper was not read yet")
 	case !b.Connected:
-		return nil, busy("ZooKeeper does not answer since " + b.At.UTC().Format(time.RFC3339))
+		return nil, busy("ZooKeeper does not answer; it last did at " + b.At.UTC().Format(time.RFC3339))
 	}
 	return b, nil
 }
@@ -241,6 +241,9 @@ func (s *server) apiBatches(ctx context.Context, r *http.Request, b *Board) ([]b
 		return nil, &problem{http.StatusNotFound, j.Path + " is not a queue", "/api/status" + j.Path}
 	}
 	return s.withDetail(ctx, r, b, func(d *Detail) ([]byte, *problem) {
+		if d.Redis != "" { // an empty list would say that there is nothing to do
+			return nil, &problem{http.StatusBadGateway, d.Redis, "try again when Redis answers"}
+		}
 		var body bytes.Buffer
 		if err := report.BatchesJSON(&body, d.rows); err != nil {
 			return nil, &problem{http.StatusInternalServerError, err.Error(), ""}

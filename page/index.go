@@ -70,7 +70,7 @@ func (x *index) read(ctx context.Context, r *zkstate.Reader) error {
 	}
 	x.roots = slices.Concat(cfg.Roots, cfg.Also)
 	for _, name := range names {
-		if err := x.stack(ctx, r, name, maxHistory/len(names)); err != nil {
+		if err := x.stack(ctx, r, name, max(1, maxHistory/len(names))); err != nil {
 			return err
 		}
 	}

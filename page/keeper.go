@@ -2,6 +2,7 @@ package page
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -47,10 +48,9 @@ func (k *keeper) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		s, err := k.cfg.Connect(ctx)
 		if err == nil {
-			wait = firstRedial
 			k.sessions.Add(1)
 			k.cfg.Log.Info("connected to zookeeper")
-			err = k.follow(ctx, s)
+			err = k.follow(ctx, s, func() { wait = firstRedial })
 			k.link.put(nil)
 			_ = s.Close() // it has no ephemeral znodes
 		}
@@ -78,8 +78,9 @@ func (k *keeper) disconnected(at time.Time) {
 	}
 }
 
-// follow keeps the board current until ctx or the session ends, and returns why.
-func (k *keeper) follow(ctx context.Context, s *zkconn.Session) error {
+// follow keeps the board current until ctx or the session ends, and returns why. It calls read each time that it has
+// read everything.
+func (k *keeper) follow(ctx context.Context, s *zkconn.Session, read func()) error {
 	l := &link{mirror: zkstate.NewMirror(s)}
 	k.link.put(l)
 	x := &index{keeper: k, mirror: l.mirror}
@@ -102,8 +103,11 @@ func (k *keeper) follow(ctx context.Context, s *zkconn.Session) error {
 		} else if next != t {
 			t.Close()
 			t = next
+			state = t.State() // it may be newer
+			l.state.put(state)
 			k.board.put(k.newBoard(t, x, state))
 		}
+		read()
 		if !pause(ctx, readPause(time.Since(start))) {
 			return context.Cause(ctx)
 		}
@@ -165,14 +169,21 @@ func (k *keeper) newTracking(l *link, counting bool) *tracking {
 	return t
 }
 
-// count counts restarts, and takes out strangers. It leaves o as it is: who looks at it in detail does the same.
+// count counts restarts, and takes out strangers. It leaves o as it is: who looks at it in detail does the same. Workers
+// that cannot be read are not counted. The error is that of a session that has ended.
 func (t *tracking) count(ctx context.Context, r *zkstate.Reader, path string, o *resource.Observed) error {
 	j := report.JobStatus{Path: path, Observed: *o}
 	_, err := status.Workers(ctx, r, &j)
+	switch {
+	case ctx.Err() != nil || errors.Is(err, zkconn.ErrSessionLost) || errors.Is(err, zkconn.ErrUnreachable):
+		return err
+	case err != nil:
+		j = report.JobStatus{Path: path, Observed: *o}
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.counted[path] = j
-	return err
+	return nil
 }
 
 // recount returns t, or another tracking if restarts have to be counted now, or no longer. What was read stays read.

@@ -11,7 +11,7 @@ const (
 	// MaxViews is how many different pages are shown at a time. Those that nobody looks at make room for others.
 	MaxViews = 100
 	// MaxDetails is how many jobs, groups and queues are looked at in detail at a time.
-	MaxDetails = 100
+	MaxDetails = 250
 
 	// renderEvery is how often a view is drawn again while things change. One that is slow to draw is drawn less often,
 	// after twice the time that it took, but not later than renderLatest.
@@ -30,7 +30,7 @@ const (
 	socketBuffer = 64 << 10
 	// answerTimeout is how long any other answer may take altogether.
 	answerTimeout = time.Minute
-	// maxAnswers is how many documents of the API are made and sent at a time, maxScrapes how many of /metrics.
+	// maxAnswers is how many documents of the API are made and sent at a time, maxScrapes how many of /metrics are made.
 	maxAnswers = 32
 	maxScrapes = 4
 	// maxSeries is how many jobs, groups and queues have series of their own in /metrics.

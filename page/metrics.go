@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,7 +18,6 @@ import (
 	"muster/report"
 	"muster/resource"
 	"muster/status"
-	"muster/text"
 )
 
 // metrics handles /metrics: what is on the board, and how the server is.
@@ -115,9 +115,9 @@ func (f families) board(b *Board) {
 // resource adds the series of one job, group or queue.
 func (f families) resource(j report.JobStatus) {
 	o, kind := &j.Observed, kindName(&j.Observed)
-	path, stack := text.Escape(j.Path), ""
+	path, stack := label(j.Path), ""
 	if o.Record != nil {
-		stack = text.Escape(o.Record.Stack)
+		stack = label(o.Record.Stack)
 	}
 	add := func(name, help string, n int) {
 		f.add("muster_"+kind+"_"+name, help, float64(n), "path", path, "stack", stack)
@@ -164,10 +164,13 @@ func (f families) history(b *Board) {
 	for _, s := range b.Stacks {
 		if s.Last != nil {
 			f.add("muster_stack_last_apply_timestamp_seconds", "When the stack was applied last.", seconds(s.Last.Started),
-				"stack", text.Escape(s.Name))
+				"stack", label(s.Name))
 		}
 	}
 }
+
+// label is the value of a label: any UTF-8, so that two names never become one.
+func label(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
 
 // kindName is the kind of what was observed. What has no Record counts as a job, as in a status.
 func kindName(o *resource.Observed) string {

@@ -137,11 +137,17 @@ func (s *server) guard(next http.Handler) http.Handler {
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cache-Control", "no-store")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		if r.ContentLength != 0 { // the server would wait for it, before it answers
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second))
+			h.Set("Connection", "close")
+		}
 		switch {
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
 			h.Set("Allow", "GET, HEAD")
 			http.Error(w, "only GET and HEAD: this page changes nothing", http.StatusMethodNotAllowed)
-		case !s.called(r.Host):
+		case r.ContentLength != 0:
+			http.Error(w, "a request has no body here", http.StatusBadRequest)
+		case r.URL.Path != "/healthz" && !s.called(r.Host):
 			http.Error(w, "this server is not called that: name it with --listen or --allow-host",
 				http.StatusMisdirectedRequest)
 		case r.URL.Path != "/healthz" && !s.allowed(r):
@@ -187,7 +193,11 @@ func (s *server) allowed(r *http.Request) bool {
 // page answers with a whole page.
 func (s *server) page(w http.ResponseWriter, r *http.Request) {
 	request, ok := parseRequest(r.URL)
-	if !ok || len(r.URL.String()) > maxURL {
+	if len(r.URL.String()) > maxURL {
+		http.Error(w, "the address is longer than 2 KiB", http.StatusRequestURITooLong)
+		return
+	}
+	if !ok {
 		http.Error(w, "there is no such page; / shows all", http.StatusNotFound)
 		return
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
+	"muster/report"
 	"muster/zkstate"
 )
 
@@ -110,7 +111,7 @@ func TestOnlyItsOwnNamesAreAnswered(t *testing.T) {
 		"muster.example": 200, "MUSTER.example:443": 200,
 		"evil.example": 421, "127.0.0.1.evil.example": 421, "localhost.evil.example:8090": 421, "muster.example.evil": 421,
 	} {
-		if code, _, _ := s.get("/healthz", "Host", host); code != want {
+		if code, _, _ := s.get("/assets/icon.svg", "Host", host); code != want {
 			t.Errorf("Host %q: %d, want %d", host, code, want)
 		}
 	}
@@ -154,7 +155,7 @@ func TestWithoutZooKeeper(t *testing.T) {
 		t.Errorf("the page does not show what was known: %d", code)
 	}
 	for _, path := range []string{"/healthz", "/api/status", "/api/status/jobs/prod/etl-a", "/api/history"} {
-		if code, body, _ := s.get(path); code != 503 || !strings.Contains(body, "ZooKeeper does not answer since") {
+		if code, body, _ := s.get(path); code != 503 || !strings.Contains(body, "ZooKeeper does not answer; it last did at") {
 			t.Errorf("%s: %d %q", path, code, body)
 		}
 	}
@@ -251,5 +252,60 @@ func TestTooManyConnections(t *testing.T) {
 	}
 	if got := ask(dial()); got != "HTTP/1.1 200 OK" {
 		t.Errorf("there is room again: %q", got)
+	}
+}
+
+// TestABodyThatNeverComes: a request that announces a body and does not send it neither gets a place nor keeps its
+// connection.
+func TestABodyThatNeverComes(t *testing.T) {
+	s := startServer(t, Config{Token: "a token of some length"})
+	for _, request := range []string{
+		"GET /api/status HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n",
+		"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n",
+	} {
+		c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil { // instead of for ever
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(c, request); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := io.ReadAll(c)
+		if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 40") {
+			t.Errorf("%q: %q, %v", request, answer, err)
+		}
+	}
+}
+
+// TestLabelsDiffer: names that look alike in a terminal have series of their own.
+func TestLabelsDiffer(t *testing.T) {
+	s := startServer(t, Config{})
+	b := *sample()
+	b.Resources = []report.JobStatus{aJob("a\u00a0", 1, 0, 0, 0), aJob(`a\xa0`, 1, 0, 0, 0), aJob("<\u202e", 1, 0, 0, 0)}
+	s.keeper.board.put(&b)
+	code, body, _ := s.get("/metrics")
+	if n := strings.Count(body, "\nmuster_job_live{"); code != http.StatusOK || n != len(b.Resources) {
+		t.Errorf("%d, %d series:\n%s", code, n, body)
+	}
+}
+
+func TestHeadline(t *testing.T) {
+	for _, c := range []struct {
+		all       int
+		connected bool
+		want      string
+	}{
+		{0, true, "Nothing is here yet"}, {1, true, "It is fine"}, {10_000, true, "All 10,000 are fine"},
+		{2, false, "All 2 were fine"},
+	} {
+		p := painter{board: &Board{Connected: c.connected}}
+		if got := p.fine(c.all); got != c.want {
+			t.Errorf("%d: %q, want %q", c.all, got, c.want)
+		}
 	}
 }

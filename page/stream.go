@@ -18,7 +18,7 @@ import (
 // u is the path and the query of the page, v the version that it has.
 func (s *server) stream(w http.ResponseWriter, r *http.Request) {
 	at, err := url.Parse(r.URL.Query().Get("u"))
-	if err != nil || len(r.URL.RawQuery) > maxURL {
+	if err != nil || len(at.String()) > maxURL {
 		http.Error(w, "u is not a page", http.StatusBadRequest)
 		return
 	}

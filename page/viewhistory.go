@@ -62,8 +62,8 @@ func applyOf(a report.Apply) applyView {
 		Saved: a.Saved,
 	}
 	v.Class, v.Amiss = applyClass(a)
-	if !a.Finished.IsZero() {
-		v.Took = roughly(max(0, a.Finished.Sub(a.Started)))
+	if took := a.Finished.Sub(a.Started); took >= time.Second {
+		v.Took = roughly(took)
 	}
 	for _, n := range []namesView{{"deleted", words(a.Deleted)}, {"replaced", words(a.Replaced)}} {
 		if len(n.Names) > 0 {

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"muster/report"
 	"muster/resource"
@@ -44,7 +43,23 @@ func (p *painter) headline(all, needs int) {
 	p.add(mainSlot, "headline", struct {
 		Needs, All string
 		Any, One   bool
-	}{text.Thousands(needs), text.Thousands(all), needs > 0, needs == 1})
+		Fine       string
+	}{text.Thousands(needs), text.Thousands(all), needs > 0, needs == 1, p.fine(all)})
+}
+
+// fine says that nobody is needed, as far as it is known.
+func (p *painter) fine(all int) string {
+	is, are := "is", "are"
+	if !p.board.Connected {
+		is, are = "was", "were"
+	}
+	switch all {
+	case 0:
+		return "Nothing is here yet"
+	case 1:
+		return "It " + is + " fine"
+	}
+	return "All " + text.Thousands(all) + " " + are + " fine"
 }
 
 // needView is one resource that needs somebody.
@@ -88,7 +103,6 @@ func moreText(n int) string {
 }
 
 func needOf(k rowKey, j report.JobStatus) needView {
-	j = withTimes(j)
 	n := needView{
 		ID: hashID("n", j.Path), Href: resourceURL(j.Path), Kind: word(k.kind), Status: word(k.status),
 		Class: statusClass(k.status), Why: word(report.Meaning(&j.Observed)), Steps: stepsOf(j),
@@ -98,21 +112,6 @@ func needOf(k rowKey, j report.JobStatus) needView {
 		n.Why = "no member is live: nobody does its duties"
 	}
 	return n
-}
-
-// withTimes is j so that its texts have times instead of ages: a view changes only when something happens.
-func withTimes(j report.JobStatus) report.JobStatus {
-	if j.Group != nil {
-		g := *j.Group
-		g.Now = time.Time{}
-		j.Group = &g
-	}
-	if j.Queue != nil {
-		q := *j.Queue
-		q.Now = time.Time{}
-		j.Queue = &q
-	}
-	return j
 }
 
 // stackView is one stack with its last apply.

@@ -22,7 +22,6 @@ func (p *painter) resource(d *Detail) {
 		p.add(mainSlot, "absent", struct{ Dir, Name word }{dir, name})
 		return
 	}
-	d.JobStatus = withTimes(d.JobStatus)
 	p.add(mainSlot, "head", headOf(d))
 	if next := stepsOf(d.JobStatus); len(next) > 0 {
 		p.add(mainSlot, "next", next)

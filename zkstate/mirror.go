@@ -52,11 +52,12 @@ const (
 
 // answer is what ZooKeeper answered. Its fields below are set before done is closed, and do not change then.
 type answer struct {
-	of    question
-	done  chan struct{} // closed when it is read, and nil then; guarded by the Mirror's mutex
-	looks []*Look       // that use it; likewise
-	gone  bool          // it is not in answers any more; likewise
-	idle  bool          // it is in the Mirror's list; likewise
+	of     question
+	done   chan struct{} // closed when it is read, and nil then; guarded by the Mirror's mutex
+	looks  []*Look       // that use it; likewise
+	gone   bool          // it is not in answers any more; likewise
+	idle   bool          // no Look uses it; likewise
+	listed bool          // it is in the Mirror's list; likewise
 
 	data      []byte
 	names     []string
@@ -148,16 +149,23 @@ func (m *Mirror) release(l *Look, a *answer) {
 		return
 	}
 	a.idle = true
-	m.idle = append(m.idle, a)
 	m.unused++
+	if !a.listed {
+		a.listed = true
+		m.idle = append(m.idle, a)
+	}
 	for m.unused > maxIdle {
-		if oldest := m.idle[0]; oldest.idle {
+		oldest := m.idle[0]
+		m.idle, oldest.listed = m.idle[1:], false
+		if oldest.idle {
 			m.forget(oldest)
 		}
-		m.idle = m.idle[1:]
 	}
 	if len(m.idle) > 2*maxIdle { // some were used again
-		m.idle = slices.DeleteFunc(m.idle, func(a *answer) bool { return !a.idle })
+		m.idle = slices.DeleteFunc(m.idle, func(a *answer) bool {
+			a.listed = a.idle
+			return !a.idle
+		})
 	}
 }
 

@@ -306,3 +306,17 @@ func TestWhatNobodyUsesIsForgotten(t *testing.T) {
 		t.Error("what is used was forgotten")
 	}
 }
+
+// TestWhatIsUsedNowAndThenIsListedOnce: a Look that is made and closed each second for months costs no memory.
+func TestWhatIsUsedNowAndThenIsListedOnce(t *testing.T) {
+	m := newMirrored(t)
+	m.create(m.root+"/kept", []byte("x"))
+	for range 3 * zkstate.MaxIdle {
+		l := m.mirror.Look()
+		get(t, l, m.root+"/kept")
+		l.Close()
+	}
+	if n := m.mirror.Listed(); n > 2 {
+		t.Errorf("%d answers are listed for one", n)
+	}
+}

@@ -392,8 +392,16 @@ addEventListener("click", async e => {
 });
 
 const keys = byID("keys");
-keys.checked = localStorage.getItem("keys") !== "off";
-keys.addEventListener("change", () => localStorage.setItem("keys", keys.checked ? "on" : "off"));
+try {
+  keys.checked = localStorage.getItem("keys") !== "off";
+} catch { // the browser keeps nothing for this site
+  keys.checked = true;
+}
+keys.addEventListener("change", () => {
+  try {
+    localStorage.setItem("keys", keys.checked ? "on" : "off");
+  } catch { /* it holds until the page is left */ }
+});
 
 // move focuses the link of the next or the previous row.
 function move(by) {

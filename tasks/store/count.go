@@ -217,10 +217,13 @@ func (q *Queue) DeadTasks(ctx context.Context, batch string, skip int64) ([]Dead
 	var page []DeadTask
 	for _, v := range list(reply) {
 		part := strings.SplitN(text(v), ":", 6)
-		if len(part) != 6 || int(integer(part[4])) > len(part[5]) {
+		n := -1
+		if len(part) == 6 {
+			n = int(integer(part[4]))
+		}
+		if n < 0 || n > len(part[5]) {
 			return nil, fmt.Errorf("redis: batch %s: a dead task cannot be read", batch)
 		}
-		n := int(integer(part[4]))
 		page = append(page, DeadTask{
 			integer(part[0]), int(integer(part[1])), int(integer(part[2])), time.UnixMilli(integer(part[3])),
 			part[5][:n], []byte(part[5][n:]),
