@@ -169,8 +169,8 @@ func (k *keeper) newTracking(l *link, counting bool) *tracking {
 	return t
 }
 
-// count counts restarts, and takes out strangers. It leaves o as it is: who looks at it in detail does the same. Workers
-// that cannot be read are not counted. The error is that of a session that has ended.
+// count counts restarts, and takes out strangers. It leaves o as it is: who looks at it in detail does the same.
+// Workers that cannot be read are not counted. The error is that of a session that has ended.
 func (t *tracking) count(ctx context.Context, r *zkstate.Reader, path string, o *resource.Observed) error {
 	j := report.JobStatus{Path: path, Observed: *o}
 	_, err := status.Workers(ctx, r, &j)

@@ -46,6 +46,7 @@ type watcher struct {
 	users   int  // calls of add that returned it, less those of remove
 	conn    int  // number of the connection at the time of add
 	created bool // set before ch is closed
+	set     bool // a read has set its watch
 }
 
 // changed is nil if there is no watch.
@@ -85,11 +86,13 @@ func (w *watches) kept(key watchKey) bool {
 	return has&key.kind != 0 || key.kind == onExistence && has&onData != 0
 }
 
-// wants reports whether a read is to set this watch: somebody waits for its event, and the server does not have it.
+// wants reports whether a read is to set this watch: somebody waits for its event, for whom no read has set it. Whether
+// the server has it from somebody else does not count: it keeps one, and to know that it has would need to be certain.
 func (w *watches) wants(key watchKey) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return (len(w.chans[key]) > 0 || w.reading[key] > 0) && !w.kept(key)
+	waits := func(one *watcher) bool { return !one.set }
+	return w.reading[key] > 0 || slices.ContainsFunc(w.chans[key], waits)
 }
 
 // remove undoes add after its read has failed.
@@ -194,11 +197,21 @@ func (w *watches) answered(r request, zxid int64, code int32) {
 	}
 	switch {
 	case r.watch == "":
-	case r.op == opGetData && code == 0, r.op == opExists && code == 0:
-		w.armed[r.watch] |= onData
+	case r.op == opGetData && code == 0:
+		w.arm(r.watch, onData, onData)
+	case r.op == opExists && code == 0:
+		w.arm(r.watch, onData, onExistence)
 	case r.op == opExists && code == codeNoNode:
-		w.armed[r.watch] |= onExistence
+		w.arm(r.watch, onExistence, onExistence)
 	case r.op == opChildren && code == 0:
-		w.armed[r.watch] |= onChildren
+		w.arm(r.watch, onChildren, onChildren)
+	}
+}
+
+// arm notes that the server has a watch, and who waits for it. The caller holds the mutex.
+func (w *watches) arm(path string, has, waited kinds) {
+	w.armed[path] |= has
+	for _, one := range w.chans[watchKey{path, waited}] {
+		one.set = true
 	}
 }
