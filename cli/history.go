@@ -99,12 +99,7 @@ func (p *process) history(ctx context.Context, r *zkstate.Reader, o historyOptio
 	if err != nil {
 		return err
 	}
-	slices.SortStableFunc(applies, func(a, b report.Apply) int {
-		if a.Stack == b.Stack {
-			return 0 // their numbers order them, whatever the clocks say
-		}
-		return b.Started.Compare(a.Started)
-	})
+	status.NewestFirst(applies)
 	switch {
 	case o.json:
 		err = report.HistoryJSON(p.out, applies)

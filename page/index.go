@@ -7,6 +7,7 @@ import (
 
 	"muster/history"
 	"muster/resource"
+	"muster/status"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 )
@@ -79,12 +80,7 @@ func (x *index) read(ctx context.Context, r *zkstate.Reader) error {
 	}
 	slices.Sort(x.roots)
 	x.roots = slices.Compact(x.roots)
-	slices.SortStableFunc(x.history, func(a, b Apply) int {
-		if a.Stack == b.Stack {
-			return 0 // their numbers order them, whatever the clocks say
-		}
-		return b.Started.Compare(a.Started)
-	})
+	status.NewestFirst(x.history)
 	return nil
 }
 

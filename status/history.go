@@ -2,6 +2,7 @@ package status
 
 import (
 	"context"
+	"slices"
 
 	"muster/report"
 	"muster/zkstate"
@@ -21,4 +22,14 @@ func History(ctx context.Context, r *zkstate.Reader, stacks []string, n int) ([]
 		}
 	}
 	return all, nil
+}
+
+// NewestFirst sorts the applies of several stacks by when they began. Those of one stack stay in their order.
+func NewestFirst(applies []report.Apply) {
+	slices.SortStableFunc(applies, func(a, b report.Apply) int {
+		if a.Stack == b.Stack {
+			return 0 // their numbers order them, whatever the clocks say
+		}
+		return b.Started.Compare(a.Started)
+	})
 }

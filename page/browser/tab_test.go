@@ -71,7 +71,7 @@ func (b *tab) textOf(selector string) string {
 func quote(s string) string {
 	q, err := json.Marshal(s)
 	if err != nil {
-		panic(err)
+		panic(err) // a string always encodes
 	}
 	return string(q)
 }
