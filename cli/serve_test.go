@@ -216,7 +216,7 @@ func TestServeGoesOnAfterZooKeeperWasAway(t *testing.T) {
 	s.says("/healthz", "ok")
 	proxy.Refuse(true)
 	proxy.Cut()
-	s.says("/healthz", "ZooKeeper does not answer since")
+	s.says("/healthz", "ZooKeeper does not answer; it last did at")
 	if code, body := s.get("/"); code != http.StatusOK || !strings.Contains(body, f.root+"/j1") {
 		t.Errorf("the page has lost what it knew: %d", code)
 	}
