@@ -137,21 +137,16 @@ func (h *hub) run(ctx context.Context, v *view, d *watchedDetail) {
 			detail, there, detailChanged = d.shown.now()
 			ready = ready && there
 		}
-		wait := time.Duration(0)
 		if ready {
 			took, ok := h.draw(ctx, v, board, detail)
-			if !ok {
+			if !ok || !pause(ctx, min(max(renderEvery, 2*took), renderLatest)) {
 				return
 			}
-			wait = min(max(renderEvery, 2*took), renderLatest)
 		}
-		select {
+		select { // what changed meanwhile is drawn at once
 		case <-changed:
 		case <-detailChanged:
 		case <-ctx.Done():
-			return
-		}
-		if !pause(ctx, wait) {
 			return
 		}
 	}
