@@ -22,8 +22,13 @@ const (
 // redisLookout tells the page how far the batches of a queue are.
 type redisLookout struct {
 	*tasks.Lookout
-	dead map[string][]page.DeadTask // by batch, as they were read last
-	died map[string]int64           // how many there were then
+	dead map[string]deadOfBatch // by batch, as they were read last
+}
+
+// deadOfBatch are the newest dead tasks of a batch, and its books at that time: without a change there are no others.
+type deadOfBatch struct {
+	books store.Batch
+	tasks []page.DeadTask
 }
 
 // openLookout connects to the Redis of a queue.
@@ -32,7 +37,7 @@ func (p *process) openLookout(ctx context.Context, rec *resource.Record) (page.L
 	if err != nil {
 		return nil, err
 	}
-	return &redisLookout{l, map[string][]page.DeadTask{}, map[string]int64{}}, nil
+	return &redisLookout{Lookout: l}, nil
 }
 
 // Progress says how far the batches of d are.
@@ -50,6 +55,7 @@ func (l *redisLookout) Progress(ctx context.Context, d *report.QueueDetail) (pag
 			executors = append(executors, m.Seat)
 		}
 	}
+	dead := make(map[string]deadOfBatch, len(l.dead))
 	for _, b := range d.Batches {
 		row := report.BatchRow{Batch: b}
 		books, there := known[b.ID]
@@ -58,11 +64,14 @@ func (l *redisLookout) Progress(ctx context.Context, d *report.QueueDetail) (pag
 		if there && books.Holder != "" {
 			p.Watchers[b.ID] = process[books.Holder]
 		}
-		if err := l.readDead(ctx, books); err != nil {
-			return p, err
+		if books.Dead > 0 {
+			if dead[b.ID], err = l.readDead(ctx, books); err != nil {
+				return p, err
+			}
+			p.Dead = append(p.Dead, dead[b.ID].tasks...)
 		}
-		p.Dead = append(p.Dead, l.dead[b.ID]...)
 	}
+	l.dead = dead
 	slices.SortStableFunc(p.Dead, func(a, b page.DeadTask) int { return b.Died.Compare(a.Died) })
 	hands, err := l.Hands(ctx, executors)
 	for _, seat := range executors {
@@ -73,27 +82,22 @@ func (l *redisLookout) Progress(ctx context.Context, d *report.QueueDetail) (pag
 	return p, err
 }
 
-// readDead reads the newest dead tasks of a batch if there are others than before.
-func (l *redisLookout) readDead(ctx context.Context, b store.Batch) error {
-	if b.Dead == 0 {
-		delete(l.dead, b.ID)
-		delete(l.died, b.ID)
-		return nil
+// readDead reads the newest dead tasks of a batch if its books have changed.
+func (l *redisLookout) readDead(ctx context.Context, books store.Batch) (deadOfBatch, error) {
+	if last, ok := l.dead[books.ID]; ok && last.books == books {
+		return last, nil
 	}
-	if l.died[b.ID] == b.Dead {
-		return nil
-	}
-	all, err := l.Dead(ctx, b.ID, max(0, b.Dead-maxShownDead))
+	all, err := l.Dead(ctx, books.ID, max(0, books.Dead-maxShownDead))
 	if err != nil {
-		return err
+		return deadOfBatch{}, err
 	}
-	l.died[b.ID], l.dead[b.ID] = b.Dead, nil
+	now := deadOfBatch{books: books}
 	for _, d := range slices.Backward(all) {
-		l.dead[b.ID] = append(l.dead[b.ID], page.DeadTask{
-			Batch: b.ID, Index: d.Index, Attempt: d.Attempt, Deaths: d.Deaths, Died: d.Died,
+		now.tasks = append(now.tasks, page.DeadTask{
+			Batch: books.ID, Index: d.Index, Attempt: d.Attempt, Deaths: d.Deaths, Died: d.Died,
 			Reason:  string(tasks.DecodeAnswer([]byte(d.Reason)).Body),
 			Payload: string(d.Payload[:min(len(d.Payload), maxShownTask)]),
 		})
 	}
-	return nil
+	return now, nil
 }

@@ -54,7 +54,7 @@ func (w *redisWatch) run(ctx context.Context) {
 		}
 		answer := &asked{}
 		if err := w.ask(ctx, &l, d, answer); err != nil {
-			answer.problem = err.Error()
+			answer = &asked{problem: err.Error()} // not a part of it
 		}
 		answer.rates = rates(ends, answer.Rows, time.Now())
 		w.shown.put(answer)
