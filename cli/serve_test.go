@@ -234,6 +234,32 @@ func TestServeGoesOnAfterZooKeeperWasAway(t *testing.T) {
 	}
 }
 
+// TestServeSaysThatZooKeeperIsAway: also if a reading waits for a connection, and long before the session ends.
+func TestServeSaysThatZooKeeperIsAway(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 2, "zookeeper {\n  session_timeout = \"40s\"\n}\n")
+	f.mustRun(t, "apply", "--yes")
+	proxy := newProxy(t, 0)
+	s := f.serve(t, proxy.Addr())
+	s.says("/healthz", "ok")
+	proxy.Refuse(true)
+	cut := proxy.BeforeSend(func(op int32, _ []byte) bool { return op != zkserver.OpPing && isRead(op) })
+	f.write(t, 3, "")
+	f.mustRun(t, "apply", "--yes")
+	select {
+	case <-cut:
+	case <-time.After(time.Minute):
+		t.Fatal("it reads nothing after a change")
+	}
+	s.says("/healthz", "ZooKeeper does not answer; it last did at")
+	if strings.Contains(s.seen.String(), "keeps what it knew") {
+		t.Error("it says so only after the session has ended")
+	}
+	proxy.Refuse(false)
+	s.says("/api/status", f.root+"/j2")
+	s.says("/healthz", "ok")
+}
+
 // TestServeEndsWhenAsked: with the code of the signal, also with open streams.
 func TestServeEndsWhenAsked(t *testing.T) {
 	t.Parallel()

@@ -85,69 +85,91 @@ func (k *keeper) follow(ctx context.Context, s *zkconn.Session, read func()) err
 	k.link.put(l)
 	x := &index{keeper: k, mirror: l.mirror}
 	defer x.close()
+	back, stop := k.watchConnection(ctx, s)
+	defer stop()
 	t := k.newTracking(l, false)
 	defer func() { t.Close() }()
 	for {
 		start := time.Now()
-		if err := x.update(ctx); err != nil {
+		var err error
+		if t, err = k.read(ctx, l, x, t); err != nil {
 			return err
-		}
-		if _, err := t.Update(ctx, x.roots); err != nil {
-			return err
-		}
-		state := t.State()
-		l.state.put(state)
-		k.board.put(k.newBoard(t, x, state))
-		if next, err := k.recount(ctx, l, t, x.roots, state); err != nil {
-			return err
-		} else if next != t {
-			t.Close()
-			t = next
-			state = t.State() // it may be newer
-			l.state.put(state)
-			k.board.put(k.newBoard(t, x, state))
 		}
 		read()
 		if !pause(ctx, readPause(time.Since(start))) {
 			return context.Cause(ctx)
 		}
-		if err := k.await(ctx, s, x, t); err != nil {
-			return err
+		select {
+		case <-t.Changed():
+		case <-x.changed():
+		case <-back: // the board says so
+		case <-s.Context().Done():
+			return context.Cause(s.Context())
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
+}
+
+// read reads what has changed, and shows it. It returns t, or another tracking that has replaced it.
+func (k *keeper) read(ctx context.Context, l *link, x *index, t *tracking) (*tracking, error) {
+	if err := x.update(ctx); err != nil {
+		return t, err
+	}
+	if _, err := t.Update(ctx, x.roots); err != nil {
+		return t, err
+	}
+	show := func() plan.State {
+		state := t.State()
+		l.state.put(state)
+		k.board.put(k.newBoard(t, x, state))
+		return state
+	}
+	next, err := k.recount(ctx, l, t, x.roots, show())
+	if err != nil || next == t {
+		return t, err
+	}
+	t.Close()
+	t = next
+	show() // it may be newer
+	return t, nil
 }
 
 // readPause is how long to wait after a reading that took so long: it leaves half of the time to others.
 func readPause(took time.Duration) time.Duration { return min(max(readEvery, took), readLatest) }
 
-// await waits until something has changed. While the session has no connection, the board says so.
-func (k *keeper) await(ctx context.Context, s *zkconn.Session, x *index, t *tracking) error {
-	second := time.NewTicker(time.Second)
-	defer second.Stop()
-	away := 0 // for so many seconds
-	for {
-		select {
-		case <-t.Changed():
-			return nil
-		case <-x.changed():
-			return nil
-		case <-s.Context().Done():
-			return context.Cause(s.Context())
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-second.C:
-		}
-		switch {
-		case s.Connected() && away > 1:
-			return nil // the board says that it is there again
-		case s.Connected():
-			away = 0
-		default:
-			if away++; away == 2 { // not if it only moves to another server
-				k.disconnected(time.Now().Add(-s.Timeout()))
+// watchConnection says on the board that the session has no connection, also while a reading waits for one. Once it has
+// one again, it tells back. stop ends it.
+func (k *keeper) watchConnection(ctx context.Context, s *zkconn.Session) (back <-chan struct{}, stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	again := make(chan struct{}, 1)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		second := time.NewTicker(time.Second)
+		defer second.Stop()
+		away := 0 // for so many seconds
+		for {
+			select {
+			case <-second.C:
+			case <-ctx.Done():
+				return
 			}
+			if !s.Connected() {
+				if away++; away > 1 { // not if it only moves to another server
+					k.disconnected(time.Now().Add(-s.Timeout()))
+				}
+				continue
+			}
+			if away > 1 {
+				select {
+				case again <- struct{}{}:
+				default:
+				}
+			}
+			away = 0
 		}
-	}
+	})
+	return again, func() { cancel(); watching.Wait() }
 }
 
 // tracking is a tracker, and what it counts besides.
@@ -156,11 +178,17 @@ type tracking struct {
 	counting bool // restarts
 
 	mu      sync.Mutex
-	counted map[string]report.JobStatus // by path; without counting it is empty
+	counted map[string]countedJob // by path; without counting it is empty
+}
+
+// countedJob is what was counted of a resource: as it was observed, and as it is shown.
+type countedJob struct {
+	observed resource.Observed
+	shown    report.JobStatus
 }
 
 func (k *keeper) newTracking(l *link, counting bool) *tracking {
-	t := &tracking{counting: counting, counted: map[string]report.JobStatus{}}
+	t := &tracking{counting: counting, counted: map[string]countedJob{}}
 	c := zkstate.TrackerConfig{Home: k.cfg.Home, Kinds: k.cfg.Kinds}
 	if counting {
 		c.More = t.count
@@ -182,7 +210,7 @@ func (t *tracking) count(ctx context.Context, r *zkstate.Reader, path string, o 
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.counted[path] = j
+	t.counted[path] = countedJob{*o, j}
 	return nil
 }
 
@@ -214,16 +242,16 @@ func (k *keeper) newBoard(t *tracking, x *index, state plan.State) *Board {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	maps.DeleteFunc(t.counted, func(path string, _ report.JobStatus) bool {
-		_, there := state.Found[path]
-		return !there
+	maps.DeleteFunc(t.counted, func(path string, c countedJob) bool {
+		o, there := state.Found[path]
+		return !there || !o.Equal(c.observed)
 	})
 	for _, path := range slices.Sorted(maps.Keys(state.Found)) {
-		j, ok := t.counted[path]
-		if !ok {
-			j = report.JobStatus{Path: path, Observed: state.Found[path]}
+		if c, ok := t.counted[path]; ok {
+			b.Resources = append(b.Resources, c.shown)
+		} else {
+			b.Resources = append(b.Resources, report.JobStatus{Path: path, Observed: state.Found[path]})
 		}
-		b.Resources = append(b.Resources, j)
 	}
 	return b
 }

@@ -1,7 +1,6 @@
 package resource
 
 import (
-	"maps"
 	"slices"
 	"time"
 )
@@ -173,14 +172,22 @@ func (o Observed) Equal(p Observed) bool {
 	}
 	return o.Classic == p.Classic && slices.Equal(o.Companions, p.Companions) &&
 		o.Version == p.Version && o.RecordVersion == p.RecordVersion && o.Pzxid == p.Pzxid &&
-		o.Live == p.Live && maps.Equal(nonZero(o.Counts), nonZero(p.Counts)) &&
+		o.Live == p.Live && sameCounts(o.Counts, p.Counts) &&
 		o.Foreign == p.Foreign && o.Problem == p.Problem &&
 		slices.Equal(o.Lost, p.Lost) && o.BeyondRepair == p.BeyondRepair
 }
 
-// nonZero is counts without its zeros, since an absent count is 0.
-func nonZero(counts map[string]int) map[string]int {
-	kept := maps.Clone(counts)
-	maps.DeleteFunc(kept, func(_ string, n int) bool { return n == 0 })
-	return kept
+// sameCounts compares counts, of which an absent one is 0.
+func sameCounts(a, b map[string]int) bool {
+	for name, n := range a {
+		if b[name] != n {
+			return false
+		}
+	}
+	for name, n := range b {
+		if a[name] != n {
+			return false
+		}
+	}
+	return true
 }
