@@ -77,7 +77,7 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, f answer) {
 	if b.Unindexed != "" || len(b.Unlisted) > 0 {
 		w.Header().Set("Muster-Incomplete", "true")
 	}
-	_, _ = slow(w).Write(body) // the reader may have gone
+	_, _ = patient(w).Write(body) // the reader may have gone
 }
 
 // current returns the board if it is current.

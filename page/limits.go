@@ -30,7 +30,7 @@ const (
 	socketBuffer = 64 << 10
 	// answerTimeout is how long any other answer may take altogether.
 	answerTimeout = time.Minute
-	// maxAnswers is how many documents of the API are made and sent at a time, maxScrapes how many of /metrics are made.
+	// maxAnswers is how many documents of the API are made and sent at a time, maxScrapes how many of /metrics.
 	maxAnswers = 32
 	maxScrapes = 4
 	// maxSeries is how many jobs, groups and queues have series of their own in /metrics.

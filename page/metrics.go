@@ -47,7 +47,9 @@ func (s *server) metrics() http.Handler {
 		b, _, _ := s.keeper.board.now()
 		return boardMetrics(b, s.cfg.Version), nil
 	})}
-	return promhttp.HandlerFor(all, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes, Timeout: firstRead})
+	// Without a Timeout of the handler: that would hold each whole document until its reader has it.
+	made := promhttp.HandlerFor(all, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { made.ServeHTTP(patient(w), r) })
 }
 
 // families collects gauges by name.
@@ -85,9 +87,21 @@ func boardMetrics(b *Board, version string) []*dto.MetricFamily {
 }
 
 func (f families) board(b *Board) {
-	f.add("muster_serve_changed_timestamp_seconds", "When something changed last.", seconds(b.At))
+	f.add("muster_serve_changed_timestamp_seconds", "When it was read last: after a change, or a new connection.",
+		seconds(b.At))
 	f.add("muster_serve_incomplete", "1 if not everything could be listed.",
 		oneIf(b.Unindexed != "" || len(b.Unlisted) > 0))
+	f.counts(b.Resources)
+	for _, j := range b.Resources[:min(len(b.Resources), maxSeries)] {
+		f.resource(j)
+	}
+	f.add("muster_serve_left_out", "Jobs, groups and queues that have no series of their own, because there are too many.",
+		float64(max(0, len(b.Resources)-maxSeries)))
+	f.history(b)
+}
+
+// counts adds how many jobs, groups and queues have each status; those that none has are 0.
+func (f families) counts(all []report.JobStatus) {
 	type one struct {
 		kind   string
 		status resource.Status
@@ -98,18 +112,12 @@ func (f families) board(b *Board) {
 			counts[one{k.Name, s}] = 0
 		}
 	}
-	for i, j := range b.Resources {
+	for _, j := range all {
 		counts[one{kindName(&j.Observed), j.Observed.Status()}]++
-		if i < maxSeries {
-			f.resource(j)
-		}
 	}
 	for c, n := range counts {
 		f.add("muster_"+c.kind+"s", "The "+c.kind+"s that were found, by status.", float64(n), "status", string(c.status))
 	}
-	f.add("muster_serve_left_out", "Jobs, groups and queues that have no series of their own, because there are too many.",
-		float64(max(0, len(b.Resources)-maxSeries)))
-	f.history(b)
 }
 
 // resource adds the series of one job, group or queue.
@@ -127,7 +135,8 @@ func (f families) resource(j report.JobStatus) {
 	if class := o.Class(); class == resource.Foreign || class == resource.Unreadable {
 		return
 	}
-	add("live", "Members that are live.", o.Live)
+	live := map[string]string{group.KindName: "Members", queue.KindName: "Processes", job.KindName: "Workers"}
+	add("live", live[kind]+" that are live.", o.Live)
 	switch kind {
 	case group.KindName:
 		add("duties", "Duties that are declared.", len(group.Of(o.Record).Duties))

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"muster/resource"
+	"muster/text"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 )
@@ -148,7 +149,7 @@ func (s *server) guard(next http.Handler) http.Handler {
 		case r.ContentLength != 0:
 			http.Error(w, "a request has no body here", http.StatusBadRequest)
 		case r.URL.Path != "/healthz" && !s.called(r.Host):
-			http.Error(w, "this server is not called that: name it with --listen or --allow-host",
+			http.Error(w, "this server is not called "+text.Escape(r.Host)+": name it with --listen or --allow-host",
 				http.StatusMisdirectedRequest)
 		case r.URL.Path != "/healthz" && !s.allowed(r):
 			h.Set("WWW-Authenticate", `Basic realm="muster", charset="UTF-8"`)
@@ -224,7 +225,7 @@ func (s *server) page(w http.ResponseWriter, r *http.Request) {
 	if b, _, _ := s.keeper.board.now(); b != nil && b.Connected {
 		whole.At = time.Now() // nothing has changed since
 	}
-	_ = s.hub.views.document(slow(w), request, whole) // the reader may have gone
+	_ = s.hub.views.document(patient(w), request, whole) // the reader may have gone
 }
 
 // await returns the value of a feed as soon as there is one.
@@ -242,21 +243,28 @@ func await[T any](ctx context.Context, f *feed[T]) (value T, ok bool) {
 	}
 }
 
-// slow returns a writer that gives the reader writeTimeout for each chunk. Who is slower gets an error.
-func slow(w http.ResponseWriter) *patientWriter {
-	return &patientWriter{w, http.NewResponseController(w)}
+// patient returns a writer that gives the reader writeTimeout for each chunk, and answerTimeout for all. Who is slower
+// gets an error.
+func patient(w http.ResponseWriter) *patientWriter {
+	return &patientWriter{w, http.NewResponseController(w), time.Now().Add(answerTimeout)}
+}
+
+// patientWithout is patient without an end.
+func patientWithout(w http.ResponseWriter) *patientWriter {
+	return &patientWriter{ResponseWriter: w, control: http.NewResponseController(w)}
 }
 
 type patientWriter struct {
-	w       http.ResponseWriter
+	http.ResponseWriter
 	control *http.ResponseController
+	by      time.Time // when all is to be written; zero: some time
 }
 
 func (p *patientWriter) Write(b []byte) (int, error) {
 	n := 0
 	for chunk := range slices.Chunk(b, writeChunk) {
-		_ = p.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // a test's writer may have none
-		m, err := p.w.Write(chunk)
+		p.wait()
+		m, err := p.ResponseWriter.Write(chunk)
 		n += m
 		if err != nil {
 			return n, err
@@ -266,6 +274,15 @@ func (p *patientWriter) Write(b []byte) (int, error) {
 }
 
 func (p *patientWriter) flush() error {
-	_ = p.control.SetWriteDeadline(time.Now().Add(writeTimeout))
+	p.wait()
 	return p.control.Flush()
+}
+
+// wait says how long the next write may take.
+func (p *patientWriter) wait() {
+	by := time.Now().Add(writeTimeout)
+	if !p.by.IsZero() && p.by.Before(by) {
+		by = p.by
+	}
+	_ = p.control.SetWriteDeadline(by) // a test's writer may have none
 }

@@ -3,10 +3,13 @@ package page
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -252,6 +255,68 @@ func TestTooManyConnections(t *testing.T) {
 	}
 	if got := ask(dial()); got != "HTTP/1.1 200 OK" {
 		t.Errorf("there is room again: %q", got)
+	}
+}
+
+// TestScrapesThatNobodyReads: a scrape has its place until it is sent, so that few whole documents are in memory.
+func TestScrapesThatNobodyReads(t *testing.T) {
+	s := startServer(t, Config{})
+	s.show(maxSeries, 100)
+	var open []net.Conn
+	for range maxScrapes {
+		c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := io.WriteString(c, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Read(make([]byte, 1)); err != nil { // it is being sent
+			t.Fatal(err)
+		}
+		open = append(open, c)
+	}
+	if code, _, _ := s.get("/metrics"); code != http.StatusServiceUnavailable {
+		t.Errorf("one more than %d: %d", maxScrapes, code)
+	}
+	for _, c := range open {
+		_ = c.Close()
+	}
+	for code := 0; code != http.StatusOK; code, _, _ = s.get("/metrics") {
+		if t.Context().Err() != nil {
+			t.Fatal("there is no room again")
+		}
+	}
+}
+
+// TestSlowButSteady: who takes each chunk in time still has to take all of them in time.
+func TestSlowButSteady(t *testing.T) {
+	ended := make(chan error, 1)
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		p := patient(w)
+		p.by = time.Now().Add(500 * time.Millisecond)
+		_, err := p.Write(make([]byte, 64<<20))
+		ended <- err
+	}))
+	defer web.Close()
+	answer, err := http.Get(web.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for part := make([]byte, writeChunk); ; { // 64 MiB would take 40 s
+		select {
+		case err := <-ended:
+			if !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("it ended with %v", err)
+			}
+			return
+		case <-tick.C:
+			_, _ = answer.Body.Read(part)
+		}
 	}
 }
 

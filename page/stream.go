@@ -47,7 +47,7 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
 		return
 	}
-	if err := s.follow(slow(w), r, v, version); err != nil && !errors.Is(err, errGone) {
+	if err := s.follow(patientWithout(w), r, v, version); err != nil && !errors.Is(err, errGone) {
 		s.dropped.Add(1)
 	}
 }
@@ -59,17 +59,7 @@ var errGone = errors.New("the reader has gone")
 func (s *server) follow(w *patientWriter, r *http.Request, v *view, version uint64) error {
 	alive := time.NewTicker(aliveEvery)
 	defer alive.Stop()
-	send := func(event string) error {
-		_, err := w.Write([]byte(event))
-		if err == nil {
-			err = w.flush()
-		}
-		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-			return errGone
-		}
-		return err
-	}
-	if err := send("retry: 2000\n\n"); err != nil {
+	if err := w.send("retry: 2000\n\n"); err != nil {
 		return err
 	}
 	for {
@@ -81,7 +71,7 @@ func (s *server) follow(w *patientWriter, r *http.Request, v *view, version uint
 				events = [][]byte{[]byte("event: reload\ndata: {}\n\n")}
 			}
 			for _, e := range events {
-				if err := send(string(e)); err != nil {
+				if err := w.send(string(e)); err != nil {
 					return err
 				}
 			}
@@ -89,7 +79,7 @@ func (s *server) follow(w *patientWriter, r *http.Request, v *view, version uint
 		select {
 		case <-changed:
 		case <-alive.C:
-			if err := send("event: alive\ndata: {}\n\n"); err != nil {
+			if err := w.send("event: alive\ndata: {}\n\n"); err != nil {
 				return err
 			}
 		case <-r.Context().Done():
@@ -98,4 +88,16 @@ func (s *server) follow(w *patientWriter, r *http.Request, v *view, version uint
 			return nil
 		}
 	}
+}
+
+// send writes an event. The error is errGone, or that of a reader who is too slow.
+func (p *patientWriter) send(event string) error {
+	_, err := p.Write([]byte(event))
+	if err == nil {
+		err = p.flush()
+	}
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		return errGone
+	}
+	return err
 }

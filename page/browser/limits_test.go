@@ -22,7 +22,7 @@ func testSlowReaders(t *testing.T, w *world, s *server) {
 	files := s.files()
 	slow := newClients(t)
 	for i := range manyReaders() {
-		slow.slow(s, request(s, "/"), i%2 == 0)
+		slow.slow(s, request(s, []string{"/", "/metrics", "/api/status"}[i%3]), i%2 == 0)
 	}
 	quick := newClients(t)
 	var seen atomic.Int64
