@@ -70,10 +70,11 @@ type conn struct {
 	out           sender
 }
 
-// Close closes the connection. No request that was sent will be answered.
+// Close closes the connection. The library still reads the answers that have come before: they count like all others,
+// since whoever gets one relies on the watch that it has set.
 func (c *conn) Close() error {
 	c.mu.Lock()
-	c.closed, c.unanswered, c.resets, c.out.frames, c.out.count = true, nil, nil, nil, 0
+	c.closed, c.resets, c.out.frames, c.out.count = true, nil, nil, 0
 	c.mu.Unlock()
 	if t, ok := c.Conn.(*tls.Conn); ok {
 		return t.NetConn().Close() // without TLS's close message, which would wait for a frozen server
@@ -277,10 +278,14 @@ func (c *conn) answer(xid, code int32) {
 	c.session.watches.answered(r, c.zxid, code)
 }
 
-// oldest is when the oldest unanswered request was sent, except pings; zero if there is none.
+// oldest is when the oldest unanswered request was sent, except pings; zero if there is none, or the connection is
+// closed.
 func (c *conn) oldest() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.closed {
+		return time.Time{}
+	}
 	for _, r := range c.unanswered {
 		if r.xid != xidPing {
 			return r.at
