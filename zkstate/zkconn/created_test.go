@@ -2,7 +2,6 @@ package zkconn_test
 
 import (
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -48,40 +47,49 @@ func TestCreatedW(t *testing.T) {
 	}
 }
 
-// TestAWatchIsSetOnce: who reads with the same watch again and again sets it once, and again after its event.
-func TestAWatchIsSetOnce(t *testing.T) {
+// TestWhoGivesUpLeavesNoChannel: who reads with the same watch again and again gets the same channel until its event.
+func TestWhoGivesUpLeavesNoChannel(t *testing.T) {
 	ctx, dir := within(t, 20*time.Second), root(t)
-	p := proxy(t, shared.Connect())
-	s, other := dial(t, zkconn.Config{Servers: []string{p.Addr()}}), dial(t, zkconn.Config{})
-	var set atomic.Int32
-	const exists, getData, getChildren2 = 3, 4, 12
-	p.BeforeSend(func(op int32, request []byte) bool {
-		if (op == exists || op == getData || op == getChildren2) && request[len(request)-1] == 1 {
-			set.Add(1)
-		}
-		return false
-	})
-	for round := range int32(2) {
-		var changed, created, members <-chan struct{}
-		var err error
-		for range 5 {
-			if _, _, changed, err = s.GetW(ctx, dir); err == nil {
-				_, _, members, err = s.ChildrenW(ctx, dir)
+	s, other := dial(t, zkconn.Config{}), dial(t, zkconn.Config{})
+	for round := range 2 {
+		child := fmt.Sprint(dir, "/", round)
+		for name, watch := range map[string]func() (<-chan struct{}, error){
+			"data":     func() (<-chan struct{}, error) { _, _, changed, err := s.GetW(ctx, dir); return changed, err },
+			"children": func() (<-chan struct{}, error) { _, _, changed, err := s.ChildrenW(ctx, dir); return changed, err },
+			"creation": func() (<-chan struct{}, error) { _, _, changed, err := s.ExistsW(ctx, child); return changed, err },
+		} {
+			first := must(watch())(t)
+			for range 5 {
+				if must(watch())(t) != first {
+					t.Errorf("round %d, %s: another channel", round, name)
+				}
 			}
-			if err == nil {
-				_, _, created, err = s.ExistsW(ctx, fmt.Sprint(dir, "/", round))
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			defer closes(t, first, 5*time.Second)
 		}
-		if got := set.Load(); got != 3*(round+1) {
-			t.Errorf("round %d: %d watches were set", round, got)
-		}
-		must(other.Create(ctx, fmt.Sprint(dir, "/", round), nil, zkconn.Persistent, open))(t)
+		must(other.Create(ctx, child, nil, zkconn.Persistent, open))(t)
 		must(other.Set(ctx, dir, nil, -1))(t)
-		for _, event := range []<-chan struct{}{changed, created, members} {
-			closes(t, event, 5*time.Second)
-		}
 	}
+}
+
+// TestWatchWhoseEventMayNotBeTold: a server tells nobody of a change who may not read the znode, and forgets the watch.
+// Who reads again watches again.
+func TestWatchWhoseEventMayNotBeTold(t *testing.T) {
+	ctx, path := within(t, 30*time.Second), root(t)+"/secret"
+	s, other := dial(t, zkconn.Config{}), dial(t, zkconn.Config{})
+	watch := func() <-chan struct{} {
+		t.Helper()
+		_, there, changed, err := s.ExistsW(ctx, path)
+		if err != nil || there {
+			t.Fatal(there, err)
+		}
+		return changed
+	}
+	watch()
+	must(other.Create(ctx, path, nil, zkconn.Persistent, zkconn.World(zkconn.PermAll&^zkconn.PermRead)))(t)
+	if err := other.Delete(ctx, path, -1); err != nil {
+		t.Fatal(err)
+	}
+	changed := watch()
+	must(other.Create(ctx, path, nil, zkconn.Persistent, open))(t)
+	closes(t, changed, 10*time.Second)
 }

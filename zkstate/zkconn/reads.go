@@ -101,7 +101,7 @@ func (s *Session) ChildrenW(ctx context.Context, path string) ([]string, Stat, <
 	return r.what, r.stat, w.changed(), err
 }
 
-// watched is read with a watch. conn sets it, unless the server has it already.
+// watched is read with a watch, which conn sets.
 func watched[T any](
 	ctx context.Context, s *Session, op string, key watchKey, f func(c *zk.Conn) (T, error),
 ) (v T, w *watcher, err error) {

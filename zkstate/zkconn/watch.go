@@ -46,7 +46,6 @@ type watcher struct {
 	users   int  // calls of add that returned it, less those of remove
 	conn    int  // number of the connection at the time of add
 	created bool // set before ch is closed
-	set     bool // a read has set its watch
 }
 
 // changed is nil if there is no watch.
@@ -62,12 +61,12 @@ func (w *watches) init() {
 }
 
 // add returns a channel that the next event on key closes. It is called before the read that sets the watch, so that no
-// event is missed; an event of an older watch may close the channel early. If the server has the watch already, add
-// returns the same channel to every caller, so that callers who gave up do not leave a channel each.
+// event is missed; an event of an older watch may close the channel early. All callers of a connection get the same
+// channel, so that those who gave up do not leave one each.
 func (w *watches) add(key watchKey) *watcher {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if all := w.chans[key]; len(all) > 0 && all[len(all)-1].conn == w.conns && w.kept(key) {
+	if all := w.chans[key]; len(all) > 0 && all[len(all)-1].conn == w.conns {
 		all[len(all)-1].users++
 		return all[len(all)-1]
 	}
@@ -80,19 +79,13 @@ func (w *watches) add(key watchKey) *watcher {
 	return one
 }
 
-// kept reports whether the server has this watch. A watch on the existence of a znode that exists is one on its data.
-func (w *watches) kept(key watchKey) bool {
-	has := w.armed[key.path]
-	return has&key.kind != 0 || key.kind == onExistence && has&onData != 0
-}
-
-// wants reports whether a read is to set this watch: somebody waits for its event, for whom no read has set it. Whether
-// the server has it from somebody else does not count: it keeps one, and to know that it has would need to be certain.
+// wants reports whether a read is to set this watch: somebody waits for its event. Whether the server has it already
+// does not count. It keeps only one, and nobody here can be certain of it: a server forgets a watch, and says nothing,
+// when an event is about what this session may not read.
 func (w *watches) wants(key watchKey) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	waits := func(one *watcher) bool { return !one.set }
-	return w.reading[key] > 0 || slices.ContainsFunc(w.chans[key], waits)
+	return w.reading[key] > 0 || len(w.chans[key]) > 0
 }
 
 // remove undoes add after its read has failed.
@@ -197,21 +190,11 @@ func (w *watches) answered(r request, zxid int64, code int32) {
 	}
 	switch {
 	case r.watch == "":
-	case r.op == opGetData && code == 0:
-		w.arm(r.watch, onData, onData)
-	case r.op == opExists && code == 0:
-		w.arm(r.watch, onData, onExistence)
+	case r.op == opGetData && code == 0, r.op == opExists && code == 0:
+		w.armed[r.watch] |= onData
 	case r.op == opExists && code == codeNoNode:
-		w.arm(r.watch, onExistence, onExistence)
+		w.armed[r.watch] |= onExistence
 	case r.op == opChildren && code == 0:
-		w.arm(r.watch, onChildren, onChildren)
-	}
-}
-
-// arm notes that the server has a watch, and who waits for it. The caller holds the mutex.
-func (w *watches) arm(path string, has, waited kinds) {
-	w.armed[path] |= has
-	for _, one := range w.chans[watchKey{path, waited}] {
-		one.set = true
+		w.armed[r.watch] |= onChildren
 	}
 }
