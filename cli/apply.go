@@ -64,8 +64,8 @@ approved is what runs.`,
 	cmd.Flags().BoolVar(&o.noWait, "no-wait", false, "leave out what may only be restarting")
 	cmd.Flags().BoolVar(&o.detailed, "detailed-exitcode", false, "exit 2 if something was changed")
 	cmd.Flags().DurationVar(&o.lockTimeout, "lock-timeout", 30*time.Second,
-		"wait so long for another apply of the stack")
-	cmd.Flags().DurationVar(&o.maxAge, "max-age", 24*time.Hour, "refuse a saved plan that is older")
+		"wait `DURATION` for another apply of the stack")
+	cmd.Flags().DurationVar(&o.maxAge, "max-age", 24*time.Hour, "refuse a saved plan that is older than `DURATION`")
 	cmd.Flags().StringVar(&o.actor, "actor", "",
 		"`NAME` of who asks for it, for the history (MUSTER_ACTOR); default: whom the pipeline names, or user@host")
 	cmd.Flags().IntVar(&o.parallel, "parallel", apply.DefaultParallel, "make `N` changes at a time")

@@ -38,11 +38,11 @@ Each call is the next round; --round makes repeating it after a crash safe.`,
 			return runBarrier(cmd.Context(), p, o, args[0])
 		},
 	}
-	cmd.Flags().IntVar(&o.round, "round", 0, "this round: a number that only grows; default the next one")
+	cmd.Flags().IntVar(&o.round, "round", 0, "round `N`: a number that only grows; default the next one")
 	cmd.Flags().BoolVar(&o.live, "live", false, "wait until all are here and alive at one moment")
 	cmd.Flags().BoolVar(&o.retry, "retry", false, "after an abort let all try again: say so at every call of NAME")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 0,
-		"abort the round for everybody after this time; default the job's barrier timeout")
+		"abort the round for everybody after `DURATION`; default the job's barrier timeout")
 	return cmd
 }
 

@@ -136,7 +136,7 @@ func (p *process) newBatchCmd(
 ) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return run(cmd.Context(), args[0]) }
 	o.searchFlags.addTo(cmd.Flags())
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "wait so long for Redis")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "wait `DURATION` for Redis")
 	p.completeSearch(cmd, &o.searchFlags)
 	cmd.ValidArgsFunction = complete
 	return cmd

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
 
 	"muster/cli"
 )
@@ -169,6 +170,18 @@ func TestPoint18HelpFitsATerminalAndNamesEveryFlag(t *testing.T) {
 				t.Errorf("%v does not show %s", args, flag)
 			}
 		}
+	}
+}
+
+// TestPlaceholdersOfFlags: a value is called by what it is, in capitals, and not by its type in Go.
+func TestPlaceholdersOfFlags(t *testing.T) {
+	root := cli.Commands()
+	for _, cmd := range append(root.Commands(), root) {
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if name, _ := pflag.UnquoteUsage(f); name != strings.ToUpper(name) {
+				t.Errorf("%s: --%s %s", cmd.CommandPath(), f.Name, name)
+			}
+		})
 	}
 }
 

@@ -59,7 +59,7 @@ the kinds in --fail-on, 3 when it could not see everything.
 	o.vars.addTo(cmd.Flags())
 	cmd.Flags().StringSliceVar(&o.failOn, "fail-on", namesOf(plan.FailingKinds()),
 		"exit 2 for these kinds, a `LIST` with commas; empty for none")
-	cmd.Flags().DurationVar(&o.waitLock, "wait-lock", time.Minute, "wait so long for an apply of the stack")
+	cmd.Flags().DurationVar(&o.waitLock, "wait-lock", time.Minute, "wait `DURATION` for an apply of the stack")
 	cmd.Flags().BoolVar(&o.all, "all", false, "list what is ignored and what is unmanaged too")
 	completeList(cmd, "fail-on", namesOf(plan.DriftKinds()))
 	cmd.ValidArgsFunction = completeConfig

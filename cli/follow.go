@@ -65,7 +65,7 @@ sends it SIGHUP. Without a holder it is stopped, or goes on, respectively.`,
 	fs.StringVar(&o.onChange, "on-change", string(wrap.ChangeRestart),
 		"`DO` that with the command when there is another holder: restart or hup")
 	fs.DurationVar(&o.grace, "grace", 30*time.Second,
-		"kill the command if it has not ended so long after it was asked to")
+		"kill the command if it has not ended `DURATION` after it was asked to")
 	addPassCredentials(fs, &o.passCredentials)
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		return p.completeDuty(&searchFlags{root: o.root}, group.Types()...)(cmd, args, typed)

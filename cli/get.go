@@ -47,7 +47,7 @@ worker's processes wrote it, from 1.`,
 	fs := cmd.Flags()
 	fs.IntVar(&o.from, "from", 0, "`ID` of the worker that publishes it")
 	fs.BoolVar(&o.all, "all", false, "wait for all workers")
-	fs.DurationVar(&o.timeout, "timeout", 0, "wait so long; default the job's barrier timeout")
+	fs.DurationVar(&o.timeout, "timeout", 0, "wait `DURATION`; default the job's barrier timeout")
 	fs.BoolVar(&o.json, "json", false, "as JSON")
 	return cmd
 }

@@ -91,9 +91,9 @@ func (o *memberOptions) addTo(cmd *cobra.Command) {
 	fs.StringVar(&o.onLoss, "on-loss", string(wrap.LossRejoin),
 		"`DO` that with the command when the session is lost: rejoin, or stop, which kills it at once")
 	fs.DurationVar(&o.grace, "grace", 30*time.Second,
-		"kill the command if it has not ended so long after it was asked to")
+		"kill the command if it has not ended `DURATION` after it was asked to")
 	fs.DurationVar(&o.joinTimeout, "join-timeout", 0,
-		"wait so long for ZooKeeper, the group and the identity; default: what the group says")
+		"wait `DURATION` for ZooKeeper, the group and the identity; default: what the group says")
 	fs.StringVar(&o.http, "http", "", "serve /live, /ready, /metrics and /duty/NAME at `ADDR`; port 0 is a free port")
 	addPassCredentials(fs, &o.passCredentials)
 }

@@ -66,9 +66,9 @@ func (p *process) queueProcessCmd(
 	fs.StringVar(&o.identity, "identity", "",
 		"`NAME` in muster status (MUSTER_IDENTITY); default one of its own, from the host and the process")
 	fs.DurationVar(&o.grace, "grace", 0,
-		"kill a command if it has not ended so long after it was asked to; default: what the queue says")
+		"kill a command if it has not ended `DURATION` after it was asked to; default: what the queue says")
 	fs.DurationVar(&o.joinTimeout, "join-timeout", 0,
-		"wait so long for ZooKeeper, the queue and Redis; default: what the queue says")
+		"wait `DURATION` for ZooKeeper, the queue and Redis; default: what the queue says")
 	fs.StringVar(&o.http, "http", "", "serve /live, /ready and /metrics at `ADDR`; port 0 is a free port")
 	addPassCredentials(fs, &o.passCredentials)
 	return cmd

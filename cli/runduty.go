@@ -38,7 +38,7 @@ does not stop the run.`,
 	}
 	o.searchFlags.addTo(cmd.Flags())
 	cmd.Flags().BoolVar(&o.wait, "wait", false, "wait for the end of the run")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "wait so long for a member to accept the run")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "wait `DURATION` for a member to accept the run")
 	p.completeSearch(cmd, &o.searchFlags)
 	cmd.ValidArgsFunction = p.completeDuty(&o.searchFlags, group.Cron)
 	return cmd

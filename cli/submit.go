@@ -69,7 +69,7 @@ Interrupted, or run again with the same --id, it waits for the same batch.`,
 	fs.StringVar(&o.results, "results", "",
 		"`WHO` gets the results: watcher, submitter, discard or keep:24h; default watcher, with --wait submitter")
 	fs.IntVar(&o.attempts, "attempts", 0, "try each task `N` times; default: what the queue says")
-	fs.DurationVar(&o.taskTimeout, "task-timeout", 0, "end an attempt after this; default: what the queue says")
+	fs.DurationVar(&o.taskTimeout, "task-timeout", 0, "end an attempt after `DURATION`; default: what the queue says")
 	fs.BoolVarP(&o.null, "null", "0", false, "tasks end with a zero byte, and so do printed results")
 	fs.BoolVar(&o.files, "files", false, "each FILE is one task: QUEUE FILE...")
 	fs.BoolVar(&o.wait, "wait", false, "wait until all tasks are done or dead, and print the results")

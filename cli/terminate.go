@@ -42,7 +42,7 @@ over it takes the request back and names them.`,
 	o.searchFlags.addTo(cmd.Flags())
 	cmd.Flags().StringVar(&o.stack, "stack", "",
 		"`NAME` of the stack that owns it; default that of the configuration here")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", time.Minute, "wait so long for all of them to leave")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", time.Minute, "wait `DURATION` for all of them to leave")
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	p.completeSearch(cmd, &o.searchFlags)
 	cmd.ValidArgsFunction = p.completeJob(&o.searchFlags)

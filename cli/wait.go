@@ -47,7 +47,7 @@ have not in time, naming who is missing.`,
 	cmd.Flags().StringSliceVar(&o.states, "for", nil, "wait until it is in one of these states, a `LIST` with commas")
 	cmd.Flags().StringVar(&o.run, "run", "", "completed means the run of this `NAME`: what its workers gave as --run")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 0,
-		"wait so long; default for ever; inside a worker's command the job's join timeout, which is the maximum there")
+		"wait `DURATION`; default for ever; inside a worker's command the job's join timeout, which is the maximum there")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON what was reached, and what it is now")
 	p.completeSearch(cmd, &o.searchFlags)
 	completeList(cmd, "for", awaitable())

@@ -86,9 +86,9 @@ The last line on standard error says whose the exit code is.`,
 	fs.StringVar(&o.onLoss, "on-loss", string(wrap.LossRejoin),
 		"`DO` that when the session is lost: rejoin, or stop, which kills the command at once")
 	fs.DurationVar(&o.grace, "grace", 30*time.Second,
-		"kill the command if it has not ended so long after it was asked to")
+		"kill the command if it has not ended `DURATION` after it was asked to")
 	fs.DurationVar(&o.joinTimeout, "join-timeout", 0,
-		"wait so long for ZooKeeper, the job, a place and for all; default: what the job says")
+		"wait `DURATION` for ZooKeeper, the job, a place and for all; default: what the job says")
 	fs.StringVar(&o.http, "http", "", "serve /live, /ready and /metrics at `ADDR`; port 0 is a free port")
 	addPassCredentials(fs, &o.passCredentials)
 	p.completeWorker(cmd, &o)

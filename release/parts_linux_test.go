@@ -107,7 +107,7 @@ func TestManualPages(t *testing.T) {
 	}
 	wait := show("man", "man-db", "-l", "muster-wait.1")
 	for _, line := range []string{
-		"\n  ready      nobody has joined the job", "--timeout duration\n", "\n       muster wait primes --for empty\n",
+		"\n  ready      nobody has joined the job", "--timeout DURATION\n", "\n       muster wait primes --for empty\n",
 	} {
 		if !strings.Contains(strings.ReplaceAll(wait, "\n            ", "\n"), line) {
 			t.Errorf("man muster-wait has no %q:\n%s", line, wait)
