@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -206,6 +207,24 @@ func TestVersion(t *testing.T) {
 	want := `"version": "` + cli.Version + `-dev"`
 	if got := run(t, nil, "version", "--json"); got.code != 0 || !strings.Contains(got.stdout, want) {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// TestOneVersion: whatever muster writes names the same version.
+func TestOneVersion(t *testing.T) {
+	f := newFixture(t, 1, "")
+	file := filepath.Join(f.dir, "plan.json")
+	says := regexp.MustCompile(`(version|by muster|_version":) "?` + cli.Version + "-dev")
+	for _, args := range [][]string{
+		{"--version"}, {"plan", f.dir, "--json"}, {"plan", f.dir, "--out", file}, {"show", file}, {"show", file, "--json"},
+	} {
+		got := run(t, []string{"MUSTER_SERVERS=" + servers.Connect()}, args...)
+		if slices.Contains(args, "--out") {
+			got.stdout = read(t, file)
+		}
+		if got.code != 0 || !says.MatchString(got.stdout) {
+			t.Errorf("%v: %+v", args, got)
+		}
 	}
 }
 

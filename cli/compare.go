@@ -100,7 +100,7 @@ func compare(ctx context.Context, cfg *spec.Config, t target, r *zkstate.Reader,
 	}
 	c.took = time.Since(c.started)
 	c.saved = planfile.Saved{
-		Created: c.started.UTC().Truncate(time.Second), MusterVersion: Version, Servers: t.servers,
+		Created: c.started.UTC().Truncate(time.Second), MusterVersion: version().Version, Servers: t.servers,
 		ACL: cfg.ZooKeeper.ACL, SessionTimeout: cfg.ZooKeeper.SessionTimeout, ConfigDigest: cfg.Digest, TLS: t.tls,
 		Plan: c.plan,
 	}

@@ -80,7 +80,7 @@ func (p *process) parse(arg string, vars varFlags, now time.Time) (*spec.Config,
 	if err != nil {
 		return nil, nil, err
 	}
-	opts := spec.Options{Environ: p.environ, Version: Version, Now: now, HasCredentials: len(auth) > 0}
+	opts := spec.Options{Environ: p.environ, Version: version().Version, Now: now, HasCredentials: len(auth) > 0}
 	for _, v := range vars {
 		if v.File != "" {
 			v.File = p.path(v.File)

@@ -73,7 +73,7 @@ func (f reportFlags) toStdout() bool {
 func (p *process) newRun(command, arg string) *report.Run {
 	config := filepath.Clean(p.path(arg))
 	run := &report.Run{
-		Command: command, Version: Version, Started: time.Now(), Kinds: declarable(), Config: config,
+		Command: command, Version: version().Version, Started: time.Now(), Kinds: declarable(), Config: config,
 	}
 	if absolute, err := filepath.Abs(config); err == nil {
 		run.Config = absolute

@@ -187,7 +187,7 @@ watcher" does something with the results.`,
   muster plan                   what would change
   muster apply                  change it, after asking
   muster status                 who is live, who is missing`,
-		Version:           Version,
+		Version:           version().Version,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
