@@ -80,7 +80,8 @@ func (p *process) newAskCmd(o *askOptions, cmd *cobra.Command) *cobra.Command {
 	cmd.Args = argCount(1, 1, "one duty, as GROUP/DUTY")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return runAsk(cmd.Context(), p, *o, args[0]) }
 	o.searchFlags.addTo(cmd.Flags())
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "wait `DURATION` for the clerk of the group, or for Redis")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second,
+		"wait `DURATION` for the clerk of the group, or for Redis")
 	p.completeSearch(cmd, &o.searchFlags)
 	duty := p.completeDuty(&o.searchFlags, group.Types()...)
 	cmd.ValidArgsFunction = duty

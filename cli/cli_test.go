@@ -69,6 +69,22 @@ func TestPoint18UsageErrorsNameTheNextCommand(t *testing.T) {
 			"muster: unknown flag --jsno: did you mean --json?\n  next: muster version --help\n"},
 		"mistyped_global_flag": {[]string{"version", "--colour", "never"},
 			"muster: unknown flag --colour: did you mean --color?\n  next: muster version --help\n"},
+		"blank_actor": {[]string{"apply", "--actor", " \t"},
+			"muster: the value of --actor is empty\n" +
+				"  next: is a variable of the shell not set? muster apply --help\n"},
+		"no_stack": {[]string{"serve", "--stack", ""},
+			"muster: the value of --stack is empty\n" +
+				"  next: is a variable of the shell not set? muster serve --help\n"},
+		"wrong_stack_of_history": {[]string{"history", "--stack", " x"},
+			"muster: --stack \" x\": a stack name starts with a letter or a digit, not ' '\n" +
+				"  next: muster history --all shows the stacks\n"},
+		"no_host": {[]string{"serve", "--allow-host", "a,"},
+			"muster: the value of --allow-host is empty\n" +
+				"  next: is a variable of the shell not set? muster serve --help\n"},
+		"root_of_status": {[]string{"status", "--root", "old jobs"},
+			"muster: root: a root is an absolute znode path: write \"/old jobs\"\n  next: --root '/old jobs'\n"},
+		"root_that_nobody_can_mean": {[]string{"status", "--root", "/"},
+			"muster: root: \"/\" cannot be a root: choose a folder such as \"/muster\"\n  next: --root /muster\n"},
 		"unknown_flag": {[]string{"version", "--frobnicate"},
 			"muster: unknown flag --frobnicate\n  next: muster version --help\n"},
 		"unknown_short_flag": {[]string{"version", "-x"},

@@ -68,6 +68,9 @@ func runHistory(ctx context.Context, p *process, o historyOptions) error {
 	if o.all && len(o.stacks) > 0 {
 		return usagef("give one of them", "--all and --stack exclude each other")
 	}
+	if err := checkStacks(o.stacks); err != nil {
+		return err
+	}
 	home, declared := "", target{timeout: time.Duration(spec.DefaultSessionTimeout)}
 	if o.config != "" || p.hasConfiguration() {
 		cfg, err := p.load(o.config, o.vars)

@@ -78,7 +78,7 @@ func (p *process) search(ctx context.Context, f searchFlags) (searchScope, error
 	root := cmp.Or(f.root, p.environ.value("MUSTER_ROOT"))
 	if root != "" {
 		if err := resource.CheckRoot(root); err != nil {
-			return scope, usagef("--root "+resource.DefaultRoot, "root: %w", err)
+			return scope, badRoot(root, err)
 		}
 	}
 	enough := root != "" && (len(p.flags.servers) > 0 || p.environ.value("MUSTER_SERVERS") != "")

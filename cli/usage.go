@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"muster/resource"
 	"muster/text"
 )
 
@@ -172,9 +173,9 @@ func argCount(low, high int, what string) cobra.PositionalArgs {
 	}
 }
 
-// refuseEmpty refuses empty arguments and empty values of flags: they probably come from a shell variable that is not
-// set, and a default would not be what the user meant. Exempt are a worker's command after -- and requests for
-// completions, whose last word may be empty.
+// refuseEmpty refuses empty arguments and blank values of flags: they probably come from a shell variable that is not
+// set, and a default would not be what the user meant. Exempt are a worker's command after --, requests for
+// completions, whose last word may be empty, and --fail-on, which may name nothing.
 func refuseEmpty(cmd *cobra.Command, args []string) error {
 	if cmd.Name() == cobra.ShellCompRequestCmd || cmd.Name() == cobra.ShellCompNoDescRequestCmd {
 		return nil
@@ -194,13 +195,13 @@ func refuseEmpty(cmd *cobra.Command, args []string) error {
 		case "stringArray":
 			values = list.GetSlice()
 		case "stringSlice":
-			if values = list.GetSlice(); len(values) == 0 && f.Name == "servers" {
+			if values = list.GetSlice(); len(values) == 0 && f.Name != "fail-on" {
 				values = []string{""}
 			}
 		default:
 			return
 		}
-		if slices.Contains(values, "") {
+		if slices.ContainsFunc(values, func(v string) bool { return strings.TrimSpace(v) == "" }) {
 			err = usagef(next, "the value of --%s is empty", f.Name)
 		}
 	})
@@ -213,6 +214,25 @@ func firstArg(args []string) string {
 		return ""
 	}
 	return args[0]
+}
+
+// badRoot is the problem of a root that cannot be one. It names the one that was probably meant.
+func badRoot(root string, err error) error {
+	next := resource.DefaultRoot
+	if meant := "/" + strings.Trim(root, "/"); resource.CheckRoot(meant) == nil {
+		next = text.ShellWord(meant)
+	}
+	return usagef("--root "+next, "root: %w", err)
+}
+
+// checkStacks checks the values of --stack.
+func checkStacks(stacks []string) error {
+	for _, stack := range stacks {
+		if err := resource.CheckName("stack", stack); err != nil {
+			return usagef("muster history --all shows the stacks", "--stack %q: %w", stack, err)
+		}
+	}
+	return nil
 }
 
 // badHTTP is the problem of who cannot serve at the address of --http.
