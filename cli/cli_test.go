@@ -75,12 +75,23 @@ func TestPoint18UsageErrorsNameTheNextCommand(t *testing.T) {
 		"no_stack": {[]string{"serve", "--stack", ""},
 			"muster: the value of --stack is empty\n" +
 				"  next: is a variable of the shell not set? muster serve --help\n"},
+		"wrong_stack": {[]string{"serve", "--stack", "a/b"},
+			"muster: --stack \"a/b\": a stack name may hold letters, digits, '.', '_' and '-', not '/'\n" +
+				"  next: muster history --all shows the stacks\n"},
 		"wrong_stack_of_history": {[]string{"history", "--stack", " x"},
 			"muster: --stack \" x\": a stack name starts with a letter or a digit, not ' '\n" +
 				"  next: muster history --all shows the stacks\n"},
 		"no_host": {[]string{"serve", "--allow-host", "a,"},
 			"muster: the value of --allow-host is empty\n" +
 				"  next: is a variable of the shell not set? muster serve --help\n"},
+		"wrong_host": {[]string{"serve", "--allow-host", "a b"},
+			"muster: --allow-host \"a b\" is not the name of a host\n  next: --allow-host muster.example\n"},
+		"address_for_a_host": {[]string{"serve", "--allow-host", "http://X:80/"},
+			"muster: --allow-host \"http://X:80/\" is not the name of a host\n  next: --allow-host x\n"},
+		"port_of_a_host": {[]string{"serve", "--allow-host", "x:8090"},
+			"muster: --allow-host \"x:8090\" is not the name of a host\n  next: --allow-host x\n"},
+		"root_without_slash": {[]string{"serve", "--root", "jobs/"},
+			"muster: root: a root is an absolute znode path: write \"/jobs/\"\n  next: --root /jobs\n"},
 		"root_of_status": {[]string{"status", "--root", "old jobs"},
 			"muster: root: a root is an absolute znode path: write \"/old jobs\"\n  next: --root '/old jobs'\n"},
 		"root_that_nobody_can_mean": {[]string{"status", "--root", "/"},

@@ -159,7 +159,12 @@ func keyPair(certFile, keyFile string) (tls.Certificate, error) {
 	if err != nil {
 		return tls.Certificate{}, err
 	}
-	return tls.X509KeyPair(cert, key)
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return pair, &problem{nil, fmt.Errorf("%s and %s: %w", certFile, keyFile, err),
+			"name a certificate and its own key, both in PEM format and without a passphrase"}
+	}
+	return pair, nil
 }
 
 // credentials reads MUSTER_ZK_AUTH or the file of MUSTER_ZK_AUTH_FILE: one scheme:data a line. No message shows them.

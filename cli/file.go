@@ -102,6 +102,8 @@ func readBounded(path string, limit int64) ([]byte, error) {
 	switch info, err := os.Stat(path); {
 	case err != nil:
 		return nil, err
+	case info.IsDir():
+		return nil, usagef("name a file in it", "%s is a directory", path)
 	case !info.Mode().IsRegular():
 		return nil, usagef("write what it gives into a file, and name that", "%s is not a regular file", path)
 	case info.Size() > limit:

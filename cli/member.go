@@ -183,7 +183,7 @@ func runMember(ctx context.Context, p *process, o memberOptions) error {
 	result := wrap.RunMember(ctx, c)
 	switch {
 	case errors.Is(result.Err, wrap.ErrHealth):
-		result.Err = badHTTP(o.http, result.Err)
+		result.Err = badAddress("--http", o.http, result.Err)
 	case errors.Is(result.Err, member.ErrVersion):
 		result.Err = usagef("muster member --version 2.1.0", "--version: %w", result.Err)
 	case errors.Is(result.Err, member.ErrNoGroup):

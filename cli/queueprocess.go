@@ -142,7 +142,7 @@ func (p *process) runQueueProcess(
 	c.Files, c.Signals = files, signals
 	result := run(c)
 	if errors.Is(result.Err, wrap.ErrHealth) {
-		result.Err = badHTTP(o.http, result.Err)
+		result.Err = badAddress("--http", o.http, result.Err)
 	}
 	result.Err = queueError(result.Err, foundQueue{path: path.Join(o.root, o.queue)})
 	return &workerResult{result}

@@ -5,17 +5,21 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
-	"os"
+	"net/url"
 	"runtime/debug"
+	"slices"
 	"strings"
-	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"muster/page"
 	"muster/resource"
+	"muster/text"
+	"muster/zkstate"
 	"muster/zkstate/zkconn"
 )
 
@@ -65,17 +69,19 @@ certificate: a browser sends the token as a password.`,
 }
 
 func runServe(ctx context.Context, p *process, o serveOptions) error {
-	c, err := p.serveConfig(ctx, o)
+	c, err := p.serveConfig(o)
 	if err != nil {
 		return err
 	}
 	l, err := net.Listen("tcp", o.listen)
 	if err != nil {
-		return badListen(o.listen, err)
+		return badAddress("--listen", o.listen, err)
 	}
-	if !p.flags.quiet {
-		fmt.Fprintln(p.out, serveURL(l.Addr(), o.listen, c.TLS != nil))
+	defer l.Close()
+	if err := p.serveScope(ctx, o, &c); err != nil {
+		return err
 	}
+	fmt.Fprintln(p.out, serveURL(l.Addr(), o.listen, c.TLS != nil)) // the result of the command, also with --quiet
 	p.warnServe(l.Addr(), c)
 	p.limitMemory()
 	return page.Serve(ctx, l, c)
@@ -93,41 +99,89 @@ func (p *process) limitMemory() {
 	}
 }
 
-// serveConfig builds the configuration of the server from the flags, the environment and the configuration here.
-func (p *process) serveConfig(ctx context.Context, o serveOptions) (c page.Config, err error) {
+// serveConfig checks the flags and the environment, and returns what they say of the server.
+func (p *process) serveConfig(o serveOptions) (c page.Config, err error) {
+	c.Roots, c.Stacks, c.Version, c.Log = o.roots, o.stacks, version().Version, p.log
 	if root := p.environ.value("MUSTER_ROOT"); len(o.roots) == 0 && root != "" {
-		o.roots = []string{root}
+		c.Roots = []string{root}
 	}
-	for _, root := range o.roots {
+	for _, root := range c.Roots {
 		if err := resource.CheckRoot(root); err != nil {
-			return c, usagef("--root "+resource.DefaultRoot, "root: %w", err)
+			return c, badRoot(root, err)
 		}
 	}
-	if c.TLS, err = p.listenTLS(o); err != nil {
-		return c, err
-	}
-	if c.Token, err = p.serveToken(); err != nil {
+	if err := checkStacks(o.stacks); err != nil {
 		return c, err
 	}
 	if name, _, err := net.SplitHostPort(o.listen); err == nil && name != "" {
 		c.Hosts = append(c.Hosts, strings.ToLower(name))
 	}
 	for _, name := range o.hosts {
-		c.Hosts = append(c.Hosts, strings.ToLower(name))
+		if name, err = hostName(name); err != nil {
+			return c, err
+		}
+		c.Hosts = append(c.Hosts, name)
 	}
-	scope, err := p.search(ctx, searchFlags{config: o.config, vars: o.vars})
-	if err != nil {
+	if c.TLS, err = p.listenTLS(o); err != nil {
 		return c, err
 	}
-	_ = scope.session.Close()
+	c.Token, err = p.serveToken()
+	return c, err
+}
+
+// serveScope adds to c what the configuration here says, once ZooKeeper has answered.
+func (p *process) serveScope(ctx context.Context, o serveOptions, c *page.Config) error {
+	scope, err := p.search(ctx, searchFlags{config: o.config, vars: o.vars})
+	if err != nil {
+		return err
+	}
+	defer scope.session.Close()
 	c.Connect = func(ctx context.Context) (*zkconn.Session, error) { return p.connect(ctx, scope.target) }
 	c.Redis = p.openLookout
 	c.Servers, c.Home, c.Kinds = strings.Join(scope.target.servers, ","), scope.home, kinds()
-	c.Roots, c.Stacks, c.Version, c.Log = o.roots, o.stacks, version().Version, p.log
-	if scope.cfg != nil && len(o.roots) == 0 && len(o.stacks) == 0 {
+	p.warnStacks(ctx, zkstate.NewReader(scope.session, scope.home, kinds()...), o.stacks)
+	if scope.cfg != nil && len(c.Roots) == 0 && len(c.Stacks) == 0 {
 		c.Stacks, c.Also = []string{scope.cfg.Stack}, scope.cfg.Searched()
 	}
-	return c, nil
+	return nil
+}
+
+// warnStacks warns of stacks that are not there: one may come, but is rather misspelled.
+func (p *process) warnStacks(ctx context.Context, r *zkstate.Reader, stacks []string) {
+	there, err := r.Stacks(ctx)
+	if err != nil {
+		return // the page says what it cannot list
+	}
+	for _, stack := range stacks {
+		if slices.Contains(there, stack) {
+			continue
+		}
+		hint := "it is shown once something is applied"
+		if near := text.Nearest(stack, there); near != "" {
+			hint = "did you mean " + near + "?"
+		}
+		fmt.Fprintf(p.err, "muster: warning: there is no stack %s: %s\n", stack, hint)
+	}
+}
+
+// hostName is a value of --allow-host as the Host header of a request has it, without the port.
+func hostName(given string) (string, error) {
+	isName := func(s string) bool {
+		return s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789.-_") == ""
+	}
+	name := strings.TrimSuffix(strings.ToLower(given), ".")
+	if isName(name) {
+		return name, nil
+	}
+	next := "--allow-host muster.example"
+	_, rest, found := strings.Cut(name, "://")
+	if !found {
+		rest = name
+	}
+	if u, err := url.Parse("//" + rest); err == nil && isName(u.Hostname()) {
+		next = "--allow-host " + u.Hostname()
+	}
+	return "", usagef(next, "--allow-host %q is not the name of a host", given)
 }
 
 // listenTLS returns nil without a certificate.
@@ -149,6 +203,8 @@ func (p *process) listenTLS(o serveOptions) (*tls.Config, error) {
 // minToken is the length of the shortest token.
 const minToken = 16
 
+func newToken(name string) string { return "openssl rand -hex 32 > " + text.ShellWord(name) }
+
 // serveToken reads the token of the page; empty if none is wanted. No message shows it.
 func (p *process) serveToken() (string, error) {
 	name := p.environ.value("MUSTER_SERVE_TOKEN_FILE")
@@ -156,19 +212,30 @@ func (p *process) serveToken() (string, error) {
 		return "", nil
 	}
 	text, err := readBounded(p.path(name), maxCredentials)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", &problem{nil, fmt.Errorf("MUSTER_SERVE_TOKEN_FILE: %w", err), newToken(name)}
+	}
 	if err != nil {
 		return "", fmt.Errorf("MUSTER_SERVE_TOKEN_FILE: %w", err)
 	}
 	token := strings.TrimSpace(string(text))
 	if len(token) < minToken || strings.ContainsAny(token, "\r\n") {
-		return "", usagef("openssl rand -hex 32 > "+name,
+		return "", usagef(newToken(name),
 			"%s does not hold one line of at least %d characters", name, minToken)
 	}
 	return token, nil
 }
 
-// warnServe warns when others can read what is served, or what is sent to them.
+// warnServe warns when browsers will refuse the certificate, and when others can read what is served, or what is sent
+// to them.
 func (p *process) warnServe(at net.Addr, c page.Config) {
+	if c.TLS != nil {
+		leaf, now := c.TLS.Certificates[0].Leaf, time.Now()
+		if now.Before(leaf.NotBefore) || now.After(leaf.NotAfter) {
+			fmt.Fprintf(p.err, "muster: warning: browsers will refuse the certificate: it is valid from %s to %s\n",
+				leaf.NotBefore.UTC().Format(time.RFC3339), leaf.NotAfter.UTC().Format(time.RFC3339))
+		}
+	}
 	tcp, ok := at.(*net.TCPAddr)
 	if !ok || tcp.IP.IsLoopback() {
 		return
@@ -195,16 +262,4 @@ func serveURL(at net.Addr, listen string, secure bool) string {
 		name = "localhost"
 	}
 	return scheme + net.JoinHostPort(name, port) + "/"
-}
-
-// badListen says what to do if the address cannot be listened at.
-func badListen(address string, err error) error {
-	next := "give --listen an address of this machine, such as 127.0.0.1:8090"
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		next = "another process listens there; for a free port: muster serve --listen 127.0.0.1:0"
-	case errors.Is(err, os.ErrPermission):
-		next = "a port from 1024 on needs no permission: muster serve --listen 127.0.0.1:8090"
-	}
-	return &problem{errUsage, fmt.Errorf("--listen %s: %w", address, err), next}
 }

@@ -2,7 +2,6 @@ package cli_test
 
 import (
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -282,47 +281,6 @@ func TestServeEndsWhenAsked(t *testing.T) {
 		endsWith(t, s.cmd, s.seen, code)
 		if long := time.Since(begun); long > 30*time.Second {
 			t.Errorf("it took %s", long)
-		}
-	}
-}
-
-// TestServeRefusesWhatCannotBe: the message says what to do.
-func TestServeRefusesWhatCannotBe(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t, 1, "")
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer taken.Close()
-	file := func(name, text string) string {
-		path := filepath.Join(f.dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	for _, c := range []struct {
-		args  []string
-		token string
-		code  int
-		says  string
-	}{
-		{[]string{"--listen", taken.Addr().String()}, "", 64, "next: another process listens there"},
-		{[]string{"--listen", "nonsense"}, "", 64, "next: give --listen an address"},
-		{[]string{"--listen-cert", "x"}, "", 64, "next: give both --listen-cert and --listen-key"},
-		{[]string{"--root", "nonsense"}, "", 64, "next: --root /"},
-		{[]string{"--listen-cert", file("c", "x"), "--listen-key", file("k", "x")}, "", 1, "the certificate of the page"},
-		{nil, file("short", "secret\n"), 64, "at least 16 characters"},
-		{nil, filepath.Join(f.dir, "none"), 1, "MUSTER_SERVE_TOKEN_FILE"},
-		{[]string{"--servers", refusingAddr}, "", 8, "next: check --servers"},
-	} {
-		cmd := f.command(servers.Connect(), append([]string{"serve", "--listen", "127.0.0.1:0"}, c.args...)...)
-		cmd.Env = append(cmd.Env, "MUSTER_SERVE_TOKEN_FILE="+c.token)
-		got := result(cmd)
-		expect(t, got, c.code, c.says)
-		if strings.Contains(got.stderr, "secret") {
-			t.Errorf("it shows the token:\n%s", got.stderr)
 		}
 	}
 }

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -235,8 +237,16 @@ func checkStacks(stacks []string) error {
 	return nil
 }
 
-// badHTTP is the problem of who cannot serve at the address of --http.
-func badHTTP(address string, err error) error {
-	return usagef("give --http an address of this machine that is free, such as 127.0.0.1:8080",
-		"--http %s: %w", address, err)
+// badAddress is the problem of who cannot listen at the address of a flag. An address that is taken is not the fault
+// of the command line: later the same command may succeed.
+func badAddress(flag, address string, err error) error {
+	name := flag + " " + address
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return &problem{nil, fmt.Errorf("%s: %w", name, err),
+			"another process listens there: end it, or take a free port: " + flag + " 127.0.0.1:0"}
+	case errors.Is(err, fs.ErrPermission):
+		return usagef("a port from 1024 on needs no permission: "+flag+" 127.0.0.1:8090", "%s: %w", name, err)
+	}
+	return usagef("give "+flag+" an address of this machine, such as 127.0.0.1:8090", "%s: %w", name, err)
 }

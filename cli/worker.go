@@ -172,7 +172,7 @@ func runWorker(ctx context.Context, p *process, o workerOptions) error {
 	result := wrap.Run(ctx, c)
 	switch {
 	case errors.Is(result.Err, wrap.ErrHealth):
-		result.Err = badHTTP(o.http, result.Err)
+		result.Err = badAddress("--http", o.http, result.Err)
 	case errors.Is(result.Err, worker.ErrSessionLost):
 		result.Err = &problem{nil, result.Err, "start the worker again: it takes up its id"}
 	case errors.Is(result.Err, worker.ErrNoJob):
