@@ -155,8 +155,9 @@ func applies() []report.Apply {
 			Replaced: []string{`job.ingest["us"]`},
 		}),
 		found("etl-prod", "h-0000000011", history.Unfinished, history.Entry{
-			By: "deploy@ci-7", Plan: "77aa", Started: ago(50 * time.Hour), Planned: map[string]int{"create": 3},
-			Who: history.Who{Actor: "deploy@ci-7", URL: "javascript:alert(1)"},
+			By: "deploy@ci-7", Plan: "77aa", Started: ago(50 * time.Hour), Planned: map[string]int{"create": 3, "delete": 1},
+			Deleted: []string{"/jobs/prod/old"},
+			Who:     history.Who{Actor: "deploy@ci-7", URL: "javascript:alert(1)"},
 		}),
 		found("web", "h-0000000001", history.Finished, history.Entry{
 			By: "bob@laptop", Plan: "1", Started: ago(90 * time.Hour), Finished: ago(90*time.Hour - time.Minute),

@@ -30,6 +30,7 @@ type applyView struct {
 // namesView is names of resources of which the apply did something.
 type namesView struct {
 	What  string
+	Count string
 	Names []word
 }
 
@@ -65,15 +66,23 @@ func applyOf(a report.Apply) applyView {
 	if took := a.Finished.Sub(a.Started); took >= time.Second {
 		v.Took = roughly(took)
 	}
-	for _, n := range []namesView{{"deleted", words(a.Deleted)}, {"replaced", words(a.Replaced)}} {
-		if len(n.Names) > 0 {
-			v.Names = append(v.Names, n)
-		}
-	}
+	v.name("deleted", "to delete", a, a.Deleted)
+	v.name("replaced", "to replace", a, a.Replaced)
 	if a.More > 0 {
 		v.More = text.Plural(a.More, "other is", "others are") + " not named"
 	}
 	return v
+}
+
+// name adds the names of resources. Of an apply that did not end, nobody knows which it reached.
+func (v *applyView) name(done, planned string, a report.Apply, names []string) {
+	if len(names) == 0 {
+		return
+	}
+	if a.State == history.Running || a.State == history.Unfinished {
+		done = planned
+	}
+	v.Names = append(v.Names, namesView{done, text.Count(len(names), "name"), words(names)})
 }
 
 // applyClass is the class of an apply in the style sheet. One that is amiss did not do all that it was to do.
