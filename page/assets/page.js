@@ -184,16 +184,24 @@ function connect() {
     then?.(e);
   });
   on("open");
-  on("alive");
-  on("patch", e => apply(JSON.parse(e.data)) || refresh());
-  on("reload", () => {
-    mine.close();
-    retry = setTimeout(refresh, pause);
-    pause = Math.min(pause * 2, 10_000);
-  });
+  on("alive", calm);
+  on("patch", e => apply(JSON.parse(e.data)) ? calm() : again());
+  on("reload", again);
   mine.onerror = () => mine === source && gone();
   clearTimeout(watchdog);
   watchdog = setTimeout(gone, silence);
+}
+
+// again shows the page anew after a pause, which grows until the stream is as it should be.
+function again() {
+  source?.close();
+  clearTimeout(retry);
+  retry = setTimeout(refresh, pause * (0.75 + Math.random() / 2));
+  pause = Math.min(pause * 2, 10_000);
+}
+
+function calm() {
+  pause = 500;
 }
 
 function heard() {
@@ -201,10 +209,7 @@ function heard() {
   clearTimeout(watchdog);
   clearTimeout(alarmAt);
   watchdog = setTimeout(gone, silence);
-  if (body.dataset.live === "true") {
-    pause = 500;
-    return;
-  }
+  if (body.dataset.live === "true") return;
   body.dataset.live = "true";
   say("live");
   showSource();
@@ -212,18 +217,15 @@ function heard() {
 
 // gone says that the stream is lost, and tries again. A moment is nothing to tell of.
 function gone() {
-  source?.close();
+  again();
   source = null;
   clearTimeout(watchdog);
-  clearTimeout(retry);
   if (body.dataset.live !== "false") {
     body.dataset.live = "false";
     say("reconnecting…");
     clearTimeout(alarmAt);
     alarmAt = setTimeout(showSource, 1500);
   }
-  retry = setTimeout(refresh, pause * (0.75 + Math.random() / 2));
-  pause = Math.min(pause * 2, 10_000);
 }
 
 // A page that nobody sees needs no stream: browsers have six connections for a server.
