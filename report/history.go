@@ -99,28 +99,19 @@ func applyStyle(a Apply) style {
 }
 
 // History writes applies, the newest first: when, of which stack, by whom, and what became of it; below that what was
-// replaced and deleted, and the run of the pipeline.
+// replaced and deleted, and the run of the pipeline. Long names of stacks and actors are cut: JSON has all of them.
 func History(w io.Writer, applies []Apply, o Options) error {
 	const when = len("2006-01-02 15:04Z")
 	p := newPage(w, o)
-	stack, actor := len("stack"), len("by")
-	for _, a := range applies {
-		stack = max(stack, min(text.Width(text.Escape(a.Stack)), 24))
-		actor = max(actor, min(text.Width(text.Escape(a.Actor)), 24))
-	}
-	columns := []int{when + 2, when + 2 + stack + 2, when + 2 + stack + 2 + actor + 2}
-	line := func(st style, cells ...string) {
-		for i, cell := range cells {
-			if i > 0 {
-				p.printf(" ") // also after a long name
-				p.moveTo(columns[i-1])
-			}
-			if i == len(columns) {
-				p.wrap(st, cell, columns[i-1])
-				break
-			}
-			p.write(plain, cell)
-		}
+	stack, actor := namesWidth(applies, p.width-when-len("  ")*3)
+	line := func(st style, at, of, by, what string) {
+		p.write(plain, at)
+		p.moveTo(when + 2)
+		p.write(plain, text.Cut(text.Escape(of), stack))
+		p.moveTo(when + 2 + stack + 2)
+		p.write(plain, text.Cut(text.Escape(by), actor))
+		p.moveTo(when + 2 + stack + 2 + actor + 2)
+		p.wrap(st, what, p.col)
 		p.newline()
 	}
 	line(plain, "when", "stack", "by", "what")
@@ -135,12 +126,25 @@ func History(w io.Writer, applies []Apply, o Options) error {
 		}
 		line(applyStyle(a), at, a.Stack, who, ApplyOutcome(a))
 		for _, s := range applyDetails(a) {
-			p.moveTo(columns[0])
-			p.wrap(plain, s, columns[0]+2)
+			p.moveTo(when + 2)
+			p.wrap(plain, s, when+4)
 			p.newline()
 		}
 	}
 	return p.flush()
+}
+
+// namesWidth shares this many columns out to the stack, the actor, and what became of an apply.
+func namesWidth(applies []Apply, columns int) (stack, actor int) {
+	const what, least = 28, 12 // what became of an apply: some counts; the least of a name
+	stack, actor = len("stack"), len("by")
+	for _, a := range applies {
+		stack = max(stack, text.Width(text.Escape(a.Stack)))
+		actor = max(actor, text.Width(text.Escape(a.Actor)))
+	}
+	room := max(columns-what, 2*least)
+	stack = min(stack, max(room/2, room-actor))
+	return stack, min(actor, room-stack)
 }
 
 // applyDetails are the lines below an apply.

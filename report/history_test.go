@@ -57,8 +57,7 @@ func TestHistory(t *testing.T) {
                    replaced /jobs/nightly
                    commit c0ffee
                    https://ci.example/runs/7?a=1&b=<2>
-2026-01-31 03:04Z  etl    longlonglonglonglonglonglonglonglonglong unfinished: 1
-                                                    to update
+2026-01-31 03:04Z  etl    longlonglonglonglonglon…  unfinished: 1 to update
 2026-01-31 03:04Z  etl    -                         damaged: no permission to
                                                     read it
 2026-01-31 03:04Z  etl    eve\x1b[2J                nothing changed; 1 failed
@@ -72,6 +71,27 @@ func TestHistory(t *testing.T) {
 	})
 	if !strings.Contains(colored, "\x1b[33munfinished: 1 to update\x1b[0m") {
 		t.Errorf("in color: %q", colored)
+	}
+}
+
+// TestHistoryFitsATerminal: long names of a stack and an actor are cut, and leave room for what became of an apply.
+func TestHistoryFitsATerminal(t *testing.T) {
+	long := applies()[2:3]
+	long[0].Stack, long[0].Actor = strings.Repeat("stack", 25), strings.Repeat("作", 60)
+	want := `when               stack           by               what
+2026-01-31 03:04Z  stackstacksta…  作作作作作作作…  unfinished: 1 to update
+`
+	got := text(t, func(b *strings.Builder) error { return report.History(b, long, report.Options{Width: 80}) })
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("history (-want +got):\n%s", d)
+	}
+	got = text(t, func(b *strings.Builder) error { return report.History(b, long, report.Options{Width: 300}) })
+	if !strings.Contains(got, "  "+long[0].Stack+"  "+long[0].Actor+"  unfinished") {
+		t.Errorf("it is cut where there is room:\n%s", got)
+	}
+	got = text(t, func(b *strings.Builder) error { return report.HistoryJSON(b, long) })
+	if !strings.Contains(got, long[0].Stack) || strings.Count(got, `\u4f5c`) != 60 {
+		t.Errorf("JSON does not have all:\n%s", got)
 	}
 }
 

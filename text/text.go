@@ -78,6 +78,20 @@ func Width(s string) int {
 	return n
 }
 
+// Cut is printable text that takes at most so many columns: where it takes more, … stands for the rest.
+func Cut(s string, columns int) string {
+	if Width(s) <= columns {
+		return s
+	}
+	taken := 0
+	for i, r := range s {
+		if taken += Width(string(r)); taken >= columns {
+			return s[:i] + "…"
+		}
+	}
+	return s
+}
+
 func isWide(r rune) bool {
 	kind := width.LookupRune(r).Kind()
 	return kind == width.EastAsianWide || kind == width.EastAsianFullwidth

@@ -47,6 +47,16 @@ func TestWidth(t *testing.T) {
 	}
 }
 
+func TestCut(t *testing.T) {
+	for s, want := range map[string]string{
+		"": "", "four": "four", "fives": "fiv…", "作業": "作業", "作業場": "作…", "a作業": "a作…", "nai\u0308v": "nai\u0308v",
+	} {
+		if got := text.Cut(s, 4); got != want || text.Width(got) > 4 {
+			t.Errorf("%q is %q, want %q", s, got, want)
+		}
+	}
+}
+
 func TestCountsAndLists(t *testing.T) {
 	for got, want := range map[string]string{
 		text.Count(1, "job"):                       "1 job",
