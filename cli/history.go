@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -154,20 +153,11 @@ func (p *process) noteApplies(applies []report.Apply) error {
 func (scope searchScope) lastApplies(
 	ctx context.Context, r *zkstate.Reader, all []report.JobStatus,
 ) (applies []report.Apply, unread []string, err error) {
-	const most = 20 // lines below a table
-	home := cmp.Or(scope.home, resource.DefaultHome)
-	var stacks []string
+	declared := ""
 	if scope.cfg != nil {
-		stacks = append(stacks, scope.cfg.Stack)
+		declared = scope.cfg.Stack
 	}
-	for _, j := range all {
-		if rec := j.Observed.Record; rec != nil && cmp.Or(rec.Home, home) == home {
-			stacks = append(stacks, rec.Stack)
-		}
-	}
-	slices.Sort(stacks)
-	stacks = slices.Compact(stacks)
-	for _, stack := range stacks[:min(most, len(stacks))] {
+	for _, stack := range status.Stacks(scope.home, declared, all) {
 		last, err := status.History(ctx, r, []string{stack}, 1)
 		switch {
 		case errors.Is(err, zkconn.ErrNoAuth):

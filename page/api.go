@@ -2,16 +2,12 @@ package page
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
-	"maps"
 	"net/http"
-	"slices"
 	"time"
 
 	"muster/report"
-	"muster/resource"
 	"muster/status"
 	"muster/text"
 	"muster/zkstate"
@@ -117,19 +113,12 @@ func (s *server) apiStatus(_ context.Context, _ *http.Request, b *Board) ([]byte
 
 // lastApplies are the last applies of the stacks of these resources, and of the configuration's, as a status has them.
 func (s *server) lastApplies(b *Board, of ...report.JobStatus) (all []report.Apply) {
-	const most = 20
-	stacks := map[string]bool{}
+	declared := ""
 	if len(s.cfg.Also) > 0 {
-		stacks[s.cfg.Stacks[0]] = true
+		declared = s.cfg.Stacks[0]
 	}
-	home := cmp.Or(s.cfg.Home, resource.DefaultHome)
-	for _, j := range of {
-		if rec := j.Observed.Record; rec != nil && cmp.Or(rec.Home, home) == home {
-			stacks[rec.Stack] = true
-		}
-	}
-	for i, stack := range slices.Sorted(maps.Keys(stacks)) {
-		if a, ok := b.last[stack]; ok && i < most {
+	for _, stack := range status.Stacks(s.cfg.Home, declared, of) {
+		if a, ok := b.last[stack]; ok {
 			all = append(all, a)
 		}
 	}
