@@ -35,6 +35,7 @@ func TestPage(t *testing.T) {
 	t.Run("accessible", on(testAccessible))
 	t.Run("keyboard", on(testKeyboard))
 	t.Run("without_scripts", on(testWithoutScripts))
+	t.Run("other_media", on(testOtherMedia))
 	t.Run("requests", func(t *testing.T) { testHostileRequests(t, s) })
 	t.Run("worker_dies", on(testWorkerDies))
 	t.Run("server_is_gone", on(testServerIsGone))

@@ -117,8 +117,17 @@ func (b *tab) view(width, height int64) { b.t.Helper(); b.do(chromedp.EmulateVie
 // scheme sets what the person prefers: "light" or "dark".
 func (b *tab) scheme(name string) {
 	b.t.Helper()
+	b.media("", name, "none")
+}
+
+// media sets for what the page is drawn: "print" or "" for the screen; light or dark; with forced colours "active" or
+// "none".
+func (b *tab) media(medium, scheme, forced string) {
+	b.t.Helper()
 	b.do(command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}},
+		Media: medium, Features: []*emulation.MediaFeature{
+			{Name: "prefers-color-scheme", Value: scheme}, {Name: "forced-colors", Value: forced},
+		},
 	}))
 }
 
@@ -155,16 +164,23 @@ func (b *tab) picture(name string) {
 	if dir == "" {
 		return
 	}
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
-	defer cancel()
-	png, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
+	err := os.MkdirAll(dir, 0o755)
 	if err == nil {
-		err = os.MkdirAll(dir, 0o755)
-	}
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, name+".png"), png, 0o644)
+		err = os.WriteFile(filepath.Join(dir, name+".png"), b.drawn(), 0o644)
 	}
 	if err != nil {
 		b.t.Error(err)
 	}
+}
+
+// drawn is the whole page as a PNG.
+func (b *tab) drawn() []byte {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	png, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return png
 }
