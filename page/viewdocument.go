@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"muster/text"
 )
 
 // assets are the files that the page loads.
@@ -19,8 +21,9 @@ var templateFiles embed.FS
 
 func parseTemplates() *template.Template {
 	return template.Must(template.New("").Funcs(template.FuncMap{
-		"iso":   func(t time.Time) string { return t.UTC().Truncate(time.Second).Format(time.RFC3339) },
-		"stamp": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") },
+		"iso":       func(t time.Time) string { return t.UTC().Truncate(time.Second).Format(time.RFC3339) },
+		"thousands": text.Thousands,
+		"stamp":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") },
 	}).ParseFS(templateFiles, "templates/*.html"))
 }
 

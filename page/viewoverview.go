@@ -108,6 +108,9 @@ func needOf(k rowKey, j report.JobStatus) needView {
 		Class: statusClass(k.status), Why: word(report.Meaning(&j.Observed)), Steps: stepsOf(j),
 	}
 	n.Dir, n.Name = splitPath(j.Path)
+	if len(n.Steps) == 0 {
+		n.Steps = []step{{Command: word("muster explain " + text.ShellWord(j.Path))}}
+	}
 	if k.status == resource.StatusReady {
 		n.Why = "no member is live: nobody does its duties"
 	}

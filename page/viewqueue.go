@@ -33,8 +33,8 @@ type batchView struct {
 	ID                            string
 	Name, State, By, Results      word
 	Class                         string
-	Tasks, Done, Dead, InHand     int64
-	Ended, Waiting                int64
+	Tasks, Done, Dead, InHand     int
+	Ended, Waiting                int
 	Known                         bool
 	Percent                       string
 	Rate, Left, Size              string
@@ -64,12 +64,13 @@ func (p *painter) batches(d *Detail) {
 func batchOf(b BatchProgress) batchView {
 	v := batchView{
 		ID: hashID("b", b.ID), Name: word(b.ID), State: word(b.State), By: word(b.By), Results: word(b.Results),
-		Tasks: b.Tasks, Done: b.Done, Dead: b.Dead, InHand: b.InHand, Waiting: b.Waiting, Ended: b.Done + b.Dead,
+		Tasks: int(b.Tasks), Done: int(b.Done), Dead: int(b.Dead), InHand: int(b.InHand), Waiting: int(b.Waiting),
+		Ended: int(b.Done + b.Dead),
 		Known: b.Known, Size: text.Size(b.Bytes), Weight: b.Weight, Since: b.Since, Watcher: word(b.Watcher),
 		Because: word(b.Because), Broken: word(b.Broken),
 	}
 	if b.Tasks > 0 {
-		v.Percent = fmt.Sprintf("%d%%", 100*min(v.Ended, b.Tasks)/b.Tasks)
+		v.Percent = fmt.Sprintf("%d%%", 100*min(v.Ended, v.Tasks)/v.Tasks)
 	}
 	switch {
 	case b.State == "lost" || b.State == "broken":
@@ -81,7 +82,7 @@ func batchOf(b BatchProgress) batchView {
 	}
 	if b.PerSecond > 0 {
 		v.Rate = rate(b.PerSecond)
-		left := time.Duration(float64(b.Tasks-v.Ended) / b.PerSecond * float64(time.Second))
+		left := time.Duration(float64(v.Tasks-v.Ended) / b.PerSecond * float64(time.Second))
 		if left > 0 {
 			v.Left = "about " + roughly(left) + " left"
 		}

@@ -91,18 +91,18 @@ func (v *views) row(k rowKey) string {
 		}
 		r.Dir, r.Name = splitPath(k.path)
 		if k.live >= 0 {
-			r.Live = fmt.Sprint(k.live)
+			r.Live = text.Thousands(k.live)
 		}
 		if k.created != 0 {
 			r.Created = time.Unix(k.created, 0)
 		}
 		if k.kind == job.KindName && k.live >= 0 {
-			r.Progress = fmt.Sprintf("%d joined", k.joined)
+			r.Progress = text.Thousands(k.joined) + " joined"
 			if k.n > 0 {
-				r.Progress = fmt.Sprintf("%d of %d joined", k.joined, k.n)
+				r.Progress = text.Thousands(k.joined) + " of " + text.Thousands(k.n) + " joined"
 			}
 			if k.done > 0 {
-				r.Progress += fmt.Sprintf(", %d done", k.done)
+				r.Progress += ", " + text.Thousands(k.done) + " done"
 			}
 		}
 		return v.html("row", r)

@@ -25,7 +25,8 @@ function showTime(el, now) {
   if (!el.title) el.title = el.textContent;
   const ahead = at - now > 5000; // less is the difference between two clocks
   const [text, span] = relative(ahead ? at - now : Math.max(0, now - at));
-  const shown = ahead ? "in " + text : el.parentElement.classList.contains("age") ? text : text + " ago";
+  const of = el.parentElement.classList, soon = of.contains("due") && now - at < 5000;
+  const shown = ahead ? "in " + text : soon ? "now" : of.contains("age") ? text : text + " ago";
   if (el.textContent !== shown) el.textContent = shown;
   due.set(el, now + (ahead ? 1000 : span - Math.max(0, now - at) % span));
 }
