@@ -120,7 +120,7 @@ func (w *world) evilHistory(dir string) {
 	}
 	for i, at := range []string{
 		"https://ci.example/run?a=1&b=%3Cscript%3E", evilURL, "data:text/html,<script>hacked=1</script>", evilScript,
-		"https://ci.example/" + evilScript,
+		"https://ci.example/" + evilScript, "https://ann:secret@ci.example/run", "//ci.example/run", "https:ci.example",
 	} {
 		var entry map[string]any
 		if err := json.Unmarshal(body, &entry); err != nil {
@@ -162,6 +162,7 @@ func (w *world) evilProcesses() {
 	w.create(round+"/st", []byte(`{"n":4,"mode":"durable"}`), zkconn.Persistent)
 	w.start("joined", "member", "--root", "/jobs", "--group", "club", "--identity", evilImage, "--version", "1.0.0",
 		"--address", "[::1]:1", "--can", "main", "--", "sleep", "1000")
+	w.evilMember()
 	w.start("", "executor", "line", "--root", "/jobs", "--identity", evilImage, "--parallel", "1", "--",
 		"sh", "-c", `read n; printf '%s \033[31mred \342\200\256\n' "$n" >&2; exit 65`)
 	cmd := w.command("submit", "line", "--root", "/jobs", "--id", "batch")
@@ -171,6 +172,26 @@ func (w *world) evilProcesses() {
 	}
 	queue := w.generation("queue", "/jobs", "line")
 	w.create(filepath.Join(znode.Batches("/jobs", queue), evilImage), []byte(evilScript), zkconn.Persistent)
+}
+
+// evilMember joins a group as no member does: with a version, an address and duties that are none. An operator of such
+// a name pauses a duty.
+func (w *world) evilMember() {
+	w.t.Helper()
+	const identity = `"onmouseover="hacked=1`
+	present, err := znode.EncodePresent(znode.Present{
+		Nonce: "n", Version: evilScript, Address: evilURL, Can: []string{evilImage}, Ready: true,
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	seat, err := znode.EncodeSeat(znode.Seat{Identity: identity, Nonce: "n", Assign: 1, Duties: []string{evilSVG}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.create(znode.Live("/jobs", "club", identity), present, zkconn.Ephemeral)
+	w.create(znode.NewSeat("/jobs", w.generation("group", "/jobs", "club")), seat, zkconn.EphemeralSequential)
+	w.run([]string{"pause", "club/main", "--root", "/jobs"})
 }
 
 // TestHostileNames: whatever something is called, it is text.
@@ -195,9 +216,15 @@ func TestHostileNames(t *testing.T) {
 	}
 	see("/", slices.Concat(paths, []string{"/r" + evilImage + "/inner", "/jobs/" + strings.Repeat("w", 128), "evil"})...)
 	see(resource("/jobs/victim"), evilImage, `"'>hacked=1`, "\u202elive", evilScript, evilSVG, "🔥", `\u202eabc`)
-	see(resource("/jobs/club"), evilImage)
+	see(resource("/jobs/club"), evilImage, evilScript, evilURL, `"onmouseover="hacked=1`, "paused by "+evilImage)
+	b.picture("hostile-group")
 	see(resource("/jobs/line"), evilImage, evilScript+` \x1b[31mred \u202e`)
 	see("/history", evilImage, evilScript, evilSVG)
+	b.picture("hostile-history")
+	out := eval[[]string](b, `[...document.querySelectorAll("main a[href^=http]")].map(a => a.href)`)
+	if !slices.Equal(out, []string{"https://ci.example/run?a=1&b=%3Cscript%3E"}) {
+		t.Errorf("the history links to %q", out)
+	}
 	see("/?" + url.Values{
 		"q": {evilScript}, "status": {evilScript}, "sort": {evilImage}, "stack": {evilImage}, "kind": {evilURL},
 	}.Encode())
