@@ -150,6 +150,7 @@ func floorPlan() map[string]room {
 		"sim/stacks":  {},
 		"sim/groups":  {},
 		"sim/queues":  {},
+		"sim/watches": {},
 
 		"daemon":   {}, // runs the servers of both
 		"zkserver": {ours: []string{"daemon"}},

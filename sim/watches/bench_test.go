@@ -1,0 +1,9 @@
+package watches
+
+import (
+	"testing"
+
+	"muster/sim"
+)
+
+func BenchmarkWorlds(b *testing.B) { sim.Bench(b, named()...) }
