@@ -5,6 +5,7 @@ package history
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -153,7 +154,7 @@ func (e Entry) Check() error {
 	case e.Started.IsZero():
 		return fmt.Errorf("it does not say when")
 	case e.URL != CleanURL(e.URL):
-		return fmt.Errorf("%.60q is no address of a run", e.URL)
+		return errors.New("its url is no address of a run") // which is not repeated: it may have a password
 	}
 	for _, counts := range []map[string]int{e.Planned, e.Done, e.Results, {"more": e.More}} {
 		for word, n := range counts {

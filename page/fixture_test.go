@@ -159,6 +159,10 @@ func applies() []report.Apply {
 			Deleted: []string{"/jobs/prod/old"},
 			Who:     history.Who{Actor: "deploy@ci-7", URL: "javascript:alert(1)"},
 		}),
+		{Stack: "web", Found: history.Found{
+			Name: "h-0000000002", State: history.Damaged, Problem: "it does not say who",
+			Entry: history.Entry{Started: ago(80 * time.Hour)},
+		}},
 		found("web", "h-0000000001", history.Finished, history.Entry{
 			By: "bob@laptop", Plan: "1", Started: ago(90 * time.Hour), Finished: ago(90*time.Hour - time.Minute),
 			Who: history.Who{Actor: "bob@laptop"}, Done: map[string]int{"create": 3},

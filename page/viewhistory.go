@@ -1,6 +1,7 @@
 package page
 
 import (
+	"strings"
 	"time"
 
 	"muster/apply"
@@ -59,9 +60,13 @@ func applyOf(a report.Apply) applyView {
 	v := applyView{
 		ID: hashID("a", a.Stack, a.Name), Stack: word(a.Stack), Plan: word(a.Plan), By: word(a.By), Who: word(a.Actor),
 		CI: word(a.CI), Commit: word(a.Commit), URL: webURL(a.URL), URLText: word(a.URL), Began: a.Started,
-		StackHref: Request{View: Overview, Stack: a.Stack}.URL(), State: word(a.State), What: word(report.ApplyOutcome(a)),
-		Saved: a.Saved,
+		StackHref: Request{View: Overview, Stack: a.Stack}.URL(), State: word(a.State), Saved: a.Saved,
 	}
+	outcome := report.ApplyOutcome(a)
+	if planned, found := strings.CutPrefix(outcome, string(a.State)+": "); found {
+		outcome = planned // the state is beside it
+	}
+	v.What = word(outcome)
 	v.Class, v.Amiss = applyClass(a)
 	if took := a.Finished.Sub(a.Started); took >= time.Second {
 		v.Took = roughly(took)

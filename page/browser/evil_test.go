@@ -225,6 +225,9 @@ func TestHostileNames(t *testing.T) {
 	if !slices.Equal(out, []string{"https://ci.example/run?a=1&b=%3Cscript%3E"}) {
 		t.Errorf("the history links to %q", out)
 	}
+	if strings.Contains(b.text(), "secret") {
+		t.Errorf("the history tells a password:\n%s", b.text())
+	}
 	see("/?" + url.Values{
 		"q": {evilScript}, "status": {evilScript}, "sort": {evilImage}, "stack": {evilImage}, "kind": {evilURL},
 	}.Encode())
