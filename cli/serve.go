@@ -25,8 +25,7 @@ import (
 
 // serveOptions of "muster serve".
 type serveOptions struct {
-	config        string
-	vars          varFlags
+	search        searchFlags // config and vars
 	listen        string
 	cert, key     string
 	hosts         []string
@@ -62,9 +61,10 @@ certificate: a browser sends the token as a password.`,
 	fs.StringSliceVar(&o.hosts, "allow-host", nil, "answer also when called by this `NAME`; may be repeated")
 	fs.StringSliceVar(&o.stacks, "stack", nil, "show what this `STACK` has; may be repeated")
 	fs.StringSliceVar(&o.roots, "root", nil, "show what is below znode `PATH` (MUSTER_ROOT); may be repeated")
-	fs.StringVarP(&o.config, "file", "f", "",
+	fs.StringVarP(&o.search.config, "file", "f", "",
 		"read the configuration in `DIR`, or one file; default the current directory")
-	o.vars.addTo(fs)
+	o.search.vars.addTo(fs)
+	p.completeSearch(cmd, &o.search)
 	return cmd
 }
 
@@ -131,7 +131,7 @@ func (p *process) serveConfig(o serveOptions) (c page.Config, err error) {
 
 // serveScope adds to c what the configuration here says, once ZooKeeper has answered.
 func (p *process) serveScope(ctx context.Context, o serveOptions, c *page.Config) error {
-	scope, err := p.search(ctx, searchFlags{config: o.config, vars: o.vars})
+	scope, err := p.search(ctx, o.search)
 	if err != nil {
 		return err
 	}
