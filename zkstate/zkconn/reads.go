@@ -77,7 +77,7 @@ func (s *Session) ExistsW(ctx context.Context, path string) (Stat, bool, <-chan 
 	return r.stat, r.what, w.changed(), err
 }
 
-func watchedExists(ctx context.Context, s *Session, path string) (found[bool], *watcher, error) {
+func watchedExists(ctx context.Context, s *Session, path string) (found[bool], *waiter, error) {
 	return watched(ctx, s, "exists", watchKey{path, onExistence}, func(c *zk.Conn) (found[bool], error) {
 		return exists(c, path)
 	})
@@ -104,7 +104,7 @@ func (s *Session) ChildrenW(ctx context.Context, path string) ([]string, Stat, <
 // watched is read with a watch, which conn sets.
 func watched[T any](
 	ctx context.Context, s *Session, op string, key watchKey, f func(c *zk.Conn) (T, error),
-) (v T, w *watcher, err error) {
+) (v T, w *waiter, err error) {
 	w = s.watches.add(key)
 	v, err = read(ctx, s, op, key.path, f)
 	if err != nil {

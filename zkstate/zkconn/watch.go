@@ -30,7 +30,7 @@ type watchKey struct {
 type watches struct {
 	mu       sync.Mutex
 	ended    bool // with the session
-	chans    map[watchKey][]*watcher
+	chans    map[watchKey][]*waiter
 	reading  map[watchKey]int // reads in flight of a Watcher
 	watchers []*Watcher
 	armed    map[string]kinds // watches that the server has, by path
@@ -40,8 +40,8 @@ type watches struct {
 	arrived int64 // the events of all transactions up to this zxid have arrived
 }
 
-// watcher is one channel.
-type watcher struct {
+// waiter is one channel.
+type waiter struct {
 	ch      chan struct{}
 	users   int  // calls of add that returned it, less those of remove
 	conn    int  // number of the connection at the time of add
@@ -49,7 +49,7 @@ type watcher struct {
 }
 
 // changed is nil if there is no watch.
-func (w *watcher) changed() <-chan struct{} {
+func (w *waiter) changed() <-chan struct{} {
 	if w == nil {
 		return nil
 	}
@@ -57,20 +57,20 @@ func (w *watcher) changed() <-chan struct{} {
 }
 
 func (w *watches) init() {
-	w.chans, w.reading, w.armed = map[watchKey][]*watcher{}, map[watchKey]int{}, map[string]kinds{}
+	w.chans, w.reading, w.armed = map[watchKey][]*waiter{}, map[watchKey]int{}, map[string]kinds{}
 }
 
 // add returns a channel that the next event on key closes. It is called before the read that sets the watch, so that no
 // event is missed; an event of an older watch may close the channel early. All callers of a connection get the same
 // channel, so that those who gave up do not leave one each.
-func (w *watches) add(key watchKey) *watcher {
+func (w *watches) add(key watchKey) *waiter {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if all := w.chans[key]; len(all) > 0 && all[len(all)-1].conn == w.conns {
 		all[len(all)-1].users++
 		return all[len(all)-1]
 	}
-	one := &watcher{ch: make(chan struct{}), users: 1, conn: w.conns}
+	one := &waiter{ch: make(chan struct{}), users: 1, conn: w.conns}
 	if w.ended {
 		close(one.ch)
 		return one
@@ -89,7 +89,7 @@ func (w *watches) wants(key watchKey) bool {
 }
 
 // remove undoes add after its read has failed.
-func (w *watches) remove(key watchKey, one *watcher) {
+func (w *watches) remove(key watchKey, one *waiter) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	i := slices.Index(w.chans[key], one)
