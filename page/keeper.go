@@ -116,7 +116,7 @@ func (k *keeper) read(ctx context.Context, l *link, x *index, t *tracking) (*tra
 	if err := x.update(ctx); err != nil {
 		return t, err
 	}
-	if _, err := t.Update(ctx, x.roots); err != nil {
+	if err := t.Update(ctx, x.roots); err != nil {
 		return t, err
 	}
 	show := func() plan.State {
@@ -224,7 +224,7 @@ func (k *keeper) recount(
 	}
 	if counting := members <= status.MaxCounted; counting != t.counting {
 		next := k.newTracking(l, counting)
-		if _, err := next.Update(ctx, roots); err != nil {
+		if err := next.Update(ctx, roots); err != nil {
 			next.Close()
 			return nil, err
 		}

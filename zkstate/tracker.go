@@ -2,7 +2,6 @@ package zkstate
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"sync"
 
@@ -89,8 +88,7 @@ func NewTracker(m *Mirror, c TrackerConfig) *Tracker {
 	return t
 }
 
-// State is what the last Update found: as Reader.Read would have. It is made anew after each change, so ask Resource
-// for what has changed. Found must not be changed.
+// State is what the last Update found: as Reader.Read would have. Found must not be changed.
 func (t *Tracker) State() plan.State {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -101,13 +99,6 @@ func (t *Tracker) State() plan.State {
 		}
 	}
 	return t.state
-}
-
-// Resource is the resource at path as the last Update found it; nil: there is none. It must not be changed.
-func (t *Tracker) Resource(path string) *resource.Observed {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.found[path]
 }
 
 // Changed returns a channel that is closed when there is something to Update, or the session has ended.
@@ -160,22 +151,20 @@ func (t *Tracker) look(p trackedPart) (*Look, *Reader) {
 	return l, NewReader(l, t.cfg.Home, t.cfg.Kinds...)
 }
 
-// Update reads what has changed below roots since the last Update, which may have been for other roots. It returns the
-// paths of what it has read again and of what is gone, sorted. After an error the State is as before, and the next
-// Update reads what is left: wait a moment before that.
-func (t *Tracker) Update(ctx context.Context, roots []string) (changed []string, err error) {
+// Update reads what has changed below roots since the last Update, which may have been for other roots. After an error
+// the State is as before, and the next Update reads what is left: wait a moment before that.
+func (t *Tracker) Update(ctx context.Context, roots []string) error {
 	u := update{t, t.take(), slices.Compact(slices.Sorted(slices.Values(roots)))}
 	for _, step := range []func(context.Context) error{u.readEnsemble, u.listRoots, u.observe, u.findLost} {
 		if err := step(ctx); err != nil {
 			for p := range u.dirty {
 				t.mark(p)
 			}
-			return nil, err
+			return err
 		}
 	}
-	changed = slices.Sorted(maps.Keys(t.changed))
 	u.publish()
-	return changed, nil
+	return nil
 }
 
 func (t *Tracker) closeResource(path string) {

@@ -54,7 +54,7 @@ func (w *follower) agrees(what string) {
 	}
 	for {
 		changed := w.tracker.Changed()
-		if _, err := w.tracker.Update(ctx, w.roots); err != nil {
+		if err := w.tracker.Update(ctx, w.roots); err != nil {
 			w.f.t.Fatalf("%s: %v", what, err)
 		}
 		difference := cmp.Diff(want, w.tracker.State())
@@ -258,7 +258,7 @@ func (f *fixture) bursts(seed uint64, s *zkconn.Session, between func(burst int)
 		for i := range n {
 			if done = append(done, h.act()); i == n/2 {
 				between(burst)
-				if _, err := w.tracker.Update(f.t.Context(), w.roots); err != nil {
+				if err := w.tracker.Update(f.t.Context(), w.roots); err != nil {
 					f.t.Fatal(err)
 				}
 			}
