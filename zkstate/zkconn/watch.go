@@ -132,7 +132,7 @@ func (w *watches) fire(e zk.Event) {
 	for _, kind := range []kinds{onData, onExistence, onChildren} {
 		if key := (watchKey{e.Path, kind}); gone&kind != 0 {
 			for _, one := range w.chans[key] {
-				one.created = e.Type == zk.EventNodeCreated && one.conn == w.conns
+				one.created = e.Type == zk.EventNodeCreated && one.conn == w.conns && w.resets == 0
 			}
 			w.closeAll(key)
 		}
