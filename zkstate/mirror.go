@@ -24,6 +24,9 @@ const (
 // What it returns is what a server had at some time, and not older than what any earlier answer of the session has
 // shown: an event comes before the new data. So once a read has returned something of a transaction, later reads return
 // all of it. After a lost connection the watches are set again before anything is read.
+//
+// ZooKeeper tells nobody of what he may not read: a znode that is created so stays missing in a Mirror that has looked
+// for it.
 type Mirror struct {
 	session *zkconn.Session
 	watcher *zkconn.Watcher
