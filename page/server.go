@@ -65,11 +65,13 @@ func newServer(ctx context.Context, k *keeper, l net.Listener) *server {
 // serveUntil answers requests until ctx ends, and then finishes those that are being answered.
 func (s *server) serveUntil(ctx context.Context) error {
 	s.ending = ctx.Done()
+	var protocols http.Protocols
+	protocols.SetHTTP1(true) // the limits count connections, and one of HTTP/2 has many requests at a time
 	web := &http.Server{
 		Handler:        s.handler(),
 		MaxHeaderBytes: maxHeader, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout,
-		WriteTimeout: answerTimeout,
-		ErrorLog:     slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug), TLSConfig: s.cfg.TLS,
+		WriteTimeout: answerTimeout, Protocols: &protocols, DisableGeneralOptionsHandler: true,
+		ErrorLog: slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug), TLSConfig: s.cfg.TLS,
 	}
 	served := make(chan error, 1)
 	go func() { served <- s.serve(web, s.connections) }() // it ends with the server
