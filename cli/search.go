@@ -124,7 +124,7 @@ func (scope *searchScope) searchIndex(ctx context.Context) error {
 		return err
 	}
 	listed, err = r.AllRoots(ctx)
-	switch {
+	switch { // what is listed nevertheless is searched
 	case err == nil:
 	case errors.Is(err, zkconn.ErrNoAuth), !unreachable(err):
 		scope.unindexed = err.Error()

@@ -39,22 +39,25 @@ func (r *Reader) Stacks(ctx context.Context) ([]string, error) {
 	return stacks, nil
 }
 
-// AllRoots lists the roots of all stacks.
-func (r *Reader) AllRoots(ctx context.Context) ([]string, error) {
+// AllRoots lists the roots of all stacks. With an error that is no loss of the connection, those of the stacks that
+// could be read: the error is that of the first other one.
+func (r *Reader) AllRoots(ctx context.Context) (all []string, problem error) {
 	stacks, err := r.Stacks(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var all []string
 	for _, stack := range stacks {
 		roots, err := r.Roots(ctx, stack)
-		if err != nil {
+		switch {
+		case errors.Is(err, zkconn.ErrSessionLost), errors.Is(err, zkconn.ErrUnreachable), ctx.Err() != nil:
 			return nil, err
+		case problem == nil:
+			problem = err
 		}
 		all = append(all, roots...)
 	}
 	slices.Sort(all)
-	return slices.Compact(all), nil
+	return slices.Compact(all), problem
 }
 
 // index reads the index of a stack. It does not exist before the first create of the stack.

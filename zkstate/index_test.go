@@ -3,6 +3,7 @@ package zkstate_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	"muster/plan"
 	"muster/resource"
 	"muster/zkstate"
+	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
 
@@ -116,5 +118,21 @@ func TestRaceCreatesInManyRoots(t *testing.T) {
 		if o.Status() != resource.StatusReady {
 			t.Errorf("%s is %s", path, o.Status())
 		}
+	}
+}
+
+// TestADamagedIndexHidesNoOtherStack: what the others list is found, and the error says which is damaged.
+func TestADamagedIndexHidesNoOtherStack(t *testing.T) {
+	f := newFixture(t)
+	j := f.declare("a", 1)
+	if err := f.store.Commit(t.Context(), plan.Row{Path: j.Path(), New: j, Reason: plan.NotThere}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"another", "zebra"} { // one on each side of "tests"
+		f.write(znode.Stack(f.root+"/home", name), []byte("\xff"), zkconn.Persistent)
+	}
+	roots, err := f.store.AllRoots(t.Context())
+	if !slices.Equal(roots, []string{j.Root}) || err == nil || !strings.Contains(err.Error(), "/stack/another does not") {
+		t.Errorf("roots %v, %v", roots, err)
 	}
 }
