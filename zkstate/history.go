@@ -43,15 +43,20 @@ func (r *Reader) History(ctx context.Context, stack string, n int) ([]history.Fo
 // back, so an entry that still is not finished after somebody else, or nobody, was seen with the lock never will be.
 func (r *Reader) whichRun(ctx context.Context, stack string, found []*history.Found) ([]history.Found, error) {
 	var holder znode.Mark
+	var held bool
 	if slices.ContainsFunc(found, func(f *history.Found) bool { return f.State == history.Unfinished }) {
 		var err error
-		if holder, _, err = r.Holder(ctx, stack); err != nil {
+		if holder, held, err = r.Holder(ctx, stack); err != nil {
 			return nil, err
 		}
 	}
 	all := []history.Found{}
-	for _, f := range found {
-		if f.State == history.Unfinished && f.Plan != "" && f.Plan == holder.Plan {
+	for i, f := range found {
+		plan := holder.Plan
+		if held && plan == "" && i == 0 { // who it is cannot be read
+			plan = f.Plan
+		}
+		if f.State == history.Unfinished && f.Plan != "" && f.Plan == plan {
 			f.State = history.Running
 		} else if f.State == history.Unfinished {
 			again, err := r.entry(ctx, znode.History(r.home, stack), f.Name)

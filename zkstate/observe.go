@@ -83,7 +83,11 @@ func (r *Reader) observeOnce(ctx context.Context, path string, f found) (*resour
 			return o, nil
 		}
 		o.Record = &rec
-		return o, r.observeGeneration(ctx, k, path, f, o)
+		err = r.observeGeneration(ctx, k, path, f, o)
+		if errors.Is(err, zkconn.ErrNoAuth) || errors.Is(err, zkconn.ErrTooLarge) {
+			o.Problem, err = err.Error(), nil
+		}
+		return o, err
 	}
 	return r.observeWithoutRecord(ctx, path, f.companions)
 }

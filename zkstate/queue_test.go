@@ -89,6 +89,29 @@ func TestWhatIsCountedOfAQueue(t *testing.T) {
 	}
 }
 
+// TestAQueueThatMayNotBeListed: it is unreadable, and no error: others are shown beside it.
+func TestAQueueThatMayNotBeListed(t *testing.T) {
+	f := newFixture(t)
+	q := f.primes()
+	f.commitQueue(plan.NotThere, q)
+	if err := f.submit(q, f.generation(q), "a", znode.BatchOpen); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.session.Delete(t.Context(), q.Path(), -1); err != nil {
+		t.Fatal(err)
+	}
+	unlisted := zkconn.ACL{Perms: zkconn.PermAll &^ zkconn.PermRead, Scheme: "world", ID: "anyone"}
+	_, err := f.session.Create(t.Context(), q.Path(), nil, zkconn.Persistent, []zkconn.ACL{unlisted})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := f.store.Look(t.Context(), q.Path())
+	why := q.Path() + ": permission denied"
+	if err != nil || o.Status() != resource.StatusUnreadable || !strings.Contains(o.Problem, why) {
+		t.Errorf("%v: %+v", err, o)
+	}
+}
+
 // TestAQueueWithBatchesStays: it is neither deleted nor moved. Then it is moved into a new generation, and deleted.
 // What is left of a generation that somebody joined stays until Redis is clean.
 func TestAQueueWithBatchesStays(t *testing.T) {

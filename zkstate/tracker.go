@@ -19,8 +19,8 @@ type TrackerConfig struct {
 }
 
 // Tracker keeps the State of some roots current. Its first Update reads everything, and each later one only what has
-// changed. There is a Look for each resource and a few for each root. It ends with the session of its Mirror. Its
-// methods may be called concurrently, except Update.
+// changed. There is a Look for each resource and a few for each root. It ends with the session of its Mirror. State and
+// Changed may be called at any time, Update and Close by one caller.
 type Tracker struct {
 	mirror *Mirror
 	cfg    TrackerConfig
