@@ -39,6 +39,11 @@ func build(ctx context.Context, src source, p platform) (built, error) {
 		if b.info, err = buildinfo.ReadFile(out); err != nil {
 			return err
 		}
+		for _, s := range b.info.Settings {
+			if s.Key == "GOEXPERIMENT" { // "go env -w" has it, and an empty variable does not take it back
+				return fmt.Errorf("GOEXPERIMENT=%s changes the binary: go env -u GOEXPERIMENT", s.Value)
+			}
+		}
 		if b.version, err = releaseVersion(b.info); err != nil {
 			return err
 		}

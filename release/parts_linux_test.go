@@ -61,6 +61,15 @@ func TestSourceWithoutGit(t *testing.T) {
 	if err != nil || len(got.shared) != len(s.shared) || !got.time.Equal(noTime) || got.git {
 		t.Errorf("%v: %d files of %s, git: %v; want %d", err, len(got.shared), got.time, got.git, len(s.shared))
 	}
+	if err := os.WriteFile(filepath.Join(dir, ".git"), []byte("gitdir: /nothing\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readSource(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "here is .git") {
+		t.Errorf("git refuses: %v", err)
+	}
+	if err := os.Remove(filepath.Join(dir, ".git")); err != nil {
+		t.Fatal(err)
+	}
 	runGit(t, filepath.Dir(dir), "init", "-q") // around it
 	if got, err := readSource(t.Context(), dir); err != nil || got.git {
 		t.Errorf("in another's repository: %v, git: %v", err, got.git)

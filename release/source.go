@@ -34,9 +34,13 @@ type file struct {
 var noTime = time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func readSource(ctx context.Context, dir string) (source, error) {
-	s := source{dir: dir, git: inGit(ctx, dir), time: noTime}
+	s := source{dir: dir, time: noTime}
 	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err != nil {
 		return s, fmt.Errorf("run it where go.mod is: %w", err)
+	}
+	var err error
+	if s.git, err = inGit(ctx, dir); err != nil {
+		return s, err
 	}
 	if s.git {
 		seconds, err := output(ctx, dir, "git", "log", "-1", "--format=%ct")
@@ -65,10 +69,14 @@ func readSource(ctx context.Context, dir string) (source, error) {
 	return s, err
 }
 
-// inGit reports whether dir is the top of a git repository.
-func inGit(ctx context.Context, dir string) bool {
+// inGit reports whether dir is the top of a git repository. It is an error if it looks so and git refuses.
+func inGit(ctx context.Context, dir string) (bool, error) {
 	up, err := output(ctx, dir, "git", "rev-parse", "--show-cdup")
-	return err == nil && up == ""
+	if _, there := os.Stat(filepath.Join(dir, ".git")); err != nil && there == nil {
+		return false, fmt.Errorf("here is .git, but git does not work; of another user's checkout: "+
+			"git config --global --add safe.directory %s: %w", dir, err)
+	}
+	return err == nil && up == "", nil
 }
 
 // sourceNames lists the files of the tree: in git what is committed or added, else all there are.
