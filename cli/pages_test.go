@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"muster/cli"
 )
 
 var update = flag.Bool("update", false, "rewrite the output of commands in docs, and the index of diagnostics")
@@ -114,7 +116,8 @@ func (p page) run(t *testing.T, connect string) []string {
 	cmd.WaitDelay = time.Minute
 	out, err := cmd.CombinedOutput()
 	host, _ := os.Hostname() // empty after an error, as in muster
-	asShown := strings.NewReplacer(connect, "127.0.0.1:2181", "ann@"+host, "ann@laptop")
+	asShown := strings.NewReplacer(connect, "127.0.0.1:2181", "ann@"+host, "ann@laptop",
+		cli.Version+"-dev", cli.Version) // as a release says it
 	printed := strings.Split(asShown.Replace(string(bytes.TrimSpace(out))), partEnd)
 	if len(printed) != len(p.parts)+1 {
 		t.Fatalf("the shell ended early: %v\n%s", err, out)

@@ -59,7 +59,7 @@ certificate: a browser sends the token as a password.`,
 	fs.StringVar(&o.cert, "listen-cert", "", "serve HTTPS with the certificate in `FILE`")
 	fs.StringVar(&o.key, "listen-key", "", "the key of --listen-cert is in `FILE`")
 	fs.StringSliceVar(&o.hosts, "allow-host", nil, "answer also when called by this `NAME`; may be repeated")
-	fs.StringSliceVar(&o.stacks, "stack", nil, "show what this `STACK` has; may be repeated")
+	fs.StringSliceVar(&o.stacks, "stack", nil, "show the roots of this `STACK`; may be repeated")
 	fs.StringSliceVar(&o.roots, "root", nil, "show what is below znode `PATH` (MUSTER_ROOT); may be repeated")
 	fs.StringVarP(&o.search.config, "file", "f", "",
 		"read the configuration in `DIR`, or one file; default the current directory")
