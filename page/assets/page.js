@@ -69,10 +69,10 @@ function become(old, fresh, whole) {
     if (whole) fill(old, fresh);
     return old;
   }
-  if (whole && old !== document.activeElement) { // the form shows what the URL says
-    if (old.nodeName === "INPUT") old.type === "radio" ? old.checked = fresh.checked : old.value = fresh.value;
-    if (old.nodeName === "OPTION") old.selected = fresh.hasAttribute("selected");
-  }
+  // The form shows what the URL says, but not while one types.
+  if (old.type === "radio") old.checked = fresh.checked;
+  else if (old.nodeName === "OPTION") old.selected = fresh.hasAttribute("selected");
+  else if (whole && old.nodeName === "INPUT" && old !== document.activeElement) old.value = fresh.value;
   const [was, is] = [[...old.childNodes], [...fresh.childNodes]];
   for (let i = 0; i < is.length; i++) i < was.length ? become(was[i], is[i], whole) : old.append(is[i]);
   for (const node of was.slice(is.length)) node.remove();
@@ -173,6 +173,7 @@ addEventListener("popstate", () => {
 // ---- The stream. ----
 
 const silence = 40_000; // without a word for so long, the stream is lost
+const patience = 5000;  // without a first word for so long too
 let source = null, watchdog = 0, retry = 0, pause = 500, heardAt = Date.now(), alarmAt = 0;
 
 function connect() {
@@ -185,12 +186,12 @@ function connect() {
     then?.(e);
   });
   on("open");
-  on("alive", calm);
-  on("patch", e => apply(JSON.parse(e.data)) ? calm() : again());
+  on("alive", resetPause);
+  on("patch", e => apply(JSON.parse(e.data)) ? resetPause() : again());
   on("reload", again);
   mine.onerror = () => mine === source && gone();
   clearTimeout(watchdog);
-  watchdog = setTimeout(gone, silence);
+  watchdog = setTimeout(gone, patience);
 }
 
 // again shows the page anew after a pause, which grows until the stream is as it should be.
@@ -201,7 +202,7 @@ function again() {
   pause = Math.min(pause * 2, 10_000);
 }
 
-function calm() {
+function resetPause() {
   pause = 500;
 }
 
@@ -277,7 +278,8 @@ addEventListener("input", e => {
   if (e.target.form?.id !== "filter") return;
   clearTimeout(typing);
   const form = e.target.form;
-  typing = setTimeout(() => filter(form), e.target.type === "search" ? 150 : 0);
+  if (e.target.type === "search") typing = setTimeout(() => filter(form), 150);
+  else filter(form); // before a patch sets what was chosen
 });
 addEventListener("submit", e => {
   e.preventDefault();

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -77,5 +78,71 @@ func TestReloads(t *testing.T) {
 			t.Errorf("before it loads itself for time %d it waits %.0f ms, not about %.0f", i+1, wait, want)
 		}
 		want = min(want*2, 10_000)
+	}
+}
+
+// chips is a server whose page has a form; a patch puts one more choice before the one that was chosen.
+type chips struct{ patch chan struct{} }
+
+func (c chips) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	form := func(status string, values ...string) string {
+		html := `<form id='filter' action='/'>`
+		for _, value := range values {
+			chosen := ""
+			if value == status {
+				chosen = " checked"
+			}
+			html += fmt.Sprintf(`<label><input type='radio' name='status' value='%s'%s></label>`, value, chosen)
+		}
+		return html + `</form>`
+	}
+	switch r.URL.Path {
+	case "/page.js":
+		http.ServeFile(w, r, "../assets/page.js")
+	case "/stream":
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, "event: alive\ndata: {}\n\n")
+		w.(http.Flusher).Flush()
+		patch := c.patch
+		if !strings.Contains(r.FormValue("u"), "degraded") {
+			patch = nil // of the page before the choice
+		}
+		select {
+		case <-patch:
+			fmt.Fprintf(w, "event: patch\ndata: "+`{"v":"2","set":[{"id":"filter","in":"main","html":"%s"}]}`+"\n\n",
+				form("degraded", "", "damaged", "degraded", "ready"))
+			w.(http.Flusher).Flush()
+		case <-r.Context().Done():
+			return
+		}
+		<-r.Context().Done()
+	default:
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprintf(w, `<!doctype html><title>muster</title><link rel="icon" href="data:,">`+
+			`<script src="/page.js" defer></script>`+
+			`<body data-version="1" data-view="overview"><div id="source-slot" data-slot></div><p id="stream"></p>`+
+			`<p id="alarm" hidden></p><main id="main" data-slot>%s</main><input type="checkbox" id="keys">`,
+			form(r.FormValue("status"), "", "degraded", "ready"))
+	}
+}
+
+// TestAPatchKeepsWhatWasChosen: the form says what the URL says, also if a choice comes before the one that was made.
+func TestAPatchKeepsWhatWasChosen(t *testing.T) {
+	server := chips{make(chan struct{})}
+	fake := httptest.NewServer(server)
+	t.Cleanup(fake.Close)
+	b := newTab(t, fake.URL)
+	t.Cleanup(func() { b.open("/page.js") }) // no stream stays open
+	b.allow("^request: data:")
+	b.open("/")
+	b.await("the stream", `document.body.dataset.live === "true"`)
+	for _, choice := range []string{"ready", "degraded"} {
+		eval[bool](b, `(document.querySelector("[value=`+choice+`]").click(), true)`)
+	}
+	b.await("the choice", `location.search === "?status=degraded" && document.querySelector("[value=degraded]").checked`)
+	server.patch <- struct{}{}
+	b.await("the patch", `!!document.querySelector("[value=damaged]")`)
+	if got := eval[string](b, `new FormData(document.querySelector("#filter")).get("status")`); got != "degraded" {
+		t.Errorf("the form says %q", got)
 	}
 }
