@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"muster/status"
 	"muster/text"
 	"muster/zkstate"
+	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
 
@@ -150,7 +152,7 @@ func (s *server) withDetail(
 		return nil, busy(err.Error())
 	}
 	defer s.keeper.releaseDetail(d)
-	one, ok := await(ctx, &d.shown)
+	one, ok := s.currentDetail(ctx, d)
 	switch {
 	case !ok:
 		return nil, busy(j.Path + " was not read in time")
@@ -161,6 +163,28 @@ func (s *server) withDetail(
 		return nil, &problem{http.StatusBadGateway, one.Problem, "muster explain " + text.ShellWord(j.Path)}
 	}
 	return f(one)
+}
+
+// currentDetail waits for a detail that was read in the session that there is; nil: the board has it no longer.
+func (s *server) currentDetail(ctx context.Context, d *watchedDetail) (one *Detail, ok bool) {
+	for {
+		b, _, boardChanged := s.keeper.board.now()
+		l, _, linkChanged := s.keeper.link.now()
+		one, read, changed := d.shown.now()
+		switch _, listed := b.resource(d.path); {
+		case !listed:
+			return nil, true
+		case read && one != nil && one.link == l:
+			return one, true
+		}
+		select {
+		case <-changed:
+		case <-boardChanged:
+		case <-linkChanged:
+		case <-ctx.Done():
+			return nil, false
+		}
+	}
 }
 
 // apiDetail is "muster status PATH --json".
@@ -197,7 +221,10 @@ func (s *server) apiMembers(ctx context.Context, r *http.Request, b *Board) ([]b
 	look := l.mirror.Look()
 	defer look.Close()
 	all, err := zkstate.NewReader(look, s.cfg.Home, s.cfg.Kinds...).Workers(ctx, j.Path)
-	if err != nil {
+	switch {
+	case errors.Is(err, zkconn.ErrSessionLost), errors.Is(err, zkconn.ErrUnreachable), ctx.Err() != nil:
+		return nil, busy(err.Error())
+	case err != nil:
 		return nil, &problem{http.StatusBadGateway, err.Error(), "muster explain " + text.ShellWord(j.Path)}
 	}
 	live := r.URL.Query().Has("live")
@@ -256,6 +283,7 @@ func (s *server) health(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	if _, p := s.current(ctx); p != nil {
+		w.Header().Set("Retry-After", "5")
 		http.Error(w, p.What, p.code)
 		return
 	}

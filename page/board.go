@@ -53,6 +53,7 @@ type Detail struct {
 	Redis   string     // why Redis does not answer; empty if it does
 
 	rows []report.BatchRow // Batches, as the API has them
+	link *link             // the session in which it was read
 }
 
 // BatchProgress is one unfinished batch of a queue, as ZooKeeper and Redis have it.

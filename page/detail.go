@@ -124,6 +124,12 @@ func (k *keeper) followDetail(ctx context.Context, d *watchedDetail, l *link, en
 	}
 }
 
+// outdated reports whether a detail is of a session before the one that the board is of. The next comes at once.
+func (k *keeper) outdated(b *Board, d *Detail) bool {
+	l, _, _ := k.link.now()
+	return b != nil && b.Connected && d != nil && d.link != l
+}
+
 // read reads the resource at path if it has changed. The error is that of a session that has ended.
 func (w *detailWatch) read(ctx context.Context, path string, state plan.State) error {
 	o, there := state.Found[path]
@@ -147,6 +153,7 @@ func (w *detailWatch) read(ctx context.Context, path string, state plan.State) e
 	case err != nil:
 		one.Problem = err.Error()
 	}
+	one.link = w.link
 	w.one = one
 	w.ask(ctx, one)
 	return nil

@@ -47,8 +47,7 @@ type view struct {
 // drawn is a view at one time. It does not change.
 type drawn struct {
 	Rendered
-	missing bool    // what it is about is not there
-	behind  []patch // the newest last: what brought it here
+	behind []patch // the newest last: what brought it here
 }
 
 // acquire returns the view of a request. Whoever got it releases it.
@@ -135,7 +134,7 @@ func (h *hub) run(ctx context.Context, v *view, d *watchedDetail) {
 		if d != nil {
 			var there bool
 			detail, there, detailChanged = d.shown.now()
-			ready = ready && there
+			ready = ready && there && !h.keeper.outdated(board, detail)
 		}
 		if ready {
 			took, ok := h.draw(ctx, v, board, detail)
@@ -175,10 +174,9 @@ func (h *hub) draw(ctx context.Context, v *view, b *Board, d *Detail) (took time
 	start := time.Now()
 	next := h.views.render(v.request, b, d)
 	next.At, next.Version = b.At, h.version.Add(1)
-	missing := v.request.View == Resource && d == nil
 	old, drawnBefore, _ := v.shown.now()
 	if !drawnBefore {
-		v.shown.put(&drawn{Rendered: next, missing: missing})
+		v.shown.put(&drawn{Rendered: next})
 		return time.Since(start), true
 	}
 	event := patchEvent(old.Rendered, next)
@@ -186,7 +184,7 @@ func (h *hub) draw(ctx context.Context, v *view, b *Board, d *Detail) (took time
 		return time.Since(start), true
 	}
 	behind := append(slices.Clip(old.behind), patch{old.Version, event})
-	v.shown.put(&drawn{next, missing, newest(behind)})
+	v.shown.put(&drawn{next, newest(behind)})
 	return time.Since(start), true
 }
 

@@ -36,12 +36,8 @@ func (x *index) close() {
 
 // update reads the index if it has changed.
 func (x *index) update(ctx context.Context) error {
-	if x.look != nil {
-		select {
-		case <-x.look.Changed():
-		default:
-			return nil
-		}
+	if x.look != nil && !isClosed(x.look.Changed()) {
+		return nil
 	}
 	look := x.mirror.Look()
 	err := x.read(ctx, zkstate.NewReader(look, x.keeper.cfg.Home, x.keeper.cfg.Kinds...))

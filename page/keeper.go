@@ -26,6 +26,7 @@ type keeper struct {
 
 	mu      sync.Mutex
 	details map[string]*watchedDetail
+	current time.Time      // until then what was known was certainly so
 	running sync.WaitGroup // the details
 
 	sessions atomic.Int64 // that were opened
@@ -54,7 +55,7 @@ func (k *keeper) run(ctx context.Context) {
 			k.link.put(nil)
 			_ = s.Close() // it has no ephemeral znodes
 		}
-		k.disconnected(time.Now())
+		k.disconnected()
 		if ctx.Err() != nil {
 			return
 		}
@@ -66,8 +67,11 @@ func (k *keeper) run(ctx context.Context) {
 	}
 }
 
-// disconnected notes that what is known was current at a time, and may not be any more.
-func (k *keeper) disconnected(at time.Time) {
+// disconnected notes that what is known may not be current any more.
+func (k *keeper) disconnected() {
+	k.mu.Lock()
+	at := k.current
+	k.mu.Unlock()
 	if b, ok, _ := k.board.now(); ok && b.Connected {
 		old := *b
 		old.Connected = false
@@ -148,7 +152,7 @@ func (k *keeper) watchConnection(ctx context.Context, s *zkconn.Session) (back <
 		second := time.NewTicker(time.Second)
 		defer second.Stop()
 		away := 0 // for so many seconds
-		for {
+		for last := time.Now(); ; last = time.Now() {
 			select {
 			case <-second.C:
 			case <-ctx.Done():
@@ -156,9 +160,14 @@ func (k *keeper) watchConnection(ctx context.Context, s *zkconn.Session) (back <
 			}
 			if !s.Connected() {
 				if away++; away > 1 { // not if it only moves to another server
-					k.disconnected(time.Now().Add(-s.Timeout()))
+					k.disconnected()
 				}
 				continue
+			}
+			if time.Since(last) < s.Timeout() { // else this process was stopped
+				k.mu.Lock()
+				k.current = time.Now().Add(-s.Timeout())
+				k.mu.Unlock()
 			}
 			if away > 1 {
 				select {

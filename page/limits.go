@@ -43,8 +43,8 @@ const (
 	maxHeader         = 16 << 10
 	readHeaderTimeout = 10 * time.Second
 	idleTimeout       = time.Minute
-	// lastWords is how long the server waits, at its end, for what is being answered.
-	lastWords = 3 * time.Second
+	// shutdownTimeout is how long the server waits, at its end, for what is being answered.
+	shutdownTimeout = 3 * time.Second
 
 	// maxURL is the longest path with its query that is a page.
 	maxURL = 2 << 10

@@ -17,7 +17,6 @@ import (
 	"muster/queue"
 	"muster/report"
 	"muster/resource"
-	"muster/status"
 )
 
 // metrics handles /metrics: what is on the board, and how the server is.
@@ -113,7 +112,7 @@ func (f families) counts(all []report.JobStatus) {
 		}
 	}
 	for _, j := range all {
-		counts[one{kindName(&j.Observed), j.Observed.Status()}]++
+		counts[one{report.KindOf(&j.Observed).Name, j.Observed.Status()}]++
 	}
 	for c, n := range counts {
 		f.add("muster_"+c.kind+"s", "The "+c.kind+"s that were found, by status.", float64(n), "status", string(c.status))
@@ -122,7 +121,7 @@ func (f families) counts(all []report.JobStatus) {
 
 // resource adds the series of one job, group or queue.
 func (f families) resource(j report.JobStatus) {
-	o, kind := &j.Observed, kindName(&j.Observed)
+	o, kind := &j.Observed, report.KindOf(&j.Observed).Name
 	path, stack := label(j.Path), ""
 	if o.Record != nil {
 		stack = label(o.Record.Stack)
@@ -180,17 +179,6 @@ func (f families) history(b *Board) {
 
 // label is the value of a label: any UTF-8, so that two names never become one.
 func label(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
-
-// kindName is the kind of what was observed. What has no Record counts as a job, as in a status.
-func kindName(o *resource.Observed) string {
-	switch {
-	case status.IsGroup(o):
-		return group.KindName
-	case status.IsQueue(o):
-		return queue.KindName
-	}
-	return job.KindName
-}
 
 func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 

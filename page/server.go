@@ -80,7 +80,7 @@ func (s *server) serveUntil(ctx context.Context) error {
 		return err
 	case <-ctx.Done():
 	}
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
 	_ = web.Shutdown(closing) // what is not answered by then is cut
 	_ = web.Close()
@@ -220,7 +220,7 @@ func (s *server) page(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	if shown.missing {
+	if shown.Missing {
 		w.WriteHeader(http.StatusNotFound)
 	}
 	whole := shown.Rendered
@@ -251,8 +251,8 @@ func patient(w http.ResponseWriter) *patientWriter {
 	return &patientWriter{w, http.NewResponseController(w), time.Now().Add(answerTimeout)}
 }
 
-// patientWithout is patient without an end.
-func patientWithout(w http.ResponseWriter) *patientWriter {
+// patientForever is patient without a time for all of it.
+func patientForever(w http.ResponseWriter) *patientWriter {
 	return &patientWriter{ResponseWriter: w, control: http.NewResponseController(w)}
 }
 

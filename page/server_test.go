@@ -153,7 +153,7 @@ func TestWithoutZooKeeper(t *testing.T) {
 	if code, body, _ := s.get("/healthz"); code != 200 || body != "ok\n" {
 		t.Errorf("/healthz: %d %q", code, body)
 	}
-	s.keeper.disconnected(time.Now())
+	s.keeper.disconnected()
 	if code, body, _ := s.get("/"); code != 200 || !strings.Contains(body, "etl-a") {
 		t.Errorf("the page does not show what was known: %d", code)
 	}

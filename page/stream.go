@@ -47,7 +47,7 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
 		return
 	}
-	if err := s.follow(patientWithout(w), r, v, version); err != nil && !errors.Is(err, errGone) {
+	if err := s.follow(patientForever(w), r, v, version); err != nil && !errors.Is(err, errGone) {
 		s.dropped.Add(1)
 	}
 }

@@ -124,6 +124,61 @@ func TestAChangeReachesAllWhoLook(t *testing.T) {
 	}
 }
 
+// TestAPageThatCame: it is not there, then it is, and an answer is of the session that there is.
+func TestAPageThatCame(t *testing.T) {
+	s := startServer(t, Config{})
+	s.show(0, 0)
+	d, err := s.keeper.detail("/jobs/prod/job-00000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.shown.put(nil)
+	const page = "/resource/jobs/prod/job-00000"
+	if code, _, _ := s.get(page); code != http.StatusNotFound {
+		t.Errorf("before: %d", code)
+	}
+	s.show(1, 100)
+	s.await(page, http.StatusOK)
+	old := &Detail{JobStatus: aJob("job-00000", 100, 100, 4, 0)}
+	d.shown.put(old)
+	l := &link{}
+	s.keeper.link.put(l)
+	answered := make(chan string)
+	go func() {
+		_, body, _ := s.get("/api/status/jobs/prod/job-00000")
+		answered <- body
+	}()
+	d.shown.put(&Detail{JobStatus: aJob("job-00000", 100, 100, 1, 0), link: l})
+	if body := <-answered; !strings.Contains(body, `"live": 1`) {
+		t.Errorf("of an earlier session: %s", body)
+	}
+}
+
+// await waits until a page is answered with a code.
+func (s *testServer) await(page string, code int) {
+	s.t.Helper()
+	for got := 0; got != code; got, _, _ = s.get(page) {
+		if s.t.Context().Err() != nil {
+			s.t.Fatalf("%s: never %d", page, code)
+		}
+	}
+}
+
+// TestWhatWasNotReadIsSaid: and nobody is said to be missing for it.
+func TestWhatWasNotReadIsSaid(t *testing.T) {
+	b := sample()
+	j := aJob("job-00000", 4, 4, 4, 0)
+	b.Resources = []report.JobStatus{j}
+	d := &Detail{JobStatus: j, Problem: "children /x: permission denied"}
+	var all strings.Builder
+	for _, f := range newViews().render(Request{View: Resource, Path: j.Path}, b, d).Fragments {
+		all.WriteString(f.HTML)
+	}
+	if got := all.String(); !strings.Contains(got, "permission denied") || strings.Contains(got, "not joined yet") {
+		t.Error(got)
+	}
+}
+
 // TestWhoIsTooFarBehindLoadsAgain: what is kept for those who are behind is bounded.
 func TestWhoIsTooFarBehindLoadsAgain(t *testing.T) {
 	d := &drawn{Rendered: Rendered{Version: 1}}

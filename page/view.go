@@ -17,6 +17,7 @@ type Rendered struct {
 	At        time.Time // of the board
 	Version   uint64    // of the view, which the server counts; the page tells it when it asks for the stream
 	Fragments []Fragment
+	Missing   bool // what it is about is not there
 }
 
 // Fragment is one element of the page, which is replaced when its HTML has changed.
@@ -56,7 +57,7 @@ func (v *views) render(r Request, b *Board, d *Detail) Rendered {
 			title = "(" + text.Thousands(n) + ") muster"
 		}
 	}
-	return Rendered{Title: title, At: b.At, Fragments: p.fragments}
+	return Rendered{Title: title, At: b.At, Fragments: p.fragments, Missing: p.missing}
 }
 
 // painter collects the fragments of one view.
@@ -65,6 +66,7 @@ type painter struct {
 	request   Request
 	board     *Board
 	fragments []Fragment
+	missing   bool // what it is about
 }
 
 // main is the slot of the sections.

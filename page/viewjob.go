@@ -13,7 +13,8 @@ const largestTable = 100
 
 // job shows the workers of a job.
 func (p *painter) job(d *Detail) {
-	if lines := report.Absent(&d.Observed, d.Workers); len(lines) > 0 && job.Joined(&d.Observed) > 0 {
+	lines := report.Absent(&d.Observed, d.Workers)
+	if len(lines) > 0 && len(d.Workers) > 0 { // else nobody has joined, or the workers were not read
 		p.add(mainSlot, "missing", words(lines))
 	}
 	if len(d.Barriers) > 0 {

@@ -31,7 +31,7 @@ func (p *painter) overview() int {
 	slices.SortStableFunc(needs, func(a, b int) int {
 		return cmp.Compare(severity(all[a].status), severity(all[b].status))
 	})
-	p.headline(len(all), len(needs)+len(p.board.Unlisted))
+	p.headline(len(all)+len(p.board.Unlisted), len(needs)+len(p.board.Unlisted))
 	p.needs(all, needs)
 	p.stacks()
 	p.list(all)

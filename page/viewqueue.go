@@ -9,16 +9,6 @@ import (
 
 // queue shows the batches and the processes of a queue.
 func (p *painter) queue(d *Detail) {
-	var amiss []string
-	if d.Queue != nil {
-		amiss = d.Queue.Amiss()
-	}
-	if d.Redis != "" {
-		amiss = append(amiss, "Redis does not tell how far batches are: "+d.Redis)
-	}
-	if len(amiss) > 0 {
-		p.add(mainSlot, "amiss", words(amiss))
-	}
 	p.batches(d)
 	if d.Queue != nil && len(d.Queue.Processes) > 0 {
 		p.processes(d)

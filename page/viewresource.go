@@ -1,7 +1,6 @@
 package page
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -14,10 +13,10 @@ import (
 
 // resource shows one resource.
 func (p *painter) resource(d *Detail) {
-	if d == nil {
-		d = p.listed()
+	if j, ok := p.board.resource(p.request.Path); d == nil && ok { // it was not looked at yet
+		d = &Detail{JobStatus: j}
 	}
-	if d == nil {
+	if p.missing = d == nil; p.missing {
 		dir, name := splitPath(p.request.Path)
 		p.add(mainSlot, "absent", struct{ Dir, Name word }{dir, name})
 		return
@@ -25,6 +24,9 @@ func (p *painter) resource(d *Detail) {
 	p.add(mainSlot, "head", headOf(d))
 	if next := stepsOf(d.JobStatus); len(next) > 0 {
 		p.add(mainSlot, "next", next)
+	}
+	if amiss := amissOf(d); len(amiss) > 0 {
+		p.add(mainSlot, "amiss", words(amiss))
 	}
 	switch report.KindOf(&d.Observed).Name {
 	case group.KindName:
@@ -40,16 +42,18 @@ func (p *painter) resource(d *Detail) {
 	p.add(mainSlot, "record", recordOf(&d.Observed))
 }
 
-// listed is the resource as the board has it; nil if it has not.
-func (p *painter) listed() *Detail {
-	all := p.board.Resources
-	i, found := slices.BinarySearchFunc(all, p.request.Path, func(j report.JobStatus, path string) int {
-		return strings.Compare(j.Path, path)
-	})
-	if !found {
-		return nil
+// amissOf says what keeps the page from showing all, or a queue from working.
+func amissOf(d *Detail) (all []string) {
+	if d.Problem != "" {
+		all = append(all, "not everything could be read: "+d.Problem)
 	}
-	return &Detail{JobStatus: all[i]}
+	if d.Queue != nil {
+		all = append(all, d.Queue.Amiss()...)
+	}
+	if d.Redis != "" {
+		all = append(all, "Redis does not tell how far batches are: "+d.Redis)
+	}
+	return all
 }
 
 // headView is the begin of the page of a resource.
