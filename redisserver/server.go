@@ -213,11 +213,15 @@ func (s *Server) awaitAnswer(ctx context.Context, p *daemon.Process) error {
 	}
 }
 
-// processID asks the server at the address for its process id: another program may have taken the port.
+// processID asks the server at the address for its process id: another program may have taken the port. It is an error
+// while the server reads its data.
 func (s *Server) processID(ctx context.Context) (int, error) {
-	info, err := s.info(ctx, "server")
+	info, err := s.info(ctx, "default")
 	if err != nil {
 		return 0, err
+	}
+	if info["loading"] == "1" {
+		return 0, errors.New("it reads its data")
 	}
 	return strconv.Atoi(info["process_id"])
 }
