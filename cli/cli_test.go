@@ -185,6 +185,9 @@ func TestPoint18HelpFitsATerminalAndNamesEveryFlag(t *testing.T) {
 			}
 		}
 		completed := run(t, nil, "__complete", args[len(args)-1], "--").stdout
+		if strings.Contains(completed, "`") {
+			t.Errorf("%v: a shell shows quotes:\n%s", args, completed)
+		}
 		for _, flag := range regexp.MustCompile(`(?m)^--[a-z-]+`).FindAllString(completed, -1) {
 			if !strings.Contains(got.stdout, flag+" ") && args[0] == "help" {
 				t.Errorf("%v does not show %s", args, flag)

@@ -3,8 +3,10 @@ package cli
 import (
 	_ "embed"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // bashSuffix follows cobra's script for bash.
@@ -45,4 +47,14 @@ func runCompletion(p *process, root *cobra.Command, shell string) error {
 	}
 	return usagef("muster completion --help",
 		"%q is not a shell that muster knows: bash, zsh, fish or powershell", shell)
+}
+
+// plainDescriptions takes the quotes out of what flags say. They mark a placeholder for the help; a shell shows them.
+func plainDescriptions(cmd *cobra.Command) {
+	plain := func(f *pflag.Flag) { f.Usage = strings.ReplaceAll(f.Usage, "`", "") }
+	cmd.PersistentFlags().VisitAll(plain)
+	cmd.Flags().VisitAll(plain)
+	for _, c := range cmd.Commands() {
+		plainDescriptions(c)
+	}
 }

@@ -57,6 +57,9 @@ func Run(ctx context.Context, args, env []string, stdin io.Reader, stdout, stder
 		p.err.makeRecords()
 	}
 	root := newRootCmd(p, args)
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		plainDescriptions(root)
+	}
 	root.SetArgs(append([]string{}, args...)) // nil would stand for those of this process
 	return p.finish(ctx, root.ExecuteContext(ctx))
 }
