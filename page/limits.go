@@ -31,7 +31,7 @@ const (
 	// answerTimeout is how long any other answer may take altogether.
 	answerTimeout = time.Minute
 	// maxAnswers is how many documents of the API are made and sent at a time, maxScrapes how many of /metrics.
-	maxAnswers = 32
+	maxAnswers = 16
 	maxScrapes = 4
 	// maxSeries is how many jobs, groups and queues have series of their own in /metrics.
 	maxSeries = 10_000

@@ -1,10 +1,12 @@
 package page
 
 import (
+	"bytes"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -46,10 +48,42 @@ func (s *server) metrics() http.Handler {
 		b, _, _ := s.keeper.board.now()
 		return boardMetrics(b, s.cfg.Version), nil
 	})}
-	// Without a Timeout of the handler: that would hold each whole document until its reader has it.
-	made := promhttp.HandlerFor(all, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes})
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { made.ServeHTTP(patient(w), r) })
+	return s.scrapes(promhttp.HandlerFor(all, promhttp.HandlerOpts{}))
 }
+
+// scrapes lets next make one document at a time, because its samples take much more memory than the document; and keeps
+// few documents until their readers have them.
+func (s *server) scrapes(next http.Handler) http.Handler {
+	places := make(chan struct{}, maxScrapes)
+	var making sync.Mutex
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case places <- struct{}{}:
+			defer func() { <-places }()
+		default:
+			w.Header().Set("Retry-After", "5")
+			http.Error(w, "too many scrapes at a time", http.StatusServiceUnavailable)
+			return
+		}
+		made := document{ResponseWriter: w, code: http.StatusOK}
+		making.Lock()
+		next.ServeHTTP(&made, r)
+		making.Unlock()
+		w.WriteHeader(made.code)
+		_, _ = patient(w).Write(made.body.Bytes()) // the reader may have gone
+	})
+}
+
+// document is an answer that is not sent yet, but for its header.
+type document struct {
+	http.ResponseWriter
+	code int
+	body bytes.Buffer
+}
+
+func (d *document) WriteHeader(code int) { d.code = code }
+
+func (d *document) Write(b []byte) (int, error) { return d.body.Write(b) }
 
 // families collects gauges by name.
 type families map[string]*dto.MetricFamily
