@@ -124,7 +124,7 @@ func (k *keeper) followDetail(ctx context.Context, d *watchedDetail, l *link, en
 	}
 }
 
-// outdated reports whether a detail is of a session before the one that the board is of. The next comes at once.
+// outdated reports whether a detail was read in an earlier session than the board.
 func (k *keeper) outdated(b *Board, d *Detail) bool {
 	l, _, _ := k.link.now()
 	return b != nil && b.Connected && d != nil && d.link != l

@@ -51,8 +51,8 @@ func (s *server) metrics() http.Handler {
 	return s.scrapes(promhttp.HandlerFor(all, promhttp.HandlerOpts{}))
 }
 
-// scrapes lets next make one document at a time, because its samples take much more memory than the document; and keeps
-// few documents until their readers have them.
+// scrapes limits next to one answer at a time, because its samples take much more memory than the answer. At most
+// maxScrapes answers wait for their readers.
 func (s *server) scrapes(next http.Handler) http.Handler {
 	places := make(chan struct{}, maxScrapes)
 	var making sync.Mutex
@@ -65,7 +65,7 @@ func (s *server) scrapes(next http.Handler) http.Handler {
 			http.Error(w, "too many scrapes at a time", http.StatusServiceUnavailable)
 			return
 		}
-		made := document{ResponseWriter: w, code: http.StatusOK}
+		made := unsentAnswer{ResponseWriter: w, code: http.StatusOK}
 		making.Lock()
 		next.ServeHTTP(&made, r)
 		making.Unlock()
@@ -74,16 +74,16 @@ func (s *server) scrapes(next http.Handler) http.Handler {
 	})
 }
 
-// document is an answer that is not sent yet, but for its header.
-type document struct {
+// unsentAnswer keeps the code and the body of an answer. Its header is that of the answer.
+type unsentAnswer struct {
 	http.ResponseWriter
 	code int
 	body bytes.Buffer
 }
 
-func (d *document) WriteHeader(code int) { d.code = code }
+func (a *unsentAnswer) WriteHeader(code int) { a.code = code }
 
-func (d *document) Write(b []byte) (int, error) { return d.body.Write(b) }
+func (a *unsentAnswer) Write(b []byte) (int, error) { return a.body.Write(b) }
 
 // families collects gauges by name.
 type families map[string]*dto.MetricFamily

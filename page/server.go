@@ -251,7 +251,7 @@ func patient(w http.ResponseWriter) *patientWriter {
 	return &patientWriter{w, http.NewResponseController(w), time.Now().Add(answerTimeout)}
 }
 
-// patientForever is patient without a time for all of it.
+// patientForever is patient without answerTimeout.
 func patientForever(w http.ResponseWriter) *patientWriter {
 	return &patientWriter{ResponseWriter: w, control: http.NewResponseController(w)}
 }
