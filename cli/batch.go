@@ -114,8 +114,9 @@ func readBatch(ctx context.Context, f foundQueue, op *tasks.Operator) (batchDeta
 	if err != nil && !errors.Is(err, store.ErrNoBatch) {
 		return d, err
 	}
-	count(&d.BatchRow, b, err == nil)
-	return d, nil
+	held, fullErr := op.Full(ctx)
+	count(&d.BatchRow, b, err == nil, held > 0)
+	return d, fullErr
 }
 
 // write writes a batch for people, with what they can do next.
@@ -168,6 +169,8 @@ func (d batchDetail) next(f foundQueue) string {
 		return "submit it again with its --id, or: muster cancel " + f.words()
 	case d.State == "broken":
 		return "muster cancel " + f.words()
+	case d.State == stopped:
+		return "raise max_bytes of the queue and apply; or, to give this batch up: muster cancel " + f.words()
 	case c != nil && c.Dead > 0:
 		return "muster batch " + f.words() + " --dead shows why; muster retry " + f.words() + " tries them again"
 	case c != nil && c.Tries > 0:

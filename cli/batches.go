@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -32,7 +33,8 @@ func newBatchesCmd(p *process) *cobra.Command {
 		Long: `Lists the unfinished batches of a queue, the oldest first. A batch that is
 completed waits for a watcher, its submitter, or the end of the time for which
 its results are kept. One that is lost is not in Redis any more: submit it again
-with its id, or cancel it.`,
+with its id, or cancel it. One that is stopped waits for room: the queue holds
+more than twice its max_bytes, and nothing of it is executed until a batch ends.`,
 		Example: `  muster batches primes
   muster batches primes --watch
   muster batches primes --json | jq -r '.[] | select(.dead > 0) | .id'`,
@@ -94,6 +96,7 @@ func (p *process) batches(
 		err = report.BatchesJSON(to, rows)
 	} else {
 		err = writeBatches(to, f, rows, now)
+		p.nextOfStopped(to, f, rows)
 	}
 	if err != nil {
 		return err
@@ -110,6 +113,14 @@ func (p *process) batches(
 	return nil
 }
 
+// nextOfStopped says what to do if a batch is stopped.
+func (p *process) nextOfStopped(to io.Writer, f foundQueue, rows []report.BatchRow) {
+	if i := slices.IndexFunc(rows, func(r report.BatchRow) bool { return r.State == stopped }); i >= 0 {
+		f.id = rows[i].ID
+		fmt.Fprintf(to, "\nnext: %s\n", p.paste(batchDetail{BatchRow: rows[i]}.next(f)))
+	}
+}
+
 // shortAnswer is how long a command waits for Redis that can do without.
 const shortAnswer = 3 * time.Second
 
@@ -124,20 +135,24 @@ func (p *process) countBatches(
 		if err != nil {
 			return err
 		}
+		books, err := st.Books(ctx)
+		if err != nil {
+			return err
+		}
 		known, err := st.AllBatches(ctx)
 		if err != nil {
 			return err
 		}
 		for i := range rows {
 			b, there := known[rows[i].ID]
-			count(&rows[i], b, there)
+			count(&rows[i], b, there, books.Full(int64(op.Queue.MaxBytes)))
 		}
 		return nil
 	})
 }
 
-// count adds what Redis knows of a batch.
-func count(r *report.BatchRow, b store.Batch, there bool) {
+// count adds what Redis knows of a batch. full: nothing of its queue is executed.
+func count(r *report.BatchRow, b store.Batch, there, full bool) {
 	switch {
 	case !there && r.State != "submitting":
 		r.State = "lost"
@@ -154,8 +169,13 @@ func count(r *report.BatchRow, b store.Batch, there bool) {
 		r.State = "broken"
 	case r.State == "open" && b.Done+b.Dead == b.Tasks && b.State != "submitting":
 		r.State = "completed"
+	case r.State == "open" && full && r.Waiting > 0:
+		r.State = stopped
 	}
 }
+
+// stopped is the state of an open batch that cannot go on, because Redis holds more than twice max_bytes.
+const stopped = "stopped"
 
 // writeBatches writes the table. Without now it has times instead of ages, and changes only when something happens.
 func writeBatches(to io.Writer, f foundQueue, rows []report.BatchRow, now time.Time) error {

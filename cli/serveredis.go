@@ -47,6 +47,10 @@ func (l *redisLookout) Progress(ctx context.Context, d *report.QueueDetail) (pag
 	if err != nil {
 		return p, err
 	}
+	full, err := l.Full(ctx)
+	if err != nil {
+		return p, err
+	}
 	process := map[string]string{} // by seat
 	var executors []string
 	for _, m := range d.Processes {
@@ -59,7 +63,7 @@ func (l *redisLookout) Progress(ctx context.Context, d *report.QueueDetail) (pag
 	for _, b := range d.Batches {
 		row := report.BatchRow{Batch: b}
 		books, there := known[b.ID]
-		count(&row, books, there)
+		count(&row, books, there, full)
 		p.Rows = append(p.Rows, row)
 		if there && books.Holder != "" {
 			p.Watchers[b.ID] = process[books.Holder]

@@ -309,6 +309,7 @@ func (r dice) observed(name string) resource.Observed {
 	if _, ok := recorded.(queue.Queue); ok {
 		o.Counts = queue.Found{
 			Executors: r.IntN(2), Batches: r.IntN(3), Waiting: r.IntN(2), Lost: r.IntN(2), Refused: r.one(4),
+			Full: r.one(4),
 		}.Counts()
 	}
 	if j, ok := recorded.(job.Job); ok {

@@ -183,6 +183,7 @@ func (f families) resource(j report.JobStatus) {
 		add("completed", "Completed batches, while no watcher is live.", q.Completed)
 		add("lost", "Unfinished batches that Redis does not have.", q.Lost)
 		add("failed", "Completed batches that watchers get no more.", q.Failed)
+		add("full", "1 if nothing is executed, because Redis holds more than twice max_bytes.", int(oneIf(q.Full)))
 	default:
 		add("joined", "Workers that have joined this run.", job.Joined(o))
 		add("done", "Workers that have completed.", job.Done(o))

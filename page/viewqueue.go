@@ -63,7 +63,7 @@ func batchOf(b BatchProgress) batchView {
 		v.Percent = fmt.Sprintf("%d%%", 100*min(v.Ended, v.Tasks)/v.Tasks)
 	}
 	switch {
-	case b.State == "lost" || b.State == "broken":
+	case b.State == "lost" || b.State == "broken" || b.State == "stopped":
 		v.Class = "bad"
 	case b.Dead > 0 || b.State == "paused":
 		v.Class = "warn"

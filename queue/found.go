@@ -17,6 +17,7 @@ const (
 	lost      = "lost_batches"   // unfinished batches that Redis does not have
 	failed    = "failed_batches" // completed batches that watchers get no more
 	refused   = "refused"        // 1 if Redis refuses
+	full      = "full"           // 1 if Redis holds more than twice max_bytes
 )
 
 func counts() []resource.Count {
@@ -25,6 +26,7 @@ func counts() []resource.Count {
 		{Name: batches, Word: "unfinished batches"}, {Name: waiting, Word: "waiting for executors"},
 		{Name: completed, Word: "waiting for watchers"}, {Name: lost, Word: "lost in Redis"},
 		{Name: failed, Word: "failed in watchers"}, {Name: refused, Word: "refused by Redis"},
+		{Name: full, Word: "above twice max_bytes"},
 	}
 }
 
@@ -37,16 +39,20 @@ type Found struct {
 	Lost                int  // unfinished batches that Redis does not have
 	Failed              int  // completed batches that watchers get no more
 	Refused             bool // Redis refuses what the processes ask
+	Full                bool // Redis holds more than twice max_bytes: nothing is executed until a batch ends
 }
 
 // Counts are f as the counts of an observation.
 func (f Found) Counts() map[string]int {
 	all := map[string]int{
 		executors: f.Executors, watchers: f.Watchers, batches: f.Batches, waiting: f.Waiting, completed: f.Completed,
-		lost: f.Lost, failed: f.Failed, refused: 0,
+		lost: f.Lost, failed: f.Failed, refused: 0, full: 0,
 	}
 	if f.Refused {
 		all[refused] = 1
+	}
+	if f.Full {
+		all[full] = 1
 	}
 	return all
 }
@@ -55,13 +61,13 @@ func (f Found) Counts() map[string]int {
 func FoundOf(o *resource.Observed) Found {
 	return Found{
 		o.Count(executors), o.Count(watchers), o.Count(batches), o.Count(waiting), o.Count(completed), o.Count(lost),
-		o.Count(failed), o.Count(refused) > 0,
+		o.Count(failed), o.Count(refused) > 0, o.Count(full) > 0,
 	}
 }
 
 // The statuses of queues, besides those of every kind.
 const (
-	// Degraded: batches wait and nobody is there for them, or fail, or Redis lost data or refuses.
+	// Degraded: batches wait and nobody is there for them, or fail, or Redis lost data, refuses or holds too much.
 	Degraded resource.Status = "degraded"
 	Running  resource.Status = "running" // processes are live, and nothing is amiss
 )
@@ -108,6 +114,9 @@ func (f Found) amiss() []string {
 	}
 	if f.Refused {
 		all = append(all, "Redis refuses what it is asked")
+	}
+	if f.Full {
+		all = append(all, "nothing is executed: Redis holds more than twice max_bytes")
 	}
 	return all
 }

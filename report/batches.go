@@ -5,7 +5,8 @@ import (
 	"io"
 )
 
-// BatchRow is one unfinished batch, as ZooKeeper and Redis have it. Its State is also "completed", "lost" or "broken".
+// BatchRow is one unfinished batch, as ZooKeeper and Redis have it. Its State is also "completed", "lost", "broken", or
+// "stopped": it has tasks that wait, and nothing of the queue is executed, since Redis holds too much.
 type BatchRow struct {
 	Batch
 	*BatchCounts

@@ -21,6 +21,7 @@ type QueueDetail struct {
 	Lost      []string       `json:"lost,omitempty"`      // ids of batches that Redis does not have; not all, if many
 	Failed    []string       `json:"failed,omitempty"`    // ids of batches that watchers get no more; not all, if many
 	Refused   string         `json:"redis_refuses,omitempty"`
+	Full      int64          `json:"full,omitempty"`   // bytes in Redis, if nothing is executed because of them; else 0
 	Unread    []string       `json:"unread,omitempty"` // znodes that cannot be decoded, and why
 
 	// Now is the time to which ages are. If it is zero, text has times instead.
@@ -127,6 +128,10 @@ func (d QueueDetail) amiss() []string {
 	if d.Refused != "" {
 		lines = append(lines, "Redis refuses: "+d.Refused)
 	}
+	if d.Full > 0 {
+		lines = append(lines, "Redis holds "+text.Size(d.Full)+
+			", more than twice max_bytes: nothing is executed until a batch ends")
+	}
 	return append(lines, d.Unread...)
 }
 
@@ -143,6 +148,9 @@ func nextOfQueue(o *resource.Observed, at string) string {
 	}
 	if f.Completed > 0 {
 		all = append(all, "muster watcher "+where+" -- CMD collects what is completed")
+	}
+	if f.Full {
+		all = append(all, "raise max_bytes and apply, or end a batch that muster batches "+where+" lists")
 	}
 	return strings.Join(all, "; ")
 }

@@ -38,7 +38,7 @@ func Queue(ctx context.Context, r *zkstate.Reader, o *resource.Observed, ages bo
 			return !slices.ContainsFunc(d.Batches, func(b report.Batch) bool { return b.ID == id })
 		}
 		d.Lost, d.Failed = slices.DeleteFunc(s.Health.Lost, ended), slices.DeleteFunc(s.Health.Failed, ended)
-		d.Refused = s.Health.Redis
+		d.Refused, d.Full = s.Health.Redis, s.Health.Full
 	}
 	return d, nil
 }

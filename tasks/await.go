@@ -48,6 +48,11 @@ func (o *Operator) Await(
 		if completed(b) {
 			return b, nil, nil
 		}
+		if b.Out == 0 && b.Waiting+b.Returned > 0 {
+			if err := o.tellFull(ctx); err != nil {
+				return b, nil, err
+			}
+		}
 		if time.Since(attended) > attendEvery {
 			attended = time.Now()
 			if err := o.Attend(ctx, id); err != nil {
@@ -66,6 +71,28 @@ func (o *Operator) Await(
 		}
 		wait = min(2*wait, askEvery)
 	}
+}
+
+// tellFull says that nothing is executed, if Redis holds too much.
+func (o *Operator) tellFull(ctx context.Context) error {
+	held, err := o.Full(ctx)
+	if err == nil && held > 0 {
+		o.wait(fmt.Sprintf("room in Redis: it holds %.1f MiB, more than twice max_bytes (%s), and nothing is executed "+
+			"until a batch ends; raise max_bytes and apply, or cancel a batch", float64(held)/(1<<20), o.Queue.MaxBytes))
+	}
+	return err
+}
+
+// Full returns the bytes that Redis holds, if nothing is executed because of them, and otherwise 0.
+func (o *Operator) Full(ctx context.Context) (held int64, err error) {
+	err = o.call(ctx, func(st *store.Queue) error {
+		books, err := st.Books(ctx)
+		if err == nil && books.Full(int64(o.Queue.MaxBytes)) {
+			held = books.Bytes
+		}
+		return err
+	})
+	return held, err
 }
 
 // whyGone says why Redis does not have a batch.

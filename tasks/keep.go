@@ -49,7 +49,7 @@ type keeper struct {
 	seats   map[string]seatZnode // by the names of the znodes
 	events  <-chan struct{}      // of the folder of the seats
 	evictAt time.Time            // when the seats that are gone may be evicted; zero: none is gone
-	full    time.Time            // when everything was looked at last
+	looked  time.Time            // when everything was looked at last
 	silent  time.Time            // since when Redis does not answer; zero: it does
 	health  znode.Health         // as it was found now
 }
@@ -107,7 +107,7 @@ func (k *keeper) stand(ctx context.Context, seat string) error {
 
 // serve is the keeper's work until the membership ends, or until something fails that is not Redis.
 func (k *keeper) serve(ctx context.Context) error {
-	k.full = time.Time{}
+	k.looked = time.Time{}
 	for failures := 0; ctx.Err() == nil; {
 		wait := k.limits.period
 		err := k.pass(ctx)
@@ -133,10 +133,10 @@ func (k *keeper) serve(ctx context.Context) error {
 // pass looks at the seats, and in every period at everything.
 func (k *keeper) pass(ctx context.Context) error {
 	err := k.evictGone(ctx)
-	if err == nil && time.Since(k.full) >= k.limits.period {
+	if err == nil && time.Since(k.looked) >= k.limits.period {
 		now := time.Now()
 		if err = k.repair(ctx); err == nil {
-			k.full = now
+			k.looked = now
 		}
 	}
 	return errors.Join(err, k.report(ctx, err))

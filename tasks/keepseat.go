@@ -208,7 +208,7 @@ func (k *keeper) writeHealth(ctx context.Context) error {
 
 // sameHealth reports whether two findings are the same, whoever made them.
 func sameHealth(a, b znode.Health) bool {
-	return a.Completed == b.Completed && a.MoreLost == b.MoreLost && a.Redis == b.Redis &&
+	return a.Completed == b.Completed && a.MoreLost == b.MoreLost && a.Redis == b.Redis && a.Full == b.Full &&
 		slices.Equal(a.Lost, b.Lost) && slices.Equal(a.Failed, b.Failed)
 }
 

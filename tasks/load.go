@@ -14,6 +14,7 @@ type Load struct {
 	Done     int64         // of these batches
 	Dead     int64         // of these batches
 	Attempts int64         // at tasks that have ended, of all batches ever
+	Bytes    int64         // that Redis holds of the queue
 	Oldest   time.Duration // since the oldest batch with waiting tasks was submitted; 0: nothing waits
 }
 
@@ -26,7 +27,7 @@ func (p *Process) Load(ctx context.Context) (Load, error) {
 	if err != nil {
 		return Load{}, err
 	}
-	l := Load{Batches: books.Batches, Attempts: books.Finished}
+	l := Load{Batches: books.Batches, Attempts: books.Finished, Bytes: books.Bytes}
 	oldest := ""
 	for skip := 0; skip < min(books.Batches, maxLoad); skip += loadPage {
 		page, err := p.store.Batches(ctx, skip, loadPage)

@@ -13,8 +13,9 @@ import (
 // Lookout reads what Redis holds of a queue, for who looks at it. It changes nothing, there or in ZooKeeper, needs no
 // session, and does not wait: an error of Redis is returned.
 type Lookout struct {
-	client *redis.Client
-	st     *store.Queue
+	client   *redis.Client
+	st       *store.Queue
+	maxBytes int64
 }
 
 // NewLookout connects to the Redis of the queue that has this Record. Close it at the end.
@@ -24,11 +25,17 @@ func NewLookout(ctx context.Context, rec *resource.Record, a Access) (*Lookout, 
 	if err != nil {
 		return nil, err
 	}
-	return &Lookout{client, open(client, q, rec.Generation)}, nil
+	return &Lookout{client, open(client, q, rec.Generation), int64(q.MaxBytes)}, nil
 }
 
 // Close closes the connection.
 func (l *Lookout) Close() { _ = l.client.Close() }
+
+// Full reports whether nothing is executed, because Redis holds more than twice max_bytes.
+func (l *Lookout) Full(ctx context.Context) (bool, error) {
+	books, err := l.st.Books(ctx)
+	return err == nil && books.Full(l.maxBytes), err
+}
 
 // Batches reads the books of all unfinished batches, by id.
 func (l *Lookout) Batches(ctx context.Context) (map[string]store.Batch, error) {

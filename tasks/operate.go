@@ -92,15 +92,21 @@ func (o *Operator) away(ctx context.Context, err error, tries int) error {
 	if refused(err) && !errors.Is(err, store.ErrMemory) || hopeless(err) || errors.As(err, &zk) {
 		return err
 	}
-	what := "Redis: " + err.Error()
-	if o.c.Waiting != nil && o.waits != what && ctx.Err() == nil {
-		o.c.Waiting(what)
-		o.waits = what
+	if ctx.Err() == nil {
+		o.wait("Redis: " + err.Error())
 	}
 	if Rest(ctx, tries) != nil {
 		return fmt.Errorf("%w: %w: %w", ErrRedis, err, context.Cause(ctx))
 	}
 	return nil
+}
+
+// wait says for what the operation waits, if it did not say so last.
+func (o *Operator) wait(what string) {
+	if o.c.Waiting != nil && o.waits != what {
+		o.c.Waiting(what)
+		o.waits = what
+	}
 }
 
 // Away returns a function that waits after each error of Redis until ctx ends: for Records.

@@ -74,7 +74,9 @@ type queueCollector struct {
 }
 
 // queueDesc is what is told of a queue, by all of its processes alike.
-type queueDesc struct{ redis, batches, depth, oldest, hand, done, dead, attempts *prometheus.Desc }
+type queueDesc struct {
+	redis, batches, depth, oldest, hand, done, dead, attempts, bytes, maxBytes *prometheus.Desc
+}
 
 func queueDescs() queueDesc {
 	of := func(name, help string) *prometheus.Desc { return desc("muster_queue_"+name, help, "queue", "root") }
@@ -87,11 +89,15 @@ func queueDescs() queueDesc {
 		done:     of("done", "Tasks of unfinished batches that have a result."),
 		dead:     of("dead", "Tasks of unfinished batches that failed for good."),
 		attempts: of("attempts_total", "Attempts at tasks that have ended."),
+		bytes:    of("bytes", "What Redis holds. Above twice max_bytes nothing is executed until a batch ends."),
+		maxBytes: of("max_bytes", "The queue's max_bytes."),
 	}
 }
 
 func (d queueDesc) all() []*prometheus.Desc {
-	return []*prometheus.Desc{d.redis, d.batches, d.depth, d.oldest, d.hand, d.done, d.dead, d.attempts}
+	return []*prometheus.Desc{
+		d.redis, d.batches, d.depth, d.oldest, d.hand, d.done, d.dead, d.attempts, d.bytes, d.maxBytes,
+	}
 }
 
 // Describe implements prometheus.Collector.
@@ -132,6 +138,7 @@ func (c queueCollector) books(to chan<- prometheus.Metric, p *tasks.Process) {
 	for desc, value := range map[*prometheus.Desc]float64{
 		d.batches: float64(load.Batches), d.depth: float64(load.Waiting), d.oldest: load.Oldest.Seconds(),
 		d.hand: float64(load.Hand), d.done: float64(load.Done), d.dead: float64(load.Dead),
+		d.bytes: float64(load.Bytes), d.maxBytes: float64(p.Queue().MaxBytes),
 	} {
 		to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, of.Queue, of.Root)
 	}

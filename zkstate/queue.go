@@ -45,7 +45,7 @@ func countQueue(ctx context.Context, r *Reader, o *resource.Observed) error {
 	}
 	if h != nil {
 		f.Lost, f.Refused = min(len(h.Lost)+h.MoreLost, f.Batches), h.Redis != ""
-		f.Failed = min(len(h.Failed), f.Batches)
+		f.Failed, f.Full = min(len(h.Failed), f.Batches), h.Full > 0
 		if f.Watchers == 0 {
 			f.Completed = min(h.Completed, f.Batches)
 		}

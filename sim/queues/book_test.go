@@ -243,7 +243,7 @@ func (b *book) mayEnd(who, life string, one *batch, end znode.BatchEnd) error {
 		if r == nil || r.Life != life {
 			return
 		}
-		all := r.State != "submitting" && float64(len(r.Finished))+r.Dead == r.Tasks() // also if it is cancelled now
+		all := r.State != "submitting" && r.Done()+r.Dead == r.Tasks() // also if it is cancelled now
 		if end.How != znode.EndUnattended && !all && !b.k.loses {
 			err = fmt.Errorf("it ends as %s, and not all its tasks have ended", end.How)
 		}

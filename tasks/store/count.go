@@ -29,6 +29,9 @@ type Books struct {
 	Seats    []Seat    // by name
 }
 
+// Full reports whether nothing is executed until a batch ends: Redis holds more than twice the queue's max_bytes.
+func (b Books) Full(maxBytes int64) bool { return b.Bytes > 2*maxBytes }
+
 // Seat is a seat that said hello.
 type Seat struct {
 	Name  string

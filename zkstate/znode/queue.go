@@ -129,6 +129,7 @@ type Health struct {
 	MoreLost  int      `json:"more_lost,omitempty"` // how many of these are not in the list
 	Failed    []string `json:"failed,omitempty"`    // completed batches that no watcher gets, sorted; at most MaxHealth
 	Redis     string   `json:"redis,omitempty"`     // why Redis refuses, for people; empty: it does not
+	Full      int64    `json:"full,omitempty"`      // bytes in Redis, if these are more than twice max_bytes; else 0
 }
 
 // MaxHealth is how many batches Health names of each kind.
@@ -243,8 +244,8 @@ func (b BatchEnd) check() error {
 
 func (h Health) check() error {
 	switch {
-	case h.Completed < 0 || h.MoreLost < 0:
-		return fmt.Errorf("completed or more_lost: %d or %d is negative", h.Completed, h.MoreLost)
+	case h.Completed < 0 || h.MoreLost < 0 || h.Full < 0:
+		return fmt.Errorf("completed, more_lost or full: %d, %d or %d is negative", h.Completed, h.MoreLost, h.Full)
 	case len(h.Lost) > MaxHealth || len(h.Failed) > MaxHealth:
 		return fmt.Errorf("lost or failed: %d or %d are more than the %d allowed", len(h.Lost), len(h.Failed), MaxHealth)
 	case len(h.Redis) > maxRefusal:

@@ -74,7 +74,8 @@ local function read(id)
     if type(b[f]) ~= 'number' then return {broken = f .. ': ' .. b[f].err} end
   end
   if b.w ~= b.tasks - b.taken then return {broken = b.w .. ' tasks wait, not ' .. b.tasks - b.taken} end
-  if b.r ~= b.done then return {broken = b.r .. ' results, not ' .. b.done} end
+  local kept = b.results == 'discard' and 0 or b.done
+  if b.r ~= kept then return {broken = b.r .. ' results, not ' .. kept} end
   local open = b.taken - b.done - b.dead
   if b.again + b.late + b.out ~= open then
     return {broken = b.again .. ' returned, ' .. b.late .. ' late and ' .. b.out .. ' in hand, not ' .. open}

@@ -94,9 +94,15 @@ local function finish(found, backoff)
       b.total, b.count, b.out = b.total + ns, b.count + 1, b.out - 1
       b.v = b.v + max(1, floor(ns / b.weight)) - h[4]
       if outcome == 'o' then
-        b.ok[b.done - b.r + 1] = index .. ':' .. attempt .. ':' .. took .. ':' .. data
-        b.done, b.change = b.done + 1, b.change + #data - (#e - start + 1)
-        if #data > b.rbig then b.rbig = #data end
+        local freed = #e - start + 1
+        if b.results == 'discard' then
+          freed = freed + 32 -- and its place
+        else
+          b.ok[#b.ok + 1] = index .. ':' .. attempt .. ':' .. took .. ':' .. data
+          b.change = b.change + #data
+          if #data > b.rbig then b.rbig = #data end
+        end
+        b.done, b.change = b.done + 1, b.change - freed
       else
         fail_task(b, index, outcome, h[2], sub(e, start), data, backoff)
       end

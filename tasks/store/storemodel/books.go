@@ -74,7 +74,7 @@ func (b *Batch) books(m *Queue) []any {
 	row := []any{b.ID, "", b.Life, b.State, b.Results, b.Holder, b.because}
 	for _, n := range []float64{
 		b.born, b.weight, b.attempts, b.Version, b.declared, b.sum, b.Tasks(), b.taken, m.out(b),
-		float64(len(b.Finished)), b.Dead, b.bytes, b.big, b.rbig, b.v, b.mean, b.seen, b.tries, b.falls,
+		b.Done(), b.Dead, b.bytes, b.big, b.rbig, b.v, b.mean, b.seen, b.tries, b.falls,
 	} {
 		row = append(row, whole(n))
 	}

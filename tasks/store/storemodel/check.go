@@ -46,6 +46,11 @@ func (m *Queue) checkBatch(b *Batch) error {
 			return err
 		}
 	}
+	for _, index := range b.discarded {
+		if err := put(index, "done", 0); err != nil {
+			return err
+		}
+	}
 	for where, tasks := range map[string][]Task{"returned": b.again, "late": b.late} {
 		for _, t := range tasks {
 			if err := put(t.Index, where, size(t.payload)); err != nil {

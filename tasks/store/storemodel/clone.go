@@ -20,6 +20,7 @@ func (m *Queue) clone() *Queue {
 	for id, b := range m.Batches {
 		n := *b
 		n.Finished, n.waiting = slices.Clone(b.Finished), slices.Clone(b.waiting)
+		n.discarded = slices.Clone(b.discarded)
 		n.again, n.late = slices.Clone(b.again), slices.Clone(b.late)
 		c.Batches[id] = &n
 	}

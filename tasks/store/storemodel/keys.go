@@ -106,7 +106,7 @@ func (s *Seat) render() (parts []string) {
 func (b *Batch) render(out float64) []string {
 	return fields(map[string]float64{
 		"born": b.born, "weight": b.weight, "attempts": b.attempts, "version": b.Version, "declared": b.declared,
-		"sum": b.sum, "tasks": b.Tasks(), "taken": b.taken, "out": out, "done": float64(len(b.Finished)), "dead": b.Dead,
+		"sum": b.sum, "tasks": b.Tasks(), "taken": b.taken, "out": out, "done": b.Done(), "dead": b.Dead,
 		"bytes": b.bytes, "big": b.big, "rbig": b.rbig, "v": b.v, "mean": b.mean, "seen": b.seen, "tries": b.tries,
 		"falls": b.falls,
 	}, "life="+b.Life, "state="+b.State, "results="+b.Results, "holder="+b.Holder, "because="+b.because)

@@ -40,6 +40,7 @@ type Batch struct {
 	Holder                   string // the seat of the watcher that has claimed it
 	Version, Dead            float64
 	Finished                 []string // index:attempt:ns:result, in the order in which they came
+	discarded                []string // indexes of those that are done and whose results are not kept
 
 	because                         string
 	born, weight, attempts          float64
@@ -143,14 +144,17 @@ func (b *Batch) runnable() bool {
 
 // Complete reports whether all tasks of an open or paused batch have ended.
 func (b *Batch) Complete() bool {
-	return (b.State == "open" || b.State == "paused") && float64(len(b.Finished))+b.Dead == b.Tasks()
+	return (b.State == "open" || b.State == "paused") && b.Done()+b.Dead == b.Tasks()
 }
+
+// Done is how many tasks are done.
+func (b *Batch) Done() float64 { return float64(len(b.Finished) + len(b.discarded)) }
 
 // Tasks is how many it has so far.
 func (b *Batch) Tasks() float64 { return b.taken + float64(len(b.waiting)) }
 
 func (m *Queue) out(b *Batch) float64 {
-	return b.taken - float64(len(b.Finished)) - b.Dead - float64(len(b.again)) - float64(len(b.late))
+	return b.taken - b.Done() - b.Dead - float64(len(b.again)) - float64(len(b.late))
 }
 
 func (m *Queue) weights() (sum float64) {

@@ -129,6 +129,9 @@ func (m *Queue) finish(s *Seat, accepted []result, backoff float64) {
 		tallies[b].ns += r.ns
 		b.v += max(1, math.Floor(r.ns/b.weight)) - h.charge
 		switch {
+		case r.outcome == "o" && b.Results == "discard":
+			b.discarded = append(b.discarded, h.Index)
+			m.grow(b, -size(h.payload))
 		case r.outcome == "o":
 			b.Finished = append(b.Finished, h.Index+":"+str(h.Attempt)+":"+str(r.ns)+":"+r.data)
 			b.rbig = max(b.rbig, float64(len(r.data)))
@@ -282,7 +285,7 @@ func (m *Queue) claim(a []string) any {
 		b := all[0]
 		b.Holder = a[0]
 		s.Hand[b.ID+":watch"] = Task{born: b.born}
-		done := int64(len(b.Finished))
+		done := int64(b.Done())
 		reply = append(reply, b.ID, b.Life, done, int64(b.Dead), int64(b.tries+1))
 	}
 	if all := m.sorted(free, by); len(all) > 0 && !math.IsInf(all[0].fullAt, 1) {
