@@ -21,6 +21,8 @@ func queueError(err error, f foundQueue) error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, store.ErrReply):
+		kind, next = errNoRedis, "look what answers there, or correct where the queue says its Redis is: muster explain "+at
 	case errors.Is(err, tasks.ErrRedis):
 		kind, next = errNoRedis, "start Redis, or look at its address: muster explain "+at
 	case tasks.Unfit(err):

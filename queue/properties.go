@@ -9,7 +9,8 @@ import (
 
 // Limits of a queue. Properties has those of every field.
 const (
-	MaxBatches = 10_000 // unfinished ones
+	MaxBatches  = 10_000 // unfinished ones
+	LargestTask = 16 * mib
 
 	// maxDuration is the maximum of every duration except the timeout of the session.
 	maxDuration = int64(30 * 24 * time.Hour)
@@ -57,7 +58,7 @@ var properties = sync.OnceValue(func() []resource.Property[Queue] {
 			func(q *Queue) *resource.Duration { return &q.TaskTimeout }),
 		{
 			Name: "max_task", Doc: "a larger task is refused; a larger result makes its task dead",
-			Type: resource.TypeSize, Default: "256KiB", Min: kib, Max: 16 * mib,
+			Type: resource.TypeSize, Default: "256KiB", Min: kib, Max: LargestTask,
 			Ref: func(q *Queue) any { return &q.MaxTask },
 		},
 		{

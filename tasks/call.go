@@ -73,8 +73,10 @@ func (p *Process) Recover(ctx context.Context, keep []store.Held) (kept []store.
 		case err == nil:
 			p.seq++
 			if !more {
+				if !errors.Is(p.unknown, store.ErrReply) { // or else the next call may get no better answer
+					p.answered()
+				}
 				p.unknown = nil
-				p.answered()
 				return kept, nil
 			}
 			continue

@@ -168,7 +168,7 @@ func (k *keeper) report(ctx context.Context, failed error) error {
 		return nil
 	case failed == nil:
 		k.silent, k.health.Redis = time.Time{}, ""
-	case refused(failed), hopeless(failed), isReply(failed):
+	case refused(failed), hopeless(failed), isReply(failed), errors.Is(failed, store.ErrReply):
 		k.health.Redis = clip(failed.Error())
 	case k.silent.IsZero():
 		k.silent = time.Now()

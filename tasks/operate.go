@@ -273,11 +273,11 @@ func (o *Operator) end(ctx context.Context, st *store.Queue, id string, m Manife
 	return EndBatch(ctx, o.s, st, o.c.Root, o.Generation, id, m, how, o.c.By)
 }
 
-// WithDead lists the batches that have dead tasks, also those that have ended.
+// WithDead lists the batches that have dead tasks, also those that have ended: the first store.MaxDeadBatches of them.
 func (o *Operator) WithDead(ctx context.Context) ([]string, error) {
 	var ids []string
 	err := o.call(ctx, func(st *store.Queue) (err error) {
-		ids, err = st.DeadBatches(ctx, time.Now().AddDate(100, 0, 0), queue.MaxTasks)
+		ids, err = st.DeadBatches(ctx, time.Now().AddDate(100, 0, 0), store.MaxDeadBatches)
 		return err
 	})
 	return ids, err

@@ -7,6 +7,8 @@ import (
 	"io"
 	"iter"
 	"os"
+
+	"muster/tasks/store"
 )
 
 // ErrIncomplete means that Redis does not have what became of every task: it lost some, or the batch is not complete.
@@ -89,6 +91,8 @@ func InOrder(records iter.Seq2[Record, error], total int64) iter.Seq2[Record, er
 		var next int64
 		for r, err := range records {
 			switch {
+			case err == nil && r.Index >= total:
+				err = fmt.Errorf("%w: the batch has %d tasks, and there is a result of task %d", store.ErrReply, total, r.Index)
 			case err == nil && r.Index > next:
 				err = o.keep(r)
 			case err == nil && r.Index == next:

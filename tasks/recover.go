@@ -36,6 +36,9 @@ func (e *Executor) recover(err error) bool {
 	if refused(err) && !errors.Is(err, store.ErrSeq) && !errors.Is(err, store.ErrNoSeat) {
 		return e.p.Pause(e.p.ctx, err) == nil // nothing was changed: once more, later
 	}
+	if errors.Is(err, store.ErrReply) && e.p.Pause(e.p.ctx, err) != nil { // Sync may be answered, and that never be
+		return false
+	}
 	for {
 		e.mu.Lock()
 		keep, back := e.keep(), e.back

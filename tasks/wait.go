@@ -70,6 +70,9 @@ func (p *Process) block(key string, atMost time.Duration) <-chan struct{} {
 		if err == nil { // the shortest timeout that the library sends is a second
 			err = conn.BLPop(p.ctx, max(atMost, time.Second), p.key(key)).Err()
 		}
+		if err != nil && !errors.Is(err, redis.Nil) { // the next call may be answered, and this never be
+			_ = Rest(p.ctx, 2)
+		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.ended = nil

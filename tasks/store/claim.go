@@ -19,10 +19,20 @@ func (q *Queue) Claim(ctx context.Context, seat string, seq int64) (got *Claimed
 	if err != nil {
 		return nil, 0, err
 	}
-	l := list(reply)
-	next = time.Duration(integer(l[0])) * time.Millisecond
+	got, next, err = parseClaim(reply)
+	return got, next, q.failed("claim", err)
+}
+
+func parseClaim(reply any) (got *Claimed, next time.Duration, err error) {
+	var s shape
+	l := s.list(reply, 1, 6)
+	next = s.wait(l[0])
 	if len(l) > 1 {
-		got = &Claimed{text(l[1]), text(l[2]), integer(l[3]), integer(l[4]), int(integer(l[5]))}
+		l = s.list(reply, 6, 6)
+		got = &Claimed{s.batch(l[1]), s.text(l[2], maxText), s.count(l[3]), s.count(l[4]), int(s.count(l[5]))}
+	}
+	if s.err != nil {
+		return nil, 0, s.err
 	}
 	return got, next, nil
 }

@@ -24,6 +24,9 @@ var (
 	ErrHost = errors.New("the credentials are not for this host")
 	// ErrServer means that the server is not one that a queue may live on. Change the server; the error says what.
 	ErrServer = errors.New("redis cannot hold a queue")
+	// ErrReply means that a server answers what no Redis would: it is another program, or broken, or hostile. Look what
+	// it is, or correct the address; or wait, if it is being repaired.
+	ErrReply = errors.New("this Redis does not answer as a Redis does")
 )
 
 // dialTimeout ends one attempt at a connection.
@@ -69,29 +72,33 @@ func FromEnvironment(redisURL string, getenv func(string) string) (Config, error
 	return c, nil
 }
 
-// dial connects to a host, which must be one of Hosts if there are credentials.
-func (c Config) dial(withTLS bool) func(ctx context.Context, network, addr string) (net.Conn, error) {
-	secret := c.Username != "" || c.Password != "" || c.SentinelPassword != ""
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		host, _, err := net.SplitHostPort(addr)
-		if err != nil {
-			return nil, err
-		}
-		named := func(h string) bool { return strings.EqualFold(h, host) || strings.EqualFold(h, addr) }
-		if secret && !slices.ContainsFunc(c.Hosts, named) {
-			return nil, fmt.Errorf("redis at %s: %w; add %s to %s if it may have them", addr, ErrHost, host, queue.EnvHosts)
-		}
-		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-		defer cancel()
-		plain := &net.Dialer{}
-		switch {
-		case c.Dial != nil:
-			return c.Dial(ctx, addr)
-		case withTLS:
-			return (&tls.Dialer{NetDialer: plain, Config: c.TLS}).DialContext(ctx, network, addr)
-		}
-		return plain.DialContext(ctx, network, addr)
+// dial connects to a host, which must be one of Hosts if there are credentials. Only sound replies are read there.
+func (c Config) dial(ctx context.Context, at queue.Redis, addr string) (net.Conn, error) {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
 	}
+	named := func(h string) bool { return strings.EqualFold(h, host) || strings.EqualFold(h, addr) }
+	secret := c.Username != "" || c.Password != "" || c.SentinelPassword != ""
+	if secret && !slices.ContainsFunc(c.Hosts, named) {
+		return nil, fmt.Errorf("redis at %s: %w; add %s to %s if it may have them", addr, ErrHost, host, queue.EnvHosts)
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	var conn net.Conn
+	plain := &net.Dialer{}
+	switch {
+	case c.Dial != nil:
+		conn, err = c.Dial(ctx, addr)
+	case at.TLS:
+		conn, err = (&tls.Dialer{NetDialer: plain, Config: c.TLS}).DialContext(ctx, "tcp", addr)
+	default:
+		conn, err = plain.DialContext(ctx, "tcp", addr)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return soundly(conn), nil
 }
 
 // Connect returns a client that sends each command once and obeys contexts, after it has checked that the server is
@@ -117,39 +124,58 @@ type silent struct{}
 func (silent) Printf(context.Context, string, ...any) {}
 
 func (c Config) client(at queue.Redis) *redis.Client {
+	o := c.options(at)
+	o.DB, o.Username, o.Password = at.Database, c.Username, c.Password
 	if at.Master != "" {
-		return redis.NewFailoverClient(&redis.FailoverOptions{
-			MasterName: at.Master, SentinelAddrs: at.Hosts, DB: at.Database, Dialer: c.dial(at.TLS),
-			Username: c.Username, Password: c.Password, SentinelPassword: c.SentinelPassword,
-			Protocol: 2, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, DisableIdentity: true,
-		})
+		s := &sentinels{c: c, at: at}
+		o.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return s.dial(ctx) }
+		o.ConnMaxLifetime = maxUnasked
 	}
-	return redis.NewClient(&redis.Options{
-		Addr: at.Hosts[0], DB: at.Database, Dialer: c.dial(at.TLS), Username: c.Username, Password: c.Password,
+	return redis.NewClient(o)
+}
+
+// options are those of every client.
+func (c Config) options(at queue.Redis) *redis.Options {
+	return &redis.Options{
+		Addr:     strings.Join(at.Hosts, ","),
+		Dialer:   func(ctx context.Context, _, addr string) (net.Conn, error) { return c.dial(ctx, at, addr) },
 		Protocol: 2, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, DisableIdentity: true,
-	})
+	}
 }
 
 // check asks the server whether a queue may live on it.
 func check(ctx context.Context, client *redis.Client) error {
-	info, err := client.InfoMap(ctx, "server", "memory", "replication").Result()
+	reply, err := client.Do(ctx, "info", "server", "memory", "replication").Result()
 	if err != nil {
-		return err
+		return strange(err)
+	}
+	var s shape
+	info := map[string]string{}
+	for line := range strings.SplitSeq(s.text(reply, maxLine), "\r\n") {
+		if name, value, ok := strings.Cut(line, ":"); ok {
+			info[name] = value
+		}
+	}
+	if s.err == nil && info["redis_version"] == "" {
+		s.wrong("it does not tell its version")
+	}
+	if s.err != nil {
+		return s.err
 	}
 	return suits(info)
 }
 
 // suits reports why a queue may not live on a server with this INFO.
-func suits(info map[string]map[string]string) error {
-	version := info["Server"]["redis_version"]
+func suits(info map[string]string) error {
+	version := info["redis_version"]
 	major, _, _ := strings.Cut(version, ".")
 	if n, err := strconv.Atoi(major); err != nil || n < 7 {
 		return fmt.Errorf("%w: it is version %q, and a queue needs 7 or newer", ErrServer, version)
 	}
-	if policy := info["Memory"]["maxmemory_policy"]; policy != "noeviction" {
+	if policy := info["maxmemory_policy"]; policy != "noeviction" {
 		return fmt.Errorf("%w: its maxmemory-policy is %q, which deletes tasks; set it to noeviction", ErrServer, policy)
 	}
-	if role := info["Replication"]["role"]; role != "master" {
+	if info["role"] != "master" {
 		return fmt.Errorf("%w: it is a replica; name the primary, or the sentinels", ErrServer)
 	}
 	return nil

@@ -113,7 +113,7 @@ func TestServersThatCannotHoldAQueue(t *testing.T) {
 	if !errors.Is(err, ErrServer) || !strings.Contains(err.Error(), "replica") {
 		t.Error(err)
 	}
-	err = suits(map[string]map[string]string{"Server": {"redis_version": "6.2.7"}})
+	err = suits(map[string]string{"redis_version": "6.2.7"})
 	if !errors.Is(err, ErrServer) || !strings.Contains(err.Error(), "6.2.7") {
 		t.Error(err)
 	}

@@ -3,12 +3,15 @@ package store
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"muster/queue"
 )
 
 // Books is what Redis holds of a queue.
@@ -65,44 +68,64 @@ func (q *Queue) Books(ctx context.Context) (Books, error) {
 	if err != nil {
 		return Books{}, err
 	}
-	l := list(reply)
-	if len(l) != 15 {
-		return Books{}, fmt.Errorf("redis: count answered %d parts, not 15", len(l))
-	}
-	n := func(i int) int64 { return integer(l[i]) }
+	b, err := parseBooks(reply)
+	return b, q.failed("count", err)
+}
+
+func parseBooks(reply any) (Books, error) {
+	var s shape
+	l := s.list(reply, 15, 15)
+	n := func(i int) int64 { return s.count(l[i]) }
 	b := Books{
-		Now: time.UnixMilli(n(0)), Virtual: number(l[1]), Bytes: n(2), Mean: time.Duration(n(3)), Finished: n(4),
-		Slots: int(n(6)), Weights: n(7), Evicted: time.UnixMilli(n(8)),
+		Now: s.at(l[0]), Virtual: s.float(l[1]), Bytes: s.number(l[2], -maxCount, maxCount), Mean: time.Duration(n(3)),
+		Finished: n(4), Slots: int(n(6)), Weights: n(7), Evicted: s.at(l[8]),
 		Batches: int(n(9)), Running: int(n(10)), Complete: int(n(11)), Late: int(n(12)), WithDead: int(n(13)),
 	}
-	hands := list(l[14])
+	hands := s.list(l[14], 0, maxItems)
 	for i := 0; i+1 < len(hands); i += 2 {
-		b.Seats = append(b.Seats, parseSeat(text(hands[i]), text(hands[i+1])))
+		b.Seats = append(b.Seats, parseSeat(s.text(hands[i], maxText), s.text(hands[i+1], maxText)))
 	}
 	slices.SortFunc(b.Seats, func(x, y Seat) int { return strings.Compare(x.Name, y.Name) })
+	if s.err != nil {
+		return Books{}, s.err
+	}
 	return b, nil
 }
 
+// parseSeat reads what the key of all hands says of a seat. One that somebody has damaged keeps its name.
 func parseSeat(name, value string) Seat {
-	part := strings.Split(value, ":")
-	if len(part) == 4 && part[0] == "shut" {
-		return Seat{Name: name, Role: Role(part[2]), Slots: int(integer(part[3])), Shut: true}
+	seat, part := Seat{Name: name}, strings.Split(value, ":")
+	if seat.Shut = len(part) == 4 && part[0] == "shut"; seat.Shut {
+		part = append(part[2:], "0")
 	}
-	if len(part) != 3 {
-		return Seat{Name: name}
+	if len(part) == 3 {
+		var s shape
+		seat.Role, seat.Slots, seat.Seq = Role(part[0]), int(s.count(part[1])), s.count(part[2])
 	}
-	return Seat{Name: name, Role: Role(part[0]), Slots: int(integer(part[1])), Seq: integer(part[2])}
+	return seat
 }
 
 // Batches reads the books of up to n batches, oldest first, without the first skip ones.
 func (q *Queue) Batches(ctx context.Context, skip, n int) ([]Batch, error) {
-	reply, err := q.call(ctx, "count", "batches", skip, min(n, MaxItems))
+	if skip > maxListed { // or else a reader of all would never end
+		return nil, q.failed("count", fmt.Errorf("%w: it has more than %d batches", ErrReply, maxListed))
+	}
+	n = min(n, MaxItems)
+	reply, err := q.call(ctx, "count", "batches", skip, n)
 	if err != nil {
 		return nil, err
 	}
-	var all []Batch
-	for _, v := range list(reply) {
-		all = append(all, parseBatch(list(v)))
+	all, err := parseBatches(reply, n)
+	return all, q.failed("count", err)
+}
+
+func parseBatches(reply any, n int) (all []Batch, err error) {
+	var s shape
+	for _, v := range s.list(reply, 0, n) {
+		all = append(all, s.books(v))
+	}
+	if s.err != nil {
+		return nil, s.err
 	}
 	return all, nil
 }
@@ -124,28 +147,43 @@ func (q *Queue) AllBatches(ctx context.Context) (map[string]Batch, error) {
 	}
 }
 
+// handsAtOnce is of how many seats the hands are read at once, so that the answers are within the limit.
+const handsAtOnce = 100
+
 // Hands counts the tasks in the hands of these seats, by seat and batch.
 func (q *Queue) Hands(ctx context.Context, seats []string) (map[string]map[string]int, error) {
-	asked := make([]*redis.StringSliceCmd, len(seats))
-	_, err := q.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i, seat := range seats {
-			asked[i] = p.HKeys(ctx, q.prefix+"h:"+seat)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("redis: hands: %w", err)
-	}
 	all := map[string]map[string]int{}
-	for i, seat := range seats {
-		all[seat] = map[string]int{}
-		for _, field := range asked[i].Val() { // batch:index; others are of watchers, or notes
-			if at := strings.LastIndexByte(field, ':'); at >= 0 && field[at+1:] != "watch" {
-				all[seat][field[:at]]++
+	for some := range slices.Chunk(seats, handsAtOnce) {
+		asked := make([]*redis.Cmd, len(some))
+		_, err := q.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for i, seat := range some {
+				asked[i] = p.Do(ctx, "hkeys", q.prefix+"h:"+seat)
 			}
+			return nil
+		})
+		for i, seat := range some {
+			if err == nil {
+				all[seat], err = parseHand(asked[i].Val())
+			}
+		}
+		if err != nil {
+			return nil, q.failed("hands", err)
 		}
 	}
 	return all, nil
+}
+
+// parseHand counts tasks by their batches in a list of batch:index; other entries are of watchers, or notes.
+func parseHand(reply any) (map[string]int, error) {
+	var s shape
+	tasks := map[string]int{}
+	for _, v := range s.list(reply, 0, maxItems) {
+		field := s.text(v, maxText)
+		if at := strings.LastIndexByte(field, ':'); at >= 0 && field[at+1:] != "watch" {
+			tasks[field[:at]]++
+		}
+	}
+	return tasks, s.err
 }
 
 // Batch reads the books of one batch.
@@ -154,23 +192,27 @@ func (q *Queue) Batch(ctx context.Context, id string) (Batch, error) {
 	if err != nil {
 		return Batch{}, err
 	}
-	if len(list(reply)) < 2 {
-		return Batch{}, fmt.Errorf("redis: count answered nothing about batch %s", id)
-	}
-	return parseBatch(list(reply)), nil
+	var s shape
+	b := s.books(reply)
+	return b, q.failed("count", s.err)
 }
 
-func parseBatch(l []any) Batch {
-	b := Batch{ID: text(l[0]), Broken: text(l[1])}
-	if b.Broken != "" || len(l) != 29 {
+// books is what a script tells of a batch.
+func (s *shape) books(v any) Batch {
+	l := s.list(v, 2, 29)
+	b := Batch{ID: s.text(l[0], maxText), Broken: s.text(l[1], maxText)}
+	if b.Broken != "" {
+		s.list(v, 2, 2)
 		return b
 	}
-	b.Life, b.State, b.Results, b.Holder, b.Because = text(l[2]), text(l[3]), text(l[4]), text(l[5]), text(l[6])
-	n := func(i int) int64 { return integer(l[i+7]) }
+	l = s.list(v, 29, 29)
+	text := func(i int) string { return s.text(l[i], maxText) }
+	b.Life, b.State, b.Results, b.Holder, b.Because = text(2), text(3), text(4), text(5), text(6)
+	n := func(i int) int64 { return s.count(l[i+7]) }
 	b.Number, b.Weight, b.Attempts, b.Version = n(0), int(n(1)), int(n(2)), n(3)
 	b.Declared, b.Sum, b.Tasks, b.Taken, b.Out, b.Done, b.Dead = n(4), n(5), n(6), n(7), n(8), n(9), n(10)
-	b.Bytes, b.Largest, b.LargestResult, b.Virtual = n(11), n(12), n(13), number(l[21])
-	b.Mean, b.Finished, b.Tries, b.Falls = time.Duration(n(15)), n(16), int(n(17)), int(n(18))
+	b.Bytes, b.Largest, b.LargestResult = s.number(l[18], -maxCount, maxCount), n(12), n(13)
+	b.Virtual, b.Mean, b.Finished, b.Tries, b.Falls = s.float(l[21]), time.Duration(n(15)), n(16), int(n(17)), int(n(18))
 	b.Waiting, b.Returned, b.Late = n(19), n(20), n(21)
 	return b
 }
@@ -186,20 +228,44 @@ type Finished struct {
 // Results reads a page of a batch's results, in the order in which they came, without the first skip ones. An empty
 // page is the end.
 func (q *Queue) Results(ctx context.Context, batch string, skip int64) ([]Finished, error) {
-	reply, err := q.call(ctx, "count", "results", batch, skip)
+	reply, err := q.page(ctx, "results", batch, skip)
 	if err != nil {
 		return nil, err
 	}
-	var page []Finished
-	for _, v := range list(reply) {
-		part := strings.SplitN(text(v), ":", 4)
-		if len(part) != 4 {
-			return nil, fmt.Errorf("redis: batch %s: a result has %d parts, not 4", batch, len(part))
-		}
-		took := time.Duration(integer(part[2]))
-		page = append(page, Finished{integer(part[0]), int(integer(part[1])), took, []byte(part[3])})
+	page, err := parseResults(reply)
+	return page, q.failed("count", err)
+}
+
+// page reads a page of what a batch has.
+func (q *Queue) page(ctx context.Context, what, batch string, skip int64) (any, error) {
+	if skip > queue.MaxTasks { // or else a reader of all would never end
+		return nil, q.failed("count", fmt.Errorf("%w: batch %s has more %s than tasks", ErrReply, batch, what))
+	}
+	return q.call(ctx, "count", what, batch, skip)
+}
+
+func parseResults(reply any) (page []Finished, err error) {
+	var s shape
+	for _, v := range s.list(reply, 0, MaxItems) {
+		part := s.parts(v, 4)
+		page = append(page, Finished{
+			s.count(part[0]), int(s.count(part[1])), time.Duration(s.number(part[2], 0, math.MaxInt64)), []byte(part[3]),
+		})
+	}
+	if s.err != nil {
+		return nil, s.err
 	}
 	return page, nil
+}
+
+// parts are those of a text with colons between them; what is missing is empty. The last one may have colons.
+func (s *shape) parts(v any, n int) []string {
+	part := strings.SplitN(s.text(v, maxBulk), ":", n)
+	if len(part) < n {
+		s.wrong("%s instead of %d parts", brief(v), n)
+		return make([]string, n)
+	}
+	return part
 }
 
 // DeadTask is a task that is not tried again.
@@ -213,41 +279,44 @@ type DeadTask struct {
 
 // DeadTasks reads a page of a batch's dead tasks, oldest first, without the first skip ones. An empty page is the end.
 func (q *Queue) DeadTasks(ctx context.Context, batch string, skip int64) ([]DeadTask, error) {
-	reply, err := q.call(ctx, "count", "dead", batch, skip)
+	reply, err := q.page(ctx, "dead", batch, skip)
 	if err != nil {
 		return nil, err
 	}
-	var page []DeadTask
-	for _, v := range list(reply) {
-		part := strings.SplitN(text(v), ":", 6)
-		n := -1
-		if len(part) == 6 {
-			n = int(integer(part[4]))
-		}
-		if n < 0 || n > len(part[5]) {
-			return nil, fmt.Errorf("redis: batch %s: a dead task cannot be read", batch)
-		}
+	page, err := parseDead(reply)
+	return page, q.failed("count", err)
+}
+
+func parseDead(reply any) (page []DeadTask, err error) {
+	var s shape
+	for _, v := range s.list(reply, 0, MaxItems) {
+		part := s.parts(v, 6)
+		n := s.number(part[4], 0, int64(min(len(part[5]), maxText)))
 		page = append(page, DeadTask{
-			integer(part[0]), int(integer(part[1])), int(integer(part[2])), time.UnixMilli(integer(part[3])),
-			part[5][:n], []byte(part[5][n:]),
+			s.count(part[0]), int(s.count(part[1])), int(s.count(part[2])), s.at(part[3]), part[5][:n], []byte(part[5][n:]),
 		})
+	}
+	if s.err != nil {
+		return nil, s.err
 	}
 	return page, nil
 }
 
-// DeadBatches lists up to n batches whose first dead task died before a time of Redis, also removed ones.
+// DeadBatches lists up to n batches whose first dead task died before a time of Redis, also removed ones. n is at most
+// MaxDeadBatches.
 func (q *Queue) DeadBatches(ctx context.Context, before time.Time, n int) ([]string, error) {
-	ids, err := q.client.ZRangeArgs(ctx, redis.ZRangeArgs{
-		Key: q.prefix + "dead", ByScore: true,
-		Start: "-inf", Stop: "(" + strconv.FormatInt(before.UnixMilli(), 10), Count: int64(n),
-	}).Result()
+	reply, err := q.client.Do(ctx, "zrange", q.prefix+"dead", "-inf", "("+strconv.FormatInt(before.UnixMilli(), 10),
+		"byscore", "limit", 0, n).Result()
 	if err != nil {
-		return nil, fmt.Errorf("redis: dead: %w", err)
+		return nil, q.failed("dead", err)
 	}
-	return ids, nil
+	var s shape
+	var ids []string
+	for _, v := range s.list(reply, 0, n) {
+		ids = append(ids, s.batch(v))
+	}
+	return ids, q.failed("dead", s.err)
 }
 
-func number(v any) float64 {
-	n, _ := strconv.ParseFloat(text(v), 64)
-	return n
-}
+// MaxDeadBatches is how many batches with dead tasks are listed at once.
+const MaxDeadBatches = 100_000

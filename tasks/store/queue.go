@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -38,13 +37,21 @@ func New(client *redis.Client, generation, id string) *Queue {
 // call runs a script once. A Refusal changed nothing; after any other error the outcome is unknown.
 func (q *Queue) call(ctx context.Context, script string, args ...any) (any, error) {
 	reply, err := q.scripts[script].Run(ctx, q.client, []string{q.prefix + "q"}, args...).Result()
-	if err == nil || errors.Is(err, redis.Nil) {
-		return reply, nil
-	}
 	if r := refusal(err); r != nil {
 		err = r
 	}
-	return nil, fmt.Errorf("redis: %s: %w", script, err)
+	return reply, q.failed(script, err)
+}
+
+// failed is an error of a call; nil if err is.
+func (q *Queue) failed(call string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if err = strange(err); errors.Is(err, ErrReply) {
+		return fmt.Errorf("redis at %s: %s: %w", q.client.Options().Addr, call, err)
+	}
+	return fmt.Errorf("redis: %s: %w", call, err)
 }
 
 // count runs a script whose answer is a number.
@@ -53,7 +60,8 @@ func (q *Queue) count(ctx context.Context, script string, args ...any) (int64, e
 	if err != nil {
 		return 0, err
 	}
-	return integer(reply), nil
+	var s shape
+	return s.count(reply), q.failed(script, s.err)
 }
 
 // Role is what a seat does: it executes or it watches.
@@ -153,19 +161,3 @@ func flag(on bool) int {
 	}
 	return 0
 }
-
-// integer is a number of a reply. Scripts answer as they are written, so anything else is 0.
-func integer(v any) int64 {
-	switch v := v.(type) {
-	case int64:
-		return v
-	case string:
-		n, _ := strconv.ParseInt(v, 10, 64)
-		return n
-	}
-	return 0
-}
-
-func list(v any) []any  { l, _ := v.([]any); return l }
-func text(v any) string { s, _ := v.(string); return s }
-func raw(v any) []byte  { return []byte(text(v)) }

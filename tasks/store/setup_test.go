@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/queue"
 	"muster/redisserver"
 )
 
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) {
 
 func dial(t testing.TB) *redis.Client {
 	t.Helper()
-	c := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1, Protocol: 2})
+	c := Config{}.client(queue.Redis{Hosts: []string{server.Addr()}})
 	t.Cleanup(func() { c.Close() })
 	return c
 }

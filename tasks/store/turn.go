@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"time"
 )
@@ -81,23 +80,30 @@ func (q *Queue) Turn(ctx context.Context, seat string, seq int64, t Turn) (Turne
 	if err != nil {
 		return Turned{}, err
 	}
-	l := list(reply)
-	if len(l) != 4 {
-		return Turned{}, fmt.Errorf("redis: turn answered %d parts, not 4", len(l))
+	out, err := parseTurn(reply, len(t.Results))
+	return out, q.failed("turn", err)
+}
+
+// parseTurn takes apart the answer to a turn with so many results.
+func parseTurn(reply any, results int) (Turned, error) {
+	var s shape
+	l := s.list(reply, 4, 4)
+	out := Turned{Due: s.wait(l[0]), Level: int(s.number(l[3], 0, 2))}
+	for _, v := range s.list(l[1], 0, results) {
+		r := s.list(v, 2, 2)
+		out.Refused = append(out.Refused, Refused{int(s.number(r[0], 0, int64(results)-1)), s.text(r[1], maxText)})
 	}
-	out := Turned{Due: time.Duration(integer(l[0])) * time.Millisecond, Level: int(integer(l[3]))}
-	for _, v := range list(l[1]) {
-		r := list(v)
-		out.Refused = append(out.Refused, Refused{int(integer(r[0])), text(r[1])})
-	}
-	for _, v := range list(l[2]) {
-		g := list(v)
-		payloads := list(g[3])
-		grant := Grant{text(g[0]), integer(g[1]), int(integer(g[2])), make([][]byte, len(payloads))}
+	for _, v := range s.list(l[2], 0, MaxItems) {
+		g := s.list(v, 4, 4)
+		payloads := s.list(g[3], 1, MaxItems)
+		grant := Grant{s.batch(g[0]), s.count(g[1]), int(s.number(g[2], 1, maxCount)), make([][]byte, len(payloads))}
 		for i, p := range payloads {
-			grant.Payloads[i] = raw(p)
+			grant.Payloads[i] = []byte(s.text(p, maxBulk))
 		}
 		out.Granted = append(out.Granted, grant)
+	}
+	if s.err != nil {
+		return Turned{}, s.err
 	}
 	return out, nil
 }
@@ -133,15 +139,24 @@ func (q *Queue) Sync(ctx context.Context, seat string, seq int64, keep []Held) (
 	if err != nil {
 		return nil, false, err
 	}
-	l := list(reply)
-	has := map[string]bool{}
-	for _, v := range l[1:] {
-		has[text(v)] = true
+	has, more, err := parseSync(reply)
+	if err != nil {
+		return nil, false, q.failed("sync", err)
 	}
 	for _, h := range keep {
 		if has[h.field()] {
 			kept = append(kept, h)
 		}
 	}
-	return kept, integer(l[0]) == 1, nil
+	return kept, more, nil
+}
+
+func parseSync(reply any) (has map[string]bool, more bool, err error) {
+	var s shape
+	l := s.list(reply, 1, maxItems)
+	has, more = map[string]bool{}, s.number(l[0], 0, 1) == 1
+	for _, v := range l[1:] {
+		has[s.text(v, maxText)] = true
+	}
+	return has, more, s.err
 }

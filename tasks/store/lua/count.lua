@@ -6,7 +6,9 @@ local function page(key, from, most)
   local out, bytes, step = {}, 0, 1
   while #out < ITEMS and bytes < BYTES do
     local some = call('LRANGE', key, from + #out, from + #out + step - 1)
-    for _, e in ipairs(some) do out[#out + 1] = e; bytes = bytes + #e end
+    for _, e in ipairs(some) do
+      if bytes < BYTES then out[#out + 1] = e; bytes = bytes + #e end
+    end
     if #some < step then break end
     step = min(ITEMS - #out, max(1, floor((BYTES - bytes) / most)))
   end

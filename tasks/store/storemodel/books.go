@@ -91,7 +91,9 @@ func page(list []string, from int, largest float64) []any {
 		at := min(from+len(out), len(list))
 		some := list[at:min(at+step, len(list))]
 		for _, e := range some {
-			out, bytes = append(out, e), bytes+float64(len(e))
+			if bytes < maxBytes {
+				out, bytes = append(out, e), bytes+float64(len(e))
+			}
 		}
 		if len(some) < step {
 			break
