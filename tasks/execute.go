@@ -77,11 +77,11 @@ func (e *Executor) failure() error {
 // consume does one task after another.
 func (e *Executor) consume(ctx context.Context, host string, do func(ctx context.Context, t *Task) ([]byte, error)) {
 	for {
-		tasks, err := e.Take(ctx, 1)
+		t, err := e.Take(ctx)
 		if err != nil {
 			return
 		}
-		e.do(tasks[0], host, do)
+		e.do(t, host, do)
 	}
 }
 

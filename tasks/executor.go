@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -52,10 +53,11 @@ type Executor struct {
 	news    chan struct{} // closed when Take should look again
 	batches map[string]*batchHand
 	grants  []*grant      // what is in hand, oldest first; also some that are finished
-	ready   fifo          // in hand, and not taken
+	ready   []*Task       // in hand, and not taken; also some that were given back
 	open    int           // tasks in hand that are not finished
 	taken   int           // of these, those that consumers have
-	work    time.Duration // that they are thought to be
+	long    int           // of these, those that were thought to fill their slots
+	work    time.Duration // that all others in hand are thought to be
 	mean    time.Duration // of a task of any batch here; 0: unknown
 	results []store.Result
 	bytes   int // of the results
@@ -89,9 +91,11 @@ type Task struct {
 	Attempt int // from 1
 	Payload []byte
 	Timeout time.Duration // of an attempt. Execute ends the task's context after it; other consumers do it themselves
+	Guess   time.Duration // what it was thought to take when a consumer took it
 
 	grant *grant
 	state taskState
+	long  bool            // see Executor
 	ctx   context.Context // nil until somebody asks
 	end   context.CancelCauseFunc
 }
@@ -110,31 +114,8 @@ const (
 type grant struct {
 	e     *Executor
 	batch *batchHand
-	guess time.Duration // what a task was thought to take
 	tasks []Task
 	open  int
-}
-
-// fifo is tasks in their order.
-type fifo struct {
-	tasks []*Task
-	next  int
-}
-
-func (q *fifo) len() int { return len(q.tasks) - q.next }
-
-func (q *fifo) push(t *Task) {
-	if q.next == len(q.tasks) {
-		q.tasks, q.next = q.tasks[:0], 0
-	}
-	q.tasks = append(q.tasks, t)
-}
-
-func (q *fifo) pop() *Task {
-	t := q.tasks[q.next]
-	q.tasks[q.next] = nil
-	q.next++
-	return t
 }
 
 // StartExecutor begins to take tasks. It ends with the membership, or with Drain.
@@ -148,17 +129,17 @@ func StartExecutor(p *Process, c ExecutorConfig) *Executor {
 	return e
 }
 
-// Take waits until there is a task, and takes at most so many. ErrDrained: there will be no more. Another error is why
-// ctx or the membership has ended, or is an error of Redis that waiting does not cure: the executor has ended.
-func (e *Executor) Take(ctx context.Context, most int) ([]*Task, error) {
+// Take waits until there is a task, and takes it. ErrDrained: there will be no more. Another error is why ctx or the
+// membership has ended, or is an error of Redis that waiting does not cure: the executor has ended.
+func (e *Executor) Take(ctx context.Context) (*Task, error) {
 	for {
 		e.mu.Lock()
-		tasks := e.take(most)
+		t := e.take(math.MaxInt64)
 		err, news := e.ended, e.news
 		e.mu.Unlock()
 		switch {
-		case len(tasks) > 0:
-			return tasks, nil
+		case t != nil:
+			return t, nil
 		case err != nil:
 			return nil, err
 		}
@@ -170,32 +151,58 @@ func (e *Executor) Take(ctx context.Context, most int) ([]*Task, error) {
 	}
 }
 
-// take takes what is ready. The caller holds mu.
-func (e *Executor) take(most int) []*Task {
+// TakeMore takes tasks that are thought to take so long together, for a consumer that does one after the other. It does
+// not wait, takes none that is long or of which nothing is known, and leaves the others their share.
+func (e *Executor) TakeMore(work time.Duration) []*Task {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	most := (len(e.ready) + e.c.Parallel - 1) / e.c.Parallel
+	var out []*Task
+	for len(out) < most {
+		t := e.take(work)
+		if t == nil {
+			break
+		}
+		work -= t.Guess
+		out = append(out, t)
+	}
+	return out
+}
+
+// take takes the first task that is ready, if it is thought to take no longer; nil: none. The caller holds mu.
+func (e *Executor) take(longest time.Duration) *Task {
 	if e.paused || e.ended != nil || e.p.ctx.Err() != nil { // the loop says at once why the membership has ended
 		return nil
 	}
-	if e.c.MaxTasks > 0 {
-		most = int(min(int64(most), e.c.MaxTasks-e.started))
+	t := e.first()
+	if t == nil || t.grant.batch.guess() > longest {
+		return nil
 	}
-	var out []*Task
-	for e.ready.len() > 0 && len(out) < most {
-		t := e.ready.pop()
-		if t.state != inHand {
-			continue
-		}
-		if out == nil {
-			out = make([]*Task, 0, min(most, e.ready.len()+1))
-		}
-		t.state = taken
-		e.taken++
-		out = append(out, t)
+	e.ready = e.ready[1:]
+	b := t.grant.batch
+	t.state, t.Guess = taken, b.guess()
+	if t.Guess >= e.pace.lookahead() {
+		t.long = true
+		e.long++
+		b.short--
+		e.work -= t.Guess
 	}
-	e.started += int64(len(out))
+	e.taken++
+	e.started++
 	if e.c.MaxTasks > 0 && e.started >= e.c.MaxTasks {
 		e.close(ErrDrained)
 	}
-	return out
+	return t
+}
+
+// first is the first task that is ready; nil if there is none. The caller holds mu.
+func (e *Executor) first() *Task {
+	for ; len(e.ready) > 0; e.ready = e.ready[1:] {
+		if t := e.ready[0]; t.state == inHand {
+			return t
+		}
+	}
+	return nil
 }
 
 // close takes nothing more, and gives back what was not taken. The caller holds mu.
@@ -250,11 +257,7 @@ func (e *Executor) Finish(t *Task, o store.Outcome, took time.Duration, data []b
 		t.giveBack(ErrBatchOver)
 		return
 	}
-	t.grant.batch.learn(took)
-	e.mean += (max(took, 1) - e.mean) / 64
-	if e.mean == 0 {
-		e.mean = max(took, 1)
-	}
+	e.learned(t.grant.batch, took)
 	t.leave(finished, context.Canceled)
 	e.results = append(e.results, store.Result{
 		Task: store.Task{Batch: t.Batch, Index: t.Index}, Attempt: t.Attempt, Outcome: o, Took: took, Data: data,
@@ -314,7 +317,12 @@ func (t *Task) leave(s taskState, why error) {
 	t.state = s
 	t.grant.open--
 	e.open--
-	e.work -= t.grant.guess
+	if t.long {
+		e.long--
+		return
+	}
+	t.grant.batch.short--
+	e.work -= t.grant.batch.guess()
 }
 
 // dropReady gives back what no consumer took: of a batch, or of all. The caller holds mu.

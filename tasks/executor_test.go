@@ -101,8 +101,8 @@ func TestUntilEmptyAfterADeath(t *testing.T) {
 	f := newFixture(t)
 	f.submit("b", numbered(10))
 	first := f.executor("first", 4)
-	if all, err := StartExecutor(first, ExecutorConfig{Parallel: 4}).Take(t.Context(), 4); err != nil {
-		t.Fatal(all, err)
+	if task, err := StartExecutor(first, ExecutorConfig{Parallel: 4}).Take(t.Context()); err != nil {
+		t.Fatal(task, err)
 	}
 	if err := first.session.Close(); err != nil {
 		t.Fatal(err)
@@ -125,8 +125,8 @@ func TestUntilEmptyWhileADeadOneStands(t *testing.T) {
 	}
 	for _, holder := range []*Process{join("dead", proxy.Addr()), join("live")} {
 		c := ExecutorConfig{Parallel: 1, MaxTasks: 1}
-		if all, err := StartExecutor(holder, c).Take(t.Context(), 1); err != nil || len(all) != 1 {
-			t.Fatal(all, err)
+		if task, err := StartExecutor(holder, c).Take(t.Context()); err != nil {
+			t.Fatal(task, err)
 		}
 	}
 	proxy.Hang(true) // no heartbeat arrives from here on, and the session stands

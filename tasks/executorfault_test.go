@@ -151,7 +151,7 @@ func TestExecuteSessionsLost(t *testing.T) {
 		proxy.Refuse(true)
 		proxy.Cut()
 		<-p.Context().Done()
-		if _, err := e.Take(t.Context(), 1); !errors.Is(err, ErrSessionLost) {
+		if _, err := e.Take(t.Context()); !errors.Is(err, ErrSessionLost) {
 			t.Errorf("take after the loss: %v", err)
 		}
 	}

@@ -20,17 +20,26 @@ type batchHand struct {
 	over    bool          // it was cancelled, or has ended
 	usable  bool          // it is worked on: it is neither paused nor cancelled, as far as is known
 	mean    time.Duration // of an attempt here; 0: unknown
+	short   int           // of its tasks in hand: those that count in the work of the executor
 }
 
-// learn notes how long an attempt took.
-func (b *batchHand) learn(took time.Duration) { b.mean = blend(b.mean, took) }
+// guess is what a task of the batch is thought to take. One of which nothing is known is thought to be long.
+func (b *batchHand) guess() time.Duration { return cmp.Or(b.mean, lookahead) }
 
-// blend moves a mean towards a new value. 0 is no mean.
+// learned notes how long an attempt took. The caller holds mu.
+func (e *Executor) learned(b *batchHand, took time.Duration) {
+	before := b.guess()
+	b.mean, e.mean = blend(b.mean, took), blend(e.mean, took)
+	e.work += time.Duration(b.short) * (b.guess() - before)
+}
+
+// blend moves a mean towards a new value. 0 is no mean. It forgets slowly: a batch of which one task of a thousand is
+// long must not seem to have short ones only.
 func blend(mean, value time.Duration) time.Duration {
 	if mean == 0 {
 		return max(value, 1)
 	}
-	return max(mean+(value-mean)/8, 1)
+	return max(mean+(value-mean)/64, 1)
 }
 
 // granted puts what Redis granted into the hand. The caller holds mu.
@@ -52,11 +61,7 @@ func (e *Executor) granted(grants []store.Grant) {
 
 // add puts a grant into the hand. The caller holds mu.
 func (e *Executor) add(b *batchHand, from store.Grant) {
-	guess := b.mean
-	if guess == 0 {
-		guess = lookahead
-	}
-	g := &grant{e: e, batch: b, guess: guess, tasks: make([]Task, len(from.Payloads)), open: len(from.Payloads)}
+	g := &grant{e: e, batch: b, tasks: make([]Task, len(from.Payloads)), open: len(from.Payloads)}
 	for i, payload := range from.Payloads {
 		g.tasks[i] = Task{
 			Batch: b.id, Index: from.Index + int64(i), Attempt: from.Attempt, Payload: payload, Timeout: b.timeout,
@@ -65,7 +70,8 @@ func (e *Executor) add(b *batchHand, from store.Grant) {
 	}
 	e.grants = append(e.grants, g)
 	e.open += g.open
-	e.work += guess * time.Duration(g.open)
+	b.short += g.open
+	e.work += b.guess() * time.Duration(g.open)
 	if b.read {
 		e.offer(g)
 	}
@@ -83,7 +89,7 @@ func (e *Executor) offer(g *grant) {
 		case !g.batch.usable, e.closing, e.paused:
 			t.giveBack(context.Canceled)
 		default:
-			e.ready.push(t)
+			e.ready = append(e.ready, t)
 		}
 	}
 }

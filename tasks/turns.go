@@ -123,7 +123,7 @@ func (e *Executor) next(now time.Time) (step, time.Duration) {
 	}
 	e.stalls(now)
 	idle, room := e.wants(now)
-	wants := !e.pace.dry && (idle > 0 || room >= e.full()/2)
+	wants := !e.pace.dry && (idle > 0 || room > 0 && room >= e.full()/2)
 	flush := e.pace.last.Add(e.pace.gather()).Sub(now)
 	switch {
 	case e.back > 0:
@@ -164,8 +164,8 @@ func (e *Executor) stalls(now time.Time) {
 		c.moved = now
 	}
 	limit := stall
-	if e.ready.len() > 0 {
-		limit = max(limit, 2*e.ready.tasks[e.ready.next].grant.guess)
+	if t := e.first(); t != nil {
+		limit = max(limit, 2*t.grant.batch.guess())
 	}
 	if now.Sub(c.moved) >= limit {
 		c.stalled, c.moved = true, now
@@ -185,21 +185,24 @@ func (c *pace) untilDue(now time.Time) time.Duration {
 	return min(max(c.last.Add(c.due).Sub(now), time.Millisecond), most)
 }
 
-// full is how much work an executor wants to have in hand. The caller holds mu.
+// full is how much work an executor wants to have in hand for the slots that no long task fills. The caller holds mu.
 func (e *Executor) full() time.Duration {
-	full := e.pace.lookahead() * time.Duration(e.c.Parallel)
+	full := e.pace.lookahead() * e.free()
 	if e.mean > 0 {
 		full = min(full, 2*handful*e.mean)
 	}
 	return full
 }
 
+// free is how many slots no long task fills. The caller holds mu.
+func (e *Executor) free() time.Duration { return time.Duration(max(e.c.Parallel-e.long, 0)) }
+
 // wants is how many slots have nothing to do, and how much more work is wanted in hand. The caller holds mu.
 func (e *Executor) wants(now time.Time) (idle int, room time.Duration) {
 	if e.closing || e.paused || now.Before(e.pace.rest) || !e.p.Connected() {
 		return 0, 0
 	}
-	idle, room = max(e.c.Parallel-e.open, 0), max(e.full()-max(e.work, e.mean*time.Duration(e.open)), 0)
+	idle, room = max(e.c.Parallel-e.open, 0), max(e.full()-e.work, 0)
 	if e.pace.stalled || e.open > handful {
 		room = 0
 	}
@@ -216,7 +219,7 @@ func (e *Executor) wants(now time.Time) (idle int, room time.Duration) {
 // urgent reports whether the next turn should not wait for more results: some slot has no work, or will have none
 // before the turn is over, or there are many results. The caller holds mu.
 func (e *Executor) urgent() bool {
-	soon := 2 * e.pace.rtt * time.Duration(e.c.Parallel)
+	soon := 2 * e.pace.rtt * e.free()
 	return e.open < e.c.Parallel || e.open <= handful && e.work < soon ||
 		len(e.results) >= handful || e.bytes >= store.MaxBytes/2
 }

@@ -17,7 +17,8 @@ import (
 
 // source is where tasks come from, and where their results go: an engine, which is a tasks.Executor.
 type source interface {
-	Take(ctx context.Context, most int) ([]*tasks.Task, error)
+	Take(ctx context.Context) (*tasks.Task, error)
+	TakeMore(work time.Duration) []*tasks.Task
 	Finish(t *tasks.Task, o store.Outcome, took time.Duration, data []byte)
 	Return(t *tasks.Task)
 	// Alive ends when the work on the task is in vain.

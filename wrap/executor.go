@@ -161,12 +161,25 @@ type counted struct {
 }
 
 // Take implements source.
-func (c *counted) Take(ctx context.Context, most int) ([]*tasks.Task, error) {
-	all, err := c.engine.Take(ctx, most)
+func (c *counted) Take(ctx context.Context) (*tasks.Task, error) {
+	t, err := c.engine.Take(ctx)
+	if err == nil {
+		c.took(1)
+	}
+	return t, err
+}
+
+// TakeMore implements source.
+func (c *counted) TakeMore(work time.Duration) []*tasks.Task {
+	all := c.engine.TakeMore(work)
+	c.took(len(all))
+	return all
+}
+
+func (c *counted) took(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.taken += int64(len(all))
-	return all, err
+	c.taken += int64(n)
 }
 
 // Finish implements source.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"strings"
 	"sync"
@@ -45,20 +46,16 @@ func newGiven(t *testing.T, payloads ...string) *given {
 	return g
 }
 
-func (g *given) Take(ctx context.Context, most int) ([]*tasks.Task, error) {
+func (g *given) Take(ctx context.Context) (*tasks.Task, error) {
 	for {
 		g.mu.Lock()
-		n := min(most, len(g.waits))
-		all := append([]*tasks.Task(nil), g.waits[:n]...)
-		g.waits = g.waits[n:]
-		g.open += n
-		g.taken += n
+		t := g.take(math.MaxInt64)
 		changed, drained := g.changed, g.open == 0
 		g.mu.Unlock()
-		if n > 0 {
-			return all, nil
-		}
-		if drained {
+		switch {
+		case t != nil:
+			return t, nil
+		case drained:
 			return nil, tasks.ErrDrained
 		}
 		select {
@@ -67,6 +64,31 @@ func (g *given) Take(ctx context.Context, most int) ([]*tasks.Task, error) {
 			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+func (g *given) TakeMore(work time.Duration) (all []*tasks.Task) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for len(all) < 1000 {
+		t := g.take(work)
+		if t == nil {
+			break
+		}
+		all, work = append(all, t), work-t.Guess
+	}
+	return all
+}
+
+// take takes the first task if it is thought to take no longer. The caller holds mu.
+func (g *given) take(longest time.Duration) *tasks.Task {
+	if len(g.waits) == 0 || g.waits[0].Guess > longest {
+		return nil
+	}
+	t := g.waits[0]
+	g.waits = g.waits[1:]
+	g.open++
+	g.taken++
+	return t
 }
 
 func (g *given) Finish(t *tasks.Task, o store.Outcome, took time.Duration, data []byte) {

@@ -36,14 +36,12 @@ var (
 // processes executes one task after the other.
 func (w *crew) processes(ctx context.Context) error {
 	for {
-		all, err := w.Take(ctx, 1)
+		t, err := w.Take(ctx)
 		if err != nil {
 			return err
 		}
-		for _, t := range all {
-			if err := w.process(ctx, t); err != nil {
-				return err
-			}
+		if err := w.process(ctx, t); err != nil {
+			return err
 		}
 	}
 }

@@ -85,17 +85,15 @@ func (p *lineProcess) isOver() bool {
 func (p *lineProcess) answeredTask() (t *tasks.Task, took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.over || p.next == len(p.waiting) {
+	if p.over || len(p.waiting) == 0 {
 		return nil, 0
 	}
-	t = p.waiting[p.next]
-	p.waiting[p.next] = nil
-	p.next++
+	t, p.waiting = p.waiting[0], p.waiting[1:]
+	p.ahead -= t.Guess
 	p.answered++
 	p.checking = p.answered == 1
 	now := time.Now()
 	took, p.since = now.Sub(p.since), now
-	p.mean += (took - p.mean) / 8
 	return t, took
 }
 
@@ -131,15 +129,14 @@ func (p *lineProcess) answer(t *tasks.Task, took time.Duration, line []byte) {
 	p.makeRoom()
 }
 
-// makeRoom lets more tasks be written, as many as fill aheadTime, when half of those before are answered.
+// makeRoom lets more tasks be written when half of the work before is done.
 func (p *lineProcess) makeRoom() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.checking = false
-	if len(p.waiting)-p.next > p.window/2 {
+	if p.ahead > aheadTime/2 {
 		return
 	}
-	p.window = max(1, min(2*p.window, maxAhead, int(aheadTime/max(p.mean, time.Microsecond))))
 	select {
 	case p.room <- struct{}{}:
 	default:

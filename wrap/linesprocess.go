@@ -24,8 +24,9 @@ var (
 )
 
 const (
-	maxAhead   = 1000                   // tasks that are written and not answered
-	aheadTime  = 50 * time.Millisecond  // of work that is written ahead
+	// aheadTime is how much work is written ahead. It hides how long a pipe takes. A line that was written cannot be taken
+	// back, so it waits behind those before it although another command is idle.
+	aheadTime  = 5 * time.Millisecond
 	watchEvery = 200 * time.Millisecond // how often to look at the time of a task
 	hintAfter  = 10 * time.Second
 	// quietTime is how long a new process must be quiet after its first answer. A command that greets, or answers twice,
@@ -53,17 +54,15 @@ type lineProcess struct {
 	room    chan struct{} // there may be room for more tasks
 
 	mu       sync.Mutex
-	waiting  []*tasks.Task // from next on: written and not answered, in order
-	next     int
-	since    time.Time // the time of the first of them counts from then
-	given    int       // tasks
-	answered int       // of them
-	window   int       // how many may wait
-	checking bool      // see quietTime
-	mean     time.Duration
-	over     bool  // what it answers does not count any more
-	drained  bool  // there are no more tasks: its input was closed
-	failed   error // why no more tasks can be had
+	waiting  []*tasks.Task // written and not answered, in order
+	since    time.Time     // the time of the first of them counts from then
+	given    int           // tasks
+	answered int           // of them
+	ahead    time.Duration // that those who wait are thought to take
+	checking bool          // see quietTime
+	over     bool          // what it answers does not count any more
+	drained  bool          // there are no more tasks: its input was closed
+	failed   error         // why no more tasks can be had
 }
 
 func (s *lineSlot) startProcess() (*lineProcess, error) {
@@ -78,7 +77,7 @@ func (s *lineSlot) startProcess() (*lineProcess, error) {
 		return nil, err
 	}
 	p := &lineProcess{
-		s: s, command: c, streams: streams, window: 1, ended: make(chan struct{}), room: make(chan struct{}, 1),
+		s: s, command: c, streams: streams, ended: make(chan struct{}), room: make(chan struct{}, 1),
 	}
 	p.lines = bufio.NewReaderSize(p, 64<<10)
 	return p, nil
@@ -110,7 +109,7 @@ func (p *lineProcess) run(ctx context.Context) {
 	all.Wait()
 }
 
-func (p *lineProcess) unanswered() []*tasks.Task { return p.waiting[p.next:] }
+func (p *lineProcess) unanswered() []*tasks.Task { return p.waiting }
 
 // ignore lets nothing count that the process answers from now on.
 func (p *lineProcess) ignore() {
@@ -150,13 +149,9 @@ func (p *lineProcess) feed(ctx context.Context) {
 	}
 	var buf []byte
 	for {
-		most := p.awaitRoom(ctx)
-		if most == 0 {
-			return
-		}
-		all, err := p.s.nextTasks(ctx, most)
+		all, err := p.nextTasks(ctx)
 		if errors.Is(err, tasks.ErrDrained) {
-			p.drain(ctx)
+			p.drain()
 			return
 		}
 		if err != nil {
@@ -195,61 +190,62 @@ func (p *lineProcess) settle(ctx context.Context) bool {
 	}
 }
 
-// nextTasks is what the next process, or this one, is to be given.
-func (s *lineSlot) nextTasks(ctx context.Context, most int) (all []*tasks.Task, err error) {
-	for len(s.again) > 0 && len(all) < most {
-		t := s.again[0]
-		s.again = s.again[1:]
-		if s.Alive(t).Err() != nil {
-			s.Return(t)
-			continue
+// nextTasks waits until tasks may be written, and returns them.
+func (p *lineProcess) nextTasks(ctx context.Context) (all []*tasks.Task, err error) {
+	for {
+		empty, work := p.roomNow()
+		if empty {
+			t, err := p.s.nextTask(ctx)
+			if err != nil {
+				return nil, err
+			}
+			all, work = append(all, t), work-t.Guess
 		}
-		all = append(all, t)
-	}
-	if len(all) > 0 {
-		return all, nil
-	}
-	s.alone = false
-	return s.Take(ctx, most)
-}
-
-// awaitRoom waits until tasks may be written, and returns how many; 0 if ctx has ended.
-func (p *lineProcess) awaitRoom(ctx context.Context) int {
-	for ctx.Err() == nil {
-		if n := p.roomNow(); n > 0 {
-			return n
+		if work > 0 {
+			all = append(all, p.s.TakeMore(work)...)
+		}
+		if len(all) > 0 {
+			return all, nil
 		}
 		select {
 		case <-p.room:
 		case <-ctx.Done():
+			return nil, context.Cause(ctx)
 		}
 	}
-	return 0
 }
 
-func (p *lineProcess) roomNow() int {
+// nextTask waits for a task to be given to a process that has none.
+func (s *lineSlot) nextTask(ctx context.Context) (*tasks.Task, error) {
+	for len(s.again) > 0 {
+		t := s.again[0]
+		s.again = s.again[1:]
+		if s.Alive(t).Err() == nil {
+			return t, nil
+		}
+		s.Return(t)
+	}
+	s.alone = false
+	return s.Take(ctx)
+}
+
+// roomNow reports whether the process has answered all, and how much work may be written ahead.
+func (p *lineProcess) roomNow() (empty bool, work time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	waiting, window := len(p.waiting)-p.next, p.window
-	if p.s.alone {
-		window = 1
+	empty = len(p.waiting) == 0 && !p.checking
+	if p.checking || p.answered == 0 || p.s.alone || p.ahead > aheadTime/2 {
+		return empty, 0
 	}
-	if p.checking || waiting > window/2 {
-		return 0
-	}
-	return window - waiting
+	return empty, aheadTime - p.ahead
 }
 
 // give appends the lines of tasks, and notes that they wait for an answer. n is how many.
 func (p *lineProcess) give(buf []byte, all []*tasks.Task) (out []byte, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.next == len(p.waiting) {
-		p.waiting, p.next, p.since = p.waiting[:0], 0, time.Now()
-	}
-	if p.next > maxAhead {
-		p.waiting = append(p.waiting[:0], p.waiting[p.next:]...)
-		p.next = 0
+	if len(p.waiting) == 0 {
+		p.since = time.Now()
 	}
 	for _, t := range all {
 		line, err := p.s.format.write(buf, t)
@@ -259,28 +255,16 @@ func (p *lineProcess) give(buf []byte, all []*tasks.Task) (out []byte, n int) {
 		}
 		buf = line
 		p.waiting = append(p.waiting, t)
+		p.ahead += t.Guess
 		n++
 	}
 	p.given += n
 	return buf, n
 }
 
-// drain closes the input when all tasks are answered.
-func (p *lineProcess) drain(ctx context.Context) {
-	for {
-		p.mu.Lock()
-		p.drained = p.next == len(p.waiting) && !p.checking
-		over := p.drained
-		p.mu.Unlock()
-		if over {
-			break
-		}
-		select {
-		case <-p.room:
-		case <-ctx.Done():
-			return
-		}
-	}
+// drain closes the input. All tasks are answered.
+func (p *lineProcess) drain() {
+	p.drained = true
 	_ = p.streams.in.Close()
 	p.stopUnlessEnded(p.s.grace(), errGoesOn)
 }
@@ -319,10 +303,10 @@ func (p *lineProcess) watch(ctx context.Context) {
 func (p *lineProcess) first() (*tasks.Task, time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.over || p.next == len(p.waiting) {
+	if p.over || len(p.waiting) == 0 {
 		return nil, 0
 	}
-	return p.waiting[p.next], time.Since(p.since)
+	return p.waiting[0], time.Since(p.since)
 }
 
 // takeFirst takes the task from the process, whose answers do not count any more. It reports whether that still worked
@@ -330,10 +314,10 @@ func (p *lineProcess) first() (*tasks.Task, time.Duration) {
 func (p *lineProcess) takeFirst(t *tasks.Task) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.over || p.next == len(p.waiting) || p.waiting[p.next] != t {
+	if p.over || len(p.waiting) == 0 || p.waiting[0] != t {
 		return false
 	}
-	p.next++
+	p.waiting = p.waiting[1:]
 	p.over = true
 	return true
 }

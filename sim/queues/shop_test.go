@@ -194,9 +194,9 @@ func (k *shop) executor(p *sim.Process) error {
 	}
 	e, taking := tasks.StartExecutor(q, tasks.ExecutorConfig{Parallel: 1}), k.untilStop(p, q)
 	for err == nil {
-		var some []*tasks.Task
-		if some, err = e.Take(taking, 1); err == nil {
-			err = k.work(p, q, e, some[0])
+		var t *tasks.Task
+		if t, err = e.Take(taking); err == nil {
+			err = k.work(p, q, e, t)
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

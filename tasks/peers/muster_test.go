@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,7 +35,8 @@ func muster(name string, program []string) side {
 	s := side{name: name, tasks: 400_000}
 	s.submit = func(t testing.TB, r *race, n int) {
 		t.Helper()
-		o = submitPaused(t, r, n)
+		o = newQueue(t, r)
+		submitPaused(t, r, o, batchID, payloads(n))
 	}
 	s.work = func(t testing.TB, r *race, executors int) []*process {
 		t.Helper()
@@ -70,17 +72,23 @@ func muster(name string, program []string) side {
 func musterGo(string) (side, error) { return muster("muster-go", self("go")), nil }
 
 // musterLines is "muster executor --lines" with a command that answers each line.
-func musterLines(dir string) (side, error) {
-	program := filepath.Join(dir, "muster")
-	if err := install("../..", "go", "build", "-buildvcs=false", "-o", program, "."); err != nil {
+func musterLines(string) (side, error) {
+	program, err := buildMuster()
+	if err != nil {
 		return side{}, err
 	}
 	command := slices.Concat([]string{program, "executor", queueName, "--quiet", "--lines", "--"}, self("lines"))
 	return muster("muster-lines", command), nil
 }
 
-// submitPaused makes a queue, and puts a batch into it.
-func submitPaused(t testing.TB, r *race, n int) *tasks.Operator {
+// buildMuster builds the program muster, once.
+var buildMuster = sync.OnceValues(func() (program string, err error) {
+	program = filepath.Join(built, "muster")
+	return program, install("../..", "go", "build", "-buildvcs=false", "-o", program, ".")
+})
+
+// newQueue makes a queue for a race.
+func newQueue(t testing.TB, r *race) *tasks.Operator {
 	t.Helper()
 	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs(), Timeout: 10 * time.Second})
 	if err != nil {
@@ -98,20 +106,26 @@ func submitPaused(t testing.TB, r *race, n int) *tasks.Operator {
 	if err := admin.Commit(t.Context(), plan.Row{Path: q.Path(), New: q, Reason: plan.NotThere}); err != nil {
 		t.Fatal(err)
 	}
-	c := tasks.SubmitConfig{Root: q.Root, Queue: q.Name, ID: batchID, By: "peers"}
-	if _, err := tasks.Submit(t.Context(), s, c, payloads(n)); err != nil {
-		t.Fatal(err)
-	}
 	o, err := tasks.NewOperator(t.Context(), s, tasks.OperatorConfig{Root: q.Root, Queue: q.Name})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.after = append(r.after, o.Close)
-	if _, err := o.Pause(t.Context(), batchID); err != nil {
-		t.Fatal(err)
-	}
+	r.session, r.root = s, q.Root
 	r.environ = append(r.environ, "MUSTER_ROOT="+q.Root)
 	return o
+}
+
+// submitPaused puts a batch into the queue of a race.
+func submitPaused(t testing.TB, r *race, o *tasks.Operator, id string, all tasks.Source) {
+	t.Helper()
+	c := tasks.SubmitConfig{Root: r.root, Queue: queueName, ID: id, By: "peers"}
+	if _, err := tasks.Submit(t.Context(), r.session, c, all); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.Pause(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // payloads is the tasks of a race.

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"muster/zkstate/zkconn"
 )
 
 const (
@@ -43,8 +45,10 @@ type side struct {
 type race struct {
 	addr    string
 	client  *redis.Client
-	environ []string // of its programs
-	after   []func() // called at the end of the race
+	environ []string        // of its programs
+	after   []func()        // called at the end of the race
+	session *zkconn.Session // of one of muster's sides, and the root of its queue
+	root    string
 }
 
 // outcome is what a race showed.
@@ -57,16 +61,10 @@ type outcome struct {
 // run lets a side finish n tasks with some executors.
 func run(t testing.TB, addr string, s side, executors, n int) outcome {
 	t.Helper()
-	r := &race{
-		addr: addr, client: redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1}),
-		environ: append(os.Environ(), "PEERS_REDIS="+addr),
-	}
+	r := newRace(t, addr)
 	defer r.close()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := r.client.FlushAll(ctx).Err(); err != nil {
-		t.Fatal(err)
-	}
 	before := r.memory(ctx, t)
 	s.submit(t, r, n)
 	out := outcome{bytes: (r.memory(ctx, t)-before)/float64(n) - taskBytes}
@@ -84,10 +82,24 @@ func run(t testing.TB, addr string, s side, executors, n int) outcome {
 	return out
 }
 
+// newRace is a race on an empty Redis.
+func newRace(t testing.TB, addr string) *race {
+	t.Helper()
+	r := &race{
+		addr: addr, client: redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1}),
+		environ: append(os.Environ(), "PEERS_REDIS="+addr),
+	}
+	if err := r.client.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
 func (r *race) close() {
 	for _, f := range slices.Backward(r.after) {
 		f()
 	}
+	r.after = nil
 	r.client.Close()
 }
 

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"muster/redisserver"
@@ -21,6 +22,7 @@ import (
 var (
 	rediss  *redisserver.Server
 	servers *zkserver.Ensemble
+	built   string // the directory of what is built for all of them
 )
 
 func TestMain(m *testing.M) {
@@ -41,6 +43,10 @@ func TestMain(m *testing.M) {
 
 func testMain(m *testing.M) (code int, err error) {
 	ctx := context.Background()
+	if built, err = os.MkdirTemp("", "muster-peers-"); err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(built)) }()
 	if rediss, err = redisserver.Start(ctx, redisserver.Options{
 		Fsync: "everysec", Extra: []string{"--auto-aof-rewrite-percentage", "0"}, // a rewrite would slow some race down
 	}); err != nil {
@@ -71,6 +77,8 @@ func selfMain(program string) error {
 		return goMain(context.Background())
 	case "lines":
 		return linesMain()
+	case "mixed-plain", "mixed-json":
+		return mixedMain(strings.TrimPrefix(program, "mixed-"))
 	}
 	return errors.New("no such program")
 }
