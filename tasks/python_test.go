@@ -106,7 +106,9 @@ func TestAnExecutorInPython(t *testing.T) {
 	if err := left.Wait(); err != nil {
 		t.Errorf("after TERM: %v", err)
 	}
-	eventually(t, "only the watcher", func() bool { return len(f.books().Seats) == 1 })
+	if b := f.books(); len(b.Seats) != 1 || b.Slots != 0 {
+		t.Errorf("it has left, and the seats are %+v with %d commands", b.Seats, b.Slots)
+	}
 }
 
 // TestProtocolPageNamesTheScripts: docs/protocol.md has a row for each script, and names each refusal.

@@ -134,7 +134,7 @@ func directEnd(t *testing.T, q *Queue) (log []string) {
 	other.id = "queue-2"
 	_, err = other.Hello(ctx, "z", Executor, 1)
 	note(nil, err)
-	_, err = other.Begin(ctx, NewBatch{ID: "c"}, manyBytes)
+	_, err = other.Begin(ctx, NewBatch{ID: "c", Weight: 1, Attempts: 1, Results: "watcher"}, manyBytes)
 	note(nil, err)
 	directPages(t, q, note)
 	var keys []string

@@ -150,7 +150,7 @@ func TestFullMemory(t *testing.T) {
 	if err := q.c.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
 		t.Fatal(err)
 	}
-	_, err := q.Begin(t.Context(), NewBatch{ID: "c", Life: "c", Weight: 1, Attempts: 1}, manyBytes)
+	_, err := q.Begin(t.Context(), NewBatch{ID: "c", Life: "c", Weight: 1, Attempts: 1, Results: "watcher"}, manyBytes)
 	e.turn(Turn{Idle: 1})
 	e.turn(Turn{Idle: 1, Results: e.finish(Done, time.Millisecond)})
 	e.turn(Turn{Results: e.finish(Done, time.Millisecond)})
@@ -162,6 +162,34 @@ func TestFullMemory(t *testing.T) {
 	}
 	if b := must(q.Batches(t.Context(), 0, 1))(t)[0]; b.Done != 2 {
 		t.Errorf("%+v", b)
+	}
+}
+
+// TestBeginChecksItsArguments: what no batch may be leaves nothing behind.
+func TestBeginChecksItsArguments(t *testing.T) {
+	q := newQueue(t)
+	good := NewBatch{ID: "b", Life: "life", Weight: 1, Attempts: 1, Results: "keep:1.5h", Bytes: 33}
+	for what, edit := range map[string]func(b *NewBatch){
+		"results":       func(b *NewBatch) { b.Results = "nonsense" },
+		"no results":    func(b *NewBatch) { b.Results = "" },
+		"kept how long": func(b *NewBatch) { b.Results = "keep:" },
+		"weight":        func(b *NewBatch) { b.Weight = 0 },
+		"large weight":  func(b *NewBatch) { b.Weight = 1001 },
+		"attempts":      func(b *NewBatch) { b.Attempts = 0 },
+		"bytes":         func(b *NewBatch) { b.Bytes = -1 },
+	} {
+		bad := good
+		edit(&bad)
+		if _, err := q.Begin(t.Context(), bad, manyBytes); !errors.Is(err, ErrArgument) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if b := must(q.Batches(t.Context(), 0, 9))(t); len(b) > 0 {
+		t.Errorf("it has begun: %+v", b)
+	}
+	for _, results := range []string{"watcher", "submitter", "discard", "keep:24h", "keep:1.5h"} {
+		good.ID, good.Results = "b-"+results[:4], results
+		must(q.Begin(t.Context(), good, manyBytes))(t)
 	}
 }
 

@@ -33,6 +33,8 @@ var (
 	ErrClaimed = errors.New("a watcher has the batch")
 	// ErrLimit means that a call has more than MaxItems, or more than MaxBytes before its last item.
 	ErrLimit = errors.New("too much for one call")
+	// ErrArgument means that a script does not take such an argument.
+	ErrArgument = errors.New("an argument that the script does not take")
 	// ErrFormat means that another version of muster wrote the queue's keys. Use that version.
 	ErrFormat = errors.New("the queue in redis has another format")
 	// ErrOtherQueue means that the keys belong to another queue. Name another database.
@@ -66,7 +68,7 @@ func refusal(err error) *Refusal {
 	known := map[string]error{
 		"NOSEAT": ErrNoSeat, "SEQ": ErrSeq, "NOBATCH": ErrNoBatch, "BROKEN": ErrBroken, "LIFE": ErrLife,
 		"OFFSET": ErrOffset, "STATE": ErrState, "FULL": ErrFull, "DEAD": ErrDead, "CLAIMED": ErrClaimed,
-		"LIMIT": ErrLimit, "FORMAT": ErrFormat, "QUEUE": ErrOtherQueue, "OOM": ErrMemory,
+		"LIMIT": ErrLimit, "ARGUMENT": ErrArgument, "FORMAT": ErrFormat, "QUEUE": ErrOtherQueue, "OOM": ErrMemory,
 	}
 	if known[code] == nil {
 		return nil

@@ -149,7 +149,8 @@ func TestRefusals(t *testing.T) {
 	_, state := q.Append(ctx, "b", "life-b", 3, payloads(1))
 	_, items := q.Append(ctx, "b", "life-b", 3, payloads(1001))
 	_, size := q.Append(ctx, "b", "life-b", 3, [][]byte{big, big})
-	_, full := q.Begin(ctx, NewBatch{ID: "c", Life: "c", Weight: 1, Attempts: 1, Bytes: manyBytes}, manyBytes)
+	large := NewBatch{ID: "c", Life: "c", Weight: 1, Attempts: 1, Results: "watcher", Bytes: manyBytes}
+	_, full := q.Begin(ctx, large, manyBytes)
 	q2 := *q.Queue
 	q2.id = "queue-2"
 	_, other := q2.Hello(ctx, "e9", Executor, 1)

@@ -4,6 +4,11 @@
 return run(function()
   local id, life = ARGV[1], ARGV[3]
   local weight, attempts, bytes, most = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[7]), tonumber(ARGV[8])
+  local known = {watcher = true, submitter = true, discard = true}
+  if not (weight >= 1 and weight <= 1000 and attempts >= 1 and bytes >= 0 and bytes < 2 ^ 53)
+      or not known[ARGV[6]] and not match(ARGV[6], '^keep:%d') then
+    fail('ARGUMENT', table.concat({ARGV[4], ARGV[5], ARGV[6], ARGV[7]}, ' '))
+  end
   queue(); identify(ARGV[2])
   if call('ZSCORE', IDS, id) then
     local b = need(id)

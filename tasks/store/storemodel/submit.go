@@ -1,6 +1,19 @@
 package storemodel
 
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// keepResults is the begin of a batch's results that are kept for a time.
+var keepResults = regexp.MustCompile(`^keep:[0-9]`)
+
 func (m *Queue) begin(a []string) any {
+	known := keepResults.MatchString(a[5]) || slices.Contains([]string{"watcher", "submitter", "discard"}, a[5])
+	if w := num(a[3]); w < 1 || w > 1000 || num(a[4]) < 1 || num(a[6]) < 0 || num(a[6]) >= 1<<53 || !known {
+		panic(Refused("ARGUMENT " + strings.Join(a[3:7], " ")))
+	}
 	m.identify(a[1])
 	if b := m.Batches[a[0]]; b != nil {
 		sameLife(b, a[2])
