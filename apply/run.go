@@ -175,8 +175,11 @@ func (a *applying) underLock(ctx, held context.Context) ([]Outcome, error) {
 	case held.Err() != nil:
 		return outcomes, fmt.Errorf("%w: %w", ErrLockLost, context.Cause(held))
 	default:
-		if a.tidy(held) { // else the next apply has to look there again
-			a.dropRoots(held, outcomes)
+		tidying, cancel := context.WithCancelCause(held) // nothing has to be finished here
+		defer cancel(nil)
+		defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
+		if a.tidy(tidying) { // else the next apply has to look there again
+			a.dropRoots(tidying, outcomes)
 		}
 	}
 	return outcomes, nil
@@ -265,7 +268,7 @@ func (a *applying) dropRoots(ctx context.Context, outcomes []Outcome) {
 
 // tidy removes generations that were replaced or deleted, here or by an apply that crashed, and marks of plans that are
 // too old to be applied. It is no part of the plan, so an error does not make the apply fail. It reports whether all
-// such generations are removed.
+// such generations are removed that can be.
 func (a *applying) tidy(ctx context.Context) bool {
 	var inUse []string
 	for _, r := range a.plan.Rows {
@@ -274,14 +277,16 @@ func (a *applying) tidy(ctx context.Context) bool {
 		}
 	}
 	_, err := a.to.Collect(ctx, a.plan.Roots, inUse...)
-	collected := err == nil
-	if collected {
-		err = a.to.PruneApplied(ctx, MaxPlanAge, time.Now())
-	}
 	if err != nil {
 		a.cleanupFailed(err)
 	}
-	return collected
+	if err != nil && !errors.Is(err, plan.ErrLeft) {
+		return false
+	}
+	if err := a.to.PruneApplied(ctx, MaxPlanAge, time.Now()); err != nil {
+		a.cleanupFailed(err)
+	}
+	return true
 }
 
 func (a *applying) cleanupFailed(err error) {

@@ -40,6 +40,11 @@ func (p *process) commit(ctx context.Context, store *zkstate.Store, pl plan.Plan
 				text.Escape(err.Error()))
 		},
 		CleanupFailed: func(err error) {
+			if errors.Is(err, plan.ErrLeft) {
+				fmt.Fprintf(p.err, "muster: warning: left as it is: %s; delete it by hand when nobody needs it "+
+					"(zkCli.sh: deleteall PATH)\n", text.Escape(err.Error()))
+				return
+			}
 			fmt.Fprintf(p.err, "some garbage is left for the next apply: %s\n", text.Escape(err.Error()))
 		},
 	})

@@ -49,8 +49,10 @@ type facts struct {
 	Version      int32            // of the job znode
 	Pzxid        int64
 
-	Lost         []string // parts that somebody deleted: record, gate, znode, generation, id, by, end, barrier
-	BeyondRepair string   `yaml:"beyond_repair"` // why not all of them can be put back
+	// Lost are parts that somebody deleted or changed: record, reference, copy, gate, znode, generation, id, by, end,
+	// barrier.
+	Lost         []string
+	BeyondRepair string `yaml:"beyond_repair"` // why not all of them can be put back
 
 	// A path with one of these has no record, unless Record is given too.
 	Classic bool
@@ -108,7 +110,8 @@ func (f facts) observed(at string, c *spec.Config) (resource.Observed, error) {
 		o.Members = append(o.Members, fmt.Sprintf("10.0.3.%d:7000", 11+len(o.Members)))
 	}
 	o.Live = len(o.Members) + len(o.Strangers)
-	if f.Record == nil && (o.Classic || o.Problem != "" || f.BeyondRepair != "" && slices.Contains(f.Lost, "record")) {
+	unknown := f.BeyondRepair != "" && (!o.Has(resource.PartRecord) || !o.Has(resource.PartReference))
+	if f.Record == nil && (o.Classic || o.Problem != "" || unknown) {
 		return o, nil
 	}
 	d, err := f.declaration(at, c)

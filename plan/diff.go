@@ -232,9 +232,7 @@ func (p Plan) updated(r Row) resource.Observed {
 		o.Lost, o.BeyondRepair = nil, ""
 		return o
 	case r.Reason == IsDamaged:
-		o.Lost = slices.DeleteFunc(slices.Clone(o.Lost), func(p resource.Part) bool {
-			return p == resource.PartRecord || p == resource.PartGate || p == resource.PartObject
-		})
+		o.Lost = slices.DeleteFunc(slices.Clone(o.Lost), resource.Part.CanBePutBack)
 		return o
 	}
 	o.Saved = nil // of what is left, nothing is about to be deleted

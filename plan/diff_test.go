@@ -153,6 +153,7 @@ func TestActionTable(t *testing.T) {
 
 func TestEveryReasonHasWords(t *testing.T) {
 	old := recorded(declared(), counts(4, 0, 2))
+	old.Lost = []resource.Part{resource.PartGate}
 	for _, reason := range plan.Reasons() {
 		j := declared(workers(5))
 		r := plan.Row{Path: path, Old: old, New: &j, Reason: reason}

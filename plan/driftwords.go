@@ -17,7 +17,7 @@ func (f Finding) Because() string {
 	case DriftStale:
 		return r.Kind().Member + "s have joined and none is live: " + r.health()
 	case DriftDamaged:
-		return "deleted by hand: " + r.lost() + r.lostData()
+		return r.fact("lost") + r.lostData()
 	case DriftDegraded:
 		return r.health()
 	case DriftChanged:

@@ -117,16 +117,16 @@ func (r Reason) columns() columns {
 		return columns{Blocked, "", "owned by stack {owner} of home {home}",
 			"write home = \"{home}\" in the muster block again, or choose another name or root"}
 	case IsDamaged:
-		return columns{Update, "in place: put back what was deleted", "deleted by hand: {lost}{lost data}", ""}
+		return columns{Update, "in place: put back what was {deleted}", "{lost}{lost data}", ""}
 	case DamagedBeyondRepair:
-		return columns{Blocked, "", "deleted by hand: {lost}; {beyond repair}",
+		return columns{Blocked, "", "{lost}; {beyond repair}",
 			"muster explain {address} lists what is there"}
 	case DamagedLive:
-		return columns{Blocked, "", "deleted by hand: {lost}; {beyond repair}, and {live}",
+		return columns{Blocked, "", "{lost}; {beyond repair}, and {live}",
 			"apply again after the run, or muster terminate {name} && muster apply"}
 	case DamagedLeftover:
 		return columns{Replace, "delete of what is left, then create",
-			"deleted by hand: {lost}; {beyond repair}, and none is live{grace}", ""}
+			"{lost}; {beyond repair}, and none is live{grace}", ""}
 	case MembersStopping:
 		return columns{Blocked, "", "asked to stop, and {live}",
 			"apply again when they have left; muster status {name} shows them"}

@@ -21,7 +21,7 @@ func (r Row) Title() string {
 	case c.action == Blocked:
 		return string(c.action) + ": " + r.Because()
 	case c.action == Update:
-		return string(c.action) + " " + c.how
+		return string(c.action) + " " + r.fill(c.how)
 	case c.how != "":
 		return string(c.action) + " (" + c.how + ")"
 	}
@@ -89,7 +89,9 @@ func (r Row) fact(name string) string {
 	case "after the run":
 		return r.ifInPlace("when they have left", "after the run")
 	case "lost":
-		return r.lost()
+		return r.Old.LostText(r.Kind().Name + " znode")
+	case "deleted":
+		return r.deleted()
 	case "lost data":
 		return r.lostData()
 	case "beyond repair":
@@ -154,19 +156,12 @@ func (r Row) unfinishedText() string {
 	return text.Plural(r.unfinished(), w.One+" is unfinished", w.Many+" are unfinished")
 }
 
-// lost names the parts that somebody deleted.
-func (r Row) lost() string {
-	if r.Old == nil {
-		return ""
+// deleted is what happened to what is lost.
+func (r Row) deleted() string {
+	if r.Old != nil && (!r.Old.Has(resource.PartReference) || !r.Old.Has(resource.PartCopy)) {
+		return "changed"
 	}
-	names := make([]string, len(r.Old.Lost))
-	for i, p := range r.Old.Lost {
-		names[i] = string(p)
-		if p == resource.PartObject {
-			names[i] = r.Kind().Name + " znode"
-		}
-	}
-	return strings.Join(names, ", ")
+	return "deleted"
 }
 
 // lostData says what a repair of a resource that is kept in place cannot bring back.
@@ -225,7 +220,7 @@ func (r Row) unmanaged() string {
 	case o.Classic:
 		return "made by classic workers, " + string(o.Status())
 	case r.recorded() == nil:
-		return "deleted by hand: " + r.lost() + "; " + o.BeyondRepair
+		return r.fact("lost") + "; " + o.BeyondRepair
 	default:
 		return "owned by stack " + r.owner() + ", " + string(o.Status())
 	}

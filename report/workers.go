@@ -160,7 +160,7 @@ func meaning(o *resource.Observed, kind string) string {
 	case resource.StatusMissing:
 		return "there is no " + kind + " znode"
 	case resource.StatusDamaged:
-		return "deleted by hand: " + lost(o)
+		return strings.Join(nonEmpty(o.LostText(string(resource.PartObject)), o.BeyondRepair), "; ")
 	case resource.StatusForeign:
 		return "a znode is there that is not a " + kind + ": " + o.Problem
 	case resource.StatusUnreadable:
@@ -190,15 +190,6 @@ func meaning(o *resource.Observed, kind string) string {
 		return "all have joined, and some left without completing: " + counts
 	}
 	return "all have joined and none is missing: " + counts
-}
-
-// lost names the parts that somebody deleted, and says why they cannot be put back.
-func lost(o *resource.Observed) string {
-	names := make([]string, len(o.Lost))
-	for i, p := range o.Lost {
-		names[i] = string(p)
-	}
-	return strings.Join(nonEmpty(strings.Join(names, ", "), o.BeyondRepair), "; ")
 }
 
 // next says what the user can do next. It names the job so that the command works without a configuration too.

@@ -2,6 +2,7 @@ package resource
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -30,7 +31,7 @@ type Observed struct {
 
 	Foreign      bool   // not recognisable; Problem says what it looks like
 	Problem      string // why it is unreadable (no permission, or how it is damaged) or foreign
-	Lost         []Part // parts that somebody deleted by hand
+	Lost         []Part // parts that somebody deleted or changed by hand
 	BeyondRepair string // why some of Lost cannot be put back; empty if all can
 }
 
@@ -52,6 +53,10 @@ const (
 	PartObject     Part = "znode"  // the resource's own znode
 	PartGate       Part = "gate"
 	PartGeneration Part = "generation" // all of it, with the gate
+	// PartReference: the Record names a generation that is not its own. Observed.Record is the copy in its own one that is
+	// open; nil if there is none, or more than one.
+	PartReference Part = "reference"
+	PartCopy      Part = "copy" // of the Record, in the generation
 )
 
 // Class is what the facts mean for the decision about an action. All kinds have the same classes.
@@ -152,13 +157,41 @@ func (o *Observed) classifyClassic() (Class, Status) {
 // Has reports whether the part p is not lost.
 func (o *Observed) Has(p Part) bool { return !slices.Contains(o.Lost, p) }
 
+// LostText says what is lost. object is what the resource's own znode is called.
+func (o *Observed) LostText(object string) string {
+	if o == nil || len(o.Lost) == 0 {
+		return ""
+	}
+	var changed, deleted []string
+	for _, p := range o.Lost {
+		switch p {
+		case PartReference:
+			changed = append(changed, "its record names a generation that is not its own")
+		case PartCopy:
+			changed = append(changed, "the copy of its record cannot be used")
+		case PartObject:
+			deleted = append(deleted, object)
+		default:
+			deleted = append(deleted, string(p))
+		}
+	}
+	if len(deleted) > 0 {
+		changed = append(changed, "deleted by hand: "+strings.Join(deleted, ", "))
+	}
+	return strings.Join(changed, "; ")
+}
+
 // Repairable reports whether some of what is lost can be put back.
 func (o *Observed) Repairable() bool {
 	if o.Record == nil || len(o.Lost) == 0 {
 		return false
 	}
-	return o.Record.Declaration.Policy().InPlace ||
-		o.Has(PartGeneration) && !(o.Has(PartRecord) && o.Has(PartGate) && o.Has(PartObject))
+	return o.Record.Declaration.Policy().InPlace || o.Has(PartGeneration) && slices.ContainsFunc(o.Lost, Part.CanBePutBack)
+}
+
+// CanBePutBack reports whether nothing that members have written is lost with the part.
+func (p Part) CanBePutBack() bool {
+	return slices.Contains([]Part{PartRecord, PartObject, PartGate, PartReference, PartCopy}, p)
 }
 
 // Equal reports whether two observations of one resource are the same facts. It does not compare Created, Members,

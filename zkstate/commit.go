@@ -150,11 +150,18 @@ func (s *Store) change(ctx context.Context, path string, decide func(*resource.O
 	return err
 }
 
-// removeGeneration removes what is left of generation g of the resource at path, if it has ended. It ignores errors:
-// the next apply removes the rest.
+// removeGeneration removes what is left of generation g of the resource at path, if it has ended and is that of this
+// resource, as its copy of the Record says. It ignores errors: the next apply removes the rest.
+//
+// Unlike Collect it does not ask the other Records of the root whether they name g, since each run of each job ends so.
+// None of them could be right.
 func (s *Store) removeGeneration(ctx context.Context, kind resource.Kind, path, g string) {
+	root, _ := split(path)
+	c, err := s.readRunCopy(ctx, root, g)
+	if err != nil || c == nil || c.record == nil || c.kind.Name != kind.Name || c.record.Declaration.ID().Path() != path {
+		return
+	}
 	if ended, err := s.ended(ctx, kind, path, g); err == nil && ended {
-		root, _ := split(path)
 		_ = s.removeTree(ctx, znode.Run(root, g))
 	}
 }

@@ -6,7 +6,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
+	"time"
 
+	"muster/plan"
+	"muster/resource"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -15,10 +19,11 @@ import (
 const batch = 500
 
 // Collect removes what is left below the roots of generations that were deleted: run folders without a gate that no
-// Record names. No worker can write there any more, since every write checks the gate. So order and versions do not
-// matter, and the next call continues after a crash. Collect returns the number of generations removed in the roots
-// that it finished. A generation whose members keep something outside ZooKeeper stays until that is deleted: if it
-// cannot be, Collect goes on, and returns ErrOutside in the end.
+// Record names, and whose copy of a Record is their own. No worker can write there any more, since every write checks
+// the gate. So order and versions do not matter, and the next call continues after a crash. Collect returns the number
+// of generations removed in the roots that it finished. A generation whose members keep something outside ZooKeeper
+// stays until that is deleted: if it cannot be, Collect goes on, and returns ErrOutside in the end. A folder whose copy
+// is not its own stays too, since nobody can tell whose it is: then the error is plan.ErrLeft, if there is no other.
 //
 // inUse are generations that Records named a moment ago. Collect asks neither about them nor about those that this
 // Store has created: if somebody has ended one since, the next call removes it.
@@ -28,14 +33,23 @@ func (s *Store) Collect(ctx context.Context, roots []string, inUse ...string) (i
 	for _, g := range inUse {
 		skip[g] = true
 	}
+	limited, cancel := context.WithTimeoutCause(ctx, outsideLimit, fmt.Errorf("it took more than %s", outsideLimit))
+	defer cancel()
 	var outside []error
+	var strange []string
 	for _, root := range slices.Compact(slices.Sorted(slices.Values(roots))) {
-		garbage, err := s.garbage(ctx, root, skip)
+		names, _, err := s.session.Children(ctx, znode.RunDir(root))
+		if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
+			return total, err
+		}
+		names = slices.DeleteFunc(names, func(g string) bool { return skip[g] })
+		garbage, others, err := s.garbage(ctx, root, names)
 		if err != nil {
 			return total, err
 		}
-		kept, err := forEach(ctx, garbage, func(ctx context.Context, g string) (error, error) {
-			if err := s.unlink(ctx, root, g); err != nil {
+		strange = append(strange, others...)
+		kept, err := forEach(ctx, slices.Sorted(maps.Keys(garbage)), func(ctx context.Context, g string) (error, error) {
+			if err := s.unlink(limited, root, garbage[g]); err != nil {
 				return err, nil
 			}
 			return nil, s.removeTree(ctx, znode.Run(root, g))
@@ -46,8 +60,14 @@ func (s *Store) Collect(ctx context.Context, roots []string, inUse ...string) (i
 		outside = append(outside, kept...)
 		total += len(garbage) - count(kept)
 	}
-	return total, errors.Join(outside...)
+	if err := errors.Join(outside...); err != nil || len(strange) == 0 {
+		return total, err
+	}
+	return total, fmt.Errorf("%w: %s", plan.ErrLeft, strings.Join(firstNames(strange, 3), ", "))
 }
+
+// outsideLimit is how long one Collect works on what is outside ZooKeeper. It holds the apply lock meanwhile.
+const outsideLimit = time.Minute
 
 // openedHere returns the generations that this Store has created, and not ended.
 func (s *Store) openedHere() map[string]bool {
@@ -60,33 +80,23 @@ func (s *Store) openedHere() map[string]bool {
 // the generation stays. Collect again when the other system can be reached.
 var ErrOutside = errors.New("what it keeps outside ZooKeeper is not deleted yet")
 
-// unlink deletes what the members of a generation without a gate keep outside ZooKeeper. If nobody has joined the
+// unlink deletes what the members of a generation that has ended keep outside ZooKeeper. If nobody has joined the
 // generation, there is nothing.
-func (s *Store) unlink(ctx context.Context, root, g string) error {
-	body, _, err := s.session.Get(ctx, znode.Run(root, g))
-	switch {
-	case errors.Is(err, zkconn.ErrNoNode):
+func (s *Store) unlink(ctx context.Context, root string, c *recordCopy) error {
+	if !c.kind.Outside {
 		return nil
-	case err != nil:
-		return fmt.Errorf("%w: %w", ErrOutside, err)
 	}
-	for _, k := range s.kinds {
-		rec, bad := znode.DecodeRecord(k.Kind, body)
-		if !k.Outside || bad != nil {
-			continue
-		}
-		below, err := s.children(ctx, znode.Run(root, g))
-		switch {
-		case err == nil && len(below) == 0:
-			return nil
-		case err == nil && k.Unlink == nil:
-			err = errors.New("this program cannot do so")
-		case err == nil:
-			err = k.Unlink(ctx, &rec)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w: %w", rec.Declaration.ID().Path(), ErrOutside, err)
-		}
+	below, err := s.children(ctx, znode.Run(root, c.generation))
+	switch {
+	case err == nil && len(below) == 0:
+		return nil
+	case err == nil && c.kind.Unlink == nil:
+		err = errors.New("this program cannot do so")
+	case err == nil:
+		err = c.kind.Unlink(ctx, c.record)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w: %w", c.record.Declaration.ID().Path(), ErrOutside, err)
 	}
 	return nil
 }
@@ -96,49 +106,92 @@ func count(errs []error) int {
 	return len(slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil }))
 }
 
-// garbage lists the generations below root that have neither a gate nor a Record. It reads the gates before the
-// Records: a generation is created with its gate, so one without a gate never gets one. It leaves out those in skip.
-func (s *Store) garbage(ctx context.Context, root string, skip map[string]bool) ([]string, error) {
-	names, _, err := s.session.Children(ctx, znode.RunDir(root))
-	if errors.Is(err, zkconn.ErrNoNode) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	names = slices.DeleteFunc(names, func(g string) bool { return skip[g] })
+// garbage returns those of the generations names below root that have ended: no gate, no Record that names it, and a
+// copy of a Record that is its own. others are the paths of those that have neither gate nor Record, and no such copy:
+// nobody can tell whose they are. It reads the gates before the Records: a generation is created with its gate, so one
+// without a gate never gets one.
+//
+// A Record that cannot be read may name any generation. But only one whose copy names the kind and the path of that
+// Record can be its own, so only such a one is kept for it.
+func (s *Store) garbage(
+	ctx context.Context, root string, names []string,
+) (ended map[string]*recordCopy, others []string, err error) {
+	names = slices.DeleteFunc(names, func(g string) bool { return znode.CheckToken(g) != nil })
 	open, err := forEach(ctx, names, func(ctx context.Context, g string) (bool, error) {
 		return s.exists(znode.Gate(root, g))(ctx)
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	closed := map[string]bool{}
+	var closed []string
 	for i, g := range names {
 		if !open[i] {
-			closed[g] = true
+			closed = append(closed, g)
 		}
 	}
 	if len(closed) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
+	named, unreadable, err := s.named(ctx, root)
+	if errors.Is(err, zkconn.ErrNoAuth) {
+		return nil, nil, nil // any of them may be in use
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	closed = slices.DeleteFunc(closed, func(g string) bool { return named[g] > 0 })
+	copies, err := forEach(ctx, closed, func(ctx context.Context, g string) (*recordCopy, error) {
+		return s.readRunCopy(ctx, root, g)
+	})
+	ended = map[string]*recordCopy{}
+	for _, c := range copies {
+		switch {
+		case c == nil:
+		case c.record == nil:
+			others = append(others, znode.Run(root, c.generation))
+		case !unreadable[recordPath(*c.record)]:
+			ended[c.generation] = c
+		}
+	}
+	return ended, others, err
+}
+
+// named reads the Records of all kinds below root: how many name each generation, and the paths of those that cannot be
+// read.
+func (s *Store) named(ctx context.Context, root string) (named map[string]int, unreadable map[string]bool, err error) {
+	named, unreadable = map[string]int{}, map[string]bool{}
 	for _, k := range s.kinds {
-		recorded, err := s.readChildren(ctx, znode.RecordDir(k.Name, root))
-		if errors.Is(err, zkconn.ErrNoAuth) {
-			return nil, nil // as for a Record that cannot be decoded
-		}
+		dir := znode.RecordDir(k.Name, root)
+		names, err := s.children(ctx, dir)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		for _, e := range recorded {
-			rec, err := znode.DecodeRecord(k.Kind, e.body)
-			if err != nil {
-				return nil, nil // it may name any of the generations
+		generations, err := forEach(ctx, names, func(ctx context.Context, name string) (string, error) {
+			body, _, err := s.session.Get(ctx, resource.Join(dir, name))
+			if errors.Is(err, zkconn.ErrNoAuth) || errors.Is(err, zkconn.ErrNoNode) {
+				err = nil
 			}
-			delete(closed, rec.Generation)
+			return znode.NamedGeneration(body), err
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		for i, g := range generations {
+			if named[g]++; g == "" {
+				unreadable[resource.Join(dir, names[i])] = true
+			}
 		}
 	}
-	return slices.DeleteFunc(names, func(g string) bool { return !closed[g] }), nil
+	return named, unreadable, nil
+}
+
+// checkOnlyOne returns an error if more than one Record below root names generation g.
+func (s *Store) checkOnlyOne(ctx context.Context, root, g string) error {
+	named, _, err := s.named(ctx, root)
+	if err == nil && named[g] > 1 {
+		err = fmt.Errorf("another record names generation %s too, and its copy of the record tells nobody whose it is", g)
+	}
+	return err
 }
 
 // removeTree deletes path and everything below it, children first.

@@ -5,11 +5,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
 
+	"muster/group"
 	"muster/job"
 	"muster/plan"
 	"muster/resource"
+	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -155,26 +158,40 @@ func TestCollectionContinuesAfterACrash(t *testing.T) {
 	}
 }
 
-// TestNothingIsGarbageWhileARecordCannotBeRead: the damaged Record may name the generation.
-func TestNothingIsGarbageWhileARecordCannotBeRead(t *testing.T) {
+// TestARecordThatCannotBeReadKeepsItsOwnGeneration, also without a gate: it may name it. It keeps no other, since the
+// copies in these say that they are not its own.
+func TestARecordThatCannotBeReadKeepsItsOwnGeneration(t *testing.T) {
 	f := newFixture(t)
 	j, other := f.declare("a", 1), f.declare("other", 1)
 	f.apply(j, other)
+	g := f.row("other", []job.Job{j, other}).Old.Record.Generation
 	f.populate(j, 1)
 	f.apply(other)
 	f.write(znode.Record(job.KindName, other.Root, other.Name), []byte("{"), 0)
-	if n, err := f.store.Collect(t.Context(), []string{j.Root}); n != 0 || err != nil {
-		t.Errorf("collected %d generations, %v; want none", n, err)
+	f.remove(znode.Gate(other.Root, g))
+	if n, err := f.store.Collect(t.Context(), []string{j.Root}); n != 1 || err != nil {
+		t.Errorf("collected %d generations, %v; want 1", n, err)
+	}
+	if d := cmp.Diff([]string{g}, f.tree(znode.RunDir(j.Root))); d != "" {
+		t.Errorf("generations (-want +got):\n%s", d)
 	}
 }
 
-// TestNothingIsGarbageWhileARecordIsForbidden: Collect does not fail because of it.
-func TestNothingIsGarbageWhileARecordIsForbidden(t *testing.T) {
+// TestNothingIsGarbageWhileRecordsAreForbidden: Collect does not fail because of it.
+func TestNothingIsGarbageWhileRecordsAreForbidden(t *testing.T) {
 	f := newFixture(t)
 	j, other := f.declare("a", 1), f.declare("other", 1)
 	f.apply(j)
 	f.populate(j, 1)
 	f.apply()
+	acl, err := zkstate.ParseACL([]string{"digest:owner:" + digestID("owner") + ":cdrwa"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := znode.RecordDir(group.KindName, j.Root)
+	if _, err := f.session.Create(t.Context(), dir, nil, zkconn.Persistent, acl); err != nil {
+		t.Fatal(err)
+	}
 	owner := f.newStore(f.dial(zkconn.Auth{Scheme: "digest", Data: []byte("owner:secret")}), "auth::cdrwa")
 	if err := owner.Commit(t.Context(), plan.Row{Path: other.Path(), New: other, Reason: plan.NotThere}); err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 func (r *Reader) findLost(ctx context.Context, root string, l listing, all map[string]resource.Observed) error {
 	recorded := map[string]bool{}
 	for path, o := range all {
-		if dir, _ := split(path); dir == root && o.Record != nil {
+		if dir, _ := split(path); dir == root && hasOwn(&o) {
 			recorded[o.Record.Generation] = true
 		}
 	}
@@ -42,7 +42,7 @@ func (r *Reader) findLost(ctx context.Context, root string, l listing, all map[s
 		}
 	}
 	for path, cs := range byPath {
-		if o := all[path]; o.Record != nil {
+		if o := all[path]; hasOwn(&o) {
 			continue // a transaction has just created or is about to delete this generation
 		}
 		o, err := r.observeLost(ctx, path, cs, found{kind: l.found[path].kind, companions: l.found[path].companions})
@@ -58,7 +58,17 @@ func (r *Reader) findLost(ctx context.Context, root string, l listing, all map[s
 	return r.findWithoutCopy(ctx, without, all)
 }
 
-// recordCopy is a generation with a gate and the copy of its Record.
+// hasOwn reports whether o has a Record that names a generation of its own.
+func hasOwn(o *resource.Observed) bool {
+	return o != nil && o.Record != nil && o.Has(resource.PartGeneration)
+}
+
+// misled reports whether o has a Record, which names a generation that is not its own or does not exist.
+func misled(o *resource.Observed) bool {
+	return o != nil && !(o.Has(resource.PartReference) && o.Has(resource.PartGeneration))
+}
+
+// recordCopy is a generation and the copy of its Record.
 type recordCopy struct {
 	generation string
 	kind       Kind
@@ -74,6 +84,11 @@ func (r *Reader) readCopy(ctx context.Context, root, g string) (*recordCopy, err
 	if err != nil || !open {
 		return nil, err
 	}
+	return r.readRunCopy(ctx, root, g)
+}
+
+// readRunCopy is readCopy whether or not there is a gate; nil if there is no such generation.
+func (r *Reader) readRunCopy(ctx context.Context, root, g string) (*recordCopy, error) {
 	body, _, err := r.source.Get(ctx, znode.Run(root, g))
 	switch {
 	case errors.Is(err, zkconn.ErrNoNode):
@@ -83,25 +98,23 @@ func (r *Reader) readCopy(ctx context.Context, root, g string) (*recordCopy, err
 	case err != nil:
 		return nil, err
 	}
-	for _, k := range r.kinds {
-		rec, err := znode.DecodeRecord(k.Kind, body)
-		if err == nil && rec.Generation == g && rec.Declaration.ID().Root == root {
-			return &recordCopy{g, k, &rec}, nil
-		}
-	}
-	return &recordCopy{generation: g}, nil
+	k, rec := r.owner(root, g, body)
+	return &recordCopy{g, k, rec}, nil
 }
 
-// observeLost observes a resource without a Record. cs are its generations that have a gate.
+// observeLost observes a resource without a Record, or whose Record is misled. cs are its generations that have a gate.
 func (r *Reader) observeLost(ctx context.Context, path string, cs []*recordCopy, f found) (*resource.Observed, error) {
 	if len(cs) == 1 {
 		return r.observeCopy(ctx, path, cs[0].generation, f)
 	}
 	o, err := r.observe(ctx, path, f)
-	if err != nil || o != nil && o.Record != nil {
+	if err != nil || hasOwn(o) {
 		return o, err
 	}
-	if there, err := r.exists(recordPath(*cs[0].record))(ctx); err != nil {
+	part := resource.PartRecord
+	if misled(o) {
+		part = resource.PartReference
+	} else if there, err := r.exists(recordPath(*cs[0].record))(ctx); err != nil {
 		return nil, err
 	} else if there { // it is not lost, only unreadable; or somebody has put it back since o was read
 		return r.observe(ctx, path, f)
@@ -111,17 +124,17 @@ func (r *Reader) observeLost(ctx context.Context, path string, cs []*recordCopy,
 	}
 	return &resource.Observed{
 		Companions: f.companions, Version: o.Version, Pzxid: o.Pzxid, Live: o.Live,
-		Lost: []resource.Part{resource.PartRecord}, BeyondRepair: "two of its generations are open",
+		RecordVersion: o.RecordVersion, Lost: []resource.Part{part}, BeyondRepair: "two of its generations are open",
 	}, nil
 }
 
-// observeCopy observes a resource whose Record is lost, with the copy in generation g. It uses the Record if there is
-// one again, and ignores a generation without a gate.
+// observeCopy observes a resource whose Record is lost or misled, with the copy in generation g. It uses the Record if
+// there is one again, and ignores a generation without a gate.
 func (r *Reader) observeCopy(ctx context.Context, path, g string, f found) (*resource.Observed, error) {
 	root, _ := split(path)
 	return r.untilStable(ctx, path, found{}, func() (*resource.Observed, error) {
 		o, err := r.observeOnce(ctx, path, f)
-		if err != nil || o != nil && o.Record != nil {
+		if err != nil || hasOwn(o) {
 			return o, err
 		}
 		c, err := r.readCopy(ctx, root, g)
@@ -131,15 +144,17 @@ func (r *Reader) observeCopy(ctx context.Context, path, g string, f found) (*res
 		if c == nil || c.record == nil || c.record.Declaration.ID().Path() != path {
 			return r.observeOnce(ctx, path, f) // the generation may have ended since o was read
 		}
-		if there, err := r.exists(recordPath(*c.record))(ctx); err != nil {
+		lost := &resource.Observed{
+			Record: c.record, Companions: f.companions, Lost: []resource.Part{resource.PartRecord},
+		}
+		if misled(o) {
+			lost.RecordVersion, lost.Lost = o.RecordVersion, []resource.Part{resource.PartReference}
+		} else if there, err := r.exists(recordPath(*c.record))(ctx); err != nil {
 			return nil, err
 		} else if there { // as in observeLost
 			return r.observeOnce(ctx, path, f)
 		}
-		lost := &resource.Observed{
-			Record: c.record, Companions: f.companions, Lost: []resource.Part{resource.PartRecord},
-		}
-		return lost, r.observeGeneration(ctx, c.kind, path, found{}, lost)
+		return lost, r.observeGeneration(ctx, c.kind, path, nil, found{}, lost)
 	})
 }
 
@@ -150,7 +165,7 @@ func (r *Reader) findWithoutCopy(ctx context.Context, cs []*recordCopy, all map[
 		return nil
 	}
 	for path, o := range all {
-		if o.Record != nil || o.Live == 0 || o.Problem != "" && !o.Foreign {
+		if o.Record != nil || len(o.Lost) > 0 || o.Live == 0 || o.Problem != "" && !o.Foreign {
 			continue
 		}
 		root, _ := split(path)

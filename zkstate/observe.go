@@ -1,6 +1,7 @@
 package zkstate
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -83,7 +84,7 @@ func (r *Reader) observeOnce(ctx context.Context, path string, f found) (*resour
 			return o, nil
 		}
 		o.Record = &rec
-		err = r.observeGeneration(ctx, k, path, f, o)
+		err = r.observeGeneration(ctx, k, path, body, f, o)
 		if errors.Is(err, zkconn.ErrNoAuth) || errors.Is(err, zkconn.ErrTooLarge) {
 			o.Problem, err = err.Error(), nil
 		}
@@ -92,9 +93,12 @@ func (r *Reader) observeOnce(ctx context.Context, path string, f found) (*resour
 	return r.observeWithoutRecord(ctx, path, f.companions)
 }
 
-// observeGeneration reads everything of a resource except its Record. See ReadFor for what it leaves out.
-func (r *Reader) observeGeneration(ctx context.Context, k Kind, path string, f found, o *resource.Observed) error {
-	begun, unused, err := r.observeFolders(ctx, k, path, o)
+// observeGeneration reads everything of a resource except its Record, which has this body. See ReadFor for what it
+// leaves out.
+func (r *Reader) observeGeneration(
+	ctx context.Context, k Kind, path string, body []byte, f found, o *resource.Observed,
+) error {
+	begun, unused, err := r.observeFolders(ctx, k, path, body, o)
 	if err != nil {
 		return err
 	}
@@ -123,21 +127,25 @@ func (r *Reader) observeGeneration(ctx context.Context, k Kind, path string, f f
 // observeFolders reads which parts of the generation exist, and reports whether somebody has joined it. A new
 // generation has only its gate: then unused is its Stat. The first member adds the folders of the kind in one
 // transaction. If the number of children is neither, somebody deleted some, or a newer muster has more folders.
+//
+// Nothing is read of a generation that is not that of the Record, and o does not name it then: see belongs.
 func (r *Reader) observeFolders(
-	ctx context.Context, k Kind, path string, o *resource.Observed,
+	ctx context.Context, k Kind, path string, body []byte, o *resource.Observed,
 ) (begun bool, unused *zkconn.Stat, err error) {
 	root, _ := split(path)
 	dir := znode.Run(root, o.Record.Generation)
-	run, exists, err := r.source.Exists(ctx, dir)
+	held, run, err := r.readRun(ctx, dir)
 	switch {
-	case err != nil:
-		return false, nil, err
-	case !exists:
+	case errors.Is(err, zkconn.ErrNoNode):
 		o.Lost = append(o.Lost, resource.PartGeneration)
 		o.BeyondRepair = "who had joined is not known"
 		if o.Record.Declaration.Policy().InPlace {
 			o.BeyondRepair = unknownContent
 		}
+		return false, nil, nil
+	case err != nil:
+		return false, nil, err
+	case !bytes.Equal(held, body) && !r.belongs(k, path, held, o):
 		return false, nil, nil
 	case run.NumChildren == 1:
 		return false, &run, nil
@@ -165,6 +173,51 @@ func (r *Reader) observeFolders(
 		o.BeyondRepair = unknownContent
 	}
 	return true, nil, nil
+}
+
+// readRun reads the znode of a generation. All of its Stat is current.
+func (r *Reader) readRun(ctx context.Context, dir string) ([]byte, zkconn.Stat, error) {
+	body, stat, err := r.source.Get(ctx, dir)
+	if look, ok := r.source.(*Look); ok && err == nil { // whose Get does not watch the children
+		_, stat, err = look.Children(ctx, dir)
+	}
+	return body, stat, err
+}
+
+// belongs reports whether the generation that the Record of o names may be its own. held is the copy of a Record in it.
+// It notes in o what is wrong.
+//
+// Everybody who may write one Record can make it name any generation. So a generation is that of the Record which its
+// copy names: kind, path, and this generation. A copy that does not name the generation tells nothing; it can be
+// written again. Any other generation is not this resource's: nothing of it may be read, changed or deleted for it.
+func (r *Reader) belongs(k Kind, path string, held []byte, o *resource.Observed) bool {
+	root, _ := split(path)
+	g := o.Record.Generation
+	owner, rec := r.owner(root, g, held)
+	switch {
+	case rec != nil && owner.Name == k.Name && rec.Declaration.ID().Path() == path:
+		return true
+	case rec == nil && znode.NamedGeneration(held) != g:
+		o.Lost = append(o.Lost, resource.PartCopy)
+		return true
+	}
+	o.Lost, o.Record = append(o.Lost, resource.PartReference), nil
+	o.BeyondRepair = fmt.Sprintf("nobody can tell whose generation %s is", g)
+	if rec != nil {
+		o.BeyondRepair = fmt.Sprintf("generation %s is that of %s %s", g, owner.Name, rec.Declaration.ID().Name)
+	}
+	return false
+}
+
+// owner returns the kind and the Record whose copy is in generation g below root; nil if that is no such copy.
+func (r *Reader) owner(root, g string, held []byte) (Kind, *resource.Record) {
+	for _, k := range r.kinds {
+		rec, err := znode.DecodeRecord(k.Kind, held)
+		if err == nil && rec.Generation == g && rec.Declaration.ID().Root == root {
+			return k, &rec
+		}
+	}
+	return Kind{}, nil
 }
 
 // gateName is the name of a generation's gate.

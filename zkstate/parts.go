@@ -54,6 +54,12 @@ func (r *Reader) Parts(
 			generation = rec.Generation
 		}
 	}
+	if o != nil && !o.Has(resource.PartReference) {
+		parts[0].State += fmt.Sprintf(", it names generation %s, which is not its own", generation)
+		if generation = ""; o.Record != nil {
+			generation = o.Record.Generation
+		}
+	}
 	if generation != "" {
 		for _, part := range r.generationParts(kind, root, generation, o) {
 			if _, _, err := readPart(part[0], part[1]); err != nil {
@@ -73,6 +79,9 @@ func howToRepair(o *resource.Observed, newer, noPermission bool) string {
 		return "muster apply puts it back"
 	case o.Class() == resource.Damaged && o.Record != nil:
 		return "" // the row says it
+	case !o.Has(resource.PartReference):
+		return "touch nothing in the generation that its record names: that may be another's. Once none of its workers is " +
+			"live, delete the record, then the job znode (zkCli.sh: delete PATH); the next apply makes it anew if it is declared"
 	case newer:
 		return "leave it alone, and use the muster that wrote it"
 	case noPermission:

@@ -232,7 +232,7 @@ func (r *Reader) Look(ctx context.Context, path string) (*resource.Observed, err
 		return nil, err
 	}
 	o, err := r.observe(ctx, path, found{})
-	if err != nil || o == nil || o.Record != nil {
+	if err != nil || o == nil || hasOwn(o) {
 		return o, err
 	}
 	return r.searchGenerations(ctx, path, o)
@@ -247,8 +247,8 @@ func (r *Reader) Find(ctx context.Context, path string) (*resource.Observed, err
 	return r.searchGenerations(ctx, path, nil)
 }
 
-// searchGenerations observes a resource without a Record, of which o was observed, if anything, by its generation. It
-// costs two reads for each generation in the root.
+// searchGenerations observes a resource without a Record that names a generation of its own, by that generation. o is
+// what was observed of it, if anything. It costs two reads for each generation in the root.
 func (r *Reader) searchGenerations(
 	ctx context.Context, path string, o *resource.Observed,
 ) (*resource.Observed, error) {
@@ -280,7 +280,8 @@ func (r *Reader) observeAgain(ctx context.Context, path string, old *resource.Ob
 		f.companions = old.Companions
 	}
 	o, err := r.observe(ctx, path, f)
-	if err == nil && old != nil && old.Record != nil && !old.Has(resource.PartRecord) && (o == nil || o.Record == nil) {
+	byCopy := old != nil && old.Record != nil && !(old.Has(resource.PartRecord) && old.Has(resource.PartReference))
+	if err == nil && byCopy && !hasOwn(o) {
 		return r.observeCopy(ctx, path, old.Record.Generation, f)
 	}
 	return o, err

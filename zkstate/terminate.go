@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,7 +47,10 @@ func (s *Store) Terminate(ctx context.Context, path string, timeout time.Duratio
 		if o.Record.Declaration.Policy().InPlace {
 			err = s.stop(ctx, path, g, timeout, waiting)
 		} else if err = s.terminate(ctx, path, g, timeout, waiting); err == nil {
-			s.removeGeneration(ctx, o.Record.Declaration.Kind(), path, g)
+			root, _ := split(path)
+			if ended, _, err := s.garbage(ctx, root, []string{g}); err == nil && ended[g] != nil { // or the next apply does it
+				_ = s.removeTree(ctx, znode.Run(root, g))
+			}
 		}
 	}
 	if err != nil {
@@ -62,8 +66,9 @@ func (s *Store) checkTerminable(o *resource.Observed) error {
 		return fmt.Errorf("%w: nothing is there", plan.ErrAlreadyDone)
 	case o.Problem != "":
 		return fmt.Errorf("%w: %s", ErrNotTerminable, o.Problem)
-	case !o.Has(resource.PartRecord), !o.Has(resource.PartGate), !o.Has(resource.PartObject), o.Repairable():
-		return fmt.Errorf("%w: a part of it was deleted by hand; apply puts it back", ErrNotTerminable)
+	case o.Repairable(), slices.ContainsFunc(o.Lost, resource.Part.CanBePutBack):
+		return fmt.Errorf("%w: a part of it was deleted or changed by hand; apply puts it back, or explain says why not",
+			ErrNotTerminable)
 	case o.Record == nil:
 		return fmt.Errorf("%w: classic workers take no requests", ErrNotTerminable)
 	case o.Record.Stack != s.cfg.Stack:

@@ -70,9 +70,9 @@ type tracked struct {
 	o    *resource.Observed // nil: missing
 }
 
-// generation is that of the Record; empty if there is none.
+// generation is that of the Record; empty if there is none, or if it is not its own.
 func (t *tracked) generation() string {
-	if t == nil || t.o == nil || t.o.Record == nil {
+	if t == nil || !hasOwn(t.o) {
 		return ""
 	}
 	return t.o.Record.Generation

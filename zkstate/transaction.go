@@ -21,7 +21,7 @@ func (s *Store) transaction(ctx context.Context, r plan.Row) (transaction, error
 	case r.Action() == plan.Create:
 		return s.create(ctx, r.New)
 	case r.Reason == plan.IsDamaged:
-		return s.repair(r.Old)
+		return s.repair(ctx, r.Old)
 	case r.Action() == plan.Update:
 		return s.update(ctx, r.New, r.Old)
 	case r.Action() == plan.Replace && r.Old.Classic:
@@ -172,10 +172,11 @@ func (s *Store) newGeneration(rec resource.Record, old *resource.Observed, acl [
 	}, err
 }
 
-// repair puts back what somebody deleted: the Record from its copy, the gate, the resource's own znode; of a resource
-// that is kept in place also its generation and its folders, empty. It creates what is lost, so it fails if somebody
-// else put that back. And it holds that the generation is still the one: by its gate, or if that is lost by the Record.
-func (s *Store) repair(old *resource.Observed) (transaction, error) {
+// repair puts back what somebody deleted or changed: the Record from its copy or the copy from the Record, the gate,
+// the resource's own znode; of a resource that is kept in place also its generation and its folders, empty. It creates
+// what is lost, and sets what is changed at the version of the Record, so it fails if somebody else put that back. And
+// it holds that the generation is still the one: by its gate, or if that is lost by the Record.
+func (s *Store) repair(ctx context.Context, old *resource.Observed) (transaction, error) {
 	rec := *old.Record
 	id, g := rec.Declaration.ID(), rec.Generation
 	acl, err := ParseACL(rec.ACL)
@@ -197,8 +198,16 @@ func (s *Store) repair(old *resource.Observed) (transaction, error) {
 	default:
 		ops = append(ops, zkconn.CheckOp(gate, 0))
 	}
-	if !old.Has(resource.PartRecord) {
+	switch {
+	case !old.Has(resource.PartRecord):
 		ops = append(ops, create(recordPath(rec), body))
+	case !old.Has(resource.PartReference):
+		ops = append(ops, zkconn.SetOp(recordPath(rec), body, old.RecordVersion))
+	case !old.Has(resource.PartCopy):
+		if err := s.checkOnlyOne(ctx, id.Root, g); err != nil {
+			return transaction{}, err
+		}
+		ops = append(ops, zkconn.CheckOp(recordPath(rec), old.RecordVersion), zkconn.SetOp(znode.Run(id.Root, g), body, -1))
 	}
 	if !old.Has(resource.PartObject) {
 		ops = append(ops, create(id.Path(), nil))

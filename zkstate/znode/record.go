@@ -173,6 +173,18 @@ func DecodeRecordAt(kind resource.Kind, path string, data []byte) (resource.Reco
 	return r, err
 }
 
+// NamedGeneration is the generation that a Record names, also one of a kind or with fields that this muster does not
+// know; empty if data is no such thing.
+func NamedGeneration(data []byte) string {
+	var head struct {
+		Generation string `json:"generation"`
+	}
+	if checkJSON(data) != nil || json.Unmarshal(data, &head) != nil {
+		return ""
+	}
+	return head.Generation
+}
+
 // checkRecord returns an error that names the JSON field that is invalid.
 func checkRecord(r resource.Record) error {
 	switch {

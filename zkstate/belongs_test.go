@@ -1,0 +1,344 @@
+package zkstate_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha1"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"muster/group"
+	"muster/job"
+	"muster/plan"
+	"muster/queue"
+	"muster/resource"
+	"muster/zkstate"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// estate is two stacks that share a root, with ACLs as in examples/guarded: ops may do everything, the workers of each
+// stack what is theirs, and everybody may look. The stack of the attacker has the resource a, the other one b.
+type estate struct {
+	*fixture
+	attacker     *zkconn.Session // has the rights of a's workers
+	mine, theirs *zkstate.Store  // of the two stacks, with the rights of ops
+}
+
+func newEstate(t *testing.T) *estate {
+	t.Helper()
+	f := newFixture(t)
+	acl := func(who ...string) (all []string) {
+		for _, w := range who {
+			user, perms, _ := strings.Cut(w, ":")
+			all = append(all, "digest:"+user+":"+digestID(user)+":"+perms)
+		}
+		return append(all, "world:anyone:r")
+	}
+	f.session = f.dial(digestOf("ops"))
+	folders, err := zkstate.ParseACL(acl("ops:cdrwa"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{
+		"", "/home", "/home/stack", "/jobs", "/jobs/.muster", "/jobs/.muster/run", "/jobs/.muster/job",
+		"/jobs/.muster/group", "/jobs/.muster/queue",
+	} {
+		if _, err := f.session.Create(t.Context(), f.root+dir, nil, zkconn.Persistent, folders); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e := &estate{fixture: f, attacker: f.dial(digestOf("mallory"))}
+	store := func(stack string, acl []string) *zkstate.Store {
+		s, err := zkstate.NewStore(f.session, zkstate.Config{
+			Home: f.root + "/home", Stack: stack, By: "ops@here", At: time.Unix(1700000000, 0), ACL: acl,
+			Kinds: []zkstate.Kind{zkstate.Job(), zkstate.Group(), zkstate.Queue()},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	e.mine = store("mine", acl("ops:cdrwa", "mallory:cdrw"))
+	e.theirs = store("theirs", acl("ops:cdrwa", "alice:cdrw"))
+	f.store = e.mine
+	return e
+}
+
+// digestID is what ZooKeeper makes of the user's password, which is secret.
+func digestID(user string) string {
+	sum := sha1.Sum([]byte(user + ":secret"))
+	return base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// declareKind is a resource of a kind. Another size is another declaration, for which it has to be replaced or updated.
+func (e *estate) declareKind(kind, name string, size int) resource.Declaration {
+	root := e.root + "/jobs"
+	switch kind {
+	case group.KindName:
+		g := group.Default()
+		g.Root, g.Name, g.Address = root, name, "group."+name
+		g.Labels = map[string]string{"size": fmt.Sprint(size)}
+		g.Add(group.NewDuty(group.Leader, "main"))
+		return g
+	case queue.KindName:
+		q := queue.Default()
+		q.Root, q.Name, q.Address, q.Redis = root, name, "queue."+name, fmt.Sprintf("redis://127.0.0.1:1/%d", size)
+		return q
+	}
+	return e.declare(name, size)
+}
+
+// tryApply plans and commits as a stack does, and collects. What a row answers does not matter here.
+func (e *estate) tryApply(s *zkstate.Store, stack string, declared ...resource.Declaration) plan.Plan {
+	e.t.Helper()
+	root := e.root + "/jobs"
+	state, err := s.Read(e.t.Context(), []string{root})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	p := plan.Diff(plan.Want{Stack: stack, Home: e.root + "/home", Declared: declared}, state)
+	for i, err := range s.CommitAll(e.t.Context(), p.Changes()) {
+		if err != nil {
+			e.t.Logf("%s: %v", p.Changes()[i].Title(), err)
+		}
+	}
+	if _, err := s.Collect(e.t.Context(), []string{root}); err != nil {
+		e.t.Logf("collect: %v", err)
+	}
+	return p
+}
+
+// generationOf is the generation of a resource.
+func (e *estate) generationOf(d resource.Declaration) string {
+	e.t.Helper()
+	o, err := e.theirs.Find(e.t.Context(), d.ID().Path())
+	if err != nil || o == nil || o.Record == nil {
+		e.t.Fatalf("%s: %+v, %v", d.ID().Name, o, err)
+	}
+	return o.Record.Generation
+}
+
+// all is everything that belongs to d in generation g, with the transaction that wrote each znode last.
+func (e *estate) all(d resource.Declaration, g string) []string {
+	e.t.Helper()
+	id := d.ID()
+	var all []string
+	for _, top := range []string{id.Path(), znode.Record(d.Kind().Name, id.Root, id.Name), znode.Run(id.Root, g)} {
+		stat, there, err := e.session.Exists(e.t.Context(), top)
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		if !there {
+			all = append(all, top+" is gone")
+			continue
+		}
+		all = append(all, fmt.Sprintf("%s written by %x", top, stat.Mzxid))
+		for _, below := range e.snapshot(top) {
+			all = append(all, top+"/"+below)
+		}
+	}
+	return all
+}
+
+// edit replaces text in the body of a znode, with the rights of the attacker.
+func (e *estate) edit(path, old, with string) {
+	e.t.Helper()
+	body, _, err := e.attacker.Get(e.t.Context(), path)
+	if err == nil && !bytes.Contains(body, []byte(old)) {
+		err = fmt.Errorf("%s does not say %s", path, old)
+	}
+	if err == nil {
+		_, err = e.attacker.Set(e.t.Context(), path, bytes.ReplaceAll(body, []byte(old), []byte(with)), -1)
+	}
+	if err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// occupy adds what somebody who is live in b leaves there.
+func (e *estate) occupy(d resource.Declaration, g string) {
+	e.t.Helper()
+	id := d.ID()
+	everyone := zkconn.World(zkconn.PermRead)
+	folders := map[string][]string{
+		job.KindName: {"id", "by", "end", "barrier"}, group.KindName: znode.GroupFolders(),
+		queue.KindName: znode.QueueFolders(),
+	}
+	ops := []zkconn.Op{zkconn.CreateOp(id.Path()+"/live", nil, zkconn.Ephemeral, everyone)}
+	for _, folder := range folders[d.Kind().Name] {
+		ops = append(ops, zkconn.CreateOp(resource.Join(znode.Run(id.Root, g), folder), nil, zkconn.Persistent, everyone))
+	}
+	if _, err := e.session.Multi(e.t.Context(), ops...); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// TestAnothersGenerationIsNotTouched: a worker of a, with its rights, makes a's record name the generation of b. No
+// command that ends or changes a ends or changes anything of b, also if somebody has deleted b's gate by hand.
+func TestAnothersGenerationIsNotTouched(t *testing.T) {
+	commands := map[string]func(e *estate, a resource.Declaration, g string){
+		"update or replace": func(e *estate, a resource.Declaration, _ string) {
+			e.tryApply(e.mine, "mine", e.declareKind(a.Kind().Name, "a", 3))
+			e.tryApply(e.mine, "mine", e.declareKind(a.Kind().Name, "a", 3))
+		},
+		"delete": func(e *estate, a resource.Declaration, _ string) {
+			e.tryApply(e.mine, "mine")
+			e.tryApply(e.mine, "mine")
+		},
+		"terminate": func(e *estate, a resource.Declaration, _ string) {
+			ctx, cancel := context.WithTimeout(e.t.Context(), 10*time.Second)
+			defer cancel()
+			err := e.mine.Terminate(ctx, a.ID().Path(), time.Second, nil)
+			e.t.Logf("terminate: %v", err)
+		},
+		"finish": func(e *estate, a resource.Declaration, g string) {
+			e.t.Logf("finish: %v", e.mine.Finish(e.t.Context(), a.ID().Path(), g))
+		},
+	}
+	for _, kind := range []string{job.KindName, group.KindName, queue.KindName} {
+		for _, other := range []string{job.KindName, group.KindName, queue.KindName} {
+			for command, do := range commands {
+				for _, what := range []string{"", ", also its own gate is deleted", ", b's gate is deleted"} {
+					if command == "finish" && kind != job.KindName {
+						continue
+					}
+					t.Run(command+"/"+kind+" names that of "+other+what, func(t *testing.T) {
+						t.Parallel()
+						e := newEstate(t)
+						a, b := e.declareKind(kind, "a", 2), e.declareKind(other, "b", 2)
+						e.tryApply(e.mine, "mine", a)
+						e.tryApply(e.theirs, "theirs", b)
+						g, h := e.generationOf(a), e.generationOf(b)
+						root := a.ID().Root
+						e.occupy(b, h)
+						e.edit(znode.Record(kind, root, "a"), g, h)
+						switch {
+						case strings.Contains(what, "own"):
+							if err := e.attacker.Delete(t.Context(), znode.Gate(root, g), -1); err != nil {
+								t.Fatal(err)
+							}
+						case what != "":
+							e.remove(znode.Gate(root, h))
+						}
+						before := e.all(b, h)
+						do(e, a, h)
+						if d := cmp.Diff(before, e.all(b, h)); d != "" {
+							t.Errorf("b (-before +after):\n%s", d)
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+// TestARecordThatNamesAnothersGeneration is damaged: the record of its own generation is put back if there is exactly
+// one that is open; otherwise nothing is done, and explain says what to do.
+func TestARecordThatNamesAnothersGeneration(t *testing.T) {
+	for _, kind := range []string{job.KindName, group.KindName, queue.KindName} {
+		for name, c := range map[string]struct {
+			do     func(e *estate, root, g, h string)
+			want   plan.Reason
+			lost   []resource.Part
+			says   string // of what cannot be put back
+			repair string // of what explain says
+		}{
+			"its own is open": {
+				do: func(*estate, string, string, string) {}, want: plan.IsDamaged,
+				lost: []resource.Part{resource.PartReference}, repair: "muster apply puts it back",
+			},
+			"its own is closed": {
+				do: func(e *estate, root, g, _ string) {
+					if err := e.attacker.Delete(e.t.Context(), znode.Gate(root, g), -1); err != nil {
+						e.t.Fatal(err)
+					}
+				},
+				want: plan.DamagedBeyondRepair, lost: []resource.Part{resource.PartReference},
+				says: "is that of job b", repair: "another's",
+			},
+			"a name that nothing has": {
+				do:   func(e *estate, root, _, h string) { e.edit(znode.Record(kind, root, "a"), h, "nothing") },
+				want: plan.IsDamaged, lost: []resource.Part{resource.PartReference}, repair: "muster apply puts it back",
+			},
+			"the copy is changed": {
+				do: func(e *estate, root, g, h string) {
+					e.edit(znode.Record(kind, root, "a"), h, g)
+					e.edit(znode.Run(root, g), g, h)
+				},
+				want: plan.IsDamaged, lost: []resource.Part{resource.PartCopy}, repair: "muster apply puts it back",
+			},
+			"the copy is garbage": {
+				do: func(e *estate, root, g, h string) {
+					e.edit(znode.Record(kind, root, "a"), h, g)
+					e.edit(znode.Run(root, g), "{", "")
+				},
+				want: plan.IsDamaged, lost: []resource.Part{resource.PartCopy}, repair: "muster apply puts it back",
+			},
+			"the copy is of another path": {
+				do: func(e *estate, root, g, h string) {
+					e.edit(znode.Record(kind, root, "a"), h, g)
+					e.edit(znode.Run(root, g), `"name":"a"`, `"name":"c"`)
+				},
+				want: plan.DamagedBeyondRepair, lost: []resource.Part{resource.PartReference},
+				says: "is that of " + kind + " c", repair: "another's",
+			},
+		} {
+			t.Run(kind+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				e := newEstate(t)
+				a, b := e.declareKind(kind, "a", 2), e.declareKind(job.KindName, "b", 2)
+				e.tryApply(e.mine, "mine", a)
+				e.tryApply(e.theirs, "theirs", b)
+				g, h := e.generationOf(a), e.generationOf(b)
+				before := e.all(b, h)
+				record := znode.Record(kind, a.ID().Root, "a")
+				was, _, err := e.session.Get(t.Context(), record)
+				if err != nil {
+					t.Fatal(err)
+				}
+				e.edit(record, g, h)
+				c.do(e, a.ID().Root, g, h)
+				rows := slices.DeleteFunc(e.tryApply(e.mine, "mine", a).Rows, func(r plan.Row) bool {
+					return r.Path != a.ID().Path()
+				})
+				if len(rows) != 1 || rows[0].Reason != c.want {
+					t.Fatalf("the plan is %+v, want %s", rows, c.want)
+				}
+				o := rows[0].Old
+				if d := cmp.Diff(c.lost, o.Lost); d != "" || !strings.Contains(o.BeyondRepair, c.says) ||
+					(o.BeyondRepair == "") != (c.says == "") {
+					t.Errorf("%s; lost (-want +got):\n%s", o.BeyondRepair, d)
+				}
+				parts, repair, err := e.mine.Parts(t.Context(), a.Kind(), a.ID().Path(), o)
+				if err != nil || !strings.Contains(repair, c.repair) {
+					t.Errorf("explain says %q of %+v, want %q; %v", repair, parts, c.repair, err)
+				}
+				if c.want == plan.DamagedBeyondRepair {
+					err := e.mine.Terminate(t.Context(), a.ID().Path(), time.Second, nil)
+					if !errors.Is(err, zkstate.ErrNotTerminable) {
+						t.Errorf("terminate: %v", err)
+					}
+				}
+				if d := cmp.Diff(before, e.all(b, h)); d != "" {
+					t.Errorf("b (-before +after):\n%s", d)
+				}
+				if c.want != plan.IsDamaged {
+					return
+				}
+				for _, at := range []string{record, znode.Run(a.ID().Root, g)} {
+					if now, _, err := e.session.Get(t.Context(), at); err != nil || !bytes.Equal(was, now) {
+						t.Errorf("%s is\n%s, want\n%s; %v", at, now, was, err)
+					}
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package zkstate_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"muster/job"
+	"muster/plan"
+	"muster/queue"
+	"muster/resource"
+	"muster/zkstate"
+	"muster/zkstate/znode"
+)
+
+// TestCollectTakesNothingFromACopy: a worker of a deletes its own gate, makes its record name another generation, and
+// writes what it likes as the copy into its own generation. Apply deletes nothing of others because of it, neither in
+// ZooKeeper nor outside, and says once which folder it leaves.
+func TestCollectTakesNothingFromACopy(t *testing.T) {
+	for name, c := range map[string]struct {
+		write func(e *estate, mine, theirs string) // as the attacker, into its generation
+		left  bool                                 // its folder is left
+	}{
+		"the record of a queue": {func(e *estate, mine, theirs string) {
+			e.copyBody(znode.Run(e.root+"/jobs", theirs), znode.Run(e.root+"/jobs", mine))
+		}, true},
+		"that record, in another root": {func(e *estate, mine, theirs string) {
+			e.copyBody(znode.Run(e.root+"/jobs", theirs), znode.Run(e.root+"/jobs", mine))
+			e.edit(znode.Run(e.root+"/jobs", mine), theirs, mine)
+			e.edit(znode.Run(e.root+"/jobs", mine), e.root+"/jobs", "/elsewhere")
+		}, true},
+		"garbage":  {func(e *estate, mine, _ string) { e.edit(znode.Run(e.root+"/jobs", mine), "{", "") }, true},
+		"nothing":  {func(*estate, string, string) {}, false},
+		"its gate": {func(e *estate, _, theirs string) { e.remove(znode.Gate(e.root+"/jobs", theirs)) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newEstate(t)
+			a, b := e.declareKind(job.KindName, "a", 2), e.declareKind(queue.KindName, "b", 2)
+			e.tryApply(e.mine, "mine", a)
+			e.tryApply(e.theirs, "theirs", b)
+			mine, theirs := e.generationOf(a), e.generationOf(b)
+			e.occupy(a, mine)
+			e.occupy(b, theirs)
+			e.edit(znode.Record(job.KindName, a.ID().Root, "a"), mine, "nothing")
+			if err := e.attacker.Delete(t.Context(), znode.Gate(a.ID().Root, mine), -1); err != nil {
+				t.Fatal(err)
+			}
+			c.write(e, mine, theirs)
+			before := e.all(b, theirs)
+			var unlinked []string
+			kind := zkstate.Queue()
+			kind.Unlink = func(_ context.Context, rec *resource.Record) error {
+				unlinked = append(unlinked, rec.Generation)
+				return nil
+			}
+			for range 2 {
+				store, err := zkstate.NewStore(e.session, zkstate.Config{
+					Home: e.root + "/home", Stack: "theirs", Kinds: []zkstate.Kind{zkstate.Job(), zkstate.Group(), kind},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, err = store.Collect(t.Context(), []string{a.ID().Root})
+				if (err != nil) != c.left || c.left && (!errors.Is(err, plan.ErrLeft) || !strings.Contains(err.Error(), mine)) {
+					t.Errorf("collect: %v", err)
+				}
+			}
+			if len(unlinked) > 0 {
+				t.Errorf("unlinked the keys of %q; b is in %s", unlinked, theirs)
+			}
+			if d := cmp.Diff(before, e.all(b, theirs)); d != "" {
+				t.Errorf("b (-before +after):\n%s", d)
+			}
+			if _, there, err := e.session.Exists(t.Context(), znode.Run(a.ID().Root, mine)); there != c.left || err != nil {
+				t.Errorf("the folder is there: %v, %v", there, err)
+			}
+		})
+	}
+}
+
+// copyBody writes the body of one znode into another, with the rights of the attacker.
+func (e *estate) copyBody(from, to string) {
+	e.t.Helper()
+	body, _, err := e.attacker.Get(e.t.Context(), from)
+	if err == nil {
+		_, err = e.attacker.Set(e.t.Context(), to, body, -1)
+	}
+	if err != nil {
+		e.t.Fatal(err)
+	}
+}
