@@ -39,3 +39,60 @@ func TestLockLostBeforeTheFirstChange(t *testing.T) {
 		t.Errorf("outcomes %v, error %v", outcomes, err)
 	}
 }
+
+// collectingStore collects until its context ends.
+type collectingStore struct {
+	memoryStore
+	collecting chan struct{}
+	err        error
+}
+
+func (s *collectingStore) Collect(ctx context.Context, _ []string, _ ...string) (int, error) {
+	if s.err != nil {
+		return 0, s.err
+	}
+	close(s.collecting)
+	<-ctx.Done()
+	return 0, context.Cause(ctx)
+}
+
+func (s *collectingStore) Lock(ctx context.Context, _ string, _ time.Duration, _ func(string)) (
+	held context.Context, release func() error, err error,
+) {
+	return context.WithoutCancel(ctx), func() error { return nil }, nil // a session outlives a signal
+}
+
+// TestASignalEndsTheCollection: nothing has to be finished there, and the lock is not kept.
+func TestASignalEndsTheCollection(t *testing.T) {
+	s := &collectingStore{
+		memoryStore: memoryStore{commit: func(context.Context, plan.Row) error { return nil }},
+		collecting:  make(chan struct{}),
+	}
+	ctx, stop := context.WithCancelCause(t.Context())
+	defer stop(nil)
+	signal := errors.New("stopped by a signal")
+	go func() {
+		<-s.collecting
+		stop(signal)
+	}()
+	var failed error
+	outcomes, err := Run(ctx, s, plan.Plan{Rows: []plan.Row{create("a")}}, Options{
+		CleanupFailed: func(err error) { failed = err },
+	})
+	if err != nil || len(outcomes) != 1 || outcomes[0].Result != Applied || !errors.Is(failed, signal) {
+		t.Errorf("outcomes %v, %v; cleanup: %v", outcomes, err, failed)
+	}
+}
+
+// TestWhatNobodyOwnsKeepsNothingElse: folders that are left as they are do not keep a root in the index.
+func TestWhatNobodyOwnsKeepsNothingElse(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want bool
+	}{{plan.ErrLeft, true}, {errors.New("no permission"), false}} {
+		a := applying{to: &collectingStore{err: c.err}, opts: Options{CleanupFailed: func(error) {}}}
+		if got := a.tidy(t.Context()); got != c.want {
+			t.Errorf("after %v: %v", c.err, got)
+		}
+	}
+}

@@ -19,6 +19,7 @@ import (
 func (p *process) commit(ctx context.Context, store *zkstate.Store, pl plan.Plan, o applyOptions, firstLook time.Time,
 	saved bool, run *report.Run,
 ) error {
+	p.redisHosts = redisHosts(pl)
 	shown := newProgress(p, pl)
 	defer shown.clear()
 	outcomes, err := apply.Run(ctx, store, pl, apply.Options{

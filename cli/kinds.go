@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 
+	"muster/plan"
 	"muster/queue"
 	"muster/resource"
 	"muster/tasks"
@@ -24,11 +25,22 @@ func (p *process) kinds() []zkstate.Kind {
 	for i := range all {
 		if all[i].Name == queue.KindName {
 			all[i].Unlink = func(ctx context.Context, rec *resource.Record) error {
-				return tasks.Unlink(ctx, rec, tasks.Access{Getenv: p.environ.value})
+				return tasks.Unlink(ctx, rec, tasks.Access{Getenv: p.environ.value}, p.redisHosts)
 			}
 		}
 	}
 	return all
+}
+
+// redisHosts lists the hosts of the queues that are declared in a plan, as host:port.
+func redisHosts(p plan.Plan) (hosts []string) {
+	for _, r := range p.Rows {
+		if q, ok := r.New.(queue.Queue); ok {
+			at, _ := queue.ParseRedis(q.Redis) // without hosts if it is none
+			hosts = append(hosts, at.Hosts...)
+		}
+	}
+	return hosts
 }
 
 // declarable returns kinds without how zkstate stores them.

@@ -40,7 +40,8 @@ type process struct {
 	log     *slog.Logger
 	called  called
 
-	reportErrors []error // of required reports that were not written
+	redisHosts   []string // of the queues that the applied plan declares
+	reportErrors []error  // of required reports that were not written
 }
 
 // Run runs muster and returns the exit code. args is without the program's name, env is NAME=value. When ctx ends with

@@ -24,15 +24,21 @@ type Access struct {
 
 // connect connects to the Redis of q. The caller closes the client.
 func (a Access) connect(ctx context.Context, q queue.Queue) (*redis.Client, error) {
+	c, err := a.config(q)
+	if err != nil {
+		return nil, err
+	}
+	return store.Connect(ctx, c)
+}
+
+// config says where the Redis of q is, and who this process is there.
+func (a Access) config(q queue.Queue) (store.Config, error) {
 	if a.Getenv == nil {
 		a.Getenv = os.Getenv
 	}
 	c, err := store.FromEnvironment(q.Redis, a.Getenv)
-	if err != nil {
-		return nil, err
-	}
 	c.Dial = a.Dial
-	return store.Connect(ctx, c)
+	return c, err
 }
 
 // open is the life of q in Redis that belongs to a generation.

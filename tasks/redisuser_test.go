@@ -65,7 +65,7 @@ func TestTheUserOfTheDocs(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	if err := Unlink(t.Context(), f.look().Record, Access{Getenv: getenv}); err != nil {
+	if err := Unlink(t.Context(), f.look().Record, Access{Getenv: getenv}, nil); err != nil {
 		t.Error(err)
 	}
 }

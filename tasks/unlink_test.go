@@ -29,7 +29,7 @@ func TestUnlink(t *testing.T) {
 	}
 	rec := f.look().Record
 	for range 2 {
-		if err := Unlink(t.Context(), rec, Access{Getenv: noEnvironment}); err != nil {
+		if err := Unlink(t.Context(), rec, Access{Getenv: noEnvironment}, []string{rediss.Addr()}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -69,7 +69,7 @@ func TestAGenerationStaysUntilItsKeysAreGone(t *testing.T) {
 	}
 	kind := zkstate.Queue()
 	kind.Unlink = func(ctx context.Context, rec *resource.Record) error {
-		return Unlink(ctx, rec, Access{Getenv: noEnvironment})
+		return Unlink(ctx, rec, Access{Getenv: noEnvironment}, []string{proxy.Addr()})
 	}
 	admin, err := zkstate.NewStore(f.s, zkstate.Config{
 		Home: f.queue.Root + "/home", Stack: "tests", Kinds: []zkstate.Kind{kind},

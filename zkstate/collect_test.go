@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -91,5 +92,31 @@ func (e *estate) copyBody(from, to string) {
 	}
 	if err != nil {
 		e.t.Fatal(err)
+	}
+}
+
+// TestCollectHasALimit for what is outside ZooKeeper: it holds the apply lock.
+func TestCollectHasALimit(t *testing.T) {
+	e := newEstate(t)
+	a := e.declareKind(queue.KindName, "a", 2)
+	e.tryApply(e.mine, "mine", a)
+	e.occupy(a, e.generationOf(a))
+	e.remove(a.ID().Path() + "/live")
+	var left time.Duration
+	kind := zkstate.Queue()
+	kind.Unlink = func(ctx context.Context, _ *resource.Record) error {
+		until, _ := ctx.Deadline()
+		left = time.Until(until)
+		return nil
+	}
+	store, err := zkstate.NewStore(e.session, zkstate.Config{
+		Home: e.root + "/home", Stack: "mine", Kinds: []zkstate.Kind{kind},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.tryApply(store, "mine")
+	if left <= 0 || left > time.Minute {
+		t.Errorf("it may take %s", left)
 	}
 }

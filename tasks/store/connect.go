@@ -72,15 +72,22 @@ func FromEnvironment(redisURL string, getenv func(string) string) (Config, error
 	return c, nil
 }
 
+// Names reports whether addr, as host:port, is one of Hosts.
+func (c Config) Names(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	return err == nil && slices.ContainsFunc(c.Hosts, func(h string) bool {
+		return strings.EqualFold(h, host) || strings.EqualFold(h, addr)
+	})
+}
+
 // dial connects to a host, which must be one of Hosts if there are credentials. Only sound replies are read there.
 func (c Config) dial(ctx context.Context, at queue.Redis, addr string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, err
 	}
-	named := func(h string) bool { return strings.EqualFold(h, host) || strings.EqualFold(h, addr) }
 	secret := c.Username != "" || c.Password != "" || c.SentinelPassword != ""
-	if secret && !slices.ContainsFunc(c.Hosts, named) {
+	if secret && !c.Names(addr) {
 		return nil, fmt.Errorf("redis at %s: %w; add %s to %s if it may have them", addr, ErrHost, host, queue.EnvHosts)
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
