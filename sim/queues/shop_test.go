@@ -69,7 +69,13 @@ func newShop(w *sim.World, edits ...func(*queue.Queue)) *shop {
 // admin is who applies.
 func (k *shop) admin(s *zkconn.Session, redis tasks.Access) (*zkstate.Store, error) {
 	kind := zkstate.Queue()
-	kind.Unlink = func(ctx context.Context, rec *resource.Record) error { return tasks.Unlink(ctx, rec, redis) }
+	kind.Unlink = func(ctx context.Context, rec *resource.Record) error {
+		at, err := queue.ParseRedis(queue.Of(rec).Redis)
+		if err != nil {
+			return err
+		}
+		return tasks.Unlink(ctx, rec, redis, at.Hosts)
+	}
 	return zkstate.NewStore(s, zkstate.Config{Home: root + "/home", Stack: "tests", Kinds: []zkstate.Kind{kind}})
 }
 

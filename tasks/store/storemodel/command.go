@@ -39,6 +39,8 @@ func (c *Client) command(words []string) (reply any, now bool) {
 		return c.pop(args[0], args[1])
 	case name == "zrange" && len(args) == 7:
 		return c.s.deadBatches(args), true
+	case name == "hget" && len(args) == 2 && args[1] == "id":
+		return c.s.queueID(args[0]), true
 	case name == "scan" && len(args) == 5:
 		return c.s.scan(args), true
 	case name == "unlink":
@@ -111,6 +113,15 @@ func (s *Server) deadBatches(args []string) any {
 		return unknown(append([]string{"zrange"}, args...))
 	}
 	return s.queue(prefix).deadBefore(before, n)
+}
+
+// queueID is whose queue has a key "q"; nil if there is none.
+func (s *Server) queueID(key string) any {
+	prefix, name := splitKey(key)
+	if q := s.queues[prefix]; name == "q" && q != nil && q.id != "" {
+		return q.id
+	}
+	return nil
 }
 
 // scan lists the keys of a queue, all at once: 0 MATCH <prefix>* COUNT <n>.
