@@ -73,6 +73,7 @@ type recordCopy struct {
 	generation string
 	kind       Kind
 	record     *resource.Record // nil: no copy can be read
+	empty      bool             // an older muster made it, which kept no copy
 }
 
 // readCopy reads the copy in generation g; nil if there is no gate.
@@ -99,7 +100,7 @@ func (r *Reader) readRunCopy(ctx context.Context, root, g string) (*recordCopy, 
 		return nil, err
 	}
 	k, rec := r.owner(root, g, body)
-	return &recordCopy{g, k, rec}, nil
+	return &recordCopy{g, k, rec, len(body) == 0}, nil
 }
 
 // observeLost observes a resource without a Record, or whose Record is misled. cs are its generations that have a gate.

@@ -185,7 +185,7 @@ func (r *Reader) readRun(ctx context.Context, dir string) ([]byte, zkconn.Stat, 
 }
 
 // belongs reports whether the generation that the Record of o names may be its own. held is the copy of a Record in it.
-// It notes in o what is wrong.
+// It notes in o what is wrong with it.
 //
 // Everybody who may write one Record can make it name any generation. So a generation is that of the Record which its
 // copy names: kind, path, and this generation. A copy that does not name the generation tells nothing; it can be
@@ -195,6 +195,8 @@ func (r *Reader) belongs(k Kind, path string, held []byte, o *resource.Observed)
 	g := o.Record.Generation
 	owner, rec := r.owner(root, g, held)
 	switch {
+	case len(held) == 0: // an older muster made it, which kept no copy
+		return true
 	case rec != nil && owner.Name == k.Name && rec.Declaration.ID().Path() == path:
 		return true
 	case rec == nil && znode.NamedGeneration(held) != g:
