@@ -50,7 +50,8 @@ func newStrangeRedis(t *testing.T) *strangeRedis {
 // serve answers each line that is the name of a command, and skips all others.
 func (r *strangeRedis) serve(c net.Conn) {
 	defer c.Close()
-	const info = "# Server\r\nredis_version:7.0.0\r\n# Memory\r\nmaxmemory_policy:noeviction\r\n# Replication\r\nrole:master\r\n"
+	const info = "# Server\r\nredis_version:7.0.0\r\n# Memory\r\nmaxmemory_policy:noeviction\r\n" +
+		"# Replication\r\nrole:master\r\n"
 	replies := map[string]string{
 		"HELLO": "-ERR unknown command\r\n", "CLIENT": "-ERR unknown command\r\n", "SELECT": "+OK\r\n",
 		"INFO": "$" + strconv.Itoa(len(info)) + "\r\n" + info + "\r\n", "HGET": "$-1\r\n",

@@ -76,6 +76,9 @@ func (q *request) attempt(ctx context.Context) (path string, err error) {
 		return "", err
 	}
 	rec, err := znode.DecodeRecordAt(group.Kind(), resource.Join(q.root, q.name), body)
+	if err == nil {
+		err = zkstate.CheckOwn(ctx, q.s, &rec)
+	}
 	if err != nil {
 		return "", err
 	}

@@ -186,6 +186,8 @@ func (a *ask) record(ctx context.Context) (rec resource.Record, version int32, e
 		err = fmt.Errorf("%w: the group declares no duty %q", ErrNoCron, a.duty)
 	case d.Type != group.Cron:
 		err = fmt.Errorf("%w: %s is a leader, which runs as long as a member holds it", ErrNoCron, a.duty)
+	default:
+		err = zkstate.CheckOwn(ctx, a.s, &rec)
 	}
 	return rec, stat.Version, err
 }

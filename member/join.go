@@ -141,7 +141,10 @@ func (j *join) read(ctx context.Context) error {
 	if j.rec.State == resource.StateTerminating {
 		return j.await(ctx, ErrNotOpen, "muster apply to open the group again: its members were asked to stop", changed, nil)
 	}
-	return nil
+	if err := zkstate.CheckOwn(ctx, j.s, &j.rec); !errors.Is(err, zkstate.ErrNotOwn) {
+		return err
+	}
+	return j.await(ctx, ErrNotOpen, "muster apply to put its record right: it names another's generation", changed, nil)
 }
 
 // refused says what to do after the transaction was refused.

@@ -175,7 +175,10 @@ func (j *join) read(ctx context.Context) error {
 		return j.await(ctx, ErrNotOpen, "muster apply to open the queue again: its processes were asked to stop",
 			changed, nil)
 	}
-	return nil
+	if err := zkstate.CheckOwn(ctx, j.s, &j.rec); !errors.Is(err, zkstate.ErrNotOwn) {
+		return err
+	}
+	return j.await(ctx, ErrNotOpen, "muster apply to put its record right: it names another's generation", changed, nil)
 }
 
 // connect connects to the Redis of the Record.

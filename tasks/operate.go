@@ -11,6 +11,7 @@ import (
 	"muster/queue"
 	"muster/resource"
 	"muster/tasks/store"
+	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -58,6 +59,9 @@ func NewOperator(ctx context.Context, s *zkconn.Session, c OperatorConfig) (*Ope
 		return nil, err
 	}
 	rec, err := znode.DecodeRecordAt(queue.Kind(), at, body)
+	if err == nil {
+		err = zkstate.CheckOwn(ctx, s, &rec)
+	}
 	if err != nil {
 		return nil, err
 	}

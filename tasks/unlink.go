@@ -14,8 +14,8 @@ import (
 	"muster/tasks/store"
 )
 
-// unlinkPage is how many places for keys are looked at, or keys deleted, at once; unlinkPages is how often. A Redis with
-// more keys than that is too large to be searched, or is none.
+// unlinkPage is how many places for keys are looked at, or keys deleted, at once; unlinkPages is how often. A Redis
+// with more keys than that is too large to be searched, or is none.
 const (
 	unlinkPage  = 1000
 	unlinkPages = 100_000

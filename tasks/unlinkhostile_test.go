@@ -55,7 +55,8 @@ func newStrangeRedis(t testing.TB, scan string) *strangeRedis {
 func (r *strangeRedis) serve(c net.Conn) {
 	defer c.Close()
 	in := bufio.NewReader(c)
-	const info = "# Server\r\nredis_version:7.0.0\r\n# Memory\r\nmaxmemory_policy:noeviction\r\n# Replication\r\nrole:master\r\n"
+	const info = "# Server\r\nredis_version:7.0.0\r\n# Memory\r\nmaxmemory_policy:noeviction\r\n" +
+		"# Replication\r\nrole:master\r\n"
 	for {
 		command, err := readCommand(in)
 		if err != nil {

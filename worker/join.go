@@ -123,7 +123,10 @@ func (j *join) read(ctx context.Context) error {
 	case rec.State == resource.StateTerminating:
 		return j.awaitRecord(ctx, ErrNotOpen, "a new generation: the workers of this one were asked to stop", nil)
 	}
-	return nil
+	if err := zkstate.CheckOwn(ctx, j.s, &rec); !errors.Is(err, zkstate.ErrNotOwn) {
+		return err
+	}
+	return j.awaitRecord(ctx, ErrNotOpen, "muster apply to put its record right: it names another's generation", nil)
 }
 
 // admit keeps every worker of another run out. It keeps a worker that has no claim out of a job that is full, and of

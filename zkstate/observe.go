@@ -211,6 +211,25 @@ func (r *Reader) belongs(k Kind, path string, held []byte, o *resource.Observed)
 	return false
 }
 
+// ErrNotOwn means that a Record names a generation that is another's, or perhaps another's. Write nothing
+// there. Apply puts the Record right, or explain says why it cannot.
+var ErrNotOwn = errors.New("the record names a generation that is not its own")
+
+// CheckOwn returns ErrNotOwn if the generation that rec names is another's. Who is about to write there asks first. A
+// generation that does not exist, or whose copy of the Record was changed, is no error here.
+func CheckOwn(ctx context.Context, s Source, rec *resource.Record) error {
+	id, k := rec.Declaration.ID(), Kind{Kind: rec.Declaration.Kind()}
+	held, _, err := s.Get(ctx, znode.Run(id.Root, rec.Generation))
+	if errors.Is(err, zkconn.ErrNoNode) {
+		return nil
+	}
+	r := Reader{kinds: []Kind{k}}
+	if err == nil && !r.belongs(k, id.Path(), held, &resource.Observed{Record: rec}) {
+		err = fmt.Errorf("%s: %w", id.Path(), ErrNotOwn)
+	}
+	return err
+}
+
 // owner returns the kind and the Record whose copy is in generation g below root; nil if that is no such copy.
 func (r *Reader) owner(root, g string, held []byte) (Kind, *resource.Record) {
 	for _, k := range r.kinds {
