@@ -170,8 +170,9 @@ func (w Want) undeclaredReason(r Row) Reason {
 	switch {
 	case class == resource.Foreign, class == resource.Unreadable, !w.Owns(r.recorded()):
 		return NotOurs
-	case class == resource.Damaged:
+	case class == resource.Damaged && (r.Old.Has(resource.PartRecord) || r.Old.Has(resource.PartObject)):
 		return r.damagedReason()
+	case class == resource.Damaged: // only its generation is left, which ends
 	case class.IsLive():
 		return UndeclaredLive
 	case class == resource.Terminating && r.Old.Live > 0:

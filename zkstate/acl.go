@@ -1,6 +1,7 @@
 package zkstate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,6 +38,25 @@ func ParseACL(entries []string) ([]zkconn.ACL, error) {
 		acl = append(acl, zkconn.ACL{Perms: perms, Scheme: e[:first], ID: e[first+1 : last]})
 	}
 	return acl, nil
+}
+
+// sameACL reports whether two ACLs have the same entries. ZooKeeper shows the hashes of passwords only to those who may
+// change the ACL, so the names are compared.
+func sameACL(a, b []zkconn.ACL) bool {
+	named := func(acl []zkconn.ACL) []zkconn.ACL {
+		var all []zkconn.ACL
+		for _, e := range acl {
+			if user, _, ok := strings.Cut(e.ID, ":"); ok && e.Scheme == "digest" {
+				e.ID = user
+			}
+			all = append(all, e)
+		}
+		slices.SortFunc(all, func(x, y zkconn.ACL) int {
+			return cmp.Or(cmp.Compare(x.Scheme, y.Scheme), cmp.Compare(x.ID, y.ID), cmp.Compare(x.Perms, y.Perms))
+		})
+		return slices.Compact(all)
+	}
+	return slices.Equal(named(a), named(b))
 }
 
 // schemeAuth stands for the session that creates a znode. ZooKeeper replaces it by the ids of that session.

@@ -21,7 +21,12 @@ func (s *Store) transaction(ctx context.Context, r plan.Row) (transaction, error
 	case r.Action() == plan.Create:
 		return s.create(ctx, r.New)
 	case r.Reason == plan.IsDamaged:
-		return s.repair(ctx, r.Old)
+		if made, err := s.madeHere(ctx, r); err != nil {
+			return transaction{}, err
+		} else if made {
+			return s.repair(ctx, r.Old)
+		}
+		return s.create(ctx, r.New)
 	case r.Action() == plan.Update:
 		return s.update(ctx, r.New, r.Old)
 	case r.Action() == plan.Replace && r.Old.Classic:
@@ -221,6 +226,36 @@ func (s *Store) repair(ctx context.Context, old *resource.Observed) (transaction
 	}}, nil
 }
 
+// madeHere reports whether r.Old may be put back: false if nothing is there but a generation of others whose copy of
+// the Record names this resource. Whoever may write in a generation can make its copy name any resource, but cannot
+// change its ACL. So a Record that is lost is that in a generation only if that has the ACL which this Store gives.
+func (s *Store) madeHere(ctx context.Context, r plan.Row) (bool, error) {
+	old := r.Old
+	if old.Has(resource.PartRecord) {
+		return true, nil
+	}
+	run := znode.Run(old.Record.Declaration.ID().Root, old.Record.Generation)
+	has, _, err := s.session.ACL(ctx, run)
+	if err != nil {
+		return false, err
+	}
+	entries, err := s.recordedACL(ctx)
+	if err != nil {
+		return false, err
+	}
+	gives, err := ParseACL(entries)
+	switch {
+	case err != nil:
+		return false, err
+	case sameACL(has, gives):
+		return true, nil
+	case !old.Has(resource.PartObject) && r.New != nil:
+		return false, nil
+	}
+	return false, fmt.Errorf("%s is the only copy of its record, and has another ACL than this stack gives: "+
+		"if it is no forgery, write acl as it was, and apply", run)
+}
+
 // lostFolders are the operations that create the folders of the generation which are lost.
 func (s *Store) lostFolders(old *resource.Observed, acl []zkconn.ACL) []zkconn.Op {
 	k, _ := s.kind(old.Record.Declaration.Kind().Name)
@@ -271,7 +306,11 @@ func (s *Store) delete(old *resource.Observed) transaction {
 	if old.Has(resource.PartObject) {
 		ops = append(ops, zkconn.DeleteOp(d.ID().Path(), old.Version))
 	}
-	ops = append(ops, zkconn.DeleteOp(recordPath(rec), old.RecordVersion))
+	version := old.RecordVersion
+	if !old.Has(resource.PartRecord) { // refused if somebody has put it back
+		ops, version = append(ops, zkconn.CreateOp(recordPath(rec), nil, zkconn.Persistent, s.acl)), 0
+	}
+	ops = append(ops, zkconn.DeleteOp(recordPath(rec), version))
 	if old.Has(resource.PartGeneration) {
 		ops = append(ops, zkconn.DeleteOp(znode.Gate(d.ID().Root, rec.Generation), 0))
 		s.noteGeneration(rec.Generation, false)
