@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"muster/zkmodel"
+	"muster/zkstate/zkconn"
 )
 
 // farFuture bounds waiting for what should end by itself.
@@ -83,10 +84,13 @@ func (w *World) runSetup() {
 	procs := w.procs
 	w.preparing = true
 	p := &process{name: "setup", index: -1, body: func(p *Process) error {
-		s, err := p.Dial(time.Minute)
+		c := p.Config(time.Minute)
+		c.Auth = w.setupAs
+		s, err := zkconn.Dial(p.ctx, c)
 		if err != nil {
 			return err
 		}
+		p.Owns(s)
 		for _, f := range w.setup {
 			if err := f(p.ctx, s); err != nil {
 				return err

@@ -19,6 +19,7 @@ type World struct {
 	options Options
 	server  *zkmodel.Server
 	setup   []func(context.Context, *zkconn.Session) error
+	setupAs []zkconn.Auth
 	procs   []*process
 	foreign []*foreign
 	lives   []*Process
@@ -86,6 +87,9 @@ var errCrashed = errors.New("this process has crashed")
 func (w *World) Setup(f func(ctx context.Context, s *zkconn.Session) error) {
 	w.setup = append(w.setup, f)
 }
+
+// SetupAs gives the session of Setup these credentials.
+func (w *World) SetupAs(auth ...zkconn.Auth) { w.setupAs = auth }
 
 // Process declares a process. body is its real code. It starts when the scheduler chooses, and may crash between any
 // two messages, at most lives times; then its next life starts. With lives < 0 it may crash once, and never comes back.

@@ -33,6 +33,9 @@ type config struct {
 	takeOver []string
 	declared []resource.Declaration
 	by       string // who applies; default: the stack
+	user     string // whose credentials apply has; empty: nobody's
+	acl      []string
+	unlinks  func(rec *resource.Record) error // is told what is deleted in Redis; may be nil
 }
 
 func (c config) want() plan.Want {
@@ -46,6 +49,14 @@ func kinds() []zkstate.Kind {
 	return all
 }
 
+func (c config) kinds() []zkstate.Kind {
+	all := kinds()
+	if c.unlinks != nil {
+		all[2].Unlink = func(_ context.Context, rec *resource.Record) error { return c.unlinks(rec) }
+	}
+	return all
+}
+
 // store is what apply writes with.
 func (c config) store(s *zkconn.Session) (*zkstate.Store, error) {
 	by := c.by
@@ -53,7 +64,7 @@ func (c config) store(s *zkconn.Session) (*zkstate.Store, error) {
 		by = c.stack
 	}
 	return zkstate.NewStore(s, zkstate.Config{
-		Home: home, Stack: c.stack, By: by + "@here", At: time.Now(), Kinds: kinds(),
+		Home: home, Stack: c.stack, By: by + "@here", At: time.Now(), ACL: c.acl, Kinds: c.kinds(),
 	})
 }
 

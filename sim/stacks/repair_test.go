@@ -63,7 +63,45 @@ func repairScenes() map[string]scene {
 	for name, d := range map[string]damage{"record": {resource.PartRecord}, "gate": {resource.PartGate}} {
 		all["repair-completed-"+name] = scene{declare: d.repairCompleted, must: []string{"damaged applied", "joined"}}
 	}
+	for name, c := range map[string]confusion{"copy": garbled, "reference": misleading} {
+		all["repair-"+name] = scene{declare: c.repair, must: []string{"damaged applied", "joined"}}
+	}
 	return all
+}
+
+// confusion is what somebody writes by hand: the znode, and its body.
+type confusion func(rec resource.Record) (path string, body []byte, err error)
+
+// garbled is a copy of the record that is none.
+func garbled(rec resource.Record) (string, []byte, error) {
+	return znode.Run(root, rec.Generation), []byte("{"), nil
+}
+
+// misleading is a record that names a generation which is not there.
+func misleading(rec resource.Record) (string, []byte, error) {
+	rec.Generation = zkstate.NewID()
+	body, err := znode.EncodeRecord(rec)
+	return znode.Record(rec.Declaration.Kind().Name, root, rec.Declaration.ID().Name), body, err
+}
+
+// repair: it is put right while a worker joins, and while two stacks that may take the job from each other change it.
+func (c confusion) repair(w *world) {
+	w.garbled = true
+	w.hand("hand", func(p *sim.Process, s *zkconn.Session) error {
+		o, err := zkstate.NewReader(s, home, kinds()...).Find(p.Context(), root+"/a")
+		if err != nil || o == nil || o.Record == nil {
+			return err
+		}
+		path, body, err := c(*o.Record)
+		if err == nil {
+			_, err = s.Set(p.Context(), path, body, -1)
+		}
+		if errors.Is(err, zkconn.ErrNoNode) {
+			err = nil
+		}
+		return err
+	})
+	damage{}.repair(w)
 }
 
 // repair: a part of a job is put back while a worker joins, and while two stacks that may take the job from each other
@@ -101,7 +139,7 @@ func terminated(w *world) {
 
 // terminate declares a process that is "muster terminate".
 func (w *world) terminate(name, path string, c config) {
-	w.storing(name, shift{}, actor{}, c, func(ctx context.Context, store *zkstate.Store) error {
+	w.storing(name, shift{}, actor{user: c.user}, c, func(ctx context.Context, store *zkstate.Store) error {
 		err := store.Terminate(ctx, path, time.Minute, nil)
 		for _, fine := range []error{
 			plan.ErrAlreadyDone, plan.ErrMoved, zkstate.ErrStillLive, zkstate.ErrNotTerminable, zkstate.ErrOtherStack,

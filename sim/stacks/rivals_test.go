@@ -20,6 +20,7 @@ func rivalScenes() map[string]scene {
 			declare: ownersReplace, must: []string{"immutable_differs_ready applied", "immutable_differs_ready refused"},
 		},
 		"owners-no-lock": {declare: ownersUnlocked, must: []string{"mutable_differs applied"}},
+		"rewritten-copy": {declare: copyRewritten, must: []string{"damaged applied", "damaged already done"}},
 		"stale-run":      {declare: staleRunReplaced, must: []string{"completed", "stale applied", "stale refused"}},
 		"stale-pair":     {declare: stalePairReplaced, must: []string{"completed", "stale applied", "stale refused"}},
 		"stale-run-goes": {
@@ -64,6 +65,41 @@ func (d damage) removed(w *world) {
 			return err
 		}
 		return remove(p.Context(), s, rest...)
+	})
+	w.apply("apply", 1, c)
+	w.last(c)
+}
+
+// copyRewritten: a copy of a record is put right while somebody writes record and copy anew, by hand.
+func copyRewritten(w *world) {
+	c := declares(aJob("a", 1))
+	w.given(c)
+	w.garbled = true
+	var rec resource.Record
+	w.Setup(func(ctx context.Context, s *zkconn.Session) error {
+		w.actors[s.ID()] = &actor{byHand: true}
+		o, err := zkstate.NewReader(s, home, kinds()...).Look(ctx, root+"/a")
+		if err != nil {
+			return err
+		}
+		rec = *o.Record
+		_, err = s.Set(ctx, znode.Run(root, rec.Generation), []byte("{"), -1)
+		return err
+	})
+	begin := shift{after: w.sends("apply")}
+	w.hand("hand", func(p *sim.Process, s *zkconn.Session) error {
+		err := begin.wait(p)
+		if err == nil {
+			err = rec.Declare(aJob("a", 1, label("by hand")))
+		}
+		if err != nil {
+			return err
+		}
+		ops, err := zkstate.SetRecordOps(rec, -1)
+		if err == nil {
+			_, err = s.Multi(p.Context(), ops...)
+		}
+		return err
 	})
 	w.apply("apply", 1, c)
 	w.last(c)

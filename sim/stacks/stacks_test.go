@@ -33,7 +33,7 @@ func scenes() map[string]scene {
 	all := map[string]scene{}
 	for _, some := range []map[string]scene{
 		jobScenes(), repairScenes(), stackScenes(), groupScenes(), queueScenes(), rootScenes(), rivalScenes(),
-		historyScenes(),
+		historyScenes(), hostileScenes(),
 	} {
 		maps.Copy(all, some)
 	}
@@ -100,7 +100,8 @@ func isApply(kind string) bool {
 		return false
 	}
 	writes := regexp.MustCompile(`(create|set|delete) /r/\.muster/KIND/NAME|create /r/NAME(,|$)|` +
-		`create /r/\.muster/run/<id>/gate|^check /r/\.muster/run/<id>/gate@v, create /r/\.muster/run/<id>/(clerk|batch)$`)
+		`create /r/\.muster/run/<id>/gate|^check /r/\.muster/run/<id>/gate@v, create /r/\.muster/run/<id>/(clerk|batch)$|` +
+		`set /r/\.muster/run/<id>$`)
 	return (!has("/by/") || has("delete /r/NAME@v")) && writes.MatchString(kind)
 }
 

@@ -43,6 +43,7 @@ type world struct {
 	running int           // processes that are not done
 	over    chan struct{} // closed when all of them are
 	sent    map[string]func(p *sim.Process, who *actor)
+	unlinks func(rec *resource.Record) error // checks what is deleted in Redis; nil: nothing
 }
 
 // sends returns a channel that is closed when a process sends its first multi: then it has looked for the last time.
@@ -120,6 +121,7 @@ func (w *world) storing(
 // dial opens a session of who.
 func (w *world) dial(p *sim.Process, who *actor) (*zkconn.Session, error) {
 	c := p.Config(session)
+	c.Auth = who.credentials()
 	if sent := w.sent[p.Name()]; sent != nil {
 		dial := c.Dial
 		c.Dial = func(ctx context.Context, server string) (net.Conn, error) {
@@ -194,6 +196,7 @@ func (w *world) applyOnce(p *sim.Process, c config) (result, error) {
 		return result{}, err
 	}
 	defer s.Close()
+	c.unlinks = w.tellUnlinks(p)
 	r := c.apply(p.Context(), s, w.planned(p, who))
 	return r, w.ended(p, who, r)
 }
@@ -207,6 +210,9 @@ func (w *world) ended(p *sim.Process, who *actor, r result) error {
 		w.seen.add(fmt.Sprintf("%s %s", o.Row.Reason, o.Result))
 	}
 	w.seen.add(fmt.Sprintf("exit %d", r.exit()))
+	if w.hostile != nil && who.config.stack == "s" {
+		return ofHostile(r)
+	}
 	var missing error
 	if p.Saw(func() { missing = w.recorded(who, r) }); missing != nil {
 		return missing
@@ -244,8 +250,7 @@ func (w *world) last(c config) {
 			switch {
 			case err != nil:
 				return err
-			case r.exit() == exitcode.Done && len(r.plan.Changes()) == 0 && len(r.plan.Own()) == len(c.declared) &&
-				r.garbage == nil:
+			case w.settled(c, r):
 				p.Saw(func() { converged = &r.plan })
 				return nil
 			}
@@ -283,6 +288,7 @@ func label(value string) func(*job.Job) {
 // shift is what a worker does.
 type shift struct {
 	name, job string
+	user      string // whose credentials it has; empty: nobody's
 	lives     int
 	works     time.Duration // before it leaves
 	completes bool
@@ -293,7 +299,7 @@ type shift struct {
 
 // worker declares a process that joins a job, works, and leaves or completes.
 func (w *world) worker(o shift) {
-	w.session(o.name, o.lives, o, actor{}, func(p *sim.Process, s *zkconn.Session) error {
+	w.session(o.name, o.lives, o, actor{user: o.user}, func(p *sim.Process, s *zkconn.Session) error {
 		ctx, cancel := context.WithTimeout(p.Context(), patience)
 		defer cancel()
 		m, err := joinJob(ctx, s, o.job, o.name)

@@ -1,0 +1,241 @@
+package stacks_test
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"muster/exitcode"
+	"muster/plan"
+	"muster/resource"
+	"muster/sim"
+	"muster/zkmodel"
+	"muster/zkstate"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// hostileScenes are those of a participant of the stack "s" who writes what it may write, as examples/guarded grants
+// it, while the stack "t" in the same root goes about its business. The checker then looks at what is not of "s": it
+// holds as without the participant.
+func hostileScenes() map[string]scene {
+	return map[string]scene{
+		"hostile-replace": {
+			declare: hostileReplace, must: []string{"attacked", "joined", "immutable_differs_ready applied"},
+		},
+		"hostile-delete": {
+			declare: hostileDelete, must: []string{"attacked", "undeclared applied", "immutable_differs_ready applied"},
+		},
+		"hostile-terminate": {declare: hostileTerminate, must: []string{"attacked", "joined", "terminated"}},
+		"hostile-queue": {
+			declare: hostileQueue, must: []string{"attacked", "undeclared applied", "unlinked"},
+		},
+	}
+}
+
+// Users. The password of each is "secret".
+const (
+	deployer = "ops"
+	hostile  = "hostile" // a worker of "s"
+	honest   = "honest"  // a worker of "t"
+)
+
+func credentials(user string) zkconn.Auth {
+	return zkconn.Auth{Scheme: "digest", Data: []byte(user + ":secret")}
+}
+
+// credentials are its own, or those of its configuration.
+func (a *actor) credentials() []zkconn.Auth {
+	user := a.user
+	if user == "" && a.config != nil {
+		user = a.config.user
+	}
+	if user == "" {
+		return nil
+	}
+	return []zkconn.Auth{credentials(user)}
+}
+
+func idOf(user string) string {
+	sum := sha1.Sum([]byte(user + ":secret"))
+	return user + ":" + base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// guarded is a configuration with the ACL of examples/guarded: for who applies, these workers, and everybody who looks.
+func guarded(stack, workers string, ds ...resource.Declaration) config {
+	acl := []string{"digest:" + idOf(deployer) + ":cdrwa", "world:anyone:r"}
+	if workers != "" {
+		acl = append(acl, "digest:"+idOf(workers)+":cdrw")
+	}
+	return config{stack: stack, declared: ds, user: deployer, acl: acl}
+}
+
+// shared brings about the folders that all stacks share, which no worker may write.
+func (w *world) shared(ds ...resource.Declaration) {
+	w.SetupAs(credentials(deployer))
+	w.given(guarded("o", "", ds...))
+	w.hostile = map[string]bool{}
+}
+
+// others is t without what the hostile participant may write, which is no longer in the tree either.
+func (c *checker) others(t *zkmodel.Txn) *zkmodel.Txn {
+	if c.hostile == nil {
+		return t
+	}
+	rest := *t
+	rest.Ops = nil
+	for _, o := range t.Ops {
+		if o.Type == zkmodel.OpCreate || o.Type == zkmodel.OpCreate2 {
+			c.hostile[o.Path] = false
+			for _, a := range o.ACL {
+				c.hostile[o.Path] = c.hostile[o.Path] || a.ID == idOf(hostile)
+			}
+		}
+		if !c.hostile[o.Path] {
+			rest.Ops = append(rest.Ops, o)
+		}
+	}
+	maps.DeleteFunc(c.now, func(p string, _ entry) bool { return c.hostile[p] })
+	return &rest
+}
+
+// namedByHostile reports whether the hostile participant names a generation: then somebody could mean it, and it stays.
+func (c *checker) namedByHostile(run string) bool {
+	named := false
+	c.w.Server().Walk(func(at string, data []byte, _ zkmodel.Stat) {
+		named = named || c.hostile[at] && strings.Contains(string(data), path.Base(run))
+	})
+	return named
+}
+
+// keepsOut: the hostile participant changes nothing of others, and neither does an apply of its stack, but for what
+// has ended.
+func (c *checker) keepsOut(before tree, t *zkmodel.Txn, who *actor) error {
+	if c.hostile == nil || who.user != hostile && (who.config == nil || who.config.stack != "s") {
+		return nil
+	}
+	for _, o := range t.Ops {
+		run, _, ok := generationOf(o.Path)
+		ended := ok && !before.has(run+"/gate") && before.resourceOf(run) == ""
+		if o.Type != zkmodel.OpCheck && o.Type != zkmodel.OpClose && !(ended && o.Type == zkmodel.OpDelete) {
+			return fmt.Errorf("%s was changed for a stack whose it is not", o.Path)
+		}
+	}
+	return nil
+}
+
+// ofHostile is how an apply of the stack of a hostile participant may end: it ends.
+func ofHostile(r result) error {
+	if r.exit() == exitcode.Unreachable {
+		return errors.Join(zkconn.ErrSessionLost, r.err)
+	}
+	return nil
+}
+
+// settled reports whether there was nothing left to do for an apply. What a hostile participant says of its own is not.
+func (w *world) settled(c config, r result) bool {
+	if w.hostile == nil {
+		return r.exit() == exitcode.Done && len(r.plan.Changes()) == 0 && len(r.plan.Own()) == len(c.declared) &&
+			(r.garbage == nil || w.garbled)
+	}
+	return r.err == nil && !slices.ContainsFunc(r.plan.Rows, func(row plan.Row) bool {
+		return !w.hostile[row.Path] && row.Action() != plan.None && row.Action() != plan.Unmanaged
+	})
+}
+
+// tellUnlinks checks what an apply deletes in Redis.
+func (w *world) tellUnlinks(p *sim.Process) func(*resource.Record) error {
+	if w.unlinks == nil {
+		return nil
+	}
+	return func(rec *resource.Record) (err error) {
+		if p.Saw(func() { err = w.unlinks(rec) }); err != nil {
+			p.Fail(err)
+		}
+		return err
+	}
+}
+
+// hostileReplace: the stack of the hostile worker replaces its job, while a worker of another stack is live.
+func hostileReplace(w *world) {
+	w.shared(aJob("o", 1))
+	w.given(guarded("s", hostile, aJob("a", 1)))
+	t := guarded("t", honest, aJob("b", 1))
+	w.given(t)
+	w.attacker("h", "job", "a", "b")
+	w.apply("apply", 1, guarded("s", hostile, aJob("a", 2)))
+	w.worker(shift{name: "w", job: "b", user: honest, lives: 1, works: hours})
+	w.last(t)
+}
+
+// hostileDelete: both stacks apply: they replace, delete and create.
+func hostileDelete(w *world) {
+	w.shared(aJob("o", 1))
+	w.given(guarded("s", hostile, aJob("a", 1)))
+	w.given(guarded("t", honest, aJob("b", 1), aJob("c", 1)))
+	t := guarded("t", honest, aJob("b", 2), aJob("d", 1))
+	w.attacker("h", "job", "a", "b", "c", "d")
+	w.apply("apply", 1, guarded("s", hostile))
+	w.apply("else", 1, t)
+	w.last(t)
+}
+
+// hostileTerminate: a job is terminated while its worker is live, or comes.
+func hostileTerminate(w *world) {
+	w.shared(aJob("o", 1))
+	w.given(guarded("s", hostile, aJob("a", 1)))
+	t := guarded("t", honest, aJob("b", 1))
+	w.given(t)
+	w.attacker("h", "job", "a", "b")
+	w.terminate("stop", root+"/b", t)
+	w.worker(shift{name: "w", job: "b", user: honest, lives: 1, works: hours})
+	w.last(t)
+}
+
+// hostileQueue: the stack of the hostile participant deletes its queue, and so does the other one with one of two.
+func hostileQueue(w *world) {
+	w.shared(aJob("o", 1), aQueue("n", "one:1"))
+	w.given(guarded("s", hostile, aQueue("p", "one:1")))
+	w.given(guarded("t", honest, aQueue("q", "one:1"), aQueue("r", "one:1")))
+	w.Setup(func(ctx context.Context, s *zkconn.Session) error { return beginQueues(ctx, s, "p", "q", "r") })
+	t := guarded("t", honest, aQueue("q", "one:1"))
+	w.unlinks = func(rec *resource.Record) error {
+		w.seen.add("unlinked")
+		g := rec.Generation
+		if at := w.now.resourceOf(znode.Run(root, g)); at != "" || w.now.has(znode.Gate(root, g)) {
+			return fmt.Errorf("what %s keeps in generation %s was unlinked", at, g)
+		}
+		return nil
+	}
+	w.attacker("h", "queue", "p", "q", "r")
+	w.apply("apply", 1, guarded("s", hostile))
+	w.apply("else", 1, t)
+	w.last(t)
+}
+
+// beginQueues creates the folders of queues, as their first processes do.
+func beginQueues(ctx context.Context, s *zkconn.Session, names ...string) error {
+	for _, name := range names {
+		o, err := zkstate.NewReader(s, home, kinds()...).Look(ctx, resource.Join(root, name))
+		if err != nil {
+			return err
+		}
+		acl, err := zkstate.ParseACL(o.Record.ACL)
+		if err != nil {
+			return err
+		}
+		for _, folder := range znode.QueueFolders() {
+			at := resource.Join(znode.Run(root, o.Record.Generation), folder)
+			if _, err := s.Create(ctx, at, nil, zkconn.Persistent, acl); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
