@@ -88,6 +88,8 @@ func floorPlan() map[string]room {
 			others: []string{sync},
 		},
 		"zkstate/zkconn": {others: []string{"github.com/go-zookeeper/zk"}},
+		// What one participant can do to others: tests only.
+		"zkstate/hostile": {},
 		"zkstate/znode": {
 			ours:   []string{"resource", "job", "queue", "history", "zkstate/znode/internal/jobmaster"},
 			others: []string{protobuf},
