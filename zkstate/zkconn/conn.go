@@ -214,7 +214,8 @@ func (c *conn) nextFrame() error {
 }
 
 // readHandshake reads the answer to the handshake: protocol version (4 bytes), timeout in ms (4), session id (8),
-// password (4+16) and perhaps a flag.
+// password (4+16) and perhaps a flag. What does not fit is a failure of this server. Another session than ours is the
+// end of ours: the library would go on in it, and our ephemeral znodes are not there.
 func (c *conn) readHandshake() error {
 	c.readBy = time.Now().Add(c.session.handshakeLimit())
 	head := make([]byte, 4)
@@ -222,7 +223,7 @@ func (c *conn) readHandshake() error {
 		return err
 	}
 	length := binary.BigEndian.Uint32(head)
-	if length < 36 || length > 64 {
+	if length != 36 && length != 37 {
 		if head[0] == 0x15 && head[1] == 0x03 {
 			return fmt.Errorf("%w: it speaks TLS", errNotZooKeeper)
 		}
@@ -232,18 +233,24 @@ func (c *conn) readHandshake() error {
 	if _, err := io.ReadFull(c.in, frame[4:]); err != nil {
 		return err
 	}
-	timeout := time.Duration(binary.BigEndian.Uint32(frame[8:])) * time.Millisecond
-	id := int64(binary.BigEndian.Uint64(frame[12:]))
-	if id == 0 && c.session.ID() == 0 {
+	timeout := time.Duration(int32(binary.BigEndian.Uint32(frame[8:]))) * time.Millisecond
+	id, secret := int64(binary.BigEndian.Uint64(frame[12:])), frame[24:40]
+	switch {
+	case binary.BigEndian.Uint32(frame[20:]) != uint32(len(secret)):
+		return errNotZooKeeper
+	case id == 0 && c.session.ID() == 0:
 		return errors.New("grants no session")
+	case id != 0 && (timeout <= 0 || timeout > longestTimeout):
+		return fmt.Errorf("%w: it grants a session of %s", errNotZooKeeper, timeout)
 	}
 	c.ready, c.readBy = frame, time.Time{}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.handshaken, c.resets = true, c.session.watches.connected()
-	if id != 0 {
-		c.session.granted(c, id, timeout, c.handshakeSent)
+	if id != 0 && !c.session.granted(c, id, secret, timeout) {
+		c.session.end(errOther)
+		return errOther
 	}
+	c.handshaken, c.resets = true, c.session.watches.connected()
 	return nil
 }
 

@@ -39,6 +39,7 @@ var (
 
 var (
 	errExpired = fmt.Errorf("%w: expired by the server", ErrSessionLost)
+	errOther   = fmt.Errorf("%w: a server answered for another session", ErrSessionLost)
 	errClosed  = fmt.Errorf("%w: closed by its owner", ErrSessionLost)
 )
 

@@ -4,12 +4,13 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 )
 
-// relay is a proxy with two faults that zkserver.Proxy does not have: it can drop replies and keep the connection, and
-// it can reset a connection just after the handshake.
+// relay is a proxy with three faults that zkserver.Proxy does not have: it can drop replies and keep the connection, it
+// can reset a connection just after the handshake, and it can change the answer to a handshake.
 type relay struct {
 	net.Listener
 	target string
@@ -18,6 +19,7 @@ type relay struct {
 	handshake []byte                  // newest answer to a handshake
 	drop      func(reply []byte) bool // selects replies that are dropped
 	resets    int                     // number of connections that will be reset
+	forge     func(frame []byte)      // changes answers to a handshake on their way to the client
 }
 
 func newRelay(t testing.TB, target string) *relay {
@@ -69,7 +71,10 @@ func (r *relay) serve(client *net.TCPConn) {
 		r.mu.Lock()
 		reset := false
 		if first {
-			r.handshake = frame
+			r.handshake = slices.Clone(frame)
+			if r.forge != nil {
+				r.forge(frame)
+			}
 			if reset = r.resets > 0; reset {
 				r.resets--
 			}

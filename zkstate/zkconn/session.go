@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -45,6 +44,7 @@ type Config struct {
 
 const (
 	defaultTimeout    = 10 * time.Second
+	longestTimeout    = 24 * time.Hour
 	defaultInFlight   = 128
 	defaultReadBuffer = 16 << 20
 	smallBuffer       = 16 << 10
@@ -88,6 +88,7 @@ type Session struct {
 	mu       sync.Mutex
 	conn     *conn         // newest connection, perhaps closed
 	id       int64         // 0 until the first handshake; never changes then
+	secret   string        // the password of id, with which a server gives the session to a connection
 	timeout  time.Duration // as the server granted it
 	answered time.Time     // when the newest answered request was sent
 
@@ -146,9 +147,8 @@ func (c Config) complete() (Config, error) {
 	if c.Timeout == 0 {
 		c.Timeout = defaultTimeout
 	}
-	if ms := c.Timeout.Milliseconds(); ms < 1 || ms > math.MaxInt32 {
-		return c, fmt.Errorf("session timeout %s: must be between 1ms and %s",
-			c.Timeout, math.MaxInt32*time.Millisecond)
+	if c.Timeout < time.Millisecond || c.Timeout > longestTimeout {
+		return c, fmt.Errorf("session timeout %s: must be between 1ms and %s", c.Timeout, longestTimeout)
 	}
 	if c.InFlight <= 0 {
 		c.InFlight = defaultInFlight

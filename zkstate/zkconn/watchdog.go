@@ -9,16 +9,21 @@ import (
 // shortestLimit is the least that LeaveAfter takes. A healthy server may need that long for a write.
 const shortestLimit = 250 * time.Millisecond
 
-// granted is called when a server has accepted the connection for the session. sent is when the handshake was sent.
-func (s *Session) granted(c *conn, id int64, timeout time.Duration, sent time.Time) {
+// granted is called when a server has accepted the connection, and reports whether it is for this session: the first
+// answer of a server decides which one that is. The caller holds the lock of c.
+func (s *Session) granted(c *conn, id int64, secret []byte, timeout time.Duration) bool {
 	s.hosts.setReason(c.server, "")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.id == 0 {
-		s.id = id
+		s.id, s.secret = id, string(secret)
+	}
+	if s.id != id || s.secret != string(secret) {
+		return false
 	}
 	s.timeout = timeout
-	s.answered, s.confirmed = sent, sent
+	s.answered, s.confirmed = c.handshakeSent, c.handshakeSent
+	return true
 }
 
 // replied is called when a request has been answered.
