@@ -24,23 +24,33 @@ import (
 // what is declared.
 type target struct {
 	servers []string
+	by      namer
 	timeout time.Duration
 	tls     resource.TLS // as declared, relative to the current directory
 	files   resource.TLS // the files to open
 }
+
+// namer is who named the servers of a target.
+type namer int
+
+const (
+	byCaller        namer = iota // flags, the environment, or nobody: the default
+	byConfiguration              // which the caller chose
+	byPlan                       // a file that others may have written since
+)
 
 // target returns the target of a command whose configuration or saved plan declares the given one.
 func (p *process) target(declared target) target {
 	t := declared
 	switch env := p.environ.value("MUSTER_SERVERS"); {
 	case len(p.flags.servers) > 0:
-		t.servers = p.flags.servers
+		t.servers, t.by = p.flags.servers, byCaller
 	case env != "":
-		t.servers = strings.Split(env, ",")
+		t.servers, t.by = strings.Split(env, ","), byCaller
 	case len(t.servers) > 0:
 		p.called.servers = t.servers
 	default:
-		t.servers = []string{spec.DefaultServer}
+		t.servers, t.by = []string{spec.DefaultServer}, byCaller
 	}
 	for i, s := range t.servers {
 		t.servers[i] = strings.TrimSpace(s)
@@ -65,11 +75,14 @@ func (p *process) target(declared target) target {
 // declaredTarget returns what the configuration that an argument names says about ZooKeeper.
 func (p *process) declaredTarget(cfg *spec.Config, arg string) target {
 	z, dir := cfg.ZooKeeper, p.configDir(arg)
-	return target{servers: slices.Clone(z.Servers), timeout: time.Duration(z.SessionTimeout), tls: resource.TLS{
-		CAFile:   p.tlsPath(dir, z.TLS.CAFile),
-		CertFile: p.tlsPath(dir, z.TLS.CertFile),
-		KeyFile:  p.tlsPath(dir, z.TLS.KeyFile),
-	}}
+	return target{
+		servers: slices.Clone(z.Servers), by: byConfiguration, timeout: time.Duration(z.SessionTimeout),
+		tls: resource.TLS{
+			CAFile:   p.tlsPath(dir, z.TLS.CAFile),
+			CertFile: p.tlsPath(dir, z.TLS.CertFile),
+			KeyFile:  p.tlsPath(dir, z.TLS.KeyFile),
+		},
+	}
 }
 
 // tlsPath returns name, which is relative to dir, relative to the current directory: a saved plan may be applied on a
@@ -88,7 +101,7 @@ func (p *process) tlsPath(dir, name string) string {
 
 // savedTarget returns what a saved plan says about ZooKeeper.
 func savedTarget(s planfile.Saved) target {
-	return target{servers: s.Servers, timeout: time.Duration(s.SessionTimeout), tls: s.TLS}
+	return target{servers: s.Servers, by: byPlan, timeout: time.Duration(s.SessionTimeout), tls: s.TLS}
 }
 
 // connectTimeout bounds the wait for a session. An ensemble chooses a leader in that time.
@@ -97,6 +110,9 @@ const connectTimeout = 5 * time.Second
 // connect opens a session. The session outlives ctx: a signal must not interrupt the writes in flight.
 func (p *process) connect(ctx context.Context, t target) (*zkconn.Session, error) {
 	auth, err := p.credentials()
+	if err == nil && len(auth) > 0 {
+		err = p.checkHosts(t)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -110,6 +126,25 @@ func (p *process) connect(ctx context.Context, t target) (*zkconn.Session, error
 		Servers: t.servers, Timeout: t.timeout, Auth: auth, TLS: tlsConfig, Logger: p.log,
 	})
 	return s, wrapDialError(err)
+}
+
+// checkHosts refuses servers that the credentials are not for: all but those that the caller names as servers or in
+// MUSTER_ZK_HOSTS and, if that is empty, those of the configuration.
+func (p *process) checkHosts(t target) error {
+	hosts := resource.ParseHosts(p.environ.value("MUSTER_ZK_HOSTS"))
+	i := slices.IndexFunc(t.servers, func(addr string) bool { return !hosts.Include(addr) })
+	if t.by == byCaller || t.by == byConfiguration && len(hosts) == 0 || i < 0 {
+		return nil
+	}
+	source := "the configuration"
+	if t.by == byPlan {
+		source = "the plan"
+	}
+	err := fmt.Errorf("zookeeper at %s, which %s names: the credentials are not for this host", t.servers[i], source)
+	return &problem{
+		errWithheld, err,
+		"name the servers in --servers or MUSTER_SERVERS, or add those that may have the credentials to MUSTER_ZK_HOSTS",
+	}
 }
 
 // wrapDialError makes a usage error of an error that came before any server was tried.
@@ -208,10 +243,12 @@ func (p *process) checkACL(t target, acl []string) error {
 	return nil
 }
 
-// unreachable reports whether ZooKeeper was not reached, ended the session, or refused access.
+// unreachable reports whether ZooKeeper was not reached, ended the session, refused access, or must not get the
+// credentials.
 func unreachable(err error) bool {
 	for _, kind := range []error{
 		zkconn.ErrUnreachable, zkconn.ErrSessionLost, zkconn.ErrNoAuth, zkconn.ErrAuthFailed, zkconn.ErrInvalidACL,
+		errWithheld,
 	} {
 		if errors.Is(err, kind) {
 			return true

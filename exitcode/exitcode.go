@@ -71,7 +71,7 @@ func Table() []Row {
 			"another script opened the operation (`--adopt`); another batch has this `--id`",
 			"answer the prompt with what it asks for, or give the flag that the message names"},
 		{[]int{Unreachable}, "ZooKeeper could not be reached, or did not allow it", "ZooKeeper unreachable, " +
-			"or did not answer a process in time; session lost; not authorised; " +
+			"or did not answer a process in time; session lost; not authorised; credentials that are not for the server; " +
 			"Redis, for executors, watchers and commands about batches",
 			"check servers and credentials; after a lost session, plan again"},
 		{[]int{Usage}, "bad usage", "bad usage; no terminal and no `--yes`",

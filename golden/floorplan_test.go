@@ -121,7 +121,9 @@ func floorPlan() map[string]room {
 			others: []string{"github.com/prometheus/client_golang", "golang.org/x/sys/unix"},
 		},
 		// A process's side of a queue, and what it keeps in Redis.
-		"tasks/store": {ours: []string{"queue", "tasks/store/lua"}, others: []string{"github.com/redis/go-redis/v9"}},
+		"tasks/store": {
+			ours: []string{"resource", "queue", "tasks/store/lua"}, others: []string{"github.com/redis/go-redis/v9"},
+		},
 		// The scripts in Go, and a Redis in memory: tests only.
 		"tasks/store/lua":        {},
 		"tasks/store/storemodel": {ours: []string{"tasks/store/lua"}},

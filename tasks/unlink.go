@@ -38,7 +38,7 @@ func Unlink(ctx context.Context, rec *resource.Record, access Access, hosts []st
 		return err
 	}
 	for _, host := range at.Hosts {
-		if !slices.Contains(hosts, host) && !c.Names(host) {
+		if !slices.Contains(hosts, host) && !c.Hosts.Include(host) {
 			return fmt.Errorf("no queue that is declared uses the redis at %s; add it to %s if keys may be deleted there",
 				host, queue.EnvHosts)
 		}

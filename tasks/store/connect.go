@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/queue"
+	"muster/resource"
 )
 
 var (
@@ -39,7 +39,7 @@ type Config struct {
 	// Credentials are sent only to Hosts. A URL cannot hold them: who writes it could name another host.
 	Username, Password string
 	SentinelPassword   string
-	Hosts              []string // host, or host:port; with sentinels also the hosts of the primary and its replicas
+	Hosts              resource.Hosts // with sentinels also the hosts of the primary and its replicas
 
 	TLS *tls.Config // nil is the system's certificates
 
@@ -64,20 +64,8 @@ func FromEnvironment(redisURL string, getenv func(string) string) (Config, error
 		}
 		c.Password = strings.TrimRight(string(body), "\r\n")
 	}
-	for host := range strings.SplitSeq(getenv(queue.EnvHosts), ",") {
-		if host = strings.TrimSpace(host); host != "" {
-			c.Hosts = append(c.Hosts, host)
-		}
-	}
+	c.Hosts = resource.ParseHosts(getenv(queue.EnvHosts))
 	return c, nil
-}
-
-// Names reports whether addr, as host:port, is one of Hosts.
-func (c Config) Names(addr string) bool {
-	host, _, err := net.SplitHostPort(addr)
-	return err == nil && slices.ContainsFunc(c.Hosts, func(h string) bool {
-		return strings.EqualFold(h, host) || strings.EqualFold(h, addr)
-	})
 }
 
 // dial connects to a host, which must be one of Hosts if there are credentials. Only sound replies are read there.
@@ -87,7 +75,7 @@ func (c Config) dial(ctx context.Context, at queue.Redis, addr string) (net.Conn
 		return nil, err
 	}
 	secret := c.Username != "" || c.Password != "" || c.SentinelPassword != ""
-	if secret && !c.Names(addr) {
+	if secret && !c.Hosts.Include(addr) {
 		return nil, fmt.Errorf("redis at %s: %w; add %s to %s if it may have them", addr, ErrHost, host, queue.EnvHosts)
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
