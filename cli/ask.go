@@ -125,12 +125,14 @@ func runAsk(ctx context.Context, p *process, o askOptions, name string) error {
 		return err
 	}
 	id := found.group.Record.Declaration.ID()
-	sent, err := member.SendAsk(ctx, scope.session, id.Root, id.Name,
+	limited, cancel := context.WithTimeoutCause(ctx, o.timeout, errTimeUp)
+	defer cancel()
+	sent, err := member.SendAsk(limited, scope.session, id.Root, id.Name,
 		znode.Ask{Do: o.do, Duty: found.duty.Name, To: o.to, By: p.user()})
 	if err != nil {
 		return askError(err, found)
 	}
-	if err := awaitClerk(ctx, scope, o, found, sent, len(before.Members) > 0); err != nil {
+	if err := awaitClerk(limited, scope, o, found, sent, len(before.Members) > 0); err != nil {
 		return err
 	}
 	after, err := scope.dutyNow(ctx, found)
@@ -180,7 +182,8 @@ func askError(err error, d foundDuty) error {
 	switch {
 	case errors.Is(err, member.ErrUnfit):
 		return &problem{errIncomplete, err, "muster explain " + text.ShellWord(d.name()) + " shows who can have it"}
-	case errors.Is(err, member.ErrManyAsks), errors.Is(err, member.ErrNotOpen), errors.Is(err, member.ErrUnknown):
+	case errors.Is(err, member.ErrManyAsks), errors.Is(err, member.ErrNotOpen), errors.Is(err, member.ErrUnknown),
+		errors.Is(err, errTimeUp):
 		return &problem{errIncomplete, err, "muster status " + at + " shows what waits and why"}
 	case errors.Is(err, member.ErrNoDuty), errors.Is(err, member.ErrNoGroup):
 		return &problem{err: err, next: "muster status " + at}
@@ -188,7 +191,7 @@ func askError(err error, d foundDuty) error {
 	return err
 }
 
-// awaitClerk waits until the clerk has decided. Without a live member there is none.
+// awaitClerk waits until the clerk has decided, or until the time of ctx is up. Without a live member there is none.
 func awaitClerk(ctx context.Context, scope searchScope, o askOptions, d foundDuty, sent string, live bool) error {
 	next := "muster status " + text.ShellWord(d.path) + " shows what waits"
 	if !live {
@@ -196,10 +199,8 @@ func awaitClerk(ctx context.Context, scope searchScope, o askOptions, d foundDut
 			d.name(), o.do)
 		return &problem{errIncomplete, err, next}
 	}
-	deadline, cancel := context.WithTimeout(ctx, o.timeout)
-	defer cancel()
-	err := member.AwaitAnswer(deadline, scope.session, sent)
-	if err != nil && ctx.Err() == nil && deadline.Err() != nil {
+	err := member.AwaitAnswer(ctx, scope.session, sent)
+	if errors.Is(err, errTimeUp) {
 		err = fmt.Errorf("%s: the clerk has not answered within %s; it still may do the %s", d.name(), o.timeout, o.do)
 		return &problem{errIncomplete, err, next}
 	}

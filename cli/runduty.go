@@ -62,12 +62,14 @@ func runRun(ctx context.Context, p *process, o runDutyOptions, name string) erro
 		return &problem{errUsage, err, "muster explain " + text.ShellWord(found.name())}
 	}
 	id := found.group.Record.Declaration.ID()
-	number, err := member.AskRun(ctx, scope.session, id.Root, id.Name, found.duty.Name, p.user())
+	limited, cancel := context.WithTimeoutCause(ctx, o.timeout, errTimeUp)
+	defer cancel()
+	number, err := member.AskRun(limited, scope.session, id.Root, id.Name, found.duty.Name, p.user())
 	if err != nil {
 		return askRunError(err, found)
 	}
 	at := znode.Now(id.Root, found.group.Record.Generation, found.duty.Name, number)
-	run, err := o.accepted(ctx, scope, found, at)
+	run, err := o.accepted(limited, scope, found, at)
 	if err != nil {
 		return err
 	}
@@ -100,7 +102,8 @@ func (p *process) say(format, name, what string) {
 	}
 }
 
-// accepted waits until the holder has accepted a run: it runs, or waits for the run that goes on.
+// accepted waits, until the time of ctx is up, for the holder to accept a run: it runs, or waits for the run that goes
+// on.
 func (o runDutyOptions) accepted(
 	ctx context.Context, scope searchScope, d foundDuty, at string,
 ) (znode.TickRecord, error) {
@@ -119,10 +122,8 @@ func (o runDutyOptions) accepted(
 	if err != nil {
 		return znode.TickRecord{}, &problem{errIncomplete, err, next}
 	}
-	deadline, cancel := context.WithTimeout(ctx, o.timeout)
-	defer cancel()
-	run, err := awaitRun(deadline, scope.session, at, func(r znode.TickRecord) bool { return r.State != znode.TickAsked })
-	if err != nil && ctx.Err() == nil && deadline.Err() != nil {
+	run, err := awaitRun(ctx, scope.session, at, func(r znode.TickRecord) bool { return r.State != znode.TickAsked })
+	if errors.Is(err, errTimeUp) {
 		err = fmt.Errorf("%s: the run is written down, but no member has accepted it within %s", d.name(), o.timeout)
 		return run, &problem{errIncomplete, err, next}
 	}
@@ -196,7 +197,8 @@ func runText(r znode.TickRecord) string {
 // askRunError makes a problem of a refused request for a run.
 func askRunError(err error, d foundDuty) error {
 	switch {
-	case errors.Is(err, member.ErrAskedTooOften), errors.Is(err, member.ErrNotOpen), errors.Is(err, member.ErrUnknown):
+	case errors.Is(err, member.ErrAskedTooOften), errors.Is(err, member.ErrNotOpen), errors.Is(err, member.ErrUnknown),
+		errors.Is(err, errTimeUp):
 		return &problem{errIncomplete, err, "muster explain " + text.ShellWord(d.name()) + " shows its runs"}
 	case errors.Is(err, member.ErrNoCron):
 		return &problem{err: err, next: "muster status " + text.ShellWord(d.path)}

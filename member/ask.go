@@ -44,15 +44,25 @@ func SendAsk(ctx context.Context, s *zkconn.Session, root, name string, a znode.
 	if q.body, err = znode.EncodeAsk(a); err == nil {
 		err = s.Sync(ctx, resource.Join(root, name))
 	}
-	for err == nil {
+	for tries := 0; err == nil; tries++ {
 		if path, err = q.attempt(ctx); err == nil {
 			return path, nil
 		}
 		if errors.Is(err, errAgain) {
-			err = ctx.Err()
+			err = again(err, tries)
 		}
 	}
 	return "", fmt.Errorf("%s %s/%s: %w", a.Do, resource.Join(root, name), a.Duty, err)
+}
+
+// again returns nil while it is worth while to try again after errAgain. Others that write at the same time are soon
+// through, but a znode that somebody put in the way may stay.
+func again(err error, tries int) error {
+	const most = 100
+	if tries < most {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrNotOpen, err)
 }
 
 // request is a SendAsk under way.
@@ -94,7 +104,7 @@ func (q *request) attempt(ctx context.Context) (path string, err error) {
 	if err != nil {
 		return "", err
 	}
-	gate := zkconn.CheckOp(znode.Gate(q.root, q.generation), 0)
+	gate := zkconn.CheckOp(znode.Gate(q.root, q.generation), -1)
 	ops := append([]zkconn.Op{gate, zkconn.CheckOp(at, stat.Version)}, log...)
 	results, err := q.s.Multi(ctx, append(ops,
 		zkconn.CreateOp(znode.NewAsk(q.root, q.generation), q.body, zkconn.PersistentSequential, acl))...)
@@ -106,7 +116,7 @@ func (q *request) attempt(ctx context.Context) (path string, err error) {
 	case refusedAt(err, znode.Gate(q.root, q.generation), zkconn.ErrNoNode):
 		return "", q.refusedGate(ctx, at, stat.Version, err)
 	case errors.Is(err, zkconn.ErrBadVersion), errors.Is(err, zkconn.ErrNoNode), errors.Is(err, zkconn.ErrNodeExists):
-		return "", errAgain
+		return "", fmt.Errorf("%w: %w", errAgain, err)
 	}
 	return "", err
 }

@@ -201,7 +201,7 @@ func (f *office) guards(o orders, own bool) ([]zkconn.Op, error) {
 		return nil, fmt.Errorf("%w: %s is gone", ErrRemoved, m.seat)
 	}
 	ops := []zkconn.Op{
-		zkconn.CheckOp(znode.Gate(m.root, m.Generation), 0),
+		zkconn.CheckOp(znode.Gate(m.root, m.Generation), -1),
 		zkconn.CheckOp(m.recordPath(), o.record),
 	}
 	if !own {

@@ -111,12 +111,12 @@ func AskRun(ctx context.Context, s *zkconn.Session, root, name, duty, by string)
 	a.body, err = znode.EncodeTick(znode.TickRecord{
 		State: znode.TickAsked, Asked: time.Now().UTC().Round(0), AskedBy: by, Nonce: a.id,
 	})
-	for err == nil {
+	for tries := 0; err == nil; tries++ {
 		if number, err = a.attempt(ctx); err == nil {
 			return number, nil
 		}
 		if errors.Is(err, errAgain) {
-			err = nil
+			err = again(err, tries)
 		}
 	}
 	return 0, fmt.Errorf("run %s/%s: %w", resource.Join(root, name), duty, err)
@@ -129,7 +129,6 @@ type ask struct {
 	id               string
 	body             []byte
 	version          int32 // of the log, as read by this attempt; -1: it is not there yet
-	tries            int
 }
 
 // attempt asks once. errAgain means that something has changed meanwhile.
@@ -157,10 +156,7 @@ func (a *ask) attempt(ctx context.Context) (int64, error) {
 	case refusedAt(err, znode.Gate(a.root, rec.Generation), zkconn.ErrNoNode):
 		return 0, fmt.Errorf("%w: a part of it was deleted by hand: apply again", ErrNotOpen)
 	}
-	const most = 10 // others that write at the same time are soon through
-	a.tries++
-	if changed := errors.Is(err, zkconn.ErrBadVersion) || errors.Is(err, zkconn.ErrNodeExists) ||
-		errors.Is(err, zkconn.ErrNoNode); changed && a.tries < most {
+	if errors.Is(err, zkconn.ErrBadVersion) || errors.Is(err, zkconn.ErrNodeExists) || errors.Is(err, zkconn.ErrNoNode) {
 		err = fmt.Errorf("%w: %w", errAgain, err)
 	}
 	return 0, err
@@ -267,7 +263,7 @@ func (a *ask) ops(ctx context.Context, rec resource.Record, version int32) ([]zk
 	}
 	g := rec.Generation
 	ops := []zkconn.Op{
-		zkconn.CheckOp(znode.Gate(a.root, g), 0),
+		zkconn.CheckOp(znode.Gate(a.root, g), -1),
 		zkconn.CheckOp(znode.Record(group.KindName, a.root, a.name), version),
 	}
 	var missing []string

@@ -122,7 +122,7 @@ func (m *Member) takeOps(o orders, duty, nonce string, first bool) []zkconn.Op {
 		Identity: m.Identity, Nonce: nonce, Version: m.present.Version, Address: m.present.Address,
 	})
 	ops := []zkconn.Op{
-		zkconn.CheckOp(znode.Gate(m.root, m.Generation), 0),
+		zkconn.CheckOp(znode.Gate(m.root, m.Generation), -1),
 		zkconn.CheckOp(m.recordPath(), o.record),
 		zkconn.CheckOp(m.seat, o.seat),
 	}
@@ -234,7 +234,7 @@ func (h *Hold) write(ctx context.Context, ops ...zkconn.Op) ([]zkconn.Result, er
 	}
 	at := znode.Duty(h.m.root, h.m.Generation, h.Duty)
 	guards := []zkconn.Op{
-		zkconn.CheckOp(znode.Gate(h.m.root, h.m.Generation), 0), zkconn.CheckOp(at, h.version),
+		zkconn.CheckOp(znode.Gate(h.m.root, h.m.Generation), -1), zkconn.CheckOp(at, h.version),
 		zkconn.CheckOp(h.held(), 0), // deleted by hand is lost, before anybody else has taken it
 	}
 	results, err := h.m.session.Multi(ctx, append(guards, ops...)...)

@@ -96,7 +96,7 @@ func (j *join) attempt(ctx context.Context) (*Member, error) {
 		return nil, err
 	}
 	root, g := j.c.Root, j.rec.Generation
-	ops := []zkconn.Op{zkconn.CheckOp(znode.Gate(root, g), 0)}
+	ops := []zkconn.Op{zkconn.CheckOp(znode.Gate(root, g), -1)}
 	if j.folders {
 		for _, name := range znode.GroupFolders() {
 			ops = append(ops, zkconn.CreateOp(resource.Join(znode.Run(root, g), name), nil, zkconn.Persistent, acl))

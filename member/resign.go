@@ -57,7 +57,7 @@ func (m *Member) decline(ctx context.Context, duty string, why error) error {
 func (m *Member) tell(ctx context.Context, r znode.Resignation, version int32) error {
 	ops, err := m.resignOps(r, version)
 	for err == nil {
-		_, err = m.session.Multi(ctx, append([]zkconn.Op{zkconn.CheckOp(znode.Gate(m.root, m.Generation), 0)}, ops...)...)
+		_, err = m.session.Multi(ctx, append([]zkconn.Op{zkconn.CheckOp(znode.Gate(m.root, m.Generation), -1)}, ops...)...)
 		switch {
 		case err == nil, refusedAt(err, m.seat, zkconn.ErrBadVersion), refusedAt(err, m.seat, zkconn.ErrNoNode):
 			return nil // without a seat the membership ends

@@ -132,7 +132,7 @@ func (j *join) ops(acl []zkconn.ACL) ([]zkconn.Op, error) {
 		return nil, err
 	}
 	root, g := j.c.Root, j.rec.Generation
-	ops := []zkconn.Op{zkconn.CheckOp(znode.Gate(root, g), 0), zkconn.CheckOp(j.record(), j.stat.Version)}
+	ops := []zkconn.Op{zkconn.CheckOp(znode.Gate(root, g), -1), zkconn.CheckOp(j.record(), j.stat.Version)}
 	if j.folders {
 		for _, name := range znode.QueueFolders() {
 			ops = append(ops, zkconn.CreateOp(resource.Join(znode.Run(root, g), name), nil, zkconn.Persistent, acl))

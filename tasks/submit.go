@@ -278,7 +278,7 @@ func (x *submission) create(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ops := []zkconn.Op{zkconn.CheckOp(znode.Gate(root, g), 0), zkconn.CheckOp(x.join.record(), x.join.stat.Version)}
+	ops := []zkconn.Op{zkconn.CheckOp(znode.Gate(root, g), -1), zkconn.CheckOp(x.join.record(), x.join.stat.Version)}
 	if x.folders {
 		for _, path := range batchFolders(root, g) {
 			ops = append(ops, zkconn.CreateOp(path, nil, zkconn.Persistent, acl))

@@ -84,7 +84,7 @@ func (j *join) vacancy(ctx context.Context, identity string) (string, error) {
 func (j *join) withdraw(ctx context.Context, id int) error {
 	root, g := j.job.Root, j.rec.Generation
 	ops := []zkconn.Op{
-		zkconn.CheckOp(znode.Gate(root, g), 0),
+		zkconn.CheckOp(znode.Gate(root, g), -1),
 		zkconn.DeleteOp(znode.ID(root, g, id), anyVersion),
 		zkconn.DeleteOp(znode.ByIdentity(root, g, j.c.Identity), anyVersion),
 	}

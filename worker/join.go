@@ -227,7 +227,7 @@ func (j *join) claim(ctx context.Context) (*Member, error) {
 		return nil, err
 	}
 	by := znode.ByIdentity(root, g, j.c.Identity)
-	ops := []zkconn.Op{zkconn.CheckOp(znode.Gate(root, g), 0)}
+	ops := []zkconn.Op{zkconn.CheckOp(znode.Gate(root, g), -1)}
 	if j.first {
 		ops = append(ops, j.folders()...)
 	}

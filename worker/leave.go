@@ -93,7 +93,7 @@ func (m *Member) tryWriteFinal(ctx context.Context, claim znode.Claim) (last boo
 	if err != nil {
 		return false, err
 	}
-	ops := []zkconn.Op{zkconn.CheckOp(m.gate(), 0), zkconn.SetOp(m.by(), mark, m.version)}
+	ops := []zkconn.Op{zkconn.CheckOp(m.gate(), -1), zkconn.SetOp(m.by(), mark, m.version)}
 	if claim.State == znode.Done {
 		end := znode.NewEnd(m.Job.Root, m.Generation)
 		ops = append(ops, zkconn.CreateOp(end, nil, zkconn.PersistentSequential, m.acl))

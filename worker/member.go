@@ -72,7 +72,7 @@ func (m *Member) write(ctx context.Context, ops ...zkconn.Op) ([]zkconn.Result, 
 	if m.ctx.Err() != nil {
 		return nil, context.Cause(m.ctx)
 	}
-	guards := []zkconn.Op{zkconn.CheckOp(m.gate(), 0), zkconn.CheckOp(m.by(), m.version)}
+	guards := []zkconn.Op{zkconn.CheckOp(m.gate(), -1), zkconn.CheckOp(m.by(), m.version)}
 	results, err := m.session.Multi(ctx, append(guards, ops...)...)
 	if err != nil {
 		return nil, m.fence(ctx, err)

@@ -141,7 +141,7 @@ func (m *Member) moveTo(ctx context.Context, s *zkconn.Session, version int32, r
 		ops = append(ops, zkconn.SetOp(znode.ID(m.Job.Root, m.Generation, m.ID), body, anyVersion))
 	}
 	results, err := s.Multi(ctx, slices.Concat(
-		[]zkconn.Op{zkconn.CheckOp(m.gate(), 0), zkconn.SetOp(m.by(), mark, version)}, remove, ops,
+		[]zkconn.Op{zkconn.CheckOp(m.gate(), -1), zkconn.SetOp(m.by(), mark, version)}, remove, ops,
 	)...)
 	var refused *zkconn.Error
 	switch {

@@ -69,7 +69,7 @@ func (j *join) takeOver(ctx context.Context, id int, old znode.Claim, version in
 		return nil, err
 	}
 	results, err := j.s.Multi(ctx,
-		zkconn.CheckOp(znode.Gate(root, g), 0),
+		zkconn.CheckOp(znode.Gate(root, g), -1),
 		zkconn.SetOp(znode.ByIdentity(root, g, j.c.Identity), mark, version),
 		zkconn.SetOp(znode.ID(root, g, id), body, anyVersion), // only the process that sets the claim writes here
 		zkconn.CreateOp(j.live(), body, zkconn.Ephemeral, j.acl),

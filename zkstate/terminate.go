@@ -146,7 +146,7 @@ func (s *Store) request(ctx context.Context, path, g string, state resource.Stat
 		rec.State, rec.Op = state, NewID()
 		set, err := SetRecordOps(rec, o.RecordVersion)
 		return &transaction{
-			ops: append([]zkconn.Op{zkconn.CheckOp(znode.Gate(rec.Declaration.ID().Root, g), 0)}, set...),
+			ops: append([]zkconn.Op{zkconn.CheckOp(znode.Gate(rec.Declaration.ID().Root, g), -1)}, set...),
 			done: func(ctx context.Context) (bool, error) {
 				now, err := s.Look(ctx, path)
 				return now != nil && now.Record != nil && now.Record.Op == rec.Op, err

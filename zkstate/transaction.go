@@ -121,7 +121,7 @@ func (s *Store) update(ctx context.Context, d resource.Declaration, old *resourc
 		t.listed = &listed
 	}
 	set, err := SetRecordOps(rec, old.RecordVersion)
-	t.ops = append([]zkconn.Op{zkconn.CheckOp(znode.Gate(d.ID().Root, rec.Generation), 0)}, set...)
+	t.ops = append([]zkconn.Op{zkconn.CheckOp(znode.Gate(d.ID().Root, rec.Generation), -1)}, set...)
 	return t, err
 }
 
@@ -167,7 +167,7 @@ func (s *Store) newGeneration(rec resource.Record, old *resource.Observed, acl [
 		zkconn.SetOp(recordPath(rec), body, old.RecordVersion),
 	)
 	if old.Has(resource.PartGeneration) {
-		ops = append(ops, zkconn.DeleteOp(znode.Gate(id.Root, old.Record.Generation), 0))
+		ops = append(ops, zkconn.DeleteOp(znode.Gate(id.Root, old.Record.Generation), -1))
 		s.noteGeneration(old.Record.Generation, false)
 	}
 	s.noteGeneration(rec.Generation, true)
@@ -201,7 +201,7 @@ func (s *Store) repair(ctx context.Context, old *resource.Observed) (transaction
 	case !old.Has(resource.PartGate):
 		ops = append(ops, create(gate, nil), zkconn.CheckOp(recordPath(rec), old.RecordVersion))
 	default:
-		ops = append(ops, zkconn.CheckOp(gate, 0))
+		ops = append(ops, zkconn.CheckOp(gate, -1))
 	}
 	switch {
 	case !old.Has(resource.PartRecord):
@@ -312,7 +312,7 @@ func (s *Store) delete(old *resource.Observed) transaction {
 	}
 	ops = append(ops, zkconn.DeleteOp(recordPath(rec), version))
 	if old.Has(resource.PartGeneration) {
-		ops = append(ops, zkconn.DeleteOp(znode.Gate(d.ID().Root, rec.Generation), 0))
+		ops = append(ops, zkconn.DeleteOp(znode.Gate(d.ID().Root, rec.Generation), -1))
 		s.noteGeneration(rec.Generation, false)
 	}
 	return transaction{

@@ -108,7 +108,7 @@ class Executor:
         nonce = uuid.uuid4().hex
         live = json.dumps({"nonce": nonce, "role": "executor", "host": socket.gethostname(), "parallel": 1})
         seat = json.dumps({"identity": identity, "nonce": nonce, "role": "executor"})
-        ops = [check(self.run_folder + "/gate", 0), check(self.record, stat.version)]
+        ops = [check(self.run_folder + "/gate", -1), check(self.record, stat.version)]
         folders = [create(f"{self.run_folder}/{f}") for f in ("seat", "batch", "ended", "health")]
         mine = [create(f"{path}/{identity}", live, EPHEMERAL),
                 create(self.run_folder + "/seat/x-", seat, EPHEMERAL + SEQUENTIAL)]

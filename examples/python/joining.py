@@ -88,7 +88,7 @@ class Joiner:
         if self.record["state"] != "open":
             return LATE, "the workers were asked to stop", record_at  # row 4
         self.n, self.g = self.record["job"]["workers"], f"{self.root}/.muster/run/{self.record['generation']}"
-        self.by, self.ids, self.gate = f"{self.g}/by/{self.identity}", self.g + "/id", check(self.g + "/gate", 0)
+        self.by, self.ids, self.gate = f"{self.g}/by/{self.identity}", self.g + "/id", check(self.g + "/gate", -1)
         run, ids = zk.get(self.ids)
         if ids is None:
             generation = zk.exists(self.g)
@@ -217,7 +217,7 @@ class Joiner:
                 not end or end.children < self.n:
             return True  # somebody else did it, or it is up to apply
         does = self.on_complete()
-        gone = [delete(self.job, job.version), delete(self.g + "/gate", 0)]
+        gone = [delete(self.job, job.version), delete(self.g + "/gate", -1)]
         if does == "remove":
             ops = [*gone, delete(self.record_at, stat.version)]
         elif does == "reset":

@@ -7,8 +7,8 @@ var kinds = []struct {
 	name string
 	ops  *regexp.Regexp
 }{
-	{"join", regexp.MustCompile(`check .*/gate@v, .*create /q/\.muster/run/<id>/seat/s-<seq>`)},
-	{"submit", regexp.MustCompile(`check .*/gate@v, .*create /q/\.muster/run/<id>/batch/`)},
+	{"join", regexp.MustCompile(`check .*/gate, .*create /q/\.muster/run/<id>/seat/s-<seq>`)},
+	{"submit", regexp.MustCompile(`check .*/gate, .*create /q/\.muster/run/<id>/batch/`)},
 	{"end a batch", regexp.MustCompile(`delete /q/\.muster/run/<id>/batch/[^,]*, .*/ended/`)},
 	{"take a manifest back", regexp.MustCompile(`^delete /q/\.muster/run/<id>/batch/[^,]*$`)},
 	{"write a manifest", regexp.MustCompile(`^set /q/\.muster/run/<id>/batch/[^,]*$`)},

@@ -96,11 +96,11 @@ func isApply(kind string) bool {
 	has := func(op string) bool { return strings.Contains(kind, op) }
 	const set = "set /r/.muster/KIND/NAME@v"
 	created := has("check " + home + "/stack/NAME@v, create /r/NAME,")
-	if created && has(set) || has("check /r/.muster/run/<id>/gate@v, "+set) && has("delete /r/NAME@v") {
+	if created && has(set) || has("check /r/.muster/run/<id>/gate, "+set) && has("delete /r/NAME@v") {
 		return false
 	}
 	writes := regexp.MustCompile(`(create|set|delete) /r/\.muster/KIND/NAME|create /r/NAME(,|$)|` +
-		`create /r/\.muster/run/<id>/gate|^check /r/\.muster/run/<id>/gate@v, create /r/\.muster/run/<id>/(clerk|batch)$|` +
+		`create /r/\.muster/run/<id>/gate|^check /r/\.muster/run/<id>/gate, create /r/\.muster/run/<id>/(clerk|batch)$|` +
 		`set /r/\.muster/run/<id>$`)
 	return (!has("/by/") || has("delete /r/NAME@v")) && writes.MatchString(kind)
 }
