@@ -130,7 +130,7 @@ func TestPoint18UsageErrorsNameTheNextCommand(t *testing.T) {
 		"no_assignment": {[]string{"plan", "--var", "x"},
 			"muster: --var \"x\": write NAME=VALUE\n  next: muster plan --help\n"},
 		"not_a_server": {[]string{"status", "--root", "/x", "--servers", "a:b:c"},
-			"muster: zookeeper server \"a:b:c\": must be host:port\n" +
+			"muster: zookeeper server 1 of 1: must be host:port\n" +
 				"  next: write host:port,host:port in --servers or MUSTER_SERVERS\n"},
 		"empty_argument": {[]string{"apply", "--yes", ""},
 			"muster: an argument is empty\n  next: is a variable of the shell not set? muster apply --help\n"},

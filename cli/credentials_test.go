@@ -90,3 +90,20 @@ func (f queueFixture) environmentOf(t *testing.T, cmd *exec.Cmd) string {
 	_ = cmd.Wait() // so that another process can have its place
 	return "\n" + string(shown)
 }
+
+// TestServersWithAPasswordAreNotRepeated: what is no address of a server may hold a password.
+func TestServersWithAPasswordAreNotRepeated(t *testing.T) {
+	t.Parallel()
+	for _, list := range []string{
+		"ann:geheim@zk-1", "zk-1:2181,ann:geheim@zk-2:2181", "ann:geheim", "digest:ann:geheim", "geheim@zk-1", "a b:geheim",
+	} {
+		for _, got := range []outcome{
+			run(t, nil, "status", "--servers", list), run(t, []string{"MUSTER_SERVERS=" + list}, "status", "--root", "/jobs"),
+			run(t, nil, "plan", "testdata", "--servers", list),
+		} {
+			if got.code != 64 && got.code != 1 || strings.Contains(got.stdout+got.stderr, "geheim") {
+				t.Errorf("%s: %+v", list, got)
+			}
+		}
+	}
+}

@@ -80,6 +80,10 @@ func (p *process) startAt(cmd *cobra.Command, args []string, byDefault slog.Leve
 	if info, err := os.Stat(cmp.Or(g.dir, ".")); g.dir != "" && (err != nil || !info.IsDir()) {
 		return usagef("give -C a directory that is there", "-C %s: there is no such directory", g.dir)
 	}
+	if strings.Contains(strings.Join(g.servers, ",")+p.environ.value("MUSTER_SERVERS"), "@") { // next steps repeat them
+		return usagef("write host:port,host:port; MUSTER_ZK_AUTH takes credentials",
+			"the address of a ZooKeeper server has no @, and no user and password before it")
+	}
 	p.note(cmd, args)
 	if !slices.Contains([]string{"auto", "always", "never"}, g.color) {
 		return usagef("--color auto, always or never", "--color %q is not a way to colour", g.color)

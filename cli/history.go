@@ -91,16 +91,27 @@ func runHistory(ctx context.Context, p *process, o historyOptions) error {
 
 // history prints the history of the stacks that o names, or of all.
 func (p *process) history(ctx context.Context, r *zkstate.Reader, o historyOptions, home string) error {
-	if len(o.stacks) == 0 {
+	named := len(o.stacks) > 0
+	if !named {
 		var err error
 		if o.stacks, err = r.Stacks(ctx); err != nil {
 			return err
 		}
 	}
-	applies, err := status.History(ctx, r, o.stacks, o.n)
-	if err != nil {
-		return err
+	var applies []report.Apply
+	unread := false
+	for _, stack := range o.stacks {
+		found, err := status.History(ctx, r, []string{stack}, o.n)
+		if err != nil && (named || unreachable(err) && !errors.Is(err, zkconn.ErrNoAuth)) {
+			return err
+		}
+		if err != nil { // the others are shown
+			unread = true
+			fmt.Fprintf(p.err, "%s\n", text.EscapeLines(err.Error()))
+		}
+		applies = append(applies, found...)
 	}
+	var err error
 	status.NewestFirst(applies)
 	switch {
 	case o.json:
@@ -115,10 +126,10 @@ func (p *process) history(ctx context.Context, r *zkstate.Reader, o historyOptio
 	default:
 		err = report.History(p.out, applies, p.layout())
 	}
-	if err != nil {
-		return err
+	if err = cmp.Or(err, p.noteApplies(applies)); err == nil && unread {
+		return foundAttention
 	}
-	return p.noteApplies(applies)
+	return err
 }
 
 func stacksText(stacks []string) string {

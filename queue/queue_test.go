@@ -118,7 +118,7 @@ func TestRedis(t *testing.T) {
 	for _, text := range []string{
 		"", "redis-1:6379", "localhost", "http://redis-1", "redis://", "redis:///0", "redis://:6379", "redis://a:0",
 		"redis://a:65536", "redis://a:06379", "redis://a:6379/x", "redis://a/-1", "redis://a/10000", "redis://a/0/0",
-		"redis://a,b", "redis://a b", "redis://a?db=1", "redis://a#1", "REDIS://a", "redis+sentinel://a",
+		"redis://a,b", "redis://a b", "REDIS://a", "redis+sentinel://a",
 		"redis+sentinel://a/", "redis+sentinel:///mymaster", "redis+sentinel://a,,b/m", "redis+sentinel://a/m/x",
 		"redis+sentinel://a/.m", "unix:///run/redis.sock", "redis://g::1", "redis://" + strings.Repeat("a", 2000),
 	} {
@@ -137,6 +137,12 @@ func TestNoCredentialsInTheAddress(t *testing.T) {
 		"redis://:1geheim":                                "MUSTER_REDIS_PASSWORD",
 		"redis-1:geheim@redis-1":                          "MUSTER_REDIS_PASSWORD",
 		"redis://redis-1?password=geheim":                 "MUSTER_REDIS_PASSWORD",
+		"redis://redis-1?auth=geheim":                     "MUSTER_REDIS_PASSWORD",
+		"redis://redis-1/0#geheim":                        "MUSTER_REDIS_PASSWORD",
+		"redis://redis-1:geheim":                          "MUSTER_REDIS_PASSWORD",
+		"redis+sentinel://a:1,b:geheim/m":                 "MUSTER_REDIS_PASSWORD",
+		"redis-1:6379,pwd=geheim":                         "MUSTER_REDIS_PASSWORD",
+		"redis-1:geheim":                                  "MUSTER_REDIS_PASSWORD",
 		"redis+sentinel://:geheim@a,b/m":                  "MUSTER_REDIS_PASSWORD",
 		"http://:geheim@redis-1":                          "MUSTER_REDIS_PASSWORD",
 		"redis://:geheim@" + strings.Repeat("long", 1000): "MUSTER_REDIS_PASSWORD",

@@ -64,8 +64,6 @@ func ParseRedis(text string) (Redis, error) {
 	case scheme != plainScheme && scheme != tlsScheme && scheme != sentinelScheme:
 		return Redis{}, fmt.Errorf("%q is not the address of a Redis: write %q, %q for TLS, or %q", text,
 			"redis://redis-1:6379/0", "rediss://redis-1:6380/0", "redis+sentinel://s-1:26379,s-2:26379/mymaster/0")
-	case strings.ContainsAny(rest, "?#"):
-		return Redis{}, fmt.Errorf("%q has options: write it without ? and #", text)
 	}
 	hosts, path, _ := strings.Cut(rest, "/")
 	if scheme == sentinelScheme {
@@ -108,24 +106,32 @@ func parseSentinels(hosts, path string) (Redis, error) {
 	return r, err
 }
 
-// checkCredentials refuses an address that holds a password or a user name, or may do so. A host has no @ in its name.
+// checkCredentials refuses an address that holds a password or a user name, or may do so: behind an @, in an option, or
+// where a port should be.
 func checkCredentials(text string) error {
 	_, rest, ok := strings.Cut(text, "://")
 	if !ok {
 		rest = text
 	}
 	name, _, hasUser := strings.Cut(rest, "@")
-	_, options, _ := strings.Cut(rest, "?")
-	port, noHost := strings.CutPrefix(rest, ":")
-	port, _, _ = strings.Cut(port, "/")
+	hosts, _, _ := strings.Cut(rest, "/")
 	switch {
 	case hasUser && !strings.Contains(name, ":"):
 		return fmt.Errorf("a user name %w: write it without, and set %s", ErrCredentials, EnvUsername)
-	case hasUser, strings.Contains(strings.ToLower(options), "pass"), noHost && strings.Trim(port, "0123456789") != "":
+	case hasUser:
 		return fmt.Errorf("a password %w: write it without, and set %s or %s", ErrCredentials, EnvPassword,
 			EnvPasswordFile)
+	case strings.ContainsAny(rest, "?#="), slices.ContainsFunc(strings.Split(hosts, ","), oddPort):
+		return fmt.Errorf("what may be a password %w: write it without options, with a number as port, and set %s or %s",
+			ErrCredentials, EnvPassword, EnvPasswordFile)
 	}
 	return nil
+}
+
+// oddPort reports whether the port of a host is not a number.
+func oddPort(host string) bool {
+	i := strings.LastIndexByte(host, ':')
+	return i >= 0 && !strings.HasSuffix(host, "]") && strings.Trim(host[i+1:], "0123456789") != ""
 }
 
 // parseHost reads a host with or without a port, and returns it with one, in small letters.

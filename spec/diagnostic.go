@@ -76,6 +76,9 @@ type Related struct {
 	Message string   `json:"message"` // first declared here
 }
 
+// hideSource leaves out what the finding shows of the source, which may be a password: reports are kept.
+func (d *Diagnostic) hideSource() { d.Snippet, d.Note, d.Values = nil, "", nil }
+
 // Diagnostics are sorted by file and position.
 type Diagnostics []Diagnostic
 

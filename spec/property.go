@@ -67,7 +67,8 @@ func (s *scope) validText(a *hcl.Attribute, check func(string) error, required b
 	if err := check(text); ok && w.secret != nil && errors.Is(err, w.secret) {
 		why, help := remedy(err)
 		d := s.wrong(w.secretCode, a, cty.NilVal, "%s", why)
-		d.Help, d.Snippet, d.Note, d.Values = help, nil, "", nil
+		d.Help = help
+		d.hideSource()
 		return "", false
 	}
 	return text, ok && s.checked(w.code, a, text, check)

@@ -87,6 +87,12 @@ func (s *scope) server(text string, a *hcl.Attribute) bool {
 		s.wrong(codeServer, a, cty.StringVal(text), "a server is host:port; %s", why).Help = help
 		return false
 	}
+	if strings.Contains(text, "@") {
+		d := s.wrong(codeServer, a, cty.NilVal, "a server is host:port; this has an @, and so perhaps a password")
+		d.Help = "MUSTER_ZK_AUTH takes credentials"
+		d.hideSource()
+		return false
+	}
 	if strings.Contains(text, ",") {
 		servers, path, _ := strings.Cut(text, "/")
 		help := "write a list: " + listOf(strings.Split(servers, ","))
@@ -131,7 +137,10 @@ func (s *scope) aclEntry(text string, a *hcl.Attribute) bool {
 	if why == "" {
 		return true
 	}
-	s.wrong(codeACL, a, cty.StringVal(text), "%s", why).Help = help
+	d := s.wrong(codeACL, a, cty.StringVal(text), "%s", why)
+	if d.Help = help; strings.HasPrefix(text, "digest:") { // perhaps a password is there in place of the hash
+		d.hideSource()
+	}
 	return false
 }
 
@@ -148,7 +157,11 @@ func aclProblem(text string) (why, help string) {
 	}
 	for i, r := range perms {
 		if !strings.ContainsRune("cdrwa", r) || strings.ContainsRune(perms[:i], r) {
-			return fmt.Sprintf("%q are not permissions", perms),
+			why := fmt.Sprintf("%q are not permissions", perms)
+			if scheme == "digest" { // perhaps they were forgotten, and this is a password
+				why = "it does not end with permissions"
+			}
+			return why,
 				"use each of c d r w a at most once: create, delete, read, write, admin"
 		}
 	}

@@ -30,17 +30,21 @@ func parseServers(list []string) ([]server, error) {
 		return nil, errors.New("no zookeeper server given")
 	}
 	var servers []server
-	for _, entry := range list {
+	for i, entry := range list {
 		s, err := parseServer(strings.TrimSpace(entry))
 		if err != nil {
-			return nil, fmt.Errorf("zookeeper server %q: %w", entry, err)
+			return nil, fmt.Errorf("zookeeper server %d of %d: %w", i+1, len(list), err)
 		}
 		servers = append(servers, s)
 	}
 	return servers, nil
 }
 
+// parseServer reads one address. Its errors do not repeat it: what is no address may hold a password.
 func parseServer(entry string) (server, error) {
+	if strings.Contains(entry, "@") {
+		return server{}, errors.New("an address has no user and no password")
+	}
 	if scheme, _, found := strings.Cut(entry, "://"); found {
 		return server{}, fmt.Errorf("an address has no scheme: leave out %s://", scheme)
 	}
@@ -59,7 +63,7 @@ func parseServer(entry string) (server, error) {
 		return server{}, errors.New("must be host:port")
 	}
 	if _, err := net.LookupPort("tcp", port); err != nil {
-		return server{}, fmt.Errorf("%q is not a port", port)
+		return server{}, errors.New("its port is not a number")
 	}
 	return server{host, port}, nil
 }
