@@ -39,7 +39,7 @@ MUSTER_ZK_AUTH=digest:ops:secret muster apply -q --yes --only closed closed
 ! muster worker -q --root $ROOT --job late --identity w -- sh -c 'exit 9'`
 
 // unwritableReport asks for a required report that cannot be written.
-const unwritableReport = "--report-required --report json=nowhere/r.json "
+const unwritableReport = "--report json=nowhere/r.json "
 
 const workerCommand = "muster worker --root $ROOT --advertise 127.0.0.1:7000 --identity w --job "
 

@@ -39,7 +39,7 @@ var (
 	errDeclined   = errors.New("declined")
 	errRefused    = errors.New("saved plan refused")
 	errIncomplete = errors.New("incomplete")
-	errNotWritten = errors.New("not written") // standard output, or a report that was required
+	errNotWritten = errors.New("not written") // standard output, or a report
 	errWithheld   = errors.New("credentials withheld")
 	errAbsent     = errors.New("not there")       // a job, group or queue that was waited for
 	errPrinted    = errors.New("already printed") // an error whose text was printed: it only sets the exit code

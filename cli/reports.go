@@ -18,11 +18,10 @@ import (
 	"muster/text"
 )
 
-// reportFlags are --report and --report-required.
+// reportFlags are --report and --json.
 type reportFlags struct {
-	targets  []reportTarget
-	required bool
-	json     bool // as a json report on standard output
+	targets []reportTarget
+	json    bool // as a json report on standard output
 }
 
 // reportTarget is the kind of a report and where it goes; "-" is standard output.
@@ -31,7 +30,6 @@ type reportTarget struct{ kind, path string }
 func (f *reportFlags) addTo(cmd *cobra.Command) {
 	cmd.Flags().Var((*reportValue)(f), "report", "also write a report, `KIND=PATH`: "+
 		strings.Join(report.Kinds(), ", ")+"; PATH - is standard output; may be repeated")
-	cmd.Flags().BoolVar(&f.required, "report-required", false, "a report that cannot be written is an error")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print as JSON, as --report json=- does")
 	completeReports(cmd)
 }
@@ -114,21 +112,16 @@ func (p *process) withReports(ctx context.Context, f reportFlags, run *report.Ru
 	err := command()
 	p.out = stdout
 	run.Took = time.Since(run.Started)
-	unwritten := p.writeReports(ctx, f, run, err, false)
+	p.writeReports(ctx, f, run, err, false)
 	if exitCode(ctx, p.withWriteErrors(err)) != run.ExitCode { // an error of writing changed it
-		unwritten = p.writeReports(ctx, f, run, err, true)
-	}
-	for _, u := range unwritten {
-		if !f.required {
-			fmt.Fprintf(p.err, "muster: warning: %s\n", text.EscapeLines(u.Error()))
-		}
+		p.writeReports(ctx, f, run, err, true)
 	}
 	return err
 }
 
-// writeReports adds to run how the command ended, writes each report, and returns an error for each that was not
-// written. To rewrite is to write all of them again, except for one on standard output.
-func (p *process) writeReports(ctx context.Context, f reportFlags, run *report.Run, err error, rewrite bool) []error {
+// writeReports adds to run how the command ended, and writes each report. To rewrite is to write all of them again,
+// except for one on standard output, so that those that can be written tell of those that cannot.
+func (p *process) writeReports(ctx context.Context, f reportFlags, run *report.Run, err error, rewrite bool) {
 	run.ExitCode, run.Problems = exitCode(ctx, p.withWriteErrors(err)), p.problems(ctx, err)
 	run.Given = p.given()
 	for _, lost := range p.writeErrors() {
@@ -149,10 +142,9 @@ func (p *process) writeReports(ctx context.Context, f reportFlags, run *report.R
 			unwritten = append(unwritten, &problem{kind: errNotWritten, err: err})
 		}
 	}
-	if f.required && !rewrite {
+	if !rewrite {
 		p.reportErrors = unwritten
 	}
-	return unwritten
 }
 
 // problems returns what a report says about err. Its readers do not see standard error.

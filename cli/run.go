@@ -41,7 +41,7 @@ type process struct {
 	called  called
 
 	redisHosts   []string // of the queues that the applied plan declares
-	reportErrors []error  // of required reports that were not written
+	reportErrors []error  // of reports that were not written
 }
 
 // Run runs muster and returns the exit code. args is without the program's name, env is NAME=value. When ctx ends with
@@ -88,7 +88,7 @@ func (p *process) withWriteErrors(err error) error {
 	return errors.Join(append(p.writeErrors(), err)...)
 }
 
-// writeErrors returns the errors of required reports and of standard output.
+// writeErrors returns the errors of reports and of standard output.
 func (p *process) writeErrors() []error {
 	if lost := p.stdoutError(); lost != nil {
 		return append(slices.Clip(p.reportErrors), lost)

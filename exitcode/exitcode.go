@@ -45,7 +45,7 @@ type Row struct {
 func Table() []Row {
 	return []Row{
 		{[]int{Done}, "done", "done, or clean", ""},
-		{[]int{Error}, "error", "error: the configuration, a file, standard output, " +
+		{[]int{Error}, "error", "error: the configuration, a file, standard output, a report, " +
 			"an address that another process listens at, or a defect",
 			"read standard error; never anything else has this code"},
 		{[]int{Differences}, "differences", "differences: `plan --detailed-exitcode`, `drift`, `fmt --check`; " +
