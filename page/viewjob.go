@@ -137,7 +137,7 @@ func (p *painter) grid(d *Detail, n int) {
 		count[stateOf(k)]++
 	}
 	if len(apart) > 0 {
-		more := moreText(len(apart) - largestTable)
+		more := moreText(max(0, len(apart)-largestTable) + d.MoreWorkers)
 		p.workers(apart[:min(len(apart), largestTable)], workersView{true, more})
 	}
 	p.add(mainSlot, "grid", legendOf(count))

@@ -22,6 +22,8 @@ type JobStatus struct {
 	Barriers []Barrier    // under way; empty if they were not read
 	Group    *GroupDetail // of a group; nil: not read
 	Queue    *QueueDetail // of a queue; nil: not read
+
+	MoreWorkers int // of a job: claims that are left out, because they are far more than it can have workers
 }
 
 // Worker is one worker of one job.

@@ -32,6 +32,11 @@ func Workers(w io.Writer, j JobStatus, workers []Worker, o Options) error {
 		}
 		p.table(rows)
 	}
+	if j.MoreWorkers > 0 {
+		p.wrap(plain, fmt.Sprintf("%s more have claims, far more than the job can have workers: somebody wrote them by hand",
+			text.Thousands(j.MoreWorkers)), 2)
+		p.newline()
+	}
 	p.barriers(j.Barriers, workers, o.Now)
 	p.newline()
 	if n := len(obs.Strangers); n > 0 {

@@ -51,10 +51,11 @@ func Workers(ctx context.Context, r *zkstate.Reader, j *report.JobStatus) ([]rep
 	if IsGroup(o) || IsQueue(o) {
 		return nil, leaveOutStrangers(ctx, r, j.Path, o, nil)
 	}
-	found, err := r.Workers(ctx, j.Path)
+	found, more, err := r.MostWorkers(ctx, j.Path)
 	if err != nil {
 		return nil, err
 	}
+	j.MoreWorkers = more
 	if err := leaveOutStrangers(ctx, r, j.Path, o, found); err != nil {
 		return nil, err
 	}

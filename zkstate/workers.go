@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"path"
 	"slices"
 	"sync/atomic"
@@ -64,15 +65,26 @@ func (r *Reader) FillMembers(ctx context.Context, jobPath string, o *resource.Ob
 	return nil
 }
 
-// Workers lists all workers that joined the present generation of a job, sorted by id, and then those without an id. It
-// needs three reads for each worker. For a job without a Record it lists only the live workers.
+// spareWorkers is how many more znodes of workers are read than a job can have workers.
+const spareWorkers = 1000
+
+// Workers is MostWorkers without what was left out.
 func (r *Reader) Workers(ctx context.Context, jobPath string) ([]Worker, error) {
+	all, _, err := r.MostWorkers(ctx, jobPath)
+	return all, err
+}
+
+// MostWorkers lists all workers that joined the present generation of a job, sorted by id, and then those without an id.
+// It needs three reads for each worker. For a job without a Record it lists only the live workers. If somebody made
+// far more claims by hand than the job can have workers, it reads those of live workers and some others; more is how
+// many it left out.
+func (r *Reader) MostWorkers(ctx context.Context, jobPath string) (all []Worker, more int, err error) {
 	if err := r.source.Sync(ctx, jobPath); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	live, err := r.readChildren(ctx, jobPath)
+	live, more, err := r.readMost(ctx, jobPath, job.MaxWorkers, nil)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	byIdentity := map[string]Worker{}
 	for _, l := range live {
@@ -88,15 +100,17 @@ func (r *Reader) Workers(ctx context.Context, jobPath string) ([]Worker, error) 
 	}
 	o, err := r.Look(ctx, jobPath)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if o != nil && o.Record != nil && job.Joined(o) > 0 {
-		if err := r.joined(ctx, o, byIdentity); err != nil {
-			return nil, err
+		left, err := r.joined(ctx, o, byIdentity)
+		if err == nil {
+			err = r.recheckLive(ctx, jobPath, byIdentity)
 		}
-		if err := r.recheckLive(ctx, jobPath, byIdentity); err != nil {
-			return nil, err
+		if err != nil {
+			return nil, 0, err
 		}
+		more += left
 	}
 	workers := make([]Worker, 0, len(byIdentity))
 	for _, w := range byIdentity {
@@ -105,7 +119,7 @@ func (r *Reader) Workers(ctx context.Context, jobPath string) ([]Worker, error) 
 	slices.SortFunc(workers, func(a, b Worker) int {
 		return cmp.Or(cmp.Compare(uint(a.ID), uint(b.ID)), cmp.Compare(a.Identity, b.Identity)) // -1 sorts last
 	})
-	return workers, nil
+	return workers, more, nil
 }
 
 // recheckLive reads the live workers again: some may have joined after they were read first.
@@ -123,16 +137,18 @@ func (r *Reader) recheckLive(ctx context.Context, jobPath string, workers map[st
 	return nil
 }
 
-// joined adds claims and ids to workers. One transaction created a claim and its id, so both have the same czxid.
-func (r *Reader) joined(ctx context.Context, o *resource.Observed, workers map[string]Worker) error {
-	root, g := job.Of(o.Record).Root, o.Record.Generation
-	claims, err := r.readChildren(ctx, znode.By(root, g))
+// joined adds claims and ids to workers, and returns how many claims it left out. One transaction created a claim and
+// its id, so both have the same czxid.
+func (r *Reader) joined(ctx context.Context, o *resource.Observed, workers map[string]Worker) (more int, err error) {
+	j, g := job.Of(o.Record), o.Record.Generation
+	claims, more, err := r.readMost(ctx, znode.By(j.Root, g), j.Workers,
+		func(name string) bool { return workers[name].Live })
 	if err != nil {
-		return err
+		return 0, err
 	}
-	ids, err := r.readChildren(ctx, znode.IDs(root, g))
+	ids, _, err := r.readMost(ctx, znode.IDs(j.Root, g), j.Workers, nil)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	byCzxid := map[int64]entry{}
 	for _, e := range ids {
@@ -157,7 +173,7 @@ func (r *Reader) joined(ctx context.Context, o *resource.Observed, workers map[s
 		}
 		workers[c.name] = w
 	}
-	return nil
+	return more, nil
 }
 
 // entry is one child of a znode, with its body.
@@ -191,13 +207,26 @@ func decode[T any](e entry, f func(body []byte) (T, error)) (T, error) {
 
 // readChildren reads every child of dir; none if dir does not exist.
 func (r *Reader) readChildren(ctx context.Context, dir string) ([]entry, error) {
+	all, _, err := r.readMost(ctx, dir, math.MaxInt-spareWorkers, nil)
+	return all, err
+}
+
+// readMost reads n children of dir and a few more, those that are wanted before others, and returns how many it left
+// out.
+func (r *Reader) readMost(ctx context.Context, dir string, n int, wanted func(string) bool) ([]entry, int, error) {
 	names, _, err := r.source.Children(ctx, dir)
 	if errors.Is(err, zkconn.ErrNoNode) {
-		return nil, nil
+		return nil, 0, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
+	more := max(0, len(names)-n-spareWorkers)
+	if more > 0 && wanted != nil {
+		others := slices.DeleteFunc(slices.Clone(names), wanted)
+		names = append(slices.DeleteFunc(names, func(name string) bool { return !wanted(name) }), others...)
+	}
+	names = names[:len(names)-more]
 	var entries []entry
 	if look, ok := r.source.(*Look); ok {
 		entries, names = look.remembered(dir, names)
@@ -213,7 +242,7 @@ func (r *Reader) readChildren(ctx context.Context, dir string) ([]entry, error) 
 	if len(read) > 0 && len(read) < len(entries) {
 		slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.name, b.name) })
 	}
-	return slices.DeleteFunc(entries, func(e entry) bool { return e.name == "" }), err
+	return slices.DeleteFunc(entries, func(e entry) bool { return e.name == "" }), more, err
 }
 
 // forEach calls f for every name, several at a time, and returns the results in the order of names.
