@@ -151,6 +151,34 @@ while :; do sleep 0.2; done`)
 	}
 }
 
+// TestAnOperationWhoseScriptCannotBeExecutedEnds: nothing of it was done, so any script may begin it. One with a step
+// that has begun stays open.
+func TestAnOperationWhoseScriptCannotBeExecutedEnds(t *testing.T) {
+	t.Parallel()
+	f := newGroupFixture(t, `leader "main" {}`)
+	f.declareWith("20s", `leader "main" {}`) // when a session is lost, the script begins again
+	f.duty("main", `t() { name=$1; shift; "$@" 2>> errors; say "$name" $?; say open $(muster op list | cut -d' ' -f1); }
+echo nonsense > program; chmod +x program
+printf '#!/nowhere/sh\n' > script; chmod +x script
+t no-program muster op a -- ./program
+t no-interpreter muster op b -- ./script
+t in-its-script muster op c -- sh -c 'exit 126'
+t not-found-in-it muster op d -- sh -c './nowhere'
+t other-script muster op a -- true
+t begun muster op e -- sh -c 'muster step s -- true; ./nowhere'
+t resumed muster op e --adopt -- ./program
+say end
+while :; do sleep 0.2; done`)
+	f.memberWithDuties(servers.Connect(), "a", "1.0.0")
+	f.awaitLog("end\n", 1)
+	want := "no-program 126\nopen\nno-interpreter 127\nopen\nin-its-script 126\nopen\nnot-found-in-it 127\nopen\n" +
+		"other-script 0\nopen\nbegun 127\nopen e\nresumed 126\nopen e\nend\n"
+	if d := cmp.Diff(want, f.logged()); d != "" {
+		errors, _ := os.ReadFile(filepath.Join(f.dir, "errors"))
+		t.Errorf("codes (-want +got):\n%s\n%s", d, errors)
+	}
+}
+
 // TestStateIsReadByAnybody: outside of a command, from ZooKeeper. Nobody else writes.
 func TestStateIsReadByAnybody(t *testing.T) {
 	t.Parallel()

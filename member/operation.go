@@ -217,15 +217,21 @@ func (o *Operation) readJournal(ctx context.Context) error {
 
 // Close closes the operation, and deletes its journal. If the error is ErrUnknown, it may be open. After any error call
 // Close again, or Leave.
-func (o *Operation) Close(ctx context.Context) error {
-	err := o.close(ctx)
+func (o *Operation) Close(ctx context.Context) error { return o.closeIf(ctx, false) }
+
+// CloseUnbegun is Close if no step of the operation has begun: then there is nothing to go on with. Otherwise it does
+// nothing.
+func (o *Operation) CloseUnbegun(ctx context.Context) error { return o.closeIf(ctx, true) }
+
+func (o *Operation) closeIf(ctx context.Context, unbegun bool) error {
+	err := o.close(ctx, unbegun)
 	if err != nil {
 		return fmt.Errorf("close %s of %s: %w", o.Name, o.h.Duty, err)
 	}
 	return nil
 }
 
-func (o *Operation) close(ctx context.Context) error {
+func (o *Operation) close(ctx context.Context, unbegun bool) error {
 	if err := o.h.runners.turn.take(ctx); err != nil {
 		return err
 	}
@@ -236,6 +242,9 @@ func (o *Operation) close(ctx context.Context) error {
 	defer o.turn.pass()
 	if o.over {
 		return ErrOperationOver
+	}
+	if unbegun && (o.unsure || o.journal.Steps > 0) {
+		return nil
 	}
 	if err := o.h.endOperation(ctx, o.Name); err != nil {
 		return err

@@ -16,7 +16,8 @@ import (
 //	GET    /duty/NAME/op                   the open operations
 //	POST   /duty/NAME/op/OP?epoch=N        {script, adopt}: opens or resumes OP for as long as the client is connected.
 //	                                       The answer is an OperationRun, then orders for the script
-//	POST   /duty/NAME/op/OP/close?run=R    {}: the script has ended with 0
+//	POST   /duty/NAME/op/OP/close?run=R    {}: the script has ended with 0. With &unbegun=1 it could not be executed:
+//	                                       that closes OP if no step of it has begun
 //	DELETE /duty/NAME/op/OP?epoch=N        aborts it
 //	POST   /duty/NAME/op/OP/step?run=R     {name, args}: the answer is a StepRun. Unless it is done orders follow, for as
 //	                                       long as the client is connected
@@ -107,6 +108,9 @@ func (r *memberRun) operationRoutes(mux *http.ServeMux) {
 		run, err := r.opRuns.of(q)
 		if err != nil {
 			return nil, err
+		}
+		if q.URL.Query().Has("unbegun") {
+			return struct{}{}, run.o.CloseUnbegun(ctx)
 		}
 		return struct{}{}, run.o.Close(ctx)
 	}))

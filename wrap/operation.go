@@ -40,8 +40,8 @@ type OpenOperation struct {
 	Opened func(OperationRun)
 }
 
-// RunOperation opens or resumes an operation, and runs its script. The operation is closed if that ends with 0, and
-// stays open otherwise.
+// RunOperation opens or resumes an operation, and runs its script. The operation is closed if that ends with 0, or if
+// it could not be executed and no step has begun. Otherwise it stays open.
 func (c *Client) RunOperation(ctx context.Context, o OpenOperation, t Task) Result {
 	var run OperationRun
 	j, err := c.join(ctx, t, o.Use.path("op", o.Name), openRequest{o.Script, o.Adopt}, &run)
@@ -56,12 +56,14 @@ func (c *Client) RunOperation(ctx context.Context, o OpenOperation, t Task) Resu
 		{OperationVariable, o.Name}, {RunVariable, run.Run}, {AgainVariable, ""},
 	})
 	r, told := j.run(t, environ, t.Files)
+	path := dutyPath(o.Use.Duty) + "/op/" + url.PathEscape(o.Name) + "/close?run=" + run.Run
 	switch {
+	case r.Code == cannotRun || r.Code == notFound:
+		r.Err = errors.Join(r.Err, c.ask(ctx, http.MethodPost, path+"&unbegun=1", struct{}{}, &struct{}{}))
 	case r.Err != nil || r.Code != 0:
 	case told != nil:
 		r.Err = fmt.Errorf("operation %s stays open: %w", o.Name, told)
 	default:
-		path := dutyPath(o.Use.Duty) + "/op/" + url.PathEscape(o.Name) + "/close?run=" + run.Run
 		r.Err = c.ask(ctx, http.MethodPost, path, struct{}{}, &struct{}{})
 	}
 	return r
