@@ -48,7 +48,8 @@ func (s *sessions) waitForServer(ctx context.Context, f func() error) error {
 	}
 }
 
-// open waits for ZooKeeper and opens a session with the timeout that recorded reads in ZooKeeper.
+// open waits for ZooKeeper and opens a session with the timeout that recorded reads in ZooKeeper. It closes the session
+// before, of which nothing may go on any more: after an outage the servers would keep that for its timeout.
 func (s *sessions) open(
 	ctx context.Context, recorded func(context.Context, *zkconn.Session) (time.Duration, error),
 ) (opened *zkconn.Session, err error) {
@@ -59,7 +60,11 @@ func (s *sessions) open(
 	if err != nil {
 		return nil, unanswered(err)
 	}
-	s.newest.Store(opened)
+	if lost := s.newest.Swap(opened); lost != nil {
+		if err := opened.CloseLost(ctx, lost); err != nil {
+			s.log.Info("the end of the session before", "error", err)
+		}
+	}
 	return opened, nil
 }
 

@@ -49,7 +49,7 @@ var errNotZooKeeper = errors.New("answers, but not like a ZooKeeper server")
 type conn struct {
 	net.Conn
 	session *Session
-	server  server
+	to      endpoint
 
 	// Used by the library's reading goroutine.
 	in     *bufio.Reader // reads through limitedReader
@@ -177,7 +177,7 @@ func (c *conn) nextFrame() error {
 	if !c.handshaken {
 		err := c.readHandshake()
 		if err != nil {
-			c.session.recordFailure(c.server, err)
+			c.session.recordFailure(c.to.server, err)
 		}
 		return err
 	}

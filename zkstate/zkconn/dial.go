@@ -41,7 +41,7 @@ func (s *Session) dial(string, string, time.Duration) (net.Conn, error) {
 	if s.cfg.Small {
 		size = 1 << 10
 	}
-	c := &conn{Conn: raw, session: s, server: to.server}
+	c := &conn{Conn: raw, session: s, to: to}
 	c.in = bufio.NewReaderSize(limitedReader{c}, size)
 	s.mu.Lock()
 	s.conn = c

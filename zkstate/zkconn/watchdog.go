@@ -12,7 +12,7 @@ const shortestLimit = 250 * time.Millisecond
 // granted is called when a server has accepted the connection, and reports whether it is for this session: the first
 // answer of a server decides which one that is. The caller holds the lock of c.
 func (s *Session) granted(c *conn, id int64, secret []byte, timeout time.Duration) bool {
-	s.hosts.setReason(c.server, "")
+	s.hosts.setReason(c.to.server, "")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.id == 0 {
@@ -65,7 +65,7 @@ func (s *Session) watchdog() {
 		due = oldest.Add(replyLimit)
 		if !now.Before(due) {
 			s.log.log(slog.LevelWarn, "zookeeper does not answer: reconnecting",
-				"server", c.server.String(), "after", replyLimit)
+				"server", c.to.server.String(), "after", replyLimit)
 			c.Close()
 			due = now.Add(replyLimit)
 		}
