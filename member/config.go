@@ -16,6 +16,9 @@ type Config struct {
 	Can         []string // the duties that it can do
 	NotReady    bool     // it is given nothing until Ready
 	Takeover    Takeover
+	// MaxSilence, unless 0, is a limit of the session's Silence: past it the member takes no duty and claims no tick. Who
+	// sets it ends the membership then.
+	MaxSilence time.Duration
 	// Clock is the time by which the ticks of crons fall due; nil is time.Now. Tests set it.
 	Clock func() time.Time
 	// Waiting, unless nil, is called when Join begins to wait: for what. It is called again when Join waits for

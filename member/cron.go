@@ -52,6 +52,9 @@ type Ended struct {
 	Exit    int    // exit code; 128+n for a signal
 	Tail    []byte // the end of the output; 4 KiB of it are kept
 	Because string // for people; may be empty
+	// ByItself says that the attempt ended before it was asked to stop: then Result is what is recorded, whatever has
+	// ended since.
+	ByItself bool
 }
 
 // RunTicks does a cron duty whenever the clerk gives it to this member: it takes the duty, claims the ticks that are
@@ -59,8 +62,8 @@ type Ended struct {
 //
 // The context of run ends when run must stop. Its cause is ErrTimeout, the cause of ctx, or the reason why the duty was
 // lost, as in Lead. A run that was stopped by its timeout has failed, and one that was stopped because ctx ended is
-// interrupted, which counts as lost, even if run returns Succeeded then: a command may well exit with 0 on a signal. A
-// hand-over stops no run.
+// interrupted, which counts as lost, even if run returns Succeeded then: a command may well exit with 0 on a signal.
+// ByItself prevents that. A hand-over stops no run.
 //
 // RunTicks returns the cause when ctx or the membership ends, after run has returned and its end is written. Call Leave
 // after that. Any other error means that ZooKeeper refuses what a member needs.
@@ -213,7 +216,7 @@ func (c *cron) attempt(ctx context.Context, r ticks.Run) *attempt {
 // judge says how an attempt ended that was stopped because of cause; nil if it was not.
 func judge(e Ended, cause error) Ended {
 	switch {
-	case cause == nil || e.Result == ticks.NotStarted:
+	case cause == nil || e.ByItself || e.Result == ticks.NotStarted:
 		return e
 	case errors.Is(cause, ErrTimeout):
 		e.Result = ticks.Unsuccessful

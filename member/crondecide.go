@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -182,7 +183,11 @@ func (c *cron) write(d ticks.Decision, o orders) error {
 	if d.Release {
 		return c.release(d, ops)
 	}
-	results, err := c.h.write(c.h.ctx, ops...)
+	limit := time.Duration(math.MaxInt64) // whatever starts nothing is written as long as the duty is held
+	if d.Start != nil {
+		limit = c.m.silence
+	}
+	results, err := c.h.writeWithin(c.h.ctx, limit, ops...)
 	if err != nil {
 		return c.refused(d, o, err)
 	}
@@ -251,6 +256,8 @@ func (c *cron) refused(d ticks.Decision, o orders, err error) error {
 	switch {
 	case c.h.ctx.Err() != nil:
 		return context.Cause(c.h.ctx)
+	case errors.Is(err, zkconn.ErrSilent):
+		c.leave = true
 	case errors.Is(err, zkconn.ErrUnknown):
 		if err := c.m.session.Settled(c.h.ctx); err != nil {
 			return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -64,6 +65,8 @@ func (m *Member) Take(ctx context.Context, duty string) (*Hold, error) {
 		switch {
 		case errors.Is(err, errAgain):
 			continue
+		case errors.Is(err, zkconn.ErrSilent): // the membership is about to end
+			err = nil
 		case errors.Is(err, zkconn.ErrNoAuth): // somebody changed the ACL of its znodes: others may be allowed to
 			err = m.decline(ctx, duty, err)
 		}
@@ -87,9 +90,9 @@ func (m *Member) Take(ctx context.Context, duty string) (*Hold, error) {
 func (m *Member) tryTake(
 	ctx context.Context, o orders, duty, nonce string,
 ) (h *Hold, freed <-chan struct{}, err error) {
-	results, err := m.session.Multi(ctx, m.takeOps(o, duty, nonce, false)...)
+	results, err := m.session.MultiWithin(ctx, m.silence, m.takeOps(o, duty, nonce, false)...)
 	if refusedAt(err, znode.Duty(m.root, m.Generation, duty), zkconn.ErrNoNode) {
-		results, err = m.session.Multi(ctx, m.takeOps(o, duty, nonce, true)...)
+		results, err = m.session.MultiWithin(ctx, m.silence, m.takeOps(o, duty, nonce, true)...)
 	}
 	var refused *zkconn.Error
 	switch {
@@ -229,6 +232,11 @@ func (h *Hold) Check(ctx context.Context) error {
 // write performs ops in one transaction if this process is still the holder. ErrNotHeld means that it is not, that
 // nothing was written, and that the hold has ended. The results are those of ops.
 func (h *Hold) write(ctx context.Context, ops ...zkconn.Op) ([]zkconn.Result, error) {
+	return h.writeWithin(ctx, math.MaxInt64, ops...)
+}
+
+// writeWithin is write that fails with zkconn.ErrSilent past a limit of the session's Silence.
+func (h *Hold) writeWithin(ctx context.Context, limit time.Duration, ops ...zkconn.Op) ([]zkconn.Result, error) {
 	if h.ctx.Err() != nil {
 		return nil, context.Cause(h.ctx)
 	}
@@ -237,7 +245,7 @@ func (h *Hold) write(ctx context.Context, ops ...zkconn.Op) ([]zkconn.Result, er
 		zkconn.CheckOp(znode.Gate(h.m.root, h.m.Generation), -1), zkconn.CheckOp(at, h.version),
 		zkconn.CheckOp(h.held(), 0), // deleted by hand is lost, before anybody else has taken it
 	}
-	results, err := h.m.session.Multi(ctx, append(guards, ops...)...)
+	results, err := h.m.session.MultiWithin(ctx, limit, append(guards, ops...)...)
 	if refusedAt(err, at, zkconn.ErrBadVersion) || refusedAt(err, at, zkconn.ErrNoNode) ||
 		refusedAt(err, h.held(), zkconn.ErrNoNode) {
 		err = fmt.Errorf("%w: another process is the holder: %w", ErrNotHeld, err)

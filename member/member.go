@@ -2,9 +2,11 @@ package member
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"path"
 	"slices"
 	"sync"
@@ -33,6 +35,7 @@ type Member struct {
 	seat    string // path
 	knows   int    // the newest method of assignment that it knows: the clerk must know that of the Record
 	clock   func() time.Time
+	silence time.Duration // the longest that Config allows
 
 	ctx     context.Context // ends with the membership
 	end     context.CancelCauseFunc
@@ -58,6 +61,7 @@ func newMember(j *join, seat string, acl []zkconn.ACL) *Member {
 		session: j.s, acl: acl, present: j.present, root: j.c.Root, name: j.c.Group, seat: seat,
 		knows: j.knows, assign: group.Assign(&j.rec), group: j.group, changed: make(chan struct{}),
 		version: -1, resigned: map[string]int32{},
+		silence: cmp.Or(j.c.MaxSilence, math.MaxInt64),
 	}
 	if m.clock = j.c.Clock; m.clock == nil {
 		m.clock = time.Now

@@ -43,12 +43,12 @@ func (r *memberRun) runTick(ctx context.Context, run member.Run, l *lease, end c
 	switch {
 	case err != nil:
 		return member.Ended{Result: ticks.NotStarted, Exit: max(startCode(err), cannotRun), Because: err.Error()}
-	case errors.Is(context.Cause(ctx), member.ErrTimeout):
+	case e.Stopped && errors.Is(context.Cause(ctx), member.ErrTimeout):
 		return member.Ended{Result: ticks.Unsuccessful, Exit: e.Code, Tail: tail, Because: e.Text}
-	case ctx.Err() != nil:
+	case e.Stopped:
 		return member.Ended{Result: ticks.Interrupted, Exit: e.Code, Tail: tail, Because: e.Text}
 	}
-	ended := member.Ended{Result: ticks.ResultOf(e.Code), Exit: e.Code, Tail: tail}
+	ended := member.Ended{Result: ticks.ResultOf(e.Code), Exit: e.Code, Tail: tail, ByItself: true}
 	if ended.Result != ticks.Succeeded {
 		ended.Because = e.Text
 	}

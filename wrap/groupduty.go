@@ -26,8 +26,8 @@ type hold struct {
 	users sync.WaitGroup // commands of "muster duty"
 }
 
-// leaseOver is the cause when the lease is: the commands of duties have been asked to end. Nothing is written then; the
-// session ends.
+// leaseOver is the cause when the lease is: the commands of duties have been asked to end. Only the ends of runs are
+// written then; the session ends.
 type leaseOver struct{ why error }
 
 func (e *leaseOver) Error() string   { return e.why.Error() }
@@ -173,7 +173,11 @@ func (r *memberRun) leaveToCommand(held *hold, release func(), end context.Cance
 func (r *memberRun) runDuty(
 	held *hold, path string, environ []string, files []*os.File, end context.CancelCauseFunc,
 ) (guardEnd, error) {
-	g, err := startGuarded(held.ctx, r.c.Guard, launch{path, []string{path}, environ, r.c.Dir, files, false})
+	if err := held.lease.check(); err != nil {
+		end(&leaseOver{err})
+		return guardEnd{Text: err.Error(), Stopped: true}, nil
+	}
+	g, err := startGuarded(held.ctx, r.c.Guard, held.lease, launch{path, []string{path}, environ, r.c.Dir, files, false})
 	if err != nil {
 		return guardEnd{}, err
 	}

@@ -20,7 +20,7 @@ func (r *memberRun) healthOf() healthOf {
 		"GET /duty/{duty}": func(w http.ResponseWriter, q *http.Request) {
 			now := r.now()
 			epoch, held := now.taken[q.PathValue("duty")]
-			if !held || now.session == nil || (&lease{session: now.session}).term() <= 0 {
+			if !held || now.session == nil || (&lease{session: now.session}).check() != nil {
 				w.WriteHeader(http.StatusServiceUnavailable)
 				fmt.Fprintln(w, "not held")
 				return

@@ -95,6 +95,7 @@ func (r *memberRun) joinOnce(ctx context.Context) error {
 	}
 	c := r.c.Member
 	c.NotReady = c.NotReady && !r.now().ready
+	c.MaxSilence = (&lease{session: s}).limit()
 	m, err := member.Join(ctx, s, c)
 	if err != nil {
 		r.sessions.close()

@@ -34,6 +34,10 @@ func (r *memberRun) useDuty(w http.ResponseWriter, q *http.Request) {
 // feedOrders answers with first, and then with the orders for a command, until the client hangs up. over, unless nil,
 // is closed when the command is to be killed.
 func feedOrders(w http.ResponseWriter, q *http.Request, h *hold, first any, over <-chan struct{}) {
+	if err := h.lease.check(); err != nil {
+		refuse(w, q, fmt.Errorf("%w: %w", member.ErrNotHeld, err))
+		return
+	}
 	lines, flush := json.NewEncoder(w), http.NewResponseController(w)
 	tell := func(line any) bool {
 		_ = flush.SetWriteDeadline(time.Now().Add(orderLimit))

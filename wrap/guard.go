@@ -47,7 +47,8 @@ type guardEnd struct {
 	Code    int    `json:"code"` // as a shell shows it
 	Text    string `json:"text"` // for people
 	Overdue bool   `json:"overdue,omitempty"`
-	Left    bool   `json:"left,omitempty"` // something of its group could not be killed
+	Stopped bool   `json:"stopped,omitempty"` // it was asked to end, or killed, before it ended
+	Left    bool   `json:"left,omitempty"`    // something of its group could not be killed
 }
 
 // The reasons why a guard ends a command.
@@ -71,6 +72,8 @@ func Guard(path string, argv, environ []string, files []*os.File, signals <-chan
 		for range signals {
 		}
 	}()
+	orders := make(chan order, 1)
+	go decodeOrders(json.NewDecoder(in), orders)
 	reports := json.NewEncoder(out)
 	adopts := adoptOrphans()
 	c, err := startChecked(launch{path, argv, environ, "", files, adopts})
@@ -79,8 +82,6 @@ func Guard(path string, argv, environ []string, files []*os.File, signals <-chan
 		return startCode(err)
 	}
 	_ = reports.Encode(guardReport{Pid: c.process.Pid}) // a member that has died cannot read it
-	orders := make(chan order)
-	go decodeOrders(json.NewDecoder(in), orders)
 	e, overdue := obey(c, orders, nil)
 	if adopts && !e.left {
 		e.left = c.killOrphans()
@@ -89,7 +90,7 @@ func Guard(path string, argv, environ []string, files []*os.File, signals <-chan
 	if e.cause != nil {
 		text += ": " + e.cause.Error()
 	}
-	_ = reports.Encode(guardReport{End: &guardEnd{e.code(), text, overdue, e.left}})
+	_ = reports.Encode(guardReport{End: &guardEnd{e.code(), text, overdue, e.cause != nil, e.left}})
 	return e.code()
 }
 
@@ -101,13 +102,15 @@ func startChecked(l launch) (*command, error) {
 	return start(l)
 }
 
-// decodeOrders closes orders when the member has died, or writes something else.
-func decodeOrders(lines *json.Decoder, orders chan<- order) {
+// decodeOrders closes orders when the member has died, or writes something else. Of orders that were not taken in time,
+// only the newest counts: an older one may have been over before the command has started. orders has room for one.
+func decodeOrders(lines *json.Decoder, orders chan order) {
 	defer close(orders)
-	for {
-		var o order
-		if err := lines.Decode(&o); err != nil {
-			return
+	var o order // what a line leaves out stays as it was
+	for lines.Decode(&o) == nil {
+		select {
+		case <-orders:
+		default:
 		}
 		orders <- o
 	}
@@ -156,10 +159,11 @@ func follow(
 				lost <- errTold
 				<-ended
 				return overdue
-			case o.End > 0:
-				stop(&endWithin{o.End, errTold})
 			case limits.Term == 0 || now < limits.Term: // what is over stays over
 				limits = o
+			}
+			if o.End > 0 {
+				stop(&endWithin{o.End, errTold})
 			}
 		}
 		now := clock()

@@ -26,8 +26,9 @@ type guarded struct {
 const startLimit = 30 * time.Second
 
 // startGuarded starts a guard, and waits until that has started the command: until startLimit, or shortly after the end
-// of ctx. guard is the start of the guard's command line. The error is a startError if the command cannot be run.
-func startGuarded(ctx context.Context, guard []string, l launch) (*guarded, error) {
+// of ctx. guard is the start of the guard's command line. From the start on the guard knows the deadlines: this process
+// may be frozen at any moment. The error is a startError if the command cannot be run.
+func startGuarded(ctx context.Context, guard []string, until *lease, l launch) (*guarded, error) {
 	ordersOut, ordersIn, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -48,11 +49,15 @@ func startGuarded(ctx context.Context, guard []string, l launch) (*guarded, erro
 	cmd.ExtraFiles = []*os.File{ordersOut, reportsIn}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what stops this group must not stop the guard
 	g := &guarded{guard: cmd, orders: ordersIn, reports: reportsOut, lines: json.NewDecoder(reportsOut)}
+	_ = g.tell(until.order())
 	if err := cmd.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("the guard of %s: %w", l.path, err), ordersIn.Close(), reportsOut.Close())
 	}
 	_ = reportsIn.Close() // so that the end of the guard is the end of its reports
+	ofStart, fed := context.WithCancel(ctx)
+	go g.feed(ofStart, until)
 	r, err := g.started(ctx)
+	fed()
 	if err != nil || r.Pid == 0 {
 		defer g.close()
 	}
@@ -95,6 +100,20 @@ func (g *guarded) started(ctx context.Context) (r guardReport, err error) {
 	return r, err
 }
 
+// feed tells the deadlines until ctx ends.
+func (g *guarded) feed(ctx context.Context, l *lease) {
+	every := time.NewTicker(l.every())
+	defer every.Stop()
+	for {
+		select {
+		case <-every.C:
+			_ = g.tell(l.order())
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // notThere is why a guard has not found a file.
 type notThere struct{ text string }
 
@@ -135,6 +154,7 @@ func (g *guarded) run(ctx context.Context, l *lease, stopAs func(cause error) or
 	defer feed.Stop()
 	stop, killed := ctx.Done(), l.killed
 	var p patience
+	told := false // to end
 	tell := func(o order) {
 		if g.tell(o) != nil {
 			p.atMost(orderLimit)
@@ -145,7 +165,9 @@ func (g *guarded) run(ctx context.Context, l *lease, stopAs func(cause error) or
 		select {
 		case r := <-ended:
 			if r.End == nil {
-				return g.withoutGuard()
+				e := g.withoutGuard()
+				e.Stopped = told
+				return e
 			}
 			return *r.End
 		case <-feed.C:
@@ -154,16 +176,16 @@ func (g *guarded) run(ctx context.Context, l *lease, stopAs func(cause error) or
 				p.atMost(0)
 			}
 		case <-stop:
-			stop = nil
+			stop, told = nil, true
 			o := stopAs(context.Cause(ctx))
 			tell(o)
 			p.atMost(o.takes(l))
 		case <-killed:
-			killed = nil
+			killed, told = nil, true
 			tell(order{Now: true})
 			p.atMost(orderLimit)
 		case <-p.over:
-			p.over = nil
+			p.over, told = nil, true
 			_ = g.guard.Process.Kill()
 		}
 	}

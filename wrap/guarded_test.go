@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"muster/zkstate/zkconn"
 )
 
 // TestGuardThatHangsAtTheStart: a command that cannot be executed, since its disk hangs, holds nothing up.
@@ -18,9 +20,10 @@ func TestGuardThatHangsAtTheStart(t *testing.T) {
 	defer null.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
+	until := &lease{session: testSession(t, 10*time.Second)}
 	started := make(chan error, 1)
 	go func() {
-		_, err := startGuarded(ctx, []string{"/bin/sh", "-c", "exec sleep 1000"},
+		_, err := startGuarded(ctx, []string{"/bin/sh", "-c", "exec sleep 1000"}, until,
 			launch{path: "/bin/true", argv: []string{"true"}, environ: os.Environ(), files: []*os.File{null, null, null}})
 		started <- err
 	}()
@@ -31,5 +34,38 @@ func TestGuardThatHangsAtTheStart(t *testing.T) {
 		}
 	case <-time.After(2 * time.Minute):
 		t.Error("it waits for the guard")
+	}
+}
+
+// guardCommandVariable makes this test binary the guard of a command.
+const guardCommandVariable = "WRAP_TEST_GUARD_COMMAND"
+
+// testSession is a session that asks for nothing more.
+func testSession(t *testing.T, timeout time.Duration) *zkconn.Session {
+	t.Helper()
+	s, err := dial(t.Context(), timeout, servers.Addrs()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// TestGuardOfAMemberThatIsFrozenAtTheStart: it knows the deadlines from the start on, and ends the command by itself.
+func TestGuardOfAMemberThatIsFrozenAtTheStart(t *testing.T) {
+	t.Parallel()
+	c := newTestCommand(t, "ignores")
+	guard := []string{"/usr/bin/env", guardCommandVariable + "=1", c.launch.path}
+	g, err := startGuarded(t.Context(), guard, &lease{session: testSession(t, 2*time.Second)}, c.launch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.close()
+	var r guardReport
+	if err := g.reports.SetReadDeadline(time.Now().Add(long)); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.lines.Decode(&r); err != nil || r.End == nil || !r.End.Overdue || !r.End.Stopped {
+		t.Errorf("%+v %+v %v", r, r.End, err)
 	}
 }

@@ -41,16 +41,28 @@ func (l *lease) order() order {
 	return order{Term: max(now+l.term(), 1), Kill: max(now+l.kill(), 1)}
 }
 
+// limit is how long the servers may be silent. Once they were, the lease is over, even if they have answered since: the
+// guards have asked the commands to end.
+func (l *lease) limit() time.Duration { return l.session.Timeout() / 2 }
+
+// check returns an error if the lease is over. Whoever is about to start something calls it, since a process that was
+// frozen may come to that before watch does.
+func (l *lease) check() error {
+	if l.session.Silence() < l.limit() {
+		return nil
+	}
+	return fmt.Errorf("%w: no server has answered for %s, half of the session timeout",
+		member.ErrSessionLost, l.limit())
+}
+
 // watch returns an error when the commands are asked to end, or nil when ctx ends.
 func (l *lease) watch(ctx context.Context) error {
 	for {
-		left := l.term()
-		if left <= 0 {
-			return fmt.Errorf("%w: no server has answered for %s, half of the session timeout",
-				member.ErrSessionLost, l.session.Timeout()/2)
+		if err := l.check(); err != nil {
+			return err
 		}
 		select {
-		case <-time.After(left):
+		case <-time.After(l.term()):
 		case <-ctx.Done():
 			return nil
 		}

@@ -20,6 +20,10 @@ import (
 var servers *zkserver.Ensemble
 
 func TestMain(m *testing.M) {
+	if os.Getenv(guardCommandVariable) != "" {
+		_ = os.Unsetenv(guardCommandVariable)
+		os.Exit(Guard(os.Args[1], os.Args[2:], os.Environ(), []*os.File{os.Stdin, os.Stdout, os.Stderr}, nil))
+	}
 	if behaviour, ok := os.LookupEnv(childVariable); ok {
 		child(behaviour)
 		return

@@ -182,7 +182,7 @@ func (j *joined) run(t Task, environ []string, files []*os.File) (r Result, told
 	if err != nil {
 		return Result{Code: startCode(err), Err: err}, nil
 	}
-	orders := make(chan order)
+	orders := make(chan order, 1)
 	go decodeOrders(j.lines, orders)
 	e, _ := obey(command, orders, t.Signals)
 	takeTerminal(t.Files)

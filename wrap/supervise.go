@@ -79,16 +79,20 @@ func (s *supervisor) run(ctx context.Context, signals <-chan os.Signal) commandE
 			s.forward(sig)
 		case <-stop:
 			stop = nil
-			if len(s.lost) == 0 {
-				s.end.cause = context.Cause(ctx)
-				if e, ok := errors.AsType[*endWithin](s.end.cause); ok {
-					s.grace = e.grace
-				}
+			if len(s.lost) > 0 {
+				continue
+			}
+			cause := context.Cause(ctx)
+			if e, ok := errors.AsType[*endWithin](cause); ok {
+				s.grace = e.grace
+			}
+			if len(exited) == 0 { // or else it has ended by itself
+				s.end.cause = cause
 				s.askToEnd(syscall.SIGTERM)
 			}
 		case cause := <-s.lost:
 			stop = nil
-			if !s.exited {
+			if !s.exited && len(exited) == 0 {
 				s.end.cause = cause
 			}
 			s.killGroup()

@@ -87,7 +87,7 @@ func (r *queueRun) collect(ctx context.Context, p *tasks.Process, l *lease, b *t
 		{DoneVariable, strconv.FormatInt(b.Done, 10)}, {DeadVariable, strconv.FormatInt(b.Dead, 10)},
 	}...)
 	files := []*os.File{in, out.pipes[0], out.pipes[1]}
-	g, err := startGuarded(ctx, r.c.Guard, launch{r.path, r.c.Command, environ, r.c.Dir, files, false})
+	g, err := startGuarded(ctx, r.c.Guard, l, launch{r.path, r.c.Command, environ, r.c.Dir, files, false})
 	_ = in.Close()
 	if err != nil {
 		_ = toCommand.Close()

@@ -2,6 +2,7 @@ package zkconn_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -94,5 +95,38 @@ func TestWhatCountsAsAnswered(t *testing.T) {
 	must(s.Create(ctx, root(t)+"/a", nil, zkconn.Ephemeral, open))(t)
 	if third := s.Answered(); !third.After(second) {
 		t.Error("a write does not count")
+	}
+}
+
+// TestSilence: a pause between two answers is never forgotten, once somebody has asked for that.
+func TestSilence(t *testing.T) {
+	t.Parallel()
+	ctx, dir := within(t, 2*time.Minute), root(t)
+	s := dial(t, zkconn.Config{Timeout: time.Minute})
+	const pause = 500 * time.Millisecond
+	silent := func() {
+		for s.Silence() < pause {
+			<-time.After(time.Millisecond)
+		}
+	}
+	for silent(); s.Silence() >= pause; { // until the answer comes in time
+		if err := s.Sync(ctx, "/"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.LeaveAfter(30 * time.Second)
+	silent()
+	if err := s.Sync(ctx, "/"); err != nil {
+		t.Fatal(err)
+	}
+	create := zkconn.CreateOp(dir+"/a", nil, zkconn.Persistent, open)
+	if _, err := s.MultiWithin(ctx, pause, create); !errors.Is(err, zkconn.ErrSilent) {
+		t.Errorf("%v, want %v", err, zkconn.ErrSilent)
+	}
+	if _, err := s.MultiWithin(ctx, time.Hour, create); err != nil {
+		t.Error("it was sent before: ", err)
+	}
+	if got := s.Silence(); got < pause {
+		t.Errorf("the silence was %s, and is %s", pause, got)
 	}
 }

@@ -30,6 +30,8 @@ var (
 	ErrUnknown = errors.New("outcome unknown")
 	// ErrNotSent means that the context ended before the write was sent. It was certainly not executed.
 	ErrNotSent = errors.New("not sent")
+	// ErrSilent means that no server had answered for too long, see MultiWithin. The write was not sent.
+	ErrSilent = errors.New("no server has answered for too long")
 	// ErrSessionLost means that the session is gone with its ephemeral znodes and watches. This call was not executed.
 	// Dial again and read again.
 	ErrSessionLost = errors.New("zookeeper session lost")
@@ -90,6 +92,8 @@ func outcomeOf(err error) (outcome, error) {
 		return refused, errors.New("an ephemeral znode cannot have children")
 	case errors.Is(err, zk.ErrInvalidPath), errors.Is(err, zk.ErrBadArguments):
 		return refused, errors.New("invalid path")
+	case errors.Is(err, ErrSilent):
+		return refused, ErrSilent
 	case errors.Is(err, zk.ErrNoServer), errors.Is(err, zk.ErrSessionMoved):
 		return notSent, ErrNotSent
 	case errors.Is(err, zk.ErrSessionExpired):

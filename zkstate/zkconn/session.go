@@ -93,6 +93,7 @@ type Session struct {
 	answered time.Time     // when the newest answered request was sent
 
 	confirmed  time.Time     // the same for requests in which the leader took part
+	silent     time.Duration // the longest time without one, since LeaveAfter
 	leaveAfter time.Duration // see LeaveAfter; 0: as usual
 
 	closeConfirmed bool // by the server
@@ -269,6 +270,15 @@ func (s *Session) Answered() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.confirmed
+}
+
+// Silence is the longest time, since Probe or LeaveAfter was called and until now, in which Answered stayed as it was.
+// A process that was frozen sees that as soon as it goes on, whatever it reads first, and later answers do not shrink
+// it. The clock is the monotonic one: on Linux it stands still while the machine is suspended.
+func (s *Session) Silence() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return max(s.silent, time.Since(s.confirmed))
 }
 
 // LeaveAfter makes the session leave a server for another when a request has had no answer for limit, which is two

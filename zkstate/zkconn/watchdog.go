@@ -22,8 +22,17 @@ func (s *Session) granted(c *conn, id int64, secret []byte, timeout time.Duratio
 		return false
 	}
 	s.timeout = timeout
-	s.answered, s.confirmed = c.handshakeSent, c.handshakeSent
+	s.answered = c.handshakeSent
+	s.confirm(c.handshakeSent)
 	return true
+}
+
+// confirm is called when the leader has taken part in an answer. The caller holds the mutex.
+func (s *Session) confirm(sent time.Time) {
+	if s.leaveAfter > 0 {
+		s.silent = max(s.silent, time.Since(s.confirmed))
+	}
+	s.confirmed = sent
 }
 
 // replied is called when a request has been answered.
@@ -34,7 +43,7 @@ func (s *Session) replied(r request) {
 		s.answered = r.at
 	}
 	if r.at.After(s.confirmed) && asksLeader(r.op) {
-		s.confirmed = r.at
+		s.confirm(r.at)
 	}
 	s.closeConfirmed = s.closeConfirmed || r.op == opClose
 }

@@ -2,6 +2,8 @@ package zkconn
 
 import (
 	"context"
+	"math"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 )
@@ -108,6 +110,11 @@ type Result struct {
 
 // Multi executes all operations or none. If one is refused, the error names that one.
 func (s *Session) Multi(ctx context.Context, ops ...Op) ([]Result, error) {
+	return s.MultiWithin(ctx, math.MaxInt64, ops...)
+}
+
+// MultiWithin is Multi, but if Silence has reached limit when the request is to be sent, it is not sent: ErrSilent.
+func (s *Session) MultiWithin(ctx context.Context, limit time.Duration, ops ...Op) ([]Result, error) {
 	if len(ops) == 0 {
 		return nil, nil
 	}
@@ -118,6 +125,9 @@ func (s *Session) Multi(ctx context.Context, ops ...Op) ([]Result, error) {
 		requests[i] = o.request()
 	}
 	answers, err := write(ctx, s, "multi", ops[0].path, size, func(c *zk.Conn) ([]zk.MultiResponse, error) {
+		if s.Silence() >= limit {
+			return nil, ErrSilent
+		}
 		return c.Multi(requests...)
 	})
 	if err != nil {
