@@ -69,3 +69,32 @@ func (w *world) allLive() string {
 	}
 	return ""
 }
+
+// TestTheOldSessionIsNotClosedBeforeItsCommandsHaveEnded: the servers are back when the command was asked to end, and
+// it ignores that. Closing the old session lets the next one begin, so it stays until the command was killed.
+func TestTheOldSessionIsNotClosedBeforeItsCommandsHaveEnded(t *testing.T) {
+	const timeout = 8 * time.Second
+	w := newWorld(t, zkserver.Options{}, func(g *group.Group) {
+		g.Settle, g.Timeouts.Session = resource.Duration(time.Millisecond), resource.Duration(timeout)
+		g.Add(group.NewDuty(group.Leader, "coordinator"))
+	})
+	w.stubborn = true
+	a := w.add("a", "1.0", false, true)
+	w.started(t, "a")
+	w.add("b", "1.0", false, false)
+	soak.Await(t, 3*time.Minute, "b to join", w.allLive)
+	if err := a.cutOff(); err != nil {
+		t.Fatal(err)
+	}
+	soak.Pause(t.Context(), timeout*52/100)
+	if err := a.reachable(); err != nil {
+		t.Fatal(err)
+	}
+	soak.Await(t, 3*time.Minute, "the next leader", func() string {
+		if runs := w.runs(t); len(runs) != 2 {
+			return fmt.Sprintf("%+v", runs)
+		}
+		return ""
+	})
+	soak.Await(t, 3*time.Minute, "both to be members", w.allLive)
+}
