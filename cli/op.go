@@ -29,10 +29,10 @@ func newOpCmd(p *process) *cobra.Command {
 		Long: `Opens an operation, or resumes the one of this name that is open, and runs the
 script. Inside it, "muster step" runs what must not be done again after it was
 done. When the script ends with 0 the operation is closed; with any other code,
-which is also the code of this command, it stays open; but after 126 or 127, when
-the script could not be executed, only if a step has begun. Another script, by
-its files and arguments, resumes it only with --adopt. Ends with 6 while another
-"muster op" runs the operation, and with 72 if the duty is lost.`,
+which is also the code of this command, it stays open. After 126 or 127, when
+the script could not be executed, it does so only if a step has begun. Another
+script, by its files and arguments, resumes it only with --adopt. Ends with 6
+while another "muster op" runs the operation, and with 72 if the duty is lost.`,
 		Example: `  muster op checkpoint -- ./checkpoint.sh
   muster op list
   muster op abort checkpoint`,
