@@ -35,7 +35,7 @@ func (f *office) decide(ctx context.Context, o orders) (next time.Duration, err 
 // input is what a roster follows from, without what the inboxes say.
 func (f *office) input(g group.Group) roster.Input {
 	in := roster.Input{
-		Settle: time.Duration(g.Settle), Enough: g.PromoteAfter.Members,
+		Settle: time.Duration(g.Settle), Size: f.memory.Size, Enough: g.PromoteAfter.Members,
 		Holders: map[string]int32{}, Pins: map[string]int32{}, Newest: map[string]*version.Version{},
 		Paused: map[string]bool{}, HandOver: map[string]int32{},
 		Failures: map[string]map[int32]int{}, Backoff: map[string]map[int32]time.Duration{},

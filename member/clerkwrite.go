@@ -27,6 +27,7 @@ func (f *office) write(
 ) error {
 	holders := map[string]string{} // by duty: names of seats
 	f.memory.Pins, f.memory.Newest, f.memory.Why = znode.ByDuty{}, znode.ByDuty{}, znode.ByDuty{}
+	f.memory.Size = r.Size
 	outdated := false // the reason why a duty is vacant
 	for _, p := range r.Posts {
 		if p.Seat != roster.Nobody {
@@ -82,7 +83,7 @@ func rank(first bool) int {
 
 // remembersSame reports whether b is as a, except for the reasons. A clerk that only keeps duties writes nothing.
 func remembersSame(a, b znode.ClerkMemory) bool {
-	same := slices.Equal(a.Purge, b.Purge) && maps.Equal(a.Pins, b.Pins) && maps.Equal(a.HandOver, b.HandOver)
+	same := a.Size == b.Size && slices.Equal(a.Purge, b.Purge) && maps.Equal(a.Pins, b.Pins) && maps.Equal(a.HandOver, b.HandOver)
 	same = same && maps.Equal(a.Newest, b.Newest) && maps.Equal(a.Paused, b.Paused)
 	return same && maps.Equal(a.Clocks, b.Clocks) && maps.Equal(a.ClockWrong, b.ClockWrong) &&
 		maps.EqualFunc(a.Failures, b.Failures, maps.Equal[map[string]znode.Failure])

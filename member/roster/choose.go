@@ -24,6 +24,7 @@ type group struct {
 	settled  set // members that are at least settle old
 	starting bool
 	oldest   time.Duration // the greatest age of a member that lists a declared duty
+	size     int           // see Roster
 }
 
 // ofVersion is the set of the members of one version.
@@ -43,7 +44,7 @@ func newGroup(in Input) *group {
 	for d, declared := range in.Duties {
 		duty[declared.Name], g.listed[d] = d, newSet(n)
 	}
-	useful := false
+	useful := newSet(n)
 	for m, member := range in.Members {
 		g.index[member.Seat] = m
 		if member.Ready {
@@ -55,11 +56,16 @@ func newGroup(in Input) *group {
 		for _, name := range member.Can {
 			if d, ok := duty[name]; ok {
 				g.listed[d].add(m)
-				g.oldest, useful = max(g.oldest, member.Age), true
+				g.oldest = max(g.oldest, member.Age)
+				useful.add(m)
 			}
 		}
 	}
-	g.starting = useful && g.oldest < in.Settle
+	g.size = useful.size()
+	g.starting = g.size > 0 && g.oldest < in.Settle && (in.Size == 0 || 2*g.size < in.Size)
+	if g.starting || g.size == 0 {
+		g.size = in.Size
+	}
 	g.sortVersions()
 	return g
 }

@@ -20,8 +20,10 @@
 // These rules are tried in this order:
 //
 //   - A paused duty has no holder, and is no load. Its holder loses it, because else its command would go on.
-//   - In a group that starts, where every member is younger than settle, a holder keeps its duty and nobody gets one.
-//     Otherwise the first one up would start everything. Members that can do no declared duty do not count.
+//   - In a group that starts, a holder keeps its duty and nobody gets one. Otherwise the first one up would start
+//     everything. A group starts while every member is younger than settle, and while they are fewer than half of those
+//     that it had last: after an outage, in which all were lost, it does not wait for the oldest. Members that can do no
+//     declared duty do not count.
 //   - A pin to a member that can do the duty is stronger than everything below, also than preferred versions, failures
 //     and settle. A pin to a member that cannot do it, or has to wait after it gave it up, has no effect until it can,
 //     because no duty is vacant while somebody could have it. A pin to a member that left is over: Roster.Pins lacks
@@ -38,6 +40,8 @@
 //   - Any other duty stays or moves to a wanted member that is at least settle old.
 //   - Only the members with the fewest failures at this duty get it. A holder that does its duty keeps it, whatever it
 //     did before; but nobody who failed more often gets the duty from it.
+//
+// Members that joined within a tenth of settle are as old as the oldest of them.
 //
 // # Who has it
 //

@@ -97,6 +97,7 @@ func readCase(a *txtar.Archive) (in roster.Input, want string, err error) {
 // facts is the section "group": members by seat and duties by name. Only what is not as usual stands there.
 type facts struct {
 	Settle       time.Duration
+	Size         int
 	PromoteAfter group.PromoteAfter `yaml:"promote_after"`
 	Members      map[int32]memberFacts
 	Duties       map[string]dutyFacts
@@ -123,7 +124,7 @@ type dutyFacts struct {
 
 func (f facts) input() (roster.Input, error) {
 	in := roster.Input{
-		Settle: f.Settle, Enough: f.PromoteAfter.Members,
+		Settle: f.Settle, Size: f.Size, Enough: f.PromoteAfter.Members,
 		Holders: map[string]int32{}, Pins: map[string]int32{}, Newest: map[string]*version.Version{},
 		Paused: map[string]bool{}, HandOver: map[string]int32{}, Failures: map[string]map[int32]int{},
 		Backoff: map[string]map[int32]time.Duration{},

@@ -114,7 +114,7 @@ func brokenByPost(n naive, p roster.Post) string {
 
 // memory is what the next roster follows from.
 func memory(r roster.Roster) roster.Input {
-	return roster.Input{Holders: r.Holders(), Pins: r.Pins, Newest: r.Newest, HandOver: r.HandOver}
+	return roster.Input{Holders: r.Holders(), Pins: r.Pins, Newest: r.Newest, HandOver: r.HandOver, Size: r.Size}
 }
 
 // lasting is the part of memory that does not change before Roster.Next.
@@ -148,6 +148,7 @@ func randomInput(r *rand.Rand) roster.Input {
 	}
 	if !plain {
 		in.Settle = pick(r, 0, 5*time.Second)
+		in.Size = pick(r, 0, 2, 6)
 		in.Enough = pick[group.PromoteAfter](r, "1", "2", "50%", "100%").Members
 	}
 	seats, seat := []int32{99}, int32(0) // 99 has left

@@ -32,15 +32,33 @@ func (n naive) free(m roster.Member, d roster.Duty) bool {
 	return n.able(m, d) && n.Backoff[d.Name][m.Seat] <= 0
 }
 
-// starting reports whether all members that can be of use are younger than settle.
+// age is that of the oldest member that joined with this one.
+func (n naive) age(m roster.Member) time.Duration {
+	age := m.Age
+	for _, other := range n.Members {
+		if other.Age < m.Age+max(n.Settle/10, 1) {
+			age = max(age, other.Age)
+		}
+	}
+	return age
+}
+
+// starting reports whether all members that can be of use are younger than settle, and fewer than half of the last ones.
 func (n naive) starting() bool {
-	for _, m := range n.Members {
-		useful := slices.ContainsFunc(n.Duties, func(d roster.Duty) bool { return slices.Contains(m.Can, d.Name) })
-		if useful && m.Age >= n.Settle {
+	useful := n.useful()
+	for _, m := range useful {
+		if m.Age >= n.Settle {
 			return false
 		}
 	}
-	return true
+	return n.Size == 0 || len(useful) < (n.Size+1)/2
+}
+
+// useful are the members that can do a declared duty.
+func (n naive) useful() []roster.Member {
+	return n.where(func(m roster.Member) bool {
+		return slices.ContainsFunc(n.Duties, func(d roster.Duty) bool { return slices.Contains(m.Can, d.Name) })
+	})
 }
 
 // holder returns the member that has a duty and can do it.
@@ -57,7 +75,7 @@ func (n naive) holder(d roster.Duty) (roster.Member, bool) {
 func (n naive) preferred(d roster.Duty) *version.Version {
 	count := func(v *version.Version, oldEnough time.Duration) int {
 		return len(n.where(func(m roster.Member) bool {
-			return n.able(m, d) && v != nil && m.Version.Equal(v) && m.Age >= oldEnough
+			return n.able(m, d) && v != nil && m.Version.Equal(v) && n.age(m) >= oldEnough
 		}))
 	}
 	var newest *version.Version
@@ -116,7 +134,7 @@ func (n naive) may(d roster.Duty) (seats []int32, keeps bool) {
 	preferred := n.preferred(d)
 	wants := func(m roster.Member) bool { return !d.Newest || m.Version.Equal(preferred) }
 	others := n.where(func(m roster.Member) bool { return n.free(m, d) && wants(m) && !(holds && m.Seat == h.Seat) })
-	settled := slices.DeleteFunc(slices.Clone(others), func(m roster.Member) bool { return m.Age < n.Settle })
+	settled := slices.DeleteFunc(slices.Clone(others), func(m roster.Member) bool { return n.age(m) < n.Settle })
 	switch {
 	case n.Paused[d.Name]:
 		return nil, false
@@ -262,6 +280,6 @@ func (n naive) later(by time.Duration) roster.Input {
 // after returns the input that follows a roster, if nothing happens.
 func (n naive) after(r roster.Roster) roster.Input {
 	in := n.Input
-	in.Holders, in.Pins, in.Newest, in.HandOver = r.Holders(), r.Pins, r.Newest, r.HandOver
+	in.Holders, in.Pins, in.Newest, in.HandOver, in.Size = r.Holders(), r.Pins, r.Newest, r.HandOver, r.Size
 	return in
 }

@@ -12,6 +12,9 @@ import (
 // Nobody is the seat of no member.
 const Nobody int32 = -1
 
+// together is the part of settle within which members join as one.
+const together = 10
+
 // Member is a live member of the group.
 type Member struct {
 	Seat    int32            // from 0; no two are equal
@@ -36,6 +39,8 @@ type Input struct {
 	Duties  []Duty
 	Members []Member
 
+	// Size is that of the last roster. 0: the group never had one.
+	Size int
 	// Enough is how many members of a newer version are enough for that version to be preferred, if the version so far
 	// has this many. Those count that can do the duty and are at least Settle old. It is at least 1; nil is always 1.
 	Enough func(members int) int
@@ -58,6 +63,8 @@ type Roster struct {
 	Pins     map[string]int32            // those of declared duties whose member lives
 	HandOver map[string]int32            // those of declared duties that are not over
 	Newest   map[string]*version.Version // the preferred version of each duty that prefers the newest
+	// Size is how many members can do a declared duty. While the group starts it is that of the roster before.
+	Size int
 	// Next is how long the roster stays as it is if nothing happens but that time passes: call Assign again then. 0 is
 	// for ever.
 	Next time.Duration
@@ -91,6 +98,7 @@ type Post struct {
 func Assign(in Input) Roster {
 	in.Members = slices.SortedFunc(slices.Values(in.Members), func(a, b Member) int { return cmp.Compare(a.Seat, b.Seat) })
 	in.Duties = slices.SortedFunc(slices.Values(in.Duties), func(a, b Duty) int { return strings.Compare(a.Name, b.Name) })
+	in.Members = joinedTogether(in.Members, in.Settle)
 	if in.Enough == nil {
 		in.Enough = func(int) int { return 1 }
 	}
@@ -106,7 +114,9 @@ func Assign(in Input) Roster {
 	}
 	holders := b.solve()
 
-	r := Roster{Pins: map[string]int32{}, HandOver: map[string]int32{}, Newest: map[string]*version.Version{}}
+	r := Roster{
+		Pins: map[string]int32{}, HandOver: map[string]int32{}, Newest: map[string]*version.Version{}, Size: g.size,
+	}
 	uneven := g.uneven(b.load)
 	for d, c := range choices {
 		p := g.post(c, holders[d], uneven)
@@ -125,4 +135,20 @@ func Assign(in Input) Roster {
 		}
 	}
 	return r
+}
+
+// joinedTogether makes members as old as the oldest that joined less than a tenth of settle before them. Or else what
+// moves when the first of them is settle old would move on to the others a moment later.
+func joinedTogether(members []Member, settle time.Duration) []Member {
+	ages := make([]time.Duration, len(members))
+	for i, m := range members {
+		ages[i] = m.Age
+	}
+	slices.Sort(ages)
+	members = slices.Clone(members)
+	for i, m := range members {
+		older, _ := slices.BinarySearch(ages, m.Age+max(settle/together, 1))
+		members[i].Age = ages[older-1]
+	}
+	return members
 }

@@ -17,6 +17,7 @@ const MaxClerk = 64 << 10
 type ClerkMemory struct {
 	Pins     ByDuty                        `json:"pins,omitempty"`     // seats
 	HandOver ByDuty                        `json:"handover,omitempty"` // seats that have to give the duty to another one
+	Size     int                           `json:"size,omitempty"`     // how many members could do a declared duty
 	Newest   ByDuty                        `json:"newest,omitempty"`   // the version that counts as newest
 	Paused   ByDuty                        `json:"paused,omitempty"`   // by whom: user@host
 	Failures map[string]map[string]Failure `json:"failures,omitempty"` // by duty and seat
