@@ -139,6 +139,7 @@ type office struct {
 	m       *Member
 	folders [3]folder          // seats, resigned, ask
 	seats   map[string]*seated // by the name of the seat
+	names   map[int32]string   // of the seats, by number
 	wake    chan struct{}      // something has happened that is none of the other events
 
 	memory   znode.ClerkMemory
@@ -152,6 +153,9 @@ type office struct {
 	kept   map[string]bool            // trees that cannot be deleted
 
 	moreTrees bool // purge has found more than it names
+
+	posts   map[string]post   // by duty: those that are given
+	untaken map[string]string // seats by duty: those that the next decision takes away
 
 	zkTime time.Time // ZooKeeper's time at the clerk's last write, or what its member knows of it
 	wrote  time.Time // that time here
@@ -214,11 +218,21 @@ func (m *Member) serve(ctx context.Context, assign int) error {
 
 // work reads, decides and deletes once. next is when that must be done again, though nothing happens; 0 is never.
 func (f *office) work(ctx context.Context, o orders) (next time.Duration, err error) {
+	if o.stop {
+		f.posts = nil // nobody takes anything then
+	}
 	if err := f.read(ctx); err != nil || o.stop {
 		return 0, err
 	}
 	if next, err = f.decide(ctx, o); err != nil {
 		return 0, err
+	}
+	look, err := f.findUntaken(ctx, o.group)
+	if err != nil {
+		return 0, err
+	}
+	if look > 0 && (next == 0 || look < next) {
+		next = look
 	}
 	return next, f.purge(ctx, o)
 }

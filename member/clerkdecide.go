@@ -29,7 +29,13 @@ func (f *office) decide(ctx context.Context, o orders) (next time.Duration, err 
 		return 0, err
 	}
 	r := roster.Assign(in)
-	return r.Next, f.write(ctx, o, r, old, answered)
+	untaken := f.untaken
+	f.untaken = nil
+	if err := f.write(ctx, o, r, old, answered); err != nil {
+		return 0, err
+	}
+	f.tellUntaken(o.group, untaken)
+	return r.Next, nil
 }
 
 // input is what a roster follows from, without what the inboxes say.
@@ -48,7 +54,7 @@ func (f *office) input(g group.Group) roster.Input {
 		})
 	}
 	for name, s := range f.seats {
-		n, _ := znode.SeatNumber(name) // InOrder has left out other names
+		n, _ := znode.SeatNumber(name) // readSeats has left out other names
 		m := roster.Member{Seat: n, Age: f.now().Sub(s.created)}
 		if p := s.present; p != nil {
 			m.Version, _ = version.NewVersion(p.Version) // nil is older than every other
@@ -105,6 +111,13 @@ func (f *office) takeIn(g group.Group, in *roster.Input) answers {
 		if _, declared := g.Duty(r.Duty); declared {
 			f.remember(r)
 		}
+	}
+	for d, seat := range f.untaken {
+		if n, holds := in.Holders[d]; !holds || f.names[n] != seat {
+			continue
+		}
+		delete(in.Holders, d)
+		f.remember(znode.Resignation{Seat: seat, Duty: d, Blame: true, Because: notTaken(g)})
 	}
 	for _, path := range slices.Sorted(maps.Keys(f.asks)) {
 		a := f.asks[path]

@@ -136,7 +136,7 @@ func (f *office) watchHeld(ctx context.Context, duty string) (bool, error) {
 	}
 	if there {
 		f.held[duty] = event
-		f.wakeAt(ctx, event)
+		f.wakeAt(ctx, event, 0)
 	} else {
 		delete(f.held, duty)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -33,7 +34,7 @@ func (f *office) read(ctx context.Context) error {
 	if err := reading.Wait(); err != nil {
 		return err
 	}
-	if err := f.readSeats(ctx, f.m.seatQueue().InOrder(f.folders[0].names)); err != nil {
+	if err := f.readSeats(ctx, f.folders[0].names); err != nil {
 		return err
 	}
 	var err error
@@ -121,14 +122,19 @@ func (f *office) discard(ctx context.Context, path string) error {
 
 // readSeats reads the seats that are new, and the members that were not ready. Only a clerk writes seats, so the others
 // are as this clerk wrote them.
-func (f *office) readSeats(ctx context.Context, queue []string) error {
-	there := map[string]bool{}
-	for _, name := range queue {
-		there[name] = true
+func (f *office) readSeats(ctx context.Context, names []string) error {
+	f.names = map[int32]string{}
+	for _, name := range names {
+		if n, err := znode.SeatNumber(name); err == nil {
+			f.names[n] = name
+		}
 	}
-	maps.DeleteFunc(f.seats, func(name string, _ *seated) bool { return !there[name] })
+	maps.DeleteFunc(f.seats, func(name string, _ *seated) bool {
+		n, _ := znode.SeatNumber(name)
+		return f.names[n] != name
+	})
 	var todo []string
-	for _, name := range queue {
+	for _, name := range f.names {
 		if s := f.seats[name]; s == nil || (s.present == nil || !s.present.Ready) && happened(s.ready) {
 			todo = append(todo, name)
 		}
@@ -151,7 +157,7 @@ func (f *office) readSeats(ctx context.Context, queue []string) error {
 			continue
 		}
 		if found[i].ready != nil {
-			f.wakeAt(ctx, found[i].ready)
+			f.wakeAt(ctx, found[i].ready, 0)
 		}
 		f.seats[name] = found[i]
 	}
@@ -190,14 +196,15 @@ func (f *office) readSeat(ctx context.Context, name string) (*seated, error) {
 	return s, nil
 }
 
-// wakeAt wakes the clerk at an event.
-func (f *office) wakeAt(ctx context.Context, event <-chan struct{}) {
+// wakeAt wakes the clerk some time after an event.
+func (f *office) wakeAt(ctx context.Context, event <-chan struct{}, later time.Duration) {
 	f.m.tasks.Go(func() {
 		select {
 		case <-event:
 		case <-ctx.Done():
 			return
 		}
+		<-after(ctx, later)
 		select {
 		case f.wake <- struct{}{}:
 		default: // it will look anyway

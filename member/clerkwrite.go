@@ -31,7 +31,7 @@ func (f *office) write(
 	outdated := false // the reason why a duty is vacant
 	for _, p := range r.Posts {
 		if p.Seat != roster.Nobody {
-			holders[p.Duty] = f.nameOf(p.Seat)
+			holders[p.Duty] = f.names[p.Seat]
 		}
 		f.memory.Why[p.Duty] = p.Because()
 		why, ok := old.Why[p.Duty]
@@ -43,11 +43,11 @@ func (f *office) write(
 		}
 	}
 	for d, n := range r.Pins {
-		f.memory.Pins[d] = f.nameOf(n)
+		f.memory.Pins[d] = f.names[n]
 	}
 	f.memory.HandOver = znode.ByDuty{}
 	for d, n := range r.HandOver {
-		f.memory.HandOver[d] = f.nameOf(n)
+		f.memory.HandOver[d] = f.names[n]
 	}
 	for d, v := range r.Newest {
 		f.memory.Newest[d] = v.Original()
@@ -83,14 +83,11 @@ func rank(first bool) int {
 
 // remembersSame reports whether b is as a, except for the reasons. A clerk that only keeps duties writes nothing.
 func remembersSame(a, b znode.ClerkMemory) bool {
-	same := a.Size == b.Size && slices.Equal(a.Purge, b.Purge) && maps.Equal(a.Pins, b.Pins) && maps.Equal(a.HandOver, b.HandOver)
-	same = same && maps.Equal(a.Newest, b.Newest) && maps.Equal(a.Paused, b.Paused)
+	same := a.Size == b.Size && slices.Equal(a.Purge, b.Purge)
+	same = same && maps.Equal(a.Pins, b.Pins) && maps.Equal(a.HandOver, b.HandOver) && maps.Equal(a.Newest, b.Newest) && maps.Equal(a.Paused, b.Paused)
 	return same && maps.Equal(a.Clocks, b.Clocks) && maps.Equal(a.ClockWrong, b.ClockWrong) &&
 		maps.EqualFunc(a.Failures, b.Failures, maps.Equal[map[string]znode.Failure])
 }
-
-// nameOf is the name of a seat.
-func (f *office) nameOf(n int32) string { return fmt.Sprintf("%s%010d", f.m.seatQueue().Prefix, n) }
 
 // move is a duty that gets another holder. One of the seats may be "".
 type move struct{ duty, from, to string }

@@ -34,6 +34,7 @@ const (
 	EventLost       EventKind = "lost"
 	EventRunStarted EventKind = "run-started"
 	EventRunEnded   EventKind = "run-ended"
+	EventNotTaken   EventKind = "not-taken" // of another member: this one is the clerk
 	EventClerk      EventKind = "clerk"
 	EventClerkEnded EventKind = "clerk-ended"
 	EventMissed     EventKind = "missed"

@@ -158,7 +158,7 @@ func (r *Reader) members(ctx context.Context, g group.Group, seats []seatEntry, 
 		return cmp.Or(cmp.Compare(at(a), at(b)), cmp.Compare(a.Identity, b.Identity))
 	})
 	for _, m := range s.Members {
-		if i, ok := order[m.Seat]; ok && seats[i].Assign >= assign {
+		if i, ok := order[m.Seat]; ok && znode.Decides(m.Seat) && seats[i].Assign >= assign {
 			s.Clerk = m.Identity
 			break
 		}

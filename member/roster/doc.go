@@ -21,8 +21,8 @@
 //
 //   - A paused duty has no holder, and is no load. Its holder loses it, because else its command would go on.
 //   - In a group that starts, a holder keeps its duty and nobody gets one. Otherwise the first one up would start
-//     everything. A group starts while every member is younger than settle, and while they are fewer than half of those
-//     that it had last: after an outage, in which all were lost, it does not wait for the oldest. Members that can do no
+//     everything. A group starts while every member is younger than settle, and they are fewer than half of those that
+//     it had last: after an outage, in which all were lost, it does not wait for the oldest. Members that can do no
 //     declared duty do not count.
 //   - A pin to a member that can do the duty is stronger than everything below, also than preferred versions, failures
 //     and settle. A pin to a member that cannot do it, or has to wait after it gave it up, has no effect until it can,

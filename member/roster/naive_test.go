@@ -43,7 +43,7 @@ func (n naive) age(m roster.Member) time.Duration {
 	return age
 }
 
-// starting reports whether all members that can be of use are younger than settle, and fewer than half of the last ones.
+// starting reports whether all members that can be of use are younger than settle, and fewer than half of the last.
 func (n naive) starting() bool {
 	useful := n.useful()
 	for _, m := range useful {

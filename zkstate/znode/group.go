@@ -18,7 +18,7 @@ type Present struct {
 type Seat struct {
 	Identity string   `json:"identity"`
 	Nonce    string   `json:"nonce"`            // that of Present
-	Assign   int      `json:"assign"`           // the newest method of assignment that its software knows
+	Assign   int      `json:"assign,omitempty"` // the newest method of assignment that its software knows; 0: none
 	Duties   []string `json:"duties,omitempty"` // that the clerk gave it, sorted
 }
 
@@ -170,8 +170,8 @@ func (s Seat) check() error {
 	if err := required("identity", s.Identity, "nonce", s.Nonce); err != nil {
 		return err
 	}
-	if s.Assign < 1 {
-		return fmt.Errorf("assign: %d is less than 1", s.Assign)
+	if s.Assign < 0 {
+		return fmt.Errorf("assign: %d is less than 0", s.Assign)
 	}
 	return checkSorted("duties", s.Duties)
 }

@@ -9,6 +9,7 @@ import (
 // Prefixes of the sequential znodes of groups.
 const (
 	seatPrefix     = "s-"
+	guestPrefix    = "x-"
 	resignedPrefix = "r-"
 	askPrefix      = "a-"
 )
@@ -24,7 +25,19 @@ func Seats(root, g string) string { return resource.Join(Run(root, g), "seat") }
 func NewSeat(root, g string) string { return resource.Join(Seats(root, g), seatPrefix) }
 
 // SeatNumber reads the number of a seat from its name or path. A smaller one is senior.
-func SeatNumber(name string) (int32, error) { return Seq(base(name), seatPrefix) }
+func SeatNumber(name string) (int32, error) {
+	if n, err := Seq(base(name), guestPrefix); err == nil {
+		return n, nil
+	}
+	return Seq(base(name), seatPrefix)
+}
+
+// Decides reports whether the member with this seat may be the clerk. One with a seat such as "x-0000000003" has duties
+// as all others, and never is: a program in another language need not know how duties are assigned.
+func Decides(seat string) bool {
+	_, err := Seq(base(seat), seatPrefix)
+	return err == nil
+}
 
 // SeatAt is the znode of the seat with this name, such as "s-0000000003".
 func SeatAt(root, g, name string) string { return resource.Join(Seats(root, g), name) }

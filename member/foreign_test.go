@@ -1,0 +1,157 @@
+package member_test
+
+import (
+	"testing"
+	"time"
+
+	"muster/group"
+	"muster/member"
+	"muster/resource"
+	"muster/zkstate"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// foreign is a member of other software: it has its znodes, and does what a test says.
+type foreign struct {
+	f       *fixture
+	s       *zkconn.Session
+	seat    string
+	present znode.Present
+}
+
+// foreign joins with a seat of this prefix. assign 0 stands for a body without that field.
+func (f *fixture) foreign(identity, prefix string, assign int, can ...string) *foreign {
+	f.t.Helper()
+	o := &foreign{f: f, s: dial(f.t), present: znode.Present{
+		Nonce: zkstate.NewID(), Version: "1.0", Can: can, Ready: true,
+	}}
+	live, err := znode.EncodePresent(o.present)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	seat := `{"identity":"` + identity + `","nonce":"` + o.present.Nonce + `"}`
+	if assign > 0 {
+		seat = seat[:len(seat)-1] + `,"assign":1}`
+	}
+	results, err := o.s.Multi(f.t.Context(), zkconn.CheckOp(f.run("gate"), 0),
+		zkconn.CreateOp(f.group.Path()+"/"+identity, live, zkconn.Ephemeral, f.acl()),
+		zkconn.CreateOp(f.run("seat/"+prefix), []byte(seat), zkconn.EphemeralSequential, f.acl()))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	o.seat = results[2].Path
+	return o
+}
+
+// take takes a duty as docs/protocol.md says, once its seat names it.
+func (o *foreign) take(duty string) {
+	o.f.t.Helper()
+	var version int32
+	o.f.until("its seat to name the duty", func() bool {
+		body, stat, err := o.s.Get(o.f.t.Context(), o.seat)
+		seat, bad := znode.DecodeSeat(body)
+		if err != nil || bad != nil {
+			o.f.t.Fatal(err, bad)
+		}
+		version = stat.Version
+		return len(seat.Duties) == 1 && seat.Duties[0] == duty
+	})
+	body := []byte(`{"nonce":"n","identity":"` + seatOf(o) + `"}`)
+	at := o.f.run("duty/" + duty)
+	_, err := o.s.Multi(o.f.t.Context(), zkconn.CheckOp(o.f.run("gate"), 0), zkconn.CheckOp(o.seat, version),
+		zkconn.CreateOp(at, nil, zkconn.Persistent, o.f.acl()), zkconn.SetOp(at, body, -1),
+		zkconn.CreateOp(at+"/held", body, zkconn.Ephemeral, o.f.acl()))
+	if err != nil {
+		o.f.t.Fatal(err)
+	}
+}
+
+// seatOf is the name of its seat.
+func seatOf(o *foreign) string { return o.seat[len(o.seat)-len("s-0000000000"):] }
+
+// session sets the session timeout that the group declares: that of the sessions of these tests stays.
+func (f *fixture) session(timeout time.Duration) {
+	f.t.Helper()
+	f.change(func(g *group.Group) { g.Timeouts.Session = resource.Duration(timeout) })
+}
+
+// TestSeatThatHoldsAndNeverDecides: a member with a seat x-, or without a method of assignment, has duties, also if its
+// seat is the first one, and another decides.
+func TestSeatThatHoldsAndNeverDecides(t *testing.T) {
+	t.Parallel()
+	for prefix, assign := range map[string]int{"x-": 0, "s-": 0, "x": 1} {
+		t.Run(prefix, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t, "coordinator", "other")
+			f.join("first", "1.0").Leave() // makes the folders
+			if prefix == "x" {
+				prefix = "x-"
+			}
+			o := f.foreign("foreign", prefix, assign, "coordinator")
+			a := f.join("a", "1.0", "other")
+			o.take("coordinator")
+			f.take(a, "other")
+			if seats := f.seats(); len(seats["foreign"]) != 1 {
+				t.Errorf("the seats are %v", seats)
+			}
+		})
+	}
+}
+
+// TestDutyThatIsNotTaken: it goes to another member, and whoever did not take it is to blame. A member that waits for
+// the last holder is not.
+func TestDutyThatIsNotTaken(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "neglected", "slow")
+	f.session(time.Second)
+	clerk := f.join("clerk", "1.0")
+	told := make(chan member.Event, 10)
+	go func() {
+		for e := range clerk.Events(t.Context()) {
+			if e.Kind == member.EventNotTaken {
+				told <- e
+			}
+		}
+	}()
+	holder := f.join("holder", "1.0", "slow")
+	held := f.take(holder, "slow")
+	o := f.foreign("foreign", "s-", 1, "neglected")
+	next := f.join("next", "1.0", "slow")
+	f.ask(znode.Ask{Do: znode.AskHandover, Duty: "slow"})
+	receive(t, held.HandOver(), "the hand-over")
+	failures := func(duty, seat string) znode.Failure { return f.memory().Failures[duty][seat] }
+	f.until("it to be blamed twice, while nobody else can do it", func() bool {
+		return failures("neglected", seatOf(o)).Count >= 2
+	})
+	if e := receive(t, told, "the event"); e.Duty != "neglected" || e.Text == "" {
+		t.Errorf("event %+v", e)
+	}
+	b := f.join("b", "1.0", "neglected")
+	h := f.take(b, "neglected")
+	if e := f.memory().Failures["slow"]; len(e) != 0 {
+		t.Errorf("who waits for the last holder is to blame: %+v", e)
+	}
+	if err := held.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.take(next, "slow")
+	if err := h.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDutyThatIsGivenBackInSilence: a member deletes held and does not resign. The duty goes to another one.
+func TestDutyThatIsGivenBackInSilence(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "coordinator")
+	f.session(time.Second)
+	f.join("clerk", "1.0")
+	o := f.foreign("foreign", "s-", 1, "coordinator")
+	o.take("coordinator")
+	a := f.join("a", "1.0", "coordinator")
+	if err := o.s.Delete(t.Context(), f.run("duty/coordinator/held"), -1); err != nil {
+		t.Fatal(err)
+	}
+	f.take(a, "coordinator")
+}
