@@ -1,10 +1,13 @@
 package member
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"muster/election"
 	"muster/zkstate/zkconn"
@@ -12,7 +15,8 @@ import (
 )
 
 // The clerk decides who has which duty. It is the member with the smallest seat of those whose software knows how the
-// Record wants duties to be assigned. The others watch the nearest such seat before theirs.
+// Record wants duties to be assigned. The others watch the nearest such seat before theirs, and the one before that: so
+// the next one knows that it is next, and looks whether the clerk is silent.
 //
 // Each decision is one transaction, or several if it is large, that writes:
 //
@@ -21,10 +25,9 @@ import (
 //	run/<g>/resigned/…   deleted: what was decided upon
 //	run/<g>/ask/…        deleted: as above
 //
-// It checks the gate, the Record and the clerk's own seat, and sets seats, at the versions read: a clerk that was
-// frozen while another one took over writes nothing. So there is one clerk at a time, which has read what the one
-// before has written, and besides it nobody writes these but by hand. A clerk that dies leaves what it has committed;
-// the next one reads everything again.
+// It checks the gate, the Record and the clerk's own seat, and sets its memory and the seats, at the versions read. So
+// what a clerk writes follows from all that was written before: one that was frozen while another one took over writes
+// nothing. A clerk that dies leaves what it has committed; the next one reads everything again.
 
 // assignVersion is the newest method of assignment that this software knows.
 const assignVersion = 1
@@ -46,17 +49,7 @@ func (m *Member) clerk() {
 			}
 			continue
 		}
-		assign := o.assign
-		before, err := m.seatBefore(m.ctx, assign)
-		switch {
-		case err != nil:
-		case before == "" && m.knows >= assign:
-			m.emit(Event{Kind: EventClerk})
-			err = m.serve(m.ctx, assign)
-		default:
-			m.emit(Event{Kind: EventClerkEnded})
-			err = m.awaitEnd(m.ctx, before, assign)
-		}
+		err := m.clerkOrNot(m.ctx, o.assign)
 		switch {
 		case err == nil, errors.Is(err, errAgain), errors.Is(err, zkconn.ErrUnknown):
 		case errors.Is(err, zkconn.ErrNoNode): // somebody deleted a part of the group by hand
@@ -68,54 +61,109 @@ func (m *Member) clerk() {
 	}
 }
 
-// seatBefore is the nearest earlier seat whose member can be the clerk; "" if there is none.
-func (m *Member) seatBefore(ctx context.Context, assign int) (string, error) {
-	names, _, err := m.session.Children(ctx, znode.Seats(m.root, m.Generation))
+// clerkOrNot works as the clerk, or waits until this member may be it.
+func (m *Member) clerkOrNot(ctx context.Context, assign int) error {
+	at, err := m.place(ctx, assign)
 	if err != nil {
-		return "", err
+		return err
 	}
+	var silent *silence
+	if at.before != "" || m.knows < assign {
+		m.emit(Event{Kind: EventClerkEnded})
+		if silent, err = m.awaitEnd(ctx, at, assign); err != nil || silent == nil {
+			return err
+		}
+	}
+	m.emit(Event{Kind: EventClerk})
+	return m.serve(ctx, assign, at, silent)
+}
+
+// place is where a member stands among those that may be the clerk. Seats that were passed over come last.
+type place struct {
+	before  string // the nearest seat before it whose member can be the clerk; "": there is none
+	earlier string // the seat before that one; "": that one's member is the clerk
+	passed  bool   // its own seat was passed over
+}
+
+func (m *Member) place(ctx context.Context, assign int) (at place, err error) {
+	var names []string
+	var body []byte
+	reading, rctx := errgroup.WithContext(ctx)
+	reading.Go(func() (err error) {
+		names, _, err = m.session.Children(rctx, znode.Seats(m.root, m.Generation))
+		return err
+	})
+	reading.Go(func() (err error) {
+		body, _, err = m.session.Get(rctx, znode.Clerk(m.root, m.Generation))
+		return err
+	})
+	if err := reading.Wait(); err != nil {
+		return at, err
+	}
+	memory, _ := znode.DecodeClerk(body) // of what cannot be decoded nobody knows anything
 	queue := m.seatQueue().InOrder(names)
-	at := slices.Index(queue, m.seatName())
-	if at < 0 {
-		return "", errAgain // the watch of the seat tells
+	slices.SortStableFunc(queue, func(a, b string) int {
+		return cmp.Compare(rank(!slices.Contains(memory.Passed, a)), rank(!slices.Contains(memory.Passed, b)))
+	})
+	own := slices.Index(queue, m.seatName())
+	if own < 0 {
+		return at, errAgain // the watch of the seat tells
 	}
-	for _, name := range slices.Backward(queue[:at]) {
+	at.passed = slices.Contains(memory.Passed, m.seatName())
+	for i, name := range slices.Backward(queue[:own]) {
 		body, _, err := m.session.Get(ctx, znode.SeatAt(m.root, m.Generation, name))
 		if errors.Is(err, zkconn.ErrNoNode) {
 			continue
 		}
 		if err != nil {
-			return "", err
+			return at, err
 		}
 		if seat, err := znode.DecodeSeat(body); err == nil && seat.Assign >= assign {
-			return name, nil
+			at.before = name
+			if i > 0 {
+				at.earlier = queue[i-1]
+			}
+			break
 		}
 	}
-	return "", nil
+	return at, nil
 }
 
-// awaitEnd waits until a seat is gone, or until the Record wants another method than this. There may be no seat to wait
-// for: "".
-func (m *Member) awaitEnd(ctx context.Context, seat string, assign int) error {
-	var event <-chan struct{}
+// awaitEnd waits until a seat is gone that decides about this member's place, until the Record wants another method
+// than this, or until the clerk is silent, whom this member is to pass over.
+func (m *Member) awaitEnd(ctx context.Context, at place, assign int) (*silence, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var silent chan *silence
+	if at.before != "" && at.earlier == "" && m.knows >= assign {
+		silent = make(chan *silence, 1)
+		m.tasks.Go(func() { silent <- m.awaitSilence(ctx, at.before) })
+	}
+	seats, events := []string{at.before, at.earlier}, make([]<-chan struct{}, 2)
 	for {
-		if seat != "" && happened(event) {
+		for i, seat := range seats {
+			if seat == "" || !happened(events[i]) {
+				continue
+			}
 			var there bool
 			var err error
-			_, there, event, err = m.session.ExistsW(ctx, znode.SeatAt(m.root, m.Generation, seat))
+			_, there, events[i], err = m.session.ExistsW(ctx, znode.SeatAt(m.root, m.Generation, seat))
 			if err != nil || !there {
-				return err
+				return nil, err
 			}
 		}
 		o := m.orders()
 		if o.assign != assign {
-			return nil
+			return nil, nil
 		}
 		select {
-		case <-event:
+		case <-events[0]:
+		case <-events[1]:
 		case <-o.changed:
+		case s := <-silent:
+			return s, nil
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return nil, context.Cause(ctx)
 		}
 	}
 }
@@ -143,6 +191,7 @@ type office struct {
 	wake    chan struct{}      // something has happened that is none of the other events
 
 	memory   znode.ClerkMemory
+	stat     zkconn.Stat // of its znode
 	resigned map[string]znode.Resignation
 	asks     map[string]znode.Ask
 	stuck    map[string]bool // inbox entries that cannot be deleted
@@ -151,6 +200,9 @@ type office struct {
 	tidied int32                      // the version of the Record for which purge has looked for trees; -1: for none
 	held   map[string]<-chan struct{} // duties that are not declared and held: events of held
 	kept   map[string]bool            // trees that cannot be deleted
+
+	over  *silence // why it takes the office from another; nil: it does not, or has done so
+	again bool     // it was passed over, and nobody is left who was not: it takes the office again
 
 	moreTrees bool // purge has found more than it names
 
@@ -166,6 +218,8 @@ type folder struct {
 	dir   string
 	names []string
 	event <-chan struct{}
+
+	changed int64 // zxid of when a child was created or deleted last
 }
 
 // seated is a seat with its member.
@@ -192,10 +246,11 @@ func (m *Member) newOffice() *office {
 }
 
 // serve is the clerk's work, as long as the Record wants this method.
-func (m *Member) serve(ctx context.Context, assign int) error {
+func (m *Member) serve(ctx context.Context, assign int, at place, over *silence) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends what waits for members to become ready
 	f := m.newOffice()
+	f.over, f.again = over, at.passed
 	for {
 		o := m.orders()
 		if o.assign != assign {
@@ -203,6 +258,8 @@ func (m *Member) serve(ctx context.Context, assign int) error {
 		}
 		next, err := f.work(ctx, o)
 		switch {
+		case errors.Is(err, errPassed):
+			return nil
 		case refusedAt(err, m.recordPath(), zkconn.ErrBadVersion): // wait until it was read
 			next = damageCheck
 		case errors.Is(err, errAgain):
@@ -223,6 +280,9 @@ func (f *office) work(ctx context.Context, o orders) (next time.Duration, err er
 	}
 	if err := f.read(ctx); err != nil || o.stop {
 		return 0, err
+	}
+	if f.isPassed() {
+		return 0, errPassed
 	}
 	if next, err = f.decide(ctx, o); err != nil {
 		return 0, err

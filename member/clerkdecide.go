@@ -23,6 +23,7 @@ func (f *office) decide(ctx context.Context, o orders) (next time.Duration, err 
 	old := f.memory
 	f.memory, f.also = clone(old), nil
 	f.forgetGone(o.group)
+	f.takeOffice()
 	in := f.input(o.group)
 	answered := f.takeIn(o.group, &in)
 	if err := f.decideCrons(ctx, o.group, old); err != nil {
@@ -194,6 +195,10 @@ func (f *office) obey(a znode.Ask, in *roster.Input) {
 
 // forgetGone forgets the failures of members that have gone, and everything about duties that are not declared.
 func (f *office) forgetGone(g group.Group) {
+	f.memory.Passed = slices.DeleteFunc(slices.Clone(f.memory.Passed), func(seat string) bool {
+		n, err := znode.SeatNumber(seat)
+		return err != nil || f.names[n] != seat
+	})
 	gone := func(d string) bool { _, declared := g.Duty(d); return !declared }
 	maps.DeleteFunc(f.memory.Paused, func(d, _ string) bool { return gone(d) })
 	for d, bySeat := range f.memory.Failures {

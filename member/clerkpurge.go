@@ -68,6 +68,7 @@ func (f *office) deleteAll(ctx context.Context, o orders, paths []string) error 
 	if err != nil {
 		return err
 	}
+	ops = append(ops, zkconn.CheckOp(znode.Clerk(f.m.root, f.m.Generation), f.stat.Version))
 	for _, path := range paths {
 		ops = append(ops, zkconn.DeleteOp(path, -1))
 	}

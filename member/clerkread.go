@@ -22,22 +22,17 @@ const maxEntries = 100
 
 // read reads the seats, the clerk's memory and its inboxes.
 func (f *office) read(ctx context.Context) error {
-	reading, rctx := errgroup.WithContext(ctx)
-	for i := range f.folders {
-		reading.Go(func() error { return f.folders[i].read(rctx, f.m.session) })
+	was := f.stat.Version
+	body, err := f.readFolders(ctx)
+	if err != nil {
+		return err
 	}
-	var body []byte
-	reading.Go(func() (err error) {
-		body, _, err = f.m.session.Get(rctx, znode.Clerk(f.m.root, f.m.Generation))
-		return err
-	})
-	if err := reading.Wait(); err != nil {
-		return err
+	if f.stat.Version != was {
+		clear(f.seats) // another clerk may have written them
 	}
 	if err := f.readSeats(ctx, f.folders[0].names); err != nil {
 		return err
 	}
-	var err error
 	if f.resigned, err = readInbox(ctx, f, f.folders[1], znode.DecodeResignation); err != nil {
 		return err
 	}
@@ -50,10 +45,25 @@ func (f *office) read(ctx context.Context) error {
 	return nil
 }
 
+// readFolders reads the folders and the clerk's memory, which it returns.
+func (f *office) readFolders(ctx context.Context) (body []byte, err error) {
+	reading, rctx := errgroup.WithContext(ctx)
+	for i := range f.folders {
+		reading.Go(func() error { return f.folders[i].read(rctx, f.m.session) })
+	}
+	reading.Go(func() (err error) {
+		body, f.stat, err = f.m.session.Get(rctx, znode.Clerk(f.m.root, f.m.Generation))
+		return err
+	})
+	return body, reading.Wait()
+}
+
 // read reads the children, unless nothing has happened since.
 func (d *folder) read(ctx context.Context, s *zkconn.Session) (err error) {
 	if happened(d.event) {
-		d.names, _, d.event, err = s.ChildrenW(ctx, d.dir)
+		var stat zkconn.Stat
+		d.names, stat, d.event, err = s.ChildrenW(ctx, d.dir)
+		d.changed = stat.Pzxid
 	}
 	return err
 }

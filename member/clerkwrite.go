@@ -53,7 +53,7 @@ func (f *office) write(
 		f.memory.Newest[d] = v.Original()
 	}
 	moves := f.moves(holders)
-	if len(moves)+len(f.resigned)+len(f.asks) == 0 && !outdated && remembersSame(old, f.memory) {
+	if len(moves)+len(f.resigned)+len(f.asks) == 0 && !outdated && remembersSame(old, f.memory) && !f.undecided(o) {
 		return nil
 	}
 	// The first transaction has all that answers somebody: a clerk that dies after it leaves nothing half decided.
@@ -81,10 +81,11 @@ func rank(first bool) int {
 	return 1
 }
 
-// remembersSame reports whether b is as a, except for the reasons. A clerk that only keeps duties writes nothing.
+// remembersSame reports whether b is as a, except for the reasons.
 func remembersSame(a, b znode.ClerkMemory) bool {
-	same := a.Size == b.Size && slices.Equal(a.Purge, b.Purge)
-	same = same && maps.Equal(a.Pins, b.Pins) && maps.Equal(a.HandOver, b.HandOver) && maps.Equal(a.Newest, b.Newest) && maps.Equal(a.Paused, b.Paused)
+	same := a.Size == b.Size && slices.Equal(a.Passed, b.Passed) && slices.Equal(a.Purge, b.Purge)
+	same = same && maps.Equal(a.Pins, b.Pins) && maps.Equal(a.HandOver, b.HandOver)
+	same = same && maps.Equal(a.Newest, b.Newest) && maps.Equal(a.Paused, b.Paused)
 	return same && maps.Equal(a.Clocks, b.Clocks) && maps.Equal(a.ClockWrong, b.ClockWrong) &&
 		maps.EqualFunc(a.Failures, b.Failures, maps.Equal[map[string]znode.Failure])
 }
@@ -161,7 +162,7 @@ func (f *office) commit(ctx context.Context, o orders, seats []string, more []zk
 		return err
 	}
 	clerkAt := len(ops)
-	ops = append(ops, zkconn.SetOp(znode.Clerk(m.root, m.Generation), body, -1))
+	ops = append(ops, zkconn.SetOp(znode.Clerk(m.root, m.Generation), body, f.stat.Version))
 	for _, name := range seats {
 		s := f.seats[name]
 		body, err := znode.EncodeSeat(s.seat)
@@ -180,7 +181,8 @@ func (f *office) commit(ctx context.Context, o orders, seats []string, more []zk
 		return f.failed(ctx, err)
 	}
 	stat := results[clerkAt].Stat
-	f.zkTime, f.wrote = stat.Mtime, sent
+	f.zkTime, f.wrote, f.stat = stat.Mtime, sent, stat
+	f.tookOffice()
 	for i, name := range seats {
 		f.seats[name].version = results[clerkAt+1+i].Stat.Version
 		if name == m.seatName() { // it need not wait for the watch

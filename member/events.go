@@ -34,7 +34,8 @@ const (
 	EventLost       EventKind = "lost"
 	EventRunStarted EventKind = "run-started"
 	EventRunEnded   EventKind = "run-ended"
-	EventNotTaken   EventKind = "not-taken" // of another member: this one is the clerk
+	EventNotTaken   EventKind = "not-taken"   // of another member: this one is the clerk
+	EventPassedOver EventKind = "passed-over" // another member: this one is the clerk instead
 	EventClerk      EventKind = "clerk"
 	EventClerkEnded EventKind = "clerk-ended"
 	EventMissed     EventKind = "missed"

@@ -1,6 +1,7 @@
 package member_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -154,4 +155,37 @@ func TestDutyThatIsGivenBackInSilence(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.take(a, "coordinator")
+}
+
+// TestClerkThatIsSilent: a live member with the first seat decides nothing. The next one takes the office, once, and
+// keeps it; status names who was passed over.
+func TestClerkThatIsSilent(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "coordinator")
+	f.session(time.Second)
+	f.join("first", "1.0").Leave() // makes the folders
+	o := f.foreign("foreign", "s-", 1)
+	a := f.join("a", "1.0", "coordinator")
+	b := f.join("b", "1.0", "coordinator")
+	h := f.take(a, "coordinator")
+	if passed := f.memory().Passed; !slices.Equal(passed, []string{seatOf(o)}) {
+		t.Errorf("passed over: %q", passed)
+	}
+	s, err := f.store.GroupState(t.Context(), f.look())
+	if err != nil || s.Clerk != "a" || !slices.Equal(s.Passed, []string{"foreign"}) {
+		t.Errorf("the clerk is %q, and %q were passed over: %v", s.Clerk, s.Passed, err)
+	}
+	// The next one after it, and who was passed over, have no reason to take it.
+	f.ask(znode.Ask{Do: znode.AskHandover, Duty: "coordinator"})
+	receive(t, h.HandOver(), "the hand-over")
+	if err := h.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.take(b, "coordinator")
+	if err := a.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	f.ask(znode.Ask{Do: znode.AskPause, Duty: "coordinator"}) // b decides
+	o.s.Close()
+	f.until("what is gone to be forgotten", func() bool { return len(f.memory().Passed) == 0 })
 }

@@ -193,6 +193,7 @@ func (m *Member) update(change func()) {
 type orders struct {
 	group   group.Group
 	record  int32 // version
+	edited  int64 // zxid of that
 	assign  int
 	stop    bool
 	duties  []string
@@ -203,7 +204,9 @@ type orders struct {
 func (m *Member) orders() orders {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return orders{m.group, m.record.Version, m.assign, m.stop, m.given.Duties, m.version, m.changed}
+	return orders{
+		m.group, m.record.Version, m.record.Mzxid, m.assign, m.stop, m.given.Duties, m.version, m.changed,
+	}
 }
 
 // has reports whether the clerk gave the duty to this member.

@@ -35,7 +35,7 @@ func ExplainDuty(
 		fs = append(fs, field{"next tick", duty.nextTick()})
 	}
 	p.fields(fs)
-	lines := d.waitsOf(duty)
+	lines := append(d.waitsOf(duty), d.silence()...)
 	for _, q := range d.Requests {
 		if q.Duty == duty.Name {
 			lines = append(lines, d.requestText(q))

@@ -16,12 +16,15 @@ import (
 
 // GroupDetail is who is in a group and who has its duties, as status and explain show it.
 type GroupDetail struct {
-	Clerk    string         `json:"clerk,omitempty"`    // identity of the member that decides
-	Members  []Member       `json:"members,omitempty"`  // the live ones, the most senior first
-	Duties   []Duty         `json:"duty_states"`        // by name
-	Requests []GroupRequest `json:"requests,omitempty"` // that wait for the clerk, the oldest first
-	Waiting  int            `json:"waiting"`            // how many requests wait altogether
-	Unread   []string       `json:"unread,omitempty"`   // znodes that cannot be decoded, and why
+	Clerk    string         `json:"clerk,omitempty"`       // identity of the member that decides
+	Passed   []string       `json:"passed_over,omitempty"` // identities of those that were passed over as the clerk
+	Members  []Member       `json:"members,omitempty"`     // the live ones, the most senior first
+	Duties   []Duty         `json:"duty_states"`           // by name
+	Requests []GroupRequest `json:"requests,omitempty"`    // that wait for the clerk, the oldest first
+	Waiting  int            `json:"waiting"`               // how many requests wait altogether
+	Unread   []string       `json:"unread,omitempty"`      // znodes that cannot be decoded, and why
+	// Silent is since when the clerk has left something undecided, if that is too long.
+	Silent *time.Time `json:"silent_since,omitempty"`
 
 	// Now is the time to which ages are. If it is zero, text has times instead, so that it changes only when something
 	// happens.

@@ -28,6 +28,7 @@ func (d GroupDetail) waits() []string {
 	for _, line := range said {
 		lines = append(lines, text.List(duties[line], maxNamedDuties)+": "+line)
 	}
+	lines = append(lines, d.silence()...)
 	for _, m := range d.Members {
 		if m.ClockAhead != 0 {
 			lines = append(lines, m.Identity+": its clock is "+apart(m.ClockAhead)+" ZooKeeper's")
@@ -44,6 +45,22 @@ func (d GroupDetail) waits() []string {
 	}
 	for _, line := range d.Unread {
 		lines = append(lines, "cannot be read: "+line)
+	}
+	return lines
+}
+
+// silence says of which members the group has waited in vain for a decision.
+func (d GroupDetail) silence() (lines []string) {
+	for _, identity := range d.Passed {
+		lines = append(lines, identity+" was passed over as the clerk, because it decided nothing")
+	}
+	if d.Silent != nil && d.Clerk != "" {
+		since := "since " + stamp(*d.Silent)
+		if !d.Now.IsZero() {
+			since = "for " + d.age(*d.Silent)
+		}
+		lines = append(lines, "the clerk, "+d.Clerk+", has decided nothing "+since+
+			": end that process; one that cannot decide must take a seat x-")
 	}
 	return lines
 }

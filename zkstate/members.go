@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"time"
 
@@ -15,12 +16,18 @@ import (
 
 // GroupState is who is in a group, and who has its duties.
 type GroupState struct {
-	Members  []GroupMember // by seat; those without a seat last
-	Duties   []DutyState   // one for each declared duty, by name
-	Clerk    string        // identity of the member that decides; empty if there is none
-	Requests []Request     // that wait for the clerk: at most maxRequests of each inbox, the oldest first
-	Waiting  int           // how many requests and resignations wait altogether
-	Unread   []string      // what could not be decoded: paths and reasons
+	Members []GroupMember // by seat; those without a seat last
+	Duties  []DutyState   // one for each declared duty, by name
+	Clerk   string        // identity of the member that decides; empty if there is none
+	Passed  []string      // identities of members that were passed over as the clerk, because they decided nothing
+	// Undecided is since when a member or a request waits for the clerk to look at it, by ZooKeeper's clock; zero: none
+	// does. That is usual for a moment.
+	Undecided time.Time
+	Requests  []Request // that wait for the clerk: at most maxRequests of each inbox, the oldest first
+	Waiting   int       // how many requests and resignations wait altogether
+	Unread    []string  // what could not be decoded: paths and reasons
+
+	decided int64 // zxid of the clerk's last write
 }
 
 // GroupMember is one live member of a group.
@@ -67,6 +74,8 @@ type Request struct {
 	Since       time.Time          // by ZooKeeper's clock
 	Ask         *znode.Ask         // nil: a resignation
 	Resignation *znode.Resignation // nil: an operator's request
+
+	stat zkconn.Stat
 }
 
 // maxRequests is how many entries of an inbox are read.
@@ -81,13 +90,13 @@ func (r *Reader) GroupState(ctx context.Context, o *resource.Observed) (GroupSta
 	if err != nil {
 		return s, err
 	}
-	if err := r.members(ctx, g, seats, group.Assign(o.Record), &s); err != nil {
+	if err := r.members(ctx, g, seats, &s); err != nil {
 		return s, err
 	}
 	if s.Duties, err = r.duties(ctx, g, generation, &s); err != nil {
 		return s, err
 	}
-	if err := r.clerkMemory(ctx, g.Root, generation, seats, &s); err != nil {
+	if err := r.clerkMemory(ctx, g.Root, generation, seats, group.Assign(o.Record), &s); err != nil {
 		return s, err
 	}
 	return s, r.inboxes(ctx, g.Root, generation, &s)
@@ -121,8 +130,8 @@ func (r *Reader) seats(ctx context.Context, g group.Group, generation string, s 
 }
 
 // members reads the live members. A member is matched with its seat by its nonce: the seat of a process that has just
-// gone may still be there. The clerk is the first that knows the method of assignment which the Record wants.
-func (r *Reader) members(ctx context.Context, g group.Group, seats []seatEntry, assign int, s *GroupState) error {
+// gone may still be there.
+func (r *Reader) members(ctx context.Context, g group.Group, seats []seatEntry, s *GroupState) error {
 	live, err := r.readChildren(ctx, g.Path())
 	if err != nil {
 		return err
@@ -157,12 +166,6 @@ func (r *Reader) members(ctx context.Context, g group.Group, seats []seatEntry, 
 	slices.SortFunc(s.Members, func(a, b GroupMember) int {
 		return cmp.Or(cmp.Compare(at(a), at(b)), cmp.Compare(a.Identity, b.Identity))
 	})
-	for _, m := range s.Members {
-		if i, ok := order[m.Seat]; ok && znode.Decides(m.Seat) && seats[i].Assign >= assign {
-			s.Clerk = m.Identity
-			break
-		}
-	}
 	return nil
 }
 
@@ -214,21 +217,25 @@ func (r *Reader) dutyHolder(ctx context.Context, root, generation string, d *Dut
 	return nil
 }
 
-// clerkMemory adds what the clerk remembers of each duty.
+// clerkMemory adds what the clerk remembers of each duty, and who it is.
 func (r *Reader) clerkMemory(
-	ctx context.Context, root, generation string, seats []seatEntry, s *GroupState,
+	ctx context.Context, root, generation string, seats []seatEntry, assign int, s *GroupState,
 ) error {
 	at := znode.Clerk(root, generation)
-	body, _, err := r.source.Get(ctx, at)
-	if errors.Is(err, zkconn.ErrNoNode) {
+	body, stat, err := r.source.Get(ctx, at)
+	if errors.Is(err, zkconn.ErrNoNode) { // deleted by hand: what waits, waits for apply
+		s.decided = math.MaxInt64
+		s.findClerk(seats, assign, znode.ClerkMemory{})
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	memory, err := znode.DecodeClerk(body)
-	if err != nil {
-		s.Unread = append(s.Unread, at+": "+err.Error())
+	s.decided = stat.Mzxid
+	memory, bad := znode.DecodeClerk(body)
+	s.findClerk(seats, assign, memory)
+	if bad != nil {
+		s.Unread = append(s.Unread, at+": "+bad.Error())
 		return nil
 	}
 	identity := map[string]string{}
@@ -257,6 +264,35 @@ func (r *Reader) clerkMemory(
 	return nil
 }
 
+// findClerk finds the clerk: the member with the first seat that decides and knows the method of assignment, of those
+// that were not passed over; without such a one, the first of all.
+func (s *GroupState) findClerk(seats []seatEntry, assign int, memory znode.ClerkMemory) {
+	live := map[string]bool{}
+	for _, m := range s.Members {
+		live[m.Seat] = true
+	}
+	for _, seat := range seats {
+		s.waitsSince(seat.stat)
+		switch {
+		case !live[seat.name] || !znode.Decides(seat.name) || seat.Assign < assign:
+		case slices.Contains(memory.Passed, seat.name):
+			s.Passed = append(s.Passed, seat.Identity)
+		case s.Clerk == "":
+			s.Clerk = seat.Identity
+		}
+	}
+	if s.Clerk == "" && len(s.Passed) > 0 {
+		s.Clerk = s.Passed[0]
+	}
+}
+
+// waitsSince notes a seat or a request that the clerk has not looked at.
+func (s *GroupState) waitsSince(made zkconn.Stat) {
+	if made.Czxid > s.decided && (s.Undecided.IsZero() || made.Ctime.Before(s.Undecided)) {
+		s.Undecided = made.Ctime
+	}
+}
+
 // inboxes reads what waits for the clerk.
 func (r *Reader) inboxes(ctx context.Context, root, generation string, s *GroupState) error {
 	for _, dir := range []string{znode.Asks(root, generation), znode.Resigned(root, generation)} {
@@ -278,6 +314,7 @@ func (r *Reader) inboxes(ctx context.Context, root, generation string, s *GroupS
 		}
 		for _, q := range found {
 			if q.Duty != "" {
+				s.waitsSince(q.stat)
 				s.Requests = append(s.Requests, q)
 			}
 		}
@@ -289,12 +326,12 @@ func (r *Reader) inboxes(ctx context.Context, root, generation string, s *GroupS
 func request(isAsk bool, body []byte, stat zkconn.Stat) Request {
 	if isAsk {
 		if a, err := znode.DecodeAsk(body); err == nil {
-			return Request{Duty: a.Duty, Since: stat.Ctime, Ask: &a}
+			return Request{Duty: a.Duty, Since: stat.Ctime, Ask: &a, stat: stat}
 		}
 		return Request{}
 	}
 	if q, err := znode.DecodeResignation(body); err == nil {
-		return Request{Duty: q.Duty, Since: stat.Ctime, Resignation: &q}
+		return Request{Duty: q.Duty, Since: stat.Ctime, Resignation: &q, stat: stat}
 	}
 	return Request{}
 }

@@ -5,6 +5,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"muster/group"
 	"muster/resource"
@@ -25,6 +26,7 @@ type book struct {
 	joined  map[int64]string     // the seat of each session that ever took one
 	held    map[string]int64     // sessions, by the path of held
 	clerk   znode.ClerkMemory    // of the newest generation
+	decided time.Time            // when that was written
 	duties  map[string]*dutyBook // by the path of the duty
 	asked   map[string][]string  // ids of requests, by their folder
 	asks    map[string]znode.Ask // those to the clerk, by path
@@ -150,7 +152,7 @@ func (b *book) apply(s step, op zkmodel.Op, p place) error {
 		return b.applySeat(s, op, writes)
 	case writes && p.is("clerk"):
 		memory, err := znode.DecodeClerk(op.Data)
-		b.clerk = memory
+		b.clerk, b.decided = memory, time.Now()
 		return err
 	case p.is("duty", "*", "held"):
 		if delete(b.held, op.Path); writes {

@@ -2,14 +2,17 @@ package groups
 
 import (
 	"fmt"
+	"path"
 	"slices"
+	"time"
 
 	"muster/group"
 	"muster/zkmodel"
 	"muster/zkstate/znode"
 )
 
-// clerkRule: only the clerk writes what is the clerk's: the member whose seat is there and is the first one.
+// clerkRule: only the clerk writes what is the clerk's: the member whose seat is there and is the first one. Seats that
+// were passed over come last, and nobody is passed over who has written a moment ago.
 func (b *book) clerkRule(s step) error {
 	if s.who == "" {
 		return nil
@@ -21,9 +24,22 @@ func (b *book) clerkRule(s step) error {
 		if _, there := b.seats[s.who]; !there {
 			return fmt.Errorf("it writes as the clerk and has no seat")
 		}
-		for path, other := range b.seats {
-			if path < s.who && other.seat.Assign >= group.Assign(&b.record) {
-				return fmt.Errorf("it writes as the clerk, and %s comes first", path)
+		next, err := b.nextMemory(s)
+		if err != nil {
+			return err
+		}
+		passed := b.clerk.Passed
+		if slices.ContainsFunc(next.Passed, func(seat string) bool { return !slices.Contains(passed, seat) }) {
+			if silent := time.Since(b.decided); silent < time.Duration(b.group.Timeouts.Session) {
+				return fmt.Errorf("it passes over %q, after a silence of %s", next.Passed, silent)
+			}
+			passed = next.Passed
+		}
+		late := func(seat string) bool { return slices.Contains(passed, path.Base(seat)) }
+		for seat, other := range b.seats {
+			first := late(s.who) && !late(seat) || late(s.who) == late(seat) && seat < s.who
+			if first && znode.Decides(seat) && other.seat.Assign >= group.Assign(&b.record) {
+				return fmt.Errorf("it writes as the clerk, and %s comes first", seat)
 			}
 		}
 		if err := b.clerkMay(s.Ops[i], p); err != nil {
@@ -31,6 +47,16 @@ func (b *book) clerkRule(s step) error {
 		}
 	}
 	return nil
+}
+
+// nextMemory is the clerk's memory after a transaction.
+func (b *book) nextMemory(s step) (znode.ClerkMemory, error) {
+	for i, p := range s.places {
+		if p.is("clerk") && s.Ops[i].Type == zkmodel.OpSetData {
+			return znode.DecodeClerk(s.Ops[i].Data)
+		}
+	}
+	return b.clerk, nil
 }
 
 // decides reports whether the clerk writes its memory.
@@ -88,16 +114,14 @@ func (b *book) clerkMay(op zkmodel.Op, p place) error {
 // pauseRule: a declared duty is paused and resumed only in the transaction that answers who asked for that, so what an
 // operator asked for is not lost.
 func (b *book) pauseRule(s step) error {
-	answered, next := map[string]bool{}, b.clerk
+	answered := map[string]bool{}
+	next, err := b.nextMemory(s)
+	if err != nil {
+		return err
+	}
 	for i, p := range s.places {
-		switch op := s.Ops[i]; {
-		case p.is("ask", "*") && op.Type == zkmodel.OpDelete:
-			answered[b.asks[op.Path].Duty] = true
-		case p.is("clerk") && op.Type == zkmodel.OpSetData:
-			var err error
-			if next, err = znode.DecodeClerk(op.Data); err != nil {
-				return err
-			}
+		if p.is("ask", "*") && s.Ops[i].Type == zkmodel.OpDelete {
+			answered[b.asks[s.Ops[i].Path].Duty] = true
 		}
 	}
 	for _, d := range b.group.Duties {

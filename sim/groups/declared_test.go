@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"muster/group"
 	"muster/member"
@@ -16,7 +17,14 @@ import (
 
 // declared is a world in which a leader and a cron are taken out of the group and declared again, so that the clerk
 // deletes what they have left, while two operators ask for what the group has just then.
-func declared(w *sim.World) {
+func declared(w *sim.World) { newDeclared(w) }
+
+// declaredSilent is the same, and a member counts as silent long before its session ends.
+func declaredSilent(w *sim.World) {
+	newDeclared(w).group.Timeouts.Session = resource.Duration(time.Second)
+}
+
+func newDeclared(w *sim.World) *shop {
 	s := newShop(w, leader("d"), cron("c", "@every 1m"))
 	saved, ran := 0, 0
 	for _, id := range []string{"a", "b"} {
@@ -74,6 +82,7 @@ func declared(w *sim.World) {
 		}
 		return await(p, func() bool { return ran > 0 && s.requestsOver() == len(s.requests()) })
 	})
+	return s
 }
 
 // toggle takes duties out of the group and declares them again, twice.

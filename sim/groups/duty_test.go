@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"muster/member"
+	"muster/resource"
 	"muster/sim"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -152,5 +153,40 @@ func leadDamaged(w *sim.World) {
 	s.intruder("d", func(ctx context.Context, c *zkconn.Session, seat string) error {
 		_, err := c.Set(ctx, seat, nil, -1)
 		return err
+	})
+}
+
+// leadSilent is the same, and a member counts as silent long before its session ends: the other one takes the office of
+// one that is only slow, which then goes on.
+func leadSilent(w *sim.World) {
+	s := newLead(w)
+	s.group.Timeouts.Session = resource.Duration(time.Second)
+}
+
+// leadNeglected is the same, and a third member is given the duty and never takes it. It also decides nothing when its
+// seat is the first one.
+func leadNeglected(w *sim.World) {
+	s := newLead(w)
+	s.group.Timeouts.Session = resource.Duration(time.Second)
+	w.Process("foreign", 0, func(p *sim.Process) error {
+		c, err := p.Dial(timeout)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		over := false
+		err = await(p, func() bool { over = s.over; return over || len(s.seats) > 0 }) // then the folders are there
+		if err != nil || over {
+			return err
+		}
+		const live, seat = `{"nonce":"n","version":"9.0","can":["d"],"ready":true}`,
+			`{"identity":"foreign","nonce":"n","assign":1}`
+		_, err = c.Multi(p.Context(), zkconn.CheckOp(znode.Gate(root, "g1"), 0),
+			zkconn.CreateOp(znode.Live(root, name, p.Name()), []byte(live), zkconn.Ephemeral, everybody),
+			zkconn.CreateOp(znode.NewSeat(root, "g1"), []byte(seat), zkconn.EphemeralSequential, everybody))
+		if err != nil && !errors.Is(err, zkconn.ErrNodeExists) {
+			return err
+		}
+		return await(p, func() bool { return s.over })
 	})
 }

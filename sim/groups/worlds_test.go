@@ -13,9 +13,13 @@ import (
 // worlds are all worlds of this package.
 func worlds() []sim.Named {
 	faults := sim.Faults{Crashes: 2, Cuts: 2, Expiries: 1, LostReplies: 2, Pauses: 1}
+	silences := sim.Faults{Crashes: 1, Cuts: 1, Expiries: 1, LostReplies: 1, Pauses: 6}
 	all := []sim.Named{
 		{Name: "lead", Options: sim.Options{Faults: faults}, World: func(w *sim.World) { newLead(w) }},
 		{Name: "lead-by-hand", World: leadByHand},
+		{Name: "lead-silent", Options: sim.Options{Faults: silences}, World: leadSilent},
+		{Name: "lead-neglected", Options: sim.Options{Faults: faults}, World: leadNeglected},
+		{Name: "declared-silent", Options: sim.Options{Faults: silences}, World: declaredSilent},
 		{Name: "seats", Options: sim.Options{Faults: faults}, World: seats},
 		{Name: "anew", Options: sim.Options{Faults: faults}, World: anew},
 		{Name: "state", Options: sim.Options{Faults: faults}, World: func(w *sim.World) { newSaving(w, 200<<10+1) }},

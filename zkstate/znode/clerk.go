@@ -17,6 +17,7 @@ const MaxClerk = 64 << 10
 type ClerkMemory struct {
 	Pins     ByDuty                        `json:"pins,omitempty"`     // seats
 	HandOver ByDuty                        `json:"handover,omitempty"` // seats that have to give the duty to another one
+	Passed   []string                      `json:"passed,omitempty"`   // seats that were passed over, sorted
 	Size     int                           `json:"size,omitempty"`     // how many members could do a declared duty
 	Newest   ByDuty                        `json:"newest,omitempty"`   // the version that counts as newest
 	Paused   ByDuty                        `json:"paused,omitempty"`   // by whom: user@host
@@ -137,8 +138,11 @@ func limitFailures(failures *map[string]map[string]Failure) func(n int) (of int)
 // DecodeClerk decodes the memory. An empty body is an empty memory.
 func DecodeClerk(data []byte) (ClerkMemory, error) {
 	var c ClerkMemory
-	if len(data) == 0 {
+	switch {
+	case len(data) == 0:
 		return c, nil
+	case len(data) > MaxClerk:
+		return c, fmt.Errorf("clerk: %d bytes are more than the %d allowed", len(data), MaxClerk)
 	}
 	err := decodeJSON("clerk", data, &c)
 	return c, err
