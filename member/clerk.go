@@ -70,7 +70,8 @@ func (m *Member) clerkOrNot(ctx context.Context, assign int) error {
 	var silent *silence
 	if at.before != "" || m.knows < assign {
 		m.emit(Event{Kind: EventClerkEnded})
-		if silent, err = m.awaitEnd(ctx, at, assign); err != nil || silent == nil {
+		var mine bool
+		if mine, silent, err = m.awaitEnd(ctx, at, assign); !mine {
 			return err
 		}
 	}
@@ -130,12 +131,14 @@ func (m *Member) place(ctx context.Context, assign int) (at place, err error) {
 }
 
 // awaitEnd waits until a seat is gone that decides about this member's place, until the Record wants another method
-// than this, or until the clerk is silent, whom this member is to pass over.
-func (m *Member) awaitEnd(ctx context.Context, at place, assign int) (*silence, error) {
+// than this, or until the clerk is silent. mine says that this member has to take its office: seats after its own do not
+// come before it.
+func (m *Member) awaitEnd(ctx context.Context, at place, assign int) (mine bool, _ *silence, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var silent chan *silence
-	if at.before != "" && at.earlier == "" && m.knows >= assign {
+	next := at.before != "" && at.earlier == "" && m.knows >= assign
+	if next {
 		silent = make(chan *silence, 1)
 		m.tasks.Go(func() { silent <- m.awaitSilence(ctx, at.before) })
 	}
@@ -146,24 +149,23 @@ func (m *Member) awaitEnd(ctx context.Context, at place, assign int) (*silence, 
 				continue
 			}
 			var there bool
-			var err error
 			_, there, events[i], err = m.session.ExistsW(ctx, znode.SeatAt(m.root, m.Generation, seat))
 			if err != nil || !there {
-				return nil, err
+				return next && err == nil && !at.passed, nil, err
 			}
 		}
 		o := m.orders()
 		if o.assign != assign {
-			return nil, nil
+			return false, nil, nil
 		}
 		select {
 		case <-events[0]:
 		case <-events[1]:
 		case <-o.changed:
 		case s := <-silent:
-			return s, nil
+			return s != nil, s, nil
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return false, nil, context.Cause(ctx)
 		}
 	}
 }
