@@ -19,6 +19,7 @@ import (
 	"muster/queue"
 	"muster/report"
 	"muster/resource"
+	"muster/text"
 )
 
 // metrics handles /metrics: what is on the board, and how the server is.
@@ -212,8 +213,9 @@ func (f families) history(b *Board) {
 	}
 }
 
-// label is the value of a label: any UTF-8, so that two names never become one.
-func label(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
+// label is the value of a label. What is not printable is written as Go writes it, since dashboards show labels as they
+// are; and so are backslashes, so that two names never become one.
+func label(name string) string { return text.Visible(strings.ReplaceAll(name, `\`, `\\`)) }
 
 func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 

@@ -14,10 +14,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
-	"muster/report"
 	"muster/zkstate"
 )
 
@@ -347,15 +347,23 @@ func TestABodyThatNeverComes(t *testing.T) {
 	}
 }
 
-// TestLabelsDiffer: names that look alike in a terminal have series of their own.
+// TestLabelsDiffer: names that look alike in a terminal have series of their own, and no label acts on a terminal.
 func TestLabelsDiffer(t *testing.T) {
 	s := startServer(t, Config{})
 	b := *sample()
-	b.Resources = []report.JobStatus{aJob("a\u00a0", 1, 0, 0, 0), aJob(`a\xa0`, 1, 0, 0, 0), aJob("<\u202e", 1, 0, 0, 0)}
+	b.Resources = nil
+	for _, name := range []string{
+		"a\u00a0", `a\xa0`, `a\\xa0`, "<\u202e", `<\u202e`, "<\u2066", "\ufeffb", "b", "b\xff", "b\xfe", "b\ufffd",
+	} {
+		b.Resources = append(b.Resources, aJob(name, 1, 0, 0, 0))
+	}
 	s.keeper.board.put(&b)
 	code, body, _ := s.get("/metrics")
 	if n := strings.Count(body, "\nmuster_job_live{"); code != http.StatusOK || n != len(b.Resources) {
 		t.Errorf("%d, %d series:\n%s", code, n, body)
+	}
+	if i := strings.IndexFunc(body, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }); i >= 0 {
+		t.Errorf("%q is in a label", body[i:i+10])
 	}
 }
 

@@ -74,10 +74,10 @@ func (r *Reader) Workers(ctx context.Context, jobPath string) ([]Worker, error) 
 	return all, err
 }
 
-// MostWorkers lists all workers that joined the present generation of a job, sorted by id, and then those without an id.
-// It needs three reads for each worker. For a job without a Record it lists only the live workers. If somebody made
-// far more claims by hand than the job can have workers, it reads those of live workers and some others; more is how
-// many it left out.
+// MostWorkers lists all workers that joined the present generation of a job, sorted by id, then those without an id. It
+// needs three reads for each worker. For a job without a Record it lists only the live workers. If somebody made far
+// more claims by hand than the job can have workers, it reads those of live workers and some others; more is how many
+// it left out.
 func (r *Reader) MostWorkers(ctx context.Context, jobPath string) (all []Worker, more int, err error) {
 	if err := r.source.Sync(ctx, jobPath); err != nil {
 		return nil, 0, err
