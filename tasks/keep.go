@@ -46,17 +46,17 @@ type keeper struct {
 	p      *Process
 	limits keepLimits
 
-	seats   map[string]seatZnode // by the names of the znodes
-	events  <-chan struct{}      // of the folder of the seats
-	evictAt time.Time            // when the seats that are gone may be evicted; zero: none is gone
-	looked  time.Time            // when everything was looked at last
-	silent  time.Time            // since when Redis does not answer; zero: it does
-	health  znode.Health         // as it was found now
+	seats   map[string]string // their names in Redis, by those of the znodes
+	events  <-chan struct{}   // of the folder of the seats
+	evictAt time.Time         // when the seats that are gone may be evicted; zero: none is gone
+	looked  time.Time         // when everything was looked at last
+	silent  time.Time         // since when Redis does not answer; zero: it does
+	health  znode.Health      // as it was found now
 }
 
 // keep looks after the queue when it is this process's turn, until the membership ends.
 func (p *Process) keep() {
-	k := &keeper{p: p, limits: p.limits, seats: map[string]seatZnode{}}
+	k := &keeper{p: p, limits: p.limits, seats: map[string]string{}}
 	for p.ctx.Err() == nil {
 		before, err := k.seatBefore(p.ctx)
 		switch {

@@ -195,7 +195,7 @@ func TestALateKeeperRemovesNothingNew(t *testing.T) {
 	}
 	f.submit("b1", numbered(3))
 	p := f.join("p", queue.Watcher)
-	k := &keeper{p: p, limits: p.limits, seats: map[string]seatZnode{}}
+	k := &keeper{p: p, limits: p.limits, seats: map[string]string{}}
 	for _, life := range []string{old.Life, "", f.batch("b1").Life} {
 		if err := k.one("b1", "", k.removeEnded(t.Context(), "b1", life)); err != nil {
 			t.Fatal(err)
@@ -291,7 +291,7 @@ func TestALateKeeperNamesNothingThatIsThere(t *testing.T) {
 	f.submit("b1", numbered(3))
 	m := f.batch("b1")
 	p := f.join("p", queue.Watcher)
-	k := &keeper{p: p, limits: p.limits, seats: map[string]seatZnode{}}
+	k := &keeper{p: p, limits: p.limits, seats: map[string]string{}}
 	lost := func() int {
 		var amiss znode.Health
 		if err := k.repairBatch(t.Context(), "b1", m, nil, &amiss); err != nil {
@@ -357,7 +357,7 @@ func TestSeatsThatComeAndGo(t *testing.T) {
 		f.submit(id, numbered(3))
 		f.edit(id, func(b *znode.BatchManifest) { b.State = znode.BatchPaused })
 	}
-	k := &keeper{p: p, limits: p.limits, seats: map[string]seatZnode{}}
+	k := &keeper{p: p, limits: p.limits, seats: map[string]string{}}
 	changed := make(chan struct{})
 	close(changed)
 	k.events = changed

@@ -13,19 +13,12 @@ import (
 	"muster/zkstate/znode"
 )
 
-// seatZnode is a seat in ZooKeeper.
-type seatZnode struct {
-	redis string    // its name there
-	since time.Time // by ZooKeeper's clock
-}
-
 // settleTime is how long the keeper waits for more deaths after it has found one. Processes that die together are not
 // found together: ZooKeeper last heard of each up to a third of the session timeout before, and it rounds.
 func settleTime(session time.Duration) time.Duration { return session/3 + 2*time.Second }
 
 // evictGone evicts every seat in Redis that ZooKeeper does not have any more. After the first one it waits for those
-// that died at the same time. Then one pass decides whether the deaths are charged: those of an outage are not.
-// Processes that joined after the outage do not count as survivors.
+// that died at the same time: whether suspects are charged depends on all of these.
 func (k *keeper) evictGone(ctx context.Context) error {
 	books, err := k.p.store.Books(ctx)
 	if err != nil {
@@ -36,42 +29,36 @@ func (k *keeper) evictGone(ctx context.Context) error {
 		return err
 	}
 	var gone []string
-	survivors, outage := 0, k.now().Add(-k.limits.settle-time.Duration(k.p.Queue().Timeouts.Session))
 	for _, s := range books.Seats {
-		since, stands := standing[s.Name]
-		switch {
-		case !stands:
+		if !standing[s.Name] {
 			gone = append(gone, s.Name)
-		case k.limits.settle == 0 || since.Before(outage):
-			survivors++
 		}
 	}
 	if k.evictAt = k.evictionTime(len(gone) > 0); time.Now().Before(k.evictAt) {
 		return nil
 	}
 	k.evictAt = time.Time{}
-	charge := store.ChargeDeaths(len(gone), len(gone)+survivors)
-	for _, seat := range gone {
-		if err := k.evict(ctx, seat, charge); err != nil {
+	for some := range slices.Chunk(gone, store.MaxItems) {
+		if err := k.evict(ctx, some); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// evict evicts one seat. What Redis has of one may be damaged: that does not keep the others.
-func (k *keeper) evict(ctx context.Context, seat string, charge bool) error {
+// evict evicts seats. What Redis has of one may be damaged: that does not keep the others.
+func (k *keeper) evict(ctx context.Context, seats []string) error {
 	for more := true; more; {
+		var damaged []string
 		var err error
-		if more, err = k.p.store.Evict(ctx, seat, charge); refused(err) {
-			k.p.log.Warn("a seat cannot be evicted", "seat", seat, "error", err)
-			return nil
-		}
-		if err != nil {
+		if more, damaged, err = k.p.store.Evict(ctx, store.Died, seats...); err != nil {
 			return err
 		}
+		if !more && len(damaged) > 0 {
+			k.p.log.Warn("seats cannot be evicted: what Redis has of them is damaged", "seats", damaged)
+		}
 	}
-	k.p.log.Info("evicted a seat", "seat", seat, "charged", charge)
+	k.p.log.Info("evicted seats", "seats", seats)
 	return nil
 }
 
@@ -83,8 +70,8 @@ func (k *keeper) evictionTime(gone bool) time.Time {
 	return k.evictAt
 }
 
-// standing are all seats in ZooKeeper, as its leader has them now: by their names in Redis, since when.
-func (k *keeper) standing(ctx context.Context) (map[string]time.Time, error) {
+// standing are all seats in ZooKeeper, as its leader has them now: by their names in Redis.
+func (k *keeper) standing(ctx context.Context) (map[string]bool, error) {
 	dir := znode.Seats(k.p.config.Root, k.p.Generation)
 	if err := k.p.session.Sync(ctx, dir); err != nil {
 		return nil, err
@@ -93,8 +80,8 @@ func (k *keeper) standing(ctx context.Context) (map[string]time.Time, error) {
 	if err != nil {
 		return nil, err
 	}
-	known := make(map[string]seatZnode, len(names))
-	standing := make(map[string]time.Time, len(names))
+	known := make(map[string]string, len(names))
+	standing := make(map[string]bool, len(names))
 	for _, name := range names {
 		seat, ok := k.seats[name]
 		if !ok {
@@ -105,9 +92,9 @@ func (k *keeper) standing(ctx context.Context) (map[string]time.Time, error) {
 			if !there {
 				continue
 			}
-			seat = seatZnode{hex(stat.Czxid), stat.Ctime}
+			seat = hex(stat.Czxid)
 		}
-		known[name], standing[seat.redis] = seat, seat.since
+		known[name], standing[seat] = seat, true
 	}
 	k.seats = known
 	return standing, nil

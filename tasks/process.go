@@ -216,7 +216,7 @@ func (p *Process) background(f func()) bool {
 func (p *Process) giveBack(ctx context.Context) {
 	for more := true; more; {
 		var err error
-		if more, err = p.store.Evict(ctx, p.Seat, false); err != nil {
+		if more, _, err = p.store.Evict(ctx, store.Left, p.Seat); err != nil {
 			p.log.Warn("what this process holds is given back later", "error", err)
 			return
 		}

@@ -162,7 +162,7 @@ func TestRedisForgotTheSeat(t *testing.T) {
 		t.Fatal(err)
 	}
 	forget := func() {
-		if _, err := f.store().Evict(t.Context(), e.Seat, false); err != nil {
+		if _, _, err := f.store().Evict(t.Context(), store.Left, e.Seat); err != nil {
 			t.Fatal(err)
 		}
 	}

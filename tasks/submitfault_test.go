@@ -307,7 +307,7 @@ func (f *fixture) leaveDead(id string) {
 		_, err = st.Remove(ctx, id, "x")
 	}
 	if err == nil {
-		_, err = st.Evict(ctx, "1", false)
+		_, _, err = st.Evict(ctx, store.Left, "1")
 	}
 	if err != nil {
 		f.t.Fatal(err)

@@ -31,7 +31,7 @@ const (
 
 	maxWait      = 10 * time.Second       // for a token: it can be lost with a connection
 	offlineCheck = 100 * time.Millisecond // whether ZooKeeper answers again
-	restTime     = 250 * time.Millisecond // after a grant of a batch that is not to be worked on
+	restTime     = 250 * time.Millisecond // after a grant of a batch that is not to be worked on, or Turned.Alone
 	drainCheck   = 500 * time.Millisecond // whether others still hold the last tasks
 )
 
@@ -43,6 +43,7 @@ type pace struct {
 	looked bool          // since the last one, whether the queue is empty
 	due    time.Duration // when a late task is due, as of last; negative: there is none
 	rest   time.Time     // nothing is taken before
+	alone  time.Time     // nothing is taken before, unless the hand is empty
 	held   time.Time     // since when only others have tasks, for UntilEmpty; zero: that is not so
 
 	started int64     // tasks, as of moved
@@ -148,6 +149,8 @@ func (e *Executor) next(now time.Time) (step, time.Duration) {
 		return stepWait, offlineCheck
 	case now.Before(e.pace.rest):
 		return stepWait, e.pace.rest.Sub(now)
+	case now.Before(e.pace.alone):
+		return stepWait, e.pace.alone.Sub(now)
 	case e.open > e.taken:
 		return stepWait, stall
 	}
@@ -199,7 +202,8 @@ func (e *Executor) free() time.Duration { return time.Duration(max(e.c.Parallel-
 
 // wants is how many slots have nothing to do, and how much more work is wanted in hand. The caller holds mu.
 func (e *Executor) wants(now time.Time) (idle int, room time.Duration) {
-	if e.closing || e.paused || now.Before(e.pace.rest) || !e.p.Connected() {
+	alone := e.open > 0 && now.Before(e.pace.alone)
+	if e.closing || e.paused || alone || now.Before(e.pace.rest) || !e.p.Connected() {
 		return 0, 0
 	}
 	idle, room = max(e.c.Parallel-e.open, 0), max(e.full()-e.work, 0)
@@ -267,7 +271,11 @@ func (e *Executor) turn() error {
 	}
 	e.refused(sent, out.Refused)
 	e.forget(len(sent))
-	e.limited(out.Level)
+	if out.Alone {
+		e.pace.alone = now.Add(restTime)
+	} else {
+		e.limited(out.Level)
+	}
 	e.granted(out.Granted)
 	return nil
 }

@@ -309,7 +309,7 @@ func TestWatchLost(t *testing.T) {
 			} else {
 				want = ErrSessionLost
 				w.session.Close()
-				if _, err := f.store().Evict(t.Context(), w.Seat, true); err != nil {
+				if _, _, err := f.store().Evict(t.Context(), store.Died, w.Seat); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -17,6 +17,7 @@ import (
 	"muster/queue"
 	"muster/redisserver"
 	"muster/resource"
+	"muster/tasks/store"
 	"muster/zkstate/znode"
 )
 
@@ -120,7 +121,7 @@ func TestWatchDiedAfterTheEnd(t *testing.T) {
 	if err := w.session.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.store().Evict(t.Context(), w.Seat, true); err != nil {
+	if _, _, err := f.store().Evict(t.Context(), store.Died, w.Seat); err != nil {
 		t.Fatal(err)
 	}
 	f.watching(f.join("w2", queue.Watcher), func(context.Context, *Completed) error {

@@ -21,16 +21,18 @@ import (
 // used under the world's lock, or by the scheduler while all processes are blocked.
 type book struct {
 	k       *shop
-	err     error             // what a call of Redis has broken
-	seats   map[string]string // the paths of seats that stand, by their names in Redis
-	leaving map[string]bool   // seats whose processes give them back
-	works   map[string]string // batch:index of a life → the seat that works on it
-	claimed map[string]string // life → the seat whose watcher is called
-	batches map[string]*batch // by life
-	current map[string]string // id → the life that has a manifest
-	retried bool              // somebody has begun to retry
-	paused  map[string]bool   // batches that an operator has paused, and not resumed
-	weights map[string]int    // that an operator has set
+	err     error                         // what a call of Redis has broken
+	seats   map[string]string             // the paths of seats that stand, by their names in Redis
+	leaving map[string]bool               // seats whose processes give them back
+	works   map[string]string             // batch:index of a life → the seat that works on it
+	claimed map[string]string             // life → the seat whose watcher is called
+	batches map[string]*batch             // by life
+	current map[string]string             // id → the life that has a manifest
+	retried bool                          // somebody has begun to retry
+	paused  map[string]bool               // batches that an operator has paused, and not resumed
+	weights map[string]int                // that an operator has set
+	hands   map[string]map[string]float64 // by seat: what it has, and at which attempt
+	deaths  map[string]int                // of executors, by life:index of the task in hand
 }
 
 // batch is one life of a batch.
@@ -48,7 +50,7 @@ func newBook(k *shop) *book {
 	return &book{
 		k: k, seats: map[string]string{}, leaving: map[string]bool{}, works: map[string]string{},
 		claimed: map[string]string{}, batches: map[string]*batch{}, current: map[string]string{},
-		paused: map[string]bool{}, weights: map[string]int{},
+		paused: map[string]bool{}, weights: map[string]int{}, deaths: map[string]int{},
 	}
 }
 
@@ -257,9 +259,14 @@ func (b *book) called(q *storemodel.Queue, script string, args []string, reply a
 		return
 	}
 	if script == "evict" {
-		if path := b.seats[args[0]]; path != "" && !b.leaving[args[0]] {
-			b.err = fmt.Errorf("the seat %s is shut, and %s stands", args[0], path)
+		for _, seat := range args[1:] {
+			if path := b.seats[seat]; path != "" && !b.leaving[seat] {
+				b.err = fmt.Errorf("the seat %s is shut, and %s stands", seat, path)
+			}
 		}
+	}
+	if err := b.noteHands(q, script, args); err != nil && b.err == nil {
+		b.err = err
 	}
 	if err := q.Check(); err != nil && b.err == nil {
 		b.err = fmt.Errorf("after %s %q: %w", script, args[:min(len(args), 4)], err)

@@ -291,7 +291,7 @@ func (k *shop) leaveDead(id string) (err error) {
 			{"turn", "1", "1", "1", "0", "0", "1000"},
 			{"turn", "1", "2", "0", "0", "0", "1000", id + ":0", "1:d:1", "no"},
 			{"remove", id, "life"},
-			{"evict", "1", "0"},
+			{"evict", "0", "1"},
 		} {
 			if r, refused := q.Call(call[0], call[1:]).(storemodel.Refused); refused {
 				err = fmt.Errorf("%s: %s", call[0], r)

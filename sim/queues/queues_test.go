@@ -16,6 +16,7 @@ func worlds() []sim.Named {
 	lossy.Faults.Outages = 3
 	return []sim.Named{
 		{Name: "work", Options: o, World: workWorld},
+		{Name: "poison", Options: o, World: poisonWorld},
 		{Name: "cancel", Options: o, World: cancelWorld},
 		{Name: "pause", Options: o, World: pauseWorld},
 		{Name: "retry-watcher", Options: o, World: retryWorld(queue.ResultsWatcher)},

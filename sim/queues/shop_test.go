@@ -205,6 +205,9 @@ func (k *shop) executor(p *sim.Process) error {
 			err = k.work(p, q, e, t)
 		}
 	}
+	if errors.Is(err, errKilled) {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	_ = e.Drain(ctx)
@@ -226,6 +229,9 @@ func (k *shop) work(p *sim.Process, q *tasks.Process, e *tasks.Executor, t *task
 	})
 	wait(ctx, 50*time.Millisecond)
 	p.Saw(func() { k.book.stops(p, q, t) })
+	if kills(t) {
+		return errKilled
+	}
 	if ctx.Err() == nil {
 		e.Finish(t, outcome, 50*time.Millisecond, resultOf(t.Payload))
 	}

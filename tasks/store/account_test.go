@@ -54,7 +54,7 @@ func (w *world) finishAll() {
 		deliver("set", id, b.Life, str(b.Version+1), "1", "open")
 	}
 	for len(w.m.Seats) > 0 {
-		deliver("evict", sortedKeys(w.m.Seats)[0], "0")
+		deliver("evict", "0", sortedKeys(w.m.Seats)[0])
 	}
 	deliver("hello", "last", "queue-1", "e", "9")
 	for range 10_000 {
@@ -80,7 +80,7 @@ func (w *world) finishAll() {
 		}
 		deliver("remove", id, b.Life)
 	}
-	deliver("evict", "last", "0")
+	deliver("evict", "0", "last")
 	for _, id := range sortedKeys(w.m.Dead) {
 		for len(w.m.Dead[id]) > 0 {
 			deliver("drop", id, "1000", "9999999999999")

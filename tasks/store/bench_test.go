@@ -60,7 +60,7 @@ func benchTurns(b testing.TB, c *redis.Client, name string) time.Duration {
 	}
 	took := time.Since(begin)
 	must(q.Remove(ctx, "b", "life-b"))(b)
-	q.evict("e", false)
+	q.evict(Left, "e")
 	return took
 }
 

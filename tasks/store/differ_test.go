@@ -161,9 +161,11 @@ func (w *world) comeAndGo() {
 		w.send("hello", name, "queue-1", "w", 0)
 	default: // also a seat whose eviction was not finished
 		all := sortedKeys(w.m.Seats)
-		for range 1 + w.rng.IntN(2) {
-			w.send("evict", pick(w.rng, all), pick(w.rng, []int{0, 1, 1}))
+		args := []any{min(w.rng.IntN(4), 1)}
+		for range 1 + w.rng.IntN(3) {
+			args = append(args, pick(w.rng, all))
 		}
+		w.send("evict", args...)
 	}
 }
 

@@ -11,9 +11,9 @@
 //
 //	q               hash: format, id, vt (virtual ns), bytes, mean (ns), seen, born, slots, weights, evicted (ms)
 //	ids             sorted set: every batch that has keys, by its number
-//	hands           hash: seat → role:slots:seq, or shut:charge:role:slots
+//	hands           hash: seat → role:slots:seq, or shut:how:role:slots; how: 0 left, 1 died, 2 its suspect is charged
 //	h:<seat>        hash: batch:index → number of the batch:attempt:deaths:charge:payload; batch:watch → its number;
-//	                suspect → the field of the suspect
+//	                suspect → the field of the suspect, which is a claim or alone
 //	run             sorted set: batches that can be taken from, by their virtual time
 //	b:<id>          hash: the counts of a batch, see [Batch]
 //	b:<id>:w        list: payloads of waiting tasks; the first one has the index "taken"

@@ -51,7 +51,7 @@ func TestABrokenBatchIsLeftAlone(t *testing.T) {
 			if !must(q.Remove(ctx, "bad", ""))(t) {
 				t.Error("not removed")
 			}
-			q.evict("e", false)
+			q.evict(Left, "e")
 			if b := must(q.Books(ctx))(t); b.Batches != 1 || len(b.Seats) != 0 {
 				t.Errorf("left: %+v", b)
 			}
@@ -68,7 +68,7 @@ func TestAnOldHandDoesNotReachANewBatchOfTheSameName(t *testing.T) {
 	finishing.turn(Turn{Idle: 1})
 	must(q.Remove(t.Context(), "b", "life-b"))(t)
 	q.submit("b", 1, 3, payloads(7)...)
-	q.evict("e1", true)
+	q.evict(Died, "e1")
 	out := finishing.turn(Turn{Results: finishing.finish(Done, time.Millisecond)})
 	if len(out.Refused) != 1 || out.Refused[0].Why != "gone" {
 		t.Errorf("%+v", out)
@@ -117,7 +117,7 @@ func TestABatchThatKillsItsWatchers(t *testing.T) {
 		if c := w.claim(); c != nil {
 			tries = append(tries, c.Try)
 		}
-		q.evict(name, true)
+		q.evict(Died, name)
 	}
 	if !slices.Equal(tries, []int{1, 1, 1, 2}) {
 		t.Errorf("tries: %v", tries)
@@ -193,22 +193,25 @@ func TestBeginChecksItsArguments(t *testing.T) {
 	}
 }
 
-// TestNobodyIsWokenForWhatNobodyCanTake: each executor holds a suspect, and only suspects wait. The token would go
-// round for ever.
+// TestNobodyIsWokenForWhatNobodyCanTake: as many executors as may have a suspect, and only suspects wait. The token
+// would go round for ever.
 func TestNobodyIsWokenForWhatNobodyCanTake(t *testing.T) {
 	q := newQueue(t)
 	q.submit("b", 1, 9, payloads(4)...)
 	for _, name := range []string{"d1", "d2"} {
 		q.seat(name, Executor, 9).turn(Turn{Idle: 9, Room: time.Hour})
-		q.evict(name, true)
+		q.evict(Died, name)
 	}
 	woken := func() bool { return q.keys()["wake:e"] }
-	e1, e2 := q.seat("e1", Executor, 9), q.seat("e2", Executor, 9)
+	e1, e2, e3 := q.seat("e1", Executor, 9), q.seat("e2", Executor, 9), q.seat("e3", Executor, 9)
 	if e1.turn(Turn{Idle: 9, Room: time.Hour}); len(e1.hand) != 1 || !woken() {
 		t.Errorf("e1 has %+v; woken: %t, and e2 could take one", e1.hand, woken())
 	}
 	if e2.turn(Turn{Idle: 9, Room: time.Hour}); len(e2.hand) != 1 || woken() {
 		t.Errorf("e2 has %+v; woken: %t", e2.hand, woken())
+	}
+	if e3.turn(Turn{Idle: 9, Room: time.Hour}); len(e3.hand) != 0 || woken() {
+		t.Errorf("e3 has %+v; woken: %t", e3.hand, woken())
 	}
 	if e1.turn(Turn{Results: e1.finish(Done, time.Millisecond)}); !woken() {
 		t.Error("e1 could take one, and is not woken")

@@ -79,16 +79,35 @@ func (q *Queue) Hello(ctx context.Context, seat string, role Role, slots int) (s
 	return q.count(ctx, "hello", seat, q.id, string(role), slots)
 }
 
-// Evict shuts a seat and gives back one page of what it holds. charge adds a death to each task, or only to the suspect
-// if it has one; the first page decides. Call it again while more is true.
-func (q *Queue) Evict(ctx context.Context, seat string, charge bool) (more bool, err error) {
-	n, err := q.count(ctx, "evict", seat, flag(charge))
-	return n == 1, err
-}
+// End is how processes came to their end.
+type End int
 
-// ChargeDeaths reports whether a pass that evicts so many of all seats charges their deaths. It does not if it evicts
-// at least two and more than half: that is an outage.
-func ChargeDeaths(evicted, all int) bool { return evicted < 2 || 2*evicted <= all }
+// The ends.
+const (
+	Left End = iota // nothing follows for what they hold
+	Died            // each task in their hands has one more death; see docs/queues.md for what follows
+)
+
+// Evict shuts seats, at most MaxItems, and gives back one page of what they hold. Those that died at the same time go
+// in one call: it decides whether suspects are charged. Call it again while more is true. damaged are seats that cannot
+// be read.
+func (q *Queue) Evict(ctx context.Context, how End, seats ...string) (more bool, damaged []string, err error) {
+	args := []any{int(how)}
+	for _, s := range seats {
+		args = append(args, s)
+	}
+	reply, err := q.call(ctx, "evict", args...)
+	if err != nil {
+		return false, nil, err
+	}
+	var shaped shape
+	l := shaped.list(reply, 1, 1+len(seats))
+	more = shaped.number(l[0], 0, 1) == 1
+	for _, name := range l[1:] {
+		damaged = append(damaged, shaped.text(name, maxText))
+	}
+	return more && shaped.err == nil, damaged, q.failed("evict", shaped.err)
+}
 
 // NewBatch is what Begin tells of a batch.
 type NewBatch struct {

@@ -66,6 +66,7 @@ type Turned struct {
 	Refused []Refused
 	Due     time.Duration // until a late task is due; negative: there is none
 	Level   int           // 1: above MaxBytes, only the oldest batch is granted; 2: above twice MaxBytes, nothing is
+	Alone   bool          // nothing is granted while the hand is not empty: it has a suspect, or is to have one
 }
 
 // Turn returns late tasks that are due, counts results of what is in the seat's hand, and grants tasks. seq is one more
@@ -88,7 +89,10 @@ func (q *Queue) Turn(ctx context.Context, seat string, seq int64, t Turn) (Turne
 func parseTurn(reply any, results int) (Turned, error) {
 	var s shape
 	l := s.list(reply, 4, 4)
-	out := Turned{Due: s.wait(l[0]), Level: int(s.number(l[3], 0, 2))}
+	out := Turned{Due: s.wait(l[0]), Level: int(s.number(l[3], 0, 3))}
+	if out.Level == 3 {
+		out.Level, out.Alone = 0, true
+	}
 	for _, v := range s.list(l[1], 0, results) {
 		r := s.list(v, 2, 2)
 		out.Refused = append(out.Refused, Refused{int(s.number(r[0], 0, int64(results)-1)), s.text(r[1], maxText)})

@@ -22,6 +22,7 @@ return run(function()
   if got then
     got.holder, got.changed = s.name, true
     call('HSET', s.key, got.id .. ':watch', got.born)
+    if got.falls >= SUSPECT then call('HSET', s.key, 'suspect', got.id .. ':watch') end
     call('ZREM', FULL, got.id)
     save()
   end

@@ -168,7 +168,8 @@ end
 
 local function advance(s, seq) call('HSET', HANDS, s.name, s.role .. ':' .. s.slots .. ':' .. seq) end
 
--- A hand has fields batch:index, and batch:watch for a claim; beside them "suspect", the field of its suspect.
+-- A hand has fields batch:index, and batch:watch for a claim; beside them "suspect", the field of its suspect, which
+-- is a task that it has alone, or a claim.
 local function field(f)
   local id, index = match(f, '^(.*):(%w+)$')
   return id, index
@@ -196,9 +197,10 @@ local function die(b, index, attempt, deaths, at, reason, payload)
   q.bytes = q.bytes + cost(payload, reason)
 end
 
--- give_back empties a hand by the fields, until 1 MiB went back. mode is "free" (nobody is charged), "all" (each task
--- gets a death) or "suspect" (only the hand's suspect). It returns how many fields it handled.
-local function give_back(key, fields, mode, at)
+-- give_back empties a hand by the fields, until 1 MiB went back. After "1" and "2" each task has one more death, up to
+-- those that make it suspect; after "2" the hand's suspect is charged. It returns how many fields it handled, and their
+-- bytes.
+local function give_back(key, fields, how, at)
   local suspect, bytes, handled, touched = call('HGET', key, 'suspect'), 0, 0, {}
   for _, f in ipairs(fields) do
     if bytes >= BYTES then break end
@@ -208,9 +210,10 @@ local function give_back(key, fields, mode, at)
     bytes, handled = bytes + #e, handled + 1
     if index == 'watch' then
       if b and tonumber(e) == b.born then
-        if mode ~= 'free' then
+        if how == '2' and f == suspect then
+          b.falls, b.tries, b.because = b.falls + 1, b.tries + 1, 'its watcher died'
+        elseif how ~= '0' and b.falls < SUSPECT then
           b.falls = b.falls + 1
-          if b.falls > SUSPECT then b.tries, b.because = b.tries + 1, 'its watcher died' end
         end
         b.holder, b.changed = '', true
         if b.full then
@@ -223,9 +226,10 @@ local function give_back(key, fields, mode, at)
       local born, attempt, deaths, charge, payload = entry(e)
       if born == b.born then
         b.v, b.out = b.v - charge, b.out - 1
-        if mode == 'all' or mode == 'suspect' and f == suspect then
+        if how == '2' and f == suspect then
+          deaths, attempt = deaths + 1, attempt + 1
+        elseif how ~= '0' and deaths < SUSPECT then
           deaths = deaths + 1
-          if deaths > SUSPECT then attempt = attempt + 1 end
         end
         if attempt > b.attempts then
           die(b, index, attempt - 1, deaths, at, 'its executor died ' .. deaths .. ' times', payload)
@@ -236,10 +240,10 @@ local function give_back(key, fields, mode, at)
       end
     end
     call('HDEL', key, f)
-    if f == suspect and mode ~= 'suspect' then call('HDEL', key, 'suspect') end
+    if f == suspect then call('HDEL', key, 'suspect') end
   end
   for _, b in ipairs(touched) do settle(b) end
-  return handled
+  return handled, bytes
 end
 
 local function task_fields(key)

@@ -1,26 +1,55 @@
 #!lua flags=allow-oom
--- evict shuts a seat, and gives back a page of its hand. ARGV: seat, "1" to charge deaths or "0". The first page
--- decides about the charge. Answers 1 if there is more.
+-- evict shuts seats, and gives back a page of their hands. ARGV: "0" they left or "1" they died, together; seats. Of
+-- the dead ones that were not shut before, suspects are charged if more than twice as many had one as had none: at most
+-- half of all executors have one, so in an outage that is not so. Answers 1 if there is more, then the seats that cannot
+-- be read.
 return run(function()
-  local name, charge = ARGV[1], ARGV[2]
+  local how, at, seats, n, with, without = ARGV[1], now(), {}, 0, 0, 0
+  local reply, seen = {0}, {}
+  if how ~= '0' and how ~= '1' then fail('ARGUMENT', how) end
   queue()
-  local v, key = call('HGET', HANDS, name), P .. 'h:' .. name
-  if not v then return 0 end
-  local shut, role, slots = match(v, '^shut:([01]):([ew]):(%d+)$')
-  if not shut then role, slots = match(v, '^([ew]):(%d+):%d+$') end
-  if not role then fail('BROKEN', 'seat ' .. name .. ': ' .. v) end
-  local fields, at = task_fields(key), now()
-  local mode = 'free'
-  if (shut or charge) == '1' then mode = call('HGET', key, 'suspect') and 'suspect' or 'all' end
-  for _, f in ipairs(fields) do load((field(f))) end
-
-  if not shut then
-    call('HSET', HANDS, name, 'shut:' .. charge .. ':' .. role .. ':' .. slots)
-    if role == 'e' then q.slots = q.slots - slots end
+  within(2, 1)
+  for i = 2, #ARGV do
+    local s = {name = ARGV[i], key = P .. 'h:' .. ARGV[i]}
+    local v = call('HGET', HANDS, s.name)
+    if seen[s.name] then v = false end
+    seen[s.name] = true
+    if v then
+      s.how, s.role, s.slots = match(v, '^shut:([012]):([ew]):(%d+)$')
+      if not s.how then s.role, s.slots = match(v, '^([ew]):(%d+):%d+$') end
+      local kind = call('TYPE', s.key).ok
+      if not s.role or kind ~= 'hash' and kind ~= 'none' then
+        reply[#reply + 1] = s.name
+      else
+        seats[#seats + 1] = s
+        if s.how then -- it has its end
+        elseif call('HEXISTS', s.key, 'suspect') == 1 then with = with + 1
+        else without = without + 1 end
+        if n < ITEMS then
+          s.fields = task_fields(s.key)
+          n = n + #s.fields
+          for _, f in ipairs(s.fields) do load((field(f))) end
+        end
+      end
+    end
   end
-  local more = give_back(key, fields, mode, at) < #fields
-  if not more then call('DEL', key); call('HDEL', HANDS, name) end
-  q.evicted = at
-  save(); wake()
-  return more and 1 or 0
+  if how == '1' and with > 2 * without then how = '2' end
+
+  for _, s in ipairs(seats) do
+    if not s.how then
+      s.how = how
+      call('HSET', HANDS, s.name, 'shut:' .. how .. ':' .. s.role .. ':' .. s.slots)
+      if s.role == 'e' then q.slots = q.slots - s.slots end
+    end
+  end
+  local bytes = 0
+  for _, s in ipairs(seats) do
+    local handled, sum = -1, 0
+    if s.fields and bytes < BYTES then handled, sum = give_back(s.key, s.fields, s.how, at) end
+    bytes = bytes + sum
+    if handled < #(s.fields or {}) then reply[1] = 1; break end
+    call('DEL', s.key); call('HDEL', HANDS, s.name)
+  end
+  if #seats > 0 then q.evicted = at; save(); wake() end
+  return reply
 end)

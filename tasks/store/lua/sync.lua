@@ -27,7 +27,7 @@ return run(function()
   end
 
   advance(s, ARGV[2])
-  if give_back(s.key, rest, 'free', 0) < #rest then reply[1] = 1 end
+  if give_back(s.key, rest, '0', 0) < #rest then reply[1] = 1 end
   save(); wake()
   return reply
 end)

@@ -2,7 +2,7 @@
 -- turn is the whole work of an executor. ARGV: seat, seq, idle commands, room in ns, back-off in ms, max_bytes, then
 -- for each result: batch:index, "attempt:outcome:ns" with outcome o (done), r (try again) or d (do not), result or
 -- reason. Answers ms to the next due task (-1: none), what was refused {number, why}, granted {batch, index, attempt,
--- payloads}, 0, 1 or 2 as bytes are below max_bytes, below twice, above.
+-- payloads}, 0, 1 or 2 as bytes are below max_bytes, below twice, above; or 3: nothing until the hand is empty.
 local ARGS = 7
 local s, at, refused, granted, hand
 local find, sub = string.find, string.sub
@@ -135,16 +135,41 @@ end
 
 local function deaths_of(e) return tonumber(match(e, '^%d+:%d+:(%d+):')) end
 
--- take moves at most k tasks of a batch into the hand: a suspect first, returned ones, waiting ones.
-local function take(b, k, charge)
-  local n, key = 0, b.key .. ':again'
-  if b.again > 0 and not hand.suspect then
-    local first = call('LINDEX', key, 0)
-    if deaths_of(first) >= SUSPECT then
-      call('LPOP', key)
-      hand.suspect = b.id .. ':' .. take_one(b, charge, first)
-      n = 1
+-- trial reports whether one more executor may have a suspect: half of them at most do, so more of an outage have none.
+-- It also returns the first executor that has other tasks. Keys of other seats may be damaged.
+local function trial()
+  local executors, trying, first = 0, 0, nil
+  local seats = call('HGETALL', HANDS)
+  for i = 1, #seats, 2 do
+    if sub(seats[i + 1], 1, 2) == 'e:' then
+      local name, key = seats[i], P .. 'h:' .. seats[i]
+      executors = executors + 1
+      if pcal('HEXISTS', key, 'suspect') == 1 then
+        trying = trying + 1
+      elseif (tonumber(pcal('HLEN', key)) or 0) > 0 and (not first or name < first) then
+        first = name
+      end
     end
+  end
+  return 2 * trying < executors, first
+end
+
+-- meets reports whether the next task of a batch is a suspect that this hand takes: it has to be empty. Else hand.runs
+-- says that this seat takes nothing more, until it is: it is the first of those that could.
+local function meets(b)
+  if b.again == 0 or deaths_of(call('LINDEX', b.key .. ':again', 0)) < SUSPECT then return false end
+  if not hand.passed then hand.may, hand.first = trial() end
+  hand.passed, hand.runs = true, hand.may and hand.first == s.name
+  return hand.may and hand.held + #hand.put == 0
+end
+
+-- take moves at most k tasks of a batch into the hand: its suspect alone, or returned ones and waiting ones.
+local function take(b, k, charge, suspect)
+  local n, key = 0, b.key .. ':again'
+  if suspect then
+    hand.suspect = b.id .. ':' .. take_one(b, charge, call('LPOP', key))
+    hand.put[#hand.put + 1], hand.put[#hand.put + 2] = 'suspect', hand.suspect
+    return 1
   end
   while n < k and b.again > 0 and hand.bytes < BYTES do
     local last = call('LINDEX', key, -1)
@@ -206,29 +231,20 @@ local function take_all(idle, room, most)
       local capped = k > can
       if capped then k = can end
       if k > 0 then
-        local charge = max(1, floor(est / b.weight))
+        local charge, suspect = max(1, floor(est / b.weight)), meets(b)
+        if hand.runs then return end
         q.vt = max(q.vt, b.v)
-        local n = take(b, k, charge)
+        local n = take(b, k, charge, suspect)
         b.v, b.out, idle, room = b.v + n * charge, b.out + n, idle - n, room - n * est
         settle(b)
         -- A batch that has more to take keeps its turn. Only suspects left is nothing to take.
-        if n == k and not capped and b.w + b.again > 0 then return end
+        if suspect or n == k and not capped and b.w + b.again > 0 then return end
       end
     end
   end
 end
 
--- has_free_hand reports whether an executor could take a suspect: it has none.
-local function has_free_hand()
-  local seats = call('HGETALL', HANDS)
-  for i = 1, #seats, 2 do
-    if sub(seats[i + 1], 1, 2) == 'e:' and call('HEXISTS', P .. 'h:' .. seats[i], 'suspect') == 0 then return true end
-  end
-  return false
-end
-
--- more reports whether another seat could take something. Else who holds a suspect would be woken for suspects again and
--- again.
+-- more reports whether another seat could take something. Else seats would be woken for suspects again and again.
 local function more(most)
   local suspects = false
   for _, id in ipairs(candidates(level(most))) do
@@ -238,7 +254,7 @@ local function more(most)
       suspects = true
     end
   end
-  return suspects and has_free_hand()
+  return suspects and (trial())
 end
 
 return run(function()
@@ -252,16 +268,13 @@ return run(function()
   advance(s, ARGV[2])
   come_due()
   finish(found, backoff)
-  local suspect, held = call('HGET', s.key, 'suspect'), call('HLEN', s.key)
-  hand = {put = {}, bytes = 0, suspect = suspect, left = ITEMS - held + (suspect and 1 or 0)}
-  take_all(idle, room, most)
-  if hand.suspect and not suspect then
-    hand.put[#hand.put + 1] = 'suspect'
-    hand.put[#hand.put + 1] = hand.suspect
-  end
+  local held = call('HLEN', s.key)
+  hand = {put = {}, bytes = 0, held = held, left = ITEMS - held, suspect = call('HGET', s.key, 'suspect')}
+  if not hand.suspect then take_all(idle, room, most) end
+  local waits = held > 0 and #granted == 0 and (hand.passed or hand.suspect)
   if #hand.put > 0 then call('HSET', s.key, unpack(hand.put)) end
   if more(most) then token(WAKE_E) else call('DEL', WAKE_E) end
   save()
   local first = call('ZRANGE', LATE, 0, 0, 'WITHSCORES')
-  return {first[2] and max(0, first[2] - at) or -1, refused, granted, level(most)}
+  return {first[2] and max(0, first[2] - at) or -1, refused, granted, waits and 3 or level(most)}
 end)

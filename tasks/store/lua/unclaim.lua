@@ -10,6 +10,7 @@ return run(function()
 
   advance(s, ARGV[2])
   call('HDEL', s.key, id .. ':watch')
+  if call('HGET', s.key, 'suspect') == id .. ':watch' then call('HDEL', s.key, 'suspect') end
   if not b or not e or tonumber(e) ~= b.born then return 0 end
   local score = 0
   if ARGV[4] == '1' then

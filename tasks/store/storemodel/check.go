@@ -6,8 +6,13 @@ import (
 )
 
 // Check says what of the books does not balance: each task of a batch is in one place, no seat holds what another one
-// does, and the bytes are those of what is there.
+// does, a suspect task is alone in its hand, and the bytes are those of what is there.
 func (m *Queue) Check() error {
+	for name, s := range m.Seats {
+		if _, held := s.Hand[s.suspect]; s.suspect != "" && (!held || s.Role == "e" && len(s.Hand) > 1) {
+			return fmt.Errorf("the seat %s has %d in hand, of which %s is suspect", name, len(s.Hand), s.suspect)
+		}
+	}
 	bytes := 0.0
 	for _, id := range sortedKeys(m.Batches) {
 		b := m.Batches[id]

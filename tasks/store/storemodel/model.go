@@ -67,11 +67,11 @@ type Task struct {
 type Seat struct {
 	Role string // e or w
 	Seq  float64
-	Shut string          // "": not; otherwise whether deaths are charged, 0 or 1
+	Shut string          // "": not; 0: it left, 1: it died, 2: it died and its suspect is charged
 	Hand map[string]Task // by batch:index, or batch:watch
 
 	slots   float64
-	suspect string // the field of it
+	suspect string // the field of it; a task is then alone in the hand
 }
 
 // Refused is why a script does nothing, as its error reply says it. The scripts' functions panic with it, from any

@@ -39,35 +39,63 @@ func (m *Queue) hello(a []string) any {
 }
 
 func (m *Queue) evict(a []string) any {
-	s := m.Seats[a[0]]
-	if s == nil {
-		return int64(0)
+	if a[0] != "0" && a[0] != "1" {
+		panic(Refused("ARGUMENT " + a[0]))
 	}
-	if s.Shut == "" {
-		s.Shut = a[1]
-		if s.Role == "e" {
-			m.slots -= s.slots
+	names, with, without := []string{}, 0, 0
+	for _, name := range a[1:] {
+		s := m.Seats[name]
+		if s == nil || slices.Contains(names, name) {
+			continue
+		}
+		names = append(names, name)
+		switch {
+		case s.Shut != "":
+		case s.suspect != "":
+			with++
+		default:
+			without++
 		}
 	}
-	mode := "free"
-	if s.Shut == "1" {
-		mode = "all"
-		if s.suspect != "" {
-			mode = "suspect"
+	how := a[0]
+	if how == "1" && with > 2*without {
+		how = "2"
+	}
+	first, fields := len(names), 0 // the first seat whose fields are not read
+	for i, name := range names {
+		s := m.Seats[name]
+		if fields >= maxItems {
+			first = min(first, i)
+		}
+		fields += len(s.Hand)
+		if s.Shut == "" {
+			s.Shut = how
+			if s.Role == "e" {
+				m.slots -= s.slots
+			}
 		}
 	}
-	more := m.giveBack(s, nil, mode)
-	if !more {
-		delete(m.Seats, a[0])
+	more, bytes := false, 0
+	for i, name := range names {
+		if more = i >= first || bytes >= maxBytes; !more {
+			var sum int
+			more, sum = m.giveBack(m.Seats[name], nil, m.Seats[name].Shut)
+			bytes += sum
+		}
+		if more {
+			break
+		}
+		delete(m.Seats, name)
 	}
-	m.evictedTime = m.Now
-	m.wake()
-	return flag(more)
+	if len(names) > 0 {
+		m.evictedTime = m.Now
+		m.wake()
+	}
+	return []any{flag(more)}
 }
 
-// giveBack empties a hand except kept fields until 1 MiB went back.
-func (m *Queue) giveBack(s *Seat, kept map[string]bool, mode string) (more bool) {
-	bytes, suspect := 0, s.suspect
+// giveBack empties a hand except kept fields until 1 MiB went back. how is 0, 1 or 2: see Seat.Shut.
+func (m *Queue) giveBack(s *Seat, kept map[string]bool, how string) (more bool, bytes int) {
 	before := map[*Batch][2]bool{}
 	for _, f := range sortedKeys(s.Hand) {
 		if kept[f] {
@@ -79,7 +107,8 @@ func (m *Queue) giveBack(s *Seat, kept map[string]bool, mode string) (more bool)
 		}
 		h := s.Hand[f]
 		delete(s.Hand, f)
-		if f == suspect && mode != "suspect" {
+		suspect := f == s.suspect
+		if suspect {
 			s.suspect = ""
 		}
 		id, index, _ := strings.Cut(f, ":")
@@ -87,7 +116,7 @@ func (m *Queue) giveBack(s *Seat, kept map[string]bool, mode string) (more bool)
 		if index == "watch" {
 			bytes += len(str(h.born))
 			if b != nil && b.born == h.born {
-				m.dropClaim(b, mode != "free")
+				m.dropClaim(b, how, suspect)
 			}
 			continue
 		}
@@ -99,11 +128,11 @@ func (m *Queue) giveBack(s *Seat, kept map[string]bool, mode string) (more bool)
 			before[b] = [2]bool{b.runnable(), b.Complete()}
 		}
 		b.v -= h.charge
-		if mode == "all" || mode == "suspect" && f == suspect {
+		switch {
+		case how == "2" && suspect:
+			h.deaths, h.Attempt = h.deaths+1, h.Attempt+1
+		case how != "0" && h.deaths < 2:
 			h.deaths++
-			if h.deaths > 2 {
-				h.Attempt++
-			}
 		}
 		if h.Attempt > b.attempts {
 			h.Attempt--
@@ -121,16 +150,15 @@ func (m *Queue) giveBack(s *Seat, kept map[string]bool, mode string) (more bool)
 			m.wakeW = m.wakeW || b.fullAt == 0
 		}
 	}
-	return more
+	return more, bytes
 }
 
-func (m *Queue) dropClaim(b *Batch, charged bool) {
-	if charged {
+func (m *Queue) dropClaim(b *Batch, how string, suspect bool) {
+	switch {
+	case how == "2" && suspect:
+		b.falls, b.tries, b.because = b.falls+1, b.tries+1, "its watcher died"
+	case how != "0" && b.falls < 2:
 		b.falls++
-		if b.falls > 2 {
-			b.tries++
-			b.because = "its watcher died"
-		}
 	}
 	b.Holder = ""
 	if b.Complete() {
@@ -163,7 +191,8 @@ func (m *Queue) sync(a []string) any {
 			reply = append(reply, a[i])
 		}
 	}
-	reply[0] = flag(m.giveBack(s, kept, "free"))
+	more, _ := m.giveBack(s, kept, "0")
+	reply[0] = flag(more)
 	m.wake()
 	return reply
 }

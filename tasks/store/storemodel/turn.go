@@ -28,11 +28,13 @@ func (m *Queue) turn(a []string) any {
 	accepted, no := m.readResults(s, a[6:])
 	m.comeDue()
 	m.finish(s, accepted, backoff)
-	grants := m.take(s, idle, room, most)
+	held := len(s.Hand)
+	grants, passed := m.take(a[0], s, idle, room, most)
 	m.wakeE = false
 	for _, b := range m.candidates(most) {
 		onlySuspects := len(b.waiting) == 0 && b.again[len(b.again)-1].deaths >= 2
-		m.wakeE = m.wakeE || m.free(b) > 0 && (!onlySuspects || m.hasFreeHand())
+		canTry, _ := m.trial()
+		m.wakeE = m.wakeE || m.free(b) > 0 && (!onlySuspects || canTry)
 	}
 	due := int64(-1)
 	for _, b := range m.Batches {
@@ -42,17 +44,29 @@ func (m *Queue) turn(a []string) any {
 			}
 		}
 	}
+	if held > 0 && len(grants) == 0 && (passed || s.suspect != "") {
+		return []any{due, no, grants, int64(3)}
+	}
 	return []any{due, no, grants, m.level(most)}
 }
 
-// hasFreeHand reports whether an executor holds no suspect.
-func (m *Queue) hasFreeHand() bool {
-	for _, s := range m.Seats {
-		if s.Role == "e" && s.Shut == "" && s.suspect == "" {
-			return true
+// trial reports whether one more executor may have a suspect: then half of them at most do. first is the first one that
+// has other tasks.
+func (m *Queue) trial() (free bool, first string) {
+	executors, trying := 0, 0
+	for _, name := range sortedKeys(m.Seats) {
+		s := m.Seats[name]
+		if s.Role != "e" || s.Shut != "" {
+			continue
+		}
+		executors++
+		if s.suspect != "" {
+			trying++
+		} else if first == "" && len(s.Hand) > 0 {
+			first = name
 		}
 	}
-	return false
+	return 2*trying < executors, first
 }
 
 type result struct {
@@ -206,16 +220,21 @@ func (m *Queue) estimate(b *Batch) float64 {
 	return min(max(ns, 1), 9e13)
 }
 
-func (m *Queue) take(s *Seat, idle, room, most float64) []any {
+// take grants tasks. passed tells that suspects waited, and the seat got none.
+func (m *Queue) take(name string, s *Seat, idle, room, most float64) (grants []any, passed bool) {
 	grants, bytes := []any{}, 0
+	if s.suspect != "" {
+		return grants, false
+	}
+	free, first := m.trial()
 	for _, b := range m.candidates(most) {
-		est, free := m.estimate(b), m.free(b)
+		est, can := m.estimate(b), m.free(b)
 		if b.seen == 0 {
 			one := 0.0
 			if room > 0 {
 				one = 1
 			}
-			free = min(free, max(idle, one))
+			can = min(can, max(idle, one))
 		}
 		left := float64(len(b.waiting) + len(b.again))
 		share := math.Ceil(left * s.slots / (2 * max(m.slots, 1)))
@@ -223,23 +242,31 @@ func (m *Queue) take(s *Seat, idle, room, most float64) []any {
 		if k <= 0 || bytes >= maxBytes {
 			break
 		}
-		capped := k > free
-		if k = min(k, free); k == 0 {
+		capped := k > can
+		if k = min(k, can); k == 0 {
 			continue
+		}
+		if len(b.again) > 0 && b.again[0].deaths >= 2 {
+			if free && len(s.Hand) == 0 {
+				s.suspect = b.ID + ":" + b.again[0].Index
+				k, capped = 1, false
+			} else if passed = true; free && first == name {
+				break
+			}
 		}
 		charge := max(1, math.Floor(est/b.weight))
 		m.vt = max(m.vt, b.v)
 		n := m.takeFrom(s, b, k, charge, &bytes, &grants)
 		b.v += float64(n * charge)
 		idle, room = idle-n, room-float64(n*est)
-		if n == k && !capped && len(b.waiting)+len(b.again) > 0 {
+		if s.suspect != "" || n == k && !capped && len(b.waiting)+len(b.again) > 0 {
 			break
 		}
 	}
-	return grants
+	return grants, passed
 }
 
-// takeFrom moves at most k tasks into the hand: one suspect if it has none, returned ones, waiting ones.
+// takeFrom moves at most k tasks into the hand: the suspect that the seat is to have, or returned and waiting ones.
 func (m *Queue) takeFrom(s *Seat, b *Batch, k, charge float64, bytes *int, grants *[]any) (n float64) {
 	hold := func(h Task) {
 		h.born, h.charge = b.born, charge
@@ -251,10 +278,10 @@ func (m *Queue) takeFrom(s *Seat, b *Batch, k, charge float64, bytes *int, grant
 		hold(h)
 		*grants = append(*grants, []any{b.ID, int64(num(h.Index)), int64(h.Attempt), []any{h.payload}})
 	}
-	if len(b.again) > 0 && b.again[0].deaths >= 2 && s.suspect == "" {
-		s.suspect = b.ID + ":" + b.again[0].Index
+	if s.suspect != "" {
 		grant(b.again[0])
 		b.again = b.again[1:]
+		return n
 	}
 	for n < k && len(b.again) > 0 && b.again[len(b.again)-1].deaths < 2 && *bytes < maxBytes {
 		last := len(b.again) - 1
@@ -285,6 +312,9 @@ func (m *Queue) claim(a []string) any {
 		b := all[0]
 		b.Holder = a[0]
 		s.Hand[b.ID+":watch"] = Task{born: b.born}
+		if b.falls >= 2 {
+			s.suspect = b.ID + ":watch"
+		}
 		done := int64(b.Done())
 		reply = append(reply, b.ID, b.Life, done, int64(b.Dead), int64(b.tries+1))
 	}
@@ -300,6 +330,9 @@ func (m *Queue) unclaim(a []string) any {
 	s.next(a[1])
 	h, held := s.Hand[a[2]+":watch"]
 	delete(s.Hand, a[2]+":watch")
+	if s.suspect == a[2]+":watch" {
+		s.suspect = ""
+	}
 	b := m.Batches[a[2]]
 	if !held || b == nil || b.born != h.born {
 		return int64(0)
