@@ -29,7 +29,7 @@ var errAgain = errors.New("try again")
 var errNever = errors.New("do not try again")
 
 // perform performs a task.
-func perform(dir, payload string) (string, error) {
+func perform(ctx context.Context, dir, payload string) (string, error) {
 	words := strings.SplitN(payload, " ", 5)
 	if len(words) != 5 {
 		return "", fmt.Errorf("the task %q has %d words", payload, len(words))
@@ -38,7 +38,7 @@ func perform(dir, payload string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	work(time.Duration(micros) * time.Microsecond)
+	work(ctx, time.Duration(micros)*time.Microsecond)
 	switch words[2] {
 	case poison:
 		return "", errNever
@@ -68,10 +68,10 @@ func count(path string) error {
 	return errors.Join(err, f.Close())
 }
 
-// work takes so long.
-func work(d time.Duration) {
+// work takes so long, or until ctx ends.
+func work(ctx context.Context, d time.Duration) {
 	if d > 0 {
-		soak.Pause(context.Background(), d)
+		soak.Pause(ctx, d)
 	}
 }
 
@@ -121,7 +121,7 @@ func actLines(args []string) int {
 		if err != nil {
 			return 0
 		}
-		result, err := perform(args[0], strings.TrimSuffix(line, "\n"))
+		result, err := perform(context.Background(), args[0], strings.TrimSuffix(line, "\n"))
 		if err != nil {
 			out.Flush()
 			fmt.Fprintln(os.Stderr, err)
@@ -151,7 +151,7 @@ func actJSON(args []string) int {
 			return 1
 		}
 		reply := map[string]any{}
-		if result, err := perform(args[0], task.Task); err != nil {
+		if result, err := perform(context.Background(), args[0], task.Task); err != nil {
 			reply["error"], reply["retry"] = err.Error(), !errors.Is(err, errNever)
 		} else {
 			reply["result"] = result
@@ -169,7 +169,7 @@ func actOne(args []string) int {
 	body, err := io.ReadAll(os.Stdin)
 	if err == nil {
 		var result string
-		if result, err = perform(args[0], string(body)); err == nil {
+		if result, err = perform(context.Background(), args[0], string(body)); err == nil {
 			fmt.Print(result)
 			return 0
 		}
@@ -198,7 +198,7 @@ func actLedger(args []string) int {
 		var found finding
 		if found, err = check(b, os.Stdin); err == nil {
 			err = note(filepath.Join(args[0], "ledger"), found)
-			work(time.Duration(b.hash(10)%500) * time.Millisecond) // its watcher may die meanwhile
+			work(context.Background(), time.Duration(b.hash(10)%500)*time.Millisecond) // its watcher may die meanwhile
 		}
 	}
 	if err != nil {

@@ -70,11 +70,12 @@ func execute(ctx context.Context, dir, name string, quick bool) error {
 	if err != nil {
 		return err
 	}
-	err = tasks.Execute(ctx, p, tasks.ExecutorConfig{Parallel: 4}, func(_ context.Context, t *tasks.Task) ([]byte, error) {
+	c := tasks.ExecutorConfig{Parallel: 4}
+	err = tasks.Execute(ctx, p, c, func(ctx context.Context, t *tasks.Task) ([]byte, error) {
 		if quick {
 			return t.Payload, nil
 		}
-		result, err := perform(dir, string(t.Payload))
+		result, err := perform(ctx, dir, string(t.Payload))
 		if errors.Is(err, errNever) {
 			err = fmt.Errorf("%w: %w", tasks.ErrNever, err)
 		}
