@@ -131,8 +131,7 @@ func (m *Member) place(ctx context.Context, assign int) (at place, err error) {
 }
 
 // awaitEnd waits until a seat is gone that decides about this member's place, until the Record wants another method
-// than this, or until the clerk is silent. mine says that this member has to take its office: seats after its own do not
-// come before it.
+// than this, or until the clerk is silent. mine says that this member has to take its office: it had the next seat.
 func (m *Member) awaitEnd(ctx context.Context, at place, assign int) (mine bool, _ *silence, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

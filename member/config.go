@@ -10,12 +10,14 @@ import (
 // Config says who joins what.
 type Config struct {
 	Root, Group string
-	Identity    string   // the name of this process; see worker.Identify
-	Version     string   // of the application
-	Address     string   // host:port at which followers reach it; may be empty
-	Can         []string // the duties that it can do
-	NotReady    bool     // it is given nothing until Ready
-	Takeover    Takeover
+	Identity    string // the name of this process; see worker.Identify
+	Version     string // of the application
+	Address     string // host:port at which followers reach it; may be empty
+	// Can are the duties that it can do. Take or Lead each of them all the time: one that is given and not taken within
+	// the session timeout of the group goes to another member, with blame.
+	Can      []string
+	NotReady bool // it is given nothing until Ready
+	Takeover Takeover
 	// MaxSilence, unless 0, is a limit of the session's Silence: past it the member takes no duty and claims no tick. Who
 	// sets it ends the membership then.
 	MaxSilence time.Duration

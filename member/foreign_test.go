@@ -189,3 +189,23 @@ func TestClerkThatIsSilent(t *testing.T) {
 	o.s.Close()
 	f.until("what is gone to be forgotten", func() bool { return len(f.memory().Passed) == 0 })
 }
+
+// TestSilenceIsSeen: without a member that could take the office, readers see since when nobody has decided.
+func TestSilenceIsSeen(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "coordinator")
+	m := f.join("first", "1.0")
+	f.until("it to have decided", func() bool {
+		s, err := f.store.GroupState(t.Context(), f.look())
+		return err == nil && s.Clerk == "first" && s.Undecided.IsZero()
+	})
+	if err := m.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	f.foreign("guest", "x-", 0, "coordinator")
+	f.foreign("foreign", "s-", 1)
+	s, err := f.store.GroupState(t.Context(), f.look())
+	if err != nil || s.Clerk != "foreign" || len(s.Members) != 2 || !s.Undecided.Equal(s.Members[0].Since) {
+		t.Errorf("the clerk is %q, and since %s nobody has decided: %+v, %v", s.Clerk, s.Undecided, s.Members, err)
+	}
+}

@@ -174,6 +174,27 @@ func TestOddThingsOfCrons(t *testing.T) {
 	}
 }
 
+// TestSilentClerks: who was passed over, and who decides nothing and cannot be passed over.
+func TestSilentClerks(t *testing.T) {
+	j := detail()
+	j.Group.Passed, j.Group.Silent = []string{"old"}, ago(3*time.Minute)
+	for now, since := range map[time.Time]string{noon: "for 3m", {}: "since 2026-07-01T11:57Z"} {
+		j.Group.Now = now
+		var text strings.Builder
+		if err := report.Group(&text, j, report.Options{Now: now}); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{
+			"old was passed over as the clerk, because it decided nothing",
+			"the clerk, 10.0.3.11:7000, has decided nothing " + since + ": end that process",
+		} {
+			if !strings.Contains(strings.Join(strings.Fields(text.String()), " "), want) {
+				t.Errorf("it does not say %q:\n%s", want, text.String())
+			}
+		}
+	}
+}
+
 // TestGroupsThatNeedNothing: nothing waits, or nobody is live.
 func TestGroupsThatNeedNothing(t *testing.T) {
 	idle := report.JobStatus{Path: "/apps/shop", Observed: foundGroup(shop("shop"), 0, 0), Group: &report.GroupDetail{
