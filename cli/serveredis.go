@@ -96,7 +96,7 @@ func (l *redisLookout) readDead(ctx context.Context, books store.Batch) (deadOfB
 		return deadOfBatch{}, err
 	}
 	now := deadOfBatch{books: books}
-	for _, d := range slices.Backward(all) {
+	for _, d := range slices.Backward(all[max(0, len(all)-maxShownDead):]) { // more than asked for may have come
 		now.tasks = append(now.tasks, page.DeadTask{
 			Batch: books.ID, Index: d.Index, Attempt: d.Attempt, Deaths: d.Deaths, Died: d.Died,
 			Reason:  string(tasks.DecodeAnswer([]byte(d.Reason)).Body),

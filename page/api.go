@@ -258,7 +258,8 @@ func (s *server) apiBatches(ctx context.Context, r *http.Request, b *Board) ([]b
 	}
 	return s.withDetail(ctx, r, b, func(d *Detail) ([]byte, *problem) {
 		if d.Redis != "" { // an empty list would say that there is nothing to do
-			return nil, &problem{http.StatusBadGateway, d.Redis, "try again when Redis answers"}
+			next := "try again when Redis answers; muster explain " + text.ShellWord(d.Path) + " says which"
+			return nil, &problem{http.StatusBadGateway, d.Redis, next}
 		}
 		var body bytes.Buffer
 		if err := report.BatchesJSON(&body, d.rows); err != nil {

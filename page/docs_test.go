@@ -47,6 +47,7 @@ func TestServeIsDocumented(t *testing.T) {
 	}
 	for _, row := range []string{
 		fmt.Sprintf("connections | %s;", text.Thousands(MaxConnections)),
+		fmt.Sprintf("%d connections; %d pages that are open |", MaxFromAddress, MaxStreamsFromAddress),
 		fmt.Sprintf("(streams) | %d |", MaxStreams),
 		fmt.Sprintf("different pages | %d;", MaxViews),
 		fmt.Sprintf("looked at | %d |", MaxDetails),

@@ -4,10 +4,14 @@ import "time"
 
 // The limits of a server. docs/serve.md states them.
 const (
-	// MaxConnections is how many connections are open at a time. One more gets an answer that says so, and is closed.
+	// MaxConnections is how many connections are open at a time. One more closes the one that has waited longest for a
+	// request. If none waits, it gets an answer that says so, and is closed.
 	MaxConnections = 1000
 	// MaxStreams is how many of them may be streams: pages that are open somewhere.
 	MaxStreams = 500
+	// MaxFromAddress and MaxStreamsFromAddress are how many of them one address may have. Behind a proxy that is all.
+	MaxFromAddress        = MaxConnections / 2
+	MaxStreamsFromAddress = MaxStreams / 2
 	// MaxViews is how many different pages are shown at a time. Those that nobody looks at make room for others.
 	MaxViews = 100
 	// MaxDetails is how many jobs, groups and queues are looked at in detail at a time.

@@ -31,10 +31,10 @@ func (s *server) metrics() http.Handler {
 	counter := func(name, help string, value func() float64) {
 		own.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, value))
 	}
-	gauge("muster_serve_connections", "Open connections.", func() float64 { return float64(s.connections.open.Load()) })
+	gauge("muster_serve_connections", "Open connections.", func() float64 { return float64(s.connections.count()) })
 	counter("muster_serve_refused_connections_total", "Connections that were too many.",
 		func() float64 { return float64(s.connections.refused.Load()) })
-	gauge("muster_serve_streams", "Pages that are open somewhere.", func() float64 { return float64(s.streams.Load()) })
+	gauge("muster_serve_streams", "Pages that are open somewhere.", func() float64 { return float64(s.streams.count()) })
 	counter("muster_serve_dropped_streams_total", "Streams that were closed because their reader was too slow.",
 		func() float64 { return float64(s.dropped.Load()) })
 	gauge("muster_serve_views", "Different pages that are shown.", func() float64 { return float64(s.hub.count()) })

@@ -71,7 +71,8 @@ func (s *server) serveUntil(ctx context.Context) error {
 		Handler:        s.handler(),
 		MaxHeaderBytes: maxHeader, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout,
 		WriteTimeout: answerTimeout, Protocols: &protocols, DisableGeneralOptionsHandler: true,
-		ErrorLog: slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug), TLSConfig: s.cfg.TLS,
+		ConnState: s.connections.state, TLSConfig: s.cfg.TLS,
+		ErrorLog: slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug),
 	}
 	served := make(chan error, 1)
 	go func() { served <- s.serve(web, s.connections) }() // it ends with the server
@@ -102,9 +103,10 @@ type server struct {
 	hub    *hub
 	ending <-chan struct{} // closed when the server ends
 
-	connections      *bounded
-	answering        chan struct{} // has an entry for each answer of the API
-	streams, dropped atomic.Int64
+	connections *bounded
+	answering   chan struct{} // has an entry for each answer of the API
+	streams     streams
+	dropped     atomic.Int64
 
 	all struct { // the API's status of everything
 		sync.Mutex
@@ -144,6 +146,10 @@ func (s *server) guard(next http.Handler) http.Handler {
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second))
 			h.Set("Connection", "close")
 		}
+		allowed := s.allowed(r)
+		if !allowed { // who has no token keeps no connection
+			h.Set("Connection", "close")
+		}
 		switch {
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
 			h.Set("Allow", "GET, HEAD")
@@ -153,7 +159,7 @@ func (s *server) guard(next http.Handler) http.Handler {
 		case r.URL.Path != "/healthz" && !s.called(r.Host):
 			http.Error(w, "this server is not called "+text.Escape(r.Host)+": name it with --listen or --allow-host",
 				http.StatusMisdirectedRequest)
-		case r.URL.Path != "/healthz" && !s.allowed(r):
+		case r.URL.Path != "/healthz" && !allowed:
 			h.Set("WWW-Authenticate", `Basic realm="muster", charset="UTF-8"`)
 			http.Error(w, "a token is needed, as the password or as a bearer token", http.StatusUnauthorized)
 		default:

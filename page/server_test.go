@@ -1,7 +1,6 @@
 package page
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -10,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -210,51 +208,6 @@ func TestSeriesAreBounded(t *testing.T) {
 				t.Errorf("%v are said to be left out, not 3", n)
 			}
 		}
-	}
-}
-
-// TestTooManyConnections: one more than allowed is told so; when one is closed, there is room again.
-func TestTooManyConnections(t *testing.T) {
-	s := startServer(t, Config{})
-	address := strings.TrimPrefix(s.url, "http://")
-	var open []net.Conn
-	dial := func() net.Conn {
-		c, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = c.Close() })
-		return c
-	}
-	ask := func(c net.Conn) string {
-		if _, err := io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
-			return ""
-		}
-		line, _ := bufio.NewReader(c).ReadString('\n')
-		return strings.TrimSpace(line)
-	}
-	for range MaxConnections {
-		c := dial()
-		open = append(open, c)
-	}
-	if got := ask(open[MaxConnections-1]); got != "HTTP/1.1 200 OK" {
-		t.Fatalf("the last connection that is allowed: %q", got)
-	}
-	line, _ := bufio.NewReader(dial()).ReadString('\n')
-	if !strings.HasPrefix(line, "HTTP/1.1 503 ") || s.connections.refused.Load() != 1 {
-		t.Errorf("one too many: %q, %d refused", line, s.connections.refused.Load())
-	}
-	for _, c := range open[:10] {
-		_ = c.Close()
-	}
-	for s.connections.open.Load() > MaxConnections-10 {
-		if t.Context().Err() != nil {
-			t.Fatal("closed connections still count")
-		}
-		runtime.Gosched()
-	}
-	if got := ask(dial()); got != "HTTP/1.1 200 OK" {
-		t.Errorf("there is room again: %q", got)
 	}
 }
 

@@ -3,9 +3,11 @@ package page
 import (
 	"errors"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -27,13 +29,13 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "u is not a page", http.StatusNotFound)
 		return
 	}
-	if s.streams.Add(1) > MaxStreams {
-		s.streams.Add(-1)
+	from := addressOf(r.RemoteAddr)
+	if !s.streams.begin(from) {
 		w.Header().Set("Retry-After", "5")
 		http.Error(w, "too many pages are open", http.StatusServiceUnavailable)
 		return
 	}
-	defer s.streams.Add(-1)
+	defer s.streams.end(from)
 	v, err := s.hub.acquire(request)
 	if err != nil {
 		w.Header().Set("Retry-After", "5")
@@ -50,6 +52,43 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request) {
 	if err := s.follow(patientForever(w), r, v, version); err != nil && !errors.Is(err, errGone) {
 		s.dropped.Add(1)
 	}
+}
+
+// streams counts those that are open.
+type streams struct {
+	mu   sync.Mutex
+	all  int
+	from map[netip.Addr]int // how many each address has
+}
+
+// begin counts one more; false: that is too many.
+func (s *streams) begin(from netip.Addr) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all >= MaxStreams || s.from[from] >= MaxStreamsFromAddress {
+		return false
+	}
+	if s.from == nil {
+		s.from = map[netip.Addr]int{}
+	}
+	s.all++
+	s.from[from]++
+	return true
+}
+
+func (s *streams) end(from netip.Addr) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all--
+	if s.from[from]--; s.from[from] == 0 {
+		delete(s.from, from)
+	}
+}
+
+func (s *streams) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all
 }
 
 // errGone means that the reader closed the connection.

@@ -112,7 +112,7 @@ func TestAChangeReachesAllWhoLook(t *testing.T) {
 	if n := s.hub.count(); n != 1 {
 		t.Errorf("%d views of one page", n)
 	}
-	if n := s.streams.Load(); n != 20 {
+	if n := s.streams.count(); n != 20 {
 		t.Errorf("%d streams, not 20", n)
 	}
 	// A page that was loaded before the change gets what it lacks; one of another process is loaded again.
@@ -230,7 +230,7 @@ func TestASlowReaderIsDropped(t *testing.T) {
 			t.Errorf("the other reader waited %s", long)
 		}
 	}
-	if n := s.streams.Load(); n != 1 {
+	if n := s.streams.count(); n != 1 {
 		t.Errorf("%d streams, not that of the other reader alone", n)
 	}
 	_ = c.SetReadDeadline(time.Now().Add(time.Minute))

@@ -42,6 +42,7 @@ type Operator struct {
 	s      *zkconn.Session
 	client *redis.Client
 	waits  string // what Waiting was told last
+	why    error  // Redis did not answer last, before the context ended
 }
 
 // ErrSubmitting means that the tasks of the batch are still being written. Wait, or submit it again if its submitter is
@@ -98,6 +99,9 @@ func (o *Operator) away(ctx context.Context, err error, tries int) error {
 	}
 	if ctx.Err() == nil {
 		o.wait("Redis: " + err.Error())
+		o.why = err
+	} else if o.why != nil { // the last call was cut, and tells less
+		err = o.why
 	}
 	if Rest(ctx, tries) != nil {
 		return fmt.Errorf("%w: %w: %w", ErrRedis, err, context.Cause(ctx))

@@ -60,7 +60,7 @@ func TestMonstersAtConnect(t *testing.T) {
 				if err == nil {
 					client.Close()
 				}
-				if !errors.Is(err, ErrReply) || !strings.Contains(err.Error(), at) {
+				if !errors.Is(err, ErrReply) || !strings.Contains(err.Error(), at+": "+ErrReply.Error()+": ") {
 					t.Errorf("%.300v", err)
 				}
 			})
@@ -102,7 +102,7 @@ func TestMonstersInACall(t *testing.T) {
 func calls() map[string]func(ctx context.Context, q *Queue) error {
 	return map[string]func(ctx context.Context, q *Queue) error{
 		"hello": func(ctx context.Context, q *Queue) error { _, err := q.Hello(ctx, "s", Executor, 1); return err },
-		"evict": func(ctx context.Context, q *Queue) error { _, err := q.Evict(ctx, "s", false); return err },
+		"evict": func(ctx context.Context, q *Queue) error { _, _, err := q.Evict(ctx, Left, "s"); return err },
 		"append": func(ctx context.Context, q *Queue) error {
 			_, err := q.Append(ctx, "b", "l", 0, nil)
 			return err

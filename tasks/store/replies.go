@@ -50,7 +50,8 @@ func (s *sound) Read(b []byte) (int, error) {
 		return 0, s.err
 	}
 	n, err := s.Conn.Read(b)
-	if s.err = s.replies.pass(b[:n]); s.err != nil {
+	if bad := s.replies.pass(b[:n]); bad != nil {
+		s.err = fmt.Errorf("%w", bad) // the client library unwraps the error of a new connection once
 		_ = s.Conn.Close()
 		return 0, s.err
 	}

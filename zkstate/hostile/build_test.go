@@ -229,7 +229,7 @@ func (b *builder) queues(s stack) {
 		}, tasks.Payloads([]byte("one"), []byte("two")))
 		b.try(err)
 		if err == nil {
-			_, err = tasks.StartExecutor(p, tasks.ExecutorConfig{Parallel: 1}).Take(b.ctx, 1)
+			_, err = tasks.StartExecutor(p, tasks.ExecutorConfig{Parallel: 1}).Take(b.ctx)
 			b.try(err)
 		}
 	}
