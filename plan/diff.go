@@ -127,6 +127,9 @@ func Diff(want Want, have State) Plan {
 		if o, ok := have.Found[at]; ok {
 			row.Old = &o
 		}
+		if want.isForgery(row) {
+			row.Old = nil
+		}
 		row.Reason = want.Reason(row)
 		p.Rows = append(p.Rows, row)
 	}
@@ -140,6 +143,14 @@ func Diff(want Want, have State) Plan {
 	}
 	slices.SortFunc(p.Rows, CompareRows)
 	return p
+}
+
+// isForgery reports whether nothing is there but a generation whose copy of the Record names this path, and another
+// kind or owner than is declared. Whoever may write in any generation could have written that.
+func (w Want) isForgery(r Row) bool {
+	rec := r.recorded()
+	return rec != nil && !r.Old.Has(resource.PartRecord) && !r.Old.Has(resource.PartObject) &&
+		(r.otherKind() || !w.Owns(rec) && !slices.Contains(w.TakeOver, rec.Stack))
 }
 
 // byPath returns the declarations by path.

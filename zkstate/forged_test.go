@@ -31,7 +31,7 @@ func newForger(t *testing.T) *forger {
 }
 
 // forge makes its generation the copy of a record of j, and its own record name no generation any more.
-func (f *forger) forge(j job.Job) (generation string) {
+func (f *forger) forge(j job.Job, edits ...func(*resource.Record)) (generation string) {
 	f.t.Helper()
 	o, err := f.store.Look(f.t.Context(), f.own.Path())
 	if err != nil {
@@ -39,6 +39,9 @@ func (f *forger) forge(j job.Job) (generation string) {
 	}
 	rec := *o.Record
 	err = rec.Declare(j)
+	for _, edit := range edits {
+		edit(&rec)
+	}
 	body, encoded := znode.EncodeRecord(rec)
 	if err != nil || encoded != nil {
 		f.t.Fatal(err, encoded)
@@ -56,12 +59,19 @@ func (f *forger) forge(j job.Job) (generation string) {
 // TestForgedCopyIsNoJob: a job that is declared and not there yet is created as it is declared, whatever a copy says.
 // If it is not declared, the generation with that copy ends, and nothing is created.
 func TestForgedCopyIsNoJob(t *testing.T) {
-	for name, declared := range map[string]bool{"declared": true, "undeclared": false} {
+	ours := func(*resource.Record) {}
+	for name, c := range map[string]struct {
+		declared bool
+		edit     func(*resource.Record)
+	}{
+		"declared": {true, ours}, "undeclared": {false, ours},
+		"of another stack": {true, func(r *resource.Record) { r.Stack = "other" }},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newForger(t)
-			j := f.declare("b", 2)
-			forged := f.forge(f.declare("b", 7))
+			j, declared := f.declare("b", 2), c.declared
+			forged := f.forge(f.declare("b", 7), c.edit)
 			var want []job.Job
 			if declared {
 				want = append(want, j)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"muster/job"
 	"muster/resource"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -37,6 +38,12 @@ func (e *estate) arm(s stack) *arms {
 		if name := path.Base(n.path); !slices.Contains(a.names[parent], name) {
 			a.names[parent] = append(a.names[parent], name)
 		}
+	}
+	for _, of := range e.stacks {
+		at := znode.Record(job.KindName, root, of.name+"-ready")
+		i := slices.IndexFunc(e.picture, func(n node) bool { return n.path == at })
+		missing := edited(e.picture[i].data, renamed(of.aJob("new", 9))) // a record of what is not there yet
+		a.pools["record"] = append(a.pools["record"], missing)
 	}
 	for _, n := range e.picture {
 		if allows(n.acl, s.user(), zkconn.PermWrite) {
@@ -194,6 +201,10 @@ func (a *arms) known(other stack) map[string]attack {
 		"its generation is a copy of what another will create": {
 			to(run("ready"), record(other, "job", "ready"), belonging(generation(a.stack, "ready")),
 				renamed(other.aJob("new", 9))),
+			{do: write, path: own("job", "ready"), body: []byte("{"), why: "no record"},
+		},
+		"its generation is a copy of its own of what another will create": {
+			to(run("ready"), record(a.stack, "job", "ready"), renamed(other.aJob("new", 9))),
 			{do: write, path: own("job", "ready"), body: []byte("{"), why: "no record"},
 		},
 		"its record is none": {{do: write, path: own("job", "ready"), body: []byte("{"), why: "no record"}},

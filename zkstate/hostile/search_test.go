@@ -159,7 +159,7 @@ func (r *trial) harm(turn int, do attack) string {
 // Numbers of attacks: how many random ones make test tries, on the real server and on the model, and how many different
 // ones the long form tries at least, on the model.
 const (
-	few  = 8
+	few  = 4
 	many = 100_000
 )
 
