@@ -114,13 +114,14 @@ func (a *attacker) generation(turn int, now []byte) string {
 	if a.choose(turn, "run", 2) == 0 {
 		body = now
 	}
-	if rec := a.decode(body); rec != nil {
+	if rec := recordIn(body); rec != nil {
 		return rec.Generation
 	}
 	return "none"
 }
 
-func (a *attacker) decode(body []byte) *resource.Record {
+// recordIn is the record that a body holds; nil if it holds none.
+func recordIn(body []byte) *resource.Record {
 	for _, k := range kinds() {
 		if rec, err := znode.DecodeRecord(k.Kind, body); err == nil {
 			return &rec
@@ -136,7 +137,7 @@ func (a *attacker) body(turn int, now []byte) []byte {
 		mine = now
 	}
 	other := a.bodies[a.choose(turn, "whose", len(a.bodies))]
-	own, its := a.decode(mine), a.decode(other)
+	own, its := recordIn(mine), recordIn(other)
 	if own == nil || its == nil {
 		return a.bodies[0]
 	}

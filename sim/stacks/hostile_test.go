@@ -92,10 +92,7 @@ func (c *checker) others(t *zkmodel.Txn) *zkmodel.Txn {
 	rest.Ops = nil
 	for _, o := range t.Ops {
 		if o.Type == zkmodel.OpCreate || o.Type == zkmodel.OpCreate2 {
-			c.hostile[o.Path] = false
-			for _, a := range o.ACL {
-				c.hostile[o.Path] = c.hostile[o.Path] || a.ID == idOf(hostile)
-			}
+			c.hostile[o.Path] = c.isHostile(o)
 		}
 		if !c.hostile[o.Path] {
 			rest.Ops = append(rest.Ops, o)
@@ -103,6 +100,18 @@ func (c *checker) others(t *zkmodel.Txn) *zkmodel.Txn {
 	}
 	maps.DeleteFunc(c.now, func(p string, _ entry) bool { return c.hostile[p] })
 	return &rest
+}
+
+// isHostile reports whether a znode that is created is the hostile participant's: by its ACL, or because it is made for
+// what is. Its records may grant others rights.
+func (c *checker) isHostile(o zkmodel.Op) bool {
+	if c.hostile[o.Path] || c.hostile[path.Dir(o.Path)] ||
+		slices.ContainsFunc(o.ACL, func(a zkmodel.ACL) bool { return a.ID == idOf(hostile) }) {
+		return true
+	}
+	_, rest, inRun := generationOf(o.Path)
+	rec := recordIn(o.Data)
+	return inRun && rest == "" && rec != nil && c.hostile[rec.Declaration.ID().Path()]
 }
 
 // namedByHostile reports whether the hostile participant names a generation: then somebody could mean it, and it stays.
