@@ -190,7 +190,7 @@ func (c *pace) untilDue(now time.Time) time.Duration {
 
 // full is how much work an executor wants to have in hand for the slots that no long task fills. The caller holds mu.
 func (e *Executor) full() time.Duration {
-	full := e.pace.lookahead() * e.free()
+	full := e.pace.lookahead() * time.Duration(e.free())
 	if e.mean > 0 {
 		full = min(full, 2*handful*e.mean)
 	}
@@ -198,7 +198,7 @@ func (e *Executor) full() time.Duration {
 }
 
 // free is how many slots no long task fills. The caller holds mu.
-func (e *Executor) free() time.Duration { return time.Duration(max(e.c.Parallel-e.long, 0)) }
+func (e *Executor) free() int { return max(e.c.Parallel-e.long, 0) }
 
 // wants is how many slots have nothing to do, and how much more work is wanted in hand. The caller holds mu.
 func (e *Executor) wants(now time.Time) (idle int, room time.Duration) {
@@ -223,7 +223,7 @@ func (e *Executor) wants(now time.Time) (idle int, room time.Duration) {
 // urgent reports whether the next turn should not wait for more results: some slot has no work, or will have none
 // before the turn is over, or there are many results. The caller holds mu.
 func (e *Executor) urgent() bool {
-	soon := 2 * e.pace.rtt * e.free()
+	soon := 2 * e.pace.rtt * time.Duration(e.free())
 	return e.open < e.c.Parallel || e.open <= handful && e.work < soon ||
 		len(e.results) >= handful || e.bytes >= store.MaxBytes/2
 }

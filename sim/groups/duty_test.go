@@ -181,7 +181,7 @@ func leadNeglected(w *sim.World) {
 		}
 		const live, seat = `{"nonce":"n","version":"9.0","can":["d"],"ready":true}`,
 			`{"identity":"foreign","nonce":"n","assign":1}`
-		_, err = c.Multi(p.Context(), zkconn.CheckOp(znode.Gate(root, "g1"), 0),
+		_, err = c.Multi(p.Context(), zkconn.CheckOp(znode.Gate(root, "g1"), -1),
 			zkconn.CreateOp(znode.Live(root, name, p.Name()), []byte(live), zkconn.Ephemeral, everybody),
 			zkconn.CreateOp(znode.NewSeat(root, "g1"), []byte(seat), zkconn.EphemeralSequential, everybody))
 		if err != nil && !errors.Is(err, zkconn.ErrNodeExists) {

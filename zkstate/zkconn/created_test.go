@@ -52,6 +52,7 @@ func TestWhoGivesUpLeavesNoChannel(t *testing.T) {
 	ctx, dir := within(t, 20*time.Second), root(t)
 	s, other := dial(t, zkconn.Config{}), dial(t, zkconn.Config{})
 	for round := range 2 {
+		var set []<-chan struct{}
 		child := fmt.Sprint(dir, "/", round)
 		for name, watch := range map[string]func() (<-chan struct{}, error){
 			"data":     func() (<-chan struct{}, error) { _, _, changed, err := s.GetW(ctx, dir); return changed, err },
@@ -64,10 +65,13 @@ func TestWhoGivesUpLeavesNoChannel(t *testing.T) {
 					t.Errorf("round %d, %s: another channel", round, name)
 				}
 			}
-			defer closes(t, first, 5*time.Second)
+			set = append(set, first)
 		}
 		must(other.Create(ctx, child, nil, zkconn.Persistent, open))(t)
 		must(other.Set(ctx, dir, nil, -1))(t)
+		for _, changed := range set { // or else the next round may begin before the events have come
+			closes(t, changed, 5*time.Second)
+		}
 	}
 }
 

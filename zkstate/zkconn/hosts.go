@@ -63,7 +63,7 @@ func parseServer(entry string) (server, error) {
 		return server{}, errors.New("must be host:port")
 	}
 	if _, err := net.LookupPort("tcp", port); err != nil {
-		return server{}, errors.New("its port is not a number")
+		return server{}, errors.New("its port is not one: a number up to 65535")
 	}
 	return server{host, port}, nil
 }

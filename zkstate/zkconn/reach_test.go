@@ -79,7 +79,7 @@ func TestServerListIsChecked(t *testing.T) {
 		"a:2181/jobs":   "write /jobs in front of the roots",
 		"http://a:2181": "leave out http://",
 		"a:b:c":         "must be host:port",
-		"a:99999":       `"99999" is not a port`,
+		"a:99999":       "its port is not one",
 		":2181":         "must be host:port",
 		"a:2181,b:2181": "must be host:port",
 	} {
