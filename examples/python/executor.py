@@ -147,7 +147,7 @@ class Executor:
         more = 1
         while more:
             try:
-                more = self.redis.run("evict", self.seat, 0)
+                more, *_ = self.redis.run("evict", 0, self.seat)
             except (OSError, Refused) as e:
                 self.pause(e)
         self.zk.close()

@@ -251,7 +251,9 @@ func (w *world) submitOne() {
 	b := w.m.Batches[id]
 	if b == nil {
 		w.lives++
-		results := pick(w.rng, []string{"watcher", "watcher", "submitter", "discard", "keep:24h", "nonsense"})
+		results := pick(w.rng, []string{
+			"watcher", "watcher", "watcher", "watcher", "watcher", "submitter", "discard", "keep:24h", "nonsense",
+		})
 		bytes := w.rng.IntN(3000)
 		life := fmt.Sprint("life", w.lives)
 		w.send("begin", id, "queue-1", life, pick(w.rng, []int{1, 2, 7, 1000}), w.rng.IntN(3)+1, results, bytes, w.most)
