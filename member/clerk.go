@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"muster/election"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -84,21 +82,17 @@ type place struct {
 	before  string // the nearest seat before it whose member can be the clerk; "": there is none
 	earlier string // the seat before that one; "": that one's member is the clerk
 	passed  bool   // its own seat was passed over
+	memory  int32  // the version of the clerk's memory
 }
 
+// place reads the memory before the seats: a seat that its own one was passed over for is then among them.
 func (m *Member) place(ctx context.Context, assign int) (at place, err error) {
-	var names []string
-	var body []byte
-	reading, rctx := errgroup.WithContext(ctx)
-	reading.Go(func() (err error) {
-		names, _, err = m.session.Children(rctx, znode.Seats(m.root, m.Generation))
-		return err
-	})
-	reading.Go(func() (err error) {
-		body, _, err = m.session.Get(rctx, znode.Clerk(m.root, m.Generation))
-		return err
-	})
-	if err := reading.Wait(); err != nil {
+	body, stat, err := m.session.Get(ctx, znode.Clerk(m.root, m.Generation))
+	if err != nil {
+		return at, err
+	}
+	names, _, err := m.session.Children(ctx, znode.Seats(m.root, m.Generation))
+	if err != nil {
 		return at, err
 	}
 	memory, _ := znode.DecodeClerk(body) // of what cannot be decoded nobody knows anything
@@ -110,6 +104,7 @@ func (m *Member) place(ctx context.Context, assign int) (at place, err error) {
 	if own < 0 {
 		return at, errAgain // the watch of the seat tells
 	}
+	at.memory = stat.Version
 	at.passed = slices.Contains(memory.Passed, m.seatName())
 	for i, name := range slices.Backward(queue[:own]) {
 		body, _, err := m.session.Get(ctx, znode.SeatAt(m.root, m.Generation, name))
@@ -202,8 +197,7 @@ type office struct {
 	held   map[string]<-chan struct{} // duties that are not declared and held: events of held
 	kept   map[string]bool            // trees that cannot be deleted
 
-	over  *silence // why it takes the office from another; nil: it does not, or has done so
-	again bool     // it was passed over, and nobody is left who was not: it takes the office again
+	over *silence // why it takes the office from another; nil: it does not, or has done so
 
 	moreTrees bool // purge has found more than it names
 
@@ -251,7 +245,9 @@ func (m *Member) serve(ctx context.Context, assign int, at place, over *silence)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends what waits for members to become ready
 	f := m.newOffice()
-	f.over, f.again = over, at.passed
+	if f.over, f.stat.Version = over, at.memory; over != nil {
+		f.stat.Version = over.version
+	}
 	for {
 		o := m.orders()
 		if o.assign != assign {
@@ -281,9 +277,6 @@ func (f *office) work(ctx context.Context, o orders) (next time.Duration, err er
 	}
 	if err := f.read(ctx); err != nil || o.stop {
 		return 0, err
-	}
-	if f.isPassed() {
-		return 0, errPassed
 	}
 	if next, err = f.decide(ctx, o); err != nil {
 		return 0, err

@@ -20,7 +20,8 @@ const maxReads = 64
 // that a decision answers fits into one transaction.
 const maxEntries = 100
 
-// read reads the seats, the clerk's memory and its inboxes.
+// read reads the seats, the clerk's memory and its inboxes. It returns errPassed if the memory is not as this clerk has
+// left it, or as its place followed from it.
 func (f *office) read(ctx context.Context) error {
 	was := f.stat.Version
 	body, err := f.readFolders(ctx)
@@ -28,7 +29,7 @@ func (f *office) read(ctx context.Context) error {
 		return err
 	}
 	if f.stat.Version != was {
-		clear(f.seats) // another clerk may have written them
+		return errPassed
 	}
 	if err := f.readSeats(ctx, f.folders[0].names); err != nil {
 		return err

@@ -14,13 +14,13 @@ import (
 // passes it over: it takes the office in a transaction that names that seat in the memory, at the version at which it
 // saw the silence. From then on the other one counts as the last of all, so it does not take the office back: it gets
 // it again only when nobody is left who was not passed over, or was silent after it. A clerk that wakes up writes
-// nothing, because the memory has another version, and finds its seat there.
+// nothing: the memory has another version, so it looks for its place again, and finds its seat there.
 
 // maxPassed is how many seats that were passed over the clerk remembers: each takes a silence of its own.
 const maxPassed = 100
 
-// errPassed means that this member is not the clerk any more, or not yet.
-var errPassed = errors.New("another member is the clerk")
+// errPassed means that this member may not be the clerk any more, or not yet.
+var errPassed = errors.New("somebody else has written as the clerk")
 
 // silence is what is known of a clerk that does not decide.
 type silence struct {
@@ -65,14 +65,6 @@ func (f *office) changed(o orders) int64 {
 // undecided reports whether no clerk has written since the last change.
 func (f *office) undecided(o orders) bool { return f.changed(o) > f.stat.Mzxid }
 
-// isPassed reports whether another member has the office, or whether the one that was silent has spoken.
-func (f *office) isPassed() bool {
-	if f.over != nil {
-		return f.stat.Version != f.over.version
-	}
-	return !f.again && slices.Contains(f.memory.Passed, f.m.seatName())
-}
-
 // takeOffice notes in the memory who was passed over for this member.
 func (f *office) takeOffice() {
 	own := func(seat string) bool { return seat == f.m.seatName() }
@@ -93,5 +85,5 @@ func (f *office) tookOffice() {
 		}
 		f.m.emit(Event{Kind: EventPassedOver, Text: text + " had decided nothing for a session timeout"})
 	}
-	f.over, f.again = nil, false
+	f.over = nil
 }

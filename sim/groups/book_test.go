@@ -27,6 +27,7 @@ type book struct {
 	held    map[string]int64     // sessions, by the path of held
 	clerk   znode.ClerkMemory    // of the newest generation
 	decided time.Time            // when that was written
+	written int64                // its zxid
 	duties  map[string]*dutyBook // by the path of the duty
 	asked   map[string][]string  // ids of requests, by their folder
 	asks    map[string]znode.Ask // those to the clerk, by path
@@ -36,6 +37,7 @@ type book struct {
 // seated is a seat, and the session that has it.
 type seated struct {
 	session int64
+	since   int64 // its zxid
 	seat    znode.Seat
 }
 
@@ -152,7 +154,7 @@ func (b *book) apply(s step, op zkmodel.Op, p place) error {
 		return b.applySeat(s, op, writes)
 	case writes && p.is("clerk"):
 		memory, err := znode.DecodeClerk(op.Data)
-		b.clerk, b.decided = memory, time.Now()
+		b.clerk, b.decided, b.written = memory, time.Now(), s.Zxid
 		return err
 	case p.is("duty", "*", "held"):
 		if delete(b.held, op.Path); writes {
@@ -171,12 +173,12 @@ func (b *book) applySeat(s step, op zkmodel.Op, writes bool) error {
 		delete(b.seats, op.Path)
 		return nil
 	}
-	session := b.seats[op.Path].session
+	session, since := b.seats[op.Path].session, b.seats[op.Path].since
 	if op.Type == zkmodel.OpCreate {
-		session = s.Session
+		session, since = s.Session, s.Zxid
 		b.joined[session] = op.Path
 	}
-	b.seats[op.Path] = seated{session, seat}
+	b.seats[op.Path] = seated{session, since, seat}
 	return err
 }
 

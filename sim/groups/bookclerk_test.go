@@ -12,7 +12,8 @@ import (
 )
 
 // clerkRule: only the clerk writes what is the clerk's: the member whose seat is there and is the first one. Seats that
-// were passed over come last, and nobody is passed over who has written a moment ago.
+// were passed over come last, and nobody is passed over who has written a moment ago. Who was passed over and takes the
+// office again may not know of a seat that is newer than the last decision.
 func (b *book) clerkRule(s step) error {
 	if s.who == "" {
 		return nil
@@ -37,7 +38,7 @@ func (b *book) clerkRule(s step) error {
 		}
 		late := func(seat string) bool { return slices.Contains(passed, path.Base(seat)) }
 		for seat, other := range b.seats {
-			first := late(s.who) && !late(seat) || late(s.who) == late(seat) && seat < s.who
+			first := late(s.who) && !late(seat) && other.since < b.written || late(s.who) == late(seat) && seat < s.who
 			if first && znode.Decides(seat) && other.seat.Assign >= group.Assign(&b.record) {
 				return fmt.Errorf("it writes as the clerk, and %s comes first", seat)
 			}
