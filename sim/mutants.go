@@ -48,8 +48,8 @@ const mutantLimit = 3000
 // events is new, and not a guard.
 //
 // With -update it adds guards that are missing, and looks for worlds for those that have neither a world nor a reason,
-// or ?, or whose world no longer fails. It writes the table after each. -sim.guard and -sim.world say where to look:
-// then also for guards that have a reason.
+// or ?, or whose world no longer fails, and notes the seeds that fail now. It writes the table after each. -sim.guard
+// and -sim.world say where to look: then also for guards that have a reason.
 func Mutants(t *testing.T, file string, worlds ...Named) {
 	t.Helper()
 	table, err := readTable(file)
@@ -199,7 +199,8 @@ func (m *mutants) run(e *entry) {
 	}
 }
 
-// again looks for the failure that the table names: first with its seed, then with others.
+// again looks for the failure that the table names: first with its seed, then with as many others as a search may try:
+// which goroutine runs first is not in the seed.
 func (m *mutants) again(e *entry) bool {
 	for _, n := range m.worlds {
 		if n.Name != e.world {
@@ -210,7 +211,11 @@ func (m *mutants) again(e *entry) bool {
 				return true
 			}
 		}
-		seed, _ := m.caught(n, e.guard, e.seed+1, max(300, 4*int(e.seed)))
+		seed, _ := m.caught(n, e.guard, 1, m.limit)
+		if m.update && seed != 0 {
+			m.set(e, n.Name, seed, "")
+			m.save()
+		}
 		return seed != 0
 	}
 	return false
