@@ -147,13 +147,14 @@ func ofHostile(r result) error {
 	return nil
 }
 
-// settled reports whether there was nothing left to do for an apply. What a hostile participant says of its own is not.
+// settled reports whether there was nothing left to do for an apply. What a hostile participant says of its own may be,
+// also as garbage.
 func (w *world) settled(c config, r result) bool {
 	if w.hostile == nil {
 		return r.exit() == exitcode.Done && len(r.plan.Changes()) == 0 && len(r.plan.Own()) == len(c.declared) &&
 			(r.garbage == nil || w.garbled)
 	}
-	return r.err == nil && !slices.ContainsFunc(r.plan.Rows, func(row plan.Row) bool {
+	return r.err == nil && !errors.Is(r.garbage, zkconn.ErrSessionLost) && !slices.ContainsFunc(r.plan.Rows, func(row plan.Row) bool {
 		return !w.hostile[row.Path] && row.Action() != plan.None && row.Action() != plan.Unmanaged
 	})
 }
