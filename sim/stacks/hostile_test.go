@@ -154,9 +154,10 @@ func (w *world) settled(c config, r result) bool {
 		return r.exit() == exitcode.Done && len(r.plan.Changes()) == 0 && len(r.plan.Own()) == len(c.declared) &&
 			(r.garbage == nil || w.garbled)
 	}
-	return r.err == nil && !errors.Is(r.garbage, zkconn.ErrSessionLost) && !slices.ContainsFunc(r.plan.Rows, func(row plan.Row) bool {
+	todo := slices.ContainsFunc(r.plan.Rows, func(row plan.Row) bool {
 		return !w.hostile[row.Path] && row.Action() != plan.None && row.Action() != plan.Unmanaged
 	})
+	return r.err == nil && !errors.Is(r.garbage, zkconn.ErrSessionLost) && !todo
 }
 
 // tellUnlinks checks what an apply deletes in Redis.
