@@ -13,9 +13,9 @@ var (
 	// ErrAlreadyDone means that ZooKeeper already is as the row wants it. Nothing was written: the resource to delete
 	// is gone, or the one to create exists, is this stack's, ready and equal. Count it as done.
 	ErrAlreadyDone = errors.New("already done")
-	// ErrLeft means that nothing in the folders of some deleted generations, which the error names, tells whose they are.
-	// They stay. Find out, and delete them by hand if nobody needs them.
-	ErrLeft = errors.New("nobody can tell whose it is")
+	// ErrLeft means that the folders of some deleted generations stay: nothing in them tells whose they are, or ZooKeeper
+	// does not let them be deleted. The error says where and why. Delete them by hand if nobody needs them.
+	ErrLeft = errors.New("it cannot be collected")
 	// ErrApplied means that this saved plan was applied before, in whole or in part. Make a new plan.
 	ErrApplied = errors.New("this plan was already applied")
 )

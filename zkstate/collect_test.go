@@ -14,6 +14,7 @@ import (
 	"muster/queue"
 	"muster/resource"
 	"muster/zkstate"
+	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
 
@@ -80,6 +81,50 @@ func TestCollectTakesNothingFromACopy(t *testing.T) {
 				t.Errorf("the folder is there: %v, %v", there, err)
 			}
 		})
+	}
+}
+
+// TestNobodyKeepsTheGarbageOfOthers: a worker of a makes a znode in its generation, which ops may not read, with one
+// below it. The garbage of others is collected all the same, and the error names that znode.
+func TestNobodyKeepsTheGarbageOfOthers(t *testing.T) {
+	t.Parallel()
+	e := newEstate(t)
+	a := e.declareKind(job.KindName, "a", 2)
+	e.tryApply(e.mine, "mine", a)
+	e.tryApply(e.theirs, "theirs", e.declareKind(job.KindName, "b", 2), e.declareKind(job.KindName, "c", 2))
+	only, err := zkstate.ParseACL([]string{"digest:mallory:" + digestID("mallory") + ":cdrwa"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine := znode.Run(a.ID().Root, e.generationOf(a))
+	for _, at := range []string{mine + "/hidden", mine + "/hidden/deep"} {
+		if _, err := e.attacker.Create(t.Context(), at, nil, zkconn.Persistent, only); err != nil {
+			t.Fatal(err)
+		}
+	}
+	folders, _, err := e.session.Children(t.Context(), znode.RunDir(a.ID().Root))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "b", "c"} { // as an apply that crashed before it collected
+		e.remove(znode.Record(job.KindName, a.ID().Root, name))
+	}
+	for _, g := range folders {
+		e.remove(znode.Gate(a.ID().Root, g))
+	}
+	store, err := zkstate.NewStore(e.session, zkstate.Config{
+		Home: e.root + "/home", Stack: "theirs", Kinds: []zkstate.Kind{zkstate.Job(), zkstate.Group(), zkstate.Queue()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := store.Collect(t.Context(), []string{a.ID().Root})
+	if n != 2 || !errors.Is(err, plan.ErrLeft) || !strings.Contains(err.Error(), mine+"/hidden") {
+		t.Errorf("collected %d of 2: %v", n, err)
+	}
+	left, _, err := e.session.Children(t.Context(), znode.RunDir(a.ID().Root))
+	if err != nil || len(left) != 1 {
+		t.Errorf("left: %q, %v", left, err)
 	}
 }
 

@@ -23,7 +23,8 @@ const batch = 500
 // the gate. So order and versions do not matter, and the next call continues after a crash. Collect returns the number
 // of generations removed in the roots that it finished. A generation whose members keep something outside ZooKeeper
 // stays until that is deleted: if it cannot be, Collect goes on, and returns ErrOutside in the end. A folder whose copy
-// is not its own stays too, since nobody can tell whose it is: then the error is plan.ErrLeft, if there is no other.
+// is not its own stays too, since nobody can tell whose it is, and one that ZooKeeper does not let it delete: then the
+// error is plan.ErrLeft, if there is no other.
 //
 // inUse are generations that Records named a moment ago. Collect asks neither about them nor about those that this
 // Store has created: if somebody has ended one since, the next call removes it.
@@ -47,23 +48,42 @@ func (s *Store) Collect(ctx context.Context, roots []string, inUse ...string) (i
 		if err != nil {
 			return total, err
 		}
-		strange = append(strange, others...)
+		for _, at := range others {
+			strange = append(strange, at+": nobody can tell whose it is")
+		}
 		kept, err := forEach(ctx, slices.Sorted(maps.Keys(garbage)), func(ctx context.Context, g string) (error, error) {
 			if err := s.unlink(limited, root, garbage[g]); err != nil {
 				return err, nil
 			}
-			return nil, s.removeTree(ctx, znode.Run(root, g))
+			err := s.removeTree(ctx, znode.Run(root, g))
+			if resists(err) {
+				return fmt.Errorf("%w: %w", plan.ErrLeft, err), nil
+			}
+			return nil, err
 		})
 		if err != nil {
 			return total, err
 		}
-		outside = append(outside, kept...)
+		for _, err := range kept {
+			var why *zkconn.Error
+			if errors.Is(err, plan.ErrLeft) && errors.As(err, &why) {
+				strange = append(strange, why.Error())
+			} else {
+				outside = append(outside, err)
+			}
+		}
 		total += len(garbage) - count(kept)
 	}
 	if err := errors.Join(outside...); err != nil || len(strange) == 0 {
 		return total, err
 	}
 	return total, fmt.Errorf("%w: %s", plan.ErrLeft, strings.Join(firstNames(strange, 3), ", "))
+}
+
+// resists reports whether err says that what somebody made in a generation keeps it from being deleted: an ACL of its
+// own, more than fits into a reply, or more of it all the time. That is no reason to keep the garbage of others.
+func resists(err error) bool {
+	return errors.Is(err, zkconn.ErrNoAuth) || errors.Is(err, zkconn.ErrTooLarge) || errors.Is(err, zkconn.ErrNotEmpty)
 }
 
 // outsideLimit is how long one Collect works on what is outside ZooKeeper. It holds the apply lock meanwhile.
