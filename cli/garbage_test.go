@@ -5,6 +5,7 @@ import (
 	"path"
 	"testing"
 
+	"muster/zkstate"
 	"muster/zkstate/zkconn"
 )
 
@@ -81,4 +82,28 @@ func TestAZnodeInTheWayIsNotWaitedFor(t *testing.T) {
 	g.expect(4, "no member of the group is live", "run", "shop/nightly", "--timeout", "1h")
 	inTheWay(run+"/duty/nightly/now", "n-")
 	g.expect(4, "znode exists already", "run", "shop/nightly", "--timeout", "1h")
+}
+
+// TestWhatMayNotBeReadHidesNothingElse: a worker of j0 makes a znode beside the live workers, which nobody else may
+// read. The table shows j0 as unreadable, and the other job as it is.
+func TestWhatMayNotBeReadHidesNothingElse(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 2, "")
+	expect(t, result(f.command(servers.Connect(), "apply", "--yes")), 0)
+	mallory := zkconn.Auth{Scheme: "digest", Data: []byte("mallory:secret")}
+	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs(), Auth: []zkconn.Auth{mallory}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	only, err := zkstate.ParseACL([]string{"auth::cdrwa"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Create(t.Context(), f.root+"/j0/hidden", nil, zkconn.Persistent, only); err != nil {
+		t.Fatal(err)
+	}
+	for _, flag := range []string{"--json=false", "--json"} {
+		expect(t, result(f.command(servers.Connect(), "status", flag)), 3, "unreadable", f.root+"/j1")
+	}
 }

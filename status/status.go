@@ -4,12 +4,14 @@ package status
 
 import (
 	"context"
+	"errors"
 	"strconv"
 
 	"muster/job"
 	"muster/report"
 	"muster/resource"
 	"muster/zkstate"
+	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
 
@@ -28,13 +30,18 @@ func Members(all []report.JobStatus) int {
 	return n
 }
 
-// Restarts adds the restarts to jobs, and takes strangers out of those who are live, unless there are too many.
+// Restarts adds the restarts to jobs, and takes strangers out of those who are live, unless there are too many. A job
+// whose workers may not be read, or do not fit into a reply, is unreadable; the others are as they are.
 func Restarts(ctx context.Context, r *zkstate.Reader, all []report.JobStatus) error {
 	if Members(all) > MaxCounted {
 		return nil
 	}
 	for i := range all {
-		if _, err := Workers(ctx, r, &all[i]); err != nil {
+		_, err := Workers(ctx, r, &all[i])
+		switch {
+		case errors.Is(err, zkconn.ErrNoAuth), errors.Is(err, zkconn.ErrTooLarge):
+			all[i].Observed.Problem = err.Error()
+		case err != nil:
 			return err
 		}
 	}
