@@ -80,7 +80,7 @@ func (m *Member) clerkOrNot(ctx context.Context, assign int) error {
 // place is where a member stands among those that may be the clerk. Seats that were passed over come last.
 type place struct {
 	before  string // the nearest seat before it whose member can be the clerk; "": there is none
-	earlier string // the seat before that one; "": that one's member is the clerk
+	earlier string // the nearest such seat before that one; "": that one's member is the clerk
 	passed  bool   // its own seat was passed over
 	memory  int32  // the version of the clerk's memory
 }
@@ -106,7 +106,7 @@ func (m *Member) place(ctx context.Context, assign int) (at place, err error) {
 	}
 	at.memory = stat.Version
 	at.passed = slices.Contains(memory.Passed, m.seatName())
-	for i, name := range slices.Backward(queue[:own]) {
+	for _, name := range slices.Backward(queue[:own]) {
 		body, _, err := m.session.Get(ctx, znode.SeatAt(m.root, m.Generation, name))
 		if errors.Is(err, zkconn.ErrNoNode) {
 			continue
@@ -114,12 +114,14 @@ func (m *Member) place(ctx context.Context, assign int) (at place, err error) {
 		if err != nil {
 			return at, err
 		}
-		if seat, err := znode.DecodeSeat(body); err == nil && seat.Assign >= assign {
+		seat, err := znode.DecodeSeat(body)
+		switch {
+		case err != nil || seat.Assign < assign:
+		case at.before == "":
 			at.before = name
-			if i > 0 {
-				at.earlier = queue[i-1]
-			}
-			break
+		default:
+			at.earlier = name
+			return at, nil
 		}
 	}
 	return at, nil

@@ -190,6 +190,21 @@ func TestClerkThatIsSilent(t *testing.T) {
 	f.until("what is gone to be forgotten", func() bool { return len(f.memory().Passed) == 0 })
 }
 
+// TestClerkThatIsSilentBehindAnother: a seat before the clerk's, of a member that never decides, keeps nobody from
+// passing the clerk over.
+func TestClerkThatIsSilentBehindAnother(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "coordinator")
+	f.session(time.Second)
+	f.join("first", "1.0").Leave() // makes the folders
+	f.foreign("guest", "s-", 0)
+	o := f.foreign("foreign", "s-", 1)
+	f.take(f.join("a", "1.0", "coordinator"), "coordinator")
+	if passed := f.memory().Passed; !slices.Equal(passed, []string{seatOf(o)}) {
+		t.Errorf("passed over: %q", passed)
+	}
+}
+
 // TestSilenceIsSeen: without a member that could take the office, readers see since when nobody has decided.
 func TestSilenceIsSeen(t *testing.T) {
 	t.Parallel()
