@@ -111,12 +111,13 @@ func readBatch(ctx context.Context, f foundQueue, op *tasks.Operator) (batchDeta
 		return d, nil
 	}
 	b, err := op.Books(ctx, f.id)
-	if err != nil && !errors.Is(err, store.ErrNoBatch) {
+	there := err == nil
+	if !there && !errors.Is(err, store.ErrNoBatch) {
 		return d, err
 	}
-	held, fullErr := op.Full(ctx)
-	count(&d.BatchRow, b, err == nil, held > 0)
-	return d, fullErr
+	held, err := op.Full(ctx)
+	count(&d.BatchRow, b, there, held > 0)
+	return d, err
 }
 
 // write writes a batch for people, with what they can do next.

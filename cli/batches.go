@@ -135,7 +135,7 @@ func (p *process) countBatches(
 		if err != nil {
 			return err
 		}
-		books, err := st.Books(ctx)
+		held, err := st.Full(ctx, int64(op.Queue.MaxBytes))
 		if err != nil {
 			return err
 		}
@@ -145,7 +145,7 @@ func (p *process) countBatches(
 		}
 		for i := range rows {
 			b, there := known[rows[i].ID]
-			count(&rows[i], b, there, books.Full(int64(op.Queue.MaxBytes)))
+			count(&rows[i], b, there, held > 0)
 		}
 		return nil
 	})

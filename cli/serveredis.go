@@ -47,7 +47,7 @@ func (l *redisLookout) Progress(ctx context.Context, d *report.QueueDetail) (pag
 	if err != nil {
 		return p, err
 	}
-	full, err := l.Full(ctx)
+	held, err := l.Full(ctx)
 	if err != nil {
 		return p, err
 	}
@@ -63,7 +63,7 @@ func (l *redisLookout) Progress(ctx context.Context, d *report.QueueDetail) (pag
 	for _, b := range d.Batches {
 		row := report.BatchRow{Batch: b}
 		books, there := known[b.ID]
-		count(&row, books, there, full)
+		count(&row, books, there, held > 0)
 		p.Rows = append(p.Rows, row)
 		if there && books.Holder != "" {
 			p.Watchers[b.ID] = process[books.Holder]

@@ -83,13 +83,10 @@ func (o *Operator) tellFull(ctx context.Context) error {
 	return err
 }
 
-// Full returns the bytes that Redis holds, if nothing is executed because of them, and otherwise 0.
+// Full is that of store.Queue.
 func (o *Operator) Full(ctx context.Context) (held int64, err error) {
-	err = o.call(ctx, func(st *store.Queue) error {
-		books, err := st.Books(ctx)
-		if err == nil && books.Full(int64(o.Queue.MaxBytes)) {
-			held = books.Bytes
-		}
+	err = o.call(ctx, func(st *store.Queue) (err error) {
+		held, err = st.Full(ctx, int64(o.Queue.MaxBytes))
 		return err
 	})
 	return held, err

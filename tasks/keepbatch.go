@@ -27,7 +27,7 @@ func (k *keeper) repair(ctx context.Context) error {
 		return err
 	}
 	amiss := znode.Health{Redis: k.health.Redis}
-	if amiss.Full, err = k.full(ctx); err != nil {
+	if amiss.Full, err = k.p.store.Full(ctx, int64(k.p.Queue().MaxBytes)); err != nil {
 		return err
 	}
 	for id, b := range found {
@@ -56,15 +56,6 @@ func (k *keeper) repair(ctx context.Context) error {
 	}
 	k.health = amiss
 	return errors.Join(k.forgetEnded(ctx), k.dropDead(ctx))
-}
-
-// full returns the bytes in Redis if nothing is executed because of them, and otherwise 0.
-func (k *keeper) full(ctx context.Context) (int64, error) {
-	books, err := k.p.store.Books(ctx)
-	if err != nil || !books.Full(int64(k.p.Queue().MaxBytes)) {
-		return 0, err
-	}
-	return books.Bytes, nil
 }
 
 // seatsFirst evicts the seats that are gone, if seats have changed, or if those that died together have had the time to

@@ -31,10 +31,9 @@ func NewLookout(ctx context.Context, rec *resource.Record, a Access) (*Lookout, 
 // Close closes the connection.
 func (l *Lookout) Close() { _ = l.client.Close() }
 
-// Full reports whether nothing is executed, because Redis holds more than twice max_bytes.
-func (l *Lookout) Full(ctx context.Context) (bool, error) {
-	books, err := l.st.Books(ctx)
-	return err == nil && books.Full(l.maxBytes), err
+// Full is that of store.Queue.
+func (l *Lookout) Full(ctx context.Context) (held int64, err error) {
+	return l.st.Full(ctx, l.maxBytes)
 }
 
 // Batches reads the books of all unfinished batches, by id.

@@ -32,9 +32,6 @@ type Books struct {
 	Seats    []Seat    // by name
 }
 
-// Full reports whether nothing is executed until a batch ends: Redis holds more than twice the queue's max_bytes.
-func (b Books) Full(maxBytes int64) bool { return b.Bytes > 2*maxBytes }
-
 // Seat is a seat that said hello.
 type Seat struct {
 	Name  string
@@ -70,6 +67,16 @@ func (q *Queue) Books(ctx context.Context) (Books, error) {
 	}
 	b, err := parseBooks(reply)
 	return b, q.failed("count", err)
+}
+
+// Full returns the bytes that Redis holds, if these are more than twice the queue's max_bytes: then nothing is executed
+// until a batch ends. Otherwise it returns 0.
+func (q *Queue) Full(ctx context.Context, maxBytes int64) (held int64, err error) {
+	b, err := q.Books(ctx)
+	if err != nil || b.Bytes <= 2*maxBytes {
+		return 0, err
+	}
+	return b.Bytes, nil
 }
 
 func parseBooks(reply any) (Books, error) {
