@@ -61,7 +61,8 @@ func (q *Queue) count(ctx context.Context, script string, args ...any) (int64, e
 		return 0, err
 	}
 	var s shape
-	return s.count(reply), q.failed(script, s.err)
+	n := s.count(reply)
+	return n, q.failed(script, s.err)
 }
 
 // Role is what a seat does: it executes or it watches.

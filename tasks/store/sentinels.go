@@ -61,5 +61,6 @@ func (s *sentinels) ask(ctx context.Context, sentinel string) (string, error) {
 	}
 	var is shape
 	l := is.list(reply, 2, 2)
-	return net.JoinHostPort(is.text(l[0], maxText), is.text(l[1], maxText)), is.err
+	addr := net.JoinHostPort(is.text(l[0], maxText), is.text(l[1], maxText))
+	return addr, is.err
 }
