@@ -48,17 +48,20 @@ func (k *keeper) evictGone(ctx context.Context) error {
 
 // evict evicts seats. What Redis has of one may be damaged: that does not keep the others.
 func (k *keeper) evict(ctx context.Context, seats []string) error {
+	var damaged []string
 	for more := true; more; {
-		var damaged []string
 		var err error
 		if more, damaged, err = k.p.store.Evict(ctx, store.Died, seats...); err != nil {
 			return err
 		}
-		if !more && len(damaged) > 0 {
-			k.p.log.Warn("seats cannot be evicted: what Redis has of them is damaged", "seats", damaged)
-		}
 	}
-	k.p.log.Info("evicted seats", "seats", seats)
+	if len(damaged) > 0 {
+		k.p.log.Warn("seats cannot be evicted: what Redis has of them is damaged", "seats", damaged)
+	}
+	evicted := slices.DeleteFunc(seats, func(seat string) bool { return slices.Contains(damaged, seat) })
+	if len(evicted) > 0 {
+		k.p.log.Info("evicted seats", "seats", evicted)
+	}
 	return nil
 }
 
