@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -54,10 +55,12 @@ func startGuarded(ctx context.Context, guard []string, until *lease, l launch) (
 		return nil, errors.Join(fmt.Errorf("the guard of %s: %w", l.path, err), ordersIn.Close(), reportsOut.Close())
 	}
 	_ = reportsIn.Close() // so that the end of the guard is the end of its reports
-	ofStart, fed := context.WithCancel(ctx)
-	go g.feed(ofStart, until)
+	ofStart, endFeed := context.WithCancel(ctx)
+	var feed sync.WaitGroup
+	feed.Go(func() { g.feed(ofStart, until) })
 	r, err := g.started(ctx)
-	fed()
+	endFeed()
+	feed.Wait()
 	if err != nil || r.Pid == 0 {
 		defer g.close()
 	}
