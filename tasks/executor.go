@@ -178,7 +178,7 @@ func (e *Executor) take(longest time.Duration) *Task {
 	if t == nil || t.grant.batch.guess() > longest {
 		return nil
 	}
-	e.ready = e.ready[1:]
+	e.ready[0], e.ready = nil, e.ready[1:] // or else its payload stays in memory
 	b := t.grant.batch
 	t.state, t.Guess = taken, b.guess()
 	if t.Guess >= e.pace.lookahead() {
@@ -197,7 +197,7 @@ func (e *Executor) take(longest time.Duration) *Task {
 
 // first is the first task that is ready; nil if there is none. The caller holds mu.
 func (e *Executor) first() *Task {
-	for ; len(e.ready) > 0; e.ready = e.ready[1:] {
+	for ; len(e.ready) > 0; e.ready[0], e.ready = nil, e.ready[1:] {
 		if t := e.ready[0]; t.state == inHand {
 			return t
 		}
