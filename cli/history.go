@@ -111,8 +111,8 @@ func (p *process) history(ctx context.Context, r *zkstate.Reader, o historyOptio
 		}
 		applies = append(applies, found...)
 	}
-	var err error
 	status.NewestFirst(applies)
+	var err error
 	switch {
 	case o.json:
 		err = report.HistoryJSON(p.out, applies)
@@ -126,7 +126,10 @@ func (p *process) history(ctx context.Context, r *zkstate.Reader, o historyOptio
 	default:
 		err = report.History(p.out, applies, p.layout())
 	}
-	if err = cmp.Or(err, p.noteApplies(applies)); err == nil && unread {
+	if err == nil {
+		err = p.noteApplies(applies)
+	}
+	if err == nil && unread {
 		return foundAttention
 	}
 	return err
