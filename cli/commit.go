@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"muster/apply"
@@ -46,7 +47,9 @@ func (p *process) commit(ctx context.Context, store *zkstate.Store, pl plan.Plan
 					"(zkCli.sh: deleteall PATH)\n", text.Escape(err.Error()))
 				return
 			}
-			fmt.Fprintf(p.err, "some garbage is left for the next apply: %s\n", text.Escape(err.Error()))
+			for line := range strings.SplitSeq(err.Error(), "\n") {
+				fmt.Fprintf(p.err, "some garbage is left for the next apply: %s\n", text.Escape(line))
+			}
 		},
 	})
 	shown.clear()

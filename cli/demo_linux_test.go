@@ -99,6 +99,9 @@ func runDemo(t *testing.T, env ...string) string {
 	if err != nil || !strings.Contains(string(out), "\n# done: no process and no file is left\n") {
 		t.Errorf("demo: %v\n%s", err, out)
 	}
+	if strings.Contains(string(out), "garbage is left") {
+		t.Errorf("it leaves something behind:\n%s", out)
+	}
 	if regexp.MustCompile(`demo\.sh: line |command not found`).Match(out) {
 		t.Errorf("the shell itself has something to say:\n%s", out)
 	}

@@ -302,5 +302,11 @@ say "nothing is declared any more: apply deletes what is ours"
 run 0 sed -i.old '/^job/,$d' one-job.hcl
 run 0 rm -f shop.hcl primes.hcl
 run 7 "$muster" apply --yes
+if [ -n "${REDIS_URL:-}" ]; then # no queue names it any more, and its keys may be deleted all the same
+	at=${REDIS_URL#*://}
+	at=${at%%/*}
+	export MUSTER_REDIS_HOSTS=${at%:*}
+	echo "\$ export MUSTER_REDIS_HOSTS=$MUSTER_REDIS_HOSTS"
+fi
 run 0 "$muster" apply --yes --allow-empty
 say "done: no process and no file is left"

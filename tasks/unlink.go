@@ -39,8 +39,8 @@ func Unlink(ctx context.Context, rec *resource.Record, access Access, hosts []st
 	}
 	for _, host := range at.Hosts {
 		if !slices.Contains(hosts, host) && !c.Hosts.Include(host) {
-			return fmt.Errorf("no queue that is declared uses the redis at %s; add it to %s if keys may be deleted there",
-				host, queue.EnvHosts)
+			return fmt.Errorf("no queue that is declared uses the redis at %s; if keys may be deleted there, add it to %s "+
+				"and apply again", host, queue.EnvHosts)
 		}
 	}
 	client, err := store.Connect(ctx, c)
