@@ -185,7 +185,7 @@ func TestSilentClerks(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, want := range []string{
-			"old was passed over as the clerk, because it decided nothing",
+			"old was passed over as the clerk, because it decided nothing: look at that process",
 			"the clerk, 10.0.3.11:7000, has decided nothing " + since + ": end that process",
 		} {
 			if !strings.Contains(strings.Join(strings.Fields(text.String()), " "), want) {

@@ -52,7 +52,7 @@ func (d GroupDetail) waits() []string {
 // silence says of which members the group has waited in vain for a decision.
 func (d GroupDetail) silence() (lines []string) {
 	for _, identity := range d.Passed {
-		lines = append(lines, identity+" was passed over as the clerk, because it decided nothing")
+		lines = append(lines, identity+" was passed over as the clerk, because it decided nothing: look at that process")
 	}
 	if d.Silent != nil && d.Clerk != "" {
 		since := "since " + stamp(*d.Silent)

@@ -130,7 +130,7 @@ func (d QueueDetail) amiss() []string {
 	}
 	if d.Full > 0 {
 		lines = append(lines, "Redis holds "+text.Size(d.Full)+
-			", more than twice max_bytes: nothing is executed until a batch ends")
+			", more than twice max_bytes: nothing is executed until that is raised, or a batch is collected or cancelled")
 	}
 	return append(lines, d.Unread...)
 }
@@ -150,7 +150,7 @@ func nextOfQueue(o *resource.Observed, at string) string {
 		all = append(all, "muster watcher "+where+" -- CMD collects what is completed")
 	}
 	if f.Full {
-		all = append(all, "raise max_bytes and apply, or end a batch that muster batches "+where+" lists")
+		all = append(all, "raise max_bytes and apply, or muster cancel "+at+"/BATCH gives a batch up")
 	}
 	return strings.Join(all, "; ")
 }
