@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -136,19 +137,29 @@ func (p *process) afterPlan(refused, unsaved error, c comparison, o planOptions)
 	case refused != nil:
 		notes = append(notes, fmt.Sprintf("A guard refuses this plan: %s (%s).", refused, nextStep(refused)))
 	case o.out != "":
-		return append(notes, "Saved. To make exactly these changes, apply the file."), p.applyFile(o.out)
+		return append(notes, "Saved. To make exactly these changes, apply the file."), p.applyFile(o.out, c.saved.Servers)
 	case len(c.plan.Changes()) > 0:
 		next = p.paste("muster apply" + o.planFlags.repeated())
 	}
 	return notes, next
 }
 
-// applyFile is the command that applies a saved plan.
-func (p *process) applyFile(name string) string {
+// applyFile is the command that applies a saved plan. It names these servers of the plan if the credentials do not go
+// there otherwise.
+func (p *process) applyFile(name string, servers []string) string {
+	words := []string{"muster", "apply"}
 	if p.flags.dir != "" {
-		return "muster apply -C " + text.ShellWord(p.flags.dir) + " " + text.ShellWord(name)
+		words = append(words, "-C", p.flags.dir)
 	}
-	return "muster apply " + text.ShellWord(name)
+	auth, err := p.credentials()
+	if err == nil && len(auth) > 0 && p.environ.value("MUSTER_SERVERS") == "" &&
+		p.checkHosts(target{servers: servers, by: byPlan}) != nil {
+		words = append(words, "--servers", strings.Join(servers, ","))
+	}
+	for i, word := range words {
+		words[i] = text.ShellWord(word)
+	}
+	return strings.Join(append(words, text.ShellWord(name)), " ")
 }
 
 // save writes the plan file of --out, unless a guard refuses the plan.

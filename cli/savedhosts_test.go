@@ -48,7 +48,7 @@ func TestCredentialsGoOnlyToNamedHosts(t *testing.T) {
 			t.Error("no password was sent")
 		}
 	}
-	sent(do("", "", "plan", "--out", file), "1 to create")
+	sent(do("", "", "plan", "--out", file), "next: muster apply --servers "+proxy.Addr()+" "+file)
 	withheld(do("", "", "apply", file), "the plan")
 	withheld(do("", "elsewhere,127.0.0.1:1", "apply", file), "the plan")
 	withheld(do("", "elsewhere", "plan"), "the configuration")
