@@ -210,6 +210,31 @@ func TestLastAndCount(t *testing.T) {
 	}
 }
 
+// TestLeapYearByRule: a zone of which only the rule is known, as in the zone data that Go brings, for machines without
+// their own. The last day of a leap year is as any other.
+func TestLeapYearByRule(t *testing.T) {
+	header := "TZif2" + strings.Repeat("\x00", 15+4*4) + "\x00\x00\x00\x01\x00\x00\x00\x04"
+	kind := "\x00\x00\x0e\x10\x00\x00CET\x00"
+	zone, err := time.LoadLocationFromTZData("rule", []byte(header+kind+header+kind+"\nCET-1CEST,M3.5.0,M10.5.0/3\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := mustParse(t, "0 2 * * *", "Europe/Berlin")
+	s.zone = zone
+	next := at(t, "2024-12-29T12:00:00Z")
+	for _, want := range []string{
+		"2024-12-30T01:00:00Z", "2024-12-31T01:00:00Z", "2025-01-01T01:00:00Z", "2025-01-02T01:00:00Z",
+	} {
+		var ok bool
+		if next, ok = s.Next(next); !ok || !next.Equal(at(t, want)) {
+			t.Errorf("next is %s, want %s", next, want)
+		}
+	}
+	if n := s.Count(at(t, "2024-01-01T00:00:00Z"), at(t, "2028-12-31T23:00:00Z"), 3000); n != 366+3*365+366 {
+		t.Errorf("%d days in five years", n)
+	}
+}
+
 // TestNoEnd: even at the end of the calendar an answer comes.
 func TestNoEnd(t *testing.T) {
 	for _, text := range []string{"@every 1s", "0 0 29 2 *", "*/5 * 29 2 *", "@daily"} {

@@ -23,6 +23,9 @@ func (s Schedule) periodAt(t time.Time) period {
 	_, offset := t.Zone()
 	p := period{offset: time.Duration(offset) * time.Second}
 	p.start, p.end = t.ZoneBounds()
+	if !p.end.IsZero() && !p.end.After(t) { // where a zone has a rule for all years, a leap year ends a day early there
+		p.end = t.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
+	}
 	return p
 }
 
