@@ -59,13 +59,60 @@ func (e *estate) arm(s stack) *arms {
 	return a
 }
 
-// all are all attacks of one step: every znode is removed, gets every child, and every other body.
+// all are all steps: every znode is removed, gets every child, and every other body. They come in groups: each step of
+// a group concerns another resource, so none hides what another one does.
 func (a *arms) all() iter.Seq[attack] {
 	return func(yield func(attack) bool) {
+		var next []func() (step, bool)
+		for _, of := range a.resources() {
+			one, stop := iter.Pull(a.steps(of))
+			defer stop()
+			next = append(next, one)
+		}
+		for {
+			var group attack
+			for _, one := range next {
+				if s, more := one(); more {
+					group = append(group, s)
+				}
+			}
+			if len(group) == 0 || !yield(group) {
+				return
+			}
+		}
+	}
+}
+
+// resource is the name of the resource to which a znode belongs; of others it is the path.
+func (a *arms) resource(at string) string {
+	_, rest, ok := strings.Cut(a.e.names.name(at), a.stack.name+"-")
+	if !ok {
+		return at
+	}
+	name, _, _ := strings.Cut(rest, "/")
+	return name
+}
+
+func (a *arms) resources() []string {
+	var all []string
+	for _, n := range slices.Concat(a.writable, a.removable, a.parents) {
+		if name := a.resource(n.path); !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+// steps are all steps on one resource.
+func (a *arms) steps(of string) iter.Seq[step] {
+	return func(yield func(step) bool) {
 		each := func(nodes []node, steps func(node) []step) bool {
 			for _, n := range nodes {
+				if a.resource(n.path) != of {
+					continue
+				}
 				for _, one := range steps(n) {
-					if !yield(attack{one}) {
+					if !yield(one) {
 						return false
 					}
 				}
