@@ -109,7 +109,7 @@ func (r *Reader) observeLost(ctx context.Context, path string, cs []*recordCopy,
 		return r.observeCopy(ctx, path, cs[0].generation, f)
 	}
 	o, err := r.observe(ctx, path, f)
-	if err != nil || hasOwn(o) {
+	if err != nil || o == nil || hasOwn(o) { // nothing is there: whoever may write in two generations can name it in both
 		return o, err
 	}
 	part := resource.PartRecord
@@ -119,9 +119,6 @@ func (r *Reader) observeLost(ctx context.Context, path string, cs []*recordCopy,
 		return nil, err
 	} else if there { // it is not lost, only unreadable; or somebody has put it back since o was read
 		return r.observe(ctx, path, f)
-	}
-	if o == nil {
-		o = &resource.Observed{}
 	}
 	return &resource.Observed{
 		Companions: f.companions, Version: o.Version, Pzxid: o.Pzxid, Live: o.Live,

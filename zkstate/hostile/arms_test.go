@@ -254,6 +254,12 @@ func (a *arms) known(other stack) map[string]attack {
 			to(run("ready"), record(a.stack, "job", "ready"), renamed(other.aJob("new", 9))),
 			{do: write, path: own("job", "ready"), body: []byte("{"), why: "no record"},
 		},
+		"two of its generations are copies of what another will create": {
+			to(run("ready"), record(other, "job", "ready"), belonging(generation(a.stack, "ready")),
+				renamed(other.aJob("new", 9))),
+			to(run("idle"), record(other, "job", "ready"), belonging(generation(a.stack, "idle")),
+				renamed(other.aJob("new", 9))),
+		},
 		"its record is none": {{do: write, path: own("job", "ready"), body: []byte("{"), why: "no record"}},
 	}
 }
