@@ -58,8 +58,14 @@ func step(ctx context.Context, signals <-chan os.Signal, delay time.Duration, f 
 			}
 			return err
 		case sig := <-signals:
-			if endsWaiting(sig) {
-				time.AfterFunc(delay, func() { stop(signalError(sig.(syscall.Signal))) })
+			if !endsWaiting(sig) {
+				continue
+			}
+			why := signalError(sig.(syscall.Signal))
+			if delay == 0 {
+				stop(why) // before done is looked at again: f may be about to end
+			} else {
+				time.AfterFunc(delay, func() { stop(why) })
 			}
 		}
 	}

@@ -193,3 +193,21 @@ func endsTheRest(t *testing.T, end func(chan<- os.Signal, chan<- error)) {
 		t.Errorf("ending %+v: the command ended by itself", e)
 	}
 }
+
+// TestASignalAtTheEndOfAStep: a step that ends just when a signal came was ended by it. Nobody else hears of it.
+func TestASignalAtTheEndOfAStep(t *testing.T) {
+	for range 2000 {
+		signals, taken := make(chan os.Signal), make(chan struct{})
+		go func() {
+			signals <- syscall.SIGTERM
+			close(taken)
+		}()
+		err := step(t.Context(), signals, 0, func(context.Context) error {
+			<-taken
+			return nil
+		})
+		if !errors.Is(err, signalError(syscall.SIGTERM)) {
+			t.Fatalf("the step ended with %v", err)
+		}
+	}
+}
