@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // attributes of a command: it leads a group. It is killed if this process dies; the others in the group are not.
@@ -20,6 +22,15 @@ func attributes() *syscall.SysProcAttr {
 
 // prSetChildSubreaper is an operation of prctl(2).
 const prSetChildSubreaper = 36
+
+// hasExited reports whether the process itself has ended, also if nobody has waited for it yet: on a busy machine that
+// can take long.
+func (c *command) hasExited() bool {
+	var info unix.Siginfo
+	const look = unix.WEXITED | unix.WNOHANG | unix.WNOWAIT
+	err := unix.Waitid(unix.P_PID, c.process.Pid, &info, look, nil)
+	return len(c.exited) > 0 || err == unix.ECHILD || err == nil && info.Signo != 0
+}
 
 // adoptOrphans makes this process the parent of everything below it that loses its own. It reports whether that is
 // possible; then this process must reap.

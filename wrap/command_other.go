@@ -10,6 +10,9 @@ import (
 // attributes of a command: it leads a group. Only Linux kills it if this process dies.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
+// hasExited reports whether the process itself has ended, and was waited for.
+func (c *command) hasExited() bool { return len(c.exited) > 0 }
+
 // adoptOrphans reports that only Linux gives orphans to another process than the first.
 func adoptOrphans() bool { return false }
 

@@ -86,13 +86,13 @@ func (s *supervisor) run(ctx context.Context, signals <-chan os.Signal) commandE
 			if e, ok := errors.AsType[*endWithin](cause); ok {
 				s.grace = e.grace
 			}
-			if len(exited) == 0 { // or else it has ended by itself
+			if !s.command.hasExited() { // or else it has ended by itself
 				s.end.cause = cause
 				s.askToEnd(syscall.SIGTERM)
 			}
 		case cause := <-s.lost:
 			stop = nil
-			if !s.exited && len(exited) == 0 {
+			if !s.exited && !s.command.hasExited() {
 				s.end.cause = cause
 			}
 			s.killGroup()
