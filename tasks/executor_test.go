@@ -327,7 +327,7 @@ func TestCancelInHand(t *testing.T) {
 		var end *znode.BatchEnd
 		end, err = endedBatch(t.Context(), f.s, f.queue.Root, f.generation(), "b")
 		if end != nil {
-			b.Dead, b.State = int64(end.Dead), string(end.How)
+			b.Dead, b.State = end.Dead, string(end.How)
 		}
 	}
 	if err != nil || b.Out != 0 || b.Dead != 0 || b.State != "cancelled" {
