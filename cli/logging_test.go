@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"muster/redisserver"
 )
@@ -76,6 +77,7 @@ func startLogging(t *testing.T, cmd *exec.Cmd) *screen {
 	t.Helper()
 	seen := newScreen()
 	cmd.Stdout, cmd.Stderr = io.Discard, seen
+	cmd.WaitDelay = time.Minute // as in startOnScreen
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

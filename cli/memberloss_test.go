@@ -95,9 +95,10 @@ func TestCommandsEndWithTheirMember(t *testing.T) {
 func TestGuardThatIsKilled(t *testing.T) {
 	t.Parallel()
 	f := newGroupFixture(t, `leader "main" {}`)
-	f.duty("main", "say guard $PPID\n"+stubborn)
+	f.duty("main", "sleep 3 # until its guard has said that it runs\nsay guard $PPID\n"+stubborn)
 	f.memberWithDuties(servers.Connect(), "a", "1.0.0")
 	f.awaitLog("begins a", 1)
+	f.awaitLog("pid ", 2)
 	pids := f.pids()
 	guard, err := os.FindProcess(f.numberAfter("guard "))
 	if err != nil {

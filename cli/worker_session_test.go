@@ -26,6 +26,7 @@ func startOnScreen(t *testing.T, cmd *exec.Cmd) *screen {
 	t.Helper()
 	seen := newScreen()
 	cmd.Stdout, cmd.Stderr = seen, seen
+	cmd.WaitDelay = time.Minute // a command that is left behind may hold the pipes
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
