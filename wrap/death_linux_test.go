@@ -2,6 +2,7 @@ package wrap
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"muster/worker"
 )
 
 // TestTheCommandDiesWithItsWorker: the process that a worker started ends if the worker is killed. What that process
@@ -69,5 +72,37 @@ func TestTheCommandOutlivesThreads(t *testing.T) {
 	signals <- syscall.SIGTERM
 	if e := s.run(t.Context(), signals); e.code() != 5 {
 		t.Errorf("%s", e.String())
+	}
+}
+
+// TestWhatHasEndedWasNotStopped: the command has ended, and nobody has waited for it yet, when it is to be stopped. It
+// is not as if it had been.
+func TestWhatHasEndedWasNotStopped(t *testing.T) {
+	for _, how := range []string{"stop", "lose"} {
+		process, err := os.StartProcess("/bin/true", []string{"true"}, &os.ProcAttr{Sys: attributes()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		exited := make(chan exitStatus, 1)
+		c := &command{process: process, exited: exited}
+		for !c.hasExited() {
+			runtime.Gosched()
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		lost, finished := make(chan error), make(chan commandEnd)
+		go func() {
+			s := supervisor{command: c, grace: long, lost: lost}
+			finished <- s.run(ctx, nil)
+		}()
+		if stop(); how == "lose" {
+			lost <- worker.ErrSessionLost
+		}
+		for range 1000 { // it looks before the status comes
+			runtime.Gosched()
+		}
+		c.wait(exited)
+		if e := <-finished; e.cause != nil || e.asked != 0 || e.code() != 0 {
+			t.Errorf("%s: it ended as %+v", how, e)
+		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -209,38 +208,6 @@ func TestASignalAtTheEndOfAStep(t *testing.T) {
 		})
 		if !errors.Is(err, signalError(syscall.SIGTERM)) {
 			t.Fatalf("the step ended with %v", err)
-		}
-	}
-}
-
-// TestWhatHasEndedWasNotStopped: the command has ended, and nobody has waited for it yet, when it is to be stopped. It
-// is not as if it had been.
-func TestWhatHasEndedWasNotStopped(t *testing.T) {
-	for _, how := range []string{"stop", "lose"} {
-		process, err := os.StartProcess("/bin/true", []string{"true"}, &os.ProcAttr{Sys: attributes()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		exited := make(chan exitStatus, 1)
-		c := &command{process: process, exited: exited}
-		for !c.hasExited() {
-			runtime.Gosched()
-		}
-		ctx, stop := context.WithCancel(t.Context())
-		lost, finished := make(chan error), make(chan commandEnd)
-		go func() {
-			s := supervisor{command: c, grace: long, lost: lost}
-			finished <- s.run(ctx, nil)
-		}()
-		if stop(); how == "lose" {
-			lost <- worker.ErrSessionLost
-		}
-		for range 1000 { // it looks before the status comes
-			runtime.Gosched()
-		}
-		c.wait(exited)
-		if e := <-finished; e.cause != nil || e.asked != 0 || e.code() != 0 {
-			t.Errorf("%s: it ended as %+v", how, e)
 		}
 	}
 }
