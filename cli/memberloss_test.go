@@ -36,7 +36,7 @@ func (f groupFixture) holder(s *zkconn.Session, duty string) string {
 	if err != nil {
 		return ""
 	}
-	h, err := znode.DecodeHolder(body)
+	h, err := znode.Decode[znode.Holder](body)
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -38,11 +38,11 @@ func cmdQueue(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(err)
 		all[args[2]] = member
 		ts.Defer(func() { member.Close() })
-		process, err := znode.EncodeQueueProcess(znode.QueueProcess{
+		process, err := znode.Encode(znode.QueueProcess{
 			Nonce: args[2], Role: queue.Role(args[1]), Host: "here", Parallel: 4,
 		})
 		ts.Check(err)
-		seat, err := znode.EncodeQueueSeat(znode.QueueSeat{
+		seat, err := znode.Encode(znode.QueueSeat{
 			Identity: args[2], Nonce: args[2], Role: queue.Role(args[1]),
 		})
 		ts.Check(err)
@@ -54,7 +54,7 @@ func cmdQueue(ts *testscript.TestScript, neg bool, args []string) {
 	case args[0] == "leave":
 		ts.Check(all[args[1]].Close())
 	case args[0] == "submit" && len(args) == 4:
-		body, err := znode.EncodeBatch(znode.BatchManifest{
+		body, err := znode.Encode(znode.BatchManifest{
 			Tasks: 5000, Bytes: 35_000, SHA256: strings.Repeat("0a", 32), Weight: 2, Results: queue.ResultsWatcher,
 			By: "ann@desk", Since: time.Unix(1700000000, 0), State: znode.BatchState(args[3]),
 		})

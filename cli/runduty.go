@@ -139,7 +139,7 @@ func awaitRun(
 		if err != nil {
 			return znode.TickRecord{}, err
 		}
-		r, err := znode.DecodeTick(body)
+		r, err := znode.Decode[znode.TickRecord](body)
 		if err != nil || ok(r) {
 			return r, err
 		}

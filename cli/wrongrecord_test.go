@@ -141,7 +141,7 @@ cron "report" {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := znode.DecodeTick(body)
+		r, err := znode.Decode[znode.TickRecord](body)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -143,7 +143,7 @@ func (z znodes) complete(jobPath, identity string) {
 	claim := znode.ByIdentity(root, rec.Generation, identity)
 	_, stat := z.read(claim)
 	zero := 0
-	done, err := znode.EncodeClaim(znode.Claim{Nonce: "n", Lives: 1, State: znode.Done, Exit: &zero})
+	done, err := znode.Encode(znode.Claim{Nonce: "n", Lives: 1, State: znode.Done, Exit: &zero})
 	z.ts.Check(err)
 	_, err = z.s.Multi(context.Background(),
 		zkconn.CheckOp(znode.Gate(root, rec.Generation), 0),

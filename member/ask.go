@@ -41,7 +41,7 @@ var (
 func SendAsk(ctx context.Context, s *zkconn.Session, root, name string, a znode.Ask) (path string, err error) {
 	a.ID = zkstate.NewID()
 	q := &request{s: s, root: root, name: name, ask: a}
-	if q.body, err = znode.EncodeAsk(a); err == nil {
+	if q.body, err = znode.Encode(a); err == nil {
 		err = s.Sync(ctx, resource.Join(root, name))
 	}
 	for tries := 0; err == nil; tries++ {
@@ -140,7 +140,7 @@ func (q *request) check(ctx context.Context, rec *resource.Record) error {
 	case err != nil:
 		return err
 	}
-	p, err := znode.DecodePresent(body)
+	p, err := znode.Decode[znode.Present](body)
 	switch {
 	case err != nil:
 		return fmt.Errorf("%w: %s: %w", ErrUnfit, q.ask.To, err)
@@ -202,7 +202,7 @@ func withRequest(folder []byte, id string) ([]byte, error) {
 	if err != nil {
 		log = znode.AskLog{} // written by hand
 	}
-	return znode.EncodeAskLog(log.With(id))
+	return znode.Encode(log.With(id))
 }
 
 // inLog returns nil if a request was committed whose answer was lost, and errAgain if it was not. version is that of
@@ -244,7 +244,7 @@ func (q *request) findEntry(ctx context.Context, dir string) (path string, err e
 		if err != nil {
 			return "", err
 		}
-		if a, err := znode.DecodeAsk(body); err == nil && a.ID == q.ask.ID {
+		if a, err := znode.Decode[znode.Ask](body); err == nil && a.ID == q.ask.ID {
 			return resource.Join(dir, name), nil
 		}
 	}

@@ -144,7 +144,7 @@ func TestARequestWaitsForTheFirstMember(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if seat, err := znode.DecodeSeat(body); err != nil || len(seat.Duties) != 1 {
+	if seat, err := znode.Decode[znode.Seat](body); err != nil || len(seat.Duties) != 1 {
 		t.Errorf("the member has %v, %v", seat.Duties, err)
 	}
 }

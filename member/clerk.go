@@ -114,7 +114,7 @@ func (m *Member) place(ctx context.Context, assign int) (at place, err error) {
 		if err != nil {
 			return at, err
 		}
-		seat, err := znode.DecodeSeat(body)
+		seat, err := znode.Decode[znode.Seat](body)
 		switch {
 		case err != nil || seat.Assign < assign:
 		case at.before == "":

@@ -57,7 +57,7 @@ func (f *fixture) seats() map[string][]string {
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		seat, err := znode.DecodeSeat(body)
+		seat, err := znode.Decode[znode.Seat](body)
 		if err != nil {
 			f.t.Fatal(err)
 		}
@@ -219,7 +219,7 @@ func TestInboxesOfThousands(t *testing.T) {
 // ask2 asks for the coordinator while an entry is in the inbox that nobody can delete.
 func (f *fixture) ask2(do znode.AskKind, to string) {
 	f.t.Helper()
-	body, err := znode.EncodeAsk(znode.Ask{Do: do, Duty: "coordinator", To: to, By: "root@here"})
+	body, err := znode.Encode(znode.Ask{Do: do, Duty: "coordinator", To: to, By: "root@here"})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -262,7 +262,7 @@ func TestPins(t *testing.T) {
 	holder := func(want string) func() bool {
 		return func() bool {
 			body, _, err := f.s.Get(t.Context(), f.run("duty/coordinator/held"))
-			h, decoded := znode.DecodeHolder(body)
+			h, decoded := znode.Decode[znode.Holder](body)
 			return err == nil && decoded == nil && h.Identity == want || err != nil && want == ""
 		}
 	}

@@ -99,7 +99,7 @@ func (f *office) resumeCron(ctx context.Context, d group.Duty, clockWrong bool) 
 	if err != nil {
 		return err
 	}
-	cursor, err := znode.DecodeCursor(body)
+	cursor, err := znode.Decode[znode.TickCursor](body)
 	if err != nil {
 		return nil // the holder treats it as that of an edited schedule
 	}
@@ -112,7 +112,7 @@ func (f *office) resumeCron(ctx context.Context, d group.Duty, clockWrong bool) 
 		now = f.m.clock()
 	}
 	state := ticks.Cron{Schedule: sched}.Resume(ticks.State{Cursor: ticks.Cursor(cursor)}, now)
-	if body, err = znode.EncodeCursor(znode.TickCursor(state.Cursor)); err != nil {
+	if body, err = znode.Encode(znode.TickCursor(state.Cursor)); err != nil {
 		return err
 	}
 	f.also = append(f.also, zkconn.SetOp(at, body, stat.Version))

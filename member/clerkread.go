@@ -34,10 +34,10 @@ func (f *office) read(ctx context.Context) error {
 	if err := f.readSeats(ctx, f.folders[0].names); err != nil {
 		return err
 	}
-	if f.resigned, err = readInbox(ctx, f, f.folders[1], znode.DecodeResignation); err != nil {
+	if f.resigned, err = readInbox(ctx, f, f.folders[1], znode.Decode[znode.Resignation]); err != nil {
 		return err
 	}
-	if f.asks, err = readInbox(ctx, f, f.folders[2], znode.DecodeAsk); err != nil {
+	if f.asks, err = readInbox(ctx, f, f.folders[2], znode.Decode[znode.Ask]); err != nil {
 		return err
 	}
 	if f.memory, err = znode.DecodeClerk(body); err != nil {
@@ -185,7 +185,7 @@ func (f *office) readSeat(ctx context.Context, name string) (*seated, error) {
 	if err != nil {
 		return nil, err
 	}
-	seat, err := znode.DecodeSeat(body)
+	seat, err := znode.Decode[znode.Seat](body)
 	if err != nil {
 		return nil, nil // written by hand: its member ends when it sees that
 	}
@@ -197,7 +197,7 @@ func (f *office) readSeat(ctx context.Context, name string) (*seated, error) {
 	case err != nil:
 		return nil, err
 	}
-	if p, err := znode.DecodePresent(live); err == nil && p.Nonce == seat.Nonce &&
+	if p, err := znode.Decode[znode.Present](live); err == nil && p.Nonce == seat.Nonce &&
 		owner.EphemeralOwner == stat.EphemeralOwner {
 		s.present = &p
 	}

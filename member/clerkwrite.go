@@ -165,7 +165,7 @@ func (f *office) commit(ctx context.Context, o orders, seats []string, more []zk
 	ops = append(ops, zkconn.SetOp(znode.Clerk(m.root, m.Generation), body, f.stat.Version))
 	for _, name := range seats {
 		s := f.seats[name]
-		body, err := znode.EncodeSeat(s.seat)
+		body, err := znode.Encode(s.seat)
 		if err != nil {
 			return err
 		}

@@ -160,7 +160,7 @@ func (f *fixture) cursor() znode.TickCursor {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	c, err := znode.DecodeCursor(body)
+	c, err := znode.Decode[znode.TickCursor](body)
 	if err != nil {
 		f.t.Fatal(err)
 	}

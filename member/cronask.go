@@ -108,7 +108,7 @@ func readTicks(ctx context.Context, s zkstate.Source, paths []string) ([]*znode.
 // then.
 func AskRun(ctx context.Context, s *zkconn.Session, root, name, duty, by string) (number int64, err error) {
 	a := &ask{s: s, root: root, name: name, duty: duty, id: zkstate.NewID()}
-	a.body, err = znode.EncodeTick(znode.TickRecord{
+	a.body, err = znode.Encode(znode.TickRecord{
 		State: znode.TickAsked, Asked: time.Now().UTC().Round(0), AskedBy: by, Nonce: a.id,
 	})
 	for tries := 0; err == nil; tries++ {

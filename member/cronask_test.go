@@ -26,7 +26,7 @@ func (f *fixture) askRun(want int64) {
 // send sends a request to the clerk.
 func (f *fixture) send(a znode.Ask) {
 	f.t.Helper()
-	body, err := znode.EncodeAsk(a)
+	body, err := znode.Encode(a)
 	if err == nil {
 		path := znode.NewAsk(f.group.Root, f.generation())
 		_, err = f.s.Create(f.t.Context(), path, body, zkconn.PersistentSequential, zkconn.World(zkconn.PermAll))

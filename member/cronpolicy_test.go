@@ -22,7 +22,7 @@ func (f *fixture) setCursor(at time.Time, d group.Duty) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	body, err := znode.EncodeCursor(znode.TickCursor{Tick: at.UTC().Truncate(time.Second), Digest: sched.Digest()})
+	body, err := znode.Encode(znode.TickCursor{Tick: at.UTC().Truncate(time.Second), Digest: sched.Digest()})
 	if err != nil {
 		f.t.Fatal(err)
 	}

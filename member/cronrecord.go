@@ -85,7 +85,7 @@ func (c *cron) loadCursor() error {
 		return err
 	}
 	c.cursor = stat.Version
-	if cursor, err := znode.DecodeCursor(body); err == nil {
+	if cursor, err := znode.Decode[znode.TickCursor](body); err == nil {
 		c.state.Cursor = ticks.Cursor{Tick: cursor.Tick.UTC(), Digest: cursor.Digest}
 	}
 	return nil
@@ -172,7 +172,7 @@ func readTick(ctx context.Context, s zkstate.Source, path string) (*znode.TickRe
 	if err != nil {
 		return nil, err
 	}
-	record, err := znode.DecodeTick(body)
+	record, err := znode.Decode[znode.TickRecord](body)
 	if err != nil {
 		record = znode.TickRecord{} // written by hand; it is forgotten as one that is over
 	}
@@ -219,7 +219,7 @@ func (c *cron) pathOf(r ticks.Run) string {
 func (c *cron) changes(d ticks.Decision) ([]change, error) {
 	var all []change
 	if d.State.Cursor != c.state.Cursor || c.cursor < 0 {
-		body, err := znode.EncodeCursor(znode.TickCursor(d.State.Cursor))
+		body, err := znode.Encode(znode.TickCursor(d.State.Cursor))
 		if err != nil {
 			return nil, err
 		}
@@ -242,7 +242,7 @@ func (c *cron) changes(d ticks.Decision) ([]change, error) {
 	}
 	for _, path := range slices.Sorted(maps.Keys(records)) {
 		record := records[path]
-		body, err := znode.EncodeTick(record)
+		body, err := znode.Encode(record)
 		if err != nil {
 			return nil, err
 		}

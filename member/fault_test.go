@@ -246,13 +246,13 @@ func (f *fixture) seatsByHand(many int) {
 	acl := f.acl()
 	for i := range many {
 		identity := fmt.Sprintf("m-%04d", i)
-		live, err := znode.EncodePresent(znode.Present{
+		live, err := znode.Encode(znode.Present{
 			Nonce: "n", Version: "1.0", Can: []string{fmt.Sprintf("duty-%04d", i)}, Ready: true,
 		})
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		seat, err := znode.EncodeSeat(znode.Seat{Identity: identity, Nonce: "n", Assign: 1})
+		seat, err := znode.Encode(znode.Seat{Identity: identity, Nonce: "n", Assign: 1})
 		if err != nil {
 			f.t.Fatal(err)
 		}

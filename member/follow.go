@@ -120,7 +120,7 @@ func (f *following) readHeld(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	holder, err := znode.DecodeHolder(text)
+	holder, err := znode.Decode[znode.Holder](text)
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ func (f *fixture) foreign(identity, prefix string, assign int, can ...string) *f
 	o := &foreign{f: f, s: dial(f.t), present: znode.Present{
 		Nonce: zkstate.NewID(), Version: "1.0", Can: can, Ready: true,
 	}}
-	live, err := znode.EncodePresent(o.present)
+	live, err := znode.Encode(o.present)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func (o *foreign) take(duty string) {
 	var version int32
 	o.f.until("its seat to name the duty", func() bool {
 		body, stat, err := o.s.Get(o.f.t.Context(), o.seat)
-		seat, bad := znode.DecodeSeat(body)
+		seat, bad := znode.Decode[znode.Seat](body)
 		if err != nil || bad != nil {
 			o.f.t.Fatal(err, bad)
 		}

@@ -120,8 +120,8 @@ func (m *Member) tryTake(
 // takeOps is the transaction that takes a duty; first if nobody has taken it before.
 func (m *Member) takeOps(o orders, duty, nonce string, first bool) []zkconn.Op {
 	// Both encode: their fields were checked when this process joined, and when the clerk wrote the seat.
-	taken, _ := znode.EncodeDutyTaken(znode.DutyTaken{Nonce: nonce, Identity: m.Identity, Version: m.present.Version})
-	holder, _ := znode.EncodeHolder(znode.Holder{
+	taken, _ := znode.Encode(znode.DutyTaken{Nonce: nonce, Identity: m.Identity, Version: m.present.Version})
+	holder, _ := znode.Encode(znode.Holder{
 		Identity: m.Identity, Nonce: nonce, Version: m.present.Version, Address: m.present.Address,
 	})
 	ops := []zkconn.Op{
@@ -151,7 +151,7 @@ func (m *Member) findTake(
 	case err != nil:
 		return nil, nil, err
 	}
-	if taken, err := znode.DecodeDutyTaken(body); err != nil || taken.Nonce != nonce {
+	if taken, err := znode.Decode[znode.DutyTaken](body); err != nil || taken.Nonce != nonce {
 		return nil, nil, errAgain
 	}
 	return m.newHold(duty, stat.Mzxid, stat.Version), nil, nil // its watch finds out whether held is still there

@@ -87,11 +87,11 @@ func (j *join) attempt(ctx context.Context) (*Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	live, err := znode.EncodePresent(j.present)
+	live, err := znode.Encode(j.present)
 	if err != nil {
 		return nil, err
 	}
-	seat, err := znode.EncodeSeat(znode.Seat{Identity: j.c.Identity, Nonce: j.present.Nonce, Assign: j.knows})
+	seat, err := znode.Encode(znode.Seat{Identity: j.c.Identity, Nonce: j.present.Nonce, Assign: j.knows})
 	if err != nil {
 		return nil, err
 	}

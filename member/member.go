@@ -120,7 +120,7 @@ func (m *Member) checkLive(body []byte, stat zkconn.Stat) error {
 	if stat.EphemeralOwner != m.session.ID() {
 		return fmt.Errorf("%w: another process is %s now", ErrRemoved, m.Identity)
 	}
-	if p, err := znode.DecodePresent(body); err != nil || p.Nonce != m.present.Nonce {
+	if p, err := znode.Decode[znode.Present](body); err != nil || p.Nonce != m.present.Nonce {
 		return fmt.Errorf("%w: somebody wrote to %s", ErrRemoved, m.live())
 	}
 	return nil
@@ -128,7 +128,7 @@ func (m *Member) checkLive(body []byte, stat zkconn.Stat) error {
 
 // readSeat reads what the clerk gives this member.
 func (m *Member) readSeat(body []byte, stat zkconn.Stat) error {
-	seat, err := znode.DecodeSeat(body)
+	seat, err := znode.Decode[znode.Seat](body)
 	if err != nil || stat.EphemeralOwner != m.session.ID() || seat.Nonce != m.present.Nonce {
 		return fmt.Errorf("%w: somebody wrote to %s", ErrRemoved, m.seat)
 	}
@@ -246,7 +246,7 @@ func (m *Member) resignedAt(duty string) int32 {
 func (m *Member) Ready(ctx context.Context) error {
 	ready := m.present
 	ready.Ready = true
-	body, err := znode.EncodePresent(ready)
+	body, err := znode.Encode(ready)
 	for err == nil {
 		var now []byte
 		var stat zkconn.Stat

@@ -170,7 +170,7 @@ func (h *Hold) readOpening(ctx context.Context, name string) (*znode.Opening, er
 	if err != nil {
 		return nil, err
 	}
-	opening, err := znode.DecodeOpening(body)
+	opening, err := znode.DecodeAny[znode.Opening](body)
 	if err != nil {
 		return nil, fmt.Errorf("it cannot be read; abort it: %w", err)
 	}
@@ -179,7 +179,7 @@ func (h *Hold) readOpening(ctx context.Context, name string) (*znode.Opening, er
 
 // begin writes the opening.
 func (o *Operation) begin(ctx context.Context, next znode.Opening) error {
-	body, err := znode.EncodeOpening(next)
+	body, err := znode.Encode(next)
 	if err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func (o *Operation) begin(ctx context.Context, next znode.Opening) error {
 		}
 		return o.readJournal(ctx)
 	}
-	journal, err := znode.EncodeJournal(znode.Journal{})
+	journal, err := znode.Encode(znode.Journal{})
 	if err != nil {
 		return err
 	}
@@ -207,7 +207,7 @@ func (o *Operation) begin(ctx context.Context, next znode.Opening) error {
 func (o *Operation) readJournal(ctx context.Context) error {
 	body, _, err := o.h.m.session.Get(ctx, o.steps())
 	if err == nil {
-		o.journal, err = znode.DecodeJournal(body)
+		o.journal, err = znode.Decode[znode.Journal](body)
 	}
 	if err != nil {
 		return fmt.Errorf("its journal cannot be read; abort it: %w", err)

@@ -275,7 +275,7 @@ func TestOutputsOfSteps(t *testing.T) {
 // setJournal makes an operation look as if it had so much behind it.
 func (f *fixture) setJournal(g string, o *member.Operation, j znode.Journal) {
 	f.t.Helper()
-	body, err := znode.EncodeJournal(j)
+	body, err := znode.Encode(j)
 	if err == nil {
 		_, err = f.s.Set(f.t.Context(), znode.Steps(f.group.Root, g, "coordinator", o.Name, o.ID), body, -1)
 	}

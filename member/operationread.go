@@ -65,7 +65,7 @@ func readOperation(ctx context.Context, s *zkconn.Session, root, g, duty, name s
 		return nil, err
 	}
 	info := &OperationInfo{Name: name, Opened: stat.Ctime}
-	opening, err := znode.DecodeOpening(body)
+	opening, err := znode.DecodeAny[znode.Opening](body)
 	if err != nil {
 		info.Problem = err.Error()
 		return info, nil
@@ -83,7 +83,7 @@ func readOperation(ctx context.Context, s *zkconn.Session, root, g, duty, name s
 	if err != nil {
 		return nil, err
 	}
-	journal, err := znode.DecodeJournal(body)
+	journal, err := znode.Decode[znode.Journal](body)
 	if err != nil {
 		info.Problem = err.Error()
 		return info, nil

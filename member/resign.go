@@ -28,7 +28,7 @@ func (h *Hold) resignOps(r *znode.Resignation) ([]zkconn.Op, error) {
 // resignOps are the operations that tell the clerk, unless it has written the seat since this version.
 func (m *Member) resignOps(r znode.Resignation, version int32) ([]zkconn.Op, error) {
 	r.Seat, r.Identity = m.seatName(), m.Identity
-	body, err := znode.EncodeResignation(r)
+	body, err := znode.Encode(r)
 	return []zkconn.Op{
 		zkconn.CheckOp(m.seat, version),
 		zkconn.CreateOp(znode.NewResigned(m.root, m.Generation), body, zkconn.PersistentSequential, m.acl),

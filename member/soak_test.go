@@ -270,7 +270,7 @@ func (k *soak) killClerk(ctx context.Context) string {
 	}
 	k.ask(ctx, k.duties[0])
 	body, _, err := k.f.s.Get(ctx, k.f.run("seat/"+names[0]))
-	seat, _ := znode.DecodeSeat(body)
+	seat, _ := znode.Decode[znode.Seat](body)
 	var i int
 	if _, scanned := fmt.Sscanf(seat.Identity, "m-%d", &i); err != nil || scanned != nil {
 		return "is gone already"
@@ -290,7 +290,7 @@ func (k *soak) killClerk(ctx context.Context) string {
 
 // ask asks for a hand-over.
 func (k *soak) ask(ctx context.Context, duty string) {
-	body, _ := znode.EncodeAsk(znode.Ask{Do: znode.AskHandover, Duty: duty, By: "soak"})
+	body, _ := znode.Encode(znode.Ask{Do: znode.AskHandover, Duty: duty, By: "soak"})
 	_, err := k.f.s.Create(ctx, k.f.run("ask/a-"), body, zkconn.PersistentSequential, k.f.acl())
 	if err != nil && !errors.Is(err, zkconn.ErrUnknown) {
 		k.t.Fatal(err)
@@ -340,7 +340,7 @@ func (k *soak) checkSeats(ctx context.Context) {
 		before, had, twice := version(), map[string]string{}, ""
 		for _, name := range k.names(ctx, "seat") {
 			body, _, err := k.f.s.Get(ctx, k.f.run("seat/"+name))
-			seat, decoded := znode.DecodeSeat(body)
+			seat, decoded := znode.Decode[znode.Seat](body)
 			if err != nil || decoded != nil {
 				continue // it has just gone
 			}

@@ -90,7 +90,7 @@ func (h *Hold) put(ctx context.Context, key string, value []byte) error {
 		Value: zkstate.NewID(), Chunks: (len(value) + znode.MaxChunk - 1) / znode.MaxChunk, Bytes: len(value),
 		SHA256: hex.EncodeToString(sum[:]), By: h.m.Identity, Epoch: h.Epoch,
 	}
-	body, err := znode.EncodeManifest(next)
+	body, err := znode.Encode(next)
 	if err != nil {
 		return err
 	}

@@ -163,7 +163,7 @@ func TestLargestValue(t *testing.T) {
 // fill makes a duty look as if it had saved so many bytes.
 func (f *fixture) fill(g, duty string, bytes int) {
 	f.t.Helper()
-	body, err := znode.EncodeStateTotal(znode.StateTotal{Bytes: bytes})
+	body, err := znode.Encode(znode.StateTotal{Bytes: bytes})
 	if err == nil {
 		_, err = f.s.Set(f.t.Context(), znode.States(f.group.Root, g, duty), body, -1)
 	}

@@ -77,7 +77,7 @@ func readManifest(ctx context.Context, s *zkconn.Session, at string) (*znode.Man
 	if err != nil {
 		return nil, err
 	}
-	manifest, err := znode.DecodeManifest(body)
+	manifest, err := znode.DecodeAny[znode.Manifest](body)
 	if err != nil {
 		err = fmt.Errorf("%w: %w", ErrStateDamaged, err)
 	}
@@ -150,7 +150,7 @@ func readKey(ctx context.Context, s *zkconn.Session, at, key string) (*KeyInfo, 
 	if err != nil {
 		return nil, err
 	}
-	manifest, err := znode.DecodeManifest(body)
+	manifest, err := znode.DecodeAny[znode.Manifest](body)
 	switch {
 	case err != nil:
 		return &KeyInfo{Key: key, Saved: stat.Mtime, Problem: err.Error()}, nil

@@ -106,7 +106,7 @@ func (h *Hold) cleanKey(ctx context.Context, key string) (*savedKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	manifest, err := znode.DecodeManifest(body)
+	manifest, err := znode.DecodeAny[znode.Manifest](body)
 	switch {
 	case err != nil:
 		return &savedKey{}, nil
@@ -145,7 +145,7 @@ func (h *Hold) correctTotal(ctx context.Context, folder string) error {
 }
 
 func (h *Hold) setTotal(t znode.StateTotal) (zkconn.Op, error) {
-	body, err := znode.EncodeStateTotal(t)
+	body, err := znode.Encode(t)
 	return zkconn.SetOp(znode.States(h.m.root, h.m.Generation, h.Duty), body, -1), err
 }
 

@@ -121,7 +121,7 @@ func (s *Step) beginFirst(ctx context.Context) error {
 
 // beginAgain looks at what an earlier run has recorded.
 func (s *Step) beginAgain(ctx context.Context, body []byte) error {
-	record, err := znode.DecodeStep(body)
+	record, err := znode.Decode[znode.StepRecord](body)
 	if err != nil {
 		return fmt.Errorf("it cannot be read; abort the operation: %w", err)
 	}
@@ -185,7 +185,7 @@ func (s *Step) lookUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.record, err = znode.DecodeStep(body); err != nil {
+	if s.record, err = znode.Decode[znode.StepRecord](body); err != nil {
 		return err
 	}
 	s.Done, s.Output, s.unsure = s.record.Done, s.record.Output, false
@@ -194,11 +194,11 @@ func (s *Step) lookUp(ctx context.Context) error {
 
 // write writes the record together with the journal. It does no harm twice: only this run writes them.
 func (s *Step) write(ctx context.Context, next znode.Journal, op func([]byte) zkconn.Op) error {
-	record, err := znode.EncodeStep(s.record)
+	record, err := znode.Encode(s.record)
 	if err != nil {
 		return err
 	}
-	journal, err := znode.EncodeJournal(next)
+	journal, err := znode.Encode(next)
 	if err != nil {
 		return err
 	}

@@ -116,7 +116,7 @@ func (o *Operator) Attend(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	body, err := znode.EncodeBatch(m.BatchManifest)
+	body, err := znode.Encode(m.BatchManifest)
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func TestB4ALostBatchIsNotFinished(t *testing.T) {
 	}
 	eventually(t, "the lost batch to be named", func() bool {
 		body, _, err := f.s.Get(t.Context(), znode.QueueHealth(f.queue.Root, f.generation()))
-		h, bad := znode.DecodeHealth(body)
+		h, bad := znode.DecodeAny[znode.Health](body)
 		return err == nil && bad == nil && h != nil && slices.Contains(h.Lost, "lost")
 	})
 	f.submitNumbers("lost", 10)

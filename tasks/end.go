@@ -149,7 +149,7 @@ func (e *ending) body(ctx context.Context) ([]byte, error) {
 	case b.Life == e.m.Life: // of a broken one nothing is known
 		end.Done, end.Dead = min(b.Done, e.m.Tasks), min(b.Dead, e.m.Tasks)
 	}
-	return znode.EncodeBatchEnd(end)
+	return znode.Encode(end)
 }
 
 // mayGoOn reports whether a retry keeps the batch, of which b is what Redis has, from being ended.
@@ -223,7 +223,7 @@ func endedBatch(ctx context.Context, s *zkconn.Session, root, g, id string) (*zn
 		case err != nil:
 			return nil, err
 		}
-		b, err := znode.DecodeBatchEnd(body)
+		b, err := znode.Decode[znode.BatchEnd](body)
 		if err != nil {
 			return nil, fmt.Errorf("ended batch %s: %w", id, err)
 		}

@@ -324,7 +324,7 @@ func (x *submission) touch(ctx context.Context) error {
 	if m.State != znode.BatchSubmitting || time.Since(x.touched) < touchEvery {
 		return nil
 	}
-	body, err := znode.EncodeBatch(m.BatchManifest)
+	body, err := znode.Encode(m.BatchManifest)
 	if err != nil {
 		return err
 	}

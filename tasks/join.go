@@ -121,13 +121,13 @@ func (j *join) attempt(ctx context.Context) (*Process, error) {
 // ops is the transaction that joins. Its last operation creates the seat.
 func (j *join) ops(acl []zkconn.ACL) ([]zkconn.Op, error) {
 	host, _ := os.Hostname() // for people only
-	live, err := znode.EncodeQueueProcess(znode.QueueProcess{
+	live, err := znode.Encode(znode.QueueProcess{
 		Nonce: j.nonce, Role: j.c.Role, Host: host, Parallel: j.c.Parallel,
 	})
 	if err != nil {
 		return nil, err
 	}
-	seat, err := znode.EncodeQueueSeat(znode.QueueSeat{Identity: j.c.Identity, Nonce: j.nonce, Role: j.c.Role})
+	seat, err := znode.Encode(znode.QueueSeat{Identity: j.c.Identity, Nonce: j.nonce, Role: j.c.Role})
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ func (f *fixture) edit(id string, change func(*znode.BatchManifest)) Manifest {
 	f.t.Helper()
 	m := f.batch(id)
 	change(&m.BatchManifest)
-	body, err := znode.EncodeBatch(m.BatchManifest)
+	body, err := znode.Encode(m.BatchManifest)
 	if err == nil {
 		_, err = f.s.Set(f.t.Context(), znode.Batch(f.queue.Root, f.generation(), id), body, m.Version)
 	}
@@ -116,7 +116,7 @@ func (f *fixture) health() *znode.Health {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	h, err := znode.DecodeHealth(body)
+	h, err := znode.DecodeAny[znode.Health](body)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -320,7 +320,7 @@ func TestALateKeeperNamesNothingThatIsThere(t *testing.T) {
 func TestAManifestThatCannotBeRead(t *testing.T) {
 	f := newFixture(t)
 	m := f.half("other", "manifest", func(b *znode.BatchManifest) { b.State = znode.BatchCancelled })
-	body, err := znode.EncodeBatch(m.BatchManifest)
+	body, err := znode.Encode(m.BatchManifest)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -240,7 +240,7 @@ func (k *keeper) carryOut(ctx context.Context, id string, m Manifest, do decisio
 
 // writeManifest writes a manifest at the version read. If the answer is lost, the next pass looks again.
 func (k *keeper) writeManifest(ctx context.Context, id string, m Manifest) error {
-	body, err := znode.EncodeBatch(m.BatchManifest)
+	body, err := znode.Encode(m.BatchManifest)
 	if err != nil {
 		return err
 	}

@@ -177,7 +177,7 @@ func (k *keeper) writeHealth(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	was, bad := znode.DecodeHealth(body)
+	was, bad := znode.DecodeAny[znode.Health](body)
 	k.health.Seat = k.p.seat[len(znode.Seats(root, g))+1:]
 	slices.Sort(k.health.Lost)
 	slices.Sort(k.health.Failed)
@@ -186,7 +186,7 @@ func (k *keeper) writeHealth(ctx context.Context) error {
 	case mine && sameHealth(*was, k.health), !mine && sameHealth(znode.Health{}, k.health):
 		return nil
 	}
-	if body, err = znode.EncodeHealth(k.health); err != nil {
+	if body, err = znode.Encode(k.health); err != nil {
 		return err
 	}
 	_, err = k.p.session.Set(ctx, at, body, -1)

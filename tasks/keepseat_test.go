@@ -81,7 +81,7 @@ func TestTheKeeperDies(t *testing.T) {
 // idleKeeper makes a seat before all others, whose process does nothing. The queue has its folders, and nobody in it.
 func (f *fixture) idleKeeper() {
 	f.t.Helper()
-	body, err := znode.EncodeQueueSeat(znode.QueueSeat{Identity: "idle", Nonce: "n", Role: queue.Watcher})
+	body, err := znode.Encode(znode.QueueSeat{Identity: "idle", Nonce: "n", Role: queue.Watcher})
 	if err == nil {
 		at := znode.NewSeat(f.queue.Root, f.generation())
 		_, err = f.s.Create(f.t.Context(), at, body, zkconn.PersistentSequential, zkconn.World(zkconn.PermAll))

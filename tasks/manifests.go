@@ -21,7 +21,7 @@ type Manifest struct {
 
 // readManifest decodes a manifest.
 func readManifest(body []byte, stat zkconn.Stat) (Manifest, error) {
-	b, err := znode.DecodeBatch(body)
+	b, err := znode.Decode[znode.BatchManifest](body)
 	return Manifest{b, stat.Version, hex(stat.Czxid), stat.Mtime}, err
 }
 

@@ -231,7 +231,7 @@ func (o *Operator) write(ctx context.Context, id string, edit func(*znode.BatchM
 		if err := edit(&next); err != nil || next == m.BatchManifest {
 			return m, err
 		}
-		body, err := znode.EncodeBatch(next)
+		body, err := znode.Encode(next)
 		if err != nil {
 			return m, err
 		}

@@ -226,7 +226,7 @@ func (x *submission) shorten(ctx context.Context, length int64) error {
 		return errors.Join(ErrNoDead, end)
 	}
 	m.Tasks = length // the sum is that of all: no other content is taken for this one
-	body, err := znode.EncodeBatch(m.BatchManifest)
+	body, err := znode.Encode(m.BatchManifest)
 	if err != nil {
 		return err
 	}

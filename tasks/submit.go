@@ -274,7 +274,7 @@ func (x *submission) create(ctx context.Context) error {
 	}
 	m := x.content.manifest(x.c, time.Now())
 	m.From = x.from
-	body, err := znode.EncodeBatch(m)
+	body, err := znode.Encode(m)
 	if err != nil {
 		return err
 	}
@@ -361,7 +361,7 @@ func (x *submission) open(ctx context.Context) error {
 	if m.State == znode.BatchSubmitting {
 		next := m.BatchManifest
 		next.State = znode.BatchOpen
-		body, err := znode.EncodeBatch(next)
+		body, err := znode.Encode(next)
 		if err != nil {
 			return err
 		}

@@ -242,7 +242,7 @@ func TestWatchOtherLife(t *testing.T) {
 // batchAgain writes a manifest.
 func (f *fixture) batchAgain(at string, b znode.BatchManifest) Manifest {
 	f.t.Helper()
-	body, err := znode.EncodeBatch(b)
+	body, err := znode.Encode(b)
 	if err == nil {
 		acl, _, aclErr := f.s.ACL(f.t.Context(), znode.Batches(f.queue.Root, f.generation()))
 		if err = aclErr; err == nil {
@@ -269,7 +269,7 @@ func TestWatchCancelled(t *testing.T) {
 	<-begun
 	m := f.batch("b")
 	m.State = znode.BatchCancelled
-	body, err := znode.EncodeBatch(m.BatchManifest)
+	body, err := znode.Encode(m.BatchManifest)
 	if err == nil {
 		_, err = f.s.Set(t.Context(), znode.Batch(f.queue.Root, f.generation(), "b"), body, m.Version)
 	}

@@ -45,7 +45,7 @@ func (r *round) abort(ctx context.Context, why string) error {
 }
 
 func (r *round) tryAbort(ctx context.Context, why string, missing []int) error {
-	st, err := znode.EncodeRound(znode.Round{Workers: r.n, Mode: r.mode, Aborted: why, Missing: missing})
+	st, err := znode.Encode(znode.Round{Workers: r.n, Mode: r.mode, Aborted: why, Missing: missing})
 	if err != nil {
 		return err
 	}

@@ -56,7 +56,7 @@ func (r *round) belowFloor(ctx context.Context) (released bool, err error) {
 	if err != nil || r.attempt == 1 {
 		return false, err
 	}
-	st, err := znode.DecodeRound(body)
+	st, err := znode.Decode[znode.Round](body)
 	if err != nil {
 		return false, err
 	}

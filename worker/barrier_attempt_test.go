@@ -284,7 +284,7 @@ func TestStartBarrierOfAnOlderMuster(t *testing.T) {
 	s := dial(t)
 	world := zkconn.World(zkconn.PermAll)
 	dir := attemptDir(ms[0], znode.StartBarrier, 0, 1)
-	st, err := znode.EncodeRound(znode.Round{Workers: 2, Mode: znode.LiveRound})
+	st, err := znode.Encode(znode.Round{Workers: 2, Mode: znode.LiveRound})
 	if err != nil {
 		t.Fatal(err)
 	}

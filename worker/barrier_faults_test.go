@@ -129,7 +129,7 @@ func earlierRounds(ctx context.Context, p *partRun) error {
 // earlierRound makes a round or an attempt of three workers that have all arrived.
 func earlierRound(dir string, st znode.Round) []zkconn.Op {
 	world := zkconn.World(zkconn.PermAll)
-	body, _ := znode.EncodeRound(st)
+	body, _ := znode.Encode(st)
 	var ops []zkconn.Op
 	for _, path := range []string{dir, znode.Arrivals(dir), znode.Count(dir)} {
 		ops = append(ops, zkconn.CreateOp(path, nil, zkconn.Persistent, world))

@@ -29,7 +29,7 @@ func (r *round) read(ctx context.Context) (open bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		st, err := znode.DecodeRound(body)
+		st, err := znode.Decode[znode.Round](body)
 		if err == nil {
 			err = r.checkMode(st)
 		}
@@ -103,7 +103,7 @@ func (r *round) makeNext(ctx context.Context) {
 // create makes a round of n workers, or an attempt at it. It checks the floor at the version read, so that a round that
 // was cleared cannot be made again; -1 makes the barrier too.
 func (r *round) create(ctx context.Context, dir string, n int, version int32) error {
-	st, err := znode.EncodeRound(znode.Round{Workers: n, Mode: r.mode})
+	st, err := znode.Encode(znode.Round{Workers: n, Mode: r.mode})
 	if err != nil {
 		return err
 	}
@@ -205,7 +205,7 @@ func (m *Member) decided(ctx context.Context, dir string) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	st, err := znode.DecodeRound(body)
+	st, err := znode.Decode[znode.Round](body)
 	if err != nil || st.Aborted != "" {
 		return outcome{aborted: true, retry: st.Mode.Retry()}, err
 	}

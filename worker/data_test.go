@@ -219,7 +219,7 @@ func TestAProcessThatWasReplacedPublishesNothing(t *testing.T) {
 	j, _ := newJob(t, 1)
 	m := join(t, j, "w0")
 	publish(t, m, "port", "1")
-	claim, err := znode.EncodeClaim(znode.Claim{Nonce: "another", Lives: 2, State: znode.In})
+	claim, err := znode.Encode(znode.Claim{Nonce: "another", Lives: 2, State: znode.In})
 	if err == nil {
 		_, err = dial(t).Set(t.Context(), znode.ByIdentity(j.Root, m.Generation, "w0"), claim, -1)
 	}

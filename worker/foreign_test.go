@@ -17,7 +17,7 @@ import (
 func foreign(t *testing.T, j job.Job, identity, run string, info []byte) {
 	t.Helper()
 	world := zkconn.World(zkconn.PermAll)
-	claim, err := znode.EncodeClaim(znode.Claim{Nonce: "0123456789abcdef0123456789abcdef", Lives: 1, State: znode.In})
+	claim, err := znode.Encode(znode.Claim{Nonce: "0123456789abcdef0123456789abcdef", Lives: 1, State: znode.In})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -68,7 +68,7 @@ func (j *join) vacancy(ctx context.Context, identity string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	claim, err := znode.DecodeClaim(body)
+	claim, err := znode.Decode[znode.Claim](body)
 	if err != nil || claim.State == znode.Done {
 		return "", nil
 	}

@@ -216,7 +216,7 @@ func (j *join) folders() []zkconn.Op {
 func (j *join) claim(ctx context.Context) (*Member, error) {
 	root, g := j.job.Root, j.rec.Generation
 	claim := znode.Claim{Nonce: j.nonce, Lives: 1, State: znode.In}
-	mark, err := znode.EncodeClaim(claim)
+	mark, err := znode.Encode(claim)
 	if err != nil {
 		return nil, err
 	}

@@ -300,7 +300,7 @@ func TestFirstJoinBesideAStranger(t *testing.T) {
 // writeDeadJoin writes what a join leaves behind if its process dies, perhaps before it could withdraw.
 func writeDeadJoin(t *testing.T, m *worker.Member, identity string) {
 	t.Helper()
-	claim, err := znode.EncodeClaim(znode.Claim{Nonce: "dead", Lives: 1, State: znode.In})
+	claim, err := znode.Encode(znode.Claim{Nonce: "dead", Lives: 1, State: znode.In})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -89,7 +89,7 @@ func (m *Member) writeFinal(ctx context.Context, claim znode.Claim) (last bool, 
 }
 
 func (m *Member) tryWriteFinal(ctx context.Context, claim znode.Claim) (last bool, err error) {
-	mark, err := znode.EncodeClaim(claim)
+	mark, err := znode.Encode(claim)
 	if err != nil {
 		return false, err
 	}

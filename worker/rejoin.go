@@ -127,7 +127,7 @@ func (m *Member) allCompleted(ctx context.Context, s *zkconn.Session) (bool, err
 func (m *Member) moveTo(ctx context.Context, s *zkconn.Session, version int32, remove []zkconn.Op) (*Member, error) {
 	claim := m.claim
 	claim.Nonce = m.rejoinNonce
-	mark, err := znode.EncodeClaim(claim)
+	mark, err := znode.Encode(claim)
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +176,7 @@ func readClaim(ctx context.Context, s *zkconn.Session, path string) (znode.Claim
 	if err != nil {
 		return znode.Claim{}, stat, err
 	}
-	claim, err := znode.DecodeClaim(body)
+	claim, err := znode.Decode[znode.Claim](body)
 	if err != nil {
 		err = fmt.Errorf("%s: %w", path, err)
 	}

@@ -32,7 +32,7 @@ func (j *join) rejoin(ctx context.Context) (*Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	claim, err := znode.DecodeClaim(body)
+	claim, err := znode.Decode[znode.Claim](body)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", by, err)
 	}
@@ -58,7 +58,7 @@ func (j *join) takeOver(ctx context.Context, id int, old znode.Claim, version in
 	root, g := j.job.Root, j.rec.Generation
 	claim := old // it keeps how the last life ended
 	claim.Nonce, claim.Lives, claim.State = j.nonce, old.Lives+1, znode.In
-	mark, err := znode.EncodeClaim(claim)
+	mark, err := znode.Encode(claim)
 	if err != nil {
 		return nil, err
 	}

@@ -117,7 +117,7 @@ func (f *testJob) claim(identity string) string {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	c, err := znode.DecodeClaim(body)
+	c, err := znode.Decode[znode.Claim](body)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func (f *testJob) claim(identity string) string {
 // takeOver writes the claim of an identity as another process would.
 func (f *testJob) takeOver(identity string) {
 	f.t.Helper()
-	claim, err := znode.EncodeClaim(znode.Claim{Nonce: "another", Lives: 2, State: znode.In})
+	claim, err := znode.Encode(znode.Claim{Nonce: "another", Lives: 2, State: znode.In})
 	if err == nil {
 		_, err = f.s.Set(f.t.Context(), znode.ByIdentity(f.job.Root, f.look().Record.Generation, identity), claim, -1)
 	}

@@ -51,7 +51,7 @@ func (s *Store) MarkApplied(ctx context.Context, planID string) error {
 	if err := s.makeFolder(ctx, znode.AppliedDir(s.home)); err != nil {
 		return err
 	}
-	body, err := znode.EncodeMark(s.mark(znode.Mark{Since: s.cfg.At, Plan: planID, Op: NewID()}))
+	body, err := znode.Encode(s.mark(znode.Mark{Since: s.cfg.At, Plan: planID, Op: NewID()}))
 	if err != nil {
 		return err
 	}

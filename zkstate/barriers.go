@@ -82,7 +82,7 @@ func (r *Reader) readRound(ctx context.Context, dir string, one *Round) (under b
 	if err != nil {
 		return false, err
 	}
-	st, err := znode.DecodeRound(body)
+	st, err := znode.Decode[znode.Round](body)
 	if err != nil || st.Aborted != "" {
 		return false, nil
 	}

@@ -123,7 +123,7 @@ func TestRoundOfWhichNobodyIsCountedYet(t *testing.T) {
 	m, _ := f.join(j, "w-0")
 	round := func(name, arrival string) {
 		dir := znode.Attempt(j.Root, m.Generation, name, 0, 1)
-		st, err := znode.EncodeRound(znode.Round{Workers: 2, Mode: znode.Durable})
+		st, err := znode.Encode(znode.Round{Workers: 2, Mode: znode.Durable})
 		if err != nil {
 			t.Fatal(err)
 		}

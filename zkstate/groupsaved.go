@@ -101,7 +101,7 @@ func (r *Reader) savedInDuty(ctx context.Context, o *resource.Observed, d group.
 // addKey counts one key. One without a manifest is not there yet, or not any more. One whose manifest cannot be read
 // counts, without its bytes.
 func (s *savedInDuty) addKey(body []byte) {
-	manifest, err := znode.DecodeManifest(body)
+	manifest, err := znode.DecodeAny[znode.Manifest](body)
 	if manifest == nil && err == nil {
 		return
 	}
@@ -117,7 +117,7 @@ func (r *Reader) openOperations(ctx context.Context, root, g, duty string) ([]st
 	all, err := r.readChildren(ctx, znode.Ops(root, g, duty))
 	var open []string
 	for _, op := range all {
-		if opening, err := znode.DecodeOpening(op.body); opening != nil || err != nil {
+		if opening, err := znode.DecodeAny[znode.Opening](op.body); opening != nil || err != nil {
 			open = append(open, op.name)
 		}
 	}

@@ -66,7 +66,7 @@ func (s *Store) unfinished(ctx context.Context, claims string, names []string) (
 		if errors.Is(err, zkconn.ErrNoNode) {
 			return nil, nil
 		}
-		if c, bad := znode.DecodeClaim(body); err != nil || bad == nil && c.State == znode.Done {
+		if c, bad := znode.Decode[znode.Claim](body); err != nil || bad == nil && c.State == znode.Done {
 			return nil, err
 		}
 		return []zkconn.Op{zkconn.CheckOp(at, stat.Version)}, nil

@@ -70,7 +70,7 @@ func (r *Reader) index(ctx context.Context, stack string) (index znode.Index, ve
 	case err != nil:
 		return znode.Index{}, 0, false, fmt.Errorf("the index of stack %s: %w", stack, err)
 	}
-	if index, err = znode.DecodeIndex(body); err != nil {
+	if index, err = znode.Decode[znode.Index](body); err != nil {
 		err = fmt.Errorf("%s does not hold an index (set it to {}, and the next apply lists the roots that it knows): %w",
 			at, err)
 	}
@@ -152,7 +152,7 @@ func (s *Store) rewriteIndex(ctx context.Context, edit func(*znode.Index) bool) 
 		if !edit(&index) && exists {
 			return version, nil
 		}
-		body, err := znode.EncodeIndex(index)
+		body, err := znode.Encode(index)
 		if err != nil {
 			return 0, err
 		}
@@ -226,7 +226,7 @@ func (s *Store) DropRoots(ctx context.Context, roots []string) error {
 			index.Roots = append(index.Roots, root)
 		}
 	}
-	body, err := znode.EncodeIndex(index)
+	body, err := znode.Encode(index)
 	if err != nil {
 		return err
 	}

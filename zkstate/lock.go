@@ -22,7 +22,7 @@ var ErrLocked = errors.New("another apply holds the lock")
 func (s *Store) Lock(
 	ctx context.Context, planID string, timeout time.Duration, waiting func(holder string),
 ) (held context.Context, release func() error, err error) {
-	body, err := znode.EncodeMark(s.mark(znode.Mark{Since: time.Now(), Plan: planID}))
+	body, err := znode.Encode(s.mark(znode.Mark{Since: time.Now(), Plan: planID}))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -86,7 +86,7 @@ func (r *Reader) holder(ctx context.Context, path string) (h znode.Mark, ok bool
 		return znode.Mark{}, false
 	}
 	if err == nil {
-		h, err = znode.DecodeMark(body)
+		h, err = znode.Decode[znode.Mark](body)
 	}
 	if err != nil {
 		h = znode.Mark{Who: "somebody whose mark cannot be read: " + path, What: "apply"}

@@ -118,7 +118,7 @@ func (r *Reader) seats(ctx context.Context, g group.Group, generation string, s 
 		if bad != nil {
 			continue
 		}
-		seat, bad := znode.DecodeSeat(e.body)
+		seat, bad := znode.Decode[znode.Seat](e.body)
 		if bad != nil {
 			s.Unread = append(s.Unread, znode.SeatAt(g.Root, generation, e.name)+": "+bad.Error())
 			continue
@@ -144,7 +144,7 @@ func (r *Reader) members(ctx context.Context, g group.Group, seats []seatEntry, 
 		if e.stat.EphemeralOwner == 0 {
 			continue
 		}
-		p, bad := znode.DecodePresent(e.body)
+		p, bad := znode.Decode[znode.Present](e.body)
 		if bad != nil {
 			s.Unread = append(s.Unread, znode.Live(g.Root, g.Name, e.name)+": "+bad.Error())
 			continue
@@ -200,7 +200,7 @@ func (r *Reader) dutyHolder(ctx context.Context, root, generation string, d *Dut
 		if err != nil {
 			return err
 		}
-		h, err := znode.DecodeHolder(body)
+		h, err := znode.Decode[znode.Holder](body)
 		if err != nil {
 			h = znode.Holder{}
 		}
@@ -209,7 +209,7 @@ func (r *Reader) dutyHolder(ctx context.Context, root, generation string, d *Dut
 		if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
 			return err
 		}
-		if taken, err := znode.DecodeDutyTaken(body); err == nil && taken.Nonce == h.Nonce {
+		if taken, err := znode.Decode[znode.DutyTaken](body); err == nil && taken.Nonce == h.Nonce {
 			d.Epoch = stat.Mzxid
 			return nil
 		}
@@ -325,12 +325,12 @@ func (r *Reader) inboxes(ctx context.Context, root, generation string, s *GroupS
 // request decodes an entry of an inbox. It has no duty if it cannot be decoded: the clerk will delete it.
 func request(isAsk bool, body []byte, stat zkconn.Stat) Request {
 	if isAsk {
-		if a, err := znode.DecodeAsk(body); err == nil {
+		if a, err := znode.Decode[znode.Ask](body); err == nil {
 			return Request{Duty: a.Duty, Since: stat.Ctime, Ask: &a, stat: stat}
 		}
 		return Request{}
 	}
-	if q, err := znode.DecodeResignation(body); err == nil {
+	if q, err := znode.Decode[znode.Resignation](body); err == nil {
 		return Request{Duty: q.Duty, Since: stat.Ctime, Resignation: &q, stat: stat}
 	}
 	return Request{}

@@ -175,9 +175,9 @@ func TestGroupStateTellsWhoIsTheClerk(t *testing.T) {
 	body, stat, err := f.session.Get(t.Context(), at)
 	if err == nil {
 		var seat znode.Seat
-		if seat, err = znode.DecodeSeat(body); err == nil {
+		if seat, err = znode.Decode[znode.Seat](body); err == nil {
 			seat.Assign = 2
-			body, err = znode.EncodeSeat(seat)
+			body, err = znode.Encode(seat)
 		}
 	}
 	if err == nil {
@@ -237,11 +237,11 @@ func TestGroupStateOfALargeGroup(t *testing.T) {
 		var ops []zkconn.Op
 		for j := i; j < i+100; j++ {
 			id := fmt.Sprintf("m%03d", j)
-			live, err := znode.EncodePresent(znode.Present{Nonce: id, Version: "1.0"})
+			live, err := znode.Encode(znode.Present{Nonce: id, Version: "1.0"})
 			if err != nil {
 				t.Fatal(err)
 			}
-			seat, err := znode.EncodeSeat(znode.Seat{Identity: id, Nonce: id, Assign: 1})
+			seat, err := znode.Encode(znode.Seat{Identity: id, Nonce: id, Assign: 1})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -59,7 +59,7 @@ func countQueue(ctx context.Context, r *Reader, o *resource.Observed) error {
 func (r *Reader) countRoles(ctx context.Context, q queue.Queue) (executors, watchers int, err error) {
 	live, err := r.readChildren(ctx, q.Path())
 	for _, e := range live {
-		p, bad := znode.DecodeQueueProcess(e.body)
+		p, bad := znode.Decode[znode.QueueProcess](e.body)
 		switch {
 		case bad != nil || e.stat.EphemeralOwner == 0:
 		case p.Role == queue.Executor:
@@ -77,7 +77,8 @@ func (r *Reader) countOpen(ctx context.Context, folder string) (int, error) {
 	all, err := r.readChildren(ctx, folder)
 	n := 0
 	for _, e := range all {
-		if b, bad := znode.DecodeBatch(e.body); bad != nil || b.State == znode.BatchOpen && b.Completed.IsZero() {
+		b, bad := znode.Decode[znode.BatchManifest](e.body)
+		if bad != nil || b.State == znode.BatchOpen && b.Completed.IsZero() {
 			n++
 		}
 	}
@@ -93,7 +94,7 @@ func (r *Reader) queueHealth(ctx context.Context, root, g string) (*znode.Health
 	if err != nil {
 		return nil, err
 	}
-	h, bad := znode.DecodeHealth(body)
+	h, bad := znode.DecodeAny[znode.Health](body)
 	if h == nil || bad != nil {
 		return nil, nil
 	}
@@ -167,7 +168,7 @@ func (r *Reader) QueueState(ctx context.Context, o *resource.Observed) (QueueSta
 		return s, err
 	}
 	for _, e := range all {
-		b, bad := znode.DecodeBatch(e.body)
+		b, bad := znode.Decode[znode.BatchManifest](e.body)
 		if bad != nil {
 			s.Unread = append(s.Unread, znode.Batch(q.Root, g, e.name)+": "+bad.Error())
 			continue
@@ -193,7 +194,7 @@ func (r *Reader) queueProcesses(ctx context.Context, q queue.Queue, g string, s 
 		if e.stat.EphemeralOwner == 0 {
 			continue
 		}
-		p, bad := znode.DecodeQueueProcess(e.body)
+		p, bad := znode.Decode[znode.QueueProcess](e.body)
 		if bad != nil {
 			s.Unread = append(s.Unread, znode.Live(q.Root, q.Name, e.name)+": "+bad.Error())
 			continue
@@ -208,7 +209,7 @@ func (r *Reader) queueProcesses(ctx context.Context, q queue.Queue, g string, s 
 	var least int32
 	for _, e := range seats {
 		n, bad := znode.SeatNumber(e.name)
-		seat, damaged := znode.DecodeQueueSeat(e.body)
+		seat, damaged := znode.Decode[znode.QueueSeat](e.body)
 		if identity := byNonce[seat.Nonce]; bad == nil && damaged == nil && identity != "" {
 			i := slices.IndexFunc(s.Processes, func(p QueueProcess) bool { return p.Identity == identity })
 			s.Processes[i].Seat = strconv.FormatInt(e.stat.Czxid, 16)

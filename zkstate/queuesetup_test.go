@@ -84,7 +84,7 @@ func (f *fixture) submit(q queue.Queue, g, id string, state znode.BatchState) er
 	if err := f.beginQueue(q, g); err != nil {
 		return err
 	}
-	body, err := znode.EncodeBatch(znode.BatchManifest{
+	body, err := znode.Encode(znode.BatchManifest{
 		Tasks: 10, Bytes: 20, SHA256: strings.Repeat("0a", 32), Weight: 1, Results: queue.ResultsWatcher,
 		By: "ann@desk", Since: time.Unix(1700000000, 0), State: state,
 	})
@@ -103,9 +103,9 @@ func (f *fixture) keepCompleted(q queue.Queue, g, id string) {
 	body, _, err := f.session.Get(f.t.Context(), at)
 	if err == nil {
 		var b znode.BatchManifest
-		if b, err = znode.DecodeBatch(body); err == nil {
+		if b, err = znode.Decode[znode.BatchManifest](body); err == nil {
 			b.State, b.Results, b.Completed = znode.BatchOpen, queue.KeepResults+"24h", b.Since
-			body, err = znode.EncodeBatch(b)
+			body, err = znode.Encode(b)
 		}
 	}
 	if err == nil {
@@ -120,11 +120,11 @@ func (f *fixture) keepCompleted(q queue.Queue, g, id string) {
 func (f *fixture) joinQueue(q queue.Queue, g, identity string, role queue.Role) (seat string, leave func()) {
 	f.t.Helper()
 	s := f.dial()
-	process, err := znode.EncodeQueueProcess(znode.QueueProcess{Nonce: identity, Role: role, Host: "here", Parallel: 4})
+	process, err := znode.Encode(znode.QueueProcess{Nonce: identity, Role: role, Host: "here", Parallel: 4})
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	body, err := znode.EncodeQueueSeat(znode.QueueSeat{Identity: identity, Nonce: identity, Role: role})
+	body, err := znode.Encode(znode.QueueSeat{Identity: identity, Nonce: identity, Role: role})
 	if err == nil {
 		err = f.beginQueue(q, g)
 	}
@@ -142,7 +142,7 @@ func (f *fixture) joinQueue(q queue.Queue, g, identity string, role queue.Role) 
 
 func (f *fixture) setHealth(q queue.Queue, g string, h znode.Health) {
 	f.t.Helper()
-	body, err := znode.EncodeHealth(h)
+	body, err := znode.Encode(h)
 	if err == nil {
 		_, err = f.session.Set(f.t.Context(), znode.QueueHealth(q.Root, g), body, -1)
 	}

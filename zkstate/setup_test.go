@@ -191,7 +191,7 @@ func (f *fixture) complete(m *worker.Member) {
 	j, g := m.Job, m.Generation
 	claim := znode.ByIdentity(j.Root, g, m.Identity)
 	zero := 0
-	body, err := znode.EncodeClaim(znode.Claim{Nonce: "n", Lives: 1, State: znode.Done, Exit: &zero})
+	body, err := znode.Encode(znode.Claim{Nonce: "n", Lives: 1, State: znode.Done, Exit: &zero})
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -122,7 +122,7 @@ func (f *fixture) run(jobs []job.Job) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	body, err := znode.EncodeClaim(znode.Claim{Nonce: "n", Lives: 1, State: znode.In})
+	body, err := znode.Encode(znode.Claim{Nonce: "n", Lives: 1, State: znode.In})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func (f *fixture) crowd(j job.Job) {
 		f.t.Fatal(err)
 	}
 	g := o.Record.Generation
-	claim, err := znode.EncodeClaim(znode.Claim{Nonce: "n", Lives: 1, State: znode.In})
+	claim, err := znode.Encode(znode.Claim{Nonce: "n", Lives: 1, State: znode.In})
 	if err != nil {
 		f.t.Fatal(err)
 	}

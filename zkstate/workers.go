@@ -160,7 +160,7 @@ func (r *Reader) joined(ctx context.Context, o *resource.Observed, workers map[s
 		if !w.Live {
 			w.Since = c.stat.Mtime
 		}
-		if w.Claim, err = decode(c, znode.DecodeClaim); err != nil {
+		if w.Claim, err = decode(c, znode.Decode[znode.Claim]); err != nil {
 			w.Claim = znode.Claim{}
 		}
 		if e, ok := byCzxid[c.stat.Czxid]; ok {

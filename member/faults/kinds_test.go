@@ -255,7 +255,7 @@ func handOver(k *soakRun, _ *process, random *rand.Rand) error {
 	}
 	defer store.s.Close()
 	d := k.group.Duties[random.IntN(len(k.group.Duties))]
-	body, err := znode.EncodeAsk(znode.Ask{Do: znode.AskHandover, Duty: d.Name, By: "root@here"})
+	body, err := znode.Encode(znode.Ask{Do: znode.AskHandover, Duty: d.Name, By: "root@here"})
 	if err != nil {
 		return err
 	}

@@ -64,7 +64,7 @@ func (l *ledger) read(ctx context.Context, s *zkconn.Session, w *world) error {
 	if err != nil {
 		return err
 	}
-	cursor, err := znode.DecodeCursor(body)
+	cursor, err := znode.Decode[znode.TickCursor](body)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (l *ledger) read(ctx context.Context, s *zkconn.Session, w *world) error {
 		if err != nil {
 			return err
 		}
-		r, err := znode.DecodeTick(body)
+		r, err := znode.Decode[znode.TickRecord](body)
 		if err != nil {
 			return err
 		}

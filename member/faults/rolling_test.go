@@ -206,7 +206,7 @@ func (u *upgradeRun) zxidOfSeat(t *testing.T, prefix string) int64 {
 		if err != nil {
 			t.Fatal(err)
 		}
-		seat, err := znode.DecodeSeat(body)
+		seat, err := znode.Decode[znode.Seat](body)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -143,7 +143,7 @@ func (w *world) holder(duty string) (znode.Holder, bool) {
 	if err != nil {
 		return znode.Holder{}, false
 	}
-	h, err := znode.DecodeHolder(body)
+	h, err := znode.Decode[znode.Holder](body)
 	return h, err == nil
 }
 

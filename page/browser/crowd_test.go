@@ -59,7 +59,7 @@ func (w *world) joinAll(root, name string, n int) {
 			if err != nil {
 				return err
 			}
-			claim, err := znode.EncodeClaim(znode.Claim{Nonce: fmt.Sprintf("n%d", i), Lives: 1, State: znode.In})
+			claim, err := znode.Encode(znode.Claim{Nonce: fmt.Sprintf("n%d", i), Lives: 1, State: znode.In})
 			if err != nil {
 				return err
 			}

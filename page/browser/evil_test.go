@@ -179,13 +179,13 @@ func (w *world) evilProcesses() {
 func (w *world) evilMember() {
 	w.t.Helper()
 	const identity = `"onmouseover="hacked=1`
-	present, err := znode.EncodePresent(znode.Present{
+	present, err := znode.Encode(znode.Present{
 		Nonce: "n", Version: evilScript, Address: evilURL, Can: []string{evilImage}, Ready: true,
 	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	seat, err := znode.EncodeSeat(znode.Seat{Identity: identity, Nonce: "n", Assign: 1, Duties: []string{evilSVG}})
+	seat, err := znode.Encode(znode.Seat{Identity: identity, Nonce: "n", Assign: 1, Duties: []string{evilSVG}})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -168,7 +168,7 @@ func (b *book) apply(s step, op zkmodel.Op, p place) error {
 }
 
 func (b *book) applySeat(s step, op zkmodel.Op, writes bool) error {
-	seat, err := znode.DecodeSeat(op.Data)
+	seat, err := znode.Decode[znode.Seat](op.Data)
 	if !writes || err != nil && s.who == "" { // by hand
 		delete(b.seats, op.Path)
 		return nil
@@ -218,14 +218,14 @@ func (b *book) askRule(s step) error {
 		}
 		var id, duty string
 		if p.is("ask", "*") {
-			a, err := znode.DecodeAsk(s.Ops[i].Data)
+			a, err := znode.Decode[znode.Ask](s.Ops[i].Data)
 			if err != nil {
 				return err
 			}
 			id, duty = a.ID, a.Duty
 			b.asks[s.Ops[i].Path] = a
 		} else {
-			r, err := znode.DecodeTick(s.Ops[i].Data)
+			r, err := znode.Decode[znode.TickRecord](s.Ops[i].Data)
 			if err != nil {
 				return err
 			}

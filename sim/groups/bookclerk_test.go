@@ -139,7 +139,7 @@ func (b *book) seatRule(s step) error {
 	now := map[string]znode.Seat{} // seats that it writes
 	for i, p := range s.places {
 		if p.is("seat", "*") && s.Ops[i].Type == zkmodel.OpSetData {
-			seat, err := znode.DecodeSeat(s.Ops[i].Data)
+			seat, err := znode.Decode[znode.Seat](s.Ops[i].Data)
 			if err != nil && s.who == "" {
 				return nil // by hand
 			}
@@ -179,7 +179,7 @@ func (b *book) mayGive(duty, identity string) error {
 		return fmt.Errorf("it gives %s to %s, and what it saved is being deleted", duty, identity)
 	}
 	body, _, there := b.w.Server().Get(znode.Live(root, name, identity))
-	if p, err := znode.DecodePresent(body); there && err == nil && !d.Fits(p.Version) {
+	if p, err := znode.Decode[znode.Present](body); there && err == nil && !d.Fits(p.Version) {
 		return fmt.Errorf("it gives %s to %s, which has version %s", duty, identity, p.Version)
 	}
 	return nil
@@ -198,7 +198,7 @@ func (b *book) takeRule(s step) error {
 				return fmt.Errorf("it takes %s, and what that saved is being deleted", p.parts[1])
 			}
 		case p.is("resigned", "*"):
-			r, err := znode.DecodeResignation(s.Ops[i].Data)
+			r, err := znode.Decode[znode.Resignation](s.Ops[i].Data)
 			if err != nil {
 				return err
 			}

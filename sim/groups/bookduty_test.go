@@ -91,7 +91,7 @@ func (b *book) applyDuty(op zkmodel.Op, p place, writes bool) error {
 
 // applyCursor: the cursor never goes back, and always has the digest of the declared schedule.
 func (b *book) applyCursor(op zkmodel.Op, p place) error {
-	c, err := znode.DecodeCursor(op.Data)
+	c, err := znode.Decode[znode.TickCursor](op.Data)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (b *book) applyTick(op zkmodel.Op, p place, writes bool) error {
 		}
 		return nil
 	}
-	r, err := znode.DecodeTick(op.Data)
+	r, err := znode.Decode[znode.TickRecord](op.Data)
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (b *book) applyTick(op zkmodel.Op, p place, writes bool) error {
 
 // applyStep: a step that is done is never begun or done again.
 func (b *book) applyStep(op zkmodel.Op, p place) error {
-	r, err := znode.DecodeStep(op.Data)
+	r, err := znode.Decode[znode.StepRecord](op.Data)
 	if err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func (b *book) wholeKey(at string) error {
 	if !there {
 		return nil
 	}
-	m, err := znode.DecodeManifest(body)
+	m, err := znode.DecodeAny[znode.Manifest](body)
 	if m == nil || err != nil {
 		return err
 	}
@@ -216,14 +216,14 @@ func (b *book) journal(at string) error {
 	if !there {
 		return nil
 	}
-	j, err := znode.DecodeJournal(body)
+	j, err := znode.Decode[znode.Journal](body)
 	if err != nil {
 		return err
 	}
 	var is znode.Journal
 	for _, key := range b.w.Server().Children(at) {
 		body, _, _ := b.w.Server().Get(at + "/" + key)
-		r, err := znode.DecodeStep(body)
+		r, err := znode.Decode[znode.StepRecord](body)
 		if err != nil {
 			return err
 		}

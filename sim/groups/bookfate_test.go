@@ -18,7 +18,7 @@ func (b *book) fateRule(s step) error {
 		if !p.is("duty", "*", "cursor") || s.Ops[i].Type != zkmodel.OpSetData || b.isClerks(s, s.Ops[i], p) {
 			continue
 		}
-		c, err := znode.DecodeCursor(s.Ops[i].Data)
+		c, err := znode.Decode[znode.TickCursor](s.Ops[i].Data)
 		if err != nil {
 			return err
 		}
@@ -57,7 +57,7 @@ func fatesOf(s step) (fates []fate, err error) {
 		if !p.is("duty", "*", "tick", "*") || s.Ops[i].Type != zkmodel.OpCreate {
 			continue
 		}
-		r, err := znode.DecodeTick(s.Ops[i].Data)
+		r, err := znode.Decode[znode.TickRecord](s.Ops[i].Data)
 		if err != nil {
 			return nil, err
 		}

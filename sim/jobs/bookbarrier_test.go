@@ -141,7 +141,7 @@ func (a *attempt) applyState(b *barrier, op zkmodel.Op) error {
 		a.cleared = true
 		return nil
 	}
-	st, err := znode.DecodeRound(op.Data)
+	st, err := znode.Decode[znode.Round](op.Data)
 	if err != nil || op.Type == zkmodel.OpCreate {
 		a.state = st
 		return err

@@ -120,7 +120,7 @@ func (b *book) applyClaim(s step, op zkmodel.Op, p place) error {
 		}
 		return nil
 	}
-	now, err := znode.DecodeClaim(op.Data)
+	now, err := znode.Decode[znode.Claim](op.Data)
 	if err != nil || s.who == nil {
 		r.claims[identity] = now
 		return err

@@ -149,7 +149,7 @@ func (b *book) noteSeat(t *zkmodel.Txn, op zkmodel.Op, g string) error {
 
 // noteHealth demands that who writes what is amiss still looks after the queue.
 func (b *book) noteHealth(g string, op zkmodel.Op) error {
-	h, err := znode.DecodeHealth(op.Data)
+	h, err := znode.DecodeAny[znode.Health](op.Data)
 	if err != nil || h == nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (b *book) noteHealth(g string, op zkmodel.Op) error {
 func (b *book) noteBatch(t *zkmodel.Txn, who, id string, op zkmodel.Op, after []zkmodel.Op) error {
 	switch op.Type {
 	case zkmodel.OpCreate:
-		m, err := znode.DecodeBatch(op.Data)
+		m, err := znode.Decode[znode.BatchManifest](op.Data)
 		b.current[id] = hex(t.Zxid)
 		g, _ := place(op.Path)
 		b.batches[hex(t.Zxid)] = &batch{
@@ -171,7 +171,7 @@ func (b *book) noteBatch(t *zkmodel.Txn, who, id string, op zkmodel.Op, after []
 		}
 		return errors.Join(err, b.mayCome(g))
 	case zkmodel.OpSetData:
-		m, err := znode.DecodeBatch(op.Data)
+		m, err := znode.Decode[znode.BatchManifest](op.Data)
 		if err != nil {
 			return err
 		}
@@ -190,7 +190,7 @@ func (b *book) noteBatch(t *zkmodel.Txn, who, id string, op zkmodel.Op, after []
 		if len(after) == 0 {
 			return one.mayUnmake()
 		}
-		end, err := znode.DecodeBatchEnd(after[len(after)-1].Data)
+		end, err := znode.Decode[znode.BatchEnd](after[len(after)-1].Data)
 		if err == nil {
 			err = b.mayEnd(who, life, one, end)
 		}

@@ -72,11 +72,11 @@ func (d damage) repairQueue(w *world) {
 // executor declares a process that joins a queue as an executor, and leaves. It writes what package tasks writes.
 func (w *world) executor(name, of string, lives int) {
 	w.inQueue(name, of, lives, func(p *sim.Process, s *zkconn.Session, q inQueue) error {
-		live, err := znode.EncodeQueueProcess(znode.QueueProcess{Nonce: name, Role: queue.Executor})
+		live, err := znode.Encode(znode.QueueProcess{Nonce: name, Role: queue.Executor})
 		if err != nil {
 			return err
 		}
-		seat, err := znode.EncodeQueueSeat(znode.QueueSeat{Identity: name, Nonce: name, Role: queue.Executor})
+		seat, err := znode.Encode(znode.QueueSeat{Identity: name, Nonce: name, Role: queue.Executor})
 		if err != nil {
 			return err
 		}
@@ -94,7 +94,7 @@ func (w *world) executor(name, of string, lives int) {
 // submitter declares a process that submits a batch, and ends it.
 func (w *world) submitter(name, of string) {
 	w.inQueue(name, of, 0, func(p *sim.Process, s *zkconn.Session, q inQueue) error {
-		body, err := znode.EncodeBatch(znode.BatchManifest{
+		body, err := znode.Encode(znode.BatchManifest{
 			Tasks: 1, Weight: 1, SHA256: strings.Repeat("0", 64), By: "me@here", Since: time.Now(),
 			State: znode.BatchSubmitting, Results: queue.ResultsDiscard,
 		})

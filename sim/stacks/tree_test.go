@@ -181,7 +181,7 @@ func (t tree) problems() map[string]bool {
 
 // listed reports whether the index of the stack lists the root of r.
 func (t tree) listed(r record) bool {
-	index, err := znode.DecodeIndex(t[znode.Stack(r.Home, r.Stack)].data)
+	index, err := znode.Decode[znode.Index](t[znode.Stack(r.Home, r.Stack)].data)
 	return err == nil && slices.Contains(slices.Concat(index.Roots, index.Leaving), path.Dir(r.path))
 }
 

@@ -192,7 +192,7 @@ func (w *world) ended() (map[string]znode.BatchEnd, error) {
 			if err != nil {
 				return nil, err
 			}
-			if all[id], err = znode.DecodeBatchEnd(body); err != nil {
+			if all[id], err = znode.Decode[znode.BatchEnd](body); err != nil {
 				return nil, fmt.Errorf("%s: %w", id, err)
 			}
 		}

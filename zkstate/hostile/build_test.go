@@ -133,7 +133,7 @@ func (b *builder) completeOnly(s stack, m *worker.Member) {
 	acl, err := zkstate.ParseACL(s.acl())
 	b.try(err)
 	zero := 0
-	body, err := znode.EncodeClaim(znode.Claim{Nonce: "n", Lives: 1, State: znode.Done, Exit: &zero})
+	body, err := znode.Encode(znode.Claim{Nonce: "n", Lives: 1, State: znode.Done, Exit: &zero})
 	b.try(err)
 	if b.err != nil {
 		return

@@ -84,39 +84,19 @@ type Round struct {
 	Missing []int       `json:"missing,omitempty"` // ids that had not arrived when it was aborted, ascending
 }
 
-// EncodeRound encodes the state of a round.
-func EncodeRound(r Round) ([]byte, error) {
-	if err := r.check(); err != nil {
-		return nil, err
-	}
-	return encodeJSON("round", r)
-}
-
-// DecodeRound decodes the state of a round and checks it.
-func DecodeRound(data []byte) (Round, error) {
-	var r Round
-	if err := decodeJSON("round", data, &r); err != nil {
-		return Round{}, err
-	}
-	if err := r.check(); err != nil {
-		return Round{}, err
-	}
-	return r, nil
-}
-
 func (r Round) check() error {
 	switch {
 	case r.Workers < job.MinWorkers || r.Workers > job.MaxWorkers:
-		return fmt.Errorf("round: n: %d is not between %d and %d", r.Workers, job.MinWorkers, job.MaxWorkers)
+		return fmt.Errorf("n: %d is not between %d and %d", r.Workers, job.MinWorkers, job.MaxWorkers)
 	case !r.Mode.known():
-		return fmt.Errorf("round: mode: %q is not a mode that this muster knows", r.Mode)
+		return fmt.Errorf("mode: %q is not a mode that this muster knows", r.Mode)
 	case len(r.Missing) > 0 && r.Aborted == "":
-		return fmt.Errorf("round: workers are missing, but it is not aborted")
+		return fmt.Errorf("workers are missing, but it is not aborted")
 	}
 	before := -1
 	for _, id := range r.Missing {
 		if id <= before || id >= r.Workers {
-			return fmt.Errorf("round: missing: %d is out of order, or no id of %d workers", id, r.Workers)
+			return fmt.Errorf("missing: %d is out of order, or no id of %d workers", id, r.Workers)
 		}
 		before = id
 	}

@@ -16,14 +16,14 @@ func TestRoundIsWrittenAndRead(t *testing.T) {
 			Workers: 3, Mode: LiveRound, Aborted: "waited 1m40s", Missing: []int{0, 2},
 		},
 	} {
-		got, err := EncodeRound(r)
+		got, err := Encode(r)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if d := cmp.Diff(want, string(got)); d != "" {
 			t.Errorf("JSON (-want +got):\n%s", d)
 		}
-		back, err := DecodeRound(got)
+		back, err := Decode[Round](got)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +48,7 @@ func TestDecodeRoundSaysWhatIsDamaged(t *testing.T) {
 		`{"n":2,"mode":"live","aborted":"x","missing":["0"]}`:  "missing",
 		`{"n":2,"mode":"durable","aborted":"x","missing":null`: "unexpected end",
 	} {
-		if _, err := DecodeRound([]byte(body)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Decode[Round]([]byte(body)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want one with %q", body, err, want)
 		}
 	}
@@ -97,15 +97,15 @@ func FuzzDecodeRound(f *testing.F) {
 	f.Add([]byte(`{"n":8,"mode":"durable"}`))
 	f.Add([]byte(`{"n":3,"mode":"live","aborted":"waited","missing":[0,2],"more":{}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		r, err := DecodeRound(data)
+		r, err := Decode[Round](data)
 		if err != nil || len(data) > maxJSON/8 {
 			return
 		}
-		again, err := EncodeRound(r)
+		again, err := Encode(r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		back, err := DecodeRound(again)
+		back, err := Decode[Round](again)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,38 +23,18 @@ const (
 	Done ClaimState = "done"
 )
 
-// EncodeClaim encodes a claim.
-func EncodeClaim(c Claim) ([]byte, error) {
-	if err := c.check(); err != nil {
-		return nil, err
-	}
-	return encodeJSON("claim", c)
-}
-
-// DecodeClaim decodes a claim and checks it.
-func DecodeClaim(data []byte) (Claim, error) {
-	var c Claim
-	if err := decodeJSON("claim", data, &c); err != nil {
-		return Claim{}, err
-	}
-	if err := c.check(); err != nil {
-		return Claim{}, err
-	}
-	return c, nil
-}
-
 func (c Claim) check() error {
 	switch {
 	case c.Nonce == "":
-		return fmt.Errorf("claim: it has no nonce")
+		return fmt.Errorf("it has no nonce")
 	case c.Lives < 1:
-		return fmt.Errorf("claim: lives: %d is less than 1", c.Lives)
+		return fmt.Errorf("lives: %d is less than 1", c.Lives)
 	case c.State != In && c.State != Left && c.State != Done:
-		return fmt.Errorf("claim: state: %q is not known", c.State)
+		return fmt.Errorf("state: %q is not known", c.State)
 	case c.State == Done && c.Exit == nil:
-		return fmt.Errorf("claim: it is done without an exit_code")
+		return fmt.Errorf("it is done without an exit_code")
 	case c.Exit != nil && (*c.Exit < 0 || *c.Exit > 255):
-		return fmt.Errorf("claim: exit_code: %d is not between 0 and 255", *c.Exit)
+		return fmt.Errorf("exit_code: %d is not between 0 and 255", *c.Exit)
 	}
 	return nil
 }

@@ -109,15 +109,15 @@ func FuzzDecodeClaim(f *testing.F) {
 	f.Add([]byte(`{"nonce":"a1","lives":3,"state":"done","exit_code":0}`))
 	f.Add([]byte(`{"nonce":"a1","lives":2,"state":"left","signal":"TERM","more":[]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c, err := DecodeClaim(data)
+		c, err := Decode[Claim](data)
 		if err != nil || len(data) > maxJSON/8 {
 			return
 		}
-		again, err := EncodeClaim(c)
+		again, err := Encode(c)
 		if err != nil {
 			t.Fatal(err)
 		}
-		back, err := DecodeClaim(again)
+		back, err := Decode[Claim](again)
 		if err != nil {
 			t.Fatal(err)
 		}

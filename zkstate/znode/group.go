@@ -81,82 +81,18 @@ const (
 	AskResume   AskKind = "resume"
 )
 
-// EncodePresent encodes the body of a live member.
-func EncodePresent(p Present) ([]byte, error) { return encodeChecked("member", p) }
-
-// DecodePresent decodes the body of a live member and checks it.
-func DecodePresent(data []byte) (Present, error) { return decodeChecked[Present]("member", data) }
-
-// EncodeSeat encodes a seat.
-func EncodeSeat(s Seat) ([]byte, error) { return encodeChecked("seat", s) }
-
-// DecodeSeat decodes a seat and checks it.
-func DecodeSeat(data []byte) (Seat, error) { return decodeChecked[Seat]("seat", data) }
-
-// EncodeDutyTaken encodes the body of a duty.
-func EncodeDutyTaken(d DutyTaken) ([]byte, error) { return encodeChecked("duty", d) }
-
-// DecodeDutyTaken decodes the body of a duty and checks it.
-func DecodeDutyTaken(data []byte) (DutyTaken, error) { return decodeChecked[DutyTaken]("duty", data) }
-
-// EncodeHolder encodes the body of held.
-func EncodeHolder(h Holder) ([]byte, error) { return encodeChecked("holder", h) }
-
-// DecodeHolder decodes the body of held and checks it.
-func DecodeHolder(data []byte) (Holder, error) { return decodeChecked[Holder]("holder", data) }
-
-// EncodeResignation encodes a resignation.
-func EncodeResignation(r Resignation) ([]byte, error) { return encodeChecked("resignation", r) }
-
-// DecodeResignation decodes a resignation and checks it.
-func DecodeResignation(data []byte) (Resignation, error) {
-	return decodeChecked[Resignation]("resignation", data)
-}
-
-// EncodeAsk encodes an operator's request.
-func EncodeAsk(a Ask) ([]byte, error) { return encodeChecked("request", a) }
-
-// DecodeAsk decodes an operator's request and checks it.
-func DecodeAsk(data []byte) (Ask, error) { return decodeChecked[Ask]("request", data) }
-
-// EncodeAskLog encodes the log of requests.
-func EncodeAskLog(l AskLog) ([]byte, error) { return encodeJSON("log of requests", l) }
-
 // DecodeAskLog decodes the log of requests. An empty body is an empty log.
 func DecodeAskLog(data []byte) (AskLog, error) {
-	var l AskLog
 	if len(data) == 0 {
-		return l, nil
+		return AskLog{}, nil
 	}
-	err := decodeJSON("log of requests", data, &l)
-	return l, err
+	return Decode[AskLog](data)
 }
 
 // With is the log after one more request.
 func (l AskLog) With(id string) AskLog {
 	last := append(slices.Clone(l.Last), id)
 	return AskLog{Last: last[max(0, len(last)-MaxAskLog):]}
-}
-
-// checker is a body that can say what is wrong with it.
-type checker interface{ check() error }
-
-func encodeChecked[T checker](what string, v T) ([]byte, error) {
-	if err := v.check(); err != nil {
-		return nil, fmt.Errorf("%s: %w", what, err)
-	}
-	return encodeJSON(what, v)
-}
-
-func decodeChecked[T checker](what string, data []byte) (T, error) {
-	var v, none T
-	if err := decodeJSON(what, data, &v); err != nil {
-		return none, err
-	}
-	if err := v.check(); err != nil {
-		return none, fmt.Errorf("%s: %w", what, err)
-	}
-	return v, nil
 }
 
 func (p Present) check() error {
@@ -198,21 +134,4 @@ func (a Ask) check() error {
 	return required("duty", a.Duty)
 }
 
-// required refuses a body whose field is empty. It takes names and values in turn.
-func required(pairs ...string) error {
-	for i := 0; i < len(pairs); i += 2 {
-		if pairs[i+1] == "" {
-			return fmt.Errorf("it has no %s", pairs[i])
-		}
-	}
-	return nil
-}
-
-func checkSorted(field string, names []string) error {
-	for i, name := range names {
-		if name == "" || i > 0 && names[i-1] >= name {
-			return fmt.Errorf("%s: %q is not sorted, or twice there", field, names)
-		}
-	}
-	return nil
-}
+func (AskLog) check() error { return nil }

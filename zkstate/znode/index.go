@@ -1,7 +1,6 @@
 package znode
 
 import (
-	"fmt"
 	"slices"
 
 	"muster/resource"
@@ -16,30 +15,13 @@ type Index struct {
 	Leaving []string `json:"leaving,omitempty"`
 }
 
-// EncodeIndex encodes an index.
-func EncodeIndex(i Index) ([]byte, error) {
+func (i *Index) check() error {
 	slices.Sort(i.Roots)
 	slices.Sort(i.Leaving)
 	i.Roots = append([]string{}, slices.Compact(i.Roots)...)
-	if err := i.check(); err != nil {
-		return nil, err
-	}
-	return encodeJSON("index of a stack", i)
-}
-
-// DecodeIndex decodes an index and checks it.
-func DecodeIndex(data []byte) (Index, error) {
-	var i Index
-	if err := decodeJSON("index of a stack", data, &i); err != nil {
-		return Index{}, err
-	}
-	return i, i.check()
-}
-
-func (i Index) check() error {
 	for _, root := range slices.Concat(i.Roots, i.Leaving) {
 		if err := resource.CheckRoot(root); err != nil {
-			return fmt.Errorf("index of a stack: %w", err)
+			return err
 		}
 	}
 	return nil

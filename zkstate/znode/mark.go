@@ -1,6 +1,7 @@
 package znode
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -41,24 +42,11 @@ func (m Mark) Link() string {
 	return ", " + m.URL
 }
 
-// EncodeMark encodes a mark, its time in UTC and in whole seconds.
-func EncodeMark(m Mark) ([]byte, error) {
-	m.Since = m.Since.UTC().Truncate(time.Second)
-	if m.Who == "" {
-		return nil, fmt.Errorf("mark: it does not say who")
-	}
-	return encodeJSON("mark", m)
-}
-
-// DecodeMark decodes a mark.
-func DecodeMark(data []byte) (Mark, error) {
-	var m Mark
-	if err := decodeJSON("mark", data, &m); err != nil {
-		return Mark{}, err
-	}
-	if m.Who == "" {
-		return Mark{}, fmt.Errorf("mark: it does not say who")
-	}
+// check cuts its time to whole seconds.
+func (m *Mark) check() error {
 	m.Since, m.URL = m.Since.UTC().Truncate(time.Second), history.CleanURL(m.URL)
-	return m, nil
+	if m.Who == "" {
+		return errors.New("it does not say who")
+	}
+	return nil
 }

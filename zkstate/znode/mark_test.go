@@ -10,7 +10,7 @@ import (
 
 func TestMarkIsWrittenAndRead(t *testing.T) {
 	at := time.Date(2026, 1, 31, 3, 4, 5, 999, time.FixedZone("", 3600))
-	got, err := EncodeMark(Mark{Who: "ci@build", What: "apply", Since: at, Plan: "p1", Op: "o1"})
+	got, err := Encode(Mark{Who: "ci@build", What: "apply", Since: at, Plan: "p1", Op: "o1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -18,7 +18,7 @@ func TestMarkIsWrittenAndRead(t *testing.T) {
 	if d := cmp.Diff(wantJSON, string(got)); d != "" {
 		t.Errorf("JSON (-want +got):\n%s", d)
 	}
-	back, err := DecodeMark(got)
+	back, err := Decode[Mark](got)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,13 +32,13 @@ func TestMarkIsWrittenAndRead(t *testing.T) {
 // TestMarkNamesWhoAsked: with the address of the run, but no password in it.
 func TestMarkNamesWhoAsked(t *testing.T) {
 	at := time.Date(2026, 1, 31, 3, 4, 5, 0, time.UTC)
-	body, err := EncodeMark(Mark{
+	body, err := Encode(Mark{
 		Who: "runner@build", What: "apply", Since: at, Actor: "ann", URL: "https://u:p@ci.example/runs/7",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := DecodeMark(body)
+	m, err := Decode[Mark](body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestDecodeMarkSaysWhatIsDamaged(t *testing.T) {
 		`{"who":"a","since":"yesterday"}`: "yesterday",
 		`{"who":["a"]}`:                   "who",
 	} {
-		if _, err := DecodeMark([]byte(body)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Decode[Mark]([]byte(body)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want one with %q", body, err, want)
 		}
 	}

@@ -70,33 +70,6 @@ func Steps(root, g, duty, name, id string) string {
 	return resource.Join(Operation(root, g, duty, name), id)
 }
 
-// EncodeOpening encodes an opening.
-func EncodeOpening(o Opening) ([]byte, error) { return encodeChecked("operation", o) }
-
-// DecodeOpening decodes an opening and checks it. An empty body is nil: the operation is closed.
-func DecodeOpening(data []byte) (*Opening, error) {
-	if len(data) == 0 {
-		return nil, nil
-	}
-	o, err := decodeChecked[Opening]("operation", data)
-	if err != nil {
-		return nil, err
-	}
-	return &o, nil
-}
-
-// EncodeJournal encodes the body of the folder of steps.
-func EncodeJournal(j Journal) ([]byte, error) { return encodeChecked("journal", j) }
-
-// DecodeJournal decodes the body of the folder of steps and checks it.
-func DecodeJournal(data []byte) (Journal, error) { return decodeChecked[Journal]("journal", data) }
-
-// EncodeStep encodes a step.
-func EncodeStep(s StepRecord) ([]byte, error) { return encodeChecked("step", s) }
-
-// DecodeStep decodes a step and checks it.
-func DecodeStep(data []byte) (StepRecord, error) { return decodeChecked[StepRecord]("step", data) }
-
 func (o Opening) check() error {
 	if err := CheckToken(o.ID); err != nil {
 		return fmt.Errorf("id: %w", err)

@@ -26,23 +26,23 @@ func TestStepKeys(t *testing.T) {
 
 func TestOperationBodies(t *testing.T) {
 	opening := Opening{ID: "id", Script: "digest", By: "a", Epoch: 7, Runs: 2}
-	body, err := EncodeOpening(opening)
+	body, err := Encode(opening)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := DecodeOpening(body); err != nil || *got != opening {
+	if got, err := DecodeAny[Opening](body); err != nil || *got != opening {
 		t.Errorf("an opening became %+v: %v", got, err)
 	}
-	if got, err := DecodeOpening(nil); err != nil || got != nil {
+	if got, err := DecodeAny[Opening](nil); err != nil || got != nil {
 		t.Errorf("a closed operation is %+v: %v", got, err)
 	}
 	step := StepRecord{
 		Name: "s", Done: true, Attempts: 1, By: "a", Epoch: 7, Output: bytes.Repeat([]byte{0xff}, MaxOutput),
 	}
-	if body, err = EncodeStep(step); err != nil {
+	if body, err = Encode(step); err != nil {
 		t.Fatal(err)
 	}
-	got, err := DecodeStep(body)
+	got, err := Decode[StepRecord](body)
 	if d := cmp.Diff(step, got); d != "" || err != nil {
 		t.Errorf("step (-want +got):\n%s%v", d, err)
 	}
@@ -51,18 +51,18 @@ func TestOperationBodies(t *testing.T) {
 // TestDamagedOperations are refused, whoever wrote them.
 func TestDamagedOperations(t *testing.T) {
 	for name, err := range map[string]error{
-		"id":       errOf(EncodeOpening(Opening{ID: "a/b", Script: "s", By: "a"})),
-		"script":   errOf(EncodeOpening(Opening{ID: "a", By: "a"})),
-		"journal":  errOf(DecodeJournal([]byte(`{"steps":1,"done":2}`))),
-		"empty":    errOf(DecodeJournal(nil)),
-		"attempts": errOf(DecodeStep([]byte(`{"name":"s","by":"a"}`))),
-		"begun":    errOf(EncodeStep(StepRecord{Name: "s", By: "a", Attempts: 1, Output: []byte("x")})),
-		"name":     errOf(EncodeStep(StepRecord{By: "a", Attempts: 1})),
-		"output": errOf(EncodeStep(StepRecord{
+		"id":       errOf(Encode(Opening{ID: "a/b", Script: "s", By: "a"})),
+		"script":   errOf(Encode(Opening{ID: "a", By: "a"})),
+		"journal":  errOf(Decode[Journal]([]byte(`{"steps":1,"done":2}`))),
+		"empty":    errOf(Decode[Journal](nil)),
+		"attempts": errOf(Decode[StepRecord]([]byte(`{"name":"s","by":"a"}`))),
+		"begun":    errOf(Encode(StepRecord{Name: "s", By: "a", Attempts: 1, Output: []byte("x")})),
+		"name":     errOf(Encode(StepRecord{By: "a", Attempts: 1})),
+		"output": errOf(Encode(StepRecord{
 			Name: "s", By: "a", Attempts: 1, Done: true, Output: make([]byte, MaxOutput+1),
 		})),
-		"manifest": errOf(EncodeManifest(Manifest{Value: "v", SHA256: strings.Repeat("00", 32), Bytes: 1})),
-		"total":    errOf(EncodeStateTotal(StateTotal{Writing: -1})),
+		"manifest": errOf(Encode(Manifest{Value: "v", SHA256: strings.Repeat("00", 32), Bytes: 1})),
+		"total":    errOf(Encode(StateTotal{Writing: -1})),
 	} {
 		if err == nil {
 			t.Errorf("%s: it is accepted", name)

@@ -141,57 +141,6 @@ const (
 	maxRefusal = 1000
 )
 
-// EncodeQueueProcess encodes the body of a live process.
-func EncodeQueueProcess(p QueueProcess) ([]byte, error) { return encodeChecked("process", p) }
-
-// DecodeQueueProcess decodes the body of a live process and checks it.
-func DecodeQueueProcess(data []byte) (QueueProcess, error) {
-	return decodeChecked[QueueProcess]("process", data)
-}
-
-// EncodeQueueSeat encodes a seat.
-func EncodeQueueSeat(s QueueSeat) ([]byte, error) { return encodeChecked("seat", s) }
-
-// DecodeQueueSeat decodes a seat and checks it.
-func DecodeQueueSeat(data []byte) (QueueSeat, error) { return decodeChecked[QueueSeat]("seat", data) }
-
-// EncodeBatch encodes a manifest.
-func EncodeBatch(b BatchManifest) ([]byte, error) {
-	b.Since, b.Completed = b.Since.UTC(), b.Completed.UTC()
-	return encodeChecked("batch", b)
-}
-
-// DecodeBatch decodes a manifest and checks it.
-func DecodeBatch(data []byte) (BatchManifest, error) {
-	return decodeChecked[BatchManifest]("batch", data)
-}
-
-// EncodeBatchEnd encodes a batch that has ended.
-func EncodeBatchEnd(b BatchEnd) ([]byte, error) {
-	b.Since, b.Completed, b.Ended = b.Since.UTC(), b.Completed.UTC(), b.Ended.UTC()
-	return encodeChecked("ended batch", b)
-}
-
-// DecodeBatchEnd decodes a batch that has ended and checks it.
-func DecodeBatchEnd(data []byte) (BatchEnd, error) {
-	return decodeChecked[BatchEnd]("ended batch", data)
-}
-
-// EncodeHealth encodes what is amiss.
-func EncodeHealth(h Health) ([]byte, error) { return encodeChecked("health", h) }
-
-// DecodeHealth decodes what is amiss and checks it. An empty body is nil: nobody has looked yet.
-func DecodeHealth(data []byte) (*Health, error) {
-	if len(data) == 0 {
-		return nil, nil
-	}
-	h, err := decodeChecked[Health]("health", data)
-	if err != nil {
-		return nil, err
-	}
-	return &h, nil
-}
-
 func (p QueueProcess) check() error {
 	if p.Parallel < 0 {
 		return fmt.Errorf("parallel: %d is negative", p.Parallel)
@@ -203,7 +152,8 @@ func (s QueueSeat) check() error {
 	return required("identity", s.Identity, "nonce", s.Nonce, "role", string(s.Role))
 }
 
-func (b BatchManifest) check() error {
+func (b *BatchManifest) check() error {
+	b.Since, b.Completed = b.Since.UTC(), b.Completed.UTC()
 	sum, err := hex.DecodeString(b.SHA256)
 	switch {
 	case b.Tasks < 1:
@@ -229,7 +179,8 @@ func (b BatchManifest) check() error {
 	return required("by", b.By)
 }
 
-func (b BatchEnd) check() error {
+func (b *BatchEnd) check() error {
+	b.Ended = b.Ended.UTC()
 	switch {
 	case !slices.Contains([]EndState{EndCollected, EndDiscarded, EndCancelled, EndUnattended}, b.How):
 		return fmt.Errorf("how: %q is not known", b.How)

@@ -52,7 +52,7 @@ func TestBatchBodies(t *testing.T) {
 		b.Since = b.Since.In(time.FixedZone("", 3600))
 		b.Completed = b.Since.Add(time.Minute)
 	})
-	body, err := EncodeBatch(b)
+	body, err := Encode(b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,60 +62,60 @@ func TestBatchBodies(t *testing.T) {
 	if d := cmp.Diff(want, string(body)); d != "" {
 		t.Errorf("a batch (-want +got):\n%s", d)
 	}
-	back, err := DecodeBatch(body)
+	back, err := Decode[BatchManifest](body)
 	if d := cmp.Diff(b, back); err != nil || d != "" {
 		t.Errorf("read back: %v (-want +got):\n%s", err, d)
 	}
 	end := BatchEnd{
 		BatchManifest: manifest(), How: EndCollected, Done: 4999, Dead: 1, EndedBy: "w1", Ended: b.Since.Add(time.Hour),
 	}
-	if body, err = EncodeBatchEnd(end); err != nil {
+	if body, err = Encode(end); err != nil {
 		t.Fatal(err)
 	}
-	ended, err := DecodeBatchEnd(body)
+	ended, err := Decode[BatchEnd](body)
 	if d := cmp.Diff(end, ended); err != nil || d != "" {
 		t.Errorf("an end: %v (-want +got):\n%s", err, d)
 	}
-	if newer, err := DecodeBatch(body); err != nil || newer.State != BatchOpen {
+	if newer, err := Decode[BatchManifest](body); err != nil || newer.State != BatchOpen {
 		t.Errorf("more fields: %+v, %v", newer, err)
 	}
 }
 
 func TestQueueProcessBodies(t *testing.T) {
 	p := QueueProcess{Nonce: "n", Role: queue.Executor, Host: "h", Parallel: 8}
-	body, err := EncodeQueueProcess(p)
-	if back, bad := DecodeQueueProcess(body); err != nil || bad != nil || back != p {
+	body, err := Encode(p)
+	if back, bad := Decode[QueueProcess](body); err != nil || bad != nil || back != p {
 		t.Errorf("a process became %+v: %v, %v", back, err, bad)
 	}
-	newer, err := DecodeQueueProcess([]byte(`{"nonce":"n","role":"auditor","x":1}`))
+	newer, err := Decode[QueueProcess]([]byte(`{"nonce":"n","role":"auditor","x":1}`))
 	if err != nil || newer.Role != "auditor" {
 		t.Errorf("a newer role: %+v, %v", newer, err)
 	}
 	s := QueueSeat{Identity: "a", Nonce: "n", Role: queue.Watcher}
-	body, err = EncodeQueueSeat(s)
-	if back, bad := DecodeQueueSeat(body); err != nil || bad != nil || back != s {
+	body, err = Encode(s)
+	if back, bad := Decode[QueueSeat](body); err != nil || bad != nil || back != s {
 		t.Errorf("a seat became %+v: %v, %v", back, err, bad)
 	}
 	h := Health{
 		Seat: "s-0000000003", Completed: 2, Lost: []string{"a", "b"}, MoreLost: 7, Failed: []string{"c"}, Redis: "NOAUTH",
 	}
-	body, err = EncodeHealth(h)
-	back, bad := DecodeHealth(body)
+	body, err = Encode(h)
+	back, bad := DecodeAny[Health](body)
 	if d := cmp.Diff(&h, back); err != nil || bad != nil || d != "" {
 		t.Errorf("health: %v, %v:\n%s", err, bad, d)
 	}
-	if none, err := DecodeHealth(nil); none != nil || err != nil {
+	if none, err := DecodeAny[Health](nil); none != nil || err != nil {
 		t.Errorf("nobody has looked: %+v, %v", none, err)
 	}
 }
 
 // TestDamagedQueueBodies are refused, whoever wrote them.
 func TestDamagedQueueBodies(t *testing.T) {
-	batch := func(edit func(*BatchManifest)) error { return errOf(EncodeBatch(manifest(edit))) }
+	batch := func(edit func(*BatchManifest)) error { return errOf(Encode(manifest(edit))) }
 	end := func(edit func(*BatchEnd)) error {
 		e := BatchEnd{BatchManifest: manifest(), How: EndCollected, Done: 1, Ended: time.Unix(1, 0)}
 		edit(&e)
-		return errOf(EncodeBatchEnd(e))
+		return errOf(Encode(e))
 	}
 	if err := end(func(*BatchEnd) {}); err != nil {
 		t.Errorf("a valid end: %v", err)
@@ -132,21 +132,21 @@ func TestDamagedQueueBodies(t *testing.T) {
 		"since":     batch(func(b *BatchManifest) { b.Since = time.Time{} }),
 		"state":     batch(func(b *BatchManifest) { b.State = "done" }),
 		"attempts":  batch(func(b *BatchManifest) { b.Attempts = -1 }),
-		"empty":     errOf(DecodeBatch(nil)),
-		"no JSON":   errOf(DecodeBatch([]byte("x"))),
+		"empty":     errOf(Decode[BatchManifest](nil)),
+		"no JSON":   errOf(Decode[BatchManifest]([]byte("x"))),
 		"how":       end(func(e *BatchEnd) { e.How = "" }),
 		"dead":      end(func(e *BatchEnd) { e.Dead = 5000 }),
 		"ended":     end(func(e *BatchEnd) { e.Ended = time.Time{} }),
 		"end's own": end(func(e *BatchEnd) { e.Weight = 0 }),
-		"nonce":     errOf(EncodeQueueProcess(QueueProcess{Role: queue.Executor})),
-		"role":      errOf(EncodeQueueProcess(QueueProcess{Nonce: "n"})),
-		"parallel":  errOf(EncodeQueueProcess(QueueProcess{Nonce: "n", Role: queue.Executor, Parallel: -1})),
-		"identity":  errOf(EncodeQueueSeat(QueueSeat{Nonce: "n", Role: queue.Executor})),
-		"health":    errOf(EncodeHealth(Health{Seat: "x"})),
-		"unsorted":  errOf(EncodeHealth(Health{Seat: "s-0000000003", Lost: []string{"b", "a"}})),
-		"refusal":   errOf(EncodeHealth(Health{Seat: "s-0000000003", Redis: strings.Repeat("x", maxRefusal+1)})),
-		"many lost": errOf(EncodeHealth(Health{Seat: "s-0000000003", Lost: make([]string, MaxHealth+1)})),
-		"completed": errOf(EncodeHealth(Health{Seat: "s-0000000003", Completed: -1})),
+		"nonce":     errOf(Encode(QueueProcess{Role: queue.Executor})),
+		"role":      errOf(Encode(QueueProcess{Nonce: "n"})),
+		"parallel":  errOf(Encode(QueueProcess{Nonce: "n", Role: queue.Executor, Parallel: -1})),
+		"identity":  errOf(Encode(QueueSeat{Nonce: "n", Role: queue.Executor})),
+		"health":    errOf(Encode(Health{Seat: "x"})),
+		"unsorted":  errOf(Encode(Health{Seat: "s-0000000003", Lost: []string{"b", "a"}})),
+		"refusal":   errOf(Encode(Health{Seat: "s-0000000003", Redis: strings.Repeat("x", maxRefusal+1)})),
+		"many lost": errOf(Encode(Health{Seat: "s-0000000003", Lost: make([]string, MaxHealth+1)})),
+		"completed": errOf(Encode(Health{Seat: "s-0000000003", Completed: -1})),
 	} {
 		if err == nil {
 			t.Errorf("%s is accepted", name)

@@ -37,30 +37,12 @@ type StateTotal struct {
 // CheckKey says why key is not a valid key of saved state, or returns nil: the rules of names hold.
 func CheckKey(key string) error { return resource.CheckName("key", key) }
 
-// EncodeManifest encodes a manifest.
-func EncodeManifest(m Manifest) ([]byte, error) { return encodeChecked("manifest", m) }
-
-// DecodeManifest decodes a manifest and checks it. An empty body is nil.
-func DecodeManifest(data []byte) (*Manifest, error) {
-	if len(data) == 0 {
-		return nil, nil
-	}
-	m, err := decodeChecked[Manifest]("manifest", data)
-	if err != nil {
-		return nil, err
-	}
-	return &m, nil
-}
-
-// EncodeStateTotal encodes the body of the folder.
-func EncodeStateTotal(t StateTotal) ([]byte, error) { return encodeChecked("state", t) }
-
 // DecodeStateTotal decodes the body of the folder and checks it. An empty body is 0 bytes.
 func DecodeStateTotal(data []byte) (StateTotal, error) {
 	if len(data) == 0 {
 		return StateTotal{}, nil
 	}
-	return decodeChecked[StateTotal]("state", data)
+	return Decode[StateTotal](data)
 }
 
 func (m Manifest) check() error {

@@ -132,18 +132,6 @@ func CutTail(output []byte) string {
 	return text
 }
 
-// EncodeCursor encodes a cursor.
-func EncodeCursor(c TickCursor) ([]byte, error) { return encodeChecked("cursor", c) }
-
-// DecodeCursor decodes a cursor and checks it.
-func DecodeCursor(data []byte) (TickCursor, error) { return decodeChecked[TickCursor]("cursor", data) }
-
-// EncodeTick encodes the record of a run.
-func EncodeTick(r TickRecord) ([]byte, error) { return encodeChecked("run", r) }
-
-// DecodeTick decodes the record of a run and checks it.
-func DecodeTick(data []byte) (TickRecord, error) { return decodeChecked[TickRecord]("run", data) }
-
 func (c TickCursor) check() error {
 	if c.Tick.IsZero() {
 		return fmt.Errorf("tick: it is no time")

@@ -24,14 +24,14 @@ func TestTickIsWrittenAndRead(t *testing.T) {
 			State: TickMissed, First: at, Last: at.Add(time.Second), Count: 2,
 		},
 	} {
-		got, err := EncodeTick(r)
+		got, err := Encode(r)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if d := cmp.Diff(want, string(got)); d != "" {
 			t.Errorf("JSON (-want +got):\n%s", d)
 		}
-		back, err := DecodeTick(got)
+		back, err := Decode[TickRecord](got)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,12 +51,12 @@ func TestDecodeTickSaysWhatIsDamaged(t *testing.T) {
 		`{"state":"missed"}`:                 "count: 0",
 		`{"state":"done","started":"today"}`: "today",
 	} {
-		if _, err := DecodeTick([]byte(body)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Decode[TickRecord]([]byte(body)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want one with %q", body, err, want)
 		}
 	}
 	for _, body := range []string{"", "{}", `{"tick":"2026-11-22T02:00:00Z"}`, `{"digest":"aa"}`} {
-		if c, err := DecodeCursor([]byte(body)); err == nil {
+		if c, err := Decode[TickCursor]([]byte(body)); err == nil {
 			t.Errorf("%s is a cursor: %+v", body, c)
 		}
 	}
