@@ -3,7 +3,6 @@ package member
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -27,16 +26,12 @@ func (h *Hold) writeAgain(ctx context.Context, ops ...zkconn.Op) error {
 }
 
 // repeat is writeAgain with the results of ops.
-func (h *Hold) repeat(ctx context.Context, ops ...zkconn.Op) ([]zkconn.Result, error) {
-	for {
-		results, err := h.write(ctx, ops...)
-		if !errors.Is(err, zkconn.ErrUnknown) {
-			return results, err
-		}
-		if settle := h.m.session.Settled(ctx); settle != nil {
-			return nil, fmt.Errorf("%w: %w", err, settle)
-		}
-	}
+func (h *Hold) repeat(ctx context.Context, ops ...zkconn.Op) (results []zkconn.Result, err error) {
+	err = h.m.session.Once(ctx, func() (err error) {
+		results, err = h.write(ctx, ops...)
+		return err
+	}, nil)
+	return results, err
 }
 
 // make creates a persistent znode, unless it is there.

@@ -1,6 +1,7 @@
 package zkstate
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -74,23 +75,16 @@ func (r *Reader) Applied(ctx context.Context, planID string) error {
 // createOnce creates a znode with a body that nobody else writes. After a lost reply the body shows whether this call
 // created it.
 func (s *Store) createOnce(ctx context.Context, path string, body []byte) error {
-	_, err := s.session.Create(ctx, path, body, zkconn.Persistent, s.acl)
-	if !errors.Is(err, zkconn.ErrUnknown) {
+	return s.session.Once(ctx, func() error {
+		_, err := s.session.Create(ctx, path, body, zkconn.Persistent, s.acl)
 		return err
-	}
-	if err := s.session.Settled(ctx); err != nil {
-		return err
-	}
-	found, _, err := s.session.Get(ctx, path)
-	switch {
-	case err == nil && string(found) == string(body):
-		return nil
-	case err == nil:
-		return &zkconn.Error{Op: "create", Path: path, Err: zkconn.ErrNodeExists}
-	case errors.Is(err, zkconn.ErrNoNode):
-		return s.createOnce(ctx, path, body)
-	}
-	return err
+	}, func() (bool, error) {
+		found, _, err := s.session.Get(ctx, path)
+		if errors.Is(err, zkconn.ErrNoNode) {
+			return false, nil
+		}
+		return bytes.Equal(found, body), err
+	})
 }
 
 // PruneApplied deletes the marks of plans that were applied more than maxAge before now. Such plans are refused because

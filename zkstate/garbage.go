@@ -269,16 +269,9 @@ func (s *Store) removeAll(ctx context.Context, paths []string) error {
 
 // remove deletes one znode of any version. It is no error if the znode is gone.
 func (s *Store) remove(ctx context.Context, path string) error {
-	for {
-		err := s.session.Delete(ctx, path, -1)
-		switch {
-		case errors.Is(err, zkconn.ErrNoNode):
-			return nil
-		case !errors.Is(err, zkconn.ErrUnknown):
-			return err
-		}
-		if err := s.session.Settled(ctx); err != nil {
-			return err
-		}
+	err := s.session.Once(ctx, func() error { return s.session.Delete(ctx, path, -1) }, nil)
+	if errors.Is(err, zkconn.ErrNoNode) {
+		return nil
 	}
+	return err
 }

@@ -139,29 +139,28 @@ func (s *Store) BeginEntry(ctx context.Context, e *history.Entry) (path string, 
 // createEntry creates an entry with a body that nobody else writes. After a lost reply the body shows whether it was
 // created.
 func (s *Store) createEntry(ctx context.Context, body []byte) (string, error) {
-	for {
-		path, err := s.session.Create(ctx, znode.NewEntry(s.home, s.cfg.Stack), body, zkconn.PersistentSequential, s.acl)
-		if !errors.Is(err, zkconn.ErrUnknown) {
-			return path, err
-		}
-		if err := s.session.Settled(ctx); err != nil {
-			return "", err
-		}
+	var path string
+	err := s.session.Once(ctx, func() (err error) {
+		path, err = s.session.Create(ctx, znode.NewEntry(s.home, s.cfg.Stack), body, zkconn.PersistentSequential, s.acl)
+		return err
+	}, func() (bool, error) {
 		names, err := s.entries(ctx, s.cfg.Stack)
-		if err != nil {
-			return "", err
-		}
 		for _, name := range names { // the newest first: it is the first one, unless somebody took the lock away
 			path = znode.History(s.home, s.cfg.Stack) + "/" + name
 			found, _, err := s.session.Get(ctx, path)
 			switch {
 			case bytes.Equal(found, body):
-				return path, nil
+				return true, nil
 			case err != nil && !errors.Is(err, zkconn.ErrNoNode) && !errors.Is(err, zkconn.ErrNoAuth):
-				return "", err
+				return false, err
 			}
 		}
+		return false, err
+	})
+	if err != nil {
+		return "", err
 	}
+	return path, nil
 }
 
 // pruneHistory deletes the oldest entries beyond those that are kept. Those are the oldest also if others write or
@@ -196,16 +195,11 @@ func (s *Store) EndEntry(ctx context.Context, path string, e history.Entry) erro
 	if err != nil {
 		return err
 	}
-	for {
+	return s.session.Once(ctx, func() error {
 		_, err := s.session.Set(ctx, path, body, 0)
-		if !errors.Is(err, zkconn.ErrUnknown) {
-			return err
-		}
-		if err := s.session.Settled(ctx); err != nil {
-			return err
-		}
-		if found, _, err := s.session.Get(ctx, path); err != nil || bytes.Equal(found, body) {
-			return err
-		}
-	}
+		return err
+	}, func() (bool, error) {
+		found, _, err := s.session.Get(ctx, path)
+		return bytes.Equal(found, body), err
+	})
 }

@@ -78,12 +78,10 @@ func (s *Store) makeFolder(ctx context.Context, path string) error {
 		if err := s.makeFolder(ctx, parent); err != nil {
 			return err
 		}
-		_, err := s.session.Create(ctx, path, nil, zkconn.Persistent, s.acl)
-		if errors.Is(err, zkconn.ErrUnknown) { // creating it again does no harm
-			if err = s.session.Settled(ctx); err == nil {
-				_, err = s.session.Create(ctx, path, nil, zkconn.Persistent, s.acl)
-			}
-		}
+		err := s.session.Once(ctx, func() error {
+			_, err := s.session.Create(ctx, path, nil, zkconn.Persistent, s.acl)
+			return err
+		}, nil)
 		if err != nil && !errors.Is(err, zkconn.ErrNodeExists) {
 			return err
 		}

@@ -167,6 +167,27 @@ func (s *Session) Settled(ctx context.Context) error {
 	return s.Sync(ctx, "/")
 }
 
+// Once repeats a write until its outcome is known. After an ErrUnknown it asks happened, which reads whether the write
+// has happened, and sends it again if not. A nil happened means that the write may happen twice. If the outcome cannot
+// be known, the error is also that of the write.
+func (s *Session) Once(ctx context.Context, send func() error, happened func() (bool, error)) error {
+	for {
+		err := send()
+		if !errors.Is(err, ErrUnknown) {
+			return err
+		}
+		if settle := s.Settled(ctx); settle != nil {
+			return fmt.Errorf("%w: %w", settle, err)
+		}
+		if happened == nil {
+			continue
+		}
+		if done, err := happened(); done || err != nil {
+			return err
+		}
+	}
+}
+
 // authenticate adds a credential. The library sends it again on every new connection.
 func (s *Session) authenticate(ctx context.Context, a Auth) error {
 	_, err := read(ctx, s, "auth", a.Scheme, func(c *zk.Conn) (struct{}, error) {
