@@ -18,7 +18,7 @@ import (
 	"muster/zkstate/znode"
 )
 
-// askOptions of the commands that ask the clerk of a group for something.
+// askOptions of the commands that ask the assigner of a group for something.
 type askOptions struct {
 	searchFlags
 	do      znode.AskKind
@@ -75,13 +75,13 @@ tick. The tasks of a batch are executed again; a queue stands for all batches.`,
 	})
 }
 
-// newAskCmd adds to cmd what all commands have that ask the clerk of a group.
+// newAskCmd adds to cmd what all commands have that ask the assigner of a group.
 func (p *process) newAskCmd(o *askOptions, cmd *cobra.Command) *cobra.Command {
 	cmd.Args = argCount(1, 1, "one duty, as GROUP/DUTY")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return runAsk(cmd.Context(), p, *o, args[0]) }
 	o.searchFlags.addTo(cmd.Flags())
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second,
-		"wait `DURATION` for the clerk of the group, or for Redis")
+		"wait `DURATION` for the assigner of the group, or for Redis")
 	p.completeSearch(cmd, &o.searchFlags)
 	duty := p.completeDuty(&o.searchFlags, group.Types()...)
 	cmd.ValidArgsFunction = duty
@@ -100,7 +100,7 @@ func (p *process) newAskCmd(o *askOptions, cmd *cobra.Command) *cobra.Command {
 func runAsk(ctx context.Context, p *process, o askOptions, name string) error {
 	switch {
 	case o.timeout <= 0:
-		return usagef("--timeout 30s", "--timeout %s leaves the clerk no time", o.timeout)
+		return usagef("--timeout 30s", "--timeout %s leaves the assigner no time", o.timeout)
 	case o.unpin && o.to != "":
 		return usagef("name one of them", "--to pins the duty, and --unpin takes the pin away")
 	case o.unpin:
@@ -132,7 +132,7 @@ func runAsk(ctx context.Context, p *process, o askOptions, name string) error {
 	if err != nil {
 		return askError(err, found)
 	}
-	if err := awaitClerk(limited, scope, o, found, sent, len(before.Members) > 0); err != nil {
+	if err := awaitAssigner(limited, scope, o, found, sent, len(before.Members) > 0); err != nil {
 		return err
 	}
 	after, err := scope.dutyNow(ctx, found)
@@ -191,8 +191,9 @@ func askError(err error, d foundDuty) error {
 	return err
 }
 
-// awaitClerk waits until the clerk has decided, or until the time of ctx is up. Without a live member there is none.
-func awaitClerk(ctx context.Context, scope searchScope, o askOptions, d foundDuty, sent string, live bool) error {
+// awaitAssigner waits until the assigner has decided, or until the time of ctx is up. Without a live member there is
+// none.
+func awaitAssigner(ctx context.Context, scope searchScope, o askOptions, d foundDuty, sent string, live bool) error {
 	next := "muster status " + text.ShellWord(d.path) + " shows what waits"
 	if !live {
 		err := fmt.Errorf("%s: the %s is written down, but no member of the group is live: the first one does it",
@@ -201,7 +202,7 @@ func awaitClerk(ctx context.Context, scope searchScope, o askOptions, d foundDut
 	}
 	err := member.AwaitAnswer(ctx, scope.session, sent)
 	if errors.Is(err, errTimeUp) {
-		err = fmt.Errorf("%s: the clerk has not answered within %s; it still may do the %s", d.name(), o.timeout, o.do)
+		err = fmt.Errorf("%s: the assigner has not answered within %s; it still may do the %s", d.name(), o.timeout, o.do)
 		return &problem{errIncomplete, err, next}
 	}
 	return err

@@ -115,7 +115,7 @@ func TestStatusOfOneGroup(t *testing.T) {
 	g.until("spare: nobody has it: no member can do it (version: 1)", "status", "shop")
 	got = g.expect(0, "  degraded\n1 live, ", "status", "shop")
 	for _, want := range []string{
-		"1 member: 1 of 1.9; the clerk is a", "1.9      a       127.0.0.1:7000",
+		"1 member: 1 of 1.9; the assigner is a", "1.9      a       127.0.0.1:7000",
 		"next: muster explain -C " + g.dir + " " + g.root + "/shop/spare",
 	} {
 		if !strings.Contains(got.stdout, want) {
@@ -126,9 +126,9 @@ func TestStatusOfOneGroup(t *testing.T) {
 	g.until("  running\n2 live, 3 of 3 duties held", "status", "shop")
 	var doc struct {
 		Groups []struct {
-			Clerk   string
-			Members []struct{ Identity string }
-			Duties  []struct {
+			Assigner string
+			Members  []struct{ Identity string }
+			Duties   []struct {
 				Name, Holder string
 				Epoch        int64
 			} `json:"duty_states"`
@@ -137,12 +137,12 @@ func TestStatusOfOneGroup(t *testing.T) {
 	if err := json.Unmarshal([]byte(g.expect(0, "", "status", "shop", "--json").stdout), &doc); err != nil {
 		t.Fatal(err)
 	}
-	if len(doc.Groups) != 1 || doc.Groups[0].Clerk != "a" || len(doc.Groups[0].Members) != 2 ||
+	if len(doc.Groups) != 1 || doc.Groups[0].Assigner != "a" || len(doc.Groups[0].Members) != 2 ||
 		doc.Groups[0].Duties[2].Holder != "b" || doc.Groups[0].Duties[2].Epoch == 0 {
 		t.Errorf("%+v", doc)
 	}
 	g.expect(0, "3 of 3 duties held", "status")
-	g.expect(0, "the clerk is a", "explain", "shop")
+	g.expect(0, "the assigner is a", "explain", "shop")
 }
 
 func TestExplainADuty(t *testing.T) {
@@ -167,7 +167,7 @@ func TestHandoverPauseAndResume(t *testing.T) {
 	g.until("main     a", "status", "shop")
 	g.expect(4, "a has it, and no other member may have it now", "handover", "shop/main")
 	g.join("b", "1.9", "main")
-	g.until("nobody has it: no member can do it (not listed: 2)", "status", "shop") // the clerk knows b
+	g.until("nobody has it: no member can do it (not listed: 2)", "status", "shop") // the assigner knows b
 	g.until("shop/main: ", "handover", "shop/main")
 	g.until("main     b", "status", "shop")
 	g.expect(0, "shop/main: ", "handover", "shop/main", "--to", "a")
@@ -202,7 +202,7 @@ func TestAskingIsRefused(t *testing.T) {
 		{4, "z is not live", "handover shop/main --to z"},
 		{4, "a does not list it", "handover shop/nightly --to a"},
 		{64, "--unpin takes the pin away", "handover shop/main --to a --unpin"},
-		{64, "leaves the clerk no time", "resume shop/main --timeout 0s"},
+		{64, "leaves the assigner no time", "resume shop/main --timeout 0s"},
 		{64, "needs one duty", "resume"},
 	} {
 		got := g.expect(c.code, c.text, strings.Fields(c.args)...)
@@ -210,13 +210,13 @@ func TestAskingIsRefused(t *testing.T) {
 			t.Errorf("%s: no next step: %s", c.args, got.stderr)
 		}
 	}
-	if got := g.run("status", "shop"); strings.Contains(got.stdout, "waits for the clerk") {
+	if got := g.run("status", "shop"); strings.Contains(got.stdout, "waits for the assigner") {
 		t.Errorf("something was written:\n%s", got.stdout)
 	}
 }
 
-// TestARequestWithoutAClerk is written down, and done by the first member.
-func TestARequestWithoutAClerk(t *testing.T) {
+// TestARequestWithoutAAssigner is written down, and done by the first member.
+func TestARequestWithoutAAssigner(t *testing.T) {
 	t.Parallel()
 	g := newGroupTest(t)
 	g.expect(4, "no member of the group is live: the first one does it", "pause", "shop/main")

@@ -56,7 +56,7 @@ func Table() []Row {
 			"the output names what, and the next command"},
 		{[]int{Incomplete}, "incomplete", "incomplete: a change was refused because the job moved, failed, " +
 			"or its outcome is unknown; `terminate` timed out; " +
-			"a request to the clerk of a group was refused, not answered in time, or moved nothing; " +
+			"a request to the assigner of a group was refused, not answered in time, or moved nothing; " +
 			"a batch of a queue was cancelled or lost, or is not in a state in which this can be done; " +
 			"`muster wait JOB` ran out of time, or what it waited for was deleted",
 			"plan again; of a group, or after `muster wait`: `muster status NAME`"},

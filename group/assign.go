@@ -6,9 +6,9 @@ import (
 	"muster/resource"
 )
 
-// keyAssign is a field of a group's Record, besides those of every kind: the method by which a clerk assigns duties. A
-// member whose software does not know it is never the clerk, so that clerks of two versions do not undo each other's
-// rosters.
+// keyAssign is a field of a group's Record, besides those of every kind: the method by which an assigner assigns
+// duties. A member whose software does not know it is never the assigner, so that assigners of two versions do not undo
+// each other's rosters.
 const keyAssign = "assign"
 
 // firstAssign is the method of a Record that names none.

@@ -15,13 +15,14 @@ import (
 
 // A request of an operator writes:
 //
-//	run/<g>/{seat,clerk,duty,resigned,ask}   persistent   by the first request, if no member ever joined
+//	run/<g>/{seat,assigner,duty,resigned,ask}   persistent   by the first request, if no member ever joined
 //	run/<g>/ask                              set          the log of requests, at the version read
 //	run/<g>/ask/a-<10>                       persistent   sequential: the request
 //
 // That is one transaction, which checks the gate and the Record. A process that dies has written all or nothing. If the
 // answer is lost, the log tells whether the request was committed: the request itself may have been decided upon and
-// deleted by then. So no request is ever written twice. The clerk deletes it in the transaction that decides upon it.
+// deleted by then. So no request is ever written twice. The assigner deletes it in the transaction that decides upon
+// it.
 
 // The errors of SendAsk, besides ErrNoGroup, ErrNotOpen and those of the session. Nothing was written.
 var (
@@ -29,15 +30,15 @@ var (
 	ErrNoDuty = errors.New("no such duty")
 	// ErrUnfit means that the member that was named is not live, or cannot do the duty. Name another.
 	ErrUnfit = errors.New("this member cannot have the duty")
-	// ErrManyAsks means that too many requests wait for the clerk. Find out why no clerk decides.
-	ErrManyAsks = errors.New("too many requests wait for the clerk")
+	// ErrManyAsks means that too many requests wait for the assigner. Find out why no assigner decides.
+	ErrManyAsks = errors.New("too many requests wait for the assigner")
 )
 
-// SendAsk writes an operator's request to the clerk of the group, and returns its znode: AwaitAnswer waits for the
-// clerk's decision. The path is empty if the clerk has decided already. a.ID is chosen here.
+// SendAsk writes an operator's request to the assigner of the group, and returns its znode: AwaitAnswer waits for the
+// assigner's decision. The path is empty if the assigner has decided already. a.ID is chosen here.
 //
-// It is written whether or not a member is live: the clerk of the members that join later decides then. An error that
-// wraps ErrUnknown means that nobody knows whether the request was written: look at what it was for.
+// It is written whether or not a member is live: the assigner of the members that join later decides then. An error
+// that wraps ErrUnknown means that nobody knows whether the request was written: look at what it was for.
 func SendAsk(ctx context.Context, s *zkconn.Session, root, name string, a znode.Ask) (path string, err error) {
 	a.ID = zkstate.NewID()
 	q := &request{s: s, root: root, name: name, ask: a}
@@ -121,7 +122,7 @@ func (q *request) attempt(ctx context.Context) (path string, err error) {
 	return "", err
 }
 
-// check refuses a request that no clerk could follow.
+// check refuses a request that no assigner could follow.
 func (q *request) check(ctx context.Context, rec *resource.Record) error {
 	if rec.State == resource.StateTerminating {
 		return fmt.Errorf("%w: they were asked to stop", ErrNotOpen)
@@ -230,7 +231,7 @@ func inLog(ctx context.Context, s *zkconn.Session, folder string, version int32,
 	return errAgain
 }
 
-// findEntry returns the path of the request, which was committed; empty if the clerk has deleted it.
+// findEntry returns the path of the request, which was committed; empty if the assigner has deleted it.
 func (q *request) findEntry(ctx context.Context, dir string) (path string, err error) {
 	names, _, err := q.s.Children(ctx, dir)
 	if err != nil {
@@ -263,8 +264,8 @@ func (q *request) refusedGate(ctx context.Context, record string, version int32,
 	return fmt.Errorf("%w: %w: muster apply puts it back", ErrNotOpen, err)
 }
 
-// AwaitAnswer waits until the clerk has decided upon a request, or until ctx or the session ends: it returns the cause
-// then. An empty path is one that was decided upon.
+// AwaitAnswer waits until the assigner has decided upon a request, or until ctx or the session ends: it returns the
+// cause then. An empty path is one that was decided upon.
 func AwaitAnswer(ctx context.Context, s *zkconn.Session, path string) error {
 	for path != "" {
 		_, there, changed, err := s.ExistsW(ctx, path)

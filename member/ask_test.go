@@ -16,7 +16,7 @@ import (
 	"muster/zkstate/znode"
 )
 
-// ask sends a request and waits for the clerk's decision.
+// ask sends a request and waits for the assigner's decision.
 func (f *fixture) ask(a znode.Ask) {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), 2*time.Minute)
@@ -31,7 +31,7 @@ func (f *fixture) ask(a znode.Ask) {
 	}
 }
 
-// handedOver waits until the clerk has given the duty of a hold to another member, and releases it.
+// handedOver waits until the assigner has given the duty of a hold to another member, and releases it.
 func (f *fixture) handedOver(h *member.Hold) {
 	f.t.Helper()
 	select {
@@ -72,22 +72,22 @@ func TestHandoverToAMemberPinsTheDuty(t *testing.T) {
 	f.ask(znode.Ask{Do: znode.AskHandover, Duty: "coordinator", To: "c"})
 	f.handedOver(h)
 	h = f.take(c, "coordinator")
-	clerk := func() znode.ClerkMemory {
-		body, _, err := f.s.Get(t.Context(), znode.Clerk(f.group.Root, f.generation()))
+	assigner := func() znode.AssignerMemory {
+		body, _, err := f.s.Get(t.Context(), znode.Assigner(f.group.Root, f.generation()))
 		if err != nil {
 			t.Fatal(err)
 		}
-		memory, err := znode.DecodeClerk(body)
+		memory, err := znode.DecodeAssigner(body)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return memory
 	}
-	if clerk().Pins["coordinator"] == "" {
+	if assigner().Pins["coordinator"] == "" {
 		t.Error("the duty is not pinned")
 	}
 	f.ask(znode.Ask{Do: znode.AskUnpin, Duty: "coordinator"})
-	if pin := clerk().Pins["coordinator"]; pin != "" {
+	if pin := assigner().Pins["coordinator"]; pin != "" {
 		t.Errorf("the duty is still pinned to %s", pin)
 	}
 	f.ask(znode.Ask{Do: znode.AskHandover, Duty: "coordinator"})
@@ -183,7 +183,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestTooManyRequestsWait for a clerk that does not come.
+// TestTooManyRequestsWait for an assigner that does not come.
 func TestTooManyRequestsWait(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "coordinator")
@@ -207,7 +207,7 @@ func TestTooManyRequestsWait(t *testing.T) {
 	}
 }
 
-// TestARequestIsNeverWrittenTwice, wherever its reply is lost, and whether or not a clerk deletes it at once.
+// TestARequestIsNeverWrittenTwice, wherever its reply is lost, and whether or not an assigner deletes it at once.
 func TestARequestIsNeverWrittenTwice(t *testing.T) {
 	t.Parallel()
 	isMulti := func(op int32, _ []byte) bool { return op == zkserver.OpMulti }

@@ -25,8 +25,8 @@ import (
 //	nobody compares who led before (Ballerina)     TestFrozenHolderCannotWrite
 //	an interrupted checkpoint is lost              the tests of operation.go
 
-// TestC1ClerkThatDiesUnseen: a coordinator died after it was listed and before it was watched. Nobody took over.
-func TestC1ClerkThatDiesUnseen(t *testing.T) {
+// TestC1AssignerThatDiesUnseen: a coordinator died after it was listed and before it was watched. Nobody took over.
+func TestC1AssignerThatDiesUnseen(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "first", "second")
 	a := f.join("a", "1.0", "first")
@@ -137,7 +137,7 @@ func TestC3ThousandthCoordinatorLeads(t *testing.T) {
 func TestC4DeathWakesOne(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "coordinator")
-	clerk := f.join("clerk", "1.0")
+	assigner := f.join("assigner", "1.0")
 	leader := f.join("leader", "1.0", "coordinator")
 	f.take(leader, "coordinator")
 	var others []*member.Member
@@ -169,18 +169,18 @@ func TestC4DeathWakesOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	who := receive(t, next, "the next leader")
-	f.until("the clerk to be done", func() bool { return len(f.seats()[others[who].Identity]) == 1 })
+	f.until("the assigner to be done", func() bool { return len(f.seats()[others[who].Identity]) == 1 })
 	for i, p := range proxies {
 		most := 2
-		if i < 2 { // the seats after the dead one look for their clerk
+		if i < 2 { // the seats after the dead one look for their assigner
 			most = 4
 		}
 		if n := requests(p) - before[i]; i != who && n > most {
 			t.Errorf("%s, which the death does not concern, sent %d requests", others[i].Identity, n)
 		}
 	}
-	if clerk.Context().Err() != nil {
-		t.Error("the clerk was lost")
+	if assigner.Context().Err() != nil {
+		t.Error("the assigner was lost")
 	}
 }
 
@@ -198,7 +198,7 @@ func requests(p *zkserver.Proxy) (n int) {
 func TestC5LeaderKnowsThatItLeads(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "coordinator")
-	f.join("clerk", "1.0")
+	f.join("assigner", "1.0")
 	a, proxy := f.joinBehind("a", "coordinator")
 	held := []byte(f.run("duty/coordinator/held"))
 	cut := proxy.BeforeSend(func(op int32, req []byte) bool {

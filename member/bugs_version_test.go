@@ -37,7 +37,7 @@ func TestV1NewestVersionLeadsWithoutDetours(t *testing.T) {
 		d.Prefer = group.Newest
 		g.Add(d)
 	})
-	f.join("clerk", "1.0")
+	f.join("assigner", "1.0")
 	newest := f.join("newest", "2.0", "task")
 	h := f.take(newest, "task")
 	takers := map[string]*member.Member{}
@@ -71,7 +71,7 @@ func TestV1NewestVersionLeadsWithoutDetours(t *testing.T) {
 func TestV2HandOverJustAfterTheTake(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "task")
-	f.join("clerk", "1.0")
+	f.join("assigner", "1.0")
 	a, proxy := f.joinBehind("a", "task")
 	held := f.run("duty/task/held")
 	told := make(chan struct{})
@@ -100,11 +100,11 @@ func TestV2HandOverJustAfterTheTake(t *testing.T) {
 	}
 }
 
-// TestV3HandOverDuringTheTake: what the clerk has taken back meanwhile is not taken.
+// TestV3HandOverDuringTheTake: what the assigner has taken back meanwhile is not taken.
 func TestV3HandOverDuringTheTake(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "task")
-	f.join("clerk", "1.0")
+	f.join("assigner", "1.0")
 	a, proxy := f.joinBehind("a", "task")
 	held := []byte(f.run("duty/task/held"))
 	moved := make(chan struct{})
@@ -165,7 +165,7 @@ func TestV4ReconnectingMovesNothing(t *testing.T) {
 func TestV5NothingIsTakenWithADyingSession(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "task")
-	f.join("clerk", "1.0")
+	f.join("assigner", "1.0")
 	old, proxy := f.joinBehind("a", "task")
 	h := f.take(old, "task")
 	proxy.Hang(true) // the process has died; its session has not

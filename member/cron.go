@@ -19,7 +19,7 @@ import (
 //	now/n-<10>   a run that an operator asked for; the holder claims it by setting it
 //
 // Package ticks decides. Each decision is one transaction, which checks the gate, the duty and held as every write of a
-// holder does. One that moves the cursor sets it at the version read, since the clerk sets it too when a pause ends.
+// holder does. One that moves the cursor sets it at the version read, since the assigner sets it too when a pause ends.
 // One that moves the cursor or starts a run checks the Record and the seat: who has old orders starts nothing. The run
 // begins after the commit. So:
 //
@@ -57,7 +57,7 @@ type Ended struct {
 	ByItself bool
 }
 
-// RunTicks does a cron duty whenever the clerk gives it to this member: it takes the duty, claims the ticks that are
+// RunTicks does a cron duty whenever the assigner gives it to this member: it takes the duty, claims the ticks that are
 // due, calls run for each attempt, one at a time, and records how it ended.
 //
 // The context of run ends when run must stop. Its cause is ErrTimeout, the cause of ctx, or the reason why the duty was

@@ -101,7 +101,7 @@ func readTicks(ctx context.Context, s zkstate.Source, paths []string) ([]*znode.
 // written, even if its run has ended and is not kept any more.
 //
 // The holder runs it next, after the run that goes on. A duty without a holder runs it when it has one. So one that is
-// paused runs it when the pause ends. While the clerk deletes what the duty had left before it was declared again,
+// paused runs it when the pause ends. While the assigner deletes what the duty had left before it was declared again,
 // AskRun waits.
 //
 // Its errors, besides those of the session: ErrNoGroup, ErrNotOpen, ErrNoCron and ErrAskedTooOften. Nothing was written
@@ -188,18 +188,18 @@ func (a *ask) record(ctx context.Context) (rec resource.Record, version int32, e
 	return rec, stat.Version, err
 }
 
-// awaitPurge waits while the clerk deletes what the duty has left, which was taken out of the group and declared again:
-// it would delete the request too. The clerk begins with that only while the duty is not declared, so it cannot begin
-// after the Record was read that the request checks.
+// awaitPurge waits while the assigner deletes what the duty has left, which was taken out of the group and declared
+// again: it would delete the request too. The assigner begins with that only while the duty is not declared, so it
+// cannot begin after the Record was read that the request checks.
 func (a *ask) awaitPurge(ctx context.Context, g string) error {
-	body, _, changed, err := a.s.GetW(ctx, znode.Clerk(a.root, g))
+	body, _, changed, err := a.s.GetW(ctx, znode.Assigner(a.root, g))
 	if errors.Is(err, zkconn.ErrNoNode) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if memory, err := znode.DecodeClerk(body); err != nil || !slices.Contains(memory.Purge, a.duty) {
+	if memory, err := znode.DecodeAssigner(body); err != nil || !slices.Contains(memory.Purge, a.duty) {
 		return nil
 	}
 	select {

@@ -23,7 +23,7 @@ func (f *fixture) askRun(want int64) {
 	}
 }
 
-// send sends a request to the clerk.
+// send sends a request to the assigner.
 func (f *fixture) send(a znode.Ask) {
 	f.t.Helper()
 	body, err := znode.Encode(a)
@@ -46,15 +46,15 @@ func (f *fixture) isHeld() bool {
 	return there
 }
 
-// TestRunNowWhileDeleting: nobody asks for a run while the clerk deletes what the cron had left before it was declared
-// again, because the request would be deleted too.
+// TestRunNowWhileDeleting: nobody asks for a run while the assigner deletes what the cron had left before it was
+// declared again, because the request would be deleted too.
 func TestRunNowWhileDeleting(t *testing.T) {
 	t.Parallel()
 	f := newCronFixture(t, func(d *group.Duty) { d.Schedule = "@yearly" })
 	f.askRun(1) // makes the folders
-	body, err := znode.EncodeClerk(znode.ClerkMemory{Purge: []string{job}})
+	body, err := znode.EncodeAssigner(znode.AssignerMemory{Purge: []string{job}})
 	if err == nil {
-		_, err = f.s.Set(t.Context(), f.run("clerk"), body, -1)
+		_, err = f.s.Set(t.Context(), f.run("assigner"), body, -1)
 	}
 	if err != nil {
 		t.Fatal(err)

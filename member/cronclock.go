@@ -12,8 +12,8 @@ import (
 
 // The holder of a cron compares its clock with ZooKeeper's when it takes the duty, and whenever its clock was set: by a
 // write that changes nothing, whose time ZooKeeper tells. A holder whose clock is wrong starts nothing, and resigns.
-// The clerk remembers that. When every member that could have the duty has said so, ZooKeeper's clock is the wrong one:
-// the clerk notes that, and then the duty runs by the clock of its holder.
+// The assigner remembers that. When every member that could have the duty has said so, ZooKeeper's clock is the wrong
+// one: the assigner notes that, and then the duty runs by the clock of its holder.
 
 const (
 	maxJump    = 5 * time.Second // the clock was set if it moved by this more or less than time passed
@@ -69,16 +69,16 @@ func (c *cron) compareClock() error {
 	return err
 }
 
-// zooKeeperIsWrong reports whether the clerk found that no clock agrees with ZooKeeper's.
+// zooKeeperIsWrong reports whether the assigner found that no clock agrees with ZooKeeper's.
 func (c *cron) zooKeeperIsWrong() (bool, error) {
-	body, _, err := c.m.session.Get(c.h.ctx, znode.Clerk(c.m.root, c.m.Generation))
+	body, _, err := c.m.session.Get(c.h.ctx, znode.Assigner(c.m.root, c.m.Generation))
 	if errors.Is(err, zkconn.ErrNoNode) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	memory, err := znode.DecodeClerk(body)
+	memory, err := znode.DecodeAssigner(body)
 	return err == nil && memory.ClockWrong[c.h.Duty] != "", nil
 }
 

@@ -66,7 +66,7 @@ func TestWrongClockOfOneMember(t *testing.T) {
 				t.Errorf("a resigned because %q", got)
 			}
 			if memory := f.memory(); len(memory.ClockWrong) > 0 || len(memory.Clocks) != 1 {
-				t.Errorf("the clerk remembers the clocks %v, wrong: %v", memory.Clocks, memory.ClockWrong)
+				t.Errorf("the assigner remembers the clocks %v, wrong: %v", memory.Clocks, memory.ClockWrong)
 			}
 			if len(wa.runs) > 0 {
 				t.Error("a runs something")
@@ -87,14 +87,14 @@ func TestWrongClockOfZooKeeper(t *testing.T) {
 	case c = <-wa.runs:
 	case c = <-wb.runs:
 	case <-time.After(2 * time.Minute):
-		t.Fatalf("nothing runs; the clerk's memory: %+v", f.memory())
+		t.Fatalf("nothing runs; the assigner's memory: %+v", f.memory())
 	}
 	if ahead := time.Until(c.Tick); ahead < 3*time.Minute {
 		t.Errorf("%s runs, %s ahead", c.Tick, ahead)
 	}
 	c.end <- ok
 	if memory := f.memory(); memory.ClockWrong[job] != znode.ClockOfZooKeeper || len(memory.Clocks) != 2 {
-		t.Errorf("the clerk remembers the clocks %v, wrong: %v", memory.Clocks, memory.ClockWrong)
+		t.Errorf("the assigner remembers the clocks %v, wrong: %v", memory.Clocks, memory.ClockWrong)
 	}
 }
 
@@ -116,7 +116,7 @@ func TestClockThatIsSet(t *testing.T) {
 		case late := <-wa.runs:
 			late.end <- ok
 		case <-deadline:
-			t.Fatalf("b runs nothing; the clerk's memory: %+v", f.memory())
+			t.Fatalf("b runs nothing; the assigner's memory: %+v", f.memory())
 		}
 	}
 	c.end <- ok

@@ -226,7 +226,7 @@ func (c *cron) release(d ticks.Decision, ops []zkconn.Op) error {
 		c.over()
 		c.h.over(context.Canceled)
 		<-c.h.watched
-		return c.h.tellClerk(c.m.ctx, r, err)
+		return c.h.tellAssigner(c.m.ctx, r, err)
 	case !errors.Is(err, zkconn.ErrUnknown): // or else the next try is refused with ErrNotHeld, if it was committed
 		c.h.ending.Store(nil)
 	}
@@ -278,7 +278,7 @@ func (c *cron) refused(d ticks.Decision, o orders, err error) error {
 		refusedAt(err, znode.Gate(c.m.root, c.m.Generation), zkconn.ErrNoNode):
 		return err
 	case errors.Is(err, zkconn.ErrBadVersion), errors.Is(err, zkconn.ErrNodeExists), errors.Is(err, zkconn.ErrNoNode):
-		if err := c.load(); err != nil { // the clerk set the cursor, or somebody wrote by hand
+		if err := c.load(); err != nil { // the assigner set the cursor, or somebody wrote by hand
 			return err
 		}
 	default:

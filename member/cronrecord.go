@@ -14,8 +14,8 @@ import (
 	"muster/zkstate/znode"
 )
 
-// change is a part of a decision's transaction. The record is nil if path is the cursor, or is deleted. Only the clerk
-// writes here besides the holder, and only the cursor, so records are set and deleted whatever their version.
+// change is a part of a decision's transaction. The record is nil if path is the cursor, or is deleted. Only the
+// assigner writes here besides the holder, and only the cursor, so records are set and deleted whatever their version.
 type change struct {
 	op     zkconn.Op
 	path   string

@@ -1,5 +1,5 @@
-// Package member is a process's side of a group: it takes a seat, does what the clerk gives it, and is the clerk when
-// its turn comes.
+// Package member is a process's side of a group: it takes a seat, does what the assigner gives it, and is the assigner
+// when its turn comes.
 //
 // Everything that a member holds ends with a context: the membership with Member.Context, a duty with Hold.Context.
 // Every write is guarded by the version of what it depends on, so a process that was replaced cannot write.

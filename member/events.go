@@ -26,19 +26,19 @@ type EventKind string
 // The kinds of events. EventLost is the end of a hold that nobody in this process asked for. EventMissed stands for
 // events that a slow reader did not get: Text says how many.
 const (
-	EventGiven      EventKind = "given"
-	EventTaken      EventKind = "taken"
-	EventHandOver   EventKind = "hand-over"
-	EventReleased   EventKind = "released"
-	EventResigned   EventKind = "resigned"
-	EventLost       EventKind = "lost"
-	EventRunStarted EventKind = "run-started"
-	EventRunEnded   EventKind = "run-ended"
-	EventNotTaken   EventKind = "not-taken"   // of another member: this one is the clerk
-	EventPassedOver EventKind = "passed-over" // another member: this one is the clerk instead
-	EventClerk      EventKind = "clerk"
-	EventClerkEnded EventKind = "clerk-ended"
-	EventMissed     EventKind = "missed"
+	EventGiven         EventKind = "given"
+	EventTaken         EventKind = "taken"
+	EventHandOver      EventKind = "hand-over"
+	EventReleased      EventKind = "released"
+	EventResigned      EventKind = "resigned"
+	EventLost          EventKind = "lost"
+	EventRunStarted    EventKind = "run-started"
+	EventRunEnded      EventKind = "run-ended"
+	EventNotTaken      EventKind = "not-taken"   // of another member: this one is the assigner
+	EventPassedOver    EventKind = "passed-over" // another member: this one is the assigner instead
+	EventAssigner      EventKind = "assigner"
+	EventAssignerEnded EventKind = "assigner-ended"
+	EventMissed        EventKind = "missed"
 )
 
 // maxEvents is how many events wait for a reader.
@@ -78,11 +78,11 @@ func (m *Member) emit(e Event) { m.events.emit(e) }
 
 // events passes events on to readers. The zero value is ready to use.
 type events struct {
-	mu      sync.Mutex
-	readers map[*eventReader]bool
-	held    map[string]int64 // epochs of the duties that were taken, and not given back or lost
-	clerk   bool
-	closed  bool
+	mu       sync.Mutex
+	readers  map[*eventReader]bool
+	held     map[string]int64 // epochs of the duties that were taken, and not given back or lost
+	assigner bool
+	closed   bool
 }
 
 // eventReader is what one reader has not read yet.
@@ -145,11 +145,11 @@ func (l *events) add(e Event) {
 			return // it was told already
 		}
 		delete(l.held, e.Duty)
-	case EventClerk, EventClerkEnded:
-		if is := e.Kind == EventClerk; l.clerk == is {
+	case EventAssigner, EventAssignerEnded:
+		if is := e.Kind == EventAssigner; l.assigner == is {
 			return
 		}
-		l.clerk = !l.clerk
+		l.assigner = !l.assigner
 	}
 	for r := range l.readers {
 		if len(r.waiting) == maxEvents {
@@ -175,7 +175,7 @@ func (l *events) close(cause error) {
 	for _, duty := range slices.Sorted(maps.Keys(l.held)) {
 		l.add(Event{Kind: kind, Duty: duty, Epoch: l.held[duty], Text: cause.Error()})
 	}
-	l.add(Event{Kind: EventClerkEnded, Text: cause.Error()})
+	l.add(Event{Kind: EventAssignerEnded, Text: cause.Error()})
 	l.closed = true
 	for r := range l.readers {
 		select {

@@ -41,7 +41,7 @@ func (f *fixture) joinBehind(identity string, can ...string) (*member.Member, *z
 func TestFrozenHolderCannotWrite(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "coordinator")
-	clerk := f.join("clerk", "1.0")
+	assigner := f.join("assigner", "1.0")
 	a, frozen := f.joinBehind("a", "coordinator")
 	h := f.take(a, "coordinator")
 	b := f.join("b", "1.0", "coordinator")
@@ -61,7 +61,7 @@ func TestFrozenHolderCannotWrite(t *testing.T) {
 	if err := ended(t, h.Context()); !errors.Is(err, member.ErrNotHeld) {
 		t.Errorf("the hold ended with %v", err)
 	}
-	if a.Context().Err() != nil || clerk.Context().Err() != nil {
+	if a.Context().Err() != nil || assigner.Context().Err() != nil {
 		t.Error("a membership has ended too")
 	}
 }
@@ -75,7 +75,7 @@ func TestTakeWithoutAReply(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t, "coordinator")
-			f.join("clerk", "1.0")
+			f.join("assigner", "1.0")
 			a, p := f.joinBehind("a", "coordinator")
 			held := []byte(f.run("duty/coordinator/held"))
 			cut := arm(p, func(op int32, req []byte) bool { return op == zkserver.OpMulti && bytes.Contains(req, held) })
@@ -102,7 +102,7 @@ func TestGivingBackWithoutAReply(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t, "coordinator")
-			f.join("clerk", "1.0")
+			f.join("assigner", "1.0")
 			a, p := f.joinBehind("a", "coordinator")
 			h := f.take(a, "coordinator")
 			b := f.join("b", "1.0", "coordinator")
@@ -123,9 +123,9 @@ func TestGivingBackWithoutAReply(t *testing.T) {
 	}
 }
 
-// TestClerkDiesBetweenTwoTransactions: a roster of 600 seats takes two transactions. The clerk dies after the first,
-// and its successor completes what it began. The decision that lost its answer is not made twice.
-func TestClerkDiesBetweenTwoTransactions(t *testing.T) {
+// TestAssignerDiesBetweenTwoTransactions: a roster of 600 seats takes two transactions. The assigner dies after the
+// first, and its successor completes what it began. The decision that lost its answer is not made twice.
+func TestAssignerDiesBetweenTwoTransactions(t *testing.T) {
 	t.Parallel()
 	const many = 600
 	for name, arm := range map[string]func(*zkserver.Proxy, func(int32, []byte) bool) <-chan struct{}{
@@ -139,7 +139,7 @@ func TestClerkDiesBetweenTwoTransactions(t *testing.T) {
 					g.Add(group.NewDuty(group.Leader, fmt.Sprintf("duty-%04d", i)))
 				}
 			})
-			clerk, p := f.joinBehind("first")
+			assigner, p := f.joinBehind("first")
 			rosters, seat := 0, []byte(f.run("seat")+"/")
 			cut := arm(p, func(op int32, req []byte) bool {
 				if op == zkserver.OpMulti && bytes.Count(req, seat) > many/10 { // not one that only says why
@@ -157,11 +157,11 @@ func TestClerkDiesBetweenTwoTransactions(t *testing.T) {
 			}
 			p.Refuse(true)
 			p.Cut()
-			if err := ended(t, clerk.Context()); !errors.Is(err, member.ErrSessionLost) {
-				t.Errorf("the clerk ended with %v", err)
+			if err := ended(t, assigner.Context()); !errors.Is(err, member.ErrSessionLost) {
+				t.Errorf("the assigner ended with %v", err)
 			}
 			if n := given(); (n == many) != (name == "after the second") || n == 0 {
-				t.Errorf("%d duties were given when the clerk died", n)
+				t.Errorf("%d duties were given when the assigner died", n)
 			}
 			f.raiseAssign(2) // the seats made by hand come before, and know the first method
 			successor, err := member.JoinKnowing(t.Context(), dial(t), f.config("second", "1.0"), 2)
@@ -178,15 +178,15 @@ func TestClerkDiesBetweenTwoTransactions(t *testing.T) {
 func TestDeletedByHand(t *testing.T) {
 	t.Parallel()
 	for name, below := range map[string][]string{
-		"the duty":          {"duty/coordinator/held", "duty/coordinator"},
-		"the clerk's seat":  {"seat/s-0000000000"},
-		"all seats":         {"seat/s-0000000000", "seat/s-0000000001", "seat/s-0000000002"},
-		"seat and the duty": {"seat/s-0000000001", "duty/coordinator/held", "duty/coordinator"},
+		"the duty":            {"duty/coordinator/held", "duty/coordinator"},
+		"the assigner's seat": {"seat/s-0000000000"},
+		"all seats":           {"seat/s-0000000000", "seat/s-0000000001", "seat/s-0000000002"},
+		"seat and the duty":   {"seat/s-0000000001", "duty/coordinator/held", "duty/coordinator"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t, "coordinator")
-			f.join("clerk", "1.0")
+			f.join("assigner", "1.0")
 			a := f.join("a", "1.0", "coordinator")
 			b := f.join("b", "1.0", "coordinator")
 			h := f.take(a, "coordinator")
@@ -199,7 +199,7 @@ func TestDeletedByHand(t *testing.T) {
 			}
 			if len(ops) == 1 {
 				if err := h.Check(t.Context()); err != nil {
-					t.Errorf("the clerk's seat is gone, and the holder lost its duty: %v", err)
+					t.Errorf("the assigner's seat is gone, and the holder lost its duty: %v", err)
 				}
 				return
 			}
@@ -265,9 +265,9 @@ func (f *fixture) seatsByHand(many int) {
 	}
 }
 
-// TestFrozenClerkWritesNothing: a roster is on its way to the server when its clerk loses its seat, and the next clerk
-// decides otherwise. What was on its way is refused.
-func TestFrozenClerkWritesNothing(t *testing.T) {
+// TestFrozenAssignerWritesNothing: a roster is on its way to the server when its assigner loses its seat, and the next
+// assigner decides otherwise. What was on its way is refused.
+func TestFrozenAssignerWritesNothing(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "coordinator")
 	a, slow := f.joinBehind("a")
@@ -277,7 +277,7 @@ func TestFrozenClerkWritesNothing(t *testing.T) {
 	slow.Delay(300 * time.Millisecond)
 	sent := slow.Requests()[zkserver.OpMulti]
 	f.ask2(znode.AskHandover, "c")
-	f.until("the clerk to decide", func() bool { return slow.Requests()[zkserver.OpMulti] > sent })
+	f.until("the assigner to decide", func() bool { return slow.Requests()[zkserver.OpMulti] > sent })
 	slow.Hang(true)
 	if err := f.s.Delete(t.Context(), f.run("seat/s-0000000000"), -1); err != nil {
 		t.Fatal(err)

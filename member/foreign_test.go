@@ -106,10 +106,10 @@ func TestDutyThatIsNotTaken(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "neglected", "slow")
 	f.session(time.Second)
-	clerk := f.join("clerk", "1.0")
+	assigner := f.join("assigner", "1.0")
 	told := make(chan member.Event, 10)
 	go func() {
-		for e := range clerk.Events(t.Context()) {
+		for e := range assigner.Events(t.Context()) {
 			if e.Kind == member.EventNotTaken {
 				told <- e
 			}
@@ -147,7 +147,7 @@ func TestDutyThatIsGivenBackInSilence(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "coordinator")
 	f.session(time.Second)
-	f.join("clerk", "1.0")
+	f.join("assigner", "1.0")
 	o := f.foreign("foreign", "s-", 1, "coordinator")
 	o.take("coordinator")
 	a := f.join("a", "1.0", "coordinator")
@@ -157,9 +157,9 @@ func TestDutyThatIsGivenBackInSilence(t *testing.T) {
 	f.take(a, "coordinator")
 }
 
-// TestClerkThatIsSilent: a live member with the first seat decides nothing. The next one takes the office, once, and
+// TestAssignerThatIsSilent: a live member with the first seat decides nothing. The next one takes the office, once, and
 // keeps it; status names who was passed over.
-func TestClerkThatIsSilent(t *testing.T) {
+func TestAssignerThatIsSilent(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "coordinator")
 	f.session(time.Second)
@@ -172,8 +172,8 @@ func TestClerkThatIsSilent(t *testing.T) {
 		t.Errorf("passed over: %q", passed)
 	}
 	s, err := f.store.GroupState(t.Context(), f.look())
-	if err != nil || s.Clerk != "a" || !slices.Equal(s.Passed, []string{"foreign"}) {
-		t.Errorf("the clerk is %q, and %q were passed over: %v", s.Clerk, s.Passed, err)
+	if err != nil || s.Assigner != "a" || !slices.Equal(s.Passed, []string{"foreign"}) {
+		t.Errorf("the assigner is %q, and %q were passed over: %v", s.Assigner, s.Passed, err)
 	}
 	// The next one after it, and who was passed over, have no reason to take it.
 	f.ask(znode.Ask{Do: znode.AskHandover, Duty: "coordinator"})
@@ -190,9 +190,9 @@ func TestClerkThatIsSilent(t *testing.T) {
 	f.until("what is gone to be forgotten", func() bool { return len(f.memory().Passed) == 0 })
 }
 
-// TestClerkThatIsSilentBehindAnother: a seat before the clerk's, of a member that never decides, keeps nobody from
-// passing the clerk over.
-func TestClerkThatIsSilentBehindAnother(t *testing.T) {
+// TestAssignerThatIsSilentBehindAnother: a seat before the assigner's, of a member that never decides, keeps nobody
+// from passing the assigner over.
+func TestAssignerThatIsSilentBehindAnother(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "coordinator")
 	f.session(time.Second)
@@ -212,7 +212,7 @@ func TestSilenceIsSeen(t *testing.T) {
 	m := f.join("first", "1.0")
 	f.until("it to have decided", func() bool {
 		s, err := f.store.GroupState(t.Context(), f.look())
-		return err == nil && s.Clerk == "first" && s.Undecided.IsZero()
+		return err == nil && s.Assigner == "first" && s.Undecided.IsZero()
 	})
 	if err := m.Leave(); err != nil {
 		t.Fatal(err)
@@ -220,7 +220,7 @@ func TestSilenceIsSeen(t *testing.T) {
 	f.foreign("guest", "x-", 0, "coordinator")
 	f.foreign("foreign", "s-", 1)
 	s, err := f.store.GroupState(t.Context(), f.look())
-	if err != nil || s.Clerk != "foreign" || len(s.Members) != 2 || !s.Undecided.Equal(s.Members[0].Since) {
-		t.Errorf("the clerk is %q, and since %s nobody has decided: %+v, %v", s.Clerk, s.Undecided, s.Members, err)
+	if err != nil || s.Assigner != "foreign" || len(s.Members) != 2 || !s.Undecided.Equal(s.Members[0].Since) {
+		t.Errorf("the assigner is %q, and since %s nobody has decided: %+v, %v", s.Assigner, s.Undecided, s.Members, err)
 	}
 }

@@ -13,13 +13,13 @@ import (
 	"muster/zkstate/znode"
 )
 
-// Taking a duty that the clerk has given to this seat writes:
+// Taking a duty that the assigner has given to this seat writes:
 //
 //	run/<g>/duty/<d>        persistent   set; the first time created and set. The zxid is the epoch
 //	run/<g>/duty/<d>/held   ephemeral    created
 //
 // That is one transaction, which checks the gate, and the Record and the seat at the versions read: who was overtaken
-// by the clerk or by an apply takes nothing. held excludes everybody else. A process that dies before the commit has
+// by the assigner or by an apply takes nothing. held excludes everybody else. A process that dies before the commit has
 // taken nothing; one that dies after it holds the duty until its session ends.
 //
 // Giving it back deletes held, and checks that nobody has taken the duty since. A process that dies before that holds
@@ -41,8 +41,9 @@ type Hold struct {
 	runners  *runners              // of operations
 }
 
-// Take waits until the clerk gives the duty to this member and its last holder has let it go, and takes it. It returns
-// the cause if the membership or ctx ends. Then it has taken nothing: a take under way when ctx ends is given back.
+// Take waits until the assigner gives the duty to this member and its last holder has let it go, and takes it. It
+// returns the cause if the membership or ctx ends. Then it has taken nothing: a take under way when ctx ends is given
+// back.
 func (m *Member) Take(ctx context.Context, duty string) (*Hold, error) {
 	nonce := zkstate.NewID()
 	var freed <-chan struct{} // what the last try waits for
@@ -119,7 +120,7 @@ func (m *Member) tryTake(
 
 // takeOps is the transaction that takes a duty; first if nobody has taken it before.
 func (m *Member) takeOps(o orders, duty, nonce string, first bool) []zkconn.Op {
-	// Both encode: their fields were checked when this process joined, and when the clerk wrote the seat.
+	// Both encode: their fields were checked when this process joined, and when the assigner wrote the seat.
 	taken, _ := znode.Encode(znode.DutyTaken{Nonce: nonce, Identity: m.Identity, Version: m.present.Version})
 	holder, _ := znode.Encode(znode.Holder{
 		Identity: m.Identity, Nonce: nonce, Version: m.present.Version, Address: m.present.Address,
@@ -172,8 +173,8 @@ func (m *Member) newHold(duty string, epoch int64, version int32) *Hold {
 // if somebody deleted held by hand, or context.Canceled after Release and Resign.
 func (h *Hold) Context() context.Context { return h.ctx }
 
-// HandOver is closed when the clerk has given the duty to another member, or when it is no longer declared. Finish, and
-// call Release: the next holder waits for that.
+// HandOver is closed when the assigner has given the duty to another member, or when it is no longer declared. Finish,
+// and call Release: the next holder waits for that.
 func (h *Hold) HandOver() <-chan struct{} { return h.handOver }
 
 // watch ends the hold when held is gone, and notices when it is to be handed over. A held that somebody wrote to ends
@@ -262,15 +263,15 @@ func (h *Hold) Release(ctx context.Context) error {
 	return h.giveBack(ctx, Event{Kind: EventReleased}, nil)
 }
 
-// Resign gives the duty back although the clerk did not ask for it, and tells the clerk why. blame says that this
-// member failed: the clerk prefers others then. Until the clerk has decided, Take does not take the duty again.
+// Resign gives the duty back although the assigner did not ask for it, and tells the assigner why. blame says that this
+// member failed: the assigner prefers others then. Until the assigner has decided, Take does not take the duty again.
 func (h *Hold) Resign(ctx context.Context, blame bool, because string) error {
 	return h.giveBack(ctx, Event{Kind: EventResigned, Text: because}, &znode.Resignation{Blame: blame, Because: because})
 }
 
-// giveBack deletes held. e is the event of that. Unless r is nil it tells the clerk in the same transaction that this
-// member resigns. If somebody has deleted held by hand, the clerk is told all the same: or else the seat would go on to
-// name a member that does not take the duty.
+// giveBack deletes held. e is the event of that. Unless r is nil it tells the assigner in the same transaction that
+// this member resigns. If somebody has deleted held by hand, the assigner is told all the same: or else the seat would
+// go on to name a member that does not take the duty.
 func (h *Hold) giveBack(ctx context.Context, e Event, r *znode.Resignation) error {
 	e.Duty, e.Epoch = h.Duty, h.Epoch
 	h.ending.Store(&e)
@@ -286,12 +287,12 @@ func (h *Hold) giveBack(ctx context.Context, e Event, r *znode.Resignation) erro
 		case err == nil, errors.Is(err, ErrNotHeld), h.ctx.Err() != nil:
 			h.over(context.Canceled)
 			<-h.watched
-			return h.tellClerk(ctx, r, err)
+			return h.tellAssigner(ctx, r, err)
 		case errors.Is(err, zkconn.ErrUnknown):
 			if settle := h.m.session.Settled(ctx); settle == nil {
 				continue // if it was committed, the next try is refused with ErrNotHeld
 			}
-		case refusedAt(err, h.m.seat, zkconn.ErrBadVersion): // the clerk has just written it
+		case refusedAt(err, h.m.seat, zkconn.ErrBadVersion): // the assigner has just written it
 			wait = o.changed
 		case errors.Is(err, zkconn.ErrNoNode): // somebody deleted a part of the group by hand
 			wait = after(ctx, damageCheck)

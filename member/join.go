@@ -18,7 +18,7 @@ import (
 
 // Joining writes, in the generation g that the Record names:
 //
-//	run/<g>/{seat,clerk,duty,resigned,ask}   persistent   by the first member
+//	run/<g>/{seat,assigner,duty,resigned,ask}   persistent   by the first member
 //	<group>/<identity>                       ephemeral    live
 //	run/<g>/seat/s-<10>                      ephemeral    sequential: the number is the seniority
 //

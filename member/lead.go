@@ -8,15 +8,15 @@ import (
 
 // The causes with which the context of a function that does a duty ends, besides those of the hold.
 var (
-	// ErrHandOver means that the clerk gave the duty to another member, or that it is paused, no longer declared, or to
+	// ErrHandOver means that the assigner gave the duty to another member, or that it is paused, no longer declared, or to
 	// be stopped. Finish within the group's drain timeout, and return: the next holder waits for that.
 	ErrHandOver = errors.New("the duty was given to another member")
 	// ErrLeaving means that this process is about to leave. Give it as the cause when you end the context of Lead
-	// before you Leave: a duty that is held then goes with the session, without another message to the clerk.
+	// before you Leave: a duty that is held then goes with the session, without another message to the assigner.
 	ErrLeaving = errors.New("this process leaves the group")
 )
 
-// Lead does a duty whenever the clerk gives it to this member: it takes the duty and calls f.
+// Lead does a duty whenever the assigner gives it to this member: it takes the duty and calls f.
 //
 // The context of f ends when f must stop. Its cause is ErrHandOver, the cause of ctx, or the reason why the duty was
 // lost: ErrNotHeld, or the reason why the membership has ended. Until the duty is lost, h can still write after that: h
@@ -35,7 +35,7 @@ func (m *Member) Lead(ctx context.Context, duty string, f func(ctx context.Conte
 		switch {
 		case m.ctx.Err() != nil:
 			return context.Cause(m.ctx)
-		case h.ctx.Err() != nil: // deleted by hand: the clerk still wants this member to have it
+		case h.ctx.Err() != nil: // deleted by hand: the assigner still wants this member to have it
 		case cause == nil && failed == nil:
 			err = h.Resign(m.ctx, false, "it ended by itself")
 		case cause == nil:

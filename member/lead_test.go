@@ -91,7 +91,8 @@ func TestLeaderThatFailsIsReplaced(t *testing.T) {
 	bTerms, _ := lead(t.Context(), b, "coordinator")
 	receive(t, aTerms, "a to lead").end <- errors.New("exit code 3")
 	receive(t, bTerms, "b to lead").end <- nil
-	// a may have it first again, and b has failed less often: which pause the clerk sees over first depends on the load.
+	// a may have it first again, and b has failed less often: which pause the assigner sees over first depends on the
+	// load.
 	select {
 	case <-aTerms:
 	case <-bTerms:
@@ -103,7 +104,7 @@ func TestLeaderThatFailsIsReplaced(t *testing.T) {
 		failed += failure.Count
 	}
 	if failed != 1 {
-		t.Errorf("the clerk remembers %d failures of two members that gave up, one of them failed", failed)
+		t.Errorf("the assigner remembers %d failures of two members that gave up, one of them failed", failed)
 	}
 }
 
@@ -159,8 +160,8 @@ func TestLeadAfterALoss(t *testing.T) {
 	}
 }
 
-// TestResignAfterALoss: a leader that fails tells the clerk so, although somebody has deleted what it held by hand. So
-// the duty gets a leader again.
+// TestResignAfterALoss: a leader that fails tells the assigner so, although somebody has deleted what it held by hand.
+// So the duty gets a leader again.
 func TestResignAfterALoss(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "coordinator")
@@ -177,7 +178,7 @@ func TestResignAfterALoss(t *testing.T) {
 	}
 }
 
-// TestResignFromAGroupThatIsGone: a leader whose group is deleted part by part does not wait for ever for the clerk.
+// TestResignFromAGroupThatIsGone: a leader whose group is deleted part by part does not wait for ever for the assigner.
 func TestResignFromAGroupThatIsGone(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "coordinator")
@@ -253,14 +254,14 @@ func TestEventsOfALeader(t *testing.T) {
 	receive(t, done, "the end of the events")
 	var about []string
 	for _, e := range got {
-		if e != "given other false" && e != "given coordinator false" && e != "clerk  false" {
+		if e != "given other false" && e != "given coordinator false" && e != "assigner  false" {
 			about = append(about, e)
 		}
 	}
 	want := []string{
 		"taken coordinator true", "resigned coordinator true", "taken coordinator true", "lost coordinator true",
 		"taken coordinator true", "hand-over coordinator true", "released coordinator true",
-		"taken other true", "released other true", "clerk-ended  false",
+		"taken other true", "released other true", "assigner-ended  false",
 	}
 	if !slices.Equal(about, want) {
 		t.Errorf("events %q, want %q", about, want)

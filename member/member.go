@@ -33,7 +33,7 @@ type Member struct {
 	root    string
 	name    string // of the group
 	seat    string // path
-	knows   int    // the newest method of assignment that it knows: the clerk must know that of the Record
+	knows   int    // the newest method of assignment that it knows: the assigner must know that of the Record
 	clock   func() time.Time
 	silence time.Duration // the longest that Config allows
 
@@ -48,7 +48,7 @@ type Member struct {
 	record   zkconn.Stat      // of the Record
 	assign   int              // the method of assignment that the Record wants
 	stop     bool             // the members were asked to stop
-	given    znode.Seat       // as the clerk wrote it
+	given    znode.Seat       // as the assigner wrote it
 	version  int32            // of the seat
 	resigned map[string]int32 // duty: the version of the seat at which this member resigned
 	zkTime   time.Time        // a time that ZooKeeper's clock had passed at seen; see clockRead
@@ -90,7 +90,7 @@ func (m *Member) start() *Member {
 	} {
 		m.tasks.Go(func() { m.follow(path, check) })
 	}
-	m.tasks.Go(m.clerk)
+	m.tasks.Go(m.assigner)
 	m.tasks.Go(func() {
 		<-m.ctx.Done()
 		m.events.close(context.Cause(m.ctx))
@@ -115,7 +115,7 @@ func (m *Member) follow(at string, check func([]byte, zkconn.Stat) error) {
 }
 
 // checkLive ends the membership if the live znode is another process's, or if somebody wrote to it by hand: then the
-// clerk cannot read what this member can do.
+// assigner cannot read what this member can do.
 func (m *Member) checkLive(body []byte, stat zkconn.Stat) error {
 	if stat.EphemeralOwner != m.session.ID() {
 		return fmt.Errorf("%w: another process is %s now", ErrRemoved, m.Identity)
@@ -126,7 +126,7 @@ func (m *Member) checkLive(body []byte, stat zkconn.Stat) error {
 	return nil
 }
 
-// readSeat reads what the clerk gives this member.
+// readSeat reads what the assigner gives this member.
 func (m *Member) readSeat(body []byte, stat zkconn.Stat) error {
 	seat, err := znode.Decode[znode.Seat](body)
 	if err != nil || stat.EphemeralOwner != m.session.ID() || seat.Nonce != m.present.Nonce {
@@ -137,7 +137,7 @@ func (m *Member) readSeat(body []byte, stat zkconn.Stat) error {
 	return nil
 }
 
-// give notes what the clerk has given this member, unless something newer is known.
+// give notes what the assigner has given this member, unless something newer is known.
 func (m *Member) give(seat znode.Seat, version int32) {
 	var had []string
 	news := false
@@ -209,20 +209,20 @@ func (m *Member) orders() orders {
 	}
 }
 
-// has reports whether the clerk gave the duty to this member.
+// has reports whether the assigner gave the duty to this member.
 func (o orders) has(duty string) bool {
 	_, ok := slices.BinarySearch(o.duties, duty)
 	return ok
 }
 
 // wants reports whether this member should hold the duty. One that is no longer declared is held by nobody, whatever
-// the seat says, because the clerk deletes its tree.
+// the seat says, because the assigner deletes its tree.
 func (o orders) wants(duty string) bool {
 	_, declared := o.group.Duty(duty)
 	return declared && o.has(duty) && !o.stop
 }
 
-// resign notes that the duty is not taken again before the clerk has written the seat. It returns the version of the
+// resign notes that the duty is not taken again before the assigner has written the seat. It returns the version of the
 // seat.
 func (m *Member) resign(duty string) int32 {
 	m.mu.Lock()

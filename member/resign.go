@@ -9,14 +9,14 @@ import (
 	"muster/zkstate/znode"
 )
 
-// A member that gives up a duty which the clerk gave it tells the clerk so. It writes
+// A member that gives up a duty which the assigner gave it tells the assigner so. It writes
 //
 //	run/<g>/resigned/r-<10>   persistent   sequential
 //
-// in the transaction that deletes held, or alone if there is none. Both check the seat, so that the clerk has not
+// in the transaction that deletes held, or alone if there is none. Both check the seat, so that the assigner has not
 // decided since; after it has, the member takes the duty again if its seat still names it.
 
-// resignOps are the operations that tell the clerk; none if r is nil.
+// resignOps are the operations that tell the assigner; none if r is nil.
 func (h *Hold) resignOps(r *znode.Resignation) ([]zkconn.Op, error) {
 	if r == nil {
 		return nil, nil
@@ -25,7 +25,7 @@ func (h *Hold) resignOps(r *znode.Resignation) ([]zkconn.Op, error) {
 	return h.m.resignOps(*r, h.m.resign(h.Duty))
 }
 
-// resignOps are the operations that tell the clerk, unless it has written the seat since this version.
+// resignOps are the operations that tell the assigner, unless it has written the seat since this version.
 func (m *Member) resignOps(r znode.Resignation, version int32) ([]zkconn.Op, error) {
 	r.Seat, r.Identity = m.seatName(), m.Identity
 	body, err := znode.Encode(r)
@@ -35,9 +35,9 @@ func (m *Member) resignOps(r znode.Resignation, version int32) ([]zkconn.Op, err
 	}, err
 }
 
-// tellClerk tells the clerk of a resignation that was not written because held was gone. refused is the error of that.
-// If the reply was lost to one that was written, the clerk hears of it twice, or has written the seat.
-func (h *Hold) tellClerk(ctx context.Context, r *znode.Resignation, refused error) error {
+// tellAssigner tells the assigner of a resignation that was not written because held was gone. refused is the error of
+// that. If the reply was lost to one that was written, the assigner hears of it twice, or has written the seat.
+func (h *Hold) tellAssigner(ctx context.Context, r *znode.Resignation, refused error) error {
 	if r == nil || refused == nil || h.m.ctx.Err() != nil {
 		return nil
 	}
@@ -47,13 +47,13 @@ func (h *Hold) tellClerk(ctx context.Context, r *znode.Resignation, refused erro
 	return nil
 }
 
-// decline tells the clerk that this member cannot take a duty which the clerk gave it, and why.
+// decline tells the assigner that this member cannot take a duty which the assigner gave it, and why.
 func (m *Member) decline(ctx context.Context, duty string, why error) error {
 	return m.tell(ctx, znode.Resignation{Duty: duty, Blame: true, Because: why.Error()}, m.resign(duty))
 }
 
-// tell tells the clerk, unless it has written the seat since this version. When the membership ends there is nothing to
-// tell any more.
+// tell tells the assigner, unless it has written the seat since this version. When the membership ends there is nothing
+// to tell any more.
 func (m *Member) tell(ctx context.Context, r znode.Resignation, version int32) error {
 	ops, err := m.resignOps(r, version)
 	for err == nil {

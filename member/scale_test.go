@@ -13,7 +13,7 @@ import (
 )
 
 // BenchmarkThousandDuties gives 1,000 duties to 100 members, all in this process. It measures the time from the end of
-// settle until the clerk has written all seats, and until all duties are held; then the leader of some is killed.
+// settle until the assigner has written all seats, and until all duties are held; then the leader of some is killed.
 // moved-ratio is how many duties changed their seat over those that the dead member had: 1 is the least.
 func BenchmarkThousandDuties(b *testing.B) {
 	const members, duties, settle = 100, 1000, 10 * time.Second

@@ -129,7 +129,7 @@ func (f *fixture) join(identity, version string, can ...string) *member.Member {
 	return m
 }
 
-// take takes a duty that the clerk gives to m.
+// take takes a duty that the assigner gives to m.
 func (f *fixture) take(m *member.Member, duty string) *member.Hold {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), 2*time.Minute)

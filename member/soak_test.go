@@ -18,10 +18,10 @@ import (
 	"muster/zkstate/znode"
 )
 
-// TestSoakOfDuties: members lead duties while sessions end, connections break, requests and replies are lost, the clerk
-// dies, and somebody deletes znodes by hand. A holder that was replaced can never write, epochs only grow, no duty is
-// ever in two seats, and at the end every duty is held. With MUSTER_SOAK=1 there are more faults, on three servers,
-// whose leader is killed on the way.
+// TestSoakOfDuties: members lead duties while sessions end, connections break, requests and replies are lost, the
+// assigner dies, and somebody deletes znodes by hand. A holder that was replaced can never write, epochs only grow, no
+// duty is ever in two seats, and at the end every duty is held. With MUSTER_SOAK=1 there are more faults, on three
+// servers, whose leader is killed on the way.
 func TestSoakOfDuties(t *testing.T) {
 	t.Parallel()
 	faults, limit := 40, 5*time.Minute
@@ -240,7 +240,7 @@ func (k *soak) fault(ctx context.Context) string {
 		k.ask(ctx, duty)
 		return fmt.Sprintf("the next transaction of %s is lost, and %s is handed over", m.Identity, duty)
 	case 6:
-		return "the clerk " + k.killClerk(ctx)
+		return "the assigner " + k.killAssigner(ctx)
 	case 7:
 		k.remove(ctx, "duty/"+duty+"/held")
 		return "somebody deletes held of " + duty
@@ -262,8 +262,8 @@ func (k *soak) fault(ctx context.Context) string {
 	}
 }
 
-// killClerk ends the session of the first seat, in the middle of what it does.
-func (k *soak) killClerk(ctx context.Context) string {
+// killAssigner ends the session of the first seat, in the middle of what it does.
+func (k *soak) killAssigner(ctx context.Context) string {
 	names := k.names(ctx, "seat")
 	if len(names) == 0 {
 		return "is nobody"
@@ -276,7 +276,7 @@ func (k *soak) killClerk(ctx context.Context) string {
 		return "is gone already"
 	}
 	roster := func(op int32, req []byte) bool {
-		return op == zkserver.OpMulti && bytes.Contains(req, []byte(k.f.run("clerk")))
+		return op == zkserver.OpMulti && bytes.Contains(req, []byte(k.f.run("assigner")))
 	}
 	for _, p := range k.proxies[i] {
 		p.DropReply(roster)
@@ -326,11 +326,11 @@ func (k *soak) names(ctx context.Context, below string) []string {
 	return names
 }
 
-// checkSeats reads all seats between two transactions of clerks. No duty may be in two of them.
+// checkSeats reads all seats between two transactions of assigners. No duty may be in two of them.
 func (k *soak) checkSeats(ctx context.Context) {
 	k.t.Helper()
 	version := func() int32 {
-		_, stat, err := k.f.s.Get(ctx, k.f.run("clerk"))
+		_, stat, err := k.f.s.Get(ctx, k.f.run("assigner"))
 		if err != nil {
 			k.t.Fatal(err)
 		}

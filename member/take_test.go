@@ -165,7 +165,7 @@ func TestSeatDeletedByHandEndsTheMembership(t *testing.T) {
 	f.take(b, "coordinator")
 }
 
-// TestDutyThatMayNotBeTaken: a member that ZooKeeper refuses a duty tells the clerk, and keeps its other ones.
+// TestDutyThatMayNotBeTaken: a member that ZooKeeper refuses a duty tells the assigner, and keeps its other ones.
 func TestDutyThatMayNotBeTaken(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "closed", "open")
@@ -181,7 +181,7 @@ func TestDutyThatMayNotBeTaken(t *testing.T) {
 		taken <- err
 	}()
 	h := f.take(a, "open")
-	f.until("the clerk to know why", func() bool {
+	f.until("the assigner to know why", func() bool {
 		for _, failure := range f.memory().Failures["closed"] {
 			if failure.Count > 1 && strings.Contains(failure.Because, "duty/closed") {
 				return true
@@ -228,7 +228,7 @@ func TestZnodesWrittenByHand(t *testing.T) {
 func TestChangesOfTheGroupDoNotRepeatATake(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "coordinator")
-	f.join("clerk", "1.0")
+	f.join("assigner", "1.0")
 	h := f.take(f.join("a", "1.0", "coordinator"), "coordinator")
 	b, proxy := f.joinBehind("b", "coordinator")
 	var tries atomic.Int32
@@ -260,7 +260,7 @@ func TestChangesOfTheGroupDoNotRepeatATake(t *testing.T) {
 	if next := receive(t, took, "b to take it"); next.Epoch <= h.Epoch {
 		t.Errorf("epoch %d after %d", next.Epoch, h.Epoch)
 	}
-	if n := tries.Load(); n > 4 { // two, and more if the clerk writes at the same time
+	if n := tries.Load(); n > 4 { // two, and more if the assigner writes at the same time
 		t.Errorf("%d tries to take the duty", n)
 	}
 }

@@ -59,7 +59,7 @@ func aGroup(name string, live, held int) report.JobStatus {
 	next, tick := epoch().Add(24*time.Hour), ago(0)
 	started, ended, one := ago(-time.Second), ago(-71*time.Second), 1
 	detail := &report.GroupDetail{
-		Clerk: "api-1", Waiting: 1,
+		Assigner: "api-1", Waiting: 1,
 		Members: []report.Member{
 			{Identity: "api-1", Version: "1.4.0", Address: "10.0.3.11:7000", Since: since, Ready: true, Seat: "s-1",
 				Duties: []string{"compactor", "nightly-report"}},

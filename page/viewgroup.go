@@ -146,7 +146,7 @@ type memberView struct {
 	Version, Identity, Address word
 	Since                      time.Time
 	Ready                      word
-	Clerk                      bool
+	Assigner                   bool
 	Duties                     []word
 	Clock                      string
 }
@@ -156,7 +156,7 @@ func (v memberView) fragmentID() string { return v.ID }
 func memberOf(g *report.GroupDetail, m report.Member) memberView {
 	v := memberView{
 		ID: hashID("m", m.Identity), Version: word(m.Version), Identity: word(m.Identity), Address: word(m.Address),
-		Since: m.Since, Ready: "yes", Clerk: m.Identity == g.Clerk, Duties: words(m.Duties),
+		Since: m.Since, Ready: "yes", Assigner: m.Identity == g.Assigner, Duties: words(m.Duties),
 	}
 	switch {
 	case m.Seat == "":

@@ -10,8 +10,9 @@ import (
 	"muster/resource"
 )
 
-// ExplainDuty writes why a duty has its holder, or why nobody has it: what the clerk says, who could have it, who could
-// not, and its declaration. at is the path of the group. origins says where the values of the group's fields come from.
+// ExplainDuty writes why a duty has its holder, or why nobody has it: what the assigner says, who could have it, who
+// could not, and its declaration. at is the path of the group. origins says where the values of the group's fields come
+// from.
 func ExplainDuty(
 	w io.Writer, at string, o *resource.Observed, d GroupDetail, duty Duty, origins map[string]string, opts Options,
 ) error {
@@ -27,8 +28,8 @@ func ExplainDuty(
 		fs = append(fs, field{"because", "no member of the group is live"})
 	} else {
 		fs = append(fs, field{"because", duty.because()})
-		if d.Clerk != "" {
-			fs = append(fs, field{"clerk", d.Clerk})
+		if d.Assigner != "" {
+			fs = append(fs, field{"assigner", d.Assigner})
 		}
 	}
 	if duty.Type == group.Cron {
@@ -50,7 +51,7 @@ func ExplainDuty(
 	return p.flush()
 }
 
-// because is what the clerk says, or what is known without it.
+// because is what the assigner says, or what is known without it.
 func (d Duty) because() string {
 	switch {
 	case d.Why != "":
@@ -58,9 +59,9 @@ func (d Duty) because() string {
 	case d.PausedBy != "":
 		return "the duty is paused"
 	case d.Given == "":
-		return "the clerk has not decided about it yet"
+		return "the assigner has not decided about it yet"
 	}
-	return "the clerk gave it so, and has left no reason"
+	return "the assigner gave it so, and has left no reason"
 }
 
 // runs writes the last runs of a cron, the newest first.

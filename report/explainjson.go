@@ -68,9 +68,9 @@ func ExplainDutyJSON(w io.Writer, at string, o *resource.Observed, d GroupDetail
 		Path          string          `json:"path"`
 		Group         string          `json:"group"` // its path
 		GroupStatus   resource.Status `json:"group_status"`
-		Clerk         string          `json:"clerk,omitempty"`
+		Assigner      string          `json:"assigner,omitempty"`
 		Duty
-	}{"1.0", at + "/" + duty.Name, at, o.Status(), d.Clerk, duty})
+	}{"1.0", at + "/" + duty.Name, at, o.Status(), d.Assigner, duty})
 }
 
 // writeDocument writes a document for programs.

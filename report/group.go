@@ -16,14 +16,14 @@ import (
 
 // GroupDetail is who is in a group and who has its duties, as status and explain show it.
 type GroupDetail struct {
-	Clerk    string         `json:"clerk,omitempty"`       // identity of the member that decides
-	Passed   []string       `json:"passed_over,omitempty"` // identities of those that were passed over as the clerk
+	Assigner string         `json:"assigner,omitempty"`    // identity of the member that decides
+	Passed   []string       `json:"passed_over,omitempty"` // identities of those that were passed over as the assigner
 	Members  []Member       `json:"members,omitempty"`     // the live ones, the most senior first
 	Duties   []Duty         `json:"duty_states"`           // by name
-	Requests []GroupRequest `json:"requests,omitempty"`    // that wait for the clerk, the oldest first
+	Requests []GroupRequest `json:"requests,omitempty"`    // that wait for the assigner, the oldest first
 	Waiting  int            `json:"waiting"`               // how many requests wait altogether
 	Unread   []string       `json:"unread,omitempty"`      // znodes that cannot be decoded, and why
-	// Silent is since when the clerk has left something undecided, if that is too long.
+	// Silent is since when the assigner has left something undecided, if that is too long.
 	Silent *time.Time `json:"silent_since,omitempty"`
 
 	// Now is the time to which ages are. If it is zero, text has times instead, so that it changes only when something
@@ -39,7 +39,7 @@ type Member struct {
 	Since    time.Time `json:"since"` // it joined
 	Ready    bool      `json:"ready"`
 	Seat     string    `json:"seat,omitempty"`   // its name; absent if somebody deleted it by hand
-	Duties   []string  `json:"duties,omitempty"` // that the clerk gave it
+	Duties   []string  `json:"duties,omitempty"` // that the assigner gave it
 	Can      []string  `json:"can,omitempty"`    // duties that it can do
 	// ClockAhead is how many seconds its clock is ahead of ZooKeeper's; 0 if nobody found it wrong.
 	ClockAhead float64 `json:"clock_ahead_seconds,omitempty"`
@@ -56,8 +56,8 @@ type Duty struct {
 	Since    *time.Time `json:"since,omitempty"`
 	Epoch    int64      `json:"epoch,omitempty"` // 0: not known
 
-	Given    string        `json:"given_to,omitempty"` // identity to which the clerk gave it
-	Why      string        `json:"why,omitempty"`      // in the clerk's words
+	Given    string        `json:"given_to,omitempty"` // identity to which the assigner gave it
+	Why      string        `json:"why,omitempty"`      // in the assigner's words
 	PausedBy string        `json:"paused_by,omitempty"`
 	Pinned   string        `json:"pinned_to,omitempty"`    // identity
 	Leaving  string        `json:"handing_over,omitempty"` // identity of who was asked to hand over to any other member
@@ -92,7 +92,7 @@ type DutyRun struct {
 	More    bool       `json:"more,omitempty"`  // of a range: there are more than Count
 }
 
-// GroupRequest waits for the clerk: an operator's request, or the message of a member that gave a duty up.
+// GroupRequest waits for the assigner: an operator's request, or the message of a member that gave a duty up.
 type GroupRequest struct {
 	Duty    string    `json:"duty"`
 	What    string    `json:"what"` // handover, unpin, pause, resume, resigned
@@ -173,17 +173,17 @@ func (d GroupDetail) of(version string) []Member {
 	return slices.DeleteFunc(slices.Clone(d.Members), func(m Member) bool { return m.Version != version })
 }
 
-// census counts members by version and names the clerk: "8 members: 4 of 2.0, 4 of 1.9; the clerk is a".
+// census counts members by version and names the assigner: "8 members: 4 of 2.0, 4 of 1.9; the assigner is a".
 func (d GroupDetail) census() string {
 	var counts []string
 	for _, v := range d.versions() {
 		counts = append(counts, fmt.Sprintf("%d of %s", len(d.of(v)), v))
 	}
-	clerk := "there is no clerk"
-	if d.Clerk != "" {
-		clerk = "the clerk is " + d.Clerk
+	assigner := "there is no assigner"
+	if d.Assigner != "" {
+		assigner = "the assigner is " + d.Assigner
 	}
-	return text.Count(len(d.Members), "member") + ": " + strings.Join(counts, ", ") + "; " + clerk
+	return text.Count(len(d.Members), "member") + ": " + strings.Join(counts, ", ") + "; " + assigner
 }
 
 // age is how long ago t was.

@@ -39,7 +39,7 @@ func detail() report.JobStatus {
 		}
 	}
 	d := &report.GroupDetail{
-		Now: noon, Clerk: "10.0.3.11:7000",
+		Now: noon, Assigner: "10.0.3.11:7000",
 		Members: []report.Member{
 			member(11, "1.9.0", 3*24*time.Hour, "coordinator", "nightly-report", "index"),
 			member(12, "10.0", 5*time.Minute, "coordinator", "nightly-report"),
@@ -84,7 +84,7 @@ func detail() report.JobStatus {
 func TestGroupDetail(t *testing.T) {
 	const want = `/apps/shop  degraded
 4 live, 2 of 6 duties held
-4 members: 3 of 10.0, 1 of 1.9.0; the clerk is 10.0.3.11:7000
+4 members: 3 of 10.0, 1 of 1.9.0; the assigner is 10.0.3.11:7000
 
 version  member          address         age  ready  duties
 10.0     10.0.3.12:7000  10.0.3.12:7000  5m   yes    1
@@ -112,9 +112,9 @@ waits
   index: nobody has it: every member that can do it has just given it up
   index: 10.0.3.11:7000 gave it up, to blame 3 times: exit code 1; it may have
     it again in 4s
-  handover of index to 10.0.3.11:7000 for ann@ops, waits for the clerk for 40s
-  10.0.3.11:7000 gave up index: exit code 1, waits for the clerk for 1s
-  1 more wait for the clerk
+  handover of index to 10.0.3.11:7000 for ann@ops, waits for the assigner for 40s
+  10.0.3.11:7000 gave up index: exit code 1, waits for the assigner for 1s
+  1 more wait for the assigner
 
 next: muster explain /apps/shop/export-a
 `
@@ -174,8 +174,8 @@ func TestOddThingsOfCrons(t *testing.T) {
 	}
 }
 
-// TestSilentClerks: who was passed over, and who decides nothing and cannot be passed over.
-func TestSilentClerks(t *testing.T) {
+// TestSilentAssigners: who was passed over, and who decides nothing and cannot be passed over.
+func TestSilentAssigners(t *testing.T) {
 	j := detail()
 	j.Group.Passed, j.Group.Silent = []string{"old"}, ago(3*time.Minute)
 	for now, since := range map[time.Time]string{noon: "for 3m", {}: "since 2026-07-01T11:57Z"} {
@@ -185,8 +185,8 @@ func TestSilentClerks(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, want := range []string{
-			"old was passed over as the clerk, because it decided nothing: look at that process",
-			"the clerk, 10.0.3.11:7000, has decided nothing " + since + ": end that process",
+			"old was passed over as the assigner, because it decided nothing: look at that process",
+			"the assigner, 10.0.3.11:7000, has decided nothing " + since + ": end that process",
 		} {
 			if !strings.Contains(strings.Join(strings.Fields(text.String()), " "), want) {
 				t.Errorf("it does not say %q:\n%s", want, text.String())
@@ -209,8 +209,8 @@ main  -       -        -         -      -
 
 waits
   main: paused by c@d
-  pause of main for a@b, waits for the clerk for 1m
-  no member is live: what waits for the clerk waits for the first one
+  pause of main for a@b, waits for the assigner for 1m
+  no member is live: what waits for the assigner waits for the first one
 
 next: muster member --group shop --root /apps --version VERSION joins it
 `
@@ -233,7 +233,7 @@ func TestExplainDuty(t *testing.T) {
       holder        10.0.3.12:7000 (1.9.0, 10.0.3.12:7000) for 4m, epoch
                     4294967338
       because       it has the preferred version, 10.0
-      clerk         10.0.3.11:7000
+      assigner         10.0.3.11:7000
       next tick     2026-07-02T02:00Z
 
   members
@@ -263,14 +263,14 @@ run                state  age  exit  took   attempt  by
       group         degraded: 4 live, 2 of 6 duties held
       holder        nobody
       because       every member that can do it has just given it up
-      clerk         10.0.3.11:7000
+      assigner         10.0.3.11:7000
 
   what waits
     nobody has it: every member that can do it has just given it up
     10.0.3.11:7000 gave it up, to blame 3 times: exit code 1; it may have it
     again in 4s
-    handover of index to 10.0.3.11:7000 for ann@ops, waits for the clerk for 40s
-    10.0.3.11:7000 gave up index: exit code 1, waits for the clerk for 1s
+    handover of index to 10.0.3.11:7000 for ann@ops, waits for the assigner for 40s
+    10.0.3.11:7000 gave up index: exit code 1, waits for the assigner for 1s
 
   members
       waits             10.0.3.11:7000 (1.9.0)
@@ -301,7 +301,7 @@ func TestHostileNamesInGroups(t *testing.T) {
 	const evil = "\x1b[2Jevil\n\u202e"
 	j := detail()
 	d := j.Group
-	d.Clerk, d.Unread = evil, []string{evil}
+	d.Assigner, d.Unread = evil, []string{evil}
 	for i := range d.Members {
 		d.Members[i].Identity, d.Members[i].Version, d.Members[i].Address = evil, evil, evil
 	}
@@ -331,9 +331,9 @@ func TestGroupDetailAsJSON(t *testing.T) {
 	doc := text(t, func(b *strings.Builder) error { return report.StatusJSON(b, []report.JobStatus{detail()}, nil) })
 	var got struct {
 		Groups []struct {
-			Path, Clerk string
-			Duties      int
-			Members     []struct {
+			Path, Assigner string
+			Duties         int
+			Members        []struct {
 				Identity, Version string
 				Since             time.Time
 			}
@@ -352,7 +352,7 @@ func TestGroupDetailAsJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := got.Groups[0]
-	if g.Clerk != "10.0.3.11:7000" || g.Duties != 6 || len(g.Members) != 4 || g.Waiting != 3 ||
+	if g.Assigner != "10.0.3.11:7000" || g.Duties != 6 || len(g.Members) != 4 || g.Waiting != 3 ||
 		g.DutyStates[1].Holder != "10.0.3.11:7000" || g.DutyStates[1].GivenTo != "10.0.3.12:7000" ||
 		g.DutyStates[1].Epoch != 4294967338 || g.DutyStates[0].PausedBy != "bob@ops" ||
 		g.DutyStates[5].NextTick.IsZero() || g.DutyStates[5].Runs[0].State != "done" {

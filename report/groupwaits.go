@@ -38,10 +38,10 @@ func (d GroupDetail) waits() []string {
 		lines = append(lines, d.requestText(q))
 	}
 	if n := d.Waiting - len(d.Requests); n > 0 && len(d.Requests) > 0 {
-		lines = append(lines, fmt.Sprintf("%d more wait for the clerk", n))
+		lines = append(lines, fmt.Sprintf("%d more wait for the assigner", n))
 	}
 	if d.Waiting > 0 && len(d.Members) == 0 {
-		lines = append(lines, "no member is live: what waits for the clerk waits for the first one")
+		lines = append(lines, "no member is live: what waits for the assigner waits for the first one")
 	}
 	for _, line := range d.Unread {
 		lines = append(lines, "cannot be read: "+line)
@@ -52,14 +52,14 @@ func (d GroupDetail) waits() []string {
 // silence says of which members the group has waited in vain for a decision.
 func (d GroupDetail) silence() (lines []string) {
 	for _, identity := range d.Passed {
-		lines = append(lines, identity+" was passed over as the clerk, because it decided nothing: look at that process")
+		lines = append(lines, identity+" was passed over as the assigner, because it decided nothing: look at that process")
 	}
-	if d.Silent != nil && d.Clerk != "" {
+	if d.Silent != nil && d.Assigner != "" {
 		since := "since " + stamp(*d.Silent)
 		if !d.Now.IsZero() {
 			since = "for " + d.age(*d.Silent)
 		}
-		lines = append(lines, "the clerk, "+d.Clerk+", has decided nothing "+since+
+		lines = append(lines, "the assigner, "+d.Assigner+", has decided nothing "+since+
 			": end that process; one that cannot decide must take a seat x-")
 	}
 	return lines
@@ -140,9 +140,9 @@ func (d GroupDetail) requestText(q GroupRequest) string {
 		what += " for " + q.By
 	}
 	if d.Now.IsZero() {
-		return what + ", waits for the clerk since " + stamp(q.Since)
+		return what + ", waits for the assigner since " + stamp(q.Since)
 	}
-	return what + ", waits for the clerk for " + d.age(q.Since)
+	return what + ", waits for the assigner for " + d.age(q.Since)
 }
 
 // about says who of the members could have a duty, and who could not and why.

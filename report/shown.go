@@ -42,7 +42,7 @@ func (d GroupDetail) Versions() []string { return d.versions() }
 // Of lists the live members of a version, the most senior first.
 func (d GroupDetail) Of(version string) []Member { return d.of(version) }
 
-// Census counts the members by version: "3 members: 2 of 1.4.0, 1 of 1.3.9; the clerk is a".
+// Census counts the members by version: "3 members: 2 of 1.4.0, 1 of 1.3.9; the assigner is a".
 func (d GroupDetail) Census() string { return d.census() }
 
 // Waits says what waits in the group, and for what.

@@ -27,7 +27,7 @@ func Group(ctx context.Context, r *zkstate.Reader, o *resource.Observed, ages bo
 		return nil, err
 	}
 	now := time.Now()
-	d := &report.GroupDetail{Clerk: s.Clerk, Waiting: s.Waiting, Unread: s.Unread}
+	d := &report.GroupDetail{Assigner: s.Assigner, Waiting: s.Waiting, Unread: s.Unread}
 	d.Passed = s.Passed
 	// The next member takes the office within two session timeouts.
 	if limit := 3 * time.Duration(group.Of(o.Record).Timeouts.Session); !s.Undecided.IsZero() &&

@@ -46,8 +46,8 @@ type MemberConfig struct {
 // errUnkillableDuty means that something that a duty has started could not be killed. The member must end.
 var errUnkillableDuty = errors.New("a command of a duty cannot be killed")
 
-// RunMember joins a group, does what the clerk gives it, runs the command, and leaves. When the session is lost it ends
-// the commands of duties and joins as a new member. The end of ctx is like SIGTERM.
+// RunMember joins a group, does what the assigner gives it, runs the command, and leaves. When the session is lost it
+// ends the commands of duties and joins as a new member. The end of ctx is like SIGTERM.
 func RunMember(ctx context.Context, c MemberConfig) Result {
 	r := newMemberRun(c)
 	defer r.sessions.close()

@@ -77,7 +77,7 @@ func (r *memberRun) serve(ctx context.Context, m *member.Member, s *zkconn.Sessi
 	return cause
 }
 
-// host does a duty whenever the clerk gives it to this member. It returns an error if it cannot go on. end ends all
+// host does a duty whenever the assigner gives it to this member. It returns an error if it cannot go on. end ends all
 // duties.
 func (r *memberRun) host(
 	ctx context.Context, m *member.Member, l *lease, duty string, end context.CancelCauseFunc,

@@ -58,7 +58,7 @@ func newMemberMetrics() *memberMetrics {
 		}, []string{"duty", "result"}),
 		takeover: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "muster_member_takeover_seconds",
-			Help:    "From the moment when the clerk gave a duty to this member until it held it.",
+			Help:    "From the moment when the assigner gave a duty to this member until it held it.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 10), // 1 ms to 4 minutes
 		}),
 	}
@@ -90,7 +90,7 @@ func (r *memberRun) watch(events iter.Seq[member.Event]) {
 func (r *memberRun) logEvent(e member.Event) {
 	level := slog.LevelInfo
 	switch e.Kind {
-	case member.EventRunStarted, member.EventRunEnded, member.EventGiven, member.EventClerk, member.EventClerkEnded:
+	case member.EventRunStarted, member.EventRunEnded, member.EventGiven, member.EventAssigner, member.EventAssignerEnded:
 		level = slog.LevelDebug
 	}
 	var attrs []slog.Attr

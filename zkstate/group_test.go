@@ -105,9 +105,9 @@ func (f *fixture) holder(g group.Group, identity string) (m *member.Member, main
 func groupDamages() map[string][]resource.Part {
 	all := map[string][]resource.Part{
 		"record": {resource.PartRecord}, "gate": {resource.PartGate}, "znode": {resource.PartObject},
-		"generation":     {resource.PartGeneration},
-		"seat and clerk": {"seat", "clerk"},
-		"gate and asks":  {resource.PartGate, "ask"},
+		"generation":        {resource.PartGeneration},
+		"seat and assigner": {"seat", "assigner"},
+		"gate and asks":     {resource.PartGate, "ask"},
 	}
 	for _, folder := range znode.GroupFolders() {
 		all[folder] = []resource.Part{resource.Part(folder)}

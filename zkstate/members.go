@@ -16,18 +16,18 @@ import (
 
 // GroupState is who is in a group, and who has its duties.
 type GroupState struct {
-	Members []GroupMember // by seat; those without a seat last
-	Duties  []DutyState   // one for each declared duty, by name
-	Clerk   string        // identity of the member that decides; empty if there is none
-	Passed  []string      // identities of members that were passed over as the clerk, because they decided nothing
-	// Undecided is since when a member or a request waits for the clerk to look at it, by ZooKeeper's clock; zero: none
+	Members  []GroupMember // by seat; those without a seat last
+	Duties   []DutyState   // one for each declared duty, by name
+	Assigner string        // identity of the member that decides; empty if there is none
+	Passed   []string      // identities of members that were passed over as the assigner, because they decided nothing
+	// Undecided is since when a member or a request waits for the assigner to look at it, by ZooKeeper's clock; zero: none
 	// does. That is usual for a moment.
 	Undecided time.Time
-	Requests  []Request // that wait for the clerk: at most maxRequests of each inbox, the oldest first
+	Requests  []Request // that wait for the assigner: at most maxRequests of each inbox, the oldest first
 	Waiting   int       // how many requests and resignations wait altogether
 	Unread    []string  // what could not be decoded: paths and reasons
 
-	decided int64 // zxid of the clerk's last write
+	decided int64 // zxid of the assigner's last write
 }
 
 // GroupMember is one live member of a group.
@@ -39,7 +39,7 @@ type GroupMember struct {
 	Ready    bool
 	Can      []string // duties that it can do, sorted
 	Seat     string   // name; empty if somebody deleted it by hand
-	Duties   []string // that the clerk gave it, sorted
+	Duties   []string // that the assigner gave it, sorted
 	// ClockAhead is how far its clock is ahead of ZooKeeper's, as it found when it had a cron; 0 if nobody found it wrong.
 	ClockAhead time.Duration
 }
@@ -50,8 +50,8 @@ type DutyState struct {
 	Holder   *znode.Holder // nil: nobody
 	Since    time.Time     // when the holder took it, by ZooKeeper's clock
 	Epoch    int64         // of the holder; 0 if it is not known
-	Given    string        // identity of the member to which the clerk gave it; empty if to none
-	Why      string        // why it is given so, in the clerk's words; empty if it is not known
+	Given    string        // identity of the member to which the assigner gave it; empty if to none
+	Why      string        // why it is given so, in the assigner's words; empty if it is not known
 	PausedBy string        // who paused it, user@host; empty if it is not paused
 	Pinned   string        // identity of the member to which it is pinned
 	Leaving  string        // identity of the member that was asked to hand it over to any other
@@ -68,7 +68,7 @@ type DutyFailure struct {
 	Because  string    // of the last time
 }
 
-// Request is something that waits for the clerk: an operator's request, or a resignation.
+// Request is something that waits for the assigner: an operator's request, or a resignation.
 type Request struct {
 	Duty        string
 	Since       time.Time          // by ZooKeeper's clock
@@ -96,7 +96,7 @@ func (r *Reader) GroupState(ctx context.Context, o *resource.Observed) (GroupSta
 	if s.Duties, err = r.duties(ctx, g, generation, &s); err != nil {
 		return s, err
 	}
-	if err := r.clerkMemory(ctx, g.Root, generation, seats, group.Assign(o.Record), &s); err != nil {
+	if err := r.assignerMemory(ctx, g.Root, generation, seats, group.Assign(o.Record), &s); err != nil {
 		return s, err
 	}
 	return s, r.inboxes(ctx, g.Root, generation, &s)
@@ -217,23 +217,23 @@ func (r *Reader) dutyHolder(ctx context.Context, root, generation string, d *Dut
 	return nil
 }
 
-// clerkMemory adds what the clerk remembers of each duty, and who it is.
-func (r *Reader) clerkMemory(
+// assignerMemory adds what the assigner remembers of each duty, and who it is.
+func (r *Reader) assignerMemory(
 	ctx context.Context, root, generation string, seats []seatEntry, assign int, s *GroupState,
 ) error {
-	at := znode.Clerk(root, generation)
+	at := znode.Assigner(root, generation)
 	body, stat, err := r.source.Get(ctx, at)
 	if errors.Is(err, zkconn.ErrNoNode) { // deleted by hand: what waits, waits for apply
 		s.decided = math.MaxInt64
-		s.findClerk(seats, assign, znode.ClerkMemory{})
+		s.findAssigner(seats, assign, znode.AssignerMemory{})
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	s.decided = stat.Mzxid
-	memory, bad := znode.DecodeClerk(body)
-	s.findClerk(seats, assign, memory)
+	memory, bad := znode.DecodeAssigner(body)
+	s.findAssigner(seats, assign, memory)
 	if bad != nil {
 		s.Unread = append(s.Unread, at+": "+bad.Error())
 		return nil
@@ -264,9 +264,9 @@ func (r *Reader) clerkMemory(
 	return nil
 }
 
-// findClerk finds the clerk: the member with the first seat that decides and knows the method of assignment, of those
-// that were not passed over; without such a one, the first of all.
-func (s *GroupState) findClerk(seats []seatEntry, assign int, memory znode.ClerkMemory) {
+// findAssigner finds the assigner: the member with the first seat that decides and knows the method of assignment, of
+// those that were not passed over; without such a one, the first of all.
+func (s *GroupState) findAssigner(seats []seatEntry, assign int, memory znode.AssignerMemory) {
 	live := map[string]bool{}
 	for _, m := range s.Members {
 		live[m.Seat] = true
@@ -277,23 +277,23 @@ func (s *GroupState) findClerk(seats []seatEntry, assign int, memory znode.Clerk
 		case !live[seat.name] || !znode.Decides(seat.name) || seat.Assign < assign:
 		case slices.Contains(memory.Passed, seat.name):
 			s.Passed = append(s.Passed, seat.Identity)
-		case s.Clerk == "":
-			s.Clerk = seat.Identity
+		case s.Assigner == "":
+			s.Assigner = seat.Identity
 		}
 	}
-	if s.Clerk == "" && len(s.Passed) > 0 {
-		s.Clerk = s.Passed[0]
+	if s.Assigner == "" && len(s.Passed) > 0 {
+		s.Assigner = s.Passed[0]
 	}
 }
 
-// waitsSince notes a seat or a request that the clerk has not looked at.
+// waitsSince notes a seat or a request that the assigner has not looked at.
 func (s *GroupState) waitsSince(made zkconn.Stat) {
 	if made.Czxid > s.decided && (s.Undecided.IsZero() || made.Ctime.Before(s.Undecided)) {
 		s.Undecided = made.Ctime
 	}
 }
 
-// inboxes reads what waits for the clerk.
+// inboxes reads what waits for the assigner.
 func (r *Reader) inboxes(ctx context.Context, root, generation string, s *GroupState) error {
 	for _, dir := range []string{znode.Asks(root, generation), znode.Resigned(root, generation)} {
 		names, err := r.children(ctx, dir)
@@ -322,7 +322,7 @@ func (r *Reader) inboxes(ctx context.Context, root, generation string, s *GroupS
 	return nil
 }
 
-// request decodes an entry of an inbox. It has no duty if it cannot be decoded: the clerk will delete it.
+// request decodes an entry of an inbox. It has no duty if it cannot be decoded: the assigner will delete it.
 func request(isAsk bool, body []byte, stat zkconn.Stat) Request {
 	if isAsk {
 		if a, err := znode.Decode[znode.Ask](body); err == nil {

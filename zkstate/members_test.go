@@ -94,7 +94,7 @@ func (f *groupFixture) ask(a znode.Ask) {
 func TestGroupStateOfAGroupThatNobodyJoined(t *testing.T) {
 	t.Parallel()
 	f := newGroup(t, "a", "b")
-	if s := f.state(); len(s.Members) != 0 || len(s.Duties) != 2 || s.Clerk != "" || s.Waiting != 0 {
+	if s := f.state(); len(s.Members) != 0 || len(s.Duties) != 2 || s.Assigner != "" || s.Waiting != 0 {
 		t.Errorf("%+v", s)
 	}
 	f.ask(znode.Ask{Do: znode.AskPause, Duty: "a", By: "ops@host"})
@@ -130,7 +130,7 @@ func TestGroupStateTellsWhoHasWhat(t *testing.T) {
 	s := f.until("all is decided", func(s zkstate.GroupState) bool {
 		return s.Waiting == 0 && len(s.Duties[0].Failures) == 1 && s.Duties[4].PausedBy != "" && s.Duties[3].Pinned != ""
 	})
-	if len(s.Members) != 2 || s.Clerk != "a" || s.Members[1].Identity != "b" || s.Members[1].Version != "2.0" ||
+	if len(s.Members) != 2 || s.Assigner != "a" || s.Members[1].Identity != "b" || s.Members[1].Version != "2.0" ||
 		s.Members[1].Address != "b:7000" || !s.Members[1].Ready || s.Members[1].Seat != "s-0000000001" ||
 		!cmp.Equal(s.Members[1].Duties, []string{"pinned"}) || !cmp.Equal(s.Members[1].Can, []string{"pinned"}) ||
 		time.Since(s.Members[1].Since).Abs() > time.Hour {
@@ -161,8 +161,8 @@ func TestGroupStateTellsWhoHasWhat(t *testing.T) {
 	}
 }
 
-// TestGroupStateTellsWhoIsTheClerk: the first member that knows the method of assignment which the Record wants.
-func TestGroupStateTellsWhoIsTheClerk(t *testing.T) {
+// TestGroupStateTellsWhoIsTheAssigner: the first member that knows the method of assignment which the Record wants.
+func TestGroupStateTellsWhoIsTheAssigner(t *testing.T) {
 	t.Parallel()
 	f := newGroup(t, "main")
 	f.join("old", "1.0")
@@ -188,8 +188,8 @@ func TestGroupStateTellsWhoIsTheClerk(t *testing.T) {
 	}
 	for method, want := range map[string]string{"1": "old", "2": "new", "3": ""} {
 		o.Record.Extra = map[string]json.RawMessage{"assign": json.RawMessage(method)}
-		if s, err := f.store.GroupState(t.Context(), o); err != nil || s.Clerk != want {
-			t.Errorf("method %s: the clerk is %q, %v; want %q", method, s.Clerk, err, want)
+		if s, err := f.store.GroupState(t.Context(), o); err != nil || s.Assigner != want {
+			t.Errorf("method %s: the assigner is %q, %v; want %q", method, s.Assigner, err, want)
 		}
 	}
 }
@@ -265,7 +265,7 @@ func TestGroupStateOfALargeGroup(t *testing.T) {
 	}
 }
 
-// TestTheReasonOfAVacancyIsFresh: the clerk writes it again when it has changed, though nothing moves.
+// TestTheReasonOfAVacancyIsFresh: the assigner writes it again when it has changed, though nothing moves.
 func TestTheReasonOfAVacancyIsFresh(t *testing.T) {
 	t.Parallel()
 	f := newGroup(t, "impossible")

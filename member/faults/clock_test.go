@@ -38,7 +38,7 @@ func TestClockWrongByAnHour(t *testing.T) {
 			}
 			soak.Await(t, 3*time.Minute, "b to have all", func() string { return shares(w, books, 0, 6) })
 			wrong := time.Now().UTC()
-			// The clerk tries a with each cron once, so it may be later that a has failed with this one.
+			// The assigner tries a with each cron once, so it may be later that a has failed with this one.
 			soak.Await(t, 3*time.Minute, "explain to speak of the clock", func() string {
 				explain := exec.Command(filepath.Join(bin, "muster"), "explain", w.group.Path()+"/cron-0")
 				explain.Env = w.environ(w.members["b"])

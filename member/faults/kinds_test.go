@@ -247,7 +247,7 @@ func applyGroup(k *soakRun, _ *process, random *rand.Rand) error {
 	return store.Commit(ctx, plan.Row{Path: next.Path(), Old: old, New: next, Reason: plan.MutableDiffers})
 }
 
-// handOver asks the clerk to give a duty to another member.
+// handOver asks the assigner to give a duty to another member.
 func handOver(k *soakRun, _ *process, random *rand.Rand) error {
 	store, err := k.aside()
 	if err != nil {

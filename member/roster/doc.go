@@ -1,5 +1,5 @@
 // Package roster decides which member of a group has which duty. Assign is a pure function of what is declared, who is
-// live, and what the group's clerk remembers. The package reads no clock, talks to no server and writes nothing. It
+// live, and what the group's assigner remembers. The package reads no clock, talks to no server and writes nothing. It
 // does not know how a member takes a duty or hands it over, and does not check what is declared.
 //
 // A member is known by its seat. A smaller seat is senior. A process that comes back has another seat, so what is

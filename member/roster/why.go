@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Why is the reason for a holder, or for its lack. The clerk stores it: a value keeps its meaning for ever.
+// Why is the reason for a holder, or for its lack. The assigner stores it: a value keeps its meaning for ever.
 type Why string
 
 // The reasons.

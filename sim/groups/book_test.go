@@ -18,20 +18,20 @@ import (
 type book struct {
 	w *sim.World
 
-	record  resource.Record      // as ZooKeeper has it
-	group   group.Group          // which that declares
-	edits   int                  // how often it was written
-	commits int                  // of members
-	seats   map[string]seated    // by path; those that exist
-	joined  map[int64]string     // the seat of each session that ever took one
-	held    map[string]int64     // sessions, by the path of held
-	clerk   znode.ClerkMemory    // of the newest generation
-	decided time.Time            // when that was written
-	written int64                // its zxid
-	duties  map[string]*dutyBook // by the path of the duty
-	asked   map[string][]string  // ids of requests, by their folder
-	asks    map[string]znode.Ask // those to the clerk, by path
-	takes   map[int64]string     // duties by epoch
+	record   resource.Record      // as ZooKeeper has it
+	group    group.Group          // which that declares
+	edits    int                  // how often it was written
+	commits  int                  // of members
+	seats    map[string]seated    // by path; those that exist
+	joined   map[int64]string     // the seat of each session that ever took one
+	held     map[string]int64     // sessions, by the path of held
+	assigner znode.AssignerMemory // of the newest generation
+	decided  time.Time            // when that was written
+	written  int64                // its zxid
+	duties   map[string]*dutyBook // by the path of the duty
+	asked    map[string][]string  // ids of requests, by their folder
+	asks     map[string]znode.Ask // those to the assigner, by path
+	takes    map[int64]string     // duties by epoch
 }
 
 // seated is a seat, and the session that has it.
@@ -107,7 +107,7 @@ func (b *book) txn(t *zkmodel.Txn) error {
 		s.places = append(s.places, placeOf(op.Path))
 	}
 	rules := []func(step) error{
-		b.gateRule, b.clerkRule, b.seatRule, b.takeRule, b.holderRule, b.checkRule, b.fateRule, b.askRule,
+		b.gateRule, b.assignerRule, b.seatRule, b.takeRule, b.holderRule, b.checkRule, b.fateRule, b.askRule,
 		b.pauseRule,
 	}
 	for _, rule := range rules {
@@ -152,9 +152,9 @@ func (b *book) apply(s step, op zkmodel.Op, p place) error {
 		return err
 	case p.is("seat", "*"):
 		return b.applySeat(s, op, writes)
-	case writes && p.is("clerk"):
-		memory, err := znode.DecodeClerk(op.Data)
-		b.clerk, b.decided, b.written = memory, time.Now(), s.Zxid
+	case writes && p.is("assigner"):
+		memory, err := znode.DecodeAssigner(op.Data)
+		b.assigner, b.decided, b.written = memory, time.Now(), s.Zxid
 		return err
 	case p.is("duty", "*", "held"):
 		if delete(b.held, op.Path); writes {

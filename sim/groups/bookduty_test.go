@@ -38,7 +38,7 @@ func (b *book) book(p place) *dutyBook {
 	return d
 }
 
-// holderRule: below a duty only its holder writes, besides the clerk and those who ask for a run. By hand is not a
+// holderRule: below a duty only its holder writes, besides the assigner and those who ask for a run. By hand is not a
 // member.
 func (b *book) holderRule(s step) error {
 	takes := false
@@ -49,7 +49,7 @@ func (b *book) holderRule(s step) error {
 		return nil
 	}
 	for i, p := range s.places {
-		if op := s.Ops[i]; p.below("duty", "*") && op.Type != zkmodel.OpCheck && !b.isClerks(s, op, p) {
+		if op := s.Ops[i]; p.below("duty", "*") && op.Type != zkmodel.OpCheck && !b.isAssigners(s, op, p) {
 			if b.holder(p) != s.Session {
 				return fmt.Errorf("it writes as the holder of %s, and is not", p.parts[1])
 			}

@@ -15,7 +15,7 @@ type fate struct{ first, last time.Time }
 // fateRule: a holder that moves the cursor gives each tick that it passes one fate, in the same transaction.
 func (b *book) fateRule(s step) error {
 	for i, p := range s.places {
-		if !p.is("duty", "*", "cursor") || s.Ops[i].Type != zkmodel.OpSetData || b.isClerks(s, s.Ops[i], p) {
+		if !p.is("duty", "*", "cursor") || s.Ops[i].Type != zkmodel.OpSetData || b.isAssigners(s, s.Ops[i], p) {
 			continue
 		}
 		c, err := znode.Decode[znode.TickCursor](s.Ops[i].Data)

@@ -15,7 +15,7 @@ import (
 	"muster/zkstate/znode"
 )
 
-// declared is a world in which a leader and a cron are taken out of the group and declared again, so that the clerk
+// declared is a world in which a leader and a cron are taken out of the group and declared again, so that the assigner
 // deletes what they have left, while two operators ask for what the group has just then.
 func declared(w *sim.World) { newDeclared(w) }
 

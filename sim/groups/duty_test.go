@@ -146,8 +146,8 @@ func leadEvicted(w *sim.World) {
 	s.evictor("d")
 }
 
-// leadDamaged is the same, and somebody writes to the seats of its holders: then others cannot read them, and the clerk
-// is the next one.
+// leadDamaged is the same, and somebody writes to the seats of its holders: then others cannot read them, and the
+// assigner is the next one.
 func leadDamaged(w *sim.World) {
 	s := newLead(w)
 	s.intruder("d", func(ctx context.Context, c *zkconn.Session, seat string) error {

@@ -128,7 +128,7 @@ func (s *shop) remake(p *sim.Process, c *zkconn.Session) error {
 	}
 }
 
-// asks sends requests for runs and to the clerk, and does not wait for what comes of them.
+// asks sends requests for runs and to the assigner, and does not wait for what comes of them.
 func (s *shop) asks(p *sim.Process) error {
 	c, err := p.Dial(timeout)
 	if err != nil {

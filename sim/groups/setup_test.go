@@ -186,7 +186,7 @@ func await(p *sim.Process, ready func() bool) error {
 	}
 }
 
-// ask sends a request to the clerk, and waits until it has decided.
+// ask sends a request to the assigner, and waits until it has decided.
 func ask(p *sim.Process, c *zkconn.Session, a znode.Ask) error {
 	a.By = "ann@deploy-1"
 	return whileShut(func() error {

@@ -60,14 +60,14 @@ func general(path string) string {
 	return key.ReplaceAllString(path, "/$1/<name>")
 }
 
-// kind names what has operations in many combinations: the transactions of the clerk, which all have the same checks,
-// and what the holder of a cron writes.
+// kind names what has operations in many combinations: the transactions of the assigner, which all have the same
+// checks, and what the holder of a cron writes.
 func kind(ops string) string {
 	const below = "/apps/.muster/run/<g>/"
 	holder := strings.Contains(ops, "/held@v")
 	switch {
-	case strings.Contains(ops, "set "+below+"clerk"), strings.Contains(ops, "delete "+below+"duty/") && !holder:
-		return "the clerk writes"
+	case strings.Contains(ops, "set "+below+"assigner"), strings.Contains(ops, "delete "+below+"duty/") && !holder:
+		return "the assigner writes"
 	case holder:
 		all := strings.Split(recorded.ReplaceAllString(ops, "record what a cron does"), ", ")
 		return strings.Join(slices.Compact(all), ", ")

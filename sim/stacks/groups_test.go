@@ -33,7 +33,7 @@ func groupScenes() map[string]scene {
 		"group-owners": {declare: groupOwners, must: []string{"mutable_differs applied", "mutable_differs refused"}},
 	}
 	for name, d := range map[string]damage{
-		"record": {resource.PartRecord}, "gate": {resource.PartGate}, "clerk": {"clerk"},
+		"record": {resource.PartRecord}, "gate": {resource.PartGate}, "assigner": {"assigner"},
 		"znode": {resource.PartObject},
 	} {
 		all["group-repair-"+name] = scene{declare: d.repairGroup, must: []string{"damaged applied"}}

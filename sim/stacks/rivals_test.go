@@ -32,7 +32,7 @@ func rivalScenes() map[string]scene {
 	}
 	for name, d := range map[string]damage{
 		"record": {resource.PartRecord}, "gate": {resource.PartGate}, "znode": {resource.PartObject},
-		"folder": {"clerk"},
+		"folder": {"assigner"},
 	} {
 		all["removed-"+name] = scene{declare: d.removed, must: []string{"damaged applied", "damaged refused"}}
 	}

@@ -100,7 +100,7 @@ func isApply(kind string) bool {
 		return false
 	}
 	writes := regexp.MustCompile(`(create|set|delete) /r/\.muster/KIND/NAME|create /r/NAME(,|$)|` +
-		`create /r/\.muster/run/<id>/gate|^check /r/\.muster/run/<id>/gate, create /r/\.muster/run/<id>/(clerk|batch)$|` +
+		`create /r/\.muster/run/<id>/gate|^check /r/\.muster/run/<id>/gate, create /r/\.muster/run/<id>/(assigner|batch)$|` +
 		`set /r/\.muster/run/<id>$`)
 	return (!has("/by/") || has("delete /r/NAME@v")) && writes.MatchString(kind)
 }

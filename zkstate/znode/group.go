@@ -14,12 +14,12 @@ type Present struct {
 	Ready   bool     `json:"ready"`         // false: it may be given nothing yet
 }
 
-// Seat is the body of a seat. The member creates it without duties; only the clerk changes them.
+// Seat is the body of a seat. The member creates it without duties; only the assigner changes them.
 type Seat struct {
 	Identity string   `json:"identity"`
 	Nonce    string   `json:"nonce"`            // that of Present
 	Assign   int      `json:"assign,omitempty"` // the newest method of assignment that its software knows; 0: none
-	Duties   []string `json:"duties,omitempty"` // that the clerk gave it, sorted
+	Duties   []string `json:"duties,omitempty"` // that the assigner gave it, sorted
 }
 
 // DutyTaken is the body of a duty's znode: who took it last. It stays when that member has gone.
@@ -37,17 +37,17 @@ type Holder struct {
 	Address  string `json:"address,omitempty"`
 }
 
-// Resignation is the message of a member that gave up a duty which the clerk had given it.
+// Resignation is the message of a member that gave up a duty which the assigner had given it.
 type Resignation struct {
 	Seat     string `json:"seat"`     // name of its seat
-	Identity string `json:"identity"` // for the clerk's memory of failures
+	Identity string `json:"identity"` // for the assigner's memory of failures
 	Duty     string `json:"duty"`
 	Blame    bool   `json:"blame"`              // false: the command ended with 0
 	Because  string `json:"because"`            // for people
 	ClockMS  int64  `json:"clock_ms,omitempty"` // how far its clock is ahead of ZooKeeper's, if that is why
 }
 
-// Ask is an operator's request to the clerk.
+// Ask is an operator's request to the assigner.
 type Ask struct {
 	Do   AskKind `json:"do"`
 	Duty string  `json:"duty"`
@@ -56,16 +56,16 @@ type Ask struct {
 	ID   string  `json:"id,omitempty"` // random: with it the sender recognises its own write
 }
 
-// AskLog is the body of a folder of requests, to the clerk or for runs: what was sent last. A request is deleted when
-// it was decided upon, or when its run is not kept any more. A sender that got no answer finds here whether its request
-// was committed.
+// AskLog is the body of a folder of requests, to the assigner or for runs: what was sent last. A request is deleted
+// when it was decided upon, or when its run is not kept any more. A sender that got no answer finds here whether its
+// request was committed.
 type AskLog struct {
 	Last []string `json:"last"` // ids of requests, the newest last; at most MaxAskLog
 }
 
 // Limits of operators' requests.
 const (
-	MaxAsks   = 1000 // that wait for the clerk
+	MaxAsks   = 1000 // that wait for the assigner
 	MaxAskLog = 50   // that the log remembers
 	maxAskBy  = 300  // bytes of who asks
 )

@@ -16,7 +16,7 @@ const (
 
 // GroupFolders lists the znodes that the first member of a group, or the first operator's request, creates below the
 // generation.
-func GroupFolders() []string { return []string{"seat", "clerk", "duty", "resigned", "ask"} }
+func GroupFolders() []string { return []string{"seat", "assigner", "duty", "resigned", "ask"} }
 
 // Seats is the folder of a group's seats. Nothing else is ever created in it, so the number of a seat is its seniority.
 func Seats(root, g string) string { return resource.Join(Run(root, g), "seat") }
@@ -32,8 +32,8 @@ func SeatNumber(name string) (int32, error) {
 	return Seq(base(name), seatPrefix)
 }
 
-// Decides reports whether the member with this seat may be the clerk. One with a seat such as "x-0000000003" has duties
-// as all others, and never is: a program in another language need not know how duties are assigned.
+// Decides reports whether the member with this seat may be the assigner. One with a seat such as "x-0000000003" has
+// duties as all others, and never is: a program in another language need not know how duties are assigned.
 func Decides(seat string) bool {
 	_, err := Seq(base(seat), seatPrefix)
 	return err == nil
@@ -42,8 +42,8 @@ func Decides(seat string) bool {
 // SeatAt is the znode of the seat with this name, such as "s-0000000003".
 func SeatAt(root, g, name string) string { return resource.Join(Seats(root, g), name) }
 
-// Clerk is the clerk's memory.
-func Clerk(root, g string) string { return resource.Join(Run(root, g), "clerk") }
+// Assigner is the assigner's memory.
+func Assigner(root, g string) string { return resource.Join(Run(root, g), "assigner") }
 
 // Duties is the folder of the duties that somebody has taken at least once.
 func Duties(root, g string) string { return resource.Join(Run(root, g), "duty") }
@@ -55,13 +55,13 @@ func Duty(root, g, duty string) string { return resource.Join(Duties(root, g), d
 // Held is the ephemeral znode that exists while somebody holds a duty. Its body is a Holder.
 func Held(root, g, duty string) string { return resource.Join(Duty(root, g, duty), "held") }
 
-// Resigned is the folder of the messages of members that gave up a duty, for the clerk.
+// Resigned is the folder of the messages of members that gave up a duty, for the assigner.
 func Resigned(root, g string) string { return resource.Join(Run(root, g), "resigned") }
 
 // NewResigned is the path of the sequential znode of the next such message. Its body is a Resignation.
 func NewResigned(root, g string) string { return resource.Join(Resigned(root, g), resignedPrefix) }
 
-// Asks is the folder of operators' requests, for the clerk. Its body is an AskLog.
+// Asks is the folder of operators' requests, for the assigner. Its body is an AskLog.
 func Asks(root, g string) string { return resource.Join(Run(root, g), "ask") }
 
 // NewAsk is the path of the sequential znode of the next request. Its body is an Ask.

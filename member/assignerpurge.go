@@ -11,22 +11,22 @@ import (
 	"muster/zkstate/znode"
 )
 
-// The clerk deletes what is left of duties that are no longer declared: their saved state, ticks and operations. That
-// is, in transactions that all check the gate, the Record and the clerk's own seat:
+// The assigner deletes what is left of duties that are no longer declared: their saved state, ticks and operations.
+// That is, in transactions that all check the gate, the Record and the assigner's own seat:
 //
-//	run/<g>/clerk       set: purge names the duty
+//	run/<g>/assigner       set: purge names the duty
 //	run/<g>/duty/<d>/…  deleted, children first, in batches
-//	run/<g>/clerk       set: purge no longer names it
+//	run/<g>/assigner       set: purge no longer names it
 //
 // The first is written only after the Record was read without the duty, no seat has it, and held is not there. Nobody
 // can take a duty that the Record does not declare, so from then on nobody holds it. While purge names a duty, the
-// clerk gives it to nobody, also if it is declared again: its holder would find a part of what was there. A clerk that
-// dies in between leaves purge, and the next one goes on.
+// assigner gives it to nobody, also if it is declared again: its holder would find a part of what was there. An
+// assigner that dies in between leaves purge, and the next one goes on.
 
 // purgeBatch is how many znodes one transaction deletes.
 const purgeBatch = 200
 
-// maxTrees is how many duties purge names at a time: the clerk's memory has room for that many names.
+// maxTrees is how many duties purge names at a time: the assigner's memory has room for that many names.
 const maxTrees = 100
 
 // purge deletes one batch. It returns errAgain if there is more to do at once.
@@ -68,7 +68,7 @@ func (f *office) deleteAll(ctx context.Context, o orders, paths []string) error 
 	if err != nil {
 		return err
 	}
-	ops = append(ops, zkconn.CheckOp(znode.Clerk(f.m.root, f.m.Generation), f.stat.Version))
+	ops = append(ops, zkconn.CheckOp(znode.Assigner(f.m.root, f.m.Generation), f.stat.Version))
 	for _, path := range paths {
 		ops = append(ops, zkconn.DeleteOp(path, -1))
 	}
@@ -86,7 +86,7 @@ func (f *office) heldEnded() bool {
 	return false
 }
 
-// findTrees notes in the clerk's memory which trees have to be deleted.
+// findTrees notes in the assigner's memory which trees have to be deleted.
 func (f *office) findTrees(ctx context.Context, o orders) error {
 	m := f.m
 	names, _, err := m.session.Children(ctx, znode.Duties(m.root, m.Generation))
@@ -126,7 +126,7 @@ func (f *office) findTrees(ctx context.Context, o orders) error {
 	return nil
 }
 
-// watchHeld reports whether somebody holds a duty. If so, the clerk is woken when that changes.
+// watchHeld reports whether somebody holds a duty. If so, the assigner is woken when that changes.
 func (f *office) watchHeld(ctx context.Context, duty string) (bool, error) {
 	if event := f.held[duty]; event != nil && !happened(event) {
 		return true, nil

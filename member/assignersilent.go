@@ -9,26 +9,26 @@ import (
 	"muster/zkstate/znode"
 )
 
-// A clerk sets its memory after every change of the Record, of the seats and of the inboxes, also if nothing follows
-// from it. So everybody sees whether it has decided. If it has not for a session timeout, the member with the next seat
-// passes it over: it takes the office in a transaction that names that seat in the memory, at the version at which it
-// saw the silence. From then on the other one counts as the last of all, so it does not take the office back: it gets
-// it again only when nobody is left who was not passed over, or was silent after it. A clerk that wakes up writes
-// nothing: the memory has another version, so it looks for its place again, and finds its seat there.
+// An assigner sets its memory after every change of the Record, of the seats and of the inboxes, also if nothing
+// follows from it. So everybody sees whether it has decided. If it has not for a session timeout, the member with the
+// next seat passes it over: it takes the office in a transaction that names that seat in the memory, at the version at
+// which it saw the silence. From then on the other one counts as the last of all, so it does not take the office back:
+// it gets it again only when nobody is left who was not passed over, or was silent after it. An assigner that wakes up
+// writes nothing: the memory has another version, so it looks for its place again, and finds its seat there.
 
-// maxPassed is how many seats that were passed over the clerk remembers: each takes a silence of its own.
+// maxPassed is how many seats that were passed over the assigner remembers: each takes a silence of its own.
 const maxPassed = 100
 
-// errPassed means that this member may not be the clerk any more, or not yet.
-var errPassed = errors.New("somebody else has written as the clerk")
+// errPassed means that this member may not be the assigner any more, or not yet.
+var errPassed = errors.New("somebody else has written as the assigner")
 
-// silence is what is known of a clerk that does not decide.
+// silence is what is known of an assigner that does not decide.
 type silence struct {
 	seat    string
-	version int32 // of the clerk's memory
+	version int32 // of the assigner's memory
 }
 
-// awaitSilence waits until the clerk with this seat has not decided for a session timeout. It returns nil when ctx
+// awaitSilence waits until the assigner with this seat has not decided for a session timeout. It returns nil when ctx
 // ends.
 func (m *Member) awaitSilence(ctx context.Context, seat string) *silence {
 	f, noted := m.newOffice(), int64(0)
@@ -57,12 +57,12 @@ func (m *Member) awaitSilence(ctx context.Context, seat string) *silence {
 	return nil
 }
 
-// changed is the zxid of the last change that a clerk has to look at.
+// changed is the zxid of the last change that an assigner has to look at.
 func (f *office) changed(o orders) int64 {
 	return max(o.edited, f.folders[0].changed, f.folders[1].changed, f.folders[2].changed)
 }
 
-// undecided reports whether no clerk has written since the last change.
+// undecided reports whether no assigner has written since the last change.
 func (f *office) undecided(o orders) bool { return f.changed(o) > f.stat.Mzxid }
 
 // takeOffice notes in the memory who was passed over for this member.

@@ -96,7 +96,7 @@ type answers struct {
 	duties map[string]bool
 }
 
-// takeIn changes the clerk's memory and in as the inboxes say.
+// takeIn changes the assigner's memory and in as the inboxes say.
 func (f *office) takeIn(g group.Group, in *roster.Input) answers {
 	answered := answers{map[string]bool{}, map[string]bool{}}
 	for _, path := range slices.Sorted(maps.Keys(f.resigned)) {
@@ -158,7 +158,7 @@ func (f *office) remember(r znode.Resignation) {
 	f.memory.Failures[r.Duty][r.Seat] = failure
 }
 
-// shorten returns the start of a text for the clerk's memory.
+// shorten returns the start of a text for the assigner's memory.
 func shorten(text string) string {
 	const most = 200
 	if len(text) <= most {
@@ -210,7 +210,7 @@ func (f *office) forgetGone(g group.Group) {
 }
 
 // clone is a copy of c whose maps can be changed.
-func clone(c znode.ClerkMemory) znode.ClerkMemory {
+func clone(c znode.AssignerMemory) znode.AssignerMemory {
 	c.Pins, c.Newest, c.Paused = maps.Clone(c.Pins), maps.Clone(c.Newest), maps.Clone(c.Paused)
 	if c.Paused == nil {
 		c.Paused = znode.ByDuty{}

@@ -11,25 +11,25 @@ import (
 	"muster/zkstate/znode"
 )
 
-// clerkRule: only the clerk writes what is the clerk's: the member whose seat is there and is the first one. Seats that
-// were passed over come last, and nobody is passed over who has written a moment ago. Who was passed over and takes the
-// office again may not know of a seat that is newer than the last decision.
-func (b *book) clerkRule(s step) error {
+// assignerRule: only the assigner writes what is the assigner's: the member whose seat is there and is the first one.
+// Seats that were passed over come last, and nobody is passed over who has written a moment ago. Who was passed over
+// and takes the office again may not know of a seat that is newer than the last decision.
+func (b *book) assignerRule(s step) error {
 	if s.who == "" {
 		return nil
 	}
 	for i, p := range s.places {
-		if !b.isClerks(s, s.Ops[i], p) {
+		if !b.isAssigners(s, s.Ops[i], p) {
 			continue
 		}
 		if _, there := b.seats[s.who]; !there {
-			return fmt.Errorf("it writes as the clerk and has no seat")
+			return fmt.Errorf("it writes as the assigner and has no seat")
 		}
 		next, err := b.nextMemory(s)
 		if err != nil {
 			return err
 		}
-		passed := b.clerk.Passed
+		passed := b.assigner.Passed
 		if slices.ContainsFunc(next.Passed, func(seat string) bool { return !slices.Contains(passed, seat) }) {
 			if silent := time.Since(b.decided); silent < time.Duration(b.group.Timeouts.Session) {
 				return fmt.Errorf("it passes over %q, after a silence of %s", next.Passed, silent)
@@ -40,36 +40,36 @@ func (b *book) clerkRule(s step) error {
 		for seat, other := range b.seats {
 			first := late(s.who) && !late(seat) && other.since < b.written || late(s.who) == late(seat) && seat < s.who
 			if first && znode.Decides(seat) && other.seat.Assign >= group.Assign(&b.record) {
-				return fmt.Errorf("it writes as the clerk, and %s comes first", seat)
+				return fmt.Errorf("it writes as the assigner, and %s comes first", seat)
 			}
 		}
-		if err := b.clerkMay(s.Ops[i], p); err != nil {
+		if err := b.assignerMay(s.Ops[i], p); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// nextMemory is the clerk's memory after a transaction.
-func (b *book) nextMemory(s step) (znode.ClerkMemory, error) {
+// nextMemory is the assigner's memory after a transaction.
+func (b *book) nextMemory(s step) (znode.AssignerMemory, error) {
 	for i, p := range s.places {
-		if p.is("clerk") && s.Ops[i].Type == zkmodel.OpSetData {
-			return znode.DecodeClerk(s.Ops[i].Data)
+		if p.is("assigner") && s.Ops[i].Type == zkmodel.OpSetData {
+			return znode.DecodeAssigner(s.Ops[i].Data)
 		}
 	}
-	return b.clerk, nil
+	return b.assigner, nil
 }
 
-// decides reports whether the clerk writes its memory.
+// decides reports whether the assigner writes its memory.
 func (s step) decides() bool {
-	return slices.ContainsFunc(s.places, func(p place) bool { return p.is("clerk") })
+	return slices.ContainsFunc(s.places, func(p place) bool { return p.is("assigner") })
 }
 
-// isClerks reports whether only the clerk may do this.
-func (b *book) isClerks(s step, op zkmodel.Op, p place) bool {
+// isAssigners reports whether only the assigner may do this.
+func (b *book) isAssigners(s step, op zkmodel.Op, p place) bool {
 	switch {
 	case op.Type == zkmodel.OpCheck, op.Type == zkmodel.OpClose:
-	case p.is("clerk"), p.is("seat", "*"):
+	case p.is("assigner"), p.is("seat", "*"):
 		return op.Type == zkmodel.OpSetData
 	case p.is("resigned", "*"), p.is("ask", "*"):
 		return op.Type == zkmodel.OpDelete
@@ -84,26 +84,26 @@ func (b *book) isClerks(s step, op zkmodel.Op, p place) bool {
 // holder is the session that holds the duty of a place; 0 if nobody does.
 func (b *book) holder(p place) int64 { return b.held[znode.Held(root, p.g, p.parts[1])] }
 
-// clerkMay says why the clerk must not do this.
-func (b *book) clerkMay(op zkmodel.Op, p place) error {
+// assignerMay says why the assigner must not do this.
+func (b *book) assignerMay(op zkmodel.Op, p place) error {
 	switch {
-	case p.is("clerk"):
-		memory, err := znode.DecodeClerk(op.Data)
+	case p.is("assigner"):
+		memory, err := znode.DecodeAssigner(op.Data)
 		if err != nil {
 			return err
 		}
 		for _, d := range memory.Purge {
-			if _, declared := b.group.Duty(d); declared && !slices.Contains(b.clerk.Purge, d) {
+			if _, declared := b.group.Duty(d); declared && !slices.Contains(b.assigner.Purge, d) {
 				return fmt.Errorf("it begins to delete %s, which is declared", d)
 			}
 		}
 	case p.is("duty", "*", "cursor") && op.Type == zkmodel.OpSetData:
-		if b.clerk.Paused[p.parts[1]] == "" {
+		if b.assigner.Paused[p.parts[1]] == "" {
 			return fmt.Errorf("it forgets ticks of %s, which was not paused", p.parts[1])
 		}
 	case p.below("duty", "*") && op.Type == zkmodel.OpDelete:
 		switch d := p.parts[1]; {
-		case !slices.Contains(b.clerk.Purge, d):
+		case !slices.Contains(b.assigner.Purge, d):
 			return fmt.Errorf("it deletes what %s has saved, and did not say so before", d)
 		case b.holder(p) != 0:
 			return fmt.Errorf("it deletes what %s has saved, which somebody holds", d)
@@ -126,7 +126,7 @@ func (b *book) pauseRule(s step) error {
 		}
 	}
 	for _, d := range b.group.Duties {
-		if (b.clerk.Paused[d.Name] == "") != (next.Paused[d.Name] == "") && !answered[d.Name] {
+		if (b.assigner.Paused[d.Name] == "") != (next.Paused[d.Name] == "") && !answered[d.Name] {
 			return fmt.Errorf("it pauses or resumes %s, and nobody asked for that", d.Name)
 		}
 	}
@@ -175,7 +175,7 @@ func (b *book) mayGive(duty, identity string) error {
 	switch {
 	case !ok:
 		return fmt.Errorf("it gives %s to %s, and it is not declared now", duty, identity)
-	case slices.Contains(b.clerk.Purge, duty):
+	case slices.Contains(b.assigner.Purge, duty):
 		return fmt.Errorf("it gives %s to %s, and what it saved is being deleted", duty, identity)
 	}
 	body, _, there := b.w.Server().Get(znode.Live(root, name, identity))
@@ -194,7 +194,7 @@ func (b *book) takeRule(s step) error {
 			if err := b.ordered(s, p.parts[1]); err != nil {
 				return fmt.Errorf("it takes %s: %w", p.parts[1], err)
 			}
-			if slices.Contains(b.clerk.Purge, p.parts[1]) {
+			if slices.Contains(b.assigner.Purge, p.parts[1]) {
 				return fmt.Errorf("it takes %s, and what that saved is being deleted", p.parts[1])
 			}
 		case p.is("resigned", "*"):

@@ -14,7 +14,7 @@ import (
 	"muster/zkstate/znode"
 )
 
-// Limits of one transaction of the clerk.
+// Limits of one transaction of the assigner.
 const (
 	maxSeats = 500       // seats that it writes
 	maxBytes = 200 << 10 // of their bodies
@@ -23,7 +23,7 @@ const (
 // write writes a roster: nothing, if all is as before and there was nothing to decide upon. old is the memory as it
 // was read.
 func (f *office) write(
-	ctx context.Context, o orders, r roster.Roster, old znode.ClerkMemory, answered answers,
+	ctx context.Context, o orders, r roster.Roster, old znode.AssignerMemory, answered answers,
 ) error {
 	holders := map[string]string{} // by duty: names of seats
 	f.memory.Pins, f.memory.Newest, f.memory.Why = znode.ByDuty{}, znode.ByDuty{}, znode.ByDuty{}
@@ -56,7 +56,7 @@ func (f *office) write(
 	if len(moves)+len(f.resigned)+len(f.asks) == 0 && !outdated && remembersSame(old, f.memory) && !f.undecided(o) {
 		return nil
 	}
-	// The first transaction has all that answers somebody: a clerk that dies after it leaves nothing half decided.
+	// The first transaction has all that answers somebody: an assigner that dies after it leaves nothing half decided.
 	slices.SortStableFunc(moves, func(a, b move) int {
 		return cmp.Compare(rank(answered.duties[a.duty]), rank(answered.duties[b.duty]))
 	})
@@ -82,7 +82,7 @@ func rank(first bool) int {
 }
 
 // remembersSame reports whether b is as a, except for the reasons.
-func remembersSame(a, b znode.ClerkMemory) bool {
+func remembersSame(a, b znode.AssignerMemory) bool {
 	same := a.Size == b.Size && slices.Equal(a.Passed, b.Passed) && slices.Equal(a.Purge, b.Purge)
 	same = same && maps.Equal(a.Pins, b.Pins) && maps.Equal(a.HandOver, b.HandOver)
 	same = same && maps.Equal(a.Newest, b.Newest) && maps.Equal(a.Paused, b.Paused)
@@ -149,11 +149,11 @@ func (s *seated) size() int {
 	return n
 }
 
-// commit writes these seats and the clerk's memory in one transaction, with more. If it fails, everything must be read
-// again.
+// commit writes these seats and the assigner's memory in one transaction, with more. If it fails, everything must be
+// read again.
 func (f *office) commit(ctx context.Context, o orders, seats []string, more []zkconn.Op) error {
 	m := f.m
-	body, err := znode.EncodeClerk(f.memory)
+	body, err := znode.EncodeAssigner(f.memory)
 	if err != nil {
 		return err
 	}
@@ -161,8 +161,8 @@ func (f *office) commit(ctx context.Context, o orders, seats []string, more []zk
 	if err != nil {
 		return err
 	}
-	clerkAt := len(ops)
-	ops = append(ops, zkconn.SetOp(znode.Clerk(m.root, m.Generation), body, f.stat.Version))
+	assignerAt := len(ops)
+	ops = append(ops, zkconn.SetOp(znode.Assigner(m.root, m.Generation), body, f.stat.Version))
 	for _, name := range seats {
 		s := f.seats[name]
 		body, err := znode.Encode(s.seat)
@@ -180,11 +180,11 @@ func (f *office) commit(ctx context.Context, o orders, seats []string, more []zk
 		}
 		return f.failed(ctx, err)
 	}
-	stat := results[clerkAt].Stat
+	stat := results[assignerAt].Stat
 	f.zkTime, f.wrote, f.stat = stat.Mtime, sent, stat
 	f.tookOffice()
 	for i, name := range seats {
-		f.seats[name].version = results[clerkAt+1+i].Stat.Version
+		f.seats[name].version = results[assignerAt+1+i].Stat.Version
 		if name == m.seatName() { // it need not wait for the watch
 			m.give(f.seats[name].seat, f.seats[name].version)
 		}
@@ -192,8 +192,8 @@ func (f *office) commit(ctx context.Context, o orders, seats []string, more []zk
 	return nil
 }
 
-// guards are the checks of every transaction of the clerk. Without own they have its seat: a transaction may not check
-// and set the same znode at one version.
+// guards are the checks of every transaction of the assigner. Without own they have its seat: a transaction may not
+// check and set the same znode at one version.
 func (f *office) guards(o orders, own bool) ([]zkconn.Op, error) {
 	m := f.m
 	seat := f.seats[m.seatName()]
@@ -219,7 +219,7 @@ func (f *office) failed(ctx context.Context, err error) error {
 		}
 	case refusedAt(err, znode.Gate(f.m.root, f.m.Generation), zkconn.ErrNoNode),
 		refusedAt(err, f.m.recordPath(), zkconn.ErrNoNode),
-		refusedAt(err, znode.Clerk(f.m.root, f.m.Generation), zkconn.ErrNoNode):
+		refusedAt(err, znode.Assigner(f.m.root, f.m.Generation), zkconn.ErrNoNode):
 		return err // somebody deleted it by hand
 	case refusedAt(err, f.m.seat, zkconn.ErrNoNode):
 		return fmt.Errorf("%w: %s is gone", ErrRemoved, f.m.seat)

@@ -14,15 +14,16 @@ import (
 	"muster/zkstate/znode"
 )
 
-// The clerk does two things for crons. When a pause ends, it sets the cursor to now in the transaction that ends the
+// The assigner does two things for crons. When a pause ends, it sets the cursor to now in the transaction that ends the
 // pause: what fell due meanwhile is forgotten. And it remembers which members have resigned because their clocks differ
 // from ZooKeeper's, so that they can tell when it is ZooKeeper's clock that is wrong.
 
-// maxClocks is how many wrong clocks the clerk remembers.
+// maxClocks is how many wrong clocks the assigner remembers.
 const maxClocks = 500
 
-// decideCrons changes the clerk's memory, and notes which cursors the decision sets. old is the memory as it was read.
-func (f *office) decideCrons(ctx context.Context, g group.Group, old znode.ClerkMemory) error {
+// decideCrons changes the assigner's memory, and notes which cursors the decision sets. old is the memory as it was
+// read.
+func (f *office) decideCrons(ctx context.Context, g group.Group, old znode.AssignerMemory) error {
 	f.noteClocks()
 	f.judgeClocks(g)
 	for _, d := range g.Duties {

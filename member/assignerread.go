@@ -13,15 +13,15 @@ import (
 	"muster/zkstate/znode"
 )
 
-// maxReads is how many reads of the clerk are under way at once.
+// maxReads is how many reads of the assigner are under way at once.
 const maxReads = 64
 
 // maxEntries is how many entries of each inbox one decision takes. Each of them changes at most two seats, so that all
 // that a decision answers fits into one transaction.
 const maxEntries = 100
 
-// read reads the seats, the clerk's memory and its inboxes. It returns errPassed if the memory is not as this clerk has
-// left it, or as its place followed from it.
+// read reads the seats, the assigner's memory and its inboxes. It returns errPassed if the memory is not as this
+// assigner has left it, or as its place followed from it.
 func (f *office) read(ctx context.Context) error {
 	was := f.stat.Version
 	body, err := f.readFolders(ctx)
@@ -40,20 +40,20 @@ func (f *office) read(ctx context.Context) error {
 	if f.asks, err = readInbox(ctx, f, f.folders[2], znode.Decode[znode.Ask]); err != nil {
 		return err
 	}
-	if f.memory, err = znode.DecodeClerk(body); err != nil {
-		f.memory = znode.ClerkMemory{} // somebody wrote it by hand; a clerk can begin with nothing
+	if f.memory, err = znode.DecodeAssigner(body); err != nil {
+		f.memory = znode.AssignerMemory{} // somebody wrote it by hand; an assigner can begin with nothing
 	}
 	return nil
 }
 
-// readFolders reads the folders and the clerk's memory, which it returns.
+// readFolders reads the folders and the assigner's memory, which it returns.
 func (f *office) readFolders(ctx context.Context) (body []byte, err error) {
 	reading, rctx := errgroup.WithContext(ctx)
 	for i := range f.folders {
 		reading.Go(func() error { return f.folders[i].read(rctx, f.m.session) })
 	}
 	reading.Go(func() (err error) {
-		body, f.stat, err = f.m.session.Get(rctx, znode.Clerk(f.m.root, f.m.Generation))
+		body, f.stat, err = f.m.session.Get(rctx, znode.Assigner(f.m.root, f.m.Generation))
 		return err
 	})
 	return body, reading.Wait()
@@ -131,8 +131,8 @@ func (f *office) discard(ctx context.Context, path string) error {
 	return err
 }
 
-// readSeats reads the seats that are new, and the members that were not ready. Only a clerk writes seats, so the others
-// are as this clerk wrote them.
+// readSeats reads the seats that are new, and the members that were not ready. Only an assigner writes seats, so the
+// others are as this assigner wrote them.
 func (f *office) readSeats(ctx context.Context, names []string) error {
 	f.names = map[int32]string{}
 	for _, name := range names {
@@ -207,7 +207,7 @@ func (f *office) readSeat(ctx context.Context, name string) (*seated, error) {
 	return s, nil
 }
 
-// wakeAt wakes the clerk some time after an event.
+// wakeAt wakes the assigner some time after an event.
 func (f *office) wakeAt(ctx context.Context, event <-chan struct{}, later time.Duration) {
 	f.m.tasks.Go(func() {
 		select {

@@ -12,20 +12,20 @@ import (
 	"muster/zkstate/znode"
 )
 
-// The clerk decides who has which duty. It is the member with the smallest seat of those whose software knows how the
-// Record wants duties to be assigned. The others watch the nearest such seat before theirs, and the one before that: so
-// the next one knows that it is next, and looks whether the clerk is silent.
+// The assigner decides who has which duty. It is the member with the smallest seat of those whose software knows how
+// the Record wants duties to be assigned. The others watch the nearest such seat before theirs, and the one before
+// that: so the next one knows that it is next, and looks whether the assigner is silent.
 //
 // Each decision is one transaction, or several if it is large, that writes:
 //
-//	run/<g>/clerk        set: its memory
+//	run/<g>/assigner        set: its memory
 //	run/<g>/seat/s-<10>  set: each seat that gets or loses a duty, and each whose member resigned
 //	run/<g>/resigned/…   deleted: what was decided upon
 //	run/<g>/ask/…        deleted: as above
 //
-// It checks the gate, the Record and the clerk's own seat, and sets its memory and the seats, at the versions read. So
-// what a clerk writes follows from all that was written before: one that was frozen while another one took over writes
-// nothing. A clerk that dies leaves what it has committed; the next one reads everything again.
+// It checks the gate, the Record and the assigner's own seat, and sets its memory and the seats, at the versions read.
+// So what an assigner writes follows from all that was written before: one that was frozen while another one took over
+// writes nothing. An assigner that dies leaves what it has committed; the next one reads everything again.
 
 // assignVersion is the newest method of assignment that this software knows.
 const assignVersion = 1
@@ -35,9 +35,9 @@ func (m *Member) seatQueue() election.Queue {
 	return election.Queue{Dir: znode.Seats(m.root, m.Generation), Prefix: "s-"}
 }
 
-// clerk waits until this member is the clerk, and then works until the membership ends, or until the Record wants
+// assigner waits until this member is the assigner, and then works until the membership ends, or until the Record wants
 // another method.
-func (m *Member) clerk() {
+func (m *Member) assigner() {
 	for m.ctx.Err() == nil {
 		o := m.orders()
 		if o.seat < 0 { // its own seat was not read yet, so it knows nothing of ZooKeeper's time
@@ -47,7 +47,7 @@ func (m *Member) clerk() {
 			}
 			continue
 		}
-		err := m.clerkOrNot(m.ctx, o.assign)
+		err := m.assignerOrNot(m.ctx, o.assign)
 		switch {
 		case err == nil, errors.Is(err, errAgain), errors.Is(err, zkconn.ErrUnknown):
 		case errors.Is(err, zkconn.ErrNoNode): // somebody deleted a part of the group by hand
@@ -59,35 +59,35 @@ func (m *Member) clerk() {
 	}
 }
 
-// clerkOrNot works as the clerk, or waits until this member may be it.
-func (m *Member) clerkOrNot(ctx context.Context, assign int) error {
+// assignerOrNot works as the assigner, or waits until this member may be it.
+func (m *Member) assignerOrNot(ctx context.Context, assign int) error {
 	at, err := m.place(ctx, assign)
 	if err != nil {
 		return err
 	}
 	var silent *silence
 	if at.before != "" || m.knows < assign {
-		m.emit(Event{Kind: EventClerkEnded})
+		m.emit(Event{Kind: EventAssignerEnded})
 		var mine bool
 		if mine, silent, err = m.awaitEnd(ctx, at, assign); !mine {
 			return err
 		}
 	}
-	m.emit(Event{Kind: EventClerk})
+	m.emit(Event{Kind: EventAssigner})
 	return m.serve(ctx, assign, at, silent)
 }
 
-// place is where a member stands among those that may be the clerk. Seats that were passed over come last.
+// place is where a member stands among those that may be the assigner. Seats that were passed over come last.
 type place struct {
-	before  string // the nearest seat before it whose member can be the clerk; "": there is none
-	earlier string // the nearest such seat before that one; "": that one's member is the clerk
+	before  string // the nearest seat before it whose member can be the assigner; "": there is none
+	earlier string // the nearest such seat before that one; "": that one's member is the assigner
 	passed  bool   // its own seat was passed over
-	memory  int32  // the version of the clerk's memory
+	memory  int32  // the version of the assigner's memory
 }
 
 // place reads the memory before the seats: a seat that its own one was passed over for is then among them.
 func (m *Member) place(ctx context.Context, assign int) (at place, err error) {
-	body, stat, err := m.session.Get(ctx, znode.Clerk(m.root, m.Generation))
+	body, stat, err := m.session.Get(ctx, znode.Assigner(m.root, m.Generation))
 	if err != nil {
 		return at, err
 	}
@@ -95,7 +95,7 @@ func (m *Member) place(ctx context.Context, assign int) (at place, err error) {
 	if err != nil {
 		return at, err
 	}
-	memory, _ := znode.DecodeClerk(body) // of what cannot be decoded nobody knows anything
+	memory, _ := znode.DecodeAssigner(body) // of what cannot be decoded nobody knows anything
 	queue := m.seatQueue().InOrder(names)
 	slices.SortStableFunc(queue, func(a, b string) int {
 		return cmp.Compare(rank(!slices.Contains(memory.Passed, a)), rank(!slices.Contains(memory.Passed, b)))
@@ -128,7 +128,7 @@ func (m *Member) place(ctx context.Context, assign int) (at place, err error) {
 }
 
 // awaitEnd waits until a seat is gone that decides about this member's place, until the Record wants another method
-// than this, or until the clerk is silent. mine says that this member has to take its office: it had the next seat.
+// than this, or until the assigner is silent. mine says that this member has to take its office: it had the next seat.
 func (m *Member) awaitEnd(ctx context.Context, at place, assign int) (mine bool, _ *silence, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -180,7 +180,7 @@ func happened(event <-chan struct{}) bool {
 	}
 }
 
-// office is what the clerk knows. Only its own goroutine uses it.
+// office is what the assigner knows. Only its own goroutine uses it.
 type office struct {
 	m       *Member
 	folders [3]folder          // seats, resigned, ask
@@ -188,7 +188,7 @@ type office struct {
 	names   map[int32]string   // of the seats, by number
 	wake    chan struct{}      // something has happened that is none of the other events
 
-	memory   znode.ClerkMemory
+	memory   znode.AssignerMemory
 	stat     zkconn.Stat // of its znode
 	resigned map[string]znode.Resignation
 	asks     map[string]znode.Ask
@@ -206,11 +206,11 @@ type office struct {
 	posts   map[string]post   // by duty: those that are given
 	untaken map[string]string // seats by duty: those that the next decision takes away
 
-	zkTime time.Time // ZooKeeper's time at the clerk's last write, or what its member knows of it
+	zkTime time.Time // ZooKeeper's time at the assigner's last write, or what its member knows of it
 	wrote  time.Time // that time here
 }
 
-// folder is a folder whose children the clerk reads again after each event.
+// folder is a folder whose children the assigner reads again after each event.
 type folder struct {
 	dir   string
 	names []string
@@ -242,7 +242,7 @@ func (m *Member) newOffice() *office {
 	}
 }
 
-// serve is the clerk's work, as long as the Record wants this method.
+// serve is the assigner's work, as long as the Record wants this method.
 func (m *Member) serve(ctx context.Context, assign int, at place, over *silence) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends what waits for members to become ready

@@ -40,7 +40,7 @@ func (f *fixture) children(below string) []string {
 	return names
 }
 
-// seats are the members' seats as the clerk wrote them, by identity. A duty in two at one moment fails the test.
+// seats are the members' seats as the assigner wrote them, by identity. A duty in two at one moment fails the test.
 func (f *fixture) seats() map[string][]string {
 	f.t.Helper()
 	type read struct {
@@ -98,9 +98,9 @@ func (f *fixture) acl() []zkconn.ACL {
 	return acl
 }
 
-// TestClerkKnowsTheMethodOfTheRecord: when the Record wants a newer method, the first seat that knows it is the clerk,
-// and one that does not know it is never.
-func TestClerkKnowsTheMethodOfTheRecord(t *testing.T) {
+// TestAssignerKnowsTheMethodOfTheRecord: when the Record wants a newer method, the first seat that knows it is the
+// assigner, and one that does not know it is never.
+func TestAssignerKnowsTheMethodOfTheRecord(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "first", "second")
 	join := func(identity string, knows int, can ...string) (*member.Member, <-chan member.Event) {
@@ -111,7 +111,7 @@ func TestClerkKnowsTheMethodOfTheRecord(t *testing.T) {
 		events := make(chan member.Event, 100)
 		go func() {
 			for e := range m.Events(t.Context()) {
-				if e.Kind == member.EventClerk || e.Kind == member.EventClerkEnded {
+				if e.Kind == member.EventAssigner || e.Kind == member.EventAssignerEnded {
 					events <- e
 				}
 			}
@@ -125,9 +125,9 @@ func TestClerkKnowsTheMethodOfTheRecord(t *testing.T) {
 	f.take(b, "second")
 
 	f.raiseAssign(2)
-	if e := receive(t, bEvents, "b to be the clerk"); e.Kind != member.EventClerk {
+	if e := receive(t, bEvents, "b to be the assigner"); e.Kind != member.EventAssigner {
 		// it may have told before that it is not
-		if e = receive(t, bEvents, "b to be the clerk"); e.Kind != member.EventClerk {
+		if e = receive(t, bEvents, "b to be the assigner"); e.Kind != member.EventAssigner {
 			t.Errorf("event %+v", e)
 		}
 	}
@@ -139,13 +139,13 @@ func TestClerkKnowsTheMethodOfTheRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	d, dEvents := join("d", 2, "second")
-	if e := receive(t, dEvents, "d to be the clerk"); e.Kind != member.EventClerk {
+	if e := receive(t, dEvents, "d to be the assigner"); e.Kind != member.EventAssigner {
 		t.Errorf("event %+v", e)
 	}
-	f.take(d, "second") // d is the clerk, although a and c are before it
+	f.take(d, "second") // d is the assigner, although a and c are before it
 }
 
-// raiseAssign writes into the Record that clerks assign by method n.
+// raiseAssign writes into the Record that assigners assign by method n.
 func (f *fixture) raiseAssign(n int) {
 	f.t.Helper()
 	at := znode.Record(group.KindName, f.group.Root, f.group.Name)
@@ -199,7 +199,7 @@ func TestInboxesOfThousands(t *testing.T) {
 	_, _ = f.s.Set(t.Context(), changed, []byte(ask), -1) // a request that was changed after it was made
 	stuck := f.create("ask/y", ask, zkconn.Persistent)
 	_, _ = f.s.Create(t.Context(), stuck+"/child", nil, zkconn.Persistent, acl)
-	f.until("the clerk to take everything", func() bool {
+	f.until("the assigner to take everything", func() bool {
 		return len(f.children("resigned")) == 0 && len(f.children("ask")) <= 1
 	})
 	f.ask2(znode.AskHandover, "b")
@@ -209,10 +209,10 @@ func TestInboxesOfThousands(t *testing.T) {
 	}
 	f.take(b, "coordinator")
 	if memory := f.memory(); len(memory.Paused) != 0 || len(memory.Failures) != 0 {
-		t.Errorf("the clerk remembers %+v", memory)
+		t.Errorf("the assigner remembers %+v", memory)
 	}
 	if a.Context().Err() != nil {
-		t.Errorf("the clerk ended: %v", context.Cause(a.Context()))
+		t.Errorf("the assigner ended: %v", context.Cause(a.Context()))
 	}
 }
 
@@ -226,14 +226,14 @@ func (f *fixture) ask2(do znode.AskKind, to string) {
 	f.create("ask/a-", string(body), zkconn.PersistentSequential)
 }
 
-// memory is what the clerk has written.
-func (f *fixture) memory() znode.ClerkMemory {
+// memory is what the assigner has written.
+func (f *fixture) memory() znode.AssignerMemory {
 	f.t.Helper()
-	body, _, err := f.s.Get(f.t.Context(), f.run("clerk"))
+	body, _, err := f.s.Get(f.t.Context(), f.run("assigner"))
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	memory, err := znode.DecodeClerk(body)
+	memory, err := znode.DecodeAssigner(body)
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -9,12 +9,12 @@ import (
 	"sort"
 )
 
-// MaxClerk is the maximum size of the clerk's memory, in bytes.
-const MaxClerk = 64 << 10
+// MaxAssigner is the maximum size of the assigner's memory, in bytes.
+const MaxAssigner = 64 << 10
 
-// ClerkMemory is the body of clerk: what one clerk leaves to the next one. Seats are named by their znodes. All maps
-// but that of Failures have one value for each duty.
-type ClerkMemory struct {
+// AssignerMemory is the body of assigner: what one assigner leaves to the next one. Seats are named by their znodes.
+// All maps but that of Failures have one value for each duty.
+type AssignerMemory struct {
 	Pins     ByDuty                        `json:"pins,omitempty"`     // seats
 	HandOver ByDuty                        `json:"handover,omitempty"` // seats that have to give the duty to another one
 	Passed   []string                      `json:"passed,omitempty"`   // seats that were passed over, sorted
@@ -30,10 +30,10 @@ type ClerkMemory struct {
 	ClockWrong ByDuty `json:"clock_wrong,omitempty"`
 }
 
-// ClockOfZooKeeper is the text of ClerkMemory.ClockWrong.
+// ClockOfZooKeeper is the text of AssignerMemory.ClockWrong.
 const ClockOfZooKeeper = "zookeeper"
 
-// Failure is what the clerk remembers of a member that gave a duty up.
+// Failure is what the assigner remembers of a member that gave a duty up.
 type Failure struct {
 	Count   int    `json:"count"`   // how often it was to blame
 	Tries   int    `json:"tries"`   // how often it gave the duty up, to blame or not
@@ -68,11 +68,11 @@ func (b *ByDuty) UnmarshalJSON(body []byte) error {
 	return nil
 }
 
-// EncodeClerk encodes the memory. If it is too large, it leaves out as much as it must: reasons first, then the
+// EncodeAssigner encodes the memory. If it is too large, it leaves out as much as it must: reasons first, then the
 // failures that ended their pause first, then the rest, requests to pause last.
-func EncodeClerk(c ClerkMemory) ([]byte, error) {
-	body, err := encodeJSON("clerk", c)
-	if err == nil && len(body) <= MaxClerk {
+func EncodeAssigner(c AssignerMemory) ([]byte, error) {
+	body, err := encodeJSON("assigner", c)
+	if err == nil && len(body) <= MaxAssigner {
 		return body, nil
 	}
 	for _, limit := range []func(n int) (of int){
@@ -81,8 +81,8 @@ func EncodeClerk(c ClerkMemory) ([]byte, error) {
 	} {
 		fits := func(n int) bool {
 			limit(n)
-			body, err = encodeJSON("clerk", c)
-			return err == nil && len(body) <= MaxClerk
+			body, err = encodeJSON("assigner", c)
+			return err == nil && len(body) <= MaxAssigner
 		}
 		all := limit(0)
 		if n := sort.Search(all+1, func(n int) bool { return !fits(n) }); n > 0 {
@@ -91,7 +91,7 @@ func EncodeClerk(c ClerkMemory) ([]byte, error) {
 		}
 		limit(0)
 	}
-	return nil, fmt.Errorf("clerk: it is more than the %d bytes allowed", MaxClerk)
+	return nil, fmt.Errorf("assigner: it is more than the %d bytes allowed", MaxAssigner)
 }
 
 // limitTexts returns a function that keeps the texts of the first n duties. It returns how many there are.
@@ -135,15 +135,15 @@ func limitFailures(failures *map[string]map[string]Failure) func(n int) (of int)
 	}
 }
 
-// DecodeClerk decodes the memory. An empty body is an empty memory.
-func DecodeClerk(data []byte) (ClerkMemory, error) {
-	var c ClerkMemory
+// DecodeAssigner decodes the memory. An empty body is an empty memory.
+func DecodeAssigner(data []byte) (AssignerMemory, error) {
+	var c AssignerMemory
 	switch {
 	case len(data) == 0:
 		return c, nil
-	case len(data) > MaxClerk:
-		return c, fmt.Errorf("clerk: %d bytes are more than the %d allowed", len(data), MaxClerk)
+	case len(data) > MaxAssigner:
+		return c, fmt.Errorf("assigner: %d bytes are more than the %d allowed", len(data), MaxAssigner)
 	}
-	err := decodeJSON("clerk", data, &c)
+	err := decodeJSON("assigner", data, &c)
 	return c, err
 }

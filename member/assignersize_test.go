@@ -50,7 +50,7 @@ func TestTreesOfFormerDuties(t *testing.T) {
 	f.change(func(g *group.Group) { g.Add(group.NewDuty(group.Leader, "coordinator")) })
 	f.change(without)
 	f.until("the tree to be deleted", func() bool { return !slices.Contains(f.children("duty"), "coordinator") })
-	f.until("the clerk to be done", func() bool { return len(f.memory().Purge) == 0 })
+	f.until("the assigner to be done", func() bool { return len(f.memory().Purge) == 0 })
 	f.change(func(g *group.Group) { g.Add(group.NewDuty(group.Leader, "coordinator")) })
 	f.take(a, "coordinator")
 	if names := f.children("duty/coordinator"); !slices.Equal(names, []string{"held"}) {
@@ -61,7 +61,7 @@ func TestTreesOfFormerDuties(t *testing.T) {
 	}
 }
 
-// TestThousandsOfTrees: so many duties are no longer declared that the clerk's memory cannot hold their names.
+// TestThousandsOfTrees: so many duties are no longer declared that the assigner's memory cannot hold their names.
 func TestThousandsOfTrees(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "coordinator")
@@ -75,9 +75,9 @@ func TestThousandsOfTrees(t *testing.T) {
 	if _, err := f.s.Multi(t.Context(), ops...); err != nil {
 		t.Fatal(err)
 	}
-	f.change(func(g *group.Group) { g.Settle *= 2 }) // the clerk looks
+	f.change(func(g *group.Group) { g.Settle *= 2 }) // the assigner looks
 	f.until("the trees to be deleted", func() bool { return len(f.children("duty")) == 1 })
-	f.until("the clerk to be done", func() bool { return len(f.memory().Purge) == 0 })
+	f.until("the assigner to be done", func() bool { return len(f.memory().Purge) == 0 })
 }
 
 // TestRosterOfManySeats: 600 seats gain a duty at once, and lose it at once, in transactions that ZooKeeper accepts.
@@ -94,7 +94,7 @@ func TestRosterOfManySeats(t *testing.T) {
 			g.Add(group.NewDuty(group.Leader, name))
 		}
 	})
-	f.join("clerk", "1.0")
+	f.join("assigner", "1.0")
 	f.seatsByHand(many)
 	given := func(want int) func() bool {
 		return func() bool {
@@ -108,7 +108,7 @@ func TestRosterOfManySeats(t *testing.T) {
 	f.until("all seats to have a duty", given(many))
 	for identity, duties := range f.seats() {
 		want := []string{"duty-" + strings.TrimPrefix(identity, "m-")}
-		if identity != "clerk" && !slices.Equal(duties, want) {
+		if identity != "assigner" && !slices.Equal(duties, want) {
 			t.Fatalf("%s has %q", identity, duties)
 		}
 	}
@@ -116,7 +116,8 @@ func TestRosterOfManySeats(t *testing.T) {
 	f.until("all seats to be empty", given(0))
 }
 
-// TestNoHerd: only the clerk and the next one read folders again. Each seat is watched by its member and the next two.
+// TestNoHerd: only the assigner and the next one read folders again. Each seat is watched by its member and the next
+// two.
 func TestNoHerd(t *testing.T) {
 	t.Parallel()
 	const many = 40
@@ -125,7 +126,7 @@ func TestNoHerd(t *testing.T) {
 		names = append(names, fmt.Sprintf("duty-%02d", i))
 	}
 	f := newFixture(t, names...)
-	for i := range 2 { // the clerk, and the next one, which reads what the clerk has to decide upon
+	for i := range 2 { // the assigner, and the next one, which reads what the assigner has to decide upon
 		f.take(f.join(fmt.Sprintf("m-%02d", i), "1.0", names[i]), names[i])
 	}
 	proxy, err := zkserver.NewProxy(servers.Addrs()[0])
@@ -172,7 +173,7 @@ func TestNoHerd(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := len(members) + 2
-	f.until("the next two to look for their clerk", func() bool {
+	f.until("the next two to look for their assigner", func() bool {
 		return proxy.Requests()[zkserver.OpGetChildren2] >= want
 	})
 	f.take(f.join("again", "1.0", names[22]), names[22])

@@ -9,11 +9,11 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// TestClerkForgetsTheOldest: a memory of 1,000 duties with long names always fits. Reasons go first, then the oldest
+// TestAssignerForgetsTheOldest: a memory of 1,000 duties with long names always fits. Reasons go first, then the oldest
 // failures. What operators asked for stays.
-func TestClerkForgetsTheOldest(t *testing.T) {
+func TestAssignerForgetsTheOldest(t *testing.T) {
 	t.Parallel()
-	c := ClerkMemory{Why: ByDuty{}, Paused: ByDuty{}, Failures: map[string]map[string]Failure{}}
+	c := AssignerMemory{Why: ByDuty{}, Paused: ByDuty{}, Failures: map[string]map[string]Failure{}}
 	duty := func(i int) string { return fmt.Sprintf("d%063d", i) }
 	for i := range 1000 {
 		c.Why[duty(i)] = fmt.Sprintf("the loads are more even than they were %d times", i)
@@ -22,11 +22,11 @@ func TestClerkForgetsTheOldest(t *testing.T) {
 		}
 	}
 	c.Paused[duty(3)] = "root@here"
-	body, err := EncodeClerk(c)
-	if err != nil || len(body) > MaxClerk || len(body) < MaxClerk*9/10 {
+	body, err := EncodeAssigner(c)
+	if err != nil || len(body) > MaxAssigner || len(body) < MaxAssigner*9/10 {
 		t.Fatalf("%d bytes, %v", len(body), err)
 	}
-	got, err := DecodeClerk(body)
+	got, err := DecodeAssigner(body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,19 +44,20 @@ func TestClerkForgetsTheOldest(t *testing.T) {
 	}
 }
 
-// TestClerkOfManyDuties: the reasons of 1,000 duties fit, and even a memory that nothing could make small is written.
-func TestClerkOfManyDuties(t *testing.T) {
+// TestAssignerOfManyDuties: the reasons of 1,000 duties fit, and even a memory that nothing could make small is
+// written.
+func TestAssignerOfManyDuties(t *testing.T) {
 	t.Parallel()
-	c := ClerkMemory{Why: ByDuty{}, Newest: ByDuty{}}
+	c := AssignerMemory{Why: ByDuty{}, Newest: ByDuty{}}
 	for i := range 1000 {
 		d := fmt.Sprintf("nightly-report-%04d", i)
 		c.Why[d], c.Newest[d] = "it has the preferred version, 2.1.0", "2.1.0"
 	}
-	body, err := EncodeClerk(c)
+	body, err := EncodeAssigner(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := DecodeClerk(body)
+	got, err := DecodeAssigner(body)
 	if d := cmp.Diff(c, got, cmpopts.EquateEmpty()); d != "" || err != nil {
 		t.Errorf("%v, (-want +got):\n%s", err, d)
 	}
@@ -65,7 +66,7 @@ func TestClerkOfManyDuties(t *testing.T) {
 		d := fmt.Sprintf("d%063d", i)
 		c.Paused[d], c.Pins[d], c.Newest[d] = fmt.Sprintf("user-%d@host", i), fmt.Sprintf("s-%010d", i), fmt.Sprint(i)
 	}
-	if body, err := EncodeClerk(c); err != nil || len(body) > MaxClerk {
+	if body, err := EncodeAssigner(c); err != nil || len(body) > MaxAssigner {
 		t.Errorf("%d bytes, %v", len(body), err)
 	}
 }

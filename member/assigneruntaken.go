@@ -11,13 +11,13 @@ import (
 	"muster/zkstate/znode"
 )
 
-// A member that is live and does not take what it was given would keep everybody from it. So the clerk looks at held
+// A member that is live and does not take what it was given would keep everybody from it. So the assigner looks at held
 // twice in a session timeout: if it is missing at two looks in a row, the member has given the duty up and is to blame.
-// Who is only slow loses nothing by that but this duty: a take checks the seat, which the clerk sets. While somebody
-// holds the duty, such as its last holder, nothing counts against the next one. Then the clerk watches held, so that it
-// asks nothing, until it is deleted.
+// Who is only slow loses nothing by that but this duty: a take checks the seat, which the assigner sets. While somebody
+// holds the duty, such as its last holder, nothing counts against the next one. Then the assigner watches held, so that
+// it asks nothing, until it is deleted.
 
-// post is what the clerk knows of a duty that it gave.
+// post is what the assigner knows of a duty that it gave.
 type post struct {
 	seat string
 	held <-chan struct{} // what happens to held; nil: it was missing at the last look, or there was none
