@@ -24,9 +24,9 @@ func newStateCmd(p *process) *cobra.Command {
 		Short: "What the holder of a duty saves for the next one",
 		Long: `Values that the holder of a duty leaves to the next one. Only the holder writes:
 inside its command. Anybody reads, with --group and --duty. A key has at most
-16 MiB, a group 64 MiB. A reader gets a whole value, never a mix of two.`,
-		Example: `  muster state put checkpoint latest.tar
-  muster state get checkpoint | tar x
+512 KiB, a group 64 MiB: for large data save a name or an address.`,
+		Example: `  muster state put checkpoint position.json
+  muster state get checkpoint
   muster state list --group shop --duty coordinator --root /apps`,
 		Args: noCommand("muster state --help"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -51,7 +51,7 @@ func newStateGetCmd(p *process) *cobra.Command {
 		Use:     "get KEY",
 		Short:   "Write a saved value to standard output",
 		Long:    `Writes the value as it was saved. Ends with 74 if there is no such key.`,
-		Example: `  muster state get checkpoint > latest.tar`,
+		Example: `  muster state get checkpoint > position.json`,
 		Args:    argCount(1, 1, "a key"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runStateGet(cmd.Context(), p, o, args[0])
@@ -132,7 +132,7 @@ func newStatePutCmd(p *process) *cobra.Command {
 		Short: "Inside a duty's command: save a value",
 		Long: `Saves the file, or standard input, under a key. Ends with 72 if this process is
 not the holder any more, and with 73 if the value is too large.`,
-		Example: `  muster state put checkpoint latest.tar
+		Example: `  muster state put checkpoint position.json
   date | muster state put began`,
 		Args: argCount(1, 2, "a key, and a file"),
 		RunE: func(cmd *cobra.Command, args []string) error {

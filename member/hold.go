@@ -37,7 +37,7 @@ type Hold struct {
 	end      context.CancelCauseFunc
 	watched  chan struct{}         // closed when watch has returned
 	ending   atomic.Pointer[Event] // how this process is giving the duty back; nil: it is not
-	saved    *saved                // state
+	saving   turn                  // of who changes state
 	runners  *runners              // of operations
 }
 
@@ -161,7 +161,7 @@ func (m *Member) findTake(
 func (m *Member) newHold(duty string, epoch int64, version int32) *Hold {
 	h := &Hold{
 		Duty: duty, Epoch: epoch, m: m, version: version,
-		handOver: make(chan struct{}), watched: make(chan struct{}), saved: newSaved(), runners: newRunners(),
+		handOver: make(chan struct{}), watched: make(chan struct{}), saving: newTurn(), runners: newRunners(),
 	}
 	h.ctx, h.end = context.WithCancelCause(m.ctx)
 	m.emit(Event{Kind: EventTaken, Duty: duty, Epoch: epoch})

@@ -2,34 +2,27 @@ package member
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
-
-	"golang.org/x/sync/errgroup"
+	"time"
 
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
 
-// Saved state is what the holder of a duty leaves to the next one. A value is written in these steps, each of which
-// checks that the writer is the holder:
+// Saved state is what the holder of a duty leaves to the next one:
 //
-//	duty/<d>/state/<key>                created, if it is new
-//	duty/<d>/state                      set: how many bytes more are being written
-//	duty/<d>/state/<key>/<value>        created in the same transaction: a folder with a random name
-//	duty/<d>/state/<key>/<value>/c-<5>  created: the chunks
-//	duty/<d>/state/<key>                set: the manifest, which names the folder
-//	duty/<d>/state                      set in the same transaction: the bytes of all keys
+//	duty/<d>/state         set; the first time created: the bytes of all keys
+//	duty/<d>/state/<key>   set, created or deleted: one line of JSON, and the value
 //
-// So a reader finds the old value or the new one, whole. Then the old value is removed. To remove a key, its manifest
-// is emptied in one transaction with the total, and then the key is deleted.
+// A value is written or removed in one transaction of both, which checks as every write of a holder does. So a reader
+// finds the old value or the new one, and a process that dies has written all or nothing. What somebody deletes by hand
+// stays in the count of bytes.
 //
-// A process that dies before the manifest is set leaves chunks that no manifest names. One that dies after it leaves
-// the old value. The first write of the next holder removes both, see statesize.go.
+// Before a value that needs more room is written, its holder adds up the bytes of all duties. Nothing keeps two holders
+// from doing that at the same time: the group may then have a little more than its limit.
 
 var (
 	// ErrNoKey means that no value was saved under this key.
@@ -37,7 +30,7 @@ var (
 	// ErrStateTooLarge means that nothing was saved, since the value or all of the group together would be larger than
 	// allowed, or since the duty would have too many keys. Remove keys, or keep the data elsewhere and save where it is.
 	ErrStateTooLarge = errors.New("too large to be saved")
-	// ErrStateDamaged means that somebody changed a part of the value by hand. Save it again, or remove the key.
+	// ErrStateDamaged means that somebody changed the value by hand. Save it again, or remove the key.
 	ErrStateDamaged = errors.New("the saved value is damaged")
 )
 
@@ -47,19 +40,15 @@ const (
 	MaxOutput     = znode.MaxOutput
 )
 
-// chunksAtOnce is how many chunks are read or written at a time.
-const chunksAtOnce = 4
-
 // Put saves a value under a key of this duty, for whoever holds it then. After ErrUnknown, or if ctx has ended, the key
 // has its old value or this one.
 func (h *Hold) Put(ctx context.Context, key string, value []byte) error {
 	err := znode.CheckKey(key)
-	switch {
-	case err != nil:
-	case len(value) > znode.MaxStateValue:
-		err = fmt.Errorf("%w: it has %d bytes, and a key has at most %d", ErrStateTooLarge, len(value), znode.MaxStateValue)
-	default:
-		err = h.writeState(ctx, func() error { return h.put(ctx, key, value) })
+	if err == nil && len(value) > MaxStateValue {
+		err = fmt.Errorf("%w: it has %d bytes, and a key has at most %d", ErrStateTooLarge, len(value), MaxStateValue)
+	}
+	if err == nil {
+		err = h.changeState(ctx, &znode.SavedValue{By: h.m.Identity, Epoch: h.Epoch, Data: value}, key)
 	}
 	if err != nil {
 		return fmt.Errorf("save %s of %s: %w", key, h.Duty, err)
@@ -72,7 +61,7 @@ func (h *Hold) Put(ctx context.Context, key string, value []byte) error {
 func (h *Hold) Remove(ctx context.Context, key string) error {
 	err := znode.CheckKey(key)
 	if err == nil {
-		err = h.writeState(ctx, func() error { return h.remove(ctx, key) })
+		err = h.changeState(ctx, nil, key)
 	}
 	if err != nil {
 		return fmt.Errorf("remove %s of %s: %w", key, h.Duty, err)
@@ -80,99 +69,171 @@ func (h *Hold) Remove(ctx context.Context, key string) error {
 	return nil
 }
 
-func (h *Hold) put(ctx context.Context, key string, value []byte) error {
-	old, there := h.saved.keys[key]
-	if !there && len(h.saved.keys) >= znode.MaxKeys {
-		return fmt.Errorf("%w: the duty has %d keys, which is the limit", ErrStateTooLarge, znode.MaxKeys)
-	}
-	sum := sha256.Sum256(value)
-	next := znode.Manifest{
-		Value: zkstate.NewID(), Chunks: (len(value) + znode.MaxChunk - 1) / znode.MaxChunk, Bytes: len(value),
-		SHA256: hex.EncodeToString(sum[:]), By: h.m.Identity, Epoch: h.Epoch,
-	}
-	body, err := znode.Encode(next)
-	if err != nil {
+// changeState saves a value under a key; nil removes the key.
+func (h *Hold) changeState(ctx context.Context, value *znode.SavedValue, key string) error {
+	if err := h.saving.take(ctx); err != nil {
 		return err
 	}
-	dir := znode.StateValue(h.m.root, h.m.Generation, h.Duty, key, next.Value)
-	if !there {
-		if err := h.make(ctx, h.stateAt(key), nil); err != nil {
-			return err
+	defer h.saving.pass()
+	if err := h.m.session.Settled(ctx); err != nil { // a write whose caller gave up may still have been on its way
+		return err
+	}
+	at, folder := znode.State(h.m.root, h.m.Generation, h.Duty, key), znode.States(h.m.root, h.m.Generation, h.Duty)
+	for {
+		ops, err := h.stateOps(ctx, value, at, folder)
+		if err == nil {
+			err = h.writeAgain(ctx, ops...)
 		}
-	}
-	if err := h.announce(ctx, dir, max(0, len(value)-old.bytes)); err != nil {
+		var refused *zkconn.Error
+		switch {
+		case value == nil && refusedAt(err, at, zkconn.ErrNoNode): // it was there: a reply was lost
+			return nil
+		case errors.As(err, &refused) && (refused.Path == at || refused.Path == folder) &&
+			(errors.Is(err, zkconn.ErrNoNode) || errors.Is(err, zkconn.ErrNodeExists)): // the same, or by hand
+			continue
+		}
 		return err
 	}
-	if err := h.writeChunks(ctx, dir, value); err != nil {
-		return err
-	}
-	if err := h.swap(ctx, key, body, len(value)-old.bytes); err != nil {
-		return err
-	}
-	h.saved.keys[key] = savedKey{next.Bytes, next.Value}
-	if !there {
-		return nil
-	}
-	oldDir := znode.StateValue(h.m.root, h.m.Generation, h.Duty, key, old.value)
-	if old.value == "" || h.removeTree(ctx, oldDir, keyDepth-1) != nil {
-		h.saved.known = false // the next write removes it
-	}
-	return nil
 }
 
-// announce creates the folder of a value that makes so many bytes more. It refuses one for which there is no room.
-func (h *Hold) announce(ctx context.Context, dir string, more int) error {
-	total, err := h.setTotal(znode.StateTotal{Bytes: h.saved.total(), Writing: more})
+// stateOps are the operations that change a key as it is now.
+func (h *Hold) stateOps(ctx context.Context, value *znode.SavedValue, at, folder string) ([]zkconn.Op, error) {
+	old, _, err := h.m.session.Get(ctx, at)
+	there := !errors.Is(err, zkconn.ErrNoNode)
+	if there && err != nil {
+		return nil, err
+	}
+	body, stat, err := h.m.session.Get(ctx, folder)
+	first := errors.Is(err, zkconn.ErrNoNode)
+	if !first && err != nil {
+		return nil, err
+	}
+	had, _ := znode.DecodeSaved(old) // what somebody wrote by hand was not counted
+	is, next := znode.DecodeStateTotal(body).Bytes, znode.StateTotal{}
+	if next.Bytes = is - int64(len(had.Data)); value != nil {
+		next.Bytes += int64(len(value.Data))
+	}
+	next.Bytes = max(next.Bytes, 0)
+	switch {
+	case !there && value == nil:
+		return nil, ErrNoKey
+	case !there && stat.NumChildren >= znode.MaxKeys:
+		return nil, fmt.Errorf("%w: the duty has %d keys, which is the limit", ErrStateTooLarge, znode.MaxKeys)
+	case next.Bytes > is:
+		if err := h.checkRoom(ctx, next.Bytes); err != nil {
+			return nil, err
+		}
+	}
+	if body, err = znode.Encode(next); err != nil {
+		return nil, err
+	}
+	set := zkconn.SetOp(folder, body, -1)
+	if first {
+		set = zkconn.CreateOp(folder, body, zkconn.Persistent, h.m.acl)
+	}
+	if value == nil {
+		return []zkconn.Op{set, zkconn.DeleteOp(at, -1)}, nil
+	}
+	if body, err = znode.EncodeSaved(*value); there {
+		return []zkconn.Op{set, zkconn.SetOp(at, body, -1)}, err
+	}
+	return []zkconn.Op{set, zkconn.CreateOp(at, body, zkconn.Persistent, h.m.acl)}, err
+}
+
+// checkRoom refuses a total of this duty for which the group has no room.
+func (h *Hold) checkRoom(ctx context.Context, total int64) error {
+	m := h.m
+	duties, _, err := m.session.Children(ctx, znode.Duties(m.root, m.Generation))
 	if err != nil {
 		return err
 	}
-	err = h.writeAgain(ctx, total, zkconn.CreateOp(dir, nil, zkconn.Persistent, h.m.acl))
-	if err != nil && !refusedAt(err, dir, zkconn.ErrNodeExists) { // the name is random: it exists after a lost reply
-		return err
+	sizes, err := zkstate.ForEach(ctx, duties, func(ctx context.Context, duty string) (int64, error) {
+		body, _, err := m.session.Get(ctx, znode.States(m.root, m.Generation, duty))
+		if duty == h.Duty || errors.Is(err, zkconn.ErrNoNode) {
+			return 0, nil
+		}
+		return znode.DecodeStateTotal(body).Bytes, err
+	})
+	for _, n := range sizes {
+		total += n
 	}
-	if more == 0 {
-		return nil
-	}
-	if err = h.m.checkRoom(ctx); errors.Is(err, ErrStateTooLarge) {
-		return errors.Join(err, h.readState(ctx)) // which takes the announcement back
+	if err == nil && total > znode.MaxState {
+		err = fmt.Errorf("%w: the group would have %d bytes, and has at most %d", ErrStateTooLarge, total, znode.MaxState)
 	}
 	return err
 }
 
-func (h *Hold) writeChunks(ctx context.Context, dir string, value []byte) error {
-	tasks, tasksCtx := errgroup.WithContext(ctx)
-	tasks.SetLimit(chunksAtOnce)
-	n := 0
-	for chunk := range slices.Chunk(value, znode.MaxChunk) {
-		at := znode.Chunk(dir, n)
-		tasks.Go(func() error { return h.make(tasksCtx, at, chunk) })
-		n++
-	}
-	return tasks.Wait()
+// KeyInfo describes one key of saved state.
+type KeyInfo struct {
+	Key     string
+	Bytes   int
+	By      string    // identity of the holder that saved it
+	Epoch   int64     // of that holder
+	Saved   time.Time // by ZooKeeper's clock
+	Problem string    // why the key cannot be read; Bytes, By and Epoch are zero then
 }
 
-// swap sets the manifest of a key, which makes so many bytes more.
-func (h *Hold) swap(ctx context.Context, key string, manifest []byte, more int) error {
-	total, err := h.setTotal(znode.StateTotal{Bytes: h.saved.total() + more})
+// Get returns what was saved under a key of any duty of the group. It needs no hold.
+func (m *Member) Get(ctx context.Context, duty, key string) ([]byte, error) {
+	return ReadState(ctx, m.session, m.root, m.Generation, duty, key)
+}
+
+// Keys lists the keys of any duty of the group, sorted. It needs no hold.
+func (m *Member) Keys(ctx context.Context, duty string) ([]KeyInfo, error) {
+	return Keys(ctx, m.session, m.root, m.Generation, duty)
+}
+
+// ReadState returns what was saved under a key before now. g is the group's generation. It returns ErrNoKey or
+// ErrStateDamaged.
+func ReadState(ctx context.Context, s *zkconn.Session, root, g, duty, key string) ([]byte, error) {
+	if err := znode.CheckKey(key); err != nil {
+		return nil, err
+	}
+	at := znode.State(root, g, duty, key)
+	if err := s.Sync(ctx, at); err != nil {
+		return nil, err
+	}
+	body, _, err := s.Get(ctx, at)
+	if errors.Is(err, zkconn.ErrNoNode) {
+		return nil, fmt.Errorf("%w: %s of %s", ErrNoKey, key, duty)
+	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return h.writeAgain(ctx, zkconn.SetOp(h.stateAt(key), manifest, -1), total)
+	value, err := znode.DecodeSaved(body)
+	if err != nil {
+		return nil, fmt.Errorf("%s of %s: %w: %w", key, duty, ErrStateDamaged, err)
+	}
+	return value.Data, nil
 }
 
-func (h *Hold) remove(ctx context.Context, key string) error {
-	old, there := h.saved.keys[key]
-	if !there {
-		return ErrNoKey
+// Keys lists the keys of a duty, sorted. g is the group's generation. A duty that nobody has taken has no keys. It
+// reads all values.
+func Keys(ctx context.Context, s *zkconn.Session, root, g, duty string) ([]KeyInfo, error) {
+	folder := znode.States(root, g, duty)
+	if err := s.Sync(ctx, folder); err != nil {
+		return nil, err
 	}
-	if err := h.swap(ctx, key, nil, -old.bytes); err != nil {
-		return err
+	names, _, err := s.Children(ctx, folder)
+	if errors.Is(err, zkconn.ErrNoNode) {
+		return nil, nil
 	}
-	delete(h.saved.keys, key)
-	if h.removeTree(ctx, h.stateAt(key), keyDepth) != nil {
-		h.saved.known = false // the next write removes it
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	found, err := zkstate.ForEach(ctx, names, func(ctx context.Context, key string) ([]KeyInfo, error) {
+		body, stat, err := s.Get(ctx, znode.State(root, g, duty, key))
+		if errors.Is(err, zkconn.ErrNoNode) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		v, broken := znode.DecodeSaved(body)
+		if broken != nil {
+			return []KeyInfo{{Key: key, Saved: stat.Mtime, Problem: broken.Error()}}, nil
+		}
+		return []KeyInfo{{Key: key, Bytes: len(v.Data), By: v.By, Epoch: v.Epoch, Saved: stat.Mtime}}, nil
+	})
+	return slices.Concat(found...), err
 }
-
-func (h *Hold) stateAt(key string) string { return znode.State(h.m.root, h.m.Generation, h.Duty, key) }

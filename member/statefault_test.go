@@ -55,7 +55,7 @@ func savedAs(v []byte) map[string][]byte {
 }
 
 // maxStateWrites is more than a write has transactions.
-const maxStateWrites = 12
+const maxStateWrites = 3
 
 // TestStateWithLostReplies: the connection breaks at each transaction of a write, before it, before its reply or after
 // it. The write succeeds, and leaves nothing else.
@@ -100,11 +100,11 @@ func reset(t *testing.T, h *member.Hold, w stateWrite) error {
 }
 
 // TestStateWithADeathAtEachWrite: the holder dies after each transaction of a write. Readers find the old or the new
-// value. The first write of the next holder, of another key, removes what the dead one has left.
+// value. The next holder goes on from it.
 func TestStateWithADeathAtEachWrite(t *testing.T) {
 	t.Parallel()
 	for _, w := range stateWrites() {
-		for n := int32(1); n <= 8; n++ {
+		for n := int32(1); n <= 2; n++ {
 			t.Run(fmt.Sprint(w.name, "/", n), func(t *testing.T) {
 				t.Parallel()
 				f, p := newFixture(t, "coordinator"), newProxy(t)
@@ -154,7 +154,7 @@ func TestStateWithADeathAtEachWrite(t *testing.T) {
 func TestFormerHolderCannotSave(t *testing.T) {
 	t.Parallel()
 	for _, w := range stateWrites() {
-		for n := int32(1); n <= 7; n++ {
+		for n := int32(1); n <= 2; n++ {
 			t.Run(fmt.Sprint(w.name, "/", n), func(t *testing.T) {
 				t.Parallel()
 				f, p := newFixture(t, "coordinator"), newProxy(t)
@@ -203,8 +203,8 @@ func (f *fixture) takeAway(duty string) []string {
 	return f.dump(duty)
 }
 
-// TestFailedWriteLeavesNothing: the caller gives up in the middle of a write. The next write of the same holder removes
-// what is left.
+// TestFailedWriteLeavesNothing: the caller gives up in the middle of a write. The next write of the same holder
+// waits until it is known.
 func TestFailedWriteLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for _, w := range stateWrites() {
@@ -213,7 +213,7 @@ func TestFailedWriteLeavesNothing(t *testing.T) {
 			f, p := newFixture(t, "coordinator"), newProxy(t)
 			m, h := w.holder(f, p, 10*time.Second)
 			seen := [][]byte{w.before, w.after}
-			for n := int32(1); n <= 7; n++ {
+			for n := int32(1); n <= 2; n++ {
 				ctx, giveUp := context.WithCancel(t.Context())
 				match := writesBelow("/state", n)
 				p.BeforeSend(func(op int32, req []byte) bool {

@@ -98,7 +98,7 @@ func (s *Store) PruneApplied(ctx context.Context, maxAge time.Duration, now time
 	if err != nil {
 		return err
 	}
-	_, err = forEach(ctx, names, func(ctx context.Context, name string) (struct{}, error) {
+	_, err = ForEach(ctx, names, func(ctx context.Context, name string) (struct{}, error) {
 		path := dir + "/" + name
 		stat, ok, err := s.session.Exists(ctx, path)
 		if err != nil || !ok || now.Sub(stat.Ctime) < maxAge {

@@ -39,7 +39,7 @@ func (r *Reader) Rounds(ctx context.Context, o *resource.Observed) ([]Round, err
 	if err != nil {
 		return nil, err
 	}
-	byName, err := forEach(ctx, names, func(ctx context.Context, name string) ([]Round, error) {
+	byName, err := ForEach(ctx, names, func(ctx context.Context, name string) ([]Round, error) {
 		return r.roundsOf(ctx, root, g, name)
 	})
 	return slices.Concat(byName...), err
@@ -128,7 +128,7 @@ func (r *Reader) firstArrival(ctx context.Context, dir string, one *Round) (time
 			paths = append(paths, znode.Arrival(dir, id))
 		}
 	}
-	stats, err := forEach(ctx, paths, func(ctx context.Context, path string) (zkconn.Stat, error) {
+	stats, err := ForEach(ctx, paths, func(ctx context.Context, path string) (zkconn.Stat, error) {
 		stat, there, err := r.source.Exists(ctx, path)
 		if !there {
 			return zkconn.Stat{}, err // it may have left meanwhile

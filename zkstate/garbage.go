@@ -51,7 +51,7 @@ func (s *Store) Collect(ctx context.Context, roots []string, inUse ...string) (i
 		for _, at := range others {
 			strange = append(strange, at+": nobody can tell whose it is")
 		}
-		kept, err := forEach(ctx, slices.Sorted(maps.Keys(garbage)), func(ctx context.Context, g string) (error, error) {
+		kept, err := ForEach(ctx, slices.Sorted(maps.Keys(garbage)), func(ctx context.Context, g string) (error, error) {
 			if err := s.unlink(limited, root, garbage[g]); err != nil {
 				return err, nil
 			}
@@ -137,7 +137,7 @@ func (s *Store) garbage(
 	ctx context.Context, root string, names []string,
 ) (ended map[string]*recordCopy, others []string, err error) {
 	names = slices.DeleteFunc(names, func(g string) bool { return znode.CheckToken(g) != nil })
-	open, err := forEach(ctx, names, func(ctx context.Context, g string) (bool, error) {
+	open, err := ForEach(ctx, names, func(ctx context.Context, g string) (bool, error) {
 		return s.exists(znode.Gate(root, g))(ctx)
 	})
 	if err != nil {
@@ -160,7 +160,7 @@ func (s *Store) garbage(
 		return nil, nil, err
 	}
 	closed = slices.DeleteFunc(closed, func(g string) bool { return named[g] > 0 })
-	copies, err := forEach(ctx, closed, func(ctx context.Context, g string) (*recordCopy, error) {
+	copies, err := ForEach(ctx, closed, func(ctx context.Context, g string) (*recordCopy, error) {
 		return s.readRunCopy(ctx, root, g)
 	})
 	ended = map[string]*recordCopy{}
@@ -189,7 +189,7 @@ func (s *Store) named(ctx context.Context, root string) (named map[string]int, u
 		if err != nil {
 			return nil, nil, err
 		}
-		generations, err := forEach(ctx, names, func(ctx context.Context, name string) (string, error) {
+		generations, err := ForEach(ctx, names, func(ctx context.Context, name string) (string, error) {
 			body, _, err := s.session.Get(ctx, resource.Join(dir, name))
 			if errors.Is(err, zkconn.ErrNoAuth) || errors.Is(err, zkconn.ErrNoNode) {
 				err = nil
@@ -226,7 +226,7 @@ func (s *Store) removeTree(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	stats, err := forEach(ctx, names, func(ctx context.Context, name string) (zkconn.Stat, error) {
+	stats, err := ForEach(ctx, names, func(ctx context.Context, name string) (zkconn.Stat, error) {
 		stat, _, err := s.session.Exists(ctx, path+"/"+name)
 		return stat, err
 	})
@@ -261,7 +261,7 @@ func (s *Store) removeAll(ctx context.Context, paths []string) error {
 	if _, err := s.session.Multi(ctx, ops...); err == nil {
 		return nil
 	}
-	_, err := forEach(ctx, paths, func(ctx context.Context, p string) (struct{}, error) {
+	_, err := ForEach(ctx, paths, func(ctx context.Context, p string) (struct{}, error) {
 		return struct{}{}, s.remove(ctx, p)
 	})
 	return err

@@ -27,7 +27,7 @@ func countGroup(ctx context.Context, r *Reader, o *resource.Observed) error {
 		return err
 	}
 	taken = slices.DeleteFunc(taken, func(name string) bool { _, declared := g.Duty(name); return !declared })
-	held, err := forEach(ctx, taken, func(ctx context.Context, name string) (bool, error) {
+	held, err := ForEach(ctx, taken, func(ctx context.Context, name string) (bool, error) {
 		return r.exists(znode.Held(g.Root, generation, name))(ctx)
 	})
 	n := 0

@@ -243,12 +243,7 @@ func TestWhatAGroupSaves(t *testing.T) {
 	if r := f.groupRow(f.shop(func(g *group.Group) { g.Settle = 1 })); r.Reason != plan.MutableDiffers || r.Deletes() {
 		t.Errorf("nothing is removed: %s, %+v", r.Reason, r.Old.Saved)
 	}
-	// A key that a process was about to write, and one that was removed, are none.
 	if err := report.Remove(t.Context(), "a"); err != nil {
-		t.Fatal(err)
-	}
-	at := znode.State(g.Root, m.Generation, "report", "half")
-	if _, err := f.session.Create(t.Context(), at, nil, zkconn.Persistent, zkconn.World(zkconn.PermAll)); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.Leave(); err != nil {

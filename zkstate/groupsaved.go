@@ -3,6 +3,7 @@ package zkstate
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 
 	"muster/group"
@@ -38,7 +39,7 @@ func savedInGroup(ctx context.Context, r *Reader, o *resource.Observed, left res
 			absent = append(absent, znode.Duty(was.Root, g, d.Name))
 		}
 	}
-	all, err := forEach(ctx, names, func(ctx context.Context, name string) (savedInDuty, error) {
+	all, err := ForEach(ctx, names, func(ctx context.Context, name string) (savedInDuty, error) {
 		return r.savedInDuty(ctx, o, gone[name])
 	})
 	if err != nil {
@@ -72,43 +73,29 @@ type savedInDuty struct {
 	guards []zkconn.Op
 }
 
-// savedInDuty reads the manifest of each key, and the names of the open operations.
+// savedInDuty reads how much state there is, and the names of the open operations.
 func (r *Reader) savedInDuty(ctx context.Context, o *resource.Observed, d group.Duty) (savedInDuty, error) {
 	s := savedInDuty{Saved: resource.Saved{Section: d.Section()}}
 	root, g := group.Of(o.Record).Root, o.Record.Generation
 	folder := znode.States(root, g, d.Name)
-	there, guards, err := r.guard(ctx, o, folder)
+	body, stat, err := r.source.Get(ctx, folder)
+	switch {
+	case err == nil:
+		s.Keys, s.Bytes = int(stat.NumChildren), znode.DecodeStateTotal(body).Bytes
+		s.guards = []zkconn.Op{zkconn.CheckOp(folder, stat.Version)}
+	case errors.Is(err, zkconn.ErrNoNode):
+		s.guards, err = guardAbsent(o, folder)
+	}
 	if err != nil {
 		return s, err
 	}
-	_, noOpening, err := r.guard(ctx, o, znode.Ops(root, g, d.Name))
+	noOpening, err := r.guard(ctx, o, znode.Ops(root, g, d.Name))
 	if err != nil {
 		return s, err
 	}
-	if s.guards = append(guards, noOpening...); there { // there is state
-		keys, err := r.readChildren(ctx, folder)
-		if err != nil {
-			return s, err
-		}
-		for _, key := range keys {
-			s.addKey(key.body)
-		}
-	}
+	s.guards = append(s.guards, noOpening...)
 	s.Open, err = r.openOperations(ctx, root, g, d.Name)
 	return s, err
-}
-
-// addKey counts one key. One without a manifest is not there yet, or not any more. One whose manifest cannot be read
-// counts, without its bytes.
-func (s *savedInDuty) addKey(body []byte) {
-	manifest, err := znode.DecodeAny[znode.Manifest](body)
-	if manifest == nil && err == nil {
-		return
-	}
-	s.Keys++
-	if manifest != nil {
-		s.Bytes += int64(manifest.Bytes)
-	}
 }
 
 // openOperations lists the operations of a duty that were begun and are not done, sorted. One whose znode cannot be
@@ -126,15 +113,12 @@ func (r *Reader) openOperations(ctx context.Context, root, g, duty string) ([]st
 }
 
 // guard returns operations which check that the znode at path still has its version, or still does not exist.
-func (r *Reader) guard(ctx context.Context, o *resource.Observed, path string) (
-	there bool, guards []zkconn.Op, err error,
-) {
+func (r *Reader) guard(ctx context.Context, o *resource.Observed, path string) ([]zkconn.Op, error) {
 	stat, there, err := r.source.Exists(ctx, path)
 	if err != nil || there {
-		return there, []zkconn.Op{zkconn.CheckOp(path, stat.Version)}, err
+		return []zkconn.Op{zkconn.CheckOp(path, stat.Version)}, err
 	}
-	guards, err = guardAbsent(o, path)
-	return false, guards, err
+	return guardAbsent(o, path)
 }
 
 // guardAbsent returns operations which check that there is no znode at path: they create it, which is refused if

@@ -60,7 +60,7 @@ func (s *Store) guardUnfinished(ctx context.Context, claims string, n int) ([]zk
 
 // unfinished returns the checks of those claims of these names that do not say done.
 func (s *Store) unfinished(ctx context.Context, claims string, names []string) ([]zkconn.Op, error) {
-	all, err := forEach(ctx, names, func(ctx context.Context, name string) ([]zkconn.Op, error) {
+	all, err := ForEach(ctx, names, func(ctx context.Context, name string) ([]zkconn.Op, error) {
 		at := resource.Join(claims, name)
 		body, stat, err := s.session.Get(ctx, at)
 		if errors.Is(err, zkconn.ErrNoNode) {

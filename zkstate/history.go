@@ -31,7 +31,7 @@ func (r *Reader) History(ctx context.Context, stack string, n int) ([]history.Fo
 	if n <= 0 {
 		n = history.Kept
 	}
-	found, err := forEach(ctx, names[:min(n, len(names))],
+	found, err := ForEach(ctx, names[:min(n, len(names))],
 		func(ctx context.Context, name string) (*history.Found, error) { return r.entry(ctx, dir, name) })
 	if err != nil {
 		return nil, err
@@ -170,7 +170,7 @@ func (s *Store) pruneHistory(ctx context.Context) error {
 	if err != nil || len(names) <= history.Kept {
 		return err
 	}
-	_, err = forEach(ctx, names[history.Kept:], func(ctx context.Context, name string) (struct{}, error) {
+	_, err = ForEach(ctx, names[history.Kept:], func(ctx context.Context, name string) (struct{}, error) {
 		path := znode.History(s.home, s.cfg.Stack) + "/" + name
 		stat, ok, err := s.session.Exists(ctx, path)
 		if err != nil || !ok {

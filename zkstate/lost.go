@@ -23,7 +23,7 @@ func (r *Reader) findLost(ctx context.Context, root string, l listing, all map[s
 		}
 	}
 	orphans := slices.DeleteFunc(slices.Clone(l.generations), func(g string) bool { return recorded[g] })
-	copies, err := forEach(ctx, orphans, func(ctx context.Context, g string) (*recordCopy, error) {
+	copies, err := ForEach(ctx, orphans, func(ctx context.Context, g string) (*recordCopy, error) {
 		return r.readCopy(ctx, root, g)
 	})
 	if err != nil {

@@ -181,7 +181,7 @@ func (r *Reader) duties(ctx context.Context, g group.Group, generation string, s
 			given[d] = m.Identity
 		}
 	}
-	return forEach(ctx, names, func(ctx context.Context, name string) (DutyState, error) {
+	return ForEach(ctx, names, func(ctx context.Context, name string) (DutyState, error) {
 		d, _ := g.Duty(name)
 		state := DutyState{Duty: d, Given: given[name]}
 		err := r.dutyHolder(ctx, g.Root, generation, &state)
@@ -301,7 +301,7 @@ func (r *Reader) inboxes(ctx context.Context, root, generation string, s *GroupS
 			return err
 		}
 		s.Waiting += len(names)
-		found, err := forEach(ctx, names[:min(len(names), maxRequests)],
+		found, err := ForEach(ctx, names[:min(len(names), maxRequests)],
 			func(ctx context.Context, name string) (Request, error) {
 				body, stat, err := r.source.Get(ctx, resource.Join(dir, name))
 				if errors.Is(err, zkconn.ErrNoNode) {

@@ -213,7 +213,7 @@ func (r *Reader) folder(p string, roots []string) bool {
 // observeAll observes everything in todo and puts it into all, except what is missing.
 func (r *Reader) observeAll(ctx context.Context, todo map[string]found, all map[string]resource.Observed) error {
 	paths := slices.Collect(maps.Keys(todo))
-	found, err := forEach(ctx, paths, func(ctx context.Context, p string) (*resource.Observed, error) {
+	found, err := ForEach(ctx, paths, func(ctx context.Context, p string) (*resource.Observed, error) {
 		return r.observe(ctx, p, todo[p])
 	})
 	for i, o := range found {

@@ -128,7 +128,7 @@ func (u update) observe(ctx context.Context) error {
 		}
 		delete(u.dirty, part)
 	}
-	found, err := forEach(ctx, paths, u.observeOne)
+	found, err := ForEach(ctx, paths, u.observeOne)
 	for i, path := range paths {
 		if found[i] == nil {
 			continue

@@ -43,7 +43,7 @@ func (r *Reader) FillMembers(ctx context.Context, jobPath string, o *resource.Ob
 	if err != nil {
 		return err
 	}
-	stats, err := forEach(ctx, names, func(ctx context.Context, name string) (zkconn.Stat, error) {
+	stats, err := ForEach(ctx, names, func(ctx context.Context, name string) (zkconn.Stat, error) {
 		stat, _, err := r.source.Exists(ctx, jobPath+"/"+name)
 		return stat, err
 	})
@@ -231,7 +231,7 @@ func (r *Reader) readMost(ctx context.Context, dir string, n int, wanted func(st
 	if look, ok := r.source.(*Look); ok {
 		entries, names = look.remembered(dir, names)
 	}
-	read, err := forEach(ctx, names, func(ctx context.Context, name string) (entry, error) {
+	read, err := ForEach(ctx, names, func(ctx context.Context, name string) (entry, error) {
 		body, stat, err := r.source.Get(ctx, path.Join(dir, name))
 		if errors.Is(err, zkconn.ErrNoNode) {
 			return entry{}, nil
@@ -245,8 +245,8 @@ func (r *Reader) readMost(ctx context.Context, dir string, n int, wanted func(st
 	return slices.DeleteFunc(entries, func(e entry) bool { return e.name == "" }), more, err
 }
 
-// forEach calls f for every name, several at a time, and returns the results in the order of names.
-func forEach[T any](ctx context.Context, names []string, f func(context.Context, string) (T, error)) ([]T, error) {
+// ForEach calls f for every name, several at a time, and returns the results in the order of names.
+func ForEach[T any](ctx context.Context, names []string, f func(context.Context, string) (T, error)) ([]T, error) {
 	answers := make([]T, len(names))
 	g, ctx := errgroup.WithContext(ctx)
 	var next atomic.Int64

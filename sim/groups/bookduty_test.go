@@ -1,8 +1,6 @@
 package groups
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"reflect"
 	"time"
@@ -163,49 +161,40 @@ func (b *book) applyStep(op zkmodel.Op, p place) error {
 	return nil
 }
 
-// stateRule: whoever reads a key now gets the whole value of its manifest, and the journal of an operation counts its
-// steps.
+// stateRule: the folder of state counts the bytes of its keys, and the journal of an operation its steps.
 func (b *book) stateRule(s step) error {
-	seen := map[string]bool{}
 	for i, p := range s.places {
 		if s.Ops[i].Type == zkmodel.OpCheck || len(p.parts) < 4 || p.parts[0] != "duty" {
 			continue
 		}
+		var err error
 		switch {
-		case p.parts[2] == "state" && !seen[p.parts[3]]:
-			seen[p.parts[3]] = true
-			if err := b.wholeKey(znode.State(root, p.g, p.parts[1], p.parts[3])); err != nil {
-				return err
-			}
+		case p.is("duty", "*", "state", "*") && !b.isAssigners(s, s.Ops[i], p):
+			err = b.counted(znode.States(root, p.g, p.parts[1]))
 		case p.parts[2] == "op" && len(p.parts) >= 5:
-			if err := b.journal(znode.Steps(root, p.g, p.parts[1], p.parts[3], p.parts[4])); err != nil {
-				return err
-			}
+			err = b.journal(znode.Steps(root, p.g, p.parts[1], p.parts[3], p.parts[4]))
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// wholeKey says what is missing of the value of a key.
-func (b *book) wholeKey(at string) error {
-	body, _, there := b.w.Server().Get(at)
-	if !there {
-		return nil
-	}
-	m, err := znode.DecodeAny[znode.Manifest](body)
-	if m == nil || err != nil {
-		return err
-	}
-	sum := sha256.New()
-	for n := range m.Chunks {
-		chunk, _, there := b.w.Server().Get(znode.Chunk(at+"/"+m.Value, n))
-		if !there {
-			return fmt.Errorf("%s: chunk %d of %d of the saved value is not there", at, n, m.Chunks)
+// counted says what is wrong with the count of a folder of saved state.
+func (b *book) counted(folder string) error {
+	body, _, _ := b.w.Server().Get(folder)
+	sum, is := int64(0), znode.DecodeStateTotal(body).Bytes
+	for _, key := range b.w.Server().Children(folder) {
+		body, _, _ := b.w.Server().Get(folder + "/" + key)
+		v, err := znode.DecodeSaved(body)
+		if err != nil {
+			return err
 		}
-		sum.Write(chunk)
+		sum += int64(len(v.Data))
 	}
-	if hex.EncodeToString(sum.Sum(nil)) != m.SHA256 {
-		return fmt.Errorf("%s: the chunks are not the saved value", at)
+	if is != sum {
+		return fmt.Errorf("%s says %d bytes, and the keys have %d", folder, is, sum)
 	}
 	return nil
 }

@@ -25,7 +25,6 @@ const (
 type shop struct {
 	*sim.World
 	group group.Group // as the operator declares it
-	large bool        // members send and get more than 16 KiB at once
 	over  bool        // the operator has done all and asks the members to stop
 	*book
 }
@@ -128,7 +127,7 @@ func (s *shop) member(
 
 func (s *shop) dial(p *sim.Process) (*zkconn.Session, error) {
 	c := p.Config(timeout)
-	c.Small = !s.large
+	c.Small = true
 	conn, err := zkconn.Dial(p.Context(), c)
 	if err == nil {
 		p.Owns(conn)

@@ -10,7 +10,6 @@ import (
 	"muster/member"
 	"muster/sim"
 	"muster/zkstate/zkconn"
-	"muster/zkstate/znode"
 )
 
 // saving is what was saved in a world of shared state.
@@ -22,14 +21,13 @@ type saving struct {
 }
 
 // newSaving is a world in which two holders of a duty, one after the other, save values and remove them, and somebody
-// reads. A value of more than one chunk has size bytes.
-func newSaving(w *sim.World, size int) *saving {
+// reads.
+func newSaving(w *sim.World) *saving {
 	v := &saving{shop: newShop(w, leader("d"))}
-	v.large = size > znode.MaxChunk
 	for _, id := range []string{"a", "b"} {
 		w.Process(id, 1, func(p *sim.Process) error {
 			return v.member(p, config(id, "1.0", "d"), leads("d", func(ctx context.Context, h *member.Hold) error {
-				if err := v.save(ctx, p, h, size); err != nil {
+				if err := v.save(ctx, p, h); err != nil {
 					return err
 				}
 				p.Saw(func() { v.ended++ })
@@ -52,11 +50,11 @@ func newSaving(w *sim.World, size int) *saving {
 }
 
 // save saves values under two keys, and removes one.
-func (v *saving) save(ctx context.Context, p *sim.Process, h *member.Hold, size int) error {
+func (v *saving) save(ctx context.Context, p *sim.Process, h *member.Hold) error {
 	for _, put := range []struct {
 		key  string
 		size int
-	}{{"k", size}, {"k", 3}, {"other", 5}} {
+	}{{"k", 2}, {"k", 3}, {"other", 5}} {
 		n := byte(0)
 		p.Saw(func() { v.puts++; n = byte(v.puts) })
 		if err := h.Put(ctx, put.key, bytes.Repeat([]byte{n}, put.size)); err != nil {
@@ -95,12 +93,12 @@ func (v *saving) read(p *sim.Process) error {
 
 // stateByHand is the same, and somebody deletes what holds it together.
 func stateByHand(w *sim.World) {
-	v := newSaving(w, 2)
+	v := newSaving(w)
 	v.byHand("d")
 }
 
 // stateEvicted is the same, and somebody deletes its holders.
 func stateEvicted(w *sim.World) {
-	v := newSaving(w, 2)
+	v := newSaving(w)
 	v.evictor("d")
 }

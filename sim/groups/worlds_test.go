@@ -22,7 +22,7 @@ func worlds() []sim.Named {
 		{Name: "declared-silent", Options: sim.Options{Faults: silences}, World: declaredSilent},
 		{Name: "seats", Options: sim.Options{Faults: faults}, World: seats},
 		{Name: "anew", Options: sim.Options{Faults: faults}, World: anew},
-		{Name: "state", Options: sim.Options{Faults: faults}, World: func(w *sim.World) { newSaving(w, 200<<10+1) }},
+		{Name: "state", Options: sim.Options{Faults: faults}, World: func(w *sim.World) { newSaving(w) }},
 		{Name: "state-by-hand", World: stateByHand},
 		{Name: "operation", Options: sim.Options{Faults: faults}, World: func(w *sim.World) { newOperating(w) }},
 		{Name: "operation-by-hand", World: operationByHand},

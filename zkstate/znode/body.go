@@ -59,7 +59,6 @@ func (QueueSeat) what() string     { return "seat" }
 func (BatchManifest) what() string { return "batch" }
 func (BatchEnd) what() string      { return "ended batch" }
 func (Health) what() string        { return "health" }
-func (Manifest) what() string      { return "manifest" }
 func (StateTotal) what() string    { return "state" }
 func (TickCursor) what() string    { return "cursor" }
 func (TickRecord) what() string    { return "run" }

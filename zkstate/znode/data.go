@@ -36,30 +36,47 @@ func EncodeValue(v Value) ([]byte, error) {
 	if v.Life < 1 {
 		return nil, fmt.Errorf("value: there is no life %d", v.Life)
 	}
-	if len(v.Data) > MaxValue {
-		return nil, fmt.Errorf("value: %d bytes are more than the %d allowed", len(v.Data), MaxValue)
-	}
-	line, err := json.Marshal(valueHeader{v.Life})
-	if err != nil {
-		return nil, err
-	}
-	return append(append(line, '\n'), v.Data...), nil
+	return encodeLine(valueHeader{v.Life}, v.Data, MaxValue)
 }
 
 // DecodeValue decodes a value. It ignores fields of the first line that it does not know.
 func DecodeValue(body []byte) (Value, error) {
-	line, data, found := bytes.Cut(body[:min(len(body), maxValueHeader+MaxValue)], []byte("\n"))
-	if !found || len(line) > maxValueHeader || len(body) > maxValueHeader+MaxValue {
-		return Value{}, errors.New("value: it is no line of JSON and a value")
-	}
 	var h valueHeader
-	if err := json.Unmarshal(line, &h); err != nil {
-		return Value{}, fmt.Errorf("value: its first line is no JSON: %w", err)
+	data, err := decodeLine(body, &h, MaxValue)
+	if err == nil && h.Life < 1 {
+		err = fmt.Errorf("value: life %d", h.Life)
 	}
-	if h.Life < 1 || len(data) > MaxValue {
-		return Value{}, fmt.Errorf("value: life %d, %d bytes", h.Life, len(data))
+	if err != nil {
+		return Value{}, err
 	}
-	return Value{h.Life, bytes.Clone(data)}, nil
+	return Value{h.Life, data}, nil
+}
+
+// encodeLine encodes a value of at most so many bytes after a line of JSON.
+func encodeLine(header any, data []byte, most int) ([]byte, error) {
+	if len(data) > most {
+		return nil, fmt.Errorf("value: %d bytes are more than the %d allowed", len(data), most)
+	}
+	line, err := json.Marshal(header)
+	if err != nil {
+		return nil, err
+	}
+	return append(append(line, '\n'), data...), nil
+}
+
+// decodeLine decodes the header of such a value, and returns the value.
+func decodeLine(body []byte, header any, most int) ([]byte, error) {
+	line, data, found := bytes.Cut(body[:min(len(body), maxValueHeader+most)], []byte("\n"))
+	if !found || len(line) > maxValueHeader || len(body) > maxValueHeader+most {
+		return nil, errors.New("value: it is no line of JSON and a value")
+	}
+	if err := json.Unmarshal(line, header); err != nil {
+		return nil, fmt.Errorf("value: its first line is no JSON: %w", err)
+	}
+	if len(data) > most {
+		return nil, fmt.Errorf("value: %d bytes are more than the %d allowed", len(data), most)
+	}
+	return bytes.Clone(data), nil
 }
 
 // EncodeShared encodes the body of the folder of claims: how many bytes of the room that all workers share are taken.

@@ -1,10 +1,6 @@
 package znode
 
-import (
-	"fmt"
-
-	"muster/resource"
-)
+import "muster/resource"
 
 // Prefixes of the sequential znodes of groups.
 const (
@@ -70,13 +66,5 @@ func NewAsk(root, g string) string { return resource.Join(Asks(root, g), askPref
 // States is the folder of a duty's saved state. Its body is a StateTotal.
 func States(root, g, duty string) string { return resource.Join(Duty(root, g, duty), "state") }
 
-// State is one key. Its body is a Manifest; its children are the folders of values.
+// State is one key. Its body is a SavedValue.
 func State(root, g, duty, key string) string { return resource.Join(States(root, g, duty), key) }
-
-// StateValue is the folder of one value's chunks. value is a random id.
-func StateValue(root, g, duty, key, value string) string {
-	return resource.Join(State(root, g, duty, key), value)
-}
-
-// Chunk is the nth chunk of a value, from 0.
-func Chunk(dir string, n int) string { return resource.Join(dir, fmt.Sprintf("c-%05d", n)) }

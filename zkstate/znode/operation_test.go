@@ -61,8 +61,10 @@ func TestDamagedOperations(t *testing.T) {
 		"output": errOf(Encode(StepRecord{
 			Name: "s", By: "a", Attempts: 1, Done: true, Output: make([]byte, MaxOutput+1),
 		})),
-		"manifest": errOf(Encode(Manifest{Value: "v", SHA256: strings.Repeat("00", 32), Bytes: 1})),
-		"total":    errOf(Encode(StateTotal{Writing: -1})),
+		"value":   errOf(EncodeSaved(SavedValue{By: "a", Data: make([]byte, MaxStateValue+1)})),
+		"no line": errOf(DecodeSaved([]byte(`{"by":"a"}`))),
+		"writer":  errOf(DecodeSaved([]byte("{}\nx"))),
+		"total":   errOf(Encode(StateTotal{Bytes: -1})),
 	} {
 		if err == nil {
 			t.Errorf("%s: it is accepted", name)
