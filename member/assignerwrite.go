@@ -86,8 +86,7 @@ func remembersSame(a, b znode.AssignerMemory) bool {
 	same := a.Size == b.Size && slices.Equal(a.Passed, b.Passed) && slices.Equal(a.Purge, b.Purge)
 	same = same && maps.Equal(a.Pins, b.Pins) && maps.Equal(a.HandOver, b.HandOver)
 	same = same && maps.Equal(a.Newest, b.Newest) && maps.Equal(a.Paused, b.Paused)
-	return same && maps.Equal(a.Clocks, b.Clocks) && maps.Equal(a.ClockWrong, b.ClockWrong) &&
-		maps.EqualFunc(a.Failures, b.Failures, maps.Equal[map[string]znode.Failure])
+	return same && maps.EqualFunc(a.Failures, b.Failures, maps.Equal[map[string]znode.Failure])
 }
 
 // move is a duty that gets another holder. One of the seats may be "".

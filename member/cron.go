@@ -131,7 +131,7 @@ func (c *cron) serve(ctx context.Context) error {
 		return err
 	}
 	if c.clock.wrong { // what an earlier holder left is for the next one
-		return c.resignForClock()
+		return c.h.Resign(c.m.ctx, true, c.wrongClock())
 	}
 	for {
 		o, released, err := c.settle(ctx)

@@ -1,7 +1,6 @@
 package member
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -11,9 +10,8 @@ import (
 )
 
 // The holder of a cron compares its clock with ZooKeeper's when it takes the duty, and whenever its clock was set: by a
-// write that changes nothing, whose time ZooKeeper tells. A holder whose clock is wrong starts nothing, and resigns.
-// The assigner remembers that. When every member that could have the duty has said so, ZooKeeper's clock is the wrong
-// one: the assigner notes that, and then the duty runs by the clock of its holder.
+// write that changes nothing, whose time ZooKeeper tells. A holder whose clock is wrong starts nothing, and resigns. So
+// the assigner remembers why. ZooKeeper's clock is believed: if it is the wrong one, no cron runs.
 
 const (
 	maxJump    = 5 * time.Second // the clock was set if it moved by this more or less than time passed
@@ -59,44 +57,19 @@ func (c *cron) compareClock() error {
 		}
 	}
 	c.clock.wall, c.clock.real = k.wall, k.real
-	if !offset.Wrong() {
-		return nil
-	}
-	excused, err := c.zooKeeperIsWrong()
-	if err == nil && !excused {
+	if offset.Wrong() {
 		c.clock.wrong, c.clock.ahead = true, offset.Least+(offset.Most-offset.Least)/2
 	}
-	return err
+	return nil
 }
 
-// zooKeeperIsWrong reports whether the assigner found that no clock agrees with ZooKeeper's.
-func (c *cron) zooKeeperIsWrong() (bool, error) {
-	body, _, err := c.m.session.Get(c.h.ctx, znode.Assigner(c.m.root, c.m.Generation))
-	if errors.Is(err, zkconn.ErrNoNode) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	memory, err := znode.DecodeAssigner(body)
-	return err == nil && memory.ClockWrong[c.h.Duty] != "", nil
-}
-
-// wrongClock is the resignation of a holder whose clock is wrong.
-func (c *cron) wrongClock() (because string, ms int64) {
+// wrongClock is why a holder whose clock is wrong resigns.
+func (c *cron) wrongClock() string {
 	d, where := c.clock.ahead, "ahead of"
 	if d < 0 {
 		d, where = -d, "behind"
 	}
-	return fmt.Sprintf("its clock is %s %s ZooKeeper's: set it right", d.Round(time.Second), where),
-		c.clock.ahead.Milliseconds()
-}
-
-// resignForClock gives back a duty of which nothing goes on here.
-func (c *cron) resignForClock() error {
-	r := znode.Resignation{Blame: true}
-	r.Because, r.ClockMS = c.wrongClock()
-	return c.h.giveBack(c.m.ctx, Event{Kind: EventResigned, Text: r.Because}, &r)
+	return fmt.Sprintf("its clock is %s %s ZooKeeper's: set it right", d.Round(time.Second), where)
 }
 
 // makeFolders creates what the records of a cron duty lie in.

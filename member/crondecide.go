@@ -238,7 +238,7 @@ func (c *cron) resignation() *znode.Resignation {
 	r := &znode.Resignation{Blame: true}
 	switch {
 	case c.clock.wrong:
-		r.Because, r.ClockMS = c.wrongClock()
+		r.Because = c.wrongClock()
 	case c.ended != nil && c.ended.Because != "":
 		r.Because = c.ended.Because
 	case c.ended != nil:

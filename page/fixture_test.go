@@ -63,7 +63,7 @@ func aGroup(name string, live, held int) report.JobStatus {
 		Members: []report.Member{
 			{Identity: "api-1", Version: "1.4.0", Address: "10.0.3.11:7000", Since: since, Ready: true, Seat: "s-1",
 				Duties: []string{"compactor", "nightly-report"}},
-			{Identity: "api-2", Version: "1.4.0", Address: "10.0.3.12:7000", Since: since, Seat: "s-2", ClockAhead: 7},
+			{Identity: "api-2", Version: "1.4.0", Address: "10.0.3.12:7000", Since: since, Seat: "s-2"},
 			{Identity: "api-0", Version: "1.3.9", Address: "10.0.3.10:7000", Since: ago(72 * time.Hour), Ready: true,
 				Seat: "s-0", Duties: []string{"sync-prices"}},
 		},

@@ -41,7 +41,7 @@ type dutyView struct {
 	Name, Type, Holder, Version, Address, Why word
 	Since                                     time.Time
 	Epoch                                     int64
-	Vacant, Paused, ClockWrong                bool
+	Vacant, Paused                            bool
 	PausedBy, Pinned, HandingOver, Given      word
 	Waits                                     []word
 }
@@ -52,7 +52,7 @@ func dutyOf(d report.Duty) dutyView {
 	v := dutyView{
 		ID: hashID("d", d.Name), Name: word(d.Name), Type: word(d.Type), Holder: word(d.Holder), Version: word(d.Version),
 		Address: word(d.Address), Why: word(d.Why), Epoch: d.Epoch, Vacant: d.Holder == "", Paused: d.PausedBy != "",
-		PausedBy: word(d.PausedBy), Pinned: word(d.Pinned), ClockWrong: d.ZooKeeperClock,
+		PausedBy: word(d.PausedBy), Pinned: word(d.Pinned),
 	}
 	if d.Since != nil {
 		v.Since = *d.Since
@@ -148,7 +148,6 @@ type memberView struct {
 	Ready                      word
 	Assigner                   bool
 	Duties                     []word
-	Clock                      string
 }
 
 func (v memberView) fragmentID() string { return v.ID }
@@ -163,9 +162,6 @@ func memberOf(g *report.GroupDetail, m report.Member) memberView {
 		v.Ready = "no seat"
 	case !m.Ready:
 		v.Ready = "no"
-	}
-	if m.ClockAhead != 0 {
-		v.Clock = fmt.Sprintf("its clock is %+.0f s from ZooKeeper's", m.ClockAhead)
 	}
 	return v
 }

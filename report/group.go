@@ -41,8 +41,6 @@ type Member struct {
 	Seat     string    `json:"seat,omitempty"`   // its name; absent if somebody deleted it by hand
 	Duties   []string  `json:"duties,omitempty"` // that the assigner gave it
 	Can      []string  `json:"can,omitempty"`    // duties that it can do
-	// ClockAhead is how many seconds its clock is ahead of ZooKeeper's; 0 if nobody found it wrong.
-	ClockAhead float64 `json:"clock_ahead_seconds,omitempty"`
 }
 
 // Duty is one declared duty of a group.
@@ -64,8 +62,6 @@ type Duty struct {
 	Failures []DutyFailure `json:"failures,omitempty"`
 	NextTick *time.Time    `json:"next_tick,omitempty"` // of a cron
 	Runs     []DutyRun     `json:"runs,omitempty"`      // of a cron, the newest first
-	// ZooKeeperClock says that all who may have this cron found ZooKeeper's clock wrong. It runs by theirs.
-	ZooKeeperClock bool `json:"zookeeper_clock_wrong,omitempty"`
 }
 
 // DutyFailure says that a live member gave a duty up.

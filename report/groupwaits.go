@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"muster/text"
 )
@@ -29,11 +28,6 @@ func (d GroupDetail) waits() []string {
 		lines = append(lines, text.List(duties[line], maxNamedDuties)+": "+line)
 	}
 	lines = append(lines, d.silence()...)
-	for _, m := range d.Members {
-		if m.ClockAhead != 0 {
-			lines = append(lines, m.Identity+": its clock is "+apart(m.ClockAhead)+" ZooKeeper's")
-		}
-	}
 	for _, q := range d.Requests {
 		lines = append(lines, d.requestText(q))
 	}
@@ -91,19 +85,7 @@ func (d GroupDetail) waitsOf(duty Duty) []string {
 	for _, f := range duty.Failures {
 		lines = append(lines, d.failureText(f))
 	}
-	if duty.ZooKeeperClock {
-		lines = append(lines, "all who may have it say that ZooKeeper's clock is wrong: it runs by theirs")
-	}
 	return lines
-}
-
-// apart is "40s ahead of" or "40s behind".
-func apart(seconds float64) string {
-	d := time.Duration(seconds * float64(time.Second)).Round(time.Second)
-	if d < 0 {
-		return (-d).String() + " behind"
-	}
-	return d.String() + " ahead of"
 }
 
 // because is a reason as the end of a sentence; empty if there is none.

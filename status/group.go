@@ -40,7 +40,7 @@ func Group(ctx context.Context, r *zkstate.Reader, o *resource.Observed, ages bo
 	for _, m := range s.Members {
 		d.Members = append(d.Members, report.Member{
 			Identity: m.Identity, Version: m.Version, Address: m.Address, Since: m.Since, Ready: m.Ready, Seat: m.Seat,
-			Duties: m.Duties, Can: m.Can, ClockAhead: m.ClockAhead.Seconds(),
+			Duties: m.Duties, Can: m.Can,
 		})
 	}
 	d.Duties = []report.Duty{}
@@ -64,7 +64,7 @@ func Group(ctx context.Context, r *zkstate.Reader, o *resource.Observed, ages bo
 func reportDuty(d zkstate.DutyState, now time.Time) report.Duty {
 	shown := report.Duty{
 		Declared: d.Duty, Name: d.Name, Type: d.Type, Given: d.Given, Why: d.Why, PausedBy: d.PausedBy,
-		Pinned: d.Pinned, Leaving: d.Leaving, Epoch: d.Epoch, ZooKeeperClock: d.ZooKeeperClock,
+		Pinned: d.Pinned, Leaving: d.Leaving, Epoch: d.Epoch,
 	}
 	if h := d.Holder; h != nil {
 		shown.Holder, shown.Version, shown.Address, shown.Since = h.Identity, h.Version, h.Address, &d.Since

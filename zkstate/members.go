@@ -40,8 +40,6 @@ type GroupMember struct {
 	Can      []string // duties that it can do, sorted
 	Seat     string   // name; empty if somebody deleted it by hand
 	Duties   []string // that the assigner gave it, sorted
-	// ClockAhead is how far its clock is ahead of ZooKeeper's, as it found when it had a cron; 0 if nobody found it wrong.
-	ClockAhead time.Duration
 }
 
 // DutyState is who has one duty.
@@ -56,8 +54,6 @@ type DutyState struct {
 	Pinned   string        // identity of the member to which it is pinned
 	Leaving  string        // identity of the member that was asked to hand it over to any other
 	Failures []DutyFailure // of live members, by identity
-	// ZooKeeperClock says that all members that may have this cron found ZooKeeper's clock wrong. It runs by theirs.
-	ZooKeeperClock bool
 }
 
 // DutyFailure says that a member gave a duty up.
@@ -242,12 +238,8 @@ func (r *Reader) assignerMemory(
 	for _, seat := range seats {
 		identity[seat.name] = seat.Identity
 	}
-	for i := range s.Members {
-		s.Members[i].ClockAhead = time.Duration(memory.Clocks[s.Members[i].Seat]) * time.Millisecond
-	}
 	for i := range s.Duties {
 		d := &s.Duties[i]
-		d.ZooKeeperClock = memory.ClockWrong[d.Name] == znode.ClockOfZooKeeper
 		d.Why, d.PausedBy = memory.Why[d.Name], memory.Paused[d.Name]
 		if _, ok := memory.Paused[d.Name]; ok {
 			d.PausedBy = cmp.Or(d.PausedBy, "somebody")

@@ -24,14 +24,7 @@ type AssignerMemory struct {
 	Failures map[string]map[string]Failure `json:"failures,omitempty"` // by duty and seat
 	Purge    []string                      `json:"purge,omitempty"`    // duties whose trees are being deleted, sorted
 	Why      ByDuty                        `json:"why,omitempty"`      // why its holder has it, or why it is vacant
-	Clocks   map[string]int64              `json:"clocks,omitempty"`   // wrong ones by seat, in ms ahead of ZooKeeper's
-	// ClockWrong has the crons of which each member that may have them found that ZooKeeper's clock differs: that one
-	// is wrong, and they run by the clocks of their holders. The text is always ClockOfZooKeeper.
-	ClockWrong ByDuty `json:"clock_wrong,omitempty"`
 }
-
-// ClockOfZooKeeper is the text of AssignerMemory.ClockWrong.
-const ClockOfZooKeeper = "zookeeper"
 
 // Failure is what the assigner remembers of a member that gave a duty up.
 type Failure struct {
@@ -77,7 +70,7 @@ func EncodeAssigner(c AssignerMemory) ([]byte, error) {
 	}
 	for _, limit := range []func(n int) (of int){
 		limitTexts(&c.Why), limitFailures(&c.Failures), limitTexts(&c.Newest), limitTexts(&c.HandOver), limitTexts(&c.Pins),
-		limitTexts(&c.ClockWrong), limitTexts(&c.Paused),
+		limitTexts(&c.Paused),
 	} {
 		fits := func(n int) bool {
 			limit(n)

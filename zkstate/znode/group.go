@@ -42,9 +42,8 @@ type Resignation struct {
 	Seat     string `json:"seat"`     // name of its seat
 	Identity string `json:"identity"` // for the assigner's memory of failures
 	Duty     string `json:"duty"`
-	Blame    bool   `json:"blame"`              // false: the command ended with 0
-	Because  string `json:"because"`            // for people
-	ClockMS  int64  `json:"clock_ms,omitempty"` // how far its clock is ahead of ZooKeeper's, if that is why
+	Blame    bool   `json:"blame"`   // false: the command ended with 0
+	Because  string `json:"because"` // for people
 }
 
 // Ask is an operator's request to the assigner.
