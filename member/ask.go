@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
+	"time"
 
 	"muster/group"
 	"muster/resource"
@@ -13,18 +15,24 @@ import (
 	"muster/zkstate/znode"
 )
 
-// A request of an operator writes:
+// A request of an operator, to the assigner or for a run of a cron, writes:
 //
 //	run/<g>/{seat,assigner,duty,resigned,ask}   persistent   by the first request, if no member ever joined
-//	run/<g>/ask                              set          the log of requests, at the version read
-//	run/<g>/ask/a-<10>                       persistent   sequential: the request
+//	run/<g>/ask                                 set          the log of requests, at the version read
+//	run/<g>/ask/a-<10>                          persistent   sequential: the request
+//
+// or, instead of the last two,
+//
+//	run/<g>/duty/<d>              persistent   if nobody ever took the duty
+//	run/<g>/duty/<d>/now          set          the log of requests, at the version read; the first time created
+//	run/<g>/duty/<d>/now/n-<10>   persistent   sequential: the request, and later the record of its run
 //
 // That is one transaction, which checks the gate and the Record. A process that dies has written all or nothing. If the
 // answer is lost, the log tells whether the request was committed: the request itself may have been decided upon and
-// deleted by then. So no request is ever written twice. The assigner deletes it in the transaction that decides upon
-// it.
+// deleted by then, or have run and not be kept any more. So no request is ever written twice. The assigner deletes its
+// own in the transaction that decides upon it.
 
-// The errors of SendAsk, besides ErrNoGroup, ErrNotOpen and those of the session. Nothing was written.
+// The errors of SendAsk and AskRun, besides ErrNoGroup, ErrNotOpen and those of the session. Nothing was written.
 var (
 	// ErrNoDuty means that the group declares no such duty. Check its name.
 	ErrNoDuty = errors.New("no such duty")
@@ -32,28 +40,103 @@ var (
 	ErrUnfit = errors.New("this member cannot have the duty")
 	// ErrManyAsks means that too many requests wait for the assigner. Find out why no assigner decides.
 	ErrManyAsks = errors.New("too many requests wait for the assigner")
+	// ErrNoCron means that the group declares no cron of this name. Check the name, or apply the group.
+	ErrNoCron = errors.New("no such cron")
+	// ErrAskedTooOften means that too many runs wait that operators asked for. Wait until some of them have ended.
+	ErrAskedTooOften = errors.New("100 runs wait already that were asked for")
+
+	errRunForgotten = errors.New("the reply was lost; it was asked for, and its record is deleted again: it has ended")
 )
+
+// maxAsked is how many runs of one duty that operators asked for wait at most.
+const maxAsked = 100
+
+// request is a request under way.
+type request struct {
+	s                *zkconn.Session
+	root, name, duty string
+	id               string // with it its sender recognises its own write
+	body             []byte
+	folder, entry    func(root, g, duty string) string // where it is written
+	idOf             func(body []byte) string
+	check            func(ctx context.Context, rec *resource.Record) error // refuses what cannot be done
+
+	generation string // as read by this attempt
+	version    int32  // of the log, as read by this attempt; -1: it is not there yet
+}
 
 // SendAsk writes an operator's request to the assigner of the group, and returns its znode: AwaitAnswer waits for the
 // assigner's decision. The path is empty if the assigner has decided already. a.ID is chosen here.
 //
 // It is written whether or not a member is live: the assigner of the members that join later decides then. An error
 // that wraps ErrUnknown means that nobody knows whether the request was written: look at what it was for.
-func SendAsk(ctx context.Context, s *zkconn.Session, root, name string, a znode.Ask) (path string, err error) {
+func SendAsk(ctx context.Context, s *zkconn.Session, root, name string, a znode.Ask) (at string, err error) {
 	a.ID = zkstate.NewID()
-	q := &request{s: s, root: root, name: name, ask: a}
-	if q.body, err = znode.Encode(a); err == nil {
-		err = s.Sync(ctx, resource.Join(root, name))
+	q := &request{
+		s: s, root: root, name: name, duty: a.Duty, id: a.ID,
+		folder: func(root, g, _ string) string { return znode.Asks(root, g) },
+		entry:  func(root, g, _ string) string { return znode.NewAsk(root, g) },
+		idOf: func(body []byte) string {
+			a, _ := znode.Decode[znode.Ask](body)
+			return a.ID
+		},
 	}
+	q.check = func(ctx context.Context, rec *resource.Record) error { return q.checkAsk(ctx, rec, a) }
+	if q.body, err = znode.Encode(a); err == nil {
+		at, err = q.send(ctx)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s %s/%s: %w", a.Do, resource.Join(root, name), a.Duty, err)
+	}
+	return at, nil
+}
+
+// AskRun asks for a run of a cron duty now, for an operator: by is user@host. It returns the number of the request,
+// from 1. It does not wait for the run: Runs tells what became of it.
+//
+// The holder runs it next, after the run that goes on. A duty without a holder runs it when it has one. So one that is
+// paused runs it when the pause ends. While the assigner deletes what the duty had left before it was declared again,
+// AskRun waits.
+func AskRun(ctx context.Context, s *zkconn.Session, root, name, duty, by string) (number int64, err error) {
+	q := &request{
+		s: s, root: root, name: name, duty: duty, id: zkstate.NewID(), folder: znode.Nows, entry: znode.NewNow,
+		idOf: func(body []byte) string {
+			r, _ := znode.Decode[znode.TickRecord](body)
+			return r.Nonce
+		},
+	}
+	q.check = q.checkRun
+	q.body, err = znode.Encode(znode.TickRecord{
+		State: znode.TickAsked, Asked: time.Now().UTC().Round(0), AskedBy: by, Nonce: q.id,
+	})
+	var at string
+	if err == nil {
+		at, err = q.send(ctx)
+	}
+	if err == nil && at == "" {
+		err = errRunForgotten
+	}
+	if err == nil {
+		number, err = znode.NowNumber(at)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("run %s/%s: %w", resource.Join(root, name), duty, err)
+	}
+	return number, nil
+}
+
+// send writes the request, and returns its path; empty if it was deleted since.
+func (q *request) send(ctx context.Context) (at string, err error) {
+	err = q.s.Sync(ctx, resource.Join(q.root, q.name))
 	for tries := 0; err == nil; tries++ {
-		if path, err = q.attempt(ctx); err == nil {
-			return path, nil
+		if at, err = q.attempt(ctx); err == nil {
+			return at, nil
 		}
 		if errors.Is(err, errAgain) {
 			err = again(err, tries)
 		}
 	}
-	return "", fmt.Errorf("%s %s/%s: %w", a.Do, resource.Join(root, name), a.Duty, err)
+	return "", err
 }
 
 // again returns nil while it is worth while to try again after errAgain. Others that write at the same time are soon
@@ -66,29 +149,22 @@ func again(err error, tries int) error {
 	return fmt.Errorf("%w: %w", ErrNotOpen, err)
 }
 
-// request is a SendAsk under way.
-type request struct {
-	s          *zkconn.Session
-	root, name string
-	ask        znode.Ask
-	body       []byte
-	generation string // as read by this attempt
-	version    int32  // of the log, as read by this attempt; -1: it is not there yet
-}
-
 // attempt writes the request once. errAgain means that nothing was written, because what was read has changed.
-func (q *request) attempt(ctx context.Context) (path string, err error) {
-	at := znode.Record(group.KindName, q.root, q.name)
-	body, stat, err := q.s.Get(ctx, at)
-	switch {
-	case errors.Is(err, zkconn.ErrNoNode):
+func (q *request) attempt(ctx context.Context) (at string, err error) {
+	record := znode.Record(group.KindName, q.root, q.name)
+	body, stat, err := q.s.Get(ctx, record)
+	if errors.Is(err, zkconn.ErrNoNode) {
 		return "", ErrNoGroup
-	case err != nil:
+	}
+	if err != nil {
 		return "", err
 	}
 	rec, err := znode.DecodeRecordAt(group.Kind(), resource.Join(q.root, q.name), body)
 	if err == nil {
 		err = zkstate.CheckOwn(ctx, q.s, &rec)
+	}
+	if err == nil && rec.State == resource.StateTerminating {
+		err = fmt.Errorf("%w: they were asked to stop", ErrNotOpen)
 	}
 	if err != nil {
 		return "", err
@@ -97,155 +173,197 @@ func (q *request) attempt(ctx context.Context) (path string, err error) {
 	if err := q.check(ctx, &rec); err != nil {
 		return "", err
 	}
-	acl, err := zkstate.ParseACL(rec.ACL)
+	ops, err := q.ops(ctx, &rec, stat.Version)
 	if err != nil {
 		return "", err
 	}
-	log, err := q.logOps(ctx, acl)
-	if err != nil {
-		return "", err
-	}
-	gate := zkconn.CheckOp(znode.Gate(q.root, q.generation), -1)
-	ops := append([]zkconn.Op{gate, zkconn.CheckOp(at, stat.Version)}, log...)
-	results, err := q.s.Multi(ctx, append(ops,
-		zkconn.CreateOp(znode.NewAsk(q.root, q.generation), q.body, zkconn.PersistentSequential, acl))...)
+	results, err := q.s.Multi(ctx, ops...)
 	switch {
 	case err == nil:
-		return results[len(ops)].Path, nil
+		return results[len(ops)-1].Path, nil
 	case errors.Is(err, zkconn.ErrUnknown):
 		return q.find(ctx, err)
 	case refusedAt(err, znode.Gate(q.root, q.generation), zkconn.ErrNoNode):
-		return "", q.refusedGate(ctx, at, stat.Version, err)
+		return "", q.refusedGate(ctx, record, stat.Version, err)
 	case errors.Is(err, zkconn.ErrBadVersion), errors.Is(err, zkconn.ErrNoNode), errors.Is(err, zkconn.ErrNodeExists):
 		return "", fmt.Errorf("%w: %w", errAgain, err)
 	}
 	return "", err
 }
 
-// check refuses a request that no assigner could follow.
-func (q *request) check(ctx context.Context, rec *resource.Record) error {
-	if rec.State == resource.StateTerminating {
-		return fmt.Errorf("%w: they were asked to stop", ErrNotOpen)
-	}
-	d, ok := group.Of(rec).Duty(q.ask.Duty)
+// checkAsk refuses a request that no assigner could follow.
+func (q *request) checkAsk(ctx context.Context, rec *resource.Record, a znode.Ask) error {
+	d, ok := group.Of(rec).Duty(a.Duty)
 	if !ok {
 		return ErrNoDuty
 	}
-	if q.ask.To == "" {
-		return nil
+	waiting, there, err := q.s.Exists(ctx, znode.Asks(q.root, q.generation))
+	if err == nil && there && waiting.NumChildren >= znode.MaxAsks {
+		err = fmt.Errorf("%w: %d do", ErrManyAsks, waiting.NumChildren)
 	}
-	body, stat, err := q.s.Get(ctx, znode.Live(q.root, q.name, q.ask.To))
+	if err != nil || a.To == "" {
+		return err
+	}
+	body, stat, err := q.s.Get(ctx, znode.Live(q.root, q.name, a.To))
 	switch {
 	case errors.Is(err, zkconn.ErrNoNode) || err == nil && stat.EphemeralOwner == 0:
-		return fmt.Errorf("%w: %s is not live", ErrUnfit, q.ask.To)
+		return fmt.Errorf("%w: %s is not live", ErrUnfit, a.To)
 	case err != nil:
 		return err
 	}
 	p, err := znode.Decode[znode.Present](body)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%w: %s: %w", ErrUnfit, q.ask.To, err)
-	case !slices.Contains(p.Can, q.ask.Duty):
-		return fmt.Errorf("%w: %s does not list it", ErrUnfit, q.ask.To)
+		return fmt.Errorf("%w: %s: %w", ErrUnfit, a.To, err)
+	case !slices.Contains(p.Can, a.Duty):
+		return fmt.Errorf("%w: %s does not list it", ErrUnfit, a.To)
 	case !d.Fits(p.Version):
-		return fmt.Errorf("%w: %s has version %s, and the duty wants %s", ErrUnfit, q.ask.To, p.Version, d.Versions)
+		return fmt.Errorf("%w: %s has version %s, and the duty wants %s", ErrUnfit, a.To, p.Version, d.Versions)
 	}
 	return nil
 }
 
-// logOps adds the request to the log. It makes the folders if no member ever joined.
-func (q *request) logOps(ctx context.Context, acl []zkconn.ACL) ([]zkconn.Op, error) {
-	run, dir := znode.Run(q.root, q.generation), znode.Asks(q.root, q.generation)
+// checkRun refuses a run of what is no cron, or if too many wait. It waits while the assigner deletes what the duty has
+// left, which was taken out of the group and declared again: it would delete the request too. The assigner begins with
+// that only while the duty is not declared, so it cannot begin after the Record was read that the request checks.
+func (q *request) checkRun(ctx context.Context, rec *resource.Record) error {
+	d, ok := group.Of(rec).Duty(q.duty)
+	switch {
+	case !ok:
+		return fmt.Errorf("%w: the group declares no duty %q", ErrNoCron, q.duty)
+	case d.Type != group.Cron:
+		return fmt.Errorf("%w: %s is a leader, which runs as long as a member holds it", ErrNoCron, q.duty)
+	}
+	body, _, changed, err := q.s.GetW(ctx, znode.Assigner(q.root, q.generation))
+	if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
+		return err
+	}
+	if memory, _ := znode.DecodeAssigner(body); slices.Contains(memory.Purge, q.duty) {
+		select {
+		case <-changed:
+			return errAgain
+		case <-after(ctx, damageCheck):
+			return fmt.Errorf("%w: what the duty has left is being deleted: try again", ErrNotOpen)
+		}
+	}
+	folder := znode.Nows(q.root, q.generation, q.duty)
+	names, _, err := q.s.Children(ctx, folder)
+	if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
+		return err
+	}
+	found, err := readTicks(ctx, q.s, nowPaths(folder, names))
+	waiting := 0
+	for _, r := range found {
+		if r != nil && (r.State == znode.TickAsked || r.State == znode.TickWaiting && r.Attempt == 0) {
+			waiting++
+		}
+	}
+	if err == nil && waiting >= maxAsked {
+		err = ErrAskedTooOften
+	}
+	return err
+}
+
+// ops is the transaction of the request, with which it adds itself to the log. It makes the folders if no member ever
+// joined.
+func (q *request) ops(ctx context.Context, rec *resource.Record, record int32) ([]zkconn.Op, error) {
+	acl, err := zkstate.ParseACL(rec.ACL)
+	if err != nil {
+		return nil, err
+	}
+	run, dir := znode.Run(q.root, q.generation), q.folder(q.root, q.generation, q.duty)
 	parts, _, err := q.s.Children(ctx, run) // before the next read: only then a missing folder is damage
 	if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
 		return nil, err
 	}
 	body, stat, err := q.s.Get(ctx, dir)
-	switch {
-	case errors.Is(err, zkconn.ErrNoNode) && len(parts) != 1:
-		return nil, fmt.Errorf("%w: %s was deleted by hand: muster apply puts back what it can", ErrNotOpen, dir)
-	case errors.Is(err, zkconn.ErrNoNode):
-		stat = zkconn.Stat{Version: -1}
-	case err != nil:
+	there := err == nil
+	if !there && !errors.Is(err, zkconn.ErrNoNode) {
 		return nil, err
-	case stat.NumChildren >= znode.MaxAsks:
-		return nil, fmt.Errorf("%w: %d do", ErrManyAsks, stat.NumChildren)
 	}
-	q.version = stat.Version
-	next, err := withRequest(body, q.ask.ID)
-	if err != nil || stat.Version >= 0 {
-		return []zkconn.Op{zkconn.SetOp(dir, next, stat.Version)}, err
-	}
-	var ops []zkconn.Op
-	for _, name := range znode.GroupFolders() {
-		at := resource.Join(run, name)
-		if at == dir {
-			ops = append(ops, zkconn.CreateOp(at, next, zkconn.Persistent, acl))
-			continue
-		}
-		ops = append(ops, zkconn.CreateOp(at, nil, zkconn.Persistent, acl))
-	}
-	return ops, nil
-}
-
-// find finds out whether a request was committed whose answer was lost.
-func (q *request) find(ctx context.Context, lost error) (path string, err error) {
-	dir := znode.Asks(q.root, q.generation)
-	if err := inLog(ctx, q.s, dir, q.version, q.ask.ID, lost); err != nil {
-		return "", err
-	}
-	return q.findEntry(ctx, dir)
-}
-
-// withRequest adds a request to the log of requests that a folder has.
-func withRequest(folder []byte, id string) ([]byte, error) {
-	log, err := znode.DecodeAskLog(folder)
+	log, err := znode.DecodeAskLog(body)
 	if err != nil {
 		log = znode.AskLog{} // written by hand
 	}
-	return znode.Encode(log.With(id))
+	if body, err = znode.Encode(log.With(q.id)); err != nil {
+		return nil, err
+	}
+	ops := []zkconn.Op{
+		zkconn.CheckOp(znode.Gate(q.root, q.generation), -1),
+		zkconn.CheckOp(znode.Record(group.KindName, q.root, q.name), record),
+	}
+	entry := zkconn.CreateOp(q.entry(q.root, q.generation, q.duty), q.body, zkconn.PersistentSequential, acl)
+	if q.version = stat.Version; there {
+		return append(ops, zkconn.SetOp(dir, body, stat.Version), entry), nil
+	}
+	q.version = -1
+	missing, err := q.missing(ctx, run, dir, parts)
+	for _, at := range missing {
+		op := zkconn.CreateOp(at, nil, zkconn.Persistent, acl)
+		if at == dir {
+			op = zkconn.CreateOp(at, body, zkconn.Persistent, acl)
+		}
+		ops = append(ops, op)
+	}
+	return append(ops, entry), err
 }
 
-// inLog returns nil if a request was committed whose answer was lost, and errAgain if it was not. version is that of
-// the folder when it was asked.
-func inLog(ctx context.Context, s *zkconn.Session, folder string, version int32, id string, lost error) error {
-	if err := s.Settled(ctx); err != nil {
-		return fmt.Errorf("%w: %w", lost, err)
+// missing are the znodes that have to be made for the folder of the request, parents first. parts are those of the
+// generation.
+func (q *request) missing(ctx context.Context, run, dir string, parts []string) (all []string, err error) {
+	if len(parts) == 1 { // the gate: no member has joined yet
+		for _, name := range znode.GroupFolders() {
+			all = append(all, resource.Join(run, name))
+		}
 	}
-	body, stat, err := s.Get(ctx, folder)
+	if slices.Contains(all, dir) {
+		return all, nil
+	}
+	parent := path.Dir(dir)
+	if parent == run {
+		return nil, fmt.Errorf("%w: %s was deleted by hand: muster apply puts back what it can", ErrNotOpen, dir)
+	}
+	_, there, err := q.s.Exists(ctx, parent)
+	if !there {
+		all = append(all, parent)
+	}
+	return append(all, dir), err
+}
+
+// find finds out whether a request was committed whose answer was lost. If so it returns its path; empty if it was
+// deleted since.
+func (q *request) find(ctx context.Context, lost error) (at string, err error) {
+	if err := q.s.Settled(ctx); err != nil {
+		return "", fmt.Errorf("%w: %w", lost, err)
+	}
+	dir := q.folder(q.root, q.generation, q.duty)
+	body, stat, err := q.s.Get(ctx, dir)
 	switch {
 	case errors.Is(err, zkconn.ErrNoNode): // the group was deleted
-		return errAgain
+		return "", errAgain
 	case err != nil:
-		return fmt.Errorf("%w: %w", lost, err)
+		return "", fmt.Errorf("%w: %w", lost, err)
 	}
 	log, err := znode.DecodeAskLog(body)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%w: %w", lost, err)
-	case slices.Contains(log.Last, id):
-		return nil
-	case stat.Version-version > znode.MaxAskLog: // the log may have forgotten it
-		return lost
+		return "", fmt.Errorf("%w: %w", lost, err)
+	case slices.Contains(log.Last, q.id):
+	case stat.Version-q.version > znode.MaxAskLog: // the log may have forgotten it
+		return "", lost
+	default:
+		return "", errAgain
 	}
-	return errAgain
-}
-
-// findEntry returns the path of the request, which was committed; empty if the assigner has deleted it.
-func (q *request) findEntry(ctx context.Context, dir string) (path string, err error) {
 	names, _, err := q.s.Children(ctx, dir)
 	if err != nil {
 		return "", err
 	}
 	for _, name := range slices.Backward(names) { // the newest are last
 		body, _, err := q.s.Get(ctx, resource.Join(dir, name))
-		if errors.Is(err, zkconn.ErrNoNode) {
-			continue
-		}
-		if err != nil {
+		if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
 			return "", err
 		}
-		if a, err := znode.Decode[znode.Ask](body); err == nil && a.ID == q.ask.ID {
+		if q.idOf(body) == q.id {
 			return resource.Join(dir, name), nil
 		}
 	}

@@ -14,6 +14,61 @@ import (
 	"muster/zkstate/znode"
 )
 
+// RunRecord is what is recorded of a run, of a range of ticks that did not run, or of a run that an operator asked for.
+type RunRecord struct {
+	Tick  time.Time // of a range: the last one. Zero: an operator asked for the run
+	Asked int64     // the number of that request, from 1; 0: it is a tick
+	znode.TickRecord
+}
+
+// Runs returns what is recorded of a cron duty, the newest first, at most n. What an operator asked for comes where it
+// began, or was asked for. The duty needs no holder.
+func Runs(ctx context.Context, s zkstate.Source, root, generation, duty string, n int) ([]RunRecord, error) {
+	var paths []string
+	for folder, pathsOf := range map[string]func(string, []string) []string{
+		znode.Ticks(root, generation, duty): tickPaths, znode.Nows(root, generation, duty): nowPaths,
+	} {
+		names, _, err := s.Children(ctx, folder)
+		if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
+			return nil, err
+		}
+		newest := pathsOf(folder, names)
+		slices.SortFunc(newest, func(a, b string) int { return cmp.Compare(b, a) }) // both kinds of names sort by age
+		paths = append(paths, newest[:min(n, len(newest))]...)
+	}
+	found, err := readTicks(ctx, s, paths)
+	if err != nil {
+		return nil, err
+	}
+	var runs []RunRecord
+	for i, path := range paths {
+		if entry := found[i]; entry != nil && entry.State != "" {
+			r := RunRecord{TickRecord: *entry}
+			r.Tick, r.Asked = tickOf(path)
+			runs = append(runs, r)
+		}
+	}
+	slices.SortStableFunc(runs, func(a, b RunRecord) int {
+		return cmp.Or(b.when().Compare(a.when()), cmp.Compare(b.Asked, a.Asked))
+	})
+	return runs[:min(n, len(runs))], nil
+}
+
+// when orders records.
+func (r RunRecord) when() time.Time {
+	if r.Asked == 0 {
+		return r.Tick
+	}
+	return cmp.Or(r.Started, r.TickRecord.Asked)
+}
+
+// readTicks reads records; nil for one that is gone.
+func readTicks(ctx context.Context, s zkstate.Source, paths []string) ([]*znode.TickRecord, error) {
+	return zkstate.ForEach(ctx, paths, func(ctx context.Context, path string) (*znode.TickRecord, error) {
+		return readTick(ctx, s, path)
+	})
+}
+
 // change is a part of a decision's transaction. The record is nil if path is the cursor, or is deleted. Only the
 // assigner writes here besides the holder, and only the cursor, so records are set and deleted whatever their version.
 type change struct {
