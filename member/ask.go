@@ -127,26 +127,20 @@ func AskRun(ctx context.Context, s *zkconn.Session, root, name, duty, by string)
 
 // send writes the request, and returns its path; empty if it was deleted since.
 func (q *request) send(ctx context.Context) (at string, err error) {
+	const most = 100
 	err = q.s.Sync(ctx, resource.Join(q.root, q.name))
 	for tries := 0; err == nil; tries++ {
 		if at, err = q.attempt(ctx); err == nil {
 			return at, nil
 		}
-		if errors.Is(err, errAgain) {
-			err = again(err, tries)
+		// Others that write at the same time are soon through, but what somebody did by hand may stay.
+		if errors.Is(err, errAgain) && tries < most {
+			err = nil
+		} else if errors.Is(err, errAgain) {
+			err = fmt.Errorf("%w: a part of it was deleted by hand: muster apply puts it back: %w", ErrNotOpen, err)
 		}
 	}
 	return "", err
-}
-
-// again returns nil while it is worth while to try again after errAgain. Others that write at the same time are soon
-// through, but a znode that somebody put in the way may stay.
-func again(err error, tries int) error {
-	const most = 100
-	if tries < most {
-		return nil
-	}
-	return fmt.Errorf("%w: %w", ErrNotOpen, err)
 }
 
 // attempt writes the request once. errAgain means that nothing was written, because what was read has changed.
@@ -183,8 +177,6 @@ func (q *request) attempt(ctx context.Context) (at string, err error) {
 		return results[len(ops)-1].Path, nil
 	case errors.Is(err, zkconn.ErrUnknown):
 		return q.find(ctx, err)
-	case refusedAt(err, znode.Gate(q.root, q.generation), zkconn.ErrNoNode):
-		return "", q.refusedGate(ctx, record, stat.Version, err)
 	case errors.Is(err, zkconn.ErrBadVersion), errors.Is(err, zkconn.ErrNoNode), errors.Is(err, zkconn.ErrNodeExists):
 		return "", fmt.Errorf("%w: %w", errAgain, err)
 	}
@@ -368,18 +360,6 @@ func (q *request) find(ctx context.Context, lost error) (at string, err error) {
 		}
 	}
 	return "", nil
-}
-
-// refusedGate says why the gate is gone: the Record has changed, or somebody deleted the gate by hand.
-func (q *request) refusedGate(ctx context.Context, record string, version int32, err error) error {
-	stat, there, readErr := q.s.Exists(ctx, record)
-	switch {
-	case readErr != nil:
-		return readErr
-	case !there || stat.Version != version:
-		return errAgain
-	}
-	return fmt.Errorf("%w: %w: muster apply puts it back", ErrNotOpen, err)
 }
 
 // AwaitAnswer waits until the assigner has decided upon a request, or until ctx or the session ends: it returns the

@@ -50,10 +50,8 @@ func (m *Member) assigner() {
 		err := m.assignerOrNot(m.ctx, o.assign)
 		switch {
 		case err == nil, errors.Is(err, errAgain), errors.Is(err, zkconn.ErrUnknown):
-		case errors.Is(err, zkconn.ErrNoNode): // somebody deleted a part of the group by hand
-			<-after(m.ctx, damageCheck)
 		default:
-			m.end(err) // without effect if it has ended
+			m.end(m.removed(err)) // without effect if it has ended
 			return
 		}
 	}

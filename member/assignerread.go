@@ -9,12 +9,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"muster/resource"
+	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
-
-// maxReads is how many reads of the assigner are under way at once.
-const maxReads = 64
 
 // maxEntries is how many entries of each inbox one decision takes. Each of them changes at most two seats, so that all
 // that a decision answers fits into one transaction.
@@ -85,17 +83,13 @@ func readInbox[T any](
 		stat zkconn.Stat
 		err  error
 	}
-	results := make([]result, len(paths))
-	var reading errgroup.Group
-	reading.SetLimit(maxReads)
-	for i, path := range paths {
-		reading.Go(func() error {
-			body, stat, err := f.m.session.Get(ctx, path)
-			results[i] = result{body, stat, err}
-			return nil
-		})
+	results, err := zkstate.ForEach(ctx, paths, func(ctx context.Context, path string) (result, error) {
+		body, stat, err := f.m.session.Get(ctx, path)
+		return result{body, stat, err}, nil
+	})
+	if err != nil {
+		return nil, err
 	}
-	_ = reading.Wait()
 	all := map[string]T{}
 	for i, r := range results {
 		entry, broken := decode(r.body)
@@ -150,16 +144,8 @@ func (f *office) readSeats(ctx context.Context, names []string) error {
 			todo = append(todo, name)
 		}
 	}
-	found := make([]*seated, len(todo))
-	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(maxReads)
-	for i, name := range todo {
-		g.Go(func() (err error) {
-			found[i], err = f.readSeat(gctx, name)
-			return err
-		})
-	}
-	if err := g.Wait(); err != nil {
+	found, err := zkstate.ForEach(ctx, todo, f.readSeat)
+	if err != nil {
 		return err
 	}
 	for i, name := range todo {

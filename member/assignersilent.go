@@ -5,8 +5,6 @@ import (
 	"errors"
 	"slices"
 	"time"
-
-	"muster/zkstate/znode"
 )
 
 // An assigner sets its memory after every change of the Record, of the seats and of the inboxes, also if nothing
@@ -35,12 +33,8 @@ func (m *Member) awaitSilence(ctx context.Context, seat string) *silence {
 	for ctx.Err() == nil {
 		o := m.orders()
 		_, err := f.readFolders(ctx)
-		var open bool
-		if err == nil { // without its gate nobody can write in the group
-			_, open, err = m.session.Exists(ctx, znode.Gate(m.root, m.Generation))
-		}
 		switch {
-		case err != nil || !open: // nobody can tell, or a part was deleted by hand
+		case err != nil: // nobody can tell
 			noted = 0
 		case o.stop || !f.undecided(o):
 			noted = 0

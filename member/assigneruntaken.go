@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"muster/group"
+	"muster/zkstate"
 	"muster/zkstate/znode"
 )
 
@@ -62,19 +61,14 @@ func (f *office) findUntaken(ctx context.Context, g group.Group) (next time.Dura
 
 // lookForHolders looks whether somebody holds these duties.
 func (f *office) lookForHolders(ctx context.Context, duties []string, half time.Duration) error {
-	events := make([]<-chan struct{}, len(duties))
-	looking, lctx := errgroup.WithContext(ctx)
-	looking.SetLimit(maxReads)
-	for i, d := range duties {
-		looking.Go(func() error {
-			_, there, event, err := f.m.session.ExistsW(lctx, znode.Held(f.m.root, f.m.Generation, d))
-			if there {
-				events[i] = event
-			}
-			return err
-		})
-	}
-	if err := looking.Wait(); err != nil {
+	events, err := zkstate.ForEach(ctx, duties, func(ctx context.Context, d string) (<-chan struct{}, error) {
+		_, there, event, err := f.m.session.ExistsW(ctx, znode.Held(f.m.root, f.m.Generation, d))
+		if !there {
+			event = nil
+		}
+		return event, err
+	})
+	if err != nil {
 		return err
 	}
 	for i, d := range duties {

@@ -200,7 +200,7 @@ func (f *office) guards(o orders, own bool) ([]zkconn.Op, error) {
 		return nil, fmt.Errorf("%w: %s is gone", ErrRemoved, m.seat)
 	}
 	ops := []zkconn.Op{
-		zkconn.CheckOp(znode.Gate(m.root, m.Generation), -1),
+		zkconn.CheckOp(m.gate(), -1),
 		zkconn.CheckOp(m.recordPath(), o.record),
 	}
 	if !own {
@@ -216,12 +216,11 @@ func (f *office) failed(ctx context.Context, err error) error {
 		if settle := f.m.session.Settled(ctx); settle != nil {
 			return fmt.Errorf("%w: %w", settle, err)
 		}
-	case refusedAt(err, znode.Gate(f.m.root, f.m.Generation), zkconn.ErrNoNode),
+	case refusedAt(err, f.m.gate(), zkconn.ErrNoNode),
 		refusedAt(err, f.m.recordPath(), zkconn.ErrNoNode),
-		refusedAt(err, znode.Assigner(f.m.root, f.m.Generation), zkconn.ErrNoNode):
+		refusedAt(err, znode.Assigner(f.m.root, f.m.Generation), zkconn.ErrNoNode),
+		refusedAt(err, f.m.seat, zkconn.ErrNoNode):
 		return err // somebody deleted it by hand
-	case refusedAt(err, f.m.seat, zkconn.ErrNoNode):
-		return fmt.Errorf("%w: %s is gone", ErrRemoved, f.m.seat)
 	case errors.Is(err, zkconn.ErrBadVersion), errors.Is(err, zkconn.ErrNoNode), errors.Is(err, zkconn.ErrNotEmpty):
 	default:
 		return err

@@ -127,8 +127,12 @@ type end struct {
 // serve works until the duty is given back or lost.
 func (c *cron) serve(ctx context.Context) error {
 	defer c.abandon()
-	if err := c.begin(); err != nil {
-		return err
+	err := c.compareClock()
+	if err == nil {
+		err = c.load()
+	}
+	if err != nil {
+		return c.m.removed(err)
 	}
 	if c.clock.wrong { // what an earlier holder left is for the next one
 		return c.h.Resign(c.m.ctx, true, c.wrongClock())

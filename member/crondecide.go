@@ -15,19 +15,6 @@ import (
 	"muster/zkstate/znode"
 )
 
-// begin reads what the last holder left.
-func (c *cron) begin() error {
-	for {
-		err := c.compareClock()
-		if err == nil {
-			err = c.load()
-		}
-		if err == nil || !c.damaged(err) {
-			return err
-		}
-	}
-}
-
 // look reads the clock, and what was asked for since.
 func (c *cron) look() (now time.Time, err error) {
 	now = c.m.clock() // read once: it may be set at any moment
@@ -68,7 +55,7 @@ func (c *cron) settle(ctx context.Context) (_ orders, released bool, _ error) {
 			return o, true, nil
 		case c.h.ctx.Err() != nil:
 			return o, false, context.Cause(c.h.ctx)
-		case errors.Is(err, errAgain) || c.damaged(err):
+		case errors.Is(err, errAgain):
 			continue
 		case err != nil:
 			return o, false, err
@@ -154,15 +141,6 @@ func isClosed(ch <-chan struct{}) bool {
 	default:
 		return false
 	}
-}
-
-// damaged reports whether err says that somebody deleted a part of the group by hand. It waits before it does.
-func (c *cron) damaged(err error) bool {
-	if !errors.Is(err, zkconn.ErrNoNode) || c.h.ctx.Err() != nil {
-		return false
-	}
-	<-after(c.h.ctx, damageCheck)
-	return c.h.ctx.Err() == nil
 }
 
 // write writes a decision in one transaction. errAgain means that nothing is written that the decision said: decide
@@ -274,9 +252,8 @@ func (c *cron) refused(d ticks.Decision, o orders, err error) error {
 		case <-c.h.ctx.Done():
 		case <-after(c.h.ctx, time.Second):
 		}
-	case refusedAt(err, c.m.recordPath(), zkconn.ErrNoNode), refusedAt(err, c.m.seat, zkconn.ErrNoNode),
-		refusedAt(err, znode.Gate(c.m.root, c.m.Generation), zkconn.ErrNoNode):
-		return err
+	case refusedAt(err, c.m.recordPath(), zkconn.ErrNoNode), refusedAt(err, c.m.seat, zkconn.ErrNoNode):
+		return c.m.removed(err)
 	case errors.Is(err, zkconn.ErrBadVersion), errors.Is(err, zkconn.ErrNodeExists), errors.Is(err, zkconn.ErrNoNode):
 		if err := c.load(); err != nil { // the assigner set the cursor, or somebody wrote by hand
 			return err

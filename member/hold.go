@@ -72,7 +72,7 @@ func (m *Member) Take(ctx context.Context, duty string) (*Hold, error) {
 			err = m.decline(ctx, duty, err)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("take %s: %w", duty, err)
+			return nil, fmt.Errorf("take %s: %w", duty, m.removed(err))
 		}
 		select {
 		case <-o.changed:
@@ -112,8 +112,6 @@ func (m *Member) tryTake(
 		return nil, event, err
 	case errors.Is(err, zkconn.ErrBadVersion): // the Record or the seat: their watches tell
 		return nil, nil, nil
-	case errors.Is(err, zkconn.ErrNoNode): // a part of the group is gone: look again when apply may have put it back
-		return nil, after(ctx, damageCheck), nil
 	}
 	return nil, nil, err
 }
@@ -126,7 +124,7 @@ func (m *Member) takeOps(o orders, duty, nonce string, first bool) []zkconn.Op {
 		Identity: m.Identity, Nonce: nonce, Version: m.present.Version, Address: m.present.Address,
 	})
 	ops := []zkconn.Op{
-		zkconn.CheckOp(znode.Gate(m.root, m.Generation), -1),
+		zkconn.CheckOp(m.gate(), -1),
 		zkconn.CheckOp(m.recordPath(), o.record),
 		zkconn.CheckOp(m.seat, o.seat),
 	}
@@ -243,7 +241,7 @@ func (h *Hold) writeWithin(ctx context.Context, limit time.Duration, ops ...zkco
 	}
 	at := znode.Duty(h.m.root, h.m.Generation, h.Duty)
 	guards := []zkconn.Op{
-		zkconn.CheckOp(znode.Gate(h.m.root, h.m.Generation), -1), zkconn.CheckOp(at, h.version),
+		zkconn.CheckOp(h.m.gate(), -1), zkconn.CheckOp(at, h.version),
 		zkconn.CheckOp(h.held(), 0), // deleted by hand is lost, before anybody else has taken it
 	}
 	results, err := h.m.session.MultiWithin(ctx, limit, append(guards, ops...)...)
@@ -251,6 +249,9 @@ func (h *Hold) writeWithin(ctx context.Context, limit time.Duration, ops ...zkco
 		refusedAt(err, h.held(), zkconn.ErrNoNode) {
 		err = fmt.Errorf("%w: another process is the holder: %w", ErrNotHeld, err)
 		h.over(err)
+	}
+	if refusedAt(err, h.m.gate(), zkconn.ErrNoNode) {
+		err = h.m.removed(err)
 	}
 	if err != nil {
 		return nil, err
@@ -282,6 +283,7 @@ func (h *Hold) giveBack(ctx context.Context, e Event, r *znode.Resignation) erro
 			return err
 		}
 		_, err = h.write(ctx, append(ops, zkconn.DeleteOp(h.held(), -1))...)
+		err = h.m.removed(err)
 		var wait <-chan struct{}
 		switch {
 		case err == nil, errors.Is(err, ErrNotHeld), h.ctx.Err() != nil:
@@ -294,8 +296,6 @@ func (h *Hold) giveBack(ctx context.Context, e Event, r *znode.Resignation) erro
 			}
 		case refusedAt(err, h.m.seat, zkconn.ErrBadVersion): // the assigner has just written it
 			wait = o.changed
-		case errors.Is(err, zkconn.ErrNoNode): // somebody deleted a part of the group by hand
-			wait = after(ctx, damageCheck)
 		}
 		if wait == nil {
 			h.ending.Store(nil)

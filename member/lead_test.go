@@ -178,7 +178,7 @@ func TestResignAfterALoss(t *testing.T) {
 	}
 }
 
-// TestResignFromAGroupThatIsGone: a leader whose group is deleted part by part does not wait for ever for the assigner.
+// TestResignFromAGroupThatIsGone: a leader whose group has no gate any more is no member when it tells the assigner.
 func TestResignFromAGroupThatIsGone(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "coordinator")
@@ -190,18 +190,37 @@ func TestResignFromAGroupThatIsGone(t *testing.T) {
 		}
 	}
 	<-h.Context().Done()
-	resigned := make(chan error, 1)
-	go func() { resigned <- h.Resign(t.Context(), true, "it fails") }()
-	if err := f.s.Delete(t.Context(), f.run("seat/"+f.children("seat")[0]), -1); err != nil {
-		t.Fatal(err)
+	if err := h.Resign(t.Context(), true, "it fails"); err != nil {
+		t.Error(err)
 	}
-	select {
-	case err := <-resigned:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(time.Minute):
-		t.Error("it still waits")
+	if err := ended(t, a.Context()); !errors.Is(err, member.ErrRemoved) {
+		t.Errorf("the membership ended with %v", err)
+	}
+}
+
+// TestPartsDeletedByHand: whoever finds a part of the group gone is no member any more.
+func TestPartsDeletedByHand(t *testing.T) {
+	t.Parallel()
+	for part, write := range map[string]func(f *fixture, h *member.Hold) error{
+		"gate":     func(f *fixture, h *member.Hold) error { return h.Put(f.t.Context(), "k", nil) },
+		"resigned": func(f *fixture, h *member.Hold) error { return h.Resign(f.t.Context(), true, "it fails") },
+		"ask":      func(*fixture, *member.Hold) error { return nil }, // the assigner watches it
+	} {
+		t.Run(part, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t, "coordinator")
+			a := f.join("a", "1.0", "coordinator")
+			h := f.take(a, "coordinator")
+			if err := f.s.Delete(t.Context(), f.run(part), -1); err != nil {
+				t.Fatal(err)
+			}
+			if err := write(f, h); err != nil && !errors.Is(err, member.ErrRemoved) {
+				t.Error(err)
+			}
+			if err := ended(t, a.Context()); !errors.Is(err, member.ErrRemoved) {
+				t.Errorf("the membership ended with %v", err)
+			}
+		})
 	}
 }
 

@@ -20,9 +20,9 @@ import (
 
 // Member is a live member of a group. It is one until its Context ends.
 //
-// It watches its live znode, its seat and the Record. It does not make the first two again if somebody deletes them by
-// hand, since another member may have its duties by then. A Record or gate that is gone is no end: apply never deletes
-// a group with live members, so somebody deleted it by hand, and apply puts it back. Until then nothing can be written.
+// What holds a group together is deleted by hand only: apply never deletes a group with live members. So there is one
+// rule: whoever finds that a part is gone is no member any more, and joins again, which waits for apply to put it back.
+// A member watches its live znode, its seat and the Record; it finds the gate and the folders gone when it needs them.
 type Member struct {
 	Identity   string
 	Generation string
@@ -101,17 +101,24 @@ func (m *Member) start() *Member {
 }
 
 // follow reads a znode now and after each of its events. An error of check ends the membership, and so does the end of
-// any znode but the Record.
+// the znode.
 func (m *Member) follow(at string, check func([]byte, zkconn.Stat) error) {
 	m.end(m.session.Follow(m.ctx, at, func(body []byte, stat zkconn.Stat, there bool) error {
-		switch {
-		case there:
+		if there {
 			return check(body, stat)
-		case at == m.recordPath():
-			return nil
 		}
 		return fmt.Errorf("%w: %s is gone", ErrRemoved, at)
 	})) // without effect if it has ended
+}
+
+// removed ends the membership if err says that a part of the group is gone, and returns why; else it returns err. A
+// duty or held that is gone ends only a hold.
+func (m *Member) removed(err error) error {
+	if errors.Is(err, zkconn.ErrNoNode) && !errors.Is(err, ErrNotHeld) {
+		err = fmt.Errorf("%w: somebody deleted a part of the group: %w", ErrRemoved, err)
+		m.end(err)
+	}
+	return err
 }
 
 // checkLive ends the membership if the live znode is another process's, or if somebody wrote to it by hand: then the
@@ -261,10 +268,7 @@ func (m *Member) Ready(ctx context.Context) error {
 		}
 		err = m.session.Settled(ctx)
 	}
-	if errors.Is(err, zkconn.ErrNoNode) {
-		err = fmt.Errorf("%w: %w", ErrRemoved, err)
-	}
-	return err
+	return m.removed(err)
 }
 
 // StopRequested waits until the members are asked to stop, by terminate. It returns nil then: stop all commands and
@@ -295,6 +299,8 @@ func (m *Member) Leave() error {
 
 // live is the znode that exists while this member is live.
 func (m *Member) live() string { return znode.Live(m.root, m.name, m.Identity) }
+
+func (m *Member) gate() string { return znode.Gate(m.root, m.Generation) }
 
 func (m *Member) recordPath() string { return znode.Record(group.KindName, m.root, m.name) }
 

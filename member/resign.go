@@ -56,24 +56,14 @@ func (m *Member) decline(ctx context.Context, duty string, why error) error {
 // to tell any more.
 func (m *Member) tell(ctx context.Context, r znode.Resignation, version int32) error {
 	ops, err := m.resignOps(r, version)
-	for err == nil {
-		_, err = m.session.Multi(ctx, append([]zkconn.Op{zkconn.CheckOp(znode.Gate(m.root, m.Generation), -1)}, ops...)...)
-		switch {
-		case err == nil, refusedAt(err, m.seat, zkconn.ErrBadVersion), refusedAt(err, m.seat, zkconn.ErrNoNode):
-			return nil // without a seat the membership ends
-		case errors.Is(err, zkconn.ErrUnknown): // asking twice does no harm
-			if settle := m.session.Settled(ctx); settle != nil {
-				return fmt.Errorf("%w: %w", err, settle)
-			}
-			err = nil
-		case errors.Is(err, zkconn.ErrNoNode): // somebody deleted a part of the group by hand
-			select {
-			case <-after(ctx, damageCheck):
-				err = context.Cause(ctx)
-			case <-m.ctx.Done():
-				return nil
-			}
-		}
+	if err == nil {
+		err = m.session.Once(ctx, func() error {
+			_, err := m.session.Multi(ctx, append([]zkconn.Op{zkconn.CheckOp(m.gate(), -1)}, ops...)...)
+			return err
+		}, nil) // telling it twice does no harm
+	}
+	if err = m.removed(err); refusedAt(err, m.seat, zkconn.ErrBadVersion) || errors.Is(err, ErrRemoved) {
+		return nil
 	}
 	return err
 }
