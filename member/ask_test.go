@@ -1,6 +1,7 @@
 package member_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -249,5 +250,270 @@ func TestARequestIsNeverWrittenTwice(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// askRun asks for a run.
+func (f *fixture) askRun(want int64) {
+	f.t.Helper()
+	got, err := member.AskRun(f.t.Context(), f.s, f.group.Root, f.group.Name, job, "me@here")
+	if err != nil || got != want {
+		f.t.Fatalf("request %d, %v; want %d", got, err, want)
+	}
+}
+
+// send sends a request to the assigner.
+func (f *fixture) send(a znode.Ask) {
+	f.t.Helper()
+	body, err := znode.Encode(a)
+	if err == nil {
+		path := znode.NewAsk(f.group.Root, f.generation())
+		_, err = f.s.Create(f.t.Context(), path, body, zkconn.PersistentSequential, zkconn.World(zkconn.PermAll))
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// isHeld reports whether somebody holds the cron.
+func (f *fixture) isHeld() bool {
+	f.t.Helper()
+	_, there, err := f.s.Exists(f.t.Context(), znode.Held(f.group.Root, f.generation(), job))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return there
+}
+
+// TestRunNowWhileDeleting: nobody asks for a run while the assigner deletes what the cron had left before it was
+// declared again, because the request would be deleted too.
+func TestRunNowWhileDeleting(t *testing.T) {
+	t.Parallel()
+	f := newCronFixture(t, func(d *group.Duty) { d.Schedule = "@yearly" })
+	f.askRun(1) // makes the folders
+	body, err := znode.EncodeAssigner(znode.AssignerMemory{Purge: []string{job}})
+	if err == nil {
+		_, err = f.s.Set(t.Context(), f.run("assigner"), body, -1)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	number, err := member.AskRun(t.Context(), f.s, f.group.Root, f.group.Name, job, "me@here")
+	if !errors.Is(err, member.ErrNotOpen) {
+		t.Errorf("request %d, %v", number, err)
+	}
+}
+
+// TestRunNow: a run that was asked for before any member joined, one while another run goes on, and what is refused.
+func TestRunNow(t *testing.T) {
+	t.Parallel()
+	f := newCronFixture(t, func(d *group.Duty) { d.Schedule, d.Retries = "@yearly", 0 })
+	f.change(func(g *group.Group) { g.Add(group.NewDuty(group.Leader, "zeta")) })
+	f.askRun(1)
+	w := f.startCron(f.join("a", "1.0", job))
+	first := w.next()
+	f.askRun(2)
+	f.askRun(3)
+	if !first.Tick.IsZero() || first.Asked != 1 || first.Attempt != 1 {
+		t.Errorf("run %+v", first.Run)
+	}
+	r := f.record("request", func(r member.RunRecord) bool { return r.Asked == 2 })
+	if r.AskedBy != "me@here" || r.TickRecord.Asked.IsZero() {
+		t.Errorf("record %+v", r)
+	}
+	first.end <- failed
+	for want := int64(2); want <= 3; want++ {
+		c := w.next()
+		if c.Asked != want || !c.Tick.IsZero() {
+			t.Errorf("run %+v, want that of request %d", c.Run, want)
+		}
+		c.end <- ok
+		f.record("end", func(r member.RunRecord) bool {
+			return r.Asked == want && r.State == znode.TickDone && r.AskedBy == "me@here" && r.By == "a"
+		})
+	}
+	f.record("failure", func(r member.RunRecord) bool { return r.Asked == 1 && r.State == znode.TickFailed })
+	for duty, want := range map[string]error{"zeta": member.ErrNoCron, "nothing": member.ErrNoCron} {
+		_, err := member.AskRun(t.Context(), f.s, f.group.Root, f.group.Name, duty, "me@here")
+		if !errors.Is(err, want) {
+			t.Errorf("%s: %v", duty, err)
+		}
+	}
+	_, err := member.AskRun(t.Context(), f.s, f.group.Root, "nothing", job, "me@here")
+	if !errors.Is(err, member.ErrNoGroup) {
+		t.Errorf("no group: %v", err)
+	}
+}
+
+// TestTooManyRequests: the 101st that waits is refused.
+func TestTooManyRequests(t *testing.T) {
+	t.Parallel()
+	f := newCronFixture(t, func(d *group.Duty) { d.Schedule = "@yearly" })
+	for n := int64(1); n <= 100; n++ {
+		f.askRun(n)
+	}
+	_, err := member.AskRun(t.Context(), f.s, f.group.Root, f.group.Name, job, "me@here")
+	if !errors.Is(err, member.ErrAskedTooOften) {
+		t.Errorf("error %v", err)
+	}
+	if got := f.runsOf(); len(got) != 100 || got[0].Asked != 100 {
+		t.Errorf("records: %s", f.records())
+	}
+}
+
+// TestAskIsWrittenOnce: whatever is lost, a request is one znode, and its number is returned.
+func TestAskIsWrittenOnce(t *testing.T) {
+	t.Parallel()
+	f := newCronFixture(t, func(d *group.Duty) { d.Schedule = "@yearly" })
+	p := newProxy(t)
+	s := dial(t, p.Addr())
+	for i, arm := range []func(func(int32, []byte) bool) <-chan struct{}{p.BeforeSend, p.DropReply, p.AfterReply} {
+		done := arm(func(op int32, _ []byte) bool { return op == zkserver.OpMulti })
+		got, err := member.AskRun(t.Context(), s, f.group.Root, f.group.Name, job, "me@here")
+		if err != nil || got != int64(i)+1 {
+			t.Errorf("request %d, %v", got, err)
+		}
+		<-done
+	}
+	if got := f.runsOf(); len(got) != 3 {
+		t.Errorf("records: %s", f.records())
+	}
+}
+
+// TestLostReplyToTheClaimOfARequest: each of two requests runs once, although the reply to each claim is lost.
+func TestLostReplyToTheClaimOfARequest(t *testing.T) {
+	t.Parallel()
+	f := newCronFixture(t, func(d *group.Duty) { d.Schedule = "@yearly" })
+	p := newProxy(t)
+	w := f.startCron(f.joinThrough(p, "a"))
+	f.until("held", f.isHeld)
+	for n := int64(1); n <= 2; n++ {
+		at := []byte(znode.Now(f.group.Root, f.generation(), job, n))
+		lost := p.DropReply(func(op int32, req []byte) bool { return op == zkserver.OpMulti && bytes.Contains(req, at) })
+		f.askRun(n)
+		<-lost
+		c := w.next()
+		if c.Asked != n || c.Attempt != 1 {
+			t.Errorf("run %+v, want that of request %d", c.Run, n)
+		}
+		c.end <- ok
+		f.record("end", func(r member.RunRecord) bool { return r.Asked == n && r.State == znode.TickDone })
+	}
+}
+
+// TestEditedScheduleBeginsAnew: what was due by the old schedule is forgotten, and nothing is missed by the new one.
+func TestEditedScheduleBeginsAnew(t *testing.T) {
+	t.Parallel()
+	f := newCronFixture(t, func(d *group.Duty) { d.Schedule, d.Missed = "@yearly", group.MissedAll })
+	a := f.join("a", "1.0", job)
+	f.setCursor(time.Now().AddDate(0, 0, -1), f.group.Duties[0])
+	w := f.startCron(a)
+	f.until("held", f.isHeld)
+	edited := time.Now()
+	f.editCron(func(d *group.Duty) { d.Schedule = "@every 1s" })
+	c := w.next()
+	if c.Tick.Before(edited.Truncate(time.Second)) {
+		t.Errorf("%s runs, and the schedule was edited at %s", c.Tick, edited)
+	}
+	c.end <- ok
+	for _, r := range f.runsOf() {
+		if r.State == znode.TickMissed {
+			t.Errorf("records: %s", f.records())
+		}
+	}
+}
+
+// TestPauseForgetsWhatFellDue: nobody holds a paused cron, nothing runs, and at the end nothing was missed.
+func TestPauseForgetsWhatFellDue(t *testing.T) {
+	t.Parallel()
+	f := newCronFixture(t, func(d *group.Duty) { d.Schedule, d.Missed = "@every 2s", group.MissedAll })
+	w := f.startCron(f.join("a", "1.0", job))
+	w.next().end <- ok
+	f.send(znode.Ask{Do: znode.AskPause, Duty: job, By: "me@here"})
+	f.until("nobody holds it", func() bool { return !f.isHeld() })
+	for len(w.runs) > 0 {
+		(<-w.runs).end <- ok
+	}
+	for _, r := range f.runsOf() { // as if the pause had begun a minute earlier
+		if err := f.s.Delete(t.Context(), znode.Tick(f.group.Root, f.generation(), job, r.Tick), -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.setCursor(f.cursor().Tick.Add(-time.Minute), f.group.Duties[0])
+	f.askRun(1)
+	resumed := time.Now()
+	f.send(znode.Ask{Do: znode.AskResume, Duty: job, By: "me@here"})
+	c := w.next()
+	if c.Asked != 1 {
+		t.Errorf("%+v runs first", c.Run)
+	}
+	c.end <- ok
+	c = w.next()
+	if c.Tick.Before(resumed.Truncate(time.Second)) {
+		t.Errorf("%s runs, and the pause ended at %s", c.Tick, resumed)
+	}
+	c.end <- ok
+	for _, r := range f.runsOf() {
+		if r.State == znode.TickMissed {
+			t.Errorf("records: %s", f.records())
+		}
+	}
+}
+
+// TestKeep: the oldest records go, and so do those of requests.
+func TestKeep(t *testing.T) {
+	t.Parallel()
+	f := newCronFixture(t, func(d *group.Duty) { d.Keep = 2 })
+	w := f.startCron(f.join("a", "1.0", job))
+	f.askRun(1)
+	var last time.Time
+	for range 5 {
+		c := w.next()
+		if c.Asked == 0 {
+			last = c.Tick
+		}
+		c.end <- ok
+	}
+	f.record("end", func(r member.RunRecord) bool { return r.Tick.Equal(last) && r.Final() })
+	over := 0
+	for _, r := range f.runsOf() {
+		if r.Final() && !r.Range() {
+			over++
+		}
+		if r.Asked == 1 {
+			t.Errorf("the request is still there: %s", f.records())
+		}
+	}
+	if over > 3 { // the next one may have ended meanwhile, and deletes with its next write
+		t.Errorf("%d runs are kept: %s", over, f.records())
+	}
+}
+
+// TestLostReplyOfARequestThatIsForgotten: its run has ended, and its record is deleted, before who asked looks. It is
+// not asked for again.
+func TestLostReplyOfARequestThatIsForgotten(t *testing.T) {
+	t.Parallel()
+	f := newCronFixture(t, func(d *group.Duty) { d.Schedule = "@yearly" })
+	f.askRun(1)
+	p := newProxy(t)
+	s := dial(t, p.Addr())
+	dropped := p.DropReply(isMulti)
+	p.Refuse(true) // it cannot look before the record is gone
+	asked := make(chan error, 1)
+	go func() {
+		_, err := member.AskRun(t.Context(), s, f.group.Root, f.group.Name, job, "me@here")
+		asked <- err
+	}()
+	receive(t, dropped, "the request")
+	second := znode.Now(f.group.Root, f.generation(), job, 2)
+	if err := f.s.Delete(t.Context(), second, -1); err != nil {
+		t.Fatal(err)
+	}
+	p.Refuse(false)
+	if err := receive(t, asked, "the answer"); err == nil || !strings.Contains(err.Error(), "it was asked for") {
+		t.Errorf("error = %v", err)
+	}
+	if got := f.runsOf(); len(got) != 1 {
+		t.Errorf("records: %s", f.records())
 	}
 }

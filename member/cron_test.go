@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"muster/group"
+	"muster/group/schedule"
 	"muster/member"
 	"muster/member/ticks"
+	"muster/resource"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -194,4 +197,438 @@ func TestTicksRunOneAfterAnother(t *testing.T) {
 	if err := w.stop(); !errors.Is(err, member.ErrLeaving) {
 		t.Errorf("RunTicks ended with %v", err)
 	}
+}
+
+// testClock is a clock that can be set.
+type testClock struct{ ahead atomic.Int64 }
+
+func (c *testClock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
+
+func (c *testClock) set(ahead time.Duration) { c.ahead.Store(int64(ahead)) }
+
+// joinWith joins with a clock that is ahead by so much.
+func (f *fixture) joinWith(identity string, ahead time.Duration) (*member.Member, *testClock) {
+	f.t.Helper()
+	clock := &testClock{}
+	clock.set(ahead)
+	c := f.config(identity, "1.0", job)
+	c.Clock = clock.now
+	m, err := member.Join(f.t.Context(), dial(f.t), c)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { m.Leave() })
+	return m, clock
+}
+
+// becauses are the reasons for which members resigned.
+func (f *fixture) becauses() string {
+	var all []string
+	for _, failure := range f.memory().Failures[job] {
+		all = append(all, failure.Because)
+	}
+	return strings.Join(all, "; ")
+}
+
+// TestWrongClockOfOneMember: it runs nothing and resigns, and another member has the duty.
+func TestWrongClockOfOneMember(t *testing.T) {
+	t.Parallel()
+	for _, ahead := range []time.Duration{5 * time.Minute, -5 * time.Minute} {
+		t.Run(ahead.String(), func(t *testing.T) {
+			t.Parallel()
+			f := newCronFixture(t, nil)
+			a, _ := f.joinWith("a", ahead)
+			b := f.join("b", "1.0", job)
+			wa := f.startCron(a)
+			f.until("a has resigned", func() bool { return strings.Contains(f.becauses(), "ZooKeeper's") })
+			wb := f.startCron(b)
+			c := wb.next()
+			if off := time.Since(c.Tick).Abs(); off > 2*time.Minute {
+				t.Errorf("%s runs now", c.Tick)
+			}
+			c.end <- ok
+			want := map[bool]string{
+				true: "its clock is 5m0s ahead of ZooKeeper's", false: "its clock is 5m0s behind ZooKeeper's",
+			}
+			if got := f.becauses(); !strings.Contains(got, want[ahead > 0]) {
+				t.Errorf("a resigned because %q", got)
+			}
+			if len(wa.runs) > 0 {
+				t.Error("a runs something")
+			}
+		})
+	}
+}
+
+// TestWrongClockOfZooKeeper: nothing runs, and all members say why.
+func TestWrongClockOfZooKeeper(t *testing.T) {
+	t.Parallel()
+	f := newCronFixture(t, nil)
+	a, _ := f.joinWith("a", 5*time.Minute)
+	b, _ := f.joinWith("b", 5*time.Minute)
+	wa, wb := f.startCron(a), f.startCron(b)
+	f.until("both have resigned", func() bool { return strings.Count(f.becauses(), "5m0s ahead of ZooKeeper's") == 2 })
+	if len(wa.runs)+len(wb.runs) > 0 {
+		t.Error("something runs")
+	}
+}
+
+// TestClockThatIsSet: a holder notices that its clock was set, claims nothing by it, and resigns.
+func TestClockThatIsSet(t *testing.T) {
+	t.Parallel()
+	f := newCronFixture(t, nil)
+	a, clock := f.joinWith("a", 0)
+	b := f.join("b", "1.0", job)
+	wa := f.startCron(a)
+	wa.next().end <- ok
+	wb := f.startCron(b)
+	clock.set(time.Hour)
+	var c call
+	deadline := time.After(2 * time.Minute)
+	for c.ctx == nil {
+		select {
+		case c = <-wb.runs:
+		case late := <-wa.runs:
+			late.end <- ok
+		case <-deadline:
+			t.Fatalf("b runs nothing; the assigner's memory: %+v", f.memory())
+		}
+	}
+	c.end <- ok
+	for _, r := range f.runsOf() {
+		if time.Until(r.Tick) > time.Minute {
+			t.Errorf("%s has a record: %s", r.Tick, f.records())
+		}
+	}
+	if got := f.becauses(); !strings.Contains(got, "1h0m0s ahead") {
+		t.Errorf("a resigned because %q", got)
+	}
+}
+
+// TestPastItsLimit: no server has answered a member for too long, and its session stands. It claims no tick and takes
+// no duty any more, whatever answers then. The run that goes on is recorded as it ended.
+func TestPastItsLimit(t *testing.T) {
+	t.Parallel()
+	f := newCronFixture(t, nil)
+	p := newProxy(t)
+	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: []string{p.Addr()}, Timeout: 16 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	c := f.config("a", "1.0", job)
+	c.MaxSilence = s.Timeout() / 2
+	m, err := member.Join(t.Context(), s, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Leave() })
+	w := f.startCron(m)
+	last := w.next()
+	p.Hang(true)
+	for s.Silence() < c.MaxSilence {
+		poll()
+	}
+	last.end <- ok
+	p.Hang(false)
+	r := f.record("end of the last run", func(r member.RunRecord) bool { return r.Tick.Equal(last.Tick) && r.Final() })
+	if r.State != znode.TickDone || r.Exit == nil || *r.Exit != 0 {
+		t.Errorf("recorded as %+v", r)
+	}
+	f.record("end of the hold", func(member.RunRecord) bool {
+		_, held, err := f.s.Exists(t.Context(), znode.Held(f.group.Root, f.generation(), job))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return !held
+	})
+	if _, there, err := f.s.Exists(t.Context(), znode.Live(f.group.Root, f.group.Name, "a")); err != nil || !there {
+		t.Error("the session has ended", err)
+	}
+	f.change(func(g *group.Group) { g.Labels = map[string]string{"edit": "1"} })
+	for m.Group().Labels["edit"] == "" { // with new orders it tries again
+		poll()
+	}
+	if err := w.stop(); !errors.Is(err, member.ErrLeaving) {
+		t.Error(err)
+	}
+	if len(w.runs) > 0 {
+		t.Errorf("it has run %+v", (<-w.runs).Run)
+	}
+}
+
+// TestARunThatEndedByItself is not lost, although the member leaves before it says so. One that was asked to end is,
+// whatever it says.
+func TestARunThatEndedByItself(t *testing.T) {
+	t.Parallel()
+	for byItself, want := range map[bool]znode.TickState{true: znode.TickDone, false: znode.TickLost} {
+		f := newCronFixture(t, func(d *group.Duty) { d.Lost = group.LostSkip })
+		begun := make(chan member.Run, 1)
+		stop := f.runTicks(f.join("a", "1.0", job), func(ctx context.Context, r member.Run) member.Ended {
+			begun <- r
+			<-ctx.Done()
+			return member.Ended{Result: ticks.Succeeded, ByItself: byItself}
+		})
+		run := <-begun
+		if err := stop(); !errors.Is(err, member.ErrLeaving) {
+			t.Error(err)
+		}
+		r := f.record("end", func(r member.RunRecord) bool { return r.Tick.Equal(run.Tick) && r.Final() })
+		if r.State != want {
+			t.Errorf("by itself %t: %+v", byItself, r)
+		}
+	}
+}
+
+// setCursor sets the cursor by hand, as if the last tick with a fate had been then.
+func (f *fixture) setCursor(at time.Time, d group.Duty) {
+	f.t.Helper()
+	sched, err := schedule.Parse(d.Schedule, d.Timezone)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	body, err := znode.Encode(znode.TickCursor{Tick: at.UTC().Truncate(time.Second), Digest: sched.Digest()})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	duty, path := znode.Duty(f.group.Root, f.generation(), job), znode.Cursor(f.group.Root, f.generation(), job)
+	_, err = f.s.Create(f.t.Context(), duty, nil, zkconn.Persistent, zkconn.World(zkconn.PermAll))
+	if err == nil || errors.Is(err, zkconn.ErrNodeExists) {
+		_, err = f.s.Create(f.t.Context(), path, body, zkconn.Persistent, zkconn.World(zkconn.PermAll))
+	}
+	if errors.Is(err, zkconn.ErrNodeExists) {
+		_, err = f.s.Set(f.t.Context(), path, body, -1)
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// TestMissedTicks: of what fell due while nobody held the duty, the latest runs, or none, or all.
+func TestMissedTicks(t *testing.T) {
+	t.Parallel()
+	for missed, policy := range map[group.Missed]struct{ runs, ranges int }{
+		group.MissedLatest: {1, 1}, group.MissedSkip: {0, 1}, group.MissedAll: {6, 0},
+	} {
+		t.Run(string(missed), func(t *testing.T) {
+			t.Parallel()
+			f := newCronFixture(t, func(d *group.Duty) {
+				d.Schedule, d.Missed, d.StartDeadline = "@yearly", missed, resource.Duration(time.Millisecond)
+			})
+			m := f.join("a", "1.0", job)
+			newYear := time.Date(time.Now().UTC().Year(), 1, 1, 0, 0, 0, 0, time.UTC)
+			f.setCursor(newYear.AddDate(-6, 0, 0), f.group.Duties[0])
+			w := f.startCron(m)
+			for i := range policy.runs {
+				c := w.next()
+				if want := newYear.AddDate(i+1-policy.runs, 0, 0); !c.Tick.Equal(want) {
+					t.Errorf("run %d is %s, want %s", i, c.Tick, want)
+				}
+				c.end <- ok
+			}
+			if policy.ranges > 0 {
+				r := f.record("range of missed ticks", func(r member.RunRecord) bool { return r.State == znode.TickMissed })
+				if want := 6 - policy.runs; r.Count != want || !r.First.Equal(newYear.AddDate(-5, 0, 0)) {
+					t.Errorf("missed %+v, want %d", r, want)
+				}
+			}
+			f.record("cursor at the last tick", func(member.RunRecord) bool { return f.cursor().Tick.Equal(newYear) })
+			f.record("end of the last run", func(r member.RunRecord) bool {
+				return r.Tick.Equal(newYear) && (r.State == znode.TickDone || r.State == znode.TickMissed)
+			})
+			if got := f.runsOf(); len(got) != policy.runs+policy.ranges {
+				t.Errorf("records: %s", f.records())
+			}
+		})
+	}
+}
+
+// TestOverlappedTicks: of what falls due while a run goes on, all is skipped, or one waits.
+func TestOverlappedTicks(t *testing.T) {
+	t.Parallel()
+	for _, overlap := range []group.Overlap{group.OverlapSkip, group.OverlapWait} {
+		t.Run(string(overlap), func(t *testing.T) {
+			t.Parallel()
+			f := newCronFixture(t, func(d *group.Duty) { d.Overlap = overlap })
+			w := f.startCron(f.join("a", "1.0", job))
+			first := w.next()
+			for time.Now().Before(first.Tick.Add(3 * time.Second)) {
+				poll()
+			}
+			if len(w.runs) > 0 {
+				t.Error("two runs go on at once")
+			}
+			first.end <- ok
+			second := w.next()
+			skipped := f.record("range of skipped ticks", func(r member.RunRecord) bool { return r.State == znode.TickSkipped })
+			waited := second.Tick.Equal(first.Tick.Add(time.Second))
+			if waited != (overlap == group.OverlapWait) {
+				t.Errorf("after %s runs %s; records: %s", first.Tick, second.Tick, f.records())
+			}
+			if !waited && !skipped.First.Equal(first.Tick.Add(time.Second)) ||
+				waited && !skipped.First.Equal(second.Tick.Add(time.Second)) {
+				t.Errorf("skipped %+v after %s and %s", skipped, first.Tick, second.Tick)
+			}
+			second.end <- ok
+		})
+	}
+}
+
+// TestLostRun: the session of a holder ends in the middle of a run. The next holder repeats it, or ends it.
+func TestLostRun(t *testing.T) {
+	t.Parallel()
+	for _, lost := range []group.Lost{group.LostRerun, group.LostSkip} {
+		t.Run(string(lost), func(t *testing.T) {
+			t.Parallel()
+			f := newCronFixture(t, func(d *group.Duty) { d.Schedule, d.Lost = "@every 5s", lost })
+			a, b := f.join("a", "1.0", job), f.join("b", "1.0", job)
+			wa := f.startCron(a)
+			first := wa.next()
+			wb := f.startCron(b)
+			if err := a.Leave(); err != nil {
+				t.Fatal(err)
+			}
+			if cause := ended(t, first.ctx); errors.Is(cause, member.ErrLeaving) {
+				t.Errorf("the run ended with %v", cause)
+			}
+			if err := wa.stop(); err == nil {
+				t.Error("RunTicks returned nil")
+			}
+			second := wb.next()
+			again := second.Tick.Equal(first.Tick)
+			if again != (lost == group.LostRerun) || again && second.Attempt != 2 || second.Epoch <= first.Epoch {
+				t.Errorf("%+v runs after %+v", second.Run, first.Run)
+			}
+			second.end <- ok
+			want := map[bool]znode.TickState{true: znode.TickDone, false: znode.TickLost}[again]
+			r := f.record("end of the first run", func(r member.RunRecord) bool { return r.Tick.Equal(first.Tick) && r.Final() })
+			if r.State != want || again && r.By != "b" || !again && (r.By != "a" || r.Because == "") {
+				t.Errorf("the first run is recorded as %+v, want %s", r, want)
+			}
+		})
+	}
+}
+
+// TestRetriesAreContinued: a run that failed waits, and the next holder goes on with it, until no retry is left.
+func TestRetriesAreContinued(t *testing.T) {
+	t.Parallel()
+	f := newCronFixture(t, func(d *group.Duty) { d.Schedule, d.Retries = "@every 1h", 1 })
+	a, b := f.join("a", "1.0", job), f.join("b", "1.0", job)
+	f.setCursor(time.Now().Add(-time.Hour), f.group.Duties[0])
+	wa := f.startCron(a)
+	first := wa.next()
+	first.end <- failed
+	r := f.record("run that waits", func(r member.RunRecord) bool { return r.State == znode.TickWaiting })
+	if r.Attempt != 1 || r.Exit == nil || *r.Exit != 3 || r.Tail != "no disk\n" || r.Since.IsZero() {
+		t.Errorf("record %+v", r)
+	}
+	if err := wa.stop(); !errors.Is(err, member.ErrLeaving) {
+		t.Errorf("RunTicks ended with %v", err)
+	}
+	if err := a.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	wb := f.startCron(b)
+	second := wb.next()
+	if !second.Tick.Equal(first.Tick) || second.Attempt != 2 {
+		t.Errorf("%+v after %+v", second.Run, first.Run)
+	}
+	if pause := time.Since(r.Ended); pause < time.Second {
+		t.Errorf("it began again after %s", pause)
+	}
+	second.end <- failed
+	r = f.record("end", func(r member.RunRecord) bool { return r.Final() })
+	if r.State != znode.TickFailed || r.Attempt != 2 {
+		t.Errorf("record %+v", r)
+	}
+}
+
+// TestTimeout: the run is told to stop, and has failed whatever it says.
+func TestTimeout(t *testing.T) {
+	t.Parallel()
+	f := newCronFixture(t, func(d *group.Duty) { d.Timeout, d.Retries = resource.Duration(100*time.Millisecond), 0 })
+	w := f.startCron(f.join("a", "1.0", job))
+	c := w.next()
+	if cause := ended(t, c.ctx); !errors.Is(cause, member.ErrTimeout) {
+		t.Errorf("the run ended with %v", cause)
+	}
+	r := f.record("failed run", func(r member.RunRecord) bool { return r.Tick.Equal(c.Tick) && r.Final() })
+	if r.State != znode.TickFailed || r.Because != member.ErrTimeout.Error() || r.Tail != "told to stop\n" {
+		t.Errorf("record %+v", r)
+	}
+}
+
+// TestLeavingInterruptsTheRun: its end is written, the duty is given back, and the next holder repeats the run.
+func TestLeavingInterruptsTheRun(t *testing.T) {
+	t.Parallel()
+	f := newCronFixture(t, func(d *group.Duty) { d.Retries = 0 })
+	a := f.join("a", "1.0", job)
+	wa := f.startCron(a)
+	c := wa.next()
+	if err := wa.stop(); !errors.Is(err, member.ErrLeaving) {
+		t.Errorf("RunTicks ended with %v", err)
+	}
+	if cause := context.Cause(c.ctx); !errors.Is(cause, member.ErrLeaving) {
+		t.Errorf("the run ended with %v", cause)
+	}
+	r := f.record("run that was interrupted", func(r member.RunRecord) bool { return r.Tick.Equal(c.Tick) })
+	if r.State != znode.TickWaiting || r.Exit == nil || *r.Exit != 143 || r.Because != member.ErrLeaving.Error() {
+		t.Errorf("record %+v", r)
+	}
+	held := znode.Held(f.group.Root, f.generation(), job)
+	if _, there, err := f.s.Exists(t.Context(), held); err != nil || there {
+		t.Errorf("%s: %v, %v", held, there, err)
+	}
+	b := f.join("b", "1.0", job)
+	if err := a.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	if next := f.startCron(b).next(); !next.Tick.Equal(c.Tick) || next.Attempt != 2 {
+		t.Errorf("%+v after %+v", next.Run, c.Run)
+	}
+}
+
+// TestHandOverWaitsForTheRun: the old holder finishes its run, says what fell due meanwhile, and starts no other.
+func TestHandOverWaitsForTheRun(t *testing.T) {
+	t.Parallel()
+	f := newCronFixture(t, func(d *group.Duty) { d.Prefer = group.Newest })
+	wa := f.startCron(f.join("a", "1.0", job))
+	c := wa.next()
+	wb := f.startCron(f.join("b", "2.0", job))
+	select {
+	case <-c.Hold.HandOver():
+	case <-time.After(2 * time.Minute):
+		t.Fatal("no hand-over")
+	}
+	for time.Now().Before(c.Tick.Add(3 * time.Second)) {
+		poll()
+	}
+	if len(wb.runs) > 0 || c.ctx.Err() != nil {
+		t.Errorf("%d runs of the next holder; the run of the old one: %v", len(wb.runs), c.ctx.Err())
+	}
+	c.end <- ok
+	next := wb.next()
+	skipped := f.record("skipped ticks", func(r member.RunRecord) bool { return r.State == znode.TickSkipped })
+	if !skipped.First.Equal(c.Tick.Add(time.Second)) || !next.Tick.After(skipped.Last) || len(wa.runs) > 0 {
+		t.Errorf("after %s was skipped %+v, and then came %s", c.Tick, skipped, next.Tick)
+	}
+	next.end <- ok
+}
+
+// TestCommandThatCannotBeRun: the member resigns, and another one has the next attempt.
+func TestCommandThatCannotBeRun(t *testing.T) {
+	t.Parallel()
+	f := newCronFixture(t, func(d *group.Duty) { d.Schedule = "@every 1h" })
+	a := f.join("a", "1.0", job)
+	f.setCursor(time.Now().Add(-time.Hour), f.group.Duties[0])
+	wa := f.startCron(a)
+	c := wa.next()
+	wb := f.startCron(f.join("b", "1.0", job))
+	c.end <- member.Ended{Result: ticks.ResultOf(127), Exit: 127, Because: "report.sh: not found"}
+	next := wb.next()
+	if !next.Tick.Equal(c.Tick) || next.Attempt != 2 || next.Epoch <= c.Epoch {
+		t.Errorf("%+v after %+v", next.Run, c.Run)
+	}
+	next.end <- ok
+	f.record("end", func(r member.RunRecord) bool { return r.State == znode.TickDone })
 }

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
+	"muster/resource"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -324,4 +327,238 @@ func after(ctx context.Context, d time.Duration) <-chan struct{} {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	context.AfterFunc(ctx, cancel)
 	return ctx.Done()
+}
+
+// What a holder writes below its duty. Every function here is guarded by write: nothing is written by a process that
+// does not hold the duty any more.
+
+// readsAtOnce and deletesAtOnce bound what is sent together.
+const (
+	readsAtOnce   = 16
+	deletesAtOnce = 100
+)
+
+// writeAgain is write for operations that do no harm if they happen twice: it repeats them after a lost reply.
+func (h *Hold) writeAgain(ctx context.Context, ops ...zkconn.Op) error {
+	_, err := h.repeat(ctx, ops...)
+	return err
+}
+
+// repeat is writeAgain with the results of ops.
+func (h *Hold) repeat(ctx context.Context, ops ...zkconn.Op) (results []zkconn.Result, err error) {
+	err = h.m.session.Once(ctx, func() (err error) {
+		results, err = h.write(ctx, ops...)
+		return err
+	}, nil)
+	return results, err
+}
+
+// make creates a persistent znode, unless it is there.
+func (h *Hold) make(ctx context.Context, path string, body []byte) error {
+	err := h.writeAgain(ctx, zkconn.CreateOp(path, body, zkconn.Persistent, h.m.acl))
+	if refusedAt(err, path, zkconn.ErrNodeExists) {
+		return nil
+	}
+	return err
+}
+
+// removeTree deletes a znode and everything below it, some at a time. depth is how many levels are below it: more than
+// there are does no harm, but costs requests.
+func (h *Hold) removeTree(ctx context.Context, at string, depth int) error {
+	for {
+		paths, err := h.tree(ctx, at, depth)
+		if err != nil {
+			return err
+		}
+		for batch := range slices.Chunk(paths, deletesAtOnce) {
+			ops := make([]zkconn.Op, len(batch))
+			for i, path := range batch {
+				ops[i] = zkconn.DeleteOp(path, -1)
+			}
+			if err = h.writeAgain(ctx, ops...); err != nil {
+				break
+			}
+		}
+		var refused *zkconn.Error
+		switch {
+		case err == nil:
+			return nil
+		case !errors.As(err, &refused) || refused.Path != at && !strings.HasPrefix(refused.Path, at+"/"):
+			return err
+		case errors.Is(err, zkconn.ErrNotEmpty): // somebody created something by hand
+			depth++
+		case !errors.Is(err, zkconn.ErrNoNode): // else: deleted before its reply was lost
+			return err
+		}
+	}
+}
+
+// tree lists a znode and what is below it, the deepest first.
+func (h *Hold) tree(ctx context.Context, at string, depth int) ([]string, error) {
+	if depth == 0 {
+		return []string{at}, nil
+	}
+	names, _, err := h.m.session.Children(ctx, at)
+	if errors.Is(err, zkconn.ErrNoNode) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var paths []string
+	for _, name := range names {
+		below, err := h.tree(ctx, resource.Join(at, name), depth-1)
+		if err != nil {
+			return nil, err
+		}
+		paths = append(paths, below...)
+	}
+	return append(paths, at), nil
+}
+
+// turn is a lock whose wait ends with a context.
+type turn chan struct{}
+
+func newTurn() turn { return make(turn, 1) }
+
+func (t turn) take(ctx context.Context) error {
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (t turn) pass() { <-t }
+
+// A member that gives up a duty which the assigner gave it tells the assigner so. It writes
+//
+//	run/<g>/resigned/r-<10>   persistent   sequential
+//
+// in the transaction that deletes held, or alone if there is none. Both check the seat, so that the assigner has not
+// decided since; after it has, the member takes the duty again if its seat still names it.
+
+// resignOps are the operations that tell the assigner; none if r is nil.
+func (h *Hold) resignOps(r *znode.Resignation) ([]zkconn.Op, error) {
+	if r == nil {
+		return nil, nil
+	}
+	r.Duty = h.Duty
+	return h.m.resignOps(*r, h.m.resign(h.Duty))
+}
+
+// resignOps are the operations that tell the assigner, unless it has written the seat since this version.
+func (m *Member) resignOps(r znode.Resignation, version int32) ([]zkconn.Op, error) {
+	r.Seat, r.Identity = m.seatName(), m.Identity
+	body, err := znode.Encode(r)
+	return []zkconn.Op{
+		zkconn.CheckOp(m.seat, version),
+		zkconn.CreateOp(znode.NewResigned(m.root, m.Generation), body, zkconn.PersistentSequential, m.acl),
+	}, err
+}
+
+// tellAssigner tells the assigner of a resignation that was not written because held was gone. refused is the error of
+// that. If the reply was lost to one that was written, the assigner hears of it twice, or has written the seat.
+func (h *Hold) tellAssigner(ctx context.Context, r *znode.Resignation, refused error) error {
+	if r == nil || refused == nil || h.m.ctx.Err() != nil {
+		return nil
+	}
+	if err := h.m.tell(ctx, *r, h.m.resignedAt(h.Duty)); err != nil {
+		return fmt.Errorf("give back %s: %w", h.Duty, err)
+	}
+	return nil
+}
+
+// decline tells the assigner that this member cannot take a duty which the assigner gave it, and why.
+func (m *Member) decline(ctx context.Context, duty string, why error) error {
+	return m.tell(ctx, znode.Resignation{Duty: duty, Blame: true, Because: why.Error()}, m.resign(duty))
+}
+
+// tell tells the assigner, unless it has written the seat since this version. When the membership ends there is nothing
+// to tell any more.
+func (m *Member) tell(ctx context.Context, r znode.Resignation, version int32) error {
+	ops, err := m.resignOps(r, version)
+	if err == nil {
+		err = m.session.Once(ctx, func() error {
+			_, err := m.session.Multi(ctx, append([]zkconn.Op{zkconn.CheckOp(m.gate(), -1)}, ops...)...)
+			return err
+		}, nil) // telling it twice does no harm
+	}
+	if err = m.removed(err); refusedAt(err, m.seat, zkconn.ErrBadVersion) || errors.Is(err, ErrRemoved) {
+		return nil
+	}
+	return err
+}
+
+// The causes with which the context of a function that does a duty ends, besides those of the hold.
+var (
+	// ErrHandOver means that the assigner gave the duty to another member, or that it is paused, no longer declared, or to
+	// be stopped. Finish within the group's drain timeout, and return: the next holder waits for that.
+	ErrHandOver = errors.New("the duty was given to another member")
+	// ErrLeaving means that this process is about to leave. Give it as the cause when you end the context of Lead
+	// before you Leave: a duty that is held then goes with the session, without another message to the assigner.
+	ErrLeaving = errors.New("this process leaves the group")
+)
+
+// Lead does a duty whenever the assigner gives it to this member: it takes the duty and calls f.
+//
+// The context of f ends when f must stop. Its cause is ErrHandOver, the cause of ctx, or the reason why the duty was
+// lost: ErrNotHeld, or the reason why the membership has ended. Until the duty is lost, h can still write after that: h
+// has a context of its own. Lead waits for f to return, and then gives the duty back. If f returned before it was asked
+// to, Lead resigns: nil is without blame, and any other error is with blame and is the reason that people read.
+//
+// Lead returns the cause when ctx or the membership ends. It also returns an error if the duty cannot be given back,
+// which ends only with the membership then.
+func (m *Member) Lead(ctx context.Context, duty string, f func(ctx context.Context, h *Hold) error) error {
+	for {
+		h, err := m.Take(ctx, duty)
+		if err != nil {
+			return err
+		}
+		cause, failed := h.run(ctx, f)
+		switch {
+		case m.ctx.Err() != nil:
+			return context.Cause(m.ctx)
+		case h.ctx.Err() != nil: // deleted by hand: the assigner still wants this member to have it
+		case cause == nil && failed == nil:
+			err = h.Resign(m.ctx, false, "it ended by itself")
+		case cause == nil:
+			err = h.Resign(m.ctx, true, failed.Error())
+		case errors.Is(cause, ErrHandOver):
+			err = h.Release(m.ctx)
+		case errors.Is(cause, ErrLeaving):
+			return cause
+		default: // this process does other things, so others should have the duty
+			err = h.Resign(m.ctx, false, fmt.Sprintf("it was stopped: %v", cause))
+		}
+		switch {
+		case err != nil:
+			return err
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// run calls f until it returns. cause is why f was asked to stop; nil if it was not.
+func (h *Hold) run(ctx context.Context, f func(ctx context.Context, h *Hold) error) (cause, failed error) {
+	fctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	defer context.AfterFunc(h.ctx, func() { end(context.Cause(h.ctx)) })()
+	returned := make(chan struct{})
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		select {
+		case <-h.handOver:
+			end(ErrHandOver)
+		case <-returned:
+		}
+	}()
+	failed = f(fctx, h)
+	cause = context.Cause(fctx)
+	close(returned)
+	<-watched
+	return cause, failed
 }

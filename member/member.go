@@ -1,3 +1,11 @@
+// Package member is a process's side of a group: it takes a seat, does what the assigner gives it, and is the assigner
+// when its turn comes.
+//
+// Everything that a member holds ends with a context: the membership with Member.Context, a duty with Hold.Context.
+// Every write is guarded by the version of what it depends on, so a process that was replaced cannot write.
+//
+// The package runs no commands and prints nothing; package wrap does. It does not keep anything exclusive outside of
+// ZooKeeper: a machine that was frozen and goes on may still act for a moment. Systems outside fence it by the epoch.
 package member
 
 import (
@@ -6,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"path"
 	"slices"
@@ -306,3 +315,21 @@ func (m *Member) recordPath() string { return znode.Record(group.KindName, m.roo
 
 // seatName is the name of this member's seat.
 func (m *Member) seatName() string { return path.Base(m.seat) }
+
+// Declared yields the group as it is declared now, and again whenever that may have changed, until ctx or the
+// membership ends.
+func (m *Member) Declared(ctx context.Context) iter.Seq[group.Group] {
+	return func(yield func(group.Group) bool) {
+		for ctx.Err() == nil && m.ctx.Err() == nil {
+			o := m.orders()
+			if !yield(o.group) {
+				return
+			}
+			select {
+			case <-o.changed:
+			case <-ctx.Done():
+			case <-m.ctx.Done():
+			}
+		}
+	}
+}
