@@ -243,7 +243,7 @@ func (q *request) checkRun(ctx context.Context, rec *resource.Record) error {
 	if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
 		return err
 	}
-	found, err := readTicks(ctx, q.s, nowPaths(folder, names))
+	found, err := readTicks(ctx, q.s, recordPaths(folder, names))
 	waiting := 0
 	for _, r := range found {
 		if r != nil && (r.State == znode.TickAsked || r.State == znode.TickWaiting && r.Attempt == 0) {

@@ -269,7 +269,7 @@ func (c *cron) look() (now time.Time, err error) {
 		now = c.clock.wall
 	}
 	if err == nil && isClosed(c.asks) {
-		err = c.readAsks()
+		err = c.load()
 	}
 	return now, err
 }
@@ -498,7 +498,8 @@ func (c *cron) refused(d ticks.Decision, o orders, err error) error {
 		case <-c.h.ctx.Done():
 		case <-after(c.h.ctx, time.Second):
 		}
-	case refusedAt(err, c.m.recordPath(), zkconn.ErrNoNode), refusedAt(err, c.m.seat, zkconn.ErrNoNode):
+	case refusedAt(err, c.m.recordPath(), zkconn.ErrNoNode), refusedAt(err, c.m.seat, zkconn.ErrNoNode),
+		refusedAt(err, znode.NewResigned(c.m.root, c.m.Generation), zkconn.ErrNoNode):
 		return c.m.removed(err)
 	case errors.Is(err, zkconn.ErrBadVersion), errors.Is(err, zkconn.ErrNodeExists), errors.Is(err, zkconn.ErrNoNode):
 		if err := c.load(); err != nil { // the assigner set the cursor, or somebody wrote by hand

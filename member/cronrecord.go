@@ -25,14 +25,12 @@ type RunRecord struct {
 // began, or was asked for. The duty needs no holder.
 func Runs(ctx context.Context, s zkstate.Source, root, generation, duty string, n int) ([]RunRecord, error) {
 	var paths []string
-	for folder, pathsOf := range map[string]func(string, []string) []string{
-		znode.Ticks(root, generation, duty): tickPaths, znode.Nows(root, generation, duty): nowPaths,
-	} {
+	for _, folder := range []string{znode.Ticks(root, generation, duty), znode.Nows(root, generation, duty)} {
 		names, _, err := s.Children(ctx, folder)
 		if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
 			return nil, err
 		}
-		newest := pathsOf(folder, names)
+		newest := recordPaths(folder, names)
 		slices.SortFunc(newest, func(a, b string) int { return cmp.Compare(b, a) }) // both kinds of names sort by age
 		paths = append(paths, newest[:min(n, len(newest))]...)
 	}
@@ -165,57 +163,19 @@ func (c *cron) list() ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		return append(tickPaths(folder, names), nowPaths(nows, askedNames)...), nil
+		return append(recordPaths(folder, names), recordPaths(nows, askedNames)...), nil
 	}
 }
 
-// tickPaths are the paths of the records of ticks with these names. Other znodes are left out.
-func tickPaths(folder string, names []string) (paths []string) {
+// recordPaths are the paths of the records with these names. Other znodes are left out.
+func recordPaths(folder string, names []string) (paths []string) {
 	for _, name := range names {
-		if _, err := znode.TickTime(name); err == nil {
+		_, noTick := znode.TickTime(name)
+		if _, noNow := znode.NowNumber(name); noTick == nil || noNow == nil {
 			paths = append(paths, folder+"/"+name)
 		}
 	}
 	return paths
-}
-
-// nowPaths are the paths of the records of requests with these names. Other znodes are left out.
-func nowPaths(folder string, names []string) (paths []string) {
-	for _, name := range names {
-		if _, err := znode.NowNumber(name); err == nil {
-			paths = append(paths, folder+"/"+name)
-		}
-	}
-	return paths
-}
-
-// readAsks reads the requests that are new.
-func (c *cron) readAsks() error {
-	paths, err := c.list()
-	if err != nil {
-		return err
-	}
-	for _, path := range paths {
-		if _, known := c.records[path]; known {
-			continue
-		}
-		if _, asked := tickOf(path); asked == 0 {
-			continue
-		}
-		record, err := readTick(c.h.ctx, c.m.session, path)
-		if err != nil {
-			return err
-		}
-		if record == nil {
-			continue
-		}
-		c.records[path] = *record
-		if _, asked := tickOf(path); record.State == znode.TickAsked {
-			c.asked = append(c.asked, asked)
-		}
-	}
-	slices.Sort(c.asked)
-	return nil
 }
 
 // readTick reads a record; nil if there is none. One that cannot be read is the zero record.

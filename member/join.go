@@ -66,8 +66,8 @@ var (
 var (
 	// ErrSessionLost means that the session has ended. Stop all commands, and join as a new member.
 	ErrSessionLost = zkconn.ErrSessionLost
-	// ErrRemoved means that somebody deleted the seat or the znode of this member by hand, or that the group was
-	// deleted. Stop all commands. Join again, if the group still exists.
+	// ErrRemoved means that somebody deleted the seat or the znode of this member by hand, or another part of the group,
+	// or that the group was deleted. Stop all commands. Join again, if the group still exists.
 	ErrRemoved = errors.New("this process is no longer a member")
 	// ErrNotHeld means that this process does not hold the duty any more. Nothing was written.
 	ErrNotHeld = errors.New("this process does not hold the duty")
@@ -76,15 +76,15 @@ var (
 // Joining writes, in the generation g that the Record names:
 //
 //	run/<g>/{seat,assigner,duty,resigned,ask}   persistent   by the first member
-//	<group>/<identity>                       ephemeral    live
-//	run/<g>/seat/s-<10>                      ephemeral    sequential: the number is the seniority
+//	<group>/<identity>                          ephemeral    live
+//	run/<g>/seat/s-<10>                         ephemeral    sequential: the number is the seniority
 //
 // That is one transaction, which checks the gate: a process that dies at any moment has either joined or written
 // nothing. Both ephemeral znodes end with the session. If the answer is lost, the session must be closed: then nothing
 // is left, and another session joins.
 
 // errAgain means that what was read has changed: start again from the Record.
-var errAgain = errors.New("the znodes of the group do not fit together")
+var errAgain = errors.New("changed while it was read; starting again")
 
 // damageCheck is how often a join that waits for the repair of the group looks by itself.
 const damageCheck = 5 * time.Second

@@ -263,19 +263,17 @@ func (m *Member) Ready(ctx context.Context) error {
 	ready := m.present
 	ready.Ready = true
 	body, err := znode.Encode(ready)
-	for err == nil {
-		var now []byte
-		var stat zkconn.Stat
-		if now, stat, err = m.session.Get(ctx, m.live()); err == nil {
-			err = m.checkLive(now, stat)
-		}
-		if err != nil || bytes.Equal(now, body) {
-			break
-		}
-		if _, err = m.session.Set(ctx, m.live(), body, -1); !errors.Is(err, zkconn.ErrUnknown) {
-			break
-		}
-		err = m.session.Settled(ctx)
+	if err == nil {
+		err = m.session.Once(ctx, func() error {
+			now, stat, err := m.session.Get(ctx, m.live())
+			if err == nil {
+				err = m.checkLive(now, stat)
+			}
+			if err == nil && !bytes.Equal(now, body) {
+				_, err = m.session.Set(ctx, m.live(), body, -1)
+			}
+			return err
+		}, nil)
 	}
 	return m.removed(err)
 }
