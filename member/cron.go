@@ -577,8 +577,8 @@ func (c *cron) wrongClock() string {
 // makeFolders creates what the records of a cron duty lie in.
 func (c *cron) makeFolders() error {
 	root, g := c.m.root, c.m.Generation
-	if err := c.h.make(c.h.ctx, znode.Ticks(root, g, c.h.Duty), nil); err != nil {
+	if err := c.h.make(c.h.ctx, znode.Ticks(root, g, c.h.Duty)); err != nil {
 		return err
 	}
-	return c.h.make(c.h.ctx, znode.Nows(root, g, c.h.Duty), nil)
+	return c.h.make(c.h.ctx, znode.Nows(root, g, c.h.Duty))
 }

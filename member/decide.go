@@ -16,7 +16,6 @@ import (
 	"muster/group/schedule"
 	"muster/member/roster"
 	"muster/member/ticks"
-	"muster/resource"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -514,7 +513,7 @@ func (f *office) purge(ctx context.Context, o orders) error {
 		return nil
 	}
 	duty := f.memory.Purge[0]
-	paths, err := f.leaves(ctx, znode.Duty(f.m.root, f.m.Generation, duty), nil)
+	paths, err := f.m.leaves(ctx, znode.Duty(f.m.root, f.m.Generation, duty), -1, purgeBatch, nil)
 	if err != nil {
 		return err
 	}
@@ -616,27 +615,4 @@ func (f *office) watchHeld(ctx context.Context, duty string) (bool, error) {
 		delete(f.held, duty)
 	}
 	return there, nil
-}
-
-// leaves adds up to purgeBatch paths of a tree to paths, children before their parents. If it has fewer, it has all.
-func (f *office) leaves(ctx context.Context, path string, paths []string) ([]string, error) {
-	names, _, err := f.m.session.Children(ctx, path)
-	if errors.Is(err, zkconn.ErrNoNode) {
-		return paths, nil
-	}
-	if errors.Is(err, zkconn.ErrNoAuth) {
-		return append(paths, path), nil // the delete will say so
-	}
-	if err != nil {
-		return nil, fmt.Errorf("what is left of a duty: %w", err)
-	}
-	for _, name := range names {
-		if paths, err = f.leaves(ctx, resource.Join(path, name), paths); err != nil {
-			return nil, err
-		}
-		if len(paths) >= purgeBatch {
-			return paths, nil
-		}
-	}
-	return append(paths, path), nil
 }

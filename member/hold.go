@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -332,11 +331,8 @@ func after(ctx context.Context, d time.Duration) <-chan struct{} {
 // What a holder writes below its duty. Every function here is guarded by write: nothing is written by a process that
 // does not hold the duty any more.
 
-// readsAtOnce and deletesAtOnce bound what is sent together.
-const (
-	readsAtOnce   = 16
-	deletesAtOnce = 100
-)
+// deletesAtOnce is how many znodes one transaction deletes at most.
+const deletesAtOnce = 100
 
 // writeAgain is write for operations that do no harm if they happen twice: it repeats them after a lost reply.
 func (h *Hold) writeAgain(ctx context.Context, ops ...zkconn.Op) error {
@@ -354,8 +350,8 @@ func (h *Hold) repeat(ctx context.Context, ops ...zkconn.Op) (results []zkconn.R
 }
 
 // make creates a persistent znode, unless it is there.
-func (h *Hold) make(ctx context.Context, path string, body []byte) error {
-	err := h.writeAgain(ctx, zkconn.CreateOp(path, body, zkconn.Persistent, h.m.acl))
+func (h *Hold) make(ctx context.Context, path string) error {
+	err := h.writeAgain(ctx, zkconn.CreateOp(path, nil, zkconn.Persistent, h.m.acl))
 	if refusedAt(err, path, zkconn.ErrNodeExists) {
 		return nil
 	}
@@ -366,23 +362,20 @@ func (h *Hold) make(ctx context.Context, path string, body []byte) error {
 // there are does no harm, but costs requests.
 func (h *Hold) removeTree(ctx context.Context, at string, depth int) error {
 	for {
-		paths, err := h.tree(ctx, at, depth)
-		if err != nil {
+		paths, err := h.m.leaves(ctx, at, depth, deletesAtOnce, nil)
+		if err != nil || len(paths) == 0 {
 			return err
 		}
-		for batch := range slices.Chunk(paths, deletesAtOnce) {
-			ops := make([]zkconn.Op, len(batch))
-			for i, path := range batch {
-				ops[i] = zkconn.DeleteOp(path, -1)
-			}
-			if err = h.writeAgain(ctx, ops...); err != nil {
-				break
-			}
+		ops := make([]zkconn.Op, len(paths))
+		for i, path := range paths {
+			ops[i] = zkconn.DeleteOp(path, -1)
 		}
+		err = h.writeAgain(ctx, ops...)
 		var refused *zkconn.Error
 		switch {
-		case err == nil:
+		case err == nil && len(paths) < deletesAtOnce:
 			return nil
+		case err == nil:
 		case !errors.As(err, &refused) || refused.Path != at && !strings.HasPrefix(refused.Path, at+"/"):
 			return err
 		case errors.Is(err, zkconn.ErrNotEmpty): // somebody created something by hand
@@ -393,25 +386,25 @@ func (h *Hold) removeTree(ctx context.Context, at string, depth int) error {
 	}
 }
 
-// tree lists a znode and what is below it, the deepest first.
-func (h *Hold) tree(ctx context.Context, at string, depth int) ([]string, error) {
+// leaves adds paths of a tree to paths, children before their parents, until there are most. If there are fewer, it has
+// all. depth is how many levels are below it; a negative one is not known.
+func (m *Member) leaves(ctx context.Context, at string, depth, most int, paths []string) ([]string, error) {
 	if depth == 0 {
-		return []string{at}, nil
+		return append(paths, at), nil
 	}
-	names, _, err := h.m.session.Children(ctx, at)
-	if errors.Is(err, zkconn.ErrNoNode) {
-		return nil, nil
-	}
-	if err != nil {
+	names, _, err := m.session.Children(ctx, at)
+	switch {
+	case errors.Is(err, zkconn.ErrNoNode):
+		return paths, nil
+	case errors.Is(err, zkconn.ErrNoAuth):
+		return append(paths, at), nil // the delete will say so
+	case err != nil:
 		return nil, err
 	}
-	var paths []string
 	for _, name := range names {
-		below, err := h.tree(ctx, resource.Join(at, name), depth-1)
-		if err != nil {
-			return nil, err
+		if paths, err = m.leaves(ctx, resource.Join(at, name), depth-1, most, paths); err != nil || len(paths) >= most {
+			return paths, err
 		}
-		paths = append(paths, below...)
 	}
 	return append(paths, at), nil
 }

@@ -139,7 +139,7 @@ func (h *Hold) open(ctx context.Context, name, script string, adopt bool) (o *Op
 // cleanOperations deletes what is left of closed operations, and counts the open ones but for this one.
 func (h *Hold) cleanOperations(ctx context.Context, but string) (open int, err error) {
 	folder := znode.Ops(h.m.root, h.m.Generation, h.Duty)
-	if err := h.make(ctx, folder, nil); err != nil {
+	if err := h.make(ctx, folder); err != nil {
 		return 0, err
 	}
 	names, _, err := h.m.session.Children(ctx, folder)
