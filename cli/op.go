@@ -173,9 +173,8 @@ func runOpList(ctx context.Context, p *process, o dutyFlags, asJSON bool) error 
 	err := p.readDuty(ctx, "op list", o, func(c *wrap.Client, u wrap.UseOf) (err error) {
 		found, err = c.Operations(ctx, u)
 		return err
-	}, func(s *zkconn.Session, root, g, duty string) error {
-		open, err := member.Operations(ctx, s, root, g, duty)
-		found = wrap.NewOperations(open)
+	}, func(s *zkconn.Session, root, g, duty string) (err error) {
+		found.Operations, err = member.Operations(ctx, s, root, g, duty)
 		return err
 	})
 	switch {

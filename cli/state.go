@@ -103,9 +103,8 @@ func runStateList(ctx context.Context, p *process, o dutyFlags, asJSON bool) err
 	err := p.readDuty(ctx, "state list", o, func(c *wrap.Client, u wrap.UseOf) (err error) {
 		found, err = c.StateKeys(ctx, u)
 		return err
-	}, func(s *zkconn.Session, root, g, duty string) error {
-		keys, err := member.Keys(ctx, s, root, g, duty)
-		found = wrap.NewStateKeys(keys)
+	}, func(s *zkconn.Session, root, g, duty string) (err error) {
+		found.Keys, err = member.Keys(ctx, s, root, g, duty)
 		return err
 	})
 	switch {

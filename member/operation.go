@@ -529,17 +529,18 @@ func (s *Step) write(ctx context.Context, next znode.Journal, op func([]byte) zk
 
 // OperationInfo describes an open operation.
 type OperationInfo struct {
-	Name    string
-	ID      string
-	Script  string    // digest
-	By      string    // identity of the holder that opened it, or was the last to resume it
-	Epoch   int64     // of that holder
-	Runs    int       // how often it was opened or resumed
-	Opened  time.Time // by ZooKeeper's clock
-	Steps   int       // that have begun
-	Done    int       // of these
-	Bytes   int       // of their outputs
-	Problem string    // why it cannot be read; what could not be read is zero
+	Name    string    `json:"name"`
+	By      string    `json:"by"`                // identity of the holder that opened it, or was the last to resume it
+	Epoch   int64     `json:"epoch"`             // of that holder
+	Runs    int       `json:"runs"`              // how often it was opened or resumed
+	Opened  time.Time `json:"opened"`            // by ZooKeeper's clock
+	Steps   int       `json:"steps"`             // that have begun
+	Done    int       `json:"done"`              // of these
+	Script  string    `json:"script"`            // digest
+	Problem string    `json:"problem,omitempty"` // why it cannot be read; what could not be read is zero
+
+	ID    string `json:"-"`
+	Bytes int    `json:"-"` // of the outputs of the steps that are done
 }
 
 // Operations lists the open operations of any duty of the group, by name. It needs no hold.
@@ -547,20 +548,17 @@ func (m *Member) Operations(ctx context.Context, duty string) ([]OperationInfo, 
 	return Operations(ctx, m.session, m.root, m.Generation, duty)
 }
 
-// Operations lists the open operations of a duty, by name. g is the group's generation.
+// Operations lists the open operations of a duty, by name; it is never nil. g is the group's generation.
 func Operations(ctx context.Context, s *zkconn.Session, root, g, duty string) ([]OperationInfo, error) {
 	folder := znode.Ops(root, g, duty)
 	if err := s.Sync(ctx, folder); err != nil {
 		return nil, err
 	}
 	names, _, err := s.Children(ctx, folder)
-	if errors.Is(err, zkconn.ErrNoNode) {
-		return nil, nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
 		return nil, err
 	}
-	var open []OperationInfo
+	open := []OperationInfo{}
 	for _, name := range names {
 		info, err := readOperation(ctx, s, root, g, duty, name)
 		if err != nil {

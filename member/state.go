@@ -165,12 +165,12 @@ func (h *Hold) checkRoom(ctx context.Context, total int64) error {
 
 // KeyInfo describes one key of saved state.
 type KeyInfo struct {
-	Key     string
-	Bytes   int
-	By      string    // identity of the holder that saved it
-	Epoch   int64     // of that holder
-	Saved   time.Time // by ZooKeeper's clock
-	Problem string    // why the key cannot be read; Bytes, By and Epoch are zero then
+	Key     string    `json:"key"`
+	Bytes   int       `json:"bytes"`
+	By      string    `json:"by"`                // identity of the holder that saved it
+	Epoch   int64     `json:"epoch"`             // of that holder
+	Saved   time.Time `json:"saved"`             // by ZooKeeper's clock
+	Problem string    `json:"problem,omitempty"` // why it cannot be read; Bytes, By and Epoch are zero then
 }
 
 // Get returns what was saved under a key of any duty of the group. It needs no hold.
@@ -207,18 +207,15 @@ func ReadState(ctx context.Context, s *zkconn.Session, root, g, duty, key string
 	return value.Data, nil
 }
 
-// Keys lists the keys of a duty, sorted. g is the group's generation. A duty that nobody has taken has no keys. It
-// reads all values.
+// Keys lists the keys of a duty, sorted; it is never nil. g is the group's generation. A duty that nobody has taken has
+// no keys. It reads all values.
 func Keys(ctx context.Context, s *zkconn.Session, root, g, duty string) ([]KeyInfo, error) {
 	folder := znode.States(root, g, duty)
 	if err := s.Sync(ctx, folder); err != nil {
 		return nil, err
 	}
 	names, _, err := s.Children(ctx, folder)
-	if errors.Is(err, zkconn.ErrNoNode) {
-		return nil, nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
 		return nil, err
 	}
 	found, err := zkstate.ForEach(ctx, names, func(ctx context.Context, key string) ([]KeyInfo, error) {
@@ -235,5 +232,5 @@ func Keys(ctx context.Context, s *zkconn.Session, root, g, duty string) ([]KeyIn
 		}
 		return []KeyInfo{{Key: key, Bytes: len(v.Data), By: v.By, Epoch: v.Epoch, Saved: stat.Mtime}}, nil
 	})
-	return slices.Concat(found...), err
+	return append([]KeyInfo{}, slices.Concat(found...)...), err
 }

@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"sync"
-	"time"
 
 	"muster/member"
 	"muster/zkstate"
@@ -101,7 +100,7 @@ func (r *memberRun) operationRoutes(mux *http.ServeMux) {
 			return nil, err
 		}
 		open, err := m.Operations(ctx, q.PathValue("duty"))
-		return NewOperations(open), err
+		return Operations{open}, err
 	}))
 	mux.HandleFunc("POST /duty/{duty}/op/{op}", r.runOperation)
 	mux.HandleFunc("POST /duty/{duty}/op/{op}/close", answer(func(ctx context.Context, q *http.Request) (any, error) {
@@ -229,30 +228,7 @@ func (r *memberRun) runStep(w http.ResponseWriter, q *http.Request) {
 	}
 }
 
-// Operation is an open operation.
-type Operation struct {
-	Name    string    `json:"name"`
-	By      string    `json:"by"`    // identity of the holder that opened it, or was the last to resume it
-	Epoch   int64     `json:"epoch"` // of that holder
-	Runs    int       `json:"runs"`
-	Opened  time.Time `json:"opened"`
-	Steps   int       `json:"steps"` // that have begun
-	Done    int       `json:"done"`
-	Script  string    `json:"script"`            // digest
-	Problem string    `json:"problem,omitempty"` // why it cannot be read
-}
-
 // Operations are the open operations of a duty, by name.
 type Operations struct {
-	Operations []Operation `json:"operations"`
-}
-
-// NewOperations is open as JSON.
-func NewOperations(open []member.OperationInfo) Operations {
-	all := Operations{[]Operation{}}
-	for _, o := range open {
-		all.Operations = append(all.Operations,
-			Operation{o.Name, o.By, o.Epoch, o.Runs, o.Opened, o.Steps, o.Done, o.Script, o.Problem})
-	}
-	return all
+	Operations []member.OperationInfo `json:"operations"`
 }

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"time"
 
 	"muster/member"
 )
@@ -23,28 +22,9 @@ import (
 // Only the holder writes. epoch, which may be absent, is that under which the command runs: one that goes on although
 // its member has lost the duty, and taken it again, is not the holder.
 
-// StateKey is one key of saved state.
-type StateKey struct {
-	Key     string    `json:"key"`
-	Bytes   int       `json:"bytes"`
-	By      string    `json:"by"`
-	Epoch   int64     `json:"epoch"`
-	Saved   time.Time `json:"saved"`
-	Problem string    `json:"problem,omitempty"` // why it cannot be read
-}
-
 // StateKeys are the keys of a duty, sorted.
 type StateKeys struct {
-	Keys []StateKey `json:"keys"`
-}
-
-// NewStateKeys is keys as JSON.
-func NewStateKeys(keys []member.KeyInfo) StateKeys {
-	all := StateKeys{[]StateKey{}}
-	for _, k := range keys {
-		all.Keys = append(all.Keys, StateKey(k))
-	}
-	return all
+	Keys []member.KeyInfo `json:"keys"`
 }
 
 func (r *memberRun) stateRoutes(mux *http.ServeMux) {
@@ -54,7 +34,7 @@ func (r *memberRun) stateRoutes(mux *http.ServeMux) {
 			return nil, err
 		}
 		keys, err := m.Keys(ctx, q.PathValue("duty"))
-		return NewStateKeys(keys), err
+		return StateKeys{keys}, err
 	}))
 	mux.HandleFunc("GET /duty/{duty}/state/{key}", r.getState)
 	mux.HandleFunc("PUT /duty/{duty}/state/{key}", answer(func(ctx context.Context, q *http.Request) (any, error) {

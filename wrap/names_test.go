@@ -11,8 +11,8 @@ import (
 // TestTypesOfExportedFieldsAreExported: a program that reads a kind or a stage must be able to write down its type.
 func TestTypesOfExportedFieldsAreExported(t *testing.T) {
 	for _, v := range []any{
-		Config{}, Result{}, Self{}, Members{}, Wait{}, Barrier{}, Refusal{}, StateKeys{}, StateKey{}, Operations{},
-		Operation{}, OperationRun{}, StepRun{}, UseOf{}, OpenOperation{}, RunOfOperation{}, Task{},
+		Config{}, Result{}, Self{}, Members{}, Wait{}, Barrier{}, Refusal{}, StateKeys{}, Operations{}, OperationRun{},
+		StepRun{}, UseOf{}, OpenOperation{}, RunOfOperation{}, Task{},
 	} {
 		for _, field := range reflect.VisibleFields(reflect.TypeOf(v)) {
 			typ := field.Type
