@@ -112,7 +112,8 @@ waits
   index: nobody has it: every member that can do it has just given it up
   index: 10.0.3.11:7000 gave it up, to blame 3 times: exit code 1; it may have
     it again in 4s
-  handover of index to 10.0.3.11:7000 for ann@ops, waits for the assigner for 40s
+  handover of index to 10.0.3.11:7000 for ann@ops, waits for the assigner for
+    40s
   10.0.3.11:7000 gave up index: exit code 1, waits for the assigner for 1s
   1 more wait for the assigner
 
@@ -230,7 +231,7 @@ func TestExplainDuty(t *testing.T) {
       holder        10.0.3.12:7000 (1.9.0, 10.0.3.12:7000) for 4m, epoch
                     4294967338
       because       it has the preferred version, 10.0
-      assigner         10.0.3.11:7000
+      assigner      10.0.3.11:7000
       next tick     2026-07-02T02:00Z
 
   members
@@ -260,13 +261,14 @@ run                state  age  exit  took   attempt  by
       group         degraded: 4 live, 2 of 6 duties held
       holder        nobody
       because       every member that can do it has just given it up
-      assigner         10.0.3.11:7000
+      assigner      10.0.3.11:7000
 
   what waits
     nobody has it: every member that can do it has just given it up
     10.0.3.11:7000 gave it up, to blame 3 times: exit code 1; it may have it
     again in 4s
-    handover of index to 10.0.3.11:7000 for ann@ops, waits for the assigner for 40s
+    handover of index to 10.0.3.11:7000 for ann@ops, waits for the assigner for
+    40s
     10.0.3.11:7000 gave up index: exit code 1, waits for the assigner for 1s
 
   members
