@@ -268,7 +268,7 @@ func (c *cron) look() (now time.Time, err error) {
 		err = c.compareClock()
 		now = c.clock.wall
 	}
-	if err == nil && isClosed(c.asks) {
+	if err == nil && happened(c.asks) {
 		err = c.load()
 	}
 	return now, err
@@ -290,7 +290,7 @@ func (c *cron) settle(ctx context.Context) (_ orders, released bool, _ error) {
 		var written func()
 		if err == nil {
 			// What was read says so before HandOver does.
-			handOver := isClosed(c.h.HandOver()) || !o.wants(c.h.Duty)
+			handOver := happened(c.h.HandOver()) || !o.wants(c.h.Duty)
 			c.leave = c.leave || c.clock.wrong || ctx.Err() != nil || handOver
 			d, written = c.decide(now.Add(-c.clock.ahead))
 			err = c.write(d, o)
@@ -376,16 +376,6 @@ func policyOf(d group.Duty) ticks.Policy {
 	return ticks.Policy{
 		StartDeadline: time.Duration(d.StartDeadline), Missed: missed[d.Missed], Wait: d.Overlap == group.OverlapWait,
 		Rerun: d.Lost == group.LostRerun, Retries: d.Retries,
-	}
-}
-
-// isClosed reports whether a channel is closed to which nothing is sent.
-func isClosed(ch <-chan struct{}) bool {
-	select {
-	case <-ch:
-		return true
-	default:
-		return false
 	}
 }
 
