@@ -30,7 +30,7 @@ func (s *scope) fit(val cty.Value, v *variable, expr hcl.Expression, code, what 
 		d.Help = "the variable is declared at " + at(v.decl.DefRange)
 		return cty.DynamicVal, false
 	}
-	return out, s.short(out, expr)
+	return out, true
 }
 
 // knownAttributes reports the attributes of objects in val that want does not have.

@@ -13,7 +13,7 @@ func Format(src []byte, filename string) ([]byte, Diagnostics) {
 	l := &loader{findings: findings{sources: map[string][]byte{}}}
 	var out []byte
 	var ds Diagnostics
-	if over := l.within(Limits{}, func() { out, ds = l.format(src, filename) }); over != nil {
+	if over := limited(Limits{}, func() { out, ds = l.format(src, filename) }); over != nil {
 		return nil, over
 	}
 	return out, ds

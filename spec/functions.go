@@ -1,11 +1,21 @@
 package spec
 
 import (
+	"crypto/md5"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
-	"slices"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/hashicorp/hcl/v2/ext/tryfunc"
 	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
 	"github.com/zclconf/go-cty/cty/function"
 	"github.com/zclconf/go-cty/cty/function/stdlib"
 )
@@ -19,24 +29,19 @@ func (f functions) has(name string) bool {
 	return ok
 }
 
-// names are the names that can be called.
-func (f functions) names() []string {
-	return slices.DeleteFunc(sortedKeys(f), func(name string) bool { return name == roundFunction })
-}
-
 // newFunctions is the whole table; file and fileexists read below root.
 func newFunctions(root *os.Root) functions {
 	return functions{
 		// numbers
 		"abs": stdlib.AbsoluteFunc, "ceil": stdlib.CeilFunc, "floor": stdlib.FloorFunc, "max": stdlib.MaxFunc,
-		"min": stdlib.MinFunc, "parseint": digitsFunc(stdlib.ParseIntFunc), "pow": stdlib.PowFunc,
+		"min": stdlib.MinFunc, "parseint": stdlib.ParseIntFunc, "pow": stdlib.PowFunc,
 		"signum": stdlib.SignumFunc, "sum": sumFunc(),
 
 		// strings
-		"chomp": stdlib.ChompFunc, "endswith": affixFunc("suffix"), "format": formatted(stdlib.FormatFunc),
-		"formatlist": formatted(stdlib.FormatListFunc), "indent": indentFunc(), "join": joinFunc(),
+		"chomp": stdlib.ChompFunc, "endswith": affixFunc("suffix"), "format": stdlib.FormatFunc,
+		"formatlist": stdlib.FormatListFunc, "indent": stdlib.IndentFunc, "join": stdlib.JoinFunc,
 		"lower": stdlib.LowerFunc, "regex": stdlib.RegexFunc, "regexall": stdlib.RegexAllFunc,
-		"regexreplace": stdlib.RegexReplaceFunc, "replace": replaceFunc(), "split": stdlib.SplitFunc,
+		"regexreplace": stdlib.RegexReplaceFunc, "replace": stdlib.ReplaceFunc, "split": stdlib.SplitFunc,
 		"startswith": affixFunc("prefix"), "strcontains": affixFunc("part"), "strlen": stdlib.StrlenFunc,
 		"substr": stdlib.SubstrFunc, "title": stdlib.TitleFunc, "trim": stdlib.TrimFunc,
 		"trimprefix": stdlib.TrimPrefixFunc, "trimspace": stdlib.TrimSpaceFunc, "trimsuffix": stdlib.TrimSuffixFunc,
@@ -54,16 +59,360 @@ func newFunctions(root *os.Root) functions {
 
 		// encodings
 		"base64decode": base64DecodeFunc(), "base64encode": textFunc(encodeBase64), "csvdecode": stdlib.CSVDecodeFunc,
-		"jsondecode": jsonDecodeFunc(), "jsonencode": stdlib.JSONEncodeFunc, "md5": textFunc(hexMD5),
+		"jsondecode": stdlib.JSONDecodeFunc, "jsonencode": stdlib.JSONEncodeFunc, "md5": textFunc(hexMD5),
 		"sha256": textFunc(hexSHA256),
 
 		// types
 		"can": tryfunc.CanFunc, "try": tryfunc.TryFunc,
-		"tobool": stdlib.MakeToFunc(cty.Bool), "tonumber": digitsFunc(stdlib.MakeToFunc(cty.Number)),
+		"tobool": stdlib.MakeToFunc(cty.Bool), "tonumber": stdlib.MakeToFunc(cty.Number),
 		"tostring": stdlib.MakeToFunc(cty.String), "tolist": collectFunc(cty.List), "toset": collectFunc(cty.Set),
 		"tomap": stdlib.MakeToFunc(cty.Map(cty.DynamicPseudoType)),
 
 		// files below the configuration directory
 		"file": fileFunc(root), "fileexists": fileExistsFunc(root),
 	}
+}
+
+// textFunc makes a function from string to string that cannot fail.
+func textFunc(f func(string) string) function.Function {
+	return function.New(&function.Spec{
+		Params: []function.Parameter{{Name: "str", Type: cty.String}},
+		Type:   function.StaticReturnType(cty.String),
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+			return cty.StringVal(f(args[0].AsString())), nil
+		},
+	})
+}
+
+func encodeBase64(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
+
+func hexMD5(s string) string {
+	sum := md5.Sum([]byte(s))
+	return hex.EncodeToString(sum[:])
+}
+
+func hexSHA256(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:])
+}
+
+func base64DecodeFunc() function.Function {
+	return function.New(&function.Spec{
+		Params: []function.Parameter{{Name: "str", Type: cty.String}},
+		Type:   function.StaticReturnType(cty.String),
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+			b, err := base64.StdEncoding.DecodeString(args[0].AsString())
+			switch {
+			case err != nil:
+				return cty.NilVal, function.NewArgErrorf(0, "not Base64")
+			case !utf8.Valid(b):
+				return cty.NilVal, function.NewArgErrorf(0, "the decoded bytes are not UTF-8 text")
+			}
+			return cty.StringVal(string(b)), nil
+		},
+	})
+}
+
+// affixFunc tests whether a string has a prefix, suffix or part.
+func affixFunc(kind string) function.Function {
+	test := map[string]func(s, part string) bool{
+		"prefix": strings.HasPrefix, "suffix": strings.HasSuffix, "part": strings.Contains,
+	}[kind]
+	return function.New(&function.Spec{
+		Params: []function.Parameter{{Name: "str", Type: cty.String}, {Name: kind, Type: cty.String}},
+		Type:   function.StaticReturnType(cty.Bool),
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+			return cty.BoolVal(test(args[0].AsString(), args[1].AsString())), nil
+		},
+	})
+}
+
+func sumFunc() function.Function {
+	return function.New(&function.Spec{
+		Params: []function.Parameter{{Name: "numbers", Type: cty.List(cty.Number)}},
+		Type:   function.StaticReturnType(cty.Number),
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+			total := cty.Zero
+			for it := args[0].ElementIterator(); it.Next(); {
+				_, n := it.Element()
+				if n.IsNull() {
+					return cty.NilVal, function.NewArgErrorf(0, "an element is null")
+				}
+				next, err := stdlib.Add(total, n) // infinity minus infinity is an error
+				if err != nil {
+					return cty.NilVal, err
+				}
+				total = next
+			}
+			return total, nil
+		},
+	})
+}
+
+// truthFunc is alltrue (want true: no element is false) or anytrue (want false: not all are).
+func truthFunc(all bool) function.Function {
+	return function.New(&function.Spec{
+		Params: []function.Parameter{{Name: "list", Type: cty.List(cty.Bool)}},
+		Type:   function.StaticReturnType(cty.Bool),
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+			for it := args[0].ElementIterator(); it.Next(); {
+				_, b := it.Element()
+				if is := !b.IsNull() && b.True(); is != all {
+					return cty.BoolVal(!all), nil
+				}
+			}
+			return cty.BoolVal(all), nil
+		},
+	})
+}
+
+// lengthFunc counts elements, or the characters of a string.
+func lengthFunc() function.Function {
+	return function.New(&function.Spec{
+		Params: []function.Parameter{{Name: "value", Type: cty.DynamicPseudoType, AllowDynamicType: true}},
+		Type:   function.StaticReturnType(cty.Number),
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+			if args[0].Type() == cty.String {
+				return stdlib.Strlen(args[0])
+			}
+			if !args[0].CanIterateElements() {
+				return cty.NilVal, function.NewArgErrorf(0, "it must be a list, a set, a map or a string")
+			}
+			return cty.NumberIntVal(int64(args[0].LengthInt())), nil
+		},
+	})
+}
+
+// oneFunc is the one element of a list, or null if it is empty.
+func oneFunc() function.Function {
+	return function.New(&function.Spec{
+		Params: []function.Parameter{{Name: "list", Type: cty.DynamicPseudoType}},
+		Type:   function.StaticReturnType(cty.DynamicPseudoType),
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+			ty := args[0].Type()
+			if !ty.IsTupleType() && !ty.IsListType() && !ty.IsSetType() {
+				return cty.NilVal, function.NewArgErrorf(0, "it must be a list or a set")
+			}
+			switch elements := args[0].AsValueSlice(); len(elements) {
+			case 0:
+				return cty.NullVal(cty.DynamicPseudoType), nil
+			case 1:
+				return elements[0], nil
+			default:
+				return cty.NilVal, function.NewArgErrorf(0, "it has %d elements, not one or none", len(elements))
+			}
+		},
+	})
+}
+
+// indexFunc is the place of a value in a list.
+func indexFunc() function.Function {
+	return function.New(&function.Spec{
+		Params: []function.Parameter{
+			{Name: "list", Type: cty.DynamicPseudoType}, {Name: "value", Type: cty.DynamicPseudoType},
+		},
+		Type: function.StaticReturnType(cty.Number),
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+			ty := args[0].Type()
+			if !ty.IsTupleType() && !ty.IsListType() {
+				return cty.NilVal, function.NewArgErrorf(0, "it must be a list")
+			}
+			for i, e := range args[0].AsValueSlice() {
+				same, err := stdlib.Equal(e, args[1])
+				if err == nil && !same.IsNull() && same.IsKnown() && same.True() {
+					return cty.NumberIntVal(int64(i)), nil
+				}
+			}
+			return cty.NilVal, function.NewArgErrorf(1, "the list does not hold it")
+		},
+	})
+}
+
+// setProductFunc is stdlib's with a limit: a product of three ranges would fill the memory at once.
+func setProductFunc() function.Function {
+	f := stdlib.SetProductFunc
+	return function.New(&function.Spec{
+		VarParam: f.VarParam(),
+		Type: func(args []cty.Value) (cty.Type, error) {
+			n := 1
+			for i, a := range args {
+				if !a.CanIterateElements() {
+					continue
+				}
+				if n *= a.LengthInt(); n > maxInstances {
+					return cty.NilType, function.NewArgErrorf(i, "the product has more than %d elements", maxInstances)
+				}
+			}
+			return f.ReturnTypeForValues(args)
+		},
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) { return f.Call(args) },
+	})
+}
+
+// fileFunc returns the text of a file below root. os.Root refuses every way out: "..", absolute names, symbolic links.
+func fileFunc(root *os.Root) function.Function {
+	return function.New(&function.Spec{
+		Params: []function.Parameter{{Name: "path", Type: cty.String}},
+		Type:   function.StaticReturnType(cty.String),
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+			name := args[0].AsString()
+			text, err := readBelow(root, name)
+			if err != nil {
+				return cty.NilVal, function.NewArgError(0, err)
+			}
+			return cty.StringVal(text), nil
+		},
+	})
+}
+
+func readBelow(root *os.Root, name string) (string, error) {
+	if err := inside(name); err != nil {
+		return "", err
+	}
+	b, err := readRegular(root, name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", fmt.Errorf("there is no file %q in the configuration directory", name)
+	case err != nil:
+		return "", fmt.Errorf("%q: %s", name, cause(err))
+	}
+	if !utf8.Valid(b) {
+		return "", fmt.Errorf("%q is not UTF-8 text", name)
+	}
+	return string(b), nil
+}
+
+func fileExistsFunc(root *os.Root) function.Function {
+	return function.New(&function.Spec{
+		Params: []function.Parameter{{Name: "path", Type: cty.String}},
+		Type:   function.StaticReturnType(cty.Bool),
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+			name := args[0].AsString()
+			if err := inside(name); err != nil {
+				return cty.NilVal, function.NewArgError(0, err)
+			}
+			info, err := root.Stat(name)
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
+				return cty.False, nil
+			case err != nil:
+				return cty.NilVal, function.NewArgErrorf(0, "%q: %s", name, cause(err))
+			}
+			return cty.BoolVal(info.Mode().IsRegular()), nil
+		},
+	})
+}
+
+// inside returns an error if a name is not below the configuration directory.
+func inside(name string) error {
+	if !filepath.IsLocal(name) {
+		return fmt.Errorf("%q is not below the configuration directory", name)
+	}
+	return nil
+}
+
+// The library makes a list or a set of a tuple by looking for a type that all its elements can have. For that it
+// compares each with each. Here the usual tuples are made into lists at once.
+
+// collectFunc is stdlib's tolist or toset.
+func collectFunc(collection func(element cty.Type) cty.Type) function.Function {
+	f := stdlib.MakeToFunc(collection(cty.DynamicPseudoType))
+	return function.New(&function.Spec{
+		Params: f.Params(),
+		Type: func(args []cty.Value) (cty.Type, error) {
+			if ty, ok := elementType(args[0].Type()); ok {
+				return collection(ty), nil
+			}
+			return f.ReturnTypeForValues(args)
+		},
+		Impl: func(args []cty.Value, ty cty.Type) (cty.Value, error) {
+			list, ok := uniformList(args[0])
+			if !ok {
+				list = args[0]
+			}
+			return convert.Convert(list, ty)
+		},
+	})
+}
+
+// distinctFunc is stdlib's distinct. That compares each element with each.
+func distinctFunc() function.Function {
+	list := cty.List(cty.DynamicPseudoType)
+	asList := func(v cty.Value) (cty.Value, error) {
+		if made, ok := uniformList(v); ok {
+			return made, nil
+		}
+		made, err := convert.Convert(v, list)
+		if err != nil {
+			return cty.NilVal, function.NewArgError(0, err)
+		}
+		return made, nil
+	}
+	return function.New(&function.Spec{
+		Params: []function.Parameter{{Name: "list", Type: cty.DynamicPseudoType}},
+		Type: func(args []cty.Value) (cty.Type, error) {
+			made, err := asList(args[0])
+			if err != nil {
+				return cty.NilType, err
+			}
+			return made.Type(), nil
+		},
+		Impl: func(args []cty.Value, ty cty.Type) (cty.Value, error) {
+			made, err := asList(args[0])
+			if err != nil {
+				return cty.NilVal, err
+			}
+			var kept []cty.Value
+			seen := cty.NewValueSet(ty.ElementType())
+			for it := made.ElementIterator(); it.Next(); {
+				if _, e := it.Element(); !seen.Has(e) {
+					seen.Add(e)
+					kept = append(kept, e)
+				}
+			}
+			if len(kept) == 0 {
+				return cty.ListValEmpty(ty.ElementType()), nil
+			}
+			return cty.ListVal(kept), nil
+		},
+	})
+}
+
+// uniformList makes a list of a tuple, if its elements have the same type, or are text and what becomes text by itself.
+func uniformList(v cty.Value) (cty.Value, bool) {
+	ty, ok := elementType(v.Type())
+	if !ok || v.IsNull() || !v.IsKnown() {
+		return cty.NilVal, false
+	}
+	elements := v.AsValueSlice()
+	for i, e := range elements {
+		made, err := convert.Convert(e, ty)
+		if err != nil {
+			return cty.NilVal, false
+		}
+		elements[i] = made
+	}
+	return cty.ListVal(elements), true
+}
+
+// elementType is the type that the elements of a tuple have: all the same, or text if one is text and all are
+// primitive.
+func elementType(ty cty.Type) (cty.Type, bool) {
+	if !ty.IsTupleType() || ty.Length() == 0 {
+		return cty.NilType, false
+	}
+	elements := ty.TupleElementTypes()
+	same, primitive, text := true, true, false
+	for _, e := range elements {
+		same = same && e.Equals(elements[0])
+		primitive = primitive && e.IsPrimitiveType()
+		text = text || e == cty.String
+	}
+	switch {
+	case same && !elements[0].HasDynamicTypes():
+		return elements[0], true
+	case primitive && text:
+		return cty.String, true
+	}
+	return cty.NilType, false
 }

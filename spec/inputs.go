@@ -141,7 +141,7 @@ func (l *loader) textInput(s *scope, v *variable) (cty.Value, hcl.Expression) {
 		return cty.StringVal(v.input.raw), hcl.StaticExpr(cty.StringVal(v.input.raw), v.input.rng)
 	}
 	raw := []byte(v.input.raw)
-	if !l.small(raw, v.input.origin) {
+	if !l.shallow(raw, v.input.origin) {
 		return cty.NilVal, nil
 	}
 	expr, diags := hclsyntax.ParseExpression(raw, v.input.origin, hcl.InitialPos)
@@ -177,7 +177,6 @@ func (s *scope) literal(expr hcl.Expression) (cty.Value, bool) {
 		}
 		return cty.DynamicVal, false
 	}
-	s.begin(s.in, expr.Range())
 	val, diags := expr.Value(nil)
 	for _, d := range diags {
 		out := s.parser(d, codeExpression)

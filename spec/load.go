@@ -105,7 +105,7 @@ func Load(path string, o Options) (*Config, Diagnostics) {
 	}
 	var c *Config
 	var ds Diagnostics
-	if over := l.within(o.Limits, func() { c = l.load(); ds = l.sorted() }); over != nil {
+	if over := limited(o.Limits, func() { c = l.load(); ds = l.sorted() }); over != nil {
 		return nil, over
 	}
 	if ds.HasErrors() {
@@ -117,7 +117,6 @@ func Load(path string, o Options) (*Config, Diagnostics) {
 // loader holds one run of Load.
 type loader struct {
 	findings
-	watch      watch
 	dir        string // what names in the configuration are relative to
 	file       string // in dir, of a configuration that is one file; else empty
 	opts       Options
@@ -127,7 +126,6 @@ type loader struct {
 	vars       map[string]*variable
 	locals     map[string]*local
 	funcs      functions
-	rounds     int              // of for expressions, until now
 	ctx        *hcl.EvalContext // see global
 	badRefs    map[any]bool     // expressions whose references have been reported
 }
@@ -150,7 +148,6 @@ func (l *loader) load() *Config {
 	}
 	defer root.Close()
 	l.funcs = newFunctions(root)
-	l.funcs[roundFunction] = l.roundFunc()
 
 	l.declareVariables()
 	l.readValues(files.autoVars)

@@ -41,7 +41,6 @@ func (l *loader) parseFile(path, name string) {
 	if body == nil {
 		return
 	}
-	countRounds(body)
 	top := l.content(body, topLevel(), "")
 	if !top.ok {
 		l.incomplete = true // a mistyped variable block would else be missed wherever it is referred to
@@ -63,8 +62,7 @@ func (l *loader) parseFile(path, name string) {
 // parse returns the body of a file. Of a file with syntax errors it returns what stands before the first one and
 // false.
 func (l *loader) parse(src []byte, name string) (hcl.Body, bool) {
-	l.begin("", hcl.Range{Filename: name, Start: hcl.InitialPos, End: hcl.InitialPos})
-	if !l.small(src, name) {
+	if !l.shallow(src, name) {
 		return nil, false
 	}
 	if strings.HasSuffix(name, ".json") {

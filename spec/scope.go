@@ -64,7 +64,6 @@ func (s *scope) eval(expr hcl.Expression) (v cty.Value, ok bool) {
 		s.failed = true
 		return cty.DynamicVal, false
 	}
-	s.begin(s.in, expr.Range())
 	v, diags := expr.Value(s.ctx)
 	for _, d := range diags {
 		s.evaluation(d, expr)
@@ -73,16 +72,7 @@ func (s *scope) eval(expr hcl.Expression) (v cty.Value, ok bool) {
 		s.failed = true
 		return cty.DynamicVal, false
 	}
-	return v, s.short(v, expr)
-}
-
-// short reports a value with a number that is too long.
-func (s *scope) short(v cty.Value, expr hcl.Expression) bool {
-	if !holdsLongNumber(v) {
-		return true
-	}
-	s.add(codeTooLarge, expr.Range().Ptr(), "a number has at most %d digits before or behind its point", maxDigits)
-	return false
+	return v, true
 }
 
 // evaluation translates what the library says about an expression.
@@ -104,7 +94,7 @@ func (s *scope) evaluation(d *hcl.Diagnostic, expr hcl.Expression) {
 		out.Help = attributeHelp(expr, ctx)
 	}
 	if out.Code == codeFunction {
-		out.Help = meant(s.textAt(d.Subject), s.funcs.names(), "see the documentation for the functions")
+		out.Help = meant(s.textAt(d.Subject), sortedKeys(s.funcs), "see the documentation for the functions")
 	}
 }
 
@@ -137,7 +127,7 @@ func (s *scope) calls(node hclsyntax.Node) bool {
 		if call, is := n.(*hclsyntax.FunctionCallExpr); is && !s.funcs.has(call.Name) {
 			ok = false
 			d := s.static(codeFunction, call.NameRange, "there is no function %q", call.Name)
-			d.Help = functionHelp(call.Name, s.funcs.names())
+			d.Help = functionHelp(call.Name, sortedKeys(s.funcs))
 		}
 		return nil
 	})

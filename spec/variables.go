@@ -54,7 +54,6 @@ func (l *loader) declareVariable(b *hcl.Block) *variable {
 	v.bad = v.bad || !c.ok
 	v.def, v.checks = c.args["default"], c.blocks
 	if a := c.args["type"]; a != nil {
-		l.begin(in, a.Range)
 		ty, defaults, diags := typeexpr.TypeConstraintWithDefaults(a.Expr)
 		for _, d := range diags {
 			l.typeConstraint(d, in)
