@@ -166,9 +166,9 @@ func TestSchemasNameEveryWord(t *testing.T) {
 	}
 	checkSame(t, "action_reason", words("plan", "$defs", "row", "properties", "action_reason"), plan.Reasons())
 	checkSame(t, "kind", words("drift", "$defs", "finding", "properties", "kind"), plan.DriftKinds())
-	checkSame(t, "status", words("plan", "$defs", "row", "properties", "status"), job.Statuses())
-	checkSame(t, "status", words("apply", "$defs", "outcome", "properties", "status"), job.Statuses())
-	checkSame(t, "status", words("drift", "$defs", "finding", "properties", "status"), job.Statuses())
+	checkSame(t, "status", words("plan", "$defs", "row", "properties", "status"), job.Kind().Statuses)
+	checkSame(t, "status", words("apply", "$defs", "outcome", "properties", "status"), job.Kind().Statuses)
+	checkSame(t, "status", words("drift", "$defs", "finding", "properties", "status"), job.Kind().Statuses)
 }
 
 func checkSame[T ~string](t *testing.T, what string, got []string, words []T) {

@@ -57,7 +57,9 @@ Plan: 1 to create, 1 to replace, 0 to delete, 1 to update; 2 blocked, 1 left run
 func lampPlan(t *testing.T) plan.Plan {
 	t.Helper()
 	lamp := func(name, colour string, watts int) testkind.Lamp {
-		return testkind.Lamp{Name: name, Root: "/r", Address: "lamp." + name, Colour: colour, Watts: watts}
+		return testkind.Lamp{
+			Common: resource.Common{Name: name, Root: "/r", Address: "lamp." + name}, Colour: colour, Watts: watts,
+		}
 	}
 	found := func(d resource.Declaration, live int) resource.Observed {
 		rec := resource.Record{Stack: "etl", Generation: "g", State: resource.StateOpen, Op: "o"}

@@ -15,14 +15,6 @@ const (
 	Running  resource.Status = "running"  // members are live, and every duty is held
 )
 
-// Statuses lists every status of a group in the order in which they are tried.
-func Statuses() []resource.Status {
-	return []resource.Status{
-		resource.StatusUnreadable, resource.StatusForeign, resource.StatusDamaged, resource.StatusMissing,
-		resource.StatusTerminating, resource.StatusReady, Degraded, Running,
-	}
-}
-
 // Counts are the counts of a group: how many of its duties somebody holds.
 func Counts(haveHeld int) map[string]int { return map[string]int{held: haveHeld} }
 

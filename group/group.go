@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 
@@ -21,16 +20,13 @@ const (
 
 // Group is the processes of one application, and the duties of which one of them has each at a time.
 type Group struct {
-	Name         string            `json:"name"` // resource.ID describes the first four fields
-	Root         string            `json:"root"`
-	Address      string            `json:"address,omitempty"`
-	At           string            `json:"-"`
+	resource.Common
 	Settle       resource.Duration `json:"settle"` // a duty moves without need only to a member of at least this age
 	PromoteAfter PromoteAfter      `json:"promote_after"`
 	Timeouts     Timeouts          `json:"timeouts"`
 	Lifecycle    Lifecycle         `json:"lifecycle"`
-	Labels       map[string]string `json:"labels,omitempty"`
-	Duties       []Duty            `json:"-"` // sorted by name, and no two have one name; see groupJSON
+	resource.Labelled
+	Duties []Duty `json:"-"` // sorted by name, and no two have one name; see groupJSON
 }
 
 // Timeouts of a group. Members read them again whenever the Record changes, except Session, which they keep.
@@ -53,55 +49,28 @@ const KindName = "group"
 func Kind() resource.Kind { return kind() }
 
 var kind = sync.OnceValue(func() resource.Kind {
-	fields := append(resource.Names(Properties()), "name", "root", "address", "labels")
+	var fields []string
 	for _, t := range Types() {
 		for _, name := range resource.Names(DutyProperties(t)) {
 			fields = append(fields, string(t)+".*."+name)
 		}
 	}
-	return resource.Kind{
+	return resource.KindOf(resource.Kind{
 		Name: KindName, Member: "member", Absent: "the duties that nobody holds",
 		Counts:   []resource.Count{{Name: held, Word: "held"}},
-		Statuses: Statuses(),
+		Statuses: []resource.Status{resource.StatusReady, Degraded, Running},
 		Fields:   fields,
-		Decode: func(body []byte, at string) (resource.Declaration, error) {
-			g := Default()
-			g.Root, g.At = "", at // the root has no default here
-			if err := json.Unmarshal(body, &g); err != nil {
-				return nil, err
-			}
-			resource.FillMissing(Properties(), &g)
-			return g, g.Check()
-		},
-	}
+	}, Properties())
 })
 
 // Default is a group with all defaults. It has no name and no duties.
-func Default() Group {
-	g := Group{Root: resource.DefaultRoot}
-	resource.SetDefaults(Properties(), &g)
-	return g
-}
+func Default() Group { return resource.Default(Properties()) }
 
 // Of is the group that r declares; the zero Group if r is nil or declares another kind.
-func Of(r *resource.Record) Group {
-	if r == nil {
-		return Group{}
-	}
-	g, _ := r.Declaration.(Group)
-	return g
-}
+func Of(r *resource.Record) Group { return resource.Of[Group](r) }
 
 // Kind implements resource.Declaration.
 func (g Group) Kind() resource.Kind { return Kind() }
-
-// ID implements resource.Declaration.
-func (g Group) ID() resource.ID {
-	return resource.ID{Name: g.Name, Root: g.Root, Address: g.Address, At: g.At}
-}
-
-// Path is the path of the group znode.
-func (g Group) Path() string { return resource.Join(g.Root, g.Name) }
 
 // Policy implements resource.Declaration.
 func (g Group) Policy() resource.Policy {
@@ -128,16 +97,10 @@ func (g Group) Duty(name string) (Duty, bool) {
 	return g.Duties[i], true
 }
 
-// Check returns an error that starts with the JSON name of the first invalid value of g, or nil. It is for what is read
-// back from ZooKeeper or a plan file. Package spec checks HCL itself, and reports the place.
+// Check returns an error that starts with the JSON name of the first invalid value of g, or nil. See
+// resource.CheckDeclared.
 func (g Group) Check() error {
-	if err := resource.CheckName(KindName, g.Name); err != nil {
-		return fmt.Errorf("name: %w", err)
-	}
-	if err := resource.CheckRoot(g.Root); err != nil {
-		return fmt.Errorf("root: %w", err)
-	}
-	if err := resource.Check(Properties(), &g); err != nil {
+	if err := resource.CheckDeclared(Properties(), g); err != nil {
 		return err
 	}
 	for i, d := range g.Duties {
@@ -170,12 +133,9 @@ func (g Group) CheckSize() error {
 // Fields implements resource.Declaration: the properties in the order of Properties, then the fields of the duties in
 // the order of their names ("cron.nightly-report.schedule"), then the labels, sorted.
 func (g Group) Fields() []resource.Field {
-	fs := resource.FieldsOf(Properties(), &g)
+	var duties []resource.Field
 	for _, d := range g.Duties {
-		fs = append(fs, d.fields()...)
+		duties = append(duties, d.fields()...)
 	}
-	for _, k := range slices.Sorted(maps.Keys(g.Labels)) {
-		fs = append(fs, resource.Field{Name: "labels." + k, Value: g.Labels[k]})
-	}
-	return fs
+	return resource.DeclaredFields(Properties(), g, duties...)
 }

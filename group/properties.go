@@ -2,33 +2,18 @@ package group
 
 import (
 	"sync"
-	"time"
 
 	"muster/resource"
 )
-
-// maxTimeout is the maximum of every duration except the timeout of the session.
-const maxTimeout = int64(30 * 24 * time.Hour)
-
-// duration is a property that is a duration, with the limits of all of them.
-func duration[T any](name, value, doc string, ref func(*T) *resource.Duration) resource.Property[T] {
-	return resource.Property[T]{
-		Name: name, Doc: doc, Type: resource.TypeDuration, Default: value,
-		Min: int64(time.Millisecond), Max: maxTimeout, Ref: func(t *T) any { return ref(t) },
-	}
-}
 
 // Properties is the table of a group's arguments, except its name, its root and its labels. Do not change it.
 func Properties() []resource.Property[Group] { return properties() }
 
 // properties makes the table once: every Record that is read needs it several times.
 var properties = sync.OnceValue(func() []resource.Property[Group] {
-	settle := duration("settle", "5s", "a duty moves without need only to a member of at least this age",
+	settle := resource.DurationOf("settle", "5s", "a duty moves without need only to a member of at least this age",
 		func(g *Group) *resource.Duration { return &g.Settle })
 	settle.Min = 0
-	session := duration("timeouts.session", "10s", "a crashed member is gone after this",
-		func(g *Group) *resource.Duration { return &g.Timeouts.Session })
-	session.Min, session.Max = int64(resource.MinSessionTimeout), int64(resource.MaxSessionTimeout)
 	return []resource.Property[Group]{
 		settle,
 		{
@@ -37,12 +22,13 @@ var properties = sync.OnceValue(func() []resource.Property[Group] {
 			Form: "1 to 5000, or 1% to 100% of the holder's version",
 			Ref:  func(g *Group) any { return (*string)(&g.PromoteAfter) },
 		},
-		session,
-		duration("timeouts.join", "100s", "how long a member waits for the group",
+		resource.SessionOf("10s", "a crashed member is gone after this",
+			func(g *Group) *resource.Duration { return &g.Timeouts.Session }),
+		resource.DurationOf("timeouts.join", "100s", "how long a member waits for the group",
 			func(g *Group) *resource.Duration { return &g.Timeouts.Join }),
-		duration("timeouts.drain", "30s", "a leader's command that is handed over gets TERM, and KILL after this",
+		resource.DurationOf("timeouts.drain", "30s", "a leader's command that is handed over gets TERM, and KILL after this",
 			func(g *Group) *resource.Duration { return &g.Timeouts.Drain }),
-		duration("timeouts.stale", "30s", "how long nobody is live before apply may delete",
+		resource.DurationOf("timeouts.stale", "30s", "how long nobody is live before apply may delete",
 			func(g *Group) *resource.Duration { return &g.Timeouts.Stale }),
 		{
 			Name: "lifecycle.protect", Doc: "never delete the group", Type: resource.TypeBool, Default: "false",
@@ -102,7 +88,7 @@ func cronProperties() []resource.Property[Duty] {
 		},
 		versions(),
 		prefer(Newest),
-		duration("start_deadline", "60s", "a tick that has not begun after this is missed",
+		resource.DurationOf("start_deadline", "60s", "a tick that has not begun after this is missed",
 			func(d *Duty) *resource.Duration { return &d.StartDeadline }),
 		word("missed", "which missed ticks are run", func(d *Duty) *string { return (*string)(&d.Missed) },
 			string(MissedLatest), string(MissedSkip), string(MissedAll)),
@@ -114,7 +100,8 @@ func cronProperties() []resource.Property[Duty] {
 			Name: "retries", Doc: "how often a run that failed is tried again", Type: resource.TypeInt, Default: "2",
 			Min: 0, Max: 100, Ref: func(d *Duty) any { return &d.Retries },
 		},
-		duration("timeout", "1h", "a run is ended after this", func(d *Duty) *resource.Duration { return &d.Timeout }),
+		resource.DurationOf("timeout", "1h", "a run is ended after this",
+			func(d *Duty) *resource.Duration { return &d.Timeout }),
 		{
 			Name: "keep", Doc: "how many runs are remembered", Type: resource.TypeInt, Default: "20",
 			Min: 1, Max: 100, Ref: func(d *Duty) any { return &d.Keep },

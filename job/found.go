@@ -21,14 +21,6 @@ const (
 	Running  resource.Status = "running"  // all N have joined, some are live, none left without completing
 )
 
-// Statuses lists every status of a job in the order in which they are tried.
-func Statuses() []resource.Status {
-	return []resource.Status{
-		resource.StatusUnreadable, resource.StatusForeign, resource.StatusDamaged, resource.StatusMissing,
-		resource.StatusTerminating, Completed, resource.StatusReady, resource.StatusStale, Forming, Degraded, Running,
-	}
-}
-
 // Counts are the counts of a job: how many workers have an id, and how many have completed.
 func Counts(haveJoined, haveDone int) map[string]int {
 	return map[string]int{joined: haveJoined, done: haveDone}

@@ -1,10 +1,6 @@
 package job
 
 import (
-	"encoding/json"
-	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -22,15 +18,12 @@ const (
 
 // Job is one distributed job: Workers processes that find each other below the znode Path.
 type Job struct {
-	Name       string            `json:"name"` // resource.ID describes the first four fields
-	Root       string            `json:"root"`
-	Address    string            `json:"address,omitempty"`
-	At         string            `json:"-"`
-	Workers    int               `json:"workers"`
-	RollFormat RollFormat        `json:"roll_format"`
-	Timeouts   Timeouts          `json:"timeouts"`
-	Lifecycle  Lifecycle         `json:"lifecycle"`
-	Labels     map[string]string `json:"labels,omitempty"`
+	resource.Common
+	Workers    int        `json:"workers"`
+	RollFormat RollFormat `json:"roll_format"`
+	Timeouts   Timeouts   `json:"timeouts"`
+	Lifecycle  Lifecycle  `json:"lifecycle"`
+	resource.Labelled
 }
 
 // RollFormat is how the list of joined workers is written into the job znode.
@@ -83,49 +76,21 @@ const KindName = "job"
 func Kind() resource.Kind { return kind() }
 
 var kind = sync.OnceValue(func() resource.Kind {
-	return resource.Kind{
+	return resource.KindOf(resource.Kind{
 		Name: KindName, Member: "worker", Absent: "the missing workers", Classic: true,
 		Counts:   []resource.Count{{Name: joined, Word: "joined"}, {Name: done, Word: "completed"}},
-		Statuses: Statuses(),
-		Fields:   append(resource.Names(Properties()), "name", "root", "address", "labels"),
-		Decode: func(body []byte, at string) (resource.Declaration, error) {
-			j := Default()
-			j.Root, j.At = "", at // the root has no default here
-			if err := json.Unmarshal(body, &j); err != nil {
-				return nil, err
-			}
-			resource.FillMissing(Properties(), &j)
-			return j, j.Check()
-		},
-	}
+		Statuses: []resource.Status{Completed, resource.StatusReady, resource.StatusStale, Forming, Degraded, Running},
+	}, Properties())
 })
 
 // Default is a job with all defaults. It has no name and no workers.
-func Default() Job {
-	j := Job{Root: resource.DefaultRoot}
-	resource.SetDefaults(Properties(), &j)
-	return j
-}
+func Default() Job { return resource.Default(Properties()) }
 
 // Of is the job that r declares; the zero Job if r is nil or declares another kind.
-func Of(r *resource.Record) Job {
-	if r == nil {
-		return Job{}
-	}
-	j, _ := r.Declaration.(Job)
-	return j
-}
+func Of(r *resource.Record) Job { return resource.Of[Job](r) }
 
 // Kind implements resource.Declaration.
 func (j Job) Kind() resource.Kind { return Kind() }
-
-// ID implements resource.Declaration.
-func (j Job) ID() resource.ID {
-	return resource.ID{Name: j.Name, Root: j.Root, Address: j.Address, At: j.At}
-}
-
-// Path is the path of the job znode.
-func (j Job) Path() string { return resource.Join(j.Root, j.Name) }
 
 // Policy implements resource.Declaration.
 func (j Job) Policy() resource.Policy {
@@ -138,23 +103,11 @@ func (j Job) Policy() resource.Policy {
 	}
 }
 
-// Check returns an error that starts with the JSON name of the first invalid value of j, or nil. It is for what is read
-// back from ZooKeeper or a plan file. Package spec checks HCL itself, and reports the place.
+// Check returns an error that starts with the JSON name of the first invalid value of j, or nil. See
+// resource.CheckDeclared.
 func (j Job) Check() error {
-	if err := resource.CheckName("job", j.Name); err != nil {
-		return fmt.Errorf("name: %w", err)
-	}
-	if err := resource.CheckRoot(j.Root); err != nil {
-		return fmt.Errorf("root: %w", err)
-	}
-	return resource.Check(Properties(), &j)
+	return resource.CheckDeclared(Properties(), j)
 }
 
 // Fields implements resource.Declaration: the properties in the order of Properties, then the labels, sorted.
-func (j Job) Fields() []resource.Field {
-	fs := resource.FieldsOf(Properties(), &j)
-	for _, k := range slices.Sorted(maps.Keys(j.Labels)) {
-		fs = append(fs, resource.Field{Name: "labels." + k, Value: j.Labels[k]})
-	}
-	return fs
-}
+func (j Job) Fields() []resource.Field { return resource.DeclaredFields(Properties(), j) }

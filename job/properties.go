@@ -2,29 +2,15 @@ package job
 
 import (
 	"sync"
-	"time"
 
 	"muster/resource"
 )
-
-// maxTimeout is the maximum of every timeout except that of the session.
-const maxTimeout = int64(30 * 24 * time.Hour)
 
 // Properties is the table of a job's arguments, except its name, its root and its labels. Do not change it.
 func Properties() []resource.Property[Job] { return properties() }
 
 // properties makes the table once: every Record that is read needs it several times.
 var properties = sync.OnceValue(func() []resource.Property[Job] {
-	timeout := func(name, value, doc string, ref func(*Timeouts) *resource.Duration) resource.Property[Job] {
-		return resource.Property[Job]{
-			Name: "timeouts." + name, Doc: doc, Type: resource.TypeDuration, Default: value,
-			Min: int64(time.Millisecond), Max: maxTimeout,
-			Ref: func(j *Job) any { return ref(&j.Timeouts) },
-		}
-	}
-	session := timeout("session", "30s", "a crashed worker is gone after this",
-		func(t *Timeouts) *resource.Duration { return &t.Session })
-	session.Min, session.Max = int64(resource.MinSessionTimeout), int64(resource.MaxSessionTimeout)
 	return []resource.Property[Job]{
 		{
 			Name: "workers", Doc: "how many", Type: resource.TypeInt, Required: true, Min: MinWorkers, Max: MaxWorkers,
@@ -36,13 +22,14 @@ var properties = sync.OnceValue(func() []resource.Property[Job] {
 			Default: string(Protobuf), Choices: []string{string(Protobuf), string(Text)}, Immutable: true,
 			Ref: func(j *Job) any { return (*string)(&j.RollFormat) },
 		},
-		session,
-		timeout("join", "100s", "how long a worker waits for the job and for all workers",
-			func(t *Timeouts) *resource.Duration { return &t.Join }),
-		timeout("barrier", "100s", "how long a worker waits at a barrier",
-			func(t *Timeouts) *resource.Duration { return &t.Barrier }),
-		timeout("stale", "30s", "how long nobody is live before apply may delete or replace",
-			func(t *Timeouts) *resource.Duration { return &t.Stale }),
+		resource.SessionOf("30s", "a crashed worker is gone after this",
+			func(j *Job) *resource.Duration { return &j.Timeouts.Session }),
+		resource.DurationOf("timeouts.join", "100s", "how long a worker waits for the job and for all workers",
+			func(j *Job) *resource.Duration { return &j.Timeouts.Join }),
+		resource.DurationOf("timeouts.barrier", "100s", "how long a worker waits at a barrier",
+			func(j *Job) *resource.Duration { return &j.Timeouts.Barrier }),
+		resource.DurationOf("timeouts.stale", "30s", "how long nobody is live before apply may delete or replace",
+			func(j *Job) *resource.Duration { return &j.Timeouts.Stale }),
 		{
 			Name: "lifecycle.on_complete", Doc: "what the last worker does when all have completed",
 			Type: resource.TypeEnum, Default: string(Reset),

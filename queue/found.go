@@ -72,14 +72,6 @@ const (
 	Running  resource.Status = "running" // processes are live, and nothing is amiss
 )
 
-// Statuses lists every status of a queue in the order in which they are tried.
-func Statuses() []resource.Status {
-	return []resource.Status{
-		resource.StatusUnreadable, resource.StatusForeign, resource.StatusDamaged, resource.StatusMissing,
-		resource.StatusTerminating, Degraded, resource.StatusReady, Running,
-	}
-}
-
 // Classify implements resource.Declaration. A queue without live processes is idle, also if batches wait in it: the
 // processes may only be restarting.
 func (q Queue) Classify(o *resource.Observed) (resource.Class, resource.Status) {

@@ -1,6 +1,8 @@
 package resource
 
 import (
+	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 )
@@ -9,7 +11,7 @@ import (
 // Kind.Decode reads back.
 type Declaration interface {
 	Kind() Kind
-	ID() ID
+	ID() Common
 	// Fields lists every compared field in a fixed order. Equality, the "8 -> 12" of a plan, ignored drift and explain
 	// all use this list.
 	Fields() []Field
@@ -30,10 +32,11 @@ type Kind struct {
 	Name   string  // "job": the block in HCL, the type in a plan file, the folder of its Records in ZooKeeper
 	Member string  // what a member is called: "worker"
 	Counts []Count // what is counted, besides the live members
-	// Statuses lists every status that a resource of this kind can have, in the order in which they are tried.
+	// Statuses lists every status that a resource of this kind can have, in the order in which they are tried. KindOf puts
+	// those of all kinds before those of the kind.
 	Statuses []Status
 	// Fields are the dotted names of everything in the JSON of a declaration; "*" in a name stands for every key. A newer
-	// muster wrote any other name; it is kept.
+	// muster wrote any other name; it is kept. KindOf adds those of the properties.
 	Fields []string
 	// Classic reports whether workers of the classic controller make such resources too.
 	Classic bool
@@ -57,19 +60,6 @@ type Work struct {
 	Count     string // the name of the count of what is unfinished
 	One, Many string // what it is called: "batch", "batches"
 }
-
-// ID names a declaration.
-type ID struct {
-	Name string // of the znode, below Root
-	Root string // absolute znode path
-	// Address names the block (job.ingest["eu"]). The Record keeps it, so that a person finds the source. It is never
-	// compared: renaming a block changes nothing.
-	Address string
-	At      string // place of the block ("jobs.hcl:29"); neither recorded nor compared
-}
-
-// Path is the path of the resource's own znode.
-func (id ID) Path() string { return Join(id.Root, id.Name) }
 
 // Policy is the part of a declaration that decides which changes are allowed.
 type Policy struct {
@@ -127,4 +117,102 @@ func Changes(a, b Declaration) []Change {
 		}
 	}
 	return cs
+}
+
+// Common is what every declaration begins with. The declaration of a kind embeds it.
+type Common struct {
+	Name string `json:"name"` // of the znode, below Root
+	Root string `json:"root"` // absolute znode path
+	// Address names the block (job.ingest["eu"]). The Record keeps it, so that a person finds the source. It is never
+	// compared: renaming a block changes nothing.
+	Address string `json:"address,omitempty"`
+	At      string `json:"-"` // place of the block ("jobs.hcl:29"); neither recorded nor compared
+}
+
+// Labelled is what every declaration ends with: the order of its JSON is part of the digest of its Record.
+type Labelled struct {
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+// ID implements Declaration.
+func (c Common) ID() Common { return c }
+
+// Path is the path of the resource's own znode.
+func (c Common) Path() string { return Join(c.Root, c.Name) }
+
+// Shared is the Common of a declaration.
+func (c *Common) Shared() *Common { return c }
+
+// LabelSet is the Labelled of a declaration.
+func (l *Labelled) LabelSet() *Labelled { return l }
+
+// Shares is a pointer to a declaration that embeds Common and Labelled.
+type Shares[T any] interface {
+	*T
+	Shared() *Common
+	LabelSet() *Labelled
+}
+
+// checked is a declaration that says what is wrong with it.
+type checked interface {
+	Declaration
+	Check() error
+}
+
+// KindOf completes k, whose declarations are values of type T with these properties.
+func KindOf[T checked, P Shares[T]](k Kind, ps []Property[T]) Kind {
+	k.Statuses = append([]Status{
+		StatusUnreadable, StatusForeign, StatusDamaged, StatusMissing, StatusTerminating,
+	}, k.Statuses...)
+	k.Fields = append(append(Names(ps), "name", "root", "address", "labels"), k.Fields...)
+	k.Decode = func(body []byte, at string) (Declaration, error) {
+		t := Default[T, P](ps)
+		P(&t).Shared().Root = "" // it has no default here
+		if err := json.Unmarshal(body, &t); err != nil {
+			return nil, err
+		}
+		P(&t).Shared().At = at
+		FillMissing(ps, &t)
+		return t, t.Check()
+	}
+	return k
+}
+
+// Default is a declaration with all defaults. It has no name.
+func Default[T any, P Shares[T]](ps []Property[T]) T {
+	var t T
+	P(&t).Shared().Root = DefaultRoot
+	SetDefaults(ps, &t)
+	return t
+}
+
+// Of is what r declares; the zero T if r is nil or declares another kind.
+func Of[T Declaration](r *Record) (t T) {
+	if r != nil {
+		t, _ = r.Declaration.(T)
+	}
+	return t
+}
+
+// CheckDeclared returns an error that starts with the JSON name of the first invalid value of t, or nil. It is for what
+// is read back from ZooKeeper or a plan file. Package spec checks HCL itself, and reports the place.
+func CheckDeclared[T Declaration, P Shares[T]](ps []Property[T], t T) error {
+	c := P(&t).Shared()
+	if err := CheckName(t.Kind().Name, c.Name); err != nil {
+		return fmt.Errorf("name: %w", err)
+	}
+	if err := CheckRoot(c.Root); err != nil {
+		return fmt.Errorf("root: %w", err)
+	}
+	return Check(ps, &t)
+}
+
+// DeclaredFields lists the values in t in the order of the table, then others, then its labels, sorted.
+func DeclaredFields[T any, P Shares[T]](ps []Property[T], t T, others ...Field) []Field {
+	fs := append(FieldsOf(ps, &t), others...)
+	labels := P(&t).LabelSet().Labels
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		fs = append(fs, Field{Name: "labels." + k, Value: labels[k]})
+	}
+	return fs
 }

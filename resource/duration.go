@@ -10,6 +10,9 @@ import (
 // are equal.
 type Duration time.Duration
 
+// MaxDuration is the maximum of every other duration in a declaration.
+const MaxDuration = Duration(30 * 24 * time.Hour)
+
 // Limits of a session timeout. A shorter session ends at every pause of the process; a longer one shows a dead member
 // as live for more than a day.
 const (

@@ -40,6 +40,21 @@ const (
 	TypeText                 // text that Valid accepts
 )
 
+// DurationOf is a property that is a duration, from 1 ms to MaxDuration.
+func DurationOf[T any](name, initial, doc string, ref func(*T) *Duration) Property[T] {
+	return Property[T]{
+		Name: name, Doc: doc, Type: TypeDuration, Default: initial,
+		Min: int64(time.Millisecond), Max: int64(MaxDuration), Ref: func(t *T) any { return ref(t) },
+	}
+}
+
+// SessionOf is the timeout of a session as a property.
+func SessionOf[T any](initial, doc string, ref func(*T) *Duration) Property[T] {
+	p := DurationOf("timeouts.session", initial, doc, ref)
+	p.Min, p.Max = int64(MinSessionTimeout), int64(MaxSessionTimeout)
+	return p
+}
+
 // SetDefaults sets every property of t that has a default.
 func SetDefaults[T any](ps []Property[T], t *T) {
 	for _, p := range ps {
@@ -65,54 +80,64 @@ func (p Property[T]) setDefault(t *T) {
 	}
 }
 
+// number is the value in t, if it is of TypeInt, TypeDuration or TypeSize.
+func (p Property[T]) number(t *T) (n int64, ok bool) {
+	switch v := p.Ref(t).(type) {
+	case *int:
+		return int64(*v), true
+	case *Duration:
+		return int64(*v), true
+	case *Size:
+		return int64(*v), true
+	}
+	return 0, false
+}
+
+// write is such a number as users write it.
+func (p Property[T]) write(n int64) string {
+	switch p.Type {
+	case TypeDuration:
+		return Duration(n).String()
+	case TypeSize:
+		return Size(n).String()
+	}
+	return strconv.FormatInt(n, 10)
+}
+
 // Text is the value in t as users write it.
 func (p Property[T]) Text(t *T) string {
 	switch v := p.Ref(t).(type) {
-	case *int:
-		return strconv.Itoa(*v)
-	case *Duration:
-		return v.String()
-	case *Size:
-		return v.String()
 	case *string:
 		return *v
 	case *bool:
 		return strconv.FormatBool(*v)
 	}
-	return ""
+	n, _ := p.number(t)
+	return p.write(n)
 }
 
 // defaultText is the default as Text writes it.
 func (p Property[T]) defaultText() string {
-	switch p.Type {
-	case TypeDuration:
-		var d Duration
-		_ = d.UnmarshalText([]byte(p.Default))
-		return d.String()
-	case TypeSize:
-		var s Size
-		_ = s.UnmarshalText([]byte(p.Default))
-		return s.String()
+	if p.Type != TypeDuration && p.Type != TypeSize {
+		return p.Default
 	}
-	return p.Default
+	var t T
+	p.setDefault(&t)
+	return p.Text(&t)
+}
+
+// IsMissing reports whether p has no value in t. An empty word is never a valid value, and 0 only if it is within the
+// limits.
+func (p Property[T]) IsMissing(t *T) bool {
+	n, isNumber := p.number(t)
+	return isNumber && n == 0 && p.Min > 0 || !isNumber && p.Text(t) == ""
 }
 
 // FillMissing sets every property that has no value to its default: an older muster or another program did not write
-// it. An empty word is never a valid value, and 0 only if it is within the limits.
+// it.
 func FillMissing[T any](ps []Property[T], t *T) {
 	for _, p := range ps {
-		empty := false
-		switch v := p.Ref(t).(type) {
-		case *int:
-			empty = *v == 0 && p.Min > 0
-		case *Duration:
-			empty = *v == 0 && p.Min > 0
-		case *Size:
-			empty = *v == 0 && p.Min > 0
-		case *string:
-			empty = *v == ""
-		}
-		if empty && !p.Required {
+		if !p.Required && p.IsMissing(t) {
 			p.setDefault(t)
 		}
 	}
@@ -122,21 +147,14 @@ func FillMissing[T any](ps []Property[T], t *T) {
 // a plan file. Package spec checks HCL itself, more strictly, and reports the place.
 func Check[T any](ps []Property[T], t *T) error {
 	for _, p := range ps {
-		switch v := p.Ref(t).(type) {
-		case *int:
-			if int64(*v) < p.Min || int64(*v) > p.Max {
-				return fmt.Errorf("%s: %d is not between %d and %d", p.Name, *v, p.Min, p.Max)
-			}
-		case *Duration:
-			if *v < 0 {
-				return fmt.Errorf("%s: %s is negative", p.Name, *v)
-			}
-		case *Size:
-			if int64(*v) < p.Min || int64(*v) > p.Max {
-				return fmt.Errorf("%s: %s is not between %s and %s", p.Name, *v, Size(p.Min), Size(p.Max))
-			}
-		case *string:
-			if err := p.CheckText(*v); err != nil {
+		switch n, isNumber := p.number(t); {
+		case p.Type == TypeDuration && n < 0:
+			return fmt.Errorf("%s: %s is negative", p.Name, p.Text(t))
+		case p.Type == TypeDuration:
+		case isNumber && (n < p.Min || n > p.Max):
+			return fmt.Errorf("%s: %s is not between %s and %s", p.Name, p.Text(t), p.write(p.Min), p.write(p.Max))
+		default:
+			if err := p.CheckText(p.Text(t)); err != nil {
 				return fmt.Errorf("%s: %w", p.Name, err)
 			}
 		}
@@ -177,12 +195,8 @@ func Names[T any](ps []Property[T]) []string {
 // Limits says which values p may have: "1 to 20000", "100ms to 24h", "protobuf or text", "a version constraint".
 func (p Property[T]) Limits() string {
 	switch p.Type {
-	case TypeInt:
-		return fmt.Sprintf("%d to %d", p.Min, p.Max)
-	case TypeDuration:
-		return fmt.Sprintf("%s to %s", Duration(time.Duration(p.Min)), Duration(time.Duration(p.Max)))
-	case TypeSize:
-		return fmt.Sprintf("%s to %s", Size(p.Min), Size(p.Max))
+	case TypeInt, TypeDuration, TypeSize:
+		return p.write(p.Min) + " to " + p.write(p.Max)
 	case TypeEnum:
 		return strings.Join(p.Choices, " or ")
 	case TypeText:

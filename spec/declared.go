@@ -51,10 +51,10 @@ func (l *loader) readDeclared(c *Config) declared {
 }
 
 // read decodes all blocks of a kind.
-func (k kindOf[T]) read(l *loader, c *Config, d *declared, defaults settings) {
+func (k kindOf[T, P]) read(l *loader, c *Config, d *declared, defaults settings) {
 	base, from, ok := k.readDefaults(l, defaults)
 	if from["root"] != "default" {
-		c.Default = *k.identity(&base).root
+		c.Default = P(&base).Shared().Root
 	}
 	first := map[string]*hcl.Block{}
 	for _, b := range l.blocks[k.blockType] {
@@ -74,7 +74,7 @@ func (k kindOf[T]) read(l *loader, c *Config, d *declared, defaults settings) {
 }
 
 // readDefaults decodes the defaults block on top of what every declaration of the kind has.
-func (k kindOf[T]) readDefaults(l *loader, set settings) (T, origins, bool) {
+func (k kindOf[T, P]) readDefaults(l *loader, set settings) (T, origins, bool) {
 	base, from := k.initial, origins{"name": "default", "root": "default"}
 	for _, name := range k.names() {
 		from[name] = "default"
@@ -85,10 +85,10 @@ func (k kindOf[T]) readDefaults(l *loader, set settings) (T, origins, bool) {
 }
 
 // readBlock reads the parts of a block, once for all that for_each makes of it.
-func (k kindOf[T]) readBlock(l *loader, b *hcl.Block) *block[T] {
+func (k kindOf[T, P]) readBlock(l *loader, b *hcl.Block) *block[T] {
 	bl := &block[T]{label: b.Labels[0], hcl: b, at: at(b.DefRange)}
 	in := k.blockType + " " + quote(bl.label)
-	if err := k.checkName(bl.label); err != nil {
+	if err := resource.CheckName(k.blockType, bl.label); err != nil {
 		d := l.add(codeName, &b.LabelRanges[0], "%s", err)
 		d.In, bl.damaged = in, true
 	}
@@ -113,7 +113,7 @@ func (k kindOf[T]) readBlock(l *loader, b *hcl.Block) *block[T] {
 }
 
 // expand decodes a block once, or once for every key of its for_each; false means that the keys are not known.
-func (k kindOf[T]) expand(l *loader, c *Config, d *declared, b *block[T]) bool {
+func (k kindOf[T, P]) expand(l *loader, c *Config, d *declared, b *block[T]) bool {
 	s := l.newScope(k.blockType + " " + quote(b.label))
 	address := k.blockType + "." + b.label
 	if b.each == nil {
@@ -136,12 +136,12 @@ func (k kindOf[T]) expand(l *loader, c *Config, d *declared, b *block[T]) bool {
 }
 
 // instance decodes one declaration and checks its preconditions. One with a finding is not compared with the others.
-func (k kindOf[T]) instance(c *Config, d *declared, b *block[T], s *scope, address string) {
+func (k kindOf[T, P]) instance(c *Config, d *declared, b *block[T], s *scope, address string) {
 	s.address = address
 	d.places[address] = b.hcl.DefRange
 	t := b.defaults
-	id := k.identity(&t)
-	*id.name, *id.address, *id.at = b.label, address, b.at
+	common := P(&t).Shared()
+	common.Name, common.Address, common.At = b.label, address, b.at
 	from := maps.Clone(b.from)
 	from["name"] = b.at
 	k.apply(s, b.set, &t, from, "")
@@ -164,11 +164,11 @@ func (k kindOf[T]) instance(c *Config, d *declared, b *block[T], s *scope, addre
 	}
 	k.add(c, t)
 	c.Origins[address] = from
-	d.things = append(d.things, thing{k, b.label, *id.name, resource.Join(*id.root, *id.name), address})
+	d.things = append(d.things, thing{k, b.label, common.Name, common.Path(), address})
 }
 
 // fits reports a declaration that as a whole cannot be.
-func (k kindOf[T]) fits(s *scope, b *block[T], t T) bool {
+func (k kindOf[T, P]) fits(s *scope, b *block[T], t T) bool {
 	if k.limits == nil {
 		return true
 	}

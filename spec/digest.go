@@ -8,15 +8,11 @@ import (
 	"slices"
 	"time"
 
-	"muster/group"
-	"muster/job"
-	"muster/queue"
+	"muster/resource"
 )
 
 // digest is a hash of what the configuration means. Places, spelling and credentials do not change it.
 func (c *Config) digest() string {
-	jobs := slices.Clone(c.Jobs)
-	slices.SortFunc(jobs, func(a, b job.Job) int { return cmp.Compare(a.Address, b.Address) })
 	type ignore struct {
 		Address string   `json:"address"`
 		Fields  []string `json:"fields"`
@@ -33,18 +29,20 @@ func (c *Config) digest() string {
 	meaning := map[string]any{
 		"stack": c.Stack, "home": c.Home, "roots": sorted(c.Roots), "take_over": sorted(c.TakeOver),
 		"servers": c.ZooKeeper.Servers, "session_timeout": c.ZooKeeper.SessionTimeout, "acl": sorted(c.ZooKeeper.ACL),
-		"tls": tls(c.ZooKeeper.TLS), "jobs": jobs, "ignores": ignores,
+		"tls": tls(c.ZooKeeper.TLS), "jobs": byAddress(c.Jobs), "ignores": ignores,
 	}
 	if len(c.Groups) > 0 { // a configuration without groups keeps the digest that it had before there were groups
-		meaning["groups"] = slices.SortedFunc(slices.Values(c.Groups),
-			func(a, b group.Group) int { return cmp.Compare(a.Address, b.Address) })
+		meaning["groups"] = byAddress(c.Groups)
 	}
 	if len(c.Queues) > 0 { // likewise
-		meaning["queues"] = slices.SortedFunc(slices.Values(c.Queues),
-			func(a, b queue.Queue) int { return cmp.Compare(a.Address, b.Address) })
+		meaning["queues"] = byAddress(c.Queues)
 	}
 	_ = json.NewEncoder(sum).Encode(meaning) // plain data into a hash: neither can fail
 	return hex.EncodeToString(sum.Sum(nil))
+}
+
+func byAddress[T resource.Declaration](list []T) []T {
+	return slices.SortedFunc(slices.Values(list), func(a, b T) int { return cmp.Compare(a.ID().Address, b.ID().Address) })
 }
 
 // sorted copies and sorts a list whose order means nothing. A nil list becomes like an empty one.

@@ -12,16 +12,8 @@ import (
 	"muster/resource"
 )
 
-// Bounds of durations. A shorter session would be lost in a short pause. A longer one would keep a dead worker alive
-// for more than a day.
-const (
-	maxDuration = 30 * 24 * time.Hour
-	minSession  = time.Duration(resource.MinSessionTimeout)
-	maxSession  = time.Duration(resource.MaxSessionTimeout)
-)
-
 // duration decodes a Go duration between two bounds.
-func (s *scope) duration(a *hcl.Attribute, least, most time.Duration) (resource.Duration, bool) {
+func (s *scope) duration(a *hcl.Attribute, least, most resource.Duration) (resource.Duration, bool) {
 	v, ok := s.eval(a.Expr)
 	if !ok || v.IsNull() {
 		return 0, false
@@ -40,8 +32,8 @@ func (s *scope) duration(a *hcl.Attribute, least, most time.Duration) (resource.
 		return 0, false
 	}
 	text := v.AsString()
-	length, err := time.ParseDuration(text)
-	if err != nil {
+	var length resource.Duration
+	if length.UnmarshalText([]byte(text)) != nil {
 		d := s.wrong(codeDuration, a, v, "%s must be a duration, such as \"30s\" or \"2m\"", a.Name)
 		d.Help = "units are h, m, s and ms; they can be combined: \"1m30s\""
 		if meant, ok := durationMeant(text); ok {
@@ -50,8 +42,7 @@ func (s *scope) duration(a *hcl.Attribute, least, most time.Duration) (resource.
 		return 0, false
 	}
 	if length < least || length > most {
-		from, to := resource.Duration(least), resource.Duration(most)
-		d := s.wrong(codeDuration, a, v, "%s must be from %s to %s", a.Name, from, to)
+		d := s.wrong(codeDuration, a, v, "%s must be from %s to %s", a.Name, least, most)
 		switch {
 		case length < 0 && least == 0:
 			d.Help = "a duration is not negative"
@@ -60,7 +51,7 @@ func (s *scope) duration(a *hcl.Attribute, least, most time.Duration) (resource.
 		}
 		return 0, false
 	}
-	return resource.Duration(length), true
+	return length, true
 }
 
 // durationMeant guesses the duration that somebody meant: "30 seconds", "1 min", "2 days", "30".
@@ -93,7 +84,7 @@ func durationMeant(text string) (string, bool) {
 		total += time.Duration(n.Hours() * float64(unit))
 		rest = strings.TrimSpace(rest[len(m[0]):])
 	}
-	if total <= 0 || total > maxDuration {
+	if total <= 0 || total > time.Duration(resource.MaxDuration) {
 		return "", false
 	}
 	return resource.Duration(total).String(), true

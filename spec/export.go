@@ -71,26 +71,26 @@ func label(name string, used map[string]bool) string {
 	return l
 }
 
-func (k kindOf[T]) export(b *bytes.Buffer, d resource.Declaration, root string, used map[string]bool) {
+func (k kindOf[T, P]) export(b *bytes.Buffer, d resource.Declaration, root string, used map[string]bool) {
 	t, ok := d.(T)
 	if !ok {
 		return
 	}
-	id := k.identity(&t)
-	l := label(*id.name, used)
+	common := P(&t).Shared()
+	l := label(common.Name, used)
 	fmt.Fprintf(b, "\n%s %s {\n", k.blockType, literal(l))
-	if l != *id.name {
-		argument(b, "name", *id.name)
+	if l != common.Name {
+		argument(b, "name", common.Name)
 	}
-	if *id.root != root {
-		argument(b, "root", *id.root)
+	if common.Root != root {
+		argument(b, "root", common.Root)
 	}
 	usual := k.initial
 	k.table.export(b, &t, &usual)
 	for _, p := range k.parts.types {
 		p.export(b, &t)
 	}
-	if labels := *id.labels; len(labels) > 0 {
+	if labels := P(&t).LabelSet().Labels; len(labels) > 0 {
 		b.WriteString("\nlabels = {\n")
 		for _, key := range sortedKeys(labels) {
 			fmt.Fprintf(b, "%s = %s\n", literal(key), literal(labels[key]))

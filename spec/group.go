@@ -4,21 +4,18 @@ import (
 	"slices"
 
 	"muster/group"
-	"muster/resource"
 )
 
 // groups is the kind of group blocks.
-func groups() kindOf[group.Group] {
-	return kindOf[group.Group]{
+func groups() kindOf[group.Group, *group.Group] {
+	return kindOf[group.Group, *group.Group]{
 		table: table[group.Group]{
 			blockType: group.KindName, properties: group.Properties(),
 			words: map[string]words{"promote_after": {code: codePromoteAfter}},
 		},
 		inside: "members", initial: group.Default(),
-		checkName: func(name string) error { return resource.CheckName(group.KindName, name) },
-		identity:  func(g *group.Group) identity { return identity{&g.Name, &g.Root, &g.Address, &g.At, &g.Labels} },
-		add:       func(c *Config, g group.Group) { c.Groups = append(c.Groups, g) },
-		limits:    group.Group.CheckSize, tooLarge: codeDuties,
+		add:    func(c *Config, g group.Group) { c.Groups = append(c.Groups, g) },
+		limits: group.Group.CheckSize, tooLarge: codeDuties,
 		parts: parts[group.Group]{
 			one: "duty", many: "duties", most: group.MaxDuties, twice: codeDutyTwice, tooBig: codeDuties,
 			checkName: group.CheckDutyName,

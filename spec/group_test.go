@@ -70,13 +70,15 @@ func TestEverythingOfAGroup(t *testing.T) {
 	want := func(region, zone string) group.Group {
 		second := func(n int) resource.Duration { return resource.Duration(n) * resource.Duration(time.Second) }
 		return group.Group{
-			Name: "shop-" + region, Root: "/apps", Address: `group.shop["` + region + `"]`, At: "groups.hcl:11",
-			Settle: second(7), PromoteAfter: "50%",
+			Common: resource.Common{
+				Name: "shop-" + region, Root: "/apps", Address: `group.shop["` + region + `"]`, At: "groups.hcl:11",
+			},
+			Labelled: resource.Labelled{Labels: map[string]string{"team": "shop", "region": region}},
+			Settle:   second(7), PromoteAfter: "50%",
 			Timeouts: group.Timeouts{
 				Session: second(20), Join: second(300), Drain: second(60), Stale: second(90),
 			},
 			Lifecycle: group.Lifecycle{Protect: true},
-			Labels:    map[string]string{"team": "shop", "region": region},
 			Duties: []group.Duty{
 				{Name: "coordinator", Type: group.Leader, Versions: "~> 2.1", Prefer: group.Newest},
 				{Name: "janitor", Type: group.Leader, Prefer: group.Any},

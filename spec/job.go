@@ -4,12 +4,11 @@ import (
 	"fmt"
 
 	"muster/job"
-	"muster/resource"
 )
 
 // jobs is the kind of job blocks.
-func jobs() kindOf[job.Job] {
-	return kindOf[job.Job]{
+func jobs() kindOf[job.Job, *job.Job] {
+	return kindOf[job.Job, *job.Job]{
 		table: table[job.Job]{
 			blockType: job.KindName, properties: job.Properties(),
 			words: map[string]words{"workers": {
@@ -23,8 +22,6 @@ func jobs() kindOf[job.Job] {
 			}},
 		},
 		inside: "workers", initial: job.Default(),
-		checkName: func(name string) error { return resource.CheckName(job.KindName, name) },
-		identity:  func(j *job.Job) identity { return identity{&j.Name, &j.Root, &j.Address, &j.At, &j.Labels} },
-		add:       func(c *Config, j job.Job) { c.Jobs = append(c.Jobs, j) },
+		add: func(c *Config, j job.Job) { c.Jobs = append(c.Jobs, j) },
 	}
 }

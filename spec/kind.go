@@ -25,28 +25,20 @@ type kind interface {
 }
 
 // kindOf is a kind whose declarations are values of type T.
-type kindOf[T any] struct {
+type kindOf[T any, P resource.Shares[T]] struct {
 	table[T]
-	inside    string
-	initial   T // with all defaults
-	identity  func(*T) identity
-	checkName func(string) error
-	add       func(*Config, T)
-	parts     parts[T]
-	limits    func(T) error // says why a declaration as a whole cannot be; nil: whatever decodes can be
-	tooLarge  string        // the code of such a finding
+	inside   string
+	initial  T // with all defaults
+	add      func(*Config, T)
+	parts    parts[T]
+	limits   func(T) error // says why a declaration as a whole cannot be; nil: whatever decodes can be
+	tooLarge string        // the code of such a finding
 }
 
-// identity points to what every declaration has.
-type identity struct {
-	name, root, address, at *string
-	labels                  *map[string]string
-}
+func (k kindOf[T, P]) block() string { return k.blockType }
+func (k kindOf[T, P]) below() string { return k.inside }
 
-func (k kindOf[T]) block() string { return k.blockType }
-func (k kindOf[T]) below() string { return k.inside }
-
-func (k kindOf[T]) within() []string {
+func (k kindOf[T, P]) within() []string {
 	var names []string
 	for _, b := range k.parts.schemas() {
 		names = append(names, b.name)
@@ -54,7 +46,7 @@ func (k kindOf[T]) within() []string {
 	return names
 }
 
-func (k kindOf[T]) common() []string {
+func (k kindOf[T, P]) common() []string {
 	var names []string
 	for _, p := range k.properties {
 		if !p.Required {
@@ -65,7 +57,7 @@ func (k kindOf[T]) common() []string {
 }
 
 // schema is what may stand in a block of this kind.
-func (k kindOf[T]) schema() schema {
+func (k kindOf[T, P]) schema() schema {
 	s := schemaOf(slices.Concat([]string{"for_each", "name", "root"}, k.names(), []string{"labels"}))
 	s.blocks = append(append(s.blocks, k.parts.schemas()...), blockType{name: "precondition"})
 	return s

@@ -93,14 +93,16 @@ func TestEverything(t *testing.T) {
 	c := load(t, everything, o)
 	ingest := func(region string, workers int) job.Job {
 		return job.Job{
-			Name: "ingest-" + region, Root: "/jobs/prod", Address: `job.ingest["` + region + `"]`, At: "jobs.hcl:2",
-			Workers: workers, RollFormat: job.Text,
+			Common: resource.Common{
+				Name: "ingest-" + region, Root: "/jobs/prod", Address: `job.ingest["` + region + `"]`, At: "jobs.hcl:2",
+			},
+			Labelled: resource.Labelled{Labels: map[string]string{"region": region, "tier": "1"}},
+			Workers:  workers, RollFormat: job.Text,
 			Timeouts: job.Timeouts{
 				Session: resource.Duration(40 * time.Second), Join: resource.Duration(2 * time.Minute),
 				Barrier: resource.Duration(time.Minute), Stale: resource.Duration(90 * time.Second),
 			},
 			Lifecycle: job.Lifecycle{OnComplete: job.Retain, OnRunning: job.Fail, Protect: true},
-			Labels:    map[string]string{"region": region, "tier": "1"},
 		}
 	}
 	origins := map[string]string{

@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
@@ -33,7 +32,7 @@ func readProperty[T any](s *scope, p resource.Property[T], a *hcl.Attribute, t *
 	case *int:
 		return store(to)(s.wholeNumber(a, p.Min, p.Max, p.Required, w))
 	case *resource.Duration:
-		return store(to)(s.duration(a, time.Duration(p.Min), time.Duration(p.Max)))
+		return store(to)(s.duration(a, resource.Duration(p.Min), resource.Duration(p.Max)))
 	case *resource.Size:
 		return store(to)(s.size(a, resource.Size(p.Min), resource.Size(p.Max)))
 	case *string:

@@ -2,12 +2,11 @@ package spec
 
 import (
 	"muster/queue"
-	"muster/resource"
 )
 
 // queues is the kind of queue blocks.
-func queues() kindOf[queue.Queue] {
-	return kindOf[queue.Queue]{
+func queues() kindOf[queue.Queue, *queue.Queue] {
+	return kindOf[queue.Queue, *queue.Queue]{
 		table: table[queue.Queue]{
 			blockType: queue.KindName, properties: queue.Properties(),
 			words: map[string]words{
@@ -25,9 +24,7 @@ func queues() kindOf[queue.Queue] {
 			},
 		},
 		inside: "executors and watchers", initial: queue.Default(),
-		checkName: func(name string) error { return resource.CheckName(queue.KindName, name) },
-		identity:  func(q *queue.Queue) identity { return identity{&q.Name, &q.Root, &q.Address, &q.At, &q.Labels} },
-		add:       func(c *Config, q queue.Queue) { c.Queues = append(c.Queues, q) },
-		limits:    queue.Queue.CheckSizes, tooLarge: codeSizes,
+		add:    func(c *Config, q queue.Queue) { c.Queues = append(c.Queues, q) },
+		limits: queue.Queue.CheckSizes, tooLarge: codeSizes,
 	}
 }

@@ -42,24 +42,25 @@ type origins map[string]string
 
 // apply decodes set into t and notes where each value came from. A field that cannot be decoded keeps its value, and
 // marks the scope as failed.
-func (k kindOf[T]) apply(s *scope, set settings, t *T, from origins, prefix string) {
-	id := k.identity(t)
+func (k kindOf[T, P]) apply(s *scope, set settings, t *T, from origins, prefix string) {
+	common, labelled := P(t).Shared(), P(t).LabelSet()
 	if a := set.args["name"]; a != nil {
-		if store(id.name)(s.checkedText(codeName, a, k.checkName)) {
+		check := func(name string) error { return resource.CheckName(k.blockType, name) }
+		if store(&common.Name)(s.checkedText(codeName, a, check)) {
 			from["name"] = prefix + at(a.NameRange)
 		}
 	}
 	if a := set.args["root"]; a != nil {
-		if store(id.root)(s.checkedText(codePath, a, resource.CheckRoot)) {
+		if store(&common.Root)(s.checkedText(codePath, a, resource.CheckRoot)) {
 			from["root"] = prefix + at(a.NameRange)
 		}
 	}
 	k.decode(s, set, t, from, "", prefix)
 	if a := set.args["labels"]; a != nil {
 		if labels, ok := s.labels(a); ok {
-			*id.labels = mergeLabels(*id.labels, labels, from, prefix+at(a.NameRange))
+			labelled.Labels = mergeLabels(labelled.Labels, labels, from, prefix+at(a.NameRange))
 		}
-		if n := len(*id.labels); n > maxLabels {
+		if n := len(labelled.Labels); n > maxLabels {
 			s.wrong(codeLabels, a, cty.NilVal, "a %s has at most %d labels; this one has %d", k.blockType, maxLabels, n)
 		}
 	}

@@ -3,7 +3,6 @@ package spec
 import (
 	"bytes"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
@@ -74,25 +73,11 @@ func (k table[T]) export(b *bytes.Buffer, t, usual *T) {
 
 // inHCL is the value of a property as it stands in HCL; empty if it has none.
 func inHCL[T any](p resource.Property[T], t *T) string {
-	switch v := p.Ref(t).(type) {
-	case *int:
-		if int64(*v) >= p.Min {
-			return strconv.Itoa(*v)
-		}
-	case *resource.Duration:
-		if int64(*v) >= p.Min {
-			return literal(v.String())
-		}
-	case *resource.Size:
-		if int64(*v) >= p.Min {
-			return literal(v.String())
-		}
-	case *string:
-		if *v != "" {
-			return literal(*v)
-		}
-	case *bool:
-		return strconv.FormatBool(*v)
+	switch {
+	case p.IsMissing(t):
+		return ""
+	case p.Type == resource.TypeInt, p.Type == resource.TypeBool:
+		return p.Text(t)
 	}
-	return ""
+	return literal(p.Text(t))
 }

@@ -38,7 +38,7 @@ func (l *loader) readZooKeeper(c *Config) {
 		}
 	}
 	if a := body.args["session_timeout"]; a != nil {
-		if d, ok := s.duration(a, minSession, maxSession); ok {
+		if d, ok := s.duration(a, resource.MinSessionTimeout, resource.MaxSessionTimeout); ok {
 			z.SessionTimeout = d
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"muster/job"
+	"muster/resource"
 	"muster/worker"
 	"muster/zkstate/zkconn"
 )
@@ -138,7 +139,8 @@ func childMain() int {
 		fmt.Println("dial", err)
 		return 1
 	}
-	m, err := worker.Join(ctx, s, config(job.Job{Root: root, Name: name}, os.Getenv(childWorkers)))
+	j := job.Job{Common: resource.Common{Root: root, Name: name}}
+	m, err := worker.Join(ctx, s, config(j, os.Getenv(childWorkers)))
 	if err != nil {
 		fmt.Println("join", outcome(err, s))
 		return 1

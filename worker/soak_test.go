@@ -13,6 +13,7 @@ import (
 
 	"muster/job"
 	"muster/plan"
+	"muster/resource"
 	"muster/worker"
 	"muster/zkserver"
 	"muster/zkstate"
@@ -46,7 +47,7 @@ func childMany(ctx context.Context, cfg zkconn.Config, root, name string) int {
 	for range atOnce {
 		go func() {
 			for identity := range queue {
-				said, again := joinOnce(ctx, cfg, config(job.Job{Root: root, Name: name}, identity))
+				said, again := joinOnce(ctx, cfg, config(job.Job{Common: resource.Common{Root: root, Name: name}}, identity))
 				say.Lock()
 				fmt.Println(said)
 				say.Unlock()

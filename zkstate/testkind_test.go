@@ -22,7 +22,9 @@ func TestAnotherKindInZooKeeper(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lamp := testkind.Lamp{Name: "a", Root: f.root + "/jobs", Address: "lamp.a", Colour: "white", Watts: 40}
+	lamp := testkind.Lamp{
+		Common: resource.Common{Name: "a", Root: f.root + "/jobs", Address: "lamp.a"}, Colour: "white", Watts: 40,
+	}
 	beside := f.declare("b", 2)
 	row := func(declared ...resource.Declaration) plan.Row {
 		t.Helper()

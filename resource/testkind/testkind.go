@@ -3,7 +3,6 @@
 package testkind
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"muster/resource"
@@ -11,12 +10,10 @@ import (
 
 // Lamp is one resource of the kind.
 type Lamp struct {
-	Name    string `json:"name"`
-	Root    string `json:"root"`
-	Address string `json:"address,omitempty"`
-	At      string `json:"-"`
-	Colour  string `json:"colour"`
-	Watts   int    `json:"watts"` // immutable
+	resource.Common
+	Colour string `json:"colour"`
+	Watts  int    `json:"watts"` // immutable
+	resource.Labelled
 }
 
 // Properties is the table of a lamp's arguments.
@@ -37,30 +34,19 @@ func Properties() []resource.Property[Lamp] {
 
 // Kind describes the kind of lamps.
 func Kind() resource.Kind {
-	return resource.Kind{
-		Name: "lamp", Member: "reader", Fields: append(resource.Names(Properties()), "name", "root", "address"),
-		Statuses: []resource.Status{"off", "on", resource.StatusDamaged, resource.StatusMissing},
-		Decode: func(body []byte, at string) (resource.Declaration, error) {
-			l := Lamp{At: at}
-			if err := json.Unmarshal(body, &l); err != nil {
-				return nil, err
-			}
-			resource.FillMissing(Properties(), &l)
-			return l, resource.Check(Properties(), &l)
-		},
-	}
+	return resource.KindOf(resource.Kind{
+		Name: "lamp", Member: "reader", Statuses: []resource.Status{"off", "on"},
+	}, Properties())
 }
 
 // Kind implements resource.Declaration.
 func (l Lamp) Kind() resource.Kind { return Kind() }
 
-// ID implements resource.Declaration.
-func (l Lamp) ID() resource.ID {
-	return resource.ID{Name: l.Name, Root: l.Root, Address: l.Address, At: l.At}
-}
-
 // Fields implements resource.Declaration.
-func (l Lamp) Fields() []resource.Field { return resource.FieldsOf(Properties(), &l) }
+func (l Lamp) Fields() []resource.Field { return resource.DeclaredFields(Properties(), l) }
+
+// Check returns an error that names the first invalid value, or nil.
+func (l Lamp) Check() error { return resource.CheckDeclared(Properties(), l) }
 
 // Policy implements resource.Declaration.
 func (l Lamp) Policy() resource.Policy { return resource.Policy{} }
