@@ -2,12 +2,12 @@ package planfile
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -17,50 +17,57 @@ import (
 )
 
 // Decode reads a file that Encode wrote. It accepts exactly the bytes that Encode writes for the result. Every other
-// file is ErrDamaged or ErrVersion, with a sentence that says what is wrong. The digest finds accidents and careless
-// edits; it does not prove who wrote the file.
+// file is ErrDamaged or ErrVersion. The digest finds accidents and careless edits. It does not prove who wrote the
+// file: what it covers is checked too.
 func Decode(kinds []resource.Kind, file []byte) (Saved, error) {
 	if len(file) > MaxFile {
 		return Saved{}, damaged("it has %d bytes; a plan file has at most %d", len(file), MaxFile)
 	}
 	var version struct {
-		FormatVersion *string   `json:"format_version"`
-		Rows          textBytes `json:"resource_changes"`
+		FormatVersion string `json:"format_version"`
 	}
-	if err := json.Unmarshal(file, &version); err != nil {
-		return Saved{}, syntaxError(file, err)
+	_ = json.Unmarshal(file, &version) // what is no JSON has no digest
+	if v := version.FormatVersion; v != "" && v != FormatVersion {
+		return Saved{}, fmt.Errorf("%w: its format_version is %.20q; this muster reads %q", ErrVersion, v, FormatVersion)
 	}
-	switch v := version.FormatVersion; {
-	case v == nil:
-		return Saved{}, damaged("it has no format_version, so it is not a plan of muster")
-	case *v != FormatVersion:
-		return Saved{}, fmt.Errorf("%w: its format_version is %.20q; this muster reads %q",
-			ErrVersion, *v, FormatVersion)
-	}
-	if frame := len(file) - int(version.Rows); frame > maxFrame {
-		return Saved{}, damaged("it has %d bytes besides its rows; a plan file has at most %d", frame, maxFrame)
+	digest, ok := verify(file)
+	if !ok {
+		return Saved{}, damaged("its digest does not match its content: " +
+			"it is no plan, was cut short, or was edited or formatted anew after plan wrote it")
 	}
 	s, err := decode(kinds, file)
-	if err == nil {
-		return s, nil
+	if err != nil {
+		return Saved{}, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
-	// A key that stands twice explains the file best, whatever else is wrong with it.
-	if key := duplicateKey(file[:min(len(file), maxFrame)]); key != "" {
-		return Saved{}, damaged("it holds the key %.80q twice in one object", key)
+	same := &comparer{rest: file}
+	if err := s.write(same, kinds, digest); err != nil || len(same.rest) > 0 {
+		return Saved{}, damaged("its text is not as plan wrote it, although its digest matches")
 	}
-	return Saved{}, err
+	return s, nil
+}
+
+// verify returns the digest in the file, and whether it is that of the file.
+func verify(file []byte) (digest string, ok bool) {
+	at := digestAt(file)
+	if at+len(noDigest) > len(file) {
+		return "", false
+	}
+	sum := sha256.New()
+	sum.Write(file[:at])
+	sum.Write([]byte(noDigest))
+	sum.Write(file[at+len(noDigest):])
+	digest = hex.EncodeToString(sum.Sum(nil))
+	return digest, digest == string(file[at:at+len(noDigest)])
 }
 
 func decode(kinds []resource.Kind, file []byte) (Saved, error) {
-	dec := json.NewDecoder(bytes.NewReader(file))
-	dec.DisallowUnknownFields()
 	var doc document
-	if err := dec.Decode(&doc); err != nil {
-		return Saved{}, jsonError(err)
+	if err := json.Unmarshal(file, &doc); err != nil {
+		return Saved{}, err
 	}
 	created, err := time.Parse(time.RFC3339, doc.Created)
 	if err != nil {
-		return Saved{}, damaged("created is %.40q, which is not a time such as 2006-01-02T15:04:05Z", doc.Created)
+		return Saved{}, err
 	}
 	s := Saved{
 		Created: created.UTC(), MusterVersion: doc.MusterVersion, Servers: doc.Servers, ACL: doc.ACL,
@@ -74,17 +81,25 @@ func decode(kinds []resource.Kind, file []byte) (Saved, error) {
 		s.TLS = *doc.TLS
 	}
 	if err := s.check(); err != nil {
-		return Saved{}, damaged("%w", err)
-	}
-	if s.Plan.Rows, err = rows(kinds, doc); err != nil {
 		return Saved{}, err
 	}
-	if err := doc.checkDigest(file); err != nil {
-		return Saved{}, err
+	paths := map[string]bool{}
+	for _, c := range doc.Rows {
+		r, err := c.row(kinds)
+		if err == nil {
+			err = checkRow(r, plan.Want{Stack: doc.Stack, Home: doc.Home})
+		}
+		if err != nil {
+			return Saved{}, fmt.Errorf("row %.200q: %w", c.Address, err)
+		}
+		if paths[r.Path] {
+			return Saved{}, fmt.Errorf("two rows have the path %.200q", r.Path)
+		}
+		paths[r.Path] = true
+		s.Plan.Rows = append(s.Plan.Rows, r)
 	}
-	same := &comparer{rest: file}
-	if err := s.write(same, kinds, doc.Digest); err != nil || len(same.rest) > 0 {
-		return Saved{}, damaged("its text is not as plan wrote it (a key was added, left out, moved or formatted anew)")
+	if !slices.IsSortedFunc(s.Plan.Rows, plan.CompareRows) {
+		return Saved{}, errors.New("its rows are out of order")
 	}
 	return s, nil
 }
@@ -116,107 +131,53 @@ func (s Saved) check() error {
 	return nil
 }
 
-// rows decodes and checks every row. The rows must have the order of a plan and different paths.
-func rows(kinds []resource.Kind, doc document) ([]plan.Row, error) {
-	w := plan.Want{Stack: doc.Stack, Home: doc.Home}
-	var rs []plan.Row
-	paths := map[string]bool{}
-	file := &rowReader{rest: doc.Rows}
-	dec := json.NewDecoder(file)
-	file.row = dec
-	if first, err := dec.Token(); err != nil || first != json.Delim('[') {
-		return nil, damaged("resource_changes has the wrong type")
+// checkRow returns an error if no plan of w has such a row.
+func checkRow(r plan.Row, w plan.Want) error {
+	if r.Old == nil && r.New == nil {
+		return errors.New("it is neither declared nor observed")
 	}
-	for i := 0; dec.More(); i++ {
-		c, err := nextRow(dec)
-		if err != nil {
-			return nil, err
-		}
-		r, err := c.row(kinds)
-		if err == nil {
-			kind, _ := kindNamed(kinds, c.Type) // c.row found it
-			err = c.check(r, kind, w)
-		}
-		if isJSONError(err) {
-			return nil, jsonError(err)
-		}
-		if err != nil {
-			return nil, damaged("row %.200q: %w", c.Address, err)
-		}
-		if paths[r.Path] {
-			return nil, damaged("two rows have the path %.200q", r.Path)
-		}
-		paths[r.Path] = true
-		if i > 0 && plan.CompareRows(rs[i-1], r) > 0 {
-			return nil, damaged("row %.200q is out of order", c.Address)
-		}
-		rs = append(rs, r)
+	if err := checkNames(r); err != nil {
+		return err
 	}
-	return rs, nil
-}
-
-// The maximum size of a row, and of a file without its rows, in bytes. The largest rows are those of a job with 20,000
-// live workers.
-const (
-	maxRow   = 8 << 20
-	maxFrame = 4 << 20
-)
-
-// textBytes is how many bytes a JSON value has.
-type textBytes int
-
-func (n *textBytes) UnmarshalJSON(text []byte) error {
-	*n = textBytes(len(text))
+	// The file does not say which stacks may be taken over, so both reasons are possible.
+	takingOver := w
+	if r.Old != nil && r.Old.Record != nil {
+		takingOver.TakeOver = []string{r.Old.Record.Stack}
+	}
+	if r.Reason != takingOver.Reason(r) && r.Reason != w.Reason(r) {
+		return fmt.Errorf("action_reason %q contradicts the row's facts: they say %q", r.Reason, takingOver.Reason(r))
+	}
 	return nil
 }
 
-// rowReader gives the decoder of rows no more than it needs for one row, and fails before a row is too large. So no
-// more than a row is copied.
-type rowReader struct {
-	rest []byte
-	read int64
-	row  *json.Decoder
-}
-
-func (r *rowReader) Read(p []byte) (int, error) {
-	if r.read-r.row.InputOffset() > maxRow {
-		return 0, fmt.Errorf("a row has more than %d bytes", maxRow)
+// checkNames refuses names with which a commit would change znodes outside the row's path.
+func checkNames(r plan.Row) error {
+	if !r.Action().Changes() && r.New == nil {
+		return nil // only shown
 	}
-	if len(r.rest) == 0 {
-		return 0, io.EOF
+	slash := strings.LastIndex(r.Path, "/") + 1
+	root, name := strings.TrimSuffix(r.Path[:slash], "/"), r.Path[slash:]
+	if err := cmp.Or(resource.CheckName(r.Kind().Name, name), resource.CheckRoot(root)); err != nil {
+		return err
 	}
-	n := copy(p, r.rest)
-	r.rest, r.read = r.rest[n:], r.read+int64(n)
-	return n, nil
-}
-
-// nextRow decodes a row.
-func nextRow(dec *json.Decoder) (change, error) {
-	var text json.RawMessage
-	if err := dec.Decode(&text); err != nil {
-		return change{}, jsonError(err)
+	if r.New != nil && r.New.ID().Path() != r.Path {
+		return fmt.Errorf("it declares %s and changes %s", r.New.ID().Path(), r.Path)
 	}
-	strict := json.NewDecoder(bytes.NewReader(text))
-	strict.DisallowUnknownFields()
-	var c change
-	if err := strict.Decode(&c); err != nil {
-		return change{}, jsonError(err)
+	if r.Old == nil {
+		return nil
 	}
-	return c, nil
-}
-
-// checkDigest compares the digest with the file. It refuses a file with another layout than Encode's.
-func (d document) checkDigest(file []byte) error {
-	at := digestAt(file)
-	if at+len(noDigest) > len(file) || string(file[at:at+len(noDigest)]) != d.Digest {
-		return damaged("its digest is not where plan wrote it: the file was formatted anew or edited")
+	if rec := r.Old.Record; rec != nil {
+		if err := resource.CheckName("generation", rec.Generation); err != nil && r.Action().Changes() {
+			return fmt.Errorf("generation %q cannot be: %w", rec.Generation, err)
+		}
+		if at := rec.Declaration.ID().Path(); at != r.Path {
+			return fmt.Errorf("it observed %s and changes %s", at, r.Path)
+		}
 	}
-	sum := sha256.New()
-	sum.Write(file[:at])
-	sum.Write([]byte(noDigest))
-	sum.Write(file[at+len(noDigest):])
-	if hex.EncodeToString(sum.Sum(nil)) != d.Digest {
-		return damaged("its digest does not match its content: the file was edited or damaged after plan wrote it")
+	for _, c := range r.Old.Companions {
+		if rest, ok := strings.CutPrefix(c, r.Path+"-"); !ok || strings.Contains(rest, "/") {
+			return fmt.Errorf("%s is no companion of %s", c, r.Path)
+		}
 	}
 	return nil
 }
@@ -233,85 +194,5 @@ func (c *comparer) Write(p []byte) (int, error) {
 }
 
 func damaged(format string, args ...any) error {
-	return fmt.Errorf("%w: %w", ErrDamaged, fmt.Errorf(format, args...))
-}
-
-// syntaxError explains why file is not one JSON object.
-func syntaxError(file []byte, err error) error {
-	var at *json.SyntaxError
-	if !errors.As(err, &at) {
-		return jsonError(err)
-	}
-	dec := json.NewDecoder(bytes.NewReader(file))
-	var first json.RawMessage
-	switch first := dec.Decode(&first); {
-	case len(bytes.TrimSpace(file)) == 0:
-		return damaged("it is empty")
-	case first == nil:
-		return damaged("something follows the end of the plan, at byte %d", dec.InputOffset()+1)
-	case errors.Is(first, io.ErrUnexpectedEOF):
-		return damaged("it ends in the middle: it was cut short")
-	}
-	return damaged("it is not JSON: %v, at byte %d", at, at.Offset)
-}
-
-// isJSONError reports whether err is encoding/json's error about an unknown key or a wrong type.
-func isJSONError(err error) bool {
-	return err != nil &&
-		(errors.As(err, new(*json.UnmarshalTypeError)) || strings.HasPrefix(err.Error(), "json: unknown field "))
-}
-
-// jsonError explains why valid JSON is not a plan file.
-func jsonError(err error) error {
-	var mismatch *json.UnmarshalTypeError
-	if errors.As(err, &mismatch) {
-		if mismatch.Field == "" {
-			return damaged("it holds a JSON %s, not a plan", mismatch.Value)
-		}
-		return damaged("%s has the wrong type: a JSON %s", mismatch.Field, mismatch.Value)
-	}
-	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		return damaged("it holds the unknown key %s", name)
-	}
-	return damaged("%w", err)
-}
-
-// duplicateKey finds a key that stands twice in one object of the start of valid JSON, in any case of its letters; ""
-// if there is none.
-func duplicateKey(file []byte) string {
-	dec := json.NewDecoder(bytes.NewReader(file))
-	dec.UseNumber()
-	type level struct {
-		keys  map[string]bool // nil: an array
-		value bool            // the next string is a value
-	}
-	var stack []level
-	for {
-		token, err := dec.Token()
-		if err != nil {
-			return ""
-		}
-		top := len(stack) - 1
-		if key, ok := token.(string); ok && top >= 0 && stack[top].keys != nil && !stack[top].value {
-			if stack[top].keys[strings.ToLower(key)] {
-				return key
-			}
-			stack[top].keys[strings.ToLower(key)] = true
-			stack[top].value = true
-			continue
-		}
-		if token == json.Delim('}') || token == json.Delim(']') {
-			stack = stack[:top]
-			continue
-		}
-		if top >= 0 {
-			stack[top].value = false
-		}
-		switch token {
-		case json.Delim('{'):
-			stack = append(stack, level{keys: map[string]bool{}})
-		case json.Delim('['):
-			stack = append(stack, level{})
-		}
-	}
+	return fmt.Errorf("%w: "+format, append([]any{ErrDamaged}, args...)...)
 }

@@ -62,20 +62,8 @@ type document struct {
 	TLS            *resource.TLS     `json:"tls,omitempty"`
 	ConfigDigest   string            `json:"config_digest"`
 	Complete       bool              `json:"complete"`
-	Rows           rowsText          `json:"resource_changes"`
+	Rows           []change          `json:"resource_changes"`
 }
-
-// rowsText is the text of the rows. They are decoded one by one, so that a file that is not a plan is refused at its
-// first wrong row, before it takes many times its size in memory.
-type rowsText []byte
-
-func (r *rowsText) UnmarshalJSON(text []byte) error {
-	*r = bytes.Clone(text)
-	return nil
-}
-
-// MarshalJSON writes no rows: Saved.write puts them there.
-func (r rowsText) MarshalJSON() ([]byte, error) { return []byte("[]"), nil }
 
 var noDigest = strings.Repeat("0", 2*sha256.Size)
 
@@ -114,6 +102,7 @@ func (s Saved) write(w io.Writer, kinds []resource.Kind, digest string) error {
 		Created: s.Created.UTC().Format(time.RFC3339), ID: p.ID, Stack: p.Stack, Ensemble: p.Ensemble,
 		Servers: s.Servers, Home: p.Home, Roots: p.Roots, Unlisted: p.Unlisted, Unindexed: p.Unindexed,
 		ACL: s.ACL, SessionTimeout: s.SessionTimeout, ConfigDigest: s.ConfigDigest, Complete: !p.Partial,
+		Rows: []change{},
 	}
 	if s.TLS != (resource.TLS{}) {
 		doc.TLS = &s.TLS

@@ -96,16 +96,16 @@ func TestDecodeRefusesWrongGroups(t *testing.T) {
 	for _, c := range []struct{ old, new, says string }{
 		{`"retries": 0`, `"jitter": "5s", "retries": 0`, "not as plan wrote it"},
 		{`"retries": 0`, `"keep": 20, "retries": 0`, "not as plan wrote it"},
-		{`"retries": 0`, `"retries": "0"`, "cron.nightly.retries has the wrong type"},
+		{`"retries": 0`, `"retries": "0"`, "cron.nightly.retries of type"},
 		{`"retries": 0`, `"retries": 101`, "cron.nightly.retries: 101 is not between 0 and 100"},
 		{`"schedule": "0 2 * * *"`, `"schedule": "0 2 * *"`, "cron.nightly.schedule: "},
 		{`"versions": ">= 2.0, < 3"`, `"versions": ">> 2"`, "cron.nightly.versions: "},
 		{`"main": {}`, `"nightly": {}`, "leader.nightly: another duty has this name"},
-		{`"settle": "5s"`, `"settle": "5s", "unsettle": "5s"`, `unknown key "unsettle"`},
-		{`"held": 1`, `"held": 1, "joined": 1`, `unknown key "joined"`},
-		{`"joined": 2`, `"joined": 2, "worked": 1`, `unknown key "worked"`},
-		{`"keys": 3`, `"keys": 3, "kyes": 3`, `unknown key "kyes"`},
-		{`"action_reason": "undeclared"`, `"action_reason": "stale"`, "change.actions"},
+		{`"settle": "5s"`, `"settle": "5s", "unsettle": "5s"`, "not as plan wrote it"},
+		{`"held": 1`, `"held": 1, "joined": 1`, "not as plan wrote it"},
+		{`"joined": 2`, `"joined": 2, "worked": 1`, "not as plan wrote it"},
+		{`"keys": 3`, `"keys": 3, "kyes": 3`, "not as plan wrote it"},
+		{`"action_reason": "undeclared"`, `"action_reason": "stale"`, "contradicts the row's facts"},
 	} {
 		if !strings.Contains(file, c.old) {
 			t.Fatalf("the plan file holds no %s", c.old)
