@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"muster/docs"
 	"muster/group"
 	"muster/plan"
 	"muster/queue"
@@ -216,7 +217,7 @@ func (p *process) completeJobOrCode(f *searchFlags) cobra.CompletionFunc {
 		if len(args) == 0 && typed != "" {
 			words = append(words, withPrefix(typed, wordsToExplain())...)
 		}
-		for _, c := range spec.Codes() {
+		for _, c := range docs.Codes() {
 			if len(args) == 0 && typed != "" && strings.HasPrefix(c.Code, typed) {
 				words = append(words, cobra.CompletionWithDesc(c.Code, c.Meaning))
 			}

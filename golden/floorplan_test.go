@@ -45,9 +45,9 @@ func floorPlan() map[string]room {
 			"github.com/spf13/", version, "golang.org/x/crypto/x509roots/",
 		}},
 		"resource": {},
-		"job":      {ours: []string{"resource"}},
-		"group":    {ours: []string{"resource", "group/schedule"}, others: []string{version}},
-		"queue":    {ours: []string{"resource"}},
+		"job":      {ours: []string{"resource", "text"}},
+		"group":    {ours: []string{"resource", "group/schedule", "text"}, others: []string{version}},
+		"queue":    {ours: []string{"resource", "text"}},
 		"plan":     {ours: []string{"resource", "text"}},
 		"planfile": {ours: []string{"resource", "plan"}},
 		"report": {

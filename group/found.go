@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"muster/resource"
+	"muster/text"
 )
 
 // held counts the duties that somebody holds, besides the live members.
@@ -39,10 +40,7 @@ func (g Group) Health(o *resource.Observed) string {
 
 // LiveText implements resource.Declaration.
 func (g Group) LiveText(o *resource.Observed) string {
-	if n := o.Live - len(o.Strangers); n != 1 {
-		return fmt.Sprintf("%d members are live", n)
-	}
-	return "1 member is live"
+	return text.Plural(o.Live-len(o.Strangers), "member is live", "members are live")
 }
 
 // Progress implements resource.Declaration. A group has no work that ends: what its members have saved is in

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"muster/resource"
+	"muster/text"
 )
 
 // The counts of a job, besides its live workers.
@@ -65,14 +66,11 @@ func (j Job) Health(o *resource.Observed) string {
 // LiveText implements resource.Declaration. A run that has begun can have no live worker: all that joined have
 // completed.
 func (j Job) LiveText(o *resource.Observed) string {
-	switch n := o.Live - len(o.Strangers); n {
-	case 0:
+	n := o.Live - len(o.Strangers)
+	if n == 0 {
 		return fmt.Sprintf("the run has begun (%d of %d joined and completed)", Joined(o), j.Workers)
-	case 1:
-		return "1 worker is live"
-	default:
-		return fmt.Sprintf("%d workers are live", n)
 	}
+	return text.Plural(n, "worker is live", "workers are live")
 }
 
 // Progress implements resource.Declaration.

@@ -25,7 +25,7 @@ func (f Finding) Because() string {
 	case DriftPending:
 		return f.pending()
 	case DriftOrphan:
-		return "owned by stack " + r.owner() + ", not declared, " + string(r.Old.Status())
+		return "owned by stack " + r.fact("owner") + ", not declared, " + string(r.Old.Status())
 	case DriftForeign:
 		switch {
 		case r.Old.Foreign:
@@ -35,9 +35,9 @@ func (f Finding) Because() string {
 		case r.Reason == OtherKind:
 			return "a " + r.recordedKind() + " has this name"
 		case r.Reason == OtherHome:
-			return "owned by stack " + r.owner() + " of home " + r.home()
+			return "owned by stack " + r.fact("owner") + " of home " + r.fact("home")
 		}
-		return "owned by stack " + r.owner()
+		return "owned by stack " + r.fact("owner")
 	}
 	return r.unmanaged()
 }
@@ -56,13 +56,10 @@ func (f Finding) pending() string {
 
 // differs counts the changes; it is empty if there are none.
 func differs(changes []resource.Change) string {
-	switch len(changes) {
-	case 0:
+	if len(changes) == 0 {
 		return ""
-	case 1:
-		return "; 1 field differs from the declaration"
 	}
-	return fmt.Sprintf("; %d fields differ from the declaration", len(changes))
+	return "; " + text.Plural(len(changes), "field differs", "fields differ") + " from the declaration"
 }
 
 // health counts the members.

@@ -1,5 +1,7 @@
 package plan
 
+import "sync"
+
 // Action is what apply does with a row.
 type Action string
 
@@ -81,102 +83,84 @@ const (
 	StrangerChildren    Reason = "strangers"
 )
 
-// Reasons lists every reason in the order in which they are tried.
-func Reasons() []Reason {
-	return []Reason{
-		IsForeign, IsUnreadable, OtherKind, OtherStack, OtherHome,
-		IsDamaged, DamagedBeyondRepair, DamagedLive, DamagedLeftover,
-		MembersStopping, IsProtected, NotThere, AlreadyRunning, ClassicLive, ClassicLeftover, Equal, MutableDiffers,
-		OwnerDiffers, RecordEdited, ReadyDiffers, LiveDiffers, WorkUnfinished, StaleLeftover, TerminatedIdle,
-		TerminatedKept, CompletedKept, CompletedDone, Undeclared, UndeclaredLive, NotOurs, StrangerChildren,
-	}
-}
-
-// columns are the columns of the action table. Row.fill replaces the words in braces by facts of the row.
-type columns struct {
+// actionRow is a row of the action table. Row.fill replaces the words in braces by facts of a row of the plan.
+type actionRow struct {
+	reason  Reason
 	action  Action
 	how     string // what apply does in detail; shown after the action
 	because string // why
 	proceed string // what a user can do next
 }
 
-// columns is the only switch on reasons, so the columns of a row cannot contradict each other.
-func (r Reason) columns() columns {
-	switch r {
-	case IsForeign:
-		return columns{Blocked, "", "a znode is there that is not a {kind}{problem}",
-			"choose another name or root, or remove the znode yourself; muster explain {address} shows it"}
-	case IsUnreadable:
-		return columns{Blocked, "", "it cannot be read{problem}", "muster explain {address} lists what is there"}
-	case OtherKind:
-		return columns{Blocked, "", "a {recorded kind} has this name", "choose another name or root"}
-	case OtherStack:
-		return columns{Blocked, "", "owned by stack {owner}",
-			"choose another name or root, or name {owner} in take_over"}
-	case OtherHome:
-		return columns{Blocked, "", "owned by stack {owner} of home {home}",
-			"write home = \"{home}\" in the muster block again, or choose another name or root"}
-	case IsDamaged:
-		return columns{Update, "in place: put back what was {deleted}", "{lost}{lost data}", ""}
-	case DamagedBeyondRepair:
-		return columns{Blocked, "", "{lost}; {beyond repair}",
-			"muster explain {address} lists what is there"}
-	case DamagedLive:
-		return columns{Blocked, "", "{lost}; {beyond repair}, and {live}",
-			"apply again after the run, or muster terminate {name} && muster apply"}
-	case DamagedLeftover:
-		return columns{Replace, "delete of what is left, then create",
-			"{lost}; {beyond repair}, and none is live{grace}", ""}
-	case MembersStopping:
-		return columns{Blocked, "", "asked to stop, and {live}",
-			"apply again when they have left; muster status {name} shows them"}
-	case IsProtected:
-		return columns{Blocked, "", "protected", "{unprotect}"}
-	case StrangerChildren:
-		return columns{Blocked, "", "the {kind} znode has a child that is no {member}",
-			"find out whose it is, remove it yourself, apply again"}
-	case NotThere:
-		return columns{Create, "", "no {kind} znode", ""}
-	case AlreadyRunning:
-		return columns{Blocked, "", "already running, {live}",
-			`on_running = "fail": apply again after the run{or terminate}`}
-	case ClassicLive:
-		return columns{Blocked, "", "a classic job, {live}", "apply again after the run"}
-	case ClassicLeftover:
-		return columns{Replace, "delete of the classic job, then create",
-			"made by classic workers, and none is live{grace}", ""}
-	case Equal:
-		return columns{None, "", "equal", ""}
-	case MutableDiffers:
-		return columns{Update, "in place", "only what may change {during a run} differs", ""}
-	case OwnerDiffers:
-		return columns{Update, "in place", "take_over names its owner, stack {owner}", ""}
-	case RecordEdited:
-		return columns{Update, "in place", "its record was edited by hand: the digest does not verify", ""}
-	case ReadyDiffers:
-		return columns{Replace, "delete, then create", "{nobody joined} (a {member} that joins first wins)", ""}
-	case LiveDiffers:
-		return columns{Blocked, "", "{live}", "muster terminate {name} && muster apply, or apply again {after the run}"}
-	case WorkUnfinished:
-		return columns{Blocked, "", "{unfinished}",
-			"apply again when nothing is unfinished; muster status {name} shows what is"}
-	case StaleLeftover:
-		return columns{Replace, "stale delete, then create", "{member}s have joined and none is live{grace}", ""}
-	case TerminatedIdle:
-		return columns{Replace, "delete, then create", "terminated, and no {member} is live", ""}
-	case TerminatedKept:
-		return columns{Update, "in place: open it again", "terminated, and no {member} is live", ""}
-	case CompletedKept:
-		return columns{None, "", "completed and retained", ""}
-	case CompletedDone:
-		return columns{Replace, "delete, then create", "the run has completed", ""}
-	case Undeclared:
-		return columns{Delete, "", "owned by stack {owner}, {status}", ""}
-	case UndeclaredLive:
-		return columns{LeftRunning, "", "owned by stack {owner}, {live}",
-			"muster terminate {address}, or apply again {after the run}"}
+// actionTable has the reasons in the order in which they are tried. Each stands in it once, so a row of a plan cannot
+// contradict itself.
+var actionTable = sync.OnceValue(func() []actionRow {
+	return []actionRow{
+		{IsForeign, Blocked, "", "a znode is there that is not a {kind}{problem}",
+			"choose another name or root, or remove the znode yourself; muster explain {address} shows it"},
+		{IsUnreadable, Blocked, "", "it cannot be read{problem}", "muster explain {address} lists what is there"},
+		{OtherKind, Blocked, "", "a {recorded kind} has this name", "choose another name or root"},
+		{OtherStack, Blocked, "",
+			"owned by stack {owner}", "choose another name or root, or name {owner} in take_over"},
+		{OtherHome, Blocked, "", "owned by stack {owner} of home {home}",
+			"write home = \"{home}\" in the muster block again, or choose another name or root"},
+		{IsDamaged, Update, "in place: put back what was {deleted}", "{lost}{lost data}", ""},
+		{DamagedBeyondRepair, Blocked, "",
+			"{lost}; {beyond repair}", "muster explain {address} lists what is there"},
+		{DamagedLive, Blocked, "", "{lost}; {beyond repair}, and {live}",
+			"apply again after the run, or muster terminate {name} && muster apply"},
+		{DamagedLeftover, Replace, "delete of what is left, then create",
+			"{lost}; {beyond repair}, and none is live{grace}", ""},
+		{MembersStopping, Blocked, "",
+			"asked to stop, and {live}", "apply again when they have left; muster status {name} shows them"},
+		{IsProtected, Blocked, "", "protected", "{unprotect}"},
+		{NotThere, Create, "", "no {kind} znode", ""},
+		{AlreadyRunning, Blocked, "",
+			"already running, {live}", `on_running = "fail": apply again after the run{or terminate}`},
+		{ClassicLive, Blocked, "", "a classic job, {live}", "apply again after the run"},
+		{ClassicLeftover, Replace, "delete of the classic job, then create",
+			"made by classic workers, and none is live{grace}", ""},
+		{Equal, None, "", "equal", ""},
+		{MutableDiffers, Update, "in place", "only what may change {during a run} differs", ""},
+		{OwnerDiffers, Update, "in place", "take_over names its owner, stack {owner}", ""},
+		{RecordEdited, Update, "in place", "its record was edited by hand: the digest does not verify", ""},
+		{ReadyDiffers, Replace, "delete, then create", "{nobody joined} (a {member} that joins first wins)", ""},
+		{LiveDiffers, Blocked, "",
+			"{live}", "muster terminate {name} && muster apply, or apply again {after the run}"},
+		{WorkUnfinished, Blocked, "",
+			"{unfinished}", "apply again when nothing is unfinished; muster status {name} shows what is"},
+		{StaleLeftover, Replace, "stale delete, then create", "{member}s have joined and none is live{grace}", ""},
+		{TerminatedIdle, Replace, "delete, then create", "terminated, and no {member} is live", ""},
+		{TerminatedKept, Update, "in place: open it again", "terminated, and no {member} is live", ""},
+		{CompletedKept, None, "", "completed and retained", ""},
+		{CompletedDone, Replace, "delete, then create", "the run has completed", ""},
+		{Undeclared, Delete, "", "owned by stack {owner}, {status}", ""},
+		{UndeclaredLive, LeftRunning, "",
+			"owned by stack {owner}, {live}", "muster terminate {address}, or apply again {after the run}"},
+		{NotOurs, Unmanaged, "", "{unmanaged}", ""},
+		{StrangerChildren, Blocked, "", "the {kind} znode has a child that is no {member}",
+			"find out whose it is, remove it yourself, apply again"},
 	}
-	return columns{Unmanaged, "", "{unmanaged}", ""}
+})
+
+// Reasons lists every reason in the order in which they are tried.
+func Reasons() []Reason {
+	var all []Reason
+	for _, row := range actionTable() {
+		all = append(all, row.reason)
+	}
+	return all
+}
+
+// columns is the row of a reason; one that is not known is NotOurs.
+func (r Reason) columns() actionRow {
+	rows := actionTable()
+	for i := range rows {
+		if rows[i].reason == r {
+			return rows[i]
+		}
+	}
+	return NotOurs.columns()
 }
 
 // Action is the action of a row with this reason.

@@ -1,7 +1,7 @@
 package plan
 
 import (
-	"fmt"
+	"cmp"
 	"path"
 	"strconv"
 	"strings"
@@ -51,13 +51,14 @@ func (r Row) fill(sentence string) string {
 
 // fact is what stands for {name} in a sentence.
 func (r Row) fact(name string) string {
+	o, rec := cmp.Or(r.Old, &resource.Observed{}), cmp.Or(r.recorded(), &resource.Record{})
 	switch name {
 	case "address":
 		return text.ShellWord(r.Address())
 	case "name":
 		return r.Name()
 	case "owner":
-		return r.owner()
+		return rec.Stack
 	case "status":
 		return string(r.Old.Status())
 	case "live":
@@ -83,7 +84,7 @@ func (r Row) fact(name string) string {
 	case "recorded kind":
 		return r.recordedKind()
 	case "home":
-		return r.home()
+		return rec.Home
 	case "during a run":
 		return r.ifInPlace("while members are live", "during a run")
 	case "after the run":
@@ -95,23 +96,9 @@ func (r Row) fact(name string) string {
 	case "lost data":
 		return r.lostData()
 	case "beyond repair":
-		return r.beyondRepair()
+		return o.BeyondRepair
 	}
 	return "{" + name + "}" // TestEveryReasonHasWords refuses it
-}
-
-func (r Row) owner() string {
-	if r.recorded() == nil {
-		return ""
-	}
-	return r.recorded().Stack
-}
-
-func (r Row) home() string {
-	if r.recorded() == nil {
-		return ""
-	}
-	return r.recorded().Home
 }
 
 func (r Row) recordedKind() string {
@@ -140,11 +127,7 @@ func (r Row) liveText() string {
 	case r.recorded() != nil:
 		return r.recorded().Declaration.LiveText(r.Old)
 	}
-	n := r.Old.Live - len(r.Old.Strangers)
-	if n == 1 {
-		return "1 worker is live"
-	}
-	return fmt.Sprintf("%d workers are live", n)
+	return text.Plural(r.Old.Live-len(r.Old.Strangers), "worker is live", "workers are live")
 }
 
 // unfinishedText counts the unfinished work: "2 batches are unfinished".
@@ -172,13 +155,7 @@ func (r Row) lostData() string {
 	return "; " + r.Old.BeyondRepair
 }
 
-func (r Row) beyondRepair() string {
-	if r.Old == nil {
-		return ""
-	}
-	return r.Old.BeyondRepair
-}
-
+// problem is why the resource is unreadable or foreign, behind a colon; empty if it is neither.
 func (r Row) problem() string {
 	if r.Old == nil || r.Old.Problem == "" {
 		return ""
@@ -222,6 +199,6 @@ func (r Row) unmanaged() string {
 	case r.recorded() == nil:
 		return r.fact("lost") + "; " + o.BeyondRepair
 	default:
-		return "owned by stack " + r.owner() + ", " + string(o.Status())
+		return "owned by stack " + r.fact("owner") + ", " + string(o.Status())
 	}
 }

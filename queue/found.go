@@ -1,10 +1,10 @@
 package queue
 
 import (
-	"fmt"
 	"strings"
 
 	"muster/resource"
+	"muster/text"
 )
 
 // The counts of a queue, besides the live processes.
@@ -91,18 +91,18 @@ func (q Queue) Classify(o *resource.Observed) (resource.Class, resource.Status) 
 func (f Found) amiss() []string {
 	var all []string
 	if f.Waiting > 0 && f.Watchers == 0 { // what is completed is not known while nobody is live
-		all = append(all, plural(f.Waiting, "batch waits", "batches wait")+" and no process is live")
+		all = append(all, text.Plural(f.Waiting, "batch waits", "batches wait")+" and no process is live")
 	} else if f.Waiting > 0 {
-		all = append(all, plural(f.Waiting, "batch waits", "batches wait")+" and nobody executes")
+		all = append(all, text.Plural(f.Waiting, "batch waits", "batches wait")+" and nobody executes")
 	}
 	if f.Completed > 0 {
-		all = append(all, plural(f.Completed, "batch is completed", "batches are completed")+" and nobody watches")
+		all = append(all, text.Plural(f.Completed, "batch is completed", "batches are completed")+" and nobody watches")
 	}
 	if f.Lost > 0 {
-		all = append(all, "Redis lost "+plural(f.Lost, "batch", "batches"))
+		all = append(all, "Redis lost "+text.Plural(f.Lost, "batch", "batches"))
 	}
 	if f.Failed > 0 {
-		all = append(all, "watchers failed with "+plural(f.Failed, "batch", "batches")+" for the last time")
+		all = append(all, "watchers failed with "+text.Plural(f.Failed, "batch", "batches")+" for the last time")
 	}
 	if f.Refused {
 		all = append(all, "Redis refuses what it is asked")
@@ -116,8 +116,8 @@ func (f Found) amiss() []string {
 // Health implements resource.Declaration: "3 executors, 1 watcher, 2 unfinished batches".
 func (q Queue) Health(o *resource.Observed) string {
 	f := FoundOf(o)
-	s := plural(f.Executors, "executor", "executors") + ", " + plural(f.Watchers, "watcher", "watchers") + ", " +
-		plural(f.Batches, "unfinished batch", "unfinished batches")
+	s := text.Count(f.Executors, "executor") + ", " + text.Count(f.Watchers, "watcher") + ", " +
+		text.Plural(f.Batches, "unfinished batch", "unfinished batches")
 	return strings.Join(append([]string{s}, f.amiss()...), "; ")
 }
 
@@ -126,13 +126,13 @@ func (q Queue) LiveText(o *resource.Observed) string {
 	f, live := FoundOf(o), o.Live-len(o.Strangers)
 	var who []string
 	if f.Executors > 0 {
-		who = append(who, plural(f.Executors, "executor", "executors"))
+		who = append(who, text.Count(f.Executors, "executor"))
 	}
 	if f.Watchers > 0 {
-		who = append(who, plural(f.Watchers, "watcher", "watchers"))
+		who = append(who, text.Count(f.Watchers, "watcher"))
 	}
 	if others := live - f.Executors - f.Watchers; others > 0 {
-		who = append(who, plural(others, "other", "others"))
+		who = append(who, text.Count(others, "other"))
 	}
 	verb := " are live"
 	if live == 1 {
@@ -141,11 +141,7 @@ func (q Queue) LiveText(o *resource.Observed) string {
 	if len(who) == 0 {
 		return "nobody is live"
 	}
-	last := len(who) - 1
-	if last == 0 {
-		return who[0] + verb
-	}
-	return strings.Join(who[:last], ", ") + " and " + who[last] + verb
+	return text.And(who) + verb
 }
 
 // Progress implements resource.Declaration. A queue with unfinished batches is neither deleted nor replaced, so nothing
@@ -155,11 +151,4 @@ func (q Queue) Progress(o *resource.Observed) (what string, work bool) {
 		return "", false
 	}
 	return q.Health(o), false
-}
-
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }

@@ -26,7 +26,7 @@ const (
 // renamed.
 type Diagnostic struct {
 	Severity Severity  `json:"severity"`
-	Code     string    `json:"code"` // one of Codes, never reused for another meaning
+	Code     string    `json:"code"` // never reused for another meaning
 	Summary  string    `json:"summary"`
 	Detail   string    `json:"detail,omitempty"`
 	In       string    `json:"in,omitempty"`      // the block it is about: job "ingest"

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"muster/docs"
 	"muster/spec"
 )
 
@@ -146,7 +147,7 @@ func TestLongLines(t *testing.T) {
 func TestCodes(t *testing.T) {
 	known := map[string]bool{}
 	var codes []string
-	for _, c := range spec.Codes() {
+	for _, c := range docs.Codes() {
 		known[c.Code] = true
 		codes = append(codes, c.Code)
 		if c.Meaning == "" || known[c.Meaning] {
