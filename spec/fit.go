@@ -78,21 +78,13 @@ func errorPath(err error) cty.Path {
 func narrow(expr hcl.Expression, path cty.Path) (hcl.Range, string) {
 	text := ""
 	for _, step := range path {
-		next := hcl.Expression(nil)
 		switch step := step.(type) {
 		case cty.GetAttrStep:
 			text += "." + step.Name
-			_, next = pair(expr, step.Name)
 		case cty.IndexStep:
 			text += "[" + render(step.Key) + "]"
-			if step.Key.Type() == cty.String {
-				_, next = pair(expr, step.Key.AsString())
-			} else if list, diags := hcl.ExprList(expr); !diags.HasErrors() && step.Key.Type() == cty.Number {
-				if i, _ := step.Key.AsBigFloat().Int64(); i >= 0 && int(i) < len(list) {
-					next = list[i]
-				}
-			}
 		}
+		next := inner(expr, step)
 		if next == nil {
 			next = hcl.StaticExpr(cty.DynamicVal, expr.Range())
 		}
@@ -101,25 +93,29 @@ func narrow(expr hcl.Expression, path cty.Path) (hcl.Range, string) {
 	return expr.Range(), text
 }
 
+// inner is the part of an expression that a step leads to; nil if it is not written out.
+func inner(expr hcl.Expression, step cty.PathStep) (part hcl.Expression) {
+	switch step := step.(type) {
+	case cty.GetAttrStep:
+		_, part = pair(expr, step.Name)
+	case cty.IndexStep:
+		if step.Key.Type() == cty.String {
+			_, part = pair(expr, step.Key.AsString())
+		} else if list, diags := hcl.ExprList(expr); !diags.HasErrors() && step.Key.Type() == cty.Number {
+			if i, _ := step.Key.AsBigFloat().Int64(); i >= 0 && int(i) < len(list) {
+				part = list[i]
+			}
+		}
+	}
+	return part
+}
+
 // keyRange returns the place of the key that path ends with.
 func keyRange(expr hcl.Expression, path cty.Path) hcl.Range {
 	last, _ := path[len(path)-1].(cty.GetAttrStep)
 	outer := expr
 	for _, step := range path[:len(path)-1] {
-		switch step := step.(type) {
-		case cty.GetAttrStep:
-			_, outer = pair(outer, step.Name)
-		case cty.IndexStep:
-			if step.Key.Type() == cty.String {
-				_, outer = pair(outer, step.Key.AsString())
-			} else if list, diags := hcl.ExprList(outer); !diags.HasErrors() && step.Key.Type() == cty.Number {
-				i, _ := step.Key.AsBigFloat().Int64()
-				outer = list[min(int(i), len(list)-1)]
-			} else {
-				return expr.Range()
-			}
-		}
-		if outer == nil {
+		if outer = inner(outer, step); outer == nil {
 			return expr.Range()
 		}
 	}
@@ -131,9 +127,6 @@ func keyRange(expr hcl.Expression, path cty.Path) hcl.Range {
 
 // pair returns the key and the value of an entry of an object. They are nil if the object is not written out.
 func pair(expr hcl.Expression, name string) (key, value hcl.Expression) {
-	if expr == nil {
-		return nil, nil
-	}
 	pairs, diags := hcl.ExprMap(expr)
 	if diags.HasErrors() {
 		return nil, nil

@@ -4,7 +4,6 @@ import (
 	"crypto/md5"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -38,11 +37,12 @@ func newFunctions(root *os.Root) functions {
 		"signum": stdlib.SignumFunc, "sum": sumFunc(),
 
 		// strings
-		"chomp": stdlib.ChompFunc, "endswith": affixFunc("suffix"), "format": stdlib.FormatFunc,
+		"chomp": stdlib.ChompFunc, "endswith": affixFunc("suffix", strings.HasSuffix), "format": stdlib.FormatFunc,
 		"formatlist": stdlib.FormatListFunc, "indent": stdlib.IndentFunc, "join": stdlib.JoinFunc,
 		"lower": stdlib.LowerFunc, "regex": stdlib.RegexFunc, "regexall": stdlib.RegexAllFunc,
 		"regexreplace": stdlib.RegexReplaceFunc, "replace": stdlib.ReplaceFunc, "split": stdlib.SplitFunc,
-		"startswith": affixFunc("prefix"), "strcontains": affixFunc("part"), "strlen": stdlib.StrlenFunc,
+		"startswith": affixFunc("prefix", strings.HasPrefix), "strcontains": affixFunc("part", strings.Contains),
+		"strlen": stdlib.StrlenFunc,
 		"substr": stdlib.SubstrFunc, "title": stdlib.TitleFunc, "trim": stdlib.TrimFunc,
 		"trimprefix": stdlib.TrimPrefixFunc, "trimspace": stdlib.TrimSpaceFunc, "trimsuffix": stdlib.TrimSuffixFunc,
 		"upper": stdlib.UpperFunc,
@@ -73,159 +73,127 @@ func newFunctions(root *os.Root) functions {
 	}
 }
 
+type parameter = function.Parameter
+
+// static makes a function whose results have one type.
+func static(result cty.Type, f func(args []cty.Value) (cty.Value, error), ps ...parameter) function.Function {
+	return function.New(&function.Spec{
+		Params: ps,
+		Type:   function.StaticReturnType(result),
+		Impl:   func(args []cty.Value, _ cty.Type) (cty.Value, error) { return f(args) },
+	})
+}
+
 // textFunc makes a function from string to string that cannot fail.
 func textFunc(f func(string) string) function.Function {
-	return function.New(&function.Spec{
-		Params: []function.Parameter{{Name: "str", Type: cty.String}},
-		Type:   function.StaticReturnType(cty.String),
-		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
-			return cty.StringVal(f(args[0].AsString())), nil
-		},
-	})
+	return static(cty.String, func(args []cty.Value) (cty.Value, error) {
+		return cty.StringVal(f(args[0].AsString())), nil
+	}, parameter{Name: "str", Type: cty.String})
 }
 
 func encodeBase64(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 
-func hexMD5(s string) string {
-	sum := md5.Sum([]byte(s))
-	return hex.EncodeToString(sum[:])
-}
+func hexMD5(s string) string { return fmt.Sprintf("%x", md5.Sum([]byte(s))) }
 
-func hexSHA256(s string) string {
-	sum := sha256.Sum256([]byte(s))
-	return hex.EncodeToString(sum[:])
-}
+func hexSHA256(s string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(s))) }
 
 func base64DecodeFunc() function.Function {
-	return function.New(&function.Spec{
-		Params: []function.Parameter{{Name: "str", Type: cty.String}},
-		Type:   function.StaticReturnType(cty.String),
-		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
-			b, err := base64.StdEncoding.DecodeString(args[0].AsString())
-			switch {
-			case err != nil:
-				return cty.NilVal, function.NewArgErrorf(0, "not Base64")
-			case !utf8.Valid(b):
-				return cty.NilVal, function.NewArgErrorf(0, "the decoded bytes are not UTF-8 text")
-			}
-			return cty.StringVal(string(b)), nil
-		},
-	})
+	return static(cty.String, func(args []cty.Value) (cty.Value, error) {
+		b, err := base64.StdEncoding.DecodeString(args[0].AsString())
+		switch {
+		case err != nil:
+			return cty.NilVal, function.NewArgErrorf(0, "not Base64")
+		case !utf8.Valid(b):
+			return cty.NilVal, function.NewArgErrorf(0, "the decoded bytes are not UTF-8 text")
+		}
+		return cty.StringVal(string(b)), nil
+	}, parameter{Name: "str", Type: cty.String})
 }
 
 // affixFunc tests whether a string has a prefix, suffix or part.
-func affixFunc(kind string) function.Function {
-	test := map[string]func(s, part string) bool{
-		"prefix": strings.HasPrefix, "suffix": strings.HasSuffix, "part": strings.Contains,
-	}[kind]
-	return function.New(&function.Spec{
-		Params: []function.Parameter{{Name: "str", Type: cty.String}, {Name: kind, Type: cty.String}},
-		Type:   function.StaticReturnType(cty.Bool),
-		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
-			return cty.BoolVal(test(args[0].AsString(), args[1].AsString())), nil
-		},
-	})
+func affixFunc(kind string, test func(s, part string) bool) function.Function {
+	return static(cty.Bool, func(args []cty.Value) (cty.Value, error) {
+		return cty.BoolVal(test(args[0].AsString(), args[1].AsString())), nil
+	}, parameter{Name: "str", Type: cty.String}, parameter{Name: kind, Type: cty.String})
 }
 
 func sumFunc() function.Function {
-	return function.New(&function.Spec{
-		Params: []function.Parameter{{Name: "numbers", Type: cty.List(cty.Number)}},
-		Type:   function.StaticReturnType(cty.Number),
-		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
-			total := cty.Zero
-			for it := args[0].ElementIterator(); it.Next(); {
-				_, n := it.Element()
-				if n.IsNull() {
-					return cty.NilVal, function.NewArgErrorf(0, "an element is null")
-				}
-				next, err := stdlib.Add(total, n) // infinity minus infinity is an error
-				if err != nil {
-					return cty.NilVal, err
-				}
-				total = next
+	return static(cty.Number, func(args []cty.Value) (cty.Value, error) {
+		total := cty.Zero
+		for it := args[0].ElementIterator(); it.Next(); {
+			_, n := it.Element()
+			if n.IsNull() {
+				return cty.NilVal, function.NewArgErrorf(0, "an element is null")
 			}
-			return total, nil
-		},
-	})
+			next, err := stdlib.Add(total, n) // infinity minus infinity is an error
+			if err != nil {
+				return cty.NilVal, err
+			}
+			total = next
+		}
+		return total, nil
+	}, parameter{Name: "numbers", Type: cty.List(cty.Number)})
 }
 
 // truthFunc is alltrue (want true: no element is false) or anytrue (want false: not all are).
 func truthFunc(all bool) function.Function {
-	return function.New(&function.Spec{
-		Params: []function.Parameter{{Name: "list", Type: cty.List(cty.Bool)}},
-		Type:   function.StaticReturnType(cty.Bool),
-		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
-			for it := args[0].ElementIterator(); it.Next(); {
-				_, b := it.Element()
-				if is := !b.IsNull() && b.True(); is != all {
-					return cty.BoolVal(!all), nil
-				}
+	return static(cty.Bool, func(args []cty.Value) (cty.Value, error) {
+		for it := args[0].ElementIterator(); it.Next(); {
+			_, b := it.Element()
+			if is := !b.IsNull() && b.True(); is != all {
+				return cty.BoolVal(!all), nil
 			}
-			return cty.BoolVal(all), nil
-		},
-	})
+		}
+		return cty.BoolVal(all), nil
+	}, parameter{Name: "list", Type: cty.List(cty.Bool)})
 }
 
 // lengthFunc counts elements, or the characters of a string.
 func lengthFunc() function.Function {
-	return function.New(&function.Spec{
-		Params: []function.Parameter{{Name: "value", Type: cty.DynamicPseudoType, AllowDynamicType: true}},
-		Type:   function.StaticReturnType(cty.Number),
-		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
-			if args[0].Type() == cty.String {
-				return stdlib.Strlen(args[0])
-			}
-			if !args[0].CanIterateElements() {
-				return cty.NilVal, function.NewArgErrorf(0, "it must be a list, a set, a map or a string")
-			}
-			return cty.NumberIntVal(int64(args[0].LengthInt())), nil
-		},
-	})
+	return static(cty.Number, func(args []cty.Value) (cty.Value, error) {
+		if args[0].Type() == cty.String {
+			return stdlib.Strlen(args[0])
+		}
+		if !args[0].CanIterateElements() {
+			return cty.NilVal, function.NewArgErrorf(0, "it must be a list, a set, a map or a string")
+		}
+		return cty.NumberIntVal(int64(args[0].LengthInt())), nil
+	}, parameter{Name: "value", Type: cty.DynamicPseudoType, AllowDynamicType: true})
 }
 
 // oneFunc is the one element of a list, or null if it is empty.
 func oneFunc() function.Function {
-	return function.New(&function.Spec{
-		Params: []function.Parameter{{Name: "list", Type: cty.DynamicPseudoType}},
-		Type:   function.StaticReturnType(cty.DynamicPseudoType),
-		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
-			ty := args[0].Type()
-			if !ty.IsTupleType() && !ty.IsListType() && !ty.IsSetType() {
-				return cty.NilVal, function.NewArgErrorf(0, "it must be a list or a set")
-			}
-			switch elements := args[0].AsValueSlice(); len(elements) {
-			case 0:
-				return cty.NullVal(cty.DynamicPseudoType), nil
-			case 1:
-				return elements[0], nil
-			default:
-				return cty.NilVal, function.NewArgErrorf(0, "it has %d elements, not one or none", len(elements))
-			}
-		},
-	})
+	return static(cty.DynamicPseudoType, func(args []cty.Value) (cty.Value, error) {
+		ty := args[0].Type()
+		if !ty.IsTupleType() && !ty.IsListType() && !ty.IsSetType() {
+			return cty.NilVal, function.NewArgErrorf(0, "it must be a list or a set")
+		}
+		switch elements := args[0].AsValueSlice(); len(elements) {
+		case 0:
+			return cty.NullVal(cty.DynamicPseudoType), nil
+		case 1:
+			return elements[0], nil
+		default:
+			return cty.NilVal, function.NewArgErrorf(0, "it has %d elements, not one or none", len(elements))
+		}
+	}, parameter{Name: "list", Type: cty.DynamicPseudoType})
 }
 
 // indexFunc is the place of a value in a list.
 func indexFunc() function.Function {
-	return function.New(&function.Spec{
-		Params: []function.Parameter{
-			{Name: "list", Type: cty.DynamicPseudoType}, {Name: "value", Type: cty.DynamicPseudoType},
-		},
-		Type: function.StaticReturnType(cty.Number),
-		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
-			ty := args[0].Type()
-			if !ty.IsTupleType() && !ty.IsListType() {
-				return cty.NilVal, function.NewArgErrorf(0, "it must be a list")
+	return static(cty.Number, func(args []cty.Value) (cty.Value, error) {
+		ty := args[0].Type()
+		if !ty.IsTupleType() && !ty.IsListType() {
+			return cty.NilVal, function.NewArgErrorf(0, "it must be a list")
+		}
+		for i, e := range args[0].AsValueSlice() {
+			same, err := stdlib.Equal(e, args[1])
+			if err == nil && !same.IsNull() && same.IsKnown() && same.True() {
+				return cty.NumberIntVal(int64(i)), nil
 			}
-			for i, e := range args[0].AsValueSlice() {
-				same, err := stdlib.Equal(e, args[1])
-				if err == nil && !same.IsNull() && same.IsKnown() && same.True() {
-					return cty.NumberIntVal(int64(i)), nil
-				}
-			}
-			return cty.NilVal, function.NewArgErrorf(1, "the list does not hold it")
-		},
-	})
+		}
+		return cty.NilVal, function.NewArgErrorf(1, "the list does not hold it")
+	}, parameter{Name: "list", Type: cty.DynamicPseudoType}, parameter{Name: "value", Type: cty.DynamicPseudoType})
 }
 
 // setProductFunc is stdlib's with a limit: a product of three ranges would fill the memory at once.
@@ -251,18 +219,14 @@ func setProductFunc() function.Function {
 
 // fileFunc returns the text of a file below root. os.Root refuses every way out: "..", absolute names, symbolic links.
 func fileFunc(root *os.Root) function.Function {
-	return function.New(&function.Spec{
-		Params: []function.Parameter{{Name: "path", Type: cty.String}},
-		Type:   function.StaticReturnType(cty.String),
-		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
-			name := args[0].AsString()
-			text, err := readBelow(root, name)
-			if err != nil {
-				return cty.NilVal, function.NewArgError(0, err)
-			}
-			return cty.StringVal(text), nil
-		},
-	})
+	return static(cty.String, func(args []cty.Value) (cty.Value, error) {
+		name := args[0].AsString()
+		text, err := readBelow(root, name)
+		if err != nil {
+			return cty.NilVal, function.NewArgError(0, err)
+		}
+		return cty.StringVal(text), nil
+	}, parameter{Name: "path", Type: cty.String})
 }
 
 func readBelow(root *os.Root, name string) (string, error) {
@@ -283,24 +247,20 @@ func readBelow(root *os.Root, name string) (string, error) {
 }
 
 func fileExistsFunc(root *os.Root) function.Function {
-	return function.New(&function.Spec{
-		Params: []function.Parameter{{Name: "path", Type: cty.String}},
-		Type:   function.StaticReturnType(cty.Bool),
-		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
-			name := args[0].AsString()
-			if err := inside(name); err != nil {
-				return cty.NilVal, function.NewArgError(0, err)
-			}
-			info, err := root.Stat(name)
-			switch {
-			case errors.Is(err, fs.ErrNotExist):
-				return cty.False, nil
-			case err != nil:
-				return cty.NilVal, function.NewArgErrorf(0, "%q: %s", name, cause(err))
-			}
-			return cty.BoolVal(info.Mode().IsRegular()), nil
-		},
-	})
+	return static(cty.Bool, func(args []cty.Value) (cty.Value, error) {
+		name := args[0].AsString()
+		if err := inside(name); err != nil {
+			return cty.NilVal, function.NewArgError(0, err)
+		}
+		info, err := root.Stat(name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return cty.False, nil
+		case err != nil:
+			return cty.NilVal, function.NewArgErrorf(0, "%q: %s", name, cause(err))
+		}
+		return cty.BoolVal(info.Mode().IsRegular()), nil
+	}, parameter{Name: "path", Type: cty.String})
 }
 
 // inside returns an error if a name is not below the configuration directory.
@@ -337,31 +297,16 @@ func collectFunc(collection func(element cty.Type) cty.Type) function.Function {
 
 // distinctFunc is stdlib's distinct. That compares each element with each.
 func distinctFunc() function.Function {
-	list := cty.List(cty.DynamicPseudoType)
-	asList := func(v cty.Value) (cty.Value, error) {
-		if made, ok := uniformList(v); ok {
-			return made, nil
-		}
-		made, err := convert.Convert(v, list)
-		if err != nil {
-			return cty.NilVal, function.NewArgError(0, err)
-		}
-		return made, nil
-	}
+	toList := collectFunc(cty.List)
 	return function.New(&function.Spec{
-		Params: []function.Parameter{{Name: "list", Type: cty.DynamicPseudoType}},
-		Type: func(args []cty.Value) (cty.Type, error) {
-			made, err := asList(args[0])
-			if err != nil {
-				return cty.NilType, err
-			}
-			return made.Type(), nil
-		},
-		Impl: func(args []cty.Value, ty cty.Type) (cty.Value, error) {
-			made, err := asList(args[0])
+		Params: []parameter{{Name: "list", Type: cty.DynamicPseudoType}},
+		Type:   toList.ReturnTypeForValues,
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+			made, err := toList.Call(args)
 			if err != nil {
 				return cty.NilVal, err
 			}
+			ty := made.Type()
 			var kept []cty.Value
 			seen := cty.NewValueSet(ty.ElementType())
 			for it := made.ElementIterator(); it.Next(); {

@@ -90,15 +90,7 @@ func (l *loader) give(name string, nameRange hcl.Range, in *input) {
 
 // readValueFile reads a file that holds values only.
 func (l *loader) readValueFile(path, name string) {
-	src, ok := l.read(path, name, codeVarFile)
-	if !ok {
-		l.valueless = true
-		return
-	}
-	body, ok := l.parse(src, name)
-	if !ok {
-		l.valueless = true
-	}
+	body := l.body(path, name, codeVarFile, &l.valueless)
 	if body == nil {
 		return
 	}

@@ -29,15 +29,7 @@ func topLevel() schema {
 func once() []string { return []string{"muster", "zookeeper", "defaults", "drift"} }
 
 func (l *loader) parseFile(path, name string) {
-	src, ok := l.read(path, name, codeFile)
-	if !ok {
-		l.incomplete = true
-		return
-	}
-	body, ok := l.parse(src, name)
-	if !ok {
-		l.incomplete = true
-	}
+	body := l.body(path, name, codeFile, &l.incomplete)
 	if body == nil {
 		return
 	}
@@ -57,6 +49,16 @@ func (l *loader) parseFile(path, name string) {
 		}
 		l.blocks[b.Type] = append(l.blocks[b.Type], b)
 	}
+}
+
+// body reads and parses a file. It is nil if nothing of the file can be used; damaged is set if something cannot.
+func (l *loader) body(path, name, code string, damaged *bool) (body hcl.Body) {
+	src, ok := l.read(path, name, code)
+	if ok {
+		body, ok = l.parse(src, name)
+	}
+	*damaged = *damaged || !ok
+	return body
 }
 
 // parse returns the body of a file. Of a file with syntax errors it returns what stands before the first one and

@@ -90,29 +90,28 @@ func (l *loader) constantScope(in string) *scope {
 func (l *loader) settleVariables() {
 	for _, name := range sortedKeys(l.vars) {
 		v := l.vars[name]
-		switch {
-		case v.bad:
-		case v.input != nil:
-			l.settleInput(v)
-		case v.def != nil:
+		if v.bad {
+			continue
+		}
+		if v.def != nil { // one that is never used must fit too
 			v.origin = "default at " + at(v.def.NameRange)
 			s := l.constantScope("variable " + quote(name))
-			if val, ok := s.eval(v.def.Expr); ok {
-				if val, ok := s.fit(val, v, v.def.Expr, codeVarDefault, "the default of variable "+quote(name)); ok {
-					v.value = val
-				}
+			val, ok := s.eval(v.def.Expr)
+			if ok {
+				val, ok = s.fit(val, v, v.def.Expr, codeVarDefault, "the default of variable "+quote(name))
 			}
-		case !l.incomplete && !l.valueless && !v.mistyped:
+			if ok && v.input == nil {
+				v.value = val
+			}
+		}
+		switch {
+		case v.input != nil:
+			l.settleInput(v)
+		case v.def == nil && !l.incomplete && !l.valueless && !v.mistyped:
 			d := l.add(codeVarMissing, &v.decl.DefRange, "variable %q has no value", name)
 			d.Help = fmt.Sprintf(
 				"give it with --var %s=VALUE, %s%[1]s, or in a *.auto.vars.hcl file; or declare a default",
 				name, envPrefix)
-		}
-		if v.def != nil && v.input != nil && !v.bad { // a default that is never used must fit too
-			s := l.constantScope("variable " + quote(name))
-			if val, ok := s.eval(v.def.Expr); ok {
-				s.fit(val, v, v.def.Expr, codeVarDefault, "the default of variable "+quote(name))
-			}
 		}
 	}
 }
