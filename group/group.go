@@ -1,13 +1,22 @@
+// Package group is the kind of groups: the processes of one application, which come and go, and the duties that exactly
+// one of them has at a time. It holds the fields of a group and of its duties, their limits and defaults, and what the
+// facts found about a group mean.
+//
+// One type Group serves all: HCL declares it, ZooKeeper records it and a member reads it. The package holds plain data
+// and rules about it; it talks to no server and runs no duty.
 package group
 
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
 	"muster/resource"
+	"muster/text"
 )
 
 // Limits of a group. Properties and DutyProperties have those of every field.
@@ -138,4 +147,239 @@ func (g Group) Fields() []resource.Field {
 		duties = append(duties, d.fields()...)
 	}
 	return resource.DeclaredFields(Properties(), g, duties...)
+}
+
+// Properties is the table of a group's arguments, except its name, its root and its labels. Do not change it.
+func Properties() []resource.Property[Group] { return properties() }
+
+// properties makes the table once: every Record that is read needs it several times.
+var properties = sync.OnceValue(func() []resource.Property[Group] {
+	settle := resource.DurationOf("settle", "5s", "a duty moves without need only to a member of at least this age",
+		func(g *Group) *resource.Duration { return &g.Settle })
+	settle.Min = 0
+	return []resource.Property[Group]{
+		settle,
+		{
+			Name: "promote_after", Doc: "so many members of a newer version make it the newest",
+			Type: resource.TypeText, Default: "1", Valid: checkPromoteAfter,
+			Form: "1 to 5000, or 1% to 100% of the holder's version",
+			Ref:  func(g *Group) any { return (*string)(&g.PromoteAfter) },
+		},
+		resource.SessionOf("10s", "a crashed member is gone after this",
+			func(g *Group) *resource.Duration { return &g.Timeouts.Session }),
+		resource.DurationOf("timeouts.join", "100s", "how long a member waits for the group",
+			func(g *Group) *resource.Duration { return &g.Timeouts.Join }),
+		resource.DurationOf("timeouts.drain", "30s", "a leader's command that is handed over gets TERM, and KILL after this",
+			func(g *Group) *resource.Duration { return &g.Timeouts.Drain }),
+		resource.DurationOf("timeouts.stale", "30s", "how long nobody is live before apply may delete",
+			func(g *Group) *resource.Duration { return &g.Timeouts.Stale }),
+		{
+			Name: "lifecycle.protect", Doc: "never delete the group", Type: resource.TypeBool, Default: "false",
+			Ref: func(g *Group) any { return &g.Lifecycle.Protect },
+		},
+	}
+})
+
+// DutyProperties is the table of the arguments of one type of duty, except its name.
+func DutyProperties(t Type) []resource.Property[Duty] {
+	if t == Cron {
+		return cronProperties()
+	}
+	return leaderProperties()
+}
+
+func leaderProperties() []resource.Property[Duty] {
+	return []resource.Property[Duty]{versions(), prefer(Any)}
+}
+
+// versions is empty by default: a member of any version may have the duty.
+func versions() resource.Property[Duty] {
+	return resource.Property[Duty]{
+		Name: "versions", Doc: "only members of these versions", Type: resource.TypeText,
+		Form: "a version constraint", Valid: checkVersions, Ref: func(d *Duty) any { return &d.Versions },
+	}
+}
+
+func prefer(usual Prefer) resource.Property[Duty] {
+	p := word("prefer", "stay while the holder lives, or move to the newest version",
+		func(d *Duty) *string { return (*string)(&d.Prefer) }, string(Any), string(Newest))
+	p.Default = string(usual)
+	return p
+}
+
+// word is a property that is one of choices, the first of which is the default.
+func word(name, doc string, ref func(*Duty) *string, choices ...string) resource.Property[Duty] {
+	return resource.Property[Duty]{
+		Name: name, Doc: doc, Type: resource.TypeEnum, Default: choices[0], Choices: choices,
+		Ref: func(d *Duty) any { return ref(d) },
+	}
+}
+
+func cronProperties() []resource.Property[Duty] {
+	return []resource.Property[Duty]{
+		{
+			Name: "schedule", Doc: "when it runs", Type: resource.TypeText, Required: true,
+			Form:  "five fields, `@daily` and the like, or `@every 10m`",
+			Valid: func(text string) error { return checkSchedule(text, utc) },
+			Ref:   func(d *Duty) any { return &d.Schedule },
+		},
+		{
+			Name: "timezone", Doc: "of the schedule", Type: resource.TypeText, Default: utc,
+			Form:  "a name such as Europe/Berlin",
+			Valid: func(zone string) error { return checkSchedule(anySchedule, zone) },
+			Ref:   func(d *Duty) any { return &d.Timezone },
+		},
+		versions(),
+		prefer(Newest),
+		resource.DurationOf("start_deadline", "60s", "a tick that has not begun after this is missed",
+			func(d *Duty) *resource.Duration { return &d.StartDeadline }),
+		word("missed", "which missed ticks are run", func(d *Duty) *string { return (*string)(&d.Missed) },
+			string(MissedLatest), string(MissedSkip), string(MissedAll)),
+		word("overlap", "what a tick does while the last run goes on",
+			func(d *Duty) *string { return (*string)(&d.Overlap) }, string(OverlapSkip), string(OverlapWait)),
+		word("lost", "what happens to a run whose holder was lost",
+			func(d *Duty) *string { return (*string)(&d.Lost) }, string(LostRerun), string(LostSkip)),
+		{
+			Name: "retries", Doc: "how often a run that failed is tried again", Type: resource.TypeInt, Default: "2",
+			Min: 0, Max: 100, Ref: func(d *Duty) any { return &d.Retries },
+		},
+		resource.DurationOf("timeout", "1h", "a run is ended after this",
+			func(d *Duty) *resource.Duration { return &d.Timeout }),
+		{
+			Name: "keep", Doc: "how many runs are remembered", Type: resource.TypeInt, Default: "20",
+			Min: 1, Max: 100, Ref: func(d *Duty) any { return &d.Keep },
+		},
+	}
+}
+
+// held counts the duties that somebody holds, besides the live members.
+const held = "held"
+
+// The statuses of groups, besides those of every kind.
+const (
+	Degraded resource.Status = "degraded" // members are live, and some duty has no holder
+	Running  resource.Status = "running"  // members are live, and every duty is held
+)
+
+// Counts are the counts of a group: how many of its duties somebody holds.
+func Counts(haveHeld int) map[string]int { return map[string]int{held: haveHeld} }
+
+// Held is the number of duties of o that somebody holds.
+func Held(o *resource.Observed) int { return o.Count(held) }
+
+// Classify implements resource.Declaration. A group without live members is idle: its members may only be restarting.
+func (g Group) Classify(o *resource.Observed) (resource.Class, resource.Status) {
+	switch {
+	case o.Live == 0:
+		return resource.Idle, resource.StatusReady
+	case Held(o) < len(g.Duties):
+		return resource.Degraded, Degraded
+	}
+	return resource.Live, Running
+}
+
+// Health implements resource.Declaration.
+func (g Group) Health(o *resource.Observed) string {
+	return fmt.Sprintf("%d live, %d of %d duties held", o.Live, Held(o), len(g.Duties))
+}
+
+// LiveText implements resource.Declaration.
+func (g Group) LiveText(o *resource.Observed) string {
+	return text.Plural(o.Live-len(o.Strangers), "member is live", "members are live")
+}
+
+// Progress implements resource.Declaration. A group has no work that ends: what its members have saved is in
+// Observed.Saved.
+func (g Group) Progress(o *resource.Observed) (what string, work bool) {
+	if o.Live == 0 {
+		return "", false
+	}
+	return g.Health(o), false
+}
+
+// groupJSON is a Group in JSON. Of a duty only what is not the default is written: 1,000 duties with all their defaults
+// would have 225 KiB, more than twice MaxSize.
+type groupJSON struct {
+	plainGroup
+	dutiesJSON
+}
+
+// plainGroup is Group without its methods.
+type plainGroup Group
+
+// dutiesJSON holds the duties as objects by name, below their type, as in HCL.
+type dutiesJSON struct {
+	Leader map[string]json.RawMessage `json:"leader,omitempty"`
+	Cron   map[string]json.RawMessage `json:"cron,omitempty"`
+}
+
+// of returns the duties of one type.
+func (j *dutiesJSON) of(t Type) *map[string]json.RawMessage {
+	if t == Cron {
+		return &j.Cron
+	}
+	return &j.Leader
+}
+
+// MarshalJSON implements json.Marshaler. Equal groups have equal bytes.
+func (g Group) MarshalJSON() ([]byte, error) {
+	doc := groupJSON{plainGroup: plainGroup(g)}
+	for _, d := range g.Duties {
+		body, err := resource.EncodeChanged(DutyProperties(d.Type), &d)
+		if err != nil {
+			return nil, err
+		}
+		all := doc.of(d.Type)
+		if *all == nil {
+			*all = map[string]json.RawMessage{}
+		}
+		(*all)[d.Name] = body
+	}
+	return json.Marshal(doc)
+}
+
+// UnmarshalJSON implements json.Unmarshaler. What is absent keeps its value in g, except that all duties are replaced.
+func (g *Group) UnmarshalJSON(body []byte) error {
+	var doc dutiesJSON // apart from the rest, since an error would name the embedded struct
+	if err := json.Unmarshal(body, (*plainGroup)(g)); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(body, &doc); err != nil {
+		return err
+	}
+	g.Duties = nil
+	for _, t := range Types() {
+		objects := *doc.of(t)
+		for _, name := range slices.Sorted(maps.Keys(objects)) {
+			d := NewDuty(t, name)
+			err := resource.DecodeChanged(DutyProperties(t), objects[name], &d)
+			if mismatch := new(json.UnmarshalTypeError); errors.As(err, &mismatch) {
+				mismatch.Field = d.Section() + "." + mismatch.Field
+			}
+			if err != nil {
+				return err
+			}
+			resource.FillMissing(DutyProperties(t), &d)
+			g.Duties = append(g.Duties, d)
+		}
+	}
+	slices.SortFunc(g.Duties, compareDuties)
+	return nil
+}
+
+// keyAssign is a field of a group's Record, besides those of every kind: the method by which an assigner assigns
+// duties. A member whose software does not know it is never the assigner, so that assigners of two versions do not undo
+// each other's rosters.
+const keyAssign = "assign"
+
+// firstAssign is the method of a Record that names none.
+const firstAssign = 1
+
+// Assign is the method of assignment that r wants. A newer muster may know more methods than this one.
+func Assign(r *resource.Record) int {
+	n := firstAssign
+	if r != nil && r.Extra[keyAssign] != nil {
+		_ = json.Unmarshal(r.Extra[keyAssign], &n)
+	}
+	return max(n, firstAssign)
 }

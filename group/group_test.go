@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -270,5 +271,41 @@ func TestPropertiesAreConsistent(t *testing.T) {
 				t.Errorf("%s: %+v", p.Name, p)
 			}
 		}
+	}
+}
+
+// TestAssign: a Record without a method, or with one that cannot be read, wants the first.
+func TestAssign(t *testing.T) {
+	for text, want := range map[string]int{"": 1, "3": 3, "0": 1, `"x"`: 1} {
+		rec := &resource.Record{}
+		if text != "" {
+			rec.Extra = map[string]json.RawMessage{"assign": json.RawMessage(text)}
+		}
+		if got := group.Assign(rec); got != want {
+			t.Errorf("%q: %d, want %d", text, got, want)
+		}
+	}
+}
+
+func TestFits(t *testing.T) {
+	for _, c := range []struct {
+		versions, member string
+		want             bool
+	}{
+		{"", "1.0", true}, {"", "anything", true},
+		{">= 2.0", "2.0", true}, {">= 2.0", "1.9.9", false}, {">= 2.0", "anything", false},
+		{">= 2.0", "2.1.0-rc1", false}, // as the roster says
+	} {
+		if got := (group.Duty{Versions: c.versions}).Fits(c.member); got != c.want {
+			t.Errorf("%q fits %q: %v", c.member, c.versions, got)
+		}
+	}
+}
+
+func TestCompareVersions(t *testing.T) {
+	versions := []string{"10.0", "odd", "2.0", "1.9.0", "2.0-rc1", "even"}
+	slices.SortFunc(versions, group.CompareVersions)
+	if d := cmp.Diff([]string{"even", "odd", "1.9.0", "2.0-rc1", "2.0", "10.0"}, versions); d != "" {
+		t.Errorf("in order (-want +got):\n%s", d)
 	}
 }

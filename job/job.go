@@ -1,10 +1,17 @@
+// Package job is the kind of distributed jobs: the fields of a job, their limits and defaults, which of them may change
+// while it runs, and what the facts found about it mean.
+//
+// One type Job serves all: HCL declares it, ZooKeeper records it and a worker reads it. The package holds plain data
+// and rules about it; it reads no file and talks to no server.
 package job
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
 	"muster/resource"
+	"muster/text"
 )
 
 // Limits and defaults that other packages use. Properties has those of every field.
@@ -111,3 +118,124 @@ func (j Job) Check() error {
 
 // Fields implements resource.Declaration: the properties in the order of Properties, then the labels, sorted.
 func (j Job) Fields() []resource.Field { return resource.DeclaredFields(Properties(), j) }
+
+// Properties is the table of a job's arguments, except its name, its root and its labels. Do not change it.
+func Properties() []resource.Property[Job] { return properties() }
+
+// properties makes the table once: every Record that is read needs it several times.
+var properties = sync.OnceValue(func() []resource.Property[Job] {
+	return []resource.Property[Job]{
+		{
+			Name: "workers", Doc: "how many", Type: resource.TypeInt, Required: true, Min: MinWorkers, Max: MaxWorkers,
+			Immutable: true,
+			Ref:       func(j *Job) any { return &j.Workers },
+		},
+		{
+			Name: "roll_format", Doc: "how the list of workers is written into the job znode", Type: resource.TypeEnum,
+			Default: string(Protobuf), Choices: []string{string(Protobuf), string(Text)}, Immutable: true,
+			Ref: func(j *Job) any { return (*string)(&j.RollFormat) },
+		},
+		resource.SessionOf("30s", "a crashed worker is gone after this",
+			func(j *Job) *resource.Duration { return &j.Timeouts.Session }),
+		resource.DurationOf("timeouts.join", "100s", "how long a worker waits for the job and for all workers",
+			func(j *Job) *resource.Duration { return &j.Timeouts.Join }),
+		resource.DurationOf("timeouts.barrier", "100s", "how long a worker waits at a barrier",
+			func(j *Job) *resource.Duration { return &j.Timeouts.Barrier }),
+		resource.DurationOf("timeouts.stale", "30s", "how long nobody is live before apply may delete or replace",
+			func(j *Job) *resource.Duration { return &j.Timeouts.Stale }),
+		{
+			Name: "lifecycle.on_complete", Doc: "what the last worker does when all have completed",
+			Type: resource.TypeEnum, Default: string(Reset),
+			Choices: []string{string(Reset), string(Remove), string(Retain)},
+			Ref:     func(j *Job) any { return (*string)(&j.Lifecycle.OnComplete) },
+		},
+		{
+			Name: "lifecycle.on_running", Doc: "what a plan makes of a job with live workers", Type: resource.TypeEnum,
+			Default: string(Keep), Choices: []string{string(Keep), string(Fail)},
+			Ref: func(j *Job) any { return (*string)(&j.Lifecycle.OnRunning) },
+		},
+		{
+			Name: "lifecycle.protect", Doc: "never delete or replace the job",
+			Type: resource.TypeBool, Default: "false",
+			Ref: func(j *Job) any { return &j.Lifecycle.Protect },
+		},
+	}
+})
+
+// The counts of a job, besides its live workers.
+const (
+	joined = resource.CountJoined // workers that have an id, at most N
+	done   = "done"               // workers that have completed
+)
+
+// The statuses of jobs, besides those of every kind. N is the number of workers that the job declares.
+const (
+	Completed resource.Status = "completed" // all N have completed
+	// Forming: fewer than N have joined. Some are live, or all that joined have completed.
+	Forming  resource.Status = "forming"
+	Degraded resource.Status = "degraded" // all N have joined, some are live, some left without completing
+	Running  resource.Status = "running"  // all N have joined, some are live, none left without completing
+)
+
+// Counts are the counts of a job: how many workers have an id, and how many have completed.
+func Counts(haveJoined, haveDone int) map[string]int {
+	return map[string]int{joined: haveJoined, done: haveDone}
+}
+
+// Joined is the number of workers of o that have an id.
+func Joined(o *resource.Observed) int { return o.Count(joined) }
+
+// Done is the number of workers of o that have completed.
+func Done(o *resource.Observed) int { return o.Count(done) }
+
+// Left is the number of workers of o that joined and left without completing.
+func Left(o *resource.Observed) int { return max(0, Joined(o)-Done(o)-o.Live) }
+
+// Classify implements resource.Declaration.
+func (j Job) Classify(o *resource.Observed) (resource.Class, resource.Status) {
+	left := Left(o)
+	switch {
+	case Done(o) >= j.Workers:
+		return resource.Done, Completed
+	case Joined(o) == 0 && o.Live == 0:
+		return resource.Ready, resource.StatusReady
+	case o.Live == 0 && left > 0:
+		return resource.Stale, resource.StatusStale
+	case Joined(o) < j.Workers:
+		return resource.Live, Forming
+	case left > 0:
+		return resource.Degraded, Degraded
+	}
+	return resource.Live, Running
+}
+
+// Health implements resource.Declaration.
+func (j Job) Health(o *resource.Observed) string {
+	s := fmt.Sprintf("%d of %d joined, %d live, %d completed", Joined(o), j.Workers, o.Live, Done(o))
+	if left := Left(o); left > 0 {
+		s += fmt.Sprintf(", %d left", left)
+	}
+	return s
+}
+
+// LiveText implements resource.Declaration. A run that has begun can have no live worker: all that joined have
+// completed.
+func (j Job) LiveText(o *resource.Observed) string {
+	n := o.Live - len(o.Strangers)
+	if n == 0 {
+		return fmt.Sprintf("the run has begun (%d of %d joined and completed)", Joined(o), j.Workers)
+	}
+	return text.Plural(n, "worker is live", "workers are live")
+}
+
+// Progress implements resource.Declaration.
+func (j Job) Progress(o *resource.Observed) (what string, work bool) {
+	if Joined(o) == 0 {
+		return "", false
+	}
+	what = fmt.Sprintf("%d of %d, none live", Joined(o), j.Workers)
+	if Done(o) > 0 {
+		what += fmt.Sprintf(", %d completed (will be forgotten)", Done(o))
+	}
+	return what, Done(o) > 0
+}

@@ -1,7 +1,12 @@
+// Package plan compares declared resources with observed ones. Diff is a pure function: the same declarations and the
+// same observations give the same plan. Every row carries the facts that must still hold when it is committed.
+//
+// The package reads no file, talks to no server, and uses neither a clock nor random numbers.
 package plan
 
 import (
 	"cmp"
+	"errors"
 	"maps"
 	"path"
 	"slices"
@@ -251,3 +256,32 @@ func (p Plan) updated(r Row) resource.Observed {
 	_ = rec.Declare(r.New) // a declaration always encodes
 	return o
 }
+
+// State is what was read from ZooKeeper below a set of roots.
+type State struct {
+	Ensemble string                       // random id of the ensemble; empty before its first apply
+	Found    map[string]resource.Observed // by znode path
+	// Unlisted are the roots that could not be listed, sorted. Undeclared resources there are not in Found.
+	Unlisted []string
+	// Unindexed says why the index of stacks could not be read; empty if it was read. The index tells in which other
+	// roots the stack owns something.
+	Unindexed string
+}
+
+// The results of a commit that a caller handles.
+var (
+	// ErrMoved means that somebody changed the resource after it was read. Nothing was written. Read again and make a
+	// new plan.
+	ErrMoved = errors.New("state changed since it was read")
+	// ErrUnknown means that the connection was lost during the write, and nobody knows whether it succeeded. Read
+	// again: the next plan shows it.
+	ErrUnknown = errors.New("outcome unknown")
+	// ErrAlreadyDone means that ZooKeeper already is as the row wants it. Nothing was written: the resource to delete
+	// is gone, or the one to create exists, is this stack's, ready and equal. Count it as done.
+	ErrAlreadyDone = errors.New("already done")
+	// ErrLeft means that the folders of some deleted generations stay: nothing in them tells whose they are, or ZooKeeper
+	// does not let them be deleted. The error says where and why. Delete them by hand if nobody needs them.
+	ErrLeft = errors.New("it cannot be collected")
+	// ErrApplied means that this saved plan was applied before, in whole or in part. Make a new plan.
+	ErrApplied = errors.New("this plan was already applied")
+)

@@ -1,12 +1,18 @@
 package spec
 
 import (
+	"fmt"
 	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 
 	"muster/resource"
+	"muster/text"
 )
 
 // declared is what the blocks of all kinds declare. The checks that follow need it.
@@ -178,4 +184,248 @@ func (k kindOf[T, P]) fits(s *scope, b *block[T], t T) bool {
 		s.add(k.tooLarge, &b.hcl.DefRange, "%s", why).Help = help
 	}
 	return err == nil
+}
+
+// rule is a validation or precondition block.
+type rule struct {
+	kind      string
+	condition *hcl.Attribute
+	message   *hcl.Attribute
+}
+
+// rule reads a validation or precondition block. If ok is false, it cannot be used; that has been reported.
+func (l *loader) rule(b *hcl.Block, in string) (r rule, ok bool) {
+	c := l.content(b.Body, schema{args: []string{"condition", "error_message"}}, in)
+	r = rule{b.Type, c.args["condition"], c.args["error_message"]}
+	ok = c.ok
+	for _, name := range []string{"condition", "error_message"} {
+		if c.args[name] == nil && c.ok {
+			d := l.add(codeMissing, &b.DefRange, "a %s block needs the argument %s", b.Type, name)
+			d.In = in
+			ok = false
+		}
+	}
+	return r, ok
+}
+
+// holds evaluates a rule. If its condition cannot be evaluated, that has been reported, and the rule counts as held.
+func (s *scope) holds(r rule) (message string, holds bool) {
+	v, ok := s.eval(r.condition.Expr)
+	if !ok {
+		return "", true
+	}
+	if v.IsNull() || v.Type() != cty.Bool {
+		d := s.wrong(codeCondition, r.condition, v, "a condition must be true or false")
+		d.Note = "this is " + aTypeName(v)
+		return "", true
+	}
+	if v.True() {
+		return "", true
+	}
+	text, ok := s.required(r.message)
+	if ok && text == "" {
+		s.wrong(codeCondition, r.message, cty.NilVal, "an error_message must not be empty").Help = "say what to do"
+	}
+	return text, text == ""
+}
+
+// checkPaths reports declarations that have the same path, or whose paths lie inside one another.
+func (l *loader) checkPaths(c *Config, d declared) {
+	first := map[string]thing{}
+	for _, t := range d.things {
+		if prev, twice := first[t.path]; twice {
+			l.samePath(t, prev, d)
+			continue
+		}
+		first[t.path] = t
+	}
+	for _, t := range d.things {
+		for dir := path.Dir(t.path); len(dir) > 1; dir = path.Dir(dir) {
+			if outer, inside := first[dir]; inside {
+				outerKind, below := outer.kind.block(), outer.kind.below()
+				f := l.about(codePathNested, t, d, "the path of %s lies inside another %s", t.address, outerKind)
+				f.Detail = fmt.Sprintf("%s is inside %s, and what is inside a %s's znode is its %s",
+					t.path, dir, outerKind, below)
+				f.Help = "give one of them another root or name"
+				l.relate(f, d.places[outer.address], outer.address)
+				break
+			}
+		}
+		l.checkHomeOf(c, t, d)
+	}
+	l.checkRoots(c, first)
+}
+
+// about records a finding at the header of a block.
+func (l *loader) about(code string, t thing, d declared, format string, args ...any) *Diagnostic {
+	rng := d.places[t.address]
+	f := l.add(code, &rng, format, args...)
+	f.In, f.Address = t.kind.block()+" "+quote(t.label), t.address
+	return f
+}
+
+func (l *loader) samePath(t, prev thing, d declared) {
+	if d.places[t.address] == d.places[prev.address] {
+		f := l.about(codePathTwice, t, d, "the %ss of this for_each have one path, %s", t.kind.block(), t.path)
+		f.Address = ""
+		f.Help = fmt.Sprintf("tell them apart: name = \"%s-${each.key}\"", t.name)
+		return
+	}
+	f := l.about(codePathTwice, t, d, "%s and %s have one path, %s", prev.address, t.address, t.path)
+	l.relate(f, d.places[prev.address], "first declared here")
+	f.Help = "give one of them another name or root"
+}
+
+// checkHomeOf reports a declaration whose path and muster's home overlap.
+func (l *loader) checkHomeOf(c *Config, t thing, d declared) {
+	if !within(t.path, c.Home) && !within(c.Home, t.path) {
+		return
+	}
+	f := l.about(codeHome, t, d, "the path of %s and muster's home overlap", t.address)
+	f.Detail = fmt.Sprintf("the %s is %s, home is %s", t.kind.block(), t.path, c.Home)
+	f.Help = "choose another home in the muster block, such as " + quote(DefaultHome)
+}
+
+// checkRoots reports a root of the muster block that is one of things or lies inside one.
+func (l *loader) checkRoots(c *Config, things map[string]thing) {
+	for _, root := range c.Roots {
+		for dir := root; len(dir) > 1; dir = path.Dir(dir) {
+			if t, inside := things[dir]; inside {
+				b := l.blocks["muster"][0]
+				f := l.add(codePathNested, &b.DefRange, "the root %s is inside %s", root, t.address)
+				f.In = "muster"
+				f.Help = "roots are folders of jobs; remove it from roots"
+				break
+			}
+		}
+	}
+}
+
+// within reports whether a path is dir or below it.
+func within(p, dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
+
+// readDrift decodes the ignore blocks. Each must expire.
+func (l *loader) readDrift(c *Config, d declared) {
+	for _, b := range l.blocks["drift"] {
+		for _, ig := range l.content(b.Body, schema{blocks: []blockType{{name: "ignore"}}}, "drift").blocks {
+			l.readIgnore(c, ig, d)
+		}
+	}
+}
+
+func (l *loader) readIgnore(c *Config, b *hcl.Block, d declared) {
+	names := []string{"address", "fields", "until", "reason"}
+	body := l.content(b.Body, schema{args: names}, "ignore")
+	s := l.newScope("ignore")
+	ig := Ignore{At: at(b.DefRange)}
+	for _, name := range names {
+		a := body.args[name]
+		if a == nil {
+			if name != "fields" && body.ok {
+				s.add(codeMissing, &b.DefRange, "an ignore block needs the argument %s", name).Help = missingHelp(name)
+			}
+			continue
+		}
+		switch name {
+		case "address":
+			ig.Address = s.ignored(a, d)
+		case "fields":
+			ig.Fields, _ = s.texts(a, func(name string, a *hcl.Attribute) bool {
+				return s.ignoredField(name, a, kindAt(ig.Address))
+			})
+		case "until":
+			ig.Until = s.until(a)
+		case "reason":
+			reason, ok := s.required(a)
+			if ig.Reason = reason; ok && strings.TrimSpace(reason) == "" {
+				s.wrong(codeReason, a, cty.NilVal, "the reason is empty").Help = missingHelp(name)
+			}
+		}
+	}
+	if !s.failed && body.ok {
+		c.Ignores = append(c.Ignores, ig)
+	}
+}
+
+func missingHelp(name string) string {
+	switch name {
+	case "until":
+		return `drift is ignored for a while only; add: until = "2027-01-31"`
+	case "reason":
+		return "say why, and where that is tracked: whoever meets this later will want to know"
+	}
+	return `add: address = "job.NAME"`
+}
+
+// ignored decodes the address of an ignore: a declared job, or the path of an undeclared one.
+func (s *scope) ignored(a *hcl.Attribute, d declared) string {
+	address, ok := s.required(a)
+	if !ok || strings.HasPrefix(address, "/") {
+		return address
+	}
+	if _, declared := d.places[address]; declared || s.incomplete {
+		return address
+	}
+	k := kindAt(address).block()
+	block, _, _ := strings.Cut(k+"."+strings.TrimPrefix(address, k+"."), "[")
+	expanded, isBlock := d.blocks[block]
+	if isBlock && !expanded {
+		return address // its for_each could not be evaluated, which has been reported
+	}
+	known := sortedKeys(d.places)
+	f := s.wrong(codeIgnored, a, cty.StringVal(address), "no %s has this address", k)
+	switch {
+	case text.Nearest(address, known) != "":
+		f.Help = "did you mean " + quote(text.Nearest(address, known)) + "?"
+	case slices.Contains(known, k+"."+address):
+		f.Help = "write " + quote(k+"."+address)
+	case isBlock && !strings.Contains(address, "["):
+		f.Help = fmt.Sprintf("the %s has a for_each; name one instance: %q", k, block+`["key"]`)
+	default:
+		f.Help = fmt.Sprintf("an address is %[1]s.NAME or %[1]s.NAME[\"key\"]; "+
+			"an undeclared %[1]s's address is its path", k)
+	}
+	return address
+}
+
+// ignoredField checks a name in fields: a field, or a section of them.
+func (s *scope) ignoredField(name string, a *hcl.Attribute, k kind) bool {
+	for _, block := range k.within() { // the fields of one of them cannot be told from its name, which may hold dots
+		if rest, ok := strings.CutPrefix(name, block); ok && (rest == "" || len(rest) > 1 && rest[0] == '.') {
+			return true
+		}
+	}
+	known := append([]string{"labels"}, k.within()...)
+	for _, section := range schemaOf(k.names()).blocks {
+		known = append(known, section.name)
+	}
+	known = append(known, k.names()...)
+	if slices.Contains(known, name) || len(name) > len("labels.") && strings.HasPrefix(name, "labels.") {
+		return true
+	}
+	d := s.wrong(codeIgnoreField, a, cty.StringVal(name), "a %s has no field %q", k.block(), name)
+	d.Help = meant(name, known, "it has")
+	return false
+}
+
+// until decodes the last day of an ignore.
+func (s *scope) until(a *hcl.Attribute) time.Time {
+	date, ok := s.required(a)
+	if !ok {
+		return time.Time{}
+	}
+	day, err := time.Parse(time.DateOnly, date)
+	if err != nil {
+		d := s.wrong(codeDate, a, cty.StringVal(date), "until must be a date")
+		d.Help = `write it as year-month-day: "2027-01-31"`
+		return time.Time{}
+	}
+	if now := s.opts.Now; !now.IsZero() && !now.UTC().Before(day.AddDate(0, 0, 1)) {
+		days := int(now.UTC().Sub(day).Hours() / 24)
+		d := s.wrong(codeExpired, a, cty.StringVal(date), "this ignore expired on %s", date)
+		d.Note = text.Count(days, "day") + " ago"
+		d.Help = "apply or adopt what it ignores and remove the block, or move until, " +
+			"which says that it is still wanted"
+	}
+	return day
 }

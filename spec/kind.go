@@ -2,14 +2,15 @@ package spec
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
+
 	"muster/resource"
 )
-
-// kinds lists the kinds of what can be declared, in the order in which their blocks are read.
-func kinds() []kind { return []kind{jobs(), groups(), queues()} }
 
 // kind is what the loader needs of one kind. Each is a kindOf.
 type kind interface {
@@ -116,4 +117,237 @@ func kindAt(address string) kind {
 		}
 	}
 	return all[0]
+}
+
+// table is what may stand in the blocks of one type: the properties of a T.
+type table[T any] struct {
+	blockType  string
+	properties []resource.Property[T]
+	words      map[string]words // for each property that is a number, a text, or required
+}
+
+func (k table[T]) names() []string { return resource.Names(k.properties) }
+
+// complete reports the required arguments that a block does not have.
+func (k table[T]) complete(l *loader, b *hcl.Block, set settings, in string) bool {
+	ok := true
+	for _, p := range k.properties {
+		if p.Required && set.args[p.Name] == nil {
+			d := l.add(codeMissing, &b.DefRange, k.words[p.Name].missing, b.Labels[0])
+			d.Help, d.In, ok = k.words[p.Name].add, in, false
+		}
+	}
+	return ok
+}
+
+// decode decodes the properties that set has into t. It notes in from, by section and name of the property, where each
+// value came from.
+func (k table[T]) decode(s *scope, set settings, t *T, from origins, section, prefix string) {
+	for _, p := range k.properties {
+		if a := set.args[p.Name]; a != nil && readProperty(s, p, a, t, k.words[p.Name]) {
+			from[section+p.Name] = prefix + at(a.NameRange)
+		}
+	}
+}
+
+// export writes the properties of t that differ from those of usual. One that has no value was not recorded, and is
+// left out; if it is required, its words say what to write.
+func (k table[T]) export(b *bytes.Buffer, t, usual *T) {
+	open := ""
+	for _, p := range k.properties {
+		section, name, nested := strings.Cut(p.Name, ".")
+		if !nested {
+			section, name = "", p.Name
+		}
+		value := inHCL(p, t)
+		switch {
+		case p.Required && value == "":
+			value = k.words[p.Name].unknown
+		case value == "", value == inHCL(p, usual):
+			continue
+		}
+		if section != open {
+			if open != "" {
+				b.WriteString("}\n")
+			}
+			fmt.Fprintf(b, "\n%s {\n", section)
+			open = section
+		}
+		fmt.Fprintf(b, "%s = %s\n", name, value)
+	}
+	if open != "" {
+		b.WriteString("}\n")
+	}
+}
+
+// inHCL is the value of a property as it stands in HCL; empty if it has none.
+func inHCL[T any](p resource.Property[T], t *T) string {
+	switch {
+	case p.IsMissing(t):
+		return ""
+	case p.Type == resource.TypeInt, p.Type == resource.TypeBool:
+		return p.Text(t)
+	}
+	return literal(p.Text(t))
+}
+
+// parts are the labelled blocks inside the blocks of a kind, such as the duties of a group. No two of one declaration
+// have the same label, whatever their types.
+type parts[T any] struct {
+	one, many     string // what they are called: "duty", "duties"
+	most          int    // so many in one declaration
+	twice, tooBig string // codes: two have one label; there are more than most
+	checkName     func(string) error
+	types         []part[T]
+}
+
+// part is a type of these blocks, made of a partOf.
+type part[T any] struct {
+	schema blockType
+	// read reads a block, once for all that for_each makes of it. If ok is false, something is wrong with it, which has
+	// been reported.
+	read   func(l *loader, b *hcl.Block, in string) (decode decodePart[T], ok bool)
+	export func(b *bytes.Buffer, t *T)
+}
+
+// decodePart decodes the arguments of a block into t, and notes in from where each value came from.
+type decodePart[T any] func(s *scope, t *T, from origins)
+
+// partOf describes a part whose blocks are values of type E.
+type partOf[T, E any] struct {
+	table[E]
+	initial func(name string) E
+	name    func(E) string
+	all     func(*T) []E
+	add     func(*T, E)
+}
+
+func (ps parts[T]) schemas() []blockType {
+	var all []blockType
+	for _, p := range ps.types {
+		all = append(all, p.schema)
+	}
+	return all
+}
+
+// read reads those of blocks that are parts of the declaration of.
+func (ps parts[T]) read(l *loader, of *hcl.Block, blocks []*hcl.Block, in string) (decode []decodePart[T], ok bool) {
+	ok = true
+	first := map[string]*hcl.Block{}
+	for _, b := range blocks {
+		i := slices.IndexFunc(ps.types, func(p part[T]) bool { return p.schema.name == b.Type })
+		if i < 0 {
+			continue
+		}
+		label := b.Labels[0]
+		if prev := first[label]; prev != nil {
+			f := l.add(ps.twice, &b.LabelRanges[0], "%s %q is declared twice", ps.one, label)
+			l.relate(f, prev.LabelRanges[0], "first declared here")
+			f.In, f.Help, ok = in, "give one of them another name", false
+			continue
+		}
+		first[label] = b
+		if err := ps.checkName(label); err != nil {
+			l.add(codeName, &b.LabelRanges[0], "%s", err).In = in
+			ok = false
+		}
+		one, fine := ps.types[i].read(l, b, in)
+		decode, ok = append(decode, one), ok && fine
+	}
+	if n := len(first); n > ps.most {
+		f := l.add(ps.tooBig, &of.DefRange, "a %s has at most %d %s; this one has %d", of.Type, ps.most, ps.many, n)
+		f.In, f.Help, ok = in, fmt.Sprintf("write a second %s", of.Type), false
+	}
+	return decode, ok
+}
+
+func (p partOf[T, E]) part() part[T] {
+	return part[T]{blockType{name: p.blockType, label: "name", args: p.names()}, p.read, p.export}
+}
+
+func (p partOf[T, E]) read(l *loader, b *hcl.Block, in string) (decode decodePart[T], ok bool) {
+	label, section := b.Labels[0], p.blockType+"."+b.Labels[0]+"."
+	in = p.blockType + " " + quote(label) + " of " + in
+	c := l.content(b.Body, schema{args: p.names()}, in)
+	set := l.settings(c, schema{}, in)
+	ok = c.ok && p.complete(l, b, set, in)
+	return func(s *scope, t *T, from origins) {
+		for _, name := range p.names() {
+			from[section+name] = "default"
+		}
+		inner := *s
+		inner.in, inner.failed = in, false
+		e := p.initial(label)
+		p.decode(&inner, set, &e, from, section, "")
+		s.failed = s.failed || inner.failed
+		p.add(t, e)
+	}, ok
+}
+
+func (p partOf[T, E]) export(b *bytes.Buffer, t *T) {
+	for _, e := range p.all(t) {
+		fmt.Fprintf(b, "\n%s %s {\n", p.blockType, literal(p.name(e)))
+		usual := p.initial(p.name(e))
+		p.table.export(b, &e, &usual)
+		b.WriteString("}\n")
+	}
+}
+
+// settings are the arguments of a block and of its sections, by their full names: "timeouts.join".
+type settings struct {
+	args    map[string]*hcl.Attribute
+	damaged bool // a part did not decode, which has been reported
+}
+
+// settings reads the sections of a block: those blocks of its schema that hold arguments and nothing else, and have no
+// label.
+func (l *loader) settings(c content, s schema, in string) settings {
+	set := settings{map[string]*hcl.Attribute{}, !c.ok}
+	for name, a := range c.args {
+		set.args[name] = a
+	}
+	for _, section := range s.blocks {
+		if len(section.args) == 0 || section.label != "" {
+			continue
+		}
+		b := l.single(c, section.name, in)
+		if b == nil {
+			continue
+		}
+		inner := l.content(b.Body, schema{args: section.args}, section.name+" of "+in)
+		set.damaged = set.damaged || !inner.ok
+		for name, a := range inner.args {
+			set.args[section.name+"."+name] = a
+		}
+	}
+	return set
+}
+
+// origins says where each field of a declaration came from.
+type origins map[string]string
+
+// apply decodes set into t and notes where each value came from. A field that cannot be decoded keeps its value, and
+// marks the scope as failed.
+func (k kindOf[T, P]) apply(s *scope, set settings, t *T, from origins, prefix string) {
+	common, labelled := P(t).Shared(), P(t).LabelSet()
+	if a := set.args["name"]; a != nil {
+		check := func(name string) error { return resource.CheckName(k.blockType, name) }
+		if store(&common.Name)(s.checkedText(codeName, a, check)) {
+			from["name"] = prefix + at(a.NameRange)
+		}
+	}
+	if a := set.args["root"]; a != nil {
+		if store(&common.Root)(s.checkedText(codePath, a, resource.CheckRoot)) {
+			from["root"] = prefix + at(a.NameRange)
+		}
+	}
+	k.decode(s, set, t, from, "", prefix)
+	if a := set.args["labels"]; a != nil {
+		if labels, ok := s.labels(a); ok {
+			labelled.Labels = mergeLabels(labelled.Labels, labels, from, prefix+at(a.NameRange))
+		}
+		if n := len(labelled.Labels); n > maxLabels {
+			s.wrong(codeLabels, a, cty.NilVal, "a %s has at most %d labels; this one has %d", k.blockType, maxLabels, n)
+		}
+	}
 }

@@ -1,11 +1,27 @@
+// Package spec reads a directory of HCL files and returns the jobs, groups and queues they declare, or diagnostics.
+// Each has a stable code, a place in the source, the values that led to it, and what to do.
+//
+// It reads files below that directory and the variable files it is given, and nothing else: no environment but the one
+// passed in, no network, no clock. The same inputs give the same Config on every machine.
+//
+// A problem in HCL is always a Diagnostic, never an error. One run reports all of them, each once, and none that only
+// follows from another: what depends on a bad value is not looked at.
 package spec
 
 import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclwrite"
 
 	"muster/group"
 	"muster/job"
@@ -166,4 +182,71 @@ func (l *loader) load() *Config {
 	}
 	c.Digest = c.digest()
 	return c
+}
+
+// digest is a hash of what the configuration means. Places, spelling and credentials do not change it.
+func (c *Config) digest() string {
+	type ignore struct {
+		Address string   `json:"address"`
+		Fields  []string `json:"fields"`
+		Until   string   `json:"until"`
+		Reason  string   `json:"reason"`
+	}
+	ignores := []ignore{}
+	for _, i := range c.Ignores {
+		ignores = append(ignores, ignore{i.Address, i.Fields, i.Until.Format(time.DateOnly), i.Reason})
+	}
+	// The keys of a saved plan would change the digests of all configurations.
+	type tls struct{ CAFile, CertFile, KeyFile string }
+	sum := sha256.New()
+	meaning := map[string]any{
+		"stack": c.Stack, "home": c.Home, "roots": sorted(c.Roots), "take_over": sorted(c.TakeOver),
+		"servers": c.ZooKeeper.Servers, "session_timeout": c.ZooKeeper.SessionTimeout, "acl": sorted(c.ZooKeeper.ACL),
+		"tls": tls(c.ZooKeeper.TLS), "jobs": byAddress(c.Jobs), "ignores": ignores,
+	}
+	if len(c.Groups) > 0 { // a configuration without groups keeps the digest that it had before there were groups
+		meaning["groups"] = byAddress(c.Groups)
+	}
+	if len(c.Queues) > 0 { // likewise
+		meaning["queues"] = byAddress(c.Queues)
+	}
+	_ = json.NewEncoder(sum).Encode(meaning) // plain data into a hash: neither can fail
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
+func byAddress[T resource.Declaration](list []T) []T {
+	return slices.SortedFunc(slices.Values(list), func(a, b T) int { return cmp.Compare(a.ID().Address, b.ID().Address) })
+}
+
+// sorted copies and sorts a list whose order means nothing. A nil list becomes like an empty one.
+func sorted(list []string) []string { return slices.Sorted(slices.Values(list)) }
+
+// Format arranges the white space of an HCL file and changes nothing else: not the order, the line endings, nor a byte
+// order mark. A file that does not parse gets diagnostics instead. JSON is checked and left as it is.
+func Format(src []byte, filename string) ([]byte, Diagnostics) {
+	l := &loader{findings: findings{sources: map[string][]byte{}}}
+	var out []byte
+	var ds Diagnostics
+	if over := limited(Limits{}, func() { out, ds = l.format(src, filename) }); over != nil {
+		return nil, over
+	}
+	return out, ds
+}
+
+func (l *loader) format(src []byte, filename string) ([]byte, Diagnostics) {
+	text, ok := l.accept(src, filename)
+	if ok {
+		_, ok = l.parse(text, filename)
+	}
+	if !ok {
+		return nil, l.sorted()
+	}
+	if strings.HasSuffix(filename, ".json") {
+		return src, nil
+	}
+	out := hclwrite.Format(text)
+	if mark := []byte("\ufeff"); bytes.HasPrefix(src, mark) {
+		out = append(mark, out...)
+	}
+	return out, nil
 }

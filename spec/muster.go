@@ -1,13 +1,20 @@
 package spec
 
 import (
+	"encoding/base64"
 	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/hashicorp/go-version"
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 
 	"muster/resource"
+	"muster/text"
 )
 
 // readMuster decodes the muster block, without which there is no owner mark.
@@ -85,4 +92,275 @@ func (c *Config) Searched() []string {
 		roots[resource.DefaultRoot] = true
 	}
 	return sortedKeys(roots)
+}
+
+// checkVersion compares required_version with our own version. If that fails, it is the only finding: a configuration
+// for another version may well be wrong for this one.
+func (l *loader) checkVersion() bool {
+	ours, _ := version.NewVersion(l.opts.Version) // nil if it is not one
+	for _, b := range l.blocks["muster"] {
+		c, _, _ := b.Body.PartialContent(&hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "required_version"}}})
+		a := c.Attributes["required_version"]
+		if a == nil {
+			continue
+		}
+		s := l.constantScope("muster")
+		text, ok := s.text(a)
+		if !ok {
+			continue
+		}
+		constraints, err := parseConstraints(text)
+		if err != nil {
+			s.wrong(codeConstraint, a, cty.StringVal(text), "required_version: %s", err).Help =
+				`write it as ">= 0.1", ">= 0.1, < 2" or "~> 1.2"`
+			continue
+		}
+		if ours != nil && !allow(constraints, ours) {
+			l.list = nil
+			s.wrong(codeVersion, a, cty.StringVal(text),
+				"this is muster %s, which does not satisfy required_version", l.opts.Version).Help =
+				"install a version that does, or change required_version"
+			return false
+		}
+	}
+	return true
+}
+
+// parseConstraints reads one constraint after the other, so that the error names the one that is wrong.
+func parseConstraints(text string) (version.Constraints, error) {
+	var all version.Constraints
+	for part := range strings.SplitSeq(text, ",") {
+		c, err := version.NewConstraint(part)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not a version", strings.TrimLeft(part, " <>=!~"))
+		}
+		all = append(all, c...)
+	}
+	return all, nil
+}
+
+// allow reports whether v satisfies all constraints. A pre-release counts as the release that it comes before, unless
+// a constraint names a pre-release itself.
+func allow(constraints version.Constraints, v *version.Version) bool {
+	for _, c := range constraints {
+		if !c.Check(v) && (c.Prerelease() || !c.Check(v.Core())) {
+			return false
+		}
+	}
+	return true
+}
+
+// readZooKeeper decodes the zookeeper block.
+func (l *loader) readZooKeeper(c *Config) {
+	z := &c.ZooKeeper
+	*z = ZooKeeper{Servers: []string{DefaultServer}, SessionTimeout: DefaultSessionTimeout}
+	if len(l.blocks["zookeeper"]) == 0 {
+		return
+	}
+	b := l.blocks["zookeeper"][0]
+	body := l.content(b.Body, schema{
+		args:   []string{"servers", "session_timeout", "acl"},
+		blocks: []blockType{{name: "tls"}},
+	}, "zookeeper")
+	s := l.newScope("zookeeper")
+	if a := body.args["servers"]; a != nil {
+		if servers, ok := s.texts(a, s.server); ok {
+			if z.Servers = servers; len(servers) == 0 {
+				s.wrong(codeServer, a, cty.NilVal, "servers must hold at least one host:port").Help =
+					"to use the default " + DefaultServer + ", remove the argument"
+			}
+		}
+	}
+	if a := body.args["session_timeout"]; a != nil {
+		if d, ok := s.duration(a, resource.MinSessionTimeout, resource.MaxSessionTimeout); ok {
+			z.SessionTimeout = d
+		}
+	}
+	if a := body.args["acl"]; a != nil {
+		if acl, ok := s.texts(a, s.aclEntry); ok {
+			if z.ACL = acl; len(acl) == 0 {
+				s.wrong(codeACL, a, cty.NilVal, "acl must hold at least one entry").Help =
+					"to use the default, remove the argument"
+			}
+		}
+	}
+	if b := l.single(body, "tls", "zookeeper"); b != nil {
+		l.readTLS(z, b)
+	}
+}
+
+func (l *loader) readTLS(z *ZooKeeper, b *hcl.Block) {
+	body := l.content(b.Body, schema{args: []string{"ca_file", "cert_file", "key_file"}}, "tls of zookeeper")
+	s := l.newScope("tls of zookeeper")
+	files := map[string]*string{"ca_file": &z.TLS.CAFile, "cert_file": &z.TLS.CertFile, "key_file": &z.TLS.KeyFile}
+	for _, name := range []string{"ca_file", "cert_file", "key_file"} {
+		a := body.args[name]
+		if a == nil {
+			continue
+		}
+		text, ok := s.text(a)
+		if ok && text == "" {
+			s.wrong(codeTLS, a, cty.NilVal, "%s must not be empty", name).Help = "remove the argument, or name a file"
+		}
+		*files[name] = text
+	}
+	if s.failed || !body.ok {
+		return
+	}
+	if (z.TLS.CertFile == "") != (z.TLS.KeyFile == "") {
+		s.add(codeTLS, &b.DefRange, "cert_file and key_file belong together").Help =
+			"give both for a client certificate, or neither"
+	} else if z.TLS == (resource.TLS{}) {
+		s.add(codeTLS, &b.DefRange, "the tls block names no file").Help = "give at least ca_file, or remove the block"
+	}
+}
+
+// server checks one element of servers.
+func (s *scope) server(text string, a *hcl.Attribute) bool {
+	bad := func(why, help string) bool {
+		s.wrong(codeServer, a, cty.StringVal(text), "a server is host:port; %s", why).Help = help
+		return false
+	}
+	if strings.Contains(text, "@") {
+		d := s.wrong(codeServer, a, cty.NilVal, "a server is host:port; this has an @, and so perhaps a password")
+		d.Help = "MUSTER_ZK_AUTH takes credentials"
+		d.hideSource()
+		return false
+	}
+	if strings.Contains(text, ",") {
+		servers, path, _ := strings.Cut(text, "/")
+		help := "write a list: " + listOf(strings.Split(servers, ","))
+		if path != "" {
+			help += ", and put the jobs below the path: root = " + quote("/"+path+"/jobs")
+		}
+		return bad("this holds several", help)
+	}
+	if i := strings.IndexByte(text, '/'); i >= 0 {
+		return bad("it has no path", "leave the path away and put the jobs below it: root = "+quote(text[i:]+"/jobs"))
+	}
+	host, port, err := net.SplitHostPort(text)
+	if err != nil {
+		if ip, e := netip.ParseAddr(strings.Trim(text, "[]")); e == nil {
+			return bad("this has no port", "write "+quote(net.JoinHostPort(ip.String(), "2181")))
+		}
+		if !strings.Contains(text, ":") && text != "" {
+			return bad("this has no port", "write "+quote(text+":2181"))
+		}
+		return bad("this is not", "write it as \"zk1:2181\" or \"[::1]:2181\"")
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+		return bad("the port is not a number from 1 to 65535", "ZooKeeper's usual port is 2181")
+	}
+	if host == "" || strings.ContainsFunc(host, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+		return bad("the host is missing or malformed", "write it as \"zk1:2181\"")
+	}
+	return true
+}
+
+func listOf(texts []string) string {
+	quoted := make([]string, len(texts))
+	for i, t := range texts {
+		quoted[i] = quote(strings.TrimSpace(t))
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
+}
+
+// aclEntry checks one element of acl.
+func (s *scope) aclEntry(text string, a *hcl.Attribute) bool {
+	why, help := aclProblem(text)
+	if why == "" {
+		return true
+	}
+	d := s.wrong(codeACL, a, cty.StringVal(text), "%s", why)
+	if d.Help = help; strings.HasPrefix(text, "digest:") { // perhaps a password is there in place of the hash
+		d.hideSource()
+	}
+	return false
+}
+
+// aclProblem says what is wrong with an ACL entry, and what to do; both are empty if nothing is.
+func aclProblem(text string) (why, help string) {
+	first, last := strings.IndexByte(text, ':'), strings.LastIndexByte(text, ':')
+	if first < 0 || first == last {
+		return "an ACL entry is scheme:id:perms", `such as "auth::cdrwa" or "world:anyone:r"`
+	}
+	scheme, id, perms := text[:first], text[first+1:last], text[last+1:]
+	schemes := []string{"world", "auth", "digest", "ip", "x509"}
+	if !slices.Contains(schemes, scheme) {
+		return fmt.Sprintf("there is no ACL scheme %q", scheme), meant(scheme, schemes, "schemes are")
+	}
+	for i, r := range perms {
+		if !strings.ContainsRune("cdrwa", r) || strings.ContainsRune(perms[:i], r) {
+			why := fmt.Sprintf("%q are not permissions", perms)
+			if scheme == "digest" { // perhaps they were forgotten, and this is a password
+				why = "it does not end with permissions"
+			}
+			return why,
+				"use each of c d r w a at most once: create, delete, read, write, admin"
+		}
+	}
+	if perms == "" {
+		return "an ACL entry without permissions allows nothing", "add some of c d r w a: " + quote(text+"cdrwa")
+	}
+	return idProblem(scheme, id, perms)
+}
+
+func idProblem(scheme, id, perms string) (why, help string) {
+	switch scheme {
+	case "world":
+		if id != "anyone" {
+			return "the only id of the scheme world is anyone", "write " + quote("world:anyone:"+perms)
+		}
+	case "auth":
+		if id != "" {
+			return "the scheme auth stands for whoever is logged in and has no id", "write " + quote("auth::"+perms)
+		}
+	case "digest":
+		user, hash, _ := strings.Cut(id, ":")
+		if sum, err := base64.StdEncoding.DecodeString(hash); user == "" || err != nil || len(sum) != 20 {
+			return "the id of the scheme digest is user:hash, the hash being the Base64 of a SHA-1",
+				"never write the password itself here; MUSTER_ZK_AUTH takes it"
+		}
+	case "ip":
+		if _, err := netip.ParsePrefix(id); err != nil {
+			if _, err := netip.ParseAddr(id); err != nil {
+				return fmt.Sprintf("%q is neither an IP address nor a range of them", id),
+					`write "ip:10.0.0.7:r" or "ip:10.0.0.0/8:r"`
+			}
+		}
+	case "x509":
+		if id == "" {
+			return "the id of the scheme x509 is the subject of a certificate", `write "x509:CN=me,O=us:cdrwa"`
+		}
+	}
+	return "", ""
+}
+
+// warnOpen warns if what apply creates can be changed by everybody.
+func (l *loader) warnOpen(c *Config) {
+	open := c.ZooKeeper.ACL == nil && !l.opts.HasCredentials
+	for _, entry := range c.ZooKeeper.ACL {
+		perms, ok := strings.CutPrefix(entry, "world:anyone:")
+		open = open || ok && strings.ContainsAny(perms, "cdwa")
+	}
+	if !open || len(l.blocks["muster"]) == 0 {
+		return
+	}
+	b := l.blocks["muster"][0]
+	if zk := l.blocks["zookeeper"]; len(zk) > 0 {
+		b = zk[0]
+	}
+	var kinds []string
+	for _, d := range c.Declared() {
+		if name := d.Kind().Name + "s"; !slices.Contains(kinds, name) {
+			kinds = append(kinds, name)
+		}
+	}
+	what := text.And(kinds)
+	if what == "" {
+		what = "jobs"
+	}
+	d := l.add(codeOpen, &b.DefRange, "everybody who reaches ZooKeeper may change these %s", what)
+	d.Severity = Warning
+	d.Help = `set MUSTER_ZK_AUTH=digest:user:password and acl = ["auth::cdrwa"] in the zookeeper block`
 }

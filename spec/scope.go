@@ -3,12 +3,15 @@ package spec
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 
+	"muster/resource"
 	"muster/text"
 )
 
@@ -318,4 +321,213 @@ func sortedKeys[V any](m map[string]V) []string {
 	}
 	slices.Sort(keys)
 	return keys
+}
+
+// instanceKey is one element of a for_each.
+type instanceKey struct {
+	key   string
+	value cty.Value
+}
+
+// maxInstances limits the elements of a for_each, and of a product of sets.
+const maxInstances = 100_000
+
+// forEach decodes a map, or a set of strings. kind is what it makes several of.
+func (s *scope) forEach(a *hcl.Attribute, kind string) ([]instanceKey, bool) {
+	v, ok := s.eval(a.Expr)
+	if !ok {
+		return nil, false
+	}
+	ty := v.Type()
+	isSet := ty.IsSetType() && (ty.ElementType() == cty.String || !v.IsNull() && v.LengthInt() == 0)
+	if v.IsNull() || !isSet && !ty.IsMapType() && !ty.IsObjectType() {
+		d := s.wrong(codeForEach, a, cty.NilVal, "for_each must be a map or a set of strings")
+		d.Note = "this is " + aTypeName(v)
+		if ty.IsTupleType() || ty.IsListType() {
+			d.Help = "make it a set: toset(" + s.source(a.Expr) + ")"
+		}
+		return nil, false
+	}
+	if n := v.LengthInt(); n > maxInstances {
+		s.wrong(codeForEach, a, cty.NilVal, "for_each makes %d %ss; at most %d are possible", n, kind, maxInstances)
+		return nil, false
+	}
+	var keys []instanceKey
+	for it := v.ElementIterator(); it.Next(); {
+		k, e := it.Element()
+		if k.IsNull() {
+			s.wrong(codeForEachKey, a, cty.NilVal, "a key of for_each is null")
+			return nil, false
+		}
+		if !addressKey(k.AsString()) {
+			d := s.wrong(codeForEachKey, a, cty.NilVal,
+				"a key of for_each has 1 to 128 printable characters, none of them a space, \" or \\")
+			d.Note = "this has the key " + render(k)
+			ok = false
+			continue
+		}
+		keys = append(keys, instanceKey{k.AsString(), e})
+	}
+	return keys, ok
+}
+
+// addressKey reports whether a key can stand in an address. Addresses must be readable, and easy to quote in a shell.
+func addressKey(k string) bool {
+	return k != "" && len(k) <= resource.MaxName && !strings.ContainsFunc(k, func(r rune) bool {
+		return !unicode.IsPrint(r) || r == ' ' || r == '"' || r == '\\'
+	})
+}
+
+// values lists what an expression refers to, each once: "var.base is 3 (prod.auto.vars.hcl:2)".
+func (s *scope) values(expr hcl.Expression, ctx *hcl.EvalContext) []Value {
+	var vs []Value
+	seen := map[string]bool{}
+	for _, t := range expr.Variables() {
+		v, diags := t.TraverseAbs(ctx)
+		if diags.HasErrors() && len(t) > 1 { // the part that exists is worth showing
+			t = t[:2]
+			v, diags = t.TraverseAbs(ctx)
+		}
+		name := written(t)
+		if diags.HasErrors() || !v.IsKnown() || seen[name] {
+			continue
+		}
+		seen[name] = true
+		vs = append(vs, Value{Traversal: name, Statement: "is " + render(v), From: s.origin(t)})
+	}
+	return vs
+}
+
+// origin says where the value of a reference was given.
+func (s *scope) origin(t hcl.Traversal) string {
+	name, _, _ := stepName(t)
+	switch t.RootName() {
+	case "var":
+		if v := s.vars[name]; v != nil {
+			return v.origin
+		}
+	case "local":
+		if l := s.locals[name]; l != nil {
+			return at(l.attr.NameRange)
+		}
+	case "each":
+		return s.each
+	}
+	return ""
+}
+
+// written is a reference as it stands in the source.
+func written(t hcl.Traversal) string {
+	var b strings.Builder
+	for _, step := range t {
+		switch step := step.(type) {
+		case hcl.TraverseRoot:
+			b.WriteString(step.Name)
+		case hcl.TraverseAttr:
+			b.WriteString("." + step.Name)
+		case hcl.TraverseIndex:
+			b.WriteString("[" + render(step.Key) + "]")
+		}
+	}
+	return b.String()
+}
+
+// maxShown is how many characters of a value are shown.
+const maxShown = 60
+
+// render is a value in one short line.
+func render(v cty.Value) string {
+	ty := v.Type()
+	switch {
+	case !v.IsKnown():
+		return "not known"
+	case v.IsNull():
+		return "null"
+	case ty == cty.String:
+		s := v.AsString()
+		if r := []rune(s); len(r) > maxShown {
+			s = string(r[:maxShown]) + "..."
+		}
+		return strconv.Quote(s)
+	case ty == cty.Number:
+		return number(v)
+	case ty == cty.Bool:
+		return strconv.FormatBool(v.True())
+	case ty.IsCapsuleType():
+		return ty.FriendlyName()
+	}
+	return collection(v)
+}
+
+// number is a number as users write it.
+func number(v cty.Value) string {
+	f := v.AsBigFloat()
+	switch exp := f.MantExp(nil); {
+	case f.IsInf():
+		return "infinite"
+	case exp > 1000: // its digits would fill the memory
+		return "a number of " + strconv.Itoa(exp*3/10) + " digits"
+	case exp < -1000:
+		return "almost 0"
+	case f.IsInt():
+		if s := f.Text('f', 0); len(s) < maxShown {
+			return s
+		}
+		return f.Text('g', 10)
+	}
+	return f.Text('g', 10)
+}
+
+// collection lists the elements of a value. If they do not fit, it says how many there are.
+func collection(v cty.Value) string {
+	ty, n := v.Type(), v.LengthInt()
+	keyed := ty.IsObjectType() || ty.IsMapType()
+	var b strings.Builder
+	for it := v.ElementIterator(); it.Next(); {
+		k, e := it.Element()
+		if b.Len() > 0 {
+			b.WriteString(", ")
+		}
+		if keyed {
+			b.WriteString(k.AsString() + " = ")
+		}
+		b.WriteString(render(e))
+		if b.Len() > maxShown {
+			return fmt.Sprintf("a %s of %d", typeName(ty), n)
+		}
+	}
+	switch {
+	case keyed && n == 0:
+		return "{}"
+	case keyed:
+		return "{ " + b.String() + " }"
+	}
+	return "[" + b.String() + "]"
+}
+
+// typeName names a type as users know it.
+func typeName(ty cty.Type) string {
+	switch {
+	case ty.IsObjectType():
+		return "object"
+	case ty.IsMapType():
+		return "map"
+	case ty.IsTupleType(), ty.IsListType():
+		return "list"
+	case ty.IsSetType():
+		return "set"
+	}
+	return ty.FriendlyName()
+}
+
+// aTypeName is typeName with its article.
+func aTypeName(v cty.Value) string {
+	if v.IsNull() {
+		return "null"
+	}
+	k := typeName(v.Type())
+	if strings.ContainsRune("aeiou", rune(k[0])) {
+		return "an " + k
+	}
+	return "a " + k
 }

@@ -1,0 +1,129 @@
+package resource
+
+import (
+	"fmt"
+	"math"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Duration is a time.Duration that JSON and HCL write as text, in Go's format ("1m40s"). Two spellings of one duration
+// are equal.
+type Duration time.Duration
+
+// MaxDuration is the maximum of every other duration in a declaration.
+const MaxDuration = Duration(30 * 24 * time.Hour)
+
+// Limits of a session timeout. A shorter session ends at every pause of the process; a longer one shows a dead member
+// as live for more than a day.
+const (
+	MinSessionTimeout = Duration(100 * time.Millisecond)
+	MaxSessionTimeout = Duration(24 * time.Hour)
+)
+
+// String drops the zero units that time.Duration prints: "2m", not "2m0s".
+func (d Duration) String() string {
+	s := time.Duration(d).String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// MarshalText writes the Go duration.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText reads a Go duration.
+func (d *Duration) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	if err != nil {
+		return fmt.Errorf("%q is not a duration: write a number and a unit, such as 30s or 2m", text)
+	}
+	*d = Duration(v)
+	return nil
+}
+
+// Size is a number of bytes, which JSON and HCL write as a whole number and a unit: "256KiB". Two spellings of one size
+// are equal.
+type Size int64
+
+// sizeUnit is a unit of sizes.
+type sizeUnit struct {
+	name  string
+	bytes int64
+}
+
+// sizeUnits lists the units from the largest to the smallest.
+func sizeUnits() []sizeUnit {
+	return []sizeUnit{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}}
+}
+
+// String uses the largest unit that divides the size: "1MiB", "1025B".
+func (s Size) String() string {
+	for _, u := range sizeUnits() {
+		if int64(s)%u.bytes == 0 && (s != 0 || u.bytes == 1) {
+			return strconv.FormatInt(int64(s)/u.bytes, 10) + u.name
+		}
+	}
+	return ""
+}
+
+// MarshalText writes the size with its unit.
+func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads a whole number and a unit.
+func (s *Size) UnmarshalText(text []byte) error {
+	for _, u := range sizeUnits() {
+		number, ok := strings.CutSuffix(string(text), u.name)
+		if !ok {
+			continue
+		}
+		n, err := strconv.ParseInt(number, 10, 64)
+		if err != nil || n < 0 || n > math.MaxInt64/u.bytes || strconv.FormatInt(n, 10) != number {
+			break
+		}
+		*s = Size(n * u.bytes)
+		return nil
+	}
+	return fmt.Errorf("%q is not a size: write a whole number and a unit, such as 256KiB or 1GiB", text)
+}
+
+// Hosts are the hosts that may get credentials, each as host or host:port. Where a process connects to may have been
+// written by somebody else, so whoever gives it credentials also says for which hosts they are.
+type Hosts []string
+
+// ParseHosts reads hosts that are separated by commas.
+func ParseHosts(text string) Hosts {
+	var all Hosts
+	for host := range strings.SplitSeq(text, ",") {
+		if host = strings.TrimSpace(host); host != "" {
+			all = append(all, host)
+		}
+	}
+	return all
+}
+
+// Include reports whether the server at an address may get the credentials. An address without a port is a host.
+func (h Hosts) Include(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		host = strings.Trim(addr, "[]")
+	}
+	return slices.ContainsFunc(h, func(one string) bool {
+		return strings.EqualFold(one, host) || strings.EqualFold(one, addr)
+	})
+}
+
+// TLS names the files of a TLS connection; a name is empty if there is no such file. In a configuration the names are
+// relative to its directory, in a saved plan to the directory in which apply runs.
+type TLS struct {
+	CAFile   string `json:"ca_file,omitempty"`
+	CertFile string `json:"cert_file,omitempty"`
+	KeyFile  string `json:"key_file,omitempty"`
+}

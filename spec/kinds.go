@@ -1,0 +1,102 @@
+package spec
+
+import (
+	"fmt"
+	"slices"
+
+	"muster/group"
+	"muster/job"
+	"muster/queue"
+)
+
+// kinds lists the kinds of what can be declared, in the order in which their blocks are read.
+func kinds() []kind { return []kind{jobs(), groups(), queues()} }
+
+// jobs is the kind of job blocks.
+func jobs() kindOf[job.Job, *job.Job] {
+	return kindOf[job.Job, *job.Job]{
+		table: table[job.Job]{
+			blockType: job.KindName, properties: job.Properties(),
+			words: map[string]words{"workers": {
+				code:    codeWorkers,
+				missing: "job %q does not say how many workers it has",
+				add:     "add: workers = 4",
+				unknown: "1 # not recorded: how many workers does this job have?",
+				null:    "a job has no default number of workers: write one",
+				more:    fmt.Sprintf("a job has at most %d workers: split it into several jobs", job.MaxWorkers),
+				less:    "a job needs at least one worker; to have none, remove the job",
+			}},
+		},
+		inside: "workers", initial: job.Default(),
+		add: func(c *Config, j job.Job) { c.Jobs = append(c.Jobs, j) },
+	}
+}
+
+// groups is the kind of group blocks.
+func groups() kindOf[group.Group, *group.Group] {
+	return kindOf[group.Group, *group.Group]{
+		table: table[group.Group]{
+			blockType: group.KindName, properties: group.Properties(),
+			words: map[string]words{"promote_after": {code: codePromoteAfter}},
+		},
+		inside: "members", initial: group.Default(),
+		add:    func(c *Config, g group.Group) { c.Groups = append(c.Groups, g) },
+		limits: group.Group.CheckSize, tooLarge: codeDuties,
+		parts: parts[group.Group]{
+			one: "duty", many: "duties", most: group.MaxDuties, twice: codeDutyTwice, tooBig: codeDuties,
+			checkName: group.CheckDutyName,
+			types:     []part[group.Group]{duties(group.Leader), duties(group.Cron)},
+		},
+	}
+}
+
+// duties are the blocks of one type of duty.
+func duties(t group.Type) part[group.Group] {
+	return partOf[group.Group, group.Duty]{
+		table: table[group.Duty]{
+			blockType: string(t), properties: group.DutyProperties(t),
+			words: map[string]words{
+				"versions": {code: codeVersions},
+				"timezone": {code: codeSchedule},
+				"schedule": {
+					code:    codeSchedule,
+					missing: "cron %q does not say when it runs",
+					add:     `add: schedule = "0 2 * * *"`,
+				},
+				"retries": {code: codeDutyNumber, less: "to run it once only, write 0"},
+				"keep":    {code: codeDutyNumber, less: "the last run is always remembered"},
+			},
+		},
+		initial: func(name string) group.Duty { return group.NewDuty(t, name) },
+		name:    func(d group.Duty) string { return d.Name },
+		all: func(g *group.Group) []group.Duty {
+			return slices.DeleteFunc(slices.Clone(g.Duties), func(d group.Duty) bool { return d.Type != t })
+		},
+		add: (*group.Group).Add,
+	}.part()
+}
+
+// queues is the kind of queue blocks.
+func queues() kindOf[queue.Queue, *queue.Queue] {
+	return kindOf[queue.Queue, *queue.Queue]{
+		table: table[queue.Queue]{
+			blockType: queue.KindName, properties: queue.Properties(),
+			words: map[string]words{
+				"redis": {
+					code:    codeRedis,
+					missing: "queue %q does not say which Redis holds its tasks",
+					add:     `add: redis = "redis://redis-1:6379/0"`,
+					secret:  queue.ErrCredentials, secretCode: codeCredentials,
+				},
+				"attempts": {
+					code: codeAttempts,
+					less: "to try each task once only, write 1",
+					more: "a task that has failed so often fails again",
+				},
+			},
+		},
+		inside: "executors and watchers", initial: queue.Default(),
+		add:    func(c *Config, q queue.Queue) { c.Queues = append(c.Queues, q) },
+		limits: queue.Queue.CheckSizes, tooLarge: codeSizes,
+	}
+}
