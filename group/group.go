@@ -32,23 +32,8 @@ type Group struct {
 	resource.Common
 	Settle       resource.Duration `json:"settle"` // a duty moves without need only to a member of at least this age
 	PromoteAfter PromoteAfter      `json:"promote_after"`
-	Timeouts     Timeouts          `json:"timeouts"`
-	Lifecycle    Lifecycle         `json:"lifecycle"`
-	resource.Labelled
+	resource.Standing
 	Duties []Duty `json:"-"` // sorted by name, and no two have one name; see groupJSON
-}
-
-// Timeouts of a group. Members read them again whenever the Record changes, except Session, which they keep.
-type Timeouts struct {
-	Session resource.Duration `json:"session"` // a crashed member counts as live for this long
-	Join    resource.Duration `json:"join"`    // a member waits this long for the group
-	Drain   resource.Duration `json:"drain"`   // a leader's command gets TERM, and KILL after this
-	Stale   resource.Duration `json:"stale"`   // apply deletes only after nobody was live for this long
-}
-
-// Lifecycle says whether the group may be deleted.
-type Lifecycle struct {
-	Protect bool `json:"protect"` // never deleted
 }
 
 // KindName is the name of this kind.
@@ -80,11 +65,6 @@ func Of(r *resource.Record) Group { return resource.Of[Group](r) }
 
 // Kind implements resource.Declaration.
 func (g Group) Kind() resource.Kind { return Kind() }
-
-// Policy implements resource.Declaration.
-func (g Group) Policy() resource.Policy {
-	return resource.Policy{Protect: g.Lifecycle.Protect, Grace: g.Timeouts.Stale, InPlace: true}
-}
 
 // Add inserts d in the order of names.
 func (g *Group) Add(d Duty) {
@@ -157,7 +137,7 @@ var properties = sync.OnceValue(func() []resource.Property[Group] {
 	settle := resource.DurationOf("settle", "5s", "a duty moves without need only to a member of at least this age",
 		func(g *Group) *resource.Duration { return &g.Settle })
 	settle.Min = 0
-	return []resource.Property[Group]{
+	return append([]resource.Property[Group]{
 		settle,
 		{
 			Name: "promote_after", Doc: "so many members of a newer version make it the newest",
@@ -165,19 +145,8 @@ var properties = sync.OnceValue(func() []resource.Property[Group] {
 			Form: "1 to 5000, or 1% to 100% of the holder's version",
 			Ref:  func(g *Group) any { return (*string)(&g.PromoteAfter) },
 		},
-		resource.SessionOf("10s", "a crashed member is gone after this",
-			func(g *Group) *resource.Duration { return &g.Timeouts.Session }),
-		resource.DurationOf("timeouts.join", "100s", "how long a member waits for the group",
-			func(g *Group) *resource.Duration { return &g.Timeouts.Join }),
-		resource.DurationOf("timeouts.drain", "30s", "a leader's command that is handed over gets TERM, and KILL after this",
-			func(g *Group) *resource.Duration { return &g.Timeouts.Drain }),
-		resource.DurationOf("timeouts.stale", "30s", "how long nobody is live before apply may delete",
-			func(g *Group) *resource.Duration { return &g.Timeouts.Stale }),
-		{
-			Name: "lifecycle.protect", Doc: "never delete the group", Type: resource.TypeBool, Default: "false",
-			Ref: func(g *Group) any { return &g.Lifecycle.Protect },
-		},
-	}
+	}, resource.StandingProperties("group", "member", "a leader's command that is handed over",
+		func(g *Group) *resource.Standing { return &g.Standing })...)
 })
 
 // DutyProperties is the table of the arguments of one type of duty, except its name.

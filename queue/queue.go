@@ -26,22 +26,7 @@ type Queue struct {
 	MaxTask     resource.Size     `json:"max_task"`     // of the payload of a task, and of its result
 	MaxBytes    resource.Size     `json:"max_bytes"`    // of everything in Redis
 	KeepDead    resource.Duration `json:"keep_dead"`    // how long dead tasks are kept
-	Timeouts    Timeouts          `json:"timeouts"`
-	Lifecycle   Lifecycle         `json:"lifecycle"`
-	resource.Labelled
-}
-
-// Timeouts of a queue. Processes read them again whenever the Record changes, except Session, which they keep.
-type Timeouts struct {
-	Session resource.Duration `json:"session"` // a crashed process counts as live for this long
-	Join    resource.Duration `json:"join"`    // a process waits this long for the queue
-	Drain   resource.Duration `json:"drain"`   // the command of a process that leaves gets TERM, and KILL after this
-	Stale   resource.Duration `json:"stale"`   // apply deletes only after nobody was live for this long
-}
-
-// Lifecycle says whether the queue may be deleted.
-type Lifecycle struct {
-	Protect bool `json:"protect"` // never deleted or replaced
+	resource.Standing
 }
 
 // KindName is the name of this kind.
@@ -66,11 +51,6 @@ func Of(r *resource.Record) Queue { return resource.Of[Queue](r) }
 
 // Kind implements resource.Declaration.
 func (q Queue) Kind() resource.Kind { return Kind() }
-
-// Policy implements resource.Declaration.
-func (q Queue) Policy() resource.Policy {
-	return resource.Policy{Protect: q.Lifecycle.Protect, Grace: q.Timeouts.Stale, InPlace: true}
-}
 
 // Check returns an error that starts with the JSON name of the first invalid value of q, or nil. See
 // resource.CheckDeclared.
@@ -120,7 +100,7 @@ var properties = sync.OnceValue(func() []resource.Property[Queue] {
 	backoff := resource.DurationOf("backoff", "10s", "how long a task that failed waits; doubled each time",
 		func(q *Queue) *resource.Duration { return &q.Backoff })
 	backoff.Min = 0
-	return []resource.Property[Queue]{
+	return append([]resource.Property[Queue]{
 		{
 			Name: "redis", Doc: "where tasks and results are", Type: resource.TypeText, Required: true, Immutable: true,
 			Form: "`redis://`, `rediss://` or `redis+sentinel://`, without a password",
@@ -148,19 +128,8 @@ var properties = sync.OnceValue(func() []resource.Property[Queue] {
 		},
 		resource.DurationOf("keep_dead", "168h", "how long dead tasks are kept",
 			func(q *Queue) *resource.Duration { return &q.KeepDead }),
-		resource.SessionOf("10s", "a crashed process is gone after this",
-			func(q *Queue) *resource.Duration { return &q.Timeouts.Session }),
-		resource.DurationOf("timeouts.join", "100s", "how long a process waits for the queue",
-			func(q *Queue) *resource.Duration { return &q.Timeouts.Join }),
-		resource.DurationOf("timeouts.drain", "30s", "a command that is stopped gets TERM, and KILL after this",
-			func(q *Queue) *resource.Duration { return &q.Timeouts.Drain }),
-		resource.DurationOf("timeouts.stale", "30s", "how long nobody is live before apply may delete",
-			func(q *Queue) *resource.Duration { return &q.Timeouts.Stale }),
-		{
-			Name: "lifecycle.protect", Doc: "never delete the queue", Type: resource.TypeBool, Default: "false",
-			Ref: func(q *Queue) any { return &q.Lifecycle.Protect },
-		},
-	}
+	}, resource.StandingProperties("queue", "process", "a command that is stopped",
+		func(q *Queue) *resource.Standing { return &q.Standing })...)
 })
 
 // The counts of a queue, besides the live processes.

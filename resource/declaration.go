@@ -8,9 +8,11 @@ package resource
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // Declaration is one resource as HCL declares it or as a Record keeps it. It encodes itself as one JSON object, which
@@ -140,6 +142,50 @@ type Labelled struct {
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
+// Standing is what a declaration ends with if its members come and go: there is no run of them that ends.
+type Standing struct {
+	Timeouts  Timeouts  `json:"timeouts"`
+	Lifecycle Lifecycle `json:"lifecycle"`
+	Labelled
+}
+
+// Timeouts of a Standing. Members read them again whenever the Record changes, except Session, which they keep.
+type Timeouts struct {
+	Session Duration `json:"session"` // a crashed member counts as live for this long
+	Join    Duration `json:"join"`    // a member waits this long for the resource
+	Drain   Duration `json:"drain"`   // a command that is stopped gets TERM, and KILL after this
+	Stale   Duration `json:"stale"`   // apply deletes only after nobody was live for this long
+}
+
+// Lifecycle says whether the resource may be deleted.
+type Lifecycle struct {
+	Protect bool `json:"protect"` // never deleted
+}
+
+// Policy implements Declaration.
+func (s Standing) Policy() Policy {
+	return Policy{Protect: s.Lifecycle.Protect, Grace: s.Timeouts.Stale, InPlace: true}
+}
+
+// StandingProperties are the properties of a Standing. kind and member are what the resource and its members are
+// called; drained is which command is stopped.
+func StandingProperties[T any](kind, member, drained string, of func(*T) *Standing) []Property[T] {
+	return []Property[T]{
+		SessionOf("10s", "a crashed "+member+" is gone after this",
+			func(t *T) *Duration { return &of(t).Timeouts.Session }),
+		DurationOf("timeouts.join", "100s", "how long a "+member+" waits for the "+kind,
+			func(t *T) *Duration { return &of(t).Timeouts.Join }),
+		DurationOf("timeouts.drain", "30s", drained+" gets TERM, and KILL after this",
+			func(t *T) *Duration { return &of(t).Timeouts.Drain }),
+		DurationOf("timeouts.stale", "30s", "how long nobody is live before apply may delete",
+			func(t *T) *Duration { return &of(t).Timeouts.Stale }),
+		{
+			Name: "lifecycle.protect", Doc: "never delete the " + kind, Type: TypeBool, Default: "false",
+			Ref: func(t *T) any { return &of(t).Lifecycle.Protect },
+		},
+	}
+}
+
 // ID implements Declaration.
 func (c Common) ID() Common { return c }
 
@@ -174,7 +220,13 @@ func KindOf[T checked, P Shares[T]](k Kind, ps []Property[T]) Kind {
 	k.Decode = func(body []byte, at string) (Declaration, error) {
 		t := Default[T, P](ps)
 		P(&t).Shared().Root = "" // it has no default here
-		if err := json.Unmarshal(body, &t); err != nil {
+		err := json.Unmarshal(body, &t)
+		if mismatch := new(json.UnmarshalTypeError); errors.As(err, &mismatch) {
+			for f := mismatch.Field; f != "" && f[0] <= 'Z'; mismatch.Field = f { // an embedded struct is no field
+				_, f, _ = strings.Cut(f, ".")
+			}
+		}
+		if err != nil {
 			return nil, err
 		}
 		P(&t).Shared().At = at

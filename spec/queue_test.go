@@ -56,11 +56,13 @@ func TestEverythingOfAQueue(t *testing.T) {
 			Common: resource.Common{
 				Name: "primes-" + region, Root: "/queues", Address: `queue.primes["` + region + `"]`, At: "queues.hcl:11",
 			},
-			Labelled: resource.Labelled{Labels: map[string]string{"team": "maths", "region": region}},
-			Redis:    redis, Attempts: 5, TaskTimeout: second(60), MaxTask: 1 << 20, MaxBytes: 2 << 30,
-			KeepDead:  second(86400),
-			Timeouts:  queue.Timeouts{Session: second(20), Join: second(300), Drain: second(60), Stale: second(90)},
-			Lifecycle: queue.Lifecycle{Protect: true},
+			Redis: redis, Attempts: 5, TaskTimeout: second(60), MaxTask: 1 << 20, MaxBytes: 2 << 30,
+			KeepDead: second(86400),
+			Standing: resource.Standing{
+				Timeouts:  resource.Timeouts{Session: second(20), Join: second(300), Drain: second(60), Stale: second(90)},
+				Lifecycle: resource.Lifecycle{Protect: true},
+				Labelled:  resource.Labelled{Labels: map[string]string{"team": "maths", "region": region}},
+			},
 		}
 	}
 	queues := []queue.Queue{want("eu", "redis://redis-eu"), want("us", "rediss://redis-us:6380/2")}
