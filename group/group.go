@@ -346,9 +346,5 @@ const firstAssign = 1
 
 // Assign is the method of assignment that r wants. A newer muster may know more methods than this one.
 func Assign(r *resource.Record) int {
-	n := firstAssign
-	if r != nil && r.Extra[keyAssign] != nil {
-		_ = json.Unmarshal(r.Extra[keyAssign], &n)
-	}
-	return max(n, firstAssign)
+	return max(firstAssign, resource.ExtraOf[int](r, keyAssign))
 }

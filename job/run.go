@@ -1,9 +1,7 @@
 package job
 
 import (
-	"encoding/json"
 	"fmt"
-	"maps"
 	"unicode"
 	"unicode/utf8"
 
@@ -24,45 +22,16 @@ const (
 )
 
 // LastRun is the last completed run; nil if there was none.
-func LastRun(r *resource.Record) *Run {
-	var last *Run
-	if r != nil && r.Extra[keyLast] != nil {
-		if json.Unmarshal(r.Extra[keyLast], &last) != nil {
-			return nil
-		}
-	}
-	return last
-}
+func LastRun(r *resource.Record) *Run { return resource.ExtraOf[*Run](r, keyLast) }
 
 // SetLastRun writes run into r as the last one.
-func SetLastRun(r *resource.Record, run Run) error { return setExtra(r, keyLast, run) }
+func SetLastRun(r *resource.Record, run Run) error { return r.SetExtra(keyLast, run) }
 
 // NoRoll is the generation whose roll was too large to be written; empty if there was none.
-func NoRoll(r *resource.Record) string {
-	var g string
-	if r != nil && r.Extra[keyNoRoll] != nil {
-		_ = json.Unmarshal(r.Extra[keyNoRoll], &g)
-	}
-	return g
-}
+func NoRoll(r *resource.Record) string { return resource.ExtraOf[string](r, keyNoRoll) }
 
 // SetNoRoll writes into r that the roll of generation g was too large to be written.
-func SetNoRoll(r *resource.Record, g string) error { return setExtra(r, keyNoRoll, g) }
-
-// setExtra replaces r.Extra by a new map, since copies of r share the old one.
-func setExtra(r *resource.Record, key string, value any) error {
-	body, err := json.Marshal(value)
-	if err != nil {
-		return err
-	}
-	extra := maps.Clone(r.Extra)
-	if extra == nil {
-		extra = map[string]json.RawMessage{}
-	}
-	extra[key] = body
-	r.Extra = extra
-	return nil
-}
+func SetNoRoll(r *resource.Record, g string) error { return r.SetExtra(keyNoRoll, g) }
 
 // maxRun is the maximum length of a run's name, in characters.
 const maxRun = 128

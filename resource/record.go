@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
 )
 
 // Record is what ZooKeeper keeps of a resource: the declaration as it was applied, and facts about this generation.
@@ -91,4 +92,25 @@ func Digest(body []byte, stack string, acl []string) string {
 		sum.Write(part)
 	}
 	return hex.EncodeToString(sum.Sum(nil))
+}
+
+// ExtraOf is a field of r that its kind keeps there; the zero V if r is nil, or has no such field.
+func ExtraOf[V any](r *Record, key string) (v V) {
+	if r == nil || r.Extra[key] == nil || json.Unmarshal(r.Extra[key], &v) != nil {
+		return *new(V)
+	}
+	return v
+}
+
+// SetExtra replaces r.Extra by a new map with the field, since copies of r share the old one.
+func (r *Record) SetExtra(key string, value any) error {
+	body, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	extra := map[string]json.RawMessage{}
+	maps.Copy(extra, r.Extra)
+	extra[key] = body
+	r.Extra = extra
+	return nil
 }
