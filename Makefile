@@ -32,7 +32,7 @@ bench: BENCH ?= ./...
 bench:
 	@./.ci/setup bench
 	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m $(BENCH)
-	$(if $(filter ./...,$(BENCH)),$(GO) test -run '^$$' -bench . -cpu 1 ./sim/... ./zkmodel)
+	$(if $(filter ./...,$(BENCH)),$(GO) test -run '^$$' -bench . -cpu 1 ./sim/... ./dev/zkmodel)
 
 generate:
 	$(GO) generate ./zkstate/znode/...

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"muster/history"
+	"muster/apply/history"
 	"muster/plan"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"muster/history"
+	"muster/apply/history"
 	"muster/plan"
 )
 

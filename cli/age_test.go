@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"muster/job"
 	"muster/plan"
-	"muster/planfile"
+	"muster/plan/planfile"
 	"muster/resource"
+	"muster/resource/job"
 )
 
 // TestPlanIsRefusedByItsDate: apply checks the date before it connects. A plan from the future would pass every

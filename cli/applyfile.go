@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"muster/apply"
-	"muster/planfile"
+	"muster/plan/planfile"
 	"muster/report"
 	"muster/resource"
 	"muster/status"

@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"muster/group"
 	"muster/member"
 	"muster/report"
+	"muster/resource/group"
 	"muster/status"
 	"muster/text"
 	"muster/zkstate"

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"muster/queue"
 	"muster/resource"
+	"muster/resource/queue"
 	"muster/status"
 	"muster/tasks"
 	"muster/text"

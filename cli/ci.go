@@ -5,7 +5,7 @@ import (
 	"os"
 	"strings"
 
-	"muster/history"
+	"muster/apply/history"
 )
 
 // ciSystem says what a system for continuous integration puts into the environment of what it runs.

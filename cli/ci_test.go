@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/history"
+	"muster/apply/history"
 )
 
 // TestWhoAsked: what each system says, and what comes first.

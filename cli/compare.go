@@ -14,7 +14,7 @@ import (
 
 	"muster/apply"
 	"muster/plan"
-	"muster/planfile"
+	"muster/plan/planfile"
 	"muster/spec"
 	"muster/text"
 	"muster/zkstate"

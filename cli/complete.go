@@ -13,11 +13,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"muster/docs"
-	"muster/group"
 	"muster/plan"
-	"muster/queue"
 	"muster/report"
 	"muster/resource"
+	"muster/resource/group"
+	"muster/resource/queue"
 	"muster/spec"
 	"muster/zkstate"
 )

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"muster/needs"
+	"muster/sim/needs"
 )
 
 // TestCompletionInBash types into a real bash with muster's completion script. An address holds quotes and brackets,

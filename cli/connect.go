@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"muster/planfile"
+	"muster/plan/planfile"
 	"muster/resource"
 	"muster/spec"
 	"muster/zkstate/zkconn"

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"muster/zkserver"
+	"muster/dev/zkserver"
 )
 
 // TestDeadServer kills or pauses a real server in the middle of each command. The code is 8, every report says why, and

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"muster/redisserver"
+	"muster/dev/redisserver"
 )
 
 // devOptions of "muster dev".

@@ -7,9 +7,9 @@ import (
 	"net"
 	"syscall"
 
-	"muster/daemon"
-	"muster/zkmodel"
-	"muster/zkserver"
+	"muster/dev/daemon"
+	"muster/dev/zkmodel"
+	"muster/dev/zkserver"
 )
 
 // devZooKeeper is what "muster dev" runs: real servers, or the embedded one.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/zkserver"
+	"muster/dev/zkserver"
 	"muster/zkstate"
 )
 

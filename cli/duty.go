@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"muster/exitcode"
-	"muster/group"
 	"muster/member"
+	"muster/resource/group"
 	"muster/wrap"
 )
 

@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"muster/group"
 	"muster/member"
 	"muster/resource"
+	"muster/resource/group"
 	"muster/wrap"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"

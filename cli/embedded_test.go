@@ -12,7 +12,7 @@ import (
 	"strings"
 	"syscall"
 
-	"muster/zkserver"
+	"muster/dev/zkserver"
 )
 
 // embedded runs the scripts without servers: go test ./cli -embedded -run TestScripts. They run on a real one too.

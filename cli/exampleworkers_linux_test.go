@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"muster/dev/zkserver"
 	"muster/exitcode"
-	"muster/zkserver"
 )
 
 // hello is the job of examples/one-job.hcl on servers of its own, because the examples of workers name its root.

@@ -9,14 +9,14 @@ import (
 	"slices"
 	"syscall"
 
+	"muster/dev/redisserver"
+	"muster/dev/zkserver"
 	"muster/exitcode"
 	"muster/member"
-	"muster/redisserver"
 	"muster/tasks"
 	"muster/text"
 	"muster/worker"
 	"muster/wrap"
-	"muster/zkserver"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 )

@@ -9,11 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"muster/job"
 	"muster/plan"
-	"muster/planfile"
+	"muster/plan/planfile"
 	"muster/report"
 	"muster/resource"
+	"muster/resource/job"
 	"muster/status"
 	"muster/zkstate"
 )

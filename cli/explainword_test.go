@@ -6,12 +6,12 @@ import (
 	"testing"
 
 	"muster/exitcode"
-	"muster/group"
-	"muster/job"
 	"muster/plan"
-	"muster/queue"
 	"muster/report"
 	"muster/resource"
+	"muster/resource/group"
+	"muster/resource/job"
+	"muster/resource/queue"
 	"muster/zkstate/znode"
 )
 

@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"muster/job"
 	"muster/resource"
+	"muster/resource/job"
 	"muster/spec"
 	"muster/text"
 	"muster/zkstate"

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/zkserver"
+	"muster/dev/zkserver"
 	"muster/zkstate/zkconn"
 )
 

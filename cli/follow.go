@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"muster/group"
 	"muster/member"
 	"muster/resource"
+	"muster/resource/group"
 	"muster/text"
 	"muster/wrap"
 	"muster/zkstate/zkconn"

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"muster/needs"
 	"muster/report"
+	"muster/sim/needs"
 )
 
 // TestFullStandardOutput: the command finishes, its reports and its plan file are complete, and the code is 1.

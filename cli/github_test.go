@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"muster/exitcode"
-	"muster/needs"
+	"muster/sim/needs"
 )
 
 // workflow runs the script of the GitHub workflow with the real muster. A stand-in for gh answers from a folder.

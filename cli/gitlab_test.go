@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"muster/exitcode"
-	"muster/needs"
+	"muster/sim/needs"
 )
 
 // gitlabJob is a job of GitLab CI.

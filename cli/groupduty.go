@@ -7,10 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	"muster/group"
 	"muster/member"
 	"muster/report"
 	"muster/resource"
+	"muster/resource/group"
 	"muster/status"
 	"muster/text"
 	"muster/zkstate"

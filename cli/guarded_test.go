@@ -12,8 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/job"
-	"muster/zkserver"
+	"muster/dev/zkserver"
+	"muster/resource/job"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"muster/history"
+	"muster/apply/history"
 	"muster/report"
 	"muster/resource"
 	"muster/spec"

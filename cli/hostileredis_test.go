@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"muster/redisserver"
+	"muster/dev/redisserver"
 	"muster/tasks"
 )
 

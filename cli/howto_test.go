@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"muster/zkserver"
+	"muster/dev/zkserver"
 	"muster/zkstate/zkconn"
 )
 

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"muster/needs"
+	"muster/sim/needs"
 )
 
 // image is what make image builds, without Docker: the files in a folder, in which commands run as process 1 of a

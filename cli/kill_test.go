@@ -18,9 +18,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/history"
-	"muster/job"
+	"muster/apply/history"
 	"muster/resource"
+	"muster/resource/job"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 )

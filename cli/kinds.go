@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"muster/plan"
-	"muster/queue"
 	"muster/resource"
+	"muster/resource/queue"
 	"muster/tasks"
 	"muster/zkstate"
 )

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/redisserver"
+	"muster/dev/redisserver"
 )
 
 // logFixture is a job "a", a group "shop" and a queue "primes" with a Redis of its own.

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"muster/group"
+	"muster/dev/zkserver"
 	"muster/resource"
+	"muster/resource/group"
 	"muster/wrap"
-	"muster/zkserver"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )

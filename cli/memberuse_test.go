@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"muster/zkserver"
+	"muster/dev/zkserver"
 	"muster/zkstate/zkconn"
 )
 

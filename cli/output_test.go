@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"muster/needs"
+	"muster/sim/needs"
 )
 
 // TestStrangersFile: in a directory where everybody may put files, a file is refused that neither the user nor the

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"muster/plan"
-	"muster/planfile"
+	"muster/plan/planfile"
 	"muster/report"
 	"muster/resource"
 	"muster/spec"

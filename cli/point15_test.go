@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"muster/zkserver"
+	"muster/dev/zkserver"
 )
 
 // TestPoint15PlanFilesHoldNoSecret: a plan file, its markdown, which goes into a comment, and the output of show hold

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"muster/needs"
+	"muster/sim/needs"
 	"muster/zkstate"
 )
 

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"path"
 
-	"muster/queue"
+	"muster/resource/queue"
 	"muster/tasks"
 	"muster/tasks/store"
 	"muster/text"

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"muster/queue"
-	"muster/redisserver"
+	"muster/dev/redisserver"
 	"muster/resource"
+	"muster/resource/queue"
 	"muster/tasks"
 	"muster/tasks/store"
 	"muster/zkstate/zkconn"

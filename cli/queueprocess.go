@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"muster/queue"
 	"muster/resource"
+	"muster/resource/queue"
 	"muster/tasks"
 	"muster/text"
 	"muster/worker"

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"muster/group"
 	"muster/member"
+	"muster/resource/group"
 	"muster/text"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"

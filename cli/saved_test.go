@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"muster/planfile"
+	"muster/plan/planfile"
 )
 
 // TestAnyChangedByteOfAPlanIsRefused: apply refuses a file in which a byte was changed, that was cut short, or that

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"muster/zkserver"
+	"muster/dev/zkserver"
 )
 
 // TestCredentialsGoOnlyToNamedHosts: the servers of a saved plan get none, unless the caller names them. Nobody may

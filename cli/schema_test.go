@@ -11,8 +11,8 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"muster/job"
 	"muster/plan"
+	"muster/resource/job"
 )
 
 // schemaOf compiles a schema that muster prints. A strict one also refuses keys that the schema does not describe:

@@ -20,9 +20,9 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"muster/needs"
+	"muster/dev/zkserver"
 	"muster/resource"
-	"muster/zkserver"
+	"muster/sim/needs"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"

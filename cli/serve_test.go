@@ -16,7 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/zkserver"
+	"muster/dev/zkserver"
 )
 
 // served is a running muster serve.

@@ -6,9 +6,9 @@ import (
 	"slices"
 
 	"muster/page"
-	"muster/queue"
 	"muster/report"
 	"muster/resource"
+	"muster/resource/queue"
 	"muster/tasks"
 	"muster/tasks/store"
 )

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"muster/planfile"
+	"muster/plan/planfile"
 	"muster/report"
 	"muster/text"
 )

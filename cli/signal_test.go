@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"muster/dev/zkserver"
 	"muster/report"
-	"muster/zkserver"
 )
 
 var stopSignals = map[string]syscall.Signal{

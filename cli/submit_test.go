@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"muster/queue"
+	"muster/resource/queue"
 	"muster/tasks"
 	"muster/zkstate/znode"
 )

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"muster/queue"
+	"muster/resource/queue"
 	"muster/status"
 	"muster/tasks"
 	"muster/tasks/store"

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"muster/needs"
+	"muster/sim/needs"
 )
 
 // terminal is a pseudo terminal. Its screen keeps what was written to it.

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"muster/needs"
+	"muster/sim/needs"
 )
 
 // mustApply applies the configuration of the fixture.

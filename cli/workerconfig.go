@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"muster/job"
 	"muster/plan"
 	"muster/resource"
+	"muster/resource/job"
 	"muster/spec"
 	"muster/text"
 	"muster/worker"

@@ -9,10 +9,10 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"muster/group"
-	"muster/job"
-	"muster/queue"
 	"muster/resource"
+	"muster/resource/group"
+	"muster/resource/job"
+	"muster/resource/queue"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )

@@ -14,13 +14,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"muster/group"
-	"muster/job"
 	"muster/plan"
-	"muster/planfile"
-	"muster/queue"
+	"muster/plan/planfile"
 	"muster/report"
 	"muster/resource"
+	"muster/resource/group"
+	"muster/resource/job"
+	"muster/resource/queue"
 	"muster/resource/testkind"
 	"muster/spec"
 )

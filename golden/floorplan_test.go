@@ -14,7 +14,8 @@ import (
 const module = "muster"
 
 // room is what a package may import besides the standard library: ours by their path below the module, others by the
-// start of their import path. Tests may also import all of ours, and what testRoom lists.
+// start of their import path. A path that ends in /... stands for all packages of a folder. Tests may also import all
+// of ours, and what testRoom lists.
 type room struct{ ours, others []string }
 
 // everything stands for all of our packages.
@@ -44,22 +45,22 @@ func floorPlan() map[string]room {
 		"release": {ours: []string{"cli", "exitcode"}, others: []string{
 			"github.com/spf13/", version, "golang.org/x/crypto/x509roots/",
 		}},
-		"resource": {},
-		"job":      {ours: []string{"resource", "text"}},
-		"group":    {ours: []string{"resource", "group/schedule", "text"}, others: []string{version}},
-		"queue":    {ours: []string{"resource", "text"}},
-		"plan":     {ours: []string{"resource", "text"}},
-		"planfile": {ours: []string{"resource", "plan"}},
+		"resource":       {},
+		"resource/job":   {ours: []string{"resource", "text"}},
+		"resource/group": {ours: []string{"resource", "resource/group/schedule", "text"}, others: []string{version}},
+		"resource/queue": {ours: []string{"resource", "text"}},
+		"plan":           {ours: []string{"resource", "text"}},
+		"plan/planfile":  {ours: []string{"resource", "plan"}},
 		"report": {
 			ours: []string{
-				"resource", "job", "group", "queue", "plan", "planfile", "apply", "history", "exitcode", "text",
+				"resource/...", "plan", "plan/planfile", "apply", "apply/history", "exitcode", "text",
 			},
 			others: []string{"github.com/prometheus/client_model/go", "github.com/prometheus/common/"},
 		},
 		// What is read as what is shown, for status, explain and the page.
 		"status": {
 			ours: []string{
-				"resource", "job", "group", "group/schedule", "queue", "report", "member", "zkstate", "zkstate/zkconn",
+				"resource/...", "report", "member", "zkstate", "zkstate/zkconn",
 				"zkstate/znode",
 			},
 			others: []string{sync},
@@ -67,23 +68,23 @@ func floorPlan() map[string]room {
 		// The page of muster serve.
 		"page": {
 			ours: []string{
-				"resource", "job", "group", "queue", "plan", "apply", "history", "report", "status", "text", "zkstate",
+				"resource/...", "plan", "apply", "apply/history", "report", "status", "text", "zkstate",
 				"zkstate/zkconn", "zkstate/znode",
 			},
 			others: []string{"github.com/prometheus/client_golang", "github.com/prometheus/client_model/go"},
 		},
-		"exitcode": {},
-		"history":  {}, // what is known of an apply afterwards, as data
-		"apply":    {ours: []string{"plan", "history"}, others: []string{sync}},
+		"exitcode":      {},
+		"apply/history": {}, // what is known of an apply afterwards, as data
+		"apply":         {ours: []string{"plan", "apply/history"}, others: []string{sync}},
 		"spec": {
-			ours: []string{"resource", "job", "group", "queue", "text"}, others: []string{hcl, cty, version},
+			ours: []string{"resource/...", "text"}, others: []string{hcl, cty, version},
 		},
 		// hcl imports the libraries for suggestions and character widths too, so they cost nothing more.
-		"text":     {others: []string{levenshtein, width}},
-		"election": {ours: []string{"zkstate/zkconn"}},
+		"text":             {others: []string{levenshtein, width}},
+		"zkstate/election": {ours: []string{"zkstate/zkconn"}},
 		"zkstate": {
 			ours: []string{
-				"resource", "job", "group", "queue", "plan", "history", "election", "zkstate/zkconn", "zkstate/znode",
+				"resource/...", "plan", "apply/history", "zkstate/election", "zkstate/zkconn", "zkstate/znode",
 			},
 			others: []string{sync},
 		},
@@ -91,22 +92,23 @@ func floorPlan() map[string]room {
 		// What one participant can do to others: tests only.
 		"zkstate/hostile": {},
 		"zkstate/znode": {
-			ours:   []string{"resource", "job", "queue", "history", "zkstate/znode/internal/jobmaster"},
+			ours:   []string{"resource", "resource/job", "resource/queue", "apply/history", "zkstate/znode/internal/jobmaster"},
 			others: []string{protobuf},
 		},
 		// The generated code of the classic messages.
 		"zkstate/znode/internal/jobmaster": {others: []string{protobuf}},
 		"worker": {
-			ours:   []string{"resource", "job", "text", "zkstate", "zkstate/zkconn", "zkstate/znode"},
+			ours:   []string{"resource", "resource/job", "text", "zkstate", "zkstate/zkconn", "zkstate/znode"},
 			others: []string{sync},
 		},
-		"group/schedule": {others: []string{cron}},
-		"member/ticks":   {ours: []string{"group/schedule"}}, // pure, for member
+		"resource/group/schedule": {others: []string{cron}},
+		"member/ticks":            {ours: []string{"resource/group/schedule"}}, // pure, for member
 		// Who has which duty of a group: a pure function.
 		"member/roster": {others: []string{version}},
 		"member": {
 			ours: []string{
-				"resource", "group", "group/schedule", "election", "member/roster", "member/ticks", "zkstate",
+				"resource", "resource/group", "resource/group/schedule", "zkstate/election", "member/roster",
+				"member/ticks", "zkstate",
 				"zkstate/zkconn", "zkstate/znode",
 			},
 			others: []string{sync, version},
@@ -115,20 +117,22 @@ func floorPlan() map[string]room {
 		"member/faults": {},
 		"wrap": {
 			ours: []string{
-				"resource", "job", "group", "queue", "worker", "member", "member/ticks", "tasks", "tasks/store", "zkstate",
+				"resource/...", "worker", "member", "member/ticks", "tasks", "tasks/store", "zkstate",
 				"zkstate/zkconn", "zkstate/znode", "text",
 			},
 			others: []string{"github.com/prometheus/client_golang", "golang.org/x/sys/unix"},
 		},
 		// A process's side of a queue, and what it keeps in Redis.
 		"tasks/store": {
-			ours: []string{"resource", "queue", "tasks/store/lua"}, others: []string{"github.com/redis/go-redis/v9"},
+			ours: []string{"resource", "resource/queue", "tasks/store/lua"}, others: []string{"github.com/redis/go-redis/v9"},
 		},
 		// The scripts in Go, and a Redis in memory: tests only.
 		"tasks/store/lua":        {},
 		"tasks/store/storemodel": {ours: []string{"tasks/store/lua"}},
 		"tasks": {
-			ours:   []string{"resource", "queue", "election", "tasks/store", "zkstate", "zkstate/zkconn", "zkstate/znode"},
+			ours: []string{
+				"resource", "resource/queue", "zkstate/election", "tasks/store", "zkstate", "zkstate/zkconn", "zkstate/znode",
+			},
 			others: []string{"github.com/redis/go-redis/v9"},
 		},
 		// Real processes under faults: tests only.
@@ -144,11 +148,11 @@ func floorPlan() map[string]room {
 		"page/browser": {others: []string{sync}},
 
 		// A ZooKeeper in memory: muster dev --embedded, and simulation.
-		"zkmodel": {},
+		"dev/zkmodel": {},
 		// The model against real servers: tests only.
-		"zkmodel/differ": {},
+		"dev/zkmodel/differ": {},
 		// Simulation: the scheduler, and a package of worlds for each part of muster. Tests only.
-		"sim":         {ours: []string{"zkmodel", "zkstate/zkconn"}},
+		"sim":         {ours: []string{"dev/zkmodel", "zkstate/zkconn"}},
 		"sim/recipes": {},
 		"sim/jobs":    {},
 		"sim/stacks":  {},
@@ -156,13 +160,13 @@ func floorPlan() map[string]room {
 		"sim/queues":  {},
 		"sim/watches": {},
 
-		"daemon":   {}, // runs the servers of both
-		"zkserver": {ours: []string{"daemon"}},
+		"dev/daemon":   {}, // runs the servers of both
+		"dev/zkserver": {ours: []string{"dev/daemon"}},
 		// Real Redis servers for tests.
-		"redisserver": {ours: []string{"daemon"}},
-		"needs":       {}, // for tests only
-		"soak":        {}, // for tests that run long under faults
-		"golden":      {},
+		"dev/redisserver": {ours: []string{"dev/daemon"}},
+		"sim/needs":       {}, // for tests only
+		"sim/soak":        {}, // for tests that run long under faults
+		"golden":          {},
 		// A kind for tests.
 		"resource/testkind": {ours: []string{"resource"}},
 	}
@@ -247,7 +251,10 @@ func TestFloorPlan(t *testing.T) {
 
 func (r room) allows(path string) bool {
 	if name, ok := ours(path); ok {
-		return slices.Contains(r.ours, everything) || slices.Contains(r.ours, name)
+		return slices.ContainsFunc(r.ours, func(allowed string) bool {
+			folder, below := strings.CutSuffix(allowed, "/...")
+			return allowed == everything || allowed == name || below && (name == folder || strings.HasPrefix(name, folder+"/"))
+		})
 	}
 	return slices.ContainsFunc(r.others, func(start string) bool { return strings.HasPrefix(path, start) })
 }
@@ -267,7 +274,7 @@ func TestWhatIsNotLinked(t *testing.T) {
 			packages: []string{"./plan", "./apply", "./report", "./spec"},
 			never:    []string{"github.com/go-zookeeper/zk", module + "/zkstate"},
 		},
-		{packages: []string{".", "./zkserver", "./redisserver"}, never: []string{"testing"}},
+		{packages: []string{".", "./dev/zkserver", "./dev/redisserver"}, never: []string{"testing"}},
 	} {
 		for _, l := range goList(t, append([]string{"-deps"}, c.packages...)...) {
 			for _, never := range c.never {

@@ -17,12 +17,12 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"muster/group"
-	"muster/job"
 	"muster/plan"
-	"muster/planfile"
-	"muster/queue"
+	"muster/plan/planfile"
 	"muster/resource"
+	"muster/resource/group"
+	"muster/resource/job"
+	"muster/resource/queue"
 	"muster/spec"
 )
 

@@ -16,13 +16,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"muster/group"
-	"muster/job"
 	"muster/plan"
-	"muster/planfile"
-	"muster/queue"
+	"muster/plan/planfile"
 	"muster/report"
 	"muster/resource"
+	"muster/resource/group"
+	"muster/resource/job"
+	"muster/resource/queue"
 )
 
 var seed = flag.Uint64("seed", 0, "seed of the property test; 0: a new one")

@@ -14,7 +14,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"muster/needs"
+	"muster/sim/needs"
 )
 
 // lint runs a linter with standard input and arguments. It returns what the linter prints and its error.

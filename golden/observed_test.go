@@ -14,11 +14,11 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"muster/group"
-	"muster/job"
 	"muster/plan"
-	"muster/queue"
 	"muster/resource"
+	"muster/resource/group"
+	"muster/resource/job"
+	"muster/resource/queue"
 	"muster/spec"
 )
 

@@ -8,9 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"muster/group"
-	"muster/job"
 	"muster/resource"
+	"muster/resource/group"
+	"muster/resource/job"
 	"muster/spec"
 )
 

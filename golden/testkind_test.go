@@ -8,11 +8,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"muster/job"
 	"muster/plan"
-	"muster/planfile"
+	"muster/plan/planfile"
 	"muster/report"
 	"muster/resource"
+	"muster/resource/job"
 	"muster/resource/testkind"
 )
 

@@ -11,10 +11,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"muster/election"
-	"muster/group"
 	"muster/resource"
+	"muster/resource/group"
 	"muster/zkstate"
+	"muster/zkstate/election"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )

@@ -16,10 +16,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"muster/group"
+	"muster/dev/zkserver"
 	"muster/member"
 	"muster/resource"
-	"muster/zkserver"
+	"muster/resource/group"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"

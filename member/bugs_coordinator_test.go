@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"muster/dev/zkserver"
 	"muster/member"
-	"muster/zkserver"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )

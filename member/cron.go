@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"muster/group"
-	"muster/group/schedule"
 	"muster/member/ticks"
+	"muster/resource/group"
+	"muster/resource/group/schedule"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )

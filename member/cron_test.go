@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"muster/group"
-	"muster/group/schedule"
 	"muster/member"
 	"muster/member/ticks"
 	"muster/resource"
+	"muster/resource/group"
+	"muster/resource/group/schedule"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )

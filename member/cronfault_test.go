@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"muster/group"
-	"muster/group/schedule"
+	"muster/dev/zkserver"
 	"muster/member"
-	"muster/zkserver"
+	"muster/resource/group"
+	"muster/resource/group/schedule"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )

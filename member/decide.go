@@ -12,10 +12,10 @@ import (
 
 	"github.com/hashicorp/go-version"
 
-	"muster/group"
-	"muster/group/schedule"
 	"muster/member/roster"
 	"muster/member/ticks"
+	"muster/resource/group"
+	"muster/resource/group/schedule"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )

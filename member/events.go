@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"muster/group"
 	"muster/resource"
+	"muster/resource/group"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )

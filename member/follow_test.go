@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"muster/group"
+	"muster/dev/zkserver"
 	"muster/member"
-	"muster/zkserver"
+	"muster/resource/group"
 	"muster/zkstate/znode"
 )
 

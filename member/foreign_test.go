@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"muster/group"
 	"muster/member"
 	"muster/resource"
+	"muster/resource/group"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"

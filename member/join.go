@@ -9,8 +9,8 @@ import (
 
 	"github.com/hashicorp/go-version"
 
-	"muster/group"
 	"muster/resource"
+	"muster/resource/group"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"

@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/sync/errgroup"
 
+	"muster/dev/zkserver"
 	"muster/member"
-	"muster/zkserver"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )

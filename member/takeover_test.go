@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"muster/member"
-	"muster/needs"
+	"muster/sim/needs"
 	"muster/zkstate/zkconn"
 )
 

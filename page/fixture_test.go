@@ -6,12 +6,12 @@ import (
 	"strings"
 	"time"
 
-	"muster/group"
-	"muster/history"
-	"muster/job"
-	"muster/queue"
+	"muster/apply/history"
 	"muster/report"
 	"muster/resource"
+	"muster/resource/group"
+	"muster/resource/job"
+	"muster/resource/queue"
 )
 
 // epoch is the time of the boards of tests.

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"slices"
 
-	"muster/history"
+	"muster/apply/history"
 	"muster/resource"
 	"muster/status"
 	"muster/zkstate"

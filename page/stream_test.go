@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"muster/job"
 	"muster/report"
+	"muster/resource/job"
 )
 
 // reader is an open stream.

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"muster/group"
 	"muster/report"
+	"muster/resource/group"
 )
 
 // group shows the duties and the members of a group.

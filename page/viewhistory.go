@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"muster/apply"
-	"muster/history"
+	"muster/apply/history"
 	"muster/report"
 	"muster/text"
 )

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"muster/job"
 	"muster/report"
+	"muster/resource/job"
 )
 
 // largestTable is how many workers are shown as a table. More are a grid, with a table of some that are not live.

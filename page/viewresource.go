@@ -4,11 +4,11 @@ import (
 	"strings"
 	"time"
 
-	"muster/group"
-	"muster/job"
-	"muster/queue"
 	"muster/report"
 	"muster/resource"
+	"muster/resource/group"
+	"muster/resource/job"
+	"muster/resource/queue"
 )
 
 // resource shows one resource.

@@ -7,11 +7,11 @@ import (
 	"strings"
 	"time"
 
-	"muster/group"
-	"muster/job"
-	"muster/queue"
 	"muster/report"
 	"muster/resource"
+	"muster/resource/group"
+	"muster/resource/job"
+	"muster/resource/queue"
 	"muster/text"
 )
 

@@ -10,9 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/net/html"
 
-	"muster/job"
 	"muster/report"
 	"muster/resource"
+	"muster/resource/job"
 	"muster/text"
 )
 

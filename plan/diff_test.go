@@ -6,9 +6,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/job"
 	"muster/plan"
 	"muster/resource"
+	"muster/resource/job"
 )
 
 // TestActionTable has at least one case for each row of the action table, in its order. If two rows match, the case

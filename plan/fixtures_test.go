@@ -1,8 +1,8 @@
 package plan_test
 
 import (
-	"muster/job"
 	"muster/resource"
+	"muster/resource/job"
 )
 
 const (

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"testing"
 
-	"muster/group"
 	"muster/plan"
 	"muster/resource"
+	"muster/resource/group"
 )
 
 // shop is a group of two duties, changed by the edits.

@@ -3,8 +3,8 @@ package plan_test
 import (
 	"testing"
 
-	"muster/job"
 	"muster/resource"
+	"muster/resource/job"
 )
 
 func TestStatus(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"muster/needs"
+	"muster/sim/needs"
 )
 
 const imageName = "registry.example.com/muster:latest"

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"muster/cli"
-	"muster/needs"
+	"muster/sim/needs"
 )
 
 // TestReleaseVersion: a tag is what cli.Version says, and what has no tag says what it is.

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"muster/cli"
-	"muster/needs"
-	"muster/soak"
+	"muster/sim/needs"
+	"muster/sim/soak"
 )
 
 // runGit runs git in a tree, as somebody who always is the same.

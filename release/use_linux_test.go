@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"muster/cli"
-	"muster/needs"
+	"muster/sim/needs"
 )
 
 // released is how the binary of a tagged commit introduces itself.

@@ -4,10 +4,10 @@ import (
 	"strings"
 	"testing"
 
-	"muster/job"
 	"muster/plan"
 	"muster/report"
 	"muster/resource"
+	"muster/resource/job"
 )
 
 // TestNoWorkflowCommands: no label, znode name, worker or problem makes a line that a pipeline takes for a command,

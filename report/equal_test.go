@@ -5,10 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"muster/job"
 	"muster/plan"
 	"muster/report"
 	"muster/resource"
+	"muster/resource/job"
 )
 
 // regions is a run whose for_each has so many instances. Each goes from 4 to 5 workers, and the first to 9.

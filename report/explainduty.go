@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"muster/group"
 	"muster/resource"
+	"muster/resource/group"
 )
 
 // ExplainDuty writes why a duty has its holder, or why nobody has it: what the assigner says, who could have it, who

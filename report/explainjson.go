@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"muster/plan"
-	"muster/planfile"
+	"muster/plan/planfile"
 	"muster/resource"
 )
 

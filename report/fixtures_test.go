@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"muster/job"
 	"muster/plan"
 	"muster/resource"
+	"muster/resource/job"
 )
 
 const stack = "etl-prod"

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"muster/group"
 	"muster/resource"
+	"muster/resource/group"
 	"muster/text"
 )
 

@@ -7,12 +7,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/group"
-	"muster/job"
 	"muster/plan"
-	"muster/planfile"
+	"muster/plan/planfile"
 	"muster/report"
 	"muster/resource"
+	"muster/resource/group"
+	"muster/resource/job"
 )
 
 // shop is a group of two duties.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/group"
 	"muster/report"
+	"muster/resource/group"
 )
 
 // noon is the time of these tests.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"muster/apply"
-	"muster/history"
+	"muster/apply/history"
 	"muster/plan"
 	"muster/text"
 )

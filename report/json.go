@@ -4,9 +4,9 @@ import (
 	"slices"
 
 	"muster/apply"
-	"muster/history"
+	"muster/apply/history"
 	"muster/plan"
-	"muster/planfile"
+	"muster/plan/planfile"
 	"muster/resource"
 )
 

@@ -3,9 +3,9 @@ package report
 import (
 	"cmp"
 
-	"muster/job"
 	"muster/plan"
 	"muster/resource"
+	"muster/resource/job"
 	"muster/text"
 )
 

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"muster/apply"
-	"muster/job"
 	"muster/plan"
 	"muster/report"
 	"muster/resource"
+	"muster/resource/job"
 )
 
 const many = 5000

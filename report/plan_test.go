@@ -12,10 +12,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/job"
 	"muster/plan"
 	"muster/report"
 	"muster/resource"
+	"muster/resource/job"
 )
 
 func planText(t *testing.T, p plan.Plan, o report.Options) string {

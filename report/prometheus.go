@@ -11,7 +11,7 @@ import (
 	"muster/apply"
 	"muster/exitcode"
 	"muster/plan"
-	"muster/planfile"
+	"muster/plan/planfile"
 	"muster/resource"
 	"muster/text"
 )

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"muster/queue"
 	"muster/resource"
+	"muster/resource/queue"
 	"muster/text"
 )
 

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"muster/queue"
 	"muster/report"
 	"muster/resource"
+	"muster/resource/queue"
 )
 
 // primes is the status of a queue with so many batches.

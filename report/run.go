@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"muster/apply"
+	"muster/apply/history"
 	"muster/exitcode"
-	"muster/history"
 	"muster/plan"
-	"muster/planfile"
+	"muster/plan/planfile"
 	"muster/resource"
 )
 

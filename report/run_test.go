@@ -18,10 +18,10 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"muster/job"
-	"muster/planfile"
+	"muster/plan/planfile"
 	"muster/report"
 	"muster/resource"
+	"muster/resource/job"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected reports in testdata")

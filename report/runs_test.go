@@ -6,12 +6,12 @@ import (
 	"time"
 
 	"muster/apply"
-	"muster/history"
-	"muster/job"
+	"muster/apply/history"
 	"muster/plan"
-	"muster/planfile"
+	"muster/plan/planfile"
 	"muster/report"
 	"muster/resource"
+	"muster/resource/job"
 )
 
 // run holds what all runs of the tests have in common.

@@ -7,10 +7,10 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"muster/group"
-	"muster/job"
-	"muster/queue"
 	"muster/resource"
+	"muster/resource/group"
+	"muster/resource/job"
+	"muster/resource/queue"
 	"muster/text"
 )
 

@@ -10,10 +10,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/job"
 	"muster/plan"
 	"muster/report"
 	"muster/resource"
+	"muster/resource/job"
 )
 
 func jobs() []report.JobStatus {

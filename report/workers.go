@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"muster/job"
 	"muster/resource"
+	"muster/resource/job"
 	"muster/text"
 )
 

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"muster/job"
 	"muster/resource"
+	"muster/resource/job"
 )
 
 func declared() job.Job {

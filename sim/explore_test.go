@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"muster/zkmodel"
+	"muster/dev/zkmodel"
 	"muster/zkstate/zkconn"
 )
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/zkmodel"
+	"muster/dev/zkmodel"
 	"muster/zkstate/zkconn"
 )
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"muster/zkmodel"
+	"muster/dev/zkmodel"
 )
 
 // Numbers of ZooKeeper's wire format: of all events, and of all pings.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 
-	"muster/zkmodel"
+	"muster/dev/zkmodel"
 )
 
 // A transaction's kind is the list of its operations, each once, with normalised paths: <p> is the name of a process,

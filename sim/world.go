@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"muster/zkmodel"
+	"muster/dev/zkmodel"
 	"muster/zkstate/zkconn"
 )
 

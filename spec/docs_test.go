@@ -12,10 +12,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/group"
-	"muster/job"
-	"muster/queue"
 	"muster/resource"
+	"muster/resource/group"
+	"muster/resource/job"
+	"muster/resource/queue"
 )
 
 // TestEveryFunctionIsDocumented: the table in docs/language.md names the functions, no more and no fewer.

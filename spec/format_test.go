@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"muster/job"
 	"muster/resource"
+	"muster/resource/job"
 	"muster/spec"
 )
 

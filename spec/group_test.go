@@ -11,9 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/group"
-	"muster/job"
 	"muster/resource"
+	"muster/resource/group"
+	"muster/resource/job"
 	"muster/spec"
 )
 

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	"muster/group"
-	"muster/job"
-	"muster/queue"
+	"muster/resource/group"
+	"muster/resource/job"
+	"muster/resource/queue"
 )
 
 // kinds lists the kinds of what can be declared, in the order in which their blocks are read.

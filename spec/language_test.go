@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/job"
 	"muster/resource"
+	"muster/resource/job"
 	"muster/spec"
 )
 

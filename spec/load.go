@@ -23,10 +23,10 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclwrite"
 
-	"muster/group"
-	"muster/job"
-	"muster/queue"
 	"muster/resource"
+	"muster/resource/group"
+	"muster/resource/job"
+	"muster/resource/queue"
 )
 
 // Options are the inputs besides the files. The zero value loads a configuration as `validate` on a bare machine

@@ -8,9 +8,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/job"
-	"muster/queue"
 	"muster/resource"
+	"muster/resource/job"
+	"muster/resource/queue"
 	"muster/spec"
 )
 

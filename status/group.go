@@ -6,11 +6,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"muster/group"
-	"muster/group/schedule"
 	"muster/member"
 	"muster/report"
 	"muster/resource"
+	"muster/resource/group"
+	"muster/resource/group/schedule"
 	"muster/zkstate"
 )
 

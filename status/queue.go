@@ -5,9 +5,9 @@ import (
 	"slices"
 	"time"
 
-	"muster/queue"
 	"muster/report"
 	"muster/resource"
+	"muster/resource/queue"
 	"muster/zkstate"
 )
 

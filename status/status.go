@@ -7,9 +7,9 @@ import (
 	"errors"
 	"strconv"
 
-	"muster/job"
 	"muster/report"
 	"muster/resource"
+	"muster/resource/job"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/queue"
+	"muster/resource/queue"
 	"muster/tasks/store"
 )
 

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"muster/queue"
+	"muster/dev/zkserver"
 	"muster/resource"
+	"muster/resource/queue"
 	"muster/tasks/store"
-	"muster/zkserver"
 )
 
 // Each test here is named after a bug of the old system for sharing tasks over Redis, which would fail it:

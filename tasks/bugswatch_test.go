@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"muster/queue"
-	"muster/zkserver"
+	"muster/dev/zkserver"
+	"muster/resource/queue"
 	"muster/zkstate/znode"
 )
 

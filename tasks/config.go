@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"time"
 
-	"muster/queue"
+	"muster/resource/queue"
 	"muster/zkstate/zkconn"
 )
 

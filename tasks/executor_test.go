@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/queue"
 	"muster/resource"
+	"muster/resource/queue"
 	"muster/tasks/store"
 	"muster/zkstate/znode"
 )

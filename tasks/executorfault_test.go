@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"muster/queue"
-	"muster/redisserver"
+	"muster/dev/redisserver"
+	"muster/resource/queue"
 )
 
 // milliSquare is square that takes about a millisecond.

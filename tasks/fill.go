@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"time"
 
-	"muster/queue"
 	"muster/resource"
+	"muster/resource/queue"
 	"muster/tasks/store"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"

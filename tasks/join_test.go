@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"muster/queue"
-	"muster/redisserver"
+	"muster/dev/redisserver"
+	"muster/dev/zkserver"
 	"muster/resource"
+	"muster/resource/queue"
 	"muster/tasks/store"
-	"muster/zkserver"
 	"muster/zkstate/znode"
 )
 

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"muster/election"
+	"muster/zkstate/election"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )

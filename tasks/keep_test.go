@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/queue"
+	"muster/resource/queue"
 	"muster/tasks/store"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"

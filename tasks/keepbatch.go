@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"muster/queue"
+	"muster/resource/queue"
 	"muster/tasks/store"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"

@@ -3,7 +3,7 @@ package tasks
 import (
 	"time"
 
-	"muster/queue"
+	"muster/resource/queue"
 	"muster/tasks/store"
 	"muster/zkstate/znode"
 )

@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"muster/queue"
+	"muster/resource/queue"
 	"muster/tasks/store"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"

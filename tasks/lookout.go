@@ -5,8 +5,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"muster/queue"
 	"muster/resource"
+	"muster/resource/queue"
 	"muster/tasks/store"
 )
 

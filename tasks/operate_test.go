@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"muster/queue"
 	"muster/resource"
+	"muster/resource/queue"
 	"muster/tasks/store"
 	"muster/zkstate/znode"
 )

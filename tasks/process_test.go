@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"muster/queue"
-	"muster/redisserver"
+	"muster/dev/redisserver"
+	"muster/resource/queue"
 	"muster/tasks/store"
 	"muster/zkstate/znode"
 )

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"muster/needs"
-	"muster/queue"
 	"muster/resource"
+	"muster/resource/queue"
+	"muster/sim/needs"
 )
 
 // squares is what the executor in Python runs for each task. Task 13 is hopeless, and task 14 fails once.

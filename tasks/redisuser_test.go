@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"muster/queue"
-	"muster/redisserver"
+	"muster/dev/redisserver"
+	"muster/resource/queue"
 )
 
 // TestTheUserOfTheDocs: the user that docs/queues.md shows may do what a queue needs, and nothing outside its keys.

@@ -8,7 +8,7 @@ import (
 	"iter"
 	"time"
 
-	"muster/queue"
+	"muster/resource/queue"
 	"muster/tasks/store"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"

@@ -10,8 +10,8 @@ import (
 	"iter"
 	"os"
 
-	"muster/queue"
 	"muster/resource"
+	"muster/resource/queue"
 )
 
 // Source yields the payloads of a batch's tasks, in order. Submit reads it at least twice, and it must yield the same

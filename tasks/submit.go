@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"muster/queue"
 	"muster/resource"
+	"muster/resource/queue"
 	"muster/tasks/store"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"muster/queue"
 	"muster/resource"
+	"muster/resource/queue"
 	"muster/zkstate/znode"
 )
 

@@ -12,10 +12,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"muster/queue"
+	"muster/dev/zkserver"
 	"muster/resource"
+	"muster/resource/queue"
 	"muster/tasks/store"
-	"muster/zkserver"
 	"muster/zkstate/znode"
 )
 

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"muster/plan"
-	"muster/queue"
 	"muster/resource"
+	"muster/resource/queue"
 	"muster/tasks/store"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"

@@ -14,9 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
-	"muster/queue"
-	"muster/redisserver"
+	"muster/dev/redisserver"
 	"muster/resource"
+	"muster/resource/queue"
 	"muster/tasks/store"
 	"muster/zkstate/znode"
 )

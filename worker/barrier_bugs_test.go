@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"muster/dev/zkserver"
 	"muster/plan"
 	"muster/worker"
-	"muster/zkserver"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )

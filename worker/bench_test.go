@@ -13,11 +13,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"muster/job"
+	"muster/dev/zkserver"
 	"muster/plan"
 	"muster/resource"
+	"muster/resource/job"
 	"muster/worker"
-	"muster/zkserver"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 )

@@ -8,8 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/job"
 	"muster/resource"
+	"muster/resource/job"
 	"muster/worker"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"

@@ -7,7 +7,7 @@ import (
 	"path"
 	"time"
 
-	"muster/job"
+	"muster/resource/job"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"log"
 
-	"muster/job"
 	"muster/plan"
+	"muster/resource/job"
 	"muster/worker"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"

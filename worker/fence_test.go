@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"muster/job"
 	"muster/plan"
 	"muster/resource"
+	"muster/resource/job"
 	"muster/worker"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"

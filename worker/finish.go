@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"muster/job"
+	"muster/resource/job"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"muster/job"
+	"muster/dev/zkserver"
 	"muster/resource"
+	"muster/resource/job"
 	"muster/worker"
-	"muster/zkserver"
 	"muster/zkstate/znode"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/job"
+	"muster/resource/job"
 	"muster/worker"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"

@@ -12,9 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/job"
 	"muster/plan"
 	"muster/resource"
+	"muster/resource/job"
 	"muster/worker"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"muster/job"
 	"muster/resource"
+	"muster/resource/job"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )

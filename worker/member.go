@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"muster/job"
+	"muster/resource/job"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"muster/job"
+	"muster/resource/job"
 	"muster/worker"
 	"muster/zkstate"
 	"muster/zkstate/znode"

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"muster/job"
 	"muster/resource"
+	"muster/resource/job"
 	"muster/worker"
 	"muster/zkstate/zkconn"
 )

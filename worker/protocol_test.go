@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"muster/job"
 	"muster/plan"
 	"muster/resource"
+	"muster/resource/job"
 	"muster/worker"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"muster/job"
-	"muster/needs"
 	"muster/resource"
+	"muster/resource/job"
+	"muster/sim/needs"
 	"muster/worker"
 	"muster/zkstate"
 	"muster/zkstate/znode"

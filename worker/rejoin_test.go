@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"muster/job"
+	"muster/dev/zkserver"
+	"muster/resource/job"
 	"muster/worker"
-	"muster/zkserver"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"muster/job"
+	"muster/resource/job"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"

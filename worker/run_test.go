@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"muster/job"
+	"muster/resource/job"
 	"muster/worker"
 )
 

@@ -12,8 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"muster/dev/zkserver"
 	"muster/worker"
-	"muster/zkserver"
 	"muster/zkstate/znode"
 )
 

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"testing"
 
-	"muster/needs"
+	"muster/sim/needs"
 )
 
 func TestCommandsThatCannotRun(t *testing.T) {

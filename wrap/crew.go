@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"muster/queue"
+	"muster/resource/queue"
 	"muster/tasks"
 	"muster/tasks/store"
 )

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"muster/queue"
+	"muster/resource/queue"
 	"muster/tasks"
 	"muster/tasks/store"
 )

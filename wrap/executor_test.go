@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/queue"
+	"muster/resource/queue"
 	"muster/tasks"
 	"muster/tasks/store"
 )

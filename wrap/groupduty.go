@@ -12,8 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"muster/group"
 	"muster/member"
+	"muster/resource/group"
 	"muster/zkstate/zkconn"
 )
 

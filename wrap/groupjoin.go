@@ -10,9 +10,9 @@ import (
 	"sync"
 	"time"
 
-	"muster/group"
 	"muster/member"
 	"muster/resource"
+	"muster/resource/group"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )

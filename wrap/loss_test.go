@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"muster/needs"
+	"muster/dev/zkserver"
+	"muster/sim/needs"
 	"muster/worker"
-	"muster/zkserver"
 	"muster/zkstate/zkconn"
 )
 

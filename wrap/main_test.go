@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"muster/job"
+	"muster/dev/zkserver"
 	"muster/plan"
 	"muster/resource"
-	"muster/zkserver"
+	"muster/resource/job"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"

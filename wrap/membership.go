@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"muster/job"
+	"muster/resource/job"
 	"muster/worker"
 	"muster/zkstate/zkconn"
 )

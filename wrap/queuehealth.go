@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
-	"muster/queue"
+	"muster/resource/queue"
 	"muster/tasks"
 )
 

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"muster/dev/zkserver"
 	"muster/resource"
 	"muster/worker"
-	"muster/zkserver"
 )
 
 // answeredSoon fails the test if no answer comes while the session stays lost.

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"muster/queue"
+	"muster/resource/queue"
 	"muster/tasks"
 )
 

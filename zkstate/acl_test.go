@@ -5,8 +5,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/job"
 	"muster/plan"
+	"muster/resource/job"
 	"muster/worker"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"

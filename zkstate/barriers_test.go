@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"muster/job"
+	"muster/resource/job"
 	"muster/worker"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"muster/apply"
-	"muster/job"
 	"muster/plan"
+	"muster/resource/job"
 )
 
 const benchJobs = 10000

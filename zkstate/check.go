@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"muster/job"
 	"muster/plan"
 	"muster/resource"
+	"muster/resource/job"
 	"muster/zkstate/zkconn"
 )
 

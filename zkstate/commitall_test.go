@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"muster/job"
+	"muster/dev/zkserver"
 	"muster/plan"
+	"muster/resource/job"
 	"muster/worker"
-	"muster/zkserver"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )

@@ -8,10 +8,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
 
-	"muster/group"
-	"muster/job"
 	"muster/plan"
 	"muster/resource"
+	"muster/resource/group"
+	"muster/resource/job"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"

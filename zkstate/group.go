@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"slices"
 
-	"muster/group"
 	"muster/plan"
 	"muster/resource"
+	"muster/resource/group"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )

@@ -10,11 +10,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/group"
+	"muster/dev/zkserver"
 	"muster/member"
 	"muster/plan"
 	"muster/resource"
-	"muster/zkserver"
+	"muster/resource/group"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )

@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"muster/group"
-	"muster/job"
+	"muster/dev/zkserver"
 	"muster/member"
 	"muster/plan"
 	"muster/resource"
-	"muster/zkserver"
+	"muster/resource/group"
+	"muster/resource/job"
 	"muster/zkstate"
 	"muster/zkstate/znode"
 )

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"slices"
 
-	"muster/job"
 	"muster/plan"
 	"muster/resource"
+	"muster/resource/job"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )

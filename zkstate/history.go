@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"muster/history"
+	"muster/apply/history"
 	"muster/resource"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"

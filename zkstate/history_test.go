@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"muster/history"
-	"muster/zkserver"
+	"muster/apply/history"
+	"muster/dev/zkserver"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"

@@ -7,9 +7,9 @@ import (
 	"sync"
 	"testing"
 
-	"muster/job"
 	"muster/plan"
 	"muster/resource"
+	"muster/resource/job"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"muster/election"
+	"muster/zkstate/election"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )

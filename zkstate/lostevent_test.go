@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"muster/soak"
-	"muster/zkserver"
+	"muster/dev/zkserver"
+	"muster/sim/soak"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 )

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"muster/group"
 	"muster/resource"
+	"muster/resource/group"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )

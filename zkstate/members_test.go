@@ -10,10 +10,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/group"
 	"muster/member"
 	"muster/plan"
 	"muster/resource"
+	"muster/resource/group"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/zkserver"
+	"muster/dev/zkserver"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 )

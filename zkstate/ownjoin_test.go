@@ -8,11 +8,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/group"
-	"muster/job"
 	"muster/member"
-	"muster/queue"
 	"muster/resource"
+	"muster/resource/group"
+	"muster/resource/job"
+	"muster/resource/queue"
 	"muster/tasks"
 	"muster/worker"
 	"muster/zkstate"

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"time"
 
-	"muster/queue"
 	"muster/resource"
+	"muster/resource/queue"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )

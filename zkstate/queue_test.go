@@ -10,10 +10,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"muster/dev/zkserver"
 	"muster/plan"
-	"muster/queue"
 	"muster/resource"
-	"muster/zkserver"
+	"muster/resource/queue"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"

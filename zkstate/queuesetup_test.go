@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"muster/plan"
-	"muster/queue"
 	"muster/resource"
+	"muster/resource/queue"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )

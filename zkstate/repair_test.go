@@ -9,10 +9,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/job"
+	"muster/dev/zkserver"
 	"muster/plan"
 	"muster/resource"
-	"muster/zkserver"
+	"muster/resource/job"
 	"muster/zkstate"
 	"muster/zkstate/znode"
 )

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"testing"
 
-	"muster/job"
+	"muster/dev/zkserver"
 	"muster/plan"
-	"muster/zkserver"
+	"muster/resource/job"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )

@@ -10,11 +10,11 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
-	"muster/job"
+	"muster/dev/zkserver"
 	"muster/plan"
 	"muster/resource"
+	"muster/resource/job"
 	"muster/worker"
-	"muster/zkserver"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"

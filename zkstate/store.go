@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"muster/history"
+	"muster/apply/history"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )

@@ -9,11 +9,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/job"
+	"muster/dev/zkserver"
 	"muster/plan"
 	"muster/resource"
+	"muster/resource/job"
 	"muster/worker"
-	"muster/zkserver"
 	"muster/zkstate"
 )
 

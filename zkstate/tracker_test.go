@@ -11,13 +11,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/group"
-	"muster/job"
+	"muster/dev/zkserver"
 	"muster/plan"
-	"muster/queue"
 	"muster/resource"
+	"muster/resource/group"
+	"muster/resource/job"
+	"muster/resource/queue"
 	"muster/worker"
-	"muster/zkserver"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"

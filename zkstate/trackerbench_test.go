@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"muster/job"
 	"muster/resource"
+	"muster/resource/job"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"

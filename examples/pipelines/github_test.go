@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"muster/needs"
+	"muster/sim/needs"
 )
 
 const (

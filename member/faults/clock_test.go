@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"muster/group"
+	"muster/dev/zkserver"
 	"muster/resource"
-	"muster/soak"
-	"muster/zkserver"
+	"muster/resource/group"
+	"muster/sim/soak"
 )
 
 // TestClockWrongByAnHour: a member whose clock is an hour wrong runs nothing, says so, and the other one does all. When

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"muster/group"
+	"muster/dev/zkserver"
 	"muster/resource"
-	"muster/soak"
-	"muster/zkserver"
+	"muster/resource/group"
+	"muster/sim/soak"
 )
 
 // TestCutOffLeaderEndsBeforeTheNextBegins: the leader of the old systems went on while its connection was suspended,

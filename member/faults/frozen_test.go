@@ -10,10 +10,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"muster/group"
+	"muster/dev/zkserver"
 	"muster/resource"
-	"muster/soak"
-	"muster/zkserver"
+	"muster/resource/group"
+	"muster/sim/soak"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )

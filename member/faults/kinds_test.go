@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"muster/dev/zkserver"
 	"muster/plan"
-	"muster/soak"
-	"muster/zkserver"
+	"muster/sim/soak"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"muster/group"
-	"muster/group/schedule"
+	"muster/resource/group"
+	"muster/resource/group/schedule"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )

@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"muster/group"
+	"muster/dev/zkserver"
 	"muster/resource"
-	"muster/soak"
-	"muster/zkserver"
+	"muster/resource/group"
+	"muster/sim/soak"
 )
 
 // TestDutiesComeBackSoonAfterAnOutage: all servers are away until the commands have ended, or longer than the session

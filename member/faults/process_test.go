@@ -9,8 +9,8 @@ import (
 	"syscall"
 	"time"
 
-	"muster/daemon"
-	"muster/zkserver"
+	"muster/dev/daemon"
+	"muster/dev/zkserver"
 )
 
 // process is a member as a process. It can be started again and again. One goroutine uses it at a time.

@@ -7,7 +7,7 @@ import (
 	"os"
 	"testing"
 
-	"muster/soak"
+	"muster/sim/soak"
 )
 
 // bin is the directory of what the tests run: muster, clockmember (a member whose clock can be set), duty.

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"muster/group"
+	"muster/dev/zkserver"
 	"muster/resource"
-	"muster/soak"
-	"muster/zkserver"
+	"muster/resource/group"
+	"muster/sim/soak"
 )
 
 // The faults of TestGroupSoak. Durations are as long as the fault goes on.

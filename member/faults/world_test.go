@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"muster/group"
+	"muster/dev/zkserver"
 	"muster/plan"
 	"muster/resource"
-	"muster/zkserver"
+	"muster/resource/group"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"

@@ -21,8 +21,8 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	"go.yaml.in/yaml/v3"
 
-	"muster/group"
 	"muster/member/roster"
+	"muster/resource/group"
 )
 
 var update = flag.Bool("update", false, "rewrite the rosters of the cases")

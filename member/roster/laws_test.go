@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/go-version"
 
-	"muster/group"
 	"muster/member/roster"
+	"muster/resource/group"
 )
 
 // TestLaws holds random small groups against all laws.

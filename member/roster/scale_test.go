@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/go-version"
 
-	"muster/group"
 	"muster/member/roster"
+	"muster/resource/group"
 )
 
 // crons returns duties that prefer the newest version.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/group/schedule"
+	"muster/resource/group/schedule"
 )
 
 // TestEveryTickHasOneFate simulates holders of random duties: their clocks differ and are set, they hang, leave,

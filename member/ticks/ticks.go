@@ -26,7 +26,7 @@ import (
 	"slices"
 	"time"
 
-	"muster/group/schedule"
+	"muster/resource/group/schedule"
 )
 
 const (

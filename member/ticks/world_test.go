@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/group/schedule"
+	"muster/resource/group/schedule"
 )
 
 func TestScenarios(t *testing.T) {

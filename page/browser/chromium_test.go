@@ -16,7 +16,7 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
-	"muster/needs"
+	"muster/sim/needs"
 )
 
 // chromium is the one browser of these tests. The first that needs it starts it; every test has tabs of its own, in a

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"muster/zkserver"
+	"muster/dev/zkserver"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )

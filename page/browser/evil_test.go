@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"muster/redisserver"
+	"muster/dev/redisserver"
+	"muster/dev/zkserver"
 	"muster/text"
-	"muster/zkserver"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )

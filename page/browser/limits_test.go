@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/soak"
+	"muster/sim/soak"
 )
 
 // request is a GET of a browser that keeps its connection.

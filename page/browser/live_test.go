@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/soak"
+	"muster/sim/soak"
 )
 
 // seenSoon is how long a change may take from ZooKeeper to the screen. It is a second on a quiet machine; this one runs

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"muster/zkserver"
+	"muster/dev/zkserver"
 )
 
 // reads are the requests that change nothing: exists, getData, getACL, getChildren, sync, ping, getChildren2,

@@ -10,7 +10,7 @@ import (
 
 	"github.com/chromedp/chromedp/kb"
 
-	"muster/soak"
+	"muster/sim/soak"
 	"muster/zkstate/znode"
 )
 

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"muster/daemon"
-	"muster/soak"
+	"muster/dev/daemon"
+	"muster/sim/soak"
 )
 
 // server is a running muster serve.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"muster/soak"
+	"muster/sim/soak"
 )
 
 // TestTabNotesWhatIsWrong: what every other test here relies on, with a page that does all of it.

@@ -15,7 +15,7 @@ import (
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 
-	"muster/soak"
+	"muster/sim/soak"
 )
 
 // command is a command of the DevTools protocol whose result does not matter.

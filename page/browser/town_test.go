@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"muster/daemon"
-	"muster/redisserver"
-	"muster/zkserver"
+	"muster/dev/daemon"
+	"muster/dev/redisserver"
+	"muster/dev/zkserver"
 	"muster/zkstate/znode"
 )
 

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"muster/daemon"
-	"muster/soak"
-	"muster/zkserver"
+	"muster/dev/daemon"
+	"muster/dev/zkserver"
+	"muster/sim/soak"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"muster/group"
+	"muster/dev/zkmodel"
 	"muster/resource"
+	"muster/resource/group"
 	"muster/sim"
-	"muster/zkmodel"
 	"muster/zkstate/znode"
 )
 

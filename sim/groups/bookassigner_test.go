@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"muster/group"
-	"muster/zkmodel"
+	"muster/dev/zkmodel"
+	"muster/resource/group"
 	"muster/zkstate/znode"
 )
 

@@ -5,8 +5,8 @@ import (
 	"reflect"
 	"time"
 
-	"muster/group/schedule"
-	"muster/zkmodel"
+	"muster/dev/zkmodel"
+	"muster/resource/group/schedule"
 	"muster/zkstate/znode"
 )
 

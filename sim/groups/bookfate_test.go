@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"muster/group/schedule"
-	"muster/zkmodel"
+	"muster/dev/zkmodel"
+	"muster/resource/group/schedule"
 	"muster/zkstate/znode"
 )
 

@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
-	"muster/group"
 	"muster/member"
 	"muster/member/ticks"
+	"muster/resource/group"
 	"muster/sim"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"muster/group"
 	"muster/member"
 	"muster/member/ticks"
 	"muster/resource"
+	"muster/resource/group"
 	"muster/sim"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"

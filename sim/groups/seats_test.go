@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"time"
 
-	"muster/group"
+	"muster/dev/zkmodel"
 	"muster/member"
 	"muster/resource"
+	"muster/resource/group"
 	"muster/sim"
-	"muster/zkmodel"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"muster/group"
 	"muster/member"
 	"muster/resource"
+	"muster/resource/group"
 	"muster/sim"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"

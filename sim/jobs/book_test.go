@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"strings"
 
-	"muster/job"
+	"muster/dev/zkmodel"
 	"muster/resource"
-	"muster/zkmodel"
+	"muster/resource/job"
 	"muster/zkstate/znode"
 )
 

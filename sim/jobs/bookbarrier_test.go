@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strconv"
 
-	"muster/zkmodel"
+	"muster/dev/zkmodel"
 	"muster/zkstate/znode"
 )
 

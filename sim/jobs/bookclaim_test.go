@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"muster/zkmodel"
+	"muster/dev/zkmodel"
 	"muster/zkstate/znode"
 )
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/job"
+	"muster/resource/job"
 	"muster/sim"
 )
 

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"muster/job"
 	"muster/resource"
+	"muster/resource/job"
 	"muster/sim"
 	"muster/worker"
 )

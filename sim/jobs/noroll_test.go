@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 
-	"muster/job"
 	"muster/resource"
+	"muster/resource/job"
 	"muster/sim"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"muster/job"
 	"muster/plan"
 	"muster/resource"
+	"muster/resource/job"
 	"muster/sim"
 	"muster/worker"
 	"muster/zkstate"

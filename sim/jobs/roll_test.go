@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 
+	"muster/dev/zkmodel"
 	"muster/sim"
 	"muster/worker"
-	"muster/zkmodel"
 	"muster/zkstate/znode"
 )
 

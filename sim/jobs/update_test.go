@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"muster/job"
 	"muster/plan"
 	"muster/resource"
+	"muster/resource/job"
 	"muster/sim"
 	"muster/worker"
 	"muster/zkstate/zkconn"

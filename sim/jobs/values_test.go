@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"muster/job"
+	"muster/dev/zkmodel"
+	"muster/resource/job"
 	"muster/sim"
 	"muster/worker"
-	"muster/zkmodel"
 	"muster/zkstate/znode"
 )
 

@@ -8,12 +8,12 @@ import (
 	"strings"
 	"time"
 
-	"muster/queue"
+	"muster/dev/zkmodel"
 	"muster/resource"
+	"muster/resource/queue"
 	"muster/sim"
 	"muster/tasks"
 	"muster/tasks/store/storemodel"
-	"muster/zkmodel"
 	"muster/zkstate/znode"
 )
 

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"muster/dev/zkmodel"
 	"muster/sim"
 	"muster/tasks"
 	"muster/tasks/store"
-	"muster/zkmodel"
 	"muster/zkstate/zkconn"
 )
 

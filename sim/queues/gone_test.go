@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"muster/plan"
-	"muster/queue"
+	"muster/resource/queue"
 	"muster/sim"
 	"muster/tasks"
 	"muster/tasks/store/storemodel"

@@ -7,12 +7,12 @@ import (
 	"sync"
 	"time"
 
-	"muster/queue"
+	"muster/dev/zkmodel"
+	"muster/resource/queue"
 	"muster/sim"
 	"muster/tasks"
 	"muster/tasks/store"
 	"muster/tasks/store/storemodel"
-	"muster/zkmodel"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )

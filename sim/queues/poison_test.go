@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"muster/queue"
+	"muster/resource/queue"
 	"muster/sim"
 	"muster/tasks"
 	"muster/tasks/store/storemodel"

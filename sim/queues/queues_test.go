@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/queue"
+	"muster/resource/queue"
 	"muster/sim"
 )
 

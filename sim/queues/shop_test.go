@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"muster/plan"
-	"muster/queue"
 	"muster/resource"
+	"muster/resource/queue"
 	"muster/sim"
 	"muster/tasks"
 	"muster/tasks/store"

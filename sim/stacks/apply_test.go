@@ -8,12 +8,12 @@ import (
 
 	"muster/apply"
 	"muster/exitcode"
-	"muster/group"
-	"muster/job"
 	"muster/plan"
-	"muster/planfile"
-	"muster/queue"
+	"muster/plan/planfile"
 	"muster/resource"
+	"muster/resource/group"
+	"muster/resource/job"
+	"muster/resource/queue"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 )

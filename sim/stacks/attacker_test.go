@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"muster/job"
-	"muster/queue"
 	"muster/resource"
+	"muster/resource/job"
+	"muster/resource/queue"
 	"muster/sim"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"

@@ -8,11 +8,11 @@ import (
 	"slices"
 	"strings"
 
-	"muster/group"
+	"muster/dev/zkmodel"
 	"muster/plan"
 	"muster/resource"
+	"muster/resource/group"
 	"muster/sim"
-	"muster/zkmodel"
 	"muster/zkstate/znode"
 )
 

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"path"
 
-	"muster/group"
 	"muster/member"
 	"muster/plan"
 	"muster/resource"
+	"muster/resource/group"
 	"muster/sim"
 	"muster/zkstate/zkconn"
 )

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"muster/apply/history"
+	"muster/dev/zkmodel"
 	"muster/exitcode"
-	"muster/history"
-	"muster/zkmodel"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )

@@ -11,11 +11,11 @@ import (
 	"slices"
 	"strings"
 
+	"muster/dev/zkmodel"
 	"muster/exitcode"
 	"muster/plan"
 	"muster/resource"
 	"muster/sim"
-	"muster/zkmodel"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"

@@ -3,8 +3,8 @@ package stacks_test
 import (
 	"errors"
 
-	"muster/job"
 	"muster/resource"
+	"muster/resource/job"
 	"muster/sim"
 	"muster/worker"
 	"muster/zkstate/znode"

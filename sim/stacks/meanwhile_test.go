@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"path"
 
-	"muster/job"
+	"muster/dev/zkmodel"
 	"muster/plan"
+	"muster/resource/job"
 	"muster/sim"
-	"muster/zkmodel"
 	"muster/zkstate/znode"
 )
 

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"muster/queue"
 	"muster/resource"
+	"muster/resource/queue"
 	"muster/sim"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"

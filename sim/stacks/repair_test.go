@@ -5,9 +5,9 @@ import (
 	"errors"
 	"time"
 
-	"muster/job"
 	"muster/plan"
 	"muster/resource"
+	"muster/resource/job"
 	"muster/sim"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"muster/job"
 	"muster/resource"
+	"muster/resource/job"
 	"muster/sim"
 	"muster/worker"
 	"muster/zkstate"

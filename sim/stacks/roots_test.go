@@ -5,8 +5,8 @@ import (
 	"errors"
 	"strings"
 
-	"muster/job"
 	"muster/plan"
+	"muster/resource/job"
 	"muster/sim"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"muster/dev/zkmodel"
 	"muster/resource"
-	"muster/zkmodel"
 	"muster/zkstate/znode"
 )
 

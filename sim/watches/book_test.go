@@ -5,8 +5,8 @@ import (
 	"strings"
 	"sync"
 
+	"muster/dev/zkmodel"
 	"muster/sim"
-	"muster/zkmodel"
 	"muster/zkstate/zkconn"
 )
 

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"muster/dev/zkmodel"
 	"muster/sim"
-	"muster/zkmodel"
 	"muster/zkstate/zkconn"
 )
 

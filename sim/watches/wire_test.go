@@ -7,7 +7,7 @@ import (
 	"math"
 	"net"
 
-	"muster/zkmodel"
+	"muster/dev/zkmodel"
 )
 
 // wire changes what a session sends and gets: it makes the session or the server break a rule. Frames are as on the

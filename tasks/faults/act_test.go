@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"muster/soak"
+	"muster/sim/soak"
 )
 
 // acts are what this program does as a command, by its first argument. The next one is a directory for what must be

@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"muster/queue"
+	"muster/dev/zkserver"
 	"muster/resource"
-	"muster/soak"
-	"muster/zkserver"
+	"muster/resource/queue"
+	"muster/sim/soak"
 )
 
 // awayTimeout is the session timeout of these tests.

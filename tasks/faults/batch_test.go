@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"muster/queue"
+	"muster/resource/queue"
 )
 
 // batch is a batch of a run. All about it follows from the seed of the run, its number and its size.

@@ -12,9 +12,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"muster/redisserver"
-	"muster/soak"
-	"muster/zkserver"
+	"muster/dev/redisserver"
+	"muster/dev/zkserver"
+	"muster/sim/soak"
 	"muster/zkstate/znode"
 )
 

@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"time"
 
-	"muster/queue"
-	"muster/soak"
+	"muster/resource/queue"
+	"muster/sim/soak"
 	"muster/tasks"
 	"muster/zkstate/zkconn"
 )

@@ -12,12 +12,12 @@ import (
 	"testing"
 	"time"
 
+	"muster/dev/redisserver"
+	"muster/dev/zkserver"
 	"muster/plan"
-	"muster/queue"
-	"muster/redisserver"
 	"muster/resource"
-	"muster/soak"
-	"muster/zkserver"
+	"muster/resource/queue"
+	"muster/sim/soak"
 )
 
 // outcome is what a command of muster did.

@@ -9,9 +9,9 @@ import (
 	"syscall"
 	"time"
 
+	"muster/dev/zkserver"
 	"muster/plan"
-	"muster/soak"
-	"muster/zkserver"
+	"muster/sim/soak"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"

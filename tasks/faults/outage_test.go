@@ -11,12 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"muster/queue"
+	"muster/dev/zkserver"
 	"muster/resource"
-	"muster/soak"
+	"muster/resource/queue"
+	"muster/sim/soak"
 	"muster/tasks"
 	"muster/tasks/store"
-	"muster/zkserver"
 )
 
 // submitLines submits lines as a batch, whose results are kept.

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"muster/queue"
+	"muster/dev/zkserver"
 	"muster/resource"
-	"muster/soak"
-	"muster/zkserver"
+	"muster/resource/queue"
+	"muster/sim/soak"
 )
 
 // poisonClass is a batch of which some tasks kill their executor.

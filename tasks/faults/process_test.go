@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"time"
 
-	"muster/daemon"
-	"muster/zkserver"
+	"muster/dev/daemon"
+	"muster/dev/zkserver"
 )
 
 // process is an executor or a watcher. It can be started again and again. One goroutine uses it at a time.

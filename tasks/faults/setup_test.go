@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/soak"
+	"muster/sim/soak"
 )
 
 // patience is how long to wait for what must happen. A busy machine may be slow: only a test that fails waits so long.

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"muster/soak"
-	"muster/zkserver"
+	"muster/dev/zkserver"
+	"muster/sim/soak"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )

@@ -11,9 +11,9 @@ import (
 	"syscall"
 	"time"
 
-	"muster/queue"
-	"muster/soak"
-	"muster/zkserver"
+	"muster/dev/zkserver"
+	"muster/resource/queue"
+	"muster/sim/soak"
 )
 
 // writeTasks writes the tasks of a batch, a line each.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"muster/queue"
+	"muster/resource/queue"
 	"muster/zkstate/znode"
 )
 

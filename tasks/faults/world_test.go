@@ -12,12 +12,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/dev/redisserver"
+	"muster/dev/zkserver"
 	"muster/plan"
-	"muster/queue"
-	"muster/redisserver"
 	"muster/resource"
+	"muster/resource/queue"
 	"muster/tasks/store"
-	"muster/zkserver"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"

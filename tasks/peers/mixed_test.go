@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/queue"
+	"muster/resource/queue"
 	"muster/tasks"
 	"muster/tasks/store"
 )

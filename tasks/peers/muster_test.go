@@ -17,7 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/plan"
-	"muster/queue"
+	"muster/resource/queue"
 	"muster/tasks"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"

@@ -14,8 +14,8 @@ import (
 	"strings"
 	"testing"
 
-	"muster/redisserver"
-	"muster/zkserver"
+	"muster/dev/redisserver"
+	"muster/dev/zkserver"
 )
 
 // The servers that all races run on.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"muster/queue"
 	"muster/resource"
+	"muster/resource/queue"
 )
 
 var (

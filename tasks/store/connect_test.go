@@ -15,8 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/queue"
-	"muster/redisserver"
+	"muster/dev/redisserver"
+	"muster/resource/queue"
 )
 
 // TestConnectRefusesAnAddress: it is read by package queue, and a password in it is not repeated.

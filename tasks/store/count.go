@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"muster/queue"
+	"muster/resource/queue"
 )
 
 // Books is what Redis holds of a queue.

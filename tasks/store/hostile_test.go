@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/redisserver"
+	"muster/dev/redisserver"
 )
 
 // liar is a Redis that answers what answer says.

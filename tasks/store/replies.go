@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"muster/queue"
+	"muster/resource/queue"
 )
 
 // What a server may answer to what was sent at once. The client library makes room for what a reply announces, and has

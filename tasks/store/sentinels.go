@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"muster/queue"
+	"muster/resource/queue"
 )
 
 // maxUnasked is how long a connection is used before the sentinels are asked again, which the next one does. A primary

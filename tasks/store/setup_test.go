@@ -10,8 +10,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"muster/queue"
-	"muster/redisserver"
+	"muster/dev/redisserver"
+	"muster/resource/queue"
 )
 
 // server is the Redis of all tests of this package; each test has a queue of its own there.

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"muster/queue"
+	"muster/resource/queue"
 )
 
 // Limits of what stands in a reply.

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"muster/job"
 	"muster/resource"
+	"muster/resource/job"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )

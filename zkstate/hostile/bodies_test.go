@@ -9,10 +9,10 @@ import (
 	"slices"
 	"strings"
 
-	"muster/group"
-	"muster/job"
-	"muster/queue"
 	"muster/resource"
+	"muster/resource/group"
+	"muster/resource/job"
+	"muster/resource/queue"
 	"muster/zkstate/znode"
 )
 

@@ -9,8 +9,8 @@ import (
 
 	"muster/member"
 	"muster/member/ticks"
-	"muster/queue"
 	"muster/resource"
+	"muster/resource/queue"
 	"muster/tasks"
 	"muster/worker"
 	"muster/zkstate"

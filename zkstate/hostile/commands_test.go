@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"muster/apply"
-	"muster/job"
 	"muster/plan"
 	"muster/report"
 	"muster/resource"
+	"muster/resource/job"
 	"muster/status"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"

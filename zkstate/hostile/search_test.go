@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/soak"
+	"muster/sim/soak"
 	"muster/zkstate/zkconn"
 )
 

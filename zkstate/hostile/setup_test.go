@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"muster/redisserver"
-	"muster/zkmodel"
-	"muster/zkserver"
+	"muster/dev/redisserver"
+	"muster/dev/zkmodel"
+	"muster/dev/zkserver"
 	"muster/zkstate/zkconn"
 )
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/zkserver"
+	"muster/dev/zkserver"
 	"muster/zkstate/zkconn"
 )
 

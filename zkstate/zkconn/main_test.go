@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/zkserver"
+	"muster/dev/zkserver"
 	"muster/zkstate/zkconn"
 )
 

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/zkserver"
+	"muster/dev/zkserver"
 	"muster/zkstate/zkconn"
 )
 

@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"strings"
 
-	"muster/job"
 	"muster/resource"
+	"muster/resource/job"
 )
 
 // StartBarrier is the barrier that all workers pass once, before their commands start. No user's barrier can have this

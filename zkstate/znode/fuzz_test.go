@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"muster/job"
 	"muster/resource"
+	"muster/resource/job"
 )
 
 // Every value that a decoder accepts can be encoded, and the result decodes to the same value.

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"muster/history"
+	"muster/apply/history"
 	"muster/resource"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/history"
+	"muster/apply/history"
 )
 
 func exampleEntry() history.Entry {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"muster/history"
+	"muster/apply/history"
 )
 
 // Mark says who does what. It is the body of a place in the queue for an apply lock, and of an applied plan. Only

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"muster/queue"
 	"muster/resource"
+	"muster/resource/queue"
 )
 
 // The folders and the health of a queue. Its seats are those of a group: see Seats.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/queue"
 	"muster/resource"
+	"muster/resource/queue"
 )
 
 func manifest(edits ...func(*BatchManifest)) BatchManifest {

@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"muster/job"
 	"muster/resource"
+	"muster/resource/job"
 )
 
 func someRecord(t *testing.T) resource.Record {

@@ -13,8 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/job"
 	"muster/resource"
+	"muster/resource/job"
 )
 
 // testdata/records holds Records of other versions: the files "first" hold the bytes of the first release, "present"

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"muster/job"
+	"muster/resource/job"
 )
 
 // RollLimit is the maximum size of a roll that is written, in bytes. ZooKeeper's limit is 1 MiB; the difference is for

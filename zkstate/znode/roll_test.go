@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"muster/job"
+	"muster/resource/job"
 )
 
 func TestProtobufRollBytesAreTheClassicOnes(t *testing.T) {

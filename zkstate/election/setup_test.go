@@ -1,0 +1,167 @@
+package election_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"muster/dev/zkserver"
+	"muster/zkstate/election"
+	"muster/zkstate/zkconn"
+)
+
+// servers is the ensemble that all tests share. Each test has a folder of its own.
+var servers *zkserver.Ensemble
+
+func TestMain(m *testing.M) {
+	var err error
+	if servers, err = zkserver.Start(context.Background(), zkserver.Options{}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	if err := servers.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// testTimeout is longer than any test needs.
+const testTimeout = time.Minute
+
+// open permits everything to everybody.
+var open = zkconn.World(zkconn.PermAll)
+
+// dial opens a session with addrs, by default with the server itself.
+func dial(t *testing.T, timeout time.Duration, addrs ...string) *zkconn.Session {
+	t.Helper()
+	if len(addrs) == 0 {
+		addrs = servers.Addrs()
+	}
+	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: addrs, Timeout: timeout, Small: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// newProxy starts a proxy for the server.
+func newProxy(t *testing.T) *zkserver.Proxy {
+	t.Helper()
+	p, err := zkserver.NewProxy(servers.Addrs()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// fixture is a queue, and a session that no test ends.
+type fixture struct {
+	*testing.T
+	queue   election.Queue
+	session *zkconn.Session
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	s := dial(t, 30*time.Second)
+	name := "/" + strings.ReplaceAll(t.Name(), "/", "_") + "-"
+	dir, err := s.Create(t.Context(), name, nil, zkconn.PersistentSequential, open)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &fixture{t, election.Queue{Dir: dir, Prefix: "lock-"}, s}
+}
+
+// join creates a place for the session given, or for a new one.
+func (f *fixture) join(sessions ...*zkconn.Session) *election.Place {
+	f.Helper()
+	if len(sessions) == 0 {
+		sessions = append(sessions, dial(f.T, 30*time.Second))
+	}
+	p, err := f.queue.Join(f.Context(), sessions[0], nil, open)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return p
+}
+
+// lead waits until p leads.
+func (f *fixture) lead(p *election.Place) context.Context {
+	f.Helper()
+	held, err := p.Await(f.Context(), testTimeout, nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return held
+}
+
+func (f *fixture) leave(p *election.Place) {
+	f.Helper()
+	if err := p.Leave(); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// places are the paths of all places, the leader first.
+func (f *fixture) places() []string {
+	f.Helper()
+	names, _, err := f.session.Children(f.Context(), f.queue.Dir)
+	if err != nil {
+		f.Fatal(err)
+	}
+	places := f.queue.InOrder(names)
+	for i, name := range places {
+		places[i] = f.queue.Dir + "/" + name
+	}
+	return places
+}
+
+// waiter is a place whose Await runs in a goroutine.
+type waiter struct {
+	place   *election.Place
+	leaders chan string // the calls of waiting
+	held    chan context.Context
+	err     chan error
+}
+
+// await starts a waiter, and returns after its first call of waiting.
+func (f *fixture) await(ctx context.Context, p *election.Place) *waiter {
+	f.Helper()
+	w := &waiter{p, make(chan string, 100), make(chan context.Context, 1), make(chan error, 1)}
+	go func() {
+		held, err := p.Await(ctx, testTimeout, func(leader string) { w.leaders <- leader })
+		w.held <- held
+		w.err <- err
+	}()
+	receive(f.T, w.leaders)
+	return w
+}
+
+// leads waits until the waiter leads.
+func (f *fixture) leads(w *waiter) context.Context {
+	f.Helper()
+	held, err := receive(f.T, w.held), receive(f.T, w.err)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return held
+}
+
+// receive waits for a value on ch.
+func receive[T any](t *testing.T, ch <-chan T) T {
+	t.Helper()
+	var v T
+	select {
+	case v = <-ch:
+	case <-time.After(testTimeout):
+		t.Fatal("nothing came")
+	}
+	return v
+}
