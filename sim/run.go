@@ -1,3 +1,24 @@
+// Package sim runs the real code of muster's recipes in one process, against a ZooKeeper in memory. A scheduler decides
+// the order of all messages, and when processes crash, connections break and sessions end. Time is virtual. Only tests
+// import it.
+//
+// A world declares processes, each with a function that runs real code, and what must hold: after every step (Check),
+// for every transaction (OnTxn) and at the end (AtEnd). Run explores schedules of it. Each schedule ends without
+// faults, and then every process must end too. What a process has seen it tells by Process.Saw: if it has crashed,
+// nobody hears it.
+//
+// A schedule that fails is printed as a trace, which is shortened first. A line is what happened, to which life of
+// which process, and what the message was: "apply a.1 set /x@v" means that the server got the request of the second
+// life of a to set /x, and that it names a version; "deliver a.1 set /x@v" that the process got the answer. Requests of
+// a process that has crashed or lost its connection may still arrive. -sim.trace FILE runs a trace again.
+//
+// A seed gives nearly always the same schedule, and not always: the client library and the recipes have goroutines of
+// their own. So a trace tells what happened, not only by which random numbers. Replaying skips lines that do not fit.
+//
+// Mutants shows for each guard of each transaction that it is needed: without it some world must fail.
+//
+// What it does not simulate: a process that stands still for a while and notices nothing (Faults.Expiries comes close),
+// a server that loses what it has confirmed, and the order of what one process's own goroutines do.
 package sim
 
 import (
@@ -6,6 +27,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -258,4 +280,148 @@ func writeTrace(t *testing.T, o Options, f failure) string {
 	fmt.Fprintf(file, "# %s, seed %d: %s\n", o.Name, f.seed, strings.ReplaceAll(f.err.Error(), "\n", "\n# "))
 	fmt.Fprintln(file, strings.Join(f.trace, "\n"))
 	return file.Name()
+}
+
+// Bounds of a shrinker's work.
+const (
+	tries    = 600
+	tryLimit = time.Minute
+)
+
+// shrink drops lines of a trace while the schedule still fails: all of one process or life, then parts of the trace,
+// smaller and smaller.
+func shrink(t *testing.T, o Options, world func(*World), f failure) failure {
+	s := shrinker{failure: f, end: time.Now().Add(tryLimit), replay: func(lines []string) outcome {
+		return replayed(t, o, world, lines)
+	}}
+	for _, who := range s.who() {
+		s.try(slices.DeleteFunc(slices.Clone(s.trace), func(line string) bool { return subject(line) == who }))
+	}
+	for size := len(s.trace) / 2; size > 0; size /= 2 {
+		for at := 0; at < len(s.trace); {
+			end := min(at+size, len(s.trace))
+			if !s.try(slices.Concat(s.trace[:at], s.trace[end:])) {
+				at = end
+			}
+		}
+	}
+	return s.failure
+}
+
+// shrinker holds the shortest trace so far.
+type shrinker struct {
+	failure
+	replay func(lines []string) outcome
+	tries  int
+	end    time.Time
+}
+
+// try keeps lines if they are fewer and fail as before: a hang must not hide what is wrong.
+func (s *shrinker) try(lines []string) bool {
+	if s.tries++; s.tries > tries || time.Now().After(s.end) || len(lines) >= len(s.trace) {
+		return false
+	}
+	out := s.replay(lines)
+	if out.err == nil || isHang(out.err) != isHang(s.err) || len(out.trace) >= len(s.trace) {
+		return false
+	}
+	s.outcome = out
+	return true
+}
+
+func isHang(err error) bool { return strings.Contains(err.Error(), hangs) }
+
+// who lists what the lines are about: lives of processes, or -.
+func (s *shrinker) who() []string {
+	var all []string
+	for _, line := range s.trace {
+		if who := subject(line); !slices.Contains(all, who) {
+			all = append(all, who)
+		}
+	}
+	return all
+}
+
+func subject(line string) string {
+	fields := strings.Fields(line)
+	return fields[min(1, len(fields)-1)]
+}
+
+// replay follows the lines of a trace. It skips a line that does not fit. After the last line comes the fair end.
+type replay struct{ lines []string }
+
+func (r *replay) next(w *World) (step, bool) {
+	for len(r.lines) > 0 {
+		line := r.lines[0]
+		r.lines = r.lines[1:]
+		if s, ok := fitting(w, line); ok {
+			return s, true
+		}
+	}
+	return step{}, false
+}
+
+func fitting(w *World, line string) (step, bool) {
+	fields := strings.SplitN(line, " ", 3)
+	switch verb(fields[0]) {
+	case wait:
+		s := step{verb: wait}
+		if len(fields) == 3 {
+			s.time, _ = time.ParseDuration(fields[2])
+		}
+		return s, true
+	case start, apply, deliver, drop, resume, up:
+		return find(w.moves(), line)
+	}
+	return find(w.faults(true), line)
+}
+
+func find(all []step, line string) (step, bool) {
+	for _, s := range all {
+		if s.String() == line {
+			return s, true
+		}
+	}
+	return step{}, false
+}
+
+// replayed runs the schedule of a trace.
+func replayed(t *testing.T, o Options, world func(*World), lines []string) outcome {
+	return inBubble(t, o, world, &replay{lines})
+}
+
+func replayFile(t *testing.T, o Options, world func(*World), file string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			lines = append(lines, line)
+		}
+	}
+	out := replayed(t, o, world, lines)
+	if out.err != nil {
+		t.Fatalf("%s: %v\n\n%s", o.Name, out.err, story(out))
+	}
+	t.Logf("the trace leads to no failure; what happened:\n%s", story(out))
+}
+
+// story is a trace for a reader.
+func story(o outcome) string {
+	text := numbered(o.trace)
+	if len(o.after) > 0 {
+		text += "      then without faults, one process after the other:\n      " + strings.Join(o.after, "\n      ") + "\n"
+	}
+	return text
+}
+
+func numbered(trace []string) string {
+	var b strings.Builder
+	for i, line := range trace {
+		fmt.Fprintf(&b, "%4d  %s\n", i+1, line)
+	}
+	return b.String()
 }

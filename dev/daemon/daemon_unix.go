@@ -2,7 +2,10 @@
 
 package daemon
 
-import "net"
+import (
+	"net"
+	"syscall"
+)
 
 // Reservation is a listener. It keeps other programs out only until AllowListen, since a server cannot share the port.
 type Reservation struct {
@@ -29,3 +32,11 @@ func (r *Reservation) Close() error {
 	_ = r.Listener.Close()
 	return nil
 }
+
+// attributes give a server its own process group, so that Ctrl-C in a terminal reaches only the parent.
+func attributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true}
+}
+
+// waitStopped does nothing: the kernel is expected to stop a process when it delivers the signal.
+func waitStopped(int) error { return nil }

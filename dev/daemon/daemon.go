@@ -1,10 +1,19 @@
+// Package daemon runs programs on this machine, for packages zkserver and redisserver and for tests: it starts, pauses
+// and kills one, keeps the last of what it wrote, and keeps its port free while it does not run.
+//
+// It knows no server. It signals only processes that it started. On Linux a process ends with the one that started it.
 package daemon
 
 import (
 	"errors"
+	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
+	"strings"
+	"sync"
 	"syscall"
 )
 
@@ -90,3 +99,56 @@ func (p *Process) Kill() error {
 	<-p.Done
 	return nil
 }
+
+const maxOutput = 64 << 10
+
+// Output keeps the last maxOutput bytes that a process wrote.
+type Output struct {
+	mu  sync.Mutex
+	end []byte
+}
+
+func (o *Output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.end = append(o.end, b...)
+	if over := len(o.end) - maxOutput; over > 0 {
+		o.end = append(o.end[:0], o.end[over:]...)
+	}
+	return len(b), nil
+}
+
+func (o *Output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return string(o.end)
+}
+
+// Lines are the last n lines, without the indented lines of stack traces.
+func (o *Output) Lines(n int) string {
+	var kept []string
+	for line := range strings.Lines(o.String()) {
+		if line = strings.TrimRight(line, "\n"); line != "" && line[0] != '\t' {
+			kept = append(kept, line)
+		}
+	}
+	return strings.Join(kept[max(0, len(kept)-n):], "\n")
+}
+
+// ReservePort reserves a port. If it is 0, it reserves a free one below the ports that systems use for outgoing
+// connections (32768 and up on Linux, 49152 and up elsewhere). So even where a reservation does not keep other programs
+// out, they hardly take it.
+func ReservePort(port int) (r *Reservation, err error) {
+	if port != 0 {
+		return Reserve(port, false)
+	}
+	for range 100 {
+		if r, err = Reserve(10000+rand.IntN(20000), true); err == nil {
+			break
+		}
+	}
+	return r, err
+}
+
+// Loopback is the host:port of a port on 127.0.0.1.
+func Loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
