@@ -96,33 +96,6 @@ func TestExecuteRedisKilled(t *testing.T) {
 	}
 }
 
-// TestExecuteFailover: a replica becomes the primary, and has not heard of all that the old one answered.
-func TestExecuteFailover(t *testing.T) {
-	w, err := redisserver.StartWatched(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { w.Stop() })
-	addrs := w.SentinelAddrs()
-	f := newFixture(t, func(q *queue.Queue) {
-		q.Redis = fmt.Sprintf("redis+sentinel://%s,%s,%s/%s/0", addrs[0], addrs[1], addrs[2], w.Name)
-	})
-	f.submit("b", numbered(5000))
-	c := f.start(4, 4, milliSquare)
-	f.until("b", func(n int) {
-		if n == 2 {
-			if err := w.Servers[0].Kill(); err != nil {
-				t.Error(err)
-			}
-		}
-	})
-	c.drain()
-	f.checkSquares("b", 5000)
-	if n := c.counts(); n.Recovered == 0 {
-		t.Errorf("counts %+v: nothing failed over", n)
-	}
-}
-
 // TestExecuteSessionsLost: executors lose their sessions one after the other, and others come. Their commands are told,
 // their results are refused, and their tasks are done elsewhere.
 func TestExecuteSessionsLost(t *testing.T) {

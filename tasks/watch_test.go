@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/dev/zkserver"
 	"muster/resource"
 	"muster/resource/queue"
 	"muster/tasks/store"
@@ -135,27 +136,32 @@ func TestWatchCollects(t *testing.T) {
 	}
 }
 
-// TestWatchersShare: each batch is one watcher's.
+// TestWatchersShare: each batch is one watcher's, which gets the counts of that batch.
 func TestWatchersShare(t *testing.T) {
 	f := newFixture(t)
 	const batches = 30
 	var mu sync.Mutex
-	by := map[string][]string{}
+	by, sizes := map[string][]string{}, map[string]int64{}
+	for i := range batches {
+		sizes[fmt.Sprint("b", i)] = int64(1 + i*i)
+	}
 	for _, name := range []string{"w1", "w2"} {
 		p := f.join(name, queue.Watcher)
 		f.watching(p, func(_ context.Context, b *Completed) error {
 			mu.Lock()
 			defer mu.Unlock()
 			by[b.ID] = append(by[b.ID], name)
+			if n := sizes[b.ID]; b.Done != n || b.Manifest.Tasks != n {
+				t.Errorf("%s has %d tasks, of which %d are done, not %d", b.ID, b.Manifest.Tasks, b.Done, n)
+			}
 			return nil
 		})
 	}
 	executor := f.join("e", queue.Executor)
-	for i := range batches {
-		f.completed(executor, fmt.Sprint("b", i), 3)
+	for id, n := range sizes {
+		f.completed(executor, id, int(n))
 	}
-	for i := range batches {
-		id := fmt.Sprint("b", i)
+	for id := range sizes {
 		end := f.endOf(id)
 		mu.Lock()
 		if len(by[id]) != 1 || by[id][0] != end.EndedBy {
@@ -297,7 +303,10 @@ func TestWatchLost(t *testing.T) {
 				close(begun)
 				<-ctx.Done()
 				cause <- context.Cause(ctx)
-				return errors.New("interrupted")
+				if leaves {
+					return errors.New("interrupted")
+				}
+				return nil // it thinks that it has done its work, which does not end the batch
 			})
 			<-begun
 			want := context.Canceled
@@ -327,4 +336,53 @@ func TestWatchLost(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAWatcherIsNotDisturbed by processes that come and go, nor by new batches: it keeps its batch, and sends ZooKeeper
+// nothing about others.
+func TestAWatcherIsNotDisturbed(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.join("first", queue.Executor) // it looks after the queue
+	proxy := newProxy(t, servers.Addrs()[0])
+	has, end := make(chan string, 10), make(chan struct{})
+	var runs atomic.Int32
+	f.watching(f.joinIn(dial(t, proxy.Addr()), "w1", queue.Watcher), func(ctx context.Context, b *Completed) error {
+		runs.Add(1)
+		has <- b.ID
+		select {
+		case <-end:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
+	executor := f.join("e", queue.Executor)
+	f.completed(executor, "b", 10)
+	<-has
+	before := requestsOf(proxy)
+	const others = 20
+	for i := range others {
+		f.submit(fmt.Sprint("other", i), numbered(5))
+		f.join(fmt.Sprint("w2-", i), queue.Watcher).Leave()
+	}
+	executor.Leave()
+	if n := requestsOf(proxy) - before; n >= others { // it also asks now and then whether it is a member
+		t.Errorf("the watcher sent %d requests about %d others", n, others)
+	}
+	close(end)
+	f.endOf("b")
+	if n := runs.Load(); n != 1 {
+		t.Errorf("it had the batch %d times", n)
+	}
+}
+
+// requestsOf counts those that are not only signs of life.
+func requestsOf(p *zkserver.Proxy) (n int) {
+	for op, count := range p.Requests() {
+		if op != zkserver.OpPing && op != zkserver.OpExists {
+			n += count
+		}
+	}
+	return n
 }
