@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,6 +30,22 @@ func team(t *testing.T, n int) (job.Job, []*worker.Member) {
 		ms[i] = join(t, j, fmt.Sprint("w-", i))
 	}
 	return j, ms
+}
+
+// slowTeam is a team whose first worker speaks to the server through a proxy.
+func slowTeam(t *testing.T, n int, timeout time.Duration) (*zkserver.Proxy, []*worker.Member) {
+	t.Helper()
+	proxy := newProxy(t)
+	j, _ := newJob(t, n)
+	slow, err := worker.Join(t.Context(), dialFor(t, timeout, proxy.Addr()), config(j, "w-0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ms := []*worker.Member{slow}
+	for i := 1; i < n; i++ {
+		ms = append(ms, join(t, j, fmt.Sprint("w-", i)))
+	}
+	return proxy, ms
 }
 
 // call calls f in the background; its result can be received.
@@ -354,4 +371,54 @@ func hold(p *zkserver.Proxy, path string, nth int, release <-chan struct{}) (hel
 		}
 	})
 	return ch
+}
+
+// TestArrivalsDoNotContend: each of many that arrive at once needs one transaction.
+func TestArrivalsDoNotContend(t *testing.T) {
+	const n = 33
+	proxy := newProxy(t)
+	j, _ := newJob(t, n)
+	s := dial(t, proxy.Addr())
+	b := worker.Barrier{Name: "b", Round: num(0)}
+	calls := []<-chan error{at(t, join(t, j, "w-0"), b)}
+	var rest []*worker.Member
+	for i := 1; i < n; i++ {
+		m, err := worker.Join(t.Context(), s, config(j, fmt.Sprint("w-", i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		rest = append(rest, m)
+	}
+	awaitArrivals(t, s, roundDir(rest[0], "b", 0), 1)
+	var writes atomic.Int32
+	tap(proxy, func(op int32, req []byte) {
+		if isMulti(op, req) && mentions(req, roundDir(rest[0], "b", 0)) {
+			writes.Add(1)
+		}
+	})
+	for _, m := range rest {
+		calls = append(calls, at(t, m, b))
+	}
+	released(t, calls...)
+	if got := writes.Load(); got != n-1 {
+		t.Errorf("%d transactions for %d arrivals", got, n-1)
+	}
+}
+
+// TestEverybodyCountsToTheSameN: it is the one in the round, whatever a worker believes.
+func TestEverybodyCountsToTheSameN(t *testing.T) {
+	_, ms := team(t, 3)
+	b := worker.Barrier{Name: "b", Round: num(0)}
+	first := at(t, ms[0], b)
+	dir := roundDir(ms[0], "b", 0)
+	awaitArrivals(t, dial(t), dir, 1)
+	ms[1].Job.Workers = 2
+	second := at(t, ms[1], b)
+	awaitArrivals(t, dial(t), dir, 2)
+	select {
+	case err := <-second:
+		t.Errorf("released by two of three: %v", err)
+	default:
+	}
+	released(t, first, second, at(t, ms[2], b))
 }

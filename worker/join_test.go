@@ -7,11 +7,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"muster/dev/zkserver"
 	"muster/plan"
 	"muster/resource"
 	"muster/resource/job"
@@ -310,5 +312,80 @@ func writeDeadJoin(t *testing.T, m *worker.Member, identity string) {
 		zkconn.CreateOp(znode.NewID(root, g), nil, zkconn.PersistentSequential, all),
 	); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestStoppedJoinerHoldsNobodyUp: there is no lock that it could hold, or believe to hold after it has lost it.
+// What it had sent happens late, as a whole.
+func TestStoppedJoinerHoldsNobodyUp(t *testing.T) {
+	j, store := newJob(t, 4)
+	join(t, j, "w0")
+	proxy := newProxy(t)
+	reached := make(chan struct{})
+	stop := sync.OnceFunc(func() {
+		proxy.Hang(true)
+		close(reached)
+	})
+	proxy.BeforeSend(func(op int32, req []byte) bool {
+		if isMulti(op, req) {
+			stop()
+		}
+		return false
+	})
+	c := spawn(t, j, "1m stay", "stopped", proxy.Addr())
+	c.reach(t, reached)
+	if err := c.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	join(t, j, "w1")
+	join(t, j, "w2")
+	proxy.Hang(false)
+	await(t, "the late join", func() bool { return job.Joined(look(t, store, j)) == 4 })
+	if err := c.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	c.kill()
+	if err := dial(t).Delete(t.Context(), znode.Live(j.Root, j.Name, "stopped"), -1); err != nil {
+		t.Fatal(err)
+	}
+	if m := join(t, j, "stopped"); m.ID != 3 {
+		t.Errorf("id %d, want 3", m.ID)
+	}
+	if d := cmp.Diff(map[string]int{"w0": 0, "w1": 1, "w2": 2, "stopped": 3}, ids(t, store, j)); d != "" {
+		t.Errorf("ids (-want +got):\n%s", d)
+	}
+}
+
+// TestJoiningCostsTheSameForEachWorker, in requests, however many have joined.
+func TestJoiningCostsTheSameForEachWorker(t *testing.T) {
+	const n = 200
+	j, _ := newJob(t, n)
+	s := dial(t)
+	measure := func(identity string) (requests int) {
+		proxy := newProxy(t)
+		if _, err := worker.Join(t.Context(), dial(t, proxy.Addr()), config(j, identity)); err != nil {
+			t.Fatal(err)
+		}
+		await(t, "it is told its id, and watches", func() bool {
+			requests = 0
+			all := proxy.Requests()
+			for op, n := range all {
+				if op != zkserver.OpPing {
+					requests += n
+				}
+			}
+			return all[zkserver.OpMulti] == 2 && all[zkserver.OpExists] == 3
+		})
+		return requests
+	}
+	join(t, j, "first")
+	early := measure("early")
+	for i := range n - 4 { // the last of all writes the roll
+		if _, err := worker.Join(t.Context(), s, config(j, fmt.Sprint("w", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if late := measure("late"); late != early {
+		t.Errorf("%d requests for a late worker, %d for the second", late, early)
 	}
 }
