@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -302,4 +303,92 @@ func TestFrozenAssignerWritesNothing(t *testing.T) {
 		seats := f.seats()
 		return len(seats["b"])+len(seats["c"]) == 1
 	})
+}
+
+// TestHandOverJustAfterTheTake: a leader is told to go before it listens, and hears of it.
+func TestHandOverJustAfterTheTake(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "task")
+	f.join("assigner", "1.0")
+	a, proxy := f.joinBehind("a", "task")
+	held := f.run("duty/task/held")
+	told := make(chan struct{})
+	tell := sync.OnceFunc(func() {
+		f.ask(znode.Ask{Do: znode.AskPause, Duty: "task"})
+		close(told)
+	})
+	proxy.BeforeSend(func(op int32, req []byte) bool { // never happens: it only looks
+		if op != zkserver.OpExists || !bytes.Contains(req, []byte(held)) {
+			return false
+		}
+		if _, taken, err := f.s.Exists(t.Context(), held); err == nil && taken { // the holder begins to watch
+			tell()
+		}
+		return false
+	})
+	h := f.take(a, "task")
+	receive(t, told, "the pause")
+	receive(t, h.HandOver(), "the holder to know that it has to hand over")
+	if err := h.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.ask(znode.Ask{Do: znode.AskResume, Duty: "task"})
+	if again := f.take(a, "task"); again.Epoch <= h.Epoch {
+		t.Errorf("epoch %d after %d", again.Epoch, h.Epoch)
+	}
+}
+
+// TestReconnectingMovesNothing: Curator's LeaderLatch made a new node at each reconnect, and two processes handed the lead to
+// each other for ever (CURATOR-644, CURATOR-645, FLINK-28078).
+func TestReconnectingMovesNothing(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "task")
+	a, aProxy := f.joinBehind("a", "task")
+	b, bProxy := f.joinBehind("b", "task")
+	h := f.take(a, "task")
+	for range 20 {
+		aProxy.Cut()
+		bProxy.Cut()
+		if err := h.Check(t.Context()); err != nil && !errors.Is(err, member.ErrUnknown) {
+			t.Fatalf("after a reconnect: %v", err)
+		}
+	}
+	if err := h.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+	_, stat, err := f.s.Get(t.Context(), f.run("duty/task"))
+	if err != nil || stat.Version != 1 || len(f.children("seat")) != 2 {
+		t.Errorf("%v: the duty was taken %d times, and the seats are %q", err, stat.Version, f.children("seat"))
+	}
+	if b.Context().Err() != nil {
+		t.Error("the other member was lost")
+	}
+}
+
+// TestNothingIsTakenWithADyingSession: a process that came back found the node of its old session, believed to lead,
+// and lost the node with that session (CURATOR-498, CURATOR-604).
+func TestNothingIsTakenWithADyingSession(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "task")
+	f.join("assigner", "1.0")
+	old, proxy := f.joinBehind("a", "task")
+	h := f.take(old, "task")
+	proxy.Hang(true) // the process has died; its session has not
+	s := dial(t)
+	again, err := member.Join(t.Context(), s, f.config("a", "1.0", "task"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { again.Leave() })
+	next := f.take(again, "task")
+	proxy.Hang(false)
+	_ = ended(t, old.Context())
+	for _, path := range []string{f.group.Path() + "/a", f.run("duty/task/held")} {
+		if _, stat, err := f.s.Get(t.Context(), path); err != nil || stat.EphemeralOwner != s.ID() {
+			t.Errorf("%s belongs to session %x, %v", path, stat.EphemeralOwner, err)
+		}
+	}
+	if err := next.Check(t.Context()); err != nil || next.Epoch <= h.Epoch {
+		t.Errorf("epoch %d after %d: %v", next.Epoch, h.Epoch, err)
+	}
 }
