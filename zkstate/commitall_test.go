@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"muster/dev/zkserver"
 	"muster/plan"
 	"muster/resource/job"
@@ -123,13 +125,17 @@ func TestLostReplyOfASharedTransaction(t *testing.T) {
 	}
 }
 
-// TestRowThatMovedDoesNotKeepOthers moves one of five jobs when their transaction is about to reach the server. That
-// one is refused, and the others are changed.
+// TestRowThatMovedDoesNotKeepOthers moves one of five jobs when their transaction is about to reach the server, in every
+// way that an operation of it guards against. That one is refused, nothing of it is written, and the others are changed.
 func TestRowThatMovedDoesNotKeepOthers(t *testing.T) {
 	join := func(f *fixture, r plan.Row) (*worker.Member, error) {
 		return worker.Join(context.Background(), f.session, worker.Config{
 			Root: f.root + "/jobs", Job: "j002", Identity: "w", Info: znode.Worker{IP: "127.0.0.1", Port: 1},
 		})
+	}
+	createAt := func(f *fixture, path string) error {
+		_, err := f.session.Create(context.Background(), path, nil, zkconn.Persistent, zkconn.World(zkconn.PermAll))
+		return err
 	}
 	moves := map[string]func(f *fixture, r plan.Row) error{
 		"worker joined": func(f *fixture, r plan.Row) error {
@@ -151,14 +157,22 @@ func TestRowThatMovedDoesNotKeepOthers(t *testing.T) {
 			}
 			return err
 		},
-		"made": func(f *fixture, r plan.Row) error {
-			_, err := f.session.Create(context.Background(), r.Path, nil, zkconn.Persistent, zkconn.World(zkconn.PermAll))
+		"gate closed": func(f *fixture, r plan.Row) error {
+			return f.session.Delete(context.Background(), znode.Gate(f.root+"/jobs", r.Old.Record.Generation), -1)
+		},
+		"roll written": func(f *fixture, r plan.Row) error {
+			_, err := f.session.Set(context.Background(), r.Path, []byte("\n10.0.0.1,1,0;null,null,null"), -1)
 			return err
+		},
+		"made": func(f *fixture, r plan.Row) error { return createAt(f, r.Path) },
+		"record made": func(f *fixture, _ plan.Row) error {
+			return createAt(f, znode.Record(job.KindName, f.root+"/jobs", "j002"))
 		},
 	}
 	for _, c := range sharedChanges(5) {
 		for how, move := range moves {
-			if (how == "made") != (c.name == "create") || c.name == "update" && how != "record set" {
+			if strings.HasSuffix(how, "made") != (c.name == "create") ||
+				c.name == "update" && how != "record set" && how != "gate closed" {
 				continue // an update does not depend on workers
 			}
 			t.Run(c.name+"/"+how, func(t *testing.T) {
@@ -168,11 +182,12 @@ func TestRowThatMovedDoesNotKeepOthers(t *testing.T) {
 				f.apply(append(c.before(f), keep)...)
 				rows := f.plan(append(c.want(f), keep)...).Changes()
 				var moved error
+				var before []string
 				at := 0
 				proxy.BeforeSend(func(op int32, _ []byte) bool {
 					if op == opMulti {
 						if at++; at == 1 {
-							moved = move(direct, rows[2])
+							moved, before = move(direct, rows[2]), direct.ofRow(rows[2])
 						}
 					}
 					return false
@@ -186,7 +201,28 @@ func TestRowThatMovedDoesNotKeepOthers(t *testing.T) {
 						t.Errorf("%s: %v", name, err)
 					}
 				}
+				if d := cmp.Diff(before, direct.ofRow(rows[2])); d != "" {
+					t.Errorf("a refused change wrote (-before +after):\n%s", d)
+				}
 			})
 		}
 	}
+}
+
+// ofRow lists what is there of a job, with the transaction that last wrote each znode.
+func (f *fixture) ofRow(r plan.Row) []string {
+	f.t.Helper()
+	paths := []string{r.Path, znode.Record(job.KindName, f.root+"/jobs", "j002")}
+	if r.Old != nil {
+		paths = append(paths, znode.Gate(f.root+"/jobs", r.Old.Record.Generation))
+	}
+	var all []string
+	for _, path := range paths {
+		stat, _, err := f.session.Exists(f.t.Context(), path)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		all = append(all, fmt.Sprintf("%s written by %x", path, stat.Mzxid))
+	}
+	return all
 }

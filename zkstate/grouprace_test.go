@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,87 +18,6 @@ import (
 	"muster/zkstate"
 	"muster/zkstate/znode"
 )
-
-// TestRaceRepairOfAGroup repairs a group while somebody else does something to it. Each time the group is whole
-// afterwards, in the same generation, and what was saved is there.
-func TestRaceRepairOfAGroup(t *testing.T) {
-	rounds := map[string]int{"a join": 1, "another repair": 5, "terminate": 5} // a join may wait for its next look
-	for name, against := range map[string]func(f *fixture, g group.Group, r plan.Row) error{
-		"a join": func(f *fixture, g group.Group, r plan.Row) error {
-			m, err := f.joinGroup(f.t.Context(), g, "b")
-			if err != nil {
-				return err
-			}
-			defer m.Leave()
-			if was := r.Old.Record.Generation; m.Generation != was {
-				return fmt.Errorf("it joined %s, not %s", m.Generation, was)
-			}
-			return nil
-		},
-		"another repair": func(f *fixture, g group.Group, r plan.Row) error {
-			err := f.store.Commit(f.t.Context(), r)
-			if errors.Is(err, plan.ErrAlreadyDone) {
-				return nil
-			}
-			return err
-		},
-		"terminate": func(f *fixture, g group.Group, r plan.Row) error {
-			err := f.store.Terminate(f.t.Context(), g.Path(), time.Minute, nil)
-			if errors.Is(err, zkstate.ErrNotTerminable) {
-				return nil
-			}
-			return err
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFixture(t)
-			other := &fixture{t: t, servers: f.servers, root: f.root, session: f.dial()}
-			other.store = other.newStore(other.session)
-			g := f.shop(func(g *group.Group) { g.Timeouts.Join = resource.Duration(2 * time.Minute) })
-			f.commitGroup(plan.NotThere, g)
-			m, main, _ := f.holder(g, "a")
-			if err := main.Put(t.Context(), "k", []byte("v")); err != nil {
-				t.Fatal(err)
-			}
-			if err := m.Leave(); err != nil {
-				t.Fatal(err)
-			}
-			for damage, parts := range groupDamages() {
-				if damage == "duty" || damage == "generation" || strings.Contains(damage, " and ") {
-					continue // what was saved is lost; or it is damage that others are, too
-				}
-				for range rounds[name] {
-					if err := f.loseOfGroup(g, m.Generation, parts); err != nil {
-						t.Fatalf("%s: %v", damage, err)
-					}
-					r := f.groupRow(g)
-					var repairErr, otherErr error
-					var both sync.WaitGroup
-					both.Go(func() { repairErr = f.store.Commit(t.Context(), r) })
-					both.Go(func() { otherErr = against(other, g, r) })
-					both.Wait()
-					if repairErr != nil && !errors.Is(repairErr, plan.ErrAlreadyDone) && !errors.Is(repairErr, plan.ErrMoved) ||
-						otherErr != nil {
-						t.Fatalf("%s: the repair: %v, the other: %v", damage, repairErr, otherErr)
-					}
-					for after := f.groupRow(g); after.Reason != plan.Equal; after = f.groupRow(g) {
-						if after.Reason != plan.IsDamaged && after.Reason != plan.TerminatedKept {
-							t.Fatalf("%s: the group is %s", damage, after.Reason)
-						}
-						if err := f.store.Commit(t.Context(), after); err != nil {
-							t.Fatal(err)
-						}
-					}
-					if value, err := member.ReadState(t.Context(), f.session, g.Root, m.Generation, "main", "k"); err != nil ||
-						string(value) != "v" {
-						t.Fatalf("%s: saved: %q, %v", damage, value, err)
-					}
-				}
-			}
-		})
-	}
-}
 
 // TestJoinOfADamagedGroup: somebody who joins while the folder of the seats is gone waits for its repair.
 func TestJoinOfADamagedGroup(t *testing.T) {
@@ -257,58 +175,5 @@ func TestCostOfReadingAGroup(t *testing.T) {
 	}
 	if at := znode.Duties(big.Root, m.Generation); len(f.tree(at)) < 20 {
 		t.Errorf("nothing was saved: %v", f.tree(at))
-	}
-}
-
-// TestFirstSaveSinceThePlan: a duty for which something is saved for the first time, or an operation is opened, after
-// it was checked that there is none, stays.
-func TestFirstSaveSinceThePlan(t *testing.T) {
-	open := func(ctx context.Context, h *member.Hold, name string) error {
-		_, err := h.Open(ctx, name, "script", false)
-		return err
-	}
-	put := func(ctx context.Context, h *member.Hold, _ string) error { return h.Put(ctx, "k", []byte("first")) }
-	for name, c := range map[string]struct {
-		opened bool // and closed, before the plan
-		act    func(ctx context.Context, h *member.Hold, name string) error
-	}{"saved": {false, put}, "opened": {false, open}, "opened another": {true, open}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			committing, f, proxy := newProxyPair(t)
-			g := f.shop()
-			f.commitGroup(plan.NotThere, g)
-			m, _, report := f.holder(g, "a")
-			defer m.Leave()
-			if c.opened {
-				o, err := report.Open(t.Context(), "before", "script", false)
-				if err == nil {
-					err = o.Close(t.Context())
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-			}
-			r := f.groupRow(f.shop(onlyLeader))
-			if len(r.Loss()) != 0 {
-				t.Fatalf("loses %+v", r.Loss())
-			}
-			acted, first := errors.New("no transaction was sent"), true
-			proxy.BeforeSend(func(op int32, _ []byte) bool {
-				if op == opMulti && first {
-					first, acted = false, c.act(context.Background(), report, "load")
-				}
-				return false
-			})
-			err := committing.store.Commit(t.Context(), r)
-			if acted != nil {
-				t.Fatal(acted)
-			}
-			if !errors.Is(err, plan.ErrMoved) {
-				t.Errorf("commit: %v, want moved", err)
-			}
-			if again := f.groupRow(g); again.Reason != plan.Equal {
-				t.Errorf("the group is %s", again.Reason)
-			}
-		})
 	}
 }

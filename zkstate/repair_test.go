@@ -1,10 +1,8 @@
 package zkstate_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -13,7 +11,6 @@ import (
 	"muster/plan"
 	"muster/resource"
 	"muster/resource/job"
-	"muster/zkstate"
 	"muster/zkstate/znode"
 )
 
@@ -120,136 +117,6 @@ func (f *fixture) bodies(j job.Job) []string {
 		all = append(all, string(body))
 	}
 	return all
-}
-
-// TestLostReplyOfARepairThatWasOvertaken: while the reply is lost somebody else replaces what was repaired. Then it has
-// moved, and nothing is repaired a second time.
-func TestLostReplyOfARepairThatWasOvertaken(t *testing.T) {
-	for name, parts := range damages() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			committing, f, proxy := newProxyPair(t)
-			j := f.declare("a", 2)
-			f.apply(j)
-			row, err := f.lose(j, parts)
-			if err != nil {
-				t.Fatal(err)
-			}
-			bigger := f.declare("a", 3)
-			sent, overtaken := false, errors.New("nobody asked after the lost reply")
-			proxy.BeforeSend(func(op int32, req []byte) bool {
-				if sent && !isMulti(op, req) && op != zkserver.OpPing && overtaken != nil {
-					overtaken = f.replace(bigger)
-				}
-				return false
-			})
-			<-dropReply(proxy, &sent, func() { err = committing.store.Commit(t.Context(), row) })
-			if overtaken != nil {
-				t.Fatal(overtaken)
-			}
-			if !errors.Is(err, plan.ErrMoved) {
-				t.Errorf("commit: %v, want moved", err)
-			}
-			f.expect(map[string]plan.Reason{"a": plan.Equal}, bigger)
-			f.noDuplicates(1)
-		})
-	}
-}
-
-// dropReply drops the reply of the first transaction that do sends, and notes that it was sent.
-func dropReply(proxy *zkserver.Proxy, sent *bool, do func()) <-chan struct{} {
-	fired := proxy.DropReply(func(op int32, req []byte) bool {
-		if isMulti(op, req) {
-			*sent = true
-		}
-		return isMulti(op, req)
-	})
-	do()
-	return fired
-}
-
-// replace puts j into a new generation, whatever it was.
-func (f *fixture) replace(j job.Job) error {
-	ctx := context.Background()
-	o, err := f.store.Find(ctx, j.Path())
-	if err != nil {
-		return err
-	}
-	return f.store.Commit(ctx, plan.Row{Path: j.Path(), Old: o, New: j, Reason: plan.ReadyDiffers})
-}
-
-// TestEveryPreconditionOfARepairIsInTheTransaction moves the job after a repair has checked it and before its
-// transaction reaches the server. Nothing may be written.
-func TestEveryPreconditionOfARepairIsInTheTransaction(t *testing.T) {
-	type move = func(ctx context.Context, f *fixture, row plan.Row) error
-	putBack := func(ctx context.Context, f *fixture, row plan.Row) error { return f.store.Commit(ctx, row) }
-	replaced := func(ctx context.Context, f *fixture, row plan.Row) error {
-		if err := f.store.Commit(ctx, row); err != nil {
-			return err
-		}
-		return f.replace(f.declare("a", 3))
-	}
-	deleted := func(p resource.Part) move {
-		return func(ctx context.Context, f *fixture, row plan.Row) error {
-			return f.session.Delete(ctx, part(p, f.declare("a", 2), row.Old.Record.Generation), -1)
-		}
-	}
-	setRecord := func(ctx context.Context, f *fixture, row plan.Row) error {
-		rec := *row.Old.Record
-		rec.State, rec.Op = resource.StateTerminating, "o2"
-		ops, err := zkstate.SetRecordOps(rec, row.Old.RecordVersion)
-		if err == nil {
-			_, err = f.session.Multi(ctx, ops...)
-		}
-		return err
-	}
-	for name, parts := range damages() {
-		moves := map[string]move{"put back": putBack, "replaced": replaced}
-		if strings.Contains(name, "gate") { // then the record says that the generation is still the one
-			moves["record deleted too"] = deleted(resource.PartRecord)
-			moves["asked to stop"] = setRecord
-		} else {
-			moves["gate deleted too"] = deleted(resource.PartGate)
-		}
-		for what, move := range moves {
-			t.Run(name+"/"+what, func(t *testing.T) {
-				t.Parallel()
-				committing, f, proxy := newProxyPair(t)
-				j := f.declare("a", 2)
-				f.apply(j)
-				row, err := f.lose(j, parts)
-				if err != nil {
-					t.Fatal(err)
-				}
-				var moved error
-				var before []string
-				sent := 0
-				proxy.BeforeSend(func(op int32, _ []byte) bool {
-					if op == opMulti {
-						if sent++; sent == 1 {
-							moved = move(context.Background(), f, row)
-							before = f.snapshot(f.root)
-						}
-					}
-					return false
-				})
-				err = committing.store.Commit(t.Context(), row)
-				if moved != nil || sent == 0 {
-					t.Fatalf("the job was not moved: %v, %d transactions", moved, sent)
-				}
-				want := plan.ErrMoved
-				if what == "put back" {
-					want = plan.ErrAlreadyDone
-				}
-				if !errors.Is(err, want) {
-					t.Errorf("commit: %v, want %v", err, want)
-				}
-				if d := cmp.Diff(before, f.snapshot(f.root)); d != "" {
-					t.Errorf("a refused repair wrote (-before +after):\n%s", d)
-				}
-			})
-		}
-	}
 }
 
 // TestCostOfALookDoesNotDependOnOtherJobs: many workers may look for a job that is not there yet, in a root with many
