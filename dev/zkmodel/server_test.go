@@ -1,7 +1,9 @@
 package zkmodel
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -12,44 +14,6 @@ type clock struct{ now time.Time }
 func newClock() *clock                 { return &clock{time.UnixMilli(1_000_000)} }
 func (c *clock) read() time.Time       { return c.now }
 func (c *clock) pass(by time.Duration) { c.now = c.now.Add(by) }
-
-// TestResume: a session goes on after its connection, for the client that knows its password.
-func TestResume(t *testing.T) {
-	s := New(Options{})
-	a := begin(t, s)
-	a.create("/e", Ephemeral)
-	if a.id == 0 || s.zxid != 2 {
-		t.Errorf("session %d, zxid %d", a.id, s.zxid)
-	}
-	a.p.Lost()
-	b := connect(t, s, time.Second, a.id, a.key)
-	if b.id != a.id || b.gone || s.zxid != 2 {
-		t.Fatalf("resumed session %d as %d, closed: %v, zxid %d", a.id, b.id, b.gone, s.zxid)
-	}
-	if info := s.Sessions(); len(info) != 1 || info[0].Timeout != time.Second || !info[0].Connected {
-		t.Errorf("sessions %+v", info)
-	}
-	c := connect(t, s, time.Second, a.id, b.key)
-	if !b.gone || c.gone {
-		t.Error("a second connection does not take the session over")
-	}
-	if b.p.Handle(header(OpPing)) {
-		t.Error("the first connection is still served")
-	}
-	b.p.Lost()
-	if r := c.must(OpPing); r.xid != pingXid {
-		t.Errorf("a ping is answered as request %d", r.xid)
-	}
-	if d := connect(t, s, time.Second, a.id, make([]byte, 16)); d.id != 0 || !d.gone || !c.gone {
-		t.Errorf("wrong password: session %d, closed: %v; the connection before: %v", d.id, d.gone, c.gone)
-	}
-	if d := connect(t, s, time.Second, 99, a.key); d.id != 0 || !d.gone {
-		t.Errorf("unknown session: %d, closed: %v", d.id, d.gone)
-	}
-	if _, _, ok := s.Get("/e"); !ok {
-		t.Error("the ephemeral znode is gone")
-	}
-}
 
 // TestClose: a closed session is answered, and ends with its ephemeral znodes in one transaction.
 func TestClose(t *testing.T) {
@@ -167,24 +131,158 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// TestHandshake: a client that has seen a later zxid is not served, nor one whose handshake is cut off. Older clients
-// do not send a flag, and get none.
-func TestHandshake(t *testing.T) {
+// TestWhatCheckersRead: the znodes in order, without ZooKeeper's own, also after changes.
+func TestWhatCheckersRead(t *testing.T) {
+	s := New(Options{})
+	c := begin(t, s)
+	var got []string
+	look := func() {
+		got = append(got, strings.Join(s.Children("/"), " "))
+		s.Walk(func(path string, data []byte, _ Stat) { got = append(got, path+"="+string(data)) })
+	}
+	look()
+	c.create("/b", 0)
+	c.must(OpCreate, "/a", []byte("x"), worldAll, 0)
+	c.create("/b/c", 0)
+	look()
+	c.must(OpDelete, "/a", -1)
+	c.must(OpDelete, "/b/c", -1)
+	look()
+	want := []string{"zookeeper", "a b zookeeper", "/a=x", "/b=", "/b/c=", "b zookeeper", "/b="}
+	if !slices.Equal(got, want) {
+		t.Errorf("seen %q, want %q", got, want)
+	}
+	if _, _, ok := s.Get("/a"); ok || s.Children("/a") != nil {
+		t.Error("a deleted znode is found")
+	}
+}
+
+// TestFrames: a frame of 1 MiB, an unknown operation or half a header ends the connection, but not the session.
+func TestFrames(t *testing.T) {
 	s := New(Options{})
 	for _, c := range []struct {
-		body   []any
-		answer int // bytes; 0: closed
+		why   string
+		frame []byte
+		code  Code // of a reply before the end, with zxid -1
 	}{
-		{[]any{0, int64(0), 1000, int64(0), []byte{}}, 36},
-		{[]any{0, int64(0), 1000, int64(0), []byte{}, true}, 37},
-		{[]any{0, int64(99), 1000, int64(0), []byte{}}, 0},
-		{[]any{0, int64(0), 1000, int64(0)}, 0},
+		{"too long", make([]byte, 1<<20), OK},
+		{"too short", make([]byte, 7), OK},
+		{"empty", nil, OK},
+		{"unknown operation", header(77), Unimplemented},
+		{"check alone", header(OpCheck), Unimplemented},
 	} {
-		var e encoder
-		e.values(c.body...)
-		var got []byte
-		if open := s.Open(func(b []byte) { got = b }).Handle(e); len(got) != c.answer || open != (c.answer > 0) {
-			t.Errorf("%v: %d bytes, open: %v", c.body, len(got), open)
+		k := begin(t, s)
+		k.p.Handle(c.frame)
+		if c.code != OK {
+			if r := k.next(); r.code != c.code || r.zxid != -1 {
+				t.Errorf("%s: %s, zxid %d", c.why, r.code, r.zxid)
+			}
 		}
+		if !k.gone || len(k.got) > 0 || s.sessions[k.id] == nil {
+			t.Errorf("%s: closed: %v, frames: %d, session: %v", c.why, k.gone, len(k.got), s.sessions[k.id] != nil)
+		}
+	}
+	k := begin(t, s)
+	data := make([]byte, 1<<20-1-8-4-len("/a")-4-len(worldAllOnWire)-4)
+	if k.create("/a", 0); k.do(OpCreate, "/b", data, worldAll, 0).code != OK {
+		t.Error("a frame of one byte less than 1 MiB is refused")
+	}
+}
+
+// TestWatchesEndWithTheConnection: those of another connection stay.
+func TestWatchesEndWithTheConnection(t *testing.T) {
+	s := New(Options{})
+	a, b := begin(t, s), begin(t, s)
+	a.create("/a", 0)
+	for _, c := range []*client{a, b} {
+		c.must(OpGetData, "/a", true)
+		c.must(OpGetChildren, "/a", true)
+	}
+	a.p.Lost()
+	b.must(OpGetData, "/a", true)
+	again := connect(t, s, 0, a.id, a.key)
+	again.create("/a/b", 0)
+	again.must(OpSetData, "/a", []byte{}, 0)
+	if got := append(a.events(), again.events()...); got != nil {
+		t.Errorf("events %q", got)
+	}
+	if got := b.events(); !slices.Equal(got, []string{"children /a", "changed /a"}) {
+		t.Errorf("events of the other %q", got)
+	}
+	if again.p.Lost(); len(s.data.peers)+len(s.child.peers)+len(s.data.paths[a.p])+len(s.child.paths[a.p]) > 0 {
+		t.Error("watches are left")
+	}
+}
+
+// TestApplied gets each transaction in order, with what came of it.
+func TestApplied(t *testing.T) {
+	var got []string
+	var s *Server
+	s = New(Options{Applied: func(t *Txn) {
+		text := fmt.Sprintf("%d %v %s:", t.Zxid, t.Multi, t.Err)
+		for _, o := range t.Ops {
+			_, _, there := s.Get(o.Path) // the hook sees the state after the transaction
+			text += fmt.Sprintf(" %s %s %q %d %d %s %v", o.Type, o.Path, o.Data, o.Version, o.Flags, o.Err, there)
+		}
+		got = append(got, text)
+	}})
+	c := begin(t, s) // 1
+	c.must(OpCreate, "/s-", []byte("x"), worldAll, Sequential|Ephemeral)
+	c.do(OpDelete, "/s-0000000000", 3)
+	c.multi(set("/s-0000000000", "y", 0), create("/n", 0), check("/none", 2), remove("/n", 0))
+	c.multi(check("/s-0000000000", 0))
+	c.must(OpGetData, "/", false)
+	c.do(OpDelete)
+	want := []string{
+		`2 false ok: create /s-0000000000 "x" -1 3 ok true`,
+		`3 false bad version: delete /s-0000000000 "" 3 0 bad version true`,
+		`4 true no node: setData /s-0000000000 "y" 0 0 ok true create /n "" -1 0 ok false` +
+			` check /none "" 2 0 no node false delete /n "" 0 0 another operation was refused false`,
+		`5 true ok: check /s-0000000000 "" 0 0 ok true`,
+		`6 false marshalling error:`,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%q, want\n%q", got, want)
+	}
+}
+
+// TestIgnore: a mutant does not look at the guard, and only at that one.
+func TestIgnore(t *testing.T) {
+	var ignored string
+	var asked []string
+	s := New(Options{Ignore: func(t *Txn, op int) bool {
+		guard := t.Ops[op].Type.String() + " " + t.Ops[op].Path
+		asked = append(asked, guard)
+		return guard == ignored
+	}})
+	c := begin(t, s)
+	c.create("/a", 0)
+	guards := map[string]operation{
+		"check /a": check("/a", 9), "check /none": check("/none", -1), "setData /a": set("/a", "", 9),
+		"delete /b": remove("/b", 9),
+	}
+	for guard, o := range guards {
+		for _, ignored = range []string{guard, "check /other"} {
+			c.do(OpCreate, "/b", []byte{}, worldAll, 0)
+			want := OK
+			if ignored != guard {
+				want = map[string]Code{"check /none": NoNode}[guard]
+				if want == OK {
+					want = BadVersion
+				}
+			}
+			if codes, _ := c.multi(o); codes[0] != want {
+				t.Errorf("%s with %s ignored: %s, want %s", guard, ignored, codes[0], want)
+			}
+		}
+	}
+	asked = nil
+	c.multi(set("/a", "", -1), create("/c", 0), remove("/c", -1), check("/a", -1))
+	if !slices.Equal(asked, []string{"check /a"}) {
+		t.Errorf("guards asked for: %q", asked)
+	}
+	ignored = "delete /none"
+	if code := c.do(OpDelete, "/none", 3).code; code != NoNode {
+		t.Errorf("a delete without its version of what does not exist: %s", code)
 	}
 }
