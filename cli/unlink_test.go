@@ -1,82 +1,46 @@
 package cli_test
 
 import (
-	"bufio"
 	"fmt"
 	"io"
-	"net"
 	"path"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
 
+	"muster/dev/redisserver"
 	"muster/resource"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
 
-// strangeRedis looks like a Redis that can hold a queue. Its SCAN never ends.
-type strangeRedis struct {
-	addr  string
-	conns atomic.Int32
-	scans atomic.Int32
-	begun chan struct{} // gets a value at the first SCAN
-}
-
-func newStrangeRedis(t *testing.T) *strangeRedis {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	r := &strangeRedis{addr: l.Addr().String(), begun: make(chan struct{}, 1)}
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			r.conns.Add(1)
-			go r.serve(c)
-		}
-	}()
-	return r
-}
-
-// serve answers each line that is the name of a command, and skips all others.
-func (r *strangeRedis) serve(c net.Conn) {
-	defer c.Close()
-	const info = "# Server\r\nredis_version:7.0.0\r\n# Memory\r\nmaxmemory_policy:noeviction\r\n" +
-		"# Replication\r\nrole:master\r\n"
-	replies := map[string]string{
-		"HELLO": "-ERR unknown command\r\n", "CLIENT": "-ERR unknown command\r\n", "SELECT": "+OK\r\n",
-		"INFO": "$" + strconv.Itoa(len(info)) + "\r\n" + info + "\r\n", "HGET": "$-1\r\n",
-		"SCAN": "*2\r\n$1\r\n1\r\n*0\r\n",
-	}
-	for lines := bufio.NewScanner(c); lines.Scan(); {
-		command := strings.ToUpper(lines.Text())
-		if command == "SCAN" && r.scans.Add(1) == 1 {
-			r.begun <- struct{}{}
-		}
-		if _, err := io.WriteString(c, replies[command]); err != nil {
-			return
-		}
-	}
-}
-
 // TestApplyOfAnEndlessRedis: a signal ends the apply while it deletes the keys of a queue that is gone, and the lock is
 // free. A Redis that nothing declares is not asked.
 func TestApplyOfAnEndlessRedis(t *testing.T) {
-	redis := newStrangeRedis(t)
+	var requests atomic.Int32
+	begun := make(chan struct{}, 1)
+	redis, err := redisserver.NewLiar(sharedRedis(t).Addr(), func(request []string) io.Reader {
+		requests.Add(1)
+		if !strings.EqualFold(request[0], "scan") {
+			return nil
+		}
+		select {
+		case begun <- struct{}{}:
+		default:
+		}
+		return strings.NewReader("*2\r\n$1\r\n1\r\n*0\r\n") // there is always more
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { redis.Close() })
 	f := newFixture(t, 0, "")
 	declare := func(names ...string) {
 		var blocks strings.Builder
 		for _, name := range names {
-			fmt.Fprintf(&blocks, "queue %q {\n  root  = %q\n  redis = \"redis://%s\"\n}\n", name, f.root, redis.addr)
+			fmt.Fprintf(&blocks, "queue %q {\n  root  = %q\n  redis = \"redis://%s\"\n}\n", name, f.root, redis.Addr())
 		}
 		f.write(t, 0, blocks.String())
 	}
@@ -84,26 +48,28 @@ func TestApplyOfAnEndlessRedis(t *testing.T) {
 	expect(t, result(f.command(servers.Connect(), "apply", "--yes")), 0)
 	f.occupyQueue(t, "gone")
 	declare("stays")
-	r := startCommand(t, f.command(servers.Connect(), "apply", "--yes"))
-	r.waitFor(t, redis.begun)
+	apply := f.command(servers.Connect(), "apply", "--yes")
+	apply.Env = append(apply.Env, redisEnviron()...)
+	r := startCommand(t, apply)
+	r.waitFor(t, begun)
 	r.signal(t, syscall.SIGTERM)
 	expect(t, r.wait(t), 143, "1 deleted", "some garbage is left for the next apply: ", "stopped by a signal")
 
 	f.occupyQueue(t, "stays")
 	declare()
-	before := redis.conns.Load()
+	before := requests.Load()
 	again := result(f.command(servers.Connect(), "apply", "--yes", "--allow-empty", "--lock-timeout", "0s"))
 	expect(t, again, 0, "1 deleted")
 	for _, name := range []string{"gone", "stays"} { // each on a line of its own
 		line := fmt.Sprintf("some garbage is left for the next apply: %s/%s: "+
 			"what it keeps outside ZooKeeper is not deleted yet: no queue that is declared uses the redis at %s; "+
-			"if keys may be deleted there, add it to MUSTER_REDIS_HOSTS and apply again\n", f.root, name, redis.addr)
+			"if keys may be deleted there, add it to MUSTER_REDIS_HOSTS and apply again\n", f.root, name, redis.Addr())
 		if !strings.Contains(again.stderr, line) {
 			t.Errorf("got %q, want in it %q", again.stderr, line)
 		}
 	}
-	if after := redis.conns.Load(); after != before {
-		t.Errorf("%d connections were made", after-before)
+	if after := requests.Load(); after != before {
+		t.Errorf("%d requests were made", after-before)
 	}
 }
 

@@ -1,15 +1,11 @@
 package tasks
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
-	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,91 +17,6 @@ import (
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
-
-// strangeRedis is a server that looks like a Redis which can hold a queue, and answers SCAN as scan does: with a reply,
-// or, if that is empty, never.
-type strangeRedis struct {
-	addr  string
-	scan  string
-	conns atomic.Int32
-	scans chan struct{} // gets a value for each SCAN while somebody waits for it
-}
-
-func newStrangeRedis(t testing.TB, scan string) *strangeRedis {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	r := &strangeRedis{addr: l.Addr().String(), scan: scan, scans: make(chan struct{}, 1)}
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			r.conns.Add(1)
-			go r.serve(c)
-		}
-	}()
-	return r
-}
-
-func (r *strangeRedis) serve(c net.Conn) {
-	defer c.Close()
-	in := bufio.NewReader(c)
-	const info = "# Server\r\nredis_version:7.0.0\r\n# Memory\r\nmaxmemory_policy:noeviction\r\n" +
-		"# Replication\r\nrole:master\r\n"
-	for {
-		command, err := readCommand(in)
-		if err != nil {
-			return
-		}
-		reply := "-ERR unknown command\r\n"
-		switch strings.ToUpper(command[0]) {
-		case "INFO":
-			reply = fmt.Sprintf("$%d\r\n%s\r\n", len(info), info)
-		case "HGET":
-			reply = "$-1\r\n"
-		case "UNLINK":
-			reply = ":1\r\n"
-		case "SCAN":
-			select {
-			case r.scans <- struct{}{}:
-			default:
-			}
-			reply = r.scan
-		}
-		if _, err := io.WriteString(c, reply); err != nil {
-			return
-		}
-	}
-}
-
-// readCommand reads a list of strings, as clients send them.
-func readCommand(in *bufio.Reader) ([]string, error) {
-	number := func(mark string) int {
-		line, _ := in.ReadString('\n')
-		n, err := strconv.Atoi(strings.TrimPrefix(strings.TrimSpace(line), mark))
-		if err != nil {
-			return -1
-		}
-		return n
-	}
-	command := make([]string, max(0, number("*")))
-	for i := range command {
-		body := make([]byte, max(0, number("$"))+2)
-		if _, err := io.ReadFull(in, body); err != nil {
-			return nil, err
-		}
-		command[i] = string(body[:len(body)-2])
-	}
-	if len(command) == 0 {
-		return nil, io.EOF
-	}
-	return command, nil
-}
 
 // endlessScan is a SCAN reply whose cursor never ends, without keys.
 const endlessScan = "*2\r\n$1\r\n1\r\n*0\r\n"
@@ -119,10 +30,11 @@ func recordAt(addr string) *resource.Record {
 
 // TestUnlinkOfAnEndlessScanEnds by itself.
 func TestUnlinkOfAnEndlessScanEnds(t *testing.T) {
-	r := newStrangeRedis(t, endlessScan)
+	l := newLiar(t)
+	l.to("scan", endlessScan)
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	err := Unlink(ctx, recordAt(r.addr), Access{Getenv: noEnvironment}, []string{r.addr})
+	err := Unlink(ctx, recordAt(l.Addr()), Access{Getenv: noEnvironment}, []string{l.Addr()})
 	if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "pages") {
 		t.Errorf("unlink: %v, want an error of the number of pages", err)
 	}
@@ -130,14 +42,28 @@ func TestUnlinkOfAnEndlessScanEnds(t *testing.T) {
 
 // TestUnlinkEndsWithItsContext, whatever the server does.
 func TestUnlinkEndsWithItsContext(t *testing.T) {
-	for name, scan := range map[string]string{"endless": endlessScan, "no answer": ""} {
+	for name, scan := range map[string]func() io.Reader{
+		"endless":   func() io.Reader { return strings.NewReader(endlessScan) },
+		"no answer": func() io.Reader { return strings.NewReader("") },
+	} {
 		t.Run(name, func(t *testing.T) {
-			r := newStrangeRedis(t, scan)
+			l, scans := newLiar(t), make(chan struct{}, 1)
+			lie := func(request []string) io.Reader {
+				if !strings.EqualFold(request[0], "scan") {
+					return nil
+				}
+				select {
+				case scans <- struct{}{}:
+				default:
+				}
+				return scan()
+			}
+			l.lie.Store(&lie)
 			ctx, cancel := context.WithCancelCause(t.Context())
 			stopped := errors.New("stopped by a signal")
 			ended := make(chan error, 1)
-			go func() { ended <- Unlink(ctx, recordAt(r.addr), Access{Getenv: noEnvironment}, []string{r.addr}) }()
-			<-r.scans
+			go func() { ended <- Unlink(ctx, recordAt(l.Addr()), Access{Getenv: noEnvironment}, []string{l.Addr()}) }()
+			<-scans
 			start := time.Now()
 			cancel(stopped)
 			if err := <-ended; !errors.Is(err, stopped) {
@@ -150,8 +76,8 @@ func TestUnlinkEndsWithItsContext(t *testing.T) {
 
 // TestUnlinkConnectsOnlyToNamedHosts: another one sees no connection at all.
 func TestUnlinkConnectsOnlyToNamedHosts(t *testing.T) {
-	r := newStrangeRedis(t, "*2\r\n$1\r\n0\r\n*0\r\n")
-	host, port, _ := net.SplitHostPort(r.addr)
+	l := newLiar(t)
+	host, port, _ := net.SplitHostPort(l.Addr())
 	environ := func(hosts string) Access {
 		return Access{Getenv: func(name string) string { return map[string]string{queue.EnvHosts: hosts}[name] }}
 	}
@@ -162,17 +88,17 @@ func TestUnlinkConnectsOnlyToNamedHosts(t *testing.T) {
 	}{
 		"nothing":       {environ(""), nil, true},
 		"another":       {environ("127.0.0.2,127.0.0.1:1"), []string{"127.0.0.1:1", "x:" + port}, true},
-		"declared":      {environ(""), []string{r.addr}, false},
+		"declared":      {environ(""), []string{l.Addr()}, false},
 		"environment":   {environ("x, " + host), nil, false},
-		"with a port":   {environ(r.addr), nil, false},
+		"with a port":   {environ(l.Addr()), nil, false},
 		"the host only": {environ(""), []string{host}, true},
 	} {
-		before := r.conns.Load()
-		err := Unlink(t.Context(), recordAt(r.addr), c.access, c.declared)
+		before := l.requests.Load()
+		err := Unlink(t.Context(), recordAt(l.Addr()), c.access, c.declared)
 		if (err != nil) != c.refused || c.refused && !strings.Contains(err.Error(), queue.EnvHosts) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if connected := r.conns.Load() > before; connected == c.refused {
+		if connected := l.requests.Load() > before; connected == c.refused {
 			t.Errorf("%s: connected: %v", name, connected)
 		}
 	}

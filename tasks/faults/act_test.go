@@ -44,10 +44,6 @@ func perform(ctx context.Context, dir, payload string) (string, error) {
 		return "", errNever
 	case deadly:
 		return "", killExecutor()
-	case counted:
-		if err := count(filepath.Join(dir, countFile)); err != nil {
-			return "", err
-		}
 	case uncertain:
 		f, err := os.OpenFile(filepath.Join(dir, "again", words[0]+"-"+words[1]), os.O_CREATE|os.O_EXCL, 0o644)
 		if err == nil {
@@ -56,16 +52,6 @@ func perform(ctx context.Context, dir, payload string) (string, error) {
 		}
 	}
 	return answer(payload), nil
-}
-
-// count adds a byte to a file.
-func count(path string) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write([]byte{'.'})
-	return errors.Join(err, f.Close())
 }
 
 // work takes so long, or until ctx ends.

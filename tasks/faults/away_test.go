@@ -112,29 +112,3 @@ func TestServersAway(t *testing.T) {
 	w.kill(names...)
 	w.uncharged(4 * executors)
 }
-
-// TestRackAway: half of the executors die at once, twice, with the same tasks; then the others.
-func TestRackAway(t *testing.T) {
-	t.Parallel()
-	const seats, executors = 5, 20
-	w := newAway(t, executors)
-	start := func(name string) { w.add(name, false, self, "act-go", w.dir, fmt.Sprint(seats)) }
-	start("other-0")
-	start("other-1")
-	for _, round := range []string{"once", "twice"} {
-		start(round + "-0")
-		start(round + "-1")
-		w.busy(executors, nil)
-		w.kill(round+"-0", round+"-1")
-		soak.Await(t, patience, "half of them to be evicted", func() string {
-			_, q := w.books()
-			books, err := q.Books(t.Context())
-			if err != nil || len(books.Seats) != executors/2 {
-				return fmt.Sprintf("%d seats, %v", len(books.Seats), err)
-			}
-			return ""
-		})
-	}
-	w.kill("other-0", "other-1")
-	w.uncharged(4 * executors)
-}

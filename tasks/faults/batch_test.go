@@ -78,11 +78,7 @@ const (
 	poison    = "never" // fails always, and says that it need not be tried again if it can
 	uncertain = "again" // fails the first time
 	deadly    = "kill"  // kills the executor
-	counted   = "count" // adds a byte to countFile
 )
-
-// countFile is in the directory of a command.
-const countFile = "counted"
 
 // kind is what a task does. A few batches are of poison only.
 func (b batch) kind(index int) string {

@@ -1,11 +1,7 @@
 package faults
 
 import (
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -53,75 +49,6 @@ func (w *world) finished(n int64) {
 		}
 		return ""
 	})
-}
-
-// TestPoisonTask: a task among 1,000 kills each executor that takes it. It dies, and nothing else does or is charged an
-// attempt; the others do not wait for it.
-func TestPoisonTask(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, zkserver.Options{}, sessions(10*time.Second)) // each death is noticed after it
-	var lines []string
-	for i := range 1000 {
-		kind := ordinary
-		if i == 500 {
-			kind = deadly
-		}
-		lines = append(lines, fmt.Sprintf("b %d %s 1000 x", i, kind))
-	}
-	w.submitLines("b", lines)
-	begun := time.Now()
-	const seats = 3
-	done := make(chan int, seats)
-	over := make(chan struct{})
-	var all sync.WaitGroup
-	for i := range seats {
-		argv := w.executor("--lines", "--", self, "act-lines", w.dir)
-		if i == 0 {
-			argv = w.executor("--parallel", "2", "--", self, "act-one", w.dir)
-		}
-		p := w.add(fmt.Sprint("e-", i), false, argv...)
-		all.Go(func() { // a supervisor
-			deaths := 0
-			defer func() { done <- deaths }()
-			for {
-				select {
-				case <-p.run.Done:
-					deaths++
-					if err := p.start(); err != nil {
-						t.Error(err)
-						return
-					}
-				case <-over:
-					return
-				}
-			}
-		})
-	}
-	w.finished(999)
-	others := time.Since(begun)
-	w.finished(1000)
-	t.Logf("the others were done after %s, all after %s", others.Round(time.Second),
-		time.Since(begun).Round(time.Second))
-	close(over)
-	all.Wait()
-	deaths := 0
-	for range seats {
-		deaths += <-done
-	}
-	b, err := w.inRedis()
-	if err != nil || b.Done != 999 || b.Dead != 1 {
-		t.Errorf("%+v, %v", b, err)
-	}
-	_, q := w.books()
-	dead, err := q.DeadTasks(t.Context(), "b", 0)
-	if err != nil || len(dead) != 1 || dead[0].Index != 500 || !strings.Contains(dead[0].Reason, "executor died") {
-		t.Errorf("dead: %+v, %v", dead, err)
-	}
-	w.firstAttempts(q)
-	// Two accidents, and three attempts.
-	if deaths != 5 {
-		t.Errorf("%d executors died", deaths)
-	}
 }
 
 // firstAttempts checks that each task with a result had one attempt.
@@ -264,112 +191,6 @@ func (w *world) evicted(dead map[string]bool) string {
 		}
 	}
 	return ""
-}
-
-// TestExecutorsComeAndGo: one more executor gets its share of the work, and one that leaves gives back what it has in
-// hand, which others execute as if it had never been taken.
-func TestExecutorsComeAndGo(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, zkserver.Options{}, func(q *queue.Queue) { q.Timeouts.Drain = resource.Duration(patience) })
-	const tasks = 20_000
-	var lines []string
-	for i := range tasks {
-		lines = append(lines, fmt.Sprintf("b %d %s 20000 x", i, counted))
-	}
-	w.submitLines("b", lines)
-	// Each executor does two tasks at a time, and notes them in a directory of its own.
-	executor := func(name string) {
-		if err := os.MkdirAll(filepath.Join(w.dir, name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		w.add(name, false, w.executor("--parallel", "2", "--lines", "--", self, "act-lines",
-			filepath.Join(w.dir, name))...)
-	}
-	executor("a")
-	w.performs("a", 1)
-	gaveBack := regexp.MustCompile(`, [1-9]\d* given back`)
-	for more := 1; ; more++ {
-		b := fmt.Sprint("b-", more)
-		begun := time.Now()
-		executor(b)
-		w.share(b, "a")
-		shared := time.Now()
-		w.leaves(b)
-		out, err := os.ReadFile(filepath.Join(w.dir, b+".out"))
-		t.Logf("%s had its share after %s, and has left after %s: %s, %v", b, shared.Sub(begun).Round(time.Millisecond),
-			time.Since(shared).Round(time.Millisecond), out, err)
-		if err != nil || gaveBack.Match(out) {
-			break
-		}
-		if more == 10 { // it may have had nothing in hand at that moment, but not each time
-			t.Fatal("no executor gave anything back")
-		}
-	}
-	w.performs("a", 50)
-	w.add("last", false, self, "act-go", w.dir, "1", "quick")
-	w.finished(tasks)
-	if b, err := w.inRedis(); err != nil || b.Done != tasks {
-		t.Errorf("%+v, %v", b, err)
-	}
-	_, q := w.books()
-	w.firstAttempts(q)
-}
-
-// performed is how many tasks an executor has counted.
-func (w *world) performed(name string) int64 {
-	w.t.Helper()
-	file, err := os.Stat(filepath.Join(w.dir, name, countFile))
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return 0
-	case err != nil:
-		w.t.Fatal(err)
-	}
-	return file.Size()
-}
-
-// performs waits until an executor has performed so many more tasks.
-func (w *world) performs(name string, n int64) {
-	w.t.Helper()
-	before := w.performed(name)
-	soak.Await(w.t, patience, fmt.Sprint(name, " to perform ", n, " more"), func() string {
-		if more := w.performed(name) - before; more < n {
-			return fmt.Sprint(more)
-		}
-		return ""
-	})
-}
-
-// share waits until an executor performs a quarter of what it and another one perform: of 200 tasks in a row. That each
-// gets half does not depend on how fast the machine is, but a busy one does not treat them alike all the time.
-func (w *world) share(name, other string) {
-	w.t.Helper()
-	mine, theirs := w.performed(name), w.performed(other)
-	soak.Await(w.t, patience, name+" to get its share", func() string {
-		m, all := w.performed(name)-mine, w.performed(name)-mine+w.performed(other)-theirs
-		missing := fmt.Sprintf("%d of the last %d", m, all)
-		switch {
-		case all < 200:
-			return missing
-		case 4*m < all:
-			mine, theirs = w.performed(name), w.performed(other)
-			return missing
-		}
-		return ""
-	})
-}
-
-// leaves asks an executor to leave, and checks that it shuts its own seat: nobody has to find that it is gone.
-func (w *world) leaves(name string) {
-	w.t.Helper()
-	if err := w.processes[name].leave(patience); err != nil {
-		w.t.Fatal(err)
-	}
-	_, q := w.books()
-	books, err := q.Books(w.t.Context())
-	if err != nil || len(books.Seats) != 1 {
-		w.t.Errorf("after %s has left: %+v, %v", name, books.Seats, err)
-	}
 }
 
 // joined waits until a process is live.
