@@ -99,3 +99,31 @@ func TestUnfitHandshake(t *testing.T) {
 		})
 	}
 }
+
+// TestFirstReplyMeetsNoWatches: when the library has connected again, it reads the zxid of the last reply if it knows
+// of watches, while it may receive the first reply. That is a race within it. It knows of none: conn sets them. Here a
+// reply comes together with the answer to the handshake, and the race detector would tell.
+func TestFirstReplyMeetsNoWatches(t *testing.T) {
+	t.Parallel()
+	ctx, dir := within(t, 30*time.Second), root(t)
+	r := newRelay(t, shared.Connect())
+	p := proxy(t, r.Addr().String())
+	s, other := dial(t, zkconn.Config{Servers: []string{p.Addr()}}), dial(t, zkconn.Config{})
+	_, _, changed, err := s.GetW(ctx, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply := binary.BigEndian.AppendUint32(nil, 16)
+	reply = binary.BigEndian.AppendUint32(reply, 1<<31-1) // to a request that nobody sent
+	reply = binary.BigEndian.AppendUint64(reply, 1)       // the zxid
+	reply = binary.BigEndian.AppendUint32(reply, 0)
+	r.set(func(r *relay) { r.added = reply })
+	for range 10 {
+		p.Cut()
+		if _, _, err := s.Get(ctx, dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(other.Set(ctx, dir, nil, 0))(t)
+	closes(t, changed, 10*time.Second)
+}

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// relay is a proxy with three faults that zkserver.Proxy does not have: it can drop replies and keep the connection, it
-// can reset a connection just after the handshake, and it can change the answer to a handshake.
+// relay is a proxy with four faults that zkserver.Proxy does not have: it can drop replies and keep the connection, it
+// can reset a connection just after the handshake, and it can change the answer to a handshake, or add to it.
 type relay struct {
 	net.Listener
 	target string
@@ -20,6 +20,7 @@ type relay struct {
 	drop      func(reply []byte) bool // selects replies that are dropped
 	resets    int                     // number of connections that will be reset
 	forge     func(frame []byte)      // changes answers to a handshake on their way to the client
+	added     []byte                  // follows the answer to a handshake at once
 }
 
 func newRelay(t testing.TB, target string) *relay {
@@ -75,6 +76,7 @@ func (r *relay) serve(client *net.TCPConn) {
 			if r.forge != nil {
 				r.forge(frame)
 			}
+			frame = append(frame, r.added...)
 			if reset = r.resets > 0; reset {
 				r.resets--
 			}
