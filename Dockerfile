@@ -1,9 +1,7 @@
-# The image of muster: one static binary and no shell. Every container in examples runs it. make image builds the
-# binary, with Go and without any other image, and writes
+# The image of muster: one static binary and no shell. Every container in examples runs it. make image writes its files
+# into dist/image, with Go and without any other image, and then runs docker, podman or buildah. By hand it is
 #
-#   dist/muster-image.tar    the image, for docker load -i or podman load -i; the same commit gives the same bytes
-#   dist/image               its files, for whatever else builds images; it needs no BuildKit:
-#
+#   ./cli/release/release.sh image
 #   docker build -t registry.example.com/muster:latest -f Dockerfile dist/image
 #   docker run --rm registry.example.com/muster:latest version
 #

@@ -42,15 +42,17 @@ build: buildvcs = $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || ech
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=$(buildvcs) -o muster .
 
-# Archives and packages, and the image, in dist: docs/install.md says what is in them.
+# Archives and packages in dist, and the image where the program that builds it keeps images: docs/install.md says what
+# is in them.
 release:
 	@rm -rf dist
-	@$(GO) run ./release $(if $(MAINTAINER),-maintainer '$(MAINTAINER)')
+	@./cli/release/release.sh
 
 image: IMAGE ?= registry.example.com/muster:latest
+image: ENGINE ?= $(firstword $(foreach name,docker podman buildah,$(shell command -v $(name))) docker)
 image:
-	@$(GO) run ./release -image $(IMAGE)
-	@echo "next: docker load -i dist/muster-image.tar, or podman load"
+	@./cli/release/release.sh image
+	$(ENGINE) build -t $(IMAGE) -f Dockerfile dist/image
 
 setup:
 	@./.ci/setup

@@ -24,67 +24,32 @@ type image struct {
 	attr            *syscall.SysProcAttr
 }
 
-// buildImage does what make image does, and unpacks the image.
+// buildImage does what make image does, up to the files and what the Dockerfile says about running them.
 func buildImage(t *testing.T) *image {
 	t.Helper()
 	dir := t.TempDir()
-	cmd := exec.Command("go", "run", "./release", "-image", ourImage, "-out", dir)
-	cmd.Dir = ".."
+	cmd := exec.Command("../cli/release/release.sh", "image")
+	cmd.Env = append(os.Environ(), "DIST="+dir)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	i := &image{t: t, root: filepath.Join(dir, "root")}
-	i.unpack(filepath.Join(dir, "muster-image.tar"))
+	i := &image{t: t, root: filepath.Join(dir, "image")}
+	for line := range strings.Lines(read(t, "../Dockerfile")) {
+		switch word, rest, _ := strings.Cut(strings.TrimSpace(line), " "); word {
+		case "ENV":
+			i.env = append(i.env, rest)
+		case "ENTRYPOINT":
+			if err := json.Unmarshal([]byte(rest), &i.entrypoint); err != nil {
+				t.Fatalf("the Dockerfile: %v", err)
+			}
+		}
+	}
 	i.attr = i.namespaces(65534)
 	if err := i.command(nil, []string{"version"}).Run(); err != nil {
 		needs.Missing(t, "no namespaces: %v (it takes root, or user namespaces: "+
 			"sysctl kernel.unprivileged_userns_clone=1)", err)
 	}
 	return i
-}
-
-// unpack reads an image as Docker does: the documents say which layer it has, and how it is run.
-func (i *image) unpack(archive string) {
-	i.t.Helper()
-	blobs := i.t.TempDir()
-	tar := func(args ...string) {
-		i.t.Helper()
-		if out, err := exec.Command("tar", args...).CombinedOutput(); err != nil {
-			i.t.Fatalf("tar %q: %v\n%s", args, err, out)
-		}
-	}
-	tar("-xf", archive, "-C", blobs)
-	var manifest []struct {
-		Config           string
-		RepoTags, Layers []string
-	}
-	decodeFile(i.t, filepath.Join(blobs, "manifest.json"), &manifest)
-	if len(manifest) != 1 || !slices.Equal(manifest[0].RepoTags, []string{ourImage}) || len(manifest[0].Layers) != 1 {
-		i.t.Fatalf("the archive has %+v", manifest)
-	}
-	var doc struct {
-		Config struct {
-			User            string
-			Entrypoint, Env []string
-		}
-	}
-	decodeFile(i.t, filepath.Join(blobs, manifest[0].Config), &doc)
-	if doc.Config.User != "65534:65534" {
-		i.t.Errorf("it runs as %q", doc.Config.User)
-	}
-	i.entrypoint, i.env = doc.Config.Entrypoint, doc.Config.Env
-	if err := os.Mkdir(i.root, 0o755); err != nil {
-		i.t.Fatal(err)
-	}
-	tar("-xpf", filepath.Join(blobs, manifest[0].Layers[0]), "-C", i.root)
-}
-
-// decodeFile decodes a file of JSON.
-func decodeFile(t *testing.T, file string, v any) {
-	t.Helper()
-	if err := json.Unmarshal([]byte(read(t, file)), v); err != nil {
-		t.Fatalf("%s: %v", file, err)
-	}
 }
 
 // namespaces has a process run as a user in the folder of the image, as process 1. Whoever is not root has a namespace

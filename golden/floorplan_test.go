@@ -42,7 +42,7 @@ func floorPlan() map[string]room {
 		}},
 		"docs": {}, // the pages that muster prints
 		// make release and make image. It is not linked into muster.
-		"release": {ours: []string{"cli", "exitcode"}, others: []string{
+		"cli/release": {ours: []string{"cli", "exitcode"}, others: []string{
 			"github.com/spf13/", version, "golang.org/x/crypto/x509roots/",
 		}},
 		"resource":       {},

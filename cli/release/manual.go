@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -14,21 +15,21 @@ import (
 	"muster/exitcode"
 )
 
-// manual are the manual pages: one of muster and one of each command, from what --help says. cobra/doc would take that
-// for Markdown: a table in it would become a paragraph, and a * would be lost.
-func manual(root *cobra.Command, at time.Time, version string) []file {
-	pages := []file{page(root, at, version)}
-	for _, c := range root.Commands() {
-		if c.IsAvailableCommand() {
-			pages = append(pages, page(c, at, version))
+// manual are the manual pages by name: one of muster and one of each command, from what --help says. cobra/doc would
+// take that for Markdown: a table in it would become a paragraph, and a * would be lost.
+func manual(root *cobra.Command, at time.Time, version string) map[string][]byte {
+	pages := make(map[string][]byte)
+	for _, c := range append([]*cobra.Command{root}, root.Commands()...) {
+		if c.IsAvailableCommand() || c == root {
+			name := strings.ReplaceAll(c.CommandPath(), " ", "-")
+			pages["man/man1/"+name+".1"] = page(c, name, at, version)
 		}
 	}
 	return pages
 }
 
 // page is the page of a command.
-func page(c *cobra.Command, at time.Time, version string) file {
-	name := strings.ReplaceAll(c.CommandPath(), " ", "-")
+func page(c *cobra.Command, name string, at time.Time, version string) []byte {
 	m := new(roff)
 	fmt.Fprintf(m, ".TH %q 1 %s %q muster\n", strings.ToUpper(name), at.Format(time.DateOnly), "muster "+version)
 	m.request("SH", "NAME")
@@ -40,7 +41,7 @@ func page(c *cobra.Command, at time.Time, version string) file {
 		m.block(c.CommandPath() + " COMMAND [flags]")
 	}
 	m.request("SH", "DESCRIPTION")
-	m.paragraphs(description(c))
+	m.paragraphs(cmp.Or(strings.TrimSpace(c.Long), c.Short+"."))
 	if !c.HasParent() {
 		m.commands(c)
 	}
@@ -53,19 +54,12 @@ func page(c *cobra.Command, at time.Time, version string) file {
 	}
 	if !c.HasParent() {
 		m.exitCodes()
-		return file{name: name + ".1", body: m.Bytes()}
+		return m.Bytes()
 	}
 	m.request("SH", "SEE ALSO")
 	m.text("The options and the exit status of all commands are in")
 	m.request("BR", "muster", "(1).")
-	return file{name: name + ".1", body: m.Bytes()}
-}
-
-func description(c *cobra.Command) string {
-	if c.Long == "" {
-		return c.Short + "."
-	}
-	return strings.TrimSpace(c.Long)
+	return m.Bytes()
 }
 
 // roff is a page in the macros of man(7).
