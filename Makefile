@@ -37,10 +37,11 @@ bench:
 generate:
 	$(GO) generate ./zkstate/znode/...
 
-# In a git repository the binary gets the revision, which muster version prints.
+# In a git repository the binary gets the revision, which muster version prints. Without symbols and debug information
+# it is a third smaller, and a panic still names each function.
 build: buildvcs = $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 build:
-	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=$(buildvcs) -o muster .
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=$(buildvcs) -ldflags='-s -w' -o muster .
 
 # Archives and packages in dist, and the image where the program that builds it keeps images: docs/install.md says what
 # is in them.
