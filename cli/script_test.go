@@ -42,7 +42,9 @@ func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 func testMain(m *testing.M) int {
 	flag.Parse()
 	complain := func(err error) int { fmt.Fprintln(os.Stderr, err); return 1 }
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // nohup ignores it, and every muster would inherit that
+	if signal.Ignored(syscall.SIGHUP) { // by nohup, and every muster would inherit that
+		return complain(startWithoutNohup())
+	}
 	var err error
 	if bin, err = os.MkdirTemp("", "muster-bin-"); err != nil {
 		return complain(err)
@@ -69,6 +71,17 @@ func testMain(m *testing.M) int {
 		}
 	}
 	return code
+}
+
+// startWithoutNohup makes this process the same program again, which does not ignore SIGHUP: a signal that is caught is
+// not inherited. To catch it is not enough, since a worker that a test runs in this process resets it to what it was.
+func startWithoutNohup() error {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	return syscall.Exec(self, os.Args, os.Environ())
 }
 
 func TestScripts(t *testing.T) {
