@@ -6,15 +6,19 @@ import (
 	"math/rand/v2"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
+	"muster/resource"
+	"muster/resource/queue"
+	"muster/tasks/store"
 	"muster/zkstate/election"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
 
 // The keeper is the process with the smallest seat. It looks after the queue: it shuts the seats of processes that are
-// gone (keepseat.go), and finishes what others began and did not end (keepbatch.go, keepold.go).
+// gone, and finishes what others began and did not end.
 //
 // It reads Redis first, then syncs and reads ZooKeeper, and acts on what Redis has and ZooKeeper has no more. Names in
 // Redis contain the transaction that created the znode, which never comes again. So what it decides stays right,
@@ -158,4 +162,576 @@ func (k *keeper) pause(ctx context.Context, d time.Duration, event <-chan struct
 // now is ZooKeeper's time, or earlier: time may stand still while a machine is frozen.
 func (k *keeper) now() time.Time {
 	return k.p.joined.Add(time.Since(k.p.joinedHere) + k.limits.ahead)
+}
+
+// settleTime is how long the keeper waits for more deaths after it has found one. Processes that die together are not
+// found together: ZooKeeper last heard of each up to a third of the session timeout before, and it rounds.
+func settleTime(session time.Duration) time.Duration { return session/3 + 2*time.Second }
+
+// evictGone evicts every seat in Redis that ZooKeeper does not have any more. After the first one it waits for those
+// that died at the same time: whether suspects are charged depends on all of these.
+func (k *keeper) evictGone(ctx context.Context) error {
+	books, err := k.p.store.Books(ctx)
+	if err != nil {
+		return err
+	}
+	standing, err := k.standing(ctx)
+	if err != nil {
+		return err
+	}
+	var gone []string
+	for _, s := range books.Seats {
+		if !standing[s.Name] {
+			gone = append(gone, s.Name)
+		}
+	}
+	if k.evictAt = k.evictionTime(len(gone) > 0); time.Now().Before(k.evictAt) {
+		return nil
+	}
+	k.evictAt = time.Time{}
+	for some := range slices.Chunk(gone, store.MaxItems) {
+		if err := k.evict(ctx, some); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// evict evicts seats. What Redis has of one may be damaged: that does not keep the others.
+func (k *keeper) evict(ctx context.Context, seats []string) error {
+	var damaged []string
+	for more := true; more; {
+		var err error
+		if more, damaged, err = k.p.store.Evict(ctx, store.Died, seats...); err != nil {
+			return err
+		}
+	}
+	if len(damaged) > 0 {
+		k.p.log.Warn("seats cannot be evicted: what Redis has of them is damaged", "seats", damaged)
+	}
+	evicted := slices.DeleteFunc(seats, func(seat string) bool { return slices.Contains(damaged, seat) })
+	if len(evicted) > 0 {
+		k.p.log.Info("evicted seats", "seats", evicted)
+	}
+	return nil
+}
+
+// evictionTime is when the seats that are gone may be evicted; zero: now.
+func (k *keeper) evictionTime(gone bool) time.Time {
+	if gone && k.evictAt.IsZero() && k.limits.settle > 0 {
+		return time.Now().Add(k.limits.settle)
+	}
+	return k.evictAt
+}
+
+// standing are all seats in ZooKeeper, as its leader has them now: by their names in Redis.
+func (k *keeper) standing(ctx context.Context) (map[string]bool, error) {
+	dir := znode.Seats(k.p.config.Root, k.p.Generation)
+	if err := k.p.session.Sync(ctx, dir); err != nil {
+		return nil, err
+	}
+	names, err := k.listSeats(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	known := make(map[string]string, len(names))
+	standing := make(map[string]bool, len(names))
+	for _, name := range names {
+		seat, ok := k.seats[name]
+		if !ok {
+			stat, there, err := k.p.session.Exists(ctx, resource.Join(dir, name))
+			if err != nil {
+				return nil, err
+			}
+			if !there {
+				continue
+			}
+			seat = hex(stat.Czxid)
+		}
+		known[name], standing[seat] = seat, true
+	}
+	k.seats = known
+	return standing, nil
+}
+
+// listSeats lists the seats. The keeper watches them.
+func (k *keeper) listSeats(ctx context.Context, dir string) (names []string, err error) {
+	if k.events != nil {
+		select {
+		case <-k.events:
+		default: // the watch is still set
+			names, _, err = k.p.session.Children(ctx, dir)
+			return names, err
+		}
+	}
+	names, _, k.events, err = k.p.session.ChildrenW(ctx, dir)
+	return names, err
+}
+
+// lookAbandoned evicts the seats that are gone, if nobody has evicted one for long. It first asks what costs little:
+// whether Redis has more seats than ZooKeeper.
+func (k *keeper) lookAbandoned(ctx context.Context) error {
+	books, err := k.p.store.Books(ctx)
+	if err != nil || books.Now.Sub(books.Evicted) < k.limits.abandoned {
+		return err
+	}
+	names, _, err := k.p.session.Children(ctx, znode.Seats(k.p.config.Root, k.p.Generation))
+	if err != nil || len(books.Seats) <= len(names) {
+		return err
+	}
+	if err = k.evictGone(ctx); err != nil || k.evictAt.IsZero() {
+		return err
+	}
+	k.pause(ctx, time.Until(k.evictAt), nil)
+	return k.evictGone(ctx)
+}
+
+// someGone reports whether Redis has more seats than ZooKeeper, or that is not known: what dead processes held is given
+// back soon.
+func (p *Process) someGone() bool {
+	books, err := p.store.Books(p.ctx)
+	if err != nil {
+		return true
+	}
+	dir := znode.Seats(p.config.Root, p.Generation)
+	if err := p.session.Sync(p.ctx, dir); err != nil {
+		return true
+	}
+	names, _, err := p.session.Children(p.ctx, dir)
+	return err != nil || len(books.Seats) > len(names)
+}
+
+// report writes what is amiss, if that has changed. failed is why Redis could not be looked at.
+func (k *keeper) report(ctx context.Context, failed error) error {
+	var zk *zkconn.Error
+	switch {
+	case errors.As(failed, &zk), ctx.Err() != nil:
+		return nil
+	case failed == nil:
+		k.silent, k.health.Redis = time.Time{}, ""
+	case refused(failed), hopeless(failed), isReply(failed), errors.Is(failed, store.ErrReply):
+		k.health.Redis = clip(failed.Error())
+	case k.silent.IsZero():
+		k.silent = time.Now()
+	case time.Since(k.silent) >= k.limits.period:
+		k.health.Redis = "it does not answer"
+	}
+	return k.writeHealth(ctx)
+}
+
+// writeHealth writes k.health unless it is there. It names the seat of who wrote it. Nobody believes it once that is
+// gone, so the write needs no check.
+func (k *keeper) writeHealth(ctx context.Context) error {
+	root, g := k.p.config.Root, k.p.Generation
+	at := znode.QueueHealth(root, g)
+	body, _, err := k.p.session.Get(ctx, at)
+	if err != nil {
+		return err
+	}
+	was, bad := znode.DecodeAny[znode.Health](body)
+	k.health.Seat = k.p.seat[len(znode.Seats(root, g))+1:]
+	slices.Sort(k.health.Lost)
+	slices.Sort(k.health.Failed)
+	mine := bad == nil && was != nil && was.Seat == k.health.Seat
+	switch {
+	case mine && sameHealth(*was, k.health), !mine && sameHealth(znode.Health{}, k.health):
+		return nil
+	}
+	if body, err = znode.Encode(k.health); err != nil {
+		return err
+	}
+	_, err = k.p.session.Set(ctx, at, body, -1)
+	if errors.Is(err, zkconn.ErrUnknown) { // the next pass reads it again
+		return nil
+	}
+	return err
+}
+
+// sameHealth reports whether two findings are the same, whoever made them.
+func sameHealth(a, b znode.Health) bool {
+	return a.Completed == b.Completed && a.MoreLost == b.MoreLost && a.Redis == b.Redis && a.Full == b.Full &&
+		slices.Equal(a.Lost, b.Lost) && slices.Equal(a.Failed, b.Failed)
+}
+
+// clip shortens a text for people to what a znode takes.
+func clip(text string) string { return strings.ToValidUTF8(text[:min(len(text), 1000)], "") }
+
+// batchPage is how many batches are read from Redis at once.
+const batchPage = 200
+
+// repair compares the batches of Redis and ZooKeeper, and finishes what was begun. Between two batches it evicts seats
+// that are gone. An error of Redis ends it; the next pass begins again. What concerns one batch only is logged.
+func (k *keeper) repair(ctx context.Context) error {
+	found, err := k.readBatches(ctx) // before ZooKeeper
+	if err != nil {
+		return err
+	}
+	manifests, err := k.readManifests(ctx)
+	if err != nil {
+		return err
+	}
+	amiss := znode.Health{Redis: k.health.Redis}
+	if amiss.Full, err = k.p.store.Full(ctx, int64(k.p.Queue().MaxBytes)); err != nil {
+		return err
+	}
+	for id, b := range found {
+		if m, there := manifests[id]; there && (b.Broken != "" || m.Life == "" || b.Life == m.Life) {
+			continue
+		}
+		if err := k.one(id, "removed from redis", k.removeEnded(ctx, id, b.Life)); err != nil {
+			return err
+		}
+		if err := k.seatsFirst(ctx); err != nil {
+			return err
+		}
+		delete(found, id)
+	}
+	for id, m := range manifests {
+		var known *store.Batch
+		if b, there := found[id]; there && b.Broken == "" {
+			known = &b
+		}
+		if err := k.repairBatch(ctx, id, m, known, &amiss); err != nil {
+			return err
+		}
+		if err := k.seatsFirst(ctx); err != nil {
+			return err
+		}
+	}
+	k.health = amiss
+	return errors.Join(k.forgetEnded(ctx), k.dropDead(ctx))
+}
+
+// seatsFirst evicts the seats that are gone, if seats have changed, or if those that died together have had the time to
+// go. So neither many batches hold that up, nor many processes that come and go the batches.
+func (k *keeper) seatsFirst(ctx context.Context) error {
+	select {
+	case <-k.events:
+	default:
+		if k.evictAt.IsZero() || time.Now().Before(k.evictAt) {
+			return nil
+		}
+	}
+	return k.evictGone(ctx)
+}
+
+// repairBatch does what is to be done about one batch, of which b is what Redis has; nil: nothing that can be used.
+func (k *keeper) repairBatch(ctx context.Context, id string, m Manifest, b *store.Batch, amiss *znode.Health) error {
+	switch {
+	case b == nil || !waitsForWatcher(*b):
+	case b.Tries < b.Attempts:
+		amiss.Completed++
+	case len(amiss.Failed) < znode.MaxHealth:
+		amiss.Failed = append(amiss.Failed, id)
+	}
+	do := decide(m, b, k.now(), k.limits)
+	if do.repair == repairLost || do.how == znode.EndUnattended {
+		var err error
+		if do, err = k.decideAgain(ctx, id, m); err != nil {
+			return k.one(id, "", err)
+		}
+	}
+	switch {
+	case do.repair != repairLost:
+		return k.one(id, do.String(), k.carryOut(ctx, id, m, do))
+	case len(amiss.Lost) == znode.MaxHealth:
+		amiss.MoreLost++
+	default:
+		amiss.Lost = append(amiss.Lost, id)
+	}
+	return nil
+}
+
+// decideAgain decides about a batch that Redis did not have when ZooKeeper did: it may have come since, or ended.
+func (k *keeper) decideAgain(ctx context.Context, id string, m Manifest) (decision, error) {
+	var known *store.Batch
+	b, err := k.p.store.Batch(ctx, id)
+	switch {
+	case err == nil && b.Broken == "" && b.Life == m.Life:
+		known = &b
+	case err != nil && !errors.Is(err, store.ErrNoBatch) && !errors.Is(err, store.ErrBroken):
+		return decision{}, err
+	}
+	if m, err = manifest(ctx, k.p.session, k.p.config.Root, k.p.Generation, id); err != nil {
+		return decision{}, err
+	}
+	return decide(m, known, k.now(), k.limits), nil
+}
+
+// one logs an error that concerns one batch only, and what was done. It returns any other error.
+func (k *keeper) one(id, did string, err error) error {
+	switch {
+	case err == nil && did != "":
+		k.p.log.Info("repaired a batch", "batch", id, "did", did)
+	case err == nil:
+	case refused(err), errors.Is(err, ErrNoBatch), errors.Is(err, ErrGoesOn), denied(err):
+		k.p.log.Debug("a batch is looked at again later", "batch", id, "error", err)
+	default:
+		return err
+	}
+	return nil
+}
+
+// denied reports whether ZooKeeper refused a request, such as for the version or the ACL of one znode.
+func denied(err error) bool {
+	var zk *zkconn.Error
+	return errors.As(err, &zk) && !slices.ContainsFunc([]error{
+		zkconn.ErrUnknown, zkconn.ErrNotSent, zkconn.ErrSessionLost, zkconn.ErrUnreachable, context.Canceled,
+	}, func(e error) bool { return errors.Is(err, e) })
+}
+
+// readBatches reads all batches that Redis has.
+func (k *keeper) readBatches(ctx context.Context) (map[string]store.Batch, error) {
+	all := map[string]store.Batch{}
+	for skip := 0; ; skip += batchPage {
+		page, err := k.p.store.Batches(ctx, skip, batchPage)
+		if err != nil {
+			return nil, err
+		}
+		for _, b := range page {
+			all[b.ID] = b
+		}
+		if len(page) < batchPage { // one that another process removes meanwhile may hide one, until the next pass
+			return all, nil
+		}
+	}
+}
+
+// readManifests reads all batches that ZooKeeper has; one that cannot be read is there, without tasks. The keeper
+// follows them, so only new ones cost a read. What it knows may be a moment old: every write has the version read.
+func (k *keeper) readManifests(ctx context.Context) (map[string]Manifest, error) {
+	dir := znode.Batches(k.p.config.Root, k.p.Generation)
+	if err := k.p.session.Sync(ctx, dir); err != nil {
+		return nil, err
+	}
+	ids, _, err := k.p.session.Children(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		k.p.followBatch(id)
+	}
+	all := map[string]Manifest{}
+	for _, id := range ids {
+		m, err := k.p.Manifest(ctx, id)
+		switch {
+		case errors.Is(err, ErrNoBatch): // it has ended just now
+		case ctx.Err() != nil:
+			return nil, err
+		case err != nil:
+			k.p.log.Warn("a batch cannot be read", "batch", id, "error", err)
+			all[id] = Manifest{Life: m.Life}
+		default:
+			all[id] = m
+		}
+	}
+	return all, nil
+}
+
+// waitsForWatcher reports whether a batch is completed, and its results wait for a watcher.
+func waitsForWatcher(b store.Batch) bool {
+	return completed(b) && b.Results == string(queue.ResultsWatcher) && b.Holder == ""
+}
+
+// completed reports whether all tasks of a batch have ended.
+func completed(b store.Batch) bool {
+	return (b.State == string(znode.BatchOpen) || b.State == string(znode.BatchPaused)) && b.Done+b.Dead == b.Tasks
+}
+
+// removeEnded removes a batch from Redis, unless ZooKeeper has it: what the keeper knows may be a moment old. life is
+// "" if it could not be read.
+func (k *keeper) removeEnded(ctx context.Context, id, life string) error {
+	if life == "" { // Redis refuses this unless it cannot tell the life: another one may have begun since
+		_, err := k.p.store.Remove(ctx, id, "unknown")
+		var r *store.Refusal
+		if !errors.Is(err, store.ErrLife) || !errors.As(err, &r) {
+			return err
+		}
+		life = r.Detail
+	}
+	m, err := manifest(ctx, k.p.session, k.p.config.Root, k.p.Generation, id)
+	if err == nil && m.Life == life || err != nil && !errors.Is(err, ErrNoBatch) {
+		return err
+	}
+	_, err = k.p.store.Remove(ctx, id, life)
+	return err
+}
+
+// carryOut does what was decided about a batch.
+func (k *keeper) carryOut(ctx context.Context, id string, m Manifest, do decision) error {
+	switch do.repair {
+	case repairEnd:
+		return EndBatch(ctx, k.p.session, k.p.store, k.p.config.Root, k.p.Generation, id, m, do.how, k.p.Identity)
+	case repairReopen:
+		_, err := k.p.store.Open(ctx, id, m.Life, m.Tasks)
+		return err
+	case repairSet:
+		_, err := k.p.store.Set(ctx, id, m.Life, int64(m.Version), m.Weight, string(m.State))
+		return err
+	case repairOpened:
+		m.State = znode.BatchOpen
+	case repairCompleted:
+		m.Completed = k.now()
+	case repairRetried:
+		m.Retrying = false
+	case repairResumed:
+		m.Completed = time.Time{}
+	default:
+		return nil
+	}
+	return k.writeManifest(ctx, id, m)
+}
+
+// writeManifest writes a manifest at the version read. If the answer is lost, the next pass looks again.
+func (k *keeper) writeManifest(ctx context.Context, id string, m Manifest) error {
+	body, err := znode.Encode(m.BatchManifest)
+	if err != nil {
+		return err
+	}
+	_, err = k.p.session.Set(ctx, znode.Batch(k.p.config.Root, k.p.Generation, id), body, m.Version)
+	if errors.Is(err, zkconn.ErrUnknown) {
+		return k.p.session.Settled(ctx)
+	}
+	return err
+}
+
+// repair is what the keeper does about a batch.
+type repair int
+
+const (
+	repairNone      repair = iota
+	repairEnd              // end it
+	repairLost             // Redis does not have it: name it
+	repairReopen           // Redis has all its tasks, but went back to before it was opened
+	repairSet              // Redis has another weight or state
+	repairOpened           // its submitter has opened it, and not said so
+	repairCompleted        // note that it is completed
+	repairResumed          // note that it is not, after all
+	repairRetried          // who retried its dead tasks is gone
+)
+
+// String is for the log; "" if nothing is done.
+func (r repair) String() string {
+	return [...]string{
+		"", "ended", "", "opened in redis", "set in redis", "opened", "noted that it is completed",
+		"noted that it goes on", "noted that nobody retries it",
+	}[r]
+}
+
+// decision is a repair; of repairEnd also how the batch ends.
+type decision struct {
+	repair
+	how znode.EndState
+}
+
+// decide says what to do about a batch, of which b is what Redis has of this life; nil: nothing that can be used. now
+// is ZooKeeper's time.
+func decide(m Manifest, b *store.Batch, now time.Time, l keepLimits) decision {
+	switch {
+	case m.Tasks == 0: // it cannot be decoded
+		return decision{}
+	case m.State == znode.BatchCancelled:
+		return decision{repairEnd, znode.EndCancelled}
+	case m.State == znode.BatchSubmitting:
+		return decideSubmitting(m, b, now.Sub(m.Modified), l)
+	case b == nil:
+		return decision{repair: repairLost}
+	case b.State == string(znode.BatchSubmitting):
+		if b.Tasks == m.Tasks {
+			return decision{repair: repairReopen}
+		}
+		return decision{repair: repairLost}
+	case b.Version < int64(m.Version) && (b.State != string(m.State) || b.Weight != m.Weight):
+		return decision{repair: repairSet}
+	}
+	return decideCompleted(m, completed(*b), now, l)
+}
+
+// decideSubmitting is for a batch that nobody has written to for a while.
+func decideSubmitting(m Manifest, b *store.Batch, idle time.Duration, l keepLimits) decision {
+	switch {
+	case b != nil && b.State != string(znode.BatchSubmitting):
+		if idle >= l.finish {
+			return decision{repair: repairOpened}
+		}
+	case idle >= l.giveUp && m.From == "": // or else tasks that are there only would go
+		return decision{repairEnd, znode.EndUnattended}
+	}
+	return decision{}
+}
+
+// decideCompleted is for a batch whose results no watcher collects.
+func decideCompleted(m Manifest, all bool, now time.Time, l keepLimits) decision {
+	keep, kept := m.Results.Keep()
+	switch {
+	case m.Retrying && now.Sub(m.Modified) >= l.giveUp:
+		return decision{repair: repairRetried}
+	case m.Retrying:
+	case m.Results == queue.ResultsWatcher:
+	case all && m.Results == queue.ResultsDiscard:
+		return decision{repairEnd, znode.EndDiscarded}
+	case all && m.Completed.IsZero():
+		return decision{repair: repairCompleted}
+	case !all && !m.Completed.IsZero():
+		return decision{repair: repairResumed}
+	case all && kept && now.Sub(m.Completed) >= keep:
+		return decision{repairEnd, znode.EndDiscarded}
+	case all && !kept && now.Sub(m.Modified) >= l.attend:
+		return decision{repairEnd, znode.EndUnattended}
+	}
+	return decision{}
+}
+
+// forgetEnded deletes what is known of batches that ended long ago, a page in each pass.
+func (k *keeper) forgetEnded(ctx context.Context) error {
+	dir := znode.EndedDays(k.p.config.Root, k.p.Generation)
+	days, _, err := k.p.session.Children(ctx, dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range days {
+		day, err := znode.ParseEndedDay(name)
+		if err != nil || k.now().Sub(day) < 24*time.Hour+k.limits.ended {
+			continue
+		}
+		return k.forgetDay(ctx, resource.Join(dir, name))
+	}
+	return nil
+}
+
+// forgetDay deletes a page of a day, or its folder.
+func (k *keeper) forgetDay(ctx context.Context, dir string) error {
+	ids, _, err := k.p.session.Children(ctx, dir)
+	if err != nil {
+		return err
+	}
+	var ops []zkconn.Op
+	for _, id := range ids[:min(len(ids), k.limits.page)] {
+		ops = append(ops, zkconn.DeleteOp(resource.Join(dir, id), -1))
+	}
+	if len(ids) <= k.limits.page {
+		ops = append(ops, zkconn.DeleteOp(dir, -1))
+	}
+	_, err = k.p.session.Multi(ctx, ops...)
+	switch {
+	case errors.Is(err, zkconn.ErrNoNode), errors.Is(err, zkconn.ErrNotEmpty), errors.Is(err, zkconn.ErrUnknown):
+		return nil // another process does so too: the next pass looks again
+	}
+	return err
+}
+
+// dropDead drops dead tasks that are older than they are kept, a page of each batch in each pass.
+func (k *keeper) dropDead(ctx context.Context) error {
+	books, err := k.p.store.Books(ctx)
+	if err != nil || books.WithDead == 0 {
+		return err
+	}
+	before := books.Now.Add(-time.Duration(k.p.Queue().KeepDead))
+	ids, err := k.p.store.DeadBatches(ctx, before, k.limits.page)
+	for _, id := range ids {
+		if _, err := k.p.store.Drop(ctx, id, min(k.limits.page, store.MaxItems), before); err != nil {
+			return err
+		}
+	}
+	return err
 }

@@ -1,7 +1,18 @@
+// Package tasks is a process's side of a queue: it submits batches, executes their tasks, or watches for completed
+// batches. ZooKeeper says who is there and which batches exist; Redis (package store) holds tasks and results.
+//
+// A [Process] is a live executor or watcher. Everything that it holds ends with Process.Context. It takes nothing while
+// ZooKeeper is silent, and keeps working until its session has ended.
+//
+// The process with the smallest seat also looks after the queue: it shuts the seats of processes that are gone, and
+// finishes what others began and did not end.
+//
+// The package runs no commands and prints nothing; package wrap does. It makes up no data that Redis lost.
 package tasks
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -15,6 +26,62 @@ import (
 	"muster/tasks/store"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
+)
+
+// Config says who joins what.
+type Config struct {
+	Root, Queue string
+	Identity    string // the name of this process; see worker.Identify
+	Role        queue.Role
+	Parallel    int // commands at once of an executor
+	Redis       Access
+	// Waiting, unless nil, is called when Join begins to wait: for what. It is called again when Join waits for
+	// something else.
+	Waiting func(what string)
+	Log     *slog.Logger // nil discards
+
+	keep *keepLimits // for tests
+}
+
+// limits are those of the keeper of q.
+func (c Config) limits(q queue.Queue) keepLimits {
+	if c.keep != nil {
+		return *c.keep
+	}
+	l := defaultKeepLimits()
+	l.settle = settleTime(time.Duration(q.Timeouts.Session))
+	return l
+}
+
+// The errors of Join, besides those of the session and of package store.
+var (
+	// ErrNoQueue means that nobody created the queue in time. Apply it, or check its name and root.
+	ErrNoQueue = errors.New("no such queue")
+	// ErrNotOpen means that the queue took no processes in time: they were asked to stop, or somebody deleted a part of
+	// it by hand. Apply again.
+	ErrNotOpen = errors.New("the queue is not open")
+	// ErrHeld means that another process is this identity. Wait until it ends, or use another identity.
+	ErrHeld = errors.New("another process holds this identity")
+	// ErrRedis means that Redis did not answer in time. Look at it, and try again.
+	ErrRedis = errors.New("redis does not answer")
+	// ErrUnknown means that the answer to a join was lost. Close the session, and join in another one: what was
+	// created ends with the session.
+	ErrUnknown = zkconn.ErrUnknown
+)
+
+// The errors with which a membership ends, and those of its calls.
+var (
+	// ErrSessionLost means that the session has ended. Stop all commands, and join again.
+	ErrSessionLost = zkconn.ErrSessionLost
+	// ErrRemoved means that somebody deleted the seat or the znode of this process by hand, or that the queue was
+	// deleted. Stop all commands. Join again, if the queue still exists.
+	ErrRemoved = errors.New("this process is no longer in the queue")
+	// ErrRecover means that an earlier call had an unknown outcome. Call Recover.
+	ErrRecover = errors.New("recover first")
+	// ErrNoBatch means that the queue has no unfinished batch of this name: it has ended, or was never submitted.
+	ErrNoBatch = errors.New("no such unfinished batch")
+	// ErrManifest means that somebody wrote into the manifest of a batch what cannot be read. Delete it.
+	ErrManifest = errors.New("the manifest of the batch cannot be read")
 )
 
 // Process is a live executor or watcher of a queue. It is one until its Context ends.
@@ -245,4 +312,184 @@ func (p *Process) standing(ctx context.Context) error {
 		return context.Cause(p.ctx)
 	}
 	return nil
+}
+
+// Call makes one call of this seat: f gets the next seq. Only one is under way at a time. After an error that leaves
+// the outcome unknown, and after store.ErrSeq and store.ErrNoSeat, every Call fails with ErrRecover until Recover.
+func (p *Process) Call(ctx context.Context, f func(ctx context.Context, seq int64) error) error {
+	if err := p.lock(ctx); err != nil {
+		return err
+	}
+	defer p.unlock()
+	if p.unknown != nil {
+		return fmt.Errorf("%w: %w", ErrRecover, p.unknown)
+	}
+	err := f(ctx, p.seq+1)
+	switch {
+	case err == nil:
+		p.seq++
+		p.answered()
+	case !refused(err), errors.Is(err, store.ErrSeq), errors.Is(err, store.ErrNoSeat):
+		p.unknown = err
+	}
+	return err
+}
+
+// lock waits until no call of the seat is under way.
+func (p *Process) lock(ctx context.Context) error {
+	select {
+	case <-p.calls:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-p.ctx.Done():
+		return context.Cause(p.ctx)
+	}
+	if p.ctx.Err() != nil {
+		p.unlock()
+		return context.Cause(p.ctx)
+	}
+	return nil
+}
+
+func (p *Process) unlock() { p.calls <- struct{}{} }
+
+// hello lets the seat in, whose znode stands. The caller is the only one who calls.
+func (p *Process) hello(ctx context.Context) error {
+	seq, err := p.store.Hello(ctx, p.Seat, storeRole(p.config.Role), max(p.config.Parallel, 1))
+	if err == nil {
+		p.seq = max(p.seq, seq)
+	}
+	return err
+}
+
+// Recover makes sure of what the seat holds, after an unknown outcome, store.ErrSeq or store.ErrNoSeat. It says which
+// of keep is still in hand, at most store.MaxItems; the rest goes back, uncharged. A call that was sent before does
+// nothing after that. It waits until Redis answers. ErrRemoved or ErrSessionLost: the seat is gone, and so is the
+// membership.
+func (p *Process) Recover(ctx context.Context, keep []store.Held) (kept []store.Held, err error) {
+	if err := p.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer p.unlock()
+	p.seq++ // that of the call whose outcome is unknown
+	for {
+		kept, more, err := p.store.Sync(ctx, p.Seat, p.seq+1, keep)
+		switch {
+		case err == nil:
+			p.seq++
+			if !more {
+				if !errors.Is(p.unknown, store.ErrReply) { // or else the next call may get no better answer
+					p.answered()
+				}
+				p.unknown = nil
+				return kept, nil
+			}
+			continue
+		case errors.Is(err, store.ErrSeq), errors.Is(err, store.ErrNoSeat):
+			err = p.helloAgain(ctx)
+		case refused(err):
+			return nil, err
+		}
+		if err == nil {
+			continue
+		}
+		if ctx.Err() != nil || hopeless(err) {
+			return nil, err
+		}
+		if err := p.Pause(ctx, err); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// helloAgain lets the seat in again if its znode stands.
+func (p *Process) helloAgain(ctx context.Context) error {
+	if err := p.standing(ctx); err != nil {
+		return err
+	}
+	return p.hello(ctx)
+}
+
+// Pause waits a while after an error of Redis, longer each time. It logs the first one. The error is why ctx or the
+// membership has ended.
+func (p *Process) Pause(ctx context.Context, err error) error {
+	p.mu.Lock()
+	failures := p.away
+	p.away++
+	p.mu.Unlock()
+	if failures == 0 {
+		p.log.Warn("waiting for redis", "error", err)
+	}
+	timer := time.NewTimer(backoff(failures))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-p.ctx.Done():
+		return context.Cause(p.ctx)
+	}
+}
+
+// answered notes that Redis answers.
+func (p *Process) answered() {
+	p.mu.Lock()
+	failures := p.away
+	p.away = 0
+	p.mu.Unlock()
+	if failures > 0 {
+		p.log.Info("redis answers again")
+	}
+}
+
+// Load is how much work a queue has.
+type Load struct {
+	Batches  int           // with keys in Redis
+	Waiting  int64         // tasks that nobody has
+	Hand     int64         // tasks that executors have
+	Done     int64         // of these batches
+	Dead     int64         // of these batches
+	Attempts int64         // at tasks that have ended, of all batches ever
+	Bytes    int64         // that Redis holds of the queue
+	Oldest   time.Duration // since the oldest batch with waiting tasks was submitted; 0: nothing waits
+}
+
+// maxLoad is how many batches are counted, and loadPage how many of them one script reads.
+const maxLoad, loadPage = 1000, 100
+
+// Load counts the work of the queue. Of the tasks it counts those of the oldest 1,000 batches.
+func (p *Process) Load(ctx context.Context) (Load, error) {
+	books, err := p.store.Books(ctx)
+	if err != nil {
+		return Load{}, err
+	}
+	l := Load{Batches: books.Batches, Attempts: books.Finished, Bytes: books.Bytes}
+	oldest := ""
+	for skip := 0; skip < min(books.Batches, maxLoad); skip += loadPage {
+		page, err := p.store.Batches(ctx, skip, loadPage)
+		if err != nil {
+			return Load{}, err
+		}
+		for _, b := range page {
+			waiting := b.Waiting + b.Returned + b.Late
+			l.Waiting, l.Hand, l.Done, l.Dead = l.Waiting+waiting, l.Hand+b.Out, l.Done+b.Done, l.Dead+b.Dead
+			if oldest == "" && waiting > 0 {
+				oldest = b.ID
+			}
+		}
+	}
+	if oldest != "" {
+		l.Oldest, err = p.age(ctx, oldest)
+	}
+	return l, err
+}
+
+// age is the time since a batch was submitted; 0 if it has ended meanwhile.
+func (p *Process) age(ctx context.Context, id string) (time.Duration, error) {
+	m, err := p.Manifest(ctx, id)
+	if errors.Is(err, ErrNoBatch) {
+		return 0, nil
+	}
+	return max(time.Since(m.Since), 0), err
 }

@@ -3,13 +3,17 @@ package tasks
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/resource"
 	"muster/resource/queue"
 	"muster/tasks/store"
 )
@@ -78,3 +82,244 @@ func isReply(err error) bool {
 	var reply redis.Error
 	return errors.As(err, &reply)
 }
+
+// Lookout reads what Redis holds of a queue, for who looks at it. It changes nothing, there or in ZooKeeper, needs no
+// session, and does not wait: an error of Redis is returned.
+type Lookout struct {
+	client   *redis.Client
+	st       *store.Queue
+	maxBytes int64
+}
+
+// NewLookout connects to the Redis of the queue that has this Record. Close it at the end.
+func NewLookout(ctx context.Context, rec *resource.Record, a Access) (*Lookout, error) {
+	q := queue.Of(rec)
+	client, err := a.connect(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	return &Lookout{client, open(client, q, rec.Generation), int64(q.MaxBytes)}, nil
+}
+
+// Close closes the connection.
+func (l *Lookout) Close() { _ = l.client.Close() }
+
+// Full is that of store.Queue.
+func (l *Lookout) Full(ctx context.Context) (held int64, err error) {
+	return l.st.Full(ctx, l.maxBytes)
+}
+
+// Batches reads the books of all unfinished batches, by id.
+func (l *Lookout) Batches(ctx context.Context) (map[string]store.Batch, error) {
+	return l.st.AllBatches(ctx)
+}
+
+// Hands counts the tasks in the hands of these seats, by seat and batch.
+func (l *Lookout) Hands(ctx context.Context, seats []string) (map[string]map[string]int, error) {
+	return l.st.Hands(ctx, seats)
+}
+
+// Dead reads the dead tasks of a batch, the oldest first, without the first skip ones: at most store.MaxItems. A Reason
+// is what DecodeAnswer decodes.
+func (l *Lookout) Dead(ctx context.Context, batch string, skip int64) ([]store.DeadTask, error) {
+	return l.st.DeadTasks(ctx, batch, skip)
+}
+
+// The lists on which processes wait. Each holds at most one token.
+const (
+	WakeExecutor = "wake:e"
+	WakeWatcher  = "wake:w"
+)
+
+// waiter is a BLPOP on a connection of its own. One at a time is under way.
+type waiter struct {
+	wake chan struct{} // Wake was called
+
+	mu    sync.Mutex
+	conn  *redis.Conn
+	id    int64         // of the connection
+	ended chan struct{} // closed when the BLPOP under way has ended; nil: none is
+}
+
+// unblockLimit is how long Wait waits for the end of a BLPOP that it has ended early.
+const unblockLimit = time.Second
+
+// Wake makes a Wait return that is under way, or else the next one.
+func (p *Process) Wake() {
+	select {
+	case p.waiter.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Wait blocks until there is a token on a list of the queue, until Wake, or for at most a while. It also returns when
+// Redis does not answer: the next call tells.
+func (p *Process) Wait(ctx context.Context, key string, atMost time.Duration) {
+	timer := time.NewTimer(atMost)
+	defer timer.Stop()
+	ended := p.block(key, atMost)
+	select {
+	case <-ended:
+		return
+	case <-p.waiter.wake:
+	case <-timer.C:
+	case <-ctx.Done():
+	case <-p.ctx.Done():
+		return // the end of the membership ends it
+	}
+	p.unblock(ended)
+}
+
+// block starts a BLPOP, unless one is under way. The channel is closed at its end.
+func (p *Process) block(key string, atMost time.Duration) <-chan struct{} {
+	w := &p.waiter
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended != nil {
+		return w.ended
+	}
+	ended := make(chan struct{})
+	w.ended = ended
+	begun := p.background(func() {
+		defer close(ended)
+		conn, err := p.waitConn()
+		if err == nil { // the shortest timeout that the library sends is a second
+			err = conn.BLPop(p.ctx, max(atMost, time.Second), p.key(key)).Err()
+		}
+		if err != nil && !errors.Is(err, redis.Nil) { // the next call may be answered, and this never be
+			_ = Rest(p.ctx, 2)
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.ended = nil
+		if err != nil && !errors.Is(err, redis.Nil) && w.conn != nil {
+			_ = w.conn.Close()
+			w.conn = nil
+		}
+	})
+	if !begun {
+		close(ended)
+	}
+	return ended
+}
+
+// waitConn is the connection for BLPOP.
+func (p *Process) waitConn() (*redis.Conn, error) {
+	w := &p.waiter
+	w.mu.Lock()
+	conn := w.conn
+	w.mu.Unlock()
+	if conn != nil {
+		return conn, nil
+	}
+	conn = p.client.Conn()
+	id, err := conn.ClientID(p.ctx).Result()
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.conn, w.id = conn, id
+	return conn, nil
+}
+
+// unblock ends a BLPOP, so that it takes no token from a process which has nothing to do.
+func (p *Process) unblock(ended <-chan struct{}) {
+	ctx, cancel := context.WithTimeout(p.ctx, unblockLimit)
+	defer cancel()
+	for tries := 0; ; tries++ {
+		p.waiter.mu.Lock()
+		conn, id := p.waiter.conn, p.waiter.id
+		p.waiter.mu.Unlock()
+		if conn != nil {
+			_ = p.client.ClientUnblock(ctx, id).Err() // the BLPOP may not have come yet: again
+		}
+		timer := time.NewTimer(10 * time.Millisecond << min(tries, 5))
+		select {
+		case <-ended:
+			timer.Stop()
+			return
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+	}
+}
+
+// key is a key of the queue.
+func (p *Process) key(name string) string { return keyPrefix(p.Generation) + name }
+
+// unlinkPage is how many places for keys are looked at, or keys deleted, at once; unlinkPages is how often. A Redis
+// with more keys than that is too large to be searched, or is none.
+const (
+	unlinkPage  = 1000
+	unlinkPages = 100_000
+)
+
+// Unlink deletes everything that a generation of a queue has in Redis: all keys that begin with its prefix. rec is the
+// copy of its Record. Nobody may work in that generation any more. It may be called again after any error, and ends
+// with ctx.
+//
+// Those who worked in the generation may have written that copy. So Unlink connects only to hosts, as host:port, or to
+// those that MUSTER_REDIS_HOSTS names, and deletes nothing if Redis says that the keys are of another queue.
+func Unlink(ctx context.Context, rec *resource.Record, access Access, hosts []string) error {
+	q := queue.Of(rec)
+	c, err := access.config(q)
+	if err != nil {
+		return err
+	}
+	at, err := queue.ParseRedis(q.Redis)
+	if err != nil {
+		return err
+	}
+	for _, host := range at.Hosts {
+		if !slices.Contains(hosts, host) && !c.Hosts.Include(host) {
+			return fmt.Errorf("no queue that is declared uses the redis at %s; if keys may be deleted there, add it to %s "+
+				"and apply again", host, queue.EnvHosts)
+		}
+	}
+	client, err := store.Connect(ctx, c)
+	if err == nil {
+		defer client.Close()
+		defer context.AfterFunc(ctx, func() { _ = client.Close() })() // a read does not end with ctx
+		err = unlinkAll(ctx, client, q, keyPrefix(rec.Generation))
+	}
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("redis at %s: %w", strings.Join(at.Hosts, ","), context.Cause(ctx))
+	}
+	return err
+}
+
+// unlinkAll deletes the keys that begin with prefix, if they are those of q.
+func unlinkAll(ctx context.Context, client *redis.Client, q queue.Queue, prefix string) error {
+	id, err := client.HGet(ctx, prefix+"q", "id").Result()
+	switch {
+	case err != nil && !errors.Is(err, redis.Nil): // nil: it is deleted already, others may not be
+		return fmt.Errorf("redis: %w", err)
+	case err == nil && id != q.Path():
+		return store.ErrOtherQueue
+	}
+	glob := strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(prefix) + "*"
+	var cursor uint64
+	for range unlinkPages {
+		var page []string
+		if page, cursor, err = client.Scan(ctx, cursor, glob, unlinkPage).Result(); err != nil {
+			return fmt.Errorf("redis: scan: %w", err)
+		}
+		page = slices.DeleteFunc(page, func(key string) bool { return !strings.HasPrefix(key, prefix) })
+		if len(page) > 0 {
+			if err := client.Unlink(ctx, page...).Err(); err != nil {
+				return fmt.Errorf("redis: unlink: %w", err)
+			}
+		}
+		if cursor == 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("redis: %d pages of keys, and there are more", unlinkPages)
+}
+
+// keyPrefix is that of all keys of a generation.
+func keyPrefix(generation string) string { return "muster:{" + generation + "}:" }

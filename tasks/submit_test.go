@@ -1,13 +1,19 @@
 package tasks
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"muster/dev/zkserver"
 	"muster/resource"
 	"muster/resource/queue"
 	"muster/tasks/store"
@@ -154,3 +160,298 @@ func TestSubmitWithoutPermission(t *testing.T) {
 }
 
 func contains(err error, text string) bool { return err != nil && strings.Contains(err.Error(), text) }
+
+// fault is a hook of a client of Redis: something happens at the nth command.
+type fault struct {
+	nth, seen int
+	before    bool   // the command is not sent; or else its reply is lost
+	late      bool   // nothing is lost: then comes before the command
+	then      func() // what else happens
+}
+
+func (l *fault) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (l *fault) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (l *fault) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		l.seen++
+		if l.seen-1 != l.nth {
+			return next(ctx, cmd)
+		}
+		if l.late {
+			l.then()
+			return next(ctx, cmd)
+		}
+		if !l.before {
+			_ = next(ctx, cmd)
+		}
+		l.then()
+		cmd.SetErr(io.ErrUnexpectedEOF)
+		return io.ErrUnexpectedEOF
+	}
+}
+
+// submitWith is Submit with a faulty client.
+func (f *fixture) submitWith(ctx context.Context, id string, source Source, l *fault) (Submitted, error) {
+	f.t.Helper()
+	client, err := Access{Getenv: noEnvironment}.connect(f.t.Context(), f.queue)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	client.AddHook(l)
+	x := newSubmission(f.s, f.submitConfig(id), source)
+	x.join.client, x.join.url = client, f.queue.Redis
+	defer x.join.disconnect()
+	err = x.run(ctx)
+	return x.out, err
+}
+
+// inOrder checks that a batch has these tasks, by executing it, and ends it.
+func (f *fixture) inOrder(id string, n int) {
+	f.t.Helper()
+	var want []string
+	for i := range n {
+		want = append(want, fmt.Sprint(i))
+	}
+	m := f.batch(id)
+	if b := f.inRedis(id); b.State != "open" || b.Declared != b.Sum && b.Bytes != b.Sum || m.State != znode.BatchOpen {
+		f.t.Errorf("%+v, in redis %+v", m, b)
+	}
+	if had := f.worker("w-" + id).work(echo); !slices.Equal(had, want) {
+		f.t.Errorf("%d tasks were executed, not %d in order", len(had), n)
+	}
+	if err := f.operator().Collected(f.t.Context(), id, m); err != nil {
+		f.t.Fatal(err)
+	}
+	if b := f.books(); b.Batches != 0 || b.Bytes != 0 {
+		f.t.Errorf("left in redis: %+v", b)
+	}
+}
+
+// TestSubmitLostReplies: at each command of Redis the request or the reply is lost; the submit goes on, or it dies and
+// another one goes on. Every task is there once, in its place.
+func TestSubmitLostReplies(t *testing.T) {
+	f := newFixture(t)
+	const tasks = 1500
+	for _, before := range []bool{false, true} {
+		for _, dies := range []bool{false, true} {
+			for nth, hit := 0, true; hit; nth++ {
+				id := fmt.Sprintf("b%d-%t-%t", nth, before, dies)
+				ctx, cancel := context.WithCancel(t.Context())
+				hit = false
+				l := &fault{nth: nth, before: before, then: func() {
+					if hit = true; dies {
+						cancel()
+					}
+				}}
+				got, err := f.submitWith(ctx, id, numbered(tasks), l)
+				if hit && dies {
+					if err == nil || got.Manifest.Life == "" && nth > 1 { // at first it looks for dead tasks
+						t.Fatalf("%s: it ended with %v and %+v", id, err, got)
+					}
+					f.submit(id, numbered(tasks))
+				} else if err != nil {
+					t.Fatalf("%s: %v", id, err)
+				}
+				cancel()
+				f.inOrder(id, tasks)
+			}
+		}
+	}
+}
+
+// TestSubmitLostRepliesOfZooKeeper: likewise for the two writes of the manifest.
+func TestSubmitLostRepliesOfZooKeeper(t *testing.T) {
+	f := newFixture(t)
+	proxy := newProxy(t, servers.Addrs()[0])
+	for nth := range 2 {
+		for name, lose := range map[string]func(func(int32, []byte) bool) <-chan struct{}{
+			"reply": proxy.DropReply, "request": proxy.BeforeSend,
+		} {
+			id := fmt.Sprint("b", nth, name)
+			seen := 0
+			lost := lose(func(op int32, req []byte) bool {
+				if (op == zkserver.OpMulti || op == zkserver.OpSetData) && bytes.Contains(req, []byte(id)) {
+					seen++
+					return seen == nth+1
+				}
+				return false
+			})
+			if _, err := Submit(t.Context(), dial(t, proxy.Addr()), f.submitConfig(id), numbered(10)); err != nil {
+				t.Fatalf("%s: %v", id, err)
+			}
+			<-lost
+			f.inOrder(id, 10)
+		}
+	}
+}
+
+// TestEndLostReplies: whatever is lost at the end of a batch, doing it again ends it, once.
+func TestEndLostReplies(t *testing.T) {
+	f := newFixture(t)
+	proxy := newProxy(t, servers.Addrs()[0])
+	for _, name := range []string{"reply", "request", "dies"} {
+		got := f.submit(name, numbered(3))
+		end := func(st *store.Queue) error {
+			return EndBatch(t.Context(), dial(t, proxy.Addr()), st, f.queue.Root, f.generation(), name, got.Manifest,
+				znode.EndCancelled, "tester")
+		}
+		match := func(op int32, req []byte) bool { return op == zkserver.OpMulti && bytes.Contains(req, []byte(name)) }
+		st := f.store()
+		switch name {
+		case "reply":
+			proxy.DropReply(match)
+		case "request":
+			proxy.BeforeSend(match)
+		case "dies": // between ZooKeeper and Redis
+			client, err := Access{Getenv: noEnvironment}.connect(t.Context(), f.queue)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			l := &fault{nth: 1, before: true, then: func() {}}
+			client.AddHook(l)
+			if err := end(open(client, f.queue, f.generation())); err == nil || f.books().Batches != 1 {
+				t.Fatalf("%v, %+v", err, f.books())
+			}
+		}
+		if err := end(st); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		e, err := f.operator().Ended(t.Context(), name)
+		if err != nil || e == nil || e.How != znode.EndCancelled || f.books().Batches != 0 {
+			t.Errorf("%s: %+v, %v, %+v", name, e, err, f.books())
+		}
+	}
+}
+
+// TestSubmitOfABatchThatEnds: a batch with a dead task ends after another submit of it has read its manifest. That one
+// says how it has ended. The dead tasks of another batch of this name are refused.
+func TestSubmitOfABatchThatEnds(t *testing.T) {
+	f := newFixture(t)
+	got := f.submit("b", numbered(1))
+	f.executeAll(f.join("e", queue.Executor), func(int64) (store.Outcome, []byte) { return store.Never, []byte("no") })
+	st := f.store()
+	end := &fault{late: true, then: func() {
+		err := EndBatch(t.Context(), f.s, st, f.queue.Root, f.generation(), "b", got.Manifest, znode.EndCollected, "tester")
+		if err != nil {
+			t.Error(err)
+		}
+	}}
+	again, err := f.submitWith(t.Context(), "b", numbered(1), end)
+	if err != nil || again.Ended == nil || again.Ended.Dead != 1 {
+		t.Errorf("%+v, %v", again, err)
+	}
+	day := znode.EndedDay(f.queue.Root, f.generation(), again.Ended.Ended)
+	if err := f.s.Delete(t.Context(), resource.Join(day, "b"), -1); err != nil { // it is forgotten
+		t.Fatal(err)
+	}
+	if other, err := f.submitWith(t.Context(), "b", numbered(2), &fault{nth: -1}); !errors.Is(err, store.ErrDead) {
+		t.Errorf("%+v, %v", other, err)
+	}
+}
+
+// TestSubmitAfterRedisLostTheBatch: a submit with the id of a batch that Redis lost writes it again.
+func TestSubmitAfterRedisLostTheBatch(t *testing.T) {
+	f := newFixture(t)
+	got := f.submit("b", numbered(1200))
+	if _, err := f.store().Remove(t.Context(), "b", got.Manifest.Life); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.operator().Pause(t.Context(), "b"); err == nil {
+		t.Error("a lost batch was paused")
+	}
+	if _, err := f.operator().Resume(t.Context(), "b"); err == nil {
+		t.Error("a lost batch was resumed")
+	}
+	if again := f.submit("b", numbered(1200)); !again.Found || again.Manifest.Life != got.Manifest.Life {
+		t.Errorf("%+v", again)
+	}
+	f.inOrder("b", 1200)
+}
+
+// afterwards is a hook of a client of Redis: it sees each command before its caller knows the reply.
+type afterwards func(cmd redis.Cmder, err error)
+
+func (after afterwards) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (after afterwards) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (after afterwards) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		after(cmd, err)
+		return err
+	}
+}
+
+// TestSubmitBesideARefusedOne: Redis refuses a batch for dead tasks that came after they were looked for. They are
+// dropped, and another submit goes on with the manifest, before the first one knows: so that does not take it back.
+func TestSubmitBesideARefusedOne(t *testing.T) {
+	f := newFixture(t)
+	f.submit("first", numbered(1)) // which makes the folders
+	if err := f.operator().Cancel(t.Context(), "first"); err != nil {
+		t.Fatal(err)
+	}
+	client, err := Access{Getenv: noEnvironment}.connect(t.Context(), f.queue)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := newSubmission(f.s, f.submitConfig("b"), numbered(3))
+	x.join.client, x.join.url = client, f.queue.Redis
+	defer x.join.disconnect()
+	var other Submitted
+	came := false
+	client.AddHook(afterwards(func(cmd redis.Cmder, err error) {
+		switch {
+		case !came && err == nil && slices.Contains(cmd.Args(), any("dead")):
+			came = true
+			f.leaveDead("b")
+		case err != nil && strings.HasPrefix(err.Error(), "DEAD"):
+			if _, err := f.operator().DropDead(t.Context(), "b"); err != nil {
+				t.Error(err)
+			}
+			other = f.submit("b", numbered(3))
+		}
+	}))
+	if err := x.run(t.Context()); err != nil || x.out.Manifest.Life == "" || x.out.Manifest.Life != other.Manifest.Life {
+		t.Errorf("%v: %+v beside %+v", err, x.out, other)
+	}
+	f.inOrder("b", 3)
+}
+
+// leaveDead leaves a dead task of a batch of which ZooKeeper knows nothing.
+func (f *fixture) leaveDead(id string) {
+	f.t.Helper()
+	st, ctx := f.store(), f.t.Context()
+	b := store.NewBatch{ID: id, Life: "x", Weight: 1, Attempts: 1, Results: "watcher", Bytes: 33}
+	_, err := st.Begin(ctx, b, 1<<20)
+	if err == nil {
+		_, err = st.Append(ctx, id, "x", 0, [][]byte{{'x'}})
+	}
+	if err == nil {
+		_, err = st.Open(ctx, id, "x", 1)
+	}
+	if err == nil {
+		_, err = st.Hello(ctx, "1", store.Executor, 1)
+	}
+	if err == nil {
+		_, err = st.Turn(ctx, "1", 1, store.Turn{Idle: 1, MaxBytes: 1 << 20})
+	}
+	if err == nil {
+		dead := store.Result{Task: store.Task{Batch: id}, Attempt: 1, Outcome: store.Never, Data: []byte("no")}
+		_, err = st.Turn(ctx, "1", 2, store.Turn{Results: []store.Result{dead}, MaxBytes: 1 << 20})
+	}
+	if err == nil {
+		_, err = st.Remove(ctx, id, "x")
+	}
+	if err == nil {
+		_, _, err = st.Evict(ctx, store.Left, "1")
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}

@@ -1,12 +1,44 @@
+// Package store is what a queue keeps in Redis: the scripts in lua, one for each change, and the calls of them.
+//
+// A script reads and checks everything before its first write, so a refused call changes nothing. A call is sent once:
+// after an error that is not a [Refusal], its outcome is unknown, and [Queue.Sync] tells a seat what it holds.
+// Repeating a call is safe, also late: the scripts know a repeat by the offset, the life, the version or the seq.
+//
+// It refuses to evict keys under memory pressure, to guess who is alive (ZooKeeper knows), and to run a batch whose
+// keys do not fit its counts.
+//
+// Every key begins with muster:{<generation>}: and is one of
+//
+//	q               hash: format, id, vt (virtual ns), bytes, mean (ns), seen, born, slots, weights, evicted (ms)
+//	ids             sorted set: every batch that has keys, by its number
+//	hands           hash: seat → role:slots:seq, or shut:how:role:slots; how: 0 left, 1 died, 2 its suspect is charged
+//	h:<seat>        hash: batch:index → number of the batch:attempt:deaths:charge:payload; batch:watch → its number;
+//	                suspect → the field of the suspect, which is a claim or alone
+//	run             sorted set: batches that can be taken from, by their virtual time
+//	b:<id>          hash: the counts of a batch, see [Batch]
+//	b:<id>:w        list: payloads of waiting tasks; the first one has the index "taken"
+//	b:<id>:again    list: returned tasks, index:attempt:deaths:payload; suspects on the left
+//	b:<id>:late     sorted set: the same, by when they are due (ms)
+//	b:<id>:r        list: results, index:attempt:ns:result
+//	late            sorted set: batch → when its first late task is due
+//	dead            sorted set: batch with dead tasks → when the first of them died
+//	d:<id>          list: dead tasks, index:attempt:deaths:ms:length of the reason:reason and payload
+//	full            sorted set: complete batches that nobody claimed → when a watcher may claim them; inf is never
+//	wake:e, wake:w  lists: at most one token for an executor or a watcher that waits
 package store
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"muster/tasks/store/lua"
 )
 
 // Limits of one call, each way. The last item may go over MaxBytes.
@@ -180,4 +212,287 @@ func flag(on bool) int {
 		return 1
 	}
 	return 0
+}
+
+// scripts are the programs by name.
+type scripts map[string]*redis.Script
+
+// standard are the scripts of all queues.
+var standard = sync.OnceValue(func() scripts { return loadScripts(lua.Clock()) })
+
+// loadScripts makes the scripts with a part that defines now().
+func loadScripts(clock string) scripts {
+	all := scripts{}
+	for name, text := range lua.Scripts(clock) {
+		all[name] = redis.NewScript(text)
+	}
+	return all
+}
+
+// What a script refuses. Each is the Is of a [Refusal].
+var (
+	// ErrNoSeat means that the seat is not let in, or was shut. Look at the seat's znode: if it stands, say hello and
+	// sync; otherwise stop.
+	ErrNoSeat = errors.New("unknown seat")
+	// ErrSeq means that another call of the seat came before this one. Sync.
+	ErrSeq = errors.New("out of sequence")
+	// ErrNoBatch means that Redis has no keys of this batch: it was removed or lost.
+	ErrNoBatch = errors.New("no such batch in redis")
+	// ErrBroken means that keys of the batch do not fit its counts. Only Remove works on it.
+	ErrBroken = errors.New("keys of the batch do not fit its counts")
+	// ErrLife means that Redis has an earlier or later batch of the same name. Read the manifest again.
+	ErrLife = errors.New("another batch of this name")
+	// ErrOffset means that the batch has another length. Go on there.
+	ErrOffset = errors.New("the batch has another length")
+	// ErrState means that the batch is in a state that does not allow it.
+	ErrState = errors.New("not possible in this state of the batch")
+	// ErrFull means that the queue holds max_bytes. Try again later.
+	ErrFull = errors.New("the queue is full")
+	// ErrDead means that dead tasks of an earlier batch of this name are kept. Retry or drop them first.
+	ErrDead = errors.New("dead tasks of an earlier batch of this name are kept")
+	// ErrClaimed means that a watcher has the batch.
+	ErrClaimed = errors.New("a watcher has the batch")
+	// ErrLimit means that a call has more than MaxItems, or more than MaxBytes before its last item.
+	ErrLimit = errors.New("too much for one call")
+	// ErrArgument means that a script does not take such an argument.
+	ErrArgument = errors.New("an argument that the script does not take")
+	// ErrFormat means that another version of muster wrote the queue's keys. Use that version.
+	ErrFormat = errors.New("the queue in redis has another format")
+	// ErrOtherQueue means that the keys belong to another queue. Name another database.
+	ErrOtherQueue = errors.New("the keys in redis are of another queue")
+	// ErrMemory means that Redis has no memory left. Wait, or raise its maxmemory.
+	ErrMemory = errors.New("redis is out of memory")
+)
+
+// Refusal is a script's answer that it changed nothing, and why.
+type Refusal struct {
+	Err    error  // one of the errors of this package
+	Detail string // what Redis has: the last seq, the length, the state, the life
+}
+
+func (r *Refusal) Error() string {
+	if r.Detail == "" {
+		return r.Err.Error()
+	}
+	return fmt.Sprintf("%v (%s)", r.Err, r.Detail)
+}
+
+func (r *Refusal) Unwrap() error { return r.Err }
+
+// refusal turns an error reply of a script into a Refusal. It returns nil for other errors.
+func refusal(err error) *Refusal {
+	var reply redis.Error
+	if !errors.As(err, &reply) {
+		return nil
+	}
+	code, detail, _ := strings.Cut(reply.Error(), " ")
+	known := map[string]error{
+		"NOSEAT": ErrNoSeat, "SEQ": ErrSeq, "NOBATCH": ErrNoBatch, "BROKEN": ErrBroken, "LIFE": ErrLife,
+		"OFFSET": ErrOffset, "STATE": ErrState, "FULL": ErrFull, "DEAD": ErrDead, "CLAIMED": ErrClaimed,
+		"LIMIT": ErrLimit, "ARGUMENT": ErrArgument, "FORMAT": ErrFormat, "QUEUE": ErrOtherQueue, "OOM": ErrMemory,
+	}
+	if known[code] == nil {
+		return nil
+	}
+	return &Refusal{known[code], detail}
+}
+
+// Task names a task: its batch and its position there.
+type Task struct {
+	Batch string
+	Index int64
+}
+
+func (t Task) field() string { return t.Batch + ":" + strconv.FormatInt(t.Index, 10) }
+
+// Outcome is how an attempt at a task ended.
+type Outcome string
+
+// The outcomes.
+const (
+	Done  Outcome = "o" // Data is the result
+	Again Outcome = "r" // Data is the reason; the task is late, or dead after its last attempt
+	Never Outcome = "d" // Data is the reason; the task is dead at once
+)
+
+// Result is the end of an attempt.
+type Result struct {
+	Task
+	Attempt int
+	Outcome Outcome
+	Took    time.Duration
+	Data    []byte
+}
+
+func (r *Result) meta() string {
+	return strconv.Itoa(r.Attempt) + ":" + string(r.Outcome) + ":" + strconv.FormatInt(max(0, r.Took.Nanoseconds()), 10)
+}
+
+// Turn is one call of an executor.
+type Turn struct {
+	Results  []Result      // at most MaxItems and MaxBytes
+	Idle     int           // commands with nothing to do; at least so many tasks are granted, if there are
+	Room     time.Duration // how much more work the executor wants in its hand
+	Backoff  time.Duration // before a second attempt; doubled each time, at most 100 times as much
+	MaxBytes int64         // of the queue
+}
+
+// Grant is consecutive tasks of one batch, from an index, all at the same attempt (from 1).
+type Grant struct {
+	Batch    string
+	Index    int64
+	Attempt  int
+	Payloads [][]byte
+}
+
+// Refused is a result that did not count, and why: "held": not in this hand; "gone": the batch was removed; "broken".
+type Refused struct {
+	Result int // its position in Turn.Results
+	Why    string
+}
+
+// Turned is the answer to a Turn.
+type Turned struct {
+	Granted []Grant
+	Refused []Refused
+	Due     time.Duration // until a late task is due; negative: there is none
+	Level   int           // 1: above MaxBytes, only the oldest batch is granted; 2: above twice MaxBytes, nothing is
+	Alone   bool          // nothing is granted while the hand is not empty: it has a suspect, or is to have one
+}
+
+// Turn returns late tasks that are due, counts results of what is in the seat's hand, and grants tasks. seq is one more
+// than the seat's last one. After any other error than a Refusal, and after ErrSeq, call Sync.
+func (q *Queue) Turn(ctx context.Context, seat string, seq int64, t Turn) (Turned, error) {
+	args := make([]any, 0, 6+3*len(t.Results))
+	args = append(args, seat, seq, t.Idle, max(0, t.Room.Nanoseconds()), t.Backoff.Milliseconds(), t.MaxBytes)
+	for _, r := range t.Results {
+		args = append(args, r.field(), r.meta(), r.Data)
+	}
+	reply, err := q.call(ctx, "turn", args...)
+	if err != nil {
+		return Turned{}, err
+	}
+	out, err := parseTurn(reply, len(t.Results))
+	return out, q.failed("turn", err)
+}
+
+// parseTurn takes apart the answer to a turn with so many results.
+func parseTurn(reply any, results int) (Turned, error) {
+	var s shape
+	l := s.list(reply, 4, 4)
+	out := Turned{Due: s.wait(l[0]), Level: int(s.number(l[3], 0, 3))}
+	if out.Level == 3 {
+		out.Level, out.Alone = 0, true
+	}
+	for _, v := range s.list(l[1], 0, results) {
+		r := s.list(v, 2, 2)
+		out.Refused = append(out.Refused, Refused{int(s.number(r[0], 0, int64(results)-1)), s.text(r[1], maxText)})
+	}
+	for _, v := range s.list(l[2], 0, MaxItems) {
+		g := s.list(v, 4, 4)
+		payloads := s.list(g[3], 1, MaxItems)
+		grant := Grant{s.batch(g[0]), s.count(g[1]), int(s.number(g[2], 1, maxCount)), make([][]byte, len(payloads))}
+		for i, p := range payloads {
+			grant.Payloads[i] = []byte(s.text(p, maxBulk))
+		}
+		out.Granted = append(out.Granted, grant)
+	}
+	if s.err != nil {
+		return Turned{}, s.err
+	}
+	return out, nil
+}
+
+// Held is something a seat believes to hold: a task at an attempt, or with Claim a batch.
+type Held struct {
+	Task
+	Attempt int
+	Claim   bool
+}
+
+func (h Held) field() string {
+	if h.Claim {
+		return h.Batch + ":watch"
+	}
+	return h.Task.field()
+}
+
+// Sync returns what of keep is in the seat's hand, and gives back one page of the rest; nobody is charged. seq is
+// anything above the seat's last one; a call with a lower one that arrives later is refused. While more is true, call
+// it again with the next seq.
+func (q *Queue) Sync(ctx context.Context, seat string, seq int64, keep []Held) (kept []Held, more bool, err error) {
+	args := make([]any, 0, 2+2*len(keep))
+	args = append(args, seat, seq)
+	for _, h := range keep {
+		attempt := h.Attempt
+		if h.Claim {
+			attempt = 0
+		}
+		args = append(args, h.field(), attempt)
+	}
+	reply, err := q.call(ctx, "sync", args...)
+	if err != nil {
+		return nil, false, err
+	}
+	has, more, err := parseSync(reply)
+	if err != nil {
+		return nil, false, q.failed("sync", err)
+	}
+	for _, h := range keep {
+		if has[h.field()] {
+			kept = append(kept, h)
+		}
+	}
+	return kept, more, nil
+}
+
+func parseSync(reply any) (has map[string]bool, more bool, err error) {
+	var s shape
+	l := s.list(reply, 1, maxItems)
+	has, more = map[string]bool{}, s.number(l[0], 0, 1) == 1
+	for _, v := range l[1:] {
+		has[s.text(v, maxText)] = true
+	}
+	return has, more, s.err
+}
+
+// Claimed is a complete batch that a watcher has.
+type Claimed struct {
+	Batch, Life string
+	Done, Dead  int64
+	Try         int // from 1
+}
+
+// Claim gives a complete batch to a watcher: nil if there is none. next is until another one may be claimed; negative:
+// there is none. seq is as for Turn.
+func (q *Queue) Claim(ctx context.Context, seat string, seq int64) (got *Claimed, next time.Duration, err error) {
+	reply, err := q.call(ctx, "claim", seat, seq)
+	if err != nil {
+		return nil, 0, err
+	}
+	got, next, err = parseClaim(reply)
+	return got, next, q.failed("claim", err)
+}
+
+func parseClaim(reply any) (got *Claimed, next time.Duration, err error) {
+	var s shape
+	l := s.list(reply, 1, 6)
+	next = s.wait(l[0])
+	if len(l) > 1 {
+		l = s.list(reply, 6, 6)
+		got = &Claimed{s.batch(l[1]), s.text(l[2], maxText), s.count(l[3]), s.count(l[4]), int(s.count(l[5]))}
+	}
+	if s.err != nil {
+		return nil, 0, s.err
+	}
+	return got, next, nil
+}
+
+// Unclaim gives a claimed batch back. With a reason a try is charged, and the batch may be claimed again after the
+// back-off, doubled for each try; after its last try nobody may claim it. It returns false if the seat did not have it.
+func (q *Queue) Unclaim(
+	ctx context.Context, seat string, seq int64, batch, reason string, backoff time.Duration,
+) (bool, error) {
+	n, err := q.count(ctx, "unclaim", seat, seq, batch, flag(reason != ""), backoff.Milliseconds(), reason)
+	return n == 1, err
 }

@@ -2,9 +2,12 @@ package storemodel
 
 import (
 	"cmp"
+	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // count is the script that reads the books.
@@ -122,4 +125,234 @@ func (m *Queue) deadBefore(before float64, n int) []any {
 		reply = append(reply, id)
 	}
 	return reply
+}
+
+func joined(parts []string) string { return strings.Join(parts, " | ") }
+
+func score(n float64) string {
+	if math.IsInf(n, 1) {
+		return "inf"
+	}
+	return str(n)
+}
+
+// Keys is what Redis must have, by key without the queue's prefix. Sorted sets are member@score, in order; hashes are
+// field=value, sorted. Items are separated by " | ".
+func (m *Queue) Keys() map[string]string {
+	all := map[string]string{}
+	put := func(key string, parts []string) {
+		if len(parts) > 0 {
+			all[key] = joined(parts)
+		}
+	}
+	if m.id != "" {
+		put("q", fields(map[string]float64{
+			"format": 1, "vt": m.vt, "bytes": m.Bytes, "mean": m.mean, "seen": m.seen, "born": m.born, "slots": m.slots,
+			"weights": m.weights(), "evicted": m.evictedTime,
+		}, "id="+m.id))
+	}
+	zset := func(key string, pass func(b *Batch) bool, by func(b *Batch) float64) {
+		var parts []string
+		for _, b := range m.sorted(pass, by) {
+			parts = append(parts, b.ID+"@"+score(by(b)))
+		}
+		put(key, parts)
+	}
+	zset("ids", func(*Batch) bool { return true }, func(b *Batch) float64 { return b.born })
+	zset("run", (*Batch).runnable, func(b *Batch) float64 { return b.v })
+	zset("full", func(b *Batch) bool { return b.Complete() && b.Holder == "" },
+		func(b *Batch) float64 { return b.fullAt })
+	zset("late", func(b *Batch) bool { return len(b.late) > 0 }, func(b *Batch) float64 { return b.late[0].At })
+	var hands []string
+	for name, s := range m.Seats {
+		put("h:"+name, s.render())
+		hands = append(hands, name+"="+s.entry())
+	}
+	slices.Sort(hands)
+	put("hands", hands)
+	for id, b := range m.Batches {
+		put("b:"+id, b.render(m.out(b)))
+		put("b:"+id+":w", b.waiting)
+		put("b:"+id+":r", b.Finished)
+		var again, late []string
+		for _, h := range b.again {
+			again = append(again, h.returned())
+		}
+		for _, h := range b.late {
+			late = append(late, h.returned()+"@"+str(h.At))
+		}
+		put("b:"+id+":again", again)
+		put("b:"+id+":late", late)
+	}
+	m.renderDead(put)
+	for key, on := range map[string]bool{"wake:e": m.wakeE, "wake:w": m.wakeW} {
+		if on {
+			all[key] = "1"
+		}
+	}
+	return all
+}
+
+func (m *Queue) renderDead(put func(key string, parts []string)) {
+	for _, b := range sortedKeys(m.Dead) {
+		var parts []string
+		for _, d := range m.Dead[b] {
+			parts = append(parts, deadEntry(d))
+		}
+		put("d:"+b, parts)
+	}
+	var all []string
+	for _, id := range m.deadBefore(math.Inf(1), len(m.deadSince)) {
+		all = append(all, id.(string)+"@"+str(m.deadSince[id.(string)]))
+	}
+	put("dead", all)
+}
+
+func (s *Seat) render() (parts []string) {
+	for f, h := range s.Hand {
+		if strings.HasSuffix(f, ":watch") {
+			parts = append(parts, f+"="+str(h.born))
+		} else {
+			parts = append(parts, f+"="+handEntry(h))
+		}
+	}
+	if s.suspect != "" {
+		parts = append(parts, "suspect="+s.suspect)
+	}
+	slices.Sort(parts)
+	return parts
+}
+
+func (b *Batch) render(out float64) []string {
+	return fields(map[string]float64{
+		"born": b.born, "weight": b.weight, "attempts": b.attempts, "version": b.Version, "declared": b.declared,
+		"sum": b.sum, "tasks": b.Tasks(), "taken": b.taken, "out": out, "done": b.Done(), "dead": b.Dead,
+		"bytes": b.bytes, "big": b.big, "rbig": b.rbig, "v": b.v, "mean": b.mean, "seen": b.seen, "tries": b.tries,
+		"falls": b.falls,
+	}, "life="+b.Life, "state="+b.State, "results="+b.Results, "holder="+b.Holder, "because="+b.because)
+}
+
+func fields(numbers map[string]float64, parts ...string) []string {
+	for f, n := range numbers {
+		parts = append(parts, f+"="+strconv.FormatFloat(n, 'f', -1, 64))
+	}
+	slices.Sort(parts)
+	return parts
+}
+
+// Check says what of the books does not balance: each task of a batch is in one place, no seat holds what another one
+// does, a suspect task is alone in its hand, and the bytes are those of what is there.
+func (m *Queue) Check() error {
+	for name, s := range m.Seats {
+		if _, held := s.Hand[s.suspect]; s.suspect != "" && (!held || s.Role == "e" && len(s.Hand) > 1) {
+			return fmt.Errorf("the seat %s has %d in hand, of which %s is suspect", name, len(s.Hand), s.suspect)
+		}
+	}
+	bytes := 0.0
+	for _, id := range sortedKeys(m.Batches) {
+		b := m.Batches[id]
+		if err := m.checkBatch(b); err != nil {
+			return fmt.Errorf("batch %s: %w", id, err)
+		}
+		bytes += b.bytes
+	}
+	for _, tasks := range m.Dead {
+		for _, d := range tasks {
+			bytes += size(d.payload, d.reason)
+		}
+	}
+	if bytes != m.Bytes {
+		return fmt.Errorf("the queue counts %.0f bytes, and has %.0f", m.Bytes, bytes)
+	}
+	return nil
+}
+
+func (m *Queue) checkBatch(b *Batch) error {
+	places, bytes := map[string]string{}, 0.0
+	put := func(index, where string, item float64) error {
+		if other := places[index]; other != "" {
+			return fmt.Errorf("task %s is %s, and %s", index, other, where)
+		}
+		if num(index) >= b.taken {
+			return fmt.Errorf("task %s is %s, and of those before %.0f only", index, where, b.taken)
+		}
+		places[index] = where
+		bytes += item
+		return nil
+	}
+	for _, r := range b.Finished {
+		part := strings.SplitN(r, ":", 4)
+		if err := put(part[0], "done", size(part[3])); err != nil {
+			return err
+		}
+	}
+	for _, index := range b.discarded {
+		if err := put(index, "done", 0); err != nil {
+			return err
+		}
+	}
+	for where, tasks := range map[string][]Task{"returned": b.again, "late": b.late} {
+		for _, t := range tasks {
+			if err := put(t.Index, where, size(t.payload)); err != nil {
+				return err
+			}
+		}
+	}
+	for name, s := range m.Seats {
+		for f, h := range s.Hand {
+			id, index, _ := strings.Cut(f, ":")
+			if id != b.ID || h.born != b.born {
+				continue
+			}
+			if index == "watch" {
+				if b.Holder != name {
+					return fmt.Errorf("seat %s has claimed it, and its holder is %q", name, b.Holder)
+				}
+			} else if err := put(index, "in the hand of "+name, size(h.payload)); err != nil {
+				return err
+			}
+		}
+	}
+	if float64(len(places))+b.Dead != b.taken {
+		return fmt.Errorf("%.0f tasks were taken, %d are somewhere, and %.0f dead", b.taken, len(places), b.Dead)
+	}
+	for _, p := range b.waiting {
+		bytes += size(p)
+	}
+	setAside := b.bytes == b.declared && (b.State == "submitting" || b.State == "cancelled") // it was never opened
+	if bytes != b.bytes && !setAside {
+		return fmt.Errorf("it counts %.0f bytes, and has %.0f", b.bytes, bytes)
+	}
+	return nil
+}
+
+// clone is a copy that shares nothing.
+func (s Saved) clone() Saved {
+	all := Saved{}
+	for prefix, q := range s {
+		all[prefix] = q.clone()
+	}
+	return all
+}
+
+func (m *Queue) clone() *Queue {
+	c := *m
+	c.Batches, c.Seats, c.Dead = map[string]*Batch{}, map[string]*Seat{}, map[string][]Task{}
+	for id, b := range m.Batches {
+		n := *b
+		n.Finished, n.waiting = slices.Clone(b.Finished), slices.Clone(b.waiting)
+		n.discarded = slices.Clone(b.discarded)
+		n.again, n.late = slices.Clone(b.again), slices.Clone(b.late)
+		c.Batches[id] = &n
+	}
+	for name, s := range m.Seats {
+		n := *s
+		n.Hand = maps.Clone(s.Hand)
+		c.Seats[name] = &n
+	}
+	for id, tasks := range m.Dead {
+		c.Dead[id] = slices.Clone(tasks)
+	}
+	c.deadSince = maps.Clone(m.deadSince)
+	return &c
 }
