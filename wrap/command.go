@@ -2,6 +2,8 @@ package wrap
 
 import (
 	"bufio"
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,8 +11,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
+	"time"
+	"unicode/utf8"
 )
 
 // launch is what a command is started with.
@@ -174,4 +180,370 @@ func startCode(err error) int {
 		return notFound
 	}
 	return cannotRun
+}
+
+// groupCheck is how often to look whether a group whose leader has ended is empty: its processes are not children of
+// this one, so it cannot wait for them.
+const groupCheck = 20 * time.Millisecond
+
+// killLimit is how long a group may take to end after SIGKILL: long, because on a machine with too much to do even that
+// takes seconds. A process that takes longer is left to the kernel.
+const killLimit = 20 * time.Second
+
+// commandEnd is how a command, and then the rest of its group, ended.
+type commandEnd struct {
+	exitStatus
+	asked      syscall.Signal // the first signal that asked it to end; 0 if it ended by itself
+	cause      error          // why it was stopped, if the context or the membership ended first
+	killed     bool           // the grace was over, somebody asked twice, or the membership was lost
+	restKilled bool           // it left processes behind that had to be killed
+	left       bool           // not even SIGKILL ended all of its group in time
+}
+
+// endWithin is the cause of a context that asks a command to end, and gives it another grace than the supervisor's.
+type endWithin struct {
+	grace time.Duration
+	why   error
+}
+
+func (e *endWithin) Error() string { return e.why.Error() }
+func (e *endWithin) Unwrap() error { return e.why }
+
+// errUnkillable is why the status of a command is not known.
+var errUnkillable = fmt.Errorf("it did not end within %s of SIGKILL", killLimit)
+
+// supervisor passes signals on to a running command. When the command has ended it ends the rest of the group: what a
+// member has started must not outlive the membership.
+type supervisor struct {
+	command *command
+	grace   time.Duration // between being asked to end and SIGKILL
+	rest    time.Duration // likewise for what the command leaves behind, if it is not 0
+	echo    time.Duration // in which the same signal is the same request
+	onAsked func()        // unless nil, called when the command is asked to end
+	lost    <-chan error  // why to kill the whole group at once; the context may end as well, but not before
+
+	end     commandEnd
+	exited  bool     // the command has ended; its group may have not
+	request struct { // the last signal passed on that asks to end, if there was one
+		signal os.Signal
+		at     time.Time
+	}
+
+	graceOver <-chan time.Time
+	checkNow  <-chan time.Time // time to look whether the group is empty
+	giveUp    <-chan time.Time // time to leave the group to the kernel
+}
+
+// run returns when the group has ended. The end of ctx asks the command to end, as SIGTERM does.
+func (s *supervisor) run(ctx context.Context, signals <-chan os.Signal) commandEnd {
+	exited, stop := s.command.exited, ctx.Done()
+	for {
+		select {
+		case s.end.exitStatus = <-exited:
+			exited, stop = nil, nil
+			if !s.endRest() {
+				return s.end
+			}
+		case <-s.checkNow:
+			if !s.command.signalGroup(0) {
+				return s.end
+			}
+		case sig := <-signals:
+			s.forward(sig)
+		case <-stop:
+			stop = nil
+			if len(s.lost) > 0 {
+				continue
+			}
+			cause := context.Cause(ctx)
+			if e, ok := errors.AsType[*endWithin](cause); ok {
+				s.grace = e.grace
+			}
+			if !s.command.hasExited() { // or else it has ended by itself
+				s.end.cause = cause
+				s.askToEnd(syscall.SIGTERM)
+			}
+		case cause := <-s.lost:
+			stop = nil
+			if !s.exited && !s.command.hasExited() {
+				s.end.cause = cause
+			}
+			s.killGroup()
+		case <-s.graceOver:
+			s.killGroup()
+		case <-s.giveUp:
+			s.end.left = true
+			if !s.exited {
+				s.end.err = errUnkillable
+			}
+			return s.end
+		}
+	}
+}
+
+// forward passes a signal on. The second one that asks to end kills the group at once.
+func (s *supervisor) forward(sig os.Signal) {
+	switch {
+	case !asksToEnd(sig):
+		s.command.signal(sig)
+	case sig == s.request.signal && time.Since(s.request.at) < s.echo:
+	case s.request.signal != nil || s.exited:
+		s.killGroup()
+	default:
+		s.request.signal, s.request.at = sig, time.Now()
+		s.askToEnd(sig.(syscall.Signal))
+	}
+}
+
+// askToEnd asks the command to end within the grace.
+func (s *supervisor) askToEnd(sig syscall.Signal) {
+	s.command.signal(sig)
+	if s.end.asked == 0 {
+		s.end.asked = sig
+		s.graceOver = time.After(s.grace)
+		if s.onAsked != nil {
+			s.onAsked()
+		}
+	}
+}
+
+// endRest asks what is left of the group to end, and reports whether anything is.
+func (s *supervisor) endRest() bool {
+	s.exited = true
+	if !s.command.signalGroup(syscall.SIGTERM) {
+		return false
+	}
+	s.checkNow = time.Tick(groupCheck)
+	switch {
+	case s.end.killed:
+		s.giveUp = time.After(killLimit)
+	case s.rest > 0:
+		s.graceOver = time.After(min(s.rest, s.grace))
+	case s.graceOver == nil:
+		s.graceOver = time.After(s.grace)
+	}
+	return true
+}
+
+func (s *supervisor) killGroup() {
+	s.graceOver = nil
+	s.command.signalGroup(syscall.SIGKILL)
+	if s.exited {
+		s.end.restKilled = s.end.restKilled || s.giveUp == nil
+	} else {
+		s.end.killed = true
+	}
+	if s.giveUp == nil {
+		s.giveUp = time.After(killLimit)
+	}
+}
+
+// reaper waits for all children of process 1: its commands, and the orphans that the kernel gives to it. One loop waits
+// for all, because two would take each other's statuses.
+type reaper struct {
+	// starting is read-locked from before a command is started until its exit has a receiver: a child that the reaper
+	// does not know is an orphan.
+	starting sync.RWMutex
+	mu       sync.Mutex
+	exits    map[int]chan<- exitStatus // by process
+	running  bool                      // the loop
+}
+
+func newReaper() *reaper { return &reaper{exits: map[int]chan<- exitStatus{}} }
+
+// run starts the process of c, says on started whether that succeeded, and returns when the process has ended.
+func (r *reaper) run(c *command, begin func() error, started chan<- error, end chan<- exitStatus) {
+	exit := make(chan exitStatus, 1)
+	err := r.begin(c, begin, exit)
+	started <- err
+	if err == nil {
+		end <- <-exit
+	}
+}
+
+func (r *reaper) begin(c *command, begin func() error, exit chan<- exitStatus) error {
+	r.starting.RLock()
+	defer r.starting.RUnlock()
+	if err := begin(); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.exits[c.process.Pid] = exit
+	if !r.running {
+		r.running = true
+		go r.reap()
+	}
+	return nil
+}
+
+// reap returns when there are no children.
+func (r *reaper) reap() {
+	for over := false; !over; {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, 0, nil)
+		if err == syscall.EINTR {
+			continue
+		}
+		over = r.reaped(pid, status, err)
+	}
+}
+
+// reaped passes a status on. It reports whether there are no children.
+func (r *reaper) reaped(pid int, status syscall.WaitStatus, err error) (over bool) {
+	r.starting.Lock()
+	defer r.starting.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil { // a command may have been started since
+		if pid, err = syscall.Wait4(-1, &status, syscall.WNOHANG, nil); err == nil && pid == 0 {
+			return false
+		}
+	}
+	if err != nil {
+		for _, end := range r.exits {
+			end <- exitStatus{err: err}
+		}
+		clear(r.exits)
+		r.running = false
+		return true
+	}
+	if end, ok := r.exits[pid]; ok {
+		delete(r.exits, pid)
+		end <- exitStatus{status: status}
+	}
+	return false
+}
+
+// pipeGrace is how long the output of a run is read when its process group has ended: a process that has left the group
+// may hold it open for ever. flushGrace is how long it is copied: a stream of this process may be blocked for ever.
+const pipeGrace, flushGrace = time.Second, 2 * time.Second
+
+// output copies what a run writes to this process's streams, and keeps the end of both together.
+type output struct {
+	pipes   [2]*os.File // for the run
+	readers [2]*os.File
+	copied  sync.WaitGroup
+
+	mu   sync.Mutex
+	tail tail
+}
+
+func openOutput(to ...*os.File) (*output, error) {
+	o := new(output)
+	for i := range o.pipes {
+		var err error
+		if o.readers[i], o.pipes[i], err = os.Pipe(); err != nil {
+			o.close()
+			return nil, fmt.Errorf("a pipe for the output: %w", err)
+		}
+		from := o.readers[i]
+		o.copied.Go(func() { o.copy(to[i], from) })
+	}
+	return o, nil
+}
+
+// copy ends at the end of from. While the stream of this process is blocked, a run that writes waits; an error of that
+// stream stops nothing.
+func (o *output) copy(to, from *os.File) {
+	b := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(b)
+		if n > 0 {
+			o.keep(b[:n])
+			_, _ = to.Write(b[:n])
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (o *output) keep(b []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.tail.add(b)
+}
+
+// close is called when the run has ended. It returns the end of the output. What a blocked stream has not taken after
+// flushGrace is left to it: what copy has read is written when the stream goes on, and the rest is dropped.
+func (o *output) close() *tail {
+	for i := range o.pipes {
+		if o.pipes[i] == nil {
+			continue
+		}
+		_ = o.pipes[i].Close()
+		_ = o.readers[i].SetReadDeadline(time.Now().Add(pipeGrace))
+	}
+	copied := make(chan struct{})
+	go func() {
+		o.copied.Wait()
+		close(copied)
+	}()
+	select {
+	case <-copied:
+	case <-time.After(flushGrace):
+	}
+	for _, from := range o.readers {
+		if from != nil {
+			_ = from.Close()
+		}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return &tail{slices.Clone(o.tail.buf)}
+}
+
+// tailSize is how much of what a command wrote is kept, in bytes.
+const tailSize = 4 << 10
+
+// tail is the end of what a command wrote.
+type tail struct{ buf []byte }
+
+func (t *tail) add(b []byte) {
+	t.buf = append(t.buf, b...)
+	if n := len(t.buf) - tailSize; n > tailSize {
+		t.buf = append(t.buf[:0], t.buf[n:]...)
+	}
+}
+
+// last is the end of it, at most so many bytes, as text.
+func (t *tail) last(most int) []byte {
+	b := t.buf
+	if n := len(b) - most; n > 0 {
+		b = b[n:]
+		for len(b) > 0 && !utf8.RuneStart(b[0]) {
+			b = b[1:]
+		}
+	}
+	return bytes.ToValidUTF8(b, []byte("\uFFFD"))
+}
+
+// lineSize is how much of a line is kept for a reason.
+const lineSize = 300
+
+// lastLine is the last line that is not empty.
+func (t *tail) lastLine() string {
+	text := strings.TrimSpace(string(t.last(tailSize)))
+	line := text[strings.LastIndexByte(text, '\n')+1:]
+	return strings.TrimSpace(cut(line, lineSize))
+}
+
+// after is a reason and the last line: what the command said before it failed.
+func (t *tail) after(reason string) string {
+	if line := t.lastLine(); line != "" {
+		return reason + ": " + line
+	}
+	return reason
+}
+
+// cut is text, or its begin and an ellipsis.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return text[:most] + "…"
 }

@@ -5,6 +5,7 @@ package wrap
 import (
 	"os"
 	"syscall"
+	"time"
 )
 
 // attributes of a command: it leads a group. Only Linux kills it if this process dies.
@@ -23,3 +24,6 @@ func (c *command) killOrphans() (left bool) { return false }
 func giveTerminal(*syscall.SysProcAttr, []*os.File) {}
 
 func takeTerminal([]*os.File) {}
+
+// clock is a time that all processes of this machine agree on.
+func clock() time.Duration { return wallClock() }

@@ -12,8 +12,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"muster/sim/needs"
+	"muster/worker"
 )
 
 func TestCommandsThatCannotRun(t *testing.T) {
@@ -143,5 +147,231 @@ func signalChildOf(t *testing.T, pid int, sig syscall.Signal) {
 	}
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// outcome is a commandEnd as the tests below state it.
+type outcome struct {
+	code   int
+	asked  string
+	killed bool
+	rest   bool // was killed
+	lost   bool
+}
+
+// supervise runs a child. Each step is a signal, "stop" for the end of the context, or "lose" for that of the
+// membership; it is sent when the child has said that it is ready, and the next one when it has said that it got the
+// one before.
+func supervise(t *testing.T, behaviour string, grace time.Duration, steps string) outcome {
+	t.Helper()
+	w := newTestCommand(t, behaviour)
+	c, err := start(w.launch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	signals, lost := make(chan os.Signal), make(chan error, 1)
+	finished := make(chan commandEnd)
+	go func() {
+		s := supervisor{command: c, grace: grace, lost: lost}
+		if strings.HasPrefix(steps, "echo ") {
+			s.echo = long
+		}
+		finished <- s.run(ctx, signals)
+	}()
+	if steps != "" {
+		w.says("ready")
+	}
+	for i, step := range strings.Fields(strings.TrimPrefix(steps, "echo ")) {
+		if i > 0 && !(step == "TERM" && strings.HasPrefix(steps, "echo ")) {
+			w.says("got")
+		}
+		switch step {
+		case "lose":
+			lost <- worker.ErrSessionLost
+			fallthrough
+		case "stop":
+			stop()
+		default:
+			signals <- signalNamed(t, step)
+		}
+	}
+	e := <-finished
+	got := outcome{
+		code: e.code(), killed: e.killed, rest: e.restKilled, lost: errors.Is(e.cause, worker.ErrSessionLost),
+	}
+	if e.asked != 0 {
+		got.asked = signalName(e.asked)
+	}
+	return got
+}
+
+func signalNamed(t *testing.T, name string) syscall.Signal {
+	t.Helper()
+	for _, sig := range append(Signals(), syscall.SIGKILL) {
+		if s := sig.(syscall.Signal); signalName(s) == "SIG"+name || s.String() == name {
+			return s
+		}
+	}
+	t.Fatalf("signal %s is not known", name)
+	return 0
+}
+
+func exited(code int, asked string) outcome { return outcome{code: code, asked: asked} }
+
+func killedAfter(asked string) outcome { return outcome{code: 137, asked: asked, killed: true} }
+
+func killedOnLoss(asked string) outcome {
+	return outcome{code: 137, asked: asked, killed: true, lost: true}
+}
+
+const long, short = time.Minute, 500 * time.Millisecond
+
+func TestSignalsAndHowTheCommandEnds(t *testing.T) {
+	for name, c := range map[string]struct {
+		behaviour string
+		grace     time.Duration
+		steps     string
+		want      outcome
+	}{
+		"exits_0":                       {"exits:0", long, "", outcome{}},
+		"exits_1":                       {"exits:1", long, "", outcome{code: 1}},
+		"exits_137":                     {"exits:137", long, "", outcome{code: 137}},
+		"is_killed_by_others":           {"killed", long, "", outcome{code: 137}},
+		"obeys_term":                    {"obeys:0", long, "TERM", outcome{asked: "SIGTERM"}},
+		"obeys_term_with_a_code":        {"obeys:9", long, "TERM", exited(9, "SIGTERM")},
+		"obeys_int":                     {"obeys:9", long, "INT", exited(9, "SIGINT")},
+		"obeys_quit":                    {"obeys:9", long, "QUIT", exited(9, "SIGQUIT")},
+		"obeys_the_end_of_the_context":  {"obeys:9", long, "stop", exited(9, "SIGTERM")},
+		"is_told_everything":            {"obeys:9", long, "HUP USR1 USR2 WINCH CONT TERM", exited(9, "SIGTERM")},
+		"ignores_term":                  {"ignores", short, "TERM", killedAfter("SIGTERM")},
+		"ignores_int":                   {"ignores", short, "INT", killedAfter("SIGINT")},
+		"ignores_the_end_of_a_context":  {"ignores", short, "stop", killedAfter("SIGTERM")},
+		"ignores_two_terms":             {"ignores", long, "TERM TERM", killedAfter("SIGTERM")},
+		"is_told_twice_at_once":         {"ends:0", long, "echo TERM TERM USR1", outcome{asked: "SIGTERM"}},
+		"ignores_term_and_int":          {"ignores", long, "TERM INT", killedAfter("SIGTERM")},
+		"is_stopped_and_then_told_once": {"obeys:9", long, "USR1 stop", exited(9, "SIGTERM")},
+		"stop_and_term_is_asked_once":   {"ignores", short, "stop TERM", killedAfter("SIGTERM")},
+		"stop_and_two_terms":            {"ignores", long, "stop TERM TERM", killedAfter("SIGTERM")},
+		"signals_do_not_kill_by_grace":  {"obeys:9", short, "HUP USR1 USR2 TERM", exited(9, "SIGTERM")},
+		"loses_its_membership":          {"obeys:9", long, "lose", killedOnLoss("")},
+		"loses_it_while_it_ends":        {"ignores", long, "TERM lose", killedOnLoss("SIGTERM")},
+		"loses_it_after_the_context":    {"ignores", long, "stop lose", killedOnLoss("SIGTERM")},
+		"loses_it_with_one_that_stays":  {"leaves:ignores obeys:9", long, "lose", killedOnLoss("")},
+		"exits_leaving_an_obedient":     {"leaves:obeys exits:0", long, "", outcome{}},
+		"exits_leaving_one_that_stays":  {"leaves:ignores exits:3", short, "", outcome{code: 3, rest: true}},
+		"is_told_leaving_one_that_goes": {"leaves:obeys:0 obeys:4", long, "TERM", outcome{code: 4, asked: "SIGTERM"}},
+		"is_told_leaving_one_that_stays": {"leaves:ignores obeys:4", short, "TERM",
+			outcome{code: 4, asked: "SIGTERM", rest: true}},
+		"is_killed_with_one_that_stays": {"leaves:ignores ignores", long, "TERM TERM",
+			killedAfter("SIGTERM")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := supervise(t, c.behaviour, c.grace, c.steps)
+			if d := cmp.Diff(c.want, got, cmp.AllowUnexported(outcome{})); d != "" {
+				t.Errorf("ending (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+// TestNothingOfTheGroupIsLeft: a command that daemonises is not followed out of its group, but nothing stays in it.
+func TestNothingOfTheGroupIsLeft(t *testing.T) {
+	w := newTestCommand(t, "leaves:ignores exits:0")
+	c, err := start(w.launch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := supervisor{command: c, grace: short}
+	e := s.run(t.Context(), nil)
+	pid, err := strconv.Atoi(w.says("left"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, 0); err != syscall.ESRCH || e.code() != 0 || !e.restKilled {
+		t.Errorf("signal 0 to what was left behind: %v; ending %+v", err, e)
+	}
+}
+
+// TestWhatEndsTheRestOfTheGroupAtOnce: another signal, or the loss of the membership.
+func TestWhatEndsTheRestOfTheGroupAtOnce(t *testing.T) {
+	for name, end := range map[string]func(chan<- os.Signal, chan<- error){
+		"a_signal": func(signals chan<- os.Signal, _ chan<- error) { signals <- syscall.SIGTERM },
+		"a_loss":   func(_ chan<- os.Signal, lost chan<- error) { lost <- worker.ErrSessionLost },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			endsTheRest(t, end)
+		})
+	}
+}
+
+func endsTheRest(t *testing.T, end func(chan<- os.Signal, chan<- error)) {
+	t.Helper()
+	w := newTestCommand(t, "leaves:ignores exits:0")
+	c, err := start(w.launch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signals, lost := make(chan os.Signal), make(chan error, 1)
+	finished := make(chan commandEnd)
+	go func() {
+		s := supervisor{command: c, grace: long, lost: lost}
+		finished <- s.run(t.Context(), signals)
+	}()
+	w.says("left")
+	w.says("got SIGTERM") // from endRest
+	end(signals, lost)
+	if e := <-finished; e.code() != 0 || e.killed || e.asked != 0 || !e.restKilled || e.cause != nil {
+		t.Errorf("ending %+v: the command ended by itself", e)
+	}
+}
+
+// TestASignalAtTheEndOfAStep: a step that ends just when a signal came was ended by it. Nobody else hears of it.
+func TestASignalAtTheEndOfAStep(t *testing.T) {
+	for range 2000 {
+		signals, taken := make(chan os.Signal), make(chan struct{})
+		go func() {
+			signals <- syscall.SIGTERM
+			close(taken)
+		}()
+		err := step(t.Context(), signals, 0, func(context.Context) error {
+			<-taken
+			return nil
+		})
+		if !errors.Is(err, signalError(syscall.SIGTERM)) {
+			t.Fatalf("the step ended with %v", err)
+		}
+	}
+}
+
+// TestBlockedStreamDoesNotHoldUpTheEndOfARun: nobody reads what this process writes.
+func TestBlockedStreamDoesNotHoldUpTheEndOfARun(t *testing.T) {
+	t.Parallel()
+	unread, blocked, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unread.Close() }) // ends what is blocked
+	t.Cleanup(func() { blocked.Close() })
+	o, err := openOutput(blocked, blocked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = o.pipes[0].SetWriteDeadline(time.Now().Add(time.Second))
+	if n, err := o.pipes[0].Write(make([]byte, 1<<20)); err == nil {
+		t.Fatalf("nothing is blocked after %d bytes", n)
+	}
+	closed := make(chan *tail, 1)
+	go func() { closed <- o.close() }()
+	select {
+	case end := <-closed:
+		if n := len(end.last(tailSize)); n != tailSize {
+			t.Errorf("%d bytes of the output are kept", n)
+		}
+	case <-time.After(time.Minute):
+		t.Error("close does not return")
 	}
 }

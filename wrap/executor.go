@@ -1,14 +1,24 @@
 package wrap
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
 	"os"
+	"os/exec"
+	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
+	"muster/resource"
 	"muster/resource/queue"
 	"muster/tasks"
 	"muster/tasks/store"
@@ -203,3 +213,572 @@ func (c *counted) Return(t *tasks.Task) {
 
 // Alive implements source.
 func (c *counted) Alive(t *tasks.Task) context.Context { return t.Context() }
+
+// source is where tasks come from, and where their results go: an engine, which is a tasks.Executor.
+type source interface {
+	Take(ctx context.Context) (*tasks.Task, error)
+	TakeMore(work time.Duration) []*tasks.Task
+	Finish(t *tasks.Task, o store.Outcome, took time.Duration, data []byte)
+	Return(t *tasks.Task)
+	// Alive ends when the work on the task is in vain.
+	Alive(t *tasks.Task) context.Context
+}
+
+// crew executes the tasks of one membership.
+type crew struct {
+	source
+	queue func() queue.Queue // as it is declared now
+	kill  context.Context    // at its end all commands are killed at once
+	fleet *fleet
+	log   *slog.Logger
+
+	path    string   // of the command
+	argv    []string // as it was given, with {}
+	environ []string // of every command
+	dir     string
+	null    *os.File
+	stderr  *os.File // of this process
+	grace   func() time.Duration
+	host    string // of results
+	lines   Lines
+
+	failed   atomic.Int64 // when a failed task was logged at the default level, in ns since 1970
+	answered atomic.Bool  // the command has answered a line
+	hint     func()       // unless nil, called when a line is not answered for hintAfter
+}
+
+// errCommand means that the command cannot be run, or never does what it should. The executor must end.
+type errCommand struct{ error }
+
+func (e *errCommand) Unwrap() error { return e.error }
+
+// run executes tasks with so many commands at once, until ctx ends or there are no more. Nothing runs then. The error
+// is why the executor cannot go on.
+func (w *crew) run(ctx context.Context, parallel int) error {
+	ofWork, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var all sync.WaitGroup
+	for range max(parallel, 1) {
+		all.Go(func() {
+			work := w.processes
+			if w.lines != LinesNone {
+				work = w.lineProcesses
+			}
+			err := work(ofWork)
+			if err != nil && !errors.Is(err, tasks.ErrDrained) && ofWork.Err() == nil {
+				stop(err)
+			}
+		})
+	}
+	all.Wait()
+	if ctx.Err() == nil && ofWork.Err() != nil {
+		return context.Cause(ofWork)
+	}
+	return nil
+}
+
+// taskEnvironment is what the command of a task is told.
+func (w *crew) taskEnvironment(t *tasks.Task) []string {
+	all := make([]string, 0, len(w.environ)+3)
+	return append(append(all, w.environ...), BatchVariable+"="+t.Batch,
+		TaskVariable+"="+strconv.FormatInt(t.Index, 10), AttemptVariable+"="+strconv.Itoa(t.Attempt))
+}
+
+// lost gets the cause when all commands are to be killed at once, until the function it returns is called.
+func (w *crew) lost() (lost chan error, release func() bool) {
+	lost = make(chan error, 1)
+	return lost, context.AfterFunc(w.kill, func() { tell(lost, context.Cause(w.kill)) })
+}
+
+// tell sends a cause, unless one was sent before.
+func tell(lost chan<- error, cause error) {
+	select {
+	case lost <- cause:
+	default:
+	}
+}
+
+// A process a task: the task is on its standard input, or takes the place of {} in its arguments; the result is what it
+// writes to standard output; it succeeds with exit code 0.
+
+// neverCode is the exit code with which the command of a task says that it must not be tried again: EX_DATAERR.
+const neverCode = 65
+
+// endLimit is how long what a task has left behind may take to end before it is killed.
+const endLimit = time.Second
+
+var (
+	errTaskTimeout = errors.New("the time of the task was over")
+	errLargeResult = errors.New("the result is too large")
+)
+
+// processes executes one task after the other.
+func (w *crew) processes(ctx context.Context) error {
+	for {
+		t, err := w.Take(ctx)
+		if err != nil {
+			return err
+		}
+		if err := w.process(ctx, t); err != nil {
+			return err
+		}
+	}
+}
+
+// process executes a task. The error means that the command cannot be run.
+func (w *crew) process(ctx context.Context, t *tasks.Task) error {
+	argv, stdin, err := w.arguments(t)
+	if err != nil {
+		w.fail(t, store.Never, 0, nil, err.Error(), nil)
+		return nil
+	}
+	begun := time.Now()
+	a, err := w.attempt(ctx, t, argv, stdin)
+	switch {
+	case err == nil:
+		w.conclude(t, a, time.Since(begun))
+		return nil
+	case errors.Is(err, syscall.E2BIG):
+		w.fail(t, store.Never, 0, nil, fmt.Sprintf("the task has %d bytes, which is too long for an argument: "+
+			"without {} the command gets it on standard input", len(t.Payload)), nil)
+		return nil
+	}
+	w.Return(t)
+	if permanent(err) {
+		return &errCommand{err}
+	}
+	w.log.Warn("the command cannot be started now; trying again", "error", err)
+	select {
+	case <-time.After(retryPause):
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// permanent reports whether a command will not start later either.
+func permanent(err error) bool {
+	for _, e := range []error{
+		exec.ErrNotFound, fs.ErrNotExist, fs.ErrPermission, syscall.ENOEXEC, syscall.ENOTDIR, syscall.ELOOP,
+	} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// placeholder stands for the task in the arguments of the command.
+const placeholder = "{}"
+
+// arguments are the command line of a task, and what is written to its standard input; nil: nothing. The error is why
+// there is none.
+func (w *crew) arguments(t *tasks.Task) (argv []string, stdin []byte, err error) {
+	if !strings.Contains(strings.Join(w.argv[1:], "\n"), placeholder) {
+		return w.argv, t.Payload, nil
+	}
+	if i := bytes.IndexByte(t.Payload, 0); i >= 0 {
+		return nil, nil, fmt.Errorf("byte %d of the task is zero, so it cannot be an argument: "+
+			"without {} the command gets it on standard input", i)
+	}
+	argv = append(argv, w.argv[0])
+	for _, arg := range w.argv[1:] {
+		argv = append(argv, strings.ReplaceAll(arg, placeholder, string(t.Payload)))
+	}
+	return argv, nil, nil
+}
+
+// attempt is what the command of one task did.
+type attempt struct {
+	end    commandEnd
+	most   int64 // bytes of the result
+	result []byte
+	tail   tail
+}
+
+// attempt runs the command for a task, until all of its group has ended.
+func (w *crew) attempt(ctx context.Context, t *tasks.Task, argv []string, stdin []byte) (*attempt, error) {
+	s, err := w.openStreams(stdin != nil)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	c, err := w.fleet.start(launch{w.path, argv, w.taskEnvironment(t), w.dir, s.files, false})
+	s.started()
+	if err != nil {
+		return nil, err
+	}
+	defer w.fleet.ended(c)
+	ofTask, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	alive := w.Alive(t)
+	defer context.AfterFunc(alive, func() { stop(context.Cause(alive)) })()
+	if t.Timeout > 0 {
+		defer time.AfterFunc(t.Timeout, func() { stop(errTaskTimeout) }).Stop()
+	}
+	lost, release := w.lost()
+	defer release()
+	a := &attempt{most: int64(w.queue().MaxTask)}
+	var copies sync.WaitGroup
+	copies.Go(func() {
+		pour(s.out, func(b []byte) {
+			if int64(len(a.result)+len(b)) > a.most {
+				tell(lost, errLargeResult)
+				b = b[:a.most+1-int64(len(a.result))]
+			}
+			a.result = append(a.result, b...)
+		})
+	})
+	copies.Go(func() { w.passErrors(s.err, &a.tail) })
+	copies.Go(func() {
+		if s.in != nil {
+			_, _ = s.in.Write(stdin) // a command need not read it
+			_ = s.in.Close()
+		}
+	})
+	run := supervisor{command: c, grace: w.grace(), rest: endLimit, lost: lost}
+	a.end = run.run(ofTask, nil)
+	s.end()
+	copies.Wait()
+	return a, nil
+}
+
+// passErrors copies standard error of a command to that of this process, and keeps its end.
+func (w *crew) passErrors(from *os.File, t *tail) {
+	pour(from, func(b []byte) {
+		t.add(b)
+		_, _ = w.stderr.Write(b)
+	})
+}
+
+// conclude says what an attempt means for the task.
+func (w *crew) conclude(t *tasks.Task, a *attempt, took time.Duration) {
+	e := &a.end
+	var exit *int
+	if e.err == nil && !e.status.Signaled() {
+		code := e.status.ExitStatus()
+		exit = &code
+	}
+	switch {
+	case int64(len(a.result)) > a.most:
+		w.fail(t, store.Never, took, exit, fmt.Sprintf("the result is larger than max_task, %s",
+			resource.Size(a.most)), &a.tail)
+	case errors.Is(e.cause, errTaskTimeout):
+		w.fail(t, store.Again, took, exit, fmt.Sprintf("it took longer than %s", resource.Duration(t.Timeout)), &a.tail)
+	case e.cause != nil || e.asked != 0: // what it answers after it was asked to end may be half of it
+		w.Return(t)
+	case exit != nil && *exit == 0:
+		w.done(t, took, exit, a.result, &a.tail)
+	case exit != nil && *exit == neverCode:
+		w.fail(t, store.Never, took, exit, e.reason(), &a.tail)
+	default:
+		w.fail(t, store.Again, took, exit, e.reason(), &a.tail)
+	}
+}
+
+// reason is why an attempt has failed whose command has ended by itself.
+func (e *commandEnd) reason() string {
+	switch {
+	case e.err != nil:
+		return "it is not known how the command ended: " + e.err.Error()
+	case e.status.Signaled():
+		return "ended by " + signalName(e.status.Signal())
+	}
+	return fmt.Sprintf("exit %d", e.status.ExitStatus())
+}
+
+// doneTail is how much of standard error is kept with a result.
+const doneTail = 1024
+
+// done finishes a task. What does not fit beside the result is left out.
+func (w *crew) done(t *tasks.Task, took time.Duration, exit *int, result []byte, end *tail) {
+	a := tasks.Answer{Exit: exit, Host: w.host, Body: result}
+	if end != nil {
+		a.Tail = end.last(doneTail)
+	}
+	w.Finish(t, store.Done, took, a.Encode())
+}
+
+// failTail is how much of standard error is kept with a reason, of which a script keeps 1,024 bytes.
+const failTail = 512
+
+// fail ends an attempt. The reason ends with the last line of standard error.
+func (w *crew) fail(t *tasks.Task, o store.Outcome, took time.Duration, exit *int, reason string, end *tail) {
+	a := tasks.Answer{Exit: exit, Host: w.host}
+	if end != nil {
+		a.Tail = end.last(failTail)
+		reason = end.after(reason)
+	}
+	a.Body = []byte(reason)
+	w.log.Log(context.Background(), w.failureLevel(), "a task has failed",
+		"batch", t.Batch, "task", t.Index, "attempt", t.Attempt, "reason", reason)
+	w.Finish(t, o, took, a.Encode())
+}
+
+// failureLevel is the level of a failed task: of one a second it is the default.
+func (w *crew) failureLevel() slog.Level {
+	now, last := time.Now(), w.failed.Load()
+	if now.UnixNano()-last < int64(time.Second) || !w.failed.CompareAndSwap(last, now.UnixNano()) {
+		return slog.LevelDebug
+	}
+	return slog.LevelInfo
+}
+
+// streams are the pipes of a command.
+type streams struct {
+	in, out, err *os.File   // this process's ends; in is nil if the command gets no input
+	files        []*os.File // the command's
+	opened       []*os.File // of files, those to close
+}
+
+func (w *crew) openStreams(withInput bool) (*streams, error) {
+	s := &streams{files: []*os.File{w.null, nil, nil}}
+	ours := []**os.File{&s.in, &s.out, &s.err}
+	for i := range ours {
+		if i == 0 && !withInput {
+			continue
+		}
+		r, w, err := os.Pipe()
+		if err != nil {
+			s.started()
+			s.close()
+			return nil, err
+		}
+		if i == 0 {
+			r, w = w, r
+		}
+		*ours[i], s.files[i] = r, w
+		s.opened = append(s.opened, w)
+	}
+	return s, nil
+}
+
+// started closes the ends that the command has now.
+func (s *streams) started() {
+	for _, f := range s.opened {
+		_ = f.Close()
+	}
+	s.opened = nil
+}
+
+// end ends every wait for the command's group, which has ended. A process outside of it may hold the pipes open.
+func (s *streams) end() {
+	if s.in != nil {
+		_ = s.in.Close()
+	}
+	_ = s.out.SetReadDeadline(time.Now())
+	_ = s.err.SetReadDeadline(time.Now())
+}
+
+func (s *streams) close() {
+	for _, f := range []*os.File{s.in, s.out, s.err} {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+}
+
+// pourBuffer is how much of a pipe is read at once.
+const pourBuffer = 8 << 10
+
+// pour calls each with what comes from a pipe, until its end. When the read deadline has passed, it takes what is in
+// the pipe, and returns.
+func pour(f *os.File, each func([]byte)) {
+	buf := make([]byte, pourBuffer)
+	for {
+		n, err := f.Read(buf)
+		if n > 0 {
+			each(buf[:n])
+		}
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			pourRest(f, buf, each)
+			return
+		case err != nil:
+			return
+		}
+	}
+}
+
+// pipeSize bounds what a pipe may hold, so that a process that goes on writing is left alone.
+const pipeSize = 1 << 20
+
+// pourRest takes what is in the pipe, without waiting.
+func pourRest(f *os.File, buf []byte, each func([]byte)) {
+	_ = f.SetReadDeadline(time.Time{})
+	for rest := pipeSize; rest > 0; {
+		n := readNow(f, buf)
+		if n <= 0 {
+			return
+		}
+		each(buf[:n])
+		rest -= n
+	}
+}
+
+// readNow reads what is there, without waiting. n is not positive if nothing is.
+func readNow(f *os.File, buf []byte) (n int) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	_ = raw.Read(func(fd uintptr) bool {
+		for {
+			var err error
+			if n, err = syscall.Read(int(fd), buf); err != syscall.EINTR {
+				return true
+			}
+		}
+	})
+	return n
+}
+
+// fleet is the commands of an executor that run now. None of them outlives it: if the executor is killed, the kernel
+// kills the commands, on Linux, and one small process, the guard of the fleet, kills the rest of their process groups.
+//
+// A guard for each command, as duties have, would start two processes for each task, and take four times as long. This
+// one is told the number of each group when its command has started, and again when the group has ended. What a
+// command starts before the guard is told lives on if the executor is killed in that moment.
+//
+// The first process of a container needs no guard: the kernel kills all others with it. It reaps what its commands
+// leave behind.
+type fleet struct {
+	guard  []string // the command line that calls GuardGroups; empty: there is none
+	log    *slog.Logger
+	reaper *reaper // nil unless this is process 1
+
+	mu     sync.Mutex
+	all    map[*command]struct{}
+	orders *os.File    // to the guard; nil while there is none
+	runs   *os.Process // the guard
+}
+
+func newFleet(guard []string, log *slog.Logger) *fleet {
+	f := &fleet{guard: guard, log: log, all: map[*command]struct{}{}}
+	if os.Getpid() == 1 {
+		f.guard, f.reaper = nil, newReaper()
+	}
+	return f
+}
+
+// start starts a command. The caller calls ended when its group has ended.
+func (f *fleet) start(l launch) (*command, error) {
+	c, err := startReaped(l, f.reaper)
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.all[c] = struct{}{}
+	f.tell('+', c)
+	f.log.Debug("a command was started", "group", c.process.Pid)
+	return c, nil
+}
+
+func (f *fleet) ended(c *command) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.all, c)
+	f.tell('-', c)
+}
+
+// signal passes a signal on to all commands.
+func (f *fleet) signal(sig os.Signal) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for c := range f.all {
+		c.signal(sig)
+	}
+}
+
+// open starts the guard, so that a guard that cannot be started is found before the first task.
+func (f *fleet) open() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.startGuard()
+}
+
+// close ends the guard. No command runs any more.
+func (f *fleet) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.orders != nil {
+		_ = f.orders.Close()
+	}
+	f.orders, f.guard = nil, nil
+}
+
+// tell tells the guard of one group. A guard that has died or does not read is replaced. The caller holds mu.
+func (f *fleet) tell(sign byte, c *command) {
+	if len(f.guard) == 0 {
+		return
+	}
+	if f.orders != nil {
+		_ = f.orders.SetWriteDeadline(time.Now().Add(time.Second))
+		if _, err := f.orders.Write(groupOrder(sign, c)); err == nil {
+			return
+		}
+		_ = f.orders.Close()
+		_ = f.runs.Kill() // one that is frozen would kill the groups when it goes on
+		f.orders = nil
+	}
+	if err := f.startGuard(); err != nil {
+		f.log.Warn("if this process is killed now, what its commands have started goes on", "error", err)
+	}
+}
+
+func groupOrder(sign byte, c *command) []byte {
+	return append(strconv.AppendInt([]byte{sign}, int64(c.process.Pid), 10), '\n')
+}
+
+// startGuard starts a guard, and tells it all groups. The caller holds mu.
+func (f *fleet) startGuard() error {
+	if len(f.guard) == 0 {
+		return nil
+	}
+	out, in, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("the guard of the commands: %w", err)
+	}
+	defer out.Close()
+	cmd := exec.Command(f.guard[0], f.guard[1:]...)
+	cmd.Args[0] = "muster" // the guard may be /proc/self/exe
+	cmd.Stdin = out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what stops this group must not stop the guard
+	if err := cmd.Start(); err != nil {
+		_ = in.Close()
+		return fmt.Errorf("the guard of the commands: %w", err)
+	}
+	go func() { _ = cmd.Wait() }()
+	for c := range f.all {
+		if _, err := in.Write(groupOrder('+', c)); err != nil {
+			_ = in.Close()
+			return fmt.Errorf("the guard of the commands: %w", err)
+		}
+	}
+	f.orders, f.runs = in, cmd.Process
+	return nil
+}
+
+// GuardGroups is the guard of an executor's commands, for the hidden command that QueueConfig.GuardAll names. It reads
+// which process groups there are, and kills them when the orders end: then the executor has died. signals are dropped.
+func GuardGroups(orders io.Reader, signals <-chan os.Signal) {
+	go func() {
+		for range signals {
+		}
+	}()
+	groups := map[int]bool{}
+	lines := bufio.NewScanner(orders)
+	for lines.Scan() {
+		group, err := strconv.Atoi(lines.Text()[1:])
+		switch {
+		case err != nil || group <= 1:
+		case lines.Text()[0] == '+':
+			groups[group] = true
+		default:
+			delete(groups, group)
+		}
+	}
+	for group := range groups {
+		_ = syscall.Kill(-group, syscall.SIGKILL)
+	}
+}

@@ -1,6 +1,7 @@
 package wrap
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"log/slog"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -229,5 +231,131 @@ func TestAProcessATask(t *testing.T) {
 				t.Errorf("failures %q", g.again)
 			}
 		})
+	}
+}
+
+// guardVariable makes this test binary the guard of a fleet; parallelVariable makes it process 1 of a pid namespace
+// that runs several commands at once.
+const (
+	guardVariable    = "WRAP_TEST_GUARD"
+	parallelVariable = "WRAP_TEST_PARALLEL"
+)
+
+// startGroup starts a script in a group of its own, and returns when it has said that it is ready.
+func startGroup(t *testing.T, f *fleet, script string) *command {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	t.Cleanup(func() { r.Close() })
+	path, err := lookUp("sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := f.start(launch{path, []string{"sh", "-c", script}, os.Environ(), "", []*os.File{nil, w, w}, false})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(r).ReadString('\n'); err != nil {
+		t.Fatalf("%q, %v", line, err)
+	}
+	return c
+}
+
+// guardOfTests is this binary as the guard of a fleet.
+func guardOfTests(t *testing.T) []string {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []string{"/usr/bin/env", guardVariable + "=1", self}
+}
+
+// TestTheGuardEndsEveryGroup when its orders end, and only those that have not ended before.
+func TestTheGuardEndsEveryGroup(t *testing.T) {
+	f := newFleet(guardOfTests(t), slog.New(slog.DiscardHandler))
+	if err := f.open(); err != nil {
+		t.Fatal(err)
+	}
+	defer f.close()
+	var all []*command
+	for range 3 {
+		all = append(all, startGroup(t, f, "sleep 1000 & echo ready; wait"))
+	}
+	f.mu.Lock() // the guard dies, and so does the next: the one after that knows all groups
+	first := f.runs
+	f.mu.Unlock()
+	if err := first.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "another guard", func() bool {
+		extra := startGroup(t, f, "echo ready")
+		<-extra.exited
+		f.ended(extra)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return f.runs != first
+	})
+	spared := all[2]
+	f.ended(spared)
+	f.mu.Lock()
+	_ = f.orders.Close() // as if this process had died
+	f.mu.Unlock()
+	for _, c := range all[:2] {
+		if e := <-c.exited; e.code() != 128+int(syscall.SIGKILL) {
+			t.Errorf("code %d", e.code())
+		}
+		await(t, "the end of the group", func() bool { return !c.signalGroup(0) })
+	}
+	if !spared.signalGroup(syscall.SIGKILL) {
+		t.Error("a group that had ended for the guard was killed")
+	}
+	<-spared.exited
+}
+
+// asParallelInit is a process 1 that runs commands at once, many times. It prints how many ended with their own code.
+func asParallelInit() {
+	f := newFleet(nil, slog.New(slog.DiscardHandler))
+	path, err := lookUp("sh")
+	if err != nil {
+		panic(err)
+	}
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	right := 0
+	for worker := range 4 {
+		all.Go(func() {
+			for i := range 20 {
+				want := (worker*20 + i) % 100
+				script := fmt.Sprintf("(sh -c 'exit 3' &); exit %d", want) // it leaves an orphan behind
+				c, err := f.start(launch{path, []string{"sh", "-c", script}, os.Environ(), "",
+					[]*os.File{nil, os.Stderr, os.Stderr}, false})
+				if err != nil {
+					panic(err)
+				}
+				s := supervisor{command: c, grace: short}
+				code := s.run(context.Background(), nil).code()
+				f.ended(c)
+				mu.Lock()
+				if code == want {
+					right++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	fmt.Println("right:", right)
+	os.Exit(0)
+}
+
+func TestProcessOneRunsSeveralCommands(t *testing.T) {
+	cmd := inNamespace(t, "")
+	cmd.Env = append(cmd.Env, parallelVariable+"=1")
+	out, err := cmd.Output()
+	if err != nil || strings.TrimSpace(string(out)) != "right: 80" {
+		t.Errorf("%q, %v", out, err)
 	}
 }

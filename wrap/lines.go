@@ -1,13 +1,21 @@
 package wrap
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
+	"unicode/utf8"
 
+	"muster/resource"
 	"muster/tasks"
 	"muster/tasks/store"
 )
@@ -210,4 +218,512 @@ func readPlainLine(line []byte) (lineAnswer, error) { return lineAnswer{result: 
 // quoted is the begin of a line, for a message.
 func quoted(line []byte) string {
 	return fmt.Sprintf("%q", cut(strings.ToValidUTF8(string(line[:min(len(line), 200)]), "\uFFFD"), 80))
+}
+
+// Why a long-lived process is ended.
+var (
+	errTaskOver     = errors.New("its task is not wanted any more")
+	errBadAnswer    = errors.New("its answer is not understood")
+	errSurplus      = errors.New("the command wrote an answer that nobody asked for")
+	errClosedInput  = errors.New("the command has closed its standard input, and goes on")
+	errClosedOutput = errors.New("the command has closed its standard output, and goes on")
+	errGoesOn       = errors.New("the command goes on after the end of its input")
+)
+
+const (
+	// aheadTime is how much work is written ahead. It hides how long a pipe takes. A line that was written cannot be taken
+	// back, so it waits behind those before it although another command is idle.
+	aheadTime  = 5 * time.Millisecond
+	watchEvery = 200 * time.Millisecond // how often to look at the time of a task
+	hintAfter  = 10 * time.Second
+	// quietTime is how long a new process must be quiet after its first answer. A command that greets, or answers twice,
+	// would shift all answers by one.
+	quietTime = 50 * time.Millisecond
+)
+
+// noAnswer is the hint.
+var noAnswer = fmt.Sprintf("the command has not answered a line for %s. If it has, its output is buffered: "+
+	"it must flush each line, such as with python3 -u, sed -u, grep --line-buffered or stdbuf -oL",
+	resource.Duration(hintAfter))
+
+// lineProcess is one long-lived process.
+type lineProcess struct {
+	s       *lineSlot
+	command *command
+	streams *streams
+	lines   *bufio.Reader
+	long    []byte // a line that is longer than the buffer of lines
+	tail    tail
+	end     commandEnd
+	stop    context.CancelCauseFunc
+	lost    chan error
+	ended   chan struct{} // closed when its group has ended
+	room    chan struct{} // there may be room for more tasks
+
+	mu       sync.Mutex
+	waiting  []*tasks.Task // written and not answered, in order
+	since    time.Time     // the time of the first of them counts from then
+	given    int           // tasks
+	answered int           // of them
+	ahead    time.Duration // that those who wait are thought to take
+	checking bool          // see quietTime
+	over     bool          // what it answers does not count any more
+	drained  bool          // there are no more tasks: its input was closed
+	failed   error         // why no more tasks can be had
+}
+
+func (s *lineSlot) startProcess() (*lineProcess, error) {
+	streams, err := s.openStreams(true)
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.fleet.start(launch{s.path, s.argv, s.environ, s.dir, streams.files, false})
+	streams.started()
+	if err != nil {
+		streams.close()
+		return nil, err
+	}
+	p := &lineProcess{
+		s: s, command: c, streams: streams, ended: make(chan struct{}), room: make(chan struct{}, 1),
+	}
+	p.lines = bufio.NewReaderSize(p, 64<<10)
+	return p, nil
+}
+
+// run returns when the process and all of its group have ended.
+func (p *lineProcess) run(ctx context.Context) {
+	defer p.streams.close()
+	defer p.s.fleet.ended(p.command)
+	ofProcess, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	p.stop = stop
+	defer context.AfterFunc(ctx, p.ignore)()
+	var release func() bool
+	p.lost, release = p.s.lost()
+	defer release()
+	ofTasks, endTasks := context.WithCancel(ofProcess)
+	defer endTasks()
+	var all sync.WaitGroup
+	all.Go(p.read)
+	all.Go(func() { p.s.passErrors(p.streams.err, &p.tail) })
+	all.Go(func() { p.watch(ofTasks) })
+	all.Go(func() { p.feed(ofTasks) })
+	s := supervisor{command: p.command, grace: p.s.grace(), rest: endLimit, lost: p.lost}
+	p.end = s.run(ofProcess, nil)
+	endTasks()
+	close(p.ended)
+	p.streams.end()
+	all.Wait()
+}
+
+func (p *lineProcess) unanswered() []*tasks.Task { return p.waiting }
+
+// ignore lets nothing count that the process answers from now on.
+func (p *lineProcess) ignore() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.over = true
+}
+
+// stopFor ends the process.
+func (p *lineProcess) stopFor(cause error) {
+	p.ignore()
+	p.stop(cause)
+}
+
+// stopUnlessEnded ends the process if it does not end by itself.
+func (p *lineProcess) stopUnlessEnded(d time.Duration, cause error) {
+	select {
+	case <-time.After(d):
+		p.stopFor(cause)
+	case <-p.ended:
+	}
+}
+
+func (p *lineProcess) hasEnded() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// feed gives tasks to the process until ctx ends.
+func (p *lineProcess) feed(ctx context.Context) {
+	if !p.settle(ctx) {
+		return
+	}
+	var buf []byte
+	for {
+		all, err := p.nextTasks(ctx)
+		if errors.Is(err, tasks.ErrDrained) {
+			p.drain()
+			return
+		}
+		if err != nil {
+			if ctx.Err() == nil { // or else that has a cause of its own
+				p.failed = err
+				p.stop(err)
+			}
+			return
+		}
+		var n int
+		buf, n = p.give(buf[:0], all)
+		if len(buf) == 0 {
+			continue
+		}
+		if written, err := p.streams.in.Write(buf); err != nil {
+			if written == 0 {
+				p.given -= n
+			}
+			p.stopUnlessEnded(settleTime, errClosedInput)
+			return
+		}
+	}
+}
+
+// settle waits until a process that follows a bad one has gone on for a while.
+func (p *lineProcess) settle(ctx context.Context) bool {
+	if p.s.blame == nil && p.s.idle == 0 {
+		return true
+	}
+	select {
+	case <-time.After(settleTime):
+		p.s.charge()
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// nextTasks waits until tasks may be written, and returns them.
+func (p *lineProcess) nextTasks(ctx context.Context) (all []*tasks.Task, err error) {
+	for {
+		empty, work := p.roomNow()
+		if empty {
+			t, err := p.s.nextTask(ctx)
+			if err != nil {
+				return nil, err
+			}
+			all, work = append(all, t), work-t.Guess
+		}
+		if work > 0 {
+			all = append(all, p.s.TakeMore(work)...)
+		}
+		if len(all) > 0 {
+			return all, nil
+		}
+		select {
+		case <-p.room:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// nextTask waits for a task to be given to a process that has none.
+func (s *lineSlot) nextTask(ctx context.Context) (*tasks.Task, error) {
+	for len(s.again) > 0 {
+		t := s.again[0]
+		s.again = s.again[1:]
+		if s.Alive(t).Err() == nil {
+			return t, nil
+		}
+		s.Return(t)
+	}
+	s.alone = false
+	return s.Take(ctx)
+}
+
+// roomNow reports whether the process has answered all, and how much work may be written ahead.
+func (p *lineProcess) roomNow() (empty bool, work time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	empty = len(p.waiting) == 0 && !p.checking
+	if p.checking || p.answered == 0 || p.s.alone || p.ahead > aheadTime/2 {
+		return empty, 0
+	}
+	return empty, aheadTime - p.ahead
+}
+
+// give appends the lines of tasks, and notes that they wait for an answer. n is how many.
+func (p *lineProcess) give(buf []byte, all []*tasks.Task) (out []byte, n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.waiting) == 0 {
+		p.since = time.Now()
+	}
+	for _, t := range all {
+		line, err := p.s.format.write(buf, t)
+		if err != nil {
+			p.s.fail(t, store.Never, 0, nil, err.Error(), nil)
+			continue
+		}
+		buf = line
+		p.waiting = append(p.waiting, t)
+		p.ahead += t.Guess
+		n++
+	}
+	p.given += n
+	return buf, n
+}
+
+// drain closes the input. All tasks are answered.
+func (p *lineProcess) drain() {
+	p.drained = true
+	_ = p.streams.in.Close()
+	p.stopUnlessEnded(p.s.grace(), errGoesOn)
+}
+
+// watch ends the process when the time of its task is over, or its task is not wanted any more.
+func (p *lineProcess) watch(ctx context.Context) {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		t, waits := p.first()
+		switch {
+		case t == nil:
+		case t.Timeout > 0 && waits >= t.Timeout:
+			if p.takeFirst(t) {
+				reason := fmt.Sprintf("no answer within %s", resource.Duration(t.Timeout))
+				p.s.fail(t, store.Again, waits, nil, reason, nil)
+				p.stopFor(errTaskTimeout)
+			}
+		case waits >= watchEvery && p.s.Alive(t).Err() != nil:
+			if p.takeFirst(t) {
+				p.s.Return(t)
+				p.stopFor(errTaskOver)
+			}
+		case waits >= hintAfter && p.s.hint != nil:
+			p.s.hint()
+		}
+	}
+}
+
+// first is the task that the process works on, and since when; nil if there is none.
+func (p *lineProcess) first() (*tasks.Task, time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over || len(p.waiting) == 0 {
+		return nil, 0
+	}
+	return p.waiting[0], time.Since(p.since)
+}
+
+// takeFirst takes the task from the process, whose answers do not count any more. It reports whether that still worked
+// on it.
+func (p *lineProcess) takeFirst(t *tasks.Task) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over || len(p.waiting) == 0 || p.waiting[0] != t {
+		return false
+	}
+	p.waiting = p.waiting[1:]
+	p.over = true
+	return true
+}
+
+// Read implements io.Reader for what the process writes. When its group has ended, it takes what is in the pipe, and
+// does not wait for somebody else who holds it open.
+func (p *lineProcess) Read(b []byte) (int, error) {
+	n, err := p.streams.out.Read(b)
+	if !errors.Is(err, os.ErrDeadlineExceeded) || !p.hasEnded() {
+		return n, err
+	}
+	_ = p.streams.out.SetReadDeadline(time.Time{})
+	if n = readNow(p.streams.out, b); n <= 0 {
+		return 0, io.EOF
+	}
+	_ = p.streams.out.SetReadDeadline(time.Now())
+	return n, nil
+}
+
+// errLongLine means that a line is longer than an answer may be.
+var errLongLine = errors.New("the line is too long")
+
+// readLine is the next line, without its end, until the next call.
+func (p *lineProcess) readLine(most int) ([]byte, error) {
+	line, err := p.lines.ReadSlice('\n')
+	if errors.Is(err, bufio.ErrBufferFull) {
+		p.long = p.long[:0]
+		for errors.Is(err, bufio.ErrBufferFull) && len(p.long)+len(line) <= most {
+			p.long = append(p.long, line...)
+			line, err = p.lines.ReadSlice('\n')
+		}
+		p.long = append(p.long, line...)
+		line = p.long
+	}
+	switch {
+	case err == nil && len(line)-1 <= most:
+		return line[:len(line)-1], nil
+	case err == nil, errors.Is(err, bufio.ErrBufferFull):
+		return line, errLongLine
+	}
+	return nil, err
+}
+
+// read takes the answers of the process, until it ends or is to be ended.
+func (p *lineProcess) read() {
+	for {
+		maxTask := int64(p.s.queue().MaxTask)
+		line, err := p.readLine(int(p.s.format.most(maxTask)))
+		if err != nil && !errors.Is(err, errLongLine) {
+			p.stopUnlessEnded(settleTime, errClosedOutput)
+			return
+		}
+		t, took := p.answeredTask()
+		switch {
+		case t == nil && p.isOver(): // it was ended before
+		case t == nil:
+			p.stopFor(fmt.Errorf("%w: %s", errSurplus, quoted(line)))
+		case err != nil:
+			p.tooLong(t, took, maxTask)
+			return
+		default:
+			p.answer(t, took, line)
+		}
+	}
+}
+
+func (p *lineProcess) isOver() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.over
+}
+
+// answeredTask is the task of the next answer, and how long it took; nil if none waits.
+func (p *lineProcess) answeredTask() (t *tasks.Task, took time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over || len(p.waiting) == 0 {
+		return nil, 0
+	}
+	t, p.waiting = p.waiting[0], p.waiting[1:]
+	p.ahead -= t.Guess
+	p.answered++
+	p.checking = p.answered == 1
+	now := time.Now()
+	took, p.since = now.Sub(p.since), now
+	return t, took
+}
+
+func (p *lineProcess) tooLong(t *tasks.Task, took time.Duration, most int64) {
+	reason := fmt.Sprintf("the result is larger than max_task, %s", resource.Size(most))
+	p.s.fail(t, store.Never, took, nil, reason, nil)
+	p.ignore()
+	tell(p.lost, errBadAnswer)
+}
+
+// answer ends the attempt at a task as the line says.
+func (p *lineProcess) answer(t *tasks.Task, took time.Duration, line []byte) {
+	a, err := p.s.format.read(line)
+	switch {
+	case err != nil:
+		p.s.fail(t, store.Again, took, nil, fmt.Sprintf("its answer is not understood: %v: %s", err, quoted(line)), nil)
+		p.stopFor(errBadAnswer)
+		return
+	case p.checking && !p.quiet(): // only this function writes it
+		p.s.Return(t)
+		p.answered = 0
+		more, _ := p.lines.Peek(min(p.lines.Buffered(), 80))
+		p.stopFor(fmt.Errorf("%w: after %s came %s: each line must be answered with one line",
+			errSurplus, quoted(line), quoted(more)))
+		return
+	case a.failed && a.never:
+		p.s.fail(t, store.Never, took, nil, a.reason, nil)
+	case a.failed:
+		p.s.fail(t, store.Again, took, nil, a.reason, nil)
+	default:
+		p.s.done(t, took, nil, a.result, nil)
+	}
+	p.makeRoom()
+}
+
+// makeRoom lets more tasks be written when half of the work before is done.
+func (p *lineProcess) makeRoom() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.checking = false
+	if p.ahead > aheadTime/2 {
+		return
+	}
+	select {
+	case p.room <- struct{}{}:
+	default:
+	}
+}
+
+// quiet reports whether nothing comes for a while.
+func (p *lineProcess) quiet() bool {
+	if p.lines.Buffered() > 0 {
+		return false
+	}
+	_ = p.streams.out.SetReadDeadline(time.Now().Add(quietTime))
+	_, err := p.lines.Peek(1)
+	_ = p.streams.out.SetReadDeadline(time.Time{})
+	if p.hasEnded() {
+		_ = p.streams.out.SetReadDeadline(time.Now())
+	}
+	return err != nil
+}
+
+// jsonTask is the line of a task.
+type jsonTask struct {
+	Task    *string `json:"task,omitempty"`
+	Base64  []byte  `json:"base64,omitempty"` // instead of Task, if the task is not UTF-8
+	Batch   string  `json:"batch"`
+	Index   int64   `json:"index"`
+	Attempt int     `json:"attempt"`
+}
+
+// jsonAnswer is the answer to it.
+type jsonAnswer struct {
+	Result json.RawMessage `json:"result"` // a string is the result; anything else is, as JSON
+	Base64 []byte          `json:"base64"` // a result that is not UTF-8
+	Error  *string         `json:"error"`
+	Retry  *bool           `json:"retry"` // of an Error; absent: true
+}
+
+// maxJSONLine: an escaped character has at most six bytes, and there are the names.
+func maxJSONLine(maxTask int64) int64 { return 6*maxTask + 4096 }
+
+func writeJSONLine(to []byte, t *tasks.Task) ([]byte, error) {
+	line := jsonTask{Batch: t.Batch, Index: t.Index, Attempt: t.Attempt}
+	if utf8.Valid(t.Payload) {
+		text := string(t.Payload)
+		line.Task = &text
+	} else {
+		line.Base64 = t.Payload
+	}
+	b := bytes.NewBuffer(to)
+	e := json.NewEncoder(b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(line)
+	return b.Bytes(), err
+}
+
+func readJSONLine(line []byte) (a lineAnswer, err error) {
+	var got jsonAnswer
+	if err := json.Unmarshal(line, &got); err != nil {
+		return a, fmt.Errorf("it is not JSON: %w", err)
+	}
+	switch {
+	case got.Error != nil:
+		return lineAnswer{failed: true, reason: *got.Error, never: got.Retry != nil && !*got.Retry}, nil
+	case got.Base64 != nil:
+		return lineAnswer{result: got.Base64}, nil
+	case got.Result == nil:
+		return a, errors.New(`it has neither "result" nor "error"`)
+	}
+	var text string
+	if got.Result[0] == '"' && json.Unmarshal(got.Result, &text) == nil {
+		return lineAnswer{result: []byte(text)}, nil
+	}
+	return lineAnswer{result: got.Result}, nil
 }

@@ -2,6 +2,7 @@ package wrap
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,11 +12,16 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
 
+	"muster/member"
 	"muster/worker"
 )
 
@@ -26,7 +32,7 @@ import (
 //	POST /wait     {timeout}                   until all have joined
 //	POST /barrier  {name, round, live, retry, timeout}
 //
-// and what data.go says.
+// and what workers leave to each other, see below.
 //
 // Durations are Go's ("30s"). Every field but name may be absent. A client that hangs up only stops waiting. An answer
 // other than 200 is a Refusal.
@@ -250,4 +256,410 @@ func barrier(ctx context.Context, ms *membership, q *http.Request) (any, error) 
 		return nil, badRequest("%w", err)
 	}
 	return struct{}{}, ms.barrier(ctx, at)
+}
+
+// The socket of a worker also serves what workers leave to each other:
+//
+//	POST /publish    {key, value}              a value for the others; see worker.Publish
+//	POST /get        {key, from, timeout}      waits for the values of a key: of this id, or without from of all N
+//	POST /advertise  {address}                 another address of this worker
+//
+// Values are in base64.
+
+// Publish asks to publish a value.
+type Publish struct {
+	Key   string `json:"key"`
+	Value []byte `json:"value"`
+}
+
+// Get asks for what workers have published under a key.
+type Get struct {
+	Key     string `json:"key"`
+	From    *int   `json:"from,omitempty"`    // an id; nil: all N
+	Timeout string `json:"timeout,omitempty"` // empty: the job's barrier timeout
+}
+
+// Values are what workers have published under a key, in the order of their ids.
+type Values struct {
+	Values []worker.Published `json:"values"`
+}
+
+// Advertise asks to tell the others an address.
+type Advertise struct {
+	Address string `json:"address"` // HOST:PORT
+}
+
+// maxPublish bounds the body of a Publish.
+const maxPublish = 1 << 20
+
+// dataRoutes adds these requests to those of a worker.
+func dataRoutes(mux *http.ServeMux, ms *membership) {
+	mux.HandleFunc("POST /publish", answer(func(ctx context.Context, q *http.Request) (any, error) {
+		return struct{}{}, publish(ctx, ms, q)
+	}))
+	mux.HandleFunc("POST /get", answer(func(ctx context.Context, q *http.Request) (any, error) {
+		return get(ctx, ms, q)
+	}))
+	mux.HandleFunc("POST /advertise", answer(func(ctx context.Context, q *http.Request) (any, error) {
+		return struct{}{}, advertise(ctx, ms, q)
+	}))
+}
+
+func publish(ctx context.Context, ms *membership, q *http.Request) error {
+	var p Publish
+	if err := decodeUpTo(q, maxPublish, &p); err != nil {
+		return err
+	}
+	if err := worker.CheckValue(p.Key, 0); err != nil {
+		return badRequest("%w", err)
+	}
+	return ms.within(ctx, 0, func(ctx context.Context, m *worker.Member) error {
+		return m.Publish(ctx, p.Key, p.Value)
+	}, "whether "+p.Key+" is published")
+}
+
+func get(ctx context.Context, ms *membership, q *http.Request) (any, error) {
+	var g Get
+	if err := decode(q, &g); err != nil {
+		return nil, err
+	}
+	limit, err := parseTimeout(g.Timeout)
+	if err != nil {
+		return nil, err
+	}
+	if err := worker.CheckValue(g.Key, 0); err != nil {
+		return nil, badRequest("%w", err)
+	}
+	m, _, _ := ms.now()
+	var ids []int
+	if g.From != nil {
+		if ids = []int{*g.From}; *g.From < 0 || *g.From >= m.Job.Workers {
+			return nil, badRequest("there is no worker %d: the job has %d", *g.From, m.Job.Workers)
+		}
+	}
+	found, err := ms.values(ctx, g.Key, ids, limit)
+	return Values{found}, err
+}
+
+// values waits for values, for at most limit or, if that is 0, the job's barrier timeout: as at a barrier, it is other
+// workers that have to come so far.
+func (ms *membership) values(
+	ctx context.Context, key string, ids []int, limit time.Duration,
+) (found []worker.Published, err error) {
+	m, _, _ := ms.now()
+	begun := time.Now()
+	defer ms.whileWaiting(ctx, "workers to publish "+key, valueNotice(key, ids))()
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(limit, time.Duration(m.Job.Timeouts.Barrier)))
+	defer cancel()
+	err = ms.do(ctx, func(ctx context.Context, m *worker.Member) (err error) {
+		found, err = m.Values(ctx, key, ids)
+		return err
+	})
+	return found, explainLate(ctx, err, func() string {
+		return fmt.Sprintf("waited %s, and it is not known who has published %s: ZooKeeper does not answer this worker",
+			since(begun), key)
+	})
+}
+
+func advertise(ctx context.Context, ms *membership, q *http.Request) error {
+	var a Advertise
+	if err := decode(q, &a); err != nil {
+		return err
+	}
+	host, port, err := ParseAddress(a.Address)
+	if err != nil {
+		return badRequest("%w", err)
+	}
+	return ms.within(ctx, 0, func(ctx context.Context, m *worker.Member) error {
+		return m.Advertise(ctx, host, port)
+	}, "whether the others see "+a.Address)
+}
+
+// maxHost is how long a host name may be.
+const maxHost = 253
+
+// ParseAddress reads HOST:PORT, an address that other machines can reach: HOST is an IP or a name.
+func ParseAddress(address string) (host string, port int, err error) {
+	host, digits, err := net.SplitHostPort(address)
+	n, portErr := strconv.ParseUint(digits, 10, 16)
+	if err != nil || portErr != nil || n == 0 || !isHost(host) {
+		return "", 0, fmt.Errorf("%q is not HOST:PORT", address)
+	}
+	return host, int(n), nil
+}
+
+// isHost reports whether s is an IP, or may be a host name: letters, digits, hyphens, underscores and dots.
+func isHost(s string) bool {
+	if net.ParseIP(s) != nil {
+		return true
+	}
+	for _, r := range s {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_', r == '.':
+		default:
+			return false
+		}
+	}
+	return s != "" && len(s) <= maxHost && s[0] != '-' && s[0] != '.'
+}
+
+// Publish publishes a value for the other workers.
+func (c *Client) Publish(ctx context.Context, p Publish) error {
+	return c.ask(ctx, http.MethodPost, "/publish", p, &struct{}{})
+}
+
+// Get waits for values; the end of ctx ends it.
+func (c *Client) Get(ctx context.Context, g Get) (Values, error) {
+	var v Values
+	return v, c.ask(ctx, http.MethodPost, "/get", g, &v)
+}
+
+// Advertise tells the other workers an address of this one.
+func (c *Client) Advertise(ctx context.Context, a Advertise) error {
+	return c.ask(ctx, http.MethodPost, "/advertise", a, &struct{}{})
+}
+
+// Refusal is the socket's answer to a request that failed. As an error it wraps what the worker met: a
+// worker.AbortedError, a worker.AbsentError, a worker.UnpublishedError, worker.ErrFenced, worker.ErrDataFull,
+// ErrRequest, ErrLate, ErrUnavailable, or an error of package member: ErrNotHeld, or one that memberErrors lists.
+type Refusal struct {
+	Text    string   `json:"error"`
+	Kind    Kind     `json:"kind"`
+	Aborted *Aborted `json:"aborted,omitempty"`
+	Absent  *Absent  `json:"absent,omitempty"`
+
+	Unpublished *Unpublished `json:"unpublished,omitempty"`
+}
+
+// Aborted is a worker.AbortedError, Absent a worker.AbsentError, and Unpublished a worker.UnpublishedError, as JSON.
+type (
+	Aborted struct {
+		Name    string `json:"name"`
+		Round   int    `json:"round"`
+		Attempt int    `json:"attempt"`
+		Why     string `json:"why"`
+		Missing []int  `json:"missing"`
+		Retry   bool   `json:"retry"`
+	}
+	Absent struct {
+		Workers int      `json:"workers"`
+		Joined  int      `json:"joined"`
+		NotLive []string `json:"not_live"`
+		Missing []string `json:"missing"`
+	}
+	Unpublished struct {
+		Key     string `json:"key"`
+		Missing []int  `json:"missing"`
+	}
+)
+
+// What a Refusal may wrap, besides the errors of package worker.
+var (
+	// ErrRequest means that the request is not understood. Correct it.
+	ErrRequest = errors.New("bad request")
+	// ErrUnavailable means that there is no worker to ask, or that it is about to end. Ask again only if it should be
+	// there.
+	ErrUnavailable = errors.New("the worker does not answer")
+)
+
+// Kind is the kind of a Refusal, for programs.
+type Kind string
+
+// The kinds. KindFailed is every error that has no other.
+const (
+	KindRequest     Kind = "request"
+	KindAborted     Kind = "aborted"
+	KindAbsent      Kind = "absent"
+	KindFenced      Kind = "fenced"
+	KindUnpublished Kind = "unpublished"
+	KindDataFull    Kind = "data-full"
+	KindLate        Kind = "late"
+	KindUnavailable Kind = "unavailable"
+	KindNotHeld     Kind = "not-held"
+	KindFailed      Kind = "failed"
+)
+
+func badRequest(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", ErrRequest, fmt.Errorf(format, args...))
+}
+
+// refusalOf is the Refusal for an error.
+func refusalOf(err error) *Refusal {
+	r := &Refusal{Text: err.Error(), Kind: KindFailed}
+	var byAbort *worker.AbortedError
+	var byAbsence *worker.AbsentError
+	var unpublished *worker.UnpublishedError
+	switch {
+	case errors.As(err, &byAbort):
+		r.Kind, r.Aborted = KindAborted, (*Aborted)(byAbort)
+	case errors.As(err, &byAbsence):
+		r.Kind, r.Absent = KindAbsent, (*Absent)(byAbsence)
+	case errors.As(err, &unpublished):
+		r.Kind, r.Unpublished = KindUnpublished, (*Unpublished)(unpublished)
+	case errors.Is(err, worker.ErrDataFull):
+		r.Kind = KindDataFull
+	case errors.Is(err, worker.ErrFenced):
+		r.Kind = KindFenced
+	case errors.Is(err, member.ErrNotHeld):
+		r.Kind = KindNotHeld
+	case kindOfMember(err) != "":
+		r.Kind = kindOfMember(err)
+	case errors.Is(err, ErrUnavailable):
+		r.Kind = KindUnavailable
+	case errors.Is(err, ErrRequest):
+		r.Kind = KindRequest
+	case errors.Is(err, ErrLate):
+		r.Kind = KindLate
+	case errors.Is(err, context.Canceled):
+		r.Kind, r.Text = KindUnavailable, "the worker ends"
+	}
+	return r
+}
+
+func (r *Refusal) status() int {
+	switch r.Kind {
+	case KindRequest:
+		return http.StatusBadRequest
+	case KindAborted, KindNotHeld, KindDataFull:
+		return http.StatusConflict
+	case KindAbsent, KindUnpublished, KindLate:
+		return http.StatusGatewayTimeout
+	case KindFenced:
+		return http.StatusGone
+	case KindUnavailable:
+		return http.StatusServiceUnavailable
+	}
+	if memberErrors()[r.Kind] != nil {
+		return http.StatusConflict
+	}
+	return http.StatusInternalServerError
+}
+
+func (r *Refusal) Error() string { return r.Text }
+
+// Unwrap is what the worker met; nil if that is none of the errors that have a kind.
+func (r *Refusal) Unwrap() error {
+	switch {
+	case r.Aborted != nil:
+		return (*worker.AbortedError)(r.Aborted)
+	case r.Absent != nil:
+		return (*worker.AbsentError)(r.Absent)
+	case r.Unpublished != nil:
+		return (*worker.UnpublishedError)(r.Unpublished)
+	case r.Kind == KindDataFull:
+		return worker.ErrDataFull
+	case r.Kind == KindFenced:
+		return worker.ErrFenced
+	case r.Kind == KindRequest:
+		return ErrRequest
+	case r.Kind == KindLate:
+		return ErrLate
+	case r.Kind == KindUnavailable:
+		return ErrUnavailable
+	case r.Kind == KindNotHeld:
+		return member.ErrNotHeld
+	}
+	return memberErrors()[r.Kind]
+}
+
+// Client asks a worker, from inside its command.
+type Client struct {
+	socket string
+	http   *http.Client
+}
+
+// NewClient returns a Client of the worker with this socket: the value of MUSTER_SOCKET.
+func NewClient(socket string) *Client {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}
+	return &Client{socket, &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
+}
+
+// Self returns which worker it is.
+func (c *Client) Self(ctx context.Context) (Self, error) {
+	var s Self
+	return s, c.ask(ctx, http.MethodGet, "/self", nil, &s)
+}
+
+// Members lists who has joined, or who is live, in the order of ids.
+func (c *Client) Members(ctx context.Context, live bool) (Members, error) {
+	var m Members
+	path := "/members"
+	if live {
+		path += "?live"
+	}
+	return m, c.ask(ctx, http.MethodGet, path, nil, &m)
+}
+
+// Wait waits until all have joined; the end of ctx ends it.
+func (c *Client) Wait(ctx context.Context, w Wait) error {
+	return c.ask(ctx, http.MethodPost, "/wait", w, &struct{}{})
+}
+
+// Barrier waits at a barrier. The end of ctx ends only the waiting: an arrival still counts.
+func (c *Client) Barrier(ctx context.Context, b Barrier) error {
+	return c.ask(ctx, http.MethodPost, "/barrier", b, &struct{}{})
+}
+
+// ask makes one request. The error is a Refusal, or wraps ErrUnavailable, or is why ctx ended.
+func (c *Client) ask(ctx context.Context, method, path string, question, into any) error {
+	answer, err := c.send(ctx, method, path, question)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if err = json.NewDecoder(answer.Body).Decode(into); err != nil {
+		return c.unavailable(err)
+	}
+	return nil
+}
+
+// send sends a request, and returns its answer if that is no error. The errors are those of ask.
+func (c *Client) send(ctx context.Context, method, path string, question any) (*http.Response, error) {
+	var body []byte
+	if question != nil {
+		var err error
+		if body, err = json.Marshal(question); err != nil {
+			return nil, err
+		}
+	}
+	return c.sendBytes(ctx, method, path, body)
+}
+
+// sendBytes is send with a body as it is.
+func (c *Client) sendBytes(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
+	q, err := http.NewRequestWithContext(ctx, method, "http://worker"+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	answer, err := c.http.Do(q)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, c.unavailable(err)
+	}
+	if answer.StatusCode == http.StatusOK {
+		return answer, nil
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	var r Refusal
+	if err == nil && json.Unmarshal(text, &r) == nil && r.Text != "" {
+		return nil, &r
+	}
+	return nil, c.unavailable(errors.Join(err, fmt.Errorf("%s: %s", answer.Status, strings.TrimSpace(string(text)))))
+}
+
+func (c *Client) unavailable(err error) error {
+	var request *url.Error
+	if errors.As(err, &request) { // its URL is an invention of ask
+		err = request.Err
+	}
+	var number syscall.Errno
+	if errors.As(err, &number) { // the texts around it name the socket, as this one does
+		err = number
+	}
+	return fmt.Errorf("%w at %s (%s): %w", ErrUnavailable, c.socket, SocketVariable, err)
 }
