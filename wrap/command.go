@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"time"
 	"unicode/utf8"
+
+	"muster/worker"
 )
 
 // launch is what a command is started with.
@@ -165,6 +167,39 @@ func checkInterpreter(path string) error {
 	return nil
 }
 
+// credentials are the variables that hold what this process proves with who it is, or name the files that do. A name
+// that ends with an underscore stands for all that begin so.
+func credentials() []string {
+	return []string{
+		"MUSTER_ZK_AUTH", "MUSTER_ZK_AUTH_FILE", "MUSTER_TLS_CERT", "MUSTER_TLS_KEY", "MUSTER_REDIS_", "MUSTER_SENTINEL_",
+	}
+}
+
+// WithoutCredentials returns an environment without what only muster itself needs to know: what a command has in its
+// environment gets into its logs and its own children.
+func WithoutCredentials(environ []string) []string {
+	return slices.DeleteFunc(slices.Clone(environ), func(s string) bool {
+		name, _, _ := strings.Cut(s, "=")
+		return slices.ContainsFunc(credentials(), func(one string) bool {
+			return name == one || strings.HasSuffix(one, "_") && strings.HasPrefix(name, one)
+		})
+	})
+}
+
+// setVariables returns the environment with these variables set. An empty value removes the variable.
+func setVariables(environ []string, variables [][2]string) []string {
+	all := slices.DeleteFunc(slices.Clone(environ), func(s string) bool {
+		name, _, _ := strings.Cut(s, "=")
+		return slices.ContainsFunc(variables, func(v [2]string) bool { return v[0] == name })
+	})
+	for _, v := range variables {
+		if v[1] != "" {
+			all = append(all, v[0]+"="+v[1])
+		}
+	}
+	return all
+}
+
 // startError is why a command cannot be started.
 type startError struct{ error }
 
@@ -198,6 +233,50 @@ type commandEnd struct {
 	killed     bool           // the grace was over, somebody asked twice, or the membership was lost
 	restKilled bool           // it left processes behind that had to be killed
 	left       bool           // not even SIGKILL ended all of its group in time
+}
+
+// completes reports whether the command has ended well by itself.
+func (e *commandEnd) completes() bool { return e.asked == 0 && e.code() == 0 }
+
+// record is what the claim is to say of the command.
+func (e *commandEnd) record() worker.End {
+	switch {
+	case e.err != nil:
+		return worker.End{}
+	case e.status.Signaled():
+		return bySignal(e.status.Signal())
+	}
+	code := e.code()
+	return worker.End{Exit: &code}
+}
+
+// String is how the command ended, for people.
+func (e *commandEnd) String() string {
+	s := "the command "
+	switch {
+	case e.err != nil:
+		return s + "cannot be waited for: " + e.err.Error()
+	case e.killed && e.asked == 0:
+		s += "was killed at once"
+	case e.killed:
+		s += "did not end when it was asked to, and was killed"
+	case e.status.Signaled():
+		s += "was ended by " + signalName(e.status.Signal())
+	default:
+		s += fmt.Sprintf("exited with %d", e.status.ExitStatus())
+	}
+	if e.asked != 0 && !(e.status.Signaled() && e.asked == e.status.Signal()) {
+		s += " after " + signalName(e.asked)
+	}
+	if e.restKilled {
+		s += ", and what it had left behind was killed"
+	}
+	return s
+}
+
+// bySignal is the end of a command that a signal ended.
+func bySignal(sig syscall.Signal) worker.End {
+	return worker.End{Signal: strings.TrimPrefix(signalName(sig), "SIG")}
 }
 
 // endWithin is the cause of a context that asks a command to end, and gives it another grace than the supervisor's.

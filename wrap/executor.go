@@ -75,7 +75,7 @@ type executor struct {
 }
 
 // work executes tasks as p.
-func (e *executor) work(ctx context.Context, p *tasks.Process) error {
+func (e *executor) work(ctx context.Context, _ context.CancelCauseFunc, p *tasks.Process) error {
 	engine := e.start(p)
 	if engine == nil {
 		return nil

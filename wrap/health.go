@@ -9,7 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"strconv"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,10 +23,10 @@ import (
 	"muster/worker"
 )
 
-// health is a server for what supervises the worker: a container platform, Prometheus.
+// health is a server for what supervises the process: a container platform, Prometheus.
 //
 //	/live     200 as long as the process is there
-//	/ready    200 while the command runs and the worker is a member that reaches ZooKeeper; 503 and why not
+//	/ready    200 while it runs and is a member that reaches ZooKeeper; 503 and why not
 //	/metrics  in Prometheus' text format
 type health struct {
 	server *http.Server
@@ -34,34 +34,42 @@ type health struct {
 	served sync.WaitGroup
 }
 
-// healthOf is what a health server tells of.
+// healthOf is what a health server tells of one kind of process.
 type healthOf struct {
-	ready   func() (bool, string)
-	metrics *prometheus.Registry
-	more    map[string]http.HandlerFunc // by pattern
+	info    func() []string        // the labels of the info metric, as those of samples.show; nil: not known yet
+	counts  []prometheus.Collector // what has happened
+	collect func(to samples)       // unless nil, what there is besides
+	problem func() string          // unless nil, why a member that reaches ZooKeeper is not ready; empty: it is
+	routes  map[string]http.HandlerFunc
 }
 
-// openHealth serves at address until it is closed.
-func openHealth(address string, of healthOf, to *slog.Logger) (*health, error) {
-	listener, err := net.Listen("tcp", address)
+// openHealth serves until it is closed.
+func (l *life) openHealth(of healthOf) (*health, error) {
+	listener, err := net.Listen("tcp", l.HTTP)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrHealth, err)
 	}
+	all := prometheus.NewRegistry()
+	all.MustRegister(of.counts...)
+	all.MustRegister(
+		collector(func(to samples) { l.collect(to, of) }),
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /live", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "live\n") })
 	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
-		ready, why := of.ready()
+		ready, why := l.ready(of)
 		if !ready {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 		fmt.Fprintln(w, why)
 	})
-	for pattern, handler := range of.more {
+	mux.Handle("GET /metrics", promhttp.HandlerFor(all, promhttp.HandlerOpts{}))
+	for pattern, handler := range of.routes {
 		mux.HandleFunc(pattern, handler)
 	}
-	mux.Handle("GET /metrics", promhttp.HandlerFor(of.metrics, promhttp.HandlerOpts{}))
 	h := &health{addr: listener.Addr(), server: &http.Server{
-		Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, ErrorLog: warnings(to),
+		Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, ErrorLog: warnings(l.Log),
 	}}
 	h.served.Go(func() { _ = h.server.Serve(listener) }) // it always ends with an error
 	return h, nil
@@ -72,200 +80,148 @@ func (h *health) close() {
 	h.served.Wait()
 }
 
-// ready says whether the command runs as a member that reaches ZooKeeper, and if not, why not.
-func (p *progress) ready() (bool, string) {
-	stage, membership := p.now()
-	if stage != StageRunning {
+// ready says whether the process runs as a member that reaches ZooKeeper, and if not, why not.
+func (l *life) ready(of healthOf) (bool, string) {
+	stage, isMember, _ := l.state()
+	problem := ""
+	switch {
+	case stage != StageRunning:
 		return false, string(stage)
+	case !isMember:
+		problem = "the session is lost"
+	case !l.sessions.connected():
+		problem = "no connection to ZooKeeper"
+	case of.problem != nil:
+		problem = of.problem()
 	}
-	if _, isMember, _ := membership.state(); !isMember {
-		return false, "degraded: the session is lost"
+	if problem != "" {
+		return false, "degraded: " + problem
 	}
-	if !membership.sessions.connected() {
-		return false, "degraded: no connection to ZooKeeper"
+	return true, string(stage)
+}
+
+// collector shows what there is at each request. What it shows is not known before.
+type collector func(to samples)
+
+// Describe implements prometheus.Collector.
+func (collector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (c collector) Collect(to chan<- prometheus.Metric) { c(to) }
+
+// samples are what a collector shows.
+type samples chan<- prometheus.Metric
+
+// show shows a sample. labels are a name and its value, one after the other.
+func (to samples) show(t prometheus.ValueType, name, help string, value float64, labels ...string) {
+	var names, values []string
+	for pair := range slices.Chunk(labels, 2) {
+		names, values = append(names, pair[0]), append(values, pair[1])
 	}
-	return true, "running"
+	to <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, names, nil), t, value, values...)
 }
 
-// Stage is how far a worker has come.
-type Stage string
-
-// The stages, in order.
-const (
-	StageJoining  Stage = "joining"
-	StageWaiting  Stage = "waiting"
-	StageRunning  Stage = "running"
-	StageDraining Stage = "draining"
-	StageLeaving  Stage = "leaving"
-)
-
-func stages() []Stage {
-	return []Stage{StageJoining, StageWaiting, StageRunning, StageDraining, StageLeaving}
+func (to samples) gauge(name, help string, value float64, labels ...string) {
+	to.show(prometheus.GaugeValue, name, help, value, labels...)
 }
 
-// progress is what the socket and the health server tell of a run.
-type progress struct {
-	metrics *metrics
-
-	mu         sync.Mutex
-	stage      Stage
-	membership *membership // nil before the join
+func (to samples) holds(name, help string, holds bool, labels ...string) {
+	value := 0.0
+	if holds {
+		value = 1
+	}
+	to.gauge(name, help, value, labels...)
 }
 
-func newProgress() *progress { return &progress{stage: StageJoining, metrics: newMetrics()} }
-
-func (p *progress) enter(s Stage) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.stage = s
+// collect shows how the process is.
+func (l *life) collect(to samples, of healthOf) {
+	now, isMember, rejoins := l.state()
+	name := func(what string) string { return "muster_" + l.who + "_" + what }
+	for _, s := range stages() {
+		to.holds(name("stage"), "1 for the stage that the "+l.who+" is at.", s == now, "stage", string(s))
+	}
+	joined := "joined"
+	if l.who == "worker" {
+		joined = "member"
+	}
+	to.holds(name(joined), "1 while it is a member of its "+l.kind.Name+", 0 while its session is lost.", isMember)
+	to.holds(name("connected"), "1 while its session has a connection to a ZooKeeper server.", l.sessions.connected())
+	to.show(prometheus.CounterValue, name("rejoins_total"), "How often it joined again after a lost session.",
+		float64(rejoins))
+	if labels := of.info(); labels != nil {
+		to.holds(name("info"), "Which "+l.who+" it is.", true, append(labels, l.kind.Name, l.name, "root", l.root)...)
+	}
+	if of.collect != nil {
+		of.collect(to)
+	}
 }
 
-func (p *progress) joined(ms *membership) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.membership = ms
-}
+// secondsBuckets are from 1 ms to 4 minutes.
+func secondsBuckets() []float64 { return prometheus.ExponentialBuckets(0.001, 4, 10) }
 
-// now is the stage, and the membership once it has joined.
-func (p *progress) now() (Stage, *membership) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.stage, p.membership
-}
-
-// metrics are what /metrics counts. The rest of what it shows is read from progress at each request.
-type metrics struct {
-	barriers *prometheus.HistogramVec
-}
-
-func newMetrics() *metrics {
-	return &metrics{barriers: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+func newBarriers() *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "muster_worker_barrier_seconds",
 		Help:    "How long the command waited at barriers, by outcome: released, aborted or failed.",
-		Buckets: prometheus.ExponentialBuckets(0.001, 4, 10), // 1 ms to 4 minutes
-	}, []string{"outcome"})}
+		Buckets: secondsBuckets(),
+	}, []string{"outcome"})
 }
 
-// barrierWait counts one wait at a barrier.
-func (m *metrics) barrierWait(took time.Duration, err error) {
+// countBarrier counts one wait at a barrier.
+func (r *run) countBarrier(took time.Duration, err error) {
 	outcome := "released"
-	var aborted *worker.AbortedError
 	switch {
-	case errors.As(err, &aborted):
+	case errors.As(err, new(*worker.AbortedError)):
 		outcome = "aborted"
 	case err != nil:
 		outcome = "failed"
 	}
-	m.barriers.WithLabelValues(outcome).Observe(took.Seconds())
-}
-
-// registry holds everything that /metrics shows.
-func (p *progress) registry() *prometheus.Registry {
-	r := prometheus.NewRegistry()
-	r.MustRegister(
-		p.metrics.barriers, collector{
-			p,
-			desc("muster_worker_stage", "1 for the stage that the worker is at.", "stage"),
-			desc("muster_worker_member", "1 while the worker is a member of its job, 0 while its session is lost."),
-			desc("muster_worker_connected", "1 while its session has a connection to a ZooKeeper server."),
-			desc("muster_worker_rejoins_total", "How often it joined again after a lost session."),
-			desc("muster_worker_info", "Which worker it is.", "job", "root", "identity", "id", "workers", "generation"),
-		},
-		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	)
-	return r
-}
-
-func desc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc(name, help, labels, nil)
-}
-
-// collector reads progress at each request.
-type collector struct {
-	progress                                *progress
-	stage, member, connected, rejoins, info *prometheus.Desc
-}
-
-// Describe implements prometheus.Collector.
-func (c collector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.stage, c.member, c.connected, c.rejoins, c.info} {
-		to <- d
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (c collector) Collect(to chan<- prometheus.Metric) {
-	stage, membership := c.progress.now()
-	for _, s := range stages() {
-		gauge(to, c.stage, s == stage, string(s))
-	}
-	if membership == nil {
-		gauge(to, c.member, false)
-		gauge(to, c.connected, false)
-		return
-	}
-	m, isMember, rejoins := membership.state()
-	gauge(to, c.member, isMember)
-	gauge(to, c.connected, membership.sessions.connected())
-	gauge(to, c.info, true,
-		m.Job.Name, m.Job.Root, m.Identity, strconv.Itoa(m.ID), strconv.Itoa(m.Job.Workers), m.Generation)
-	to <- prometheus.MustNewConstMetric(c.rejoins, prometheus.CounterValue, float64(rejoins))
+	r.barriers.WithLabelValues(outcome).Observe(took.Seconds())
 }
 
 // healthOf is what the health server of a member tells.
 func (r *memberRun) healthOf() healthOf {
-	return healthOf{ready: r.readiness, metrics: r.registry(), more: map[string]http.HandlerFunc{
-		"GET /duty/{duty}": func(w http.ResponseWriter, q *http.Request) {
-			now := r.now()
-			epoch, held := now.taken[q.PathValue("duty")]
-			if !held || now.session == nil || (&lease{session: now.session}).check() != nil {
+	of := r.c.Member
+	return healthOf{
+		info:   func() []string { return []string{"identity", of.Identity, "version", of.Version} },
+		counts: []prometheus.Collector{r.ticks, r.takeovers},
+		collect: func(to samples) {
+			for _, duty := range of.Can {
+				_, held := r.epochOf(duty)
+				to.holds("muster_member_held", "1 for each duty that this member holds, 0 for each other that it can do.",
+					held, "duty", duty)
+			}
+		},
+		routes: map[string]http.HandlerFunc{"GET /duty/{duty}": func(w http.ResponseWriter, q *http.Request) {
+			epoch, held := r.epochOf(q.PathValue("duty"))
+			if !held || (&lease{session: r.sessions.newest.Load()}).check() != nil {
 				w.WriteHeader(http.StatusServiceUnavailable)
 				fmt.Fprintln(w, "not held")
 				return
 			}
 			fmt.Fprintln(w, "held", epoch)
-		},
-	}}
-}
-
-// readiness says whether this process is a member that reaches ZooKeeper, and if not, why not.
-func (r *memberRun) readiness() (bool, string) {
-	now := r.now()
-	switch {
-	case now.stage != StageRunning:
-		return false, string(now.stage)
-	case now.member == nil:
-		return false, "degraded: the session is lost"
-	case !r.sessions.connected():
-		return false, "degraded: no connection to ZooKeeper"
+		}},
 	}
-	return true, "running"
 }
 
-// memberMetrics are what /metrics counts. The rest of what it shows is read from the state at each request.
-type memberMetrics struct {
-	ticks    *prometheus.CounterVec
-	takeover prometheus.Histogram
+func newTicks() *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "muster_member_runs_total",
+		Help: "Runs of crons that ended on this member, by duty and result.",
+	}, []string{"duty", "result"})
 }
 
-func newMemberMetrics() *memberMetrics {
-	return &memberMetrics{
-		ticks: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "muster_member_runs_total",
-			Help: "Runs of crons that ended on this member, by duty and result.",
-		}, []string{"duty", "result"}),
-		takeover: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    "muster_member_takeover_seconds",
-			Help:    "From the moment when the assigner gave a duty to this member until it held it.",
-			Buckets: prometheus.ExponentialBuckets(0.001, 4, 10), // 1 ms to 4 minutes
-		}),
-	}
+func newTakeovers() prometheus.Histogram {
+	return prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "muster_member_takeover_seconds",
+		Help:    "From the moment when the assigner gave a duty to this member until it held it.",
+		Buckets: secondsBuckets(),
+	})
 }
 
 // watch notes what happens to a membership: which duties it holds, and how long take-overs last.
 func (r *memberRun) watch(events iter.Seq[member.Event]) {
-	defer r.set(func(s *memberState) { clear(s.taken) })
+	defer r.note(func() { clear(r.taken) })
 	given := map[string]time.Time{}
 	for e := range events {
 		r.logEvent(e)
@@ -274,12 +230,12 @@ func (r *memberRun) watch(events iter.Seq[member.Event]) {
 			given[e.Duty] = e.Time
 		case member.EventTaken:
 			if at, ok := given[e.Duty]; ok {
-				r.metrics.takeover.Observe(e.Time.Sub(at).Seconds())
+				r.takeovers.Observe(e.Time.Sub(at).Seconds())
 				delete(given, e.Duty)
 			}
-			r.set(func(s *memberState) { s.taken[e.Duty] = e.Epoch })
+			r.note(func() { r.taken[e.Duty] = e.Epoch })
 		case member.EventReleased, member.EventResigned, member.EventLost:
-			r.set(func(s *memberState) { delete(s.taken, e.Duty) })
+			r.note(func() { delete(r.taken, e.Duty) })
 		}
 	}
 }
@@ -302,82 +258,33 @@ func (r *memberRun) logEvent(e member.Event) {
 	if e.Text != "" {
 		attrs = append(attrs, slog.String("text", e.Text))
 	}
-	r.c.Log.LogAttrs(context.Background(), level, string(e.Kind), attrs...)
-}
-
-// registry holds everything that /metrics shows.
-func (r *memberRun) registry() *prometheus.Registry {
-	all := prometheus.NewRegistry()
-	all.MustRegister(
-		r.metrics.ticks, r.metrics.takeover, memberCollector{
-			r,
-			desc("muster_member_stage", "1 for the stage that the member is at.", "stage"),
-			desc("muster_member_joined", "1 while this process is a member of its group, 0 while its session is lost."),
-			desc("muster_member_connected", "1 while its session has a connection to a ZooKeeper server."),
-			desc("muster_member_rejoins_total", "How often it joined again after a lost session."),
-			desc("muster_member_held", "1 for each duty that this member holds, 0 for each other that it can do.", "duty"),
-			desc("muster_member_info", "Which member it is.", "group", "root", "identity", "version"),
-		},
-		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	)
-	return all
-}
-
-// memberCollector reads the state at each request.
-type memberCollector struct {
-	run                                           *memberRun
-	stage, joined, connected, rejoins, held, info *prometheus.Desc
-}
-
-// Describe implements prometheus.Collector.
-func (c memberCollector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.stage, c.joined, c.connected, c.rejoins, c.held, c.info} {
-		to <- d
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (c memberCollector) Collect(to chan<- prometheus.Metric) {
-	now, of := c.run.now(), c.run.c.Member
-	for _, s := range stages() {
-		gauge(to, c.stage, s == now.stage, string(s))
-	}
-	gauge(to, c.joined, now.member != nil)
-	gauge(to, c.connected, c.run.sessions.connected())
-	for _, duty := range of.Can {
-		_, held := now.taken[duty]
-		gauge(to, c.held, held, duty)
-	}
-	gauge(to, c.info, true, of.Group, of.Root, of.Identity, of.Version)
-	to <- prometheus.MustNewConstMetric(c.rejoins, prometheus.CounterValue, float64(now.rejoins))
-}
-
-func gauge(to chan<- prometheus.Metric, d *prometheus.Desc, holds bool, labels ...string) {
-	value := 0.0
-	if holds {
-		value = 1
-	}
-	to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	r.Log.LogAttrs(context.Background(), level, string(e.Kind), attrs...)
 }
 
 // healthOf is what the health server of a process of a queue tells.
-func (r *queueRun) healthOf() healthOf { return healthOf{ready: r.readiness, metrics: r.registry()} }
-
-// readiness says whether this process takes work, and if not, why not.
-func (r *queueRun) readiness() (bool, string) {
-	now := r.now()
-	switch {
-	case now.stage != StageRunning:
-		return false, string(now.stage)
-	case now.process == nil:
-		return false, "degraded: the session is lost"
-	case !now.process.Connected():
-		return false, "degraded: no connection to ZooKeeper"
-	case !now.process.Ready():
-		return false, "degraded: Redis does not answer"
+func (r *queueRun) healthOf() healthOf {
+	of := r.c.Process
+	return healthOf{
+		info:   func() []string { return []string{"identity", of.Identity, "role", string(of.Role)} },
+		counts: []prometheus.Collector{r.ended},
+		problem: func() string {
+			p, there := r.now()
+			switch {
+			case !there:
+				return "the session is lost"
+			case !p.Connected():
+				return "no connection to ZooKeeper"
+			case !p.Ready():
+				return "Redis does not answer"
+			}
+			return ""
+		},
+		collect: func(to samples) {
+			if p, there := r.now(); there {
+				collectBooks(to, p, "queue", of.Queue, "root", of.Root)
+			}
+		},
 	}
-	return true, "running"
 }
 
 // newEnded counts what this process has done, by how it ended.
@@ -394,104 +301,29 @@ func newEnded(role queue.Role) *prometheus.CounterVec {
 	}, []string{"result"})
 }
 
-// count counts something that has ended.
-func (r *queueRun) count(result string) { r.ended.WithLabelValues(result).Inc() }
-
-// registry holds everything that /metrics shows.
-func (r *queueRun) registry() *prometheus.Registry {
-	all := prometheus.NewRegistry()
-	all.MustRegister(
-		r.ended, queueCollector{
-			r,
-			desc("muster_process_stage", "1 for the stage that the process is at.", "stage"),
-			desc("muster_process_joined", "1 while this process is in its queue, 0 while its session is lost."),
-			desc("muster_process_connected", "1 while its session has a connection to a ZooKeeper server."),
-			desc("muster_process_rejoins_total", "How often it joined again after a lost session."),
-			desc("muster_process_info", "Which process it is.", "queue", "root", "identity", "role"),
-			queueDescs(),
-		},
-		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	)
-	return all
-}
-
-// queueCollector reads the state, and the books of the queue in Redis, at each request.
-type queueCollector struct {
-	run                                     *queueRun
-	stage, joined, connected, rejoins, info *prometheus.Desc
-	queue                                   queueDesc
-}
-
-// queueDesc is what is told of a queue, by all of its processes alike.
-type queueDesc struct {
-	redis, batches, depth, oldest, hand, done, dead, attempts, bytes, maxBytes *prometheus.Desc
-}
-
-func queueDescs() queueDesc {
-	of := func(name, help string) *prometheus.Desc { return desc("muster_queue_"+name, help, "queue", "root") }
-	return queueDesc{
-		redis:    of("redis", "1 while the queue's Redis answers. Without it the others of the queue are missing."),
-		batches:  of("batches", "Unfinished batches."),
-		depth:    of("depth", "Tasks that wait."),
-		oldest:   of("oldest_age_seconds", "Since when the oldest batch that has waiting tasks was submitted; 0: none."),
-		hand:     of("in_hand", "Tasks that executors have."),
-		done:     of("done", "Tasks of unfinished batches that have a result."),
-		dead:     of("dead", "Tasks of unfinished batches that failed for good."),
-		attempts: of("attempts_total", "Attempts at tasks that have ended."),
-		bytes:    of("bytes", "What Redis holds. Above twice max_bytes nothing is executed until a batch ends."),
-		maxBytes: of("max_bytes", "The queue's max_bytes."),
-	}
-}
-
-func (d queueDesc) all() []*prometheus.Desc {
-	return []*prometheus.Desc{
-		d.redis, d.batches, d.depth, d.oldest, d.hand, d.done, d.dead, d.attempts, d.bytes, d.maxBytes,
-	}
-}
-
-// Describe implements prometheus.Collector.
-func (c queueCollector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range append(c.queue.all(), c.stage, c.joined, c.connected, c.rejoins, c.info) {
-		to <- d
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (c queueCollector) Collect(to chan<- prometheus.Metric) {
-	now, of := c.run.now(), c.run.c.Process
-	for _, s := range stages() {
-		gauge(to, c.stage, s == now.stage, string(s))
-	}
-	gauge(to, c.joined, now.process != nil)
-	gauge(to, c.connected, c.run.sessions.connected())
-	gauge(to, c.info, true, of.Queue, of.Root, of.Identity, string(of.Role))
-	to <- prometheus.MustNewConstMetric(c.rejoins, prometheus.CounterValue, float64(now.rejoins))
-	if now.process != nil {
-		c.books(to, now.process)
-	}
-}
-
 // booksLimit is how long a scrape waits for Redis.
 const booksLimit = 3 * time.Second
 
-// books tells what Redis and ZooKeeper hold of the queue.
-func (c queueCollector) books(to chan<- prometheus.Metric, p *tasks.Process) {
+// collectBooks shows what Redis and ZooKeeper hold of the queue, which all of its processes tell alike.
+func collectBooks(to samples, p *tasks.Process, labels ...string) {
 	ctx, cancel := context.WithTimeout(p.Context(), booksLimit)
 	defer cancel()
-	of, d := c.run.c.Process, c.queue
 	load, err := p.Load(ctx)
-	gauge(to, d.redis, err == nil, of.Queue, of.Root)
+	to.holds("muster_queue_redis", "1 while the queue's Redis answers. Without it the others of the queue are missing.",
+		err == nil, labels...)
 	if err != nil {
 		return
 	}
-	for desc, value := range map[*prometheus.Desc]float64{
-		d.batches: float64(load.Batches), d.depth: float64(load.Waiting), d.oldest: load.Oldest.Seconds(),
-		d.hand: float64(load.Hand), d.done: float64(load.Done), d.dead: float64(load.Dead),
-		d.bytes: float64(load.Bytes), d.maxBytes: float64(p.Queue().MaxBytes),
-	} {
-		to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, of.Queue, of.Root)
-	}
-	attempts := float64(load.Attempts)
-	to <- prometheus.MustNewConstMetric(d.attempts, prometheus.CounterValue, attempts, of.Queue, of.Root)
+	gauge := func(name, help string, value float64) { to.gauge("muster_queue_"+name, help, value, labels...) }
+	gauge("batches", "Unfinished batches.", float64(load.Batches))
+	gauge("depth", "Tasks that wait.", float64(load.Waiting))
+	gauge("oldest_age_seconds", "Since when the oldest batch that has waiting tasks was submitted; 0: none.",
+		load.Oldest.Seconds())
+	gauge("in_hand", "Tasks that executors have.", float64(load.Hand))
+	gauge("done", "Tasks of unfinished batches that have a result.", float64(load.Done))
+	gauge("dead", "Tasks of unfinished batches that failed for good.", float64(load.Dead))
+	gauge("bytes", "What Redis holds. Above twice max_bytes nothing is executed until a batch ends.", float64(load.Bytes))
+	gauge("max_bytes", "The queue's max_bytes.", float64(p.Queue().MaxBytes))
+	to.show(prometheus.CounterValue, "muster_queue_attempts_total", "Attempts at tasks that have ended.",
+		float64(load.Attempts), labels...)
 }

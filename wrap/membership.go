@@ -5,11 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"sync"
 	"time"
 
-	"muster/resource/job"
+	"muster/resource"
 	"muster/text"
 	"muster/worker"
 	"muster/zkstate/zkconn"
@@ -19,26 +20,94 @@ import (
 // membership is this process's place in a job over all its sessions: one Member after the other, until the last one has
 // left or completed, or the place is lost for good. Everything but join needs a first Member.
 type membership struct {
-	c        Config // join completes its Worker
-	sessions sessions
+	*life
+	c Config // join completes its Worker
 
-	mu          sync.Mutex
-	member      *worker.Member // the newest; nil before the join
-	sessionLost bool           // and not joined again yet
-	lost        error          // why there will be no other Member
-	rejoins     int
-	changed     chan struct{} // closed when any of these changes
+	// What set changes.
+	member  *worker.Member // the newest; nil before the join
+	lost    error          // why there will be no other Member
+	changed chan struct{}  // closed when any of these changes, or isMember or rejoins
 }
 
-func newMembership(c Config) *membership {
-	return &membership{
-		c: c,
-		sessions: sessions{
-			connect: c.Connect, timeout: c.SessionTimeout, waiting: c.Worker.Waiting, log: c.Log,
-			limit: cmp.Or(c.JoinTimeout, time.Duration(job.DefaultJoinTimeout)), // as for a job that is missing
-		},
-		changed: make(chan struct{}),
+// join makes this process a member, in another session if one is lost on the way.
+func (ms *membership) join(ctx context.Context) error {
+	if err := ms.chooseAddress(ctx); err != nil {
+		return err
 	}
+	for {
+		m, err := ms.joinOnce(ctx)
+		if err == nil {
+			ms.set(func() { ms.member, ms.isMember = m, true })
+			return nil
+		}
+		if !errors.Is(err, zkconn.ErrSessionLost) || ctx.Err() != nil {
+			return err
+		}
+		path := resource.Join(ms.c.Worker.Root, ms.c.Worker.Job)
+		ms.Log.Warn("the session is lost; joining again", "job", path, "reason", err)
+		ms.c.Worker.Takeover = worker.TakeoverWait // the process that holds the identity may be this one
+	}
+}
+
+// chooseAddress takes this machine's address and a free port if the configuration has no address, and the address as
+// the identity if it has none.
+func (ms *membership) chooseAddress(ctx context.Context) error {
+	w := &ms.c.Worker
+	if w.Info.IP == "" {
+		var ip net.IP
+		err := ms.sessions.waitForServer(ctx, func() (err error) {
+			ip, err = ms.c.LocalIP(ctx)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		free, err := net.ListenTCP("tcp", &net.TCPAddr{IP: ip})
+		if err != nil {
+			return err
+		}
+		defer free.Close()
+		w.Info = znode.Worker{IP: ip.String(), Port: free.Addr().(*net.TCPAddr).Port}
+	}
+	if w.Identity == "" {
+		w.Identity = w.Info.Address()
+		if ms.c.Unstable != nil {
+			ms.c.Unstable(w.Identity)
+		}
+	}
+	return nil
+}
+
+// joinOnce opens a session, creates the job if that is asked for, and joins. If it fails it leaves no session behind.
+func (ms *membership) joinOnce(ctx context.Context) (m *worker.Member, err error) {
+	s, err := ms.sessions.open(ctx, ms.recordedTimeout)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			ms.sessions.close()
+		}
+	}()
+	if ms.c.Create != nil {
+		if err := ms.c.Create(ctx, s); err != nil {
+			return nil, unanswered(err)
+		}
+	}
+	if m, err = worker.Join(ctx, s, ms.c.Worker); err != nil {
+		return nil, err
+	}
+	if time.Duration(m.Job.Timeouts.Session) != ms.sessions.timeout { // the Record has changed while it waited
+		first := m
+		err = ms.sessions.waitForServer(ctx, func() (err error) {
+			m, err = ms.rejoin(ctx, first)
+			return err
+		})
+	}
+	if err == nil && ms.c.Joined != nil {
+		ms.c.Joined(m)
+	}
+	return m, err
 }
 
 // keep joins again whenever the session is lost. It returns nil when the Member has left or completed, or ctx ends;
@@ -55,21 +124,21 @@ func (ms *membership) keep(ctx context.Context) error {
 		if cause == context.Canceled { //nolint:errorlint // itself: it left or completed
 			return nil
 		}
-		ms.set(func() { ms.sessionLost = true })
+		ms.set(func() { ms.isMember = false })
 		next, err := ms.next(ctx, m, cause)
 		if ctx.Err() != nil {
 			return nil
 		}
 		ms.set(func() {
 			if ms.lost = err; err == nil {
-				ms.member, ms.sessionLost = next, false
+				ms.member, ms.isMember = next, true
 				ms.rejoins++
 			}
 		})
 		if err != nil {
 			return err
 		}
-		ms.c.Log.Warn("joined again after a lost session", "job", m.Job.Path(), "id", m.ID)
+		ms.Log.Warn("joined again after a lost session", "job", m.Job.Path(), "id", m.ID)
 	}
 }
 
@@ -78,16 +147,15 @@ func (ms *membership) next(ctx context.Context, m *worker.Member, cause error) (
 	if ms.c.OnLoss != LossRejoin || !errors.Is(cause, worker.ErrSessionLost) {
 		return nil, cause
 	}
-	ms.c.Log.Warn("the session is lost; joining again", "job", m.Job.Path(), "id", m.ID, "reason", cause)
+	ms.Log.Warn("the session is lost; joining again", "job", m.Job.Path(), "id", m.ID, "reason", cause)
 	for {
 		next, err := ms.rejoin(ctx, m)
 		if err == nil || errors.Is(err, worker.ErrFenced) || errors.Is(err, worker.ErrDone) {
 			return next, err
 		}
-		ms.c.Log.Warn("joining again", "job", m.Job.Path(), "id", m.ID, "error", err)
-		select {
-		case <-time.After(retryPause):
-		case <-ctx.Done():
+		ms.Log.Warn("joining again", "job", m.Job.Path(), "id", m.ID, "error", err)
+		pause(ctx, retryPause)
+		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 	}
@@ -110,18 +178,11 @@ func (ms *membership) now() (*worker.Member, <-chan struct{}, error) {
 }
 
 func (ms *membership) set(change func()) {
-	ms.mu.Lock()
-	defer ms.mu.Unlock()
-	change()
-	close(ms.changed)
-	ms.changed = make(chan struct{})
-}
-
-// state is what health and metrics show. It is a member while its session is not lost.
-func (ms *membership) state() (m *worker.Member, isMember bool, rejoins int) {
-	ms.mu.Lock()
-	defer ms.mu.Unlock()
-	return ms.member, !ms.sessionLost, ms.rejoins
+	ms.note(func() {
+		change()
+		close(ms.changed)
+		ms.changed = make(chan struct{})
+	})
 }
 
 // lostBecause reports whether cause is why the membership was lost for good.
@@ -289,8 +350,8 @@ func (ms *membership) whileWaiting(
 				timer.Stop()
 				return
 			}
-			m, isMember, _ := ms.state()
-			if !isMember || !ms.sessions.connected() {
+			m, _, _ := ms.now()
+			if _, isMember, _ := ms.state(); !isMember || !ms.sessions.connected() {
 				continue // which was said
 			}
 			attrs := []any{"job", m.Job.Path(), "id", m.ID, "since", since(begun)}
@@ -301,7 +362,7 @@ func (ms *membership) whileWaiting(
 				}
 				attrs = append(attrs, more...)
 			}
-			ms.c.Log.Info("waiting for "+what, attrs...)
+			ms.Log.Info("waiting for "+what, attrs...)
 		}
 	})
 	return func() { cancel(); notices.Wait() }

@@ -44,7 +44,7 @@ func (r *memberRun) routes() http.Handler {
 
 // current is the membership now. The error is ErrUnavailable while this process joins again.
 func (r *memberRun) current() (*member.Member, error) {
-	if m := r.now().member; m != nil {
+	if m, ok := r.now(); ok {
 		return m, nil
 	}
 	return nil, fmt.Errorf("%w: it has lost its session and joins again", ErrUnavailable)
@@ -53,7 +53,9 @@ func (r *memberRun) current() (*member.Member, error) {
 // held is the duty as this member holds it. Its writes are refused if that is not true any more. The error is
 // member.ErrNotHeld, or ErrUnavailable.
 func (r *memberRun) held(duty string) (*hold, error) {
-	if h, ok := r.now().holds[duty]; ok {
+	var h *hold
+	r.note(func() { h = r.holds[duty] })
+	if h != nil {
 		return h, nil
 	}
 	if _, err := r.current(); err != nil {
@@ -75,7 +77,7 @@ func (r *memberRun) dutyRoutes(mux *http.ServeMux) {
 	}))
 	mux.HandleFunc("POST /duty/{duty}/command", r.useDuty)
 	mux.HandleFunc("POST /ready", answer(func(ctx context.Context, _ *http.Request) (any, error) {
-		r.set(func(s *memberState) { s.ready = true })
+		r.note(func() { r.saysReady = true })
 		m, err := r.current()
 		if err == nil {
 			err = m.Ready(ctx)
@@ -147,7 +149,7 @@ func (r *memberRun) use(duty string) (*hold, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.state.holds[duty] != h {
+	if r.holds[duty] != h {
 		return nil, fmt.Errorf("%w: %s", member.ErrNotHeld, duty)
 	}
 	h.users.Add(1)

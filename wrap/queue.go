@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"log/slog"
-	"net"
 	"os"
 	"strconv"
 	"sync"
@@ -26,135 +24,65 @@ import (
 
 // QueueConfig says which queue to join as whom, and what to run for it.
 type QueueConfig struct {
-	Process tasks.Config // who joins which queue
+	Life // a Grace of 0 is what the queue says
 
-	Command []string   // with its arguments
-	Dir     string     // where it runs; empty is where this process does
-	Environ []string   // NAME=value; more is added. See WithoutCredentials
-	Files   []*os.File // the standard streams of this process
-
-	JoinTimeout time.Duration // for ZooKeeper, the queue and Redis; 0 leaves it to the queue
-	Grace       time.Duration // for a command that was asked to end; 0: what the queue says
-	HTTP        string        // address of the health server; empty: none. Port 0 is a free port
-	Guard       []string      // the command line that calls Guard with a path and arguments
-
-	Serving func(addr net.Addr)    // unless nil, told where the health server listens
+	Process tasks.Config           // who joins which queue
 	Joined  func(p *tasks.Process) // unless nil, called after each join
-
-	// Connect and SessionTimeout are as in Config.
-	Connect        func(ctx context.Context, sessionTimeout time.Duration) (*zkconn.Session, error)
-	SessionTimeout time.Duration
-
-	Signals <-chan os.Signal // see Signals
-	Log     *slog.Logger
 }
 
 // ErrUnkillable means that something that a command has started could not be killed. The process must end.
 var ErrUnkillable = errors.New("a command cannot be killed")
 
-// queueRun is the life of a process of a queue: it joins, works, joins again with another seat whenever the membership
-// is lost, and leaves.
+// queueRun is the life of a process of a queue.
 type queueRun struct {
+	seated[*tasks.Process]
 	c QueueConfig
-	// work works as p until ctx ends or nothing is left to do, and returns why. No command of it runs then. At the end
-	// of ctx it asks its commands to end. It kills them when p's own Context ends, or killAll is closed.
-	work func(ctx context.Context, p *tasks.Process) error
 	// signaled, unless nil, gets the signals that do not ask this process to end.
 	signaled func(os.Signal)
-
-	path     string // of the command
-	null     *os.File
-	sessions sessions
-	health   *health
 	ended    *prometheus.CounterVec // see count
-	killAll  chan struct{}          // closed when all commands are to be killed at once
-
-	mu    sync.Mutex
-	state queueState
-}
-
-// queueState is what a process of a queue tells of itself.
-type queueState struct {
-	stage   Stage
-	process *tasks.Process // nil while there is none
-	rejoins int
 }
 
 func newQueueRun(c QueueConfig, role queue.Role) *queueRun {
 	c.Process.Role = role
-	c.Process.Log = cmp.Or(c.Process.Log, c.Log)
-	return &queueRun{
-		c: c, ended: newEnded(role), killAll: make(chan struct{}), state: queueState{stage: StageJoining},
-		sessions: sessions{
-			connect: c.Connect, timeout: c.SessionTimeout, waiting: c.Process.Waiting, log: c.Log,
-			limit: cmp.Or(c.JoinTimeout, time.Duration(queue.Default().Timeouts.Join)),
-		},
+	r := &queueRun{c: c, ended: newEnded(role)}
+	r.seated = seated[*tasks.Process]{
+		life: newLife(c.Life, place{
+			kind: queue.Kind(), root: c.Process.Root, name: c.Process.Queue, identity: c.Process.Identity, who: "process",
+			session:   func(rec *resource.Record) resource.Duration { return queue.Of(rec).Timeouts.Session },
+			joinLimit: queue.Default().Timeouts.Join, waiting: c.Process.Waiting,
+		}),
+		take: r.take, joined: c.Joined, killAll: make(chan struct{}),
+		again:   func(cause error, lost bool) bool { return cause != nil && lost },
+		refused: func(error) bool { return false },
 	}
+	return r
 }
 
-// now is a copy of the state.
-func (r *queueRun) now() queueState {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.state
+func (r *queueRun) take(
+	ctx context.Context, s *zkconn.Session, _ bool,
+) (p *tasks.Process, session resource.Duration, err error) {
+	if p, err = tasks.Join(ctx, s, r.c.Process); err == nil {
+		session = p.Queue().Timeouts.Session
+	}
+	return p, session, err
 }
-
-func (r *queueRun) set(change func(*queueState)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	change(&r.state)
-}
-
-func (r *queueRun) enter(stage Stage) { r.set(func(s *queueState) { s.stage = stage }) }
 
 // run returns when the process has left. The end of ctx is like SIGTERM.
 func (r *queueRun) run(ctx context.Context) Result {
-	defer r.sessions.close()
-	err := r.open()
-	defer r.close()
-	if err != nil {
-		return Result{Code: startCode(err), Err: err}
-	}
-	err = step(ctx, r.c.Signals, 0, inTime(r.c.JoinTimeout, r.join))
-	if r.now().process == nil {
-		return notStarted(err)
-	}
-	result := Result{}
-	if err != nil { // it came up during the join
-		r.leave()
-		result = notStarted(err)
-	} else {
-		result = r.asProcess(ctx)
-	}
-	result.Text = r.c.Process.Identity + " of " + resource.Join(r.c.Process.Root, r.c.Process.Queue) + " has left"
-	return result
+	return r.life.run(ctx, r.healthOf(), false, r.join, func(ctx context.Context, err error) (result Result) {
+		if err != nil { // it came up during the join
+			r.leave()
+			result = notStarted(err)
+		} else {
+			result = r.asProcess(ctx)
+		}
+		result.Text = r.identity + " of " + resource.Join(r.root, r.name) + " has left"
+		return result
+	})
 }
 
-// open does first what may fail for reasons of this machine.
-func (r *queueRun) open() (err error) {
-	if r.path, err = lookUp(r.c.Command[0]); err != nil {
-		return err
-	}
-	if r.null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
-		return err
-	}
-	if r.c.HTTP != "" {
-		r.health, err = openHealth(r.c.HTTP, r.healthOf(), r.c.Log)
-	}
-	if r.health != nil && r.c.Serving != nil {
-		r.c.Serving(r.health.addr)
-	}
-	return err
-}
-
-func (r *queueRun) close() {
-	if r.health != nil {
-		r.health.close()
-	}
-	if r.null != nil {
-		_ = r.null.Close()
-	}
-}
+// count counts something that has ended.
+func (r *queueRun) count(result string) { r.ended.WithLabelValues(result).Inc() }
 
 // stopped is why a process of a queue has ended that a signal asked to.
 type stopped syscall.Signal
@@ -169,6 +97,9 @@ func (r *queueRun) asProcess(ctx context.Context) Result {
 	r.enter(StageRunning)
 	go func() { done <- r.keep(ofWork) }()
 	err := r.awaitEnd(done, stop)
+	if err == nil {
+		err = context.Cause(ofWork)
+	}
 	var by stopped
 	switch {
 	case errors.As(err, &by):
@@ -190,7 +121,7 @@ func (r *queueRun) awaitEnd(done <-chan error, stop context.CancelCauseFunc) err
 		select {
 		case err := <-done:
 			return err
-		case sig := <-r.c.Signals:
+		case sig := <-r.Signals:
 			switch {
 			case !endsWaiting(sig):
 				if r.signaled != nil {
@@ -208,128 +139,9 @@ func (r *queueRun) awaitEnd(done <-chan error, stop context.CancelCauseFunc) err
 	}
 }
 
-// keep works as one process after the other, until ctx ends or the work does, and returns why; nil: there is nothing
-// left to do.
-func (r *queueRun) keep(ctx context.Context) error {
-	for {
-		p, begun := r.now().process, time.Now()
-		err := r.serve(ctx, p)
-		lost := p.Context().Err() != nil
-		r.leave()
-		switch {
-		case errors.Is(err, ErrUnkillable), errors.Is(err, ErrTerminated):
-			return err
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case err == nil || !lost:
-			return err
-		}
-		// A membership that ends as it begins, such as for a znode that it may not write, must not do so all the time.
-		select {
-		case <-time.After(retryPause - time.Since(begun)):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		if err := r.joinAgain(ctx, err); err != nil {
-			return err
-		}
-	}
-}
-
-// leave gives back what the process has, and ends its session.
-func (r *queueRun) leave() {
-	p := r.now().process
-	r.set(func(s *queueState) { s.process = nil })
-	if err := p.Leave(); err != nil {
-		r.c.Log.Warn("the end of the session", "error", err)
-	}
-}
-
-// serve works as one process, and returns why that has ended: nil, what ended ctx or the membership, ErrTerminated, or
-// an error of the work.
-func (r *queueRun) serve(ctx context.Context, p *tasks.Process) error {
-	ofWork, end := context.WithCancelCause(ctx)
-	defer context.AfterFunc(p.Context(), func() { end(context.Cause(p.Context())) })()
-	var listener sync.WaitGroup
-	defer listener.Wait()
-	defer end(nil)
-	listener.Go(func() {
-		if p.StopRequested(ofWork) == nil {
-			r.enter(StageDraining)
-			end(ErrTerminated)
-		}
-	})
-	err := r.work(ofWork, p)
-	if ofWork.Err() != nil && !errors.Is(err, ErrUnkillable) {
-		return context.Cause(ofWork)
-	}
-	return err
-}
-
 // grace is how long the command of p may take to end.
 func (r *queueRun) grace(p *tasks.Process) time.Duration {
-	return max(cmp.Or(r.c.Grace, time.Duration(p.Queue().Timeouts.Drain)), time.Millisecond)
-}
-
-// join makes this process one of the queue, in another session if one is lost on the way, or the answer to a join is.
-func (r *queueRun) join(ctx context.Context) error {
-	return r.sessions.join(ctx, r.joinOnce, func() {})
-}
-
-// joinOnce opens a session and joins. If it fails it leaves no session behind.
-func (r *queueRun) joinOnce(ctx context.Context) error {
-	s, err := r.sessions.open(ctx, r.recordedTimeout)
-	if err != nil {
-		return err
-	}
-	p, err := tasks.Join(ctx, s, r.c.Process)
-	if err != nil {
-		r.sessions.close()
-		return err
-	}
-	if timeout := time.Duration(p.Queue().Timeouts.Session); timeout != r.sessions.timeout {
-		r.sessions.timeout = timeout
-		return errors.Join(errOtherTimeout, p.Leave())
-	}
-	r.set(func(now *queueState) { now.process = p })
-	if r.c.Joined != nil {
-		r.c.Joined(p)
-	}
-	return nil
-}
-
-// recordedTimeout is the session timeout that the Record says. Without a Record that can be read the timeout stays as
-// it is: tasks.Join waits for the Record, or says what is wrong with it.
-func (r *queueRun) recordedTimeout(ctx context.Context, s *zkconn.Session) (time.Duration, error) {
-	rec, err := readableRecord(ctx, s, queue.Kind(), r.c.Process.Root, r.c.Process.Queue)
-	if err != nil || rec == nil {
-		return r.sessions.timeout, err
-	}
-	return time.Duration(queue.Of(rec).Timeouts.Session), nil
-}
-
-// joinAgain joins with another seat, until that succeeds or ctx ends.
-func (r *queueRun) joinAgain(ctx context.Context, cause error) error {
-	path := resource.Join(r.c.Process.Root, r.c.Process.Queue)
-	log := r.c.Log.With("queue", path, "identity", r.c.Process.Identity)
-	log.Warn("the membership is lost; joining again", "reason", cause)
-	for {
-		err := r.join(ctx)
-		switch {
-		case err == nil:
-			r.set(func(s *queueState) { s.rejoins++ })
-			log.Warn("joined again")
-			return nil
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		}
-		log.Warn("joining again", "error", err)
-		select {
-		case <-time.After(retryPause):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+	return max(cmp.Or(r.Grace, time.Duration(p.Queue().Timeouts.Drain)), time.Millisecond)
 }
 
 // The variables that the command of a task or of a completed batch is given, besides RootVariable, IdentityVariable and
@@ -346,7 +158,7 @@ const (
 // variables.
 func (r *queueRun) environment(p *tasks.Process, more ...[2]string) []string {
 	of := r.c.Process
-	return setVariables(r.c.Environ, append([][2]string{
+	return setVariables(r.Environ, append([][2]string{
 		{QueueVariable, of.Queue}, {RootVariable, of.Root}, {IdentityVariable, p.Identity},
 		{BatchVariable, ""}, {TaskVariable, ""}, {AttemptVariable, ""}, {DoneVariable, ""}, {DeadVariable, ""},
 	}, more...))
@@ -366,13 +178,11 @@ func RunWatcher(ctx context.Context, c QueueConfig) Result {
 }
 
 // watch is the work of a watcher.
-func (r *queueRun) watch(ctx context.Context, p *tasks.Process) error {
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
+func (r *queueRun) watch(ctx context.Context, end context.CancelCauseFunc, p *tasks.Process) error {
 	killed, release := r.killedWith(p)
 	defer release()
 	l := &lease{session: p.Session(), killed: killed, whole: true}
-	err := tasks.Watch(ctx, p, func(ctx context.Context, b *tasks.Completed) error {
+	return tasks.Watch(ctx, p, func(ctx context.Context, b *tasks.Completed) error {
 		err := r.collect(ctx, p, l, b)
 		switch {
 		case err == nil:
@@ -387,10 +197,6 @@ func (r *queueRun) watch(ctx context.Context, p *tasks.Process) error {
 		}
 		return err
 	})
-	if cause := context.Cause(ctx); errors.Is(cause, ErrUnkillable) {
-		return cause
-	}
-	return err
 }
 
 // killedWith is closed when all commands of p are to be killed at once: a second signal has come, or its membership has
@@ -414,7 +220,7 @@ func (r *queueRun) collect(ctx context.Context, p *tasks.Process, l *lease, b *t
 	if err != nil {
 		return err
 	}
-	out, err := openOutput(r.c.Files[1], r.c.Files[2])
+	out, err := openOutput(r.Files[1], r.Files[2])
 	if err != nil {
 		return errors.Join(err, in.Close(), toCommand.Close())
 	}
@@ -423,7 +229,7 @@ func (r *queueRun) collect(ctx context.Context, p *tasks.Process, l *lease, b *t
 		{DoneVariable, strconv.FormatInt(b.Done, 10)}, {DeadVariable, strconv.FormatInt(b.Dead, 10)},
 	}...)
 	files := []*os.File{in, out.pipes[0], out.pipes[1]}
-	g, err := startGuarded(ctx, r.c.Guard, l, launch{r.path, r.c.Command, environ, r.c.Dir, files, false})
+	g, err := startGuarded(ctx, r.Guard, l, launch{r.path, r.Command, environ, r.Dir, files, false})
 	_ = in.Close()
 	if err != nil {
 		_ = toCommand.Close()

@@ -110,12 +110,12 @@ func privateDir() (string, error) {
 	return os.MkdirTemp(base, "muster-")
 }
 
-// workerRoutes is what a worker answers.
-func workerRoutes(ms *membership, p *progress) http.Handler {
-	mux := http.NewServeMux()
+// routes is what a worker answers.
+func (r *run) routes() http.Handler {
+	ms, mux := r.membership, http.NewServeMux()
 	mux.HandleFunc("GET /self", answer(func(_ context.Context, _ *http.Request) (any, error) {
-		m, isMember, _ := ms.state()
-		stage, _ := p.now()
+		m, _, _ := ms.now()
+		stage, isMember, _ := ms.state()
 		return Self{
 			m.Job.Name, m.Job.Root, m.ID, m.Job.Workers, m.Identity, m.Address(), m.Generation, stage, isMember,
 		}, nil
@@ -129,7 +129,7 @@ func workerRoutes(ms *membership, p *progress) http.Handler {
 	mux.HandleFunc("POST /barrier", answer(func(ctx context.Context, q *http.Request) (any, error) {
 		begun := time.Now()
 		body, err := barrier(ctx, ms, q)
-		p.metrics.barrierWait(time.Since(begun), err)
+		r.countBarrier(time.Since(begun), err)
 		return body, err
 	}))
 	dataRoutes(mux, ms)

@@ -47,19 +47,21 @@ func startWorkerAt(f *testJob, identity, behaviour, server string, edits ...func
 		waiting: make(chan string, 8), joined: make(chan struct{}), result: make(chan Result, 1),
 	}
 	c := Config{
-		Command: w.launch.argv, Environ: w.launch.environ, Files: w.launch.files,
-		Start: StartJoined, OnLoss: LossRejoin, Grace: long, Signals: w.signals, Log: slog.New(slog.DiscardHandler),
+		Life: Life{
+			Command: w.launch.argv, Environ: w.launch.environ, Files: w.launch.files, Grace: long, Signals: w.signals,
+			Log: slog.New(slog.DiscardHandler), SessionTimeout: time.Duration(f.job.Timeouts.Session),
+			Connect: func(ctx context.Context, _ time.Duration) (*zkconn.Session, error) {
+				ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+				defer cancel()
+				return dial(ctx, f.session, server)
+			},
+		},
+		Start: StartJoined, OnLoss: LossRejoin,
 		Worker: worker.Config{
 			Root: f.job.Root, Job: f.job.Name, Identity: identity, Info: znode.Worker{IP: "127.0.0.1", Port: 7000},
 			Waiting: func(what string) { w.waiting <- what },
 		},
-		Connect: func(ctx context.Context, _ time.Duration) (*zkconn.Session, error) {
-			ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-			defer cancel()
-			return dial(ctx, f.session, server)
-		},
-		SessionTimeout: time.Duration(f.job.Timeouts.Session),
-		Joined:         func(*worker.Member) { close(w.joined) },
+		Joined: func(*worker.Member) { close(w.joined) },
 	}
 	for _, edit := range edits {
 		edit(&c)

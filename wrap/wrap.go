@@ -13,7 +13,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"slices"
@@ -47,43 +46,26 @@ const (
 	LossStop   OnLoss = "stop"
 )
 
-// Config says what to run, and as which member.
+// Config says what to run, and as which member of a job.
 type Config struct {
-	Command []string   // with its arguments
-	Dir     string     // where it runs; empty is where this process does
-	Environ []string   // NAME=value; Run adds its own. See WithoutCredentials
-	Files   []*os.File // its standard streams
+	Life // its JoinTimeout is also for all to join
 
 	// Idle is called instead of a command if there is none. It returns when ctx ends. If it fails after m has lost its
 	// session, it is called again with the next Member.
 	Idle func(ctx context.Context, m *worker.Member) error
 
-	Start       Start
-	OnLoss      OnLoss
-	JoinTimeout time.Duration // for ZooKeeper, the join and for all to join; 0 leaves it to the job
-	Grace       time.Duration // for a command that was asked to end
-	HTTP        string        // address of the health server; empty: none. Port 0 is a free port
-
-	// Serving, unless nil, is told where the health server listens before the worker joins.
-	Serving func(addr net.Addr)
+	Start  Start
+	OnLoss OnLoss
 
 	// Worker says who joins which job. Without an Info.IP the address is what LocalIP returns, and a free port.
 	// Without an Identity the address is the identity.
 	Worker  worker.Config
 	LocalIP func(ctx context.Context) (net.IP, error)
-	// Connect opens a session, or fails with zkconn.ErrUnreachable after a few seconds: then it is called again. Its
-	// sessions are closed before Run returns.
-	Connect func(ctx context.Context, sessionTimeout time.Duration) (*zkconn.Session, error)
-	// SessionTimeout is that of the first session. If the job's Record says another one, the session is replaced.
-	SessionTimeout time.Duration
 	// Create, unless nil, creates the job if it is missing. Without it a missing job is waited for.
 	Create func(ctx context.Context, s *zkconn.Session) error
 
 	Unstable func(identity string)  // unless nil, called with an identity that is only the address
 	Joined   func(m *worker.Member) // unless nil, called after the first join
-
-	Signals <-chan os.Signal // see Signals
-	Log     *slog.Logger
 }
 
 // Result is how a worker ended.

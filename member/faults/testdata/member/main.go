@@ -32,15 +32,18 @@ func main() {
 			Root: os.Getenv("MUSTER_ROOT"), Group: os.Getenv("MUSTER_GROUP"), Identity: os.Getenv("MUSTER_IDENTITY"),
 			Version: os.Getenv("MUSTER_VERSION"), Clock: clock, Waiting: func(what string) { fmt.Fprintln(os.Stderr, what) },
 		},
-		Duties: duties, Environ: os.Environ(), Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
-		Guard:  []string{filepath.Join(filepath.Dir(self), "muster"), "guard-command"},
-		OnLoss: wrap.LossRejoin, Signals: signals, SessionTimeout: 10 * time.Second,
-		Connect: func(ctx context.Context, timeout time.Duration) (*zkconn.Session, error) {
-			return zkconn.Dial(ctx, zkconn.Config{
-				Servers: strings.Split(os.Getenv("MUSTER_SERVERS"), ","), Timeout: timeout,
-			})
+		Duties: duties, OnLoss: wrap.LossRejoin,
+		Life: wrap.Life{
+			Environ: os.Environ(), Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
+			Guard:   []string{filepath.Join(filepath.Dir(self), "muster"), "guard-command"},
+			Signals: signals, SessionTimeout: 10 * time.Second,
+			Connect: func(ctx context.Context, timeout time.Duration) (*zkconn.Session, error) {
+				return zkconn.Dial(ctx, zkconn.Config{
+					Servers: strings.Split(os.Getenv("MUSTER_SERVERS"), ","), Timeout: timeout,
+				})
+			},
+			Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		},
-		Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	})
 	fmt.Fprintln(os.Stderr, result.Text, result.Err)
 	code := result.Code

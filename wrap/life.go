@@ -1,0 +1,477 @@
+package wrap
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"muster/member"
+	"muster/resource"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// Life is what a worker, a member, an executor and a watcher are told alike.
+type Life struct {
+	Command []string   // with its arguments
+	Dir     string     // where commands run; empty is where this process does
+	Environ []string   // NAME=value; more is added. See WithoutCredentials
+	Files   []*os.File // the standard streams of this process
+
+	JoinTimeout time.Duration // for ZooKeeper and to join; 0 leaves it to the job, the group or the queue
+	Grace       time.Duration // for a command that was asked to end
+	HTTP        string        // address of the health server; empty: none. Port 0 is a free port
+	Guard       []string      // the command line that calls Guard with a path and arguments; no worker needs it
+
+	// Serving, unless nil, is told where the health server listens before the process joins.
+	Serving func(addr net.Addr)
+
+	// Connect opens a session, or fails with zkconn.ErrUnreachable after a few seconds: then it is called again. Its
+	// sessions are closed before Run and its like return.
+	Connect func(ctx context.Context, sessionTimeout time.Duration) (*zkconn.Session, error)
+	// SessionTimeout is that of the first session. If the Record says another one, the session is replaced.
+	SessionTimeout time.Duration
+
+	Signals <-chan os.Signal // see Signals
+	Log     *slog.Logger
+}
+
+// place is where a process joins, and as whom.
+type place struct {
+	kind                 resource.Kind
+	root, name, identity string
+	who                  string // worker, member or process, in the names of metrics
+	// session is the session timeout that a Record says.
+	session   func(*resource.Record) resource.Duration
+	joinLimit resource.Duration // how long to wait for ZooKeeper without a JoinTimeout, as for what is missing
+	waiting   func(what string) // unless nil, called when no server can be reached
+}
+
+// life is that of one process: it joins, works, joins again whenever the membership is lost, and leaves.
+type life struct {
+	Life
+	place
+	path     string // of the command
+	null     *os.File
+	sessions sessions
+	socket   *socket // of those that have one
+	health   *health
+
+	mu       sync.Mutex
+	stage    Stage
+	isMember bool // false before the join, and while it joins again
+	rejoins  int
+}
+
+func newLife(c Life, at place) *life {
+	return &life{Life: c, place: at, stage: StageJoining, sessions: sessions{
+		connect: c.Connect, timeout: c.SessionTimeout, waiting: at.waiting, log: c.Log,
+		limit: cmp.Or(c.JoinTimeout, time.Duration(at.joinLimit)),
+	}}
+}
+
+// Stage is how far a process has come.
+type Stage string
+
+// The stages, in order.
+const (
+	StageJoining  Stage = "joining"
+	StageWaiting  Stage = "waiting"
+	StageRunning  Stage = "running"
+	StageDraining Stage = "draining"
+	StageLeaving  Stage = "leaving"
+)
+
+func stages() []Stage {
+	return []Stage{StageJoining, StageWaiting, StageRunning, StageDraining, StageLeaving}
+}
+
+// note changes what others may look at.
+func (l *life) note(change func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change()
+}
+
+func (l *life) enter(s Stage) { l.note(func() { l.stage = s }) }
+
+// state is what the socket and the health server tell.
+func (l *life) state() (s Stage, isMember bool, rejoins int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stage, l.isMember, l.rejoins
+}
+
+// run joins, and then calls joined, also with an error that came up during the join: then the process leaves. of is
+// what the health server tells, and withSocket says whether the command has a socket.
+func (l *life) run(
+	ctx context.Context, of healthOf, withSocket bool, join func(context.Context) error,
+	joined func(context.Context, error) Result,
+) Result {
+	defer l.sessions.close()
+	err := l.open(of, withSocket)
+	defer l.close()
+	if err != nil {
+		return Result{Code: startCode(err), Err: err}
+	}
+	err = step(ctx, l.Signals, 0, inTime(l.JoinTimeout, join))
+	if _, isMember, _ := l.state(); !isMember {
+		return notStarted(err)
+	}
+	return joined(ctx, err)
+}
+
+// open does first what may fail for reasons of this machine: who cannot run its command must not take a place.
+func (l *life) open(of healthOf, withSocket bool) (err error) {
+	if len(l.Command) > 0 {
+		if l.path, err = lookUp(l.Command[0]); err != nil {
+			return err
+		}
+	}
+	if l.null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
+		return err
+	}
+	if withSocket {
+		if l.socket, err = openSocket(); err != nil {
+			return err
+		}
+	}
+	if l.HTTP != "" {
+		l.health, err = l.openHealth(of)
+	}
+	if l.health != nil && l.Serving != nil {
+		l.Serving(l.health.addr)
+	}
+	return err
+}
+
+func (l *life) close() {
+	if l.socket != nil {
+		l.socket.close()
+	}
+	if l.health != nil {
+		l.health.close()
+	}
+	if l.null != nil {
+		_ = l.null.Close()
+	}
+}
+
+// recordedTimeout is the session timeout that the Record says. Without a Record that can be read the timeout stays as
+// it is: who joins waits for the Record, or says what is wrong with it.
+func (l *life) recordedTimeout(ctx context.Context, s *zkconn.Session) (time.Duration, error) {
+	body, _, err := s.Get(ctx, znode.Record(l.kind.Name, l.root, l.name))
+	switch {
+	case errors.Is(err, zkconn.ErrNoNode):
+		return l.sessions.timeout, nil
+	case err != nil:
+		return 0, err
+	}
+	rec, err := znode.DecodeRecordAt(l.kind, resource.Join(l.root, l.name), body)
+	if err != nil {
+		return l.sessions.timeout, nil
+	}
+	return time.Duration(l.session(&rec)), nil
+}
+
+// seat is a membership of a group or a queue, in one session.
+type seat interface {
+	Context() context.Context // ends, with the cause, when the membership is lost
+	StopRequested(ctx context.Context) error
+	Leave() error
+}
+
+// seated is the life of a process that takes another seat whenever it has lost one.
+type seated[S seat] struct {
+	*life
+	// take takes a seat, and returns the session timeout that is declared now. again: an attempt whose outcome is not
+	// known was before, so the process that holds the identity may be this one.
+	take func(ctx context.Context, s *zkconn.Session, again bool) (S, resource.Duration, error)
+	// joined, unless nil, is told of each seat.
+	joined func(S)
+	// work works in a seat until ctx ends or nothing is left to do, and returns why. No command of it runs then. At the
+	// end of ctx it asks its commands to end. It kills them when the seat's own Context ends, or killAll is closed. end
+	// ends ctx.
+	work func(ctx context.Context, end context.CancelCauseFunc, in S) error
+	// again reports whether another seat follows one that ended with this cause. lost: the seat itself has ended.
+	again func(cause error, lost bool) bool
+	// refused reports whether an error of another join is final.
+	refused func(error) bool
+	killAll chan struct{} // closed when all commands are to be killed at once
+
+	seat S // while isMember
+}
+
+// now is the seat. ok is false while there is none.
+func (s *seated[S]) now() (in S, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.seat, s.isMember
+}
+
+// join takes a seat, in another session if one is lost on the way, or the answer to a join is.
+func (s *seated[S]) join(ctx context.Context) error {
+	for again := false; ; again = true {
+		err := s.joinOnce(ctx, again)
+		unknown := errors.Is(err, zkconn.ErrSessionLost) || errors.Is(err, zkconn.ErrUnknown) ||
+			errors.Is(err, errOtherTimeout)
+		if err == nil || !unknown || ctx.Err() != nil {
+			return err
+		}
+		s.Log.Warn("joining again in another session", "reason", err)
+	}
+}
+
+// joinOnce opens a session and joins. If it fails it leaves no session behind.
+func (s *seated[S]) joinOnce(ctx context.Context, again bool) error {
+	session, err := s.sessions.open(ctx, s.recordedTimeout)
+	if err != nil {
+		return err
+	}
+	in, declared, err := s.take(ctx, session, again)
+	if err != nil {
+		s.sessions.close()
+		return err
+	}
+	if timeout := time.Duration(declared); timeout != s.sessions.timeout {
+		s.sessions.timeout = timeout
+		return errors.Join(errOtherTimeout, in.Leave())
+	}
+	s.note(func() { s.seat, s.isMember = in, true })
+	if s.joined != nil {
+		s.joined(in)
+	}
+	return nil
+}
+
+// keep works in this seat, and in the next one whenever it is lost. It returns nil when ctx has ended or nothing is
+// left to do, and otherwise why there will be no other seat.
+func (s *seated[S]) keep(ctx context.Context) error {
+	for {
+		in, _ := s.now()
+		begun := time.Now()
+		cause := s.serve(ctx, in)
+		lost := in.Context().Err() != nil
+		s.leave()
+		switch {
+		case errors.Is(cause, ErrUnkillable):
+			return cause
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(cause, ErrTerminated):
+			return ErrTerminated
+		case !s.again(cause, lost):
+			return cause
+		}
+		// A membership that ends as it begins, such as for a znode that it may not write, must not do so all the time.
+		pause(ctx, retryPause-time.Since(begun))
+		if err := s.joinAgain(ctx, cause); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+// leave gives back what the process has, and ends its session.
+func (s *seated[S]) leave() {
+	in, _ := s.now()
+	s.note(func() { s.isMember = false })
+	if err := in.Leave(); err != nil {
+		s.Log.Warn("the end of the session", "error", err)
+	}
+}
+
+// serve works in a seat, and returns why that has ended: nil, what ended ctx or the seat, ErrTerminated, or an error of
+// the work.
+func (s *seated[S]) serve(ctx context.Context, in S) error {
+	ofWork, end := context.WithCancelCause(ctx)
+	defer context.AfterFunc(in.Context(), func() { end(context.Cause(in.Context())) })()
+	var listener sync.WaitGroup
+	defer listener.Wait()
+	defer end(nil)
+	listener.Go(func() {
+		if in.StopRequested(ofWork) == nil {
+			s.enter(StageDraining)
+			end(fmt.Errorf("%w: %w", member.ErrLeaving, ErrTerminated))
+		}
+	})
+	err := s.work(ofWork, end, in)
+	if ofWork.Err() != nil && !errors.Is(err, ErrUnkillable) {
+		return context.Cause(ofWork)
+	}
+	return err
+}
+
+// joinAgain takes another seat, until that succeeds, is refused for good, or ctx ends.
+func (s *seated[S]) joinAgain(ctx context.Context, cause error) error {
+	log := s.Log.With(s.kind.Name, resource.Join(s.root, s.name), "identity", s.identity)
+	log.Warn("the membership is lost; joining again", "reason", cause)
+	for {
+		err := s.join(ctx)
+		switch {
+		case err == nil:
+			s.note(func() { s.rejoins++ })
+			log.Warn("joined again")
+			return nil
+		case ctx.Err() != nil || s.refused(err):
+			return err
+		}
+		log.Warn("joining again", "error", err)
+		pause(ctx, retryPause)
+	}
+}
+
+// pause returns after d, or at the end of ctx.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// retryPause is between two attempts to reach a server, or to join again. An attempt to open a session takes its own
+// time in addition.
+const retryPause = time.Second
+
+// sessions are the ZooKeeper sessions of this process, one after the other. They know nothing of what the process is a
+// member of.
+type sessions struct {
+	connect func(ctx context.Context, timeout time.Duration) (*zkconn.Session, error)
+	timeout time.Duration     // of the next session
+	limit   time.Duration     // for waiting until a server can be reached
+	waiting func(what string) // unless nil, called when no server can be reached
+	log     *slog.Logger
+
+	newest atomic.Pointer[zkconn.Session]
+}
+
+// waitForServer calls f until a server can be reached, or the limit has passed.
+func (s *sessions) waitForServer(ctx context.Context, f func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, s.limit)
+	defer cancel()
+	for first := true; ; first = false {
+		err := f()
+		if !errors.Is(err, zkconn.ErrUnreachable) || ctx.Err() != nil {
+			return err
+		}
+		if first && s.waiting != nil {
+			s.waiting(fmt.Sprintf("ZooKeeper (%s at most): %v", resource.Duration(s.limit), err))
+		}
+		pause(ctx, retryPause)
+		if ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// open waits for ZooKeeper and opens a session with the timeout that recorded reads in ZooKeeper. It closes the session
+// before, of which nothing may go on any more: after an outage the servers would keep that for its timeout.
+func (s *sessions) open(
+	ctx context.Context, recorded func(context.Context, *zkconn.Session) (time.Duration, error),
+) (opened *zkconn.Session, err error) {
+	err = s.waitForServer(ctx, func() (err error) {
+		opened, err = s.openOnce(ctx, recorded)
+		return err
+	})
+	if err != nil {
+		return nil, unanswered(err)
+	}
+	if lost := s.newest.Swap(opened); lost != nil {
+		if err := opened.CloseLost(ctx, lost); err != nil {
+			s.log.Info("the end of the session before", "error", err)
+		}
+	}
+	return opened, nil
+}
+
+// openOnce opens a second session if the first, which read the timeout, has another one: a session keeps its timeout.
+func (s *sessions) openOnce(
+	ctx context.Context, recorded func(context.Context, *zkconn.Session) (time.Duration, error),
+) (*zkconn.Session, error) {
+	first, err := s.connect(ctx, s.timeout)
+	if err != nil {
+		return nil, err
+	}
+	timeout, err := recorded(ctx, first)
+	if err == nil && timeout == s.timeout {
+		return first, nil
+	}
+	s.end(first)
+	if err != nil {
+		return nil, err
+	}
+	s.timeout = timeout
+	return s.connect(ctx, timeout)
+}
+
+// errOtherTimeout means that the Record said another session timeout when the process had joined.
+var errOtherTimeout = errors.New("the session timeout has changed")
+
+// inTime is join with a limit, if that is not 0. ErrLate means that it was reached.
+func inTime(limit time.Duration, join func(context.Context) error) func(context.Context) error {
+	if limit == 0 {
+		return join
+	}
+	return func(ctx context.Context) error {
+		limited, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		err := join(limited)
+		if err != nil && limited.Err() != nil && ctx.Err() == nil {
+			return fmt.Errorf("%w: %w", ErrLate, err)
+		}
+		return err
+	}
+}
+
+// replace opens another session. If move succeeds in moving there what the process holds, the old session is closed,
+// and otherwise the new one.
+func (s *sessions) replace(ctx context.Context, timeout time.Duration, move func(*zkconn.Session) error) error {
+	s.timeout = timeout
+	next, err := s.connect(ctx, timeout)
+	if err != nil {
+		return err
+	}
+	if err := move(next); err != nil {
+		_ = next.Close() // what the process holds in it ends in any case
+		return err
+	}
+	s.close()
+	s.newest.Store(next)
+	return nil
+}
+
+// connected reports whether the newest session has a connection to a server.
+func (s *sessions) connected() bool {
+	newest := s.newest.Load()
+	return newest != nil && newest.Connected()
+}
+
+// close ends the newest session. It may be called again.
+func (s *sessions) close() {
+	if newest := s.newest.Load(); newest != nil {
+		s.end(newest)
+	}
+}
+
+func (s *sessions) end(session *zkconn.Session) {
+	if err := session.Close(); err != nil {
+		s.log.Info("the end of the session", "error", err) // nothing depends on it any more
+	}
+}
+
+// unanswered adds zkconn.ErrUnreachable to the error of a request that got no answer in time.
+func unanswered(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, zkconn.ErrUnreachable) {
+		return fmt.Errorf("%w: %w", zkconn.ErrUnreachable, err)
+	}
+	return err
+}
