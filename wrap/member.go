@@ -46,12 +46,12 @@ type memberRun struct {
 	takeovers   prometheus.Histogram
 	lost        chan error // why the command is to be killed at once
 	lostCommand bool       // the command was killed for that
-	opRuns      opRuns
 
 	// What note changes.
-	holds     map[string]*hold // by duty: what a command does now
-	taken     map[string]int64 // the epoch of each duty that is held, also of a cron between two runs
-	saysReady bool             // the command has said so
+	holds     map[string]*hold  // by duty: what a command does now
+	taken     map[string]int64  // the epoch of each duty that is held, also of a cron between two runs
+	saysReady bool              // the command has said so
+	opRuns    map[string]*opRun // by their random names
 }
 
 // RunMember joins a group, does what the assigner gives it, runs the command, and leaves. When the session is lost it
@@ -62,7 +62,7 @@ func RunMember(ctx context.Context, c MemberConfig) Result {
 	c.Member.Can = slices.Compact(can)
 	r := &memberRun{
 		c: c, ticks: newTicks(), takeovers: newTakeovers(), lost: make(chan error, 1),
-		holds: map[string]*hold{}, taken: map[string]int64{},
+		holds: map[string]*hold{}, taken: map[string]int64{}, opRuns: map[string]*opRun{},
 	}
 	r.seated = seated[*member.Member]{
 		life: newLife(c.Life, place{

@@ -33,15 +33,6 @@ type Held struct {
 	Epoch int64  `json:"epoch"`
 }
 
-// routes is everything that the socket answers.
-func (r *memberRun) routes() http.Handler {
-	mux := http.NewServeMux()
-	r.dutyRoutes(mux)
-	r.stateRoutes(mux)
-	r.operationRoutes(mux)
-	return mux
-}
-
 // current is the membership now. The error is ErrUnavailable while this process joins again.
 func (r *memberRun) current() (*member.Member, error) {
 	if m, ok := r.now(); ok {
@@ -64,7 +55,9 @@ func (r *memberRun) held(duty string) (*hold, error) {
 	return nil, fmt.Errorf("%w: %s", member.ErrNotHeld, duty)
 }
 
-func (r *memberRun) dutyRoutes(mux *http.ServeMux) {
+// routes is everything that the socket answers.
+func (r *memberRun) routes() http.Handler {
+	mux := http.NewServeMux()
 	mux.HandleFunc("GET /duty/{duty}", answer(func(ctx context.Context, q *http.Request) (any, error) {
 		h, err := r.held(q.PathValue("duty"))
 		if err == nil {
@@ -75,7 +68,7 @@ func (r *memberRun) dutyRoutes(mux *http.ServeMux) {
 		}
 		return Held{h.Duty, h.Epoch}, nil
 	}))
-	mux.HandleFunc("POST /duty/{duty}/command", r.useDuty)
+	mux.HandleFunc("POST /duty/{duty}/command", handle(r.useDuty))
 	mux.HandleFunc("POST /ready", answer(func(ctx context.Context, _ *http.Request) (any, error) {
 		r.note(func() { r.saysReady = true })
 		m, err := r.current()
@@ -87,6 +80,9 @@ func (r *memberRun) dutyRoutes(mux *http.ServeMux) {
 		}
 		return struct{}{}, err
 	}))
+	r.stateRoutes(mux)
+	r.operationRoutes(mux)
+	return mux
 }
 
 // A command may run something only while its member holds a duty: "muster duty NAME -- COMMAND". That process is the
@@ -94,25 +90,23 @@ func (r *memberRun) dutyRoutes(mux *http.ServeMux) {
 // orders, for as long as it stays connected. The member gives the duty back when it has hung up.
 
 // useDuty is the handler of that request.
-func (r *memberRun) useDuty(w http.ResponseWriter, q *http.Request) {
+func (r *memberRun) useDuty(w http.ResponseWriter, q *http.Request) error {
 	h, err := r.use(q.PathValue("duty"))
-	if err == nil {
-		defer h.users.Done()
-		err = h.Check(q.Context())
-	}
 	if err != nil {
-		refuse(w, q, err)
-		return
+		return err
 	}
-	feedOrders(w, q, h, Held{h.Duty, h.Epoch}, nil)
+	defer h.users.Done()
+	if err := h.Check(q.Context()); err != nil {
+		return err
+	}
+	return feedOrders(w, q, h, Held{h.Duty, h.Epoch}, nil)
 }
 
 // feedOrders answers with first, and then with the orders for a command, until the client hangs up. over, unless nil,
 // is closed when the command is to be killed.
-func feedOrders(w http.ResponseWriter, q *http.Request, h *hold, first any, over <-chan struct{}) {
+func feedOrders(w http.ResponseWriter, q *http.Request, h *hold, first any, over <-chan struct{}) error {
 	if err := h.lease.check(); err != nil {
-		refuse(w, q, fmt.Errorf("%w: %w", member.ErrNotHeld, err))
-		return
+		return fmt.Errorf("%w: %w", member.ErrNotHeld, err)
 	}
 	lines, flush := json.NewEncoder(w), http.NewResponseController(w)
 	tell := func(line any) bool {
@@ -136,9 +130,10 @@ func feedOrders(w http.ResponseWriter, q *http.Request, h *hold, first any, over
 			over = nil
 			going = tell(order{Now: true})
 		case <-q.Context().Done():
-			return
+			return nil
 		}
 	}
+	return nil
 }
 
 // use is held, for as long as its users say.
@@ -147,13 +142,14 @@ func (r *memberRun) use(duty string) (*hold, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.holds[duty] != h {
-		return nil, fmt.Errorf("%w: %s", member.ErrNotHeld, duty)
-	}
-	h.users.Add(1)
-	return h, nil
+	r.note(func() {
+		if r.holds[duty] == h {
+			h.users.Add(1)
+		} else {
+			err = fmt.Errorf("%w: %s", member.ErrNotHeld, duty)
+		}
+	})
+	return h, err
 }
 
 // Held returns the duty if the member holds it, and member.ErrNotHeld if not.
@@ -219,7 +215,7 @@ func (r *memberRun) stateRoutes(mux *http.ServeMux) {
 		keys, err := m.Keys(ctx, q.PathValue("duty"))
 		return StateKeys{keys}, err
 	}))
-	mux.HandleFunc("GET /duty/{duty}/state/{key}", r.getState)
+	mux.HandleFunc("GET /duty/{duty}/state/{key}", handle(r.getState))
 	mux.HandleFunc("PUT /duty/{duty}/state/{key}", answer(func(ctx context.Context, q *http.Request) (any, error) {
 		// All of the body is read before a refusal: a client that still writes would get a broken pipe, and no answer.
 		value, err := io.ReadAll(io.LimitReader(q.Body, member.MaxStateValue+1))
@@ -241,24 +237,19 @@ func (r *memberRun) stateRoutes(mux *http.ServeMux) {
 	}))
 }
 
-func (r *memberRun) getState(w http.ResponseWriter, q *http.Request) {
+func (r *memberRun) getState(w http.ResponseWriter, q *http.Request) error {
 	m, err := r.current()
-	var value []byte
-	if err == nil {
-		value, err = m.Get(q.Context(), q.PathValue("duty"), q.PathValue("key"))
-	}
 	if err != nil {
-		refuse(w, q, err)
-		return
+		return err
+	}
+	value, err := m.Get(q.Context(), q.PathValue("duty"), q.PathValue("key"))
+	if err != nil {
+		return err
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Length", strconv.Itoa(len(value)))
 	_, _ = w.Write(value) // the client may be gone
-}
-
-// refuse answers with an error.
-func refuse(w http.ResponseWriter, q *http.Request, err error) {
-	answer(func(context.Context, *http.Request) (any, error) { return nil, err })(w, q)
+	return nil
 }
 
 // holdSince is the duty of a request, if it is held under the epoch that the request names.
@@ -334,27 +325,6 @@ func (c *Client) RemoveState(ctx context.Context, u UseOf, key string) error {
 	return c.ask(ctx, http.MethodDelete, u.path("state", key), nil, &struct{}{})
 }
 
-// memberErrors are the errors of package member that a Refusal names by its kind.
-func memberErrors() map[Kind]error {
-	return map[Kind]error{
-		"no-key": member.ErrNoKey, "state-too-large": member.ErrStateTooLarge, "state-damaged": member.ErrStateDamaged,
-		"operation-busy": member.ErrOperationBusy, "other-script": member.ErrOtherScript,
-		"no-operation": member.ErrNoOperation, "operation-limit": member.ErrOperationLimit,
-		"operation-over": member.ErrOperationOver, "step-twice": member.ErrStepTwice,
-		"output-too-large": member.ErrOutputTooLarge,
-	}
-}
-
-// kindOfMember is the kind of such an error; empty for any other.
-func kindOfMember(err error) Kind {
-	for kind, e := range memberErrors() {
-		if errors.Is(err, e) {
-			return kind
-		}
-	}
-	return ""
-}
-
 // The socket of a member serves operations:
 //
 //	GET    /duty/NAME/op                   the open operations
@@ -398,12 +368,6 @@ type stepRequest struct {
 // maxStepRequest bounds a request with the arguments of a command, which Linux bounds by 2 MiB.
 const maxStepRequest = 16 << 20
 
-// opRuns are the runs of operations, by their random names.
-type opRuns struct {
-	mu   sync.Mutex
-	runs map[string]*opRun
-}
-
 // opRun is one runner of an operation.
 type opRun struct {
 	hold  *hold
@@ -416,22 +380,9 @@ type opRun struct {
 	steps map[string]*member.Step // whose commands run, by key
 }
 
-func (s *opRuns) set(name string, run *opRun) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.runs == nil {
-		s.runs = map[string]*opRun{}
-	}
-	if s.runs[name] = run; run == nil {
-		delete(s.runs, name)
-	}
-}
-
-// of is the run that a request names.
-func (s *opRuns) of(q *http.Request) (*opRun, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	run := s.runs[q.URL.Query().Get("run")]
+// runOf is the run that a request names.
+func (r *memberRun) runOf(q *http.Request) (run *opRun, err error) {
+	r.note(func() { run = r.opRuns[q.URL.Query().Get("run")] })
 	if run == nil || run.o.Name != q.PathValue("op") || run.hold.Duty != q.PathValue("duty") {
 		return nil, member.ErrOperationOver
 	}
@@ -447,9 +398,9 @@ func (r *memberRun) operationRoutes(mux *http.ServeMux) {
 		open, err := m.Operations(ctx, q.PathValue("duty"))
 		return Operations{open}, err
 	}))
-	mux.HandleFunc("POST /duty/{duty}/op/{op}", r.runOperation)
+	mux.HandleFunc("POST /duty/{duty}/op/{op}", handle(r.runOperation))
 	mux.HandleFunc("POST /duty/{duty}/op/{op}/close", answer(func(ctx context.Context, q *http.Request) (any, error) {
-		run, err := r.opRuns.of(q)
+		run, err := r.runOf(q)
 		if err != nil {
 			return nil, err
 		}
@@ -465,13 +416,13 @@ func (r *memberRun) operationRoutes(mux *http.ServeMux) {
 		}
 		return struct{}{}, h.Abort(ctx, q.PathValue("op"))
 	}))
-	mux.HandleFunc("POST /duty/{duty}/op/{op}/step", r.runStep)
+	mux.HandleFunc("POST /duty/{duty}/op/{op}/step", handle(r.runStep))
 	mux.HandleFunc("PUT /duty/{duty}/op/{op}/step/{key}", answer(func(ctx context.Context, q *http.Request) (any, error) {
 		output, err := io.ReadAll(io.LimitReader(q.Body, maxOutput+1)) // before a refusal, as for state
 		if err != nil {
 			return nil, err
 		}
-		run, err := r.opRuns.of(q)
+		run, err := r.runOf(q)
 		if err != nil {
 			return nil, err
 		}
@@ -484,32 +435,31 @@ func (r *memberRun) operationRoutes(mux *http.ServeMux) {
 }
 
 // runOperation opens an operation until the client hangs up.
-func (r *memberRun) runOperation(w http.ResponseWriter, q *http.Request) {
+func (r *memberRun) runOperation(w http.ResponseWriter, q *http.Request) error {
 	var ask openRequest
-	err := decode(q, &ask)
-	var h *hold
-	if err == nil {
-		if h, err = r.holdSince(q); err == nil {
-			h, err = r.use(h.Duty)
-		}
+	if err := decode(q, maxRequest, &ask); err != nil {
+		return err
 	}
+	h, err := r.holdSince(q)
 	if err != nil {
-		refuse(w, q, err)
-		return
+		return err
+	}
+	if h, err = r.use(h.Duty); err != nil {
+		return err
 	}
 	defer h.users.Done()
 	o, err := h.Open(q.Context(), q.PathValue("op"), ask.Script, ask.Adopt)
 	if err != nil {
-		refuse(w, q, err)
-		return
+		return err
 	}
+	defer o.Leave()
 	run := &opRun{hold: h, o: o, over: make(chan struct{}), steps: map[string]*member.Step{}}
 	name := zkstate.NewID()
-	r.opRuns.set(name, run)
-	feedOrders(w, q, h, OperationRun{name, o.ID, o.Resumed}, nil)
-	r.opRuns.set(name, nil)
+	r.note(func() { r.opRuns[name] = run })
+	err = feedOrders(w, q, h, OperationRun{name, o.ID, o.Resumed}, nil)
+	r.note(func() { delete(r.opRuns, name) })
 	run.end()
-	o.Leave()
+	return err
 }
 
 // end returns when no command of a step runs any more.
@@ -545,32 +495,29 @@ func (run *opRun) step(key string) *member.Step {
 }
 
 // runStep comes to a step. If it is not done, its command runs until the client hangs up.
-func (r *memberRun) runStep(w http.ResponseWriter, q *http.Request) {
+func (r *memberRun) runStep(w http.ResponseWriter, q *http.Request) error {
 	var ask stepRequest
-	err := decodeUpTo(q, maxStepRequest, &ask)
-	var run *opRun
-	if err == nil {
-		if run, err = r.opRuns.of(q); err == nil && !run.begin() {
-			err = member.ErrOperationOver
-		}
+	if err := decode(q, maxStepRequest, &ask); err != nil {
+		return err
 	}
+	run, err := r.runOf(q)
 	if err != nil {
-		refuse(w, q, err)
-		return
+		return err
+	}
+	if !run.begin() {
+		return member.ErrOperationOver
 	}
 	defer run.users.Done()
 	s, err := run.o.Step(q.Context(), ask.Name, ask.Args)
-	switch {
-	case err != nil:
-		refuse(w, q, err)
-	case s.Done:
-		answer(func(context.Context, *http.Request) (any, error) {
-			return StepRun{s.Key, true, s.Output, false}, nil
-		})(w, q)
-	default:
-		run.setStep(s)
-		feedOrders(w, q, run.hold, StepRun{s.Key, false, nil, s.Again}, run.over)
+	if err != nil {
+		return err
 	}
+	if s.Done {
+		writeJSON(w, http.StatusOK, StepRun{s.Key, true, s.Output, false})
+		return nil
+	}
+	run.setStep(s)
+	return feedOrders(w, q, run.hold, StepRun{s.Key, false, nil, s.Again}, run.over)
 }
 
 // Operations are the open operations of a duty, by name.

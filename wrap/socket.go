@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -121,18 +122,18 @@ func (r *run) routes() http.Handler {
 		}, nil
 	}))
 	mux.HandleFunc("GET /members", answer(func(ctx context.Context, q *http.Request) (any, error) {
-		return members(ctx, ms, q)
+		return members(ctx, ms, q.URL.Query().Has("live"))
 	}))
-	mux.HandleFunc("POST /wait", answer(func(ctx context.Context, q *http.Request) (any, error) {
-		return wait(ctx, ms, q)
-	}))
-	mux.HandleFunc("POST /barrier", answer(func(ctx context.Context, q *http.Request) (any, error) {
+	mux.HandleFunc("POST /wait", post(maxRequest, ms.answerWait))
+	mux.HandleFunc("POST /barrier", post(maxRequest, func(ctx context.Context, b Barrier) (any, error) {
 		begun := time.Now()
-		body, err := barrier(ctx, ms, q)
+		err := ms.answerBarrier(ctx, b)
 		r.countBarrier(time.Since(begun), err)
-		return body, err
+		return struct{}{}, err
 	}))
-	dataRoutes(mux, ms)
+	mux.HandleFunc("POST /publish", post(maxPublish, ms.answerPublish))
+	mux.HandleFunc("POST /get", post(maxRequest, ms.answerGet))
+	mux.HandleFunc("POST /advertise", post(maxRequest, ms.answerAdvertise))
 	return mux
 }
 
@@ -160,26 +161,46 @@ func (s *socket) close() {
 	_ = os.RemoveAll(filepath.Dir(s.path))
 }
 
-// answer is a handler that writes what f returns.
-func answer(f func(context.Context, *http.Request) (any, error)) http.HandlerFunc {
+// handle is a handler that answers with an error if f, which has not answered then, returns one.
+func handle(f func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, q *http.Request) {
-		body, err := f(q.Context(), q)
-		code := http.StatusOK
-		if err != nil {
+		if err := f(w, q); err != nil {
 			refusal := refusalOf(err)
-			body, code = refusal, refusal.status()
+			writeJSON(w, refusal.status(), refusal)
 		}
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(code)
-		_ = json.NewEncoder(w).Encode(body) // the client may be gone
 	}
 }
 
-// decode reads a request strictly: a mistyped field must not become a default. An empty body is an empty object.
-func decode(q *http.Request, into any) error { return decodeUpTo(q, maxRequest, into) }
+func writeJSON(w http.ResponseWriter, code int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(body) // the client may be gone
+}
 
-// decodeUpTo is decode for requests of so many bytes.
-func decodeUpTo(q *http.Request, limit int64, into any) error {
+// answer is a handler that writes what f returns.
+func answer(f func(context.Context, *http.Request) (any, error)) http.HandlerFunc {
+	return handle(func(w http.ResponseWriter, q *http.Request) error {
+		body, err := f(q.Context(), q)
+		if err == nil {
+			writeJSON(w, http.StatusOK, body)
+		}
+		return err
+	})
+}
+
+// post is answer for a request that has a body of at most so many bytes.
+func post[Q any](limit int64, f func(context.Context, Q) (any, error)) http.HandlerFunc {
+	return answer(func(ctx context.Context, q *http.Request) (any, error) {
+		var question Q
+		if err := decode(q, limit, &question); err != nil {
+			return nil, err
+		}
+		return f(ctx, question)
+	})
+}
+
+// decode reads a request strictly: a mistyped field must not become a default. An empty body is an empty object.
+func decode(q *http.Request, limit int64, into any) error {
 	body, err := io.ReadAll(io.LimitReader(q.Body, limit+1))
 	switch {
 	case err != nil:
@@ -216,9 +237,9 @@ func parseTimeout(s string) (time.Duration, error) {
 	return d, nil
 }
 
-func members(ctx context.Context, ms *membership, q *http.Request) (any, error) {
+func members(ctx context.Context, ms *membership, live bool) (any, error) {
 	read := (*worker.Member).Joined
-	if q.URL.Query().Has("live") {
+	if live {
 		read = (*worker.Member).Live
 	}
 	found := Members{Members: []worker.Worker{}}
@@ -230,11 +251,7 @@ func members(ctx context.Context, ms *membership, q *http.Request) (any, error) 
 	return found, err
 }
 
-func wait(ctx context.Context, ms *membership, q *http.Request) (any, error) {
-	var w Wait
-	if err := decode(q, &w); err != nil {
-		return nil, err
-	}
+func (ms *membership) answerWait(ctx context.Context, w Wait) (any, error) {
 	limit, err := parseTimeout(w.Timeout)
 	if err != nil {
 		return nil, err
@@ -242,20 +259,16 @@ func wait(ctx context.Context, ms *membership, q *http.Request) (any, error) {
 	return struct{}{}, ms.waitAll(ctx, limit)
 }
 
-func barrier(ctx context.Context, ms *membership, q *http.Request) (any, error) {
-	var b Barrier
-	if err := decode(q, &b); err != nil {
-		return nil, err
-	}
+func (ms *membership) answerBarrier(ctx context.Context, b Barrier) error {
 	limit, err := parseTimeout(b.Timeout)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	at := worker.Barrier{Name: b.Name, Round: b.Round, Live: b.Live, Retry: b.Retry, Timeout: limit}
 	if err := at.Check(); err != nil {
-		return nil, badRequest("%w", err)
+		return badRequest("%w", err)
 	}
-	return struct{}{}, ms.barrier(ctx, at)
+	return ms.barrier(ctx, at)
 }
 
 // The socket of a worker also serves what workers leave to each other:
@@ -292,37 +305,16 @@ type Advertise struct {
 // maxPublish bounds the body of a Publish.
 const maxPublish = 1 << 20
 
-// dataRoutes adds these requests to those of a worker.
-func dataRoutes(mux *http.ServeMux, ms *membership) {
-	mux.HandleFunc("POST /publish", answer(func(ctx context.Context, q *http.Request) (any, error) {
-		return struct{}{}, publish(ctx, ms, q)
-	}))
-	mux.HandleFunc("POST /get", answer(func(ctx context.Context, q *http.Request) (any, error) {
-		return get(ctx, ms, q)
-	}))
-	mux.HandleFunc("POST /advertise", answer(func(ctx context.Context, q *http.Request) (any, error) {
-		return struct{}{}, advertise(ctx, ms, q)
-	}))
-}
-
-func publish(ctx context.Context, ms *membership, q *http.Request) error {
-	var p Publish
-	if err := decodeUpTo(q, maxPublish, &p); err != nil {
-		return err
-	}
+func (ms *membership) answerPublish(ctx context.Context, p Publish) (any, error) {
 	if err := worker.CheckValue(p.Key, 0); err != nil {
-		return badRequest("%w", err)
+		return nil, badRequest("%w", err)
 	}
-	return ms.within(ctx, 0, func(ctx context.Context, m *worker.Member) error {
+	return struct{}{}, ms.within(ctx, 0, func(ctx context.Context, m *worker.Member) error {
 		return m.Publish(ctx, p.Key, p.Value)
 	}, "whether "+p.Key+" is published")
 }
 
-func get(ctx context.Context, ms *membership, q *http.Request) (any, error) {
-	var g Get
-	if err := decode(q, &g); err != nil {
-		return nil, err
-	}
+func (ms *membership) answerGet(ctx context.Context, g Get) (any, error) {
 	limit, err := parseTimeout(g.Timeout)
 	if err != nil {
 		return nil, err
@@ -361,16 +353,12 @@ func (ms *membership) values(
 	})
 }
 
-func advertise(ctx context.Context, ms *membership, q *http.Request) error {
-	var a Advertise
-	if err := decode(q, &a); err != nil {
-		return err
-	}
+func (ms *membership) answerAdvertise(ctx context.Context, a Advertise) (any, error) {
 	host, port, err := ParseAddress(a.Address)
 	if err != nil {
-		return badRequest("%w", err)
+		return nil, badRequest("%w", err)
 	}
-	return ms.within(ctx, 0, func(ctx context.Context, m *worker.Member) error {
+	return struct{}{}, ms.within(ctx, 0, func(ctx context.Context, m *worker.Member) error {
 		return m.Advertise(ctx, host, port)
 	}, "whether the others see "+a.Address)
 }
@@ -421,7 +409,7 @@ func (c *Client) Advertise(ctx context.Context, a Advertise) error {
 
 // Refusal is the socket's answer to a request that failed. As an error it wraps what the worker met: a
 // worker.AbortedError, a worker.AbsentError, a worker.UnpublishedError, worker.ErrFenced, worker.ErrDataFull,
-// ErrRequest, ErrLate, ErrUnavailable, or an error of package member: ErrNotHeld, or one that memberErrors lists.
+// ErrRequest, ErrLate, ErrUnavailable, or an error of package member that refusals lists.
 type Refusal struct {
 	Text    string   `json:"error"`
 	Kind    Kind     `json:"kind"`
@@ -483,9 +471,40 @@ func badRequest(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrRequest, fmt.Errorf(format, args...))
 }
 
+// refusal is an error that a Refusal names by its kind, and the status of that answer.
+type refusal struct {
+	kind   Kind
+	err    error
+	status int
+}
+
+// refusals are all of them, in the order in which an error is compared with them.
+func refusals() []refusal {
+	return []refusal{
+		{KindDataFull, worker.ErrDataFull, http.StatusConflict},
+		{KindFenced, worker.ErrFenced, http.StatusGone},
+		{KindNotHeld, member.ErrNotHeld, http.StatusConflict},
+		{"no-key", member.ErrNoKey, http.StatusConflict},
+		{"state-too-large", member.ErrStateTooLarge, http.StatusConflict},
+		{"state-damaged", member.ErrStateDamaged, http.StatusConflict},
+		{"operation-busy", member.ErrOperationBusy, http.StatusConflict},
+		{"other-script", member.ErrOtherScript, http.StatusConflict},
+		{"no-operation", member.ErrNoOperation, http.StatusConflict},
+		{"operation-limit", member.ErrOperationLimit, http.StatusConflict},
+		{"operation-over", member.ErrOperationOver, http.StatusConflict},
+		{"step-twice", member.ErrStepTwice, http.StatusConflict},
+		{"output-too-large", member.ErrOutputTooLarge, http.StatusConflict},
+		{KindUnavailable, ErrUnavailable, http.StatusServiceUnavailable},
+		{KindRequest, ErrRequest, http.StatusBadRequest},
+		{KindLate, ErrLate, http.StatusGatewayTimeout},
+		{KindUnavailable, context.Canceled, http.StatusServiceUnavailable},
+		{KindFailed, nil, http.StatusInternalServerError},
+	}
+}
+
 // refusalOf is the Refusal for an error.
 func refusalOf(err error) *Refusal {
-	r := &Refusal{Text: err.Error(), Kind: KindFailed}
+	r := &Refusal{Text: err.Error()}
 	var byAbort *worker.AbortedError
 	var byAbsence *worker.AbsentError
 	var unpublished *worker.UnpublishedError
@@ -496,43 +515,34 @@ func refusalOf(err error) *Refusal {
 		r.Kind, r.Absent = KindAbsent, (*Absent)(byAbsence)
 	case errors.As(err, &unpublished):
 		r.Kind, r.Unpublished = KindUnpublished, (*Unpublished)(unpublished)
-	case errors.Is(err, worker.ErrDataFull):
-		r.Kind = KindDataFull
-	case errors.Is(err, worker.ErrFenced):
-		r.Kind = KindFenced
-	case errors.Is(err, member.ErrNotHeld):
-		r.Kind = KindNotHeld
-	case kindOfMember(err) != "":
-		r.Kind = kindOfMember(err)
-	case errors.Is(err, ErrUnavailable):
-		r.Kind = KindUnavailable
-	case errors.Is(err, ErrRequest):
-		r.Kind = KindRequest
-	case errors.Is(err, ErrLate):
-		r.Kind = KindLate
-	case errors.Is(err, context.Canceled):
-		r.Kind, r.Text = KindUnavailable, "the worker ends"
+	default:
+		all := refusals()
+		found := all[slices.IndexFunc(all, func(k refusal) bool { return k.err == nil || errors.Is(err, k.err) })]
+		if r.Kind = found.kind; found.err == context.Canceled { //nolint:errorlint // the row
+			r.Text = "the worker ends"
+		}
 	}
 	return r
 }
 
 func (r *Refusal) status() int {
 	switch r.Kind {
-	case KindRequest:
-		return http.StatusBadRequest
-	case KindAborted, KindNotHeld, KindDataFull:
+	case KindAborted:
 		return http.StatusConflict
-	case KindAbsent, KindUnpublished, KindLate:
+	case KindAbsent, KindUnpublished:
 		return http.StatusGatewayTimeout
-	case KindFenced:
-		return http.StatusGone
-	case KindUnavailable:
-		return http.StatusServiceUnavailable
 	}
-	if memberErrors()[r.Kind] != nil {
-		return http.StatusConflict
+	return r.known().status
+}
+
+// known is the first row of this kind; KindFailed if there is none, as in the answer of another version.
+func (r *Refusal) known() (k refusal) {
+	for _, k = range refusals() {
+		if k.kind == r.Kind {
+			break
+		}
 	}
-	return http.StatusInternalServerError
+	return k
 }
 
 func (r *Refusal) Error() string { return r.Text }
@@ -546,20 +556,8 @@ func (r *Refusal) Unwrap() error {
 		return (*worker.AbsentError)(r.Absent)
 	case r.Unpublished != nil:
 		return (*worker.UnpublishedError)(r.Unpublished)
-	case r.Kind == KindDataFull:
-		return worker.ErrDataFull
-	case r.Kind == KindFenced:
-		return worker.ErrFenced
-	case r.Kind == KindRequest:
-		return ErrRequest
-	case r.Kind == KindLate:
-		return ErrLate
-	case r.Kind == KindUnavailable:
-		return ErrUnavailable
-	case r.Kind == KindNotHeld:
-		return member.ErrNotHeld
 	}
-	return memberErrors()[r.Kind]
+	return r.known().err
 }
 
 // Client asks a worker, from inside its command.

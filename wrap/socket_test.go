@@ -258,7 +258,7 @@ func TestRequestIsOneObject(t *testing.T) {
 		`{"name": "a", "rounds": 1}`:    "rounds",
 		`{"name": "a", "timeout": "1s"`: "unexpected EOF",
 	} {
-		err := decode(httptest.NewRequest(http.MethodPost, "/barrier", strings.NewReader(body)), &Barrier{})
+		err := decode(httptest.NewRequest(http.MethodPost, "/barrier", strings.NewReader(body)), maxRequest, &Barrier{})
 		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
 			t.Errorf("%.40q: %v, want %q", body, err, says)
 		}
