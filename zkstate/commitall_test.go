@@ -125,8 +125,9 @@ func TestLostReplyOfASharedTransaction(t *testing.T) {
 	}
 }
 
-// TestRowThatMovedDoesNotKeepOthers moves one of five jobs when their transaction is about to reach the server, in every
-// way that an operation of it guards against. That one is refused, nothing of it is written, and the others are changed.
+// TestRowThatMovedDoesNotKeepOthers moves one of five jobs when their transaction is about to reach the server, in
+// every way that an operation of it guards against. That one is refused, nothing of it is written, and the others are
+// changed.
 func TestRowThatMovedDoesNotKeepOthers(t *testing.T) {
 	join := func(f *fixture, r plan.Row) (*worker.Member, error) {
 		return worker.Join(context.Background(), f.session, worker.Config{
