@@ -1,6 +1,6 @@
-# The README has two commands, make demo and make test. make demo needs Go and installs nothing. make test installs
-# ZooKeeper, and what single tests need, if they are missing. It is make check: everything that CI runs, the cheapest
-# first. make unit and make sim are the parts of it that need neither a server nor other programs.
+# The README has two commands, make demo and make test. make demo needs Go and installs nothing. make test says what the
+# tests need and this machine lacks, and installs it. It is make check: everything that CI runs, each test once, the
+# cheapest first. make unit and make sim are the parts of it that need neither a server nor other programs.
 
 GO ?= go
 export GO
@@ -18,12 +18,13 @@ check: setup
 lint vuln unit sim:
 	@./.ci/check $@
 
-# Runs the tests of races, crashes and faults longer than make test does, and each world of the simulation for SIM_FOR,
-# from a seed on that nobody has tried.
+# Runs the tests of races, crashes and faults longer than make test does, the scripts of cli on the ZooKeeper in memory,
+# and each world of the simulation for SIM_FOR, from a seed on that nobody has tried.
 soak: SIM_FOR ?= 30s
 soak: setup
 	MUSTER_SOAK=1 $(GO) test -count=1 -timeout 60m -v \
 		-run 'Race|Kill|Crash|Soak|Outages|TestIDsUnderFaults|DriftLoop|AnyRun|Anything|AreTheModel|Reproducible' ./...
+	$(GO) test -count=1 ./cli -embedded -run TestScripts
 	$(GO) test -count=1 -timeout 0 -p 1 -v -run 'TestWorlds|TestSound' ./sim/... \
 		-sim.for $(SIM_FOR) -sim.seed $$(date +%s)000000
 

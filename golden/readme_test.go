@@ -1,7 +1,9 @@
 package golden
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -32,6 +34,23 @@ func TestReadmeShowsAGroup(t *testing.T) {
 	text, _ := c.section(declared)
 	if at := strings.Index(text, "group "); at < 0 || !strings.Contains(string(readme), text[at:]) {
 		t.Errorf("README.md does not show the group of golden/%s as it is", c.file())
+	}
+}
+
+// TestReadmeCountsPackages: make test installs as many packages as the README says.
+func TestReadmeCountsPackages(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("../.ci/setup", "list").Output()
+	n := 0
+	for line := range strings.Lines(string(out)) {
+		packages, _, _ := strings.Cut(strings.TrimSpace(line), "  ")
+		n += len(strings.Fields(packages))
+	}
+	if want := fmt.Sprintf(" of %d\npackages: ", n); err != nil || !strings.Contains(string(readme), want) {
+		t.Errorf("README.md does not say %q: %v", want, err)
 	}
 }
 
