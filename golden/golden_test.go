@@ -1,6 +1,6 @@
 // Package golden holds cases: a configuration and what was observed in ZooKeeper, with the plan as text, or with the
 // diagnostics if the configuration is refused. A case is one file, <case>.txtar, named after the behaviour that it
-// shows. CONTRIBUTING.md says how to add one. The package holds tests only.
+// shows. docs/testing.md says how to add one. The package holds tests only.
 package golden
 
 import (

@@ -54,9 +54,9 @@ func TestReadmeCountsPackages(t *testing.T) {
 	}
 }
 
-// TestContributingShowsFacts: the facts that CONTRIBUTING.md shows for the section "observed" can be read.
-func TestContributingShowsFacts(t *testing.T) {
-	page, err := os.ReadFile("../CONTRIBUTING.md")
+// TestTestingShowsFacts: the facts that docs/testing.md shows for the section "observed" can be read.
+func TestTestingShowsFacts(t *testing.T) {
+	page, err := os.ReadFile("../docs/testing.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestContributingShowsFacts(t *testing.T) {
 	}
 	for _, facts := range shown {
 		if _, err := readObserved(facts[1], oneJob()); err != nil {
-			t.Errorf("CONTRIBUTING.md shows %s: %v", facts[1], err)
+			t.Errorf("docs/testing.md shows %s: %v", facts[1], err)
 		}
 	}
 }
