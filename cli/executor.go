@@ -33,9 +33,9 @@ ends with the last line of standard error.
 With --lines the command starts once for each of --parallel, and answers each
 line that it reads with one line that it writes, in order, and flushes. With
 --lines=json it reads {"task":...,"batch":...,"index":...,"attempt":...} and
-answers {"result":...} or {"error":"why","retry":false}. Lines are written
-ahead. When the command ends, the unanswered ones are given to the next one,
-one at a time: only a task that ends it alone is charged.
+answers {"result":...} or {"error":"why","retry":false}. It has one task at a
+time. When it ends before it has answered, the next one gets that task first:
+only a task that ends it alone is charged.
 
 SIGTERM ends it: its commands get SIGTERM, and SIGKILL after the grace; their
 tasks go back, and nothing is charged. SIGTSTP: it takes nothing more, until

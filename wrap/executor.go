@@ -179,13 +179,6 @@ func (c *counted) Take(ctx context.Context) (*tasks.Task, error) {
 	return t, err
 }
 
-// TakeMore implements source.
-func (c *counted) TakeMore(work time.Duration) []*tasks.Task {
-	all := c.engine.TakeMore(work)
-	c.took(len(all))
-	return all
-}
-
 func (c *counted) took(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -217,7 +210,6 @@ func (c *counted) Alive(t *tasks.Task) context.Context { return t.Context() }
 // source is where tasks come from, and where their results go: an engine, which is a tasks.Executor.
 type source interface {
 	Take(ctx context.Context) (*tasks.Task, error)
-	TakeMore(work time.Duration) []*tasks.Task
 	Finish(t *tasks.Task, o store.Outcome, took time.Duration, data []byte)
 	Return(t *tasks.Task)
 	// Alive ends when the work on the task is in vain.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math"
 	"os"
 	"strings"
 	"sync"
@@ -51,7 +50,7 @@ func newGiven(t *testing.T, payloads ...string) *given {
 func (g *given) Take(ctx context.Context) (*tasks.Task, error) {
 	for {
 		g.mu.Lock()
-		t := g.take(math.MaxInt64)
+		t := g.take()
 		changed, drained := g.changed, g.open == 0
 		g.mu.Unlock()
 		switch {
@@ -68,22 +67,9 @@ func (g *given) Take(ctx context.Context) (*tasks.Task, error) {
 	}
 }
 
-func (g *given) TakeMore(work time.Duration) (all []*tasks.Task) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for len(all) < 1000 {
-		t := g.take(work)
-		if t == nil {
-			break
-		}
-		all, work = append(all, t), work-t.Guess
-	}
-	return all
-}
-
-// take takes the first task if it is thought to take no longer. The caller holds mu.
-func (g *given) take(longest time.Duration) *tasks.Task {
-	if len(g.waits) == 0 || g.waits[0].Guess > longest {
+// take takes the first task. The caller holds mu.
+func (g *given) take() *tasks.Task {
+	if len(g.waits) == 0 {
 		return nil
 	}
 	t := g.waits[0]

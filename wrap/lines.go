@@ -3,6 +3,7 @@ package wrap
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,18 +34,16 @@ const (
 
 // lineSlot is one long-lived process after the other, and the tasks that are given to them.
 //
-// Tasks are written ahead, so when a process ends, it is not known which of the unanswered tasks is to blame. They are
-// written to the next process one at a time. A task is charged for the end of a process only if it was the only one
-// that this process was given, and if another process, which is given nothing, goes on for settleTime: a command that
-// ends anyway must not cost tasks their attempts.
+// A process has one task at a time, so it is known which one it had when it ends. That task is the first of the next
+// process. It is charged if it was the first of this one, too, and if another process, which is given nothing, goes on
+// for settleTime: a command that ends anyway must not cost tasks their attempts.
 type lineSlot struct {
 	*crew
 	format lineFormat
 
-	again []*tasks.Task // taken, to be written again, in this order
-	alone bool          // they are written one at a time
-	blame *blame        // to be charged if the next process goes on
-	idle  int           // processes in a row that ended without a reason in a task
+	next  *tasks.Task // taken, for the next process
+	blame *blame      // to be charged if the next process goes on
+	idle  int         // processes in a row that ended without a reason in a task
 }
 
 // blame is a task, and the end of the process that was given no other.
@@ -60,8 +59,27 @@ const (
 	settleTime   = time.Second
 	maxStartWait = 30 * time.Second
 	// maxIdle is how many processes may end without a reason in a task before the command has answered anything.
-	maxIdle = 3
+	maxIdle   = 3
+	hintAfter = 10 * time.Second
+	// quietTime is how long a new process must be quiet after its first answer. A command that greets, or answers twice,
+	// would shift all answers by one.
+	quietTime = 50 * time.Millisecond
 )
+
+// Why a long-lived process is ended.
+var (
+	errTaskOver     = errors.New("its task is not wanted any more")
+	errBadAnswer    = errors.New("its answer is not understood")
+	errSurplus      = errors.New("the command wrote an answer that nobody asked for")
+	errClosedInput  = errors.New("the command has closed its standard input, and goes on")
+	errClosedOutput = errors.New("the command has closed its standard output, and goes on")
+	errGoesOn       = errors.New("the command goes on after the end of its input")
+)
+
+// noAnswer is the hint.
+var noAnswer = fmt.Sprintf("the command has not answered a line for %s. If it has, its output is buffered: "+
+	"it must flush each line, such as with python3 -u, sed -u, grep --line-buffered or stdbuf -oL",
+	resource.Duration(hintAfter))
 
 // lineProcesses is the work of one slot of a crew.
 func (w *crew) lineProcesses(ctx context.Context) error {
@@ -73,13 +91,13 @@ func (w *crew) lineProcesses(ctx context.Context) error {
 			if !permanent(err) {
 				w.log.Warn("the command cannot be started now; trying again", "error", err)
 				s.giveBack()
-				s.pause(ctx, retryPause)
+				pause(ctx, retryPause)
 				continue
 			}
 			return &errCommand{err}
 		}
-		over, err := s.follow(ctx, p)
-		if over || err != nil {
+		p.run(ctx)
+		if over, err := s.follow(ctx, p); over || err != nil {
 			return err
 		}
 	}
@@ -88,31 +106,35 @@ func (w *crew) lineProcesses(ctx context.Context) error {
 
 // giveBack returns all tasks, uncharged.
 func (s *lineSlot) giveBack() {
-	for _, t := range s.again {
-		s.Return(t)
+	if s.next != nil {
+		s.Return(s.next)
 	}
 	if s.blame != nil {
 		s.Return(s.blame.task)
 	}
-	s.again, s.blame, s.alone = nil, nil, false
+	s.next, s.blame = nil, nil
 }
 
-func (s *lineSlot) pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
+// nextTask waits for a task.
+func (s *lineSlot) nextTask(ctx context.Context) (*tasks.Task, error) {
+	if t := s.next; t != nil {
+		s.next = nil
+		if s.Alive(t).Err() == nil {
+			return t, nil
+		}
+		s.Return(t)
 	}
+	return s.Take(ctx)
 }
 
-// follow runs a process to its end, and decides what becomes of the tasks that it has not answered. over: there are no
-// more tasks. An error is why the executor cannot go on.
+// follow decides what becomes of the task that a process has not answered. over: there are no more tasks. An error is
+// why the executor cannot go on.
 func (s *lineSlot) follow(ctx context.Context, p *lineProcess) (over bool, err error) {
-	p.run(ctx)
-	s.again = slices.Concat(p.unanswered(), s.again)
 	if p.answered > 0 {
 		s.idle = 0
 		s.crew.answered.Store(true)
 	}
+	s.next = cmp.Or(p.task, s.next)
 	switch cause := p.end.cause; {
 	case ctx.Err() != nil || s.kill.Err() != nil:
 		return true, nil
@@ -121,16 +143,22 @@ func (s *lineSlot) follow(ctx context.Context, p *lineProcess) (over bool, err e
 	case p.drained:
 		return true, nil
 	case errors.Is(cause, errTaskTimeout), errors.Is(cause, errTaskOver), errors.Is(cause, errBadAnswer):
-		return false, nil // what becomes of the task was said when it happened
+		switch s.next = nil; {
+		case p.task == nil: // it was answered
+		case errors.Is(cause, errTaskTimeout):
+			reason := fmt.Sprintf("no answer within %s", resource.Duration(p.task.Timeout))
+			s.fail(p.task, store.Again, p.took, nil, reason, nil)
+		default:
+			s.Return(p.task)
+		}
+		return false, nil
 	case errors.Is(cause, errSurplus):
 		s.log.Error("the command was ended", "reason", cause)
-	case p.given == 1 && p.answered == 0:
-		s.accuse(p)
+	case p.task != nil && p.answered > 0:
+		s.log.Warn("the command has ended before it answered: its task is tried again first", "end", p.endReason())
 		return false, nil
-	case p.given > p.answered:
-		s.alone = true
-		s.log.Warn("the command has ended, and tasks are unanswered: one at a time is tried again",
-			"end", p.endReason(), "unanswered", p.given-p.answered)
+	case p.task != nil && !p.unread:
+		s.accuse(p)
 		return false, nil
 	default:
 		s.log.Warn("the command has ended although nothing was asked; starting it again",
@@ -139,22 +167,14 @@ func (s *lineSlot) follow(ctx context.Context, p *lineProcess) (over bool, err e
 	return false, s.backOff(ctx, p)
 }
 
-// accuse notes that a process has ended that was given one task.
+// accuse notes that a process has ended at its first task.
 func (s *lineSlot) accuse(p *lineProcess) {
-	b := &blame{task: s.again[0], took: time.Since(p.since), reason: p.endReason(), tail: &p.tail}
+	b := &blame{task: p.task, took: p.took, reason: p.endReason(), tail: &p.tail}
 	if p.end.cause == nil && !p.end.status.Signaled() && p.end.err == nil {
 		code := p.end.status.ExitStatus()
 		b.exit = &code
 	}
-	s.again, s.blame = s.again[1:], b
-}
-
-// endReason is why the process has ended.
-func (p *lineProcess) endReason() string {
-	if p.end.cause != nil {
-		return p.end.cause.Error()
-	}
-	return p.end.reason()
+	s.next, s.blame = nil, b
 }
 
 // charge ends the attempt at the task that is to blame.
@@ -177,74 +197,9 @@ func (s *lineSlot) backOff(ctx context.Context, p *lineProcess) error {
 		text := p.tail.after(p.endReason())
 		return &errCommand{fmt.Errorf("the command has ended %d times before it answered anything: %s", s.idle, text)}
 	}
-	s.pause(ctx, min(maxStartWait, time.Second<<min(s.idle-1, 10)))
+	pause(ctx, min(maxStartWait, time.Second<<min(s.idle-1, 10)))
 	return nil
 }
-
-// lineFormat is how tasks and answers are lines.
-type lineFormat struct {
-	// write appends the line of a task. The error is why there is none.
-	write func(to []byte, t *tasks.Task) ([]byte, error)
-	// read is the answer in a line, without its end. The error means that it is none.
-	read func(line []byte) (lineAnswer, error)
-	most func(maxTask int64) int64 // bytes of a line
-}
-
-// lineAnswer is an answer: the result, or why there is none.
-type lineAnswer struct {
-	result []byte
-	failed bool
-	reason string
-	never  bool // not to be tried again
-}
-
-func formatOf(l Lines) lineFormat {
-	if l == LinesJSON {
-		return lineFormat{writeJSONLine, readJSONLine, maxJSONLine}
-	}
-	return lineFormat{writePlainLine, readPlainLine, func(maxTask int64) int64 { return maxTask }}
-}
-
-func writePlainLine(to []byte, t *tasks.Task) ([]byte, error) {
-	if i := slices.Index(t.Payload, '\n'); i >= 0 {
-		return to, fmt.Errorf("byte %d of the task ends a line, so it cannot be given to a command of --lines: "+
-			"use --lines=json", i)
-	}
-	return append(append(to, t.Payload...), '\n'), nil
-}
-
-func readPlainLine(line []byte) (lineAnswer, error) { return lineAnswer{result: line}, nil }
-
-// quoted is the begin of a line, for a message.
-func quoted(line []byte) string {
-	return fmt.Sprintf("%q", cut(strings.ToValidUTF8(string(line[:min(len(line), 200)]), "\uFFFD"), 80))
-}
-
-// Why a long-lived process is ended.
-var (
-	errTaskOver     = errors.New("its task is not wanted any more")
-	errBadAnswer    = errors.New("its answer is not understood")
-	errSurplus      = errors.New("the command wrote an answer that nobody asked for")
-	errClosedInput  = errors.New("the command has closed its standard input, and goes on")
-	errClosedOutput = errors.New("the command has closed its standard output, and goes on")
-	errGoesOn       = errors.New("the command goes on after the end of its input")
-)
-
-const (
-	// aheadTime is how much work is written ahead. It hides how long a pipe takes. A line that was written cannot be taken
-	// back, so it waits behind those before it although another command is idle.
-	aheadTime  = 5 * time.Millisecond
-	watchEvery = 200 * time.Millisecond // how often to look at the time of a task
-	hintAfter  = 10 * time.Second
-	// quietTime is how long a new process must be quiet after its first answer. A command that greets, or answers twice,
-	// would shift all answers by one.
-	quietTime = 50 * time.Millisecond
-)
-
-// noAnswer is the hint.
-var noAnswer = fmt.Sprintf("the command has not answered a line for %s. If it has, its output is buffered: "+
-	"it must flush each line, such as with python3 -u, sed -u, grep --line-buffered or stdbuf -oL",
-	resource.Duration(hintAfter))
 
 // lineProcess is one long-lived process.
 type lineProcess struct {
@@ -258,16 +213,11 @@ type lineProcess struct {
 	stop    context.CancelCauseFunc
 	lost    chan error
 	ended   chan struct{} // closed when its group has ended
-	room    chan struct{} // there may be room for more tasks
 
-	mu       sync.Mutex
-	waiting  []*tasks.Task // written and not answered, in order
-	since    time.Time     // the time of the first of them counts from then
-	given    int           // tasks
-	answered int           // of them
-	ahead    time.Duration // that those who wait are thought to take
-	checking bool          // see quietTime
-	over     bool          // what it answers does not count any more
+	task     *tasks.Task   // given and not answered
+	took     time.Duration // since that was given
+	unread   bool          // nothing of it could be written
+	answered int           // tasks
 	drained  bool          // there are no more tasks: its input was closed
 	failed   error         // why no more tasks can be had
 }
@@ -283,9 +233,7 @@ func (s *lineSlot) startProcess() (*lineProcess, error) {
 		streams.close()
 		return nil, err
 	}
-	p := &lineProcess{
-		s: s, command: c, streams: streams, ended: make(chan struct{}), room: make(chan struct{}, 1),
-	}
+	p := &lineProcess{s: s, command: c, streams: streams, ended: make(chan struct{})}
 	p.lines = bufio.NewReaderSize(p, 64<<10)
 	return p, nil
 }
@@ -297,17 +245,14 @@ func (p *lineProcess) run(ctx context.Context) {
 	ofProcess, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	p.stop = stop
-	defer context.AfterFunc(ctx, p.ignore)()
 	var release func() bool
 	p.lost, release = p.s.lost()
 	defer release()
 	ofTasks, endTasks := context.WithCancel(ofProcess)
 	defer endTasks()
 	var all sync.WaitGroup
-	all.Go(p.read)
 	all.Go(func() { p.s.passErrors(p.streams.err, &p.tail) })
-	all.Go(func() { p.watch(ofTasks) })
-	all.Go(func() { p.feed(ofTasks) })
+	all.Go(func() { p.talk(ofProcess, ofTasks) })
 	s := supervisor{command: p.command, grace: p.s.grace(), rest: endLimit, lost: p.lost}
 	p.end = s.run(ofProcess, nil)
 	endTasks()
@@ -316,26 +261,11 @@ func (p *lineProcess) run(ctx context.Context) {
 	all.Wait()
 }
 
-func (p *lineProcess) unanswered() []*tasks.Task { return p.waiting }
-
-// ignore lets nothing count that the process answers from now on.
-func (p *lineProcess) ignore() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.over = true
-}
-
-// stopFor ends the process.
-func (p *lineProcess) stopFor(cause error) {
-	p.ignore()
-	p.stop(cause)
-}
-
 // stopUnlessEnded ends the process if it does not end by itself.
 func (p *lineProcess) stopUnlessEnded(d time.Duration, cause error) {
 	select {
 	case <-time.After(d):
-		p.stopFor(cause)
+		p.stop(cause)
 	case <-p.ended:
 	}
 }
@@ -349,37 +279,35 @@ func (p *lineProcess) hasEnded() bool {
 	}
 }
 
-// feed gives tasks to the process until ctx ends.
-func (p *lineProcess) feed(ctx context.Context) {
-	if !p.settle(ctx) {
+// endReason is why the process has ended.
+func (p *lineProcess) endReason() string {
+	if p.end.cause != nil {
+		return p.end.cause.Error()
+	}
+	return p.end.reason()
+}
+
+// talk gives the process one task after the other. ctx ends when the process is asked to end, ofTasks also when it has
+// ended.
+func (p *lineProcess) talk(ctx, ofTasks context.Context) {
+	if !p.settle(ofTasks) {
 		return
 	}
-	var buf []byte
-	for {
-		all, err := p.nextTasks(ctx)
-		if errors.Is(err, tasks.ErrDrained) {
-			p.drain()
-			return
-		}
-		if err != nil {
-			if ctx.Err() == nil { // or else that has a cause of its own
-				p.failed = err
-				p.stop(err)
-			}
-			return
-		}
-		var n int
-		buf, n = p.give(buf[:0], all)
-		if len(buf) == 0 {
+	for going := true; going; {
+		t, err := p.s.nextTask(ofTasks)
+		switch {
+		case err == nil:
+			going = p.ask(ctx, t)
 			continue
+		case errors.Is(err, tasks.ErrDrained):
+			p.drained = true
+			_ = p.streams.in.Close()
+			p.stopUnlessEnded(p.s.grace(), errGoesOn)
+		case ofTasks.Err() == nil: // or else that has a cause of its own
+			p.failed = err
+			p.stop(err)
 		}
-		if written, err := p.streams.in.Write(buf); err != nil {
-			if written == 0 {
-				p.given -= n
-			}
-			p.stopUnlessEnded(settleTime, errClosedInput)
-			return
-		}
+		return
 	}
 }
 
@@ -397,136 +325,110 @@ func (p *lineProcess) settle(ctx context.Context) bool {
 	}
 }
 
-// nextTasks waits until tasks may be written, and returns them.
-func (p *lineProcess) nextTasks(ctx context.Context) (all []*tasks.Task, err error) {
-	for {
-		empty, work := p.roomNow()
-		if empty {
-			t, err := p.s.nextTask(ctx)
-			if err != nil {
-				return nil, err
-			}
-			all, work = append(all, t), work-t.Guess
-		}
-		if work > 0 {
-			all = append(all, p.s.TakeMore(work)...)
-		}
-		if len(all) > 0 {
-			return all, nil
-		}
-		select {
-		case <-p.room:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
+// ask gives the process a task, and takes the answer. It reports whether the process can have another task.
+func (p *lineProcess) ask(ctx context.Context, t *tasks.Task) (going bool) {
+	line, err := p.s.format.write(nil, t)
+	if err != nil {
+		p.s.fail(t, store.Never, 0, nil, err.Error(), nil)
+		return true
 	}
-}
-
-// nextTask waits for a task to be given to a process that has none.
-func (s *lineSlot) nextTask(ctx context.Context) (*tasks.Task, error) {
-	for len(s.again) > 0 {
-		t := s.again[0]
-		s.again = s.again[1:]
-		if s.Alive(t).Err() == nil {
-			return t, nil
-		}
-		s.Return(t)
-	}
-	s.alone = false
-	return s.Take(ctx)
-}
-
-// roomNow reports whether the process has answered all, and how much work may be written ahead.
-func (p *lineProcess) roomNow() (empty bool, work time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	empty = len(p.waiting) == 0 && !p.checking
-	if p.checking || p.answered == 0 || p.s.alone || p.ahead > aheadTime/2 {
-		return empty, 0
-	}
-	return empty, aheadTime - p.ahead
-}
-
-// give appends the lines of tasks, and notes that they wait for an answer. n is how many.
-func (p *lineProcess) give(buf []byte, all []*tasks.Task) (out []byte, n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.waiting) == 0 {
-		p.since = time.Now()
-	}
-	for _, t := range all {
-		line, err := p.s.format.write(buf, t)
-		if err != nil {
-			p.s.fail(t, store.Never, 0, nil, err.Error(), nil)
-			continue
-		}
-		buf = line
-		p.waiting = append(p.waiting, t)
-		p.ahead += t.Guess
-		n++
-	}
-	p.given += n
-	return buf, n
-}
-
-// drain closes the input. All tasks are answered.
-func (p *lineProcess) drain() {
-	p.drained = true
-	_ = p.streams.in.Close()
-	p.stopUnlessEnded(p.s.grace(), errGoesOn)
-}
-
-// watch ends the process when the time of its task is over, or its task is not wanted any more.
-func (p *lineProcess) watch(ctx context.Context) {
-	tick := time.NewTicker(watchEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-		t, waits := p.first()
-		switch {
-		case t == nil:
-		case t.Timeout > 0 && waits >= t.Timeout:
-			if p.takeFirst(t) {
-				reason := fmt.Sprintf("no answer within %s", resource.Duration(t.Timeout))
-				p.s.fail(t, store.Again, waits, nil, reason, nil)
-				p.stopFor(errTaskTimeout)
-			}
-		case waits >= watchEvery && p.s.Alive(t).Err() != nil:
-			if p.takeFirst(t) {
-				p.s.Return(t)
-				p.stopFor(errTaskOver)
-			}
-		case waits >= hintAfter && p.s.hint != nil:
-			p.s.hint()
-		}
-	}
-}
-
-// first is the task that the process works on, and since when; nil if there is none.
-func (p *lineProcess) first() (*tasks.Task, time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.over || len(p.waiting) == 0 {
-		return nil, 0
-	}
-	return p.waiting[0], time.Since(p.since)
-}
-
-// takeFirst takes the task from the process, whose answers do not count any more. It reports whether that still worked
-// on it.
-func (p *lineProcess) takeFirst(t *tasks.Task) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.over || len(p.waiting) == 0 || p.waiting[0] != t {
+	p.task, p.unread = t, true
+	if extra := p.unasked(); len(extra) > 0 {
+		p.stop(fmt.Errorf("%w: %s", errSurplus, quoted(extra)))
 		return false
 	}
-	p.waiting = p.waiting[1:]
-	p.over = true
+	begun := time.Now()
+	release := p.watch(t)
+	written := make(chan struct{})
+	go func() { // it may answer before it has read all
+		defer close(written)
+		p.write(line)
+	}()
+	most := int64(p.s.queue().MaxTask)
+	line, err = p.readLine(int(p.s.format.most(most)))
+	switch {
+	case errors.Is(err, errLongLine):
+		tell(p.lost, errBadAnswer)
+	case err != nil:
+		p.stopUnlessEnded(settleTime, errClosedOutput)
+	}
+	<-written
+	release()
+	p.took = time.Since(begun)
+	switch {
+	case err != nil && !errors.Is(err, errLongLine), ctx.Err() != nil: // what it answers when it ends may be half of it
+		return false
+	case err != nil:
+		p.task = nil
+		p.s.fail(t, store.Never, p.took, nil, fmt.Sprintf("the result is larger than max_task, %s", resource.Size(most)), nil)
+		return false
+	}
+	return p.answer(t, line)
+}
+
+// write writes a line. A command that does not read on is ended.
+func (p *lineProcess) write(line []byte) {
+	n, err := p.streams.in.Write(line)
+	p.unread = n == 0
+	if err != nil {
+		p.stopUnlessEnded(settleTime, errClosedInput)
+	}
+}
+
+// watch ends the process when the time of its task is over, or its task is not wanted any more, until release is
+// called.
+func (p *lineProcess) watch(t *tasks.Task) (release func()) {
+	alive := p.s.Alive(t)
+	over := context.AfterFunc(alive, func() { p.stop(errTaskOver) })
+	var timers []*time.Timer
+	if t.Timeout > 0 {
+		timers = append(timers, time.AfterFunc(t.Timeout, func() { p.stop(errTaskTimeout) }))
+	}
+	if p.s.hint != nil {
+		timers = append(timers, time.AfterFunc(hintAfter, p.s.hint))
+	}
+	return func() {
+		over()
+		for _, timer := range timers {
+			timer.Stop()
+		}
+	}
+}
+
+// answer ends the attempt at a task as the line says. It reports whether the process can have another task.
+func (p *lineProcess) answer(t *tasks.Task, line []byte) (going bool) {
+	a, err := p.s.format.read(line)
+	if err == nil && p.answered == 0 && !p.quiet() {
+		more, _ := p.lines.Peek(min(p.lines.Buffered(), 80))
+		p.stop(fmt.Errorf("%w: after %s came %s: each line must be answered with one line",
+			errSurplus, quoted(line), quoted(more)))
+		return false
+	}
+	p.task = nil
+	switch {
+	case err != nil:
+		p.s.fail(t, store.Again, p.took, nil, fmt.Sprintf("its answer is not understood: %v: %s", err, quoted(line)), nil)
+		p.stop(errBadAnswer)
+		return false
+	case a.failed && a.never:
+		p.s.fail(t, store.Never, p.took, nil, a.reason, nil)
+	case a.failed:
+		p.s.fail(t, store.Again, p.took, nil, a.reason, nil)
+	default:
+		p.s.done(t, p.took, nil, a.result, nil)
+	}
+	p.answered++
 	return true
+}
+
+// unasked is what the process has written although nothing was asked.
+func (p *lineProcess) unasked() []byte {
+	if n := p.lines.Buffered(); n > 0 {
+		extra, _ := p.lines.Peek(min(n, 80))
+		return extra
+	}
+	extra := make([]byte, 80)
+	return extra[:max(readNow(p.streams.out, extra), 0)]
 }
 
 // Read implements io.Reader for what the process writes. When its group has ended, it takes what is in the pipe, and
@@ -568,97 +470,6 @@ func (p *lineProcess) readLine(most int) ([]byte, error) {
 	return nil, err
 }
 
-// read takes the answers of the process, until it ends or is to be ended.
-func (p *lineProcess) read() {
-	for {
-		maxTask := int64(p.s.queue().MaxTask)
-		line, err := p.readLine(int(p.s.format.most(maxTask)))
-		if err != nil && !errors.Is(err, errLongLine) {
-			p.stopUnlessEnded(settleTime, errClosedOutput)
-			return
-		}
-		t, took := p.answeredTask()
-		switch {
-		case t == nil && p.isOver(): // it was ended before
-		case t == nil:
-			p.stopFor(fmt.Errorf("%w: %s", errSurplus, quoted(line)))
-		case err != nil:
-			p.tooLong(t, took, maxTask)
-			return
-		default:
-			p.answer(t, took, line)
-		}
-	}
-}
-
-func (p *lineProcess) isOver() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.over
-}
-
-// answeredTask is the task of the next answer, and how long it took; nil if none waits.
-func (p *lineProcess) answeredTask() (t *tasks.Task, took time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.over || len(p.waiting) == 0 {
-		return nil, 0
-	}
-	t, p.waiting = p.waiting[0], p.waiting[1:]
-	p.ahead -= t.Guess
-	p.answered++
-	p.checking = p.answered == 1
-	now := time.Now()
-	took, p.since = now.Sub(p.since), now
-	return t, took
-}
-
-func (p *lineProcess) tooLong(t *tasks.Task, took time.Duration, most int64) {
-	reason := fmt.Sprintf("the result is larger than max_task, %s", resource.Size(most))
-	p.s.fail(t, store.Never, took, nil, reason, nil)
-	p.ignore()
-	tell(p.lost, errBadAnswer)
-}
-
-// answer ends the attempt at a task as the line says.
-func (p *lineProcess) answer(t *tasks.Task, took time.Duration, line []byte) {
-	a, err := p.s.format.read(line)
-	switch {
-	case err != nil:
-		p.s.fail(t, store.Again, took, nil, fmt.Sprintf("its answer is not understood: %v: %s", err, quoted(line)), nil)
-		p.stopFor(errBadAnswer)
-		return
-	case p.checking && !p.quiet(): // only this function writes it
-		p.s.Return(t)
-		p.answered = 0
-		more, _ := p.lines.Peek(min(p.lines.Buffered(), 80))
-		p.stopFor(fmt.Errorf("%w: after %s came %s: each line must be answered with one line",
-			errSurplus, quoted(line), quoted(more)))
-		return
-	case a.failed && a.never:
-		p.s.fail(t, store.Never, took, nil, a.reason, nil)
-	case a.failed:
-		p.s.fail(t, store.Again, took, nil, a.reason, nil)
-	default:
-		p.s.done(t, took, nil, a.result, nil)
-	}
-	p.makeRoom()
-}
-
-// makeRoom lets more tasks be written when half of the work before is done.
-func (p *lineProcess) makeRoom() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.checking = false
-	if p.ahead > aheadTime/2 {
-		return
-	}
-	select {
-	case p.room <- struct{}{}:
-	default:
-	}
-}
-
 // quiet reports whether nothing comes for a while.
 func (p *lineProcess) quiet() bool {
 	if p.lines.Buffered() > 0 {
@@ -671,6 +482,45 @@ func (p *lineProcess) quiet() bool {
 		_ = p.streams.out.SetReadDeadline(time.Now())
 	}
 	return err != nil
+}
+
+// lineFormat is how tasks and answers are lines.
+type lineFormat struct {
+	// write appends the line of a task. The error is why there is none.
+	write func(to []byte, t *tasks.Task) ([]byte, error)
+	// read is the answer in a line, without its end. The error means that it is none.
+	read func(line []byte) (lineAnswer, error)
+	most func(maxTask int64) int64 // bytes of a line
+}
+
+// lineAnswer is an answer: the result, or why there is none.
+type lineAnswer struct {
+	result []byte
+	failed bool
+	reason string
+	never  bool // not to be tried again
+}
+
+func formatOf(l Lines) lineFormat {
+	if l == LinesJSON {
+		return lineFormat{writeJSONLine, readJSONLine, maxJSONLine}
+	}
+	return lineFormat{writePlainLine, readPlainLine, func(maxTask int64) int64 { return maxTask }}
+}
+
+func writePlainLine(to []byte, t *tasks.Task) ([]byte, error) {
+	if i := slices.Index(t.Payload, '\n'); i >= 0 {
+		return to, fmt.Errorf("byte %d of the task ends a line, so it cannot be given to a command of --lines: "+
+			"use --lines=json", i)
+	}
+	return append(append(to, t.Payload...), '\n'), nil
+}
+
+func readPlainLine(line []byte) (lineAnswer, error) { return lineAnswer{result: line}, nil }
+
+// quoted is the begin of a line, for a message.
+func quoted(line []byte) string {
+	return fmt.Sprintf("%q", cut(strings.ToValidUTF8(string(line[:min(len(line), 200)]), "\uFFFD"), 80))
 }
 
 // jsonTask is the line of a task.
