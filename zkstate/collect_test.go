@@ -128,6 +128,32 @@ func TestNobodyKeepsTheGarbageOfOthers(t *testing.T) {
 	}
 }
 
+// TestFoldersWhoseNameIsNoToken are garbage as others are: an empty one is removed, and one that holds something is
+// left and named.
+func TestFoldersWhoseNameIsNoToken(t *testing.T) {
+	t.Parallel()
+	e := newEstate(t)
+	a := e.declareKind(job.KindName, "a", 2)
+	e.tryApply(e.mine, "mine", a)
+	dir := znode.RunDir(a.ID().Root)
+	all := zkconn.World(zkconn.PermAll)
+	for name, body := range map[string]string{"no token!": "", "a token?": "somebody's"} {
+		if _, err := e.session.Create(t.Context(), dir+"/"+name, []byte(body), zkconn.Persistent, all); err != nil {
+			t.Fatal(err)
+		}
+	}
+	store, err := zkstate.NewStore(e.session, zkstate.Config{
+		Home: e.root + "/home", Stack: "mine", Kinds: []zkstate.Kind{zkstate.Job()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := store.Collect(t.Context(), []string{a.ID().Root})
+	if n != 1 || !errors.Is(err, plan.ErrLeft) || !strings.Contains(err.Error(), "a token?") {
+		t.Errorf("collected %d of 1: %v", n, err)
+	}
+}
+
 // copyBody writes the body of one znode into another, with the rights of the attacker.
 func (e *estate) copyBody(from, to string) {
 	e.t.Helper()

@@ -136,7 +136,6 @@ func count(errs []error) int {
 func (s *Store) garbage(
 	ctx context.Context, root string, names []string,
 ) (ended map[string]*recordCopy, others []string, err error) {
-	names = slices.DeleteFunc(names, func(g string) bool { return znode.CheckToken(g) != nil })
 	open, err := ForEach(ctx, names, func(ctx context.Context, g string) (bool, error) {
 		return s.exists(znode.Gate(root, g))(ctx)
 	})

@@ -128,7 +128,7 @@ func (r *Reader) observeGeneration(
 // generation has only its gate: then unused is its Stat. The first member adds the folders of the kind in one
 // transaction. If the number of children is neither, somebody deleted some, or a newer muster has more folders.
 //
-// Nothing is read of a generation that is not that of the Record, and o does not name it then: see belongs.
+// Nothing is read of a generation that is not that of the Record, and o does not name it then: see wrongWith.
 func (r *Reader) observeFolders(
 	ctx context.Context, k Kind, path string, body []byte, o *resource.Observed,
 ) (begun bool, unused *zkconn.Stat, err error) {
@@ -145,8 +145,18 @@ func (r *Reader) observeFolders(
 		return false, nil, nil
 	case err != nil:
 		return false, nil, err
-	case !bytes.Equal(held, body) && !r.belongs(k, path, held, o):
-		return false, nil, nil
+	}
+	if !bytes.Equal(held, body) {
+		lost, why := r.wrongWith(k, path, held, o.Record)
+		if lost != "" {
+			o.Lost = append(o.Lost, lost)
+		}
+		if lost == resource.PartReference {
+			o.Record, o.BeyondRepair = nil, why
+			return false, nil, nil
+		}
+	}
+	switch {
 	case run.NumChildren == 1:
 		return false, &run, nil
 	case int(run.NumChildren) == 1+len(k.Folders):
@@ -184,31 +194,28 @@ func (r *Reader) readRun(ctx context.Context, dir string) ([]byte, zkconn.Stat, 
 	return body, stat, err
 }
 
-// belongs reports whether the generation that the Record of o names may be its own. held is the copy of a Record in it.
-// It notes in o what is wrong with it.
+// wrongWith is what is wrong with the generation that a Record names, which may be its own. held is the copy of a
+// Record in it. A PartReference, with why, means that the generation is not this resource's: nothing of it may be read,
+// changed or deleted for it.
 //
 // Everybody who may write one Record can make it name any generation. So a generation is that of the Record which its
 // copy names: kind, path, and this generation. A copy that does not name the generation tells nothing; it can be
-// written again. Any other generation is not this resource's: nothing of it may be read, changed or deleted for it.
-func (r *Reader) belongs(k Kind, path string, held []byte, o *resource.Observed) bool {
+// written again, as a PartCopy.
+func (r *Reader) wrongWith(k Kind, path string, held []byte, rec *resource.Record) (lost resource.Part, why string) {
 	root, _ := split(path)
-	g := o.Record.Generation
-	owner, rec := r.owner(root, g, held)
+	g := rec.Generation
+	owner, of := r.owner(root, g, held)
 	switch {
 	case len(held) == 0: // an older muster made it, which kept no copy
-		return true
-	case rec != nil && owner.Name == k.Name && rec.Declaration.ID().Path() == path:
-		return true
-	case rec == nil && znode.NamedGeneration(held) != g:
-		o.Lost = append(o.Lost, resource.PartCopy)
-		return true
+		return "", ""
+	case of != nil && owner.Name == k.Name && of.Declaration.ID().Path() == path:
+		return "", ""
+	case of != nil:
+		return resource.PartReference, fmt.Sprintf("generation %s is that of %s %s", g, owner.Name, of.Declaration.ID().Name)
+	case znode.NamedGeneration(held) != g:
+		return resource.PartCopy, ""
 	}
-	o.Lost, o.Record = append(o.Lost, resource.PartReference), nil
-	o.BeyondRepair = fmt.Sprintf("nobody can tell whose generation %s is", g)
-	if rec != nil {
-		o.BeyondRepair = fmt.Sprintf("generation %s is that of %s %s", g, owner.Name, rec.Declaration.ID().Name)
-	}
-	return false
+	return resource.PartReference, fmt.Sprintf("nobody can tell whose generation %s is", g)
 }
 
 // ErrNotOwn means that a Record names a generation that is another's, or perhaps another's. Write nothing
@@ -224,10 +231,13 @@ func CheckOwn(ctx context.Context, s Source, rec *resource.Record) error {
 		return nil
 	}
 	r := Reader{kinds: []Kind{k}}
-	if err == nil && !r.belongs(k, id.Path(), held, &resource.Observed{Record: rec}) {
-		err = fmt.Errorf("%s: %w", id.Path(), ErrNotOwn)
+	if err != nil {
+		return err
 	}
-	return err
+	if lost, _ := r.wrongWith(k, id.Path(), held, rec); lost == resource.PartReference {
+		return fmt.Errorf("%s: %w", id.Path(), ErrNotOwn)
+	}
+	return nil
 }
 
 // owner returns the kind and the Record whose copy is in generation g below root; nil if that is no such copy.
