@@ -139,7 +139,7 @@ func (p *process) countBatches(
 		if err != nil {
 			return err
 		}
-		known, err := st.AllBatches(ctx)
+		known, err := st.ByID(ctx)
 		if err != nil {
 			return err
 		}

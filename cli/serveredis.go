@@ -21,8 +21,10 @@ const (
 
 // redisLookout tells the page how far the batches of a queue are.
 type redisLookout struct {
-	*tasks.Lookout
-	dead map[string]deadOfBatch // by batch, as they were read last
+	st       *store.Queue
+	close    func()
+	maxBytes int64
+	dead     map[string]deadOfBatch // by batch, as they were read last
 }
 
 // deadOfBatch are the newest dead tasks of a batch, and its books at that time: without a change there are no others.
@@ -33,21 +35,24 @@ type deadOfBatch struct {
 
 // openLookout connects to the Redis of a queue.
 func (p *process) openLookout(ctx context.Context, rec *resource.Record) (page.Lookout, error) {
-	l, err := tasks.NewLookout(ctx, rec, tasks.Access{Getenv: p.environ.value})
+	st, done, err := tasks.Look(ctx, rec, tasks.Access{Getenv: p.environ.value})
 	if err != nil {
 		return nil, err
 	}
-	return &redisLookout{Lookout: l}, nil
+	return &redisLookout{st: st, close: done, maxBytes: int64(queue.Of(rec).MaxBytes)}, nil
 }
+
+// Close closes the connection.
+func (l *redisLookout) Close() { l.close() }
 
 // Progress says how far the batches of d are.
 func (l *redisLookout) Progress(ctx context.Context, d *report.QueueDetail) (page.Progress, error) {
 	p := page.Progress{Watchers: map[string]string{}}
-	known, err := l.Batches(ctx)
+	known, err := l.st.ByID(ctx)
 	if err != nil {
 		return p, err
 	}
-	held, err := l.Full(ctx)
+	held, err := l.st.Full(ctx, l.maxBytes)
 	if err != nil {
 		return p, err
 	}
@@ -77,7 +82,7 @@ func (l *redisLookout) Progress(ctx context.Context, d *report.QueueDetail) (pag
 	}
 	l.dead = dead
 	slices.SortStableFunc(p.Dead, func(a, b page.DeadTask) int { return b.Died.Compare(a.Died) })
-	hands, err := l.Hands(ctx, executors)
+	hands, err := l.st.Hands(ctx, executors)
 	for _, seat := range executors {
 		for _, batch := range slices.Sorted(maps.Keys(hands[seat])) {
 			p.Hands = append(p.Hands, page.Hand{Process: process[seat], Batch: batch, Tasks: hands[seat][batch]})
@@ -91,7 +96,7 @@ func (l *redisLookout) readDead(ctx context.Context, books store.Batch) (deadOfB
 	if last, ok := l.dead[books.ID]; ok && last.books == books {
 		return last, nil
 	}
-	all, err := l.Dead(ctx, books.ID, max(0, books.Dead-maxShownDead))
+	all, err := l.st.DeadTasks(ctx, books.ID, max(0, books.Dead-maxShownDead))
 	if err != nil {
 		return deadOfBatch{}, err
 	}

@@ -88,6 +88,10 @@ func floorPlan() map[string]room {
 			},
 			others: []string{sync},
 		},
+		// A process's place in a group or a queue.
+		"zkstate/seat": {
+			ours: []string{"resource", "zkstate", "zkstate/election", "zkstate/zkconn", "zkstate/znode"},
+		},
 		"zkstate/zkconn": {others: []string{"github.com/go-zookeeper/zk"}},
 		// What one participant can do to others: tests only.
 		"zkstate/hostile": {},
@@ -107,9 +111,8 @@ func floorPlan() map[string]room {
 		"member/roster": {others: []string{version}},
 		"member": {
 			ours: []string{
-				"resource", "resource/group", "resource/group/schedule", "zkstate/election", "member/roster",
-				"member/ticks", "zkstate",
-				"zkstate/zkconn", "zkstate/znode",
+				"resource", "resource/group", "resource/group/schedule", "member/roster", "member/ticks", "zkstate",
+				"zkstate/seat", "zkstate/zkconn", "zkstate/znode",
 			},
 			others: []string{sync, version},
 		},
@@ -131,7 +134,7 @@ func floorPlan() map[string]room {
 		"tasks/store/storemodel": {ours: []string{"tasks/store/lua"}},
 		"tasks": {
 			ours: []string{
-				"resource", "resource/queue", "zkstate/election", "tasks/store", "zkstate", "zkstate/zkconn", "zkstate/znode",
+				"resource", "resource/queue", "tasks/store", "zkstate", "zkstate/seat", "zkstate/zkconn", "zkstate/znode",
 			},
 			others: []string{"github.com/redis/go-redis/v9"},
 		},

@@ -14,7 +14,7 @@ import (
 	"muster/resource"
 	"muster/resource/group"
 	"muster/zkstate"
-	"muster/zkstate/election"
+	"muster/zkstate/seat"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -37,11 +37,6 @@ import (
 // assignVersion is the newest method of assignment that this software knows.
 const assignVersion = 1
 
-// seatQueue orders the seats.
-func (m *Member) seatQueue() election.Queue {
-	return election.Queue{Dir: znode.Seats(m.root, m.Generation), Prefix: "s-"}
-}
-
 // assigner waits until this member is the assigner, and then works until the membership ends, or until the Record wants
 // another method.
 func (m *Member) assigner() {
@@ -58,7 +53,7 @@ func (m *Member) assigner() {
 		switch {
 		case err == nil, errors.Is(err, errAgain), errors.Is(err, zkconn.ErrUnknown):
 		default:
-			m.end(m.removed(err)) // without effect if it has ended
+			m.seat.End(m.removed(err)) // without effect if it has ended
 			return
 		}
 	}
@@ -101,16 +96,16 @@ func (m *Member) place(ctx context.Context, assign int) (at place, err error) {
 		return at, err
 	}
 	memory, _ := znode.DecodeAssigner(body) // of what cannot be decoded nobody knows anything
-	queue := m.seatQueue().InOrder(names)
+	queue := seat.InOrder(names)
 	slices.SortStableFunc(queue, func(a, b string) int {
 		return cmp.Compare(rank(!slices.Contains(memory.Passed, a)), rank(!slices.Contains(memory.Passed, b)))
 	})
-	own := slices.Index(queue, m.seatName())
+	own := slices.Index(queue, m.seat.Name())
 	if own < 0 {
 		return at, errAgain // the watch of the seat tells
 	}
 	at.memory = stat.Version
-	at.passed = slices.Contains(memory.Passed, m.seatName())
+	at.passed = slices.Contains(memory.Passed, m.seat.Name())
 	for _, name := range slices.Backward(queue[:own]) {
 		body, _, err := m.session.Get(ctx, znode.SeatAt(m.root, m.Generation, name))
 		if errors.Is(err, zkconn.ErrNoNode) {
@@ -141,7 +136,7 @@ func (m *Member) awaitEnd(ctx context.Context, at place, assign int) (mine bool,
 	next := at.before != "" && at.earlier == "" && m.knows >= assign
 	if next {
 		silent = make(chan *silence, 1)
-		m.tasks.Go(func() { silent <- m.awaitSilence(ctx, at.before) })
+		m.seat.Go(func() { silent <- m.awaitSilence(ctx, at.before) })
 	}
 	seats, events := []string{at.before, at.earlier}, make([]<-chan struct{}, 2)
 	for {
@@ -264,7 +259,7 @@ func (m *Member) serve(ctx context.Context, assign int, at place, over *silence)
 		switch {
 		case errors.Is(err, errPassed):
 			return nil
-		case refusedAt(err, m.recordPath(), zkconn.ErrBadVersion): // wait until it was read
+		case refusedAt(err, m.seat.RecordPath(), zkconn.ErrBadVersion): // wait until it was read
 			next = damageCheck
 		case errors.Is(err, errAgain):
 			continue
@@ -376,7 +371,7 @@ func (f *office) undecided(o orders) bool { return f.changed(o) > f.stat.Mzxid }
 
 // takeOffice notes in the memory who was passed over for this member.
 func (f *office) takeOffice() {
-	own := func(seat string) bool { return seat == f.m.seatName() }
+	own := func(seat string) bool { return seat == f.m.seat.Name() }
 	f.memory.Passed = slices.DeleteFunc(slices.Clone(f.memory.Passed), own)
 	if f.over != nil {
 		f.memory.Passed = append(f.memory.Passed, f.over.seat)
@@ -559,7 +554,7 @@ func (f *office) readSeat(ctx context.Context, name string) (*seated, error) {
 		return nil, nil // written by hand: its member ends when it sees that
 	}
 	s := &seated{seat: seat, version: stat.Version, created: stat.Ctime}
-	live, owner, event, err := m.session.GetW(ctx, znode.Live(m.root, m.name, seat.Identity))
+	live, owner, event, err := m.session.GetW(ctx, znode.Live(m.root, m.Group().Name, seat.Identity))
 	switch {
 	case errors.Is(err, zkconn.ErrNoNode), errors.Is(err, zkconn.ErrNoAuth): // changed by hand: the member ends
 		return s, nil
@@ -578,7 +573,7 @@ func (f *office) readSeat(ctx context.Context, name string) (*seated, error) {
 
 // wakeAt wakes the assigner some time after an event.
 func (f *office) wakeAt(ctx context.Context, event <-chan struct{}, later time.Duration) {
-	f.m.tasks.Go(func() {
+	f.m.seat.Go(func() {
 		select {
 		case <-event:
 		case <-ctx.Done():

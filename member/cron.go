@@ -417,7 +417,7 @@ func (c *cron) guards(d ticks.Decision, o orders) []zkconn.Op {
 	if d.Release || d.Start == nil && d.State.Cursor == c.state.Cursor {
 		return nil
 	}
-	return []zkconn.Op{zkconn.CheckOp(c.m.recordPath(), o.record), zkconn.CheckOp(c.m.seat, o.seat)}
+	return []zkconn.Op{zkconn.CheckOp(c.m.seat.RecordPath(), o.record), zkconn.CheckOp(c.m.seat.Path, o.seat)}
 }
 
 // release writes a decision that gives the duty back.
@@ -482,13 +482,13 @@ func (c *cron) refused(d ticks.Decision, o orders, err error) error {
 		if !d.Release && c.committed(d) {
 			return nil
 		}
-	case refusedAt(err, c.m.recordPath(), zkconn.ErrBadVersion), refusedAt(err, c.m.seat, zkconn.ErrBadVersion):
+	case refusedAt(err, c.m.seat.RecordPath(), zkconn.ErrBadVersion), refusedAt(err, c.m.seat.Path, zkconn.ErrBadVersion):
 		select { // its watch tells
 		case <-o.changed:
 		case <-c.h.ctx.Done():
 		case <-after(c.h.ctx, time.Second):
 		}
-	case refusedAt(err, c.m.recordPath(), zkconn.ErrNoNode), refusedAt(err, c.m.seat, zkconn.ErrNoNode),
+	case refusedAt(err, c.m.seat.RecordPath(), zkconn.ErrNoNode), refusedAt(err, c.m.seat.Path, zkconn.ErrNoNode),
 		refusedAt(err, znode.NewResigned(c.m.root, c.m.Generation), zkconn.ErrNoNode):
 		return c.m.removed(err)
 	case errors.Is(err, zkconn.ErrBadVersion), errors.Is(err, zkconn.ErrNodeExists), errors.Is(err, zkconn.ErrNoNode):

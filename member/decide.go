@@ -412,7 +412,7 @@ func (f *office) commit(ctx context.Context, o orders, seats []string, more []zk
 	if err != nil {
 		return err
 	}
-	ops, err := f.guards(o, slices.Contains(seats, m.seatName()))
+	ops, err := f.guards(o, slices.Contains(seats, m.seat.Name()))
 	if err != nil {
 		return err
 	}
@@ -440,7 +440,7 @@ func (f *office) commit(ctx context.Context, o orders, seats []string, more []zk
 	f.tookOffice()
 	for i, name := range seats {
 		f.seats[name].version = results[assignerAt+1+i].Stat.Version
-		if name == m.seatName() { // it need not wait for the watch
+		if name == m.seat.Name() { // it need not wait for the watch
 			m.give(f.seats[name].seat, f.seats[name].version)
 		}
 	}
@@ -451,16 +451,16 @@ func (f *office) commit(ctx context.Context, o orders, seats []string, more []zk
 // check and set the same znode at one version.
 func (f *office) guards(o orders, own bool) ([]zkconn.Op, error) {
 	m := f.m
-	seat := f.seats[m.seatName()]
+	seat := f.seats[m.seat.Name()]
 	if seat == nil {
-		return nil, fmt.Errorf("%w: %s is gone", ErrRemoved, m.seat)
+		return nil, fmt.Errorf("%w: %s is gone", ErrRemoved, m.seat.Path)
 	}
 	ops := []zkconn.Op{
-		zkconn.CheckOp(m.gate(), -1),
-		zkconn.CheckOp(m.recordPath(), o.record),
+		zkconn.CheckOp(m.seat.Gate(), -1),
+		zkconn.CheckOp(m.seat.RecordPath(), o.record),
 	}
 	if !own {
-		ops = append(ops, zkconn.CheckOp(m.seat, seat.version))
+		ops = append(ops, zkconn.CheckOp(m.seat.Path, seat.version))
 	}
 	return ops, nil
 }
@@ -472,10 +472,10 @@ func (f *office) failed(ctx context.Context, err error) error {
 		if settle := f.m.session.Settled(ctx); settle != nil {
 			return fmt.Errorf("%w: %w", settle, err)
 		}
-	case refusedAt(err, f.m.gate(), zkconn.ErrNoNode),
-		refusedAt(err, f.m.recordPath(), zkconn.ErrNoNode),
+	case refusedAt(err, f.m.seat.Gate(), zkconn.ErrNoNode),
+		refusedAt(err, f.m.seat.RecordPath(), zkconn.ErrNoNode),
 		refusedAt(err, znode.Assigner(f.m.root, f.m.Generation), zkconn.ErrNoNode),
-		refusedAt(err, f.m.seat, zkconn.ErrNoNode):
+		refusedAt(err, f.m.seat.Path, zkconn.ErrNoNode):
 		return err // somebody deleted it by hand
 	case errors.Is(err, zkconn.ErrBadVersion), errors.Is(err, zkconn.ErrNoNode), errors.Is(err, zkconn.ErrNotEmpty):
 	default:

@@ -10,8 +10,7 @@ import (
 
 // JoinKnowing is Join for software that knows the methods of assignment up to knows.
 func JoinKnowing(ctx context.Context, s *zkconn.Session, c Config, knows int) (*Member, error) {
-	j := &join{s: s, c: c, knows: knows, waiter: zkstate.Waiter{Session: s}, present: znode.Present{
+	return joinKnowing(ctx, s, c, knows, znode.Present{
 		Nonce: zkstate.NewID(), Version: c.Version, Can: c.Can, Ready: true,
-	}}
-	return j.join(ctx)
+	})
 }

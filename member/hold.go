@@ -126,9 +126,9 @@ func (m *Member) takeOps(o orders, duty, nonce string, first bool) []zkconn.Op {
 		Identity: m.Identity, Nonce: nonce, Version: m.present.Version, Address: m.present.Address,
 	})
 	ops := []zkconn.Op{
-		zkconn.CheckOp(m.gate(), -1),
-		zkconn.CheckOp(m.recordPath(), o.record),
-		zkconn.CheckOp(m.seat, o.seat),
+		zkconn.CheckOp(m.seat.Gate(), -1),
+		zkconn.CheckOp(m.seat.RecordPath(), o.record),
+		zkconn.CheckOp(m.seat.Path, o.seat),
 	}
 	at := znode.Duty(m.root, m.Generation, duty)
 	if first {
@@ -188,7 +188,7 @@ func (h *Hold) watch() {
 			err = fmt.Errorf("%w: %s is gone", ErrNotHeld, h.held())
 		} else if err == nil && stat.Version != 0 { // every write of the holder checks it; the session's end deletes it
 			err = fmt.Errorf("%w: somebody wrote to %s", ErrRemoved, h.held())
-			h.m.end(err)
+			h.m.seat.End(err)
 		}
 		if err != nil {
 			h.over(err)
@@ -243,7 +243,7 @@ func (h *Hold) writeWithin(ctx context.Context, limit time.Duration, ops ...zkco
 	}
 	at := znode.Duty(h.m.root, h.m.Generation, h.Duty)
 	guards := []zkconn.Op{
-		zkconn.CheckOp(h.m.gate(), -1), zkconn.CheckOp(at, h.version),
+		zkconn.CheckOp(h.m.seat.Gate(), -1), zkconn.CheckOp(at, h.version),
 		zkconn.CheckOp(h.held(), 0), // deleted by hand is lost, before anybody else has taken it
 	}
 	results, err := h.m.session.MultiWithin(ctx, limit, append(guards, ops...)...)
@@ -252,7 +252,7 @@ func (h *Hold) writeWithin(ctx context.Context, limit time.Duration, ops ...zkco
 		err = fmt.Errorf("%w: another process is the holder: %w", ErrNotHeld, err)
 		h.over(err)
 	}
-	if refusedAt(err, h.m.gate(), zkconn.ErrNoNode) {
+	if refusedAt(err, h.m.seat.Gate(), zkconn.ErrNoNode) {
 		err = h.m.removed(err)
 	}
 	if err != nil {
@@ -296,7 +296,7 @@ func (h *Hold) giveBack(ctx context.Context, e Event, r *znode.Resignation) erro
 			if settle := h.m.session.Settled(ctx); settle == nil {
 				continue // if it was committed, the next try is refused with ErrNotHeld
 			}
-		case refusedAt(err, h.m.seat, zkconn.ErrBadVersion): // the assigner has just written it
+		case refusedAt(err, h.m.seat.Path, zkconn.ErrBadVersion): // the assigner has just written it
 			wait = o.changed
 		}
 		if wait == nil {
@@ -443,10 +443,10 @@ func (h *Hold) resignOps(r *znode.Resignation) ([]zkconn.Op, error) {
 
 // resignOps are the operations that tell the assigner, unless it has written the seat since this version.
 func (m *Member) resignOps(r znode.Resignation, version int32) ([]zkconn.Op, error) {
-	r.Seat, r.Identity = m.seatName(), m.Identity
+	r.Seat, r.Identity = m.seat.Name(), m.Identity
 	body, err := znode.Encode(r)
 	return []zkconn.Op{
-		zkconn.CheckOp(m.seat, version),
+		zkconn.CheckOp(m.seat.Path, version),
 		zkconn.CreateOp(znode.NewResigned(m.root, m.Generation), body, zkconn.PersistentSequential, m.acl),
 	}, err
 }
@@ -474,11 +474,11 @@ func (m *Member) tell(ctx context.Context, r znode.Resignation, version int32) e
 	ops, err := m.resignOps(r, version)
 	if err == nil {
 		err = m.session.Once(ctx, func() error {
-			_, err := m.session.Multi(ctx, append([]zkconn.Op{zkconn.CheckOp(m.gate(), -1)}, ops...)...)
+			_, err := m.session.Multi(ctx, append([]zkconn.Op{zkconn.CheckOp(m.seat.Gate(), -1)}, ops...)...)
 			return err
 		}, nil) // telling it twice does no harm
 	}
-	if err = m.removed(err); refusedAt(err, m.seat, zkconn.ErrBadVersion) || errors.Is(err, ErrRemoved) {
+	if err = m.removed(err); refusedAt(err, m.seat.Path, zkconn.ErrBadVersion) || errors.Is(err, ErrRemoved) {
 		return nil
 	}
 	return err

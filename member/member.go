@@ -16,39 +16,35 @@ import (
 	"fmt"
 	"iter"
 	"math"
-	"path"
 	"slices"
 	"sync"
 	"time"
 
 	"muster/resource"
 	"muster/resource/group"
+	"muster/zkstate/seat"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
 
 // Member is a live member of a group. It is one until its Context ends.
 //
-// What holds a group together is deleted by hand only: apply never deletes a group with live members. So there is one
-// rule: whoever finds that a part is gone is no member any more, and joins again, which waits for apply to put it back.
 // A member watches its live znode, its seat and the Record; it finds the gate and the folders gone when it needs them.
+// Who finds a part gone is no member any more, see package seat.
 type Member struct {
 	Identity   string
 	Generation string
 
-	session *zkconn.Session
+	seat    *seat.Seat
+	session *zkconn.Session // of the seat, as is the ACL
 	acl     []zkconn.ACL
 	present znode.Present // as in the live znode
 	root    string
-	name    string // of the group
-	seat    string // path
-	knows   int    // the newest method of assignment that it knows: the assigner must know that of the Record
+	knows   int // the newest method of assignment that it knows: the assigner must know that of the Record
 	clock   func() time.Time
 	silence time.Duration // the longest that Config allows
 
 	ctx     context.Context // ends with the membership
-	end     context.CancelCauseFunc
-	tasks   sync.WaitGroup // everything that start has begun
 	events  events
 	changed chan struct{} // closed, under mu, when one of the following changes
 
@@ -64,18 +60,17 @@ type Member struct {
 	seen     time.Time
 }
 
-func newMember(j *join, seat string, acl []zkconn.ACL) *Member {
+func newMember(c Config, taken *seat.Seat, rec *resource.Record, knows int, present znode.Present) *Member {
 	m := &Member{
-		Identity: j.c.Identity, Generation: j.rec.Generation,
-		session: j.s, acl: acl, present: j.present, root: j.c.Root, name: j.c.Group, seat: seat,
-		knows: j.knows, assign: group.Assign(&j.rec), group: j.group, changed: make(chan struct{}),
+		Identity: c.Identity, Generation: taken.Generation,
+		seat: taken, session: taken.Session, acl: taken.ACL, ctx: taken.Context(), present: present, root: c.Root,
+		knows: knows, assign: group.Assign(rec), group: group.Of(rec), changed: make(chan struct{}),
 		version: -1, resigned: map[string]int32{},
-		silence: cmp.Or(j.c.MaxSilence, math.MaxInt64),
+		silence: cmp.Or(c.MaxSilence, math.MaxInt64),
 	}
-	if m.clock = j.c.Clock; m.clock == nil {
+	if m.clock = c.Clock; m.clock == nil {
 		m.clock = time.Now
 	}
-	m.ctx, m.end = context.WithCancelCause(j.s.Context())
 	return m
 }
 
@@ -92,64 +87,38 @@ func (m *Member) Group() group.Group {
 
 // start watches in the background until the membership ends.
 func (m *Member) start() *Member {
-	for path, check := range map[string]func([]byte, zkconn.Stat) error{
-		m.live():       m.checkLive,
-		m.seat:         m.readSeat,
-		m.recordPath(): m.readRecord,
-	} {
-		m.tasks.Go(func() { m.follow(path, check) })
-	}
-	m.tasks.Go(m.assigner)
-	m.tasks.Go(func() {
-		<-m.ctx.Done()
-		m.events.close(context.Cause(m.ctx))
-	})
-	// A process that holds a duty must stop before its session can expire, counted from its last answered request.
-	m.tasks.Go(func() { m.session.Probe(m.ctx, m.live()) })
+	m.seat.Watch(m.checkLive, m.readSeat, m.readRecord)
+	m.seat.Go(m.assigner)
+	context.AfterFunc(m.ctx, func() { m.events.close(context.Cause(m.ctx)) })
 	return m
-}
-
-// follow reads a znode now and after each of its events. An error of check ends the membership, and so does the end of
-// the znode.
-func (m *Member) follow(at string, check func([]byte, zkconn.Stat) error) {
-	m.end(m.session.Follow(m.ctx, at, func(body []byte, stat zkconn.Stat, there bool) error {
-		if there {
-			return check(body, stat)
-		}
-		return fmt.Errorf("%w: %s is gone", ErrRemoved, at)
-	})) // without effect if it has ended
 }
 
 // removed ends the membership if err says that a part of the group is gone, and returns why; else it returns err. A
 // duty or held that is gone ends only a hold.
 func (m *Member) removed(err error) error {
-	if errors.Is(err, zkconn.ErrNoNode) && !errors.Is(err, ErrNotHeld) {
-		err = fmt.Errorf("%w: somebody deleted a part of the group: %w", ErrRemoved, err)
-		m.end(err)
+	if errors.Is(err, ErrNotHeld) {
+		return err
 	}
-	return err
+	return m.seat.Removed(err)
 }
 
-// checkLive ends the membership if the live znode is another process's, or if somebody wrote to it by hand: then the
-// assigner cannot read what this member can do.
-func (m *Member) checkLive(body []byte, stat zkconn.Stat) error {
-	if stat.EphemeralOwner != m.session.ID() {
-		return fmt.Errorf("%w: another process is %s now", ErrRemoved, m.Identity)
-	}
+// checkLive ends the membership if somebody wrote to the live znode by hand: then the assigner cannot read what this
+// member can do.
+func (m *Member) checkLive(body []byte, _ zkconn.Stat) error {
 	if p, err := znode.Decode[znode.Present](body); err != nil || p.Nonce != m.present.Nonce {
-		return fmt.Errorf("%w: somebody wrote to %s", ErrRemoved, m.live())
+		return fmt.Errorf("%w: somebody wrote to %s", ErrRemoved, m.seat.Live())
 	}
 	return nil
 }
 
 // readSeat reads what the assigner gives this member.
 func (m *Member) readSeat(body []byte, stat zkconn.Stat) error {
-	seat, err := znode.Decode[znode.Seat](body)
-	if err != nil || stat.EphemeralOwner != m.session.ID() || seat.Nonce != m.present.Nonce {
-		return fmt.Errorf("%w: somebody wrote to %s", ErrRemoved, m.seat)
+	own, err := znode.Decode[znode.Seat](body)
+	if err != nil || own.Nonce != m.present.Nonce {
+		return fmt.Errorf("%w: somebody wrote to %s", ErrRemoved, m.seat.Path)
 	}
 	m.clockRead(stat.Mtime)
-	m.give(seat, stat.Version)
+	m.give(own, stat.Version)
 	return nil
 }
 
@@ -180,20 +149,12 @@ func (m *Member) clockRead(at time.Time) {
 	}
 }
 
-// readRecord reads what is declared. A Record of another generation ends the membership.
-func (m *Member) readRecord(body []byte, stat zkconn.Stat) error {
-	rec, err := znode.DecodeRecordAt(group.Kind(), resource.Join(m.root, m.name), body)
-	switch {
-	case err != nil:
-		return nil // what it said before holds until somebody mends it
-	case rec.Generation != m.Generation:
-		return fmt.Errorf("%w: the group was made anew", ErrRemoved)
-	}
+// readRecord notes what is declared.
+func (m *Member) readRecord(rec resource.Record, stat zkconn.Stat) {
 	m.update(func() {
 		m.group, m.record, m.stop = group.Of(&rec), stat, rec.State == resource.StateTerminating
 		m.assign = group.Assign(&rec)
 	})
-	return nil
 }
 
 // update changes what mu guards, and wakes all who wait for a change.
@@ -265,12 +226,15 @@ func (m *Member) Ready(ctx context.Context) error {
 	body, err := znode.Encode(ready)
 	if err == nil {
 		err = m.session.Once(ctx, func() error {
-			now, stat, err := m.session.Get(ctx, m.live())
+			now, stat, err := m.session.Get(ctx, m.seat.Live())
+			if err == nil {
+				err = m.seat.CheckOwn(stat)
+			}
 			if err == nil {
 				err = m.checkLive(now, stat)
 			}
 			if err == nil && !bytes.Equal(now, body) {
-				_, err = m.session.Set(ctx, m.live(), body, -1)
+				_, err = m.session.Set(ctx, m.seat.Live(), body, -1)
 			}
 			return err
 		}, nil)
@@ -280,39 +244,11 @@ func (m *Member) Ready(ctx context.Context) error {
 
 // StopRequested waits until the members are asked to stop, by terminate. It returns nil then: stop all commands and
 // Leave.
-func (m *Member) StopRequested(ctx context.Context) error {
-	for {
-		o := m.orders()
-		if o.stop {
-			return nil
-		}
-		select {
-		case <-o.changed:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-m.ctx.Done():
-			return context.Cause(m.ctx)
-		}
-	}
-}
+func (m *Member) StopRequested(ctx context.Context) error { return m.seat.StopRequested(ctx) }
 
 // Leave ends the membership: it closes the session, so that the live znode, the seat and every duty go in one
 // transaction. Stop all commands before.
-func (m *Member) Leave() error {
-	m.end(context.Canceled)
-	m.tasks.Wait()
-	return m.session.Close()
-}
-
-// live is the znode that exists while this member is live.
-func (m *Member) live() string { return znode.Live(m.root, m.name, m.Identity) }
-
-func (m *Member) gate() string { return znode.Gate(m.root, m.Generation) }
-
-func (m *Member) recordPath() string { return znode.Record(group.KindName, m.root, m.name) }
-
-// seatName is the name of this member's seat.
-func (m *Member) seatName() string { return path.Base(m.seat) }
+func (m *Member) Leave() error { return m.seat.Leave() }
 
 // Declared yields the group as it is declared now, and again whenever that may have changed, until ctx or the
 // membership ends.

@@ -13,6 +13,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Declaration is one resource as HCL declares it or as a Record keeps it. It encodes itself as one JSON object, which
@@ -166,6 +167,9 @@ type Lifecycle struct {
 func (s Standing) Policy() Policy {
 	return Policy{Protect: s.Lifecycle.Protect, Grace: s.Timeouts.Stale, InPlace: true}
 }
+
+// JoinTimeout is how long a member waits for the resource.
+func (s Standing) JoinTimeout() time.Duration { return time.Duration(s.Timeouts.Join) }
 
 // StandingProperties are the properties of a Standing. kind and member are what the resource and its members are
 // called; drained is which command is stopped.

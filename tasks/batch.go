@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -88,7 +89,7 @@ func (p *Process) tryFollow(id string) (f *followed, begun bool) {
 	}
 	f = &followed{read: make(chan struct{}), over: make(chan struct{}), changed: make(chan struct{})}
 	p.manifests.byID[id] = f
-	begun = p.background(func() {
+	begun = p.seat.Go(func() {
 		at := znode.Batch(p.config.Root, p.Generation, id)
 		err := p.session.Sync(p.ctx, at) // a server that lags may not have it yet
 		if err == nil {
@@ -116,13 +117,19 @@ func (f *followed) update(body []byte, stat zkconn.Stat, there bool) error {
 	if f.manifest.Life != "" && m.Life != f.manifest.Life {
 		return fmt.Errorf("%w: another one has this name now", ErrNoBatch)
 	}
-	if f.manifest, f.err = m, err; err == nil && m.State == znode.BatchCancelled {
+	f.note(m, err, err == nil && m.State == znode.BatchCancelled)
+	return nil
+}
+
+// note notes what is known now. The caller holds mu.
+func (f *followed) note(m Manifest, err error, over bool) {
+	f.manifest, f.err = m, err
+	closeOnce(f.read)
+	if over {
 		closeOnce(f.over)
 	}
-	closeOnce(f.read)
 	close(f.changed)
 	f.changed = make(chan struct{})
-	return nil
 }
 
 // next is closed when the batch was written again.
@@ -136,9 +143,7 @@ func (f *followed) next() <-chan struct{} {
 func (f *followed) finish(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.err = err
-	closeOnce(f.over)
-	closeOnce(f.read)
+	f.note(f.manifest, err, true)
 }
 
 // closeOnce closes c unless it is closed. The caller holds the lock that guards c.
@@ -167,17 +172,16 @@ func closeOnce(c chan struct{}) {
 // seat removes those. The Record is not checked: a queue that was asked to stop may lose a batch, but not get one. Nor
 // is the gate: as long as there is a manifest, the queue is not deleted.
 
-// EndBatch ends a batch, of which m is the manifest as it was read: in ZooKeeper, and then in Redis. by says who does
-// it. Calling it again does no harm, also after any error, and also if another process has ended the batch before.
+// end ends a batch, of which m is the manifest as it was read: in ZooKeeper, and then in Redis. by says who does it.
+// Calling it again does no harm, also after any error, and also if another process has ended the batch before.
 //
 // A manifest that was changed since is read again, unless how is EndUnattended: somebody attends to the batch then, and
 // the error wraps zkconn.ErrBadVersion. ErrGoesOn: dead tasks of it are tried again. After an error of Redis the batch
 // has ended, and its keys are still there.
-func EndBatch(
-	ctx context.Context, s *zkconn.Session, st *store.Queue, root, generation, id string, m Manifest,
-	how znode.EndState, by string,
+func (l ledger) end(
+	ctx context.Context, st *store.Queue, id string, m Manifest, how znode.EndState, by string,
 ) error {
-	e := ending{s: s, st: st, root: root, g: generation, id: id, m: m, how: how, by: by}
+	e := ending{ledger: l, st: st, id: id, m: m, how: how, by: by}
 	for {
 		err := e.attempt(ctx)
 		if errors.Is(err, errAgain) && ctx.Err() == nil {
@@ -196,22 +200,22 @@ func EndBatch(
 // ErrGoesOn means that a batch was not ended, because somebody retries its dead tasks. Wait for these.
 var ErrGoesOn = errors.New("dead tasks of the batch are tried again")
 
-// ending is an EndBatch under way.
+// ending is an end under way.
 type ending struct {
-	s           *zkconn.Session
-	st          *store.Queue
-	root, g, id string
-	m           Manifest
-	how         znode.EndState
-	by          string
-	now         time.Time // by ZooKeeper's clock, which also tells when this is forgotten
-	firstOfDay  bool      // no batch has ended on this day before
-	replace     bool      // one of this name has
+	ledger
+	st         *store.Queue
+	id         string
+	m          Manifest
+	how        znode.EndState
+	by         string
+	now        time.Time // by ZooKeeper's clock, which also tells when this is forgotten
+	firstOfDay bool      // no batch has ended on this day before
+	replace    bool      // one of this name has
 }
 
 // attempt ends the batch in ZooKeeper. nil: it has ended. errAgain: nothing was written, because something has changed.
 func (e *ending) attempt(ctx context.Context) error {
-	acl, _, err := e.s.ACL(ctx, e.manifest())
+	acl, _, err := e.s.ACL(ctx, e.batch(e.id))
 	if errors.Is(err, zkconn.ErrNoNode) {
 		return nil
 	}
@@ -228,7 +232,7 @@ func (e *ending) attempt(ctx context.Context) error {
 		return err
 	}
 	day, at := znode.EndedDay(e.root, e.g, e.now), znode.EndedBatch(e.root, e.g, e.now, e.id)
-	ops := []zkconn.Op{zkconn.DeleteOp(e.manifest(), e.m.Version)}
+	ops := []zkconn.Op{zkconn.DeleteOp(e.batch(e.id), e.m.Version)}
 	if e.firstOfDay {
 		ops = append(ops, zkconn.CreateOp(day, nil, zkconn.Persistent, acl))
 	}
@@ -242,9 +246,9 @@ func (e *ending) attempt(ctx context.Context) error {
 		return nil
 	case errors.Is(err, zkconn.ErrUnknown):
 		return settled(ctx, e.s, err)
-	case refusedAt(err, e.manifest(), zkconn.ErrNoNode):
+	case refusedAt(err, e.batch(e.id), zkconn.ErrNoNode):
 		return nil
-	case refusedAt(err, e.manifest(), zkconn.ErrBadVersion):
+	case refusedAt(err, e.batch(e.id), zkconn.ErrBadVersion):
 		return e.readAgain(ctx, err)
 	case refusedAt(err, at, zkconn.ErrNodeExists):
 		e.replace = true
@@ -267,7 +271,7 @@ func (e *ending) time(ctx context.Context) (time.Time, error) {
 	case errors.Is(err, zkconn.ErrUnknown):
 		return time.Time{}, settled(ctx, e.s, err)
 	case refusedAt(err, days, zkconn.ErrNoNode):
-		return time.Time{}, fmt.Errorf("%w: %s was deleted by hand: muster apply puts it back", ErrNotOpen, days)
+		return time.Time{}, fmt.Errorf("%w: muster apply to put back %s: %w", ErrNotOpen, days, err)
 	case err != nil:
 		return time.Time{}, err
 	}
@@ -303,7 +307,7 @@ func (e *ending) readAgain(ctx context.Context, changed error) error {
 	if e.how == znode.EndUnattended {
 		return changed
 	}
-	m, err := manifest(ctx, e.s, e.root, e.g, e.id)
+	m, err := e.manifest(ctx, e.id)
 	switch {
 	case errors.Is(err, ErrNoBatch):
 		return errAgain
@@ -325,15 +329,22 @@ func (e *ending) remove(ctx context.Context) error {
 	return err
 }
 
-func (e *ending) manifest() string { return znode.Batch(e.root, e.g, e.id) }
+// ledger is what ZooKeeper knows of the batches of a queue's generation.
+type ledger struct {
+	s       *zkconn.Session
+	root, g string
+}
+
+// batch is the znode of an unfinished batch.
+func (l ledger) batch(id string) string { return znode.Batch(l.root, l.g, id) }
 
 // manifest reads an unfinished batch as the leader of ZooKeeper has it. ErrNoBatch: there is none of this name.
-func manifest(ctx context.Context, s *zkconn.Session, root, g, id string) (Manifest, error) {
-	at := znode.Batch(root, g, id)
-	if err := s.Sync(ctx, at); err != nil {
+func (l ledger) manifest(ctx context.Context, id string) (Manifest, error) {
+	at := l.batch(id)
+	if err := l.s.Sync(ctx, at); err != nil {
 		return Manifest{}, err
 	}
-	body, stat, err := s.Get(ctx, at)
+	body, stat, err := l.s.Get(ctx, at)
 	if errors.Is(err, zkconn.ErrNoNode) {
 		return Manifest{}, ErrNoBatch
 	}
@@ -347,14 +358,34 @@ func manifest(ctx context.Context, s *zkconn.Session, root, g, id string) (Manif
 	return m, nil
 }
 
-// endedBatch finds out how a batch ended; nil if none of this name has, or if it is too long ago.
-func endedBatch(ctx context.Context, s *zkconn.Session, root, g, id string) (*znode.BatchEnd, error) {
-	days, _, err := s.Children(ctx, znode.EndedDays(root, g))
+// set writes a manifest at the version read. errAgain: it may have been written, or somebody else was faster.
+func (l ledger) set(ctx context.Context, id string, m *Manifest, next znode.BatchManifest) error {
+	body, err := znode.Encode(next)
+	if err != nil {
+		return err
+	}
+	stat, err := l.s.Set(ctx, l.batch(id), body, m.Version)
+	switch {
+	case err == nil:
+		m.BatchManifest, m.Version, m.Modified = next, stat.Version, stat.Mtime
+		return nil
+	case errors.Is(err, zkconn.ErrUnknown):
+		return settled(ctx, l.s, err)
+	case errors.Is(err, zkconn.ErrBadVersion), errors.Is(err, zkconn.ErrNoNode):
+		return errAgain
+	}
+	return err
+}
+
+// ended finds out how a batch ended; nil if none of this name has, or if it is too long ago.
+func (l ledger) ended(ctx context.Context, id string) (*znode.BatchEnd, error) {
+	dir := znode.EndedDays(l.root, l.g)
+	days, _, err := l.s.Children(ctx, dir)
 	if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
 		return nil, err
 	}
-	for i := len(days) - 1; i >= 0; i-- { // they are sorted: the newest first
-		body, _, err := s.Get(ctx, resource.Join(znode.EndedDays(root, g), days[i], id))
+	for _, day := range slices.Backward(days) { // they are sorted: the newest first
+		body, _, err := l.s.Get(ctx, resource.Join(dir, day, id))
 		switch {
 		case errors.Is(err, zkconn.ErrNoNode):
 			continue

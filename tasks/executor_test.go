@@ -327,7 +327,7 @@ func TestCancelInHand(t *testing.T) {
 	b, err := f.store().Batch(t.Context(), "b")
 	if errors.Is(err, store.ErrNoBatch) { // the keeper was quick
 		var end *znode.BatchEnd
-		end, err = endedBatch(t.Context(), f.s, f.queue.Root, f.generation(), "b")
+		end, err = f.ledger().ended(t.Context(), "b")
 		if end != nil {
 			b.Dead, b.State = end.Dead, string(end.How)
 		}
@@ -411,12 +411,12 @@ func TestStalledHandGoesBack(t *testing.T) {
 
 // milliSquare is square that takes about a millisecond.
 func milliSquare(ctx context.Context, t *Task) ([]byte, error) {
-	pause(time.Millisecond)
+	takeTime(time.Millisecond)
 	return square(ctx, t)
 }
 
-// pause is work that takes its time.
-func pause(d time.Duration) { <-time.After(d) }
+// takeTime is work.
+func takeTime(d time.Duration) { <-time.After(d) }
 
 // until calls fault again and again, with random pauses, until a batch is complete.
 func (f *fixture) until(id string, fault func(n int)) {
@@ -451,7 +451,7 @@ func TestExecuteLostReplies(t *testing.T) {
 				f.submit(id, numbered(3000))
 				f.until(id, func(int) {
 					proxy.Mute(true)
-					pause(rand.N(10 * time.Millisecond))
+					takeTime(rand.N(10 * time.Millisecond))
 					proxy.Cut()
 					proxy.Mute(false)
 				})

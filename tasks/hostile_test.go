@@ -64,9 +64,9 @@ func (l *liar) honest() { l.lie.Store(nil) }
 // calm checks that the processes ask little of a Redis that gets them nowhere.
 func (l *liar) calm(t *testing.T, what string) {
 	t.Helper()
-	pause(2 * time.Second) // the first waits are short
+	takeTime(2 * time.Second) // the first waits are short
 	before := l.requests.Load()
-	pause(2 * time.Second)
+	takeTime(2 * time.Second)
 	if n := l.requests.Load() - before; n > 400 {
 		t.Errorf("%s: %d requests in two seconds", what, n)
 	}
@@ -200,7 +200,7 @@ func TestResultsWithoutEnd(t *testing.T) {
 	st := f.store()
 	l.to("count", "*2\r\n$9\r\n0:1:5:abc\r\n$10\r\n77:1:5:abc\r\n")
 	var err error
-	for _, err = range InOrder(Results(t.Context(), st, "b", nil), 3) {
+	for _, err = range InOrder(Records(t.Context(), st, "b", nil), 3) {
 		if err != nil {
 			break
 		}

@@ -205,13 +205,21 @@ func TestHelloWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer j.disconnect()
+	live, err := znode.Encode(znode.QueueProcess{Nonce: "n", Role: queue.Executor})
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken, err := j.Take(t.Context(), live, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	f.change(func(q *queue.Queue) { q.Attempts++ })
-	<-j.changed
+	<-j.Changed
 	proxy.Refuse(true)
 	proxy.Cut()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
-	err := j.hello(ctx, newProcess(j, "/seat", j.stat, nil))
+	err = j.hello(ctx, newProcess(j, taken, j.Stat))
 	if !errors.Is(err, ErrRedis) || j.tries > 40 { // it begins with 50 to 100 ms, and doubles
 		t.Errorf("after %d tries: %v", j.tries, err)
 	}
@@ -269,7 +277,7 @@ func TestJoinWithALostReply(t *testing.T) {
 func TestRemoved(t *testing.T) {
 	f := newFixture(t)
 	for name, remove := range map[string]func(*Process) string{
-		"live": func(p *Process) string { return p.live() }, "seat": func(p *Process) string { return p.seat },
+		"live": func(p *Process) string { return p.seat.Live() }, "seat": func(p *Process) string { return p.seat.Path },
 	} {
 		p := f.join(name, queue.Executor)
 		if err := f.s.Delete(t.Context(), remove(p), -1); err != nil {

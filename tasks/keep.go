@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -12,7 +11,7 @@ import (
 	"muster/resource"
 	"muster/resource/queue"
 	"muster/tasks/store"
-	"muster/zkstate/election"
+	"muster/zkstate/seat"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -58,6 +57,9 @@ type keeper struct {
 	health  znode.Health      // as it was found now
 }
 
+// keepAgain is how long a keeper waits that has failed.
+const keepAgain = 5 * time.Second
+
 // keep looks after the queue when it is this process's turn, until the membership ends.
 func (p *Process) keep() {
 	k := &keeper{p: p, limits: p.limits, seats: map[string]string{}}
@@ -70,9 +72,9 @@ func (p *Process) keep() {
 		default:
 			err = k.stand(p.ctx, before)
 		}
-		if err != nil && p.ctx.Err() == nil { // a part of the queue was deleted by hand, or an answer was lost
+		if err = p.seat.Removed(err); err != nil && p.ctx.Err() == nil { // such as a lost answer
 			p.log.Warn("looking after the queue", "error", err)
-			k.pause(p.ctx, damageCheck, nil)
+			pause(p.ctx, keepAgain, nil)
 		}
 	}
 }
@@ -84,8 +86,8 @@ func (k *keeper) seatBefore(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	queue := election.Queue{Dir: dir, Prefix: "s-"}.InOrder(names)
-	at := slices.Index(queue, path.Base(k.p.seat))
+	queue := seat.InOrder(names)
+	at := slices.Index(queue, k.p.seat.Name())
 	if at < 0 {
 		return "", ErrRemoved // the watch of the seat tells too
 	}
@@ -101,7 +103,7 @@ func (k *keeper) stand(ctx context.Context, seat string) error {
 	if err != nil || !there {
 		return err
 	}
-	for !k.pause(ctx, k.limits.abandoned+rand.N(k.limits.abandoned), gone) && ctx.Err() == nil {
+	for !pause(ctx, k.limits.abandoned+rand.N(k.limits.abandoned), gone) && ctx.Err() == nil {
 		if err := k.lookAbandoned(ctx); err != nil && ctx.Err() == nil {
 			k.p.log.Debug("look for seats that nobody evicts", "error", err)
 		}
@@ -129,7 +131,7 @@ func (k *keeper) serve(ctx context.Context) error {
 		if !k.evictAt.IsZero() {
 			wait = min(wait, max(time.Until(k.evictAt), time.Millisecond))
 		}
-		k.pause(ctx, wait, events)
+		pause(ctx, wait, events)
 	}
 	return nil
 }
@@ -144,19 +146,6 @@ func (k *keeper) pass(ctx context.Context) error {
 		}
 	}
 	return errors.Join(err, k.report(ctx, err))
-}
-
-// pause waits, at most until an event. It reports whether there was one.
-func (k *keeper) pause(ctx context.Context, d time.Duration, event <-chan struct{}) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-event:
-		return true
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	return false
 }
 
 // now is ZooKeeper's time, or earlier: time may stand still while a machine is frozen.
@@ -185,7 +174,10 @@ func (k *keeper) evictGone(ctx context.Context) error {
 			gone = append(gone, s.Name)
 		}
 	}
-	if k.evictAt = k.evictionTime(len(gone) > 0); time.Now().Before(k.evictAt) {
+	if len(gone) > 0 && k.evictAt.IsZero() && k.limits.settle > 0 {
+		k.evictAt = time.Now().Add(k.limits.settle)
+	}
+	if time.Now().Before(k.evictAt) {
 		return nil
 	}
 	k.evictAt = time.Time{}
@@ -214,14 +206,6 @@ func (k *keeper) evict(ctx context.Context, seats []string) error {
 		k.p.log.Info("evicted seats", "seats", evicted)
 	}
 	return nil
-}
-
-// evictionTime is when the seats that are gone may be evicted; zero: now.
-func (k *keeper) evictionTime(gone bool) time.Time {
-	if gone && k.evictAt.IsZero() && k.limits.settle > 0 {
-		return time.Now().Add(k.limits.settle)
-	}
-	return k.evictAt
 }
 
 // standing are all seats in ZooKeeper, as its leader has them now: by their names in Redis.
@@ -275,30 +259,24 @@ func (k *keeper) lookAbandoned(ctx context.Context) error {
 	if err != nil || books.Now.Sub(books.Evicted) < k.limits.abandoned {
 		return err
 	}
-	names, _, err := k.p.session.Children(ctx, znode.Seats(k.p.config.Root, k.p.Generation))
-	if err != nil || len(books.Seats) <= len(names) {
+	if more, err := k.p.moreSeats(ctx, books); err != nil || !more {
 		return err
 	}
 	if err = k.evictGone(ctx); err != nil || k.evictAt.IsZero() {
 		return err
 	}
-	k.pause(ctx, time.Until(k.evictAt), nil)
+	pause(ctx, time.Until(k.evictAt), nil)
 	return k.evictGone(ctx)
 }
 
-// someGone reports whether Redis has more seats than ZooKeeper, or that is not known: what dead processes held is given
-// back soon.
-func (p *Process) someGone() bool {
-	books, err := p.store.Books(p.ctx)
-	if err != nil {
-		return true
-	}
+// moreSeats reports whether Redis has more seats than ZooKeeper: what dead processes held is given back soon.
+func (p *Process) moreSeats(ctx context.Context, books store.Books) (bool, error) {
 	dir := znode.Seats(p.config.Root, p.Generation)
-	if err := p.session.Sync(p.ctx, dir); err != nil {
-		return true
+	if err := p.session.Sync(ctx, dir); err != nil {
+		return false, err
 	}
-	names, _, err := p.session.Children(p.ctx, dir)
-	return err != nil || len(books.Seats) > len(names)
+	names, _, err := p.session.Children(ctx, dir)
+	return len(books.Seats) > len(names), err
 }
 
 // report writes what is amiss, if that has changed. failed is why Redis could not be looked at.
@@ -329,7 +307,7 @@ func (k *keeper) writeHealth(ctx context.Context) error {
 		return err
 	}
 	was, bad := znode.DecodeAny[znode.Health](body)
-	k.health.Seat = k.p.seat[len(znode.Seats(root, g))+1:]
+	k.health.Seat = k.p.seat.Name()
 	slices.Sort(k.health.Lost)
 	slices.Sort(k.health.Failed)
 	mine := bad == nil && was != nil && was.Seat == k.health.Seat
@@ -356,13 +334,10 @@ func sameHealth(a, b znode.Health) bool {
 // clip shortens a text for people to what a znode takes.
 func clip(text string) string { return strings.ToValidUTF8(text[:min(len(text), 1000)], "") }
 
-// batchPage is how many batches are read from Redis at once.
-const batchPage = 200
-
 // repair compares the batches of Redis and ZooKeeper, and finishes what was begun. Between two batches it evicts seats
 // that are gone. An error of Redis ends it; the next pass begins again. What concerns one batch only is logged.
 func (k *keeper) repair(ctx context.Context) error {
-	found, err := k.readBatches(ctx) // before ZooKeeper
+	found, err := k.p.store.ByID(ctx) // before ZooKeeper
 	if err != nil {
 		return err
 	}
@@ -452,7 +427,7 @@ func (k *keeper) decideAgain(ctx context.Context, id string, m Manifest) (decisi
 	case err != nil && !errors.Is(err, store.ErrNoBatch) && !errors.Is(err, store.ErrBroken):
 		return decision{}, err
 	}
-	if m, err = manifest(ctx, k.p.session, k.p.config.Root, k.p.Generation, id); err != nil {
+	if m, err = k.p.ledger.manifest(ctx, id); err != nil {
 		return decision{}, err
 	}
 	return decide(m, known, k.now(), k.limits), nil
@@ -464,7 +439,7 @@ func (k *keeper) one(id, did string, err error) error {
 	case err == nil && did != "":
 		k.p.log.Info("repaired a batch", "batch", id, "did", did)
 	case err == nil:
-	case refused(err), errors.Is(err, ErrNoBatch), errors.Is(err, ErrGoesOn), denied(err):
+	case refused(err), errors.Is(err, ErrNoBatch), errors.Is(err, ErrGoesOn), errors.Is(err, errAgain), denied(err):
 		k.p.log.Debug("a batch is looked at again later", "batch", id, "error", err)
 	default:
 		return err
@@ -478,23 +453,6 @@ func denied(err error) bool {
 	return errors.As(err, &zk) && !slices.ContainsFunc([]error{
 		zkconn.ErrUnknown, zkconn.ErrNotSent, zkconn.ErrSessionLost, zkconn.ErrUnreachable, context.Canceled,
 	}, func(e error) bool { return errors.Is(err, e) })
-}
-
-// readBatches reads all batches that Redis has.
-func (k *keeper) readBatches(ctx context.Context) (map[string]store.Batch, error) {
-	all := map[string]store.Batch{}
-	for skip := 0; ; skip += batchPage {
-		page, err := k.p.store.Batches(ctx, skip, batchPage)
-		if err != nil {
-			return nil, err
-		}
-		for _, b := range page {
-			all[b.ID] = b
-		}
-		if len(page) < batchPage { // one that another process removes meanwhile may hide one, until the next pass
-			return all, nil
-		}
-	}
 }
 
 // readManifests reads all batches that ZooKeeper has; one that cannot be read is there, without tasks. The keeper
@@ -549,7 +507,7 @@ func (k *keeper) removeEnded(ctx context.Context, id, life string) error {
 		}
 		life = r.Detail
 	}
-	m, err := manifest(ctx, k.p.session, k.p.config.Root, k.p.Generation, id)
+	m, err := k.p.ledger.manifest(ctx, id)
 	if err == nil && m.Life == life || err != nil && !errors.Is(err, ErrNoBatch) {
 		return err
 	}
@@ -559,9 +517,10 @@ func (k *keeper) removeEnded(ctx context.Context, id, life string) error {
 
 // carryOut does what was decided about a batch.
 func (k *keeper) carryOut(ctx context.Context, id string, m Manifest, do decision) error {
+	next := m.BatchManifest
 	switch do.repair {
 	case repairEnd:
-		return EndBatch(ctx, k.p.session, k.p.store, k.p.config.Root, k.p.Generation, id, m, do.how, k.p.Identity)
+		return k.p.ledger.end(ctx, k.p.store, id, m, do.how, k.p.Identity)
 	case repairReopen:
 		_, err := k.p.store.Open(ctx, id, m.Life, m.Tasks)
 		return err
@@ -569,30 +528,17 @@ func (k *keeper) carryOut(ctx context.Context, id string, m Manifest, do decisio
 		_, err := k.p.store.Set(ctx, id, m.Life, int64(m.Version), m.Weight, string(m.State))
 		return err
 	case repairOpened:
-		m.State = znode.BatchOpen
+		next.State = znode.BatchOpen
 	case repairCompleted:
-		m.Completed = k.now()
+		next.Completed = k.now()
 	case repairRetried:
-		m.Retrying = false
+		next.Retrying = false
 	case repairResumed:
-		m.Completed = time.Time{}
+		next.Completed = time.Time{}
 	default:
 		return nil
 	}
-	return k.writeManifest(ctx, id, m)
-}
-
-// writeManifest writes a manifest at the version read. If the answer is lost, the next pass looks again.
-func (k *keeper) writeManifest(ctx context.Context, id string, m Manifest) error {
-	body, err := znode.Encode(m.BatchManifest)
-	if err != nil {
-		return err
-	}
-	_, err = k.p.session.Set(ctx, znode.Batch(k.p.config.Root, k.p.Generation, id), body, m.Version)
-	if errors.Is(err, zkconn.ErrUnknown) {
-		return k.p.session.Settled(ctx)
-	}
-	return err
+	return k.p.ledger.set(ctx, id, &m, next)
 }
 
 // repair is what the keeper does about a batch.

@@ -43,6 +43,7 @@ type Operator struct {
 
 	c      OperatorConfig
 	s      *zkconn.Session
+	ledger ledger
 	client *redis.Client
 	waits  string // what Waiting was told last
 	why    error  // Redis did not answer last, before the context ended
@@ -69,7 +70,9 @@ func NewOperator(ctx context.Context, s *zkconn.Session, c OperatorConfig) (*Ope
 	if err != nil {
 		return nil, err
 	}
-	return &Operator{Queue: queue.Of(&rec), Generation: rec.Generation, c: c, s: s}, nil
+	return &Operator{
+		Queue: queue.Of(&rec), Generation: rec.Generation, c: c, s: s, ledger: ledger{s, c.Root, rec.Generation},
+	}, nil
 }
 
 // Close closes the connection to Redis.
@@ -148,12 +151,12 @@ func (o *Operator) call(ctx context.Context, f func(st *store.Queue) error) erro
 
 // Manifest reads an unfinished batch. ErrNoBatch: there is none of this name.
 func (o *Operator) Manifest(ctx context.Context, id string) (Manifest, error) {
-	return manifest(ctx, o.s, o.c.Root, o.Generation, id)
+	return o.ledger.manifest(ctx, id)
 }
 
 // Ended says how a batch ended; nil if none of this name has, or if it is forgotten.
 func (o *Operator) Ended(ctx context.Context, id string) (*znode.BatchEnd, error) {
-	return endedBatch(ctx, o.s, o.c.Root, o.Generation, id)
+	return o.ledger.ended(ctx, id)
 }
 
 // Batches lists the ids of the unfinished batches, sorted.
@@ -234,21 +237,7 @@ func (o *Operator) write(ctx context.Context, id string, edit func(*znode.BatchM
 		if err := edit(&next); err != nil || next == m.BatchManifest {
 			return m, err
 		}
-		body, err := znode.Encode(next)
-		if err != nil {
-			return m, err
-		}
-		at := znode.Batch(o.c.Root, o.Generation, id)
-		stat, err := o.s.Set(ctx, at, body, m.Version)
-		switch {
-		case err == nil:
-			m.BatchManifest, m.Version, m.Modified = next, stat.Version, stat.Mtime
-			return m, nil
-		case errors.Is(err, zkconn.ErrUnknown):
-			if err = settled(ctx, o.s, err); !errors.Is(err, errAgain) {
-				return m, err
-			}
-		case !refusedAt(err, at, zkconn.ErrBadVersion) && !refusedAt(err, at, zkconn.ErrNoNode):
+		if err := o.ledger.set(ctx, id, &m, next); !errors.Is(err, errAgain) {
 			return m, err
 		}
 	}
@@ -281,7 +270,7 @@ func (o *Operator) Collected(ctx context.Context, id string, m Manifest) error {
 }
 
 func (o *Operator) end(ctx context.Context, st *store.Queue, id string, m Manifest, how znode.EndState) error {
-	return EndBatch(ctx, o.s, st, o.c.Root, o.Generation, id, m, how, o.c.By)
+	return o.ledger.end(ctx, st, id, m, how, o.c.By)
 }
 
 // WithDead lists the batches that have dead tasks, also those that have ended: the first store.MaxDeadBatches of them.
@@ -376,14 +365,11 @@ func (o *Operator) Await(
 				return b, nil, err
 			}
 		}
-		timer := time.NewTimer(wait/2 + rand.N(wait/2))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		pause(ctx, wait/2+rand.N(wait/2), o.s.Context().Done())
+		switch {
+		case ctx.Err() != nil:
 			return b, nil, context.Cause(ctx)
-		case <-o.s.Context().Done():
-			timer.Stop()
+		case o.s.Context().Err() != nil:
 			return b, nil, context.Cause(o.s.Context())
 		}
 		wait = min(2*wait, askEvery)
@@ -433,12 +419,7 @@ func (o *Operator) Attend(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	body, err := znode.Encode(m.BatchManifest)
-	if err != nil {
-		return err
-	}
-	_, err = o.s.Set(ctx, znode.Batch(o.c.Root, o.Generation, id), body, m.Version)
-	if errors.Is(err, zkconn.ErrBadVersion) || errors.Is(err, zkconn.ErrUnknown) {
+	if err = o.ledger.set(ctx, id, &m, m.BatchManifest); errors.Is(err, errAgain) {
 		return nil // somebody has just written it; or the next time does
 	}
 	return err
@@ -651,24 +632,14 @@ func (x *submission) move(ctx context.Context) error {
 func (x *submission) shorten(ctx context.Context, length int64) error {
 	m := x.out.Manifest
 	if length == 0 {
-		st := open(x.join.client, x.join.queue, x.out.Generation)
-		end := EndBatch(ctx, x.join.s, st, x.c.Root, x.out.Generation, x.c.ID, m, znode.EndCancelled, x.c.By)
-		return errors.Join(ErrNoDead, end)
+		return errors.Join(ErrNoDead, x.cancel(ctx))
 	}
-	m.Tasks = length // the sum is that of all: no other content is taken for this one
-	body, err := znode.Encode(m.BatchManifest)
-	if err != nil {
-		return err
-	}
-	_, err = x.join.s.Set(ctx, znode.Batch(x.c.Root, x.out.Generation, x.c.ID), body, m.Version)
-	switch {
-	case errors.Is(err, zkconn.ErrUnknown):
-		return settled(ctx, x.join.s, err)
-	case err == nil:
+	next := m.BatchManifest
+	next.Tasks = length // the sum is that of all: no other content is taken for this one
+	err := x.ledger().set(ctx, x.c.ID, &m, next)
+	if err == nil {
 		x.content.tasks = length
-		return errAgain
-	case errors.Is(err, zkconn.ErrBadVersion), errors.Is(err, zkconn.ErrNoNode):
-		return errAgain
+		err = errAgain
 	}
 	return err
 }

@@ -173,7 +173,7 @@ func TestRetryBesideAnEnd(t *testing.T) {
 	f := newFixture(t)
 	o, w, st := f.operator(), f.worker("w"), f.store()
 	end := func(id string, seen Manifest, how znode.EndState) error {
-		return EndBatch(t.Context(), f.s, st, f.queue.Root, f.generation(), id, seen, how, "test")
+		return f.ledger().end(t.Context(), st, id, seen, how, "test")
 	}
 	for _, how := range []znode.EndState{znode.EndDiscarded, znode.EndCollected} {
 		id := string(how)

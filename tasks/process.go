@@ -24,8 +24,8 @@ import (
 	"muster/resource"
 	"muster/resource/queue"
 	"muster/tasks/store"
+	"muster/zkstate/seat"
 	"muster/zkstate/zkconn"
-	"muster/zkstate/znode"
 )
 
 // Config says who joins what.
@@ -57,25 +57,19 @@ func (c Config) limits(q queue.Queue) keepLimits {
 var (
 	// ErrNoQueue means that nobody created the queue in time. Apply it, or check its name and root.
 	ErrNoQueue = errors.New("no such queue")
-	// ErrNotOpen means that the queue took no processes in time: they were asked to stop, or somebody deleted a part of
-	// it by hand. Apply again.
-	ErrNotOpen = errors.New("the queue is not open")
-	// ErrHeld means that another process is this identity. Wait until it ends, or use another identity.
-	ErrHeld = errors.New("another process holds this identity")
 	// ErrRedis means that Redis did not answer in time. Look at it, and try again.
 	ErrRedis = errors.New("redis does not answer")
-	// ErrUnknown means that the answer to a join was lost. Close the session, and join in another one: what was
-	// created ends with the session.
-	ErrUnknown = zkconn.ErrUnknown
+	// The others say what they mean in package seat.
+	ErrNotOpen = seat.ErrNotOpen
+	ErrHeld    = seat.ErrHeld
+	ErrUnknown = seat.ErrUnknown
 )
 
 // The errors with which a membership ends, and those of its calls.
 var (
-	// ErrSessionLost means that the session has ended. Stop all commands, and join again.
-	ErrSessionLost = zkconn.ErrSessionLost
-	// ErrRemoved means that somebody deleted the seat or the znode of this process by hand, or that the queue was
-	// deleted. Stop all commands. Join again, if the queue still exists.
-	ErrRemoved = errors.New("this process is no longer in the queue")
+	// The first two say what they mean in package seat.
+	ErrSessionLost = seat.ErrSessionLost
+	ErrRemoved     = seat.ErrRemoved
 	// ErrRecover means that an earlier call had an unknown outcome. Call Recover.
 	ErrRecover = errors.New("recover first")
 	// ErrNoBatch means that the queue has no unfinished batch of this name: it has ended, or was never submitted.
@@ -86,31 +80,24 @@ var (
 
 // Process is a live executor or watcher of a queue. It is one until its Context ends.
 //
-// It watches its live znode, its seat and the Record. It does not make the first two again if somebody deletes them by
-// hand, since another process may have what it held. A Record that is gone is no end: apply never deletes a queue with
-// live processes, so somebody deleted it by hand, and apply puts it back.
+// Who finds a part of the queue gone in ZooKeeper is no process of it any more, see package seat.
 type Process struct {
 	Identity   string
 	Generation string
 	Seat       string // the hex czxid of its seat's znode: its name in Redis
 
-	session *zkconn.Session
-	acl     []zkconn.ACL
+	seat    *seat.Seat
+	session *zkconn.Session // of the seat
+	ledger  ledger
 	client  *redis.Client
 	store   *store.Queue
 	log     *slog.Logger
 	config  Config
 	limits  keepLimits
-	nonce   string
-	seat    string // path
 
 	joined, joinedHere time.Time // by ZooKeeper's clock, and at the latest by ours
 
-	ctx   context.Context // ends with the membership
-	end   context.CancelCauseFunc
-	tasks sync.WaitGroup // what start and background have begun
-
-	starting sync.Mutex // held while background begins something
+	ctx context.Context // ends with the membership
 
 	calls     chan struct{} // holds one token while no call is under way; it guards the next two
 	seq       int64         // the seat's last one, or a larger one
@@ -118,27 +105,24 @@ type Process struct {
 	manifests manifests
 	waiter    waiter
 
-	mu      sync.Mutex
-	queue   queue.Queue // as the Record declares it now
-	stop    bool        // the processes were asked to stop
-	changed chan struct{}
-	away    int // failures of Redis in a row
+	mu    sync.Mutex
+	queue queue.Queue // as the Record declares it now
+	away  int         // failures of Redis in a row
 }
 
-func newProcess(j *join, seat string, stat zkconn.Stat, acl []zkconn.ACL) *Process {
+func newProcess(j *join, taken *seat.Seat, stat zkconn.Stat) *Process {
 	p := &Process{
-		Identity: j.c.Identity, Generation: j.rec.Generation, Seat: hex(stat.Czxid),
-		session: j.s, acl: acl, client: j.client, store: open(j.client, j.queue, j.rec.Generation),
-		log: j.c.Log, config: j.c, nonce: j.nonce, seat: seat,
-		limits: j.c.limits(j.queue), joined: stat.Ctime, joinedHere: time.Now(),
-		calls: make(chan struct{}, 1), queue: j.queue, changed: make(chan struct{}),
-		waiter: waiter{wake: make(chan struct{}, 1)},
+		Identity: j.c.Identity, Generation: taken.Generation, Seat: hex(stat.Czxid),
+		seat: taken, session: taken.Session, ctx: taken.Context(),
+		ledger: ledger{taken.Session, j.c.Root, taken.Generation},
+		client: j.client, store: open(j.client, j.queue, taken.Generation),
+		log: j.c.Log, config: j.c, limits: j.c.limits(j.queue), joined: stat.Ctime, joinedHere: time.Now(),
+		calls: make(chan struct{}, 1), queue: j.queue, waiter: waiter{wake: make(chan struct{}, 1)},
 	}
 	p.calls <- struct{}{}
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
 	}
-	p.ctx, p.end = context.WithCancelCause(j.s.Context())
 	return p
 }
 
@@ -155,9 +139,6 @@ func (p *Process) Session() *zkconn.Session { return p.session }
 
 // Store is what the queue keeps in Redis.
 func (p *Process) Store() *store.Queue { return p.store }
-
-// Client is the connection to Redis.
-func (p *Process) Client() *redis.Client { return p.client }
 
 // Queue is the queue as it is declared now.
 func (p *Process) Queue() queue.Queue {
@@ -180,73 +161,21 @@ func (p *Process) Ready() bool {
 
 // start watches in the background until the membership ends.
 func (p *Process) start() *Process {
-	p.tasks.Go(func() { p.follow(p.live(), p.checkLive) })
-	p.tasks.Go(func() { p.follow(p.seat, p.checkSeat) })
-	p.tasks.Go(func() { p.follow(p.recordPath(), p.readRecord) })
-	p.tasks.Go(func() { p.session.Probe(p.ctx, p.live()) })
-	p.tasks.Go(p.keep)
+	own := func([]byte, zkconn.Stat) error { return nil } // the bodies are for others
+	p.seat.Watch(own, own, p.readRecord)
+	p.seat.Go(p.keep)
 	return p
 }
 
-// follow follows a znode. An error of check ends the membership.
-func (p *Process) follow(path string, check func(body []byte, stat zkconn.Stat, there bool) error) {
-	p.end(p.session.Follow(p.ctx, path, check)) // without effect if it has ended
-}
-
-// checkLive ends the membership if the live znode is gone, or another process's.
-func (p *Process) checkLive(_ []byte, stat zkconn.Stat, there bool) error {
-	switch {
-	case !there:
-		return fmt.Errorf("%w: %s is gone", ErrRemoved, p.live())
-	case stat.EphemeralOwner != p.session.ID():
-		return fmt.Errorf("%w: another process is %s now", ErrRemoved, p.Identity)
-	}
-	return nil
-}
-
-// checkSeat ends the membership if the seat is gone.
-func (p *Process) checkSeat(_ []byte, stat zkconn.Stat, there bool) error {
-	if !there || hex(stat.Czxid) != p.Seat {
-		return fmt.Errorf("%w: %s is gone", ErrRemoved, p.seat)
-	}
-	return nil
-}
-
-// readRecord reads what is declared. A Record of another generation ends the membership.
-func (p *Process) readRecord(body []byte, _ zkconn.Stat, there bool) error {
-	rec, err := znode.DecodeRecordAt(queue.Kind(), resource.Join(p.config.Root, p.config.Queue), body)
-	switch {
-	case !there, err != nil:
-		return nil // what it said before holds until somebody mends it
-	case rec.Generation != p.Generation:
-		return fmt.Errorf("%w: the queue was made anew", ErrRemoved)
-	}
+// readRecord notes what is declared.
+func (p *Process) readRecord(rec resource.Record, _ zkconn.Stat) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.queue, p.stop = queue.Of(&rec), rec.State == resource.StateTerminating
-	close(p.changed)
-	p.changed = make(chan struct{})
-	return nil
+	p.queue = queue.Of(&rec)
 }
 
 // StopRequested waits until the processes are asked to stop, by terminate. It returns nil then: drain, and Leave.
-func (p *Process) StopRequested(ctx context.Context) error {
-	for {
-		p.mu.Lock()
-		stop, changed := p.stop, p.changed
-		p.mu.Unlock()
-		if stop {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-p.ctx.Done():
-			return context.Cause(p.ctx)
-		}
-	}
-}
+func (p *Process) StopRequested(ctx context.Context) error { return p.seat.StopRequested(ctx) }
 
 // leaveTimeout ends the attempt to give back what a process holds that leaves.
 const leaveTimeout = 5 * time.Second
@@ -259,24 +188,9 @@ func (p *Process) Leave() error {
 		defer cancel()
 		p.giveBack(ctx)
 	}
-	p.starting.Lock()
-	p.end(context.Canceled) // background begins nothing from here on
-	p.starting.Unlock()
+	p.seat.End(context.Canceled)
 	_ = p.client.Close() // ends the calls that wait for Redis
-	p.tasks.Wait()
-	return p.session.Close()
-}
-
-// background runs f in a goroutine, whose end Leave waits for. Once the membership has ended it runs nothing, and
-// reports false.
-func (p *Process) background(f func()) bool {
-	p.starting.Lock()
-	defer p.starting.Unlock()
-	if p.ctx.Err() != nil {
-		return false
-	}
-	p.tasks.Go(f)
-	return true
+	return p.seat.Leave()
 }
 
 // giveBack shuts the own seat, so that nobody needs to look for it. After an error somebody does.
@@ -290,25 +204,18 @@ func (p *Process) giveBack(ctx context.Context) {
 	}
 }
 
-// live is the znode that exists while this process is live.
-func (p *Process) live() string { return znode.Live(p.config.Root, p.config.Queue, p.Identity) }
-
-func (p *Process) recordPath() string {
-	return znode.Record(queue.KindName, p.config.Root, p.config.Queue)
-}
-
 // standing reports whether the seat's znode stands now: it asks the leader of ZooKeeper. ErrRemoved: it does not, and
 // the membership has ended.
 func (p *Process) standing(ctx context.Context) error {
-	if err := p.session.Sync(ctx, p.seat); err != nil {
+	if err := p.session.Sync(ctx, p.seat.Path); err != nil {
 		return err
 	}
-	stat, there, err := p.session.Exists(ctx, p.seat)
+	stat, there, err := p.session.Exists(ctx, p.seat.Path)
 	if err != nil {
 		return err
 	}
-	if err := p.checkSeat(nil, stat, there); err != nil {
-		p.end(err)
+	if !there || hex(stat.Czxid) != p.Seat {
+		p.seat.End(fmt.Errorf("%w: %s is gone", ErrRemoved, p.seat.Path))
 		return context.Cause(p.ctx)
 	}
 	return nil
@@ -420,16 +327,11 @@ func (p *Process) Pause(ctx context.Context, err error) error {
 	if failures == 0 {
 		p.log.Warn("waiting for redis", "error", err)
 	}
-	timer := time.NewTimer(backoff(failures))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-p.ctx.Done():
+	pause(ctx, backoff(failures), p.ctx.Done())
+	if p.ctx.Err() != nil {
 		return context.Cause(p.ctx)
 	}
+	return context.Cause(ctx)
 }
 
 // answered notes that Redis answers.
@@ -455,8 +357,8 @@ type Load struct {
 	Oldest   time.Duration // since the oldest batch with waiting tasks was submitted; 0: nothing waits
 }
 
-// maxLoad is how many batches are counted, and loadPage how many of them one script reads.
-const maxLoad, loadPage = 1000, 100
+// maxLoad is how many batches are counted.
+const maxLoad = 1000
 
 // Load counts the work of the queue. Of the tasks it counts those of the oldest 1,000 batches.
 func (p *Process) Load(ctx context.Context) (Load, error) {
@@ -466,17 +368,18 @@ func (p *Process) Load(ctx context.Context) (Load, error) {
 	}
 	l := Load{Batches: books.Batches, Attempts: books.Finished, Bytes: books.Bytes}
 	oldest := ""
-	for skip := 0; skip < min(books.Batches, maxLoad); skip += loadPage {
-		page, err := p.store.Batches(ctx, skip, loadPage)
+	counted := 0
+	for b, err := range p.store.AllBatches(ctx) {
 		if err != nil {
 			return Load{}, err
 		}
-		for _, b := range page {
-			waiting := b.Waiting + b.Returned + b.Late
-			l.Waiting, l.Hand, l.Done, l.Dead = l.Waiting+waiting, l.Hand+b.Out, l.Done+b.Done, l.Dead+b.Dead
-			if oldest == "" && waiting > 0 {
-				oldest = b.ID
-			}
+		waiting := b.Waiting + b.Returned + b.Late
+		l.Waiting, l.Hand, l.Done, l.Dead = l.Waiting+waiting, l.Hand+b.Out, l.Done+b.Done, l.Dead+b.Dead
+		if oldest == "" && waiting > 0 {
+			oldest = b.ID
+		}
+		if counted++; counted == maxLoad {
+			break
 		}
 	}
 	if oldest != "" {

@@ -180,7 +180,7 @@ func TestRedisForgotTheSeat(t *testing.T) {
 	if _, err := turn(e, 1); !errors.Is(err, store.ErrNoSeat) {
 		t.Fatalf("without a seat: %v", err)
 	}
-	if err := f.s.Delete(t.Context(), e.seat, -1); err != nil {
+	if err := f.s.Delete(t.Context(), e.seat.Path, -1); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := e.Recover(t.Context(), nil); !errors.Is(err, ErrRemoved) {

@@ -83,46 +83,15 @@ func isReply(err error) bool {
 	return errors.As(err, &reply)
 }
 
-// Lookout reads what Redis holds of a queue, for who looks at it. It changes nothing, there or in ZooKeeper, needs no
-// session, and does not wait: an error of Redis is returned.
-type Lookout struct {
-	client   *redis.Client
-	st       *store.Queue
-	maxBytes int64
-}
-
-// NewLookout connects to the Redis of the queue that has this Record. Close it at the end.
-func NewLookout(ctx context.Context, rec *resource.Record, a Access) (*Lookout, error) {
+// Look connects to what Redis holds of the queue that has this Record, for who only looks at it. It needs no session,
+// and does not wait: an error of Redis is returned. Call done at the end.
+func Look(ctx context.Context, rec *resource.Record, a Access) (st *store.Queue, done func(), err error) {
 	q := queue.Of(rec)
 	client, err := a.connect(ctx, q)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return &Lookout{client, open(client, q, rec.Generation), int64(q.MaxBytes)}, nil
-}
-
-// Close closes the connection.
-func (l *Lookout) Close() { _ = l.client.Close() }
-
-// Full is that of store.Queue.
-func (l *Lookout) Full(ctx context.Context) (held int64, err error) {
-	return l.st.Full(ctx, l.maxBytes)
-}
-
-// Batches reads the books of all unfinished batches, by id.
-func (l *Lookout) Batches(ctx context.Context) (map[string]store.Batch, error) {
-	return l.st.AllBatches(ctx)
-}
-
-// Hands counts the tasks in the hands of these seats, by seat and batch.
-func (l *Lookout) Hands(ctx context.Context, seats []string) (map[string]map[string]int, error) {
-	return l.st.Hands(ctx, seats)
-}
-
-// Dead reads the dead tasks of a batch, the oldest first, without the first skip ones: at most store.MaxItems. A Reason
-// is what DecodeAnswer decodes.
-func (l *Lookout) Dead(ctx context.Context, batch string, skip int64) ([]store.DeadTask, error) {
-	return l.st.DeadTasks(ctx, batch, skip)
+	return open(client, q, rec.Generation), func() { _ = client.Close() }, nil
 }
 
 // The lists on which processes wait. Each holds at most one token.
@@ -180,7 +149,7 @@ func (p *Process) block(key string, atMost time.Duration) <-chan struct{} {
 	}
 	ended := make(chan struct{})
 	w.ended = ended
-	begun := p.background(func() {
+	begun := p.seat.Go(func() {
 		defer close(ended)
 		conn, err := p.waitConn()
 		if err == nil { // the shortest timeout that the library sends is a second
@@ -235,15 +204,8 @@ func (p *Process) unblock(ended <-chan struct{}) {
 		if conn != nil {
 			_ = p.client.ClientUnblock(ctx, id).Err() // the BLPOP may not have come yet: again
 		}
-		timer := time.NewTimer(10 * time.Millisecond << min(tries, 5))
-		select {
-		case <-ended:
-			timer.Stop()
+		if pause(ctx, 10*time.Millisecond<<min(tries, 5), ended) || ctx.Err() != nil {
 			return
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-timer.C:
 		}
 	}
 }

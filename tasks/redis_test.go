@@ -283,7 +283,7 @@ func TestTheUserOfTheDocs(t *testing.T) {
 		return p
 	}
 	e, w := join("e", queue.Executor), join("w", queue.Watcher)
-	if err := e.Client().Set(ctx, "other", "x", 0).Err(); err == nil || !strings.HasPrefix(err.Error(), "NOPERM") {
+	if err := e.client.Set(ctx, "other", "x", 0).Err(); err == nil || !strings.HasPrefix(err.Error(), "NOPERM") {
 		t.Errorf("a key outside: %v", err)
 	}
 	go Execute(ctx, e, ExecutorConfig{Parallel: 2}, func(_ context.Context, task *Task) ([]byte, error) {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"os"
 	"time"
@@ -141,28 +140,6 @@ func (r Record) MarshalJSON() ([]byte, error) {
 	return json.Marshal(l)
 }
 
-// UnmarshalJSON implements json.Unmarshaler.
-func (r *Record) UnmarshalJSON(data []byte) error {
-	var l recordLine
-	if err := json.Unmarshal(data, &l); err != nil {
-		return err
-	}
-	*r = Record{
-		Index: l.Index, Attempt: l.Attempt, Exit: l.Exit, MS: l.MS, Host: l.Host, Tail: []byte(l.Stderr),
-		Result: l.Base64, Dead: l.Dead, Error: l.Error, Task: l.TaskBase64,
-	}
-	if l.Died != nil {
-		r.Died = *l.Died
-	}
-	if l.Result != nil {
-		r.Result = []byte(*l.Result)
-	}
-	if l.Task != nil {
-		r.Task = []byte(*l.Task)
-	}
-	return nil
-}
-
 func textOrBytes(b []byte) (*string, []byte) {
 	if !utf8.Valid(b) {
 		return nil, b
@@ -178,7 +155,15 @@ func Records(
 	ctx context.Context, st *store.Queue, id string, away func(error) error,
 ) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		for _, all := range []iter.Seq2[Record, error]{Results(ctx, st, id, away), DeadTasks(ctx, st, id, away)} {
+		results := paged(func(skip int64) ([]store.Finished, error) { return st.Results(ctx, id, skip) }, away,
+			func(f store.Finished) Record {
+				a := DecodeAnswer(f.Data)
+				return Record{
+					Index: f.Index, Attempt: f.Attempt, Exit: a.Exit, MS: f.Took.Milliseconds(), Host: a.Host,
+					Tail: a.Tail, Result: a.Body,
+				}
+			})
+		for _, all := range []iter.Seq2[Record, error]{results, DeadTasks(ctx, st, id, away)} {
 			for r, err := range all {
 				if !yield(r, err) || err != nil {
 					return
@@ -186,20 +171,6 @@ func Records(
 			}
 		}
 	}
-}
-
-// Results is Records without the dead tasks.
-func Results(
-	ctx context.Context, st *store.Queue, id string, away func(error) error,
-) iter.Seq2[Record, error] {
-	return paged(func(skip int64) ([]store.Finished, error) { return st.Results(ctx, id, skip) }, away,
-		func(f store.Finished) Record {
-			a := DecodeAnswer(f.Data)
-			return Record{
-				Index: f.Index, Attempt: f.Attempt, Exit: a.Exit, MS: f.Took.Milliseconds(), Host: a.Host,
-				Tail: a.Tail, Result: a.Body,
-			}
-		})
 }
 
 // DeadTasks is Records of the dead tasks only, the oldest first; also of a batch that has ended.
@@ -249,26 +220,22 @@ func paged[T any](
 // ErrIncomplete means that Redis does not have what became of every task: it lost some, or the batch is not complete.
 var ErrIncomplete = errors.New("what became of some tasks is missing")
 
-// spoolMemory is how much a spool keeps in memory.
-const spoolMemory = 4 << 20
-
-// spool keeps bytes in memory, and what is too much for that in a temporary file that has no name any more.
+// spool keeps bytes in a temporary file that has no name any more.
 type spool struct {
-	memory []byte
-	file   *os.File
-	size   int64
+	file *os.File // nil before the first Write
+	size int64
 }
 
 // Write appends.
 func (s *spool) Write(b []byte) (int, error) {
-	if s.file == nil && s.size+int64(len(b)) <= spoolMemory {
-		s.memory = append(s.memory, b...)
-		s.size += int64(len(b))
-		return len(b), nil
-	}
 	if s.file == nil {
-		if err := s.open(); err != nil {
-			return 0, err
+		f, err := os.CreateTemp("", "muster-")
+		if err != nil {
+			return 0, fmt.Errorf("temporary file: %w", err)
+		}
+		s.file = f
+		if err := os.Remove(f.Name()); err != nil {
+			return 0, fmt.Errorf("temporary file: %w", err)
 		}
 	}
 	n, err := s.file.WriteAt(b, s.size)
@@ -276,40 +243,8 @@ func (s *spool) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// open moves the bytes to a file.
-func (s *spool) open() error {
-	f, err := os.CreateTemp("", "muster-")
-	if err != nil {
-		return fmt.Errorf("temporary file: %w", err)
-	}
-	if err = os.Remove(f.Name()); err == nil {
-		_, err = f.WriteAt(s.memory, 0)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("temporary file: %w", err), f.Close())
-	}
-	s.file, s.memory = f, nil
-	return nil
-}
-
-// ReadAt implements io.ReaderAt.
-func (s *spool) ReadAt(b []byte, at int64) (int, error) {
-	if s.file != nil {
-		return s.file.ReadAt(b, at)
-	}
-	if at >= int64(len(s.memory)) {
-		return 0, io.EOF
-	}
-	n := copy(b, s.memory[at:])
-	if n < len(b) {
-		return n, io.EOF
-	}
-	return n, nil
-}
-
 // Close removes what is there.
 func (s *spool) Close() error {
-	s.memory = nil
 	if s.file == nil {
 		return nil
 	}
@@ -325,19 +260,16 @@ func InOrder(records iter.Seq2[Record, error], total int64) iter.Seq2[Record, er
 		defer o.spool.Close()
 		var next int64
 		for r, err := range records {
-			switch {
-			case err == nil && r.Index >= total:
+			if err == nil && r.Index >= total {
 				err = fmt.Errorf("%w: the batch has %d tasks, and there is a result of task %d", store.ErrReply, total, r.Index)
-			case err == nil && r.Index > next:
+			}
+			if err == nil && r.Index > next {
 				err = o.keep(r)
-			case err == nil && r.Index == next:
-				if !yield(r, nil) {
+			}
+			for there := r.Index == next; there && err == nil; r, there, err = o.take(next) {
+				if next++; !yield(r, nil) {
 					return
 				}
-				next, err = o.flush(next+1, yield)
-			}
-			if errors.Is(err, errStop) {
-				return
 			}
 			if err != nil {
 				yield(Record{}, err)
@@ -350,9 +282,6 @@ func InOrder(records iter.Seq2[Record, error], total int64) iter.Seq2[Record, er
 	}
 }
 
-// errStop means that the reader wants no more.
-var errStop = errors.New("stop")
-
 // order keeps records that came early.
 type order struct {
 	held  map[int64]Record // by index
@@ -360,6 +289,9 @@ type order struct {
 	spool spool
 	early map[int64]place // those in the spool
 }
+
+// maxHeld is how many bytes are held in memory.
+const maxHeld = 4 << 20
 
 // recordCost is what a record takes beside its bytes.
 const recordCost = 300
@@ -374,31 +306,21 @@ type place struct {
 	size int32
 }
 
+// plain is a Record as it is in the spool.
+type plain Record
+
 func (o *order) keep(r Record) error {
-	if n := cost(r); o.bytes+n <= spoolMemory {
+	if n := cost(r); o.bytes+n <= maxHeld {
 		o.held[r.Index], o.bytes = r, o.bytes+n
 		return nil
 	}
-	line, err := json.Marshal(r)
+	line, err := json.Marshal(plain(r))
 	if err != nil {
 		return err
 	}
 	o.early[r.Index] = place{o.spool.size, int32(len(line))}
 	_, err = o.spool.Write(line)
 	return err
-}
-
-// flush yields the records that are there from an index on, and returns the first index that is not.
-func (o *order) flush(next int64, yield func(Record, error) bool) (int64, error) {
-	for {
-		r, there, err := o.take(next)
-		if !there || err != nil {
-			return next, err
-		}
-		if next++; !yield(r, nil) {
-			return next, errStop
-		}
-	}
 }
 
 // take returns a record that came early.
@@ -414,11 +336,11 @@ func (o *order) take(index int64) (r Record, there bool, err error) {
 	}
 	delete(o.early, index)
 	line := make([]byte, p.size)
-	if _, err := o.spool.ReadAt(line, p.at); err != nil {
+	if _, err := o.spool.file.ReadAt(line, p.at); err != nil {
 		return r, true, fmt.Errorf("temporary file: %w", err)
 	}
 	if len(o.early) == 0 {
-		o.spool.size, o.spool.memory = 0, o.spool.memory[:0] // what is in it was read
+		o.spool.size = 0 // what is in it was read
 	}
-	return r, true, json.Unmarshal(line, &r)
+	return r, true, json.Unmarshal(line, (*plain)(&r))
 }

@@ -40,7 +40,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestRecordsAsJSON: text is text, other bytes are in base64; both come back.
+// TestRecordsAsJSON: text is text, other bytes are in base64.
 func TestRecordsAsJSON(t *testing.T) {
 	zero := 0
 	for want, r := range map[string]Record{
@@ -56,11 +56,6 @@ func TestRecordsAsJSON(t *testing.T) {
 		line, err := json.Marshal(r)
 		if err != nil || string(line) != want {
 			t.Errorf("%s, %v, want %s", line, err, want)
-		}
-		var back Record
-		if err := json.Unmarshal(line, &back); err != nil || string(back.Result) != string(r.Result) ||
-			string(back.Task) != string(r.Task) || back.Dead != r.Dead || !back.Died.Equal(r.Died) {
-			t.Errorf("%+v, %v", back, err)
 		}
 	}
 }
@@ -82,7 +77,7 @@ func shuffled(n, window int) iter.Seq2[Record, error] {
 // TestInOrder: records come in the order of their tasks, however late some are; a missing one is told.
 func TestInOrder(t *testing.T) {
 	for _, window := range []int{1, 2, 100, 200_000} {
-		const n = 200_000 // does not fit into memory at the largest window
+		const n = 200_000
 		next := int64(0)
 		for r, err := range InOrder(shuffled(n, window), n) {
 			if err != nil || r.Index != next || string(r.Result) != fmt.Sprint(next) {

@@ -231,3 +231,5 @@ func eventually(t testing.TB, what string, ok func() bool) {
 		}
 	}
 }
+
+func (f *fixture) ledger() ledger { return ledger{f.s, f.queue.Root, f.generation()} }

@@ -94,8 +94,8 @@ func parts(r io.Reader, end byte, limit int64) iter.Seq2[[]byte, error] {
 	}
 }
 
-// Stream is a source of the parts of what can be read only once, such as a pipe. It keeps them in memory, or in a
-// temporary file. Close it.
+// Stream is a source of the parts of what can be read only once, such as a pipe. It keeps them in a temporary
+// file. Close it.
 type Stream struct {
 	r      io.Reader
 	end    byte
@@ -109,7 +109,7 @@ func NewStream(r io.Reader, end byte) *Stream { return &Stream{r: r, end: end} }
 
 // Tasks is the source. A batch that is larger than the queue's max_bytes is refused before it fills a disk.
 func (s *Stream) Tasks(ctx context.Context, q queue.Queue) iter.Seq2[[]byte, error] {
-	kept := io.NewSectionReader(&s.spool, 0, s.spool.size)
+	kept := io.NewSectionReader(s.spool.file, 0, s.spool.size)
 	if s.whole {
 		return parts(kept, s.end, int64(q.MaxTask))
 	}

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"hash"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,7 +16,6 @@ import (
 	"muster/resource"
 	"muster/resource/queue"
 	"muster/tasks/store"
-	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -129,7 +127,6 @@ type submission struct {
 	out     Submitted
 
 	made    bool      // this Submit has made the manifest
-	folders bool      // the folders are missing, as the last attempt found
 	touched time.Time // when this Submit last wrote the manifest
 	fails   int       // of Redis, in a row
 }
@@ -189,14 +186,21 @@ func (x *submission) run(ctx context.Context) error {
 
 // Rest waits a while after so many failures in a row, up to 5 s and not always as long. The error is why ctx ended.
 func Rest(ctx context.Context, failures int) error {
-	timer := time.NewTimer(backoff(failures))
+	pause(ctx, backoff(failures), nil)
+	return context.Cause(ctx)
+}
+
+// pause waits, at most until an event, or the end of ctx. It reports whether there was an event.
+func pause(ctx context.Context, d time.Duration, event <-chan struct{}) bool {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
+	case <-event:
+		return true
 	case <-timer.C:
-		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
+	return false
 }
 
 // attempt does what is left to do. errAgain: something has changed.
@@ -204,7 +208,7 @@ func (x *submission) attempt(ctx context.Context) error {
 	if err := x.join.read(ctx); err != nil {
 		return err
 	}
-	x.out.Queue, x.out.Generation = x.join.queue, x.join.rec.Generation
+	x.out.Queue, x.out.Generation = x.join.queue, x.join.Record.Generation
 	if x.content.tasks == 0 {
 		var err error
 		if x.content, err = measure(ctx, x.source, x.join.queue); err != nil {
@@ -217,7 +221,7 @@ func (x *submission) attempt(ctx context.Context) error {
 	if err := x.join.connect(ctx); err != nil {
 		return err
 	}
-	x.join.waiter.Begun = time.Now() // from here on, another wait for the queue is a wait of its own
+	x.join.Begun = time.Now() // from here on, another wait for the queue is a wait of its own
 	if err := x.manifest(ctx); err != nil || x.out.Ended != nil {
 		return err
 	}
@@ -229,8 +233,7 @@ func (x *submission) attempt(ctx context.Context) error {
 
 // manifest makes sure that there is a manifest of this batch, or finds out how it has ended.
 func (x *submission) manifest(ctx context.Context) error {
-	root, g := x.c.Root, x.out.Generation
-	m, err := manifest(ctx, x.join.s, root, g, x.c.ID)
+	m, err := x.ledger().manifest(ctx, x.c.ID)
 	there := err == nil
 	if err != nil && !errors.Is(err, ErrNoBatch) {
 		return err
@@ -243,7 +246,7 @@ func (x *submission) manifest(ctx context.Context) error {
 	}
 	// What has ended is looked for after the manifest was made: then it cannot end unseen.
 	if (x.given || x.made) && (!there || m.State == znode.BatchSubmitting) {
-		e, err := endedBatch(ctx, x.join.s, root, g, x.c.ID)
+		e, err := x.ledger().ended(ctx, x.c.ID)
 		if err != nil {
 			return err
 		}
@@ -321,17 +324,12 @@ func (x *submission) same(m znode.BatchManifest, it string) error {
 
 // create makes the manifest.
 func (x *submission) create(ctx context.Context) error {
-	root, g, at := x.c.Root, x.out.Generation, znode.Batch(x.c.Root, x.out.Generation, x.c.ID)
-	stat, _, err := x.join.s.Exists(ctx, znode.Batches(root, g))
+	stat, _, err := x.join.Session.Exists(ctx, znode.Batches(x.c.Root, x.out.Generation))
 	if err != nil {
 		return err
 	}
 	if stat.NumChildren >= queue.MaxBatches {
 		return fmt.Errorf("%w: %d, which is the limit", ErrManyBatches, stat.NumChildren)
-	}
-	acl, err := zkstate.ParseACL(x.join.rec.ACL)
-	if err != nil {
-		return err
 	}
 	m := x.content.manifest(x.c, time.Now())
 	m.From = x.from
@@ -339,74 +337,27 @@ func (x *submission) create(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ops := []zkconn.Op{zkconn.CheckOp(znode.Gate(root, g), -1), zkconn.CheckOp(x.join.record(), x.join.stat.Version)}
-	if x.folders {
-		for _, path := range batchFolders(root, g) {
-			ops = append(ops, zkconn.CreateOp(path, nil, zkconn.Persistent, acl))
-		}
+	create := zkconn.CreateOp(x.ledger().batch(x.c.ID), body, zkconn.Persistent, x.join.ACL)
+	_, err = x.join.Write(ctx, []zkconn.Op{x.join.asRead()}, create)
+	if err == nil || errors.Is(err, zkconn.ErrUnknown) {
+		x.made, x.touched = true, time.Now() // or it may be
 	}
-	_, err = x.join.s.Multi(ctx, append(ops, zkconn.CreateOp(at, body, zkconn.Persistent, acl))...)
 	switch {
+	case err == nil, errors.Is(err, zkconn.ErrNodeExists): // or another was faster
+		return errAgain
 	case errors.Is(err, zkconn.ErrUnknown):
-		x.made, x.touched = true, time.Now() // it may be
-		return settled(ctx, x.join.s, err)
-	case err == nil:
-		x.made, x.touched = true, time.Now()
-		return errAgain
-	}
-	return x.refused(ctx, err, at)
-}
-
-// batchFolders are the folders of a queue, that of the batches first: if it exists, another process has made them.
-func batchFolders(root, g string) []string {
-	var paths []string
-	for _, name := range znode.QueueFolders() {
-		paths = append(paths, resource.Join(znode.Run(root, g), name))
-	}
-	first := slices.Index(paths, znode.Batches(root, g))
-	paths[0], paths[first] = paths[first], paths[0]
-	return paths
-}
-
-// refused says what to do after a write of the manifest at a path was refused.
-func (x *submission) refused(ctx context.Context, err error, at string) error {
-	var refused *zkconn.Error
-	if !errors.As(err, &refused) {
-		return err
-	}
-	folder := znode.Batches(x.c.Root, x.out.Generation)
-	switch {
-	case refused.Path == at && errors.Is(err, zkconn.ErrNoNode) && !x.folders && !x.out.made():
-		x.folders = true
-		return errAgain
-	case changed(err) && (refused.Path == at || refused.Path == x.join.record()):
-		return errAgain // another was faster
-	case refused.Path == folder && errors.Is(err, zkconn.ErrNodeExists): // another made the folders
-		x.folders = false
-		return errAgain
-	case errors.Is(err, zkconn.ErrNodeExists): // some of the folders are there: that of the batches was deleted by hand
-		x.folders = false
-		return x.join.awaitRepair(ctx, folder)
-	case errors.Is(err, zkconn.ErrNoNode):
-		return x.join.awaitRepair(ctx, refused.Path)
+		return settled(ctx, x.join.Session, err)
 	}
 	return err
 }
 
-// changed reports whether a write was refused because what it writes or checks is not as it was read.
-func changed(err error) bool {
-	return errors.Is(err, zkconn.ErrBadVersion) || errors.Is(err, zkconn.ErrNoNode) || errors.Is(err, zkconn.ErrNodeExists)
-}
-
-func (o Submitted) made() bool { return o.Manifest.Life != "" }
-
 // unmake deletes the manifest of a batch of which Redis has nothing.
 func (x *submission) unmake(ctx context.Context) error {
 	m := x.out.Manifest
-	err := x.join.s.Delete(ctx, znode.Batch(x.c.Root, x.out.Generation, x.c.ID), m.Version)
+	err := x.join.Session.Delete(ctx, x.ledger().batch(x.c.ID), m.Version)
 	switch {
 	case errors.Is(err, zkconn.ErrUnknown):
-		return settled(ctx, x.join.s, err)
+		return settled(ctx, x.join.Session, err)
 	case errors.Is(err, zkconn.ErrBadVersion):
 		return errAgain
 	case err == nil, errors.Is(err, zkconn.ErrNoNode):
@@ -422,19 +373,9 @@ func (x *submission) open(ctx context.Context) error {
 	if m.State == znode.BatchSubmitting {
 		next := m.BatchManifest
 		next.State = znode.BatchOpen
-		body, err := znode.Encode(next)
-		if err != nil {
+		if err := x.ledger().set(ctx, x.c.ID, m, next); err != nil {
 			return err
 		}
-		at := znode.Batch(x.c.Root, x.out.Generation, x.c.ID)
-		stat, err := x.join.s.Set(ctx, at, body, m.Version)
-		if errors.Is(err, zkconn.ErrUnknown) {
-			return settled(ctx, x.join.s, err)
-		}
-		if err != nil {
-			return x.refused(ctx, err, at)
-		}
-		m.BatchManifest, m.Version, m.Modified = next, stat.Version, stat.Mtime
 	}
 	err := x.call(ctx, func(ctx context.Context, st *store.Queue) error {
 		_, err := st.Set(ctx, x.c.ID, m.Life, int64(m.Version), m.Weight, string(m.State))
@@ -597,7 +538,7 @@ func (x *submission) unbegun(ctx context.Context, why error) error {
 
 // displace removes a batch of this name from Redis that has no manifest any more, or finds that it has one.
 func (x *submission) displace(ctx context.Context, life string) error {
-	m, err := manifest(ctx, x.join.s, x.c.Root, x.out.Generation, x.c.ID)
+	m, err := x.ledger().manifest(ctx, x.c.ID)
 	switch {
 	case err == nil && m.Life == life:
 		return errAgain
@@ -641,12 +582,21 @@ func (x *submission) append(ctx context.Context) error {
 
 // changed ends a batch that has other tasks than its manifest says.
 func (x *submission) changed(ctx context.Context) error {
-	s, m := x.join.s, x.out.Manifest
-	st := open(x.join.client, x.join.queue, x.out.Generation)
-	err := EndBatch(ctx, s, st, x.c.Root, x.out.Generation, x.c.ID, m, znode.EndCancelled, x.c.By)
+	err := x.cancel(ctx)
 	x.out.Manifest = Manifest{}
 	return errors.Join(ErrChanged, err)
 }
+
+// cancel ends the batch.
+func (x *submission) cancel(ctx context.Context) error {
+	return x.ledger().end(ctx, x.store(), x.c.ID, x.out.Manifest, znode.EndCancelled, x.c.By)
+}
+
+// ledger is that of the generation.
+func (x *submission) ledger() ledger { return ledger{x.join.Session, x.c.Root, x.out.Generation} }
+
+// store is the queue in Redis.
+func (x *submission) store() *store.Queue { return open(x.join.client, x.join.queue, x.out.Generation) }
 
 // writer appends tasks in chunks.
 type writer struct {
@@ -691,7 +641,7 @@ func (w *writer) send(ctx context.Context, chunk [][]byte) error {
 // call makes a call of Redis that can be repeated, until it is answered. It waits for room.
 func (x *submission) call(ctx context.Context, f func(ctx context.Context, st *store.Queue) error) error {
 	for {
-		err := f(ctx, open(x.join.client, x.join.queue, x.out.Generation))
+		err := f(ctx, x.store())
 		if err == nil {
 			x.fails = 0
 			return nil
@@ -730,7 +680,7 @@ func (x *submission) await(ctx context.Context, what string) error {
 
 // stillThere returns errAgain if the manifest is not the one that was read, or is cancelled.
 func (x *submission) stillThere(ctx context.Context) error {
-	m, err := manifest(ctx, x.join.s, x.c.Root, x.out.Generation, x.c.ID)
+	m, err := x.ledger().manifest(ctx, x.c.ID)
 	switch {
 	case errors.Is(err, ErrNoBatch):
 		return errAgain
@@ -752,19 +702,9 @@ func (x *submission) touch(ctx context.Context) error {
 	if m.State != znode.BatchSubmitting || time.Since(x.touched) < touchEvery {
 		return nil
 	}
-	body, err := znode.Encode(m.BatchManifest)
-	if err != nil {
+	if err := x.ledger().set(ctx, x.c.ID, m, m.BatchManifest); err != nil {
 		return err
 	}
-	stat, err := x.join.s.Set(ctx, znode.Batch(x.c.Root, x.out.Generation, x.c.ID), body, m.Version)
-	switch {
-	case errors.Is(err, zkconn.ErrUnknown):
-		return settled(ctx, x.join.s, err)
-	case errors.Is(err, zkconn.ErrBadVersion), errors.Is(err, zkconn.ErrNoNode):
-		return errAgain
-	case err != nil:
-		return err
-	}
-	m.Version, m.Modified, x.touched = stat.Version, stat.Mtime, time.Now()
+	x.touched = time.Now()
 	return nil
 }

@@ -59,7 +59,7 @@ func (f *fixture) inRedis(id string) store.Batch {
 // batch is a manifest.
 func (f *fixture) batch(id string) Manifest {
 	f.t.Helper()
-	m, err := manifest(f.t.Context(), f.s, f.queue.Root, f.generation(), id)
+	m, err := f.ledger().manifest(f.t.Context(), id)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -294,7 +294,7 @@ func TestEndLostReplies(t *testing.T) {
 	for _, name := range []string{"reply", "request", "dies"} {
 		got := f.submit(name, numbered(3))
 		end := func(st *store.Queue) error {
-			return EndBatch(t.Context(), dial(t, proxy.Addr()), st, f.queue.Root, f.generation(), name, got.Manifest,
+			return ledger{dial(t, proxy.Addr()), f.queue.Root, f.generation()}.end(t.Context(), st, name, got.Manifest,
 				znode.EndCancelled, "tester")
 		}
 		match := func(op int32, req []byte) bool { return op == zkserver.OpMulti && bytes.Contains(req, []byte(name)) }
@@ -334,7 +334,7 @@ func TestSubmitOfABatchThatEnds(t *testing.T) {
 	f.executeAll(f.join("e", queue.Executor), func(int64) (store.Outcome, []byte) { return store.Never, []byte("no") })
 	st := f.store()
 	end := &fault{late: true, then: func() {
-		err := EndBatch(t.Context(), f.s, st, f.queue.Root, f.generation(), "b", got.Manifest, znode.EndCollected, "tester")
+		err := f.ledger().end(t.Context(), st, "b", got.Manifest, znode.EndCollected, "tester")
 		if err != nil {
 			t.Error(err)
 		}

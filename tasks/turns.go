@@ -324,33 +324,25 @@ func (e *Executor) limited(level int) {
 
 // checkEmpty ends Take if no task of an open batch waits, was returned or is late, nor comes back from a dead process.
 func (e *Executor) checkEmpty() error {
-	const page = 100
-	held := false
-	for skip := 0; ; skip += page {
-		batches, err := e.p.store.Batches(e.p.ctx, skip, page)
+	held, waits := false, false
+	for b, err := range e.p.store.AllBatches(e.p.ctx) {
 		if err != nil {
 			return err
 		}
-		if slices.ContainsFunc(batches, func(b store.Batch) bool {
-			open := b.State == string(znode.BatchOpen)
-			held = held || open && b.Out > 0
-			return open && b.Waiting+b.Returned+b.Late > 0
-		}) {
+		open := b.State == string(znode.BatchOpen)
+		held = held || open && b.Out > 0
+		if waits = open && b.Waiting+b.Returned+b.Late > 0; waits {
 			break
 		}
-		if len(batches) < page {
-			if held && e.mayComeBack() {
-				break
-			}
-			e.mu.Lock()
-			defer e.mu.Unlock()
-			e.close(ErrDrained)
-			return nil
-		}
 	}
+	waits = waits || held && e.mayComeBack()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.pace.looked = true
+	if waits {
+		e.pace.looked = true
+	} else {
+		e.close(ErrDrained)
+	}
 	return nil
 }
 
@@ -358,7 +350,11 @@ func (e *Executor) checkEmpty() error {
 // nothing left to do. The seat of such a process stands until its session ends: that takes a session timeout, and up to
 // half as much again, since servers end sessions in steps.
 func (e *Executor) mayComeBack() bool {
-	if e.p.someGone() {
+	books, err := e.p.store.Books(e.p.ctx)
+	if err != nil {
+		return true
+	}
+	if gone, err := e.p.moreSeats(e.p.ctx, books); gone || err != nil {
 		return true
 	}
 	e.mu.Lock()

@@ -32,7 +32,7 @@ func TestFairByTime(t *testing.T) {
 			takes = long
 		}
 		begun := time.Now()
-		pause(takes)
+		takeTime(takes)
 		mu.Lock()
 		defer mu.Unlock()
 		served[t.Batch] += time.Since(begun) // what the executor will report, about
@@ -69,7 +69,7 @@ func TestSmallBesideLarge(t *testing.T) {
 		if t.Batch == "large" && come.Load() {
 			after.Add(1)
 		}
-		pause(time.Millisecond)
+		takeTime(time.Millisecond)
 		return square(ctx, t)
 	})
 	eventually(t, "work", func() bool { return f.inRedis("large").Done > 1000 })
@@ -93,7 +93,7 @@ func TestExecutorsComeAndGo(t *testing.T) {
 	f := newFixture(t)
 	f.submit("b", numbered(100_000))
 	work := func(ctx context.Context, t *Task) ([]byte, error) {
-		pause(5 * time.Millisecond)
+		takeTime(5 * time.Millisecond)
 		return square(ctx, t)
 	}
 	c := f.start(1, 2, work)

@@ -107,10 +107,7 @@ const connectedCheck = 100 * time.Millisecond
 func (w *watch) claim(ctx context.Context) (*store.Claimed, error) {
 	for ctx.Err() == nil {
 		if !w.p.Connected() {
-			select {
-			case <-time.After(connectedCheck):
-			case <-ctx.Done():
-			}
+			pause(ctx, connectedCheck, nil)
 			continue
 		}
 		var got *store.Claimed
@@ -176,7 +173,7 @@ func (w *watch) handle(ctx context.Context, got *store.Claimed) error {
 func (w *watch) look(ctx context.Context, got *store.Claimed) (m Manifest, current bool, err error) {
 	var damaged error
 	err = w.until(ctx, func(ctx context.Context) (err error) {
-		m, err = manifest(ctx, w.p.session, w.p.config.Root, w.p.Generation, got.Batch)
+		m, err = w.p.ledger.manifest(ctx, got.Batch)
 		var unanswered *zkconn.Error
 		switch {
 		case errors.Is(err, ErrNoBatch), err == nil && m.Life != got.Life: // nobody submits this life again
@@ -227,8 +224,7 @@ func (w *watch) call(ctx context.Context, b *Completed) error {
 
 // end ends a batch, in ZooKeeper and then in Redis.
 func (w *watch) end(ctx context.Context, got *store.Claimed, m Manifest, how znode.EndState) error {
-	p := w.p
-	return EndBatch(ctx, p.session, p.store, p.config.Root, p.Generation, got.Batch, m, how, p.Identity)
+	return w.p.ledger.end(ctx, w.p.store, got.Batch, m, how, w.p.Identity)
 }
 
 // until repeats what may be repeated, until it succeeds, Redis refuses for good, or the membership ends. At the end of
@@ -241,7 +237,7 @@ func (w *watch) until(ctx context.Context, f func(context.Context) error) error 
 		if err == nil || hopeless(err) {
 			return err
 		}
-		if err := w.p.Pause(ctx, err); err != nil {
+		if err := w.p.Pause(ctx, w.p.seat.Removed(err)); err != nil {
 			return err
 		}
 	}

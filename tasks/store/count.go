@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"strconv"
@@ -61,12 +62,7 @@ type Batch struct {
 
 // Books reads the books of the queue.
 func (q *Queue) Books(ctx context.Context) (Books, error) {
-	reply, err := q.call(ctx, "count", "queue")
-	if err != nil {
-		return Books{}, err
-	}
-	b, err := parseBooks(reply)
-	return b, q.failed("count", err)
+	return ask(ctx, q, "count", parseBooks, "queue")
 }
 
 // Full returns the bytes that Redis holds, if these are more than twice the queue's max_bytes: then nothing is executed
@@ -79,9 +75,8 @@ func (q *Queue) Full(ctx context.Context, maxBytes int64) (held int64, err error
 	return b.Bytes, nil
 }
 
-func parseBooks(reply any) (Books, error) {
-	var s shape
-	l := s.list(reply, 15, 15)
+func parseBooks(s *shape, v any) Books {
+	l := s.list(v, 15, 15)
 	n := func(i int) int64 { return s.count(l[i]) }
 	b := Books{
 		Now: s.at(l[0]), Virtual: s.float(l[1]), Bytes: s.number(l[2], -maxCount, maxCount), Mean: time.Duration(n(3)),
@@ -93,10 +88,7 @@ func parseBooks(reply any) (Books, error) {
 		b.Seats = append(b.Seats, parseSeat(s.text(hands[i], maxText), s.text(hands[i+1], maxText)))
 	}
 	slices.SortFunc(b.Seats, func(x, y Seat) int { return strings.Compare(x.Name, y.Name) })
-	if s.err != nil {
-		return Books{}, s.err
-	}
-	return b, nil
+	return b
 }
 
 // parseSeat reads what the key of all hands says of a seat. One that somebody has damaged keeps its name.
@@ -118,40 +110,44 @@ func (q *Queue) Batches(ctx context.Context, skip, n int) ([]Batch, error) {
 		return nil, q.failed("count", fmt.Errorf("%w: it has more than %d batches", ErrReply, maxListed))
 	}
 	n = min(n, MaxItems)
-	reply, err := q.call(ctx, "count", "batches", skip, n)
-	if err != nil {
-		return nil, err
-	}
-	all, err := parseBatches(reply, n)
-	return all, q.failed("count", err)
+	return ask(ctx, q, "count", func(s *shape, v any) []Batch { return each(s, v, n, s.books) }, "batches", skip, n)
 }
 
-func parseBatches(reply any, n int) (all []Batch, err error) {
-	var s shape
-	for _, v := range s.list(reply, 0, n) {
-		all = append(all, s.books(v))
+// batchPage is how many batches are read at once.
+const batchPage = 200
+
+// AllBatches reads the books of all batches, the oldest first, a page at a time. One that is removed meanwhile may hide
+// another one. An error ends the sequence.
+func (q *Queue) AllBatches(ctx context.Context) iter.Seq2[Batch, error] {
+	return func(yield func(Batch, error) bool) {
+		for skip := 0; ; skip += batchPage {
+			page, err := q.Batches(ctx, skip, batchPage)
+			if err != nil {
+				yield(Batch{}, err)
+				return
+			}
+			for _, b := range page {
+				if !yield(b, nil) {
+					return
+				}
+			}
+			if len(page) < batchPage {
+				return
+			}
+		}
 	}
-	if s.err != nil {
-		return nil, s.err
-	}
-	return all, nil
 }
 
-// AllBatches reads the books of all batches, by id.
-func (q *Queue) AllBatches(ctx context.Context) (map[string]Batch, error) {
+// ByID reads the books of all batches, by id.
+func (q *Queue) ByID(ctx context.Context) (map[string]Batch, error) {
 	all := map[string]Batch{}
-	for skip := 0; ; skip += MaxItems {
-		page, err := q.Batches(ctx, skip, MaxItems)
+	for b, err := range q.AllBatches(ctx) {
 		if err != nil {
 			return nil, err
 		}
-		for _, b := range page {
-			all[b.ID] = b
-		}
-		if len(page) < MaxItems {
-			return all, nil
-		}
+		all[b.ID] = b
 	}
+	return all, nil
 }
 
 // handsAtOnce is of how many seats the hands are read at once, so that the answers are within the limit.
@@ -170,7 +166,7 @@ func (q *Queue) Hands(ctx context.Context, seats []string) (map[string]map[strin
 		})
 		for i, seat := range some {
 			if err == nil {
-				all[seat], err = parseHand(asked[i].Val())
+				all[seat], err = take(asked[i].Val(), parseHand)
 			}
 		}
 		if err != nil {
@@ -181,27 +177,20 @@ func (q *Queue) Hands(ctx context.Context, seats []string) (map[string]map[strin
 }
 
 // parseHand counts tasks by their batches in a list of batch:index; other entries are of watchers, or notes.
-func parseHand(reply any) (map[string]int, error) {
-	var s shape
+func parseHand(s *shape, v any) map[string]int {
 	tasks := map[string]int{}
-	for _, v := range s.list(reply, 0, maxItems) {
+	for _, v := range s.list(v, 0, maxItems) {
 		field := s.text(v, maxText)
 		if at := strings.LastIndexByte(field, ':'); at >= 0 && field[at+1:] != "watch" {
 			tasks[field[:at]]++
 		}
 	}
-	return tasks, s.err
+	return tasks
 }
 
 // Batch reads the books of one batch.
 func (q *Queue) Batch(ctx context.Context, id string) (Batch, error) {
-	reply, err := q.call(ctx, "count", "batch", id)
-	if err != nil {
-		return Batch{}, err
-	}
-	var s shape
-	b := s.books(reply)
-	return b, q.failed("count", s.err)
+	return ask(ctx, q, "count", (*shape).books, "batch", id)
 }
 
 // books is what a script tells of a batch.
@@ -235,34 +224,26 @@ type Finished struct {
 // Results reads a page of a batch's results, in the order in which they came, without the first skip ones. An empty
 // page is the end.
 func (q *Queue) Results(ctx context.Context, batch string, skip int64) ([]Finished, error) {
-	reply, err := q.page(ctx, "results", batch, skip)
-	if err != nil {
-		return nil, err
+	return page(ctx, q, "results", batch, skip, parseResult)
+}
+
+func parseResult(s *shape, v any) Finished {
+	part := s.parts(v, 4)
+	return Finished{
+		s.count(part[0]), int(s.count(part[1])), time.Duration(s.number(part[2], 0, math.MaxInt64)), []byte(part[3]),
 	}
-	page, err := parseResults(reply)
-	return page, q.failed("count", err)
 }
 
 // page reads a page of what a batch has.
-func (q *Queue) page(ctx context.Context, what, batch string, skip int64) (any, error) {
+func page[T any](
+	ctx context.Context, q *Queue, what, batch string, skip int64, parse func(*shape, any) T,
+) ([]T, error) {
 	if skip > queue.MaxTasks { // or else a reader of all would never end
 		return nil, q.failed("count", fmt.Errorf("%w: batch %s has more %s than tasks", ErrReply, batch, what))
 	}
-	return q.call(ctx, "count", what, batch, skip)
-}
-
-func parseResults(reply any) (page []Finished, err error) {
-	var s shape
-	for _, v := range s.list(reply, 0, MaxItems) {
-		part := s.parts(v, 4)
-		page = append(page, Finished{
-			s.count(part[0]), int(s.count(part[1])), time.Duration(s.number(part[2], 0, math.MaxInt64)), []byte(part[3]),
-		})
-	}
-	if s.err != nil {
-		return nil, s.err
-	}
-	return page, nil
+	return ask(ctx, q, "count", func(s *shape, v any) []T {
+		return each(s, v, MaxItems, func(v any) T { return parse(s, v) })
+	}, what, batch, skip)
 }
 
 // parts are those of a text with colons between them; what is missing is empty. The last one may have colons.
@@ -286,27 +267,15 @@ type DeadTask struct {
 
 // DeadTasks reads a page of a batch's dead tasks, oldest first, without the first skip ones. An empty page is the end.
 func (q *Queue) DeadTasks(ctx context.Context, batch string, skip int64) ([]DeadTask, error) {
-	reply, err := q.page(ctx, "dead", batch, skip)
-	if err != nil {
-		return nil, err
-	}
-	page, err := parseDead(reply)
-	return page, q.failed("count", err)
+	return page(ctx, q, "dead", batch, skip, parseDead)
 }
 
-func parseDead(reply any) (page []DeadTask, err error) {
-	var s shape
-	for _, v := range s.list(reply, 0, MaxItems) {
-		part := s.parts(v, 6)
-		n := s.number(part[4], 0, int64(min(len(part[5]), maxText)))
-		page = append(page, DeadTask{
-			s.count(part[0]), int(s.count(part[1])), int(s.count(part[2])), s.at(part[3]), part[5][:n], []byte(part[5][n:]),
-		})
+func parseDead(s *shape, v any) DeadTask {
+	part := s.parts(v, 6)
+	n := s.number(part[4], 0, int64(min(len(part[5]), maxText)))
+	return DeadTask{
+		s.count(part[0]), int(s.count(part[1])), int(s.count(part[2])), s.at(part[3]), part[5][:n], []byte(part[5][n:]),
 	}
-	if s.err != nil {
-		return nil, s.err
-	}
-	return page, nil
 }
 
 // DeadBatches lists up to n batches whose first dead task died before a time of Redis, also removed ones. n is at most
@@ -317,12 +286,8 @@ func (q *Queue) DeadBatches(ctx context.Context, before time.Time, n int) ([]str
 	if err != nil {
 		return nil, q.failed("dead", err)
 	}
-	var s shape
-	var ids []string
-	for _, v := range s.list(reply, 0, n) {
-		ids = append(ids, s.batch(v))
-	}
-	return ids, q.failed("dead", s.err)
+	ids, err := take(reply, func(s *shape, v any) []string { return each(s, v, n, s.batch) })
+	return ids, q.failed("dead", err)
 }
 
 // MaxDeadBatches is how many batches with dead tasks are listed at once.
@@ -339,6 +304,23 @@ const (
 
 // shape takes a reply apart. Its err is ErrReply and says what did not fit first; that is zero, and so is what follows.
 type shape struct{ err error }
+
+// take takes a reply apart. It is the zero T if something does not fit.
+func take[T any](reply any, parse func(*shape, any) T) (out T, err error) {
+	var s shape
+	if v := parse(&s, reply); s.err == nil {
+		out = v
+	}
+	return out, s.err
+}
+
+// each takes apart a list of at most so many items.
+func each[T any](s *shape, v any, most int, item func(any) T) (all []T) {
+	for _, v := range s.list(v, 0, most) {
+		all = append(all, item(v))
+	}
+	return all
+}
 
 func (s *shape) wrong(format string, args ...any) {
 	if s.err == nil {

@@ -118,7 +118,7 @@ func calls() map[string]func(ctx context.Context, q *Queue) error {
 		},
 		"books":   func(ctx context.Context, q *Queue) error { _, err := q.Books(ctx); return err },
 		"batch":   func(ctx context.Context, q *Queue) error { _, err := q.Batch(ctx, "b"); return err },
-		"batches": func(ctx context.Context, q *Queue) error { _, err := q.AllBatches(ctx); return err },
+		"batches": func(ctx context.Context, q *Queue) error { _, err := q.ByID(ctx); return err },
 		"results": func(ctx context.Context, q *Queue) error { _, err := q.Results(ctx, "b", 0); return err },
 		"dead":    func(ctx context.Context, q *Queue) error { _, err := q.DeadTasks(ctx, "b", 0); return err },
 		"hands":   func(ctx context.Context, q *Queue) error { _, err := q.Hands(ctx, []string{"s", "t"}); return err },

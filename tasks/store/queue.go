@@ -86,15 +86,26 @@ func (q *Queue) failed(call string, err error) error {
 	return fmt.Errorf("redis: %s: %w", call, err)
 }
 
-// count runs a script whose answer is a number.
-func (q *Queue) count(ctx context.Context, script string, args ...any) (int64, error) {
+// ask runs a script, and takes its answer apart.
+func ask[T any](ctx context.Context, q *Queue, script string, parse func(*shape, any) T, args ...any) (T, error) {
 	reply, err := q.call(ctx, script, args...)
 	if err != nil {
-		return 0, err
+		var none T
+		return none, err
 	}
-	var s shape
-	n := s.count(reply)
-	return n, q.failed(script, s.err)
+	out, err := take(reply, parse)
+	return out, q.failed(script, err)
+}
+
+// count runs a script whose answer is a number.
+func (q *Queue) count(ctx context.Context, script string, args ...any) (int64, error) {
+	return ask(ctx, q, script, (*shape).count, args...)
+}
+
+// did runs a script that says whether it has done something.
+func (q *Queue) did(ctx context.Context, script string, args ...any) (bool, error) {
+	n, err := q.count(ctx, script, args...)
+	return n == 1, err
 }
 
 // Role is what a seat does: it executes or it watches.
@@ -129,17 +140,19 @@ func (q *Queue) Evict(ctx context.Context, how End, seats ...string) (more bool,
 	for _, s := range seats {
 		args = append(args, s)
 	}
-	reply, err := q.call(ctx, "evict", args...)
-	if err != nil {
-		return false, nil, err
+	type evicted struct {
+		more    bool
+		damaged []string
 	}
-	var shaped shape
-	l := shaped.list(reply, 1, 1+len(seats))
-	more = shaped.number(l[0], 0, 1) == 1
-	for _, name := range l[1:] {
-		damaged = append(damaged, shaped.text(name, maxText))
-	}
-	return more && shaped.err == nil, damaged, q.failed("evict", shaped.err)
+	e, err := ask(ctx, q, "evict", func(s *shape, v any) evicted {
+		l := s.list(v, 1, 1+len(seats))
+		e := evicted{more: s.number(l[0], 0, 1) == 1}
+		for _, name := range l[1:] {
+			e.damaged = append(e.damaged, s.text(name, maxText))
+		}
+		return e
+	}, args...)
+	return e.more, e.damaged, err
 }
 
 // NewBatch is what Begin tells of a batch.
@@ -155,8 +168,7 @@ type NewBatch struct {
 // Begin puts a batch among the queue's batches. ErrFull: the queue holds something, and with the batch would hold more
 // than maxBytes. A repeat changes nothing.
 func (q *Queue) Begin(ctx context.Context, b NewBatch, maxBytes int64) (begun bool, err error) {
-	n, err := q.count(ctx, "begin", b.ID, q.id, b.Life, b.Weight, b.Attempts, b.Results, b.Bytes, maxBytes)
-	return n == 1, err
+	return q.did(ctx, "begin", b.ID, q.id, b.Life, b.Weight, b.Attempts, b.Results, b.Bytes, maxBytes)
 }
 
 // Append adds tasks to a batch that is being submitted, at an offset, and returns the batch's length. It changes
@@ -172,15 +184,13 @@ func (q *Queue) Append(ctx context.Context, batch, life string, at int64, tasks 
 
 // Open makes a batch runnable that has exactly count tasks. It returns false if it was open.
 func (q *Queue) Open(ctx context.Context, batch, life string, count int64) (opened bool, err error) {
-	n, err := q.count(ctx, "open", batch, life, count)
-	return n == 1, err
+	return q.did(ctx, "open", batch, life, count)
 }
 
 // Set changes the weight and state (open, paused, cancelled) of a batch, unless a version at least as new was set. The
 // version is that of the manifest.
 func (q *Queue) Set(ctx context.Context, batch, life string, version int64, weight int, state string) (bool, error) {
-	n, err := q.count(ctx, "set", batch, life, version, weight, state)
-	return n == 1, err
+	return q.did(ctx, "set", batch, life, version, weight, state)
 }
 
 // Retry makes up to n dead tasks of a batch wait again, with all their attempts, that died before a time of Redis. It
@@ -203,8 +213,7 @@ func (q *Queue) Drop(ctx context.Context, batch string, n int, before time.Time)
 // Remove unlinks a batch in any state, except its dead tasks. life is "" for a batch that is broken. It returns false
 // if there was no such batch.
 func (q *Queue) Remove(ctx context.Context, batch, life string) (bool, error) {
-	n, err := q.count(ctx, "remove", batch, life)
-	return n == 1, err
+	return q.did(ctx, "remove", batch, life)
 }
 
 func flag(on bool) int {
@@ -368,39 +377,29 @@ func (q *Queue) Turn(ctx context.Context, seat string, seq int64, t Turn) (Turne
 	for _, r := range t.Results {
 		args = append(args, r.field(), r.meta(), r.Data)
 	}
-	reply, err := q.call(ctx, "turn", args...)
-	if err != nil {
-		return Turned{}, err
-	}
-	out, err := parseTurn(reply, len(t.Results))
-	return out, q.failed("turn", err)
+	return ask(ctx, q, "turn", func(s *shape, v any) Turned { return parseTurn(s, v, len(t.Results)) }, args...)
 }
 
 // parseTurn takes apart the answer to a turn with so many results.
-func parseTurn(reply any, results int) (Turned, error) {
-	var s shape
-	l := s.list(reply, 4, 4)
+func parseTurn(s *shape, v any, results int) Turned {
+	l := s.list(v, 4, 4)
 	out := Turned{Due: s.wait(l[0]), Level: int(s.number(l[3], 0, 3))}
 	if out.Level == 3 {
 		out.Level, out.Alone = 0, true
 	}
-	for _, v := range s.list(l[1], 0, results) {
+	out.Refused = each(s, l[1], results, func(v any) Refused {
 		r := s.list(v, 2, 2)
-		out.Refused = append(out.Refused, Refused{int(s.number(r[0], 0, int64(results)-1)), s.text(r[1], maxText)})
-	}
-	for _, v := range s.list(l[2], 0, MaxItems) {
+		return Refused{int(s.number(r[0], 0, int64(results)-1)), s.text(r[1], maxText)}
+	})
+	out.Granted = each(s, l[2], MaxItems, func(v any) Grant {
 		g := s.list(v, 4, 4)
-		payloads := s.list(g[3], 1, MaxItems)
-		grant := Grant{s.batch(g[0]), s.count(g[1]), int(s.number(g[2], 1, maxCount)), make([][]byte, len(payloads))}
-		for i, p := range payloads {
-			grant.Payloads[i] = []byte(s.text(p, maxBulk))
+		grant := Grant{Batch: s.batch(g[0]), Index: s.count(g[1]), Attempt: int(s.number(g[2], 1, maxCount))}
+		for _, p := range s.list(g[3], 1, MaxItems) {
+			grant.Payloads = append(grant.Payloads, []byte(s.text(p, maxBulk)))
 		}
-		out.Granted = append(out.Granted, grant)
-	}
-	if s.err != nil {
-		return Turned{}, s.err
-	}
-	return out, nil
+		return grant
+	})
+	return out
 }
 
 // Held is something a seat believes to hold: a task at an attempt, or with Claim a batch.
@@ -430,30 +429,28 @@ func (q *Queue) Sync(ctx context.Context, seat string, seq int64, keep []Held) (
 		}
 		args = append(args, h.field(), attempt)
 	}
-	reply, err := q.call(ctx, "sync", args...)
-	if err != nil {
-		return nil, false, err
-	}
-	has, more, err := parseSync(reply)
-	if err != nil {
-		return nil, false, q.failed("sync", err)
-	}
+	has, err := ask(ctx, q, "sync", parseSync, args...)
 	for _, h := range keep {
-		if has[h.field()] {
+		if has.fields[h.field()] {
 			kept = append(kept, h)
 		}
 	}
-	return kept, more, nil
+	return kept, has.more, err
 }
 
-func parseSync(reply any) (has map[string]bool, more bool, err error) {
-	var s shape
-	l := s.list(reply, 1, maxItems)
-	has, more = map[string]bool{}, s.number(l[0], 0, 1) == 1
+// synced is the answer to a sync: what the seat has of what it asked for.
+type synced struct {
+	fields map[string]bool
+	more   bool
+}
+
+func parseSync(s *shape, v any) synced {
+	l := s.list(v, 1, maxItems)
+	has := synced{map[string]bool{}, s.number(l[0], 0, 1) == 1}
 	for _, v := range l[1:] {
-		has[s.text(v, maxText)] = true
+		has.fields[s.text(v, maxText)] = true
 	}
-	return has, more, s.err
+	return has
 }
 
 // Claimed is a complete batch that a watcher has.
@@ -466,26 +463,24 @@ type Claimed struct {
 // Claim gives a complete batch to a watcher: nil if there is none. next is until another one may be claimed; negative:
 // there is none. seq is as for Turn.
 func (q *Queue) Claim(ctx context.Context, seat string, seq int64) (got *Claimed, next time.Duration, err error) {
-	reply, err := q.call(ctx, "claim", seat, seq)
-	if err != nil {
-		return nil, 0, err
-	}
-	got, next, err = parseClaim(reply)
-	return got, next, q.failed("claim", err)
+	c, err := ask(ctx, q, "claim", parseClaim, seat, seq)
+	return c.got, c.next, err
 }
 
-func parseClaim(reply any) (got *Claimed, next time.Duration, err error) {
-	var s shape
-	l := s.list(reply, 1, 6)
-	next = s.wait(l[0])
+// claim is the answer to a claim.
+type claim struct {
+	got  *Claimed
+	next time.Duration
+}
+
+func parseClaim(s *shape, v any) claim {
+	l := s.list(v, 1, 6)
+	c := claim{next: s.wait(l[0])}
 	if len(l) > 1 {
-		l = s.list(reply, 6, 6)
-		got = &Claimed{s.batch(l[1]), s.text(l[2], maxText), s.count(l[3]), s.count(l[4]), int(s.count(l[5]))}
+		l = s.list(v, 6, 6)
+		c.got = &Claimed{s.batch(l[1]), s.text(l[2], maxText), s.count(l[3]), s.count(l[4]), int(s.count(l[5]))}
 	}
-	if s.err != nil {
-		return nil, 0, s.err
-	}
-	return got, next, nil
+	return c
 }
 
 // Unclaim gives a claimed batch back. With a reason a try is charged, and the batch may be claimed again after the
@@ -493,6 +488,5 @@ func parseClaim(reply any) (got *Claimed, next time.Duration, err error) {
 func (q *Queue) Unclaim(
 	ctx context.Context, seat string, seq int64, batch, reason string, backoff time.Duration,
 ) (bool, error) {
-	n, err := q.count(ctx, "unclaim", seat, seq, batch, flag(reason != ""), backoff.Milliseconds(), reason)
-	return n == 1, err
+	return q.did(ctx, "unclaim", seat, seq, batch, flag(reason != ""), backoff.Milliseconds(), reason)
 }

@@ -46,7 +46,7 @@ func FuzzParsers(f *testing.F) {
 	f.Add([]byte{2<<3 | 5, 12<<3 | 2, 13<<3 | 2})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		v, _ := tree(b, 0)
-		turned, err := parseTurn(v, 3)
+		turned, err := take(v, func(s *shape, v any) Turned { return parseTurn(s, v, 3) })
 		check := func(v any, err error) {
 			t.Helper()
 			if err != nil {
@@ -70,29 +70,36 @@ func FuzzParsers(f *testing.F) {
 				t.Fatalf("%+v", g)
 			}
 		}
-		got, _, err := parseClaim(v)
-		check(got, err)
-		has, _, err := parseSync(v)
-		check(has, err)
-		books, err := parseBooks(v)
+		got, err := take(v, parseClaim)
+		check(got.got, err)
+		has, err := take(v, parseSync)
+		check(has.fields, err)
+		books, err := take(v, parseBooks)
 		check(books, err)
 		for _, s := range books.Seats {
 			if s.Slots < 0 || s.Seq < 0 {
 				t.Fatalf("%+v", s)
 			}
 		}
-		batches, err := parseBatches(v, MaxItems)
+		batches, err := take(v, listOf((*shape).books))
 		check(batches, err)
 		for _, b := range batches {
 			if b.Tasks < 0 || b.Done < 0 || b.Dead < 0 || b.Out < 0 {
 				t.Fatalf("%+v", b)
 			}
 		}
-		hand, err := parseHand(v)
+		hand, err := take(v, parseHand)
 		check(hand, err)
-		results, err := parseResults(v)
+		results, err := take(v, listOf(parseResult))
 		check(results, err)
-		dead, err := parseDead(v)
+		dead, err := take(v, listOf(parseDead))
 		check(dead, err)
 	})
+}
+
+// listOf is the parser of a page.
+func listOf[T any](parse func(*shape, any) T) func(*shape, any) []T {
+	return func(s *shape, v any) []T {
+		return each(s, v, MaxItems, func(v any) T { return parse(s, v) })
+	}
 }

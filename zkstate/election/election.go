@@ -137,7 +137,7 @@ func (p *Place) Await(
 		case at < 0:
 			return nil, p.removed()
 		case at == 0:
-			return p.hold(ctx)
+			return p.hold(), nil
 		}
 		if queue[0] != leader {
 			leader = queue[0]
@@ -165,39 +165,23 @@ func (p *Place) Await(
 }
 
 // hold returns a context that ends with the place. Leave waits for the goroutine that watches the place.
-func (p *Place) hold(ctx context.Context) (context.Context, error) {
-	changed, err := p.check(ctx)
-	if err != nil {
-		return nil, err
-	}
+func (p *Place) hold() context.Context {
 	held, end := context.WithCancelCause(p.session.Context())
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		for err == nil {
-			select {
-			case <-changed:
-				changed, err = p.check(held)
-			case <-held.Done():
-				return
+		end(p.session.Follow(held, p.path(), func(_ []byte, stat zkconn.Stat, there bool) error {
+			if !p.isOwn(stat, there) {
+				return p.removed()
 			}
-		}
-		end(err)
+			return nil
+		}))
 	}()
 	p.stopWatching = func() {
 		end(context.Canceled)
 		<-watched
 	}
-	return held, nil
-}
-
-// check fails if the place is gone. changed is closed when the place must be checked again.
-func (p *Place) check(ctx context.Context) (changed <-chan struct{}, err error) {
-	stat, exists, changed, err := p.session.ExistsW(ctx, p.path())
-	if err == nil && !p.isOwn(stat, exists) {
-		err = p.removed()
-	}
-	return changed, err
+	return held
 }
 
 // isOwn reports whether this session owns the znode. A znode of the same name in a new folder has another owner.
