@@ -120,23 +120,34 @@ func (k *keeper) read(ctx context.Context, l *link, x *index, t *tracking) (*tra
 	if err := x.update(ctx); err != nil {
 		return t, err
 	}
-	if err := t.Update(ctx, x.roots); err != nil {
+	show := func(t *tracking) (plan.State, error) {
+		state, err := t.Read(ctx, x.roots)
+		if err == nil {
+			l.state.put(state)
+			k.board.put(k.newBoard(t, x, state))
+		}
+		return state, err
+	}
+	state, err := show(t)
+	if err != nil || counts(state) == t.counting {
 		return t, err
 	}
-	show := func() plan.State {
-		state := t.State()
-		l.state.put(state)
-		k.board.put(k.newBoard(t, x, state))
-		return state
-	}
-	next, err := k.recount(ctx, l, t, x.roots, show())
-	if err != nil || next == t {
+	next := k.newTracking(l, !t.counting) // what was read stays read
+	if _, err := show(next); err != nil {
+		next.Close()
 		return t, err
 	}
 	t.Close()
-	t = next
-	show() // it may be newer
-	return t, nil
+	return next, nil
+}
+
+// counts reports whether restarts have to be counted.
+func counts(state plan.State) bool {
+	members := 0
+	for _, o := range state.Found {
+		members += status.Members([]report.JobStatus{{Observed: o}})
+	}
+	return members <= status.MaxCounted
 }
 
 // readPause is how long to wait after a reading that took so long: it leaves half of the time to others.
@@ -221,25 +232,6 @@ func (t *tracking) count(ctx context.Context, r *zkstate.Reader, path string, o 
 	defer t.mu.Unlock()
 	t.counted[path] = countedJob{*o, j}
 	return nil
-}
-
-// recount returns t, or another tracking if restarts have to be counted now, or no longer. What was read stays read.
-func (k *keeper) recount(
-	ctx context.Context, l *link, t *tracking, roots []string, state plan.State,
-) (*tracking, error) {
-	members := 0
-	for _, o := range state.Found {
-		members += status.Members([]report.JobStatus{{Observed: o}})
-	}
-	if counting := members <= status.MaxCounted; counting != t.counting {
-		next := k.newTracking(l, counting)
-		if err := next.Update(ctx, roots); err != nil {
-			next.Close()
-			return nil, err
-		}
-		return next, nil
-	}
-	return t, nil
 }
 
 // newBoard is the board of what was read.

@@ -54,6 +54,8 @@ type Reader struct {
 	source Source
 	home   string
 	kinds  []Kind
+	// known observes a resource of a listing; nil: observe does.
+	known func(ctx context.Context, path string, f found) (*resource.Observed, error)
 }
 
 // NewReader returns a Reader for resources of these kinds. home is the znode below which the ensemble's id and the
@@ -212,9 +214,13 @@ func (r *Reader) folder(p string, roots []string) bool {
 
 // observeAll observes everything in todo and puts it into all, except what is missing.
 func (r *Reader) observeAll(ctx context.Context, todo map[string]found, all map[string]resource.Observed) error {
+	observe := r.observe
+	if r.known != nil {
+		observe = r.known
+	}
 	paths := slices.Collect(maps.Keys(todo))
 	found, err := ForEach(ctx, paths, func(ctx context.Context, p string) (*resource.Observed, error) {
-		return r.observe(ctx, p, todo[p])
+		return observe(ctx, p, todo[p])
 	})
 	for i, o := range found {
 		if o != nil {

@@ -2,8 +2,10 @@ package zkstate
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"muster/plan"
 	"muster/resource"
@@ -18,61 +20,37 @@ type TrackerConfig struct {
 	More func(ctx context.Context, r *Reader, path string, o *resource.Observed) error
 }
 
-// Tracker keeps the State of some roots current. Its first Update reads everything, and each later one only what has
-// changed. There is a Look for each resource and a few for each root. It ends with the session of its Mirror. State and
-// Changed may be called at any time, Update and Close by one caller.
+// Tracker reads the State of some roots through a Mirror, each time only what has changed. There is a Look for each
+// resource and one for all else. It ends with the session of its Mirror. Changed may be called at any time, Read and
+// Close by one caller.
 type Tracker struct {
 	mirror *Mirror
 	cfg    TrackerConfig
 
-	// Used by Update.
-	ensemble *Look
-	roots    map[string]*trackedRoot
-	searched []string // the roots of the last Update, sorted
-	tracked  map[string]*tracked
-	changed  map[string]bool // paths, since the State was published
-	id       string          // of the ensemble
+	roots []string // of the last Read, sorted
+	state plan.State
+	all   *tracked // what is no resource's own; nil before the first Read
+	reads int
 
-	mu    sync.Mutex
-	found map[string]*resource.Observed // by path
-	state plan.State                    // its Found is nil while nobody has asked for it since a change
-	dirty map[trackedPart]bool          // what is to be read again
-	told  chan struct{}                 // closed when something is dirty
+	mu      sync.Mutex
+	tracked map[string]*tracked // by path
+	told    chan struct{}       // closed when something has changed
 }
 
-// trackedPart is something that has a Look.
-type trackedPart struct {
-	what trackedKind
-	path string // of a root, or of a resource
-}
-
-type trackedKind int
-
-const (
-	theEnsemble trackedKind = iota
-	aListing                // of a root
-	theLost                 // what is lost in a root
-	aResource
-)
-
-// trackedRoot is what is known of a root.
-type trackedRoot struct {
-	look, lostLook *Look
-	listing        listing
-	unlisted       bool
-	// differs is what findLost has found otherwise than the resources of the listing say, by path; nil: it is missing.
-	differs map[string]*resource.Observed
-}
-
-// tracked is what is known of a resource of a listing.
+// tracked is something that was read through a Look.
 type tracked struct {
-	look *Look
-	o    *resource.Observed // nil: missing
+	look    *Look
+	changed atomic.Bool
+
+	// Of a resource.
+	found found
+	o     *resource.Observed // nil: missing
+	read  int                // the last Read of all that has found it
 }
 
 // generation is that of the Record; empty if there is none, or if it is not its own.
 func (t *tracked) generation() string {
-	if t == nil || !hasOwn(t.o) {
+	if !hasOwn(t.o) {
 		return ""
 	}
 	return t.o.Record.Generation
@@ -80,106 +58,160 @@ func (t *tracked) generation() string {
 
 // NewTracker returns a Tracker that has read nothing yet.
 func NewTracker(m *Mirror, c TrackerConfig) *Tracker {
-	t := &Tracker{
-		mirror: m, cfg: c, roots: map[string]*trackedRoot{}, tracked: map[string]*tracked{}, changed: map[string]bool{},
-		found: map[string]*resource.Observed{}, dirty: map[trackedPart]bool{}, told: make(chan struct{}),
-	}
-	t.mark(trackedPart{what: theEnsemble})
-	return t
+	told := make(chan struct{})
+	close(told)
+	return &Tracker{mirror: m, cfg: c, tracked: map[string]*tracked{}, told: told}
 }
 
-// State is what the last Update found: as Reader.Read would have. Found must not be changed.
-func (t *Tracker) State() plan.State {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.state.Found == nil {
-		t.state.Found = make(map[string]resource.Observed, len(t.found))
-		for path, o := range t.found {
-			t.state.Found[path] = *o
-		}
-	}
-	return t.state
-}
-
-// Changed returns a channel that is closed when there is something to Update, or the session has ended.
+// Changed returns a channel that is closed when there is something to Read, or the session has ended.
 func (t *Tracker) Changed() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.told
 }
 
-// Close forgets all Looks. The State stays.
-func (t *Tracker) Close() {
-	for path := range t.tracked {
-		t.closeResource(path)
-	}
-	for root := range t.roots {
-		t.closeRoot(root)
-	}
-	if t.ensemble != nil {
-		t.ensemble.Close()
-	}
-}
-
-// mark notes that something is to be read again. It is called by the Mirror.
-func (t *Tracker) mark(p trackedPart) {
+// tell closes what Changed has returned. It is called by the Mirror.
+func (t *Tracker) tell() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.dirty) == 0 {
-		close(t.told)
-	}
-	t.dirty[p] = true
-}
-
-// take returns what is to be read again, and begins to note what changes from now on.
-func (t *Tracker) take() map[trackedPart]bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	dirty := t.dirty
-	t.dirty = map[trackedPart]bool{}
 	select {
 	case <-t.told:
-		t.told = make(chan struct{})
 	default:
+		close(t.told)
 	}
-	return dirty
 }
 
-// look returns a reader through a new Look for p.
-func (t *Tracker) look(p trackedPart) (*Look, *Reader) {
-	l := t.mirror.look(func() { t.mark(p) })
-	return l, NewReader(l, t.cfg.Home, t.cfg.Kinds...)
+// Close forgets all Looks.
+func (t *Tracker) Close() {
+	for _, one := range t.tracked {
+		one.look.Close()
+	}
+	if t.all != nil {
+		t.all.look.Close()
+	}
 }
 
-// Update reads what has changed below roots since the last Update, which may have been for other roots. After an error
-// the State is as before, and the next Update reads what is left: wait a moment before that.
-func (t *Tracker) Update(ctx context.Context, roots []string) error {
-	u := update{t, t.take(), slices.Compact(slices.Sorted(slices.Values(roots)))}
-	for _, step := range []func(context.Context) error{u.readEnsemble, u.listRoots, u.observe, u.findLost} {
-		if err := step(ctx); err != nil {
-			for p := range u.dirty {
-				t.mark(p)
-			}
-			return err
+// Read returns what Reader.Read would. It reads what has changed since the last Read, which may have been of other
+// roots. After an error the next Read reads what is left: wait a moment before that. Found must not be changed.
+func (t *Tracker) Read(ctx context.Context, roots []string) (plan.State, error) {
+	t.mu.Lock()
+	t.told = make(chan struct{})
+	t.mu.Unlock()
+	roots = slices.Compact(slices.Sorted(slices.Values(roots)))
+	known := t.all != nil && !t.all.changed.Load() && slices.Equal(roots, t.roots)
+	if known {
+		var err error
+		if known, err = t.readChanged(ctx); err != nil {
+			t.tell()
+			return plan.State{}, err
 		}
 	}
-	u.publish()
+	if !known {
+		if err := t.readAll(ctx, roots); err != nil {
+			t.tell()
+			return plan.State{}, err
+		}
+	}
+	return t.state, nil
+}
+
+// readChanged reads the resources that have changed. all is false if something else has to be read again too: if a
+// generation has come or gone, others may be lost or found.
+func (t *Tracker) readChanged(ctx context.Context) (all bool, err error) {
+	before := map[string]*tracked{}
+	for path, one := range t.tracked {
+		if one.changed.Load() {
+			before[path] = one
+		}
+	}
+	paths := slices.Collect(maps.Keys(before))
+	now, err := ForEach(ctx, paths, func(ctx context.Context, path string) (*resource.Observed, error) {
+		return t.observe(ctx, path, before[path].found)
+	})
+	if err != nil || len(paths) == 0 {
+		return true, err
+	}
+	t.state.Found = maps.Clone(t.state.Found)
+	for i, path := range paths {
+		if g := before[path].generation(); g == "" || g != t.tracked[path].generation() {
+			t.all.changed.Store(true)
+			return false, nil
+		}
+		t.state.Found[path] = *now[i]
+	}
+	return true, nil
+}
+
+// readAll reads everything but the resources that have not changed.
+func (t *Tracker) readAll(ctx context.Context, roots []string) error {
+	t.reads++
+	all, r := t.look()
+	r.known = t.observe
+	state, err := r.Read(ctx, roots)
+	for path, o := range state.Found {
+		if one := t.tracked[path]; err == nil && (one == nil || one.o == nil || !one.o.Equal(o)) { // it is lost
+			err = t.more(ctx, r, path, &o)
+			state.Found[path] = o
+		}
+	}
+	if err != nil {
+		all.look.Close()
+		return err
+	}
+	maps.DeleteFunc(t.tracked, func(_ string, one *tracked) bool {
+		if one.read != t.reads {
+			one.look.Close()
+		}
+		return one.read != t.reads
+	})
+	if t.all != nil {
+		t.all.look.Close()
+	}
+	t.all, t.roots, t.state = all, roots, state
 	return nil
 }
 
-func (t *Tracker) closeResource(path string) {
-	if one := t.tracked[path]; one != nil {
-		one.look.Close()
-	}
-	delete(t.tracked, path)
+// look returns a reader through a new Look.
+func (t *Tracker) look() (*tracked, *Reader) {
+	one := &tracked{}
+	one.look = t.mirror.look(func() {
+		one.changed.Store(true)
+		t.tell()
+	})
+	return one, NewReader(one.look, t.cfg.Home, t.cfg.Kinds...)
 }
 
-func (t *Tracker) closeRoot(root string) {
-	r := t.roots[root]
-	for _, l := range []*Look{r.look, r.lostLook} {
-		if l != nil {
-			l.Close()
-		}
+// observe returns what is known of a resource, or reads it.
+func (t *Tracker) observe(ctx context.Context, path string, f found) (*resource.Observed, error) {
+	t.mu.Lock()
+	was := t.tracked[path]
+	t.mu.Unlock()
+	if was != nil && !was.changed.Load() && was.found.kind == f.kind && slices.Equal(was.found.companions, f.companions) {
+		was.read = t.reads
+		return was.o, nil
 	}
-	delete(t.roots, root)
+	one, r := t.look()
+	o, err := r.observe(ctx, path, f)
+	if err == nil && o != nil {
+		err = t.more(ctx, r, path, o)
+	}
+	if err != nil {
+		one.look.Close()
+		return nil, err
+	}
+	one.found, one.o, one.read = f, o, t.reads
+	t.mu.Lock()
+	t.tracked[path] = one
+	t.mu.Unlock()
+	if was != nil {
+		was.look.Close()
+	}
+	return o, nil
+}
+
+func (t *Tracker) more(ctx context.Context, r *Reader, path string, o *resource.Observed) error {
+	if t.cfg.More == nil {
+		return nil
+	}
+	return t.cfg.More(ctx, r, path, o)
 }

@@ -54,10 +54,11 @@ func (w *follower) agrees(what string) {
 	}
 	for {
 		changed := w.tracker.Changed()
-		if err := w.tracker.Update(ctx, w.roots); err != nil {
+		state, err := w.tracker.Read(ctx, w.roots)
+		if err != nil {
 			w.f.t.Fatalf("%s: %v", what, err)
 		}
-		difference := cmp.Diff(want, w.tracker.State())
+		difference := cmp.Diff(want, state)
 		if difference == "" {
 			return
 		}
@@ -147,7 +148,7 @@ func (h *hand) declare(root string) {
 	if err != nil {
 		h.f.t.Fatal(err)
 	}
-	for _, r := range plan.Diff(plan.Want{Stack: "tests", Declared: want}, state).Rows {
+	for _, r := range plan.Diff(plan.Want{Stack: "tests", Home: h.f.root + "/home", Declared: want}, state).Rows {
 		if r.Action().Changes() {
 			_ = h.f.store.Commit(ctx, r)
 		}
@@ -258,7 +259,7 @@ func (f *fixture) bursts(seed uint64, s *zkconn.Session, between func(burst int)
 		for i := range n {
 			if done = append(done, h.act()); i == n/2 {
 				between(burst)
-				if err := w.tracker.Update(f.t.Context(), w.roots); err != nil {
+				if _, err := w.tracker.Read(f.t.Context(), w.roots); err != nil {
 					f.t.Fatal(err)
 				}
 			}

@@ -13,7 +13,7 @@ import (
 	"muster/zkstate/znode"
 )
 
-// BenchmarkTracker follows 10,000 jobs with a live worker each. It reports what the first Update takes beside a plain
+// BenchmarkTracker follows 10,000 jobs with a live worker each. It reports what the first Read takes beside a plain
 // Read of the same run, what a change takes until it is seen, and what a job takes in memory: of this process, besides
 // what a Read returns.
 func BenchmarkTracker(b *testing.B) {
@@ -33,7 +33,7 @@ func BenchmarkTracker(b *testing.B) {
 		before, requests := heap(), packets(b)
 		w := f.follow(f.dial(), roots...)
 		start, cpu = time.Now(), processorTime(b)
-		if err := w.tracker.Update(b.Context(), roots); err != nil {
+		if _, err := w.tracker.Read(b.Context(), roots); err != nil {
 			b.Fatal(err)
 		}
 		b.ReportMetric(float64(time.Since(start))/float64(read), "first/read")
@@ -192,10 +192,11 @@ func (f *fixture) change(w *follower, j job.Job) time.Duration {
 	start := time.Now()
 	for {
 		changed := w.tracker.Changed()
-		if err := w.tracker.Update(f.t.Context(), w.roots); err != nil {
+		state, err := w.tracker.Read(f.t.Context(), w.roots)
+		if err != nil {
 			f.t.Fatal(err)
 		}
-		if w.tracker.State().Found[j.Path()].Live == 0 {
+		if state.Found[j.Path()].Live == 0 {
 			return time.Since(start)
 		}
 		<-changed

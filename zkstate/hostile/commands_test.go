@@ -183,8 +183,9 @@ func (s stack) tracks(ctx context.Context, on *zkconn.Session, t said) {
 	m := zkstate.NewMirror(on)
 	tracker := zkstate.NewTracker(m, zkstate.TrackerConfig{Home: home, Kinds: kinds()})
 	defer tracker.Close()
-	t.note("serve", tracker.Update(ctx, []string{root}))
-	for at, o := range tracker.State().Found {
+	state, err := tracker.Read(ctx, []string{root})
+	t.note("serve", err)
+	for at, o := range state.Found {
 		if s.is(at) {
 			t["serve "+at] = fmt.Sprint(o.Status(), o.Live, o.Counts, o.Lost, o.Problem, job.Joined(&o))
 		}
