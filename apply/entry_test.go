@@ -31,7 +31,6 @@ func (s *memoryStore) Lock(ctx context.Context, _ string, _ time.Duration, _ fun
 
 func (s *memoryStore) CreateEnsembleID(context.Context) (string, error)             { return "e", nil }
 func (s *memoryStore) ListRoots(context.Context, []string) error                    { return nil }
-func (s *memoryStore) DropRoots(context.Context, []string) error                    { return nil }
 func (s *memoryStore) Collect(context.Context, []string, ...string) (int, error)    { return 0, nil }
 func (s *memoryStore) PruneApplied(context.Context, time.Duration, time.Time) error { return nil }
 func (s *memoryStore) CommitAll(ctx context.Context, rows []plan.Row) (errs []error) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -31,10 +30,8 @@ type Store interface {
 	// Applied returns plan.ErrApplied if the saved plan was applied before. MarkApplied marks it as applied.
 	Applied(ctx context.Context, plan string) error
 	MarkApplied(ctx context.Context, plan string) error
-	// ListRoots adds roots to the index of the stack. DropRoots removes from it those of roots that hold nothing of the
-	// stack.
+	// ListRoots adds roots to the index of the stack.
 	ListRoots(ctx context.Context, roots []string) error
-	DropRoots(ctx context.Context, roots []string) error
 	// Collect removes what is left below roots of deleted generations. inUse are generations that are certainly not
 	// deleted by this apply. PruneApplied removes the marks of plans that are older than maxAge.
 	Collect(ctx context.Context, roots []string, inUse ...string) (int, error)
@@ -178,9 +175,7 @@ func (a *applying) underLock(ctx, held context.Context) ([]Outcome, error) {
 		tidying, cancel := context.WithCancelCause(held) // nothing has to be finished here
 		defer cancel(nil)
 		defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
-		if a.tidy(tidying) { // else the next apply has to look there again
-			a.dropRoots(tidying, outcomes)
-		}
+		a.tidy(tidying)
 	}
 	return outcomes, nil
 }
@@ -244,32 +239,9 @@ func (a *applying) moved(ctx context.Context) ([]movedRow, error) {
 	return slices.DeleteFunc(moved, func(m movedRow) bool { return m.why == "" }), err
 }
 
-// dropRoots removes roots from the index that hold nothing of the stack any more. It does nothing if the plan does not
-// show everything.
-func (a *applying) dropRoots(ctx context.Context, outcomes []Outcome) {
-	if a.plan.Partial || len(a.plan.Unlisted) > 0 {
-		return
-	}
-	gone := map[string]bool{}
-	for _, o := range outcomes {
-		gone[o.Row.Path] = o.Row.Action() == plan.Delete && (o.Result == Applied || o.Result == AlreadyDone)
-	}
-	used := map[string]bool{}
-	for _, r := range a.plan.Own() {
-		if !gone[r.Path] {
-			used[path.Dir(r.Path)] = true
-		}
-	}
-	empty := slices.DeleteFunc(slices.Clone(a.plan.Roots), func(root string) bool { return used[root] })
-	if err := a.to.DropRoots(ctx, empty); err != nil {
-		a.cleanupFailed(err)
-	}
-}
-
 // tidy removes generations that were replaced or deleted, here or by an apply that crashed, and marks of plans that are
-// too old to be applied. It is no part of the plan, so an error does not make the apply fail. It reports whether all
-// such generations are removed that can be.
-func (a *applying) tidy(ctx context.Context) bool {
+// too old to be applied. It is no part of the plan, so an error does not make the apply fail.
+func (a *applying) tidy(ctx context.Context) {
 	var inUse []string
 	for _, r := range a.plan.Rows {
 		if act := r.Action(); r.Old != nil && r.Old.Record != nil && act != plan.Replace && act != plan.Delete {
@@ -281,12 +253,11 @@ func (a *applying) tidy(ctx context.Context) bool {
 		a.cleanupFailed(err)
 	}
 	if err != nil && !errors.Is(err, plan.ErrLeft) {
-		return false
+		return
 	}
 	if err := a.to.PruneApplied(ctx, MaxPlanAge, time.Now()); err != nil {
 		a.cleanupFailed(err)
 	}
-	return true
 }
 
 func (a *applying) cleanupFailed(err error) {

@@ -45,6 +45,12 @@ type collectingStore struct {
 	memoryStore
 	collecting chan struct{}
 	err        error
+	pruned     bool
+}
+
+func (s *collectingStore) PruneApplied(context.Context, time.Duration, time.Time) error {
+	s.pruned = true
+	return nil
 }
 
 func (s *collectingStore) Collect(ctx context.Context, _ []string, _ ...string) (int, error) {
@@ -84,15 +90,16 @@ func TestASignalEndsTheCollection(t *testing.T) {
 	}
 }
 
-// TestWhatNobodyOwnsKeepsNothingElse: folders that are left as they are do not keep a root in the index.
+// TestWhatNobodyOwnsKeepsNothingElse: folders that are left as they are do not keep the marks of old plans.
 func TestWhatNobodyOwnsKeepsNothingElse(t *testing.T) {
 	for _, c := range []struct {
 		err  error
 		want bool
 	}{{plan.ErrLeft, true}, {errors.New("no permission"), false}} {
-		a := applying{to: &collectingStore{err: c.err}, opts: Options{CleanupFailed: func(error) {}}}
-		if got := a.tidy(t.Context()); got != c.want {
-			t.Errorf("after %v: %v", c.err, got)
+		s := &collectingStore{err: c.err}
+		a := applying{to: s, opts: Options{CleanupFailed: func(error) {}}}
+		if a.tidy(t.Context()); s.pruned != c.want {
+			t.Errorf("after %v: %v", c.err, s.pruned)
 		}
 	}
 }

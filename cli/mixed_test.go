@@ -27,10 +27,6 @@ import (
 func TestSoakOldAndNewMixed(t *testing.T) {
 	t.Parallel()
 	binaries := map[string]string{"new": filepath.Join(bin, "muster"), "old": previous(t)}
-	t.Run("first apply after an upgrade", func(t *testing.T) {
-		t.Parallel()
-		firstApply(t, binaries["old"])
-	})
 	lanes, rounds := 2, 6
 	if os.Getenv("MUSTER_SOAK") != "" {
 		rounds = 100

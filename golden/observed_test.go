@@ -36,7 +36,7 @@ type facts struct {
 	Generation string
 	ACL        []string
 	Last       *job.Run // the last completed run
-	Home       string   // of the stack; default: not recorded
+	Home       string   // of the stack; default: that of the configuration
 	Edited     bool     // somebody changed the record: its digest does not verify
 
 	Joined, Done int

@@ -8,6 +8,9 @@ import (
 	"strings"
 
 	"muster/resource"
+	"muster/resource/group"
+	"muster/resource/job"
+	"muster/resource/queue"
 	"muster/spec"
 )
 
@@ -63,6 +66,25 @@ func mergeObjects(into, differs map[string]any) {
 	}
 }
 
+// known lists the dotted names of what a declaration of a kind may have; "*" in a name stands for every key.
+func known(kind string) []string {
+	names := []string{"name", "root", "address", "labels"}
+	switch kind {
+	case job.KindName:
+		names = append(names, resource.Names(job.Properties())...)
+	case queue.KindName:
+		names = append(names, resource.Names(queue.Properties())...)
+	case group.KindName:
+		names = append(names, resource.Names(group.Properties())...)
+		for _, t := range group.Types() {
+			for _, name := range resource.Names(group.DutyProperties(t)) {
+				names = append(names, string(t)+".*."+name)
+			}
+		}
+	}
+	return names
+}
+
 // knownFields returns an error that names a key which the kind does not have. section is the object in which the keys
 // stand, with a dot at its end.
 func knownFields(kind resource.Kind, object map[string]any, section string) error {
@@ -73,7 +95,7 @@ func knownFields(kind resource.Kind, object map[string]any, section string) erro
 		}
 		nested, is := object[key].(map[string]any)
 		none := object[key] == nil
-		known := slices.ContainsFunc(kind.Fields, func(f string) bool {
+		known := slices.ContainsFunc(known(kind.Name), func(f string) bool {
 			return f == name || (is || none) && strings.HasPrefix(f, name+".")
 		})
 		switch {

@@ -81,9 +81,9 @@ func (r Row) otherKind() bool {
 func (r Row) inPlace() bool { return r.recorded() != nil && r.recorded().Declaration.Policy().InPlace }
 
 // Owns reports whether this stack owns a Record. Two stacks with one name and different homes are different stacks:
-// they do not share a lock. A Record without a home is old; it belongs to the stack with its name.
+// they do not share a lock.
 func (w Want) Owns(rec *resource.Record) bool {
-	return rec != nil && rec.Stack == w.Stack && (rec.Home == "" || w.Home == "" || rec.Home == w.Home)
+	return rec != nil && rec.Stack == w.Stack && rec.Home == w.Home
 }
 
 func (w Want) declaredReason(r Row) Reason {

@@ -44,9 +44,6 @@ type Kind struct {
 	// Statuses lists every status that a resource of this kind can have, in the order in which they are tried. KindOf puts
 	// those of all kinds before those of the kind.
 	Statuses []Status
-	// Fields are the dotted names of everything in the JSON of a declaration; "*" in a name stands for every key. A newer
-	// muster wrote any other name; it is kept. KindOf adds those of the properties.
-	Fields []string
 	// Classic reports whether workers of the classic controller make such resources too.
 	Classic bool
 	// Work is what must have ended before a resource is deleted or replaced; the zero Work: nothing.
@@ -220,7 +217,6 @@ func KindOf[T checked, P Shares[T]](k Kind, ps []Property[T]) Kind {
 	k.Statuses = append([]Status{
 		StatusUnreadable, StatusForeign, StatusDamaged, StatusMissing, StatusTerminating,
 	}, k.Statuses...)
-	k.Fields = append(append(Names(ps), "name", "root", "address", "labels"), k.Fields...)
 	k.Decode = func(body []byte, at string) (Declaration, error) {
 		t := Default[T, P](ps)
 		P(&t).Shared().Root = "" // it has no default here
@@ -234,7 +230,6 @@ func KindOf[T checked, P Shares[T]](k Kind, ps []Property[T]) Kind {
 			return nil, err
 		}
 		P(&t).Shared().At = at
-		FillMissing(ps, &t)
 		return t, t.Check()
 	}
 	return k

@@ -133,16 +133,6 @@ func (p Property[T]) IsMissing(t *T) bool {
 	return isNumber && n == 0 && p.Min > 0 || !isNumber && p.Text(t) == ""
 }
 
-// FillMissing sets every property that has no value to its default: an older muster or another program did not write
-// it.
-func FillMissing[T any](ps []Property[T], t *T) {
-	for _, p := range ps {
-		if !p.Required && p.IsMissing(t) {
-			p.setDefault(t)
-		}
-	}
-}
-
 // Check returns an error that names the first invalid value of t, or nil. It is for what is read back from ZooKeeper or
 // a plan file. Package spec checks HCL itself, more strictly, and reports the place.
 func Check[T any](ps []Property[T], t *T) error {

@@ -1,7 +1,6 @@
 package resource
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -11,12 +10,12 @@ import (
 // Record is what ZooKeeper keeps of a resource: the declaration as it was applied, and facts about this generation.
 // docs/protocol.md describes its bytes.
 //
-// A newer muster may have written a Record. The fields that this one does not know stay in Body and Extra, and are
-// written back.
+// A newer muster may have written a Record. Whoever writes it again keeps Body, the bytes of the declaration, and
+// Extra; only apply declares anew.
 type Record struct {
 	Declaration Declaration
 	Stack       string // the stack that owns it
-	Home        string // of the stack; older Records have none
+	Home        string // of the stack
 	Generation  string // random id; a new one each time that the resource is created
 	State       State
 	By          string   // user@host of the last apply
@@ -51,34 +50,22 @@ func (r Record) Edited() bool {
 // SetEdited sets what Edited returns for a Record without a Body, such as one of a saved plan.
 func (r *Record) SetEdited(edited bool) { r.edited = edited }
 
-// Declare puts the declaration d into r and signs r. It keeps the fields of the old declaration that only a newer
-// muster knows.
+// Declare puts the declaration d into r and signs r.
 func (r *Record) Declare(d Declaration) error {
 	body, err := json.Marshal(d)
 	if err != nil {
 		return err
-	}
-	if r.Body != nil && !r.isKnown() {
-		if body, err = keepUnknown(body, r.Body, d.Kind().Fields); err != nil {
-			return err
-		}
 	}
 	r.Declaration, r.Body = d, body
 	r.Sign()
 	return nil
 }
 
-// isKnown reports whether a muster that knows no more than this one wrote Body, which holds r's Declaration.
-func (r *Record) isKnown() bool {
-	body, err := json.Marshal(r.Declaration)
-	return err == nil && bytes.Equal(body, r.Body)
-}
-
 // Sign sets the digest of r.
 func (r *Record) Sign() { r.Digest = Digest(r.Body, r.Stack, r.ACL) }
 
 // Digest is the SHA-256, in hex, of one JSON object with the keys Job (a declaration's bytes in its Record), Stack (its
-// owner) and ACL. The key is Job for every kind, since the first release wrote it.
+// owner) and ACL. The key is Job for every kind.
 func Digest(body []byte, stack string, acl []string) string {
 	if len(acl) == 0 {
 		acl = nil // an empty list and no list have the same digest

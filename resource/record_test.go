@@ -39,43 +39,6 @@ func TestAnEditedRecordDoesNotVerify(t *testing.T) {
 	}
 }
 
-// TestDeclareKeepsUnknownFields: Declare keeps and signs fields that a newer muster wrote. It replaces or removes
-// fields that it knows.
-func TestDeclareKeepsUnknownFields(t *testing.T) {
-	j := declared()
-	body, err := json.Marshal(j)
-	if err != nil {
-		t.Fatal(err)
-	}
-	newer := strings.NewReplacer(
-		`"workers":`, `"priority":{"a":[1,2]},"workers":`, `"session":`, `"pause":"5s","session":`,
-	).Replace(string(body))
-	r := resource.Record{Stack: "etl", Body: json.RawMessage(newer)}
-	r.Sign()
-	j.Workers, j.Labels = 5, nil
-	if err := r.Declare(j); err != nil {
-		t.Fatal(err)
-	}
-	if r.Edited() {
-		t.Error("a record that was declared anew counts as edited")
-	}
-	for _, want := range []string{`"priority":{"a":[1,2]}`, `"pause":"5s"`, `"workers":5`} {
-		if !strings.Contains(string(r.Body), want) {
-			t.Errorf("%s lacks %s", r.Body, want)
-		}
-	}
-	if strings.Contains(string(r.Body), "labels") {
-		t.Errorf("labels that are not declared any more are kept: %s", r.Body)
-	}
-	back, err := job.Kind().Decode(r.Body, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if cs := resource.Changes(j, back); len(cs) > 0 {
-		t.Errorf("read back it differs: %+v", cs)
-	}
-}
-
 // TestMissingFieldsGetDefaults: fields that an older Record lacks get their defaults, which are no change.
 func TestMissingFieldsGetDefaults(t *testing.T) {
 	back, err := job.Kind().Decode([]byte(`{"name":"a","root":"/jobs","workers":4,"labels":{"team":"data"}}`), "")

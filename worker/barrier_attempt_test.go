@@ -278,36 +278,6 @@ func TestStartBarrierHasAttempts(t *testing.T) {
 	released(t, start(ms[1], 0)) // it is passed once
 }
 
-// TestStartBarrierOfAnOlderMuster has no attempts: its abort is final.
-func TestStartBarrierOfAnOlderMuster(t *testing.T) {
-	_, ms := team(t, 2)
-	s := dial(t)
-	world := zkconn.World(zkconn.PermAll)
-	dir := attemptDir(ms[0], znode.StartBarrier, 0, 1)
-	st, err := znode.Encode(znode.Round{Workers: 2, Mode: znode.LiveRound})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ops := []zkconn.Op{
-		zkconn.CreateOp(znode.BarrierFloor(ms[0].Job.Root, ms[0].Generation, znode.StartBarrier), znode.EncodeFloor(0),
-			zkconn.Persistent, world),
-		zkconn.CreateOp(dir, nil, zkconn.Persistent, world),
-		zkconn.CreateOp(znode.RoundState(dir), st, zkconn.Persistent, world),
-		zkconn.CreateOp(znode.Arrivals(dir), nil, zkconn.Persistent, world),
-		zkconn.CreateOp(znode.Count(dir), nil, zkconn.Persistent, world),
-	}
-	if _, err := s.Multi(t.Context(), ops...); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		err := ms[0].StartBarrier(t.Context(), time.Millisecond, nil)
-		var a *worker.AbortedError
-		if !errors.As(err, &a) || a.Retry {
-			t.Errorf("%v", err)
-		}
-	}
-}
-
 // TestReleasedRoundStaysSoWhileItIsCleared: its first attempt was aborted, and its last one is gone already.
 func TestReleasedRoundStaysSoWhileItIsCleared(t *testing.T) {
 	proxy, ms := slowTeam(t, 2, time.Minute)

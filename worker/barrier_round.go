@@ -49,11 +49,8 @@ func (r *round) read(ctx context.Context) (open bool, err error) {
 	}
 }
 
-// checkMode refuses a round of another mode. A start barrier of an older muster has no attempts; its mode is taken.
+// checkMode refuses a round of another mode.
 func (r *round) checkMode(st znode.Round) error {
-	if r.name == znode.StartBarrier && st.Mode == znode.LiveRound {
-		r.mode = st.Mode
-	}
 	if st.Mode != r.mode && (st.Aborted == "" || st.Mode.Retry() != r.mode.Retry()) {
 		return fmt.Errorf("another worker made it %s, this one wants it %s: "+
 			"all rounds of a name are of one mode, so use another name", st.Mode, r.mode)

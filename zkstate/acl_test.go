@@ -6,9 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"muster/plan"
-	"muster/resource/job"
 	"muster/worker"
-	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -56,35 +54,13 @@ func TestRecordedACLNamesTheDeployer(t *testing.T) {
 		}
 		recorded("a run", want...)
 	}
-	f.writeAuth(j)
-	recorded("an apply of an older muster", "auth::cdrwa", workerID+":cdrwa")
 	j.Labels = map[string]string{"team": "data"}
 	f.apply(j)
 	recorded("an update", want...)
 
-	f.writeAuth(j)
 	j.Workers = 2
 	f.apply(j)
 	recorded("a replace", want...)
 	f.apply()
 	f.expect(map[string]plan.Reason{})
-}
-
-// writeAuth writes auth into the ACL of j's Record, as an older muster did.
-func (f *fixture) writeAuth(j job.Job) {
-	f.t.Helper()
-	o, err := f.store.Look(f.t.Context(), j.Path())
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	rec := *o.Record
-	rec.ACL = []string{"auth::cdrwa", workerID + ":cdrwa"}
-	rec.Sign()
-	ops, err := zkstate.SetRecordOps(rec, o.RecordVersion)
-	if err == nil {
-		_, err = f.session.Multi(f.t.Context(), ops...)
-	}
-	if err != nil {
-		f.t.Fatal(err)
-	}
 }

@@ -19,14 +19,8 @@ const maxAttempts = 4
 // plan.ErrUnknown, each wrapped with what happened. After any other error nothing was written.
 func (s *Store) Commit(ctx context.Context, r plan.Row) error {
 	var err error
-	for sent := 0; sent < maxAttempts; {
-		var again bool
-		if again, err = s.commitOnce(ctx, r); !again {
-			break
-		}
-		if !errors.Is(err, errIndexChanged) { // then somebody else has got on, and that is no reason to give up
-			sent++
-		}
+	for again, sent := true, 0; again && sent < maxAttempts; sent++ {
+		again, err = s.commitOnce(ctx, r)
 	}
 	return rowError(r, err)
 }
@@ -41,9 +35,8 @@ func rowError(r plan.Row, err error) error {
 
 // transaction is one commit, ready to be sent.
 type transaction struct {
-	listed *indexVersion // the version of the index that it checks; nil: none
-	ops    []zkconn.Op
-	done   func(ctx context.Context) (bool, error) // reports whether it was committed
+	ops  []zkconn.Op
+	done func(ctx context.Context) (bool, error) // reports whether it was committed
 }
 
 // commitOnce checks the row, sends its transaction once, and learns the outcome. again means that it was certainly not
@@ -61,17 +54,12 @@ func (s *Store) commitOnce(ctx context.Context, r plan.Row) (again bool, err err
 	if err != nil {
 		return false, s.translate(ctx, err)
 	}
-	if t.listed != nil {
-		guards = append(guards, s.checkIndex(*t.listed))
-	}
 	_, err = s.session.Multi(ctx, append(guards, t.ops...)...)
 	switch {
 	case err == nil:
 		return false, nil
 	case errors.Is(err, zkconn.ErrUnknown):
 		return s.resolve(ctx, t, err)
-	case s.indexChanged(err):
-		return true, fmt.Errorf("%w: %w", errIndexChanged, err)
 	case preconditionFailed(err):
 		s.forgetFolders() // a folder may be missing
 		return s.explain(ctx, r, err)

@@ -97,7 +97,6 @@ type shared struct {
 	parts []transaction
 	ops   []zkconn.Op
 	bytes int
-	index map[indexVersion]bool // versions of the index that it checks
 }
 
 // fits reports whether there is room for t, or nothing yet.
@@ -114,12 +113,6 @@ func (b *shared) add(row int, t transaction) {
 	for _, o := range t.ops {
 		b.bytes += o.Size()
 	}
-	if t.listed != nil {
-		if b.index == nil {
-			b.index = map[indexVersion]bool{}
-		}
-		b.index[*t.listed] = true
-	}
 }
 
 // commitShared sends b, and puts into errs what became of its rows. It returns those that are certainly not committed
@@ -128,11 +121,7 @@ func (s *Store) commitShared(ctx context.Context, rows []plan.Row, b shared, err
 	if len(b.rows) < 2 {
 		return b.rows
 	}
-	var ops []zkconn.Op
-	for v := range b.index {
-		ops = append(ops, s.checkIndex(v))
-	}
-	_, err := s.session.Multi(ctx, append(ops, b.ops...)...)
+	_, err := s.session.Multi(ctx, b.ops...)
 	switch {
 	case err == nil:
 		return nil
@@ -146,7 +135,6 @@ func (s *Store) commitShared(ctx context.Context, rows []plan.Row, b shared, err
 			}
 		}
 		return alone
-	case s.indexChanged(err):
 	case preconditionFailed(err):
 		s.forgetFolders()
 	}

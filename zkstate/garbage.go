@@ -166,9 +166,6 @@ func (s *Store) garbage(
 	for _, c := range copies {
 		switch {
 		case c == nil:
-		case c.empty && len(unreadable) == 0: // an older muster made it, which kept no copy
-			ended[c.generation] = c
-		case c.empty:
 		case c.record == nil:
 			others = append(others, znode.Run(root, c.generation))
 		case !unreadable[recordPath(*c.record)]:

@@ -45,7 +45,7 @@ func (f *fixture) groupRow(declared ...resource.Declaration) plan.Row {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	for _, r := range plan.Diff(plan.Want{Stack: "tests", Declared: declared}, state).Rows {
+	for _, r := range plan.Diff(plan.Want{Stack: "tests", Home: f.root + "/home", Declared: declared}, state).Rows {
 		if strings.HasSuffix(r.Path, "/shop") {
 			if err := f.store.FillSaved(f.t.Context(), r); err != nil {
 				f.t.Fatal(err)

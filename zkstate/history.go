@@ -118,13 +118,7 @@ func (s *Store) BeginEntry(ctx context.Context, e *history.Entry) (path string, 
 		return "", err
 	}
 	// The folder is below the index of the stack, so that has to exist.
-	if err := s.makeFolder(ctx, znode.StackDir(s.home)); err != nil {
-		return "", err
-	}
-	s.listing.Lock()
-	_, err = s.rewriteIndex(ctx, func(*znode.Index) bool { return false })
-	s.listing.Unlock()
-	if err != nil {
+	if err := s.rewriteIndex(ctx, func(*znode.Index) bool { return false }); err != nil {
 		return "", err
 	}
 	if err := s.makeFolder(ctx, znode.History(s.home, s.cfg.Stack)); err != nil {

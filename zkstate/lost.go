@@ -30,13 +30,8 @@ func (r *Reader) findLost(ctx context.Context, root string, l listing, all map[s
 		return err
 	}
 	byPath := map[string][]*recordCopy{}
-	var without []*recordCopy
 	for _, c := range copies {
-		switch {
-		case c == nil:
-		case c.record == nil:
-			without = append(without, c)
-		default:
+		if c != nil && c.record != nil {
 			path := c.record.Declaration.ID().Path()
 			byPath[path] = append(byPath[path], c)
 		}
@@ -55,7 +50,7 @@ func (r *Reader) findLost(ctx context.Context, root string, l listing, all map[s
 			delete(all, path)
 		}
 	}
-	return r.findWithoutCopy(ctx, without, all)
+	return nil
 }
 
 // hasOwn reports whether o has a Record that names a generation of its own.
@@ -73,7 +68,6 @@ type recordCopy struct {
 	generation string
 	kind       Kind
 	record     *resource.Record // nil: no copy can be read
-	empty      bool             // an older muster made it, which kept no copy
 }
 
 // readCopy reads the copy in generation g; nil if there is no gate.
@@ -100,7 +94,7 @@ func (r *Reader) readRunCopy(ctx context.Context, root, g string) (*recordCopy, 
 		return nil, err
 	}
 	k, rec := r.owner(root, g, body)
-	return &recordCopy{g, k, rec, len(body) == 0}, nil
+	return &recordCopy{g, k, rec}, nil
 }
 
 // observeLost observes a resource without a Record, or whose Record is misled. cs are its generations that have a gate.
@@ -154,39 +148,4 @@ func (r *Reader) observeCopy(ctx context.Context, path, g string, f found) (*res
 		}
 		return lost, r.observeGeneration(ctx, c.kind, path, nil, found{}, lost)
 	})
-}
-
-// findWithoutCopy marks resources that only look classic: their live members have claims in one of cs. An older muster
-// created these generations, without a copy of the Record.
-func (r *Reader) findWithoutCopy(ctx context.Context, cs []*recordCopy, all map[string]resource.Observed) error {
-	if len(cs) == 0 {
-		return nil
-	}
-	for path, o := range all {
-		if o.Record != nil || len(o.Lost) > 0 || o.Live == 0 || o.Problem != "" && !o.Foreign {
-			continue
-		}
-		root, _ := split(path)
-		names, err := r.children(ctx, path)
-		if err != nil || len(names) == 0 {
-			if errors.Is(err, zkconn.ErrNoAuth) {
-				continue
-			}
-			return err
-		}
-		for _, c := range cs {
-			_, exists, err := r.source.Exists(ctx, znode.ByIdentity(root, c.generation, names[0]))
-			if err != nil {
-				return err
-			}
-			if exists {
-				o.Classic, o.Foreign, o.Problem = false, false, ""
-				o.Lost = []resource.Part{resource.PartRecord}
-				o.BeyondRepair = "an older muster made it, which kept no copy"
-				all[path] = o
-				break
-			}
-		}
-	}
-	return nil
 }

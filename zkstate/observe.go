@@ -206,8 +206,6 @@ func (r *Reader) wrongWith(k Kind, path string, held []byte, rec *resource.Recor
 	g := rec.Generation
 	owner, of := r.owner(root, g, held)
 	switch {
-	case len(held) == 0: // an older muster made it, which kept no copy
-		return "", ""
 	case of != nil && owner.Name == k.Name && of.Declaration.ID().Path() == path:
 		return "", ""
 	case of != nil:

@@ -175,7 +175,8 @@ func TestStrangers(t *testing.T) {
 			t.Errorf("strangers (-want +got):\n%s", d)
 		}
 		state.Found[j.Path()] = o
-		if got := plan.Diff(plan.Want{Stack: "tests", Declared: declared(j)}, state).Rows[0].Reason; got != want {
+		declares := plan.Want{Stack: "tests", Home: f.root + "/home", Declared: declared(j)}
+		if got := plan.Diff(declares, state).Rows[0].Reason; got != want {
 			t.Errorf("the row is %s, want %s", got, want)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 // readAndPlan is plan, but reads only what the plan needs.
 func (f *fixture) readAndPlan(jobs []job.Job) plan.Plan {
 	f.t.Helper()
-	want := plan.Want{Stack: "tests", Declared: declared(jobs...)}
+	want := plan.Want{Stack: "tests", Home: f.root + "/home", Declared: declared(jobs...)}
 	var paths []string
 	for _, j := range jobs {
 		paths = append(paths, j.Path())

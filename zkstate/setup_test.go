@@ -113,7 +113,7 @@ func (f *fixture) plan(jobs ...job.Job) plan.Plan {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return plan.Diff(plan.Want{Stack: "tests", Declared: declared(jobs...)}, state)
+	return plan.Diff(plan.Want{Stack: "tests", Home: f.root + "/home", Declared: declared(jobs...)}, state)
 }
 
 // commit commits every change and returns the errors by path.

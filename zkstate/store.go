@@ -34,13 +34,13 @@ type Store struct {
 	acl     []zkconn.ACL
 
 	mu       sync.Mutex
-	folders  map[string]bool  // folders that exist
-	listed   map[string]int32 // listed roots, and the version of the index
-	resolved []string         // result of recordedACL
-	opened   map[string]bool  // generations that this Store has created, and not ended since
+	folders  map[string]bool // folders that exist
+	resolved []string        // result of recordedACL
+	opened   map[string]bool // generations that this Store has created, and not ended since
 
-	listing   sync.Mutex // held while the index is written
-	resolving sync.Mutex // held while recordedACL asks ZooKeeper
+	listing   sync.Mutex      // held while the index is written
+	listed    map[string]bool // roots that are in the index
+	resolving sync.Mutex      // held while recordedACL asks ZooKeeper
 }
 
 // NewStore returns a Store that uses s. The error names an invalid ACL entry.
@@ -51,7 +51,7 @@ func NewStore(s *zkconn.Session, cfg Config) (*Store, error) {
 	}
 	return &Store{
 		Reader: NewReader(s, cfg.Home, cfg.Kinds...), session: s, cfg: cfg, acl: acl,
-		folders: map[string]bool{}, listed: map[string]int32{}, opened: map[string]bool{},
+		folders: map[string]bool{}, listed: map[string]bool{}, opened: map[string]bool{},
 	}, nil
 }
 

@@ -39,11 +39,11 @@ func (s *Store) transaction(ctx context.Context, r plan.Row) (transaction, error
 	return transaction{}, fmt.Errorf("%q is not a change", r.Action())
 }
 
-// record is a new Record of a declaration. It keeps the unknown fields of was, the old Record, if there is one.
+// record is a new Record of a declaration. It keeps the other fields of was, the old Record, if there is one.
 func (s *Store) record(ctx context.Context, d resource.Declaration, was *resource.Record) (resource.Record, error) {
 	rec := resource.Record{Generation: NewID(), State: resource.StateOpen}
 	if was != nil {
-		rec.Declaration, rec.Body, rec.Extra = was.Declaration, was.Body, was.Extra
+		rec.Extra = was.Extra
 	}
 	rec.Stack, rec.Home, rec.Op = s.cfg.Stack, s.home, NewID()
 	rec.By, rec.Applied = s.cfg.By, s.cfg.At.UTC().Format(time.RFC3339)
@@ -59,8 +59,7 @@ func (s *Store) create(ctx context.Context, d resource.Declaration) (transaction
 	if err := s.makeRoot(ctx, d.Kind().Name, id.Root); err != nil {
 		return transaction{}, err
 	}
-	listed, err := s.listRoot(ctx, id.Root)
-	if err != nil {
+	if err := s.ListRoots(ctx, []string{id.Root}); err != nil {
 		return transaction{}, err
 	}
 	rec, err := s.record(ctx, d, nil)
@@ -70,7 +69,6 @@ func (s *Store) create(ctx context.Context, d resource.Declaration) (transaction
 	body, err := znode.EncodeRecord(rec)
 	s.noteGeneration(rec.Generation, true)
 	return transaction{
-		listed: &listed,
 		ops: append([]zkconn.Op{
 			zkconn.CreateOp(id.Path(), nil, zkconn.Persistent, s.acl),
 			zkconn.CreateOp(recordPath(rec), body, zkconn.Persistent, s.acl),
@@ -108,17 +106,13 @@ func (s *Store) update(ctx context.Context, d resource.Declaration, old *resourc
 		return transaction{}, err
 	}
 	rec.Generation = old.Record.Generation // it stays open, or is opened again
-	if !usesAuth(old.Record.ACL) {
-		rec.ACL = old.Record.ACL // the znodes keep the ACL with which they were created
-		rec.Sign()
-	}
+	rec.ACL = old.Record.ACL               // the znodes keep the ACL with which they were created
+	rec.Sign()
 	t := transaction{done: s.recordHas(d.ID().Path(), rec.Op, old.RecordVersion)}
 	if old.Record.Stack != rec.Stack || old.Record.Home != rec.Home {
-		listed, err := s.listRoot(ctx, d.ID().Root)
-		if err != nil {
+		if err := s.ListRoots(ctx, []string{d.ID().Root}); err != nil {
 			return transaction{}, err
 		}
-		t.listed = &listed
 	}
 	set, err := SetRecordOps(rec, old.RecordVersion)
 	t.ops = append([]zkconn.Op{zkconn.CheckOp(znode.Gate(d.ID().Root, rec.Generation), -1)}, set...)

@@ -24,7 +24,9 @@ func declared(edits ...func(*job.Job)) job.Job {
 // recorded is an observation of job j as stack applied it.
 func recorded(j job.Job, edits ...func(*resource.Observed)) *resource.Observed {
 	j.At = ""
-	rec := resource.Record{Stack: stack, Generation: "g1", State: resource.StateOpen, Op: "op1"}
+	rec := resource.Record{
+		Stack: stack, Home: resource.DefaultHome, Generation: "g1", State: resource.StateOpen, Op: "op1",
+	}
 	declare(&rec, j)
 	o := &resource.Observed{Record: &rec}
 	for _, edit := range edits {

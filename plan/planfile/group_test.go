@@ -30,7 +30,9 @@ func shop(name string) group.Group {
 func savedGroups(t *testing.T) planfile.Saved {
 	t.Helper()
 	applied := func(name string, live, held int, saved ...resource.Saved) resource.Observed {
-		rec := resource.Record{Stack: stack, Generation: "g1", State: resource.StateOpen, Op: "op1"}
+		rec := resource.Record{
+			Stack: stack, Home: resource.DefaultHome, Generation: "g1", State: resource.StateOpen, Op: "op1",
+		}
 		if err := rec.Declare(shop(name)); err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +44,7 @@ func savedGroups(t *testing.T) planfile.Saved {
 		j := declared(func(j *job.Job) { j.Root, j.Name = "/apps", name })
 		return *recorded(j, counts(4, 1, 3))
 	}
-	want := plan.Want{Stack: stack, Declared: []resource.Declaration{
+	want := plan.Want{Stack: stack, Home: resource.DefaultHome, Declared: []resource.Declaration{
 		shop("create"), update, shop("job"), shop("classic"),
 	}}
 	have := plan.State{Found: map[string]resource.Observed{

@@ -43,17 +43,10 @@ const KindName = "group"
 func Kind() resource.Kind { return kind() }
 
 var kind = sync.OnceValue(func() resource.Kind {
-	var fields []string
-	for _, t := range Types() {
-		for _, name := range resource.Names(DutyProperties(t)) {
-			fields = append(fields, string(t)+".*."+name)
-		}
-	}
 	return resource.KindOf(resource.Kind{
 		Name: KindName, Member: "member", Absent: "the duties that nobody holds",
 		Counts:   []resource.Count{{Name: held, Word: "held"}},
 		Statuses: []resource.Status{resource.StatusReady, Degraded, Running},
-		Fields:   fields,
 	}, Properties())
 })
 
@@ -328,7 +321,6 @@ func (g *Group) UnmarshalJSON(body []byte) error {
 			if err != nil {
 				return err
 			}
-			resource.FillMissing(DutyProperties(t), &d)
 			g.Duties = append(g.Duties, d)
 		}
 	}

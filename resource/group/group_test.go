@@ -178,33 +178,6 @@ func TestChangesAreByFieldOfADuty(t *testing.T) {
 	}
 }
 
-// TestAppliedFieldsOfANewerMuster: declaring a group again keeps what only a newer muster knows of a duty that is still
-// there, also if the duty has a dot in its name.
-func TestAppliedFieldsOfANewerMuster(t *testing.T) {
-	g := valid()
-	dotted := group.NewDuty(group.Cron, "report.eu")
-	dotted.Schedule = "@daily"
-	g.Add(dotted)
-	r := resource.Record{Stack: "s"}
-	if err := r.Declare(g); err != nil {
-		t.Fatal(err)
-	}
-	r.Body = []byte(strings.NewReplacer(
-		`{"schedule":`, `{"jitter":"5s","schedule":`, `"coordinator":{`, `"coordinator":{"jitter":"5s"`,
-		`"leader":`, `"queue":{"q":{}},"leader":`).Replace(string(r.Body)))
-	next := group.Default()
-	next.Name = g.Name
-	dotted.Keep = 7
-	next.Add(dotted)
-	if err := r.Declare(next); err != nil {
-		t.Fatal(err)
-	}
-	const want = `"cron":{"report.eu":{"schedule":"@daily","keep":7,"jitter":"5s"}},"queue":{"q":{}}}`
-	if !strings.HasSuffix(string(r.Body), want) || strings.Contains(string(r.Body), "coordinator") {
-		t.Errorf("%s\ndoes not end with %s", r.Body, want)
-	}
-}
-
 func TestStatus(t *testing.T) {
 	rec := resource.Record{State: resource.StateOpen}
 	if err := rec.Declare(valid()); err != nil {

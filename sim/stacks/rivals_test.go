@@ -19,7 +19,6 @@ func rivalScenes() map[string]scene {
 		"owners-replace": {
 			declare: ownersReplace, must: []string{"immutable_differs_ready applied", "immutable_differs_ready refused"},
 		},
-		"owners-no-lock": {declare: ownersUnlocked, must: []string{"mutable_differs applied"}},
 		"rewritten-copy": {declare: copyRewritten, must: []string{"damaged applied", "damaged already done"}},
 		"stale-run":      {declare: staleRunReplaced, must: []string{"completed", "stale applied", "stale refused"}},
 		"stale-pair":     {declare: stalePairReplaced, must: []string{"completed", "stale applied", "stale refused"}},
@@ -113,24 +112,6 @@ func ownersReplace(w *world) {
 	w.apply("apply", 1, s)
 	w.apply("other", 1, t)
 	w.last(t)
-}
-
-// ownersUnlocked: a stack takes a job over in a root where it had one. Another apply of it, which has lost the lock and
-// does not know it yet, has just deleted that one, and drops the root.
-func ownersUnlocked(w *world) {
-	w.given(declares(aJob("a", 1, inOtherRoot)))
-	w.given(config{stack: "t", declared: []resource.Declaration{aJob("b", 1, inOtherRoot)}})
-	w.given(declares())
-	w.noLock = true
-	s := config{stack: "s", takeOver: []string{"t"}, declared: []resource.Declaration{
-		aJob("b", 1, inOtherRoot, label("s")),
-	}}
-	begin, none := shift{after: w.sends("apply")}, declares()
-	w.apply("apply", 1, s)
-	w.storing("other", begin, actor{config: &none}, none, func(ctx context.Context, store *zkstate.Store) error {
-		return store.DropRoots(ctx, []string{otherRoot})
-	})
-	w.last(s)
 }
 
 // staleRunReplaced: a job that its only worker had joined and left is replaced while it comes back and completes.

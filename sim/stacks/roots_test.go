@@ -27,13 +27,12 @@ func rootScenes() map[string]scene {
 	}
 }
 
-// otherRoot is the root that is dropped from the index.
+// otherRoot is a root in which there is nothing for a time.
 const otherRoot = "/r2"
 
 func inOtherRoot(j *job.Job) { j.Root = otherRoot }
 
-// roots: the last job in a root is deleted, so the root is dropped from the index, while a worker that has the
-// configuration creates another one there.
+// roots: the last job in a root is deleted, while a worker that has the configuration creates another one there.
 func roots(w *world) {
 	w.given(declares(aJob("a", 1), aJob("b", 1, inOtherRoot)))
 	c := declares(aJob("a", 1))

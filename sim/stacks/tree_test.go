@@ -182,7 +182,7 @@ func (t tree) problems() map[string]bool {
 // listed reports whether the index of the stack lists the root of r.
 func (t tree) listed(r record) bool {
 	index, err := znode.Decode[znode.Index](t[znode.Stack(r.Home, r.Stack)].data)
-	return err == nil && slices.Contains(slices.Concat(index.Roots, index.Leaving), path.Dir(r.path))
+	return err == nil && slices.Contains(index.Roots, path.Dir(r.path))
 }
 
 // isResource reports whether p is at the level of the znodes of resources. All roots are at the top.

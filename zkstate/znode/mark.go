@@ -16,7 +16,7 @@ type Mark struct {
 	Since time.Time `json:"since"`          // by the clock of Who
 	Plan  string    `json:"plan,omitempty"` // id of the saved plan, if there is one
 	Op    string    `json:"op,omitempty"`   // random: after a lost reply, the writer recognises its own mark
-	// Actor is who asked for it, and URL the run of the pipeline, as in the history; an older muster writes neither.
+	// Actor is who asked for it, and URL the run of the pipeline, as in the history.
 	Actor string `json:"actor,omitempty"`
 	URL   string `json:"url,omitempty"`
 }

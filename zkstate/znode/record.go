@@ -26,7 +26,7 @@ var ErrFormat = errors.New("record of another format")
 // declaration under the name of its kind, these fields, and the others.
 type recordHead struct {
 	Stack      string         `json:"stack"`
-	Home       string         `json:"home,omitempty"`
+	Home       string         `json:"home"`
 	Generation string         `json:"generation"`
 	State      resource.State `json:"state"`
 	By         string         `json:"by,omitempty"`
@@ -105,13 +105,9 @@ func decodeRecord(kind resource.Kind, data []byte) (resource.Record, error) {
 	if err := checkJSON(data); err != nil {
 		return resource.Record{}, err
 	}
-	members, err := resource.Members(data)
-	if err != nil {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(data, &fields); err != nil {
 		return resource.Record{}, err
-	}
-	fields := make(map[string]json.RawMessage, len(members))
-	for _, m := range members {
-		fields[m.Key] = m.Value
 	}
 	if err := checkFormat(fields[keyFormat]); err != nil {
 		return resource.Record{}, err
@@ -192,6 +188,8 @@ func checkRecord(r resource.Record) error {
 		return errors.New("it declares nothing")
 	case r.Stack == "":
 		return errors.New("stack: it is empty")
+	case r.Home == "":
+		return errors.New("home: it is empty")
 	case r.State != resource.StateOpen && r.State != resource.StateTerminating:
 		return fmt.Errorf("state: %q is neither %q nor %q", r.State, resource.StateOpen, resource.StateTerminating)
 	}

@@ -18,7 +18,7 @@ func someRecord(t *testing.T) resource.Record {
 	j.Name, j.Root, j.Address, j.Workers = "ingest-eu", "/jobs/prod", `job.ingest["eu"]`, 12
 	j.Labels = map[string]string{"team": "data", "app": "etl"}
 	r := resource.Record{
-		Stack: "etl-prod", Generation: "7f3a9c", State: resource.StateOpen, By: "ci@build",
+		Stack: "etl-prod", Home: "/.muster", Generation: "7f3a9c", State: resource.StateOpen, By: "ci@build",
 		Applied: "2026-01-31T02:00:00Z", Op: "o1", ACL: []string{"world:anyone"},
 	}
 	last := job.Run{ID: "nightly-1", Generation: "66aa", Completed: "2026-01-30T02:10:00Z"}
@@ -34,8 +34,8 @@ const recordJSON = `{"format":1,` +
 	`"roll_format":"protobuf","timeouts":{"session":"30s","join":"1m40s","barrier":"1m40s","stale":"30s"},` +
 	`"lifecycle":{"on_complete":"reset","on_running":"keep","protect":false},` +
 	`"labels":{"app":"etl","team":"data"}},` +
-	`"stack":"etl-prod","generation":"7f3a9c","state":"open","by":"ci@build","applied":"2026-01-31T02:00:00Z",` +
-	`"op":"o1","digest":"DIGEST","acl":["world:anyone"],` +
+	`"stack":"etl-prod","home":"/.muster","generation":"7f3a9c","state":"open","by":"ci@build",` +
+	`"applied":"2026-01-31T02:00:00Z","op":"o1","digest":"DIGEST","acl":["world:anyone"],` +
 	`"last":{"id":"nightly-1","generation":"66aa","completed":"2026-01-30T02:10:00Z"}}`
 
 func TestRecordIsWrittenAndRead(t *testing.T) {
@@ -93,6 +93,7 @@ func TestDecodeRecordSaysWhatIsDamaged(t *testing.T) {
 		"on_complete":    {`"reset"`, `"explode"`, "job.lifecycle.on_complete"},
 		"on_running":     {`"keep"`, `"explode"`, "job.lifecycle.on_running"},
 		"no_stack":       {`"etl-prod"`, `""`, "stack"},
+		"no_home":        {`"home":"/.muster",`, "", "home"},
 		"generation":     {`"7f3a9c"`, `"../../x"`, "generation"},
 		"state":          {`"open"`, `"ajar"`, `state: "ajar"`},
 	} {
