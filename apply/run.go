@@ -1,3 +1,8 @@
+// Package apply applies a plan: it waits for the apply lock, checks that a saved plan still holds, commits the changes,
+// several at a time, and removes what they leave behind.
+//
+// It decides the order of the commits and when to wait. It never decides whether a change is safe: the transaction of
+// the Committer does. It retries nothing. The next plan reads whether a commit with an unknown outcome succeeded.
 package apply
 
 import (
@@ -263,5 +268,109 @@ func (a *applying) tidy(ctx context.Context) {
 func (a *applying) cleanupFailed(err error) {
 	if a.opts.CleanupFailed != nil {
 		a.opts.CleanupFailed(err)
+	}
+}
+
+// Result is the result of one change.
+type Result string
+
+// The results, in the order in which a summary lists them.
+const (
+	Applied     Result = "applied"
+	AlreadyDone Result = "already done" // ZooKeeper was as wanted; nothing was written
+	Refused     Result = "refused"      // the resource was changed since it was read; nothing was written
+	Failed      Result = "failed"       // nothing was written
+	Unknown     Result = "unknown"      // the connection was lost during the commit; the next plan shows the result
+	Waiting     Result = "waiting"      // stale, but its grace is not over
+	NotStarted  Result = "not started"  // apply was stopped before this change
+)
+
+// Results lists every result in the order in which a summary lists them.
+func Results() []Result {
+	return []Result{Applied, AlreadyDone, Refused, Failed, Unknown, Waiting, NotStarted}
+}
+
+// Outcome is one change and its result.
+type Outcome struct {
+	Row    plan.Row
+	Result Result
+	Err    error         // nil when applied, waiting or not started
+	Took   time.Duration // of the commit
+}
+
+// result is the Result for the error of a commit.
+func result(err error) Result {
+	switch {
+	case err == nil:
+		return Applied
+	case errors.Is(err, plan.ErrAlreadyDone):
+		return AlreadyDone
+	case errors.Is(err, plan.ErrMoved):
+		return Refused
+	case errors.Is(err, plan.ErrUnknown):
+		return Unknown
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return NotStarted // a Committer returns ErrUnknown if it may have sent anything
+	}
+	return Failed
+}
+
+// beginEntry writes the entry of this apply into the history of its stack, with what is planned. Nothing that muster
+// decides depends on the history, so an entry that cannot be written is no reason not to apply: somebody who mends
+// things at night must not have to mend the history first.
+func (a *applying) beginEntry(held context.Context) {
+	a.entry = history.Entry{Plan: a.plan.ID, Saved: a.opts.Saved, Planned: map[string]int{}}
+	var replaced, deleted []string
+	for _, r := range a.plan.Changes() {
+		act := r.Action()
+		a.entry.Planned[string(act)]++
+		replaced, deleted = addName(replaced, deleted, r)
+	}
+	a.entry.SetNames(replaced, deleted)
+	var err error
+	// An entry that is begun is ended, also if the lock is lost meanwhile.
+	a.entryPath, err = a.to.BeginEntry(context.WithoutCancel(held), &a.entry)
+	if err != nil && held.Err() == nil {
+		a.unrecorded(err)
+	}
+}
+
+// endEntry sets what became of this apply, also if the lock is lost by now: only this apply writes its entry.
+func (a *applying) endEntry(held context.Context, outcomes []Outcome) {
+	if a.entryPath == "" {
+		return
+	}
+	done, results := map[string]int{}, map[string]int{}
+	var replaced, deleted []string
+	for _, o := range outcomes {
+		results[string(o.Result)]++
+		if o.Result == Applied {
+			done[string(o.Row.Action())]++
+		}
+		if o.Result == Applied || o.Result == Unknown {
+			replaced, deleted = addName(replaced, deleted, o.Row)
+		}
+	}
+	a.entry.Done, a.entry.Results = done, results
+	a.entry.SetNames(replaced, deleted)
+	if err := a.to.EndEntry(context.WithoutCancel(held), a.entryPath, a.entry); err != nil {
+		a.unrecorded(fmt.Errorf("it says that this apply has not finished: %w", err))
+	}
+}
+
+// addName adds the path of r to those that are replaced or deleted.
+func addName(replaced, deleted []string, r plan.Row) (rep, del []string) {
+	switch r.Action() {
+	case plan.Replace:
+		replaced = append(replaced, r.Path)
+	case plan.Delete:
+		deleted = append(deleted, r.Path)
+	}
+	return replaced, deleted
+}
+
+func (a *applying) unrecorded(err error) {
+	if a.opts.Unrecorded != nil {
+		a.opts.Unrecorded(err)
 	}
 }

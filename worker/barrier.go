@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"time"
 
 	"muster/resource"
@@ -27,8 +28,8 @@ import (
 //
 // The first worker to arrive also makes the next round: otherwise all would try that at once when they are released. A
 // process that dies before its arrival has written nothing. If it dies after it, the arrival counts, and the next life
-// finds it by a/<id>. In a live round it does not count: see barrier_live.go. With Retry a round has attempts, each in
-// a folder of its own: see barrier_attempt.go.
+// finds it by a/<id>. In a live round it does not count. With Retry a round has attempts, each in a folder of its own:
+// see barrier_round.go.
 
 // Barrier says what to wait at. Of the zero value only Name has to be set.
 type Barrier struct {
@@ -290,4 +291,128 @@ func closed(ch <-chan struct{}) bool {
 	default:
 		return false
 	}
+}
+
+// An abort is one transaction: set st 0 · create the next number of c · create T. The first operation keeps everybody
+// from arriving. The second proves that nobody has arrived since a's children were listed, so the workers that are
+// named are exactly those that are missing; a live round has no numbers, and its list is that of one moment. The
+// third is refused if the round was released. Every worker whose time is up tries, and one succeeds; if a process
+// dies before, the others try.
+
+// abort returns nil when the round is decided, by whatever worker.
+func (r *round) abort(ctx context.Context, why string) error {
+	for {
+		missing, err := r.missing(ctx)
+		if errors.Is(err, zkconn.ErrNoNode) {
+			return nil // released and cleared
+		}
+		if err != nil {
+			return err
+		}
+		switch {
+		case len(missing) > 0:
+			err = r.tryAbort(ctx, why, missing)
+		case r.mode.Live():
+			_, err = r.releaseLive(ctx) // the last worker to arrive may have died
+		}
+		var refused *zkconn.Error
+		switch {
+		case err == nil:
+			return nil
+		case errors.As(err, &refused) && (refused.Path == r.state() || refused.Path == r.token()):
+			return nil // aborted, released, or released and cleared
+		}
+		if err := r.m.mayRetry(ctx, err, zkconn.ErrNodeExists); err != nil {
+			return err
+		}
+	}
+}
+
+func (r *round) tryAbort(ctx context.Context, why string, missing []int) error {
+	st, err := znode.Encode(znode.Round{Workers: r.n, Mode: r.mode, Aborted: why, Missing: missing})
+	if err != nil {
+		return err
+	}
+	ops := []zkconn.Op{zkconn.SetOp(r.state(), st, 0)}
+	next := znode.Counted(r.dir, r.n-len(missing))
+	if !r.mode.Live() && next != r.token() {
+		ops = append(ops, zkconn.CreateOp(next, nil, zkconn.Persistent, r.m.acl))
+	}
+	_, err = r.m.write(ctx, append(ops, zkconn.CreateOp(r.token(), []byte("aborted"), zkconn.Persistent, r.m.acl))...)
+	return err
+}
+
+// missing lists the ids that have not arrived.
+func (r *round) missing(ctx context.Context) ([]int, error) {
+	if r.mode.Live() {
+		if err := r.m.session.Sync(ctx, r.dir); err != nil {
+			return nil, err
+		}
+	}
+	names, _, err := r.m.session.Children(ctx, znode.Arrivals(r.dir))
+	if err != nil {
+		return nil, err
+	}
+	there := make([]bool, r.n)
+	for _, name := range names {
+		if id, err := strconv.Atoi(name); err == nil && id >= 0 && id < r.n {
+			there[id] = true
+		}
+	}
+	var ids []int
+	for id, is := range there {
+		if !is {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}
+
+// In a live round an arrival is an ephemeral znode: it ends with the session that owns it, and counts for that session
+// only. There is no sequence. After its own arrival each worker counts a's children, and creates T if there are N. It
+// counts after its own create, so the last worker to arrive sees all of them, unless one has died, which will arrive
+// again. If a process dies before it creates T, its arrival ends too, and its next life counts again.
+
+// arriveLive makes this session's arrival, and T if everybody is there now. It reports whether it made T.
+func (r *round) arriveLive(ctx context.Context) (last bool, err error) {
+	arrive := []zkconn.Op{zkconn.CheckOp(r.state(), 0), zkconn.CreateOp(r.arrival(), nil, zkconn.Ephemeral, r.m.acl)}
+	_, err = r.m.write(ctx, arrive...)
+	if errors.Is(err, zkconn.ErrNodeExists) {
+		err = r.replaceArrival(ctx)
+	}
+	if err != nil {
+		return false, damaged(err, znode.Arrivals(r.dir))
+	}
+	return r.releaseLive(ctx)
+}
+
+// replaceArrival makes an arrival of an older session this session's.
+func (r *round) replaceArrival(ctx context.Context) error {
+	stat, exists, err := r.m.session.Exists(ctx, r.arrival())
+	if err != nil || exists && stat.EphemeralOwner == r.m.session.ID() {
+		return err
+	}
+	ops := []zkconn.Op{zkconn.CheckOp(r.state(), 0)}
+	if exists {
+		ops = append(ops, zkconn.DeleteOp(r.arrival(), anyVersion))
+	}
+	_, err = r.m.write(ctx, append(ops, zkconn.CreateOp(r.arrival(), nil, zkconn.Ephemeral, r.m.acl))...)
+	return err
+}
+
+// releaseLive creates T if n workers are alive here, and reports whether it did. If another worker decides the round
+// at the same moment, T tells the outcome.
+func (r *round) releaseLive(ctx context.Context) (done bool, err error) {
+	stat, _, err := r.m.session.Exists(ctx, znode.Arrivals(r.dir))
+	if stat.NumChildren == 1 {
+		r.makeNext(ctx)
+	}
+	if err != nil || int(stat.NumChildren) < r.n {
+		return false, err
+	}
+	_, err = r.m.write(ctx, zkconn.CheckOp(r.state(), 0), zkconn.CreateOp(r.token(), nil, zkconn.Persistent, r.m.acl))
+	if errors.Is(err, zkconn.ErrNodeExists) {
+		return false, nil
+	}
+	return err == nil, err
 }

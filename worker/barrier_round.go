@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
+	"muster/resource"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -223,4 +225,201 @@ func (r *round) acknowledge(ctx context.Context) {
 		mode = zkconn.Ephemeral
 	}
 	_, _ = r.m.write(ctx, zkconn.CheckOp(r.state(), 1), zkconn.CreateOp(r.arrival(), nil, mode, r.m.acl))
+}
+
+// With Retry an abort ends an attempt at a round, and not the round. The first attempt is in the round's own folder,
+// the later ones are beside it:
+//
+//	barrier/<name>/7     the round; the first attempt
+//	barrier/<name>/7.2   the second attempt, and so on: st, a and c as in a round
+//
+// An attempt is made by who has read that the one before it was aborted, which is final: so at most one attempt at a
+// round is released, and none follows it. Below the floor no attempt is made. The maker then deletes the arrivals of
+// the attempt before; each st stays, so that everybody learns of the abort, until the round is cleared. A process that
+// dies in between leaves arrivals that no one counts.
+//
+// A call that finds the round aborted goes to the latest attempt, or makes one after that if it was aborted too. Once a
+// call has found an attempt open it stays there, also in another session: its outcome is that of the call.
+
+// at makes r a call at this attempt.
+func (r *round) at(attempt int) { r.attempt, r.dir = attempt, r.folder(attempt) }
+
+// folder is the folder of an attempt at this round.
+func (r *round) folder(attempt int) string {
+	return znode.Attempt(r.m.Job.Root, r.m.Generation, r.name, r.number, attempt)
+}
+
+// moveOn goes from an aborted attempt to the latest, or to the one after it if this is the latest.
+func (r *round) moveOn(ctx context.Context) error {
+	kept, err := r.m.keptRounds(ctx, r.name)
+	if err != nil {
+		return err
+	}
+	next := r.attempt + 1
+	for _, k := range kept {
+		if k.number == r.number {
+			next = max(next, k.attempts)
+		}
+	}
+	r.at(next)
+	return nil
+}
+
+// belowFloor reports whether a round below the floor, of which this attempt does not exist, was released. It was not if
+// its own st is there: all have skipped it after an abort, for good.
+func (r *round) belowFloor(ctx context.Context) (released bool, err error) {
+	body, _, err := r.m.session.Get(ctx, znode.RoundState(r.folder(1)))
+	if errors.Is(err, zkconn.ErrNoNode) {
+		return true, nil
+	}
+	if err != nil || r.attempt == 1 {
+		return false, err
+	}
+	st, err := znode.Decode[znode.Round](body)
+	if err != nil {
+		return false, err
+	}
+	return false, &AbortedError{Name: r.name, Round: r.number, Attempt: 1, Why: st.Aborted, Missing: st.Missing}
+}
+
+// clearBefore deletes the arrivals of the aborted attempt before this one. What is left, if it fails, is deleted with
+// the round.
+func (r *round) clearBefore(ctx context.Context) {
+	if r.attempt == 1 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, clearLimit)
+	defer cancel()
+	_ = r.m.clearAttempt(ctx, r.folder(r.attempt-1), false)
+}
+
+// The worker that releases round r raises the floor to r-1 and deletes the released rounds below it. All workers have
+// arrived at r, so none needs those any more; one that asks for such a round learns from the floor that it was
+// released. An aborted round keeps its st. The st of a released round is deleted first, so that nobody takes a round
+// that is half deleted for an open one; of a round with attempts also the st of the latest, and the others last. If the
+// process dies, the next release goes on where it stopped.
+
+// clearBatch is how many znodes one transaction deletes: as many as a session with small buffers can send.
+const clearBatch = 100
+
+// clearLimit is how long clearing may keep the last worker to arrive. 10,000 arrivals are deleted in a fraction of it.
+const clearLimit = 5 * time.Second
+
+// clearOlder deletes older rounds after a release. The round is released whatever happens here: the next release does
+// what is left.
+func (r *round) clearOlder(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, clearLimit)
+	defer cancel()
+	floor := r.number - 1
+	if floor < 1 || r.m.raiseFloor(ctx, r.name, floor) != nil {
+		return
+	}
+	kept, err := r.m.keptRounds(ctx, r.name)
+	for _, k := range kept {
+		if err != nil || k.number >= floor {
+			return
+		}
+		err = r.m.clearRound(ctx, r.name, k)
+	}
+}
+
+// raiseFloor never lowers it.
+func (m *Member) raiseFloor(ctx context.Context, name string, to int) error {
+	floor, version, err := m.floor(ctx, name)
+	if err != nil || floor >= to {
+		return err
+	}
+	path := znode.BarrierFloor(m.Job.Root, m.Generation, name)
+	_, err = m.write(ctx, zkconn.SetOp(path, znode.EncodeFloor(to), version))
+	return err
+}
+
+// clearRound deletes a released round, and all of an aborted one but the st of each attempt. It deletes an undecided
+// round or attempt if nobody has arrived: everybody has skipped it.
+func (m *Member) clearRound(ctx context.Context, name string, k keptRound) error {
+	folder := func(attempt int) string { return znode.Attempt(m.Job.Root, m.Generation, name, k.number, attempt) }
+	latest := folder(k.attempts)
+	now, err := m.decided(ctx, latest)
+	switch {
+	case err != nil:
+		return err
+	case now.released:
+		err = m.clearState(ctx, folder(1), latest)
+	case !now.aborted:
+		return m.clearUntouched(ctx, latest)
+	}
+	for attempt := 2; attempt <= k.attempts && err == nil; attempt++ {
+		err = m.clearAttempt(ctx, folder(attempt), now.released)
+	}
+	if err != nil {
+		return err
+	}
+	return m.clearAttempt(ctx, folder(1), now.released)
+}
+
+// clearState deletes the st of a round of which the latest attempt was released, and the st of that attempt, which
+// would be undecided without its T.
+func (m *Member) clearState(ctx context.Context, round, latest string) error {
+	_, there, err := m.session.Exists(ctx, znode.RoundState(round))
+	if err != nil || !there {
+		return err
+	}
+	ops := []zkconn.Op{zkconn.DeleteOp(znode.RoundState(round), anyVersion)}
+	if latest != round { // if that is gone while the round is there, it was not released: nobody was at it
+		ops = append(ops, zkconn.DeleteOp(znode.RoundState(latest), anyVersion))
+	}
+	_, err = m.write(ctx, ops...)
+	return err
+}
+
+// clearUntouched deletes an undecided round or attempt at which nobody has arrived.
+func (m *Member) clearUntouched(ctx context.Context, dir string) error {
+	_, err := m.write(ctx,
+		zkconn.DeleteOp(znode.RoundState(dir), anyVersion), zkconn.DeleteOp(znode.Arrivals(dir), anyVersion),
+		zkconn.DeleteOp(znode.Count(dir), anyVersion), zkconn.DeleteOp(dir, anyVersion))
+	if errors.Is(err, zkconn.ErrNotEmpty) { // somebody has arrived: it may still be aborted
+		return nil
+	}
+	return err
+}
+
+// clearAttempt deletes the arrivals of a decided attempt, and all else of it if it is not needed any more.
+func (m *Member) clearAttempt(ctx context.Context, dir string, all bool) error {
+	stat, _, err := m.session.Exists(ctx, dir)
+	if err != nil || stat.NumChildren == 1 && !all { // cleared already
+		return err
+	}
+	for _, folder := range []string{znode.Arrivals(dir), znode.Count(dir)} {
+		if err := m.clearFolder(ctx, folder); err != nil {
+			return err
+		}
+	}
+	if all {
+		return m.clearFolder(ctx, dir)
+	}
+	return nil
+}
+
+// clearFolder deletes a folder with all that is in it.
+func (m *Member) clearFolder(ctx context.Context, dir string) error {
+	names, _, err := m.session.Children(ctx, dir)
+	if errors.Is(err, zkconn.ErrNoNode) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	ops := make([]zkconn.Op, 0, clearBatch)
+	for i, name := range names {
+		ops = append(ops, zkconn.DeleteOp(resource.Join(dir, name), anyVersion))
+		if len(ops) < clearBatch && i < len(names)-1 {
+			continue
+		}
+		if _, err := m.write(ctx, ops...); err != nil {
+			return err
+		}
+		ops = ops[:0]
+	}
+	_, err = m.write(ctx, zkconn.DeleteOp(dir, anyVersion))
+	return err
 }

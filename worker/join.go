@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"muster/resource"
@@ -12,6 +14,103 @@ import (
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
+
+// Config says who joins what.
+type Config struct {
+	Root, Job string
+	Identity  string       // stable across restarts of the same worker; see Identify
+	Info      znode.Worker // the address its peers reach it at; its ID is ignored
+	Run       string       // name of this run, if it has one: a run that has completed is not joined again
+	Takeover  Takeover
+	// Waiting, unless nil, is called when Join begins to wait: for what, and how long at most. It is called again
+	// when Join waits for something else.
+	Waiting func(what string)
+}
+
+// Takeover says what Join does if another process holds the identity.
+type Takeover int
+
+// TakeoverWait waits until the other process is no longer live. TakeoverFail fails at once with ErrHeld.
+const (
+	TakeoverWait Takeover = iota
+	TakeoverFail
+)
+
+// The errors of Join, besides those of the session.
+var (
+	// ErrNoJob means that nobody created the job in time. Apply it, or check its name and root.
+	ErrNoJob = errors.New("no such job")
+	// ErrFull means that N other identities have joined. Join as one of those that the error names, because they are
+	// not live, or wait for a new generation.
+	ErrFull = errors.New("the job is full")
+	// ErrNotOpen means that the job took no new worker in time: its workers were asked to stop, or it belongs to a
+	// run that died, or to another run. Apply again, or start its old workers again.
+	ErrNotOpen = errors.New("the job takes no new workers")
+	// ErrHeld means that another process is this identity. Wait until it ends, or use another identity.
+	ErrHeld = errors.New("another process holds this identity")
+	// ErrCompleted means that the run of this name has completed. Do not start the command; there is nothing left to
+	// do.
+	ErrCompleted = errors.New("the run has completed")
+	// ErrDone means that this identity completed its part in an earlier life; see DoneError.
+	ErrDone = errors.New("this worker has completed")
+)
+
+// DoneError is ErrDone. Do not start the command again. Exit as it did.
+type DoneError struct {
+	Exit int // code of the command
+}
+
+func (e *DoneError) Error() string { return fmt.Sprintf("%v with exit code %d", ErrDone, e.Exit) }
+
+// Unwrap makes it ErrDone.
+func (e *DoneError) Unwrap() error { return ErrDone }
+
+// Identify chooses the identity of a worker. It is the first of these: the flag; MUSTER_IDENTITY; the index of an
+// indexed container job, as worker-<index>; in Kubernetes a host name that ends in a number, as a StatefulSet gives
+// it; the address that the worker advertises, ip:port. Only the address is not stable: a worker that restarts with
+// another address is a new worker. An error names the source whose value cannot be an identity.
+func Identify(
+	flag string, getenv func(string) string, hostname, advertise string,
+) (identity string, stable bool, err error) {
+	if flag != "" {
+		return flag, true, from("--identity", znode.CheckIdentity(flag))
+	}
+	if name := getenv("MUSTER_IDENTITY"); name != "" {
+		return name, true, from("MUSTER_IDENTITY", znode.CheckIdentity(name))
+	}
+	for _, source := range []string{"JOB_COMPLETION_INDEX", "SLURM_PROCID"} {
+		if index := getenv(source); index != "" {
+			return "worker-" + index, true, from(source, checkIndex(index))
+		}
+	}
+	if getenv("KUBERNETES_SERVICE_HOST") != "" && numbered(hostname) {
+		return hostname, true, from("the host name", znode.CheckIdentity(hostname))
+	}
+	return advertise, false, from("the address", znode.CheckIdentity(advertise))
+}
+
+func from(source string, err error) error {
+	if err != nil {
+		return fmt.Errorf("identity from %s: %w", source, err)
+	}
+	return nil
+}
+
+// checkIndex refuses an index that is not a number in its shortest form: 1 and 01 would be two workers.
+func checkIndex(s string) error {
+	if !digits(s) || len(s) > 9 || len(s) > 1 && s[0] == '0' {
+		return fmt.Errorf("%q is not an index such as 0 or 12", s)
+	}
+	return nil
+}
+
+// numbered reports whether a host name is of the form base-<number>.
+func numbered(host string) bool {
+	i := strings.LastIndexByte(host, '-')
+	return i > 0 && digits(host[i+1:])
+}
+
+func digits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
 // Joining writes, in the generation g that the Record names:
 //
@@ -285,3 +384,323 @@ func (j *join) refused(ctx context.Context, err error) error {
 }
 
 func (j *join) live() string { return znode.Live(j.job.Root, j.job.Name, j.c.Identity) }
+
+// lastRead is how long a server may take to answer the read that follows when the time of a wait is over.
+const lastRead = 2 * time.Second
+
+// awaitRecord waits until the Record is no longer as this attempt read it, or until the other event, if there is one.
+func (j *join) awaitRecord(ctx context.Context, why error, what string, other <-chan struct{}) error {
+	stat, _, event, err := j.s.ExistsW(ctx, znode.Record(job.KindName, j.c.Root, j.c.Job))
+	if err != nil {
+		return err
+	}
+	if stat.Mzxid != j.mzxid {
+		return errAgain
+	}
+	return j.await(ctx, why, what, event, other)
+}
+
+// await returns errAgain at an event, or a waitError when the time is over.
+func (j *join) await(ctx context.Context, why error, what string, event, other <-chan struct{}) error {
+	var timeUp <-chan time.Time
+	end, given := ctx.Deadline()
+	if !given {
+		end = j.begun.Add(time.Duration(j.job.Timeouts.Join))
+		timer := time.NewTimer(time.Until(end))
+		defer timer.Stop()
+		timeUp = timer.C
+	}
+	if j.c.Waiting != nil && what != j.waitsFor {
+		j.c.Waiting(fmt.Sprintf("%s (%s at most)", what, roughly(max(0, time.Until(end)))))
+		j.waitsFor = what
+	}
+	select {
+	case <-event:
+	case <-other:
+	case <-ctx.Done():
+	case <-timeUp:
+		return j.timedOut(ctx, why, what, event, other)
+	case <-j.s.Context().Done():
+		return context.Cause(j.s.Context())
+	}
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return j.timedOut(ctx, why, what, event, other)
+	case ctx.Err() != nil: // also if an event came at the same time
+		return &waitError{why, time.Since(j.begun), what, context.Cause(ctx)}
+	}
+	j.attempts = 0
+	return errAgain
+}
+
+// errTooLate is the reason if what Join waited for came when the time was over.
+var errTooLate = errors.New("too late")
+
+// timedOut is for when the time is over. It makes sure that no event is on its way from the server.
+func (j *join) timedOut(ctx context.Context, why error, what string, event, other <-chan struct{}) error {
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastRead)
+	defer cancel()
+	switch err := j.s.Sync(last, znode.Record(job.KindName, j.c.Root, j.c.Job)); {
+	case err != nil:
+		why, what = zkconn.ErrUnreachable, what+", and no server answers"
+	case !closed(event) && !closed(other):
+	case ctx.Err() == nil:
+		return errAgain
+	default:
+		why = errTooLate
+	}
+	return &waitError{why, time.Since(j.begun), what, context.DeadlineExceeded}
+}
+
+// roughly rounds a time for people.
+func roughly(d time.Duration) resource.Duration {
+	if d > 10*time.Second {
+		return resource.Duration(d.Round(time.Second))
+	}
+	return resource.Duration(d.Round(100 * time.Millisecond))
+}
+
+// waitError is why a join waits no longer. It wraps the reason for the wait and what ended it.
+type waitError struct {
+	why    error
+	waited time.Duration
+	what   string
+	ended  error
+}
+
+func (e *waitError) Error() string {
+	s := fmt.Sprintf("%v: waited %s for %s", e.why, roughly(e.waited), e.what)
+	if errors.Is(e.ended, context.DeadlineExceeded) {
+		return s
+	}
+	return fmt.Sprintf("%s: %v", s, e.ended)
+}
+
+func (e *waitError) Unwrap() []error { return []error{e.why, e.ended} }
+
+// An identity that has a claim joins again under its old id, in one transaction that checks the gate:
+//
+//	run/<g>/by/<identity>   set, at the version read   one of several processes wins; the holder before it is fenced
+//	run/<g>/id/n-<id>       set                        the newest address
+//	<job>/<identity>        created, ephemeral         refused while an older process is live
+//
+// The id is found by the claim's czxid: one transaction created both. A process that dies before the commit has changed
+// nothing; one that dies after it has joined, and its next life takes over from it.
+
+// rejoin is for an identity that has a claim already.
+func (j *join) rejoin(ctx context.Context) (*Member, error) {
+	root, g := j.job.Root, j.rec.Generation
+	by := znode.ByIdentity(root, g, j.c.Identity)
+	if err := j.s.Sync(ctx, by); err != nil {
+		return nil, err
+	}
+	body, stat, err := j.s.Get(ctx, by)
+	if errors.Is(err, zkconn.ErrNoNode) {
+		return nil, fmt.Errorf("%w: %w", errAgain, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	claim, err := znode.Decode[znode.Claim](body)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", by, err)
+	}
+	mine := claim.Nonce == j.nonce // this join has committed; the reply was lost
+	if claim.State == znode.Done && !mine {
+		j.finishFor(ctx)
+		return nil, &DoneError{Exit: *claim.Exit}
+	}
+	id, err := j.find(ctx, stat.Czxid)
+	switch {
+	case err != nil:
+		return nil, err
+	case mine:
+		return j.becomeMember(ctx, id, claim, stat.Version)
+	case id >= j.job.Workers: // too late in an earlier life, which did not get to withdraw
+		return nil, j.withdraw(ctx, id)
+	}
+	return j.takeOver(ctx, id, claim, stat.Version)
+}
+
+// takeOver is the transaction of an identity that joins again. old is the claim as read at this version.
+func (j *join) takeOver(ctx context.Context, id int, old znode.Claim, version int32) (*Member, error) {
+	root, g := j.job.Root, j.rec.Generation
+	claim := old // it keeps how the last life ended
+	claim.Nonce, claim.Lives, claim.State = j.nonce, old.Lives+1, znode.In
+	mark, err := znode.Encode(claim)
+	if err != nil {
+		return nil, err
+	}
+	info := j.c.Info
+	info.ID = id
+	body, err := znode.EncodeWorker(info)
+	if err != nil {
+		return nil, err
+	}
+	results, err := j.s.Multi(ctx,
+		zkconn.CheckOp(znode.Gate(root, g), -1),
+		zkconn.SetOp(znode.ByIdentity(root, g, j.c.Identity), mark, version),
+		zkconn.SetOp(znode.ID(root, g, id), body, anyVersion), // only the process that sets the claim writes here
+		zkconn.CreateOp(j.live(), body, zkconn.Ephemeral, j.acl),
+	)
+	if err != nil {
+		return nil, j.refused(ctx, err)
+	}
+	return newMember(j, id, claim, results[1].Stat.Version), nil
+}
+
+// awaitHolder waits until the older process that is live as this identity has ended, or fails if Takeover says so.
+func (j *join) awaitHolder(ctx context.Context) error {
+	if j.c.Takeover == TakeoverFail {
+		return ErrHeld
+	}
+	_, exists, event, err := j.s.ExistsW(ctx, j.live())
+	if err != nil {
+		return err
+	}
+	if !exists {
+		return errAgain
+	}
+	what := fmt.Sprintf("the session of an older process that is %s to end", j.c.Identity)
+	return j.await(ctx, ErrHeld, what, event, nil)
+}
+
+// find looks for the id that the transaction with this czxid created. Ids are in the order of commits, so it is a
+// binary search: 15 reads for 20,000 workers.
+func (j *join) find(ctx context.Context, czxid int64) (int, error) {
+	root, g := j.job.Root, j.rec.Generation
+	ids, there, err := j.s.Exists(ctx, znode.IDs(root, g))
+	if err != nil {
+		return 0, err
+	}
+	if !there {
+		return 0, j.awaitRepair(ctx, znode.IDs(root, g))
+	}
+	lo, hi := 0, min(j.job.Workers, int(ids.NumChildren)) // numbers from N on have gaps: some have withdrawn
+	for lo < hi {
+		mid := (lo + hi) / 2
+		stat, _, err := j.s.Exists(ctx, znode.ID(root, g, mid))
+		switch {
+		case err != nil:
+			return 0, err
+		case stat.Czxid == czxid:
+			return mid, nil
+		case stat.Czxid < czxid:
+			lo = mid + 1
+		default:
+			hi = mid
+		}
+	}
+	return j.findBeyond(ctx, czxid)
+}
+
+// The error of a full job names at most maxVacancies identities, and at most maxVacancyReads claims are read for it.
+const maxVacancies, maxVacancyReads = 5, 100
+
+// full is ErrFull with the ids whose workers are not live, and the identities that may join as them again. If all have
+// completed it waits for the next generation.
+func (j *join) full(ctx context.Context) error {
+	all, _, err := j.allCompleted(ctx)
+	if err != nil {
+		return err
+	}
+	if all {
+		return j.awaitNext(ctx, ErrFull, "a new generation: all workers of this one have completed")
+	}
+	root, g, n := j.job.Root, j.rec.Generation, j.job.Workers
+	claimed, _, err := j.s.Children(ctx, znode.By(root, g))
+	if err != nil {
+		return err
+	}
+	live, _, err := j.s.Children(ctx, j.job.Path())
+	if err != nil {
+		return err
+	}
+	absent := slices.DeleteFunc(claimed, func(identity string) bool {
+		_, is := slices.BinarySearch(live, identity)
+		return is
+	})
+	var vacant []string
+	for i, identity := range absent {
+		if len(vacant) == maxVacancies || i == maxVacancyReads {
+			vacant = append(vacant, "perhaps others")
+			break
+		}
+		who, err := j.vacancy(ctx, identity)
+		if err != nil {
+			return err
+		}
+		if who != "" {
+			vacant = append(vacant, who)
+		}
+	}
+	if len(vacant) == 0 {
+		return fmt.Errorf("%w: %d of %d workers have joined, and each is live or has completed", ErrFull, n, n)
+	}
+	return fmt.Errorf("%w: %d of %d workers have joined; "+
+		"not live, and free for a process that joins under the same identity: %s",
+		ErrFull, n, n, strings.Join(vacant, ", "))
+}
+
+// vacancy describes a worker that is not live and may come back. It is empty for one that has completed.
+func (j *join) vacancy(ctx context.Context, identity string) (string, error) {
+	body, stat, err := j.s.Get(ctx, znode.ByIdentity(j.job.Root, j.rec.Generation, identity))
+	if errors.Is(err, zkconn.ErrNoNode) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	claim, err := znode.Decode[znode.Claim](body)
+	if err != nil || claim.State == znode.Done {
+		return "", nil
+	}
+	id, err := j.find(ctx, stat.Czxid)
+	if errors.Is(err, errAgain) || err == nil && id >= j.job.Workers {
+		return "", nil
+	}
+	return fmt.Sprintf("id %d (%s)", id, identity), err
+}
+
+// withdraw undoes, in one transaction, a join that came too late: two joined at once, and one place was left. Only
+// the first of several processes that try finds the id.
+func (j *join) withdraw(ctx context.Context, id int) error {
+	root, g := j.job.Root, j.rec.Generation
+	ops := []zkconn.Op{
+		zkconn.CheckOp(znode.Gate(root, g), -1),
+		zkconn.DeleteOp(znode.ID(root, g, id), anyVersion),
+		zkconn.DeleteOp(znode.ByIdentity(root, g, j.c.Identity), anyVersion),
+	}
+	live, exists, err := j.s.Exists(ctx, j.live())
+	switch {
+	case err != nil:
+		return err
+	case exists && live.EphemeralOwner != j.s.ID():
+		return j.awaitHolder(ctx)
+	case exists:
+		ops = append(ops, zkconn.DeleteOp(j.live(), anyVersion))
+	}
+	if _, err := j.s.Multi(ctx, ops...); err != nil {
+		return j.refused(ctx, err)
+	}
+	return j.full(ctx)
+}
+
+// findBeyond looks for an id of N or above: its join came too late and has not withdrawn.
+func (j *join) findBeyond(ctx context.Context, czxid int64) (int, error) {
+	root, g := j.job.Root, j.rec.Generation
+	names, _, err := j.s.Children(ctx, znode.IDs(root, g))
+	if err != nil {
+		return 0, err
+	}
+	for _, name := range names {
+		id, err := znode.IDNumber(name)
+		if err != nil || id < j.job.Workers {
+			continue
+		}
+		if stat, _, err := j.s.Exists(ctx, znode.ID(root, g, id)); err != nil || stat.Czxid == czxid {
+			return id, err
+		}
+	}
+	return 0, fmt.Errorf("%w: no id was created together with the claim of %s", errAgain, j.c.Identity)
+}

@@ -4,11 +4,187 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
 
+	"muster/resource"
+	"muster/resource/job"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
+
+// After the loss of its session a member goes on in a new one by one transaction that checks the gate:
+//
+//	run/<g>/by/<identity>   set, at the version that this process last wrote: if somebody took over, it is fenced
+//	<job>/<identity>        deleted if the lost session's is still there, and created, ephemeral
+//	run/<g>/id/n-<id>       set, if another address was advertised since the join
+//
+// If the process dies before the commit, the next life of the identity finds the claim as it was. If it dies after
+// it, the next life can take the claim over.
+
+// Rejoin makes m a member again in a new session: after m's Context ended with ErrSessionLost, or to give it another
+// session. It is for a process whose command has gone on. It returns another Member; m itself has ended.
+//
+// ErrFenced means that the identity was taken over meanwhile, and ErrDone that a Complete which got no answer was
+// committed. If another whole run has completed since, that is ErrFenced too: only the last run is remembered. While a
+// part of the job is missing that somebody deleted, Rejoin waits; the end of ctx is ErrDamaged then.
+func (m *Member) Rejoin(ctx context.Context, s *zkconn.Session) (*Member, error) {
+	m.leaving.Lock()
+	defer m.leaving.Unlock()
+	m.stop()
+	if cause := context.Cause(m.ctx); cause != nil && !errors.Is(cause, zkconn.ErrSessionLost) {
+		return nil, cause
+	}
+	if m.rejoinNonce == "" {
+		m.rejoinNonce = zkstate.NewID()
+	}
+	m.sessionIDs = append(m.sessionIDs, s.ID())
+	var err error
+	for attempts := 0; attempts < maxAttempts; {
+		var next *Member
+		if next, err = m.rejoinOnce(ctx, s); err == nil {
+			m.end(nil)
+			return next.start(), nil
+		}
+		if errors.Is(err, ErrDamaged) {
+			if err = awaitPart(ctx, s, err); err == nil {
+				continue
+			}
+		}
+		if !errors.Is(err, errAgain) {
+			break
+		}
+		attempts++
+	}
+	return nil, fmt.Errorf("rejoin %s as %s: %w", m.Job.Path(), m.Identity, err)
+}
+
+// rejoinOnce reads the claim, which tells who wrote it last. That may have been this process: in an earlier Rejoin,
+// or in a Leave or Complete that got no answer.
+func (m *Member) rejoinOnce(ctx context.Context, s *zkconn.Session) (*Member, error) {
+	if err := s.Sync(ctx, m.by()); err != nil {
+		return nil, err
+	}
+	claim, stat, err := readClaim(ctx, s, m.by())
+	gone := errors.Is(err, zkconn.ErrNoNode)
+	if err != nil && !gone {
+		return nil, err
+	}
+	left := m.unconfirmed != nil && claim.Nonce == m.unconfirmed.Nonce
+	completed := left && m.unconfirmed.State == znode.Done
+	if gone && m.unconfirmed != nil && m.unconfirmed.State == znode.Done {
+		if completed, err = m.allCompleted(ctx, s); err != nil {
+			return nil, err
+		}
+	}
+	rejoined := claim.Nonce == m.rejoinNonce
+	switch {
+	case completed:
+		done := &DoneError{Exit: *m.unconfirmed.Exit}
+		if err := m.finish(ctx, s); err != nil {
+			return nil, fmt.Errorf("%w: %w", done, err)
+		}
+		return nil, done
+	case gone:
+		return nil, m.gone(ctx, s, m.by())
+	case stat.Version != m.version && !left && !rejoined:
+		return nil, m.replaced()
+	}
+	live, exists, err := s.Exists(ctx, m.live())
+	if err != nil {
+		return nil, err
+	}
+	if rejoined && live.EphemeralOwner == s.ID() {
+		return m.inSession(s, claim, stat.Version), nil
+	}
+	var remove []zkconn.Op
+	if exists {
+		if !slices.Contains(m.sessionIDs, live.EphemeralOwner) { // somebody took over since the claim was read
+			return nil, fmt.Errorf("%w: %w", errAgain, ErrHeld)
+		}
+		remove = append(remove, zkconn.DeleteOp(m.live(), anyVersion))
+	}
+	return m.moveTo(ctx, s, stat.Version, remove)
+}
+
+// allCompleted reports whether the generation, of which the claims are gone, has ended because all had completed.
+// Terminate or apply may have ended it after the session was lost. If on_complete removes the job, it is gone then too,
+// and all count as completed. A Record that cannot be read tells nothing.
+func (m *Member) allCompleted(ctx context.Context, s *zkconn.Session) (bool, error) {
+	body, _, err := s.Get(ctx, znode.Record(job.KindName, m.Job.Root, m.Job.Name))
+	if errors.Is(err, zkconn.ErrNoNode) {
+		return m.Job.Lifecycle.OnComplete == job.Remove, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	rec, err := znode.DecodeRecordAt(job.Kind(), m.Job.Path(), body)
+	last := job.LastRun(&rec)
+	return err == nil && last != nil && last.Generation == m.Generation, nil
+}
+
+// moveTo is the transaction that rejoins. The claim is ours at this version. remove deletes the old live znode if
+// there is one.
+func (m *Member) moveTo(ctx context.Context, s *zkconn.Session, version int32, remove []zkconn.Op) (*Member, error) {
+	claim := m.claim
+	claim.Nonce = m.rejoinNonce
+	mark, err := znode.Encode(claim)
+	if err != nil {
+		return nil, err
+	}
+	info, changed := m.advertisedInfo()
+	body, err := znode.EncodeWorker(info)
+	if err != nil {
+		return nil, err
+	}
+	ops := []zkconn.Op{zkconn.CreateOp(m.live(), body, zkconn.Ephemeral, m.acl)}
+	if changed { // an Advertise whose outcome is unknown may not have been committed
+		ops = append(ops, zkconn.SetOp(znode.ID(m.Job.Root, m.Generation, m.ID), body, anyVersion))
+	}
+	results, err := s.Multi(ctx, slices.Concat(
+		[]zkconn.Op{zkconn.CheckOp(m.gate(), -1), zkconn.SetOp(m.by(), mark, version)}, remove, ops,
+	)...)
+	var refused *zkconn.Error
+	switch {
+	case err == nil:
+		return m.inSession(s, claim, results[1].Stat.Version), nil
+	case errors.Is(err, zkconn.ErrUnknown):
+		if settle := s.Settled(ctx); settle != nil {
+			return nil, fmt.Errorf("%w: %w", settle, err)
+		}
+	case errors.Is(err, zkconn.ErrNoNode) && errors.As(err, &refused) &&
+		(refused.Op == "create" || refused.Path != m.by() && refused.Path != m.live()):
+		return nil, m.gone(ctx, s, missingPart(refused))
+	case errors.Is(err, zkconn.ErrNodeExists), errors.Is(err, zkconn.ErrNoNode), errors.Is(err, zkconn.ErrBadVersion):
+	default:
+		return nil, err
+	}
+	return nil, fmt.Errorf("%w: %w", errAgain, err)
+}
+
+// inSession is the same member in another session.
+func (m *Member) inSession(s *zkconn.Session, claim znode.Claim, version int32) *Member {
+	info, changed := m.advertisedInfo()
+	next := &Member{
+		ID: m.ID, Identity: m.Identity, Generation: m.Generation, Job: m.Job,
+		acl: m.acl, info: info, infoChanged: changed, claim: claim, version: version,
+	}
+	return next.bindTo(s)
+}
+
+func readClaim(ctx context.Context, s *zkconn.Session, path string) (znode.Claim, zkconn.Stat, error) {
+	body, stat, err := s.Get(ctx, path)
+	if err != nil {
+		return znode.Claim{}, stat, err
+	}
+	claim, err := znode.Decode[znode.Claim](body)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", path, err)
+	}
+	return claim, stat, err
+}
 
 // Leaving is one transaction that checks the gate:
 //
@@ -17,7 +193,7 @@ import (
 //	<job>/<identity>        deleted, if it is still there
 //
 // Exactly one worker gets d-<N-1>: the last. It makes the job ready again, deletes it or leaves it, as on_complete
-// says at that time: see finish.go. A process that dies before the commit is one that crashed.
+// says at that time. A process that dies before the commit is one that crashed.
 
 // End is how the command of a worker that leaves has ended, as far as it is known.
 type End struct {
@@ -143,4 +319,161 @@ func (m *Member) findOutcome(ctx context.Context) (last bool, err error) {
 	err = m.replaced()
 	m.end(err)
 	return false, err
+}
+
+// Once all N workers have completed, what on_complete says is one transaction of zkstate.Store.Finish, which does
+// nothing if somebody else has done it:
+//
+//	reset    <job> and the gate deleted, <job> and a new generation created, the Record set
+//	remove   <job>, Record and gate deleted
+//
+// The last worker to complete does it. A live znode that is still there refuses it: that of a process which came too
+// late and has not withdrawn, or died before it could. So the last worker tries for as long as a dead session can last.
+// If it dies itself, a worker that comes for the next generation does it, or one that comes back to find that it has
+// completed, or the next apply.
+
+// ErrUnfinished means that this worker has completed, but could not make sure that what on_complete says was done if
+// all have completed. The next worker that comes does it, or apply.
+var ErrUnfinished = errors.New("completed, but could not do what on_complete says; " +
+	"a worker of the next run does, or the next apply")
+
+// finishMargin is how much longer than the session timeout a dead session may last: servers end sessions in steps.
+const finishMargin = 5 * time.Second
+
+// finishDelay is how long a worker that comes leaves the work to the last worker.
+const finishDelay = time.Second
+
+// finish does what on_complete says if all have completed and nobody has done it yet. Its error is ErrUnfinished.
+func (m *Member) finish(ctx context.Context, s *zkconn.Session) error {
+	limited, cancel := context.WithTimeout(ctx, time.Duration(m.Job.Timeouts.Session)+finishMargin)
+	defer cancel()
+	for {
+		err := finishOnce(limited, s, m.Job.Path(), m.Generation)
+		if err == nil {
+			return nil
+		}
+		if refused(err) && awaitChildren(limited, s, m.Job.Path()) {
+			continue
+		}
+		return fmt.Errorf("%w: %v", ErrUnfinished, err)
+	}
+}
+
+// finishOnce does what on_complete says, if generation g has completed.
+func finishOnce(ctx context.Context, s *zkconn.Session, path, g string) error {
+	store, err := zkstate.NewStore(s, zkstate.Config{At: time.Now(), Kinds: []zkstate.Kind{zkstate.Job()}})
+	if err != nil {
+		return err
+	}
+	return store.Finish(ctx, path, g)
+}
+
+// refused reports whether what on_complete says may be done later: nothing was written, because of what is there now.
+func refused(err error) bool {
+	for _, one := range []error{
+		zkconn.ErrNotEmpty, zkconn.ErrBadVersion, zkconn.ErrNoNode, zkconn.ErrNodeExists, zkconn.ErrUnknown,
+	} {
+		if errors.Is(err, one) {
+			return true
+		}
+	}
+	return false
+}
+
+// awaitChildren waits for a change of the live workers, or a second. It is false if ctx or the session has ended.
+func awaitChildren(ctx context.Context, s *zkconn.Session, path string) bool {
+	_, _, changed, err := s.ChildrenW(ctx, path)
+	if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
+		return false
+	}
+	timer := time.NewTimer(time.Second)
+	defer timer.Stop()
+	select {
+	case <-changed: // nil if there is no job: only the timer ends it
+		return s.Context().Err() == nil
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// allCompleted reports whether all workers of the generation have completed, and it is to end then. The event comes
+// when they have.
+func (j *join) allCompleted(ctx context.Context) (all bool, event <-chan struct{}, err error) {
+	if j.job.Lifecycle.OnComplete == job.Retain {
+		return false, nil, nil
+	}
+	last := znode.Completion(j.job.Root, j.rec.Generation, j.job.Workers-1)
+	_, all, event, err = j.s.ExistsW(ctx, last)
+	return all, event, err
+}
+
+// awaitNext waits for another generation. If this one has completed, and nobody does what on_complete says, it does so.
+func (j *join) awaitNext(ctx context.Context, why error, what string) error {
+	all, event, err := j.allCompleted(ctx)
+	if err != nil {
+		return err
+	}
+	if !all {
+		return j.awaitRecord(ctx, why, what, event)
+	}
+	if g := j.rec.Generation; j.completed != g {
+		j.completed = g
+		patience := make(chan struct{})
+		spread := min(startDelay*time.Duration(j.job.Workers), maxStartDelay)
+		timer := time.AfterFunc(finishDelay+rand.N(spread), func() { close(patience) })
+		defer timer.Stop()
+		return j.awaitRecord(ctx, why, what, patience)
+	}
+	err = finishOnce(ctx, j.s, j.job.Path(), j.rec.Generation)
+	if err == nil || !refused(err) { // done; or it is up to apply
+		return j.awaitRecord(ctx, why, what, nil)
+	}
+	live, _, event, err := j.s.ChildrenW(ctx, j.job.Path())
+	switch {
+	case err != nil:
+		return err
+	case len(live) == 0:
+		return errAgain
+	}
+	return j.awaitRecord(ctx, why, what, event)
+}
+
+// finishFor does what on_complete says for a worker that comes back and has completed, if all have. If it cannot, the
+// next one does.
+func (j *join) finishFor(ctx context.Context) {
+	if all, _, err := j.allCompleted(ctx); err == nil && all {
+		_ = finishOnce(ctx, j.s, j.job.Path(), j.rec.Generation)
+	}
+}
+
+// StopRequested waits until terminate asks the workers of the job to stop. It returns nil then: stop the command and
+// Leave. It watches the Record and writes nothing.
+func (m *Member) StopRequested(ctx context.Context) error {
+	at := znode.Record(job.KindName, m.Job.Root, m.Job.Name)
+	for {
+		body, _, event, err := m.session.GetW(ctx, at)
+		switch {
+		case m.ctx.Err() != nil:
+			return context.Cause(m.ctx)
+		case errors.Is(err, zkconn.ErrNoNode): // the generation has ended, as the gate tells, or apply puts the Record back
+			if _, _, event, err = m.session.ExistsW(ctx, at); err != nil {
+				return err
+			}
+		case err != nil:
+			return err
+		}
+		rec, err := znode.DecodeRecord(job.Kind(), body)
+		if err == nil && rec.Generation == m.Generation && rec.State == resource.StateTerminating {
+			return nil
+		}
+		select {
+		case <-event:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-m.ctx.Done():
+			return context.Cause(m.ctx)
+		}
+	}
 }

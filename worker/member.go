@@ -1,8 +1,24 @@
+// Package worker is a process's side of a job. A process joins, waits for the other workers, meets them at barriers,
+// and is live until it leaves or its session ends.
+//
+// Each recipe is a file. Its first comment names the znodes that it uses, who makes and removes them, and what
+// happens if the process dies at any step. Every write is one transaction, which checks the gate of the generation
+// that was joined. After the join it also checks that the claim of the identity is as this process last wrote it. So
+// a process that was replaced, or whose generation is gone, cannot write anything (ErrFenced). Nothing is polled, and
+// the clocks of two machines are never compared.
+//
+// The package never creates a job. It changes or deletes one only for the last of N workers to complete, as the
+// declaration says. It never opens or closes a session: that is up to its caller.
 package worker
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path"
 	"sync"
+	"time"
 
 	"muster/resource/job"
 	"muster/zkstate/zkconn"
@@ -92,3 +108,403 @@ func (m *Member) by() string { return znode.ByIdentity(m.Job.Root, m.Generation,
 
 // live is the znode that exists while this worker is live.
 func (m *Member) live() string { return znode.Live(m.Job.Root, m.Job.Name, m.Identity) }
+
+// A member watches two znodes: its own live znode and its gate. It writes its live znode twice: it adds its id after
+// the first join, and it makes the znode again if somebody has deleted it by hand. Each write is guarded, so a member
+// that was replaced cannot come back. If the process dies, the live znode goes with its session.
+
+// ErrFenced means that this process is no longer a member: another one took its identity over, or the generation has
+// ended. Stop the command. This member cannot write anything any more.
+var ErrFenced = errors.New("fenced")
+
+// ErrSessionLost means that the session of a member has ended. Rejoin in another one.
+var ErrSessionLost = zkconn.ErrSessionLost
+
+// fence ends the membership if the refusal of a transaction shows that it has ended. It returns ErrFenced then, and
+// ErrDamaged if somebody deleted the gate or the claim by hand.
+func (m *Member) fence(ctx context.Context, err error) error {
+	var refused *zkconn.Error
+	if !errors.As(err, &refused) || refused.Path != m.gate() && refused.Path != m.by() {
+		return err
+	}
+	switch {
+	case errors.Is(err, zkconn.ErrNoNode):
+		err = m.gone(ctx, m.session, refused.Path)
+	case !errors.Is(err, zkconn.ErrBadVersion):
+		return err
+	case refused.Path == m.by():
+		err = m.replaced()
+	default:
+		err = m.generationEnded()
+	}
+	if errors.Is(err, ErrFenced) {
+		m.end(err)
+	}
+	return err
+}
+
+func (m *Member) generationEnded() error {
+	return fmt.Errorf("%w: the generation that worker %d (%s) joined has ended", ErrFenced, m.ID, m.Identity)
+}
+
+func (m *Member) replaced() error {
+	return fmt.Errorf("%w: another process is worker %d (%s) now", ErrFenced, m.ID, m.Identity)
+}
+
+// startDelay, for each worker of the job, is how long a member waits before it writes its id and sets its watches: no
+// other worker waits for these, and thousands that join at once have joined by then. The members then begin at random
+// within the same time again.
+const startDelay, maxStartDelay = 500 * time.Microsecond, 5 * time.Second
+
+// start watches in the background until the membership ends, or until Leave, Complete or Rejoin stops it.
+func (m *Member) start() *Member {
+	m.watchers.Go(func() {
+		if !m.awaitTurn() {
+			return
+		}
+		m.watchers.Go(func() { m.follow(m.gate(), m.checkGate) })
+		m.writeID()
+		m.follow(m.live(), m.checkLive)
+	})
+	if m.ID == m.Job.Workers-1 || !m.noID { // the last worker, or one that is back: see writeRoll
+		m.rollTried = make(chan struct{})
+		m.watchers.Go(func() {
+			defer close(m.rollTried)
+			_ = m.writeRoll(m.watchCtx) // after an error a later joiner writes it
+		})
+	}
+	return m
+}
+
+// awaitTurn waits for the delay at the start. It is false if the membership ended first.
+func (m *Member) awaitTurn() bool {
+	delay := min(startDelay*time.Duration(m.Job.Workers), maxStartDelay)
+	turn := time.NewTimer(delay + rand.N(delay))
+	defer turn.Stop()
+	select {
+	case <-turn.C:
+		return true
+	case <-m.watchCtx.Done():
+		return false
+	}
+}
+
+// stop ends what start began.
+func (m *Member) stop() {
+	m.stopWatch()
+	m.watchers.Wait()
+}
+
+// writeID adds the id to a live znode that was created before the id was known. It helps those that list the live
+// workers; nothing depends on it.
+func (m *Member) writeID() {
+	if !m.noID || m.lockPublishing(m.watchCtx) != nil {
+		return
+	}
+	defer m.unlockPublishing()
+	info, _ := m.advertisedInfo()
+	body, err := znode.EncodeWorker(info)
+	for err == nil || errors.Is(err, zkconn.ErrUnknown) {
+		if _, err = m.write(m.watchCtx, zkconn.SetOp(m.live(), body, anyVersion)); err == nil {
+			return
+		}
+	}
+}
+
+// follow checks a znode now and after each of its events. An error of check ends the membership, unless it is a write
+// whose outcome is unknown: then follow checks again; or ErrDamaged: then it checks again when the part is back.
+func (m *Member) follow(path string, check func(zkconn.Stat, bool) error) {
+	for {
+		stat, exists, event, err := m.session.ExistsW(m.watchCtx, path)
+		if err == nil {
+			err = check(stat, exists)
+		}
+		if m.watchCtx.Err() != nil {
+			return
+		}
+		switch {
+		case errors.Is(err, zkconn.ErrUnknown):
+			continue
+		case errors.Is(err, ErrDamaged):
+			if err = awaitPart(m.watchCtx, m.session, err); err == nil {
+				continue
+			}
+			return // the session's end, or ours
+		case err != nil:
+			m.end(err)
+			return
+		}
+		select {
+		case <-event:
+		case <-m.watchCtx.Done():
+			return
+		}
+	}
+}
+
+// checkGate ends the membership with the generation.
+func (m *Member) checkGate(_ zkconn.Stat, open bool) error {
+	if !open {
+		return m.gone(m.watchCtx, m.session, m.gate())
+	}
+	return nil
+}
+
+// checkLive makes the live znode again if it is gone.
+func (m *Member) checkLive(stat zkconn.Stat, exists bool) error {
+	if exists {
+		return m.checkOwner(stat)
+	}
+	info, _ := m.advertisedInfo()
+	body, err := znode.EncodeWorker(info)
+	if err != nil {
+		return err
+	}
+	_, err = m.write(m.watchCtx, zkconn.CreateOp(m.live(), body, zkconn.Ephemeral, m.acl))
+	switch {
+	case errors.Is(err, zkconn.ErrNodeExists):
+		return nil // somebody made it: follow checks again
+	case errors.Is(err, zkconn.ErrNoNode): // the job znode is gone, and the gate is not
+		return m.gone(m.watchCtx, m.session, m.Job.Path())
+	}
+	return err
+}
+
+// checkOwner ends the membership if another process owns the live znode: then the claim has changed. If the claim is
+// as it was, somebody made the live znode by hand.
+func (m *Member) checkOwner(stat zkconn.Stat) error {
+	if stat.EphemeralOwner == m.session.ID() {
+		return nil
+	}
+	_, err := m.write(m.watchCtx)
+	return err
+}
+
+// Somebody may delete a part of a job by hand: its znode, its gate, its Record, or a folder of its generation. The
+// generation goes on: muster ends one only together with its Record. So a member whose gate, claim or job znode is gone
+// reads the Record. While the Record still names the generation, or is itself the only part that is gone, the member
+// writes nothing, lets its command go on, and waits. Apply puts the part back, if it can, and the member goes on.
+
+// ErrDamaged means that somebody deleted a part of the job by hand, so that nothing can be written now. The command may
+// go on. Wait, or try again when apply has put the part back.
+var ErrDamaged = errors.New("a part of the job was deleted by hand")
+
+// damagedError is ErrDamaged, and names the znode that is gone.
+type damagedError struct{ missing string }
+
+func (e *damagedError) Error() string {
+	return fmt.Sprintf("%v: %s is gone; muster apply puts it back, or says why it cannot", ErrDamaged, e.missing)
+}
+
+func (e *damagedError) Unwrap() error { return ErrDamaged }
+
+// damageCheck is how often a waiting member looks whether the generation has been ended meanwhile.
+const damageCheck = 5 * time.Second
+
+// isOpen reports whether generation g of the job has not ended, whatever is missing of it.
+func isOpen(ctx context.Context, s *zkconn.Session, j job.Job, g string) (bool, error) {
+	at := znode.Record(job.KindName, j.Root, j.Name)
+	if err := s.Sync(ctx, at); err != nil {
+		return false, err
+	}
+	body, _, err := s.Get(ctx, at)
+	switch {
+	case err == nil:
+		rec, err := znode.DecodeRecordAt(job.Kind(), j.Path(), body)
+		return err != nil || rec.Generation == g, nil // one that cannot be understood has not been replaced by muster
+	case !errors.Is(err, zkconn.ErrNoNode):
+		return false, err
+	}
+	for _, rest := range []string{znode.Gate(j.Root, g), j.Path()} { // which go with the Record
+		if _, there, err := s.Exists(ctx, rest); err != nil || there {
+			return there, err
+		}
+	}
+	return false, nil
+}
+
+// gone is what it means for this member that a znode is missing: ErrDamaged, or ErrFenced if its generation has ended.
+func (m *Member) gone(ctx context.Context, s *zkconn.Session, missing string) error {
+	open, err := isOpen(ctx, s, m.Job, m.Generation)
+	switch {
+	case err != nil:
+		return err
+	case open:
+		return &damagedError{missing}
+	}
+	return m.generationEnded()
+}
+
+// awaitPart waits, if err is ErrDamaged, until the part is there again, or for damageCheck. Any other error it returns.
+func awaitPart(ctx context.Context, s *zkconn.Session, err error) error {
+	var damaged *damagedError
+	if !errors.As(err, &damaged) {
+		return err
+	}
+	_, there, event, watchErr := s.ExistsW(ctx, damaged.missing)
+	if watchErr != nil {
+		return watchErr
+	}
+	if there {
+		return nil
+	}
+	timer := time.NewTimer(damageCheck)
+	defer timer.Stop()
+	select {
+	case <-event:
+		return nil
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return err
+	case <-s.Context().Done():
+		return context.Cause(s.Context())
+	}
+}
+
+// awaitRepair waits, while a part of the job is missing, for that part or for another Record.
+func (j *join) awaitRepair(ctx context.Context, missing string) error {
+	open, err := isOpen(ctx, j.s, j.job, j.rec.Generation)
+	if err != nil {
+		return err
+	}
+	if !open {
+		return errAgain
+	}
+	_, there, event, err := j.s.ExistsW(ctx, missing)
+	if err != nil {
+		return err
+	}
+	if there {
+		return errAgain
+	}
+	what := fmt.Sprintf("%s, which somebody deleted by hand: muster apply puts it back, or says why it cannot", missing)
+	return j.awaitRecord(ctx, ErrNotOpen, what, event)
+}
+
+// missingPart is the znode that was not there when ZooKeeper refused a transaction.
+func missingPart(refused *zkconn.Error) string {
+	if refused.Op == "create" {
+		return path.Dir(refused.Path)
+	}
+	return refused.Path
+}
+
+// A command that chooses its port at run time says it afterwards. One guarded transaction sets the address in
+//
+//	run/<g>/id/n-<id>   where peers look it up
+//	<job>/<identity>    the live znode; made again if somebody has deleted it by hand
+//
+// If the process dies before the commit nothing has changed. If it dies after it, the address stays until the next life
+// of the identity joins with its own. A session that is lost takes the live znode along: the rejoin writes both again.
+// The roll, if it has been written, keeps the address that it has.
+
+// Address is where peers reach this worker, as it was advertised last.
+func (m *Member) Address() string {
+	m.infoMu.Lock()
+	defer m.infoMu.Unlock()
+	return m.info.Address()
+}
+
+// advertisedInfo is what the worker's znodes say, and whether that has changed since the join.
+func (m *Member) advertisedInfo() (info znode.Worker, changed bool) {
+	m.infoMu.Lock()
+	defer m.infoMu.Unlock()
+	return m.info, m.infoChanged
+}
+
+// Advertise tells peers another address of this worker: a host name or IP, and a port. It may be repeated. While a part
+// of the job is missing that somebody deleted it waits. After zkconn.ErrUnknown it is not known which of the two
+// addresses peers see: call it again.
+func (m *Member) Advertise(ctx context.Context, host string, port int) error {
+	if err := m.lockPublishing(ctx); err != nil {
+		return err
+	}
+	defer m.unlockPublishing()
+	before, changed := m.advertisedInfo()
+	next := before
+	next.IP, next.Port = host, port
+	body, err := znode.EncodeWorker(next)
+	if err != nil {
+		return err
+	}
+	m.setInfo(next, true) // first: a live znode that is made again meanwhile has the new address
+	err = m.untilWritten(ctx, func() error { return m.writeAddress(ctx, body) })
+	if err != nil && !errors.Is(err, zkconn.ErrUnknown) && !errors.Is(err, ErrSessionLost) {
+		m.setInfo(before, changed)
+	}
+	if err != nil {
+		return fmt.Errorf("advertise %s: %w", next.Address(), err)
+	}
+	return nil
+}
+
+func (m *Member) setInfo(info znode.Worker, changed bool) {
+	m.infoMu.Lock()
+	defer m.infoMu.Unlock()
+	m.info, m.infoChanged = info, changed
+}
+
+// writeAddress is errAgain if the live znode came or went meanwhile.
+func (m *Member) writeAddress(ctx context.Context, body []byte) error {
+	live, exists, err := m.session.Exists(ctx, m.live())
+	if err != nil {
+		return err
+	}
+	ops := []zkconn.Op{zkconn.SetOp(znode.ID(m.Job.Root, m.Generation, m.ID), body, anyVersion)} // the claim guards it
+	switch {
+	case !exists:
+		ops = append(ops, zkconn.CreateOp(m.live(), body, zkconn.Ephemeral, m.acl))
+	case live.EphemeralOwner == m.session.ID():
+		ops = append(ops, zkconn.SetOp(m.live(), body, anyVersion))
+	}
+	_, err = m.write(ctx, ops...)
+	var refused *zkconn.Error
+	if errors.As(err, &refused) && refused.Path == m.live() && refused.Op != "create" ||
+		errors.Is(err, zkconn.ErrNodeExists) {
+		return fmt.Errorf("%w: %w", errAgain, err)
+	}
+	return err
+}
+
+// untilWritten calls write, which performs a guarded transaction, again after a lost reply and after errAgain: it must
+// bear to be repeated. While a part of the job is missing it waits for it.
+func (m *Member) untilWritten(ctx context.Context, write func() error) error {
+	for attempts := 0; ; {
+		err := write()
+		var refused *zkconn.Error
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, zkconn.ErrUnknown):
+			if settle := m.session.Settled(ctx); settle != nil {
+				return fmt.Errorf("%w: %w", settle, err)
+			}
+		case errors.Is(err, errAgain) && attempts < maxAttempts:
+			attempts++
+			pauseAtRandom(ctx, min(time.Duration(attempts)*writePause, maxWritePause))
+		case errors.Is(err, zkconn.ErrNoNode) && errors.As(err, &refused):
+			err = m.gone(ctx, m.session, missingPart(refused))
+			fallthrough
+		case errors.Is(err, ErrDamaged):
+			if err = awaitPart(ctx, m.session, err); err != nil {
+				return err
+			}
+		default:
+			return err
+		}
+	}
+}
+
+// writePause, for each attempt so far, is how long a member waits at most before it tries a transaction again that
+// others were in the way of.
+const writePause, maxWritePause = 5 * time.Millisecond, 500 * time.Millisecond
+
+func pauseAtRandom(ctx context.Context, most time.Duration) {
+	pause := time.NewTimer(rand.N(most))
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+	case <-ctx.Done(): // the next attempt says so
+	}
+}

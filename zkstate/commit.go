@@ -4,9 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
 
 	"muster/plan"
 	"muster/resource"
+	"muster/resource/job"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -179,4 +184,383 @@ func (r *Reader) exists(path string) func(context.Context) (bool, error) {
 		_, ok, err := r.source.Exists(ctx, path)
 		return ok, err
 	}
+}
+
+// Limits of a transaction that several changes share. ZooKeeper executes a hundred operations many times faster in one
+// transaction than in twenty-five. A larger one gains nothing, and more must be read again if its reply is lost.
+const (
+	sharedOps   = 150
+	sharedBytes = 256 << 10
+)
+
+// CommitAll commits rows of different paths, and returns for each what Commit would.
+//
+// Rows share a transaction if it holds every fact on which they depend, so that nothing need be read before it:
+// creates; updates of a resource that keeps nothing for its members; deletes and replaces of one that nobody has
+// joined. If a shared transaction is refused, nothing of it was written. Each of its rows is then committed alone, so
+// that a row which has moved does not keep the others.
+func (s *Store) CommitAll(ctx context.Context, rows []plan.Row) []error {
+	errs := make([]error, len(rows))
+	var alone []int
+	var b shared
+	send := func() {
+		alone = append(alone, s.commitShared(ctx, rows, b, errs)...)
+		b = shared{}
+	}
+	for i, r := range rows {
+		t, ok := s.selfContained(ctx, r)
+		if !ok {
+			alone = append(alone, i)
+			continue
+		}
+		if !b.fits(t) {
+			send()
+		}
+		b.add(i, t)
+	}
+	send()
+	var g errgroup.Group
+	g.SetLimit(reads)
+	for _, i := range alone {
+		g.Go(func() error {
+			errs[i] = s.Commit(ctx, rows[i])
+			return nil
+		})
+	}
+	_ = g.Wait() // the errors are in errs
+	return errs
+}
+
+// selfContained builds the transaction of a row if it needs no read before it.
+func (s *Store) selfContained(ctx context.Context, r plan.Row) (t transaction, ok bool) {
+	deletes := false
+	switch r.Action() {
+	case plan.Create:
+	case plan.Update:
+		if r.Reason == plan.IsDamaged || !s.isWhole(r) {
+			return t, false
+		}
+	case plan.Delete, plan.Replace:
+		if deletes = true; r.Old.Class() != resource.Ready || r.Old.Live > 0 || !s.isWhole(r) {
+			return t, false
+		}
+	}
+	t, err := s.transaction(ctx, r)
+	if deletes { // with its folder: ZooKeeper refuses that if anybody has ever joined the generation
+		rec := r.Old.Record
+		t.ops = append(t.ops, zkconn.DeleteOp(znode.Run(rec.Declaration.ID().Root, rec.Generation), -1))
+	}
+	return t, err == nil
+}
+
+// isWhole reports whether the row has the whole Record of its resource, which one in a saved plan has not, and members
+// save nothing in resources of that kind.
+func (s *Store) isWhole(r plan.Row) bool {
+	o := r.Old
+	if o == nil || o.Classic || len(o.Lost) > 0 || o.Record == nil || o.Record.Body == nil ||
+		o.Record.Declaration.ID().Path() != r.Path {
+		return false
+	}
+	k, ok := s.kind(o.Record.Declaration.Kind().Name)
+	return ok && k.Saved == nil
+}
+
+// shared is a transaction of several rows.
+type shared struct {
+	rows  []int // their indexes
+	parts []transaction
+	ops   []zkconn.Op
+	bytes int
+}
+
+// fits reports whether there is room for t, or nothing yet.
+func (b *shared) fits(t transaction) bool {
+	bytes := b.bytes
+	for _, o := range t.ops {
+		bytes += o.Size()
+	}
+	return len(b.rows) == 0 || len(b.ops)+len(t.ops) < sharedOps && bytes < sharedBytes
+}
+
+func (b *shared) add(row int, t transaction) {
+	b.rows, b.parts, b.ops = append(b.rows, row), append(b.parts, t), append(b.ops, t.ops...)
+	for _, o := range t.ops {
+		b.bytes += o.Size()
+	}
+}
+
+// commitShared sends b, and puts into errs what became of its rows. It returns those that are certainly not committed
+// and can be committed alone.
+func (s *Store) commitShared(ctx context.Context, rows []plan.Row, b shared, errs []error) (alone []int) {
+	if len(b.rows) < 2 {
+		return b.rows
+	}
+	_, err := s.session.Multi(ctx, b.ops...)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, zkconn.ErrUnknown):
+		for k, i := range b.rows {
+			var again bool
+			if again, errs[i] = s.resolve(ctx, b.parts[k], err); again {
+				alone = append(alone, i)
+			} else {
+				errs[i] = rowError(rows[i], errs[i])
+			}
+		}
+		return alone
+	case preconditionFailed(err):
+		s.forgetFolders()
+	}
+	return b.rows
+}
+
+// Check reads the resource of the row again. It returns nil if the row can be committed, plan.ErrAlreadyDone, or
+// plan.ErrMoved with what has changed. It writes nothing.
+//
+// For a delete or a replace, every fact must be unchanged. An update changes only the Record, and a repair creates only
+// what is missing, so for these members may join and leave.
+func (s *Store) Check(ctx context.Context, row plan.Row) error {
+	_, _, err := s.check(ctx, row)
+	return err
+}
+
+// check is Check; it also returns what was read, and operations which check in the transaction that nothing was saved
+// since that it would delete, and that a run has neither begun nor completed.
+func (s *Store) check(ctx context.Context, row plan.Row) (*resource.Observed, []zkconn.Op, error) {
+	now, err := s.checkFacts(ctx, row)
+	if err != nil {
+		return now, nil, err
+	}
+	guards, err := s.checkSaved(ctx, row, now)
+	if err != nil {
+		return now, nil, err
+	}
+	run, err := s.guardRun(ctx, row, now)
+	return now, append(guards, run...), err
+}
+
+// checkFacts checks everything but what members have saved.
+func (s *Store) checkFacts(ctx context.Context, row plan.Row) (*resource.Observed, error) {
+	now, err := s.observeAgain(ctx, row.Path, row.Old)
+	if err != nil {
+		return nil, err
+	}
+	switch row.Action() {
+	case plan.Create:
+		return now, s.checkCreate(row, now)
+	case plan.Update:
+		return now, checkUpdate(row, now)
+	case plan.Delete:
+		if now == nil {
+			return nil, fmt.Errorf("%w: the %s is gone", plan.ErrAlreadyDone, row.Kind().Name)
+		}
+	}
+	if now == nil {
+		return nil, fmt.Errorf("%w: the %s is gone", plan.ErrMoved, row.Kind().Name)
+	}
+	if now.Equal(*row.Old) {
+		return now, nil
+	}
+	s.fillMembers(ctx, row.Path, now)
+	return now, moved(row, now)
+}
+
+// checkCreate returns plan.ErrAlreadyDone if the resource exists as declared, is ready, and belongs to this stack. One
+// that is kept in place may have members: it would be left to them if it were there before.
+func (s *Store) checkCreate(row plan.Row, now *resource.Observed) error {
+	kind, class := row.Kind().Name, now.Class()
+	unused := class == resource.Ready || class == resource.Idle ||
+		class.IsLive() && row.New.Policy().InPlace && !now.Classic
+	switch {
+	case now == nil:
+		return nil
+	case unused && now.Record != nil && now.Record.Stack == s.cfg.Stack &&
+		now.Record.Declaration.Kind().Name == kind && len(resource.Changes(now.Record.Declaration, row.New)) == 0:
+		return fmt.Errorf("%w: the %s exists, %s and as declared", plan.ErrAlreadyDone, kind, now.Status())
+	}
+	if now.Record != nil {
+		kind = now.Record.Declaration.Kind().Name
+	}
+	what := fmt.Sprintf("the %s exists now (%s)", kind, now.Status())
+	if rec := now.Record; rec != nil {
+		what += ", applied" + by(rec)
+		if rec.Stack != s.cfg.Stack {
+			what += " for stack " + rec.Stack
+		}
+	}
+	return fmt.Errorf("%w: %s", plan.ErrMoved, what)
+}
+
+func checkUpdate(row plan.Row, now *resource.Observed) error {
+	old := row.Old
+	switch {
+	case now == nil:
+		return fmt.Errorf("%w: the %s is gone", plan.ErrMoved, row.Kind().Name)
+	case row.Reason == plan.IsDamaged && !now.Repairable() && now.Record != nil &&
+		now.Record.Generation == old.Record.Generation:
+		return fmt.Errorf("%w: nothing is missing any more", plan.ErrAlreadyDone)
+	case now.Record == nil || now.Problem != "" || !slices.Equal(now.Lost, old.Lost):
+		return moved(row, now)
+	case now.Record.Generation != old.Record.Generation, now.RecordVersion != old.RecordVersion:
+		return moved(row, now)
+	}
+	return nil
+}
+
+// moved is plan.ErrMoved with what has changed, and by whom if the Record shows it.
+func moved(row plan.Row, now *resource.Observed) error {
+	old, kind := row.Old, row.Kind()
+	var what []string
+	add := func(format string, args ...any) { what = append(what, fmt.Sprintf(format, args...)) }
+	switch {
+	case now.Problem != "":
+		add("%s", now.Problem)
+	case now.Record != nil && old.Record == nil:
+		add("the %s was made anew%s", kind.Name, by(now.Record))
+	case !slices.Equal(now.Lost, old.Lost):
+		add("parts of it were deleted by hand, or put back")
+	case now.Record != nil &&
+		(now.Record.Generation != old.Record.Generation || now.RecordVersion != old.RecordVersion):
+		add("%s", recordMoved(*old.Record, *now.Record))
+	}
+	switch {
+	case now.Live > old.Live && len(now.Members) > 0:
+		add("a %s joined: %s", kind.Member, strings.Join(firstNames(now.Members, 3), ", "))
+	case now.Live != old.Live:
+		add("live %d -> %d", old.Live, now.Live)
+	}
+	for _, c := range kind.Counts {
+		if now.Count(c.Name) != old.Count(c.Name) {
+			add("%s %d -> %d", c.Word, old.Count(c.Name), now.Count(c.Name))
+		}
+	}
+	if len(what) == 0 && now.Pzxid != old.Pzxid {
+		add("a %s joined and left", kind.Member)
+	}
+	if len(what) == 0 {
+		add("its znode was changed")
+	}
+	return fmt.Errorf("%w: %s", plan.ErrMoved, strings.Join(what, "; "))
+}
+
+// recordMoved says how a Record was changed. Only an apply writes By and Applied: an edit, a request to stop and the
+// end of a run keep those of the last apply.
+func recordMoved(old, now resource.Record) string {
+	var fields []string
+	if now.Stack != old.Stack {
+		fields = append(fields, "stack "+old.Stack+" -> "+now.Stack)
+	}
+	for _, c := range resource.Changes(old.Declaration, now.Declaration) {
+		fields = append(fields, fmt.Sprintf("%s %s -> %s", c.Name, orNone(c.Old), orNone(c.New)))
+	}
+	applied := now.By != old.By || now.Applied != old.Applied
+	what := "its record was changed"
+	lastRun := job.LastRun(&now)
+	switch {
+	case now.Edited():
+		what = "its record was edited, not by muster"
+	case now.State == resource.StateTerminating && old.State != now.State:
+		what = "its " + now.Declaration.Kind().Member + "s were asked to stop"
+	case now.Generation != old.Generation && !applied && lastRun != nil && lastRun.Generation == old.Generation:
+		what = "a run was completed at " + lastRun.Completed
+	case now.Generation != old.Generation:
+		what = "the " + now.Declaration.Kind().Name + " was made anew" + by(&now)
+	case applied || now.Op != old.Op && len(fields) > 0:
+		what += by(&now)
+	}
+	if len(fields) > 0 {
+		what += ": " + strings.Join(firstNames(fields, 3), ", ")
+	}
+	return what
+}
+
+func orNone(value *string) string {
+	if value == nil {
+		return "none"
+	}
+	return *value
+}
+
+func by(rec *resource.Record) string {
+	if rec == nil || rec.By == "" {
+		return ""
+	}
+	return fmt.Sprintf(" by %s at %s", rec.By, rec.Applied)
+}
+
+// fillMembers fills o.Members for a message. After an error they are empty, and the message has only the count.
+func (r *Reader) fillMembers(ctx context.Context, path string, o *resource.Observed) {
+	if err := r.FillMembers(ctx, path, o); err != nil && !errors.Is(err, context.Canceled) {
+		o.Members = nil
+	}
+}
+
+// firstNames is the first n names, and how many more there are.
+func firstNames(names []string, n int) []string {
+	if len(names) <= n {
+		return names
+	}
+	return append(append([]string(nil), names[:n]...), fmt.Sprintf("%d more", len(names)-n))
+}
+
+// guardRun returns operations with which a delete or a replace of a job is refused, also if nobody is live any more, if
+// what was read of its run has changed since.
+//
+// Nobody has joined: then nobody must have, so there must be no ids. All have joined, and some have not completed: then
+// the run must not have completed. If only some have joined, it cannot complete unnoticed: its last worker writes the
+// roll into the znode, or into the Record that there is none, and both have their versions in the transaction.
+func (s *Store) guardRun(ctx context.Context, row plan.Row, now *resource.Observed) ([]zkconn.Op, error) {
+	act := row.Action()
+	if act != plan.Delete && act != plan.Replace || now == nil || now.Record == nil || len(now.Lost) > 0 {
+		return nil, nil
+	}
+	j, ok := now.Record.Declaration.(job.Job)
+	switch joined := job.Joined(now); {
+	case !ok:
+		return nil, nil
+	case joined == 0:
+		return guardAbsent(now, znode.IDs(j.Root, now.Record.Generation))
+	case joined == j.Workers && job.Done(now) < j.Workers:
+		return s.guardUnfinished(ctx, znode.By(j.Root, now.Record.Generation), j.Workers)
+	}
+	return nil, nil
+}
+
+// guardUnfinished returns operations which check that one of n workers that have joined has not completed: its claim is
+// unchanged. There may be more claims than workers: of processes that found the job full, and died. Nobody can tell
+// whose they are, so as many more are checked. None of these says done.
+func (s *Store) guardUnfinished(ctx context.Context, claims string, n int) ([]zkconn.Op, error) {
+	names, err := s.children(ctx, claims)
+	if err != nil {
+		return nil, err
+	}
+	var guards []zkconn.Op
+	need := len(names) - n + 1
+	for at, size := 0, need; at < len(names); at, size = at+size, min(2*size, reads) { // mostly the first will do
+		unfinished, err := s.unfinished(ctx, claims, names[at:min(at+size, len(names))])
+		if err != nil {
+			return nil, err
+		}
+		if guards = append(guards, unfinished...); len(guards) >= need {
+			return guards[:need], nil
+		}
+	}
+	return nil, fmt.Errorf("%w: its workers have completed", plan.ErrMoved)
+}
+
+// unfinished returns the checks of those claims of these names that do not say done.
+func (s *Store) unfinished(ctx context.Context, claims string, names []string) ([]zkconn.Op, error) {
+	all, err := ForEach(ctx, names, func(ctx context.Context, name string) ([]zkconn.Op, error) {
+		at := resource.Join(claims, name)
+		body, stat, err := s.session.Get(ctx, at)
+		if errors.Is(err, zkconn.ErrNoNode) {
+			return nil, nil
+		}
+		if c, bad := znode.Decode[znode.Claim](body); err != nil || bad == nil && c.State == znode.Done {
+			return nil, err
+		}
+		return []zkconn.Op{zkconn.CheckOp(at, stat.Version)}, nil
+	})
+	return slices.Concat(all...), err
 }

@@ -2,6 +2,8 @@ package zkstate
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"muster/resource"
@@ -75,4 +77,86 @@ func (r *Follower) changes(ctx context.Context, path, kind string) (record, memb
 		members = changed
 	}
 	return record, members
+}
+
+// WaitUnlocked waits until nobody holds or waits for the apply lock of a stack. It calls waiting with each holder. If
+// the deadline of ctx passes, the error is ErrLocked.
+//
+// It returns a number that changes whenever an apply takes the lock. If two calls return the same number, no apply of
+// the stack wrote anything between them.
+func (r *Follower) WaitUnlocked(ctx context.Context, stack string, waiting func(holder string)) (int64, error) {
+	queue := r.lockQueue(stack)
+	var holder znode.Mark
+	for {
+		names, stat, event, err := r.session.ChildrenW(ctx, queue.Dir)
+		late := errors.Is(context.Cause(ctx), context.DeadlineExceeded)
+		switch {
+		case errors.Is(err, zkconn.ErrNoNode): // no apply yet
+			return 0, nil
+		case err != nil && holder.Who != "" && late && !errors.Is(err, zkconn.ErrUnreachable):
+			return 0, lockedBy(holder)
+		case err != nil:
+			return 0, err
+		}
+		places := queue.InOrder(names)
+		if len(places) == 0 {
+			return stat.Pzxid, nil
+		}
+		if now, ok := r.holder(ctx, queue.Dir+"/"+places[0]); ok && now != holder {
+			holder = now
+			if waiting != nil {
+				waiting(holder.String())
+			}
+		}
+		select {
+		case <-event:
+		case <-ctx.Done():
+			if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+				return 0, lockedBy(holder)
+			}
+			return 0, context.Cause(ctx)
+		case <-r.session.Context().Done():
+			return 0, context.Cause(r.session.Context())
+		}
+	}
+}
+
+// Waiter waits on behalf of a process that joins.
+type Waiter struct {
+	Session *zkconn.Session
+	Begun   time.Time
+	Say     func(what string) // told what it waits for, if that is not what it was told last; may be nil
+
+	said string
+}
+
+// Await returns nil at an event. When the time is over, ctx's deadline or without one limit after Begun, it returns why
+// and context.DeadlineExceeded; at another end of ctx or of the session the cause of that.
+func (w *Waiter) Await(
+	ctx context.Context, limit time.Duration, why error, what string, event, other <-chan struct{},
+) error {
+	end, given := ctx.Deadline()
+	if !given {
+		end = w.Begun.Add(limit)
+	}
+	if w.Say != nil && what != w.said {
+		w.Say(what)
+		w.said = what
+	}
+	timer := time.NewTimer(time.Until(end))
+	defer timer.Stop()
+	select {
+	case <-event:
+	case <-other:
+	case <-timer.C:
+		return fmt.Errorf("%w: waited %s for %s: %w", why, time.Since(w.Begun).Round(time.Second), what,
+			context.DeadlineExceeded)
+	case <-ctx.Done():
+	case <-w.Session.Context().Done():
+		return context.Cause(w.Session.Context())
+	}
+	if ctx.Err() != nil { // also if an event came at the same time
+		return fmt.Errorf("%w: waited for %s: %w", why, what, context.Cause(ctx))
+	}
+	return nil
 }

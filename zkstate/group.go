@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"time"
 
 	"muster/plan"
 	"muster/resource"
@@ -225,4 +227,318 @@ func (s *Store) checkSaved(ctx context.Context, row plan.Row, now *resource.Obse
 
 func equalSaved(a, b resource.Saved) bool {
 	return a.Section == b.Section && a.Keys == b.Keys && a.Bytes == b.Bytes && slices.Equal(a.Open, b.Open)
+}
+
+// GroupState is who is in a group, and who has its duties.
+type GroupState struct {
+	Members  []GroupMember // by seat; those without a seat last
+	Duties   []DutyState   // one for each declared duty, by name
+	Assigner string        // identity of the member that decides; empty if there is none
+	Passed   []string      // identities of members that were passed over as the assigner, because they decided nothing
+	// Undecided is since when a member or a request waits for the assigner to look at it, by ZooKeeper's clock; zero: none
+	// does. That is usual for a moment.
+	Undecided time.Time
+	Requests  []Request // that wait for the assigner: at most maxRequests of each inbox, the oldest first
+	Waiting   int       // how many requests and resignations wait altogether
+	Unread    []string  // what could not be decoded: paths and reasons
+
+	decided int64 // zxid of the assigner's last write
+}
+
+// GroupMember is one live member of a group.
+type GroupMember struct {
+	Identity string
+	Version  string
+	Address  string
+	Since    time.Time // when it joined, by ZooKeeper's clock
+	Ready    bool
+	Can      []string // duties that it can do, sorted
+	Seat     string   // name; empty if somebody deleted it by hand
+	Duties   []string // that the assigner gave it, sorted
+}
+
+// DutyState is who has one duty.
+type DutyState struct {
+	group.Duty
+	Holder   *znode.Holder // nil: nobody
+	Since    time.Time     // when the holder took it, by ZooKeeper's clock
+	Epoch    int64         // of the holder; 0 if it is not known
+	Given    string        // identity of the member to which the assigner gave it; empty if to none
+	Why      string        // why it is given so, in the assigner's words; empty if it is not known
+	PausedBy string        // who paused it, user@host; empty if it is not paused
+	Pinned   string        // identity of the member to which it is pinned
+	Leaving  string        // identity of the member that was asked to hand it over to any other
+	Failures []DutyFailure // of live members, by identity
+}
+
+// DutyFailure says that a member gave a duty up.
+type DutyFailure struct {
+	Identity string
+	Count    int       // how often it was to blame
+	Until    time.Time // it does not get the duty again before, by ZooKeeper's clock
+	Because  string    // of the last time
+}
+
+// Request is something that waits for the assigner: an operator's request, or a resignation.
+type Request struct {
+	Duty        string
+	Since       time.Time          // by ZooKeeper's clock
+	Ask         *znode.Ask         // nil: a resignation
+	Resignation *znode.Resignation // nil: an operator's request
+
+	stat zkconn.Stat
+}
+
+// maxRequests is how many entries of an inbox are read.
+const maxRequests = 100
+
+// GroupState reads who is in a group and who has its duties. o was observed and has a Record. It takes two reads for
+// each live member and two for each duty, many at a time. The result is not a snapshot.
+func (r *Reader) GroupState(ctx context.Context, o *resource.Observed) (GroupState, error) {
+	g, generation := group.Of(o.Record), o.Record.Generation
+	var s GroupState
+	seats, err := r.seats(ctx, g, generation, &s)
+	if err != nil {
+		return s, err
+	}
+	if err := r.members(ctx, g, seats, &s); err != nil {
+		return s, err
+	}
+	if s.Duties, err = r.duties(ctx, g, generation, &s); err != nil {
+		return s, err
+	}
+	if err := r.assignerMemory(ctx, g.Root, generation, seats, group.Assign(o.Record), &s); err != nil {
+		return s, err
+	}
+	return s, r.inboxes(ctx, g.Root, generation, &s)
+}
+
+// seatEntry is one seat.
+type seatEntry struct {
+	entry
+	znode.Seat
+	number int32
+}
+
+// seats reads the seats, the most senior first.
+func (r *Reader) seats(ctx context.Context, g group.Group, generation string, s *GroupState) ([]seatEntry, error) {
+	entries, err := r.readChildren(ctx, znode.Seats(g.Root, generation))
+	var all []seatEntry
+	for _, e := range entries {
+		n, bad := znode.SeatNumber(e.name)
+		if bad != nil {
+			continue
+		}
+		seat, bad := znode.Decode[znode.Seat](e.body)
+		if bad != nil {
+			s.Unread = append(s.Unread, znode.SeatAt(g.Root, generation, e.name)+": "+bad.Error())
+			continue
+		}
+		all = append(all, seatEntry{e, seat, n})
+	}
+	slices.SortFunc(all, func(a, b seatEntry) int { return int(a.number - b.number) }) // overflows as the numbers do
+	return all, err
+}
+
+// members reads the live members. A member is matched with its seat by its nonce: the seat of a process that has just
+// gone may still be there.
+func (r *Reader) members(ctx context.Context, g group.Group, seats []seatEntry, s *GroupState) error {
+	live, err := r.readChildren(ctx, g.Path())
+	if err != nil {
+		return err
+	}
+	byNonce, order := map[string]seatEntry{}, map[string]int{}
+	for i, seat := range seats {
+		byNonce[seat.Nonce], order[seat.name] = seat, i
+	}
+	for _, e := range live {
+		if e.stat.EphemeralOwner == 0 {
+			continue
+		}
+		p, bad := znode.Decode[znode.Present](e.body)
+		if bad != nil {
+			s.Unread = append(s.Unread, znode.Live(g.Root, g.Name, e.name)+": "+bad.Error())
+			continue
+		}
+		m := GroupMember{
+			Identity: e.name, Version: p.Version, Address: p.Address, Since: e.stat.Ctime, Ready: p.Ready, Can: p.Can,
+		}
+		if seat, ok := byNonce[p.Nonce]; ok && seat.stat.EphemeralOwner == e.stat.EphemeralOwner {
+			m.Seat, m.Duties = seat.name, seat.Duties
+		}
+		s.Members = append(s.Members, m)
+	}
+	at := func(m GroupMember) int {
+		if i, ok := order[m.Seat]; ok {
+			return i
+		}
+		return len(seats)
+	}
+	slices.SortFunc(s.Members, func(a, b GroupMember) int {
+		return cmp.Or(cmp.Compare(at(a), at(b)), cmp.Compare(a.Identity, b.Identity))
+	})
+	return nil
+}
+
+// duties reads who holds each declared duty.
+func (r *Reader) duties(ctx context.Context, g group.Group, generation string, s *GroupState) ([]DutyState, error) {
+	names := make([]string, len(g.Duties))
+	for i, d := range g.Duties {
+		names[i] = d.Name
+	}
+	given := map[string]string{}
+	for _, m := range s.Members {
+		for _, d := range m.Duties {
+			given[d] = m.Identity
+		}
+	}
+	return ForEach(ctx, names, func(ctx context.Context, name string) (DutyState, error) {
+		d, _ := g.Duty(name)
+		state := DutyState{Duty: d, Given: given[name]}
+		err := r.dutyHolder(ctx, g.Root, generation, &state)
+		return state, err
+	})
+}
+
+// dutyHolder reads who holds a duty. One transaction writes the duty and makes held, so both have the same nonce.
+func (r *Reader) dutyHolder(ctx context.Context, root, generation string, d *DutyState) error {
+	for range maxRereads {
+		body, stat, err := r.source.Get(ctx, znode.Held(root, generation, d.Name))
+		if errors.Is(err, zkconn.ErrNoNode) {
+			d.Holder, d.Since = nil, time.Time{}
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		h, err := znode.Decode[znode.Holder](body)
+		if err != nil {
+			h = znode.Holder{}
+		}
+		d.Holder, d.Since = &h, stat.Ctime
+		body, stat, err = r.source.Get(ctx, znode.Duty(root, generation, d.Name))
+		if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
+			return err
+		}
+		if taken, err := znode.Decode[znode.DutyTaken](body); err == nil && taken.Nonce == h.Nonce {
+			d.Epoch = stat.Mzxid
+			return nil
+		}
+	}
+	return nil
+}
+
+// assignerMemory adds what the assigner remembers of each duty, and who it is.
+func (r *Reader) assignerMemory(
+	ctx context.Context, root, generation string, seats []seatEntry, assign int, s *GroupState,
+) error {
+	at := znode.Assigner(root, generation)
+	body, stat, err := r.source.Get(ctx, at)
+	if errors.Is(err, zkconn.ErrNoNode) { // deleted by hand: what waits, waits for apply
+		s.decided = math.MaxInt64
+		s.findAssigner(seats, assign, znode.AssignerMemory{})
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s.decided = stat.Mzxid
+	memory, bad := znode.DecodeAssigner(body)
+	s.findAssigner(seats, assign, memory)
+	if bad != nil {
+		s.Unread = append(s.Unread, at+": "+bad.Error())
+		return nil
+	}
+	identity := map[string]string{}
+	for _, seat := range seats {
+		identity[seat.name] = seat.Identity
+	}
+	for i := range s.Duties {
+		d := &s.Duties[i]
+		d.Why, d.PausedBy = memory.Why[d.Name], memory.Paused[d.Name]
+		if _, ok := memory.Paused[d.Name]; ok {
+			d.PausedBy = cmp.Or(d.PausedBy, "somebody")
+		}
+		d.Pinned, d.Leaving = identity[memory.Pins[d.Name]], identity[memory.HandOver[d.Name]]
+		for seat, f := range memory.Failures[d.Name] {
+			if identity[seat] != "" {
+				d.Failures = append(d.Failures,
+					DutyFailure{identity[seat], f.Count, time.UnixMilli(f.Until), f.Because})
+			}
+		}
+		slices.SortFunc(d.Failures, func(a, b DutyFailure) int { return cmp.Compare(a.Identity, b.Identity) })
+	}
+	return nil
+}
+
+// findAssigner finds the assigner: the member with the first seat that decides and knows the method of assignment, of
+// those that were not passed over; without such a one, the first of all.
+func (s *GroupState) findAssigner(seats []seatEntry, assign int, memory znode.AssignerMemory) {
+	live := map[string]bool{}
+	for _, m := range s.Members {
+		live[m.Seat] = true
+	}
+	for _, seat := range seats {
+		s.waitsSince(seat.stat)
+		switch {
+		case !live[seat.name] || !znode.Decides(seat.name) || seat.Assign < assign:
+		case slices.Contains(memory.Passed, seat.name):
+			s.Passed = append(s.Passed, seat.Identity)
+		case s.Assigner == "":
+			s.Assigner = seat.Identity
+		}
+	}
+	if s.Assigner == "" && len(s.Passed) > 0 {
+		s.Assigner = s.Passed[0]
+	}
+}
+
+// waitsSince notes a seat or a request that the assigner has not looked at.
+func (s *GroupState) waitsSince(made zkconn.Stat) {
+	if made.Czxid > s.decided && (s.Undecided.IsZero() || made.Ctime.Before(s.Undecided)) {
+		s.Undecided = made.Ctime
+	}
+}
+
+// inboxes reads what waits for the assigner.
+func (r *Reader) inboxes(ctx context.Context, root, generation string, s *GroupState) error {
+	for _, dir := range []string{znode.Asks(root, generation), znode.Resigned(root, generation)} {
+		names, err := r.children(ctx, dir)
+		if err != nil {
+			return err
+		}
+		s.Waiting += len(names)
+		found, err := ForEach(ctx, names[:min(len(names), maxRequests)],
+			func(ctx context.Context, name string) (Request, error) {
+				body, stat, err := r.source.Get(ctx, resource.Join(dir, name))
+				if errors.Is(err, zkconn.ErrNoNode) {
+					return Request{}, nil
+				}
+				return request(dir == znode.Asks(root, generation), body, stat), err
+			})
+		if err != nil {
+			return err
+		}
+		for _, q := range found {
+			if q.Duty != "" {
+				s.waitsSince(q.stat)
+				s.Requests = append(s.Requests, q)
+			}
+		}
+	}
+	return nil
+}
+
+// request decodes an entry of an inbox. It has no duty if it cannot be decoded: the assigner will delete it.
+func request(isAsk bool, body []byte, stat zkconn.Stat) Request {
+	if isAsk {
+		if a, err := znode.Decode[znode.Ask](body); err == nil {
+			return Request{Duty: a.Duty, Since: stat.Ctime, Ask: &a, stat: stat}
+		}
+		return Request{}
+	}
+	if q, err := znode.Decode[znode.Resignation](body); err == nil {
+		return Request{Duty: q.Duty, Since: stat.Ctime, Resignation: &q, stat: stat}
+	}
+	return Request{}
 }

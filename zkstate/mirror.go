@@ -3,11 +3,14 @@ package zkstate
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"muster/plan"
+	"muster/resource"
 	"muster/zkstate/zkconn"
 )
 
@@ -319,4 +322,331 @@ func (m *Mirror) knowsChildren(path string) bool {
 	defer m.mu.Unlock()
 	a := m.answers[question{path, itsChildren}]
 	return a != nil && a.done == nil && a.err == nil
+}
+
+// Look is a Source that reads through a Mirror, and tells when something that was read through it has changed. Then
+// make a new Look, read again, and close the old one after that: what has not changed is not read again.
+type Look struct {
+	mirror *Mirror
+	fired  func() // called once when it has changed; nil: nothing
+
+	// Guarded by the Mirror's mutex.
+	uses    []*answer
+	changed bool
+	closed  bool
+	told    chan struct{} // closed when it has changed; nil: nobody has asked
+}
+
+var _ Source = (*Look)(nil)
+
+// Changed returns a channel that is closed when something that was read through l has changed, or may have; or when the
+// session has ended: reads return its error then.
+func (l *Look) Changed() <-chan struct{} {
+	l.mirror.mu.Lock()
+	defer l.mirror.mu.Unlock()
+	if l.told == nil {
+		l.told = make(chan struct{})
+		if l.changed {
+			close(l.told)
+		}
+	}
+	return l.told
+}
+
+// Close forgets the Look. It must not be used after that.
+func (l *Look) Close() {
+	l.mirror.mu.Lock()
+	defer l.mirror.mu.Unlock()
+	l.closed = true
+	delete(l.mirror.looks, l)
+	for _, a := range l.uses {
+		l.mirror.release(l, a)
+	}
+	l.uses = nil
+}
+
+// change notes that something has changed. The caller holds the Mirror's mutex.
+func (l *Look) change() {
+	if l.changed || l.closed {
+		return
+	}
+	l.changed = true
+	if l.told != nil {
+		close(l.told)
+	}
+	if l.fired != nil {
+		l.fired()
+	}
+}
+
+// use notes that l reads a. The caller holds the Mirror's mutex.
+func (l *Look) use(a *answer) {
+	if !l.closed && !slices.Contains(a.looks, l) {
+		a.looks = append(a.looks, l)
+		l.uses = append(l.uses, a)
+	}
+}
+
+// Get returns the data of a znode; nil if it has none. The caller must not change it. The Stat is that of the data: its
+// number of children and its pzxid may have changed since.
+func (l *Look) Get(ctx context.Context, path string) ([]byte, zkconn.Stat, error) {
+	a, err := l.mirror.ask(ctx, l, question{path, itsData})
+	if err != nil {
+		return nil, zkconn.Stat{}, err
+	}
+	return a.data, a.stat, nil
+}
+
+// Exists reports whether the znode exists. All of its Stat is current.
+func (l *Look) Exists(ctx context.Context, path string) (zkconn.Stat, bool, error) {
+	a, err := l.mirror.ask(ctx, l, question{path, itsExistence})
+	if err != nil {
+		return zkconn.Stat{}, false, err
+	}
+	return a.stat, a.exists, nil
+}
+
+// Children returns the names of a znode's children, sorted. The Stat is that of the list: its version and its mzxid may
+// have changed since.
+func (l *Look) Children(ctx context.Context, path string) ([]string, zkconn.Stat, error) {
+	a, err := l.mirror.ask(ctx, l, question{path, itsChildren})
+	if err != nil {
+		return nil, zkconn.Stat{}, err
+	}
+	return slices.Clone(a.names), a.stat, nil
+}
+
+// Sync only reports that the session has ended. What is remembered is as current as the events that have come, and
+// these come from a server that may be behind the leader for a moment.
+func (l *Look) Sync(_ context.Context, path string) error {
+	if ended := l.mirror.session.Context(); ended.Err() != nil {
+		return &zkconn.Error{Op: "sync", Path: path, Err: context.Cause(ended)}
+	}
+	return nil
+}
+
+// remembered returns the children of dir among names whose data are remembered, and the names of the others. It is what
+// Get does for each of them, at a fraction of the cost: of 10,000 workers mostly one has changed.
+func (l *Look) remembered(dir string, names []string) (known []entry, others []string) {
+	known = make([]entry, 0, len(names))
+	for names := range slices.Chunk(names, 1000) { // events wait meanwhile
+		l.mirror.mu.Lock()
+		for _, name := range names {
+			a := l.mirror.answers[question{dir + "/" + name, itsData}]
+			if a == nil || a.done != nil || a.err != nil {
+				others = append(others, name)
+				continue
+			}
+			l.mirror.used(a)
+			l.use(a)
+			known = append(known, entry{name, a.data, a.stat, a})
+		}
+		l.mirror.mu.Unlock()
+	}
+	return known, others
+}
+
+// TrackerConfig configures a Tracker.
+type TrackerConfig struct {
+	Home  string // as for NewReader
+	Kinds []Kind
+	// More reads more of a resource that was observed, and may fill o. r reads through the Look of that resource: More is
+	// called again when anything that it has read has changed. It is called for several resources at once. It may be nil.
+	More func(ctx context.Context, r *Reader, path string, o *resource.Observed) error
+}
+
+// Tracker reads the State of some roots through a Mirror, each time only what has changed. There is a Look for each
+// resource and one for all else. It ends with the session of its Mirror. Changed may be called at any time, Read and
+// Close by one caller.
+type Tracker struct {
+	mirror *Mirror
+	cfg    TrackerConfig
+
+	roots []string // of the last Read, sorted
+	state plan.State
+	all   *tracked // what is no resource's own; nil before the first Read
+	reads int
+
+	mu      sync.Mutex
+	tracked map[string]*tracked // by path
+	told    chan struct{}       // closed when something has changed
+}
+
+// tracked is something that was read through a Look.
+type tracked struct {
+	look    *Look
+	changed atomic.Bool
+
+	// Of a resource.
+	found found
+	o     *resource.Observed // nil: missing
+	read  int                // the last Read of all that has found it
+}
+
+// generation is that of the Record; empty if there is none, or if it is not its own.
+func (t *tracked) generation() string {
+	if !hasOwn(t.o) {
+		return ""
+	}
+	return t.o.Record.Generation
+}
+
+// NewTracker returns a Tracker that has read nothing yet.
+func NewTracker(m *Mirror, c TrackerConfig) *Tracker {
+	told := make(chan struct{})
+	close(told)
+	return &Tracker{mirror: m, cfg: c, tracked: map[string]*tracked{}, told: told}
+}
+
+// Changed returns a channel that is closed when there is something to Read, or the session has ended.
+func (t *Tracker) Changed() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.told
+}
+
+// tell closes what Changed has returned. It is called by the Mirror.
+func (t *Tracker) tell() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	select {
+	case <-t.told:
+	default:
+		close(t.told)
+	}
+}
+
+// Close forgets all Looks.
+func (t *Tracker) Close() {
+	for _, one := range t.tracked {
+		one.look.Close()
+	}
+	if t.all != nil {
+		t.all.look.Close()
+	}
+}
+
+// Read returns what Reader.Read would. It reads what has changed since the last Read, which may have been of other
+// roots. After an error the next Read reads what is left: wait a moment before that. Found must not be changed.
+func (t *Tracker) Read(ctx context.Context, roots []string) (plan.State, error) {
+	t.mu.Lock()
+	t.told = make(chan struct{})
+	t.mu.Unlock()
+	roots = slices.Compact(slices.Sorted(slices.Values(roots)))
+	known := t.all != nil && !t.all.changed.Load() && slices.Equal(roots, t.roots)
+	if known {
+		var err error
+		if known, err = t.readChanged(ctx); err != nil {
+			t.tell()
+			return plan.State{}, err
+		}
+	}
+	if !known {
+		if err := t.readAll(ctx, roots); err != nil {
+			t.tell()
+			return plan.State{}, err
+		}
+	}
+	return t.state, nil
+}
+
+// readChanged reads the resources that have changed. all is false if something else has to be read again too: if a
+// generation has come or gone, others may be lost or found.
+func (t *Tracker) readChanged(ctx context.Context) (all bool, err error) {
+	before := map[string]*tracked{}
+	for path, one := range t.tracked {
+		if one.changed.Load() {
+			before[path] = one
+		}
+	}
+	paths := slices.Collect(maps.Keys(before))
+	now, err := ForEach(ctx, paths, func(ctx context.Context, path string) (*resource.Observed, error) {
+		return t.observe(ctx, path, before[path].found)
+	})
+	if err != nil || len(paths) == 0 {
+		return true, err
+	}
+	t.state.Found = maps.Clone(t.state.Found)
+	for i, path := range paths {
+		if g := before[path].generation(); g == "" || g != t.tracked[path].generation() {
+			t.all.changed.Store(true)
+			return false, nil
+		}
+		t.state.Found[path] = *now[i]
+	}
+	return true, nil
+}
+
+// readAll reads everything but the resources that have not changed.
+func (t *Tracker) readAll(ctx context.Context, roots []string) error {
+	t.reads++
+	all, r := t.look()
+	r.known = t.observe
+	state, err := r.Read(ctx, roots)
+	for path, o := range state.Found {
+		if one := t.tracked[path]; err == nil && (one == nil || one.o == nil || !one.o.Equal(o)) { // it is lost
+			err = t.more(ctx, r, path, &o)
+			state.Found[path] = o
+		}
+	}
+	if err != nil {
+		all.look.Close()
+		return err
+	}
+	maps.DeleteFunc(t.tracked, func(_ string, one *tracked) bool {
+		if one.read != t.reads {
+			one.look.Close()
+		}
+		return one.read != t.reads
+	})
+	if t.all != nil {
+		t.all.look.Close()
+	}
+	t.all, t.roots, t.state = all, roots, state
+	return nil
+}
+
+// look returns a reader through a new Look.
+func (t *Tracker) look() (*tracked, *Reader) {
+	one := &tracked{}
+	one.look = t.mirror.look(func() {
+		one.changed.Store(true)
+		t.tell()
+	})
+	return one, NewReader(one.look, t.cfg.Home, t.cfg.Kinds...)
+}
+
+// observe returns what is known of a resource, or reads it.
+func (t *Tracker) observe(ctx context.Context, path string, f found) (*resource.Observed, error) {
+	t.mu.Lock()
+	was := t.tracked[path]
+	t.mu.Unlock()
+	if was != nil && !was.changed.Load() && was.found.kind == f.kind && slices.Equal(was.found.companions, f.companions) {
+		was.read = t.reads
+		return was.o, nil
+	}
+	one, r := t.look()
+	o, err := r.observe(ctx, path, f)
+	if err == nil && o != nil {
+		err = t.more(ctx, r, path, o)
+	}
+	if err != nil {
+		one.look.Close()
+		return nil, err
+	}
+	one.found, one.o, one.read = f, o, t.reads
+	t.mu.Lock()
+	t.tracked[path] = one
+	t.mu.Unlock()
+	if was != nil {
+		was.look.Close()
+	}
+	return o, nil
+}
+
+func (t *Tracker) more(ctx context.Context, r *Reader, path string, o *resource.Observed) error {
+	if t.cfg.More == nil {
+		return nil
+	}
+	return t.cfg.More(ctx, r, path, o)
 }

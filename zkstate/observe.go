@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"muster/resource"
 	"muster/zkstate/zkconn"
@@ -254,3 +255,297 @@ const gateName = "gate"
 
 // unknownContent says what cannot be put back of a folder.
 const unknownContent = "what was in it is not known"
+
+// observeWithoutRecord reads a znode without a Record: classic, foreign or missing.
+func (r *Reader) observeWithoutRecord(
+	ctx context.Context, path string, companions []string,
+) (*resource.Observed, error) {
+	body, _, err := r.source.Get(ctx, path)
+	switch {
+	case errors.Is(err, zkconn.ErrNoNode):
+		return nil, nil
+	case errors.Is(err, zkconn.ErrNoAuth):
+		return &resource.Observed{Companions: companions, Problem: "no permission to read " + path}, nil
+	case err != nil:
+		return nil, err
+	}
+	children, stat, err := r.source.Children(ctx, path)
+	switch {
+	case errors.Is(err, zkconn.ErrNoNode):
+		return nil, nil
+	case errors.Is(err, zkconn.ErrNoAuth):
+		return &resource.Observed{Companions: companions, Problem: "no permission to list " + path}, nil
+	case err != nil:
+		return nil, err
+	}
+	o := &resource.Observed{
+		Companions: companions, Version: stat.Version, Pzxid: stat.Pzxid, Live: len(children), Created: stat.Ctime,
+	}
+	_, joined, problems := znode.DecodeRoll(body)
+	classic := znode.LooksClassic(body, children)
+	if !classic && len(body) == 0 {
+		if classic, err = r.hasCounter(ctx, companions); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case classic:
+		o.Classic, o.Counts = true, map[string]int{resource.CountJoined: len(joined)}
+	case znode.LooksClassic(nil, children):
+		o.Problem = "its roll is damaged: " + strings.Join(problems, "; ")
+	default:
+		o.Foreign, o.Problem = true, "it has no record and holds no roll"
+	}
+	return o, nil
+}
+
+// hasCounter reports whether a companion is a counter of ids: four bytes, which a classic worker creates before it
+// joins. An empty znode with such a counter is a classic job whose first worker is about to join.
+func (r *Reader) hasCounter(ctx context.Context, companions []string) (bool, error) {
+	for _, c := range companions {
+		if !strings.HasSuffix(c, "-dai-for-worker-id") && !strings.HasSuffix(c, "-dai") {
+			continue
+		}
+		_, stat, err := r.source.Get(ctx, c)
+		switch {
+		case errors.Is(err, zkconn.ErrNoNode), errors.Is(err, zkconn.ErrNoAuth):
+		case err != nil:
+			return false, err
+		case stat.DataLength == 4:
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// A Record that somebody deleted is found by its generation: run/<g> holds a copy of it, and the gate shows that the
+// generation has not ended. muster itself deletes Record and gate in one transaction.
+
+// findLost finds the generations below root that have a gate and no Record, and puts their resources into all. They
+// replace what was observed at their paths.
+func (r *Reader) findLost(ctx context.Context, root string, l listing, all map[string]resource.Observed) error {
+	recorded := map[string]bool{}
+	for path, o := range all {
+		if dir, _ := split(path); dir == root && hasOwn(&o) {
+			recorded[o.Record.Generation] = true
+		}
+	}
+	orphans := slices.DeleteFunc(slices.Clone(l.generations), func(g string) bool { return recorded[g] })
+	copies, err := ForEach(ctx, orphans, func(ctx context.Context, g string) (*recordCopy, error) {
+		return r.readCopy(ctx, root, g)
+	})
+	if err != nil {
+		return err
+	}
+	byPath := map[string][]*recordCopy{}
+	for _, c := range copies {
+		if c != nil && c.record != nil {
+			path := c.record.Declaration.ID().Path()
+			byPath[path] = append(byPath[path], c)
+		}
+	}
+	for path, cs := range byPath {
+		if o := all[path]; hasOwn(&o) {
+			continue // a transaction has just created or is about to delete this generation
+		}
+		o, err := r.observeLost(ctx, path, cs, found{kind: l.found[path].kind, companions: l.found[path].companions})
+		if err != nil {
+			return err
+		}
+		if o != nil {
+			all[path] = *o
+		} else {
+			delete(all, path)
+		}
+	}
+	return nil
+}
+
+// hasOwn reports whether o has a Record that names a generation of its own.
+func hasOwn(o *resource.Observed) bool {
+	return o != nil && o.Record != nil && o.Has(resource.PartGeneration)
+}
+
+// misled reports whether o has a Record, which names a generation that is not its own or does not exist.
+func misled(o *resource.Observed) bool {
+	return o != nil && !(o.Has(resource.PartReference) && o.Has(resource.PartGeneration))
+}
+
+// recordCopy is a generation and the copy of its Record.
+type recordCopy struct {
+	generation string
+	kind       Kind
+	record     *resource.Record // nil: no copy can be read
+}
+
+// readCopy reads the copy in generation g; nil if there is no gate.
+func (r *Reader) readCopy(ctx context.Context, root, g string) (*recordCopy, error) {
+	if znode.CheckToken(g) != nil {
+		return nil, nil // not a generation
+	}
+	_, open, err := r.source.Exists(ctx, znode.Gate(root, g))
+	if err != nil || !open {
+		return nil, err
+	}
+	return r.readRunCopy(ctx, root, g)
+}
+
+// readRunCopy is readCopy whether or not there is a gate; nil if there is no such generation.
+func (r *Reader) readRunCopy(ctx context.Context, root, g string) (*recordCopy, error) {
+	body, _, err := r.source.Get(ctx, znode.Run(root, g))
+	switch {
+	case errors.Is(err, zkconn.ErrNoNode):
+		return nil, nil
+	case errors.Is(err, zkconn.ErrNoAuth):
+		return &recordCopy{generation: g}, nil
+	case err != nil:
+		return nil, err
+	}
+	k, rec := r.owner(root, g, body)
+	return &recordCopy{g, k, rec}, nil
+}
+
+// observeLost observes a resource without a Record, or whose Record is misled. cs are its generations that have a gate.
+func (r *Reader) observeLost(ctx context.Context, path string, cs []*recordCopy, f found) (*resource.Observed, error) {
+	if len(cs) == 1 {
+		return r.observeCopy(ctx, path, cs[0].generation, f)
+	}
+	o, err := r.observe(ctx, path, f)
+	if err != nil || o == nil || hasOwn(o) { // nothing is there: whoever may write in two generations can name it in both
+		return o, err
+	}
+	part := resource.PartRecord
+	if misled(o) {
+		part = resource.PartReference
+	} else if there, err := r.exists(recordPath(*cs[0].record))(ctx); err != nil {
+		return nil, err
+	} else if there { // it is not lost, only unreadable; or somebody has put it back since o was read
+		return r.observe(ctx, path, f)
+	}
+	return &resource.Observed{
+		Companions: f.companions, Version: o.Version, Pzxid: o.Pzxid, Live: o.Live,
+		RecordVersion: o.RecordVersion, Lost: []resource.Part{part}, BeyondRepair: "two of its generations are open",
+	}, nil
+}
+
+// observeCopy observes a resource whose Record is lost or misled, with the copy in generation g. It uses the Record if
+// there is one again, and ignores a generation without a gate.
+func (r *Reader) observeCopy(ctx context.Context, path, g string, f found) (*resource.Observed, error) {
+	root, _ := split(path)
+	return r.untilStable(ctx, path, found{}, func() (*resource.Observed, error) {
+		o, err := r.observeOnce(ctx, path, f)
+		if err != nil || hasOwn(o) {
+			return o, err
+		}
+		c, err := r.readCopy(ctx, root, g)
+		if err != nil {
+			return nil, err
+		}
+		if c == nil || c.record == nil || c.record.Declaration.ID().Path() != path {
+			return r.observeOnce(ctx, path, f) // the generation may have ended since o was read
+		}
+		lost := &resource.Observed{
+			Record: c.record, Companions: f.companions, Lost: []resource.Part{resource.PartRecord},
+		}
+		if misled(o) {
+			lost.RecordVersion, lost.Lost = o.RecordVersion, []resource.Part{resource.PartReference}
+		} else if there, err := r.exists(recordPath(*c.record))(ctx); err != nil {
+			return nil, err
+		} else if there { // as in observeLost
+			return r.observeOnce(ctx, path, f)
+		}
+		return lost, r.observeGeneration(ctx, c.kind, path, nil, found{}, lost)
+	})
+}
+
+// Part is one of the znodes of a resource.
+type Part struct {
+	Name, Path string
+	State      string // "missing", "present, 120 bytes, 2 children", …
+}
+
+// Parts reads each znode of a damaged or unreadable resource, and says how to repair it. The generation is the one of
+// its Record, or else of o, which may have a copy.
+func (r *Reader) Parts(
+	ctx context.Context, kind resource.Kind, path string, o *resource.Observed,
+) (parts []Part, repair string, err error) {
+	root, name := split(path)
+	noPermission, newer := false, false
+	readPart := func(what, path string) (body []byte, there bool, err error) {
+		body, stat, err := r.source.Get(ctx, path)
+		p := Part{what, path, fmt.Sprintf("present, %d bytes, %d children", stat.DataLength, stat.NumChildren)}
+		switch {
+		case errors.Is(err, zkconn.ErrNoNode):
+			p.State = "missing"
+		case errors.Is(err, zkconn.ErrNoAuth):
+			p.State, noPermission = "present, and there is no permission to read it", true
+		case err != nil:
+			return nil, false, err
+		}
+		parts = append(parts, p)
+		return body, err == nil, nil
+	}
+	body, there, err := readPart("record", znode.Record(kind.Name, root, name))
+	if err != nil {
+		return nil, "", err
+	}
+	generation := ""
+	if o != nil && o.Record != nil {
+		generation = o.Record.Generation
+	}
+	if there {
+		rec, bad := znode.DecodeRecordAt(kind, path, body)
+		newer = errors.Is(bad, znode.ErrFormat)
+		if bad != nil {
+			parts[0].State += ", " + bad.Error()
+		} else {
+			generation = rec.Generation
+		}
+	}
+	if o != nil && !o.Has(resource.PartReference) {
+		parts[0].State += fmt.Sprintf(", it names generation %s, which is not its own", generation)
+		if generation = ""; o.Record != nil {
+			generation = o.Record.Generation
+		}
+	}
+	if generation != "" {
+		for _, part := range r.generationParts(kind, root, generation, o) {
+			if _, _, err := readPart(part[0], part[1]); err != nil {
+				return nil, "", err
+			}
+		}
+	}
+	if _, _, err = readPart(kind.Name+" znode", path); err != nil {
+		return nil, "", err
+	}
+	return parts, howToRepair(o, newer, noPermission), nil
+}
+
+func howToRepair(o *resource.Observed, newer, noPermission bool) string {
+	switch {
+	case o.Class() == resource.Damaged && o.Repairable():
+		return "muster apply puts it back"
+	case o.Class() == resource.Damaged && o.Record != nil:
+		return "" // the row says it
+	case !o.Has(resource.PartReference):
+		return "touch nothing in the generation that its record names: that may be another's. Once none of its workers is " +
+			"live, delete the record, then the job znode (zkCli.sh: delete PATH); the next apply makes it anew if it is declared"
+	case newer:
+		return "leave it alone, and use the muster that wrote it"
+	case noPermission:
+		return "name credentials that may read it in MUSTER_ZK_AUTH"
+	}
+	return "once none of its workers is live, delete what is present of it, the gate first, then the record, " +
+		"then the job znode (zkCli.sh: delete PATH); the next apply makes it anew if it is declared"
+}
+
+// generationParts returns name and path of the generation, of its gate, and of its folders if some of them are lost.
+func (r *Reader) generationParts(kind resource.Kind, root, g string, o *resource.Observed) [][2]string {
+	parts := [][2]string{{"generation", znode.Run(root, g)}, {"gate", znode.Gate(root, g)}}
+	if k, ok := r.kind(kind.Name); ok && o != nil && o.BeyondRepair != "" {
+		for _, folder := range k.Folders {
+			parts = append(parts, [2]string{folder, resource.Join(znode.Run(root, g), folder)})
+		}
+	}
+	return parts
+}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -194,4 +196,466 @@ func (s *Session) authenticate(ctx context.Context, a Auth) error {
 		return struct{}{}, c.AddAuth(a.Scheme, a.Data)
 	})
 	return err
+}
+
+// found is the result of a read and the znode's Stat.
+type found[T any] struct {
+	what T
+	stat Stat
+}
+
+// Get returns the data of a znode; nil if it has none.
+func (s *Session) Get(ctx context.Context, path string) ([]byte, Stat, error) {
+	r, err := read(ctx, s, "get", path, func(c *zk.Conn) (found[[]byte], error) { return get(c, path) })
+	return r.what, r.stat, err
+}
+
+func get(c *zk.Conn, path string) (found[[]byte], error) {
+	data, stat, err := c.Get(path)
+	return found[[]byte]{nilIfEmpty(data), statOf(stat)}, err
+}
+
+// Exists reports whether the znode exists. It needs no permission.
+func (s *Session) Exists(ctx context.Context, path string) (Stat, bool, error) {
+	r, err := read(ctx, s, "exists", path, func(c *zk.Conn) (found[bool], error) { return exists(c, path) })
+	return r.stat, r.what, err
+}
+
+func exists(c *zk.Conn, path string) (found[bool], error) {
+	exists, stat, err := c.Exists(path)
+	return found[bool]{exists, statOf(stat)}, err
+}
+
+// Children returns the names of a znode's children, sorted.
+func (s *Session) Children(ctx context.Context, path string) ([]string, Stat, error) {
+	r, err := read(ctx, s, "children", path, func(c *zk.Conn) (found[[]string], error) { return children(c, path) })
+	return r.what, r.stat, err
+}
+
+func children(c *zk.Conn, path string) (found[[]string], error) {
+	names, stat, err := c.Children(path)
+	slices.Sort(names)
+	return found[[]string]{names, statOf(stat)}, err
+}
+
+// ACL returns the ACL of a znode.
+func (s *Session) ACL(ctx context.Context, path string) ([]ACL, Stat, error) {
+	r, err := read(ctx, s, "acl", path, func(c *zk.Conn) (found[[]ACL], error) {
+		acl, stat, err := c.GetACL(path)
+		return found[[]ACL]{aclOf(acl), statOf(stat)}, err
+	})
+	return r.what, r.stat, err
+}
+
+// Sync makes sure that later reads see everything that was committed before.
+func (s *Session) Sync(ctx context.Context, path string) error {
+	_, err := read(ctx, s, "sync", path, func(c *zk.Conn) (string, error) { return c.Sync(path) })
+	return err
+}
+
+// GetW is Get with a channel. The channel is closed when the znode is changed or deleted, or when the session ends:
+// read again then. A watch cannot be removed: a channel that nobody waits for stays until its event.
+func (s *Session) GetW(ctx context.Context, path string) ([]byte, Stat, <-chan struct{}, error) {
+	r, w, err := watched(ctx, s, "get", watchKey{path, onData}, func(c *zk.Conn) (found[[]byte], error) {
+		return get(c, path)
+	})
+	return r.what, r.stat, w.changed(), err
+}
+
+// ExistsW is Exists with a channel like that of GetW. The channel is also closed when the znode is created.
+func (s *Session) ExistsW(ctx context.Context, path string) (Stat, bool, <-chan struct{}, error) {
+	r, w, err := watchedExists(ctx, s, path)
+	return r.stat, r.what, w.changed(), err
+}
+
+func watchedExists(ctx context.Context, s *Session, path string) (found[bool], *waiter, error) {
+	return watched(ctx, s, "exists", watchKey{path, onExistence}, func(c *zk.Conn) (found[bool], error) {
+		return exists(c, path)
+	})
+}
+
+// CreatedW is ExistsW for a caller that waits for the znode to be created. After the channel is closed, created reports
+// whether the server said so, on the connection on which the watch was set. The session then also has all earlier
+// events of its other watches. If created returns false, read again.
+func (s *Session) CreatedW(
+	ctx context.Context, path string,
+) (stat Stat, exists bool, changed <-chan struct{}, created func() bool, err error) {
+	r, w, err := watchedExists(ctx, s, path)
+	return r.stat, r.what, w.changed(), func() bool { return w.created }, err
+}
+
+// ChildrenW is Children with a channel like that of GetW. The channel is closed when a child is created or deleted.
+func (s *Session) ChildrenW(ctx context.Context, path string) ([]string, Stat, <-chan struct{}, error) {
+	r, w, err := watched(ctx, s, "children", watchKey{path, onChildren}, func(c *zk.Conn) (found[[]string], error) {
+		return children(c, path)
+	})
+	return r.what, r.stat, w.changed(), err
+}
+
+// watched is read with a watch, which conn sets.
+func watched[T any](
+	ctx context.Context, s *Session, op string, key watchKey, f func(c *zk.Conn) (T, error),
+) (v T, w *waiter, err error) {
+	w = s.watches.add(key)
+	v, err = read(ctx, s, op, key.path, f)
+	if err != nil {
+		s.watches.remove(key, w)
+		return v, nil, err
+	}
+	return v, w, nil
+}
+
+// nilIfEmpty returns nil for empty data: ZooKeeper distinguishes null and empty data, callers do not.
+func nilIfEmpty(data []byte) []byte {
+	if len(data) == 0 {
+		return nil
+	}
+	return data
+}
+
+// Sizes of a request on the wire.
+const (
+	requestHeader = 8 // xid, code
+	opHeader      = 9 // before each operation of a transaction, and at its end
+)
+
+// Op is one operation of a transaction.
+type Op struct {
+	name    string
+	path    string
+	data    []byte
+	version int32
+	mode    Mode
+	acl     []ACL
+}
+
+// CheckOp requires that the znode has this version of its data; -1 requires only that it exists.
+func CheckOp(path string, version int32) Op { return Op{name: "check", path: path, version: version} }
+
+// CreateOp creates a znode.
+func CreateOp(path string, data []byte, mode Mode, acl []ACL) Op {
+	return Op{name: "create", path: path, data: data, mode: mode, acl: acl}
+}
+
+// SetOp replaces the data of a znode that has this version.
+func SetOp(path string, data []byte, version int32) Op {
+	return Op{name: "set", path: path, data: data, version: version}
+}
+
+// DeleteOp deletes a znode that has this version and no children.
+func DeleteOp(path string, version int32) Op {
+	return Op{name: "delete", path: path, version: version}
+}
+
+// request is the library's request for the operation.
+func (o Op) request() any {
+	data := o.data
+	if data == nil {
+		data = []byte{} // never ZooKeeper's null data, see nilIfEmpty
+	}
+	switch o.name {
+	case "create":
+		return &zk.CreateRequest{Path: o.path, Data: data, Acl: libraryACL(o.acl), Flags: o.mode.flags()}
+	case "set":
+		return &zk.SetDataRequest{Path: o.path, Data: data, Version: o.version}
+	case "delete":
+		return &zk.DeleteRequest{Path: o.path, Version: o.version}
+	}
+	return &zk.CheckVersionRequest{Path: o.path, Version: o.version}
+}
+
+// Size is the number of bytes of o on the wire. Strings, data and lists have a length of 4 bytes before them.
+func (o Op) Size() int {
+	n := 4 + len(o.path) + 4 // version or flags
+	switch o.name {
+	case "set":
+		n += 4 + len(o.data)
+	case "create":
+		n += 4 + len(o.data) + 4
+		for _, a := range o.acl {
+			n += 4 + 4 + len(a.Scheme) + 4 + len(a.ID)
+		}
+	}
+	return n
+}
+
+// Create creates a znode and returns its path. With a sequential mode the path ends in the number.
+func (s *Session) Create(ctx context.Context, path string, data []byte, mode Mode, acl []ACL) (string, error) {
+	op := CreateOp(path, data, mode, acl)
+	return write(ctx, s, "create", path, requestHeader+op.Size(), func(c *zk.Conn) (string, error) {
+		r := op.request().(*zk.CreateRequest)
+		return c.Create(r.Path, r.Data, r.Flags, r.Acl)
+	})
+}
+
+// Set replaces the data of a znode that has this version; -1 means any version.
+func (s *Session) Set(ctx context.Context, path string, data []byte, version int32) (Stat, error) {
+	op := SetOp(path, data, version)
+	return write(ctx, s, "set", path, requestHeader+op.Size(), func(c *zk.Conn) (Stat, error) {
+		r := op.request().(*zk.SetDataRequest)
+		stat, err := c.Set(r.Path, r.Data, r.Version)
+		return statOf(stat), err
+	})
+}
+
+// Delete deletes a znode that has this version and no children.
+func (s *Session) Delete(ctx context.Context, path string, version int32) error {
+	op := DeleteOp(path, version)
+	_, err := write(ctx, s, "delete", path, requestHeader+op.Size(), func(c *zk.Conn) (struct{}, error) {
+		return struct{}{}, c.Delete(path, version)
+	})
+	return err
+}
+
+// Result is the result of one operation of a transaction.
+type Result struct {
+	Path string // of a created znode
+	Stat Stat   // after a set
+}
+
+// Multi executes all operations or none. If one is refused, the error names that one.
+func (s *Session) Multi(ctx context.Context, ops ...Op) ([]Result, error) {
+	return s.MultiWithin(ctx, math.MaxInt64, ops...)
+}
+
+// MultiWithin is Multi, but if Silence has reached limit when the request is to be sent, it is not sent: ErrSilent.
+func (s *Session) MultiWithin(ctx context.Context, limit time.Duration, ops ...Op) ([]Result, error) {
+	if len(ops) == 0 {
+		return nil, nil
+	}
+	size := requestHeader + opHeader
+	requests := make([]any, len(ops))
+	for i, o := range ops {
+		size += opHeader + o.Size()
+		requests[i] = o.request()
+	}
+	answers, err := write(ctx, s, "multi", ops[0].path, size, func(c *zk.Conn) ([]zk.MultiResponse, error) {
+		if s.Silence() >= limit {
+			return nil, ErrSilent
+		}
+		return c.Multi(requests...)
+	})
+	if err != nil {
+		return nil, failedOp(ops, answers, err)
+	}
+	results := make([]Result, len(answers))
+	for i, a := range answers {
+		results[i] = Result{Path: a.String, Stat: statOf(a.Stat)}
+	}
+	return results, nil
+}
+
+// failedOp returns the error of the operation that made a transaction fail, or else whole. The operations before it
+// have no error, though they were not executed; those after it have code -2.
+func failedOp(ops []Op, answers []zk.MultiResponse, whole error) error {
+	for i, a := range answers {
+		if a.Error == nil || i >= len(ops) {
+			continue
+		}
+		if outcome, err := outcomeOf(a.Error); outcome == refused {
+			return &Error{ops[i].name, ops[i].path, err}
+		}
+	}
+	return whole
+}
+
+// Mode says whether a znode ends with its session, and whether the server appends ten digits to its name.
+type Mode int
+
+// The modes. An ephemeral znode ends with the session that created it.
+const (
+	Persistent Mode = iota
+	Ephemeral
+	PersistentSequential
+	EphemeralSequential
+)
+
+func (m Mode) flags() int32 {
+	switch m {
+	case Ephemeral:
+		return zk.FlagEphemeral
+	case PersistentSequential:
+		return zk.FlagSequence
+	case EphemeralSequential:
+		return zk.FlagEphemeralSequential
+	}
+	return 0
+}
+
+// Permissions of an ACL. Combine them with |.
+const (
+	PermRead int32 = 1 << iota
+	PermWrite
+	PermCreate
+	PermDelete
+	PermAdmin
+	PermAll int32 = 1<<iota - 1
+)
+
+// ACL grants permissions on a znode to an id of a scheme.
+type ACL struct {
+	Perms  int32
+	Scheme string // world, auth, digest, ip, x509
+	ID     string // for digest: user:hash, as ZooKeeper stores it
+}
+
+// World is the ACL that grants perms to everybody.
+func World(perms int32) []ACL { return []ACL{{Perms: perms, Scheme: "world", ID: "anyone"}} }
+
+// Stat is ZooKeeper's metadata of a znode.
+type Stat struct {
+	Czxid, Mzxid, Pzxid int64 // transactions that created it, last set its data, last changed its list of children
+	Version, Cversion   int32 // number of changes of its data, and of its list of children
+	EphemeralOwner      int64 // session id, or 0
+	NumChildren         int32
+	DataLength          int32 // bytes
+	Ctime, Mtime        time.Time
+}
+
+func statOf(s *zk.Stat) Stat {
+	if s == nil {
+		return Stat{}
+	}
+	return Stat{
+		Czxid: s.Czxid, Mzxid: s.Mzxid, Pzxid: s.Pzxid,
+		Version: s.Version, Cversion: s.Cversion,
+		EphemeralOwner: s.EphemeralOwner,
+		NumChildren:    s.NumChildren,
+		DataLength:     s.DataLength,
+		Ctime:          time.UnixMilli(s.Ctime), Mtime: time.UnixMilli(s.Mtime),
+	}
+}
+
+func libraryACL(acl []ACL) []zk.ACL {
+	out := make([]zk.ACL, len(acl))
+	for i, a := range acl {
+		out[i] = zk.ACL{Perms: a.Perms, Scheme: a.Scheme, ID: a.ID}
+	}
+	return out
+}
+
+func aclOf(acl []zk.ACL) []ACL {
+	out := make([]ACL, len(acl))
+	for i, a := range acl {
+		out[i] = ACL{Perms: a.Perms, Scheme: a.Scheme, ID: a.ID}
+	}
+	return out
+}
+
+// The errors of calls, inside an *Error. With any other error the server refused the request: report it.
+var (
+	// ErrNoNode means that the znode does not exist; for a create, that the parent does not exist.
+	ErrNoNode = errors.New("no such znode")
+	// ErrNodeExists means that somebody created the znode before. After an ErrUnknown it may have been this session.
+	ErrNodeExists = errors.New("znode exists already")
+	// ErrBadVersion means that the znode was changed since it was read. Read again and decide again.
+	ErrBadVersion = errors.New("znode has changed")
+	// ErrNotEmpty means that the znode has children and cannot be deleted.
+	ErrNotEmpty = errors.New("znode has children")
+	// ErrNoAuth means that the znode's ACL does not permit the operation. Do not retry.
+	ErrNoAuth = errors.New("permission denied")
+	// ErrAuthFailed means that the server refused a credential or its scheme. Do not retry.
+	ErrAuthFailed = errors.New("authentication failed")
+	// ErrInvalidACL means that the server does not accept the ACL, such as auth without credentials.
+	ErrInvalidACL = errors.New("invalid ACL")
+	// ErrTooLarge means that the request or the reply exceeds a limit. A write was not sent.
+	ErrTooLarge = errors.New("too large")
+	// ErrUnknown means that the write may have happened or may still happen. Call Settled, then read. Never repeat the
+	// write without that.
+	ErrUnknown = errors.New("outcome unknown")
+	// ErrNotSent means that the context ended before the write was sent. It was certainly not executed.
+	ErrNotSent = errors.New("not sent")
+	// ErrSilent means that no server had answered for too long, see MultiWithin. The write was not sent.
+	ErrSilent = errors.New("no server has answered for too long")
+	// ErrSessionLost means that the session is gone with its ephemeral znodes and watches. This call was not executed.
+	// Dial again and read again.
+	ErrSessionLost = errors.New("zookeeper session lost")
+	// ErrUnreachable means that no server answered before the context ended. The text says why, for each server.
+	ErrUnreachable = errors.New("zookeeper is unreachable")
+)
+
+var (
+	errExpired = fmt.Errorf("%w: expired by the server", ErrSessionLost)
+	errOther   = fmt.Errorf("%w: a server answered for another session", ErrSessionLost)
+	errClosed  = fmt.Errorf("%w: closed by its owner", ErrSessionLost)
+)
+
+// Error says which operation failed, on which znode, and why.
+type Error struct {
+	Op   string // get, create, …; in a transaction, of the operation that failed
+	Path string // znode, or for auth the scheme
+	Err  error
+}
+
+func (e *Error) Error() string { return e.Op + " " + e.Path + ": " + e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *Error) Unwrap() error { return e.Err }
+
+// outcome is what an error of the library says about its request.
+type outcome int
+
+const (
+	refused     outcome = iota // not executed; the server's error says why
+	notSent                    // not executed, and can be repeated
+	interrupted                // executed or not: the connection broke
+	unclear                    // executed or not: the reply does not say it
+	sessionGone                // not executed: the session has expired
+)
+
+// tooLarge is the error code with which conn replaces a reply that is too large. No server sends it.
+const tooLarge = -4242
+
+// outcomeOf returns the outcome for an error of the library, and the error for the caller.
+func outcomeOf(err error) (outcome, error) {
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		return refused, ErrNoNode
+	case errors.Is(err, zk.ErrNodeExists):
+		return refused, ErrNodeExists
+	case errors.Is(err, zk.ErrBadVersion):
+		return refused, ErrBadVersion
+	case errors.Is(err, zk.ErrNotEmpty):
+		return refused, ErrNotEmpty
+	case errors.Is(err, zk.ErrNoAuth):
+		return refused, ErrNoAuth
+	case errors.Is(err, zk.ErrAuthFailed):
+		return refused, ErrAuthFailed
+	case errors.Is(err, zk.ErrInvalidACL):
+		return refused, ErrInvalidACL
+	case errors.Is(err, zk.ErrNoChildrenForEphemerals):
+		return refused, errors.New("an ephemeral znode cannot have children")
+	case errors.Is(err, zk.ErrInvalidPath), errors.Is(err, zk.ErrBadArguments):
+		return refused, errors.New("invalid path")
+	case errors.Is(err, ErrSilent):
+		return refused, ErrSilent
+	case errors.Is(err, zk.ErrNoServer), errors.Is(err, zk.ErrSessionMoved):
+		return notSent, ErrNotSent
+	case errors.Is(err, zk.ErrSessionExpired):
+		return sessionGone, errExpired
+	case errors.Is(err, zk.ErrAPIError), errors.Is(err, zk.ErrShortBuffer), errors.Is(err, zk.ErrUnhandledFieldType):
+		return unclear, errors.New("the reply cannot be understood")
+	}
+	var code int
+	if _, scan := fmt.Sscanf(err.Error(), "unknown error: %d", &code); scan == nil {
+		return outcomeOfCode(code)
+	}
+	return interrupted, errors.New("connection lost")
+}
+
+// outcomeOfCode is outcomeOf for error codes that the library does not know.
+func outcomeOfCode(code int) (outcome, error) {
+	switch code {
+	case -5:
+		return refused, errors.New("the server could not read the request")
+	case -6:
+		return refused, errors.New("not supported by the server")
+	case -125:
+		return refused, errors.New("quota exceeded")
+	case -127:
+		return notSent, ErrNotSent // throttled
+	case tooLarge:
+		return unclear, ErrTooLarge
+	}
+	return unclear, fmt.Errorf("server error %d", code)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -314,4 +315,165 @@ func asksLeader(op int32) bool {
 	return slices.Contains([]int32{
 		opCreate, opDelete, opSetData, opSetACL, opSync, opMulti, opCreate2, opContainer,
 	}, op)
+}
+
+// The library writes each request with a system call of its own, and sets a deadline before and after every read and
+// write. With many calls in flight that would be most of what a request costs. So conn holds a request back while many
+// others are unanswered, until it can send several at once, and sets deadlines only when it waits for the network.
+//
+// Holding back costs no time: a server answers a session in order, so the answer cannot come before those for which the
+// request waits. It needs no timer: each of these answers is a reason to look again.
+
+const (
+	// heldShare is how many requests must be unanswered for each one that is held back.
+	heldShare = 3
+	// maxHeld is how many bytes are held back.
+	maxHeld = 32 << 10
+	// maxSpare is the size of the largest buffer that a sender keeps.
+	maxSpare = 64 << 10
+)
+
+// sender collects frames that are to be sent. Its fields are guarded by conn's mutex.
+type sender struct {
+	frames  []byte
+	count   int    // of frames
+	urgent  bool   // one of them must not wait
+	spare   []byte // for the next frames
+	sending bool   // somebody sends
+}
+
+func (o *sender) add(frame []byte) {
+	o.frames = append(o.frames, frame...)
+	o.count++
+}
+
+// due reports whether frames are to be sent now. The caller holds the mutex.
+func (c *conn) due() bool {
+	o := &c.out
+	sent := len(c.unanswered) - o.count
+	return o.count > 0 && (o.urgent || heldShare*o.count >= sent || len(o.frames) > maxHeld)
+}
+
+// sendDue sends while frames are due. After an error it closes the connection. The caller holds the mutex, has set
+// sending, and has the mutex again afterwards.
+func (c *conn) sendDue() {
+	for c.due() {
+		frames := c.out.frames
+		c.out.frames, c.out.spare, c.out.count, c.out.urgent = c.out.spare[:0], nil, 0, false
+		c.mu.Unlock()
+		_ = c.Conn.SetWriteDeadline(time.Now().Add(c.silence()))
+		if _, err := c.Conn.Write(frames); err != nil {
+			c.Close()
+		}
+		c.mu.Lock()
+		if cap(frames) <= maxSpare {
+			c.out.spare = frames
+		}
+	}
+	c.out.sending = false
+}
+
+// silence is how long the server may neither send nor take anything before the connection is given up. The library
+// pings in half that time.
+func (c *conn) silence() time.Duration { return c.session.Timeout() * 2 / 3 }
+
+// SetReadDeadline does nothing: limitedReader sets deadlines.
+func (c *conn) SetReadDeadline(time.Time) error { return nil }
+
+// SetWriteDeadline does nothing: sendDue sets deadlines.
+func (c *conn) SetWriteDeadline(time.Time) error { return nil }
+
+// limitedReader reads from the network.
+type limitedReader struct{ c *conn }
+
+// Read waits at most until the handshake must be answered, or as long as the server may be silent.
+func (r limitedReader) Read(b []byte) (int, error) {
+	by := r.c.readBy
+	if by.IsZero() {
+		by = time.Now().Add(r.c.silence())
+	}
+	if err := r.c.Conn.SetReadDeadline(by); err != nil {
+		return 0, err
+	}
+	return r.c.Conn.Read(b)
+}
+
+// maxReset is how many bytes a request to set watches again has, as in ZooKeeper's own client: a server may have been
+// configured to refuse larger ones.
+const maxReset = 128 << 10
+
+// connected counts a new connection. It returns the requests that set all watches again. Each names the zxid up to
+// which events have arrived: the server then sends what has happened since.
+func (w *watches) connected() (frames [][]byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.conns++
+	var lists [3][]string
+	size := 0
+	send := func() {
+		if size > 0 {
+			frames = append(frames, resetFrame(w.arrived, lists))
+		}
+		lists, size = [3][]string{}, 0
+	}
+	for _, path := range slices.Sorted(maps.Keys(w.armed)) {
+		for i, kind := range []kinds{onData, onExistence, onChildren} { // as the request has them
+			if w.armed[path]&kind == 0 {
+				continue
+			}
+			if size+4+len(path) > maxReset {
+				send()
+			}
+			lists[i] = append(lists[i], path)
+			size += 4 + len(path)
+		}
+	}
+	send()
+	w.resets = len(frames)
+	return frames
+}
+
+// resetFrame is a request that sets watches again: a zxid, and paths whose data, existence and children are watched.
+func resetFrame(since int64, lists [3][]string) []byte {
+	frame := make([]byte, 4, 4+requestHeader+8+3*4+maxReset)
+	reset := int32(xidReset)
+	frame = binary.BigEndian.AppendUint32(frame, uint32(reset))
+	frame = binary.BigEndian.AppendUint32(frame, opSetWatches)
+	frame = binary.BigEndian.AppendUint64(frame, uint64(since))
+	for _, paths := range lists {
+		frame = binary.BigEndian.AppendUint32(frame, uint32(len(paths)))
+		for _, path := range paths {
+			frame = binary.BigEndian.AppendUint32(frame, uint32(len(path)))
+			frame = append(frame, path...)
+		}
+	}
+	binary.BigEndian.PutUint32(frame, uint32(len(frame)-4))
+	return frame
+}
+
+// addResets sends the watches, before any other request but credentials. The caller holds the mutex.
+func (c *conn) addResets(r request) {
+	if r.op == opAuth {
+		return
+	}
+	for _, frame := range c.resets {
+		c.unanswered = append(c.unanswered, request{xid: xidReset, op: opSetWatches, at: r.at})
+		c.out.add(frame)
+		c.out.urgent = true
+	}
+	c.resets = nil
+}
+
+// resetWatches makes the library send something after it has connected again, if there are watches to set: they go
+// before it.
+func (s *Session) resetWatches() {
+	s.mu.Lock()
+	c := s.conn
+	s.mu.Unlock()
+	c.mu.Lock()
+	waiting := len(c.resets) > 0
+	c.mu.Unlock()
+	if waiting {
+		go s.Exists(s.ctx, "/") //nolint:errcheck // it fails only when the session ends
+	}
 }

@@ -8,15 +8,21 @@
 package zkconn
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -342,4 +348,309 @@ func (s *Session) cut() {
 	if c != nil {
 		c.Close()
 	}
+}
+
+// handshakeLimit is how long one server may take to accept a connection, and again to answer the handshake. Each
+// address gets at most its share of the time that Dial has. The library alone would wait nearly seven session timeouts
+// for a frozen server. Only the library's connecting goroutine may call it.
+func (s *Session) handshakeLimit() time.Duration {
+	limit := s.Timeout() / 4
+	if s.dialTime > 0 && s.ID() == 0 {
+		limit = min(limit, (s.dialTime / time.Duration(len(s.hosts.round))).Round(10*time.Millisecond))
+	}
+	return max(limit, 250*time.Millisecond)
+}
+
+// dial connects to the server that hosts.Next chose. The library calls both from one goroutine.
+func (s *Session) dial(string, string, time.Duration) (net.Conn, error) {
+	if s.ctx.Err() != nil {
+		return nil, context.Cause(s.ctx) // the library must not open a second session
+	}
+	to := s.hosts.current()
+	raw, err := s.connect(to)
+	if err != nil {
+		s.recordFailure(to.server, err)
+		return nil, err
+	}
+	size := 32 << 10
+	if s.cfg.Small {
+		size = 1 << 10
+	}
+	c := &conn{Conn: raw, session: s, to: to}
+	c.in = bufio.NewReaderSize(limitedReader{c}, size)
+	s.mu.Lock()
+	s.conn = c
+	s.mu.Unlock()
+	if s.ctx.Err() != nil { // the session ended meanwhile, and may not have seen this connection
+		c.Close()
+		return nil, context.Cause(s.ctx)
+	}
+	return c, nil
+}
+
+func (s *Session) connect(to endpoint) (net.Conn, error) {
+	if to.err != nil {
+		return nil, to.err
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, s.handshakeLimit())
+	defer cancel()
+	raw, err := s.cfg.Dial(ctx, to.addr)
+	if err != nil || s.cfg.TLS == nil {
+		return raw, err
+	}
+	cfg := s.cfg.TLS
+	if cfg.ServerName == "" {
+		cfg = cfg.Clone()
+		cfg.ServerName = to.server.host
+	}
+	c := tls.Client(raw, cfg)
+	if err := c.HandshakeContext(ctx); err != nil {
+		raw.Close()
+		if hungUp(err) {
+			return nil, errors.New("hangs up during the TLS handshake: it may not speak TLS")
+		}
+		return nil, err
+	}
+	return c, nil
+}
+
+// recordFailure keeps and logs the reason why a server gave no session.
+func (s *Session) recordFailure(to server, err error) {
+	if s.ctx.Err() != nil {
+		return
+	}
+	reason := s.reason(err)
+	s.hosts.setReason(to, reason)
+	level := slog.LevelDebug // the error of Dial says it
+	if s.disconnected.Load() {
+		level = slog.LevelWarn
+	}
+	s.log.log(level, "no zookeeper session", "server", to.String(), "reason", reason)
+}
+
+// reason is a text for a network error. The error itself is not returned to callers: they could mistake it for an error
+// of their own context.
+func (s *Session) reason(err error) string {
+	var dns *net.DNSError
+	var op *net.OpError
+	switch {
+	case errors.As(err, &dns) && dns.IsNotFound:
+		return "no such host"
+	case dns != nil && dns.IsTimeout:
+		return "the name service does not answer"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "connection refused"
+	case errors.Is(err, errNotZooKeeper):
+		return err.Error()
+	case hungUp(err):
+		return "hangs up: it has no quorum or too many clients, or it wants TLS"
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
+		return fmt.Sprintf("no answer within %s", s.handshakeLimit())
+	case errors.As(err, &op) && strings.HasPrefix(op.Err.Error(), "tls: "):
+		return op.Err.Error() // an alert from the server
+	}
+	return err.Error()
+}
+
+func hungUp(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+// shortestLimit is the least that LeaveAfter takes. A healthy server may need that long for a write.
+const shortestLimit = 250 * time.Millisecond
+
+// granted is called when a server has accepted the connection, and reports whether it is for this session: the first
+// answer of a server decides which one that is. The caller holds the lock of c.
+func (s *Session) granted(c *conn, id int64, secret []byte, timeout time.Duration) bool {
+	s.hosts.setReason(c.to.server, "")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.id == 0 {
+		s.id, s.secret = id, string(secret)
+	}
+	if s.id != id || s.secret != string(secret) {
+		return false
+	}
+	s.timeout = timeout
+	s.answered = c.handshakeSent
+	s.confirm(c.handshakeSent)
+	return true
+}
+
+// confirm is called when the leader has taken part in an answer. The caller holds the mutex.
+func (s *Session) confirm(sent time.Time) {
+	if s.leaveAfter > 0 {
+		s.silent = max(s.silent, time.Since(s.confirmed))
+	}
+	s.confirmed = sent
+}
+
+// replied is called when a request has been answered.
+func (s *Session) replied(r request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.at.After(s.answered) {
+		s.answered = r.at
+	}
+	if r.at.After(s.confirmed) && asksLeader(r.op) {
+		s.confirm(r.at)
+	}
+	s.closeConfirmed = s.closeConfirmed || r.op == opClose
+}
+
+// watchdog ends the session when its timeout has passed since the last answered request was sent. From then on the
+// servers may have expired it, even if none can be reached. watchdog also closes the connection to a server that
+// answers pings but not a request. It calls itself again at the time when either can happen next.
+func (s *Session) watchdog() {
+	if s.ctx.Err() != nil {
+		return
+	}
+	s.mu.Lock()
+	c, timeout, answered, leaveAfter := s.conn, s.timeout, s.answered, s.leaveAfter
+	s.mu.Unlock()
+
+	now := time.Now()
+	deadline := answered.Add(timeout)
+	if !now.Before(deadline) {
+		s.end(fmt.Errorf("%w: no server has answered for %s", ErrSessionLost, timeout))
+		return
+	}
+	replyLimit := max(timeout*2/3, time.Second)
+	if leaveAfter > 0 && c.hasAnswered() {
+		replyLimit = leaveAfter
+	}
+	due := now.Add(replyLimit)
+	if oldest := c.oldest(); !oldest.IsZero() {
+		due = oldest.Add(replyLimit)
+		if !now.Before(due) {
+			s.log.log(slog.LevelWarn, "zookeeper does not answer: reconnecting",
+				"server", c.to.server.String(), "after", replyLimit)
+			c.Close()
+			due = now.Add(replyLimit)
+		}
+	}
+	if deadline.Before(due) {
+		due = deadline
+	}
+	if leaveAfter > 0 && due.After(now.Add(leaveAfter)) { // the next answer may be the first of a connection
+		due = now.Add(leaveAfter)
+	}
+	s.watchTimer.Reset(due.Sub(now))
+}
+
+// rateLimited logs a message that comes again and again ever more rarely: a second after the first time, then after
+// twice as long, up to a minute. A session that cannot connect tries many times a second, and a process can have
+// thousands of sessions.
+type rateLimited struct {
+	to *slog.Logger
+
+	mu   sync.Mutex
+	last map[string]repeated
+}
+
+// repeated is when a message was logged last, and how long it is not logged after that.
+type repeated struct {
+	at    time.Time
+	quiet time.Duration
+}
+
+const shortestQuiet, longestQuiet = time.Second, time.Minute
+
+// Printf logs a message of the library.
+func (l *rateLimited) Printf(format string, args ...any) {
+	l.log(slog.LevelDebug, "zookeeper client library", "says", fmt.Sprintf(format, args...))
+}
+
+func (l *rateLimited) log(level slog.Level, msg string, args ...any) {
+	if l.to.Enabled(context.Background(), level) && l.due(msg) {
+		l.to.Log(context.Background(), level, msg, args...)
+	}
+}
+
+func (l *rateLimited) due(msg string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	last := l.last[msg]
+	since := now.Sub(last.at)
+	if since < last.quiet {
+		return false
+	}
+	if l.last == nil {
+		l.last = map[string]repeated{}
+	}
+	quiet := min(2*last.quiet, longestQuiet)
+	if since > 2*last.quiet { // it had ended, or never begun
+		quiet = shortestQuiet
+	}
+	l.last[msg] = repeated{now, quiet}
+	return true
+}
+
+// CloseLost closes another session, which has ended without a server's word, such as at its own deadline. The servers
+// would keep its ephemeral znodes for its timeout from when they are back. Whoever calls this has ended all that relies
+// on these znodes, since others may begin when they are gone. After nil they are gone. It makes a connection of its own
+// to the server of s, and gives up after half of the timeout of s.
+func (s *Session) CloseLost(ctx context.Context, lost *Session) error {
+	_ = lost.Close() // it makes no connection any more
+	lost.mu.Lock()
+	id, timeout, secret, gone := lost.id, lost.timeout, lost.secret, lost.closeConfirmed
+	lost.mu.Unlock()
+	if gone {
+		return nil
+	}
+	s.mu.Lock()
+	to := s.conn.to
+	s.mu.Unlock()
+	c, err := s.connect(to)
+	if err == nil {
+		defer c.Close()
+		defer context.AfterFunc(ctx, func() { c.Close() })()
+		_ = c.SetDeadline(time.Now().Add(s.handshakeLimit()))
+		err = closeAs(c, id, timeout.Milliseconds(), secret)
+	}
+	if err != nil {
+		return fmt.Errorf("session %#x: its ephemeral znodes stay for up to %s: %s", id, timeout, s.reason(err))
+	}
+	return nil
+}
+
+// closeAs takes a session over on a connection, and closes it.
+func closeAs(c io.ReadWriter, id, timeout int64, secret string) error {
+	hello := make([]byte, 4+8, 44) // protocol version, last zxid
+	hello = binary.BigEndian.AppendUint32(hello, uint32(timeout))
+	hello = binary.BigEndian.AppendUint64(hello, uint64(id))
+	hello = binary.BigEndian.AppendUint32(hello, uint32(len(secret)))
+	granted, err := ask(c, append(hello, secret...))
+	if err != nil {
+		return err
+	}
+	switch int64(binary.BigEndian.Uint64(granted[8:])) {
+	case 0: // the server has ended it
+		return nil
+	case id:
+		closing := int32(opClose)
+		_, err = ask(c, binary.BigEndian.AppendUint32([]byte{0, 0, 0, 1}, uint32(closing)))
+		return err
+	}
+	return errors.New("the server answers with another session")
+}
+
+// ask sends a frame, and returns the next one without its length.
+func ask(c io.ReadWriter, body []byte) ([]byte, error) {
+	if _, err := c.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)); err != nil {
+		return nil, err
+	}
+	head := make([]byte, 4)
+	if _, err := io.ReadFull(c, head); err != nil {
+		return nil, err
+	}
+	length := binary.BigEndian.Uint32(head)
+	if length < replyHeader || length > 64 {
+		return nil, errNotZooKeeper
+	}
+	reply := make([]byte, length)
+	_, err := io.ReadFull(c, reply)
+	return reply, err
 }

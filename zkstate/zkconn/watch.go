@@ -1,8 +1,11 @@
 package zkconn
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 )
@@ -196,5 +199,116 @@ func (w *watches) answered(r request, zxid int64, code int32) {
 		w.armed[r.watch] |= onExistence
 	case r.op == opChildren && code == 0:
 		w.armed[r.watch] |= onChildren
+	}
+}
+
+// Watcher reads through a session and leaves a watch at each read, without a channel for each: all events go to one
+// function. A watch stays until its event, also over connections.
+type Watcher struct {
+	s     *Session
+	event func(Event)
+}
+
+// Event says that a znode may have changed.
+type Event struct {
+	Path     string // empty: every watch is lost, because the session has ended or the server refused to set them again
+	Data     bool   // its data or its existence
+	Children bool   // its children or its existence
+}
+
+// Watcher returns a Watcher that calls event with every event of the session, before any call of the session returns
+// what a server has read after that event. event must neither block nor call the session.
+func (s *Session) Watcher(event func(Event)) *Watcher {
+	w := &Watcher{s, event}
+	s.watches.mu.Lock()
+	s.watches.watchers = append(s.watches.watchers, w)
+	ended := s.watches.ended
+	s.watches.mu.Unlock()
+	if ended {
+		event(Event{Data: true, Children: true})
+	}
+	return w
+}
+
+// Get is Session.Get with a watch on the data, if it succeeds.
+func (w *Watcher) Get(ctx context.Context, path string) ([]byte, Stat, error) {
+	defer w.reads(watchKey{path, onData})()
+	r, err := read(ctx, w.s, "get", path, func(c *zk.Conn) (found[[]byte], error) { return get(c, path) })
+	return r.what, r.stat, err
+}
+
+// Exists is Session.Exists with a watch on the data, or on the creation of a znode that does not exist.
+func (w *Watcher) Exists(ctx context.Context, path string) (Stat, bool, error) {
+	defer w.reads(watchKey{path, onExistence})()
+	r, err := read(ctx, w.s, "exists", path, func(c *zk.Conn) (found[bool], error) { return exists(c, path) })
+	return r.stat, r.what, err
+}
+
+// Children is Session.Children with a watch on the list of children, if it succeeds.
+func (w *Watcher) Children(ctx context.Context, path string) ([]string, Stat, error) {
+	defer w.reads(watchKey{path, onChildren})()
+	r, err := read(ctx, w.s, "children", path, func(c *zk.Conn) (found[[]string], error) { return children(c, path) })
+	return r.what, r.stat, err
+}
+
+// reads notes that a read in flight is to set a watch, until the result is called.
+func (w *Watcher) reads(key watchKey) (done func()) {
+	w.s.watches.read(key, 1)
+	return func() { w.s.watches.read(key, -1) }
+}
+
+// Follow calls read with a znode, now and after each of its changes, until read returns an error. there is false while
+// the znode does not exist. It returns the error of read, or why ctx or the session has ended.
+func (s *Session) Follow(
+	ctx context.Context, path string, read func(body []byte, stat Stat, there bool) error,
+) error {
+	for {
+		body, stat, changed, err := s.GetW(ctx, path)
+		if errors.Is(err, ErrNoNode) {
+			// A watch for a znode that is never created again would stay for ever, so none is set before read has
+			// agreed to wait.
+			if err = read(nil, Stat{}, false); err == nil {
+				var created bool
+				if _, created, changed, err = s.ExistsW(ctx, path); err == nil && created {
+					continue
+				}
+			}
+		} else if err == nil {
+			err = read(body, stat, true)
+		}
+		if err != nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// probes is how many times in a session timeout Probe asks. The library asks three times in a session timeout, so a
+// server that hangs would end a healthy session's duties before another one could be asked. Asking more often makes the
+// take-over after a crash later, because the session expires a timeout after the last request.
+const probes = 5
+
+// leaveAfter is how many tenths of a session timeout a server may take to answer before it is left for another. With
+// the time between two probes that is four tenths, before those who depend on Answered stop at five.
+const leaveAfter = 2
+
+// Probe keeps Answered recent until ctx or the session ends: it asks the leader about path, again and again.
+func (s *Session) Probe(ctx context.Context, path string) {
+	s.LeaveAfter(s.Timeout() * leaveAfter / 10)
+	tick := time.NewTicker(max(s.Timeout()/probes, time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		case <-s.Context().Done():
+			return
+		}
+		_ = s.Sync(ctx, path) // it fails only when the session or ctx ends
 	}
 }

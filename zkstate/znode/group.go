@@ -1,8 +1,19 @@
 package znode
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
+	"sort"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"muster/resource"
 )
 
 // Present is the body of <root>/<group>/<identity>, the ephemeral znode of a live member of a group.
@@ -134,3 +145,428 @@ func (a Ask) check() error {
 }
 
 func (AskLog) check() error { return nil }
+
+// MaxAssigner is the maximum size of the assigner's memory, in bytes.
+const MaxAssigner = 64 << 10
+
+// AssignerMemory is the body of assigner: what one assigner leaves to the next one. Seats are named by their znodes.
+// All maps but that of Failures have one value for each duty.
+type AssignerMemory struct {
+	Pins     ByDuty                        `json:"pins,omitempty"`     // seats
+	HandOver ByDuty                        `json:"handover,omitempty"` // seats that have to give the duty to another one
+	Passed   []string                      `json:"passed,omitempty"`   // seats that were passed over, sorted
+	Size     int                           `json:"size,omitempty"`     // how many members could do a declared duty
+	Newest   ByDuty                        `json:"newest,omitempty"`   // the version that counts as newest
+	Paused   ByDuty                        `json:"paused,omitempty"`   // by whom: user@host
+	Failures map[string]map[string]Failure `json:"failures,omitempty"` // by duty and seat
+	Purge    []string                      `json:"purge,omitempty"`    // duties whose trees are being deleted, sorted
+	Why      ByDuty                        `json:"why,omitempty"`      // why its holder has it, or why it is vacant
+}
+
+// Failure is what the assigner remembers of a member that gave a duty up.
+type Failure struct {
+	Count   int    `json:"count"`   // how often it was to blame
+	Tries   int    `json:"tries"`   // how often it gave the duty up, to blame or not
+	Until   int64  `json:"until"`   // it does not get the duty again before, in ms of ZooKeeper's time since 1970
+	Because string `json:"because"` // of the last time, for people
+}
+
+// ByDuty has one text for each duty. Many duties have the same one, so in JSON it is a list of duties for each text.
+type ByDuty map[string]string
+
+// MarshalJSON implements json.Marshaler.
+func (b ByDuty) MarshalJSON() ([]byte, error) {
+	duties := map[string][]string{}
+	for _, d := range slices.Sorted(maps.Keys(b)) {
+		duties[b[d]] = append(duties[b[d]], d)
+	}
+	return json.Marshal(duties)
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (b *ByDuty) UnmarshalJSON(body []byte) error {
+	var duties map[string][]string
+	if err := json.Unmarshal(body, &duties); err != nil {
+		return err
+	}
+	*b = ByDuty{}
+	for _, text := range slices.Sorted(maps.Keys(duties)) {
+		for _, d := range duties[text] {
+			(*b)[d] = text
+		}
+	}
+	return nil
+}
+
+// EncodeAssigner encodes the memory. If it is too large, it leaves out as much as it must: reasons first, then the
+// failures that ended their pause first, then the rest, requests to pause last.
+func EncodeAssigner(c AssignerMemory) ([]byte, error) {
+	body, err := encodeJSON("assigner", c)
+	if err == nil && len(body) <= MaxAssigner {
+		return body, nil
+	}
+	for _, limit := range []func(n int) (of int){
+		limitTexts(&c.Why), limitFailures(&c.Failures), limitTexts(&c.Newest), limitTexts(&c.HandOver), limitTexts(&c.Pins),
+		limitTexts(&c.Paused),
+	} {
+		fits := func(n int) bool {
+			limit(n)
+			body, err = encodeJSON("assigner", c)
+			return err == nil && len(body) <= MaxAssigner
+		}
+		all := limit(0)
+		if n := sort.Search(all+1, func(n int) bool { return !fits(n) }); n > 0 {
+			fits(n - 1)
+			return body, nil
+		}
+		limit(0)
+	}
+	return nil, fmt.Errorf("assigner: it is more than the %d bytes allowed", MaxAssigner)
+}
+
+// limitTexts returns a function that keeps the texts of the first n duties. It returns how many there are.
+func limitTexts(b *ByDuty) func(n int) (of int) {
+	all := *b
+	duties := slices.Sorted(maps.Keys(all))
+	return func(n int) int {
+		*b = ByDuty{}
+		for _, d := range duties[:min(n, len(duties))] {
+			(*b)[d] = all[d]
+		}
+		return len(duties)
+	}
+}
+
+// limitFailures returns a function that keeps the n newest failures. It returns how many there are.
+func limitFailures(failures *map[string]map[string]Failure) func(n int) (of int) {
+	type at struct {
+		duty, seat string
+		until      int64
+	}
+	all := *failures
+	var order []at
+	for d, bySeat := range all {
+		for seat, f := range bySeat {
+			order = append(order, at{d, seat, f.Until})
+		}
+	}
+	slices.SortFunc(order, func(a, b at) int {
+		return cmp.Or(cmp.Compare(b.until, a.until), cmp.Compare(a.duty, b.duty), cmp.Compare(a.seat, b.seat))
+	})
+	return func(n int) int {
+		*failures = map[string]map[string]Failure{}
+		for _, a := range order[:min(n, len(order))] {
+			if (*failures)[a.duty] == nil {
+				(*failures)[a.duty] = map[string]Failure{}
+			}
+			(*failures)[a.duty][a.seat] = all[a.duty][a.seat]
+		}
+		return len(order)
+	}
+}
+
+// DecodeAssigner decodes the memory. An empty body is an empty memory.
+func DecodeAssigner(data []byte) (AssignerMemory, error) {
+	var c AssignerMemory
+	switch {
+	case len(data) == 0:
+		return c, nil
+	case len(data) > MaxAssigner:
+		return c, fmt.Errorf("assigner: %d bytes are more than the %d allowed", len(data), MaxAssigner)
+	}
+	err := decodeJSON("assigner", data, &c)
+	return c, err
+}
+
+// Limits of operations.
+const (
+	MaxOperations = 100      // open ones of a duty
+	MaxSteps      = 10_000   // of an operation
+	MaxOutput     = 64 << 10 // bytes of the output of one step
+	MaxOutputs    = 16 << 20 // bytes of the outputs of an operation
+)
+
+// Opening is the body of an operation's znode while the operation is open. When it is empty the operation is closed,
+// and what is below it is garbage.
+type Opening struct {
+	ID     string `json:"id"`     // random: the folder of its steps
+	Script string `json:"script"` // digest of what runs it
+	By     string `json:"by"`     // identity of the holder that opened it, or was the last to resume it
+	Epoch  int64  `json:"epoch"`  // of that holder
+	Runs   int    `json:"runs"`   // how often it was opened or resumed
+}
+
+// Journal is the body of the folder of an operation's steps. It is written together with each of them.
+type Journal struct {
+	Steps int `json:"steps"` // that have begun
+	Done  int `json:"done"`  // of these
+	Bytes int `json:"bytes"` // of all outputs
+}
+
+// StepRecord is the body of one step.
+type StepRecord struct {
+	Name     string `json:"name"`
+	Done     bool   `json:"done"`             // false: it has begun
+	Attempts int    `json:"attempts"`         // how often it was begun
+	By       string `json:"by"`               // identity of the holder that made the last attempt
+	Epoch    int64  `json:"epoch"`            // of that holder
+	Output   []byte `json:"output,omitempty"` // of a step that is done; base64 in JSON
+}
+
+// StepKey names the znode of a step: the SHA-256, in hex, of its name and arguments, each as its length in bytes in
+// decimal, a colon, and its bytes.
+func StepKey(name string, args []string) string {
+	h := sha256.New()
+	for _, s := range append([]string{name}, args...) {
+		fmt.Fprintf(h, "%d:%s", len(s), s)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// CheckOperation says why name is not a valid name of an operation, or returns nil: the rules of names hold.
+func CheckOperation(name string) error { return resource.CheckName("operation", name) }
+
+// CheckStep says why name is not a valid name of a step, or returns nil: the rules of names hold.
+func CheckStep(name string) error { return resource.CheckName("step", name) }
+
+// Ops is the folder of a duty's operations.
+func Ops(root, g, duty string) string { return resource.Join(Duty(root, g, duty), "op") }
+
+// Operation is one operation. Its body is an Opening; its child is the folder of its steps.
+func Operation(root, g, duty, name string) string { return resource.Join(Ops(root, g, duty), name) }
+
+// Steps is the folder of an operation's steps. Its body is a Journal.
+func Steps(root, g, duty, name, id string) string {
+	return resource.Join(Operation(root, g, duty, name), id)
+}
+
+func (o Opening) check() error {
+	if err := CheckToken(o.ID); err != nil {
+		return fmt.Errorf("id: %w", err)
+	}
+	return required("script", o.Script, "by", o.By)
+}
+
+func (j Journal) check() error {
+	if j.Done < 0 || j.Steps < j.Done || j.Bytes < 0 {
+		return fmt.Errorf("%d of %d steps and %d bytes do not fit together", j.Done, j.Steps, j.Bytes)
+	}
+	return nil
+}
+
+func (s StepRecord) check() error {
+	switch {
+	case s.Attempts < 1:
+		return fmt.Errorf("attempts: %d is less than 1", s.Attempts)
+	case !s.Done && len(s.Output) > 0:
+		return fmt.Errorf("output: a step that is not done has none")
+	case len(s.Output) > MaxOutput:
+		return fmt.Errorf("output: %d bytes are more than the %d allowed", len(s.Output), MaxOutput)
+	}
+	return required("name", s.Name, "by", s.By)
+}
+
+// Limits of saved state.
+const (
+	MaxStateValue = 512 << 10 // bytes of one key: with the guards of its transaction it fits into ZooKeeper's 1 MiB
+	MaxState      = 64 << 20  // bytes of a group
+	MaxKeys       = 10_000    // keys of a duty
+)
+
+// SavedValue is what the holder of a duty has saved under a key. In its znode it is as a Value: a line of JSON, and the
+// bytes.
+type SavedValue struct {
+	By    string // identity of the holder that wrote it
+	Epoch int64  // of that holder
+	Data  []byte // at most MaxStateValue bytes
+}
+
+// savedHeader is the first line of a SavedValue.
+type savedHeader struct {
+	By    string `json:"by"`
+	Epoch int64  `json:"epoch"`
+}
+
+// StateTotal is the body of the folder of a duty's saved state.
+type StateTotal struct {
+	Bytes int64 `json:"bytes"` // of all values together
+}
+
+// CheckKey says why key is not a valid key of saved state, or returns nil: the rules of names hold.
+func CheckKey(key string) error { return resource.CheckName("key", key) }
+
+// EncodeSaved encodes a value.
+func EncodeSaved(v SavedValue) ([]byte, error) {
+	return encodeLine(savedHeader{v.By, v.Epoch}, v.Data, MaxStateValue)
+}
+
+// DecodeSaved decodes a value. It ignores fields of the first line that it does not know.
+func DecodeSaved(body []byte) (SavedValue, error) {
+	var h savedHeader
+	data, err := decodeLine(body, &h, MaxStateValue)
+	if err == nil && h.By == "" {
+		err = fmt.Errorf("value: it does not say who wrote it")
+	}
+	return SavedValue{h.By, h.Epoch, data}, err
+}
+
+// DecodeStateTotal decodes the body of the folder. One that cannot be read, written by hand, is 0 bytes.
+func DecodeStateTotal(body []byte) StateTotal {
+	t, _ := Decode[StateTotal](body)
+	return t
+}
+
+func (t StateTotal) check() error {
+	if t.Bytes < 0 {
+		return fmt.Errorf("bytes: %d must not be less than 0", t.Bytes)
+	}
+	return nil
+}
+
+// MaxTail is how many bytes of a run's output its record holds at most.
+const MaxTail = 4 << 10
+
+// tickLayout is how the name of a tick is written: UTC, in whole seconds.
+const tickLayout = "20060102T150405Z"
+
+// nowPrefix begins the names of the runs that operators asked for.
+const nowPrefix = "n-"
+
+// TickCursor is the body of a cron duty's cursor: the last tick that has a fate. No tick up to it is ever claimed.
+type TickCursor struct {
+	Tick   time.Time `json:"tick"`
+	Digest string    `json:"digest"` // of the schedule; another one: it was edited
+}
+
+// TickState says what became of a run, or of a range of ticks.
+type TickState string
+
+// The states of a TickRecord. The first three are not final. Those of runs that a holder has claimed, from TickWaiting
+// to TickLost, are named as in member/ticks.
+const (
+	TickAsked   TickState = "asked"   // an operator asked for it, and no holder has claimed it
+	TickWaiting TickState = "waiting" // for its first attempt, or for the next one
+	TickRunning TickState = "running"
+	TickDone    TickState = "done"
+	TickFailed  TickState = "failed"
+	TickLost    TickState = "lost"    // its holder was lost, and the run is not repeated
+	TickMissed  TickState = "missed"  // a range of ticks: nobody looked in time
+	TickSkipped TickState = "skipped" // a range of ticks: a run went on, or waited
+)
+
+// TickRecord is the body of a run, of a range of ticks that did not run, or of an operator's request for a run.
+type TickRecord struct {
+	State TickState `json:"state"`
+
+	// Of a run. Those from By to Ended are of its last attempt that began.
+	By      string    `json:"by,omitempty"` // identity of the holder
+	Epoch   int64     `json:"epoch,omitempty"`
+	Attempt int       `json:"attempt,omitempty"` // how many have begun
+	Started time.Time `json:"started,omitzero"`
+	Ended   time.Time `json:"ended,omitzero"` // zero: it goes on, or nobody knows
+	Since   time.Time `json:"since,omitzero"` // from when the pause before the next attempt counts
+	Exit    *int      `json:"exit,omitempty"` // exit code of the command; 128 and n for a signal
+	Tail    string    `json:"tail,omitempty"` // the end of its output
+	Because string    `json:"because,omitempty"`
+
+	// Of a range. It has the name of its last tick.
+	First time.Time `json:"first,omitzero"`
+	Last  time.Time `json:"last,omitzero"`
+	Count int       `json:"count,omitempty"`
+	More  bool      `json:"more,omitempty"` // there are more than Count
+
+	// Of a run that an operator asked for.
+	Asked   time.Time `json:"asked,omitzero"`
+	AskedBy string    `json:"asked_by,omitempty"` // user@host
+	Nonce   string    `json:"nonce,omitempty"`    // random: who asked recognises its own write by it
+}
+
+// Final reports whether nothing follows: the record may be forgotten.
+func (r TickRecord) Final() bool {
+	return r.State != TickAsked && r.State != TickWaiting && r.State != TickRunning
+}
+
+// Range reports whether the record is one of ticks that did not run.
+func (r TickRecord) Range() bool { return r.State == TickMissed || r.State == TickSkipped }
+
+// Cursor is the cursor of a cron duty. Its body is a TickCursor.
+func Cursor(root, g, duty string) string { return resource.Join(Duty(root, g, duty), "cursor") }
+
+// Ticks is the folder of a cron duty's runs at ticks, and of the ticks that did not run.
+func Ticks(root, g, duty string) string { return resource.Join(Duty(root, g, duty), "tick") }
+
+// Tick is the record of one tick, or of a range of ticks that ends with it. Its body is a TickRecord.
+func Tick(root, g, duty string, at time.Time) string {
+	return resource.Join(Ticks(root, g, duty), at.UTC().Format(tickLayout))
+}
+
+// TickTime reads the time of a tick from the name or path of its record.
+func TickTime(name string) (time.Time, error) {
+	at, err := time.Parse(tickLayout, base(name))
+	if err != nil || at.Format(tickLayout) != base(name) {
+		return time.Time{}, fmt.Errorf("%q is not the time of a tick", base(name))
+	}
+	return at, nil
+}
+
+// Nows is the folder of the runs that operators asked for.
+func Nows(root, g, duty string) string { return resource.Join(Duty(root, g, duty), "now") }
+
+// NewNow is the path of the sequential znode of the next such run. Its body is a TickRecord.
+func NewNow(root, g, duty string) string { return resource.Join(Nows(root, g, duty), nowPrefix) }
+
+// Now is the record of the run with this number.
+func Now(root, g, duty string, asked int64) string {
+	return fmt.Sprintf("%s%010d", NewNow(root, g, duty), asked-1)
+}
+
+// NowNumber reads the number of a run that an operator asked for from the name or path of its record. The first one,
+// n-0000000000, has number 1.
+func NowNumber(name string) (int64, error) {
+	n, err := number(name, nowPrefix)
+	return int64(n) + 1, err
+}
+
+// CutTail returns the last MaxTail bytes of a command's output as valid text: what is not UTF-8 is replaced, and so is
+// the zero byte.
+func CutTail(output []byte) string {
+	const replaced = "\uFFFD"
+	text := string(output[max(0, len(output)-MaxTail):])
+	if len(output) > MaxTail { // not the rest of a character
+		for n := 0; n < utf8.UTFMax && len(text) > 0 && !utf8.RuneStart(text[0]); n++ {
+			text = text[1:]
+		}
+	}
+	text = strings.ReplaceAll(strings.ToValidUTF8(text, replaced), "\x00", replaced)
+	for len(text) > MaxTail { // a replacement is longer than what it replaces
+		_, size := utf8.DecodeRuneInString(text)
+		text = text[size:]
+	}
+	return text
+}
+
+func (c TickCursor) check() error {
+	if c.Tick.IsZero() {
+		return fmt.Errorf("tick: it is no time")
+	}
+	return required("digest", c.Digest)
+}
+
+func (r TickRecord) check() error {
+	states := []TickState{
+		TickAsked, TickWaiting, TickRunning, TickDone, TickFailed, TickLost, TickMissed, TickSkipped,
+	}
+	switch {
+	case !slices.Contains(states, r.State):
+		return fmt.Errorf("state: %q is not known", r.State)
+	case len(r.Tail) > MaxTail:
+		return fmt.Errorf("tail: %d bytes are more than the %d allowed", len(r.Tail), MaxTail)
+	case r.Attempt < 0:
+		return fmt.Errorf("attempt: %d is less than 0", r.Attempt)
+	case r.State == TickRunning && r.Attempt == 0:
+		return fmt.Errorf("attempt: no attempt has begun, and the state is %s", r.State)
+	case r.Range() && (r.Count < 1 || r.First.IsZero() || r.Last.Before(r.First)):
+		return fmt.Errorf("count: %d ticks from %s to %s are no range", r.Count, r.First, r.Last)
+	}
+	return nil
+}

@@ -1,12 +1,29 @@
+// Package znode defines the paths of muster's znodes and the bytes in them: the Record, claims, workers, the roll and
+// marks. It also recognises a job of the classic controller.
+//
+// Anybody may have written the bytes that a decoder gets. So a decoder limits their size, never panics, and its error
+// says what is damaged. It skips unknown fields, so that an older muster reads what a newer one wrote. A layout that an
+// older muster must not change has another format in the Record (see ErrFormat). An encoder refuses what its decoder
+// refuses.
+//
+// The package talks to no server. Path functions do not check names: call CheckIdentity, CheckToken or
+// resource.CheckName first with every name from a user or from ZooKeeper.
 package znode
 
 import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"muster/resource"
 )
+
+// The messages need protoc (Debian: apt-get install protobuf-compiler) and its plugin on the PATH:
+// go install google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12
+//
+//go:generate protoc -I ../.. --go_out=../.. --go_opt=module=muster zkstate/znode/internal/jobmaster/jobmaster.proto
 
 // Prefixes of the sequential znodes. ZooKeeper appends ten digits, which Seq reads.
 const (
@@ -125,3 +142,118 @@ func number(path, prefix string) (int, error) {
 
 // base is the last part of a path or name.
 func base(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
+
+// The maximum lengths of an identity and a token, in characters.
+const (
+	maxIdentity = 255
+	maxToken    = 64
+)
+
+// CheckIdentity says why s is not a valid identity of a worker, or returns nil. An identity is the name of a znode, and
+// has 1 to 255 printable characters without a slash, such as "[::1]:7000".
+func CheckIdentity(s string) error {
+	switch n := utf8.RuneCountInString(s); {
+	case s == "":
+		return fmt.Errorf("an identity must not be empty")
+	case s == "." || s == ".." || s == resource.Reserved:
+		return fmt.Errorf("%q cannot be an identity", s)
+	case n > maxIdentity:
+		return fmt.Errorf("an identity has at most %d characters; this one has %d", maxIdentity, n)
+	case !utf8.ValidString(s):
+		return fmt.Errorf("an identity must be UTF-8; %q is not", s)
+	}
+	for _, r := range s {
+		if r == '/' || !unicode.IsPrint(r) || !inZooKeeper(r) {
+			return fmt.Errorf("an identity may hold printable characters but '/', not %q", r)
+		}
+	}
+	return nil
+}
+
+// inZooKeeper reports whether the server accepts r in a path. It looks at UTF-16 code units: it refuses surrogates, the
+// private use area and the specials.
+func inZooKeeper(r rune) bool { return r < 0xd800 || 0xf8ff < r && r < 0xfff0 }
+
+// CheckToken says why s is not a valid random name of muster's (a generation, a plan id), or returns nil. A token has 1
+// to 64 characters of A-Z a-z 0-9 _ -.
+func CheckToken(s string) error {
+	if s == "" {
+		return fmt.Errorf("it is empty")
+	}
+	if len(s) > maxToken {
+		return fmt.Errorf("it has %d characters; at most %d are allowed", len(s), maxToken)
+	}
+	for _, r := range s {
+		if !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '_' || r == '-') {
+			return fmt.Errorf("%q may hold letters, digits, '_' and '-', not %q", s, r)
+		}
+	}
+	return nil
+}
+
+// Prefixes of the sequential znodes of groups.
+const (
+	seatPrefix     = "s-"
+	guestPrefix    = "x-"
+	resignedPrefix = "r-"
+	askPrefix      = "a-"
+)
+
+// GroupFolders lists the znodes that the first member of a group, or the first operator's request, creates below the
+// generation.
+func GroupFolders() []string { return []string{"seat", "assigner", "duty", "resigned", "ask"} }
+
+// Seats is the folder of a group's seats. Nothing else is ever created in it, so the number of a seat is its seniority.
+func Seats(root, g string) string { return resource.Join(Run(root, g), "seat") }
+
+// NewSeat is the path of the sequential, ephemeral znode that takes the next seat.
+func NewSeat(root, g string) string { return resource.Join(Seats(root, g), seatPrefix) }
+
+// SeatNumber reads the number of a seat from its name or path. A smaller one is senior.
+func SeatNumber(name string) (int32, error) {
+	if n, err := Seq(base(name), guestPrefix); err == nil {
+		return n, nil
+	}
+	return Seq(base(name), seatPrefix)
+}
+
+// Decides reports whether the member with this seat may be the assigner. One with a seat such as "x-0000000003" has
+// duties as all others, and never is: a program in another language need not know how duties are assigned.
+func Decides(seat string) bool {
+	_, err := Seq(base(seat), seatPrefix)
+	return err == nil
+}
+
+// SeatAt is the znode of the seat with this name, such as "s-0000000003".
+func SeatAt(root, g, name string) string { return resource.Join(Seats(root, g), name) }
+
+// Assigner is the assigner's memory.
+func Assigner(root, g string) string { return resource.Join(Run(root, g), "assigner") }
+
+// Duties is the folder of the duties that somebody has taken at least once.
+func Duties(root, g string) string { return resource.Join(Run(root, g), "duty") }
+
+// Duty is the znode of one duty. Its data version guards every write of its holder. Each take sets it, and the zxid of
+// that is the epoch.
+func Duty(root, g, duty string) string { return resource.Join(Duties(root, g), duty) }
+
+// Held is the ephemeral znode that exists while somebody holds a duty. Its body is a Holder.
+func Held(root, g, duty string) string { return resource.Join(Duty(root, g, duty), "held") }
+
+// Resigned is the folder of the messages of members that gave up a duty, for the assigner.
+func Resigned(root, g string) string { return resource.Join(Run(root, g), "resigned") }
+
+// NewResigned is the path of the sequential znode of the next such message. Its body is a Resignation.
+func NewResigned(root, g string) string { return resource.Join(Resigned(root, g), resignedPrefix) }
+
+// Asks is the folder of operators' requests, for the assigner. Its body is an AskLog.
+func Asks(root, g string) string { return resource.Join(Run(root, g), "ask") }
+
+// NewAsk is the path of the sequential znode of the next request. Its body is an Ask.
+func NewAsk(root, g string) string { return resource.Join(Asks(root, g), askPrefix) }
+
+// States is the folder of a duty's saved state. Its body is a StateTotal.
+func States(root, g, duty string) string { return resource.Join(Duty(root, g, duty), "state") }
+
+// State is one key. Its body is a SavedValue.
+func State(root, g, duty, key string) string { return resource.Join(States(root, g, duty), key) }

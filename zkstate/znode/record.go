@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 	"unicode/utf8"
 
+	"muster/apply/history"
 	"muster/resource"
 )
 
@@ -242,4 +244,202 @@ func checkJSON(data []byte) error {
 		return errors.New("it is not UTF-8")
 	}
 	return nil
+}
+
+// body is what a znode holds as one JSON object: each has a type in this package. P is a pointer to that type.
+type body[T any] interface {
+	*T
+	// check says what is wrong with it. It may bring it into the form in which it is written.
+	check() error
+	// what names it in errors.
+	what() string
+}
+
+// Encode checks a body and encodes it.
+func Encode[T any, P body[T]](v T) ([]byte, error) {
+	p := P(&v)
+	if err := p.check(); err != nil {
+		return nil, fmt.Errorf("%s: %w", p.what(), err)
+	}
+	return encodeJSON(p.what(), v)
+}
+
+// Decode decodes a body and checks it. It ignores fields that it does not know.
+func Decode[T any, P body[T]](data []byte) (T, error) {
+	var v, none T
+	p := P(&v)
+	if err := decodeJSON(p.what(), data, p); err != nil {
+		return none, err
+	}
+	if err := p.check(); err != nil {
+		return none, fmt.Errorf("%s: %w", p.what(), err)
+	}
+	return v, nil
+}
+
+// DecodeAny is Decode of what may be empty: then it is nil.
+func DecodeAny[T any, P body[T]](data []byte) (*T, error) {
+	if len(data) == 0 {
+		return nil, nil
+	}
+	v, err := Decode[T, P](data)
+	if err != nil {
+		return nil, err
+	}
+	return &v, nil
+}
+
+func (Present) what() string       { return "member" }
+func (Seat) what() string          { return "seat" }
+func (DutyTaken) what() string     { return "duty" }
+func (Holder) what() string        { return "holder" }
+func (Resignation) what() string   { return "resignation" }
+func (Ask) what() string           { return "request" }
+func (Journal) what() string       { return "journal" }
+func (StepRecord) what() string    { return "step" }
+func (Opening) what() string       { return "operation" }
+func (QueueProcess) what() string  { return "process" }
+func (QueueSeat) what() string     { return "seat" }
+func (BatchManifest) what() string { return "batch" }
+func (BatchEnd) what() string      { return "ended batch" }
+func (Health) what() string        { return "health" }
+func (StateTotal) what() string    { return "state" }
+func (TickCursor) what() string    { return "cursor" }
+func (TickRecord) what() string    { return "run" }
+func (Claim) what() string         { return "claim" }
+func (Round) what() string         { return "round" }
+func (Index) what() string         { return "index of a stack" }
+func (Mark) what() string          { return "mark" }
+func (AskLog) what() string        { return "log of requests" }
+
+// required refuses a body whose field is empty. It takes names and values in turn.
+func required(pairs ...string) error {
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1] == "" {
+			return fmt.Errorf("it has no %s", pairs[i])
+		}
+	}
+	return nil
+}
+
+func checkSorted(field string, names []string) error {
+	for i, name := range names {
+		if name == "" || i > 0 && names[i-1] >= name {
+			return fmt.Errorf("%s: %q is not sorted, or twice there", field, names)
+		}
+	}
+	return nil
+}
+
+// Index is the body of a stack's znode. It lists every root in which the stack owns something, or once did, so that
+// muster always finds all of it.
+type Index struct {
+	Roots []string `json:"roots"` // sorted
+}
+
+func (i *Index) check() error {
+	slices.Sort(i.Roots)
+	i.Roots = append([]string{}, slices.Compact(i.Roots)...)
+	for _, root := range i.Roots {
+		if err := resource.CheckRoot(root); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Mark says who does what. It is the body of a place in the queue for an apply lock, and of an applied plan. Only
+// people read it, except Op.
+type Mark struct {
+	Who   string    `json:"who"`            // user@host
+	What  string    `json:"what"`           // the command
+	Since time.Time `json:"since"`          // by the clock of Who
+	Plan  string    `json:"plan,omitempty"` // id of the saved plan, if there is one
+	Op    string    `json:"op,omitempty"`   // random: after a lost reply, the writer recognises its own mark
+	// Actor is who asked for it, and URL the run of the pipeline, as in the history.
+	Actor string `json:"actor,omitempty"`
+	URL   string `json:"url,omitempty"`
+}
+
+// String says who holds the lock, since when and for what.
+func (m Mark) String() string {
+	return fmt.Sprintf("%s holds it since %s (%s)%s", m.Name(), m.Since.Format(time.RFC3339), m.What, m.Link())
+}
+
+// Name is who asked for it, and the process that does it, if that is somebody else: "ann (runner@build)".
+func (m Mark) Name() string {
+	if m.Actor == "" || m.Actor == m.Who {
+		return m.Who
+	}
+	return m.Actor + " (" + m.Who + ")"
+}
+
+// Link is the address of the run after a comma, or nothing.
+func (m Mark) Link() string {
+	if m.URL == "" {
+		return ""
+	}
+	return ", " + m.URL
+}
+
+// check cuts its time to whole seconds.
+func (m *Mark) check() error {
+	m.Since, m.URL = m.Since.UTC().Truncate(time.Second), history.CleanURL(m.URL)
+	if m.Who == "" {
+		return errors.New("it does not say who")
+	}
+	return nil
+}
+
+// entryPrefix is that of the entries of a history. ZooKeeper appends ten digits.
+const entryPrefix = "h-"
+
+// Entry is the body of an entry in the history of a stack.
+type Entry struct {
+	// Op is random: after a lost reply, the writer recognises its own entry.
+	Op string `json:"op"`
+	history.Entry
+}
+
+// History is the folder of a stack's history.
+func History(home, stack string) string { return resource.Join(Stack(home, stack), "history") }
+
+// NewEntry is the path of the sequential znode that takes the next entry.
+func NewEntry(home, stack string) string { return resource.Join(History(home, stack), entryPrefix) }
+
+// EntryNumber reads the number from the name or path of an entry. Later entries have larger numbers.
+func EntryNumber(name string) (int, error) { return number(name, entryPrefix) }
+
+// EncodeEntry encodes an entry, its times in UTC and in whole seconds.
+func EncodeEntry(e Entry) ([]byte, error) {
+	if err := e.Check(); err != nil {
+		return nil, fmt.Errorf("entry of a history: %w", err)
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false) // six bytes for each & of an address
+	if err := enc.Encode(e); err != nil {
+		return nil, fmt.Errorf("entry of a history: %w", err)
+	}
+	body := bytes.TrimSpace(b.Bytes())
+	if len(body) > history.MaxEntry {
+		return nil, fmt.Errorf("entry of a history: %d bytes are more than the %d allowed", len(body), history.MaxEntry)
+	}
+	return body, nil
+}
+
+// DecodeEntry decodes an entry and checks it. It ignores fields that it does not know.
+func DecodeEntry(data []byte) (Entry, error) {
+	if len(data) > history.MaxEntry {
+		return Entry{}, fmt.Errorf("entry of a history: %d bytes are more than the %d allowed",
+			len(data), history.MaxEntry)
+	}
+	var e Entry
+	if err := decodeJSON("entry of a history", data, &e); err != nil {
+		return Entry{}, err
+	}
+	if err := e.Check(); err != nil {
+		return Entry{}, fmt.Errorf("entry of a history: %w", err)
+	}
+	return e, nil
 }

@@ -1,9 +1,13 @@
 package znode
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 
 	"muster/resource/job"
 )
@@ -109,4 +113,327 @@ func decodeMessages(data []byte, odd *oddities) []Worker {
 		data = data[n:]
 	}
 	return ws
+}
+
+// The text roll of classic workers has one row for each worker, with a newline before it:
+//
+//	ip,port,workerID;nodeIP,rackName,datacenterName
+//
+// An absent field of the second part is the word null, in any case. The first prototype wrote ip:port=workerID;
+// instead.
+
+// appendRow appends one row. A field with the value "null" will be read as absent.
+func appendRow(data []byte, w Worker) ([]byte, error) {
+	if err := w.check(); err != nil {
+		return nil, err
+	}
+	for _, s := range []string{w.IP, w.Node.IP, w.Node.Rack, w.Node.Datacenter} {
+		if strings.ContainsAny(s, ",;") {
+			return nil, fmt.Errorf("%q cannot be in a text roll, whose separators are ',' and ';'", s)
+		}
+	}
+	return fmt.Appendf(data, "\n%s,%d,%d;%s,%s,%s", w.IP, w.Port, w.ID,
+		orNull(w.Node.IP), orNull(w.Node.Rack), orNull(w.Node.Datacenter)), nil
+}
+
+func orNull(s string) string {
+	if s == "" {
+		return "null"
+	}
+	return s
+}
+
+func decodeText(data []byte, odd *oddities) []Worker {
+	var ws []Worker
+	row := 0
+	for line := range strings.SplitSeq(string(data), "\n") {
+		if line == "" {
+			continue
+		}
+		row++
+		if rows, ok := decodePrototype(line); ok {
+			ws = append(ws, rows...)
+			continue
+		}
+		first, rest, _ := strings.Cut(line, ";")
+		second, rest, _ := strings.Cut(rest, ";")
+		w, err := decodeAddress(first)
+		if err != nil {
+			odd.add("row %d: %v", row, err)
+			continue
+		}
+		if w.Node, err = decodeNode(second); err != nil {
+			odd.add("row %d: no node: %v", row, err)
+		}
+		if rest != "" {
+			odd.add("row %d: %.100q after its second part was ignored", row, rest)
+		}
+		ws = append(ws, w)
+	}
+	return ws
+}
+
+// decodeAddress reads ip,port,workerID.
+func decodeAddress(s string) (Worker, error) {
+	fields := strings.Split(s, ",")
+	if len(fields) != 3 {
+		return Worker{}, fmt.Errorf("%.100q is not ip,port,workerID", s)
+	}
+	return newWorker(fields[0], fields[1], fields[2])
+}
+
+// decodeNode reads nodeIP,rackName,datacenterName.
+func decodeNode(s string) (Node, error) {
+	fields := strings.Split(s, ",")
+	if len(fields) != 3 {
+		return Node{}, fmt.Errorf("%.100q is not nodeIP,rackName,datacenterName", s)
+	}
+	for i, f := range fields {
+		if strings.EqualFold(f, "null") {
+			fields[i] = ""
+		}
+	}
+	n := Node{fields[0], fields[1], fields[2]}
+	if err := n.check(); err != nil {
+		return Node{}, err
+	}
+	return n, nil
+}
+
+// decodePrototype reads a line of one or more ip:port=workerID; and reports whether it is one.
+func decodePrototype(line string) ([]Worker, bool) {
+	rest, ok := strings.CutSuffix(line, ";")
+	if !ok || strings.Contains(rest, ",") {
+		return nil, false
+	}
+	var ws []Worker
+	for s := range strings.SplitSeq(rest, ";") {
+		address, id, ok := strings.Cut(s, "=")
+		colon := strings.LastIndexByte(address, ':')
+		if !ok || colon < 0 {
+			return nil, false
+		}
+		w, err := newWorker(address[:colon], address[colon+1:], id)
+		if err != nil {
+			return nil, false
+		}
+		ws = append(ws, w)
+	}
+	return ws, true
+}
+
+// newWorker is the worker of these texts. A negative id is NoID.
+func newWorker(ip, port, id string) (Worker, error) {
+	p, err := strconv.ParseInt(port, 10, 32)
+	if err != nil {
+		return Worker{}, fmt.Errorf("%.100q is not a port", port)
+	}
+	n, err := strconv.ParseInt(id, 10, 32)
+	if err != nil {
+		return Worker{}, fmt.Errorf("%.100q is not an id", id)
+	}
+	w := Worker{ID: max(int(n), NoID), IP: ip, Port: int(p)}
+	if err := w.check(); err != nil {
+		return Worker{}, err
+	}
+	return w, nil
+}
+
+// maxOddities is how many oddities are listed. A body of a million newlines must not give a million sentences.
+const maxOddities = 20
+
+// oddities collects what is wrong with a roll, in sentences.
+type oddities struct {
+	listed []string
+	more   int
+}
+
+func (o *oddities) add(format string, args ...any) {
+	if len(o.listed) == maxOddities {
+		o.more++
+		return
+	}
+	o.listed = append(o.listed, fmt.Sprintf(format, args...))
+}
+
+func (o *oddities) list() []string {
+	if o.more > 0 {
+		return append(o.listed, fmt.Sprintf("and %d more", o.more))
+	}
+	return o.listed
+}
+
+// checkIDs adds missing and duplicate ids, and addresses that several workers have.
+func (o *oddities) checkIDs(ws []Worker) {
+	var ids []int
+	byAddress := map[string]int{}
+	for _, w := range ws {
+		if w.ID != NoID {
+			ids = append(ids, w.ID)
+		}
+		if w.IP != "" {
+			byAddress[w.Address()]++
+		}
+	}
+	if n := len(ws) - len(ids); n > 0 {
+		o.add("%d of %d workers have no id", n, len(ws))
+	}
+	slices.Sort(ids)
+	o.checkGaps(ids)
+	for start := 0; start < len(ids); {
+		end := start
+		for end < len(ids) && ids[end] == ids[start] {
+			end++
+		}
+		if end-start > 1 {
+			o.add("id %d is held by %d workers", ids[start], end-start)
+		}
+		start = end
+	}
+	type shared struct {
+		address string
+		n       int
+	}
+	var shares []shared
+	for a, n := range byAddress {
+		if n > 1 {
+			shares = append(shares, shared{a, n})
+		}
+	}
+	slices.SortFunc(shares, func(a, b shared) int { return cmp.Compare(a.address, b.address) })
+	for _, s := range shares {
+		o.add("%q is the address of %d workers", s.address, s.n)
+	}
+}
+
+// checkGaps adds the numbers that are missing in sorted ids.
+func (o *oddities) checkGaps(ids []int) {
+	const maxGaps = 5
+	var gaps []string
+	next := 0
+	for _, id := range ids {
+		switch {
+		case id > next+1:
+			gaps = append(gaps, fmt.Sprintf("%d-%d", next, id-1))
+		case id == next+1:
+			gaps = append(gaps, fmt.Sprint(next))
+		}
+		next = max(next, id+1)
+	}
+	if len(gaps) > maxGaps {
+		gaps = append(gaps[:maxGaps], fmt.Sprintf("and %d more gaps", len(gaps)-maxGaps))
+	}
+	if len(gaps) > 0 {
+		o.add("ids reach %d, but these are missing: %s", next-1, strings.Join(gaps, ", "))
+	}
+}
+
+// Workers of the classic controller make a classic job; muster keeps their layout. It has no Record, and its children
+// are its live workers. Its other znodes are siblings, whose names start with its name: its companions.
+
+// companionSuffixes are the ends of companions' names. A suffix that ends in another one comes before that.
+func companionSuffixes() []string {
+	return []string{
+		"-dai-for-worker-id", // counter of ids
+		"-dai-for-barrier",   // counter of arrivals
+		"-dai",               // the one counter of the first prototype
+		"-lock", "-barrier", "-job-master",
+	}
+}
+
+// Companions maps each job to its companions among names, the children of a root, sorted. isJob reports whether a name
+// is a job because it has a Record or is declared; such a name is never a companion. The job of a companion is one of
+// these, or another name that is no companion itself. A companion whose job is gone is left out.
+func Companions(names []string, isJob func(name string) bool) map[string][]string {
+	of := map[string][]string{}
+	candidate := make(map[string]bool, len(names)) // may have companions
+	// Shorter names come first: the name of a job is shorter than those of its companions.
+	shorter := func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
+	for _, name := range slices.SortedFunc(slices.Values(names), shorter) {
+		base := ""
+		if !isJob(name) {
+			base = companionOf(name, func(b string) bool { return candidate[b] || isJob(b) })
+		}
+		if base == "" {
+			candidate[name] = true
+			continue
+		}
+		of[base] = append(of[base], name)
+	}
+	for _, companions := range of {
+		slices.Sort(companions)
+	}
+	return of
+}
+
+// companionOf is the job of the companion name, by its suffix; "" if name is no companion.
+func companionOf(name string, isJob func(name string) bool) string {
+	for _, suffix := range companionSuffixes() {
+		if base, ok := strings.CutSuffix(name, suffix); ok && isJob(base) {
+			return base
+		}
+	}
+	return ""
+}
+
+// IsCompanion reports whether path has the name of a companion of the job at jobPath.
+func IsCompanion(path, jobPath string) bool {
+	suffix, ok := strings.CutPrefix(path, jobPath)
+	return ok && slices.Contains(companionSuffixes(), suffix)
+}
+
+// LooksClassic reports whether a znode without a Record is a classic job: its body is a roll, or it is empty and a
+// child is called like an address.
+func LooksClassic(body []byte, children []string) bool {
+	if len(body) > 0 {
+		_, ws, _ := decodeRoll(body)
+		return slices.ContainsFunc(ws, func(w Worker) bool { return w.IP != "" })
+	}
+	return slices.ContainsFunc(children, func(child string) bool {
+		name, _ := StripProtected(child)
+		return isAddress(name)
+	})
+}
+
+// isAddress reports whether name is host:port, split at the last colon.
+func isAddress(name string) bool {
+	colon := strings.LastIndexByte(name, ':')
+	if colon < 1 {
+		return false
+	}
+	port, err := strconv.ParseUint(name[colon+1:], 10, 16)
+	return err == nil && port > 0
+}
+
+// Curator's protected names consist of a prefix, a UUID, a dash and the requested name.
+const (
+	protectedPrefix = "_c_"
+	uuidSize        = 36
+)
+
+// StripProtected removes Curator's 40 characters from the name of a protected znode. It returns any other name
+// unchanged, and false.
+func StripProtected(name string) (string, bool) {
+	rest, ok := strings.CutPrefix(name, protectedPrefix)
+	if !ok || len(rest) <= uuidSize || rest[uuidSize] != '-' || !isUUID(rest[:uuidSize]) {
+		return name, false
+	}
+	return rest[uuidSize+1:], true
+}
+
+// isUUID reports whether s has the canonical form: 8-4-4-4-12 hexadecimal digits.
+func isUUID(s string) bool {
+	for i, c := range []byte(s) {
+		switch i {
+		case 8, 13, 18, 23:
+			if c != '-' {
+				return false
+			}
+		default:
+			if !('0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F') {
+				return false
+			}
+		}
+	}
+	return len(s) == uuidSize
 }

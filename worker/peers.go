@@ -1,0 +1,523 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"muster/resource"
+	"muster/resource/job"
+	"muster/text"
+	"muster/zkstate"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// The live workers are exactly the children of the job znode. Each worker keeps its newest address in id/n-<id>.
+// Nothing is written here.
+
+// maxReads is how many reads of one call are under way at once.
+const maxReads = 64
+
+// ErrNoWorker means that nobody has joined under this id yet. Wait for all, or ask again later.
+var ErrNoWorker = errors.New("no such worker")
+
+// Worker is a worker as its peers see it. One that tells of itself what cannot be read, or more than is allowed, has
+// its id and a Problem, and no address: see unreadable.
+type Worker struct {
+	Identity string `json:"identity,omitempty"` // only of a live worker
+	znode.Worker
+	Problem string `json:"problem,omitempty"`
+}
+
+// unreadable is a worker whose WorkerInfo is not one, or breaks its limits: a program of somebody else wrote it. The
+// others go on without its address.
+func unreadable(identity string, id int, err error) Worker {
+	return Worker{identity, znode.Worker{ID: id}, err.Error()}
+}
+
+// Live returns the workers that are live now, in the order of their ids. It costs a read for each of them, and about
+// 14 for one that has joined a few seconds ago. The error is ErrFenced or ErrSessionLost if the membership has ended.
+func (m *Member) Live(ctx context.Context) ([]Worker, error) {
+	names, _, err := m.session.Children(ctx, m.Job.Path())
+	if err != nil {
+		return nil, fmt.Errorf("the live workers: %w", m.whyMissing(err))
+	}
+	return m.describe(ctx, names)
+}
+
+// Changes yields the live workers now, and again whenever a worker has become live or has gone. Changes that follow
+// each other closely may come as one. It ends when the loop does, or with an error: ctx's, or why the membership
+// ended.
+func (m *Member) Changes(ctx context.Context) iter.Seq2[[]Worker, error] {
+	return func(yield func([]Worker, error) bool) {
+		for {
+			names, _, changed, err := m.session.ChildrenW(ctx, m.Job.Path())
+			var ws []Worker
+			if err == nil {
+				ws, err = m.describe(ctx, names)
+			}
+			if err != nil {
+				yield(nil, fmt.Errorf("the live workers: %w", m.whyMissing(err)))
+				return
+			}
+			if !yield(ws, nil) {
+				return
+			}
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				yield(nil, context.Cause(ctx))
+				return
+			case <-m.ctx.Done():
+				yield(nil, context.Cause(m.ctx))
+				return
+			}
+		}
+	}
+}
+
+// Joined returns everybody who has joined, whether live or not, in the order of their ids, each with its newest
+// address. It costs a read for each of them.
+func (m *Member) Joined(ctx context.Context) ([]Worker, error) {
+	stat, _, err := m.session.Exists(ctx, znode.IDs(m.Job.Root, m.Generation))
+	if err != nil {
+		return nil, fmt.Errorf("the joined workers: %w", err)
+	}
+	ws := make([]Worker, min(int(stat.NumChildren), m.Job.Workers))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(maxReads)
+	for id := range ws {
+		group.Go(func() error {
+			var err error
+			ws[id], err = m.Lookup(ctx, id)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, fmt.Errorf("the joined workers: %w", err)
+	}
+	return ws, nil
+}
+
+// Lookup returns the worker with this id, by its newest address. It costs one read.
+func (m *Member) Lookup(ctx context.Context, id int) (Worker, error) {
+	if id < 0 || id >= m.Job.Workers {
+		return Worker{}, fmt.Errorf("worker %d: %w: the job has %d", id, ErrNoWorker, m.Job.Workers)
+	}
+	body, _, err := m.session.Get(ctx, znode.ID(m.Job.Root, m.Generation, id))
+	if errors.Is(err, zkconn.ErrNoNode) {
+		err = ErrNoWorker
+	}
+	if err != nil {
+		return Worker{}, fmt.Errorf("worker %d: %w", id, err)
+	}
+	w, err := znode.DecodeWorker(body)
+	if err != nil {
+		return unreadable("", id, err), nil
+	}
+	w.ID = id
+	return Worker{Worker: w}, nil
+}
+
+// describe reads the live znodes with these names. It leaves out those that are gone meanwhile or no worker's.
+func (m *Member) describe(ctx context.Context, names []string) ([]Worker, error) {
+	ws := make([]*Worker, len(names))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(maxReads)
+	for i, name := range names {
+		group.Go(func() error {
+			var err error
+			ws[i], err = m.readLive(ctx, name)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	live := make([]Worker, 0, len(ws))
+	for _, w := range ws {
+		if w != nil {
+			live = append(live, *w)
+		}
+	}
+	slices.SortFunc(live, func(a, b Worker) int {
+		return cmp.Or(cmp.Compare(uint(a.ID), uint(b.ID)), cmp.Compare(a.Identity, b.Identity)) // NoID sorts last
+	})
+	return live, nil
+}
+
+// readLive reads one live znode. It is nil if there is none, or if it is not a member's.
+func (m *Member) readLive(ctx context.Context, identity string) (*Worker, error) {
+	body, stat, err := m.session.Get(ctx, znode.Live(m.Job.Root, m.Job.Name, identity))
+	switch {
+	case errors.Is(err, zkconn.ErrNoNode), err == nil && stat.EphemeralOwner == 0:
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	worker := Worker{Identity: identity}
+	made := stat.Czxid // the transaction that made the live znode also made the id, in the first life
+	if worker.Worker, err = znode.DecodeWorker(body); err != nil {
+		worker = unreadable(identity, znode.NoID, err)
+		claim, _, err := m.session.Exists(ctx, znode.ByIdentity(m.Job.Root, m.Generation, identity))
+		if err != nil {
+			return nil, err
+		}
+		made = claim.Czxid
+	}
+	if worker.ID == znode.NoID {
+		search := join{s: m.session, job: m.Job, rec: resource.Record{Generation: m.Generation}}
+		id, err := search.find(ctx, made)
+		if err != nil && !errors.Is(err, errAgain) {
+			return nil, err
+		}
+		if err == nil {
+			worker.ID = id
+		}
+	}
+	if worker.ID >= m.Job.Workers { // its join came too late: it is about to withdraw
+		return nil, nil
+	}
+	return &worker, nil
+}
+
+// whyMissing is err, or why the job znode is missing: the generation has ended.
+func (m *Member) whyMissing(err error) error {
+	if !errors.Is(err, zkconn.ErrNoNode) {
+		return err
+	}
+	if m.ctx.Err() == nil {
+		m.end(m.generationEnded())
+	}
+	return context.Cause(m.ctx)
+}
+
+// Waiting for all needs no znode of its own: id/n-<N-1> exists as soon as all N have joined, and is never deleted
+// while the generation lives. Each worker that waits watches that one znode. It writes nothing, so it may die at any
+// time.
+
+// maxNamed is how many workers the text of an error names.
+const maxNamed = 8
+
+// AbsentError means that not all workers joined in time. It is a context.DeadlineExceeded. Start the workers that are
+// missing, then wait again.
+type AbsentError struct {
+	Workers int      // how many have to join
+	Joined  int      // how many did
+	NotLive []string // identities that joined and are not live now: they may have left, completed or crashed
+	Missing []string // identities that never joined; known if those that did share a prefix before an index below N
+}
+
+func (e *AbsentError) Error() string {
+	s := fmt.Sprintf("%d of %d workers have joined", e.Joined, e.Workers)
+	if len(e.Missing) > 0 {
+		s += "; missing: " + text.List(e.Missing, maxNamed)
+	}
+	if len(e.NotLive) > 0 {
+		s += "; joined, but not live: " + text.List(e.NotLive, maxNamed)
+	}
+	return s
+}
+
+// Unwrap makes it a context.DeadlineExceeded.
+func (e *AbsentError) Unwrap() error { return context.DeadlineExceeded }
+
+// WaitAll waits until all N workers have joined, whether or not they are live now. It fails with AbsentError after the
+// job's join timeout, or at the deadline of ctx if that is earlier. If no server answers then, the error is only
+// context.DeadlineExceeded.
+func (m *Member) WaitAll(ctx context.Context) error {
+	err := m.waitAll(ctx)
+	if err == nil || !errors.Is(err, context.DeadlineExceeded) || m.ctx.Err() != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastRead)
+	defer cancel()
+	absent, e := m.Absent(ctx)
+	switch {
+	case e != nil:
+		return fmt.Errorf("it is not known whether all %d workers have joined: %w", m.Job.Workers, err)
+	case absent.Joined == m.Job.Workers: // the event had not come yet
+		return nil
+	}
+	return absent
+}
+
+func (m *Member) waitAll(ctx context.Context) error {
+	timer := time.NewTimer(time.Duration(m.Job.Timeouts.Join))
+	defer timer.Stop()
+	last := znode.ID(m.Job.Root, m.Generation, m.Job.Workers-1)
+	for {
+		_, joined, changed, created, err := m.session.CreatedW(ctx, last)
+		if err != nil || joined {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			return context.DeadlineExceeded
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-m.ctx.Done():
+			return context.Cause(m.ctx)
+		}
+		if created() {
+			return nil
+		}
+	}
+}
+
+// Absent finds out who is not there. It costs two reads, however many workers there are.
+func (m *Member) Absent(ctx context.Context) (*AbsentError, error) {
+	joined, _, err := m.session.Children(ctx, znode.By(m.Job.Root, m.Generation))
+	if err != nil {
+		return nil, err
+	}
+	live, _, err := m.session.Children(ctx, m.Job.Path())
+	if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
+		return nil, err
+	}
+	n := m.Job.Workers
+	e := &AbsentError{Workers: n, Joined: min(len(joined), n), Missing: missing(joined, n)}
+	for _, identity := range joined {
+		if _, is := slices.BinarySearch(live, identity); !is {
+			e.NotLive = append(e.NotLive, identity)
+		}
+	}
+	return e, nil
+}
+
+// missing lists the identities that are not among joined, if all of those are one prefix and an index below n.
+func missing(joined []string, n int) []string {
+	var prefix string
+	there := make([]bool, n)
+	for i, identity := range joined {
+		p := strings.TrimRight(identity, "0123456789")
+		index, err := strconv.Atoi(identity[len(p):])
+		if err != nil || index >= n || p+strconv.Itoa(index) != identity || i > 0 && p != prefix {
+			return nil
+		}
+		prefix, there[index] = p, true
+	}
+	if prefix == "" {
+		return nil
+	}
+	var absent []string
+	for i, is := range there {
+		if !is {
+			absent = append(absent, prefix+strconv.Itoa(i))
+		}
+	}
+	return absent
+}
+
+// Rounds lists the barriers of the job that are under way, and who is missing at each. See zkstate.Reader.Rounds.
+func (m *Member) Rounds(ctx context.Context) ([]zkstate.Round, error) {
+	r := zkstate.NewReader(m.session, "", zkstate.Job())
+	o, err := r.Look(ctx, m.Job.Path())
+	if err != nil {
+		return nil, err
+	}
+	return r.Rounds(ctx, o)
+}
+
+// The roll is the body of <job>: every worker by id, with its address at that time. It is written once, as version 1,
+// by the last worker to join, before it leaves. If that process dies before it, any worker that joins again and finds
+// the job full and the roll empty writes it. A roll that does not fit is not written: the Record then says so, and
+// peers are looked up by id. A worker whose WorkerInfo cannot be read, or does not fit into the format, is in it with
+// its id alone.
+
+// writeRoll writes the roll if all have joined and nobody has written it. It is content if another worker does
+// meanwhile.
+func (m *Member) writeRoll(ctx context.Context) error {
+	for {
+		written, err := m.rollWritten(ctx)
+		if err != nil || written {
+			return err
+		}
+		body, err := m.makeRoll(ctx)
+		if errors.Is(err, ErrNoWorker) {
+			return nil // not all have joined: the last to do so writes it
+		}
+		if errors.Is(err, znode.ErrRollTooLarge) {
+			return m.recordNoRoll(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		_, err = m.write(ctx, zkconn.SetOp(m.Job.Path(), body, 0))
+		if err == nil {
+			return nil
+		}
+		if err = m.mayRetry(ctx, err, zkconn.ErrBadVersion); err != nil {
+			return fmt.Errorf("the roll: %w", err)
+		}
+	}
+}
+
+func (m *Member) rollWritten(ctx context.Context) (bool, error) {
+	stat, exists, err := m.session.Exists(ctx, m.Job.Path())
+	if err == nil && !exists {
+		err = m.generationEnded()
+	}
+	return stat.Version > 0, err
+}
+
+// makeRoll is ErrNoWorker while somebody is missing.
+func (m *Member) makeRoll(ctx context.Context) ([]byte, error) {
+	if _, err := m.Lookup(ctx, m.Job.Workers-1); err != nil {
+		return nil, err
+	}
+	joined, err := m.Joined(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ws := make([]znode.Worker, len(joined))
+	for i, w := range joined {
+		ws[i] = w.Worker
+		if _, err := znode.EncodeRoll(m.Job.RollFormat, ws[i:i+1]); err != nil { // a program of somebody else wrote it
+			ws[i] = znode.Worker{ID: w.ID}
+		}
+	}
+	return znode.EncodeRoll(m.Job.RollFormat, ws)
+}
+
+// recordNoRoll notes in the Record that the roll of this generation is too large for one znode.
+func (m *Member) recordNoRoll(ctx context.Context) error {
+	path := znode.Record(job.KindName, m.Job.Root, m.Job.Name)
+	for {
+		body, stat, err := m.session.Get(ctx, path)
+		if err != nil {
+			return err
+		}
+		rec, err := znode.DecodeRecordAt(job.Kind(), m.Job.Path(), body)
+		if err != nil || rec.Generation != m.Generation || job.NoRoll(&rec) == m.Generation {
+			return err
+		}
+		if err := job.SetNoRoll(&rec, m.Generation); err != nil {
+			return err
+		}
+		ops, err := zkstate.SetRecordOps(rec, stat.Version)
+		if err != nil {
+			return err
+		}
+		_, err = m.write(ctx, ops...)
+		if err == nil {
+			return nil
+		}
+		if err = m.mayRetry(ctx, err, zkconn.ErrBadVersion); err != nil {
+			return fmt.Errorf("the record: %w", err)
+		}
+	}
+}
+
+// mayRetry is nil if a caller whose transaction failed with err should read and decide again: after a refusal that is
+// one of expected, and after a lost reply, as soon as its outcome can be read.
+func (m *Member) mayRetry(ctx context.Context, err error, expected ...error) error {
+	switch {
+	case errors.Is(err, ErrFenced):
+		return err
+	case errors.Is(err, zkconn.ErrUnknown):
+		return m.session.Settled(ctx)
+	}
+	for _, e := range expected {
+		if errors.Is(err, e) {
+			return nil
+		}
+	}
+	return err
+}
+
+// awaitRoll waits before a member leaves until it has tried to write the roll, if that is up to it, but for at most
+// half of the time that is left.
+func (m *Member) awaitRoll(ctx context.Context) {
+	if m.rollTried == nil {
+		return
+	}
+	limit := rollWait
+	if end, ok := ctx.Deadline(); ok {
+		limit = min(limit, time.Until(end)/2)
+	}
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-m.rollTried:
+	case <-timer.C:
+	case <-ctx.Done():
+	case <-m.ctx.Done():
+	}
+}
+
+// rollWait is how long Roll waits for a roll once all have joined: the worker that should write it may have died.
+const rollWait = 10 * time.Second
+
+// Roll waits until all N workers have joined, and returns them by id, each with the address that it had then. It
+// costs one read of what the last worker to join has written. If that is too large, or was never written, it is what
+// Joined returns.
+func (m *Member) Roll(ctx context.Context) ([]Worker, error) {
+	if err := m.WaitAll(ctx); err != nil {
+		return nil, err
+	}
+	patience, cancel := context.WithTimeout(ctx, rollWait)
+	defer cancel()
+	var changed <-chan struct{}
+	for {
+		body, stat, err := m.session.Get(ctx, m.Job.Path())
+		if err != nil {
+			return nil, fmt.Errorf("the roll: %w", m.whyMissing(err))
+		}
+		if stat.Version > 0 || patience.Err() != nil {
+			return m.readRoll(ctx, body)
+		}
+		none, err := m.noRoll(ctx)
+		if err == nil && none {
+			return m.Joined(ctx)
+		}
+		if err == nil {
+			_, stat, changed, err = m.session.GetW(ctx, m.Job.Path())
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the roll: %w", m.whyMissing(err))
+		}
+		if stat.Version > 0 {
+			continue
+		}
+		select {
+		case <-changed:
+		case <-patience.Done():
+		case <-m.ctx.Done():
+			return nil, context.Cause(m.ctx)
+		}
+	}
+}
+
+// readRoll reads a roll. It falls back on Joined for one that no worker of muster can have written.
+func (m *Member) readRoll(ctx context.Context, body []byte) ([]Worker, error) {
+	_, rows, odd := znode.DecodeRoll(body)
+	if len(odd) > 0 || len(rows) != m.Job.Workers {
+		return m.Joined(ctx)
+	}
+	ws := make([]Worker, len(rows))
+	for i, w := range rows {
+		ws[i] = Worker{Worker: w}
+	}
+	return ws, nil
+}
+
+// noRoll reads whether the roll of this generation was too large.
+func (m *Member) noRoll(ctx context.Context) (bool, error) {
+	body, _, err := m.session.Get(ctx, znode.Record(job.KindName, m.Job.Root, m.Job.Name))
+	if err != nil {
+		return false, err
+	}
+	rec, err := znode.DecodeRecordAt(job.Kind(), m.Job.Path(), body)
+	return job.NoRoll(&rec) == m.Generation, err
+}
