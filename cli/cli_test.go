@@ -40,7 +40,7 @@ func runIn(ctx context.Context, stdin *strings.Reader, env []string, args ...str
 	return outcome{code, stdout.String(), stderr.String()}
 }
 
-func TestPoint18UsageErrorsNameTheNextCommand(t *testing.T) {
+func TestUsageErrorsNameTheNextCommand(t *testing.T) {
 	for name, c := range map[string]struct {
 		args   []string
 		stderr string
@@ -173,7 +173,7 @@ func TestNoCommandShowsHelp(t *testing.T) {
 	}
 }
 
-func TestPoint18HelpFitsATerminalAndNamesEveryFlag(t *testing.T) {
+func TestHelpFitsATerminalAndNamesEveryFlag(t *testing.T) {
 	for _, args := range append([][]string{{"--help"}}, helpOfEveryCommand(t)...) {
 		got := run(t, nil, args...)
 		if got.code != 0 || got.stderr != "" {

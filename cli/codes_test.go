@@ -202,9 +202,9 @@ func signalWhileLocked(sig syscall.Signal) []step {
 	return []step{{"waiting up to", func(f *codeFixture) { f.signal(sig) }}}
 }
 
-// TestPoint11ExitCodes runs the real binary: a single condition without a pipe and in both kinds of pipe that
+// TestExitCodes runs the real binary: a single condition without a pipe and in both kinds of pipe that
 // docs/exit-codes.md shows, two conditions in the strict pipe.
-func TestPoint11ExitCodes(t *testing.T) {
+func TestExitCodes(t *testing.T) {
 	pipes := map[string]string{
 		"as_it_is":        "%s",
 		"set_-o_pipefail": "set -euo pipefail\n%s | cat\necho went on",
@@ -236,9 +236,9 @@ func TestPoint11ExitCodes(t *testing.T) {
 	}
 }
 
-// TestPoint11EveryExitCodeHasATest compares docs/exit-codes.md with the table above: each code alone, and each pair
+// TestEveryExitCodeHasATest compares docs/exit-codes.md with the table above: each code alone, and each pair
 // that is ordered there.
-func TestPoint11EveryExitCodeHasATest(t *testing.T) {
+func TestEveryExitCodeHasATest(t *testing.T) {
 	doc := read(t, "../docs/exit-codes.md")
 	has := func(code, over int) bool {
 		return slices.ContainsFunc(codeCases, func(c codeCase) bool { return c.code == code && c.beats == over })

@@ -85,9 +85,9 @@ func (f fixture) mustRun(t *testing.T, args ...string) {
 	}
 }
 
-// TestPoint14DriftWritesNothing counts the transactions of the server. A check has two: its session is opened and
+// TestDriftWritesNothing counts the transactions of the server. A check has two: its session is opened and
 // closed.
-func TestPoint14DriftWritesNothing(t *testing.T) {
+func TestDriftWritesNothing(t *testing.T) {
 	f := newFixture(t, 20, "")
 	f.mustRun(t, "apply", "--yes")
 	f.write(t, 10, "") // ten orphans
@@ -155,9 +155,9 @@ func TestServersLostDuringDrift(t *testing.T) {
 	}
 }
 
-// TestPoint14DriftsReaderHasNoMethodThatWrites: after it has connected, drift has only a Reader. Show that a new method
+// TestDriftsReaderHasNoMethodThatWrites: after it has connected, drift has only a Reader. Show that a new method
 // writes nothing before you add it to the list.
-func TestPoint14DriftsReaderHasNoMethodThatWrites(t *testing.T) {
+func TestDriftsReaderHasNoMethodThatWrites(t *testing.T) {
 	var methods []string
 	for m := range reflect.TypeFor[*zkstate.Follower]().Methods() {
 		methods = append(methods, m.Name)

@@ -53,29 +53,6 @@ func TestLostReplyOfACommitIsNoError(t *testing.T) {
 	expect(t, result(f.command(proxy.Addr(), "plan", "--detailed-exitcode")), 0, "5 jobs match")
 }
 
-func TestSessionLostDuringAnApply(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t, 20, `zookeeper {
-  session_timeout = "3s"
-}
-`)
-	proxy := newProxy(t, 0)
-	hung := proxy.AfterReply(func(op int32, _ []byte) bool {
-		if op == zkserver.OpMulti {
-			proxy.Refuse(true)
-			return true
-		}
-		return false
-	})
-	got := result(f.command(proxy.Addr(), "apply", "--yes", "--parallel", "1"))
-	<-hung
-	expect(t, got, 8, "Applied ", "not started", "zookeeper session lost", "next: muster plan")
-	proxy.Refuse(false)
-	f.write(t, 20, "")
-	expect(t, result(f.command(proxy.Addr(), "apply", "--yes")), 0)
-	expect(t, result(f.command(proxy.Addr(), "plan", "--detailed-exitcode")), 0, "20 jobs match")
-}
-
 func TestLostLockStopsTheApply(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 100, "")

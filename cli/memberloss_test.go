@@ -43,54 +43,6 @@ func (f groupFixture) holder(s *zkconn.Session, duty string) string {
 	return h.Identity
 }
 
-// TestCommandsEndWithTheirMember: a member that is frozen or killed takes its commands with it, also those that ignore
-// SIGTERM, and before another member has the duty.
-func TestCommandsEndWithTheirMember(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		signal syscall.Signal
-		within time.Duration // less than the session timeout of 4 s, after which another member may have the duty
-	}{
-		"frozen": {syscall.SIGSTOP, 3900 * time.Millisecond},
-		"killed": {syscall.SIGKILL, 3900 * time.Millisecond},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newGroupFixture(t, `leader "main" {}`)
-			f.duty("main", stubborn)
-			s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs()})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.Close()
-			first, seen := f.memberWithDuties(servers.Connect(), "a", "1.0.0")
-			f.awaitLog("begins a", 1)
-			f.memberWithDuties(servers.Connect(), "b", "1.0.0")
-			pids := f.pids()
-			if len(pids) != 2 {
-				t.Fatalf("processes: %v", pids)
-			}
-			if err := first.Process.Signal(c.signal); err != nil {
-				t.Fatal(err)
-			}
-			took := gone(t, pids)
-			if took > c.within {
-				t.Errorf("the commands went on for %s, want less than %s", took, c.within)
-			}
-			if got := f.holder(s, "main"); got != "a" && took < 3*time.Second {
-				t.Errorf("%q holds the duty as the commands end", got)
-			}
-			f.awaitLog("begins b", 1)
-			if c.signal == syscall.SIGSTOP {
-				if err := first.Process.Signal(syscall.SIGCONT); err != nil {
-					t.Fatal(err)
-				}
-				seen.awaitTimes(t, "joined "+f.root+"/shop as a", 2)
-			}
-		})
-	}
-}
-
 // TestGuardThatIsKilled takes the command with it. The member goes on, and nothing is left.
 func TestGuardThatIsKilled(t *testing.T) {
 	t.Parallel()

@@ -54,9 +54,9 @@ func TestAnyChangedByteOfAPlanIsRefused(t *testing.T) {
 	expect(t, result(f.command(servers.Connect(), "apply", file)), 0, "2 created")
 }
 
-// TestPoint12ReleasedPlanFilesAreStillRead: testdata/released has a plan file of every minor version of the format.
+// TestReleasedPlanFilesAreStillRead: testdata/released has a plan file of every minor version of the format.
 // Never remove one.
-func TestPoint12ReleasedPlanFilesAreStillRead(t *testing.T) {
+func TestReleasedPlanFilesAreStillRead(t *testing.T) {
 	schema := schemaOf(t, "plan", false)
 	files, err := filepath.Glob("testdata/released/plan-*.json")
 	if err != nil || len(files) == 0 {

@@ -66,8 +66,8 @@ func parseJSON(t *testing.T, text []byte) any {
 	return doc
 }
 
-// TestPoint12GoldenReportsFitTheSchemas checks reports with every kind of row, outcome and finding.
-func TestPoint12GoldenReportsFitTheSchemas(t *testing.T) {
+// TestGoldenReportsFitTheSchemas checks reports with every kind of row, outcome and finding.
+func TestGoldenReportsFitTheSchemas(t *testing.T) {
 	for file, schema := range map[string]string{
 		"../report/testdata/plan.json": "plan", "../report/testdata/nasty.json": "plan",
 		"../report/testdata/apply.json": "apply", "../report/testdata/nasty_apply.json": "apply",
@@ -107,8 +107,8 @@ func TestPoint12GoldenReportsFitTheSchemas(t *testing.T) {
 	}
 }
 
-// TestPoint12RealOutputFitsTheSchemas runs the commands with a real server and without one.
-func TestPoint12RealOutputFitsTheSchemas(t *testing.T) {
+// TestRealOutputFitsTheSchemas runs the commands with a real server and without one.
+func TestRealOutputFitsTheSchemas(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 2, `defaults {
   labels = { team = "data" }
@@ -183,8 +183,8 @@ func checkSame[T ~string](t *testing.T, what string, got []string, words []T) {
 	}
 }
 
-// TestPoint12SchemasRefuseWhatIsNotADocument: a schema that accepts everything would pass the tests above.
-func TestPoint12SchemasRefuseWhatIsNotADocument(t *testing.T) {
+// TestSchemasRefuseWhatIsNotADocument: a schema that accepts everything would pass the tests above.
+func TestSchemasRefuseWhatIsNotADocument(t *testing.T) {
 	for _, name := range []string{"plan", "apply", "drift", "validate"} {
 		s := schemaOf(t, name, false)
 		for _, text := range []string{

@@ -40,7 +40,8 @@ func TestApplyOfAnEndlessRedis(t *testing.T) {
 	declare := func(names ...string) {
 		var blocks strings.Builder
 		for _, name := range names {
-			fmt.Fprintf(&blocks, "queue %q {\n  root  = %q\n  redis = \"redis://%s\"\n}\n", name, f.root, redis.Addr())
+			fmt.Fprintf(&blocks, "queue %q {\n  root = %q\n  redis = \"redis://%s\"\n  timeouts {\n    stale = \"1s\"\n  }\n}\n",
+				name, f.root, redis.Addr())
 		}
 		f.write(t, 0, blocks.String())
 	}

@@ -18,10 +18,10 @@ import (
 	"muster/zkstate/znode"
 )
 
-// TestPoint01RaceJoinAgainstDelete lets a worker join while a delete or a replace of its job is committed, 3,000 times,
+// TestRaceJoinAgainstDelete lets a worker join while a delete or a replace of its job is committed, 3,000 times,
 // on an ensemble of three. Either the worker joined and the job stands, or the job is deleted (or new) and the worker
 // is not in it: never a deleted live worker, never half a job.
-func TestPoint01RaceJoinAgainstDelete(t *testing.T) {
+func TestRaceJoinAgainstDelete(t *testing.T) {
 	const rounds, lanes = 3000, 6
 	three, err := zkserver.Start(t.Context(), zkserver.Options{Servers: 3})
 	if err != nil {

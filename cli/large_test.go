@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -34,9 +35,9 @@ func newManyJobs(tb testing.TB, n int) fixture {
 	return f
 }
 
-// TestPoint08ThousandJobsAreQuick limits the processor time of plan, drift and validate with 1,000 jobs.
-// BenchmarkPoint08 measures how long they take, which depends on what else the machine does.
-func TestPoint08ThousandJobsAreQuick(t *testing.T) {
+// TestThousandJobsAreQuick limits the processor time of plan, drift and validate with 1,000 jobs.
+// BenchmarkThousandJobs measures how long they take, which depends on what else the machine does.
+func TestThousandJobsAreQuick(t *testing.T) {
 	f := newManyJobs(t, 1000)
 	for _, c := range []struct {
 		limit time.Duration
@@ -62,8 +63,9 @@ func TestPoint08ThousandJobsAreQuick(t *testing.T) {
 	}
 }
 
-// BenchmarkPoint08 measures whole processes: a plan should take less than a second, validate less than a tenth of one.
-func BenchmarkPoint08(b *testing.B) {
+// BenchmarkThousandJobs measures whole processes: a plan should take less than a second, validate less than a tenth of
+// one.
+func BenchmarkThousandJobs(b *testing.B) {
 	f := newManyJobs(b, 1000)
 	for _, command := range []string{"plan", "drift", "validate"} {
 		b.Run(command, func(b *testing.B) {
@@ -122,9 +124,9 @@ func BenchmarkPlanOfTenThousandJobs(b *testing.B) {
 	}
 }
 
-// TestPoint08NoNetwork: validate, fmt, show, schema, version and help do not connect to the servers that are
-// configured.
-func TestPoint08NoNetwork(t *testing.T) {
+// TestWhatNeedsNoServerMakesNoConnection: validate, fmt, show, schema, version and help do not connect to the servers
+// that are configured.
+func TestWhatNeedsNoServerMakesNoConnection(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 3, "")
 	plan := filepath.Join(f.dir, "plan.json")
@@ -167,5 +169,41 @@ func TestPoint08NoNetwork(t *testing.T) {
 	}
 	if after, err := os.ReadFile(plan); err != nil || string(after) != string(saved) {
 		t.Errorf("the plan file was changed: %v", err)
+	}
+}
+
+// TestMarkdownOfFiveThousandJobs: the report has 60,000 bytes at most and names every delete.
+func TestMarkdownOfFiveThousandJobs(t *testing.T) {
+	t.Parallel()
+	const most, deletes, all = 60_000, 300, 5000
+	f := newFixture(t, 0, "")
+	jobs := func(n int, prefix string) string {
+		return fmt.Sprintf(`job %q {
+  for_each = toset(flatten([for a in range(%d / 100) : [for i in range(100) : "%s-${a * 100 + i}"]]))
+  root     = %q
+  name     = each.key
+  workers  = 8
+  labels   = { team = "data", purpose = "a text that takes some room in every row" }
+}
+`, prefix, n, prefix, f.root)
+	}
+	f.write(t, 0, jobs(deletes, "gone"))
+	f.mustRun(t, "apply", "--yes")
+	f.write(t, 0, jobs(all-deletes, "new"))
+	report := filepath.Join(t.TempDir(), "plan.md")
+	want := fmt.Sprintf("Plan: %d to create, 0 to replace, %d to delete", all-deletes, deletes)
+	expect(t, result(f.command(servers.Connect(), "plan", "--report", "markdown="+report)), 0, want)
+	text, err := os.ReadFile(report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(text) > most || len(text) < most/2 {
+		t.Errorf("%d bytes, want up to %d", len(text), most)
+	}
+	for i := range deletes {
+		name := regexp.MustCompile(fmt.Sprintf(`%s/gone-%d\D`, regexp.QuoteMeta(f.root), i))
+		if !name.Match(text) {
+			t.Errorf("%s is not named", name)
+		}
 	}
 }

@@ -9,10 +9,10 @@ import (
 	"muster/dev/zkserver"
 )
 
-// TestPoint15PlanFilesHoldNoSecret: a plan file, its markdown, which goes into a comment, and the output of show hold
+// TestPlanFilesHoldNoSecret: a plan file, its markdown, which goes into a comment, and the output of show hold
 // no credentials, nothing of the environment and no path of this machine. They do hold the servers, and variables that
 // a declaration uses.
-func TestPoint15PlanFilesHoldNoSecret(t *testing.T) {
+func TestPlanFilesHoldNoSecret(t *testing.T) {
 	e, err := zkserver.Start(t.Context(), zkserver.Options{TLS: true, ClientCert: true})
 	if err != nil {
 		t.Fatal(err)
@@ -79,8 +79,8 @@ defaults {
 	expect(t, result(apply), 0, "1 created")
 }
 
-// TestPoint15AbsolutePathsAreRefused: a plan that would hold one is not saved.
-func TestPoint15AbsolutePathsAreRefused(t *testing.T) {
+// TestAbsolutePathsAreRefused: a plan that would hold one is not saved.
+func TestAbsolutePathsAreRefused(t *testing.T) {
 	f := newFixture(t, 1, "zookeeper {\n  tls {\n    ca_file = \"/etc/muster/ca.pem\"\n  }\n}\n")
 	e, err := zkserver.Start(t.Context(), zkserver.Options{TLS: true})
 	if err != nil {

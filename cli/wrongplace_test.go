@@ -12,9 +12,9 @@ import (
 	"muster/zkstate/zkconn"
 )
 
-// TestPoint13NothingIsWrittenToTheWrongPlace: muster refuses an empty directory, an empty configuration, a chroot, and
+// TestNothingIsWrittenToTheWrongPlace: muster refuses an empty directory, an empty configuration, a chroot, and
 // another ensemble than that of the plan, before it writes anything. The other ensemble is real and has the same jobs.
-func TestPoint13NothingIsWrittenToTheWrongPlace(t *testing.T) {
+func TestNothingIsWrittenToTheWrongPlace(t *testing.T) {
 	other, err := zkserver.Start(t.Context(), zkserver.Options{})
 	if err != nil {
 		t.Fatal(err)
