@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"muster/sim/soak"
 )
 
 // script writes a shell script beside the configuration. It appends to the log what it says.
@@ -22,11 +24,15 @@ func (f groupFixture) script(name, body string) {
 }
 
 // TestOperationIsResumed: a checkpoint of three steps is killed with SIGKILL in each step, before or after its work:
-// the member, its muster op, or its muster step. Another member goes on at that step, and does no other again.
+// the member, its muster op, or its muster step; at each moment one of them, or with MUSTER_SOAK=1 all. Another member
+// goes on at that step, and does no other again.
 func TestOperationIsResumed(t *testing.T) {
 	t.Parallel()
-	for _, victim := range []string{"member", "op", "step"} {
-		for _, at := range []string{"one before", "one after", "two before", "two after", "three before", "three after"} {
+	for v, victim := range []string{"member", "op", "step"} {
+		for n, at := range []string{"one before", "one after", "two before", "two after", "three before", "three after"} {
+			if n%3 != v && !soak.Long() {
+				continue
+			}
 			t.Run(victim+" "+at, func(t *testing.T) {
 				t.Parallel()
 				operationIsResumed(t, victim, at)

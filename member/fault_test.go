@@ -338,8 +338,8 @@ func TestHandOverJustAfterTheTake(t *testing.T) {
 	}
 }
 
-// TestReconnectingMovesNothing: Curator's LeaderLatch made a new node at each reconnect, and two processes handed the lead to
-// each other for ever (CURATOR-644, CURATOR-645, FLINK-28078).
+// TestReconnectingMovesNothing: Curator's LeaderLatch made a new node at each reconnect, and two processes handed the
+// lead to each other for ever (CURATOR-644, CURATOR-645, FLINK-28078).
 func TestReconnectingMovesNothing(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "task")

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -16,6 +15,7 @@ import (
 	"muster/dev/zkserver"
 	"muster/plan"
 	"muster/resource/job"
+	"muster/sim/soak"
 	"muster/worker"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
@@ -30,7 +30,7 @@ func TestBarrierSoak(t *testing.T) {
 	t.Parallel()
 	rounds, limit := 80, 5*time.Minute
 	ensemble := servers
-	if os.Getenv("MUSTER_SOAK") != "" {
+	if soak.Long() {
 		rounds, limit = 1000, 30*time.Minute
 		var err error
 		if ensemble, err = zkserver.Start(t.Context(), zkserver.Options{Servers: 3}); err != nil {

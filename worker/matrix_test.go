@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"muster/dev/zkserver"
 	"muster/resource"
 	"muster/resource/job"
+	"muster/sim/soak"
 	"muster/worker"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
@@ -139,16 +142,25 @@ func (r recipe) verify(
 	return nil
 }
 
-// eachMoment runs f for every operation of every recipe and every fault, several at a time.
+// oneOf is one of the faults, another one for each n; with MUSTER_SOAK=1 it is all of them.
+func oneOf[F any](all map[string]F, n int) map[string]F {
+	if soak.Long() {
+		return all
+	}
+	name := slices.Sorted(maps.Keys(all))[n%len(all)]
+	return map[string]F{name: all[name]}
+}
+
+// eachMoment runs f for every operation of every recipe, several at a time: each with one of the faults, or with all.
 func eachMoment(t *testing.T, f func(r recipe, others *zkconn.Session, arm matched, i int) error) {
 	t.Helper()
 	others := dial(t)
 	const atOnce = 12
 	places := make(chan struct{}, atOnce)
 	var all sync.WaitGroup
-	for _, r := range recipes() {
-		for fault, arm := range faults() {
-			for i := range r.cuts {
+	for n, r := range recipes() {
+		for i := range r.cuts {
+			for fault, arm := range oneOf(faults(), n+i) {
 				all.Go(func() {
 					places <- struct{}{}
 					defer func() { <-places }()

@@ -15,6 +15,7 @@ import (
 	"muster/plan"
 	"muster/resource"
 	"muster/resource/job"
+	"muster/sim/soak"
 	"muster/worker"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
@@ -28,7 +29,7 @@ type soakSize struct {
 }
 
 func size() soakSize {
-	if os.Getenv("MUSTER_SOAK") != "" {
+	if soak.Long() {
 		return soakSize{workers: 1000, extra: 20, joins: 5000, processes: 6}
 	}
 	return soakSize{workers: 60, extra: 6, joins: 300, processes: 3}
@@ -85,8 +86,8 @@ func joinOnce(ctx context.Context, cfg zkconn.Config, c worker.Config) (said str
 	return fmt.Sprint("id ", m.Identity, " ", m.ID), true
 }
 
-// soak is an ensemble of three behind proxies, and processes that join.
-type soak struct {
+// joinSoak is an ensemble of three behind proxies, and processes that join.
+type joinSoak struct {
 	t        *testing.T
 	size     soakSize
 	ensemble *zkserver.Ensemble
@@ -104,7 +105,7 @@ type soak struct {
 // MUSTER_SOAK=1 there are 5,000 joins.
 func TestIDsUnderFaults(t *testing.T) {
 	t.Parallel()
-	k := newSoak(t)
+	k := newJoinSoak(t)
 	for i := range k.size.processes {
 		k.spawn(i)
 	}
@@ -133,9 +134,9 @@ func TestIDsUnderFaults(t *testing.T) {
 	k.verify()
 }
 
-func newSoak(t *testing.T) *soak {
+func newJoinSoak(t *testing.T) *joinSoak {
 	t.Helper()
-	k := &soak{t: t, size: size(), said: make(chan string, 10000), ids: map[string]int{}}
+	k := &joinSoak{t: t, size: size(), said: make(chan string, 10000), ids: map[string]int{}}
 	var err error
 	if k.ensemble, err = zkserver.Start(t.Context(), zkserver.Options{Servers: 3}); err != nil {
 		t.Fatal(err)
@@ -164,7 +165,7 @@ func newSoak(t *testing.T) *soak {
 	return k
 }
 
-func (k *soak) store() *zkstate.Store {
+func (k *joinSoak) store() *zkstate.Store {
 	k.t.Helper()
 	store, err := zkstate.NewStore(dial(k.t, k.ensemble.Addrs()...), zkstate.Config{
 		Home: "/soak/home", Stack: "tests", Kinds: []zkstate.Kind{zkstate.Job()},
@@ -176,7 +177,7 @@ func (k *soak) store() *zkstate.Store {
 }
 
 // spawn starts process i with its share of the identities.
-func (k *soak) spawn(i int) {
+func (k *joinSoak) spawn(i int) {
 	var share []string
 	for w := i; w < k.size.workers+k.size.extra; w += k.size.processes {
 		share = append(share, fmt.Sprint("w", w))
@@ -191,7 +192,7 @@ func (k *soak) spawn(i int) {
 }
 
 // hear checks what a process printed: an identity that had an id has it again.
-func (k *soak) hear(line string) {
+func (k *joinSoak) hear(line string) {
 	var identity string
 	var id int
 	if n, _ := fmt.Sscanf(line, "id %s %d", &identity, &id); n != 2 {
@@ -207,16 +208,16 @@ func (k *soak) hear(line string) {
 	k.ids[identity] = id
 }
 
-func (k *soak) places() int { return len(k.ids) }
+func (k *joinSoak) places() int { return len(k.ids) }
 
-func (k *soak) kill(i int) {
+func (k *joinSoak) kill(i int) {
 	k.children[i].cmd.Process.Kill()
 	k.spawn(i)
 }
 
-func (k *soak) dropReply() { k.proxies[rand.IntN(len(k.proxies))].DropReply(isMulti) }
+func (k *joinSoak) dropReply() { k.proxies[rand.IntN(len(k.proxies))].DropReply(isMulti) }
 
-func (k *soak) killLeader() {
+func (k *joinSoak) killLeader() {
 	leader, err := k.ensemble.Leader(k.t.Context())
 	if err != nil {
 		k.t.Fatal(err)
@@ -230,7 +231,7 @@ func (k *soak) killLeader() {
 }
 
 // verify compares what was printed with what is there. A join that came too late and was killed withdraws now.
-func (k *soak) verify() {
+func (k *joinSoak) verify() {
 	store := k.store()
 	for identity, id := range ids(k.t, store, k.job) {
 		if id < k.size.workers {
