@@ -79,6 +79,7 @@ func (f *fixture) checkSquares(id string, n int) {
 }
 
 func TestExecuteUntilEmpty(t *testing.T) {
+	t.Parallel()
 	for _, executors := range []int{1, 8} {
 		t.Run(fmt.Sprint(executors), func(t *testing.T) {
 			f := newFixture(t)
@@ -101,6 +102,7 @@ func TestExecuteUntilEmpty(t *testing.T) {
 // TestUntilEmptyAfterADeath: what a dead executor held comes back a moment after another one has joined. That one waits
 // for it: otherwise each that is started to empty the queue would end at once.
 func TestUntilEmptyAfterADeath(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.submit("b", numbered(10))
 	first := f.executor("first", 4)
@@ -120,6 +122,7 @@ func TestUntilEmptyAfterADeath(t *testing.T) {
 // TestUntilEmptyWhileADeadOneStands: an executor was killed, and its session has not ended yet. One that is started to
 // empty the queue waits for what the dead one held, and ends though a live one holds a task for longer.
 func TestUntilEmptyWhileADeadOneStands(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.submit("b", numbered(10))
 	proxy := newProxy(t, servers.Addrs()[0])
@@ -218,6 +221,7 @@ func (f *fixture) complete(id string) {
 }
 
 func TestExecuteMaxTasks(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.submit("b", numbered(3000))
 	for i, most := range []int64{7, 1500} {
@@ -238,6 +242,7 @@ func TestExecuteMaxTasks(t *testing.T) {
 
 // TestExecuteErrors: what a task returns decides whether it is tried again, and when.
 func TestExecuteErrors(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, func(q *queue.Queue) {
 		q.Attempts, q.Backoff, q.MaxTask = 3, resource.Duration(50*time.Millisecond), 1024
 	})
@@ -298,6 +303,7 @@ func TestExecuteErrors(t *testing.T) {
 
 // TestCancelInHand: a cancelled batch ends the contexts of its tasks, and what was not begun is dropped.
 func TestCancelInHand(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.submit("b", numbered(50))
 	begun, ended := make(chan *Task, 50), make(chan error, 50)
@@ -340,6 +346,7 @@ func TestCancelInHand(t *testing.T) {
 // TestPausedInHand: what was taken of a paused batch and not begun goes back, and runs when it is resumed. Redis learns
 // of the pause although who paused has died before telling it.
 func TestPausedInHand(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.submit("b", numbered(2000))
 	var begun atomic.Int64
@@ -375,6 +382,7 @@ func TestPausedInHand(t *testing.T) {
 // TestOpenInRedisFirst: a submitter opens a batch in Redis before it says so in ZooKeeper. Executors that take tasks in
 // between work on them, also if the manifest was written again while it was being submitted.
 func TestOpenInRedisFirst(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.half("b", "open")
 	f.start(1, 2, square)
@@ -387,6 +395,7 @@ func TestOpenInRedisFirst(t *testing.T) {
 
 // TestStalledHandGoesBack: what waits behind a long task goes to another executor, although it was thought to be short.
 func TestStalledHandGoesBack(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.submit("short", numbered(1000))
 	hold := make(chan struct{})
@@ -438,6 +447,7 @@ func (f *fixture) until(id string, fault func(n int)) {
 
 // TestExecuteLostReplies: Redis does what it is asked, and again and again nobody hears of it.
 func TestExecuteLostReplies(t *testing.T) {
+	t.Parallel()
 	for _, executors := range []int{1, 8} {
 		t.Run(fmt.Sprint(executors), func(t *testing.T) {
 			f := newFixture(t)
@@ -467,6 +477,7 @@ func TestExecuteLostReplies(t *testing.T) {
 
 // TestExecuteRedisKilled: Redis is killed and comes back with its data.
 func TestExecuteRedisKilled(t *testing.T) {
+	t.Parallel()
 	server, err := redisserver.Start(t.Context(), redisserver.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -495,6 +506,7 @@ func TestExecuteRedisKilled(t *testing.T) {
 // TestExecuteSessionsLost: executors lose their sessions one after the other, and others come. Their commands are told,
 // their results are refused, and their tasks are done elsewhere.
 func TestExecuteSessionsLost(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.submit("b", numbered(4000))
 	c := f.start(1, 2, milliSquare) // it looks after the queue
@@ -535,6 +547,7 @@ func TestExecuteSessionsLost(t *testing.T) {
 // TestZooKeeperSilent: while ZooKeeper does not answer, an executor works on what it has and reports it, and takes
 // nothing.
 func TestZooKeeperSilent(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.submit("b", numbered(3000))
 	proxy := newProxy(t, servers.Addrs()[0])
@@ -569,6 +582,7 @@ func TestZooKeeperSilent(t *testing.T) {
 // TestASuspectIsAlone: an executor that has one takes nothing else, although commands are idle and tasks wait, and does
 // not ask all the time.
 func TestASuspectIsAlone(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.submit("b", numbered(1))
 	for _, name := range []string{"d1", "d2"} {

@@ -91,6 +91,7 @@ func lies() map[string][2]string {
 // TestProcessesOutliveAHostileRedis: an executor and a watcher wait while their Redis answers what no Redis does, and
 // go on when it is one again.
 func TestProcessesOutliveAHostileRedis(t *testing.T) {
+	t.Parallel()
 	l := newLiar(t)
 	f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + l.Addr() })
 	var notes notebook
@@ -152,6 +153,7 @@ func (n *notebook) String() string {
 
 // TestTheKeeperSaysThatItsRedisIsNone: "muster status" reads it in ZooKeeper.
 func TestTheKeeperSaysThatItsRedisIsNone(t *testing.T) {
+	t.Parallel()
 	l := newLiar(t)
 	f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + l.Addr() })
 	f.joinKeeper("k", quick())
@@ -169,6 +171,7 @@ func TestTheKeeperSaysThatItsRedisIsNone(t *testing.T) {
 
 // TestSubmitWaitsForARedis: the submitter says what it waits for, and goes on.
 func TestSubmitWaitsForARedis(t *testing.T) {
+	t.Parallel()
 	l := newLiar(t)
 	f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + l.Addr() })
 	for _, lie := range [][2]string{
@@ -194,6 +197,7 @@ func TestSubmitWaitsForARedis(t *testing.T) {
 
 // TestResultsWithoutEnd: who reads them stops when there are more than tasks.
 func TestResultsWithoutEnd(t *testing.T) {
+	t.Parallel()
 	l := newLiar(t)
 	f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + l.Addr() })
 	f.submit("b", numbered(3))

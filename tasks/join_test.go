@@ -22,6 +22,7 @@ func isMulti(op int32, _ []byte) bool { return op == zkserver.OpMulti }
 
 // TestJoinRace: many join at once a queue that has no folders yet. Each of them has a seat, and Redis knows it.
 func TestJoinRace(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	const n = 12
 	var joining sync.WaitGroup
@@ -94,6 +95,7 @@ func (f *fixture) joining(c Config) <-chan error {
 
 // TestJoinWaits until there is a queue, until it is open, and for an identity.
 func TestJoinWaits(t *testing.T) {
+	t.Parallel()
 	f := prepare(t)
 	c := f.config("e", queue.Executor)
 	said := waiting(&c)
@@ -120,6 +122,7 @@ func TestJoinWaits(t *testing.T) {
 
 // TestJoinAQueueThatStops waits until it is opened again.
 func TestJoinAQueueThatStops(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	p := f.join("p", queue.Executor)
 	f.state(resource.StateTerminating)
@@ -154,6 +157,7 @@ func (f *fixture) state(s resource.State) {
 // TestJoinWithoutRedis waits for it, says so, and takes no seat meanwhile. It does not wait for what waiting does not
 // cure.
 func TestJoinWithoutRedis(t *testing.T) {
+	t.Parallel()
 	proxy := newProxy(t, rediss.Addr())
 	proxy.Refuse(true)
 	f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + proxy.Addr() })
@@ -195,6 +199,7 @@ func TestJoinWithoutRedis(t *testing.T) {
 // TestHelloWaits: who has a seat and cannot say hello to Redis tries again at its pace, also when the Record has
 // changed.
 func TestHelloWaits(t *testing.T) {
+	t.Parallel()
 	proxy := newProxy(t, rediss.Addr())
 	f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + proxy.Addr() })
 	j := newJoin(dial(t), f.config("e", queue.Executor))
@@ -241,6 +246,7 @@ func startRedis(t testing.TB, o redisserver.Options) *redisserver.Server {
 
 // TestJoinWithALostReply: nothing is left when its session is closed, and another one joins.
 func TestJoinWithALostReply(t *testing.T) {
+	t.Parallel()
 	for name, arm := range map[string]func(*zkserver.Proxy) <-chan struct{}{
 		"before":      func(p *zkserver.Proxy) <-chan struct{} { return p.BeforeSend(isMulti) },
 		"reply lost":  func(p *zkserver.Proxy) <-chan struct{} { return p.DropReply(isMulti) },
@@ -275,6 +281,7 @@ func TestJoinWithALostReply(t *testing.T) {
 
 // TestRemoved: another generation ends the membership, and so does the end of the seat or of the live znode.
 func TestRemoved(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	for name, remove := range map[string]func(*Process) string{
 		"live": func(p *Process) string { return p.seat.Live() }, "seat": func(p *Process) string { return p.seat.Path },

@@ -131,6 +131,7 @@ func (f *fixture) health() *znode.Health {
 // TestHalfASubmit: whatever its submitter had done, a batch that nobody goes on with is ended, and one that Redis has
 // opened is open. Before that time nothing happens to it.
 func TestHalfASubmit(t *testing.T) {
+	t.Parallel()
 	for _, step := range []string{"manifest", "begin", "append"} {
 		t.Run(step, func(t *testing.T) {
 			f := newFixture(t)
@@ -160,6 +161,7 @@ func TestHalfASubmit(t *testing.T) {
 // TestHalfAnEnd: a batch that has ended in ZooKeeper is removed from Redis, also if its counts do not fit. One that was
 // submitted again under its name is not.
 func TestHalfAnEnd(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	ended := func(id string) {
 		f.submit(id, numbered(3))
@@ -190,6 +192,7 @@ func TestHalfAnEnd(t *testing.T) {
 // TestALateKeeperRemovesNothingNew: what a keeper read of Redis and ZooKeeper is old when it acts. Meanwhile the batch
 // was submitted again.
 func TestALateKeeperRemovesNothingNew(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	old := f.half("b1", "open")
 	if err := f.s.Delete(t.Context(), znode.Batch(f.queue.Root, f.generation(), "b1"), old.Version); err != nil {
@@ -217,6 +220,7 @@ func TestALateKeeperRemovesNothingNew(t *testing.T) {
 
 // TestChangesReachRedis: what an operator wrote in ZooKeeper before it died holds in Redis too.
 func TestChangesReachRedis(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.submit("b1", numbered(3))
 	f.edit("b1", func(b *znode.BatchManifest) { b.State, b.Weight = znode.BatchPaused, 7 })
@@ -234,6 +238,7 @@ func TestChangesReachRedis(t *testing.T) {
 // TestRedisWentBack: a batch whose open is lost is opened again if all its tasks are there. Otherwise it is named, and
 // nothing is made up; when it is there again, it is not named any more.
 func TestRedisWentBack(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	open := func(b *znode.BatchManifest) { b.State = znode.BatchOpen }
 	f.half("whole", "append", open)
@@ -292,6 +297,7 @@ func TestWhyRedisRefuses(t *testing.T) {
 // TestALateKeeperNamesNothingThatIsThere: Redis did not have a batch when the keeper looked, and has it now; or the
 // batch has ended since.
 func TestALateKeeperNamesNothingThatIsThere(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.submit("b1", numbered(3))
 	m := f.batch("b1")
@@ -323,6 +329,7 @@ func TestALateKeeperNamesNothingThatIsThere(t *testing.T) {
 
 // TestAManifestThatCannotBeRead: its batch is left alone, and the others are looked after.
 func TestAManifestThatCannotBeRead(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	m := f.half("other", "manifest", func(b *znode.BatchManifest) { b.State = znode.BatchCancelled })
 	body, err := znode.Encode(m.BatchManifest)
@@ -356,6 +363,7 @@ func TestAManifestThatCannotBeRead(t *testing.T) {
 
 // TestSeatsThatComeAndGo: they do not keep the keeper from the batches.
 func TestSeatsThatComeAndGo(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	p := f.join("p", queue.Executor)
 	for _, id := range []string{"b1", "b2", "b3"} {
@@ -381,6 +389,7 @@ func TestSeatsThatComeAndGo(t *testing.T) {
 
 // TestADamagedSeat: what Redis has of one seat cannot be read. The others are evicted, and batches are looked after.
 func TestADamagedSeat(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.half("b1", "open", func(b *znode.BatchManifest) { b.State = znode.BatchCancelled })
 	if _, err := f.store().Hello(t.Context(), "dead", store.Executor, 1); err != nil {
@@ -421,6 +430,7 @@ func crash(t testing.TB, p *Process) {
 
 // TestADeadExecutorGivesBack: the keeper evicts it, and its tasks are there for another one.
 func TestADeadExecutorGivesBack(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.joinKeeper("k", defaultLong())
 	a, b := f.join("a", queue.Executor), f.join("b", queue.Executor)
@@ -445,6 +455,7 @@ func defaultLong() *keepLimits {
 
 // TestTheKeeperDies: the next seat is the keeper, and evicts the one before.
 func TestTheKeeperDies(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	k := f.joinKeeper("k", defaultLong())
 	f.joinKeeper("l", defaultLong())
@@ -471,6 +482,7 @@ func (f *fixture) idleKeeper() {
 
 // TestAKeeperThatDoesNothing: any other process evicts what it leaves.
 func TestAKeeperThatDoesNothing(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.submit("b1", numbered(1))
 	f.idleKeeper()
@@ -493,6 +505,7 @@ func TestAKeeperThatDoesNothing(t *testing.T) {
 // TestDeathsAreChargedToFailures: a task on which executors die again and again is dead in the end. An outage of most
 // seats charges nobody.
 func TestDeathsAreChargedToFailures(t *testing.T) {
+	t.Parallel()
 	const deaths = 6
 	kill := func(t *testing.T, f *fixture, together int) {
 		var all []*Process
@@ -544,6 +557,7 @@ func TestDeathsAreChargedToFailures(t *testing.T) {
 // TestAFrozenKeeper: what it read of Redis is old when it looks at ZooKeeper, and what it decided is old when it acts.
 // It evicts nobody who is there.
 func TestAFrozenKeeper(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	proxy := newProxy(t, servers.Addrs()[0])
 	c := f.config("frozen", queue.Watcher)
@@ -586,6 +600,7 @@ func (r *refusing) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 
 // TestSeatsChangeWhileRedisIsAway: the keeper does not look again and again.
 func TestSeatsChangeWhileRedisIsAway(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	p := f.joinKeeper("keeper", defaultLong())
 	if _, err := p.store.Hello(t.Context(), "dead", store.Executor, 1); err != nil {
@@ -605,6 +620,7 @@ func TestSeatsChangeWhileRedisIsAway(t *testing.T) {
 // TestWhatNobodyCollects: discarded batches end when they are completed, kept ones after their time, and those of a
 // submitter that does not come.
 func TestWhatNobodyCollects(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	for id, results := range map[string]queue.Results{
 		"discard": queue.ResultsDiscard, "keep": "keep:2h", "submitter": queue.ResultsSubmitter,
@@ -655,6 +671,7 @@ func TestWhatNobodyCollects(t *testing.T) {
 
 // TestOldThingsGo: what is known of old batches is deleted in pages, and dead tasks when they are not kept any more.
 func TestOldThingsGo(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, func(q *queue.Queue) { q.KeepDead = 1 })
 	f.submit("b1", numbered(3))
 	e := f.join("e", queue.Executor)

@@ -88,6 +88,7 @@ func never([]byte) (store.Outcome, []byte) {
 
 // TestPauseAndResume: of a paused batch nothing is taken, and its weight can be changed meanwhile.
 func TestPauseAndResume(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.submit("b", numbered(3))
 	o, w := f.operator(), f.worker("w")
@@ -118,6 +119,7 @@ func TestPauseAndResume(t *testing.T) {
 
 // TestCancel: nothing of the batch is left in Redis, and ZooKeeper says how it ended; a second one finds nothing.
 func TestCancel(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.submit("b", numbered(3))
 	o, w := f.operator(), f.worker("w")
@@ -150,6 +152,7 @@ func TestCancel(t *testing.T) {
 
 // TestRetry: dead tasks of an unfinished batch wait again in it.
 func TestRetry(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.submit("b", numbered(5))
 	o, w := f.operator(), f.worker("w")
@@ -170,6 +173,7 @@ func TestRetry(t *testing.T) {
 // TestRetryBesideAnEnd: who saw that all tasks have ended does not end the batch once a retry has begun, and so not
 // once it has moved tasks. A change of another kind is in nobody's way, and a cancel ends it all the same.
 func TestRetryBesideAnEnd(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	o, w, st := f.operator(), f.worker("w"), f.store()
 	end := func(id string, seen Manifest, how znode.EndState) error {
@@ -215,6 +219,7 @@ func TestRetryBesideAnEnd(t *testing.T) {
 
 // TestARetryThatDied: a batch that nobody wants the results of is ended in the end.
 func TestARetryThatDied(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	c := f.submitConfig("b")
 	c.Results = queue.ResultsDiscard
@@ -229,6 +234,7 @@ func TestARetryThatDied(t *testing.T) {
 
 // TestRetryOfAnEndedBatch: its dead tasks become a batch of their own, which is like it.
 func TestRetryOfAnEndedBatch(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	id := strings.Repeat("x", queue.MaxBatchID)
 	c := f.submitConfig(id)
@@ -279,6 +285,7 @@ func TestRetryOfAnEndedBatch(t *testing.T) {
 // TestRetryGoesOn: a retry that stopped in the middle is finished by the next one, in a queue that is full of dead
 // tasks. However late that is, the tasks that were moved are kept.
 func TestRetryGoesOn(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, func(q *queue.Queue) { q.MaxBytes, q.MaxTask = resource.Size(1<<20), 1<<10 })
 	f.half("sign", "manifest")
 	payloads := make([][]byte, 900)
@@ -337,6 +344,7 @@ func TestRetryGoesOn(t *testing.T) {
 
 // TestDropDead: they are gone, and so are their bytes.
 func TestDropDead(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	got := f.submit("b", numbered(1500))
 	o := f.operator()

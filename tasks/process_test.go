@@ -15,6 +15,7 @@ import (
 
 // TestSilence: while ZooKeeper is silent a process is not connected, and still live. It ends when its session has.
 func TestSilence(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	proxy := newProxy(t, servers.Addrs()[0])
 	s := dialTimeout(t, 6*time.Second, proxy.Addr())
@@ -57,6 +58,7 @@ func turn(p *Process, n int) (held []store.Held, err error) {
 // TestALostReplyOfRedis: until it is recovered, nothing is called. What is kept stays in hand; what nobody knows of
 // goes back; nobody is charged.
 func TestALostReplyOfRedis(t *testing.T) {
+	t.Parallel()
 	proxy := newProxy(t, rediss.Addr())
 	f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + proxy.Addr() })
 	e := f.join("e", queue.Executor)
@@ -93,6 +95,7 @@ func TestALostReplyOfRedis(t *testing.T) {
 
 // TestALateCall: a call that arrives after Recover does nothing.
 func TestALateCall(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	e := f.join("e", queue.Executor)
 	f.submit("b1", numbered(10))
@@ -118,6 +121,7 @@ func TestALateCall(t *testing.T) {
 
 // TestRedisIsKilled: a process waits, is not ready meanwhile, and goes on with the server's data.
 func TestRedisIsKilled(t *testing.T) {
+	t.Parallel()
 	server := startRedis(t, redisserver.Options{Fsync: "always"})
 	f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + server.Addr() })
 	e := f.join("e", queue.Executor)
@@ -155,6 +159,7 @@ func TestRedisIsKilled(t *testing.T) {
 
 // TestRedisForgotTheSeat: a process whose seat stands says hello again. One whose seat is gone stops.
 func TestRedisForgotTheSeat(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	e := f.join("e", queue.Executor)
 	f.submit("b1", numbered(4))
@@ -196,6 +201,7 @@ func TestRedisForgotTheSeat(t *testing.T) {
 
 // TestAFailOverToAReplicaThatIsBehind: a seat sees that its own seq is too low, and holds what the new primary says.
 func TestAFailOverToAReplicaThatIsBehind(t *testing.T) {
+	t.Parallel()
 	w, err := redisserver.StartWatched(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -299,6 +305,7 @@ func TestWait(t *testing.T) {
 
 // TestManifests are followed until the batch has ended.
 func TestManifests(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	p := f.join("p", queue.Executor)
 	if _, err := p.Manifest(t.Context(), "b1"); !errors.Is(err, ErrNoBatch) {

@@ -54,6 +54,7 @@ func (f *fixture) startPython(identity string) *exec.Cmd {
 // TestAnExecutorInPython: examples/python knows only docs/protocol.md. Two of it execute a batch beside a watcher of
 // ours, while Redis is cut off and one of them is killed; each task is in the results once. Then the other leaves.
 func TestAnExecutorInPython(t *testing.T) {
+	t.Parallel()
 	redis := newProxy(t, rediss.Addr())
 	f := newFixture(t, func(q *queue.Queue) {
 		q.Redis, q.Backoff = "redis://"+redis.Addr(), resource.Duration(10*time.Millisecond)
@@ -113,6 +114,7 @@ func TestAnExecutorInPython(t *testing.T) {
 
 // TestProtocolPageNamesTheScripts: docs/protocol.md has a row for each script, and names each refusal.
 func TestProtocolPageNamesTheScripts(t *testing.T) {
+	t.Parallel()
 	page, err := os.ReadFile("../docs/protocol.md")
 	if err != nil {
 		t.Fatal(err)

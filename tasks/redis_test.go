@@ -26,6 +26,7 @@ import (
 
 // TestUnlink deletes every key of a deleted generation, in pages, and none of another.
 func TestUnlink(t *testing.T) {
+	t.Parallel()
 	f, other := newFixture(t), newFixture(t)
 	for i := range 3 {
 		f.submit(fmt.Sprint("b", i), numbered(5))
@@ -54,6 +55,7 @@ func TestUnlink(t *testing.T) {
 
 // TestAGenerationStaysUntilItsKeysAreGone: a process was there, the queue was deleted, and Redis did not answer.
 func TestAGenerationStaysUntilItsKeysAreGone(t *testing.T) {
+	t.Parallel()
 	proxy := newProxy(t, rediss.Addr())
 	f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + proxy.Addr() })
 	p := f.join("p", queue.Executor)
@@ -113,6 +115,7 @@ func recordAt(addr string) *resource.Record {
 
 // TestUnlinkOfAnEndlessScanEnds by itself.
 func TestUnlinkOfAnEndlessScanEnds(t *testing.T) {
+	t.Parallel()
 	l := newLiar(t)
 	l.to("scan", endlessScan)
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -125,6 +128,7 @@ func TestUnlinkOfAnEndlessScanEnds(t *testing.T) {
 
 // TestUnlinkEndsWithItsContext, whatever the server does.
 func TestUnlinkEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	for name, scan := range map[string]func() io.Reader{
 		"endless":   func() io.Reader { return strings.NewReader(endlessScan) },
 		"no answer": func() io.Reader { return strings.NewReader("") },
@@ -159,6 +163,7 @@ func TestUnlinkEndsWithItsContext(t *testing.T) {
 
 // TestUnlinkConnectsOnlyToNamedHosts: another one sees no connection at all.
 func TestUnlinkConnectsOnlyToNamedHosts(t *testing.T) {
+	t.Parallel()
 	l := newLiar(t)
 	host, port, _ := net.SplitHostPort(l.Addr())
 	environ := func(hosts string) Access {
@@ -190,6 +195,7 @@ func TestUnlinkConnectsOnlyToNamedHosts(t *testing.T) {
 // TestUnlinkLeavesTheKeysOfAnotherQueue: a copy in one root names the generation of a queue in another one, which has
 // the same Redis.
 func TestUnlinkLeavesTheKeysOfAnotherQueue(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.submit("b", numbered(5))
 	rec := *f.look().Record
@@ -208,6 +214,7 @@ func TestUnlinkLeavesTheKeysOfAnotherQueue(t *testing.T) {
 // TestKeysOfALiveQueueSurviveAForgedCopy: a worker of a job deletes its own gate and writes the record of a live queue
 // into its own generation. The next apply of anybody leaves the queue as it is, in ZooKeeper and in Redis.
 func TestKeysOfALiveQueueSurviveAForgedCopy(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.submit("b", numbered(5))
 	victim := f.look()

@@ -15,6 +15,7 @@ import (
 
 // TestAnswers: what is encoded is decoded; what is no answer is the body; a cut one says what is left of it.
 func TestAnswers(t *testing.T) {
+	t.Parallel()
 	exit, signalled := 3, -9
 	for _, a := range []Answer{
 		{}, {Body: []byte("x")}, {Body: []byte{0xff, 0}}, {Exit: &exit, Host: "h", Tail: []byte("t"), Body: []byte("b")},
@@ -42,6 +43,7 @@ func TestAnswers(t *testing.T) {
 
 // TestRecordsAsJSON: text is text, other bytes are in base64.
 func TestRecordsAsJSON(t *testing.T) {
+	t.Parallel()
 	zero := 0
 	for want, r := range map[string]Record{
 		`{"index":1,"attempt":1,"exit":0,"ms":7,"host":"h","result":"ä"}`: {

@@ -68,6 +68,7 @@ func (f *fixture) batch(id string) Manifest {
 
 // TestSubmitWritesEverything: the first submit of a queue makes its folders; the batch is open in both places.
 func TestSubmitWritesEverything(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	got := f.submit("", numbered(2500))
 	m, b := f.batch(got.ID), f.inRedis(got.ID)
@@ -85,6 +86,7 @@ func TestSubmitWritesEverything(t *testing.T) {
 
 // TestSubmitAgain: the same batch is the same; another one is refused, and the error says what differs.
 func TestSubmitAgain(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	first := f.submit("b", numbered(10))
 	again := f.submit("b", numbered(10))
@@ -112,6 +114,7 @@ func TestSubmitAgain(t *testing.T) {
 
 // TestSubmitRefuses: nothing is written of a batch that the queue does not take.
 func TestSubmitRefuses(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, func(q *queue.Queue) { q.MaxTask, q.MaxBytes = 1<<10, resource.Size(1<<20) })
 	big := make([]byte, 1<<10+1)
 	var many [][]byte
@@ -139,6 +142,7 @@ func TestSubmitRefuses(t *testing.T) {
 
 // TestSubmitWithoutPermission: nobody may write batches, which waiting does not cure.
 func TestSubmitWithoutPermission(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.submit("first", numbered(1)) // which makes the folders
 	err := f.operator().Cancel(t.Context(), "first")
@@ -232,6 +236,7 @@ func (f *fixture) inOrder(id string, n int) {
 // TestSubmitLostReplies: at each command of Redis the request or the reply is lost; the submit goes on, or it dies and
 // another one goes on. Every task is there once, in its place.
 func TestSubmitLostReplies(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	const tasks = 1500
 	for _, before := range []bool{false, true} {
@@ -263,6 +268,7 @@ func TestSubmitLostReplies(t *testing.T) {
 
 // TestSubmitLostRepliesOfZooKeeper: likewise for the two writes of the manifest.
 func TestSubmitLostRepliesOfZooKeeper(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	proxy := newProxy(t, servers.Addrs()[0])
 	for nth := range 2 {
@@ -289,6 +295,7 @@ func TestSubmitLostRepliesOfZooKeeper(t *testing.T) {
 
 // TestEndLostReplies: whatever is lost at the end of a batch, doing it again ends it, once.
 func TestEndLostReplies(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	proxy := newProxy(t, servers.Addrs()[0])
 	for _, name := range []string{"reply", "request", "dies"} {
@@ -329,6 +336,7 @@ func TestEndLostReplies(t *testing.T) {
 // TestSubmitOfABatchThatEnds: a batch with a dead task ends after another submit of it has read its manifest. That one
 // says how it has ended. The dead tasks of another batch of this name are refused.
 func TestSubmitOfABatchThatEnds(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	got := f.submit("b", numbered(1))
 	f.executeAll(f.join("e", queue.Executor), func(int64) (store.Outcome, []byte) { return store.Never, []byte("no") })
@@ -354,6 +362,7 @@ func TestSubmitOfABatchThatEnds(t *testing.T) {
 
 // TestSubmitAfterRedisLostTheBatch: a submit with the id of a batch that Redis lost writes it again.
 func TestSubmitAfterRedisLostTheBatch(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	got := f.submit("b", numbered(1200))
 	if _, err := f.store().Remove(t.Context(), "b", got.Manifest.Life); err != nil {
@@ -391,6 +400,7 @@ func (after afterwards) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // TestSubmitBesideARefusedOne: Redis refuses a batch for dead tasks that came after they were looked for. They are
 // dropped, and another submit goes on with the manifest, before the first one knows: so that does not take it back.
 func TestSubmitBesideARefusedOne(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.submit("first", numbered(1)) // which makes the folders
 	if err := f.operator().Cancel(t.Context(), "first"); err != nil {

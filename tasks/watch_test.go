@@ -98,6 +98,7 @@ func (f *fixture) endOf(id string) *znode.BatchEnd {
 
 // TestWatchCollects: a watcher gets every result once, also of dead tasks and in any bytes, and the batch ends.
 func TestWatchCollects(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	exit := 65
 	f.submit("b", numbered(1500))
@@ -144,6 +145,7 @@ func TestWatchCollects(t *testing.T) {
 
 // TestWatchersShare: each batch is one watcher's, which gets the counts of that batch.
 func TestWatchersShare(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	const batches = 30
 	var mu sync.Mutex
@@ -182,6 +184,7 @@ func TestWatchersShare(t *testing.T) {
 
 // TestWatchFails: a batch that fails goes back with the reason. After its last try nobody gets it, before a retry.
 func TestWatchFails(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, func(q *queue.Queue) { q.Attempts, q.Backoff = 2, resource.Duration(time.Millisecond) })
 	f.joinKeeper("k", quick())
 	f.completed(f.join("e", queue.Executor), "b", 1)
@@ -230,6 +233,7 @@ func TestWatchFails(t *testing.T) {
 
 // TestWatchOtherLife: a batch of the same name is another batch.
 func TestWatchOtherLife(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.completed(f.join("e", queue.Executor), "b", 2)
 	m := f.batch("b")
@@ -269,6 +273,7 @@ func (f *fixture) batchAgain(at string, b znode.BatchManifest) Manifest {
 
 // TestWatchCancelled: the watcher of a batch that is cancelled is told, and the batch ends as cancelled.
 func TestWatchCancelled(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.completed(f.join("e", queue.Executor), "b", 2)
 	begun, cause := make(chan struct{}), make(chan error, 1)
@@ -299,6 +304,7 @@ func TestWatchCancelled(t *testing.T) {
 // TestWatchLost: whoever loses its membership is told, and another watcher gets the batch. Whoever leaves is not
 // charged.
 func TestWatchLost(t *testing.T) {
+	t.Parallel()
 	for _, leaves := range []bool{false, true} {
 		t.Run(fmt.Sprint("leaves ", leaves), func(t *testing.T) {
 			f := newFixture(t)
@@ -387,6 +393,7 @@ func (l *lossy) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // TestWatchLostReplies: whatever is lost, each batch is done once for each try, each try is charged once, and the batch
 // ends.
 func TestWatchLostReplies(t *testing.T) {
+	t.Parallel()
 	claims := func(seat string) func(string) bool {
 		return func(args string) bool {
 			words := strings.Fields(args)
@@ -431,6 +438,7 @@ func TestWatchLostReplies(t *testing.T) {
 // TestWatchDiedAfterTheEnd: a watcher dies after its batch has ended in ZooKeeper and before it is removed from Redis.
 // The next one does not do it again, and removes it.
 func TestWatchDiedAfterTheEnd(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.completed(f.join("e", queue.Executor), "b", 2)
 	w := f.join("w", queue.Watcher)
@@ -458,6 +466,7 @@ func TestWatchDiedAfterTheEnd(t *testing.T) {
 
 // TestWatchRedisAway: a watcher waits for a Redis that was killed, also while it reads results and ends a batch.
 func TestWatchRedisAway(t *testing.T) {
+	t.Parallel()
 	own, err := redisserver.Start(t.Context(), redisserver.Options{Fsync: "always"})
 	if err != nil {
 		t.Fatal(err)
@@ -499,6 +508,7 @@ func TestWatchRedisAway(t *testing.T) {
 // TestRedisLosesAClaim: who reads the results of a batch, while Redis goes back to before the claim, is told so, and
 // gets the batch again.
 func TestRedisLosesAClaim(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.completed(f.join("e", queue.Executor), "b", 2)
 	w, c := f.join("w", queue.Watcher), f.client()

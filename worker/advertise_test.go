@@ -47,6 +47,7 @@ func advertise(t *testing.T, m *worker.Member, host string, port int) {
 // TestAnAddressThatIsAdvertisedLater holds over a lost session and a live znode that is deleted by hand, until the next
 // life joins with its own.
 func TestAnAddressThatIsAdvertisedLater(t *testing.T) {
+	t.Parallel()
 	j, _ := newJob(t, 2)
 	proxy := newProxy(t)
 	m, err := worker.Join(t.Context(), dial(t, proxy.Addr()), config(j, "w0"))
@@ -94,6 +95,7 @@ func TestAnAddressThatIsAdvertisedLater(t *testing.T) {
 
 // TestAdvertisingWithACutConnection: peers see one address in both places.
 func TestAdvertisingWithACutConnection(t *testing.T) {
+	t.Parallel()
 	for fault, arm := range arms {
 		t.Run(fault, func(t *testing.T) {
 			j, _ := newJob(t, 1)
@@ -112,6 +114,7 @@ func TestAdvertisingWithACutConnection(t *testing.T) {
 
 // TestAnAddressWhoseReplyIsLostForGood is written again by the rejoin: it may not have been committed.
 func TestAnAddressWhoseReplyIsLostForGood(t *testing.T) {
+	t.Parallel()
 	j, _ := newJob(t, 1)
 	proxy := newProxy(t)
 	s := dial(t, proxy.Addr())
@@ -138,6 +141,7 @@ func TestAnAddressWhoseReplyIsLostForGood(t *testing.T) {
 }
 
 func TestAnAddressThatCannotBe(t *testing.T) {
+	t.Parallel()
 	_, ms := team(t, 1)
 	if err := ms[0].Advertise(t.Context(), "host", 1<<16); err == nil {
 		t.Error("a port above 65535")

@@ -56,6 +56,7 @@ func kept(t *testing.T, s *zkconn.Session, m *worker.Member, name string) []stri
 // TestAbortEndsOnlyTheAttempt: everybody who waited is told; then all N meet in the next attempt, and nobody counts for
 // it who arrived at the one before.
 func TestAbortEndsOnlyTheAttempt(t *testing.T) {
+	t.Parallel()
 	_, ms := team(t, 3)
 	s := dial(t)
 	for _, live := range []bool{false, true} {
@@ -89,6 +90,7 @@ func TestAbortEndsOnlyTheAttempt(t *testing.T) {
 // TestCallKeepsItsAttempt over the loss of its session: it is told of the abort of its own attempt, though others are
 // at the next one already.
 func TestCallKeepsItsAttempt(t *testing.T) {
+	t.Parallel()
 	j, _ := newJob(t, 2)
 	s := dial(t)
 	m, err := worker.Join(t.Context(), s, config(j, "w-0"))
@@ -120,6 +122,7 @@ func TestCallKeepsItsAttempt(t *testing.T) {
 
 // TestArrivalAtAnAttemptSurvivesTheProcess: the next life of a worker goes on at the attempt at which it had arrived.
 func TestArrivalAtAnAttemptSurvivesTheProcess(t *testing.T) {
+	t.Parallel()
 	j, _ := newJob(t, 2)
 	s, observer := dial(t), dial(t)
 	m, err := worker.Join(t.Context(), s, config(j, "w-0"))
@@ -141,6 +144,7 @@ func TestArrivalAtAnAttemptSurvivesTheProcess(t *testing.T) {
 
 // TestRetryIsSaidByAll: who says it meets nobody who does not.
 func TestRetryIsSaidByAll(t *testing.T) {
+	t.Parallel()
 	_, ms := team(t, 2)
 	b := worker.Barrier{Name: "b", Retry: true}
 	first := at(t, ms[0], b)
@@ -156,6 +160,7 @@ func TestRetryIsSaidByAll(t *testing.T) {
 
 // TestAbortWithoutRetryIsFinal, and says so.
 func TestAbortWithoutRetryIsFinal(t *testing.T) {
+	t.Parallel()
 	_, ms := team(t, 2)
 	b := worker.Barrier{Name: "b", Round: num(0)}
 	for range 2 {
@@ -174,6 +179,7 @@ func TestAbortWithoutRetryIsFinal(t *testing.T) {
 
 // TestRoundsWithAttemptsAreCleared as other rounds are, and what was released counts as released.
 func TestRoundsWithAttemptsAreCleared(t *testing.T) {
+	t.Parallel()
 	_, ms := team(t, 2)
 	s := dial(t)
 	b := worker.Barrier{Name: "b", Retry: true}
@@ -198,6 +204,7 @@ func TestRoundsWithAttemptsAreCleared(t *testing.T) {
 
 // TestClearingGoesOnWhereItStopped: a process died after it had deleted the st of a round with attempts.
 func TestClearingGoesOnWhereItStopped(t *testing.T) {
+	t.Parallel()
 	_, ms := team(t, 2)
 	s := dial(t)
 	b := worker.Barrier{Name: "b", Retry: true}
@@ -218,6 +225,7 @@ func TestClearingGoesOnWhereItStopped(t *testing.T) {
 
 // TestClearingOfAnAttemptGoesOnWhereItStopped: it stopped when the last arrival, which had released it, was gone.
 func TestClearingOfAnAttemptGoesOnWhereItStopped(t *testing.T) {
+	t.Parallel()
 	proxy, ms := slowTeam(t, 2, time.Minute)
 	s := dial(t)
 	b := worker.Barrier{Name: "b", Retry: true}
@@ -246,6 +254,7 @@ func TestClearingOfAnAttemptGoesOnWhereItStopped(t *testing.T) {
 
 // TestNoAttemptIsMadeBelowTheFloor: all have skipped the round.
 func TestNoAttemptIsMadeBelowTheFloor(t *testing.T) {
+	t.Parallel()
 	_, ms := team(t, 2)
 	s := dial(t)
 	b := worker.Barrier{Name: "b", Round: num(0), Retry: true}
@@ -267,6 +276,7 @@ func TestNoAttemptIsMadeBelowTheFloor(t *testing.T) {
 
 // TestStartBarrierHasAttempts: three workers that come again after each abort get through once all are there.
 func TestStartBarrierHasAttempts(t *testing.T) {
+	t.Parallel()
 	_, ms := team(t, 3)
 	start := func(m *worker.Member, limit time.Duration) <-chan error {
 		return call(func() error { return m.StartBarrier(t.Context(), limit, nil) })
@@ -280,6 +290,7 @@ func TestStartBarrierHasAttempts(t *testing.T) {
 
 // TestReleasedRoundStaysSoWhileItIsCleared: its first attempt was aborted, and its last one is gone already.
 func TestReleasedRoundStaysSoWhileItIsCleared(t *testing.T) {
+	t.Parallel()
 	proxy, ms := slowTeam(t, 2, time.Minute)
 	b := worker.Barrier{Name: "b", Retry: true}
 	abortedAt(t, 1, []int{0}, at(t, ms[1], hasty(b)))
@@ -301,6 +312,7 @@ func TestReleasedRoundStaysSoWhileItIsCleared(t *testing.T) {
 
 // TestRoundWithoutState: somebody deleted st by hand. The call waits for it, and ends when its time is up.
 func TestRoundWithoutState(t *testing.T) {
+	t.Parallel()
 	_, ms := team(t, 2)
 	s := dial(t)
 	world := zkconn.World(zkconn.PermAll)

@@ -208,6 +208,7 @@ var arms = map[string]arm{
 // TestBarrierWithEveryOperationCut: the connection breaks at any request of the victim, which goes on in the same
 // session.
 func TestBarrierWithEveryOperationCut(t *testing.T) {
+	t.Parallel()
 	for n, title := range slices.Sorted(maps.Keys(parts)) {
 		part := parts[title]
 		for kind, fault := range oneOf(arms, n) {

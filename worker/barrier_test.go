@@ -129,6 +129,7 @@ func awaitArrivals(t *testing.T, s *zkconn.Session, dir string, n int) {
 }
 
 func TestBarrierIsNeverEarly(t *testing.T) {
+	t.Parallel()
 	const n, rounds = 5, 4
 	for _, live := range []bool{false, true} {
 		t.Run(fmt.Sprint("live=", live), func(t *testing.T) {
@@ -160,6 +161,7 @@ func TestBarrierIsNeverEarly(t *testing.T) {
 }
 
 func TestTimeoutAbortsForAllAndNamesWhoIsMissing(t *testing.T) {
+	t.Parallel()
 	_, ms := team(t, 4)
 	s := dial(t)
 	for _, live := range []bool{false, true} {
@@ -180,6 +182,7 @@ func TestTimeoutAbortsForAllAndNamesWhoIsMissing(t *testing.T) {
 }
 
 func TestCancelledCallOnlyStopsWaiting(t *testing.T) {
+	t.Parallel()
 	_, ms := team(t, 2)
 	ctx, cancel := context.WithCancel(t.Context())
 	first := call(func() error { return ms[0].Barrier(ctx, worker.Barrier{Name: "b"}) })
@@ -193,6 +196,7 @@ func TestCancelledCallOnlyStopsWaiting(t *testing.T) {
 }
 
 func TestReleasedRoundsAreCleared(t *testing.T) {
+	t.Parallel()
 	_, ms := team(t, 3)
 	s := dial(t)
 	const rounds = 6
@@ -230,6 +234,7 @@ func TestReleasedRoundsAreCleared(t *testing.T) {
 
 // TestSkippedRoundsAreCleared: explicit rounds may have gaps.
 func TestSkippedRoundsAreCleared(t *testing.T) {
+	t.Parallel()
 	_, ms := team(t, 2)
 	for _, round := range []int{3, 7, 20, 21} {
 		b := worker.Barrier{Name: "b", Round: num(round)}
@@ -245,6 +250,7 @@ func TestSkippedRoundsAreCleared(t *testing.T) {
 }
 
 func TestBarrierRefuses(t *testing.T) {
+	t.Parallel()
 	_, ms := team(t, 2)
 	for _, b := range []worker.Barrier{
 		{}, {Name: "a/b"}, {Name: znode.StartBarrier}, {Name: "b", Round: num(-1)}, {Name: "b", Round: num(1 << 40)},
@@ -265,6 +271,7 @@ func TestBarrierRefuses(t *testing.T) {
 // TestArrivalSurvivesTheProcess: a durable arrival counts though the process dies, and its next life learns the
 // outcome.
 func TestArrivalSurvivesTheProcess(t *testing.T) {
+	t.Parallel()
 	j, _ := newJob(t, 2)
 	s := dial(t)
 	m, err := worker.Join(t.Context(), s, config(j, "w-0"))
@@ -289,6 +296,7 @@ func TestArrivalSurvivesTheProcess(t *testing.T) {
 
 // TestLiveArrivalEndsWithTheSession: nobody passes while one of them is dead.
 func TestLiveArrivalEndsWithTheSession(t *testing.T) {
+	t.Parallel()
 	j, _ := newJob(t, 3)
 	s, observer := dial(t), dial(t)
 	m, err := worker.Join(t.Context(), s, config(j, "w-0"))
@@ -323,6 +331,7 @@ func TestLiveArrivalEndsWithTheSession(t *testing.T) {
 
 // TestLiveArrivalOfAnOlderSessionDoesNotCount: the new session replaces it.
 func TestLiveArrivalOfAnOlderSessionDoesNotCount(t *testing.T) {
+	t.Parallel()
 	_, ms := team(t, 2)
 	old := dial(t)
 	b := worker.Barrier{Name: "b", Live: true}
@@ -375,6 +384,7 @@ func hold(p *zkserver.Proxy, path string, nth int, release <-chan struct{}) (hel
 
 // TestArrivalsDoNotContend: each of many that arrive at once needs one transaction.
 func TestArrivalsDoNotContend(t *testing.T) {
+	t.Parallel()
 	const n = 33
 	proxy := newProxy(t)
 	j, _ := newJob(t, n)
@@ -407,6 +417,7 @@ func TestArrivalsDoNotContend(t *testing.T) {
 
 // TestEverybodyCountsToTheSameN: it is the one in the round, whatever a worker believes.
 func TestEverybodyCountsToTheSameN(t *testing.T) {
+	t.Parallel()
 	_, ms := team(t, 3)
 	b := worker.Barrier{Name: "b", Round: num(0)}
 	first := at(t, ms[0], b)

@@ -170,6 +170,7 @@ func (f *damaged) repair() {
 // TestDamage deletes a part of a job by hand, at random: plan names it, apply puts it back or says why not, the workers
 // go on, and no id changes.
 func TestDamage(t *testing.T) {
+	t.Parallel()
 	const rounds = 200
 	for round := range rounds {
 		d := damage{part: []string{"job znode", "gate", "record", "id", "by"}[rand.IntN(5)]}
@@ -273,6 +274,7 @@ func TestABarrierWaitsForRepair(t *testing.T) {
 
 // TestALossWhileDamaged: a session that is lost while a part is missing is followed by another when it is back.
 func TestALossWhileDamaged(t *testing.T) {
+	t.Parallel()
 	for _, part := range []string{"gate", "job znode", "record"} {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()
@@ -304,6 +306,7 @@ func TestALossWhileDamaged(t *testing.T) {
 // TestAJoinWaitsForRepair: who joins a job without its gate or its znode waits until that is there, also if nobody has
 // joined before.
 func TestAJoinWaitsForRepair(t *testing.T) {
+	t.Parallel()
 	for _, d := range []damage{{"gate", 2, 1}, {"gate", 0, 0}, {"job znode", 0, 0}} {
 		t.Run(d.String(), func(t *testing.T) {
 			t.Parallel()

@@ -38,6 +38,7 @@ func values(t *testing.T, m *worker.Member, key string, ids ...int) []worker.Pub
 }
 
 func TestWhatIsPublishedIsSeenByAll(t *testing.T) {
+	t.Parallel()
 	_, ms := team(t, 3)
 	publish(t, ms[2], "port", "7002")
 	publish(t, ms[0], "port", "old")
@@ -58,6 +59,7 @@ func TestWhatIsPublishedIsSeenByAll(t *testing.T) {
 
 // TestAValueIsWaitedForWithAWatch: nothing is asked again and again.
 func TestAValueIsWaitedForWithAWatch(t *testing.T) {
+	t.Parallel()
 	j, _ := newJob(t, 2)
 	first, proxy := join(t, j, "w0"), newProxy(t)
 	m, err := worker.Join(t.Context(), dial(t, proxy.Addr()), config(j, "w1"))
@@ -91,6 +93,7 @@ func TestAValueIsWaitedForWithAWatch(t *testing.T) {
 }
 
 func TestValuesThatAreNotPublishedInTime(t *testing.T) {
+	t.Parallel()
 	_, ms := team(t, 3)
 	publish(t, ms[1], "port", "7001")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -113,6 +116,7 @@ func TestValuesThatAreNotPublishedInTime(t *testing.T) {
 
 // TestLimitsOfValues: of one value, of what a worker may use by itself, and of what all share.
 func TestLimitsOfValues(t *testing.T) {
+	t.Parallel()
 	j, _ := newJob(t, 2000)
 	s, m := dial(t), join(t, j, "w0")
 	full := bytes.Repeat([]byte("x"), znode.MaxValue)
@@ -146,6 +150,7 @@ func TestLimitsOfValues(t *testing.T) {
 
 // TestPublishingWithACutConnection: each value is there, and takes its room once.
 func TestPublishingWithACutConnection(t *testing.T) {
+	t.Parallel()
 	j, _ := newJob(t, 2000)
 	proxy := newProxy(t)
 	m, err := worker.Join(t.Context(), dial(t, proxy.Addr()), config(j, "w0"))
@@ -186,6 +191,7 @@ func shared(t *testing.T, j job.Job, m *worker.Member) int {
 
 // TestValuesOutliveTheWorker, and say which life wrote them. They go with the generation.
 func TestValuesOutliveTheWorker(t *testing.T) {
+	t.Parallel()
 	j, store := newJob(t, 2, onComplete(job.Reset))
 	w1 := join(t, j, "w1")
 	m := lose(t, config(j, "w0"))
@@ -216,6 +222,7 @@ func TestValuesOutliveTheWorker(t *testing.T) {
 }
 
 func TestAProcessThatWasReplacedPublishesNothing(t *testing.T) {
+	t.Parallel()
 	j, _ := newJob(t, 1)
 	m := join(t, j, "w0")
 	publish(t, m, "port", "1")
@@ -242,6 +249,7 @@ func TestAProcessThatWasReplacedPublishesNothing(t *testing.T) {
 
 // TestManyTakeSharedRoomAtOnce: each gets what it needs, and the count is right.
 func TestManyTakeSharedRoomAtOnce(t *testing.T) {
+	t.Parallel()
 	j, _ := newJob(t, 2000)
 	var ms []*worker.Member
 	for i := range 8 {

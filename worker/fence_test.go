@@ -41,6 +41,7 @@ func fenced(t *testing.T, m *worker.Member) {
 
 // TestLiveZnodeDeletedByHandIsMadeAgain, with the id in it as before.
 func TestLiveZnodeDeletedByHandIsMadeAgain(t *testing.T) {
+	t.Parallel()
 	j, _ := newJob(t, 1)
 	m := join(t, j, "w0")
 	admin := dial(t)
@@ -73,6 +74,7 @@ func TestLiveZnodeDeletedByHandIsMadeAgain(t *testing.T) {
 
 // TestTakenOverWorkerIsFenced: somebody deletes the live znode by hand, and another process of the identity is faster.
 func TestTakenOverWorkerIsFenced(t *testing.T) {
+	t.Parallel()
 	j, store := newJob(t, 2)
 	proxy := newProxy(t)
 	old, err := worker.Join(t.Context(), dialFor(t, time.Minute, proxy.Addr()), config(j, "w0"))
@@ -93,6 +95,7 @@ func TestTakenOverWorkerIsFenced(t *testing.T) {
 
 // TestWorkerOfAnEndedGenerationIsFenced, however it ended.
 func TestWorkerOfAnEndedGenerationIsFenced(t *testing.T) {
+	t.Parallel()
 	j, store := newJob(t, 1)
 	proxy := newProxy(t)
 	m, err := worker.Join(t.Context(), dialFor(t, time.Minute, proxy.Addr()), config(j, "w0"))

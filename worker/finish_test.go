@@ -44,6 +44,7 @@ func ofRun(j job.Job, run, identity string) worker.Config {
 // TestResetOutlastsADeadJoiner: a worker that came too late died before it could withdraw. Its live znode refuses the
 // reset until its session ends.
 func TestResetOutlastsADeadJoiner(t *testing.T) {
+	t.Parallel()
 	j, store := newJob(t, 2)
 	first := join(t, j, "w0")
 	proxy := newProxy(t)
@@ -88,6 +89,7 @@ func TestResetOutlastsADeadJoiner(t *testing.T) {
 
 // TestNextRunDoesTheReset if the last worker of a run died before it. Its workers may wait already.
 func TestNextRunDoesTheReset(t *testing.T) {
+	t.Parallel()
 	j, store := newJob(t, 1)
 	waits := make(chan struct{}, 100)
 	early := ofRun(j, "tuesday", "w1")
@@ -127,6 +129,7 @@ func TestNextRunDoesTheReset(t *testing.T) {
 
 // TestReturningWorkerDoesTheReset, and does not run its command again.
 func TestReturningWorkerDoesTheReset(t *testing.T) {
+	t.Parallel()
 	j, store := newJob(t, 1)
 	completeAndDie(t, config(j, "w0"))
 	if o := look(t, store, j); o.Status() != job.Completed {
@@ -142,6 +145,7 @@ func TestReturningWorkerDoesTheReset(t *testing.T) {
 
 // TestNextRunRemoves a job as on_complete says, and then waits for it to be created; a retained job is retained.
 func TestNextRunRemoves(t *testing.T) {
+	t.Parallel()
 	j, store := newJob(t, 1, onComplete(job.Remove))
 	completeAndDie(t, ofRun(j, "monday", "w0"))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -171,6 +175,7 @@ func TestNextRunRemoves(t *testing.T) {
 
 // TestManyOfTheNextRun come at once to a job that nobody has reset: all of them are in the same new generation.
 func TestManyOfTheNextRun(t *testing.T) {
+	t.Parallel()
 	const n = 8
 	j, _ := newJob(t, n)
 	for i := range n - 1 {

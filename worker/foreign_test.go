@@ -34,6 +34,7 @@ func foreign(t *testing.T, j job.Job, identity, run string, info []byte) {
 // TestForeignWorkerInfo that is not one, or is larger than allowed, does not end the others: they have the roll,
 // without the address of that worker.
 func TestForeignWorkerInfo(t *testing.T) {
+	t.Parallel()
 	good, err := znode.EncodeWorker(znode.Worker{ID: znode.NoID, IP: "10.0.0.9,x", Port: 9})
 	if err != nil {
 		t.Fatal(err)

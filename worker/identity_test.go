@@ -10,6 +10,7 @@ import (
 )
 
 func TestIdentify(t *testing.T) {
+	t.Parallel()
 	type choice struct {
 		Identity string
 		Stable   bool
@@ -47,6 +48,7 @@ func TestIdentify(t *testing.T) {
 }
 
 func TestIdentifyNamesTheSourceOfABadIdentity(t *testing.T) {
+	t.Parallel()
 	for want, env := range map[string]map[string]string{
 		"MUSTER_IDENTITY":      {"MUSTER_IDENTITY": "a/b"},
 		"JOB_COMPLETION_INDEX": {"JOB_COMPLETION_INDEX": "01"},

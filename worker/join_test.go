@@ -24,6 +24,7 @@ import (
 
 // TestIDsHaveNoGap: workers that join at once get the ids 0 to N-1, and those too many are turned away without a trace.
 func TestIDsHaveNoGap(t *testing.T) {
+	t.Parallel()
 	const n, extra = 40, 10
 	j, store := newJob(t, n)
 	s := dial(t, servers.Addrs()...)
@@ -66,6 +67,7 @@ func TestIDsHaveNoGap(t *testing.T) {
 
 // TestJoinRefuses what no wait can change, and says what it would wait for.
 func TestJoinRefuses(t *testing.T) {
+	t.Parallel()
 	j, store := newJob(t, 2)
 	missing := j
 	missing.Name = "nobody"
@@ -87,6 +89,7 @@ func TestJoinRefuses(t *testing.T) {
 
 // TestJoinCancelled says that there was no job, also if the job appears at that moment.
 func TestJoinCancelled(t *testing.T) {
+	t.Parallel()
 	j, store := newJob(t, 1)
 	s := dial(t)
 	for i := range 20 {
@@ -109,6 +112,7 @@ func TestJoinCancelled(t *testing.T) {
 
 // TestJoinWaitsForTheJob: by watch, no longer than the deadline, and for the job's own timeout without one.
 func TestJoinWaitsForTheJob(t *testing.T) {
+	t.Parallel()
 	j, store := newJob(t, 1)
 	later := j
 	later.Name = "later"
@@ -166,6 +170,7 @@ func TestJoinWaitsForTheJob(t *testing.T) {
 
 // TestJoinOfALeftover: a newcomer waits until an old worker is back, or until there is a new generation.
 func TestJoinOfALeftover(t *testing.T) {
+	t.Parallel()
 	for name, revive := range map[string]func(job.Job){
 		"old worker": func(j job.Job) { join(t, j, "w0") },
 		"new generation": func(j job.Job) {
@@ -201,6 +206,7 @@ func TestJoinOfALeftover(t *testing.T) {
 
 // TestJoinOfATerminatingJob waits for the next generation.
 func TestJoinOfATerminatingJob(t *testing.T) {
+	t.Parallel()
 	j, store := newJob(t, 2)
 	m := join(t, j, "w0")
 	asked := make(chan struct{})
@@ -236,6 +242,7 @@ func TestJoinOfATerminatingJob(t *testing.T) {
 
 // TestFullJobNamesWhoIsMissing: the ids that are not live and the identities that may take them up; nothing is written.
 func TestFullJobNamesWhoIsMissing(t *testing.T) {
+	t.Parallel()
 	j, store := newJob(t, 3, onComplete(job.Retain))
 	join(t, j, "w0")
 	crash(t, j, "w1")
@@ -255,6 +262,7 @@ func TestFullJobNamesWhoIsMissing(t *testing.T) {
 // TestTooLateJoinWithdraws: after a lost reply, or in its next life, a join that got an id of N takes back all it
 // wrote.
 func TestTooLateJoinWithdraws(t *testing.T) {
+	t.Parallel()
 	j, store := newJob(t, 1)
 	m := join(t, j, "w0")
 	late := config(j, "late")
@@ -272,6 +280,7 @@ func TestTooLateJoinWithdraws(t *testing.T) {
 
 // TestFullJobWithoutRoll: the last worker to join died before it wrote the roll, which tells that the job is full.
 func TestFullJobWithoutRoll(t *testing.T) {
+	t.Parallel()
 	j, store := newJob(t, 2)
 	m := join(t, j, "w0")
 	writeDeadJoin(t, m, "w1")
@@ -289,6 +298,7 @@ func TestFullJobWithoutRoll(t *testing.T) {
 
 // TestFirstJoinBesideAStranger: a child of the job znode that is no worker does not keep the first worker out.
 func TestFirstJoinBesideAStranger(t *testing.T) {
+	t.Parallel()
 	j, _ := newJob(t, 2)
 	world := zkconn.World(zkconn.PermAll)
 	if _, err := dial(t).Create(t.Context(), j.Path()+"/lost+found", nil, zkconn.Persistent, world); err != nil {
@@ -318,6 +328,7 @@ func writeDeadJoin(t *testing.T, m *worker.Member, identity string) {
 // TestStoppedJoinerHoldsNobodyUp: there is no lock that it could hold, or believe to hold after it has lost it.
 // What it had sent happens late, as a whole.
 func TestStoppedJoinerHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
 	j, store := newJob(t, 4)
 	join(t, j, "w0")
 	proxy := newProxy(t)
@@ -358,6 +369,7 @@ func TestStoppedJoinerHoldsNobodyUp(t *testing.T) {
 
 // TestJoiningCostsTheSameForEachWorker, in requests, however many have joined.
 func TestJoiningCostsTheSameForEachWorker(t *testing.T) {
+	t.Parallel()
 	const n = 200
 	j, _ := newJob(t, n)
 	s := dial(t)

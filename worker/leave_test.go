@@ -38,6 +38,7 @@ func generations(t *testing.T, j job.Job) []string {
 
 // TestLeaveKeepsTheID and how the command ended; the membership is over.
 func TestLeaveKeepsTheID(t *testing.T) {
+	t.Parallel()
 	j, store := newJob(t, 2)
 	m := join(t, j, "w0")
 	join(t, j, "w1")
@@ -64,6 +65,7 @@ func TestLeaveKeepsTheID(t *testing.T) {
 
 // TestLastToCompleteDoesWhatOnCompleteSays: ZooKeeper decides which of N is the last, when all complete at once.
 func TestLastToCompleteDoesWhatOnCompleteSays(t *testing.T) {
+	t.Parallel()
 	for do, want := range map[job.OnComplete]resource.Status{
 		job.Reset: resource.StatusReady, job.Remove: resource.StatusMissing, job.Retain: job.Completed,
 	} {
@@ -115,6 +117,7 @@ func TestLastToCompleteDoesWhatOnCompleteSays(t *testing.T) {
 
 // TestFinishingBeforeOthersJoined does not end the job: N completions do.
 func TestFinishingBeforeOthersJoined(t *testing.T) {
+	t.Parallel()
 	j, store := newJob(t, 3)
 	for i := range 2 {
 		m := join(t, j, fmt.Sprint("w", i))
@@ -134,6 +137,7 @@ func TestFinishingBeforeOthersJoined(t *testing.T) {
 
 // TestLastCannotPutTheJobBack: it has completed all the same.
 func TestLastCannotPutTheJobBack(t *testing.T) {
+	t.Parallel()
 	j, store := newJob(t, 1)
 	proxy := newProxy(t)
 	s := dial(t, proxy.Addr())
@@ -159,6 +163,7 @@ func TestLastCannotPutTheJobBack(t *testing.T) {
 // TestCrashedLastWorker: the one that is missing comes back, and completes the job; if it dies between its completion
 // and the reset, the next apply does that.
 func TestCrashedLastWorker(t *testing.T) {
+	t.Parallel()
 	j, store := newJob(t, 2)
 	complete(t, join(t, j, "w0"))
 	crash(t, j, "w1")
@@ -210,6 +215,7 @@ func TestCrashedLastWorker(t *testing.T) {
 
 // TestExpiryInEachPhase: a session that ends takes no completion and no id with it.
 func TestExpiryInEachPhase(t *testing.T) {
+	t.Parallel()
 	j, store := newJob(t, 3)
 	s0, s1 := dial(t), dial(t)
 	m0, err := worker.Join(t.Context(), s0, config(j, "w0"))
@@ -246,6 +252,7 @@ func TestExpiryInEachPhase(t *testing.T) {
 
 // TestJobThatIsBeingTerminatedIsNotReset by a last worker that completes instead of leaving.
 func TestJobThatIsBeingTerminatedIsNotReset(t *testing.T) {
+	t.Parallel()
 	j, store := newJob(t, 1)
 	m := join(t, j, "w0")
 	terminated := make(chan error, 1)
@@ -264,6 +271,7 @@ func TestJobThatIsBeingTerminatedIsNotReset(t *testing.T) {
 
 // TestACLOfTheJob: all that workers write, also in a reset, has the ACL of the Record.
 func TestACLOfTheJob(t *testing.T) {
+	t.Parallel()
 	auth := zkconn.Auth{Scheme: "digest", Data: []byte("me:secret")}
 	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs(), Auth: []zkconn.Auth{auth}})
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 // TestNoRollKeepsWhatANewerMusterWrote: the worker that notes in the Record that the roll is too large leaves every
 // field in it that it does not know, and the Record verifies.
 func TestNoRollKeepsWhatANewerMusterWrote(t *testing.T) {
+	t.Parallel()
 	const n = 60
 	j, store := newJob(t, n)
 	s := dial(t)

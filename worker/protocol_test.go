@@ -33,6 +33,7 @@ const (
 // TestDumpInTheProtocol compares the dump in docs/protocol.md with what two workers leave in a real server, from apply
 // until they have completed.
 func TestDumpInTheProtocol(t *testing.T) {
+	t.Parallel()
 	d := newDump(t)
 	j := d.apply()
 	d.moment("After `apply`")

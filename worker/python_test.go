@@ -97,6 +97,7 @@ func joinRun(t *testing.T, j job.Job, identity, run string) *worker.Member {
 // job, joins first and is killed at a barrier; its next life has the same id, finds its arrival, and goes through; it
 // completes as the last one, and resets the job.
 func TestAWorkerInPython(t *testing.T) {
+	t.Parallel()
 	j := declare(2, func(j *job.Job) {
 		j.Timeouts.Session = resource.Duration(8 * time.Second)
 		j.Labels = map[string]string{"note": "<ümlaut & \u2028>"} // what a program might write in another way
@@ -160,6 +161,7 @@ func claimOf(t *testing.T, store *zkstate.Store, j job.Job, identity string) zno
 // TestAWorkerInPythonIsLast: it writes the roll. A worker of another run waits, though the job is full; one without a
 // run is turned away; a barrier that it aborts is aborted for ours; and it stops when it is asked to.
 func TestAWorkerInPythonIsLast(t *testing.T) {
+	t.Parallel()
 	j, store := newJob(t, 2, func(j *job.Job) { j.Timeouts.Barrier = resource.Duration(time.Second) })
 	m := joinRun(t, j, "go", "monday")
 	py := startPython(t, j, "py", "monday", "exit 9")
@@ -198,6 +200,7 @@ func TestAWorkerInPythonIsLast(t *testing.T) {
 // TestAWorkerInPythonFinishes: the last worker of ours died before it could reset the job. A worker of the next run, in
 // Python, does it, and joins.
 func TestAWorkerInPythonFinishes(t *testing.T) {
+	t.Parallel()
 	j, store := newJob(t, 1, func(j *job.Job) { j.Timeouts.Join = resource.Duration(patience) })
 	completeAndDie(t, ofRun(j, "monday", "go"))
 	startPython(t, j, "py", "tuesday", "exit 0").ends(0)
@@ -208,6 +211,7 @@ func TestAWorkerInPythonFinishes(t *testing.T) {
 
 // TestAWorkerInPythonBesideAnother: it writes the roll although one WorkerInfo is none.
 func TestAWorkerInPythonBesideAnother(t *testing.T) {
+	t.Parallel()
 	j, _ := newJob(t, 3)
 	m := join(t, j, "go")
 	foreign(t, j, "alien", m.Generation, []byte("\xff\xff\xff not a message"))

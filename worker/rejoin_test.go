@@ -33,6 +33,7 @@ func lose(t *testing.T, c worker.Config) *worker.Member {
 
 // TestRejoinAfterTheLossOfTheSession: the same worker goes on at once, although the lost session is still there.
 func TestRejoinAfterTheLossOfTheSession(t *testing.T) {
+	t.Parallel()
 	j, store := newJob(t, 2)
 	m := lose(t, config(j, "w0"))
 	if cause := context.Cause(m.Context()); !errors.Is(cause, zkconn.ErrSessionLost) {
@@ -56,6 +57,7 @@ func TestRejoinAfterTheLossOfTheSession(t *testing.T) {
 
 // TestRejoinAfterAnUnansweredRejoin: the first attempt was committed, and then that session was lost too.
 func TestRejoinAfterAnUnansweredRejoin(t *testing.T) {
+	t.Parallel()
 	j, store := newJob(t, 2)
 	m := lose(t, config(j, "w0"))
 	proxy := newProxy(t)
@@ -84,6 +86,7 @@ func dropForGood(proxy *zkserver.Proxy) (fired <-chan struct{}) {
 }
 
 func TestRejoinWithEveryOperationCut(t *testing.T) {
+	t.Parallel()
 	for fault, arm := range faults() {
 		for i := range 5 { // sync, claim, live znode, transaction, and watching
 			t.Run(fmt.Sprint(fault, "/", i), func(t *testing.T) {
@@ -120,6 +123,7 @@ func TestRejoinAfterATakeoverIsFenced(t *testing.T) {
 }
 
 func TestRejoinLearnsOfAnUnansweredCompletion(t *testing.T) {
+	t.Parallel()
 	for name, n := range map[string]int{"one of two": 2, "the last": 1} {
 		t.Run(name, func(t *testing.T) {
 			j, store := newJob(t, n)
@@ -155,6 +159,7 @@ func TestRejoinLearnsOfAnUnansweredCompletion(t *testing.T) {
 // TestRejoinAfterTerminate: a worker whose Complete got no answer does not take a generation that terminate ended for a
 // completed one.
 func TestRejoinAfterTerminate(t *testing.T) {
+	t.Parallel()
 	j, store := newJob(t, 2)
 	proxy := newProxy(t)
 	s := dial(t, proxy.Addr())

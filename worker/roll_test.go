@@ -11,6 +11,7 @@ import (
 
 // TestRollHasEverybody by id, and waits until all have joined.
 func TestRollHasEverybody(t *testing.T) {
+	t.Parallel()
 	j, _ := newJob(t, 3)
 	first := join(t, j, "w0")
 	hasty, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

@@ -32,6 +32,7 @@ func roll(t *testing.T, j job.Job) (job.RollFormat, []znode.Worker, int32) {
 
 // TestLastToJoinWritesTheRollBeforeItLeaves, though it leaves at once.
 func TestLastToJoinWritesTheRollBeforeItLeaves(t *testing.T) {
+	t.Parallel()
 	j, store := newJob(t, 2, onComplete(job.Retain))
 	join(t, j, "w0")
 	if err := join(t, j, "w1").Complete(t.Context(), 0); err != nil {
@@ -43,6 +44,7 @@ func TestLastToJoinWritesTheRollBeforeItLeaves(t *testing.T) {
 }
 
 func TestRollIsWrittenOnceAllHaveJoined(t *testing.T) {
+	t.Parallel()
 	for _, format := range []job.RollFormat{job.Protobuf, job.Text} {
 		t.Run(string(format), func(t *testing.T) {
 			j, _ := newJob(t, 3, rollFormat(format))
@@ -89,6 +91,7 @@ func TestRollIsWrittenOnceAllHaveJoined(t *testing.T) {
 
 // TestRollWithEveryOperationCut: it is written once, whatever happens to the connection of the last worker to join.
 func TestRollWithEveryOperationCut(t *testing.T) {
+	t.Parallel()
 	for kind, fault := range arms {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
@@ -118,6 +121,7 @@ func TestRollWithEveryOperationCut(t *testing.T) {
 
 // TestRollThatDoesNotFit is not written: the Record says so, and peers are found by id.
 func TestRollThatDoesNotFit(t *testing.T) {
+	t.Parallel()
 	const n = 60
 	j, store := newJob(t, n)
 	large := map[string]int{}

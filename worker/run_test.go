@@ -14,6 +14,7 @@ import (
 // TestRestartAfterCompletion: a container that is started again does not run its command again: while others still
 // work, after the run has ended, and in a job that is retained.
 func TestRestartAfterCompletion(t *testing.T) {
+	t.Parallel()
 	j, _ := newJob(t, 2)
 	c := config(j, "w0")
 	c.Run = "monday"
@@ -57,6 +58,7 @@ func TestRestartAfterCompletion(t *testing.T) {
 // TestRunsDoNotMix: the first worker says which run a generation belongs to. A worker of another run waits for another
 // generation, also under an identity that is expected in this one, and does not complete this one.
 func TestRunsDoNotMix(t *testing.T) {
+	t.Parallel()
 	j, store := newJob(t, 2)
 	of := func(run, identity string) worker.Config {
 		c := config(j, identity)
@@ -100,6 +102,7 @@ func TestRunsDoNotMix(t *testing.T) {
 
 // TestRunsThatBeginAtOnce: of several runs one gets the generation.
 func TestRunsThatBeginAtOnce(t *testing.T) {
+	t.Parallel()
 	for range 20 {
 		j, store := newJob(t, 4)
 		var all sync.WaitGroup

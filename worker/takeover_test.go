@@ -19,6 +19,7 @@ import (
 
 // TestRejoinKeepsTheID, finds it by a binary search, and gives the newest address.
 func TestRejoinKeepsTheID(t *testing.T) {
+	t.Parallel()
 	const n = 60
 	j, store := newJob(t, n)
 	s := dial(t)
@@ -72,6 +73,7 @@ func TestRejoinKeepsTheID(t *testing.T) {
 // TestTakeover: a worker whose identity is live says at once what it waits for, and joins when the other is gone. With
 // TakeoverFail it fails at once.
 func TestTakeover(t *testing.T) {
+	t.Parallel()
 	j, _ := newJob(t, 1)
 	s := dial(t)
 	old, err := worker.Join(t.Context(), s, config(j, "w0"))
@@ -101,6 +103,7 @@ func TestTakeover(t *testing.T) {
 
 // TestOneOfManyProcessesOfOneIdentityIsMember, at any time: each waits for the one before it.
 func TestOneOfManyProcessesOfOneIdentityIsMember(t *testing.T) {
+	t.Parallel()
 	const processes = 12
 	j, store := newJob(t, 2)
 	var mu sync.Mutex

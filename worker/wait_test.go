@@ -23,6 +23,7 @@ func joinTimeout(d time.Duration) func(*job.Job) {
 }
 
 func TestWaitAllWaitsForTheLast(t *testing.T) {
+	t.Parallel()
 	j, _ := newJob(t, 3)
 	ms := []*worker.Member{join(t, j, "w-0"), join(t, j, "w-1")}
 	var waits []<-chan error
@@ -42,6 +43,7 @@ func TestWaitAllWaitsForTheLast(t *testing.T) {
 // TestWaitAllThatIsNotTold by a server that hangs, while the last worker joins at another server. It asks when the
 // time is over; if nobody answers, nothing is known.
 func TestWaitAllThatIsNotTold(t *testing.T) {
+	t.Parallel()
 	for name, answers := range map[string]bool{"answers_later": true, "never_answers": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -74,6 +76,7 @@ func TestWaitAllThatIsNotTold(t *testing.T) {
 
 // TestWaitAllDoesNotPoll: how many messages a waiter costs does not depend on how long it waits, nor on how many come.
 func TestWaitAllDoesNotPoll(t *testing.T) {
+	t.Parallel()
 	const n = 12
 	proxy := newProxy(t)
 	j, _ := newJob(t, n)
@@ -105,6 +108,7 @@ func TestWaitAllDoesNotPoll(t *testing.T) {
 }
 
 func TestWaitAllSaysWhoIsAbsent(t *testing.T) {
+	t.Parallel()
 	j, _ := newJob(t, 5, joinTimeout(50*time.Millisecond))
 	m := join(t, j, "w-0")
 	crash(t, j, "w-3")
@@ -129,6 +133,7 @@ func TestWaitAllSaysWhoIsAbsent(t *testing.T) {
 }
 
 func TestWaitAllEndsWithItsCaller(t *testing.T) {
+	t.Parallel()
 	j, _ := newJob(t, 2)
 	s := dial(t)
 	m, err := worker.Join(t.Context(), s, config(j, "w-0"))
@@ -150,6 +155,7 @@ func TestWaitAllEndsWithItsCaller(t *testing.T) {
 
 // TestWaitAllWithEveryOperationCut: a read finds an event that was missed during an outage.
 func TestWaitAllWithEveryOperationCut(t *testing.T) {
+	t.Parallel()
 	for kind, fault := range arms {
 		for n := int32(1); n <= 2; n++ {
 			t.Run(fmt.Sprint(kind, " ", n), func(t *testing.T) {
@@ -179,6 +185,7 @@ func TestWaitAllWithEveryOperationCut(t *testing.T) {
 }
 
 func TestPeersAreFound(t *testing.T) {
+	t.Parallel()
 	j, _ := newJob(t, 3)
 	m := join(t, j, "a")
 	s := dial(t)
@@ -226,6 +233,7 @@ func TestPeersAreFound(t *testing.T) {
 
 // TestALateJoinIsNoPeer: nobody sees a join that came too late before it withdraws.
 func TestALateJoinIsNoPeer(t *testing.T) {
+	t.Parallel()
 	j, _ := newJob(t, 1)
 	m := join(t, j, "w0")
 	writeDeadJoin(t, m, "late")
@@ -245,6 +253,7 @@ func TestALateJoinIsNoPeer(t *testing.T) {
 
 // TestWaitingAgainAndAgain costs the session one watch, however often the waiter gives up.
 func TestWaitingAgainAndAgain(t *testing.T) {
+	t.Parallel()
 	j, _ := newJob(t, 2)
 	// It has room for about 80 watches.
 	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs(), Small: true})
@@ -272,6 +281,7 @@ func TestWaitingAgainAndAgain(t *testing.T) {
 }
 
 func TestChangesFollowsWhoIsLive(t *testing.T) {
+	t.Parallel()
 	j, _ := newJob(t, 3)
 	m := join(t, j, "w-0")
 	ctx, cancel := context.WithCancel(t.Context())

@@ -24,6 +24,7 @@ func digestOf(user string) zkconn.Auth {
 // TestRecordedACLNamesTheDeployer: it has the deployer's id in place of auth, also after workers with another id reset
 // the job. The next update replaces auth in a Record of an older muster.
 func TestRecordedACLNamesTheDeployer(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.session = f.dial(digestOf("deployer"))
 	f.store = f.newStore(f.session, "auth::cdrwa", workerID+":cdrwa")

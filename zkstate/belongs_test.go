@@ -186,6 +186,7 @@ func (e *estate) occupy(d resource.Declaration, g string) {
 // command that ends or changes a ends or changes anything of b, also if somebody has deleted b's gate by hand. Each kind
 // names the generation of one other, or with MUSTER_SOAK=1 of all.
 func TestAnothersGenerationIsNotTouched(t *testing.T) {
+	t.Parallel()
 	commands := map[string]func(e *estate, a resource.Declaration, g string){
 		"update or replace": func(e *estate, a resource.Declaration, _ string) {
 			e.tryApply(e.mine, "mine", e.declareKind(a.Kind().Name, "a", 3))
@@ -249,6 +250,7 @@ func TestAnothersGenerationIsNotTouched(t *testing.T) {
 // TestARecordThatNamesAnothersGeneration is damaged: the record of its own generation is put back if there is exactly
 // one that is open; otherwise nothing is done, and explain says what to do.
 func TestARecordThatNamesAnothersGeneration(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{job.KindName, group.KindName, queue.KindName} {
 		for name, c := range map[string]struct {
 			do     func(e *estate, root, g, h string)

@@ -22,6 +22,7 @@ import (
 // writes what it likes as the copy into its own generation. Apply deletes nothing of others because of it, neither in
 // ZooKeeper nor outside, and says once which folder it leaves.
 func TestCollectTakesNothingFromACopy(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		write func(e *estate, mine, theirs string) // as the attacker, into its generation
 		left  bool                                 // its folder is left
@@ -168,6 +169,7 @@ func (e *estate) copyBody(from, to string) {
 
 // TestCollectHasALimit for what is outside ZooKeeper: it holds the apply lock.
 func TestCollectHasALimit(t *testing.T) {
+	t.Parallel()
 	e := newEstate(t)
 	a := e.declareKind(queue.KindName, "a", 2)
 	e.tryApply(e.mine, "mine", a)

@@ -17,6 +17,7 @@ import (
 )
 
 func TestLifeOfAJob(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	a, c := f.declare("a", 2), f.declare("c", 1)
 
@@ -55,6 +56,7 @@ func TestLifeOfAJob(t *testing.T) {
 
 // TestStatusOfARun takes a job of two workers through every status that workers can cause.
 func TestStatusOfARun(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	j := f.declare("a", 2)
 	f.apply(j)
@@ -99,6 +101,7 @@ func TestStatusOfARun(t *testing.T) {
 }
 
 func TestCommitRefusesWhatMoved(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		workers int // declared when the row is planned; 0: not declared
 		move    func(f *fixture, j job.Job)
@@ -154,6 +157,7 @@ func TestCommitRefusesWhatMoved(t *testing.T) {
 }
 
 func TestAlreadyDone(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	j := f.declare("a", 2)
 	create := f.plan(j)
@@ -173,6 +177,7 @@ func TestAlreadyDone(t *testing.T) {
 }
 
 func TestUpdateToleratesJoins(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	j := f.declare("a", 2)
 	f.apply(j)
@@ -186,6 +191,7 @@ func TestUpdateToleratesJoins(t *testing.T) {
 }
 
 func TestRecreatedJobIsNotTheSameJob(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	j := f.declare("a", 2)
 	f.apply(j)
@@ -201,6 +207,7 @@ func TestRecreatedJobIsNotTheSameJob(t *testing.T) {
 
 // TestClassicJobs reads and replaces a job of the classic controller.
 func TestClassicJobs(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.apply(f.declare("other", 1)) // creates the root
 	s, ctx := f.session, t.Context()

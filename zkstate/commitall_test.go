@@ -62,6 +62,7 @@ func sharedChanges(n int) []struct {
 // TestChangesShareTransactions: changes that depend on nothing but what their transaction holds are sent many at a
 // time, with nothing read before. A delete of a job that nobody has joined leaves nothing to be collected.
 func TestChangesShareTransactions(t *testing.T) {
+	t.Parallel()
 	const n = 60
 	for _, c := range sharedChanges(n) {
 		t.Run(c.name, func(t *testing.T) {
@@ -94,6 +95,7 @@ func TestChangesShareTransactions(t *testing.T) {
 // TestLostReplyOfASharedTransaction: the connection is cut before the transaction is sent, or before its reply. Each
 // change is made exactly once.
 func TestLostReplyOfASharedTransaction(t *testing.T) {
+	t.Parallel()
 	for fault, arm := range map[string]func(p *zkserver.Proxy) <-chan struct{}{
 		"before it is sent":     func(p *zkserver.Proxy) <-chan struct{} { return p.BeforeSend(isMulti) },
 		"committed, reply lost": func(p *zkserver.Proxy) <-chan struct{} { return p.DropReply(isMulti) },
@@ -129,6 +131,7 @@ func TestLostReplyOfASharedTransaction(t *testing.T) {
 // every way that an operation of it guards against. That one is refused, nothing of it is written, and the others are
 // changed.
 func TestRowThatMovedDoesNotKeepOthers(t *testing.T) {
+	t.Parallel()
 	join := func(f *fixture, r plan.Row) (*worker.Member, error) {
 		return worker.Join(context.Background(), f.session, worker.Config{
 			Root: f.root + "/jobs", Job: "j002", Identity: "w", Info: znode.Worker{IP: "127.0.0.1", Port: 1},

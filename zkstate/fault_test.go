@@ -53,6 +53,7 @@ func isMulti(op int32, _ []byte) bool { return op == opMulti }
 // TestLostReplyOfEachKindOfCommit cuts the transaction of every kind of commit before it is sent, after it was
 // committed and before its reply, and after its reply. Each ends applied, exactly once.
 func TestLostReplyOfEachKindOfCommit(t *testing.T) {
+	t.Parallel()
 	kinds := []struct {
 		name   string
 		before func(f *fixture) // creates the state before the change
@@ -148,6 +149,7 @@ func (f *fixture) noDuplicates(jobs int) {
 
 // TestLostSessionDuringACommitIsUnknown: without a session, Commit cannot learn the outcome.
 func TestLostSessionDuringACommitIsUnknown(t *testing.T) {
+	t.Parallel()
 	proxy, err := zkserver.NewProxy(servers.Addrs()[0])
 	if err != nil {
 		t.Fatal(err)
@@ -182,6 +184,7 @@ func TestLostSessionDuringACommitIsUnknown(t *testing.T) {
 // TestCancelledBeforeSendingIsNotStarted: a commit whose context has ended writes nothing, and returns the context's
 // error.
 func TestCancelledBeforeSendingIsNotStarted(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	p := f.plan(f.declare("a", 2))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -195,6 +198,7 @@ func TestCancelledBeforeSendingIsNotStarted(t *testing.T) {
 // TestLostReplyOfACreate drops each reply to a create of the lock, the ensemble's id, the mark of an applied plan, and
 // their folders.
 func TestLostReplyOfACreate(t *testing.T) {
+	t.Parallel()
 	steps := map[string]func(ctx context.Context, s *zkstate.Store) error{
 		"lock": func(ctx context.Context, s *zkstate.Store) error {
 			_, release, err := s.Lock(ctx, "p", 10*time.Second, nil)
@@ -249,6 +253,7 @@ func TestLostReplyOfACreate(t *testing.T) {
 // TestGateDeletedAfterFinishLooked: somebody deletes the gate by hand after the end of a run has been looked at. One
 // worker of two has completed, so the generation goes on: all that is in it stays.
 func TestGateDeletedAfterFinishLooked(t *testing.T) {
+	t.Parallel()
 	f, direct, proxy := newProxyPair(t)
 	j := direct.declare("a", 2)
 	direct.apply(j)

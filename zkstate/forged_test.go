@@ -59,6 +59,7 @@ func (f *forger) forge(j job.Job, edits ...func(*resource.Record)) (generation s
 // TestForgedCopyIsNoJob: a job that is declared and not there yet is created as it is declared, whatever a copy says.
 // If it is not declared, the generation with that copy ends, and nothing is created.
 func TestForgedCopyIsNoJob(t *testing.T) {
+	t.Parallel()
 	ours := func(*resource.Record) {}
 	for name, c := range map[string]struct {
 		declared bool
@@ -98,6 +99,7 @@ func TestForgedCopyIsNoJob(t *testing.T) {
 // TestForgedRecordIsNotPutBack: the record of a job was deleted by hand, and its generation is gone. A copy in a
 // generation with other rights is not put in its place.
 func TestForgedRecordIsNotPutBack(t *testing.T) {
+	t.Parallel()
 	f := newForger(t)
 	j := f.declare("b", 2)
 	f.apply(j, f.own)

@@ -55,6 +55,7 @@ func (f *fixture) populate(j job.Job, n int) {
 // TestCostOfAChangeDoesNotDependOnItsWorkers replaces and deletes jobs that 4 and 10,000 workers had joined: the same
 // requests, one of them a transaction, and the same time. What the workers left is collected afterwards.
 func TestCostOfAChangeDoesNotDependOnItsWorkers(t *testing.T) {
+	t.Parallel()
 	const few, many = 4, 10000
 	f, proxy := newProxyFixture(t)
 	took := map[string]map[int]time.Duration{"replace": {}, "delete": {}}
@@ -119,6 +120,7 @@ func sent(before, after map[int32]int) map[int32]int {
 // TestCollectionIsTakenUpAfterACrash cuts the collection of a large generation at several places, each time for good;
 // the next apply collects the rest and nothing else.
 func TestCollectionContinuesAfterACrash(t *testing.T) {
+	t.Parallel()
 	f, proxy := newProxyFixture(t)
 	j, other := f.declare("a", 3000), f.declare("other", 1)
 	f.apply(j, other)
@@ -161,6 +163,7 @@ func TestCollectionContinuesAfterACrash(t *testing.T) {
 // TestARecordThatCannotBeReadKeepsItsOwnGeneration, also without a gate: it may name it. It keeps no other, since the
 // copies in these say that they are not its own.
 func TestARecordThatCannotBeReadKeepsItsOwnGeneration(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	j, other := f.declare("a", 1), f.declare("other", 1)
 	f.apply(j, other)
@@ -179,6 +182,7 @@ func TestARecordThatCannotBeReadKeepsItsOwnGeneration(t *testing.T) {
 
 // TestNothingIsGarbageWhileRecordsAreForbidden: Collect does not fail because of it.
 func TestNothingIsGarbageWhileRecordsAreForbidden(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	j, other := f.declare("a", 1), f.declare("other", 1)
 	f.apply(j)

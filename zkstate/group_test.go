@@ -147,6 +147,7 @@ func (f *fixture) deleteTree(at string) error {
 // TestDamagedGroup: whatever somebody deletes by hand is put back in the same generation, also if the reply to the
 // repair is lost. What was saved is still there, unless its own folder was deleted.
 func TestDamagedGroup(t *testing.T) {
+	t.Parallel()
 	faults := map[string]func(p *zkserver.Proxy) <-chan struct{}{
 		"before it is sent":     func(p *zkserver.Proxy) <-chan struct{} { return p.BeforeSend(isMulti) },
 		"committed, reply lost": func(p *zkserver.Proxy) <-chan struct{} { return p.DropReply(isMulti) },
@@ -208,6 +209,7 @@ func TestDamagedGroup(t *testing.T) {
 
 // TestWhatAGroupSaves: what a row would delete is named, and only that.
 func TestWhatAGroupSaves(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	g, smaller := f.shop(), f.shop(onlyLeader)
 	f.commitGroup(plan.NotThere, g)
@@ -264,6 +266,7 @@ func TestWhatAGroupSaves(t *testing.T) {
 
 // TestSavedSinceThePlan: whatever was saved after the plan was made, or after it was checked, is not deleted.
 func TestSavedSinceThePlan(t *testing.T) {
+	t.Parallel()
 	put := func(f *fixture, h *member.Hold) error {
 		if err := h.Remove(context.Background(), "k"); err != nil {
 			return err

@@ -21,6 +21,7 @@ import (
 
 // TestJoinOfADamagedGroup: somebody who joins while the folder of the seats is gone waits for its repair.
 func TestJoinOfADamagedGroup(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	g := f.shop()
 	f.commitGroup(plan.NotThere, g)
@@ -56,6 +57,7 @@ func TestJoinOfADamagedGroup(t *testing.T) {
 // TestTerminateOfAGroup: the members are asked to stop, and what they saved stays. Apply opens the group again. If one
 // does not leave, the request is withdrawn.
 func TestTerminateOfAGroup(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	g := f.shop()
 	f.commitGroup(plan.NotThere, g)
@@ -109,6 +111,7 @@ func TestTerminateOfAGroup(t *testing.T) {
 // TestCreateOfAGroupThatIsThere: a create that finds the group as declared is done, whoever is live. A job with its
 // name is no such group.
 func TestCreateOfAGroupThatIsThere(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	g := f.shop()
 	create := plan.Row{Path: g.Path(), New: g, Reason: plan.NotThere}
@@ -136,6 +139,7 @@ func TestCreateOfAGroupThatIsThere(t *testing.T) {
 // TestCostOfReadingAGroup: a read of a group that nobody is live in costs the same however many duties it has, and what
 // was saved is not read for a plan that deletes none of it.
 func TestCostOfReadingAGroup(t *testing.T) {
+	t.Parallel()
 	f, proxy := newProxyFixture(t)
 	big := f.shop(func(g *group.Group) {
 		for i := range 300 {

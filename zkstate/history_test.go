@@ -59,6 +59,7 @@ func (f *fixture) states() (all []history.State) {
 }
 
 func TestHistoryOfAnApply(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	if found := f.history(0); len(found) > 0 {
 		t.Errorf("before the first apply there is %+v", found)
@@ -106,6 +107,7 @@ func TestHistoryOfAnApply(t *testing.T) {
 // TestHistoryIsPruned: the newest ones stay, also beside others that write and prune at the same time, and what is not
 // an entry stays too.
 func TestHistoryIsPruned(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.begin(f.historyStore(f.session), "first")
 	dir := znode.History(f.root+"/home", "tests")
@@ -140,6 +142,7 @@ func TestHistoryIsPruned(t *testing.T) {
 
 // TestHistoryWithLostReplies cuts the create and the set of an entry. Each happens once.
 func TestHistoryWithLostReplies(t *testing.T) {
+	t.Parallel()
 	entry := func(code int32) func(int32, []byte) bool {
 		return func(op int32, req []byte) bool { return op == code && bytes.Contains(req, []byte("/history/h-")) }
 	}
@@ -172,6 +175,7 @@ func TestHistoryWithLostReplies(t *testing.T) {
 
 // TestHistoryOfHostileBodies: what cannot be read is shown as such, and the others beside it.
 func TestHistoryOfHostileBodies(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.begin(f.historyStore(f.session), "good")
 	acl, _ := zkstate.ParseACL(nil)
@@ -198,6 +202,7 @@ func TestHistoryOfHostileBodies(t *testing.T) {
 // TestHistoryWithoutPermission: entries of somebody else cannot be read, and one cannot be written where a folder
 // belongs to somebody else.
 func TestHistoryWithoutPermission(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	ann := f.newStore(f.dial(digestOf("ann")), "auth::cdrwa")
 	f.begin(ann, "hers")

@@ -17,6 +17,7 @@ import (
 
 // TestAListedRootStaysListed: also when the last resource of the stack there is gone.
 func TestAListedRootStaysListed(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	j := f.declare("a", 1)
 	f.apply(j)
@@ -30,6 +31,7 @@ func TestAListedRootStaysListed(t *testing.T) {
 // TestRaceCreatesInManyRoots: each of many, as workers that create their job, lists another root. The index moves
 // under all of them, and none gives up.
 func TestRaceCreatesInManyRoots(t *testing.T) {
+	t.Parallel()
 	const creators, rounds = 40, 5
 	f := newFixture(t)
 	var stores []*zkstate.Store
@@ -69,6 +71,7 @@ func TestRaceCreatesInManyRoots(t *testing.T) {
 
 // TestADamagedIndexHidesNoOtherStack: what the others list is found, and the error says which is damaged.
 func TestADamagedIndexHidesNoOtherStack(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	j := f.declare("a", 1)
 	if err := f.store.Commit(t.Context(), plan.Row{Path: j.Path(), New: j, Reason: plan.NotThere}); err != nil {

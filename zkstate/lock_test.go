@@ -14,6 +14,7 @@ import (
 )
 
 func TestLockIsHeldByOneAtATime(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	var mu sync.Mutex
 	holders, most, total := 0, 0, 0
@@ -51,6 +52,7 @@ func TestLockIsHeldByOneAtATime(t *testing.T) {
 }
 
 func TestLockTimeoutNamesTheHolder(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	ann := f.storeOf(f.session, "ann@build1")
 	_, release, err := ann.Lock(t.Context(), "p", 10*time.Second, nil)
@@ -87,6 +89,7 @@ func TestLockTimeoutNamesTheHolder(t *testing.T) {
 
 // TestLockEndsWithItsSession: the next in the queue gets the lock when the holder's session ends.
 func TestLockEndsWithItsSession(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	s := f.dial()
 	held, _, err := f.storeOf(s, "ann").Lock(t.Context(), "p", 10*time.Second, nil)
@@ -108,6 +111,7 @@ func TestLockEndsWithItsSession(t *testing.T) {
 
 // TestLockRemovedByHandIsLost: the holder's context ends.
 func TestLockRemovedByHandIsLost(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	held, release, err := f.store.Lock(t.Context(), "p", 10*time.Second, nil)
 	if err != nil {
@@ -127,6 +131,7 @@ func TestLockRemovedByHandIsLost(t *testing.T) {
 
 // TestPlaceRemovedByHand: an apply whose place in the queue was deleted while it waited did not get the lock.
 func TestPlaceRemovedByHand(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	_, release, err := f.store.Lock(t.Context(), "p", 10*time.Second, nil)
 	if err != nil {
@@ -145,6 +150,7 @@ func TestPlaceRemovedByHand(t *testing.T) {
 }
 
 func TestAppliedPlansArePruned(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	if err := f.store.MarkApplied(t.Context(), "one"); err != nil {
 		t.Fatal(err)
@@ -167,6 +173,7 @@ func TestAppliedPlansArePruned(t *testing.T) {
 // TestUnreadableMarks: an unreadable mark in the queue holds the lock, and an unreadable id of the ensemble is an
 // error.
 func TestUnreadableMarks(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	if _, release, err := f.store.Lock(t.Context(), "p", 0, nil); err != nil {
 		t.Fatal(err)

@@ -28,6 +28,7 @@ type believers struct {
 // TestNoEventIsLostSoak: on three servers, connections break all the time, and so a session changes its server. When
 // all is quiet, everybody who waits for events has read what is there.
 func TestNoEventIsLostSoak(t *testing.T) {
+	t.Parallel()
 	lasts := 5 * time.Second
 	if soak.Long() {
 		lasts = 2 * time.Minute

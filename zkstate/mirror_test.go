@@ -87,6 +87,7 @@ func get(t *testing.T, s zkstate.Source, path string) string {
 
 // TestLookSeesEachChange: whatever is read through a Look, it changes when that does, and only then.
 func TestLookSeesEachChange(t *testing.T) {
+	t.Parallel()
 	m := newMirrored(t)
 	ctx := t.Context()
 	for name, read := range map[string]func(s zkstate.Source, at string) string{
@@ -130,6 +131,7 @@ func TestLookSeesEachChange(t *testing.T) {
 
 // TestWhatHasNotChangedIsReadOnce: also by two Looks at the same time, and by a Look that replaces another.
 func TestWhatHasNotChangedIsReadOnce(t *testing.T) {
+	t.Parallel()
 	m := newMirrored(t)
 	for i := range 10 {
 		m.create(fmt.Sprintf("%s/%d", m.root, i), []byte("x"))
@@ -168,6 +170,7 @@ func TestWhatHasNotChangedIsReadOnce(t *testing.T) {
 
 // TestAnEventDuringTheReadIsNotLost: a server has read, its answer is on the way, and the znode changes.
 func TestAnEventDuringTheReadIsNotLost(t *testing.T) {
+	t.Parallel()
 	m := newMirrored(t)
 	for i := range 20 {
 		at := fmt.Sprintf("%s/%d", m.root, i)
@@ -194,6 +197,7 @@ func TestAnEventDuringTheReadIsNotLost(t *testing.T) {
 
 // TestAReadThatIsGivenUpIsReadAgain: the one who waits for it does not get the error of the one who gave up.
 func TestAReadThatIsGivenUpIsReadAgain(t *testing.T) {
+	t.Parallel()
 	m := newMirrored(t)
 	m.create(m.root+"/a", []byte("x"))
 	before := m.reads()
@@ -226,6 +230,7 @@ func TestAReadThatIsGivenUpIsReadAgain(t *testing.T) {
 
 // TestARefusalIsDoubted: no event says that an ACL has changed.
 func TestARefusalIsDoubted(t *testing.T) {
+	t.Parallel()
 	m := newMirrored(t)
 	at := m.root + "/secret"
 	m.create(at, []byte("x"), zkconn.ACL{Perms: zkconn.PermAdmin, Scheme: "world", ID: "anyone"})
@@ -279,6 +284,7 @@ func TestLooksEndWithTheSession(t *testing.T) {
 
 // TestWhatNobodyUsesIsForgotten: some is kept for the next Look, and no more than some.
 func TestWhatNobodyUsesIsForgotten(t *testing.T) {
+	t.Parallel()
 	m := newMirrored(t)
 	m.create(m.root+"/kept", []byte("x"))
 	kept := m.mirror.Look()
@@ -309,6 +315,7 @@ func TestWhatNobodyUsesIsForgotten(t *testing.T) {
 
 // TestWhatIsUsedNowAndThenIsListedOnce: a Look that is made and closed each second for months costs no memory.
 func TestWhatIsUsedNowAndThenIsListedOnce(t *testing.T) {
+	t.Parallel()
 	m := newMirrored(t)
 	m.create(m.root+"/kept", []byte("x"))
 	for range 3 * zkstate.MaxIdle {

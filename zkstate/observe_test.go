@@ -49,6 +49,7 @@ func (f *fixture) remove(path string) {
 // TestDamagedAndForeign: what is not a sound job is named, blocks its own row or is put back, and leaves the rest of
 // the plan alone.
 func TestDamagedAndForeign(t *testing.T) {
+	t.Parallel()
 	type damage = func(f *fixture, j job.Job, g string)
 	removeAll := func(f *fixture, j job.Job, g string) { // everything except the job znode
 		f.remove(znode.Record(job.KindName, j.Root, j.Name))
@@ -122,6 +123,7 @@ func (f *fixture) copyRecord(from, to string) {
 
 // TestPermissions: what may not be read blocks its row, and a root that may not be listed is named.
 func TestPermissions(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	secret := zkconn.Auth{Scheme: "digest", Data: []byte("owner:secret")}
 	owner := f.newStore(f.dial(secret), "auth::cdrwa")
@@ -152,6 +154,7 @@ func TestPermissions(t *testing.T) {
 
 // TestStrangers: a persistent child of a job znode is not a worker; it is named and blocks.
 func TestStrangers(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	j := f.declare("a", 2)
 	f.apply(j)
@@ -189,6 +192,7 @@ func TestStrangers(t *testing.T) {
 
 // TestRootsInsideRoots: a folder on the path to another root, or to home, is not a foreign job.
 func TestRootsInsideRoots(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	deep := f.declare("a", 1, func(j *job.Job) { j.Root += "/prod/eu" })
 	flat := f.declare("a", 1)
@@ -214,6 +218,7 @@ func TestRootsInsideRoots(t *testing.T) {
 }
 
 func TestWorkersAreListedWithTheirIDs(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	j := f.declare("a", 3)
 	f.apply(j)
@@ -251,6 +256,7 @@ func TestWorkersAreListedWithTheirIDs(t *testing.T) {
 // TestReadWhileEverythingMoves reads while jobs are made, replaced and deleted, and workers come and go: nothing is
 // ever seen as damaged, foreign or, with a worker in it, as stale.
 func TestReadWhileEverythingMoves(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	keeper := f.declare("keeper", 1)
 	f.apply(keeper)
@@ -330,6 +336,7 @@ func (f *fixture) churn(store *zkstate.Store, session *zkconn.Session, j job.Job
 }
 
 func TestParseACL(t *testing.T) {
+	t.Parallel()
 	acl, err := zkstate.ParseACL([]string{"digest:ops:aGFzaA==:cdrwa", "ip:127.0.0.1:r", "auth::crw"})
 	if err != nil {
 		t.Fatal(err)

@@ -22,6 +22,7 @@ import (
 // TestNobodyWritesIntoAnothersGeneration: somebody made the record of a name the generation of b. A process of a that
 // joins waits, until the record is right again, and who asks something of a is refused.
 func TestNobodyWritesIntoAnothersGeneration(t *testing.T) {
+	t.Parallel()
 	for kind, actions := range map[string]map[string]func(ctx context.Context, e *estate, root string) error{
 		job.KindName: {"join": func(ctx context.Context, e *estate, root string) error {
 			_, err := worker.Join(ctx, e.attacker, worker.Config{Root: root, Job: "a", Identity: "w"})

@@ -39,6 +39,7 @@ func (f *fixture) row(name string, declared []job.Job) plan.Row {
 
 // TestRowWithTwoPathsIsRefused: a row that observed one job and declares another changes neither.
 func TestRowWithTwoPathsIsRefused(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.apply(f.declare("a", 2), f.declare("other", 2))
 	row := f.row("a", []job.Job{f.declare("a", 3)})
@@ -54,6 +55,7 @@ func TestRowWithTwoPathsIsRefused(t *testing.T) {
 
 // TestRowChangesOnlyItsPath: a Record of another job in a row, as in an edited plan file, does not change that job.
 func TestRowChangesOnlyItsPath(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	other := f.declare("other", 2)
 	f.apply(f.declare("a", 2), other)

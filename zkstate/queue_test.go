@@ -21,6 +21,7 @@ import (
 
 // TestWhatIsCountedOfAQueue: live processes by role, unfinished batches, and what is amiss.
 func TestWhatIsCountedOfAQueue(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	q := f.primes()
 	f.commitQueue(plan.NotThere, q)
@@ -91,6 +92,7 @@ func TestWhatIsCountedOfAQueue(t *testing.T) {
 
 // TestAQueueThatMayNotBeListed: it is unreadable, and no error: others are shown beside it.
 func TestAQueueThatMayNotBeListed(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	q := f.primes()
 	f.commitQueue(plan.NotThere, q)
@@ -115,6 +117,7 @@ func TestAQueueThatMayNotBeListed(t *testing.T) {
 // TestAQueueWithBatchesStays: it is neither deleted nor moved. Then it is moved into a new generation, and deleted.
 // What is left of a generation that somebody joined stays until Redis is clean.
 func TestAQueueWithBatchesStays(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	q, moved := f.primes(), f.primes(moveToOther)
 	f.commitQueue(plan.NotThere, q)
@@ -210,6 +213,7 @@ func (f *fixture) collectWith(q queue.Queue, unlink func(rec *resource.Record) e
 // TestSubmitBeforeADelete: a batch that is submitted after the delete or the move of its queue was checked wins, also
 // if it is the first thing in the queue.
 func TestSubmitBeforeADelete(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct{ begun, move bool }{
 		"delete of a used queue": {begun: true}, "delete of a new queue": {},
 		"move of a used queue": {begun: true, move: true}, "move of a new queue": {move: true},
@@ -257,6 +261,7 @@ func TestSubmitBeforeADelete(t *testing.T) {
 
 // TestDeleteOfAQueueWithALostReply: the delete is done once, whether somebody has used the queue or not.
 func TestDeleteOfAQueueWithALostReply(t *testing.T) {
+	t.Parallel()
 	for _, begun := range []bool{true, false} {
 		committing, f, proxy := newProxyPair(t)
 		q := f.primes()
@@ -284,6 +289,7 @@ func TestDeleteOfAQueueWithALostReply(t *testing.T) {
 // TestDamagedQueue: whatever somebody deletes by hand is put back in the same generation, also if the reply to the
 // repair is lost.
 func TestDamagedQueue(t *testing.T) {
+	t.Parallel()
 	damages := map[string][]resource.Part{
 		"record": {resource.PartRecord}, "gate": {resource.PartGate}, "znode": {resource.PartObject},
 		"generation": {resource.PartGeneration}, "gate and batch": {resource.PartGate, "batch"},
@@ -360,6 +366,7 @@ func (f *fixture) loseOfQueue(q queue.Queue, g string, parts []resource.Part) er
 // TestTerminateOfAQueue: its processes are asked to stop, and its batches stay. Apply opens it again; if it is moved,
 // it stays stopped until no batch is unfinished.
 func TestTerminateOfAQueue(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	q, moved := f.primes(), f.primes(moveToOther)
 	f.commitQueue(plan.NotThere, q)

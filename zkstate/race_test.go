@@ -22,6 +22,7 @@ import (
 // on an ensemble of three. Either the worker joined and the job stands, or the job is deleted (or new) and the worker
 // is not in it: never a deleted live worker, never half a job.
 func TestRaceJoinAgainstDelete(t *testing.T) {
+	t.Parallel()
 	const rounds, lanes = 3000, 6
 	three, err := zkserver.Start(t.Context(), zkserver.Options{Servers: 3})
 	if err != nil {
@@ -158,6 +159,7 @@ func (f *fixture) only(ctx context.Context, j job.Job) error {
 
 // TestRaceOfTwoApplies: two stores commit the same plan at once; every change is made once.
 func TestRaceOfTwoApplies(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	other := f.newStore(f.dial())
 	for i := range 200 {

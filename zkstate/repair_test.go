@@ -62,6 +62,7 @@ func (f *fixture) whole(j job.Job) (*resource.Observed, error) {
 // TestLostReplyOfARepair cuts the transaction of every repair before it is sent, after it was committed and before its
 // reply, and after its reply. Each ends repaired, once, and the record is as it was.
 func TestLostReplyOfARepair(t *testing.T) {
+	t.Parallel()
 	faults := map[string]func(p *zkserver.Proxy) <-chan struct{}{
 		"before it is sent":         func(p *zkserver.Proxy) <-chan struct{} { return p.BeforeSend(isMulti) },
 		"committed, reply lost":     func(p *zkserver.Proxy) <-chan struct{} { return p.DropReply(isMulti) },
@@ -122,6 +123,7 @@ func (f *fixture) bodies(j job.Job) []string {
 // TestCostOfALookDoesNotDependOnOtherJobs: many workers may look for a job that is not there yet, in a root with many
 // jobs. Find pays for its search, and finds what has neither Record nor znode.
 func TestCostOfALookDoesNotDependOnOtherJobs(t *testing.T) {
+	t.Parallel()
 	f, proxy := newProxyFixture(t)
 	missing, lost := f.declare("missing", 1), f.declare("lost", 1)
 	f.apply(lost)

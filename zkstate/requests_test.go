@@ -48,6 +48,7 @@ func count(proxy *zkserver.Proxy) int {
 // TestRequestsOfAPlan: a plan needs two requests for each job that is unchanged and that nobody has joined, none for
 // one that is not there, and a few for the root.
 func TestRequestsOfAPlan(t *testing.T) {
+	t.Parallel()
 	const n, more = 100, 10
 	f, proxy := newProxyFixture(t)
 	var jobs []job.Job
@@ -80,6 +81,7 @@ func TestRequestsOfAPlan(t *testing.T) {
 
 // TestPlanReadsWhatMatters: a plan that reads less still finds everything of which a row depends.
 func TestPlanReadsWhatMatters(t *testing.T) {
+	t.Parallel()
 	f, proxy := newProxyFixture(t)
 	fails := func(j *job.Job) { j.Lifecycle.OnRunning = job.Fail }
 	names := []string{"same", "lost", "bigger", "joined", "stranger", "undeclared", "gate"}

@@ -33,6 +33,7 @@ func leaveWhenAsked(ctx context.Context, m *worker.Member) <-chan error {
 // TestTerminateWaitsForWorkers: the workers are asked to stop and leave, and then the job and its generation are
 // deleted.
 func TestTerminateWaitsForWorkers(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	j := f.declare("a", 2)
 	f.apply(j)
@@ -65,6 +66,7 @@ func TestTerminateWaitsForWorkers(t *testing.T) {
 
 // TestTerminateTimesOut: if a worker does not leave, the job is kept and is open again.
 func TestTerminateTimesOut(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	j := f.declare("a", 2)
 	f.apply(j)
@@ -90,6 +92,7 @@ func TestTerminateTimesOut(t *testing.T) {
 
 // TestTerminateAtOnce: a job without live workers is deleted without waiting.
 func TestTerminateAtOnce(t *testing.T) {
+	t.Parallel()
 	for name, before := range map[string]func(f *fixture, j job.Job){
 		"ready": func(*fixture, job.Job) {},
 		"stale": func(f *fixture, j job.Job) { f.leave(j, "w0") },
@@ -133,6 +136,7 @@ func (f *fixture) leave(j job.Job, identity string) {
 
 // TestTerminateRefuses a protected job, a job of another stack, and a znode that is no job.
 func TestTerminateRefuses(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	protected := f.declare("protected", 1, func(j *job.Job) { j.Lifecycle.Protect = true })
 	others := f.declare("others", 1)
@@ -165,6 +169,7 @@ func TestTerminateRefuses(t *testing.T) {
 
 // TestLostReplyOfATermination cuts each of its transactions: the request, and the delete.
 func TestLostReplyOfATermination(t *testing.T) {
+	t.Parallel()
 	for name, arm := range map[string]func(*zkserver.Proxy, func(int32, []byte) bool) <-chan struct{}{
 		"before": (*zkserver.Proxy).BeforeSend, "reply lost": (*zkserver.Proxy).DropReply,
 		"after": (*zkserver.Proxy).AfterReply,

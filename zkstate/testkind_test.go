@@ -14,6 +14,7 @@ import (
 // TestAnotherKindInZooKeeper: a resource of a kind without folders and counts is created, found, changed, repaired and
 // deleted, in a root that also holds a job.
 func TestAnotherKindInZooKeeper(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	kinds := []zkstate.Kind{zkstate.Job(), {Kind: testkind.Kind()}}
 	store, err := zkstate.NewStore(f.session, zkstate.Config{

@@ -232,6 +232,7 @@ func (h *hand) damage(path string) {
 
 // TestTrackerAgreesWithARead: after each random burst of changes a Tracker says what a plain Read says.
 func TestTrackerAgreesWithARead(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
@@ -288,6 +289,7 @@ func TestTrackerAgreesAfterLostConnections(t *testing.T) {
 // TestTrackerAgreesWhileServersAreKilled: the same with three servers, of which one after the other is killed and
 // started again.
 func TestTrackerAgreesWhileServersAreKilled(t *testing.T) {
+	t.Parallel()
 	three, err := zkserver.Start(t.Context(), zkserver.Options{Servers: 3})
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 )
 
 func TestWaitUnlocked(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	reader := zkstate.NewFollower(f.dial(), f.root+"/home", zkstate.Job())
 	unlocked := func() int64 {
@@ -56,6 +57,7 @@ func TestWaitUnlocked(t *testing.T) {
 }
 
 func TestWaitUnlockedEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	_, release, err := f.storeOf(f.session, "ann@build1").Lock(t.Context(), "p", 10*time.Second, nil)
 	if err != nil {

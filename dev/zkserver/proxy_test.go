@@ -142,6 +142,7 @@ func wantExists(t *testing.T, c *client, path string, want bool) {
 // TestFaultOnOneRequest sends two creates, with a fault for the second, and checks which replies arrive and what was
 // executed.
 func TestFaultOnOneRequest(t *testing.T) {
+	t.Parallel()
 	e := start(t, Options{})
 	for _, c := range []struct {
 		name     string
@@ -179,6 +180,7 @@ func TestFaultOnOneRequest(t *testing.T) {
 
 // TestThrottle: the request is not executed, the client gets an error, and its connection stays open.
 func TestThrottle(t *testing.T) {
+	t.Parallel()
 	e := start(t, Options{})
 	p := proxied(t, e.Connect())
 	c := dialRaw(t, p.Addr())
@@ -195,6 +197,7 @@ func TestThrottle(t *testing.T) {
 }
 
 func TestEachFaultHappensOnce(t *testing.T) {
+	t.Parallel()
 	e := start(t, Options{})
 	p := proxied(t, e.Connect())
 	any := func(op int32, _ []byte) bool { return op == OpExists }
@@ -213,6 +216,7 @@ func TestEachFaultHappensOnce(t *testing.T) {
 
 // TestDropReplyDeliversEarlierReplies in order, before it cuts the connection.
 func TestDropReplyDeliversEarlierReplies(t *testing.T) {
+	t.Parallel()
 	e := start(t, Options{})
 	p := proxied(t, e.Connect())
 	const before = 500
@@ -231,6 +235,7 @@ func TestDropReplyDeliversEarlierReplies(t *testing.T) {
 }
 
 func TestCutAndRefuse(t *testing.T) {
+	t.Parallel()
 	e := start(t, Options{})
 	p := proxied(t, e.Connect())
 	one, two := dialRaw(t, p.Addr()), dialRaw(t, p.Addr())
@@ -268,6 +273,7 @@ func TestDelay(t *testing.T) {
 }
 
 func TestMute(t *testing.T) {
+	t.Parallel()
 	e := start(t, Options{})
 	p := proxied(t, e.Connect())
 	bystander, c := dialRaw(t, e.Connect()), dialRaw(t, p.Addr())
@@ -284,6 +290,7 @@ func TestMute(t *testing.T) {
 }
 
 func TestHang(t *testing.T) {
+	t.Parallel()
 	e := start(t, Options{})
 	p := proxied(t, e.Connect())
 	bystander, c := dialRaw(t, e.Connect()), dialRaw(t, p.Addr())
@@ -310,6 +317,7 @@ func TestHang(t *testing.T) {
 }
 
 func TestFourLetterWordsPass(t *testing.T) {
+	t.Parallel()
 	e := start(t, Options{})
 	p := proxied(t, e.Connect())
 	fields, err := askFields(within(t, 5*time.Second), &net.Dialer{}, p.Addr(), "srvr", ":")
@@ -322,6 +330,7 @@ func TestFourLetterWordsPass(t *testing.T) {
 }
 
 func TestProxyOutlivesItsTarget(t *testing.T) {
+	t.Parallel()
 	e := start(t, Options{})
 	p := proxied(t, e.Connect())
 	c := dialRaw(t, p.Addr())

@@ -20,6 +20,7 @@ import (
 )
 
 func TestNotInstalledSaysWhatToInstall(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name  string
 		files []string // what the machine has
@@ -145,6 +146,7 @@ func TestCancelledStartLeavesNothing(t *testing.T) {
 }
 
 func TestFailedStartShowsTheServersOutput(t *testing.T) {
+	t.Parallel()
 	_, err := Start(t.Context(), Options{Heap: "no-size"})
 	if err == nil || !strings.Contains(err.Error(), "Invalid maximum heap size") {
 		t.Errorf("Start: %v", err)
@@ -152,6 +154,7 @@ func TestFailedStartShowsTheServersOutput(t *testing.T) {
 }
 
 func TestGivenPorts(t *testing.T) {
+	t.Parallel()
 	taken, err := net.Listen("tcp", daemon.Loopback(0))
 	if err != nil {
 		t.Fatal(err)
@@ -183,6 +186,7 @@ func freePort(t *testing.T) int {
 }
 
 func TestRefusing(t *testing.T) {
+	t.Parallel()
 	addr, free, err := Refusing()
 	if err != nil {
 		t.Fatal(err)
@@ -198,6 +202,7 @@ func TestRefusing(t *testing.T) {
 // TestPortsTakenMeanwhile: a port can be taken before the server binds it, also by another ensemble, which then
 // answers.
 func TestPortsTakenMeanwhile(t *testing.T) {
+	t.Parallel()
 	other := start(t, Options{})
 	_, text, _ := net.SplitHostPort(other.Connect())
 	port, err := strconv.Atoi(text)
@@ -235,6 +240,7 @@ func TestPortsTakenMeanwhile(t *testing.T) {
 }
 
 func TestThreeServersWithTLS(t *testing.T) {
+	t.Parallel()
 	for _, clientCert := range []bool{false, true} {
 		e := start(t, Options{Servers: 3, TLS: !clientCert, ClientCert: clientCert})
 		config, err := e.Certs().Config()

@@ -87,6 +87,7 @@ func eventually(t *testing.T, attempt func() error) {
 }
 
 func TestOneServer(t *testing.T) {
+	t.Parallel()
 	e := start(t, Options{})
 	if e.Connect() != e.Server(0).Addr() {
 		t.Errorf("Connect %s, Addr %s", e.Connect(), e.Server(0).Addr())
@@ -108,6 +109,7 @@ func TestOneServer(t *testing.T) {
 }
 
 func TestStopIsIdempotentAndRemovesItsDirectory(t *testing.T) {
+	t.Parallel()
 	e := start(t, Options{})
 	for range 2 {
 		if err := e.Stop(); err != nil {
@@ -149,6 +151,7 @@ func TestGivenDirectoryKeepsItsData(t *testing.T) {
 }
 
 func TestRestartKeepsDataAndAddress(t *testing.T) {
+	t.Parallel()
 	e := start(t, Options{})
 	s := e.Server(0)
 	if err := create(connect(t, s.Addr()), "/kept"); err != nil {
@@ -176,6 +179,7 @@ func TestRestartKeepsDataAndAddress(t *testing.T) {
 }
 
 func TestPauseAndResume(t *testing.T) {
+	t.Parallel()
 	e := start(t, Options{})
 	s := e.Server(0)
 	for range 3 {
@@ -203,6 +207,7 @@ func TestPauseAndResume(t *testing.T) {
 }
 
 func TestThreeServersElectAnotherLeader(t *testing.T) {
+	t.Parallel()
 	e := start(t, Options{Servers: 3})
 	old, err := e.Leader(within(t, 5*time.Second))
 	if err != nil {
@@ -235,6 +240,7 @@ func TestThreeServersElectAnotherLeader(t *testing.T) {
 }
 
 func TestWholeEnsembleRestarts(t *testing.T) {
+	t.Parallel()
 	e := start(t, Options{Servers: 3})
 	for i := range 3 {
 		if err := e.Server(i).Kill(); err != nil {
@@ -253,6 +259,7 @@ func TestWholeEnsembleRestarts(t *testing.T) {
 }
 
 func TestTwoEnsemblesAtOnce(t *testing.T) {
+	t.Parallel()
 	one, two := start(t, Options{}), start(t, Options{Netty: true, Jute: 2 << 20, SuperPassword: "pw"})
 	a, b := connect(t, one.Addrs()...), connect(t, two.Addrs()...)
 	if err := errors.Join(create(a, "/one"), create(b, "/two")); err != nil {
@@ -276,6 +283,7 @@ func TestTwoEnsemblesAtOnce(t *testing.T) {
 }
 
 func TestInvalidOptions(t *testing.T) {
+	t.Parallel()
 	for name, o := range map[string]Options{
 		"2 servers":             {Servers: 2},
 		"1 ports for 3 servers": {Servers: 3, Ports: []int{2181}},

@@ -21,6 +21,7 @@ import (
 
 // TestConnectRefusesAnAddress: it is read by package queue, and a password in it is not repeated.
 func TestConnectRefusesAnAddress(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		"redis://:secret@r": queue.EnvPassword,
 		"redis://r/zero":    "zero",
@@ -34,6 +35,7 @@ func TestConnectRefusesAnAddress(t *testing.T) {
 }
 
 func TestFromEnvironment(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "password")
 	if err := os.WriteFile(file, []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -72,6 +74,7 @@ func startRedis(t *testing.T, o redisserver.Options) *redisserver.Server {
 
 // TestPasswordsGoOnlyToNamedHosts: a server at a host that is not named sees no connection at all.
 func TestPasswordsGoOnlyToNamedHosts(t *testing.T) {
+	t.Parallel()
 	s := startRedis(t, redisserver.Options{Password: "secret"})
 	c := Config{URL: "redis://" + s.Addr(), Password: "secret"}
 	for _, hosts := range [][]string{nil, {"127.0.0.2"}, {"127.0.0.1:1"}} {
@@ -102,6 +105,7 @@ func TestPasswordsGoOnlyToNamedHosts(t *testing.T) {
 }
 
 func TestServersThatCannotHoldAQueue(t *testing.T) {
+	t.Parallel()
 	evicting := startRedis(t, redisserver.Options{Policy: "allkeys-lru"})
 	_, err := Connect(t.Context(), Config{URL: "redis://" + evicting.Addr()})
 	if !errors.Is(err, ErrServer) || !strings.Contains(err.Error(), "noeviction") {
@@ -124,6 +128,7 @@ func TestServersThatCannotHoldAQueue(t *testing.T) {
 
 // TestTLS: the server's certificate is checked.
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	certified := httptest.NewTLSServer(nil) // for its certificate
 	t.Cleanup(certified.Close)
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: certified.TLS.Certificates})
@@ -170,6 +175,7 @@ func forward(in net.Conn, addr string) {
 
 // TestFailOver: a seat syncs until the replica is the primary, and goes on with what it holds.
 func TestFailOver(t *testing.T) {
+	t.Parallel()
 	w, err := redisserver.StartWatched(t.Context())
 	if err != nil {
 		t.Fatal(err)

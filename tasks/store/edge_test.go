@@ -9,6 +9,7 @@ import (
 
 // TestABrokenBatchIsLeftAlone: it is refused and named, others go on, and it can be removed.
 func TestABrokenBatchIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	for name, spoil := range map[string]func(q *testQueue) error{
 		"a task is gone":      func(q *testQueue) error { return q.c.LPop(ctx, q.prefix+"b:bad:w").Err() },
@@ -61,6 +62,7 @@ func TestABrokenBatchIsLeftAlone(t *testing.T) {
 
 // TestAnOldHandDoesNotReachANewBatchOfTheSameName: nothing of it comes back, and its results do not count.
 func TestAnOldHandDoesNotReachANewBatchOfTheSameName(t *testing.T) {
+	t.Parallel()
 	q := newQueue(t)
 	q.submit("b", 1, 3, payloads(2)...)
 	evicted, finishing, keeping := q.seat("e1", Executor, 1), q.seat("e2", Executor, 1), q.seat("e3", Executor, 1)
@@ -83,6 +85,7 @@ func TestAnOldHandDoesNotReachANewBatchOfTheSameName(t *testing.T) {
 // TestSyncKeepsAnAttempt: what the seat holds at another attempt than it believes goes back, uncharged; a late turn of
 // before then is refused.
 func TestSyncKeepsAnAttempt(t *testing.T) {
+	t.Parallel()
 	q := newQueue(t)
 	q.submit("b", 1, 3, payloads(8)...)
 	e := q.seat("e", Executor, 8)
@@ -109,6 +112,7 @@ func TestSyncKeepsAnAttempt(t *testing.T) {
 
 // TestABatchThatKillsItsWatchers: two deaths are accidents; each one after them is a try.
 func TestABatchThatKillsItsWatchers(t *testing.T) {
+	t.Parallel()
 	q := newQueue(t)
 	q.submit("b", 1, 2)
 	var tries []int
@@ -167,6 +171,7 @@ func TestFullMemory(t *testing.T) {
 
 // TestBeginChecksItsArguments: what no batch may be leaves nothing behind.
 func TestBeginChecksItsArguments(t *testing.T) {
+	t.Parallel()
 	q := newQueue(t)
 	good := NewBatch{ID: "b", Life: "life", Weight: 1, Attempts: 1, Results: "keep:1.5h", Bytes: 33}
 	for what, edit := range map[string]func(b *NewBatch){
@@ -196,6 +201,7 @@ func TestBeginChecksItsArguments(t *testing.T) {
 // TestNobodyIsWokenForWhatNobodyCanTake: as many executors as may have a suspect, and only suspects wait. The token
 // would go round for ever.
 func TestNobodyIsWokenForWhatNobodyCanTake(t *testing.T) {
+	t.Parallel()
 	q := newQueue(t)
 	q.submit("b", 1, 9, payloads(4)...)
 	for _, name := range []string{"d1", "d2"} {

@@ -57,6 +57,7 @@ func (s *simulation) next() time.Duration {
 // TestBacklogsAreServedByTime: at every turn, what two backlogged batches got by their weights differs by at most one
 // hand of each executor. A hand is at most the room or one task. Beside that the first hands are taken by guess.
 func TestBacklogsAreServedByTime(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name                  string
 		quick, slow           time.Duration
@@ -103,6 +104,7 @@ func TestBacklogsAreServedByTime(t *testing.T) {
 
 // TestASmallBatchDoesNotWaitForABigOne: it has ended when each executor has done two hands since it came.
 func TestASmallBatchDoesNotWaitForABigOne(t *testing.T) {
+	t.Parallel()
 	q := newQueue(t)
 	q.submit("big", 1, 3, payloads(100_000)...)
 	took := map[string]time.Duration{"big": time.Millisecond, "small": time.Millisecond}
@@ -121,6 +123,7 @@ func TestASmallBatchDoesNotWaitForABigOne(t *testing.T) {
 
 // TestANewBatchIsNotTakenByOneSeat: nothing is known of its tasks, so there is one for each command.
 func TestANewBatchIsNotTakenByOneSeat(t *testing.T) {
+	t.Parallel()
 	q := newQueue(t)
 	q.submit("b", 1, 3, payloads(100)...)
 	one, two := q.seat("one", Executor, 1), q.seat("two", Executor, 3)

@@ -47,6 +47,7 @@ func monsters() map[string]func() io.Reader {
 
 // TestMonstersAtConnect: each of them ends the attempt with an error that says what the server is.
 func TestMonstersAtConnect(t *testing.T) {
+	t.Parallel()
 	for name, reply := range monsters() {
 		for _, command := range []string{"hello", "info"} {
 			t.Run(name+" to "+command, func(t *testing.T) {
@@ -70,6 +71,7 @@ func TestMonstersAtConnect(t *testing.T) {
 
 // TestMonstersInACall: the call ends with that error, and at the next one the server may answer well.
 func TestMonstersInACall(t *testing.T) {
+	t.Parallel()
 	for name, reply := range monsters() {
 		for _, command := range []string{"evalsha", "hkeys", "zrange"} {
 			var lies atomic.Bool
@@ -131,6 +133,7 @@ func calls() map[string]func(ctx context.Context, q *Queue) error {
 
 // TestRepliesOfNoRedis: a reply of another shape than the call's is an error that says so.
 func TestRepliesOfNoRedis(t *testing.T) {
+	t.Parallel()
 	wrong := map[string]string{
 		"an empty array": "*0\r\n", "no array": "*-1\r\n", "nothing": "$-1\r\n", "a text": "$1\r\nx\r\n",
 		"negative": ":-5\r\n", "an array of one": "*1\r\n$1\r\nx\r\n", "arrays": "*4\r\n*0\r\n*0\r\n*0\r\n*0\r\n",
@@ -174,6 +177,7 @@ var fits = map[string][]string{
 // TestSentinelsThatAreNone: what they say ends the attempt with an error, and nothing else. One that is sound is
 // enough.
 func TestSentinelsThatAreNone(t *testing.T) {
+	t.Parallel()
 	sentinel := func(reply string) string {
 		return liar(t, func(request []string) io.Reader {
 			switch {

@@ -124,6 +124,7 @@ func reply(random *rand.Rand, depth int) (value any, b []byte) {
 
 // TestSoundRepliesPass: the client library reads what a Redis said, in whatever parts it comes.
 func TestSoundRepliesPass(t *testing.T) {
+	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
 	said := make(chan any, 1)
 	at := liar(t, func(request []string) io.Reader {
@@ -163,6 +164,7 @@ func (p inParts) Read(b []byte) (int, error) {
 
 // TestTheLargestReplies: what is as large as muster may ask for passes, and what is a little larger does not.
 func TestTheLargestReplies(t *testing.T) {
+	t.Parallel()
 	large := func(n int) string { return "$" + strconv.Itoa(n) + "\r\n" + strings.Repeat("x", n) + "\r\n" }
 	for name, c := range map[string]struct {
 		reply  string
@@ -191,6 +193,7 @@ func TestTheLargestReplies(t *testing.T) {
 
 // TestARequestBeginsAnew: what was answered before does not count.
 func TestARequestBeginsAnew(t *testing.T) {
+	t.Parallel()
 	here, there := net.Pipe()
 	defer there.Close()
 	c := soundly(here)

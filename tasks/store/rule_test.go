@@ -69,6 +69,7 @@ func deathCases() map[string]deathCase {
 
 // TestDeathsOnTheModel: each case, with many seeds.
 func TestDeathsOnTheModel(t *testing.T) {
+	t.Parallel()
 	seeds := uint64(3)
 	if os.Getenv("MUSTER_SOAK") == "1" {
 		seeds = 100
@@ -93,6 +94,7 @@ func TestDeathsOnTheModel(t *testing.T) {
 
 // TestMutantsOfTheRule: with each part of the rule left out of the scripts, a case goes wrong.
 func TestMutantsOfTheRule(t *testing.T) {
+	t.Parallel()
 	for name, m := range map[string]struct{ in, was, is string }{
 		"":                             {"four", "", ""},
 		"a suspect beside others":      {"poison to the end", "hand.held + #hand.put == 0", "true"},

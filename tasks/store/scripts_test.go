@@ -105,6 +105,7 @@ func (q *testQueue) evict(how End, seats ...string) {
 }
 
 func TestABatchFromSubmitToItsEnd(t *testing.T) {
+	t.Parallel()
 	q := newQueue(t)
 	q.submit("b", 1, 3, payloads(10)...)
 	e, w := q.seat("e1", Executor, 2), q.seat("w1", Watcher, 0)
@@ -141,6 +142,7 @@ func TestABatchFromSubmitToItsEnd(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	q := newQueue(t)
 	ctx := t.Context()
 	q.submit("b", 1, 3, payloads(3)...)
@@ -172,6 +174,7 @@ func TestRefusals(t *testing.T) {
 
 // TestOnePoisonTask: the task that kills its executors dies; of the others beside it none is charged an attempt.
 func TestOnePoisonTask(t *testing.T) {
+	t.Parallel()
 	q := newQueue(t)
 	q.submit("b", 1, 3, payloads(1000)...)
 	const poison = 500
@@ -217,6 +220,7 @@ func TestOnePoisonTask(t *testing.T) {
 // TestAnOutageChargesNobody: all executors die, again and again, with all tasks of a batch in their hands, until these
 // are suspects, and after that. One attempt would be too many.
 func TestAnOutageChargesNobody(t *testing.T) {
+	t.Parallel()
 	q := newQueue(t)
 	q.submit("b", 1, 1, payloads(100)...)
 	for round := range 6 {
@@ -243,6 +247,7 @@ func TestAnOutageChargesNobody(t *testing.T) {
 // TestASuspectIsAlone: a hand that has others runs empty for it, of one executor only. Others go on with what is no
 // suspect, and who has the suspect is granted nothing.
 func TestASuspectIsAlone(t *testing.T) {
+	t.Parallel()
 	q := newQueue(t)
 	q.submit("b", 1, 3, payloads(5)...)
 	e1, e2 := q.seat("e1", Executor, 2), q.seat("e2", Executor, 2)
