@@ -183,8 +183,8 @@ func (e *estate) occupy(d resource.Declaration, g string) {
 }
 
 // TestAnothersGenerationIsNotTouched: a worker of a, with its rights, makes a's record name the generation of b. No
-// command that ends or changes a ends or changes anything of b, also if somebody has deleted b's gate by hand. Each kind
-// names the generation of one other, or with MUSTER_SOAK=1 of all.
+// command that ends or changes a ends or changes anything of b, also if somebody has deleted b's gate by hand. Each
+// kind names the generation of one other, or with MUSTER_SOAK=1 of all.
 func TestAnothersGenerationIsNotTouched(t *testing.T) {
 	t.Parallel()
 	commands := map[string]func(e *estate, a resource.Declaration, g string){

@@ -75,8 +75,8 @@ func (f *fixture) checkUnknownField(when string, j job.Job, kept []string) *reso
 	return o
 }
 
-// TestUnknownFieldsAreKept by a request to stop that is withdrawn, the last worker's reset and a repair. An update and a
-// replace declare the job anew, and keep those beside it.
+// TestUnknownFieldsAreKept by a request to stop that is withdrawn, the last worker's reset and a repair. An update and
+// a replace declare the job anew, and keep those beside it.
 func TestUnknownFieldsAreKept(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
