@@ -61,12 +61,12 @@ func (b Barrier) Check() error {
 // AbortedError means that the round was not released for any worker. Unless Retry is set it is final: go on with
 // another round, or give up. With Retry call Barrier again at the same round: that is another attempt.
 type AbortedError struct {
-	Name    string
-	Round   int
-	Attempt int // at the round, from 1
-	Why     string
-	Missing []int // ids of the workers that had not arrived
-	Retry   bool  // only this attempt was aborted
+	Name    string `json:"name"`
+	Round   int    `json:"round"`
+	Attempt int    `json:"attempt"` // at the round, from 1
+	Why     string `json:"why"`
+	Missing []int  `json:"missing"` // ids of the workers that had not arrived
+	Retry   bool   `json:"retry"`   // only this attempt was aborted
 }
 
 func (e *AbortedError) Error() string {

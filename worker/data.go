@@ -192,8 +192,8 @@ type Published struct {
 // UnpublishedError means that some workers have not published a key in time. It is a context.DeadlineExceeded. Wait
 // again, or look at those workers.
 type UnpublishedError struct {
-	Key     string
-	Missing []int // ids of those that were waited for, ascending
+	Key     string `json:"key"`
+	Missing []int  `json:"missing"` // ids of those that were waited for, ascending
 }
 
 func (e *UnpublishedError) Error() string {

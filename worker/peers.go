@@ -211,10 +211,12 @@ const maxNamed = 8
 // AbsentError means that not all workers joined in time. It is a context.DeadlineExceeded. Start the workers that are
 // missing, then wait again.
 type AbsentError struct {
-	Workers int      // how many have to join
-	Joined  int      // how many did
-	NotLive []string // identities that joined and are not live now: they may have left, completed or crashed
-	Missing []string // identities that never joined; known if those that did share a prefix before an index below N
+	Workers int `json:"workers"` // how many have to join
+	Joined  int `json:"joined"`  // how many did
+	// NotLive are identities that joined and are not live now: they may have left, completed or crashed.
+	NotLive []string `json:"not_live"`
+	// Missing are identities that never joined; known if those that did share a prefix before an index below N.
+	Missing []string `json:"missing"`
 }
 
 func (e *AbsentError) Error() string {

@@ -494,66 +494,156 @@ func (r *reaper) reaped(pid int, status syscall.WaitStatus, err error) (over boo
 	return false
 }
 
-// pipeGrace is how long the output of a run is read when its process group has ended: a process that has left the group
-// may hold it open for ever. flushGrace is how long it is copied: a stream of this process may be blocked for ever.
-const pipeGrace, flushGrace = time.Second, 2 * time.Second
-
-// output copies what a run writes to this process's streams, and keeps the end of both together.
-type output struct {
-	pipes   [2]*os.File // for the run
-	readers [2]*os.File
-	copied  sync.WaitGroup
-
-	mu   sync.Mutex
-	tail tail
+// streams are the pipes of a command.
+type streams struct {
+	in, out, err *os.File   // this process's ends; in is nil if the command gets no input
+	files        []*os.File // the command's
+	opened       []*os.File // of files, those to close
 }
 
-func openOutput(to ...*os.File) (*output, error) {
-	o := new(output)
-	for i := range o.pipes {
-		var err error
-		if o.readers[i], o.pipes[i], err = os.Pipe(); err != nil {
-			o.close()
-			return nil, fmt.Errorf("a pipe for the output: %w", err)
+// openStreams makes pipes for a command. Without input it reads from null.
+func openStreams(null *os.File, withInput bool) (*streams, error) {
+	s := &streams{files: []*os.File{null, nil, nil}}
+	ours := []**os.File{&s.in, &s.out, &s.err}
+	for i := range ours {
+		if i == 0 && !withInput {
+			continue
 		}
-		from := o.readers[i]
-		o.copied.Go(func() { o.copy(to[i], from) })
-	}
-	return o, nil
-}
-
-// copy ends at the end of from. While the stream of this process is blocked, a run that writes waits; an error of that
-// stream stops nothing.
-func (o *output) copy(to, from *os.File) {
-	b := make([]byte, 32<<10)
-	for {
-		n, err := from.Read(b)
-		if n > 0 {
-			o.keep(b[:n])
-			_, _ = to.Write(b[:n])
-		}
+		r, w, err := os.Pipe()
 		if err != nil {
+			s.started()
+			s.close()
+			return nil, err
+		}
+		if i == 0 {
+			r, w = w, r
+		}
+		*ours[i], s.files[i] = r, w
+		s.opened = append(s.opened, w)
+	}
+	return s, nil
+}
+
+// started closes the ends that the command has now.
+func (s *streams) started() {
+	for _, f := range s.opened {
+		_ = f.Close()
+	}
+	s.opened = nil
+}
+
+// end ends every wait for the command's group, which has ended. A process outside of it may hold the pipes open.
+func (s *streams) end() {
+	if s.in != nil {
+		_ = s.in.Close()
+	}
+	_ = s.out.SetReadDeadline(time.Now())
+	_ = s.err.SetReadDeadline(time.Now())
+}
+
+func (s *streams) close() {
+	for _, f := range []*os.File{s.in, s.out, s.err} {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+}
+
+// pourBuffer is how much of a pipe is read at once.
+const pourBuffer = 8 << 10
+
+// pour calls each with what comes from a pipe, until its end. When the read deadline has passed, it takes what is in
+// the pipe, and returns.
+func pour(f *os.File, each func([]byte)) {
+	buf := make([]byte, pourBuffer)
+	for {
+		n, err := f.Read(buf)
+		if n > 0 {
+			each(buf[:n])
+		}
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			pourRest(f, buf, each)
+			return
+		case err != nil:
 			return
 		}
 	}
 }
 
-func (o *output) keep(b []byte) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.tail.add(b)
+// pipeSize bounds what a pipe may hold, so that a process that goes on writing is left alone.
+const pipeSize = 1 << 20
+
+// pourRest takes what is in the pipe, without waiting.
+func pourRest(f *os.File, buf []byte, each func([]byte)) {
+	_ = f.SetReadDeadline(time.Time{})
+	for rest := pipeSize; rest > 0; {
+		n := readNow(f, buf)
+		if n <= 0 {
+			return
+		}
+		each(buf[:n])
+		rest -= n
+	}
+}
+
+// readNow reads what is there, without waiting. n is not positive if nothing is.
+func readNow(f *os.File, buf []byte) (n int) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	_ = raw.Read(func(fd uintptr) bool {
+		for {
+			var err error
+			if n, err = syscall.Read(int(fd), buf); err != syscall.EINTR {
+				return true
+			}
+		}
+	})
+	return n
+}
+
+// flushGrace is how long the output of a run that has ended is copied: a stream of this process may be blocked for
+// ever.
+const flushGrace = 2 * time.Second
+
+// output copies what a run writes to this process's streams, and keeps the end of both together.
+type output struct {
+	*streams
+	copied sync.WaitGroup
+
+	mu   sync.Mutex
+	tail tail
+}
+
+// openOutput makes the streams of a run. While a stream of this process is blocked, a run that writes waits; an error
+// of that stream stops nothing.
+func openOutput(null, out, err *os.File) (*output, error) {
+	s, failed := openStreams(null, false)
+	if failed != nil {
+		return nil, fmt.Errorf("a pipe for the output: %w", failed)
+	}
+	o := &output{streams: s}
+	o.copied.Go(func() { o.copy(out, s.out) })
+	o.copied.Go(func() { o.copy(err, s.err) })
+	return o, nil
+}
+
+func (o *output) copy(to, from *os.File) {
+	pour(from, func(b []byte) {
+		o.mu.Lock()
+		o.tail.add(b)
+		o.mu.Unlock()
+		_, _ = to.Write(b)
+	})
 }
 
 // close is called when the run has ended. It returns the end of the output. What a blocked stream has not taken after
 // flushGrace is left to it: what copy has read is written when the stream goes on, and the rest is dropped.
 func (o *output) close() *tail {
-	for i := range o.pipes {
-		if o.pipes[i] == nil {
-			continue
-		}
-		_ = o.pipes[i].Close()
-		_ = o.readers[i].SetReadDeadline(time.Now().Add(pipeGrace))
-	}
+	o.started()
+	o.end()
 	copied := make(chan struct{})
 	go func() {
 		o.copied.Wait()
@@ -563,11 +653,7 @@ func (o *output) close() *tail {
 	case <-copied:
 	case <-time.After(flushGrace):
 	}
-	for _, from := range o.readers {
-		if from != nil {
-			_ = from.Close()
-		}
-	}
+	o.streams.close()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return &tail{slices.Clone(o.tail.buf)}

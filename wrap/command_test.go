@@ -341,7 +341,7 @@ func TestASignalAtTheEndOfAStep(t *testing.T) {
 			<-taken
 			return nil
 		})
-		if !errors.Is(err, signalError(syscall.SIGTERM)) {
+		if !errors.Is(err, signalError{stopped(syscall.SIGTERM)}) {
 			t.Fatalf("the step ended with %v", err)
 		}
 	}
@@ -356,12 +356,12 @@ func TestBlockedStreamDoesNotHoldUpTheEndOfARun(t *testing.T) {
 	}
 	t.Cleanup(func() { unread.Close() }) // ends what is blocked
 	t.Cleanup(func() { blocked.Close() })
-	o, err := openOutput(blocked, blocked)
+	o, err := openOutput(nil, blocked, blocked)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = o.pipes[0].SetWriteDeadline(time.Now().Add(time.Second))
-	if n, err := o.pipes[0].Write(make([]byte, 1<<20)); err == nil {
+	_ = o.files[1].SetWriteDeadline(time.Now().Add(time.Second))
+	if n, err := o.files[1].Write(make([]byte, 1<<20)); err == nil {
 		t.Fatalf("nothing is blocked after %d bytes", n)
 	}
 	closed := make(chan *tail, 1)

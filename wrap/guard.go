@@ -65,7 +65,7 @@ var (
 	errTold     = errors.New("its member asked for that")
 )
 
-// Guard runs a command as the guard of it. It is for the hidden command that MemberConfig.Guard names. path is the file
+// Guard runs a command as the guard of it. It is for the hidden command that Life.Guard names. path is the file
 // to execute. signals are dropped: whoever stops everything stops the member, too. It returns the exit code.
 func Guard(path string, argv, environ []string, files []*os.File, signals <-chan os.Signal) int {
 	for _, fd := range []int{guardOrders, guardReports} {

@@ -89,7 +89,7 @@ func (l *life) ready(of healthOf) (bool, string) {
 		return false, string(stage)
 	case !isMember:
 		problem = "the session is lost"
-	case !l.sessions.connected():
+	case !l.connected():
 		problem = "no connection to ZooKeeper"
 	case of.problem != nil:
 		problem = of.problem()
@@ -145,7 +145,7 @@ func (l *life) collect(to samples, of healthOf) {
 		joined = "member"
 	}
 	to.holds(name(joined), "1 while it is a member of its "+l.kind.Name+", 0 while its session is lost.", isMember)
-	to.holds(name("connected"), "1 while its session has a connection to a ZooKeeper server.", l.sessions.connected())
+	to.holds(name("connected"), "1 while its session has a connection to a ZooKeeper server.", l.connected())
 	to.show(prometheus.CounterValue, name("rejoins_total"), "How often it joined again after a lost session.",
 		float64(rejoins))
 	if labels := of.info(); labels != nil {
@@ -194,7 +194,7 @@ func (r *memberRun) healthOf() healthOf {
 		},
 		routes: map[string]http.HandlerFunc{"GET /duty/{duty}": func(w http.ResponseWriter, q *http.Request) {
 			epoch, held := r.epochOf(q.PathValue("duty"))
-			if !held || (&lease{session: r.sessions.newest.Load()}).check() != nil {
+			if !held || (&lease{session: r.session.Load()}).check() != nil {
 				w.WriteHeader(http.StatusServiceUnavailable)
 				fmt.Fprintln(w, "not held")
 				return

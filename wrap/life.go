@@ -48,8 +48,8 @@ type place struct {
 	kind                 resource.Kind
 	root, name, identity string
 	who                  string // worker, member or process, in the names of metrics
-	// session is the session timeout that a Record says.
-	session   func(*resource.Record) resource.Duration
+	// declared is the session timeout that a Record says.
+	declared  func(*resource.Record) resource.Duration
 	joinLimit resource.Duration // how long to wait for ZooKeeper without a JoinTimeout, as for what is missing
 	waiting   func(what string) // unless nil, called when no server can be reached
 }
@@ -58,11 +58,14 @@ type place struct {
 type life struct {
 	Life
 	place
-	path     string // of the command
-	null     *os.File
-	sessions sessions
-	socket   *socket // of those that have one
-	health   *health
+	path    string // of the command
+	null    *os.File
+	timeout time.Duration                  // of the next session
+	limit   time.Duration                  // for waiting until a server can be reached
+	session atomic.Pointer[zkconn.Session] // the newest one
+	socket  *socket                        // of those that have one
+	lost    chan error                     // why the membership is over, if the command must not outlive it
+	health  *health
 
 	mu       sync.Mutex
 	stage    Stage
@@ -71,10 +74,10 @@ type life struct {
 }
 
 func newLife(c Life, at place) *life {
-	return &life{Life: c, place: at, stage: StageJoining, sessions: sessions{
-		connect: c.Connect, timeout: c.SessionTimeout, waiting: at.waiting, log: c.Log,
+	return &life{
+		Life: c, place: at, stage: StageJoining, timeout: c.SessionTimeout, lost: make(chan error, 1),
 		limit: cmp.Or(c.JoinTimeout, time.Duration(at.joinLimit)),
-	}}
+	}
 }
 
 // Stage is how far a process has come.
@@ -115,7 +118,7 @@ func (l *life) run(
 	ctx context.Context, of healthOf, withSocket bool, join func(context.Context) error,
 	joined func(context.Context, error) Result,
 ) Result {
-	defer l.sessions.close()
+	defer l.closeSession()
 	err := l.open(of, withSocket)
 	defer l.close()
 	if err != nil {
@@ -164,21 +167,36 @@ func (l *life) close() {
 	}
 }
 
+// runCommand runs the command to its end, unless it cannot be started. asked is called when it is asked to end.
+func (l *life) runCommand(ctx context.Context, environ []string, asked func()) (commandEnd, error) {
+	c, err := start(launch{l.path, l.Command, environ, l.Dir, l.Files, false})
+	if err != nil {
+		return commandEnd{}, err
+	}
+	l.enter(StageRunning)
+	s := supervisor{command: c, grace: l.Grace, echo: Echo, lost: l.lost, onAsked: func() {
+		l.enter(StageDraining)
+		asked()
+	}}
+	defer takeTerminal(l.Files)
+	return s.run(ctx, l.Signals), nil
+}
+
 // recordedTimeout is the session timeout that the Record says. Without a Record that can be read the timeout stays as
 // it is: who joins waits for the Record, or says what is wrong with it.
 func (l *life) recordedTimeout(ctx context.Context, s *zkconn.Session) (time.Duration, error) {
 	body, _, err := s.Get(ctx, znode.Record(l.kind.Name, l.root, l.name))
 	switch {
 	case errors.Is(err, zkconn.ErrNoNode):
-		return l.sessions.timeout, nil
+		return l.timeout, nil
 	case err != nil:
 		return 0, err
 	}
 	rec, err := znode.DecodeRecordAt(l.kind, resource.Join(l.root, l.name), body)
 	if err != nil {
-		return l.sessions.timeout, nil
+		return l.timeout, nil
 	}
-	return time.Duration(l.session(&rec)), nil
+	return time.Duration(l.declared(&rec)), nil
 }
 
 // seat is a membership of a group or a queue, in one session.
@@ -231,17 +249,17 @@ func (s *seated[S]) join(ctx context.Context) error {
 
 // joinOnce opens a session and joins. If it fails it leaves no session behind.
 func (s *seated[S]) joinOnce(ctx context.Context, again bool) error {
-	session, err := s.sessions.open(ctx, s.recordedTimeout)
+	session, err := s.openSession(ctx)
 	if err != nil {
 		return err
 	}
 	in, declared, err := s.take(ctx, session, again)
 	if err != nil {
-		s.sessions.close()
+		s.closeSession()
 		return err
 	}
-	if timeout := time.Duration(declared); timeout != s.sessions.timeout {
-		s.sessions.timeout = timeout
+	if timeout := time.Duration(declared); timeout != s.timeout {
+		s.timeout = timeout
 		return errors.Join(errOtherTimeout, in.Leave())
 	}
 	s.note(func() { s.seat, s.isMember = in, true })
@@ -342,29 +360,17 @@ func pause(ctx context.Context, d time.Duration) {
 // time in addition.
 const retryPause = time.Second
 
-// sessions are the ZooKeeper sessions of this process, one after the other. They know nothing of what the process is a
-// member of.
-type sessions struct {
-	connect func(ctx context.Context, timeout time.Duration) (*zkconn.Session, error)
-	timeout time.Duration     // of the next session
-	limit   time.Duration     // for waiting until a server can be reached
-	waiting func(what string) // unless nil, called when no server can be reached
-	log     *slog.Logger
-
-	newest atomic.Pointer[zkconn.Session]
-}
-
 // waitForServer calls f until a server can be reached, or the limit has passed.
-func (s *sessions) waitForServer(ctx context.Context, f func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, s.limit)
+func (l *life) waitForServer(ctx context.Context, f func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, l.limit)
 	defer cancel()
 	for first := true; ; first = false {
 		err := f()
 		if !errors.Is(err, zkconn.ErrUnreachable) || ctx.Err() != nil {
 			return err
 		}
-		if first && s.waiting != nil {
-			s.waiting(fmt.Sprintf("ZooKeeper (%s at most): %v", resource.Duration(s.limit), err))
+		if first && l.waiting != nil {
+			l.waiting(fmt.Sprintf("ZooKeeper (%s at most): %v", resource.Duration(l.limit), err))
 		}
 		pause(ctx, retryPause)
 		if ctx.Err() != nil {
@@ -373,44 +379,40 @@ func (s *sessions) waitForServer(ctx context.Context, f func() error) error {
 	}
 }
 
-// open waits for ZooKeeper and opens a session with the timeout that recorded reads in ZooKeeper. It closes the session
+// openSession waits for ZooKeeper and opens a session with the timeout that the Record says. It closes the session
 // before, of which nothing may go on any more: after an outage the servers would keep that for its timeout.
-func (s *sessions) open(
-	ctx context.Context, recorded func(context.Context, *zkconn.Session) (time.Duration, error),
-) (opened *zkconn.Session, err error) {
-	err = s.waitForServer(ctx, func() (err error) {
-		opened, err = s.openOnce(ctx, recorded)
+func (l *life) openSession(ctx context.Context) (opened *zkconn.Session, err error) {
+	err = l.waitForServer(ctx, func() (err error) {
+		opened, err = l.openOnce(ctx)
 		return err
 	})
 	if err != nil {
 		return nil, unanswered(err)
 	}
-	if lost := s.newest.Swap(opened); lost != nil {
+	if lost := l.session.Swap(opened); lost != nil {
 		if err := opened.CloseLost(ctx, lost); err != nil {
-			s.log.Info("the end of the session before", "error", err)
+			l.Log.Info("the end of the session before", "error", err)
 		}
 	}
 	return opened, nil
 }
 
 // openOnce opens a second session if the first, which read the timeout, has another one: a session keeps its timeout.
-func (s *sessions) openOnce(
-	ctx context.Context, recorded func(context.Context, *zkconn.Session) (time.Duration, error),
-) (*zkconn.Session, error) {
-	first, err := s.connect(ctx, s.timeout)
+func (l *life) openOnce(ctx context.Context) (*zkconn.Session, error) {
+	first, err := l.Connect(ctx, l.timeout)
 	if err != nil {
 		return nil, err
 	}
-	timeout, err := recorded(ctx, first)
-	if err == nil && timeout == s.timeout {
+	timeout, err := l.recordedTimeout(ctx, first)
+	if err == nil && timeout == l.timeout {
 		return first, nil
 	}
-	s.end(first)
+	l.end(first)
 	if err != nil {
 		return nil, err
 	}
-	s.timeout = timeout
-	return s.connect(ctx, timeout)
+	l.timeout = timeout
+	return l.Connect(ctx, timeout)
 }
 
 // errOtherTimeout means that the Record said another session timeout when the process had joined.
@@ -432,11 +434,11 @@ func inTime(limit time.Duration, join func(context.Context) error) func(context.
 	}
 }
 
-// replace opens another session. If move succeeds in moving there what the process holds, the old session is closed,
-// and otherwise the new one.
-func (s *sessions) replace(ctx context.Context, timeout time.Duration, move func(*zkconn.Session) error) error {
-	s.timeout = timeout
-	next, err := s.connect(ctx, timeout)
+// replaceSession opens another session. If move succeeds in moving there what the process holds, the old session is
+// closed, and otherwise the new one.
+func (l *life) replaceSession(ctx context.Context, timeout time.Duration, move func(*zkconn.Session) error) error {
+	l.timeout = timeout
+	next, err := l.Connect(ctx, timeout)
 	if err != nil {
 		return err
 	}
@@ -444,27 +446,27 @@ func (s *sessions) replace(ctx context.Context, timeout time.Duration, move func
 		_ = next.Close() // what the process holds in it ends in any case
 		return err
 	}
-	s.close()
-	s.newest.Store(next)
+	l.closeSession()
+	l.session.Store(next)
 	return nil
 }
 
 // connected reports whether the newest session has a connection to a server.
-func (s *sessions) connected() bool {
-	newest := s.newest.Load()
+func (l *life) connected() bool {
+	newest := l.session.Load()
 	return newest != nil && newest.Connected()
 }
 
-// close ends the newest session. It may be called again.
-func (s *sessions) close() {
-	if newest := s.newest.Load(); newest != nil {
-		s.end(newest)
+// closeSession ends the newest session. It may be called again.
+func (l *life) closeSession() {
+	if newest := l.session.Load(); newest != nil {
+		l.end(newest)
 	}
 }
 
-func (s *sessions) end(session *zkconn.Session) {
+func (l *life) end(session *zkconn.Session) {
 	if err := session.Close(); err != nil {
-		s.log.Info("the end of the session", "error", err) // nothing depends on it any more
+		l.Log.Info("the end of the session", "error", err) // nothing depends on it any more
 	}
 }
 

@@ -223,7 +223,7 @@ type lineProcess struct {
 }
 
 func (s *lineSlot) startProcess() (*lineProcess, error) {
-	streams, err := s.openStreams(true)
+	streams, err := openStreams(s.null, true)
 	if err != nil {
 		return nil, err
 	}

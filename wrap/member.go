@@ -44,8 +44,7 @@ type memberRun struct {
 	c           MemberConfig
 	ticks       *prometheus.CounterVec
 	takeovers   prometheus.Histogram
-	lost        chan error // why the command is to be killed at once
-	lostCommand bool       // the command was killed for that
+	lostCommand bool // the command was killed for that
 
 	// What note changes.
 	holds     map[string]*hold  // by duty: what a command does now
@@ -61,13 +60,13 @@ func RunMember(ctx context.Context, c MemberConfig) Result {
 	slices.Sort(can)
 	c.Member.Can = slices.Compact(can)
 	r := &memberRun{
-		c: c, ticks: newTicks(), takeovers: newTakeovers(), lost: make(chan error, 1),
+		c: c, ticks: newTicks(), takeovers: newTakeovers(),
 		holds: map[string]*hold{}, taken: map[string]int64{}, opRuns: map[string]*opRun{},
 	}
 	r.seated = seated[*member.Member]{
 		life: newLife(c.Life, place{
 			kind: group.Kind(), root: c.Member.Root, name: c.Member.Group, identity: c.Member.Identity, who: "member",
-			session:   func(rec *resource.Record) resource.Duration { return group.Of(rec).Timeouts.Session },
+			declared:  func(rec *resource.Record) resource.Duration { return group.Of(rec).Timeouts.Session },
 			joinLimit: group.Default().Timeouts.Join, waiting: c.Member.Waiting,
 		}),
 		take: r.take, joined: c.Joined, work: r.doDuties, killAll: make(chan struct{}),
@@ -162,17 +161,10 @@ func (r *memberRun) awaitEnd(done <-chan struct{}) {
 
 // command runs the command to its end. asked is called when it is asked to end.
 func (r *memberRun) command(ctx context.Context, asked func()) Result {
-	c, err := start(launch{r.path, r.c.Command, r.environment(), r.Dir, r.Files, false})
+	e, err := r.runCommand(ctx, r.environment(), asked)
 	if err != nil {
 		return Result{Code: startCode(err), Err: err}
 	}
-	r.enter(StageRunning)
-	s := supervisor{command: c, grace: r.Grace, echo: Echo, lost: r.lost, onAsked: func() {
-		r.enter(StageDraining)
-		asked()
-	}}
-	e := s.run(ctx, r.Signals)
-	takeTerminal(r.Files)
 	r.lostCommand = e.killed && e.cause != nil
 	return Result{Code: e.code(), Text: e.String() + "; "}
 }
@@ -198,7 +190,7 @@ var errOtherType = fmt.Errorf("%w: it has another type now", member.ErrHandOver)
 
 // doDuties does the duties of one membership.
 func (r *memberRun) doDuties(ctx context.Context, end context.CancelCauseFunc, m *member.Member) error {
-	l := &lease{session: r.sessions.newest.Load(), killed: r.killAll}
+	l := &lease{session: r.session.Load(), killed: r.killAll}
 	var tasks sync.WaitGroup
 	tasks.Go(func() {
 		if err := l.watch(ctx); err != nil {
@@ -438,7 +430,7 @@ func (r *memberRun) runTick(ctx context.Context, run member.Run, l *lease, end c
 		return member.Ended{Result: ticks.NotStarted, Exit: notFound,
 			Because: "this member has no file for it: a cron cannot be done by --can"}
 	}
-	out, err := openOutput(r.Files[1], r.Files[2])
+	out, err := openOutput(r.null, r.Files[1], r.Files[2])
 	if err != nil {
 		return member.Ended{Result: ticks.NotStarted, Exit: cannotRun, Because: err.Error()}
 	}
@@ -449,7 +441,7 @@ func (r *memberRun) runTick(ctx context.Context, run member.Run, l *lease, end c
 	environ := r.dutyEnvironment(run.Hold, []string{
 		TickVariable + "=" + tick, AttemptVariable + "=" + strconv.Itoa(run.Attempt),
 	})
-	e, err := r.runDuty(held, path, environ, []*os.File{r.null, out.pipes[0], out.pipes[1]}, end)
+	e, err := r.runDuty(held, path, environ, out.files, end)
 	kept := out.close()
 	tail := kept.last(tailSize)
 	switch {

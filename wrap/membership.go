@@ -25,7 +25,7 @@ type membership struct {
 
 	// What set changes.
 	member  *worker.Member // the newest; nil before the join
-	lost    error          // why there will be no other Member
+	over    error          // why there will be no other Member
 	changed chan struct{}  // closed when any of these changes, or isMember or rejoins
 }
 
@@ -55,7 +55,7 @@ func (ms *membership) chooseAddress(ctx context.Context) error {
 	w := &ms.c.Worker
 	if w.Info.IP == "" {
 		var ip net.IP
-		err := ms.sessions.waitForServer(ctx, func() (err error) {
+		err := ms.waitForServer(ctx, func() (err error) {
 			ip, err = ms.c.LocalIP(ctx)
 			return err
 		})
@@ -80,13 +80,13 @@ func (ms *membership) chooseAddress(ctx context.Context) error {
 
 // joinOnce opens a session, creates the job if that is asked for, and joins. If it fails it leaves no session behind.
 func (ms *membership) joinOnce(ctx context.Context) (m *worker.Member, err error) {
-	s, err := ms.sessions.open(ctx, ms.recordedTimeout)
+	s, err := ms.openSession(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			ms.sessions.close()
+			ms.closeSession()
 		}
 	}()
 	if ms.c.Create != nil {
@@ -97,9 +97,9 @@ func (ms *membership) joinOnce(ctx context.Context) (m *worker.Member, err error
 	if m, err = worker.Join(ctx, s, ms.c.Worker); err != nil {
 		return nil, err
 	}
-	if time.Duration(m.Job.Timeouts.Session) != ms.sessions.timeout { // the Record has changed while it waited
+	if time.Duration(m.Job.Timeouts.Session) != ms.timeout { // the Record has changed while it waited
 		first := m
-		err = ms.sessions.waitForServer(ctx, func() (err error) {
+		err = ms.waitForServer(ctx, func() (err error) {
 			m, err = ms.rejoin(ctx, first)
 			return err
 		})
@@ -130,7 +130,7 @@ func (ms *membership) keep(ctx context.Context) error {
 			return nil
 		}
 		ms.set(func() {
-			if ms.lost = err; err == nil {
+			if ms.over = err; err == nil {
 				ms.member, ms.isMember = next, true
 				ms.rejoins++
 			}
@@ -163,7 +163,7 @@ func (ms *membership) next(ctx context.Context, m *worker.Member, cause error) (
 
 // rejoin makes m a Member again, in another session.
 func (ms *membership) rejoin(ctx context.Context, m *worker.Member) (next *worker.Member, err error) {
-	err = ms.sessions.replace(ctx, time.Duration(m.Job.Timeouts.Session), func(s *zkconn.Session) (err error) {
+	err = ms.replaceSession(ctx, time.Duration(m.Job.Timeouts.Session), func(s *zkconn.Session) (err error) {
 		next, err = m.Rejoin(ctx, s)
 		return err
 	})
@@ -174,7 +174,7 @@ func (ms *membership) rejoin(ctx context.Context, m *worker.Member) (next *worke
 func (ms *membership) now() (*worker.Member, <-chan struct{}, error) {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
-	return ms.member, ms.changed, ms.lost
+	return ms.member, ms.changed, ms.over
 }
 
 func (ms *membership) set(change func()) {
@@ -227,21 +227,27 @@ func (e lateError) Unwrap() error { return ErrLate }
 // waitAll waits until all have joined, for at most the job's join timeout, and at most limit unless that is 0.
 func (ms *membership) waitAll(ctx context.Context, limit time.Duration) error {
 	m, _, _ := ms.now()
+	if longest := time.Duration(m.Job.Timeouts.Join); limit == 0 || limit > longest {
+		limit = longest
+	}
 	defer ms.whileWaiting(ctx, "all workers to join", joinNotice)()
 	return ms.within(ctx, limit, func(ctx context.Context, m *worker.Member) error { return m.WaitAll(ctx) },
 		fmt.Sprintf("whether all %d workers have joined", m.Job.Workers))
 }
 
-// within calls f as the Member. It waits for a session for at most the job's join timeout, and at most limit unless
-// that is 0. what says what f would have found out.
+// ask calls f as the Member. It waits for a session for at most the job's join timeout. what says what f would have
+// found out.
+func (ms *membership) ask(
+	ctx context.Context, f func(context.Context, *worker.Member) error, what string,
+) error {
+	m, _, _ := ms.now()
+	return ms.within(ctx, time.Duration(m.Job.Timeouts.Join), f, what)
+}
+
+// within is ask with another limit.
 func (ms *membership) within(
 	ctx context.Context, limit time.Duration, f func(context.Context, *worker.Member) error, what string,
 ) error {
-	m, _, _ := ms.now()
-	longest := time.Duration(m.Job.Timeouts.Join)
-	if limit == 0 || limit > longest {
-		limit = longest
-	}
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -351,7 +357,7 @@ func (ms *membership) whileWaiting(
 				return
 			}
 			m, _, _ := ms.now()
-			if _, isMember, _ := ms.state(); !isMember || !ms.sessions.connected() {
+			if _, isMember, _ := ms.state(); !isMember || !ms.connected() {
 				continue // which was said
 			}
 			attrs := []any{"job", m.Job.Path(), "id", m.ID, "since", since(begun)}

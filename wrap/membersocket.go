@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -155,15 +154,13 @@ func (r *memberRun) use(duty string) (*hold, error) {
 // Held returns the duty if the member holds it, and member.ErrNotHeld if not.
 func (c *Client) Held(ctx context.Context, duty string) (Held, error) {
 	var h Held
-	return h, c.ask(ctx, http.MethodGet, dutyPath(duty), nil, &h)
+	return h, c.ask(ctx, http.MethodGet, UseOf{Duty: duty}.path(), nil, &h)
 }
 
 // Ready says that the member may be given duties.
 func (c *Client) Ready(ctx context.Context) error {
 	return c.ask(ctx, http.MethodPost, "/ready", struct{}{}, &struct{}{})
 }
-
-func dutyPath(duty string) string { return "/duty/" + strings.ReplaceAll(duty, "/", "%2F") }
 
 // Task is a command that is run only while a duty is held.
 type Task struct {
@@ -179,7 +176,7 @@ type Task struct {
 // duty.
 func (c *Client) WhileHeld(ctx context.Context, duty string, t Task) Result {
 	var h Held
-	j, err := c.join(ctx, t, dutyPath(duty)+"/command", nil, &h)
+	j, err := c.join(ctx, t, UseOf{Duty: duty}.path("command"), nil, &h)
 	if err != nil {
 		return Result{Code: startCode(err), Err: err}
 	}
@@ -281,8 +278,8 @@ type UseOf struct {
 
 // path is that of a request about the duty.
 func (u UseOf) path(names ...string) string {
-	p := dutyPath(u.Duty)
-	for _, name := range names {
+	p := "/duty"
+	for _, name := range append([]string{u.Duty}, names...) {
 		p += "/" + url.PathEscape(name)
 	}
 	if u.Epoch != 0 {
@@ -565,7 +562,7 @@ func (c *Client) RunOperation(ctx context.Context, o OpenOperation, t Task) Resu
 		{OperationVariable, o.Name}, {RunVariable, run.Run}, {AgainVariable, ""},
 	})
 	r, told := j.run(t, environ, t.Files)
-	path := dutyPath(o.Use.Duty) + "/op/" + url.PathEscape(o.Name) + "/close?run=" + run.Run
+	path := UseOf{Duty: o.Use.Duty}.path("op", o.Name, "close") + "?run=" + run.Run
 	switch {
 	case r.Code == cannotRun || r.Code == notFound:
 		r.Err = errors.Join(r.Err, c.ask(ctx, http.MethodPost, path+"&unbegun=1", struct{}{}, &struct{}{}))
@@ -582,7 +579,7 @@ func (c *Client) RunOperation(ctx context.Context, o OpenOperation, t Task) Resu
 type RunOfOperation struct{ Duty, Operation, Run string }
 
 func (r RunOfOperation) path() string {
-	return dutyPath(r.Duty) + "/op/" + url.PathEscape(r.Operation) + "/step"
+	return UseOf{Duty: r.Duty}.path("op", r.Operation, "step")
 }
 
 // RunStep runs the command of a step, unless it was done before, and writes its output to out. The step is recorded if

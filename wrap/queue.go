@@ -48,7 +48,7 @@ func newQueueRun(c QueueConfig, role queue.Role) *queueRun {
 	r.seated = seated[*tasks.Process]{
 		life: newLife(c.Life, place{
 			kind: queue.Kind(), root: c.Process.Root, name: c.Process.Queue, identity: c.Process.Identity, who: "process",
-			session:   func(rec *resource.Record) resource.Duration { return queue.Of(rec).Timeouts.Session },
+			declared:  func(rec *resource.Record) resource.Duration { return queue.Of(rec).Timeouts.Session },
 			joinLimit: queue.Default().Timeouts.Join, waiting: c.Process.Waiting,
 		}),
 		take: r.take, joined: c.Joined, killAll: make(chan struct{}),
@@ -84,11 +84,6 @@ func (r *queueRun) run(ctx context.Context) Result {
 // count counts something that has ended.
 func (r *queueRun) count(result string) { r.ended.WithLabelValues(result).Inc() }
 
-// stopped is why a process of a queue has ended that a signal asked to.
-type stopped syscall.Signal
-
-func (e stopped) Error() string { return "stopped by " + signalName(syscall.Signal(e)) }
-
 // asProcess works until that ends, or a signal or muster terminate asks it to.
 func (r *queueRun) asProcess(ctx context.Context) Result {
 	ofWork, stop := context.WithCancelCause(ctx)
@@ -100,14 +95,9 @@ func (r *queueRun) asProcess(ctx context.Context) Result {
 	if err == nil {
 		err = context.Cause(ofWork)
 	}
-	var by stopped
-	switch {
-	case errors.As(err, &by):
-		return Result{Code: 128 + int(by), Err: err}
-	case errors.Is(err, ErrTerminated):
-		return Result{Code: 128 + int(syscall.SIGTERM), Err: err}
-	}
-	return Result{Err: err, Drained: err == nil}
+	result := notStarted(err)
+	result.Drained = err == nil
+	return result
 }
 
 // awaitEnd calls stop at the first signal that asks to end. The second one kills all commands, unless it is an echo.
@@ -220,7 +210,7 @@ func (r *queueRun) collect(ctx context.Context, p *tasks.Process, l *lease, b *t
 	if err != nil {
 		return err
 	}
-	out, err := openOutput(r.Files[1], r.Files[2])
+	out, err := openOutput(in, r.Files[1], r.Files[2])
 	if err != nil {
 		return errors.Join(err, in.Close(), toCommand.Close())
 	}
@@ -228,8 +218,7 @@ func (r *queueRun) collect(ctx context.Context, p *tasks.Process, l *lease, b *t
 		{BatchVariable, b.ID}, {AttemptVariable, strconv.Itoa(b.Try)},
 		{DoneVariable, strconv.FormatInt(b.Done, 10)}, {DeadVariable, strconv.FormatInt(b.Dead, 10)},
 	}...)
-	files := []*os.File{in, out.pipes[0], out.pipes[1]}
-	g, err := startGuarded(ctx, r.Guard, l, launch{r.path, r.Command, environ, r.Dir, files, false})
+	g, err := startGuarded(ctx, r.Guard, l, launch{r.path, r.Command, environ, r.Dir, out.files, false})
 	_ = in.Close()
 	if err != nil {
 		_ = toCommand.Close()

@@ -243,7 +243,7 @@ func members(ctx context.Context, ms *membership, live bool) (any, error) {
 		read = (*worker.Member).Live
 	}
 	found := Members{Members: []worker.Worker{}}
-	err := ms.within(ctx, 0, func(ctx context.Context, m *worker.Member) error {
+	err := ms.ask(ctx, func(ctx context.Context, m *worker.Member) error {
 		ws, err := read(m, ctx)
 		found.Members = append(found.Members[:0], ws...)
 		return err
@@ -309,7 +309,7 @@ func (ms *membership) answerPublish(ctx context.Context, p Publish) (any, error)
 	if err := worker.CheckValue(p.Key, 0); err != nil {
 		return nil, badRequest("%w", err)
 	}
-	return struct{}{}, ms.within(ctx, 0, func(ctx context.Context, m *worker.Member) error {
+	return struct{}{}, ms.ask(ctx, func(ctx context.Context, m *worker.Member) error {
 		return m.Publish(ctx, p.Key, p.Value)
 	}, "whether "+p.Key+" is published")
 }
@@ -339,18 +339,13 @@ func (ms *membership) values(
 	ctx context.Context, key string, ids []int, limit time.Duration,
 ) (found []worker.Published, err error) {
 	m, _, _ := ms.now()
-	begun := time.Now()
 	defer ms.whileWaiting(ctx, "workers to publish "+key, valueNotice(key, ids))()
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(limit, time.Duration(m.Job.Timeouts.Barrier)))
-	defer cancel()
-	err = ms.do(ctx, func(ctx context.Context, m *worker.Member) (err error) {
-		found, err = m.Values(ctx, key, ids)
-		return err
-	})
-	return found, explainLate(ctx, err, func() string {
-		return fmt.Sprintf("waited %s, and it is not known who has published %s: ZooKeeper does not answer this worker",
-			since(begun), key)
-	})
+	err = ms.within(ctx, cmp.Or(limit, time.Duration(m.Job.Timeouts.Barrier)),
+		func(ctx context.Context, m *worker.Member) (err error) {
+			found, err = m.Values(ctx, key, ids)
+			return err
+		}, "who has published "+key)
+	return found, err
 }
 
 func (ms *membership) answerAdvertise(ctx context.Context, a Advertise) (any, error) {
@@ -358,7 +353,7 @@ func (ms *membership) answerAdvertise(ctx context.Context, a Advertise) (any, er
 	if err != nil {
 		return nil, badRequest("%w", err)
 	}
-	return struct{}{}, ms.within(ctx, 0, func(ctx context.Context, m *worker.Member) error {
+	return struct{}{}, ms.ask(ctx, func(ctx context.Context, m *worker.Member) error {
 		return m.Advertise(ctx, host, port)
 	}, "whether the others see "+a.Address)
 }
@@ -411,35 +406,13 @@ func (c *Client) Advertise(ctx context.Context, a Advertise) error {
 // worker.AbortedError, a worker.AbsentError, a worker.UnpublishedError, worker.ErrFenced, worker.ErrDataFull,
 // ErrRequest, ErrLate, ErrUnavailable, or an error of package member that refusals lists.
 type Refusal struct {
-	Text    string   `json:"error"`
-	Kind    Kind     `json:"kind"`
-	Aborted *Aborted `json:"aborted,omitempty"`
-	Absent  *Absent  `json:"absent,omitempty"`
+	Text string `json:"error"`
+	Kind Kind   `json:"kind"`
 
-	Unpublished *Unpublished `json:"unpublished,omitempty"`
+	Aborted     *worker.AbortedError     `json:"aborted,omitempty"`
+	Absent      *worker.AbsentError      `json:"absent,omitempty"`
+	Unpublished *worker.UnpublishedError `json:"unpublished,omitempty"`
 }
-
-// Aborted is a worker.AbortedError, Absent a worker.AbsentError, and Unpublished a worker.UnpublishedError, as JSON.
-type (
-	Aborted struct {
-		Name    string `json:"name"`
-		Round   int    `json:"round"`
-		Attempt int    `json:"attempt"`
-		Why     string `json:"why"`
-		Missing []int  `json:"missing"`
-		Retry   bool   `json:"retry"`
-	}
-	Absent struct {
-		Workers int      `json:"workers"`
-		Joined  int      `json:"joined"`
-		NotLive []string `json:"not_live"`
-		Missing []string `json:"missing"`
-	}
-	Unpublished struct {
-		Key     string `json:"key"`
-		Missing []int  `json:"missing"`
-	}
-)
 
 // What a Refusal may wrap, besides the errors of package worker.
 var (
@@ -505,16 +478,13 @@ func refusals() []refusal {
 // refusalOf is the Refusal for an error.
 func refusalOf(err error) *Refusal {
 	r := &Refusal{Text: err.Error()}
-	var byAbort *worker.AbortedError
-	var byAbsence *worker.AbsentError
-	var unpublished *worker.UnpublishedError
 	switch {
-	case errors.As(err, &byAbort):
-		r.Kind, r.Aborted = KindAborted, (*Aborted)(byAbort)
-	case errors.As(err, &byAbsence):
-		r.Kind, r.Absent = KindAbsent, (*Absent)(byAbsence)
-	case errors.As(err, &unpublished):
-		r.Kind, r.Unpublished = KindUnpublished, (*Unpublished)(unpublished)
+	case errors.As(err, &r.Aborted):
+		r.Kind = KindAborted
+	case errors.As(err, &r.Absent):
+		r.Kind = KindAbsent
+	case errors.As(err, &r.Unpublished):
+		r.Kind = KindUnpublished
 	default:
 		all := refusals()
 		found := all[slices.IndexFunc(all, func(k refusal) bool { return k.err == nil || errors.Is(err, k.err) })]
@@ -551,11 +521,11 @@ func (r *Refusal) Error() string { return r.Text }
 func (r *Refusal) Unwrap() error {
 	switch {
 	case r.Aborted != nil:
-		return (*worker.AbortedError)(r.Aborted)
+		return r.Aborted
 	case r.Absent != nil:
-		return (*worker.AbsentError)(r.Absent)
+		return r.Absent
 	case r.Unpublished != nil:
-		return (*worker.UnpublishedError)(r.Unpublished)
+		return r.Unpublished
 	}
 	return r.known().err
 }

@@ -24,10 +24,10 @@ func Run(ctx context.Context, c Config) Result {
 	r := &run{
 		life: newLife(c.Life, place{
 			kind: job.Kind(), root: c.Worker.Root, name: c.Worker.Job, identity: c.Worker.Identity, who: "worker",
-			session:   func(rec *resource.Record) resource.Duration { return job.Of(rec).Timeouts.Session },
+			declared:  func(rec *resource.Record) resource.Duration { return job.Of(rec).Timeouts.Session },
 			joinLimit: job.DefaultJoinTimeout, waiting: c.Worker.Waiting,
 		}),
-		c: c, begun: time.Now(), barriers: newBarriers(), lost: make(chan error, 1),
+		c: c, begun: time.Now(), barriers: newBarriers(),
 	}
 	r.membership = &membership{life: r.life, c: c, changed: make(chan struct{})}
 	return r.run(ctx, healthOf{info: r.info, counts: []prometheus.Collector{r.barriers}}, true,
@@ -41,7 +41,6 @@ type run struct {
 	begun      time.Time
 	membership *membership
 	barriers   *prometheus.HistogramVec
-	lost       chan error // why the membership is over, if the command must not outlive it
 }
 
 // info is the labels of the info metric, once there is a Member.
@@ -109,18 +108,11 @@ func (r *run) asMember(ctx context.Context, err error) Result {
 
 // command runs the command, and leaves or completes.
 func (r *run) command(ofCommand, ofMember context.Context, environ []string) Result {
-	c, err := start(launch{r.path, r.Command, environ, r.Dir, r.Files, false})
+	e, err := r.runCommand(ofCommand, environ, func() {})
 	if err != nil {
 		failed := commandEnd{exitStatus: exitStatus{status: syscall.WaitStatus(startCode(err) << 8)}}
 		return Result{Code: failed.code(), Err: err, Text: r.leave(ofMember, false, failed.record(), err)}
 	}
-	r.enter(StageRunning)
-	s := supervisor{
-		command: c, grace: r.Grace, echo: Echo, lost: r.lost,
-		onAsked: func() { r.enter(StageDraining) },
-	}
-	e := s.run(ofCommand, r.Signals)
-	takeTerminal(r.Files)
 	text := e.String()
 	if errors.Is(e.cause, ErrTerminated) {
 		text += ", because " + e.cause.Error()
@@ -132,12 +124,12 @@ func (r *run) command(ofCommand, ofMember context.Context, environ []string) Res
 	return Result{Code: e.code(), Text: text}
 }
 
-// notStarted is the Result of a worker that has not started a command.
+// notStarted is the Result of a process that has no command whose exit code counts.
 func notStarted(err error) Result {
-	var sig signalError
+	var by stopped
 	switch {
-	case errors.As(err, &sig):
-		return Result{Code: 128 + int(sig), Err: err}
+	case errors.As(err, &by):
+		return Result{Code: 128 + int(by), Err: err}
 	case errors.Is(err, ErrTerminated):
 		return Result{Code: 128 + int(syscall.SIGTERM), Err: err}
 	}
@@ -228,7 +220,7 @@ const (
 func (r *run) environment(ctx context.Context) ([]string, error) {
 	var first worker.Worker // id 0 has joined: ids are given in order
 	var m *worker.Member
-	err := r.membership.within(ctx, 0, func(ctx context.Context, current *worker.Member) (err error) {
+	err := r.membership.ask(ctx, func(ctx context.Context, current *worker.Member) (err error) {
 		m = current
 		first, err = m.Lookup(ctx, 0)
 		return err
@@ -259,7 +251,7 @@ func (r *run) environment(ctx context.Context) ([]string, error) {
 // writeRoll writes all workers to a file, as JSON in the order of their ids.
 func (r *run) writeRoll(ctx context.Context) (string, error) {
 	var roll []worker.Worker
-	err := r.membership.within(ctx, 0, func(ctx context.Context, m *worker.Member) (err error) {
+	err := r.membership.ask(ctx, func(ctx context.Context, m *worker.Member) (err error) {
 		roll, err = m.Roll(ctx)
 		return err
 	}, "who has joined")

@@ -19,6 +19,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"muster/worker"
 	"muster/zkstate/zkconn"
 )
@@ -90,18 +92,18 @@ var (
 	// ErrTerminated means that the workers of the job, or the members of the group, were asked to stop. Exit as after
 	// SIGTERM.
 	ErrTerminated = errors.New("muster terminate asked everybody to stop")
-	// ErrSignal means that a signal came before the command was started, or to a worker without a command. Exit as if
-	// the signal had ended the process.
-	ErrSignal = errors.New("stopped while no command ran")
 )
 
-// signalError is ErrSignal.
-type signalError syscall.Signal
+// stopped is why a process has ended that a signal asked to.
+type stopped syscall.Signal
 
-func (e signalError) Error() string {
-	return fmt.Sprintf("stopped by %s while no command ran", signalName(syscall.Signal(e)))
-}
-func (e signalError) Unwrap() error { return ErrSignal }
+func (e stopped) Error() string { return "stopped by " + signalName(syscall.Signal(e)) }
+
+// signalError says that a signal came before the command was started, or to a process without a command.
+type signalError struct{ stopped }
+
+func (e signalError) Error() string { return e.stopped.Error() + " while no command ran" }
+func (e signalError) Unwrap() error { return e.stopped }
 
 // Signals are those that a worker passes on to its command. A caller of Run catches all of them before it calls: a
 // signal that is meant for the command must not end the worker.
@@ -122,14 +124,8 @@ func endsWaiting(sig os.Signal) bool { return asksToEnd(sig) || sig == syscall.S
 
 // signalName is the name that an operator searches for: "SIGTERM", where a syscall.Signal says "terminated".
 func signalName(sig syscall.Signal) string {
-	names := [...]string{
-		syscall.SIGHUP: "HUP", syscall.SIGINT: "INT", syscall.SIGQUIT: "QUIT", syscall.SIGILL: "ILL",
-		syscall.SIGABRT: "ABRT", syscall.SIGFPE: "FPE", syscall.SIGKILL: "KILL", syscall.SIGSEGV: "SEGV",
-		syscall.SIGPIPE: "PIPE", syscall.SIGTERM: "TERM", syscall.SIGBUS: "BUS", syscall.SIGUSR1: "USR1",
-		syscall.SIGUSR2: "USR2", syscall.SIGWINCH: "WINCH", syscall.SIGCONT: "CONT",
-	}
-	if int(sig) < len(names) && names[sig] != "" {
-		return "SIG" + names[sig]
+	if name := unix.SignalName(sig); name != "" {
+		return name
 	}
 	return fmt.Sprintf("signal %d", int(sig))
 }
@@ -155,7 +151,7 @@ func step(ctx context.Context, signals <-chan os.Signal, delay time.Duration, f 
 			if !endsWaiting(sig) {
 				continue
 			}
-			why := signalError(sig.(syscall.Signal))
+			why := signalError{stopped(sig.(syscall.Signal))}
 			if delay == 0 {
 				stop(why) // before done is looked at again: f may be about to end
 			} else {
