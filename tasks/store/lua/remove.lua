@@ -11,7 +11,11 @@ return run(function()
   if life ~= '' and v[1] and v[1] ~= life then fail('LIFE', v[1]) end
 
   if call('ZREM', RUN, id) == 1 then q.weights = q.weights - (tonumber(v[2] or '') or 0) end
-  if v[4] and v[4] ~= '' then call('HDEL', P .. 'h:' .. v[4], id .. ':watch') end
+  if v[4] and v[4] ~= '' then
+    local hand = P .. 'h:' .. v[4]
+    call('HDEL', hand, id .. ':watch')
+    if call('HGET', hand, 'suspect') == id .. ':watch' then call('HDEL', hand, 'suspect') end
+  end
   q.bytes = q.bytes - (tonumber(v[3] or '') or 0)
   call('ZREM', FULL, id); call('ZREM', LATE, id); call('ZREM', IDS, id)
   call('UNLINK', key, key .. ':w', key .. ':again', key .. ':r', key .. ':late')

@@ -409,6 +409,9 @@ func (m *Queue) remove(a []string) any {
 	}
 	if s := m.Seats[b.Holder]; s != nil {
 		delete(s.Hand, b.ID+":watch")
+		if s.suspect == b.ID+":watch" {
+			s.suspect = ""
+		}
 	}
 	m.Bytes -= b.bytes
 	delete(m.Batches, b.ID)
