@@ -228,9 +228,6 @@ func (m *Member) Ready(ctx context.Context) error {
 		err = m.session.Once(ctx, func() error {
 			now, stat, err := m.session.Get(ctx, m.seat.Live())
 			if err == nil {
-				err = m.seat.CheckOwn(stat)
-			}
-			if err == nil {
 				err = m.checkLive(now, stat)
 			}
 			if err == nil && !bytes.Equal(now, body) {

@@ -590,27 +590,24 @@ func (e *Executor) Drain(ctx context.Context) error {
 	return nil
 }
 
-// sync gives back what is not in hand any more.
-func (e *Executor) sync() error {
+// sync gives back what is not in hand any more, and learns what is still held. It waits until Redis answers. It returns
+// false when the membership is over, or when waiting is of no use.
+func (e *Executor) sync() bool {
 	e.mu.Lock()
 	keep, back := e.keep(), e.back
 	e.mu.Unlock()
-	var kept []store.Held
-	for more := true; more; {
-		err := e.p.Call(e.p.ctx, func(ctx context.Context, seq int64) (err error) {
-			kept, more, err = e.p.store.Sync(ctx, e.p.Seat, seq, keep)
-			return err
-		})
-		if err != nil {
-			return err
-		}
+	kept, err := e.p.Recover(e.p.ctx, keep)
+	switch {
+	case err == nil:
+		e.settle(kept, back)
+		return true
+	case hopeless(err):
+		return e.fail(err)
 	}
-	e.settle(kept, back)
-	return nil
+	return false
 }
 
-// recover waits until Redis answers, and learns what is still held. It returns false when the membership is over, or
-// when waiting is of no use.
+// recover makes good for an error. It returns what sync does.
 func (e *Executor) recover(err error) bool {
 	if hopeless(err) {
 		return e.fail(err)
@@ -621,23 +618,10 @@ func (e *Executor) recover(err error) bool {
 	if errors.Is(err, store.ErrReply) && e.p.Pause(e.p.ctx, err) != nil { // Sync may be answered, and that never be
 		return false
 	}
-	for {
-		e.mu.Lock()
-		keep, back := e.keep(), e.back
-		e.count.Recovered++
-		e.mu.Unlock()
-		kept, err := e.p.Recover(e.p.ctx, keep)
-		if err == nil {
-			e.settle(kept, back)
-			return true
-		}
-		if hopeless(err) {
-			return e.fail(err)
-		}
-		if e.p.Pause(e.p.ctx, err) != nil {
-			return false
-		}
-	}
+	e.mu.Lock()
+	e.count.Recovered++
+	e.mu.Unlock()
+	return e.sync()
 }
 
 // fail notes why the loop ends. It returns false.

@@ -119,12 +119,21 @@ func (j *join) connect(ctx context.Context) error {
 		return nil
 	}
 	j.disconnect()
-	client, err := j.c.Redis.connect(ctx, j.queue)
-	if err != nil {
-		return j.awaitRedis(ctx, err)
+	for {
+		client, err := j.c.Redis.connect(ctx, j.queue)
+		if err == nil {
+			j.client, j.url = client, j.queue.Redis
+			return nil
+		}
+		if err := j.awaitRedis(ctx, err); !errors.Is(err, errAgain) {
+			return err
+		}
+		select {
+		case <-j.Changed:
+			return errAgain
+		default:
+		}
 	}
-	j.client, j.url = client, j.queue.Redis
-	return nil
 }
 
 func (j *join) disconnect() {

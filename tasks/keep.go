@@ -648,17 +648,16 @@ func (k *keeper) forgetEnded(ctx context.Context) error {
 // forgetDay deletes a page of a day, or its folder.
 func (k *keeper) forgetDay(ctx context.Context, dir string) error {
 	ids, _, err := k.p.session.Children(ctx, dir)
-	if err != nil {
-		return err
+	if err == nil {
+		var ops []zkconn.Op
+		for _, id := range ids[:min(len(ids), k.limits.page)] {
+			ops = append(ops, zkconn.DeleteOp(resource.Join(dir, id), -1))
+		}
+		if len(ids) <= k.limits.page {
+			ops = append(ops, zkconn.DeleteOp(dir, -1))
+		}
+		_, err = k.p.session.Multi(ctx, ops...)
 	}
-	var ops []zkconn.Op
-	for _, id := range ids[:min(len(ids), k.limits.page)] {
-		ops = append(ops, zkconn.DeleteOp(resource.Join(dir, id), -1))
-	}
-	if len(ids) <= k.limits.page {
-		ops = append(ops, zkconn.DeleteOp(dir, -1))
-	}
-	_, err = k.p.session.Multi(ctx, ops...)
 	switch {
 	case errors.Is(err, zkconn.ErrNoNode), errors.Is(err, zkconn.ErrNotEmpty), errors.Is(err, zkconn.ErrUnknown):
 		return nil // another process does so too: the next pass looks again

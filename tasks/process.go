@@ -293,9 +293,9 @@ func (p *Process) Recover(ctx context.Context, keep []store.Held) (kept []store.
 			}
 			continue
 		case errors.Is(err, store.ErrSeq), errors.Is(err, store.ErrNoSeat):
-			err = p.helloAgain(ctx)
-		case refused(err):
-			return nil, err
+			if err = p.standing(ctx); err == nil {
+				err = p.hello(ctx)
+			}
 		}
 		if err == nil {
 			continue
@@ -307,14 +307,6 @@ func (p *Process) Recover(ctx context.Context, keep []store.Held) (kept []store.
 			return nil, err
 		}
 	}
-}
-
-// helloAgain lets the seat in again if its znode stands.
-func (p *Process) helloAgain(ctx context.Context) error {
-	if err := p.standing(ctx); err != nil {
-		return err
-	}
-	return p.hello(ctx)
 }
 
 // Pause waits a while after an error of Redis, longer each time. It logs the first one. The error is why ctx or the

@@ -95,7 +95,9 @@ func (e *Executor) run() {
 		case stepTurn:
 			err = e.turn()
 		case stepSync:
-			err = e.sync()
+			if !e.sync() {
+				return
+			}
 		case stepEmpty:
 			err = e.checkEmpty()
 		case stepBlock:

@@ -246,19 +246,11 @@ func (w *watch) until(ctx context.Context, f func(context.Context) error) error 
 // lingering ends with over, or so long after ctx.
 func lingering(ctx, over context.Context, after time.Duration) (context.Context, context.CancelFunc) {
 	lingers, cancel := context.WithCancel(over)
-	go func() {
-		defer cancel()
-		select {
-		case <-ctx.Done():
-		case <-lingers.Done():
-			return
-		}
-		select {
-		case <-time.After(after):
-		case <-lingers.Done():
-		}
-	}()
-	return lingers, cancel
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(after, cancel) })
+	return lingers, func() {
+		stop()
+		cancel()
+	}
 }
 
 // giveBack gives a batch back, with the reason why this try has failed.

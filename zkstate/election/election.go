@@ -59,28 +59,25 @@ type Place struct {
 // Join creates the last place. A session has at most one place in a queue. After the create was sent, Join waits for
 // the server even if ctx ends, so that no unknown place is left.
 func (q Queue) Join(ctx context.Context, s *zkconn.Session, body []byte, acl []zkconn.ACL) (*Place, error) {
-	for {
+	var name string
+	err := s.Once(s.Context(), func() error {
 		path, err := s.Create(ctx, q.Dir+"/"+q.Prefix, body, zkconn.EphemeralSequential, acl)
-		name := path[strings.LastIndexByte(path, '/')+1:]
-		if errors.Is(err, zkconn.ErrUnknown) {
-			name, err = q.find(s)
-		}
-		if err != nil {
-			return nil, err
-		}
-		if name != "" {
-			return &Place{session: s, queue: q, name: name}, nil
-		}
+		name = path[strings.LastIndexByte(path, '/')+1:]
+		return err
+	}, func() (found bool, err error) {
+		name, err = q.find(s)
+		return name != "", err
+	})
+	if err != nil {
+		return nil, err
 	}
+	return &Place{session: s, queue: q, name: name}, nil
 }
 
 // find is the name of the session's place after a create with an unknown outcome; "" if the create was not executed and
 // will not be.
 func (q Queue) find(s *zkconn.Session) (string, error) {
 	ctx := s.Context()
-	if err := s.Settled(ctx); err != nil {
-		return "", err
-	}
 	names, _, err := s.Children(ctx, q.Dir)
 	if err != nil {
 		return "", err

@@ -73,42 +73,29 @@ func (s *Seat) Name() string { return path.Base(s.Path) }
 func InOrder(names []string) []string { return election.Queue{Prefix: "s-"}.InOrder(names) }
 
 // Watch watches until the membership ends, which it does when a znode of the process, or the Record, is gone or not its
-// own any more. An error of live or own ends it too; they get the bodies of the znode and of the seat. record gets each
-// Record that can be read: what the one before said holds until somebody mends it.
+// own any more. An error of live or own ends it too; they get the bodies of the live znode and of the seat. record gets
+// each Record that can be read: what the one before said holds until somebody mends it.
 func (s *Seat) Watch(live, own func([]byte, zkconn.Stat) error, record func(resource.Record, zkconn.Stat)) {
-	for at, read := range map[string]func([]byte, zkconn.Stat) error{
-		s.Live(): s.ifOwn(live), s.Path: s.ifOwn(own),
-		s.RecordPath(): func(body []byte, stat zkconn.Stat) error { return s.readRecord(body, stat, record) },
-	} {
-		s.Go(func() {
-			s.end(s.Session.Follow(s.ctx, at, func(body []byte, stat zkconn.Stat, there bool) error {
-				if there {
-					return read(body, stat)
-				}
-				return fmt.Errorf("%w: %s is gone", ErrRemoved, at)
-			}))
-		})
-	}
+	s.follow(s.Live(), s.Session.ID(), live)
+	s.follow(s.Path, s.Session.ID(), own)
+	s.follow(s.RecordPath(), 0, func(body []byte, stat zkconn.Stat) error { return s.readRecord(body, stat, record) })
 	// Who holds something must stop before its session can expire, counted from its last answered request.
 	s.Go(func() { s.Session.Probe(s.ctx, s.Live()) })
 }
 
-// ifOwn reads only what belongs to this session.
-func (s *Seat) ifOwn(read func([]byte, zkconn.Stat) error) func([]byte, zkconn.Stat) error {
-	return func(body []byte, stat zkconn.Stat) error {
-		if err := s.CheckOwn(stat); err != nil {
-			return err
-		}
-		return read(body, stat)
-	}
-}
-
-// CheckOwn fails if the live znode or the seat is not the one that this process has made.
-func (s *Seat) CheckOwn(stat zkconn.Stat) error {
-	if stat.EphemeralOwner != s.Session.ID() {
-		return fmt.Errorf("%w: another process is %s now", ErrRemoved, s.config.Identity)
-	}
-	return nil
+// follow reads a znode, of this owner unless 0, now and after each of its events.
+func (s *Seat) follow(at string, owner int64, read func([]byte, zkconn.Stat) error) {
+	s.Go(func() {
+		s.end(s.Session.Follow(s.ctx, at, func(body []byte, stat zkconn.Stat, there bool) error {
+			switch {
+			case !there:
+				return fmt.Errorf("%w: %s is gone", ErrRemoved, at)
+			case owner != 0 && stat.EphemeralOwner != owner:
+				return fmt.Errorf("%w: %s is another process's", ErrRemoved, at)
+			}
+			return read(body, stat)
+		}))
+	})
 }
 
 // readRecord reads what is declared. A Record of another generation ends the membership.
