@@ -4,13 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
-	"golang.org/x/sync/errgroup"
 
 	"muster/apply"
 	"muster/plan"
@@ -18,7 +15,6 @@ import (
 	"muster/spec"
 	"muster/text"
 	"muster/zkstate"
-	"muster/zkstate/zkconn"
 )
 
 // defaultMaxDelete is how much a plan deletes at most without --max-delete.
@@ -78,23 +74,11 @@ type comparison struct {
 // compare reads ZooKeeper and makes a plan, with a new id, of how it differs from the configuration.
 func compare(ctx context.Context, cfg *spec.Config, t target, r *zkstate.Reader, f filter) (comparison, error) {
 	c := comparison{started: time.Now()}
-	want := wantOf(cfg)
-	roots, unindexed, err := rootsToSearch(ctx, cfg, r)
-	if err != nil {
+	var err error
+	if c.plan, err = apply.Compare(ctx, r, wantOf(cfg), cfg.Searched()); err != nil {
 		return c, err
 	}
-	have, err := r.ReadFor(ctx, roots, declaredPaths(cfg), want.Settled())
-	if err != nil {
-		return c, err
-	}
-	have.Unindexed = unindexed
-	c.plan = plan.Diff(want, have)
-	if more, err := addDetails(ctx, r, c.plan, have); err != nil {
-		return c, err
-	} else if more {
-		c.plan = plan.Diff(want, have)
-	}
-	c.plan.ID, c.plan.Roots = zkstate.NewID(), roots
+	c.plan.ID = zkstate.NewID()
 	if c.plan, err = f.apply(c.plan); err != nil {
 		return c, err
 	}
@@ -110,60 +94,6 @@ func compare(ctx context.Context, cfg *spec.Config, t target, r *zkstate.Reader,
 // wantOf returns what a configuration declares.
 func wantOf(cfg *spec.Config) plan.Want {
 	return plan.Want{Stack: cfg.Stack, Home: cfg.Home, TakeOver: cfg.TakeOver, Declared: cfg.Declared()}
-}
-
-// rootsToSearch returns the roots of a configuration and those in which its stack has declared something before. If the
-// index of these cannot be read, unindexed says why, and the configuration's roots are returned alone.
-func rootsToSearch(ctx context.Context, cfg *spec.Config, r *zkstate.Reader) (
-	roots []string, unindexed string, err error,
-) {
-	roots, err = r.Roots(ctx, cfg.Stack)
-	switch {
-	case errors.Is(err, zkconn.ErrNoAuth), err != nil && !unreachable(err):
-		unindexed = err.Error()
-	case err != nil:
-		return nil, "", err
-	}
-	roots = slices.Concat(cfg.Searched(), roots)
-	slices.Sort(roots)
-	return slices.Compact(roots), unindexed, nil
-}
-
-// declaredPaths lists the paths of what is declared.
-func declaredPaths(cfg *spec.Config) []string {
-	var paths []string
-	for _, d := range cfg.Declared() {
-		paths = append(paths, d.ID().Path())
-	}
-	return paths
-}
-
-// addDetails adds to have what is read only for some rows. Where live members block a row or are left running, it adds
-// their names: the user has to know whom to ask. Where a row deletes what members have saved, it adds how much. It
-// reports whether there are such rows.
-func addDetails(ctx context.Context, r *zkstate.Reader, p plan.Plan, have plan.State) (more bool, err error) {
-	var mu sync.Mutex
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(apply.DefaultParallel)
-	for _, row := range p.Rows {
-		if row.Old == nil || row.Action() == plan.None || row.Action() == plan.Unmanaged {
-			continue
-		}
-		more = true
-		g.Go(func() error {
-			o := *row.Old
-			row.Old = &o
-			err := r.FillSaved(ctx, row)
-			if a := row.Action(); err == nil && (a == plan.Blocked || a == plan.LeftRunning) {
-				err = r.FillMembers(ctx, row.Path, &o)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			have.Found[row.Path] = o
-			return err
-		})
-	}
-	return more, g.Wait()
 }
 
 // guard refuses a plan that looks like an accident: its configuration declares nothing, or it deletes too much.

@@ -55,7 +55,7 @@ func (p *process) candidates(ctx context.Context, dir string, f searchFlags) com
 	if dir != "" {
 		if cfg, diags, err := p.parse(dir, f.vars, time.Time{}); err == nil && !diags.HasErrors() {
 			declared, home = p.declaredTarget(cfg, dir), cfg.Home
-			found.roots, found.stacks, paths = cfg.Searched(), []string{cfg.Stack}, declaredPaths(cfg)
+			found.roots, found.stacks, paths = cfg.Searched(), []string{cfg.Stack}, wantOf(cfg).Paths()
 			found.jobs = declaredNames(cfg)
 			for _, d := range cfg.Declared() {
 				found.addParts(d)

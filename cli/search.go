@@ -88,7 +88,7 @@ func (p *process) search(ctx context.Context, f searchFlags) (searchScope, error
 		switch {
 		case err == nil:
 			scope.cfg, declared, scope.home = cfg, p.declaredTarget(cfg, f.config), cfg.Home
-			scope.roots, scope.paths = cfg.Searched(), declaredPaths(cfg)
+			scope.roots, scope.paths = cfg.Searched(), wantOf(cfg).Paths()
 		case errors.Is(err, errPrinted) && f.config == "" && (root != "" || f.named):
 			fmt.Fprintf(p.err, "\nThe configuration is ignored; muster connects to %s.\n",
 				strings.Join(p.target(declared).servers, ","))
@@ -120,7 +120,7 @@ func (scope *searchScope) searchIndex(ctx context.Context) error {
 	var listed []string
 	var err error
 	if scope.cfg != nil {
-		scope.roots, scope.unindexed, err = rootsToSearch(ctx, scope.cfg, r)
+		scope.roots, scope.unindexed, err = r.Searched(ctx, scope.cfg.Stack, scope.cfg.Searched())
 		return err
 	}
 	listed, err = r.AllRoots(ctx)

@@ -128,7 +128,7 @@ func declaredJob(cfg *spec.Config, name, root string) (job.Job, error) {
 	}
 	switch len(found) {
 	case 0:
-		paths := cmp.Or(text.List(declaredPaths(cfg), maxListed), "none")
+		paths := cmp.Or(text.List(wantOf(cfg).Paths(), maxListed), "none")
 		return job.Job{}, usagef("declare it there, or take one of: "+paths,
 			"the configuration declares no job %q%s", name, below(root))
 	case 1:

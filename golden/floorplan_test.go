@@ -75,7 +75,7 @@ func floorPlan() map[string]room {
 		},
 		"exitcode":      {},
 		"apply/history": {}, // what is known of an apply afterwards, as data
-		"apply":         {ours: []string{"plan", "apply/history"}, others: []string{sync}},
+		"apply":         {ours: []string{"resource", "plan", "apply/history"}, others: []string{sync}},
 		"spec": {
 			ours: []string{"resource/...", "text"}, others: []string{hcl, cty, version},
 		},

@@ -170,6 +170,15 @@ func (w Want) byPath() map[string]resource.Declaration {
 	return declared
 }
 
+// Paths lists the paths of what is declared.
+func (w Want) Paths() []string {
+	paths := make([]string, len(w.Declared))
+	for i, d := range w.Declared {
+		paths[i] = d.ID().Path()
+	}
+	return paths
+}
+
 // Settled returns a function that reports whether Diff plans nothing for a resource that is as observed, and would not
 // do so either if its znode had children: its row is unchanged or unmanaged.
 func (w Want) Settled() func(path string, o *resource.Observed) bool {

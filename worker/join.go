@@ -128,7 +128,7 @@ func digits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == 
 // its id into the live znode, for those that list the live workers.
 
 // errAgain means that what was read has changed: start again from the Record.
-var errAgain = errors.New("the job's znodes do not fit together")
+var errAgain = errors.New("changed while it was read; starting again")
 
 // maxAttempts is how often a join starts again without a wait in between. Changes by other workers need far fewer; a
 // job that is damaged needs more.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"muster/apply"
 	"muster/dev/zkserver"
 	"muster/plan"
 	"muster/resource/job"
@@ -15,15 +16,11 @@ import (
 func (f *fixture) readAndPlan(jobs []job.Job) plan.Plan {
 	f.t.Helper()
 	want := plan.Want{Stack: "tests", Home: f.root + "/home", Declared: declared(jobs...)}
-	var paths []string
-	for _, j := range jobs {
-		paths = append(paths, j.Path())
-	}
-	state, err := f.store.ReadFor(f.t.Context(), []string{f.root + "/jobs"}, paths, want.Settled())
+	p, err := apply.Compare(f.t.Context(), f.store, want, []string{f.root + "/jobs"})
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return plan.Diff(want, state)
+	return p
 }
 
 // planFor is readAndPlan, and how many requests it took.

@@ -249,6 +249,30 @@ func (r *Reader) Stacks(ctx context.Context) ([]string, error) {
 	return stacks, nil
 }
 
+// Searched returns roots and those that the index of the stack lists, sorted. If the index cannot be read, unindexed
+// says why, and roots are returned alone.
+func (r *Reader) Searched(ctx context.Context, stack string, roots []string) (
+	all []string, unindexed string, err error,
+) {
+	listed, err := r.Roots(ctx, stack)
+	switch {
+	case unanswered(ctx, err):
+		return nil, "", err
+	case err != nil:
+		unindexed = err.Error()
+	}
+	all = slices.Concat(roots, listed)
+	slices.Sort(all)
+	return slices.Compact(all), unindexed, nil
+}
+
+// unanswered reports whether err is that of a session which has no connection, or of a caller who has gone: then nothing
+// else can be read either.
+func unanswered(ctx context.Context, err error) bool {
+	return errors.Is(err, zkconn.ErrSessionLost) || errors.Is(err, zkconn.ErrUnreachable) ||
+		err != nil && ctx.Err() != nil
+}
+
 // AllRoots lists the roots of all stacks. With an error that is no loss of the connection, those of the stacks that
 // could be read: the error is that of the first other one.
 func (r *Reader) AllRoots(ctx context.Context) (all []string, problem error) {
@@ -259,7 +283,7 @@ func (r *Reader) AllRoots(ctx context.Context) (all []string, problem error) {
 	for _, stack := range stacks {
 		roots, err := r.Roots(ctx, stack)
 		switch {
-		case errors.Is(err, zkconn.ErrSessionLost), errors.Is(err, zkconn.ErrUnreachable), ctx.Err() != nil:
+		case unanswered(ctx, err):
 			return nil, err
 		case problem == nil:
 			problem = err

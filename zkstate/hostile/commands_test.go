@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"muster/apply"
@@ -27,36 +26,9 @@ type applied struct {
 
 // compare makes a plan as "muster plan" does.
 func (s stack) compare(ctx context.Context, r *zkstate.Reader, declared []resource.Declaration) (plan.Plan, error) {
-	roots, err := r.Roots(ctx, s.name)
-	if err != nil {
-		return plan.Plan{}, err
-	}
-	roots = append(roots, root)
-	slices.Sort(roots)
-	want := plan.Want{Stack: s.name, Home: home, Declared: declared}
-	var paths []string
-	for _, d := range declared {
-		paths = append(paths, d.ID().Path())
-	}
-	have, err := r.ReadFor(ctx, slices.Compact(roots), paths, want.Settled())
-	if err != nil {
-		return plan.Plan{}, err
-	}
-	p := plan.Diff(want, have)
-	for _, row := range p.Rows {
-		if row.Old == nil || row.Action() == plan.None || row.Action() == plan.Unmanaged {
-			continue
-		}
-		o := *row.Old
-		row.Old = &o
-		if err := errors.Join(r.FillSaved(ctx, row), r.FillMembers(ctx, row.Path, &o)); err != nil {
-			return p, err
-		}
-		have.Found[row.Path] = o
-	}
-	p = plan.Diff(want, have)
-	p.ID, p.Roots = zkstate.NewID(), slices.Compact(roots)
-	return p, nil
+	p, err := apply.Compare(ctx, r, plan.Want{Stack: s.name, Home: home, Declared: declared}, []string{root})
+	p.ID = zkstate.NewID()
+	return p, err
 }
 
 // apply is "muster apply --yes". What is stale has been so for long.
