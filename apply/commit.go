@@ -49,8 +49,7 @@ func Commit(ctx context.Context, to Committer, p plan.Plan, o CommitOptions) []O
 	}
 	r := &run{to: to, opts: o, outcomes: map[string]Outcome{}}
 	now, late := r.sort(p)
-	r.commit(ctx, notDeletes(now))
-	r.commit(ctx, deletes(now))
+	r.commitOrdered(ctx, now)
 	r.commitLate(ctx, late)
 
 	var all []Outcome
@@ -109,8 +108,7 @@ func (r *run) commitLate(ctx context.Context, late []plan.Row) {
 		for n < len(late) && time.Until(r.due(late[n])) <= 0 {
 			n++
 		}
-		r.commit(ctx, notDeletes(late[:n]))
-		r.commit(ctx, deletes(late[:n]))
+		r.commitOrdered(ctx, late[:n])
 		late = late[n:]
 	}
 }
@@ -124,6 +122,20 @@ func (r *run) wait(ctx context.Context, until time.Time) {
 	case <-ctx.Done():
 	case <-r.opts.Drain:
 	}
+}
+
+// commitOrdered commits rows, deletes last.
+func (r *run) commitOrdered(ctx context.Context, rows []plan.Row) {
+	var deletes, others []plan.Row
+	for _, row := range rows {
+		if row.Action() == plan.Delete {
+			deletes = append(deletes, row)
+		} else {
+			others = append(others, row)
+		}
+	}
+	r.commit(ctx, others)
+	r.commit(ctx, deletes)
 }
 
 // commit commits rows, Parallel at a time, and returns when all have an outcome.
@@ -178,12 +190,4 @@ func (r *run) report(o Outcome) {
 	if r.opts.Each != nil {
 		r.opts.Each(o)
 	}
-}
-
-func notDeletes(rows []plan.Row) []plan.Row {
-	return slices.DeleteFunc(slices.Clone(rows), func(r plan.Row) bool { return r.Action() == plan.Delete })
-}
-
-func deletes(rows []plan.Row) []plan.Row {
-	return slices.DeleteFunc(slices.Clone(rows), func(r plan.Row) bool { return r.Action() != plan.Delete })
 }

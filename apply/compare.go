@@ -15,8 +15,8 @@ type Reader interface {
 	// Searched returns roots and those in which the stack has declared something before. If nobody can tell which those
 	// are, unindexed says why.
 	Searched(ctx context.Context, stack string, roots []string) (all []string, unindexed string, err error)
-	// ReadFor reads everything below roots, and each of paths even if its root cannot be listed. Of a resource that settled
-	// accepts it may read less.
+	// ReadFor reads everything below roots, and each of paths even if its root cannot be listed. Of a resource that
+	// settled accepts it may read less.
 	ReadFor(ctx context.Context, roots, paths []string, settled func(path string, o *resource.Observed) bool) (
 		plan.State, error)
 	// FillSaved adds to row.Old what its members have saved and the commit of row would delete.

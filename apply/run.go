@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -191,16 +190,12 @@ func (a *applying) claimSaved(ctx, held context.Context) error {
 	if err := CheckSaved(held, a.to, a.plan); err != nil { // again: another apply may have held the lock meanwhile
 		return err
 	}
-	moved, err := a.moved(held)
+	moved, why, err := a.moved(held)
 	if err != nil {
 		return err
 	}
 	if len(moved) > 0 {
-		var why []string
-		for _, m := range moved {
-			why = append(why, m.why)
-		}
-		return &RefusedError{Why: plan.CountText(rowsOf(moved)) + " moved since it was made", Moved: why}
+		return &RefusedError{Why: plan.CountText(moved) + " moved since it was made", Moved: why}
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -208,40 +203,31 @@ func (a *applying) claimSaved(ctx, held context.Context) error {
 	return refusalOfApplied(a.to.MarkApplied(held, a.plan.ID))
 }
 
-// movedRow is a row that can no longer be committed, and why.
-type movedRow struct {
-	row plan.Row
-	why string
-}
-
-func rowsOf(moved []movedRow) []plan.Row {
-	var rows []plan.Row
-	for _, m := range moved {
-		rows = append(rows, m.row)
-	}
-	return rows
-}
-
-// moved checks every change. It lists those that can no longer be committed, in the order of the plan.
-func (a *applying) moved(ctx context.Context) ([]movedRow, error) {
-	rows := a.plan.Changes()
-	moved := make([]movedRow, len(rows))
+// moved checks every change. It returns those that can no longer be committed, in the order of the plan, and why.
+func (a *applying) moved(ctx context.Context) (rows []plan.Row, why []string, err error) {
+	changes := a.plan.Changes()
+	errs := make([]error, len(changes))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(cmp.Or(a.opts.Parallel, DefaultParallel))
-	for i, r := range rows {
+	for i, r := range changes {
 		g.Go(func() error {
 			err := a.to.Check(ctx, r)
 			switch {
 			case errors.Is(err, plan.ErrMoved):
-				moved[i] = movedRow{r, fmt.Sprintf("%s: %s", r.Address(), err)}
+				errs[i] = err
 			case !errors.Is(err, plan.ErrAlreadyDone):
 				return err
 			}
 			return nil
 		})
 	}
-	err := g.Wait()
-	return slices.DeleteFunc(moved, func(m movedRow) bool { return m.why == "" }), err
+	err = g.Wait()
+	for i, r := range changes {
+		if errs[i] != nil {
+			rows, why = append(rows, r), append(why, fmt.Sprintf("%s: %s", r.Address(), errs[i]))
+		}
+	}
+	return rows, why, err
 }
 
 // tidy removes generations that were replaced or deleted, here or by an apply that crashed, and marks of plans that are

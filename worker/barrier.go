@@ -129,7 +129,7 @@ func (m *Member) barrier(ctx context.Context, b Barrier) error {
 		r.chosen = new(int)
 	}
 	r.at(max(*r.chosen, 1))
-	err = r.pass(ctx, timer.Done())
+	err = r.pass(ctx, timer)
 	var aborted *AbortedError
 	if errors.As(err, &aborted) {
 		r.acknowledge(ctx)
@@ -161,12 +161,12 @@ func (r *round) state() string   { return znode.RoundState(r.dir) }
 func (r *round) arrival() string { return znode.Arrival(r.dir, r.m.ID) }
 func (r *round) token() string   { return znode.Counted(r.dir, r.n-1) }
 
-// pass returns when the round is decided.
-func (r *round) pass(ctx context.Context, timeUp <-chan struct{}) error {
+// pass returns when the round is decided. timer ends when the time of the call is up.
+func (r *round) pass(ctx, timer context.Context) error {
 	for {
 		open, err := r.read(ctx)
-		if errors.Is(err, ErrDamaged) && !closed(timeUp) {
-			if err := r.awaitPart(ctx, timeUp, err); err != nil {
+		if errors.Is(err, ErrDamaged) && timer.Err() == nil {
+			if err := r.awaitPart(ctx, timer, err); err != nil {
 				return err
 			}
 			continue
@@ -184,10 +184,10 @@ func (r *round) pass(ctx context.Context, timeUp <-chan struct{}) error {
 			r.clearOlder(ctx)
 			return nil
 		case err == nil:
-			return r.await(ctx, timeUp)
+			return r.await(ctx, timer)
 		}
-		if errors.Is(err, ErrDamaged) && !closed(timeUp) {
-			if err := r.awaitPart(ctx, timeUp, err); err != nil {
+		if errors.Is(err, ErrDamaged) && timer.Err() == nil {
+			if err := r.awaitPart(ctx, timer, err); err != nil {
 				return err
 			}
 			continue
@@ -201,18 +201,10 @@ func (r *round) pass(ctx context.Context, timeUp <-chan struct{}) error {
 }
 
 // awaitPart waits until the part of the job that is missing may be there again, or until the round's time is up.
-func (r *round) awaitPart(ctx context.Context, timeUp <-chan struct{}, damaged error) error {
+func (r *round) awaitPart(ctx, timer context.Context, damaged error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stop := make(chan struct{})
-	defer close(stop)
-	go func() {
-		select {
-		case <-timeUp:
-			cancel()
-		case <-stop:
-		}
-	}()
+	defer context.AfterFunc(timer, cancel)()
 	return awaitPart(ctx, r.m.session, damaged)
 }
 
@@ -249,14 +241,14 @@ func damaged(err error, folders ...string) error {
 }
 
 // await waits for T and returns what it means. When the time is up it aborts the round.
-func (r *round) await(ctx context.Context, timeUp <-chan struct{}) error {
+func (r *round) await(ctx, timer context.Context) error {
 	for {
 		stat, decided, changed, created, err := r.m.session.CreatedW(ctx, r.token())
 		if err != nil || decided && stat.DataLength == 0 {
 			return err
 		}
 		if !decided {
-			if err := r.wait(ctx, changed, timeUp); err != nil {
+			if err := r.wait(ctx, timer, changed); err != nil {
 				return err
 			}
 			if closed(changed) && created() && !closed(r.changed) { // an abort sets st first, whose event would be here
@@ -269,13 +261,13 @@ func (r *round) await(ctx context.Context, timeUp <-chan struct{}) error {
 	}
 }
 
-func (r *round) wait(ctx context.Context, token, timeUp <-chan struct{}) error {
+func (r *round) wait(ctx, timer context.Context, token <-chan struct{}) error {
 	select {
 	case <-token:
 		return nil
 	case <-r.changed:
 		return nil
-	case <-timeUp:
+	case <-timer.Done():
 		return r.abort(ctx, fmt.Sprintf("worker %d waited %s", r.m.ID, r.limit))
 	case <-ctx.Done():
 		return context.Cause(ctx)

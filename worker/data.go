@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"muster/text"
+	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -155,19 +156,14 @@ func (m *Member) countPublished(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	sizes := make([]int, len(keys))
-	group, ofReads := errgroup.WithContext(ctx)
-	group.SetLimit(maxReads)
-	for i, key := range keys {
-		group.Go(func() error {
-			stat, exists, err := m.session.Exists(ofReads, znode.Data(m.Job.Root, m.Generation, m.ID, key))
-			if exists {
-				sizes[i] = int(stat.DataLength) + keyCost
-			}
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
+	sizes, err := zkstate.ForEach(ctx, keys, func(ctx context.Context, key string) (int, error) {
+		stat, exists, err := m.session.Exists(ctx, znode.Data(m.Job.Root, m.Generation, m.ID, key))
+		if !exists {
+			return 0, err
+		}
+		return int(stat.DataLength) + keyCost, err
+	})
+	if err != nil {
 		return err
 	}
 	m.published = make(map[string]int, len(keys))
@@ -241,35 +237,39 @@ func (m *Member) Values(ctx context.Context, key string, ids []int) ([]Published
 // orAll is ids, or all of the job's if it is nil.
 func (m *Member) orAll(ids []int) []int {
 	if ids == nil {
-		for id := range m.Job.Workers {
-			ids = append(ids, id)
-		}
+		return m.ids(m.Job.Workers)
 	}
 	return ids
 }
 
-// awaitValues first reads all values, so many at once, and then waits for those that are missing.
+// ids lists the first n ids, as far as the job has them.
+func (m *Member) ids(n int) []int {
+	ids := make([]int, min(n, m.Job.Workers))
+	for id := range ids {
+		ids[id] = id
+	}
+	return ids
+}
+
+// awaitValues first reads all values, and then waits for those that are missing.
 func (m *Member) awaitValues(ctx context.Context, key string, ids []int) ([]Published, error) {
-	found := make([]*Published, len(ids))
-	readAll := func(limit int, read func(ctx context.Context, key string, id int) (*Published, error)) error {
-		group, ctx := errgroup.WithContext(ctx)
-		group.SetLimit(limit)
-		for i, id := range ids {
-			if found[i] != nil {
-				continue
-			}
-			group.Go(func() (err error) {
-				found[i], err = read(ctx, key, id)
-				return err
-			})
-		}
-		return group.Wait()
-	}
-	err := readAll(maxReads, m.value)
-	if err == nil {
-		err = readAll(-1, m.awaitValue)
-	}
+	found, err := zkstate.ForEach(ctx, ids, func(ctx context.Context, id int) (*Published, error) {
+		return m.value(ctx, key, id)
+	})
 	if err != nil {
+		return nil, err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for i, id := range ids {
+		if found[i] != nil {
+			continue
+		}
+		group.Go(func() (err error) {
+			found[i], err = m.awaitValue(ctx, key, id)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
 		return nil, err
 	}
 	all := make([]Published, len(found))
@@ -335,16 +335,11 @@ func (m *Member) whoHasNot(ctx context.Context, key string, ids []int, late erro
 // costs a read for each.
 func (m *Member) Unpublished(ctx context.Context, key string, ids []int) ([]int, error) {
 	ids = m.orAll(ids)
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(maxReads)
-	there := make([]bool, len(ids))
-	for i, id := range ids {
-		group.Go(func() (err error) {
-			_, there[i], err = m.session.Exists(ctx, znode.Data(m.Job.Root, m.Generation, id, key))
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
+	there, err := zkstate.ForEach(ctx, ids, func(ctx context.Context, id int) (bool, error) {
+		_, there, err := m.session.Exists(ctx, znode.Data(m.Job.Root, m.Generation, id, key))
+		return there, err
+	})
+	if err != nil {
 		return nil, err
 	}
 	var missing []int

@@ -370,14 +370,7 @@ func finishOnce(ctx context.Context, s *zkconn.Session, path, g string) error {
 
 // refused reports whether what on_complete says may be done later: nothing was written, because of what is there now.
 func refused(err error) bool {
-	for _, one := range []error{
-		zkconn.ErrNotEmpty, zkconn.ErrBadVersion, zkconn.ErrNoNode, zkconn.ErrNodeExists, zkconn.ErrUnknown,
-	} {
-		if errors.Is(err, one) {
-			return true
-		}
-	}
-	return false
+	return zkconn.PreconditionFailed(err) || errors.Is(err, zkconn.ErrUnknown)
 }
 
 // awaitChildren waits for a change of the live workers, or a second. It is false if ctx or the session has ended.

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"muster/resource"
 	"muster/resource/job"
 	"muster/text"
@@ -23,9 +21,6 @@ import (
 
 // The live workers are exactly the children of the job znode. Each worker keeps its newest address in id/n-<id>.
 // Nothing is written here.
-
-// maxReads is how many reads of one call are under way at once.
-const maxReads = 64
 
 // ErrNoWorker means that nobody has joined under this id yet. Wait for all, or ask again later.
 var ErrNoWorker = errors.New("no such worker")
@@ -92,17 +87,8 @@ func (m *Member) Joined(ctx context.Context) ([]Worker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the joined workers: %w", err)
 	}
-	ws := make([]Worker, min(int(stat.NumChildren), m.Job.Workers))
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(maxReads)
-	for id := range ws {
-		group.Go(func() error {
-			var err error
-			ws[id], err = m.Lookup(ctx, id)
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
+	ws, err := zkstate.ForEach(ctx, m.ids(int(stat.NumChildren)), m.Lookup)
+	if err != nil {
 		return nil, fmt.Errorf("the joined workers: %w", err)
 	}
 	return ws, nil
@@ -130,17 +116,8 @@ func (m *Member) Lookup(ctx context.Context, id int) (Worker, error) {
 
 // describe reads the live znodes with these names. It leaves out those that are gone meanwhile or no worker's.
 func (m *Member) describe(ctx context.Context, names []string) ([]Worker, error) {
-	ws := make([]*Worker, len(names))
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(maxReads)
-	for i, name := range names {
-		group.Go(func() error {
-			var err error
-			ws[i], err = m.readLive(ctx, name)
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
+	ws, err := zkstate.ForEach(ctx, names, m.readLive)
+	if err != nil {
 		return nil, err
 	}
 	live := make([]Worker, 0, len(ws))

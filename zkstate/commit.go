@@ -65,17 +65,11 @@ func (s *Store) commitOnce(ctx context.Context, r plan.Row) (again bool, err err
 		return false, nil
 	case errors.Is(err, zkconn.ErrUnknown):
 		return s.resolve(ctx, t, err)
-	case preconditionFailed(err):
+	case zkconn.PreconditionFailed(err):
 		s.forgetFolders() // a folder may be missing
 		return s.explain(ctx, r, err)
 	}
 	return false, s.translate(ctx, err)
-}
-
-// preconditionFailed reports whether a transaction was refused because something has changed since it was read.
-func preconditionFailed(err error) bool {
-	return errors.Is(err, zkconn.ErrNodeExists) || errors.Is(err, zkconn.ErrNoNode) ||
-		errors.Is(err, zkconn.ErrBadVersion) || errors.Is(err, zkconn.ErrNotEmpty)
 }
 
 // resolve learns the outcome of a transaction whose reply was lost.
@@ -131,7 +125,7 @@ func (s *Store) change(ctx context.Context, path string, decide func(*resource.O
 			return nil
 		case errors.Is(err, zkconn.ErrUnknown):
 			again, err = s.resolve(ctx, *t, err)
-		case preconditionFailed(err):
+		case zkconn.PreconditionFailed(err):
 			err = fmt.Errorf("%w: %w", plan.ErrMoved, err)
 		default:
 			return s.translate(ctx, err)
@@ -273,20 +267,22 @@ type shared struct {
 	bytes int
 }
 
+// size is how many bytes its operations are on the wire.
+func (t transaction) size() (n int) {
+	for _, o := range t.ops {
+		n += o.Size()
+	}
+	return n
+}
+
 // fits reports whether there is room for t, or nothing yet.
 func (b *shared) fits(t transaction) bool {
-	bytes := b.bytes
-	for _, o := range t.ops {
-		bytes += o.Size()
-	}
-	return len(b.rows) == 0 || len(b.ops)+len(t.ops) < sharedOps && bytes < sharedBytes
+	return len(b.rows) == 0 || len(b.ops)+len(t.ops) < sharedOps && b.bytes+t.size() < sharedBytes
 }
 
 func (b *shared) add(row int, t transaction) {
 	b.rows, b.parts, b.ops = append(b.rows, row), append(b.parts, t), append(b.ops, t.ops...)
-	for _, o := range t.ops {
-		b.bytes += o.Size()
-	}
+	b.bytes += t.size()
 }
 
 // commitShared sends b, and puts into errs what became of its rows. It returns those that are certainly not committed
@@ -309,7 +305,7 @@ func (s *Store) commitShared(ctx context.Context, rows []plan.Row, b shared, err
 			}
 		}
 		return alone
-	case preconditionFailed(err):
+	case zkconn.PreconditionFailed(err):
 		s.forgetFolders()
 	}
 	return b.rows
@@ -362,7 +358,7 @@ func (s *Store) checkFacts(ctx context.Context, row plan.Row) (*resource.Observe
 	if now.Equal(*row.Old) {
 		return now, nil
 	}
-	s.fillMembers(ctx, row.Path, now)
+	_ = s.FillMembers(ctx, row.Path, now) // without them the message has only their number
 	return now, moved(row, now)
 }
 
@@ -487,13 +483,6 @@ func by(rec *resource.Record) string {
 		return ""
 	}
 	return fmt.Sprintf(" by %s at %s", rec.By, rec.Applied)
-}
-
-// fillMembers fills o.Members for a message. After an error they are empty, and the message has only the count.
-func (r *Reader) fillMembers(ctx context.Context, path string, o *resource.Observed) {
-	if err := r.FillMembers(ctx, path, o); err != nil && !errors.Is(err, context.Canceled) {
-		o.Members = nil
-	}
 }
 
 // firstNames is the first n names, and how many more there are.

@@ -164,19 +164,8 @@ func (s *Store) pruneHistory(ctx context.Context) error {
 	if err != nil || len(names) <= history.Kept {
 		return err
 	}
-	_, err = ForEach(ctx, names[history.Kept:], func(ctx context.Context, name string) (struct{}, error) {
-		path := znode.History(s.home, s.cfg.Stack) + "/" + name
-		stat, ok, err := s.session.Exists(ctx, path)
-		if err != nil || !ok {
-			return struct{}{}, err
-		}
-		err = s.session.Delete(ctx, path, stat.Version)
-		if errors.Is(err, zkconn.ErrNoNode) || errors.Is(err, zkconn.ErrBadVersion) || errors.Is(err, zkconn.ErrUnknown) {
-			err = nil // it is gone, or the next apply deletes it
-		}
-		return struct{}{}, err
-	})
-	return err
+	dir := znode.History(s.home, s.cfg.Stack)
+	return s.prune(ctx, dir, names[history.Kept:], func(zkconn.Stat) bool { return true })
 }
 
 // EndEntry sets what became of the apply whose entry BeginEntry created at path.

@@ -355,23 +355,23 @@ func (r *Reader) readMost(ctx context.Context, dir string, n int, wanted func(st
 	return slices.DeleteFunc(entries, func(e entry) bool { return e.name == "" }), more, err
 }
 
-// ForEach calls f for every name, several at a time, and returns the results in the order of names.
-func ForEach[T any](ctx context.Context, names []string, f func(context.Context, string) (T, error)) ([]T, error) {
-	answers := make([]T, len(names))
+// ForEach calls f for every key, several at a time, and returns the results in the order of keys.
+func ForEach[K, T any](ctx context.Context, keys []K, f func(context.Context, K) (T, error)) ([]T, error) {
+	answers := make([]T, len(keys))
 	g, ctx := errgroup.WithContext(ctx)
 	var next atomic.Int64
-	for range min(reads, len(names)) { // not a goroutine for each name: each would have to grow its stack
+	for range min(reads, len(keys)) { // not a goroutine for each key: each would have to grow its stack
 		g.Go(func() error {
 			for {
 				i := int(next.Add(1)) - 1
 				switch {
-				case i >= len(names):
+				case i >= len(keys):
 					return nil
 				case ctx.Err() != nil:
 					return context.Cause(ctx)
 				}
 				var err error
-				if answers[i], err = f(ctx, names[i]); err != nil {
+				if answers[i], err = f(ctx, keys[i]); err != nil {
 					return err
 				}
 			}

@@ -197,15 +197,20 @@ func (s *Store) PruneApplied(ctx context.Context, maxAge time.Duration, now time
 	if err != nil {
 		return err
 	}
-	_, err = ForEach(ctx, names, func(ctx context.Context, name string) (struct{}, error) {
+	return s.prune(ctx, dir, names, func(stat zkconn.Stat) bool { return now.Sub(stat.Ctime) >= maxAge })
+}
+
+// prune deletes those of the znodes names in dir that are old. What changes meanwhile, the next apply deletes.
+func (s *Store) prune(ctx context.Context, dir string, names []string, old func(zkconn.Stat) bool) error {
+	_, err := ForEach(ctx, names, func(ctx context.Context, name string) (struct{}, error) {
 		path := dir + "/" + name
 		stat, ok, err := s.session.Exists(ctx, path)
-		if err != nil || !ok || now.Sub(stat.Ctime) < maxAge {
+		if err != nil || !ok || !old(stat) {
 			return struct{}{}, err
 		}
 		err = s.session.Delete(ctx, path, stat.Version)
-		if errors.Is(err, zkconn.ErrNoNode) || errors.Is(err, zkconn.ErrUnknown) {
-			err = nil // it is gone, or the next apply deletes it
+		if errors.Is(err, zkconn.ErrNoNode) || errors.Is(err, zkconn.ErrBadVersion) || errors.Is(err, zkconn.ErrUnknown) {
+			err = nil
 		}
 		return struct{}{}, err
 	})

@@ -516,6 +516,17 @@ func (t *Tracker) tell() {
 	}
 }
 
+// expect makes Changed tell what changes from now on.
+func (t *Tracker) expect() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	select {
+	case <-t.told:
+		t.told = make(chan struct{})
+	default:
+	}
+}
+
 // Close forgets all Looks.
 func (t *Tracker) Close() {
 	for _, one := range t.tracked {
@@ -529,9 +540,7 @@ func (t *Tracker) Close() {
 // Read returns what Reader.Read would. It reads what has changed since the last Read, which may have been of other
 // roots. After an error the next Read reads what is left: wait a moment before that. Found must not be changed.
 func (t *Tracker) Read(ctx context.Context, roots []string) (plan.State, error) {
-	t.mu.Lock()
-	t.told = make(chan struct{})
-	t.mu.Unlock()
+	t.expect()
 	roots = slices.Compact(slices.Sorted(slices.Values(roots)))
 	known := t.all != nil && !t.all.changed.Load() && slices.Equal(roots, t.roots)
 	if known {

@@ -81,11 +81,11 @@ func (r *Reader) Read(ctx context.Context, roots []string, paths ...string) (pla
 	return r.ReadFor(ctx, roots, paths, nil)
 }
 
-// ReadFor is Read for a plan. settled, if it is not nil, reports whether nothing will be done about a resource that is as
-// observed, whether or not its znode has children. Such a resource that no member has ever joined needs two requests:
-// the Record, and its generation, which has only its gate. So nobody is live, and the listing of the root shows that
-// the resource's own znode was not deleted by hand. Its version and its pzxid are then what they were when it was
-// created; a commit never uses them.
+// ReadFor is Read for a plan. settled, if it is not nil, reports whether nothing will be done about a resource that is
+// as observed, whether or not its znode has children. Such a resource that no member has ever joined needs two
+// requests: the Record, and its generation, which has only its gate. So nobody is live, and the listing of the root
+// shows that the resource's own znode was not deleted by hand. Its version and its pzxid are then what they were when
+// it was created; a commit never uses them.
 func (r *Reader) ReadFor(
 	ctx context.Context, roots, paths []string, settled func(path string, o *resource.Observed) bool,
 ) (plan.State, error) {
@@ -142,10 +142,11 @@ type listing struct {
 
 // found is what the listing of a root says about one resource.
 type found struct {
-	kind       string                                       // the kind that has a Record of this name; empty if there is none
-	companions []string                                     // full paths of classic companions
-	exists     bool                                         // it has a znode of its own
-	settled    func(path string, o *resource.Observed) bool // see ReadFor; nil: observe everything
+	kind       string   // the kind that has a Record of this name; empty if there is none
+	companions []string // full paths of classic companions
+	exists     bool     // it has a znode of its own
+	// settled: see ReadFor; nil: observe everything.
+	settled func(path string, o *resource.Observed) bool
 }
 
 // list lists the possible resources below root: its children, and the names of Records. Classic companions are listed

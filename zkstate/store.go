@@ -60,14 +60,6 @@ func NewStore(s *zkconn.Session, cfg Config) (*Store, error) {
 	}, nil
 }
 
-// makeRoot creates the folders of a kind below root.
-func (s *Store) makeRoot(ctx context.Context, kind, root string) error {
-	if err := s.makeFolder(ctx, znode.RecordDir(kind, root)); err != nil {
-		return err
-	}
-	return s.makeFolder(ctx, znode.RunDir(root))
-}
-
 // makeFolder creates an empty persistent znode and its parents, if they do not exist.
 func (s *Store) makeFolder(ctx context.Context, path string) error {
 	s.mu.Lock()
@@ -266,8 +258,8 @@ func (r *Reader) Searched(ctx context.Context, stack string, roots []string) (
 	return slices.Compact(all), unindexed, nil
 }
 
-// unanswered reports whether err is that of a session which has no connection, or of a caller who has gone: then nothing
-// else can be read either.
+// unanswered reports whether err is that of a session which has no connection, or of a caller who has gone: then
+// nothing else can be read either.
 func unanswered(ctx context.Context, err error) bool {
 	return errors.Is(err, zkconn.ErrSessionLost) || errors.Is(err, zkconn.ErrUnreachable) ||
 		err != nil && ctx.Err() != nil
@@ -366,7 +358,7 @@ func (s *Store) rewriteIndex(ctx context.Context, edit func(*znode.Index) bool) 
 			if err := s.session.Settled(ctx); err != nil {
 				return err
 			}
-		case !preconditionFailed(err): // nil too
+		case !zkconn.PreconditionFailed(err): // nil too
 			return err
 		}
 	}

@@ -56,8 +56,10 @@ func (s *Store) record(ctx context.Context, d resource.Declaration, was *resourc
 
 func (s *Store) create(ctx context.Context, d resource.Declaration) (transaction, error) {
 	id := d.ID()
-	if err := s.makeRoot(ctx, d.Kind().Name, id.Root); err != nil {
-		return transaction{}, err
+	for _, folder := range []string{znode.RecordDir(d.Kind().Name, id.Root), znode.RunDir(id.Root)} {
+		if err := s.makeFolder(ctx, folder); err != nil {
+			return transaction{}, err
+		}
 	}
 	if err := s.ListRoots(ctx, []string{id.Root}); err != nil {
 		return transaction{}, err

@@ -206,43 +206,49 @@ type found[T any] struct {
 
 // Get returns the data of a znode; nil if it has none.
 func (s *Session) Get(ctx context.Context, path string) ([]byte, Stat, error) {
-	r, err := read(ctx, s, "get", path, func(c *zk.Conn) (found[[]byte], error) { return get(c, path) })
+	r, err := read(ctx, s, "get", path, get(path))
 	return r.what, r.stat, err
 }
 
-func get(c *zk.Conn, path string) (found[[]byte], error) {
-	data, stat, err := c.Get(path)
-	return found[[]byte]{nilIfEmpty(data), statOf(stat)}, err
+func get(path string) func(*zk.Conn) (found[[]byte], error) {
+	return func(c *zk.Conn) (found[[]byte], error) {
+		data, stat, err := c.Get(path)
+		return found[[]byte]{nilIfEmpty(data), statOf(stat)}, err
+	}
 }
 
 // Exists reports whether the znode exists. It needs no permission.
 func (s *Session) Exists(ctx context.Context, path string) (Stat, bool, error) {
-	r, err := read(ctx, s, "exists", path, func(c *zk.Conn) (found[bool], error) { return exists(c, path) })
+	r, err := read(ctx, s, "exists", path, exists(path))
 	return r.stat, r.what, err
 }
 
-func exists(c *zk.Conn, path string) (found[bool], error) {
-	exists, stat, err := c.Exists(path)
-	return found[bool]{exists, statOf(stat)}, err
+func exists(path string) func(*zk.Conn) (found[bool], error) {
+	return func(c *zk.Conn) (found[bool], error) {
+		exists, stat, err := c.Exists(path)
+		return found[bool]{exists, statOf(stat)}, err
+	}
 }
 
 // Children returns the names of a znode's children, sorted.
 func (s *Session) Children(ctx context.Context, path string) ([]string, Stat, error) {
-	r, err := read(ctx, s, "children", path, func(c *zk.Conn) (found[[]string], error) { return children(c, path) })
+	r, err := read(ctx, s, "children", path, children(path))
 	return r.what, r.stat, err
 }
 
-func children(c *zk.Conn, path string) (found[[]string], error) {
-	names, stat, err := c.Children(path)
-	slices.Sort(names)
-	return found[[]string]{names, statOf(stat)}, err
+func children(path string) func(*zk.Conn) (found[[]string], error) {
+	return func(c *zk.Conn) (found[[]string], error) {
+		names, stat, err := c.Children(path)
+		slices.Sort(names)
+		return found[[]string]{names, statOf(stat)}, err
+	}
 }
 
 // ACL returns the ACL of a znode.
 func (s *Session) ACL(ctx context.Context, path string) ([]ACL, Stat, error) {
 	r, err := read(ctx, s, "acl", path, func(c *zk.Conn) (found[[]ACL], error) {
 		acl, stat, err := c.GetACL(path)
-		return found[[]ACL]{aclOf(acl), statOf(stat)}, err
+		return found[[]ACL]{acl, statOf(stat)}, err
 	})
 	return r.what, r.stat, err
 }
@@ -256,22 +262,14 @@ func (s *Session) Sync(ctx context.Context, path string) error {
 // GetW is Get with a channel. The channel is closed when the znode is changed or deleted, or when the session ends:
 // read again then. A watch cannot be removed: a channel that nobody waits for stays until its event.
 func (s *Session) GetW(ctx context.Context, path string) ([]byte, Stat, <-chan struct{}, error) {
-	r, w, err := watched(ctx, s, "get", watchKey{path, onData}, func(c *zk.Conn) (found[[]byte], error) {
-		return get(c, path)
-	})
+	r, w, err := watched(ctx, s, "get", watchKey{path, onData}, get(path))
 	return r.what, r.stat, w.changed(), err
 }
 
 // ExistsW is Exists with a channel like that of GetW. The channel is also closed when the znode is created.
 func (s *Session) ExistsW(ctx context.Context, path string) (Stat, bool, <-chan struct{}, error) {
-	r, w, err := watchedExists(ctx, s, path)
-	return r.stat, r.what, w.changed(), err
-}
-
-func watchedExists(ctx context.Context, s *Session, path string) (found[bool], *waiter, error) {
-	return watched(ctx, s, "exists", watchKey{path, onExistence}, func(c *zk.Conn) (found[bool], error) {
-		return exists(c, path)
-	})
+	stat, exists, changed, _, err := s.CreatedW(ctx, path)
+	return stat, exists, changed, err
 }
 
 // CreatedW is ExistsW for a caller that waits for the znode to be created. After the channel is closed, created reports
@@ -279,16 +277,14 @@ func watchedExists(ctx context.Context, s *Session, path string) (found[bool], *
 // events of its other watches. If created returns false, read again.
 func (s *Session) CreatedW(
 	ctx context.Context, path string,
-) (stat Stat, exists bool, changed <-chan struct{}, created func() bool, err error) {
-	r, w, err := watchedExists(ctx, s, path)
+) (stat Stat, there bool, changed <-chan struct{}, created func() bool, err error) {
+	r, w, err := watched(ctx, s, "exists", watchKey{path, onExistence}, exists(path))
 	return r.stat, r.what, w.changed(), func() bool { return w.created }, err
 }
 
 // ChildrenW is Children with a channel like that of GetW. The channel is closed when a child is created or deleted.
 func (s *Session) ChildrenW(ctx context.Context, path string) ([]string, Stat, <-chan struct{}, error) {
-	r, w, err := watched(ctx, s, "children", watchKey{path, onChildren}, func(c *zk.Conn) (found[[]string], error) {
-		return children(c, path)
-	})
+	r, w, err := watched(ctx, s, "children", watchKey{path, onChildren}, children(path))
 	return r.what, r.stat, w.changed(), err
 }
 
@@ -355,7 +351,7 @@ func (o Op) request() any {
 	}
 	switch o.name {
 	case "create":
-		return &zk.CreateRequest{Path: o.path, Data: data, Acl: libraryACL(o.acl), Flags: o.mode.flags()}
+		return &zk.CreateRequest{Path: o.path, Data: data, Acl: o.acl, Flags: o.mode.flags()}
 	case "set":
 		return &zk.SetDataRequest{Path: o.path, Data: data, Version: o.version}
 	case "delete":
@@ -492,12 +488,9 @@ const (
 	PermAll int32 = 1<<iota - 1
 )
 
-// ACL grants permissions on a znode to an id of a scheme.
-type ACL struct {
-	Perms  int32
-	Scheme string // world, auth, digest, ip, x509
-	ID     string // for digest: user:hash, as ZooKeeper stores it
-}
+// ACL grants permissions (Perms) on a znode to an id (ID; for digest user:hash, as ZooKeeper stores it) of a scheme
+// (Scheme: world, auth, digest, ip, x509).
+type ACL = zk.ACL
 
 // World is the ACL that grants perms to everybody.
 func World(perms int32) []ACL { return []ACL{{Perms: perms, Scheme: "world", ID: "anyone"}} }
@@ -524,22 +517,6 @@ func statOf(s *zk.Stat) Stat {
 		DataLength:     s.DataLength,
 		Ctime:          time.UnixMilli(s.Ctime), Mtime: time.UnixMilli(s.Mtime),
 	}
-}
-
-func libraryACL(acl []ACL) []zk.ACL {
-	out := make([]zk.ACL, len(acl))
-	for i, a := range acl {
-		out[i] = zk.ACL{Perms: a.Perms, Scheme: a.Scheme, ID: a.ID}
-	}
-	return out
-}
-
-func aclOf(acl []zk.ACL) []ACL {
-	out := make([]ACL, len(acl))
-	for i, a := range acl {
-		out[i] = ACL{Perms: a.Perms, Scheme: a.Scheme, ID: a.ID}
-	}
-	return out
 }
 
 // The errors of calls, inside an *Error. With any other error the server refused the request: report it.
@@ -591,6 +568,12 @@ func (e *Error) Error() string { return e.Op + " " + e.Path + ": " + e.Err.Error
 
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
+
+// PreconditionFailed reports whether a transaction was refused because something has changed since it was read.
+func PreconditionFailed(err error) bool {
+	return errors.Is(err, ErrNodeExists) || errors.Is(err, ErrNoNode) ||
+		errors.Is(err, ErrBadVersion) || errors.Is(err, ErrNotEmpty)
+}
 
 // outcome is what an error of the library says about its request.
 type outcome int

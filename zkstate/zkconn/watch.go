@@ -233,21 +233,21 @@ func (s *Session) Watcher(event func(Event)) *Watcher {
 // Get is Session.Get with a watch on the data, if it succeeds.
 func (w *Watcher) Get(ctx context.Context, path string) ([]byte, Stat, error) {
 	defer w.reads(watchKey{path, onData})()
-	r, err := read(ctx, w.s, "get", path, func(c *zk.Conn) (found[[]byte], error) { return get(c, path) })
+	r, err := read(ctx, w.s, "get", path, get(path))
 	return r.what, r.stat, err
 }
 
 // Exists is Session.Exists with a watch on the data, or on the creation of a znode that does not exist.
 func (w *Watcher) Exists(ctx context.Context, path string) (Stat, bool, error) {
 	defer w.reads(watchKey{path, onExistence})()
-	r, err := read(ctx, w.s, "exists", path, func(c *zk.Conn) (found[bool], error) { return exists(c, path) })
+	r, err := read(ctx, w.s, "exists", path, exists(path))
 	return r.stat, r.what, err
 }
 
 // Children is Session.Children with a watch on the list of children, if it succeeds.
 func (w *Watcher) Children(ctx context.Context, path string) ([]string, Stat, error) {
 	defer w.reads(watchKey{path, onChildren})()
-	r, err := read(ctx, w.s, "children", path, func(c *zk.Conn) (found[[]string], error) { return children(c, path) })
+	r, err := read(ctx, w.s, "children", path, children(path))
 	return r.what, r.stat, err
 }
 
