@@ -27,17 +27,14 @@ func rootScenes() map[string]scene {
 	}
 }
 
-// otherRoot is a root in which there is nothing for a time.
-const otherRoot = "/r2"
+func in(root string) func(*job.Job) { return func(j *job.Job) { j.Root = root } }
 
-func inOtherRoot(j *job.Job) { j.Root = otherRoot }
-
-// roots: the last job in a root is deleted, while a worker that has the configuration creates another one there.
+// roots: the last job in a root is deleted, while a worker creates a job in a root that is not listed yet.
 func roots(w *world) {
-	w.given(declares(aJob("a", 1), aJob("b", 1, inOtherRoot)))
+	w.given(declares(aJob("a", 1), aJob("b", 1, in("/r2"))))
 	c := declares(aJob("a", 1))
 	w.apply("apply", 1, c)
-	w.creator("w", aJob("c", 1, inOtherRoot))
+	w.creator("w", aJob("c", 1, in("/r3")))
 	w.last(c)
 }
 
@@ -45,7 +42,7 @@ func roots(w *world) {
 func rootsUnlocked(w *world) {
 	w.noLock = true
 	w.hand("hand", unlockOften)
-	w.apply("else", 1, declares(aJob("d", 1, inOtherRoot)))
+	w.apply("else", 1, declares(aJob("d", 1, in("/r4"))))
 	roots(w)
 }
 

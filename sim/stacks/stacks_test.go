@@ -107,14 +107,14 @@ func isApply(kind string) bool {
 
 // withoutNames replaces the names of resources, of their kinds, of duties, and of stacks.
 func withoutNames(path string) string {
-	resource := regexp.MustCompile(`^/r2?(/\.muster/(job|group|queue))?/[a-z]\b`)
+	resource := regexp.MustCompile(`^/r[2-4]?(/\.muster/(job|group|queue))?/[a-z]\b`)
 	path = resource.ReplaceAllStringFunc(path, func(at string) string {
 		if strings.Contains(at, "/.muster/") {
 			return "/r/.muster/KIND/NAME"
 		}
 		return "/r/NAME"
 	})
-	path = regexp.MustCompile(`^/r2/`).ReplaceAllString(path, "/r/")
+	path = regexp.MustCompile(`^/r[2-4]/`).ReplaceAllString(path, "/r/")
 	path = regexp.MustCompile(`/(duty|by)/[a-z]+\b`).ReplaceAllString(path, "/$1/NAME")
 	return regexp.MustCompile(`^(/\.muster/(stack|lock)/)[a-z]\b`).ReplaceAllString(path, "${1}NAME")
 }
