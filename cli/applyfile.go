@@ -15,7 +15,6 @@ import (
 	"muster/plan/planfile"
 	"muster/report"
 	"muster/resource"
-	"muster/status"
 	"muster/zkstate"
 )
 
@@ -129,7 +128,7 @@ func nameLastApply(ctx context.Context, r *zkstate.Reader, stack string, err err
 	if !errors.As(err, &refused) || len(refused.Moved) == 0 {
 		return err
 	}
-	if last, unread := status.History(ctx, r, []string{stack}, 1); unread == nil && len(last) == 1 {
+	if last, unread := r.History(ctx, stack, 1); unread == nil && len(last) == 1 {
 		refused.Last = fmt.Sprintf("the last apply of stack %s: %s", stack, report.LastApply(last[0], time.Now()))
 	}
 	return err

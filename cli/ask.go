@@ -10,10 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"muster/member"
-	"muster/report"
 	"muster/resource/group"
-	"muster/status"
 	"muster/text"
+	"muster/view"
 	"muster/zkstate"
 	"muster/zkstate/znode"
 )
@@ -151,8 +150,8 @@ func runAsk(ctx context.Context, p *process, o askOptions, name string) error {
 
 // dutyAt is a group at one time, and one of its duties.
 type dutyAt struct {
-	*report.GroupDetail
-	duty report.Duty
+	*view.Group
+	duty view.Duty
 }
 
 // dutyNow reads the members and a duty of a group.
@@ -162,14 +161,14 @@ func (scope searchScope) dutyNow(ctx context.Context, d foundDuty) (dutyAt, erro
 	switch {
 	case err != nil:
 		return dutyAt{}, err
-	case !status.IsGroup(o):
+	case !view.IsGroup(o):
 		return dutyAt{}, noGroup(d.path, nil)
 	}
-	all, err := status.Group(ctx, r, o, true)
+	all, err := r.GroupState(ctx, o, time.Now())
 	if err != nil {
 		return dutyAt{}, err
 	}
-	i := slices.IndexFunc(all.Duties, func(duty report.Duty) bool { return duty.Name == d.duty.Name })
+	i := slices.IndexFunc(all.Duties, func(duty view.Duty) bool { return duty.Name == d.duty.Name })
 	if i < 0 {
 		return dutyAt{}, noDuty(d.path, d.duty.Name, group.Of(o.Record))
 	}
@@ -209,7 +208,7 @@ func awaitAssigner(ctx context.Context, scope searchScope, o askOptions, d found
 }
 
 // outcome says what came of a request, as the end of a sentence, and whether it is what was asked for.
-func (o askOptions) outcome(d foundDuty, before, after report.Duty) (line string, done bool) {
+func (o askOptions) outcome(d foundDuty, before, after view.Duty) (line string, done bool) {
 	switch o.do {
 	case znode.AskPause:
 		line = "paused, and nobody has it"
@@ -234,7 +233,7 @@ func (o askOptions) outcome(d foundDuty, before, after report.Duty) (line string
 }
 
 // possession says who has a duty, and who gets it.
-func possession(d report.Duty, declared group.Duty) string {
+func possession(d view.Duty, declared group.Duty) string {
 	switch {
 	case d.Holder == "" && d.Given == "":
 		if d.Why == "" {

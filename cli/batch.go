@@ -12,10 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"muster/report"
 	"muster/tasks"
 	"muster/tasks/store"
 	"muster/text"
+	"muster/view"
 )
 
 // batchCmdOptions of "muster batch".
@@ -26,7 +26,7 @@ type batchCmdOptions struct {
 
 // batchDetail is one batch in JSON.
 type batchDetail struct {
-	report.BatchRow
+	view.BatchRow
 	Queue       string    `json:"queue"`
 	SHA256      string    `json:"sha256"`
 	How         string    `json:"how,omitempty"` // it ended
@@ -91,15 +91,15 @@ func readBatch(ctx context.Context, f foundQueue, op *tasks.Operator) (batchDeta
 			return d, errors.Join(endErr, fmt.Errorf("%s: %w, nor did one end lately", f.name(), err))
 		}
 		d.How, d.EndedBy, d.Ended = string(end.How), end.EndedBy, end.Ended
-		d.BatchCounts = &report.BatchCounts{Done: end.Done, Dead: end.Dead, Attempts: cmp.Or(end.Attempts, op.Queue.Attempts)}
+		d.BatchCounts = &view.BatchCounts{Done: end.Done, Dead: end.Dead, Attempts: cmp.Or(end.Attempts, op.Queue.Attempts)}
 		m.BatchManifest, err = end.BatchManifest, nil
 	}
 	if err != nil {
 		return d, err
 	}
 	counts := d.BatchCounts
-	d.BatchRow = report.BatchRow{
-		Batch: report.Batch{
+	d.BatchRow = view.BatchRow{
+		Batch: view.Batch{
 			ID: f.id, State: string(m.State), Tasks: m.Tasks, Bytes: m.Bytes, Weight: m.Weight, Results: m.Results,
 			By: m.By, Since: m.Since,
 		},
@@ -150,9 +150,9 @@ func (d batchDetail) write(to io.Writer, f foundQueue, next string, now time.Tim
 	row("task timeout", "%s", d.TaskTimeout)
 	row("weight", "%d", d.Weight)
 	row("results", "%s", d.Results)
-	row("submitted", "%s ago, %s by %s", report.Age(now, d.Since), d.Since.UTC().Format(time.RFC3339), d.By)
+	row("submitted", "%s ago, %s by %s", view.Age(now, d.Since), d.Since.UTC().Format(time.RFC3339), d.By)
 	if d.How != "" {
-		row("ended", "%s ago, %s: %s, by %s", report.Age(now, d.Ended), d.Ended.UTC().Format(time.RFC3339), d.How, d.EndedBy)
+		row("ended", "%s ago, %s: %s, by %s", view.Age(now, d.Ended), d.Ended.UTC().Format(time.RFC3339), d.How, d.EndedBy)
 	}
 	if err := t.Flush(); err != nil {
 		return err

@@ -12,10 +12,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"muster/report"
-	"muster/status"
 	"muster/tasks"
 	"muster/tasks/store"
 	"muster/text"
+	"muster/view"
 	"muster/zkstate"
 )
 
@@ -80,9 +80,9 @@ func (p *process) batches(
 	if err != nil {
 		return err
 	}
-	rows := make([]report.BatchRow, 0, len(state.Batches))
+	rows := make([]view.BatchRow, 0, len(state.Batches))
 	for _, b := range state.Batches {
-		rows = append(rows, report.BatchRow{Batch: status.Batch(b)})
+		rows = append(rows, view.BatchRow{Batch: b})
 	}
 	var unread error
 	if len(rows) > 0 {
@@ -114,8 +114,8 @@ func (p *process) batches(
 }
 
 // nextOfStopped says what to do if a batch is stopped.
-func (p *process) nextOfStopped(to io.Writer, f foundQueue, rows []report.BatchRow) {
-	if i := slices.IndexFunc(rows, func(r report.BatchRow) bool { return r.State == stopped }); i >= 0 {
+func (p *process) nextOfStopped(to io.Writer, f foundQueue, rows []view.BatchRow) {
+	if i := slices.IndexFunc(rows, func(r view.BatchRow) bool { return r.State == stopped }); i >= 0 {
 		f.id = rows[i].ID
 		fmt.Fprintf(to, "\nnext: %s\n", p.paste(batchDetail{BatchRow: rows[i]}.next(f)))
 	}
@@ -126,7 +126,7 @@ const shortAnswer = 3 * time.Second
 
 // countBatches adds to rows what Redis knows.
 func (p *process) countBatches(
-	ctx context.Context, scope searchScope, timeout time.Duration, f foundQueue, rows []report.BatchRow,
+	ctx context.Context, scope searchScope, timeout time.Duration, f foundQueue, rows []view.BatchRow,
 ) error {
 	quiet := *p
 	quiet.flags.quiet = true // the note tells
@@ -152,7 +152,7 @@ func (p *process) countBatches(
 }
 
 // count adds what Redis knows of a batch. full: nothing of its queue is executed.
-func count(r *report.BatchRow, b store.Batch, there, full bool) {
+func count(r *view.BatchRow, b store.Batch, there, full bool) {
 	switch {
 	case !there && r.State != "submitting":
 		r.State = "lost"
@@ -160,7 +160,7 @@ func count(r *report.BatchRow, b store.Batch, there, full bool) {
 	case !there:
 		return
 	}
-	r.BatchCounts = &report.BatchCounts{
+	r.BatchCounts = &view.BatchCounts{
 		Waiting: b.Waiting + b.Returned + b.Late, InHand: b.Out, Done: b.Done, Dead: b.Dead, Attempts: b.Attempts,
 		Tries: b.Tries, Because: b.Because, Watched: b.Holder != "", Broken: b.Broken,
 	}
@@ -178,20 +178,20 @@ func count(r *report.BatchRow, b store.Batch, there, full bool) {
 const stopped = "stopped"
 
 // writeBatches writes the table. Without now it has times instead of ages, and changes only when something happens.
-func writeBatches(to io.Writer, f foundQueue, rows []report.BatchRow, now time.Time) error {
+func writeBatches(to io.Writer, f foundQueue, rows []view.BatchRow, now time.Time) error {
 	if len(rows) == 0 {
 		_, err := fmt.Fprintf(to, "%s has no unfinished batch.\n", text.Escape(f.path))
 		return err
 	}
 	t := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "batch\tstate\t%s\ttasks\tdone\tdead\tin hand\tweight\tresults\n", report.AgeHeading(now, "age"))
+	fmt.Fprintf(t, "batch\tstate\t%s\ttasks\tdone\tdead\tin hand\tweight\tresults\n", view.AgeHeading(now, "age"))
 	for _, r := range rows {
 		done, dead, hand := "-", "-", "-"
 		if r.BatchCounts != nil {
 			done, dead, hand = fmt.Sprint(r.Done), fmt.Sprint(r.Dead), fmt.Sprint(r.InHand)
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%d\t%s\n", text.Escape(r.ID), r.State,
-			report.Age(now, r.Since), r.Tasks, done, dead, hand, r.Weight, text.Escape(string(r.Results)))
+			view.Age(now, r.Since), r.Tasks, done, dead, hand, r.Weight, text.Escape(string(r.Results)))
 	}
 	return t.Flush()
 }

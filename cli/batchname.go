@@ -11,9 +11,9 @@ import (
 
 	"muster/resource"
 	"muster/resource/queue"
-	"muster/status"
 	"muster/tasks"
 	"muster/text"
+	"muster/view"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -58,7 +58,7 @@ func (scope searchScope) findQueue(ctx context.Context, name string) (foundQueue
 		return foundQueue{}, err
 	case o == nil:
 		return foundQueue{}, noQueue(at, nil)
-	case !status.IsQueue(o):
+	case !view.IsQueue(o):
 		return foundQueue{}, notQueue(at, o)
 	}
 	return foundQueue{path: at, queue: o}, nil

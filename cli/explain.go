@@ -14,7 +14,7 @@ import (
 	"muster/report"
 	"muster/resource"
 	"muster/resource/job"
-	"muster/status"
+	"muster/view"
 	"muster/zkstate"
 )
 
@@ -126,9 +126,9 @@ func (p *process) explainRow(
 	switch class := o.Class(); {
 	case err != nil || o == nil:
 	case class == resource.Unreadable:
-		e.Parts, e.Repair, err = partsOf(ctx, r, row, row.Path)
+		e.Parts, e.Repair, err = r.Parts(ctx, planfile.KindOf(row, declarable()), row.Path, row.Old)
 	case class == resource.Damaged:
-		if e.Parts, e.Repair, err = partsOf(ctx, r, row, row.Path); err == nil {
+		if e.Parts, e.Repair, err = r.Parts(ctx, planfile.KindOf(row, declarable()), row.Path, row.Old); err == nil {
 			err = addMembers(ctx, r, o, &e)
 		}
 	default:
@@ -148,31 +148,21 @@ func (p *process) explainRow(
 // addMembers adds to an explanation who is in a group, a queue or a job, and what they wait for.
 func addMembers(ctx context.Context, r *zkstate.Reader, o *resource.Observed, e *report.Explanation) (err error) {
 	switch {
-	case status.IsGroup(o):
-		e.Group, err = status.Group(ctx, r, o, true)
-	case status.IsQueue(o):
-		e.Queue, err = status.Queue(ctx, r, o, true)
+	case view.IsGroup(o):
+		e.Group, err = r.GroupState(ctx, o, time.Now())
+	case view.IsQueue(o):
+		e.Queue, err = r.QueueState(ctx, o)
 	case o.Record != nil && o.Live > 0:
-		if job.Joined(o)+o.Live <= status.MaxCounted {
+		if job.Joined(o)+o.Live <= view.MaxCounted {
 			found, err := r.Workers(ctx, job.Of(o.Record).Path())
 			if err != nil {
 				return err
 			}
 			for _, w := range found {
-				e.Workers = append(e.Workers, status.Worker(w))
+				e.Workers = append(e.Workers, w.View())
 			}
 		}
-		e.Barriers, err = status.Barriers(ctx, r, o)
+		e.Barriers, err = r.Rounds(ctx, o)
 	}
 	return err
-}
-
-// partsOf returns the znodes of a job that cannot be read, and how to repair it.
-func partsOf(ctx context.Context, r *zkstate.Reader, row plan.Row, at string) ([]report.Part, string, error) {
-	found, mend, err := r.Parts(ctx, planfile.KindOf(row, declarable()), at, row.Old)
-	var parts []report.Part
-	for _, part := range found {
-		parts = append(parts, report.Part(part))
-	}
-	return parts, mend, err
 }

@@ -7,11 +7,11 @@ import (
 
 	"muster/exitcode"
 	"muster/plan"
-	"muster/report"
 	"muster/resource"
 	"muster/resource/group"
 	"muster/resource/job"
 	"muster/resource/queue"
+	"muster/view"
 	"muster/zkstate/znode"
 )
 
@@ -29,7 +29,7 @@ func TestEveryStateIsExplained(t *testing.T) {
 	for _, a := range plan.Actions() {
 		words = append(words, string(a))
 	}
-	for _, s := range []report.WorkerState{report.Live, report.Completed, report.Left, report.Lost} {
+	for _, s := range []view.WorkerState{view.Live, view.Completed, view.Left, view.Lost} {
 		words = append(words, string(s))
 	}
 	for _, s := range []znode.BatchState{

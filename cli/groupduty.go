@@ -6,13 +6,14 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"muster/member"
 	"muster/report"
 	"muster/resource"
 	"muster/resource/group"
-	"muster/status"
 	"muster/text"
+	"muster/view"
 	"muster/zkstate"
 )
 
@@ -53,7 +54,7 @@ func (scope searchScope) findDuty(ctx context.Context, name string) (foundDuty, 
 		return foundDuty{}, err
 	case o == nil:
 		return foundDuty{}, noGroup(at, nil)
-	case !status.IsGroup(o):
+	case !view.IsGroup(o):
 		err := fmt.Errorf("%s is not a group: it is %s", at, o.Status())
 		if o.Record != nil {
 			err = fmt.Errorf("%s is a %s, and has no duties", at, o.Record.Declaration.Kind().Name)
@@ -156,7 +157,7 @@ func (scope searchScope) namesDuty(ctx context.Context, name string) (bool, erro
 		return false, nil
 	}
 	o, err := zkstate.NewReader(scope.session, scope.home, kinds()...).Look(ctx, groupName)
-	return err == nil && status.IsGroup(o), err
+	return err == nil && view.IsGroup(o), err
 }
 
 // explainDuty says why a member has a duty, or why nobody has.
@@ -166,7 +167,7 @@ func (p *process) explainDuty(ctx context.Context, scope searchScope, name strin
 		return err
 	}
 	r := zkstate.NewReader(scope.session, scope.home, kinds()...)
-	d, err := status.Group(ctx, r, found.group, true)
+	d, err := r.GroupState(ctx, found.group, time.Now())
 	if err != nil {
 		return err
 	}
@@ -174,15 +175,17 @@ func (p *process) explainDuty(ctx context.Context, scope searchScope, name strin
 	if scope.cfg != nil {
 		origins = scope.cfg.Origins[found.group.Record.Declaration.ID().Address]
 	}
-	i := slices.IndexFunc(d.Duties, func(duty report.Duty) bool { return duty.Name == found.duty.Name })
+	i := slices.IndexFunc(d.Duties, func(duty view.Duty) bool { return duty.Name == found.duty.Name })
 	if i < 0 {
 		return noDuty(found.path, found.duty.Name, group.Of(found.group.Record))
 	}
-	if err := status.Runs(ctx, scope.session, found.group, d.Duties[i:i+1], found.duty.Keep); err != nil {
+	if err := member.FillRuns(ctx, scope.session, found.group.Record, d.Duties[i:i+1], found.duty.Keep); err != nil {
 		return err
 	}
 	if asJSON {
 		return report.ExplainDutyJSON(p.out, found.path, found.group, *d, d.Duties[i])
 	}
-	return report.ExplainDuty(p.out, found.path, found.group, *d, d.Duties[i], origins, p.layout())
+	opts := p.layout()
+	opts.Now = time.Now()
+	return report.ExplainDuty(p.out, found.path, found.group, *d, d.Duties[i], origins, opts)
 }

@@ -14,8 +14,8 @@ import (
 	"muster/report"
 	"muster/resource"
 	"muster/spec"
-	"muster/status"
 	"muster/text"
+	"muster/view"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 )
@@ -98,10 +98,10 @@ func (p *process) history(ctx context.Context, r *zkstate.Reader, o historyOptio
 			return err
 		}
 	}
-	var applies []report.Apply
+	var applies []history.Found
 	unread := false
 	for _, stack := range o.stacks {
-		found, err := status.History(ctx, r, []string{stack}, o.n)
+		found, err := r.History(ctx, stack, o.n)
 		if err != nil && (named || unreachable(err) && !errors.Is(err, zkconn.ErrNoAuth)) {
 			return err
 		}
@@ -111,7 +111,7 @@ func (p *process) history(ctx context.Context, r *zkstate.Reader, o historyOptio
 		}
 		applies = append(applies, found...)
 	}
-	status.NewestFirst(applies)
+	history.NewestFirst(applies)
 	var err error
 	switch {
 	case o.json:
@@ -144,7 +144,7 @@ func stacksText(stacks []string) string {
 
 // noteApplies says what to do about applies that need somebody: those of which nothing can be read, and a last one that
 // did not finish.
-func (p *process) noteApplies(applies []report.Apply) error {
+func (p *process) noteApplies(applies []history.Found) error {
 	damaged, seen := 0, map[string]bool{}
 	for _, a := range applies {
 		if a.State == history.Damaged {
@@ -165,14 +165,14 @@ func (p *process) noteApplies(applies []report.Apply) error {
 // lastApplies are the last applies of the configuration's stack, and of those that own these resources. An operator
 // wants to see the resources also if a history cannot be read, so its stack is only named.
 func (scope searchScope) lastApplies(
-	ctx context.Context, r *zkstate.Reader, all []report.JobStatus,
-) (applies []report.Apply, unread []string, err error) {
+	ctx context.Context, r *zkstate.Reader, all []view.Resource,
+) (applies []history.Found, unread []string, err error) {
 	declared := ""
 	if scope.cfg != nil {
 		declared = scope.cfg.Stack
 	}
-	for _, stack := range status.Stacks(scope.home, declared, all) {
-		last, err := status.History(ctx, r, []string{stack}, 1)
+	for _, stack := range view.Stacks(scope.home, declared, all) {
+		last, err := r.History(ctx, stack, 1)
 		switch {
 		case errors.Is(err, zkconn.ErrNoAuth):
 			unread = append(unread, stack)

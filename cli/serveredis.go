@@ -6,11 +6,11 @@ import (
 	"slices"
 
 	"muster/page"
-	"muster/report"
 	"muster/resource"
 	"muster/resource/queue"
 	"muster/tasks"
 	"muster/tasks/store"
+	"muster/view"
 )
 
 // Limits of what the page shows of a queue.
@@ -46,8 +46,8 @@ func (p *process) openLookout(ctx context.Context, rec *resource.Record) (page.L
 func (l *redisLookout) Close() { l.close() }
 
 // Progress says how far the batches of d are.
-func (l *redisLookout) Progress(ctx context.Context, d *report.QueueDetail) (page.Progress, error) {
-	p := page.Progress{Watchers: map[string]string{}}
+func (l *redisLookout) Progress(ctx context.Context, d *view.Queue) (page.Progress, error) {
+	var p page.Progress
 	known, err := l.st.ByID(ctx)
 	if err != nil {
 		return p, err
@@ -59,20 +59,20 @@ func (l *redisLookout) Progress(ctx context.Context, d *report.QueueDetail) (pag
 	process := map[string]string{} // by seat
 	var executors []string
 	for _, m := range d.Processes {
+		if m.Seat == "" {
+			continue
+		}
 		process[m.Seat] = m.Identity
-		if m.Role == queue.Executor && m.Seat != "" && len(executors) < maxShownHands {
+		if m.Role == queue.Executor && len(executors) < maxShownHands {
 			executors = append(executors, m.Seat)
 		}
 	}
 	dead := make(map[string]deadOfBatch, len(l.dead))
 	for _, b := range d.Batches {
-		row := report.BatchRow{Batch: b}
+		row := view.BatchRow{Batch: b}
 		books, there := known[b.ID]
 		count(&row, books, there, held > 0)
-		p.Rows = append(p.Rows, row)
-		if there && books.Holder != "" {
-			p.Watchers[b.ID] = process[books.Holder]
-		}
+		p.Batches = append(p.Batches, page.BatchProgress{BatchRow: row, Watcher: process[books.Holder]})
 		if books.Dead > 0 {
 			if dead[b.ID], err = l.readDead(ctx, books); err != nil {
 				return p, err

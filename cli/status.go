@@ -14,11 +14,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"muster/member"
 	"muster/plan"
 	"muster/report"
 	"muster/resource"
-	"muster/status"
 	"muster/text"
+	"muster/view"
 	"muster/zkstate"
 )
 
@@ -94,8 +95,7 @@ func (p *process) status(ctx context.Context, to io.Writer, scope searchScope, o
 	}
 	detail := pattern != "" && !isGlob(pattern) && len(jobs) == 1
 	ages := !o.watch || isTerminal(p.out) // without them a pipe gets a block only when something happens
-	workers, err := o.fill(ctx, r, scope.session, jobs, detail, ages)
-	if err != nil {
+	if err := o.fill(ctx, r, scope.session, jobs, detail); err != nil {
 		return err
 	}
 	last, unread, err := scope.lastApplies(ctx, r, jobs)
@@ -108,13 +108,9 @@ func (p *process) status(ctx context.Context, to io.Writer, scope searchScope, o
 	}
 	switch {
 	case o.json:
-		err = report.StatusJSON(to, jobs, workers, last...)
-	case detail && jobs[0].Group != nil:
-		err = report.Group(to, jobs[0], opts)
-	case detail && jobs[0].Queue != nil:
-		err = report.Queue(to, jobs[0], opts)
+		err = report.StatusJSON(to, jobs, last...)
 	case detail:
-		err = report.Workers(to, jobs[0], workers[jobs[0].Path], opts)
+		err = report.Detail(to, jobs[0], opts)
 	case len(jobs) == 0:
 		fmt.Fprintf(to, "No jobs or groups below %s.\n", strings.Join(scope.roots, ", "))
 		if scope.cfg == nil && cmp.Or(o.root, p.environ.value("MUSTER_ROOT")) == "" { // no root is named
@@ -135,17 +131,21 @@ func (p *process) status(ctx context.Context, to io.Writer, scope searchScope, o
 // fill reads what a status shows besides what was observed: of the one job, group or queue that is shown in detail
 // everything, else the restarts.
 func (o statusOptions) fill(
-	ctx context.Context, r *zkstate.Reader, s zkstate.Source, jobs []report.JobStatus, detail, ages bool,
-) (workers map[string][]report.Worker, err error) {
+	ctx context.Context, r *zkstate.Reader, s zkstate.Source, jobs []view.Resource, detail bool,
+) error {
 	if !detail {
-		return nil, status.Restarts(ctx, r, jobs)
+		return r.FillRestarts(ctx, jobs)
+	}
+	one := &jobs[0]
+	err := r.FillDetail(ctx, one, time.Now())
+	if err != nil || one.Group == nil {
+		return err
 	}
 	runs := 1 // of a cron
 	if o.json {
-		runs = status.RunsInJSON
+		runs = view.RunsInJSON
 	}
-	all, err := status.Detail(ctx, r, s, &jobs[0], ages, runs)
-	return map[string][]report.Worker{jobs[0].Path: all}, err
+	return member.FillRuns(ctx, s, one.Observed.Record, one.Group.Duties, runs)
 }
 
 // noteWriter returns where notes go: standard error, or with --watch into the table, which is drawn as a whole.
@@ -160,14 +160,14 @@ func (o statusOptions) noteWriter(p *process, to io.Writer) io.Writer {
 }
 
 // reportUnread prints which roots could not be listed. What could not be read needs attention.
-func reportUnread(to io.Writer, roots []string, unindexed string, jobs []report.JobStatus) error {
+func reportUnread(to io.Writer, roots []string, unindexed string, jobs []view.Resource) error {
 	for _, root := range roots {
 		fmt.Fprintf(to, "%s could not be listed: check the credentials in MUSTER_ZK_AUTH\n", root)
 	}
 	if unindexed != "" {
 		fmt.Fprintf(to, "%s: jobs below a root that nothing here names are not shown\n", text.Escape(unindexed))
 	}
-	unreadable := func(j report.JobStatus) bool {
+	unreadable := func(j view.Resource) bool {
 		return j.Observed.Class() == resource.Unreadable || j.Observed.Class() == resource.Damaged
 	}
 	if len(roots) > 0 || unindexed != "" || slices.ContainsFunc(jobs, unreadable) {
@@ -180,8 +180,8 @@ func reportUnread(to io.Writer, roots []string, unindexed string, jobs []report.
 func isGlob(pattern string) bool { return strings.ContainsAny(pattern, "*?") }
 
 // selectJobs returns the jobs whose path, name or recorded address matches the pattern. An empty pattern matches all.
-func selectJobs(have plan.State, pattern string) []report.JobStatus {
-	var jobs []report.JobStatus
+func selectJobs(have plan.State, pattern string) []view.Resource {
+	var jobs []view.Resource
 	if pattern == "" {
 		pattern = "*"
 	}
@@ -193,7 +193,7 @@ func selectJobs(have plan.State, pattern string) []report.JobStatus {
 			names = append(names, o.Record.Declaration.ID().Address)
 		}
 		if fits.match(names...) {
-			jobs = append(jobs, report.JobStatus{Path: at, Observed: o})
+			jobs = append(jobs, view.Resource{Path: at, Observed: o})
 		}
 	}
 	return jobs

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"muster/resource/queue"
-	"muster/status"
 	"muster/tasks"
 	"muster/tasks/store"
 	"muster/text"
+	"muster/view"
 	"muster/zkstate"
 )
 
@@ -80,7 +80,7 @@ func (s *submitting) found(ctx context.Context, id string) (foundQueue, error) {
 	switch {
 	case err != nil:
 		return foundQueue{}, err
-	case !status.IsQueue(o):
+	case !view.IsQueue(o):
 		return foundQueue{}, noQueue(at, nil)
 	}
 	return foundQueue{at, o, id}, nil

@@ -53,25 +53,19 @@ func floorPlan() map[string]room {
 		"plan/planfile":  {ours: []string{"resource", "plan"}},
 		"report": {
 			ours: []string{
-				"resource/...", "plan", "plan/planfile", "apply", "apply/history", "exitcode", "text",
+				"resource/...", "plan", "plan/planfile", "apply", "apply/history", "exitcode", "text", "view",
 			},
-			others: []string{"github.com/prometheus/client_model/go", "github.com/prometheus/common/"},
+			others: []string{"github.com/prometheus/client_golang", "github.com/prometheus/common/"},
 		},
-		// What is read as what is shown, for status, explain and the page.
-		"status": {
-			ours: []string{
-				"resource/...", "report", "member", "zkstate", "zkstate/zkconn",
-				"zkstate/znode",
-			},
-			others: []string{sync},
-		},
+		// What was read, as data that reports, the page and the API show. It is filled by those that read.
+		"view": {ours: []string{"resource/...", "text"}},
 		// The page of muster serve.
 		"page": {
 			ours: []string{
-				"resource/...", "plan", "apply", "apply/history", "report", "status", "text", "zkstate",
+				"resource/...", "plan", "apply", "apply/history", "member", "report", "text", "view", "zkstate",
 				"zkstate/zkconn", "zkstate/znode",
 			},
-			others: []string{"github.com/prometheus/client_golang", "github.com/prometheus/client_model/go"},
+			others: []string{"github.com/prometheus/client_golang"},
 		},
 		"exitcode":      {},
 		"apply/history": {}, // what is known of an apply afterwards, as data
@@ -84,7 +78,7 @@ func floorPlan() map[string]room {
 		"zkstate/election": {ours: []string{"zkstate/zkconn"}},
 		"zkstate": {
 			ours: []string{
-				"resource/...", "plan", "apply/history", "zkstate/election", "zkstate/zkconn", "zkstate/znode",
+				"resource/...", "plan", "apply/history", "view", "zkstate/election", "zkstate/zkconn", "zkstate/znode",
 			},
 			others: []string{sync},
 		},
@@ -102,7 +96,7 @@ func floorPlan() map[string]room {
 		// The generated code of the classic messages.
 		"zkstate/znode/internal/jobmaster": {others: []string{protobuf}},
 		"worker": {
-			ours:   []string{"resource", "resource/job", "text", "zkstate", "zkstate/zkconn", "zkstate/znode"},
+			ours:   []string{"resource", "resource/job", "text", "view", "zkstate", "zkstate/zkconn", "zkstate/znode"},
 			others: []string{sync},
 		},
 		"resource/group/schedule": {others: []string{cron}},
@@ -111,7 +105,7 @@ func floorPlan() map[string]room {
 		"member/roster": {others: []string{version}},
 		"member": {
 			ours: []string{
-				"resource", "resource/group", "resource/group/schedule", "member/roster", "member/ticks", "zkstate",
+				"resource", "resource/group", "resource/group/schedule", "member/roster", "member/ticks", "view", "zkstate",
 				"zkstate/seat", "zkstate/zkconn", "zkstate/znode",
 			},
 			others: []string{sync, version},
@@ -182,7 +176,7 @@ func testRoom() []string {
 		"github.com/google/go-cmp", "github.com/rogpeppe/go-internal", "github.com/go-zookeeper/zk", "golang.org/x/sys",
 		"github.com/redis/go-redis/v9", "github.com/chromedp/",
 		"github.com/santhosh-tekuri/jsonschema/v6", "go.yaml.in/yaml/v3",
-		"golang.org/x/net/html",
+		"golang.org/x/net/html", "github.com/prometheus/client_model/go",
 	}
 }
 

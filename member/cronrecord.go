@@ -8,7 +8,12 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"muster/member/ticks"
+	"muster/resource"
+	"muster/resource/group"
+	"muster/view"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -58,6 +63,42 @@ func (r RunRecord) when() time.Time {
 		return r.Tick
 	}
 	return cmp.Or(r.Started, r.TickRecord.Asked)
+}
+
+// FillRuns adds the last runs of the crons among these duties, at most n of each. rec is the Record of their group.
+func FillRuns(ctx context.Context, s zkstate.Source, rec *resource.Record, duties []view.Duty, n int) error {
+	const atOnce = 64
+	reading, ctx := errgroup.WithContext(ctx)
+	reading.SetLimit(atOnce)
+	for i := range duties {
+		d := &duties[i]
+		if d.Type != group.Cron {
+			continue
+		}
+		reading.Go(func() error {
+			runs, err := Runs(ctx, s, rec.Declaration.ID().Root, rec.Generation, d.Name, n)
+			for _, r := range runs {
+				d.Runs = append(d.Runs, r.view())
+			}
+			return err
+		})
+	}
+	return reading.Wait()
+}
+
+// view is r as it is shown.
+func (r RunRecord) view() view.Run {
+	given := func(t time.Time) *time.Time {
+		if t.IsZero() {
+			return nil
+		}
+		return &t
+	}
+	return view.Run{
+		Tick: given(r.Tick), Asked: r.Asked, State: string(r.State), By: r.By, Started: given(r.Started),
+		Ended: given(r.Ended), Exit: r.Exit, Attempt: r.Attempt, AskedBy: r.AskedBy, Because: r.Because, Count: r.Count,
+		More: r.More,
+	}
 }
 
 // readTicks reads records; nil for one that is gone.

@@ -171,7 +171,7 @@ func TestAssignerThatIsSilent(t *testing.T) {
 	if passed := f.memory().Passed; !slices.Equal(passed, []string{seatOf(o)}) {
 		t.Errorf("passed over: %q", passed)
 	}
-	s, err := f.store.GroupState(t.Context(), f.look())
+	s, err := f.store.GroupState(t.Context(), f.look(), time.Now())
 	if err != nil || s.Assigner != "a" || !slices.Equal(s.Passed, []string{"foreign"}) {
 		t.Errorf("the assigner is %q, and %q were passed over: %v", s.Assigner, s.Passed, err)
 	}
@@ -211,7 +211,7 @@ func TestSilenceIsSeen(t *testing.T) {
 	f := newFixture(t, "coordinator")
 	m := f.join("first", "1.0")
 	f.until("it to have decided", func() bool {
-		s, err := f.store.GroupState(t.Context(), f.look())
+		s, err := f.store.GroupState(t.Context(), f.look(), time.Now())
 		return err == nil && s.Assigner == "first" && s.Undecided.IsZero()
 	})
 	if err := m.Leave(); err != nil {
@@ -219,7 +219,7 @@ func TestSilenceIsSeen(t *testing.T) {
 	}
 	f.foreign("guest", "x-", 0, "coordinator")
 	f.foreign("foreign", "s-", 1)
-	s, err := f.store.GroupState(t.Context(), f.look())
+	s, err := f.store.GroupState(t.Context(), f.look(), time.Now())
 	if err != nil || s.Assigner != "foreign" || len(s.Members) != 2 || !s.Undecided.Equal(s.Members[0].Since) {
 		t.Errorf("the assigner is %q, and since %s nobody has decided: %+v, %v", s.Assigner, s.Undecided, s.Members, err)
 	}

@@ -8,9 +8,10 @@ import (
 	"net/http"
 	"time"
 
+	"muster/apply/history"
 	"muster/report"
-	"muster/status"
 	"muster/text"
+	"muster/view"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -105,7 +106,7 @@ func (s *server) apiStatus(_ context.Context, _ *http.Request, b *Board) ([]byte
 	defer s.all.Unlock()
 	if s.all.board != b {
 		var body bytes.Buffer
-		if err := report.StatusJSON(&body, b.Resources, nil, s.lastApplies(b, b.Resources...)...); err != nil {
+		if err := report.StatusJSON(&body, b.Resources, s.lastApplies(b, b.Resources...)...); err != nil {
 			return nil, &problem{http.StatusInternalServerError, err.Error(), ""}
 		}
 		s.all.board, s.all.body = b, body.Bytes()
@@ -114,12 +115,12 @@ func (s *server) apiStatus(_ context.Context, _ *http.Request, b *Board) ([]byte
 }
 
 // lastApplies are the last applies of the stacks of these resources, and of the configuration's, as a status has them.
-func (s *server) lastApplies(b *Board, of ...report.JobStatus) (all []report.Apply) {
+func (s *server) lastApplies(b *Board, of ...view.Resource) (all []history.Found) {
 	declared := ""
 	if len(s.cfg.Also) > 0 {
 		declared = s.cfg.Stacks[0]
 	}
-	for _, stack := range status.Stacks(s.cfg.Home, declared, of) {
+	for _, stack := range view.Stacks(s.cfg.Home, declared, of) {
 		if a, ok := b.last[stack]; ok {
 			all = append(all, a)
 		}
@@ -128,12 +129,12 @@ func (s *server) lastApplies(b *Board, of ...report.JobStatus) (all []report.App
 }
 
 // found is a resource of the board that a request names.
-func found(r *http.Request, b *Board) (report.JobStatus, *problem) {
+func found(r *http.Request, b *Board) (view.Resource, *problem) {
 	path := "/" + r.PathValue("path")
 	if j, ok := b.resource(path); ok {
 		return j, nil
 	}
-	return report.JobStatus{}, &problem{
+	return view.Resource{}, &problem{
 		http.StatusNotFound, "there is no job, group or queue " + text.Escape(path),
 		"/api/status shows what is there; muster serve --root PATH shows what is below another root",
 	}
@@ -191,8 +192,8 @@ func (s *server) currentDetail(ctx context.Context, d *watchedDetail) (one *Deta
 func (s *server) apiDetail(ctx context.Context, r *http.Request, b *Board) ([]byte, *problem) {
 	return s.withDetail(ctx, r, b, func(d *Detail) ([]byte, *problem) {
 		var body bytes.Buffer
-		workers, last := map[string][]report.Worker{d.Path: d.Workers}, s.lastApplies(b, d.JobStatus)
-		if err := report.StatusJSON(&body, []report.JobStatus{d.JobStatus}, workers, last...); err != nil {
+		one := d.Resource
+		if err := report.StatusJSON(&body, []view.Resource{one}, s.lastApplies(b, one)...); err != nil {
 			return nil, &problem{http.StatusInternalServerError, err.Error(), ""}
 		}
 		return body.Bytes(), nil
@@ -211,7 +212,7 @@ func (s *server) apiMembers(ctx context.Context, r *http.Request, b *Board) ([]b
 	switch {
 	case p != nil:
 		return nil, p
-	case status.IsGroup(&j.Observed), status.IsQueue(&j.Observed):
+	case view.IsGroup(&j.Observed), view.IsQueue(&j.Observed):
 		return nil, &problem{http.StatusNotFound, j.Path + " is not a job", "/api/status" + j.Path}
 	}
 	l, _, _ := s.keeper.link.now()
@@ -253,7 +254,7 @@ func indented(v any) ([]byte, *problem) {
 
 // apiBatches is "muster batches --json".
 func (s *server) apiBatches(ctx context.Context, r *http.Request, b *Board) ([]byte, *problem) {
-	if j, p := found(r, b); p == nil && !status.IsQueue(&j.Observed) {
+	if j, p := found(r, b); p == nil && !view.IsQueue(&j.Observed) {
 		return nil, &problem{http.StatusNotFound, j.Path + " is not a queue", "/api/status" + j.Path}
 	}
 	return s.withDetail(ctx, r, b, func(d *Detail) ([]byte, *problem) {
@@ -261,8 +262,12 @@ func (s *server) apiBatches(ctx context.Context, r *http.Request, b *Board) ([]b
 			next := "try again when Redis answers; muster explain " + text.ShellWord(d.Path) + " says which"
 			return nil, &problem{http.StatusBadGateway, d.Redis, next}
 		}
+		var rows []view.BatchRow
+		for _, b := range d.Batches {
+			rows = append(rows, b.BatchRow)
+		}
 		var body bytes.Buffer
-		if err := report.BatchesJSON(&body, d.rows); err != nil {
+		if err := report.BatchesJSON(&body, rows); err != nil {
 			return nil, &problem{http.StatusInternalServerError, err.Error(), ""}
 		}
 		return body.Bytes(), nil

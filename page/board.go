@@ -5,7 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"muster/report"
+	"muster/apply/history"
+	"muster/view"
 )
 
 // Board is what is known now, of everything that is shown. It is not changed once it is made.
@@ -16,19 +17,19 @@ type Board struct {
 	Roots, Unlisted []string  // Unlisted: roots that cannot be listed, and why
 	Unindexed       string    // why not all stacks are known; empty: they are
 	Stacks          []Stack
-	Resources       []report.JobStatus // of all kinds, by path
-	History         []report.Apply     // the newest first, of the shown stacks
+	Resources       []view.Resource // of all kinds, by path
+	History         []history.Found // the newest first, of the shown stacks
 
-	last map[string]Apply // by stack, also of stacks that are not shown
+	last map[string]history.Found // by stack, also of stacks that are not shown
 }
 
 // resource returns what is at path.
-func (b *Board) resource(path string) (report.JobStatus, bool) {
-	i, ok := slices.BinarySearchFunc(b.Resources, path, func(j report.JobStatus, path string) int {
+func (b *Board) resource(path string) (view.Resource, bool) {
+	i, ok := slices.BinarySearchFunc(b.Resources, path, func(j view.Resource, path string) int {
 		return strings.Compare(j.Path, path)
 	})
 	if !ok {
-		return report.JobStatus{}, false
+		return view.Resource{}, false
 	}
 	return b.Resources[i], true
 }
@@ -37,14 +38,13 @@ func (b *Board) resource(path string) (report.JobStatus, bool) {
 type Stack struct {
 	Name  string
 	Roots []string
-	Last  *report.Apply // nil: not known
+	Last  *history.Found // nil: not known
 }
 
 // Detail is one resource that somebody looks at.
 type Detail struct {
-	report.JobStatus
-	Workers []report.Worker // of a job, by id
-	Problem string          // why the rest could not be read; empty if it was
+	view.Resource
+	Problem string // why the rest could not be read; empty if it was
 
 	// Of a queue, from Redis.
 	Batches []BatchProgress // the oldest first
@@ -52,20 +52,14 @@ type Detail struct {
 	Dead    []DeadTask // the newest first; not all, if many
 	Redis   string     // why Redis does not answer; empty if it does
 
-	rows []report.BatchRow // Batches, as the API has them
-	link *link             // the session in which it was read
+	link *link // the session in which it was read
 }
 
 // BatchProgress is one unfinished batch of a queue, as ZooKeeper and Redis have it.
 type BatchProgress struct {
-	report.Batch // State is also "completed", "lost" and "broken"
-
-	Known                       bool // Redis knows it; otherwise the rest is empty
-	Waiting, InHand, Done, Dead int64
-	PerSecond                   float64 // tasks that ended lately, by second; 0: none, or not known
-	Watcher                     string  // identity of the watcher that has it
-	Because                     string  // why the last watcher failed
-	Broken                      string  // keys in Redis that do not fit
+	view.BatchRow
+	PerSecond float64 // tasks that ended lately, by second; 0: none, or not known
+	Watcher   string  // identity of the watcher that has it
 }
 
 // Hand is how many tasks of a batch a process has.
@@ -104,6 +98,3 @@ const (
 	Resource View = "resource"
 	History  View = "history"
 )
-
-// Apply is one apply of a stack.
-type Apply = report.Apply

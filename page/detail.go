@@ -6,10 +6,10 @@ import (
 	"sync"
 	"time"
 
+	"muster/member"
 	"muster/plan"
-	"muster/report"
 	"muster/resource"
-	"muster/status"
+	"muster/view"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 )
@@ -191,7 +191,7 @@ func (w *detailWatch) shown(a *asked) *Detail {
 		return w.one
 	}
 	one := *w.one
-	a.addTo(&one)
+	one.Redis, one.Batches, one.Hands, one.Dead = a.problem, a.Batches, a.Hands, a.Dead
 	return &one
 }
 
@@ -209,8 +209,10 @@ func (k *keeper) readDetail(
 	ctx context.Context, src zkstate.Source, path string, o resource.Observed,
 ) (*Detail, error) {
 	r := zkstate.NewReader(src, k.cfg.Home, k.cfg.Kinds...)
-	one := &Detail{JobStatus: report.JobStatus{Path: path, Observed: o}}
-	var err error
-	one.Workers, err = status.Detail(ctx, r, src, &one.JobStatus, false, status.RunsInJSON)
+	one := &Detail{Resource: view.Resource{Path: path, Observed: o}}
+	err := r.FillDetail(ctx, &one.Resource, time.Now())
+	if err == nil && one.Group != nil {
+		err = member.FillRuns(ctx, src, o.Record, one.Group.Duties, view.RunsInJSON)
+	}
 	return one, err
 }

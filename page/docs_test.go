@@ -29,7 +29,7 @@ func TestServeIsDocumented(t *testing.T) {
 	for i := range board.Resources {
 		board.Resources[i].Restarts = &restarts
 	}
-	for _, family := range boardMetrics(board, "0.1.0") {
+	for _, family := range gathered(t, board) {
 		made = append(made, family.GetName())
 	}
 	if len(made) < 30 {

@@ -1,6 +1,8 @@
 package page
 
-import "sync"
+import (
+	"sync"
+)
 
 // feed is the newest value of something, and a way to wait for a newer one.
 type feed[T any] struct {

@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"muster/apply/history"
-	"muster/report"
 	"muster/resource"
 	"muster/resource/group"
 	"muster/resource/job"
 	"muster/resource/queue"
+	"muster/view"
 )
 
 // epoch is the time of the boards of tests.
@@ -28,22 +28,22 @@ func record(d resource.Declaration) *resource.Record {
 }
 
 // aJob is a job of n workers, of which so many have joined, are live, and are done.
-func aJob(name string, n, joined, live, done int) report.JobStatus {
+func aJob(name string, n, joined, live, done int) view.Resource {
 	j := job.Default()
 	j.Name, j.Root, j.Workers, j.Address = name, "/jobs/prod", n, "job."+name
 	j.Labels = map[string]string{"team": "data", "tier": "1"}
-	return report.JobStatus{Path: j.Path(), Observed: resource.Observed{
+	return view.Resource{Path: j.Path(), Observed: resource.Observed{
 		Record: record(j), Live: live, Counts: job.Counts(joined, done), Created: ago(50 * time.Hour),
 	}}
 }
 
 // with changes what was observed of a job.
-func with(j report.JobStatus, change func(o *resource.Observed)) report.JobStatus {
+func with(j view.Resource, change func(o *resource.Observed)) view.Resource {
 	change(&j.Observed)
 	return j
 }
 
-func aGroup(name string, live, held int) report.JobStatus {
+func aGroup(name string, live, held int) view.Resource {
 	g := group.Default()
 	g.Name, g.Root, g.Address = name, "/jobs/prod", "group."+name
 	duties := []group.Duty{
@@ -58,46 +58,46 @@ func aGroup(name string, live, held int) report.JobStatus {
 	since := ago(3 * time.Hour)
 	next, tick := epoch().Add(24*time.Hour), ago(0)
 	started, ended, one := ago(-time.Second), ago(-71*time.Second), 1
-	detail := &report.GroupDetail{
+	detail := &view.Group{
 		Assigner: "api-1", Waiting: 1,
-		Members: []report.Member{
+		Members: []view.Member{
 			{Identity: "api-1", Version: "1.4.0", Address: "10.0.3.11:7000", Since: since, Ready: true, Seat: "s-1",
 				Duties: []string{"compactor", "nightly-report"}},
 			{Identity: "api-2", Version: "1.4.0", Address: "10.0.3.12:7000", Since: since, Seat: "s-2"},
 			{Identity: "api-0", Version: "1.3.9", Address: "10.0.3.10:7000", Since: ago(72 * time.Hour), Ready: true,
 				Seat: "s-0", Duties: []string{"sync-prices"}},
 		},
-		Duties: []report.Duty{
+		Duties: []view.Duty{
 			{Name: "compactor", Type: group.Leader, Holder: "api-1", Version: "1.4.0", Address: "10.0.3.11:7000",
 				Since: &since, Epoch: 12, Given: "api-1", Why: "the newest version that fits, and fewest duties"},
 			{Name: "nightly-report", Type: group.Cron, Holder: "api-1", Version: "1.4.0", Since: &since, Epoch: 9,
 				Given: "api-1", Why: "pinned", Pinned: "api-1", NextTick: &next, Declared: duties[1],
-				Runs: []report.DutyRun{
+				Runs: []view.Run{
 					{Tick: &tick, State: "running", By: "api-1", Started: &started, Attempt: 1},
 					{Asked: 3, State: "failed", By: "api-1", Started: &started, Ended: &ended, Exit: &one, Because: "exit 1"},
 				}},
-			{Name: "reaper", Type: group.Leader, Why: "no member lists it", Failures: []report.DutyFailure{
+			{Name: "reaper", Type: group.Leader, Why: "no member lists it", Failures: []view.Failure{
 				{Identity: "api-2", Count: 3, Until: next, Because: "it exited with 1"}}},
 			{Name: "sync-prices", Type: group.Cron, Holder: "api-0", Version: "1.3.9", Since: &since, Epoch: 2,
 				Given: "api-1", Why: "a newer version has joined", PausedBy: "ann@laptop", Declared: duties[3]},
 		},
-		Requests: []report.GroupRequest{{Duty: "compactor", What: "handover", To: "api-2", By: "ann@laptop", Since: since}},
+		Requests: []view.Request{{Duty: "compactor", What: "handover", To: "api-2", By: "ann@laptop", Since: since}},
 	}
 	if live == 0 {
-		detail = &report.GroupDetail{Duties: []report.Duty{{Name: "compactor", Type: group.Leader}}}
+		detail = &view.Group{Duties: []view.Duty{{Name: "compactor", Type: group.Leader}}}
 	}
-	return report.JobStatus{Path: g.Path(), Observed: o, Group: detail}
+	return view.Resource{Path: g.Path(), Observed: o, Group: detail}
 }
 
-func aQueue(name string, f queue.Found, live int, d report.QueueDetail) report.JobStatus {
+func aQueue(name string, f queue.Found, live int, d view.Queue) view.Resource {
 	q := queue.Default()
 	q.Name, q.Root, q.Address, q.Redis = name, "/jobs/prod", "queue."+name, "redis-1:6379/0"
 	o := resource.Observed{Record: record(q), Live: live, Counts: f.Counts(), Created: ago(90 * time.Hour)}
-	return report.JobStatus{Path: q.Path(), Observed: o, Queue: &d}
+	return view.Resource{Path: q.Path(), Observed: o, Queue: &d}
 }
 
-func processes() []report.QueueProcess {
-	return []report.QueueProcess{
+func processes() []view.Process {
+	return []view.Process{
 		{Identity: "exec-a1", Role: queue.Executor, Host: "node-4", Parallel: 8, Since: ago(time.Hour)},
 		{Identity: "exec-a2", Role: queue.Executor, Host: "node-5", Parallel: 8, Since: ago(40 * time.Minute)},
 		{Identity: "watch-1", Role: queue.Watcher, Host: "node-1", Since: ago(time.Hour)},
@@ -107,7 +107,7 @@ func processes() []report.QueueProcess {
 // sample is a board with one of everything.
 func sample() *Board {
 	degraded := queue.Found{Executors: 2, Watchers: 1, Batches: 4, Lost: 1, Failed: 1}
-	all := []report.JobStatus{
+	all := []view.Resource{
 		aJob("archive", 8, 8, 0, 8), aJob("backfill-2026-06", 64, 64, 61, 0), aJob("etl-a", 8, 8, 8, 0),
 		aJob("etl-b", 8, 5, 5, 0), aJob("ingest-eu", 4, 0, 0, 0), aJob("rebuild", 16, 16, 0, 3),
 		aJob("train", 2000, 2000, 1940, 40),
@@ -125,14 +125,14 @@ func sample() *Board {
 			}
 		}),
 		aGroup("api", 3, 3), aGroup("spare", 0, 0),
-		aQueue("primes", degraded, 3, report.QueueDetail{
+		aQueue("primes", degraded, 3, view.Queue{
 			First: "exec-a1", Processes: processes(), Lost: []string{"b-77"}, Failed: []string{"nightly-6"},
-			Batches: []report.Batch{{ID: "nightly-7", State: "open", Tasks: 12000, Bytes: 3 << 20, Weight: 1,
+			Batches: []view.Batch{{ID: "nightly-7", State: "open", Tasks: 12000, Bytes: 3 << 20, Weight: 1,
 				Results: "discard", By: "cron@host-1", Since: ago(20 * time.Minute)}},
 		}),
-		aQueue("mail", queue.Found{Executors: 1, Watchers: 1}, 2, report.QueueDetail{}),
+		aQueue("mail", queue.Found{Executors: 1, Watchers: 1}, 2, view.Queue{}),
 	}
-	slices.SortFunc(all, func(a, b report.JobStatus) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortFunc(all, func(a, b view.Resource) int { return strings.Compare(a.Path, b.Path) })
 	return &Board{
 		At: epoch(), Servers: "zk-1:2181,zk-2:2181,zk-3:2181", Connected: true, Roots: []string{"/jobs/prod"},
 		Resources: all, History: applies(),
@@ -142,11 +142,11 @@ func sample() *Board {
 	}
 }
 
-func applies() []report.Apply {
-	found := func(stack, name string, state history.State, e history.Entry) report.Apply {
-		return report.Apply{Stack: stack, Found: history.Found{Name: name, State: state, Entry: e}}
+func applies() []history.Found {
+	found := func(stack, name string, state history.State, e history.Entry) history.Found {
+		return history.Found{Stack: stack, Name: name, State: state, Entry: e}
 	}
-	return []report.Apply{
+	return []history.Found{
 		found("etl-prod", "h-0000000012", history.Finished, history.Entry{
 			By: "deploy@ci-7", Plan: "9c1f", Saved: true, Started: ago(26 * time.Hour),
 			Who:      history.Who{Actor: "ann", CI: "GitHub Actions", Commit: "4be71c0", URL: "https://ci.example/runs/118"},
@@ -159,10 +159,10 @@ func applies() []report.Apply {
 			Deleted: []string{"/jobs/prod/old"},
 			Who:     history.Who{Actor: "deploy@ci-7", URL: "javascript:alert(1)"},
 		}),
-		{Stack: "web", Found: history.Found{
-			Name: "h-0000000002", State: history.Damaged, Problem: "it does not say who",
+		{
+			Stack: "web", Name: "h-0000000002", State: history.Damaged, Problem: "it does not say who",
 			Entry: history.Entry{Started: ago(80 * time.Hour)},
-		}},
+		},
 		found("web", "h-0000000001", history.Finished, history.Entry{
 			By: "bob@laptop", Plan: "1", Started: ago(90 * time.Hour), Finished: ago(90*time.Hour - time.Minute),
 			Who: history.Who{Actor: "bob@laptop"}, Done: map[string]int{"create": 3},
@@ -172,19 +172,19 @@ func applies() []report.Apply {
 }
 
 // workersOf are workers of a job of n: the ids in lost are lost, those below done are completed.
-func workersOf(n, done int, lost ...int) []report.Worker {
-	var all []report.Worker
+func workersOf(n, done int, lost ...int) []view.Worker {
+	var all []view.Worker
 	for id := range n {
 		restarts := id % 3
-		w := report.Worker{
+		w := view.Worker{
 			ID: id, Identity: fmt.Sprintf("worker-%d", id), Address: fmt.Sprintf("10.0.%d.%d:7000", id/250, id%250),
-			State: report.Live, Restarts: &restarts, Since: ago(2 * time.Hour), Joined: ago(2 * time.Hour),
+			State: view.Live, Restarts: &restarts, Since: ago(2 * time.Hour), Joined: ago(2 * time.Hour),
 		}
 		switch {
 		case slices.Contains(lost, id):
-			w.State, w.LastExit, w.Since = report.Lost, "signal 9", ago(4*time.Minute)
+			w.State, w.LastExit, w.Since = view.Lost, "signal 9", ago(4*time.Minute)
 		case id < done:
-			w.State, w.LastExit = report.Completed, "0"
+			w.State, w.LastExit = view.Completed, "0"
 		}
 		all = append(all, w)
 	}
@@ -197,22 +197,25 @@ func detail(b *Board, name string) *Detail {
 		if j.Path != "/jobs/prod/"+name {
 			continue
 		}
-		d := &Detail{JobStatus: j}
+		d := &Detail{Resource: j}
 		switch name {
 		case "backfill-2026-06":
 			d.Workers = workersOf(64, 0, 7, 31, 32)
-			d.Barriers = []report.Barrier{{Name: "epoch", Round: 3, Attempt: 1, Workers: 64, Since: ago(5 * time.Minute),
+			d.Barriers = []view.Barrier{{Name: "epoch", Round: 3, Attempt: 1, Workers: 64, Since: ago(5 * time.Minute),
 				Arrived: make([]int, 61), Missing: []int{7, 31, 32}}}
 		case "train":
 			d.Workers = workersOf(2000, 40, 100, 101, 102, 103, 1500)
 		case "primes":
 			d.Batches = []BatchProgress{
-				{Batch: j.Queue.Batches[0], Known: true, Waiting: 4100, InHand: 16, Done: 7852, Dead: 32, PerSecond: 41.5},
-				{Batch: report.Batch{ID: "b-77", State: "lost", Tasks: 90, By: "ann@laptop", Since: ago(time.Hour)}},
-				{Batch: report.Batch{ID: "weekly", State: "completed", Tasks: 300, Results: "keep", By: "cron@host-1",
-					Since: ago(9 * time.Hour)}, Known: true, Done: 300, Watcher: "watch-1"},
-				{Batch: report.Batch{ID: "slow", State: "open", Tasks: 5, By: "cron@host-1", Since: ago(9 * time.Hour)},
-					Known: true, Done: 1, Waiting: 4, PerSecond: 0.01, Because: "exit 3"},
+				{BatchRow: view.BatchRow{Batch: j.Queue.Batches[0],
+					BatchCounts: &view.BatchCounts{Waiting: 4100, InHand: 16, Done: 7852, Dead: 32}}, PerSecond: 41.5},
+				{BatchRow: view.BatchRow{
+					Batch: view.Batch{ID: "b-77", State: "lost", Tasks: 90, By: "ann@laptop", Since: ago(time.Hour)}}},
+				{BatchRow: view.BatchRow{Batch: view.Batch{ID: "weekly", State: "completed", Tasks: 300, Results: "keep",
+					By: "cron@host-1", Since: ago(9 * time.Hour)}, BatchCounts: &view.BatchCounts{Done: 300}}, Watcher: "watch-1"},
+				{BatchRow: view.BatchRow{
+					Batch:       view.Batch{ID: "slow", State: "open", Tasks: 5, By: "cron@host-1", Since: ago(9 * time.Hour)},
+					BatchCounts: &view.BatchCounts{Done: 1, Waiting: 4, Because: "exit 3"}}, PerSecond: 0.01},
 			}
 			d.Hands = []Hand{{"exec-a1", "nightly-7", 8}, {"exec-a2", "nightly-7", 8}, {"exec-gone", "slow", 1}}
 			d.Dead = []DeadTask{{Batch: "nightly-7", Index: 118, Attempt: 3, Deaths: 1, Died: ago(time.Minute),

@@ -22,20 +22,20 @@ type hub struct {
 	drawing chan struct{} // one view is drawn at a time: the rest of the machine is for others
 
 	mu      sync.Mutex
-	open    map[string]*view // by canonical URL
+	open    map[string]*scene // by canonical URL
 	running sync.WaitGroup
 }
 
 func newHub(ctx context.Context, k *keeper) *hub {
-	h := &hub{keeper: k, views: newViews(), ctx: ctx, drawing: make(chan struct{}, 1), open: map[string]*view{}}
+	h := &hub{keeper: k, views: newViews(), ctx: ctx, drawing: make(chan struct{}, 1), open: map[string]*scene{}}
 	// A page that was loaded from an earlier process must not take this one's versions for its own. The number is
 	// below 2^53, as JavaScript wants it.
 	h.version.Store(uint64(time.Now().UnixMilli()) * 1000)
 	return h
 }
 
-// view is one page that somebody looks at.
-type view struct {
+// scene is one page that somebody looks at.
+type scene struct {
 	request Request
 	shown   feed[*drawn]
 	cancel  context.CancelFunc
@@ -51,7 +51,7 @@ type drawn struct {
 }
 
 // acquire returns the view of a request. Whoever got it releases it.
-func (h *hub) acquire(r Request) (*view, error) {
+func (h *hub) acquire(r Request) (*scene, error) {
 	key := r.URL()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -61,7 +61,7 @@ func (h *hub) acquire(r Request) (*view, error) {
 			return nil, errBusy
 		}
 		ctx, cancel := context.WithCancel(h.ctx)
-		v = &view{request: r, cancel: cancel}
+		v = &scene{request: r, cancel: cancel}
 		var d *watchedDetail
 		if r.View == Resource {
 			var err error
@@ -78,7 +78,7 @@ func (h *hub) acquire(r Request) (*view, error) {
 }
 
 // release gives a view back. It is kept for a while.
-func (h *hub) release(v *view) {
+func (h *hub) release(v *scene) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if v.users--; v.users > 0 {
@@ -96,7 +96,7 @@ func (h *hub) release(v *view) {
 
 // evict drops the view that nobody has looked at for the longest time.
 func (h *hub) evict() bool {
-	var oldest *view
+	var oldest *scene
 	for _, v := range h.open {
 		if v.users == 0 && (oldest == nil || v.idle.Before(oldest.idle)) {
 			oldest = v
@@ -108,7 +108,7 @@ func (h *hub) evict() bool {
 	return oldest != nil
 }
 
-func (h *hub) drop(v *view) {
+func (h *hub) drop(v *scene) {
 	if h.open[v.request.URL()] == v {
 		delete(h.open, v.request.URL())
 	}
@@ -123,7 +123,7 @@ func (h *hub) count() int {
 }
 
 // run draws a view whenever something changes, until ctx ends.
-func (h *hub) run(ctx context.Context, v *view, d *watchedDetail) {
+func (h *hub) run(ctx context.Context, v *scene, d *watchedDetail) {
 	if d != nil {
 		defer h.keeper.releaseDetail(d)
 	}
@@ -164,7 +164,7 @@ func pause(ctx context.Context, long time.Duration) bool {
 }
 
 // draw draws a view, and keeps what changed for its streams.
-func (h *hub) draw(ctx context.Context, v *view, b *Board, d *Detail) (took time.Duration, ok bool) {
+func (h *hub) draw(ctx context.Context, v *scene, b *Board, d *Detail) (took time.Duration, ok bool) {
 	select {
 	case h.drawing <- struct{}{}:
 		defer func() { <-h.drawing }()

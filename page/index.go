@@ -7,7 +7,6 @@ import (
 
 	"muster/apply/history"
 	"muster/resource"
-	"muster/status"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 )
@@ -20,9 +19,9 @@ type index struct {
 
 	roots   []string
 	stacks  []Stack
-	history []Apply
-	last    map[string]Apply // by stack, also of stacks that are not shown
-	problem string           // why not all stacks are known
+	history []history.Found
+	last    map[string]history.Found // by stack, also of stacks that are not shown
+	problem string                   // why not all stacks are known
 }
 
 // changed is closed when the index has to be read again.
@@ -49,7 +48,7 @@ func (x *index) update(ctx context.Context) error {
 // read reads the index. What is damaged or may not be read is a problem, and no error.
 func (x *index) read(ctx context.Context, r *zkstate.Reader) error {
 	cfg := x.keeper.cfg
-	x.stacks, x.history, x.last, x.problem = nil, nil, map[string]Apply{}, ""
+	x.stacks, x.history, x.last, x.problem = nil, nil, map[string]history.Found{}, ""
 	names, err := r.Stacks(ctx)
 	if err := x.note(ctx, err); err != nil {
 		return err
@@ -76,7 +75,7 @@ func (x *index) read(ctx context.Context, r *zkstate.Reader) error {
 	}
 	slices.Sort(x.roots)
 	x.roots = slices.Compact(x.roots)
-	status.NewestFirst(x.history)
+	history.NewestFirst(x.history)
 	return nil
 }
 
@@ -100,13 +99,10 @@ func (x *index) stack(ctx context.Context, r *zkstate.Reader, name string, n int
 		return err
 	}
 	s := Stack{Name: name, Roots: roots}
-	for i, f := range found {
-		a := Apply{Stack: name, Found: f}
-		if i == 0 {
-			s.Last, x.last[name] = &a, a
-		}
-		x.history = append(x.history, a)
+	if len(found) > 0 {
+		s.Last, x.last[name] = &found[0], found[0]
 	}
+	x.history = append(x.history, found...)
 	x.stacks = append(x.stacks, s)
 	return nil
 }
@@ -115,7 +111,7 @@ func (x *index) stack(ctx context.Context, r *zkstate.Reader, name string, n int
 func (x *index) lastOf(ctx context.Context, r *zkstate.Reader, name string) error {
 	found, err := r.History(ctx, name, 1)
 	for _, f := range found {
-		x.last[name] = Apply{Stack: name, Found: f}
+		x.last[name] = f
 	}
 	return x.note(ctx, err)
 }

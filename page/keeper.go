@@ -10,9 +10,8 @@ import (
 	"time"
 
 	"muster/plan"
-	"muster/report"
 	"muster/resource"
-	"muster/status"
+	"muster/view"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 )
@@ -145,9 +144,9 @@ func (k *keeper) read(ctx context.Context, l *link, x *index, t *tracking) (*tra
 func counts(state plan.State) bool {
 	members := 0
 	for _, o := range state.Found {
-		members += status.Members([]report.JobStatus{{Observed: o}})
+		members += view.CountMembers([]view.Resource{{Observed: o}})
 	}
-	return members <= status.MaxCounted
+	return members <= view.MaxCounted
 }
 
 // readPause is how long to wait after a reading that took so long: it leaves half of the time to others.
@@ -204,7 +203,7 @@ type tracking struct {
 // countedJob is what was counted of a resource: as it was observed, and as it is shown.
 type countedJob struct {
 	observed resource.Observed
-	shown    report.JobStatus
+	shown    view.Resource
 }
 
 func (k *keeper) newTracking(l *link, counting bool) *tracking {
@@ -220,13 +219,14 @@ func (k *keeper) newTracking(l *link, counting bool) *tracking {
 // count counts restarts, and takes out strangers. It leaves o as it is: who looks at it in detail does the same.
 // Workers that cannot be read are not counted. The error is that of a session that has ended.
 func (t *tracking) count(ctx context.Context, r *zkstate.Reader, path string, o *resource.Observed) error {
-	j := report.JobStatus{Path: path, Observed: *o}
-	_, err := status.Workers(ctx, r, &j)
+	j := view.Resource{Path: path, Observed: *o}
+	err := r.FillWorkers(ctx, &j)
+	j.Workers = nil // they are read again for who looks at the job
 	switch {
 	case ctx.Err() != nil || errors.Is(err, zkconn.ErrSessionLost) || errors.Is(err, zkconn.ErrUnreachable):
 		return err
 	case err != nil:
-		j = report.JobStatus{Path: path, Observed: *o}
+		j = view.Resource{Path: path, Observed: *o}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -239,7 +239,7 @@ func (k *keeper) newBoard(t *tracking, x *index, state plan.State) *Board {
 	b := &Board{
 		At: time.Now(), Servers: k.cfg.Servers, Connected: true, Roots: x.roots, Unlisted: state.Unlisted,
 		Unindexed: x.problem, Stacks: x.stacks, History: x.history, last: x.last,
-		Resources: make([]report.JobStatus, 0, len(state.Found)),
+		Resources: make([]view.Resource, 0, len(state.Found)),
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -251,7 +251,7 @@ func (k *keeper) newBoard(t *tracking, x *index, state plan.State) *Board {
 		if c, ok := t.counted[path]; ok {
 			b.Resources = append(b.Resources, c.shown)
 		} else {
-			b.Resources = append(b.Resources, report.JobStatus{Path: path, Observed: state.Found[path]})
+			b.Resources = append(b.Resources, view.Resource{Path: path, Observed: state.Found[path]})
 		}
 	}
 	return b

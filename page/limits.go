@@ -1,6 +1,8 @@
 package page
 
-import "time"
+import (
+	"time"
+)
 
 // The limits of a server. docs/serve.md states them.
 const (

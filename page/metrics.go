@@ -2,7 +2,6 @@ package page
 
 import (
 	"bytes"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -12,14 +11,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	dto "github.com/prometheus/client_model/go"
 
-	"muster/report"
 	"muster/resource"
 	"muster/resource/group"
 	"muster/resource/job"
 	"muster/resource/queue"
 	"muster/text"
+	"muster/view"
 )
 
 // metrics handles /metrics: what is on the board, and how the server is.
@@ -45,11 +43,11 @@ func (s *server) metrics() http.Handler {
 	own.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
-	all := prometheus.Gatherers{own, prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+	own.MustRegister(boardMetrics{func() *Board {
 		b, _, _ := s.keeper.board.now()
-		return boardMetrics(b, s.cfg.Version), nil
-	})}
-	return s.scrapes(promhttp.HandlerFor(all, promhttp.HandlerOpts{}))
+		return b
+	}, s.cfg.Version})
+	return s.scrapes(promhttp.HandlerFor(own, promhttp.HandlerOpts{}))
 }
 
 // scrapes limits next to one answer at a time, because its samples take much more memory than the answer. At most
@@ -86,85 +84,85 @@ func (a *unsentAnswer) WriteHeader(code int) { a.code = code }
 
 func (a *unsentAnswer) Write(b []byte) (int, error) { return a.body.Write(b) }
 
-// families collects gauges by name.
-type families map[string]*dto.MetricFamily
-
-// add adds a sample; labels are name, value, name, value …, sorted by name.
-func (f families) add(name, help string, value float64, labels ...string) {
-	family := f[name]
-	if family == nil {
-		family = &dto.MetricFamily{Name: &name, Help: &help, Type: dto.MetricType_GAUGE.Enum()}
-		f[name] = family
-	}
-	m := &dto.Metric{Gauge: &dto.Gauge{Value: &value}}
-	for i := 0; i+1 < len(labels); i += 2 {
-		m.Label = append(m.Label, &dto.LabelPair{Name: &labels[i], Value: &labels[i+1]})
-	}
-	family.Metric = append(family.Metric, m)
-}
-
-// boardMetrics are the metrics of a board. While ZooKeeper does not answer, nothing is known of jobs, groups and
+// boardMetrics collects the metrics of a board. While ZooKeeper does not answer, nothing is known of jobs, groups and
 // queues, so there are no series of them.
-func boardMetrics(b *Board, version string) []*dto.MetricFamily {
-	f := families{}
-	f.add("muster_build_info", "The version of muster; always 1.", 1, "version", version)
-	connected := b != nil && b.Connected
-	f.add("muster_serve_connected", "1 while ZooKeeper answers.", oneIf(connected))
-	if connected {
-		f.board(b)
-	}
-	all := make([]*dto.MetricFamily, 0, len(f))
-	for _, name := range slices.Sorted(maps.Keys(f)) {
-		all = append(all, f[name])
-	}
-	return all
+type boardMetrics struct {
+	board   func() *Board
+	version string
 }
 
-func (f families) board(b *Board) {
-	f.add("muster_serve_changed_timestamp_seconds", "When it was read last: after a change, or a new connection.",
-		seconds(b.At))
-	f.add("muster_serve_incomplete", "1 if not everything could be listed.",
-		oneIf(b.Unindexed != "" || len(b.Unlisted) > 0))
-	f.counts(b.Resources)
-	for _, j := range b.Resources[:min(len(b.Resources), maxSeries)] {
-		f.resource(j)
+// Describe implements prometheus.Collector: which metrics there are is known when they are collected.
+func (boardMetrics) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (m boardMetrics) Collect(to chan<- prometheus.Metric) {
+	s := scrape{to}
+	s.add("muster_build_info", "The version of muster; always 1.", 1, "version", m.version)
+	b := m.board()
+	connected := b != nil && b.Connected
+	s.add("muster_serve_connected", "1 while ZooKeeper answers.", oneIf(connected))
+	if connected {
+		s.board(b)
 	}
-	f.add("muster_serve_left_out", "Jobs, groups and queues that have no series of their own, because there are too many.",
+}
+
+// scrape sends gauges.
+type scrape struct{ to chan<- prometheus.Metric }
+
+// add sends a sample; labels are name, value, name, value …
+func (s scrape) add(name, help string, value float64, labels ...string) {
+	own := prometheus.Labels{}
+	for pair := range slices.Chunk(labels, 2) {
+		own[pair[0]] = pair[1]
+	}
+	s.to <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, nil, own), prometheus.GaugeValue, value)
+}
+
+func (s scrape) board(b *Board) {
+	s.add("muster_serve_changed_timestamp_seconds", "When it was read last: after a change, or a new connection.",
+		seconds(b.At))
+	s.add("muster_serve_incomplete", "1 if not everything could be listed.",
+		oneIf(b.Unindexed != "" || len(b.Unlisted) > 0))
+	s.counts(b.Resources)
+	for _, j := range b.Resources[:min(len(b.Resources), maxSeries)] {
+		s.resource(j)
+	}
+	s.add("muster_serve_left_out", "Jobs, groups and queues that have no series of their own, because there are too many.",
 		float64(max(0, len(b.Resources)-maxSeries)))
-	f.history(b)
+	s.history(b)
 }
 
 // counts adds how many jobs, groups and queues have each status; those that none has are 0.
-func (f families) counts(all []report.JobStatus) {
+func (s scrape) counts(all []view.Resource) {
 	type one struct {
 		kind   string
 		status resource.Status
 	}
 	counts := map[one]int{}
 	for _, k := range []resource.Kind{job.Kind(), group.Kind(), queue.Kind()} {
-		for _, s := range k.Statuses {
-			counts[one{k.Name, s}] = 0
+		for _, status := range k.Statuses {
+			counts[one{k.Name, status}] = 0
 		}
 	}
 	for _, j := range all {
-		counts[one{report.KindOf(&j.Observed).Name, j.Observed.Status()}]++
+		counts[one{view.KindOf(&j.Observed).Name, j.Observed.Status()}]++
 	}
 	for c, n := range counts {
-		f.add("muster_"+c.kind+"s", "The "+c.kind+"s that were found, by status.", float64(n), "status", string(c.status))
+		s.add("muster_"+c.kind+"s", "The "+c.kind+"s that were found, by status.", float64(n), "status", string(c.status))
 	}
 }
 
 // resource adds the series of one job, group or queue.
-func (f families) resource(j report.JobStatus) {
-	o, kind := &j.Observed, report.KindOf(&j.Observed).Name
+func (s scrape) resource(j view.Resource) {
+	o, kind := &j.Observed, view.KindOf(&j.Observed).Name
 	path, stack := label(j.Path), ""
 	if o.Record != nil {
 		stack = label(o.Record.Stack)
 	}
 	add := func(name, help string, n int) {
-		f.add("muster_"+kind+"_"+name, help, float64(n), "path", path, "stack", stack)
+		s.add("muster_"+kind+"_"+name, help, float64(n), "path", path, "stack", stack)
 	}
-	f.add("muster_"+kind+"_status", "1 for the status that the "+kind+" has.", 1,
+	s.add("muster_"+kind+"_status", "1 for the status that the "+kind+" has.", 1,
 		"path", path, "stack", stack, "status", string(o.Status()))
 	if class := o.Class(); class == resource.Foreign || class == resource.Unreadable {
 		return
@@ -196,7 +194,7 @@ func (f families) resource(j report.JobStatus) {
 		}
 		if last := job.LastRun(o.Record); last != nil {
 			if t, err := time.Parse(time.RFC3339, last.Completed); err == nil {
-				f.add("muster_job_last_completed_timestamp_seconds", "When the last run completed.", seconds(t),
+				s.add("muster_job_last_completed_timestamp_seconds", "When the last run completed.", seconds(t),
 					"path", path, "stack", stack)
 			}
 		}
@@ -204,11 +202,11 @@ func (f families) resource(j report.JobStatus) {
 }
 
 // history adds when each stack was applied last.
-func (f families) history(b *Board) {
-	for _, s := range b.Stacks {
-		if s.Last != nil {
-			f.add("muster_stack_last_apply_timestamp_seconds", "When the stack was applied last.", seconds(s.Last.Started),
-				"stack", label(s.Name))
+func (s scrape) history(b *Board) {
+	for _, stack := range b.Stacks {
+		if stack.Last != nil {
+			s.add("muster_stack_last_apply_timestamp_seconds", "When the stack was applied last.",
+				seconds(stack.Last.Started), "stack", label(stack.Name))
 		}
 	}
 }

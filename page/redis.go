@@ -2,40 +2,39 @@ package page
 
 import (
 	"context"
+	"maps"
 	"time"
 
-	"muster/report"
 	"muster/resource"
+	"muster/view"
 )
 
 // Lookout reads what Redis holds of one queue, and changes nothing.
 type Lookout interface {
 	// Progress says how far the batches of d are. It may be called again and again.
-	Progress(ctx context.Context, d *report.QueueDetail) (Progress, error)
+	Progress(ctx context.Context, d *view.Queue) (Progress, error)
 	Close()
 }
 
 // Progress is what Redis knows of a queue.
 type Progress struct {
-	Rows     []report.BatchRow // the batches that were asked for, with what Redis knows of them
-	Watchers map[string]string // identity of the watcher that has a batch, by its id
-	Hands    []Hand
-	Dead     []DeadTask
+	Batches []BatchProgress // those that were asked for
+	Hands   []Hand
+	Dead    []DeadTask
 }
 
 // redisWatch asks Redis about a queue while somebody looks at it: nothing tells when it changes.
 type redisWatch struct {
 	open  func(ctx context.Context, rec *resource.Record) (Lookout, error)
 	rec   *resource.Record
-	queue feed[*report.QueueDetail] // as ZooKeeper has it
+	queue feed[*view.Queue] // as ZooKeeper has it
 	shown feed[*asked]
 }
 
 // asked is what Redis answered last.
 type asked struct {
 	Progress
-	problem string             // why it did not
-	rates   map[string]float64 // tasks that ended in a second, by batch
+	problem string // why it did not
 }
 
 // run asks until ctx ends.
@@ -56,7 +55,7 @@ func (w *redisWatch) run(ctx context.Context) {
 		if err := w.ask(ctx, &l, d, answer); err != nil {
 			answer = &asked{problem: err.Error()} // not a part of it
 		}
-		answer.rates = rates(ends, answer.Rows, time.Now())
+		addRates(ends, answer.Batches, time.Now())
 		w.shown.put(answer)
 		if !pause(ctx, redisEvery) {
 			return
@@ -65,7 +64,7 @@ func (w *redisWatch) run(ctx context.Context) {
 }
 
 // ask asks once, on a new connection if there is none.
-func (w *redisWatch) ask(ctx context.Context, l *Lookout, d *report.QueueDetail, answer *asked) (err error) {
+func (w *redisWatch) ask(ctx context.Context, l *Lookout, d *view.Queue, answer *asked) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
 	if *l == nil {
@@ -85,42 +84,24 @@ type endedAt struct {
 	ended int64
 }
 
-// rates notes how many tasks have ended, and returns how many do in a second.
-func rates(ends map[string][]endedAt, rows []report.BatchRow, now time.Time) map[string]float64 {
-	found := map[string]float64{}
+// addRates notes how many tasks have ended, and adds how many do in a second.
+func addRates(ends map[string][]endedAt, batches []BatchProgress, now time.Time) {
 	there := map[string]bool{}
-	for _, r := range rows {
-		if r.BatchCounts == nil {
+	for i := range batches {
+		b := &batches[i]
+		if b.BatchCounts == nil {
 			continue
 		}
-		there[r.ID] = true
-		all := append(ends[r.ID], endedAt{now, r.Done + r.Dead})
+		there[b.ID] = true
+		all := append(ends[b.ID], endedAt{now, b.Done + b.Dead})
 		for len(all) > 2 && now.Sub(all[1].at) >= rateOver {
 			all = all[1:]
 		}
-		ends[r.ID] = all
+		ends[b.ID] = all
 		first, last := all[0], all[len(all)-1]
 		if long := last.at.Sub(first.at).Seconds(); long > 0 && last.ended > first.ended {
-			found[r.ID] = float64(last.ended-first.ended) / long
+			b.PerSecond = float64(last.ended-first.ended) / long
 		}
 	}
-	for id := range ends {
-		if !there[id] {
-			delete(ends, id)
-		}
-	}
-	return found
-}
-
-// addTo adds what Redis knows to a queue.
-func (a *asked) addTo(d *Detail) {
-	d.Redis, d.rows, d.Hands, d.Dead = a.problem, a.Rows, a.Hands, a.Dead
-	for _, r := range a.Rows {
-		b := BatchProgress{Batch: r.Batch, PerSecond: a.rates[r.ID], Watcher: a.Watchers[r.ID]}
-		if c := r.BatchCounts; c != nil {
-			b.Known, b.Waiting, b.InHand, b.Done, b.Dead = true, c.Waiting, c.InHand, c.Done, c.Dead
-			b.Because, b.Broken = c.Because, c.Broken
-		}
-		d.Batches = append(d.Batches, b)
-	}
+	maps.DeleteFunc(ends, func(id string, _ []endedAt) bool { return !there[id] })
 }

@@ -3,6 +3,7 @@ package page
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -14,7 +15,9 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	dto "github.com/prometheus/client_model/go"
 
 	"muster/zkstate"
 )
@@ -194,10 +197,11 @@ func TestMetricsAreWellFormed(t *testing.T) {
 func TestSeriesAreBounded(t *testing.T) {
 	b := &Board{Connected: true}
 	one := sample().Resources[0]
-	for range maxSeries + 3 {
+	for i := range maxSeries + 3 {
+		one.Path = fmt.Sprint("/jobs/prod/", i)
 		b.Resources = append(b.Resources, one)
 	}
-	for _, f := range boardMetrics(b, "1") {
+	for _, f := range gathered(t, b) {
 		switch f.GetName() {
 		case "muster_job_status":
 			if len(f.Metric) != maxSeries {
@@ -209,6 +213,18 @@ func TestSeriesAreBounded(t *testing.T) {
 			}
 		}
 	}
+}
+
+// gathered is what a scrape says of a board.
+func gathered(t *testing.T, b *Board) []*dto.MetricFamily {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(boardMetrics{func() *Board { return b }, "0.1.0"})
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return families
 }
 
 // TestScrapesThatNobodyReads: a scrape has its place until it is sent, so that few whole documents are in memory.

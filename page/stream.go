@@ -95,7 +95,7 @@ func (s *streams) count() int {
 var errGone = errors.New("the reader has gone")
 
 // follow sends events until the reader goes, is too slow, or the server ends.
-func (s *server) follow(w *patientWriter, r *http.Request, v *view, version uint64) error {
+func (s *server) follow(w *patientWriter, r *http.Request, v *scene, version uint64) error {
 	alive := time.NewTicker(aliveEvery)
 	defer alive.Stop()
 	if err := w.send("retry: 2000\n\n"); err != nil {

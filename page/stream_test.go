@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"muster/report"
 	"muster/resource/job"
+	"muster/view"
 )
 
 // reader is an open stream.
@@ -139,7 +139,7 @@ func TestAPageThatCame(t *testing.T) {
 	}
 	s.show(1, 100)
 	s.await(page, http.StatusOK)
-	old := &Detail{JobStatus: aJob("job-00000", 100, 100, 4, 0)}
+	old := &Detail{Resource: aJob("job-00000", 100, 100, 4, 0)}
 	d.shown.put(old)
 	l := &link{}
 	s.keeper.link.put(l)
@@ -148,7 +148,7 @@ func TestAPageThatCame(t *testing.T) {
 		_, body, _ := s.get("/api/status/jobs/prod/job-00000")
 		answered <- body
 	}()
-	d.shown.put(&Detail{JobStatus: aJob("job-00000", 100, 100, 1, 0), link: l})
+	d.shown.put(&Detail{Resource: aJob("job-00000", 100, 100, 1, 0), link: l})
 	if body := <-answered; !strings.Contains(body, `"live": 1`) {
 		t.Errorf("of an earlier session: %s", body)
 	}
@@ -168,8 +168,8 @@ func (s *testServer) await(page string, code int) {
 func TestWhatWasNotReadIsSaid(t *testing.T) {
 	b := sample()
 	j := aJob("job-00000", 4, 4, 4, 0)
-	b.Resources = []report.JobStatus{j}
-	d := &Detail{JobStatus: j, Problem: "children /x: permission denied"}
+	b.Resources = []view.Resource{j}
+	d := &Detail{Resource: j, Problem: "children /x: permission denied"}
 	var all strings.Builder
 	for _, f := range newViews().render(Request{View: Resource, Path: j.Path}, b, d).Fragments {
 		all.WriteString(f.HTML)
@@ -267,7 +267,7 @@ func TestViewsAreBounded(t *testing.T) {
 // BenchmarkView draws 10,000 jobs of which one has changed, and makes the patch.
 func BenchmarkView(b *testing.B) {
 	v := newViews()
-	var all []report.JobStatus
+	var all []view.Resource
 	for i := range 10_000 {
 		all = append(all, aJob(fmt.Sprintf("job-%05d", i), 8, 8, 8, 0))
 	}

@@ -5,8 +5,8 @@ import (
 	"io"
 	"testing"
 
-	"muster/report"
 	"muster/resource"
+	"muster/view"
 )
 
 // manyJobs is a board of n jobs.
@@ -50,8 +50,9 @@ func BenchmarkOverview(b *testing.B) {
 // BenchmarkGrid draws a job of 10,000 workers, cold and after one worker was lost.
 func BenchmarkGrid(b *testing.B) {
 	j := aJob("large", 10_000, 10_000, 10_000, 0)
-	board := &Board{At: epoch(), Connected: true, Resources: []report.JobStatus{j}}
-	d := &Detail{JobStatus: j, Workers: workersOf(10_000, 0)}
+	board := &Board{At: epoch(), Connected: true, Resources: []view.Resource{j}}
+	j.Workers = workersOf(10_000, 0)
+	d := &Detail{Resource: j}
 	r := Request{View: Resource, Path: j.Path}
 	b.Run("cold", func(b *testing.B) {
 		for b.Loop() {
@@ -60,7 +61,7 @@ func BenchmarkGrid(b *testing.B) {
 	})
 	warm := newViews()
 	b.Run("warm", func(b *testing.B) {
-		states := []report.WorkerState{report.Lost, report.Live}
+		states := []view.WorkerState{view.Lost, view.Live}
 		for i := 0; b.Loop(); i++ {
 			d.Workers[100].State = states[i%2]
 			warm.render(r, board, d)

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
 
-	"muster/report"
 	"muster/resource"
+	"muster/view"
 )
 
 // update rewrites the golden pages.
@@ -197,7 +197,7 @@ func attribute(n *html.Node, key string) string {
 func TestOnlyWhatChangedIsNew(t *testing.T) {
 	v, before, after := newViews(), sample(), sample()
 	after.At = epoch().AddDate(0, 0, 1)
-	i := slices.IndexFunc(after.Resources, func(j report.JobStatus) bool { return strings.HasSuffix(j.Path, "/etl-a") })
+	i := slices.IndexFunc(after.Resources, func(j view.Resource) bool { return strings.HasSuffix(j.Path, "/etl-a") })
 	after.Resources[i] = with(after.Resources[i], func(o *resource.Observed) { o.Live = 7 })
 	was := map[string]string{}
 	for _, f := range v.render(Request{View: Overview}, before, nil).Fragments {
@@ -222,7 +222,7 @@ func TestFilterAndSort(t *testing.T) {
 		var names []string
 		for _, f := range v.render(r, b, nil).Fragments {
 			if strings.HasPrefix(f.In, "rows-") {
-				i := slices.IndexFunc(b.Resources, func(j report.JobStatus) bool { return hashID("r", j.Path) == f.ID })
+				i := slices.IndexFunc(b.Resources, func(j view.Resource) bool { return hashID("r", j.Path) == f.ID })
 				names = append(names, strings.TrimPrefix(b.Resources[i].Path, "/jobs/prod/"))
 			}
 		}

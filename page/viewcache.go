@@ -1,6 +1,8 @@
 package page
 
-import "sync"
+import (
+	"sync"
+)
 
 // cache keeps HTML by what it shows. It forgets what was not asked for while as much again was new.
 type cache[K comparable] struct {

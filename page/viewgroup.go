@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"muster/report"
 	"muster/resource/group"
+	"muster/view"
 )
 
 // group shows the duties and the members of a group.
@@ -48,7 +48,7 @@ type dutyView struct {
 
 func (v dutyView) fragmentID() string { return v.ID }
 
-func dutyOf(d report.Duty) dutyView {
+func dutyOf(d view.Duty) dutyView {
 	v := dutyView{
 		ID: hashID("d", d.Name), Name: word(d.Name), Type: word(d.Type), Holder: word(d.Holder), Version: word(d.Version),
 		Address: word(d.Address), Why: word(d.Why), Epoch: d.Epoch, Vacant: d.Holder == "", Paused: d.PausedBy != "",
@@ -98,7 +98,7 @@ type runView struct {
 // maxRuns is how many of its last runs are shown of a cron.
 const maxRuns = 5
 
-func (p *painter) crons(g *report.GroupDetail) {
+func (p *painter) crons(g *view.Group) {
 	first := true
 	for _, d := range g.Duties {
 		if d.Type != group.Cron {
@@ -121,7 +121,7 @@ func (p *painter) crons(g *report.GroupDetail) {
 	}
 }
 
-func runOf(r report.DutyRun) runView {
+func runOf(r view.Run) runView {
 	v := runView{
 		Title: word(r.Title()), State: word(r.StateText()), Exit: word(r.ExitText()), Took: word(r.Took()),
 		By: word(r.By), Because: word(r.Because),
@@ -152,16 +152,9 @@ type memberView struct {
 
 func (v memberView) fragmentID() string { return v.ID }
 
-func memberOf(g *report.GroupDetail, m report.Member) memberView {
-	v := memberView{
+func memberOf(g *view.Group, m view.Member) memberView {
+	return memberView{
 		ID: hashID("m", m.Identity), Version: word(m.Version), Identity: word(m.Identity), Address: word(m.Address),
-		Since: m.Since, Ready: "yes", Assigner: m.Identity == g.Assigner, Duties: words(m.Duties),
+		Since: m.Since, Ready: word(m.ReadyText()), Assigner: m.Identity == g.Assigner, Duties: words(m.Duties),
 	}
-	switch {
-	case m.Seat == "":
-		v.Ready = "no seat"
-	case !m.Ready:
-		v.Ready = "no"
-	}
-	return v
 }

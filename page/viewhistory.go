@@ -39,7 +39,7 @@ func (v applyView) fragmentID() string { return v.ID }
 
 // history shows who applied what and when.
 func (p *painter) history() {
-	var shown []report.Apply
+	var shown []history.Found
 	stacks := map[string]int{}
 	for _, a := range p.board.History {
 		stacks[a.Stack]++
@@ -56,7 +56,7 @@ func (p *painter) history() {
 	}
 }
 
-func applyOf(a report.Apply) applyView {
+func applyOf(a history.Found) applyView {
 	v := applyView{
 		ID: hashID("a", a.Stack, a.Name), Stack: word(a.Stack), Plan: word(a.Plan), By: word(a.By), Who: word(a.Actor),
 		CI: word(a.CI), Commit: word(a.Commit), URL: webURL(a.URL), URLText: word(a.URL), Began: a.Started,
@@ -80,7 +80,7 @@ func applyOf(a report.Apply) applyView {
 }
 
 // name adds the names of resources. Of an apply that did not end, nobody knows which it reached.
-func (v *applyView) name(done, planned string, a report.Apply, names []string) {
+func (v *applyView) name(done, planned string, a history.Found, names []string) {
 	if len(names) == 0 {
 		return
 	}
@@ -91,7 +91,7 @@ func (v *applyView) name(done, planned string, a report.Apply, names []string) {
 }
 
 // applyClass is the class of an apply in the style sheet. One that is amiss did not do all that it was to do.
-func applyClass(a report.Apply) (class string, amiss bool) {
+func applyClass(a history.Found) (class string, amiss bool) {
 	switch a.State {
 	case history.Running:
 		return "ok", true

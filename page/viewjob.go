@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"muster/report"
 	"muster/resource/job"
+	"muster/view"
 )
 
 // largestTable is how many workers are shown as a table. More are a grid, with a table of some that are not live.
@@ -13,7 +13,7 @@ const largestTable = 100
 
 // job shows the workers of a job.
 func (p *painter) job(d *Detail) {
-	lines := report.Absent(&d.Observed, d.Workers)
+	lines := d.Absent()
 	if len(lines) > 0 && len(d.Workers) > 0 { // else nobody has joined, or the workers were not read
 		p.add(mainSlot, "missing", words(lines))
 	}
@@ -53,14 +53,14 @@ type workerView struct {
 	Row                     string // id of its element
 	ID                      string // of the worker; a dash if it has none
 	Identity, Address, Exit word
-	State                   report.WorkerState
+	State                   view.WorkerState
 	Since                   time.Time
 	Restarts                string
 }
 
 func (w workerView) fragmentID() string { return w.Row }
 
-func workerOf(prefix string, w report.Worker) workerView {
+func workerOf(prefix string, w view.Worker) workerView {
 	v := workerView{
 		Row: fmt.Sprintf("%s-%d", prefix, w.ID), ID: fmt.Sprint(w.ID), Identity: word(w.Identity),
 		Address: word(w.Address), State: w.State, Since: w.Since, Exit: word(w.LastExit), Restarts: "–",
@@ -80,7 +80,7 @@ type workersView struct {
 	More  string // how many others there are
 }
 
-func (p *painter) workers(all []report.Worker, v workersView) {
+func (p *painter) workers(all []view.Worker, v workersView) {
 	p.add(mainSlot, "workers", v)
 	for _, w := range all {
 		p.add("workers-list", "worker", workerOf("w", w))
@@ -90,7 +90,7 @@ func (p *painter) workers(all []report.Worker, v workersView) {
 // cellKey is what a cell of the grid shows. Cells are cached by it.
 type cellKey struct {
 	id                      int
-	state                   report.WorkerState // empty: nobody has joined with this id
+	state                   view.WorkerState // empty: nobody has joined with this id
 	identity, address, exit string
 	since                   int64
 	restarts                int // -1: not known
@@ -116,9 +116,9 @@ func (p *painter) grid(d *Detail, n int) {
 	for id := range keys {
 		keys[id].id = id
 	}
-	var apart []report.Worker
+	var apart []view.Worker
 	for _, w := range d.Workers {
-		if w.ID < 0 || w.State == report.Left || w.State == report.Lost {
+		if w.ID < 0 || w.State == view.Left || w.State == view.Lost {
 			apart = append(apart, w)
 		}
 		if w.ID < 0 || w.ID >= n {

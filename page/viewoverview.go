@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"muster/report"
 	"muster/resource"
 	"muster/text"
+	"muster/view"
 )
 
 // needing is the value of status in a request for all that need somebody.
@@ -102,10 +102,10 @@ func moreText(n int) string {
 	return text.Thousands(n) + " more"
 }
 
-func needOf(k rowKey, j report.JobStatus) needView {
+func needOf(k rowKey, j view.Resource) needView {
 	n := needView{
 		ID: hashID("n", j.Path), Href: resourceURL(j.Path), Kind: word(k.kind), Status: word(k.status),
-		Class: statusClass(k.status), Why: word(report.Meaning(&j.Observed)), Steps: stepsOf(j),
+		Class: statusClass(k.status), Why: word(view.Meaning(&j.Observed, k.kind)), Steps: stepsOf(j),
 	}
 	n.Dir, n.Name = splitPath(j.Path)
 	if len(n.Steps) == 0 {

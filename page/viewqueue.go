@@ -1,10 +1,12 @@
 package page
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
 	"muster/text"
+	"muster/view"
 )
 
 // queue shows the batches and the processes of a queue.
@@ -39,7 +41,7 @@ func (p *painter) batches(d *Detail) {
 	all := d.Batches
 	if len(all) == 0 && d.Queue != nil {
 		for _, b := range d.Queue.Batches {
-			all = append(all, BatchProgress{Batch: b})
+			all = append(all, BatchProgress{BatchRow: view.BatchRow{Batch: b}})
 		}
 	}
 	if len(all) == 0 {
@@ -52,12 +54,13 @@ func (p *painter) batches(d *Detail) {
 }
 
 func batchOf(b BatchProgress) batchView {
+	c := cmp.Or(b.BatchCounts, &view.BatchCounts{})
 	v := batchView{
 		ID: hashID("b", b.ID), Name: word(b.ID), State: word(b.State), By: word(b.By), Results: word(b.Results),
-		Tasks: int(b.Tasks), Done: int(b.Done), Dead: int(b.Dead), InHand: int(b.InHand), Waiting: int(b.Waiting),
-		Ended: int(b.Done + b.Dead),
-		Known: b.Known, Size: text.Size(b.Bytes), Weight: b.Weight, Since: b.Since, Watcher: word(b.Watcher),
-		Because: word(b.Because), Broken: word(b.Broken),
+		Tasks: int(b.Tasks), Done: int(c.Done), Dead: int(c.Dead), InHand: int(c.InHand), Waiting: int(c.Waiting),
+		Ended: int(c.Done + c.Dead),
+		Known: b.BatchCounts != nil, Size: text.Size(b.Bytes), Weight: b.Weight, Since: b.Since, Watcher: word(b.Watcher),
+		Because: word(c.Because), Broken: word(c.Broken),
 	}
 	if b.Tasks > 0 {
 		v.Percent = fmt.Sprintf("%d%%", 100*min(v.Ended, v.Tasks)/v.Tasks)
@@ -65,7 +68,7 @@ func batchOf(b BatchProgress) batchView {
 	switch {
 	case b.State == "lost" || b.State == "broken" || b.State == "stopped":
 		v.Class = "bad"
-	case b.Dead > 0 || b.State == "paused":
+	case c.Dead > 0 || b.State == "paused":
 		v.Class = "warn"
 	case b.State == "completed":
 		v.Class = "done"

@@ -4,17 +4,17 @@ import (
 	"strings"
 	"time"
 
-	"muster/report"
 	"muster/resource"
 	"muster/resource/group"
 	"muster/resource/job"
 	"muster/resource/queue"
+	"muster/view"
 )
 
 // resource shows one resource.
 func (p *painter) resource(d *Detail) {
 	if j, ok := p.board.resource(p.request.Path); d == nil && ok { // it was not looked at yet
-		d = &Detail{JobStatus: j}
+		d = &Detail{Resource: j}
 	}
 	if p.missing = d == nil; p.missing {
 		dir, name := splitPath(p.request.Path)
@@ -22,13 +22,13 @@ func (p *painter) resource(d *Detail) {
 		return
 	}
 	p.add(mainSlot, "head", headOf(d))
-	if next := stepsOf(d.JobStatus); len(next) > 0 {
+	if next := stepsOf(d.Resource); len(next) > 0 {
 		p.add(mainSlot, "next", next)
 	}
 	if amiss := amissOf(d); len(amiss) > 0 {
 		p.add(mainSlot, "amiss", words(amiss))
 	}
-	switch report.KindOf(&d.Observed).Name {
+	switch view.KindOf(&d.Observed).Name {
 	case group.KindName:
 		p.group(d)
 	case queue.KindName:
@@ -80,19 +80,14 @@ type count struct {
 
 func headOf(d *Detail) headView {
 	o := &d.Observed
-	k := rowKeyOf(&d.JobStatus)
+	k := rowKeyOf(&d.Resource)
 	v := headView{
 		Kind: word(k.kind), Status: word(k.status), Class: statusClass(k.status), Classic: k.classic,
-		Needs: needsSomebody(k), Meaning: word(report.Meaning(o)), Created: o.Created, LastRun: parseTime(k.last),
-		LastID: word(k.lastID),
+		Needs: needsSomebody(k), Meaning: word(view.Meaning(o, k.kind)), Created: o.Created, LastRun: parseTime(k.last),
+		LastID: word(k.lastID), Began: d.Began(),
 	}
 	v.Dir, v.Name = splitPath(d.Path)
-	for _, w := range d.Workers {
-		if v.Began.IsZero() || !w.Joined.IsZero() && w.Joined.Before(v.Began) {
-			v.Began = w.Joined
-		}
-	}
-	if !counted(o) {
+	if !view.HasCounts(o) {
 		return v
 	}
 	switch k.kind {

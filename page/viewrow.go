@@ -7,12 +7,12 @@ import (
 	"strings"
 	"time"
 
-	"muster/report"
 	"muster/resource"
 	"muster/resource/group"
 	"muster/resource/job"
 	"muster/resource/queue"
 	"muster/text"
+	"muster/view"
 )
 
 // rowKey is what a row of the overview shows. Rows are cached by it.
@@ -28,13 +28,13 @@ type rowKey struct {
 }
 
 // rowKeyOf reads what a row of j shows.
-func rowKeyOf(j *report.JobStatus) rowKey {
+func rowKeyOf(j *view.Resource) rowKey {
 	o := &j.Observed
-	k := rowKey{path: j.Path, kind: report.KindOf(o).Name, status: o.Status(), classic: o.Classic, live: -1}
+	k := rowKey{path: j.Path, kind: view.KindOf(o).Name, status: o.Status(), classic: o.Classic, live: -1}
 	if !o.Created.IsZero() {
 		k.created = o.Created.Unix()
 	}
-	if counted(o) {
+	if view.HasCounts(o) {
 		k.live = o.Live
 		if k.kind == job.KindName {
 			k.joined, k.n, k.done = job.Joined(o), job.Of(o.Record).Workers, job.Done(o)
@@ -48,15 +48,9 @@ func rowKeyOf(j *report.JobStatus) rowKey {
 	return k
 }
 
-// counted reports whether the counts of o mean something.
-func counted(o *resource.Observed) bool {
-	c := o.Class()
-	return c != resource.Foreign && c != resource.Unreadable && c != resource.Missing
-}
-
 // progressOf counts what the members of a group or a queue do.
 func progressOf(o *resource.Observed) string {
-	switch report.KindOf(o).Name {
+	switch view.KindOf(o).Name {
 	case group.KindName:
 		return fmt.Sprintf("%d of %d duties held", group.Held(o), len(group.Of(o.Record).Duties))
 	case queue.KindName:
@@ -160,7 +154,7 @@ func sortRows(rows []rowKey, by string) {
 }
 
 // matches reports whether each of the words, which are in lower case, is in what is known of j.
-func matches(j *report.JobStatus, words []string) bool {
+func matches(j *view.Resource, words []string) bool {
 	if len(words) == 0 {
 		return true
 	}

@@ -5,6 +5,7 @@ import (
 
 	"muster/report"
 	"muster/text"
+	"muster/view"
 )
 
 // step is a next step, with its command apart.
@@ -23,8 +24,8 @@ func steps(next string) []step {
 }
 
 // stepsOf are the next steps for j. Those for batches that failed are only here: status prints them as what is amiss.
-func stepsOf(j report.JobStatus) []step {
-	all := steps(report.NextStep(j))
+func stepsOf(j view.Resource) []step {
+	all := steps(j.NextStep())
 	if j.Queue == nil {
 		return all
 	}

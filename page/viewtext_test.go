@@ -10,10 +10,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/net/html"
 
-	"muster/report"
 	"muster/resource"
 	"muster/resource/job"
 	"muster/text"
+	"muster/view"
 )
 
 // hostile are names that try to be more than text.
@@ -54,18 +54,18 @@ func checkName(t *testing.T, name string) {
 		return // it would be nothing to look for
 	}
 	path := "/jobs/" + strings.ReplaceAll(name, "/", "")
-	foreign := report.JobStatus{Path: path, Observed: resource.Observed{Foreign: true, Problem: name}}
+	foreign := view.Resource{Path: path, Observed: resource.Observed{Foreign: true, Problem: name}}
 	labelled := aJob("labelled", 2, 2, 1, 0)
 	j := job.Of(labelled.Observed.Record)
 	j.Labels = map[string]string{name: name}
 	labelled.Observed.Record.Declaration, labelled.Observed.Record.Stack = j, name
 	labelled.Observed.Record.By, labelled.Observed.Strangers = name, []string{name}
 	b := &Board{
-		Servers: name, Unlisted: []string{name}, Resources: []report.JobStatus{foreign, labelled},
+		Servers: name, Unlisted: []string{name}, Resources: []view.Resource{foreign, labelled},
 		Stacks: []Stack{{Name: name, Roots: []string{name}}},
 	}
-	slices.SortFunc(b.Resources, func(x, y report.JobStatus) int { return strings.Compare(x.Path, y.Path) })
-	workers := []report.Worker{{Identity: name, Address: name, State: report.Live, LastExit: name}}
+	slices.SortFunc(b.Resources, func(x, y view.Resource) int { return strings.Compare(x.Path, y.Path) })
+	workers := []view.Worker{{Identity: name, Address: name, State: view.Live, LastExit: name}}
 	v := newViews()
 	shows := map[string]string{}
 	for view, r := range map[string]Request{
@@ -76,7 +76,8 @@ func checkName(t *testing.T, name string) {
 	} {
 		var d *Detail
 		if view == "labelled" {
-			d = &Detail{JobStatus: labelled, Workers: workers}
+			d = &Detail{Resource: labelled}
+			d.Workers = workers
 		}
 		shows[view] = shown(t, v, r, b, d)
 		if found := problems(shows[view]); len(found) > 0 {
@@ -185,7 +186,7 @@ func TestCommandsOfSteps(t *testing.T) {
 			t.Errorf("%s:\n got %s\nwant %s", line, got, want)
 		}
 	}
-	foreign := report.JobStatus{Path: "/jobs/a; rm -rf ~", Observed: resource.Observed{Foreign: true}}
+	foreign := view.Resource{Path: "/jobs/a; rm -rf ~", Observed: resource.Observed{Foreign: true}}
 	want := []step{{"", `muster explain '/jobs/a; rm -rf ~'`, ""}}
 	if d := cmp.Diff(want, stepsOf(foreign)); d != "" {
 		t.Errorf("steps (-want +got):\n%s", d)

@@ -33,8 +33,7 @@ func Drift(w io.Writer, p plan.Plan, d plan.Drift, failOn []plan.DriftKind, o Op
 	items = o.join(items)
 	pg.blocks(items)
 	if len(d.Findings) == len(d.Of(plan.DriftUnmanaged)) {
-		pg.wrap(plain, noDrift(p, d), 0)
-		pg.newline()
+		pg.line(plain, noDrift(p, d), 0)
 	}
 	width := 0
 	for _, it := range items {

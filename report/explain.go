@@ -8,34 +8,27 @@ import (
 	"time"
 
 	"muster/plan"
+	"muster/plan/planfile"
 	"muster/resource"
+	"muster/resource/group"
+	"muster/text"
+	"muster/view"
 )
 
-// Part is one znode of a damaged or unreadable job.
-type Part struct {
-	Name  string `json:"name"`
-	Path  string `json:"path"`
-	State string `json:"state"`
-}
-
-// Explanation is what Explain shows besides the row. Every field may be empty. Group and Queue are of a
-// group or a queue that was read.
+// Explanation is what Explain shows besides the row. Every field may be empty. Of the Resource it uses who is in it,
+// and what they do.
 type Explanation struct {
+	view.Resource
 	Origins map[string]string // where the value of a field comes from, by its name: "jobs.hcl:31", "default"
-	Parts   []Part
+	Parts   []view.Part
 	Repair  string // how to repair what Parts shows
-	Group   *GroupDetail
-	Queue   *QueueDetail
-
-	Workers  []Worker // of a job
-	Barriers []Barrier
 }
 
 // since returns, by identity, since when the members that were read are live.
 func (e Explanation) since() map[string]time.Time {
 	at := map[string]time.Time{}
 	for _, w := range e.Workers {
-		if w.State == Live {
+		if w.State == view.Live {
 			at[w.Identity] = w.Since
 		}
 	}
@@ -56,9 +49,8 @@ func (e Explanation) since() map[string]time.Time {
 // origin. stack is that of the configuration, and empty if none was read: then there is no action.
 func Explain(w io.Writer, r plan.Row, stack string, e Explanation, o Options) error {
 	p := newPage(w, o)
-	p.wrap(bold, r.Address(), 2)
-	p.newline()
-	status := string(r.Old.Status()) + ": " + meaning(r.Old, kindName(r))
+	p.line(bold, r.Address(), 2)
+	status := string(r.Old.Status()) + ": " + view.Meaning(r.Old, kindName(r))
 	fs := []field{{"path", r.Path}, {"status", status}}
 	if stack != "" {
 		fs = append(fs, field{"action", r.Title()})
@@ -86,21 +78,21 @@ func Explain(w io.Writer, r plan.Row, stack string, e Explanation, o Options) er
 	}
 	p.section("observed in ZooKeeper", observed(r.Old, kindName(r), e.since(), o.Now))
 	if d := e.Group; d != nil && len(d.Members) > 0 {
-		p.wrap(plain, "      "+d.census(), 8)
-		p.newline()
+		p.line(plain, "      "+d.Census(), 8)
 	}
-	if len(e.Barriers) > 0 {
-		var lines []string
-		for _, b := range e.Barriers {
-			lines = append(lines, b.line(e.Workers, o.Now))
-		}
-		p.listSection("  barriers under way", indented(lines))
+	var barriers []string
+	for _, b := range e.Barriers {
+		barriers = append(barriers, fmt.Sprintf("%s, round %d, attempt %d: %s arrived, the first %s; missing: %s", b.Title(),
+			b.Round, b.Attempt, b.ArrivedText(), view.Ago(o.Now, b.Since), b.MissingText(e.Workers)))
 	}
+	p.listSection("  barriers under way", indented(barriers))
 	if e.Group != nil {
-		p.listSection("  what waits", indented(e.Group.waits()))
+		d := *e.Group
+		d.Now = o.Now
+		p.listSection("  what waits", indented(d.Waits()))
 	}
 	if e.Queue != nil {
-		p.listSection("  amiss", indented(e.Queue.amiss()))
+		p.listSection("  amiss", indented(e.Queue.Amiss()))
 	}
 	if r.New == nil {
 		declared := "not declared by stack " + stack
@@ -110,17 +102,26 @@ func Explain(w io.Writer, r plan.Row, stack string, e Explanation, o Options) er
 		p.section(declared, nil)
 		return p.flush()
 	}
-	fs = nil
-	for _, f := range r.New.Fields() {
-		value := side(&f.Value)
-		if from := e.Origins[f.Name]; from != "" {
-			value += "  (" + from + ")"
-		}
-		fs = append(fs, field{f.Name, value})
-	}
-	p.section("declared at "+r.At(), fs)
+	p.section("declared at "+r.At(), declaredFields(r.New, "", e.Origins))
 	p.section("differs", changes(r, stack))
 	return p.flush()
+}
+
+// declaredFields lists the fields of d whose names begin with section, without that, and where their values come from.
+func declaredFields(d resource.Declaration, section string, origins map[string]string) []field {
+	var fs []field
+	for _, f := range d.Fields() {
+		name, ok := strings.CutPrefix(f.Name, section)
+		if !ok {
+			continue
+		}
+		value := side(&f.Value)
+		if from := origins[f.Name]; from != "" {
+			value += "  (" + from + ")"
+		}
+		fs = append(fs, field{name, value})
+	}
+	return fs
 }
 
 // section writes a heading and its fields. It leaves out "differs" if there are no fields.
@@ -129,8 +130,7 @@ func (p *page) section(heading string, fs []field) {
 		return
 	}
 	p.newline()
-	p.wrap(bold, "  "+heading, 4)
-	p.newline()
+	p.line(bold, "  "+heading, 4)
 	p.fields(fs)
 }
 
@@ -140,10 +140,10 @@ func observed(o *resource.Observed, kind string, since map[string]time.Time, now
 		return []field{{kind + " znode", "none"}}
 	}
 	var fs []field
-	if hasCounts(o) || o.Pzxid != 0 { // otherwise the znode was not read
+	if view.HasCounts(o) || o.Pzxid != 0 { // otherwise the znode was not read
 		fs = append(fs, field{kind + " znode", fmt.Sprintf("version %d, last join or leave %#x", o.Version, o.Pzxid)})
 		if !o.Created.IsZero() {
-			fs = append(fs, field{"created", ago(now, o.Created)})
+			fs = append(fs, field{"created", view.Ago(now, o.Created)})
 		}
 	}
 	if rec := o.Record; rec != nil {
@@ -153,7 +153,7 @@ func observed(o *resource.Observed, kind string, since map[string]time.Time, now
 		if rec.By != "" {
 			applied := "by " + rec.By + " at " + rec.Applied
 			if t, err := time.Parse(time.RFC3339, rec.Applied); err == nil && !now.IsZero() {
-				applied += " (" + ago(now, t) + ")"
+				applied += " (" + view.Ago(now, t) + ")"
 			}
 			fs = append(fs, field{"applied", applied})
 		}
@@ -166,21 +166,21 @@ func observed(o *resource.Observed, kind string, since map[string]time.Time, now
 		if len(rec.ACL) > 0 {
 			fs = append(fs, field{"acl", strings.Join(rec.ACL, " ")})
 		}
-		if isJob(o) {
+		if view.IsJob(o) {
 			fs = append(fs, field{"last run", lastRunAt(o, now)})
 		}
 	} else if o.Classic || o.Foreign {
 		fs = append(fs, field{"record", "none"})
 	}
-	for _, c := range kindOf(o).Counts {
-		value := number(o.Count(c.Name), o)
+	for _, c := range view.KindOf(o).Counts {
+		value := view.Number(o.Count(c.Name), o)
 		if c.Name == resource.CountJoined {
-			value = ofN(o.Count(c.Name), o)
+			value = view.OfN(o.Count(c.Name), o)
 		}
 		fs = append(fs, field{c.Word, value})
 	}
-	fs = append(fs, field{"live", number(o.Live, o)})
-	members := kindOf(o).Member + "s"
+	fs = append(fs, field{"live", view.Number(o.Live, o)})
+	members := view.KindOf(o).Member + "s"
 	for _, f := range []field{
 		{members, strings.Join(withAges(o.Members, since, now), ", ")}, {"not " + members, strings.Join(o.Strangers, ", ")},
 		{"companions", strings.Join(o.Companions, ", ")}, {"problem", o.Problem},
@@ -198,8 +198,153 @@ func withAges(members []string, since map[string]time.Time, now time.Time) []str
 	for i, m := range members {
 		shown[i] = m
 		if t := since[m]; !t.IsZero() && !now.IsZero() {
-			shown[i] += " (" + Age(now, t) + ")"
+			shown[i] += " (" + view.Age(now, t) + ")"
 		}
 	}
 	return shown
+}
+
+// ExplainDuty writes why a duty has its holder, or why nobody has it: what the assigner says, who could have it, who
+// could not, and its declaration. at is the path of the group. origins says where the values of the group's fields come
+// from.
+func ExplainDuty(
+	w io.Writer, at string, o *resource.Observed, d view.Group, duty view.Duty, origins map[string]string, opts Options,
+) error {
+	p := newPage(w, opts)
+	d.Now = opts.Now
+	p.line(bold, at+"/"+duty.Name, 2)
+	fs := []field{
+		{"type", string(duty.Type)},
+		{"group", string(o.Status()) + ": " + view.Meaning(o, view.KindOf(o).Name)},
+		{"holder", d.Holding(duty)},
+	}
+	if len(d.Members) == 0 {
+		fs = append(fs, field{"because", "no member of the group is live"})
+	} else {
+		fs = append(fs, field{"because", duty.Because()})
+		if d.Assigner != "" {
+			fs = append(fs, field{"assigner", d.Assigner})
+		}
+	}
+	if duty.Type == group.Cron {
+		fs = append(fs, field{"next tick", duty.NextTickText()})
+	}
+	p.fields(fs)
+	p.listSection("  what waits", indented(d.WaitsFor(duty)))
+	if about := aboutDuty(d, duty); len(about) > 0 {
+		p.section("members", about)
+	}
+	p.runs(duty.Runs, d.Now)
+	declared := group.Group{Duties: []group.Duty{duty.Declared}}
+	p.section("declared", declaredFields(declared, duty.Declared.Section()+".", origins))
+	return p.flush()
+}
+
+// aboutDuty says who of the members could have a duty, and who could not and why.
+func aboutDuty(d view.Group, duty view.Duty) []field {
+	const most = 8
+	var fs []field
+	who := map[string][]string{}
+	for _, m := range d.Members {
+		reason := d.Reason(duty, m)
+		who[reason] = append(who[reason], m.Identity+" ("+m.Version+")")
+	}
+	for _, reason := range view.Reasons() {
+		if len(who[reason]) > 0 {
+			fs = append(fs, field{reason, text.List(who[reason], most)})
+		}
+	}
+	return fs
+}
+
+// runs writes the last runs of a cron, the newest first.
+func (p *page) runs(runs []view.Run, now time.Time) {
+	rows := [][]string{{"run", "state", view.AgeHeading(now, "age"), "exit", "took", "attempt", "by"}}
+	for _, r := range runs {
+		rows = append(rows, []string{
+			r.Title(), r.StateText(), r.Age(now), r.ExitText(), r.Took(), orDash(r.Attempt), orDash(r.By),
+		})
+	}
+	p.tableSection(rows)
+}
+
+// indented puts two spaces before each line.
+func indented(lines []string) []string {
+	for i := range lines {
+		lines[i] = "  " + lines[i]
+	}
+	return lines
+}
+
+// explainJSON is a row and why it is so, for programs.
+type explainJSON struct {
+	FormatVersion string            `json:"format_version"`
+	Path          string            `json:"path"`
+	Address       string            `json:"address"`
+	Kind          string            `json:"kind"`
+	Status        resource.Status   `json:"status"`
+	Meaning       string            `json:"meaning"` // of the status
+	Action        plan.Action       `json:"action"`
+	Because       string            `json:"because"`
+	Loses         string            `json:"loses,omitempty"`
+	ToProceed     string            `json:"to_proceed,omitempty"`
+	DeclaredAt    string            `json:"declared_at,omitempty"` // absent: not declared
+	Declared      []explainedField  `json:"declared,omitempty"`
+	Differs       []changeJSON      `json:"differs,omitempty"`
+	Observed      map[string]string `json:"observed"`        // as the text has it, by its labels
+	Parts         []view.Part       `json:"parts,omitempty"` // of one that is damaged or unreadable
+	Repair        string            `json:"repair,omitempty"`
+	Group         *view.Group       `json:"group,omitempty"`
+	Queue         *view.Queue       `json:"queue,omitempty"`
+	Workers       []view.Worker     `json:"workers,omitempty"`
+	Barriers      []view.Barrier    `json:"barriers,omitempty"`
+}
+
+// explainedField is a declared value and where it comes from: "jobs.hcl:31", "default".
+type explainedField struct {
+	Name   string `json:"name"`
+	Value  string `json:"value"`
+	Origin string `json:"origin,omitempty"`
+}
+
+// ExplainJSON writes what Explain writes, as JSON.
+func ExplainJSON(w io.Writer, r plan.Row, e Explanation) error {
+	doc := explainJSON{
+		FormatVersion: "1.0", Path: r.Path, Address: r.Address(), Kind: kindName(r), Status: r.Old.Status(),
+		Meaning: view.Meaning(r.Old, kindName(r)), Action: r.Action(), Because: r.Because(), Loses: r.LossText(),
+		ToProceed: r.Proceed(), Observed: map[string]string{}, Parts: e.Parts, Repair: e.Repair,
+		Group: e.Group, Queue: e.Queue, Workers: e.Workers, Barriers: e.Barriers,
+	}
+	for _, f := range observed(r.Old, kindName(r), e.since(), time.Time{}) {
+		doc.Observed[f.key] = f.value
+	}
+	if r.New != nil {
+		doc.DeclaredAt = r.At()
+		for _, f := range r.New.Fields() {
+			doc.Declared = append(doc.Declared, explainedField{f.Name, side(&f.Value), e.Origins[f.Name]})
+		}
+		doc.Differs = changesJSON(r.Changes())
+	}
+	return writeDocument(w, doc)
+}
+
+// ExplainDutyJSON writes what is known of a duty, as JSON. at is the path of its group.
+func ExplainDutyJSON(w io.Writer, at string, o *resource.Observed, d view.Group, duty view.Duty) error {
+	return writeDocument(w, struct {
+		FormatVersion string          `json:"format_version"`
+		Path          string          `json:"path"`
+		Group         string          `json:"group"` // its path
+		GroupStatus   resource.Status `json:"group_status"`
+		Assigner      string          `json:"assigner,omitempty"`
+		view.Duty
+	}{"1.0", at + "/" + duty.Name, at, o.Status(), d.Assigner, duty})
+}
+
+// writeDocument writes a document for programs.
+func writeDocument(w io.Writer, doc any) error {
+	body, err := planfile.CanonicalJSON(doc)
+	if err == nil {
+		_, err = w.Write(append(body, '\n'))
+	}
+	return err
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"path"
-	"slices"
 	"strings"
 
 	"muster/text"
@@ -23,7 +22,7 @@ func (r Run) github() []byte {
 		if p.Warning {
 			command = "warning"
 		}
-		text := strings.Join(nonEmpty(p.Summary, p.Detail, nextLine(p.Next)), "\n")
+		text := strings.Join(text.NonEmpty(p.Summary, p.Detail, nextLine(p.Next)), "\n")
 		add(command, annotation{p.At, strings.TrimSpace("muster " + r.Command + " " + p.Code), text})
 	}
 	items, _ := r.items()
@@ -36,7 +35,7 @@ func (r Run) github() []byte {
 		if it.row.New != nil {
 			at = it.row.At()
 		}
-		text := strings.Join(nonEmpty(it.summary()+": "+it.because, nextLine(it.next)), "\n")
+		text := strings.Join(text.NonEmpty(it.summary()+": "+it.because, nextLine(it.next)), "\n")
 		add(command, annotation{at, "muster " + r.Command + ": " + it.word + " " + it.name(), text})
 	}
 	for _, s := range r.caveats() {
@@ -91,9 +90,4 @@ func nextLine(command string) string {
 		return ""
 	}
 	return "Next: " + command
-}
-
-// nonEmpty is all without empty strings.
-func nonEmpty(all ...string) []string {
-	return slices.DeleteFunc(all, func(s string) bool { return s == "" })
 }

@@ -13,6 +13,7 @@ import (
 	"muster/resource"
 	"muster/resource/group"
 	"muster/resource/job"
+	"muster/view"
 )
 
 // shop is a group of two duties.
@@ -53,13 +54,13 @@ func groupPlan() plan.Plan {
 func TestStatusOfGroups(t *testing.T) {
 	unreadable := foundGroup(shop("odd"), 0, 0)
 	unreadable.Problem = "no permission"
-	groups := []report.JobStatus{
+	groups := []view.Resource{
 		{Path: "/apps/shop", Observed: foundGroup(shop("shop"), 3, 1)},
 		{Path: "/apps/idle", Observed: foundGroup(shop("idle"), 0, 0)},
 		{Path: "/apps/odd", Observed: unreadable},
 	}
 	groups[0].Observed.Created = hour(-48)
-	status := func(all []report.JobStatus) string {
+	status := func(all []view.Resource) string {
 		return text(t, func(b *strings.Builder) error { return report.Status(b, all, report.Options{Now: hour(0)}) })
 	}
 	const table = `group       status      age  members and duties
@@ -74,11 +75,11 @@ func TestStatusOfGroups(t *testing.T) {
 /jobs/prod/ready  ready   -    0 of 4  0     0     -         -
 
 `
-	ready := report.JobStatus{Path: "/jobs/prod/ready", Observed: recorded(declared("ready", 4), 0, 0, 0)}
+	ready := view.Resource{Path: "/jobs/prod/ready", Observed: recorded(declared("ready", 4), 0, 0, 0)}
 	if d := cmp.Diff(beside+table, status(append(groups, ready))); d != "" {
 		t.Errorf("status of both kinds (-want +got):\n%s", d)
 	}
-	doc := text(t, func(b *strings.Builder) error { return report.StatusJSON(b, append(groups, ready), nil) })
+	doc := text(t, func(b *strings.Builder) error { return report.StatusJSON(b, append(groups, ready)) })
 	var got struct {
 		Jobs   []struct{ Path string }
 		Groups []struct {
@@ -109,7 +110,7 @@ func TestOneGroup(t *testing.T) {
 			"2 live\n\nnext: muster status /apps/shop --watch, until all have left\n"},
 	} {
 		got := text(t, func(b *strings.Builder) error {
-			return report.Workers(b, report.JobStatus{Path: "/apps/shop", Observed: c.o}, nil, report.Options{})
+			return report.Detail(b, view.Resource{Path: "/apps/shop", Observed: c.o}, report.Options{})
 		})
 		if d := cmp.Diff(c.want, got); d != "" {
 			t.Errorf("%s (-want +got):\n%s", status, d)

@@ -11,6 +11,7 @@ import (
 
 	"muster/report"
 	"muster/resource/group"
+	"muster/view"
 )
 
 // noon is the time of these tests.
@@ -23,7 +24,7 @@ func ago(d time.Duration) *time.Time {
 
 // detail is a group of 4 members of two versions. Of its duties one is held, one is handed over, one is paused, two can
 // be done by nobody, and one was given up.
-func detail() report.JobStatus {
+func detail() view.Resource {
 	g := group.Default()
 	g.Name, g.Root, g.Address = "shop", "/apps", "group.shop"
 	for _, name := range []string{"billing", "coordinator", "export-a", "export-b", "index"} {
@@ -32,20 +33,20 @@ func detail() report.JobStatus {
 	nightly := group.NewDuty(group.Cron, "nightly-report")
 	nightly.Schedule, nightly.Versions = "0 2 * * *", ">= 2.0"
 	g.Add(nightly)
-	member := func(n int, version string, age time.Duration, can ...string) report.Member {
+	member := func(n int, version string, age time.Duration, can ...string) view.Member {
 		at := fmt.Sprintf("10.0.3.%d:7000", n)
-		return report.Member{
+		return view.Member{
 			Identity: at, Version: version, Address: at, Since: *ago(age), Ready: n != 14, Seat: "s", Can: can,
 		}
 	}
-	d := &report.GroupDetail{
-		Now: noon, Assigner: "10.0.3.11:7000",
-		Members: []report.Member{
+	d := &view.Group{
+		Assigner: "10.0.3.11:7000",
+		Members: []view.Member{
 			member(11, "1.9.0", 3*24*time.Hour, "coordinator", "nightly-report", "index"),
 			member(12, "10.0", 5*time.Minute, "coordinator", "nightly-report"),
 			member(13, "10.0", 12*time.Second, "billing"), member(14, "10.0", -time.Second, "nightly-report"),
 		},
-		Requests: []report.GroupRequest{
+		Requests: []view.Request{
 			{Duty: "index", What: "handover", To: "10.0.3.11:7000", By: "ann@ops", Since: *ago(40 * time.Second)},
 			{Duty: "index", What: "resigned", By: "10.0.3.11:7000", Because: "exit code 1", Since: *ago(time.Second)},
 		},
@@ -53,9 +54,9 @@ func detail() report.JobStatus {
 	}
 	d.Members[0].Duties, d.Members[1].Duties = []string{"coordinator"}, []string{"nightly-report"}
 	for _, declared := range g.Duties {
-		d.Duties = append(d.Duties, report.Duty{Declared: declared, Name: declared.Name, Type: declared.Type})
+		d.Duties = append(d.Duties, view.Duty{Declared: declared, Name: declared.Name, Type: declared.Type})
 	}
-	holds := func(i int, who string, age time.Duration) *report.Duty {
+	holds := func(i int, who string, age time.Duration) *view.Duty {
 		duty := &d.Duties[i]
 		duty.Holder, duty.Version, duty.Address, duty.Since, duty.Epoch = who, "1.9.0", who, ago(age), 4294967338
 		duty.Given = who
@@ -67,18 +68,18 @@ func detail() report.JobStatus {
 	coordinator.Pinned = "10.0.3.12:7000"
 	d.Duties[2].Why, d.Duties[3].Why = "no member can do it (not listed: 4)", "no member can do it (not listed: 4)"
 	d.Duties[4].Why = "every member that can do it has just given it up"
-	d.Duties[4].Failures = []report.DutyFailure{{
+	d.Duties[4].Failures = []view.Failure{{
 		Identity: "10.0.3.11:7000", Count: 3, Until: noon.Add(4 * time.Second), Because: "exit code 1",
 	}}
 	cron := holds(5, "10.0.3.12:7000", 4*time.Minute)
 	cron.Why = "it has the preferred version, 10.0"
 	next, zero, tick := noon.Add(14*time.Hour), 0, noon.Add(-10*time.Hour)
 	cron.NextTick = &next
-	cron.Runs = []report.DutyRun{{
+	cron.Runs = []view.Run{{
 		Tick: &tick, State: "done", By: "10.0.3.12:7000", Started: &tick, Ended: ago(10*time.Hour - 75*time.Second),
 		Exit: &zero, Attempt: 1,
 	}}
-	return report.JobStatus{Path: "/apps/shop", Observed: foundGroup(g, 4, 2), Group: d}
+	return view.Resource{Path: "/apps/shop", Observed: foundGroup(g, 4, 2), Group: d}
 }
 
 func TestGroupDetail(t *testing.T) {
@@ -120,7 +121,7 @@ waits
 next: muster explain /apps/shop/export-a
 `
 	j := detail()
-	got := text(t, func(b *strings.Builder) error { return report.Group(b, j, report.Options{}) })
+	got := text(t, func(b *strings.Builder) error { return report.Detail(b, j, report.Options{Now: noon}) })
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("group (-want +got):\n%s", d)
 	}
@@ -134,8 +135,7 @@ next: muster explain /apps/shop/export-a
 // TestGroupDetailWithoutAges changes only when something happens: for a pipe that watches.
 func TestGroupDetailWithoutAges(t *testing.T) {
 	j := detail()
-	j.Group.Now = time.Time{}
-	got := text(t, func(b *strings.Builder) error { return report.Group(b, j, report.Options{}) })
+	got := text(t, func(b *strings.Builder) error { return report.Detail(b, j, report.Options{}) })
 	for _, want := range []string{
 		"10.0     10.0.3.12:7000  10.0.3.12:7000  2026-07-01T11:55Z     yes    1\n", "2026-07-01T09:00Z  4294967338",
 		"it may have\n    it again from 2026-07-01T12:00:04Z", "since\n    2026-07-01T11:59:20Z",
@@ -150,13 +150,13 @@ func TestGroupDetailWithoutAges(t *testing.T) {
 func TestOddThingsOfCrons(t *testing.T) {
 	j := detail()
 	cron := &j.Group.Duties[5]
-	cron.Runs = append([]report.DutyRun{
+	cron.Runs = append([]view.Run{
 		{Asked: 3, State: "running", Started: ago(time.Minute)}, {Tick: ago(time.Hour), State: "missed", Count: 3},
 		{Tick: ago(time.Hour), State: "skipped", Count: 1000, More: true},
 	}, cron.Runs...)
-	status := text(t, func(b *strings.Builder) error { return report.Group(b, j, report.Options{}) })
+	status := text(t, func(b *strings.Builder) error { return report.Detail(b, j, report.Options{Now: noon}) })
 	explained := text(t, func(b *strings.Builder) error {
-		return report.ExplainDuty(b, j.Path, &j.Observed, *j.Group, *cron, nil, report.Options{})
+		return report.ExplainDuty(b, j.Path, &j.Observed, *j.Group, *cron, nil, report.Options{Now: noon})
 	})
 	for _, want := range []string{
 		"nightly-report  by hand 3  running  1m   -     -     2026",
@@ -177,9 +177,8 @@ func TestSilentAssigners(t *testing.T) {
 	j := detail()
 	j.Group.Passed, j.Group.Silent = []string{"old"}, ago(3*time.Minute)
 	for now, since := range map[time.Time]string{noon: "for 3m", {}: "since 2026-07-01T11:57Z"} {
-		j.Group.Now = now
 		var text strings.Builder
-		if err := report.Group(&text, j, report.Options{Now: now}); err != nil {
+		if err := report.Detail(&text, j, report.Options{Now: now}); err != nil {
 			t.Fatal(err)
 		}
 		for _, want := range []string{
@@ -195,9 +194,9 @@ func TestSilentAssigners(t *testing.T) {
 
 // TestGroupsThatNeedNothing: nothing waits, or nobody is live.
 func TestGroupsThatNeedNothing(t *testing.T) {
-	idle := report.JobStatus{Path: "/apps/shop", Observed: foundGroup(shop("shop"), 0, 0), Group: &report.GroupDetail{
-		Now: noon, Duties: []report.Duty{{Name: "main", Type: group.Leader, PausedBy: "c@d"}},
-		Requests: []report.GroupRequest{{Duty: "main", What: "pause", By: "a@b", Since: *ago(time.Minute)}}, Waiting: 1,
+	idle := view.Resource{Path: "/apps/shop", Observed: foundGroup(shop("shop"), 0, 0), Group: &view.Group{
+		Duties:   []view.Duty{{Name: "main", Type: group.Leader, PausedBy: "c@d"}},
+		Requests: []view.Request{{Duty: "main", What: "pause", By: "a@b", Since: *ago(time.Minute)}}, Waiting: 1,
 	}}
 	const want = `/apps/shop  ready
 0 live, 0 of 2 duties held
@@ -212,13 +211,13 @@ waits
 
 next: muster member --group shop --root /apps --version VERSION joins it
 `
-	got := text(t, func(b *strings.Builder) error { return report.Group(b, idle, report.Options{}) })
+	got := text(t, func(b *strings.Builder) error { return report.Detail(b, idle, report.Options{Now: noon}) })
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("nobody is live (-want +got):\n%s", d)
 	}
 	paused := detail()
 	paused.Group.Duties = paused.Group.Duties[:1]
-	got = text(t, func(b *strings.Builder) error { return report.Group(b, paused, report.Options{}) })
+	got = text(t, func(b *strings.Builder) error { return report.Detail(b, paused, report.Options{Now: noon}) })
 	if !strings.HasSuffix(got, "next: muster resume /apps/shop/billing\n") {
 		t.Errorf("the next step of a paused duty:\n%s", got)
 	}
@@ -284,7 +283,7 @@ run                state  age  exit  took   attempt  by
 	explain := func(i int) string {
 		return text(t, func(b *strings.Builder) error {
 			origins := map[string]string{"cron.nightly-report.schedule": "groups.hcl:9"}
-			return report.ExplainDuty(b, j.Path, &j.Observed, *j.Group, j.Group.Duties[i], origins, report.Options{})
+			return report.ExplainDuty(b, j.Path, &j.Observed, *j.Group, j.Group.Duties[i], origins, report.Options{Now: noon})
 		})
 	}
 	if d := cmp.Diff(cron, explain(5)); d != "" {
@@ -308,16 +307,16 @@ func TestHostileNamesInGroups(t *testing.T) {
 		duty := &d.Duties[i]
 		duty.Holder, duty.Version, duty.Address, duty.Why = evil, evil, evil, evil
 		duty.Given, duty.PausedBy, duty.Pinned = evil+"2", evil, evil
-		duty.Failures = []report.DutyFailure{{Identity: evil, Because: evil}}
-		duty.Runs = []report.DutyRun{{State: evil, By: evil}}
+		duty.Failures = []view.Failure{{Identity: evil, Because: evil}}
+		duty.Runs = []view.Run{{State: evil, By: evil}}
 	}
-	d.Requests = []report.GroupRequest{{Duty: evil, What: evil, To: evil, By: evil, Because: evil}}
+	d.Requests = []view.Request{{Duty: evil, What: evil, To: evil, By: evil, Because: evil}}
 	texts := []string{
-		text(t, func(b *strings.Builder) error { return report.Group(b, j, report.Options{}) }),
+		text(t, func(b *strings.Builder) error { return report.Detail(b, j, report.Options{Now: noon}) }),
 		text(t, func(b *strings.Builder) error {
-			return report.ExplainDuty(b, j.Path, &j.Observed, *d, d.Duties[0], nil, report.Options{})
+			return report.ExplainDuty(b, j.Path, &j.Observed, *d, d.Duties[0], nil, report.Options{Now: noon})
 		}),
-		text(t, func(b *strings.Builder) error { return report.StatusJSON(b, []report.JobStatus{j}, nil) }),
+		text(t, func(b *strings.Builder) error { return report.StatusJSON(b, []view.Resource{j}) }),
 	}
 	for _, got := range texts {
 		if strings.ContainsAny(got, "\x1b\u202e") || !strings.Contains(got, "evil") {
@@ -327,7 +326,7 @@ func TestHostileNamesInGroups(t *testing.T) {
 }
 
 func TestGroupDetailAsJSON(t *testing.T) {
-	doc := text(t, func(b *strings.Builder) error { return report.StatusJSON(b, []report.JobStatus{detail()}, nil) })
+	doc := text(t, func(b *strings.Builder) error { return report.StatusJSON(b, []view.Resource{detail()}) })
 	var got struct {
 		Groups []struct {
 			Path, Assigner string

@@ -12,17 +12,17 @@ import (
 )
 
 // applies are one of each kind.
-func applies() []report.Apply {
+func applies() []history.Found {
 	at := time.Date(2026, 1, 31, 3, 4, 5, 0, time.UTC)
-	found := func(name string, state history.State, e history.Entry) report.Apply {
-		return report.Apply{Stack: "etl", Found: history.Found{Name: name, State: state, Entry: e}}
+	found := func(name string, state history.State, e history.Entry) history.Found {
+		return history.Found{Stack: "etl", Name: name, State: state, Entry: e}
 	}
 	ann := history.Who{
 		Actor: "ann", CI: "GitHub Actions", Commit: "c0ffee", URL: "https://ci.example/runs/7?a=1&b=<2>",
 	}
 	damaged := found("h-3", history.Damaged, history.Entry{Started: at})
 	damaged.Problem = "no permission to read it"
-	return []report.Apply{
+	return []history.Found{
 		found("h-6", history.Running, history.Entry{
 			Started: at.Add(time.Hour), By: "bob@here", Who: history.Who{Actor: "bob@here"},
 			Planned: map[string]int{"create": 2, "delete": 101}, Deleted: []string{"/jobs/a"}, More: 100,

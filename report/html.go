@@ -24,38 +24,38 @@ func (r Run) html() ([]byte, error) {
 		return nil, err
 	}
 	var b bytes.Buffer
-	err = t.Execute(&b, r.view())
+	err = t.Execute(&b, r.htmlPage())
 	return b.Bytes(), err
 }
 
-// view is the data of the template. Every text in it is escaped for control characters.
-type view struct {
+// htmlPage is the data of the template. Every text in it is escaped for control characters.
+type htmlPage struct {
 	Title, Stack, Headline, Verdict, Facts string
 	Actor, CI, Commit, URL                 string // of an apply
 	ExitCode                               int
 	Caveats                                []string
 	Problems                               []Problem
-	Groups                                 []viewGroup
-	Rows                                   []viewRow
+	Groups                                 []htmlGroup
+	Rows                                   []htmlRow
 }
 
-type viewGroup struct {
+type htmlGroup struct {
 	Word, Class string
 	Count       int
 }
 
-type viewRow struct {
+type htmlRow struct {
 	Symbol, Word, Class, Address, Because, Next, Place string
 	Count                                              int // how many rows it stands for
-	Changes                                            []viewField
-	Equal                                              []viewField // if it stands for several: their addresses, paths
-	Details                                            []viewField
+	Changes                                            []htmlField
+	Equal                                              []htmlField // if it stands for several: their addresses, paths
+	Details                                            []htmlField
 }
 
-type viewField struct{ Key, Value string }
+type htmlField struct{ Key, Value string }
 
-func (r Run) view() view {
-	v := view{
+func (r Run) htmlPage() htmlPage {
+	v := htmlPage{
 		Title: "muster " + r.Command, Stack: text.Escape(r.stack()), Headline: text.Escape(r.headline()),
 		ExitCode: r.ExitCode, Verdict: r.verdict(), Facts: text.Escape(r.facts()),
 	}
@@ -73,35 +73,35 @@ func (r Run) view() view {
 		if len(c.items) == 0 {
 			continue
 		}
-		v.Groups = append(v.Groups, viewGroup{c.word, class(c.items[0].level), c.count()})
+		v.Groups = append(v.Groups, htmlGroup{c.word, class(c.items[0].level), c.count()})
 		for _, it := range c.items {
-			v.Rows = append(v.Rows, it.view())
+			v.Rows = append(v.Rows, it.htmlRow())
 		}
 	}
 	return v
 }
 
-func (it item) view() viewRow {
-	row := viewRow{
+func (it item) htmlRow() htmlRow {
+	row := htmlRow{
 		Symbol: it.symbol, Word: it.word, Class: class(it.level), Address: text.Escape(it.name()),
 		Because: text.Escape(it.because), Next: text.Escape(it.next), Place: text.Escape(it.place()),
 		Count: it.count(),
 	}
 	for _, c := range it.changes {
-		row.Changes = append(row.Changes, viewField{text.Escape(c.key), text.Escape(c.value)})
+		row.Changes = append(row.Changes, htmlField{text.Escape(c.key), text.Escape(c.value)})
 	}
 	for _, e := range it.equal {
-		row.Equal = append(row.Equal, viewField{text.Escape(e.row.Address()), text.Escape(e.row.Path)})
+		row.Equal = append(row.Equal, htmlField{text.Escape(e.row.Address()), text.Escape(e.row.Path)})
 	}
 	if it.row.Address() != it.row.Path && len(it.equal) == 0 {
-		row.Details = append(row.Details, viewField{"path", text.Escape(it.row.Path)})
+		row.Details = append(row.Details, htmlField{"path", text.Escape(it.row.Path)})
 	}
 	for _, f := range it.fields {
 		if slices.Contains(it.changes, f) || f.key == keysKey {
 			continue // shown outside the details
 		}
 		if f.key != "because" && f.key != toProceed && f.key != "path" { // the row shows these elsewhere
-			row.Details = append(row.Details, viewField{text.Escape(f.key), text.Escape(f.value)})
+			row.Details = append(row.Details, htmlField{text.Escape(f.key), text.Escape(f.value)})
 		}
 	}
 	return row
@@ -109,7 +109,7 @@ func (it item) view() viewRow {
 
 // facts is the line below the title.
 func (r Run) facts() string {
-	parts := nonEmpty(r.Config, strings.Join(r.Servers, ","))
+	parts := text.NonEmpty(r.Config, strings.Join(r.Servers, ","))
 	if r.Plan != nil && len(r.Plan.Roots) > 0 {
 		parts = append(parts, "roots "+strings.Join(r.Plan.Roots, " "))
 	}

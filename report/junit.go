@@ -119,7 +119,7 @@ func (r Run) problemCases() []testCase {
 		if p.Warning {
 			continue
 		}
-		lines := nonEmpty(strings.TrimSpace(p.At+" "+p.Code), p.Summary, p.Detail, nextLine(p.Next))
+		lines := text.NonEmpty(strings.TrimSpace(p.At+" "+p.Code), p.Summary, p.Detail, nextLine(p.Next))
 		if whole.Error == nil {
 			whole.Error = &testResult{Type: cmp.Or(text.Escape(p.Code), "error"), Message: text.EscapeLines(p.Summary)}
 		} else {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"math"
 	"strings"
 
 	"muster/plan"
@@ -97,7 +98,7 @@ func writeProblems(b *bytes.Buffer, problems []Problem) {
 		if strings.Contains(p.Detail, at) {
 			at = "" // the detail names the place
 		}
-		lines := nonEmpty(kind+": "+p.Summary, at, p.Detail, nextLine(p.Next))
+		lines := text.NonEmpty(kind+": "+p.Summary, at, p.Detail, nextLine(p.Next))
 		problem := text.EscapeLines(strings.Join(lines, "\n"))
 		if len(problem) > longest {
 			problem = strings.ToValidUTF8(problem[:longest], "") + " ..."
@@ -207,4 +208,88 @@ func marker(s string) string {
 		}
 	}
 	return strings.TrimSuffix(b.String(), "-")
+}
+
+// namesWithin lists the items that need attention in at most room bytes, one paragraph for each category. It uses the
+// most detailed form that fits.
+func namesWithin(categories []category, room int) string {
+	const forDetails, forNote = 2_000, 100 // what the details of a few jobs need, and a note that they have no room
+	for _, f := range []nameForm{{changes: true, because: true}, {changes: true}, {}} {
+		if names := namesOf(categories, f, math.MaxInt); len(names)+forDetails <= room {
+			return names
+		}
+	}
+	return namesOf(categories, nameForm{}, room-forNote)
+}
+
+// nameForm says what is written besides names.
+type nameForm struct{ changes, because bool }
+
+// namesOf names the first hundred items of each category, as far as there is room, and counts the rest. What is or
+// would be deleted is named before all others.
+func namesOf(categories []category, f nameForm, room int) string {
+	const most = 100
+	for _, c := range categories {
+		room -= len(heading(c)) + 2*len(andMore(c.count(), true))
+	}
+	lines, named := make([]strings.Builder, len(categories)), make([]int, len(categories))
+	for _, deletes := range []bool{true, false} {
+		for i, c := range categories {
+			left := 0
+			for _, it := range c.items {
+				if it.level == quiet || it.row.Deletes() != deletes {
+					continue
+				}
+				line := bullet(it, f)
+				if named[i] == most || len(line) > room {
+					left += it.count()
+					continue
+				}
+				named[i]++
+				room -= len(line)
+				lines[i].WriteString(line)
+			}
+			lines[i].WriteString(andMore(left, deletes))
+		}
+	}
+	var b strings.Builder
+	for i, c := range categories {
+		if lines[i].Len() > 0 {
+			b.WriteString(heading(c) + lines[i].String())
+		}
+	}
+	return b.String()
+}
+
+func heading(c category) string { return fmt.Sprintf("\n**%s (%d)**\n\n", c.word, c.count()) }
+
+// bullet is one item: its name, what changes, and why. Items that are equal always say what changes.
+func bullet(it item, f nameForm) string {
+	line := "- " + code(it.row.Address())
+	if block, _, _ := it.instance(); len(it.equal) > 0 {
+		line = "- " + text.Thousands(it.count()) + " × " + code(block+`["…"]`)
+	}
+	var what []string
+	if len(it.changes) > 0 && (f.changes || len(it.equal) > 0) {
+		what = append(what, code(it.changesText()))
+	}
+	if f.because && it.because != "" {
+		what = append(what, prose(it.because))
+	}
+	if len(what) > 0 {
+		line += ": " + strings.Join(what, "; ")
+	}
+	return line + "\n"
+}
+
+// andMore is the line that counts what is not named. That of what is or would be deleted stands out.
+func andMore(n int, deletes bool) string {
+	line := fmt.Sprintf("and %d more, which the json report names", n)
+	switch {
+	case n == 0:
+		return ""
+	case deletes:
+		line = "**" + line + "**"
+	}
+	return "- " + line + "\n"
 }

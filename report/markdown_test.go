@@ -20,8 +20,8 @@ import (
 )
 
 // TestMarkdownOfAnyRunFitsAndCountsEveryDelete makes runs of up to 5,000 jobs with names, roots, keys and errors of any
-// length. Each page is small enough. Every job that is or would be deleted is named, or counted as one for which there
-// was no room; then the page names no other job. With MUSTER_SOAK=1 there are 480 runs.
+// length. Each page is small enough. The first hundred jobs that are or would be deleted are named, as far as there is
+// room, and the others counted. With MUSTER_SOAK=1 there are 480 runs.
 func TestMarkdownOfAnyRunFitsAndCountsEveryDelete(t *testing.T) {
 	runs := 24
 	if os.Getenv("MUSTER_SOAK") != "" {
@@ -46,8 +46,7 @@ func TestMarkdownOfAnyRunFitsAndCountsEveryDelete(t *testing.T) {
 // checkMarkdownOf checks the report of a random run. It reports whether the run had too many deletes to name.
 func checkMarkdownOf(t *testing.T, seed uint64) bool {
 	t.Helper()
-	left := regexp.MustCompile(`(?m)^- \*\*and (\d+) more, which there is no room to name: the json report does\*\*$`)
-	other := regexp.MustCompile("(?m)^- `+ ?job\\.")
+	left := regexp.MustCompile(`(?m)^- \*\*and (\d+) more, which the json report names\*\*$`)
 	r, deletes := randomRun(rand.New(rand.NewPCG(seed, 0)), seed)
 	got := string(makeReport(t, r, "markdown"))
 	if len(got) > report.MaxMarkdown {
@@ -61,7 +60,7 @@ func checkMarkdownOf(t *testing.T, seed uint64) bool {
 		n, _ := strconv.Atoi(m[1])
 		more += n
 	}
-	named := expand(got)
+	named := namesIn(got)
 	missing := 0
 	for _, path := range deletes {
 		if !named[path] {
@@ -71,9 +70,9 @@ func checkMarkdownOf(t *testing.T, seed uint64) bool {
 	if missing != more {
 		t.Errorf("of %d deletes %d are not named, and it says %d", len(deletes), missing, more)
 	}
-	const oneExpression = 6_000
-	if more > 0 && (len(got) < report.MaxMarkdown-oneExpression || other.MatchString(got)) {
-		t.Errorf("%d deletes are not named in %d bytes, and others are: %v", more, len(got), other.MatchString(got))
+	const most, oneLine = 100, 6_000
+	if more > 0 && len(deletes)-missing < most && len(got) < report.MaxMarkdown-oneLine {
+		t.Errorf("%d deletes are not named in %d bytes", more, len(got))
 	}
 	return more > 0
 }

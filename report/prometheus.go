@@ -5,7 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/common/expfmt"
 
 	"muster/apply"
@@ -20,29 +21,45 @@ import (
 // too, so that a check that fails differs from one that no longer runs. Every series has the labels command, config and
 // stack, since the files of several checks on one machine must not hold the same series.
 func (r Run) prometheus() ([]byte, error) {
-	m := metrics{labels: []*dto.LabelPair{
-		label("command", r.Command), label("config", r.Config), label("stack", r.stack()),
-	}}
-	m.family("muster_build_info", "The version of muster that ran; always 1.")
-	m.sample(1, label("version", r.Version))
-	m.family("muster_last_check_timestamp_seconds", "When the last run started.")
-	m.sample(float64(r.Started.Unix()))
-	m.family("muster_check_duration_seconds", "How long the last run took.")
-	m.sample(r.Took.Seconds())
+	registry := prometheus.NewRegistry()
+	m := metrics{promauto.With(prometheus.WrapRegistererWith(prometheus.Labels{
+		"command": text.Escape(r.Command), "config": text.Escape(r.Config), "stack": text.Escape(r.stack()),
+	}, registry))}
+	m.of("muster_build_info", "The version of muster that ran; always 1.", "version")(1, text.Escape(r.Version))
+	m.one("muster_last_check_timestamp_seconds", "When the last run started.", float64(r.Started.Unix()))
+	m.one("muster_check_duration_seconds", "How long the last run took.", r.Took.Seconds())
 	compared := slices.Contains([]int{exitcode.Done, exitcode.Differences, exitcode.Attention}, r.ExitCode)
-	m.family("muster_last_check_success", "1 if the last run could compare and see everything, whatever it found.")
-	m.sample(oneIf(r.Plan != nil && compared && !r.incomplete()))
-	m.family("muster_last_exit_code", "The exit code of the last run.")
-	m.sample(float64(r.ExitCode))
+	m.one("muster_last_check_success", "1 if the last run could compare and see everything, whatever it found.",
+		oneIf(r.Plan != nil && compared && !r.incomplete()))
+	m.one("muster_last_exit_code", "The exit code of the last run.", float64(r.ExitCode))
 	if r.Plan != nil {
 		m.plan(*r.Plan, r.Kinds)
 	}
 	m.outcomes(r.Outcomes)
 	m.drift(r)
-	return m.encode()
+	families, err := registry.Gather()
+	var b bytes.Buffer
+	for _, f := range families {
+		if err == nil {
+			_, err = expfmt.MetricFamilyToText(&b, f)
+		}
+	}
+	return b.Bytes(), err
 }
 
-func (m *metrics) plan(p plan.Plan, kinds []resource.Kind) {
+// metrics makes gauges.
+type metrics struct{ factory promauto.Factory }
+
+// one is a gauge without labels of its own.
+func (m metrics) one(name, help string, value float64) { m.of(name, help)(value) }
+
+// of returns how to set a gauge by the values of its labels.
+func (m metrics) of(name, help string, labels ...string) func(value float64, values ...string) {
+	vec := m.factory.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+	return func(value float64, values ...string) { vec.WithLabelValues(values...).Set(value) }
+}
+
+func (m metrics) plan(p plan.Plan, kinds []resource.Kind) {
 	type statusOfKind struct {
 		kind   string
 		status resource.Status
@@ -52,18 +69,19 @@ func (m *metrics) plan(p plan.Plan, kinds []resource.Kind) {
 		statuses[statusOfKind{planfile.KindOf(row, kinds).Name, row.Old.Status()}]++
 	}
 	for _, k := range kinds {
-		m.family("muster_"+k.Name+"s", strings.ToUpper(k.Name[:1])+k.Name[1:]+"s declared or found, by status.")
+		help := strings.ToUpper(k.Name[:1]) + k.Name[1:] + "s declared or found, by status."
+		set := m.of("muster_"+k.Name+"s", help, "status")
 		for _, s := range k.Statuses {
-			m.sample(float64(statuses[statusOfKind{k.Name, s}]), label("status", string(s)))
+			set(float64(statuses[statusOfKind{k.Name, s}]), string(s))
 		}
 	}
-	m.family("muster_plan_actions", "Rows of the plan, by what apply would do.")
+	set := m.of("muster_plan_actions", "Rows of the plan, by what apply would do.", "action")
 	for _, a := range plan.Actions() {
-		m.sample(float64(actions[a]), label("action", string(a)))
+		set(float64(actions[a]), string(a))
 	}
 }
 
-func (m *metrics) outcomes(outcomes []apply.Outcome) {
+func (m metrics) outcomes(outcomes []apply.Outcome) {
 	if len(outcomes) == 0 {
 		return
 	}
@@ -71,26 +89,24 @@ func (m *metrics) outcomes(outcomes []apply.Outcome) {
 	for _, o := range outcomes {
 		results[o.Result]++
 	}
-	m.family("muster_apply_results", "Changes that apply dealt with, by what became of them.")
+	set := m.of("muster_apply_results", "Changes that apply dealt with, by what became of them.", "result")
 	for _, res := range apply.Results() {
-		m.sample(float64(results[res]), label("result", string(res)))
+		set(float64(results[res]), string(res))
 	}
 }
 
-func (m *metrics) drift(r Run) {
+func (m metrics) drift(r Run) {
 	if r.Drift == nil {
 		return
 	}
-	m.family("muster_drift", "What drifted, by kind.")
+	set := m.of("muster_drift", "What drifted, by kind.", "kind")
 	for _, k := range plan.DriftKinds() {
-		m.sample(float64(len(r.Drift.Of(k))), label("kind", string(k)))
+		set(float64(len(r.Drift.Of(k))), string(k))
 	}
-	m.family("muster_drift_failing", "What drifted, of the kinds that count.")
-	m.sample(float64(len(r.Drift.Of(r.FailOn...))))
-	m.family("muster_drift_ignored", "What drifted and is ignored.")
-	m.sample(float64(len(r.Drift.Ignored)))
-	m.family("muster_drift_unseen", "Roots and znodes that could not be read.")
-	m.sample(float64(len(r.Drift.Unlisted)+len(r.Drift.Unreadable)) + oneIf(r.Drift.Unindexed != ""))
+	m.one("muster_drift_failing", "What drifted, of the kinds that count.", float64(len(r.Drift.Of(r.FailOn...))))
+	m.one("muster_drift_ignored", "What drifted and is ignored.", float64(len(r.Drift.Ignored)))
+	m.one("muster_drift_unseen", "Roots and znodes that could not be read.",
+		float64(len(r.Drift.Unlisted)+len(r.Drift.Unreadable))+oneIf(r.Drift.Unindexed != ""))
 }
 
 // incomplete reports whether something could not be read.
@@ -118,37 +134,6 @@ func statusesOf(kinds []resource.Kind) []resource.Status {
 		}
 	}
 	return all
-}
-
-// metrics collects families, each with its samples.
-type metrics struct {
-	families []*dto.MetricFamily
-	labels   []*dto.LabelPair // of every sample
-}
-
-// family starts a family of gauges. The samples that follow belong to it.
-func (m *metrics) family(name, help string) {
-	m.families = append(m.families, &dto.MetricFamily{Name: &name, Help: &help, Type: dto.MetricType_GAUGE.Enum()})
-}
-
-func (m *metrics) sample(value float64, own ...*dto.LabelPair) {
-	f := m.families[len(m.families)-1]
-	f.Metric = append(f.Metric, &dto.Metric{Label: slices.Concat(m.labels, own), Gauge: &dto.Gauge{Value: &value}})
-}
-
-func label(name, value string) *dto.LabelPair {
-	value = text.Escape(value)
-	return &dto.LabelPair{Name: &name, Value: &value}
-}
-
-func (m *metrics) encode() ([]byte, error) {
-	var b bytes.Buffer
-	for _, f := range m.families {
-		if _, err := expfmt.MetricFamilyToText(&b, f); err != nil {
-			return nil, err
-		}
-	}
-	return b.Bytes(), nil
 }
 
 func oneIf(b bool) float64 {

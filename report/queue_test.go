@@ -9,10 +9,11 @@ import (
 	"muster/report"
 	"muster/resource"
 	"muster/resource/queue"
+	"muster/view"
 )
 
 // primes is the status of a queue with so many batches.
-func primes(t *testing.T, batches int) report.JobStatus {
+func primes(t *testing.T, batches int) view.Resource {
 	t.Helper()
 	q := queue.Default()
 	q.Name, q.Root, q.Redis = "primes", "/queues", "redis://redis-1"
@@ -20,18 +21,18 @@ func primes(t *testing.T, batches int) report.JobStatus {
 	if err := rec.Declare(q); err != nil {
 		t.Fatal(err)
 	}
-	now := time.Date(2026, 11, 22, 5, 0, 0, 0, time.UTC)
-	d := &report.QueueDetail{
-		Now: now, First: "w1", Lost: []string{"b1"}, Refused: "OOM",
-		Processes: []report.QueueProcess{{Identity: "w1", Role: queue.Watcher, Since: now.Add(-time.Minute)}},
+	now := hour(0)
+	d := &view.Queue{
+		First: "w1", Lost: []string{"b1"}, Refused: "OOM",
+		Processes: []view.Process{{Identity: "w1", Role: queue.Watcher, Since: now.Add(-time.Minute)}},
 	}
 	for i := range batches {
-		d.Batches = append(d.Batches, report.Batch{
+		d.Batches = append(d.Batches, view.Batch{
 			ID: fmt.Sprint("b", i), State: "open", Tasks: 10, Bytes: 2048, Weight: 1, Results: queue.ResultsWatcher,
 			By: "ann@desk", Since: now.Add(-time.Hour),
 		})
 	}
-	return report.JobStatus{Path: "/queues/primes", Queue: d, Observed: resource.Observed{
+	return view.Resource{Path: "/queues/primes", Queue: d, Observed: resource.Observed{
 		Record: &rec, Live: 1,
 		Counts: queue.Found{Watchers: 1, Batches: batches, Waiting: batches, Lost: 1, Refused: true}.Counts(),
 	}}
@@ -39,7 +40,7 @@ func primes(t *testing.T, batches int) report.JobStatus {
 
 func TestQueue(t *testing.T) {
 	var b strings.Builder
-	if err := report.Queue(&b, primes(t, 22), report.Options{Width: 120}); err != nil {
+	if err := report.Detail(&b, primes(t, 22), report.Options{Width: 120, Now: hour(0)}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
@@ -59,12 +60,12 @@ func TestQueue(t *testing.T) {
 // TestStatusOfQueues: queues have a table of their own, and a list in JSON.
 func TestStatusOfQueues(t *testing.T) {
 	var text, doc strings.Builder
-	all := []report.JobStatus{primes(t, 2)}
+	all := []view.Resource{primes(t, 2)}
 	all[0].Observed.Created = hour(-48)
 	if err := report.Status(&text, all, report.Options{Now: hour(0)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := report.StatusJSON(&doc, all, nil); err != nil {
+	if err := report.StatusJSON(&doc, all); err != nil {
 		t.Fatal(err)
 	}
 	const line = "/queues/primes  degraded  2d   0 executors, 1 watcher, 2 unfinished batches; 2 batches wait"

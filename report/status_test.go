@@ -14,14 +14,15 @@ import (
 	"muster/report"
 	"muster/resource"
 	"muster/resource/job"
+	"muster/view"
 )
 
-func jobs() []report.JobStatus {
+func jobs() []view.Resource {
 	last := recorded(declared("nightly", 8), 8, 0, 7)
 	_ = job.SetLastRun(last.Record, job.Run{ID: "n-7", Generation: "g0", Completed: "2026-01-02T03:04:05Z"})
 	last.Created = hour(-3)
 	two := 2
-	return []report.JobStatus{
+	return []view.Resource{
 		{Path: "/jobs/prod/nightly", Observed: last, Restarts: &two},
 		{Path: "/jobs/prod/ready", Observed: recorded(declared("ready", 4), 0, 0, 0)},
 		{Path: "/twister2/old", Observed: resource.Observed{Classic: true, Counts: job.Counts(3, 0), Live: 3}},
@@ -50,15 +51,20 @@ func TestStatusTable(t *testing.T) {
 
 func TestStatusJSON(t *testing.T) {
 	got := text(t, func(b *strings.Builder) error {
-		return report.StatusJSON(b, jobs(),
-			map[string][]report.Worker{"/twister2/old": {{ID: 1, Identity: "a", State: report.Live}}})
+		all := jobs()
+		for i := range all {
+			if all[i].Path == "/twister2/old" {
+				all[i].Workers = []view.Worker{{ID: 1, Identity: "a", State: view.Live}}
+			}
+		}
+		return report.StatusJSON(b, all)
 	})
 	var doc struct {
 		Jobs []struct {
 			Path, Status string
 			Restarts     *int
 			LastRun      string `json:"last_run"`
-			Workers      []report.Worker
+			Workers      []view.Worker
 		}
 	}
 	if err := json.Unmarshal([]byte(got), &doc); err != nil {
@@ -79,25 +85,25 @@ func TestStatusJSON(t *testing.T) {
 }
 
 func TestWorkersNamesWhoIsMissing(t *testing.T) {
-	j := report.JobStatus{Path: "/jobs/prod/nightly", Observed: recorded(declared("nightly", 9), 5, 1, 1)}
+	j := view.Resource{Path: "/jobs/prod/nightly", Observed: recorded(declared("nightly", 9), 5, 1, 1)}
 	j.Observed.Created = hour(-10)
-	j.Barriers = []report.Barrier{
+	j.Barriers = []view.Barrier{
 		{Name: ".start", Start: true, Attempt: 3, Workers: 9, Since: hour(-2),
 			Arrived: make([]int, 7), Missing: []int{1, 4}},
 		{Name: "loaded", Round: 20260102, Attempt: 1, Workers: 9, Since: hour(-1), Arrived: []int{0, 1},
 			Missing: []int{2, 3, 4, 5, 6, 7, 8}},
 	}
 	never, once := 0, 1
-	workers := []report.Worker{
-		{ID: 0, Identity: "w-0", Address: "10.0.0.1:7000", State: report.Live, Restarts: &once, LastExit: "1",
+	j.Workers = []view.Worker{
+		{ID: 0, Identity: "w-0", Address: "10.0.0.1:7000", State: view.Live, Restarts: &once, LastExit: "1",
 			Joined: hour(-9), Since: hour(-7)},
-		{ID: 1, Identity: "w-1", State: report.Completed, Restarts: &once, LastExit: "0", Joined: hour(-8), Since: hour(-2)},
-		{ID: 2, Identity: "w-2", State: report.Left, Restarts: &never, LastExit: "137"},
-		{ID: 3, Identity: "w-3", State: report.Lost, Restarts: &never},
-		{ID: 6, Identity: "w-6\u202e", State: report.Left, Restarts: &never, LastExit: "signal 9"},
-		{ID: -1, Identity: "late", State: report.Live},
+		{ID: 1, Identity: "w-1", State: view.Completed, Restarts: &once, LastExit: "0", Joined: hour(-8), Since: hour(-2)},
+		{ID: 2, Identity: "w-2", State: view.Left, Restarts: &never, LastExit: "137"},
+		{ID: 3, Identity: "w-3", State: view.Lost, Restarts: &never},
+		{ID: 6, Identity: "w-6\u202e", State: view.Left, Restarts: &never, LastExit: "signal 9"},
+		{ID: -1, Identity: "late", State: view.Live},
 	}
-	got := text(t, func(b *strings.Builder) error { return report.Workers(b, j, workers, report.Options{Now: hour(0)}) })
+	got := text(t, func(b *strings.Builder) error { return report.Detail(b, j, report.Options{Now: hour(0)}) })
 	want := `/jobs/prod/nightly  forming
 fewer than all have joined: 5 of 9 joined, 1 live, 1 completed, 3 left without
   completing
@@ -132,9 +138,11 @@ func TestExplain(t *testing.T) {
 	r.Old.Created, r.Old.Members = hour(-30), []string{"w-0", "late"}
 	e := report.Explanation{
 		Origins: map[string]string{"workers": "jobs.hcl:53", "timeouts.join": "default"},
-		Workers: []report.Worker{{ID: 0, Identity: "w-0", State: report.Live, Since: hour(-7)}},
-		Barriers: []report.Barrier{
-			{Name: "loaded", Round: 4, Attempt: 2, Workers: 3, Since: hour(-1), Arrived: []int{1}, Missing: []int{0, 2}},
+		Resource: view.Resource{
+			Workers: []view.Worker{{ID: 0, Identity: "w-0", State: view.Live, Since: hour(-7)}},
+			Barriers: []view.Barrier{
+				{Name: "loaded", Round: 4, Attempt: 2, Workers: 3, Since: hour(-1), Arrived: []int{1}, Missing: []int{0, 2}},
+			},
 		},
 	}
 	got := text(t, func(b *strings.Builder) error {
@@ -192,7 +200,7 @@ func TestWorkersShowsTheLastRun(t *testing.T) {
 	o := recorded(declared("nightly", 8), 0, 0, 0)
 	_ = job.SetLastRun(o.Record, job.Run{ID: "n-7", Generation: "g0", Completed: "2026-01-02T03:04:05Z"})
 	got := text(t, func(b *strings.Builder) error {
-		return report.Workers(b, report.JobStatus{Path: "/jobs/prod/nightly", Observed: o}, nil, report.Options{})
+		return report.Detail(b, view.Resource{Path: "/jobs/prod/nightly", Observed: o}, report.Options{})
 	})
 	want := `/jobs/prod/nightly  ready
 nobody has joined this generation

@@ -160,12 +160,12 @@ func TestTheKeeperSaysThatItsRedisIsNone(t *testing.T) {
 	l.to("count", "*0\r\n")
 	eventually(t, "the note", func() bool {
 		s, err := f.admin.QueueState(t.Context(), f.look())
-		return err == nil && s.Health != nil && strings.Contains(s.Health.Redis, store.ErrReply.Error())
+		return err == nil && strings.Contains(s.Refused, store.ErrReply.Error())
 	})
 	l.honest()
 	eventually(t, "its end", func() bool {
 		s, err := f.admin.QueueState(t.Context(), f.look())
-		return err == nil && s.Health != nil && s.Health.Redis == ""
+		return err == nil && s.Refused == ""
 	})
 }
 

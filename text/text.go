@@ -213,3 +213,8 @@ func letters(s string) []rune {
 	slices.Sort(rs)
 	return rs
 }
+
+// NonEmpty is all without empty strings.
+func NonEmpty(all ...string) []string {
+	return slices.DeleteFunc(all, func(s string) bool { return s == "" })
+}

@@ -14,6 +14,7 @@ import (
 	"muster/resource"
 	"muster/resource/job"
 	"muster/text"
+	"muster/view"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -299,7 +300,7 @@ func missing(joined []string, n int) []string {
 }
 
 // Rounds lists the barriers of the job that are under way, and who is missing at each. See zkstate.Reader.Rounds.
-func (m *Member) Rounds(ctx context.Context) ([]zkstate.Round, error) {
+func (m *Member) Rounds(ctx context.Context) ([]view.Barrier, error) {
 	r := zkstate.NewReader(m.session, "", zkstate.Job())
 	o, err := r.Look(ctx, m.Job.Path())
 	if err != nil {

@@ -11,14 +11,14 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"muster/resource/job"
+	"muster/view"
 	"muster/worker"
-	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
 
 // rounds are the barriers under way in a job, without their times, which have to be near the present.
-func (f *fixture) rounds(j job.Job) []zkstate.Round {
+func (f *fixture) rounds(j job.Job) []view.Barrier {
 	f.t.Helper()
 	o, err := f.store.Look(f.t.Context(), j.Path())
 	if err != nil {
@@ -36,11 +36,11 @@ func (f *fixture) rounds(j job.Job) []zkstate.Round {
 	return rounds
 }
 
-func (f *fixture) untilRounds(j job.Job, want ...zkstate.Round) {
+func (f *fixture) untilRounds(j job.Job, want ...view.Barrier) {
 	f.t.Helper()
 	var d string
 	for late := time.Now().Add(2 * time.Minute); time.Now().Before(late); {
-		d = cmp.Diff(want, f.rounds(j), cmpopts.IgnoreFields(zkstate.Round{}, "Since"), cmpopts.EquateEmpty())
+		d = cmp.Diff(want, f.rounds(j), cmpopts.IgnoreFields(view.Barrier{}, "Since"), cmpopts.EquateEmpty())
 		if d == "" {
 			return
 		}
@@ -73,11 +73,11 @@ func TestRoundsTellWhoIsMissing(t *testing.T) {
 	}
 	first := start(worker.Barrier{Name: "load"}, 0, 2)
 	start(worker.Barrier{Name: "live", Live: true}, 1)
-	load := zkstate.Round{
-		Name: "load", Attempt: 1, Mode: znode.Durable, Workers: 3, Arrived: []int{0, 2}, Missing: []int{1},
+	load := view.Barrier{
+		Name: "load", Attempt: 1, Mode: string(znode.Durable), Workers: 3, Arrived: []int{0, 2}, Missing: []int{1},
 	}
-	live := zkstate.Round{
-		Name: "live", Attempt: 1, Mode: znode.LiveRound, Workers: 3, Arrived: []int{1}, Missing: []int{0, 2},
+	live := view.Barrier{
+		Name: "live", Attempt: 1, Mode: string(znode.LiveRound), Workers: 3, Arrived: []int{1}, Missing: []int{0, 2},
 	}
 	f.untilRounds(j, live, load)
 
@@ -102,8 +102,8 @@ func TestRoundsTellWhoIsMissing(t *testing.T) {
 	f.untilRounds(j, live)
 	again.Timeout = 0
 	third := start(again, 0)
-	f.untilRounds(j, zkstate.Round{
-		Name: "again", Attempt: 3, Mode: znode.DurableRetry, Workers: 3, Arrived: []int{0}, Missing: []int{1, 2},
+	f.untilRounds(j, view.Barrier{
+		Name: "again", Attempt: 3, Mode: string(znode.DurableRetry), Workers: 3, Arrived: []int{0}, Missing: []int{1, 2},
 	}, live)
 	for _, done := range append(third, start(again, 1, 2)...) {
 		if err := <-done; err != nil {
@@ -136,7 +136,7 @@ func TestRoundOfWhichNobodyIsCountedYet(t *testing.T) {
 	}
 	round("load", "1")
 	round("strange", "::x")
-	f.untilRounds(j, zkstate.Round{
-		Name: "load", Attempt: 1, Mode: znode.Durable, Workers: 2, Arrived: []int{1}, Missing: []int{0},
+	f.untilRounds(j, view.Barrier{
+		Name: "load", Attempt: 1, Mode: string(znode.Durable), Workers: 2, Arrived: []int{1}, Missing: []int{0},
 	})
 }

@@ -12,6 +12,8 @@ import (
 	"muster/plan"
 	"muster/resource"
 	"muster/resource/group"
+	"muster/resource/group/schedule"
+	"muster/view"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -229,88 +231,64 @@ func equalSaved(a, b resource.Saved) bool {
 	return a.Section == b.Section && a.Keys == b.Keys && a.Bytes == b.Bytes && slices.Equal(a.Open, b.Open)
 }
 
-// GroupState is who is in a group, and who has its duties.
-type GroupState struct {
-	Members  []GroupMember // by seat; those without a seat last
-	Duties   []DutyState   // one for each declared duty, by name
-	Assigner string        // identity of the member that decides; empty if there is none
-	Passed   []string      // identities of members that were passed over as the assigner, because they decided nothing
-	// Undecided is since when a member or a request waits for the assigner to look at it, by ZooKeeper's clock; zero: none
-	// does. That is usual for a moment.
-	Undecided time.Time
-	Requests  []Request // that wait for the assigner: at most maxRequests of each inbox, the oldest first
-	Waiting   int       // how many requests and resignations wait altogether
-	Unread    []string  // what could not be decoded: paths and reasons
-
+// groupState is a group while it is read.
+type groupState struct {
+	view.Group
 	decided int64 // zxid of the assigner's last write
 }
 
-// GroupMember is one live member of a group.
-type GroupMember struct {
-	Identity string
-	Version  string
-	Address  string
-	Since    time.Time // when it joined, by ZooKeeper's clock
-	Ready    bool
-	Can      []string // duties that it can do, sorted
-	Seat     string   // name; empty if somebody deleted it by hand
-	Duties   []string // that the assigner gave it, sorted
-}
-
-// DutyState is who has one duty.
-type DutyState struct {
-	group.Duty
-	Holder   *znode.Holder // nil: nobody
-	Since    time.Time     // when the holder took it, by ZooKeeper's clock
-	Epoch    int64         // of the holder; 0 if it is not known
-	Given    string        // identity of the member to which the assigner gave it; empty if to none
-	Why      string        // why it is given so, in the assigner's words; empty if it is not known
-	PausedBy string        // who paused it, user@host; empty if it is not paused
-	Pinned   string        // identity of the member to which it is pinned
-	Leaving  string        // identity of the member that was asked to hand it over to any other
-	Failures []DutyFailure // of live members, by identity
-}
-
-// DutyFailure says that a member gave a duty up.
-type DutyFailure struct {
-	Identity string
-	Count    int       // how often it was to blame
-	Until    time.Time // it does not get the duty again before, by ZooKeeper's clock
-	Because  string    // of the last time
-}
-
-// Request is something that waits for the assigner: an operator's request, or a resignation.
-type Request struct {
-	Duty        string
-	Since       time.Time          // by ZooKeeper's clock
-	Ask         *znode.Ask         // nil: a resignation
-	Resignation *znode.Resignation // nil: an operator's request
-
+// request is what waits for the assigner, and when it was written.
+type request struct {
+	view.Request
 	stat zkconn.Stat
 }
 
 // maxRequests is how many entries of an inbox are read.
 const maxRequests = 100
 
-// GroupState reads who is in a group and who has its duties. o was observed and has a Record. It takes two reads for
-// each live member and two for each duty, many at a time. The result is not a snapshot.
-func (r *Reader) GroupState(ctx context.Context, o *resource.Observed) (GroupState, error) {
+// GroupState reads who is in a group and who has its duties, without the runs of crons. o was observed and has a
+// Record. now is for the next ticks of crons, and for whether the assigner has been silent for too long. It takes two
+// reads for each live member and two for each duty, many at a time. The result is not a snapshot.
+func (r *Reader) GroupState(ctx context.Context, o *resource.Observed, now time.Time) (*view.Group, error) {
 	g, generation := group.Of(o.Record), o.Record.Generation
-	var s GroupState
+	var s groupState
 	seats, err := r.seats(ctx, g, generation, &s)
 	if err != nil {
-		return s, err
+		return nil, err
 	}
 	if err := r.members(ctx, g, seats, &s); err != nil {
-		return s, err
+		return nil, err
 	}
 	if s.Duties, err = r.duties(ctx, g, generation, &s); err != nil {
-		return s, err
+		return nil, err
 	}
 	if err := r.assignerMemory(ctx, g.Root, generation, seats, group.Assign(o.Record), &s); err != nil {
-		return s, err
+		return nil, err
 	}
-	return s, r.inboxes(ctx, g.Root, generation, &s)
+	if err := r.inboxes(ctx, g.Root, generation, &s); err != nil {
+		return nil, err
+	}
+	for i := range s.Duties {
+		s.Duties[i].NextTick = nextTick(s.Duties[i], now)
+	}
+	// The next member takes the office within two session timeouts.
+	if limit := 3 * time.Duration(g.Timeouts.Session); !s.Undecided.IsZero() && now.Sub(s.Undecided) > limit {
+		s.Silent = &s.Undecided
+	}
+	return &s.Group, nil
+}
+
+// nextTick is when a cron runs next; nil if it does not, or is no cron.
+func nextTick(d view.Duty, now time.Time) *time.Time {
+	if d.Type != group.Cron || d.PausedBy != "" {
+		return nil
+	}
+	if s, err := schedule.Parse(d.Declared.Schedule, d.Declared.Timezone); err == nil {
+		if next, ok := s.Next(now); ok {
+			return &next
+		}
+	}
+	return nil
 }
 
 // seatEntry is one seat.
@@ -321,7 +299,7 @@ type seatEntry struct {
 }
 
 // seats reads the seats, the most senior first.
-func (r *Reader) seats(ctx context.Context, g group.Group, generation string, s *GroupState) ([]seatEntry, error) {
+func (r *Reader) seats(ctx context.Context, g group.Group, generation string, s *groupState) ([]seatEntry, error) {
 	entries, err := r.readChildren(ctx, znode.Seats(g.Root, generation))
 	var all []seatEntry
 	for _, e := range entries {
@@ -342,7 +320,7 @@ func (r *Reader) seats(ctx context.Context, g group.Group, generation string, s 
 
 // members reads the live members. A member is matched with its seat by its nonce: the seat of a process that has just
 // gone may still be there.
-func (r *Reader) members(ctx context.Context, g group.Group, seats []seatEntry, s *GroupState) error {
+func (r *Reader) members(ctx context.Context, g group.Group, seats []seatEntry, s *groupState) error {
 	live, err := r.readChildren(ctx, g.Path())
 	if err != nil {
 		return err
@@ -360,7 +338,7 @@ func (r *Reader) members(ctx context.Context, g group.Group, seats []seatEntry, 
 			s.Unread = append(s.Unread, znode.Live(g.Root, g.Name, e.name)+": "+bad.Error())
 			continue
 		}
-		m := GroupMember{
+		m := view.Member{
 			Identity: e.name, Version: p.Version, Address: p.Address, Since: e.stat.Ctime, Ready: p.Ready, Can: p.Can,
 		}
 		if seat, ok := byNonce[p.Nonce]; ok && seat.stat.EphemeralOwner == e.stat.EphemeralOwner {
@@ -368,20 +346,20 @@ func (r *Reader) members(ctx context.Context, g group.Group, seats []seatEntry, 
 		}
 		s.Members = append(s.Members, m)
 	}
-	at := func(m GroupMember) int {
+	at := func(m view.Member) int {
 		if i, ok := order[m.Seat]; ok {
 			return i
 		}
 		return len(seats)
 	}
-	slices.SortFunc(s.Members, func(a, b GroupMember) int {
+	slices.SortFunc(s.Members, func(a, b view.Member) int {
 		return cmp.Or(cmp.Compare(at(a), at(b)), cmp.Compare(a.Identity, b.Identity))
 	})
 	return nil
 }
 
 // duties reads who holds each declared duty.
-func (r *Reader) duties(ctx context.Context, g group.Group, generation string, s *GroupState) ([]DutyState, error) {
+func (r *Reader) duties(ctx context.Context, g group.Group, generation string, s *groupState) ([]view.Duty, error) {
 	names := make([]string, len(g.Duties))
 	for i, d := range g.Duties {
 		names[i] = d.Name
@@ -392,20 +370,20 @@ func (r *Reader) duties(ctx context.Context, g group.Group, generation string, s
 			given[d] = m.Identity
 		}
 	}
-	return ForEach(ctx, names, func(ctx context.Context, name string) (DutyState, error) {
+	return ForEach(ctx, names, func(ctx context.Context, name string) (view.Duty, error) {
 		d, _ := g.Duty(name)
-		state := DutyState{Duty: d, Given: given[name]}
+		state := view.Duty{Declared: d, Name: d.Name, Type: d.Type, Given: given[name]}
 		err := r.dutyHolder(ctx, g.Root, generation, &state)
 		return state, err
 	})
 }
 
 // dutyHolder reads who holds a duty. One transaction writes the duty and makes held, so both have the same nonce.
-func (r *Reader) dutyHolder(ctx context.Context, root, generation string, d *DutyState) error {
+func (r *Reader) dutyHolder(ctx context.Context, root, generation string, d *view.Duty) error {
 	for range maxRereads {
 		body, stat, err := r.source.Get(ctx, znode.Held(root, generation, d.Name))
 		if errors.Is(err, zkconn.ErrNoNode) {
-			d.Holder, d.Since = nil, time.Time{}
+			d.Holder, d.Version, d.Address, d.Since = "", "", "", nil
 			return nil
 		}
 		if err != nil {
@@ -415,7 +393,7 @@ func (r *Reader) dutyHolder(ctx context.Context, root, generation string, d *Dut
 		if err != nil {
 			h = znode.Holder{}
 		}
-		d.Holder, d.Since = &h, stat.Ctime
+		d.Holder, d.Version, d.Address, d.Since = cmp.Or(h.Identity, "?"), h.Version, h.Address, new(stat.Ctime)
 		body, stat, err = r.source.Get(ctx, znode.Duty(root, generation, d.Name))
 		if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
 			return err
@@ -430,7 +408,7 @@ func (r *Reader) dutyHolder(ctx context.Context, root, generation string, d *Dut
 
 // assignerMemory adds what the assigner remembers of each duty, and who it is.
 func (r *Reader) assignerMemory(
-	ctx context.Context, root, generation string, seats []seatEntry, assign int, s *GroupState,
+	ctx context.Context, root, generation string, seats []seatEntry, assign int, s *groupState,
 ) error {
 	at := znode.Assigner(root, generation)
 	body, stat, err := r.source.Get(ctx, at)
@@ -462,18 +440,19 @@ func (r *Reader) assignerMemory(
 		d.Pinned, d.Leaving = identity[memory.Pins[d.Name]], identity[memory.HandOver[d.Name]]
 		for seat, f := range memory.Failures[d.Name] {
 			if identity[seat] != "" {
-				d.Failures = append(d.Failures,
-					DutyFailure{identity[seat], f.Count, time.UnixMilli(f.Until), f.Because})
+				d.Failures = append(d.Failures, view.Failure{
+					Identity: identity[seat], Count: f.Count, Until: time.UnixMilli(f.Until), Because: f.Because,
+				})
 			}
 		}
-		slices.SortFunc(d.Failures, func(a, b DutyFailure) int { return cmp.Compare(a.Identity, b.Identity) })
+		slices.SortFunc(d.Failures, func(a, b view.Failure) int { return cmp.Compare(a.Identity, b.Identity) })
 	}
 	return nil
 }
 
 // findAssigner finds the assigner: the member with the first seat that decides and knows the method of assignment, of
 // those that were not passed over; without such a one, the first of all.
-func (s *GroupState) findAssigner(seats []seatEntry, assign int, memory znode.AssignerMemory) {
+func (s *groupState) findAssigner(seats []seatEntry, assign int, memory znode.AssignerMemory) {
 	live := map[string]bool{}
 	for _, m := range s.Members {
 		live[m.Seat] = true
@@ -494,14 +473,14 @@ func (s *GroupState) findAssigner(seats []seatEntry, assign int, memory znode.As
 }
 
 // waitsSince notes a seat or a request that the assigner has not looked at.
-func (s *GroupState) waitsSince(made zkconn.Stat) {
+func (s *groupState) waitsSince(made zkconn.Stat) {
 	if made.Czxid > s.decided && (s.Undecided.IsZero() || made.Ctime.Before(s.Undecided)) {
 		s.Undecided = made.Ctime
 	}
 }
 
 // inboxes reads what waits for the assigner.
-func (r *Reader) inboxes(ctx context.Context, root, generation string, s *GroupState) error {
+func (r *Reader) inboxes(ctx context.Context, root, generation string, s *groupState) error {
 	for _, dir := range []string{znode.Asks(root, generation), znode.Resigned(root, generation)} {
 		names, err := r.children(ctx, dir)
 		if err != nil {
@@ -509,12 +488,12 @@ func (r *Reader) inboxes(ctx context.Context, root, generation string, s *GroupS
 		}
 		s.Waiting += len(names)
 		found, err := ForEach(ctx, names[:min(len(names), maxRequests)],
-			func(ctx context.Context, name string) (Request, error) {
+			func(ctx context.Context, name string) (request, error) {
 				body, stat, err := r.source.Get(ctx, resource.Join(dir, name))
 				if errors.Is(err, zkconn.ErrNoNode) {
-					return Request{}, nil
+					return request{}, nil
 				}
-				return request(dir == znode.Asks(root, generation), body, stat), err
+				return decodeRequest(dir == znode.Asks(root, generation), body, stat), err
 			})
 		if err != nil {
 			return err
@@ -522,23 +501,23 @@ func (r *Reader) inboxes(ctx context.Context, root, generation string, s *GroupS
 		for _, q := range found {
 			if q.Duty != "" {
 				s.waitsSince(q.stat)
-				s.Requests = append(s.Requests, q)
+				s.Requests = append(s.Requests, q.Request)
 			}
 		}
 	}
 	return nil
 }
 
-// request decodes an entry of an inbox. It has no duty if it cannot be decoded: the assigner will delete it.
-func request(isAsk bool, body []byte, stat zkconn.Stat) Request {
+// decodeRequest decodes an entry of an inbox. It has no duty if it cannot be decoded: the assigner will delete it.
+func decodeRequest(isAsk bool, body []byte, stat zkconn.Stat) request {
 	if isAsk {
 		if a, err := znode.Decode[znode.Ask](body); err == nil {
-			return Request{Duty: a.Duty, Since: stat.Ctime, Ask: &a, stat: stat}
+			return request{view.Request{Duty: a.Duty, What: string(a.Do), To: a.To, By: a.By, Since: stat.Ctime}, stat}
 		}
-		return Request{}
+	} else if q, err := znode.Decode[znode.Resignation](body); err == nil {
+		return request{view.Request{
+			Duty: q.Duty, What: "resigned", By: q.Identity, Because: q.Because, Since: stat.Ctime,
+		}, stat}
 	}
-	if q, err := znode.Decode[znode.Resignation](body); err == nil {
-		return Request{Duty: q.Duty, Since: stat.Ctime, Resignation: &q, stat: stat}
-	}
-	return Request{}
+	return request{}
 }

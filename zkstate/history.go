@@ -65,6 +65,7 @@ func (r *Reader) whichRun(ctx context.Context, stack string, found []*history.Fo
 			}
 			f = cmp.Or(again, f)
 		}
+		f.Stack = stack
 		all = append(all, *f)
 	}
 	return all, nil

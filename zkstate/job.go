@@ -16,6 +16,7 @@ import (
 
 	"muster/resource"
 	"muster/resource/job"
+	"muster/view"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -380,24 +381,12 @@ func ForEach[K, T any](ctx context.Context, keys []K, f func(context.Context, K)
 	return answers, g.Wait()
 }
 
-// Round is a round of a barrier that is under way: somebody has arrived, and it is neither released nor aborted.
-type Round struct {
-	Name    string            `json:"name"` // znode.StartBarrier is the start barrier
-	Round   int               `json:"round"`
-	Attempt int               `json:"attempt"` // 1, or more after aborted attempts at this round
-	Mode    znode.BarrierMode `json:"mode"`
-	Workers int               `json:"workers"` // how many must arrive
-	Since   time.Time         `json:"since"`   // when the first of them arrived, by ZooKeeper's clock
-	Arrived []int             `json:"arrived"` // ids, ascending
-	Missing []int             `json:"missing"` // ids, ascending; in a live round all may be there for a moment
-}
-
 // Rounds lists the rounds of barriers that are under way in a job, sorted by name and round. It costs one read if no
 // worker has been at a barrier, else about seven for each barrier and one for each aborted round that is kept; live
 // rounds cost one more for each arrival. Rounds that cannot be understood are left out, as are those that end while
-// they are read. o is the job as it was observed; nil, or one without a Record, has none.
-func (r *Reader) Rounds(ctx context.Context, o *resource.Observed) ([]Round, error) {
-	if o == nil || o.Record == nil || job.Joined(o) == 0 {
+// they are read. o is the job as it was observed; one that is not being worked for has none.
+func (r *Reader) Rounds(ctx context.Context, o *resource.Observed) ([]view.Barrier, error) {
+	if o == nil || o.Record == nil || o.Live == 0 || o.Class() == resource.Unreadable || job.Joined(o) == 0 {
 		return nil, nil
 	}
 	root, g := job.Of(o.Record).Root, o.Record.Generation
@@ -405,14 +394,14 @@ func (r *Reader) Rounds(ctx context.Context, o *resource.Observed) ([]Round, err
 	if err != nil {
 		return nil, err
 	}
-	byName, err := ForEach(ctx, names, func(ctx context.Context, name string) ([]Round, error) {
+	byName, err := ForEach(ctx, names, func(ctx context.Context, name string) ([]view.Barrier, error) {
 		return r.roundsOf(ctx, root, g, name)
 	})
 	return slices.Concat(byName...), err
 }
 
 // roundsOf lists the rounds of one barrier that are under way.
-func (r *Reader) roundsOf(ctx context.Context, root, g, name string) ([]Round, error) {
+func (r *Reader) roundsOf(ctx context.Context, root, g, name string) ([]view.Barrier, error) {
 	kept, err := r.children(ctx, znode.BarrierFloor(root, g, name))
 	if err != nil {
 		return nil, err
@@ -423,9 +412,9 @@ func (r *Reader) roundsOf(ctx context.Context, root, g, name string) ([]Round, e
 			latest[round] = max(latest[round], attempt)
 		}
 	}
-	var rounds []Round
+	var rounds []view.Barrier
 	for round, attempt := range latest {
-		one := Round{Name: name, Round: round, Attempt: attempt}
+		one := view.Barrier{Name: name, Start: name == znode.StartBarrier, Round: round, Attempt: attempt}
 		under, err := r.readRound(ctx, znode.Attempt(root, g, name, round, attempt), &one)
 		if err != nil {
 			return nil, err
@@ -434,13 +423,13 @@ func (r *Reader) roundsOf(ctx context.Context, root, g, name string) ([]Round, e
 			rounds = append(rounds, one)
 		}
 	}
-	slices.SortFunc(rounds, func(a, b Round) int { return cmp.Compare(a.Round, b.Round) })
+	slices.SortFunc(rounds, func(a, b view.Barrier) int { return cmp.Compare(a.Round, b.Round) })
 	return rounds, nil
 }
 
 // readRound fills what dir says of a round, and reports whether it is under way. It reads the outcome last: so a round
 // that it reports had at most the arrivals that it names.
-func (r *Reader) readRound(ctx context.Context, dir string, one *Round) (under bool, err error) {
+func (r *Reader) readRound(ctx context.Context, dir string, one *view.Barrier) (under bool, err error) {
 	body, made, err := r.source.Get(ctx, znode.RoundState(dir))
 	if errors.Is(err, zkconn.ErrNoNode) {
 		return false, nil
@@ -456,7 +445,7 @@ func (r *Reader) readRound(ctx context.Context, dir string, one *Round) (under b
 	if err != nil || len(names) == 0 {
 		return false, err
 	}
-	one.Mode, one.Workers = st.Mode, st.Workers
+	one.Mode, one.Workers = string(st.Mode), st.Workers
 	there := make([]bool, st.Workers)
 	for _, name := range names {
 		if id, err := strconv.Atoi(name); err == nil && id >= 0 && id < len(there) {
@@ -486,9 +475,9 @@ func (r *Reader) readRound(ctx context.Context, dir string, one *Round) (under b
 
 // firstArrival is when the first worker arrived; zero if nobody has any more. A round is made before that: by whoever
 // arrives first at the round before it.
-func (r *Reader) firstArrival(ctx context.Context, dir string, one *Round) (time.Time, error) {
+func (r *Reader) firstArrival(ctx context.Context, dir string, one *view.Barrier) (time.Time, error) {
 	paths := []string{znode.Counted(dir, 0)}
-	if one.Mode.Live() {
+	if znode.BarrierMode(one.Mode).Live() {
 		paths = paths[:0]
 		for _, id := range one.Arrived {
 			paths = append(paths, znode.Arrival(dir, id))

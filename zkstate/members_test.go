@@ -14,6 +14,7 @@ import (
 	"muster/plan"
 	"muster/resource"
 	"muster/resource/group"
+	"muster/view"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -58,13 +59,13 @@ func (f *groupFixture) join(identity, version string, can ...string) *member.Mem
 	return m
 }
 
-func (f *groupFixture) state() zkstate.GroupState {
+func (f *groupFixture) state() *view.Group {
 	f.t.Helper()
 	o, err := f.store.Look(f.t.Context(), f.group.Path())
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	s, err := f.store.GroupState(f.t.Context(), o)
+	s, err := f.store.GroupState(f.t.Context(), o, time.Now())
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -72,7 +73,7 @@ func (f *groupFixture) state() zkstate.GroupState {
 }
 
 // until reads the state until a condition holds.
-func (f *groupFixture) until(what string, ok func(zkstate.GroupState) bool) zkstate.GroupState {
+func (f *groupFixture) until(what string, ok func(*view.Group) bool) *view.Group {
 	f.t.Helper()
 	for late := time.Now().Add(2 * time.Minute); time.Now().Before(late); {
 		if s := f.state(); ok(s) {
@@ -80,7 +81,7 @@ func (f *groupFixture) until(what string, ok func(zkstate.GroupState) bool) zkst
 		}
 	}
 	f.t.Fatalf("never: %s; the last state is %+v", what, f.state())
-	return zkstate.GroupState{}
+	return nil
 }
 
 func (f *groupFixture) ask(a znode.Ask) {
@@ -99,7 +100,7 @@ func TestGroupStateOfAGroupThatNobodyJoined(t *testing.T) {
 	}
 	f.ask(znode.Ask{Do: znode.AskPause, Duty: "a", By: "ops@host"})
 	s := f.state()
-	if s.Waiting != 1 || len(s.Requests) != 1 || s.Requests[0].Duty != "a" || s.Requests[0].Ask.By != "ops@host" ||
+	if s.Waiting != 1 || len(s.Requests) != 1 || s.Requests[0].Duty != "a" || s.Requests[0].By != "ops@host" ||
 		time.Since(s.Requests[0].Since).Abs() > time.Hour {
 		t.Errorf("%+v", s)
 	}
@@ -127,7 +128,7 @@ func TestGroupStateTellsWhoHasWhat(t *testing.T) {
 	f.join("b", "2.0", "pinned")
 	f.ask(znode.Ask{Do: znode.AskPause, Duty: "stopped", By: "ops@host"})
 	f.ask(znode.Ask{Do: znode.AskHandover, Duty: "pinned", To: "b", By: "ops@host"})
-	s := f.until("all is decided", func(s zkstate.GroupState) bool {
+	s := f.until("all is decided", func(s *view.Group) bool {
 		return s.Waiting == 0 && len(s.Duties[0].Failures) == 1 && s.Duties[4].PausedBy != "" && s.Duties[3].Pinned != ""
 	})
 	if len(s.Members) != 2 || s.Assigner != "a" || s.Members[1].Identity != "b" || s.Members[1].Version != "2.0" ||
@@ -144,16 +145,16 @@ func TestGroupStateTellsWhoHasWhat(t *testing.T) {
 		t.Fatal(d)
 	}
 	given, held, impossible, pinned, stopped := s.Duties[0], s.Duties[1], s.Duties[2], s.Duties[3], s.Duties[4]
-	if held.Holder == nil || held.Holder.Identity != "a" || held.Epoch != h.Epoch || held.Given != "a" || held.Why == "" {
+	if held.Holder != "a" || held.Epoch != h.Epoch || held.Given != "a" || held.Why == "" {
 		t.Errorf("held: %+v", held)
 	}
-	if impossible.Holder != nil || impossible.Given != "" || !strings.Contains(impossible.Why, "no member can do it") {
+	if impossible.Holder != "" || impossible.Given != "" || !strings.Contains(impossible.Why, "no member can do it") {
 		t.Errorf("impossible: %+v", impossible)
 	}
 	if stopped.PausedBy != "ops@host" || stopped.Given != "" {
 		t.Errorf("stopped: %+v", stopped)
 	}
-	if pinned.Pinned != "b" || pinned.Given != "b" || pinned.Holder != nil { // b does not take it
+	if pinned.Pinned != "b" || pinned.Given != "b" || pinned.Holder != "" { // b does not take it
 		t.Errorf("pinned: %+v", pinned)
 	}
 	if fs := given.Failures; len(fs) != 1 || fs[0].Identity != "a" || fs[0].Count != 1 || fs[0].Because != "exit code 3" {
@@ -188,7 +189,7 @@ func TestGroupStateTellsWhoIsTheAssigner(t *testing.T) {
 	}
 	for method, want := range map[string]string{"1": "old", "2": "new", "3": ""} {
 		o.Record.Extra = map[string]json.RawMessage{"assign": json.RawMessage(method)}
-		if s, err := f.store.GroupState(t.Context(), o); err != nil || s.Assigner != want {
+		if s, err := f.store.GroupState(t.Context(), o, time.Now()); err != nil || s.Assigner != want {
 			t.Errorf("method %s: the assigner is %q, %v; want %q", method, s.Assigner, err, want)
 		}
 	}
@@ -218,7 +219,7 @@ func TestGroupStateOfBrokenZnodes(t *testing.T) {
 		}
 	}
 	s := f.state()
-	if len(s.Members) != 1 || len(s.Unread) != 2 || s.Duties[0].Holder == nil || s.Duties[0].Epoch != 0 {
+	if len(s.Members) != 1 || len(s.Unread) != 2 || s.Duties[0].Holder != "?" || s.Duties[0].Epoch != 0 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -272,6 +273,6 @@ func TestTheReasonOfAVacancyIsFresh(t *testing.T) {
 	for i, id := range []string{"a", "b", "c"} {
 		f.join(id, "1.0")
 		want := fmt.Sprintf("no member can do it (not listed: %d)", i+1)
-		f.until(want, func(s zkstate.GroupState) bool { return s.Duties[0].Why == want })
+		f.until(want, func(s *view.Group) bool { return s.Duties[0].Why == want })
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"muster/resource"
+	"muster/view"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -458,22 +459,17 @@ func (r *Reader) observeCopy(ctx context.Context, path, g string, f found) (*res
 	})
 }
 
-// Part is one of the znodes of a resource.
-type Part struct {
-	Name, Path string
-	State      string // "missing", "present, 120 bytes, 2 children", …
-}
-
 // Parts reads each znode of a damaged or unreadable resource, and says how to repair it. The generation is the one of
 // its Record, or else of o, which may have a copy.
 func (r *Reader) Parts(
 	ctx context.Context, kind resource.Kind, path string, o *resource.Observed,
-) (parts []Part, repair string, err error) {
+) (parts []view.Part, repair string, err error) {
 	root, name := split(path)
 	noPermission, newer := false, false
 	readPart := func(what, path string) (body []byte, there bool, err error) {
 		body, stat, err := r.source.Get(ctx, path)
-		p := Part{what, path, fmt.Sprintf("present, %d bytes, %d children", stat.DataLength, stat.NumChildren)}
+		p := view.Part{Name: what, Path: path}
+		p.State = fmt.Sprintf("present, %d bytes, %d children", stat.DataLength, stat.NumChildren)
 		switch {
 		case errors.Is(err, zkconn.ErrNoNode):
 			p.State = "missing"

@@ -6,10 +6,10 @@ import (
 	"errors"
 	"slices"
 	"strconv"
-	"time"
 
 	"muster/resource"
 	"muster/resource/queue"
+	"muster/view"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -129,43 +129,17 @@ func guardBatches(ctx context.Context, r *Reader, o *resource.Observed, left res
 	return nil, append(guards, zkconn.DeleteOp(folder, -1)), nil
 }
 
-// QueueState is who is in a queue, and which batches it has.
-type QueueState struct {
-	Processes []QueueProcess // by role, then identity
-	First     string         // identity of the process with the smallest seat, which looks after the queue; empty: none
-	Batches   []QueueBatch   // unfinished ones, the oldest first
-	Health    *znode.Health  // nil: nobody who is still there has found something
-	Unread    []string       // what could not be decoded: paths and reasons
-}
-
-// QueueProcess is one live process of a queue.
-type QueueProcess struct {
-	Identity string
-	Role     queue.Role
-	Host     string
-	Parallel int
-	Since    time.Time // when it joined, by ZooKeeper's clock
-	Seat     string    // what Redis calls it; empty: it has no seat
-}
-
-// QueueBatch is one unfinished batch.
-type QueueBatch struct {
-	ID string
-	znode.BatchManifest
-	Version int32 // of its znode
-}
-
 // QueueState reads who is in a queue and which batches it has. o was observed and has a Record. It takes a read for
 // each of them and for each seat, many at a time. The result is not a snapshot.
-func (r *Reader) QueueState(ctx context.Context, o *resource.Observed) (QueueState, error) {
+func (r *Reader) QueueState(ctx context.Context, o *resource.Observed) (*view.Queue, error) {
 	q, g := queue.Of(o.Record), o.Record.Generation
-	var s QueueState
-	if err := r.queueProcesses(ctx, q, g, &s); err != nil {
-		return s, err
+	s := &view.Queue{}
+	if err := r.queueProcesses(ctx, q, g, s); err != nil {
+		return nil, err
 	}
 	all, err := r.readChildren(ctx, znode.Batches(q.Root, g))
 	if err != nil {
-		return s, err
+		return nil, err
 	}
 	for _, e := range all {
 		b, bad := znode.Decode[znode.BatchManifest](e.body)
@@ -173,18 +147,29 @@ func (r *Reader) QueueState(ctx context.Context, o *resource.Observed) (QueueSta
 			s.Unread = append(s.Unread, znode.Batch(q.Root, g, e.name)+": "+bad.Error())
 			continue
 		}
-		s.Batches = append(s.Batches, QueueBatch{e.name, b, e.stat.Version})
+		s.Batches = append(s.Batches, view.Batch{
+			ID: e.name, State: string(b.State), Tasks: b.Tasks, Bytes: b.Bytes, Weight: b.Weight, Results: b.Results,
+			By: b.By, Since: b.Since,
+		})
 	}
-	slices.SortFunc(s.Batches, func(a, b QueueBatch) int {
+	slices.SortFunc(s.Batches, func(a, b view.Batch) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID))
 	})
-	s.Health, err = r.queueHealth(ctx, q.Root, g)
+	health, err := r.queueHealth(ctx, q.Root, g)
+	if health != nil {
+		// The note of the smallest seat may be older than the end of a batch.
+		ended := func(id string) bool {
+			return !slices.ContainsFunc(s.Batches, func(b view.Batch) bool { return b.ID == id })
+		}
+		s.Lost, s.Failed = slices.DeleteFunc(health.Lost, ended), slices.DeleteFunc(health.Failed, ended)
+		s.Refused, s.Full = health.Redis, health.Full
+	}
 	return s, err
 }
 
 // queueProcesses reads the live processes, and which of them has the smallest seat. A process is matched with its seat
 // by its nonce: the seat of one that has just gone may still be there.
-func (r *Reader) queueProcesses(ctx context.Context, q queue.Queue, g string, s *QueueState) error {
+func (r *Reader) queueProcesses(ctx context.Context, q queue.Queue, g string, s *view.Queue) error {
 	live, err := r.readChildren(ctx, q.Path())
 	if err != nil {
 		return err
@@ -200,9 +185,11 @@ func (r *Reader) queueProcesses(ctx context.Context, q queue.Queue, g string, s 
 			continue
 		}
 		byNonce[p.Nonce] = e.name
-		s.Processes = append(s.Processes, QueueProcess{e.name, p.Role, p.Host, p.Parallel, e.stat.Ctime, ""})
+		s.Processes = append(s.Processes, view.Process{
+			Identity: e.name, Role: p.Role, Host: p.Host, Parallel: p.Parallel, Since: e.stat.Ctime,
+		})
 	}
-	slices.SortFunc(s.Processes, func(a, b QueueProcess) int {
+	slices.SortFunc(s.Processes, func(a, b view.Process) int {
 		return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(a.Identity, b.Identity))
 	})
 	seats, err := r.readChildren(ctx, znode.Seats(q.Root, g))
@@ -211,7 +198,7 @@ func (r *Reader) queueProcesses(ctx context.Context, q queue.Queue, g string, s 
 		n, bad := znode.SeatNumber(e.name)
 		seat, damaged := znode.Decode[znode.QueueSeat](e.body)
 		if identity := byNonce[seat.Nonce]; bad == nil && damaged == nil && identity != "" {
-			i := slices.IndexFunc(s.Processes, func(p QueueProcess) bool { return p.Identity == identity })
+			i := slices.IndexFunc(s.Processes, func(p view.Process) bool { return p.Identity == identity })
 			s.Processes[i].Seat = strconv.FormatInt(e.stat.Czxid, 16)
 			if s.First == "" || n-least < 0 { // overflows as the numbers do
 				s.First, least = identity, n

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -67,6 +68,7 @@ const (
 
 // Found is an entry as it was found in ZooKeeper.
 type Found struct {
+	Stack   string `json:"stack"`
 	Name    string `json:"name"` // of its znode: "h-0000000012"; later ones have larger numbers
 	State   State  `json:"state"`
 	Problem string `json:"problem,omitempty"` // why it cannot be read; then Started is when the znode was made
@@ -164,4 +166,14 @@ func (e Entry) Check() error {
 		}
 	}
 	return nil
+}
+
+// NewestFirst sorts the applies of several stacks by when they began. Those of one stack stay in their order.
+func NewestFirst(applies []Found) {
+	slices.SortStableFunc(applies, func(a, b Found) int {
+		if a.Stack == b.Stack {
+			return 0 // their numbers order them, whatever the clocks say
+		}
+		return b.Started.Compare(a.Started)
+	})
 }

@@ -157,24 +157,22 @@ func (w *world) resubmitLost(batches []batch) {
 		if err != nil {
 			return err.Error()
 		}
-		if s.Health != nil {
-			for _, id := range s.Health.Lost {
-				i := slices.IndexFunc(batches, func(b batch) bool { return b.id() == id })
-				if i < 0 {
-					w.t.Fatalf("%s is named as lost, and was never submitted", id)
-				}
-				path, err := w.writeTasks(batches[i])
-				if err != nil {
-					w.t.Fatal(err)
-				}
-				named[id] = true
-				if _, err := w.muster("submit", w.queue.Name, path, "--id", id); err != nil {
-					return err.Error()
-				}
+		for _, id := range s.Lost {
+			i := slices.IndexFunc(batches, func(b batch) bool { return b.id() == id })
+			if i < 0 {
+				w.t.Fatalf("%s is named as lost, and was never submitted", id)
+			}
+			path, err := w.writeTasks(batches[i])
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			named[id] = true
+			if _, err := w.muster("submit", w.queue.Name, path, "--id", id); err != nil {
+				return err.Error()
 			}
 		}
 		if len(s.Batches) > 0 {
-			return fmt.Sprintf("%d are unfinished, the first is %+v; health %+v", len(s.Batches), s.Batches[0], s.Health)
+			return fmt.Sprintf("%d are unfinished, the first is %+v: %+v", len(s.Batches), s.Batches[0], s)
 		}
 		return ""
 	})

@@ -286,7 +286,7 @@ func (k *soakRun) heal() {
 			}
 		}
 		for _, b := range s.Batches {
-			if _, keep := b.Results.Keep(); !keep || b.State != znode.BatchOpen {
+			if _, keep := b.Results.Keep(); !keep || b.State != string(znode.BatchOpen) {
 				return fmt.Sprintf("%d unfinished: %+v", len(s.Batches), b)
 			}
 		}

@@ -18,6 +18,7 @@ import (
 	"muster/resource"
 	"muster/resource/queue"
 	"muster/tasks/store"
+	"muster/view"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -160,12 +161,12 @@ func (w *world) muster(args ...string) (stdout string, err error) {
 }
 
 // state is who is in the queue and which batches there are; an error while ZooKeeper does not answer.
-func (w *world) state() (zkstate.QueueState, error) {
+func (w *world) state() (*view.Queue, error) {
 	w.t.Helper()
 	store := w.store()
 	o, err := store.Look(w.t.Context(), w.queue.Path())
 	if err != nil {
-		return zkstate.QueueState{}, err
+		return nil, err
 	}
 	return store.QueueState(w.t.Context(), o)
 }

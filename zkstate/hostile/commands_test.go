@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"muster/apply"
+	"muster/member"
 	"muster/plan"
-	"muster/report"
 	"muster/resource"
 	"muster/resource/job"
-	"muster/status"
+	"muster/view"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 )
@@ -125,7 +125,7 @@ func (s stack) reads(ctx context.Context, on *zkconn.Session, t said) {
 	for at, o := range have.Found {
 		s.detail(ctx, on, r, at, o, t)
 	}
-	_, err = status.History(ctx, r, []string{s.name}, 20)
+	_, err = r.History(ctx, s.name, 20)
 	t.note("history", err)
 	s.tracks(ctx, on, t)
 }
@@ -134,15 +134,15 @@ func (s stack) reads(ctx context.Context, on *zkconn.Session, t said) {
 func (s stack) detail(
 	ctx context.Context, on *zkconn.Session, r *zkstate.Reader, at string, o resource.Observed, t said,
 ) {
-	j := report.JobStatus{Path: at, Observed: o}
-	workers, err := status.Detail(ctx, r, on, &j, false, status.RunsInJSON)
+	j := view.Resource{Path: at, Observed: o}
+	err := r.FillDetail(ctx, &j, time.Now())
+	if err == nil && j.Group != nil {
+		err = member.FillRuns(ctx, on, o.Record, j.Group.Duties, view.RunsInJSON)
+	}
 	if !s.is(at) {
 		return // all of it is read, and what it says is its owner's
 	}
-	body, bad := json.Marshal(struct {
-		report.JobStatus
-		Workers []report.Worker
-	}{j, workers})
+	body, bad := json.Marshal(j)
 	t["status "+at] = fmt.Sprint(string(body), err, bad)
 	if c := o.Class(); (c == resource.Damaged || c == resource.Unreadable) && o.Record != nil {
 		_, _, err := r.Parts(ctx, o.Record.Declaration.Kind(), at, &o)

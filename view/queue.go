@@ -1,0 +1,109 @@
+package view
+
+import (
+	"path"
+	"strings"
+	"time"
+
+	"muster/resource"
+	"muster/resource/queue"
+	"muster/text"
+)
+
+// Queue is who is in a queue and which batches it has, as status and explain show it.
+type Queue struct {
+	First     string    `json:"first,omitempty"`     // identity of the process that looks after the queue
+	Processes []Process `json:"processes,omitempty"` // the live ones, by role and identity
+	Batches   []Batch   `json:"batches,omitempty"`   // unfinished ones, the oldest first
+	Lost      []string  `json:"lost,omitempty"`      // ids of batches that Redis does not have; not all, if many
+	Failed    []string  `json:"failed,omitempty"`    // ids of batches that watchers get no more; not all, if many
+	Refused   string    `json:"redis_refuses,omitempty"`
+	Full      int64     `json:"full,omitempty"`   // bytes in Redis, if nothing is executed because of them; else 0
+	Unread    []string  `json:"unread,omitempty"` // znodes that cannot be decoded, and why
+}
+
+// Process is one live process of a queue.
+type Process struct {
+	Identity string     `json:"identity"`
+	Role     queue.Role `json:"role"`
+	Host     string     `json:"host,omitempty"`
+	Parallel int        `json:"parallel,omitempty"` // tasks that an executor has at a time
+	Since    time.Time  `json:"since"`              // it joined
+	Seat     string     `json:"-"`                  // what Redis calls it; empty: it has no seat
+}
+
+// Batch is one unfinished batch.
+type Batch struct {
+	ID      string        `json:"id"`
+	State   string        `json:"state"`
+	Tasks   int64         `json:"tasks"`
+	Bytes   int64         `json:"bytes"`
+	Weight  int           `json:"weight"`
+	Results queue.Results `json:"results"`
+	By      string        `json:"by"`
+	Since   time.Time     `json:"since"` // it was submitted
+}
+
+// BatchRow is one unfinished batch, as ZooKeeper and Redis have it. Its State is also "completed", "lost", "broken", or
+// "stopped": it has tasks that wait, and nothing of the queue is executed, since Redis holds too much.
+type BatchRow struct {
+	Batch
+	*BatchCounts
+}
+
+// BatchCounts is what only Redis knows of a batch; absent if it is not known.
+type BatchCounts struct {
+	Waiting  int64  `json:"waiting"` // for an executor, also after a failure
+	InHand   int64  `json:"in_hand"`
+	Done     int64  `json:"done"`
+	Dead     int64  `json:"dead"`
+	Attempts int    `json:"attempts"`          // of a task, and of a watcher
+	Tries    int    `json:"tries,omitempty"`   // of watchers that failed
+	Because  string `json:"because,omitempty"` // why the last of them did
+	Watched  bool   `json:"watched,omitempty"` // a watcher has it
+	Broken   string `json:"broken,omitempty"`  // keys in Redis do not fit
+}
+
+// MaxShownBatches is how many batches the text of a queue shows.
+const MaxShownBatches = 20
+
+// Amiss says what only the processes of the queue can know, and what cannot be read.
+func (d Queue) Amiss() []string {
+	var lines []string
+	if len(d.Lost) > 0 {
+		lines = append(lines, "Redis does not have "+text.List(d.Lost, MaxShownBatches)+
+			": submit them again with the same --id")
+	}
+	if len(d.Failed) > 0 {
+		lines = append(lines, "no watcher gets "+text.List(d.Failed, MaxShownBatches)+
+			" any more: muster batch QUEUE/ID says why, and muster retry QUEUE/ID lets them try again")
+	}
+	if d.Refused != "" {
+		lines = append(lines, "Redis refuses: "+d.Refused)
+	}
+	if d.Full > 0 {
+		lines = append(lines, "Redis holds "+text.Size(d.Full)+
+			", more than twice max_bytes: nothing is executed until that is raised, or a batch is collected or cancelled")
+	}
+	return append(lines, d.Unread...)
+}
+
+// nextOfQueue says what the user can do about a queue that is as it should be read.
+func nextOfQueue(o *resource.Observed, at string) string {
+	f := queue.FoundOf(o)
+	where := path.Base(at) + " --root " + path.Dir(at)
+	var all []string
+	switch {
+	case f.Waiting > 0 && f.Watchers == 0:
+		all = append(all, "muster batches "+where+" shows whether an executor or a watcher is missing")
+	case f.Waiting > 0:
+		all = append(all, "muster executor "+where+" -- CMD executes what waits")
+	}
+	if f.Completed > 0 {
+		all = append(all, "muster watcher "+where+" -- CMD collects what is completed")
+	}
+	if f.Full {
+		all = append(all, "raise max_bytes and apply, or muster cancel "+at+"/BATCH gives a batch up")
+	}
+	return strings.Join(all, "; ")
+}
