@@ -1,9 +1,17 @@
 package page
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
 	"slices"
+	"sort"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -216,4 +224,289 @@ func (d *drawn) since(version uint64) (events [][]byte, ok bool) {
 		return events, true
 	}
 	return nil, false
+}
+
+// feed is the newest value of something, and a way to wait for a newer one.
+type feed[T any] struct {
+	mu      sync.Mutex
+	value   T
+	set     bool
+	changed chan struct{} // closed when value changes; nil before somebody has waited for that
+}
+
+// now returns the value, whether there is one yet, and a channel that is closed when there is another.
+func (f *feed[T]) now() (value T, ok bool, changed <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.changed == nil {
+		f.changed = make(chan struct{})
+	}
+	return f.value, f.set, f.changed
+}
+
+// put makes value the newest.
+func (f *feed[T]) put(value T) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.value, f.set = value, true
+	if f.changed != nil {
+		close(f.changed)
+		f.changed = nil
+	}
+}
+
+// patch is what changed in a view between two versions, as an event of a stream.
+type patch struct {
+	from  uint64 // the version that it changes
+	event []byte
+}
+
+// patchData is the data of the event.
+type patchData struct {
+	Version uint64     `json:"v"`
+	Title   string     `json:"title"`
+	Set     []patchSet `json:"set,omitempty"`
+	Remove  []string   `json:"remove,omitempty"`
+}
+
+// patchSet puts a fragment where it belongs: into In, after the sibling After, or first if After is empty.
+type patchSet struct {
+	ID    string `json:"id"`
+	In    string `json:"in"`
+	After string `json:"after"`
+	HTML  string `json:"html"`
+}
+
+// diff says what turns old into next: what to remove, and then what to set, in this order. What keeps its place among
+// its siblings and its HTML is left out. What is equal at the begin and at the end, usually nearly all, costs little.
+func diff(old, next Rendered) (set []patchSet, remove []string) {
+	was, is := old.Fragments, next.Fragments
+	last := map[string]string{} // id of the last fragment by parent
+	for len(was) > 0 && len(is) > 0 && was[0] == is[0] {
+		if len(is) == 1 || is[1].In != is[0].In {
+			last[is[0].In] = is[0].ID
+		}
+		was, is = was[1:], is[1:]
+	}
+	if begin := len(next.Fragments) - len(is); begin > 0 {
+		before := next.Fragments[begin-1]
+		last[before.In] = before.ID
+	}
+	for len(was) > 0 && len(is) > 0 && was[len(was)-1] == is[len(is)-1] {
+		was, is = was[:len(was)-1], is[:len(is)-1]
+	}
+	before := make(map[string]Fragment, len(was))
+	position := make(map[string]int, len(was))
+	for i, f := range was {
+		before[f.ID], position[f.ID] = f, i
+	}
+	stay := staying(is, before, position)
+	there := make(map[string]bool, len(is))
+	for _, f := range is {
+		there[f.ID] = true
+		after := last[f.In]
+		last[f.In] = f.ID
+		if !stay[f.ID] || before[f.ID].HTML != f.HTML {
+			set = append(set, patchSet{f.ID, f.In, after, f.HTML})
+		}
+	}
+	for _, f := range was {
+		if !there[f.ID] {
+			remove = append(remove, f.ID)
+		}
+	}
+	return set, remove
+}
+
+// staying returns the fragments that need not move: for each parent as many as possible of those that were there
+// before, in the same order.
+func staying(next []Fragment, before map[string]Fragment, position map[string]int) map[string]bool {
+	siblings := map[string][]string{} // by parent, those that were there before
+	for _, f := range next {
+		if old, ok := before[f.ID]; ok && old.In == f.In {
+			siblings[f.In] = append(siblings[f.In], f.ID)
+		}
+	}
+	stay := make(map[string]bool, len(before))
+	for _, ids := range siblings {
+		at := make([]int, len(ids))
+		for i, id := range ids {
+			at[i] = position[id]
+		}
+		for _, i := range longestRise(at) {
+			stay[ids[i]] = true
+		}
+	}
+	return stay
+}
+
+// longestRise returns the indexes of a longest increasing subsequence.
+func longestRise(of []int) []int {
+	ends := []int{} // the index of the smallest end of a rise, by its length - 1
+	before := make([]int, len(of))
+	for i, value := range of {
+		n := sort.Search(len(ends), func(k int) bool { return of[ends[k]] >= value })
+		before[i] = -1
+		if n > 0 {
+			before[i] = ends[n-1]
+		}
+		if n == len(ends) {
+			ends = append(ends, i)
+		} else {
+			ends[n] = i
+		}
+	}
+	rise := make([]int, len(ends))
+	if len(ends) == 0 {
+		return rise
+	}
+	for i, k := ends[len(ends)-1], len(ends)-1; k >= 0; i, k = before[i], k-1 {
+		rise[k] = i
+	}
+	return rise
+}
+
+// patchEvent is the event that brings a page from old to next; nil if nothing has changed.
+func patchEvent(old, next Rendered) []byte {
+	set, remove := diff(old, next)
+	if len(set) == 0 && len(remove) == 0 && old.Title == next.Title {
+		return nil
+	}
+	var b bytes.Buffer
+	b.WriteString("event: patch\ndata: ")
+	e := json.NewEncoder(&b) // writes no line break inside, and one at the end
+	e.SetEscapeHTML(false)   // it is not in HTML
+	_ = e.Encode(patchData{next.Version, next.Title, set, remove})
+	b.WriteString("\n") // the empty line that ends the event
+	return b.Bytes()
+}
+
+// stream sends what changes in a page, as server-sent events:
+//
+//	event: patch   what to set and to remove
+//	event: reload  the page is too old, or was made by another process: load it again
+//	event: alive   nothing has changed for a while
+//
+// u is the path and the query of the page, v the version that it has.
+func (s *server) stream(w http.ResponseWriter, r *http.Request) {
+	at, err := url.Parse(r.URL.Query().Get("u"))
+	if err != nil || len(at.String()) > maxURL {
+		http.Error(w, "u is not a page", http.StatusBadRequest)
+		return
+	}
+	request, ok := parseRequest(at)
+	if !ok {
+		http.Error(w, "u is not a page", http.StatusNotFound)
+		return
+	}
+	from := addressOf(r.RemoteAddr)
+	if !s.streams.begin(from) {
+		w.Header().Set("Retry-After", "5")
+		http.Error(w, "too many pages are open", http.StatusServiceUnavailable)
+		return
+	}
+	defer s.streams.end(from)
+	v, err := s.hub.acquire(request)
+	if err != nil {
+		w.Header().Set("Retry-After", "5")
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	defer s.hub.release(v)
+	version, _ := strconv.ParseUint(r.URL.Query().Get("v"), 10, 64)
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no") // a proxy must pass each event on
+	if r.Method == http.MethodHead {
+		return
+	}
+	if err := s.follow(patientForever(w), r, v, version); err != nil && !errors.Is(err, errGone) {
+		s.dropped.Add(1)
+	}
+}
+
+// streams counts those that are open.
+type streams struct {
+	mu   sync.Mutex
+	all  int
+	from map[netip.Addr]int // how many each address has
+}
+
+// begin counts one more; false: that is too many.
+func (s *streams) begin(from netip.Addr) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all >= MaxStreams || s.from[from] >= MaxStreamsFromAddress {
+		return false
+	}
+	if s.from == nil {
+		s.from = map[netip.Addr]int{}
+	}
+	s.all++
+	s.from[from]++
+	return true
+}
+
+func (s *streams) end(from netip.Addr) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all--
+	if s.from[from]--; s.from[from] == 0 {
+		delete(s.from, from)
+	}
+}
+
+func (s *streams) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all
+}
+
+// errGone means that the reader closed the connection.
+var errGone = errors.New("the reader has gone")
+
+// follow sends events until the reader goes, is too slow, or the server ends.
+func (s *server) follow(w *patientWriter, r *http.Request, v *scene, version uint64) error {
+	alive := time.NewTicker(aliveEvery)
+	defer alive.Stop()
+	if err := w.send("retry: 2000\n\n"); err != nil {
+		return err
+	}
+	for {
+		shown, ok, changed := v.shown.now()
+		if ok {
+			events, known := shown.since(version)
+			version = shown.Version
+			if !known {
+				events = [][]byte{[]byte("event: reload\ndata: {}\n\n")}
+			}
+			for _, e := range events {
+				if err := w.send(string(e)); err != nil {
+					return err
+				}
+			}
+		}
+		select {
+		case <-changed:
+		case <-alive.C:
+			if err := w.send("event: alive\ndata: {}\n\n"); err != nil {
+				return err
+			}
+		case <-r.Context().Done():
+			return nil
+		case <-s.ending:
+			return nil
+		}
+	}
+}
+
+// send writes an event. The error is errGone, or that of a reader who is too slow.
+func (p *patientWriter) send(event string) error {
+	_, err := p.Write([]byte(event))
+	if err == nil {
+		err = p.flush()
+	}
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		return errGone
+	}
+	return err
 }

@@ -2,13 +2,19 @@ package page
 
 import (
 	"crypto/sha256"
+	"embed"
 	"encoding/hex"
 	"html/template"
+	"io"
 	"net/url"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"muster/apply/history"
 	"muster/text"
+	"muster/view"
 )
 
 // Rendered is what a request shows.
@@ -126,3 +132,230 @@ func webURL(s string) string {
 	}
 	return u.String()
 }
+
+// Board is what is known now, of everything that is shown. It is not changed once it is made.
+type Board struct {
+	At              time.Time // when it was read
+	Servers         string    // of ZooKeeper, as they were given
+	Connected       bool      // if not, everything is as it was at At
+	Roots, Unlisted []string  // Unlisted: roots that cannot be listed, and why
+	Unindexed       string    // why not all stacks are known; empty: they are
+	Stacks          []Stack
+	Resources       []view.Resource // of all kinds, by path
+	History         []history.Found // the newest first, of the shown stacks
+
+	last map[string]history.Found // by stack, also of stacks that are not shown
+}
+
+// resource returns what is at path.
+func (b *Board) resource(path string) (view.Resource, bool) {
+	i, ok := slices.BinarySearchFunc(b.Resources, path, func(j view.Resource, path string) int {
+		return strings.Compare(j.Path, path)
+	})
+	if !ok {
+		return view.Resource{}, false
+	}
+	return b.Resources[i], true
+}
+
+// Stack is a stack that is shown.
+type Stack struct {
+	Name  string
+	Roots []string
+	Last  *history.Found // nil: not known
+}
+
+// Detail is one resource that somebody looks at.
+type Detail struct {
+	view.Resource
+	Problem string // why the rest could not be read; empty if it was
+
+	// Of a queue, from Redis.
+	Batches []BatchProgress // the oldest first
+	Hands   []Hand
+	Dead    []DeadTask // the newest first; not all, if many
+	Redis   string     // why Redis does not answer; empty if it does
+
+	link *link // the session in which it was read
+}
+
+// BatchProgress is one unfinished batch of a queue, as ZooKeeper and Redis have it.
+type BatchProgress struct {
+	view.BatchRow
+	PerSecond float64 // tasks that ended lately, by second; 0: none, or not known
+	Watcher   string  // identity of the watcher that has it
+}
+
+// Hand is how many tasks of a batch a process has.
+type Hand struct {
+	Process, Batch string
+	Tasks          int
+}
+
+// DeadTask is a task that is not tried again.
+type DeadTask struct {
+	Batch           string
+	Index           int64
+	Attempt, Deaths int
+	Died            time.Time
+	Reason          string
+	Payload         string // its begin
+}
+
+// Request says what is shown. It is parsed from a URL.
+type Request struct {
+	View   View
+	Path   string // of a resource
+	Filter string // words, each of which is in what is shown
+	Status string
+	Kind   string
+	Stack  string
+	Sort   string
+}
+
+// View is one of the pages.
+type View string
+
+// The views.
+const (
+	Overview View = "overview"
+	Resource View = "resource"
+	History  View = "history"
+)
+
+// cache keeps HTML by what it shows. It forgets what was not asked for while as much again was new.
+type cache[K comparable] struct {
+	lock     sync.Mutex
+	now, old map[K]string
+}
+
+// maxCached is how many entries a cache has at most, twice.
+const maxCached = 40_000
+
+// html is what make makes for key.
+func (c *cache[K]) html(key K, make func() string) string {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	html, ok := c.now[key]
+	if ok {
+		return html
+	}
+	if html, ok = c.old[key]; !ok {
+		html = make()
+	}
+	if c.now == nil || len(c.now) >= maxCached {
+		c.old, c.now = c.now, map[K]string{}
+	}
+	c.now[key] = html
+	return html
+}
+
+// assets are the files that the page loads.
+//
+//go:embed assets
+var assets embed.FS
+
+//go:embed templates
+var templateFiles embed.FS
+
+func parseTemplates() *template.Template {
+	return template.Must(template.New("").Funcs(template.FuncMap{
+		"iso":       func(t time.Time) string { return t.UTC().Truncate(time.Second).Format(time.RFC3339) },
+		"thousands": text.Thousands,
+		"stamp":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") },
+	}).ParseFS(templateFiles, "templates/*.html"))
+}
+
+// frame is what the document shows besides the fragments.
+type frame struct {
+	Title   string
+	View    View
+	At      time.Time
+	Version uint64
+	Here    string // the URL of the page
+}
+
+// document writes the whole page, as it is shown without JavaScript.
+func (v *views) document(w io.Writer, r Request, shown Rendered) error {
+	outer := v.html("document", frame{shown.Title, r.View, shown.At, shown.Version, r.URL()})
+	children := map[string][]Fragment{}
+	for _, f := range shown.Fragments {
+		children[f.In] = append(children[f.In], f)
+	}
+	return writeSlots(w, outer, children)
+}
+
+// writeSlots writes html with the fragments in their slots. Only our templates can make a slot: text is escaped, so
+// that it has no ">".
+func writeSlots(w io.Writer, html string, children map[string][]Fragment) error {
+	const mark = " data-slot>"
+	for {
+		before, after, found := strings.Cut(html, mark)
+		if !found {
+			_, err := io.WriteString(w, html)
+			return err
+		}
+		if _, err := io.WriteString(w, before+mark); err != nil {
+			return err
+		}
+		for _, f := range children[slotID(before)] {
+			if err := writeSlots(w, f.HTML, children); err != nil {
+				return err
+			}
+			if _, err := io.WriteString(w, "\n"); err != nil {
+				return err
+			}
+		}
+		html = after
+	}
+}
+
+// slotID is the id of the tag with which html ends. It is the last attribute but data-slot.
+func slotID(html string) string {
+	const attribute = `id="`
+	i := strings.LastIndex(html, attribute)
+	if i < 0 {
+		return ""
+	}
+	return strings.TrimSuffix(html[i+len(attribute):], `"`)
+}
+
+// URL is the path and the query of the page that shows r.
+func (r Request) URL() string {
+	u := url.URL{Path: "/"}
+	switch r.View {
+	case Resource:
+		u.Path = "/resource" + r.Path
+	case History:
+		u.Path = "/history"
+	}
+	q := url.Values{}
+	for _, f := range []struct{ name, value string }{
+		{"q", r.Filter}, {"status", r.Status}, {"kind", r.Kind}, {"stack", r.Stack}, {"sort", r.Sort},
+	} {
+		if f.value != "" {
+			q.Set(f.name, f.value)
+		}
+	}
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+// parseRequest is the request of a URL, without what its view does not use; false if there is no such page.
+func parseRequest(u *url.URL) (Request, bool) {
+	q := u.Query()
+	path, isResource := strings.CutPrefix(u.Path, "/resource/")
+	switch {
+	case isResource:
+		return Request{View: Resource, Path: "/" + path}, path != ""
+	case u.Path == "/history":
+		return Request{View: History, Stack: q.Get("stack")}, true
+	}
+	return Request{
+		View: Overview, Filter: strings.TrimSpace(q.Get("q")), Status: q.Get("status"), Kind: q.Get("kind"),
+		Stack: q.Get("stack"), Sort: q.Get("sort"),
+	}, u.Path == "/"
+}
+
+// resourceURL is the URL of the page of a resource.
+func resourceURL(path string) string { return Request{View: Resource, Path: path}.URL() }

@@ -1,6 +1,9 @@
 package page
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -8,6 +11,7 @@ import (
 	"muster/resource/group"
 	"muster/resource/job"
 	"muster/resource/queue"
+	"muster/text"
 	"muster/view"
 )
 
@@ -163,4 +167,500 @@ func recordOf(o *resource.Observed) recordView {
 		v.Fields = append(v.Fields, pair{word(f.Name), word(f.Value)})
 	}
 	return v
+}
+
+// largestTable is how many workers are shown as a table. More are a grid, with a table of some that are not live.
+const largestTable = 100
+
+// job shows the workers of a job.
+func (p *painter) job(d *Detail) {
+	lines := d.Absent()
+	if len(lines) > 0 && len(d.Workers) > 0 { // else nobody has joined, or the workers were not read
+		p.add(mainSlot, "missing", words(lines))
+	}
+	if len(d.Barriers) > 0 {
+		p.add(mainSlot, "barriers", barriersOf(d))
+	}
+	n := max(job.Of(d.Observed.Record).Workers, len(d.Workers))
+	switch {
+	case len(d.Workers) == 0:
+	case n <= largestTable:
+		p.workers(d.Workers, workersView{})
+	default:
+		p.grid(d, n)
+	}
+}
+
+type barrierView struct {
+	Title                   word
+	Round, Attempt, Arrived int
+	Workers                 int
+	Since                   time.Time
+	Missing                 word
+}
+
+func barriersOf(d *Detail) []barrierView {
+	var all []barrierView
+	for _, b := range d.Barriers {
+		all = append(all, barrierView{
+			word(b.Title()), b.Round, b.Attempt, len(b.Arrived), b.Workers, b.Since, word(b.MissingText(d.Workers)),
+		})
+	}
+	return all
+}
+
+// workerView is a row of the table of workers.
+type workerView struct {
+	Row                     string // id of its element
+	ID                      string // of the worker; a dash if it has none
+	Identity, Address, Exit word
+	State                   view.WorkerState
+	Since                   time.Time
+	Restarts                string
+}
+
+func (w workerView) fragmentID() string { return w.Row }
+
+func workerOf(prefix string, w view.Worker) workerView {
+	v := workerView{
+		Row: fmt.Sprintf("%s-%d", prefix, w.ID), ID: fmt.Sprint(w.ID), Identity: word(w.Identity),
+		Address: word(w.Address), State: w.State, Since: w.Since, Exit: word(w.LastExit), Restarts: "–",
+	}
+	if w.ID < 0 {
+		v.Row, v.ID = hashID(prefix, w.Identity), "–"
+	}
+	if w.Restarts != nil {
+		v.Restarts = fmt.Sprint(*w.Restarts)
+	}
+	return v
+}
+
+// workersView is the section of a table of workers.
+type workersView struct {
+	Apart bool   // those that need a look; the grid shows all
+	More  string // how many others there are
+}
+
+func (p *painter) workers(all []view.Worker, v workersView) {
+	p.add(mainSlot, "workers", v)
+	for _, w := range all {
+		p.add("workers-list", "worker", workerOf("w", w))
+	}
+}
+
+// cellKey is what a cell of the grid shows. Cells are cached by it.
+type cellKey struct {
+	id                      int
+	state                   view.WorkerState // empty: nobody has joined with this id
+	identity, address, exit string
+	since                   int64
+	restarts                int // -1: not known
+}
+
+// cellView is a cell as its template shows it.
+type cellView struct {
+	cellID                  int
+	State                   string
+	Identity, Address, Exit word
+	Since                   time.Time
+	Restarts                int
+}
+
+// ID is that of the worker.
+func (c cellView) ID() int { return c.cellID }
+
+// grid shows a cell for each id, and tables of those that need a look: at most largestTable workers that left or were
+// lost, and who has no id.
+func (p *painter) grid(d *Detail, n int) {
+	count := map[string]int{}
+	keys := make([]cellKey, n)
+	for id := range keys {
+		keys[id].id = id
+	}
+	var apart []view.Worker
+	for _, w := range d.Workers {
+		if w.ID < 0 || w.State == view.Left || w.State == view.Lost {
+			apart = append(apart, w)
+		}
+		if w.ID < 0 || w.ID >= n {
+			continue
+		}
+		k := cellKey{w.ID, w.State, w.Identity, w.Address, w.LastExit, 0, -1}
+		if !w.Since.IsZero() {
+			k.since = w.Since.Unix()
+		}
+		if w.Restarts != nil {
+			k.restarts = *w.Restarts
+		}
+		keys[w.ID] = k
+	}
+	for _, k := range keys {
+		count[stateOf(k)]++
+	}
+	if len(apart) > 0 {
+		more := moreText(max(0, len(apart)-largestTable) + d.MoreWorkers)
+		p.workers(apart[:min(len(apart), largestTable)], workersView{true, more})
+	}
+	p.add(mainSlot, "grid", legendOf(count))
+	for _, k := range keys {
+		p.fragments = append(p.fragments, Fragment{fmt.Sprintf("c-%d", k.id), "cells", p.cell(k)})
+	}
+}
+
+// stateOf is the state in a word, also of an id that nobody has.
+func stateOf(k cellKey) string {
+	if k.state == "" {
+		return "absent"
+	}
+	return string(k.state)
+}
+
+type legend struct {
+	State, Word string
+	N           int
+}
+
+func legendOf(count map[string]int) []legend {
+	var all []legend
+	for _, l := range []legend{
+		{"live", "live", 0}, {"completed", "completed", 0}, {"left", "left", 0}, {"lost", "lost", 0},
+		{"absent", "not joined", 0},
+	} {
+		if l.N = count[l.State]; l.N > 0 {
+			all = append(all, l)
+		}
+	}
+	return all
+}
+
+func (p *painter) cell(k cellKey) string {
+	return p.views.cells.html(k, func() string {
+		c := cellView{k.id, stateOf(k), word(k.identity), word(k.address), word(k.exit), time.Time{}, k.restarts}
+		if k.since != 0 {
+			c.Since = time.Unix(k.since, 0)
+		}
+		return p.views.html("cell", c)
+	})
+}
+
+// group shows the duties and the members of a group.
+func (p *painter) group(d *Detail) {
+	g := d.Group
+	if g == nil {
+		return
+	}
+	if waits := g.Waits(); len(waits) > 0 {
+		p.add(mainSlot, "waits", words(waits))
+	}
+	if len(g.Duties) > 0 {
+		p.add(mainSlot, "duties", nil)
+		for _, duty := range g.Duties {
+			p.add("duties-list", "duty", dutyOf(duty))
+		}
+		p.crons(g)
+	}
+	if len(g.Members) == 0 {
+		return
+	}
+	p.add(mainSlot, "members", word(g.Census()))
+	for _, version := range g.Versions() {
+		for _, m := range g.Of(version) {
+			p.add("members-list", "member", memberOf(g, m))
+		}
+	}
+}
+
+type dutyView struct {
+	ID                                        string
+	Name, Type, Holder, Version, Address, Why word
+	Since                                     time.Time
+	Epoch                                     int64
+	Vacant, Paused                            bool
+	PausedBy, Pinned, HandingOver, Given      word
+	Waits                                     []word
+}
+
+func (v dutyView) fragmentID() string { return v.ID }
+
+func dutyOf(d view.Duty) dutyView {
+	v := dutyView{
+		ID: hashID("d", d.Name), Name: word(d.Name), Type: word(d.Type), Holder: word(d.Holder), Version: word(d.Version),
+		Address: word(d.Address), Why: word(d.Why), Epoch: d.Epoch, Vacant: d.Holder == "", Paused: d.PausedBy != "",
+		PausedBy: word(d.PausedBy), Pinned: word(d.Pinned),
+	}
+	if d.Since != nil {
+		v.Since = *d.Since
+	}
+	if d.Holder != "" && (d.Given != d.Holder || d.Leaving == d.Holder) {
+		v.HandingOver = word(d.Given)
+		if d.Given == "" || d.Given == d.Holder {
+			v.HandingOver = "another member"
+		}
+	} else if d.Given != d.Holder {
+		v.Given = word(d.Given)
+	}
+	for _, f := range d.Failures {
+		v.Waits = append(v.Waits, word(fmt.Sprintf("%s gave it up %s: %s", f.Identity, times(f.Count), f.Because)))
+	}
+	return v
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+type cronView struct {
+	ID       string
+	Name     word
+	Schedule word
+	Next     time.Time
+	Paused   bool
+	Runs     []runView
+}
+
+func (v cronView) fragmentID() string { return v.ID }
+
+type runView struct {
+	Title, State, Exit, Took, By, Because word
+	Class                                 string
+	Tick, Started                         time.Time
+}
+
+// maxRuns is how many of its last runs are shown of a cron.
+const maxRuns = 5
+
+func (p *painter) crons(g *view.Group) {
+	first := true
+	for _, d := range g.Duties {
+		if d.Type != group.Cron {
+			continue
+		}
+		if first {
+			p.add(mainSlot, "crons", nil)
+			first = false
+		}
+		v := cronView{
+			ID: hashID("t", d.Name), Name: word(d.Name), Schedule: word(d.Declared.Schedule), Paused: d.PausedBy != "",
+		}
+		if d.NextTick != nil {
+			v.Next = *d.NextTick
+		}
+		for _, r := range d.Runs[:min(len(d.Runs), maxRuns)] {
+			v.Runs = append(v.Runs, runOf(r))
+		}
+		p.add("crons-list", "cron", v)
+	}
+}
+
+func runOf(r view.Run) runView {
+	v := runView{
+		Title: word(r.Title()), State: word(r.StateText()), Exit: word(r.ExitText()), Took: word(r.Took()),
+		By: word(r.By), Because: word(r.Because),
+	}
+	if r.Tick != nil {
+		v.Tick = *r.Tick
+	}
+	if r.Started != nil {
+		v.Started = *r.Started
+	}
+	switch {
+	case r.Exit != nil && *r.Exit != 0 || slices.Contains([]string{"failed", "lost", "missed"}, r.State):
+		v.Class = "bad"
+	case r.State == "running":
+		v.Class = "ok"
+	}
+	return v
+}
+
+type memberView struct {
+	ID                         string
+	Version, Identity, Address word
+	Since                      time.Time
+	Ready                      word
+	Assigner                   bool
+	Duties                     []word
+}
+
+func (v memberView) fragmentID() string { return v.ID }
+
+func memberOf(g *view.Group, m view.Member) memberView {
+	return memberView{
+		ID: hashID("m", m.Identity), Version: word(m.Version), Identity: word(m.Identity), Address: word(m.Address),
+		Since: m.Since, Ready: word(m.ReadyText()), Assigner: m.Identity == g.Assigner, Duties: words(m.Duties),
+	}
+}
+
+// queue shows the batches and the processes of a queue.
+func (p *painter) queue(d *Detail) {
+	p.batches(d)
+	if d.Queue != nil && len(d.Queue.Processes) > 0 {
+		p.processes(d)
+	}
+	if len(d.Dead) > 0 {
+		p.dead(d.Dead)
+	}
+}
+
+// batchView is a batch with how far it is.
+type batchView struct {
+	ID                            string
+	Name, State, By, Results      word
+	Class                         string
+	Tasks, Done, Dead, InHand     int
+	Ended, Waiting                int
+	Known                         bool
+	Percent                       string
+	Rate, Left, Size              string
+	Weight                        int
+	Since                         time.Time
+	Watcher, Because, Broken, Bad word
+}
+
+func (v batchView) fragmentID() string { return v.ID }
+
+func (p *painter) batches(d *Detail) {
+	all := d.Batches
+	if len(all) == 0 && d.Queue != nil {
+		for _, b := range d.Queue.Batches {
+			all = append(all, BatchProgress{BatchRow: view.BatchRow{Batch: b}})
+		}
+	}
+	if len(all) == 0 {
+		return
+	}
+	p.add(mainSlot, "batches", nil)
+	for _, b := range all {
+		p.add("batches-list", "batch", batchOf(b))
+	}
+}
+
+func batchOf(b BatchProgress) batchView {
+	c := cmp.Or(b.BatchCounts, &view.BatchCounts{})
+	v := batchView{
+		ID: hashID("b", b.ID), Name: word(b.ID), State: word(b.State), By: word(b.By), Results: word(b.Results),
+		Tasks: int(b.Tasks), Done: int(c.Done), Dead: int(c.Dead), InHand: int(c.InHand), Waiting: int(c.Waiting),
+		Ended: int(c.Done + c.Dead),
+		Known: b.BatchCounts != nil, Size: text.Size(b.Bytes), Weight: b.Weight, Since: b.Since, Watcher: word(b.Watcher),
+		Because: word(c.Because), Broken: word(c.Broken),
+	}
+	if b.Tasks > 0 {
+		v.Percent = fmt.Sprintf("%d%%", 100*min(v.Ended, v.Tasks)/v.Tasks)
+	}
+	switch {
+	case b.State == "lost" || b.State == "broken" || b.State == "stopped":
+		v.Class = "bad"
+	case c.Dead > 0 || b.State == "paused":
+		v.Class = "warn"
+	case b.State == "completed":
+		v.Class = "done"
+	}
+	if b.PerSecond > 0 {
+		v.Rate = rate(b.PerSecond)
+		left := time.Duration(float64(v.Tasks-v.Ended) / b.PerSecond * float64(time.Second))
+		if left > 0 {
+			v.Left = "about " + roughly(left) + " left"
+		}
+	}
+	return v
+}
+
+// rate is so many tasks in a second, or in a minute if that is few.
+func rate(perSecond float64) string {
+	switch {
+	case perSecond >= 100:
+		return text.Thousands(int(perSecond)) + "/s"
+	case perSecond >= 1:
+		return fmt.Sprintf("%.1f/s", perSecond)
+	}
+	return fmt.Sprintf("%.1f/min", perSecond*60)
+}
+
+// roughly is a duration in one unit.
+func roughly(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d < 90*time.Second:
+		return fmt.Sprintf("%d s", max(1, d/time.Second))
+	case d < 90*time.Minute:
+		return fmt.Sprintf("%d min", d/time.Minute)
+	case d < 2*day:
+		return fmt.Sprintf("%d h", d/time.Hour)
+	}
+	return fmt.Sprintf("%d days", d/day)
+}
+
+// processView is a live process of a queue, with what it has in its hand.
+type processView struct {
+	ID                   string
+	Role, Identity, Host word
+	Parallel             string
+	Since                time.Time
+	First                bool
+	Hands                []handView
+}
+
+type handView struct {
+	Tasks string
+	Batch word
+}
+
+func (v processView) fragmentID() string { return v.ID }
+
+func (p *painter) processes(d *Detail) {
+	hands := map[string][]handView{}
+	for _, h := range d.Hands {
+		hands[h.Process] = append(hands[h.Process], handView{text.Count(h.Tasks, "task"), word(h.Batch)})
+	}
+	p.add(mainSlot, "processes", nil)
+	for _, m := range d.Queue.Processes {
+		v := processView{
+			ID: hashID("p", string(m.Role), m.Identity), Role: word(m.Role), Identity: word(m.Identity), Host: word(m.Host),
+			Parallel: "–", Since: m.Since, First: m.Identity == d.Queue.First, Hands: hands[m.Identity],
+		}
+		if m.Parallel > 0 {
+			v.Parallel = fmt.Sprint(m.Parallel)
+		}
+		p.add("processes-list", "process", v)
+	}
+	known := map[string]bool{}
+	for _, m := range d.Queue.Processes {
+		known[m.Identity] = true
+	}
+	for _, h := range d.Hands { // of a process that is gone: another one takes them back
+		if !known[h.Process] {
+			known[h.Process] = true
+			p.add("processes-list", "process", processView{
+				ID: hashID("p", "", h.Process), Role: "gone", Identity: word(h.Process), Parallel: "–",
+				Hands: hands[h.Process],
+			})
+		}
+	}
+}
+
+type deadView struct {
+	ID                     string
+	Batch, Reason, Payload word
+	Index                  int64
+	Attempt                int
+	Deaths                 string
+	Died                   time.Time
+}
+
+func (v deadView) fragmentID() string { return v.ID }
+
+func (p *painter) dead(all []DeadTask) {
+	p.add(mainSlot, "dead", word(text.ShellWord(p.request.Path)))
+	for _, t := range all {
+		deaths := ""
+		if t.Deaths > 0 {
+			deaths = text.Plural(t.Deaths, "death", "deaths") + " of its executor"
+		}
+		p.add("dead-list", "deadtask", deadView{
+			ID: hashID("x", t.Batch, fmt.Sprint(t.Index)), Batch: word(t.Batch), Reason: word(t.Reason),
+			Payload: word(t.Payload), Index: t.Index, Attempt: t.Attempt, Deaths: deaths, Died: t.Died,
+		})
+	}
 }
