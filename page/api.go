@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"time"
 
@@ -191,12 +192,8 @@ func (s *server) currentDetail(ctx context.Context, d *watchedDetail) (one *Deta
 // apiDetail is "muster status PATH --json".
 func (s *server) apiDetail(ctx context.Context, r *http.Request, b *Board) ([]byte, *problem) {
 	return s.withDetail(ctx, r, b, func(d *Detail) ([]byte, *problem) {
-		var body bytes.Buffer
-		one := d.Resource
-		if err := report.StatusJSON(&body, []view.Resource{one}, s.lastApplies(b, one)...); err != nil {
-			return nil, &problem{http.StatusInternalServerError, err.Error(), ""}
-		}
-		return body.Bytes(), nil
+		all := []view.Resource{d.Resource}
+		return document(func(w io.Writer) error { return report.StatusJSON(w, all, s.lastApplies(b, all...)...) })
 	})
 }
 
@@ -241,15 +238,22 @@ func (s *server) apiMembers(ctx context.Context, r *http.Request, b *Board) ([]b
 	return indented(map[string][]peer{"members": members})
 }
 
-// indented is v as commands print it.
-func indented(v any) ([]byte, *problem) {
+// document is what write writes.
+func document(write func(w io.Writer) error) ([]byte, *problem) {
 	var body bytes.Buffer
-	e := json.NewEncoder(&body)
-	e.SetIndent("", "  ")
-	if err := e.Encode(v); err != nil {
+	if err := write(&body); err != nil {
 		return nil, &problem{http.StatusInternalServerError, err.Error(), ""}
 	}
 	return body.Bytes(), nil
+}
+
+// indented is v as commands print it.
+func indented(v any) ([]byte, *problem) {
+	return document(func(w io.Writer) error {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(v)
+	})
 }
 
 // apiBatches is "muster batches --json".
@@ -266,21 +270,13 @@ func (s *server) apiBatches(ctx context.Context, r *http.Request, b *Board) ([]b
 		for _, b := range d.Batches {
 			rows = append(rows, b.BatchRow)
 		}
-		var body bytes.Buffer
-		if err := report.BatchesJSON(&body, rows); err != nil {
-			return nil, &problem{http.StatusInternalServerError, err.Error(), ""}
-		}
-		return body.Bytes(), nil
+		return document(func(w io.Writer) error { return report.BatchesJSON(w, rows) })
 	})
 }
 
 // apiHistory is "muster history --json".
 func (s *server) apiHistory(_ context.Context, _ *http.Request, b *Board) ([]byte, *problem) {
-	var body bytes.Buffer
-	if err := report.HistoryJSON(&body, b.History); err != nil {
-		return nil, &problem{http.StatusInternalServerError, err.Error(), ""}
-	}
-	return body.Bytes(), nil
+	return document(func(w io.Writer) error { return report.HistoryJSON(w, b.History) })
 }
 
 // health says whether ZooKeeper answers.

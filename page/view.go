@@ -1,9 +1,11 @@
 package page
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"fmt"
 	"html/template"
 	"io"
 	"net/url"
@@ -78,13 +80,14 @@ type painter struct {
 // main is the slot of the sections.
 const mainSlot = "main"
 
-// add adds an element to the slot in. Its template has its id, unless the data do.
-func (p *painter) add(in, name string, data any) {
-	id := name
-	if d, ok := data.(interface{ fragmentID() string }); ok {
-		id = d.fragmentID()
-	}
-	p.fragments = append(p.fragments, Fragment{id, in, p.views.html(name, data)})
+// add adds an element to the slot in.
+func (p *painter) add(in, name string, data any) { p.addHTML(in, p.views.html(name, data)) }
+
+// addHTML adds an element to the slot in. Its id is its first attribute.
+func (p *painter) addHTML(in, html string) {
+	_, rest, _ := strings.Cut(html, `id="`)
+	id, _, _ := strings.Cut(rest, `"`)
+	p.fragments = append(p.fragments, Fragment{id, in, html})
 }
 
 // html executes a template.
@@ -113,8 +116,12 @@ func words(all []string) []word {
 
 // hashID is an id for an element that stands for something with a name of any origin. Nobody can choose two names that
 // have one id.
-func hashID(prefix string, names ...string) string {
-	sum := sha256.Sum256([]byte(strings.Join(names, "\x00")))
+func hashID(prefix string, names ...any) string {
+	all := make([]string, len(names))
+	for i, n := range names {
+		all[i] = fmt.Sprint(n)
+	}
+	sum := sha256.Sum256([]byte(strings.Join(all, "\x00")))
 	return prefix + "-" + hex.EncodeToString(sum[:9])
 }
 
@@ -262,6 +269,11 @@ func parseTemplates() *template.Template {
 	return template.Must(template.New("").Funcs(template.FuncMap{
 		"iso":       func(t time.Time) string { return t.UTC().Truncate(time.Second).Format(time.RFC3339) },
 		"thousands": text.Thousands,
+		"visible":   func(v any) string { return text.Visible(fmt.Sprint(v)) },
+		"plural":    text.Plural,
+		"id":        hashID,
+		"at":        func(t *time.Time) time.Time { return *cmp.Or(t, &time.Time{}) },
+		"class":     runClass,
 		"stamp":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") },
 	}).ParseFS(templateFiles, "templates/*.html"))
 }

@@ -35,8 +35,6 @@ type namesView struct {
 	Names []word
 }
 
-func (v applyView) fragmentID() string { return v.ID }
-
 // history shows who applied what and when.
 func (p *painter) history() {
 	var shown []history.Found

@@ -77,8 +77,6 @@ type needView struct {
 	Steps        []step
 }
 
-func (n needView) fragmentID() string { return n.ID }
-
 func (p *painter) needs(all []rowKey, needs []int) {
 	if len(needs)+len(p.board.Unlisted) == 0 {
 		return
@@ -130,8 +128,6 @@ type stackView struct {
 	Resources             string
 	Last                  *applyView
 }
-
-func (s stackView) fragmentID() string { return s.ID }
 
 func (p *painter) stacks() {
 	if len(p.board.Stacks) == 0 && p.board.Unindexed == "" {
@@ -231,20 +227,12 @@ func (p *painter) chunks(rows []rowKey) {
 	n := 0
 	for chunk := range slices.Chunk(rows, chunkSize) {
 		id := fmt.Sprintf("rows-%d", n)
-		p.fragments = append(p.fragments, Fragment{id, "rows", p.views.html("chunk", id)})
+		p.add("rows", "chunk", id)
 		for _, k := range chunk {
-			html := p.row(k)
-			p.fragments = append(p.fragments, Fragment{rowID(html), id, html})
+			p.addHTML(id, p.row(k))
 		}
 		n++
 	}
-}
-
-// rowID is the id of a row, with which its HTML begins.
-func rowID(html string) string {
-	_, rest, _ := strings.Cut(html, `id="`)
-	id, _, _ := strings.Cut(rest, `"`)
-	return id
 }
 
 // statusChoices are the statuses that there are, those that need somebody first.

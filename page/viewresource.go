@@ -179,7 +179,7 @@ func (p *painter) job(d *Detail) {
 		p.add(mainSlot, "missing", words(lines))
 	}
 	if len(d.Barriers) > 0 {
-		p.add(mainSlot, "barriers", barriersOf(d))
+		p.add(mainSlot, "barriers", d)
 	}
 	n := max(job.Of(d.Observed.Record).Workers, len(d.Workers))
 	switch {
@@ -191,24 +191,6 @@ func (p *painter) job(d *Detail) {
 	}
 }
 
-type barrierView struct {
-	Title                   word
-	Round, Attempt, Arrived int
-	Workers                 int
-	Since                   time.Time
-	Missing                 word
-}
-
-func barriersOf(d *Detail) []barrierView {
-	var all []barrierView
-	for _, b := range d.Barriers {
-		all = append(all, barrierView{
-			word(b.Title()), b.Round, b.Attempt, len(b.Arrived), b.Workers, b.Since, word(b.MissingText(d.Workers)),
-		})
-	}
-	return all
-}
-
 // workerView is a row of the table of workers.
 type workerView struct {
 	Row                     string // id of its element
@@ -218,8 +200,6 @@ type workerView struct {
 	Since                   time.Time
 	Restarts                string
 }
-
-func (w workerView) fragmentID() string { return w.Row }
 
 func workerOf(prefix string, w view.Worker) workerView {
 	v := workerView{
@@ -303,7 +283,7 @@ func (p *painter) grid(d *Detail, n int) {
 	}
 	p.add(mainSlot, "grid", legendOf(count))
 	for _, k := range keys {
-		p.fragments = append(p.fragments, Fragment{fmt.Sprintf("c-%d", k.id), "cells", p.cell(k)})
+		p.addHTML("cells", p.cell(k))
 	}
 }
 
@@ -365,7 +345,10 @@ func (p *painter) group(d *Detail) {
 	p.add(mainSlot, "members", word(g.Census()))
 	for _, version := range g.Versions() {
 		for _, m := range g.Of(version) {
-			p.add("members-list", "member", memberOf(g, m))
+			p.add("members-list", "member", struct {
+				view.Member
+				Assigner bool
+			}{m, m.Identity == g.Assigner})
 		}
 	}
 }
@@ -379,8 +362,6 @@ type dutyView struct {
 	PausedBy, Pinned, HandingOver, Given      word
 	Waits                                     []word
 }
-
-func (v dutyView) fragmentID() string { return v.ID }
 
 func dutyOf(d view.Duty) dutyView {
 	v := dutyView{
@@ -412,85 +393,29 @@ func times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-type cronView struct {
-	ID       string
-	Name     word
-	Schedule word
-	Next     time.Time
-	Paused   bool
-	Runs     []runView
-}
-
-func (v cronView) fragmentID() string { return v.ID }
-
-type runView struct {
-	Title, State, Exit, Took, By, Because word
-	Class                                 string
-	Tick, Started                         time.Time
-}
-
 // maxRuns is how many of its last runs are shown of a cron.
 const maxRuns = 5
 
 func (p *painter) crons(g *view.Group) {
-	first := true
-	for _, d := range g.Duties {
-		if d.Type != group.Cron {
-			continue
-		}
-		if first {
-			p.add(mainSlot, "crons", nil)
-			first = false
-		}
-		v := cronView{
-			ID: hashID("t", d.Name), Name: word(d.Name), Schedule: word(d.Declared.Schedule), Paused: d.PausedBy != "",
-		}
-		if d.NextTick != nil {
-			v.Next = *d.NextTick
-		}
-		for _, r := range d.Runs[:min(len(d.Runs), maxRuns)] {
-			v.Runs = append(v.Runs, runOf(r))
-		}
-		p.add("crons-list", "cron", v)
+	crons := slices.DeleteFunc(slices.Clone(g.Duties), func(d view.Duty) bool { return d.Type != group.Cron })
+	if len(crons) > 0 {
+		p.add(mainSlot, "crons", nil)
+	}
+	for _, d := range crons {
+		d.Runs = d.Runs[:min(len(d.Runs), maxRuns)]
+		p.add("crons-list", "cron", d)
 	}
 }
 
-func runOf(r view.Run) runView {
-	v := runView{
-		Title: word(r.Title()), State: word(r.StateText()), Exit: word(r.ExitText()), Took: word(r.Took()),
-		By: word(r.By), Because: word(r.Because),
-	}
-	if r.Tick != nil {
-		v.Tick = *r.Tick
-	}
-	if r.Started != nil {
-		v.Started = *r.Started
-	}
+// runClass is the class of a run in the style sheet.
+func runClass(r view.Run) string {
 	switch {
 	case r.Exit != nil && *r.Exit != 0 || slices.Contains([]string{"failed", "lost", "missed"}, r.State):
-		v.Class = "bad"
+		return "bad"
 	case r.State == "running":
-		v.Class = "ok"
+		return "ok"
 	}
-	return v
-}
-
-type memberView struct {
-	ID                         string
-	Version, Identity, Address word
-	Since                      time.Time
-	Ready                      word
-	Assigner                   bool
-	Duties                     []word
-}
-
-func (v memberView) fragmentID() string { return v.ID }
-
-func memberOf(g *view.Group, m view.Member) memberView {
-	return memberView{
-		ID: hashID("m", m.Identity), Version: word(m.Version), Identity: word(m.Identity), Address: word(m.Address),
-		Since: m.Since, Ready: word(m.ReadyText()), Assigner: m.Identity == g.Assigner, Duties: words(m.Duties),
-	}
+	return ""
 }
 
 // queue shows the batches and the processes of a queue.
@@ -518,8 +443,6 @@ type batchView struct {
 	Since                         time.Time
 	Watcher, Because, Broken, Bad word
 }
-
-func (v batchView) fragmentID() string { return v.ID }
 
 func (p *painter) batches(d *Detail) {
 	all := d.Batches
@@ -607,8 +530,6 @@ type handView struct {
 	Batch word
 }
 
-func (v processView) fragmentID() string { return v.ID }
-
 func (p *painter) processes(d *Detail) {
 	hands := map[string][]handView{}
 	for _, h := range d.Hands {
@@ -640,27 +561,9 @@ func (p *painter) processes(d *Detail) {
 	}
 }
 
-type deadView struct {
-	ID                     string
-	Batch, Reason, Payload word
-	Index                  int64
-	Attempt                int
-	Deaths                 string
-	Died                   time.Time
-}
-
-func (v deadView) fragmentID() string { return v.ID }
-
 func (p *painter) dead(all []DeadTask) {
 	p.add(mainSlot, "dead", word(text.ShellWord(p.request.Path)))
 	for _, t := range all {
-		deaths := ""
-		if t.Deaths > 0 {
-			deaths = text.Plural(t.Deaths, "death", "deaths") + " of its executor"
-		}
-		p.add("dead-list", "deadtask", deadView{
-			ID: hashID("x", t.Batch, fmt.Sprint(t.Index)), Batch: word(t.Batch), Reason: word(t.Reason),
-			Payload: word(t.Payload), Index: t.Index, Attempt: t.Attempt, Deaths: deaths, Died: t.Died,
-		})
+		p.add("dead-list", "deadtask", t)
 	}
 }
