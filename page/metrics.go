@@ -152,51 +152,38 @@ func (s scrape) counts(all []view.Resource) {
 	}
 }
 
-// resource adds the series of one job, group or queue.
+// resource adds the series of one job, group or queue: its status, what its kind counts, and what only a job or a group
+// has.
 func (s scrape) resource(j view.Resource) {
-	o, kind := &j.Observed, view.KindOf(&j.Observed).Name
+	o, kind := &j.Observed, view.KindOf(&j.Observed)
 	path, stack := label(j.Path), ""
 	if o.Record != nil {
 		stack = label(o.Record.Stack)
 	}
-	add := func(name, help string, n int) {
-		s.add("muster_"+kind+"_"+name, help, float64(n), "path", path, "stack", stack)
+	add := func(name, help string, value float64) {
+		s.add("muster_"+kind.Name+"_"+name, help, value, "path", path, "stack", stack)
 	}
-	s.add("muster_"+kind+"_status", "1 for the status that the "+kind+" has.", 1,
+	s.add("muster_"+kind.Name+"_status", "1 for the status that the "+kind.Name+" has.", 1,
 		"path", path, "stack", stack, "status", string(o.Status()))
-	if class := o.Class(); class == resource.Foreign || class == resource.Unreadable {
+	if !view.HasCounts(o) {
 		return
 	}
-	live := map[string]string{group.KindName: "Members", queue.KindName: "Processes", job.KindName: "Workers"}
-	add("live", live[kind]+" that are live.", o.Live)
-	switch kind {
-	case group.KindName:
-		add("duties", "Duties that are declared.", len(group.Of(o.Record).Duties))
-		add("held", "Duties that somebody has.", group.Held(o))
-	case queue.KindName:
-		q := queue.FoundOf(o)
-		add("executors", "Executors that are live.", q.Executors)
-		add("watchers", "Watchers that are live.", q.Watchers)
-		add("batches", "Unfinished batches.", q.Batches)
-		add("waiting", "Open batches, while no executor is live.", q.Waiting)
-		add("completed", "Completed batches, while no watcher is live.", q.Completed)
-		add("lost", "Unfinished batches that Redis does not have.", q.Lost)
-		add("failed", "Completed batches that watchers get no more.", q.Failed)
-		add("full", "1 if nothing is executed, because Redis holds more than twice max_bytes.", int(oneIf(q.Full)))
-	default:
-		add("joined", "Workers that have joined this run.", job.Joined(o))
-		add("done", "Workers that have completed.", job.Done(o))
-		if o.Record != nil {
-			add("workers", "Workers that are declared.", job.Of(o.Record).Workers)
-		}
-		if j.Restarts != nil {
-			add("restarts", "How often its workers joined again in this run.", *j.Restarts)
-		}
-		if last := job.LastRun(o.Record); last != nil {
-			if t, err := time.Parse(time.RFC3339, last.Completed); err == nil {
-				s.add("muster_job_last_completed_timestamp_seconds", "When the last run completed.", seconds(t),
-					"path", path, "stack", stack)
-			}
+	add("live", "Live "+kind.Member+"s.", float64(o.Live))
+	for _, c := range kind.Counts {
+		add(c.Name, "Of a "+kind.Name+": "+c.Word+".", float64(o.Count(c.Name)))
+	}
+	if view.IsGroup(o) {
+		add("duties", "Duties that are declared.", float64(len(group.Of(o.Record).Duties)))
+	}
+	if view.IsJob(o) && o.Record != nil {
+		add("workers", "Workers that are declared.", float64(job.Of(o.Record).Workers))
+	}
+	if j.Restarts != nil {
+		add("restarts", "How often its workers joined again in this run.", float64(*j.Restarts))
+	}
+	if last := job.LastRun(o.Record); view.IsJob(o) && last != nil {
+		if t, err := time.Parse(time.RFC3339, last.Completed); err == nil {
+			add("last_completed_timestamp_seconds", "When the last run completed.", seconds(t))
 		}
 	}
 }

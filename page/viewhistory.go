@@ -8,6 +8,7 @@ import (
 	"muster/apply/history"
 	"muster/report"
 	"muster/text"
+	"muster/view"
 )
 
 // applyView is one apply as templates show it.
@@ -67,7 +68,7 @@ func applyOf(a history.Found) applyView {
 	v.What = word(outcome)
 	v.Class, v.Amiss = applyClass(a)
 	if took := a.Finished.Sub(a.Started); took >= time.Second {
-		v.Took = roughly(took)
+		v.Took = view.Short(took)
 	}
 	v.name("deleted", "to delete", a, a.Deleted)
 	v.name("replaced", "to replace", a, a.Replaced)

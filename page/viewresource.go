@@ -484,7 +484,7 @@ func batchOf(b BatchProgress) batchView {
 		v.Rate = rate(b.PerSecond)
 		left := time.Duration(float64(v.Tasks-v.Ended) / b.PerSecond * float64(time.Second))
 		if left > 0 {
-			v.Left = "about " + roughly(left) + " left"
+			v.Left = "about " + view.Short(left) + " left"
 		}
 	}
 	return v
@@ -499,20 +499,6 @@ func rate(perSecond float64) string {
 		return fmt.Sprintf("%.1f/s", perSecond)
 	}
 	return fmt.Sprintf("%.1f/min", perSecond*60)
-}
-
-// roughly is a duration in one unit.
-func roughly(d time.Duration) string {
-	const day = 24 * time.Hour
-	switch {
-	case d < 90*time.Second:
-		return fmt.Sprintf("%d s", max(1, d/time.Second))
-	case d < 90*time.Minute:
-		return fmt.Sprintf("%d min", d/time.Minute)
-	case d < 2*day:
-		return fmt.Sprintf("%d h", d/time.Hour)
-	}
-	return fmt.Sprintf("%d days", d/day)
 }
 
 // processView is a live process of a queue, with what it has in its hand.

@@ -139,9 +139,5 @@ func findingItem(f plan.Finding, stack string, g Given) item {
 }
 
 func driftWords() []string {
-	var words []string
-	for _, k := range plan.DriftKinds() {
-		words = append(words, string(k))
-	}
-	return append(words, wordIgnored, wordUnreadable, wordClean)
+	return append(wordsOf(plan.DriftKinds()), wordIgnored, wordUnreadable, wordClean)
 }

@@ -14,7 +14,7 @@ const maxAnnotations = 10
 
 // github writes workflow commands: an annotation for each problem and each item that needs attention, at the file and
 // line of its declaration, the most serious first. If GitHub does not show all of a kind, the last one counts the rest.
-func (r Run) github() []byte {
+func (r Run) github() ([]byte, error) {
 	byCommand := map[string][]annotation{}
 	add := func(command string, a annotation) { byCommand[command] = append(byCommand[command], a) }
 	for _, p := range r.Problems {
@@ -55,7 +55,7 @@ func (r Run) github() []byte {
 			a.write(&b, command, r.Dir)
 		}
 	}
-	return b.Bytes()
+	return b.Bytes(), nil
 }
 
 // annotation is one message of a workflow command.

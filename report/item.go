@@ -122,10 +122,11 @@ func assess(r plan.Row) (level, verdict) {
 	return quiet, passed
 }
 
-func planWords() []string {
-	var words []string
-	for _, a := range plan.Actions() {
-		words = append(words, string(a))
+// wordsOf are all as strings.
+func wordsOf[T ~string](all []T) []string {
+	words := make([]string, len(all))
+	for i, w := range all {
+		words[i] = string(w)
 	}
 	return words
 }
@@ -183,13 +184,10 @@ func outcomeFields(o apply.Outcome) []field {
 
 func applyWords() []string {
 	var words []string
-	for _, a := range []plan.Action{plan.Create, plan.Replace, plan.Delete, plan.Update} {
+	for _, a := range changing() {
 		words = append(words, past(a))
 	}
-	for _, r := range apply.Results()[1:] {
-		words = append(words, string(r))
-	}
-	return append(words, planWords()[4:]...)
+	return slices.Concat(words, wordsOf(apply.Results()[1:]), wordsOf(plan.Actions()[len(changing()):]))
 }
 
 // join joins items that are equal, unless each is to be shown.

@@ -18,7 +18,7 @@ const MaxMarkdown = 60_000
 // markdown writes a comment for a pull request: counts, then names, then folded details. If these do not fit, it leaves
 // out details first, then names, and the names of what is or would be deleted last. The first line is hidden: a
 // tool can find an older comment by it and replace that.
-func (r Run) markdown() []byte {
+func (r Run) markdown() ([]byte, error) {
 	var head bytes.Buffer
 	fmt.Fprintf(&head, "<!-- muster:%s:%s -->\n### muster %s", marker(r.Command), marker(r.stack()), r.Command)
 	if s := r.stack(); s != "" {
@@ -32,7 +32,7 @@ func (r Run) markdown() []byte {
 	writeProblems(&head, r.Problems)
 	head.WriteString(namesWithin(categories, MaxMarkdown-head.Len()))
 	writeDetails(&head, categories, MaxMarkdown-head.Len())
-	return head.Bytes()
+	return head.Bytes(), nil
 }
 
 // writeWho says who asked for an apply, with a link to the run of the pipeline.

@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -50,24 +51,21 @@ type Problem struct {
 	Next    string `json:"next,omitempty"`   // what the user can do next
 }
 
+// formats are the kinds of report: how each is made of a run.
+func formats() map[string]func(Run) ([]byte, error) {
+	return map[string]func(Run) ([]byte, error){
+		"github": Run.github, "html": Run.html, "json": Run.json, "junit": Run.junit, "markdown": Run.markdown,
+		"prometheus": Run.prometheus,
+	}
+}
+
 // Kinds lists the kinds of report.
-func Kinds() []string { return []string{"github", "html", "json", "junit", "markdown", "prometheus"} }
+func Kinds() []string { return slices.Sorted(maps.Keys(formats())) }
 
 // Make returns the report of one kind. The same run gives the same bytes.
 func (r Run) Make(kind string) ([]byte, error) {
-	switch kind {
-	case "github":
-		return r.github(), nil
-	case "html":
-		return r.html()
-	case "json":
-		return r.json()
-	case "junit":
-		return r.junit()
-	case "markdown":
-		return r.markdown(), nil
-	case "prometheus":
-		return r.prometheus()
+	if write, ok := formats()[kind]; ok {
+		return write(r)
 	}
 	return nil, fmt.Errorf("a report of kind %q is not known: %s", kind, strings.Join(Kinds(), ", "))
 }
@@ -89,7 +87,7 @@ func (r Run) items() (items []item, words []string) {
 	case len(r.Outcomes) > 0:
 		return applyItems(*r.Plan, r.Outcomes, r.Given), applyWords()
 	}
-	return planItems(*r.Plan, r.Given), planWords()
+	return planItems(*r.Plan, r.Given), wordsOf(plan.Actions())
 }
 
 // categories returns the items by their words. Those that are equal are one.
