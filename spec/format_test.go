@@ -12,7 +12,9 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"muster/resource"
+	"muster/resource/group"
 	"muster/resource/job"
+	"muster/resource/queue"
 	"muster/spec"
 )
 
@@ -116,23 +118,40 @@ func TestExport(t *testing.T) {
 			}
 		}
 		out := spec.Export(declarations(jobs), "etl-prod", "/home of ${y}")
-		if formatted, ds := spec.Format(out, "a.hcl"); len(ds) > 0 || !bytes.Equal(formatted, out) {
-			t.Fatalf("not formatted: %v\n%s", ds, out)
-		}
-		c := load(t, map[string]string{"exported.hcl": string(out)}, spec.Options{})
-		got := map[string]job.Job{}
-		for _, j := range c.Jobs {
-			j.At, j.Address = "", ""
-			got[j.Path()] = j
-		}
-		want := map[string]job.Job{}
-		for _, j := range jobs {
-			want[j.Path()] = j
-		}
-		if d := cmp.Diff(want, got); d != "" || c.Stack != "etl-prod" || c.Home != "/home of ${y}" {
-			t.Fatalf("read back (-want +got):\n%s\nfrom\n%s", d, out)
+		if c := readsBack(t, out, declarations(jobs)); c.Stack != "etl-prod" || c.Home != "/home of ${y}" {
+			t.Fatalf("stack %s, home %s from\n%s", c.Stack, c.Home, out)
 		}
 	}
+}
+
+// readsBack checks that what was exported is formatted, and reads back to the same.
+func readsBack(t *testing.T, out []byte, want []resource.Declaration) *spec.Config {
+	t.Helper()
+	if formatted, ds := spec.Format(out, "a.hcl"); len(ds) > 0 || !bytes.Equal(formatted, out) {
+		t.Fatalf("not formatted: %v\n%s", ds, out)
+	}
+	byPath := func(declared []resource.Declaration) map[string]resource.Declaration {
+		all := map[string]resource.Declaration{}
+		for _, d := range declared {
+			switch r := d.(type) { // where it is declared does not count
+			case job.Job:
+				r.At, r.Address = "", ""
+				all[r.Path()] = r
+			case group.Group:
+				r.At, r.Address = "", ""
+				all[r.Path()] = r
+			case queue.Queue:
+				r.At, r.Address = "", ""
+				all[r.Path()] = r
+			}
+		}
+		return all
+	}
+	c := load(t, map[string]string{"exported.hcl": string(out)}, spec.Options{})
+	if d := cmp.Diff(byPath(want), byPath(c.Declared())); d != "" {
+		t.Fatalf("read back (-want +got):\n%s\nfrom\n%s", d, out)
+	}
+	return c
 }
 
 // declarations are jobs as declarations.

@@ -1,9 +1,7 @@
 package spec_test
 
 import (
-	"bytes"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +12,7 @@ import (
 	"muster/resource"
 	"muster/resource/group"
 	"muster/resource/job"
+	"muster/resource/queue"
 	"muster/spec"
 )
 
@@ -132,24 +131,33 @@ func TestDefaultsOfBothKinds(t *testing.T) {
 	}
 }
 
-// TestSharedDefaultsFitBothKinds: an argument that both kinds have accepts the same values in both. Else a default
-// could be refused because of a kind that the configuration does not declare.
-func TestSharedDefaultsFitBothKinds(t *testing.T) {
-	ofJobs := map[string]string{}
-	for _, p := range job.Properties() {
-		ofJobs[p.Name] = p.Limits()
-	}
-	shared := 0
-	for _, p := range group.Properties() {
-		if limits, ok := ofJobs[p.Name]; ok {
-			if shared++; limits != p.Limits() {
-				t.Errorf("%s is %s in a job, %s in a group", p.Name, limits, p.Limits())
+// TestSharedDefaultsFitAllKinds: an argument that two kinds have accepts the same values in both. Else a default could
+// be refused because of a kind that the configuration does not declare.
+func TestSharedDefaultsFitAllKinds(t *testing.T) {
+	ofJobs := limitsOf(job.Properties())
+	for kind, limits := range map[string]map[string]string{
+		"group": limitsOf(group.Properties()), "queue": limitsOf(queue.Properties()),
+	} {
+		shared := 0
+		for name, limit := range limits {
+			if ofJob, ok := ofJobs[name]; ok {
+				if shared++; limit != ofJob {
+					t.Errorf("%s is %s in a job, %s in a %s", name, ofJob, limit, kind)
+				}
 			}
 		}
+		if shared < 4 {
+			t.Errorf("%s: %d arguments are shared", kind, shared)
+		}
 	}
-	if shared < 4 {
-		t.Errorf("%d arguments are shared", shared)
+}
+
+func limitsOf[T any](properties []resource.Property[T]) map[string]string {
+	limits := map[string]string{}
+	for _, p := range properties {
+		limits[p.Name] = p.Limits()
 	}
+	return limits
 }
 
 // TestGroupInJSON: the JSON syntax declares the same groups.
@@ -215,9 +223,11 @@ func TestManyDuties(t *testing.T) {
 	}
 }
 
-// TestExportOfGroups: what Export writes of groups, and of jobs beside them, is formatted and reads back to the same.
-func TestExportOfGroups(t *testing.T) {
-	c := load(t, map[string]string{"groups.hcl": allOfAGroup + `
+// TestExportOfAllKinds: what Export writes of groups and queues, and of jobs beside them, is formatted and reads back to
+// the same.
+func TestExportOfAllKinds(t *testing.T) {
+	for counts, text := range map[string]string{
+		"4 groups and 1 job": allOfAGroup + `
 job "ingest" {
   workers = 4
 }
@@ -229,31 +239,24 @@ group "plain" {
 group "instant" {
   settle = "0s"
 }
-`}, spec.Options{})
-	out := spec.Export(c.Declared(), "etl", "")
-	if formatted, ds := spec.Format(out, "a.hcl"); len(ds) > 0 || !bytes.Equal(formatted, out) {
-		t.Fatalf("not formatted: %v\n%s", ds, out)
-	}
-	if !strings.HasPrefix(string(out), "# 4 groups and 1 job as found in ZooKeeper.") {
-		t.Errorf("%.80s", out)
-	}
-	byPath := func(c *spec.Config) map[string]resource.Declaration {
-		all := map[string]resource.Declaration{}
-		for _, j := range c.Jobs {
-			j.At, j.Address = "", ""
-			all[j.Path()] = j
+`,
+		"1 job and 3 queues": allOfAQueue + `
+job "ingest" {
+  workers = 4
+}
+
+queue "plain" {
+  root     = "/other"
+  redis    = "redis+sentinel://a,b/mymaster"
+  max_task = "256KiB"
+}
+`,
+	} {
+		c := load(t, map[string]string{"a.hcl": text}, spec.Options{})
+		out := spec.Export(c.Declared(), "etl", "")
+		if !strings.HasPrefix(string(out), "# "+counts+" as found in ZooKeeper.") {
+			t.Errorf("%.80s", out)
 		}
-		for _, g := range c.Groups {
-			g.At, g.Address = "", ""
-			all[g.Path()] = g
-		}
-		return all
-	}
-	again := load(t, map[string]string{"exported.hcl": string(out)}, spec.Options{})
-	if d := cmp.Diff(byPath(c), byPath(again)); d != "" {
-		t.Errorf("read back (-was +is):\n%s\nfrom\n%s", d, out)
-	}
-	if n := len(slices.Collect(maps.Keys(byPath(again)))); n != 5 {
-		t.Errorf("%d are declared", n)
+		readsBack(t, out, c.Declared())
 	}
 }

@@ -1,15 +1,12 @@
 package spec_test
 
 import (
-	"bytes"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"muster/resource"
-	"muster/resource/job"
 	"muster/resource/queue"
 	"muster/spec"
 )
@@ -84,25 +81,6 @@ func TestEverythingOfAQueue(t *testing.T) {
 	}
 }
 
-// TestSharedDefaultsFitQueues: an argument that jobs and queues have accepts the same values in both.
-func TestSharedDefaultsFitQueues(t *testing.T) {
-	ofJobs := map[string]string{}
-	for _, p := range job.Properties() {
-		ofJobs[p.Name] = p.Limits()
-	}
-	shared := 0
-	for _, p := range queue.Properties() {
-		if limits, ok := ofJobs[p.Name]; ok {
-			if shared++; limits != p.Limits() {
-				t.Errorf("%s is %s in a job, %s in a queue", p.Name, limits, p.Limits())
-			}
-		}
-	}
-	if shared < 4 {
-		t.Errorf("%d arguments are shared", shared)
-	}
-}
-
 // TestQueueInJSON: the JSON syntax declares the same queue.
 func TestQueueInJSON(t *testing.T) {
 	native := load(t, map[string]string{"a.hcl": head + `
@@ -117,39 +95,5 @@ queue "primes" {
 	none := load(t, map[string]string{"a.hcl": head}, spec.Options{})
 	if native.Digest != json.Digest || native.Digest == none.Digest {
 		t.Errorf("native %+v\nJSON %+v", native.Queues, json.Queues)
-	}
-}
-
-// TestExportOfQueues: what Export writes of queues, and of what is beside them, is formatted and reads back unchanged.
-func TestExportOfQueues(t *testing.T) {
-	c := load(t, map[string]string{"queues.hcl": allOfAQueue + `
-job "ingest" {
-  workers = 4
-}
-
-queue "plain" {
-  root     = "/other"
-  redis    = "redis+sentinel://a,b/mymaster"
-  max_task = "256KiB"
-}
-`}, spec.Options{})
-	out := spec.Export(c.Declared(), "etl", "")
-	if formatted, ds := spec.Format(out, "a.hcl"); len(ds) > 0 || !bytes.Equal(formatted, out) {
-		t.Fatalf("not formatted: %v\n%s", ds, out)
-	}
-	if !strings.HasPrefix(string(out), "# 1 job and 3 queues as found in ZooKeeper.") {
-		t.Errorf("%.80s", out)
-	}
-	byPath := func(c *spec.Config) map[string]queue.Queue {
-		all := map[string]queue.Queue{}
-		for _, q := range c.Queues {
-			q.At, q.Address = "", ""
-			all[q.Path()] = q
-		}
-		return all
-	}
-	again := load(t, map[string]string{"exported.hcl": string(out)}, spec.Options{})
-	if d := cmp.Diff(byPath(c), byPath(again)); d != "" || len(again.Queues) != 3 {
-		t.Errorf("read back (-was +is):\n%s\nfrom\n%s", d, out)
 	}
 }
