@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"muster/member"
-	"muster/zkstate/zkconn"
+	"muster/sim/rig"
 )
 
 // groupTest is a group "shop" in a root of its own: leaders main and spare, cron nightly.
@@ -70,10 +70,7 @@ func (g groupTest) until(text string, args ...string) {
 // join joins as a member that holds what it is given, and hands it over when it is asked to.
 func (g groupTest) join(identity, version string, can ...string) *member.Member {
 	g.t.Helper()
-	s, err := zkconn.Dial(g.t.Context(), zkconn.Config{Servers: servers.Addrs(), Timeout: 10 * time.Second})
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	s := rig.Dial(g.t, 10*time.Second, servers.Addrs()...)
 	m, err := member.Join(g.t.Context(), s, member.Config{
 		Root: g.root, Group: "shop", Identity: identity, Version: version, Can: can, Address: "127.0.0.1:7000",
 	})

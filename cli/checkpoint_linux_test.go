@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"muster/sim/rig"
 )
 
 // checkpointWrapper stands before the program of the example, as what the steps of a checkpoint call. It notes what
@@ -111,7 +113,7 @@ func (c *checkpoints) notes() (all []note) {
 func (c *checkpoints) await(moment [2]string, after int) note {
 	c.t.Helper()
 	var found note
-	eventually(c.t, fmt.Sprintf("%v; so far %v", moment, c.notes()), func() bool {
+	rig.Await(c.t, fmt.Sprintf("%v; so far %v", moment, c.notes()), func() bool {
 		all := c.notes()[after:]
 		i := slices.IndexFunc(all, func(n note) bool { return moment == [2]string{n.at, n.step} })
 		if i >= 0 {
@@ -136,7 +138,7 @@ func (c *checkpoints) halt(moment [2]string) (file string) {
 func (c *checkpoints) killLeader(n note) {
 	c.t.Helper()
 	kill(c.t, c.coordinators[n.identity])
-	eventually(c.t, "the end of what the dead leader ran", func() bool {
+	rig.Await(c.t, "the end of what the dead leader ran", func() bool {
 		return len(c.with(c.t, fmt.Sprint("MUSTER_EPOCH=", n.epoch))) == 0
 	})
 	c.start(n.identity)
@@ -151,7 +153,7 @@ func (c *checkpoints) killInTheMiddle(last *exec.Cmd, halted string, seen int) {
 	n := c.await(write, seen)
 	send(c.t, syscall.SIGSTOP, last.Process.Pid)
 	remove(c.t, atWrite)
-	eventually(c.t, "seven images", func() bool {
+	rig.Await(c.t, "seven images", func() bool {
 		images, _ := filepath.Glob(filepath.Join(c.temp, "images", fmt.Sprint(n.checkpoint, ".part"), "worker-?"))
 		return len(images) == 7
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"muster/sim/rig"
 	"muster/zkstate/zkconn"
 )
 
@@ -125,11 +126,7 @@ func TestCompletionOfJobs(t *testing.T) {
 func TestCompletionLeavesOutShellSyntax(t *testing.T) {
 	f := newFixture(t, 1, "")
 	f.mustRun(t, "apply", "--yes")
-	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := rig.Dial(t, 0, servers.Addrs()...)
 	for _, name := range []string{"$(reboot)", "a b", "\u202eevil", "`x`", "x;y", "plain"} {
 		path := f.root + "/" + name
 		if _, err := s.Create(t.Context(), path, nil, zkconn.Persistent, zkconn.World(zkconn.PermAll)); err != nil {

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"muster/sim/rig"
 )
 
 // showsEnvironment is a command that writes its environment to the file $OUT.
@@ -81,7 +83,7 @@ func (f queueFixture) environmentOf(t *testing.T, cmd *exec.Cmd) string {
 	cmd.Env = append(cmd.Env, redisEnviron()...)
 	startOnScreen(t, cmd)
 	var shown []byte
-	eventually(t, "the command has shown its environment", func() bool {
+	rig.Await(t, "the command has shown its environment", func() bool {
 		var err error
 		shown, err = os.ReadFile(out)
 		return err == nil

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"muster/dev/zkserver"
+	"muster/sim/rig"
 )
 
 // TestDeadServer kills or pauses a real server in the middle of each command. The code is 8, every report says why, and
@@ -33,11 +34,7 @@ func TestDeadServer(t *testing.T) {
 				f := newFixture(t, 10, "")
 				expect(t, result(f.command(e.Connect(), "apply", "--yes")), 0)
 				f.write(t, 30, short)
-				proxy, err := zkserver.NewProxy(s.Addr())
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer proxy.Close()
+				proxy := rig.Proxy(t, s.Addr())
 				ended := afterTenRequests(proxy, name, c.end)
 				got := result(f.command(proxy.Addr(), append(args, f.reportFlags(t)...)...))
 				if err := <-ended; err != nil {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/sim/rig"
 	"muster/zkstate"
 )
 
@@ -30,7 +31,7 @@ func newExample(t *testing.T, name string, env ...string) example {
 	}
 	e := example{dir: dir, root: "/t-" + zkstate.NewID()[:12], temp: t.TempDir(), env: env}
 	t.Cleanup(func() { // after those of the members, which end then
-		eventually(t, "the end of all processes of "+name, func() bool { return len(processesOf(t, e.temp)) == 0 })
+		rig.Await(t, "the end of all processes of "+name, func() bool { return len(processesOf(t, e.temp)) == 0 })
 	})
 	if out, err := e.command("muster", "apply", "--yes").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"muster/sim/rig"
 )
 
 // lines are the whole lines of a file; none if it does not exist.
@@ -38,15 +40,15 @@ func TestCronExample(t *testing.T) {
 		return n
 	}
 	e.member(t, "reports", "old", "1.9.0", "--duties", "duties-1.9")
-	eventually(t, "a report by 1.9", func() bool { return count("report", "1.9.0") > 1 })
+	rig.Await(t, "a report by 1.9", func() bool { return count("report", "1.9.0") > 1 })
 	newer, _ := e.member(t, "reports", "new", "2.0.0", "--duties", "duties-2.0")
-	eventually(t, "reports by 2.0", func() bool { return count("report", "2.0.0") > 2 })
-	eventually(t, "cleanups by 2.0", func() bool { return count("cleanup", "2.0.0") > 1 })
+	rig.Await(t, "reports by 2.0", func() bool { return count("report", "2.0.0") > 2 })
+	rig.Await(t, "cleanups by 2.0", func() bool { return count("cleanup", "2.0.0") > 1 })
 	if err := newer.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	before := count("report", "1.9.0")
-	eventually(t, "a report by 1.9 after 2.0 has left", func() bool { return count("report", "1.9.0") > before+1 })
+	rig.Await(t, "a report by 1.9 after 2.0 has left", func() bool { return count("report", "1.9.0") > before+1 })
 	checkTicks(t, lines(out), "report", true, "1.9.0", "2.0.0", "1.9.0")
 	checkTicks(t, lines(out), "cleanup", false, "2.0.0")
 }
@@ -86,13 +88,13 @@ func TestFencingExample(t *testing.T) {
 	for _, identity := range []string{"a", "b"} {
 		members[identity], screens[identity] = e.member(t, "ledger", identity, "1.0.0", "--duties", "duties")
 	}
-	eventually(t, "two entries", func() bool { return len(lines(ledger)) > 1 })
+	rig.Await(t, "two entries", func() bool { return len(lines(ledger)) > 1 })
 	epoch, entry, _ := strings.Cut(lines(ledger)[0], " ")
 	frozen := entry[strings.LastIndex(entry, " ")+1:]
 	others := []int{members[frozen].Process.Pid}
 	send(t, syscall.SIGSTOP, others...)
 	var commands []int
-	eventually(t, "a leader that is frozen while it does not hold the lock", func() bool {
+	rig.Await(t, "a leader that is frozen while it does not hold the lock", func() bool {
 		commands = nil
 		holds := false
 		for pid, args := range e.with(t, "MUSTER_EPOCH="+epoch) {
@@ -110,7 +112,7 @@ func TestFencingExample(t *testing.T) {
 		return !holds
 	})
 	var next string
-	eventually(t, "an entry of the next leader", func() bool {
+	rig.Await(t, "an entry of the next leader", func() bool {
 		all := lines(ledger)
 		next, _, _ = strings.Cut(all[len(all)-1], " ")
 		return next != epoch
@@ -119,7 +121,7 @@ func TestFencingExample(t *testing.T) {
 	screens[frozen].await(t, fmt.Sprintf("append: refused: epoch %s is over, epoch %s has written\n", epoch, next))
 	send(t, syscall.SIGCONT, others...)
 	written := len(lines(ledger))
-	eventually(t, "another entry", func() bool { return len(lines(ledger)) > written })
+	rig.Await(t, "another entry", func() bool { return len(lines(ledger)) > written })
 	var last int64
 	for _, line := range lines(ledger) {
 		epoch, _, _ := strings.Cut(line, " ")

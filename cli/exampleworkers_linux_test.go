@@ -14,6 +14,7 @@ import (
 
 	"muster/dev/zkserver"
 	"muster/exitcode"
+	"muster/sim/rig"
 )
 
 // hello is the job of examples/one-job.hcl on servers of its own, because the examples of workers name its root.
@@ -123,7 +124,7 @@ func (h *hello) composeRestarts() {
 	}
 	status := func(live, restarts int) {
 		h.t.Helper()
-		eventually(h.t, fmt.Sprintf("%d live, %d restarts", live, restarts), func() bool {
+		rig.Await(h.t, fmt.Sprintf("%d live, %d restarts", live, restarts), func() bool {
 			cmd := h.onHost(".", nil, filepath.Join(bin, "muster"), "status", "hello", "--root=/jobs", "--json")
 			var doc struct {
 				Jobs []struct{ Live, Restarts int }

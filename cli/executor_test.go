@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"muster/sim/rig"
 	"muster/tasks"
 	"muster/tasks/store"
 )
@@ -149,7 +150,7 @@ func TestExecutorDies(t *testing.T) {
 			})
 			c.ends(t, cmd)
 			other, seenOther := f.executor(servers.Connect(), "e2", "--", "cat")
-			eventually(t, "all results", func() bool { return len(f.outcomes("b")) == len(want) })
+			rig.Await(t, "all results", func() bool { return len(f.outcomes("b")) == len(want) })
 			if strings.HasSuffix(name, "frozen") {
 				sendSignal(t, cmd, syscall.SIGCONT)
 				seen.await(t, "joining again")
@@ -226,12 +227,12 @@ func TestExecutorPauses(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(f.dir, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the first result", func() bool { return f.outcomes("b")[0] == "0" })
+	rig.Await(t, "the first result", func() bool { return f.outcomes("b")[0] == "0" })
 	if b := f.inRedis("b2"); b.Done > 0 || strings.Count(f.logged(), "begins") != 1 {
 		t.Errorf("%+v; log %s", b, f.logged())
 	}
 	sendSignal(t, cmd, syscall.SIGCONT)
-	eventually(t, "the second result", func() bool { return f.outcomes("b2")[0] == "1" })
+	rig.Await(t, "the second result", func() bool { return f.outcomes("b2")[0] == "1" })
 	sendSignal(t, cmd, syscall.SIGTERM)
 	endsWith(t, cmd, seen, 143)
 }
@@ -256,7 +257,7 @@ fi; cat`)
 			seen.await(t, "the membership is lost")
 			gone(t, pids)
 			proxy.Hang(false)
-			eventually(t, "the result", func() bool { return f.outcomes("b")[0] == "0" })
+			rig.Await(t, "the result", func() bool { return f.outcomes("b")[0] == "0" })
 			if n := f.inRedis("b").Falls; n > 1 {
 				t.Errorf("falls: %d", n)
 			}
@@ -292,7 +293,7 @@ fi; cat`)
 			}
 			gone(t, f.pids())
 			f.submit("b2", []byte("0"))
-			eventually(t, "the next batch", func() bool { return f.outcomes("b2")[0] == "0" })
+			rig.Await(t, "the next batch", func() bool { return f.outcomes("b2")[0] == "0" })
 			sendSignal(t, cmd, syscall.SIGTERM)
 			endsWith(t, cmd, seen, 143)
 		})

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"muster/dev/zkserver"
-	"muster/zkstate/zkconn"
+	"muster/sim/rig"
 )
 
 // result runs the real binary.
@@ -57,11 +57,7 @@ func TestLostLockStopsTheApply(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 100, "")
 	proxy := newProxy(t, 20*time.Millisecond)
-	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := rig.Dial(t, 0, servers.Addrs()...)
 	seen := newScreen()
 	cmd := f.command(proxy.Addr(), "apply", "--yes", "--parallel", "1")
 	cmd.Stdout, cmd.Stderr = seen, seen

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"muster/dev/zkserver"
+	"muster/sim/rig"
 	"muster/zkstate"
 )
 
@@ -58,11 +59,7 @@ func (f fixture) command(servers string, args ...string) *exec.Cmd {
 // newProxy starts a proxy to the server that delays every reply.
 func newProxy(t *testing.T, by time.Duration) *zkserver.Proxy {
 	t.Helper()
-	proxy, err := zkserver.NewProxy(servers.Addrs()[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { proxy.Close() })
+	proxy := rig.Proxy(t, servers.Addrs()[0])
 	proxy.Delay(by)
 	return proxy
 }

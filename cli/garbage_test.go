@@ -5,6 +5,7 @@ import (
 	"path"
 	"testing"
 
+	"muster/sim/rig"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 )
@@ -12,12 +13,7 @@ import (
 // session is one beside those of the members.
 func (g groupTest) session() *zkconn.Session {
 	g.t.Helper()
-	s, err := zkconn.Dial(g.t.Context(), zkconn.Config{Servers: servers.Addrs()})
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	g.t.Cleanup(func() { s.Close() })
-	return s
+	return rig.Dial(g.t, 0, servers.Addrs()...)
 }
 
 // runOf is the folder of the generation of the group.

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"muster/exitcode"
+	"muster/sim/rig"
 )
 
 // imageRunsExamples runs in the image what needs only muster: what the heads of the configurations say, a plan of
@@ -102,8 +103,8 @@ func (h *hello) serves(cmd *exec.Cmd) {
 	h.t.Helper()
 	seen := startOnScreen(h.t, cmd)
 	address := regexp.MustCompile(`http://127\.0\.0\.1:[0-9]+`)
-	eventually(h.t, "the address of the page", func() bool { return address.MatchString(seen.String()) })
-	eventually(h.t, "the health of the page", func() bool {
+	rig.Await(h.t, "the address of the page", func() bool { return address.MatchString(seen.String()) })
+	rig.Await(h.t, "the health of the page", func() bool {
 		answer, err := http.Get(address.FindString(seen.String()) + "/healthz")
 		if err != nil {
 			return false

@@ -21,6 +21,7 @@ import (
 	"muster/apply/history"
 	"muster/resource"
 	"muster/resource/job"
+	"muster/sim/rig"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 )
@@ -290,11 +291,7 @@ func TestLockGoesWithAKilledApply(t *testing.T) {
 	const timeout, tick, slack = 2 * time.Second, 2 * time.Second, 30 * time.Second // slack for a busy machine
 	f := newFixture(t, 100, "zookeeper {\n  session_timeout = \"2s\"\n}\n")
 	proxy := newProxy(t, 20*time.Millisecond)
-	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := rig.Dial(t, 0, servers.Addrs()...)
 	seen := newScreen()
 	cmd := f.command(proxy.Addr(), "apply", "--yes", "--parallel", "1")
 	cmd.Stdout, cmd.Stderr = seen, seen

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"muster/member"
+	"muster/sim/rig"
 	"muster/zkstate/zkconn"
 )
 
@@ -91,11 +92,7 @@ func TestMemberRunsTicks(t *testing.T) {
 		t.Fatal(err)
 	}
 	endsWith(t, cmd, seen, 143)
-	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := rig.Dial(t, 0, servers.Addrs()...)
 	runs := f.runs(s, "tidy")
 	first := runs[len(runs)-1]
 	tail := first.Tail

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"muster/sim/rig"
 )
 
 // groupFixture is a group "shop" in a root of its own, and a directory with the commands of its duties.
@@ -75,24 +77,9 @@ func (f groupFixture) logged() string {
 // awaitLog waits until the commands have said a text n times.
 func (f groupFixture) awaitLog(text string, n int) {
 	f.t.Helper()
-	eventually(f.t, fmt.Sprintf("%q, %d times, in the log", text, n), func() bool {
+	rig.Await(f.t, fmt.Sprintf("%q, %d times, in the log", text, n), func() bool {
 		return strings.Count(f.logged(), text) >= n
 	})
-}
-
-// eventually looks at a fact until it holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	late := time.After(3 * time.Minute)
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-late:
-			t.Fatalf("never happened: %s", what)
-		}
-	}
 }
 
 // member is a command that joins the group.
@@ -151,7 +138,7 @@ func alive(pid int) bool {
 func gone(t *testing.T, pids []int) time.Duration {
 	t.Helper()
 	begun := time.Now()
-	eventually(t, fmt.Sprintf("the end of %v", pids), func() bool {
+	rig.Await(t, fmt.Sprintf("the end of %v", pids), func() bool {
 		for _, pid := range pids {
 			if alive(pid) {
 				return false

@@ -10,6 +10,7 @@ import (
 	"muster/dev/zkserver"
 	"muster/resource"
 	"muster/resource/group"
+	"muster/sim/rig"
 	"muster/wrap"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -111,11 +112,7 @@ func TestMemberThatIsRemoved(t *testing.T) {
 	f.duty("main", stubborn)
 	_, seen := f.memberWithDuties(servers.Connect(), "a", "1.0.0")
 	f.awaitLog("begins a", 1)
-	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := rig.Dial(t, 0, servers.Addrs()...)
 	pids := f.pids()
 	if err := s.Delete(t.Context(), znode.Live(f.root, "shop", "a"), 0); err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"muster/dev/zkserver"
-	"muster/zkstate/zkconn"
+	"muster/sim/rig"
 )
 
 // withCommand starts a member that leaves its duty to a shell script.
@@ -27,11 +27,7 @@ func (f groupFixture) withCommand(servers, identity, script string, more ...stri
 func TestCommandAsksForItsDuty(t *testing.T) {
 	t.Parallel()
 	f := newGroupFixture(t, "leader \"main\" {}\nleader \"other\" {}")
-	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := rig.Dial(t, 0, servers.Addrs()...)
 	cmd, seen := f.withCommand(servers.Connect(), "a", `muster duty other; say other $?
 until epoch=$(muster duty main); do sleep 0.1; done
 say "held by $MUSTER_IDENTITY since $epoch"
@@ -223,7 +219,7 @@ func TestSilentServerCostsNoDuty(t *testing.T) {
 	f.awaitLog("begins a", 1)
 	b.Refuse(false)
 	a.Hang(true)
-	eventually(t, "requests to the other server", func() bool { return b.Requests()[zkserver.OpSync] > 6 })
+	rig.Await(t, "requests to the other server", func() bool { return b.Requests()[zkserver.OpSync] > 6 })
 	if log := f.logged(); log != "begins a\n" {
 		t.Errorf("the command did not go on:\n%s\n%s", log, seen)
 	}

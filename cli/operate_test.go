@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"muster/sim/rig"
 )
 
 // operate runs a command in the directory of the group and checks its code, and that it printed each text.
@@ -18,7 +20,7 @@ func (f groupFixture) operate(code int, args string, texts ...string) {
 func (f groupFixture) showing(args, pattern string) {
 	f.t.Helper()
 	shown := regexp.MustCompile(pattern)
-	eventually(f.t, args+" shows "+pattern, func() bool {
+	rig.Await(f.t, args+" shows "+pattern, func() bool {
 		return shown.MatchString(result(f.command(servers.Connect(), strings.Fields(args)...)).stdout)
 	})
 }

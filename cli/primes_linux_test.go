@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"muster/sim/rig"
 )
 
 // TestPrimesExample runs the example as its README does: a batch of 5,000 numbers, an executor with a process for each
@@ -40,7 +42,7 @@ func TestPrimesExample(t *testing.T) {
 	if got := submit(numbers.String(), "--id", "first"); got.code != 0 || got.stdout != "first\n" {
 		t.Fatalf("submit: %+v", got)
 	}
-	eventually(t, "a number that one works on", func() bool {
+	rig.Await(t, "a number that one works on", func() bool {
 		_, err := os.Stat(filepath.Join(e.temp, "begun"))
 		return err == nil
 	})

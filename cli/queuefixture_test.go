@@ -13,6 +13,7 @@ import (
 	"muster/dev/redisserver"
 	"muster/resource"
 	"muster/resource/queue"
+	"muster/sim/rig"
 	"muster/tasks"
 	"muster/tasks/store"
 	"muster/zkstate/zkconn"
@@ -73,11 +74,7 @@ func newQueueFixture(t *testing.T, arguments string) queueFixture {
 }
 `, f.root, sharedRedis(t).Addr(), arguments))
 	f.mustApply(t)
-	var err error
-	if f.s, err = zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs()}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { f.s.Close() })
+	f.s = rig.Dial(t, 0, servers.Addrs()...)
 	return f
 }
 
@@ -115,11 +112,7 @@ func (f queueFixture) watcher(servers, identity, command string, more ...string)
 // join is an executor in this process.
 func (f queueFixture) join(identity string) *tasks.Process {
 	f.t.Helper()
-	s, err := zkconn.Dial(f.t.Context(), zkconn.Config{Servers: servers.Addrs()})
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	f.t.Cleanup(func() { s.Close() })
+	s := rig.Dial(f.t, 0, servers.Addrs()...)
 	p, err := tasks.Join(f.t.Context(), s, tasks.Config{
 		Root: f.root, Queue: "primes", Identity: identity, Role: queue.Executor, Parallel: 1,
 		Redis: tasks.Access{Getenv: credentials},
@@ -178,7 +171,7 @@ func (f queueFixture) completed(id string, payloads ...[]byte) {
 func (f queueFixture) ended(id string) {
 	f.t.Helper()
 	at := resource.Join(znode.Batches(f.root, f.generation()), id)
-	eventually(f.t, "the end of batch "+id, func() bool {
+	rig.Await(f.t, "the end of batch "+id, func() bool {
 		_, there, err := f.s.Exists(f.t.Context(), at)
 		if err != nil {
 			f.t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"muster/dev/zkserver"
+	"muster/sim/rig"
 )
 
 // served is a running muster serve.
@@ -37,7 +38,7 @@ func startServe(t *testing.T, cmd *exec.Cmd) *served {
 	t.Helper()
 	s := &served{t: t, cmd: cmd, seen: startOnScreen(t, cmd)}
 	address := regexp.MustCompile(`(?m)^https?://\S+`)
-	eventually(t, "the URL of the page", func() bool {
+	rig.Await(t, "the URL of the page", func() bool {
 		s.url = strings.TrimSuffix(address.FindString(s.seen.String()), "/")
 		return s.url != ""
 	})
@@ -116,7 +117,7 @@ func TestTheAPIIsWhatCommandsPrint(t *testing.T) {
 		t.Fatal(err)
 	}
 	live := filepath.Join(f.dir, "live.json")
-	eventually(t, "the members", func() bool { _, err := os.Stat(live); return err == nil })
+	rig.Await(t, "the members", func() bool { _, err := os.Stat(live); return err == nil })
 	members := "/api/members" + f.root + "/j0"
 	for query, file := range map[string]string{"": "all", "?live": "live.json"} {
 		_, got := s.get(members + query)
@@ -170,7 +171,7 @@ func TestServeReadsOnlyWhatChanges(t *testing.T) {
 	}
 	settled := func() int { // until two looks agree
 		n := -1
-		eventually(t, "quiet", func() bool { last := n; n = sum(); return n == last })
+		rig.Await(t, "quiet", func() bool { last := n; n = sum(); return n == last })
 		return n
 	}
 	first := settled()
@@ -199,7 +200,7 @@ func isRead(op int32) bool {
 // says waits until a document contains a text.
 func (s *served) says(path, text string) {
 	s.t.Helper()
-	eventually(s.t, path+" says "+text, func() bool {
+	rig.Await(s.t, path+" says "+text, func() bool {
 		_, body := s.get(path)
 		return strings.Contains(body, text)
 	})
@@ -222,7 +223,7 @@ func TestServeGoesOnAfterZooKeeperWasAway(t *testing.T) {
 	if code, body := s.get("/api/status"); code != http.StatusServiceUnavailable || !strings.Contains(body, `"error":`) {
 		t.Errorf("the API answers with what was: %d %s", code, body)
 	}
-	eventually(t, "the end of the session", func() bool { return strings.Contains(s.seen.String(), "keeps what it knew") })
+	rig.Await(t, "the end of the session", func() bool { return strings.Contains(s.seen.String(), "keeps what it knew") })
 	f.write(t, 3, "")
 	f.mustRun(t, "apply", "--yes")
 	proxy.Refuse(false)

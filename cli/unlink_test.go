@@ -11,6 +11,7 @@ import (
 
 	"muster/dev/redisserver"
 	"muster/resource"
+	"muster/sim/rig"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -77,11 +78,7 @@ func TestApplyOfAnEndlessRedis(t *testing.T) {
 // occupyQueue leaves in a queue what a process leaves that was there.
 func (f fixture) occupyQueue(t *testing.T, name string) {
 	t.Helper()
-	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := rig.Dial(t, 0, servers.Addrs()...)
 	at := path.Join(f.root, name)
 	o, err := zkstate.NewReader(s, "", zkstate.Queue()).Look(t.Context(), at)
 	if err != nil || o == nil || o.Record == nil {

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"muster/sim/rig"
 )
 
 // TestWatcherRunsItsCommand: with all results on its input, also dead tasks and bytes that are no text, and with the
@@ -65,7 +67,7 @@ func TestWatcherCommandFails(t *testing.T) {
 echo first line >&2; echo "disk $MUSTER_ATTEMPT is full" >&2; exit 3`)
 	_, seen := f.watcher(servers.Connect(), "w", "collect")
 	f.completed("bad", []byte("1"))
-	eventually(t, "two tries", func() bool { return f.inRedis("bad").Tries == 2 })
+	rig.Await(t, "two tries", func() bool { return f.inRedis("bad").Tries == 2 })
 	if why := f.inRedis("bad").Because; why != "the command exited with 3: disk 2 is full" {
 		t.Errorf("because %q", why)
 	}
@@ -137,7 +139,7 @@ func TestWatcherDies(t *testing.T) {
 func (f queueFixture) submitUntil(text string) {
 	f.t.Helper()
 	n := 0
-	eventually(f.t, text, func() bool {
+	rig.Await(f.t, text, func() bool {
 		n++
 		f.completed(fmt.Sprint("more-", n), []byte("1"))
 		f.ended(fmt.Sprint("more-", n))
@@ -222,12 +224,12 @@ func TestWatcherHealth(t *testing.T) {
 	if code, _ := get("/live"); code != http.StatusOK {
 		t.Errorf("/live: %d", code)
 	}
-	eventually(t, "ready", func() bool { code, _ := get("/ready"); return code == http.StatusOK })
+	rig.Await(t, "ready", func() bool { code, _ := get("/ready"); return code == http.StatusOK })
 	f.completed("good", []byte("1"))
 	f.ended("good")
 	f.completed("bad", []byte("1"), []byte("dead"))
 	f.submit("waits", []byte("1"), []byte("2"), []byte("3"))
-	eventually(t, "the failed try", func() bool { return f.inRedis("bad").Tries == 1 })
+	rig.Await(t, "the failed try", func() bool { return f.inRedis("bad").Tries == 1 })
 	_, metrics := get("/metrics")
 	of := fmt.Sprintf(`{queue="primes",root=%q} `, f.root)
 	for _, line := range []string{

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"muster/dev/zkserver"
+	"muster/sim/rig"
 	"muster/zkstate/zkconn"
 )
 
@@ -88,11 +89,7 @@ func (f fixture) jobBlock(name, session string) string {
 func TestWaitingWorkerTakesTheSessionTimeoutOfTheRecord(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 0, "")
-	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := rig.Dial(t, 0, servers.Addrs()...)
 	first := f.worker(servers.Connect(), "a", "first")
 	seen := startOnScreen(t, first)
 	seen.await(t, "waiting for the job to be created: "+f.root+"/a (1m")

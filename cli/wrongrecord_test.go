@@ -12,6 +12,7 @@ import (
 	"muster/dev/zkserver"
 	"muster/resource"
 	"muster/resource/group"
+	"muster/sim/rig"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -38,11 +39,7 @@ func TestGroupIsDeletedUnderItsMembers(t *testing.T) {
 	f.duty("main", obedient)
 	member, seen := f.memberWithDuties(servers.Connect(), "a", "1.0.0")
 	f.awaitLog("begins a", 1)
-	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := rig.Dial(t, 0, servers.Addrs()...)
 	before := f.generation(s)
 	deleteAll(t, s, f.root)
 	deleteAll(t, s, f.root+"-home")
@@ -79,11 +76,7 @@ cron "report" {
 	_, seen := f.memberWithDuties(proxy.Addr(), "a", "1.0.0")
 	f.awaitLog("begins a", 1)
 	f.awaitLog("tick", 2)
-	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := rig.Dial(t, 0, servers.Addrs()...)
 	generation, at := f.generation(s), znode.Record(group.KindName, f.root, "shop")
 	body, stat, err := s.Get(t.Context(), at)
 	if err != nil {
@@ -103,7 +96,7 @@ cron "report" {
 
 	sent := proxy.Requests()[zkserver.OpMulti]
 	looked := time.Now()
-	eventually(t, "three seconds", func() bool { return time.Since(looked) > 3*time.Second })
+	rig.Await(t, "three seconds", func() bool { return time.Since(looked) > 3*time.Second })
 	if n := proxy.Requests()[zkserver.OpMulti] - sent; n > 30 {
 		t.Errorf("the member tried %d transactions in %s", n, time.Since(looked))
 	}
@@ -123,7 +116,7 @@ cron "report" {
 		}
 		return all
 	}
-	eventually(t, "a tick after the Record is back", func() bool {
+	rig.Await(t, "a tick after the Record is back", func() bool {
 		all := ranAt()
 		return all[len(all)-1].After(back)
 	})

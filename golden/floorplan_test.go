@@ -163,7 +163,11 @@ func floorPlan() map[string]room {
 		"dev/redisserver": {ours: []string{"dev/daemon"}},
 		"sim/needs":       {}, // for tests only
 		"sim/soak":        {}, // for tests that run long under faults
-		"golden":          {},
+		// What tests with real servers share.
+		"sim/rig": {ours: []string{
+			"dev/zkserver", "dev/redisserver", "plan", "resource", "zkstate", "zkstate/zkconn",
+		}},
+		"golden": {},
 		// A kind for tests.
 		"resource/testkind": {ours: []string{"resource"}},
 	}

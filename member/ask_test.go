@@ -13,6 +13,7 @@ import (
 	"muster/member"
 	"muster/resource"
 	"muster/resource/group"
+	"muster/sim/rig"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -224,11 +225,7 @@ func TestARequestIsNeverWrittenTwice(t *testing.T) {
 				if live {
 					f.take(f.join("a", "1.0", "coordinator"), "coordinator")
 				}
-				proxy, err := zkserver.NewProxy(servers.Addrs()[0])
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { proxy.Close() })
+				proxy := newProxy(t)
 				s := dial(t, proxy.Addr())
 				fired := fault(proxy)
 				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -504,13 +501,13 @@ func TestLostReplyOfARequestThatIsForgotten(t *testing.T) {
 		_, err := member.AskRun(t.Context(), s, f.group.Root, f.group.Name, job, "me@here")
 		asked <- err
 	}()
-	receive(t, dropped, "the request")
+	rig.Receive(t, dropped, "the request")
 	second := znode.Now(f.group.Root, f.generation(), job, 2)
 	if err := f.s.Delete(t.Context(), second, -1); err != nil {
 		t.Fatal(err)
 	}
 	p.Refuse(false)
-	if err := receive(t, asked, "the answer"); err == nil || !strings.Contains(err.Error(), "it was asked for") {
+	if err := rig.Receive(t, asked, "the answer"); err == nil || !strings.Contains(err.Error(), "it was asked for") {
 		t.Errorf("error = %v", err)
 	}
 	if got := f.runsOf(); len(got) != 1 {

@@ -20,25 +20,14 @@ import (
 	"muster/member"
 	"muster/resource"
 	"muster/resource/group"
+	"muster/sim/rig"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
 
 // until waits until done reports true.
-func (f *fixture) until(what string, done func() bool) {
-	f.t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	end := time.After(5 * time.Minute)
-	for !done() {
-		select {
-		case <-tick.C:
-		case <-end:
-			f.t.Fatalf("waited for %s", what)
-		}
-	}
-}
+func (f *fixture) until(what string, done func() bool) { rig.Await(f.t, what, done) }
 
 // children are the names below a path in the group's generation.
 func (f *fixture) children(below string) []string {
@@ -135,9 +124,9 @@ func TestAssignerKnowsTheMethodOfTheRecord(t *testing.T) {
 	f.take(b, "second")
 
 	f.raiseAssign(2)
-	if e := receive(t, bEvents, "b to be the assigner"); e.Kind != member.EventAssigner {
+	if e := rig.Receive(t, bEvents, "b to be the assigner"); e.Kind != member.EventAssigner {
 		// it may have told before that it is not
-		if e = receive(t, bEvents, "b to be the assigner"); e.Kind != member.EventAssigner {
+		if e = rig.Receive(t, bEvents, "b to be the assigner"); e.Kind != member.EventAssigner {
 			t.Errorf("event %+v", e)
 		}
 	}
@@ -149,7 +138,7 @@ func TestAssignerKnowsTheMethodOfTheRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	d, dEvents := join("d", 2, "second")
-	if e := receive(t, dEvents, "d to be the assigner"); e.Kind != member.EventAssigner {
+	if e := rig.Receive(t, dEvents, "d to be the assigner"); e.Kind != member.EventAssigner {
 		t.Errorf("event %+v", e)
 	}
 	f.take(d, "second") // d is the assigner, although a and c are before it
@@ -213,7 +202,7 @@ func TestInboxesOfThousands(t *testing.T) {
 		return len(f.children("resigned")) == 0 && len(f.children("ask")) <= 1
 	})
 	f.ask2(znode.AskHandover, "b")
-	receive(t, h.HandOver(), "the hand-over")
+	rig.Receive(t, h.HandOver(), "the hand-over")
 	if err := h.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -382,7 +371,7 @@ func TestTreesOfFormerDuties(t *testing.T) {
 	}
 	without := func(g *group.Group) { g.Duties = slices.DeleteFunc(g.Duties, named("coordinator")) }
 	f.change(without)
-	receive(t, h.HandOver(), "the hand-over")
+	rig.Receive(t, h.HandOver(), "the hand-over")
 	if err := h.Check(t.Context()); err != nil {
 		t.Errorf("the holder still has it: %v", err)
 	}
@@ -474,11 +463,7 @@ func TestNoHerd(t *testing.T) {
 	for i := range 2 { // the assigner, and the next one, which reads what the assigner has to decide upon
 		f.take(f.join(fmt.Sprintf("m-%02d", i), "1.0", names[i]), names[i])
 	}
-	proxy, err := zkserver.NewProxy(servers.Addrs()[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { proxy.Close() })
+	proxy := newProxy(t)
 	var members []*member.Member
 	for i := 2; i < many; i++ {
 		m, err := member.Join(t.Context(), dial(t, proxy.Addr()), f.config(fmt.Sprintf("m-%02d", i), "1.0", names[i]))

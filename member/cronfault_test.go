@@ -14,6 +14,7 @@ import (
 	"muster/member"
 	"muster/resource/group"
 	"muster/resource/group/schedule"
+	"muster/sim/rig"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -253,7 +254,7 @@ func TestLostReplyOfTheLastWrite(t *testing.T) {
 	}()
 	await := func(want member.EventKind) {
 		t.Helper()
-		for receive(t, events, string(want)) != want {
+		for rig.Receive(t, events, string(want)) != want {
 		}
 	}
 	f.setCursor(time.Now().AddDate(-1, 0, 0), f.group.Duties[0])
@@ -264,6 +265,6 @@ func TestLostReplyOfTheLastWrite(t *testing.T) {
 		return isMulti(op, nil) && bytes.Contains(body, []byte(`"state":"done"`))
 	})
 	run.end <- ok
-	receive(t, dropped, "the last write")
+	rig.Receive(t, dropped, "the last write")
 	await(member.EventRunEnded)
 }

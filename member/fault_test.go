@@ -12,6 +12,7 @@ import (
 	"muster/dev/zkserver"
 	"muster/member"
 	"muster/resource/group"
+	"muster/sim/rig"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -19,17 +20,8 @@ import (
 // joinBehind joins behind a proxy of its own.
 func (f *fixture) joinBehind(identity string, can ...string) (*member.Member, *zkserver.Proxy) {
 	f.t.Helper()
-	p, err := zkserver.NewProxy(servers.Addrs()[0])
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	f.t.Cleanup(func() { p.Close() })
-	s, err := zkconn.Dial(f.t.Context(), zkconn.Config{Servers: []string{p.Addr()}, Timeout: 4 * time.Second})
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	f.t.Cleanup(func() { s.Close() })
-	m, err := member.Join(f.t.Context(), s, f.config(identity, "1.0", can...))
+	p := newProxy(f.t)
+	m, err := member.Join(f.t.Context(), rig.Dial(f.t, 4*time.Second, p.Addr()), f.config(identity, "1.0", can...))
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -56,7 +48,7 @@ func TestFrozenHolderCannotWrite(t *testing.T) {
 	f.ask(znode.Ask{Do: znode.AskHandover, Duty: "coordinator", To: "b"})
 	next := f.take(b, "coordinator")
 	frozen.Hang(false)
-	if err := receive(t, written, "the write of the old holder"); !errors.Is(err, member.ErrNotHeld) {
+	if err := rig.Receive(t, written, "the write of the old holder"); !errors.Is(err, member.ErrNotHeld) {
 		t.Errorf("the holder of epoch %d wrote after %d had taken the duty: %v", h.Epoch, next.Epoch, err)
 	}
 	if err := ended(t, h.Context()); !errors.Is(err, member.ErrNotHeld) {
@@ -81,7 +73,7 @@ func TestTakeWithoutAReply(t *testing.T) {
 			held := []byte(f.run("duty/coordinator/held"))
 			cut := arm(p, func(op int32, req []byte) bool { return op == zkserver.OpMulti && bytes.Contains(req, held) })
 			h := f.take(a, "coordinator")
-			receive(t, cut, "the fault")
+			rig.Receive(t, cut, "the fault")
 			if err := h.Check(t.Context()); err != nil {
 				t.Error(err)
 			}
@@ -112,7 +104,7 @@ func TestGivingBackWithoutAReply(t *testing.T) {
 			if err := h.Resign(t.Context(), true, "exit code 3"); err != nil {
 				t.Fatal(err)
 			}
-			receive(t, cut, "the fault")
+			rig.Receive(t, cut, "the fault")
 			f.take(b, "coordinator")
 			heard := map[string]int{"committed": 2, "not sent": 1}[name] // sent again, it may come after the decision
 			for seat, failure := range f.memory().Failures["coordinator"] {
@@ -149,7 +141,7 @@ func TestAssignerDiesBetweenTwoTransactions(t *testing.T) {
 				return rosters == 2
 			})
 			f.seatsByHand(many)
-			receive(t, cut, "the second transaction")
+			rig.Receive(t, cut, "the second transaction")
 			given := func() (n int) {
 				for _, duties := range f.seats() {
 					n += len(duties)
@@ -218,7 +210,7 @@ func TestDeletedByHand(t *testing.T) {
 					}
 				}()
 			}
-			if epoch := receive(t, epochs, "the next holder"); epoch <= h.Epoch {
+			if epoch := rig.Receive(t, epochs, "the next holder"); epoch <= h.Epoch {
 				t.Errorf("epoch %d after %d", epoch, h.Epoch)
 			}
 		})
@@ -327,8 +319,8 @@ func TestHandOverJustAfterTheTake(t *testing.T) {
 		return false
 	})
 	h := f.take(a, "task")
-	receive(t, told, "the pause")
-	receive(t, h.HandOver(), "the holder to know that it has to hand over")
+	rig.Receive(t, told, "the pause")
+	rig.Receive(t, h.HandOver(), "the holder to know that it has to hand over")
 	if err := h.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}

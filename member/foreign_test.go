@@ -8,6 +8,7 @@ import (
 	"muster/member"
 	"muster/resource"
 	"muster/resource/group"
+	"muster/sim/rig"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -120,12 +121,12 @@ func TestDutyThatIsNotTaken(t *testing.T) {
 	o := f.foreign("foreign", "s-", 1, "neglected")
 	next := f.join("next", "1.0", "slow")
 	f.ask(znode.Ask{Do: znode.AskHandover, Duty: "slow"})
-	receive(t, held.HandOver(), "the hand-over")
+	rig.Receive(t, held.HandOver(), "the hand-over")
 	failures := func(duty, seat string) znode.Failure { return f.memory().Failures[duty][seat] }
 	f.until("it to be blamed twice, while nobody else can do it", func() bool {
 		return failures("neglected", seatOf(o)).Count >= 2
 	})
-	if e := receive(t, told, "the event"); e.Duty != "neglected" || e.Text == "" {
+	if e := rig.Receive(t, told, "the event"); e.Duty != "neglected" || e.Text == "" {
 		t.Errorf("event %+v", e)
 	}
 	b := f.join("b", "1.0", "neglected")
@@ -177,7 +178,7 @@ func TestAssignerThatIsSilent(t *testing.T) {
 	}
 	// The next one after it, and who was passed over, have no reason to take it.
 	f.ask(znode.Ask{Do: znode.AskHandover, Duty: "coordinator"})
-	receive(t, h.HandOver(), "the hand-over")
+	rig.Receive(t, h.HandOver(), "the hand-over")
 	if err := h.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -15,20 +15,16 @@ import (
 	"muster/member"
 	"muster/resource"
 	"muster/resource/group"
+	"muster/sim/rig"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
 
-// ended waits until a context has ended, and returns its cause.
+// ended waits for the end of a membership or a hold, and returns why.
 func ended(t testing.TB, ctx context.Context) error {
 	t.Helper()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(2 * time.Minute):
-		t.Fatal("it has not ended")
-		return nil
-	}
+	rig.Receive(t, ctx.Done(), "the end")
+	return context.Cause(ctx)
 }
 
 // TestSmallestSeatLeads: a lone leader goes to the first member. When that leaves, the next one takes over, with a
@@ -197,7 +193,7 @@ func TestDutyThatMayNotBeTaken(t *testing.T) {
 	if err := f.s.Delete(t.Context(), f.run("duty/closed"), -1); err != nil {
 		t.Fatal(err)
 	}
-	if err := receive(t, taken, "the duty to be taken"); err != nil {
+	if err := rig.Receive(t, taken, "the duty to be taken"); err != nil {
 		t.Error(err)
 	}
 }
@@ -242,7 +238,7 @@ func TestChangesOfTheGroupDoNotRepeatATake(t *testing.T) {
 		return false
 	})
 	f.ask(znode.Ask{Do: znode.AskHandover, Duty: "coordinator", To: "b"})
-	receive(t, h.HandOver(), "the hand-over")
+	rig.Receive(t, h.HandOver(), "the hand-over")
 	took := make(chan *member.Hold, 1)
 	go func() {
 		next, err := b.Take(t.Context(), "coordinator")
@@ -259,7 +255,7 @@ func TestChangesOfTheGroupDoNotRepeatATake(t *testing.T) {
 	if err := h.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if next := receive(t, took, "b to take it"); next.Epoch <= h.Epoch {
+	if next := rig.Receive(t, took, "b to take it"); next.Epoch <= h.Epoch {
 		t.Errorf("epoch %d after %d", next.Epoch, h.Epoch)
 	}
 	if n := tries.Load(); n > 4 { // two, and more if the assigner writes at the same time
@@ -287,18 +283,6 @@ func lead(ctx context.Context, m *member.Member, duty string) (terms <-chan term
 	return t, r
 }
 
-// receive waits for the next value.
-func receive[T any](t *testing.T, from <-chan T, what string) T {
-	t.Helper()
-	var v T
-	select {
-	case v = <-from:
-	case <-time.After(2 * time.Minute):
-		t.Fatalf("waited for %s", what)
-	}
-	return v
-}
-
 // TestLeadHandsOver: a leader that is to hand over is told so, can still write, and is followed once it has returned.
 // It leads again when the other one leaves.
 func TestLeadHandsOver(t *testing.T) {
@@ -311,7 +295,7 @@ func TestLeadHandsOver(t *testing.T) {
 	})
 	a := f.join("a", "1.9", "coordinator")
 	aTerms, _ := lead(t.Context(), a, "coordinator")
-	first := receive(t, aTerms, "a to lead")
+	first := rig.Receive(t, aTerms, "a to lead")
 	b := f.join("b", "2.0", "coordinator")
 	bTerms, _ := lead(t.Context(), b, "coordinator")
 	if err := ended(t, first.ctx); !errors.Is(err, member.ErrHandOver) {
@@ -321,7 +305,7 @@ func TestLeadHandsOver(t *testing.T) {
 		t.Errorf("the duty is held until the function returns: %v", err)
 	}
 	first.end <- nil
-	second := receive(t, bTerms, "b to lead")
+	second := rig.Receive(t, bTerms, "b to lead")
 	if second.hold.Epoch <= first.hold.Epoch {
 		t.Errorf("epoch %d after %d", second.hold.Epoch, first.hold.Epoch)
 	}
@@ -331,7 +315,7 @@ func TestLeadHandsOver(t *testing.T) {
 	if err := ended(t, second.ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("the context ended with %v", err)
 	}
-	if third := receive(t, aTerms, "a to lead again"); third.hold.Epoch <= second.hold.Epoch {
+	if third := rig.Receive(t, aTerms, "a to lead again"); third.hold.Epoch <= second.hold.Epoch {
 		t.Errorf("epoch %d after %d", third.hold.Epoch, second.hold.Epoch)
 	}
 }
@@ -344,8 +328,8 @@ func TestLeaderThatFailsIsReplaced(t *testing.T) {
 	a, b := f.join("a", "1.0", "coordinator"), f.join("b", "1.0", "coordinator")
 	aTerms, _ := lead(t.Context(), a, "coordinator")
 	bTerms, _ := lead(t.Context(), b, "coordinator")
-	receive(t, aTerms, "a to lead").end <- errors.New("exit code 3")
-	receive(t, bTerms, "b to lead").end <- nil
+	rig.Receive(t, aTerms, "a to lead").end <- errors.New("exit code 3")
+	rig.Receive(t, bTerms, "b to lead").end <- nil
 	// a may have it first again, and b has failed less often: which pause the assigner sees over first depends on the
 	// load.
 	select {
@@ -374,13 +358,13 @@ func TestLeadEndsWithItsContext(t *testing.T) {
 			a, b := f.join("a", "1.0", "coordinator"), f.join("b", "1.0", "coordinator")
 			ctx, cancel := context.WithCancelCause(t.Context())
 			aTerms, result := lead(ctx, a, "coordinator")
-			first := receive(t, aTerms, "a to lead")
+			first := rig.Receive(t, aTerms, "a to lead")
 			cancel(cause)
 			if err := ended(t, first.ctx); !errors.Is(err, cause) {
 				t.Errorf("the context ended with %v", err)
 			}
 			first.end <- nil
-			if err := receive(t, result, "Lead"); !errors.Is(err, cause) {
+			if err := rig.Receive(t, result, "Lead"); !errors.Is(err, cause) {
 				t.Errorf("Lead returned %v", err)
 			}
 			if held := first.hold.Context().Err() == nil; held != (errors.Is(cause, member.ErrLeaving)) {
@@ -402,7 +386,7 @@ func TestLeadAfterALoss(t *testing.T) {
 	f := newFixture(t, "coordinator")
 	a := f.join("a", "1.0", "coordinator")
 	terms, _ := lead(t.Context(), a, "coordinator")
-	first := receive(t, terms, "a to lead")
+	first := rig.Receive(t, terms, "a to lead")
 	if err := f.s.Delete(t.Context(), f.run("duty/coordinator/held"), -1); err != nil {
 		t.Fatal(err)
 	}
@@ -410,7 +394,7 @@ func TestLeadAfterALoss(t *testing.T) {
 		t.Errorf("the context ended with %v", err)
 	}
 	first.end <- errors.New("stopped")
-	if again := receive(t, terms, "a to lead again"); again.hold.Epoch <= first.hold.Epoch {
+	if again := rig.Receive(t, terms, "a to lead again"); again.hold.Epoch <= first.hold.Epoch {
 		t.Errorf("epoch %d after %d", again.hold.Epoch, first.hold.Epoch)
 	}
 }
@@ -493,7 +477,7 @@ func TestEventsOfALeader(t *testing.T) {
 		}
 	}()
 	_ = a.Leave()
-	receive(t, done, "the end of the events")
+	rig.Receive(t, done, "the end of the events")
 	if slices.Contains(got, "given coordinator false") {
 		t.Errorf("a member that can do nothing has events %q", got)
 	}
@@ -517,7 +501,7 @@ func TestEventsOfALeader(t *testing.T) {
 	_ = ended(t, h.Context())
 	h = f.take(b, "coordinator")
 	f.change(func(g *group.Group) { g.Duties = slices.DeleteFunc(g.Duties, named("coordinator")) })
-	receive(t, h.HandOver(), "a hand-over")
+	rig.Receive(t, h.HandOver(), "a hand-over")
 	if err := h.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -525,7 +509,7 @@ func TestEventsOfALeader(t *testing.T) {
 	if err := b.Leave(); err != nil {
 		t.Fatal(err)
 	}
-	receive(t, done, "the end of the events")
+	rig.Receive(t, done, "the end of the events")
 	var about []string
 	for _, e := range got {
 		if e != "given other false" && e != "given coordinator false" && e != "assigner  false" {
@@ -590,7 +574,7 @@ func TestReadyWritesNoOtherMember(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Hang(false)
-	if err := receive(t, ready, "Ready"); err == nil {
+	if err := rig.Receive(t, ready, "Ready"); err == nil {
 		t.Error("it is ready")
 	}
 	if body, _, err := f.s.Get(t.Context(), live); err != nil || string(body) != "another process" {

@@ -10,9 +10,9 @@ import (
 
 	"muster/dev/zkserver"
 	"muster/member"
-	"muster/plan"
 	"muster/resource"
 	"muster/resource/group"
+	"muster/sim/rig"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -29,17 +29,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	var err error
-	if servers, err = zkserver.Start(context.Background(), zkserver.Options{}); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	if err := servers.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	os.Exit(rig.Main(m, rig.ZooKeeper(&servers, zkserver.Options{})))
 }
 
 func dial(t testing.TB, addrs ...string) *zkconn.Session {
@@ -47,12 +37,7 @@ func dial(t testing.TB, addrs ...string) *zkconn.Session {
 	if len(addrs) == 0 {
 		addrs = servers.Addrs()
 	}
-	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: addrs, Timeout: 10 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s
+	return rig.Dial(t, 10*time.Second, addrs...)
 }
 
 // fixture is a group in a root of its own.
@@ -68,47 +53,26 @@ type fixture struct {
 // newFixture creates a group with these leaders, which settles at once.
 func newFixture(t testing.TB, leaders ...string) *fixture {
 	t.Helper()
-	return newFixtureAt(t, servers.Addrs(), leaders...)
-}
-
-func newFixtureAt(t testing.TB, addrs []string, leaders ...string) *fixture {
-	t.Helper()
-	f := &fixture{t: t, group: group.Default(), s: dial(t, addrs...)}
+	f := &fixture{t: t, group: group.Default(), s: dial(t)}
 	f.group.Root, f.group.Name, f.group.Settle = "/test-"+zkstate.NewID(), "shop", resource.Duration(time.Millisecond)
 	for _, name := range leaders {
 		f.group.Add(group.NewDuty(group.Leader, name))
 	}
-	var err error
-	f.store, err = zkstate.NewStore(f.s, zkstate.Config{
-		Home: f.group.Root + "/home", Stack: "tests", Kinds: []zkstate.Kind{zkstate.Group()},
-	})
-	if err == nil {
-		err = f.store.Commit(t.Context(), plan.Row{Path: f.group.Path(), New: f.group, Reason: plan.NotThere})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	f.store = rig.Store(t, f.s, f.group.Root, zkstate.Group())
+	rig.Create(t, f.store, f.group)
 	return f
 }
 
 // change applies the group as it is now.
 func (f *fixture) change(edit func(*group.Group)) {
 	f.t.Helper()
-	old := f.look()
 	edit(&f.group)
-	row := plan.Row{Path: f.group.Path(), Old: old, New: f.group, Reason: plan.MutableDiffers}
-	if err := f.store.Commit(f.t.Context(), row); err != nil {
-		f.t.Fatal(err)
-	}
+	rig.Update(f.t, f.store, f.group)
 }
 
 func (f *fixture) look() *resource.Observed {
 	f.t.Helper()
-	o, err := f.store.Look(f.t.Context(), f.group.Path())
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return o
+	return rig.Look(f.t, f.store, f.group.Path())
 }
 
 func (f *fixture) config(identity, version string, can ...string) member.Config {
@@ -157,12 +121,4 @@ func (f *fixture) run(below string) string {
 }
 
 // newProxy starts a proxy to the server.
-func newProxy(t testing.TB) *zkserver.Proxy {
-	t.Helper()
-	p, err := zkserver.NewProxy(servers.Addrs()[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { p.Close() })
-	return p
-}
+func newProxy(t testing.TB) *zkserver.Proxy { return rig.Proxy(t, servers.Addrs()[0]) }

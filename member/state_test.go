@@ -18,6 +18,7 @@ import (
 
 	"muster/dev/zkserver"
 	"muster/member"
+	"muster/sim/rig"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -547,7 +548,7 @@ func TestFormerHolderCannotSave(t *testing.T) {
 				if err == nil && len(taken) == 0 { // there was no such transaction
 					return
 				}
-				before := receive(t, taken, "the duty to be taken away")
+				before := rig.Receive(t, taken, "the duty to be taken away")
 				if d := cmp.Diff(before, f.dump(duty)); d != "" {
 					t.Errorf("it has written (-before +after):\n%s", d)
 				}

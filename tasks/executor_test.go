@@ -15,6 +15,7 @@ import (
 	"muster/dev/redisserver"
 	"muster/resource"
 	"muster/resource/queue"
+	"muster/sim/rig"
 	"muster/tasks/store"
 	"muster/zkstate/znode"
 )
@@ -125,7 +126,7 @@ func TestUntilEmptyWhileADeadOneStands(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.submit("b", numbered(10))
-	proxy := newProxy(t, servers.Addrs()[0])
+	proxy := rig.Proxy(t, servers.Addrs()[0])
 	join := func(identity string, addrs ...string) *Process {
 		return f.joinIn(dialTimeout(t, 8*time.Second, addrs...), identity, queue.Executor)
 	}
@@ -214,7 +215,7 @@ func (c *crew) counts() (sum Counts) {
 // complete waits until a batch is.
 func (f *fixture) complete(id string) {
 	f.t.Helper()
-	eventually(f.t, "the end of "+id, func() bool {
+	rig.Await(f.t, "the end of "+id, func() bool {
 		b, err := f.store().Batch(f.t.Context(), id)
 		return err == nil && b.Tasks > 0 && b.Done+b.Dead == b.Tasks
 	})
@@ -359,11 +360,11 @@ func TestPausedInHand(t *testing.T) {
 		}
 		return square(ctx, t)
 	})
-	eventually(t, "four tasks that wait", func() bool { return begun.Load() == 1004 })
+	rig.Await(t, "four tasks that wait", func() bool { return begun.Load() == 1004 })
 	f.edit("b", func(m *znode.BatchManifest) { m.State = znode.BatchPaused })
-	eventually(t, "the rest of the hands to go back", func() bool { return c.counts().InHand == 4 })
+	rig.Await(t, "the rest of the hands to go back", func() bool { return c.counts().InHand == 4 })
 	release()
-	eventually(t, "nothing in hand, and the pause in Redis", func() bool {
+	rig.Await(t, "nothing in hand, and the pause in Redis", func() bool {
 		b := f.inRedis("b")
 		return b.Out == 0 && b.Done == 1004 && b.State == "paused"
 	})
@@ -409,9 +410,9 @@ func TestStalledHandGoesBack(t *testing.T) {
 	})
 	f.complete("short")
 	f.submit("b", numbered(300))
-	eventually(t, "a task that is long", func() bool { return c.counts().InHand > 0 })
+	rig.Await(t, "a task that is long", func() bool { return c.counts().InHand > 0 })
 	c.add(f.executor("other", 1), square)
-	eventually(t, "the rest of the hand to go to the other one", func() bool { return f.inRedis("b").Done == 299 })
+	rig.Await(t, "the rest of the hand to go to the other one", func() bool { return f.inRedis("b").Done == 299 })
 	release()
 	f.complete("b")
 	c.drain()
@@ -452,7 +453,7 @@ func TestExecuteLostReplies(t *testing.T) {
 		t.Run(fmt.Sprint(executors), func(t *testing.T) {
 			f := newFixture(t)
 			f.store() // makes the observer's connection, which is not through the proxy
-			proxy := newProxy(t, rediss.Addr())
+			proxy := rig.Proxy(t, rediss.Addr())
 			f.change(func(q *queue.Queue) { q.Redis = "redis://" + proxy.Addr() + "/0" })
 			c := f.start(executors, 4, milliSquare)
 			batches := 0
@@ -512,7 +513,7 @@ func TestExecuteSessionsLost(t *testing.T) {
 	c := f.start(1, 2, milliSquare) // it looks after the queue
 	var told atomic.Int64
 	for i := range 4 {
-		proxy := newProxy(t, servers.Addrs()[0])
+		proxy := rig.Proxy(t, servers.Addrs()[0])
 		config := f.config(fmt.Sprint("lost", i), queue.Executor)
 		p, err := Join(t.Context(), dialTimeout(t, 500*time.Millisecond, proxy.Addr()), config)
 		if err != nil {
@@ -528,7 +529,7 @@ func TestExecuteSessionsLost(t *testing.T) {
 			}
 			return square(ctx, t)
 		})
-		eventually(t, "tasks in hand", func() bool { return e.Counts().InHand > 0 || f.inRedis("b").Done == 4000 })
+		rig.Await(t, "tasks in hand", func() bool { return e.Counts().InHand > 0 || f.inRedis("b").Done == 4000 })
 		proxy.Refuse(true)
 		proxy.Cut()
 		<-p.Context().Done()
@@ -550,7 +551,7 @@ func TestZooKeeperSilent(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.submit("b", numbered(3000))
-	proxy := newProxy(t, servers.Addrs()[0])
+	proxy := rig.Proxy(t, servers.Addrs()[0])
 	p, err := Join(t.Context(), dialTimeout(t, 8*time.Second, proxy.Addr()), f.config("e", queue.Executor))
 	if err != nil {
 		t.Fatal(err)
@@ -562,11 +563,11 @@ func TestZooKeeperSilent(t *testing.T) {
 		}
 		return square(ctx, t)
 	})
-	eventually(t, "results", func() bool { return f.inRedis("b").Done > 0 && e.Counts().InHand > 0 })
+	rig.Await(t, "results", func() bool { return f.inRedis("b").Done > 0 && e.Counts().InHand > 0 })
 	proxy.Hang(true)
-	eventually(t, "silence", func() bool { return !p.Connected() })
+	rig.Await(t, "silence", func() bool { return !p.Connected() })
 	close(silent)
-	eventually(t, "an empty hand, and all results in Redis", func() bool {
+	rig.Await(t, "an empty hand, and all results in Redis", func() bool {
 		b := f.inRedis("b")
 		return e.Counts().InHand == 0 && b.Out == 0
 	})
@@ -605,7 +606,7 @@ func TestASuspectIsAlone(t *testing.T) {
 	<-begun
 	f.submit("c", numbered(4))
 	at, turns := time.Now(), c.all[0].Counts().Turns
-	eventually(t, "more turns", func() bool { return c.all[0].Counts().Turns >= turns+4 })
+	rig.Await(t, "more turns", func() bool { return c.all[0].Counts().Turns >= turns+4 })
 	if passed, n := time.Since(at), c.counts().InHand; passed < 2*restTime || n != 1 {
 		t.Errorf("4 turns in %s; %d tasks are in hand", passed, n)
 	}

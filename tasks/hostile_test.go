@@ -15,6 +15,7 @@ import (
 
 	"muster/dev/redisserver"
 	"muster/resource/queue"
+	"muster/sim/rig"
 	"muster/tasks/store"
 	"muster/tasks/store/lua"
 )
@@ -125,7 +126,7 @@ func TestProcessesOutliveAHostileRedis(t *testing.T) {
 		l.calm(t, name)
 		l.honest()
 		f.submit(id, numbered(20))
-		eventually(t, "the batch after "+name, func() bool { _, ok := watched.Load(id); return ok })
+		rig.Await(t, "the batch after "+name, func() bool { _, ok := watched.Load(id); return ok })
 	}
 	if !strings.Contains(notes.String(), store.ErrReply.Error()) {
 		t.Errorf("the processes do not say why they wait:\n%s", notes.String())
@@ -158,12 +159,12 @@ func TestTheKeeperSaysThatItsRedisIsNone(t *testing.T) {
 	f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + l.Addr() })
 	f.joinKeeper("k", quick())
 	l.to("count", "*0\r\n")
-	eventually(t, "the note", func() bool {
+	rig.Await(t, "the note", func() bool {
 		s, err := f.admin.QueueState(t.Context(), f.look())
 		return err == nil && strings.Contains(s.Refused, store.ErrReply.Error())
 	})
 	l.honest()
-	eventually(t, "its end", func() bool {
+	rig.Await(t, "its end", func() bool {
 		s, err := f.admin.QueueState(t.Context(), f.look())
 		return err == nil && s.Refused == ""
 	})

@@ -14,6 +14,7 @@ import (
 	"muster/dev/zkserver"
 	"muster/resource"
 	"muster/resource/queue"
+	"muster/sim/rig"
 	"muster/tasks/store"
 	"muster/zkstate/znode"
 )
@@ -158,7 +159,7 @@ func (f *fixture) state(s resource.State) {
 // cure.
 func TestJoinWithoutRedis(t *testing.T) {
 	t.Parallel()
-	proxy := newProxy(t, rediss.Addr())
+	proxy := rig.Proxy(t, rediss.Addr())
 	proxy.Refuse(true)
 	f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + proxy.Addr() })
 	c := f.config("e", queue.Executor)
@@ -200,7 +201,7 @@ func TestJoinWithoutRedis(t *testing.T) {
 // changed.
 func TestHelloWaits(t *testing.T) {
 	t.Parallel()
-	proxy := newProxy(t, rediss.Addr())
+	proxy := rig.Proxy(t, rediss.Addr())
 	f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + proxy.Addr() })
 	j := newJoin(dial(t), f.config("e", queue.Executor))
 	if err := j.read(t.Context()); err != nil {
@@ -255,7 +256,7 @@ func TestJoinWithALostReply(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			f.join("first", queue.Watcher)
-			proxy := newProxy(t, servers.Addrs()[0])
+			proxy := rig.Proxy(t, servers.Addrs()[0])
 			s := dial(t, proxy.Addr())
 			happened := arm(proxy)
 			p, err := Join(t.Context(), s, f.config("e", queue.Executor))
@@ -297,7 +298,7 @@ func TestRemoved(t *testing.T) {
 	}
 	p := f.join("p", queue.Executor)
 	f.change(func(q *queue.Queue) { q.Attempts = 9 })
-	eventually(t, "the new declaration", func() bool { return p.Queue().Attempts == 9 })
+	rig.Await(t, "the new declaration", func() bool { return p.Queue().Attempts == 9 })
 	o := f.look()
 	rec := *o.Record
 	rec.Generation = "another"

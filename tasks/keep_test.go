@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/resource/queue"
+	"muster/sim/rig"
 	"muster/tasks/store"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -138,13 +139,13 @@ func TestHalfASubmit(t *testing.T) {
 			f.half("b1", step)
 			soon := f.joinKeeper("k1", quick(func(l *keepLimits) { l.ahead = l.giveUp - 10*time.Minute }))
 			f.half("sign", "open", func(b *znode.BatchManifest) { b.State = znode.BatchCancelled })
-			eventually(t, "a pass", func() bool { return f.gone("sign") })
+			rig.Await(t, "a pass", func() bool { return f.gone("sign") })
 			f.batch("b1")
 			if err := soon.Leave(); err != nil {
 				t.Fatal(err)
 			}
 			f.joinKeeper("k2", quick(func(l *keepLimits) { l.ahead = l.giveUp }))
-			eventually(t, "the end of it", func() bool { return f.gone("b1") })
+			rig.Await(t, "the end of it", func() bool { return f.gone("b1") })
 			if how := f.how("b1"); how != znode.EndUnattended {
 				t.Errorf("it ended as %q", how)
 			}
@@ -154,7 +155,7 @@ func TestHalfASubmit(t *testing.T) {
 		f := newFixture(t)
 		f.half("b1", "open")
 		f.joinKeeper("k", quick(func(l *keepLimits) { l.ahead = l.finish }))
-		eventually(t, "the manifest to be open", func() bool { return f.batch("b1").State == znode.BatchOpen })
+		rig.Await(t, "the manifest to be open", func() bool { return f.batch("b1").State == znode.BatchOpen })
 	})
 }
 
@@ -182,7 +183,7 @@ func TestHalfAnEnd(t *testing.T) {
 	f.submit("b2", numbered(3))
 	f.joinKeeper("k", quick())
 	for _, id := range []string{"b1", "broken", "typed"} {
-		eventually(t, "the keys of "+id+" to go", func() bool { return f.gone(id) })
+		rig.Await(t, "the keys of "+id+" to go", func() bool { return f.gone(id) })
 	}
 	if b := f.inRedis("b2"); b.Waiting != 3 {
 		t.Errorf("the other batch: %+v", b)
@@ -225,11 +226,11 @@ func TestChangesReachRedis(t *testing.T) {
 	f.submit("b1", numbered(3))
 	f.edit("b1", func(b *znode.BatchManifest) { b.State, b.Weight = znode.BatchPaused, 7 })
 	f.joinKeeper("k", quick())
-	eventually(t, "the pause", func() bool { b := f.inRedis("b1"); return b.State == "paused" && b.Weight == 7 })
+	rig.Await(t, "the pause", func() bool { b := f.inRedis("b1"); return b.State == "paused" && b.Weight == 7 })
 	f.edit("b1", func(b *znode.BatchManifest) { b.State = znode.BatchOpen })
-	eventually(t, "the resume", func() bool { return f.inRedis("b1").State == "open" })
+	rig.Await(t, "the resume", func() bool { return f.inRedis("b1").State == "open" })
 	f.edit("b1", func(b *znode.BatchManifest) { b.State = znode.BatchCancelled })
-	eventually(t, "the end", func() bool { return f.gone("b1") })
+	rig.Await(t, "the end", func() bool { return f.gone("b1") })
 	if how := f.how("b1"); how != znode.EndCancelled {
 		t.Errorf("it ended as %q", how)
 	}
@@ -246,14 +247,14 @@ func TestRedisWentBack(t *testing.T) {
 	f.half("none", "manifest", open)
 	f.half("fresh", "manifest") // its submitter is at work
 	f.joinKeeper("k", quick())
-	eventually(t, "the open", func() bool { return f.inRedis("whole").State == "open" })
+	rig.Await(t, "the open", func() bool { return f.inRedis("whole").State == "open" })
 	named := func(want ...string) func() bool {
 		return func() bool {
 			h := f.health()
 			return h != nil && fmt.Sprint(h.Lost) == fmt.Sprint(want)
 		}
 	}
-	eventually(t, "the lost ones", named("none", "part"))
+	rig.Await(t, "the lost ones", named("none", "part"))
 	if b := f.inRedis("part"); b.State != "submitting" || b.Tasks != 0 {
 		t.Errorf("the part: %+v", b)
 	}
@@ -261,14 +262,14 @@ func TestRedisWentBack(t *testing.T) {
 	if _, err := f.store().Append(t.Context(), "part", life, 0, all); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the batch that is back", named("none"))
+	rig.Await(t, "the batch that is back", named("none"))
 	f.edit("none", func(b *znode.BatchManifest) { b.State = znode.BatchCancelled })
-	eventually(t, "nothing to be amiss", named())
+	rig.Await(t, "nothing to be amiss", named())
 }
 
 // TestWhyRedisRefuses is in the health of the queue, for as long as it does.
 func TestWhyRedisRefuses(t *testing.T) {
-	proxy := newProxy(t, rediss.Addr())
+	proxy := rig.Proxy(t, rediss.Addr())
 	f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + proxy.Addr() })
 	c := f.client()
 	f.joinKeeper("k", quick())
@@ -284,14 +285,14 @@ func TestWhyRedisRefuses(t *testing.T) {
 		}
 	}
 	format(99)
-	eventually(t, "the refusal", says("another format"))
+	rig.Await(t, "the refusal", says("another format"))
 	format(1)
-	eventually(t, "the end of it", says(""))
+	rig.Await(t, "the end of it", says(""))
 	proxy.Refuse(true)
 	proxy.Cut()
-	eventually(t, "the silence", says("does not answer"))
+	rig.Await(t, "the silence", says("does not answer"))
 	proxy.Refuse(false)
-	eventually(t, "the end of that", says(""))
+	rig.Await(t, "the end of that", says(""))
 }
 
 // TestALateKeeperNamesNothingThatIsThere: Redis did not have a batch when the keeper looked, and has it now; or the
@@ -351,7 +352,7 @@ func TestAManifestThatCannotBeRead(t *testing.T) {
 	}
 	f.joinKeeper("k", quick())
 	for _, id := range []string{"other", "next"} { // two passes
-		eventually(t, "the end of "+id, func() bool { return f.gone(id) })
+		rig.Await(t, "the end of "+id, func() bool { return f.gone(id) })
 		if id == "other" {
 			f.half("next", "manifest", func(b *znode.BatchManifest) { b.State = znode.BatchCancelled })
 		}
@@ -399,8 +400,8 @@ func TestADamagedSeat(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.joinKeeper("k", quick())
-	eventually(t, "the end of the batch", func() bool { return f.gone("b1") })
-	eventually(t, "the eviction", func() bool { return len(f.books().Seats) == 2 })
+	rig.Await(t, "the end of the batch", func() bool { return f.gone("b1") })
+	rig.Await(t, "the eviction", func() bool { return len(f.books().Seats) == 2 })
 }
 
 // take takes n tasks, and does nothing with them.
@@ -439,7 +440,7 @@ func TestADeadExecutorGivesBack(t *testing.T) {
 		t.Fatal("nothing taken")
 	}
 	crash(t, a)
-	eventually(t, "the eviction", func() bool { return len(f.books().Seats) == 2 })
+	rig.Await(t, "the eviction", func() bool { return len(f.books().Seats) == 2 })
 	f.executeAll(b, always(store.Done))
 	if got := f.inRedis("b1"); got.Done != 10 {
 		t.Errorf("done: %d", got.Done)
@@ -464,7 +465,7 @@ func TestTheKeeperDies(t *testing.T) {
 		t.Fatalf("%d seats", n)
 	}
 	crash(t, k)
-	eventually(t, "the eviction", func() bool { return len(f.books().Seats) == 2 })
+	rig.Await(t, "the eviction", func() bool { return len(f.books().Seats) == 2 })
 }
 
 // idleKeeper makes a seat before all others, whose process does nothing. The queue has its folders, and nobody in it.
@@ -499,7 +500,7 @@ func TestAKeeperThatDoesNothing(t *testing.T) {
 	}
 	l.abandoned = 10 * time.Millisecond
 	f.joinKeeper("p", l)
-	eventually(t, "the evictions", func() bool { return len(f.books().Seats) == 2 })
+	rig.Await(t, "the evictions", func() bool { return len(f.books().Seats) == 2 })
 }
 
 // TestDeathsAreChargedToFailures: a task on which executors die again and again is dead in the end. An outage of most
@@ -559,7 +560,7 @@ func TestDeathsAreChargedToFailures(t *testing.T) {
 func TestAFrozenKeeper(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	proxy := newProxy(t, servers.Addrs()[0])
+	proxy := rig.Proxy(t, servers.Addrs()[0])
 	c := f.config("frozen", queue.Watcher)
 	c.keep = quick()
 	frozen, err := Join(t.Context(), dialTimeout(t, 20*time.Second, proxy.Addr()), c)
@@ -576,7 +577,7 @@ func TestAFrozenKeeper(t *testing.T) {
 	f.submit("b2", numbered(4))
 	crash(t, e)
 	proxy.Hang(false)
-	eventually(t, "the dead seat to go", func() bool { return len(f.books().Seats) == 2 })
+	rig.Await(t, "the dead seat to go", func() bool { return len(f.books().Seats) == 2 })
 	if b := f.inRedis("b1"); b.Out+f.inRedis("b2").Out != 1 {
 		t.Errorf("in hand: %d", b.Out)
 	}
@@ -606,11 +607,11 @@ func TestSeatsChangeWhileRedisIsAway(t *testing.T) {
 	if _, err := p.store.Hello(t.Context(), "dead", store.Executor, 1); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a keeper", func() bool { return len(f.books().Seats) == 1 })
+	rig.Await(t, "a keeper", func() bool { return len(f.books().Seats) == 1 })
 	away := &refusing{}
 	p.client.AddHook(away)
 	f.join("another", queue.Watcher)
-	eventually(t, "a look", func() bool { return away.calls.Load() > 0 })
+	rig.Await(t, "a look", func() bool { return away.calls.Load() > 0 })
 	<-time.After(time.Second)
 	if n := away.calls.Load(); n > 50 {
 		t.Errorf("redis was asked %d times in a second", n)
@@ -640,11 +641,11 @@ func TestWhatNobodyCollects(t *testing.T) {
 		}
 	}
 	f.executeAll(e, always(store.Done))
-	eventually(t, "the end of what is discarded", func() bool { return f.gone("discard") })
+	rig.Await(t, "the end of what is discarded", func() bool { return f.gone("discard") })
 	for _, id := range []string{"keep", "submitter"} {
-		eventually(t, "a note at "+id, func() bool { return !f.batch(id).Completed.IsZero() })
+		rig.Await(t, "a note at "+id, func() bool { return !f.batch(id).Completed.IsZero() })
 	}
-	eventually(t, "the count", func() bool { h := f.health(); return h != nil && h.Completed == 1 })
+	rig.Await(t, "the count", func() bool { h := f.health(); return h != nil && h.Completed == 1 })
 	if err := early.Leave(); err != nil {
 		t.Fatal(err)
 	}
@@ -652,13 +653,13 @@ func TestWhatNobodyCollects(t *testing.T) {
 		t.Fatal(err)
 	}
 	later := f.joinKeeper("later", quick(func(l *keepLimits) { l.ahead = 3 * time.Hour }))
-	eventually(t, "the end of what was kept", func() bool { return f.gone("keep") })
+	rig.Await(t, "the end of what was kept", func() bool { return f.gone("keep") })
 	f.batch("submitter")
 	if err := later.Leave(); err != nil {
 		t.Fatal(err)
 	}
 	f.joinKeeper("latest", quick(func(l *keepLimits) { l.ahead = 24 * time.Hour }))
-	eventually(t, "the end of what nobody came for", func() bool { return f.gone("submitter") })
+	rig.Await(t, "the end of what nobody came for", func() bool { return f.gone("submitter") })
 	f.batch("watcher")
 	for id, want := range map[string]znode.EndState{
 		"discard": znode.EndDiscarded, "keep": znode.EndDiscarded, "submitter": znode.EndUnattended,
@@ -688,7 +689,7 @@ func TestOldThingsGo(t *testing.T) {
 		}
 	}
 	f.joinKeeper("k", quick(func(l *keepLimits) { l.page = 3 }))
-	eventually(t, "the old day to go", func() bool {
+	rig.Await(t, "the old day to go", func() bool {
 		days, _, err := f.s.Children(t.Context(), znode.EndedDays(root, g))
 		return err == nil && fmt.Sprint(days) == fmt.Sprint([]string{recent.UTC().Format(time.DateOnly)})
 	})
@@ -696,7 +697,7 @@ func TestOldThingsGo(t *testing.T) {
 	if err != nil || len(left) != 2 {
 		t.Errorf("of the recent day: %v, %v", left, err)
 	}
-	eventually(t, "the dead tasks to go", func() bool { return f.books().WithDead == 0 })
+	rig.Await(t, "the dead tasks to go", func() bool { return f.books().WithDead == 0 })
 }
 
 func create(t testing.TB, s *zkconn.Session, at string) {

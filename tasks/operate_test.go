@@ -9,6 +9,7 @@ import (
 
 	"muster/resource"
 	"muster/resource/queue"
+	"muster/sim/rig"
 	"muster/tasks/store"
 	"muster/zkstate/znode"
 )
@@ -229,7 +230,7 @@ func TestARetryThatDied(t *testing.T) {
 	f.worker("w").work(never)
 	f.edit("b", func(b *znode.BatchManifest) { b.Retrying = true })
 	f.joinKeeper("k", quick(func(l *keepLimits) { l.ahead = 2 * time.Hour }))
-	eventually(t, "it is ended", func() bool { return f.how("b") == znode.EndDiscarded })
+	rig.Await(t, "it is ended", func() bool { return f.how("b") == znode.EndDiscarded })
 }
 
 // TestRetryOfAnEndedBatch: its dead tasks become a batch of their own, which is like it.
@@ -328,7 +329,7 @@ func TestRetryGoesOn(t *testing.T) {
 		t.Fatal(n, err)
 	}
 	k := f.joinKeeper("k", quick(func(l *keepLimits) { l.ahead = l.giveUp }))
-	eventually(t, "the end of another batch", func() bool { return f.gone("sign") })
+	rig.Await(t, "the end of another batch", func() bool { return f.gone("sign") })
 	if err := k.Leave(); err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"muster/dev/redisserver"
 	"muster/resource/queue"
+	"muster/sim/rig"
 	"muster/tasks/store"
 	"muster/zkstate/znode"
 )
@@ -17,11 +18,11 @@ import (
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	proxy := newProxy(t, servers.Addrs()[0])
+	proxy := rig.Proxy(t, servers.Addrs()[0])
 	s := dialTimeout(t, 6*time.Second, proxy.Addr())
 	p := f.joinIn(s, "e", queue.Executor)
 	proxy.Hang(true)
-	eventually(t, "it to notice", func() bool { return !p.Connected() })
+	rig.Await(t, "it to notice", func() bool { return !p.Connected() })
 	if p.ctx.Err() != nil {
 		t.Error("it ended at once")
 	}
@@ -29,7 +30,7 @@ func TestSilence(t *testing.T) {
 		t.Error("it is ready")
 	}
 	proxy.Hang(false)
-	eventually(t, "it to go on", p.Ready)
+	rig.Await(t, "it to go on", p.Ready)
 	proxy.Hang(true)
 	if err := ended(t, p.Context()); !errors.Is(err, ErrSessionLost) {
 		t.Errorf("it ended with %v", err)
@@ -59,7 +60,7 @@ func turn(p *Process, n int) (held []store.Held, err error) {
 // goes back; nobody is charged.
 func TestALostReplyOfRedis(t *testing.T) {
 	t.Parallel()
-	proxy := newProxy(t, rediss.Addr())
+	proxy := rig.Proxy(t, rediss.Addr())
 	f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + proxy.Addr() })
 	e := f.join("e", queue.Executor)
 	f.submit("b1", numbered(10))
@@ -73,7 +74,7 @@ func TestALostReplyOfRedis(t *testing.T) {
 	if _, err = turn(e, 3); err == nil || refused(err) {
 		t.Fatalf("without a reply: %v", err)
 	}
-	eventually(t, "the lost turn to be executed", func() bool { return f.inRedis("b1").Out == 5 })
+	rig.Await(t, "the lost turn to be executed", func() bool { return f.inRedis("b1").Out == 5 })
 	if _, err := turn(e, 1); !errors.Is(err, ErrRecover) {
 		t.Errorf("before it is recovered: %v", err)
 	}
@@ -144,7 +145,7 @@ func TestRedisIsKilled(t *testing.T) {
 		}
 		recovered <- kept
 	}()
-	eventually(t, "it to notice", func() bool { return !e.Ready() })
+	rig.Await(t, "it to notice", func() bool { return !e.Ready() })
 	if err := server.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +241,7 @@ func TestAFailOverToAReplicaThatIsBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	var failed error
-	eventually(t, "the turn of the new primary", func() bool {
+	rig.Await(t, "the turn of the new primary", func() bool {
 		_, failed = turn(e, 1)
 		if errors.Is(failed, ErrRecover) { // the calls before found no primary
 			return true
@@ -284,21 +285,21 @@ func TestWait(t *testing.T) {
 		}
 	}
 	first := wait(a)
-	eventually(t, "it to block", blocked(1))
+	rig.Await(t, "it to block", blocked(1))
 	a.Wake()
 	returns("wake", first)
-	eventually(t, "it not to block", blocked(0))
+	rig.Await(t, "it not to block", blocked(0))
 	second := wait(b)
-	eventually(t, "the other one to block", blocked(1))
+	rig.Await(t, "the other one to block", blocked(1))
 	f.submit("b1", numbered(1))
 	returns("a token", second)
 	if n := f.take(b, 1); n != 1 {
 		t.Errorf("took %d", n)
 	}
 	a.Wait(t.Context(), WakeExecutor, 10*time.Millisecond)
-	eventually(t, "it not to block", blocked(0))
+	rig.Await(t, "it not to block", blocked(0))
 	third := wait(a)
-	eventually(t, "it to block again", blocked(1))
+	rig.Await(t, "it to block again", blocked(1))
 	a.Leave()
 	returns("the end of the membership", third)
 }
@@ -315,7 +316,7 @@ func TestManifests(t *testing.T) {
 		f.submit(end, numbered(1))
 		var m Manifest
 		var err error
-		eventually(t, "the open batch", func() bool {
+		rig.Await(t, "the open batch", func() bool {
 			m, err = p.Manifest(t.Context(), end)
 			return err != nil || m.State == znode.BatchOpen
 		})
@@ -324,7 +325,7 @@ func TestManifests(t *testing.T) {
 		}
 		over := p.Cancelled(end)
 		f.edit(end, func(b *znode.BatchManifest) { b.Weight = 9 })
-		eventually(t, "the weight", func() bool {
+		rig.Await(t, "the weight", func() bool {
 			m, err = p.Manifest(t.Context(), end)
 			return err == nil && m.Weight == 9
 		})

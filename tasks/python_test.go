@@ -16,6 +16,7 @@ import (
 	"muster/resource"
 	"muster/resource/queue"
 	"muster/sim/needs"
+	"muster/sim/rig"
 )
 
 // squares is what the executor in Python runs for each task. Task 13 is hopeless, and task 14 fails once.
@@ -55,19 +56,19 @@ func (f *fixture) startPython(identity string) *exec.Cmd {
 // ours, while Redis is cut off and one of them is killed; each task is in the results once. Then the other leaves.
 func TestAnExecutorInPython(t *testing.T) {
 	t.Parallel()
-	redis := newProxy(t, rediss.Addr())
+	redis := rig.Proxy(t, rediss.Addr())
 	f := newFixture(t, func(q *queue.Queue) {
 		q.Redis, q.Backoff = "redis://"+redis.Addr(), resource.Duration(10*time.Millisecond)
 		q.Timeouts.Session = resource.Duration(3 * time.Second)
 	})
 	const tasks = 300
 	killed, left := f.startPython("killed"), f.startPython("left")
-	eventually(t, "both executors", func() bool { return f.books().Slots == 2 })
+	rig.Await(t, "both executors", func() bool { return f.books().Slots == 2 })
 	w := f.join("watcher", queue.Watcher) // the first seat of those that look after the queue
 	f.submit("b", numbered(tasks))
-	eventually(t, "50 results", func() bool { return f.inRedis("b").Done >= 50 })
+	rig.Await(t, "50 results", func() bool { return f.inRedis("b").Done >= 50 })
 	redis.Cut()
-	eventually(t, "100 results", func() bool { return f.inRedis("b").Done >= 100 })
+	rig.Await(t, "100 results", func() bool { return f.inRedis("b").Done >= 100 })
 	if err := syscall.Kill(-killed.Process.Pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"muster/plan"
 	"muster/resource"
 	"muster/resource/queue"
+	"muster/sim/rig"
 	"muster/tasks/store"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
@@ -56,7 +57,7 @@ func TestUnlink(t *testing.T) {
 // TestAGenerationStaysUntilItsKeysAreGone: a process was there, the queue was deleted, and Redis did not answer.
 func TestAGenerationStaysUntilItsKeysAreGone(t *testing.T) {
 	t.Parallel()
-	proxy := newProxy(t, rediss.Addr())
+	proxy := rig.Proxy(t, rediss.Addr())
 	f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + proxy.Addr() })
 	p := f.join("p", queue.Executor)
 	g := f.generation()
@@ -83,12 +84,7 @@ func TestAGenerationStaysUntilItsKeysAreGone(t *testing.T) {
 	kind.Unlink = func(ctx context.Context, rec *resource.Record) error {
 		return Unlink(ctx, rec, Access{Getenv: noEnvironment}, []string{proxy.Addr()})
 	}
-	admin, err := zkstate.NewStore(f.s, zkstate.Config{
-		Home: f.queue.Root + "/home", Stack: "tests", Kinds: []zkstate.Kind{kind},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	admin := rig.Store(t, f.s, f.queue.Root, kind)
 	proxy.Refuse(true)
 	proxy.Cut()
 	if n, err := admin.Collect(t.Context(), []string{f.queue.Root}); n != 0 || !errors.Is(err, zkstate.ErrOutside) {
@@ -222,12 +218,7 @@ func TestKeysOfALiveQueueSurviveAForgedCopy(t *testing.T) {
 	kind.Unlink = func(ctx context.Context, rec *resource.Record) error {
 		return Unlink(ctx, rec, Access{Getenv: noEnvironment}, []string{rediss.Addr()})
 	}
-	admin, err := zkstate.NewStore(f.s, zkstate.Config{
-		Home: f.queue.Root + "/home", Stack: "tests", Kinds: []zkstate.Kind{kind},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	admin := rig.Store(t, f.s, f.queue.Root, kind)
 	body, _, err := f.s.Get(t.Context(), znode.Run(f.queue.Root, f.generation()))
 	if err != nil {
 		t.Fatal(err)

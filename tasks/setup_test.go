@@ -1,8 +1,6 @@
 package tasks
 
 import (
-	"context"
-	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -11,9 +9,9 @@ import (
 
 	"muster/dev/redisserver"
 	"muster/dev/zkserver"
-	"muster/plan"
 	"muster/resource"
 	"muster/resource/queue"
+	"muster/sim/rig"
 	"muster/tasks/store"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
@@ -26,30 +24,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(func() (code int) {
-		fail := func(err error) int {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		var err error
-		if servers, err = zkserver.Start(context.Background(), zkserver.Options{}); err != nil {
-			return fail(err)
-		}
-		defer func() {
-			if err := servers.Stop(); err != nil {
-				code = fail(err)
-			}
-		}()
-		if rediss, err = redisserver.Start(context.Background(), redisserver.Options{}); err != nil {
-			return fail(err)
-		}
-		defer func() {
-			if err := rediss.Stop(); err != nil {
-				code = fail(err)
-			}
-		}()
-		return m.Run()
-	}())
+	os.Exit(rig.Main(m, rig.ZooKeeper(&servers, zkserver.Options{}), rig.Redis(&rediss, redisserver.Options{})))
 }
 
 // limit is how long a test waits for what must happen.
@@ -66,12 +41,7 @@ func dialTimeout(t testing.TB, timeout time.Duration, addrs ...string) *zkconn.S
 	if len(addrs) == 0 {
 		addrs = servers.Addrs()
 	}
-	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: addrs, Timeout: timeout})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s
+	return rig.Dial(t, timeout, addrs...)
 }
 
 // fixture is a queue in a root of its own.
@@ -101,44 +71,21 @@ func prepare(t testing.TB, edits ...func(*queue.Queue)) *fixture {
 	for _, edit := range edits {
 		edit(&f.queue)
 	}
-	var err error
-	f.admin, err = zkstate.NewStore(f.s, zkstate.Config{
-		Home: f.queue.Root + "/home", Stack: "tests", Kinds: []zkstate.Kind{zkstate.Queue()},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	f.admin = rig.Store(t, f.s, f.queue.Root, zkstate.Queue())
 	return f
 }
 
 // create applies a queue that does not exist.
-func (f *fixture) create() {
-	f.t.Helper()
-	row := plan.Row{Path: f.queue.Path(), New: f.queue, Reason: plan.NotThere}
-	if err := f.admin.Commit(f.t.Context(), row); err != nil {
-		f.t.Fatal(err)
-	}
-}
+func (f *fixture) create() { rig.Create(f.t, f.admin, f.queue) }
 
 // change applies the queue as it is now.
 func (f *fixture) change(edit func(*queue.Queue)) {
 	f.t.Helper()
-	old := f.look()
 	edit(&f.queue)
-	row := plan.Row{Path: f.queue.Path(), Old: old, New: f.queue, Reason: plan.MutableDiffers}
-	if err := f.admin.Commit(f.t.Context(), row); err != nil {
-		f.t.Fatal(err)
-	}
+	rig.Update(f.t, f.admin, f.queue)
 }
 
-func (f *fixture) look() *resource.Observed {
-	f.t.Helper()
-	o, err := f.admin.Look(f.t.Context(), f.queue.Path())
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return o
-}
+func (f *fixture) look() *resource.Observed { return rig.Look(f.t, f.admin, f.queue.Path()) }
 
 func noEnvironment(string) string { return "" }
 
@@ -203,33 +150,6 @@ func (f *fixture) books() store.Books {
 		f.t.Fatal(err)
 	}
 	return b
-}
-
-// newProxy starts a proxy to a server, ZooKeeper's or Redis's.
-func newProxy(t testing.TB, addr string) *zkserver.Proxy {
-	t.Helper()
-	p, err := zkserver.NewProxy(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { p.Close() })
-	return p
-}
-
-// eventually waits until ok is true.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("waited %s for %s", limit, what)
-		}
-	}
 }
 
 func (f *fixture) ledger() ledger { return ledger{f.s, f.queue.Root, f.generation()} }

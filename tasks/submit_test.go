@@ -16,6 +16,7 @@ import (
 	"muster/dev/zkserver"
 	"muster/resource"
 	"muster/resource/queue"
+	"muster/sim/rig"
 	"muster/tasks/store"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -270,7 +271,7 @@ func TestSubmitLostReplies(t *testing.T) {
 func TestSubmitLostRepliesOfZooKeeper(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	proxy := newProxy(t, servers.Addrs()[0])
+	proxy := rig.Proxy(t, servers.Addrs()[0])
 	for nth := range 2 {
 		for name, lose := range map[string]func(func(int32, []byte) bool) <-chan struct{}{
 			"reply": proxy.DropReply, "request": proxy.BeforeSend,
@@ -297,7 +298,7 @@ func TestSubmitLostRepliesOfZooKeeper(t *testing.T) {
 func TestEndLostReplies(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	proxy := newProxy(t, servers.Addrs()[0])
+	proxy := rig.Proxy(t, servers.Addrs()[0])
 	for _, name := range []string{"reply", "request", "dies"} {
 		got := f.submit(name, numbered(3))
 		end := func(st *store.Queue) error {

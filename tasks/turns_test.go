@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/sim/rig"
 	"muster/zkstate/znode"
 )
 
@@ -72,10 +73,10 @@ func TestSmallBesideLarge(t *testing.T) {
 		takeTime(time.Millisecond)
 		return square(ctx, t)
 	})
-	eventually(t, "work", func() bool { return f.inRedis("large").Done > 1000 })
+	rig.Await(t, "work", func() bool { return f.inRedis("large").Done > 1000 })
 	f.submit("small", numbered(10))
 	come.Store(true)
-	eventually(t, "the small batch", func() bool { return f.inRedis("small").Done == 10 })
+	rig.Await(t, "the small batch", func() bool { return f.inRedis("small").Done == 10 })
 	var hand int64 // of both executors, as they are now
 	for _, e := range c.all {
 		e.mu.Lock()
@@ -97,12 +98,12 @@ func TestExecutorsComeAndGo(t *testing.T) {
 		return square(ctx, t)
 	}
 	c := f.start(1, 2, work)
-	eventually(t, "work", func() bool { return c.counts().Done > 200 })
+	rig.Await(t, "work", func() bool { return c.counts().Done > 200 })
 	for i := range 3 {
 		c.add(f.executor(fmt.Sprint("more", i), 2), work)
 	}
 	before := c.dones()
-	eventually(t, "an eighth of 400 tasks in a row for each", func() bool {
+	rig.Await(t, "an eighth of 400 tasks in a row for each", func() bool {
 		now, all, least := c.dones(), int64(0), int64(math.MaxInt64)
 		for i := range now {
 			all += now[i] - before[i]
@@ -119,7 +120,7 @@ func TestExecutorsComeAndGo(t *testing.T) {
 		}
 	}
 	before = c.dones()
-	eventually(t, "the first one to go on", func() bool { return c.dones()[0] > before[0]+200 })
+	rig.Await(t, "the first one to go on", func() bool { return c.dones()[0] > before[0]+200 })
 	if now := c.dones(); !slices.Equal(now[1:], before[1:]) {
 		t.Errorf("who has left has done %v, and later %v", before[1:], now[1:])
 	}

@@ -19,6 +19,7 @@ import (
 	"muster/dev/zkserver"
 	"muster/resource"
 	"muster/resource/queue"
+	"muster/sim/rig"
 	"muster/tasks/store"
 	"muster/zkstate/znode"
 )
@@ -82,7 +83,7 @@ func (f *fixture) watching(p *Process, do func(ctx context.Context, b *Completed
 func (f *fixture) endOf(id string) *znode.BatchEnd {
 	f.t.Helper()
 	var end *znode.BatchEnd
-	eventually(f.t, "the end of batch "+id, func() bool {
+	rig.Await(f.t, "the end of batch "+id, func() bool {
 		var err error
 		if end, err = f.ledger().ended(f.t.Context(), id); err != nil {
 			f.t.Fatal(err)
@@ -199,7 +200,7 @@ func TestWatchFails(t *testing.T) {
 		}
 		return fmt.Errorf("no room, try %d", b.Try)
 	})
-	eventually(t, "two tries", func() bool { return f.inRedis("b").Tries == 2 })
+	rig.Await(t, "two tries", func() bool { return f.inRedis("b").Tries == 2 })
 	b := f.inRedis("b")
 	if b.Because != "no room, try 2" || b.Holder != "" {
 		t.Errorf("in redis: %+v", b)
@@ -207,7 +208,7 @@ func TestWatchFails(t *testing.T) {
 	named := func(ids ...string) func() bool {
 		return func() bool { h := f.health(); return h != nil && slices.Equal(h.Failed, ids) && h.Completed == 0 }
 	}
-	eventually(t, "the health of the queue names it", named("b"))
+	rig.Await(t, "the health of the queue names it", named("b"))
 	if status := f.look().Status(); status != queue.Degraded {
 		t.Errorf("the queue is %s", status)
 	}
@@ -228,7 +229,7 @@ func TestWatchFails(t *testing.T) {
 	if f.endOf("b"); tries.Load() != 3 {
 		t.Errorf("%d tries, want 3", tries.Load())
 	}
-	eventually(t, "the health of the queue names it no more", named())
+	rig.Await(t, "the health of the queue names it no more", named())
 }
 
 // TestWatchOtherLife: a batch of the same name is another batch.
@@ -246,7 +247,7 @@ func TestWatchOtherLife(t *testing.T) {
 		t.Error("done, though it is of another life")
 		return nil
 	})
-	eventually(t, "the old life is removed", func() bool {
+	rig.Await(t, "the old life is removed", func() bool {
 		_, err := f.store().Batch(t.Context(), "b")
 		return errors.Is(err, store.ErrNoBatch)
 	})
@@ -448,7 +449,7 @@ func TestWatchDiedAfterTheEnd(t *testing.T) {
 	}}
 	w.client.AddHook(faulty)
 	f.watching(w, func(context.Context, *Completed) error { return nil })
-	eventually(t, "the removal fails", func() bool { return faulty.lost.Load() > 0 })
+	rig.Await(t, "the removal fails", func() bool { return faulty.lost.Load() > 0 })
 	if err := w.session.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -543,7 +544,7 @@ func TestAWatcherIsNotDisturbed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.join("first", queue.Executor) // it looks after the queue
-	proxy := newProxy(t, servers.Addrs()[0])
+	proxy := rig.Proxy(t, servers.Addrs()[0])
 	has, end := make(chan string, 10), make(chan struct{})
 	var runs atomic.Int32
 	f.watching(f.joinIn(dial(t, proxy.Addr()), "w1", queue.Watcher), func(ctx context.Context, b *Completed) error {

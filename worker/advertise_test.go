@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"muster/sim/rig"
 	"muster/worker"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -70,7 +71,7 @@ func TestAnAddressThatIsAdvertisedLater(t *testing.T) {
 	if err := s.Delete(t.Context(), live, -1); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "it is live again", func() bool {
+	rig.Await(t, "it is live again", func() bool {
 		_, there, err := s.Exists(t.Context(), live)
 		return there && err == nil
 	})

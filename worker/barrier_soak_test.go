@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"muster/dev/zkserver"
-	"muster/plan"
 	"muster/resource/job"
+	"muster/sim/rig"
 	"muster/sim/soak"
 	"muster/worker"
 	"muster/zkstate"
@@ -89,15 +89,7 @@ func newSoakRun(
 	d := &soakRun{t: t, ensemble: ensemble, live: live, retry: retry, observer: observer, faults: map[string]int{}}
 	d.job = job.Default()
 	d.job.Root, d.job.Name, d.job.Workers = "/soak-"+zkstate.NewID(), "j", soakWorkers
-	store, err := zkstate.NewStore(d.observer, zkstate.Config{
-		Home: d.job.Root + "/home", Stack: "tests", Kinds: []zkstate.Kind{zkstate.Job()},
-	})
-	if err == nil {
-		err = store.Commit(ctx, plan.Row{Path: d.job.Path(), New: d.job, Reason: plan.NotThere})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	create(t, storeIn(t, observer, d.job), d.job)
 	d.outcomes = map[at2]*worker.AbortedError{}
 	for range rounds {
 		d.begun = append(d.begun, make([]bool, soakWorkers))
@@ -105,12 +97,7 @@ func newSoakRun(
 	for i := range soakWorkers {
 		one := &soakWorker{soakRun: d}
 		for _, addr := range ensemble.Addrs() {
-			p, err := zkserver.NewProxy(addr)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { p.Close() })
-			one.proxies = append(one.proxies, p)
+			one.proxies = append(one.proxies, rig.Proxy(t, addr))
 		}
 		if _, err := one.revive(ctx, i); err != nil {
 			t.Fatal(err)

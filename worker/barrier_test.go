@@ -16,6 +16,7 @@ import (
 
 	"muster/dev/zkserver"
 	"muster/resource/job"
+	"muster/sim/rig"
 	"muster/worker"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -125,7 +126,7 @@ func arrivals(t *testing.T, s *zkconn.Session, dir string) []int {
 
 func awaitArrivals(t *testing.T, s *zkconn.Session, dir string, n int) {
 	t.Helper()
-	await(t, fmt.Sprintf("%d arrivals at %s", n, dir), func() bool { return len(arrivals(t, s, dir)) == n })
+	rig.Await(t, fmt.Sprintf("%d arrivals at %s", n, dir), func() bool { return len(arrivals(t, s, dir)) == n })
 }
 
 func TestBarrierIsNeverEarly(t *testing.T) {
@@ -337,7 +338,7 @@ func TestLiveArrivalOfAnOlderSessionDoesNotCount(t *testing.T) {
 	b := worker.Barrier{Name: "b", Live: true}
 	first := at(t, ms[0], b)
 	dir := roundDir(ms[0], "b", 0)
-	await(t, "the first to have counted itself alone, and made the next round", func() bool {
+	rig.Await(t, "the first to have counted itself alone, and made the next round", func() bool {
 		_, made, err := old.Exists(t.Context(), znode.RoundState(roundDir(ms[0], "b", 1)))
 		return err == nil && made
 	})

@@ -16,6 +16,7 @@ import (
 	"muster/plan"
 	"muster/resource"
 	"muster/resource/job"
+	"muster/sim/rig"
 	"muster/worker"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
@@ -70,7 +71,7 @@ func newDamaged(t *testing.T, d damage) *damaged {
 	for _, s := range lost {
 		s.Close()
 	}
-	await(t, "those that crashed are gone", func() bool { return look(t, store, j).Live == d.live })
+	rig.Await(t, "those that crashed are gone", func() bool { return look(t, store, j).Live == d.live })
 	f.ids = ids(t, store, j)
 	return f
 }
@@ -227,7 +228,7 @@ func (f *damaged) check(d damage) {
 func (f *damaged) goOn(d damage) {
 	t := f.t
 	t.Helper()
-	await(t, "all are live again", func() bool { return look(t, f.store, f.job).Live == d.live })
+	rig.Await(t, "all are live again", func() bool { return look(t, f.store, f.job).Live == d.live })
 	if diff := cmp.Diff(f.ids, ids(t, f.store, f.job)); diff != "" {
 		t.Errorf("%s: ids (-before +after):\n%s", d, diff)
 	}

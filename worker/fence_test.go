@@ -9,6 +9,7 @@ import (
 	"muster/plan"
 	"muster/resource"
 	"muster/resource/job"
+	"muster/sim/rig"
 	"muster/worker"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -57,12 +58,12 @@ func TestLiveZnodeDeletedByHandIsMadeAgain(t *testing.T) {
 		}
 		return w.ID == 0
 	}
-	await(t, "the live znode has the id", hasID)
+	rig.Await(t, "the live znode has the id", hasID)
 	for range 3 {
 		if err := admin.Delete(t.Context(), live, -1); err != nil {
 			t.Fatal(err)
 		}
-		await(t, "the live znode is back", hasID)
+		rig.Await(t, "the live znode is back", hasID)
 	}
 	if m.Context().Err() != nil {
 		t.Error(context.Cause(m.Context()))

@@ -10,6 +10,7 @@ import (
 	"muster/dev/zkserver"
 	"muster/resource"
 	"muster/resource/job"
+	"muster/sim/rig"
 	"muster/worker"
 	"muster/zkstate/znode"
 )
@@ -72,7 +73,7 @@ func TestResetOutlastsADeadJoiner(t *testing.T) {
 	close(release)
 	live := znode.Live(j.Root, j.Name, "late")
 	observer := dial(t)
-	await(t, "the late one to be live", func() bool {
+	rig.Await(t, "the late one to be live", func() bool {
 		_, there, err := observer.Exists(t.Context(), live)
 		return err == nil && there
 	})

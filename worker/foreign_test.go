@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"muster/resource/job"
+	"muster/sim/rig"
 	"muster/worker"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -101,7 +102,7 @@ func rollBody(t *testing.T, j job.Job) []byte {
 	t.Helper()
 	s := dial(t)
 	var body []byte
-	await(t, fmt.Sprint("the roll of ", j.Path()), func() bool {
+	rig.Await(t, fmt.Sprint("the roll of ", j.Path()), func() bool {
 		b, stat, err := s.Get(t.Context(), j.Path())
 		body = b
 		return err == nil && stat.Version > 0

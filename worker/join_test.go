@@ -17,6 +17,7 @@ import (
 	"muster/plan"
 	"muster/resource"
 	"muster/resource/job"
+	"muster/sim/rig"
 	"muster/worker"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -351,7 +352,7 @@ func TestStoppedJoinerHoldsNobodyUp(t *testing.T) {
 	join(t, j, "w1")
 	join(t, j, "w2")
 	proxy.Hang(false)
-	await(t, "the late join", func() bool { return job.Joined(look(t, store, j)) == 4 })
+	rig.Await(t, "the late join", func() bool { return job.Joined(look(t, store, j)) == 4 })
 	if err := c.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
@@ -378,7 +379,7 @@ func TestJoiningCostsTheSameForEachWorker(t *testing.T) {
 		if _, err := worker.Join(t.Context(), dial(t, proxy.Addr()), config(j, identity)); err != nil {
 			t.Fatal(err)
 		}
-		await(t, "it is told its id, and watches", func() bool {
+		rig.Await(t, "it is told its id, and watches", func() bool {
 			requests = 0
 			all := proxy.Requests()
 			for op, n := range all {

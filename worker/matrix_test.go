@@ -16,6 +16,7 @@ import (
 	"muster/dev/zkserver"
 	"muster/resource"
 	"muster/resource/job"
+	"muster/sim/rig"
 	"muster/sim/soak"
 	"muster/worker"
 	"muster/zkstate"
@@ -223,7 +224,7 @@ func revive(t *testing.T, admin *zkconn.Session, m *worker.Member) {
 	if err := admin.Delete(t.Context(), live, -1); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the live znode is back", func() bool {
+	rig.Await(t, "the live znode is back", func() bool {
 		_, exists, err := admin.Exists(t.Context(), live)
 		return err == nil && exists
 	})

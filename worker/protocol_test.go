@@ -15,6 +15,7 @@ import (
 	"muster/plan"
 	"muster/resource"
 	"muster/resource/job"
+	"muster/sim/rig"
 	"muster/worker"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
@@ -129,7 +130,7 @@ func (d *dump) joinBoth(j job.Job) (first, second *worker.Member) {
 	for _, path := range []string{
 		j.Path(), znode.Live(j.Root, j.Name, "w-0"), znode.Live(j.Root, j.Name, "w-1"),
 	} {
-		await(d.t, path+" is written", func() bool {
+		rig.Await(d.t, path+" is written", func() bool {
 			stat, _, err := d.session.Exists(d.t.Context(), path)
 			return err == nil && stat.Version == 1
 		})
@@ -144,7 +145,7 @@ func (d *dump) barriers(first, second *worker.Member) {
 	passed := make(chan error, 1)
 	go func() { passed <- first.Barrier(ctx, b) }()
 	next := znode.Barrier(first.Job.Root, first.Generation, b.Name, 1)
-	await(d.t, "worker 0 has arrived and made the next round", func() bool {
+	rig.Await(d.t, "worker 0 has arrived and made the next round", func() bool {
 		_, made, err := d.session.Exists(ctx, next)
 		return err == nil && made
 	})
@@ -183,7 +184,7 @@ func (d *dump) attempts(first, second *worker.Member) {
 	passed := make(chan error, 1)
 	go func() { passed <- first.Barrier(ctx, b) }()
 	arrival := znode.Arrival(znode.Attempt(first.Job.Root, first.Generation, b.Name, 0, 2), 0)
-	await(d.t, "worker 0 has arrived at the second attempt", func() bool {
+	rig.Await(d.t, "worker 0 has arrived at the second attempt", func() bool {
 		_, arrived, err := d.session.Exists(ctx, arrival)
 		return err == nil && arrived
 	})

@@ -14,6 +14,7 @@ import (
 	"muster/resource"
 	"muster/resource/job"
 	"muster/sim/needs"
+	"muster/sim/rig"
 	"muster/worker"
 	"muster/zkstate"
 	"muster/zkstate/znode"
@@ -67,7 +68,7 @@ func startPython(t *testing.T, j job.Job, identity, run, script string) *python 
 // awaitLine waits until it has printed this.
 func (p *python) awaitLine(want string) {
 	p.t.Helper()
-	await(p.t, "it prints "+want, func() bool { return strings.Contains(p.said(), want) })
+	rig.Await(p.t, "it prints "+want, func() bool { return strings.Contains(p.said(), want) })
 }
 
 func (p *python) kill() {
@@ -114,7 +115,7 @@ func TestAWorkerInPython(t *testing.T) {
 	first.awaitLine(`roll {"0": "127.0.0.1:9000", "1": "127.0.0.1:7000"}`)
 	arrival := znode.Arrival(znode.Barrier(j.Root, m.Generation, "loaded", 0), 0)
 	observer := dial(t)
-	await(t, "it has arrived", func() bool {
+	rig.Await(t, "it has arrived", func() bool {
 		_, arrived, err := observer.Exists(t.Context(), arrival)
 		return err == nil && arrived
 	})

@@ -10,6 +10,7 @@ import (
 
 	"muster/dev/zkserver"
 	"muster/resource/job"
+	"muster/sim/rig"
 	"muster/worker"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -134,12 +135,12 @@ func TestRejoinLearnsOfAnUnansweredCompletion(t *testing.T) {
 				t.Fatal(err)
 			}
 			observer := dial(t)
-			await(t, "the id is told", func() bool {
+			rig.Await(t, "the id is told", func() bool {
 				body, _, err := observer.Get(t.Context(), znode.Live(j.Root, j.Name, "w0"))
 				w, _ := znode.DecodeWorker(body)
 				return err == nil && w.ID == 0
 			})
-			await(t, "the roll is written", func() bool { return n > 1 || look(t, store, j).Version > 0 })
+			rig.Await(t, "the roll is written", func() bool { return n > 1 || look(t, store, j).Version > 0 })
 			fired := dropForGood(proxy)
 			go func() { <-fired; s.Close() }()
 			if err := m.Complete(t.Context(), 3); !errors.Is(err, zkconn.ErrUnknown) {
@@ -168,7 +169,7 @@ func TestRejoinAfterTerminate(t *testing.T) {
 		t.Fatal(err)
 	}
 	observer := dial(t)
-	await(t, "the id is told", func() bool {
+	rig.Await(t, "the id is told", func() bool {
 		stat, _, err := observer.Exists(t.Context(), znode.Live(j.Root, j.Name, "w0"))
 		return err == nil && stat.Version > 0
 	})

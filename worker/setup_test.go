@@ -2,16 +2,15 @@ package worker_test
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"sync"
 	"testing"
 	"time"
 
 	"muster/dev/zkserver"
-	"muster/plan"
 	"muster/resource"
 	"muster/resource/job"
+	"muster/sim/rig"
 	"muster/worker"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
@@ -28,17 +27,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childScript) != "" {
 		os.Exit(childMain())
 	}
-	var err error
-	if servers, err = zkserver.Start(context.Background(), zkserver.Options{}); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	if err := servers.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	os.Exit(rig.Main(m, rig.ZooKeeper(&servers, zkserver.Options{})))
 }
 
 func dial(t *testing.T, addrs ...string) *zkconn.Session {
@@ -52,24 +41,11 @@ func dialFor(t *testing.T, timeout time.Duration, addrs ...string) *zkconn.Sessi
 	if len(addrs) == 0 {
 		addrs = servers.Addrs()
 	}
-	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: addrs, Timeout: timeout})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s
+	return rig.Dial(t, timeout, addrs...)
 }
 
-// proxy stands before the server.
-func newProxy(t *testing.T) *zkserver.Proxy {
-	t.Helper()
-	p, err := zkserver.NewProxy(servers.Addrs()[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { p.Close() })
-	return p
-}
+// newProxy stands before the server.
+func newProxy(t *testing.T) *zkserver.Proxy { return rig.Proxy(t, servers.Addrs()[0]) }
 
 // newJob creates a job of n workers in a root of its own and returns it with the store that made it.
 func newJob(t *testing.T, n int, edits ...func(*job.Job)) (job.Job, *zkstate.Store) {
@@ -96,21 +72,10 @@ func newStore(t *testing.T, j job.Job) *zkstate.Store {
 
 func storeIn(t *testing.T, s *zkconn.Session, j job.Job) *zkstate.Store {
 	t.Helper()
-	store, err := zkstate.NewStore(s, zkstate.Config{
-		Home: j.Root + "/home", Stack: "tests", Kinds: []zkstate.Kind{zkstate.Job()},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return store
+	return rig.Store(t, s, j.Root, zkstate.Job())
 }
 
-func create(t *testing.T, store *zkstate.Store, j job.Job) {
-	t.Helper()
-	if err := store.Commit(t.Context(), plan.Row{Path: j.Path(), New: j, Reason: plan.NotThere}); err != nil {
-		t.Fatal(err)
-	}
-}
+func create(t *testing.T, store *zkstate.Store, j job.Job) { rig.Create(t, store, j) }
 
 func onComplete(do job.OnComplete) func(*job.Job) {
 	return func(j *job.Job) { j.Lifecycle.OnComplete = do }
@@ -141,7 +106,7 @@ func crash(t *testing.T, j job.Job, identity string) *worker.Member {
 	s.Close() // a busy server may not confirm it, and ends the session later
 	<-m.Context().Done()
 	observer := dial(t)
-	await(t, identity+" is not live", func() bool {
+	rig.Await(t, identity+" is not live", func() bool {
 		_, live, err := observer.Exists(t.Context(), znode.Live(j.Root, j.Name, identity))
 		return err == nil && !live
 	})
@@ -182,11 +147,7 @@ func tryJoin(t *testing.T, c worker.Config) (*worker.Member, error) {
 
 func look(t *testing.T, store *zkstate.Store, j job.Job) *resource.Observed {
 	t.Helper()
-	o, err := store.Look(t.Context(), j.Path())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return o
+	return rig.Look(t, store, j.Path())
 }
 
 // ids maps every identity that joined to its id.
@@ -201,20 +162,4 @@ func ids(t *testing.T, store *zkstate.Store, j job.Job) map[string]int {
 		all[w.Identity] = w.ID
 	}
 	return all
-}
-
-// await looks at a fact until it holds.
-func await(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	limit, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-limit.Done():
-			t.Fatalf("never happened: %s", what)
-		}
-	}
 }

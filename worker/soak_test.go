@@ -15,6 +15,7 @@ import (
 	"muster/plan"
 	"muster/resource"
 	"muster/resource/job"
+	"muster/sim/rig"
 	"muster/sim/soak"
 	"muster/worker"
 	"muster/zkstate"
@@ -143,11 +144,7 @@ func newJoinSoak(t *testing.T) *joinSoak {
 	}
 	t.Cleanup(func() { k.ensemble.Stop() })
 	for _, addr := range k.ensemble.Addrs() {
-		p, err := zkserver.NewProxy(addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { p.Close() })
+		p := rig.Proxy(t, addr)
 		k.proxies, k.addrs = append(k.proxies, p), append(k.addrs, p.Addr())
 	}
 	k.children = make([]*child, k.size.processes)
@@ -167,13 +164,7 @@ func newJoinSoak(t *testing.T) *joinSoak {
 
 func (k *joinSoak) store() *zkstate.Store {
 	k.t.Helper()
-	store, err := zkstate.NewStore(dial(k.t, k.ensemble.Addrs()...), zkstate.Config{
-		Home: "/soak/home", Stack: "tests", Kinds: []zkstate.Kind{zkstate.Job()},
-	})
-	if err != nil {
-		k.t.Fatal(err)
-	}
-	return store
+	return rig.Store(k.t, dial(k.t, k.ensemble.Addrs()...), k.job.Root, zkstate.Job())
 }
 
 // spawn starts process i with its share of the identities.

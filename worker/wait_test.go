@@ -13,6 +13,7 @@ import (
 	"muster/dev/zkserver"
 	"muster/resource"
 	"muster/resource/job"
+	"muster/sim/rig"
 	"muster/worker"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -208,7 +209,7 @@ func TestPeersAreFound(t *testing.T) {
 	}
 	s.Close()
 	<-other.Context().Done()
-	await(t, "b is not live", func() bool { live, err = m.Live(t.Context()); return err == nil && len(live) == 1 })
+	rig.Await(t, "b is not live", func() bool { live, err = m.Live(t.Context()); return err == nil && len(live) == 1 })
 	joined, err := m.Joined(t.Context())
 	if err != nil {
 		t.Fatal(err)

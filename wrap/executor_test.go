@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"muster/resource/queue"
+	"muster/sim/rig"
 	"muster/tasks"
 	"muster/tasks/store"
 )
@@ -276,7 +277,7 @@ func TestTheGuardEndsEveryGroup(t *testing.T) {
 	if err := first.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "another guard", func() bool {
+	rig.Await(t, "another guard", func() bool {
 		extra := startGroup(t, f, "echo ready")
 		<-extra.exited
 		f.ended(extra)
@@ -293,7 +294,7 @@ func TestTheGuardEndsEveryGroup(t *testing.T) {
 		if e := <-c.exited; e.code() != 128+int(syscall.SIGKILL) {
 			t.Errorf("code %d", e.code())
 		}
-		await(t, "the end of the group", func() bool { return !c.signalGroup(0) })
+		rig.Await(t, "the end of the group", func() bool { return !c.signalGroup(0) })
 	}
 	if !spared.signalGroup(syscall.SIGKILL) {
 		t.Error("a group that had ended for the guard was killed")

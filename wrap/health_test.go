@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"muster/sim/rig"
 )
 
 // serving makes a worker serve its health, which the second result reads: "200 live".
@@ -41,7 +43,7 @@ func TestHealth(t *testing.T) {
 	serve, get := serving(t)
 	f := newTestJob(t, 2)
 	w := startWorker(f, "w0", "environ obeys:0", starting(StartAll), serve)
-	await(t, "it waits", func() bool { return get("/ready") == "503 waiting" })
+	rig.Await(t, "it waits", func() bool { return get("/ready") == "503 waiting" })
 	if got := get("/live"); got != "200 live" {
 		t.Errorf("/live: %s", got)
 	}
@@ -108,10 +110,10 @@ func TestHealthWithoutAServer(t *testing.T) {
 			f.session = c.session
 			w := startWorkerAt(f, "w0", "obeys:0", p.Addr(), serve)
 			w.says("ready")
-			await(t, "it is ready", func() bool { return get("/ready") == "200 running" })
+			rig.Await(t, "it is ready", func() bool { return get("/ready") == "200 running" })
 			p.Refuse(true)
 			p.Cut()
-			await(t, c.ready, func() bool { return get("/ready") == c.ready })
+			rig.Await(t, c.ready, func() bool { return get("/ready") == c.ready })
 			if got := get("/live"); got != "200 live" {
 				t.Errorf("/live: %s", got)
 			}
@@ -121,7 +123,7 @@ func TestHealthWithoutAServer(t *testing.T) {
 				t.Errorf("/metrics does not say both of connected 0 and %s%s", member, page)
 			}
 			p.Refuse(false)
-			await(t, "it is ready again", func() bool { return get("/ready") == "200 running" })
+			rig.Await(t, "it is ready again", func() bool { return get("/ready") == "200 running" })
 		})
 	}
 }

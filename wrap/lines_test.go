@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"muster/sim/rig"
 )
 
 // numbered is the tasks t0, t1, …
@@ -109,7 +111,7 @@ func TestACancelledLine(t *testing.T) {
 	dir := strings.TrimPrefix(w.environ[len(w.environ)-1], "DIR=")
 	ended := make(chan error)
 	go func() { ended <- w.run(t.Context(), 1) }()
-	await(t, "the task sleeps", func() bool {
+	rig.Await(t, "the task sleeps", func() bool {
 		_, err := os.Stat(filepath.Join(dir, "sleeps"))
 		return err == nil
 	})

@@ -19,9 +19,9 @@ import (
 	"unicode/utf8"
 
 	"muster/dev/zkserver"
-	"muster/plan"
 	"muster/resource"
 	"muster/resource/job"
+	"muster/sim/rig"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -49,17 +49,7 @@ func TestMain(m *testing.M) {
 	if script, ok := os.LookupEnv(initVariable); ok {
 		asInit(script)
 	}
-	var err error
-	if servers, err = zkserver.Start(context.Background(), zkserver.Options{}); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	if err := servers.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	os.Exit(rig.Main(m, rig.ZooKeeper(&servers, zkserver.Options{})))
 }
 
 // dial opens a session of this length.
@@ -79,39 +69,20 @@ type testJob struct {
 // newTestJob makes a job of n workers in a root of its own, unless n is 0: then there is only the root's name.
 func newTestJob(t *testing.T, n int) *testJob {
 	t.Helper()
-	s, err := dial(t.Context(), 10*time.Second, servers.Addrs()...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
+	s := rig.Dial(t, 10*time.Second, servers.Addrs()...)
 	f := &testJob{t: t, s: s, job: job.Default(), session: 2 * time.Second}
 	f.job.Root, f.job.Name, f.job.Workers = "/test-"+zkstate.NewID(), "j", max(n, 1)
 	f.job.Lifecycle.OnComplete = job.Retain
-	c := zkstate.Config{Home: f.job.Root + "/home", Stack: "tests", Kinds: []zkstate.Kind{zkstate.Job()}}
-	if f.store, err = zkstate.NewStore(s, c); err != nil {
-		t.Fatal(err)
-	}
+	f.store = rig.Store(t, s, f.job.Root, zkstate.Job())
 	if n > 0 {
 		f.create()
 	}
 	return f
 }
 
-func (f *testJob) create() {
-	f.t.Helper()
-	if err := f.store.Commit(f.t.Context(), plan.Row{Path: f.job.Path(), New: f.job, Reason: plan.NotThere}); err != nil {
-		f.t.Fatal(err)
-	}
-}
+func (f *testJob) create() { rig.Create(f.t, f.store, f.job) }
 
-func (f *testJob) look() *resource.Observed {
-	f.t.Helper()
-	o, err := f.store.Look(f.t.Context(), f.job.Path())
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return o
-}
+func (f *testJob) look() *resource.Observed { return rig.Look(f.t, f.store, f.job.Path()) }
 
 // claim says how an identity stands: "in", "left 1", "left SIGKILL", "done 0"; empty if it never joined.
 func (f *testJob) claim(identity string) string {
@@ -150,22 +121,6 @@ func (f *testJob) takeOver(identity string) {
 	}
 	if err != nil {
 		f.t.Fatal(err)
-	}
-}
-
-// await looks at a fact until it holds.
-func await(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	limit, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-limit.Done():
-			t.Fatalf("never happened: %s", what)
-		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"muster/sim/rig"
 	"muster/worker"
 	"muster/zkstate/znode"
 )
@@ -97,7 +98,7 @@ func TestGivingUpARequestStopsWaiting(t *testing.T) {
 	asked := make(chan error, 1)
 	go func() { asked <- c0.Barrier(ctx, b) }()
 	arrival := znode.Arrival(znode.Barrier(f.job.Root, f.look().Record.Generation, b.Name, zero), 0)
-	await(t, "it has arrived", func() bool {
+	rig.Await(t, "it has arrived", func() bool {
 		_, arrived, err := f.s.Exists(t.Context(), arrival)
 		return err == nil && arrived
 	})
@@ -190,7 +191,7 @@ func TestEnvironmentOfTheCommand(t *testing.T) {
 		c.Environ = append(c.Environ, "MUSTER_ID=77", "MUSTER_ROLL=/old", "RANK=9", "KEPT=yes")
 	}
 	w0 := startWorker(f, "w0", "environ obeys:0", inherited, starting(StartAll))
-	await(t, "w0 joins", func() bool { return f.look().Live == 1 })
+	rig.Await(t, "w0 joins", func() bool { return f.look().Live == 1 })
 	w1 := startWorker(f, "w1", "environ obeys:0", inherited)
 	for _, c := range []struct {
 		w    *testWorker

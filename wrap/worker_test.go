@@ -20,6 +20,7 @@ import (
 	"muster/dev/zkserver"
 	"muster/resource"
 	"muster/sim/needs"
+	"muster/sim/rig"
 	"muster/worker"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -326,7 +327,7 @@ func lose(p *zkserver.Proxy, f *testJob) {
 	f.t.Helper()
 	p.Refuse(true)
 	p.Cut()
-	await(f.t, "the session expires", func() bool { return f.look().Live == 0 })
+	rig.Await(f.t, "the session expires", func() bool { return f.look().Live == 0 })
 	p.Refuse(false)
 }
 
@@ -338,7 +339,7 @@ func TestRejoinKeepsTheCommand(t *testing.T) {
 	c := w.client()
 	w.says("ready")
 	lose(p, f)
-	await(t, "it joins again", func() bool { return f.look().Live == 1 })
+	rig.Await(t, "it joins again", func() bool { return f.look().Live == 1 })
 	if err := c.Barrier(t.Context(), Barrier{Name: "after"}); err != nil {
 		t.Errorf("a barrier after the loss: %v", err)
 	}
@@ -383,7 +384,7 @@ func TestReleasedWhileTheSessionWasLost(t *testing.T) {
 	<-arrived
 	p.Refuse(true)
 	p.Cut()
-	await(t, "the session expires", func() bool { return f.look().Live == 1 })
+	rig.Await(t, "the session expires", func() bool { return f.look().Live == 1 })
 	if err := c1.Barrier(t.Context(), Barrier{Name: "b"}); err != nil {
 		t.Error(err)
 	}
@@ -413,7 +414,7 @@ func TestAbortedWhileTheSessionWasLost(t *testing.T) {
 	<-arrived
 	p.Refuse(true)
 	p.Cut()
-	await(t, "the session expires", func() bool { return f.look().Live == 2 })
+	rig.Await(t, "the session expires", func() bool { return f.look().Live == 2 })
 	hasty := b
 	hasty.Timeout = "1ms"
 	var aborted *worker.AbortedError
@@ -466,7 +467,7 @@ func TestALossBeforeItIsIdle(t *testing.T) {
 	})
 	<-w.joined
 	lose(p, f)
-	await(t, "it joins again", func() bool { return f.look().Live == 1 })
+	rig.Await(t, "it joins again", func() bool { return f.look().Live == 1 })
 	startWorker(f, "w1", "obeys:0").says("ready")
 	select {
 	case n := <-found:
@@ -559,7 +560,7 @@ func TestACommandThatEndsWithoutAServer(t *testing.T) {
 	p.Refuse(true)
 	p.Cut()
 	w.signals <- syscall.SIGUSR1 // at which it exits with 0
-	await(t, "the session expires", func() bool { return f.look().Live == 0 })
+	rig.Await(t, "the session expires", func() bool { return f.look().Live == 0 })
 	p.Refuse(false)
 	if e := w.ends(); e.Code != 0 || e.Err != nil || f.claim("w0") != "done 0" {
 		t.Errorf("%+v, claim %s", e, f.claim("w0"))
@@ -649,7 +650,7 @@ func TestTimeRunsOutWhileTheSessionIsLost(t *testing.T) {
 	go func() { answers["wait"] <- c0.Wait(t.Context(), Wait{Timeout: "15s"}) }()
 	go func() { answers["before"] <- c0.Barrier(t.Context(), Barrier{Name: "before", Timeout: "15s"}) }()
 	<-arrived
-	await(t, "the session expires", func() bool { return f.look().Live == 1 })
+	rig.Await(t, "the session expires", func() bool { return f.look().Live == 1 })
 	go func() { answers["after"] <- c0.Barrier(t.Context(), Barrier{Name: "after", Timeout: "200ms"}) }()
 	for what, text := range map[string]string{
 		"wait":   "it is not known whether all 3 workers have joined",
@@ -694,7 +695,7 @@ func TestTheTimeOfABarrierIsOneTime(t *testing.T) {
 	if err := answeredSoon(t, "the barrier", answers); !errors.As(err, &aborted) {
 		t.Fatal(err)
 	}
-	await(t, "it joins again", func() bool { return f.look().Live == 1 })
+	rig.Await(t, "it joins again", func() bool { return f.look().Live == 1 })
 	remained, err := time.ParseDuration(aborted.Why[strings.LastIndex(aborted.Why, " ")+1:])
 	if err != nil || remained >= 15*time.Second {
 		t.Errorf("%s after %s: %v, %v", aborted.Why, time.Since(begun), remained, err)
@@ -745,7 +746,7 @@ func TestTheWayToTheStartHasALimit(t *testing.T) {
 			startWorker(f, "w1", "obeys:0").says("ready")
 			<-gone
 			if c.back {
-				await(t, "the session expires", func() bool { return f.look().Live == 1 })
+				rig.Await(t, "the session expires", func() bool { return f.look().Live == 1 })
 				p.Refuse(false)
 			}
 			e := w.ends()

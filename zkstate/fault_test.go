@@ -16,6 +16,7 @@ import (
 	"muster/dev/zkserver"
 	"muster/plan"
 	"muster/resource/job"
+	"muster/sim/rig"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -30,11 +31,7 @@ const (
 // newProxyFixture is a fixture whose session goes through a proxy.
 func newProxyFixture(t testing.TB) (*fixture, *zkserver.Proxy) {
 	t.Helper()
-	proxy, err := zkserver.NewProxy(servers.Addrs()[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { proxy.Close() })
+	proxy := rig.Proxy(t, servers.Addrs()[0])
 	return newFixtureAt(t, []string{proxy.Addr()}), proxy
 }
 
@@ -150,11 +147,7 @@ func (f *fixture) noDuplicates(jobs int) {
 // TestLostSessionDuringACommitIsUnknown: without a session, Commit cannot learn the outcome.
 func TestLostSessionDuringACommitIsUnknown(t *testing.T) {
 	t.Parallel()
-	proxy, err := zkserver.NewProxy(servers.Addrs()[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer proxy.Close()
+	proxy := rig.Proxy(t, servers.Addrs()[0])
 	direct := newFixture(t)
 	direct.apply(direct.declare("other", 1))
 	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: []string{proxy.Addr()}, Timeout: time.Second})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"muster/dev/zkserver"
+	"muster/sim/rig"
 	"muster/sim/soak"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
@@ -42,11 +43,7 @@ func TestNoEventIsLostSoak(t *testing.T) {
 	var proxies []*zkserver.Proxy
 	var addrs []string
 	for _, addr := range e.Addrs() {
-		p, err := zkserver.NewProxy(addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { p.Close() })
+		p := rig.Proxy(t, addr)
 		proxies, addrs = append(proxies, p), append(addrs, p.Addr())
 	}
 	dial := func(addrs []string) *zkconn.Session {

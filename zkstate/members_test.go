@@ -11,9 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"muster/member"
-	"muster/plan"
 	"muster/resource"
 	"muster/resource/group"
+	"muster/sim/rig"
 	"muster/view"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
@@ -34,16 +34,8 @@ func newGroup(t *testing.T, leaders ...string) *groupFixture {
 	for _, name := range leaders {
 		f.group.Add(group.NewDuty(group.Leader, name))
 	}
-	var err error
-	f.store, err = zkstate.NewStore(f.session, zkstate.Config{
-		Home: f.root + "/home", Stack: "tests", Kinds: []zkstate.Kind{zkstate.Group()},
-	})
-	if err == nil {
-		err = f.store.Commit(t.Context(), plan.Row{Path: f.group.Path(), New: f.group, Reason: plan.NotThere})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	f.store = rig.Store(t, f.session, f.root, zkstate.Group())
+	rig.Create(t, f.store, f.group)
 	return f
 }
 

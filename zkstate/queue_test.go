@@ -14,6 +14,7 @@ import (
 	"muster/plan"
 	"muster/resource"
 	"muster/resource/queue"
+	"muster/sim/rig"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -198,13 +199,7 @@ func (f *fixture) collectWith(q queue.Queue, unlink func(rec *resource.Record) e
 		want = unlink(rec)
 		return want
 	}
-	store, err := zkstate.NewStore(f.session, zkstate.Config{
-		Home: f.root + "/home", Stack: "tests", Kinds: []zkstate.Kind{kind},
-	})
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	_, err = store.Collect(f.t.Context(), []string{q.Root})
+	_, err := rig.Store(f.t, f.session, f.root, kind).Collect(f.t.Context(), []string{q.Root})
 	if (want == nil) != (err == nil) || want != nil && !errors.Is(err, want) {
 		f.t.Errorf("collect: %v, want %v", err, want)
 	}

@@ -3,7 +3,6 @@ package zkstate_test
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"muster/plan"
 	"muster/resource"
 	"muster/resource/job"
+	"muster/sim/rig"
 	"muster/worker"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
@@ -24,17 +24,7 @@ import (
 var servers *zkserver.Ensemble
 
 func TestMain(m *testing.M) {
-	var err error
-	if servers, err = zkserver.Start(context.Background(), zkserver.Options{Heap: "1g"}); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	if err := servers.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	os.Exit(rig.Main(m, rig.ZooKeeper(&servers, zkserver.Options{Heap: "1g"})))
 }
 
 // fixture is a root of its own, a session and a store.

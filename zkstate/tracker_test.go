@@ -17,6 +17,7 @@ import (
 	"muster/resource/group"
 	"muster/resource/job"
 	"muster/resource/queue"
+	"muster/sim/rig"
 	"muster/worker"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
@@ -273,11 +274,7 @@ func (f *fixture) bursts(seed uint64, s *zkconn.Session, between func(burst int)
 func TestTrackerAgreesAfterLostConnections(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	p, err := zkserver.NewProxy(servers.Connect())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { p.Close() })
+	p := rig.Proxy(t, servers.Connect())
 	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: []string{p.Addr()}, Timeout: 30 * time.Second})
 	if err != nil {
 		t.Fatal(err)

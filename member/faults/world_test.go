@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"muster/dev/zkserver"
-	"muster/plan"
 	"muster/resource"
 	"muster/resource/group"
+	"muster/sim/rig"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -63,16 +63,8 @@ func newWorld(t *testing.T, o zkserver.Options, edit func(*group.Group)) *world 
 func (w *world) create() {
 	w.t.Helper()
 	store := w.store()
-	if err := store.Commit(w.t.Context(), plan.Row{
-		Path: w.group.Path(), New: w.group, Reason: plan.NotThere,
-	}); err != nil {
-		w.t.Fatal(err)
-	}
-	o, err := store.Look(w.t.Context(), w.group.Path())
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.generation = o.Record.Generation
+	rig.Create(w.t, store, w.group)
+	w.generation = rig.Look(w.t, store, w.group.Path()).Record.Generation
 	for _, d := range w.group.Duties {
 		if err := os.Symlink(filepath.Join(bin, "duty"), filepath.Join(w.dir, "duties", d.Name)); err != nil {
 			w.t.Fatal(err)
@@ -100,13 +92,7 @@ func (w *world) session() *zkconn.Session {
 
 func (w *world) store() *zkstate.Store {
 	w.t.Helper()
-	store, err := zkstate.NewStore(w.session(), zkstate.Config{
-		Home: w.group.Root + "/home", Stack: "tests", Kinds: []zkstate.Kind{zkstate.Group()},
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return store
+	return rig.Store(w.t, w.session(), w.group.Root, zkstate.Group())
 }
 
 // look is what status would see; nil while ZooKeeper does not answer.
@@ -161,11 +147,7 @@ func (w *world) add(identity, version string, clock, relayed bool) *process {
 	if relayed {
 		p.servers = nil
 		for _, addr := range w.ensemble.Addrs() {
-			proxy, err := zkserver.NewProxy(addr)
-			if err != nil {
-				w.t.Fatal(err)
-			}
-			w.t.Cleanup(func() { proxy.Close() })
+			proxy := rig.Proxy(w.t, addr)
 			p.proxies, p.servers = append(p.proxies, proxy), append(p.servers, proxy.Addr())
 		}
 	}

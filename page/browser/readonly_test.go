@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"muster/dev/zkserver"
+	"muster/sim/rig"
 )
 
 // reads are the requests that change nothing: exists, getData, getACL, getChildren, sync, ping, getChildren2,
@@ -47,11 +48,7 @@ queue "c" {
   root  = "/jobs"
   redis = "redis://127.0.0.1:1/0"
 }`)
-	proxy, err := zkserver.NewProxy(w.ensemble.Addrs()[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer proxy.Close()
+	proxy := rig.Proxy(t, w.ensemble.Addrs()[0])
 	quiet := w.zxid()
 	s := w.serveThrough(proxy.Addr())
 	for _, at := range []string{
@@ -104,11 +101,7 @@ group "b" {
 // TestNothingIsWritten: whatever is looked at, the server sends only reads.
 func TestNothingIsWritten(t *testing.T) {
 	w := newTown(t)
-	proxy, err := zkserver.NewProxy(w.ensemble.Addrs()[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer proxy.Close()
+	proxy := rig.Proxy(t, w.ensemble.Addrs()[0])
 	s := w.serveThrough(proxy.Addr())
 	for name, at := range views() {
 		b := newTab(t, s.url)

@@ -14,6 +14,7 @@ import (
 
 	"muster/dev/daemon"
 	"muster/dev/zkserver"
+	"muster/sim/rig"
 )
 
 // process is an executor or a watcher. It can be started again and again. One goroutine uses it at a time.
@@ -32,11 +33,7 @@ func (w *world) add(name string, relayed bool, argv ...string) *process {
 	p := &process{w: w, name: name, argv: argv}
 	if relayed {
 		for _, addr := range w.ensemble.Addrs() {
-			proxy, err := zkserver.NewProxy(addr)
-			if err != nil {
-				w.t.Fatal(err)
-			}
-			w.t.Cleanup(func() { proxy.Close() })
+			proxy := rig.Proxy(w.t, addr)
 			p.proxies = append(p.proxies, proxy)
 		}
 	}

@@ -14,9 +14,9 @@ import (
 
 	"muster/dev/redisserver"
 	"muster/dev/zkserver"
-	"muster/plan"
 	"muster/resource"
 	"muster/resource/queue"
+	"muster/sim/rig"
 	"muster/tasks/store"
 	"muster/view"
 	"muster/zkstate"
@@ -58,10 +58,7 @@ func newWorld(t *testing.T, o zkserver.Options, edit func(*queue.Queue)) *world 
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { w.redis.Stop() })
-	if w.proxy, err = zkserver.NewProxy(w.redis.Addr()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { w.proxy.Close() })
+	w.proxy = rig.Proxy(t, w.redis.Addr())
 	w.queue.Redis = "redis://" + w.proxy.Addr()
 	w.create()
 	return w
@@ -101,16 +98,8 @@ func startWorld(t *testing.T, o zkserver.Options, edit func(*queue.Queue)) *worl
 func (w *world) create() {
 	w.t.Helper()
 	store := w.store()
-	if err := store.Commit(w.t.Context(), plan.Row{
-		Path: w.queue.Path(), New: w.queue, Reason: plan.NotThere,
-	}); err != nil {
-		w.t.Fatal(err)
-	}
-	o, err := store.Look(w.t.Context(), w.queue.Path())
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.generation = o.Record.Generation
+	rig.Create(w.t, store, w.queue)
+	w.generation = rig.Look(w.t, store, w.queue.Path()).Record.Generation
 	w.client = w.newClient()
 	w.t.Cleanup(func() { w.client.Close() })
 }

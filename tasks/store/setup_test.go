@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"strconv"
 	"testing"
@@ -12,26 +11,13 @@ import (
 
 	"muster/dev/redisserver"
 	"muster/resource/queue"
+	"muster/sim/rig"
 )
 
 // server is the Redis of all tests of this package; each test has a queue of its own there.
 var server *redisserver.Server
 
-func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		var err error
-		if server, err = redisserver.Start(context.Background(), redisserver.Options{}); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		code := m.Run()
-		if err := server.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		return code
-	}())
-}
+func TestMain(m *testing.M) { os.Exit(rig.Main(m, rig.Redis(&server, redisserver.Options{}))) }
 
 func dial(t testing.TB) *redis.Client {
 	t.Helper()

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"muster/dev/zkserver"
+	"muster/sim/rig"
 	"muster/zkstate/election"
 	"muster/zkstate/zkconn"
 )
@@ -79,7 +80,7 @@ func TestPlaceIsCreatedOnce(t *testing.T) {
 			other := f.join()
 			fired := arm(proxy)
 			p := f.join(s)
-			receive(t, fired)
+			rig.Receive(t, fired, "an event")
 			if places := f.places(); len(places) != 2 {
 				t.Errorf("places: %q; want that of the other session and one more", places)
 			}
@@ -99,7 +100,7 @@ func TestLostReplyToTheDelete(t *testing.T) {
 	p := f.join(dial(t, 30*time.Second, proxy.Addr()))
 	fired := proxy.DropReply(func(op int32, _ []byte) bool { return op == zkserver.OpDelete })
 	f.leave(p)
-	receive(t, fired)
+	rig.Receive(t, fired, "an event")
 	if left := f.places(); len(left) > 0 {
 		t.Errorf("left behind: %q", left)
 	}
@@ -121,7 +122,7 @@ func TestContextEnds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		receive(t, fired)
+		rig.Receive(t, fired, "an event")
 		if _, err := p.Await(ctx, testTimeout, nil); !errors.Is(err, context.Canceled) {
 			t.Errorf("Await: %v", err)
 		}
@@ -147,7 +148,7 @@ func TestContextEnds(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		w := f.await(ctx, f.join())
 		cancel()
-		if err := receive(t, w.err); !errors.Is(err, context.Canceled) {
+		if err := rig.Receive(t, w.err, "an event"); !errors.Is(err, context.Canceled) {
 			t.Errorf("Await: %v", err)
 		}
 		f.leave(w.place)
@@ -194,7 +195,7 @@ func TestNeverTwoLeaders(t *testing.T) {
 		middle := f.await(t.Context(), f.join(s))
 		last := f.await(t.Context(), f.join())
 		s.Close()
-		if err := receive(t, middle.err); !errors.Is(err, zkconn.ErrSessionLost) {
+		if err := rig.Receive(t, middle.err, "an event"); !errors.Is(err, zkconn.ErrSessionLost) {
 			t.Errorf("the dead waiter: %v", err)
 		}
 		f.leave(first)
@@ -217,7 +218,7 @@ func TestPlaceRemovedByHand(t *testing.T) {
 		w := f.await(t.Context(), f.join())
 		remove(f, f.places()[0])
 		f.leads(w)
-		receive(t, held.Done())
+		rig.Receive(t, held.Done(), "an event")
 		if err := context.Cause(held); !errors.Is(err, election.ErrRemoved) {
 			t.Errorf("what was held ended with %v", err)
 		}
@@ -232,7 +233,7 @@ func TestPlaceRemovedByHand(t *testing.T) {
 		remove(f, f.places()[1])
 		f.leave(first)
 		f.leads(last)
-		if err := receive(t, middle.err); !errors.Is(err, election.ErrRemoved) {
+		if err := rig.Receive(t, middle.err, "an event"); !errors.Is(err, election.ErrRemoved) {
 			t.Errorf("the waiter's Await: %v", err)
 		}
 		f.leave(middle.place)
@@ -250,7 +251,7 @@ func TestPlaceRemovedByHand(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		receive(t, held.Done())
+		rig.Receive(t, held.Done(), "an event")
 		if err := context.Cause(held); !errors.Is(err, election.ErrRemoved) {
 			t.Errorf("what was held ended with %v", err)
 		}

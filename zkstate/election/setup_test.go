@@ -2,13 +2,13 @@ package election_test
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"muster/dev/zkserver"
+	"muster/sim/rig"
 	"muster/zkstate/election"
 	"muster/zkstate/zkconn"
 )
@@ -16,19 +16,7 @@ import (
 // servers is the ensemble that all tests share. Each test has a folder of its own.
 var servers *zkserver.Ensemble
 
-func TestMain(m *testing.M) {
-	var err error
-	if servers, err = zkserver.Start(context.Background(), zkserver.Options{}); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	if err := servers.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(rig.Main(m, rig.ZooKeeper(&servers, zkserver.Options{}))) }
 
 // testTimeout is longer than any test needs.
 const testTimeout = time.Minute
@@ -51,15 +39,7 @@ func dial(t *testing.T, timeout time.Duration, addrs ...string) *zkconn.Session 
 }
 
 // newProxy starts a proxy for the server.
-func newProxy(t *testing.T) *zkserver.Proxy {
-	t.Helper()
-	p, err := zkserver.NewProxy(servers.Addrs()[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { p.Close() })
-	return p
-}
+func newProxy(t *testing.T) *zkserver.Proxy { return rig.Proxy(t, servers.Addrs()[0]) }
 
 // fixture is a queue, and a session that no test ends.
 type fixture struct {
@@ -140,28 +120,16 @@ func (f *fixture) await(ctx context.Context, p *election.Place) *waiter {
 		w.held <- held
 		w.err <- err
 	}()
-	receive(f.T, w.leaders)
+	rig.Receive(f.T, w.leaders, "an event")
 	return w
 }
 
 // leads waits until the waiter leads.
 func (f *fixture) leads(w *waiter) context.Context {
 	f.Helper()
-	held, err := receive(f.T, w.held), receive(f.T, w.err)
+	held, err := rig.Receive(f.T, w.held, "an event"), rig.Receive(f.T, w.err, "something")
 	if err != nil {
 		f.Fatal(err)
 	}
 	return held
-}
-
-// receive waits for a value on ch.
-func receive[T any](t *testing.T, ch <-chan T) T {
-	t.Helper()
-	var v T
-	select {
-	case v = <-ch:
-	case <-time.After(testTimeout):
-		t.Fatal("nothing came")
-	}
-	return v
 }

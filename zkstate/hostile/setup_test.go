@@ -3,7 +3,6 @@ package hostile_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"path"
@@ -14,6 +13,7 @@ import (
 	"muster/dev/redisserver"
 	"muster/dev/zkmodel"
 	"muster/dev/zkserver"
+	"muster/sim/rig"
 	"muster/zkstate/zkconn"
 )
 
@@ -24,30 +24,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(func() (code int) {
-		fail := func(err error) int {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		var err error
-		if servers, err = zkserver.Start(context.Background(), zkserver.Options{}); err != nil {
-			return fail(err)
-		}
-		defer func() {
-			if err := servers.Stop(); err != nil {
-				code = fail(err)
-			}
-		}()
-		if rediss, err = redisserver.Start(context.Background(), redisserver.Options{}); err != nil {
-			return fail(err)
-		}
-		defer func() {
-			if err := rediss.Stop(); err != nil {
-				code = fail(err)
-			}
-		}()
-		return m.Run()
-	}())
+	os.Exit(rig.Main(m, rig.ZooKeeper(&servers, zkserver.Options{}), rig.Redis(&rediss, redisserver.Options{})))
 }
 
 // ops is the user who applies. A worker of a stack is the user "worker-" and its name.

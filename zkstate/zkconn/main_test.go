@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"muster/dev/zkserver"
+	"muster/sim/rig"
 	"muster/zkstate/zkconn"
 )
 
@@ -69,15 +70,7 @@ func root(t testing.TB) string {
 var open = zkconn.World(zkconn.PermAll)
 
 // proxy starts a proxy for the server at target.
-func proxy(t testing.TB, target string) *zkserver.Proxy {
-	t.Helper()
-	p, err := zkserver.NewProxy(target)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { p.Close() })
-	return p
-}
+func proxy(t testing.TB, target string) *zkserver.Proxy { return rig.Proxy(t, target) }
 
 // must returns v, and fails the test on an error.
 func must[T any](v T, err error) func(testing.TB) T {
