@@ -236,17 +236,3 @@ func BenchmarkTakeOver(b *testing.B) {
 		b.ReportMetric(float64(median(ours.kill))/float64(median(theirs.kill)), "kill-ratio")
 	}
 }
-
-// TestTakeOverBesideCurator is the short form of BenchmarkTakeOver. Its limits leave room for a busy machine.
-func TestTakeOverBesideCurator(t *testing.T) {
-	const timeout = 2 * time.Second
-	ours, theirs := compare(t, 3, timeout)
-	t.Logf("leave %s, Curator %s", ours.leave, theirs.leave)
-	t.Logf("kill %s, Curator %s", ours.kill, theirs.kill)
-	if a, b := median(ours.leave), median(theirs.leave); a > 2*b+timeout/4 {
-		t.Errorf("after a clean leave it took %s, and Curator %s", a, b)
-	}
-	if a, b := median(ours.kill), median(theirs.kill); a > b*3/2+timeout/4 {
-		t.Errorf("after a kill it took %s, and Curator %s", a, b)
-	}
-}

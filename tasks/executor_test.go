@@ -128,7 +128,7 @@ func TestUntilEmptyWhileADeadOneStands(t *testing.T) {
 	f.submit("b", numbered(10))
 	proxy := rig.Proxy(t, servers.Addrs()[0])
 	join := func(identity string, addrs ...string) *Process {
-		return f.joinIn(dialTimeout(t, 8*time.Second, addrs...), identity, queue.Executor)
+		return f.joinIn(dialTimeout(t, 4*time.Second, addrs...), identity, queue.Executor)
 	}
 	for _, holder := range []*Process{join("dead", proxy.Addr()), join("live")} {
 		c := ExecutorConfig{Parallel: 1, MaxTasks: 1}

@@ -89,49 +89,51 @@ func lies() map[string][2]string {
 	}
 }
 
-// TestProcessesOutliveAHostileRedis: an executor and a watcher wait while their Redis answers what no Redis does, and
-// go on when it is one again.
+// TestProcessesOutliveAHostileRedis: an executor and a watcher wait while their Redis answers what no Redis does, say
+// why, and go on when it is one again.
 func TestProcessesOutliveAHostileRedis(t *testing.T) {
 	t.Parallel()
-	l := newLiar(t)
-	f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + l.Addr() })
-	var notes notebook
-	join := func(identity string, role queue.Role) *Process {
-		c := f.config(identity, role)
-		c.Log = slog.New(slog.NewTextHandler(&notes, nil))
-		p, err := Join(t.Context(), dial(t), c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { p.Leave() })
-		return p
-	}
-	crew := &crew{f: f}
-	crew.add(join("e", queue.Executor), milliSquare)
-	var watched sync.Map
-	f.watching(join("w", queue.Watcher), func(_ context.Context, b *Completed) error {
-		watched.Store(b.ID, true)
-		return nil
-	})
-	direct := redis.NewClient(&redis.Options{Addr: rediss.Addr(), Protocol: 2})
-	defer direct.Close()
 	for name, lie := range lies() {
-		id := strings.ReplaceAll(name, " ", "-")
-		l.to(lie[0], lie[1])
-		for _, list := range []string{WakeExecutor, WakeWatcher} { // or else they would ask nothing for a while
-			if err := direct.RPush(t.Context(), keyPrefix(f.generation())+list, "1").Err(); err != nil {
-				t.Fatal(err)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLiar(t)
+			f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + l.Addr() })
+			var notes notebook
+			join := func(identity string, role queue.Role) *Process {
+				c := f.config(identity, role)
+				c.Log = slog.New(slog.NewTextHandler(&notes, nil))
+				p, err := Join(t.Context(), dial(t), c)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { p.Leave() })
+				return p
 			}
-		}
-		l.calm(t, name)
-		l.honest()
-		f.submit(id, numbered(20))
-		rig.Await(t, "the batch after "+name, func() bool { _, ok := watched.Load(id); return ok })
+			crew := &crew{f: f}
+			crew.add(join("e", queue.Executor), milliSquare)
+			watched := make(chan string, 1)
+			f.watching(join("w", queue.Watcher), func(_ context.Context, b *Completed) error {
+				watched <- b.ID
+				return nil
+			})
+			direct := redis.NewClient(&redis.Options{Addr: rediss.Addr(), Protocol: 2})
+			defer direct.Close()
+			l.to(lie[0], lie[1])
+			for _, list := range []string{WakeExecutor, WakeWatcher} { // or else they would ask nothing for a while
+				if err := direct.RPush(t.Context(), keyPrefix(f.generation())+list, "1").Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			l.calm(t, name)
+			l.honest()
+			f.submit("b", numbered(20))
+			rig.Receive(t, watched, "the batch after "+name)
+			if lie[0] != "blpop" && !strings.Contains(notes.String(), store.ErrReply.Error()) {
+				t.Errorf("the processes do not say why they wait:\n%s", notes.String())
+			}
+			crew.drain()
+		})
 	}
-	if !strings.Contains(notes.String(), store.ErrReply.Error()) {
-		t.Errorf("the processes do not say why they wait:\n%s", notes.String())
-	}
-	crew.drain()
 }
 
 // notebook keeps what is written.

@@ -19,38 +19,38 @@ import (
 	"muster/zkstate/znode"
 )
 
-// TestJoinOfADamagedGroup: somebody who joins while the folder of the seats is gone waits for its repair.
+// TestJoinOfADamagedGroup: somebody who joins while a part of the group is gone waits for its repair.
 func TestJoinOfADamagedGroup(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	g := f.shop()
-	f.commitGroup(plan.NotThere, g)
-	m, _, _ := f.holder(g, "a")
-	if err := m.Leave(); err != nil {
-		t.Fatal(err)
-	}
 	for _, lost := range []resource.Part{"seat", resource.PartGate, resource.PartObject} {
-		if err := f.loseOfGroup(g, m.Generation, []resource.Part{lost}); err != nil {
-			t.Fatal(err)
-		}
-		waits := make(chan string, 1)
-		joined := make(chan error, 1)
-		go func() {
-			next, err := member.Join(t.Context(), f.dial(), member.Config{
-				Root: g.Root, Group: g.Name, Identity: "b", Version: "1.0.0", Waiting: func(what string) { waits <- what },
-			})
-			if err == nil {
-				err = next.Leave()
+		t.Run(string(lost), func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			g := f.shop()
+			f.commitGroup(plan.NotThere, g)
+			m, _, _ := f.holder(g, "a")
+			if err := m.Leave(); err != nil {
+				t.Fatal(err)
 			}
-			joined <- err
-		}()
-		if what := <-waits; !strings.HasPrefix(what, "muster apply to put back "+g.Root) {
-			t.Errorf("without its %s a member waits for %s", lost, what)
-		}
-		f.commitGroup(plan.IsDamaged, g)
-		if err := <-joined; err != nil {
-			t.Errorf("after the repair of %s: %v", lost, err)
-		}
+			if err := f.loseOfGroup(g, m.Generation, []resource.Part{lost}); err != nil {
+				t.Fatal(err)
+			}
+			waits, joined := make(chan string, 1), make(chan error, 1)
+			go func() {
+				next, err := f.joinGroupOr(t.Context(), g, "b", func(what string) { waits <- what })
+				if err == nil {
+					err = next.Leave()
+				}
+				joined <- err
+			}()
+			if what := <-waits; !strings.HasPrefix(what, "muster apply to put back "+g.Root) {
+				t.Errorf("a member waits for %s", what)
+			}
+			f.commitGroup(plan.IsDamaged, g)
+			if err := <-joined; err != nil {
+				t.Errorf("after the repair: %v", err)
+			}
+		})
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"muster/plan"
 	"muster/resource"
 	"muster/resource/job"
+	"muster/sim/soak"
 	"muster/worker"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
@@ -157,12 +158,17 @@ func (f *fixture) only(ctx context.Context, j job.Job) error {
 	return f.store.Commit(ctx, plan.Row{Path: j.Path(), New: j, Reason: plan.NotThere})
 }
 
-// TestRaceOfTwoApplies: two stores commit the same plan at once; every change is made once.
+// TestRaceOfTwoApplies: two stores commit the same plan at once; every change is made once. MUSTER_SOAK=1 makes it ten
+// times as many rounds.
 func TestRaceOfTwoApplies(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	other := f.newStore(f.dial())
-	for i := range 200 {
+	rounds := 20
+	if soak.Long() {
+		rounds *= 10
+	}
+	for i := range rounds {
 		j := f.declare(fmt.Sprint("j", i), 2)
 		for _, declared := range [][]job.Job{{j}, {f.declare(j.Name, 3)}, nil} {
 			rows := f.plan(declared...).Rows

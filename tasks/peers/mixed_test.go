@@ -210,24 +210,6 @@ func (m mix) measure(t testing.TB, n int, period time.Duration, batches ...[2]st
 	return all
 }
 
-// TestSlowBesideQuick is the short form of BenchmarkSlowBesideQuick. How quick the machine is makes no difference to
-// the share that each batch has of the time.
-func TestSlowBesideQuick(t *testing.T) {
-	const attempts, least = 3, 0.9
-	m := mixes(t)[0]
-	for i := range attempts {
-		both := m.measure(t, 30_000, 4*time.Second, [2]string{"slow", "150ms"}, [2]string{"quick", "2ms"})
-		slow, quick := 2*both["slow"].share, 2*both["quick"].share
-		t.Logf("of half the time of all commands: %.3f and %.3f", slow, quick)
-		switch {
-		case min(slow, quick) >= least:
-			return
-		case i == attempts-1:
-			t.Errorf("%d times less than %.2f", attempts, least)
-		}
-	}
-}
-
 // BenchmarkSlowBesideQuick reports what a batch of tasks of 1 s and one of tasks of 2 ms get beside each other: of half
 // the tasks a second that each gets alone, and of half the time of all commands.
 func BenchmarkSlowBesideQuick(b *testing.B) {
