@@ -33,19 +33,6 @@ func (f *fixture) ask(a znode.Ask) {
 	}
 }
 
-// handedOver waits until the assigner has given the duty of a hold to another member, and releases it.
-func (f *fixture) handedOver(h *member.Hold) {
-	f.t.Helper()
-	select {
-	case <-h.HandOver():
-	case <-time.After(2 * time.Minute):
-		f.t.Fatal("the duty was not handed over")
-	}
-	if err := h.Release(f.t.Context()); err != nil {
-		f.t.Fatal(err)
-	}
-}
-
 // requests lists the requests that wait, and counts those that the log has.
 func (f *fixture) requests() (waiting []string, logged int) {
 	f.t.Helper()
@@ -63,64 +50,6 @@ func (f *fixture) requests() (waiting []string, logged int) {
 		f.t.Fatal(err)
 	}
 	return waiting, len(log.Last)
-}
-
-// TestHandoverToAMemberPinsTheDuty until an operator takes the pin away; a handover without a name moves it away.
-func TestHandoverToAMemberPinsTheDuty(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t, "coordinator")
-	a, b, c := f.join("a", "1.0", "coordinator"), f.join("b", "1.0", "coordinator"), f.join("c", "1.0", "coordinator")
-	h := f.take(a, "coordinator")
-	f.ask(znode.Ask{Do: znode.AskHandover, Duty: "coordinator", To: "c"})
-	f.handedOver(h)
-	h = f.take(c, "coordinator")
-	assigner := func() znode.AssignerMemory {
-		body, _, err := f.s.Get(t.Context(), znode.Assigner(f.group.Root, f.generation()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		memory, err := znode.DecodeAssigner(body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return memory
-	}
-	if assigner().Pins["coordinator"] == "" {
-		t.Error("the duty is not pinned")
-	}
-	f.ask(znode.Ask{Do: znode.AskUnpin, Duty: "coordinator"})
-	if pin := assigner().Pins["coordinator"]; pin != "" {
-		t.Errorf("the duty is still pinned to %s", pin)
-	}
-	f.ask(znode.Ask{Do: znode.AskHandover, Duty: "coordinator"})
-	f.handedOver(h)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	taken := make(chan string, 2)
-	for _, m := range []*member.Member{a, b} {
-		go func() {
-			if h, err := m.Take(ctx, "coordinator"); err == nil {
-				taken <- m.Identity + h.Duty
-			}
-		}()
-	}
-	select {
-	case <-taken:
-	case <-ctx.Done():
-		t.Error("no other member took it")
-	}
-}
-
-// TestPauseTakesTheDutyAway and resume gives it back.
-func TestPauseTakesTheDutyAway(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t, "coordinator")
-	a := f.join("a", "1.0", "coordinator")
-	h := f.take(a, "coordinator")
-	f.ask(znode.Ask{Do: znode.AskPause, Duty: "coordinator"})
-	f.handedOver(h)
-	f.ask(znode.Ask{Do: znode.AskResume, Duty: "coordinator"})
-	f.take(a, "coordinator")
 }
 
 // TestARequestWaitsForTheFirstMember: nobody has ever joined when the duty is paused.

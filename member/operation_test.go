@@ -15,7 +15,6 @@ import (
 
 	"muster/dev/zkserver"
 	"muster/member"
-	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
 
@@ -435,56 +434,6 @@ func TestOperationWithLostReplies(t *testing.T) {
 	}
 }
 
-// TestOperationWithADeathAtEachWrite: the holder dies after each transaction of a run. The next one goes on: what was
-// recorded is not done again, at most one step is done twice, and nothing is left.
-func TestOperationWithADeathAtEachWrite(t *testing.T) {
-	t.Parallel()
-	for n := int32(1); n <= maxOpWrites-1; n++ {
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			t.Parallel()
-			f, p := newFixture(t, "coordinator"), newProxy(t)
-			m := f.joinBy(p, time.Second, "a", "coordinator")
-			h := f.take(m, "coordinator")
-			match := writesBelow("/op", n)
-			fired := p.DropReply(func(op int32, req []byte) bool {
-				hit := match(op, req)
-				if hit {
-					p.Refuse(true)
-				}
-				return hit
-			})
-			r := &run{map[string]int{}}
-			err := r.once(t.Context(), h)
-			if died := happened(fired); died && err == nil && n < 10 || err != nil && !errors.Is(err, zkconn.ErrSessionLost) {
-				t.Errorf("the dead one: %v", err)
-			}
-			p.Refuse(true)
-			p.Cut()
-			did := r.total()
-			next := f.take(f.join("b", "1.0", "coordinator"), "coordinator")
-			wasOpen := len(f.operations(m.Generation)) > 0
-			if wasOpen || did == 0 {
-				if err := r.once(t.Context(), next); err != nil {
-					t.Fatal(err)
-				}
-			} else if other, err := next.Open(t.Context(), "other", "script", false); err != nil {
-				t.Fatal(err)
-			} else if err := other.Close(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			for name, times := range r.did {
-				if times < 1 || times > 2 {
-					t.Errorf("%s was done %d times", name, times)
-				}
-			}
-			if r.total() < 3 || r.total() > 4 {
-				t.Errorf("it did %v", r.did)
-			}
-			f.checkGone(m.Generation)
-		})
-	}
-}
-
 // TestClosedOperationStaysClosed: the holder dies while it deletes a journal. The operation is not open, and the next
 // Open, of another operation, deletes the rest.
 func TestClosedOperationStaysClosed(t *testing.T) {
@@ -525,35 +474,6 @@ func TestClosedOperationStaysClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.checkGone(m.Generation)
-}
-
-// TestFormerHolderCannotRecord: another process takes the duty just before each transaction of a run. That one and all
-// later ones write nothing.
-func TestFormerHolderCannotRecord(t *testing.T) {
-	t.Parallel()
-	for n := int32(1); n <= maxOpWrites-2; n++ {
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			t.Parallel()
-			f, p := newFixture(t, "coordinator"), newProxy(t)
-			m := f.joinBy(p, 10*time.Second, "a", "coordinator")
-			h := f.take(m, "coordinator")
-			duty := znode.Duty(f.group.Root, m.Generation, "coordinator")
-			match, taken := writesBelow("/op", n), make(chan []string, 1)
-			p.DropReply(func(op int32, req []byte) bool {
-				if match(op, req) {
-					taken <- f.takeAway(duty)
-				}
-				return false
-			})
-			err := (&run{map[string]int{}}).once(t.Context(), h)
-			if last := n == maxOpWrites-2; !errors.Is(err, member.ErrNotHeld) && !last { // it deletes what is closed
-				t.Errorf("the former holder: %v", err)
-			}
-			if d := cmp.Diff(<-taken, f.dump(duty)); d != "" {
-				t.Errorf("it has written (-before +after):\n%s", d)
-			}
-		})
-	}
 }
 
 // TestFinishIsRepeated: the caller gives up while a step is recorded, and calls Finish again. It counts once.
