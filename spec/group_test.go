@@ -223,8 +223,7 @@ func TestManyDuties(t *testing.T) {
 	}
 }
 
-// TestExportOfAllKinds: what Export writes of groups and queues, and of jobs beside them, is formatted and reads back to
-// the same.
+// TestExportOfAllKinds: what Export writes of groups and queues, and of jobs beside them, is formatted and reads back.
 func TestExportOfAllKinds(t *testing.T) {
 	for counts, text := range map[string]string{
 		"4 groups and 1 job": allOfAGroup + `
