@@ -20,7 +20,8 @@ type executorOptions struct {
 }
 
 func newExecutorCmd(p *process) *cobra.Command {
-	o := executorOptions{queueOptions: queueOptions{pauses: true}}
+	var o executorOptions
+	o.pauses = true
 	cmd := &cobra.Command{
 		Use:   "executor QUEUE -- COMMAND [ARGS...]",
 		Short: "Execute tasks of a queue, a process or a line each",

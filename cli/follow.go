@@ -161,12 +161,10 @@ func (p *process) followOnce(ctx context.Context, f follower, o followOptions) e
 
 // followWith runs the command beside the holder.
 func (p *process) followWith(ctx context.Context, f follower, o followOptions) error {
-	files, closeFiles, err := p.standardFiles()
+	files, signals, release, err := p.standardStreams()
 	if err != nil {
 		return err
 	}
-	defer closeFiles()
-	signals, release := catchSignals()
 	defer release()
 	ofCommand, stop := context.WithCancelCause(ctx)
 	ofFollower, end := context.WithCancel(context.WithoutCancel(ctx))

@@ -23,13 +23,11 @@ func newGuardCmd(p *process) *cobra.Command {
 		PersistentPreRunE:  func(*cobra.Command, []string) error { return nil },
 		Args:               argCount(2, 1<<20, "a file and its arguments"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			signals, release := catchSignals()
-			defer release()
-			files, closeFiles, err := p.standardFiles()
+			files, signals, release, err := p.standardStreams()
 			if err != nil {
 				return err
 			}
-			defer closeFiles()
+			defer release()
 			return finding(wrap.Guard(args[0], args[1:], p.environ, files, signals))
 		},
 	}

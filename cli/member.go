@@ -18,23 +18,19 @@ import (
 	"muster/text"
 	"muster/worker"
 	"muster/wrap"
-	"muster/zkstate/zkconn"
 )
 
 // memberOptions of "muster member".
 type memberOptions struct {
-	group, root        string
-	version            string
-	identity, address  string
-	duties             string // directory
-	can                []string
-	ready              string
-	takeover           string
-	onLoss             string
-	grace, joinTimeout time.Duration
-	http               string
-	command            []string
-	passCredentials    bool
+	group, root       string
+	version           string
+	identity, address string
+	duties            string // directory
+	can               []string
+	ready             string
+	takeover          string
+	onLoss            string
+	lifeOptions
 }
 
 func newMemberCmd(p *process) *cobra.Command {
@@ -126,11 +122,10 @@ func (o *memberOptions) check() error {
 				"--%s %q is none of %q", c.flag, c.value, c.known)
 		}
 	}
+	if err := o.lifeOptions.check("muster member"); err != nil {
+		return err
+	}
 	switch {
-	case o.grace < 0:
-		return usagef("muster member --grace 30s", "--grace %s: a duration is not negative", o.grace)
-	case o.joinTimeout < 0:
-		return usagef("muster member --join-timeout 2m", "--join-timeout %s: a duration is not negative", o.joinTimeout)
 	case o.version == "":
 		return usagef("muster member --version 2.1.0", "--version is missing: which version of the application this is")
 	case len(o.command) == 0 && len(o.can) > 0:
@@ -172,14 +167,12 @@ func runMember(ctx context.Context, p *process, o memberOptions) error {
 	if err != nil {
 		return err
 	}
-	files, closeFiles, err := p.standardFiles()
+	life, release, err := p.life(o.lifeOptions, p.target(target{}), group.Default().Timeouts.Session)
 	if err != nil {
 		return err
 	}
-	defer closeFiles()
-	signals, release := catchSignals()
 	defer release()
-	c.Files, c.Signals = files, signals
+	c.Life = life
 	result := wrap.RunMember(ctx, c)
 	switch {
 	case errors.Is(result.Err, wrap.ErrHealth):
@@ -195,7 +188,7 @@ func runMember(ctx context.Context, p *process, o memberOptions) error {
 	return &workerResult{result}
 }
 
-// memberConfig builds the configuration of a member from the flags and the environment.
+// memberConfig builds the configuration of a member, without its Life, from the flags and the environment.
 func (p *process) memberConfig(o memberOptions) (c wrap.MemberConfig, err error) {
 	if c.Member, err = p.memberIdentity(o); err != nil {
 		return c, err
@@ -203,16 +196,7 @@ func (p *process) memberConfig(o memberOptions) (c wrap.MemberConfig, err error)
 	if c.Duties, err = p.memberDuties(o); err != nil {
 		return c, err
 	}
-	c.Can, c.Command, c.Dir, c.Environ = o.can, o.command, p.flags.dir, p.commandEnviron(o.passCredentials)
-	c.OnLoss, c.Grace, c.JoinTimeout, c.HTTP = wrap.OnLoss(o.onLoss), o.grace, o.joinTimeout, o.http
-	c.Guard, c.Serving, c.Log = guardCommand(guardName), p.serving, p.log
-	c.SessionTimeout = time.Duration(group.Default().Timeouts.Session)
-	t := p.target(target{})
-	c.Connect = func(ctx context.Context, timeout time.Duration) (*zkconn.Session, error) {
-		t := t
-		t.timeout = timeout
-		return p.connect(ctx, t)
-	}
+	c.Can, c.OnLoss = o.can, wrap.OnLoss(o.onLoss)
 	c.Joined = func(m *member.Member) {
 		if !p.flags.quiet {
 			fmt.Fprintf(p.err, "joined %s as %s, version %s\n",

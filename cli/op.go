@@ -83,12 +83,10 @@ func (p *process) runTask(
 	ctx context.Context, command []string, explain func(error) error,
 	run func(context.Context, wrap.Task) wrap.Result,
 ) error {
-	files, closeFiles, err := p.standardFiles()
+	files, signals, release, err := p.standardStreams()
 	if err != nil {
 		return err
 	}
-	defer closeFiles()
-	signals, release := catchSignals()
 	defer release()
 	result := run(ctx, wrap.Task{
 		Command: command, Dir: p.flags.dir, Environ: p.environ, Files: files, Signals: signals,

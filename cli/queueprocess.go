@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path"
-	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -19,18 +17,13 @@ import (
 	"muster/text"
 	"muster/worker"
 	"muster/wrap"
-	"muster/zkstate/zkconn"
 )
 
 // queueOptions are what "muster executor" and "muster watcher" have in common.
 type queueOptions struct {
-	queue, root        string
-	identity           string
-	grace, joinTimeout time.Duration
-	http               string
-	command            []string
-	passCredentials    bool
-	pauses             bool // SIGTSTP is not for the terminal: it means "take nothing more"
+	lifeOptions
+	queue, root string
+	identity    string
 }
 
 // queueProcessCmd makes a command that joins a queue. It fills in everything but Use, Short, Long, Example and the
@@ -101,11 +94,8 @@ func (o *queueOptions) fill(e environ) {
 
 // check refuses wrong values; command is how this command is called.
 func (o *queueOptions) check(command string) error {
-	switch {
-	case o.grace < 0:
-		return usagef(command+" --grace 30s", "--grace %s: a duration is not negative", o.grace)
-	case o.joinTimeout < 0:
-		return usagef(command+" --join-timeout 2m", "--join-timeout %s: a duration is not negative", o.joinTimeout)
+	if err := o.lifeOptions.check(command); err != nil {
+		return err
 	}
 	if err := resource.CheckName("queue", o.queue); err != nil {
 		return usagef(command+" QUEUE -- COMMAND", "%w", err)
@@ -128,18 +118,12 @@ func (p *process) runQueueProcess(
 	if err != nil {
 		return err
 	}
-	files, closeFiles, err := p.standardFiles()
+	life, release, err := p.life(o.lifeOptions, p.target(target{}), queue.Default().Timeouts.Session)
 	if err != nil {
 		return err
 	}
-	defer closeFiles()
-	var more []os.Signal
-	if o.pauses {
-		more = append(more, syscall.SIGTSTP)
-	}
-	signals, release := catchSignals(more...)
 	defer release()
-	c.Files, c.Signals = files, signals
+	c.Life = life
 	result := run(c)
 	if errors.Is(result.Err, wrap.ErrHealth) {
 		result.Err = badAddress("--http", o.http, result.Err)
@@ -148,7 +132,7 @@ func (p *process) runQueueProcess(
 	return &workerResult{result}
 }
 
-// queueConfig builds the configuration of a process of a queue from the flags and the environment.
+// queueConfig builds the configuration of a process of a queue, without its Life, from the flags and the environment.
 func (p *process) queueConfig(o queueOptions) (c wrap.QueueConfig, err error) {
 	host, _ := os.Hostname()
 	own := fmt.Sprintf("%s-%d-%s", cmp.Or(host, "host"), os.Getpid(), rand.Text()[:4])
@@ -164,16 +148,6 @@ func (p *process) queueConfig(o queueOptions) (c wrap.QueueConfig, err error) {
 	c.Process = tasks.Config{
 		Root: o.root, Queue: o.queue, Identity: identity, Redis: tasks.Access{Getenv: p.environ.value}, Log: p.log,
 		Waiting: p.waitingForQueue,
-	}
-	c.Command, c.Dir, c.Environ = o.command, p.flags.dir, p.commandEnviron(o.passCredentials)
-	c.Grace, c.JoinTimeout, c.HTTP = o.grace, o.joinTimeout, o.http
-	c.Guard, c.Serving, c.Log = guardCommand(guardName), p.serving, p.log
-	c.SessionTimeout = time.Duration(queue.Default().Timeouts.Session)
-	t := p.target(target{})
-	c.Connect = func(ctx context.Context, timeout time.Duration) (*zkconn.Session, error) {
-		t := t
-		t.timeout = timeout
-		return p.connect(ctx, t)
 	}
 	c.Joined = func(joined *tasks.Process) {
 		if !p.flags.quiet {

@@ -20,6 +20,7 @@ import (
 	"muster/text"
 	"muster/worker"
 	"muster/wrap"
+	"muster/zkstate/zkconn"
 )
 
 // workerOptions of "muster worker".
@@ -32,10 +33,51 @@ type workerOptions struct {
 	run                 string
 	start, takeover     string
 	onLoss              string
-	grace, joinTimeout  time.Duration
-	http                string
-	command             []string
-	passCredentials     bool
+	lifeOptions
+}
+
+// lifeOptions are what all commands have in common that run a command as a member of something.
+type lifeOptions struct {
+	grace, joinTimeout time.Duration
+	http               string
+	command            []string
+	passCredentials    bool
+	pauses             bool // SIGTSTP is not for the terminal: it means "take nothing more"
+}
+
+// check refuses durations; command is how this command is called.
+func (o lifeOptions) check(command string) error {
+	switch {
+	case o.grace < 0:
+		return usagef(command+" --grace 30s", "--grace %s: a duration is not negative", o.grace)
+	case o.joinTimeout < 0:
+		return usagef(command+" --join-timeout 2m", "--join-timeout %s: a duration is not negative", o.joinTimeout)
+	}
+	return nil
+}
+
+// life is what package wrap is told for all of them. The caller of release ends what it uses.
+func (p *process) life(
+	o lifeOptions, t target, session resource.Duration,
+) (l wrap.Life, release func(), err error) {
+	var more []os.Signal
+	if o.pauses {
+		more = append(more, syscall.SIGTSTP)
+	}
+	files, signals, release, err := p.standardStreams(more...)
+	if err != nil {
+		return l, nil, err
+	}
+	return wrap.Life{
+		Command: o.command, Dir: p.flags.dir, Environ: p.commandEnviron(o.passCredentials), Files: files,
+		Grace: o.grace, JoinTimeout: o.joinTimeout, HTTP: o.http, Guard: guardCommand(guardName), Serving: p.serving,
+		Connect: func(ctx context.Context, timeout time.Duration) (*zkconn.Session, error) {
+			t := t
+			t.timeout = timeout
+			return p.connect(ctx, t)
+		},
+		SessionTimeout: time.Duration(session), Signals: signals, Log: p.log,
+	}, release, nil
 }
 
 func newWorkerCmd(p *process) *cobra.Command {
@@ -131,12 +173,8 @@ func (o workerOptions) check() error {
 				"--%s %q is none of %q", c.flag, c.value, c.known)
 		}
 	}
-	switch {
-	case o.grace < 0:
-		return usagef("muster worker --grace 30s", "--grace %s: a duration is not negative", o.grace)
-	case o.joinTimeout < 0:
-		return usagef("muster worker --join-timeout 2m",
-			"--join-timeout %s: a duration is not negative", o.joinTimeout)
+	if err := o.lifeOptions.check("muster worker"); err != nil {
+		return err
 	}
 	if err := resource.CheckName("job", o.job); err != nil {
 		return usagef("muster worker --job NAME", "--job: %w", err)
@@ -153,22 +191,16 @@ func runWorker(ctx context.Context, p *process, o workerOptions) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	c, err := p.workerConfig(o)
+	c, t, session, err := p.workerConfig(o)
 	if err != nil {
 		return err
 	}
-	files, closeFiles, err := p.standardFiles()
+	life, release, err := p.life(o.lifeOptions, t, session)
 	if err != nil {
 		return err
 	}
-	defer closeFiles()
-	signals, release := catchSignals()
 	defer release()
-	c.Command, c.Dir, c.Files, c.Idle = o.command, p.flags.dir, files, p.waitWithoutCommand
-	c.Environ = p.commandEnviron(o.passCredentials)
-	c.Start, c.OnLoss = wrap.Start(o.start), wrap.OnLoss(o.onLoss)
-	c.JoinTimeout, c.Grace, c.HTTP, c.Serving = o.joinTimeout, o.grace, o.http, p.serving
-	c.Signals, c.Log = signals, p.log
+	c.Life, c.Idle, c.Start, c.OnLoss = life, p.waitWithoutCommand, wrap.Start(o.start), wrap.OnLoss(o.onLoss)
 	result := wrap.Run(ctx, c)
 	switch {
 	case errors.Is(result.Err, wrap.ErrHealth):
@@ -194,19 +226,23 @@ func catchSignals(more ...os.Signal) (<-chan os.Signal, func()) {
 	return signals, func() { signal.Stop(signals) }
 }
 
-// standardFiles returns the standard streams as files that a command can inherit.
-func (p *process) standardFiles() ([]*os.File, func(), error) {
+// standardStreams returns the standard streams as files that a command can inherit, and the signals that it is to get;
+// see catchSignals.
+func (p *process) standardStreams(
+	more ...os.Signal,
+) (files []*os.File, signals <-chan os.Signal, release func(), err error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	files := []*os.File{null, null, null}
+	files = []*os.File{null, null, null}
 	for i, stream := range []any{p.in, p.out.w, p.err.w} {
 		if f, ok := stream.(*os.File); ok {
 			files[i] = f
 		}
 	}
-	return files, func() { _ = null.Close() }, nil
+	signals, stop := catchSignals(more...)
+	return files, signals, func() { stop(); _ = null.Close() }, nil
 }
 
 // waitWithoutCommand prints who has joined, and waits until ctx ends.

@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"strings"
-	"time"
 
 	"muster/plan"
 	"muster/resource"
@@ -22,33 +21,28 @@ import (
 	"muster/zkstate/znode"
 )
 
-// workerConfig builds the configuration of a worker from the flags, the environment and the HCL of --file: who it is,
-// which job it joins, how it connects, and what it prints.
-func (p *process) workerConfig(o workerOptions) (c wrap.Config, err error) {
+// workerConfig builds the configuration of a worker, without its Life, from the flags, the environment and the HCL of
+// --file: who it is, which job it joins, and what it prints. It also returns where it connects, and for how long.
+func (p *process) workerConfig(o workerOptions) (c wrap.Config, t target, session resource.Duration, err error) {
 	root, err := p.workerRoot(o)
 	if err != nil {
-		return c, err
+		return c, t, 0, err
 	}
 	quiet := p.flags.quiet || len(o.command) == 0 // without a command, waitWithoutCommand prints it
-	declared, t := job.Default(), p.target(target{})
+	t = p.target(target{})
+	declared := job.Default()
 	if o.declared {
 		cfg, err := p.load(o.dir, o.vars)
 		if err != nil {
-			return c, err
+			return c, t, 0, err
 		}
 		if declared, err = declaredJob(cfg, o.job, root); err != nil {
-			return c, err
+			return c, t, 0, err
 		}
 		root, t = declared.Root, p.target(p.declaredTarget(cfg, o.dir))
 		c.Create = func(ctx context.Context, s *zkconn.Session) error {
 			return p.createJob(ctx, s, cfg, declared, quiet)
 		}
-	}
-	c.SessionTimeout = time.Duration(declared.Timeouts.Session)
-	c.Connect = func(ctx context.Context, timeout time.Duration) (*zkconn.Session, error) {
-		t := t
-		t.timeout = timeout
-		return p.connect(ctx, t)
 	}
 	c.LocalIP = func(ctx context.Context) (net.IP, error) {
 		ip, err := zkconn.LocalIP(ctx, t.servers)
@@ -67,7 +61,7 @@ func (p *process) workerConfig(o workerOptions) (c wrap.Config, err error) {
 	c.Worker, err = p.workerIdentity(o)
 	c.Worker.Root, c.Worker.Job = cmp.Or(root, resource.DefaultRoot), o.job
 	c.Worker.Waiting = func(what string) { fmt.Fprintf(p.err, "waiting for %s\n", text.Escape(what)) }
-	return c, err
+	return c, t, declared.Timeouts.Session, err
 }
 
 // workerRoot returns the root of the flag or the environment; empty if neither is set.
