@@ -1,12 +1,14 @@
 package worker_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -400,5 +402,186 @@ func TestJoiningCostsTheSameForEachWorker(t *testing.T) {
 	}
 	if late := measure("late"); late != early {
 		t.Errorf("%d requests for a late worker, %d for the second", late, early)
+	}
+}
+
+func TestIdentify(t *testing.T) {
+	t.Parallel()
+	type choice struct {
+		Identity string
+		Stable   bool
+	}
+	const kubernetes, address = "KUBERNETES_SERVICE_HOST", "10.0.0.1:1"
+	both := map[string]string{"MUSTER_IDENTITY": "env", "JOB_COMPLETION_INDEX": "1"}
+	indexed := map[string]string{"JOB_COMPLETION_INDEX": "0", kubernetes: "x"}
+	for name, c := range map[string]struct {
+		flag      string
+		env       map[string]string
+		host      string
+		advertise string
+		want      choice
+	}{
+		"flag_before_all": {"me", both, "h", address, choice{"me", true}},
+		"environment":     {"", both, "h", address, choice{"env", true}},
+		"indexed_job":     {"", indexed, "job-x7k2p", address, choice{"worker-0", true}},
+		"slurm":           {"", map[string]string{"SLURM_PROCID": "12"}, "node7", address, choice{"worker-12", true}},
+		"stateful_set":    {"", map[string]string{kubernetes: "x"}, "ingest-3", address, choice{"ingest-3", true}},
+		"deployment":      {"", map[string]string{kubernetes: "x"}, "ingest-7d9f-x2x", address, choice{address, false}},
+		"other_machine":   {"", nil, "node-3", address, choice{address, false}},
+		"ipv6":            {"", nil, "node-3", "[fe80::1]:7000", choice{"[fe80::1]:7000", false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			getenv := func(k string) string { return c.env[k] }
+			identity, stable, err := worker.Identify(c.flag, getenv, c.host, c.advertise)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(c.want, choice{identity, stable}); d != "" {
+				t.Errorf("identity (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+func TestIdentifyNamesTheSourceOfABadIdentity(t *testing.T) {
+	t.Parallel()
+	for want, env := range map[string]map[string]string{
+		"MUSTER_IDENTITY":      {"MUSTER_IDENTITY": "a/b"},
+		"JOB_COMPLETION_INDEX": {"JOB_COMPLETION_INDEX": "01"},
+		"SLURM_PROCID":         {"SLURM_PROCID": "-1"},
+		"the address":          {},
+	} {
+		_, _, err := worker.Identify("", func(k string) string { return env[k] }, "h", "")
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want one that names %s", err, want)
+		}
+	}
+}
+
+// TestRejoinKeepsTheID, finds it by a binary search, and gives the newest address.
+func TestRejoinKeepsTheID(t *testing.T) {
+	t.Parallel()
+	const n = 60
+	j, store := newJob(t, n)
+	s := dial(t)
+	want := map[string]int{}
+	for i := range n {
+		m, err := worker.Join(t.Context(), s, config(j, fmt.Sprint("w", i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want[m.Identity] = m.ID
+	}
+	s.Close()
+	proxy := newProxy(t)
+	s = dial(t, proxy.Addr())
+	var searched atomic.Int64
+	proxy.BeforeSend(func(op int32, req []byte) bool {
+		if op == zkserver.OpExists && bytes.Contains(req, []byte("/id/n-")) {
+			searched.Add(1)
+		}
+		return false
+	})
+	for i := range n {
+		searched.Store(0)
+		c := config(j, fmt.Sprint("w", i))
+		c.Info.Port = 8000 + i
+		m, err := worker.Join(t.Context(), s, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.ID != want[m.Identity] {
+			t.Errorf("%s came back as %d, was %d", m.Identity, m.ID, want[m.Identity])
+		}
+		if reads := searched.Load(); reads < 1 || reads > 6 {
+			t.Errorf("%s: found among %d in %d reads", m.Identity, n, reads)
+		}
+	}
+	ws, err := store.Workers(t.Context(), j.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range ws {
+		if c := w.Claim; !w.Live || c.Lives != 2 || c.State != znode.In || w.Info.Port < 8000 {
+			t.Errorf("recorded: %+v", w)
+		}
+	}
+	if d := cmp.Diff(want, ids(t, store, j)); d != "" {
+		t.Errorf("ids (-want +got):\n%s", d)
+	}
+}
+
+// TestTakeover: a worker whose identity is live says at once what it waits for, and joins when the other is gone. With
+// TakeoverFail it fails at once.
+func TestTakeover(t *testing.T) {
+	t.Parallel()
+	j, _ := newJob(t, 1)
+	s := dial(t)
+	old, err := worker.Join(t.Context(), s, config(j, "w0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := config(j, "w0")
+	c.Takeover = worker.TakeoverFail
+	if _, err := worker.Join(t.Context(), dial(t), c); !errors.Is(err, worker.ErrHeld) {
+		t.Errorf("told to fail: %v", err)
+	}
+	c = config(j, "w0")
+	c.Waiting = func(what string) {
+		if !strings.Contains(what, "older process that is w0") {
+			t.Errorf("waits for %q", what)
+		}
+		s.Close()
+	}
+	m, err := worker.Join(t.Context(), dial(t), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.ID != old.ID {
+		t.Errorf("id %d, was %d", m.ID, old.ID)
+	}
+}
+
+// TestOneOfManyProcessesOfOneIdentityIsMember, at any time: each waits for the one before it.
+func TestOneOfManyProcessesOfOneIdentityIsMember(t *testing.T) {
+	t.Parallel()
+	const processes = 12
+	j, store := newJob(t, 2)
+	var mu sync.Mutex
+	holders, most := 0, 0
+	var all sync.WaitGroup
+	for range processes {
+		s := dial(t)
+		all.Go(func() {
+			m, err := worker.Join(t.Context(), s, config(j, "w0"))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			holders++
+			most = max(most, holders)
+			mu.Unlock()
+			if m.ID != 0 {
+				t.Errorf("id %d", m.ID)
+			}
+			if err := m.Context().Err(); err != nil {
+				t.Errorf("fenced while holding: %v", context.Cause(m.Context()))
+			}
+			mu.Lock()
+			holders--
+			mu.Unlock()
+			if err := m.Leave(t.Context(), worker.End{}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if most != 1 {
+		t.Errorf("%d processes held one identity at once", most)
+	}
+	ws, err := store.Workers(t.Context(), j.Path())
+	if err != nil || len(ws) != 1 || ws[0].Claim.Lives != processes || ws[0].Claim.State != znode.Left {
+		t.Errorf("recorded %+v, %v", ws, err)
 	}
 }

@@ -1,13 +1,20 @@
 package znode
 
 import (
+	"encoding/json"
 	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"muster/apply/history"
 	"muster/resource"
 	"muster/resource/job"
 )
@@ -128,4 +135,308 @@ func TestEncodeRecordRefusesWhatDecodeWould(t *testing.T) {
 	if _, err := EncodeRecord(r); err == nil {
 		t.Error("a record beyond the limit was encoded")
 	}
+}
+
+func exampleEntry() history.Entry {
+	at := time.Date(2026, 1, 31, 3, 4, 5, 0, time.UTC)
+	e := history.Entry{
+		Plan: "p1", Saved: true, Planned: map[string]int{"create": 1, "delete": 2}, Finished: at.Add(time.Minute),
+		Done: map[string]int{"create": 1}, Results: map[string]int{"applied": 1, "refused": 2},
+	}
+	e.SetNames(nil, []string{"/jobs/a"})
+	return e.Begin("runner@build", "1.0", history.Who{
+		Actor: "ann", CI: "GitHub Actions", Commit: "c0ffee", URL: "https://ci.example/runs/7?a=1&b=2",
+	}, at)
+}
+
+func TestEntryIsWrittenAndRead(t *testing.T) {
+	want := Entry{Op: "o1", Entry: exampleEntry()}
+	got, err := EncodeEntry(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantJSON := `{"op":"o1","by":"runner@build","actor":"ann","ci":"GitHub Actions","commit":"c0ffee",` +
+		`"url":"https://ci.example/runs/7?a=1&b=2","muster_version":"1.0","plan":"p1","saved":true,` +
+		`"started":"2026-01-31T03:04:05Z","finished":"2026-01-31T03:05:05Z","planned":{"create":1,"delete":2},` +
+		`"done":{"create":1},"results":{"applied":1,"refused":2},"deleted":["/jobs/a"]}`
+	if d := cmp.Diff(wantJSON, string(got)); d != "" {
+		t.Errorf("JSON (-want +got):\n%s", d)
+	}
+	newer := strings.TrimSuffix(string(got), "}") + `,"approved_by":"bob","replaced":null}`
+	for _, body := range []string{string(got), newer} {
+		back, err := DecodeEntry([]byte(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, back); d != "" {
+			t.Errorf("entry (-written +read):\n%s", d)
+		}
+	}
+}
+
+// TestLargestEntryFits: whatever somebody puts into the environment, an entry can be written.
+func TestLargestEntryFits(t *testing.T) {
+	for _, bad := range []string{`"`, `\`, "\x00", "\u2028", "<", "ü", "\xff"} {
+		long := strings.Repeat(bad, 4096)
+		var e history.Entry
+		var names []string
+		for range 200 {
+			names = append(names, "/"+long[:60])
+		}
+		e.SetNames(names, names)
+		e.Plan, e.Planned = strings.Repeat("p", maxToken), map[string]int{"create": 1 << 40, "delete": 1 << 40}
+		e.Results = e.Planned
+		e = e.Begin(long, long, history.Who{
+			Actor: long, CI: long, Commit: long, URL: "https://ci.example/" + strings.Repeat("&", 1000),
+		}, time.Now())
+		body, err := EncodeEntry(Entry{Op: strings.Repeat("o", maxToken), Entry: e})
+		if err != nil {
+			t.Errorf("%q: %v", bad, err)
+			continue
+		}
+		if _, err := DecodeEntry(body); err != nil {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
+func TestDecodeEntrySaysWhatIsDamaged(t *testing.T) {
+	for body, want := range map[string]string{
+		"":                                 "empty",
+		"{}":                               "who",
+		"null":                             "who",
+		`{"by":"a","started":"yesterday"}`: "yesterday",
+		`{"by":"a"}`:                       "when",
+		`{"by":["a"]}`:                     "by",
+		`{"by":"a","started":"2026-01-31T03:04:05Z","planned":{"create":-1}}`: "-1",
+		`{"by":"a","started":"2026-01-31T03:04:05Z","url":"javascript:x"}`:    "address",
+		`{"by":"a","started":"2026-01-31T03:04:05Z","url":"https://u:p@x/"}`:  "address",
+		`{"by":"` + strings.Repeat("a", 20000) + `"}`:                         "16384",
+		"\xff": "UTF-8",
+	} {
+		if _, err := DecodeEntry([]byte(body)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.80s: error %v, want one with %q", body, err, want)
+		}
+	}
+}
+
+func FuzzDecodeEntry(f *testing.F) {
+	body, err := EncodeEntry(Entry{Op: "o1", Entry: exampleEntry()})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(body)
+	f.Add([]byte(`{"by":"a","started":"2026-01-31T03:04:05Z"}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		e, err := DecodeEntry(data)
+		if err != nil || len(data) > history.MaxEntry/8 { // what is escaped may be longer than the input
+			return
+		}
+		again, err := EncodeEntry(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := DecodeEntry(again)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if third, err := EncodeEntry(back); err != nil || string(third) != string(again) {
+			t.Errorf("%s becomes %s, %v", again, third, err)
+		}
+	})
+}
+
+func TestMarkIsWrittenAndRead(t *testing.T) {
+	at := time.Date(2026, 1, 31, 3, 4, 5, 999, time.FixedZone("", 3600))
+	got, err := Encode(Mark{Who: "ci@build", What: "apply", Since: at, Plan: "p1", Op: "o1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantJSON := `{"who":"ci@build","what":"apply","since":"2026-01-31T02:04:05Z","plan":"p1","op":"o1"}`
+	if d := cmp.Diff(wantJSON, string(got)); d != "" {
+		t.Errorf("JSON (-want +got):\n%s", d)
+	}
+	back, err := Decode[Mark](got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Mark{Who: "ci@build", What: "apply", Since: time.Date(2026, 1, 31, 2, 4, 5, 0, time.UTC),
+		Plan: "p1", Op: "o1"}
+	if d := cmp.Diff(want, back); d != "" {
+		t.Errorf("mark (-written +read):\n%s", d)
+	}
+}
+
+// TestMarkNamesWhoAsked: with the address of the run, but no password in it.
+func TestMarkNamesWhoAsked(t *testing.T) {
+	at := time.Date(2026, 1, 31, 3, 4, 5, 0, time.UTC)
+	body, err := Encode(Mark{
+		Who: "runner@build", What: "apply", Since: at, Actor: "ann", URL: "https://u:p@ci.example/runs/7",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := Decode[Mark](body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "ann (runner@build) holds it since 2026-01-31T03:04:05Z (apply), https://ci.example/runs/7"
+	if m.String() != want {
+		t.Errorf("%s, want %s", m, want)
+	}
+	if m.Actor = m.Who; m.Name() != "runner@build" {
+		t.Errorf("named %q", m.Name())
+	}
+}
+
+func TestDecodeMarkSaysWhatIsDamaged(t *testing.T) {
+	for body, want := range map[string]string{
+		"":                                "empty",
+		"{}":                              "who",
+		`{"who":"a","since":"yesterday"}`: "yesterday",
+		`{"who":["a"]}`:                   "who",
+	} {
+		if _, err := Decode[Mark]([]byte(body)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want one with %q", body, err, want)
+		}
+	}
+}
+
+// testdata/records holds Records: "present" as it is written now, and "newer" invented, with more or fewer fields than
+// this muster knows.
+
+// recordedJobs are the jobs that the files of testdata/records declare.
+func recordedJobs() map[string]job.Job {
+	declare := func(root, name, address string, workers int, edits ...func(*job.Job)) job.Job {
+		j := job.Default()
+		j.Root, j.Name, j.Address, j.Workers = root, name, address, workers
+		for _, edit := range edits {
+			edit(&j)
+		}
+		return j
+	}
+	full := declare("/jobs/guarded", "full", `job.full["eu"]`, 1, func(j *job.Job) {
+		j.RollFormat, j.Lifecycle.OnRunning, j.Lifecycle.Protect = job.Text, job.Fail, true
+		for to, text := range map[*resource.Duration]string{
+			&j.Timeouts.Session: "20s", &j.Timeouts.Join: "95s", &j.Timeouts.Barrier: "1m", &j.Timeouts.Stale: "5m",
+		} {
+			_ = to.UnmarshalText([]byte(text)) // these texts always decode
+		}
+		j.Labels = map[string]string{"team": "data & <co>", "on-call": "größe@example.com"}
+	})
+	return map[string]job.Job{
+		"present-full.json": full,
+		"newer-more.json": declare("/jobs/prod", "more", "job.more", 8, func(j *job.Job) {
+			j.Labels = map[string]string{"team": "data"}
+		}),
+		"newer-less.json": declare("/jobs/prod", "less", "", 8, func(j *job.Job) {
+			_ = j.Timeouts.Session.UnmarshalText([]byte("45s"))
+		}),
+	}
+}
+
+func readRecord(t *testing.T, file string) []byte {
+	t.Helper()
+	body, err := os.ReadFile(filepath.Join("testdata", "records", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+// TestRecordsOfOtherVersionsAreRead: none counts as edited, and none differs from its job.
+func TestRecordsOfOtherVersionsAreRead(t *testing.T) {
+	files, err := filepath.Glob("testdata/records/*")
+	if err != nil || len(files) != len(recordedJobs()) {
+		t.Errorf("%v: the files are %v, want one for each of recordedJobs", err, files)
+	}
+	for file, want := range recordedJobs() {
+		r, err := DecodeRecordAt(job.Kind(), want.Path(), readRecord(t, file))
+		if err != nil {
+			t.Errorf("%s: %v", file, err)
+			continue
+		}
+		if r.Edited() {
+			t.Errorf("%s counts as edited", file)
+		}
+		if cs := resource.Changes(want, r.Declaration); len(cs) > 0 || job.Of(&r).Address != want.Address {
+			t.Errorf("%s differs from its declaration: %+v", file, cs)
+		}
+		again, err := EncodeRecord(r)
+		d := cmp.Diff(flat(t, readRecord(t, file)), flat(t, again), cmp.FilterPath(isOp, cmp.Ignore()))
+		if err != nil || d != "" {
+			t.Errorf("%s is written with other values, %v (-read +written):\n%s", file, err, d)
+		}
+	}
+}
+
+// isOp selects the op: a Record without one is written with an empty one.
+func isOp(p cmp.Path) bool {
+	at, ok := p.Last().(cmp.MapIndex)
+	return ok && at.Key().String() == "op"
+}
+
+// TestRecordsOfOtherVersionsAreKept: a reset and a request to stop change only their own fields. They keep
+// unknown ones, and the digest still matches.
+func TestRecordsOfOtherVersionsAreKept(t *testing.T) {
+	changes := map[string]struct {
+		change  func(r *resource.Record) error
+		changed []string // in the record, by dotted names
+	}{
+		"reset": {func(r *resource.Record) error {
+			g := r.Generation
+			r.Generation, r.Op = "0123456789abcdef0123456789abcdef", "o2"
+			return job.SetLastRun(r, job.Run{ID: "r2", Generation: g, Completed: "2026-11-22T00:00:00Z"})
+		}, []string{"op", "generation", "last.id", "last.generation", "last.completed"}},
+		"terminate": {func(r *resource.Record) error {
+			r.State, r.Op = resource.StateTerminating, "o2"
+			return nil
+		}, []string{"op", "state"}},
+		"no_roll": {func(r *resource.Record) error { return job.SetNoRoll(r, r.Generation) }, []string{"no_roll"}},
+	}
+	for file, declared := range recordedJobs() {
+		for name, c := range changes {
+			t.Run(name+"/"+file, func(t *testing.T) {
+				r, err := DecodeRecordAt(job.Kind(), declared.Path(), readRecord(t, file))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := c.change(&r); err != nil {
+					t.Fatal(err)
+				}
+				body, err := EncodeRecord(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				back, err := DecodeRecordAt(job.Kind(), declared.Path(), body)
+				if err != nil || back.Edited() {
+					t.Errorf("%v; edited %v:\n%s", err, back.Edited(), body)
+				}
+				was, is := flat(t, readRecord(t, file)), flat(t, body)
+				for _, at := range slices.Sorted(maps.Keys(was)) {
+					if was[at] != is[at] && !slices.Contains(c.changed, at) {
+						t.Errorf("%s was %s and is %s", at, was[at], is[at])
+					}
+				}
+			})
+		}
+	}
+}
+
+// flat maps the dotted names in a JSON object to their values.
+func flat(t *testing.T, body []byte) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	var walk func(prefix string, body json.RawMessage)
+	walk = func(prefix string, body json.RawMessage) {
+		var object map[string]json.RawMessage
+		if json.Unmarshal(body, &object) != nil || object == nil {
+			all[prefix] = string(body)
+		}
+		for key, value := range object {
+			walk(strings.TrimPrefix(prefix+"."+key, "."), value)
+		}
+	}
+	walk("", body)
+	return all
 }
