@@ -39,7 +39,7 @@ type Fragment struct {
 type views struct {
 	templates *template.Template
 	rows      cache[rowKey]
-	cells     cache[cellKey]
+	cells     cache[cell]
 }
 
 func newViews() *views { return &views{templates: parseTemplates()} }
@@ -273,6 +273,7 @@ func parseTemplates() *template.Template {
 		"plural":    text.Plural,
 		"id":        hashID,
 		"at":        func(t *time.Time) time.Time { return *cmp.Or(t, &time.Time{}) },
+		"unix":      func(seconds int64) time.Time { return time.Unix(seconds, 0) },
 		"class":     runClass,
 		"stamp":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") },
 	}).ParseFS(templateFiles, "templates/*.html"))

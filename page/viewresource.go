@@ -191,30 +191,6 @@ func (p *painter) job(d *Detail) {
 	}
 }
 
-// workerView is a row of the table of workers.
-type workerView struct {
-	Row                     string // id of its element
-	ID                      string // of the worker; a dash if it has none
-	Identity, Address, Exit word
-	State                   view.WorkerState
-	Since                   time.Time
-	Restarts                string
-}
-
-func workerOf(prefix string, w view.Worker) workerView {
-	v := workerView{
-		Row: fmt.Sprintf("%s-%d", prefix, w.ID), ID: fmt.Sprint(w.ID), Identity: word(w.Identity),
-		Address: word(w.Address), State: w.State, Since: w.Since, Exit: word(w.LastExit), Restarts: "–",
-	}
-	if w.ID < 0 {
-		v.Row, v.ID = hashID(prefix, w.Identity), "–"
-	}
-	if w.Restarts != nil {
-		v.Restarts = fmt.Sprint(*w.Restarts)
-	}
-	return v
-}
-
 // workersView is the section of a table of workers.
 type workersView struct {
 	Apart bool   // those that need a look; the grid shows all
@@ -224,38 +200,25 @@ type workersView struct {
 func (p *painter) workers(all []view.Worker, v workersView) {
 	p.add(mainSlot, "workers", v)
 	for _, w := range all {
-		p.add("workers-list", "worker", workerOf("w", w))
+		p.add("workers-list", "worker", w)
 	}
 }
 
-// cellKey is what a cell of the grid shows. Cells are cached by it.
-type cellKey struct {
-	id                      int
-	state                   view.WorkerState // empty: nobody has joined with this id
-	identity, address, exit string
-	since                   int64
-	restarts                int // -1: not known
+// cell is what a cell of the grid shows. Cells are cached by it.
+type cell struct {
+	ID                             int
+	State, Identity, Address, Exit string // the state is "absent" if nobody has joined with this id
+	Since                          int64  // seconds; 0: not known
+	Restarts                       int    // -1: not known
 }
-
-// cellView is a cell as its template shows it.
-type cellView struct {
-	cellID                  int
-	State                   string
-	Identity, Address, Exit word
-	Since                   time.Time
-	Restarts                int
-}
-
-// ID is that of the worker.
-func (c cellView) ID() int { return c.cellID }
 
 // grid shows a cell for each id, and tables of those that need a look: at most largestTable workers that left or were
 // lost, and who has no id.
 func (p *painter) grid(d *Detail, n int) {
 	count := map[string]int{}
-	keys := make([]cellKey, n)
-	for id := range keys {
-		keys[id].id = id
+	cells := make([]cell, n)
+	for id := range cells {
+		cells[id] = cell{ID: id, State: "absent", Restarts: -1}
 	}
 	var apart []view.Worker
 	for _, w := range d.Workers {
@@ -265,34 +228,26 @@ func (p *painter) grid(d *Detail, n int) {
 		if w.ID < 0 || w.ID >= n {
 			continue
 		}
-		k := cellKey{w.ID, w.State, w.Identity, w.Address, w.LastExit, 0, -1}
+		c := cell{w.ID, string(w.State), w.Identity, w.Address, w.LastExit, 0, -1}
 		if !w.Since.IsZero() {
-			k.since = w.Since.Unix()
+			c.Since = w.Since.Unix()
 		}
 		if w.Restarts != nil {
-			k.restarts = *w.Restarts
+			c.Restarts = *w.Restarts
 		}
-		keys[w.ID] = k
+		cells[w.ID] = c
 	}
-	for _, k := range keys {
-		count[stateOf(k)]++
+	for _, c := range cells {
+		count[c.State]++
 	}
 	if len(apart) > 0 {
 		more := moreText(max(0, len(apart)-largestTable) + d.MoreWorkers)
 		p.workers(apart[:min(len(apart), largestTable)], workersView{true, more})
 	}
 	p.add(mainSlot, "grid", legendOf(count))
-	for _, k := range keys {
-		p.addHTML("cells", p.cell(k))
+	for _, c := range cells {
+		p.addHTML("cells", p.views.cells.html(c, func() string { return p.views.html("cell", c) }))
 	}
-}
-
-// stateOf is the state in a word, also of an id that nobody has.
-func stateOf(k cellKey) string {
-	if k.state == "" {
-		return "absent"
-	}
-	return string(k.state)
 }
 
 type legend struct {
@@ -311,16 +266,6 @@ func legendOf(count map[string]int) []legend {
 		}
 	}
 	return all
-}
-
-func (p *painter) cell(k cellKey) string {
-	return p.views.cells.html(k, func() string {
-		c := cellView{k.id, stateOf(k), word(k.identity), word(k.address), word(k.exit), time.Time{}, k.restarts}
-		if k.since != 0 {
-			c.Since = time.Unix(k.since, 0)
-		}
-		return p.views.html("cell", c)
-	})
 }
 
 // group shows the duties and the members of a group.
