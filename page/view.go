@@ -267,15 +267,18 @@ var templateFiles embed.FS
 
 func parseTemplates() *template.Template {
 	return template.Must(template.New("").Funcs(template.FuncMap{
-		"iso":       func(t time.Time) string { return t.UTC().Truncate(time.Second).Format(time.RFC3339) },
-		"thousands": text.Thousands,
-		"visible":   func(v any) string { return text.Visible(fmt.Sprint(v)) },
-		"plural":    text.Plural,
-		"id":        hashID,
-		"at":        func(t *time.Time) time.Time { return *cmp.Or(t, &time.Time{}) },
-		"unix":      func(seconds int64) time.Time { return time.Unix(seconds, 0) },
-		"class":     runClass,
-		"stamp":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") },
+		"iso":        func(t time.Time) string { return t.UTC().Truncate(time.Second).Format(time.RFC3339) },
+		"thousands":  text.Thousands,
+		"visible":    func(v any) string { return text.Visible(fmt.Sprint(v)) },
+		"plural":     text.Plural,
+		"id":         hashID,
+		"at":         func(t *time.Time) time.Time { return *cmp.Or(t, &time.Time{}) },
+		"unix":       func(seconds int64) time.Time { return time.Unix(seconds, 0) },
+		"class":      runClass,
+		"parse":      parseTime,
+		"stackURL":   func(stack string) string { return Request{View: Overview, Stack: stack}.URL() },
+		"historyURL": func(stack string) string { return Request{View: History, Stack: stack}.URL() },
+		"stamp":      func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") },
 	}).ParseFS(templateFiles, "templates/*.html"))
 }
 

@@ -30,7 +30,7 @@ func (p *painter) resource(d *Detail) {
 		p.add(mainSlot, "next", next)
 	}
 	if amiss := amissOf(d); len(amiss) > 0 {
-		p.add(mainSlot, "amiss", words(amiss))
+		p.add(mainSlot, "amiss", amiss)
 	}
 	switch view.KindOf(&d.Observed).Name {
 	case group.KindName:
@@ -41,7 +41,7 @@ func (p *painter) resource(d *Detail) {
 		p.job(d)
 	}
 	if n := d.Observed.Strangers; len(n) > 0 {
-		p.add(mainSlot, "strangers", words(n))
+		p.add(mainSlot, "strangers", n)
 	}
 	p.add(mainSlot, "record", recordOf(&d.Observed))
 }
@@ -134,37 +134,25 @@ func plural(n int, one, many string) string {
 	return many
 }
 
-// recordView is what the Record says.
+// recordView is what the Record says; nil: there is none.
 type recordView struct {
-	Stack, Generation, By, Address word
-	Applied                        time.Time
-	Edited                         bool
-	Labels, Fields                 []pair
-	ACL                            []word
-	HistoryHref, StackHref         string
-	None                           bool
-	Problem                        word
+	*resource.Record
+	Problem        string
+	Labels, Fields []resource.Field
 }
 
-type pair struct{ Name, Value word }
-
 func recordOf(o *resource.Observed) recordView {
-	rec := o.Record
-	if rec == nil {
-		return recordView{None: true, Problem: word(o.Problem)}
+	v := recordView{Record: o.Record, Problem: o.Problem}
+	if o.Record == nil {
+		return v
 	}
-	v := recordView{
-		Stack: word(rec.Stack), Generation: word(rec.Generation), By: word(rec.By), Applied: parseTime(rec.Applied),
-		Address: word(rec.Declaration.ID().Address), Edited: rec.Edited(), ACL: words(rec.ACL), Problem: word(o.Problem),
-		HistoryHref: Request{View: History, Stack: rec.Stack}.URL(),
-		StackHref:   Request{View: Overview, Stack: rec.Stack}.URL(),
-	}
-	for _, f := range rec.Declaration.Fields() {
+	for _, f := range o.Record.Declaration.Fields() {
 		if label, ok := strings.CutPrefix(f.Name, "labels."); ok {
-			v.Labels = append(v.Labels, pair{word(label), word(f.Value)})
-			continue
+			f.Name = label
+			v.Labels = append(v.Labels, f)
+		} else {
+			v.Fields = append(v.Fields, f)
 		}
-		v.Fields = append(v.Fields, pair{word(f.Name), word(f.Value)})
 	}
 	return v
 }
@@ -176,7 +164,7 @@ const largestTable = 100
 func (p *painter) job(d *Detail) {
 	lines := d.Absent()
 	if len(lines) > 0 && len(d.Workers) > 0 { // else nobody has joined, or the workers were not read
-		p.add(mainSlot, "missing", words(lines))
+		p.add(mainSlot, "missing", lines)
 	}
 	if len(d.Barriers) > 0 {
 		p.add(mainSlot, "barriers", d)
@@ -275,7 +263,7 @@ func (p *painter) group(d *Detail) {
 		return
 	}
 	if waits := g.Waits(); len(waits) > 0 {
-		p.add(mainSlot, "waits", words(waits))
+		p.add(mainSlot, "waits", waits)
 	}
 	if len(g.Duties) > 0 {
 		p.add(mainSlot, "duties", nil)
