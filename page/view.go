@@ -105,15 +105,6 @@ type word string
 // String implements fmt.Stringer, which package template uses.
 func (w word) String() string { return text.Visible(string(w)) }
 
-// words are all as word.
-func words(all []string) []word {
-	shown := make([]word, len(all))
-	for i, s := range all {
-		shown[i] = word(s)
-	}
-	return shown
-}
-
 // hashID is an id for an element that stands for something with a name of any origin. Nobody can choose two names that
 // have one id.
 func hashID(prefix string, names ...any) string {

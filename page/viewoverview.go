@@ -122,11 +122,10 @@ func needOf(k rowKey, j view.Resource) needView {
 
 // stackView is one stack with its last apply.
 type stackView struct {
-	ID, Href, HistoryHref string
-	Name                  word
-	Roots                 []word
-	Resources             string
-	Last                  *applyView
+	Name      string
+	Roots     []string
+	Resources string
+	Last      *applyView
 }
 
 func (p *painter) stacks() {
@@ -141,12 +140,7 @@ func (p *painter) stacks() {
 	}
 	p.add(mainSlot, "stacks", word(p.board.Unindexed))
 	for _, s := range p.board.Stacks {
-		v := stackView{
-			ID: hashID("s", s.Name), Name: word(s.Name), Roots: words(s.Roots),
-			Href:        Request{View: Overview, Stack: s.Name}.URL(),
-			HistoryHref: Request{View: History, Stack: s.Name}.URL(),
-			Resources:   text.Thousands(count[s.Name]),
-		}
+		v := stackView{Name: s.Name, Roots: s.Roots, Resources: text.Thousands(count[s.Name])}
 		if s.Last != nil {
 			last := applyOf(*s.Last)
 			v.Last = &last

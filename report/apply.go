@@ -289,17 +289,9 @@ func namesWidth(applies []history.Found, columns int) (stack, actor int) {
 // applyDetails are the lines below an apply.
 func applyDetails(a history.Found) []string {
 	var lines []string
-	add := func(word, planned string, names []string) {
-		if len(names) == 0 {
-			return
-		}
-		if a.State == history.Running || a.State == history.Unfinished {
-			word = planned
-		}
-		lines = append(lines, word+" "+strings.Join(names, " "))
+	for _, n := range a.Named() {
+		lines = append(lines, n.What+" "+strings.Join(n.Names, " "))
 	}
-	add("deleted", "to delete", a.Deleted)
-	add("replaced", "to replace", a.Replaced)
 	if a.More > 0 {
 		lines = append(lines, fmt.Sprintf("and %d more", a.More))
 	}

@@ -168,6 +168,21 @@ func (e Entry) Check() error {
 	return nil
 }
 
+// Names are resources of which an apply did something, and what.
+type Names struct {
+	What  string // "deleted", "to replace"
+	Names []string
+}
+
+// Named lists what was deleted and replaced. Of an apply that did not end, nobody knows which it reached.
+func (f Found) Named() []Names {
+	all := []Names{{"deleted", f.Deleted}, {"replaced", f.Replaced}}
+	if f.State == Running || f.State == Unfinished {
+		all[0].What, all[1].What = "to delete", "to replace"
+	}
+	return slices.DeleteFunc(all, func(n Names) bool { return len(n.Names) == 0 })
+}
+
 // NewestFirst sorts the applies of several stacks by when they began. Those of one stack stay in their order.
 func NewestFirst(applies []Found) {
 	slices.SortStableFunc(applies, func(a, b Found) int {
