@@ -286,44 +286,23 @@ func (p *painter) group(d *Detail) {
 	}
 }
 
+// dutyView is a duty, and to whom it goes if not all is settled.
 type dutyView struct {
-	ID                                        string
-	Name, Type, Holder, Version, Address, Why word
-	Since                                     time.Time
-	Epoch                                     int64
-	Vacant, Paused                            bool
-	PausedBy, Pinned, HandingOver, Given      word
-	Waits                                     []word
+	view.Duty
+	HandingOver, Promised string // by the holder; to a member that has not taken it
 }
 
 func dutyOf(d view.Duty) dutyView {
-	v := dutyView{
-		ID: hashID("d", d.Name), Name: word(d.Name), Type: word(d.Type), Holder: word(d.Holder), Version: word(d.Version),
-		Address: word(d.Address), Why: word(d.Why), Epoch: d.Epoch, Vacant: d.Holder == "", Paused: d.PausedBy != "",
-		PausedBy: word(d.PausedBy), Pinned: word(d.Pinned),
-	}
-	if d.Since != nil {
-		v.Since = *d.Since
-	}
-	if d.Holder != "" && (d.Given != d.Holder || d.Leaving == d.Holder) {
-		v.HandingOver = word(d.Given)
-		if d.Given == "" || d.Given == d.Holder {
-			v.HandingOver = "another member"
-		}
-	} else if d.Given != d.Holder {
-		v.Given = word(d.Given)
-	}
-	for _, f := range d.Failures {
-		v.Waits = append(v.Waits, word(fmt.Sprintf("%s gave it up %s: %s", f.Identity, times(f.Count), f.Because)))
+	v := dutyView{Duty: d}
+	switch {
+	case d.Holder == "":
+		v.Promised = d.Given
+	case d.Given == "" || d.Given == d.Holder && d.Leaving == d.Holder:
+		v.HandingOver = "another member"
+	case d.Given != d.Holder:
+		v.HandingOver = d.Given
 	}
 	return v
-}
-
-func times(n int) string {
-	if n == 1 {
-		return "once"
-	}
-	return fmt.Sprintf("%d times", n)
 }
 
 // maxRuns is how many of its last runs are shown of a cron.
@@ -434,49 +413,23 @@ func rate(perSecond float64) string {
 	return fmt.Sprintf("%.1f/min", perSecond*60)
 }
 
-// processView is a live process of a queue, with what it has in its hand.
-type processView struct {
-	ID                   string
-	Role, Identity, Host word
-	Parallel             string
-	Since                time.Time
-	First                bool
-	Hands                []handView
-}
-
-type handView struct {
-	Tasks string
-	Batch word
-}
-
+// processes shows the live processes of a queue, and those that are gone and have tasks, which another one takes back.
 func (p *painter) processes(d *Detail) {
-	hands := map[string][]handView{}
+	all := slices.Clip(d.Queue.Processes)
+	hands := map[string][]Hand{}
 	for _, h := range d.Hands {
-		hands[h.Process] = append(hands[h.Process], handView{text.Count(h.Tasks, "task"), word(h.Batch)})
+		if !slices.ContainsFunc(all, func(m view.Process) bool { return m.Identity == h.Process }) {
+			all = append(all, view.Process{Role: "gone", Identity: h.Process})
+		}
+		hands[h.Process] = append(hands[h.Process], h)
 	}
 	p.add(mainSlot, "processes", nil)
-	for _, m := range d.Queue.Processes {
-		v := processView{
-			ID: hashID("p", string(m.Role), m.Identity), Role: word(m.Role), Identity: word(m.Identity), Host: word(m.Host),
-			Parallel: "–", Since: m.Since, First: m.Identity == d.Queue.First, Hands: hands[m.Identity],
-		}
-		if m.Parallel > 0 {
-			v.Parallel = fmt.Sprint(m.Parallel)
-		}
-		p.add("processes-list", "process", v)
-	}
-	known := map[string]bool{}
-	for _, m := range d.Queue.Processes {
-		known[m.Identity] = true
-	}
-	for _, h := range d.Hands { // of a process that is gone: another one takes them back
-		if !known[h.Process] {
-			known[h.Process] = true
-			p.add("processes-list", "process", processView{
-				ID: hashID("p", "", h.Process), Role: "gone", Identity: word(h.Process), Parallel: "–",
-				Hands: hands[h.Process],
-			})
-		}
+	for _, m := range all {
+		p.add("processes-list", "process", struct {
+			view.Process
+			First bool
+			Hands []Hand
+		}{m, m.Identity == d.Queue.First, hands[m.Identity]})
 	}
 }
 
