@@ -170,18 +170,27 @@ func (s scrape) resource(j view.Resource) {
 	}
 	add("live", "Live "+kind.Member+"s.", float64(o.Live))
 	for _, c := range kind.Counts {
-		add(c.Name, "Of a "+kind.Name+": "+c.Word+".", float64(o.Count(c.Name)))
+		name := strings.TrimSuffix(c.Name, "_"+kind.Work.Many) // muster_queue_lost counts batches
+		add(name, "Of a "+kind.Name+": "+c.Word+".", float64(o.Count(c.Name)))
 	}
-	if view.IsGroup(o) {
+	switch {
+	case view.IsGroup(o):
 		add("duties", "Duties that are declared.", float64(len(group.Of(o.Record).Duties)))
+	case view.IsJob(o):
+		addJob(j, add)
 	}
-	if view.IsJob(o) && o.Record != nil {
-		add("workers", "Workers that are declared.", float64(job.Of(o.Record).Workers))
+}
+
+// addJob adds what only a job has.
+func addJob(j view.Resource, add func(name, help string, value float64)) {
+	rec := j.Observed.Record
+	if rec != nil {
+		add("workers", "Workers that are declared.", float64(job.Of(rec).Workers))
 	}
 	if j.Restarts != nil {
 		add("restarts", "How often its workers joined again in this run.", float64(*j.Restarts))
 	}
-	if last := job.LastRun(o.Record); view.IsJob(o) && last != nil {
+	if last := job.LastRun(rec); last != nil {
 		if t, err := time.Parse(time.RFC3339, last.Completed); err == nil {
 			add("last_completed_timestamp_seconds", "When the last run completed.", seconds(t))
 		}

@@ -260,6 +260,8 @@ func parseTemplates() *template.Template {
 	return template.Must(template.New("").Funcs(template.FuncMap{
 		"iso":        func(t time.Time) string { return t.UTC().Truncate(time.Second).Format(time.RFC3339) },
 		"thousands":  text.Thousands,
+		"tasks":      func(n int64) string { return text.Thousands(int(n)) },
+		"size":       text.Size,
 		"visible":    func(v any) string { return text.Visible(fmt.Sprint(v)) },
 		"plural":     text.Plural,
 		"id":         hashID,

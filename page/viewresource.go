@@ -1,7 +1,6 @@
 package page
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -343,17 +342,9 @@ func (p *painter) queue(d *Detail) {
 
 // batchView is a batch with how far it is.
 type batchView struct {
-	ID                            string
-	Name, State, By, Results      word
-	Class                         string
-	Tasks, Done, Dead, InHand     int
-	Ended, Waiting                int
-	Known                         bool
-	Percent                       string
-	Rate, Left, Size              string
-	Weight                        int
-	Since                         time.Time
-	Watcher, Because, Broken, Bad word
+	BatchProgress
+	Ended                      int64
+	Class, Percent, Rate, Left string
 }
 
 func (p *painter) batches(d *Detail) {
@@ -373,28 +364,25 @@ func (p *painter) batches(d *Detail) {
 }
 
 func batchOf(b BatchProgress) batchView {
-	c := cmp.Or(b.BatchCounts, &view.BatchCounts{})
-	v := batchView{
-		ID: hashID("b", b.ID), Name: word(b.ID), State: word(b.State), By: word(b.By), Results: word(b.Results),
-		Tasks: int(b.Tasks), Done: int(c.Done), Dead: int(c.Dead), InHand: int(c.InHand), Waiting: int(c.Waiting),
-		Ended: int(c.Done + c.Dead),
-		Known: b.BatchCounts != nil, Size: text.Size(b.Bytes), Weight: b.Weight, Since: b.Since, Watcher: word(b.Watcher),
-		Because: word(c.Because), Broken: word(c.Broken),
+	v := batchView{BatchProgress: b}
+	dead := false
+	if c := b.BatchCounts; c != nil {
+		v.Ended, dead = c.Done+c.Dead, c.Dead > 0
 	}
 	if b.Tasks > 0 {
-		v.Percent = fmt.Sprintf("%d%%", 100*min(v.Ended, v.Tasks)/v.Tasks)
+		v.Percent = fmt.Sprintf("%d%%", 100*min(v.Ended, b.Tasks)/b.Tasks)
 	}
 	switch {
 	case b.State == "lost" || b.State == "broken" || b.State == "stopped":
 		v.Class = "bad"
-	case c.Dead > 0 || b.State == "paused":
+	case dead || b.State == "paused":
 		v.Class = "warn"
 	case b.State == "completed":
 		v.Class = "done"
 	}
 	if b.PerSecond > 0 {
 		v.Rate = rate(b.PerSecond)
-		left := time.Duration(float64(v.Tasks-v.Ended) / b.PerSecond * float64(time.Second))
+		left := time.Duration(float64(b.Tasks-v.Ended) / b.PerSecond * float64(time.Second))
 		if left > 0 {
 			v.Left = "about " + view.Short(left) + " left"
 		}
