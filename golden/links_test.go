@@ -1,6 +1,7 @@
 package golden
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -72,4 +73,20 @@ func anchors(page string) []string {
 		}, m[1]))
 	}
 	return found
+}
+
+// TestTheSpineIsShort: the files that docs/reading.md begins with have as many lines as it says.
+func TestTheSpineIsShort(t *testing.T) {
+	page := readPage(t, "../docs/reading.md")
+	_, spine, _ := strings.Cut(page, "## The spine")
+	spine, _, _ = strings.Cut(spine, "Next, by what you work on")
+	lines := 0
+	for _, m := range markdownLink.FindAllStringSubmatch(spine, -1) {
+		lines += strings.Count(readPage(t, filepath.Join("../docs", m[1])), "\n")
+	}
+	const most = 4000
+	says := fmt.Sprintf("are %d,%d00 lines", lines/1000, lines%1000/100)
+	if lines > most || !strings.Contains(page, says) {
+		t.Errorf("docs/reading.md begins with %d lines, and does not say that they %s; at most %d", lines, says, most)
+	}
 }
