@@ -65,7 +65,6 @@ type headView struct {
 	Kind, Status word
 	Class        string
 	Classic      bool
-	Needs        bool
 	Meaning      word
 	Counts       []count
 	Created      time.Time
@@ -86,7 +85,7 @@ func headOf(d *Detail) headView {
 	k := rowKeyOf(&d.Resource)
 	v := headView{
 		Kind: word(k.kind), Status: word(k.status), Class: statusClass(k.status), Classic: k.classic,
-		Needs: needsSomebody(k), Meaning: word(view.Meaning(o, k.kind)), Created: o.Created, LastRun: parseTime(k.last),
+		Meaning: word(view.Meaning(o, k.kind)), Created: o.Created, LastRun: parseTime(k.last),
 		LastID: word(k.lastID), Began: d.Began(),
 	}
 	v.Dir, v.Name = splitPath(d.Path)
