@@ -63,7 +63,7 @@ func TestAHostileRedisHarmsOnlyItsQueue(t *testing.T) {
 		}
 		all := with("batches", path)
 		for range 20 { // on a busy machine so long a reply is not read within the limit
-			if strings.Contains(all.stdout, says) {
+			if strings.Contains(all.stdout+all.stderr, says) {
 				break
 			}
 			all = with("batches", path)
