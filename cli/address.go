@@ -8,10 +8,13 @@ import (
 	"slices"
 	"strings"
 
+	"muster/member"
+	"muster/plan"
 	"muster/resource"
-	"muster/spec"
+	"muster/resource/queue"
+	"muster/tasks"
 	"muster/text"
-	"muster/zkstate"
+	"muster/view"
 )
 
 // maxListed is how many names of a list an error shows.
@@ -20,18 +23,40 @@ const maxListed = 5
 // namedJob is a job and what it may be called by.
 type namedJob struct{ address, path string }
 
-// declaredNames lists what a configuration declares.
-func declaredNames(cfg *spec.Config) []namedJob {
+// names lists what is declared and what have holds, of one kind, or of all if kind is empty.
+func (scope searchScope) names(kind string, have plan.State) []namedJob {
 	var all []namedJob
-	for _, d := range cfg.Declared() {
-		all = append(all, namedJob{d.ID().Address, d.ID().Path()})
+	if scope.cfg != nil {
+		for _, d := range scope.cfg.Declared() {
+			if kind == "" || d.Kind().Name == kind {
+				all = append(all, namedJob{d.ID().Address, d.ID().Path()})
+			}
+		}
+	}
+	for at, o := range have.Found {
+		if kind == "" || view.KindOf(&o).Name == kind {
+			all = append(all, namedJob{addressOf(at, o), at})
+		}
 	}
 	return all
+}
+
+// addressOf is the address of what was found at a path; the path itself if its record names none.
+func addressOf(at string, o resource.Observed) string {
+	if o.Record == nil {
+		return at
+	}
+	return cmp.Or(o.Record.Declaration.ID().Address, at)
 }
 
 // find returns the path of the job that name stands for. It tries in this order: a path, the address or name of a
 // declaration, the address or name of a job in the searched roots, a new name below the root if there is only one.
 func (scope searchScope) find(ctx context.Context, name string) (string, error) {
+	return scope.pathOf(ctx, name, "")
+}
+
+// pathOf is find for what is of one kind, which must be declared or there; empty is any.
+func (scope searchScope) pathOf(ctx context.Context, name, kind string) (string, error) {
 	if strings.HasPrefix(name, "/") {
 		// A stranger's znode need not have a job's name, so only the path is checked.
 		root := strings.TrimSuffix(path.Dir(name), "/")
@@ -40,32 +65,76 @@ func (scope searchScope) find(ctx context.Context, name string) (string, error) 
 		}
 		return name, nil
 	}
-	var jobs []namedJob
-	if scope.cfg != nil {
-		jobs = declaredNames(scope.cfg)
-	}
-	found := pathsNamed(name, jobs)
+	known := scope.names(kind, plan.State{})
+	found := pathsNamed(name, known)
 	if len(found) == 0 {
-		have, err := zkstate.NewReader(scope.session, scope.home, kinds()...).Read(ctx, scope.roots)
+		have, err := scope.reader().Read(ctx, scope.roots)
 		if err != nil {
 			return "", err
 		}
-		for at, o := range have.Found {
-			address := at
-			if o.Record != nil {
-				address = cmp.Or(o.Record.Declaration.ID().Address, at)
-			}
-			jobs = append(jobs, namedJob{address, at})
-		}
-		found = pathsNamed(name, jobs)
+		known = scope.names(kind, have)
+		found = pathsNamed(name, known)
 	}
-	switch len(found) {
-	case 0:
-		return scope.noSuchJob(name, jobs)
-	case 1:
+	switch {
+	case len(found) == 1:
 		return found[0], nil
+	case len(found) == 0 && kind == "":
+		return scope.noSuchJob(name, known)
+	case len(found) == 0:
+		return "", missing(kind, name, known...)
+	case kind != "":
+		return "", usagef("name its path", "%q may be any of %s", name, strings.Join(found, ", "))
 	}
 	return "", usagef("muster explain "+found[0], "%q may be any of %s", name, strings.Join(found, ", "))
+}
+
+// read finds a group or a queue by its name, address or path, and reads it. parts is what it has.
+func (scope searchScope) read(ctx context.Context, name, kind, parts string) (string, *resource.Observed, error) {
+	at, err := scope.pathOf(ctx, name, kind)
+	if err != nil {
+		return "", nil, err
+	}
+	o, err := scope.reader().Look(ctx, at)
+	switch {
+	case err != nil:
+	case o == nil:
+		err = missing(kind, at)
+	case o.Record == nil:
+		err = &problem{errUsage, fmt.Errorf("%s is not a %s: it is %s", at, kind, o.Status()),
+			"muster explain " + text.ShellWord(at)}
+	case view.KindOf(o).Name != kind:
+		err = &problem{errUsage, fmt.Errorf("%s is a %s, and has no %s", at, o.Record.Declaration.Kind().Name, parts),
+			"muster explain " + text.ShellWord(at)}
+	}
+	return at, o, err
+}
+
+// missing says that there is no group or queue of this name, and suggests another.
+func missing(kind, name string, known ...namedJob) error {
+	sentinel := member.ErrNoGroup
+	if kind == queue.KindName {
+		sentinel = tasks.ErrNoQueue
+	}
+	var all []string
+	for _, one := range known {
+		all = append(all, one.address, path.Base(one.path))
+	}
+	slices.Sort(all)
+	err := fmt.Errorf("%s: %w", name, sentinel)
+	if near := text.Nearest(name, all); near != "" {
+		return &problem{err: fmt.Errorf("%w: did you mean %s?", err, near), next: "muster status " + text.ShellWord(near)}
+	}
+	return &problem{err: err, next: "muster status shows all " + kind + "s; to look elsewhere: " + lookElsewhere}
+}
+
+// cutPart splits GROUP/DUTY or QUEUE/BATCH at its last slash. The key in an address may hold slashes, and no name of a
+// part holds a bracket.
+func cutPart(name string, check func(string) error) (whole, part string, ok bool) {
+	i := strings.LastIndexByte(name, '/')
+	if i <= 0 || check(name[i+1:]) != nil {
+		return "", "", false
+	}
+	return name[:i], name[i+1:], true
 }
 
 // pathsNamed returns the sorted paths of the jobs with this address or, if there is none, with this name.

@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"context"
-
 	"github.com/spf13/cobra"
 
 	"muster/wrap"
@@ -18,17 +16,13 @@ an IP, or a name that the others can resolve. What MASTER_ADDR and the roll say
 does not change in commands that run already.`,
 		Example: `  muster advertise "$(hostname -f):$port"`,
 		Args:    argCount(1, 1, "an address, as HOST:PORT"),
-		RunE:    func(cmd *cobra.Command, args []string) error { return runAdvertise(cmd.Context(), p, args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, _, err := wrap.ParseAddress(args[0]); err != nil {
+				return usagef("muster advertise 10.0.0.1:7000", "%w", err)
+			}
+			return p.askWorker("advertise", func(c *wrap.Client) error {
+				return c.Advertise(cmd.Context(), wrap.Advertise{Address: args[0]})
+			})
+		},
 	}
-}
-
-func runAdvertise(ctx context.Context, p *process, address string) error {
-	if _, _, err := wrap.ParseAddress(address); err != nil {
-		return usagef("muster advertise 10.0.0.1:7000", "%w", err)
-	}
-	c, err := p.workerClient("advertise")
-	if err != nil {
-		return err
-	}
-	return workerError("advertise", c.Advertise(ctx, wrap.Advertise{Address: address}))
 }

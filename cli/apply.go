@@ -18,7 +18,6 @@ import (
 	"muster/zkstate"
 )
 
-// applyOptions of "muster apply".
 type applyOptions struct {
 	planFlags
 	reports               reportFlags
@@ -127,18 +126,11 @@ func runApply(ctx context.Context, p *process, o applyOptions, dir string, run *
 	}
 	t := p.target(p.declaredTarget(cfg, dir))
 	run.Stack, run.Servers = cfg.Stack, t.servers
-	if err := p.checkACL(t, cfg.ZooKeeper.ACL); err != nil {
-		return err
-	}
-	s, err := p.connect(ctx, t)
+	store, done, err := p.openStore(ctx, t, run, cfg.Home, cfg.Stack, cfg.ZooKeeper.ACL)
 	if err != nil {
 		return err
 	}
-	defer s.Close()
-	store, err := zkstate.NewStore(s, p.applyConfig(run, cfg.Home, cfg.Stack, cfg.ZooKeeper.ACL))
-	if err != nil {
-		return err
-	}
+	defer done()
 	c, err := compare(ctx, cfg, t, store.Reader, o.filter)
 	if err != nil {
 		return err
@@ -170,11 +162,23 @@ func (p *process) storeConfig(home, stack string, acl []string) zkstate.Config {
 	return zkstate.Config{Home: home, Stack: stack, By: p.user(), At: time.Now(), ACL: acl, Kinds: p.kinds()}
 }
 
-// applyConfig is storeConfig for an apply, which says in the history who asked for it.
-func (p *process) applyConfig(run *report.Run, home, stack string, acl []string) zkstate.Config {
+// openStore connects for an apply, which says in the history who asked for it. The caller calls done at the end.
+func (p *process) openStore(
+	ctx context.Context, t target, run *report.Run, home, stack string, acl []string,
+) (store *zkstate.Store, done func(), err error) {
+	if err := p.checkACL(t, acl); err != nil {
+		return nil, nil, err
+	}
+	s, err := p.connect(ctx, t)
+	if err != nil {
+		return nil, nil, err
+	}
 	c := p.storeConfig(home, stack, acl)
 	c.Who, c.Version = run.Who, version().Version
-	return c
+	if store, err = zkstate.NewStore(s, c); err != nil {
+		s.Close()
+	}
+	return store, func() { s.Close() }, err
 }
 
 // user is user@host. People see it in records and while they wait for a lock.

@@ -35,18 +35,11 @@ func runApplyFile(cmd *cobra.Command, p *process, o applyOptions, file string, r
 	if err := sameServers(saved, t); err != nil {
 		return err
 	}
-	if err := p.checkACL(t, saved.ACL); err != nil {
-		return err
-	}
-	s, err := p.connect(cmd.Context(), t)
+	store, done, err := p.openStore(cmd.Context(), t, run, saved.Plan.Home, saved.Plan.Stack, saved.ACL)
 	if err != nil {
 		return err
 	}
-	defer s.Close()
-	store, err := zkstate.NewStore(s, p.applyConfig(run, saved.Plan.Home, saved.Plan.Stack, saved.ACL))
-	if err != nil {
-		return err
-	}
+	defer done()
 	if err := apply.CheckSaved(cmd.Context(), store, saved.Plan); err != nil {
 		return wrapRefused(err)
 	}

@@ -11,9 +11,9 @@ import (
 
 	"muster/member"
 	"muster/resource/group"
+	"muster/tasks"
 	"muster/text"
 	"muster/view"
-	"muster/zkstate"
 	"muster/zkstate/znode"
 )
 
@@ -77,26 +77,26 @@ tick. The tasks of a batch are executed again; a queue stands for all batches.`,
 // newAskCmd adds to cmd what all commands have that ask the assigner of a group.
 func (p *process) newAskCmd(o *askOptions, cmd *cobra.Command) *cobra.Command {
 	cmd.Args = argCount(1, 1, "one duty, as GROUP/DUTY")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error { return runAsk(cmd.Context(), p, *o, args[0]) }
-	o.searchFlags.addTo(cmd.Flags())
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second,
 		"wait `DURATION` for the assigner of the group, or for Redis")
-	p.completeSearch(cmd, &o.searchFlags)
 	duty := p.completeDuty(&o.searchFlags, group.Types()...)
-	cmd.ValidArgsFunction = duty
+	complete := duty
 	if o.do != znode.AskHandover {
 		batch := p.completeBatch(&o.searchFlags, true)
-		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		complete = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 			words, directive := batch(cmd, args, typed)
 			more, _ := duty(cmd, args, typed)
 			return withPrefix(typed, append(words, more...)), directive
 		}
 		cmd.Args = argCount(1, 1, "one duty as GROUP/DUTY, or a queue, or a batch as QUEUE/BATCH")
 	}
-	return cmd
+	return p.lookCmd(cmd, &o.searchFlags, complete, o.check,
+		func(ctx context.Context, scope *searchScope, name string) error {
+			return runAsk(ctx, p, *scope, *o, name)
+		})
 }
 
-func runAsk(ctx context.Context, p *process, o askOptions, name string) error {
+func (o *askOptions) check(string) error {
 	switch {
 	case o.timeout <= 0:
 		return usagef("--timeout 30s", "--timeout %s leaves the assigner no time", o.timeout)
@@ -105,14 +105,18 @@ func runAsk(ctx context.Context, p *process, o askOptions, name string) error {
 	case o.unpin:
 		o.do = znode.AskUnpin
 	}
-	scope, err := p.search(ctx, o.searchFlags)
-	if err != nil {
-		return err
-	}
-	defer scope.session.Close()
+	return nil
+}
+
+func runAsk(ctx context.Context, p *process, scope searchScope, o askOptions, name string) error {
 	if pause := o.do == znode.AskPause; pause || o.do == znode.AskResume {
 		if f, is, err := scope.ofQueue(ctx, name); is || err != nil {
-			return p.pauseOf(ctx, scope, o.timeout, f, pause, err)
+			if err != nil {
+				return err
+			}
+			return p.operateOn(ctx, scope, o.timeout, f, func(ctx context.Context, f foundQueue, op *tasks.Operator) error {
+				return p.pauseBatches(ctx, f, op, pause)
+			})
 		}
 	}
 	found, err := scope.findDuty(ctx, name)
@@ -156,15 +160,11 @@ type dutyAt struct {
 
 // dutyNow reads the members and a duty of a group.
 func (scope searchScope) dutyNow(ctx context.Context, d foundDuty) (dutyAt, error) {
-	r := zkstate.NewReader(scope.session, scope.home, kinds()...)
-	o, err := r.Look(ctx, d.path)
-	switch {
-	case err != nil:
+	_, o, err := scope.read(ctx, d.path, group.KindName, "duties")
+	if err != nil {
 		return dutyAt{}, err
-	case !view.IsGroup(o):
-		return dutyAt{}, noGroup(d.path, nil)
 	}
-	all, err := r.GroupState(ctx, o, time.Now())
+	all, err := scope.reader().GroupState(ctx, o, time.Now())
 	if err != nil {
 		return dutyAt{}, err
 	}
@@ -177,17 +177,12 @@ func (scope searchScope) dutyNow(ctx context.Context, d foundDuty) (dutyAt, erro
 
 // askError makes a problem of a refused request, with its kind and the next step.
 func askError(err error, d foundDuty) error {
-	at := text.ShellWord(d.path)
-	switch {
-	case errors.Is(err, member.ErrUnfit):
-		return &problem{errIncomplete, err, "muster explain " + text.ShellWord(d.name()) + " shows who can have it"}
-	case errors.Is(err, member.ErrManyAsks), errors.Is(err, member.ErrNotOpen), errors.Is(err, member.ErrUnknown),
-		errors.Is(err, errTimeUp):
-		return &problem{errIncomplete, err, "muster status " + at + " shows what waits and why"}
-	case errors.Is(err, member.ErrNoDuty), errors.Is(err, member.ErrNoGroup):
-		return &problem{err: err, next: "muster status " + at}
-	}
-	return err
+	return explain(err, []remedy{
+		{errIncomplete, "muster explain {duty} shows who can have it", of{member.ErrUnfit}},
+		{errIncomplete, "muster status {group} shows what waits and why",
+			of{member.ErrManyAsks, member.ErrNotOpen, member.ErrUnknown, errTimeUp}},
+		{nil, "muster status {group}", of{member.ErrNoDuty, member.ErrNoGroup}},
+	}, "{duty}", text.ShellWord(d.name()), "{group}", text.ShellWord(d.path))
 }
 
 // awaitAssigner waits until the assigner has decided, or until the time of ctx is up. Without a live member there is

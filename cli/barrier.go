@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,17 +10,10 @@ import (
 	"muster/zkstate/znode"
 )
 
-// barrierOptions of "muster barrier".
-type barrierOptions struct {
-	round   int
-	chosen  bool // whether --round was given
-	live    bool
-	retry   bool
-	timeout time.Duration
-}
-
 func newBarrierCmd(p *process) *cobra.Command {
-	var o barrierOptions
+	var round int
+	var timeout time.Duration
+	var b wrap.Barrier
 	cmd := &cobra.Command{
 		Use:   "barrier NAME",
 		Short: "Inside a worker's command: wait until all workers are here",
@@ -34,31 +26,21 @@ Each call is the next round; --round makes repeating it after a crash safe.`,
   until muster barrier epoch --round 7 --timeout 5m --retry; do sleep 1; done`,
 		Args: argCount(1, 1, "the name of a barrier"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.chosen = cmd.Flags().Changed("round")
-			return runBarrier(cmd.Context(), p, o, args[0])
+			if err := (worker.Barrier{Name: args[0], Round: &round}).Check(); err != nil {
+				return usagef("muster barrier NAME --round 0", "%w", err)
+			}
+			if b.Name, b.Timeout = args[0], socketTimeout(timeout); cmd.Flags().Changed("round") {
+				b.Round = &round
+			}
+			return p.askWorker("barrier", func(c *wrap.Client) error { return c.Barrier(cmd.Context(), b) })
 		},
 	}
-	cmd.Flags().IntVar(&o.round, "round", 0, "round `N`: a number that only grows; default the next one")
-	cmd.Flags().BoolVar(&o.live, "live", false, "wait until all are here and alive at one moment")
-	cmd.Flags().BoolVar(&o.retry, "retry", false, "after an abort let all try again: say so at every call of NAME")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 0,
+	cmd.Flags().IntVar(&round, "round", 0, "round `N`: a number that only grows; default the next one")
+	cmd.Flags().BoolVar(&b.Live, "live", false, "wait until all are here and alive at one moment")
+	cmd.Flags().BoolVar(&b.Retry, "retry", false, "after an abort let all try again: say so at every call of NAME")
+	cmd.Flags().DurationVar(&timeout, "timeout", 0,
 		"abort the round for everybody after `DURATION`; default the job's barrier timeout")
 	return cmd
-}
-
-func runBarrier(ctx context.Context, p *process, o barrierOptions, name string) error {
-	if err := (worker.Barrier{Name: name, Round: &o.round}).Check(); err != nil {
-		return usagef("muster barrier NAME --round 0", "%w", err)
-	}
-	c, err := p.workerClient("barrier")
-	if err != nil {
-		return err
-	}
-	b := wrap.Barrier{Name: name, Live: o.live, Retry: o.retry, Timeout: socketTimeout(o.timeout)}
-	if o.chosen {
-		b.Round = &o.round
-	}
-	return workerError("barrier", c.Barrier(ctx, b))
 }
 
 // afterAbort is the next step after an abort.

@@ -18,7 +18,6 @@ import (
 	"muster/view"
 )
 
-// batchCmdOptions of "muster batch".
 type batchCmdOptions struct {
 	batchOptions
 	dead, results, json bool
@@ -49,13 +48,12 @@ kept for a while after the end of their batch.`,
   muster batch primes/nightly-7 --dead
   muster batch primes/nightly-7 --results | jq -r .result`,
 		Args: argCount(1, 1, "one batch, as QUEUE/BATCH"),
-	}, &o.batchOptions, p.completeBatch(&o.searchFlags, false), func(ctx context.Context, name string) error {
+	}, &o.batchOptions, p.completeBatch(&o.searchFlags, false), searchScope.findBatch, func(string) error {
 		if o.dead && o.results {
 			return usagef("leave out --dead", "--results prints the dead tasks, too")
 		}
-		return p.operate(ctx, o.batchOptions, name, searchScope.findBatch,
-			func(ctx context.Context, f foundQueue, op *tasks.Operator) error { return runBatch(ctx, p, o, f, op) })
-	})
+		return nil
+	}, func(ctx context.Context, f foundQueue, op *tasks.Operator) error { return runBatch(ctx, p, o, f, op) })
 	cmd.Flags().BoolVar(&o.dead, "dead", false, "print the dead tasks; --timeout is for all of that")
 	cmd.Flags().BoolVar(&o.results, "results", false,
 		"print a line of JSON for each finished task; --timeout is for all of that")

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"muster/tasks/store"
@@ -14,18 +13,15 @@ const tellEvery = 10 * time.Second
 
 // batchBar shows on standard error how far a batch is: a bar on a terminal, otherwise now and then a line.
 type batchBar struct {
-	p       *process
-	id      string
-	tasks   int64
-	began   time.Time
-	told    time.Time // when the last line was printed, or the bar drawn
-	line    string    // the last one
-	visible bool      // the bar is on the screen
+	bar
+	id   string
+	told time.Time // when the last line was printed
+	line string    // the last one
 }
 
 func newBatchBar(p *process) *batchBar {
 	now := time.Now()
-	return &batchBar{p: p, began: now, told: now}
+	return &batchBar{bar: bar{p: p, began: now}, told: now}
 }
 
 // begin names the batch that is waited for.
@@ -34,7 +30,7 @@ func (b *batchBar) begin(id string, tasks int64) {
 		b.clear()
 		fmt.Fprintf(b.p.err, "batch %s: %s\n", id, countTasks(tasks))
 	}
-	b.id, b.tasks, b.began = id, tasks, time.Now()
+	b.id, b.began = id, time.Now()
 }
 
 // waiting says for what the command waits.
@@ -71,28 +67,12 @@ func (b *batchBar) end(of store.Batch) {
 
 func (b *batchBar) show(done, all int64, line string) {
 	now := time.Now()
-	if b.p.flags.quiet || all <= 0 {
-		return
-	}
-	if isTerminal(b.p.err) {
-		if now.Sub(b.began) < barAfter || b.visible && now.Sub(b.told) < barEvery {
-			return
-		}
-		full := int(barWidth * min(done, all) / all)
-		fmt.Fprintf(b.p.err, "\r\x1b[K[%s] %s", strings.Repeat("#", full)+strings.Repeat(".", barWidth-full), line)
-		b.visible, b.told = true, now
-		return
-	}
-	if line != b.line && now.Sub(b.told) >= tellEvery {
+	switch {
+	case b.p.flags.quiet || all <= 0:
+	case isTerminal(b.p.err):
+		b.draw(done, all, line)
+	case line != b.line && now.Sub(b.told) >= tellEvery:
 		fmt.Fprintln(b.p.err, line)
 		b.line, b.told = line, now
-	}
-}
-
-// clear removes the bar from the screen.
-func (b *batchBar) clear() {
-	if b.visible {
-		fmt.Fprint(b.p.err, "\r\x1b[K")
-		b.visible = false
 	}
 }

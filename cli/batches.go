@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -16,10 +15,8 @@ import (
 	"muster/tasks/store"
 	"muster/text"
 	"muster/view"
-	"muster/zkstate"
 )
 
-// batchesOptions of "muster batches".
 type batchesOptions struct {
 	batchOptions
 	watch, json bool
@@ -27,7 +24,7 @@ type batchesOptions struct {
 
 func newBatchesCmd(p *process) *cobra.Command {
 	var o batchesOptions
-	cmd := p.newBatchCmd(&cobra.Command{
+	cmd := p.lookCmd(&cobra.Command{
 		Use:   "batches QUEUE",
 		Short: "List the unfinished batches of a queue, and how far each is",
 		Long: `Lists the unfinished batches of a queue, the oldest first. A batch that is
@@ -39,32 +36,19 @@ more than twice its max_bytes, and nothing of it is executed until a batch ends.
   muster batches primes --watch
   muster batches primes --json | jq -r '.[] | select(.dead > 0) | .id'`,
 		Args: argCount(1, 1, "the name of a queue"),
-	}, &o.batchOptions, p.completeQueue(&o.searchFlags), func(ctx context.Context, name string) error {
-		return runBatches(ctx, p, o, name)
-	})
+	}, &o.searchFlags, p.completeQueue(&o.searchFlags), anything,
+		func(ctx context.Context, scope *searchScope, name string) error {
+			return runBatches(ctx, p, scope, o, name)
+		})
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "wait `DURATION` for Redis")
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "show them again whenever they change, until interrupted")
 	cmd.Flags().BoolVar(&o.json, "json", false, "as JSON")
 	return cmd
 }
 
-func runBatches(ctx context.Context, p *process, o batchesOptions, name string) error {
-	o.named = strings.HasPrefix(name, "/")
-	scope, err := p.search(ctx, o.searchFlags)
-	if err != nil {
-		return err
-	}
-	defer func() { scope.session.Close() }() // --watch may have replaced the session
-	if !o.watch {
-		return p.batches(ctx, p.out, p.err, scope, o, name)
-	}
-	note := func(to io.Writer) io.Writer {
-		if o.json {
-			return io.Discard
-		}
-		return to
-	}
-	return p.watch(ctx, &scope, note, func(to io.Writer) error {
-		return p.batches(ctx, to, note(to), scope, o, name)
+func runBatches(ctx context.Context, p *process, scope *searchScope, o batchesOptions, name string) error {
+	return p.watch(ctx, scope, o.watch, o.json, func(to, notes io.Writer) error {
+		return p.batches(ctx, to, notes, *scope, o, name)
 	})
 }
 
@@ -76,7 +60,7 @@ func (p *process) batches(
 	if err != nil {
 		return err
 	}
-	state, err := zkstate.NewReader(scope.session, scope.home, kinds()...).QueueState(ctx, f.queue)
+	state, err := scope.reader().QueueState(ctx, f.queue)
 	if err != nil {
 		return err
 	}

@@ -13,20 +13,9 @@ import (
 	"muster/resource/queue"
 	"muster/tasks"
 	"muster/text"
-	"muster/view"
-	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
-
-// cutBatch splits QUEUE/BATCH at its last slash. The key in an address may hold slashes, and an id holds no bracket.
-func cutBatch(name string) (queueName, id string, ok bool) {
-	i := strings.LastIndexByte(name, '/')
-	if i <= 0 || queue.CheckBatchID(name[i+1:]) != nil {
-		return "", "", false
-	}
-	return name[:i], name[i+1:], true
-}
 
 // foundQueue is a queue that was read, and maybe the id of a batch of it.
 type foundQueue struct {
@@ -48,25 +37,13 @@ func (f foundQueue) words() string { return text.ShellWord(f.name()) }
 
 // findQueue finds a queue by its name, address or path.
 func (scope searchScope) findQueue(ctx context.Context, name string) (foundQueue, error) {
-	at, err := scope.findKind(ctx, name, queue.KindName, noQueue)
-	if err != nil {
-		return foundQueue{}, err
-	}
-	o, err := zkstate.NewReader(scope.session, scope.home, kinds()...).Look(ctx, at)
-	switch {
-	case err != nil:
-		return foundQueue{}, err
-	case o == nil:
-		return foundQueue{}, noQueue(at, nil)
-	case !view.IsQueue(o):
-		return foundQueue{}, notQueue(at, o)
-	}
-	return foundQueue{path: at, queue: o}, nil
+	at, o, err := scope.read(ctx, name, queue.KindName, "batches")
+	return foundQueue{path: at, queue: o}, err
 }
 
 // findBatch finds QUEUE/BATCH, of which the batch need not exist.
 func (scope searchScope) findBatch(ctx context.Context, name string) (foundQueue, error) {
-	queueName, id, ok := cutBatch(name)
+	queueName, id, ok := cutPart(name, queue.CheckBatchID)
 	if !ok {
 		return foundQueue{}, usagef("muster batches QUEUE lists the batches of a queue", "%q is not QUEUE/BATCH", name)
 	}
@@ -78,7 +55,7 @@ func (scope searchScope) findBatch(ctx context.Context, name string) (foundQueue
 // findQueueOrBatch finds QUEUE or QUEUE/BATCH. A path is that of a queue if there is one.
 func (scope searchScope) findQueueOrBatch(ctx context.Context, name string) (foundQueue, error) {
 	f, err := scope.findQueue(ctx, name)
-	if _, _, ok := cutBatch(name); err == nil || !ok || ctx.Err() != nil || unreachable(err) {
+	if _, _, ok := cutPart(name, queue.CheckBatchID); err == nil || !ok || ctx.Err() != nil || unreachable(err) {
 		return f, err
 	}
 	return scope.findBatch(ctx, name)
@@ -93,76 +70,35 @@ func (scope searchScope) ofQueue(ctx context.Context, name string) (f foundQueue
 	return f, err == nil, err
 }
 
-// pauseOf pauses or resumes what ofQueue has found.
-func (p *process) pauseOf(
-	ctx context.Context, scope searchScope, timeout time.Duration, f foundQueue, pause bool, err error,
-) error {
-	if err != nil {
-		return err
-	}
-	return p.operateOn(ctx, scope, timeout, f, func(ctx context.Context, f foundQueue, op *tasks.Operator) error {
-		return p.pauseBatches(ctx, f, op, pause)
-	})
-}
-
-// notQueue says what there is instead of a queue.
-func notQueue(at string, o *resource.Observed) error {
-	err := fmt.Errorf("%s is not a queue: it is %s", at, o.Status())
-	if o.Record != nil {
-		err = fmt.Errorf("%s is a %s, and has no batches", at, o.Record.Declaration.Kind().Name)
-	}
-	return &problem{errUsage, err, "muster explain " + text.ShellWord(at)}
-}
-
-// noQueue says that there is no queue of this name, and suggests another of all.
-func noQueue(name string, all []string) error {
-	slices.Sort(all)
-	err := fmt.Errorf("%s: %w", name, tasks.ErrNoQueue)
-	if near := text.Nearest(name, all); near != "" {
-		return &problem{err: fmt.Errorf("%w: did you mean %s?", err, near), next: "muster status " + text.ShellWord(near)}
-	}
-	return &problem{err: err, next: "muster status shows all queues; to look elsewhere: " + lookElsewhere}
-}
-
 // batchOptions are what all commands about batches have in common.
 type batchOptions struct {
 	searchFlags
 	timeout time.Duration
 }
 
-// newBatchCmd adds to cmd what these commands have in common. whole: the argument may also be a queue.
+// newBatchCmd completes a command about a queue or a batch, which find finds: do gets an operator of it.
 func (p *process) newBatchCmd(
-	cmd *cobra.Command, o *batchOptions, complete cobra.CompletionFunc, run func(ctx context.Context, name string) error,
+	cmd *cobra.Command, o *batchOptions, complete cobra.CompletionFunc,
+	find func(searchScope, context.Context, string) (foundQueue, error), check func(name string) error,
+	do func(ctx context.Context, f foundQueue, op *tasks.Operator) error,
 ) *cobra.Command {
-	cmd.RunE = func(cmd *cobra.Command, args []string) error { return run(cmd.Context(), args[0]) }
-	o.searchFlags.addTo(cmd.Flags())
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "wait `DURATION` for Redis")
-	p.completeSearch(cmd, &o.searchFlags)
-	cmd.ValidArgsFunction = complete
-	return cmd
+	return p.lookCmd(cmd, &o.searchFlags, complete, func(name string) error {
+		if o.timeout <= 0 {
+			return usagef("--timeout 30s", "--timeout %s leaves Redis no time", o.timeout)
+		}
+		return check(name)
+	}, func(ctx context.Context, scope *searchScope, name string) error {
+		f, err := find(*scope, ctx, name)
+		if err != nil {
+			return err
+		}
+		return p.operateOn(ctx, *scope, o.timeout, f, do)
+	})
 }
 
-// operate connects, finds what is named, and calls do with an operator of it.
-func (p *process) operate(
-	ctx context.Context, o batchOptions, name string,
-	find func(searchScope, context.Context, string) (foundQueue, error),
-	do func(ctx context.Context, f foundQueue, op *tasks.Operator) error,
-) error {
-	if o.timeout <= 0 {
-		return usagef("--timeout 30s", "--timeout %s leaves Redis no time", o.timeout)
-	}
-	o.named = strings.HasPrefix(name, "/")
-	scope, err := p.search(ctx, o.searchFlags)
-	if err != nil {
-		return err
-	}
-	defer scope.session.Close()
-	f, err := find(scope, ctx, name)
-	if err != nil {
-		return err
-	}
-	return p.operateOn(ctx, scope, o.timeout, f, do)
-}
+// anything is a check that refuses nothing.
+func anything(string) error { return nil }
 
 // operateOn calls do with an operator of a queue. Its context ends with the timeout.
 func (p *process) operateOn(
@@ -203,16 +139,6 @@ func (p *process) waitingForQueue(what string) {
 	fmt.Fprintf(p.err, "waiting for %s%s\n", text.Escape(what), hint)
 }
 
-// completeQueue completes the name or path of a queue.
-func (p *process) completeQueue(f *searchFlags) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return p.candidates(cmd.Context(), ".", *f).matchingQueues(typed), cobra.ShellCompDirectiveNoFileComp
-	}
-}
-
 // completeBatch completes QUEUE/BATCH: first the queue, and after a slash the unfinished batches. whole: QUEUE alone
 // will do.
 func (p *process) completeBatch(f *searchFlags, whole bool) cobra.CompletionFunc {
@@ -222,7 +148,8 @@ func (p *process) completeBatch(f *searchFlags, whole bool) cobra.CompletionFunc
 		}
 		ctx := cmd.Context()
 		var words []string
-		for _, q := range p.candidates(ctx, ".", *f).matchingQueues("") {
+		known := p.candidates(ctx, ".", *f)
+		for _, q := range known.matchingParts("", queue.KindName) {
 			if whole {
 				words = append(words, q)
 			}
@@ -234,7 +161,7 @@ func (p *process) completeBatch(f *searchFlags, whole bool) cobra.CompletionFunc
 		}
 		if i := strings.LastIndexByte(typed, '/'); strings.HasPrefix(typed, "/") && i > 0 { // a path
 			words = append(words, p.batchCandidates(ctx, *f, typed[:i])...)
-			words = append(words, p.candidates(ctx, ".", *f).matchingQueues(typed)...)
+			words = append(words, known.matchingParts(typed, queue.KindName)...)
 		}
 		words = withPrefix(typed, words)
 		directive := cobra.ShellCompDirectiveNoFileComp
@@ -245,39 +172,18 @@ func (p *process) completeBatch(f *searchFlags, whole bool) cobra.CompletionFunc
 	}
 }
 
-// matchingQueues returns the words that name a queue: its name, or after a slash its path.
-func (c completionCandidates) matchingQueues(typed string) []string {
-	var words []string
-	for _, q := range c.queues {
-		if strings.HasPrefix(typed, "/") {
-			words = append(words, q.path)
-		} else {
-			words = append(words, q.address)
-		}
-	}
-	return withPrefix(typed, words)
-}
-
 // batchCandidates lists the unfinished batches of a queue, as QUEUE/BATCH.
 func (p *process) batchCandidates(ctx context.Context, f searchFlags, name string) []string {
-	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
-	defer cancel()
-	scope, err := p.search(ctx, f)
-	if err != nil {
-		return nil
-	}
-	defer scope.session.Close()
-	found, err := scope.findQueue(ctx, name)
-	if err != nil {
-		return nil
-	}
-	id := found.queue.Record.Declaration.ID()
-	ids, _, err := scope.session.Children(ctx, znode.Batches(id.Root, found.queue.Record.Generation))
-	if err != nil {
-		return nil
-	}
-	for i, batch := range ids {
-		ids[i] = name + "/" + batch
-	}
-	return ids
+	return p.lookQuietly(ctx, f, func(ctx context.Context, scope searchScope) ([]string, error) {
+		found, err := scope.findQueue(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		id := found.queue.Record.Declaration.ID()
+		ids, _, err := scope.session.Children(ctx, znode.Batches(id.Root, found.queue.Record.Generation))
+		for i, batch := range ids {
+			ids[i] = name + "/" + batch
+		}
+		return ids, err
+	})
 }

@@ -21,16 +21,14 @@ func newCancelCmd(p *process) *cobra.Command {
 results are removed; its dead tasks are kept for as long as the queue says.`,
 		Example: `  muster cancel primes/nightly-7`,
 		Args:    argCount(1, 1, "one batch, as QUEUE/BATCH"),
-	}, &o, p.completeBatch(&o.searchFlags, false), func(ctx context.Context, name string) error {
-		return p.operate(ctx, o, name, searchScope.findBatch,
-			func(ctx context.Context, f foundQueue, op *tasks.Operator) error {
-				if err := op.Cancel(ctx, f.id); err != nil {
-					return err
-				}
-				p.announce(f, "cancelled")
-				return nil
-			})
-	})
+	}, &o, p.completeBatch(&o.searchFlags, false), searchScope.findBatch, anything,
+		func(ctx context.Context, f foundQueue, op *tasks.Operator) error {
+			if err := op.Cancel(ctx, f.id); err != nil {
+				return err
+			}
+			p.announce(f, "cancelled")
+			return nil
+		})
 }
 
 // announce prints what was done, as the end of a sentence.
@@ -52,13 +50,11 @@ all its batches that have dead tasks.`,
 		Example: `  muster retry primes/nightly-7
   muster retry primes`,
 		Args: argCount(1, 1, "a queue, or one batch as QUEUE/BATCH"),
-	}, &o, p.completeBatch(&o.searchFlags, true), func(ctx context.Context, name string) error {
-		return p.operate(ctx, o, name, searchScope.findQueueOrBatch,
-			func(ctx context.Context, f foundQueue, op *tasks.Operator) error {
-				return p.eachBatch(ctx, f, op.WithDead, "there is nothing to retry",
-					func(f foundQueue) error { return p.retry(ctx, f, op) })
-			})
-	})
+	}, &o, p.completeBatch(&o.searchFlags, true), searchScope.findQueueOrBatch, anything,
+		func(ctx context.Context, f foundQueue, op *tasks.Operator) error {
+			return p.eachBatch(ctx, f, op.WithDead, "there is nothing to retry",
+				func(f foundQueue) error { return p.retry(ctx, f, op) })
+		})
 }
 
 func (p *process) retry(ctx context.Context, f foundQueue, op *tasks.Operator) error {
@@ -92,24 +88,23 @@ batches that have dead tasks.`,
 		Example: `  muster drop --dead primes/nightly-7
   muster drop --dead primes`,
 		Args: argCount(1, 1, "a queue, or one batch as QUEUE/BATCH"),
-	}, &o, p.completeBatch(&o.searchFlags, true), func(ctx context.Context, name string) error {
+	}, &o, p.completeBatch(&o.searchFlags, true), searchScope.findQueueOrBatch, func(name string) error {
 		if !dead {
 			return usagef("muster drop --dead "+text.ShellWord(name)+"; to end a batch: muster cancel",
 				"muster drop deletes dead tasks only: say so with --dead")
 		}
-		return p.operate(ctx, o, name, searchScope.findQueueOrBatch,
-			func(ctx context.Context, f foundQueue, op *tasks.Operator) error {
-				return p.eachBatch(ctx, f, op.WithDead, "there are no dead tasks", func(f foundQueue) error {
-					n, err := op.DropDead(ctx, f.id)
-					if err == nil && n == 0 {
-						err = fmt.Errorf("drop %s: %w", f.name(), tasks.ErrNoDead)
-					}
-					if err == nil {
-						p.announce(f, "%s dropped", deadTasks(n))
-					}
-					return err
-				})
-			})
+		return nil
+	}, func(ctx context.Context, f foundQueue, op *tasks.Operator) error {
+		return p.eachBatch(ctx, f, op.WithDead, "there are no dead tasks", func(f foundQueue) error {
+			n, err := op.DropDead(ctx, f.id)
+			if err == nil && n == 0 {
+				err = fmt.Errorf("drop %s: %w", f.name(), tasks.ErrNoDead)
+			}
+			if err == nil {
+				p.announce(f, "%s dropped", deadTasks(n))
+			}
+			return err
+		})
 	})
 	cmd.Flags().BoolVar(&dead, "dead", false, "delete dead tasks; nothing else can be dropped")
 	return cmd

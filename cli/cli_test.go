@@ -109,11 +109,11 @@ func TestUsageErrorsNameTheNextCommand(t *testing.T) {
 			"muster: \"tcsh\" is not a shell that muster knows: bash, zsh, fish or powershell\n" +
 				"  next: muster completion --help\n"},
 		"bad_color": {[]string{"version", "--color", "blue"},
-			"muster: --color \"blue\" is not a way to colour\n  next: --color auto, always or never\n"},
+			"muster: --color \"blue\" is none of [\"auto\" \"always\" \"never\"]\n  next: --color auto\n"},
 		"bad_log_level": {[]string{"version", "--log-level", "loud"},
 			"muster: log level \"loud\" is not known\n  next: --log-level off, error, warn, info or debug\n"},
 		"bad_log_format": {[]string{"version", "--log-format", "xml"},
-			"muster: log format \"xml\" is not known\n  next: --log-format text or json\n"},
+			"muster: --log-format \"xml\" is none of [\"text\" \"json\"]\n  next: --log-format text\n"},
 		"bad_number_of_servers": {[]string{"dev", "--servers", "2"},
 			"muster: an ensemble has 1 or 3 servers here, not 2\n  next: muster dev --servers 3\n"},
 		"bad_port": {[]string{"dev", "--port", "70000"},

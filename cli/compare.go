@@ -27,9 +27,11 @@ type planFlags struct {
 	maxDelete  int
 	allowEmpty bool
 	all        bool
+	fs         *pflag.FlagSet // that these are in
 }
 
 func (f *planFlags) addTo(fs *pflag.FlagSet) {
+	f.fs = fs
 	f.vars.addTo(fs)
 	fs.StringArrayVar(&f.filter.only, "only", nil, "plan only what fits `GLOB`; may be repeated")
 	fs.StringArrayVar(&f.filter.skip, "skip", nil, "leave out what fits `GLOB`; may be repeated")
@@ -41,17 +43,8 @@ func (f *planFlags) addTo(fs *pflag.FlagSet) {
 // repeated is the flags that decide which changes a plan has, as one types them, each after a space.
 func (f planFlags) repeated() string {
 	var b strings.Builder
-	for _, pattern := range f.filter.only {
-		b.WriteString(" --only " + text.ShellWord(pattern))
-	}
-	for _, pattern := range f.filter.skip {
-		b.WriteString(" --skip " + text.ShellWord(pattern))
-	}
-	if f.maxDelete != defaultMaxDelete {
-		fmt.Fprintf(&b, " --max-delete %d", f.maxDelete)
-	}
-	if f.allowEmpty {
-		b.WriteString(" --allow-empty")
+	for _, word := range given(f.fs, "only", "skip", "max-delete", "allow-empty") {
+		b.WriteString(" " + text.ShellWord(word))
 	}
 	return b.String()
 }

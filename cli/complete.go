@@ -29,17 +29,14 @@ const completionTimeout = time.Second
 // what is there.
 type completionCandidates struct {
 	jobs   []namedJob
-	duties []candidateDuty
-	queues []namedJob // by their names
+	parts  []candidatePart
 	roots  []string
 	stacks []string
 }
 
-// candidateDuty is a duty and what it may be called by: GROUP/DUTY, and that with the path of the group.
-type candidateDuty struct {
-	name, path string
-	kind       group.Type
-}
+// candidatePart is a queue, or a duty as GROUP/DUTY, and the same with the path; kind is that of the queue, or the type
+// of the duty.
+type candidatePart struct{ name, path, kind string }
 
 // candidates looks where search would look. The configuration is that of --file, else that in dir; if both are empty it
 // reads none. After an error there are fewer candidates; nothing is printed.
@@ -56,7 +53,7 @@ func (p *process) candidates(ctx context.Context, dir string, f searchFlags) com
 		if cfg, diags, err := p.parse(dir, f.vars, time.Time{}); err == nil && !diags.HasErrors() {
 			declared, home = p.declaredTarget(cfg, dir), cfg.Home
 			found.roots, found.stacks, paths = cfg.Searched(), []string{cfg.Stack}, wantOf(cfg).Paths()
-			found.jobs = declaredNames(cfg)
+			found.jobs = searchScope{cfg: cfg}.names("", plan.State{})
 			for _, d := range cfg.Declared() {
 				found.addParts(d)
 			}
@@ -64,10 +61,13 @@ func (p *process) candidates(ctx context.Context, dir string, f searchFlags) com
 	}
 	if root := cmp.Or(f.root, p.environ.value("MUSTER_ROOT")); resource.CheckRoot(root) == nil {
 		found.roots, paths = []string{root}, nil
-		elsewhere := func(j namedJob) bool { return path.Dir(j.path) != root }
-		found.jobs, found.queues = slices.DeleteFunc(found.jobs, elsewhere), slices.DeleteFunc(found.queues, elsewhere)
-		found.duties = slices.DeleteFunc(found.duties, func(d candidateDuty) bool {
-			return path.Dir(path.Dir(d.path)) != root
+		found.jobs = slices.DeleteFunc(found.jobs, func(j namedJob) bool { return path.Dir(j.path) != root })
+		found.parts = slices.DeleteFunc(found.parts, func(d candidatePart) bool {
+			whole := d.path
+			if d.kind != queue.KindName {
+				whole = path.Dir(whole)
+			}
+			return path.Dir(whole) != root
 		})
 	}
 	if len(found.roots) == 0 {
@@ -87,36 +87,33 @@ func (p *process) candidates(ctx context.Context, dir string, f searchFlags) com
 // add adds the jobs in have, and their stacks.
 func (c *completionCandidates) add(have plan.State) {
 	for at, o := range have.Found {
-		address := at
 		if o.Record != nil {
-			address = cmp.Or(o.Record.Declaration.ID().Address, at)
 			c.addParts(o.Record.Declaration)
 			c.stacks = append(c.stacks, o.Record.Stack)
 		}
-		c.jobs = append(c.jobs, namedJob{address, at})
+		c.jobs = append(c.jobs, namedJob{addressOf(at, o), at})
 	}
 }
 
 // addParts adds the duties that a declaration has, or the queue that it is.
 func (c *completionCandidates) addParts(d resource.Declaration) {
-	if d.Kind().Name == queue.KindName {
-		c.queues = append(c.queues, namedJob{d.ID().Name, d.ID().Path()})
-	}
-	g, ok := d.(group.Group)
-	if !ok {
-		return
-	}
-	for _, duty := range g.Duties {
-		c.duties = append(c.duties, candidateDuty{g.Name + "/" + duty.Name, g.Path() + "/" + duty.Name, duty.Type})
+	switch d := d.(type) {
+	case queue.Queue:
+		c.parts = append(c.parts, candidatePart{d.Name, d.Path(), queue.KindName})
+	case group.Group:
+		for _, duty := range d.Duties {
+			part := candidatePart{d.Name + "/" + duty.Name, d.Path() + "/" + duty.Name, string(duty.Type)}
+			c.parts = append(c.parts, part)
+		}
 	}
 }
 
-// matchingDuties returns the words that name a duty of these types: GROUP/DUTY, or after a slash its path.
-func (c completionCandidates) matchingDuties(typed string, types ...group.Type) []string {
+// matchingParts returns the words that name a part of these kinds: its name, or after a slash its path.
+func (c completionCandidates) matchingParts(typed string, kinds ...string) []string {
 	var words []string
-	for _, d := range c.duties {
+	for _, d := range c.parts {
 		switch {
-		case !slices.Contains(types, d.kind):
+		case !slices.Contains(kinds, d.kind):
 		case strings.HasPrefix(typed, "/"):
 			words = append(words, d.path)
 		default:
@@ -126,41 +123,62 @@ func (c completionCandidates) matchingDuties(typed string, types ...group.Type) 
 	return withPrefix(typed, words)
 }
 
-// completeDuty completes the one argument that names a duty of these types.
-func (p *process) completeDuty(f *searchFlags, types ...group.Type) cobra.CompletionFunc {
+// completeFirst completes the first argument, and no other.
+func completeFirst(words func(ctx context.Context, typed string) []string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return p.candidates(cmd.Context(), ".", *f).matchingDuties(typed, types...), cobra.ShellCompDirectiveNoFileComp
+		return words(cmd.Context(), typed), cobra.ShellCompDirectiveNoFileComp
 	}
+}
+
+// completeDuty completes the one argument that names a duty of these types.
+func (p *process) completeDuty(f *searchFlags, types ...group.Type) cobra.CompletionFunc {
+	return completeFirst(func(ctx context.Context, typed string) []string {
+		return p.candidates(ctx, ".", *f).matchingParts(typed, namesOf(types)...)
+	})
+}
+
+// completeQueue completes the name or path of a queue.
+func (p *process) completeQueue(f *searchFlags) cobra.CompletionFunc {
+	return completeFirst(func(ctx context.Context, typed string) []string {
+		return p.candidates(ctx, ".", *f).matchingParts(typed, queue.KindName)
+	})
+}
+
+// lookQuietly is look for a completion: after an error there are no words, and nothing is printed.
+func (p *process) lookQuietly(
+	ctx context.Context, f searchFlags, words func(context.Context, searchScope) ([]string, error),
+) (found []string) {
+	p.err, p.log = &stream{w: io.Discard}, slog.New(slog.DiscardHandler)
+	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
+	defer cancel()
+	_ = p.look(ctx, f, "", func(ctx context.Context, scope *searchScope, _ string) (err error) {
+		found, err = words(ctx, *scope)
+		return err
+	})
+	return found
 }
 
 // memberCandidates lists the live members of the group in GROUP/DUTY that can do the duty.
 func (p *process) memberCandidates(ctx context.Context, f searchFlags, name string) []string {
-	p.err, p.log = &stream{w: io.Discard}, slog.New(slog.DiscardHandler)
-	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
-	defer cancel()
-	scope, err := p.search(ctx, f)
-	if err != nil {
-		return nil
-	}
-	defer scope.session.Close()
-	d, err := scope.findDuty(ctx, name)
-	if err != nil {
-		return nil
-	}
-	now, err := scope.dutyNow(ctx, d)
-	if err != nil {
-		return nil
-	}
-	var all []string
-	for _, m := range now.Members {
-		if slices.Contains(m.Can, d.duty.Name) {
-			all = append(all, m.Identity)
+	return p.lookQuietly(ctx, f, func(ctx context.Context, scope searchScope) (all []string, err error) {
+		d, err := scope.findDuty(ctx, name)
+		if err != nil {
+			return nil, err
 		}
-	}
-	return all
+		now, err := scope.dutyNow(ctx, d)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range now.Members {
+			if slices.Contains(m.Can, d.duty.Name) {
+				all = append(all, m.Identity)
+			}
+		}
+		return all, nil
+	})
 }
 
 // safeInShell reports whether a word means nothing special to a shell or a terminal. Anybody may have made the names in
@@ -198,12 +216,9 @@ func (c completionCandidates) matching(typed string) []string {
 
 // completeJob completes the one argument that names a job.
 func (p *process) completeJob(f *searchFlags) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return p.candidates(cmd.Context(), ".", *f).matching(typed), cobra.ShellCompDirectiveNoFileComp
-	}
+	return completeFirst(func(ctx context.Context, typed string) []string {
+		return p.candidates(ctx, ".", *f).matching(typed)
+	})
 }
 
 // completeJobOrCode completes a job or, once something is typed, a state, an exit code, or the code of a diagnostic.
@@ -212,7 +227,7 @@ func (p *process) completeJobOrCode(f *searchFlags) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		words, directive := job(cmd, args, typed)
 		if strings.Contains(typed, "/") && len(args) == 0 {
-			words = append(words, p.candidates(cmd.Context(), ".", *f).matchingDuties(typed, group.Types()...)...)
+			words = append(words, p.candidates(cmd.Context(), ".", *f).matchingParts(typed, namesOf(group.Types())...)...)
 		}
 		if len(args) == 0 && typed != "" {
 			words = append(words, withPrefix(typed, wordsToExplain())...)
@@ -267,9 +282,6 @@ func (p *process) completeWorker(cmd *cobra.Command, o *workerOptions) {
 		}
 		return withPrefix(typed, names)
 	})
-	completeWith(cmd, "start", "joined", "all", "barrier")
-	completeWith(cmd, "takeover", "wait", "fail")
-	completeWith(cmd, "on-loss", "rejoin", "stop")
 	_ = cmd.MarkFlagFilename("file", "hcl", "hcl.json")
 }
 

@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -56,13 +55,10 @@ func (p *process) target(declared target) target {
 		t.servers[i] = strings.TrimSpace(s)
 	}
 	pick := func(flag, env, declared string) string {
-		if name := cmp.Or(flag, p.environ.value(env)); name != "" {
+		if name := cmp.Or(flag, p.environ.value(env), declared); name != "" {
 			return p.path(name)
 		}
-		if declared == "" {
-			return ""
-		}
-		return p.path(declared)
+		return ""
 	}
 	t.files = resource.TLS{
 		CAFile:   pick(p.flags.tlsCA, "MUSTER_TLS_CA", t.tls.CAFile),
@@ -171,35 +167,30 @@ func (t target) tlsConfig() (*tls.Config, error) {
 			return nil, fmt.Errorf("%s holds no certificate in PEM format", t.files.CAFile)
 		}
 	}
-	if (t.files.CertFile == "") != (t.files.KeyFile == "") {
-		return nil, usagef("give both --tls-cert and --tls-key",
-			"a certificate without its key, or a key without its certificate")
-	}
-	if t.files.CertFile != "" {
-		pair, err := keyPair(t.files.CertFile, t.files.KeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("my certificate: %w", err)
-		}
-		c.Certificates = []tls.Certificate{pair}
-	}
-	return c, nil
+	var err error
+	c.Certificates, err = keyPair("my certificate", t.files.CertFile, t.files.KeyFile, "give both --tls-cert and --tls-key")
+	return c, err
 }
 
-func keyPair(certFile, keyFile string) (tls.Certificate, error) {
-	cert, err := readBounded(certFile, maxTLSFile)
-	if err != nil {
-		return tls.Certificate{}, err
+// keyPair reads a certificate and its key; none if both files are empty. both says how to name the two.
+func keyPair(what, certFile, keyFile, both string) ([]tls.Certificate, error) {
+	switch {
+	case certFile == "" && keyFile == "":
+		return nil, nil
+	case certFile == "" || keyFile == "":
+		return nil, usagef(both, "a certificate without its key, or a key without its certificate")
 	}
-	key, err := readBounded(keyFile, maxTLSFile)
-	if err != nil {
-		return tls.Certificate{}, err
+	cert, certErr := readBounded(certFile, maxTLSFile)
+	key, keyErr := readBounded(keyFile, maxTLSFile)
+	if err := cmp.Or(certErr, keyErr); err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
 	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
-		return pair, &problem{nil, fmt.Errorf("%s and %s: %w", certFile, keyFile, err),
+		return nil, &problem{nil, fmt.Errorf("%s: %s and %s: %w", what, certFile, keyFile, err),
 			"name a certificate and its own key, both in PEM format and without a passphrase"}
 	}
-	return pair, nil
+	return []tls.Certificate{pair}, nil
 }
 
 // credentials reads MUSTER_ZK_AUTH or the file of MUSTER_ZK_AUTH_FILE: one scheme:data a line. No message shows them.
@@ -246,13 +237,6 @@ func (p *process) checkACL(t target, acl []string) error {
 // unreachable reports whether ZooKeeper was not reached, ended the session, refused access, or must not get the
 // credentials.
 func unreachable(err error) bool {
-	for _, kind := range []error{
-		zkconn.ErrUnreachable, zkconn.ErrSessionLost, zkconn.ErrNoAuth, zkconn.ErrAuthFailed, zkconn.ErrInvalidACL,
-		errWithheld,
-	} {
-		if errors.Is(err, kind) {
-			return true
-		}
-	}
-	return false
+	return isAny(err, zkconn.ErrUnreachable, zkconn.ErrSessionLost, zkconn.ErrNoAuth, zkconn.ErrAuthFailed,
+		zkconn.ErrInvalidACL, errWithheld)
 }

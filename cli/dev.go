@@ -11,7 +11,6 @@ import (
 	"muster/dev/redisserver"
 )
 
-// devOptions of "muster dev".
 type devOptions struct {
 	servers   int
 	embedded  bool

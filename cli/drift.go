@@ -18,7 +18,6 @@ import (
 	"muster/zkstate/zkconn"
 )
 
-// driftOptions of "muster drift".
 type driftOptions struct {
 	vars     varFlags
 	reports  reportFlags
@@ -124,7 +123,7 @@ func (o driftOptions) kinds() ([]plan.DriftKind, error) {
 	return slices.Compact(slices.Sorted(slices.Values(kinds))), nil
 }
 
-func namesOf(kinds []plan.DriftKind) []string {
+func namesOf[T ~string](kinds []T) []string {
 	names := make([]string, len(kinds))
 	for i, k := range kinds {
 		names[i] = string(k)

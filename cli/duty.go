@@ -25,13 +25,10 @@ command's.`,
 		Example: `  if muster duty coordinator; then ./lead; fi
   muster duty coordinator -- ./lead`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if dash := cmd.ArgsLenAtDash(); dash >= 0 {
-				if len(args) == dash {
-					return usagef("muster duty NAME -- COMMAND", "there is no command after --")
-				}
-				args = args[:dash]
+			if len(args) == cmd.ArgsLenAtDash() {
+				return usagef("muster duty NAME -- COMMAND", "there is no command after --")
 			}
-			return argCount(1, 1, "the name of a duty")(cmd, args)
+			return beforeDash(argCount(1, 1, "the name of a duty"))(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runDuty(cmd.Context(), p, args[0], args[1:])
@@ -43,7 +40,7 @@ func runDuty(ctx context.Context, p *process, duty string, command []string) err
 	if err := group.CheckDutyName(duty); err != nil {
 		return usagef("muster duty NAME", "%w", err)
 	}
-	c, err := p.memberClient("duty")
+	c, err := p.inside("duty", "member", "muster member --group NAME -- COMMAND")
 	if err != nil {
 		return err
 	}
@@ -74,24 +71,13 @@ func (p *process) endCommand(ctx context.Context, result wrap.Result) error {
 	return finding(result.Code)
 }
 
-// memberClient returns a client of the member whose command runs this process.
-func (p *process) memberClient(command string) (*wrap.Client, error) {
-	socket := p.environ.value(wrap.SocketVariable)
-	if socket == "" {
-		return nil, usagef("muster member --group NAME -- COMMAND",
-			"muster %s works inside a member's command, and there is no %s here", command, wrap.SocketVariable)
-	}
-	return wrap.NewClient(socket), nil
-}
-
 // dutyError adds what a member's answer needs. That a duty is not held is an answer, and has no next step.
 func dutyError(err error) error {
-	switch {
-	case errors.Is(err, member.ErrNotHeld):
+	if errors.Is(err, member.ErrNotHeld) {
 		return finding(exitcode.Error)
-	case errors.Is(err, wrap.ErrUnavailable):
-		return &problem{nil, err, "inside a member's command: the member has ended or joins again; " +
-			"anywhere else: muster status"}
 	}
-	return err
+	return explain(err, []remedy{{
+		nil, "inside a member's command: the member has ended or joins again; anywhere else: muster status",
+		of{wrap.ErrUnavailable},
+	}})
 }

@@ -68,11 +68,7 @@ func (p *process) readDuty(
 			return usagef("muster "+command+" --group NAME --duty NAME",
 				"outside the command of a duty, muster %s needs --group and --duty", command)
 		}
-		c, u, err := p.dutyClient(command, o.duty)
-		if err != nil {
-			return err
-		}
-		return ask(c, u)
+		return p.askHolder(command, o.duty, ask)
 	}
 	if o.duty == "" {
 		return usagef("muster "+command+" --group NAME --duty NAME", "--group needs --duty: which duty of the group")
@@ -98,49 +94,40 @@ func (p *process) readDuty(
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	if g := group.Of(&record); !declares(g, duty) {
-		return noDuty(path, duty, g)
+	if _, ok := group.Of(&record).Duty(duty); !ok {
+		return noDuty(path, duty, group.Of(&record))
 	}
-	return read(s, root, record.Generation, duty)
+	return holderError(read(s, root, record.Generation, duty))
+}
+
+// askHolder calls ask with a client of the member whose duty's command runs this process, and explains its answer.
+func (p *process) askHolder(command, duty string, ask func(*wrap.Client, wrap.UseOf) error) error {
+	c, u, err := p.dutyClient(command, duty)
+	if err != nil {
+		return err
+	}
+	return holderError(ask(c, u))
 }
 
 // holderError adds the next step to what a member answered about state or operations.
 func holderError(err error) error {
-	next := ""
-	var kind error
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, member.ErrNotHeld):
-		next = "end: another process has the duty, or will have it"
-	case errors.Is(err, wrap.ErrUnavailable):
-		next = "inside a duty's command: the member has ended or joins again; anywhere else give --group and --duty"
-	case errors.Is(err, member.ErrNoKey):
-		next = "muster state list"
-	case errors.Is(err, member.ErrStateTooLarge):
-		next = "muster state list shows what can be removed; or keep it elsewhere, and save where it is"
-	case errors.Is(err, member.ErrStateDamaged):
-		next = "save it again, or: muster state rm KEY"
-	case errors.Is(err, member.ErrOperationBusy):
-		next = "wait until the other muster op ends"
-	case errors.Is(err, member.ErrOtherScript):
-		next = "run the script that opened it; or --adopt it; or: muster op abort NAME"
-	case errors.Is(err, member.ErrNoOperation):
-		next = "muster op list"
-	case errors.Is(err, member.ErrOperationLimit):
-		next = "muster op list; muster op abort NAME"
-	case errors.Is(err, member.ErrOperationOver):
-		next = "the muster op of this script has ended: run it again"
-	case errors.Is(err, member.ErrStepTwice):
-		kind, next = errUsage, "give one of the two steps another name"
-	case errors.Is(err, member.ErrOutputTooLarge):
-		next = "let the command save it elsewhere, and print where; or: muster step NAME -- sh -c 'COMMAND >&2'"
-	case errors.Is(err, wrap.ErrOutputGoesOn):
-		next = "let what goes on after the command write elsewhere, such as >/dev/null"
-	case errors.Is(err, wrap.ErrRequest):
-		kind, next = errUsage, "muster --help"
-	default:
-		return err
-	}
-	return &problem{kind, err, next}
+	return explain(err, []remedy{
+		{nil, "end: another process has the duty, or will have it", of{member.ErrNotHeld}},
+		{nil, "inside a duty's command: the member has ended or joins again; anywhere else give --group and --duty",
+			of{wrap.ErrUnavailable}},
+		{nil, "muster state list", of{member.ErrNoKey}},
+		{nil, "muster state list shows what can be removed; or keep it elsewhere, and save where it is",
+			of{member.ErrStateTooLarge}},
+		{nil, "save it again, or: muster state rm KEY", of{member.ErrStateDamaged}},
+		{nil, "wait until the other muster op ends", of{member.ErrOperationBusy}},
+		{nil, "run the script that opened it; or --adopt it; or: muster op abort NAME", of{member.ErrOtherScript}},
+		{nil, "muster op list", of{member.ErrNoOperation}},
+		{nil, "muster op list; muster op abort NAME", of{member.ErrOperationLimit}},
+		{nil, "the muster op of this script has ended: run it again", of{member.ErrOperationOver}},
+		{errUsage, "give one of the two steps another name", of{member.ErrStepTwice}},
+		{nil, "let the command save it elsewhere, and print where; or: muster step NAME -- sh -c 'COMMAND >&2'",
+			of{member.ErrOutputTooLarge}},
+		{nil, "let what goes on after the command write elsewhere, such as >/dev/null", of{wrap.ErrOutputGoesOn}},
+		{errUsage, "muster --help", of{wrap.ErrRequest}},
+	})
 }

@@ -10,7 +10,6 @@ import (
 	"muster/wrap"
 )
 
-// executorOptions of "muster executor".
 type executorOptions struct {
 	queueOptions
 	parallel   int
@@ -49,12 +48,13 @@ SIGCONT. No command outlives it, whatever ends it.`,
 	p.queueProcessCmd(cmd, &o.queueOptions, func(ctx context.Context) error { return p.runExecutor(ctx, o) })
 	fs := cmd.Flags()
 	fs.IntVar(&o.parallel, "parallel", runtime.GOMAXPROCS(0), "run `N` commands at once; default: one for each processor")
-	fs.StringVar(&o.lines, "lines", "", "long-lived commands: a line in, a line out, of `FORMAT` plain or json")
+	lines := choice{&o.lines, "lines", []string{string(wrap.LinesPlain), string(wrap.LinesJSON)}}
+	fs.Var(lines, "lines", "long-lived commands: a line in, a line out, of `FORMAT` plain or json")
 	fs.Lookup("lines").NoOptDefVal = string(wrap.LinesPlain)
 	fs.BoolVar(&o.untilEmpty, "until-empty", false, "end when no task is left to take")
 	fs.Int64Var(&o.maxTasks, "max-tasks", 0, "end after `N` tasks; default: never")
 	fs.Lookup("parallel").DefValue = "0" // it is in the text
-	completeWith(cmd, "lines", string(wrap.LinesPlain), string(wrap.LinesJSON))
+	completeWith(cmd, "lines", lines.words...)
 	return cmd
 }
 
@@ -64,8 +64,6 @@ func (o *executorOptions) check() error {
 		return usagef("muster executor --parallel 4", "--parallel %d is not between 1 and %d", o.parallel, maxParallel)
 	case o.maxTasks < 0:
 		return usagef("muster executor --max-tasks 1000", "--max-tasks %d is negative", o.maxTasks)
-	case o.lines != "" && o.lines != string(wrap.LinesPlain) && o.lines != string(wrap.LinesJSON):
-		return usagef("muster executor --lines=json", "--lines %q is neither plain nor json", o.lines)
 	}
 	return nil
 }

@@ -333,7 +333,7 @@ func TestExecutorUsage(t *testing.T) {
 		"primes":                       {64, "needs a command after --"},
 		"primes --parallel 0 -- cat":   {64, "--parallel 0 is not between 1 and 1000"},
 		"primes --max-tasks -1 -- cat": {64, "--max-tasks -1 is negative"},
-		"primes --lines=xml -- cat":    {64, `--lines "xml" is neither plain nor json`},
+		"primes --lines=xml -- cat":    {64, `--lines "xml" is none of`},
 		"primes -- there-is-no-such-":  {127, "there-is-no-such-"},
 		"primes --join-timeout 4s --root /none -- cat": {74, "no such queue"},
 	} {

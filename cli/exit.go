@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"slices"
+	"strings"
 	"syscall"
 
 	"muster/dev/redisserver"
@@ -66,16 +67,72 @@ func usagef(next, format string, args ...any) error {
 	return &problem{errUsage, fmt.Errorf(format, args...), next}
 }
 
-// exitCode is the one switch from an error to the exit code; package exitcode says what the codes mean. Of several
-// errors the first case here decides: a signal, Unreachable, the codes of a command that did nothing, an error of
-// writing, Incomplete, a finding. A command chooses among its findings itself.
+// outcome is what an error means: the exit code, and the default of what the user should do next.
+type outcome struct {
+	code int
+	next string
+	of   of
+}
+
+// of lists errors: sentinels, pointers to an error type, and functions that know one.
+type of []any
+
+// outcomes is the one table from an error to the exit code; package exitcode says what the codes mean. Of several
+// errors the first row here decides: Unreachable, the codes of a command that did nothing, an error of writing,
+// Incomplete, a finding. A command chooses among its findings itself.
+func outcomes() []outcome {
+	return []outcome{
+		{exitcode.Unreachable, "check --servers and MUSTER_SERVERS, or start a ZooKeeper to try things on: muster dev",
+			of{zkconn.ErrUnreachable}},
+		{exitcode.Unreachable, "muster plan shows what is left to do", of{zkconn.ErrSessionLost}},
+		{exitcode.Unreachable, "set MUSTER_ZK_AUTH=digest:USER:PASSWORD, or MUSTER_ZK_AUTH_FILE, or correct what they hold",
+			of{zkconn.ErrNoAuth, zkconn.ErrAuthFailed, zkconn.ErrInvalidACL}},
+		{exitcode.Unreachable, "", of{errWithheld, errNoRedis}},
+		{exitcode.Usage, "", of{errUsage}},
+		{exitcode.Declined, "", of{errDeclined}},
+		{exitcode.Refused, "", of{errRefused}},
+		{exitcode.Locked, "wait for it, or raise --lock-timeout", of{zkstate.ErrLocked}},
+		{exitcode.Error, "", of{errNotWritten}},
+		{exitcode.Incomplete, "", of{errIncomplete, foundIncomplete}},
+		{exitcode.Attention, "", of{foundAttention}},
+		{exitcode.Differences, "", of{foundDifferences}},
+		{exitcode.Error, "", of{finding(exitcode.Error)}},
+		{exitcode.Done, "", of{finding(exitcode.Done), worker.ErrCompleted}},
+		{exitcode.NotJoined, "muster status NAME shows who is live", of{new(*worker.AbsentError)}},
+		{exitcode.NotJoined, "muster status NAME shows who has joined", of{worker.ErrNotOpen, worker.ErrHeld}},
+		{exitcode.NotJoined, "", of{new(*worker.UnpublishedError), member.ErrNotOpen, tasks.ErrNotOpen}},
+		{exitcode.Aborted, "", of{new(*worker.AbortedError)}},
+		{exitcode.Fenced, "muster status NAME shows who is live", of{worker.ErrFenced}},
+		{exitcode.Fenced, "", of{member.ErrHeld, member.ErrNotHeld, tasks.ErrHeld}},
+		{exitcode.Full, "muster status NAME shows who has joined", of{worker.ErrFull}},
+		{exitcode.Full, "", of{
+			worker.ErrDataFull, member.ErrStateTooLarge, member.ErrOperationLimit, member.ErrOutputTooLarge,
+			tasks.ErrTooLarge, tasks.ErrManyBatches,
+		}},
+		{exitcode.NoJob, "declare it, then: muster apply", of{worker.ErrNoJob}},
+		{exitcode.NoJob, "", of{
+			errAbsent, member.ErrNoGroup, member.ErrNoDuty, member.ErrNoCron, member.ErrNoKey, member.ErrNoOperation,
+			tasks.ErrNoQueue, tasks.ErrNoBatch, tasks.ErrNoDead,
+		}},
+		{exitcode.Locked, "", of{member.ErrOperationBusy}},
+		{exitcode.Declined, "", of{member.ErrOtherScript, tasks.ErrOtherBatch}},
+		{exitcode.NotJoined, "check the worker's connection to ZooKeeper, then start it again", of{wrap.ErrLate}},
+		{exitcode.Error, "free some space, then run the same command again",
+			of{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG}},
+		{exitcode.Error, "name a directory that can be written to; for temporary files TMPDIR does", of{syscall.EROFS}},
+		{exitcode.Error, "raise the limit of open files (ulimit -n)", of{syscall.EMFILE, syscall.ENFILE}},
+		{exitcode.Error, "check the name, and where -C leads", of{fs.ErrNotExist, syscall.EISDIR, syscall.ENOTDIR}},
+		{exitcode.Error, "leave out the port: muster dev takes a free one", of{syscall.EADDRINUSE}},
+		{exitcode.Error, "check who owns the file (ls -l)", of{fs.ErrPermission}},
+	}
+}
+
+// exitCode is the exit code of a command that ended with err: that of a signal, of a command that muster ran, or of the
+// first row of outcomes.
 func exitCode(ctx context.Context, err error) int {
 	var stopped Stopped
 	var found finding
 	var done *worker.DoneError
-	var absent *worker.AbsentError
-	var unpublished *worker.UnpublishedError
-	var aborted *worker.AbortedError
 	switch {
 	case errors.As(context.Cause(ctx), &stopped):
 		return stopped.ExitCode()
@@ -83,52 +140,47 @@ func exitCode(ctx context.Context, err error) int {
 		return exitcode.Done
 	case errors.As(err, &found) && found > foundIncomplete: // the code of a worker or a member
 		return int(found)
-	case unreachable(err), errors.Is(err, errNoRedis):
-		return exitcode.Unreachable
-	case errors.Is(err, errUsage):
-		return exitcode.Usage
-	case errors.Is(err, errDeclined):
-		return exitcode.Declined
-	case errors.Is(err, errRefused):
-		return exitcode.Refused
-	case errors.Is(err, zkstate.ErrLocked):
-		return exitcode.Locked
-	case errors.Is(err, errNotWritten):
-		return exitcode.Error
-	case errors.Is(err, errIncomplete):
-		return exitcode.Incomplete
-	case errors.As(err, &found):
-		return int(found)
-	case errors.As(err, &done):
+	}
+	for _, row := range outcomes() {
+		if isAny(err, row.of...) {
+			return row.code
+		}
+	}
+	if errors.As(err, &done) {
 		return done.Exit
-	case errors.Is(err, worker.ErrCompleted):
-		return exitcode.Done
-	case errors.As(err, &absent), errors.As(err, &unpublished),
-		isAny(err, worker.ErrNotOpen, worker.ErrHeld, member.ErrNotOpen, tasks.ErrNotOpen):
-		return exitcode.NotJoined
-	case errors.As(err, &aborted):
-		return exitcode.Aborted
-	case isAny(err, worker.ErrFenced, member.ErrHeld, member.ErrNotHeld, tasks.ErrHeld):
-		return exitcode.Fenced
-	case isAny(err, worker.ErrFull, worker.ErrDataFull, member.ErrStateTooLarge, member.ErrOperationLimit,
-		member.ErrOutputTooLarge, tasks.ErrTooLarge, tasks.ErrManyBatches):
-		return exitcode.Full
-	case isAny(err, errAbsent, worker.ErrNoJob, member.ErrNoGroup, member.ErrNoDuty, member.ErrNoCron, member.ErrNoKey,
-		member.ErrNoOperation, tasks.ErrNoQueue, tasks.ErrNoBatch, tasks.ErrNoDead):
-		return exitcode.NoJob
-	case errors.Is(err, member.ErrOperationBusy):
-		return exitcode.Locked
-	case isAny(err, member.ErrOtherScript, tasks.ErrOtherBatch):
-		return exitcode.Declined
-	case errors.Is(err, wrap.ErrLate):
-		return exitcode.NotJoined
 	}
 	return exitcode.Error
 }
 
+// remedy is what some errors mean to one command: their kind, unless nil, and what the user should do next.
+type remedy struct {
+	kind error
+	next string
+	of   of
+}
+
+// explain makes a problem of err: the first remedy counts that is for it. names are pairs of a word in braces of the
+// next step and what stands for it.
+func explain(err error, remedies []remedy, names ...string) error {
+	for _, r := range remedies {
+		if isAny(err, r.of...) {
+			return &problem{r.kind, err, strings.NewReplacer(names...).Replace(r.next)}
+		}
+	}
+	return err
+}
+
 // isAny reports whether err is one of these errors.
-func isAny(err error, of ...error) bool {
-	return slices.ContainsFunc(of, func(one error) bool { return errors.Is(err, one) })
+func isAny(err error, of ...any) bool {
+	return err != nil && slices.ContainsFunc(of, func(one any) bool {
+		switch one := one.(type) {
+		case error:
+			return errors.Is(err, one)
+		case func(error) bool:
+			return one(err)
+		}
+		return errors.As(err, one)
+	})
 }
 
 // printError prints err on standard error, and on a second line what the user should do next.
@@ -159,45 +211,21 @@ func (p *process) printNext(step string) {
 // nextStep returns what the user should do about err: what a problem says, or a default for its sentinel.
 func nextStep(err error) string {
 	var prob *problem
-	var stopped Stopped
 	var aborted *worker.AbortedError
 	switch {
-	case errors.As(err, &stopped):
+	case errors.As(err, new(Stopped)):
 		return ""
 	case errors.As(err, &prob) && prob.next != "":
 		return prob.next
-	case errors.Is(err, zkconn.ErrUnreachable):
-		return "check --servers and MUSTER_SERVERS, or start a ZooKeeper to try things on: muster dev"
-	case errors.Is(err, zkconn.ErrSessionLost):
-		return "muster plan shows what is left to do"
-	case isAny(err, zkconn.ErrNoAuth, zkconn.ErrAuthFailed, zkconn.ErrInvalidACL):
-		return "set MUSTER_ZK_AUTH=digest:USER:PASSWORD, or MUSTER_ZK_AUTH_FILE, or correct what they hold"
-	case errors.Is(err, zkstate.ErrLocked):
-		return "wait for it, or raise --lock-timeout"
-	case errors.Is(err, worker.ErrNoJob):
-		return "declare it, then: muster apply"
-	case errors.As(err, &aborted):
-		return afterAbort(aborted)
-	case errors.Is(err, worker.ErrFenced), errors.As(err, new(*worker.AbsentError)):
-		return "muster status NAME shows who is live"
-	case isAny(err, worker.ErrFull, worker.ErrNotOpen, worker.ErrHeld):
-		return "muster status NAME shows who has joined"
-	case errors.Is(err, wrap.ErrLate):
-		return "check the worker's connection to ZooKeeper, then start it again"
-	case isAny(err, syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG):
-		return "free some space, then run the same command again"
-	case errors.Is(err, syscall.EROFS):
-		return "name a directory that can be written to; for temporary files TMPDIR does"
-	case isAny(err, syscall.EMFILE, syscall.ENFILE):
-		return "raise the limit of open files (ulimit -n)"
-	case isAny(err, fs.ErrNotExist, syscall.EISDIR, syscall.ENOTDIR):
-		return "check the name, and where -C leads"
-	case errors.Is(err, syscall.EADDRINUSE):
-		return "leave out the port: muster dev takes a free one"
-	case errors.Is(err, fs.ErrPermission):
-		return "check who owns the file (ls -l)"
 	case isAny(err, zkserver.ErrNotInstalled, redisserver.ErrNotInstalled):
 		return "" // the error names the command
+	case errors.As(err, &aborted):
+		return afterAbort(aborted)
+	}
+	for _, row := range outcomes() {
+		if row.next != "" && isAny(err, row.of...) {
+			return row.next
+		}
 	}
 	return "muster --help"
 }

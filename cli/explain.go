@@ -18,7 +18,6 @@ import (
 	"muster/zkstate"
 )
 
-// explainOptions of "muster explain".
 type explainOptions struct {
 	searchFlags
 	json bool
@@ -54,7 +53,11 @@ then. A job of such a name is explained by its address or path.`,
 				return usagef("docs/diagnostics.md lists them, and muster validate names those of a configuration",
 					"no diagnostic has the code %s", args[0])
 			}
-			return runExplain(cmd.Context(), p, o, args[0])
+			o.whole = true
+			return p.look(cmd.Context(), o.searchFlags, args[0],
+				func(ctx context.Context, scope *searchScope, name string) error {
+					return runExplain(ctx, p, *scope, o, name)
+				})
 		},
 	}
 	o.addTo(cmd.Flags())
@@ -69,13 +72,7 @@ func isCode(arg string) bool {
 	return len(arg) == len("M1203") && arg[0] == 'M' && strings.Trim(arg[1:], "0123456789") == ""
 }
 
-func runExplain(ctx context.Context, p *process, o explainOptions, name string) error {
-	o.named, o.whole = strings.HasPrefix(name, "/"), true
-	scope, err := p.search(ctx, o.searchFlags)
-	if err != nil {
-		return err
-	}
-	defer scope.session.Close()
+func runExplain(ctx context.Context, p *process, scope searchScope, o explainOptions, name string) error {
 	isDuty, err := scope.namesDuty(ctx, name)
 	switch {
 	case err != nil:
@@ -87,7 +84,7 @@ func runExplain(ctx context.Context, p *process, o explainOptions, name string) 
 	if err != nil {
 		return err
 	}
-	r := zkstate.NewReader(scope.session, scope.home, kinds()...)
+	r := scope.reader()
 	have, err := r.Read(ctx, []string{path.Dir(at)}, at)
 	if err != nil {
 		return err
@@ -123,15 +120,11 @@ func (p *process) explainRow(
 ) error {
 	err := r.FillSaved(ctx, row)
 	o := row.Old
-	switch class := o.Class(); {
-	case err != nil || o == nil:
-	case class == resource.Unreadable:
-		e.Parts, e.Repair, err = r.Parts(ctx, planfile.KindOf(row, declarable()), row.Path, row.Old)
-	case class == resource.Damaged:
-		if e.Parts, e.Repair, err = r.Parts(ctx, planfile.KindOf(row, declarable()), row.Path, row.Old); err == nil {
-			err = addMembers(ctx, r, o, &e)
-		}
-	default:
+	class := o.Class()
+	if err == nil && (class == resource.Unreadable || class == resource.Damaged) {
+		e.Parts, e.Repair, err = r.Parts(ctx, planfile.KindOf(row, declarable()), row.Path, o)
+	}
+	if err == nil && o != nil && class != resource.Unreadable {
 		err = addMembers(ctx, r, o, &e)
 	}
 	if err != nil {

@@ -15,10 +15,8 @@ import (
 	"muster/resource/job"
 	"muster/spec"
 	"muster/text"
-	"muster/zkstate"
 )
 
-// exportOptions of "muster export".
 type exportOptions struct {
 	searchFlags
 	stack string
@@ -39,7 +37,8 @@ classic jobs become muster's.`,
 				return usagef("name one of them", "%s and --file %s are two configurations", args[0], o.config)
 			}
 			o.config = cmp.Or(o.config, firstArg(args))
-			return runExport(cmd.Context(), p, o)
+			return p.look(cmd.Context(), o.searchFlags, "",
+				func(ctx context.Context, scope *searchScope, _ string) error { return runExport(ctx, p, *scope, o) })
 		},
 	}
 	o.searchFlags.addTo(cmd.Flags())
@@ -59,13 +58,8 @@ func classicJob(at string, o resource.Observed) job.Job {
 	return j
 }
 
-func runExport(ctx context.Context, p *process, o exportOptions) error {
-	scope, err := p.search(ctx, o.searchFlags)
-	if err != nil {
-		return err
-	}
-	defer scope.session.Close()
-	have, err := zkstate.NewReader(scope.session, scope.home, kinds()...).Read(ctx, scope.roots)
+func runExport(ctx context.Context, p *process, scope searchScope, o exportOptions) error {
+	have, err := scope.reader().Read(ctx, scope.roots)
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,6 @@ import (
 	"muster/text"
 )
 
-// fmtOptions of "muster fmt".
 type fmtOptions struct {
 	check, recursive bool
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"slices"
 	"strings"
 	"time"
 
@@ -20,7 +19,6 @@ import (
 	"muster/zkstate/zkconn"
 )
 
-// followOptions of "muster follow".
 type followOptions struct {
 	root     string
 	json     bool
@@ -45,12 +43,7 @@ sends it SIGHUP. Without a holder it is stopped, or goes on, respectively.`,
 		Example: `  muster follow shop/coordinator
   muster follow /apps/shop/coordinator --once --json
   muster follow shop/coordinator -- sh -c './work "$MUSTER_LEADER_ADDRESS"'`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if dash := cmd.ArgsLenAtDash(); dash >= 0 {
-				args = args[:dash]
-			}
-			return argCount(1, 1, "GROUP/DUTY")(cmd, args)
-		},
+		Args:              beforeDash(argCount(1, 1, "GROUP/DUTY")),
 		PersistentPreRunE: p.startLong,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.command = args[1:]
@@ -62,15 +55,14 @@ sends it SIGHUP. Without a holder it is stopped, or goes on, respectively.`,
 		"znode `PATH` that the group is below (MUSTER_ROOT); default "+resource.DefaultRoot)
 	fs.BoolVar(&o.json, "json", false, "one JSON object a line; without a holder it is {}")
 	fs.BoolVar(&o.once, "once", false, "print who holds it now, and end: with 1 if nobody does")
-	fs.StringVar(&o.onChange, "on-change", string(wrap.ChangeRestart),
-		"`DO` that with the command when there is another holder: restart or hup")
+	choose(cmd, fs, &o.onChange, "on-change", "`DO` that with the command when there is another holder: restart or hup",
+		string(wrap.ChangeRestart), string(wrap.ChangeHup))
 	fs.DurationVar(&o.grace, "grace", 30*time.Second,
 		"kill the command if it has not ended `DURATION` after it was asked to")
 	addPassCredentials(fs, &o.passCredentials)
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		return p.completeDuty(&searchFlags{root: o.root}, group.Types()...)(cmd, args, typed)
 	}
-	completeWith(cmd, "on-change", string(wrap.ChangeRestart), string(wrap.ChangeHup))
 	return cmd
 }
 
@@ -99,10 +91,7 @@ func (p *process) dutyPath(name, root string) (inRoot, groupName, duty string, e
 }
 
 func runFollow(ctx context.Context, p *process, o followOptions, name string) error {
-	known := []string{string(wrap.ChangeRestart), string(wrap.ChangeHup)}
 	switch {
-	case !slices.Contains(known, o.onChange):
-		return usagef("--on-change restart", "--on-change %q is none of %q", o.onChange, known)
 	case o.once && len(o.command) > 0:
 		return usagef("muster follow GROUP/DUTY --once", "--once runs no command")
 	case o.grace < 0:
@@ -161,7 +150,7 @@ func (p *process) followOnce(ctx context.Context, f follower, o followOptions) e
 
 // followWith runs the command beside the holder.
 func (p *process) followWith(ctx context.Context, f follower, o followOptions) error {
-	files, signals, release, err := p.standardStreams()
+	files, signals, release, err := p.streams()
 	if err != nil {
 		return err
 	}

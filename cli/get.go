@@ -13,7 +13,6 @@ import (
 	"muster/wrap"
 )
 
-// getOptions of "muster get".
 type getOptions struct {
 	from    int
 	all     bool
@@ -41,7 +40,10 @@ worker's processes wrote it, from 1.`,
 			if o.all && cmd.Flags().Changed("from") {
 				return usagef("name one of them", "--from names one worker, and --all all of them")
 			}
-			return runGet(cmd.Context(), p, o, args[0])
+			if err := checkKey("muster get --help", args[0]); err != nil {
+				return err
+			}
+			return p.askWorker("get", func(c *wrap.Client) error { return runGet(cmd.Context(), p, c, o, args[0]) })
 		},
 	}
 	fs := cmd.Flags()
@@ -52,14 +54,7 @@ worker's processes wrote it, from 1.`,
 	return cmd
 }
 
-func runGet(ctx context.Context, p *process, o getOptions, key string) error {
-	if err := checkValueKey("get", key); err != nil {
-		return err
-	}
-	c, err := p.workerClient("get")
-	if err != nil {
-		return err
-	}
+func runGet(ctx context.Context, p *process, c *wrap.Client, o getOptions, key string) error {
 	g := wrap.Get{Key: key, Timeout: socketTimeout(o.timeout)}
 	if !o.all {
 		g.From = &o.from
@@ -67,7 +62,7 @@ func runGet(ctx context.Context, p *process, o getOptions, key string) error {
 	found, err := c.Get(ctx, g)
 	switch {
 	case err != nil:
-		return dataError("get", err)
+		return err
 	case o.json:
 		return p.printJSON(newPublishedValues(found.Values))
 	case !o.all:

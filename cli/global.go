@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -25,31 +26,48 @@ type globalFlags struct {
 	noInput, quiet         bool
 }
 
-func (g *globalFlags) addTo(fs *pflag.FlagSet) {
+func (g *globalFlags) addTo(root *cobra.Command) {
+	fs := root.PersistentFlags()
 	fs.StringVarP(&g.dir, "chdir", "C", "", "work as if started in `DIR`")
 	fs.StringSliceVar(&g.servers, "servers", nil, "ZooKeeper as `LIST` of host:port, with commas (MUSTER_SERVERS)")
 	fs.StringVar(&g.tlsCA, "tls-ca", "", "trust the certificates in `FILE` (MUSTER_TLS_CA)")
 	fs.StringVar(&g.tlsCert, "tls-cert", "", "my certificate is in `FILE` (MUSTER_TLS_CERT)")
 	fs.StringVar(&g.tlsKey, "tls-key", "", "my key is in `FILE` (MUSTER_TLS_KEY)")
-	fs.StringVar(&g.color, "color", "auto", "use colour: `WHEN` is auto, always or never")
+	choose(root, fs, &g.color, "color", "use colour: `WHEN` is auto, always or never", "auto", "always", "never")
 	fs.StringVar(&g.logLevel, "log-level", "",
 		"log from `LEVEL` on: off, error, warn, info or debug (MUSTER_LOG); default error, "+
 			"of a process that stays, such as a worker, info")
-	fs.StringVar(&g.logFormat, "log-format", "text", "write on standard error in `FORMAT` text or json")
+	completeWith(root, "log-level", "off", "error", "warn", "info", "debug")
+	choose(root, fs, &g.logFormat, "log-format", "write on standard error in `FORMAT` text or json", "text", "json")
 	fs.BoolVar(&g.noInput, "no-input", false, "never ask (MUSTER_INPUT=0)")
 	fs.BoolVarP(&g.quiet, "quiet", "q", false, "say nothing when all is well")
+	_ = root.MarkPersistentFlagDirname("chdir")
 }
 
-// completeGlobals registers the words that the global flags take.
-func completeGlobals(root *cobra.Command) {
-	for flag, words := range map[string][]string{
-		"color":      {"auto", "always", "never"},
-		"log-level":  {"off", "error", "warn", "info", "debug"},
-		"log-format": {"text", "json"},
-	} {
-		completeWith(root, flag, words...)
+// choice is the value of a flag that takes one of a few words.
+type choice struct {
+	to    *string
+	flag  string
+	words []string
+}
+
+// choose adds to fs, the flags of cmd, one that takes one of these words, the first by default, and completes them.
+func choose(cmd *cobra.Command, fs *pflag.FlagSet, to *string, flag, usage string, words ...string) {
+	*to = words[0]
+	fs.Var(choice{to, flag, words}, flag, usage)
+	completeWith(cmd, flag, words...)
+}
+
+func (c choice) String() string { return *c.to }
+func (c choice) Type() string   { return "string" }
+
+// Set leaves a blank word to refuseEmpty, which says more.
+func (c choice) Set(word string) error {
+	if !slices.Contains(c.words, word) && strings.TrimSpace(word) != "" {
+		return usagef(fmt.Sprintf("--%s %s", c.flag, c.words[0]), "--%s %q is none of %q", c.flag, word, c.words)
 	}
-	_ = root.MarkPersistentFlagDirname("chdir")
+	*c.to = word
+	return nil
 }
 
 // completeWith registers the words that a flag of cmd takes.
@@ -85,9 +103,6 @@ func (p *process) startAt(cmd *cobra.Command, args []string, byDefault slog.Leve
 			"the address of a ZooKeeper server has no @, and no user and password before it")
 	}
 	p.note(cmd, args)
-	if !slices.Contains([]string{"auto", "always", "never"}, g.color) {
-		return usagef("--color auto, always or never", "--color %q is not a way to colour", g.color)
-	}
 	if g.logLevel == "" {
 		g.logLevel = p.environ.value("MUSTER_LOG")
 	}
@@ -97,9 +112,6 @@ func (p *process) startAt(cmd *cobra.Command, args []string, byDefault slog.Leve
 	}[strings.ToLower(g.logLevel)]
 	if !ok {
 		return usagef("--log-level off, error, warn, info or debug", "log level %q is not known", g.logLevel)
-	}
-	if g.logFormat != "text" && g.logFormat != "json" {
-		return usagef("--log-format text or json", "log format %q is not known", g.logFormat)
 	}
 	p.log = slog.New(p.logHandler(level))
 	return nil

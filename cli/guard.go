@@ -23,7 +23,7 @@ func newGuardCmd(p *process) *cobra.Command {
 		PersistentPreRunE:  func(*cobra.Command, []string) error { return nil },
 		Args:               argCount(2, 1<<20, "a file and its arguments"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			files, signals, release, err := p.standardStreams()
+			files, signals, release, err := p.streams()
 			if err != nil {
 				return err
 			}

@@ -20,14 +20,12 @@ import (
 	"muster/zkstate/zkconn"
 )
 
-// historyOptions of "muster history".
 type historyOptions struct {
-	config string
-	vars   varFlags
-	stacks []string
-	all    bool
-	json   bool
-	n      int
+	searchFlags // config and vars
+	stacks      []string
+	all         bool
+	json        bool
+	n           int
 }
 
 func newHistoryCmd(p *process) *cobra.Command {
@@ -46,16 +44,14 @@ there is none, all stacks are shown.`,
 		Args: argCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error { return runHistory(cmd.Context(), p, o) },
 	}
-	cmd.Flags().StringVarP(&o.config, "file", "f", "",
-		"read the configuration in `DIR`, or one file; default the current directory")
-	o.vars.addTo(cmd.Flags())
+	o.addConfigTo(cmd.Flags())
 	cmd.Flags().StringArrayVar(&o.stacks, "stack", nil, "of this `STACK`; may be repeated")
 	cmd.Flags().BoolVar(&o.all, "all", false, "of all stacks")
 	cmd.Flags().IntVarP(&o.n, "number", "n", 20, "the last `N` of each stack; 0: all that are kept")
 	cmd.Flags().BoolVar(&o.json, "json", false, "as JSON")
 	_ = cmd.MarkFlagFilename("file", "hcl", "hcl.json")
 	completeFlag(cmd, "stack", func(ctx context.Context, _ []string, typed string) []string {
-		return withPrefix(typed, p.candidates(ctx, ".", searchFlags{config: o.config, vars: o.vars}).stacks)
+		return withPrefix(typed, p.candidates(ctx, ".", o.searchFlags).stacks)
 	})
 	return cmd
 }

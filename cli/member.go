@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -20,22 +19,20 @@ import (
 	"muster/wrap"
 )
 
-// memberOptions of "muster member".
 type memberOptions struct {
-	group, root       string
-	version           string
-	identity, address string
-	duties            string // directory
-	can               []string
-	ready             string
-	takeover          string
-	onLoss            string
 	lifeOptions
+	group, version string
+	address        string
+	duties         string // directory
+	can            []string
+	ready          string
+	takeover       string
+	onLoss         string
 }
 
 func newMemberCmd(p *process) *cobra.Command {
 	var o memberOptions
-	cmd := &cobra.Command{
+	cmd := p.lifeCmd(&cobra.Command{
 		Use:   "member --group NAME --version V [-- COMMAND ARGS...]",
 		Short: "Join a group, and do the duties that it is given",
 		Long: `Joins the group as one of its members. While the member holds a duty, it runs
@@ -51,47 +48,39 @@ the duty. It joins as a new member then.`,
 		Example: `  muster member --group shop --version 2.1.0 --duties /opt/shop/duties
   muster member --group shop --version 2.1.0 --can coordinator -- ./server
   muster member --group shop --root /apps --version 2.1.0 --http :8080 -- ./web`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			return p.argumentError(cmd.Context(), requireDash(cmd, args, "muster member --group NAME"))
-		},
-		PersistentPreRunE: func(cmd *cobra.Command, args []string) error {
-			return p.argumentError(cmd.Context(), p.startLong(cmd, args))
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			o.command = args
-			return p.endWorker(cmd.Context(), runMember(cmd.Context(), p, o))
-		},
-	}
-	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return p.argumentError(cmd.Context(), flagError(cmd, nil, err))
+	}, func(cmd *cobra.Command, args []string) error {
+		return requireDash(cmd, args, "muster member --group NAME")
+	}, func(cmd *cobra.Command, args []string) error {
+		o.command = args
+		return runMember(cmd.Context(), p, o)
 	})
 	o.addTo(cmd)
-	p.completeMember(cmd, &o)
+	_ = cmd.MarkFlagDirname("duties")
+	completeFlag(cmd, "group", func(ctx context.Context, _ []string, typed string) []string {
+		return p.groupNames(ctx, o.root, typed)
+	})
 	return cmd
 }
 
 func (o *memberOptions) addTo(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringVar(&o.group, "group", "", "`NAME` of the group (MUSTER_GROUP)")
-	fs.StringVar(&o.root, "root", "",
-		"znode `PATH` that the group is below (MUSTER_ROOT); default "+resource.DefaultRoot)
+	o.lifeOptions.addTo(fs, "group",
+		"that survives a restart (MUSTER_IDENTITY); default the index of a container, else the address or host",
+		"group and the identity", ", /metrics and /duty/NAME")
 	fs.StringVar(&o.version, "version", "", "`VERSION` of the application, such as 2.1.0 (MUSTER_VERSION)")
-	fs.StringVar(&o.identity, "identity", "",
-		"`NAME` that survives a restart (MUSTER_IDENTITY); default the index of a container, else the address or host")
 	fs.StringVar(&o.address, "address", "", "`HOST:PORT` at which followers reach this member (MUSTER_ADDRESS)")
 	fs.StringVar(&o.duties, "duties", "", "an executable file in `DIR` for each duty (MUSTER_DUTIES)")
 	fs.StringSliceVar(&o.can, "can", nil, "`LIST` of duties, with commas, that the command does itself (MUSTER_CAN)")
-	fs.StringVar(&o.ready, "ready", "joined",
-		"be given duties from `WHEN` on: joined, or explicit, which is \"muster ready\" in the command")
-	fs.StringVar(&o.takeover, "takeover", "wait", "`DO` that while an older process has this identity: wait or fail")
-	fs.StringVar(&o.onLoss, "on-loss", string(wrap.LossRejoin),
-		"`DO` that with the command when the session is lost: rejoin, or stop, which kills it at once")
+	choose(cmd, fs, &o.ready, "ready",
+		"be given duties from `WHEN` on: joined, or explicit, which is \"muster ready\" in the command",
+		"joined", "explicit")
+	choose(cmd, fs, &o.takeover, "takeover", "`DO` that while an older process has this identity: wait or fail", "wait", "fail")
+	choose(cmd, fs, &o.onLoss, "on-loss",
+		"`DO` that with the command when the session is lost: rejoin, or stop, which kills it at once",
+		string(wrap.LossRejoin), string(wrap.LossStop))
 	fs.DurationVar(&o.grace, "grace", 30*time.Second,
 		"kill the command if it has not ended `DURATION` after it was asked to")
-	fs.DurationVar(&o.joinTimeout, "join-timeout", 0,
-		"wait `DURATION` for ZooKeeper, the group and the identity; default: what the group says")
-	fs.StringVar(&o.http, "http", "", "serve /live, /ready, /metrics and /duty/NAME at `ADDR`; port 0 is a free port")
-	addPassCredentials(fs, &o.passCredentials)
 }
 
 // fill takes from the environment what no flag has set.
@@ -109,19 +98,6 @@ func (o *memberOptions) fill(e environ) {
 }
 
 func (o *memberOptions) check() error {
-	for _, c := range []struct {
-		flag, value string
-		known       []string
-	}{
-		{"ready", o.ready, []string{"joined", "explicit"}},
-		{"takeover", o.takeover, []string{"wait", "fail"}},
-		{"on-loss", o.onLoss, []string{string(wrap.LossRejoin), string(wrap.LossStop)}},
-	} {
-		if !slices.Contains(c.known, c.value) {
-			return usagef(fmt.Sprintf("--%s %s", c.flag, c.known[0]),
-				"--%s %q is none of %q", c.flag, c.value, c.known)
-		}
-	}
 	if err := o.lifeOptions.check("muster member"); err != nil {
 		return err
 	}
@@ -145,15 +121,10 @@ func (o *memberOptions) check() error {
 			return usagef("muster member --can coordinator", "--can: %w", err)
 		}
 	}
-	return checkMemberAddress(o.address)
-}
-
-func checkMemberAddress(address string) error {
-	if address == "" {
-		return nil
-	}
-	if _, _, err := wrap.ParseAddress(address); err != nil {
-		return usagef("muster member --address shop-1:7000", "--address %w", err)
+	if o.address != "" {
+		if _, _, err := wrap.ParseAddress(o.address); err != nil {
+			return usagef("muster member --address shop-1:7000", "--address %w", err)
+		}
 	}
 	return nil
 }
@@ -167,28 +138,19 @@ func runMember(ctx context.Context, p *process, o memberOptions) error {
 	if err != nil {
 		return err
 	}
-	life, release, err := p.life(o.lifeOptions, p.target(target{}), group.Default().Timeouts.Session)
-	if err != nil {
-		return err
-	}
-	defer release()
-	c.Life = life
-	result := wrap.RunMember(ctx, c)
-	switch {
-	case errors.Is(result.Err, wrap.ErrHealth):
-		result.Err = badAddress("--http", o.http, result.Err)
-	case errors.Is(result.Err, member.ErrVersion):
-		result.Err = usagef("muster member --version 2.1.0", "--version: %w", result.Err)
-	case errors.Is(result.Err, member.ErrNoGroup):
-		result.Err = &problem{nil, result.Err, "muster status --root " + o.root +
-			" lists the groups there; if this one is missing, declare it, then: muster apply"}
-	case errors.Is(result.Err, member.ErrHeld):
-		result.Err = &problem{nil, result.Err, "wait until the other process has ended, or give another --identity"}
-	}
-	return &workerResult{result}
+	return p.live(&c.Life, func() wrap.Result { return wrap.RunMember(ctx, c) }, func(err error) error {
+		if errors.Is(err, member.ErrVersion) {
+			return usagef("muster member --version 2.1.0", "--version: %w", err)
+		}
+		return explain(err, []remedy{
+			{nil, "muster status --root {root} lists the groups there; if this one is missing, declare it, then: muster apply",
+				of{member.ErrNoGroup}},
+			{nil, "wait until the other process has ended, or give another --identity", of{member.ErrHeld}},
+		}, "{root}", o.root)
+	})
 }
 
-// memberConfig builds the configuration of a member, without its Life, from the flags and the environment.
+// memberConfig builds the configuration of a member from the flags and the environment.
 func (p *process) memberConfig(o memberOptions) (c wrap.MemberConfig, err error) {
 	if c.Member, err = p.memberIdentity(o); err != nil {
 		return c, err
@@ -196,6 +158,7 @@ func (p *process) memberConfig(o memberOptions) (c wrap.MemberConfig, err error)
 	if c.Duties, err = p.memberDuties(o); err != nil {
 		return c, err
 	}
+	c.Life = p.life(o.lifeOptions, p.target(target{}), group.Default().Timeouts.Session)
 	c.Can, c.OnLoss = o.can, wrap.OnLoss(o.onLoss)
 	c.Joined = func(m *member.Member) {
 		if !p.flags.quiet {
@@ -249,15 +212,4 @@ func (p *process) memberDuties(o memberOptions) (map[string]string, error) {
 		return nil, usagef("put an executable file for each duty there, called as the duty", "%s holds no duty", o.duties)
 	}
 	return files, nil
-}
-
-// completeMember registers the words that the flags of a member take.
-func (p *process) completeMember(cmd *cobra.Command, o *memberOptions) {
-	completeWith(cmd, "ready", "joined", "explicit")
-	completeWith(cmd, "takeover", "wait", "fail")
-	completeWith(cmd, "on-loss", "rejoin", "stop")
-	_ = cmd.MarkFlagDirname("duties")
-	completeFlag(cmd, "group", func(ctx context.Context, _ []string, typed string) []string {
-		return p.groupNames(ctx, o.root, typed)
-	})
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"muster/text"
+	"muster/wrap"
 )
 
-// membersOptions of "muster members".
 type membersOptions struct{ live, json bool }
 
 func newMembersCmd(p *process) *cobra.Command {
@@ -23,21 +23,19 @@ in the order of the ids.`,
 		Example: `  muster members --live
   muster members | awk '{print $2}'`,
 		Args: argCount(0, 0, ""),
-		RunE: func(cmd *cobra.Command, _ []string) error { return runMembers(cmd.Context(), p, o) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return p.askWorker("members", func(c *wrap.Client) error { return runMembers(cmd.Context(), p, c, o) })
+		},
 	}
 	cmd.Flags().BoolVar(&o.live, "live", false, "only who is live now")
 	cmd.Flags().BoolVar(&o.json, "json", false, "as JSON")
 	return cmd
 }
 
-func runMembers(ctx context.Context, p *process, o membersOptions) error {
-	c, err := p.workerClient("members")
-	if err != nil {
-		return err
-	}
+func runMembers(ctx context.Context, p *process, c *wrap.Client, o membersOptions) error {
 	found, err := c.Members(ctx, o.live)
 	if err != nil {
-		return workerError("members", err)
+		return err
 	}
 	if o.json {
 		return p.printJSON(found)

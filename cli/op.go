@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"text/tabwriter"
 	"time"
 
@@ -36,19 +35,8 @@ while another "muster op" runs the operation, and with 72 if the duty is lost.`,
 		Example: `  muster op checkpoint -- ./checkpoint.sh
   muster op list
   muster op abort checkpoint`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			const next = "muster op NAME -- SCRIPT"
-			dash := cmd.ArgsLenAtDash()
-			switch {
-			case dash < 0 || len(args) == dash:
-				return usagef(next, "muster op needs the name of an operation, -- and a script")
-			case dash != 1:
-				return usagef(next, "muster op takes the name of one operation before --")
-			case znode.CheckOperation(args[0]) != nil:
-				return usagef(next, "%w", znode.CheckOperation(args[0]))
-			}
-			return nil
-		},
+		Args: nameAndCommand("muster op NAME -- SCRIPT", "muster op needs the name of an operation, -- and a script",
+			"muster op takes the name of one operation before --", znode.CheckOperation),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runOp(cmd.Context(), p, args[0], adopt, args[1:])
 		},
@@ -58,12 +46,28 @@ while another "muster op" runs the operation, and with 72 if the duty is lost.`,
 	return cmd
 }
 
+// nameAndCommand wants NAME -- COMMAND. needs is said if something is missing, takes if something is too much.
+func nameAndCommand(next, needs, takes string, check func(string) error) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		dash := cmd.ArgsLenAtDash()
+		switch {
+		case dash < 0 || len(args) == dash:
+			return usagef(next, "%s", needs)
+		case dash != 1:
+			return usagef(next, "%s", takes)
+		case check(args[0]) != nil:
+			return usagef(next, "%w", check(args[0]))
+		}
+		return nil
+	}
+}
+
 func runOp(ctx context.Context, p *process, name string, adopt bool, script []string) error {
 	c, u, err := p.dutyClient("op", "")
 	if err != nil {
 		return err
 	}
-	digest, err := scriptDigest(p.flags.dir, script)
+	digest, err := p.scriptDigest(script)
 	if err != nil {
 		return err
 	}
@@ -83,7 +87,7 @@ func (p *process) runTask(
 	ctx context.Context, command []string, explain func(error) error,
 	run func(context.Context, wrap.Task) wrap.Result,
 ) error {
-	files, signals, release, err := p.standardStreams()
+	files, signals, release, err := p.streams()
 	if err != nil {
 		return err
 	}
@@ -98,19 +102,15 @@ func (p *process) runTask(
 }
 
 // scriptDigest is the SHA-256, in hex, of a script's words and of the bytes of those that are files.
-func scriptDigest(dir string, script []string) (string, error) {
+func (p *process) scriptDigest(script []string) (string, error) {
 	h := sha256.New()
 	for _, word := range script {
 		fmt.Fprintf(h, "%d:%s", len(word), word)
-		path := word
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(dir, path)
-		}
-		info, err := os.Stat(path)
+		info, err := os.Stat(p.path(word))
 		if err != nil || !info.Mode().IsRegular() {
 			continue
 		}
-		f, err := os.Open(path)
+		f, err := os.Open(p.path(word))
 		if errors.Is(err, os.ErrPermission) { // a program that may only be run
 			continue
 		}
@@ -138,11 +138,9 @@ it is not open, and with 6 while a "muster op" runs it.`,
 			if err := znode.CheckOperation(args[0]); err != nil {
 				return usagef("muster op list", "%w", err)
 			}
-			c, u, err := p.dutyClient("op abort", "")
-			if err != nil {
-				return err
-			}
-			return holderError(c.AbortOperation(cmd.Context(), u, args[0]))
+			return p.askHolder("op abort", "", func(c *wrap.Client, u wrap.UseOf) error {
+				return c.AbortOperation(cmd.Context(), u, args[0])
+			})
 		},
 	}
 }
@@ -177,7 +175,7 @@ func runOpList(ctx context.Context, p *process, o dutyFlags, asJSON bool) error 
 	})
 	switch {
 	case err != nil:
-		return holderError(err)
+		return err
 	case asJSON:
 		return p.printJSON(found)
 	}

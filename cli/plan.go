@@ -17,7 +17,6 @@ import (
 	"muster/zkstate"
 )
 
-// planOptions of "muster plan".
 type planOptions struct {
 	planFlags
 	reports     reportFlags
@@ -51,8 +50,7 @@ apply" would do. It changes nothing.`,
 	o.planFlags.addTo(cmd.Flags())
 	o.reports.addTo(cmd)
 	cmd.Flags().StringVar(&o.out, "out", "", "save the plan in `FILE`, for apply")
-	cmd.Flags().StringVar(&o.format, "format", "human", "print as `KIND` human or json")
-	completeWith(cmd, "format", "human", "json")
+	choose(cmd, cmd.Flags(), &o.format, "format", "print as `KIND` human or json", "human", "json")
 	p.completePlan(cmd, &o.planFlags)
 	cmd.ValidArgsFunction = completeConfig
 	cmd.Flags().BoolVar(&o.detailed, "detailed-exitcode", false,
@@ -61,9 +59,6 @@ apply" would do. It changes nothing.`,
 }
 
 func runPlan(ctx context.Context, p *process, o planOptions, dir string, run *report.Run) error {
-	if o.format != "human" && o.format != "json" {
-		return usagef("muster plan --format json", "--format %q is not known: human or json", o.format)
-	}
 	if o.format == "json" && o.reports.toStdout() {
 		return usagef("give the report a file", "--format json and a report cannot both go to standard output")
 	}

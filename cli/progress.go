@@ -12,27 +12,50 @@ import (
 	"muster/text"
 )
 
-// progress shows an apply while it runs: a line for each change on standard output. If standard error is a terminal and
-// the apply takes longer than a second, a bar follows there.
-type progress struct {
-	p         *process
-	lines     *report.Progress
-	started   time.Time
-	drawn     time.Time // when the bar was drawn
-	visible   bool      // the bar is on the screen
-	done, all int
+// bar is drawn on standard error if that is a terminal and what goes on takes longer than a second.
+type bar struct {
+	p       *process
+	began   time.Time
+	drawn   time.Time
+	visible bool // it is on the screen
 }
 
 const (
-	barAfter = time.Second            // a short apply needs no bar
+	barAfter = time.Second            // what is short needs no bar
 	barEvery = 100 * time.Millisecond // drawn more often, it flickers
 	barWidth = 30
 )
 
+// draw draws the bar, unless it would flicker. line stands behind it.
+func (b *bar) draw(done, all int64, line string) {
+	now := time.Now()
+	if now.Sub(b.began) < barAfter || b.visible && now.Sub(b.drawn) < barEvery {
+		return
+	}
+	full := int(barWidth * min(done, all) / all)
+	fmt.Fprintf(b.p.err, "\r\x1b[K[%s] %s", strings.Repeat("#", full)+strings.Repeat(".", barWidth-full), line)
+	b.visible, b.drawn = true, now
+}
+
+// clear removes the bar from the screen.
+func (b *bar) clear() {
+	if b.visible {
+		fmt.Fprint(b.p.err, "\r\x1b[K")
+		b.visible = false
+	}
+}
+
+// progress shows an apply while it runs: a line for each change on standard output, and a bar.
+type progress struct {
+	bar
+	lines     *report.Progress
+	done, all int64
+}
+
 func newProgress(p *process, pl plan.Plan) *progress {
 	return &progress{
-		p: p, lines: report.NewProgress(p.out, pl, p.layout()),
-		started: time.Now(), all: len(pl.Changes()),
+		bar:   bar{p: p, began: time.Now()},
+		lines: report.NewProgress(p.out, pl, p.layout()), all: int64(len(pl.Changes())),
 	}
 }
 
@@ -45,15 +68,9 @@ func (g *progress) outcome(o apply.Outcome) {
 		}
 		_ = g.lines.Line(o)
 	}
-	now := time.Now()
-	flickers := g.visible && now.Sub(g.drawn) < barEvery
-	if !isTerminal(g.p.err) || now.Sub(g.started) < barAfter || flickers || g.done == g.all {
-		return
+	if isTerminal(g.p.err) && g.done < g.all {
+		g.draw(g.done, g.all, fmt.Sprintf("%d of %d", g.done, g.all))
 	}
-	full := barWidth * g.done / g.all
-	bar := strings.Repeat("#", full) + strings.Repeat(".", barWidth-full)
-	fmt.Fprintf(g.p.err, "\r\x1b[K[%s] %d of %d", bar, g.done, g.all)
-	g.visible, g.drawn = true, now
 }
 
 // waiting prints why the apply waits.
@@ -69,12 +86,4 @@ func (g *progress) waiting(late []plan.Row, d time.Duration) {
 	}
 	fmt.Fprintf(g.p.err, "waiting %s: %s may only be restarting (--no-wait leaves them out)\n",
 		resource.Duration(d.Round(time.Second)), text.CountEach(which))
-}
-
-// clear removes the bar from the screen.
-func (g *progress) clear() {
-	if g.visible {
-		fmt.Fprint(g.p.err, "\r\x1b[K")
-		g.visible = false
-	}
 }

@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"os"
 	"path"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -22,8 +22,8 @@ import (
 // queueOptions are what "muster executor" and "muster watcher" have in common.
 type queueOptions struct {
 	lifeOptions
-	queue, root string
-	identity    string
+	queue  string
+	pauses bool // SIGTSTP is not for the terminal: it means "take nothing more"
 }
 
 // queueProcessCmd makes a command that joins a queue. It fills in everything but Use, Short, Long, Example and the
@@ -31,18 +31,9 @@ type queueOptions struct {
 func (p *process) queueProcessCmd(
 	cmd *cobra.Command, o *queueOptions, run func(ctx context.Context) error,
 ) *cobra.Command {
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		return p.argumentError(cmd.Context(), queueArguments(cmd, args))
-	}
-	cmd.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
-		return p.argumentError(cmd.Context(), p.startLong(cmd, args))
-	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	p.lifeCmd(cmd, queueArguments, func(cmd *cobra.Command, args []string) error {
 		o.queue, o.command = args[0], args[1:]
-		return p.endWorker(cmd.Context(), run(cmd.Context()))
-	}
-	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return p.argumentError(cmd.Context(), flagError(cmd, nil, err))
+		return run(cmd.Context())
 	})
 	cmd.ValidArgsFunction = func(
 		cmd *cobra.Command, args []string, typed string,
@@ -50,20 +41,13 @@ func (p *process) queueProcessCmd(
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveDefault // the command
 		}
-		names := p.candidates(cmd.Context(), "", searchFlags{root: o.root}).matchingQueues(typed)
+		names := p.candidates(cmd.Context(), "", searchFlags{root: o.root}).matchingParts(typed, queue.KindName)
 		return names, cobra.ShellCompDirectiveNoFileComp
 	}
-	fs := cmd.Flags()
-	fs.StringVar(&o.root, "root", "",
-		"znode `PATH` that the queue is below (MUSTER_ROOT); default "+resource.DefaultRoot)
-	fs.StringVar(&o.identity, "identity", "",
-		"`NAME` in muster status (MUSTER_IDENTITY); default one of its own, from the host and the process")
-	fs.DurationVar(&o.grace, "grace", 0,
+	o.addTo(cmd.Flags(), "queue", "in muster status (MUSTER_IDENTITY); default one of its own, from the host and the process",
+		"queue and Redis", " and /metrics")
+	cmd.Flags().DurationVar(&o.grace, "grace", 0,
 		"kill a command if it has not ended `DURATION` after it was asked to; default: what the queue says")
-	fs.DurationVar(&o.joinTimeout, "join-timeout", 0,
-		"wait `DURATION` for ZooKeeper, the queue and Redis; default: what the queue says")
-	fs.StringVar(&o.http, "http", "", "serve /live, /ready and /metrics at `ADDR`; port 0 is a free port")
-	addPassCredentials(fs, &o.passCredentials)
 	return cmd
 }
 
@@ -118,21 +102,16 @@ func (p *process) runQueueProcess(
 	if err != nil {
 		return err
 	}
-	life, release, err := p.life(o.lifeOptions, p.target(target{}), queue.Default().Timeouts.Session)
-	if err != nil {
-		return err
+	var more []os.Signal
+	if o.pauses {
+		more = append(more, syscall.SIGTSTP)
 	}
-	defer release()
-	c.Life = life
-	result := run(c)
-	if errors.Is(result.Err, wrap.ErrHealth) {
-		result.Err = badAddress("--http", o.http, result.Err)
-	}
-	result.Err = queueError(result.Err, foundQueue{path: path.Join(o.root, o.queue)})
-	return &workerResult{result}
+	return p.live(&c.Life, func() wrap.Result { return run(c) }, func(err error) error {
+		return queueError(err, foundQueue{path: path.Join(o.root, o.queue)})
+	}, more...)
 }
 
-// queueConfig builds the configuration of a process of a queue, without its Life, from the flags and the environment.
+// queueConfig builds the configuration of a process of a queue from the flags and the environment.
 func (p *process) queueConfig(o queueOptions) (c wrap.QueueConfig, err error) {
 	host, _ := os.Hostname()
 	own := fmt.Sprintf("%s-%d-%s", cmp.Or(host, "host"), os.Getpid(), rand.Text()[:4])
@@ -149,6 +128,7 @@ func (p *process) queueConfig(o queueOptions) (c wrap.QueueConfig, err error) {
 		Root: o.root, Queue: o.queue, Identity: identity, Redis: tasks.Access{Getenv: p.environ.value}, Log: p.log,
 		Waiting: p.waitingForQueue,
 	}
+	c.Life = p.life(o.lifeOptions, p.target(target{}), queue.Default().Timeouts.Session)
 	c.Joined = func(joined *tasks.Process) {
 		if !p.flags.quiet {
 			fmt.Fprintf(p.err, "joined %s as %s\n", joined.Queue().Path(), text.Escape(joined.Identity))

@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"context"
-
 	"github.com/spf13/cobra"
 )
 
@@ -14,14 +12,12 @@ func newReadyCmd(p *process) *cobra.Command {
 It is for "muster member --ready explicit"; otherwise it changes nothing.`,
 		Example: `  ./warm-up && muster ready && exec ./serve`,
 		Args:    argCount(0, 0, ""),
-		RunE:    func(cmd *cobra.Command, _ []string) error { return runReady(cmd.Context(), p) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := p.inside("ready", "member", "muster member --group NAME -- COMMAND")
+			if err != nil {
+				return err
+			}
+			return dutyError(c.Ready(cmd.Context()))
+		},
 	}
-}
-
-func runReady(ctx context.Context, p *process) error {
-	c, err := p.memberClient("ready")
-	if err != nil {
-		return err
-	}
-	return dutyError(c.Ready(ctx))
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"muster/report"
 	"muster/text"
@@ -26,9 +27,6 @@ func (p *process) note(cmd *cobra.Command, args []string) {
 		if file, err := p.isPlanFile(arg); err == nil && !file {
 			p.called.config = arg
 		}
-	}
-	if f := cmd.Flags().Lookup("file"); f != nil && f.Changed && p.called.config == "" {
-		p.called.config = f.Value.String()
 	}
 }
 
@@ -107,4 +105,24 @@ func (p *process) addVars(add func(flag, value string)) {
 		add("--var", v.Flag)
 		add("--var-file", v.File)
 	}
+}
+
+// given lists those of the named flags that were given, and their values, as one types them.
+func given(fs *pflag.FlagSet, names ...string) (words []string) {
+	for _, name := range names {
+		f := fs.Lookup(name)
+		list, isList := f.Value.(pflag.SliceValue)
+		switch {
+		case !f.Changed:
+		case isList:
+			for _, value := range list.GetSlice() {
+				words = append(words, "--"+name, value)
+			}
+		case f.Value.Type() != "bool":
+			words = append(words, "--"+name, f.Value.String())
+		case f.Value.String() == "true":
+			words = append(words, "--"+name)
+		}
+	}
+	return words
 }

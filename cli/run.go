@@ -206,8 +206,7 @@ watcher" does something with the results.`,
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { help(p.out, cmd) })
 	root.SetHelpCommand(newHelpCmd(p))
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return flagError(cmd, args, err) })
-	p.flags.addTo(root.PersistentFlags())
-	completeGlobals(root)
+	p.flags.addTo(root)
 	root.AddCommand(
 		newAdvertiseCmd(p),
 		newApplyCmd(p),

@@ -15,7 +15,6 @@ import (
 	"muster/zkstate/znode"
 )
 
-// runDutyOptions of "muster run".
 type runDutyOptions struct {
 	searchFlags
 	wait    bool
@@ -24,7 +23,7 @@ type runDutyOptions struct {
 
 func newRunCmd(p *process) *cobra.Command {
 	var o runDutyOptions
-	cmd := &cobra.Command{
+	cmd := p.lookCmd(&cobra.Command{
 		Use:   "run GROUP/CRON",
 		Short: "Run a cron of a group now",
 		Long: `Asks for a run of a cron now, beside its schedule. Its holder runs it next,
@@ -34,25 +33,20 @@ does not stop the run.`,
 		Example: `  muster run shop/nightly-report
   muster run shop/nightly-report --wait`,
 		Args: argCount(1, 1, "one cron, as GROUP/CRON"),
-		RunE: func(cmd *cobra.Command, args []string) error { return runRun(cmd.Context(), p, o, args[0]) },
-	}
-	o.searchFlags.addTo(cmd.Flags())
+	}, &o.searchFlags, p.completeDuty(&o.searchFlags, group.Cron), func(string) error {
+		if o.timeout <= 0 {
+			return usagef("--timeout 30s", "--timeout %s leaves no member time to accept the run", o.timeout)
+		}
+		return nil
+	}, func(ctx context.Context, scope *searchScope, name string) error {
+		return runRun(ctx, p, *scope, o, name)
+	})
 	cmd.Flags().BoolVar(&o.wait, "wait", false, "wait for the end of the run")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "wait `DURATION` for a member to accept the run")
-	p.completeSearch(cmd, &o.searchFlags)
-	cmd.ValidArgsFunction = p.completeDuty(&o.searchFlags, group.Cron)
 	return cmd
 }
 
-func runRun(ctx context.Context, p *process, o runDutyOptions, name string) error {
-	if o.timeout <= 0 {
-		return usagef("--timeout 30s", "--timeout %s leaves no member time to accept the run", o.timeout)
-	}
-	scope, err := p.search(ctx, o.searchFlags)
-	if err != nil {
-		return err
-	}
-	defer scope.session.Close()
+func runRun(ctx context.Context, p *process, scope searchScope, o runDutyOptions, name string) error {
 	found, err := scope.findDuty(ctx, name)
 	if err != nil {
 		return err
@@ -196,12 +190,9 @@ func runText(r znode.TickRecord) string {
 
 // askRunError makes a problem of a refused request for a run.
 func askRunError(err error, d foundDuty) error {
-	switch {
-	case errors.Is(err, member.ErrAskedTooOften), errors.Is(err, member.ErrNotOpen), errors.Is(err, member.ErrUnknown),
-		errors.Is(err, errTimeUp):
-		return &problem{errIncomplete, err, "muster explain " + text.ShellWord(d.name()) + " shows its runs"}
-	case errors.Is(err, member.ErrNoCron):
-		return &problem{err: err, next: "muster status " + text.ShellWord(d.path)}
-	}
-	return err
+	return explain(err, []remedy{
+		{errIncomplete, "muster explain {duty} shows its runs",
+			of{member.ErrAskedTooOften, member.ErrNotOpen, member.ErrUnknown, errTimeUp}},
+		{nil, "muster status {group}", of{member.ErrNoCron}},
+	}, "{duty}", text.ShellWord(d.name()), "{group}", text.ShellWord(d.path))
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"muster/resource"
@@ -29,12 +30,17 @@ type searchFlags struct {
 }
 
 func (f *searchFlags) addTo(fs *pflag.FlagSet) {
-	fs.StringVarP(&f.config, "file", "f", "",
-		"read the configuration in `DIR`, or one file; default the current directory")
-	f.vars.addTo(fs)
+	f.addConfigTo(fs)
 	fs.StringVar(&f.root, "root", "",
 		"look below znode `PATH` (MUSTER_ROOT); default: where the configuration's stack has something, "+
 			"else where any has")
+}
+
+// addConfigTo adds the flags that name a configuration.
+func (f *searchFlags) addConfigTo(fs *pflag.FlagSet) {
+	fs.StringVarP(&f.config, "file", "f", "",
+		"read the configuration in `DIR`, or one file; default the current directory")
+	f.vars.addTo(fs)
 }
 
 // takeConfig takes an argument that names a configuration as --file, and returns what is left of it. It leaves alone
@@ -113,17 +119,50 @@ func (p *process) search(ctx context.Context, f searchFlags) (searchScope, error
 	return scope, nil
 }
 
+// reader reads where the scope looks.
+func (scope searchScope) reader() *zkstate.Reader {
+	return zkstate.NewReader(scope.session, scope.home, kinds()...)
+}
+
+// look connects, and calls do with where name is to be looked for. do may replace the session of the scope.
+func (p *process) look(
+	ctx context.Context, f searchFlags, name string, do func(ctx context.Context, scope *searchScope, name string) error,
+) error {
+	f.named = strings.HasPrefix(name, "/")
+	scope, err := p.search(ctx, f)
+	if err != nil {
+		return err
+	}
+	defer func() { scope.session.Close() }()
+	return do(ctx, &scope, name)
+}
+
+// lookCmd completes a command about something in ZooKeeper that its argument names: check is called before it connects.
+func (p *process) lookCmd(
+	cmd *cobra.Command, f *searchFlags, complete cobra.CompletionFunc, check func(name string) error,
+	run func(ctx context.Context, scope *searchScope, name string) error,
+) *cobra.Command {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := check(firstArg(args)); err != nil {
+			return err
+		}
+		return p.look(cmd.Context(), *f, firstArg(args), run)
+	}
+	f.addTo(cmd.Flags())
+	p.completeSearch(cmd, f)
+	cmd.ValidArgsFunction = complete
+	return cmd
+}
+
 // searchIndex adds the roots that the index of stacks lists: those of the configuration's stack, or without a
 // configuration those of all stacks.
 func (scope *searchScope) searchIndex(ctx context.Context) error {
-	r := zkstate.NewReader(scope.session, scope.home, kinds()...)
-	var listed []string
-	var err error
 	if scope.cfg != nil {
-		scope.roots, scope.unindexed, err = r.Searched(ctx, scope.cfg.Stack, scope.cfg.Searched())
+		var err error
+		scope.roots, scope.unindexed, err = scope.reader().Searched(ctx, scope.cfg.Stack, scope.cfg.Searched())
 		return err
 	}
-	listed, err = r.AllRoots(ctx)
+	listed, err := scope.reader().AllRoots(ctx)
 	switch { // what is listed nevertheless is searched
 	case err == nil:
 	case errors.Is(err, zkconn.ErrNoAuth), !unreachable(err):

@@ -23,7 +23,6 @@ import (
 	"muster/zkstate/zkconn"
 )
 
-// serveOptions of "muster serve".
 type serveOptions struct {
 	search        searchFlags // config and vars
 	listen        string
@@ -61,9 +60,7 @@ certificate: a browser sends the token as a password.`,
 	fs.StringSliceVar(&o.hosts, "allow-host", nil, "answer also when called by this `NAME`; may be repeated")
 	fs.StringSliceVar(&o.stacks, "stack", nil, "show the roots of this `STACK`; may be repeated")
 	fs.StringSliceVar(&o.roots, "root", nil, "show what is below znode `PATH` (MUSTER_ROOT); may be repeated")
-	fs.StringVarP(&o.search.config, "file", "f", "",
-		"read the configuration in `DIR`, or one file; default the current directory")
-	o.search.vars.addTo(fs)
+	o.search.addConfigTo(fs)
 	p.completeSearch(cmd, &o.search)
 	return cmd
 }
@@ -139,7 +136,7 @@ func (p *process) serveScope(ctx context.Context, o serveOptions, c *page.Config
 	c.Connect = func(ctx context.Context) (*zkconn.Session, error) { return p.connect(ctx, scope.target) }
 	c.Redis = p.openLookout
 	c.Servers, c.Home, c.Kinds = strings.Join(scope.target.servers, ","), scope.home, kinds()
-	p.warnStacks(ctx, zkstate.NewReader(scope.session, scope.home, kinds()...), o.stacks)
+	p.warnStacks(ctx, scope.reader(), o.stacks)
 	if scope.cfg != nil && len(c.Roots) == 0 && len(c.Stacks) == 0 {
 		c.Stacks, c.Also = []string{scope.cfg.Stack}, scope.cfg.Searched()
 	}
@@ -186,18 +183,17 @@ func hostName(given string) (string, error) {
 
 // listenTLS returns nil without a certificate.
 func (p *process) listenTLS(o serveOptions) (*tls.Config, error) {
-	if (o.cert == "") != (o.key == "") {
-		return nil, usagef("give both --listen-cert and --listen-key",
-			"a certificate without its key, or a key without its certificate")
+	name := func(file string) string {
+		if file == "" {
+			return ""
+		}
+		return p.path(file)
 	}
-	if o.cert == "" {
-		return nil, nil
+	pairs, err := keyPair("the certificate of the page", name(o.cert), name(o.key), "give both --listen-cert and --listen-key")
+	if pairs == nil {
+		return nil, err
 	}
-	pair, err := keyPair(p.path(o.cert), p.path(o.key))
-	if err != nil {
-		return nil, fmt.Errorf("the certificate of the page: %w", err)
-	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}, nil
+	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: pairs}, nil
 }
 
 // minToken is the length of the shortest token.

@@ -11,7 +11,6 @@ import (
 	"muster/text"
 )
 
-// showOptions of "muster show".
 type showOptions struct{ json, all bool }
 
 func newShowCmd(p *process) *cobra.Command {

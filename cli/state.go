@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"text/tabwriter"
 	"time"
 
@@ -62,7 +61,7 @@ func newStateGetCmd(p *process) *cobra.Command {
 }
 
 func runStateGet(ctx context.Context, p *process, o dutyFlags, key string) error {
-	if err := checkKey(key); err != nil {
+	if err := checkKey("muster state --help", key); err != nil {
 		return err
 	}
 	var value []byte
@@ -74,7 +73,7 @@ func runStateGet(ctx context.Context, p *process, o dutyFlags, key string) error
 		return err
 	})
 	if err != nil {
-		return holderError(err)
+		return err
 	}
 	_, err = p.out.Write(value)
 	return err
@@ -109,7 +108,7 @@ func runStateList(ctx context.Context, p *process, o dutyFlags, asJSON bool) err
 	})
 	switch {
 	case err != nil:
-		return holderError(err)
+		return err
 	case asJSON:
 		return p.printJSON(found)
 	}
@@ -141,31 +140,25 @@ not the holder any more, and with 73 if the value is too large.`,
 }
 
 func runStatePut(ctx context.Context, p *process, key string, file []string) error {
-	if err := checkKey(key); err != nil {
+	if err := checkKey("muster state --help", key); err != nil {
 		return err
 	}
-	c, u, err := p.dutyClient("state put", "")
-	if err != nil {
-		return err
-	}
-	in := p.in
-	if len(file) > 0 {
-		path := file[0]
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(p.flags.dir, path)
+	return p.askHolder("state put", "", func(c *wrap.Client, u wrap.UseOf) error {
+		in := p.in
+		if len(file) > 0 {
+			f, err := os.Open(p.path(file[0]))
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			in = f
 		}
-		f, err := os.Open(path)
+		value, err := io.ReadAll(io.LimitReader(in, member.MaxStateValue+1))
 		if err != nil {
 			return err
 		}
-		defer f.Close()
-		in = f
-	}
-	value, err := io.ReadAll(io.LimitReader(in, member.MaxStateValue+1))
-	if err == nil {
-		err = c.PutState(ctx, u, key, value)
-	}
-	return holderError(err)
+		return c.PutState(ctx, u, key, value)
+	})
 }
 
 func newStateRmCmd(p *process) *cobra.Command {
@@ -176,21 +169,20 @@ func newStateRmCmd(p *process) *cobra.Command {
 		Example: `  muster state rm checkpoint`,
 		Args:    argCount(1, 1, "a key"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkKey(args[0]); err != nil {
+			if err := checkKey("muster state --help", args[0]); err != nil {
 				return err
 			}
-			c, u, err := p.dutyClient("state rm", "")
-			if err != nil {
-				return err
-			}
-			return holderError(c.RemoveState(cmd.Context(), u, args[0]))
+			return p.askHolder("state rm", "", func(c *wrap.Client, u wrap.UseOf) error {
+				return c.RemoveState(cmd.Context(), u, args[0])
+			})
 		},
 	}
 }
 
-func checkKey(key string) error {
+// checkKey checks the key of a value. next says where to read about keys.
+func checkKey(next, key string) error {
 	if err := znode.CheckKey(key); err != nil {
-		return usagef("muster state --help", "%w", err)
+		return usagef(next, "%w", err)
 	}
 	return nil
 }

@@ -23,7 +23,6 @@ import (
 	"muster/zkstate"
 )
 
-// statusOptions of "muster status".
 type statusOptions struct {
 	searchFlags
 	watch, json bool
@@ -53,7 +52,10 @@ configuration here does, or the one that -f names, or DIR/, or a file.`,
 			if err != nil {
 				return err
 			}
-			return runStatus(cmd.Context(), p, o, pattern)
+			return p.look(cmd.Context(), o.searchFlags, pattern,
+				func(ctx context.Context, scope *searchScope, _ string) error {
+					return runStatus(ctx, p, scope, o, pattern)
+				})
 		},
 	}
 	o.searchFlags.addTo(cmd.Flags())
@@ -64,26 +66,20 @@ configuration here does, or the one that -f names, or DIR/, or a file.`,
 	return cmd
 }
 
-func runStatus(ctx context.Context, p *process, o statusOptions, pattern string) error {
-	o.named = strings.HasPrefix(pattern, "/")
-	scope, err := p.search(ctx, o.searchFlags)
-	if err != nil {
-		return err
-	}
-	defer func() { scope.session.Close() }() // --watch may have replaced the session
+func runStatus(ctx context.Context, p *process, scope *searchScope, o statusOptions, pattern string) error {
 	if strings.HasPrefix(pattern, "/") && !isGlob(pattern) {
 		scope.roots, scope.paths = []string{path.Dir(pattern)}, []string{pattern}
 	}
-	if !o.watch {
-		return p.status(ctx, p.out, scope, o, pattern)
-	}
-	return p.watch(ctx, &scope, func(to io.Writer) io.Writer { return o.noteWriter(p, to) },
-		func(to io.Writer) error { return p.status(ctx, to, scope, o, pattern) })
+	return p.watch(ctx, scope, o.watch, o.json, func(to, notes io.Writer) error {
+		return p.status(ctx, to, notes, *scope, o, pattern)
+	})
 }
 
 // status reads ZooKeeper and prints the jobs once.
-func (p *process) status(ctx context.Context, to io.Writer, scope searchScope, o statusOptions, pattern string) error {
-	r := zkstate.NewReader(scope.session, scope.home, kinds()...)
+func (p *process) status(
+	ctx context.Context, to, notes io.Writer, scope searchScope, o statusOptions, pattern string,
+) error {
+	r := scope.reader()
 	have, err := r.Read(ctx, scope.roots, scope.paths...)
 	if err != nil {
 		return err
@@ -114,7 +110,7 @@ func (p *process) status(ctx context.Context, to io.Writer, scope searchScope, o
 	case len(jobs) == 0:
 		fmt.Fprintf(to, "No jobs or groups below %s.\n", strings.Join(scope.roots, ", "))
 		if scope.cfg == nil && cmp.Or(o.root, p.environ.value("MUSTER_ROOT")) == "" { // no root is named
-			fmt.Fprintf(o.noteWriter(p, to), "  next: %s\n", lookElsewhere)
+			fmt.Fprintf(notes, "  next: %s\n", lookElsewhere)
 		}
 	default:
 		err = errors.Join(report.Status(to, jobs, opts), report.LastApplies(to, last, opts))
@@ -123,9 +119,9 @@ func (p *process) status(ctx context.Context, to io.Writer, scope searchScope, o
 		return err
 	}
 	for _, stack := range unread {
-		fmt.Fprintf(o.noteWriter(p, to), "no permission to read the history of stack %s\n", text.Escape(stack))
+		fmt.Fprintf(notes, "no permission to read the history of stack %s\n", text.Escape(stack))
 	}
-	return reportUnread(o.noteWriter(p, to), have.Unlisted, scope.unindexed, jobs)
+	return reportUnread(notes, have.Unlisted, scope.unindexed, jobs)
 }
 
 // fill reads what a status shows besides what was observed: of the one job, group or queue that is shown in detail
@@ -146,17 +142,6 @@ func (o statusOptions) fill(
 		runs = view.RunsInJSON
 	}
 	return member.FillRuns(ctx, s, one.Observed.Record, one.Group.Duties, runs)
-}
-
-// noteWriter returns where notes go: standard error, or with --watch into the table, which is drawn as a whole.
-func (o statusOptions) noteWriter(p *process, to io.Writer) io.Writer {
-	switch {
-	case !o.watch:
-		return p.err
-	case o.json:
-		return io.Discard
-	}
-	return to
 }
 
 // reportUnread prints which roots could not be listed. What could not be read needs attention.

@@ -14,12 +14,21 @@ import (
 // watchEvery is how often status --watch reads ZooKeeper.
 const watchEvery = time.Second
 
-// watch prints what show writes whenever it changes: a terminal is redrawn, a pipe gets one block after the other.
-// While no server of ZooKeeper answers, it prints when it was last read. Notes go where note says. It ends with ctx or
-// when the reader closes its end.
+// watch calls show once or, with again, whenever what it writes changes: a terminal is redrawn, a pipe gets one block
+// after the other. While no server of ZooKeeper answers, it prints when it was last read. It ends with ctx or when the
+// reader closes its end. Notes go to standard error or, with again, to the same place; no notes go into JSON.
 func (p *process) watch(
-	ctx context.Context, scope *searchScope, note func(io.Writer) io.Writer, show func(io.Writer) error,
+	ctx context.Context, scope *searchScope, again, asJSON bool, show func(to, notes io.Writer) error,
 ) error {
+	if !again {
+		return show(p.out, p.err)
+	}
+	notes := func(to io.Writer) io.Writer {
+		if asJSON {
+			return io.Discard
+		}
+		return to
+	}
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	var last, shown []byte
@@ -29,7 +38,7 @@ func (p *process) watch(
 		var found finding
 		err := p.reconnect(ctx, scope)
 		if err == nil {
-			err = show(&now)
+			err = show(&now, notes(&now))
 		}
 		switch noAnswer := errors.Is(err, zkconn.ErrSessionLost) || errors.Is(err, zkconn.ErrUnreachable); {
 		case ctx.Err() != nil:
@@ -37,7 +46,7 @@ func (p *process) watch(
 		case noAnswer && last != nil:
 			now.Reset()
 			now.Write(last)
-			fmt.Fprintf(note(&now), "ZooKeeper does not answer. This is how it was at %s.\n",
+			fmt.Fprintf(notes(&now), "ZooKeeper does not answer. This is how it was at %s.\n",
 				at.Format(time.TimeOnly))
 		case err != nil && !errors.As(err, &found):
 			return err

@@ -21,19 +21,8 @@ name and its command with arguments: the same twice in one run is an error. The
 exit code is the command's.`,
 		Example: `  muster step snapshot -- ./snapshot.sh "$day"
   where=$(muster step upload -- ./upload.sh "$day")`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			const next = "muster step NAME -- COMMAND"
-			dash := cmd.ArgsLenAtDash()
-			switch {
-			case dash < 0 || len(args) == dash:
-				return usagef(next, "muster step needs a name, -- and a command")
-			case dash != 1:
-				return usagef(next, "muster step takes one name before --")
-			case znode.CheckStep(args[0]) != nil:
-				return usagef(next, "%w", znode.CheckStep(args[0]))
-			}
-			return nil
-		},
+		Args: nameAndCommand("muster step NAME -- COMMAND", "muster step needs a name, -- and a command",
+			"muster step takes one name before --", znode.CheckStep),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runStep(cmd.Context(), p, args[0], args[1:])
 		},

@@ -8,11 +8,11 @@ import (
 	"io"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"muster/resource"
 	"muster/resource/queue"
@@ -22,16 +22,14 @@ import (
 	"muster/zkstate/znode"
 )
 
-// submitOptions of "muster submit".
 type submitOptions struct {
 	searchFlags
-	id, results           string
-	weight, attempts      int
-	taskTimeout           time.Duration
-	null, files           bool
-	wait, json            bool
-	weightGiven           bool
-	attemptsGiven, tmGive bool
+	id, results      string
+	weight, attempts int
+	taskTimeout      time.Duration
+	null, files      bool
+	wait, json       bool
+	flags            *pflag.FlagSet // that these are in
 }
 
 func newSubmitCmd(p *process) *cobra.Command {
@@ -57,12 +55,11 @@ Interrupted, or run again with the same --id, it waits for the same batch.`,
 		Args: submitArguments(&o),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		o.weightGiven, o.attemptsGiven = cmd.Flags().Changed("weight"), cmd.Flags().Changed("attempts")
-		o.tmGive = cmd.Flags().Changed("task-timeout")
 		return runSubmit(cmd.Context(), p, o, args[0], args[1:])
 	}
 	o.searchFlags.addTo(cmd.Flags())
 	fs := cmd.Flags()
+	o.flags = fs
 	fs.StringVar(&o.id, "id", "", "the batch's `ID`; default one of its own, from the time")
 	fs.IntVar(&o.weight, "weight", 1,
 		fmt.Sprintf("its share `N` of the executors beside other batches, up to %d", queue.MaxWeight))
@@ -104,9 +101,9 @@ func (o *submitOptions) check() error {
 		return usagef("muster submit --wait --json", "--json is about the results, which only --wait prints")
 	case o.json && o.null:
 		return usagef("leave out one of them", "--json prints lines, and --null ends results with a zero byte")
-	case o.attemptsGiven && (o.attempts < 1 || o.attempts > 100):
+	case o.flags.Changed("attempts") && (o.attempts < 1 || o.attempts > 100):
 		return usagef("--attempts 3", "--attempts %d is not between 1 and 100", o.attempts)
-	case o.tmGive && o.taskTimeout <= 0:
+	case o.flags.Changed("task-timeout") && o.taskTimeout <= 0:
 		return usagef("--task-timeout 10m", "--task-timeout %s leaves a task no time", o.taskTimeout)
 	case o.weight < 1 || o.weight > queue.MaxWeight:
 		return usagef("--weight 1", "--weight %d is not between 1 and %d", o.weight, queue.MaxWeight)
@@ -141,23 +138,19 @@ func runSubmit(ctx context.Context, p *process, o submitOptions, name string, fi
 		return err
 	}
 	defer closeSource()
-	o.named = strings.HasPrefix(name, "/")
-	scope, err := p.search(ctx, o.searchFlags)
-	if err != nil {
-		return err
-	}
-	defer func() { scope.session.Close() }() // it may have been replaced
-	root, queueName, err := scope.submitTo(ctx, name)
-	if err != nil {
-		return err
-	}
-	s := &submitting{p: p, o: o, scope: &scope, source: source, again: o.again(name, files), bar: newBatchBar(p)}
-	s.c = tasks.SubmitConfig{
-		Root: root, Queue: queueName, ID: o.id, Weight: o.weight, Results: queue.Results(o.results),
-		Attempts: o.attempts, TaskTimeout: o.taskTimeout, By: p.user(), Redis: tasks.Access{Getenv: p.environ.value},
-		Waiting: s.bar.waiting, Progress: s.bar.written,
-	}
-	return s.run(ctx)
+	return p.look(ctx, o.searchFlags, name, func(ctx context.Context, scope *searchScope, name string) error {
+		root, queueName, err := scope.submitTo(ctx, name)
+		if err != nil {
+			return err
+		}
+		s := &submitting{p: p, o: o, scope: scope, source: source, again: o.again(name, files), bar: newBatchBar(p)}
+		s.c = tasks.SubmitConfig{
+			Root: root, Queue: queueName, ID: o.id, Weight: o.weight, Results: queue.Results(o.results),
+			Attempts: o.attempts, TaskTimeout: o.taskTimeout, By: p.user(), Redis: tasks.Access{Getenv: p.environ.value},
+			Waiting: s.bar.waiting, Progress: s.bar.written,
+		}
+		return s.run(ctx)
+	})
 }
 
 // submitTo finds the root and the name of a queue. One that does not exist yet may be created soon, if it is clear
@@ -230,22 +223,9 @@ func streamSource(in io.Reader, end byte) (tasks.Source, func(), error) {
 
 // again is the command that goes on with a batch, without its id.
 func (o submitOptions) again(name string, files []string) []string {
-	words := []string{"muster", "submit", name}
-	words = append(words, files...)
-	flag := func(given bool, parts ...string) {
-		if given {
-			words = append(words, parts...)
-		}
-	}
-	flag(o.root != "", "--root", o.root)
-	flag(o.null, "--null")
-	flag(o.files, "--files")
-	flag(o.wait, "--wait")
-	flag(o.json, "--json")
-	flag(o.results != "" && !(o.wait && o.results == string(queue.ResultsSubmitter)), "--results", o.results)
-	flag(o.weightGiven, "--weight", strconv.Itoa(o.weight))
-	flag(o.attemptsGiven, "--attempts", strconv.Itoa(o.attempts))
-	flag(o.tmGive, "--task-timeout", o.taskTimeout.String())
+	words := append([]string{"muster", "submit", name}, files...)
+	words = append(words, given(o.flags, "root", "null", "files", "wait", "json", "results", "weight", "attempts",
+		"task-timeout")...)
 	for i, w := range words {
 		words[i] = text.ShellWord(w)
 	}
@@ -349,43 +329,28 @@ func doneAndDead(done, dead int64) string {
 
 // problem adds to why a submit has ended what the user should do.
 func (s *submitting) problem(ctx context.Context, err error) error {
-	if err == nil {
-		return nil
-	}
 	at := foundQueue{path: resource.Join(s.c.Root, s.c.Queue), id: cmp.Or(s.c.ID, "ID")}
-	var large *tasks.LargeTask
 	next := strings.Join(append(slices.Clone(s.again), "--id", s.c.ID), " ")
-	switch {
-	case errors.As(err, new(finding)):
+	var large *tasks.LargeTask
+	switch begun := s.c.ID != ""; {
+	case err == nil || errors.As(err, new(finding)):
 		return err
-	case errors.As(err, &large):
-		if !s.o.files && !s.o.null {
-			err = fmt.Errorf("line %d: %w", large.Index+1, err)
-		}
-		return &problem{nil, err, "put such data elsewhere and submit where it is, or raise max_task of the queue"}
-	case errors.Is(err, tasks.ErrTooLarge):
-		return &problem{nil, err, "submit it as several batches"}
-	case errors.Is(err, tasks.ErrManyBatches):
-		return &problem{nil, err, "wait until some have ended: muster batches " + text.ShellWord(at.path)}
-	case errors.Is(err, tasks.ErrChanged):
-		return &problem{nil, err, "submit a copy that nobody writes to"}
-	case errors.Is(err, tasks.ErrOtherBatch):
-		return &problem{nil, err, "muster batch " + at.words() + " shows it; give these tasks another --id"}
-	case errors.Is(err, tasks.ErrNoTasks):
-		return &problem{errUsage, err, "write each task on a line of its own; an empty line is a task, too"}
-	case s.c.ID != "" && ctx.Err() != nil: // the reason is the signal, which printError tells
+	case begun && ctx.Err() != nil: // the reason is the signal, which printError tells
 		fmt.Fprintf(s.p.err, "muster: batch %s is not finished; to go on, with the same tasks: %s\n", s.c.ID, next)
 		return context.Cause(ctx) // err may be that of Redis, which it waited for
-	case s.c.ID != "" && (errors.Is(err, tasks.ErrNotOpen) || unreachable(err) || errors.Is(err, tasks.ErrRedis)):
-		return &problem{kindOfSubmit(err), err, "to go on, with the same tasks: " + next}
+	case begun && errors.Is(err, tasks.ErrRedis):
+		return &problem{errNoRedis, err, "to go on, with the same tasks: " + next}
+	case begun && (errors.Is(err, tasks.ErrNotOpen) || unreachable(err)):
+		return &problem{nil, err, "to go on, with the same tasks: " + next}
+	case errors.As(err, &large) && !s.o.files && !s.o.null:
+		err = fmt.Errorf("line %d: %w", large.Index+1, err)
 	}
-	return queueError(err, at)
-}
-
-// kindOfSubmit is the kind of a problem of who waited too long.
-func kindOfSubmit(err error) error {
-	if errors.Is(err, tasks.ErrRedis) {
-		return errNoRedis
-	}
-	return nil
+	return queueError(explain(err, []remedy{
+		{nil, "put such data elsewhere and submit where it is, or raise max_task of the queue", of{new(*tasks.LargeTask)}},
+		{nil, "submit it as several batches", of{tasks.ErrTooLarge}},
+		{nil, "wait until some have ended: muster batches {queue}", of{tasks.ErrManyBatches}},
+		{nil, "submit a copy that nobody writes to", of{tasks.ErrChanged}},
+		{nil, "muster batch {batch} shows it; give these tasks another --id", of{tasks.ErrOtherBatch}},
+		{errUsage, "write each task on a line of its own; an empty line is a task, too", of{tasks.ErrNoTasks}},
+	}, "{queue}", text.ShellWord(at.path), "{batch}", at.words()), at)
 }

@@ -10,12 +10,11 @@ import (
 	"strings"
 	"time"
 
+	"muster/resource"
 	"muster/resource/queue"
 	"muster/tasks"
 	"muster/tasks/store"
 	"muster/text"
-	"muster/view"
-	"muster/zkstate"
 )
 
 // maxNamedDead is how many dead tasks are named on standard error.
@@ -29,10 +28,11 @@ func (s *submitting) await(ctx context.Context, got tasks.Submitted) error {
 		return s.gone(fmt.Errorf("batch %s has ended %s (%s, by %s): its results are gone", got.ID,
 			got.Ended.Ended.Format(time.RFC3339), got.Ended.How, got.Ended.EndedBy))
 	}
-	f, err := s.found(ctx, got.ID)
+	f, err := s.scope.findQueue(ctx, resource.Join(s.c.Root, s.c.Queue))
 	if err != nil {
 		return err
 	}
+	f.id = got.ID
 	op, err := s.p.operator(ctx, s.scope.session, f)
 	if err != nil {
 		return err
@@ -71,19 +71,6 @@ func (s *submitting) await(ctx context.Context, got tasks.Submitted) error {
 
 func (s *submitting) gone(err error) error {
 	return &problem{kind: errIncomplete, err: err, next: "submit it with another --id"}
-}
-
-// found reads the queue of a batch that was submitted.
-func (s *submitting) found(ctx context.Context, id string) (foundQueue, error) {
-	at := s.c.Root + "/" + s.c.Queue
-	o, err := zkstate.NewReader(s.scope.session, s.scope.home, kinds()...).Look(ctx, at)
-	switch {
-	case err != nil:
-		return foundQueue{}, err
-	case !view.IsQueue(o):
-		return foundQueue{}, noQueue(at, nil)
-	}
-	return foundQueue{at, o, id}, nil
 }
 
 // print prints the results in the order of the tasks, and names dead ones. It returns how many are dead. Unless all was

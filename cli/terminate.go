@@ -13,10 +13,10 @@ import (
 	"muster/plan"
 	"muster/resource"
 	"muster/text"
+	"muster/view"
 	"muster/zkstate"
 )
 
-// terminateOptions of "muster terminate".
 type terminateOptions struct {
 	searchFlags
 	stack   string
@@ -146,10 +146,7 @@ func (p *process) resolveStack(scope *searchScope, o *terminateOptions, name str
 
 // confirmTermination asks whether to stop the members that are live, and what else goes with that.
 func (p *process) confirmTermination(ctx context.Context, found *resource.Observed, at string) error {
-	kind := "job"
-	if found.Record != nil {
-		kind = found.Record.Declaration.Kind().Name
-	}
+	kind := view.KindOf(found).Name
 	then := fmt.Sprintf("the %s deleted", kind)
 	if keptInPlace(found) {
 		then = fmt.Sprintf("the %s closed until the next apply", kind)
@@ -168,21 +165,16 @@ func (p *process) confirmTermination(ctx context.Context, found *resource.Observ
 
 // terminateError makes a problem of a refusal, with its kind and the next step.
 func terminateError(err error, at, stack string) error {
-	switch {
-	case errors.Is(err, plan.ErrAlreadyDone):
+	if errors.Is(err, plan.ErrAlreadyDone) {
 		return &problem{err: fmt.Errorf("there is no job or group at %s", at), next: "muster status shows what is there"}
-	case errors.Is(err, zkstate.ErrStillLive):
-		return &problem{errIncomplete, err, "muster status " + at + " shows them; it is open again, " +
-			"but those that were asked end when their grace is over"}
-	case errors.Is(err, zkstate.ErrOtherStack):
-		return &problem{errDeclined, err, fmt.Sprintf(
-			"this is stack %s; to terminate it all the same, name its owner: --stack NAME", cmp.Or(stack, "(none)"))}
-	case errors.Is(err, zkstate.ErrNotTerminable):
-		return &problem{err: err, next: "muster explain " + text.ShellWord(at) + " lists what is there"}
-	case errors.Is(err, zkstate.ErrProtected):
-		return &problem{errDeclined, err, "apply it without protect first"}
-	case errors.Is(err, plan.ErrMoved), errors.Is(err, plan.ErrUnknown):
-		return &problem{errIncomplete, err, "muster status " + at + " shows what is left"}
 	}
-	return err
+	return explain(err, []remedy{
+		{errIncomplete, "muster status {at} shows them; it is open again, but those that were asked end when their grace is over",
+			of{zkstate.ErrStillLive}},
+		{errDeclined, "this is stack {stack}; to terminate it all the same, name its owner: --stack NAME",
+			of{zkstate.ErrOtherStack}},
+		{nil, "muster explain {word} lists what is there", of{zkstate.ErrNotTerminable}},
+		{errDeclined, "apply it without protect first", of{zkstate.ErrProtected}},
+		{errIncomplete, "muster status {at} shows what is left", of{plan.ErrMoved, plan.ErrUnknown}},
+	}, "{at}", at, "{word}", text.ShellWord(at), "{stack}", cmp.Or(stack, "(none)"))
 }

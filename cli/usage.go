@@ -105,10 +105,13 @@ func flagError(cmd *cobra.Command, args []string, err error) error {
 		}
 	}
 	next := cmd.CommandPath() + " --help"
+	var prob *problem
 	var unknown *pflag.NotExistError
 	var missing *pflag.ValueRequiredError
 	var invalid *pflag.InvalidValueError
 	switch {
+	case errors.As(err, &prob):
+		return prob
 	case errors.As(err, &unknown):
 		short := unknown.GetSpecifiedShortnames()
 		if short == "f" && strings.Contains(cmd.Use, "DIR") { // of status, explain and others
@@ -175,6 +178,16 @@ func argCount(low, high int, what string) cobra.PositionalArgs {
 	}
 }
 
+// beforeDash checks the arguments before --.
+func beforeDash(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if dash := cmd.ArgsLenAtDash(); dash >= 0 {
+			args = args[:dash]
+		}
+		return check(cmd, args)
+	}
+}
+
 // refuseEmpty refuses empty arguments and blank values of flags: they probably come from a shell variable that is not
 // set, and a default would not be what the user meant. Exempt are a worker's command after --, requests for
 // completions, whose last word may be empty, and --fail-on, which may name nothing.
@@ -220,11 +233,14 @@ func firstArg(args []string) string {
 
 // badRoot is the problem of a root that cannot be one. It names the one that was probably meant.
 func badRoot(root string, err error) error {
-	next := resource.DefaultRoot
+	return usagef("--root "+meantRoot(root), "root: %w", err)
+}
+
+func meantRoot(root string) string {
 	if meant := "/" + strings.Trim(root, "/"); resource.CheckRoot(meant) == nil {
-		next = text.ShellWord(meant)
+		return text.ShellWord(meant)
 	}
-	return usagef("--root "+next, "root: %w", err)
+	return resource.DefaultRoot
 }
 
 // checkStacks checks the values of --stack.

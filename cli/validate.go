@@ -11,7 +11,6 @@ import (
 	"muster/text"
 )
 
-// validateOptions of "muster validate".
 type validateOptions struct {
 	vars varFlags
 	json bool

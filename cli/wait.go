@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -38,7 +37,9 @@ have not in time, naming who is missing.`,
 		Args: argCount(0, 1, "the name, address or path of one job, group or queue"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 && len(o.states) == 0 {
-				return runWait(cmd.Context(), p, o.timeout)
+				return p.askWorker("wait", func(c *wrap.Client) error {
+					return c.Wait(cmd.Context(), wrap.Wait{Timeout: socketTimeout(o.timeout)})
+				})
 			}
 			return runWaitFor(cmd.Context(), p, o, firstArg(args))
 		},
@@ -53,14 +54,6 @@ have not in time, naming who is missing.`,
 	completeList(cmd, "for", awaitable())
 	cmd.ValidArgsFunction = p.completeJob(&o.searchFlags)
 	return cmd
-}
-
-func runWait(ctx context.Context, p *process, timeout time.Duration) error {
-	c, err := p.workerClient("wait")
-	if err != nil {
-		return err
-	}
-	return workerError("wait", c.Wait(ctx, wrap.Wait{Timeout: socketTimeout(timeout)}))
 }
 
 // socketTimeout formats a duration for the worker's socket. 0 is empty: the worker chooses.

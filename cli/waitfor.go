@@ -81,18 +81,14 @@ func runWaitFor(ctx context.Context, p *process, o waitOptions, name string) err
 	if err := o.check(name); err != nil {
 		return err
 	}
-	o.named = strings.HasPrefix(name, "/")
-	scope, err := p.search(ctx, o.searchFlags)
-	if err != nil {
-		return err
-	}
-	defer func() { scope.session.Close() }() // another session may have replaced it
-	at, err := scope.find(ctx, name)
-	if err != nil {
-		return err
-	}
-	w := &awaited{p: p, o: o, at: at, started: time.Now()}
-	return w.end(w.wait(ctx, &scope))
+	return p.look(ctx, o.searchFlags, name, func(ctx context.Context, scope *searchScope, name string) error {
+		at, err := scope.find(ctx, name)
+		if err != nil {
+			return err
+		}
+		w := &awaited{p: p, o: o, at: at, started: time.Now()}
+		return w.end(w.wait(ctx, scope))
+	})
 }
 
 // errTimeUp is the cause of a context that --timeout ended.

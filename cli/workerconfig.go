@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"strings"
 
 	"muster/plan"
 	"muster/resource"
@@ -21,29 +20,30 @@ import (
 	"muster/zkstate/znode"
 )
 
-// workerConfig builds the configuration of a worker, without its Life, from the flags, the environment and the HCL of
-// --file: who it is, which job it joins, and what it prints. It also returns where it connects, and for how long.
-func (p *process) workerConfig(o workerOptions) (c wrap.Config, t target, session resource.Duration, err error) {
+// workerConfig builds the configuration of a worker from the flags, the environment and the HCL of --file: who it is,
+// which job it joins, how it connects, and what it prints.
+func (p *process) workerConfig(o workerOptions) (c wrap.Config, err error) {
 	root, err := p.workerRoot(o)
 	if err != nil {
-		return c, t, 0, err
+		return c, err
 	}
 	quiet := p.flags.quiet || len(o.command) == 0 // without a command, waitWithoutCommand prints it
-	t = p.target(target{})
-	declared := job.Default()
+	declared, t := job.Default(), p.target(target{})
 	if o.declared {
 		cfg, err := p.load(o.dir, o.vars)
 		if err != nil {
-			return c, t, 0, err
+			return c, err
 		}
 		if declared, err = declaredJob(cfg, o.job, root); err != nil {
-			return c, t, 0, err
+			return c, err
 		}
 		root, t = declared.Root, p.target(p.declaredTarget(cfg, o.dir))
 		c.Create = func(ctx context.Context, s *zkconn.Session) error {
 			return p.createJob(ctx, s, cfg, declared, quiet)
 		}
 	}
+	c.Life = p.life(o.lifeOptions, t, declared.Timeouts.Session)
+	c.Start, c.OnLoss, c.Idle = wrap.Start(o.start), wrap.OnLoss(o.onLoss), p.waitWithoutCommand
 	c.LocalIP = func(ctx context.Context) (net.IP, error) {
 		ip, err := zkconn.LocalIP(ctx, t.servers)
 		return ip, wrapDialError(err)
@@ -61,7 +61,7 @@ func (p *process) workerConfig(o workerOptions) (c wrap.Config, t target, sessio
 	c.Worker, err = p.workerIdentity(o)
 	c.Worker.Root, c.Worker.Job = cmp.Or(root, resource.DefaultRoot), o.job
 	c.Worker.Waiting = func(what string) { fmt.Fprintf(p.err, "waiting for %s\n", text.Escape(what)) }
-	return c, t, declared.Timeouts.Session, err
+	return c, err
 }
 
 // workerRoot returns the root of the flag or the environment; empty if neither is set.
@@ -69,11 +69,7 @@ func (p *process) workerRoot(o workerOptions) (string, error) {
 	root := cmp.Or(o.root, p.environ.value("MUSTER_ROOT"))
 	if root != "" {
 		if err := resource.CheckRoot(root); err != nil {
-			meant := "/" + strings.Trim(root, "/")
-			if resource.CheckRoot(meant) != nil {
-				meant = resource.DefaultRoot
-			}
-			line := "muster worker --root " + text.ShellWord(meant)
+			line := "muster worker --root " + meantRoot(root)
 			if o.job != "" {
 				line += " --job " + text.ShellWord(o.job)
 			}

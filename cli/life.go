@@ -1,0 +1,213 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"muster/resource"
+	"muster/text"
+	"muster/worker"
+	"muster/wrap"
+	"muster/zkstate/zkconn"
+)
+
+// lifeOptions are what "muster worker", "muster member", "muster executor" and "muster watcher" have in common.
+type lifeOptions struct {
+	root, identity     string
+	grace, joinTimeout time.Duration
+	http               string
+	command            []string
+	passCredentials    bool
+}
+
+// addTo adds the flags but for --grace. noun is what is joined; the others say what is particular to a flag.
+func (o *lifeOptions) addTo(fs *pflag.FlagSet, noun, identity, joinTimeout, http string) {
+	fs.StringVar(&o.root, "root", "",
+		"znode `PATH` that the "+noun+" is below (MUSTER_ROOT); default "+resource.DefaultRoot)
+	fs.StringVar(&o.identity, "identity", "", "`NAME` "+identity)
+	fs.DurationVar(&o.joinTimeout, "join-timeout", 0,
+		"wait `DURATION` for ZooKeeper, the "+joinTimeout+"; default: what the "+noun+" says")
+	fs.StringVar(&o.http, "http", "", "serve /live, /ready"+http+" at `ADDR`; port 0 is a free port")
+	addPassCredentials(fs, &o.passCredentials)
+}
+
+// check refuses wrong durations; command is how this command is called.
+func (o *lifeOptions) check(command string) error {
+	switch {
+	case o.grace < 0:
+		return usagef(command+" --grace 30s", "--grace %s: a duration is not negative", o.grace)
+	case o.joinTimeout < 0:
+		return usagef(command+" --join-timeout 2m", "--join-timeout %s: a duration is not negative", o.joinTimeout)
+	}
+	return nil
+}
+
+// lifeCmd completes a command that joins something and runs a command as that. Its last line on standard error says
+// whose the exit code is, also if the arguments are wrong.
+func (p *process) lifeCmd(
+	cmd *cobra.Command, arguments cobra.PositionalArgs, run func(cmd *cobra.Command, args []string) error,
+) *cobra.Command {
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		return p.argumentError(cmd.Context(), arguments(cmd, args))
+	}
+	cmd.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
+		return p.argumentError(cmd.Context(), p.startLong(cmd, args))
+	}
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return p.argumentError(cmd.Context(), flagError(cmd, nil, err))
+	})
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return p.endWorker(cmd.Context(), run(cmd, args)) }
+	return cmd
+}
+
+// life is what the flags and the environment say of a life. t is the ZooKeeper, session the timeout of its first
+// session.
+func (p *process) life(o lifeOptions, t target, session resource.Duration) wrap.Life {
+	return wrap.Life{
+		Command: o.command, Dir: p.flags.dir, Environ: p.commandEnviron(o.passCredentials),
+		JoinTimeout: o.joinTimeout, Grace: o.grace, HTTP: o.http, Guard: guardCommand(guardName),
+		Serving: p.serving, Log: p.log, SessionTimeout: time.Duration(session),
+		Connect: func(ctx context.Context, timeout time.Duration) (*zkconn.Session, error) {
+			t := t
+			t.timeout = timeout
+			return p.connect(ctx, t)
+		},
+	}
+}
+
+// live calls run with the streams and the signals of this process in l, and explains its error.
+func (p *process) live(
+	l *wrap.Life, run func() wrap.Result, explain func(error) error, more ...os.Signal,
+) error {
+	files, signals, release, err := p.streams(more...)
+	if err != nil {
+		return err
+	}
+	defer release()
+	l.Files, l.Signals = files, signals
+	result := run()
+	if errors.Is(result.Err, wrap.ErrHealth) {
+		result.Err = badAddress("--http", l.HTTP, result.Err)
+	}
+	result.Err = explain(result.Err)
+	return &workerResult{result}
+}
+
+// workerResult is the result of a worker that was run.
+type workerResult struct{ wrap.Result }
+
+func (e *workerResult) Error() string { return e.Text }
+
+// addPassCredentials adds the flag of all who run a command.
+func addPassCredentials(fs *pflag.FlagSet, to *bool) {
+	fs.BoolVar(to, "pass-credentials", false, "let the command have MUSTER_ZK_AUTH, MUSTER_REDIS_PASSWORD and their like")
+}
+
+// commandEnviron is the environment that a command is given.
+func (p *process) commandEnviron(withCredentials bool) []string {
+	if withCredentials {
+		return p.environ
+	}
+	return wrap.WithoutCredentials(p.environ)
+}
+
+// requireDash refuses arguments before --: muster's flags and those of the command must be distinct.
+func requireDash(cmd *cobra.Command, args []string, usage string) error {
+	if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
+		return usagef(usage+" -- "+args[0],
+			"put -- before the command: %q stands before it", args[0])
+	}
+	return nil
+}
+
+// catchSignals delivers signals, and these besides, to the worker instead of main: a second SIGTERM must not end this
+// process before it has killed the command. The function it returns ends that.
+func catchSignals(more ...os.Signal) (<-chan os.Signal, func()) {
+	signals := make(chan os.Signal, 16)
+	caught := slices.DeleteFunc(append(wrap.Signals(), more...), func(sig os.Signal) bool {
+		return sig == syscall.SIGHUP && signal.Ignored(sig) // nohup stays in force
+	})
+	signal.Reset(caught...)
+	signal.Notify(signals, caught...)
+	return signals, func() { signal.Stop(signals) }
+}
+
+// streams returns the standard streams as files that a command can inherit, and the signals that it gets: see
+// catchSignals. release ends that.
+func (p *process) streams(more ...os.Signal) (
+	files []*os.File, signals <-chan os.Signal, release func(), err error,
+) {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	files = []*os.File{null, null, null}
+	for i, stream := range []any{p.in, p.out.w, p.err.w} {
+		if f, ok := stream.(*os.File); ok {
+			files[i] = f
+		}
+	}
+	signals, stop := catchSignals(more...)
+	return files, signals, func() {
+		stop()
+		_ = null.Close()
+	}, nil
+}
+
+// serving prints where health is served: the system may have chosen the port.
+func (p *process) serving(addr net.Addr) {
+	if !p.flags.quiet {
+		fmt.Fprintf(p.err, "health is served at http://%s\n", addr)
+	}
+}
+
+// argumentError prints the last line of a worker whose arguments are wrong. Nil stays nil.
+func (p *process) argumentError(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	return p.endWorker(ctx, err)
+}
+
+// endWorker prints the last line on standard error. It says whether the exit code is the command's or muster's, because
+// both may be the same number.
+func (p *process) endWorker(ctx context.Context, err error) error {
+	e := new(workerResult)
+	if !errors.As(err, &e) {
+		e = &workerResult{wrap.Result{Err: err}}
+	}
+	code := e.Code
+	if code == 0 && e.Err != nil {
+		code = exitCode(ctx, e.Err)
+	}
+	over := errors.Is(e.Err, worker.ErrDone) || errors.Is(e.Err, worker.ErrCompleted)
+	whose, why := "muster's", cmp.Or(e.Text, "no command was started")
+	switch {
+	case e.Drained:
+	case e.Err == nil:
+		whose = "the command's"
+	case over || e.Code != 0: // the last line says why
+		why = e.Err.Error() + "; " + why
+	default:
+		p.printError(ctx, e.Err)
+	}
+	if over || code != 0 || !p.flags.quiet {
+		line := fmt.Sprintf("exit %d is %s: %s", code, whose, why)
+		if !p.record(ctx, slog.LevelInfo, line, "exit", code) {
+			fmt.Fprintf(p.err, "muster: %s\n", text.EscapeLines(line))
+		}
+	}
+	return finding(code)
+}
