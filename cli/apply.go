@@ -1,19 +1,28 @@
 package cli
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/user"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"muster/apply"
+	"muster/plan"
+	"muster/plan/planfile"
 	"muster/report"
+	"muster/resource"
 	"muster/text"
 	"muster/zkstate"
 )
@@ -189,4 +198,259 @@ func (p *process) user() string {
 	}
 	host, _ := os.Hostname()
 	return cmp.Or(name, "unknown") + "@" + cmp.Or(host, "unknown")
+}
+
+// runApplyFile applies a saved plan as it is.
+func runApplyFile(cmd *cobra.Command, p *process, o applyOptions, file string, run *report.Run) error {
+	if err := errors.Join(o.check(), refusePlanFlags(cmd)); err != nil {
+		return err
+	}
+	saved, err := readPlan(file)
+	if err != nil {
+		return err
+	}
+	run.Plan, run.Servers = &saved.Plan, saved.Servers
+	if err := o.checkAge(saved.Created); err != nil {
+		return err
+	}
+	t := p.target(savedTarget(saved))
+	if err := sameServers(saved, t); err != nil {
+		return err
+	}
+	store, done, err := p.openStore(cmd.Context(), t, run, saved.Plan.Home, saved.Plan.Stack, saved.ACL)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := apply.CheckSaved(cmd.Context(), store, saved.Plan); err != nil {
+		return wrapRefused(err)
+	}
+	if !p.flags.quiet || attention(saved.Plan) != nil {
+		if err := p.showSaved(saved, o.all); err != nil {
+			return err
+		}
+	}
+	return p.commit(cmd.Context(), store, saved.Plan, o, saved.Created, true, run)
+}
+
+// sameServers refuses a plan without an ensemble id, unless the servers are those that it was made from. A plan has no
+// id if nothing was ever applied to its ensemble, and nothing but the servers tells one such ensemble from another.
+func sameServers(saved planfile.Saved, t target) error {
+	made, now := slices.Sorted(slices.Values(saved.Servers)), slices.Sorted(slices.Values(t.servers))
+	if saved.Plan.Ensemble != "" || slices.Equal(made, now) {
+		return nil
+	}
+	why := "it does not say which servers it was made from"
+	if len(made) > 0 {
+		why = fmt.Sprintf("it was made before anything was applied to %s, so it is for these servers only, and not for %s",
+			strings.Join(saved.Servers, ","), strings.Join(t.servers, ","))
+	}
+	return wrapRefused(&apply.RefusedError{Why: why})
+}
+
+// clockSkew is how far the clock of the machine that made a plan may be ahead of the clock here.
+const clockSkew = 5 * time.Minute
+
+// checkAge refuses a plan that is too old. It refuses one from the future too, which would never become too old.
+func (o applyOptions) checkAge(made time.Time) error {
+	switch age := time.Since(made); {
+	case age > o.maxAge:
+		return refusedf("the plan is %s old, older than --max-age %s",
+			resource.Duration(age.Round(time.Second)), resource.Duration(o.maxAge))
+	case age < -clockSkew:
+		return refusedf("the plan was made at %s, which is in the future: the clock here or there is wrong",
+			made.Format(time.RFC3339))
+	}
+	return nil
+}
+
+// refusePlanFlags refuses the flags that decide what a plan contains: a saved plan is applied as it is.
+func refusePlanFlags(cmd *cobra.Command) error {
+	var err error
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if slices.Contains([]string{"var", "var-file", "only", "skip", "max-delete", "allow-empty"}, f.Name) {
+			err = usagef("give it to muster plan", "--%s has no effect on a saved plan", f.Name)
+		}
+	})
+	return err
+}
+
+// readPlan reads a saved plan, strictly.
+func readPlan(file string) (planfile.Saved, error) {
+	data, err := readBounded(file, planfile.MaxFile)
+	if err != nil {
+		return planfile.Saved{}, err
+	}
+	saved, err := planfile.Decode(declarable(), data)
+	if err != nil {
+		return saved, &problem{errRefused, fmt.Errorf("%s: %w", file, err), newPlanHint}
+	}
+	return saved, nil
+}
+
+// newPlanHint is the next step after a saved plan was refused.
+const newPlanHint = "muster plan --out FILE makes a new one"
+
+// refusedf is an error that refuses a saved plan before anything is written.
+func refusedf(format string, args ...any) error {
+	return wrapRefused(&apply.RefusedError{Why: fmt.Sprintf(format, args...)})
+}
+
+// nameLastApply adds to a refusal because of rows that have moved who was the last to apply the stack: that one may
+// have moved them. It is left out if the history cannot be read.
+func nameLastApply(ctx context.Context, r *zkstate.Reader, stack string, err error) error {
+	var refused *apply.RefusedError
+	if !errors.As(err, &refused) || len(refused.Moved) == 0 {
+		return err
+	}
+	if last, unread := r.History(ctx, stack, 1); unread == nil && len(last) == 1 {
+		refused.Last = fmt.Sprintf("the last apply of stack %s: %s", stack, report.LastApply(last[0], time.Now()))
+	}
+	return err
+}
+
+// wrapRefused makes a problem of an apply.RefusedError, with its kind and the next step.
+func wrapRefused(err error) error {
+	if errors.As(err, new(*apply.RefusedError)) {
+		return &problem{errRefused, err, newPlanHint}
+	}
+	return err
+}
+
+// commit applies a plan, just made or saved, and prints what happens. firstLook is when the plan was observed.
+func (p *process) commit(ctx context.Context, store *zkstate.Store, pl plan.Plan, o applyOptions, firstLook time.Time,
+	saved bool, run *report.Run,
+) error {
+	p.redisHosts = redisHosts(pl)
+	shown := newProgress(p, pl)
+	defer shown.clear()
+	outcomes, err := apply.Run(ctx, store, pl, apply.Options{
+		CommitOptions: apply.CommitOptions{
+			Parallel: o.parallel, ObservedAt: firstLook, NoWait: o.noWait, Waiting: shown.waiting, Each: shown.outcome,
+		},
+		Saved: saved, LockTimeout: o.lockTimeout,
+		Locked: func(holder string) {
+			fmt.Fprintf(p.err, "waiting up to %s for the apply lock of stack %s: %s\n",
+				resource.Duration(o.lockTimeout), pl.Stack, text.Escape(holder))
+		},
+		Starting: func() {
+			if !p.flags.quiet {
+				fmt.Fprintln(p.out)
+			}
+		},
+		Unrecorded: func(err error) {
+			fmt.Fprintf(p.err, "muster: warning: this apply is not in the history as it should be: %s\n",
+				text.Escape(err.Error()))
+		},
+		CleanupFailed: func(err error) {
+			if errors.Is(err, plan.ErrLeft) {
+				fmt.Fprintf(p.err, "muster: warning: left as it is: %s; delete it by hand when nobody needs it "+
+					"(zkCli.sh: deleteall PATH)\n", text.Escape(err.Error()))
+				return
+			}
+			for line := range strings.SplitSeq(err.Error(), "\n") {
+				fmt.Fprintf(p.err, "some garbage is left for the next apply: %s\n", text.Escape(line))
+			}
+		},
+	})
+	shown.clear()
+	run.Outcomes = outcomes
+	switch {
+	case errors.Is(err, apply.ErrLockLost):
+		err = &problem{errIncomplete, err, "muster plan shows what is left"}
+		if outcomes == nil {
+			return err
+		}
+	case err == nil && outcomes == nil:
+		return attention(pl)
+	case outcomes == nil:
+		return wrapRefused(nameLastApply(ctx, store.Reader, pl.Stack, err))
+	}
+	return p.summarize(pl, outcomes, o, err)
+}
+
+// summarize prints the summary and returns what decides the exit code. The order is: an error that concerns all
+// changes, an incomplete change, something that needs attention, something that was changed.
+func (p *process) summarize(pl plan.Plan, outcomes []apply.Outcome, o applyOptions, err error) error {
+	failed := func(o apply.Outcome) bool { return o.Result != apply.Applied }
+	if !p.flags.quiet || slices.ContainsFunc(outcomes, failed) {
+		fmt.Fprintln(p.out)
+		opts := p.layout()
+		if slices.ContainsFunc(outcomes, func(o apply.Outcome) bool { return failed(o) && o.Result != apply.AlreadyDone }) {
+			opts.Next = p.paste("muster plan" + o.repeated())
+		}
+		err = errors.Join(err, report.ApplySummary(p.out, outcomes, opts))
+	}
+	had := map[apply.Result]bool{}
+	for _, o := range outcomes {
+		had[o.Result] = true
+		if unreachable(o.Err) && !unreachable(err) {
+			err = errors.Join(err, o.Err) // one is enough: each was printed with its row
+		}
+	}
+	switch {
+	case err != nil:
+		return err
+	case had[apply.Refused], had[apply.Failed], had[apply.Unknown], had[apply.NotStarted]:
+		return foundIncomplete
+	case had[apply.Waiting], attention(pl) != nil:
+		return foundAttention
+	case o.detailed && had[apply.Applied]:
+		return foundDifferences
+	}
+	return nil
+}
+
+// confirm asks whether to make the changes of a plan, and counts them. The answer has to be "yes" or, if some of them
+// delete a job or what was saved in one, their number. Anything else declines.
+func (p *process) confirm(ctx context.Context, pl plan.Plan) error {
+	changes := pl.Changes()
+	want, all := "yes", text.Count(len(changes), "change")+" ("+report.ChangeCounts(pl)+")"
+	if deletes := len(plan.Deletions(changes)); deletes > 0 {
+		want = strconv.Itoa(deletes)
+		some := plan.DeletionsText(changes)
+		fmt.Fprintf(p.err, "\n%s would be deleted. To apply %s, type the number of deletes: ", some, all)
+	} else {
+		fmt.Fprintf(p.err, "\nTo apply %s, type yes: ", all)
+	}
+	answer, err := p.ask(ctx)
+	switch {
+	case err != nil:
+		return err
+	case answer != want:
+		return declined(answer, want)
+	}
+	return nil
+}
+
+// declined is the error for an answer that is not the one that is wanted.
+func declined(answer, want string) error {
+	err := fmt.Errorf("declined: %q is not %q; nothing was changed", answer, want)
+	return &problem{errDeclined, err, "the same command asks again; --yes does not ask"}
+}
+
+// ask reads a line from standard input. When ctx ends it returns, but its goroutine reads on until the process ends.
+func (p *process) ask(ctx context.Context) (string, error) {
+	type reply struct {
+		line string
+		err  error
+	}
+	replies := make(chan reply, 1)
+	go func() {
+		line, err := bufio.NewReader(p.in).ReadString('\n')
+		replies <- reply{line, err}
+	}()
+	select {
+	case r := <-replies:
+		if r.err != nil { // no line end was typed
+			fmt.Fprintln(p.err)
+		}
+		if r.err != nil && !errors.Is(r.err, io.EOF) {
+			return "", r.err
+		}
+		return strings.TrimSpace(r.line), nil
+	case <-ctx.Done():
+		fmt.Fprintln(p.err)
+		return "", context.Cause(ctx)
+	}
 }

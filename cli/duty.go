@@ -4,13 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"muster/exitcode"
 	"muster/member"
+	"muster/resource"
 	"muster/resource/group"
 	"muster/wrap"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
 )
 
 func newDutyCmd(p *process) *cobra.Command {
@@ -80,4 +85,137 @@ func dutyError(err error) error {
 		nil, "inside a member's command: the member has ended or joins again; anywhere else: muster status",
 		of{wrap.ErrUnavailable},
 	}})
+}
+
+func newReadyCmd(p *process) *cobra.Command {
+	return &cobra.Command{
+		Use:   "ready",
+		Short: "Inside a member's command: from now on it may be given duties",
+		Long: `Says that the member which runs the command may be given duties from now on.
+It is for "muster member --ready explicit"; otherwise it changes nothing.`,
+		Example: `  ./warm-up && muster ready && exec ./serve`,
+		Args:    argCount(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := p.inside("ready", "member", "muster member --group NAME -- COMMAND")
+			if err != nil {
+				return err
+			}
+			return dutyError(c.Ready(cmd.Context()))
+		},
+	}
+}
+
+// dutyFlags say which duty a command reads.
+type dutyFlags struct{ root, group, duty string }
+
+func (o *dutyFlags) addTo(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.StringVar(&o.group, "group", "", "read from ZooKeeper, of the group with this `NAME`")
+	fs.StringVar(&o.duty, "duty", "", "`NAME` of the duty; default the one whose command this is")
+	fs.StringVar(&o.root, "root", "", "znode `PATH` that the group is below (MUSTER_ROOT); default "+resource.DefaultRoot)
+}
+
+// dutyClient returns a client of the member whose duty's command runs this process. duty is another one; or empty.
+func (p *process) dutyClient(command, duty string) (*wrap.Client, wrap.UseOf, error) {
+	u := wrap.UseOf{Duty: duty}
+	if own := p.environ.value(wrap.DutyVariable); duty == "" || duty == own {
+		u.Duty = own
+		if epoch := p.environ.value(wrap.EpochVariable); epoch != "" { // without it the member compares nothing
+			var err error
+			if u.Epoch, err = strconv.ParseInt(epoch, 10, 64); err != nil || u.Epoch <= 0 {
+				return nil, u, usagef("leave "+wrap.EpochVariable+" as the member has set it",
+					"%s is %q, which is no epoch", wrap.EpochVariable, epoch)
+			}
+		}
+	}
+	socket := p.environ.value(wrap.SocketVariable)
+	if socket == "" || u.Duty == "" {
+		missing := wrap.SocketVariable
+		if socket != "" {
+			missing = wrap.DutyVariable
+		}
+		return nil, u, usagef("muster member --duties DIR runs the commands of duties; muster duty NAME -- COMMAND does, too",
+			"muster %s works inside the command of a duty, and there is no %s here", command, missing)
+	}
+	if err := group.CheckDutyName(u.Duty); err != nil {
+		return nil, u, usagef("muster "+command+" --help", "%w", err)
+	}
+	return wrap.NewClient(socket), u, nil
+}
+
+// readDuty asks the member whose command this is, or with --group ZooKeeper.
+func (p *process) readDuty(
+	ctx context.Context, command string, o dutyFlags, ask func(*wrap.Client, wrap.UseOf) error,
+	read func(s *zkconn.Session, root, g, duty string) error,
+) error {
+	if o.group == "" {
+		if o.root != "" {
+			return usagef("muster "+command+" --group NAME --duty NAME", "--root needs --group")
+		}
+		if p.environ.value(wrap.SocketVariable) == "" {
+			return usagef("muster "+command+" --group NAME --duty NAME",
+				"outside the command of a duty, muster %s needs --group and --duty", command)
+		}
+		return p.askHolder(command, o.duty, ask)
+	}
+	if o.duty == "" {
+		return usagef("muster "+command+" --group NAME --duty NAME", "--group needs --duty: which duty of the group")
+	}
+	root, name, duty, err := p.dutyPath(o.group+"/"+o.duty, o.root)
+	if err != nil {
+		return err
+	}
+	s, err := p.connect(ctx, p.target(target{timeout: time.Duration(group.Default().Timeouts.Session)}))
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	body, _, err := s.Get(ctx, znode.Record(group.KindName, root, name))
+	path := resource.Join(root, name)
+	if errors.Is(err, zkconn.ErrNoNode) {
+		return &problem{nil, fmt.Errorf("%w: %s", member.ErrNoGroup, path), "muster status --root " + root}
+	}
+	if err != nil {
+		return err
+	}
+	record, err := znode.DecodeRecordAt(group.Kind(), path, body)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if _, ok := group.Of(&record).Duty(duty); !ok {
+		return noDuty(path, duty, group.Of(&record))
+	}
+	return holderError(read(s, root, record.Generation, duty))
+}
+
+// askHolder calls ask with a client of the member whose duty's command runs this process, and explains its answer.
+func (p *process) askHolder(command, duty string, ask func(*wrap.Client, wrap.UseOf) error) error {
+	c, u, err := p.dutyClient(command, duty)
+	if err != nil {
+		return err
+	}
+	return holderError(ask(c, u))
+}
+
+// holderError adds the next step to what a member answered about state or operations.
+func holderError(err error) error {
+	return explain(err, []remedy{
+		{nil, "end: another process has the duty, or will have it", of{member.ErrNotHeld}},
+		{nil, "inside a duty's command: the member has ended or joins again; anywhere else give --group and --duty",
+			of{wrap.ErrUnavailable}},
+		{nil, "muster state list", of{member.ErrNoKey}},
+		{nil, "muster state list shows what can be removed; or keep it elsewhere, and save where it is",
+			of{member.ErrStateTooLarge}},
+		{nil, "save it again, or: muster state rm KEY", of{member.ErrStateDamaged}},
+		{nil, "wait until the other muster op ends", of{member.ErrOperationBusy}},
+		{nil, "run the script that opened it; or --adopt it; or: muster op abort NAME", of{member.ErrOtherScript}},
+		{nil, "muster op list", of{member.ErrNoOperation}},
+		{nil, "muster op list; muster op abort NAME", of{member.ErrOperationLimit}},
+		{nil, "the muster op of this script has ended: run it again", of{member.ErrOperationOver}},
+		{errUsage, "give one of the two steps another name", of{member.ErrStepTwice}},
+		{nil, "let the command save it elsewhere, and print where; or: muster step NAME -- sh -c 'COMMAND >&2'",
+			of{member.ErrOutputTooLarge}},
+		{nil, "let what goes on after the command write elsewhere, such as >/dev/null", of{wrap.ErrOutputGoesOn}},
+		{errUsage, "muster --help", of{wrap.ErrRequest}},
+	})
 }

@@ -4,10 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"muster/apply"
 	"muster/plan"
 	"muster/plan/planfile"
 	"muster/report"
@@ -210,4 +215,168 @@ func attention(pl plan.Plan) error {
 		}
 	}
 	return nil
+}
+
+// defaultMaxDelete is how much a plan deletes at most without --max-delete.
+const defaultMaxDelete = 10
+
+// planFlags are those of every command that makes a plan.
+type planFlags struct {
+	vars       varFlags
+	filter     filter
+	maxDelete  int
+	allowEmpty bool
+	all        bool
+	fs         *pflag.FlagSet // that these are in
+}
+
+func (f *planFlags) addTo(fs *pflag.FlagSet) {
+	f.fs = fs
+	f.vars.addTo(fs)
+	fs.StringArrayVar(&f.filter.only, "only", nil, "plan only what fits `GLOB`; may be repeated")
+	fs.StringArrayVar(&f.filter.skip, "skip", nil, "leave out what fits `GLOB`; may be repeated")
+	fs.IntVar(&f.maxDelete, "max-delete", defaultMaxDelete, "refuse to delete more than `N` jobs, groups and queues")
+	fs.BoolVar(&f.allowEmpty, "allow-empty", false, "allow a configuration that declares nothing")
+	fs.BoolVar(&f.all, "all", false, "list what is unchanged and unmanaged too")
+}
+
+// repeated is the flags that decide which changes a plan has, as one types them, each after a space.
+func (f planFlags) repeated() string {
+	var b strings.Builder
+	for _, word := range given(f.fs, "only", "skip", "max-delete", "allow-empty") {
+		b.WriteString(" " + text.ShellWord(word))
+	}
+	return b.String()
+}
+
+func (f planFlags) check() error {
+	if f.maxDelete < 0 {
+		return usagef("muster plan --max-delete 10", "--max-delete %d is negative", f.maxDelete)
+	}
+	return nil
+}
+
+// comparison is a plan, with when and how it was made.
+type comparison struct {
+	plan    plan.Plan
+	saved   planfile.Saved // the plan as a file keeps it
+	started time.Time      // before anything was read
+	took    time.Duration
+}
+
+// compare reads ZooKeeper and makes a plan, with a new id, of how it differs from the configuration.
+func compare(ctx context.Context, cfg *spec.Config, t target, r *zkstate.Reader, f filter) (comparison, error) {
+	c := comparison{started: time.Now()}
+	var err error
+	if c.plan, err = apply.Compare(ctx, r, wantOf(cfg), cfg.Searched()); err != nil {
+		return c, err
+	}
+	c.plan.ID = zkstate.NewID()
+	if c.plan, err = f.apply(c.plan); err != nil {
+		return c, err
+	}
+	c.took = time.Since(c.started)
+	c.saved = planfile.Saved{
+		Created: c.started.UTC().Truncate(time.Second), MusterVersion: version().Version, Servers: t.servers,
+		ACL: cfg.ZooKeeper.ACL, SessionTimeout: cfg.ZooKeeper.SessionTimeout, ConfigDigest: cfg.Digest, TLS: t.tls,
+		Plan: c.plan,
+	}
+	return c, nil
+}
+
+// wantOf returns what a configuration declares.
+func wantOf(cfg *spec.Config) plan.Want {
+	return plan.Want{Stack: cfg.Stack, Home: cfg.Home, TakeOver: cfg.TakeOver, Declared: cfg.Declared()}
+}
+
+// guard refuses a plan that looks like an accident: its configuration declares nothing, or it deletes too much.
+func (f planFlags) guard(cfg *spec.Config, p plan.Plan) error {
+	if len(cfg.Declared()) == 0 && !f.allowEmpty {
+		err := errors.New("the configuration declares nothing")
+		return &problem{errDeclined, err, "give --allow-empty if that is meant"}
+	}
+	if n := len(plan.Deletions(p.Rows)); n > f.maxDelete {
+		err := fmt.Errorf("the plan deletes %s, more than --max-delete %d", plan.DeletionsText(p.Rows), f.maxDelete)
+		return &problem{errDeclined, err, fmt.Sprintf("give --max-delete %d if that is meant", n)}
+	}
+	return nil
+}
+
+// globs are the patterns of --only, --skip and status: * matches any characters, ? matches one. Brackets match
+// themselves, because an address holds brackets.
+type globs []*regexp.Regexp
+
+func newGlobs(patterns []string) globs {
+	var gs globs
+	for _, p := range patterns {
+		p = regexp.QuoteMeta(strings.ToValidUTF8(p, "\uFFFD")) // no name has such bytes
+		p = strings.ReplaceAll(p, `\*`, `.*`)
+		p = strings.ReplaceAll(p, `\?`, `.`)
+		gs = append(gs, regexp.MustCompile(`^(?s:`+p+`)$`))
+	}
+	return gs
+}
+
+// match reports whether one of the patterns matches one of names.
+func (gs globs) match(names ...string) bool {
+	return slices.ContainsFunc(gs, func(g *regexp.Regexp) bool { return slices.ContainsFunc(names, g.MatchString) })
+}
+
+// filter holds --only and --skip.
+type filter struct{ only, skip []string }
+
+// apply removes the rows that were not asked for, and marks the plan as partial if there were any. A pattern may match
+// an address, a path or a name. A pattern that matches nothing is probably mistyped, and refused.
+func (f filter) apply(p plan.Plan) (plan.Plan, error) {
+	for _, pattern := range slices.Concat(f.only, f.skip) {
+		g := newGlobs([]string{pattern})
+		matches := func(r plan.Row) bool { return g.match(r.Address(), r.Path, r.Name()) }
+		if !slices.ContainsFunc(p.Rows, matches) {
+			return p, usagef("muster plan --all", "%q fits nothing in the plan", pattern)
+		}
+	}
+	only, skip := newGlobs(f.only), newGlobs(f.skip)
+	rows := slices.DeleteFunc(slices.Clone(p.Rows), func(r plan.Row) bool {
+		names := []string{r.Address(), r.Path, r.Name()}
+		return len(only) > 0 && !only.match(names...) || skip.match(names...)
+	})
+	p.Partial = p.Partial || len(rows) < len(p.Rows)
+	p.Rows = rows
+	return p, nil
+}
+
+type showOptions struct{ json, all bool }
+
+func newShowCmd(p *process) *cobra.Command {
+	var o showOptions
+	cmd := &cobra.Command{
+		Use:   "show PLANFILE",
+		Short: "Show a saved plan",
+		Long:  `Shows a plan that "muster plan --out" saved. It needs no network.`,
+		Args:  argCount(1, 1, "one plan file"),
+		RunE:  func(_ *cobra.Command, args []string) error { return runShow(p, o, args[0]) },
+	}
+	cmd.Flags().BoolVar(&o.json, "json", false, "as JSON")
+	cmd.Flags().BoolVar(&o.all, "all", false, "list what is unchanged and unmanaged too")
+	return cmd
+}
+
+func runShow(p *process, o showOptions, file string) error {
+	saved, err := readPlan(p.path(file))
+	if err != nil {
+		return err
+	}
+	if o.json {
+		return p.printSaved(saved)
+	}
+	return p.showSaved(saved, o.all)
+}
+
+// showSaved prints a saved plan, and when it was made.
+func (p *process) showSaved(s planfile.Saved, all bool) error {
+	created, version := s.Created.Format(time.RFC3339), text.Escape(s.MusterVersion)
+	fmt.Fprintf(p.out, "Saved %s by muster %s as plan %s.\n", created, version, s.Plan.ID)
+	opts := p.layout()
+	opts.All, opts.Servers = all, s.Servers
+	return report.Plan(p.out, s.Plan, opts)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,10 +15,19 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"muster/member"
+	"muster/plan"
+	"muster/report"
 	"muster/resource"
+	"muster/resource/group"
+	"muster/resource/queue"
 	"muster/spec"
+	"muster/tasks"
+	"muster/text"
+	"muster/view"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
 )
 
 // searchFlags are the flags of commands that look at jobs, declared or not.
@@ -174,4 +184,429 @@ func (scope *searchScope) searchIndex(ctx context.Context) error {
 	slices.Sort(scope.roots)
 	scope.roots = slices.Compact(scope.roots)
 	return nil
+}
+
+// maxListed is how many names of a list an error shows.
+const maxListed = 5
+
+// namedJob is a job and what it may be called by.
+type namedJob struct{ address, path string }
+
+// names lists what is declared and what have holds, of one kind, or of all if kind is empty.
+func (scope searchScope) names(kind string, have plan.State) []namedJob {
+	var all []namedJob
+	if scope.cfg != nil {
+		for _, d := range scope.cfg.Declared() {
+			if kind == "" || d.Kind().Name == kind {
+				all = append(all, namedJob{d.ID().Address, d.ID().Path()})
+			}
+		}
+	}
+	for at, o := range have.Found {
+		if kind == "" || view.KindOf(&o).Name == kind {
+			all = append(all, namedJob{addressOf(at, o), at})
+		}
+	}
+	return all
+}
+
+// addressOf is the address of what was found at a path; the path itself if its record names none.
+func addressOf(at string, o resource.Observed) string {
+	if o.Record == nil {
+		return at
+	}
+	return cmp.Or(o.Record.Declaration.ID().Address, at)
+}
+
+// find returns the path of the job that name stands for. It tries in this order: a path, the address or name of a
+// declaration, the address or name of a job in the searched roots, a new name below the root if there is only one.
+func (scope searchScope) find(ctx context.Context, name string) (string, error) {
+	return scope.pathOf(ctx, name, "")
+}
+
+// pathOf is find for what is of one kind, which must be declared or there; empty is any.
+func (scope searchScope) pathOf(ctx context.Context, name, kind string) (string, error) {
+	if strings.HasPrefix(name, "/") {
+		// A stranger's znode need not have a job's name, so only the path is checked.
+		root := strings.TrimSuffix(path.Dir(name), "/")
+		if err := cmp.Or(resource.CheckRoot(root), resource.CheckRoot(name)); err != nil {
+			return "", usagef("muster status shows all jobs", "%q is not the path of a job: %w", name, err)
+		}
+		return name, nil
+	}
+	known := scope.names(kind, plan.State{})
+	found := pathsNamed(name, known)
+	if len(found) == 0 {
+		have, err := scope.reader().Read(ctx, scope.roots)
+		if err != nil {
+			return "", err
+		}
+		known = scope.names(kind, have)
+		found = pathsNamed(name, known)
+	}
+	switch {
+	case len(found) == 1:
+		return found[0], nil
+	case len(found) == 0 && kind == "":
+		return scope.noSuchJob(name, known)
+	case len(found) == 0:
+		return "", missing(kind, name, known...)
+	case kind != "":
+		return "", usagef("name its path", "%q may be any of %s", name, strings.Join(found, ", "))
+	}
+	return "", usagef("muster explain "+found[0], "%q may be any of %s", name, strings.Join(found, ", "))
+}
+
+// read finds a group or a queue by its name, address or path, and reads it. parts is what it has.
+func (scope searchScope) read(ctx context.Context, name, kind, parts string) (string, *resource.Observed, error) {
+	at, err := scope.pathOf(ctx, name, kind)
+	if err != nil {
+		return "", nil, err
+	}
+	o, err := scope.reader().Look(ctx, at)
+	switch {
+	case err != nil:
+	case o == nil:
+		err = missing(kind, at)
+	case o.Record == nil:
+		err = &problem{errUsage, fmt.Errorf("%s is not a %s: it is %s", at, kind, o.Status()),
+			"muster explain " + text.ShellWord(at)}
+	case view.KindOf(o).Name != kind:
+		err = &problem{errUsage, fmt.Errorf("%s is a %s, and has no %s", at, o.Record.Declaration.Kind().Name, parts),
+			"muster explain " + text.ShellWord(at)}
+	}
+	return at, o, err
+}
+
+// missing says that there is no group or queue of this name, and suggests another.
+func missing(kind, name string, known ...namedJob) error {
+	sentinel := member.ErrNoGroup
+	if kind == queue.KindName {
+		sentinel = tasks.ErrNoQueue
+	}
+	var all []string
+	for _, one := range known {
+		all = append(all, one.address, path.Base(one.path))
+	}
+	slices.Sort(all)
+	err := fmt.Errorf("%s: %w", name, sentinel)
+	if near := text.Nearest(name, all); near != "" {
+		return &problem{err: fmt.Errorf("%w: did you mean %s?", err, near), next: "muster status " + text.ShellWord(near)}
+	}
+	return &problem{err: err, next: "muster status shows all " + kind + "s; to look elsewhere: " + lookElsewhere}
+}
+
+// cutPart splits GROUP/DUTY or QUEUE/BATCH at its last slash. The key in an address may hold slashes, and no name of a
+// part holds a bracket.
+func cutPart(name string, check func(string) error) (whole, part string, ok bool) {
+	i := strings.LastIndexByte(name, '/')
+	if i <= 0 || check(name[i+1:]) != nil {
+		return "", "", false
+	}
+	return name[:i], name[i+1:], true
+}
+
+// pathsNamed returns the sorted paths of the jobs with this address or, if there is none, with this name.
+func pathsNamed(name string, jobs []namedJob) []string {
+	var byAddress, byName []string
+	for _, j := range jobs {
+		switch name {
+		case j.address:
+			byAddress = append(byAddress, j.path)
+		case path.Base(j.path):
+			byName = append(byName, j.path)
+		}
+	}
+	if len(byAddress) > 0 {
+		byName = byAddress
+	}
+	slices.Sort(byName)
+	return slices.Compact(byName)
+}
+
+// noSuchJob returns an error that suggests a job. A valid name is no error where only one root is searched: the job
+// may have been deleted.
+func (scope searchScope) noSuchJob(name string, jobs []namedJob) (string, error) {
+	var all, instances []string
+	for _, j := range jobs {
+		block, _, _ := strings.Cut(j.address, "[")
+		all = append(all, j.address, block, path.Base(j.path))
+		if strings.HasPrefix(j.address, name+"[") {
+			instances = append(instances, j.address)
+		}
+	}
+	slices.Sort(instances)
+	instances = slices.Compact(instances)
+	slices.Sort(all) // jobs comes from a map
+	near := text.Nearest(name, all)
+	// A shell removes the quotes of an unquoted address.
+	if bare, key, ok := strings.Cut(strings.TrimSuffix(name, "]"), "["); ok {
+		if quoted := fmt.Sprintf("%s[%q]", bare, strings.Trim(key, `"'`)); slices.Contains(all, quoted) {
+			near = quoted
+		}
+	}
+	switch {
+	case len(instances) > 0:
+		return "", usagef("muster explain "+text.ShellWord(instances[0]), "%q is %s: %s",
+			name, text.Count(len(instances), "job"), text.List(instances, maxListed))
+	case near != "":
+		return "", usagef("muster explain "+text.ShellWord(near),
+			"no job is declared as %q: did you mean %s?", name, near)
+	case resource.CheckName("job", name) == nil && len(scope.roots) == 1:
+		return resource.Join(scope.roots[0], name), nil
+	}
+	return "", usagef("muster explain PATH, or muster plan --all to see the addresses",
+		"no job is declared as %q", name)
+}
+
+// foundDuty is a declared duty of a group that was read.
+type foundDuty struct {
+	path  string // of the group
+	group *resource.Observed
+	duty  group.Duty
+}
+
+// name is the path of the group and the name of the duty.
+func (d foundDuty) name() string { return d.path + "/" + d.duty.Name }
+
+// findDuty finds GROUP/DUTY: the group by its name, address or path.
+func (scope searchScope) findDuty(ctx context.Context, name string) (foundDuty, error) {
+	groupName, duty, ok := cutPart(name, group.CheckDutyName)
+	if !ok {
+		return foundDuty{}, usagef("muster status shows the groups, and muster status GROUP its duties",
+			"%q is not GROUP/DUTY", name)
+	}
+	at, o, err := scope.read(ctx, groupName, group.KindName, "duties")
+	if err != nil {
+		return foundDuty{}, err
+	}
+	d, ok := group.Of(o.Record).Duty(duty)
+	if !ok {
+		return foundDuty{}, noDuty(at, duty, group.Of(o.Record))
+	}
+	return foundDuty{at, o, d}, nil
+}
+
+// noDuty says that a group has no duty of this name, and suggests another.
+func noDuty(at, name string, g group.Group) error {
+	var all []string
+	for _, d := range g.Duties {
+		all = append(all, d.Name)
+	}
+	err := fmt.Errorf("%s: %w: %s", at, member.ErrNoDuty, name)
+	if near := text.Nearest(name, all); near != "" {
+		err = fmt.Errorf("%w: did you mean %s?", err, near)
+	}
+	return &problem{err: err, next: "muster status " + text.ShellWord(at) + " shows its duties"}
+}
+
+// namesDuty reports whether name is GROUP/DUTY. A path may also be that of a job or group, which is tried first.
+func (scope searchScope) namesDuty(ctx context.Context, name string) (bool, error) {
+	groupName, _, ok := cutPart(name, group.CheckDutyName)
+	if !ok || !strings.HasPrefix(name, "/") {
+		return ok, nil
+	}
+	declared := func(j namedJob) bool { return j.path == name }
+	if slices.ContainsFunc(scope.names("", plan.State{}), declared) || resource.CheckRoot(groupName) != nil {
+		return false, nil
+	}
+	o, err := scope.reader().Look(ctx, groupName)
+	return err == nil && view.IsGroup(o), err
+}
+
+// explainDuty says why a member has a duty, or why nobody has.
+func (p *process) explainDuty(ctx context.Context, scope searchScope, name string, asJSON bool) error {
+	found, err := scope.findDuty(ctx, name)
+	if err != nil {
+		return err
+	}
+	now, err := scope.dutyNow(ctx, found)
+	if err != nil {
+		return err
+	}
+	var origins map[string]string
+	if scope.cfg != nil {
+		origins = scope.cfg.Origins[found.group.Record.Declaration.ID().Address]
+	}
+	duty := []view.Duty{now.duty}
+	if err := member.FillRuns(ctx, scope.session, found.group.Record, duty, found.duty.Keep); err != nil {
+		return err
+	}
+	if asJSON {
+		return report.ExplainDutyJSON(p.out, found.path, found.group, *now.Group, duty[0])
+	}
+	opts := p.layout()
+	opts.Now = time.Now()
+	return report.ExplainDuty(p.out, found.path, found.group, *now.Group, duty[0], origins, opts)
+}
+
+// foundQueue is a queue that was read, and maybe the id of a batch of it.
+type foundQueue struct {
+	path  string
+	queue *resource.Observed
+	id    string // "": the queue itself
+}
+
+// name is QUEUE or QUEUE/BATCH.
+func (f foundQueue) name() string {
+	if f.id == "" {
+		return f.path
+	}
+	return f.path + "/" + f.id
+}
+
+// words is name as an argument in a shell.
+func (f foundQueue) words() string { return text.ShellWord(f.name()) }
+
+// findQueue finds a queue by its name, address or path.
+func (scope searchScope) findQueue(ctx context.Context, name string) (foundQueue, error) {
+	at, o, err := scope.read(ctx, name, queue.KindName, "batches")
+	return foundQueue{path: at, queue: o}, err
+}
+
+// findBatch finds QUEUE/BATCH, of which the batch need not exist.
+func (scope searchScope) findBatch(ctx context.Context, name string) (foundQueue, error) {
+	queueName, id, ok := cutPart(name, queue.CheckBatchID)
+	if !ok {
+		return foundQueue{}, usagef("muster batches QUEUE lists the batches of a queue", "%q is not QUEUE/BATCH", name)
+	}
+	f, err := scope.findQueue(ctx, queueName)
+	f.id = id
+	return f, err
+}
+
+// findQueueOrBatch finds QUEUE or QUEUE/BATCH. A path is that of a queue if there is one.
+func (scope searchScope) findQueueOrBatch(ctx context.Context, name string) (foundQueue, error) {
+	f, err := scope.findQueue(ctx, name)
+	if _, _, ok := cutPart(name, queue.CheckBatchID); err == nil || !ok || ctx.Err() != nil || unreachable(err) {
+		return f, err
+	}
+	return scope.findBatch(ctx, name)
+}
+
+// ofQueue finds QUEUE or QUEUE/BATCH, and reports whether name is one: otherwise it may be GROUP/DUTY.
+func (scope searchScope) ofQueue(ctx context.Context, name string) (f foundQueue, is bool, err error) {
+	f, err = scope.findQueueOrBatch(ctx, name)
+	if err != nil && !unreachable(err) {
+		return f, false, nil
+	}
+	return f, err == nil, err
+}
+
+// batchOptions are what all commands about batches have in common.
+type batchOptions struct {
+	searchFlags
+	timeout time.Duration
+}
+
+// newBatchCmd completes a command about a queue or a batch, which find finds: do gets an operator of it.
+func (p *process) newBatchCmd(
+	cmd *cobra.Command, o *batchOptions, complete cobra.CompletionFunc,
+	find func(searchScope, context.Context, string) (foundQueue, error), check func(name string) error,
+	do func(ctx context.Context, f foundQueue, op *tasks.Operator) error,
+) *cobra.Command {
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "wait `DURATION` for Redis")
+	return p.lookCmd(cmd, &o.searchFlags, complete, func(name string) error {
+		if o.timeout <= 0 {
+			return usagef("--timeout 30s", "--timeout %s leaves Redis no time", o.timeout)
+		}
+		return check(name)
+	}, func(ctx context.Context, scope *searchScope, name string) error {
+		f, err := find(*scope, ctx, name)
+		if err != nil {
+			return err
+		}
+		return p.operateOn(ctx, *scope, o.timeout, f, do)
+	})
+}
+
+// anything is a check that refuses nothing.
+func anything(string) error { return nil }
+
+// operateOn calls do with an operator of a queue. Its context ends with the timeout.
+func (p *process) operateOn(
+	ctx context.Context, scope searchScope, timeout time.Duration, f foundQueue,
+	do func(ctx context.Context, f foundQueue, op *tasks.Operator) error,
+) error {
+	op, err := p.operator(ctx, scope.session, f)
+	if err != nil {
+		return err
+	}
+	defer op.Close()
+	limited, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("gave up after %s", timeout))
+	defer cancel()
+	return queueError(do(limited, f, op), f)
+}
+
+// operator is one of a queue that was found.
+func (p *process) operator(ctx context.Context, s *zkconn.Session, f foundQueue) (*tasks.Operator, error) {
+	id := f.queue.Record.Declaration.ID()
+	return tasks.NewOperator(ctx, s, tasks.OperatorConfig{
+		Root: id.Root, Queue: id.Name, By: p.user(), Redis: tasks.Access{Getenv: p.environ.value}, Waiting: p.waiting,
+	})
+}
+
+// waiting says for what a command waits.
+func (p *process) waiting(what string) {
+	if !p.flags.quiet {
+		p.waitingForQueue(what)
+	}
+}
+
+// waitingForQueue says for what a command about a queue waits. A queue that is not there may be a wrong name or root.
+func (p *process) waitingForQueue(what string) {
+	hint := ""
+	if strings.HasPrefix(what, "the queue to be created") {
+		hint = " (muster status shows which there are)"
+	}
+	fmt.Fprintf(p.err, "waiting for %s%s\n", text.Escape(what), hint)
+}
+
+// completeBatch completes QUEUE/BATCH: first the queue, and after a slash the unfinished batches. whole: QUEUE alone
+// will do.
+func (p *process) completeBatch(f *searchFlags, whole bool) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx := cmd.Context()
+		var words []string
+		known := p.candidates(ctx, ".", *f)
+		for _, q := range known.matchingParts("", queue.KindName) {
+			if whole {
+				words = append(words, q)
+			}
+			if strings.HasPrefix(typed, q+"/") {
+				words = append(words, p.batchCandidates(ctx, *f, q)...)
+			} else {
+				words = append(words, q+"/")
+			}
+		}
+		if i := strings.LastIndexByte(typed, '/'); strings.HasPrefix(typed, "/") && i > 0 { // a path
+			words = append(words, p.batchCandidates(ctx, *f, typed[:i])...)
+			words = append(words, known.matchingParts(typed, queue.KindName)...)
+		}
+		words = withPrefix(typed, words)
+		directive := cobra.ShellCompDirectiveNoFileComp
+		if slices.ContainsFunc(words, func(w string) bool { return strings.HasSuffix(w, "/") }) { // the batch follows
+			directive |= cobra.ShellCompDirectiveNoSpace
+		}
+		return words, directive
+	}
+}
+
+// batchCandidates lists the unfinished batches of a queue, as QUEUE/BATCH.
+func (p *process) batchCandidates(ctx context.Context, f searchFlags, name string) []string {
+	return p.lookQuietly(ctx, f, func(ctx context.Context, scope searchScope) ([]string, error) {
+		found, err := scope.findQueue(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		id := found.queue.Record.Declaration.ID()
+		ids, _, err := scope.session.Children(ctx, znode.Batches(id.Root, found.queue.Record.Generation))
+		for i, batch := range ids {
+			ids[i] = name + "/" + batch
+		}
+		return ids, err
+	})
 }
