@@ -413,20 +413,17 @@ func (p *process) confirm(ctx context.Context, pl plan.Plan) error {
 	} else {
 		fmt.Fprintf(p.err, "\nTo apply %s, type yes: ", all)
 	}
-	answer, err := p.ask(ctx)
-	switch {
-	case err != nil:
-		return err
-	case answer != want:
-		return declined(answer, want)
-	}
-	return nil
+	return p.expect(ctx, want)
 }
 
-// declined is the error for an answer that is not the one that is wanted.
-func declined(answer, want string) error {
-	err := fmt.Errorf("declined: %q is not %q; nothing was changed", answer, want)
-	return &problem{errDeclined, err, "the same command asks again; --yes does not ask"}
+// expect asks for this answer. Any other declines.
+func (p *process) expect(ctx context.Context, want string) error {
+	answer, err := p.ask(ctx)
+	if err == nil && answer != want {
+		err = fmt.Errorf("declined: %q is not %q; nothing was changed", answer, want)
+		return &problem{errDeclined, err, "the same command asks again; --yes does not ask"}
+	}
+	return err
 }
 
 // ask reads a line from standard input. When ctx ends it returns, but its goroutine reads on until the process ends.

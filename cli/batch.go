@@ -72,9 +72,9 @@ func runBatch(ctx context.Context, p *process, o batchCmdOptions, f foundQueue, 
 	case err != nil:
 		return err
 	case o.dead, o.results && d.How != "":
-		return p.printDead(ctx, o, f, op)
+		return p.printRecords(ctx, o, f, op, true)
 	case o.results:
-		return p.printRecords(ctx, f, op)
+		return p.printRecords(ctx, o, f, op, false)
 	case o.json:
 		return p.printJSON(d)
 	}
@@ -182,31 +182,18 @@ func (d batchDetail) next(f foundQueue) string {
 	return ""
 }
 
-// printRecords prints what became of the finished tasks.
-func (p *process) printRecords(ctx context.Context, f foundQueue, op *tasks.Operator) error {
+// printRecords prints what became of the finished tasks; with dead, only of those that are dead.
+func (p *process) printRecords(ctx context.Context, o batchCmdOptions, f foundQueue, op *tasks.Operator, dead bool) error {
 	st, err := op.Store(ctx)
 	if err != nil {
 		return err
 	}
-	for r, err := range tasks.Records(ctx, st, f.id, op.Away(ctx)) {
-		if err != nil {
-			return err
-		}
-		if err := p.printJSONLine(r); err != nil || p.out.err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// printDead prints the dead tasks.
-func (p *process) printDead(ctx context.Context, o batchCmdOptions, f foundQueue, op *tasks.Operator) error {
-	st, err := op.Store(ctx)
-	if err != nil {
-		return err
+	records := tasks.Records(ctx, st, f.id, op.Away(ctx))
+	if dead {
+		records = tasks.DeadTasks(ctx, st, f.id, op.Away(ctx))
 	}
 	n := 0
-	for r, err := range tasks.DeadTasks(ctx, st, f.id, op.Away(ctx)) {
+	for r, err := range records {
 		if err != nil {
 			return err
 		}

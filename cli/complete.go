@@ -28,15 +28,10 @@ const completionTimeout = time.Second
 // completionCandidates is what a completion can offer: what a configuration declares and, if ZooKeeper answers in time,
 // what is there.
 type completionCandidates struct {
-	jobs   []namedJob
-	parts  []candidatePart
+	jobs   []namedJob // groups and queues, too
 	roots  []string
 	stacks []string
 }
-
-// candidatePart is a queue, or a duty as GROUP/DUTY, and the same with the path; kind is that of the queue, or the type
-// of the duty.
-type candidatePart struct{ name, path, kind string }
 
 // candidates looks where search would look. The configuration is that of --file, else that in dir; if both are empty it
 // reads none. After an error there are fewer candidates; nothing is printed.
@@ -54,21 +49,11 @@ func (p *process) candidates(ctx context.Context, dir string, f searchFlags) com
 			declared, home = p.declaredTarget(cfg, dir), cfg.Home
 			found.roots, found.stacks, paths = cfg.Searched(), []string{cfg.Stack}, wantOf(cfg).Paths()
 			found.jobs = searchScope{cfg: cfg}.names("", plan.State{})
-			for _, d := range cfg.Declared() {
-				found.addParts(d)
-			}
 		}
 	}
 	if root := cmp.Or(f.root, p.environ.value("MUSTER_ROOT")); resource.CheckRoot(root) == nil {
 		found.roots, paths = []string{root}, nil
 		found.jobs = slices.DeleteFunc(found.jobs, func(j namedJob) bool { return path.Dir(j.path) != root })
-		found.parts = slices.DeleteFunc(found.parts, func(d candidatePart) bool {
-			whole := d.path
-			if d.kind != queue.KindName {
-				whole = path.Dir(whole)
-			}
-			return path.Dir(whole) != root
-		})
 	}
 	if len(found.roots) == 0 {
 		found.roots = []string{resource.DefaultRoot}
@@ -79,45 +64,37 @@ func (p *process) candidates(ctx context.Context, dir string, f searchFlags) com
 	}
 	defer s.Close()
 	if have, err := zkstate.NewReader(s, home, kinds()...).Read(ctx, found.roots, paths...); err == nil {
-		found.add(have)
+		found.jobs = append(found.jobs, searchScope{}.names("", have)...)
+		for _, o := range have.Found {
+			if o.Record != nil {
+				found.stacks = append(found.stacks, o.Record.Stack)
+			}
+		}
 	}
 	return found
 }
 
-// add adds the jobs in have, and their stacks.
-func (c *completionCandidates) add(have plan.State) {
-	for at, o := range have.Found {
-		if o.Record != nil {
-			c.addParts(o.Record.Declaration)
-			c.stacks = append(c.stacks, o.Record.Stack)
-		}
-		c.jobs = append(c.jobs, namedJob{addressOf(at, o), at})
-	}
-}
-
-// addParts adds the duties that a declaration has, or the queue that it is.
-func (c *completionCandidates) addParts(d resource.Declaration) {
-	switch d := d.(type) {
-	case queue.Queue:
-		c.parts = append(c.parts, candidatePart{d.Name, d.Path(), queue.KindName})
-	case group.Group:
-		for _, duty := range d.Duties {
-			part := candidatePart{d.Name + "/" + duty.Name, d.Path() + "/" + duty.Name, string(duty.Type)}
-			c.parts = append(c.parts, part)
-		}
-	}
-}
-
-// matchingParts returns the words that name a part of these kinds: its name, or after a slash its path.
+// matchingParts returns the words that name a queue, or a duty of these types: QUEUE or GROUP/DUTY, or after a slash the
+// path. kinds are that of queues, and types of duties.
 func (c completionCandidates) matchingParts(typed string, kinds ...string) []string {
 	var words []string
-	for _, d := range c.parts {
+	add := func(kind, name, at string) {
 		switch {
-		case !slices.Contains(kinds, d.kind):
+		case !slices.Contains(kinds, kind):
 		case strings.HasPrefix(typed, "/"):
-			words = append(words, d.path)
+			words = append(words, at)
 		default:
-			words = append(words, d.name)
+			words = append(words, name)
+		}
+	}
+	for _, j := range c.jobs {
+		switch d := j.declared.(type) {
+		case queue.Queue:
+			add(queue.KindName, d.Name, d.Path())
+		case group.Group:
+			for _, duty := range d.Duties {
+				add(string(duty.Type), d.Name+"/"+duty.Name, d.Path()+"/"+duty.Name)
+			}
 		}
 	}
 	return withPrefix(typed, words)
@@ -273,22 +250,10 @@ func (p *process) completePlan(cmd *cobra.Command, f *planFlags) {
 	}
 }
 
-// completeWorker registers the candidates for the flags of a worker. It reads the configuration of --file only.
-func (p *process) completeWorker(cmd *cobra.Command, o *workerOptions) {
-	completeFlag(cmd, "job", func(ctx context.Context, _ []string, typed string) []string {
-		var names []string
-		for _, j := range p.candidates(ctx, o.dir, searchFlags{vars: o.vars, root: o.root}).jobs {
-			names = append(names, path.Base(j.path))
-		}
-		return withPrefix(typed, names)
-	})
-	_ = cmd.MarkFlagFilename("file", "hcl", "hcl.json")
-}
-
-// groupNames returns the names of the groups below root.
-func (p *process) groupNames(ctx context.Context, root, typed string) []string {
+// jobNames returns the names of what a configuration declares and what is there.
+func (p *process) jobNames(ctx context.Context, dir string, f searchFlags, typed string) []string {
 	var names []string
-	for _, j := range p.candidates(ctx, "", searchFlags{root: root}).jobs {
+	for _, j := range p.candidates(ctx, dir, f).jobs {
 		names = append(names, path.Base(j.path))
 	}
 	return withPrefix(typed, names)

@@ -112,11 +112,7 @@ func (o driftOptions) kinds() ([]plan.DriftKind, error) {
 	for _, name := range o.failOn {
 		name = strings.TrimSpace(name)
 		if !slices.Contains(all, name) {
-			meant := strings.Join(all, ", ")
-			if near := text.Nearest(name, all); near != "" {
-				meant = "did you mean " + near + "?"
-			}
-			return nil, usagef("muster drift --help", "--fail-on: %q is no kind of drift: %s", name, meant)
+			return nil, usagef("muster drift --help", "--fail-on: %q is no kind of drift: %s", name, meant(name, all))
 		}
 		kinds = append(kinds, plan.DriftKind(name))
 	}

@@ -211,10 +211,7 @@ func (f follower) follow(ctx context.Context, each func(member.Leader) error) er
 			return err
 		}
 		f.p.log.Warn("following again", "group", resource.Join(f.root, f.name), "duty", f.duty, "reason", err)
-		select {
-		case <-time.After(followPause):
-		case <-ctx.Done():
-		}
+		pause(ctx, followPause)
 	}
 }
 
@@ -222,8 +219,7 @@ func (f follower) follow(ctx context.Context, each func(member.Leader) error) er
 type stopFollowing struct{ error }
 
 func (f follower) inSession(ctx context.Context, each func(member.Leader) error) error {
-	t := f.p.target(target{timeout: time.Duration(group.Default().Timeouts.Session)})
-	s, err := f.p.connect(ctx, t)
+	s, err := f.p.connect(ctx, f.p.target(target{timeout: time.Duration(group.Default().Timeouts.Session)}))
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,6 @@ import (
 
 	"muster/report"
 	"muster/spec"
-	"muster/text"
 )
 
 // reportFlags are --report and --json.
@@ -46,10 +45,7 @@ func (v *reportValue) Set(s string) error {
 	case !ok || path == "":
 		return errors.New("write KIND=PATH, such as markdown=plan.md")
 	case !slices.Contains(report.Kinds(), kind):
-		if near := text.Nearest(kind, report.Kinds()); near != "" {
-			return fmt.Errorf("%q is no kind of report: did you mean %s?", kind, near)
-		}
-		return fmt.Errorf("%q is no kind of report: %s", kind, strings.Join(report.Kinds(), ", "))
+		return fmt.Errorf("%q is no kind of report: %s", kind, meant(kind, report.Kinds()))
 	case isConfigFile(path):
 		return fmt.Errorf("%s is the name of configuration", path)
 	case path == "-" && reportFlags(*v).toStdout():

@@ -100,10 +100,11 @@ func (p *process) withWriteErrors(err error) error {
 
 // writeErrors returns the errors of reports and of standard output.
 func (p *process) writeErrors() []error {
-	if lost := p.stdoutError(); lost != nil {
-		return append(slices.Clip(p.reportErrors), lost)
+	lost := slices.Clip(p.reportErrors)
+	if err := p.stdoutError(); err != nil {
+		lost = append(lost, err)
 	}
-	return slices.Clip(p.reportErrors)
+	return lost
 }
 
 // stdoutError returns why standard output could not be written, or nil.

@@ -189,8 +189,11 @@ func (scope *searchScope) searchIndex(ctx context.Context) error {
 // maxListed is how many names of a list an error shows.
 const maxListed = 5
 
-// namedJob is a job and what it may be called by.
-type namedJob struct{ address, path string }
+// namedJob is a job, group or queue and what it may be called by.
+type namedJob struct {
+	address, path string
+	declared      resource.Declaration // nil if there is no record
+}
 
 // names lists what is declared and what have holds, of one kind, or of all if kind is empty.
 func (scope searchScope) names(kind string, have plan.State) []namedJob {
@@ -198,24 +201,21 @@ func (scope searchScope) names(kind string, have plan.State) []namedJob {
 	if scope.cfg != nil {
 		for _, d := range scope.cfg.Declared() {
 			if kind == "" || d.Kind().Name == kind {
-				all = append(all, namedJob{d.ID().Address, d.ID().Path()})
+				all = append(all, namedJob{d.ID().Address, d.ID().Path(), d})
 			}
 		}
 	}
 	for at, o := range have.Found {
 		if kind == "" || view.KindOf(&o).Name == kind {
-			all = append(all, namedJob{addressOf(at, o), at})
+			one := namedJob{at, at, nil}
+			if o.Record != nil {
+				one.declared = o.Record.Declaration
+				one.address = cmp.Or(one.declared.ID().Address, at)
+			}
+			all = append(all, one)
 		}
 	}
 	return all
-}
-
-// addressOf is the address of what was found at a path; the path itself if its record names none.
-func addressOf(at string, o resource.Observed) string {
-	if o.Record == nil {
-		return at
-	}
-	return cmp.Or(o.Record.Declaration.ID().Address, at)
 }
 
 // find returns the path of the job that name stands for. It tries in this order: a path, the address or name of a

@@ -133,19 +133,17 @@ func (p *process) serveConfig(o serveOptions) (c page.Config, err error) {
 
 // serveScope adds to c what the configuration here says, once ZooKeeper has answered.
 func (p *process) serveScope(ctx context.Context, o serveOptions, c *page.Config) error {
-	scope, err := p.search(ctx, o.search)
-	if err != nil {
-		return err
-	}
-	defer scope.session.Close()
-	c.Connect = func(ctx context.Context) (*zkconn.Session, error) { return p.connect(ctx, scope.target) }
-	c.Redis = p.openLookout
-	c.Servers, c.Home, c.Kinds = strings.Join(scope.target.servers, ","), scope.home, kinds()
-	p.warnStacks(ctx, scope.reader(), o.stacks)
-	if scope.cfg != nil && len(c.Roots) == 0 && len(c.Stacks) == 0 {
-		c.Stacks, c.Also = []string{scope.cfg.Stack}, scope.cfg.Searched()
-	}
-	return nil
+	return p.look(ctx, o.search, "", func(ctx context.Context, scope *searchScope, _ string) error {
+		t := scope.target
+		c.Connect = func(ctx context.Context) (*zkconn.Session, error) { return p.connect(ctx, t) }
+		c.Redis = p.openLookout
+		c.Servers, c.Home, c.Kinds = strings.Join(t.servers, ","), scope.home, kinds()
+		p.warnStacks(ctx, scope.reader(), o.stacks)
+		if scope.cfg != nil && len(c.Roots) == 0 && len(c.Stacks) == 0 {
+			c.Stacks, c.Also = []string{scope.cfg.Stack}, scope.cfg.Searched()
+		}
+		return nil
+	})
 }
 
 // warnStacks warns of stacks that are not there: one may come, but is rather misspelled.

@@ -156,11 +156,7 @@ func (p *process) confirmTermination(ctx context.Context, found *resource.Observ
 		what = fmt.Sprintf("%d live would be asked to stop, and %s.", found.Live, then)
 	}
 	fmt.Fprintf(p.err, "%s: %s To do so, type yes: ", at, what)
-	answer, err := p.ask(ctx)
-	if err == nil && answer != "yes" {
-		err = declined(answer, "yes")
-	}
-	return err
+	return p.expect(ctx, "yes")
 }
 
 // terminateError makes a problem of a refusal, with its kind and the next step.

@@ -129,6 +129,14 @@ func flagError(cmd *cobra.Command, args []string, err error) error {
 	return usagef(next, "%s", err)
 }
 
+// meant names the word that was probably meant, or all.
+func meant(word string, all []string) string {
+	if near := text.Nearest(word, all); near != "" {
+		return "did you mean " + near + "?"
+	}
+	return strings.Join(all, ", ")
+}
+
 // unknownFlag returns a usage problem that suggests a flag of cmd.
 func unknownFlag(cmd *cobra.Command, name string) error {
 	next := cmd.CommandPath() + " --help"

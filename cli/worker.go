@@ -75,7 +75,10 @@ The last line on standard error says whose the exit code is.`,
 		string(wrap.LossRejoin), string(wrap.LossStop))
 	fs.DurationVar(&o.grace, "grace", 30*time.Second,
 		"kill the command if it has not ended `DURATION` after it was asked to")
-	p.completeWorker(cmd, &o)
+	completeFlag(cmd, "job", func(ctx context.Context, _ []string, typed string) []string {
+		return p.jobNames(ctx, o.dir, searchFlags{vars: o.vars, root: o.root}, typed)
+	})
+	_ = cmd.MarkFlagFilename("file", "hcl", "hcl.json")
 	return cmd
 }
 
