@@ -183,7 +183,9 @@ func (d batchDetail) next(f foundQueue) string {
 }
 
 // printRecords prints what became of the finished tasks; with dead, only of those that are dead.
-func (p *process) printRecords(ctx context.Context, o batchCmdOptions, f foundQueue, op *tasks.Operator, dead bool) error {
+func (p *process) printRecords(
+	ctx context.Context, o batchCmdOptions, f foundQueue, op *tasks.Operator, dead bool,
+) error {
 	st, err := op.Store(ctx)
 	if err != nil {
 		return err

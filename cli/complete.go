@@ -74,8 +74,8 @@ func (p *process) candidates(ctx context.Context, dir string, f searchFlags) com
 	return found
 }
 
-// matchingParts returns the words that name a queue, or a duty of these types: QUEUE or GROUP/DUTY, or after a slash the
-// path. kinds are that of queues, and types of duties.
+// matchingParts returns the words that name a queue, or a duty of these types: QUEUE or GROUP/DUTY, or after a slash
+// the path. kinds are that of queues, and types of duties.
 func (c completionCandidates) matchingParts(typed string, kinds ...string) []string {
 	var words []string
 	add := func(kind, name, at string) {

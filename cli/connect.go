@@ -168,7 +168,8 @@ func (t target) tlsConfig() (*tls.Config, error) {
 		}
 	}
 	var err error
-	c.Certificates, err = keyPair("my certificate", t.files.CertFile, t.files.KeyFile, "give both --tls-cert and --tls-key")
+	c.Certificates, err = keyPair("my certificate", t.files.CertFile, t.files.KeyFile,
+		"give both --tls-cert and --tls-key")
 	return c, err
 }
 

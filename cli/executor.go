@@ -45,7 +45,8 @@ func (p *process) queueProcessCmd(
 		names := p.candidates(cmd.Context(), "", searchFlags{root: o.root}).matchingParts(typed, queue.KindName)
 		return names, cobra.ShellCompDirectiveNoFileComp
 	}
-	o.addTo(cmd.Flags(), "queue", "in muster status (MUSTER_IDENTITY); default one of its own, from the host and the process",
+	o.addTo(cmd.Flags(), "queue",
+		"in muster status (MUSTER_IDENTITY); default one of its own, from the host and the process",
 		"queue and Redis", " and /metrics")
 	cmd.Flags().DurationVar(&o.grace, "grace", 0,
 		"kill a command if it has not ended `DURATION` after it was asked to; default: what the queue says")

@@ -307,7 +307,9 @@ if there is no room for the value.`,
 			if err := checkKey("muster publish --help", args[0]); err != nil {
 				return err
 			}
-			return p.askWorker("publish", func(c *wrap.Client) error { return runPublish(cmd.Context(), p, c, args[0], args[1:]) })
+			return p.askWorker("publish", func(c *wrap.Client) error {
+				return runPublish(cmd.Context(), p, c, args[0], args[1:])
+			})
 		},
 	}
 }

@@ -75,7 +75,8 @@ func (o *memberOptions) addTo(cmd *cobra.Command) {
 	choose(cmd, fs, &o.ready, "ready",
 		"be given duties from `WHEN` on: joined, or explicit, which is \"muster ready\" in the command",
 		"joined", "explicit")
-	choose(cmd, fs, &o.takeover, "takeover", "`DO` that while an older process has this identity: wait or fail", "wait", "fail")
+	choose(cmd, fs, &o.takeover, "takeover", "`DO` that while an older process has this identity: wait or fail",
+		"wait", "fail")
 	choose(cmd, fs, &o.onLoss, "on-loss",
 		"`DO` that with the command when the session is lost: rejoin, or stop, which kills it at once",
 		string(wrap.LossRejoin), string(wrap.LossStop))

@@ -192,7 +192,8 @@ func (p *process) listenTLS(o serveOptions) (*tls.Config, error) {
 		}
 		return p.path(file)
 	}
-	pairs, err := keyPair("the certificate of the page", name(o.cert), name(o.key), "give both --listen-cert and --listen-key")
+	pairs, err := keyPair("the certificate of the page", name(o.cert), name(o.key),
+		"give both --listen-cert and --listen-key")
 	if pairs == nil {
 		return nil, err
 	}

@@ -69,7 +69,8 @@ The last line on standard error says whose the exit code is.`,
 		"`NAME` of this run, such as build/1234: it is not joined again once it has completed (MUSTER_RUN)")
 	choose(cmd, fs, &o.start, "start", "start the command `WHEN`: joined, all (have joined) or barrier (all are live)",
 		string(wrap.StartJoined), string(wrap.StartAll), string(wrap.StartBarrier))
-	choose(cmd, fs, &o.takeover, "takeover", "`DO` that while an older process is this worker: wait or fail", "wait", "fail")
+	choose(cmd, fs, &o.takeover, "takeover", "`DO` that while an older process is this worker: wait or fail",
+		"wait", "fail")
 	choose(cmd, fs, &o.onLoss, "on-loss",
 		"`DO` that when the session is lost: rejoin, or stop, which kills the command at once",
 		string(wrap.LossRejoin), string(wrap.LossStop))
