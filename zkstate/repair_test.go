@@ -50,15 +50,6 @@ func (f *fixture) lose(j job.Job, parts []resource.Part) (plan.Row, error) {
 	return row, err
 }
 
-// whole is nil if j is there in one piece, or not at all.
-func (f *fixture) whole(j job.Job) (*resource.Observed, error) {
-	o, err := f.store.Find(f.t.Context(), j.Path())
-	if err == nil && o != nil && (o.Record == nil || o.Problem != "" || len(o.Lost) > 0) {
-		err = fmt.Errorf("%s is left in pieces: %+v", j.Name, o)
-	}
-	return o, err
-}
-
 // TestLostReplyOfARepair cuts the transaction of every repair before it is sent, after it was committed and before its
 // reply, and after its reply. Each ends repaired, once, and the record is as it was.
 func TestLostReplyOfARepair(t *testing.T) {

@@ -79,7 +79,7 @@ func Proxy(t testing.TB, addr string) *zkserver.Proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { p.Close() })
+	t.Cleanup(func() { _ = p.Close() })
 	return p
 }
 
