@@ -163,9 +163,9 @@ func TestDriftsReaderHasNoMethodThatWrites(t *testing.T) {
 		methods = append(methods, m.Name)
 	}
 	want := []string{
-		"AllRoots", "Applied", "CompletedW", "Ensemble", "FillMembers", "FillSaved", "Find", "Follow", "GroupState",
-		"History", "Holder", "Look", "MostWorkers", "Parts", "QueueState", "Read", "ReadFor", "Roots", "Rounds",
-		"RunName", "Stacks", "WaitUnlocked", "Workers",
+		"AllRoots", "Applied", "CompletedW", "Ensemble", "FillDetail", "FillMembers", "FillRestarts", "FillSaved",
+		"FillWorkers", "Find", "Follow", "GroupState", "History", "Holder", "Look", "MostWorkers", "Parts", "QueueState",
+		"Read", "ReadFor", "Roots", "Rounds", "RunName", "Searched", "Stacks", "WaitUnlocked", "Workers",
 	}
 	if d := cmp.Diff(want, methods); d != "" {
 		t.Errorf("methods of a Reader that waits (-want +got):\n%s", d)
