@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -94,7 +93,6 @@ type Task struct {
 	Attempt int // from 1
 	Payload []byte
 	Timeout time.Duration // of an attempt. Execute ends the task's context after it; other consumers do it themselves
-	Guess   time.Duration // what it was thought to take when a consumer took it
 
 	grant *grant
 	state taskState
@@ -137,7 +135,7 @@ func StartExecutor(p *Process, c ExecutorConfig) *Executor {
 func (e *Executor) Take(ctx context.Context) (*Task, error) {
 	for {
 		e.mu.Lock()
-		t := e.take(math.MaxInt64)
+		t := e.take()
 		err, news := e.ended, e.news
 		e.mu.Unlock()
 		switch {
@@ -154,41 +152,23 @@ func (e *Executor) Take(ctx context.Context) (*Task, error) {
 	}
 }
 
-// TakeMore takes tasks that are thought to take so long together, for a consumer that does one after the other. It does
-// not wait, takes none that is long or of which nothing is known, and leaves the others their share.
-func (e *Executor) TakeMore(work time.Duration) []*Task {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	most := (len(e.ready) + e.c.Parallel - 1) / e.c.Parallel
-	var out []*Task
-	for len(out) < most {
-		t := e.take(work)
-		if t == nil {
-			break
-		}
-		work -= t.Guess
-		out = append(out, t)
-	}
-	return out
-}
-
-// take takes the first task that is ready, if it is thought to take no longer; nil: none. The caller holds mu.
-func (e *Executor) take(longest time.Duration) *Task {
+// take takes the first task that is ready; nil: none. The caller holds mu.
+func (e *Executor) take() *Task {
 	if e.paused || e.ended != nil || e.p.ctx.Err() != nil { // the loop says at once why the membership has ended
 		return nil
 	}
 	t := e.first()
-	if t == nil || t.grant.batch.guess() > longest {
+	if t == nil {
 		return nil
 	}
 	e.ready[0], e.ready = nil, e.ready[1:] // or else its payload stays in memory
 	b := t.grant.batch
-	t.state, t.Guess = taken, b.guess()
-	if t.Guess >= e.pace.lookahead() {
+	t.state = taken
+	if guess := b.guess(); guess >= e.pace.lookahead() {
 		t.long = true
 		e.long++
 		b.short--
-		e.work -= t.Guess
+		e.work -= guess
 	}
 	e.taken++
 	e.started++
