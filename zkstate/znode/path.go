@@ -33,9 +33,6 @@ const (
 	LockPrefix = "lock-" // a place in the queue for an apply lock
 )
 
-// Job is the job znode: its body is the roll, its children are exactly its live workers.
-func Job(root, name string) string { return resource.Join(root, name) }
-
 // Live is the ephemeral znode of a live worker.
 func Live(root, name, identity string) string { return resource.Join(root, name, identity) }
 
