@@ -9,7 +9,6 @@ import (
 
 func TestPaths(t *testing.T) {
 	for got, want := range map[string]string{
-		Job("/jobs", "a"):                  "/jobs/a",
 		Live("/jobs", "a", "[::1]:7000"):   "/jobs/a/[::1]:7000",
 		Record("job", "/jobs", "a"):        "/jobs/.muster/job/a",
 		Gate("/jobs", "g"):                 "/jobs/.muster/run/g/gate",
