@@ -18,13 +18,15 @@ check: setup
 lint vuln unit sim:
 	@./.ci/check $@
 
-# Runs the tests of races, crashes and faults longer than make test does, the scripts of cli on the ZooKeeper in memory,
-# and each world of the simulation for SIM_FOR, from a seed on that nobody has tried.
+# Runs the tests of races, crashes and faults longer than make test does, all tests with servers under the race detector,
+# the scripts of cli on the ZooKeeper in memory, and each world of the simulation for SIM_FOR, from a seed on that nobody
+# has tried.
 soak: SIM_FOR ?= 30s
 soak: SOAKS = Race|Kill|Crash|Soak|Outages|IDsUnderFaults|DriftLoop|AnyRun|Anything|AreTheModel|OnTheModel|Reproducible|$\
 	EveryOperation|CutConnection|AnothersGeneration|OperationIsResumed
 soak: setup
 	MUSTER_SOAK=1 $(GO) test -count=1 -timeout 60m -v -run '$(SOAKS)' ./...
+	@./.ci/check race
 	$(GO) test -count=1 ./cli -embedded -run TestScripts
 	$(GO) test -count=1 -timeout 0 -p 1 -v -run 'TestWorlds|TestSound' ./sim/... \
 		-sim.for $(SIM_FOR) -sim.seed $$(date +%s)000000
