@@ -15,11 +15,17 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 
 	"muster/cli"
+	"muster/plan"
+	"muster/plan/planfile"
+	"muster/resource"
+	"muster/resource/job"
+	"muster/spec"
 )
 
 // outcome is the result of one run.
@@ -328,4 +334,147 @@ func TestSignalDecidesTheCode(t *testing.T) {
 			t.Errorf("%v: code %d, want %d", sig, got.code, want)
 		}
 	}
+}
+
+// TestPlanIsRefusedByItsDate: apply checks the date before it connects. A plan from the future would pass every
+// --max-age. A plan without an ensemble's id is refused, too, unless it names the servers that it was made from.
+func TestPlanIsRefusedByItsDate(t *testing.T) {
+	t.Parallel()
+	here := []string{refusingAddr}
+	for name, c := range map[string]struct {
+		age     time.Duration
+		servers []string
+		code    int
+		stderr  string
+	}{
+		"old":        {25 * time.Hour, here, 5, "the plan is 25h"},
+		"future":     {-6 * time.Minute, here, 5, "in the future: the clock here or there is wrong; nothing was written"},
+		"far_future": {-290 * 365 * 24 * time.Hour, here, 5, "in the future"},
+		"clock_skew": {-4 * time.Minute, here, 8, "connection refused"},
+		"no_servers": {0, nil, 5, "it does not say which servers it was made from; nothing was written"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file, err := planfile.Encode([]resource.Kind{job.Kind()}, planfile.Saved{
+				Created: time.Now().Add(-c.age), Servers: c.servers, Plan: plan.Plan{ID: "p1", Stack: "tests"},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := filepath.Join(t.TempDir(), "plan.json")
+			if err := os.WriteFile(at, file, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			got := run(t, []string{"MUSTER_SERVERS=" + refusingAddr}, "apply", at)
+			if got.code != c.code || !strings.Contains(got.stderr, c.stderr) {
+				t.Errorf("got %+v, want code %d and %q", got, c.code, c.stderr)
+			}
+		})
+	}
+}
+
+// TestFirstConfigurationIsValidWithWhatItSuggests: each block that init writes as a comment can be used as it stands.
+func TestFirstConfigurationIsValidWithWhatItSuggests(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "first.hcl")
+	expect(t, run(t, nil, "init", "-q", file), 0)
+	comment := regexp.MustCompile(`^( *)# ?`)
+	blocks, inside := 0, false
+	lines := strings.Split(read(t, file), "\n")
+	for i, line := range lines {
+		if strings.HasPrefix(strings.TrimSpace(line), "# ") && strings.HasSuffix(line, " {") {
+			blocks++
+			inside = true
+		}
+		if inside {
+			lines[i] = comment.ReplaceAllString(line, "$1")
+			inside = strings.TrimSpace(line) != "# }"
+		}
+	}
+	whole := strings.Join(lines, "\n")
+	if err := os.WriteFile(file, []byte(whole), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, diags := spec.Load(file, spec.Options{HasCredentials: true})
+	if len(diags) > 0 || len(cfg.ZooKeeper.Servers) != 3 || blocks != 3 {
+		t.Fatalf("%d blocks, %v\n%s", blocks, diags, whole)
+	}
+	if out, _ := spec.Format([]byte(whole), file); string(out) != whole {
+		t.Errorf("with its comments as blocks it is not formatted:\n%s", out)
+	}
+}
+
+// TestReaderGone runs each command in a pipe that its reader has closed. muster finishes, writes its reports and prints
+// nothing, and a strict shell gets code 1.
+func TestReaderGone(t *testing.T) {
+	for name, args := range reportingCommands {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, 2, "")
+			f.mustApply(t)
+			f.write(t, 5, "")
+			script := `set -euo pipefail
+mkfifo ready
+{ read -r _ < ready; exec muster "$@"; } | { exec 0<&-; echo > ready; }`
+			cmd := f.command(servers.Connect(), append(args, f.reportFlags(t)...)...)
+			cmd.Env = append(cmd.Env, "PATH="+bin+":"+os.Getenv("PATH"))
+			cmd.Path, cmd.Args = lookPath(t, "bash"), append([]string{"bash", "-c", script, "bash"}, cmd.Args[1:]...)
+			if got := result(cmd); got != (outcome{code: 1}) {
+				t.Errorf("%+v", got)
+			}
+			f.checkReports(t, 1, "standard output: write ")
+			if name == "apply" {
+				expect(t, result(f.command(servers.Connect(), "plan", "--detailed-exitcode")), 0, "5 jobs match")
+			}
+		})
+	}
+}
+
+// TestReaderOfTheFirstLine: head gets a complete line, and the plan file is complete.
+func TestReaderOfTheFirstLine(t *testing.T) {
+	f := newFixture(t, 1000, "")
+	cmd := f.command(servers.Connect())
+	cmd.Env = append(cmd.Env, "PATH="+bin+":"+os.Getenv("PATH"))
+	const script = "set -euo pipefail; muster plan --all --out p.json | head -1"
+	cmd.Path, cmd.Args = lookPath(t, "bash"), []string{"bash", "-c", script}
+	got := result(cmd)
+	if got.code != 1 || !strings.HasPrefix(got.stdout, "muster plan · stack tests · ") || got.stderr != "" {
+		t.Errorf("%+v", got)
+	}
+	expect(t, result(f.command(servers.Connect(), "apply", "p.json")), 0, "Applied 1000 of 1000")
+}
+
+// TestReportToAClosedPipe: the other reports say that standard output could not be written. A pipe with a name is not
+// standard output.
+func TestReportToAClosedPipe(t *testing.T) {
+	f := newFixture(t, 1, "")
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	defer w.Close()
+	cmd := f.command(servers.Connect(), "plan",
+		"--report", "github=first", "--report", "markdown=-", "--report", "prometheus=last")
+	cmd.Stdout = w
+	_ = cmd.Run() // the code tells
+	if code := cmd.ProcessState.ExitCode(); code != 1 {
+		t.Errorf("code %d, want 1", code)
+	}
+	if first := read(t, filepath.Join(f.dir, "first")); !strings.Contains(first, "standard output: ") {
+		t.Errorf("the report before it says\n%s", first)
+	}
+	if last := read(t, filepath.Join(f.dir, "last")); !strings.Contains(last, "} 1\n") {
+		t.Errorf("the report after it says\n%s", last)
+	}
+	cmd = f.command(servers.Connect(), "plan", "--report", "markdown=/dev/fd/3")
+	cmd.ExtraFiles = []*os.File{w}
+	expect(t, result(cmd), 1, "muster: the markdown report was not written: ", "broken pipe")
+}
+
+func lookPath(t *testing.T, program string) string {
+	t.Helper()
+	path, err := exec.LookPath(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }

@@ -2,6 +2,9 @@ package cli_test
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -10,6 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+	"golang.org/x/sync/errgroup"
+
+	"muster/zkstate"
 	"muster/zkstate/zkconn"
 )
 
@@ -289,5 +297,379 @@ func TestEveryExitCodeHasATest(t *testing.T) {
 	}
 	if !has(2, 3) {
 		t.Error("of plan and drift 2 comes before 3, and no test has both")
+	}
+}
+
+// codeFixture is a directory with the configurations of testdata/codes.txtar, a root, and a session of the test.
+type codeFixture struct {
+	t         *testing.T
+	dir, root string
+	session   *zkconn.Session
+	unlock    func() // releases what lock took
+	pid       int    // of muster
+}
+
+func newCodeFixture(t *testing.T, s *zkconn.Session) *codeFixture {
+	f := &codeFixture{t: t, dir: t.TempDir(), root: "/t-" + zkstate.NewID()[:12], session: s}
+	archive, err := txtar.ParseFile("testdata/codes.txtar")
+	f.check(err)
+	shared := archive.Files[0]
+	for _, file := range archive.Files[1:] {
+		dir := filepath.Join(f.dir, filepath.Dir(file.Name))
+		f.check(os.MkdirAll(dir, 0o777))
+		f.check(os.WriteFile(filepath.Join(f.dir, file.Name), file.Data, 0o666))
+		f.check(os.WriteFile(filepath.Join(dir, shared.Name), shared.Data, 0o666))
+	}
+	// The tests run a script as muster that first writes its process id. The shell cannot tell it: muster is in a pipe.
+	script := "#!/bin/sh\necho $$ > \"$PIDS\"\nexec " + filepath.Join(bin, "muster") + " \"$@\"\n"
+	// A process that another test forks now would inherit the open file, and a file open for writing cannot be run.
+	syscall.ForkLock.RLock()
+	err = os.WriteFile(filepath.Join(f.dir, "muster"), []byte(script), 0o777)
+	syscall.ForkLock.RUnlock()
+	f.check(err)
+	return f
+}
+
+func (f *codeFixture) check(err error) {
+	f.t.Helper()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// shell runs a script with bash, where muster is that of the fixture.
+func (f *codeFixture) shell(script string) *exec.Cmd {
+	cmd := exec.Command("bash", "-c", script)
+	cmd.Dir = f.dir
+	cmd.Env = []string{
+		"PATH=" + f.dir + ":" + bin + ":" + os.Getenv("PATH"), "PIDS=" + filepath.Join(f.dir, "pids"), "USER=tester",
+		"MUSTER_SERVERS=" + servers.Connect(), "MUSTER_VAR_root=" + f.root, "ROOT=" + f.root, "NOBODY=" + refusingAddr,
+	}
+	return cmd
+}
+
+// runCase prepares the fixture, runs a script for a case, and returns its code and its output.
+func (f *codeFixture) runCase(c codeCase, script string) (int, string) {
+	if c.setup != "" {
+		if out, err := f.shell("set -euo pipefail\n" + c.setup).CombinedOutput(); err != nil {
+			f.t.Fatalf("what is given ends with %v\n%s", err, out)
+		}
+	}
+	if c.before != nil {
+		c.before(f)
+	}
+	seen := newScreen()
+	cmd := f.shell(script)
+	cmd.Stdout, cmd.Stderr = seen, seen
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	f.check(cmd.Start())
+	f.t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }) // if the test fails half-way
+	for _, s := range c.steps {
+		seen.await(f.t, s.until)
+		pid, err := os.ReadFile(filepath.Join(f.dir, "pids"))
+		f.check(err)
+		f.pid, err = strconv.Atoi(strings.TrimSpace(string(pid)))
+		f.check(err)
+		s.then(f)
+	}
+	limit := time.AfterFunc(2*time.Minute, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	defer limit.Stop()
+	_ = cmd.Wait() // the code tells
+	return cmd.ProcessState.ExitCode(), seen.String()
+}
+
+func (f *codeFixture) signal(sig syscall.Signal) { f.check(syscall.Kill(f.pid, sig)) }
+
+// lock takes the apply lock of stack "tests".
+func (f *codeFixture) lock() {
+	store, err := zkstate.NewStore(f.session, zkstate.Config{
+		Home: f.root + "-home", Stack: "tests", By: "somebody@else", At: time.Now(),
+		Kinds: []zkstate.Kind{zkstate.Job()},
+	})
+	f.check(err)
+	_, release, err := store.Lock(f.t.Context(), "", time.Minute, nil)
+	f.check(err)
+	f.unlock = func() { f.check(release()) }
+}
+
+// breakLock deletes the znodes of all that hold or wait for the lock.
+func (f *codeFixture) breakLock() {
+	dir := f.root + "-home/lock/tests"
+	names, _, err := f.session.Children(f.t.Context(), dir)
+	f.check(err)
+	for _, name := range names {
+		f.check(f.session.Delete(f.t.Context(), dir+"/"+name, -1))
+	}
+}
+
+// touchRecord writes the Record of job a unchanged, which gives it another version.
+func (f *codeFixture) touchRecord() {
+	record := f.root + "/.muster/job/a"
+	body, stat, err := f.session.Get(f.t.Context(), record)
+	f.check(err)
+	_, err = f.session.Set(f.t.Context(), record, body, stat.Version)
+	f.check(err)
+}
+
+// addDeafWorker creates a live znode. No worker is behind it, so a request to stop has no effect.
+func (f *codeFixture) addDeafWorker() {
+	_, err := f.session.Create(f.t.Context(), f.root+"/a/somebody", nil, zkconn.Ephemeral, zkconn.World(zkconn.PermAll))
+	f.check(err)
+}
+
+// replaceWorker pauses the worker until its session has expired and another process has its identity.
+func (f *codeFixture) replaceWorker() {
+	f.signal(syscall.SIGSTOP)
+	seen := newScreen()
+	other := f.shell("exec " + filepath.Join(bin, "muster") +
+		" worker --root $ROOT --job a --identity w --advertise 127.0.0.1:7001")
+	other.Stdout, other.Stderr = seen, seen
+	f.check(other.Start())
+	f.t.Cleanup(func() { _ = other.Process.Kill(); _ = other.Wait() })
+	seen.await(f.t, "as worker 0")
+	f.signal(syscall.SIGCONT)
+}
+
+// rejectedCases returns the cases of package spec that the binary can run: those whose options are flags or the
+// environment.
+func rejectedCases(t *testing.T) map[string]*txtar.Archive {
+	t.Helper()
+	files, err := filepath.Glob("../spec/testdata/rejected/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := map[string]*txtar.Archive{}
+	for _, file := range files {
+		ar, err := txtar.ParseFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(ar.Files, func(f txtar.File) bool {
+			return f.Name == "options" && regexp.MustCompile(`(?m)^(now|version|open|file$|var oops$)`).Match(f.Data)
+		}) {
+			cases[strings.TrimSuffix(filepath.Base(file), ".txtar")] = ar
+		}
+	}
+	if len(cases) < 100 {
+		t.Fatalf("only %d cases", len(cases))
+	}
+	return cases
+}
+
+// runValidate runs validate on a case. It returns the outcome and the diagnostics that are expected.
+func runValidate(t *testing.T, ar *txtar.Archive, env []string, flags ...string) (got outcome, want string) {
+	t.Helper()
+	f := fixture{dir: t.TempDir()}
+	args := append([]string{"validate"}, flags...)
+	for _, file := range ar.Files {
+		switch file.Name {
+		case "diags.txt":
+			want = string(file.Data)
+			continue
+		case "options":
+			for line := range strings.Lines(string(file.Data)) {
+				switch word, rest, _ := strings.Cut(strings.TrimSpace(line), " "); word {
+				case "var":
+					args = append(args, "--var", rest)
+				case "file":
+					args = append(args, "--var-file", rest)
+				case "env":
+					env = append(env, rest)
+				}
+			}
+			continue
+		}
+		at := filepath.Join(f.dir, file.Name)
+		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(at, file.Data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := f.command("", args...)
+	cmd.Env = append(append(cmd.Env, "MUSTER_ZK_AUTH=digest:a:b"), env...)
+	return result(cmd), want
+}
+
+// TestEveryErrorShowsItsPlaceWithoutColour checks more than 200 diagnostics, in a pipe, and with NO_COLOR against
+// FORCE_COLOR, and that none is printed twice. A diagnostic about no line of source, such as a missing file, has no
+// place. One about a password has a place but does not show the line. As JSON all fit the schema. That no diagnostic is
+// printed that only follows from another is in script all_errors_once.
+func TestEveryErrorShowsItsPlaceWithoutColour(t *testing.T) {
+	place := regexp.MustCompile(`(?m)^ *--> [^:\n]+:[1-9]\d*:[1-9]\d*(,|$)`)
+	carets := regexp.MustCompile(`(?m)^ +\| .*\^`)
+	// There is no muster block; a flag is malformed; a file cannot be read.
+	noSource := []string{"M1307", "M1409", "M1410"}
+	hidden, perhaps := []string{"M2002"}, []string{"M1604", "M1605"}
+	shown, schema := 0, schemaOf(t, "validate", true)
+	for name, ar := range rejectedCases(t) {
+		t.Run(name, func(t *testing.T) {
+			piped, want := runValidate(t, ar, nil)
+			forced, _ := runValidate(t, ar, []string{"NO_COLOR=1", "FORCE_COLOR=1"})
+			for _, got := range []outcome{piped, forced} {
+				if d := cmp.Diff(want, got.stderr); d != "" || got.code != 1 || got.stdout != "" {
+					t.Errorf("code %d, standard output %q, diagnostics (-want +got):\n%s", got.code, got.stdout, d)
+				}
+			}
+			all := strings.Split(strings.TrimSpace(piped.stderr), "\n\n")
+			slices.Sort(all)
+			if once := slices.Compact(slices.Clone(all)); len(once) < len(all) {
+				t.Errorf("%d of %d diagnostics are repeated\n%s", len(all)-len(once), len(all), piped.stderr)
+			}
+			json, _ := runValidate(t, ar, nil, "--json")
+			err := schema.Validate(parseJSON(t, []byte(json.stdout)))
+			if err != nil || json.code != 1 || json.stderr != "" {
+				t.Errorf("code %d, %v\n%s%s", json.code, err, json.stdout, json.stderr)
+			}
+			for _, d := range regexp.MustCompile(`\n\n(error|warning)\[`).Split("\n\n"+piped.stderr, -1)[1:] {
+				shown++
+				code := d[:5]
+				if slices.Contains(noSource, code) {
+					continue
+				}
+				secret := !carets.MatchString(d)
+				if !place.MatchString(d) || secret != slices.Contains(hidden, code) && !slices.Contains(perhaps, code) {
+					t.Errorf("no file:line:column, or no carets, or a secret is shown:\n%s", d)
+				}
+			}
+		})
+	}
+	got := run(t, nil, "validate", "--json", newFixture(t, 1, "").dir)
+	if got.code != 0 || schema.Validate(parseJSON(t, []byte(got.stdout))) != nil {
+		t.Errorf("%+v", got)
+	}
+	if shown < 200 {
+		t.Errorf("only %d diagnostics", shown)
+	}
+}
+
+// correctConfig has every kind of name that can be mistyped. The test mistypes the names between ‹ and ›, one at a
+// time.
+const correctConfig = `‹muster› {
+  ‹stack›            = "tests"
+  ‹required_version› = ">= 0.1"
+  ‹roots›            = ["/more"]
+  ‹take_over›        = ["old"]
+  ‹home›             = "/home"
+}
+‹zookeeper› {
+  ‹servers›         = var.‹ensemble›
+  ‹session_timeout› = "10s"
+  ‹acl›             = ["auth::cdrwa"]
+  ‹tls› {
+    ‹ca_file›   = "ca.pem"
+    ‹cert_file› = "me.pem"
+    ‹key_file›  = "me.key"
+  }
+}
+‹variable› "ensemble" {
+  ‹type›        = list(‹string›)
+  ‹default›     = ["127.0.0.1:1"]
+  ‹description› = "host:port"
+  ‹validation› {
+    ‹condition›     = ‹length›(var.ensemble) > 0
+    ‹error_message› = "Name a server."
+  }
+}
+‹locals› {
+  regions = { eu = 1 }
+  size    = ‹max›(1, 2)
+}
+‹defaults› {
+  ‹root› = "/jobs"
+  ‹timeouts› {
+    ‹join› = "2m"
+  }
+}
+‹job› "ingest" {
+  ‹for_each›    = local.‹regions›
+  ‹name›        = "ingest-${each.‹key›}"
+  ‹root›        = "/jobs"
+  ‹workers›     = each.‹value›
+  ‹roll_format› = "‹protobuf›"
+  ‹timeouts› {
+    ‹session› = "30s"
+    ‹barrier› = "1m"
+    ‹stale›   = "30s"
+  }
+  ‹lifecycle› {
+    ‹on_complete› = "‹remove›"
+    ‹on_running›  = "‹fail›"
+    ‹protect›     = false
+  }
+  ‹labels› = { size = "${local.‹size›}" }
+  ‹precondition› {
+    ‹condition›     = true
+    ‹error_message› = "No."
+  }
+}
+‹drift› {
+  ‹ignore› {
+    ‹address› = "job.‹ingest›[\"eu\"]"
+    ‹fields›  = ["‹labels›"]
+    ‹until›   = "2999-01-31"
+    ‹reason›  = "OPS-1412"
+  }
+}
+`
+
+// typosOf returns names at an edit distance of 1 or 2 from name.
+func typosOf(name string) []string {
+	middle := len(name) / 2
+	typos := []string{
+		name + "x",                                // one too many
+		name[:middle] + name[middle+1:],           // one too few
+		name[:middle] + "q" + name[middle+1:],     // another
+		"x" + name[:middle] + "q" + name[middle:], // two too many
+		name[1:2] + name[0:1] + name[2:],          // two exchanged
+	}
+	if len(name) > 4 { // two letters are too few for a suggestion
+		typos = append(typos, name[1:len(name)-1])
+	}
+	return typos
+}
+
+// TestEveryTypoGetsASuggestion mistypes every block, argument, variable, local, function, label, type and
+// keyword.
+func TestEveryTypoGetsASuggestion(t *testing.T) {
+	marks := regexp.MustCompile(`‹\w+›`).FindAllStringIndex(correctConfig, -1)
+	plain := strings.NewReplacer("‹", "", "›", "")
+	f := fixture{dir: t.TempDir()}
+	check := func(text string) outcome {
+		dir, err := os.MkdirTemp(f.dir, "")
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, "jobs.hcl"), []byte(text), 0o644)
+		}
+		if err != nil {
+			return outcome{code: -1, stderr: err.Error()}
+		}
+		cmd := f.command("", "validate", dir)
+		cmd.Env = append(cmd.Env, "MUSTER_ZK_AUTH=digest:a:b")
+		return result(cmd)
+	}
+	expect(t, check(plain.Replace(correctConfig)), 0, "Valid: stack tests, 1 job.")
+	var g errgroup.Group
+	g.SetLimit(4)
+	typos := 0
+	for _, m := range marks {
+		name := plain.Replace(correctConfig[m[0]:m[1]])
+		for _, typo := range typosOf(name) {
+			if strings.Contains(correctConfig, "‹"+typo+"›") || typo == name {
+				continue // another name, and no typo
+			}
+			typos++
+			g.Go(func() error {
+				got := check(plain.Replace(correctConfig[:m[0]] + typo + correctConfig[m[1]:]))
+				if got.code != 1 || !strings.Contains(got.stderr, "did you mean ") {
+					t.Errorf("%s for %s: code %d\n%s", typo, name, got.code, got.stderr)
+				}
+				return nil
+			})
+		}
+	}
+	_ = g.Wait()
+	if typos < 300 {
+		t.Errorf("only %d typos", typos)
 	}
 }

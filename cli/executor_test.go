@@ -1,17 +1,26 @@
 package cli_test
 
 import (
+	"bytes"
+	"context"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"muster/dev/redisserver"
+	"muster/dev/zkserver"
 	"muster/sim/rig"
 	"muster/tasks"
 	"muster/tasks/store"
@@ -344,4 +353,179 @@ func TestExecutorUsage(t *testing.T) {
 			t.Errorf("executor %s: exit %d, want %d and %q:\n%s", args, code, c.code, c.text, out)
 		}
 	}
+}
+
+// TestDeadServer kills or pauses a real server in the middle of each command. The code is 8, every report says why, and
+// when the server is back the next apply does the rest.
+func TestDeadServer(t *testing.T) {
+	t.Parallel()
+	e, err := zkserver.Start(context.Background(), zkserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Stop()
+	s := e.Server(0)
+	const short = `zookeeper {
+  session_timeout = "3s"
+}
+`
+	for name, args := range reportingCommands {
+		for fault, c := range map[string]struct{ end, back func() error }{
+			"killed": {s.Kill, func() error { return s.Restart(t.Context()) }},
+			"paused": {s.Pause, s.Resume},
+		} {
+			t.Run(name+"_"+fault, func(t *testing.T) {
+				f := newFixture(t, 10, "")
+				expect(t, result(f.command(e.Connect(), "apply", "--yes")), 0)
+				f.write(t, 30, short)
+				proxy := rig.Proxy(t, s.Addr())
+				ended := afterTenRequests(proxy, name, c.end)
+				got := result(f.command(proxy.Addr(), append(args, f.reportFlags(t)...)...))
+				if err := <-ended; err != nil {
+					t.Fatal(err)
+				}
+				if err := c.back(); err != nil {
+					t.Fatal(err)
+				}
+				expect(t, got, 8, "muster: ", "zookeeper ", "  next: ")
+				f.checkReports(t, 8, "zookeeper ")
+				if name == "apply" {
+					expect(t, got, 8, "Applied ", "  not started  job.j", "next: muster plan")
+				}
+				f.write(t, 30, "")
+				expect(t, result(f.command(e.Connect(), "apply", "--yes")), 0)
+				expect(t, result(f.command(e.Connect(), "plan", "--detailed-exitcode")), 0, "30 jobs match")
+			})
+		}
+	}
+}
+
+// afterTenRequests calls f once a command has made its tenth request, or an apply its fifth change, and before the
+// server has seen it.
+func afterTenRequests(proxy *zkserver.Proxy, command string, f func() error) <-chan error {
+	done := make(chan error, 1)
+	var once sync.Once
+	n := 0
+	proxy.BeforeSend(func(op int32, _ []byte) bool {
+		switch {
+		case command == "apply" && op == zkserver.OpMulti:
+			n += 2
+		case command != "apply" && op != zkserver.OpPing:
+			n++
+		}
+		if n >= 10 {
+			once.Do(func() { done <- f() })
+		}
+		return false
+	})
+	return done
+}
+
+// TestHungServerIsNotALockForDrift: a --wait-lock that ends before the session does must not make drift report an apply
+// in the way.
+func TestHungServerIsNotALockForDrift(t *testing.T) {
+	t.Parallel()
+	for _, patience := range []string{"0s", "2s"} {
+		for look := range 2 { // at the lock: before the comparison, and after it
+			t.Run(fmt.Sprintf("%s_%d", patience, look), func(t *testing.T) {
+				t.Parallel()
+				f := newFixture(t, 5, "")
+				f.mustApply(t)
+				proxy := newProxy(t, 0)
+				looks := 0
+				proxy.BeforeSend(func(_ int32, request []byte) bool {
+					if bytes.Contains(request, []byte(f.root+"-home/lock/tests")) {
+						if looks == look {
+							proxy.Hang(true)
+						}
+						looks++
+					}
+					return false
+				})
+				args := append([]string{"drift", "--wait-lock", patience}, f.reportFlags(t)...)
+				got := result(f.command(proxy.Addr(), args...))
+				expect(t, got, 8, "muster: ", "zookeeper ", "  next: ")
+				f.checkReports(t, 8, "zookeeper ")
+			})
+		}
+	}
+}
+
+// TestAHostileRedisHarmsOnlyItsQueue: the page, the API and the commands say what it is, and other queues are shown as
+// before. When it is a Redis again, all goes on; an executor and a submitter have waited.
+func TestAHostileRedisHarmsOnlyItsQueue(t *testing.T) {
+	t.Parallel()
+	const says = "this Redis does not answer as a Redis does"
+	var reply atomic.Pointer[string] // to every request; nil: what Redis says
+	liar, err := redisserver.NewLiar(sharedRedis(t).Addr(), func(request []string) io.Reader {
+		lie := reply.Load()
+		if lie == nil || strings.EqualFold(request[0], "hello") && strings.HasPrefix(*lie, "*1\r\n*0") {
+			return nil
+		}
+		return strings.NewReader(*lie)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { liar.Close() })
+	_, port, _ := net.SplitHostPort(liar.Addr())
+	root := "/hostile-" + port
+	f := newQueueFixture(t, fmt.Sprintf("}\nqueue \"hostile\" {\n  root = %q\n  redis = \"redis://%s/0\"\n", root,
+		liar.Addr()))
+	f.completed("good", []byte("one"))
+	config := tasks.SubmitConfig{Root: root, Queue: "hostile", ID: "b", By: "t", Redis: tasks.Access{Getenv: credentials}}
+	if _, err := tasks.Submit(t.Context(), f.s, config, tasks.Payloads([]byte("a"))); err != nil {
+		t.Fatal(err)
+	}
+	with := func(args ...string) outcome {
+		cmd := f.command(servers.Connect(), args...)
+		cmd.Env = append(cmd.Env, redisEnviron()...)
+		return result(cmd)
+	}
+	serve := f.command(servers.Connect(), "serve", "--listen", "127.0.0.1:0")
+	serve.Env = append(serve.Env, redisEnviron()...)
+	s := startServe(t, serve)
+	path := root + "/hostile"
+	for _, lie := range []string{
+		"*2000000000\r\n", strings.Repeat("*1\r\n", 3_000_000), "$2000000000\r\nx", "%2000000000\r\n", "*1\r\n*0\r\n",
+		"HTTP/1.1 400 Bad Request\r\n\r\n",
+	} {
+		reply.Store(&lie)
+		s.says("/resource"+path, says)
+		s.says("/api/batches"+path, says)
+		if code, body := s.get("/api/batches" + path); code != http.StatusBadGateway {
+			t.Errorf("the API: %d %s", code, body)
+		}
+		if code, body := s.get("/api/batches" + f.root + "/primes"); code != 200 || !strings.Contains(body, "good") {
+			t.Errorf("the other queue: %d %s", code, body)
+		}
+		all := with("batches", path)
+		for range 20 { // on a busy machine so long a reply is not read within the limit
+			if strings.Contains(all.stdout+all.stderr, says) {
+				break
+			}
+			all = with("batches", path)
+		}
+		expect(t, all, 3, says)
+		expect(t, with("batch", path+"/b", "--timeout", "1s"), 8, says, "next: look what answers there")
+		if strings.HasPrefix(lie, "HTTP") {
+			break
+		}
+		reply.Store(nil)
+		s.says("/api/batches"+path, `"waiting": 1`)
+	}
+	start := func(args ...string) *screen {
+		cmd := f.command(servers.Connect(), append([]string{args[0], "--root", root}, args[1:]...)...)
+		cmd.Env = append(cmd.Env, redisEnviron()...)
+		cmd.Stdin = strings.NewReader("two\n")
+		seen := startOnScreen(t, cmd)
+		seen.await(t, says)
+		return seen
+	}
+	executor := start("executor", "hostile", "--identity", "e", "--parallel", "1", "--", "/bin/true")
+	submit := start("submit", "hostile", "--id", "c")
+	reply.Store(nil)
+	executor.await(t, "joined "+path+" as e")
+	submit.await(t, "c\n")
+	s.says("/api/batches"+path, `"done": 1`)
 }

@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -17,6 +18,7 @@ import (
 
 	"muster/resource"
 	"muster/resource/job"
+	"muster/sim/needs"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 )
@@ -233,4 +235,29 @@ func (m *mixed) muster(code int, by string, args ...string) string {
 func (m *mixed) fail(format string, args ...any) {
 	m.t.Helper()
 	m.t.Fatalf("%s\nafter these commands:\n  %s", fmt.Sprintf(format, args...), strings.Join(m.log, "\n  "))
+}
+
+// previous builds muster from the commit in testdata/previous. It returns the path of the
+// binary.
+func previous(t *testing.T) string {
+	t.Helper()
+	git := needs.Program(t, "git", "git")
+	commit := strings.TrimSpace(read(t, "testdata/previous"))
+	source, err := exec.Command(git, "-C", "..", "archive", commit).Output()
+	if err != nil {
+		needs.Missing(t, "no commit %s in this copy of the repository: %v (git fetch --unshallow)", commit, err)
+	}
+	dir := t.TempDir()
+	untar := exec.Command(needs.Program(t, "tar", "tar"), "-x", "-C", dir)
+	untar.Stdin = bytes.NewReader(source)
+	if out, err := untar.CombinedOutput(); err != nil {
+		t.Fatalf("tar: %v\n%s", err, out)
+	}
+	binary := filepath.Join(dir, "muster-previous")
+	build := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-o", binary, ".")
+	build.Dir, build.Env = dir, append(os.Environ(), "CGO_ENABLED=0") // as make build, so that its build cache is used
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build of %s: %v\n%s", commit, err, out)
+	}
+	return binary
 }

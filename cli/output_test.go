@@ -1,12 +1,19 @@
 package cli
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"muster/apply/history"
 	"muster/sim/needs"
 )
 
@@ -61,5 +68,61 @@ func TestOutputInASharedDirectory(t *testing.T) {
 		if err := writeOutput(path, []byte("new")); err != nil {
 			t.Errorf("%s: %v", path, err)
 		}
+	}
+}
+
+// TestWhoAsked: what each system says, and what comes first.
+func TestWhoAsked(t *testing.T) {
+	for _, c := range []struct {
+		name, env, flag string
+		want            history.Who
+	}{
+		{"nothing is known", "CI=true", "", history.Who{}},
+		{"the flag comes first", "MUSTER_ACTOR=bob", " ann ", history.Who{Actor: "ann"}},
+		{"then MUSTER_ACTOR, and the pipeline's link", "MUSTER_ACTOR=bob GITHUB_ACTIONS=true GITHUB_ACTOR=eve GITHUB_SHA=c0",
+			" ", history.Who{Actor: "bob", CI: "GitHub Actions", Commit: "c0"}},
+		{"GitHub: who started the last attempt", "GITHUB_ACTIONS=true GITHUB_ACTOR=ann GITHUB_TRIGGERING_ACTOR=bob " +
+			"GITHUB_SERVER_URL=https://g.example GITHUB_REPOSITORY=t/r GITHUB_RUN_ID=7 GITHUB_SHA=c0", "",
+			history.Who{Actor: "bob", CI: "GitHub Actions", Commit: "c0", URL: "https://g.example/t/r/actions/runs/7"}},
+		{"GitLab", "GITLAB_CI=true GITLAB_USER_LOGIN=ann CI_COMMIT_SHA=c0 CI_JOB_URL=https://g.example/-/jobs/7", "",
+			history.Who{Actor: "ann", CI: "GitLab CI", Commit: "c0", URL: "https://g.example/-/jobs/7"}},
+		{"Buildkite: who unblocked it", "BUILDKITE=true BUILDKITE_BUILD_CREATOR=ann BUILDKITE_UNBLOCKER=bob " +
+			"BUILDKITE_COMMIT=c0 BUILDKITE_BUILD_URL=https://b.example/7", "",
+			history.Who{Actor: "bob", CI: "Buildkite", Commit: "c0", URL: "https://b.example/7"}},
+		{"CircleCI", "CIRCLECI=true CIRCLE_USERNAME=ann CIRCLE_SHA1=c0 CIRCLE_BUILD_URL=https://c.example/7", "",
+			history.Who{Actor: "ann", CI: "CircleCI", Commit: "c0", URL: "https://c.example/7"}},
+		{"Azure Pipelines", "TF_BUILD=True BUILD_REQUESTEDFOR=ann BUILD_SOURCEVERSION=c0 BUILD_BUILDID=7 " +
+			"SYSTEM_TEAMFOUNDATIONCOLLECTIONURI=https://a.example/o/ SYSTEM_TEAMPROJECT=p", "",
+			history.Who{Actor: "ann", CI: "Azure Pipelines", Commit: "c0",
+				URL: "https://a.example/o/p/_build/results?buildId=7"}},
+		{"Bitbucket names nobody", "BITBUCKET_BUILD_NUMBER=7 BITBUCKET_COMMIT=c0 BITBUCKET_REPO_FULL_NAME=t/r", "",
+			history.Who{CI: "Bitbucket Pipelines", Commit: "c0", URL: "https://bitbucket.org/t/r/pipelines/results/7"}},
+		{"Woodpecker", "CI=woodpecker CI_PIPELINE_AUTHOR=ann CI_COMMIT_SHA=c0 CI_PIPELINE_URL=https://w.example/7", "",
+			history.Who{Actor: "ann", CI: "Woodpecker", Commit: "c0", URL: "https://w.example/7"}},
+		{"Drone", "DRONE=true DRONE_COMMIT_AUTHOR=ann DRONE_COMMIT_SHA=c0 DRONE_BUILD_LINK=https://d.example/7", "",
+			history.Who{Actor: "ann", CI: "Drone", Commit: "c0", URL: "https://d.example/7"}},
+		{"Jenkins", "JENKINS_URL=https://j.example/ BUILD_USER_ID=ann GIT_COMMIT=c0 BUILD_URL=https://j.example/job/x/7/", "",
+			history.Who{Actor: "ann", CI: "Jenkins", Commit: "c0", URL: "https://j.example/job/x/7/"}},
+		{"half of an address is none", "GITHUB_ACTIONS=true GITHUB_SERVER_URL=https://g.example GITHUB_RUN_ID=7", "",
+			history.Who{CI: "GitHub Actions"}},
+		{"no passwords, no scripts", "GITLAB_CI=true CI_JOB_URL=https://u:p@g.example/7", "",
+			history.Who{CI: "GitLab CI", URL: "https://g.example/7"}},
+		{"no scripts", "JENKINS_URL=x BUILD_URL=javascript:alert(1)", "", history.Who{CI: "Jenkins"}},
+		{"too long", "MUSTER_ACTOR=" + strings.Repeat("a", 300), "", history.Who{Actor: strings.Repeat("a", 253) + "…"}},
+	} {
+		if d := cmp.Diff(c.want, environ(strings.Fields(c.env)).who(c.flag)); d != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, d)
+		}
+	}
+}
+
+// A duration in a record of --log-format json is what it is in text, not a number of nanoseconds.
+func TestDurationsOfRecordsAreText(t *testing.T) {
+	var b bytes.Buffer
+	p := &process{err: &stream{w: &b}}
+	p.err.makeRecords()
+	slog.New(p.logHandler(slog.LevelInfo)).Info("waiting", "since", 10*time.Second)
+	if !strings.Contains(b.String(), `"since":"10s"`) {
+		t.Errorf("record %s has no since of 10s", b.String())
 	}
 }

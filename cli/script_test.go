@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"flag"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -21,7 +23,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"muster/dev/zkserver"
+	"muster/member"
 	"muster/resource"
+	"muster/resource/queue"
 	"muster/sim/needs"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
@@ -379,4 +383,223 @@ func cmdZK(ts *testscript.TestScript, neg bool, args []string) {
 	default:
 		ts.Fatalf("zk %s is not known", args[0])
 	}
+}
+
+// scriptMember is a member of a group in a script, with the duties that it has taken.
+type scriptMember struct {
+	member *member.Member
+	holds  map[string]*member.Hold
+	left   chan struct{} // closed when it has left because it was asked to stop
+}
+
+type membersKey struct{}
+
+// cmdGroup is a member of a group, in the process of the test:
+//
+//	group join NAME PATH [DUTY...]    joins as NAME, and takes these duties; it leaves when it is asked to stop
+//	group save NAME DUTY KEY=VALUE... saves state
+//	group begin NAME DUTY OPERATION   leaves an operation open
+//	group stopped NAME                waits until it has left because it was asked to
+//	group removed NAME                waits until it is no member any more
+//	group leave NAME
+func cmdGroup(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: group join|save|begin|stopped|removed|leave NAME [ARGS]")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	all := ts.Value(membersKey{}).(map[string]*scriptMember)
+	m := all[args[1]]
+	switch {
+	case args[0] == "join" && len(args) > 2:
+		m, err := joinGroup(ctx, args[1], args[2], args[3:])
+		ts.Check(err)
+		all[args[1]] = m
+		ts.Defer(func() { _ = m.member.Leave() })
+	case m == nil:
+		ts.Fatalf("nobody joined as %s", args[1])
+	case args[0] == "save" && len(args) > 3:
+		for _, pair := range args[3:] {
+			key, value, _ := strings.Cut(pair, "=")
+			ts.Check(m.holds[args[2]].Put(ctx, key, []byte(value)))
+		}
+	case args[0] == "begin" && len(args) == 4:
+		_, err := m.holds[args[2]].Open(ctx, args[3], "script", false)
+		ts.Check(err)
+	case args[0] == "stopped":
+		select {
+		case <-m.left:
+		case <-ctx.Done():
+			ts.Fatalf("%s was not asked to stop", args[1])
+		}
+	case args[0] == "removed":
+		select {
+		case <-m.member.Context().Done():
+		case <-ctx.Done():
+			ts.Fatalf("%s is still a member", args[1])
+		}
+	case args[0] == "leave":
+		ts.Check(m.member.Leave())
+	default:
+		ts.Fatalf("group %s is not known", args[0])
+	}
+}
+
+// joinGroup joins the group at a path, in a session of its own, and takes duties.
+func joinGroup(ctx context.Context, identity, at string, duties []string) (*scriptMember, error) {
+	s, err := zkconn.Dial(ctx, zkconn.Config{Servers: []string{scriptServer}, Timeout: 10 * time.Second})
+	if err != nil {
+		return nil, err
+	}
+	m, err := member.Join(ctx, s, member.Config{
+		Root: path.Dir(at), Group: path.Base(at), Identity: identity, Version: "1.0.0", Can: duties,
+		Address: "127.0.0.1:7000",
+	})
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	joined := &scriptMember{m, map[string]*member.Hold{}, make(chan struct{})}
+	go func() {
+		if m.StopRequested(m.Context()) == nil {
+			_ = m.Leave()
+			close(joined.left)
+		}
+	}()
+	for _, duty := range duties {
+		if joined.holds[duty], err = m.Take(ctx, duty); err != nil {
+			return nil, errors.Join(err, m.Leave())
+		}
+	}
+	return joined, nil
+}
+
+type queueKey struct{}
+
+// cmdQueue writes what the processes of a queue write into ZooKeeper. There is no Redis.
+//
+//	queue join ROLE NAME PATH    is live as NAME until it leaves
+//	queue leave NAME
+//	queue submit PATH ID STATE   an unfinished batch
+//	queue end PATH ID
+func cmdQueue(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: queue join|leave|submit|end ARGS")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	s := ts.Value(sessionKey{}).(*zkconn.Session)
+	all := ts.Value(queueKey{}).(map[string]*zkconn.Session)
+	switch {
+	case args[0] == "join" && len(args) == 4:
+		member, err := zkconn.Dial(ctx, zkconn.Config{Servers: []string{scriptServer}, Timeout: 10 * time.Second})
+		ts.Check(err)
+		all[args[2]] = member
+		ts.Defer(func() { member.Close() })
+		process, err := znode.Encode(znode.QueueProcess{
+			Nonce: args[2], Role: queue.Role(args[1]), Host: "here", Parallel: 4,
+		})
+		ts.Check(err)
+		seat, err := znode.Encode(znode.QueueSeat{
+			Identity: args[2], Nonce: args[2], Role: queue.Role(args[1]),
+		})
+		ts.Check(err)
+		root, g := beginQueue(ctx, ts, s, args[3])
+		_, err = member.Multi(ctx, zkconn.CheckOp(znode.Gate(root, g), 0),
+			zkconn.CreateOp(znode.NewSeat(root, g), seat, zkconn.EphemeralSequential, zkconn.World(zkconn.PermAll)),
+			zkconn.CreateOp(resource.Join(args[3], args[2]), process, zkconn.Ephemeral, zkconn.World(zkconn.PermAll)))
+		ts.Check(err)
+	case args[0] == "leave":
+		ts.Check(all[args[1]].Close())
+	case args[0] == "submit" && len(args) == 4:
+		body, err := znode.Encode(znode.BatchManifest{
+			Tasks: 5000, Bytes: 35_000, SHA256: strings.Repeat("0a", 32), Weight: 2, Results: queue.ResultsWatcher,
+			By: "ann@desk", Since: time.Unix(1700000000, 0), State: znode.BatchState(args[3]),
+		})
+		ts.Check(err)
+		root, g := beginQueue(ctx, ts, s, args[1])
+		_, err = s.Multi(ctx, zkconn.CheckOp(znode.Gate(root, g), 0), zkconn.CreateOp(
+			znode.Batch(root, g, args[2]), body, zkconn.Persistent, zkconn.World(zkconn.PermAll)))
+		ts.Check(err)
+	case args[0] == "end" && len(args) == 3:
+		root, g := beginQueue(ctx, ts, s, args[1])
+		ts.Check(s.Delete(ctx, znode.Batch(root, g, args[2]), -1))
+	default:
+		ts.Fatalf("queue %s is not known", args[0])
+	}
+}
+
+// cmdRedis gives a script the Redis of the tests, as var.redis and with its password in the environment.
+func cmdRedis(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) > 0 {
+		ts.Fatalf("usage: redis")
+	}
+	t := ts.Value(testKey{}).(testing.TB)
+	ts.Setenv("MUSTER_VAR_redis", "redis://"+sharedRedis(t).Addr()+"/0")
+	for _, name := range []string{"MUSTER_REDIS_PASSWORD", "MUSTER_REDIS_HOSTS"} {
+		ts.Setenv(name, credentials(name))
+	}
+}
+
+// beginQueue creates the folders of the queue's generation, unless they are there.
+func beginQueue(ctx context.Context, ts *testscript.TestScript, s *zkconn.Session, at string) (root, g string) {
+	o, err := zkstate.NewReader(s, "", zkstate.Queue()).Look(ctx, at)
+	ts.Check(err)
+	if o == nil || o.Record == nil {
+		ts.Fatalf("there is no queue at %s", at)
+	}
+	root, g = path.Dir(at), o.Record.Generation
+	ops := []zkconn.Op{zkconn.CheckOp(znode.Gate(root, g), 0)}
+	for _, folder := range znode.QueueFolders() {
+		ops = append(ops, zkconn.CreateOp(
+			resource.Join(znode.Run(root, g), folder), nil, zkconn.Persistent, zkconn.World(zkconn.PermAll)))
+	}
+	if _, there, err := s.Exists(ctx, znode.Batches(root, g)); err != nil || !there {
+		ts.Check(err)
+		_, err = s.Multi(ctx, ops...)
+		ts.Check(err)
+	}
+	return root, g
+}
+
+// embedded runs the scripts without servers: go test ./cli -embedded -run TestScripts. They run on a real one too.
+var embedded = flag.Bool("embedded", false, "run TestScripts, and nothing else, on muster dev --embedded")
+
+// scriptServer is the address of the ZooKeeper of the scripts.
+var scriptServer string
+
+// startServers starts what the tests run on.
+func startServers() (stop func() error, err error) {
+	if !*embedded {
+		if servers, err = zkserver.Start(context.Background(), zkserver.Options{}); err != nil {
+			return nil, err
+		}
+		scriptServer = servers.Connect()
+		return servers.Stop, nil
+	}
+	if run := flag.Lookup("test.run").Value.String(); !strings.HasPrefix(run, "TestScripts") {
+		return nil, fmt.Errorf("with -embedded there is only -run TestScripts, not -run %q", run)
+	}
+	cmd := exec.Command(filepath.Join(bin, "muster"), "dev", "--embedded", "--quiet")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return nil, err
+	}
+	stop = func() error {
+		err := cmd.Process.Signal(syscall.SIGTERM)
+		var exit *exec.ExitError
+		if ended := cmd.Wait(); !errors.As(ended, &exit) || exit.ExitCode() != 143 {
+			return errors.Join(err, fmt.Errorf("muster dev --embedded: %w", ended))
+		}
+		return err
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		return nil, errors.Join(err, stop())
+	}
+	scriptServer = strings.TrimPrefix(strings.TrimSpace(line), "export MUSTER_SERVERS=")
+	return stop, nil
 }
