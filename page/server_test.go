@@ -1,7 +1,9 @@
 package page
 
 import (
+	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -9,7 +11,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +24,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 
+	"muster/text"
 	"muster/zkstate"
 )
 
@@ -348,6 +354,247 @@ func TestHeadline(t *testing.T) {
 		p := painter{board: &Board{Connected: c.connected}}
 		if got := p.fine(c.all); got != c.want {
 			t.Errorf("%d: %q, want %q", c.all, got, c.want)
+		}
+	}
+}
+
+// connect opens a connection from an address of loopback, and sends a request on it, if there is one.
+func (s *testServer) connect(from, request string) net.Conn {
+	s.t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	c, err := d.DialContext(s.t.Context(), "tcp", strings.TrimPrefix(s.url, "http://"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = c.Close() })
+	if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil { // instead of for ever
+		s.t.Fatal(err)
+	}
+	_, _ = io.WriteString(c, request) // it may be closed already
+	return c
+}
+
+// requestLine is a request to a path, with more headers.
+func requestLine(path string, headers ...string) string {
+	return "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n" + strings.Join(append(headers, "\r\n"), "\r\n")
+}
+
+// statusLine reads the first line of an answer; "" if there is none.
+func statusLine(c net.Conn) string {
+	line, _ := bufio.NewReader(c).ReadString('\n')
+	return strings.TrimSpace(line)
+}
+
+// TestOthersHoldWhatTheyCan: beside connections without the token, whatever these ask, a reader with it gets the page.
+func TestOthersHoldWhatTheyCan(t *testing.T) {
+	const token, held = "0123456789abcdef", MaxConnections + 200
+	request := requestLine("/", "Authorization: Bearer "+token)
+	for name, others := range map[string]struct {
+		ask  string
+		from func(i int) string
+	}{
+		"healthz":            {requestLine("/healthz"), func(int) string { return "127.0.0.1" }},
+		"the page":           {requestLine("/"), func(int) string { return "127.0.0.1" }},
+		"nothing":            {"", func(int) string { return "127.0.0.1" }},
+		"half a request":     {"GET / HTTP/1.1\r\nHost: x", func(int) string { return "127.0.0.1" }},
+		"from many":          {"", func(i int) string { return fmt.Sprintf("127.0.1.%d", 1+i%200) }},
+		"healthz, from many": {requestLine("/healthz"), func(i int) string { return fmt.Sprintf("127.0.1.%d", 1+i%200) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := startServer(t, Config{Token: token})
+			for i := range held {
+				c := s.connect(others.from(i), others.ask)
+				if strings.HasSuffix(others.ask, "\r\n\r\n") { // it has its answer, and asks nothing more
+					statusLine(c)
+				}
+			}
+			for range 5 {
+				if got := statusLine(s.connect("127.0.0.1", request)); got != "HTTP/1.1 200 OK" {
+					t.Errorf("the reader with the token gets %q", got)
+				}
+			}
+			if n := s.connections.count(); n > MaxConnections {
+				t.Errorf("%d connections", n)
+			}
+		})
+	}
+}
+
+// TestWithoutTheTokenNoConnectionStays: not even for who asks whether the server is well.
+func TestWithoutTheTokenNoConnectionStays(t *testing.T) {
+	s := startServer(t, Config{Token: "0123456789abcdef"})
+	for _, path := range []string{"/", "/healthz", "/stream?u=/", "/nothing"} {
+		answer, err := io.ReadAll(s.connect("127.0.0.1", requestLine(path))) // until the server closes it
+		if err != nil || !strings.Contains(string(answer), "\r\nConnection: close\r\n") {
+			t.Errorf("%s: %q, %v", path, answer, err)
+		}
+	}
+	if _, _, h := s.get("/healthz", "Authorization", "Bearer 0123456789abcdef"); h.Get("Connection") == "close" {
+		t.Error("with the token")
+	}
+}
+
+// TestTooManyConnections: one more than an address, or all, may have closes one that waits; of those that are being
+// answered none is closed, and it is told so.
+func TestTooManyConnections(t *testing.T) {
+	b := bound(nil)
+	open := func(from string, answered bool) *boundedConn {
+		c := b.add(idle{from: from})
+		if c != nil && answered {
+			b.state(c, http.StateActive)
+		}
+		return c
+	}
+	first := open("127.0.0.1:1", false)
+	for i := range MaxFromAddress - 1 {
+		open("127.0.0.1:1", i%2 == 0)
+	}
+	other := open("[2001:db8::1]:1", true)
+	if more := open("127.0.0.1:2", false); more == nil || b.open[first] || !b.open[other] ||
+		b.from[first.from] != MaxFromAddress {
+		t.Errorf("one more of an address: %v, %d", more, b.from[first.from])
+	}
+	for range MaxFromAddress {
+		open("127.0.0.1:2", true)
+	}
+	if more := open("127.0.0.1:2", false); more != nil {
+		t.Error("it has room while all of the address are being answered")
+	}
+	for range MaxFromAddress - 1 {
+		open("[2001:db8::2]:1", true) // of the same network
+	}
+	if more := open("127.0.0.2:1", false); more != nil || b.count() != MaxConnections {
+		t.Errorf("%d connections, all being answered, and one more", b.count())
+	}
+	b.state(other, http.StateIdle)
+	if more := open("127.0.0.2:1", false); more == nil || b.open[other] {
+		t.Error("one waits, and keeps its place")
+	}
+	for c := range b.open {
+		_ = c.Close()
+		_ = c.Close() // counts once
+	}
+	if b.count() != 0 || len(b.from) != 0 {
+		t.Errorf("%d connections are left, of %v", b.count(), b.from)
+	}
+}
+
+// idle is a connection from an address.
+type idle struct {
+	net.Conn
+	from string
+}
+
+func (i idle) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(i.from)) }
+func (idle) Close() error           { return nil }
+
+// TestStreamsOfOneAddress: one reader cannot have all.
+func TestStreamsOfOneAddress(t *testing.T) {
+	s := startServer(t, Config{})
+	for i := range MaxStreamsFromAddress + 1 {
+		want := "HTTP/1.1 200 OK"
+		if i == MaxStreamsFromAddress {
+			want = "HTTP/1.1 503 Service Unavailable"
+		}
+		if got := statusLine(s.connect("127.0.0.2", requestLine("/stream?u=/&v=1"))); got != want {
+			t.Fatalf("stream %d: %q", i, got)
+		}
+	}
+	if got := statusLine(s.connect("127.0.0.3", requestLine("/stream?u=/&v=1"))); got != "HTTP/1.1 200 OK" {
+		t.Errorf("of another address: %q", got)
+	}
+}
+
+// TestAConnectionIsOneRequestAtATime: the limits count connections, so that none may have many requests, as in HTTP/2.
+func TestAConnectionIsOneRequestAtATime(t *testing.T) {
+	other := httptest.NewTLSServer(nil) // it has a certificate
+	defer other.Close()
+	s := startServer(t, Config{TLS: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: other.TLS.Certificates}})
+	client := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}} //nolint:gosec // on loopback
+	c, err := tls.Dial("tcp", strings.TrimPrefix(s.url, "http://"), client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if got := c.ConnectionState().NegotiatedProtocol; got != "http/1.1" {
+		t.Errorf("the protocol is %q", got)
+	}
+	answers(t, c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "HTTP/1.1 200 OK\r\n")
+}
+
+// TestOptionsOfTheServer: not only those of a page are refused.
+func TestOptionsOfTheServer(t *testing.T) {
+	s := startServer(t, Config{Token: "a token of some length"})
+	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	answers(t, c, "OPTIONS * HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "HTTP/1.1 405 ")
+}
+
+// answers sends a request that ends the connection, and says how the answer must begin.
+func answers(t *testing.T, c net.Conn, request, begin string) {
+	t.Helper()
+	if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(c, request); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(got), begin) {
+		t.Errorf("%q: %q, %v", request, got, err)
+	}
+}
+
+// TestServeIsDocumented: docs/serve.md explains each metric, and no other; and it states the limits.
+func TestServeIsDocumented(t *testing.T) {
+	read := func(file string) string {
+		body, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(body)
+	}
+	doc := read("../docs/serve.md")
+	name := regexp.MustCompile(`\bmuster_[a-z_]+[a-z]\b`)
+	shown := name.FindAllString(doc, -1)
+	made := name.FindAllString(read("metrics.go"), -1) // those of the server, and some of the board
+	board, restarts := sample(), 1
+	for i := range board.Resources {
+		board.Resources[i].Restarts = &restarts
+	}
+	for _, family := range gathered(t, board) {
+		made = append(made, family.GetName())
+	}
+	if len(made) < 30 {
+		t.Errorf("only these metrics were found: %q", made)
+	}
+	for _, metric := range made {
+		if !slices.Contains(shown, metric) {
+			t.Errorf("docs/serve.md does not explain %s", metric)
+		}
+	}
+	for _, metric := range shown {
+		if !slices.Contains(made, metric) {
+			t.Errorf("docs/serve.md has %s, which is no metric", metric)
+		}
+	}
+	for _, row := range []string{
+		fmt.Sprintf("connections | %s;", text.Thousands(MaxConnections)),
+		fmt.Sprintf("%d connections; %d pages that are open |", MaxFromAddress, MaxStreamsFromAddress),
+		fmt.Sprintf("(streams) | %d |", MaxStreams),
+		fmt.Sprintf("different pages | %d;", MaxViews),
+		fmt.Sprintf("looked at | %d |", MaxDetails),
+		fmt.Sprintf("slow reader | %.0f s for %d KiB;", writeTimeout.Seconds(), writeChunk>>10),
+		fmt.Sprintf("lags behind | %d changes, %d MiB;", maxBehind, maxBehindBytes>>20),
+		fmt.Sprintf("scrapes | %d; %d |", maxAnswers, maxScrapes),
+		fmt.Sprintf("with its query | %d KiB; %d KiB |", maxHeader>>10, maxURL>>10),
+		fmt.Sprintf("is drawn | %d times a second |", time.Second/renderEvery),
+		fmt.Sprintf("more than %s |", text.Thousands(maxSeries)),
+	} {
+		if !strings.Contains(doc, row) {
+			t.Errorf("docs/serve.md does not say %q", row)
 		}
 	}
 }

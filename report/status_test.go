@@ -10,10 +10,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"muster/apply/history"
 	"muster/plan"
+	"muster/plan/planfile"
 	"muster/report"
 	"muster/resource"
+	"muster/resource/group"
 	"muster/resource/job"
+	"muster/resource/queue"
 	"muster/view"
 )
 
@@ -247,5 +251,361 @@ func TestEveryStatusIsExplained(t *testing.T) {
 				t.Errorf("explanation:\n%s", got)
 			}
 		})
+	}
+}
+
+// shop is a group of two duties.
+func shop(name string) group.Group {
+	g := group.Default()
+	g.Name, g.Root, g.Address, g.At = name, "/apps", "group."+name, "groups.hcl:4"
+	g.Add(group.NewDuty(group.Leader, "main"))
+	nightly := group.NewDuty(group.Cron, "nightly")
+	nightly.Schedule = "0 2 * * *"
+	g.Add(nightly)
+	return g
+}
+
+func foundGroup(g group.Group, live, held int, saved ...resource.Saved) resource.Observed {
+	rec := resource.Record{Stack: stack, Generation: "g1", State: resource.StateOpen, Op: "op1"}
+	if err := rec.Declare(g); err != nil {
+		panic(err) // a group always encodes
+	}
+	return resource.Observed{Record: &rec, Counts: group.Counts(held), Live: live, Saved: saved}
+}
+
+// groupPlan is a plan in which a duty is removed, a group is deleted, and a group and a job stay as they are.
+func groupPlan() plan.Plan {
+	less := shop("less")
+	less.Duties = less.Duties[:1]
+	same := declared("same", 4)
+	want := plan.Want{Stack: stack, Declared: []resource.Declaration{shop("fine"), less, same}}
+	p := plan.Diff(want, plan.State{Found: map[string]resource.Observed{
+		"/apps/fine":      foundGroup(shop("fine"), 3, 1),
+		"/apps/gone":      foundGroup(shop("gone"), 0, 0),
+		"/apps/less":      foundGroup(shop("less"), 3, 2, resource.Saved{Section: "cron.nightly", Keys: 3, Bytes: 5000}),
+		"/jobs/prod/same": recorded(same, 4, 0, 4),
+	}})
+	p.Roots = []string{"/apps", "/jobs/prod"}
+	return p
+}
+
+func TestStatusOfGroups(t *testing.T) {
+	unreadable := foundGroup(shop("odd"), 0, 0)
+	unreadable.Problem = "no permission"
+	groups := []view.Resource{
+		{Path: "/apps/shop", Observed: foundGroup(shop("shop"), 3, 1)},
+		{Path: "/apps/idle", Observed: foundGroup(shop("idle"), 0, 0)},
+		{Path: "/apps/odd", Observed: unreadable},
+	}
+	groups[0].Observed.Created = hour(-48)
+	status := func(all []view.Resource) string {
+		return text(t, func(b *strings.Builder) error { return report.Status(b, all, report.Options{Now: hour(0)}) })
+	}
+	const table = `group       status      age  members and duties
+/apps/shop  degraded    2d   3 live, 1 of 2 duties held
+/apps/idle  ready       -    0 live, 0 of 2 duties held
+/apps/odd   unreadable  -    -
+`
+	if d := cmp.Diff(table, status(groups)); d != "" {
+		t.Errorf("status (-want +got):\n%s", d)
+	}
+	const beside = `job               status  age  joined  live  done  restarts  last run
+/jobs/prod/ready  ready   -    0 of 4  0     0     -         -
+
+`
+	ready := view.Resource{Path: "/jobs/prod/ready", Observed: recorded(declared("ready", 4), 0, 0, 0)}
+	if d := cmp.Diff(beside+table, status(append(groups, ready))); d != "" {
+		t.Errorf("status of both kinds (-want +got):\n%s", d)
+	}
+	doc := text(t, func(b *strings.Builder) error { return report.StatusJSON(b, append(groups, ready)) })
+	var got struct {
+		Jobs   []struct{ Path string }
+		Groups []struct {
+			Path, Status string
+			Duties       int
+			Live, Held   *int
+		}
+	}
+	if err := json.Unmarshal([]byte(doc), &got); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Jobs) != 1 || len(got.Groups) != 3 || got.Groups[0].Duties != 2 || *got.Groups[0].Held != 1 ||
+		*got.Groups[0].Live != 3 || got.Groups[2].Live != nil {
+		t.Errorf("%s", doc)
+	}
+}
+
+func TestOneGroup(t *testing.T) {
+	stopping := foundGroup(shop("shop"), 2, 1)
+	stopping.Record.State = resource.StateTerminating
+	for status, c := range map[string]struct {
+		o    resource.Observed
+		want string
+	}{
+		"degraded": {foundGroup(shop("shop"), 3, 1), "/apps/shop  degraded\n3 live, 1 of 2 duties held\n\n"},
+		"ready":    {foundGroup(shop("shop"), 0, 0), "/apps/shop  ready\n0 live, 0 of 2 duties held\n\n"},
+		"terminating": {stopping, "/apps/shop  terminating\nits record says that the members have been asked to stop; " +
+			"2 live\n\nnext: muster status /apps/shop --watch, until all have left\n"},
+	} {
+		got := text(t, func(b *strings.Builder) error {
+			return report.Detail(b, view.Resource{Path: "/apps/shop", Observed: c.o}, report.Options{})
+		})
+		if d := cmp.Diff(c.want, got); d != "" {
+			t.Errorf("%s (-want +got):\n%s", status, d)
+		}
+	}
+}
+
+func TestExplainGroup(t *testing.T) {
+	p := groupPlan()
+	p.Rows[1].Old.Members = []string{"10.0.3.11:7000", "10.0.3.12:7000", "10.0.3.13:7000"}
+	got := text(t, func(b *strings.Builder) error {
+		e := report.Explanation{Origins: map[string]string{"leader.main.prefer": "default"}}
+		return report.Explain(b, p.Rows[1], stack, e, report.Options{})
+	})
+	want := `group.less
+      path          /apps/less
+      status        running: 3 live, 2 of 2 duties held
+      action        update in place
+      because       only what may change while members are live differs
+      loses         cron.nightly (3 keys, 5 KiB)
+
+  observed in ZooKeeper
+      group znode   version 0, last join or leave 0x0
+      record        version 0, state open
+      stack         etl-prod
+      generation    g1
+      declared as   group.less
+      held          2
+      live          3
+      members       10.0.3.11:7000, 10.0.3.12:7000, 10.0.3.13:7000
+
+  declared at groups.hcl:4
+      settle                5s
+      promote_after         1
+      timeouts.session      10s
+      timeouts.join         1m40s
+      timeouts.drain        30s
+      timeouts.stale        30s
+      lifecycle.protect     false
+      leader.main.versions  ""
+      leader.main.prefer    any  (default)
+
+  differs
+      cron.nightly.schedule  0 2 * * * -> (none)
+`
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("explanation (-want +got):\n%s", d)
+	}
+}
+
+// TestReportsOfGroups: what is lost counts as deleted: it is named first, and is a warning.
+func TestReportsOfGroups(t *testing.T) {
+	p := groupPlan()
+	run := report.Run{
+		Command: "plan", Config: "apps", Version: "0.1.0", Plan: &p, ExitCode: 0,
+		Kinds: []resource.Kind{job.Kind(), group.Kind()},
+	}
+	made := func(kind string) string {
+		t.Helper()
+		body, err := run.Make(kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(body)
+	}
+	for kind, wants := range map[string][]string{
+		"markdown":   {"live differs; loses cron.nightly (3 keys, 5 KiB)", "loses                  cron"},
+		"github":     {"::warning", "group.less"},
+		"junit":      {`name="group.fine"`, `name="group.less"`},
+		"html":       {"cron.nightly (3 keys, 5 KiB)"},
+		"prometheus": {`muster_groups{`, `status="running"} 1`, `muster_jobs{`},
+	} {
+		for _, want := range wants {
+			if body := made(kind); !strings.Contains(body, want) {
+				t.Errorf("%s lacks %s:\n%s", kind, want, body)
+			}
+		}
+	}
+	p.ID = "p1"
+	saved := planfile.Saved{Plan: p}
+	run.Saved = &saved
+	if body := made("json"); !strings.Contains(body, `"section": "cron.nightly"`) {
+		t.Errorf("json: %s", body)
+	}
+	drift := p.Drift(nil)
+	got := text(t, func(b *strings.Builder) error { return report.Drift(b, p, drift, nil, report.Options{}) })
+	for _, want := range []string{"degraded  group.fine", "3 live, 1 of 2 duties held", "orphan    /apps/gone"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("drift lacks %s:\n%s", want, got)
+		}
+	}
+}
+
+// primes is the status of a queue with so many batches.
+func primes(t *testing.T, batches int) view.Resource {
+	t.Helper()
+	q := queue.Default()
+	q.Name, q.Root, q.Redis = "primes", "/queues", "redis://redis-1"
+	rec := resource.Record{Stack: "maths", Generation: "g1", State: resource.StateOpen}
+	if err := rec.Declare(q); err != nil {
+		t.Fatal(err)
+	}
+	now := hour(0)
+	d := &view.Queue{
+		First: "w1", Lost: []string{"b1"}, Refused: "OOM",
+		Processes: []view.Process{{Identity: "w1", Role: queue.Watcher, Since: now.Add(-time.Minute)}},
+	}
+	for i := range batches {
+		d.Batches = append(d.Batches, view.Batch{
+			ID: fmt.Sprint("b", i), State: "open", Tasks: 10, Bytes: 2048, Weight: 1, Results: queue.ResultsWatcher,
+			By: "ann@desk", Since: now.Add(-time.Hour),
+		})
+	}
+	return view.Resource{Path: "/queues/primes", Queue: d, Observed: resource.Observed{
+		Record: &rec, Live: 1,
+		Counts: queue.Found{Watchers: 1, Batches: batches, Waiting: batches, Lost: 1, Refused: true}.Counts(),
+	}}
+}
+
+func TestQueue(t *testing.T) {
+	var b strings.Builder
+	if err := report.Detail(&b, primes(t, 22), report.Options{Width: 120, Now: hour(0)}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"/queues/primes  degraded\n", "22 batches wait and nobody executes", "redis: redis://redis-1\n",
+		"watcher  w1       -     -         1m\n", "b19", "and 2 more", "Redis does not have b1: submit", "Redis refuses: OOM",
+		"next: muster executor primes --root /queues -- CMD executes what waits\n",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("lacks %q:\n%s", want, b.String())
+		}
+	}
+	if strings.Contains(b.String(), "\nb20 ") {
+		t.Errorf("shows more than 20 batches:\n%s", b.String())
+	}
+}
+
+// TestStatusOfQueues: queues have a table of their own, and a list in JSON.
+func TestStatusOfQueues(t *testing.T) {
+	var text, doc strings.Builder
+	all := []view.Resource{primes(t, 2)}
+	all[0].Observed.Created = hour(-48)
+	if err := report.Status(&text, all, report.Options{Now: hour(0)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := report.StatusJSON(&doc, all); err != nil {
+		t.Fatal(err)
+	}
+	const line = "/queues/primes  degraded  2d   0 executors, 1 watcher, 2 unfinished batches; 2 batches wait"
+	if !strings.HasPrefix(text.String(), "queue           status    age  members and batches\n") ||
+		!strings.Contains(text.String(), line) {
+		t.Errorf("%s", text.String())
+	}
+	for _, want := range []string{`"queues"`, `"batches": 2`, `"redis_refuses": "OOM"`, `"role": "watcher"`} {
+		if !strings.Contains(doc.String(), want) {
+			t.Errorf("lacks %s:\n%s", want, doc.String())
+		}
+	}
+}
+
+// applies are one of each kind.
+func applies() []history.Found {
+	at := time.Date(2026, 1, 31, 3, 4, 5, 0, time.UTC)
+	found := func(name string, state history.State, e history.Entry) history.Found {
+		return history.Found{Stack: "etl", Name: name, State: state, Entry: e}
+	}
+	ann := history.Who{
+		Actor: "ann", CI: "GitHub Actions", Commit: "c0ffee", URL: "https://ci.example/runs/7?a=1&b=<2>",
+	}
+	damaged := found("h-3", history.Damaged, history.Entry{Started: at})
+	damaged.Problem = "no permission to read it"
+	return []history.Found{
+		found("h-6", history.Running, history.Entry{
+			Started: at.Add(time.Hour), By: "bob@here", Who: history.Who{Actor: "bob@here"},
+			Planned: map[string]int{"create": 2, "delete": 101}, Deleted: []string{"/jobs/a"}, More: 100,
+		}),
+		found("h-5", history.Finished, history.Entry{
+			Started: at, Finished: at.Add(time.Minute), By: "runner@build", Who: ann,
+			Planned: map[string]int{"create": 1, "replace": 2, "delete": 3},
+			Done:    map[string]int{"create": 1, "replace": 1, "delete": 1},
+			Results: map[string]int{"applied": 3, "refused": 2, "unknown": 1, "of a newer muster": 4},
+			Deleted: []string{"/jobs/old", "/jobs/\x1b[31mred"}, Replaced: []string{"/jobs/nightly"},
+		}),
+		found("h-4", history.Unfinished, history.Entry{
+			Started: at, By: "x@y", Who: history.Who{Actor: strings.Repeat("long", 10)}, Planned: map[string]int{"update": 1},
+		}),
+		damaged,
+		found("h-2", history.Finished, history.Entry{
+			Started: at, Who: history.Who{Actor: "eve\x1b[2J"}, Results: map[string]int{"failed": 1},
+		}),
+	}
+}
+
+func TestHistory(t *testing.T) {
+	want := `when               stack  by                        what
+2026-01-31 04:04Z  etl    bob@here                  running: 2 to create, 101 to
+                                                    delete
+                   to delete /jobs/a
+                   and 100 more
+2026-01-31 03:04Z  etl    ann                       1 created, 1 replaced, 1
+                                                    deleted; 2 refused, 1
+                                                    unknown
+                   deleted /jobs/old /jobs/\x1b[31mred
+                   replaced /jobs/nightly
+                   commit c0ffee
+                   https://ci.example/runs/7?a=1&b=<2>
+2026-01-31 03:04Z  etl    longlonglonglonglonglon…  unfinished: 1 to update
+2026-01-31 03:04Z  etl    -                         damaged: no permission to
+                                                    read it
+2026-01-31 03:04Z  etl    eve\x1b[2J                nothing changed; 1 failed
+`
+	got := text(t, func(b *strings.Builder) error { return report.History(b, applies(), report.Options{}) })
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("history (-want +got):\n%s", d)
+	}
+	colored := text(t, func(b *strings.Builder) error {
+		return report.History(b, applies()[2:3], report.Options{Color: true, Width: 200})
+	})
+	if !strings.Contains(colored, "\x1b[33munfinished: 1 to update\x1b[0m") {
+		t.Errorf("in color: %q", colored)
+	}
+}
+
+// TestHistoryFitsATerminal: long names of a stack and an actor are cut, and leave room for what became of an apply.
+func TestHistoryFitsATerminal(t *testing.T) {
+	long := applies()[2:3]
+	long[0].Stack, long[0].Actor = strings.Repeat("stack", 25), strings.Repeat("作", 60)
+	want := `when               stack           by               what
+2026-01-31 03:04Z  stackstacksta…  作作作作作作作…  unfinished: 1 to update
+`
+	got := text(t, func(b *strings.Builder) error { return report.History(b, long, report.Options{Width: 80}) })
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("history (-want +got):\n%s", d)
+	}
+	got = text(t, func(b *strings.Builder) error { return report.History(b, long, report.Options{Width: 300}) })
+	if !strings.Contains(got, "  "+long[0].Stack+"  "+long[0].Actor+"  unfinished") {
+		t.Errorf("it is cut where there is room:\n%s", got)
+	}
+	got = text(t, func(b *strings.Builder) error { return report.HistoryJSON(b, long) })
+	if !strings.Contains(got, long[0].Stack) || strings.Count(got, `\u4f5c`) != 60 {
+		t.Errorf("JSON does not have all:\n%s", got)
+	}
+}
+
+func TestLastApplies(t *testing.T) {
+	want := `
+last apply of stack etl: by bob@here, 3m ago: running: 2 to create, 101 to delete
+last apply of stack etl: by ann, 63m ago: 1 created, 1 replaced, 1 deleted; 2 refused, 1 unknown` +
+		` (https://ci.example/runs/7?a=1&b=<2>)
+last apply of stack etl: by longlonglonglonglonglonglonglonglonglong, 63m ago: unfinished: 1 to update
+last apply of stack etl: damaged: no permission to read it
+last apply of stack etl: by eve\x1b[2J, 63m ago: nothing changed; 1 failed
+`
+	now := time.Date(2026, 1, 31, 4, 7, 6, 0, time.UTC)
+	got := text(t, func(b *strings.Builder) error { return report.LastApplies(b, applies(), report.Options{Now: now}) })
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("last applies (-want +got):\n%s", d)
 	}
 }

@@ -3,14 +3,20 @@ package worker_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"muster/plan"
 	"muster/resource"
 	"muster/resource/job"
 	"muster/sim/rig"
 	"muster/worker"
+	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -267,4 +273,276 @@ func TestWorkerOfAnEndedGenerationIsFenced(t *testing.T) {
 		t.Fatal(err)
 	}
 	fenced(t, m)
+}
+
+// TestNoRollKeepsWhatANewerMusterWrote: the worker that notes in the Record that the roll is too large leaves every
+// field in it that it does not know, and the Record verifies.
+func TestNoRollKeepsWhatANewerMusterWrote(t *testing.T) {
+	t.Parallel()
+	const n = 60
+	j, store := newJob(t, n)
+	s := dial(t)
+	at := znode.Record(job.KindName, j.Root, j.Name)
+	body, _, err := s.Get(t.Context(), at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unknown := []string{`"quota":{"cpu":4}`, `"priority":[3,"high"]`, `"drain":{"soft":"5s"}`}
+	newer := strings.NewReplacer(
+		`"job":{`, unknown[0]+`,"job":{`, `"workers":`, unknown[1]+`,"workers":`, `"session":`, unknown[2]+`,"session":`,
+	).Replace(string(body))
+	rec, err := znode.DecodeRecord(job.Kind(), []byte(newer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec.Sign()
+	ops, err := zkstate.SetRecordOps(rec, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Multi(t.Context(), ops...); err != nil {
+		t.Fatal(err)
+	}
+
+	large := map[string]int{}
+	for i := range 60 {
+		large[strings.Repeat("x", 250)+fmt.Sprint(i)] = 1
+	}
+	var last *worker.Member
+	for i := range n {
+		c := config(j, fmt.Sprint("w-", i))
+		c.Info.Ports = large
+		if last, err = worker.Join(t.Context(), s, c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := last.WriteRoll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	o := look(t, store, j)
+	if job.NoRoll(o.Record) != last.Generation || o.Record.Edited() {
+		t.Errorf("no_roll is %q; edited: %v", job.NoRoll(o.Record), o.Record.Edited())
+	}
+	for _, path := range []string{at, znode.Run(j.Root, last.Generation)} {
+		body, _, err := s.Get(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, field := range unknown {
+			if strings.Count(string(body), field) != 1 {
+				t.Errorf("%s has not %s once:\n%s", path, field, body)
+			}
+		}
+	}
+}
+
+// foreign joins as the protocol says, with a WorkerInfo of its own: as a program in another language may.
+func foreign(t *testing.T, j job.Job, identity, run string, info []byte) {
+	t.Helper()
+	world := zkconn.World(zkconn.PermAll)
+	claim, err := znode.Encode(znode.Claim{Nonce: "0123456789abcdef0123456789abcdef", Lives: 1, State: znode.In})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dial(t).Multi(t.Context(),
+		zkconn.CheckOp(znode.Gate(j.Root, run), 0),
+		zkconn.CreateOp(znode.ByIdentity(j.Root, run, identity), claim, zkconn.Persistent, world),
+		zkconn.CreateOp(znode.NewID(j.Root, run), info, zkconn.PersistentSequential, world),
+		zkconn.CreateOp(znode.Live(j.Root, j.Name, identity), info, zkconn.Ephemeral, world),
+	); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestForeignWorkerInfo that is not one, or is larger than allowed, does not end the others: they have the roll,
+// without the address of that worker.
+func TestForeignWorkerInfo(t *testing.T) {
+	t.Parallel()
+	good, err := znode.EncodeWorker(znode.Worker{ID: znode.NoID, IP: "10.0.0.9,x", Port: 9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, format := range []job.RollFormat{job.Protobuf, job.Text} {
+		j, _ := newJob(t, 5, func(j *job.Job) { j.RollFormat = format })
+		first := join(t, j, "w0")
+		foreign(t, j, "alien-1", first.Generation, []byte("\xff\xff\xff not a message"))
+		foreign(t, j, "alien-2", first.Generation, []byte(strings.Repeat("x", 400<<10)))
+		foreign(t, j, "alien-3", first.Generation, good) // whose address does not fit into a text roll
+		c := config(j, "w4")
+		c.Info.Port = 7004
+		last, err := worker.Join(t.Context(), dial(t), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		roll, err := first.Roll(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rows, odd := znode.DecodeRoll(rollBody(t, j))
+		if len(rows) != 5 || len(odd) > 0 {
+			t.Errorf("%s: the roll that was written has %d rows: %q", format, len(rows), odd)
+		}
+		joined, err := last.Joined(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		live, err := last.Live(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for what, ws := range map[string][]worker.Worker{"roll": roll, "joined": joined, "live": live} {
+			for i, w := range ws {
+				if known := i == 0 || i == 4 || i == 3 && (what != "roll" || format == job.Protobuf); w.ID != i ||
+					known != (w.IP != "") {
+					t.Errorf("%s %s: worker %d is %+v", format, what, i, w)
+				}
+			}
+			if len(ws) != 5 {
+				t.Errorf("%s %s: %d workers", format, what, len(ws))
+			}
+		}
+		problems := []bool{false, true, true, false, false}
+		for i, w := range live {
+			if w.Problem != "" != problems[i] || len(w.Problem) > 200 {
+				t.Errorf("%s: problem of worker %d: %q", format, i, w.Problem)
+			}
+		}
+		if d := cmp.Diff("w4", live[4].Identity); d != "" {
+			t.Error(d)
+		}
+		for ws, err := range last.Changes(t.Context()) {
+			if err != nil || len(ws) != 5 {
+				t.Errorf("%s: changes: %d, %v", format, len(ws), err)
+			}
+			break
+		}
+	}
+}
+
+func rollBody(t *testing.T, j job.Job) []byte {
+	t.Helper()
+	s := dial(t)
+	var body []byte
+	rig.Await(t, fmt.Sprint("the roll of ", j.Path()), func() bool {
+		b, stat, err := s.Get(t.Context(), j.Path())
+		body = b
+		return err == nil && stat.Version > 0
+	})
+	return body
+}
+
+// TestRestartAfterCompletion: a container that is started again does not run its command again: while others still
+// work, after the run has ended, and in a job that is retained.
+func TestRestartAfterCompletion(t *testing.T) {
+	t.Parallel()
+	j, _ := newJob(t, 2)
+	c := config(j, "w0")
+	c.Run = "monday"
+	m, err := worker.Join(t.Context(), dial(t), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Complete(t.Context(), 7); err != nil {
+		t.Fatal(err)
+	}
+	var done *worker.DoneError
+	if _, err := tryJoin(t, c); !errors.As(err, &done) || done.Exit != 7 {
+		t.Errorf("while others work: %v", err)
+	}
+	next := c
+	next.Run = "tuesday"
+	if _, err := tryJoin(t, next); !errors.Is(err, worker.ErrNotOpen) {
+		t.Errorf("the next run came early: %v", err)
+	}
+	c.Identity = "w1"
+	if m, err = worker.Join(t.Context(), dial(t), c); err != nil {
+		t.Fatal(err)
+	}
+	complete(t, m)
+	for _, c.Identity = range []string{"w0", "w1"} {
+		if _, err := tryJoin(t, c); !errors.Is(err, worker.ErrCompleted) {
+			t.Errorf("%s after the run: %v", c.Identity, err)
+		}
+	}
+	if m, err := tryJoin(t, next); err != nil || m.ID != 0 {
+		t.Errorf("the next run: %+v, %v", m, err)
+	}
+
+	kept, _ := newJob(t, 1, onComplete(job.Retain))
+	complete(t, join(t, kept, "w0"))
+	if _, err := tryJoin(t, config(kept, "w0")); !errors.Is(err, worker.ErrDone) {
+		t.Errorf("in a retained job: %v", err)
+	}
+}
+
+// TestRunsDoNotMix: the first worker says which run a generation belongs to. A worker of another run waits for another
+// generation, also under an identity that is expected in this one, and does not complete this one.
+func TestRunsDoNotMix(t *testing.T) {
+	t.Parallel()
+	j, store := newJob(t, 2)
+	of := func(run, identity string) worker.Config {
+		c := config(j, identity)
+		c.Run = run
+		return c
+	}
+	first, err := worker.Join(t.Context(), dial(t), of("monday", "w0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, err := worker.Join(t.Context(), dial(t), of("monday", "w1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	complete(t, first)
+	if err := left.Leave(t.Context(), worker.End{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, identity := range []string{"w0", "w1", "w2"} {
+		_, err := tryJoin(t, of("tuesday", identity))
+		if !errors.Is(err, worker.ErrNotOpen) || !strings.Contains(err.Error(), "this one is of run monday") {
+			t.Errorf("%s of the next run: %v", identity, err)
+		}
+	}
+	back, err := worker.Join(t.Context(), dial(t), of("monday", "w1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	complete(t, back)
+	if last := job.LastRun(look(t, store, j).Record); last == nil || last.ID != "monday" {
+		t.Errorf("the last run: %+v", last)
+	}
+
+	join(t, j, "w0") // of the generation that follows; it names no run
+	_, err = tryJoin(t, of("tuesday", "w1"))
+	if !errors.Is(err, worker.ErrNotOpen) || !strings.Contains(err.Error(), "named no run") {
+		t.Errorf("after a worker without a run: %v", err)
+	}
+	join(t, j, "w1")
+}
+
+// TestRunsThatBeginAtOnce: of several runs one gets the generation.
+func TestRunsThatBeginAtOnce(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		j, store := newJob(t, 4)
+		var all sync.WaitGroup
+		joined := make([]bool, 4)
+		for i := range joined {
+			all.Go(func() {
+				c := config(j, fmt.Sprint("w", i))
+				c.Run = []string{"monday", "tuesday"}[i%2]
+				m, err := tryJoin(t, c)
+				if err != nil && !errors.Is(err, worker.ErrNotOpen) {
+					t.Error(err)
+				}
+				joined[i] = m != nil
+			})
+		}
+		all.Wait()
+		o := look(t, store, j)
+		if job.Joined(o) != 2 || joined[0] != joined[2] || joined[1] != joined[3] || joined[0] == joined[1] {
+			t.Fatalf("joined: %v, observed %+v", joined, o)
+		}
+	}
 }

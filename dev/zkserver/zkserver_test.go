@@ -2,17 +2,23 @@ package zkserver
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/google/go-cmp/cmp"
+
+	"muster/dev/daemon"
 )
 
 func start(t *testing.T, o Options) *Ensemble {
@@ -290,6 +296,263 @@ func TestInvalidOptions(t *testing.T) {
 	} {
 		if _, err := Start(t.Context(), o); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("want an error about %q, got %v", name, err)
+		}
+	}
+}
+
+func TestNotInstalledSaysWhatToInstall(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		files []string // what the machine has
+		goos  string
+		env   map[string]string
+		netty bool
+		want  string // "" is an installation
+	}{
+		{name: "debian without anything", files: []string{"etc/debian_version"},
+			want: "apt-get install -y zookeeper libnetty-java"},
+		{name: "debian without zookeeper", files: []string{"etc/debian_version", "bin/java"},
+			want: "apt-get install -y zookeeper libnetty-java"},
+		{name: "debian", files: []string{"etc/debian_version", "bin/java", "usr/share/java/zookeeper.jar"}},
+		{name: "debian without netty",
+			files: []string{"etc/debian_version", "bin/java", "usr/share/java/zookeeper.jar"}, netty: true,
+			want: "netty-codec.jar); run: apt-get install -y zookeeper libnetty-java"},
+		{name: "debian with netty",
+			files: []string{"bin/java", "usr/share/java/zookeeper.jar", "usr/share/java/netty-codec.jar",
+				"usr/share/java/netty-resolver.jar", "usr/share/java/netty-handler.jar"}, netty: true},
+		{name: "macOS without anything", goos: "darwin", want: "brew install zookeeper"},
+		{name: "macOS", goos: "darwin", netty: true, files: []string{"opt/homebrew/opt/openjdk/bin/java",
+			"opt/homebrew/opt/zookeeper/libexec/lib/zookeeper-3.9.3.jar"}},
+		{name: "elsewhere", files: []string{"bin/java"}, want: "set ZOOKEEPER_HOME"},
+		{name: "empty home", files: []string{"etc/debian_version", "bin/java", "usr/share/java/zookeeper.jar"},
+			env: map[string]string{"ZOOKEEPER_HOME": "home"}, want: "no lib/zookeeper-*.jar in ZOOKEEPER_HOME="},
+		{name: "home", files: []string{"bin/java", "home/lib/zookeeper-3.5.9.jar"},
+			env: map[string]string{"ZOOKEEPER_HOME": "home"}},
+		{name: "empty java home", files: []string{"bin/java"}, env: map[string]string{"JAVA_HOME": "jdk"},
+			want: "no bin/java in JAVA_HOME="},
+		{name: "java home", files: []string{"jdk/bin/java", "usr/share/java/zookeeper.jar"},
+			env: map[string]string{"JAVA_HOME": "jdk"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			root := t.TempDir()
+			for _, name := range c.files {
+				writeFile(t, filepath.Join(root, name))
+			}
+			getenv := func(name string) string {
+				if name == "PATH" {
+					return filepath.Join(root, "bin")
+				}
+				if c.env[name] == "" {
+					return ""
+				}
+				return filepath.Join(root, c.env[name])
+			}
+			found, err := machine{root: root, goos: c.goos, getenv: getenv}.locate(c.netty)
+			if c.want == "" {
+				if err != nil || found.java == "" || len(found.classes) == 0 {
+					t.Errorf("found %+v, %v", found, err)
+				}
+				return
+			}
+			if !errors.Is(err, ErrNotInstalled) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("want %q, got: %v", c.want, err)
+			}
+		})
+	}
+}
+
+func writeFile(t *testing.T, path string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestStartWithoutInstallationLeavesNothing(t *testing.T) {
+	t.Setenv("ZOOKEEPER_HOME", t.TempDir())
+	t.Setenv("TMPDIR", t.TempDir())
+	if _, err := Start(t.Context(), Options{}); !errors.Is(err, ErrNotInstalled) {
+		t.Errorf("empty ZOOKEEPER_HOME: %v", err)
+	}
+	t.Setenv("ZOOKEEPER_HOME", "")
+	t.Setenv("JAVA_HOME", "")
+	t.Setenv("PATH", "")
+	if _, err := Start(t.Context(), Options{}); !errors.Is(err, ErrNotInstalled) {
+		t.Errorf("empty PATH: %v", err)
+	}
+	nothingIn(t, os.TempDir())
+}
+
+func nothingIn(t *testing.T, dir string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) > 0 {
+		t.Errorf("left behind: %v, %v", entries, err)
+	}
+}
+
+// TestServerFromZooKeeperHome: a binary release has all jars in one folder. The test creates such a folder with links
+// to the installed jars.
+func TestServerFromZooKeeperHome(t *testing.T) {
+	home := t.TempDir()
+	if err := os.Mkdir(filepath.Join(home, "lib"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	found, err := machine{root: "/", getenv: os.Getenv}.locate(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, jar := range found.classes {
+		name := strings.Replace(filepath.Base(jar), "zookeeper.jar", "zookeeper-3.8.0.jar", 1)
+		if err := os.Symlink(jar, filepath.Join(home, "lib", name)); err != nil && !errors.Is(err, fs.ErrExist) {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("ZOOKEEPER_HOME", home)
+	start(t, Options{})
+}
+
+func TestCancelledStartLeavesNothing(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	if _, err := Start(ctx, Options{Servers: 3}); !errors.Is(err, context.Canceled) {
+		t.Errorf("Start: %v", err)
+	}
+	nothingIn(t, os.TempDir())
+}
+
+func TestFailedStartShowsTheServersOutput(t *testing.T) {
+	t.Parallel()
+	_, err := Start(t.Context(), Options{Heap: "no-size"})
+	if err == nil || !strings.Contains(err.Error(), "Invalid maximum heap size") {
+		t.Errorf("Start: %v", err)
+	}
+}
+
+func TestGivenPorts(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", daemon.Loopback(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	port := taken.Addr().(*net.TCPAddr).Port
+	_, err = Start(t.Context(), Options{Ports: []int{port}})
+	if err == nil || !strings.Contains(err.Error(), "address already in use") {
+		t.Errorf("taken port: %v", err)
+	}
+	port = freePort(t)
+	if e := start(t, Options{Ports: []int{port}}); e.Connect() != daemon.Loopback(port) {
+		t.Errorf("serves at %s, not at port %d", e.Connect(), port)
+	}
+}
+
+// freePort is a port that no other program gets before the test ends.
+func freePort(t *testing.T) int {
+	t.Helper()
+	r, err := daemon.ReservePort(0)
+	if err == nil {
+		err = r.AllowListen()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	return r.Port
+}
+
+func TestRefusing(t *testing.T) {
+	t.Parallel()
+	addr, free, err := Refusing()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := net.Dial("tcp", addr); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("dial: %v", err)
+	}
+	if err := free(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPortsTakenMeanwhile: a port can be taken before the server binds it, also by another ensemble, which then
+// answers.
+func TestPortsTakenMeanwhile(t *testing.T) {
+	t.Parallel()
+	other := start(t, Options{})
+	_, text, _ := net.SplitHostPort(other.Connect())
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, take := range map[string]func(*place){
+		"client":   func(p *place) { p.client = port },
+		"election": func(p *place) { p.election = port },
+		"quorum":   func(p *place) { p.quorum = port },
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, err := Options{Servers: 3}.complete()
+			if err != nil {
+				t.Fatal(err)
+			}
+			places, held, err := choosePlaces(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer held.close()
+			for i := range places {
+				take(&places[i])
+			}
+			found, err := machine{root: "/", getenv: os.Getenv}.locate(false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e := &Ensemble{dir: t.TempDir()}
+			if err := e.run(within(t, 2*time.Minute), places, o, found); !errors.Is(err, errPortTaken) {
+				t.Errorf("run: %v", err)
+			}
+		})
+	}
+}
+
+func TestThreeServersWithTLS(t *testing.T) {
+	t.Parallel()
+	for _, clientCert := range []bool{false, true} {
+		e := start(t, Options{Servers: 3, TLS: !clientCert, ClientCert: clientCert})
+		config, err := e.Certs().Config()
+		if err != nil {
+			t.Fatal(err)
+		}
+		dial := func(_, addr string, limit time.Duration) (net.Conn, error) {
+			return tls.DialWithDialer(&net.Dialer{Timeout: limit}, "tcp", addr, config)
+		}
+		proxy, err := NewProxy(e.Server(0).Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer proxy.Close()
+		conn, _, err := zk.Connect([]string{proxy.Addr()}, 10*time.Second, zk.WithDialer(dial), zk.WithLogger(quiet{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := create(conn, "/a"); err != nil {
+			t.Errorf("ClientCert %t: %v", clientCert, err)
+		}
+		conn.Close()
+
+		config.Certificates = nil
+		stranger, err := dial("tcp", e.Server(1).Addr(), 5*time.Second)
+		if err == nil { // with TLS 1.3 the client gets the refusal only when it reads
+			defer stranger.Close()
+			err = handshake(stranger)
+		}
+		if (err != nil) != clientCert {
+			t.Errorf("ClientCert %t, client without one: %v", clientCert, err)
 		}
 	}
 }

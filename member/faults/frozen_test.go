@@ -4,7 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -156,4 +161,292 @@ func checkFrozen(t *testing.T, books *books, freezes []freeze) {
 	if late+lost > 0 {
 		t.Errorf("after %d freezes: %d runs started past the limit, %d that exited with 0 are lost", len(freezes), late, lost)
 	}
+}
+
+// TestClockWrongByAnHour: a member whose clock is an hour wrong runs nothing, says so, and the other one does all. When
+// its clock is right and it was started again, it has its share. No tick is lost, and none runs twice.
+func TestClockWrongByAnHour(t *testing.T) {
+	for name, by := range map[string]time.Duration{"ahead": time.Hour, "behind": -time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, zkserver.Options{}, func(g *group.Group) {
+				g.Settle = resource.Duration(time.Millisecond)
+				for i := range 6 {
+					d := group.NewDuty(group.Cron, fmt.Sprint("cron-", i))
+					d.Schedule, d.Missed, d.Keep = "@every 2s", group.MissedAll, 100
+					g.Add(d)
+				}
+			})
+			a := w.add("a", "1.0", true, false)
+			soak.Await(t, 3*time.Minute, "a to have all", w.allHeld)
+			w.add("b", "1.0", false, false)
+			books := newBooks(w)
+			soak.Await(t, 3*time.Minute, "a and b to share", func() string { return shares(w, books, 3, 3) })
+			if err := a.shift(by); err != nil {
+				t.Fatal(err)
+			}
+			soak.Await(t, 3*time.Minute, "b to have all", func() string { return shares(w, books, 0, 6) })
+			wrong := time.Now().UTC()
+			// The assigner tries a with each cron once, so it may be later that a has failed with this one.
+			soak.Await(t, 3*time.Minute, "explain to speak of the clock", func() string {
+				explain := exec.Command(filepath.Join(bin, "muster"), "explain", w.group.Path()+"/cron-0")
+				explain.Env = w.environ(w.members["b"])
+				out, err := explain.CombinedOutput()
+				if err != nil || !strings.Contains(string(out), "clock") {
+					return fmt.Sprintf("%v\n%s", err, out)
+				}
+				return ""
+			})
+			soak.Await(t, 3*time.Minute, "two more ticks", func() string { return past(t, books, wrong.Add(4*time.Second)) })
+			for _, err := range []error{a.shift(0), a.leave(time.Minute), a.start()} { // else its failures stay
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			soak.Await(t, 3*time.Minute, "a to have its share", func() string { return shares(w, books, 3, 3) })
+			for _, p := range w.members {
+				if err := p.leave(time.Minute); err != nil {
+					t.Error(err)
+				}
+			}
+			checkAll(t, books)
+		})
+	}
+}
+
+// shares says how a and b share the duties, unless it is so.
+func shares(w *world, books *books, a, b int) string {
+	_ = books.read(w.t.Context()) // it is read again
+	n := map[string]int{}
+	for _, d := range w.group.Duties {
+		if h, ok := w.holder(d.Name); ok {
+			n[h.Identity]++
+		}
+	}
+	if n["a"] == a && n["b"] == b {
+		return ""
+	}
+	return fmt.Sprint(n)
+}
+
+// past says which cron has not got past a time.
+func past(t *testing.T, books *books, until time.Time) string {
+	if err := books.read(t.Context()); err != nil {
+		return err.Error()
+	}
+	for name, l := range books.all {
+		if l.cursor.Before(until) {
+			return fmt.Sprintf("%s is at %s", name, l.cursor)
+		}
+	}
+	return ""
+}
+
+// checkAll checks the runs and the ticks of all crons, after the members have ended.
+func checkAll(t *testing.T, books *books) {
+	t.Helper()
+	if err := books.read(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	lines, err := readRuns(books.w.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	byDuty, problems := runsOf(lines)
+	for name, l := range books.all {
+		problems = append(problems, checkRuns(name, byDuty[name])...)
+		problems = append(problems, l.check(byDuty[name])...)
+	}
+	for _, p := range problems {
+		t.Error(p)
+	}
+	t.Logf("ticks: %s%d problems", books.totals(), len(problems))
+}
+
+// TestCutOffLeaderEndsBeforeTheNextBegins: the leader of the old systems went on while its connection was suspended,
+// beside its successor, and it never was a member again once its session had expired. Here its command is asked to end
+// before the successor can begin, whatever it does about that it is killed in time, and the process comes back.
+func TestCutOffLeaderEndsBeforeTheNextBegins(t *testing.T) {
+	for name, c := range map[string]struct {
+		stop, heal func(p *process) error
+		stubborn   bool // its commands ignore SIGTERM
+	}{
+		"cut_off":             {(*process).cutOff, (*process).reachable, false},
+		"frozen":              {(*process).freeze, (*process).thaw, false},
+		"frozen_and_stubborn": {(*process).freeze, (*process).thaw, true},
+		"held_back":           {(*process).holdBack, (*process).letGo, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, zkserver.Options{}, func(g *group.Group) {
+				g.Settle, g.Timeouts.Session = resource.Duration(time.Millisecond), resource.Duration(sessionTimeout)
+				g.Timeouts.Drain = resource.Duration(time.Second)
+				g.Add(group.NewDuty(group.Leader, "coordinator"))
+			})
+			w.stubborn = c.stubborn
+			a := w.add("a", "1.0", false, true)
+			first := w.started(t, "a")
+			b := w.add("b", "1.0", false, true)
+			soak.Await(t, 3*time.Minute, "b to join", func() string {
+				if o := w.look(); o == nil || o.Live != 2 {
+					return "it is not live"
+				}
+				return ""
+			})
+			if err := c.stop(a); err != nil {
+				t.Fatal(err)
+			}
+			if commands := w.commandsOf("a"); len(commands) != 1 {
+				t.Fatalf("the commands of a are %v", commands)
+			}
+			second := w.started(t, "b")
+			runs := w.runs(t)
+			last := runs[0]
+			if stopped := last.what == "stopped" && last.end < second.at; stopped == c.stubborn {
+				t.Errorf("the command of a began at %s and ended (%q) at %s; that of b began at %s", first.at, last.what,
+					last.end, second.at)
+			}
+			if second.epoch <= first.epoch {
+				t.Errorf("epoch %d after %d", second.epoch, first.epoch)
+			}
+			if err := c.heal(a); err != nil {
+				t.Fatal(err)
+			}
+			soak.Await(t, 3*time.Minute, "a to be a member again", func() string {
+				if o := w.look(); o == nil || o.Live != 2 {
+					return "it is not live"
+				}
+				return ""
+			})
+			if err := b.run.OS.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			soak.Await(t, 3*time.Minute, "a to lead again", func() string {
+				if runs := w.runs(t); len(runs) != 3 || runs[2].who != "a" {
+					return fmt.Sprintf("%+v", runs)
+				}
+				return ""
+			})
+			for _, p := range checkRuns("coordinator", w.runs(t)) {
+				t.Error(p)
+			}
+		})
+	}
+}
+
+// runs are those of the coordinator. A problem fails the test.
+func (w *world) runs(t *testing.T) []run {
+	t.Helper()
+	lines, err := readRuns(w.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	byDuty, problems := runsOf(lines)
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	return byDuty["coordinator"]
+}
+
+// started waits for the first run of a member.
+func (w *world) started(t *testing.T, who string) (r run) {
+	t.Helper()
+	soak.Await(t, 3*time.Minute, who+" to lead", func() string {
+		runs := w.runs(t)
+		i := slices.IndexFunc(runs, func(r run) bool { return r.who == who })
+		if i < 0 {
+			return fmt.Sprintf("%+v", runs)
+		}
+		r = runs[i]
+		return ""
+	})
+	return r
+}
+
+// TestDutiesComeBackSoonAfterAnOutage: all servers are away until the commands have ended, or longer than the session
+// timeout. The servers keep the old sessions for that time again when they are back, so the members close them. The
+// command ignores SIGTERM: only after it was killed may anything begin.
+func TestDutiesComeBackSoonAfterAnOutage(t *testing.T) {
+	const timeout = 8 * time.Second
+	for name, longer := range map[string]time.Duration{
+		"half_a_session": timeout * 11 / 20, "until_they_are_killed": timeout * 3 / 4, "a_session": timeout * 5 / 4,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, zkserver.Options{}, func(g *group.Group) {
+				g.Settle, g.Timeouts.Session = resource.Duration(time.Millisecond), resource.Duration(timeout)
+				g.Timeouts.Drain = resource.Duration(time.Second)
+				g.Add(group.NewDuty(group.Leader, "coordinator"))
+			})
+			w.stubborn = true
+			w.add("a", "1.0", false, false)
+			first := w.started(t, "a")
+			w.add("b", "1.0", false, false)
+			soak.Await(t, 3*time.Minute, "b to join", w.allLive)
+			server := w.ensemble.Server(0)
+			if err := server.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			soak.Pause(t.Context(), longer)
+			if err := server.Restart(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			back := time.Now()
+			soak.Await(t, 3*time.Minute, "the next leader", func() string {
+				if runs := w.runs(t); len(runs) != 2 {
+					return fmt.Sprintf("%+v", runs)
+				}
+				return ""
+			})
+			took := time.Since(back)
+			t.Logf("the duty came back after %.2f session timeouts", took.Seconds()/timeout.Seconds())
+			if took > timeout*3/4 {
+				t.Errorf("the duty came back %s after the servers, with a session timeout of %s", took, timeout)
+			}
+			if second := w.runs(t)[1]; second.epoch <= first.epoch {
+				t.Errorf("epoch %d after %d", second.epoch, first.epoch)
+			}
+			soak.Await(t, 3*time.Minute, "both to be members", w.allLive)
+			for _, p := range checkRuns("coordinator", w.runs(t)) {
+				t.Error(p)
+			}
+		})
+	}
+}
+
+// allLive says how many members are live, if not all are, for await.
+func (w *world) allLive() string {
+	if o := w.look(); o == nil || o.Live != len(w.members) {
+		return fmt.Sprintf("%+v", o)
+	}
+	return ""
+}
+
+// TestTheOldSessionIsNotClosedBeforeItsCommandsHaveEnded: the servers are back when the command was asked to end, and
+// it ignores that. Closing the old session lets the next one begin, so it stays until the command was killed.
+func TestTheOldSessionIsNotClosedBeforeItsCommandsHaveEnded(t *testing.T) {
+	const timeout = 8 * time.Second
+	w := newWorld(t, zkserver.Options{}, func(g *group.Group) {
+		g.Settle, g.Timeouts.Session = resource.Duration(time.Millisecond), resource.Duration(timeout)
+		g.Add(group.NewDuty(group.Leader, "coordinator"))
+	})
+	w.stubborn = true
+	a := w.add("a", "1.0", false, true)
+	w.started(t, "a")
+	w.add("b", "1.0", false, false)
+	soak.Await(t, 3*time.Minute, "b to join", w.allLive)
+	if err := a.cutOff(); err != nil {
+		t.Fatal(err)
+	}
+	soak.Pause(t.Context(), timeout*52/100)
+	if err := a.reachable(); err != nil {
+		t.Fatal(err)
+	}
+	soak.Await(t, 3*time.Minute, "the next leader", func() string {
+		if runs := w.runs(t); len(runs) != 2 {
+			return fmt.Sprintf("%+v", runs)
+		}
+		return ""
+	})
+	soak.Await(t, 3*time.Minute, "both to be members", w.allLive)
 }

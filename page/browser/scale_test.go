@@ -4,13 +4,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/chromedp/chromedp/kb"
+	"golang.org/x/sync/errgroup"
 
+	"muster/dev/zkserver"
 	"muster/sim/soak"
+	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
 
@@ -236,4 +240,188 @@ func (s *server) awaitFiles(most int) {
 		}
 		return ""
 	})
+}
+
+const (
+	manyJobs    = 10_000
+	manyWorkers = 10_000
+)
+
+// newCrowd is a world of 10,000 jobs /many/j-0000 … and one job of 10,000 workers, /big/job, all of whom are live.
+func newCrowd(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t, zkserver.Options{Heap: "1g", Netty: true})
+	w.apply("crowd", `"/many", "/big"`, fmt.Sprintf(`job "many" {
+  for_each = toset(flatten([for a in range(100) : [for b in range(%d) : format("%%02d%%02d", a, b)]]))
+  name     = "j-${each.key}"
+  root     = "/many"
+  workers  = 8
+  labels   = { team = "data" }
+}
+job "job" {
+  root    = "/big"
+  workers = %d
+}
+`, manyJobs/100, manyWorkers))
+	w.joinAll("/big", "job", manyWorkers)
+	return w
+}
+
+// identityOf is a worker of joinAll. Their ids follow no order.
+func identityOf(i int) string { return fmt.Sprintf("w-%05d", i) }
+
+// joinAll lets n workers join a job as one process cannot: many transactions at a time, all of one session.
+func (w *world) joinAll(root, name string, n int) {
+	w.t.Helper()
+	g := w.generation("job", root, name)
+	ctx, acl := w.t.Context(), zkconn.World(zkconn.PermAll)
+	var folders []zkconn.Op
+	for _, dir := range []string{znode.IDs(root, g), znode.By(root, g), znode.End(root, g), znode.Barriers(root, g)} {
+		folders = append(folders, zkconn.CreateOp(dir, nil, zkconn.Persistent, acl))
+	}
+	if _, err := w.s.Multi(ctx, folders...); err != nil {
+		w.t.Fatal(err)
+	}
+	var joins errgroup.Group
+	joins.SetLimit(100)
+	for i := range n {
+		joins.Go(func() error {
+			info, err := znode.EncodeWorker(znode.Worker{ID: znode.NoID, IP: "10.0.0.1", Port: 7000})
+			if err != nil {
+				return err
+			}
+			claim, err := znode.Encode(znode.Claim{Nonce: fmt.Sprintf("n%d", i), Lives: 1, State: znode.In})
+			if err != nil {
+				return err
+			}
+			_, err = w.s.Multi(ctx,
+				zkconn.CreateOp(znode.ByIdentity(root, g, identityOf(i)), claim, zkconn.Persistent, acl),
+				zkconn.CreateOp(znode.NewID(root, g), info, zkconn.PersistentSequential, acl),
+				zkconn.CreateOp(znode.Live(root, name, identityOf(i)), info, zkconn.Ephemeral, acl))
+			return err
+		})
+	}
+	if err := joins.Wait(); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// request is a GET of a browser that keeps its connection.
+func request(s *server, path string) string {
+	return "GET " + path + " HTTP/1.1\r\nHost: " + s.addr + "\r\n\r\n"
+}
+
+// testSlowReaders: 100 readers that read nothing, or a byte a second, of a page of megabytes and of streams, while
+// ZooKeeper goes and comes back. Who reads is served all the time, and the slow ones are dropped.
+func testSlowReaders(t *testing.T, w *world, s *server) {
+	files := s.files()
+	slow := newClients(t)
+	for i := range manyReaders() {
+		slow.slow(s, request(s, []string{"/", "/metrics", "/api/status"}[i%3]), i%2 == 0)
+	}
+	quick := newClients(t)
+	var seen atomic.Int64
+	quick.reader(s, "/", func(event, _ string) {
+		if event == "patch" {
+			seen.Add(1)
+		}
+	})
+	for n := range 3 {
+		start := time.Now()
+		if code, _, body := s.get("/"); code != 200 || !strings.HasSuffix(strings.TrimSpace(body), "</html>") {
+			t.Errorf("beside slow readers: %d, %d bytes", code, len(body))
+		}
+		t.Logf("beside slow readers the page takes %s; the server has %d MB", time.Since(start).Round(time.Millisecond),
+			s.memory("VmRSS")>>20)
+		w.end(1500 + n)
+	}
+	server := w.ensemble.Server(0)
+	if err := server.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	soak.Await(t, patience, "the end of the connection to ZooKeeper", func() string {
+		if _, _, body := s.get("/history"); !strings.Contains(body, "does not answer") {
+			return "it is not noticed"
+		}
+		return ""
+	})
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	patches := seen.Load()
+	n := 0
+	soak.Await(t, patience, "that the page is current again", func() string {
+		w.end(2000 + n)
+		if n++; seen.Load() < patches+2 {
+			return "no patch"
+		}
+		return ""
+	})
+	if err := quick.problems(); err != nil {
+		t.Error(err)
+	}
+	quick.leave()
+	s.awaitFiles(files) // the slow ones are still there, but not for the server
+	if rss := s.memory("VmRSS"); rss > maxMemory() {
+		t.Errorf("muster serve has %d MB, more than %d", rss>>20, maxMemory()>>20)
+	}
+}
+
+// testManyConnections: more connections than there may be, which say nothing. Each one too many closes the one that has
+// waited longest, so who asks something is answered all the while.
+func testManyConnections(t *testing.T, w *world, s *server) {
+	files := s.files()
+	idle := newClients(t)
+	for n := range 1100 {
+		if _, err := idle.connect(s, ""); err != nil {
+			t.Fatal(err)
+		}
+		if n%100 != 0 {
+			continue
+		}
+		if answer, err := s.exchange(request(s, "/healthz")); err != nil || !strings.HasPrefix(answer, "200 ") {
+			t.Errorf("beside %d others it answers %q, %v", n, answer, err)
+		}
+	}
+	if n := s.files(); n > files+510 { // all have one address
+		t.Errorf("%d files are open", n)
+	}
+	idle.leave()
+	s.awaitFiles(files)
+}
+
+// testFlood: more different pages than are kept, from many clients at a time. It costs no memory that stays, and who
+// asks for a page gets it afterwards.
+func testFlood(t *testing.T, w *world, s *server) {
+	var answers sync.Map
+	var clients sync.WaitGroup
+	for c := range 8 {
+		clients.Go(func() {
+			for i := range 15 {
+				code, _, _, err := s.tryGet(fmt.Sprintf("/?q=j-%d-%d&sort=age", c, i))
+				if err != nil {
+					code = -1
+				}
+				n, _ := answers.LoadOrStore(code, new(atomic.Int64))
+				n.(*atomic.Int64).Add(1)
+			}
+		})
+	}
+	clients.Wait()
+	answers.Range(func(code, n any) bool {
+		t.Logf("%d answers %v", n.(*atomic.Int64).Load(), code)
+		if code != 200 && code != 503 {
+			t.Errorf("%v", code)
+		}
+		return true
+	})
+	soak.Await(t, patience, "the page", func() string {
+		if code, _, body := s.get("/"); code != 200 {
+			return fmt.Sprint(code, body)
+		}
+		return ""
+	})
+	if rss := s.memory("VmRSS"); rss > maxMemory() {
+		t.Errorf("muster serve has %d MB, more than %d", rss>>20, maxMemory()>>20)
+	}
 }

@@ -80,3 +80,5 @@ func TestWorlds(t *testing.T) { sim.Test(t, worlds()...) }
 
 // TestMutants holds the table of guards against the worlds.
 func TestMutants(t *testing.T) { sim.Mutants(t, "testdata/guards.txt", worlds()...) }
+
+func BenchmarkWorlds(b *testing.B) { sim.Bench(b, worlds()...) }

@@ -88,3 +88,5 @@ func normalise(path string) string {
 	}
 	return path
 }
+
+func BenchmarkWorlds(b *testing.B) { sim.Bench(b, worlds()...) }

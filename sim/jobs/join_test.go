@@ -1,14 +1,20 @@
 package jobs_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
+	"muster/dev/zkmodel"
+	"muster/plan"
 	"muster/resource"
 	"muster/resource/job"
 	"muster/sim"
 	"muster/worker"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
 )
 
 // ends reports whether an error of Join, or of a membership, is one with which a process may end.
@@ -208,4 +214,298 @@ func (b *book) isReady(runs int) error {
 		return fmt.Errorf("the last run is %v", last)
 	}
 	return nil
+}
+
+// noRollWorld has a job whose roll is too large to be written, of which all workers have joined and are gone. Those
+// that come back say so in the record, and take their identity from each other, while somebody asks the workers to stop
+// there.
+func noRollWorld(w *sim.World) {
+	const large, size = 66, 15_000 // those that come back are small
+	k := newJobs(w, large)
+	w.Setup(func(ctx context.Context, s *zkconn.Session) error {
+		root, g, acl := k.book.job.Root, k.book.record.Generation, zkconn.World(zkconn.PermAll)
+		for _, dir := range []string{znode.IDs(root, g), znode.By(root, g), znode.End(root, g), znode.Barriers(root, g)} {
+			if _, err := s.Create(ctx, dir, nil, zkconn.Persistent, acl); err != nil {
+				return err
+			}
+		}
+		body, err := znode.EncodeWorker(largeWorker(size))
+		for id := 0; id < large && err == nil; id++ {
+			identity := fmt.Sprint("x", id)
+			if id == 0 {
+				identity = "a"
+			}
+			claim := []byte(`{"nonce":"n","lives":1,"state":"left"}`)
+			_, err = s.Multi(ctx, zkconn.CreateOp(znode.NewID(root, g), body, zkconn.PersistentSequential, acl),
+				zkconn.CreateOp(znode.ByIdentity(root, g, identity), claim, zkconn.Persistent, acl))
+			k.book.run(g).ids[id] = identity
+		}
+		return err
+	})
+	for _, name := range []string{"a1", "a2"} {
+		w.Process("p-"+name, 0, func(p *sim.Process) error {
+			m, err := k.take(p, "a")
+			if err != nil {
+				return endsWell(err)
+			}
+			return endsWell(m.leave())
+		})
+	}
+	k.ann()
+}
+
+// largeWorker is a worker of about so many bytes.
+func largeWorker(size int) znode.Worker {
+	w := znode.Worker{ID: znode.NoID, IP: "192.0.2.8", Ports: map[string]int{}}
+	for i := range size / 210 {
+		w.Ports[fmt.Sprintf("%0200d", i)] = 1 + i
+	}
+	w.Node.Rack = strings.Repeat("r", 100)
+	return w
+}
+
+// applyRequest checks that a worker takes no request to stop back, and makes none.
+func (b *book) applyRequest(s step, old, now *resource.Record) error {
+	if s.who != nil && !s.endsRun() && old != nil && old.State != now.State {
+		return fmt.Errorf("it changes the record from %s to %s", old.State, now.State)
+	}
+	if old != nil && old.Generation == now.Generation && job.NoRoll(old) != "" && job.NoRoll(now) == "" {
+		return errors.New("it forgets that there is no roll")
+	}
+	return nil
+}
+
+// applyRoll checks that the roll is written once, when all have joined, and has one row for each id.
+func (b *book) applyRoll(op zkmodel.Op) error {
+	switch {
+	case op.Type != zkmodel.OpSetData:
+		b.roll = nil
+		return nil
+	case b.roll != nil:
+		return fmt.Errorf("the roll is written again")
+	}
+	_, rows, odd := znode.DecodeRoll(op.Data)
+	if len(odd) > 0 || len(rows) != b.job.Workers {
+		return fmt.Errorf("the roll has %d rows, and %v", len(rows), odd)
+	}
+	b.roll = rows
+	return nil
+}
+
+// rollWorld has two workers, each of them twice, who wait for each other and read the roll, whoever writes it.
+func rollWorld(w *sim.World) {
+	k := newJobs(w, 2)
+	for _, name := range []string{"a1", "a2", "b1", "b2"} {
+		w.Process("p-"+name, 1, func(p *sim.Process) error {
+			m, err := k.join(p, worker.Config{Identity: name[:1]})
+			if err != nil {
+				return endsWell(err)
+			}
+			var roll []worker.Worker
+			err = m.do(func() (err error) {
+				roll, err = m.Roll(p.Context())
+				return err
+			})
+			if err == nil {
+				p.Saw(func() { err = k.book.sawRoll(m.life, roll) })
+			}
+			var absent *worker.AbsentError
+			if errors.As(err, &absent) { // the others have ended
+				return endsWell(m.leave())
+			}
+			if err != nil {
+				return endsWell(err)
+			}
+			return endsWell(m.complete())
+		})
+	}
+	k.hand()
+}
+
+// sawRoll checks that a worker reads the roll that was written, if it was, and that everybody is in it.
+func (b *book) sawRoll(who *life, roll []worker.Worker) error {
+	if len(roll) != b.job.Workers {
+		return fmt.Errorf("%s reads a roll of %d workers", who.name, len(roll))
+	}
+	for id, w := range roll {
+		if identity := b.run(who.g).ids[id]; w.ID != id || identity == "" || w.Port != address(identity).Port {
+			return fmt.Errorf("%s reads of worker %d that it is %d on port %d, and it is %q",
+				who.name, id, w.ID, w.Port, identity)
+		}
+	}
+	return nil
+}
+
+// takenWorld has two processes of one worker, a1 and a2, that take it from each other: each deletes the live znode by
+// hand, joins, and passes rounds. So one is fenced while it has a session, whatever request it has on its way. n is how
+// many workers the job has. The second, if there is one, comes to the barrier only if meets.
+func takenWorld(n int, meets, live, retry bool) func(*sim.World) {
+	return func(w *sim.World) {
+		k := newJobs(w, n)
+		names, rounds := []string{"a1", "a2"}, barrierRounds
+		switch {
+		case n == 1: // takes no time
+			rounds += 2
+		case meets:
+			names = append(names, "b")
+		default: // waits, and is told of an abort
+			rounds = 2
+		}
+		for _, name := range names {
+			w.Process("p-"+name, 1, func(p *sim.Process) error {
+				for range 2 {
+					m, err := k.take(p, name[:1])
+					for round := 0; round < rounds && err == nil; round++ {
+						err = m.pass("x", &round, live, retry)
+					}
+					if err == nil {
+						err = m.leave()
+					}
+					if err = endsWell(err); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+	}
+}
+
+// take joins as an identity, whoever has it.
+func (k *jobs) take(p *sim.Process, identity string) (*member, error) {
+	for {
+		err := k.withSession(p, func(s *zkconn.Session) error {
+			err := s.Delete(p.Context(), k.live(identity), -1)
+			if errors.Is(err, zkconn.ErrNoNode) {
+				return nil
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		m, err := k.join(p, worker.Config{Identity: identity, Takeover: worker.TakeoverFail})
+		if !errors.Is(err, worker.ErrHeld) {
+			return m, err
+		}
+		k.sleep(p, time.Second)
+	}
+}
+
+// updateWorld has a worker that completes, which is the end of the run, and two people who update the job meanwhile.
+// Each counts its update in a timeout. They also want the job to be retained, unless it is reset.
+func updateWorld(atEnd job.OnComplete) func(*sim.World) {
+	return func(w *sim.World) {
+		k := newJobs(w, 1, func(j *job.Job) { j.Lifecycle.OnComplete = atEnd })
+		w.Process("p-a", 1, func(p *sim.Process) error {
+			m, err := k.join(p, worker.Config{Identity: "a"})
+			if err == nil {
+				err = m.complete()
+			}
+			return endsWell(err)
+		})
+		for _, name := range []string{"ann", "bob"} {
+			w.Process(name, 0, func(p *sim.Process) error {
+				return k.withSession(p, func(s *zkconn.Session) error {
+					for range 2 {
+						if err := k.update(p, s); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+			})
+		}
+	}
+}
+
+// update counts one more update. It does nothing if something else happens to the job at the same time.
+func (k *jobs) update(p *sim.Process, s *zkconn.Session) error {
+	store, err := k.store(s)
+	if err != nil {
+		return err
+	}
+	old, err := store.Find(p.Context(), k.book.job.Path())
+	if err != nil || old == nil || old.Record == nil {
+		return err
+	}
+	j := job.Of(old.Record)
+	if j.Timeouts.Join += resource.Duration(time.Second); j.Lifecycle.OnComplete == job.Remove {
+		j.Lifecycle.OnComplete = job.Retain
+	}
+	err = store.Commit(p.Context(), plan.Row{Path: j.Path(), Old: old, New: j, Reason: plan.MutableDiffers})
+	if errors.Is(err, plan.ErrMoved) || errors.Is(err, plan.ErrAlreadyDone) || errors.Is(err, plan.ErrUnknown) {
+		return nil
+	}
+	return err
+}
+
+// applyUpdate checks that no update is lost, and that the last worker does what the job says.
+func (b *book) applyUpdate(s step, old, now *resource.Record) error {
+	if old == nil {
+		return nil
+	}
+	if now == nil {
+		if what := job.Of(old).Lifecycle.OnComplete; s.who != nil && what != job.Remove {
+			return fmt.Errorf("it deletes the job, which says %s", what)
+		}
+		return nil
+	}
+	updates := time.Duration(job.Of(now).Timeouts.Join - job.Of(old).Timeouts.Join)
+	if s.who != nil && updates != 0 || updates < 0 || updates > time.Second {
+		return fmt.Errorf("an update is lost: the join timeout changes by %s", updates)
+	}
+	return nil
+}
+
+// backWorld has a worker that arrives at a late round, leaves, comes back, and begins with an early one. Its first
+// arrival counts: so the other worker can release the late round, and raise the floor, at any moment of the second.
+// The other one passes the early round too, unless that is round 0.
+func backWorld(retry bool, early int) func(*sim.World) {
+	return func(w *sim.World) {
+		k := newJobs(w, 2)
+		w.Process("p-a", 1, func(p *sim.Process) error {
+			m, err := k.join(p, worker.Config{Identity: "a"})
+			if err == nil {
+				err = m.do(func() error { return m.arrive("x", late, retry) })
+			}
+			if err == nil {
+				err = m.leave()
+			}
+			if err == nil {
+				m, err = k.join(p, worker.Config{Identity: "a"})
+			}
+			for _, round := range []int{early, late} {
+				if err == nil {
+					err = m.pass("x", &round, false, retry)
+				}
+			}
+			return endsWell(err)
+		})
+		w.Process("p-b", 1, func(p *sim.Process) error {
+			m, err := k.join(p, worker.Config{Identity: "b"})
+			if err == nil && early > 0 {
+				err = m.pass("x", &early, false, retry)
+			}
+			if err == nil {
+				late := late
+				err = m.pass("x", &late, false, retry)
+			}
+			return endsWell(err)
+		})
+	}
+}
+
+// late is a round that raises the floor beyond the early ones.
+const late = 5
+
+// arrive waits at a durable round for a moment.
+func (m *member) arrive(name string, round int, retry bool) error {
+	ctx, cancel := context.WithTimeout(m.p.Context(), time.Second)
+	defer cancel()
+	err := m.Barrier(ctx, worker.Barrier{Name: name, Round: &round, Retry: retry, Timeout: barrierTimeout})
+	if errors.Is(err, context.DeadlineExceeded) && m.Context().Err() == nil || errors.As(err, new(*worker.AbortedError)) {
+		return nil
+	}
+	return err
 }

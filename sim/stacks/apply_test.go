@@ -3,6 +3,7 @@ package stacks_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -14,8 +15,11 @@ import (
 	"muster/resource/group"
 	"muster/resource/job"
 	"muster/resource/queue"
+	"muster/sim"
+	"muster/worker"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
 )
 
 // The znodes of all worlds.
@@ -219,4 +223,296 @@ func unreachable(err error) bool {
 
 func needsAttention(r plan.Row) bool {
 	return r.New != nil && r.Action() == plan.Blocked || r.Old.Class() == resource.Unreadable
+}
+
+// stackScenes are those of several applies, of saved plans, and of the index of a stack.
+func stackScenes() map[string]scene {
+	return map[string]scene{
+		"two-applies": {
+			declare: twoApplies, must: []string{"joined", "immutable_differs_ready applied", "missing applied"},
+		},
+		"no-lock": {
+			declare: twoAppliesUnlocked,
+			must:    []string{"joined", "immutable_differs_ready refused", "missing refused"},
+		},
+		"saved-plan": {declare: savedPlan, must: []string{"exit 5", "saved plan applied", "joined"}},
+		"prune": {
+			declare: prune, end: 2 * month, must: []string{"saved plan applied"},
+			faults: sim.Faults{Crashes: 2}, // after any other, a mark may be left to the next apply
+		},
+		"delete-owners": {declare: deleteOwners, must: []string{"undeclared applied", "mutable_differs applied"}},
+		"two-stacks": {
+			declare: twoStacks, must: []string{"joined", "mutable_differs applied", "mutable_differs refused"},
+		},
+	}
+}
+
+// twoApplies of one stack at once: only the one that holds the lock writes.
+func twoApplies(w *world) {
+	w.given(declares(aJob("a", 1), aJob("d", 1)))
+	c := declares(aJob("a", 2), aJob("b", 1, label("1")), aJob("c", 1))
+	w.apply("one", 1, c)
+	w.apply("two", 1, declares(aJob("a", 3), aJob("b", 1, label("2"))))
+	w.worker(shift{name: "w", job: "a", lives: 1, works: hours})
+	w.last(c)
+}
+
+// twoAppliesUnlocked: somebody deletes places in the queue for the lock by hand. Each change is still safe.
+func twoAppliesUnlocked(w *world) {
+	w.noLock = true
+	w.hand("hand", unlockOften)
+	twoApplies(w)
+}
+
+// unlockOften deletes places in the queue for the lock of stack s.
+func unlockOften(p *sim.Process, s *zkconn.Session) error {
+	dir := znode.Lock(home, "s")
+	for range 8 {
+		places, _, err := s.Children(p.Context(), dir)
+		if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
+			return err
+		}
+		for _, place := range places {
+			if err := remove(p.Context(), s, dir+"/"+place); err != nil {
+				return err
+			}
+		}
+		if err := rest(p, 20*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// savedPlan: a saved plan is applied twice, one apply after the other or both at once, while somebody joins and
+// another apply changes what the plan says.
+func savedPlan(w *world) {
+	w.given(declares(aJob("a", 1), aJob("b", 1)))
+	c := declares(aJob("a", 2), aJob("b", 1, label("new")), aJob("c", 1))
+	file := w.saved(c)
+	w.applyFile("one", 1, c, file)
+	w.applyFile("two", 1, c, file)
+	w.apply("other", 1, declares(aJob("a", 1), aJob("b", 1, label("other"))))
+	w.worker(shift{name: "w", job: "a", lives: 1, works: hours})
+	w.last(c)
+}
+
+// month is when a saved plan is certainly too old.
+const month = 31 * 24 * time.Hour
+
+// prune: the mark of a saved plan goes when the plan is too old to be applied.
+func prune(w *world) {
+	w.given(declares(aJob("b", 1)))
+	c := declares(aJob("b", 1, label("new")), aJob("c", 1))
+	file := w.saved(c)
+	w.applyFile("one", 1, c, file)
+	w.applyFile("two", 1, c, file)
+	w.later = month
+	w.last(c)
+	w.AtEnd(func() error {
+		if marks := w.now.below(znode.AppliedDir(home)); len(marks) > 0 {
+			return fmt.Errorf("after a month there is the mark of an applied plan: %q", marks)
+		}
+		return nil
+	})
+}
+
+// saved makes a plan file before everything else. The file is in what it returns.
+func (w *world) saved(c config) *[]byte {
+	file := new([]byte)
+	w.Setup(func(ctx context.Context, s *zkconn.Session) (err error) {
+		*file, err = c.save(ctx, s)
+		return err
+	})
+	return file
+}
+
+// applyFile declares a process that is "muster apply FILE".
+func (w *world) applyFile(name string, lives int, c config, file *[]byte) {
+	w.process(name, lives, func(p *sim.Process) error {
+		who := &actor{config: &c, saved: true}
+		s, err := w.dial(p, who)
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		r := c.applyFile(p.Context(), s, *file, w.planned(p, who))
+		if r.exit() == exitcode.Done {
+			w.seen.add("saved plan applied")
+		}
+		return w.ended(p, who, r)
+	})
+}
+
+// twoStacks declare one job, and each may take it from the other.
+func twoStacks(w *world) {
+	w.given(declares(aJob("a", 1)))
+	s := config{stack: "s", takeOver: []string{"t"}, declared: []resource.Declaration{aJob("a", 1, label("s"))}}
+	t := config{stack: "t", takeOver: []string{"s"}, declared: []resource.Declaration{aJob("a", 1, label("t"))}}
+	w.apply("apply", 1, s)
+	w.apply("other", 1, t)
+	w.worker(shift{name: "w", job: "a", lives: 1, works: hours})
+	w.last(s)
+}
+
+// deleteOwners: a stack deletes a job, which another one takes from it meanwhile.
+func deleteOwners(w *world) {
+	w.given(declares(aJob("a", 1)))
+	s := declares()
+	t := config{stack: "t", takeOver: []string{"s"}, declared: []resource.Declaration{aJob("a", 1, label("t"))}}
+	w.apply("apply", 1, s)
+	w.apply("other", 1, t)
+	w.last(t)
+}
+
+// rivalScenes are those of one apply and somebody who acts between its second look and its transaction.
+func rivalScenes() map[string]scene {
+	all := map[string]scene{
+		"owners-replace": {
+			declare: ownersReplace, must: []string{"immutable_differs_ready applied", "immutable_differs_ready refused"},
+		},
+		"rewritten-copy": {declare: copyRewritten, must: []string{"damaged applied", "damaged already done"}},
+		"stale-run":      {declare: staleRunReplaced, must: []string{"completed", "stale applied", "stale refused"}},
+		"stale-pair":     {declare: stalePairReplaced, must: []string{"completed", "stale applied", "stale refused"}},
+		"stale-run-goes": {
+			declare: staleRunDeleted, must: []string{"completed", "undeclared applied", "undeclared refused"},
+		},
+		"stale-pair-goes": {
+			declare: stalePairDeleted, must: []string{"completed", "undeclared applied", "undeclared refused"},
+		},
+	}
+	for name, d := range map[string]damage{
+		"record": {resource.PartRecord}, "gate": {resource.PartGate}, "znode": {resource.PartObject},
+		"folder": {"assigner"},
+	} {
+		all["removed-"+name] = scene{declare: d.removed, must: []string{"damaged applied", "damaged refused"}}
+	}
+	return all
+}
+
+// removed: a part of a group is put back while a person removes the rest of it, as "muster status" says.
+func (d damage) removed(w *world) {
+	c := declares(aGroup("g", "main"))
+	w.given(c)
+	var rest []string
+	w.Setup(func(ctx context.Context, s *zkconn.Session) error {
+		w.actors[s.ID()] = &actor{byHand: true}
+		o, err := zkstate.NewReader(s, home, kinds()...).Look(ctx, root+"/g")
+		if err != nil {
+			return err
+		}
+		rest = damage{resource.PartGate, resource.PartRecord, resource.PartObject}.paths(o.Record)
+		for _, name := range znode.GroupFolders() { // as if somebody had joined
+			folder := resource.Join(znode.Run(root, o.Record.Generation), name)
+			if _, err := s.Create(ctx, folder, nil, zkconn.Persistent, anyone()); err != nil {
+				return err
+			}
+		}
+		return remove(ctx, s, d.paths(o.Record)...)
+	})
+	begin := shift{after: w.sends("apply")}
+	w.hand("hand", func(p *sim.Process, s *zkconn.Session) error {
+		if err := begin.wait(p); err != nil {
+			return err
+		}
+		return remove(p.Context(), s, rest...)
+	})
+	w.apply("apply", 1, c)
+	w.last(c)
+}
+
+// copyRewritten: a copy of a record is put right while somebody writes record and copy anew, by hand.
+func copyRewritten(w *world) {
+	c := declares(aJob("a", 1))
+	w.given(c)
+	w.garbled = true
+	var rec resource.Record
+	w.Setup(func(ctx context.Context, s *zkconn.Session) error {
+		w.actors[s.ID()] = &actor{byHand: true}
+		o, err := zkstate.NewReader(s, home, kinds()...).Look(ctx, root+"/a")
+		if err != nil {
+			return err
+		}
+		rec = *o.Record
+		_, err = s.Set(ctx, znode.Run(root, rec.Generation), []byte("{"), -1)
+		return err
+	})
+	begin := shift{after: w.sends("apply")}
+	w.hand("hand", func(p *sim.Process, s *zkconn.Session) error {
+		err := begin.wait(p)
+		if err == nil {
+			err = rec.Declare(aJob("a", 1, label("by hand")))
+		}
+		if err != nil {
+			return err
+		}
+		ops, err := zkstate.SetRecordOps(rec, -1)
+		if err == nil {
+			_, err = s.Multi(p.Context(), ops...)
+		}
+		return err
+	})
+	w.apply("apply", 1, c)
+	w.last(c)
+}
+
+// ownersReplace: a job is replaced while another stack takes it.
+func ownersReplace(w *world) {
+	w.given(declares(aJob("a", 1)))
+	s := declares(aJob("a", 2))
+	t := config{stack: "t", takeOver: []string{"s"}, declared: []resource.Declaration{aJob("a", 1, label("t"))}}
+	w.apply("apply", 1, s)
+	w.apply("other", 1, t)
+	w.last(t)
+}
+
+// staleRunReplaced: a job that its only worker had joined and left is replaced while it comes back and completes.
+func staleRunReplaced(w *world) { staleCompletes(w, aJob("a", 1, retained), true, "w") }
+
+// staleRunDeleted: it is deleted.
+func staleRunDeleted(w *world) { staleCompletes(w, aJob("a", 1, retained), false, "w") }
+
+// stalePairReplaced: a job that one of its two workers had joined and left is replaced while both come and complete.
+func stalePairReplaced(w *world) { staleCompletes(w, aJob("a", 2, retained), true, "w", "x") }
+
+// stalePairDeleted: it is deleted.
+func stalePairDeleted(w *world) { staleCompletes(w, aJob("a", 2, retained), false, "w", "x") }
+
+func retained(j *job.Job) { j.Lifecycle.OnComplete = job.Retain }
+
+// staleCompletes is a job that worker w had joined and left. Apply replaces or deletes it while these workers come, one
+// after the other, and complete.
+func staleCompletes(w *world, j job.Job, replace bool, workers ...string) {
+	w.given(declares(j))
+	w.Setup(func(ctx context.Context, s *zkconn.Session) error {
+		m, err := joinJob(ctx, s, j.Name, "w")
+		if err == nil && j.Workers == 1 {
+			_, err = m.Roll(ctx) // which is written then
+		}
+		if err == nil {
+			err = m.Leave(ctx, worker.End{})
+		}
+		return err
+	})
+	c := declares()
+	if replace {
+		c = declares(j)
+	}
+	begin := shift{after: w.sends("apply")}
+	w.session("workers", 0, begin, actor{}, func(p *sim.Process, s *zkconn.Session) error {
+		for _, name := range workers {
+			ctx, cancel := context.WithTimeout(p.Context(), patience)
+			m, err := joinJob(ctx, s, j.Name, name)
+			if err == nil {
+				err = m.Complete(ctx, 0)
+			}
+			if cancel(); err != nil && !errors.Is(err, worker.ErrDone) {
+				return w.notJoined(err)
+			}
+		}
+		w.seen.add("completed")
+		return nil
+	})
+	w.apply("apply", 1, c)
+	w.last(c)
 }

@@ -11,6 +11,10 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"testing"
+
+	"muster/resource/queue"
+	"muster/zkstate/znode"
 )
 
 // record is one line of results.
@@ -146,4 +150,86 @@ func readLedger(path string) (found map[string]finding, twice int, problems []st
 		problems = append(problems, f.Problems...)
 	}
 	return found, twice, problems, nil
+}
+
+// TestTheCheckFinds: what a soak would miss if it were not found here.
+func TestTheCheckFinds(t *testing.T) {
+	b := batch{seed: 1, n: 1, tasks: 20} // its first task is meant to die
+	var right []string
+	for i := range b.tasks {
+		line := fmt.Sprintf(`{"index":%d,"attempt":1,"result":%q}`, i, answer(b.payload(i)))
+		if b.kind(i) == poison {
+			line = fmt.Sprintf(`{"index":%d,"attempt":1,"dead":true,"error":"x"}`, i)
+		}
+		right = append(right, line)
+	}
+	for name, c := range map[string]struct {
+		lines []string
+		want  string
+	}{
+		"all is well":      {right, ""},
+		"one is missing":   {right[:19], "task 19 is not there"},
+		"one is twice":     {append(right[:20:20], right[7]), "task 7 is there twice"},
+		"another batch's":  {append(right[:20:20], `{"index":20,"result":"x"}`), "there is no task 20"},
+		"a wrong result":   {append(right[:19:19], `{"index":19,"result":"x"}`), "task 19 has the result"},
+		"an innocent dies": {append(right[:19:19], `{"index":19,"dead":true,"error":"x"}`), "task 19, which is"},
+		"poison lives":     {append([]string{`{"index":0,"result":"x"}`}, right[1:]...), "task 0, which is"},
+	} {
+		found, err := check(b, strings.NewReader(strings.Join(c.lines, "\n")+"\n"))
+		if err != nil {
+			t.Error(err)
+		}
+		if got := strings.Join(found.Problems, "; "); (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s: found %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// verify checks what happened.
+func (k *soakRun) verify() {
+	found, twice, problems, err := readLedger(k.dir + "/ledger")
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	ended, err := k.ended()
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	total := finding{}
+	for _, b := range k.batches {
+		end, ok := ended[b.id()]
+		if !ok {
+			problems = append(problems, b.id()+" has not ended")
+			continue
+		}
+		how := map[queue.Results]znode.EndState{
+			queue.ResultsWatcher: znode.EndCollected, queue.ResultsSubmitter: znode.EndCollected,
+			queue.ResultsDiscard: znode.EndDiscarded,
+		}[b.results()]
+		if _, keep := b.results().Keep(); keep {
+			how = znode.EndCancelled
+		}
+		if end.How != how || end.Done+end.Dead != int64(b.tasks) || end.Dead != int64(b.dead()) {
+			problems = append(problems, fmt.Sprintf("%s, of which %d are meant to die, ended as %+v", b.id(), b.dead(), end))
+		}
+		f, ok := found[b.id()]
+		if b.results() != queue.ResultsWatcher {
+			f, ok = k.received[b.id()]
+			problems = append(problems, f.Problems...)
+		}
+		if !ok && b.results() != queue.ResultsDiscard {
+			problems = append(problems, "nobody got the results of "+b.id())
+		}
+		total.Done, total.Dead, total.Again = total.Done+f.Done, total.Dead+f.Dead, total.Again+f.Again
+	}
+	if s, err := k.state(); err != nil || len(s.Batches)+len(s.Processes) > 0 || len(s.Unread) > 0 {
+		problems = append(problems, fmt.Sprintf("left in ZooKeeper: %+v, %v", s, err))
+	}
+	slices.Sort(problems)
+	const most = 30
+	for _, p := range problems[:min(len(problems), most)] {
+		k.t.Error(p)
+	}
+	k.t.Logf("results: %d done, %d dead, %d after more than one attempt; %d batches were watched twice; %d problems",
+		total.Done, total.Dead, total.Again, twice, len(problems))
 }

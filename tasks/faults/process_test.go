@@ -1,20 +1,32 @@
+// Package faults tests queues with real processes, real ZooKeeper servers and a real Redis: many tasks, while
+// executors, watchers, submitters, connections and servers fail at random; and bad input from one end to the other. It
+// has no code of its own.
 package faults
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
+	"testing"
 	"time"
 
 	"muster/dev/daemon"
 	"muster/dev/zkserver"
+	"muster/resource/queue"
 	"muster/sim/rig"
+	"muster/sim/soak"
+	"muster/tasks"
+	"muster/zkstate/zkconn"
 )
 
 // process is an executor or a watcher. It can be started again and again. One goroutine uses it at a time.
@@ -159,4 +171,102 @@ func (w *world) killCommand(choose func(n int) int) error {
 		_ = found.Kill() // it may have ended
 	}
 	return nil
+}
+
+// patience is how long to wait for what must happen. A busy machine may be slow: only a test that fails waits so long.
+const patience = 5 * time.Minute
+
+var (
+	bin  string // the directory of muster
+	self string // this program, which is also the command of executors and watchers: see act
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && acts[os.Args[1]] != nil {
+		os.Exit(acts[os.Args[1]](os.Args[2:]))
+	}
+	os.Exit(testMain(m))
+}
+
+func testMain(m *testing.M) int {
+	var err error
+	if self, err = os.Executable(); err == nil {
+		bin, err = os.MkdirTemp("", "muster-faults-")
+	}
+	if err == nil {
+		defer os.RemoveAll(bin)
+		err = soak.Build(bin, map[string]string{"muster": "../.."})
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+func muster() string { return filepath.Join(bin, "muster") }
+
+// actGo is an executor in Go. Its arguments are the directory and how many executors it is, each with a session of its
+// own; with a third one tasks take no time. It ends at SIGTERM.
+func actGo(args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	n, err := strconv.Atoi(args[1])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			name := os.Getenv("MUSTER_IDENTITY")
+			if n > 1 {
+				name = fmt.Sprint(name, "-", i)
+			}
+			for ctx.Err() == nil {
+				if err := execute(ctx, args[0], name, len(args) > 2); err != nil && ctx.Err() == nil {
+					fmt.Fprintln(os.Stderr, name, err)
+					soak.Pause(ctx, 100*time.Millisecond) // as a supervisor would
+				}
+			}
+		})
+	}
+	all.Wait()
+	return 0
+}
+
+// execute executes tasks until the membership ends.
+func execute(ctx context.Context, dir, name string, quick bool) error {
+	timeout, err := time.ParseDuration(os.Getenv("FAULTS_SESSION"))
+	if err != nil {
+		return err
+	}
+	s, err := zkconn.Dial(ctx, zkconn.Config{
+		Servers: strings.Split(os.Getenv("MUSTER_SERVERS"), ","), Timeout: timeout,
+	})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	joining, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	p, err := tasks.Join(joining, s, tasks.Config{
+		Root: os.Getenv("MUSTER_ROOT"), Queue: os.Getenv("FAULTS_QUEUE"), Identity: name, Role: queue.Executor,
+		Parallel: 4, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	})
+	if err != nil {
+		return err
+	}
+	c := tasks.ExecutorConfig{Parallel: 4}
+	err = tasks.Execute(ctx, p, c, func(ctx context.Context, t *tasks.Task) ([]byte, error) {
+		if quick {
+			return t.Payload, nil
+		}
+		result, err := perform(ctx, dir, string(t.Payload))
+		if errors.Is(err, errNever) {
+			err = fmt.Errorf("%w: %w", tasks.ErrNever, err)
+		}
+		return []byte(result), err
+	})
+	return errors.Join(err, p.Leave())
 }

@@ -1,15 +1,18 @@
 package store
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -222,5 +225,214 @@ func TestFailOver(t *testing.T) {
 	}
 	if b := must(q.Batches(t.Context(), 0, 1))(t)[0]; b.Done != 3 {
 		t.Errorf("%+v", b)
+	}
+}
+
+// liar is a Redis that answers what answer says.
+func liar(t testing.TB, answer func(request []string) io.Reader) string {
+	t.Helper()
+	l, err := redisserver.NewLiar(server.Addr(), answer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l.Addr()
+}
+
+// zeros never ends.
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
+
+// monsters are replies that no Redis gives, and that cost a client much if it takes them.
+func monsters() map[string]func() io.Reader {
+	text := func(s string) func() io.Reader { return func() io.Reader { return strings.NewReader(s) } }
+	return map[string]func() io.Reader{
+		"a long array": text("*2000000000\r\n"), "a deep array": text(strings.Repeat("*1\r\n", 3_000_000)),
+		"a large bulk": func() io.Reader { return io.MultiReader(strings.NewReader("$2000000000\r\n"), zeros{}) },
+		"a long line":  func() io.Reader { return io.MultiReader(strings.NewReader("+"), zeros{}) },
+		"many arrays":  text("*1000\r\n" + strings.Repeat("*1000000\r\n", 1000)),
+		"attributes":   text(strings.Repeat("|0\r\n", 3_000_000)), "a map": text("%1000000000\r\n"),
+		"another protocol": text("HTTP/1.1 400 Bad Request\r\n\r\n"), "no number": text("$x\r\n"),
+		"a bulk":   text("$1\r\nxyz"),
+		"negative": text("*-2\r\n"), "an empty line": text("\r\n"), "no return": text("+OK\n"),
+	}
+}
+
+// TestMonstersAtConnect: each of them ends the attempt with an error that says what the server is.
+func TestMonstersAtConnect(t *testing.T) {
+	t.Parallel()
+	for name, reply := range monsters() {
+		for _, command := range []string{"hello", "info"} {
+			t.Run(name+" to "+command, func(t *testing.T) {
+				at := liar(t, func(request []string) io.Reader {
+					if strings.EqualFold(request[0], command) {
+						return reply()
+					}
+					return nil
+				})
+				client, err := Connect(t.Context(), Config{URL: "redis://" + at})
+				if err == nil {
+					client.Close()
+				}
+				if !errors.Is(err, ErrReply) || !strings.Contains(err.Error(), at+": "+ErrReply.Error()+": ") {
+					t.Errorf("%.300v", err)
+				}
+			})
+		}
+	}
+}
+
+// TestMonstersInACall: the call ends with that error, and at the next one the server may answer well.
+func TestMonstersInACall(t *testing.T) {
+	t.Parallel()
+	for name, reply := range monsters() {
+		for _, command := range []string{"evalsha", "hkeys", "zrange"} {
+			var lies atomic.Bool
+			lies.Store(true)
+			at := liar(t, func(request []string) io.Reader {
+				if lies.Load() && strings.EqualFold(request[0], command) {
+					return reply()
+				}
+				return nil
+			})
+			client, err := Connect(t.Context(), Config{URL: "redis://" + at})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			q := New(client, "generation", "q")
+			call := calls()[map[string]string{"evalsha": "books", "hkeys": "hands", "zrange": "dead batches"}[command]]
+			if err := call(t.Context(), q); !errors.Is(err, ErrReply) || !strings.Contains(err.Error(), at) {
+				t.Errorf("%s to %s: %.300v", name, command, err)
+			}
+			lies.Store(false)
+			if err := call(t.Context(), q); err != nil {
+				t.Errorf("after %s to %s: %v", name, command, err)
+			}
+		}
+	}
+}
+
+// calls are all that is asked of a queue.
+func calls() map[string]func(ctx context.Context, q *Queue) error {
+	return map[string]func(ctx context.Context, q *Queue) error{
+		"hello": func(ctx context.Context, q *Queue) error { _, err := q.Hello(ctx, "s", Executor, 1); return err },
+		"evict": func(ctx context.Context, q *Queue) error { _, _, err := q.Evict(ctx, Left, "s"); return err },
+		"append": func(ctx context.Context, q *Queue) error {
+			_, err := q.Append(ctx, "b", "l", 0, nil)
+			return err
+		},
+		"turn": func(ctx context.Context, q *Queue) error {
+			_, err := q.Turn(ctx, "s", 1, Turn{Results: make([]Result, 2)})
+			return err
+		},
+		"sync": func(ctx context.Context, q *Queue) error { _, _, err := q.Sync(ctx, "s", 1, nil); return err },
+		"claim": func(ctx context.Context, q *Queue) error {
+			_, _, err := q.Claim(ctx, "s", 1)
+			return err
+		},
+		"books":   func(ctx context.Context, q *Queue) error { _, err := q.Books(ctx); return err },
+		"batch":   func(ctx context.Context, q *Queue) error { _, err := q.Batch(ctx, "b"); return err },
+		"batches": func(ctx context.Context, q *Queue) error { _, err := q.ByID(ctx); return err },
+		"results": func(ctx context.Context, q *Queue) error { _, err := q.Results(ctx, "b", 0); return err },
+		"dead":    func(ctx context.Context, q *Queue) error { _, err := q.DeadTasks(ctx, "b", 0); return err },
+		"hands":   func(ctx context.Context, q *Queue) error { _, err := q.Hands(ctx, []string{"s", "t"}); return err },
+		"dead batches": func(ctx context.Context, q *Queue) error {
+			_, err := q.DeadBatches(ctx, time.Now(), 10)
+			return err
+		},
+	}
+}
+
+// TestRepliesOfNoRedis: a reply of another shape than the call's is an error that says so.
+func TestRepliesOfNoRedis(t *testing.T) {
+	t.Parallel()
+	wrong := map[string]string{
+		"an empty array": "*0\r\n", "no array": "*-1\r\n", "nothing": "$-1\r\n", "a text": "$1\r\nx\r\n",
+		"negative": ":-5\r\n", "an array of one": "*1\r\n$1\r\nx\r\n", "arrays": "*4\r\n*0\r\n*0\r\n*0\r\n*0\r\n",
+		"texts":         "*4\r\n$1\r\nx\r\n$1\r\nx\r\n$1\r\nx\r\n$1\r\nx\r\n",
+		"empty in turn": "*4\r\n:0\r\n*1\r\n*0\r\n*1\r\n*0\r\n:0\r\n",
+		"grants":        "*4\r\n:0\r\n*0\r\n*1\r\n*4\r\n$1\r\nb\r\n:-1\r\n:1\r\n*0\r\n:0\r\n",
+		"refused":       "*4\r\n:0\r\n*1\r\n*2\r\n:7\r\n$4\r\nheld\r\n*0\r\n:0\r\n", "an error within": "*1\r\n-ERR x\r\n",
+		"a huge number": ":99999999999999999999\r\n", "a claim": "*6\r\n:0\r\n$4\r\n../x\r\n$1\r\nl\r\n:0\r\n:0\r\n:1\r\n",
+	}
+	for what, reply := range wrong {
+		at := liar(t, func(request []string) io.Reader {
+			if strings.EqualFold(request[0], "evalsha") || strings.EqualFold(request[0], "hkeys") ||
+				strings.EqualFold(request[0], "zrange") {
+				return strings.NewReader(reply)
+			}
+			return nil
+		})
+		client, err := Connect(t.Context(), Config{URL: "redis://" + at})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		q := New(client, "generation", "q")
+		for call, f := range calls() {
+			if fits[call] == nil || !strings.Contains(fmt.Sprint(fits[call]), what) {
+				if err := f(t.Context(), q); !errors.Is(err, ErrReply) || !strings.Contains(err.Error(), at) {
+					t.Errorf("%s: %s: %v", what, call, err)
+				}
+			}
+		}
+	}
+}
+
+// fits are replies of TestRepliesOfNoRedis that are sound for a call.
+var fits = map[string][]string{
+	"batches": {"an empty array"}, "results": {"an empty array"}, "dead": {"an empty array"},
+	"hands":        {"an empty array", "an array of one", "texts"},
+	"dead batches": {"an empty array", "an array of one", "texts"},
+}
+
+// TestSentinelsThatAreNone: what they say ends the attempt with an error, and nothing else. One that is sound is
+// enough.
+func TestSentinelsThatAreNone(t *testing.T) {
+	t.Parallel()
+	sentinel := func(reply string) string {
+		return liar(t, func(request []string) io.Reader {
+			switch {
+			case len(request) > 1 && request[1] == "get-master-addr-by-name":
+				return strings.NewReader(reply)
+			case len(request) > 1 && request[1] == "sentinels":
+				return strings.NewReader("*0\r\n")
+			case strings.EqualFold(request[0], "subscribe"):
+				return strings.NewReader("*3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n$6\r\nmaster\r\n*0\r\n")
+			}
+			return strings.NewReader("-ERR unknown\r\n")
+		})
+	}
+	host, port, _ := net.SplitHostPort(server.Addr())
+	sound := sentinel(fmt.Sprintf("*2\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(host), host, len(port), port))
+	var bad []string
+	for _, reply := range []string{
+		"*0\r\n", "*1\r\n$1\r\na\r\n", "*3\r\n:1\r\n:1\r\n:1\r\n", "*2\r\n*0\r\n*0\r\n", "$-1\r\n", ":1\r\n",
+		"HTTP/1.1 400\r\n",
+		strings.Repeat("*1\r\n", 3_000_000),
+	} {
+		at := sentinel(reply)
+		bad = append(bad, at)
+		client, err := Connect(t.Context(), Config{URL: "redis+sentinel://" + at + "/master"})
+		if err == nil {
+			client.Close()
+		}
+		if reply != "$-1\r\n" && !errors.Is(err, ErrReply) || !strings.Contains(err.Error(), at) {
+			t.Errorf("%.40q: %v", reply, err)
+		}
+	}
+	for _, hosts := range []string{sound, strings.Join(append(bad, sound), ",")} {
+		client, err := Connect(t.Context(), Config{URL: "redis+sentinel://" + hosts + "/master"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		for range 20 {
+			if err := client.Ping(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }

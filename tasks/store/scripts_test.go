@@ -2,13 +2,20 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+
+	"muster/tasks/store/lua"
+	"muster/tasks/store/storemodel"
 )
 
 const manyBytes = 1 << 30
@@ -279,5 +286,306 @@ func TestASuspectIsAlone(t *testing.T) {
 	q.evict(Died, "e3")
 	if out := q.seat("e4", Executor, 1).turn(Turn{Idle: 1}); out.Granted[0].Index != 3 || out.Granted[0].Attempt != 2 {
 		t.Errorf("all had a suspect: %+v", out)
+	}
+}
+
+func always(ms float64) func(int) float64 { return func(int) float64 { return ms } }
+
+// deathCases are what the rule of charges has to be right in.
+func deathCases() map[string]deathCase {
+	four := deathCase{
+		executors: 4, parallel: 2, tasks: 300, poison: 10, attempts: 3, lookahead: 100, lasts: always(50), session: 10_000,
+		limit: 5 * time.Minute,
+	}
+	all := map[string]deathCase{"four": four}
+	add := func(name string, edit func(c *deathCase)) {
+		c := four
+		edit(&c)
+		all[name] = c
+	}
+	add("lines", func(c *deathCase) { c.lasts, c.lookahead = always(1), 200 })
+	add("parallel 1", func(c *deathCase) { c.parallel = 1 })
+	add("parallel 8", func(c *deathCase) { c.parallel = 8 })
+	add("one", func(c *deathCase) { c.executors, c.limit = 1, 15*time.Minute })
+	add("two", func(c *deathCase) { c.executors, c.limit = 2, 10*time.Minute })
+	add("their own names", func(c *deathCase) { c.waits, c.limit = true, 10*time.Minute })
+	add("30 percent", func(c *deathCase) { c.poison, c.limit = 90, 30*time.Minute })
+	add("many", func(c *deathCase) { c.executors, c.tasks, c.parallel = 100, 1000, 8 })
+
+	add("poison to the end", func(c *deathCase) {
+		c.executors, c.parallel, c.tasks, c.poison, c.limit = 8, 8, 4000, 40, time.Hour
+		c.lasts = func(i int) float64 { return float64(400 + i*37%10*150) }
+	})
+
+	// Ten minutes each, and one attempt: who is charged is dead.
+	long := four
+	long.executors, long.parallel, long.attempts, long.lasts = 20, 4, 1, always(600_000)
+	long.tasks, long.poison, long.limit = 80, 0, 4*time.Hour
+	strikes := func(share float64, n int) (all []outage) {
+		for i := range n {
+			all = append(all, outage{100_000 * float64(i+1), share, 20_000})
+		}
+		return all
+	}
+	once, often, rack := long, long, long
+	once.outages, once.limit = strikes(1, 1), 15*time.Minute
+	often.outages = strikes(1, 6)
+	rack.outages, rack.limit = strikes(0.5, 2), 3*time.Hour
+	all["outage"], all["outages"], all["rack, twice"] = once, often, rack
+	slow := long
+	slow.tasks, slow.outages = 2000, strikes(1, 9)
+	slow.lasts = func(i int) float64 {
+		if i == 40 {
+			return 600_000
+		}
+		return 10_000
+	}
+	all["one slow"] = slow
+	return all
+}
+
+// TestDeathsOnTheModel: each case, with many seeds.
+func TestDeathsOnTheModel(t *testing.T) {
+	t.Parallel()
+	seeds := uint64(3)
+	if os.Getenv("MUSTER_SOAK") == "1" {
+		seeds = 100
+	}
+	for name, c := range deathCases() {
+		t.Run(name, func(t *testing.T) {
+			longest, deaths := time.Duration(0), 0
+			for seed := range seeds {
+				q := &testQueue{Queue: New(nil, t.Name(), "queue-1"), t: t, now: time.UnixMilli(1_000_000)}
+				q.scripts = loadScripts(testClock)
+				q.Queue, _ = q.onModel()
+				w, err := c.run(q, func(now time.Time) { q.now = now }, seed)
+				if err != nil {
+					t.Errorf("seed %d: %v", seed, err)
+				}
+				longest, deaths = max(longest, millis(w.took)), deaths+w.deaths
+			}
+			t.Logf("after %s at most; %d deaths in %d schedules", longest.Round(time.Second), deaths, seeds)
+		})
+	}
+}
+
+// TestMutantsOfTheRule: with each part of the rule left out of the scripts, a case goes wrong.
+func TestMutantsOfTheRule(t *testing.T) {
+	t.Parallel()
+	for name, m := range map[string]struct{ in, was, is string }{
+		"":                             {"four", "", ""},
+		"a suspect beside others":      {"poison to the end", "hand.held + #hand.put == 0", "true"},
+		"others beside a suspect":      {"poison to the end", "if not hand.suspect then take_all", "if true then take_all"},
+		"no suspicion in an outage":    {"four", "how ~= '0' and deaths < SUSPECT", "how == '2' and deaths < SUSPECT"},
+		"all executors have a suspect": {"outages", "2 * trying < executors", "true"},
+		"charged beside many":          {"outages", "how == '2' and f == suspect", "how ~= '0' and f == suspect"},
+		"charged beside none":          {"outages", "with > 2 * without", "with > 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var wrong error
+			for seed := range uint64(5) {
+				if wrong != nil {
+					break
+				}
+				q := newQueue(t)
+				q.prefix = fmt.Sprintf("muster:{%s %d}:", t.Name(), seed)
+				q.scripts = scripts{}
+				for script, text := range lua.Scripts(testClock) {
+					q.scripts[script] = redis.NewScript(strings.ReplaceAll(text, m.was, m.is))
+				}
+				q.at(q.now)
+				_, wrong = deathCases()[m.in].run(q, q.at, seed)
+			}
+			if (wrong != nil) != (name != "") {
+				t.Errorf("wrong: %v", wrong)
+			}
+			t.Log(wrong)
+		})
+	}
+}
+
+// tree makes of bytes what the client library could make of a reply.
+func tree(b []byte, depth int) (v any, rest []byte) {
+	if len(b) == 0 {
+		return nil, nil
+	}
+	kind, b := b[0], b[1:]
+	take := func(n int) string {
+		n = min(n, len(b))
+		text := string(b[:n])
+		b = b[n:]
+		return text
+	}
+	switch kind % 8 {
+	case 0:
+		return nil, b
+	case 1:
+		return int64(kind>>3) - 1, b
+	case 2:
+		return []string{"0", "1", "-1", "x", "", "1e999", "NaN", "9223372036854775807", "e:1:2", "shut:1:e:1", "b", "held",
+			"0:1:5:data", "0:1:0:9:1:rp", "0:1:0:9:9:rp", "0:1:0:9:-1:rp", "b:watch", "b:1", "../x"}[int(kind>>3)%19], b
+	case 3:
+		return take(int(kind >> 3)), b
+	case 4:
+		return errors.New("ERR"), b
+	}
+	all := []any{}
+	for n := int(kind >> 3); n > 0 && depth < 4 && len(b) > 0; n-- {
+		v, b = tree(b, depth+1)
+		all = append(all, v)
+	}
+	return all, b
+}
+
+// FuzzParsers: a parser returns what fits, or ErrReply; JSON has it.
+func FuzzParsers(f *testing.F) {
+	f.Add([]byte{4<<3 | 5, 1, 1<<3 | 5, 2<<3 | 5, 9, 11<<3 | 2, 1<<3 | 5, 4<<3 | 5, 10<<3 | 2, 1, 17, 1<<3 | 5, 3, 1})
+	f.Add([]byte{6<<3 | 5, 1, 10<<3 | 2, 2, 9, 9, 9})
+	f.Add([]byte{2<<3 | 5, 12<<3 | 2, 13<<3 | 2})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		v, _ := tree(b, 0)
+		turned, err := take(v, func(s *shape, v any) Turned { return parseTurn(s, v, 3) })
+		check := func(v any, err error) {
+			t.Helper()
+			if err != nil {
+				if !errors.Is(err, ErrReply) {
+					t.Fatal(err)
+				}
+				return
+			}
+			if _, err := json.Marshal(v); err != nil {
+				t.Fatal(err)
+			}
+		}
+		check(turned, err)
+		for _, r := range turned.Refused {
+			if r.Result < 0 || r.Result >= 3 {
+				t.Fatalf("%+v", r)
+			}
+		}
+		for _, g := range turned.Granted {
+			if g.Index < 0 || g.Attempt < 1 || len(g.Payloads) == 0 {
+				t.Fatalf("%+v", g)
+			}
+		}
+		got, err := take(v, parseClaim)
+		check(got.got, err)
+		has, err := take(v, parseSync)
+		check(has.fields, err)
+		books, err := take(v, parseBooks)
+		check(books, err)
+		for _, s := range books.Seats {
+			if s.Slots < 0 || s.Seq < 0 {
+				t.Fatalf("%+v", s)
+			}
+		}
+		batches, err := take(v, listOf((*shape).books))
+		check(batches, err)
+		for _, b := range batches {
+			if b.Tasks < 0 || b.Done < 0 || b.Dead < 0 || b.Out < 0 {
+				t.Fatalf("%+v", b)
+			}
+		}
+		hand, err := take(v, parseHand)
+		check(hand, err)
+		results, err := take(v, listOf(parseResult))
+		check(results, err)
+		dead, err := take(v, listOf(parseDead))
+		check(dead, err)
+	})
+}
+
+// listOf is the parser of a page.
+func listOf[T any](parse func(*shape, any) T) func(*shape, any) []T {
+	return func(s *shape, v any) []T {
+		return each(s, v, MaxItems, func(v any) T { return parse(s, v) })
+	}
+}
+
+// account checks that each task of a complete batch has one result, or is dead, or was dropped: in Redis.
+func (w *world) account(b *storemodel.Batch) {
+	w.t.Helper()
+	if b.Results == "discard" { // the model says which are done; Redis has no results
+		if page := must(w.Results(context.Background(), b.ID, 0))(w.t); len(page) > 0 {
+			w.t.Fatalf("batch %s: %d results of a batch that keeps none", b.ID, len(page))
+		}
+		return
+	}
+	seen := make([]int, int(b.Tasks()))
+	for skip := int64(0); ; {
+		page := must(w.Results(context.Background(), b.ID, skip))(w.t)
+		for _, r := range page {
+			seen[r.Index]++
+		}
+		if skip += int64(len(page)); len(page) == 0 {
+			break
+		}
+	}
+	dead := b.Dead
+	for i, n := range seen {
+		if n > 1 {
+			w.t.Fatalf("batch %s: task %d has %d results", b.ID, i, n)
+		} else if n == 0 {
+			dead--
+		}
+	}
+	if dead != 0 {
+		w.t.Fatalf("batch %s: %v dead tasks are not the ones without a result (%v)", b.ID, b.Dead, dead)
+	}
+}
+
+// finishAll lets everything end, and checks that nothing is left.
+func (w *world) finishAll() {
+	for _, c := range w.late {
+		w.deliver(c)
+	}
+	w.late = nil
+	deliver := func(script string, args ...string) any { return w.deliver(message{script, args}) }
+	for _, id := range sortedKeys(w.m.Batches) {
+		b := w.m.Batches[id]
+		if b.State == "submitting" {
+			deliver("open", id, b.Life, str(b.Tasks()))
+		}
+		deliver("set", id, b.Life, str(b.Version+1), "1", "open")
+	}
+	for len(w.m.Seats) > 0 {
+		deliver("evict", "0", sortedKeys(w.m.Seats)[0])
+	}
+	deliver("hello", "last", "queue-1", "e", "9")
+	for range 10_000 {
+		w.pass(time.Second)
+		s := w.m.Seats["last"]
+		args := []string{"last", str(s.Seq + 1), "50", "0", "1", "1000000000"}
+		for _, f := range sortedKeys(s.Hand) {
+			args = append(args, f, str(s.Hand[f].Attempt)+":o:1", "result")
+		}
+		if turned, ok := deliver("turn", args...).([]any); !ok {
+			w.t.Fatal("the last seat is refused")
+		} else if len(s.Hand) == 0 && turned[0] == int64(-1) {
+			break
+		}
+	}
+	for _, id := range sortedKeys(w.m.Batches) {
+		b := w.m.Batches[id]
+		if b.State != "cancelled" {
+			if !b.Complete() {
+				w.t.Errorf("batch %s did not end", id)
+			}
+			w.account(b)
+		}
+		deliver("remove", id, b.Life)
+	}
+	deliver("evict", "0", "last")
+	for _, id := range sortedKeys(w.m.Dead) {
+		for len(w.m.Dead[id]) > 0 {
+			deliver("drop", id, "1000", "9999999999999")
+		}
+	}
+	w.compare()
+	left := w.keys()
+	delete(left, "wake:e")
+	delete(left, "wake:w")
+	if w.m.Bytes != 0 || len(left) != 1 || !left["q"] {
+		w.t.Errorf("left: %v bytes, keys %v", w.m.Bytes, left)
 	}
 }

@@ -1,9 +1,0 @@
-package groups
-
-import (
-	"testing"
-
-	"muster/sim"
-)
-
-func BenchmarkWorlds(b *testing.B) { sim.Bench(b, worlds()...) }

@@ -1,9 +1,0 @@
-package watches
-
-import (
-	"testing"
-
-	"muster/sim"
-)
-
-func BenchmarkWorlds(b *testing.B) { sim.Bench(b, named()...) }
