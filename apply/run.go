@@ -310,7 +310,7 @@ func (a *applying) beginEntry(held context.Context) {
 	for _, r := range a.plan.Changes() {
 		act := r.Action()
 		a.entry.Planned[string(act)]++
-		replaced, deleted = addName(replaced, deleted, r)
+		replaced, deleted = addPath(replaced, deleted, r)
 	}
 	a.entry.SetNames(replaced, deleted)
 	var err error
@@ -334,7 +334,7 @@ func (a *applying) endEntry(held context.Context, outcomes []Outcome) {
 			done[string(o.Row.Action())]++
 		}
 		if o.Result == Applied || o.Result == Unknown {
-			replaced, deleted = addName(replaced, deleted, o.Row)
+			replaced, deleted = addPath(replaced, deleted, o.Row)
 		}
 	}
 	a.entry.Done, a.entry.Results = done, results
@@ -344,8 +344,8 @@ func (a *applying) endEntry(held context.Context, outcomes []Outcome) {
 	}
 }
 
-// addName adds the path of r to those that are replaced or deleted.
-func addName(replaced, deleted []string, r plan.Row) (rep, del []string) {
+// addPath adds the path of r to those that are replaced or deleted.
+func addPath(replaced, deleted []string, r plan.Row) (rep, del []string) {
 	switch r.Action() {
 	case plan.Replace:
 		replaced = append(replaced, r.Path)

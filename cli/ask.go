@@ -178,7 +178,7 @@ func (scope searchScope) dutyNow(ctx context.Context, d foundDuty) (dutyAt, erro
 
 // askError makes a problem of a refused request, with its kind and the next step.
 func askError(err error, d foundDuty) error {
-	return explain(err, []remedy{
+	return withRemedy(err, []remedy{
 		{errIncomplete, "muster explain {duty} shows who can have it", of{member.ErrUnfit}},
 		{errIncomplete, "muster status {group} shows what waits and why",
 			of{member.ErrManyAsks, member.ErrNotOpen, member.ErrUnknown, errTimeUp}},
@@ -427,7 +427,7 @@ func runText(r znode.TickRecord) string {
 
 // askRunError makes a problem of a refused request for a run.
 func askRunError(err error, d foundDuty) error {
-	return explain(err, []remedy{
+	return withRemedy(err, []remedy{
 		{errIncomplete, "muster explain {duty} shows its runs",
 			of{member.ErrAskedTooOften, member.ErrNotOpen, member.ErrUnknown, errTimeUp}},
 		{nil, "muster status {group}", of{member.ErrNoCron}},

@@ -81,7 +81,7 @@ func dutyError(err error) error {
 	if errors.Is(err, member.ErrNotHeld) {
 		return finding(exitcode.Error)
 	}
-	return explain(err, []remedy{{
+	return withRemedy(err, []remedy{{
 		nil, "inside a member's command: the member has ended or joins again; anywhere else: muster status",
 		of{wrap.ErrUnavailable},
 	}})
@@ -199,7 +199,7 @@ func (p *process) askHolder(command, duty string, ask func(*wrap.Client, wrap.Us
 
 // holderError adds the next step to what a member answered about state or operations.
 func holderError(err error) error {
-	return explain(err, []remedy{
+	return withRemedy(err, []remedy{
 		{nil, "end: another process has the duty, or will have it", of{member.ErrNotHeld}},
 		{nil, "inside a duty's command: the member has ended or joins again; anywhere else give --group and --duty",
 			of{wrap.ErrUnavailable}},

@@ -162,9 +162,9 @@ type remedy struct {
 	of   of
 }
 
-// explain makes a problem of err: the first remedy counts that is for it. names are pairs of a word in braces of the
+// withRemedy makes a problem of err: the first remedy counts that is for it. names are pairs of a word in braces of the
 // next step and what stands for it.
-func explain(err error, remedies []remedy, names ...string) error {
+func withRemedy(err error, remedies []remedy, names ...string) error {
 	for _, r := range remedies {
 		if isAny(err, r.of...) {
 			return &problem{r.kind, err, strings.NewReplacer(names...).Replace(r.next)}
@@ -239,7 +239,7 @@ var errNoRedis = errors.New("no redis")
 // queueError adds to an error about a queue, one of its processes or a batch what the user should do. It is the one
 // list of these: of f only the path has to be known, and of errors about a batch its id.
 func queueError(err error, f foundQueue) error {
-	return explain(err, []remedy{
+	return withRemedy(err, []remedy{
 		{errNoRedis, "look what answers there, or correct where the queue says its Redis is: muster explain {queue}",
 			of{store.ErrReply}},
 		{errNoRedis, "start Redis, or look at its address: muster explain {queue}", of{tasks.ErrRedis}},

@@ -70,7 +70,7 @@ func workerError(command string, err error) error {
 	if command == "barrier" {
 		late += ", with --round, for an arrival stands"
 	}
-	return explain(err, []remedy{
+	return withRemedy(err, []remedy{
 		{nil, "keep it elsewhere, and publish where it is", of{worker.ErrDataFull}},
 		{nil, "muster members --live shows who is there; ask again, or raise --timeout",
 			of{new(*worker.UnpublishedError)}},

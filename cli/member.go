@@ -143,7 +143,7 @@ func runMember(ctx context.Context, p *process, o memberOptions) error {
 		if errors.Is(err, member.ErrVersion) {
 			return usagef("muster member --version 2.1.0", "--version: %w", err)
 		}
-		return explain(err, []remedy{
+		return withRemedy(err, []remedy{
 			{nil, "muster status --root {root} lists the groups there; if this one is missing, declare it, then: muster apply",
 				of{member.ErrNoGroup}},
 			{nil, "wait until the other process has ended, or give another --identity", of{member.ErrHeld}},

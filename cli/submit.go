@@ -349,7 +349,7 @@ func (s *submitting) problem(ctx context.Context, err error) error {
 	case errors.As(err, &large) && !s.o.files && !s.o.null:
 		err = fmt.Errorf("line %d: %w", large.Index+1, err)
 	}
-	return queueError(explain(err, []remedy{
+	return queueError(withRemedy(err, []remedy{
 		{nil, "put such data elsewhere and submit where it is, or raise max_task of the queue", of{new(*tasks.LargeTask)}},
 		{nil, "submit it as several batches", of{tasks.ErrTooLarge}},
 		{nil, "wait until some have ended: muster batches {queue}", of{tasks.ErrManyBatches}},

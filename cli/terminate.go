@@ -164,7 +164,7 @@ func terminateError(err error, at, stack string) error {
 	if errors.Is(err, plan.ErrAlreadyDone) {
 		return &problem{err: fmt.Errorf("there is no job or group at %s", at), next: "muster status shows what is there"}
 	}
-	return explain(err, []remedy{
+	return withRemedy(err, []remedy{
 		{errIncomplete, "muster status {at} shows them; it is open again, but those that were asked " +
 			"end when their grace is over", of{zkstate.ErrStillLive}},
 		{errDeclined, "this is stack {stack}; to terminate it all the same, name its owner: --stack NAME",

@@ -95,7 +95,7 @@ func runWorker(ctx context.Context, p *process, o workerOptions) error {
 		return err
 	}
 	return p.live(&c.Life, func() wrap.Result { return wrap.Run(ctx, c) }, func(err error) error {
-		return explain(err, []remedy{
+		return withRemedy(err, []remedy{
 			{nil, "start the worker again: it takes up its id", of{worker.ErrSessionLost}},
 			{nil, "muster status --root {root} lists the jobs there; if this one is missing, declare it, then: muster apply",
 				of{worker.ErrNoJob}},

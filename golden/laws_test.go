@@ -332,12 +332,12 @@ func (r dice) observed(name string) resource.Observed {
 	case 0:
 		o.Problem = "it cannot be understood"
 	case 1:
-		o.Lost = []resource.Part{pick(r, resource.PartRecord, resource.PartGate, resource.PartObject)}
+		o.Lost = []resource.Part{pick(r, resource.PartRecord, resource.PartGate, resource.PartZnode)}
 	case 2:
 		o.Lost = []resource.Part{pick(r, "id", resource.PartGeneration)}
 		o.BeyondRepair = "what was in it is not known"
 		if r.one(2) {
-			o.Lost = append(o.Lost, resource.PartObject)
+			o.Lost = append(o.Lost, resource.PartZnode)
 			o.Live = 0
 		}
 	}

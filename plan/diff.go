@@ -154,7 +154,7 @@ func Diff(want Want, have State) Plan {
 // kind or owner than is declared. Whoever may write in any generation could have written that.
 func (w Want) isForgery(r Row) bool {
 	rec := r.recorded()
-	return rec != nil && !r.Old.Has(resource.PartRecord) && !r.Old.Has(resource.PartObject) &&
+	return rec != nil && !r.Old.Has(resource.PartRecord) && !r.Old.Has(resource.PartZnode) &&
 		(r.otherKind() || !w.Owns(rec) && !slices.Contains(w.TakeOver, rec.Stack))
 }
 

@@ -1,182 +1,167 @@
 package plan
 
-import (
-	"slices"
+import "sync"
 
-	"muster/resource"
+// Action is what apply does with a row.
+type Action string
+
+// The actions, in the order in which a plan lists them. The first four change ZooKeeper.
+const (
+	Create      Action = "create"
+	Replace     Action = "replace"
+	Delete      Action = "delete"
+	Update      Action = "update"
+	Blocked     Action = "blocked"
+	LeftRunning Action = "left running"
+	None        Action = "unchanged"
+	Unmanaged   Action = "unmanaged"
 )
 
-// Reason is the action table. Protection is checked last, since it matters only to a row that would delete or replace.
-// No row deletes a znode that has children.
-func (w Want) Reason(r Row) Reason {
-	table := w.declaredReason
-	if r.New == nil {
-		table = w.undeclaredReason
+// Actions lists every action in the order in which a plan lists them.
+func Actions() []Action {
+	return []Action{Create, Replace, Delete, Update, Blocked, LeftRunning, None, Unmanaged}
+}
+
+// Changes reports whether apply commits a change.
+func (a Action) Changes() bool { return a == Create || a == Replace || a == Delete || a == Update }
+
+// Symbol is the ASCII symbol of an action; None and Unmanaged have none.
+func (a Action) Symbol() string {
+	switch a {
+	case Create:
+		return "+"
+	case Replace:
+		return "-/+"
+	case Delete:
+		return "-"
+	case Update:
+		return "~"
+	case Blocked:
+		return "!"
+	case LeftRunning:
+		return "?"
 	}
-	reason := table(r)
-	action := reason.Action()
-	deletes := action == Replace || action == Delete
-	switch {
-	case deletes && r.protected():
-		return IsProtected
-	case deletes && r.unfinished() > 0:
-		return WorkUnfinished
-	case deletes && r.Old.Live > 0: // all members have completed, so no member made these children
-		return StrangerChildren
-	case reason.dependsOnLive() && r.onlyStrangers():
-		return StrangerChildren
+	return ""
+}
+
+// Reason is why a row has its action; the action table has one line for each. Everything else about a row is derived
+// from it. Its value is also the action_reason of a saved plan.
+type Reason string
+
+// The reasons, by what they are about. decide.go tries them in an order of its own.
+const (
+	IsForeign           Reason = "foreign"
+	IsUnreadable        Reason = "unreadable"
+	OtherKind           Reason = "other_kind"
+	OtherStack          Reason = "other_stack"
+	OtherHome           Reason = "other_home"
+	IsDamaged           Reason = "damaged"
+	DamagedBeyondRepair Reason = "damaged_beyond_repair"
+	DamagedLive         Reason = "damaged_live"
+	DamagedLeftover     Reason = "damaged_leftover"
+	MembersStopping     Reason = "workers_stopping"
+	IsProtected         Reason = "protected"
+	NotThere            Reason = "missing"
+	AlreadyRunning      Reason = "already_running"
+	ClassicLive         Reason = "classic_live"
+	ClassicLeftover     Reason = "classic_leftover"
+	Equal               Reason = "equal"
+	MutableDiffers      Reason = "mutable_differs"
+	OwnerDiffers        Reason = "owner_differs"
+	RecordEdited        Reason = "record_edited"
+	ReadyDiffers        Reason = "immutable_differs_ready"
+	LiveDiffers         Reason = "immutable_differs_live"
+	WorkUnfinished      Reason = "work_unfinished"
+	StaleLeftover       Reason = "stale"
+	TerminatedIdle      Reason = "terminated"
+	TerminatedKept      Reason = "terminated_kept"
+	CompletedKept       Reason = "completed_retained"
+	CompletedDone       Reason = "completed"
+	Undeclared          Reason = "undeclared"
+	UndeclaredLive      Reason = "undeclared_live"
+	NotOurs             Reason = "unmanaged"
+	StrangerChildren    Reason = "strangers"
+)
+
+// actionRow is a row of the action table. Row.fill replaces the words in braces by facts of a row of the plan.
+type actionRow struct {
+	reason  Reason
+	action  Action
+	how     string // what apply does in detail; shown after the action
+	because string // why
+	proceed string // what a user can do next
+}
+
+// actionTable has a row for each reason. Each stands in it once, so a row of a plan cannot
+// contradict itself.
+var actionTable = sync.OnceValue(func() []actionRow {
+	return []actionRow{
+		{IsForeign, Blocked, "", "a znode is there that is not a {kind}{problem}",
+			"choose another name or root, or remove the znode yourself; muster explain {address} shows it"},
+		{IsUnreadable, Blocked, "", "it cannot be read{problem}", "muster explain {address} lists what is there"},
+		{OtherKind, Blocked, "", "a {recorded kind} has this name", "choose another name or root"},
+		{OtherStack, Blocked, "",
+			"owned by stack {owner}", "choose another name or root, or name {owner} in take_over"},
+		{OtherHome, Blocked, "", "owned by stack {owner} of home {home}",
+			"write home = \"{home}\" in the muster block again, or choose another name or root"},
+		{IsDamaged, Update, "in place: put back what was {deleted}", "{lost}{lost data}", ""},
+		{DamagedBeyondRepair, Blocked, "",
+			"{lost}; {beyond repair}", "muster explain {address} lists what is there"},
+		{DamagedLive, Blocked, "", "{lost}; {beyond repair}, and {live}",
+			"apply again after the run, or muster terminate {name} && muster apply"},
+		{DamagedLeftover, Replace, "delete of what is left, then create",
+			"{lost}; {beyond repair}, and none is live{grace}", ""},
+		{MembersStopping, Blocked, "",
+			"asked to stop, and {live}", "apply again when they have left; muster status {name} shows them"},
+		{IsProtected, Blocked, "", "protected", "{unprotect}"},
+		{NotThere, Create, "", "no {kind} znode", ""},
+		{AlreadyRunning, Blocked, "",
+			"already running, {live}", `on_running = "fail": apply again after the run{or terminate}`},
+		{ClassicLive, Blocked, "", "a classic job, {live}", "apply again after the run"},
+		{ClassicLeftover, Replace, "delete of the classic job, then create",
+			"made by classic workers, and none is live{grace}", ""},
+		{Equal, None, "", "equal", ""},
+		{MutableDiffers, Update, "in place", "only what may change {during a run} differs", ""},
+		{OwnerDiffers, Update, "in place", "take_over names its owner, stack {owner}", ""},
+		{RecordEdited, Update, "in place", "its record was edited by hand: the digest does not verify", ""},
+		{ReadyDiffers, Replace, "delete, then create", "{nobody joined} (a {member} that joins first wins)", ""},
+		{LiveDiffers, Blocked, "",
+			"{live}", "muster terminate {name} && muster apply, or apply again {after the run}"},
+		{WorkUnfinished, Blocked, "",
+			"{unfinished}", "apply again when nothing is unfinished; muster status {name} shows what is"},
+		{StaleLeftover, Replace, "stale delete, then create", "{member}s have joined and none is live{grace}", ""},
+		{TerminatedIdle, Replace, "delete, then create", "terminated, and no {member} is live", ""},
+		{TerminatedKept, Update, "in place: open it again", "terminated, and no {member} is live", ""},
+		{CompletedKept, None, "", "completed and retained", ""},
+		{CompletedDone, Replace, "delete, then create", "the run has completed", ""},
+		{Undeclared, Delete, "", "owned by stack {owner}, {status}", ""},
+		{UndeclaredLive, LeftRunning, "",
+			"owned by stack {owner}, {live}", "muster terminate {address}, or apply again {after the run}"},
+		{NotOurs, Unmanaged, "", "{unmanaged}", ""},
+		{StrangerChildren, Blocked, "", "the {kind} znode has a child that is no {member}",
+			"find out whose it is, remove it yourself, apply again"},
 	}
-	return reason
-}
+})
 
-// dependsOnLive reports whether the reason is that members are live.
-func (r Reason) dependsOnLive() bool {
-	switch r {
-	case MembersStopping, AlreadyRunning, ClassicLive, LiveDiffers, DamagedLive, UndeclaredLive:
-		return true
+// Reasons lists every reason in the order of the table.
+func Reasons() []Reason {
+	var all []Reason
+	for _, row := range actionTable() {
+		all = append(all, row.reason)
 	}
-	return false
+	return all
 }
 
-// onlyStrangers reports whether every child of the znode is a stranger.
-func (r Row) onlyStrangers() bool {
-	return len(r.Old.Strangers) > 0 && len(r.Old.Strangers) >= r.Old.Live
-}
-
-// protected is what the declaration says, or the Record if nothing is declared.
-func (r Row) protected() bool {
-	if r.New != nil {
-		return r.New.Policy().Protect
+// columns is the row of a reason; one that is not known is NotOurs.
+func (r Reason) columns() actionRow {
+	rows := actionTable()
+	for i := range rows {
+		if rows[i].reason == r {
+			return rows[i]
+		}
 	}
-	return r.recorded() != nil && r.recorded().Declaration.Policy().Protect
+	return NotOurs.columns()
 }
 
-// unfinished counts the work that must have ended before the resource is deleted or replaced.
-func (r Row) unfinished() int {
-	if r.recorded() == nil {
-		return 0
-	}
-	return r.Old.Count(r.recorded().Declaration.Kind().Work.Count)
-}
-
-// immutableDiffers reports whether a field differs that cannot change in place.
-func (r Row) immutableDiffers() bool { return anyImmutable(r.Changes()) }
-
-func anyImmutable(changes []resource.Change) bool {
-	return slices.ContainsFunc(changes, func(c resource.Change) bool { return c.Immutable })
-}
-
-// otherKind reports whether a resource of another kind has the declared name.
-func (r Row) otherKind() bool {
-	switch {
-	case r.New == nil || r.Old == nil:
-		return false
-	case r.recorded() != nil:
-		return r.recorded().Declaration.Kind().Name != r.New.Kind().Name
-	}
-	return r.Old.Classic && !r.New.Kind().Classic
-}
-
-// inPlace reports whether the resource is kept in its generation: see resource.Policy.
-func (r Row) inPlace() bool { return r.recorded() != nil && r.recorded().Declaration.Policy().InPlace }
-
-// Owns reports whether this stack owns a Record. Two stacks with one name and different homes are different stacks:
-// they do not share a lock.
-func (w Want) Owns(rec *resource.Record) bool {
-	return rec != nil && rec.Stack == w.Stack && rec.Home == w.Home
-}
-
-func (w Want) declaredReason(r Row) Reason {
-	class, rec := r.Old.Class(), r.recorded()
-	switch {
-	case class == resource.Foreign:
-		return IsForeign
-	case class == resource.Unreadable:
-		return IsUnreadable
-	case class == resource.Missing:
-		return NotThere
-	case r.otherKind():
-		return OtherKind
-	case rec != nil && rec.Stack == w.Stack && !w.Owns(rec):
-		return OtherHome
-	case rec != nil && rec.Stack != w.Stack && !slices.Contains(w.TakeOver, rec.Stack):
-		return OtherStack
-	case class == resource.Damaged:
-		return r.damagedReason()
-	case class == resource.Terminating && r.Old.Live > 0:
-		return MembersStopping
-	case class == resource.Terminating && r.inPlace() && !r.immutableDiffers():
-		return TerminatedKept
-	case class == resource.Terminating:
-		return TerminatedIdle
-	case class.IsLive() && r.New.Policy().FailIfLive:
-		return AlreadyRunning
-	case r.Old.Classic && class.IsLive():
-		return ClassicLive
-	case r.Old.Classic:
-		return ClassicLeftover
-	case class == resource.Stale:
-		return StaleLeftover
-	}
-	return w.compare(r, class)
-}
-
-// damagedReason is the reason of a resource of which somebody deleted parts. Apply puts back the Record, the gate and
-// the resource's own znode in the same generation, since its members may go on. Nobody knows what was in any other
-// part, so nothing is changed while members are live; but of a resource that is kept in place every part is put back,
-// empty.
-func (r Row) damagedReason() Reason {
-	switch {
-	case r.Old.Repairable():
-		return IsDamaged
-	case r.recorded() == nil:
-		return DamagedBeyondRepair
-	case r.Old.Live > 0:
-		return DamagedLive
-	case r.New == nil:
-		return Undeclared
-	}
-	return DamagedLeftover
-}
-
-// compare is the reason of a resource that this stack may change and that is ready, live or done.
-func (w Want) compare(r Row, class resource.Class) Reason {
-	changes := r.Changes()
-	immutable := anyImmutable(changes)
-	retained := class == resource.Done && r.New.Policy().KeepsDone
-	switch {
-	case class == resource.Done && (immutable || !retained):
-		return CompletedDone
-	case immutable && r.unfinished() > 0:
-		return WorkUnfinished
-	case immutable && (class == resource.Ready || class == resource.Idle):
-		return ReadyDiffers
-	case immutable:
-		return LiveDiffers
-	case len(changes) > 0:
-		return MutableDiffers
-	case !w.Owns(r.recorded()):
-		return OwnerDiffers
-	case r.recorded().Edited():
-		return RecordEdited
-	case retained:
-		return CompletedKept
-	}
-	return Equal
-}
-
-func (w Want) undeclaredReason(r Row) Reason {
-	class := r.Old.Class()
-	switch {
-	case class == resource.Foreign, class == resource.Unreadable, !w.Owns(r.recorded()):
-		return NotOurs
-	case class == resource.Damaged && (r.Old.Has(resource.PartRecord) || r.Old.Has(resource.PartObject)):
-		return r.damagedReason()
-	case class == resource.Damaged: // only its generation is left, which ends
-	case class.IsLive():
-		return UndeclaredLive
-	case class == resource.Terminating && r.Old.Live > 0:
-		return MembersStopping
-	}
-	return Undeclared
-}
+// Action is the action of a row with this reason.
+func (r Reason) Action() Action { return r.columns().action }

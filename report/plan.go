@@ -155,7 +155,7 @@ func joined(r plan.Row) string {
 	if o == nil || o.Record == nil || action != plan.Replace && action != plan.Delete {
 		return ""
 	}
-	what, work := o.Record.Declaration.Progress(o)
+	what, work := o.Record.Declaration.WouldBeLost(o)
 	if action == plan.Delete && !work {
 		return ""
 	}
@@ -213,7 +213,7 @@ func health(o *resource.Observed) string {
 	if o == nil || o.Record == nil {
 		return s
 	}
-	if what, _ := o.Record.Declaration.Progress(o); what != "" { // some member has joined
+	if what, _ := o.Record.Declaration.WouldBeLost(o); what != "" { // some member has joined
 		s += ", " + o.Record.Declaration.Health(o)
 	}
 	return s

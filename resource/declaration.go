@@ -25,15 +25,15 @@ type Declaration interface {
 	// all use this list.
 	Fields() []Field
 	Policy() Policy
-	// Classify returns the class and the status of o. Its Record holds this declaration, and it has no problem.
+	// Classify returns the class and the status of o, which must be readable, with a Record that holds this declaration.
 	Classify(o *Observed) (Class, Status)
 	// Health counts the members: "8 of 8 joined, 3 live, 5 completed".
 	Health(o *Observed) string
 	// LiveText counts the live members, as a reason to leave the resource alone: "5 workers are live".
 	LiveText(o *Observed) string
-	// Progress says what is lost when o is deleted or replaced: "4 of 4, none live"; empty if nobody joined.
-	// work reports whether some member has completed its work.
-	Progress(o *Observed) (what string, work bool)
+	// WouldBeLost says what is lost when o is deleted or replaced: "4 of 4, none live"; empty if nobody joined. someDone
+	// reports whether some member has completed its work.
+	WouldBeLost(o *Observed) (what string, someDone bool)
 }
 
 // Kind holds what all declarations of one kind have in common.
@@ -140,7 +140,7 @@ type Labelled struct {
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-// Standing is what a declaration ends with if its members come and go: there is no run of them that ends.
+// Standing is the last fields of a kind that has no runs: its members come and go.
 type Standing struct {
 	Timeouts  Timeouts  `json:"timeouts"`
 	Lifecycle Lifecycle `json:"lifecycle"`

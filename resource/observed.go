@@ -50,7 +50,7 @@ type Part string
 // The parts. Every other part is a folder in the generation; its Part is the name of that folder.
 const (
 	PartRecord     Part = "record" // if it is lost, Observed.Record is its copy
-	PartObject     Part = "znode"  // the resource's own znode
+	PartZnode      Part = "znode"  // the resource's own znode
 	PartGate       Part = "gate"
 	PartGeneration Part = "generation" // all of it, with the gate
 	// PartReference: the Record names a generation that is not its own. Observed.Record is the copy in its own one that is
@@ -169,7 +169,7 @@ func (o *Observed) LostText(object string) string {
 			changed = append(changed, "its record names a generation that is not its own")
 		case PartCopy:
 			changed = append(changed, "the copy of its record cannot be used")
-		case PartObject:
+		case PartZnode:
 			deleted = append(deleted, object)
 		default:
 			deleted = append(deleted, string(p))
@@ -191,11 +191,11 @@ func (o *Observed) Repairable() bool {
 
 // CanBePutBack reports whether nothing that members have written is lost with the part.
 func (p Part) CanBePutBack() bool {
-	return slices.Contains([]Part{PartRecord, PartObject, PartGate, PartReference, PartCopy}, p)
+	return slices.Contains([]Part{PartRecord, PartZnode, PartGate, PartReference, PartCopy}, p)
 }
 
-// Equal reports whether two observations of one resource are the same facts. It does not compare Created, Members,
-// Strangers and Saved: they are only for people.
+// Equal reports whether two observations of one resource are the same facts. It does not compare what may be absent:
+// Created, Members, Strangers and Saved.
 func (o Observed) Equal(p Observed) bool {
 	if (o.Record == nil) != (p.Record == nil) {
 		return false

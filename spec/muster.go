@@ -68,10 +68,7 @@ func musterSchema() schema {
 
 // checkStack returns an error if a stack cannot have this name. The name is the name of a znode too.
 func checkStack(name string) error {
-	if err := resource.CheckName("stack", name); err != nil {
-		return fmt.Errorf("%s", strings.Replace(err.Error(), "job name", "stack name", 1))
-	}
-	return nil
+	return resource.CheckName("stack", name)
 }
 
 // Searched lists every root in which jobs and groups of this configuration may be, sorted: those of the declared ones,

@@ -387,7 +387,7 @@ type batchHand struct {
 }
 
 // guess is what a task of the batch is thought to take. One of which nothing is known is thought to be long.
-func (b *batchHand) guess() time.Duration { return cmp.Or(b.mean, lookahead) }
+func (b *batchHand) guess() time.Duration { return cmp.Or(b.mean, minLookahead) }
 
 // learned notes how long an attempt took. The caller holds mu.
 func (e *Executor) learned(b *batchHand, took time.Duration) {

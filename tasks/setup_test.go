@@ -2,6 +2,7 @@ package tasks
 
 import (
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -52,6 +53,7 @@ type fixture struct {
 	s     *zkconn.Session // an observer's
 
 	found string        // the generation, once it was read
+	once  sync.Once     // of found
 	redis *redis.Client // an observer's, once it was asked for
 }
 
@@ -116,9 +118,7 @@ func (f *fixture) joinIn(s *zkconn.Session, identity string, role queue.Role) *P
 // generation is the queue's, which most tests never replace.
 func (f *fixture) generation() string {
 	f.t.Helper()
-	if f.found == "" {
-		f.found = f.look().Record.Generation
-	}
+	f.once.Do(func() { f.found = f.look().Record.Generation })
 	return f.found
 }
 

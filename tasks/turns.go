@@ -15,14 +15,14 @@ import (
 
 // How an executor paces its turns.
 const (
-	// lookahead is how much work an executor wants to have in hand for each of its slots. It is little, so that who
+	// minLookahead is how much work an executor wants to have in hand for each of its slots. It is little, so that who
 	// comes gets its share soon, and that one long task among short ones holds up few.
-	lookahead    = 100 * time.Millisecond
+	minLookahead = 100 * time.Millisecond
 	maxLookahead = time.Second // with a slow Redis
 
-	// gather is how long results wait for others while every slot has work, so that short tasks go by many. It is
+	// minGather is how long results wait for others while every slot has work, so that short tasks go by many. It is
 	// longer if Redis is slow: an executor uses it at most a fifth of the time while it has no need to.
-	gather    = 5 * time.Millisecond
+	minGather = 5 * time.Millisecond
 	maxGather = time.Second
 
 	// handful is how many results go at once, and how many tasks in hand are enough. So one handful is worked on while
@@ -65,8 +65,8 @@ func (c *pace) answered(begun, now time.Time) {
 	c.last = now
 }
 
-func (c *pace) gather() time.Duration    { return min(max(gather, 4*c.rtt), maxGather) }
-func (c *pace) lookahead() time.Duration { return min(max(lookahead, 8*c.rtt), maxLookahead) }
+func (c *pace) gather() time.Duration    { return min(max(minGather, 4*c.rtt), maxGather) }
+func (c *pace) lookahead() time.Duration { return min(max(minLookahead, 8*c.rtt), maxLookahead) }
 
 // step is what the loop does next.
 type step byte

@@ -53,7 +53,7 @@ func TestFairByTime(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	// One hand of each executor, on both sides, and what is under way.
-	limit := 2*slots*(lookahead+long) + time.Second
+	limit := 2*slots*(minLookahead+long) + time.Second
 	if worst > limit {
 		t.Errorf("served time differed by up to %s, more than %s: %v", worst, limit, served)
 	}

@@ -113,7 +113,7 @@ func Meaning(o *resource.Observed, kind string) string {
 	case resource.StatusMissing:
 		return "there is no " + kind + " znode"
 	case resource.StatusDamaged:
-		return strings.Join(text.NonEmpty(o.LostText(string(resource.PartObject)), o.BeyondRepair), "; ")
+		return strings.Join(text.NonEmpty(o.LostText(string(resource.PartZnode)), o.BeyondRepair), "; ")
 	case resource.StatusForeign:
 		return "a znode is there that is not a " + kind + ": " + o.Problem
 	case resource.StatusUnreadable:

@@ -1,12 +1,15 @@
 package wrap
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -16,7 +19,10 @@ import (
 
 	"muster/resource"
 	"muster/resource/job"
+	"muster/text"
 	"muster/worker"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
 )
 
 // Run joins, runs the command, and leaves or completes. The end of ctx is like SIGTERM.
@@ -267,4 +273,415 @@ func (r *run) writeRoll(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("the roll: %w", err)
 	}
 	return path, nil
+}
+
+// membership is this process's place in a job over all its sessions: one Member after the other, until the last one has
+// left or completed, or the place is lost for good. Everything but join needs a first Member.
+type membership struct {
+	*life
+	c Config // join completes its Worker
+
+	// What set changes.
+	member  *worker.Member // the newest; nil before the join
+	over    error          // why there will be no other Member
+	changed chan struct{}  // closed when any of these changes, or isMember or rejoins
+}
+
+// join makes this process a member, in another session if one is lost on the way.
+func (ms *membership) join(ctx context.Context) error {
+	if err := ms.chooseAddress(ctx); err != nil {
+		return err
+	}
+	for {
+		m, err := ms.joinOnce(ctx)
+		if err == nil {
+			ms.set(func() { ms.member, ms.isMember = m, true })
+			return nil
+		}
+		if !errors.Is(err, zkconn.ErrSessionLost) || ctx.Err() != nil {
+			return err
+		}
+		path := resource.Join(ms.c.Worker.Root, ms.c.Worker.Job)
+		ms.Log.Warn("the session is lost; joining again", "job", path, "reason", err)
+		ms.c.Worker.Takeover = worker.TakeoverWait // the process that holds the identity may be this one
+	}
+}
+
+// chooseAddress takes this machine's address and a free port if the configuration has no address, and the address as
+// the identity if it has none.
+func (ms *membership) chooseAddress(ctx context.Context) error {
+	w := &ms.c.Worker
+	if w.Info.IP == "" {
+		var ip net.IP
+		err := ms.waitForServer(ctx, func() (err error) {
+			ip, err = ms.c.LocalIP(ctx)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		free, err := net.ListenTCP("tcp", &net.TCPAddr{IP: ip})
+		if err != nil {
+			return err
+		}
+		defer free.Close()
+		w.Info = znode.Worker{IP: ip.String(), Port: free.Addr().(*net.TCPAddr).Port}
+	}
+	if w.Identity == "" {
+		w.Identity = w.Info.Address()
+		if ms.c.Unstable != nil {
+			ms.c.Unstable(w.Identity)
+		}
+	}
+	return nil
+}
+
+// joinOnce opens a session, creates the job if that is asked for, and joins. If it fails it leaves no session behind.
+func (ms *membership) joinOnce(ctx context.Context) (m *worker.Member, err error) {
+	s, err := ms.openSession(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			ms.closeSession()
+		}
+	}()
+	if ms.c.Create != nil {
+		if err := ms.c.Create(ctx, s); err != nil {
+			return nil, unanswered(err)
+		}
+	}
+	if m, err = worker.Join(ctx, s, ms.c.Worker); err != nil {
+		return nil, err
+	}
+	if time.Duration(m.Job.Timeouts.Session) != ms.timeout { // the Record has changed while it waited
+		first := m
+		err = ms.waitForServer(ctx, func() (err error) {
+			m, err = ms.rejoin(ctx, first)
+			return err
+		})
+	}
+	if err == nil && ms.c.Joined != nil {
+		ms.c.Joined(m)
+	}
+	return m, err
+}
+
+// keep joins again whenever the session is lost. It returns nil when the Member has left or completed, or ctx ends;
+// otherwise it returns why the membership is lost for good.
+func (ms *membership) keep(ctx context.Context) error {
+	for {
+		m, _, _ := ms.now()
+		select {
+		case <-m.Context().Done():
+		case <-ctx.Done():
+			return nil
+		}
+		cause := context.Cause(m.Context())
+		if cause == context.Canceled { //nolint:errorlint // itself: it left or completed
+			return nil
+		}
+		ms.set(func() { ms.isMember = false })
+		next, err := ms.next(ctx, m, cause)
+		if ctx.Err() != nil {
+			return nil
+		}
+		ms.set(func() {
+			if ms.over = err; err == nil {
+				ms.member, ms.isMember = next, true
+				ms.rejoins++
+			}
+		})
+		if err != nil {
+			return err
+		}
+		ms.Log.Warn("joined again after a lost session", "job", m.Job.Path(), "id", m.ID)
+	}
+}
+
+// next is the Member after m, which ended with cause. The error is final.
+func (ms *membership) next(ctx context.Context, m *worker.Member, cause error) (*worker.Member, error) {
+	if ms.c.OnLoss != LossRejoin || !errors.Is(cause, worker.ErrSessionLost) {
+		return nil, cause
+	}
+	ms.Log.Warn("the session is lost; joining again", "job", m.Job.Path(), "id", m.ID, "reason", cause)
+	for {
+		next, err := ms.rejoin(ctx, m)
+		if err == nil || errors.Is(err, worker.ErrFenced) || errors.Is(err, worker.ErrDone) {
+			return next, err
+		}
+		ms.Log.Warn("joining again", "job", m.Job.Path(), "id", m.ID, "error", err)
+		pause(ctx, retryPause)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// rejoin makes m a Member again, in another session.
+func (ms *membership) rejoin(ctx context.Context, m *worker.Member) (next *worker.Member, err error) {
+	err = ms.replaceSession(ctx, time.Duration(m.Job.Timeouts.Session), func(s *zkconn.Session) (err error) {
+		next, err = m.Rejoin(ctx, s)
+		return err
+	})
+	return next, err
+}
+
+// now is the newest Member, a channel that is closed when that changes, and why there will be no other.
+func (ms *membership) now() (*worker.Member, <-chan struct{}, error) {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	return ms.member, ms.changed, ms.over
+}
+
+func (ms *membership) set(change func()) {
+	ms.note(func() {
+		change()
+		close(ms.changed)
+		ms.changed = make(chan struct{})
+	})
+}
+
+// lostBecause reports whether cause is why the membership was lost for good.
+func (ms *membership) lostBecause(cause error) bool {
+	_, _, lost := ms.now()
+	return lost != nil && lost == cause //nolint:errorlint // this error, not one like it
+}
+
+// do calls f as the Member, and again as the next one whenever the session is lost on the way: f must bear to be
+// repeated.
+func (ms *membership) do(ctx context.Context, f func(context.Context, *worker.Member) error) error {
+	for {
+		m, changed, lost := ms.now()
+		if lost != nil {
+			return lost
+		}
+		err := f(ctx, m)
+		if err == nil || m.Context().Err() == nil || ctx.Err() != nil {
+			return err
+		}
+		//nolint:errorlint // itself: it left or completed, and what failed came after that
+		if context.Cause(m.Context()) == context.Canceled {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// What all members wait for together has one time limit, in however many sessions. The time passes also while the
+// session is lost and no server can be asked. What has become of the wait then is not known.
+
+// lateError is ErrLate of a request, and says what is not known.
+type lateError string
+
+func (e lateError) Error() string { return string(e) }
+func (e lateError) Unwrap() error { return ErrLate }
+
+// waitAll waits until all have joined, for at most the job's join timeout, and at most limit unless that is 0.
+func (ms *membership) waitAll(ctx context.Context, limit time.Duration) error {
+	m, _, _ := ms.now()
+	if longest := time.Duration(m.Job.Timeouts.Join); limit == 0 || limit > longest {
+		limit = longest
+	}
+	defer ms.whileWaiting(ctx, "all workers to join", joinNotice)()
+	return ms.within(ctx, limit, func(ctx context.Context, m *worker.Member) error { return m.WaitAll(ctx) },
+		fmt.Sprintf("whether all %d workers have joined", m.Job.Workers))
+}
+
+// ask calls f as the Member. It waits for a session for at most the job's join timeout. what says what f would have
+// found out.
+func (ms *membership) ask(
+	ctx context.Context, f func(context.Context, *worker.Member) error, what string,
+) error {
+	m, _, _ := ms.now()
+	return ms.within(ctx, time.Duration(m.Job.Timeouts.Join), f, what)
+}
+
+// within is ask with another limit.
+func (ms *membership) within(
+	ctx context.Context, limit time.Duration, f func(context.Context, *worker.Member) error, what string,
+) error {
+	begun := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return explainLate(ctx, ms.do(ctx, f), func() string {
+		return fmt.Sprintf("waited %s, and it is not known %s: ZooKeeper does not answer this worker",
+			since(begun), what)
+	})
+}
+
+// barrier waits at a barrier.
+func (ms *membership) barrier(ctx context.Context, b worker.Barrier) error {
+	b.Attempt = new(int) // kept likewise
+	defer ms.whileWaiting(ctx, barrierTitle(b.Name), barrierNotice(b.Name))()
+	return ms.waitAtBarrier(ctx, b.Timeout, func(m *worker.Member, remains time.Duration) error {
+		if b.Round == nil { // chosen once: a call that is repeated after a lost session is for the same round
+			next, err := m.NextRound(ctx, b.Name)
+			if err != nil {
+				return err
+			}
+			b.Round = &next
+		}
+		b.Timeout = remains
+		return m.Barrier(ctx, b)
+	}, func() string {
+		if b.Round == nil {
+			return "barrier " + b.Name
+		}
+		return fmt.Sprintf("round %d of barrier %s", *b.Round, b.Name)
+	})
+}
+
+// startBarrier waits at the start barrier.
+func (ms *membership) startBarrier(ctx context.Context) error {
+	attempt := 0
+	defer ms.whileWaiting(ctx, barrierTitle(znode.StartBarrier), barrierNotice(znode.StartBarrier))()
+	wait := func(m *worker.Member, remains time.Duration) error { return m.StartBarrier(ctx, remains, &attempt) }
+	return ms.waitAtBarrier(ctx, 0, wait, func() string { return "the start barrier" })
+}
+
+// waitAtBarrier calls wait, which aborts the round when what remains of the limit has passed. Without a session
+// nobody can abort it: then this call alone gives up at the limit. name is called for the text of that error.
+func (ms *membership) waitAtBarrier(
+	ctx context.Context, limit time.Duration,
+	wait func(m *worker.Member, remains time.Duration) error, name func() string,
+) error {
+	first, _, _ := ms.now()
+	limit = cmp.Or(limit, time.Duration(first.Job.Timeouts.Barrier))
+	begun := time.Now()
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err := ms.do(limited, func(_ context.Context, m *worker.Member) error {
+		remains := limit
+		if m != first {
+			remains = max(limit-since(begun), precision)
+		}
+		return wait(m, remains)
+	})
+	return explainLate(limited, err, func() string {
+		return fmt.Sprintf("waited %s at %s, and its outcome is not known: this worker lost its session with "+
+			"ZooKeeper, so it could not abort the round, which the others may still pass", since(begun), name())
+	})
+}
+
+// explainLate is err. If that says only that ctx's time was over, or that there was no session then, it is what text
+// says.
+func explainLate(ctx context.Context, err error, text func() string) error {
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) ||
+		errors.As(err, new(*worker.AbsentError)) || errors.As(err, new(*worker.UnpublishedError)) {
+		return err
+	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, worker.ErrSessionLost) {
+		return lateError(text())
+	}
+	return err
+}
+
+// precision is how exactly people are told a time.
+const precision = 100 * time.Millisecond
+
+func since(begun time.Time) time.Duration { return time.Since(begun).Round(precision) }
+
+// A worker that waits for others says for whom: 10 s after it began, and then ever more rarely.
+const firstNotice, rarestNotice = 10 * time.Second, 10 * time.Minute
+
+// maxAsked is for how many workers the others are named. In a larger job thousands would read long lists at the same
+// time.
+const maxAsked = 1000
+
+// maxNamed is how many workers one notice names.
+const maxNamed = 20
+
+// whileWaiting calls notice at those times, until the function that it returns is called. The attributes that notice
+// returns are logged; nil: nothing is.
+func (ms *membership) whileWaiting(
+	ctx context.Context, what string, notice func(context.Context, *worker.Member) []any,
+) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var notices sync.WaitGroup
+	notices.Go(func() {
+		begun := time.Now()
+		for pause := firstNotice; ; pause = min(2*pause, rarestNotice) {
+			timer := time.NewTimer(pause)
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+				timer.Stop()
+				return
+			}
+			m, _, _ := ms.now()
+			if _, isMember, _ := ms.state(); !isMember || !ms.connected() {
+				continue // which was said
+			}
+			attrs := []any{"job", m.Job.Path(), "id", m.ID, "since", since(begun)}
+			if m.Job.Workers <= maxAsked {
+				more := notice(ctx, m)
+				if more == nil {
+					continue
+				}
+				attrs = append(attrs, more...)
+			}
+			ms.Log.Info("waiting for "+what, attrs...)
+		}
+	})
+	return func() { cancel(); notices.Wait() }
+}
+
+// joinNotice says who has not joined.
+func joinNotice(ctx context.Context, m *worker.Member) []any {
+	absent, err := m.Absent(ctx)
+	if err != nil {
+		return nil
+	}
+	attrs := []any{"joined", absent.Joined, "workers", absent.Workers}
+	if len(absent.Missing) > 0 {
+		attrs = append(attrs, "missing", text.List(absent.Missing, maxNamed))
+	}
+	if len(absent.NotLive) > 0 {
+		attrs = append(attrs, "not_live", text.List(absent.NotLive, maxNamed))
+	}
+	return attrs
+}
+
+// barrierNotice says who has not arrived at the round that this worker waits at.
+func barrierNotice(name string) func(context.Context, *worker.Member) []any {
+	return func(ctx context.Context, m *worker.Member) []any {
+		rounds, err := m.Rounds(ctx)
+		if err != nil {
+			return nil
+		}
+		for _, r := range rounds {
+			if r.Name == name && slices.Contains(r.Arrived, m.ID) {
+				return []any{
+					"round", r.Round, "arrived", len(r.Arrived), "workers", r.Workers,
+					"missing", text.List(r.Missing, maxNamed),
+				}
+			}
+		}
+		return nil
+	}
+}
+
+// barrierTitle is what a notice calls a barrier.
+func barrierTitle(name string) string {
+	if name == znode.StartBarrier {
+		return "the start barrier"
+	}
+	return "barrier " + name
+}
+
+// valueNotice says who has not published a key.
+func valueNotice(key string, ids []int) func(context.Context, *worker.Member) []any {
+	return func(ctx context.Context, m *worker.Member) []any {
+		missing, err := m.Unpublished(ctx, key, ids)
+		if err != nil || len(missing) == 0 {
+			return nil
+		}
+		return []any{"missing", text.List(missing, maxNamed)}
+	}
 }

@@ -67,7 +67,7 @@ func (s *Store) commitOnce(ctx context.Context, r plan.Row) (again bool, err err
 		return s.resolve(ctx, t, err)
 	case zkconn.PreconditionFailed(err):
 		s.forgetFolders() // a folder may be missing
-		return s.explain(ctx, r, err)
+		return s.whyRefused(ctx, r, err)
 	}
 	return false, s.translate(ctx, err)
 }
@@ -87,9 +87,9 @@ func (s *Store) resolve(ctx context.Context, t transaction, lost error) (again b
 	return true, fmt.Errorf("nothing was written: %w", lost)
 }
 
-// explain returns what has changed after a transaction was refused. If the facts are now as before, they were changed
+// whyRefused returns what has changed after a transaction was refused. If the facts are now as before, they were changed
 // twice: try again.
-func (s *Store) explain(ctx context.Context, r plan.Row, refused error) (again bool, err error) {
+func (s *Store) whyRefused(ctx context.Context, r plan.Row, refused error) (again bool, err error) {
 	err = s.Check(ctx, r)
 	if err == nil {
 		return true, fmt.Errorf("%w: %w", plan.ErrMoved, refused)
@@ -235,7 +235,8 @@ func (s *Store) selfContained(ctx context.Context, r plan.Row) (t transaction, o
 			return t, false
 		}
 	case plan.Delete, plan.Replace:
-		if deletes = true; r.Old.Class() != resource.Ready || r.Old.Live > 0 || !s.isWhole(r) {
+		deletes = true
+		if r.Old.Class() != resource.Ready || r.Old.Live > 0 || !s.isWhole(r) {
 			return t, false
 		}
 	}
@@ -321,8 +322,8 @@ func (s *Store) Check(ctx context.Context, row plan.Row) error {
 	return err
 }
 
-// check is Check; it also returns what was read, and operations which check in the transaction that nothing was saved
-// since that it would delete, and that a run has neither begun nor completed.
+// check is Check; it also returns what was read, and guards for the transaction: nothing was saved that it deletes, and
+// the run has neither begun nor completed since.
 func (s *Store) check(ctx context.Context, row plan.Row) (*resource.Observed, []zkconn.Op, error) {
 	now, err := s.checkFacts(ctx, row)
 	if err != nil {
@@ -497,8 +498,8 @@ func firstNames(names []string, n int) []string {
 // what was read of its run has changed since.
 //
 // Nobody has joined: then nobody must have, so there must be no ids. All have joined, and some have not completed: then
-// the run must not have completed. If only some have joined, it cannot complete unnoticed: its last worker writes the
-// roll into the znode, or into the Record that there is none, and both have their versions in the transaction.
+// the run must not have completed. If only some have joined, it cannot complete unnoticed: its last worker writes
+// either the roll (into the znode) or that there is no roll (into the Record). The transaction checks both versions.
 func (s *Store) guardRun(ctx context.Context, row plan.Row, now *resource.Observed) ([]zkconn.Op, error) {
 	act := row.Action()
 	if act != plan.Delete && act != plan.Replace || now == nil || now.Record == nil || len(now.Lost) > 0 {

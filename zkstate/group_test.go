@@ -104,7 +104,7 @@ func (f *fixture) holder(g group.Group, identity string) (m *member.Member, main
 // groupDamages are what somebody can delete of a group whose members have left.
 func groupDamages() map[string][]resource.Part {
 	all := map[string][]resource.Part{
-		"record": {resource.PartRecord}, "gate": {resource.PartGate}, "znode": {resource.PartObject},
+		"record": {resource.PartRecord}, "gate": {resource.PartGate}, "znode": {resource.PartZnode},
 		"generation":        {resource.PartGeneration},
 		"seat and assigner": {"seat", "assigner"},
 		"gate and asks":     {resource.PartGate, "ask"},
@@ -122,7 +122,7 @@ func (f *fixture) loseOfGroup(g group.Group, generation string, parts []resource
 		switch p {
 		case resource.PartRecord:
 			at = znode.Record(group.KindName, g.Root, g.Name)
-		case resource.PartObject:
+		case resource.PartZnode:
 			at = g.Path()
 		case resource.PartGeneration:
 			at = znode.Run(g.Root, generation)

@@ -22,7 +22,7 @@ import (
 // TestJoinOfADamagedGroup: somebody who joins while a part of the group is gone waits for its repair.
 func TestJoinOfADamagedGroup(t *testing.T) {
 	t.Parallel()
-	for _, lost := range []resource.Part{"seat", resource.PartGate, resource.PartObject} {
+	for _, lost := range []resource.Part{"seat", resource.PartGate, resource.PartZnode} {
 		t.Run(string(lost), func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)

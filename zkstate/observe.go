@@ -120,7 +120,7 @@ func (r *Reader) observeGeneration(
 	case err != nil:
 		return err
 	case !exists:
-		o.Lost = append(o.Lost, resource.PartObject)
+		o.Lost = append(o.Lost, resource.PartZnode)
 	}
 	o.Version, o.Pzxid, o.Live, o.Created = stat.Version, stat.Pzxid, int(stat.NumChildren), stat.Ctime
 	return nil

@@ -78,7 +78,7 @@ func TestDamagedAndForeign(t *testing.T) {
 		}, plan.IsDamaged, "", []resource.Part{resource.PartGate}, plan.IsDamaged},
 		"job znode removed": {func(f *fixture, j job.Job, _ string) {
 			f.remove(j.Path())
-		}, plan.IsDamaged, "", []resource.Part{resource.PartObject}, plan.IsDamaged},
+		}, plan.IsDamaged, "", []resource.Part{resource.PartZnode}, plan.IsDamaged},
 		"record removed": {func(f *fixture, j job.Job, _ string) {
 			f.remove(znode.Record(job.KindName, j.Root, j.Name))
 		}, plan.IsDamaged, "", []resource.Part{resource.PartRecord}, plan.IsDamaged},

@@ -286,7 +286,7 @@ func TestDeleteOfAQueueWithALostReply(t *testing.T) {
 func TestDamagedQueue(t *testing.T) {
 	t.Parallel()
 	damages := map[string][]resource.Part{
-		"record": {resource.PartRecord}, "gate": {resource.PartGate}, "znode": {resource.PartObject},
+		"record": {resource.PartRecord}, "gate": {resource.PartGate}, "znode": {resource.PartZnode},
 		"generation": {resource.PartGeneration}, "gate and batch": {resource.PartGate, "batch"},
 	}
 	for _, folder := range znode.QueueFolders() {
@@ -346,7 +346,7 @@ func (f *fixture) loseOfQueue(q queue.Queue, g string, parts []resource.Part) er
 		switch p {
 		case resource.PartRecord:
 			at = znode.Record(queue.KindName, q.Root, q.Name)
-		case resource.PartObject:
+		case resource.PartZnode:
 			at = q.Path()
 		case resource.PartGeneration:
 			at = znode.Run(q.Root, g)

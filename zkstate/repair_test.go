@@ -17,9 +17,9 @@ import (
 // damages are what somebody can delete of a job so that it can be put back.
 func damages() map[string][]resource.Part {
 	return map[string][]resource.Part{
-		"record": {resource.PartRecord}, "gate": {resource.PartGate}, "znode": {resource.PartObject},
-		"record and znode": {resource.PartRecord, resource.PartObject},
-		"gate and znode":   {resource.PartGate, resource.PartObject},
+		"record": {resource.PartRecord}, "gate": {resource.PartGate}, "znode": {resource.PartZnode},
+		"record and znode": {resource.PartRecord, resource.PartZnode},
+		"gate and znode":   {resource.PartGate, resource.PartZnode},
 	}
 }
 
@@ -27,7 +27,7 @@ func damages() map[string][]resource.Part {
 func part(p resource.Part, j job.Job, g string) string {
 	return map[resource.Part]string{
 		resource.PartRecord: znode.Record(job.KindName, j.Root, j.Name), resource.PartGate: znode.Gate(j.Root, g),
-		resource.PartObject: j.Path(),
+		resource.PartZnode: j.Path(),
 	}[p]
 }
 

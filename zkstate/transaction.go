@@ -155,7 +155,7 @@ func (s *Store) newGeneration(rec resource.Record, old *resource.Observed, acl [
 	id := rec.Declaration.ID()
 	body, err := znode.EncodeRecord(rec)
 	var ops []zkconn.Op
-	if old.Has(resource.PartObject) {
+	if old.Has(resource.PartZnode) {
 		ops = append(ops, zkconn.DeleteOp(id.Path(), old.Version))
 	}
 	ops = append(ops,
@@ -210,7 +210,7 @@ func (s *Store) repair(ctx context.Context, old *resource.Observed) (transaction
 		}
 		ops = append(ops, zkconn.CheckOp(recordPath(rec), old.RecordVersion), zkconn.SetOp(znode.Run(id.Root, g), body, -1))
 	}
-	if !old.Has(resource.PartObject) {
+	if !old.Has(resource.PartZnode) {
 		ops = append(ops, create(id.Path(), nil))
 	}
 	if rec.Declaration.Policy().InPlace {
@@ -245,7 +245,7 @@ func (s *Store) madeHere(ctx context.Context, r plan.Row) (bool, error) {
 		return false, err
 	case sameACL(has, gives):
 		return true, nil
-	case !old.Has(resource.PartObject) && r.New != nil:
+	case !old.Has(resource.PartZnode) && r.New != nil:
 		return false, nil
 	}
 	return false, fmt.Errorf("%s is the only copy of its record, and has another ACL than this stack gives: "+
@@ -299,7 +299,7 @@ func (s *Store) delete(old *resource.Observed) transaction {
 	rec := *old.Record
 	d := rec.Declaration
 	var ops []zkconn.Op
-	if old.Has(resource.PartObject) {
+	if old.Has(resource.PartZnode) {
 		ops = append(ops, zkconn.DeleteOp(d.ID().Path(), old.Version))
 	}
 	version := old.RecordVersion

@@ -252,7 +252,7 @@ func (g Group) LiveText(o *resource.Observed) string {
 
 // Progress implements resource.Declaration. A group has no work that ends: what its members have saved is in
 // Observed.Saved.
-func (g Group) Progress(o *resource.Observed) (what string, work bool) {
+func (g Group) WouldBeLost(o *resource.Observed) (what string, work bool) {
 	if o.Live == 0 {
 		return "", false
 	}

@@ -229,7 +229,7 @@ func (j Job) LiveText(o *resource.Observed) string {
 }
 
 // Progress implements resource.Declaration.
-func (j Job) Progress(o *resource.Observed) (what string, work bool) {
+func (j Job) WouldBeLost(o *resource.Observed) (what string, work bool) {
 	if Joined(o) == 0 {
 		return "", false
 	}

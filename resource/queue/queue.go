@@ -271,7 +271,7 @@ func (q Queue) LiveText(o *resource.Observed) string {
 
 // Progress implements resource.Declaration. A queue with unfinished batches is neither deleted nor replaced, so nothing
 // is lost that anybody waits for.
-func (q Queue) Progress(o *resource.Observed) (what string, work bool) {
+func (q Queue) WouldBeLost(o *resource.Observed) (what string, work bool) {
 	if o.Live == 0 && FoundOf(o).Batches == 0 {
 		return "", false
 	}

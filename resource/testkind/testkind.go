@@ -66,4 +66,4 @@ func (l Lamp) Health(o *resource.Observed) string { return fmt.Sprintf("%d readi
 func (l Lamp) LiveText(o *resource.Observed) string { return fmt.Sprintf("%d are reading", o.Live) }
 
 // Progress implements resource.Declaration.
-func (l Lamp) Progress(*resource.Observed) (string, bool) { return "", false }
+func (l Lamp) WouldBeLost(*resource.Observed) (string, bool) { return "", false }

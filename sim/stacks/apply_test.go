@@ -382,7 +382,7 @@ func rivalScenes() map[string]scene {
 		},
 	}
 	for name, d := range map[string]damage{
-		"record": {resource.PartRecord}, "gate": {resource.PartGate}, "znode": {resource.PartObject},
+		"record": {resource.PartRecord}, "gate": {resource.PartGate}, "znode": {resource.PartZnode},
 		"folder": {"assigner"},
 	} {
 		all["removed-"+name] = scene{declare: d.removed, must: []string{"damaged applied", "damaged refused"}}
@@ -401,7 +401,7 @@ func (d damage) removed(w *world) {
 		if err != nil {
 			return err
 		}
-		rest = damage{resource.PartGate, resource.PartRecord, resource.PartObject}.paths(o.Record)
+		rest = damage{resource.PartGate, resource.PartRecord, resource.PartZnode}.paths(o.Record)
 		for _, name := range znode.GroupFolders() { // as if somebody had joined
 			folder := resource.Join(znode.Run(root, o.Record.Generation), name)
 			if _, err := s.Create(ctx, folder, nil, zkconn.Persistent, anyone()); err != nil {

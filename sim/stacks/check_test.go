@@ -290,7 +290,7 @@ func (t tree) fits(r plan.Row) error {
 		}
 	}
 	deletes := r.Action() == plan.Replace || r.Action() == plan.Delete
-	if deletes && r.Old.Has(resource.PartObject) && t[r.Path].stat.Version != r.Old.Version {
+	if deletes && r.Old.Has(resource.PartZnode) && t[r.Path].stat.Version != r.Old.Version {
 		return errors.New("its znode is not as the plan says")
 	}
 	return nil

@@ -34,7 +34,7 @@ func groupScenes() map[string]scene {
 	}
 	for name, d := range map[string]damage{
 		"record": {resource.PartRecord}, "gate": {resource.PartGate}, "assigner": {"assigner"},
-		"znode": {resource.PartObject},
+		"znode": {resource.PartZnode},
 	} {
 		all["group-repair-"+name] = scene{declare: d.repairGroup, must: []string{"damaged applied"}}
 	}

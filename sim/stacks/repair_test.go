@@ -32,7 +32,7 @@ func (d damage) paths(rec *resource.Record) []string {
 	id := rec.Declaration.ID()
 	at := map[resource.Part]string{
 		resource.PartRecord: znode.Record(rec.Declaration.Kind().Name, id.Root, id.Name),
-		resource.PartObject: id.Path(),
+		resource.PartZnode:  id.Path(),
 		resource.PartGate:   znode.Gate(id.Root, rec.Generation),
 	}
 	var paths []string
@@ -54,8 +54,8 @@ func repairScenes() map[string]scene {
 	for name, d := range map[string]damage{
 		"record":        {resource.PartRecord},
 		"gate":          {resource.PartGate},
-		"znode":         {resource.PartObject},
-		"record-znode":  {resource.PartRecord, resource.PartObject},
+		"znode":         {resource.PartZnode},
+		"record-znode":  {resource.PartRecord, resource.PartZnode},
 		"record-and-id": {resource.PartRecord, "id"},
 	} {
 		all["repair-"+name] = scene{declare: d.repair, must: []string{"damaged applied", "joined"}}
