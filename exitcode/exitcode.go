@@ -1,5 +1,5 @@
 // Package exitcode is the table of muster's exit codes: one meaning each, in every command. Which one a command ends
-// with is decided in cli. A test holds the tables of README.md and docs/exit-codes.md against this one.
+// with is decided in cli. A test holds the table of docs/exit-codes.md against this one.
 package exitcode
 
 import (

@@ -7,8 +7,8 @@ import (
 )
 
 // Reason is the first reason that fits; the action table says what follows from it. What forbids a delete is looked at
-// when the reason is found, since it matters only to a row that would delete or replace. No row deletes a znode that has
-// children.
+// when the reason is found, since it matters only to a row that would delete or replace. No row deletes a znode that
+// has children.
 func (w Want) Reason(r Row) Reason {
 	table := w.declaredReason
 	if r.New == nil {

@@ -87,8 +87,8 @@ func (s *Store) resolve(ctx context.Context, t transaction, lost error) (again b
 	return true, fmt.Errorf("nothing was written: %w", lost)
 }
 
-// whyRefused returns what has changed after a transaction was refused. If the facts are now as before, they were changed
-// twice: try again.
+// whyRefused returns what has changed after a transaction was refused. If the facts are now as before, they were
+// changed twice: try again.
 func (s *Store) whyRefused(ctx context.Context, r plan.Row, refused error) (again bool, err error) {
 	err = s.Check(ctx, r)
 	if err == nil {

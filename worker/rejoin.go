@@ -1,0 +1,184 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"muster/resource/job"
+	"muster/zkstate"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// After the loss of its session a member goes on in a new one by one transaction that checks the gate:
+//
+//	run/<g>/by/<identity>   set, at the version that this process last wrote: if somebody took over, it is fenced
+//	<job>/<identity>        deleted if the lost session's is still there, and created, ephemeral
+//	run/<g>/id/n-<id>       set, if another address was advertised since the join
+//
+// If the process dies before the commit, the next life of the identity finds the claim as it was. If it dies after
+// it, the next life can take the claim over.
+
+// Rejoin makes m a member again in a new session: after m's Context ended with ErrSessionLost, or to give it another
+// session. It is for a process whose command has gone on. It returns another Member; m itself has ended.
+//
+// ErrFenced means that the identity was taken over meanwhile, and ErrDone that a Complete which got no answer was
+// committed. If another whole run has completed since, that is ErrFenced too: only the last run is remembered. While a
+// part of the job is missing that somebody deleted, Rejoin waits; the end of ctx is ErrDamaged then.
+func (m *Member) Rejoin(ctx context.Context, s *zkconn.Session) (*Member, error) {
+	m.leaving.Lock()
+	defer m.leaving.Unlock()
+	m.stop()
+	if cause := context.Cause(m.ctx); cause != nil && !errors.Is(cause, zkconn.ErrSessionLost) {
+		return nil, cause
+	}
+	if m.rejoinNonce == "" {
+		m.rejoinNonce = zkstate.NewID()
+	}
+	m.sessionIDs = append(m.sessionIDs, s.ID())
+	var err error
+	for attempts := 0; attempts < maxAttempts; {
+		var next *Member
+		if next, err = m.rejoinOnce(ctx, s); err == nil {
+			m.end(nil)
+			return next.start(), nil
+		}
+		if errors.Is(err, ErrDamaged) {
+			if err = awaitPart(ctx, s, err); err == nil {
+				continue
+			}
+		}
+		if !errors.Is(err, errAgain) {
+			break
+		}
+		attempts++
+	}
+	return nil, fmt.Errorf("rejoin %s as %s: %w", m.Job.Path(), m.Identity, err)
+}
+
+// rejoinOnce reads the claim, which tells who wrote it last. That may have been this process: in an earlier Rejoin,
+// or in a Leave or Complete that got no answer.
+func (m *Member) rejoinOnce(ctx context.Context, s *zkconn.Session) (*Member, error) {
+	if err := s.Sync(ctx, m.by()); err != nil {
+		return nil, err
+	}
+	claim, stat, err := readClaim(ctx, s, m.by())
+	gone := errors.Is(err, zkconn.ErrNoNode)
+	if err != nil && !gone {
+		return nil, err
+	}
+	left := m.unconfirmed != nil && claim.Nonce == m.unconfirmed.Nonce
+	completed := left && m.unconfirmed.State == znode.Done
+	if gone && m.unconfirmed != nil && m.unconfirmed.State == znode.Done {
+		if completed, err = m.allCompleted(ctx, s); err != nil {
+			return nil, err
+		}
+	}
+	rejoined := claim.Nonce == m.rejoinNonce
+	switch {
+	case completed:
+		done := &DoneError{Exit: *m.unconfirmed.Exit}
+		if err := m.finish(ctx, s); err != nil {
+			return nil, fmt.Errorf("%w: %w", done, err)
+		}
+		return nil, done
+	case gone:
+		return nil, m.gone(ctx, s, m.by())
+	case stat.Version != m.version && !left && !rejoined:
+		return nil, m.replaced()
+	}
+	live, exists, err := s.Exists(ctx, m.live())
+	if err != nil {
+		return nil, err
+	}
+	if rejoined && live.EphemeralOwner == s.ID() {
+		return m.inSession(s, claim, stat.Version), nil
+	}
+	var remove []zkconn.Op
+	if exists {
+		if !slices.Contains(m.sessionIDs, live.EphemeralOwner) { // somebody took over since the claim was read
+			return nil, fmt.Errorf("%w: %w", errAgain, ErrHeld)
+		}
+		remove = append(remove, zkconn.DeleteOp(m.live(), anyVersion))
+	}
+	return m.moveTo(ctx, s, stat.Version, remove)
+}
+
+// allCompleted reports whether the generation, of which the claims are gone, has ended because all had completed.
+// Terminate or apply may have ended it after the session was lost. If on_complete removes the job, it is gone then too,
+// and all count as completed. A Record that cannot be read tells nothing.
+func (m *Member) allCompleted(ctx context.Context, s *zkconn.Session) (bool, error) {
+	body, _, err := s.Get(ctx, znode.Record(job.KindName, m.Job.Root, m.Job.Name))
+	if errors.Is(err, zkconn.ErrNoNode) {
+		return m.Job.Lifecycle.OnComplete == job.Remove, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	rec, err := znode.DecodeRecordAt(job.Kind(), m.Job.Path(), body)
+	last := job.LastRun(&rec)
+	return err == nil && last != nil && last.Generation == m.Generation, nil
+}
+
+// moveTo is the transaction that rejoins. The claim is ours at this version. remove deletes the old live znode if
+// there is one.
+func (m *Member) moveTo(ctx context.Context, s *zkconn.Session, version int32, remove []zkconn.Op) (*Member, error) {
+	claim := m.claim
+	claim.Nonce = m.rejoinNonce
+	mark, err := znode.Encode(claim)
+	if err != nil {
+		return nil, err
+	}
+	info, changed := m.advertisedInfo()
+	body, err := znode.EncodeWorker(info)
+	if err != nil {
+		return nil, err
+	}
+	ops := []zkconn.Op{zkconn.CreateOp(m.live(), body, zkconn.Ephemeral, m.acl)}
+	if changed { // an Advertise whose outcome is unknown may not have been committed
+		ops = append(ops, zkconn.SetOp(znode.ID(m.Job.Root, m.Generation, m.ID), body, anyVersion))
+	}
+	results, err := s.Multi(ctx, slices.Concat(
+		[]zkconn.Op{zkconn.CheckOp(m.gate(), -1), zkconn.SetOp(m.by(), mark, version)}, remove, ops,
+	)...)
+	var refused *zkconn.Error
+	switch {
+	case err == nil:
+		return m.inSession(s, claim, results[1].Stat.Version), nil
+	case errors.Is(err, zkconn.ErrUnknown):
+		if settle := s.Settled(ctx); settle != nil {
+			return nil, fmt.Errorf("%w: %w", settle, err)
+		}
+	case errors.Is(err, zkconn.ErrNoNode) && errors.As(err, &refused) &&
+		(refused.Op == "create" || refused.Path != m.by() && refused.Path != m.live()):
+		return nil, m.gone(ctx, s, missingPart(refused))
+	case errors.Is(err, zkconn.ErrNodeExists), errors.Is(err, zkconn.ErrNoNode), errors.Is(err, zkconn.ErrBadVersion):
+	default:
+		return nil, err
+	}
+	return nil, fmt.Errorf("%w: %w", errAgain, err)
+}
+
+// inSession is the same member in another session.
+func (m *Member) inSession(s *zkconn.Session, claim znode.Claim, version int32) *Member {
+	info, changed := m.advertisedInfo()
+	next := &Member{
+		ID: m.ID, Identity: m.Identity, Generation: m.Generation, Job: m.Job,
+		acl: m.acl, info: info, infoChanged: changed, claim: claim, version: version,
+	}
+	return next.bindTo(s)
+}
+
+func readClaim(ctx context.Context, s *zkconn.Session, path string) (znode.Claim, zkconn.Stat, error) {
+	body, stat, err := s.Get(ctx, path)
+	if err != nil {
+		return znode.Claim{}, stat, err
+	}
+	claim, err := znode.Decode[znode.Claim](body)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", path, err)
+	}
+	return claim, stat, err
+}
