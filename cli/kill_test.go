@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -12,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -69,8 +71,7 @@ func TestKillApply(t *testing.T) {
 type killLoop struct {
 	dir, root string
 	jobs      int
-	changes   int           // of the present run
-	aim       time.Duration // the kill comes at a random moment before this
+	changes   int // of the present run
 	reader    *zkstate.Reader
 }
 
@@ -80,7 +81,7 @@ func newKillLoop(t *testing.T, jobs int) *killLoop {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	l := &killLoop{dir: t.TempDir(), root: "/kill-" + zkstate.NewID()[:12], jobs: jobs, aim: 200 * time.Millisecond}
+	l := &killLoop{dir: t.TempDir(), root: "/kill-" + zkstate.NewID()[:12], jobs: jobs}
 	l.reader = zkstate.NewReader(s, l.root+"/home", zkstate.Job())
 	return l
 }
@@ -160,12 +161,6 @@ func (l *killLoop) killOnce(ctx context.Context, run int) (left int, err error) 
 	if d := cmp.Diff(want, got); d != "" {
 		return 0, fmt.Errorf("the plan after the kill (-left +planned):\n%s", d)
 	}
-	switch len(want) { // aim at the middle
-	case 0:
-		l.aim = l.aim * 3 / 4
-	case l.changes:
-		l.aim = l.aim * 3 / 2
-	}
 	if out, code, err := l.muster(ctx, "apply", "--yes", "--max-delete", "1000"); code != 0 || err != nil {
 		return 0, fmt.Errorf("the next apply ended with %d, %v:\n%s", code, err, out)
 	}
@@ -201,34 +196,30 @@ func (l *killLoop) killApply(ctx context.Context) (err error) {
 }
 
 func (l *killLoop) killOneApply(ctx context.Context) error {
-	cmd := exec.CommandContext(ctx, filepath.Join(bin, "muster"), "apply", "--yes", "--max-delete", "1000", l.dir)
+	cmd := exec.CommandContext(ctx, filepath.Join(bin, "muster"), "apply", "--yes", "--max-delete", "1000",
+		"--parallel", strconv.Itoa(1+rand.N(8)), l.dir)
 	cmd.Env = append(os.Environ(), "MUSTER_SERVERS="+servers.Connect())
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return err
 	}
+	cmd.Stderr = cmd.Stdout // where the lines of the changes go
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	// The first output means that it has connected and planned. The time before the kill counts from there.
-	one := make([]byte, 1)
-	if _, err := out.Read(one); err != nil {
-		cmd.Wait()
-		return fmt.Errorf("apply ended before it printed anything: %w", err)
-	}
-	go func() { // a full pipe would block apply
-		buf := make([]byte, 1<<16)
-		for {
-			if _, err := out.Read(buf); err != nil {
-				return
-			}
+	// Each change prints a line. The kill comes after one of them, or after the plan. All lines fit into the
+	// pipe, so a slow reader does not hold apply up.
+	after, made, planned := rand.N(l.changes), 0, false
+	for lines := bufio.NewScanner(out); (!planned || made < after) && lines.Scan(); planned = true {
+		if strings.HasPrefix(strings.TrimSpace(lines.Text()), "[") {
+			made++
 		}
-	}()
-	timer := time.NewTimer(rand.N(l.aim))
-	defer timer.Stop()
-	<-timer.C
+	}
 	cmd.Process.Kill()
 	cmd.Wait()
+	if !planned {
+		return errors.New("apply ended before it printed anything")
+	}
 	return nil
 }
 
