@@ -327,7 +327,7 @@ func (p *lineProcess) settle(ctx context.Context) bool {
 
 // ask gives the process a task, and takes the answer. It reports whether the process can have another task.
 func (p *lineProcess) ask(ctx context.Context, t *tasks.Task) (going bool) {
-	line, err := p.s.format.write(nil, t)
+	question, err := p.s.format.write(nil, t)
 	if err != nil {
 		p.s.fail(t, store.Never, 0, nil, err.Error(), nil)
 		return true
@@ -342,10 +342,10 @@ func (p *lineProcess) ask(ctx context.Context, t *tasks.Task) (going bool) {
 	written := make(chan struct{})
 	go func() { // it may answer before it has read all
 		defer close(written)
-		p.write(line)
+		p.write(question)
 	}()
 	most := int64(p.s.queue().MaxTask)
-	line, err = p.readLine(int(p.s.format.most(most)))
+	line, err := p.readLine(int(p.s.format.most(most)))
 	switch {
 	case errors.Is(err, errLongLine):
 		tell(p.lost, errBadAnswer)
