@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
@@ -140,7 +141,9 @@ func (c *crowd) reader(s *server, page string, seen func(event, data string)) {
 var dataVersion = regexp.MustCompile(`data-version="?(\d+)`)
 
 func (c *crowd) read(s *server, page string, seen func(event, data string)) error {
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	// One address may have half of the streams only, so the readers come from four.
+	from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(1+rand.N(4)))}}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: from.DialContext}}
 	_, _, body, err := s.tryGet(page)
 	if err != nil {
 		return err
