@@ -90,11 +90,9 @@ func floorPlan() map[string]room {
 		// What one participant can do to others: tests only.
 		"zkstate/hostile": {},
 		"zkstate/znode": {
-			ours:   []string{"resource", "resource/job", "resource/queue", "apply/history", "zkstate/znode/internal/jobmaster"},
+			ours:   []string{"resource", "resource/job", "resource/queue", "apply/history"},
 			others: []string{protobuf},
 		},
-		// The generated code of the classic messages.
-		"zkstate/znode/internal/jobmaster": {others: []string{protobuf}},
 		"worker": {
 			ours:   []string{"resource", "resource/job", "text", "view", "zkstate", "zkstate/zkconn", "zkstate/znode"},
 			others: []string{sync},

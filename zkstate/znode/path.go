@@ -20,11 +20,6 @@ import (
 	"muster/resource"
 )
 
-// The messages need protoc (Debian: apt-get install protobuf-compiler) and its plugin on the PATH:
-// go install google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12
-//
-//go:generate protoc -I ../.. --go_out=../.. --go_opt=module=muster zkstate/znode/internal/jobmaster/jobmaster.proto
-
 // Prefixes of the sequential znodes. ZooKeeper appends ten digits, which Seq reads.
 const (
 	idPrefix  = "n-"

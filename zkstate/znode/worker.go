@@ -5,15 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"strconv"
 	"unicode"
 	"unicode/utf8"
 
-	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"muster/resource"
-	"muster/zkstate/znode/internal/jobmaster"
 )
 
 // Limits of one WorkerInfo. Those of classic workers are far smaller.
@@ -44,28 +45,34 @@ type Node struct {
 // Address is IP and Port as "host:port".
 func (w Worker) Address() string { return net.JoinHostPort(w.IP, strconv.Itoa(w.Port)) }
 
+// A WorkerInfo is a protobuf message, with the names and the field numbers of the classic controller:
+//
+//	message NodeInfo   { string nodeIP = 1; string rackName = 2; string dataCenterName = 3; }
+//	message WorkerInfo { optional int32 workerID = 1; string workerIP = 2; int32 port = 3; NodeInfo nodeInfo = 4;
+//	                     map<string, int32> additionalPort = 6; }
+//
+// Field 5 describes resources, in two numberings that contradict each other, and is skipped. The classic definition has
+// a oneof of one member for the id, which is the same on the wire.
+
 // EncodeWorker encodes w as a WorkerInfo. Equal workers have equal bytes.
 func EncodeWorker(w Worker) ([]byte, error) {
 	if err := w.check(); err != nil {
 		return nil, err
 	}
-	m := &jobmaster.WorkerInfo{
-		WorkerIP: w.IP,
-		Port:     int32(w.Port),
-		NodeInfo: &jobmaster.NodeInfo{NodeIP: w.Node.IP, RackName: w.Node.Rack, DataCenterName: w.Node.Datacenter},
-	}
+	var data, node []byte
 	if w.ID != NoID {
-		m.WorkerID = proto.Int32(int32(w.ID))
+		data = appendNumber(data, 1, w.ID)
 	}
-	for name, port := range w.Ports {
-		if m.AdditionalPort == nil {
-			m.AdditionalPort = make(map[string]int32, len(w.Ports))
-		}
-		m.AdditionalPort[name] = int32(port)
+	data = appendText(data, 2, w.IP)
+	if w.Port != 0 {
+		data = appendNumber(data, 3, w.Port)
 	}
-	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
-	if err != nil {
-		return nil, fmt.Errorf("worker: %w", err)
+	for i, text := range []string{w.Node.IP, w.Node.Rack, w.Node.Datacenter} {
+		node = appendText(node, protowire.Number(i+1), text)
+	}
+	data = appendBytes(data, 4, node)
+	for _, name := range slices.Sorted(maps.Keys(w.Ports)) {
+		data = appendBytes(data, 6, appendNumber(appendBytes(nil, 1, []byte(name)), 2, w.Ports[name]))
 	}
 	if len(data) > maxWorker {
 		return nil, fmt.Errorf("worker: %d bytes are more than the %d allowed", len(data), maxWorker)
@@ -73,34 +80,118 @@ func EncodeWorker(w Worker) ([]byte, error) {
 	return data, nil
 }
 
+func appendNumber(data []byte, field protowire.Number, n int) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(data, field, protowire.VarintType), uint64(n))
+}
+
+func appendBytes(data []byte, field protowire.Number, value []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(data, field, protowire.BytesType), value)
+}
+
+// appendText leaves out an empty text, as protobuf does.
+func appendText(data []byte, field protowire.Number, text string) []byte {
+	if text == "" {
+		return data
+	}
+	return appendBytes(data, field, []byte(text))
+}
+
 // DecodeWorker decodes and checks a WorkerInfo. A negative id, which a classic worker can have, is NoID.
 func DecodeWorker(data []byte) (Worker, error) {
 	if len(data) > maxWorker {
 		return Worker{}, fmt.Errorf("worker: %d bytes are more than the %d allowed", len(data), maxWorker)
 	}
-	var m jobmaster.WorkerInfo
-	if err := (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(data, &m); err != nil {
-		// The library's error is left out: its text differs between builds on purpose.
-		return Worker{}, fmt.Errorf("worker: it is no WorkerInfo message")
-	}
-	n := m.GetNodeInfo()
-	w := Worker{
-		ID: NoID, IP: m.GetWorkerIP(), Port: int(m.GetPort()),
-		Node: Node{n.GetNodeIP(), n.GetRackName(), n.GetDataCenterName()},
-	}
-	if m.WorkerID != nil {
-		w.ID = max(int(m.GetWorkerID()), NoID)
-	}
-	for name, port := range m.GetAdditionalPort() {
-		if w.Ports == nil {
-			w.Ports = make(map[string]int, len(m.GetAdditionalPort()))
+	w := Worker{ID: NoID}
+	ok := readFields(data, func(field protowire.Number, n int) {
+		switch field {
+		case 1:
+			w.ID = max(n, NoID)
+		case 3:
+			w.Port = n
 		}
-		w.Ports[name] = int(port)
+	}, func(field protowire.Number, value []byte) bool {
+		switch field {
+		case 2:
+			w.IP = string(value)
+		case 4:
+			return w.Node.read(value)
+		case 6:
+			return w.readPort(value)
+		}
+		return true
+	})
+	if !ok {
+		return Worker{}, errors.New("worker: it is no WorkerInfo message")
 	}
 	if err := w.check(); err != nil {
 		return Worker{}, err
 	}
 	return w, nil
+}
+
+func (n *Node) read(message []byte) bool {
+	return readFields(message, func(protowire.Number, int) {}, func(field protowire.Number, value []byte) bool {
+		switch field {
+		case 1:
+			n.IP = string(value)
+		case 2:
+			n.Rack = string(value)
+		case 3:
+			n.Datacenter = string(value)
+		}
+		return true
+	})
+}
+
+// readPort reads an entry of the map of ports, which is a message too.
+func (w *Worker) readPort(entry []byte) bool {
+	name, port := "", 0
+	ok := readFields(entry, func(field protowire.Number, n int) {
+		if field == 2 {
+			port = n
+		}
+	}, func(field protowire.Number, value []byte) bool {
+		if field == 1 {
+			name = string(value)
+		}
+		return true
+	})
+	if w.Ports == nil {
+		w.Ports = map[string]int{}
+	}
+	w.Ports[name] = port
+	return ok
+}
+
+// readFields calls number and text with the fields of a message that are of these types, and skips those of others. It
+// is false if the message cannot be read, or one in it.
+func readFields(message []byte, number func(protowire.Number, int), text func(protowire.Number, []byte) bool) bool {
+	for len(message) > 0 {
+		field, kind, size := protowire.ConsumeTag(message)
+		if size < 0 {
+			return false
+		}
+		message = message[size:]
+		var n uint64
+		var value []byte
+		switch kind {
+		case protowire.VarintType:
+			n, size = protowire.ConsumeVarint(message)
+			number(field, int(int32(n)))
+		case protowire.BytesType:
+			value, size = protowire.ConsumeBytes(message)
+			if size >= 0 && !text(field, value) {
+				return false
+			}
+		default:
+			size = protowire.ConsumeFieldValue(field, kind, message)
+		}
+		if size < 0 {
+			return false
+		}
+		message = message[size:]
+	}
+	return true
 }
 
 func (w Worker) check() error {

@@ -67,7 +67,7 @@ func TestDecodeWorkerRefuses(t *testing.T) {
 		"port_too_high":     {"0801 18ffffff7f", "is not between 0 and 65535"},
 		"port_negative":     {"18ffffffffffffffffff01", "-1 is not between"},
 		"control_character": {"1204 1b5b326a", `'\x1b'`},
-		"not_utf8":          {"1201ff", "no WorkerInfo"},
+		"not_utf8":          {"1201ff", "is not UTF-8"},
 		"extra_port_high":   {"3207 0a01 78 10ffff7f", `port "x": 2097151`},
 		"too_long":          {hex.EncodeToString(make([]byte, maxWorker+1)), "more than the 16384 allowed"},
 	} {
