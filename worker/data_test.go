@@ -283,9 +283,13 @@ func roll(t *testing.T, j job.Job) (job.RollFormat, []znode.Worker, int32) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	format, ws, problems := znode.DecodeRoll(body)
+	ws, problems := znode.DecodeRoll(body)
 	if problems != nil {
 		t.Errorf("the roll: %v", problems)
+	}
+	format := job.Text
+	if bytes.HasPrefix(body, []byte{0}) {
+		format = job.Protobuf
 	}
 	return format, ws, stat.Version
 }

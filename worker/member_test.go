@@ -379,7 +379,7 @@ func TestForeignWorkerInfo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, rows, odd := znode.DecodeRoll(rollBody(t, j))
+		rows, odd := znode.DecodeRoll(rollBody(t, j))
 		if len(rows) != 5 || len(odd) > 0 {
 			t.Errorf("%s: the roll that was written has %d rows: %q", format, len(rows), odd)
 		}

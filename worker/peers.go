@@ -481,13 +481,15 @@ func (m *Member) Roll(ctx context.Context) ([]Worker, error) {
 
 // readRoll reads a roll. It falls back on Joined for one that no worker of muster can have written.
 func (m *Member) readRoll(ctx context.Context, body []byte) ([]Worker, error) {
-	_, rows, odd := znode.DecodeRoll(body)
-	if len(odd) > 0 || len(rows) != m.Job.Workers {
-		return m.Joined(ctx)
+	rows, odd := znode.DecodeRoll(body)
+	var ws []Worker
+	for id, w := range rows {
+		if w.ID == id {
+			ws = append(ws, Worker{Worker: w})
+		}
 	}
-	ws := make([]Worker, len(rows))
-	for i, w := range rows {
-		ws[i] = Worker{Worker: w}
+	if len(odd) > 0 || len(ws) != len(rows) || len(ws) != m.Job.Workers {
+		return m.Joined(ctx)
 	}
 	return ws, nil
 }

@@ -218,7 +218,7 @@ func TestAWorkerInPythonBesideAnother(t *testing.T) {
 	foreign(t, j, "alien", m.Generation, []byte("\xff\xff\xff not a message"))
 	py := startPython(t, j, "py", "", "exit 0")
 	py.awaitLine(`roll {"0": "127.0.0.1:7000", "1": ":0", "2": "127.0.0.1:9000"}`)
-	if _, rows, odd := znode.DecodeRoll(rollBody(t, j)); len(rows) != 3 || len(odd) > 0 {
+	if rows, odd := znode.DecodeRoll(rollBody(t, j)); len(rows) != 3 || len(odd) > 0 {
 		t.Errorf("the roll that it wrote has %d rows: %q", len(rows), odd)
 	}
 }

@@ -282,7 +282,7 @@ func (r *Reader) observeWithoutRecord(
 	o := &resource.Observed{
 		Companions: companions, Version: stat.Version, Pzxid: stat.Pzxid, Live: len(children), Created: stat.Ctime,
 	}
-	_, joined, problems := znode.DecodeRoll(body)
+	joined, problems := znode.DecodeRoll(body)
 	classic := znode.LooksClassic(body, children)
 	if !classic && len(body) == 0 {
 		if classic, err = r.hasCounter(ctx, companions); err != nil {

@@ -284,7 +284,7 @@ func (b *book) applyRoll(op zkmodel.Op) error {
 	case b.roll != nil:
 		return fmt.Errorf("the roll is written again")
 	}
-	_, rows, odd := znode.DecodeRoll(op.Data)
+	rows, odd := znode.DecodeRoll(op.Data)
 	if len(odd) > 0 || len(rows) != b.job.Workers {
 		return fmt.Errorf("the roll has %d rows, and %v", len(rows), odd)
 	}

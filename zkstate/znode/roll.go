@@ -58,34 +58,23 @@ func appendMessage(data []byte, w Worker) ([]byte, error) {
 }
 
 // DecodeRoll decodes a roll of either format. It returns every worker that can be read, also workers without an id and
-// several with one id. The problems are sentences for people: what could not be read, and what is wrong with the ids.
-// The format is empty if there are no workers. An empty body is an empty roll without problems.
-func DecodeRoll(data []byte) (job.RollFormat, []Worker, []string) {
-	format, ws, odd := decodeRoll(data)
-	odd.checkIDs(ws)
-	return format, ws, odd.list()
-}
-
-// decodeRoll recognises the format by the first byte. In a protobuf roll that is the highest byte of a length, which is
-// zero since a znode is small. A text roll holds no zero byte.
-func decodeRoll(data []byte) (job.RollFormat, []Worker, *oddities) {
+// several with one id. The problems are sentences for people about what could not be read. An empty body is an empty
+// roll without problems.
+//
+// The first byte tells the format. In a protobuf roll that is the highest byte of a length, which is zero since a znode
+// is small. A text roll holds no zero byte.
+func DecodeRoll(data []byte) ([]Worker, []string) {
 	odd := &oddities{}
-	if len(data) > maxRoll {
+	var ws []Worker
+	switch {
+	case len(data) > maxRoll:
 		odd.add("%d bytes are too many for a roll: nothing was read", len(data))
-		return "", nil, odd
+	case len(data) > 0 && data[0] == 0:
+		ws = decodeMessages(data, odd)
+	default:
+		ws = decodeText(data, odd)
 	}
-	if len(data) == 0 {
-		return "", nil, odd
-	}
-	format, decode := job.Text, decodeText
-	if data[0] == 0 {
-		format, decode = job.Protobuf, decodeMessages
-	}
-	ws := decode(data, odd)
-	if len(ws) == 0 {
-		format = ""
-	}
-	return format, ws, odd
+	return ws, odd.list()
 }
 
 func decodeMessages(data []byte, odd *oddities) []Worker {
@@ -263,71 +252,6 @@ func (o *oddities) list() []string {
 	return o.listed
 }
 
-// checkIDs adds missing and duplicate ids, and addresses that several workers have.
-func (o *oddities) checkIDs(ws []Worker) {
-	var ids []int
-	byAddress := map[string]int{}
-	for _, w := range ws {
-		if w.ID != NoID {
-			ids = append(ids, w.ID)
-		}
-		if w.IP != "" {
-			byAddress[w.Address()]++
-		}
-	}
-	if n := len(ws) - len(ids); n > 0 {
-		o.add("%d of %d workers have no id", n, len(ws))
-	}
-	slices.Sort(ids)
-	o.checkGaps(ids)
-	for start := 0; start < len(ids); {
-		end := start
-		for end < len(ids) && ids[end] == ids[start] {
-			end++
-		}
-		if end-start > 1 {
-			o.add("id %d is held by %d workers", ids[start], end-start)
-		}
-		start = end
-	}
-	type shared struct {
-		address string
-		n       int
-	}
-	var shares []shared
-	for a, n := range byAddress {
-		if n > 1 {
-			shares = append(shares, shared{a, n})
-		}
-	}
-	slices.SortFunc(shares, func(a, b shared) int { return cmp.Compare(a.address, b.address) })
-	for _, s := range shares {
-		o.add("%q is the address of %d workers", s.address, s.n)
-	}
-}
-
-// checkGaps adds the numbers that are missing in sorted ids.
-func (o *oddities) checkGaps(ids []int) {
-	const maxGaps = 5
-	var gaps []string
-	next := 0
-	for _, id := range ids {
-		switch {
-		case id > next+1:
-			gaps = append(gaps, fmt.Sprintf("%d-%d", next, id-1))
-		case id == next+1:
-			gaps = append(gaps, fmt.Sprint(next))
-		}
-		next = max(next, id+1)
-	}
-	if len(gaps) > maxGaps {
-		gaps = append(gaps[:maxGaps], fmt.Sprintf("and %d more gaps", len(gaps)-maxGaps))
-	}
-	if len(gaps) > 0 {
-		o.add("ids reach %d, but these are missing: %s", next-1, strings.Join(gaps, ", "))
-	}
-}
-
 // Workers of the classic controller make a classic job; muster keeps their layout. It has no Record, and its children
 // are its live workers. Its other znodes are siblings, whose names start with its name: its companions.
 
@@ -386,7 +310,7 @@ func IsCompanion(path, jobPath string) bool {
 // child is called like an address.
 func LooksClassic(body []byte, children []string) bool {
 	if len(body) > 0 {
-		_, ws, _ := decodeRoll(body)
+		ws, _ := DecodeRoll(body)
 		return slices.ContainsFunc(ws, func(w Worker) bool { return w.IP != "" })
 	}
 	return slices.ContainsFunc(children, func(child string) bool {
