@@ -93,27 +93,6 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-// TestLostSessionExpires, and a connection that is lost after another took over changes nothing.
-func TestLostSessionExpires(t *testing.T) {
-	now := newClock()
-	s := New(Options{Now: now.read})
-	a := begin(t, s)
-	b := connect(t, s, time.Second, a.id, a.key)
-	a.p.Lost()
-	if info := s.Sessions(); !info[0].Connected || info[0].Heard != now.now {
-		t.Errorf("sessions %+v", info)
-	}
-	b.p.Lost()
-	if info := s.Sessions(); info[0].Connected {
-		t.Errorf("sessions %+v", info)
-	}
-	now.pass(time.Second)
-	s.ExpireDue(now.now)
-	if len(s.Sessions()) > 0 {
-		t.Error("the session goes on")
-	}
-}
-
 // TestTimeouts: the server grants what lies within its bounds.
 func TestTimeouts(t *testing.T) {
 	for _, c := range []struct{ least, most, asked, granted time.Duration }{
@@ -186,31 +165,6 @@ func TestFrames(t *testing.T) {
 	data := make([]byte, 1<<20-1-8-4-len("/a")-4-len(worldAllOnWire)-4)
 	if k.create("/a", 0); k.do(OpCreate, "/b", data, worldAll, 0).code != OK {
 		t.Error("a frame of one byte less than 1 MiB is refused")
-	}
-}
-
-// TestWatchesEndWithTheConnection: those of another connection stay.
-func TestWatchesEndWithTheConnection(t *testing.T) {
-	s := New(Options{})
-	a, b := begin(t, s), begin(t, s)
-	a.create("/a", 0)
-	for _, c := range []*client{a, b} {
-		c.must(OpGetData, "/a", true)
-		c.must(OpGetChildren, "/a", true)
-	}
-	a.p.Lost()
-	b.must(OpGetData, "/a", true)
-	again := connect(t, s, 0, a.id, a.key)
-	again.create("/a/b", 0)
-	again.must(OpSetData, "/a", []byte{}, 0)
-	if got := append(a.events(), again.events()...); got != nil {
-		t.Errorf("events %q", got)
-	}
-	if got := b.events(); !slices.Equal(got, []string{"children /a", "changed /a"}) {
-		t.Errorf("events of the other %q", got)
-	}
-	if again.p.Lost(); len(s.data.peers)+len(s.child.peers)+len(s.data.paths[a.p])+len(s.child.paths[a.p]) > 0 {
-		t.Error("watches are left")
 	}
 }
 

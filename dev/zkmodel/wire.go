@@ -2,6 +2,7 @@ package zkmodel
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"strconv"
@@ -238,43 +239,13 @@ const (
 )
 
 func (t OpType) String() string {
-	switch t {
-	case OpCreate:
-		return "create"
-	case OpDelete:
-		return "delete"
-	case OpExists:
-		return "exists"
-	case OpGetData:
-		return "getData"
-	case OpSetData:
-		return "setData"
-	case OpGetACL:
-		return "getACL"
-	case OpSetACL:
-		return "setACL"
-	case OpGetChildren:
-		return "getChildren"
-	case OpSync:
-		return "sync"
-	case OpPing:
-		return "ping"
-	case OpGetChildren2:
-		return "getChildren2"
-	case OpCheck:
-		return "check"
-	case OpMulti:
-		return "multi"
-	case OpCreate2:
-		return "create2"
-	case OpAuth:
-		return "auth"
-	case OpSetWatches:
-		return "setWatches"
-	case OpClose:
-		return "close"
+	names := map[OpType]string{
+		OpCreate: "create", OpDelete: "delete", OpExists: "exists", OpGetData: "getData", OpSetData: "setData",
+		OpGetACL: "getACL", OpSetACL: "setACL", OpGetChildren: "getChildren", OpSync: "sync", OpPing: "ping",
+		OpGetChildren2: "getChildren2", OpCheck: "check", OpMulti: "multi", OpCreate2: "create2", OpAuth: "auth",
+		OpSetWatches: "setWatches", OpClose: "close",
 	}
-	return "op " + strconv.Itoa(int(t))
+	return cmp.Or(names[t], "op "+strconv.Itoa(int(t)))
 }
 
 // Code is the error code of a reply; OK is none. Source: KeeperException.Code.
@@ -298,35 +269,13 @@ const (
 )
 
 func (c Code) String() string {
-	switch c {
-	case OK:
-		return "ok"
-	case RuntimeInconsistency:
-		return "another operation was refused"
-	case MarshallingError:
-		return "marshalling error"
-	case Unimplemented:
-		return "unimplemented"
-	case BadArguments:
-		return "bad arguments"
-	case NoNode:
-		return "no node"
-	case NoAuth:
-		return "no auth"
-	case BadVersion:
-		return "bad version"
-	case NoChildrenForEphemerals:
-		return "no children for ephemerals"
-	case NodeExists:
-		return "node exists"
-	case NotEmpty:
-		return "not empty"
-	case InvalidACL:
-		return "invalid ACL"
-	case AuthFailed:
-		return "auth failed"
+	names := map[Code]string{
+		OK: "ok", RuntimeInconsistency: "another operation was refused", MarshallingError: "marshalling error",
+		Unimplemented: "unimplemented", BadArguments: "bad arguments", NoNode: "no node", NoAuth: "no auth",
+		BadVersion: "bad version", NoChildrenForEphemerals: "no children for ephemerals", NodeExists: "node exists",
+		NotEmpty: "not empty", InvalidACL: "invalid ACL", AuthFailed: "auth failed",
 	}
-	return "code " + strconv.Itoa(int(c))
+	return cmp.Or(names[c], "code "+strconv.Itoa(int(c)))
 }
 
 // Flags are the mode of a created znode: a sum of Ephemeral and Sequential.
