@@ -404,7 +404,7 @@ func TestOperationWithLostReplies(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]func(*zkserver.Proxy, func(int32, []byte) bool) <-chan struct{}{
 		"before": (*zkserver.Proxy).BeforeSend, "reply lost": (*zkserver.Proxy).DropReply,
-		"after": (*zkserver.Proxy).AfterReply, "throttled": (*zkserver.Proxy).Throttle,
+		"after": (*zkserver.Proxy).AfterReply,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

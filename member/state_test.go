@@ -440,7 +440,7 @@ func TestStateWithLostReplies(t *testing.T) {
 	for _, w := range stateWrites() {
 		for name, fault := range map[string]func(*zkserver.Proxy, func(int32, []byte) bool) <-chan struct{}{
 			"before": (*zkserver.Proxy).BeforeSend, "reply lost": (*zkserver.Proxy).DropReply,
-			"after": (*zkserver.Proxy).AfterReply, "throttled": (*zkserver.Proxy).Throttle,
+			"after": (*zkserver.Proxy).AfterReply,
 		} {
 			t.Run(w.name+"/"+name, func(t *testing.T) {
 				t.Parallel()

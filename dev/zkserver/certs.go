@@ -13,6 +13,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -41,25 +42,14 @@ func (c Certs) Config() (*tls.Config, error) {
 	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}, ServerName: "localhost"}, nil
 }
 
-// identity is a certificate and its key, both also in PEM.
-type identity struct {
-	cert            *x509.Certificate
-	key             *ecdsa.PrivateKey
-	certPEM, keyPEM []byte
-}
-
-// makeCerts writes a new certificate authority and the certificates that it signed into dir. It does not keep the
-// authority's key.
+// makeCerts writes two new certificates into dir, each signed by itself: that of the servers and that of clients. Both
+// sides trust both.
 func makeCerts(dir string) (Certs, error) {
-	ca, err := issue("muster development CA", nil)
+	server, serverKey, err := issue("localhost")
 	if err != nil {
 		return Certs{}, err
 	}
-	server, err := issue("localhost", ca)
-	if err != nil {
-		return Certs{}, err
-	}
-	client, err := issue("client", ca)
+	client, clientKey, err := issue("client")
 	if err != nil {
 		return Certs{}, err
 	}
@@ -73,10 +63,10 @@ func makeCerts(dir string) (Certs, error) {
 		server:   filepath.Join(dir, "server.pem"),
 	}
 	files := map[string][]byte{
-		c.CAFile:   ca.certPEM,
-		c.CertFile: client.certPEM,
-		c.KeyFile:  client.keyPEM,
-		c.server:   append(server.keyPEM, server.certPEM...),
+		c.CAFile:   slices.Concat(server, client),
+		c.CertFile: client,
+		c.KeyFile:  clientKey,
+		c.server:   slices.Concat(serverKey, server),
 	}
 	for path, text := range files {
 		if err := os.WriteFile(path, text, 0o600); err != nil {
@@ -86,49 +76,34 @@ func makeCerts(dir string) (Certs, error) {
 	return c, nil
 }
 
-// issue creates a certificate signed by by. If by is nil, it creates an authority, which signs itself.
-func issue(name string, by *identity) (*identity, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+// issue creates a certificate and its key, in PEM.
+func issue(name string) (cert, key []byte, err error) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	template := &x509.Certificate{
-		SerialNumber:          serial,
-		Subject:               pkix.Name{CommonName: name},
-		NotBefore:             time.Now().Add(-time.Hour),
-		NotAfter:              time.Now().AddDate(1, 0, 0),
-		BasicConstraintsValid: true,
+		SerialNumber: serial,
+		Subject:      pkix.Name{CommonName: name},
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().AddDate(1, 0, 0),
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		DNSNames:     []string{"localhost"},
+		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
-	if by == nil {
-		template.IsCA = true
-		template.KeyUsage = x509.KeyUsageCertSign
-		by = &identity{cert: template, key: key}
-	} else {
-		template.KeyUsage = x509.KeyUsageDigitalSignature
-		template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
-		template.DNSNames = []string{"localhost"}
-		template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, by.cert, &key.PublicKey, by.key)
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	cert, err := x509.ParseCertificate(der)
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return nil, err
-	}
-	return &identity{
-		cert:    cert,
-		key:     key,
-		certPEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		keyPEM:  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}),
-	}, nil
+	cert = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return cert, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}), nil
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"unicode/utf16"
 
 	"muster/dev/daemon"
 )
@@ -61,9 +62,6 @@ func arguments(o Options, found installation) []string {
 		"-Dzookeeper.electionPortBindRetry=1",
 		"-Dzookeeper.leaderConnectDelayDuringRetryMs=20", // default 100
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
-	}
-	if o.Jute > 0 {
-		args = append(args, "-Djute.maxbuffer="+strconv.Itoa(o.Jute)) // ZooKeeper ignores it in zoo.cfg
 	}
 	classes := strings.Join(append([]string{"."}, found.classes...), string(os.PathListSeparator))
 	return append(args, "-cp", classes, "org.apache.zookeeper.server.quorum.QuorumPeerMain", "zoo.cfg")
@@ -125,17 +123,14 @@ func (e *Ensemble) setTLS(set func(string, any), at place, clientCert bool) {
 // propertyEscape escapes a value for a Java properties file.
 func propertyEscape(value string) string {
 	var b strings.Builder
-	for _, r := range value {
+	for _, unit := range utf16.Encode([]rune(value)) {
 		switch {
-		case r == '\\':
+		case unit == '\\':
 			b.WriteString(`\\`)
-		case r > 0xffff:
-			hi, lo := 0xd800+(r-0x10000)>>10, 0xdc00+(r-0x10000)&0x3ff
-			fmt.Fprintf(&b, `\u%04x\u%04x`, hi, lo)
-		case r > 0x7e:
-			fmt.Fprintf(&b, `\u%04x`, r)
+		case unit > 0x7e:
+			fmt.Fprintf(&b, `\u%04x`, unit)
 		default:
-			b.WriteRune(r)
+			b.WriteByte(byte(unit))
 		}
 	}
 	return b.String()

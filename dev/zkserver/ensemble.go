@@ -48,7 +48,6 @@ type Options struct {
 	ClientCert bool // refuse clients without a certificate; implies TLS
 
 	Heap          string // of each server, as for java -Xmx; "" is 512m
-	Jute          int    // jute.maxbuffer, the largest request in bytes; 0 is ZooKeeper's default, 1 MiB - 1
 	SuperPassword string // permits everything to "super:<SuperPassword>" with scheme digest; "" is nobody
 }
 

@@ -2,6 +2,7 @@ package zkserver
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -43,8 +44,8 @@ type Proxy struct {
 	links    map[*link]bool
 	refuse   bool
 	delay    time.Duration
-	flow     chan struct{} // closed while bytes flow, open during Hang
-	answers  chan struct{} // likewise for what servers send, open during Mute
+	hung     chan struct{} // closed by the end of Hang; nil while bytes flow
+	muted    chan struct{} // likewise of Mute, for what servers send
 	faults   []*fault
 	requests map[int32]int
 }
@@ -56,12 +57,7 @@ func NewProxy(target string) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{
-		target: target, listener: l, links: map[*link]bool{}, flow: make(chan struct{}),
-		answers: make(chan struct{}), requests: map[int32]int{},
-	}
-	close(p.flow)
-	close(p.answers)
+	p := &Proxy{target: target, listener: l, links: map[*link]bool{}, requests: map[int32]int{}}
 	p.running.Go(p.accept)
 	return p, nil
 }
@@ -105,25 +101,21 @@ func (p *Proxy) Delay(d time.Duration) {
 
 // Hang(true) holds back all bytes in both directions; connections, also new ones, stay open. Hang(false) sends what was
 // held back, so a request whose caller has given up may still be executed.
-func (p *Proxy) Hang(on bool) { p.hold(&p.flow, on) }
+func (p *Proxy) Hang(on bool) { p.hold(&p.hung, on) }
 
 // Mute(true) holds back what the server sends: it executes requests, and nobody hears of it. Mute(false) sends what was
 // held back; Cut before that loses it.
-func (p *Proxy) Mute(on bool) { p.hold(&p.answers, on) }
+func (p *Proxy) Mute(on bool) { p.hold(&p.muted, on) }
 
-// hold opens or closes a channel that is closed while bytes flow.
-func (p *Proxy) hold(flow *chan struct{}, on bool) {
+func (p *Proxy) hold(held *chan struct{}, on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	select {
-	case <-*flow:
-		if on {
-			*flow = make(chan struct{})
-		}
-	default:
-		if !on {
-			close(*flow)
-		}
+	switch {
+	case on && *held == nil:
+		*held = make(chan struct{})
+	case !on && *held != nil:
+		close(*held)
+		*held = nil
 	}
 }
 
@@ -144,12 +136,6 @@ func (p *Proxy) AfterReply(match func(op int32, req []byte) bool) <-chan struct{
 	return p.arm(afterReply, match)
 }
 
-// Throttle is like BeforeSend, but the connection is not cut: the client gets the error of an overloaded server. The
-// channel is closed when that reply is sent.
-func (p *Proxy) Throttle(match func(op int32, req []byte) bool) <-chan struct{} {
-	return p.arm(throttle, match)
-}
-
 // Requests counts the requests that clients sent, by opcode, with or without a fault. Handshakes are not requests.
 func (p *Proxy) Requests() map[int32]int {
 	p.mu.Lock()
@@ -166,7 +152,8 @@ const (
 // link is one client's connection and the connection to the server that belongs to it.
 type link struct {
 	client *net.TCPConn
-	ended  chan struct{} // closed by cut
+	ctx    context.Context // ends when it is cut
+	end    context.CancelFunc
 
 	mu      sync.Mutex
 	server  *net.TCPConn     // nil until it is connected
@@ -191,38 +178,44 @@ func (p *Proxy) accept() {
 			time.Sleep(pollEvery)
 			continue
 		}
-		if !p.add(&link{client: client, ended: make(chan struct{}), pending: map[int32]*fault{}}) {
-			client.SetLinger(0)
-			client.Close()
-		}
+		p.add(client)
 	}
 }
 
-// add adds a link and serves it, unless connections are refused. It holds the lock, so that Cut finds every connection
-// that is not refused.
-func (p *Proxy) add(l *link) bool {
+// add serves a connection, or resets it if connections are refused. It holds the lock, so that Cut finds every
+// connection that is not refused.
+func (p *Proxy) add(client *net.TCPConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.refuse {
-		return false
+		client.SetLinger(0)
+		client.Close()
+		return
 	}
+	l := &link{client: client, pending: map[int32]*fault{}}
+	l.ctx, l.end = context.WithCancel(context.Background())
 	p.links[l] = true
 	p.running.Go(func() { p.serve(l) })
-	return true
 }
 
 func (p *Proxy) serve(l *link) {
 	defer p.remove(l)
-	server, err := net.DialTimeout("tcp", p.target, dialTimeout)
-	if err != nil || !l.setServer(server.(*net.TCPConn)) {
-		l.cut()
+	defer l.cut()
+	dialer := net.Dialer{Timeout: dialTimeout}
+	server, err := dialer.DialContext(l.ctx, "tcp", p.target)
+	if err != nil {
+		return
+	}
+	l.mu.Lock()
+	l.server = server.(*net.TCPConn)
+	l.mu.Unlock()
+	if l.ctx.Err() != nil { // whoever cut it may not have seen this connection
 		return
 	}
 	var both sync.WaitGroup
 	both.Go(func() { p.pump(l, l.server, l.client, p.request) })
 	both.Go(func() { p.pump(l, l.client, l.server, p.reply) })
 	both.Wait()
-	l.cut()
 }
 
 func (p *Proxy) remove(l *link) {
@@ -234,29 +227,10 @@ func (p *Proxy) remove(l *link) {
 	}
 }
 
-// setServer returns false if the link was cut meanwhile.
-func (l *link) setServer(server *net.TCPConn) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	select {
-	case <-l.ended:
-		server.Close()
-		return false
-	default:
-		l.server = server
-		return true
-	}
-}
-
 func (l *link) cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	select {
-	case <-l.ended:
-		return
-	default:
-	}
-	close(l.ended)
+	l.end()
 	l.client.Close()
 	if l.server != nil {
 		l.server.Close()
@@ -303,7 +277,7 @@ func (p *Proxy) read(l *link, src io.Reader, queue chan<- message, inspect func(
 		m.due = p.dueTime()
 		select {
 		case queue <- m:
-		case <-l.ended:
+		case <-l.ctx.Done():
 			return net.ErrClosed
 		}
 	}
@@ -355,44 +329,36 @@ func (p *Proxy) write(l *link, dst *net.TCPConn, queue <-chan message) error {
 	return dst.CloseWrite()
 }
 
-// wait waits until the message is due and bytes flow. It first flushes what was written before.
+// wait waits until the message is due and bytes flow. Before that it sends what was written.
 func (p *Proxy) wait(l *link, toClient bool, due time.Time, w *bufio.Writer) error {
-	if early := time.Until(due); early > 0 {
-		if err := w.Flush(); err != nil {
-			return err
-		}
-		timer := time.NewTimer(early)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-l.ended:
-			return net.ErrClosed
-		}
-	}
 	for {
-		flows := p.flowing(toClient)
-		held := slices.IndexFunc(flows, func(flow chan struct{}) bool { return !closed(flow) })
-		if held < 0 {
+		held := p.held(toClient)
+		var isDue <-chan time.Time
+		if early := time.Until(due); early > 0 {
+			isDue = time.After(early)
+		} else if held == nil {
 			return nil
 		}
 		if err := w.Flush(); err != nil {
 			return err
 		}
 		select {
-		case <-flows[held]:
-		case <-l.ended:
+		case <-isDue:
+		case <-held:
+		case <-l.ctx.Done():
 			return net.ErrClosed
 		}
 	}
 }
 
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
+// held is closed when bytes may flow in a direction again; nil while they do.
+func (p *Proxy) held(toClient bool) <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if toClient && p.muted != nil {
+		return p.muted
 	}
+	return p.hung
 }
 
 type faultKind int
@@ -401,11 +367,7 @@ const (
 	dropReply faultKind = iota
 	beforeSend
 	afterReply
-	throttle
 )
-
-// throttled is the error code of an overloaded server.
-const throttled = -127
 
 // fault is a fault that happens to the first request that matches.
 type fault struct {
@@ -430,23 +392,20 @@ func (p *Proxy) fire(op int32, req []byte) *fault {
 	armed := slices.Clone(p.faults)
 	p.mu.Unlock()
 	for _, f := range armed {
-		if f.match(op, req) && p.disarm(f) {
+		if !f.match(op, req) {
+			continue
+		}
+		p.mu.Lock()
+		i := slices.Index(p.faults, f)
+		if i >= 0 {
+			p.faults = slices.Delete(p.faults, i, i+1)
+		}
+		p.mu.Unlock()
+		if i >= 0 { // else a request of another connection was first
 			return f
 		}
 	}
 	return nil
-}
-
-// disarm removes f. It returns false if a request of another connection was first.
-func (p *Proxy) disarm(f *fault) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	i := slices.Index(p.faults, f)
-	if i < 0 {
-		return false
-	}
-	p.faults = slices.Delete(p.faults, i, i+1)
-	return true
 }
 
 // request handles a client's frame: length, xid, opcode, record.
@@ -461,25 +420,12 @@ func (p *Proxy) request(l *link, frame []byte) message {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if f.kind == throttle { // send another request instead, and replace its reply
-		l.pending[xid] = f
-		return message{bytes: existsRoot(xid)}
-	}
 	l.fired = append(l.fired, f)
 	if f.kind == beforeSend {
 		return message{last: true}
 	}
 	l.pending[xid] = f
 	return message{bytes: frame}
-}
-
-// existsRoot is a request that reads whether "/" exists, without a watch.
-func existsRoot(xid int32) []byte {
-	frame := binary.BigEndian.AppendUint32(nil, 4+4+4+1+1)
-	frame = binary.BigEndian.AppendUint32(frame, uint32(xid))
-	frame = binary.BigEndian.AppendUint32(frame, uint32(OpExists))
-	frame = binary.BigEndian.AppendUint32(frame, 1)
-	return append(frame, '/', 0)
 }
 
 // reply handles a server's frame: length, xid, zxid, error, record.
@@ -495,12 +441,6 @@ func (p *Proxy) reply(l *link, frame []byte) message {
 		return message{bytes: frame}
 	case f.kind == dropReply:
 		return message{last: true}
-	case f.kind == throttle:
-		close(f.done)
-		code := int32(throttled)
-		binary.BigEndian.PutUint32(frame, 16) // only the header
-		binary.BigEndian.PutUint32(frame[16:], uint32(code))
-		return message{bytes: frame[:20]}
 	default:
 		return message{bytes: frame, last: true}
 	}
@@ -514,14 +454,4 @@ func (p *Proxy) dueTime() time.Time {
 		return time.Time{}
 	}
 	return time.Now().Add(p.delay)
-}
-
-// flowing are the channels that are closed while bytes flow in a direction.
-func (p *Proxy) flowing(toClient bool) []chan struct{} {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if toClient {
-		return []chan struct{}{p.flow, p.answers}
-	}
-	return []chan struct{}{p.flow}
 }

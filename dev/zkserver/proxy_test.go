@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -178,24 +177,6 @@ func TestFaultOnOneRequest(t *testing.T) {
 	}
 }
 
-// TestThrottle: the request is not executed, the client gets an error, and its connection stays open.
-func TestThrottle(t *testing.T) {
-	t.Parallel()
-	e := start(t, Options{})
-	p := proxied(t, e.Connect())
-	c := dialRaw(t, p.Addr())
-	happened := p.Throttle(onPath(OpCreate, "/throttled"))
-	c.create("/throttled")
-	if got := c.receive(1); got[0][1] != throttled {
-		t.Errorf("answered %v, want the error %d", got, throttled)
-	}
-	<-happened
-	wantExists(t, c, "/throttled", false)
-	c.create("/throttled")
-	c.receive(1)
-	wantExists(t, c, "/throttled", true)
-}
-
 func TestEachFaultHappensOnce(t *testing.T) {
 	t.Parallel()
 	e := start(t, Options{})
@@ -346,36 +327,4 @@ func TestProxyOutlivesItsTarget(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantExists(t, dialRaw(t, p.Addr()), "/", true)
-}
-
-func BenchmarkProxy(b *testing.B) {
-	e, err := Start(b.Context(), Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer e.Stop()
-	p, err := NewProxy(e.Connect())
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer p.Close()
-	for _, c := range []struct{ name, addr string }{{"direct", e.Connect()}, {"proxied", p.Addr()}} {
-		b.Run(c.name, func(b *testing.B) { benchmarkReads(b, c.addr) })
-	}
-}
-
-func benchmarkReads(b *testing.B, addr string) {
-	conn, _, err := zk.Connect([]string{addr}, 10*time.Second, zk.WithLogger(quiet{}))
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer conn.Close()
-	b.SetParallelism(64)
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			if _, _, err := conn.Get("/"); err != nil {
-				b.Error(err)
-			}
-		}
-	})
 }

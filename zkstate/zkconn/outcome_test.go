@@ -137,10 +137,10 @@ func TestSettledWaitsForAbandonedWrites(t *testing.T) {
 // TestThrottledRequestIsRepeated: an overloaded server refuses a request without executing it.
 func TestThrottledRequestIsRepeated(t *testing.T) {
 	dir := root(t)
-	p := proxy(t, shared.Addrs()[0])
-	s := dial(t, zkconn.Config{Servers: []string{p.Addr()}})
+	through := newRelay(t, shared.Addrs()[0])
+	s := dial(t, zkconn.Config{Servers: []string{through.Addr().String()}})
 	for _, op := range []int32{zkserver.OpMulti, zkserver.OpGetData} {
-		throttled := p.Throttle(func(o int32, _ []byte) bool { return o == op })
+		through.set(func(r *relay) { r.throttle = func(o int32) bool { return o == op } })
 		var err error
 		if op == zkserver.OpMulti {
 			_, err = s.Multi(t.Context(), zkconn.CreateOp(dir+"/n", nil, zkconn.Persistent, open))
@@ -150,10 +150,14 @@ func TestThrottledRequestIsRepeated(t *testing.T) {
 		if err != nil {
 			t.Errorf("operation %d: %v", op, err)
 		}
-		<-throttled
+		through.set(func(r *relay) {
+			if r.throttle != nil {
+				t.Errorf("operation %d was not refused", op)
+			}
+		})
 	}
 	over, cancel := context.WithCancel(t.Context())
-	p.Throttle(func(o int32, _ []byte) bool { cancel(); return o == zkserver.OpMulti })
+	through.set(func(r *relay) { r.throttle = func(o int32) bool { cancel(); return o == zkserver.OpMulti } })
 	_, err := s.Multi(over, zkconn.CreateOp(dir+"/m", nil, zkconn.Persistent, open))
 	if !errors.Is(err, zkconn.ErrNotSent) && !errors.Is(err, zkconn.ErrUnknown) {
 		t.Errorf("given up while the server is busy: %v", err)

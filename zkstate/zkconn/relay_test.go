@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// relay is a proxy with four faults that zkserver.Proxy does not have: it can drop replies and keep the connection, it
-// can reset a connection just after the handshake, and it can change the answer to a handshake, or add to it.
+// relay is a proxy with faults that zkserver.Proxy does not have: it can drop replies and keep the connection, refuse a
+// request as an overloaded server does, reset a connection just after the handshake, and change the answer to a
+// handshake, or add to it.
 type relay struct {
 	net.Listener
 	target string
@@ -18,6 +19,7 @@ type relay struct {
 	mu        sync.Mutex
 	handshake []byte                  // newest answer to a handshake
 	drop      func(reply []byte) bool // selects replies that are dropped
+	throttle  func(op int32) bool     // selects a request that is refused, once
 	resets    int                     // number of connections that will be reset
 	forge     func(frame []byte)      // changes answers to a handshake on their way to the client
 	added     []byte                  // follows the answer to a handshake at once
@@ -61,8 +63,19 @@ func (r *relay) serve(client *net.TCPConn) {
 	}
 	defer server.Close()
 	go func() {
-		io.Copy(server, client)
-		server.Close()
+		defer server.Close()
+		for first := true; ; first = false {
+			frame, err := readFrame(client)
+			if err != nil {
+				return
+			}
+			if !first && r.throttles(int32(binary.BigEndian.Uint32(frame[8:]))) {
+				const code = "\xff\xff\xff\x81" // -127
+				client.Write(slices.Concat([]byte{0, 0, 0, 16}, frame[4:8], make([]byte, 8), []byte(code)))
+				continue
+			}
+			server.Write(frame)
+		}
 	}()
 	for first := true; ; first = false {
 		frame, err := readFrame(server)
@@ -94,6 +107,16 @@ func (r *relay) serve(client *net.TCPConn) {
 			return
 		}
 	}
+}
+
+func (r *relay) throttles(op int32) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.throttle == nil || !r.throttle(op) {
+		return false
+	}
+	r.throttle = nil
+	return true
 }
 
 func readFrame(r io.Reader) ([]byte, error) {

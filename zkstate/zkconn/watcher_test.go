@@ -160,9 +160,10 @@ func TestNoEventIsLostBetweenTwoConnections(t *testing.T) {
 func TestWatchesThatAServerRefusesAreLost(t *testing.T) {
 	ctx, dir := within(t, time.Minute), root(t)
 	p := proxy(t, shared.Connect())
-	s, h := dial(t, zkconn.Config{Servers: []string{p.Addr()}, Timeout: 30 * time.Second}), newHeard()
+	through := newRelay(t, p.Addr())
+	s, h := dial(t, zkconn.Config{Servers: []string{through.Addr().String()}, Timeout: 30 * time.Second}), newHeard()
 	must(w2(s.Watcher(h.event).Exists(ctx, dir+"/none")))(t)
-	p.Throttle(func(op int32, _ []byte) bool { return op == 101 })
+	through.set(func(r *relay) { r.throttle = func(op int32) bool { return op == 101 } })
 	p.Cut()
 	h.await(ctx, t, "lost", func() bool { return h.lost == 1 })
 	if _, _, err := s.Get(ctx, dir+"/none"); !errors.Is(err, zkconn.ErrNoNode) {
