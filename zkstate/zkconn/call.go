@@ -591,27 +591,24 @@ const tooLarge = -4242
 
 // outcomeOf returns the outcome for an error of the library, and the error for the caller.
 func outcomeOf(err error) (outcome, error) {
+	for _, e := range [...]struct{ is, why error }{
+		{zk.ErrNoNode, ErrNoNode},
+		{zk.ErrNodeExists, ErrNodeExists},
+		{zk.ErrBadVersion, ErrBadVersion},
+		{zk.ErrNotEmpty, ErrNotEmpty},
+		{zk.ErrNoAuth, ErrNoAuth},
+		{zk.ErrAuthFailed, ErrAuthFailed},
+		{zk.ErrInvalidACL, ErrInvalidACL},
+		{ErrSilent, ErrSilent},
+		{zk.ErrNoChildrenForEphemerals, errors.New("an ephemeral znode cannot have children")},
+		{zk.ErrInvalidPath, errors.New("invalid path")},
+		{zk.ErrBadArguments, errors.New("invalid path")},
+	} {
+		if errors.Is(err, e.is) {
+			return refused, e.why
+		}
+	}
 	switch {
-	case errors.Is(err, zk.ErrNoNode):
-		return refused, ErrNoNode
-	case errors.Is(err, zk.ErrNodeExists):
-		return refused, ErrNodeExists
-	case errors.Is(err, zk.ErrBadVersion):
-		return refused, ErrBadVersion
-	case errors.Is(err, zk.ErrNotEmpty):
-		return refused, ErrNotEmpty
-	case errors.Is(err, zk.ErrNoAuth):
-		return refused, ErrNoAuth
-	case errors.Is(err, zk.ErrAuthFailed):
-		return refused, ErrAuthFailed
-	case errors.Is(err, zk.ErrInvalidACL):
-		return refused, ErrInvalidACL
-	case errors.Is(err, zk.ErrNoChildrenForEphemerals):
-		return refused, errors.New("an ephemeral znode cannot have children")
-	case errors.Is(err, zk.ErrInvalidPath), errors.Is(err, zk.ErrBadArguments):
-		return refused, errors.New("invalid path")
-	case errors.Is(err, ErrSilent):
-		return refused, ErrSilent
 	case errors.Is(err, zk.ErrNoServer), errors.Is(err, zk.ErrSessionMoved):
 		return notSent, ErrNotSent
 	case errors.Is(err, zk.ErrSessionExpired):

@@ -236,8 +236,9 @@ func (h *hosts) unreachable(cause error) error {
 // gate is open while the session has a connection. Every call waits for it before it calls the library, so that the
 // library queues nothing during an outage: a call that waits here was certainly not sent.
 type gate struct {
-	mu sync.Mutex
-	ch chan struct{} // closed while the gate is open
+	mu     sync.Mutex
+	isOpen bool
+	ch     chan struct{} // closed while the gate is open
 }
 
 func newGate() *gate { return &gate{ch: make(chan struct{})} }
@@ -245,33 +246,20 @@ func newGate() *gate { return &gate{ch: make(chan struct{})} }
 func (g *gate) open() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	select {
-	case <-g.ch:
-	default:
+	if !g.isOpen {
 		close(g.ch)
 	}
+	g.isOpen = true
 }
 
 // shut closes the gate, and reports whether it was open.
-func (g *gate) shut() bool {
+func (g *gate) shut() (was bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	select {
-	case <-g.ch:
-		g.ch = make(chan struct{})
-		return true
-	default:
-		return false
+	if was = g.isOpen; was {
+		g.isOpen, g.ch = false, make(chan struct{})
 	}
-}
-
-func (g *gate) isOpen() bool {
-	select {
-	case <-g.opened():
-		return true
-	default:
-		return false
-	}
+	return was
 }
 
 // opened is a channel that is closed while the gate is open.

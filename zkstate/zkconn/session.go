@@ -39,8 +39,6 @@ type Config struct {
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 	// Jitter is how long a session waits before it tries all servers again, less than most; nil is a random time.
 	Jitter func(most time.Duration) time.Duration
-	// InFlight is the maximum number of calls that wait for a reply at once; default 128.
-	InFlight int
 	// ReadBuffer is the maximum size of a reply in bytes; default 16 MiB. A larger reply is ErrTooLarge.
 	ReadBuffer int
 	// Small makes a session use little memory, for thousands in one process. It limits requests to 15 KiB, and
@@ -51,7 +49,7 @@ type Config struct {
 const (
 	defaultTimeout    = 10 * time.Second
 	longestTimeout    = 24 * time.Hour
-	defaultInFlight   = 128
+	inFlight          = 128 // calls that wait for a reply at once, at most
 	defaultReadBuffer = 16 << 20
 	smallBuffer       = 16 << 10
 
@@ -125,7 +123,7 @@ func Dial(ctx context.Context, c Config) (*Session, error) {
 		gate:    newGate(),
 		start:   make(chan struct{}),
 		done:    make(chan struct{}),
-		slots:   make(chan struct{}, c.InFlight),
+		slots:   make(chan struct{}, inFlight),
 		timeout: c.Timeout,
 	}
 	s.log = &rateLimited{to: c.Logger}
@@ -156,9 +154,6 @@ func (c Config) complete() (Config, error) {
 	}
 	if c.Timeout < time.Millisecond || c.Timeout > longestTimeout {
 		return c, fmt.Errorf("session timeout %s: must be between 1ms and %s", c.Timeout, longestTimeout)
-	}
-	if c.InFlight <= 0 {
-		c.InFlight = defaultInFlight
 	}
 	if c.ReadBuffer <= 0 {
 		c.ReadBuffer = defaultReadBuffer
@@ -253,7 +248,14 @@ func (s *Session) event(e zk.Event) {
 func (s *Session) Context() context.Context { return s.ctx }
 
 // Connected reports whether the session has a connection to a server. Without one, calls wait.
-func (s *Session) Connected() bool { return s.ctx.Err() == nil && s.gate.isOpen() }
+func (s *Session) Connected() bool {
+	select {
+	case <-s.gate.opened():
+		return s.ctx.Err() == nil
+	default:
+		return false
+	}
+}
 
 // ID is the session id: the EphemeralOwner of every ephemeral znode that this session creates.
 func (s *Session) ID() int64 {
