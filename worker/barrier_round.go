@@ -409,16 +409,14 @@ func (m *Member) clearFolder(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	ops := make([]zkconn.Op, 0, clearBatch)
-	for i, name := range names {
-		ops = append(ops, zkconn.DeleteOp(resource.Join(dir, name), anyVersion))
-		if len(ops) < clearBatch && i < len(names)-1 {
-			continue
+	for names := range slices.Chunk(names, clearBatch) {
+		var ops []zkconn.Op
+		for _, name := range names {
+			ops = append(ops, zkconn.DeleteOp(resource.Join(dir, name), anyVersion))
 		}
 		if _, err := m.write(ctx, ops...); err != nil {
 			return err
 		}
-		ops = ops[:0]
 	}
 	_, err = m.write(ctx, zkconn.DeleteOp(dir, anyVersion))
 	return err

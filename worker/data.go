@@ -307,12 +307,8 @@ func (m *Member) awaitValue(ctx context.Context, key string, id int) (*Published
 		if p != nil || err != nil {
 			return p, err
 		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case <-m.ctx.Done():
-			return nil, context.Cause(m.ctx)
+		if err := m.await(ctx, changed); err != nil {
+			return nil, err
 		}
 	}
 }

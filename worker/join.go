@@ -315,13 +315,9 @@ func (j *join) folders() []zkconn.Op {
 func (j *join) claim(ctx context.Context) (*Member, error) {
 	root, g := j.job.Root, j.rec.Generation
 	claim := znode.Claim{Nonce: j.nonce, Lives: 1, State: znode.In}
-	mark, err := znode.Encode(claim)
-	if err != nil {
-		return nil, err
-	}
 	info := j.c.Info
 	info.ID = znode.NoID
-	body, err := znode.EncodeWorker(info)
+	claimBody, body, err := encode(claim, info)
 	if err != nil {
 		return nil, err
 	}
@@ -332,7 +328,7 @@ func (j *join) claim(ctx context.Context) (*Member, error) {
 	}
 	at := len(ops) + 1 // index of the operation that creates the id
 	results, err := j.s.Multi(ctx, append(ops,
-		zkconn.CreateOp(by, mark, zkconn.Persistent, j.acl),
+		zkconn.CreateOp(by, claimBody, zkconn.Persistent, j.acl),
 		zkconn.CreateOp(znode.NewID(root, g), body, zkconn.PersistentSequential, j.acl),
 		zkconn.CreateOp(j.live(), body, zkconn.Ephemeral, j.acl),
 	)...)
@@ -351,6 +347,14 @@ func (j *join) claim(ctx context.Context) (*Member, error) {
 		return nil, fmt.Errorf("%w: %w", errAgain, err)
 	}
 	return nil, j.refused(ctx, err)
+}
+
+// encode encodes a claim and what the live znode and that of the id say of its worker.
+func encode(c znode.Claim, info znode.Worker) (claim, worker []byte, err error) {
+	if claim, err = znode.Encode(c); err == nil {
+		worker, err = znode.EncodeWorker(info)
+	}
+	return claim, worker, err
 }
 
 // becomeMember is for a join that has committed and got this id. It withdraws if another one took the last place at the
@@ -494,16 +498,12 @@ func (j *join) rejoin(ctx context.Context) (*Member, error) {
 	if err := j.s.Sync(ctx, by); err != nil {
 		return nil, err
 	}
-	body, stat, err := j.s.Get(ctx, by)
+	claim, stat, err := readClaim(ctx, j.s, by)
 	if errors.Is(err, zkconn.ErrNoNode) {
 		return nil, fmt.Errorf("%w: %w", errAgain, err)
 	}
 	if err != nil {
 		return nil, err
-	}
-	claim, err := znode.Decode[znode.Claim](body)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", by, err)
 	}
 	mine := claim.Nonce == j.nonce // this join has committed; the reply was lost
 	if claim.State == znode.Done && !mine {
@@ -522,24 +522,32 @@ func (j *join) rejoin(ctx context.Context) (*Member, error) {
 	return j.takeOver(ctx, id, claim, stat.Version)
 }
 
+func readClaim(ctx context.Context, s *zkconn.Session, path string) (znode.Claim, zkconn.Stat, error) {
+	body, stat, err := s.Get(ctx, path)
+	if err != nil {
+		return znode.Claim{}, stat, err
+	}
+	claim, err := znode.Decode[znode.Claim](body)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", path, err)
+	}
+	return claim, stat, err
+}
+
 // takeOver is the transaction of an identity that joins again. old is the claim as read at this version.
 func (j *join) takeOver(ctx context.Context, id int, old znode.Claim, version int32) (*Member, error) {
 	root, g := j.job.Root, j.rec.Generation
 	claim := old // it keeps how the last life ended
 	claim.Nonce, claim.Lives, claim.State = j.nonce, old.Lives+1, znode.In
-	mark, err := znode.Encode(claim)
-	if err != nil {
-		return nil, err
-	}
 	info := j.c.Info
 	info.ID = id
-	body, err := znode.EncodeWorker(info)
+	claimBody, body, err := encode(claim, info)
 	if err != nil {
 		return nil, err
 	}
 	results, err := j.s.Multi(ctx,
 		zkconn.CheckOp(znode.Gate(root, g), -1),
-		zkconn.SetOp(znode.ByIdentity(root, g, j.c.Identity), mark, version),
+		zkconn.SetOp(znode.ByIdentity(root, g, j.c.Identity), claimBody, version),
 		zkconn.SetOp(znode.ID(root, g, id), body, anyVersion), // only the process that sets the claim writes here
 		zkconn.CreateOp(j.live(), body, zkconn.Ephemeral, j.acl),
 	)
@@ -592,6 +600,25 @@ func (j *join) find(ctx context.Context, czxid int64) (int, error) {
 		}
 	}
 	return j.findBeyond(ctx, czxid)
+}
+
+// findBeyond looks for an id of N or above: its join came too late and has not withdrawn.
+func (j *join) findBeyond(ctx context.Context, czxid int64) (int, error) {
+	root, g := j.job.Root, j.rec.Generation
+	names, _, err := j.s.Children(ctx, znode.IDs(root, g))
+	if err != nil {
+		return 0, err
+	}
+	for _, name := range names {
+		id, err := znode.IDNumber(name)
+		if err != nil || id < j.job.Workers {
+			continue
+		}
+		if stat, _, err := j.s.Exists(ctx, znode.ID(root, g, id)); err != nil || stat.Czxid == czxid {
+			return id, err
+		}
+	}
+	return 0, fmt.Errorf("%w: no id was created together with the claim of %s", errAgain, j.c.Identity)
 }
 
 // The error of a full job names at most maxVacancies identities, and at most maxVacancyReads claims are read for it.
@@ -684,23 +711,4 @@ func (j *join) withdraw(ctx context.Context, id int) error {
 		return j.refused(ctx, err)
 	}
 	return j.full(ctx)
-}
-
-// findBeyond looks for an id of N or above: its join came too late and has not withdrawn.
-func (j *join) findBeyond(ctx context.Context, czxid int64) (int, error) {
-	root, g := j.job.Root, j.rec.Generation
-	names, _, err := j.s.Children(ctx, znode.IDs(root, g))
-	if err != nil {
-		return 0, err
-	}
-	for _, name := range names {
-		id, err := znode.IDNumber(name)
-		if err != nil || id < j.job.Workers {
-			continue
-		}
-		if stat, _, err := j.s.Exists(ctx, znode.ID(root, g, id)); err != nil || stat.Czxid == czxid {
-			return id, err
-		}
-	}
-	return 0, fmt.Errorf("%w: no id was created together with the claim of %s", errAgain, j.c.Identity)
 }

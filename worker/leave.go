@@ -70,22 +70,14 @@ func (m *Member) writeFinal(ctx context.Context, claim znode.Claim) (last bool, 
 		return false, context.Cause(m.ctx)
 	}
 	claim.Nonce = zkstate.NewID()
-	for attempts := 0; attempts < maxAttempts; {
+	err = repeat(ctx, m.session, func() (err error) {
 		if m.unconfirmed != nil {
 			last, err = m.findOutcome(ctx)
 		} else {
 			last, err = m.tryWriteFinal(ctx, claim)
 		}
-		if errors.Is(err, ErrDamaged) {
-			if err = awaitPart(ctx, m.session, err); err == nil {
-				continue
-			}
-		}
-		if !errors.Is(err, errAgain) {
-			break
-		}
-		attempts++
-	}
+		return err
+	})
 	if err == nil {
 		m.end(nil)
 	}
@@ -93,11 +85,11 @@ func (m *Member) writeFinal(ctx context.Context, claim znode.Claim) (last bool, 
 }
 
 func (m *Member) tryWriteFinal(ctx context.Context, claim znode.Claim) (last bool, err error) {
-	mark, err := znode.Encode(claim)
+	body, err := znode.Encode(claim)
 	if err != nil {
 		return false, err
 	}
-	ops := []zkconn.Op{zkconn.CheckOp(m.gate(), -1), zkconn.SetOp(m.by(), mark, m.version)}
+	ops := []zkconn.Op{zkconn.CheckOp(m.gate(), -1), zkconn.SetOp(m.by(), body, m.version)}
 	if claim.State == znode.Done {
 		end := znode.NewEnd(m.Job.Root, m.Generation)
 		ops = append(ops, zkconn.CreateOp(end, nil, zkconn.PersistentSequential, m.acl))
@@ -275,13 +267,12 @@ func (m *Member) StopRequested(ctx context.Context) error {
 	at := znode.Record(job.KindName, m.Job.Root, m.Job.Name)
 	for {
 		body, _, event, err := m.session.GetW(ctx, at)
+		if errors.Is(err, zkconn.ErrNoNode) { // the generation has ended, as the gate tells, or apply puts the Record back
+			_, _, event, err = m.session.ExistsW(ctx, at)
+		}
 		switch {
 		case m.ctx.Err() != nil:
 			return context.Cause(m.ctx)
-		case errors.Is(err, zkconn.ErrNoNode): // the generation has ended, as the gate tells, or apply puts the Record back
-			if _, _, event, err = m.session.ExistsW(ctx, at); err != nil {
-				return err
-			}
 		case err != nil:
 			return err
 		}
@@ -289,12 +280,8 @@ func (m *Member) StopRequested(ctx context.Context) error {
 		if err == nil && rec.Generation == m.Generation && rec.State == resource.StateTerminating {
 			return nil
 		}
-		select {
-		case <-event:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-m.ctx.Done():
-			return context.Cause(m.ctx)
+		if err := m.await(ctx, event); err != nil {
+			return err
 		}
 	}
 }

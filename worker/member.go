@@ -156,10 +156,23 @@ func (m *Member) replaced() error {
 // within the same time again.
 const startDelay, maxStartDelay = 500 * time.Microsecond, 5 * time.Second
 
+// await waits for an event. The error is why ctx or the membership has ended.
+func (m *Member) await(ctx context.Context, event <-chan struct{}) error {
+	select {
+	case <-event:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-m.ctx.Done():
+		return context.Cause(m.ctx)
+	}
+}
+
 // start watches in the background until the membership ends, or until Leave, Complete or Rejoin stops it.
 func (m *Member) start() *Member {
 	m.watchers.Go(func() {
-		if !m.awaitTurn() {
+		delay := min(startDelay*time.Duration(m.Job.Workers), maxStartDelay)
+		if pause(m.watchCtx, delay+rand.N(delay)); m.watchCtx.Err() != nil {
 			return
 		}
 		m.watchers.Go(func() { m.follow(m.gate(), m.checkGate) })
@@ -174,19 +187,6 @@ func (m *Member) start() *Member {
 		})
 	}
 	return m
-}
-
-// awaitTurn waits for the delay at the start. It is false if the membership ended first.
-func (m *Member) awaitTurn() bool {
-	delay := min(startDelay*time.Duration(m.Job.Workers), maxStartDelay)
-	turn := time.NewTimer(delay + rand.N(delay))
-	defer turn.Stop()
-	select {
-	case <-turn.C:
-		return true
-	case <-m.watchCtx.Done():
-		return false
-	}
 }
 
 // stop ends what start began.
@@ -348,17 +348,32 @@ func awaitPart(ctx context.Context, s *zkconn.Session, err error) error {
 	if there {
 		return nil
 	}
-	timer := time.NewTimer(damageCheck)
-	defer timer.Stop()
+	limited, cancel := context.WithTimeout(ctx, damageCheck)
+	defer cancel()
 	select {
-	case <-event:
-		return nil
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return err
-	case <-s.Context().Done():
-		return context.Cause(s.Context())
+	case <-event: // also at the end of the session, which the next request tells
+	case <-limited.Done():
+		if ctx.Err() != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// repeat calls try again after errAgain, up to maxAttempts times in all. While a part of the job is missing it waits.
+func repeat(ctx context.Context, s *zkconn.Session, try func() error) error {
+	for attempts := 1; ; {
+		err := try()
+		switch {
+		case errors.Is(err, ErrDamaged):
+			if err := awaitPart(ctx, s, err); err != nil {
+				return err
+			}
+		case errors.Is(err, errAgain) && attempts < maxAttempts:
+			attempts++
+		default:
+			return err
+		}
 	}
 }
 
@@ -470,41 +485,36 @@ func (m *Member) writeAddress(ctx context.Context, body []byte) error {
 // untilWritten calls write, which performs a guarded transaction, again after a lost reply and after errAgain: it must
 // bear to be repeated. While a part of the job is missing it waits for it.
 func (m *Member) untilWritten(ctx context.Context, write func() error) error {
-	for attempts := 0; ; {
+	wait := time.Duration(0)
+	return repeat(ctx, m.session, func() error {
 		err := write()
 		var refused *zkconn.Error
 		switch {
-		case err == nil:
-			return nil
 		case errors.Is(err, zkconn.ErrUnknown):
 			if settle := m.session.Settled(ctx); settle != nil {
 				return fmt.Errorf("%w: %w", settle, err)
 			}
-		case errors.Is(err, errAgain) && attempts < maxAttempts:
-			attempts++
-			pauseAtRandom(ctx, min(time.Duration(attempts)*writePause, maxWritePause))
+			return fmt.Errorf("%w: %w", errAgain, err)
+		case errors.Is(err, errAgain):
+			wait = min(wait+writePause, maxWritePause)
+			pause(ctx, rand.N(wait)) // the next attempt says if ctx has ended
 		case errors.Is(err, zkconn.ErrNoNode) && errors.As(err, &refused):
-			err = m.gone(ctx, m.session, missingPart(refused))
-			fallthrough
-		case errors.Is(err, ErrDamaged):
-			if err = awaitPart(ctx, m.session, err); err != nil {
-				return err
-			}
-		default:
-			return err
+			return m.gone(ctx, m.session, missingPart(refused))
 		}
-	}
+		return err
+	})
 }
 
 // writePause, for each attempt so far, is how long a member waits at most before it tries a transaction again that
 // others were in the way of.
 const writePause, maxWritePause = 5 * time.Millisecond, 500 * time.Millisecond
 
-func pauseAtRandom(ctx context.Context, most time.Duration) {
-	pause := time.NewTimer(rand.N(most))
-	defer pause.Stop()
+// pause waits for a time, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
 	select {
-	case <-pause.C:
-	case <-ctx.Done(): // the next attempt says so
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }

@@ -68,13 +68,8 @@ func (m *Member) Changes(ctx context.Context) iter.Seq2[[]Worker, error] {
 			if !yield(ws, nil) {
 				return
 			}
-			select {
-			case <-changed:
-			case <-ctx.Done():
-				yield(nil, context.Cause(ctx))
-				return
-			case <-m.ctx.Done():
-				yield(nil, context.Cause(m.ctx))
+			if err := m.await(ctx, changed); err != nil {
+				yield(nil, err)
 				return
 			}
 		}
@@ -426,14 +421,9 @@ func (m *Member) awaitRoll(ctx context.Context) {
 	if end, ok := ctx.Deadline(); ok {
 		limit = min(limit, time.Until(end)/2)
 	}
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-m.rollTried:
-	case <-timer.C:
-	case <-ctx.Done():
-	case <-m.ctx.Done():
-	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	_ = m.await(ctx, m.rollTried) // it leaves in any case
 }
 
 // rollWait is how long Roll waits for a roll once all have joined: the worker that should write it may have died.

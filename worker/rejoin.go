@@ -38,24 +38,16 @@ func (m *Member) Rejoin(ctx context.Context, s *zkconn.Session) (*Member, error)
 		m.rejoinNonce = zkstate.NewID()
 	}
 	m.sessionIDs = append(m.sessionIDs, s.ID())
-	var err error
-	for attempts := 0; attempts < maxAttempts; {
-		var next *Member
-		if next, err = m.rejoinOnce(ctx, s); err == nil {
-			m.end(nil)
-			return next.start(), nil
-		}
-		if errors.Is(err, ErrDamaged) {
-			if err = awaitPart(ctx, s, err); err == nil {
-				continue
-			}
-		}
-		if !errors.Is(err, errAgain) {
-			break
-		}
-		attempts++
+	var next *Member
+	err := repeat(ctx, s, func() (err error) {
+		next, err = m.rejoinOnce(ctx, s)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("rejoin %s as %s: %w", m.Job.Path(), m.Identity, err)
 	}
-	return nil, fmt.Errorf("rejoin %s as %s: %w", m.Job.Path(), m.Identity, err)
+	m.end(nil)
+	return next.start(), nil
 }
 
 // rejoinOnce reads the claim, which tells who wrote it last. That may have been this process: in an earlier Rejoin,
@@ -127,12 +119,8 @@ func (m *Member) allCompleted(ctx context.Context, s *zkconn.Session) (bool, err
 func (m *Member) moveTo(ctx context.Context, s *zkconn.Session, version int32, remove []zkconn.Op) (*Member, error) {
 	claim := m.claim
 	claim.Nonce = m.rejoinNonce
-	mark, err := znode.Encode(claim)
-	if err != nil {
-		return nil, err
-	}
 	info, changed := m.advertisedInfo()
-	body, err := znode.EncodeWorker(info)
+	claimBody, body, err := encode(claim, info)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +129,7 @@ func (m *Member) moveTo(ctx context.Context, s *zkconn.Session, version int32, r
 		ops = append(ops, zkconn.SetOp(znode.ID(m.Job.Root, m.Generation, m.ID), body, anyVersion))
 	}
 	results, err := s.Multi(ctx, slices.Concat(
-		[]zkconn.Op{zkconn.CheckOp(m.gate(), -1), zkconn.SetOp(m.by(), mark, version)}, remove, ops,
+		[]zkconn.Op{zkconn.CheckOp(m.gate(), -1), zkconn.SetOp(m.by(), claimBody, version)}, remove, ops,
 	)...)
 	var refused *zkconn.Error
 	switch {
@@ -169,16 +157,4 @@ func (m *Member) inSession(s *zkconn.Session, claim znode.Claim, version int32) 
 		acl: m.acl, info: info, infoChanged: changed, claim: claim, version: version,
 	}
 	return next.bindTo(s)
-}
-
-func readClaim(ctx context.Context, s *zkconn.Session, path string) (znode.Claim, zkconn.Stat, error) {
-	body, stat, err := s.Get(ctx, path)
-	if err != nil {
-		return znode.Claim{}, stat, err
-	}
-	claim, err := znode.Decode[znode.Claim](body)
-	if err != nil {
-		err = fmt.Errorf("%s: %w", path, err)
-	}
-	return claim, stat, err
 }
